@@ -1,0 +1,68 @@
+// The one exception type: a code, a message, and the chain of what was being done. Everything that ends an
+// operation is thrown as an `rlx::Error`; what a caller expects and handles is returned by value instead.
+#pragma once
+
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+namespace rlx {
+
+/// What kind of mistake ended the operation; the numbers are those of `rlx_status` in `rlx/c.h`.
+enum class ErrorCode {
+  invalid_argument = 1,  ///< a value that no call could accept
+  shape_mismatch = 2,    ///< dims or dtypes that do not fit together
+  unsupported = 3,       ///< well-formed, but not offered here
+  parse = 4,             ///< text or a file that does not follow its format
+  not_found = 5,         ///< a name, a file, a device that is not there
+  io = 6,                ///< the operating system refused
+  out_of_memory = 7,     ///< an allocation failed, or would exceed a stated limit
+  internal = 8,          ///< our own mistake: please report it
+};
+const char* name_of(ErrorCode code);
+
+class Error : public std::runtime_error {
+ public:
+  Error(ErrorCode code, const std::string& message) : std::runtime_error(message), code_(code), text_(message) {}
+
+  /// Adds a line "  while <doing>", from the inside out.
+  Error& within(const std::string& doing) {
+    text_ += "\n  while " + doing;
+    return *this;
+  }
+  ErrorCode code() const { return code_; }
+  /// The message, then one line for each thing that was being done.
+  const char* what() const noexcept override { return text_.c_str(); }
+
+ private:
+  ErrorCode code_;
+  std::string text_;
+};
+
+template <class... Parts>
+std::string text_of(const Parts&... parts) {
+  std::ostringstream out;
+  (out << ... << parts);
+  return out.str();
+}
+
+template <class... Parts>
+[[noreturn]] void fail(ErrorCode code, const Parts&... parts) {
+  throw Error(code, text_of(parts...));
+}
+
+/// Runs `body`; what it throws is told that it happened while `doing`. `doing` is a string, or a function that
+/// makes one and is called only after a failure, so that the good path formats nothing.
+template <class Doing, class Body>
+auto with_context(const Doing& doing, Body body) -> decltype(body()) {
+  try {
+    return body();
+  } catch (Error& error) {
+    if constexpr (requires { std::string(doing()); }) error.within(doing());
+    else error.within(doing);
+    throw;
+  }
+}
+
+}  // namespace rlx
