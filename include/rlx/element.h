@@ -22,14 +22,14 @@ inline double to_double(BFloat16 v) { return decode_float(bf16, v.bits); }
 template <class T> T load(const Tensor&, size_t i);
 /// Writes element `i`: floats are rounded, integers wrap, anything but 0 is true.
 template <class T> void store(Tensor&, size_t i, T value);
-extern template double load(const Tensor&, size_t);
-extern template int64_t load(const Tensor&, size_t);
-extern template uint64_t load(const Tensor&, size_t);
-extern template Complex load(const Tensor&, size_t);
-extern template void store(Tensor&, size_t, double);
-extern template void store(Tensor&, size_t, int64_t);
-extern template void store(Tensor&, size_t, uint64_t);
-extern template void store(Tensor&, size_t, Complex);
+template <> double load(const Tensor&, size_t i);
+template <> int64_t load(const Tensor&, size_t i);
+template <> uint64_t load(const Tensor&, size_t i);
+template <> Complex load(const Tensor&, size_t i);
+template <> void store(Tensor&, size_t i, double value);
+template <> void store(Tensor&, size_t i, int64_t value);
+template <> void store(Tensor&, size_t i, uint64_t value);
+template <> void store(Tensor&, size_t i, Complex value);
 
 /// Calls `f.operator()<T>()` with the type in which elements of that dtype are read.
 template <class F>
