@@ -1,5 +1,6 @@
-// The main of every doctest executable. Tests run from the top of the source tree, wherever they are started, so
-// they open their data as "tests/golden/..."; RLX_PROGRAM in the environment names the built program `rlx`.
+// The main of every doctest executable. Tests run from the top of the source tree, wherever they are started,
+// so they open their data as "tests/golden/..."; RLX_PROGRAM in the environment names the built program
+// `rlx`.
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
 

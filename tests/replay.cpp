@@ -1,5 +1,5 @@
-// Plays the files of a folder back through a fuzz target, once each: what libFuzzer's main does, for the builds that
-// have no libFuzzer. A crash is the failure; the target itself judges nothing else.
+// Plays the files of a folder back through a fuzz target, once each: what libFuzzer's main does, for the
+// builds that have no libFuzzer. A crash is the failure; the target itself judges nothing else.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
