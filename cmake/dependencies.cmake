@@ -53,12 +53,12 @@ else()
 endif()
 
 # oneDNN 3 is optional. The wheels that scripts/deps installs lie in the local environment; one from elsewhere is
-# found through CMAKE_PREFIX_PATH. oneDNN 2 (Debian's) has another API and does not do.
+# found through CMAKE_PREFIX_PATH. oneDNN 2 (Debian's) has another API and does not do. The thread sanitizer build is
+# without: it does not see the atomics in a library that was compiled without it, and takes its caches for races.
 set(RLX_HAS_ONEDNN OFF)
 if(NOT RLX_ONEDNN STREQUAL "OFF")
   find_package(dnnl 3 QUIET CONFIG HINTS "${PROJECT_SOURCE_DIR}/.deps/venv")
   # The wheel's threads are libgomp's. By name: asking CMake for OpenMP would bring clang's own runtime instead.
-  set(gomp_names gomp)
   find_library(RLX_GOMP NAMES gomp libgomp.so.1)
   if(NOT RLX_GOMP AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     execute_process(COMMAND "${CMAKE_CXX_COMPILER}" -print-file-name=libgomp.so
