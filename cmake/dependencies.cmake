@@ -36,8 +36,8 @@ target_link_libraries(rlx_dependencies INTERFACE
   ${CMAKE_DL_LIBS})
 target_include_directories(rlx_dependencies SYSTEM INTERFACE "${UTF8PROC_INCLUDE_DIR}" "${LIBZIP_INCLUDE_DIR}")
 
-# Highway chooses among the instruction sets at run time, so one build runs on every x86-64. Its SSSE3 and SSE4 are
-# left out: machines without AVX2 are rare, run the portable version, and cost each kernel two compilations.
+# Highway chooses among instruction sets at run time, so one build runs on every x86-64; src/kernels says which ones it
+# is built for. A sanitizer build takes one only: each costs a compilation of every kernel.
 if(RLX_HWY_STATIC)
   target_compile_definitions(rlx_dependencies INTERFACE HWY_COMPILE_ONLY_STATIC)
   include(CheckCXXSourceRuns)
@@ -45,11 +45,8 @@ if(RLX_HWY_STATIC)
     "int main() { return __builtin_cpu_supports(\"avx2\") && __builtin_cpu_supports(\"fma\") ? 0 : 1; }"
     RLX_HOST_HAS_AVX2)
   if(RLX_HOST_HAS_AVX2)
-    # x86-64-v3, and the two sets that Highway counts to AVX2.
-    target_compile_options(rlx_dependencies INTERFACE -march=x86-64-v3 -maes -mpclmul)
+    target_compile_definitions(rlx_dependencies INTERFACE HWY_BASELINE_TARGETS=HWY_AVX2)
   endif()
-else()
-  target_compile_definitions(rlx_dependencies INTERFACE "HWY_DISABLED_TARGETS=(HWY_SSSE3|HWY_SSE4)")
 endif()
 
 # oneDNN 3 is optional. The wheels that scripts/deps installs lie in the local environment; one from elsewhere is
