@@ -47,7 +47,7 @@ HWY_INLINE F32Vec load_f32(F32Tag d, const F16* from) {
 }
 
 HWY_INLINE void store_f32(F32Vec v, F32Tag d, float* to) { hn::StoreU(v, d, to); }
-HWY_INLINE void store_f32(F32Vec v, F32Tag d, BF16* to) {
+HWY_INLINE void store_f32(F32Vec v, F32Tag, BF16* to) {
   const hn::Rebind<uint16_t, F32Tag> du16;
   const hn::RebindToUnsigned<F32Tag> du32;
   const hn::RebindToSigned<F32Tag> di32;
@@ -59,9 +59,8 @@ HWY_INLINE void store_f32(F32Vec v, F32Tag d, BF16* to) {
   const auto code = hn::ShiftRight<16>(hn::IfThenElse(is_nan, quiet, rounded));
   hn::StoreU(hn::DemoteTo(du16, hn::BitCast(di32, code)), du16, reinterpret_cast<uint16_t*>(to));
 }
-HWY_INLINE void store_f32(F32Vec v, F32Tag d, F16* to) {
+HWY_INLINE void store_f32(F32Vec v, [[maybe_unused]] F32Tag d, F16* to) {
 #if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
-  (void)d;
   const hn::Rebind<hwy::float16_t, F32Tag> df16;
   hn::StoreU(hn::DemoteTo(df16, v), df16, reinterpret_cast<hwy::float16_t*>(to));
 #else
@@ -83,12 +82,11 @@ HWY_INLINE void store_f32(F32Vec v, F32Tag d, F16* to) {
 #endif
 }
 
-/// The first `count` elements (fewer than a vector); the other lanes are `rest`.
+/// The first `count` elements (fewer than a vector); the other lanes are `rest`. Reads nothing beyond them.
 template <class T>
 HWY_INLINE F32Vec load_f32_some(F32Tag d, const T* from, size_t count, float rest = 0) {
   HWY_ALIGN float lanes[hn::MaxLanes(F32Tag())];
-  for (size_t i = 0; i < count; ++i) lanes[i] = to_f32(from[i]);
-  for (size_t i = count; i < hn::Lanes(d); ++i) lanes[i] = rest;
+  for (size_t i = 0; i < hn::Lanes(d); ++i) lanes[i] = i < count ? to_f32(from[i]) : rest;
   return hn::Load(d, lanes);
 }
 template <class T>
@@ -97,6 +95,15 @@ HWY_INLINE void store_f32_some(F32Vec v, F32Tag d, T* to, size_t count) {
   hn::Store(v, d, lanes);
   for (size_t i = 0; i < count; ++i) to[i] = from_f32<T>(lanes[i]);
 }
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3  // masked memory access is native
+HWY_INLINE F32Vec load_f32_some(F32Tag d, const float* from, size_t count, float rest = 0) {
+  const auto mask = hn::FirstN(d, count);
+  return hn::IfThenElse(mask, hn::MaskedLoad(mask, d, from), hn::Set(d, rest));
+}
+HWY_INLINE void store_f32_some(F32Vec v, F32Tag d, float* to, size_t count) {
+  hn::BlendedStore(v, hn::FirstN(d, count), d, to);
+}
+#endif
 
 }  // namespace HWY_NAMESPACE
 }  // namespace rlx::kernels
