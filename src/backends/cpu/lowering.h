@@ -2,9 +2,12 @@
 // kernel stand in one row, so they cannot drift apart.
 #pragma once
 
+#include <mutex>
+
 #include "backends/cpu/step.h"
 #include "kernels/gemm.h"
 #include "passes/legalize.h"
+#include "plan/storage.h"
 
 namespace rlx::cpu {
 
@@ -15,6 +18,7 @@ class PackedCache {
  public:
   std::shared_ptr<const kernels::PackedWeights> pack(const kernels::WeightsSpec& spec, const Tensor& weights);
   size_t bytes() const;
+  bool holds(const Tensor& weights) const;
 
  private:
   struct Entry {
@@ -51,9 +55,8 @@ struct Lowering {
   const OpDef* op;
   When when;
   How how;
-  Strided strided = nullptr;       ///< which strides its operands may have; null: dense only
-  bool overwrites = false;         ///< result 0 may take the buffer of any operand of its size
-  bool from_bound_operand = false; ///< reads a bound operand only while it is being made: packs it
+  Strided strided = nullptr;  ///< which strides its operands may have; null: dense only
+  bool overwrites = false;    ///< result 0 may take the buffer of any operand of its size
 };
 
 std::span<const Lowering> lowerings();

@@ -22,6 +22,35 @@ size_t PackedCache::bytes() const {
   return total;
 }
 
+bool PackedCache::holds(const Tensor& weights) const {
+  std::scoped_lock lock(mutex_);
+  for (const Entry& e : entries_)
+    if (e.data == weights.data()) return true;
+  return false;
+}
+
+namespace {
+
+class PackedStep final : public Step {
+ public:
+  PackedStep(std::string kernel, kernels::PreparedGemm gemm, int bias, int residual)
+      : kernel_(std::move(kernel)), gemm_(std::move(gemm)), bias_(bias), residual_(residual) {}
+  size_t scratch_bytes() const override { return gemm_.scratch_bytes(); }
+  bool reads_operand(size_t i) const override { return i != 1; }
+  std::string kernel() const override { return kernel_; }
+  void run(const StepArgs& args) const noexcept override {
+    auto operand = [&](int i) { return i >= 0 ? args.in(static_cast<size_t>(i)) : nullptr; };
+    gemm_.run({args.in(0), args.out(), operand(bias_), operand(residual_)}, args.scratch, args.pool);
+  }
+
+ private:
+  std::string kernel_;
+  kernels::PreparedGemm gemm_;
+  int bias_, residual_;
+};
+
+}  // namespace
+
 std::unique_ptr<Step> packed_product(const LoweringContext& c, const Product& p, const ProductEpilogue& e) {
   const Tensor* weights = c.bound(1);
   DType x = c.operands[0].dtype, w = c.operands[1].dtype, y = c.results[0].dtype;
@@ -39,10 +68,7 @@ std::unique_ptr<Step> packed_product(const LoweringContext& c, const Product& p,
   if (e.residual >= 0) gemm.epilogue.residual = kernels::Residual::separate;
   auto prepared = packed->prepare(gemm);
   const char* backend = packed->backend() == kernels::GemmBackend::onednn ? "onednn" : "highway";
-  return make_step(text_of(backend, " ", w, " ", p.m, "x", p.k, "x", p.n), prepared.scratch_bytes(), [=](const StepArgs& args) {
-    prepared.run({args.in(0), args.out(), e.bias >= 0 ? args.in(size_t(e.bias)) : nullptr, e.residual >= 0 ? args.in(size_t(e.residual)) : nullptr},
-                 args.scratch, args.pool);
-  });
+  return std::make_unique<PackedStep>(text_of(backend, " ", w, " ", p.m, "x", p.k, "x", p.n), std::move(prepared), e.bias, e.residual);
 }
 
 }  // namespace rlx::cpu

@@ -70,14 +70,14 @@ Schedule::Schedule(const Request& request) {
   for (size_t r = 0; r < plan.roots.size(); ++r)
     if (plan.roots[r].kind == RootKind::arena) lives[r] = {plan.roots[r].bytes, plan.roots[r].first, plan.roots[r].last};
 
-  auto add_slot = [&](Ref r, bool unused) {
+  auto add_slot = [&](Ref r, bool packed) {
     const Place& place = plan.of(r);
     const Root& root = plan.roots[place.root];
     Slot slot{root.kind, root.index, static_cast<size_t>(place.offset) * byte_size(g.type(r).dtype)};
     if (root.kind == RootKind::arena) slot.index = place.root;
     if (root.kind == RootKind::param || root.kind == RootKind::constant) {
       Ref leaf = root.kind == RootKind::param ? g.params()[root.index] : Ref{int32_t(root.index), 0};
-      if (!unused) {
+      if (!packed) {
         kept_.push_back(*bound_tensor(leaf));
         slot.fixed = kept_.back().data() + slot.offset;
       }
@@ -96,9 +96,10 @@ Schedule::Schedule(const Request& request) {
     LoweringContext context{node, std::move(operands), std::move(results), request.threads, request.packed, bound, nested};
     auto step = with_context([&] { return text_of("preparing '", node.op->name, "'", node.name.empty() ? "" : " of '" + node.name + "'"); },
                              [&] { return row.how(context); });
+    auto steps_read = [&made = *step](size_t i) { return made.reads_operand(i); };
     Entry entry{std::move(step), slots_.size(), 0, lives.size(), std::string(node.op->name), node.name};
     for (size_t i = 0; i < node.operands.size(); ++i)
-      add_slot(node.operands[i], row.from_bound_operand && i == 1 && bound(i));
+      add_slot(node.operands[i], !steps_read(i));
     entry.first_result = slots_.size();
     for (size_t r = 0; r < node.types.size(); ++r) add_slot({int32_t(n), int32_t(r)}, false);
     lives.push_back({entry.step->scratch_bytes(), n, n});
@@ -123,6 +124,10 @@ Schedule::Schedule(const Request& request) {
     if (slot.kind == RootKind::input || slot.kind == RootKind::output)
       patches_.push_back({s, slot.kind == RootKind::output, slot.index, slot.offset});
   }
+}
+
+bool Schedule::keeps(const Tensor& t) const {
+  return std::any_of(kept_.begin(), kept_.end(), [&](const Tensor& k) { return k.data() == t.data(); });
 }
 
 std::unique_ptr<RunState> Schedule::new_state() const {

@@ -13,6 +13,8 @@ struct RunState {
   std::unique_ptr<std::byte[]> memory;  // the arena, with room to align it
   std::byte* arena = nullptr;
   std::vector<void*> pointers;  // of every step's operands and results, one after another
+  std::vector<void*> inputs, outputs;
+  std::vector<Tensor> copies;  // of inputs that cannot be used where they are
 };
 
 class Schedule {
@@ -29,6 +31,8 @@ class Schedule {
   ~Schedule();
 
   size_t arena_bytes() const { return arena_bytes_; }
+  /// Some step reads this tensor at every run.
+  bool keeps(const Tensor& t) const;
   size_t pointer_count() const { return slots_.size(); }
   /// Memory for runs of this schedule, one at a time.
   std::unique_ptr<RunState> new_state() const;

@@ -42,6 +42,8 @@ class Step {
  public:
   virtual ~Step() = default;
   virtual size_t scratch_bytes() const { return 0; }
+  /// False for an operand that was read when the step was made: packed weights.
+  virtual bool reads_operand(size_t) const { return true; }
   /// Which kernel it is, for profiles: "onednn f32 128x384x1152".
   virtual std::string kernel() const { return ""; }
   virtual void run(const StepArgs& args) const noexcept = 0;
