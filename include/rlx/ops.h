@@ -4,5 +4,6 @@
 #include "rlx/ops/contract.h"
 #include "rlx/ops/control.h"
 #include "rlx/ops/elementwise.h"
+#include "rlx/ops/index.h"
 #include "rlx/ops/shape.h"
 #include "rlx/ops/sort.h"
