@@ -7,3 +7,4 @@
 #include "rlx/ops/index.h"
 #include "rlx/ops/shape.h"
 #include "rlx/ops/sort.h"
+#include "rlx/ops/window.h"
