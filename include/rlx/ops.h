@@ -10,3 +10,4 @@
 #include "rlx/ops/linear.h"
 #include "rlx/ops/shape.h"
 #include "rlx/ops/sort.h"
+#include "rlx/ops/window.h"
