@@ -4,6 +4,7 @@
 #include <string>
 
 #include "rlx/element.h"
+#include "rlx/graph.h"
 
 namespace rlx {
 
