@@ -7,5 +7,7 @@
 #include "rlx/ops/elementary.h"
 #include "rlx/ops/elementwise.h"
 #include "rlx/ops/index.h"
+#include "rlx/ops/linear.h"
 #include "rlx/ops/shape.h"
 #include "rlx/ops/sort.h"
+#include "rlx/ops/window.h"

@@ -1,0 +1,59 @@
+// A value of a JSON text together with its place in it, so that what is wrong can be named: "model.unk_token:
+// expected a string, but it is 7". Files are hostile input: nothing here trusts a type or a range.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "rlx/error.h"
+
+namespace rlx::tokenizer {
+
+class JsonValue {
+ public:
+  /// `value` must outlive it.
+  JsonValue(const nlohmann::json& value, std::string path) : value_(&value), path_(std::move(path)) {}
+
+  /// A member of an object, which must be there.
+  JsonValue at(std::string_view key) const;
+  /// A member that may be missing or null.
+  std::optional<JsonValue> find(std::string_view key) const;
+
+  bool is_string() const { return value_->is_string(); }
+  const std::string& string() const;
+  bool boolean() const;
+  int64_t integer(int64_t lowest, int64_t highest) const;
+  size_t size() const { return value_->size(); }
+
+  /// Calls `visit` for each element of an array.
+  void for_each(const std::function<void(const JsonValue&)>& visit) const;
+  /// Calls `visit(key, value)` for each member of an object.
+  template <class Visit>
+  void for_each_member(const Visit& visit) const {
+    expect(value_->is_object(), "an object");
+    for (auto member = value_->begin(); member != value_->end(); ++member)
+      visit(member.key(), *member);
+  }
+
+  /// Fails with "<path>: <parts>".
+  template <class... Parts>
+  [[noreturn]] void refuse(ErrorCode code, const Parts&... parts) const {
+    fail(code, path_.empty() ? "the file" : path_, ": ", parts...);
+  }
+  void expect(bool is_so, const char* wanted) const;
+
+ private:
+  const nlohmann::json* value_;
+  std::string path_;
+};
+
+/// Parses JSON text; the value and all that is read from it must be used before the result dies.
+nlohmann::json parse_json(std::string_view text);
+
+}  // namespace rlx::tokenizer
