@@ -53,8 +53,6 @@ def products(f):
 
     x, y = integers("mmi", (4, 6), -9, 9), integers("mmi2", (6, 5), -9, 9)
     f.add("matmul_i32", "matmul", [x, y], [x @ y], "numpy.matmul")
-    x, y = normal("outer", (4,)), normal("outer2", (3,))
-    f.add("outer", "outer", [x, y], in_f64(np.outer, x, y), "numpy.outer in f64")
 
 
 ACTIVATION = {"none": lambda x: x, "relu": lambda x: np.maximum(x, 0), "gelu": lambda x: F.gelu(torch.from_numpy(x)).numpy(),
