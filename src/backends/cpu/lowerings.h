@@ -59,6 +59,20 @@ Prepared lower_convolution(const LoweringContext&);
 std::string when_reduce(const Question&);
 Prepared lower_reduce(const LoweringContext&);
 
+// lower_rows.cpp
+std::string when_softmax(const Question&);
+Prepared lower_softmax(const LoweringContext&);
+std::string when_logsumexp(const Question&);
+Prepared lower_logsumexp(const LoweringContext&);
+std::string when_norm(const Question&);
+Prepared lower_norm(const LoweringContext&);
+Prepared lower_residual_norm(const LoweringContext&);
+
+// lower_attention.cpp
+std::string when_attention(const Question&);
+bool attention_strided(const Node&, size_t operand, const Shape&, std::span<const int64_t> strides);
+Prepared lower_attention(const LoweringContext&);
+
 // lower_sort.cpp
 std::string when_sort(const Question&);
 Prepared lower_sort(const LoweringContext&);
