@@ -2,6 +2,7 @@
 #pragma once
 
 #include "rlx/ops/activation.h"
+#include "rlx/ops/attention.h"
 #include "rlx/ops/contract.h"
 #include "rlx/ops/control.h"
 #include "rlx/ops/elementary.h"
