@@ -8,6 +8,8 @@
 #include "rlx/ops/elementwise.h"
 #include "rlx/ops/index.h"
 #include "rlx/ops/linear.h"
+#include "rlx/ops/reduction.h"
 #include "rlx/ops/shape.h"
+#include "rlx/ops/softmax.h"
 #include "rlx/ops/sort.h"
 #include "rlx/ops/window.h"
