@@ -8,6 +8,7 @@
 #include "rlx/ops/elementwise.h"
 #include "rlx/ops/index.h"
 #include "rlx/ops/linear.h"
+#include "rlx/ops/norm.h"
 #include "rlx/ops/reduction.h"
 #include "rlx/ops/shape.h"
 #include "rlx/ops/softmax.h"

@@ -113,7 +113,7 @@ def refusal(root, where, layer, is_public, quote, name):
     elif parts[0] in RANK and (root / "src" / name).exists():
         target = parts[0]
     else:
-        return "which is not found: write it relative to src/ or include/", True
+        return "which is not found: ours are relative to src/ or include/, others stand in <>", True
 
     if target != layer:
         if RANK[target] > RANK[layer]:

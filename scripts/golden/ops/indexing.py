@@ -93,38 +93,9 @@ def shapes(f):
           dilation=[2, 1])
 
 
-def running(f):
-    x = uniform("running", (3, 4, 5), -2, 2, f64)
-    for axis in (0, 1, -1):
-        for op, function, start in (("cumsum", np.cumsum, 0), ("cumprod", np.cumprod, 1), ("cummax", np.maximum.accumulate, -np.inf)):
-            y = function(x, axis=axis)
-            name = f"{op}_axis{axis}".replace("-", "m")
-            source = "numpy.maximum.accumulate" if op == "cummax" else f"numpy.{op}"
-            f.add(name, op, [x], [y], source, axis=axis)
-            shifted = np.roll(y, 1, axis)
-            shifted[tuple(0 if a == axis % 3 else slice(None) for a in range(3))] = start
-            f.add(name + "_exclusive", op, [x], [shifted], source + ", shifted by one", axis=axis, exclusive=True)
-    n = integers("cumsum32", (4, 6), -9, 9)
-    f.add("cumsum_i32", "cumsum", [n], [np.cumsum(n, 1).astype(i32)], "numpy.cumsum", axis=1)
-    x = integers("argmax", (3, 6, 2), 0, 4).astype(f32)  # ties: the first wins
-    for op, function in (("argmax", np.argmax), ("argmin", np.argmin)):
-        for axis in (0, 1, -1):
-            f.add(f"{op}_axis{axis}".replace("-", "m"), op, [x], [function(x, axis).astype(i32)], f"numpy.{op}", axis=axis)
-        f.add(f"{op}_keep", op, [x], [function(x, 1, keepdims=True).astype(i32)], f"numpy.{op}", axis=1, keep_dim=True)
-    for descending in (False, True):
-        order = 5 - np.flip(np.argsort(np.flip(x, 1), 1, kind="stable"), 1) if descending else np.argsort(x, 1, kind="stable")
-        f.add(f"argsort_{'descending' if descending else 'ascending'}", "argsort", [x], [order.astype(i32)], "numpy.argsort, stable", axis=1,
-              descending=True if descending else None)
-    x = np.concatenate([normal("histogram", (50,)), [-2, 2, 2, -2.5, 3, 0]]).astype(f32)
-    f.add("histogram", "histogram", [x], [torch.histc(torch.from_numpy(x), 8, -2, 2).numpy()], "torch.histc", bins=8, min=-2.0, max=2.0)
-    x = normal("mean", (3, 4, 5), f64)
-    f.add("reduce_mean", "reduce_mean", [x], [x.mean((0, 2))], "numpy.mean", axes=[0, 2])
-
-
 def cases():
-    f, g = Family("indexing"), Family("running")
+    f = Family("indexing")
     gathers(f)
     scatters(f)
     shapes(f)
-    running(g)
-    return [f, g]
+    return [f]

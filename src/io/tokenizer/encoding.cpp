@@ -2,6 +2,7 @@
 #include "io/tokenizer/encoding.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "rlx/error.h"
@@ -10,8 +11,8 @@ namespace rlx::tokenizer {
 namespace {
 
 /// Calls `visit` with the same member of both encodings, for each member that has one element per token.
-template <class Visit>
-void for_each_column(Encoding& to, const Encoding& from, const Visit& visit) {
+template <class From, class Visit>
+void for_each_column(Encoding& to, From& from, const Visit& visit) {
   visit(to.ids, from.ids);
   visit(to.type_ids, from.type_ids);
   visit(to.attention_mask, from.attention_mask);
@@ -64,7 +65,11 @@ void cut(Encoding& encoding, size_t length, const Truncation& truncation) {
 
 }  // namespace
 
-void append(Encoding& encoding, const Encoding& other) {
+void reserve(Encoding& encoding, size_t size) {
+  for_each_column(encoding, encoding, [&](auto& column, auto&) { column.reserve(size); });
+}
+
+void append(Encoding& encoding, Encoding other) {
   size_t combinations = (encoding.overflowing.size() + 1) * (other.overflowing.size() + 1) - 1;
   if (combinations > kMaxOverflow)
     fail(ErrorCode::out_of_memory, "the overflow of two texts makes ", combinations, " combinations, more than ",
@@ -76,7 +81,9 @@ void append(Encoding& encoding, const Encoding& other) {
     for (const Encoding& others : other.overflowing) overflowing.push_back(joined(piece, others));
   }
   for (const Encoding& others : other.overflowing) overflowing.push_back(joined(encoding, others));
-  for_each_column(encoding, other, [](auto& to, const auto& from) { to.insert(to.end(), from.begin(), from.end()); });
+  for_each_column(encoding, other, [](auto& to, auto& from) {
+    to.insert(to.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end()));
+  });
   encoding.overflowing = std::move(overflowing);
 }
 

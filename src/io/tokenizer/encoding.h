@@ -14,8 +14,11 @@ constexpr size_t kMaxPaddedLength = size_t{1} << 24;
 /// Nor are more pieces of overflow made of one input than this.
 constexpr size_t kMaxOverflow = size_t{1} << 20;
 
+/// Makes room for `size` tokens.
+void reserve(Encoding& encoding, size_t size);
+
 /// Appends `other`; pieces of overflow are combined, each with each and with the other's beginning.
-void append(Encoding& encoding, const Encoding& other);
+void append(Encoding& encoding, Encoding other);
 
 /// Cuts one or two encodings so that they have `max_length` tokens together. `truncation` says how; its own length is
 /// not read, because room for special tokens has been subtracted.

@@ -7,6 +7,7 @@ namespace {
 constexpr size_t kShownBytes = 60;
 
 std::string shown(const nlohmann::json& value) {
+  if (value.is_discarded()) return "an object or an array";
   if (value.is_object()) return text_of("an object of ", value.size(), " members");
   if (value.is_array()) return text_of("an array of ", value.size(), " elements");
   std::string text = value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
@@ -16,11 +17,9 @@ std::string shown(const nlohmann::json& value) {
 
 std::string quoted(std::string_view key) { return "'" + std::string(key.substr(0, kShownBytes)) + "'"; }
 
-}  // namespace
-
-nlohmann::json parse_json(std::string_view text) {
+nlohmann::json parse(std::string_view text, const nlohmann::json::parser_callback_t& callback) {
   try {
-    return nlohmann::json::parse(text.begin(), text.end());
+    return nlohmann::json::parse(text.begin(), text.end(), callback);
   } catch (const nlohmann::json::exception& error) {
     // Its text begins with a number in brackets of its own.
     std::string_view what = error.what();
@@ -29,12 +28,39 @@ nlohmann::json parse_json(std::string_view text) {
   }
 }
 
+}  // namespace
+
+nlohmann::json parse_json(std::string_view text) { return parse(text, nullptr); }
+
+nlohmann::json parse_json(std::string_view text, std::string_view outer, std::string_view inner,
+                          const VisitMember& visit) {
+  using Event = nlohmann::json::parse_event_t;
+  // Names of the root's members come at depth 1, those of the members' members at depth 2, and so on.
+  bool in_outer = false, in_inner = false, has_name = false;
+  std::string name;
+  return parse(text, [&](int depth, Event event, nlohmann::json& value) {
+    if (event == Event::key) {
+      auto& key = value.get_ref<std::string&>();
+      if (depth == 1) in_outer = key == outer;
+      if (depth <= 2) in_inner = depth == 2 && in_outer && key == inner;
+      has_name = depth == 3 && in_inner;
+      if (!has_name) return true;
+      name.swap(key);
+      return false;
+    }
+    if (!has_name) return true;
+    has_name = false;
+    visit(name, value);
+    return false;
+  });
+}
+
 void JsonValue::expect(bool is_so, const char* wanted) const {
   if (!is_so) refuse(ErrorCode::parse, "expected ", wanted, ", but it is ", shown(*value_));
 }
 
 std::optional<JsonValue> JsonValue::find(std::string_view key) const {
-  expect(value_->is_object(), "an object");
+  expect_object();
   auto found = value_->find(std::string(key));
   if (found == value_->end() || found->is_null()) return std::nullopt;
   return JsonValue(*found, path_.empty() ? std::string(key) : path_ + "." + std::string(key));

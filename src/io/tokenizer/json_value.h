@@ -29,31 +29,30 @@ class JsonValue {
   const std::string& string() const;
   bool boolean() const;
   int64_t integer(int64_t lowest, int64_t highest) const;
-  size_t size() const { return value_->size(); }
 
   /// Calls `visit` for each element of an array.
   void for_each(const std::function<void(const JsonValue&)>& visit) const;
-  /// Calls `visit(key, value)` for each member of an object.
-  template <class Visit>
-  void for_each_member(const Visit& visit) const {
-    expect(value_->is_object(), "an object");
-    for (auto member = value_->begin(); member != value_->end(); ++member)
-      visit(member.key(), *member);
-  }
-
   /// Fails with "<path>: <parts>".
   template <class... Parts>
   [[noreturn]] void refuse(ErrorCode code, const Parts&... parts) const {
     fail(code, path_.empty() ? "the file" : path_, ": ", parts...);
   }
   void expect(bool is_so, const char* wanted) const;
+  void expect_object() const { expect(value_->is_object(), "an object"); }
 
  private:
   const nlohmann::json* value_;
   std::string path_;
 };
 
-/// Parses JSON text; the value and all that is read from it must be used before the result dies.
+/// Parses JSON text. What a JsonValue reads from the result must be used before the result dies.
 nlohmann::json parse_json(std::string_view text);
+
+/// As above, but the members of the object at `outer`.`inner` are given to `visit` one by one and not kept: a
+/// vocabulary of 30,000 tokens as a tree of JSON values would be most of the time that loading takes. Of a member that
+/// is an object or array itself, `visit` sees the beginning only, a discarded value, and should refuse it.
+using VisitMember = std::function<void(const std::string& name, const nlohmann::json& value)>;
+nlohmann::json parse_json(std::string_view text, std::string_view outer, std::string_view inner,
+                          const VisitMember& visit);
 
 }  // namespace rlx::tokenizer

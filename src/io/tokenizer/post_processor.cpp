@@ -2,6 +2,7 @@
 #include "io/tokenizer/post_processor.h"
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 #include "io/tokenizer/encoding.h"
@@ -12,12 +13,13 @@ namespace {
 
 using Kind = TemplatePiece::Kind;
 
-bool uses(const Template& pieces, Kind kind) {
+bool uses(std::span<const TemplatePiece> pieces, Kind kind) {
   return std::any_of(pieces.begin(), pieces.end(), [&](const TemplatePiece& piece) { return piece.kind == kind; });
 }
 
 void set_type_ids(Encoding& encoding, int32_t type_id) {
   encoding.type_ids.assign(encoding.size(), type_id);
+  for (Encoding& piece : encoding.overflowing) set_type_ids(piece, type_id);
 }
 
 Encoding special_tokens(const TemplatePiece& piece) {
@@ -51,15 +53,18 @@ size_t PostProcessor::added_tokens(bool is_pair) const {
 Encoding PostProcessor::process(Encoding first, Encoding* second, bool add_special_tokens) const {
   if (second && !(uses(pair_, Kind::first) && uses(pair_, Kind::second)))
     fail(ErrorCode::unsupported, "the tokenizer has no template for two texts that uses both");
+  const Template& pieces = second ? pair_ : single_;
   Encoding result;
-  for (const TemplatePiece& piece : second ? pair_ : single_) {
-    if (piece.kind == Kind::special) {
-      if (add_special_tokens) append(result, special_tokens(piece));
+  reserve(result, added_tokens(second != nullptr) + first.size() + (second ? second->size() : 0));
+  for (auto piece = pieces.begin(); piece != pieces.end(); ++piece) {
+    if (piece->kind == Kind::special) {
+      if (add_special_tokens) append(result, special_tokens(*piece));
       continue;
     }
-    Encoding& text = piece.kind == Kind::first ? first : *second;
-    set_type_ids(text, piece.type_id);
-    append(result, text);
+    Encoding& text = piece->kind == Kind::first ? first : *second;
+    set_type_ids(text, piece->type_id);
+    bool is_used_again = uses({piece + 1, pieces.end()}, piece->kind);
+    append(result, is_used_again ? text : std::move(text));
   }
   return result;
 }

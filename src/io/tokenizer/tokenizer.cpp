@@ -17,6 +17,7 @@ namespace {
 using namespace tokenizer;
 
 constexpr size_t kMaxTextBytes = size_t{1} << 30;  // what is counted in 32 bits stays far from their end
+constexpr size_t kBytesPerToken = 3;  // English has some 4.5, and a little room costs less than growing
 constexpr size_t kNoLimit = std::numeric_limits<size_t>::max();
 
 /// Encodes texts without special tokens. Keeps its buffers from text to text.
@@ -39,6 +40,7 @@ class TextEncoder {
  private:
   Encoding encode_valid(std::string_view text, size_t limit) {
     Encoding out;
+    reserve(out, std::min(text.size() / kBytesPerToken + 8, limit));
     int32_t word = 0;
     segments_.clear();
     parts_.added_tokens->split_raw(text, segments_);

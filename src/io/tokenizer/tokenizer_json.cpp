@@ -3,6 +3,7 @@
 // error that says which ones are.
 #include "io/tokenizer/tokenizer_json.h"
 
+#include <algorithm>
 #include <limits>
 #include <string>
 #include <utility>
@@ -42,26 +43,22 @@ std::unique_ptr<const PreTokenizer> read_pre_tokenizer(const std::optional<JsonV
   refuse_kind(*section, "pre-tokenizer", "BertPreTokenizer, null");
 }
 
-Vocabulary read_vocabulary(const JsonValue& section) {
-  Vocabulary vocabulary;
-  vocabulary.reserve(section.size());
-  section.for_each_member([&](const std::string& token, const nlohmann::json& id) {
-    // Its path is written only when something is wrong: there are tens of thousands of them.
-    if (!id.is_number_unsigned() || id.get<uint64_t>() > Vocabulary::kMaxId)
-      JsonValue(id, "model.vocab['" + token.substr(0, 60) + "']").integer(0, Vocabulary::kMaxId);
-    vocabulary.add(token, id.get<int64_t>());
-  });
-  return vocabulary;
+void add_token(const std::string& token, const nlohmann::json& id, Vocabulary& vocabulary) {
+  // Its path is written only when something is wrong: there are tens of thousands of them.
+  if (!id.is_number_unsigned() || id.get<uint64_t>() > Vocabulary::kMaxId)
+    JsonValue(id, "model.vocab['" + token.substr(0, 60) + "']").integer(0, Vocabulary::kMaxId);
+  vocabulary.add(token, id.get<int64_t>());
 }
 
-std::unique_ptr<const Model> read_model(const JsonValue& section) {
+std::unique_ptr<const Model> read_model(const JsonValue& section, Vocabulary vocabulary) {
   if (section.at("type").string() == "WordPiece") {
     WordPieceOptions options;
     options.unk_token = section.at("unk_token").string();
     options.continuing_subword_prefix = section.at("continuing_subword_prefix").string();
     options.max_input_chars_per_word =
         static_cast<uint64_t>(section.at("max_input_chars_per_word").integer(0, kAny));
-    return std::make_unique<WordPiece>(read_vocabulary(section.at("vocab")), std::move(options));
+    section.at("vocab").expect_object();
+    return std::make_unique<WordPiece>(std::move(vocabulary), std::move(options));
   }
   refuse_kind(section, "model", "WordPiece");
 }
@@ -193,14 +190,19 @@ std::optional<Padding> read_padding(const std::optional<JsonValue>& section) {
 
 std::shared_ptr<const Tokenizer::Parts> parts_from_json(std::string_view text) {
   return with_context("reading a tokenizer from JSON", [&] {
-    nlohmann::json document = parse_json(text);
+    Vocabulary vocabulary;
+    vocabulary.reserve(std::min<size_t>(text.size() / 16, 1 << 16));  // a token and its id take some 16 bytes
+    nlohmann::json document =
+        parse_json(text, "model", "vocab", [&](const std::string& token, const nlohmann::json& id) {
+          add_token(token, id, vocabulary);
+        });
     JsonValue root(document, "");
     if (auto version = root.find("version"); version && version->string() != "1.0")
       version->refuse(ErrorCode::unsupported, "expected '1.0'");
     auto parts = std::make_shared<Tokenizer::Parts>();
     parts->normalizer = read_normalizer(root.find("normalizer"));
     parts->pre_tokenizer = read_pre_tokenizer(root.find("pre_tokenizer"));
-    parts->model = read_model(root.at("model"));
+    parts->model = read_model(root.at("model"), std::move(vocabulary));
     parts->added_tokens = std::make_unique<AddedTokens>(read_added_tokens(root.find("added_tokens")),
                                                         parts->model->vocabulary(), *parts->normalizer);
     parts->post_processor = read_post_processor(root.find("post_processor"));

@@ -1,8 +1,8 @@
 // What the tokenizer asks about a code point: its class, its lower case, its canonical decomposition.
 //
 // The judge is the Python package `tokenizers` (0.23.3), whose parts follow different versions of Unicode: general
-// categories are those of 8.0, combining classes those of 9.0, decompositions those of 12.1 and lower case that of
-// 17.0. A model was trained on the pieces that those tables gave, so newer tables would be wrong here. Categories
+// categories are those of 8.0, combining classes those of 9.0, decompositions those of 12.1, word characters those of
+// 16.0 and lower case that of 17.0. A model was trained on the pieces that those tables gave, so newer tables would be wrong here. Categories
 // stand in unicode_categories.cpp; the rest comes from utf8proc (2.8: Unicode 15.0), with what was added to Unicode
 // later or too late listed in unicode.cpp. tests/io/tokenizer_code_points.txt holds every code point to it.
 #pragma once
