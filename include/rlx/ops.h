@@ -8,6 +8,7 @@
 #include "rlx/ops/elementary.h"
 #include "rlx/ops/elementwise.h"
 #include "rlx/ops/fused.h"
+#include "rlx/ops/index.h"
 #include "rlx/ops/linear.h"
 #include "rlx/ops/loss.h"
 #include "rlx/ops/norm.h"
@@ -15,3 +16,4 @@
 #include "rlx/ops/shape.h"
 #include "rlx/ops/softmax.h"
 #include "rlx/ops/sort.h"
+#include "rlx/ops/window.h"

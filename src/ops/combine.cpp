@@ -52,8 +52,16 @@ void require_combiner(const Subgraph& body, Types xs, Types inits) {
   }
 }
 
-Combiner::Cells::Cells(Shape shape, const Combiner& combiner) : combiner_(combiner), shape_(std::move(shape)) {
-  for (const Tensor& init : combiner.inits_) cells_.push_back(moved(init, shape_, [](const Axes&) { return 0; }));
+Combiner::Cells::Cells(Shape shape, const Combiner& combiner)
+    : Cells(
+          [&] {
+            std::vector<Tensor> start;
+            for (const Tensor& init : combiner.inits_) start.push_back(moved(init, shape, [](const Axes&) { return 0; }));
+            return start;
+          }(),
+          combiner) {}
+Combiner::Cells::Cells(std::vector<Tensor> start, const Combiner& combiner)
+    : combiner_(combiner), shape_(start[0].shape()), cells_(std::move(start)) {
   // A named float reduction runs in f64 and rounds once.
   if (combiner.kind_ != Reduction::custom && is_float(cells_[0].dtype())) real_ = Array<double>(cells_[0]).data;
 }

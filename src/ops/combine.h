@@ -53,13 +53,15 @@ class Combiner {
   class Cells {
    public:
     Cells(Shape shape, const Combiner& combiner);
+    /// From these tensors on, instead of the initial values.
+    Cells(std::vector<Tensor> start, const Combiner& combiner);
     /// Combines elements `at` of the operands into the cell at `index`.
     void add(const Axes& index, size_t at);
     std::vector<Tensor> results() const;
 
    private:
     const Combiner& combiner_;
-    Shape shape_;
+    const Shape shape_;
     // Running values in the widest type of their kind, rounded once at the end; a body runs on tensors instead.
     std::vector<Tensor> cells_;
     std::vector<double> real_;

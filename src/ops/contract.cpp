@@ -24,21 +24,6 @@ namespace {
 
 Axes joined(Axes a, const Axes& b) { return a.insert(a.end(), b.begin(), b.end()), a; }
 
-/// The axes of an operand by their role; the free ones are what the others leave.
-struct DotAxes {
-  Axes lhs_batch, rhs_batch, lhs_contract, rhs_contract, lhs_free, rhs_free;
-  DotAxes(const DotAttrs& a, size_t lhs_rank, size_t rhs_rank) {
-    Axes lhs = valid_axes(joined(a.lhs_batch, a.lhs_contract), lhs_rank), rhs = valid_axes(joined(a.rhs_batch, a.rhs_contract), rhs_rank);
-    if (a.lhs_batch.size() != a.rhs_batch.size() || a.lhs_contract.size() != a.rhs_contract.size())
-      fail(ErrorCode::invalid_argument, "lhs and rhs must name equally many batch axes (", a.lhs_batch.size(), ", ", a.rhs_batch.size(),
-           ") and contracted axes (", a.lhs_contract.size(), ", ", a.rhs_contract.size(), ")");
-    auto batch = static_cast<std::ptrdiff_t>(a.lhs_batch.size());
-    lhs_batch.assign(lhs.begin(), lhs.begin() + batch), lhs_contract.assign(lhs.begin() + batch, lhs.end());
-    rhs_batch.assign(rhs.begin(), rhs.begin() + batch), rhs_contract.assign(rhs.begin() + batch, rhs.end());
-    lhs_free = other_axes(lhs_rank, lhs), rhs_free = other_axes(rhs_rank, rhs);
-  }
-};
-
 Type dot_type(Types in, const DotAttrs& a) {
   DotAxes axes(a, in[0].rank(), in[1].rank());
   for (const Type& t : in) require_kind(t, kBool | kNumber);
@@ -71,6 +56,17 @@ size_t reduced_operands(Types in, const ReduceAttrs& a) {
 }
 
 }  // namespace
+
+DotAxes::DotAxes(const DotAttrs& a, size_t lhs_rank, size_t rhs_rank) {
+  Axes lhs = valid_axes(joined(a.lhs_batch, a.lhs_contract), lhs_rank), rhs = valid_axes(joined(a.rhs_batch, a.rhs_contract), rhs_rank);
+  if (a.lhs_batch.size() != a.rhs_batch.size() || a.lhs_contract.size() != a.rhs_contract.size())
+    fail(ErrorCode::invalid_argument, "lhs and rhs must name equally many batch axes (", a.lhs_batch.size(), ", ", a.rhs_batch.size(),
+         ") and contracted axes (", a.lhs_contract.size(), ", ", a.rhs_contract.size(), ")");
+  auto batch = static_cast<std::ptrdiff_t>(a.lhs_batch.size());
+  lhs_batch.assign(lhs.begin(), lhs.begin() + batch), lhs_contract.assign(lhs.begin() + batch, lhs.end());
+  rhs_batch.assign(rhs.begin(), rhs.begin() + batch), rhs_contract.assign(rhs.begin() + batch, rhs.end());
+  lhs_free = other_axes(lhs_rank, lhs), rhs_free = other_axes(rhs_rank, rhs);
+}
 
 OpDef define_reduce() {
   return define<ReduceAttrs>({

@@ -33,6 +33,12 @@ struct DotAttrs {
              field("lhs_contract", &DotAttrs::lhs_contract), field("rhs_contract", &DotAttrs::rhs_contract),
              field("accumulate", &DotAttrs::accumulate));
 };
+/// The axes of both operands by their role, counted from the front; the free ones are what the others leave. Fails
+/// where the attributes do not fit the ranks.
+struct DotAxes {
+  Axes lhs_batch, rhs_batch, lhs_contract, rhs_contract, lhs_free, rhs_free;
+  DotAxes(const DotAttrs& attrs, size_t lhs_rank, size_t rhs_rank);
+};
 /// Result dims: batch, free of lhs, free of rhs.
 Value dot_general(Value lhs, Value rhs, DotAttrs attrs);
 

@@ -1,0 +1,48 @@
+// Flash-style attention of one (batch, head): softmax(q kᵀ · scale) v for a range of query rows, with the scores
+// never written to memory as a whole. Neighbour: rows.h has softmax alone. The caller loops over batches and
+// heads (and repeats k and v for grouped heads by pointer), and splits query rows over threads if heads are few.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "rlx/dtype.h"
+
+namespace rlx::kernels {
+
+struct AttentionArgs {
+  DType dtype = f32;  ///< of q, k, v, out: f32, f16, bf16 (computed in f32) or f64
+  const void* q = nullptr;
+  const void* k = nullptr;
+  const void* v = nullptr;
+  void* out = nullptr;  ///< must not overlap the inputs
+  // Elements from one row to the next: slices of packed [B, S, H*D] or of a fused q|k|v product are read in place.
+  int64_t q_stride = 0, k_stride = 0, v_stride = 0, out_stride = 0;
+  int64_t q_rows = 0, k_rows = 0;       ///< Sq and Sk
+  int64_t head_dim = 0, value_dim = 0;  ///< D of q and k, Dv of v and out
+
+  double scale = 1;     ///< s = (q·k) * scale
+  double soft_cap = 0;  ///< then s = c * tanh(s / c), if c > 0
+  /// Then bias[i * bias_row_stride + j * bias_col_stride] is added, if not null.
+  const void* bias = nullptr;
+  DType bias_dtype = f32;  ///< f32, or the dtype of q
+  int64_t bias_row_stride = 0, bias_col_stride = 1;
+
+  // Then the masks: what they exclude counts as -inf. A row that keeps no key gives zeros.
+  const void* key_mask = nullptr;  ///< [Sk], or null; a key is kept if its value is >= 0.5 (boolean: true)
+  DType key_mask_dtype = f32;      ///< f32, boolean, or the dtype of q
+  /// Query i stands at position p = Sk - Sq + i and sees the keys p - left ... p + right; negative: no limit.
+  /// Causal is right = 0; a sliding window w is left = w, right = 0.
+  int64_t left = -1, right = -1;
+};
+
+/// Scratch per calling thread. It depends on dtype, head_dim and value_dim only.
+size_t attention_scratch_bytes(const AttentionArgs& args);
+
+/// Computes the query rows [row_begin, row_end). `scratch` is aligned to 64 bytes.
+void attention(const AttentionArgs& args, int64_t row_begin, int64_t row_end, void* scratch) noexcept;
+
+/// Query rows that one pass works on together: split ranges at multiples of this.
+int64_t attention_row_block();
+
+}  // namespace rlx::kernels

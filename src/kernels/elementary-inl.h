@@ -1,0 +1,176 @@
+// Elementary functions on vectors of f32 beyond those of vector_math-inl.h: what only the element-wise machine, the
+// softmaxes and attention use. Compiled per target. Polynomials are minimax fits of the relative error (Lawson's
+// iteration on Chebyshev nodes, in 40 digits); each states its largest error.
+#if defined(RLX_KERNELS_ELEMENTARY_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef RLX_KERNELS_ELEMENTARY_INL_H_
+#undef RLX_KERNELS_ELEMENTARY_INL_H_
+#else
+#define RLX_KERNELS_ELEMENTARY_INL_H_
+#endif
+
+#include <limits>
+
+#include "hwy/highway.h"
+#include "kernels/vector_math-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace rlx::kernels {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+/// c0 + c1 x + c2 x^2 ... by Horner's rule.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V horner(D d, V, float c0) {
+  return hn::Set(d, c0);
+}
+template <class D, class V = hn::Vec<D>, class... C>
+HWY_INLINE V horner(D d, V x, float c0, float c1, C... rest) {
+  return hn::MulAdd(horner(d, x, c1, rest...), x, hn::Set(d, c0));
+}
+
+/// 2^x for x <= 0, with results below 2^-126 flushed to 0, also for -infinity: the weights of softmax. 1.2e-7.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V Exp2Nonpositive(D d, V x) {
+  const hn::RebindToSigned<D> di;
+  x = hn::Max(hn::Set(d, -127.0f), x);  // the constant first: x86 then passes on a NaN
+  // Adding 1.5 * 2^23 rounds to an integer and leaves it, with the exponent's bias of 127, in the low bits.
+  const V magic = hn::Set(d, 12582912.0f + 127.0f);
+  const V shifted = hn::Add(x, magic);
+  const V r = hn::Sub(x, hn::Sub(shifted, magic));
+  const V power = hn::BitCast(d, hn::ShiftLeft<23>(hn::BitCast(di, shifted)));
+  const V p = horner(d, r, 1.0f, 0.693146977738f, 0.240222422176f, 0.0555073348446f, 0.00967150644708f,
+                     0.00132648171459f);
+  return hn::Mul(p, power);
+}
+
+/// e^x for x <= 0, flushed and 0 for -infinity likewise. 1.2e-7; on SSE4, which lacks fused multiply-add, 1e-6.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V ExpNonpositive(D d, V x) {
+  const hn::RebindToSigned<D> di;
+  x = hn::Max(hn::Set(d, -88.2f), x);
+  const V magic = hn::Set(d, 12582912.0f + 127.0f), log2e = hn::Set(d, 0x1.715476p+0f);
+  const V shifted = hn::MulAdd(x, log2e, magic);
+  V r = hn::MulSub(x, log2e, hn::Sub(shifted, magic));
+  r = hn::MulAdd(x, hn::Set(d, 0x1.4ae0c0p-26f), r);  // what f32 leaves off log2(e)
+  const V power = hn::BitCast(d, hn::ShiftLeft<23>(hn::BitCast(di, shifted)));
+  const V p = horner(d, r, 1.0f, 0.693146977738f, 0.240222422176f, 0.0555073348446f, 0.00967150644708f,
+                     0.00132648171459f);
+  return hn::Mul(p, power);
+}
+
+/// v * 2^n for integral floats n in [-252, 254], rounded once if the result is subnormal.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V ScaleByPowerOfTwo(D d, V v, V n) {
+#if HWY_TARGET == HWY_AVX3
+  (void)d;
+  return V{_mm512_scalef_ps(v.raw, n.raw)};
+#else
+  const V half = hn::Floor(hn::Mul(n, hn::Set(d, 0.5f)));
+  return hn::Mul(hn::Mul(v, power_of_two(d, half)), power_of_two(d, hn::Sub(n, half)));
+#endif
+}
+
+/// e^x over the whole range, as Exp, for loops that do nothing else: the exponent is found without a rounding
+/// instruction and applied by one where there is one.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V ExpFast(D d, V x) {
+  x = hn::Min(hn::Set(d, 89.0f), hn::Max(hn::Set(d, -105.0f), x));
+  const V magic = hn::Set(d, 12582912.0f);
+  const V n = hn::Sub(hn::MulAdd(x, hn::Set(d, 0x1.715476p+0f), magic), magic);
+  V r = hn::NegMulAdd(n, hn::Set(d, 0.693359375f), x);
+  r = hn::NegMulAdd(n, hn::Set(d, -2.12194440e-4f), r);
+  return ScaleByPowerOfTwo(d, hn::Add(hn::Set(d, 1.0f), expm1_reduced(d, r)), n);
+}
+
+/// x Phi(x) as max(x, 0) - |x| Phi(-|x|), where Phi(-a) = 2^(a R(a) - 1): no division and no cancellation. The
+/// absolute error of a Phi(-a) is 7.4e-9 before rounding.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V GeluErfFast(D d, V x) {
+  const hn::RebindToSigned<D> di;
+  const V a = hn::Min(hn::Set(d, 6.5f), hn::Abs(x));
+  const V r = horner(d, a, -1.151109667f, -0.4591750484f, -0.05258267968f, 0.007166888838f, -0.0001950411412f,
+                     -0.0001755814088f, 4.262167999e-5f, -4.460883658e-6f, 1.84448068e-7f);
+  const V y = hn::MulAdd(a, r, hn::Set(d, -1.0f));
+  const V magic = hn::Set(d, 12582912.0f);
+  const V shifted = hn::Add(y, magic);
+  const V f = hn::Sub(y, hn::Sub(shifted, magic));
+  const V p = horner(d, f, 1.0f, 0.693146977738f, 0.240222422176f, 0.0555073348446f, 0.00967150644708f,
+                     0.00132648171459f);
+  const V q = hn::BitCast(d, hn::Add(hn::BitCast(di, p), hn::ShiftLeft<23>(hn::BitCast(di, shifted))));
+  // x comes second in Max, where x86 passes on a NaN.
+  return hn::NegMulAdd(a, q, hn::Max(hn::Zero(d), x));
+}
+/// tanh a = e / (e + 2) with e = expm1(2a), as Tanh, without a rounding instruction.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V TanhFast(D d, V x) {
+  const hn::RebindToSigned<D> di;
+  const V a = hn::Min(hn::Set(d, 9.1f), hn::Abs(x));  // 1 from 9.1 on
+  const V magic = hn::Set(d, 12582912.0f + 127.0f);
+  const V shifted = hn::MulAdd(a, hn::Set(d, 2.88539008f), magic);
+  const V n = hn::Sub(shifted, magic);
+  V r = hn::NegMulAdd(n, hn::Set(d, 0.693359375f), hn::Add(a, a));
+  r = hn::NegMulAdd(n, hn::Set(d, -2.12194440e-4f), r);
+  const V power = hn::BitCast(d, hn::ShiftLeft<23>(hn::BitCast(di, shifted)));
+  const V e = hn::MulAdd(power, expm1_reduced(d, r), hn::Sub(power, hn::Set(d, 1.0f)));
+  return hn::CopySign(hn::Div(e, hn::Add(e, hn::Set(d, 2.0f))), x);
+}
+
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V Expm1(D d, V x) {
+  const V clamped = hn::Min(hn::Set(d, 89.0f), hn::Max(hn::Set(d, -30.0f), x));
+  V n;
+  const V r = reduce_by_ln2(d, clamped, n);
+  const V e = expm1_reduced(d, r);
+  // 2^n e + (2^n - 1), with one factor 2 held back because 2^128 is no float.
+  const V half = power_of_two(d, hn::Sub(n, hn::Set(d, 1.0f)));
+  const V sum = hn::MulAdd(e, half, hn::Sub(half, hn::Set(d, 0.5f)));
+  return hn::IfThenElse(hn::Eq(n, hn::Zero(d)), hn::IfThenElse(hn::Eq(x, hn::Zero(d)), x, e), hn::Add(sum, sum));
+}
+
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V Log1p(D d, V x) {
+  // log(u) for u = 1 + x rounded, times x / (u - 1) for what the rounding lost (Kahan, in Goldberg 1991, theorem 4).
+  const V u = hn::Add(x, hn::Set(d, 1.0f));
+  const V kept = hn::Sub(u, hn::Set(d, 1.0f));
+  const auto is_tiny = hn::Eq(kept, hn::Zero(d));
+  const auto is_exact = hn::Or(hn::Eq(kept, x), hn::Eq(x, hn::Set(d, std::numeric_limits<float>::infinity())));
+  const V y = Log(d, u);
+  return hn::IfThenElse(is_tiny, x, hn::IfThenElse(is_exact, y, hn::Mul(y, hn::Div(x, kept))));
+}
+
+/// Up to this magnitude the reduction of SinCos keeps its accuracy; beyond it the caller asks libm.
+inline constexpr float kTrigLimit = 8192.0f;
+
+template <class V>
+struct SinCosResult {
+  V sin, cos;
+};
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE SinCosResult<V> SinCos(D d, V x) {
+  const hn::RebindToSigned<D> di;
+  const V n = hn::Round(hn::Mul(x, hn::Set(d, 0.636619772f)));
+  // pi/2 in three parts of 11 bits and the rest: n times a part is exact for |n| <= 2^13 even where multiply-add
+  // rounds twice (SSE4).
+  V r = hn::NegMulAdd(n, hn::Set(d, 0x1.92p+0f), x);
+  r = hn::NegMulAdd(n, hn::Set(d, 0x1.fb4p-12f), r);
+  r = hn::NegMulAdd(n, hn::Set(d, 0x1.444p-24f), r);
+  r = hn::NegMulAdd(n, hn::Set(d, 0x1.68c234p-39f), r);
+  const V z = hn::Mul(r, r);
+  // sin r = r + r z p(z), 3.6e-9; cos r = 1 - z/2 + z^2 q(z), 9.6e-11
+  const V p = horner(d, z, -0.166666549103f, 0.00833217597442f, -0.000195169955985f);
+  const V q = horner(d, z, 0.0416666468135f, -0.00138873646709f, 2.44381063954e-5f);
+  const V s = hn::MulAdd(hn::Mul(p, z), r, r);
+  const V c = hn::MulAdd(hn::Mul(z, z), q, hn::NegMulAdd(z, hn::Set(d, 0.5f), hn::Set(d, 1.0f)));
+  const auto quadrant = hn::ConvertTo(di, n);
+  const auto one = hn::Set(di, 1);
+  const auto swap = hn::RebindMask(d, hn::Eq(hn::And(quadrant, one), one));
+  const V sin_sign = hn::BitCast(d, hn::ShiftLeft<30>(hn::And(quadrant, hn::Set(di, 2))));
+  const V cos_sign = hn::BitCast(d, hn::ShiftLeft<30>(hn::And(hn::Add(quadrant, one), hn::Set(di, 2))));
+  return {hn::Xor(hn::IfThenElse(swap, c, s), sin_sign), hn::Xor(hn::IfThenElse(swap, s, c), cos_sign)};
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace rlx::kernels
+HWY_AFTER_NAMESPACE();
+
+#endif  // RLX_KERNELS_ELEMENTARY_INL_H_

@@ -1,0 +1,99 @@
+// Our own product: how the work is cut into blocks and who does which. The arithmetic is in gemm_kernels.cpp.
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "kernels/gemm_backends.h"
+#include "kernels/gemm_grid.h"
+#include "kernels/gemm_kernels.h"
+#include "kernels/thread_pool.h"
+
+namespace rlx::kernels {
+namespace {
+
+
+// Shared by the weights and the plans that were made of them.
+struct Panels {
+  PanelLayout layout;
+  int64_t k = 0;
+  DType dtype = f32, x_dtype = f32;
+  AlignedMemory data;
+};
+
+class HighwayPlan : public GemmPlan {
+ public:
+  HighwayPlan(std::shared_ptr<const Panels> panels, const GemmSpec& spec) : panels_(std::move(panels)), spec_(spec) {
+    const Panels& w = *panels_;
+    grid_ = make_grid(spec.m, w.k, w.layout, spec.threads);
+    block_.k = w.k;
+    block_.lhs = {nullptr, spec.x_stride, 1, w.x_dtype};
+    block_.layout = w.layout;
+    block_.packed = true;
+    block_.rhs.dtype = w.dtype;
+    block_.y_row_stride = spec.y_stride;
+    block_.y_dtype = spec.y_dtype;
+    block_.residual_row_stride = spec.residual_stride;
+    slot_bytes_ = block_scratch_bytes(grid_.most_rows(), w.k, block_.lhs, block_.rhs, true);
+  }
+  size_t scratch_bytes() const override { return slot_bytes_ * static_cast<size_t>(std::max(1, spec_.threads)); }
+
+  void run(const GemmOperands& o, void* scratch, ThreadPool& pool) const noexcept override {
+    const Panels& w = *panels_;
+    const auto x_size = static_cast<int64_t>(byte_size(w.x_dtype)), y_size = static_cast<int64_t>(byte_size(spec_.y_dtype));
+    pool.parallel_for(spec_.threads, grid_.parts(), [&](int64_t part, int slot) {
+      int64_t row_part = part / grid_.panel_parts, panel_part = part % grid_.panel_parts;
+      int64_t row = grid_.row_begin(row_part);
+      BlockProduct block = block_;
+      block.rows = grid_.row_begin(row_part + 1) - row;
+      block.panel_begin = grid_.panel_begin(panel_part), block.panel_end = grid_.panel_begin(panel_part + 1);
+      block.lhs.data = static_cast<const char*>(o.x) + row * spec_.x_stride * x_size;
+      block.rhs.data = w.data.get() + w.layout.packed_size(w.k, 0, block.panel_begin) * static_cast<int64_t>(byte_size(w.dtype));
+      block.y = static_cast<char*>(o.y) + row * spec_.y_stride * y_size;
+      block.bias = o.bias;
+      if (o.residual) block.residual = static_cast<const char*>(o.residual) + row * spec_.residual_stride * y_size;
+      block.epilogue = &spec_.epilogue;
+      block.scratch = static_cast<char*>(scratch) + slot_bytes_ * static_cast<size_t>(slot);
+      multiply_block(block);
+    });
+  }
+
+ private:
+  std::shared_ptr<const Panels> panels_;
+  GemmSpec spec_;
+  Grid grid_;
+  BlockProduct block_;
+  size_t slot_bytes_ = 0;
+};
+
+class HighwayWeights : public PackedWeights {
+ public:
+  HighwayWeights(const WeightsSpec& spec, std::shared_ptr<const Panels> panels, size_t bytes)
+      : PackedWeights(spec, GemmBackend::highway, bytes), panels_(std::move(panels)) {}
+
+  std::shared_ptr<const GemmPlan> plan(const GemmSpec& spec) const override {
+    return std::make_shared<HighwayPlan>(panels_, spec);
+  }
+
+ private:
+  std::shared_ptr<const Panels> panels_;
+};
+
+}  // namespace
+
+std::shared_ptr<const PackedWeights> pack_highway(const WeightsSpec& spec, const void* data) {
+  auto panels = std::make_shared<Panels>();
+  panels->layout = {spec.n, product_lanes(spec.dtype)};
+  panels->k = spec.k, panels->dtype = spec.dtype, panels->x_dtype = spec.x_dtype;
+  const PanelLayout& layout = panels->layout;
+  const auto element = static_cast<int64_t>(byte_size(spec.dtype));
+  const auto bytes = static_cast<size_t>(layout.packed_size(spec.k, 0, layout.panels()) * element);
+  panels->data = aligned_memory(bytes);
+  const StridedMatrix matrix{data, spec.k_stride, spec.n_stride, spec.dtype};
+  ThreadPool::shared().parallel_for(spec.threads, layout.panels(), [&](int64_t p) {
+    pack_panels(matrix, spec.k, layout, p, p + 1, panels->data.get() + layout.packed_size(spec.k, 0, p) * element,
+                spec.dtype);
+  });
+  return std::make_shared<HighwayWeights>(spec, std::move(panels), bytes);
+}
+
+}  // namespace rlx::kernels

@@ -1,0 +1,219 @@
+// exp, log, tanh, erf and the activations on Highway vectors, for the kernels that fuse them. Included once per
+// target by a file that uses foreach_target. f32, the largest errors over all arguments, subnormals included, in units
+// in the last place: exp 1.0, log 0.9, erf 1.4, tanh 2.7, sigmoid and silu 2.5; gelu 2 half-units of max(1, |x|), because
+// near its zero at minus infinity only the absolute error counts. f64: the C library, lane by lane: right, and slow;
+// f64 is for checking.
+//
+// Polynomials are minimax (Remez exchange, relative error of the whole function), fitted for this file. Reductions:
+// Muller, Elementary Functions, 3rd ed. (2016), ch. 11 (Cody and Waite's two-part constants); erfc as 2^polynomial:
+// its logarithm is nearly a parabola.
+#if defined(RLX_KERNELS_VECTOR_MATH_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef RLX_KERNELS_VECTOR_MATH_INL_H_
+#undef RLX_KERNELS_VECTOR_MATH_INL_H_
+#else
+#define RLX_KERNELS_VECTOR_MATH_INL_H_
+#endif
+
+#include <hwy/highway.h>
+
+#include <cmath>
+
+HWY_BEFORE_NAMESPACE();
+namespace rlx::kernels::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V polynomial(D, V, V c) {
+  return c;
+}
+/// c[0] + c[1] x + c[2] x^2 ...
+template <class D, class V = hn::Vec<D>, class... Rest>
+HWY_INLINE V polynomial(D d, V x, V c0, Rest... rest) {
+  return hn::MulAdd(polynomial(d, x, rest...), x, c0);
+}
+
+template <class D, class F>
+HWY_NOINLINE hn::Vec<D> lane_by_lane(D d, hn::Vec<D> x, F f) {
+  HWY_ALIGN hn::TFromD<D> lanes[hn::MaxLanes(d)];
+  hn::Store(x, d, lanes);
+  for (size_t i = 0; i < hn::Lanes(d); ++i) lanes[i] = f(lanes[i]);
+  return hn::Load(d, lanes);
+}
+
+// expm1 on [-ln2 / 2, ln2 / 2], error 2^-28.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V expm1_reduced(D d, V r) {
+  V p = polynomial(d, r, hn::Set(d, 0x1.fffffcp-2f), hn::Set(d, 0x1.55548ap-3f), hn::Set(d, 0x1.555916p-5f),
+                   hn::Set(d, 0x1.123fc6p-7f), hn::Set(d, 0x1.6a1a70p-10f));
+  return hn::MulAdd(hn::Mul(r, r), p, r);
+}
+
+// x = n ln 2 + r with |r| <= ln2 / 2 (a little more where rounding says so); n as a float.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V reduce_by_ln2(D d, V x, V& n) {
+  n = hn::Round(hn::Mul(x, hn::Set(d, 0x1.715476p+0f)));
+  // ln 2 in two parts: the first has 9 bits, so that n times it is exact.
+  V r = hn::NegMulAdd(n, hn::Set(d, 0.693359375f), x);
+  return hn::NegMulAdd(n, hn::Set(d, -2.12194440e-4f), r);
+}
+
+// 2^n for an integral float n in [-126, 127].
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V power_of_two(D d, V n) {
+  const hn::RebindToSigned<D> di;
+  return hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(hn::ConvertTo(di, n), hn::Set(di, 127))));
+}
+
+/// e^x.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V Exp(D d, V x) {
+  if constexpr (sizeof(hn::TFromD<D>) == 8) {
+    return lane_by_lane(d, x, [](double v) { return std::exp(v); });
+  } else {
+    // The constant first: x86's min and max return the second operand if one is NaN.
+    V clamped = hn::Max(hn::Set(d, -104.0f), hn::Min(hn::Set(d, 89.0f), x)), n;
+    V r = reduce_by_ln2(d, clamped, n);
+    V e = hn::Add(hn::Set(d, 1.0f), expm1_reduced(d, r));
+    // n reaches from -150 to 128: 2^n in two factors, so that subnormal results are rounded once, at the end.
+    V half = hn::Round(hn::Mul(n, hn::Set(d, 0.5f)));
+    return hn::Mul(hn::Mul(e, power_of_two(d, half)), power_of_two(d, hn::Sub(n, half)));
+  }
+}
+
+/// e^x where results below the least normal number, 2^-126, may be 0, and x <= 88: softmax and its like.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V ExpOrZero(D d, V x) {
+  if constexpr (sizeof(hn::TFromD<D>) == 8) {
+    return lane_by_lane(d, x, [](double v) { return std::exp(v); });
+  } else {
+    V n;
+    V r = reduce_by_ln2(d, hn::Max(hn::Set(d, -88.0f), x), n);
+    V e = hn::Mul(hn::Add(hn::Set(d, 1.0f), expm1_reduced(d, r)), power_of_two(d, hn::Max(hn::Set(d, -126.0f), n)));
+    return hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, -0x1.5d589ep+6f)), e);  // -126 ln 2
+  }
+}
+
+/// Natural logarithm; NaN below 0.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V Log(D d, V x) {
+  if constexpr (sizeof(hn::TFromD<D>) == 8) {
+    return lane_by_lane(d, x, [](double v) { return std::log(v); });
+  } else {
+    const hn::RebindToSigned<D> di;
+    auto subnormal = hn::Lt(x, hn::Set(d, 0x1p-126f));
+    V scaled = hn::IfThenElse(subnormal, hn::Mul(x, hn::Set(d, 0x1p+25f)), x);
+    // x = 2^e m with m in [sqrt(1/2), sqrt 2): the bits of sqrt(1/2) are taken off before the exponent is cut out.
+    auto offset = hn::Set(di, 0x3F3504F3);
+    auto bits = hn::Sub(hn::BitCast(di, scaled), offset);
+    V e = hn::ConvertTo(d, hn::ShiftRight<23>(bits));
+    e = hn::Sub(e, hn::IfThenElseZero(subnormal, hn::Set(d, 25.0f)));
+    V f = hn::BitCast(d, hn::Add(hn::And(bits, hn::Set(di, 0x007FFFFF)), offset));
+    f = hn::Sub(f, hn::Set(d, 1.0f));
+    // log(1 + f) = f - f^2 / 2 + f^3 P(f), error 2^-27.
+    V p = polynomial(d, f, hn::Set(d, 0x1.55554ap-2f), hn::Set(d, -0x1.000220p-2f), hn::Set(d, 0x1.99a596p-3f),
+                     hn::Set(d, -0x1.54788ap-3f), hn::Set(d, 0x1.226e4ap-3f), hn::Set(d, -0x1.0ce07cp-3f),
+                     hn::Set(d, 0x1.07d0eep-3f), hn::Set(d, -0x1.41ee06p-4f));
+    V f2 = hn::Mul(f, f);
+    V tail = hn::MulAdd(hn::Mul(f2, f), p, hn::Mul(e, hn::Set(d, -2.12194440e-4f)));
+    tail = hn::NegMulAdd(f2, hn::Set(d, 0.5f), tail);
+    V y = hn::MulAdd(e, hn::Set(d, 0.693359375f), hn::Add(f, tail));
+    V inf = hn::Inf(d), zero = hn::Zero(d);
+    y = hn::IfThenElse(hn::Eq(x, inf), inf, y);
+    y = hn::IfThenElse(hn::Eq(x, zero), hn::Neg(inf), y);
+    return hn::IfThenElse(hn::Ge(x, zero), y, hn::NaN(d));
+  }
+}
+
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V Tanh(D d, V x) {
+  if constexpr (sizeof(hn::TFromD<D>) == 8) {
+    return lane_by_lane(d, x, [](double v) { return std::tanh(v); });
+  } else {
+    // tanh a = (e^2a - 1) / (e^2a + 1), by expm1 so that small arguments keep their bits; 1 from 9.1 on.
+    V a = hn::Min(hn::Set(d, 9.1f), hn::Abs(x)), n;
+    V r = reduce_by_ln2(d, hn::Add(a, a), n);
+    V scale = power_of_two(d, n);
+    V expm1 = hn::MulAdd(scale, expm1_reduced(d, r), hn::Sub(scale, hn::Set(d, 1.0f)));
+    return hn::CopySign(hn::Div(expm1, hn::Add(expm1, hn::Set(d, 2.0f))), x);
+  }
+}
+
+// 2^y for y in [-126, 0]: y = n + f by adding 1.5 * 2^23, which leaves n in the low bits. Error 2^-29.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V exp2_not_positive(D d, V y) {
+  const hn::RebindToSigned<D> di;
+  V shifter = hn::Set(d, 0x1.8p+23f);
+  V shifted = hn::Add(y, shifter);
+  V f = hn::Sub(y, hn::Sub(shifted, shifter));
+  V p = polynomial(d, f, hn::Set(d, 1.0f), hn::Set(d, 0x1.62e430p-1f), hn::Set(d, 0x1.ebfbdcp-3f),
+                   hn::Set(d, 0x1.c6aee8p-5f), hn::Set(d, 0x1.3b2d4cp-7f), hn::Set(d, 0x1.5f3e52p-10f),
+                   hn::Set(d, 0x1.41fbbcp-13f));
+  return hn::BitCast(d, hn::Add(hn::BitCast(di, p), hn::ShiftLeft<23>(hn::BitCast(di, shifted))));
+}
+
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V Erf(D d, V x) {
+  if constexpr (sizeof(hn::TFromD<D>) == 8) {
+    return lane_by_lane(d, x, [](double v) { return std::erf(v); });
+  } else {
+    V a = hn::Min(hn::Set(d, 3.95f), hn::Abs(x)), t = hn::Mul(a, a);  // 1 from 3.95 on
+    // a <= 1: a + a P(a^2), error 2^-29.
+    V p = polynomial(d, t, hn::Set(d, 0x1.06eba8p-3f), hn::Set(d, -0x1.81273ep-2f), hn::Set(d, 0x1.ce2cf8p-4f),
+                     hn::Set(d, -0x1.b7f90ep-6f), hn::Set(d, 0x1.540590p-8f), hn::Set(d, -0x1.a3f700p-11f),
+                     hn::Set(d, 0x1.496a30p-14f));
+    V small = hn::MulAdd(a, p, a);
+    // a > 1: 1 - 2^Q(a), error 2^-29.
+    V q = polynomial(d, a, hn::Set(d, -0x1.025364p-11f), hn::Set(d, -0x1.a0448cp+0f), hn::Set(d, -0x1.d75f3ap-1f),
+                     hn::Set(d, -0x1.30a4acp-3f), hn::Set(d, 0x1.021828p-5f), hn::Set(d, -0x1.16b248p-8f),
+                     hn::Set(d, 0x1.19f31ap-12f));
+    V large = hn::Sub(hn::Set(d, 1.0f), exp2_not_positive(d, q));
+    return hn::CopySign(hn::IfThenElse(hn::Gt(a, hn::Set(d, 1.0f)), large, small), x);
+  }
+}
+
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V Sigmoid(D d, V x) {
+  V one = hn::Set(d, hn::TFromD<D>(1));
+  return hn::Div(one, hn::Add(one, Exp(d, hn::Neg(x))));
+}
+
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V Silu(D d, V x) {
+  return hn::Div(x, hn::Add(hn::Set(d, hn::TFromD<D>(1)), Exp(d, hn::Neg(x))));
+}
+
+/// x / 2 (1 + erf(x / sqrt 2)), that is x Phi(x).
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V GeluErf(D d, V x) {
+  using T = hn::TFromD<D>;
+  if constexpr (sizeof(T) == 8) {
+    return lane_by_lane(d, x, [](double v) { return v * 0.5 * std::erfc(v * -0.70710678118654752440); });
+  } else {
+    // Phi(-a) = 2^(a R(a) - 1): one polynomial for all a, absolute error of erfc 2^-29. A relative error is not
+    // wanted here: it is multiplied by x and added to numbers around 1. Below -27 the result is 0 to f32.
+    x = hn::Max(hn::Set(d, -27.0f), x);
+    V a = hn::Mul(hn::Abs(x), hn::Set(d, 0x1.6a09e6p-1f));
+    V r = polynomial(d, hn::Min(hn::Set(d, 3.95f), a), hn::Set(d, -0x1.a0be88p+0f), hn::Set(d, -0x1.d63e26p-1f),
+                     hn::Set(d, -0x1.2fbc0ep-3f), hn::Set(d, 0x1.c63ce4p-6f), hn::Set(d, 0x1.63b022p-14f),
+                     hn::Set(d, -0x1.2a290ep-9f), hn::Set(d, 0x1.bcb7eap-11f), hn::Set(d, -0x1.40c9ecp-13f),
+                     hn::Set(d, 0x1.856436p-17f));
+    V y = hn::MulAdd(a, r, hn::Set(d, -1.0f));
+    V q = exp2_not_positive(d, hn::Max(hn::Set(d, -126.0f), y));
+    V phi = hn::IfThenElse(hn::Lt(x, hn::Zero(d)), q, hn::Sub(hn::Set(d, 1.0f), q));
+    return hn::Mul(x, phi);
+  }
+}
+
+/// x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))), as x sigmoid of twice that.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V GeluTanh(D d, V x) {
+  using T = hn::TFromD<D>;
+  V c = hn::MulAdd(hn::Mul(x, x), hn::Set(d, T(2 * 0.79788456080286535588 * 0.044715)),
+                   hn::Set(d, T(2 * 0.79788456080286535588)));
+  return hn::Div(x, hn::Add(hn::Set(d, T(1)), Exp(d, hn::Neg(hn::Mul(c, x)))));
+}
+
+}  // namespace rlx::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target include guard

@@ -1,0 +1,101 @@
+#include "kernels/thread_pool.h"
+
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+#include <vector>
+
+using rlx::kernels::ThreadPool;
+
+namespace {
+
+// How often each part was called, in a call of that width.
+std::vector<int> counts(int width, int parts) {
+  std::vector<std::atomic<int>> called(parts);
+  ThreadPool::shared().parallel_for(width, parts, [&](int64_t part) { ++called[part]; });
+  return {called.begin(), called.end()};
+}
+
+}  // namespace
+
+TEST_CASE("every part is called once, whatever the width") {
+  for (int width : {-1, 0, 1, 2, 3, 4, 16})
+    for (int parts : {0, 1, 2, 3, 7, 64, 1000}) {
+      CAPTURE(width);
+      CAPTURE(parts);
+      CHECK(counts(width, parts) == std::vector<int>(parts, 1));
+    }
+}
+
+TEST_CASE("a width of one starts no thread and runs the parts in order on the caller") {
+  std::vector<int64_t> seen;
+  auto self = std::this_thread::get_id();
+  int workers = ThreadPool::shared().workers();
+  ThreadPool::shared().parallel_for(1, 5, [&](int64_t part) {
+    CHECK(std::this_thread::get_id() == self);
+    seen.push_back(part);
+  });
+  CHECK(seen == std::vector<int64_t>{0, 1, 2, 3, 4});
+  CHECK(ThreadPool::shared().workers() == workers);
+}
+
+TEST_CASE("parts that wait for each other run on different threads") {
+  std::atomic<int> arrived{0};
+  ThreadPool::shared().parallel_for(3, 3, [&](int64_t) {
+    ++arrived;
+    auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (arrived < 3 && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+  });
+  CHECK(arrived == 3);
+}
+
+TEST_CASE("a call from inside a part runs inline") {
+  std::atomic<int> total{0}, elsewhere{0};
+  ThreadPool::shared().parallel_for(4, 8, [&](int64_t) {
+    auto self = std::this_thread::get_id();
+    ThreadPool::shared().parallel_for(4, 8, [&](int64_t) {
+      if (std::this_thread::get_id() != self) ++elsewhere;
+      ++total;
+    });
+  });
+  CHECK(total == 64);
+  CHECK(elsewhere == 0);
+}
+
+TEST_CASE("callers on several threads do not disturb each other") {
+  constexpr int kCallers = 6, kCalls = 2000, kParts = 7;
+  std::vector<long> sums(kCallers);
+  std::vector<std::thread> callers;
+  for (int c = 0; c < kCallers; ++c)
+    callers.emplace_back([&sums, c] {
+      for (int call = 0; call < kCalls; ++call) {
+        long values[kParts] = {};  // plain memory: a part that ran for another caller, or late, would be a race
+        ThreadPool::shared().parallel_for(1 + call % 4, kParts, [&](int64_t part) { values[part] = c + part; });
+        for (long value : values) sums[c] += value;
+      }
+    });
+  for (std::thread& caller : callers) caller.join();
+  for (int c = 0; c < kCallers; ++c) CHECK(sums[c] == kCalls * (kParts * c + 21L));
+}
+
+TEST_CASE("what the parts wrote is visible after the call, also when the pool has slept") {
+  for (int round = 0; round < 30; ++round) {
+    std::vector<int> values(64);
+    ThreadPool::shared().parallel_for(4, 64, [&](int64_t part) { values[part] = static_cast<int>(part) + round; });
+    int sum = 0;
+    for (int value : values) sum += value;
+    CHECK(sum == 2016 + 64 * round);
+    if (round % 3 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+}
+
+TEST_CASE("a caller may outwait a part that takes long") {
+  std::atomic<int> done{0};
+  ThreadPool::shared().parallel_for(2, 2, [&](int64_t) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    ++done;
+  });
+  CHECK(done == 2);
+}
