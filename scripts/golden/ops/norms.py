@@ -107,13 +107,46 @@ def losses(f):
         targets = scipy.special.softmax(normal("targets", (6, 9), f64), axis=1).astype(dtype)
         f.add(f"softmax_cross_entropy_{NAMES[dtype][0]}", "softmax_cross_entropy", [x, targets],
               in_f64(lambda v, p: F.cross_entropy(t(v), t(p), reduction="none").numpy(), x, targets), "torch cross_entropy in f64")
+    for axis in (1, -1):
+        x = normal(f"class{axis}", (2, 4, 3), f64)
+        labels = integers(f"class{axis}", (2, 3) if axis == 1 else (2, 4), 0, x.shape[axis], i64)
+        f.add(f"softmax_cross_entropy_with_logits_axis{axis % 3}", "softmax_cross_entropy_with_logits", [x, labels],
+              [F.cross_entropy(t(np.moveaxis(x, axis, 1)), t(labels), reduction="none").numpy()], "torch cross_entropy", axis=axis)
+        f.add(f"nll_axis{axis % 3}", "nll", [x, labels], [F.nll_loss(t(np.moveaxis(x, axis, 1)), t(labels), reduction="none").numpy()], "torch nll_loss",
+              axis=axis)
+    x = np.array([[0, -np.inf, 1], [800, -800, 3]], f64)
+    f.add("softmax_cross_entropy_zero_target", "softmax_cross_entropy", [x, np.array([[0.5, 0, 0.5], [1, 0, 0]])],
+          [np.array([np.log(1 + np.e) - 0.5, 0.0])], "by hand: log(1 + e) - 1/2, and 0")
+    x, target = normal("prediction", (3, 5), f32, 30), uniform("target", (3, 5), 0, 1)
+    for reduction in ("none", "mean", "sum"):
+        f.add(f"mse_{reduction}", "mse", [x, target], in_f64(lambda p, q: F.mse_loss(t(p), t(q), reduction=reduction).numpy(), x, target), "torch mse_loss in f64",
+              reduction=reduction)
+        f.add(f"binary_cross_entropy_with_logits_{reduction}", "binary_cross_entropy_with_logits", [x, target],
+              in_f64(lambda p, q: F.binary_cross_entropy_with_logits(t(p), t(q), reduction=reduction).numpy(), x, target),
+              "torch binary_cross_entropy_with_logits in f64", reduction=reduction)
+
+
+def gated(f):
+    x = normal("glu", (2, 3, 8))
+    for axis, kind, function in ((-1, "sigmoid", torch.sigmoid), (-1, "silu", F.silu), (2, "gelu", F.gelu), (-1, "relu", F.relu)):
+        for first in (False, True):
+            def glu(v):
+                a, b = t(v).chunk(2, axis)
+                return (b * function(a) if first else a * function(b)).numpy()
+
+            f.add(f"glu_{kind}_{'first' if first else 'second'}", "glu", [x], in_f64(glu, x), "torch in f64", activation=kind, axis=axis, gate_first=first or None)
+            if kind == "silu":
+                f.add(f"fused_swiglu_{'first' if first else 'second'}", "fused_swiglu", [x], in_f64(glu, x), "torch in f64", gate_first=first or None)
+    x = normal("glu1", (3, 4, 5), f64)
+    f.add("glu_axis1", "glu", [x], [F.glu(t(x), 1).numpy()], "torch glu", axis=1)
 
 
 def cases():
-    f, g, h = Family("norms"), Family("softmax"), Family("losses")
+    f, g, h, i = Family("norms"), Family("softmax"), Family("losses"), Family("gated")
     layers(f)
     images(f)
     residuals(f)
     softmaxes(g)
     losses(h)
-    return [f, g, h]
+    gated(i)
+    return [f, g, h, i]
