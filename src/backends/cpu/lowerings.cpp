@@ -29,7 +29,7 @@ const Lowering kLowerings[] = {
     {&op::linear,               when_matmul,          lower_matmul,           matmul_strided},
     {&op::fused_matmul,         when_matmul,          lower_matmul,           matmul_strided},
     {&op::gather,               when_gather,          lower_gather,           strided::any},
-    {&op::scatter,              when_scatter,         lower_scatter,          strided::any},
+    {&op::scatter,              when_scatter,         lower_scatter},
     {&op::dynamic_slice,        when_dynamic,         lower_dynamic_slice},
     {&op::dynamic_update_slice, when_dynamic,         lower_dynamic_update_slice},
     {&op::reduce_window,        when_reduce_window,   lower_reduce_window,    strided::any},
