@@ -1,7 +1,7 @@
 # The commands of this project. Each target is a few calls of scripts/ and CMake's presets, which work alone too:
 #   cmake --preset release && cmake --build --preset release && ctest --preset release
 .DEFAULT_GOAL := help
-.PHONY: help demo test check deps deps-check build asan tsan format format-check install clean
+.PHONY: help demo test check deps deps-check build asan tsan format format-check tidy install clean
 # The steps of a target one after the other, also under `make -j`: each of them uses all cores by itself.
 .NOTPARALLEL:
 
@@ -10,6 +10,7 @@ help:
 	@echo "make test       build and run every test"
 	@echo "make check      make test, sanitizers and fuzzers, format, the demo: what CI runs"
 	@echo "make format     format all sources"
+	@echo "make tidy       clang-tidy over src/ and tools/ (slow; not part of check)"
 	@echo "make install    install below PREFIX (default /usr/local)"
 	@echo "make clean      remove the build"
 	@echo "Parts of check: asan  tsan  format-check"
@@ -49,6 +50,12 @@ format:
 
 format-check:
 	scripts/format --check
+
+# With the clang build's compile commands, as the release build's are g++'s.
+tidy:
+	command -v clang-tidy-14 || { echo "make tidy: clang-tidy-14 is needed (apt install clang-tidy-14)" >&2; exit 1; }
+	cmake --preset asan
+	git ls-files 'src/*.cpp' 'tools/*.cpp' | xargs -P2 -n4 clang-tidy-14 -p build/asan --quiet --warnings-as-errors='*'
 
 PREFIX ?= /usr/local
 install: build

@@ -1,6 +1,7 @@
-// Weights and arrays in files: safetensors, NumPy's .npy and .npz, and the mapped file through which they are read.
-// Files are hostile input: every size and offset is checked before it is used, and a damaged file is an rlx::Error
-// that names the file, the tensor, the place and what to do. A file is written beside its name and appears complete.
+// Weights and arrays in files: safetensors, NumPy's .npy and .npz, and the mapped file through which they are
+// read. Files are hostile input: every size and offset is checked before it is used, and a damaged file is an
+// rlx::Error that names the file, the tensor, the place and what to do. A file is written beside its name and
+// appears complete.
 #pragma once
 
 #include <map>
@@ -16,8 +17,9 @@ namespace rlx {
 
 using NamedTensors = std::map<std::string, Tensor, std::less<>>;
 
-/// A file as bytes in memory, read-only; the system loads a page when it is first read. The file must not shrink
-/// while it is mapped: reading a page that is gone ends the process (POSIX, mmap: SIGBUS). Replacing it is safe.
+/// A file as bytes in memory, read-only; the system loads a page when it is first read. The file must not
+/// shrink while it is mapped: reading a page that is gone ends the process (POSIX, mmap: SIGBUS). Replacing
+/// it is safe.
 class MappedFile {
  public:
   /// Maps a regular file; reads nothing.
@@ -28,8 +30,8 @@ class MappedFile {
 
   const std::string& path() const { return path_; }
   std::span<const std::byte> bytes() const { return bytes_; }
-  /// Lets the system take back the pages of `range`, to be loaded again when they are read again: for weights that
-  /// have been packed into another layout. The bytes stay the same.
+  /// Lets the system take back the pages of `range`, to be loaded again when they are read again: for weights
+  /// that have been packed into another layout. The bytes stay the same.
   void release(std::span<const std::byte> range) const;
 
  private:
@@ -38,7 +40,8 @@ class MappedFile {
   std::span<const std::byte> bytes_;
 };
 
-/// `MappedFile::release` for a tensor that borrows from a mapped file. False, and nothing happens, for any other.
+/// `MappedFile::release` for a tensor that borrows from a mapped file. False, and nothing happens, for any
+/// other.
 bool release_pages(const Tensor&);
 
 /// Tensors of a safetensors file, found by name. Copies share the file.
@@ -48,15 +51,15 @@ class SafetensorsFile {
     std::string name;
     DType dtype;
     Shape shape;
-    size_t offset;      ///< of the first byte, from the beginning of the file
+    size_t offset;  ///< of the first byte, from the beginning of the file
     size_t byte_count;
   };
   using Metadata = std::map<std::string, std::string, std::less<>>;
 
   /// Maps the file and reads its header; the tensors' data are not read.
   static SafetensorsFile open(const std::string& path);
-  /// The same from memory, which must stay for as long as `owner` or this call's user keeps it. `name` stands for
-  /// the path in messages.
+  /// The same from memory, which must stay for as long as `owner` or this call's user keeps it. `name` stands
+  /// for the path in messages.
   static SafetensorsFile read(std::span<const std::byte> bytes, std::shared_ptr<const void> owner = nullptr,
                               std::string name = "<memory>");
 
@@ -70,8 +73,8 @@ class SafetensorsFile {
 
   /// Null if there is no tensor of that name.
   const Entry* find(std::string_view name) const;
-  /// The tensor, borrowing from the file, which stays mapped for as long as the tensor lives. Fails if there is none
-  /// of that name, and suggests the nearest ones.
+  /// The tensor, borrowing from the file, which stays mapped for as long as the tensor lives. Fails if there
+  /// is none of that name, and suggests the nearest ones.
   Tensor tensor(std::string_view name) const;
   /// The same; fails unless dtype and shape are as given.
   Tensor tensor(std::string_view name, DType dtype, const Shape& shape) const;
@@ -88,8 +91,8 @@ class SafetensorsFile {
 void write_safetensors(const std::string& path, const NamedTensors& tensors,
                        const SafetensorsFile::Metadata& metadata = {});
 
-/// The array of a .npy file of any version, byte order and memory order; borrows from the mapped file if it is
-/// little-endian and in C order.
+/// The array of a .npy file of any version, byte order and memory order; borrows from the mapped file if it
+/// is little-endian and in C order.
 Tensor read_npy(const std::string& path);
 /// The same from memory, which must stay for as long as `owner` or this call's user keeps it.
 Tensor parse_npy(std::span<const std::byte> bytes, std::shared_ptr<const void> owner = nullptr,
@@ -97,10 +100,12 @@ Tensor parse_npy(std::span<const std::byte> bytes, std::shared_ptr<const void> o
 /// Writes the file that NumPy writes: the same array gives the same bytes. The dtypes are NumPy's own.
 void write_npy(const std::string& path, const Tensor& tensor);
 
-/// An array, or all arrays together, that unpack to more bytes than this and than the file itself has are refused.
+/// An array, or all arrays together, that unpack to more bytes than this and than the file itself has are
+/// refused.
 inline constexpr uint64_t kNpzByteLimit = uint64_t{4} << 30;
 
-/// The arrays of a .npz archive, found by name. Copies share the archive; it may be used from several threads.
+/// The arrays of a .npz archive, found by name. Copies share the archive; it may be used from several
+/// threads.
 class NpzFile {
  public:
   static NpzFile open(const std::string& path, uint64_t byte_limit = kNpzByteLimit);

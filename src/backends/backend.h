@@ -29,6 +29,8 @@ class Executable {
   /// `inputs` in the order of the graph. An output that already has the right type and is not shared is written in
   /// place; any other is replaced. Fails if a param is not bound or an input does not fit its type.
   virtual void run(Tensors inputs, std::span<Tensor> outputs, const RunOptions& options) = 0;
+  /// Does now what the first run would: packs weights and, if no shape is symbolic, plans memory. All params are bound.
+  virtual void prepare() = 0;
   /// Bytes that the executable holds: packed weights and arenas.
   virtual size_t memory_bytes() const = 0;
 };
@@ -53,6 +55,8 @@ class Backend {
   virtual std::string name() const = 0;
   /// What it is here: the processor, the instruction set, the libraries.
   virtual std::string description() const = 0;
+  /// How many threads a run may sensibly use.
+  virtual int threads() const { return 1; }
   /// Empty, or why nothing can run here.
   virtual std::string unavailable() const = 0;
   virtual Target target() const = 0;

@@ -18,8 +18,8 @@ namespace rlx {
 namespace {
 
 [[noreturn]] void refuse(const char* what, const std::string& path, int error) {
-  fail(error == ENOENT || error == ENOTDIR ? ErrorCode::not_found : ErrorCode::io, "cannot ", what, " '", path,
-       "': ", std::generic_category().message(error), "; nothing was changed");
+  fail(error == ENOENT || error == ENOTDIR ? ErrorCode::not_found : ErrorCode::io, "cannot ", what, " '",
+       path, "': ", std::generic_category().message(error), "; nothing was changed");
 }
 
 std::string folder_of(const std::string& path) {
@@ -87,8 +87,8 @@ void AtomicFile::commit() {
   if (error) refuse("write", path_, error);
   if (std::rename(temporary_.c_str(), target_.c_str()) != 0) refuse("replace", path_, errno);
   temporary_.clear();
-  // The new name is on the disk when its folder is. The content is safe either way, so a file system that cannot
-  // sync folders is no error.
+  // The new name is on the disk when its folder is. The content is safe either way, so a file system that
+  // cannot sync folders is no error.
   int folder = open(folder_of(target_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (folder >= 0) {
     fsync(folder);

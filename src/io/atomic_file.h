@@ -1,5 +1,6 @@
-// A file that appears under its name only when it is complete: written beside it, flushed to the disk, renamed.
-// Whoever reads the name meanwhile, or after a crash, finds the old file or the new one, never a part.
+// A file that appears under its name only when it is complete: written beside it, flushed to the disk,
+// renamed. Whoever reads the name meanwhile, or after a crash, finds the old file or the new one, never a
+// part.
 #pragma once
 
 #include <cstddef>
@@ -27,8 +28,8 @@ class AtomicFile {
   const std::string& temporary_path() const;
 
  private:
-  std::string path_;    // as the user gave it
-  std::string target_;  // what is replaced: `path_` with its symbolic links followed
+  std::string path_;       // as the user gave it
+  std::string target_;     // what is replaced: `path_` with its symbolic links followed
   std::string temporary_;  // empty if `path_` is a device or a pipe, which has no content to replace
   int fd_ = -1;
 };

@@ -13,8 +13,9 @@
 namespace rlx {
 namespace {
 
-// Live mappings by their first byte. A tensor keeps its owner as a pointer to void, which cannot be asked whether it
-// is a mapping; and advice on memory that is none would erase it: MADV_DONTNEED fills anonymous pages with zeros.
+// Live mappings by their first byte. A tensor keeps its owner as a pointer to void, which cannot be asked
+// whether it is a mapping; and advice on memory that is none would erase it: MADV_DONTNEED fills anonymous
+// pages with zeros.
 struct Mappings {
   std::mutex mutex;
   std::map<const std::byte*, const MappedFile*> by_begin;
@@ -31,7 +32,8 @@ Mappings& mappings() {
 
 }  // namespace
 
-MappedFile::MappedFile(std::string path, std::span<const std::byte> bytes) : path_(std::move(path)), bytes_(bytes) {
+MappedFile::MappedFile(std::string path, std::span<const std::byte> bytes)
+    : path_(std::move(path)), bytes_(bytes) {
   if (bytes_.empty()) return;
   std::lock_guard lock(mappings().mutex);
   mappings().by_begin[bytes_.data()] = this;
@@ -53,34 +55,37 @@ std::shared_ptr<const MappedFile> MappedFile::open(const std::string& path) {
       if (fd >= 0) close(fd);
     }
   };
-  // O_NONBLOCK: opening a pipe that nobody writes to would wait for ever. It changes nothing for regular files.
+  // O_NONBLOCK: opening a pipe that nobody writes to would wait for ever. It changes nothing for regular
+  // files.
   Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
   if (file.fd < 0) refuse(path, errno);
   struct stat status {};
   if (fstat(file.fd, &status) != 0) refuse(path, errno);
   if (!S_ISREG(status.st_mode))
-    fail(ErrorCode::io, "cannot map '", path, "': it is ", S_ISDIR(status.st_mode) ? "a directory" : "no regular file",
-         "; name a file");
+    fail(ErrorCode::io, "cannot map '", path, "': it is ",
+         S_ISDIR(status.st_mode) ? "a directory" : "no regular file", "; name a file");
   auto size = static_cast<size_t>(status.st_size);
   std::span<const std::byte> bytes;
   if (size > 0) {  // a mapping of 0 bytes is an error for the system, not for us
     void* begin = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.fd, 0);
     if (begin == MAP_FAILED)
-      fail(ErrorCode::io, "cannot map the ", size, " bytes of '", path, "': ", std::generic_category().message(errno));
+      fail(ErrorCode::io, "cannot map the ", size, " bytes of '", path,
+           "': ", std::generic_category().message(errno));
     bytes = {static_cast<const std::byte*>(begin), size};
   }
   return std::shared_ptr<const MappedFile>(new MappedFile(path, bytes));
 }
 
 void MappedFile::release(std::span<const std::byte> range) const {
-  if (range.empty() || bytes_.empty()) return;
-  // Pages that the range shares with its neighbours go too: they come back from the file when those are read, and
-  // when neighbours are released one after the other no page between them stays.
-  auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
-  auto first = static_cast<size_t>(range.data() - bytes_.data()) / page * page;
-  auto end = static_cast<size_t>(range.data() - bytes_.data()) + range.size();
-  if (range.data() < bytes_.data() || end > bytes_.size())
+  if (range.empty()) return;
+  uintptr_t begin = reinterpret_cast<uintptr_t>(range.data()),
+            base = reinterpret_cast<uintptr_t>(bytes_.data());
+  if (begin < base || range.size() > bytes_.size() || begin - base > bytes_.size() - range.size())
     fail(ErrorCode::invalid_argument, "the range to release does not lie in the mapping of '", path_, "'");
+  // Pages that the range shares with its neighbours go too: they come back from the file when those are read,
+  // and when neighbours are released one after the other no page between them stays.
+  auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  size_t first = (begin - base) / page * page, end = begin - base + range.size();
   // Only advice: if the system cannot take it (pages locked in memory), nothing but memory is lost.
   madvise(const_cast<std::byte*>(bytes_.data()) + first, end - first, MADV_DONTNEED);
 }

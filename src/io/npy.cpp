@@ -1,4 +1,5 @@
-// .npy files: one array of NumPy's. What stands little-endian and in C order is borrowed, the rest is put in order.
+// .npy files: one array of NumPy's. What stands little-endian and in C order is borrowed, the rest is put in
+// order.
 #include <algorithm>
 #include <bit>
 
@@ -14,10 +15,11 @@ static_assert(std::endian::native == std::endian::little, "little-endian data ar
 namespace {
 
 constexpr std::string_view kMagic = "\x93NUMPY";
-// A header for our dtypes has some 130 bytes and at most 64 extents of 20 digits; NumPy itself refuses 10,000.
+// A header for our dtypes has some 130 bytes and at most 64 extents of 20 digits; NumPy itself refuses
+// 10,000.
 constexpr size_t kMostHeaderBytes = 1 << 16;
 
-// From the last axis to the first; the data of an array in Fortran order, read so, have the extents reversed.
+// `t` has the bytes of an array whose first index varies fastest; the result has them in our order.
 Tensor from_fortran_order(const Tensor& t) {
   std::vector<int64_t> strides;
   auto step = static_cast<int64_t>(byte_size(t.dtype()));
@@ -37,12 +39,15 @@ void swap_bytes(Tensor& t) {
 Tensor parse(std::span<const std::byte> bytes, std::shared_ptr<const void> owner) {
   std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   if (text.size() < 10 || !text.starts_with(kMagic))
-    fail(ErrorCode::parse, "the file has ", text.size(), " bytes and ", text.starts_with(kMagic) ? "ends within the header"
-         : "does not begin with \\x93NUMPY, as .npy files do", text.starts_with("PK\3\4") ? "; it looks like a .npz archive" : "");
+    fail(ErrorCode::parse, "the file has ", text.size(), " bytes and ",
+         text.starts_with(kMagic) ? "ends within the header"
+                                  : "does not begin with \\x93NUMPY, as .npy files do",
+         text.starts_with("PK\3\4") ? "; it looks like a .npz archive" : "");
   auto byte = [&](size_t i) { return std::to_integer<size_t>(bytes[i]); };
   size_t major = byte(6), minor = byte(7);
   if (major < 1 || major > 3 || minor != 0)
-    fail(ErrorCode::unsupported, "the file has version ", major, ".", minor, " of the .npy format; 1.0, 2.0 and 3.0 are known");
+    fail(ErrorCode::unsupported, "the file has version ", major, ".", minor,
+         " of the .npy format; 1.0, 2.0 and 3.0 are known");
   size_t begin = major == 1 ? 10 : 12;
   size_t length = byte(8) | byte(9) << 8;
   if (major > 1 && text.size() >= begin) length |= byte(10) << 16 | byte(11) << 24;
@@ -50,7 +55,8 @@ Tensor parse(std::span<const std::byte> bytes, std::shared_ptr<const void> owner
     fail(ErrorCode::parse, "byte 8 tells of a header of ", length, " bytes, but the file has ", text.size(),
          " bytes in all; it is cut or damaged");
   if (length > kMostHeaderBytes)
-    fail(ErrorCode::parse, "byte 8 tells of a header of ", length, " bytes; no tensor needs more than ", kMostHeaderBytes);
+    fail(ErrorCode::parse, "byte 8 tells of a header of ", length, " bytes; no tensor needs more than ",
+         kMostHeaderBytes);
   NpyHeader header = parse_npy_header(text.substr(begin, length), begin);
 
   size_t data_begin = begin + length, wanted = 0;
@@ -61,8 +67,9 @@ Tensor parse(std::span<const std::byte> bytes, std::shared_ptr<const void> owner
   }
   std::span<const std::byte> data = bytes.subspan(data_begin);
   if (data.size() != wanted)
-    fail(ErrorCode::parse, "the header tells of ", Type{header.dtype, Dims(header.shape.begin(), header.shape.end())}, ", ",
-         wanted, " bytes from byte ", data_begin, " on, but the file has ", data.size(), " there; ",
+    fail(ErrorCode::parse, "the header tells of ",
+         Type{header.dtype, Dims(header.shape.begin(), header.shape.end())}, ", ", wanted,
+         " bytes from byte ", data_begin, " on, but the file has ", data.size(), " there; ",
          data.size() < wanted ? "it is cut: copy it again" : "it is damaged, or holds more than one array");
   if (header.dtype == boolean) {
     // In C++ a bool of 2 is no bool: whoever reads the elements as such may do anything.
@@ -76,7 +83,8 @@ Tensor parse(std::span<const std::byte> bytes, std::shared_ptr<const void> owner
   Tensor t;
   if (reinterpret_cast<uintptr_t>(data.data()) % alignment == 0) {
     t = Tensor::borrow(header.dtype, header.shape, data, std::move(owner));
-  } else {  // a header padded to 16 bytes, as version 1.0 asks, in memory that is not; or one that is not padded
+  } else {  // a header padded to 16 bytes, as version 1.0 asks, in memory that is not; or one that is not
+            // padded
     t = Tensor::uninitialized(header.dtype, header.shape);
     if (wanted) std::memcpy(t.mutable_data(), data.data(), wanted);
   }
@@ -87,7 +95,8 @@ Tensor parse(std::span<const std::byte> bytes, std::shared_ptr<const void> owner
 
 }  // namespace
 
-Tensor parse_npy(std::span<const std::byte> bytes, std::shared_ptr<const void> owner, const std::string& name) {
+Tensor parse_npy(std::span<const std::byte> bytes, std::shared_ptr<const void> owner,
+                 const std::string& name) {
   return with_context([&] { return "reading the .npy file '" + name + "'"; },
                       [&] { return parse(bytes, std::move(owner)); });
 }
@@ -98,13 +107,14 @@ Tensor read_npy(const std::string& path) {
 }
 
 void write_npy(const std::string& path, const Tensor& tensor) {
-  with_context([&] { return "writing the .npy file '" + path + "'"; }, [&] {
-    std::string header = npy_header_text(tensor.dtype(), tensor.shape());
-    AtomicFile file(path);
-    file.write(header);
-    file.write(tensor.bytes());
-    file.commit();
-  });
+  with_context([&] { return "writing the .npy file '" + path + "'"; },
+               [&] {
+                 std::string header = npy_header_text(tensor.dtype(), tensor.shape());
+                 AtomicFile file(path);
+                 file.write(header);
+                 file.write(tensor.bytes());
+                 file.commit();
+               });
 }
 
 }  // namespace rlx

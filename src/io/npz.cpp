@@ -1,5 +1,5 @@
-// .npz archives: zip files whose members are .npy files. libzip reads the archive; how much may come out of it is
-// decided here, before anything is unpacked.
+// .npz archives: zip files whose members are .npy files. libzip reads the archive; how much may come out of
+// it is decided here, before anything is unpacked.
 #include <zip.h>
 
 #include <algorithm>
@@ -13,8 +13,8 @@ namespace rlx {
 namespace {
 
 constexpr std::string_view kSuffix = ".npy";
-// A bit of deflated data makes at most 258 bytes out of two: 1032 to 1, and a few for headers (RFC 1951, 3.2.5).
-// A member that claims more lies, and need not be believed far enough to take the memory.
+// A bit of deflated data makes at most 258 bytes out of two: 1032 to 1, and a few for headers (RFC
+// 1951, 3.2.5). A member that claims more lies, and need not be believed far enough to take the memory.
 constexpr uint64_t kMostInflation = 1032;
 
 struct ZipCloser {
@@ -89,18 +89,21 @@ void NpzFile::Archive::list() {
     if ((s.valid & ZIP_STAT_ENCRYPTION_METHOD) && s.encryption_method != ZIP_EM_NONE)
       refuse("is encrypted; NumPy does not write that: unpack the archive and pack it anew");
     if (s.comp_method != ZIP_CM_STORE && s.comp_method != ZIP_CM_DEFLATE)
-      refuse("is packed by method ", s.comp_method, "; np.savez stores (0) and np.savez_compressed deflates (8)");
+      refuse("is packed by method ", s.comp_method,
+             "; np.savez stores (0) and np.savez_compressed deflates (8)");
     if (s.comp_size > bytes.size())
       refuse("claims ", s.comp_size, " packed bytes, but the whole file has ", bytes.size());
     if (s.size > (s.comp_method == ZIP_CM_STORE ? s.comp_size : (s.comp_size + 1) * kMostInflation))
-      refuse("claims to unpack from ", s.comp_size, " bytes to ", s.size, ", which is impossible; the archive is damaged");
+      refuse("claims to unpack from ", s.comp_size, " bytes to ", s.size,
+             ", which is impossible; the archive is damaged");
     members.push_back({std::string(name), i, s.size});
     names.push_back(members.back().name);
   }
   std::sort(members.begin(), members.end(), [](const Member& a, const Member& b) { return a.name < b.name; });
   auto twice = std::adjacent_find(members.begin(), members.end(),
                                   [](const Member& a, const Member& b) { return a.name == b.name; });
-  if (twice != members.end()) fail(ErrorCode::parse, "the archive has array ", quoted_name(twice->name), " twice");
+  if (twice != members.end())
+    fail(ErrorCode::parse, "the archive has array ", quoted_name(twice->name), " twice");
 }
 
 const Member* NpzFile::Archive::find(std::string_view name) const {
@@ -112,27 +115,34 @@ const Member* NpzFile::Archive::find(std::string_view name) const {
 Tensor NpzFile::Archive::read(const Member& member) const {
   if (member.byte_count > limit())
     fail(ErrorCode::out_of_memory, "array ", quoted_name(member.name), " of '", path, "' would unpack to ",
-         member.byte_count, " bytes, more than the limit of ", limit(), "; if that is meant, give NpzFile::open a higher limit");
+         member.byte_count, " bytes, more than the limit of ", limit(),
+         "; if that is meant, give NpzFile::open a higher limit");
   Tensor unpacked = Tensor::uninitialized(u8, {static_cast<int64_t>(member.byte_count)});
-  with_context([&] { return "unpacking " + quoted_name(member.name) + " of '" + path + "'"; }, [&] {
-    std::lock_guard lock(mutex);
-    std::unique_ptr<zip_file_t, ZipFileCloser> file(zip_fopen_index(zip.get(), member.index, 0));
-    if (!file) fail(ErrorCode::parse, "the member cannot be opened: ", zip_strerror(zip.get()), "; the archive is damaged");
-    std::byte* data = unpacked.mutable_data();
-    uint64_t done = 0;
-    // One byte more than there should be: reading the end is what makes libzip compare the checksum.
-    for (std::byte extra{};;) {
-      bool full = done == member.byte_count;
-      zip_int64_t got = zip_fread(file.get(), full ? &extra : data + done, full ? 1 : member.byte_count - done);
-      if (got < 0)
-        fail(ErrorCode::parse, "the data break off at byte ", done, " of ", member.byte_count, ": ",
-             zip_file_strerror(file.get()), "; the archive is damaged: copy it again");
-      if (got == 0 && full) break;
-      if (got == 0 || full)
-        fail(ErrorCode::parse, "the archive tells of ", member.byte_count, " bytes, but there are ", full ? "more" : "fewer");
-      done += static_cast<uint64_t>(got);
-    }
-  });
+  with_context([&] { return "unpacking " + quoted_name(member.name) + " of '" + path + "'"; },
+               [&] {
+                 std::lock_guard lock(mutex);
+                 std::unique_ptr<zip_file_t, ZipFileCloser> file(zip_fopen_index(zip.get(), member.index, 0));
+                 if (!file)
+                   fail(ErrorCode::parse, "the member cannot be opened: ", zip_strerror(zip.get()),
+                        "; the archive is damaged");
+                 std::byte* data = unpacked.mutable_data();
+                 uint64_t done = 0;
+                 // One byte more than there should be: reading the end is what makes libzip compare the
+                 // checksum.
+                 for (std::byte extra{};;) {
+                   bool full = done == member.byte_count;
+                   zip_int64_t got = zip_fread(file.get(), full ? &extra : data + done,
+                                               full ? 1 : member.byte_count - done);
+                   if (got < 0)
+                     fail(ErrorCode::parse, "the data break off at byte ", done, " of ", member.byte_count,
+                          ": ", zip_file_strerror(file.get()), "; the archive is damaged: copy it again");
+                   if (got == 0 && full) break;
+                   if (got == 0 || full)
+                     fail(ErrorCode::parse, "the archive tells of ", member.byte_count,
+                          " bytes, but there are ", full ? "more" : "fewer");
+                   done += static_cast<uint64_t>(got);
+                 }
+               });
   return parse_npy(unpacked.bytes(), unpacked.owner(), member.name + ".npy' in '" + path);
 }
 
@@ -148,10 +158,11 @@ NpzFile NpzFile::read(std::span<const std::byte> bytes, std::shared_ptr<const vo
   archive->bytes = bytes;
   archive->owner = std::move(owner);
   archive->byte_limit = byte_limit;
-  with_context([&] { return "reading the .npz file '" + archive->path + "'"; }, [&] {
-    archive->open();
-    archive->list();
-  });
+  with_context([&] { return "reading the .npz file '" + archive->path + "'"; },
+               [&] {
+                 archive->open();
+                 archive->list();
+               });
   return NpzFile(std::move(archive));
 }
 
@@ -161,8 +172,8 @@ bool NpzFile::contains(std::string_view name) const { return archive_->find(name
 Tensor NpzFile::array(std::string_view name) const {
   const Member* member = archive_->find(name);
   if (!member)
-    fail(ErrorCode::not_found, "'", archive_->path, "' has no array ", quoted_name(name), " among its ", names().size(),
-         nearest_names(name, {names().begin(), names().end()}));
+    fail(ErrorCode::not_found, "'", archive_->path, "' has no array ", quoted_name(name), " among its ",
+         names().size(), nearest_names(name, {names().begin(), names().end()}));
   return archive_->read(*member);
 }
 
@@ -171,8 +182,9 @@ NamedTensors NpzFile::arrays() const {
   for (const Member& member : archive_->members)
     // Members may share their packed bytes, so that many, each within the limit, come from a small file.
     if (__builtin_add_overflow(total, member.byte_count, &total) || total > archive_->limit())
-      fail(ErrorCode::out_of_memory, "the arrays of '", archive_->path, "' would unpack to more bytes than the limit of ",
-           archive_->limit(), "; read them one by one, or give NpzFile::open a higher limit");
+      fail(ErrorCode::out_of_memory, "the arrays of '", archive_->path,
+           "' would unpack to more bytes than the limit of ", archive_->limit(),
+           "; read them one by one, or give NpzFile::open a higher limit");
   NamedTensors all;
   for (const Member& member : archive_->members) all.emplace(member.name, archive_->read(member));
   return all;

@@ -1,5 +1,5 @@
-// Safetensors files: 8 bytes with the length of the header, the header, then the tensors' data without a gap. What
-// the header says is checked against the file here; tensors are then views of the mapped bytes.
+// Safetensors files: 8 bytes with the length of the header, the header, then the tensors' data without a gap.
+// What the header says is checked against the file here; tensors are then views of the mapped bytes.
 #include <algorithm>
 #include <bit>
 
@@ -8,7 +8,8 @@
 
 namespace rlx {
 
-static_assert(std::endian::native == std::endian::little, "the format is little-endian, and read without a copy");
+static_assert(std::endian::native == std::endian::little,
+              "the format is little-endian, and read without a copy");
 
 struct SafetensorsFile::Contents {
   std::string path;
@@ -25,8 +26,9 @@ constexpr size_t kPrefix = 8;  // the header's length
 using Entry = SafetensorsFile::Entry;
 
 std::string in_file(const Entry& entry) {
-  return text_of("tensor ", quoted_name(entry.name), " (", Type{entry.dtype, Dims(entry.shape.begin(), entry.shape.end())},
-                 ", bytes ", entry.offset, " to ", entry.offset + entry.byte_count, " of the file)");
+  return text_of("tensor ", quoted_name(entry.name), " (",
+                 Type{entry.dtype, Dims(entry.shape.begin(), entry.shape.end())}, ", bytes ", entry.offset,
+                 " to ", entry.offset + entry.byte_count, " of the file)");
 }
 
 // Files that people take for safetensors: a download that did not go as meant.
@@ -34,7 +36,8 @@ std::string what_it_is(std::span<const std::byte> bytes) {
   std::string_view text(reinterpret_cast<const char*>(bytes.data()), std::min<size_t>(bytes.size(), 64));
   if (text.starts_with("version https://git-lfs"))
     return "it is a Git LFS pointer, not the file itself; run `git lfs pull`, or download it again";
-  if (text.starts_with("PK\3\4")) return "it looks like a zip archive, maybe a PyTorch checkpoint or .npz; convert it first";
+  if (text.starts_with("PK\3\4"))
+    return "it looks like a zip archive, maybe a PyTorch checkpoint or .npz; convert it first";
   if (text.starts_with("GGUF")) return "it looks like a GGUF file";
   if (text.starts_with("\x93NUMPY")) return "it looks like a .npy file";
   if (text.starts_with("<")) return "it looks like a web page; download the file itself";
@@ -57,18 +60,20 @@ std::string_view header_of(std::span<const std::byte> bytes) {
 // Bytes that dtype and shape ask for.
 uint64_t wanted_bytes(const SafetensorsHeader::Tensor& tensor) {
   try {
-    auto bits = static_cast<uint64_t>(element_count(tensor.shape)) * static_cast<uint64_t>(info(tensor.dtype).bits);
+    auto bits =
+        static_cast<uint64_t>(element_count(tensor.shape)) * static_cast<uint64_t>(info(tensor.dtype).bits);
     if (bits % 8 != 0)
       fail(ErrorCode::parse, element_count(tensor.shape), " elements of ", info(tensor.dtype).bits,
            " bits do not fill whole bytes");
     return bits / 8;
   } catch (const Error& error) {
-    fail(ErrorCode::parse, "damaged header: tensor ", quoted_name(tensor.name), " has an impossible shape: ", error.what());
+    fail(ErrorCode::parse, "damaged header: tensor ", quoted_name(tensor.name),
+         " has an impossible shape: ", error.what());
   }
 }
 
-// Entries in the order of their data, which must follow each other from `data_begin` to the end of the file: so no
-// two overlap and no byte stands there unnamed (the format forbids both, as they could hide something).
+// Entries in the order of their data, which must follow each other from `data_begin` to the end of the file:
+// so no two overlap and no byte stands there unnamed (the format forbids both, as they could hide something).
 std::vector<Entry> placed(SafetensorsHeader&& header, size_t data_begin, size_t file_size) {
   std::vector<SafetensorsHeader::Tensor>& tensors = header.tensors;
   std::stable_sort(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) {
@@ -79,8 +84,8 @@ std::vector<Entry> placed(SafetensorsHeader&& header, size_t data_begin, size_t 
   uint64_t next = 0;  // never near overflow: no tensor has more than 2^60 bytes, and a gap ends the loop
   for (SafetensorsHeader::Tensor& tensor : tensors) {
     auto refuse = [&](const auto&... parts) {
-      fail(ErrorCode::parse, "damaged header: tensor ", quoted_name(tensor.name), " has data_offsets [", tensor.begin, ", ",
-           tensor.end, "], ", parts...);
+      fail(ErrorCode::parse, "damaged header: tensor ", quoted_name(tensor.name), " has data_offsets [",
+           tensor.begin, ", ", tensor.end, "], ", parts...);
     };
     uint64_t bytes = wanted_bytes(tensor);
     Type type{tensor.dtype, Dims(tensor.shape.begin(), tensor.shape.end())};
@@ -88,7 +93,8 @@ std::vector<Entry> placed(SafetensorsHeader&& header, size_t data_begin, size_t 
     if (tensor.end - tensor.begin != bytes)
       refuse(tensor.end - tensor.begin, " bytes; its type ", type, " takes ", bytes);
     if (tensor.begin < next)
-      refuse("but ", quoted_name(entries.back().name), " before it ends at ", next, "; tensors must not overlap");
+      refuse("but ", quoted_name(entries.back().name), " before it ends at ", next,
+             "; tensors must not overlap");
     if (tensor.begin > next) refuse("but the data before it end at ", next, "; there must be no gap");
     next = tensor.end;
     entries.push_back({std::move(tensor.name), tensor.dtype, std::move(tensor.shape),
@@ -98,8 +104,8 @@ std::vector<Entry> placed(SafetensorsHeader&& header, size_t data_begin, size_t 
            " is not whole; download or copy it again");
   }
   if (next != file_size - data_begin)
-    fail(ErrorCode::parse, "the file has ", file_size, " bytes, but its tensors end at byte ", data_begin + next,
-         "; the bytes behind belong to no tensor: the file or its header is damaged");
+    fail(ErrorCode::parse, "the file has ", file_size, " bytes, but its tensors end at byte ",
+         data_begin + next, "; the bytes behind belong to no tensor: the file or its header is damaged");
   return entries;
 }
 
@@ -110,25 +116,30 @@ SafetensorsFile SafetensorsFile::open(const std::string& path) {
   return read(file->bytes(), file, path);
 }
 
-SafetensorsFile SafetensorsFile::read(std::span<const std::byte> bytes, std::shared_ptr<const void> owner, std::string name) {
+SafetensorsFile SafetensorsFile::read(std::span<const std::byte> bytes, std::shared_ptr<const void> owner,
+                                      std::string name) {
   auto contents = std::make_shared<Contents>();
   contents->path = std::move(name);
   contents->bytes = bytes;
   contents->owner = std::move(owner);
-  with_context([&] { return "reading the safetensors file '" + contents->path + "'"; }, [&] {
-    std::string_view text = header_of(bytes);
-    SafetensorsHeader header = parse_safetensors_header(text);
-    contents->metadata = std::move(header.metadata);
-    contents->entries = placed(std::move(header), kPrefix + text.size(), bytes.size());
-    const std::vector<Entry>& entries = contents->entries;
-    std::vector<size_t>& by_name = contents->by_name;
-    for (size_t i = 0; i < entries.size(); ++i) by_name.push_back(i);
-    std::sort(by_name.begin(), by_name.end(), [&](size_t a, size_t b) { return entries[a].name < entries[b].name; });
-    auto twice = std::adjacent_find(by_name.begin(), by_name.end(),
-                                    [&](size_t a, size_t b) { return entries[a].name == entries[b].name; });
-    if (twice != by_name.end())
-      fail(ErrorCode::parse, "damaged header: it has tensor ", quoted_name(entries[*twice].name), " twice");
-  });
+  with_context([&] { return "reading the safetensors file '" + contents->path + "'"; },
+               [&] {
+                 std::string_view text = header_of(bytes);
+                 SafetensorsHeader header = parse_safetensors_header(text);
+                 contents->metadata = std::move(header.metadata);
+                 contents->entries = placed(std::move(header), kPrefix + text.size(), bytes.size());
+                 const std::vector<Entry>& entries = contents->entries;
+                 std::vector<size_t>& by_name = contents->by_name;
+                 for (size_t i = 0; i < entries.size(); ++i) by_name.push_back(i);
+                 std::sort(by_name.begin(), by_name.end(),
+                           [&](size_t a, size_t b) { return entries[a].name < entries[b].name; });
+                 auto twice = std::adjacent_find(by_name.begin(), by_name.end(), [&](size_t a, size_t b) {
+                   return entries[a].name == entries[b].name;
+                 });
+                 if (twice != by_name.end())
+                   fail(ErrorCode::parse, "damaged header: it has tensor ", quoted_name(entries[*twice].name),
+                        " twice");
+               });
   return SafetensorsFile(std::move(contents));
 }
 
@@ -154,20 +165,22 @@ Tensor SafetensorsFile::tensor(std::string_view name) const {
   if (!entry) {
     std::vector<std::string_view> names;
     for (const Entry& e : entries()) names.push_back(e.name);
-    fail(ErrorCode::not_found, "'", path(), "' has no tensor ", quoted_name(name), " among its ", names.size(),
-         nearest_names(name, names));
+    fail(ErrorCode::not_found, "'", path(), "' has no tensor ", quoted_name(name), " among its ",
+         names.size(), nearest_names(name, names));
   }
   std::span<const std::byte> data = contents_->bytes.subspan(entry->offset, entry->byte_count);
   if (entry->dtype == boolean) {
     // In C++ a bool of 2 is no bool: whoever reads the elements as such may do anything.
     auto bad = std::find_if(data.begin(), data.end(), [](std::byte b) { return b > std::byte{1}; });
     if (bad != data.end())
-      fail(ErrorCode::parse, "byte ", bad - contents_->bytes.begin(), " of '", path(), "' is ", std::to_integer<int>(*bad),
-           " in ", in_file(*entry), "; a bool is 0 or 1; the file is damaged, or the tensor is u8");
+      fail(ErrorCode::parse, "byte ", bad - contents_->bytes.begin(), " of '", path(), "' is ",
+           std::to_integer<int>(*bad), " in ", in_file(*entry),
+           "; a bool is 0 or 1; the file is damaged, or the tensor is u8");
   }
-  // The elements' C++ type wants its alignment. Only files whose header is not padded, or whose tensors are not
-  // ordered as the reference implementation does, need the copy.
-  size_t alignment = is_byte_sized(entry->dtype) ? std::min<size_t>(byte_size(entry->dtype), alignof(double)) : 1;
+  // The elements' C++ type wants its alignment. Only files whose header is not padded, or whose tensors are
+  // not ordered as the reference implementation does, need the copy.
+  size_t alignment =
+      is_byte_sized(entry->dtype) ? std::min<size_t>(byte_size(entry->dtype), alignof(double)) : 1;
   if (entry->dtype == c64) alignment = alignof(float);
   if (reinterpret_cast<uintptr_t>(data.data()) % alignment != 0) {
     Tensor copy = Tensor::uninitialized(entry->dtype, entry->shape);
@@ -180,8 +193,9 @@ Tensor SafetensorsFile::tensor(std::string_view name) const {
 Tensor SafetensorsFile::tensor(std::string_view name, DType dtype, const Shape& shape) const {
   Tensor t = tensor(name);
   if (t.dtype() != dtype || t.shape() != shape)
-    fail(ErrorCode::shape_mismatch, "tensor ", quoted_name(name), " of '", path(), "' is ", t.type(), ", but ",
-         Type{dtype, Dims(shape.begin(), shape.end())}, " is needed; is this the file of another model or version?");
+    fail(ErrorCode::shape_mismatch, "tensor ", quoted_name(name), " of '", path(), "' is ", t.type(),
+         ", but ", Type{dtype, Dims(shape.begin(), shape.end())},
+         " is needed; is this the file of another model or version?");
   return t;
 }
 

@@ -1,5 +1,5 @@
-// Safetensors headers as text; see the header. The format: the README of the reference implementation (Hugging Face,
-// "safetensors", 2022).
+// Safetensors headers as text; see the header. The format: the README of the reference implementation
+// (Hugging Face, "safetensors", 2022).
 #include "io/safetensors_header.h"
 
 #include <algorithm>
@@ -10,18 +10,35 @@
 namespace rlx {
 namespace {
 
-// In the order of the reference implementation, which is roughly that of alignment: the order of tensors in a file.
+// In the order of the reference implementation, which is roughly that of alignment: the order of tensors in a
+// file.
 constexpr std::pair<std::string_view, DType> kNames[] = {
-    {"BOOL", boolean},           {"F4", f4e2m1fn},      {"F6_E2M3", f6e2m3fn},       {"F6_E3M2", f6e3m2fn},
-    {"U8", u8},                  {"I8", i8},            {"F8_E5M2", f8e5m2},         {"F8_E4M3", f8e4m3fn},
-    {"F8_E8M0", f8e8m0fnu},      {"F8_E4M3FNUZ", f8e4m3fnuz}, {"F8_E5M2FNUZ", f8e5m2fnuz}, {"I16", i16},
-    {"U16", u16},                {"F16", f16},          {"BF16", bf16},              {"I32", i32},
-    {"U32", u32},                {"F32", f32},          {"C64", c64},                {"F64", f64},
-    {"I64", i64},                {"U64", u64},
+    {"BOOL", boolean},
+    {"F4", f4e2m1fn},
+    {"F6_E2M3", f6e2m3fn},
+    {"F6_E3M2", f6e3m2fn},
+    {"U8", u8},
+    {"I8", i8},
+    {"F8_E5M2", f8e5m2},
+    {"F8_E4M3", f8e4m3fn},
+    {"F8_E8M0", f8e8m0fnu},
+    {"F8_E4M3FNUZ", f8e4m3fnuz},
+    {"F8_E5M2FNUZ", f8e5m2fnuz},
+    {"I16", i16},
+    {"U16", u16},
+    {"F16", f16},
+    {"BF16", bf16},
+    {"I32", i32},
+    {"U32", u32},
+    {"F32", f32},
+    {"C64", c64},
+    {"F64", f64},
+    {"I64", i64},
+    {"U64", u64},
 };
 
-constexpr size_t kMostDims = 64;    // NumPy's limit, the largest of those who write such files
-constexpr size_t kDeepest = 16;     // nesting of values that the format does not know
+constexpr size_t kMostDims = 64;  // NumPy's limit, the largest of those who write such files
+constexpr size_t kDeepest = 16;   // nesting of values that the format does not know
 
 using json = nlohmann::json;
 
@@ -31,7 +48,8 @@ class Reader {
   SafetensorsHeader take() { return std::move(header_); }
 
   bool null() {
-    if (place_ == Place::tensors && is_metadata_) return is_metadata_ = false, true;  // serde writes "none" so
+    if (place_ == Place::tensors && is_metadata_)
+      return is_metadata_ = false, true;  // serde writes "none" so
     return scalar("null");
   }
   bool boolean(bool value) { return scalar(value ? "true" : "false"); }
@@ -41,13 +59,15 @@ class Reader {
   }
   bool number_unsigned(json::number_unsigned_t value) {
     if (place_ == Place::shape) {
-      if (value > uint64_t{INT64_MAX}) refuse("has an extent of ", value, " in its shape; no memory can hold that");
+      if (value > uint64_t{INT64_MAX})
+        refuse("has an extent of ", value, " in its shape; no memory can hold that");
       if (tensor_.shape.size() == kMostDims) refuse("has more than ", kMostDims, " dims");
       tensor_.shape.push_back(static_cast<int64_t>(value));
       return true;
     }
     if (place_ == Place::offsets) {
-      if (offsets_.size() == 2) refuse("has more than two data_offsets; they are where its data begin and end");
+      if (offsets_.size() == 2)
+        refuse("has more than two data_offsets; they are where its data begin and end");
       offsets_.push_back(value);
       return true;
     }
@@ -56,7 +76,8 @@ class Reader {
   bool string(std::string& value) {
     if (place_ == Place::metadata) {
       auto [at, fresh] = header_.metadata.emplace(std::move(key_), std::move(value));
-      if (!fresh) fail(ErrorCode::parse, "damaged header: __metadata__ has ", quoted_name(at->first), " twice");
+      if (!fresh)
+        fail(ErrorCode::parse, "damaged header: __metadata__ has ", quoted_name(at->first), " twice");
       return true;
     }
     if (place_ == Place::tensor && field_ == Field::dtype) {
@@ -91,8 +112,10 @@ class Reader {
       if (is_metadata_ && std::exchange(has_metadata_, true))
         fail(ErrorCode::parse, "damaged header: it has __metadata__ twice");
     } else if (place_ == Place::tensor) {
-      field_ = key_ == "dtype" ? Field::dtype : key_ == "shape" ? Field::shape
-               : key_ == "data_offsets" ? Field::offsets : Field::unknown;
+      field_ = key_ == "dtype"          ? Field::dtype
+               : key_ == "shape"        ? Field::shape
+               : key_ == "data_offsets" ? Field::offsets
+                                        : Field::unknown;
       // Fields from a later version of the format are passed over, as the reference implementation does.
       if (field_ != Field::unknown && std::exchange(seen_[static_cast<size_t>(field_)], true))
         refuse("has its ", key_, " twice");
@@ -106,9 +129,11 @@ class Reader {
     } else if (place_ == Place::metadata) {
       place_ = Place::tensors;
     } else {
-      for (auto [field, name] : {std::pair{Field::dtype, "dtype"}, {Field::shape, "shape"}, {Field::offsets, "data_offsets"}})
+      for (auto [field, name] :
+           {std::pair{Field::dtype, "dtype"}, {Field::shape, "shape"}, {Field::offsets, "data_offsets"}})
         if (!seen_[static_cast<size_t>(field)]) refuse("has no ", name);
-      if (offsets_.size() != 2) refuse("needs two data_offsets, where its data begin and end; it has ", offsets_.size());
+      if (offsets_.size() != 2)
+        refuse("needs two data_offsets, where its data begin and end; it has ", offsets_.size());
       tensor_.begin = offsets_[0];
       tensor_.end = offsets_[1];
       header_.tensors.push_back(std::move(tensor_));
@@ -150,9 +175,11 @@ class Reader {
     if (unknown_depth_ > 0 || (place_ == Place::tensor && field_ == Field::unknown)) return true;
     switch (place_) {
       case Place::outside:
-        fail(ErrorCode::parse, "damaged header: it is ", what, " instead of an object with the tensors by their names");
+        fail(ErrorCode::parse, "damaged header: it is ", what,
+             " instead of an object with the tensors by their names");
       case Place::tensors:
-        fail(ErrorCode::parse, "damaged header: under ", quoted_name(key_), " stands ", what, " instead of an object");
+        fail(ErrorCode::parse, "damaged header: under ", quoted_name(key_), " stands ", what,
+             " instead of an object");
       case Place::metadata:
         fail(ErrorCode::parse, "damaged header: in __metadata__, ", quoted_name(key_), " is ", what,
              "; the format allows strings only");
@@ -165,7 +192,8 @@ class Reader {
 
   bool enter_unknown() {
     if (unknown_depth_ == 0 && !(place_ == Place::tensor && field_ == Field::unknown)) return false;
-    if (++unknown_depth_ > kDeepest) refuse("has ", quoted_name(key_), " nested deeper than ", kDeepest, " levels");
+    if (++unknown_depth_ > kDeepest)
+      refuse("has ", quoted_name(key_), " nested deeper than ", kDeepest, " levels");
     return true;
   }
   bool leave_unknown() {
@@ -207,7 +235,8 @@ std::string json_string(const std::string& text) {
 SafetensorsHeader parse_safetensors_header(std::string_view text) {
   // The format asks for it, so that the first bytes tell such a file from others.
   if (!text.starts_with('{'))
-    fail(ErrorCode::parse, "damaged header: byte 8 of the file is not the '{' with which a safetensors header begins");
+    fail(ErrorCode::parse,
+         "damaged header: byte 8 of the file is not the '{' with which a safetensors header begins");
   Reader reader;
   json::sax_parse(text.data(), text.data() + text.size(), &reader);
   return reader.take();
@@ -244,7 +273,8 @@ std::optional<std::string_view> safetensors_name(DType dtype) {
 }
 
 size_t safetensors_rank(DType dtype) {
-  auto found = std::find_if(std::begin(kNames), std::end(kNames), [&](const auto& entry) { return entry.second == dtype; });
+  auto found = std::find_if(std::begin(kNames), std::end(kNames),
+                            [&](const auto& entry) { return entry.second == dtype; });
   return static_cast<size_t>(found - std::begin(kNames));
 }
 

@@ -1,5 +1,5 @@
-// The header of a safetensors file: JSON that says what tensors there are and where their data stand. Here it is read
-// and written as text; whether it fits the data behind it is checked in safetensors.cpp.
+// The header of a safetensors file: JSON that says what tensors there are and where their data stand. Here it
+// is read and written as text; whether it fits the data behind it is checked in safetensors.cpp.
 #pragma once
 
 #include <optional>
@@ -25,7 +25,8 @@ struct SafetensorsHeader {
   SafetensorsFile::Metadata metadata;
 };
 
-/// Follows the text in one pass, without building it as a tree: memory stays within a small multiple of the text.
+/// Follows the text in one pass, without building it as a tree: memory stays within a small multiple of the
+/// text.
 SafetensorsHeader parse_safetensors_header(std::string_view json);
 /// Compact JSON in the order given, then spaces up to a multiple of 8 bytes.
 std::string safetensors_header_text(const SafetensorsHeader&);

@@ -27,13 +27,42 @@ void check_extents(int64_t m, int64_t n, int64_t k) {
     fail(ErrorCode::invalid_argument, "a product cannot have the extents m = ", m, ", n = ", n, ", k = ", k);
 }
 
+void check_epilogue(const Epilogue& epilogue, DType y) {
+  if (epilogue.round_each_step && !is_low_precision(y))
+    fail(ErrorCode::invalid_argument, "round_each_step is for f16 and bf16 results, not for ", y);
+}
+
+void check_backend(GemmBackend backend) {
+  if (!has_gemm_backend(backend))
+    fail(ErrorCode::unsupported, "this build has no oneDNN; take GemmBackend::automatic, or build with oneDNN 3");
+}
+
 }  // namespace
+
+struct PackedWeights::Plans {
+  PlanCache<GemmSpec, GemmPlan> cache{16};
+};
+
+PackedWeights::PackedWeights(const WeightsSpec& spec, GemmBackend backend, size_t bytes)
+    : k_(spec.k), n_(spec.n), dtype_(spec.dtype), x_dtype_(spec.x_dtype), bytes_(bytes), backend_(backend),
+      plans_(std::make_unique<Plans>()) {}
+PackedWeights::~PackedWeights() = default;
 
 std::shared_ptr<const PackedWeights> PackedWeights::pack(const WeightsSpec& spec, const void* data) {
   check_extents(0, spec.n, spec.k);
   check_dtypes(spec.x_dtype, spec.dtype, spec.x_dtype, {});
-  if (!has_gemm_backend(spec.backend)) fail(ErrorCode::unsupported, "this build has no oneDNN");
+  check_backend(spec.backend);
+  if (spec.backend == GemmBackend::onednn) return pack_onednn(spec, data);
   return pack_highway(spec, data);
+}
+
+PreparedGemm PackedWeights::prepare(const GemmSpec& spec) const {
+  return PreparedGemm(plans_->cache.find_or_make(spec, [this](const GemmSpec& s) {
+    check_extents(s.m, n_, k_);
+    check_dtypes(x_dtype_, dtype_, s.y_dtype, s.epilogue);
+    check_epilogue(s.epilogue, s.y_dtype);
+    return plan(s);
+  }));
 }
 
 PreparedBatchedGemm prepare_batched_gemm(const BatchedGemmSpec& spec) {
@@ -41,14 +70,23 @@ PreparedBatchedGemm prepare_batched_gemm(const BatchedGemmSpec& spec) {
   return PreparedBatchedGemm(cache->find_or_make(spec, [](const BatchedGemmSpec& s) {
     check_extents(s.m, s.n, s.k);
     check_dtypes(s.lhs_dtype, s.rhs_dtype, s.y_dtype, s.epilogue);
+    check_epilogue(s.epilogue, s.y_dtype);
+    check_backend(s.backend);
+    if (s.backend == GemmBackend::onednn)
+      fail(ErrorCode::unsupported, "oneDNN is used for packed weights only; take GemmBackend::automatic");
     if (s.batch_rank < 0 || s.batch_rank > BatchedGemmSpec::kMaxBatchRank)
       fail(ErrorCode::unsupported, "a batched product has at most ", BatchedGemmSpec::kMaxBatchRank,
            " batch dims, not ", s.batch_rank, "; merge some");
-    if (!has_gemm_backend(s.backend)) fail(ErrorCode::unsupported, "this build has no oneDNN");
     return plan_batched_highway(s);
   }));
 }
 
-bool has_gemm_backend(GemmBackend backend) { return backend != GemmBackend::onednn; }
+bool has_gemm_backend(GemmBackend backend) {
+#if RLX_HAS_ONEDNN
+  return backend <= GemmBackend::highway;
+#else
+  return backend != GemmBackend::onednn;
+#endif
+}
 
 }  // namespace rlx::kernels

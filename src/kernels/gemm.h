@@ -100,16 +100,17 @@ class PreparedProduct {
 using PreparedGemm = PreparedProduct<GemmOperands>;
 
 /// Weights in the order in which the kernels read them; immutable, shared between threads and run states.
-class PackedWeights : public std::enable_shared_from_this<PackedWeights> {
+class PackedWeights {
  public:
   /// Copies the weights. Throws rlx::Error (unsupported) for dtypes or a backend that are not offered.
   static std::shared_ptr<const PackedWeights> pack(const WeightsSpec& spec, const void* data);
 
-  virtual ~PackedWeights() = default;
+  virtual ~PackedWeights();
 
   /// The product for that shape. The latest shapes are kept, so that asking again for one of them is a look-up,
-  /// which does not allocate. Safe from several threads.
-  virtual PreparedGemm prepare(const GemmSpec& spec) const = 0;
+  /// which does not allocate. Safe from several threads; what it returns keeps what it needs of the weights alive.
+  /// Throws rlx::Error (unsupported) for dtypes, or for what an implementation that was asked for does not offer.
+  PreparedGemm prepare(const GemmSpec& spec) const;
 
   int64_t k() const { return k_; }
   int64_t n() const { return n_; }
@@ -117,10 +118,19 @@ class PackedWeights : public std::enable_shared_from_this<PackedWeights> {
   /// The implementation that was chosen; never `automatic`.
   GemmBackend backend() const { return backend_; }
 
+  /// For implementations: a plan for a spec that was checked, not kept.
+  virtual std::shared_ptr<const ProductPlan<GemmOperands>> plan(const GemmSpec& spec) const = 0;
+
  protected:
-  int64_t k_ = 0, n_ = 0;
-  size_t bytes_ = 0;
-  GemmBackend backend_ = GemmBackend::highway;
+  PackedWeights(const WeightsSpec& spec, GemmBackend backend, size_t bytes);
+
+ private:
+  struct Plans;
+  int64_t k_, n_;
+  DType dtype_, x_dtype_;
+  size_t bytes_;
+  GemmBackend backend_;
+  std::unique_ptr<Plans> plans_;
 };
 
 /// y[b..., i, j] = act(alpha sum_k lhs[b..., i, k] rhs[b..., k, j] + bias[j]) + residual[b..., i, j].

@@ -85,7 +85,7 @@ struct ThreadPool::Job {
       while (share.next.load(std::memory_order_relaxed) < share.end) {
         int64_t part = share.next.fetch_add(1, std::memory_order_relaxed);
         if (part >= share.end) break;
-        fn(part);
+        fn(part, self);
       }
     }
   }
@@ -161,7 +161,7 @@ void ThreadPool::parallel_for(int width, int64_t parts, PartFunction fn) noexcep
   int wanted = static_cast<int>(std::min<int64_t>({width, parts, kMaxWorkers + 1}));
   if (wanted <= 1 || inside_part) {
     bool outer = std::exchange(inside_part, true);
-    for (int64_t part = 0; part < parts; ++part) fn(part);
+    for (int64_t part = 0; part < parts; ++part) fn(part, 0);
     inside_part = outer;
     return;
   }

@@ -11,23 +11,25 @@
 
 namespace rlx::kernels {
 
-/// A reference to something callable with a part number; it does not own it and never allocates. The callable
-/// must not throw: kernels are noexcept.
+/// A reference to something callable with a part number, or with a part number and a slot; it does not own it and
+/// never allocates. The callable must not throw: kernels are noexcept.
 class PartFunction {
  public:
   template <class Callable>
-    requires(!std::is_same_v<std::remove_cvref_t<Callable>, PartFunction> && std::is_invocable_v<Callable&, int64_t>)
+    requires(!std::is_same_v<std::remove_cvref_t<Callable>, PartFunction>)
   PartFunction(Callable&& callable) noexcept  // implicit, so that a lambda can be passed
       : object_(const_cast<void*>(static_cast<const void*>(std::addressof(callable)))),
-        call_([](void* object, int64_t part) noexcept {
-          (*static_cast<std::remove_reference_t<Callable>*>(object))(part);
+        call_([](void* object, int64_t part, [[maybe_unused]] int slot) noexcept {
+          auto& function = *static_cast<std::remove_reference_t<Callable>*>(object);
+          if constexpr (std::is_invocable_v<Callable&, int64_t, int>) function(part, slot);
+          else function(part);
         }) {}
 
-  void operator()(int64_t part) const noexcept { call_(object_, part); }
+  void operator()(int64_t part, int slot) const noexcept { call_(object_, part, slot); }
 
  private:
   void* object_;
-  void (*call_)(void*, int64_t) noexcept;
+  void (*call_)(void*, int64_t, int) noexcept;
 };
 
 class ThreadPool {
@@ -40,8 +42,9 @@ class ThreadPool {
   /// Processors that this process may run on (its affinity mask): a sensible width.
   static int hardware_threads();
 
-  /// Calls fn(part) once for each part in [0, parts), on the calling thread and at most width - 1 others, and
-  /// returns when all have returned. Thread t begins with the t-th share of the parts, so that equal calls find
+  /// Calls fn(part) or fn(part, slot) once for each part in [0, parts), on the calling thread and at most width - 1
+  /// others, and returns when all have returned. `slot` is below max(width, 1) and tells the threads of one call
+  /// apart: a place in scratch memory. Slot t begins with the t-th share of the parts, so that equal calls find
   /// their data in the same core's cache, and then helps the others.
   ///
   /// Never blocks for want of workers: those that are busy with another caller are done without. A call from

@@ -15,17 +15,20 @@ TEST_CASE("a file that is not there is named") {
   Error error = error_of([] { SafetensorsFile::open("no/such/model.safetensors"); });
   CHECK(error.code() == ErrorCode::not_found);
   CHECK(std::string(error.what()) ==
-        "cannot open 'no/such/model.safetensors': No such file or directory; check the path and its permissions");
+        "cannot open 'no/such/model.safetensors': No such file or directory; check the path and its "
+        "permissions");
   CHECK(error_of([] { read_npy("no/such/x.npy"); }).code() == ErrorCode::not_found);
   CHECK(error_of([] { NpzFile::open("no/such/x.npz"); }).code() == ErrorCode::not_found);
 }
 
 TEST_CASE("a folder or a pipe is no file") {
   TemporaryFolder folder;
-  CHECK(message_of([] { MappedFile::open("tests"); }) == "cannot map 'tests': it is a directory; name a file");
+  CHECK(message_of([] { MappedFile::open("tests"); }) ==
+        "cannot map 'tests': it is a directory; name a file");
   std::string pipe = folder / "pipe";
   REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
-  CHECK(message_of([&] { MappedFile::open(pipe); }) == "cannot map '" + pipe + "': it is no regular file; name a file");
+  CHECK(message_of([&] { MappedFile::open(pipe); }) ==
+        "cannot map '" + pipe + "': it is no regular file; name a file");
 }
 
 TEST_CASE("a path that cannot be written is named") {
@@ -33,9 +36,15 @@ TEST_CASE("a path that cannot be written is named") {
   CHECK(message_of([&] { write_npy("no/such/x.npy", t); }) ==
         "cannot create 'no/such/x.npy': No such file or directory; nothing was changed\n"
         "  while writing the .npy file 'no/such/x.npy'");
-  CHECK(message_of([&] { write_npy("tests", t); }).starts_with("cannot write 'tests': Is a directory; nothing was changed"));
-  CHECK(message_of([&] { write_safetensors("README.md/x", {}); }).starts_with("cannot create 'README.md/x': Not a directory"));
-  CHECK(message_of([&] { write_npz("no/x.npz", {}); }).starts_with("cannot create 'no/x.npz': No such file or directory"));
+  CHECK(message_of([&] {
+          write_npy("tests", t);
+        }).starts_with("cannot write 'tests': Is a directory; nothing was changed"));
+  CHECK(message_of([&] {
+          write_safetensors("README.md/x", {});
+        }).starts_with("cannot create 'README.md/x': Not a directory"));
+  CHECK(message_of([&] {
+          write_npz("no/x.npz", {});
+        }).starts_with("cannot create 'no/x.npz': No such file or directory"));
 }
 
 TEST_CASE("a full device is an error") {
@@ -43,14 +52,16 @@ TEST_CASE("a full device is an error") {
     MESSAGE("skipped: this system has no /dev/full");
     return;
   }
-  CHECK(message_of([] { write_npy("/dev/full", Tensor(f32, {2})); })
-            .starts_with("cannot write '/dev/full': No space left on device"));
+  CHECK(message_of([] {
+          write_npy("/dev/full", Tensor(f32, {2}));
+        }).starts_with("cannot write '/dev/full': No space left on device"));
 }
 
 TEST_CASE("a device is written to, never replaced") {
   write_npy("/dev/null", Tensor(f32, {2}));
-  CHECK(message_of([] { write_npz("/dev/null", {{"x", Tensor(f32, {2})}}); })
-            .starts_with("cannot write '/dev/null': this format needs a regular file; name one"));
+  CHECK(message_of([] {
+          write_npz("/dev/null", {{"x", Tensor(f32, {2})}});
+        }).starts_with("cannot write '/dev/null': this format needs a regular file; name one"));
   struct stat status {};
   REQUIRE(stat("/dev/null", &status) == 0);
   CHECK(S_ISCHR(status.st_mode));
@@ -78,7 +89,8 @@ TEST_CASE("a file that cannot be written whole leaves the old one as it was, and
   }
   setrlimit(RLIMIT_FSIZE, &before);
   std::signal(SIGXFSZ, ignore);
-  CHECK(npy == "cannot write '" + path + "': File too large; nothing was changed\n  while writing the .npy file '" + path + "'");
+  CHECK(npy == "cannot write '" + path +
+                   "': File too large; nothing was changed\n  while writing the .npy file '" + path + "'");
   CHECK(safetensors.starts_with("cannot write '" + path + "': File too large; nothing was changed"));
   CHECK(npz.starts_with("the archive cannot be written: "));
   CHECK(file_content(path) == "old");
@@ -96,4 +108,12 @@ TEST_CASE("a written file follows a link and keeps the permissions of the one it
   struct stat status {};
   REQUIRE(stat((folder / "real").c_str(), &status) == 0);
   CHECK((status.st_mode & 07777) == 0640);
+}
+
+TEST_CASE("only pages of the mapping itself can be released") {
+  auto file = MappedFile::open("README.md");
+  std::byte elsewhere[16] = {};
+  CHECK(message_of([&] { file->release(elsewhere); }) ==
+        "the range to release does not lie in the mapping of 'README.md'");
+  file->release({});
 }

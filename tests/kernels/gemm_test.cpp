@@ -1,1 +1,580 @@
+#include "kernels/gemm.h"
+
 #include <doctest/doctest.h>
+#include <hwy/targets.h>
+
+#include <atomic>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "kernels/thread_pool.h"
+#include "rlx/error.h"
+
+using namespace rlx;
+using namespace rlx::kernels;
+
+// The judge: a triple loop in double over operands that are exact in their dtype.
+
+namespace {
+
+double decode(const void* data, DType t, int64_t i) {
+  if (t == f64) return static_cast<const double*>(data)[i];
+  if (t == f32) return static_cast<const float*>(data)[i];
+  const uint16_t bits = static_cast<const uint16_t*>(data)[i];
+  const int mantissa_bits = info(t).mantissa_bits, exponent_bits = info(t).exponent_bits;
+  const int bias = (1 << (exponent_bits - 1)) - 1;
+  const int exponent = bits >> mantissa_bits & ((1 << exponent_bits) - 1);
+  const int mantissa = bits & ((1 << mantissa_bits) - 1);
+  const double sign = bits & 0x8000 ? -1 : 1;
+  if (exponent == (1 << exponent_bits) - 1)
+    return mantissa ? std::numeric_limits<double>::quiet_NaN() : sign * std::numeric_limits<double>::infinity();
+  return sign * std::ldexp(exponent ? mantissa + (1 << mantissa_bits) : mantissa,
+                           (exponent ? exponent : 1) - bias - mantissa_bits);
+}
+
+// For normal values that are exact in t.
+void encode(void* data, DType t, int64_t i, double v) {
+  if (t == f64) static_cast<double*>(data)[i] = v;
+  else if (t == f32) static_cast<float*>(data)[i] = static_cast<float>(v);
+  else {
+    int exponent = 0;
+    const double fraction = std::frexp(std::fabs(v), &exponent);
+    const int mantissa_bits = info(t).mantissa_bits, bias = (1 << (info(t).exponent_bits - 1)) - 1;
+    const auto mantissa = static_cast<int>(std::ldexp(fraction, mantissa_bits + 1)) - (1 << mantissa_bits);
+    const int bits = v == 0 ? 0 : (exponent - 1 + bias) << mantissa_bits | mantissa;
+    static_cast<uint16_t*>(data)[i] = static_cast<uint16_t>(bits | (v < 0 ? 0x8000 : 0));
+  }
+}
+
+// Rounded to t, to nearest, ties to even.
+double round_to(DType t, double v) {
+  if (t == f64 || v == 0 || !std::isfinite(v)) return v;
+  if (t == f32) return static_cast<float>(v);
+  int exponent = 0;
+  std::frexp(v, &exponent);
+  const int unit = std::max(exponent - 1, 2 - (1 << (info(t).exponent_bits - 1))) - info(t).mantissa_bits;
+  return std::ldexp(std::nearbyint(std::ldexp(v, -unit)), unit);
+}
+
+struct Array {
+  DType dtype = f32;
+  std::vector<char> bytes;
+
+  Array() = default;
+  Array(DType t, int64_t size) : dtype(t), bytes(static_cast<size_t>(size) * byte_size(t) + 64) {}
+  Array(DType t, int64_t size, std::mt19937& random) : Array(t, size) {
+    std::uniform_int_distribution<int> whole(-64, 64);
+    std::uniform_real_distribution<double> real(-1, 1);
+    for (int64_t i = 0; i < size; ++i)
+      encode(data(), t, i, is_low_precision(t) ? whole(random) / 64.0 : t == f32 ? static_cast<float>(real(random)) : real(random));
+  }
+  void* data() { return bytes.data(); }
+  const void* data() const { return bytes.data(); }
+  double operator[](int64_t i) const { return decode(data(), dtype, i); }
+};
+
+double activate(Activation a, double x) {
+  switch (a) {
+    case Activation::none: return x;
+    case Activation::relu: return x < 0 ? 0 : x;
+    case Activation::gelu_erf: return 0.5 * x * std::erfc(-x / std::sqrt(2.0));
+    case Activation::gelu_tanh: return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+    case Activation::silu: return x / (1 + std::exp(-x));
+    case Activation::sigmoid: return 1 / (1 + std::exp(-x));
+    case Activation::tanh: return std::tanh(x);
+  }
+  return x;
+}
+
+// One output and how far a right result may be from it.
+struct Expected {
+  double value, tolerance;
+};
+
+Expected expected(double sum, double magnitude, int64_t k, const Epilogue& e, DType y, double bias, double residual) {
+  auto step = [&](double v) { return e.round_each_step ? round_to(y, v) : v; };
+  const double unit = y == f64 ? 0x1p-53 : 0x1p-24, narrow = std::ldexp(1.0, -info(y).mantissa_bits - 1);
+  double v = step(e.alpha * sum);
+  if (e.bias) v = step(v + bias);
+  // 1.2: the steepest activation. Rounding errors of a sum are bounded by k units of the magnitudes, and seen to be
+  // nearer to the square root.
+  double tolerance = 1.2 * unit * (4 + 2 * std::sqrt(static_cast<double>(k))) * std::fabs(e.alpha) * magnitude;
+  v = step(activate(e.activation, v));
+  tolerance += unit * 8 * (std::fabs(v) + std::fabs(bias));
+  if (e.residual != Residual::none) v += residual;
+  tolerance += narrow * 1.01 * std::fabs(v) + (e.round_each_step ? 3 * narrow * (std::fabs(v) + std::fabs(residual)) : 0);
+  return {v, tolerance + 1e-37};
+}
+
+const GemmBackend kBackends[] = {GemmBackend::highway, GemmBackend::onednn, GemmBackend::automatic};
+const char* name(GemmBackend b) {
+  return b == GemmBackend::highway ? "highway" : b == GemmBackend::onednn ? "onednn" : "automatic";
+}
+
+struct Scratch {
+  std::vector<char> bytes;
+  explicit Scratch(size_t size) : bytes(size + 128, '\x7f') {
+    // Scratch that is too small is noticed behind its end.
+    for (int i = 0; i < 64; ++i) aligned()[size + static_cast<size_t>(i)] = 0x55;
+    size_ = size;
+  }
+  char* aligned() { return bytes.data() + (64 - reinterpret_cast<uintptr_t>(bytes.data()) % 64) % 64; }
+  bool intact() {
+    for (int i = 0; i < 64; ++i)
+      if (aligned()[size_ + static_cast<size_t>(i)] != 0x55) return false;
+    return true;
+  }
+  size_t size_ = 0;
+};
+
+struct Linear {
+  int64_t m = 1, n = 1, k = 1;
+  DType x = f32, w = f32, y = f32;
+  Epilogue epilogue;
+  bool transposed = false;
+  int64_t pad = 0;  // of each row
+  int threads = 1;
+  GemmBackend backend = GemmBackend::automatic;
+};
+
+std::string text(const Linear& c) {
+  return text_of(name(c.backend), " m ", c.m, " n ", c.n, " k ", c.k, " ", c.x, " ", c.w, " -> ", c.y, " act ",
+                 static_cast<int>(c.epilogue.activation), " residual ", static_cast<int>(c.epilogue.residual), " bias ",
+                 c.epilogue.bias, " rounding ", c.epilogue.round_each_step, " alpha ", c.epilogue.alpha, " transposed ",
+                 c.transposed, " pad ", c.pad, " threads ", c.threads);
+}
+
+// The largest error in units of its tolerance; a negative number if this implementation does not offer the case.
+double worst_error(const Linear& c) {
+  std::mt19937 random(static_cast<unsigned>(c.m * 31 + c.n * 7 + c.k));
+  Array x(c.x, c.m * (c.k + c.pad), random), w(c.w, c.k * c.n, random), bias(c.epilogue.bias_dtype, c.n, random),
+      residual(c.y, c.m * (c.n + 2 * c.pad), random), y(c.y, c.m * (c.n + 3 * c.pad), random);
+  const Array before = y;
+  WeightsSpec weights_spec;
+  weights_spec.k = c.k, weights_spec.n = c.n, weights_spec.dtype = c.w, weights_spec.x_dtype = c.x;
+  weights_spec.k_stride = c.transposed ? 1 : c.n, weights_spec.n_stride = c.transposed ? c.k : 1;
+  weights_spec.threads = c.threads, weights_spec.backend = c.backend;
+  GemmSpec spec;
+  spec.m = c.m, spec.x_stride = c.k + c.pad, spec.residual_stride = c.n + 2 * c.pad, spec.y_stride = c.n + 3 * c.pad;
+  spec.y_dtype = c.y, spec.epilogue = c.epilogue, spec.threads = c.threads;
+
+  PreparedGemm product;
+  std::shared_ptr<const PackedWeights> weights;
+  try {
+    weights = PackedWeights::pack(weights_spec, w.data());
+    product = weights->prepare(spec);
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::unsupported && c.backend == GemmBackend::onednn) return -1;
+    throw;
+  }
+  Array packed_from = w;
+  std::fill(w.bytes.begin(), w.bytes.end(), '\x7f');  // the weights were copied
+  weights.reset();                                    // and the product keeps them
+  Scratch scratch(product.scratch_bytes());
+  product.run({x.data(), y.data(), bias.data(), residual.data()}, scratch.aligned(), ThreadPool::shared());
+  CHECK(scratch.intact());
+
+  double worst = 0;
+  for (int64_t i = 0; i < c.m; ++i)
+    for (int64_t j = 0; j < spec.y_stride; ++j) {
+      const int64_t at = i * spec.y_stride + j;
+      if (j >= c.n) {
+        if (y[at] != before[at]) return 1e9;  // wrote between the rows
+        continue;
+      }
+      double sum = 0, magnitude = 0;
+      for (int64_t p = 0; p < c.k; ++p) {
+        const double term = x[i * spec.x_stride + p] *
+                            packed_from[p * weights_spec.k_stride + j * weights_spec.n_stride];
+        sum += term, magnitude += std::fabs(term);
+      }
+      const double added = c.epilogue.residual == Residual::in_place ? before[at] : residual[i * spec.residual_stride + j];
+      const Expected want = expected(sum, magnitude, c.k, c.epilogue, c.y, bias[j], added);
+      const double error = std::fabs(y[at] - want.value) / want.tolerance;
+      if (!(error <= worst)) worst = error;
+    }
+  return worst;
+}
+
+// Checks the case with each implementation; true if oneDNN took it.
+bool check(Linear c) {
+  bool onednn = false;
+  for (GemmBackend backend : kBackends) {
+    if (!has_gemm_backend(backend)) continue;
+    c.backend = backend;
+    const double worst = worst_error(c);
+    CAPTURE(text(c));
+    CHECK(worst <= 1);
+    if (backend == GemmBackend::onednn) onednn = worst >= 0;
+  }
+  return onednn;
+}
+
+struct Batched {
+  BatchedGemmSpec spec;
+  int64_t lhs_size = 0, rhs_size = 0, y_size = 0;
+};
+
+double worst_error(const Batched& c) {
+  const BatchedGemmSpec& s = c.spec;
+  std::mt19937 random(static_cast<unsigned>(s.m * 31 + s.n * 7 + s.k));
+  Array lhs(s.lhs_dtype, c.lhs_size, random), rhs(s.rhs_dtype, c.rhs_size, random), bias(s.epilogue.bias_dtype, s.n, random),
+      residual(s.y_dtype, c.y_size, random), y(s.y_dtype, c.y_size, random);
+  const Array before = y;
+  PreparedBatchedGemm product;
+  try {
+    product = prepare_batched_gemm(s);
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::unsupported && s.backend == GemmBackend::onednn) return -1;
+    throw;
+  }
+  Scratch scratch(product.scratch_bytes());
+  product.run({lhs.data(), rhs.data(), y.data(), bias.data(), residual.data()}, scratch.aligned(), ThreadPool::shared());
+  CHECK(scratch.intact());
+
+  std::vector<bool> written(static_cast<size_t>(c.y_size));
+  double worst = 0;
+  int64_t batches = 1;
+  for (int d = 0; d < s.batch_rank; ++d) batches *= s.batch_dims[d];
+  for (int64_t b = 0; b < batches; ++b) {
+    int64_t rest = b, lhs_at = 0, rhs_at = 0, y_at = 0;
+    for (int d = s.batch_rank - 1; d >= 0; --d) {
+      const int64_t index = rest % s.batch_dims[d];
+      rest /= s.batch_dims[d];
+      lhs_at += index * s.lhs_batch_strides[d], rhs_at += index * s.rhs_batch_strides[d], y_at += index * s.y_batch_strides[d];
+    }
+    for (int64_t i = 0; i < s.m; ++i)
+      for (int64_t j = 0; j < s.n; ++j) {
+        double sum = 0, magnitude = 0;
+        for (int64_t p = 0; p < s.k; ++p) {
+          const double term = lhs[lhs_at + i * s.lhs_m_stride + p * s.lhs_k_stride] *
+                              rhs[rhs_at + p * s.rhs_k_stride + j * s.rhs_n_stride];
+          sum += term, magnitude += std::fabs(term);
+        }
+        const int64_t at = y_at + i * s.y_m_stride + j * s.y_n_stride;
+        written[static_cast<size_t>(at)] = true;
+        const double added = s.epilogue.residual == Residual::in_place ? before[at] : residual[at];
+        const Expected want = expected(sum, magnitude, s.k, s.epilogue, s.y_dtype, bias[j], added);
+        const double error = std::fabs(y[at] - want.value) / want.tolerance;
+        if (!(error <= worst)) worst = error;
+      }
+  }
+  for (int64_t at = 0; at < c.y_size; ++at)
+    if (!written[static_cast<size_t>(at)] && y[at] != before[at]) return 1e9;
+  return worst;
+}
+
+void check(Batched c) {
+  for (GemmBackend backend : kBackends) {
+    if (!has_gemm_backend(backend)) continue;
+    c.spec.backend = backend;
+    const double worst = worst_error(c);
+    const BatchedGemmSpec& s = c.spec;
+    CAPTURE(name(backend));
+    CAPTURE(s.m);
+    CAPTURE(s.n);
+    CAPTURE(s.k);
+    CAPTURE(s.lhs_dtype);
+    CAPTURE(s.rhs_dtype);
+    CAPTURE(s.y_dtype);
+    CAPTURE(s.lhs_m_stride);
+    CAPTURE(s.rhs_k_stride);
+    CAPTURE(s.y_m_stride);
+    CAPTURE(s.threads);
+    CHECK(worst <= 1);
+  }
+}
+
+// [b0, b1, m, k] x [b0, b1, k, n], each matrix stored as it is or transposed.
+Batched dense(int64_t b0, int64_t b1, int64_t m, int64_t n, int64_t k, bool lhs_t, bool rhs_t, bool y_t) {
+  Batched c;
+  BatchedGemmSpec& s = c.spec;
+  s.m = m, s.n = n, s.k = k;
+  s.lhs_m_stride = lhs_t ? 1 : k, s.lhs_k_stride = lhs_t ? m : 1;
+  s.rhs_k_stride = rhs_t ? 1 : n, s.rhs_n_stride = rhs_t ? k : 1;
+  s.y_m_stride = y_t ? 1 : n, s.y_n_stride = y_t ? m : 1;
+  s.batch_rank = 2;
+  const int64_t dims[2] = {b0, b1};
+  const int64_t sizes[3] = {m * k, k * n, m * n};
+  int64_t* strides[3] = {s.lhs_batch_strides, s.rhs_batch_strides, s.y_batch_strides};
+  for (int d = 0; d < 2; ++d) {
+    s.batch_dims[d] = dims[d];
+    for (int t = 0; t < 3; ++t) strides[t][d] = d == 0 ? b1 * sizes[t] : sizes[t];
+  }
+  c.lhs_size = b0 * b1 * m * k, c.rhs_size = b0 * b1 * k * n, c.y_size = b0 * b1 * m * n;
+  return c;
+}
+
+}  // namespace
+
+TEST_CASE("a product is right for shapes around the tiles, panels and vectors") {
+  const int64_t sizes[] = {1, 2, 3, 5, 8, 9, 16, 17, 31, 33, 48, 49, 65, 96, 127, 129};
+  std::mt19937 random(1);
+  for (int64_t m : sizes)
+    for (int64_t n : sizes) {
+      Linear c;
+      c.m = m, c.n = n, c.k = sizes[random() % std::size(sizes)];
+      c.transposed = random() % 2;
+      c.threads = 1 + static_cast<int>(random() % 4);
+      check(c);
+    }
+}
+
+TEST_CASE("empty extents give nothing, and an empty sum gives the epilogue of zero") {
+  for (int threads : {1, 3}) {
+    for (int64_t m : {0, 3})
+      for (int64_t n : {0, 5})
+        for (int64_t k : {0, 7}) {
+          Linear c;
+          c.m = m, c.n = n, c.k = k, c.threads = threads;
+          c.epilogue.bias = true;
+          c.epilogue.activation = Activation::sigmoid;
+          c.epilogue.residual = Residual::separate;
+          check(c);
+        }
+    check(dense(0, 3, 2, 2, 2, false, false, false));
+    check(dense(2, 3, 0, 2, 2, false, false, false));
+    check(dense(2, 3, 2, 0, 2, false, false, false));
+    check(dense(2, 3, 2, 2, 0, false, false, false));
+  }
+}
+
+TEST_CASE("every activation, with and without bias, residual and scale, follows the sum") {
+  for (Activation activation : {Activation::none, Activation::relu, Activation::gelu_erf, Activation::gelu_tanh,
+                                Activation::silu, Activation::sigmoid, Activation::tanh})
+    for (Residual residual : {Residual::none, Residual::separate, Residual::in_place})
+      for (DType dtype : {f32, bf16, f16, f64})
+        for (int variant = 0; variant < 4; ++variant) {
+          Linear c;
+          c.m = 13, c.n = 70, c.k = 40, c.threads = 2;
+          c.x = c.w = c.y = c.epilogue.bias_dtype = dtype;
+          c.epilogue.activation = activation;
+          c.epilogue.residual = residual;
+          c.epilogue.bias = variant & 1;
+          if (variant & 2) c.epilogue.alpha = 0.375;
+          check(c);
+        }
+}
+
+TEST_CASE("dtypes mix where the accumulator is f32") {
+  for (DType x : {f32, bf16, f16})
+    for (DType w : {f32, bf16, f16})
+      for (DType y : {f32, bf16, f16})
+        for (int64_t m : {1, 4, 40}) {
+          Linear c;
+          c.m = m, c.n = 67, c.k = 100, c.x = x, c.w = w, c.y = y, c.threads = 2, c.transposed = m == 4;
+          c.epilogue.bias = true;
+          c.epilogue.bias_dtype = m == 1 ? y : f32;
+          check(c);
+        }
+}
+
+TEST_CASE("rounding at each step gives what separate f16 or bf16 ops give") {
+  for (DType dtype : {bf16, f16})
+    for (int64_t m : {1, 9, 64}) {
+      Linear c;
+      c.m = m, c.n = 50, c.k = 64, c.x = c.w = c.y = c.epilogue.bias_dtype = dtype;
+      c.epilogue.round_each_step = true, c.epilogue.bias = true, c.epilogue.residual = Residual::separate;
+      c.epilogue.activation = Activation::tanh;
+      check(c);
+    }
+}
+
+TEST_CASE("rows may lie apart, and what lies between them is not touched") {
+  for (DType dtype : {f32, bf16, f16, f64})
+    for (int64_t m : {1, 7, 70}) {
+      Linear c;
+      c.m = m, c.n = 51, c.k = 33, c.pad = 5, c.threads = 2, c.transposed = m == 7;
+      c.x = c.w = c.y = c.epilogue.bias_dtype = dtype;
+      c.epilogue.bias = true;
+      c.epilogue.residual = Residual::separate;
+      check(c);
+    }
+}
+
+TEST_CASE("the shapes of transformer layers are right on several threads") {
+  const int64_t layers[][2] = {{384, 1152}, {384, 384}, {384, 1536}, {1536, 384}};
+  for (auto [k, n] : layers)
+    for (int64_t m : {1, 16, 128})
+      for (int threads : {1, 2, 4}) {
+        Linear c;
+        c.m = m, c.n = n, c.k = k, c.threads = threads, c.transposed = true;
+        c.epilogue.bias = true;
+        if (n == 1536) c.epilogue.activation = Activation::gelu_erf;
+        if (n == 384) c.epilogue.residual = Residual::separate;
+        const bool onednn = check(c);
+        CHECK(onednn == has_gemm_backend(GemmBackend::onednn));
+      }
+}
+
+TEST_CASE("a long sum and many rows are right") {
+  for (DType dtype : {f32, bf16}) {
+    Linear c;
+    c.x = c.w = c.y = dtype;
+    c.m = 9, c.n = 50, c.k = 9000, c.threads = 2;
+    check(c);
+    c.m = 700, c.n = 70, c.k = 300;
+    check(c);
+  }
+}
+
+TEST_CASE("a batched product takes its operands in any order of rows and columns") {
+  const int64_t shapes[][3] = {{1, 1, 1}, {1, 50, 33}, {33, 1, 50}, {3, 70, 65}, {40, 48, 64}, {64, 65, 17}, {129, 31, 127}};
+  for (auto [m, n, k] : shapes)
+    for (int order = 0; order < 8; ++order)
+      for (int threads : {1, 3}) {
+        Batched c = dense(2, 3, m, n, k, order & 1, order & 2, order & 4);
+        c.spec.threads = threads;
+        check(c);
+      }
+}
+
+TEST_CASE("batched operands may be broadcast, strided and reversed") {
+  Batched c = dense(2, 3, 10, 60, 20, false, false, false);
+  c.spec.rhs_batch_strides[0] = c.spec.rhs_batch_strides[1] = 0;  // more rows
+  check(c);
+  c = dense(2, 3, 10, 60, 20, false, false, false);
+  c.spec.rhs_batch_strides[1] = 0;
+  check(c);
+  c.spec.lhs_batch_strides[0] = 0;
+  check(c);
+  c = dense(1, 4, 10, 60, 20, false, true, false);  // every second column and row
+  c.spec.m = 5, c.spec.lhs_m_stride *= 2, c.spec.y_m_stride *= 2;
+  c.spec.n = 30, c.spec.rhs_n_stride *= 2, c.spec.y_n_stride = 2;
+  check(c);
+  c.spec.lhs_k_stride = 2, c.spec.k = 10, c.spec.rhs_k_stride = 2;
+  check(c);
+}
+
+TEST_CASE("a batched product takes every dtype and epilogue") {
+  for (DType lhs : {f32, bf16, f16, f64})
+    for (DType rhs : {f32, bf16, f16, f64})
+      for (DType y : {f32, bf16, f16, f64}) {
+        if ((lhs == f64) != (rhs == f64) || (lhs == f64) != (y == f64)) continue;
+        for (int64_t m : {1, 3, 40})
+          for (int order = 0; order < 8; ++order) {
+            Batched c = dense(2, 2, m, 51, 37, order & 1, order & 2, order & 4);
+            c.spec.lhs_dtype = lhs, c.spec.rhs_dtype = rhs, c.spec.y_dtype = c.spec.epilogue.bias_dtype = y;
+            c.spec.epilogue.alpha = 0.125;
+            c.spec.epilogue.bias = order & 1;
+            c.spec.epilogue.residual = order & 2 ? Residual::in_place : Residual::none;
+            c.spec.epilogue.activation = Activation::relu;
+            c.spec.threads = 2;
+            check(c);
+          }
+      }
+}
+
+TEST_CASE("large batched products, where the threads pack together, are right") {
+  for (int order = 0; order < 8; ++order) {
+    Batched c = dense(1, 2, 600, 130, 700, order & 1, order & 2, order & 4);
+    c.spec.threads = 1 + order % 3;
+    check(c);
+  }
+}
+
+TEST_CASE("every instruction set of this processor gives right products") {
+  const int64_t all = hwy::SupportedTargets();
+  int64_t k = 45;  // another for each, because the plan of an equal shape is kept, and is for its instruction set
+  for (int64_t target : {HWY_SSE4, HWY_AVX2, HWY_AVX3}) {
+    if (!(all & target)) continue;
+    CAPTURE(hwy::TargetName(target));
+    hwy::SetSupportedTargetsForTest(target);
+    ++k;
+    for (DType dtype : {f32, bf16, f16, f64})
+      for (int64_t m : {1, 5, 30})
+        for (int64_t n : {3, 17, 61}) {
+          Linear c;
+          c.m = m, c.n = n, c.k = k, c.threads = 2, c.transposed = m == 5;
+          c.x = c.w = c.y = c.epilogue.bias_dtype = dtype;
+          c.epilogue.bias = true;
+          c.epilogue.activation = n == 3 ? Activation::gelu_erf : Activation::silu;
+          c.epilogue.residual = Residual::separate;
+          check(c);
+          for (int order = 0; order < 8; ++order) {
+            Batched b = dense(2, 1, m, n, k, order & 1, order & 2, order & 4);
+            b.spec.lhs_dtype = b.spec.rhs_dtype = b.spec.y_dtype = dtype;
+            check(b);
+          }
+        }
+    hwy::SetSupportedTargetsForTest(0);
+  }
+}
+
+TEST_CASE("a product gives the same bits each time and on any number of threads") {
+  std::mt19937 random(3);
+  const int64_t m = 130, n = 200, k = 150;
+  Array x(f32, m * k, random), w(f32, k * n, random);
+  WeightsSpec spec;
+  spec.k = k, spec.n = n, spec.k_stride = n, spec.n_stride = 1, spec.threads = 4, spec.backend = GemmBackend::highway;
+  auto weights = PackedWeights::pack(spec, w.data());
+  std::vector<float> first;
+  for (int threads : {1, 1, 2, 3, 4}) {
+    GemmSpec shape;
+    shape.m = m, shape.x_stride = k, shape.y_stride = n, shape.threads = threads;
+    shape.epilogue.activation = Activation::gelu_tanh;
+    PreparedGemm product = weights->prepare(shape);
+    std::vector<float> y(m * n);
+    Scratch scratch(product.scratch_bytes());
+    product.run({x.data(), y.data()}, scratch.aligned(), ThreadPool::shared());
+    if (first.empty()) first = y;
+    CHECK(std::memcmp(first.data(), y.data(), y.size() * sizeof(float)) == 0);
+  }
+}
+
+TEST_CASE("one prepared product serves several threads at once") {
+  std::mt19937 random(4);
+  const int64_t m = 20, n = 100, k = 64;
+  Array x(f32, m * k, random), w(f32, k * n, random);
+  for (GemmBackend backend : kBackends) {
+    if (!has_gemm_backend(backend)) continue;
+    WeightsSpec spec;
+    spec.k = k, spec.n = n, spec.k_stride = n, spec.n_stride = 1, spec.threads = 2, spec.backend = backend;
+    auto weights = PackedWeights::pack(spec, w.data());
+    GemmSpec shape;
+    shape.m = m, shape.x_stride = k, shape.y_stride = n, shape.threads = 2;
+    PreparedGemm product = weights->prepare(shape);
+    std::vector<float> want(m * n);
+    Scratch own(product.scratch_bytes());
+    product.run({x.data(), want.data()}, own.aligned(), ThreadPool::shared());
+    std::atomic<int> wrong{0};
+    std::vector<std::thread> callers;
+    for (int c = 0; c < 4; ++c)
+      callers.emplace_back([&] {
+        std::vector<float> y(m * n);
+        for (int round = 0; round < 200; ++round) {
+          GemmSpec other = shape;
+          other.m = 1 + round % m;  // through the cache of plans, with more shapes than it holds
+          PreparedGemm prepared = round % 2 ? product : weights->prepare(other);
+          const int64_t rows = round % 2 ? m : other.m;
+          Scratch scratch(prepared.scratch_bytes());
+          std::fill(y.begin(), y.end(), 0.0f);
+          prepared.run({x.data(), y.data()}, scratch.aligned(), ThreadPool::shared());
+          for (int64_t i = 0; i < rows * n; ++i)
+            if (std::fabs(y[i] - want[i]) > 1e-5f) ++wrong;
+        }
+      });
+    for (std::thread& caller : callers) caller.join();
+    CHECK(wrong == 0);
+  }
+}
+
+TEST_CASE("what cannot be computed is refused with the dtypes named") {
+  float data[4] = {};
+  WeightsSpec spec;
+  spec.k = 2, spec.n = 2, spec.k_stride = 2, spec.n_stride = 1;
+  spec.x_dtype = f64;
+  CHECK_THROWS_WITH_AS(PackedWeights::pack(spec, data),
+                       "a product of f64 and f32 into f64 with a bias of f64 mixes f64 with narrower dtypes; convert them first", Error);
+  spec.x_dtype = f32, spec.dtype = i8;
+  CHECK_THROWS_WITH_AS(PackedWeights::pack(spec, data),
+                       "the CPU's products take f32, bf16, f16 and f64, not i8; convert it first", Error);
+  BatchedGemmSpec batched;
+  batched.m = -1;
+  CHECK_THROWS_WITH_AS(prepare_batched_gemm(batched), "a product cannot have the extents m = -1, n = 0, k = 0", Error);
+}

@@ -1,5 +1,5 @@
-// For tests that read and write files: a folder that goes when the test ends, whole files as strings, and the error
-// that a call throws.
+// For tests that read and write files: a folder that goes when the test ends, whole files as strings, and the
+// error that a call throws.
 #pragma once
 
 #include <doctest/doctest.h>

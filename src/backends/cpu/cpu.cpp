@@ -26,6 +26,7 @@ class Cpu final : public Backend {
     return text_of(kernels::ThreadPool::hardware_threads(), " threads, vectors by Highway",
                    kernels::has_gemm_backend(kernels::GemmBackend::onednn) ? ", products by oneDNN" : "");
   }
+  int threads() const override { return kernels::ThreadPool::hardware_threads(); }
   std::string unavailable() const override { return ""; }
   Target target() const override {
     return {"cpu",

@@ -85,6 +85,15 @@ class CpuExecutable final : public Executable {
     instance->give_back(std::move(state));
   }
 
+  void prepare() override {
+    std::vector<Tensor> inputs;
+    for (const Type& type : graph_.input_types()) {
+      if (!is_static(type.dims)) return;  // its shapes come with the first run
+      inputs.push_back(Tensor::uninitialized(type.dtype, shape_of(type.dims)));
+    }
+    instance_for(inputs);
+  }
+
   size_t memory_bytes() const override {
     std::scoped_lock lock(mutex_);
     size_t total = packed_->bytes();

@@ -9,7 +9,9 @@
   OP(log1p) OP(sqrt) OP(rsqrt) OP(cbrt) OP(sin) OP(cos) OP(tan) OP(tanh) OP(logistic) OP(erf) OP(is_finite)           \
   OP(bitwise_not) OP(popcnt) OP(clz) OP(real) OP(imag) OP(complex) OP(add) OP(sub) OP(mul) OP(div) OP(rem) OP(pow)    \
   OP(maximum) OP(minimum) OP(atan2) OP(bitwise_and) OP(bitwise_or) OP(bitwise_xor) OP(shift_left)                     \
-  OP(shift_right_logical) OP(shift_right_arithmetic) OP(compare) OP(select) OP(convert)
+  OP(shift_right_logical) OP(shift_right_arithmetic) OP(compare) OP(select) OP(convert) OP(reciprocal) OP(exp2)       \
+  OP(log2) OP(erfc) OP(asin) OP(acos) OP(atan) OP(sinh) OP(cosh) OP(asinh) OP(acosh) OP(atanh) OP(fma) OP(relu)       \
+  OP(gelu) OP(gelu_tanh) OP(silu)
 
 namespace rlx::cpu {
 
@@ -33,9 +35,43 @@ Prepared lower_nothing(const LoweringContext&);
 std::string when_dot(const Question&);
 Prepared lower_dot(const LoweringContext&);
 
+// lower_matmul.cpp
+std::string when_matmul(const Question&);
+bool matmul_strided(const Node&, size_t operand, const Shape&, std::span<const int64_t> strides);
+Prepared lower_matmul(const LoweringContext&);
+
+// lower_index.cpp
+std::string when_gather(const Question&);
+Prepared lower_gather(const LoweringContext&);
+std::string when_scatter(const Question&);
+Prepared lower_scatter(const LoweringContext&);
+std::string when_dynamic(const Question&);
+Prepared lower_dynamic_slice(const LoweringContext&);
+Prepared lower_dynamic_update_slice(const LoweringContext&);
+
+// lower_window.cpp
+std::string when_reduce_window(const Question&);
+Prepared lower_reduce_window(const LoweringContext&);
+std::string when_convolution(const Question&);
+Prepared lower_convolution(const LoweringContext&);
+
 // lower_reduce.cpp
 std::string when_reduce(const Question&);
 Prepared lower_reduce(const LoweringContext&);
+
+// lower_rows.cpp
+std::string when_softmax(const Question&);
+Prepared lower_softmax(const LoweringContext&);
+std::string when_logsumexp(const Question&);
+Prepared lower_logsumexp(const LoweringContext&);
+std::string when_norm(const Question&);
+Prepared lower_norm(const LoweringContext&);
+Prepared lower_residual_norm(const LoweringContext&);
+
+// lower_attention.cpp
+std::string when_attention(const Question&);
+bool attention_strided(const Node&, size_t operand, const Shape&, std::span<const int64_t> strides);
+Prepared lower_attention(const LoweringContext&);
 
 // lower_sort.cpp
 std::string when_sort(const Question&);

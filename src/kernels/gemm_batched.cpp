@@ -1,0 +1,186 @@
+// The product of two operands that come at run time: which way round, what is packed when, who does which part.
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "kernels/gemm_backends.h"
+#include "kernels/gemm_grid.h"
+#include "kernels/gemm_kernels.h"
+#include "kernels/thread_pool.h"
+
+namespace rlx::kernels {
+namespace {
+
+// Packed columns of the right operand that all threads share stay below this, so that they stay in the outer cache.
+constexpr int64_t kSharedPanelBytes = 8 << 20;
+
+void drop_batch_dim(BatchedGemmSpec& s, int dim) {
+  for (int64_t* a : {s.batch_dims, s.lhs_batch_strides, s.rhs_batch_strides, s.y_batch_strides})
+    std::copy(a + dim + 1, a + s.batch_rank, a + dim);
+  --s.batch_rank;
+}
+
+// Batch dims that are only more rows become rows, so that the right operand is packed once for all of them.
+void merge_batch_into_rows(BatchedGemmSpec& s) {
+  for (int d = s.batch_rank - 1; d >= 0; --d) {
+    const bool more_rows = s.rhs_batch_strides[d] == 0 && s.lhs_batch_strides[d] == s.m * s.lhs_m_stride &&
+                           s.y_batch_strides[d] == s.m * s.y_m_stride;
+    if (more_rows) s.m *= s.batch_dims[d];
+    if (more_rows || s.batch_dims[d] == 1) drop_batch_dim(s, d);
+  }
+}
+
+// y' = rhs' lhs'. For a y whose columns are adjacent; and for very few columns, where the vectors along n would be empty.
+bool is_better_transposed(const BatchedGemmSpec& s) {
+  if (s.epilogue.bias) return false;  // it would be one value per row
+  if (s.y_n_stride != 1 && s.y_m_stride == 1) return true;
+  return s.n <= 4 && s.m > s.n && s.y_m_stride != 1 && s.lhs_k_stride == 1;
+}
+void transpose(BatchedGemmSpec& s) {
+  std::swap(s.m, s.n);
+  std::swap(s.lhs_dtype, s.rhs_dtype);
+  std::swap(s.lhs_k_stride, s.rhs_k_stride);
+  std::swap(s.lhs_m_stride, s.rhs_n_stride);
+  std::swap(s.y_m_stride, s.y_n_stride);
+  std::swap(s.lhs_batch_strides, s.rhs_batch_strides);
+}
+
+class HighwayBatchedPlan : public BatchedGemmPlan {
+ public:
+  explicit HighwayBatchedPlan(const BatchedGemmSpec& spec) : s_(spec) {
+    transposed_ = is_better_transposed(s_);
+    if (transposed_) transpose(s_);
+    merge_batch_into_rows(s_);
+    batches_ = 1;
+    for (int d = 0; d < s_.batch_rank; ++d) batches_ *= s_.batch_dims[d];
+
+    block_.k = s_.k;
+    block_.layout = {s_.n, product_lanes(s_.rhs_dtype)};
+    block_.lhs = {nullptr, s_.lhs_m_stride, s_.lhs_k_stride, s_.lhs_dtype};
+    block_.rhs = {nullptr, s_.rhs_k_stride, s_.rhs_n_stride, s_.rhs_dtype};
+    block_.y_row_stride = s_.y_m_stride, block_.y_col_stride = s_.y_n_stride;
+    block_.residual_row_stride = s_.y_m_stride;
+    block_.y_dtype = s_.y_dtype;
+
+    // Either each part packs what it needs of the right operand for itself, panel by panel; or, when several row parts
+    // would pack the same panels, all threads first pack a piece together.
+    const int64_t panels = block_.layout.panels();
+    const int64_t row_bytes = std::max<int64_t>(1, s_.k * 64 / block_.layout.lanes);
+    packs_together_ = s_.m > 64 && s_.m * row_bytes > 2 * kLhsBlockBytes && panels > 0;
+    if (packs_together_) {
+      packed_dtype_ = s_.rhs_dtype == f64 ? f64 : f32;
+      panel_bytes_ = s_.k * block_.layout.lanes * PanelLayout::kVectors * static_cast<int64_t>(byte_size(packed_dtype_));
+      piece_panels_ = std::clamp<int64_t>(kSharedPanelBytes / std::max<int64_t>(1, panel_bytes_), std::min<int64_t>(panels, 2 * s_.threads), panels);
+      grid_ = make_grid(s_.m, s_.k, {piece_panels_ * PanelLayout::kVectors * block_.layout.lanes, block_.layout.lanes}, s_.threads);
+      shared_bytes_ = (piece_panels_ * panel_bytes_ + 63) / 64 * 64;
+      block_.packed = true;
+      block_.rhs = {nullptr, 0, 1, packed_dtype_};
+    } else if (s_.m > 0 && panels > 0) {
+      grid_ = {s_.m, panels, 1, 1};
+      int64_t wanted = s_.threads == 1 ? 1 : std::clamp<int64_t>(2 * batches_ * s_.m * s_.k * s_.n / kPartFlops, 1, s_.threads * kPartsPerThread);
+      grid_.panel_parts = std::clamp<int64_t>(Grid::divided_up(wanted, std::max<int64_t>(1, batches_)), 1, panels);
+    }
+    slot_bytes_ = static_cast<int64_t>(block_scratch_bytes(grid_.most_rows(), s_.k, block_.lhs, block_.rhs, block_.packed));
+  }
+
+  size_t scratch_bytes() const override {
+    return static_cast<size_t>(shared_bytes_ + slot_bytes_ * std::max(1, s_.threads));
+  }
+
+  void run(const BatchedGemmOperands& operands, void* scratch, ThreadPool& pool) const noexcept override {
+    BatchedGemmOperands o = operands;
+    if (transposed_) std::swap(o.lhs, o.rhs);
+    if (!packs_together_) {
+      pool.parallel_for(s_.threads, batches_ * grid_.parts(), [&](int64_t part, int slot) {
+        BlockProduct block = block_of_batch(o, part / grid_.parts());
+        run_part(block, part % grid_.parts(), static_cast<char*>(scratch) + slot * slot_bytes_);
+      });
+      return;
+    }
+    for (int64_t batch = 0; batch < batches_; ++batch)
+      for (int64_t begin = 0; begin < grid_total_panels(); begin += piece_panels_) {
+        BlockProduct block = block_of_batch(o, batch);
+        run_piece(block, begin, std::min(begin + piece_panels_, grid_total_panels()), static_cast<char*>(scratch), pool);
+      }
+  }
+
+ private:
+  int64_t grid_total_panels() const { return block_.layout.panels(); }
+
+  BlockProduct block_of_batch(const BatchedGemmOperands& o, int64_t batch) const {
+    int64_t lhs = 0, rhs = 0, y = 0;
+    for (int d = s_.batch_rank - 1; d >= 0; --d) {
+      const int64_t index = batch % s_.batch_dims[d];
+      batch /= s_.batch_dims[d];
+      lhs += index * s_.lhs_batch_strides[d];
+      rhs += index * s_.rhs_batch_strides[d];
+      y += index * s_.y_batch_strides[d];
+    }
+    BlockProduct block = block_;
+    block.lhs.data = static_cast<const char*>(o.lhs) + lhs * static_cast<int64_t>(byte_size(s_.lhs_dtype));
+    block.rhs.data = static_cast<const char*>(o.rhs) + rhs * static_cast<int64_t>(byte_size(s_.rhs_dtype));
+    block.y = static_cast<char*>(o.y) + y * y_size();
+    block.bias = o.bias;
+    if (o.residual) block.residual = static_cast<const char*>(o.residual) + y * y_size();
+    block.epilogue = &s_.epilogue;
+    return block;
+  }
+
+  // A part of the grid over block.panel_begin .. block.panel_end, or over all panels if those are not set.
+  void run_part(BlockProduct& block, int64_t part, void* scratch) const {
+    const int64_t row_part = part / grid_.panel_parts, panel_part = part % grid_.panel_parts;
+    const int64_t row = grid_.row_begin(row_part);
+    block.rows = grid_.row_begin(row_part + 1) - row;
+    block.panel_begin = grid_.panel_begin(panel_part), block.panel_end = grid_.panel_begin(panel_part + 1);
+    move_to_row(block, row);
+    block.scratch = scratch;
+    multiply_block(block);
+  }
+
+  void run_piece(const BlockProduct& whole, int64_t begin, int64_t end, char* scratch, ThreadPool& pool) const {
+    const StridedMatrix rhs{whole.rhs.data, s_.rhs_k_stride, s_.rhs_n_stride, s_.rhs_dtype};
+    const PanelLayout& layout = whole.layout;
+    const auto element = static_cast<int64_t>(byte_size(packed_dtype_));
+    pool.parallel_for(s_.threads, end - begin, [&](int64_t part) {
+      pack_panels(rhs, s_.k, layout, begin + part, begin + part + 1,
+                  scratch + layout.packed_size(s_.k, begin, begin + part) * element, packed_dtype_);
+    });
+    Grid grid = grid_;
+    grid.panels = end - begin;
+    grid.panel_parts = std::min(grid.panel_parts, grid.panels);
+    pool.parallel_for(s_.threads, grid.parts(), [&](int64_t part, int slot) {
+      BlockProduct block = whole;
+      const int64_t row_part = part / grid.panel_parts, panel_part = part % grid.panel_parts;
+      const int64_t row = grid.row_begin(row_part);
+      block.rows = grid.row_begin(row_part + 1) - row;
+      block.panel_begin = begin + grid.panel_begin(panel_part), block.panel_end = begin + grid.panel_begin(panel_part + 1);
+      block.rhs.data = scratch + layout.packed_size(s_.k, begin, block.panel_begin) * element;
+      move_to_row(block, row);
+      block.scratch = scratch + shared_bytes_ + slot * slot_bytes_;
+      multiply_block(block);
+    });
+  }
+
+  void move_to_row(BlockProduct& block, int64_t row) const {
+    block.lhs.data = static_cast<const char*>(block.lhs.data) + row * s_.lhs_m_stride * static_cast<int64_t>(byte_size(s_.lhs_dtype));
+    block.y = static_cast<char*>(block.y) + row * s_.y_m_stride * y_size();
+    if (block.residual) block.residual = static_cast<const char*>(block.residual) + row * s_.y_m_stride * y_size();
+  }
+  int64_t y_size() const { return static_cast<int64_t>(byte_size(s_.y_dtype)); }
+
+  BatchedGemmSpec s_;
+  bool transposed_ = false, packs_together_ = false;
+  int64_t batches_ = 1;
+  Grid grid_;
+  BlockProduct block_;
+  DType packed_dtype_ = f32;
+  int64_t panel_bytes_ = 0, piece_panels_ = 0, shared_bytes_ = 0, slot_bytes_ = 0;
+};
+
+}  // namespace
+
+std::shared_ptr<const BatchedGemmPlan> plan_batched_highway(const BatchedGemmSpec& spec) {
+  return std::make_shared<HighwayBatchedPlan>(spec);
+}
+
+}  // namespace rlx::kernels

@@ -1,0 +1,155 @@
+// What happens to a tile of sums on its way to y: alpha, bias, activation, residual, rounding. Compiled per target.
+#if defined(RLX_KERNELS_GEMM_EPILOGUE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef RLX_KERNELS_GEMM_EPILOGUE_INL_H_
+#undef RLX_KERNELS_GEMM_EPILOGUE_INL_H_
+#else
+#define RLX_KERNELS_GEMM_EPILOGUE_INL_H_
+#endif
+
+#include "hwy/highway.h"
+#include "kernels/gemm_kernels.h"
+#include "kernels/narrow_float-inl.h"
+#include "kernels/vector_math-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace rlx::kernels {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// narrow_float-inl.h's names, for f64.
+using F64Tag = hn::ScalableTag<double>;
+HWY_INLINE hn::Vec<F64Tag> load_value(F64Tag d, const double* from) { return hn::LoadU(d, from); }
+HWY_INLINE void store_value(hn::Vec<F64Tag> v, F64Tag d, double* to) { hn::StoreU(v, d, to); }
+template <class T>
+HWY_INLINE F32Vec load_value(F32Tag d, const T* from) { return load_f32(d, from); }
+template <class T>
+HWY_INLINE void store_value(F32Vec v, F32Tag d, T* to) { store_f32(v, d, to); }
+inline double element(double v) { return v; }
+template <class T>
+float element(T v) { return to_f32(v); }
+template <class To>
+To rounded(double v) {
+  if constexpr (std::is_same_v<To, double>) return v;
+  else return from_f32<To>(static_cast<float>(v));
+}
+
+// A tile of sums: `rows` rows, `stride` apart, of `cols` columns that count.
+template <class T>
+struct Sums {
+  T* data;
+  int64_t rows, stride, cols;
+};
+
+// Where a tile's first element goes, and what is added.
+template <class Y>
+struct Destination {
+  Y* y;
+  int64_t y_row, y_col;
+  const Y* residual;  // null: none
+  int64_t residual_row;
+};
+
+template <class T, class F>
+HWY_INLINE void transform(const Sums<T>& sums, F f) {
+  const hn::ScalableTag<T> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  for (int64_t i = 0; i < sums.rows; ++i)
+    for (int64_t j = 0; j < sums.cols; j += lanes) {
+      T* at = sums.data + i * sums.stride + j;
+      hn::StoreU(f(d, hn::LoadU(d, at), j), d, at);
+    }
+}
+
+// sums = act(alpha sums + bias); the bias is padded to whole vectors.
+template <class T, class F>
+HWY_NOINLINE void scale_and_activate(const Sums<T>& sums, T alpha, const T* bias, F f) {
+  transform(sums, [&](auto d, auto v, int64_t j) HWY_ATTR {
+    return f(d, hn::MulAdd(v, hn::Set(d, alpha), hn::LoadU(d, bias + j)));
+  });
+}
+template <class T>
+void scale_and_activate(const Sums<T>& sums, T alpha, const T* bias, Activation activation) {
+  switch (activation) {
+    case Activation::none: return scale_and_activate(sums, alpha, bias, [](auto, auto v) HWY_ATTR { return v; });
+    case Activation::relu:  // the constant first: NaN passes through on x86
+      return scale_and_activate(sums, alpha, bias, [](auto d, auto v) HWY_ATTR { return hn::Max(hn::Zero(d), v); });
+    case Activation::gelu_erf:
+      return scale_and_activate(sums, alpha, bias, [](auto d, auto v) HWY_ATTR { return GeluErf(d, v); });
+    case Activation::gelu_tanh:
+      return scale_and_activate(sums, alpha, bias, [](auto d, auto v) HWY_ATTR { return GeluTanh(d, v); });
+    case Activation::silu:
+      return scale_and_activate(sums, alpha, bias, [](auto d, auto v) HWY_ATTR { return Silu(d, v); });
+    case Activation::sigmoid:
+      return scale_and_activate(sums, alpha, bias, [](auto d, auto v) HWY_ATTR { return Sigmoid(d, v); });
+    case Activation::tanh:
+      return scale_and_activate(sums, alpha, bias, [](auto d, auto v) HWY_ATTR { return Tanh(d, v); });
+  }
+}
+
+// y = round(alpha sums + bias + residual).
+template <class T, class Y>
+HWY_NOINLINE void store_tile(const Sums<T>& sums, T alpha, const T* bias, const Destination<Y>& to) {
+  const hn::ScalableTag<T> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto scale = hn::Set(d, alpha);
+  for (int64_t i = 0; i < sums.rows; ++i) {
+    const T* from = sums.data + i * sums.stride;
+    Y* y = to.y + i * to.y_row;
+    const Y* residual = to.residual ? to.residual + i * to.residual_row : nullptr;
+    int64_t j = 0;
+    if (to.y_col == 1)
+      for (; j + lanes <= sums.cols; j += lanes) {
+        auto v = hn::MulAdd(hn::LoadU(d, from + j), scale, hn::LoadU(d, bias + j));
+        if (residual) v = hn::Add(v, load_value(d, residual + j));
+        store_value(v, d, y + j);
+      }
+    for (; j < sums.cols; ++j) {
+      T v = from[j] * alpha + bias[j];
+      if (residual) v += element(residual[j * to.y_col]);
+      y[j * to.y_col] = rounded<Y>(v);
+    }
+  }
+}
+
+// As if y's dtype had held each intermediate result.
+template <class T, class Y>
+HWY_NOINLINE void round_sums(const Sums<T>& sums) {
+  if constexpr (!std::is_same_v<T, Y>) {
+    transform(sums, [](auto d, auto v, int64_t) HWY_ATTR {
+      Y narrow[hn::MaxLanes(d)];
+      store_value(v, d, narrow);
+      return load_value(d, narrow);
+    });
+  }
+}
+
+/// The whole epilogue. `bias` is padded to whole vectors, zeros if there is none.
+template <class T, class Y>
+void finish_tile(const Sums<T>& sums, const Epilogue& epilogue, const T* bias, const Destination<Y>& to) {
+  HWY_ALIGN static constexpr T kZeros[PanelLayout::kVectors * HWY_MAX_BYTES / sizeof(T)] = {};
+  const T alpha = static_cast<T>(epilogue.alpha);
+  if (epilogue.round_each_step) {
+    scale_and_activate(sums, alpha, kZeros, Activation::none);
+    round_sums<T, Y>(sums);
+    if (epilogue.bias) {
+      scale_and_activate(sums, T(1), bias, Activation::none);
+      round_sums<T, Y>(sums);
+    }
+    if (epilogue.activation != Activation::none) {
+      scale_and_activate(sums, T(1), kZeros, epilogue.activation);
+      round_sums<T, Y>(sums);
+    }
+    store_tile(sums, T(1), kZeros, to);
+  } else if (epilogue.activation != Activation::none) {
+    scale_and_activate(sums, alpha, bias, epilogue.activation);
+    store_tile(sums, T(1), kZeros, to);
+  } else {
+    store_tile(sums, alpha, bias, to);
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace rlx::kernels
+HWY_AFTER_NAMESPACE();
+
+#endif  // RLX_KERNELS_GEMM_EPILOGUE_INL_H_

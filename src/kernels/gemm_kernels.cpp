@@ -1,0 +1,265 @@
+// See gemm_kernels.h. A block goes panel by panel: while one panel's columns are in the cache, all rows pass over them.
+#include "kernels/gemm_kernels.h"
+
+#include <algorithm>
+
+#include "kernels/highway_targets.h"
+#include "kernels/narrow_float.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/gemm_kernels.cpp"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "hwy/highway.h"
+#include "kernels/gemm_epilogue-inl.h"
+#include "kernels/gemm_pack-inl.h"
+#include "kernels/gemm_tile-inl.h"
+
+#ifndef RLX_KERNELS_GEMM_BLOCK_SIZES
+#define RLX_KERNELS_GEMM_BLOCK_SIZES
+namespace rlx::kernels {
+namespace {
+
+// With fewer rows a right operand that is not packed is read where it is.
+constexpr int64_t kRowsWorthPacking = 24;
+// With fewer, and a right operand whose columns are adjacent along k, each output is a dot product of its own.
+constexpr int64_t kRowsForDots = 4;
+// With fewer rows, packed weights of 16 bits are widened as the tile reads them; with more, once for all tiles.
+constexpr int64_t kRowsWorthWidening = 16;
+
+const void* at(const void* data, DType dtype, int64_t elements) {
+  return static_cast<const char*>(data) + elements * static_cast<int64_t>(byte_size(dtype));
+}
+void* at(void* data, DType dtype, int64_t elements) {
+  return static_cast<char*>(data) + elements * static_cast<int64_t>(byte_size(dtype));
+}
+int64_t rounded_up(int64_t bytes) { return (bytes + 63) / 64 * 64; }
+
+// Where the left operand can be read in place; see gemm_tile-inl.h.
+bool reads_lhs_in_place(const StridedMatrix& lhs, DType accumulator, int64_t rows) {
+  return lhs.dtype == accumulator && (lhs.col_stride == 1 || rows == 1);
+}
+
+}  // namespace
+}  // namespace rlx::kernels
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace rlx::kernels {
+namespace HWY_NAMESPACE {
+namespace {
+
+int64_t lanes_f32() { return static_cast<int64_t>(hn::Lanes(hn::ScalableTag<float>())); }
+int64_t lanes_f64() { return static_cast<int64_t>(hn::Lanes(hn::ScalableTag<double>())); }
+
+void pack_some_panels(const StridedMatrix& matrix, int64_t k, const PanelLayout& layout, int64_t panel_begin,
+                      int64_t panel_end, void* out, DType out_dtype) {
+  for (int64_t p = panel_begin; p < panel_end; ++p) {
+    int64_t column = layout.begin(p) * layout.lanes, width = layout.begin(p + 1) * layout.lanes - column;
+    const void* from = at(matrix.data, matrix.dtype, column * matrix.col_stride);
+    void* to = at(out, out_dtype, layout.packed_size(k, panel_begin, p));
+    auto pack = [&](auto* typed_out) {
+      pack_panel(from, matrix.dtype, matrix.row_stride, matrix.col_stride, k, std::min(width, layout.n - column), width,
+                 typed_out);
+    };
+    if (out_dtype == f64) pack(static_cast<double*>(to));
+    else if (out_dtype == f32) pack(static_cast<float*>(to));
+    else {  // stays as it is: 16 bits are 16 bits
+      pack_panel(static_cast<const BF16*>(from), matrix.row_stride, matrix.col_stride, k,
+                 std::min(width, layout.n - column), width, static_cast<BF16*>(to));
+    }
+  }
+}
+
+// How the rows are cut into tiles: as evenly as can be, for a tile of one row is slow.
+struct RowTiles {
+  int64_t rows;
+  int64_t tiles() const { return (rows + kTileRows - 1) / kTileRows; }
+  int64_t begin(int64_t tile) const { return rows * tile / tiles(); }
+};
+
+// The left operand as the tiles read it: element (i, k) of a tile is at i * row + k * (tiled ? rows of the tile : k_stride),
+// and the tile of row r begins at r * step.
+template <class T>
+struct LeftTiles {
+  const T* data;
+  int64_t row, k_stride, step;
+  bool tiled = false;
+};
+
+template <class T>
+LeftTiles<T> left_tiles(const BlockProduct& b, T* scratch) {
+  const DType accumulator = std::is_same_v<T, double> ? f64 : f32;
+  const StridedMatrix& lhs = b.lhs;
+  if (reads_lhs_in_place(lhs, accumulator, b.rows))
+    return {static_cast<const T*>(lhs.data), lhs.row_stride, lhs.col_stride, lhs.row_stride};
+  if (lhs.col_stride == 1) {  // only to be converted
+    for (int64_t i = 0; i < b.rows; ++i)
+      pack_panel(at(lhs.data, lhs.dtype, i * lhs.row_stride), lhs.dtype, 0, 1, 1, b.k, b.k, scratch + i * b.k);
+    return {scratch, b.k, 1, b.k};
+  }
+  const RowTiles tiles{b.rows};
+  for (int64_t t = 0; t < tiles.tiles(); ++t) {
+    int64_t row = tiles.begin(t), height = tiles.begin(t + 1) - row;
+    pack_panel(at(lhs.data, lhs.dtype, row * lhs.row_stride), lhs.dtype, lhs.col_stride, lhs.row_stride, b.k, height,
+               height, scratch + row * b.k);
+  }
+  return {scratch, 1, 0, b.k, true};
+}
+
+// sums[i, j] = sum over k of lhs[i, k] rhs[k, j] for columns that are adjacent along k.
+template <class T, class Rhs>
+HWY_NOINLINE void dot_products(const LeftTiles<T>& lhs, int64_t rows, int64_t k, const Rhs* rhs, int64_t rhs_col,
+                               int64_t cols, T* sums, int64_t sums_row) {
+  const hn::ScalableTag<T> d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  for (int64_t j = 0; j < cols; j += 4) {
+    // Past the end the last column is read again; the sum is not stored.
+    const Rhs* column[4];
+    for (int64_t c = 0; c < 4; ++c) column[c] = rhs + std::min(j + c, cols - 1) * rhs_col;
+    for (int64_t i = 0; i < rows; ++i) {
+      const T* left = lhs.data + i * lhs.row;
+      auto s0 = hn::Zero(d), s1 = s0, s2 = s0, s3 = s0;
+      int64_t p = 0;
+      for (; p + lanes <= k; p += lanes) {
+        auto v = hn::LoadU(d, left + p);
+        s0 = hn::MulAdd(v, load_rhs(d, column[0] + p), s0);
+        s1 = hn::MulAdd(v, load_rhs(d, column[1] + p), s1);
+        s2 = hn::MulAdd(v, load_rhs(d, column[2] + p), s2);
+        s3 = hn::MulAdd(v, load_rhs(d, column[3] + p), s3);
+      }
+      T sum[4] = {hn::GetLane(hn::SumOfLanes(d, s0)), hn::GetLane(hn::SumOfLanes(d, s1)),
+                  hn::GetLane(hn::SumOfLanes(d, s2)), hn::GetLane(hn::SumOfLanes(d, s3))};
+      for (; p < k; ++p)
+        for (int64_t c = 0; c < 4; ++c) sum[c] += left[p] * converted<T>(column[c][p]);
+      for (int64_t c = 0; c < std::min<int64_t>(4, cols - j); ++c) sums[i * sums_row + j + c] = sum[c];
+    }
+  }
+}
+
+template <class T, class Y>
+void multiply(const BlockProduct& b) {
+  const DType accumulator = std::is_same_v<T, double> ? f64 : f32;
+  const Epilogue& epilogue = *b.epilogue;
+  const int64_t lanes = b.layout.lanes;
+  T* lhs_scratch = static_cast<T*>(b.scratch);
+  const bool lhs_in_place = reads_lhs_in_place(b.lhs, accumulator, b.rows);
+  T* rhs_scratch = lhs_scratch + (lhs_in_place ? 0 : rounded_up(b.rows * b.k * int64_t(sizeof(T))) / int64_t(sizeof(T)));
+  const LeftTiles<T> left = left_tiles(b, lhs_scratch);
+  const RowTiles row_tiles{b.rows};
+  const bool plain = epilogue.alpha == 1 && !epilogue.bias && epilogue.activation == Activation::none &&
+                     epilogue.residual == Residual::none && std::is_same_v<T, Y> && b.y_col_stride == 1;
+  const bool dots = !b.packed && b.rows <= kRowsForDots && b.rhs.row_stride == 1 && !left.tiled && left.k_stride == 1;
+  Y* const y = static_cast<Y*>(b.y);
+  const Y* const residual = static_cast<const Y*>(epilogue.residual == Residual::separate   ? b.residual
+                                                  : epilogue.residual == Residual::in_place ? b.y
+                                                                                            : nullptr);
+  const int64_t residual_row =
+      epilogue.residual == Residual::separate ? b.residual_row_stride : b.y_row_stride;
+
+  HWY_ALIGN T bias[kTileVectors * HWY_MAX_BYTES / sizeof(T)];
+  HWY_ALIGN T sums[kTileRows * kTileVectors * HWY_MAX_BYTES / sizeof(T)];
+  std::fill(std::begin(bias), std::end(bias), T(0));
+
+  for (int64_t p = b.panel_begin; p < b.panel_end; ++p) {
+    const int64_t vectors = b.layout.begin(p + 1) - b.layout.begin(p);
+    const int64_t column = b.layout.begin(p) * lanes, width = vectors * lanes;
+    const int64_t cols = std::min(width, b.layout.n - column);
+    if (epilogue.bias) pack_panel(at(b.bias, epilogue.bias_dtype, column), epilogue.bias_dtype, 0, 1, 1, cols, width, bias);
+
+    // The panel: in place, widened, or packed now.
+    const void* rhs;
+    int64_t rhs_k = width;
+    DType rhs_dtype = b.rhs.dtype;
+    if (b.packed) {
+      rhs = at(b.rhs.data, rhs_dtype, b.layout.packed_size(b.k, b.panel_begin, p));
+      if (rhs_dtype != accumulator && b.rows > kRowsWorthWidening) {
+        pack_panel(rhs, rhs_dtype, 0, 1, 1, b.k * width, b.k * width, rhs_scratch);
+        rhs = rhs_scratch, rhs_dtype = accumulator;
+      }
+    } else {
+      rhs = at(b.rhs.data, rhs_dtype, column * b.rhs.col_stride);
+      rhs_k = b.rhs.row_stride;
+      if (!dots && (b.rhs.col_stride != 1 || cols < width || b.rows > kRowsWorthPacking)) {
+        pack_panel(rhs, rhs_dtype, b.rhs.row_stride, b.rhs.col_stride, b.k, cols, width, rhs_scratch);
+        rhs = rhs_scratch, rhs_dtype = accumulator, rhs_k = width;
+      }
+    }
+    auto with_rhs_type = [&](auto f) {
+      if constexpr (std::is_same_v<T, double>) f(double());
+      else if (rhs_dtype == f32) f(float());
+      else if (rhs_dtype == bf16) f(BF16());
+      else f(F16());
+    };
+
+    for (int64_t t = 0; t < row_tiles.tiles(); ++t) {
+      const int64_t row = row_tiles.begin(t), rows = row_tiles.begin(t + 1) - row;
+      Y* to = y + row * b.y_row_stride + column * b.y_col_stride;
+      const bool direct = plain && cols == width && !dots;
+      T* out = sums;
+      int64_t out_row = width;
+      if constexpr (std::is_same_v<T, Y>)
+        if (direct) out = to, out_row = b.y_row_stride;
+      with_rhs_type([&](auto type) {
+        using Rhs = decltype(type);
+        if (dots) {
+          dot_products(left, rows, b.k, static_cast<const Rhs*>(rhs), b.rhs.col_stride, cols, out, out_row);
+          return;
+        }
+        const Tile<T> tile{b.k, left.data + row * left.step, left.row, left.tiled ? rows : left.k_stride,
+                           rhs, rhs_k, out, out_row};
+        tile_function<T, Rhs>(static_cast<int>(rows), vectors)(tile);
+      });
+      if (!direct)
+        finish_tile<T, Y>({sums, rows, width, cols}, epilogue, bias,
+                          {to, b.y_row_stride, b.y_col_stride,
+                           residual ? residual + row * residual_row + column * b.y_col_stride : nullptr, residual_row});
+    }
+  }
+}
+
+void multiply_any(const BlockProduct& b) {
+  if (b.y_dtype == f64) multiply<double, double>(b);
+  else if (b.y_dtype == f32) multiply<float, float>(b);
+  else if (b.y_dtype == bf16) multiply<float, BF16>(b);
+  else multiply<float, F16>(b);
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace rlx::kernels
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace rlx::kernels {
+namespace {
+
+HWY_EXPORT(lanes_f32);
+HWY_EXPORT(lanes_f64);
+HWY_EXPORT(pack_some_panels);
+HWY_EXPORT(multiply_any);
+
+}  // namespace
+
+int64_t product_lanes(DType accumulator) {
+  return accumulator == f64 ? HWY_DYNAMIC_DISPATCH(lanes_f64)() : HWY_DYNAMIC_DISPATCH(lanes_f32)();
+}
+
+void pack_panels(const StridedMatrix& matrix, int64_t k, const PanelLayout& layout, int64_t panel_begin,
+                 int64_t panel_end, void* out, DType out_dtype) noexcept {
+  HWY_DYNAMIC_DISPATCH(pack_some_panels)(matrix, k, layout, panel_begin, panel_end, out, out_dtype);
+}
+
+size_t block_scratch_bytes(int64_t rows, int64_t k, const StridedMatrix& lhs, const StridedMatrix& rhs, bool packed) {
+  const DType accumulator = rhs.dtype == f64 ? f64 : f32;
+  const auto size = static_cast<int64_t>(byte_size(accumulator));
+  int64_t bytes = 0;
+  if (!reads_lhs_in_place(lhs, accumulator, rows)) bytes += rounded_up(rows * k * size);
+  if (!packed || rhs.dtype != accumulator)
+    bytes += rounded_up(k * PanelLayout::kVectors * product_lanes(accumulator) * size);
+  return static_cast<size_t>(bytes);
+}
+
+void multiply_block(const BlockProduct& block) noexcept { HWY_DYNAMIC_DISPATCH(multiply_any)(block); }
+
+}  // namespace rlx::kernels
+#endif  // HWY_ONCE

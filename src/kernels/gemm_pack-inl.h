@@ -1,0 +1,112 @@
+// Packing for the product: a panel of columns becomes rows of `width` adjacent elements, one for each k, converted and
+// padded with zeros. The left operand is packed as panels of its transpose. Compiled per target.
+#if defined(RLX_KERNELS_GEMM_PACK_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef RLX_KERNELS_GEMM_PACK_INL_H_
+#undef RLX_KERNELS_GEMM_PACK_INL_H_
+#else
+#define RLX_KERNELS_GEMM_PACK_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstring>
+#include <type_traits>
+
+#include "hwy/highway.h"
+#include "kernels/gemm_kernels.h"
+#include "kernels/narrow_float-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace rlx::kernels {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+template <class Out, class In>
+HWY_INLINE Out converted(In v) {
+  if constexpr (std::is_same_v<Out, In>) return v;
+  else return static_cast<Out>(to_f32(v));
+}
+
+// A vector of In as Out; tag d is for lanes as Out stores them.
+template <class D, class In>
+HWY_INLINE hn::Vec<D> load_converted(D d, const In* from) {
+  if constexpr (std::is_same_v<hn::TFromD<D>, float>) return load_f32(d, from);
+  else return hn::LoadU(d, reinterpret_cast<const hn::TFromD<D>*>(from));
+}
+
+// The types that vectors can move: f16 and bf16 that stay as they are go as 16-bit integers.
+template <class T>
+using LaneOf = std::conditional_t<std::is_same_v<T, F16> || std::is_same_v<T, BF16>, uint16_t, T>;
+
+template <class Out, class In>
+void copy_row(const In* from, int64_t count, Out* to) {
+  if constexpr (std::is_same_v<Out, In>) {
+    std::memcpy(to, from, static_cast<size_t>(count) * sizeof(In));
+  } else {
+    int64_t i = 0;
+    const F32Tag d;
+    const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+    for (; i + lanes <= count; i += lanes) hn::StoreU(load_f32(d, from + i), d, to + i);
+    for (; i < count; ++i) to[i] = converted<Out>(from[i]);
+  }
+}
+
+// Four columns, each adjacent along k: whole vectors of each are interleaved, and each group of four goes to its row.
+template <class Out, class In>
+int64_t transpose_four(const In* from, int64_t column_stride, int64_t k, int64_t width, Out* out) {
+  using Lane = LaneOf<Out>;
+  const hn::ScalableTag<Lane> d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  HWY_ALIGN Lane groups[4 * hn::MaxLanes(d)];
+  int64_t done = 0;
+  for (; done + lanes <= k; done += lanes) {
+    hn::StoreInterleaved4(load_converted(d, from + done), load_converted(d, from + column_stride + done),
+                          load_converted(d, from + 2 * column_stride + done),
+                          load_converted(d, from + 3 * column_stride + done), d, groups);
+    for (int64_t i = 0; i < lanes; ++i) std::memcpy(out + (done + i) * width, groups + 4 * i, 4 * sizeof(Lane));
+  }
+  return done;
+}
+
+/// out[i * width + j] = from[i * k_stride + j * n_stride] for i < k and j < count; 0 for count <= j < width.
+template <class Out, class In>
+HWY_NOINLINE void pack_panel(const In* from, int64_t k_stride, int64_t n_stride, int64_t k, int64_t count,
+                             int64_t width, Out* out) {
+  if (n_stride == 1) {
+    for (int64_t i = 0; i < k; ++i) {
+      copy_row(from + i * k_stride, count, out + i * width);
+      std::fill(out + i * width + count, out + (i + 1) * width, Out());
+    }
+    return;
+  }
+  int64_t j = 0;
+  if (k_stride == 1)
+    for (; j + 4 <= count; j += 4) {
+      int64_t done = transpose_four(from + j * n_stride, n_stride, k, width, out + j);
+      for (int64_t i = done; i < k; ++i)
+        for (int64_t c = j; c < j + 4; ++c) out[i * width + c] = converted<Out>(from[i + c * n_stride]);
+    }
+  for (; j < count; ++j)
+    for (int64_t i = 0; i < k; ++i) out[i * width + j] = converted<Out>(from[i * k_stride + j * n_stride]);
+  for (; j < width; ++j)
+    for (int64_t i = 0; i < k; ++i) out[i * width + j] = Out();
+}
+
+/// The same for a dtype that is known at run time; `data` is where the panel begins.
+template <class Out>
+void pack_panel(const void* data, DType dtype, int64_t k_stride, int64_t n_stride, int64_t k, int64_t count,
+                int64_t width, Out* out) {
+  auto pack = [&](auto type) {
+    using In = decltype(type);
+    pack_panel(static_cast<const In*>(data), k_stride, n_stride, k, count, width, out);
+  };
+  if constexpr (std::is_same_v<Out, double>) pack(double());
+  else if (dtype == f32) pack(float());
+  else if (dtype == bf16) pack(BF16());
+  else pack(F16());
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace rlx::kernels
+HWY_AFTER_NAMESPACE();
+
+#endif  // RLX_KERNELS_GEMM_PACK_INL_H_
