@@ -79,6 +79,17 @@ Prepared lower_sort(const LoweringContext&);
 std::string when_top_k(const Question&);
 Prepared lower_top_k(const LoweringContext&);
 
+// lower_custom.cpp: by a sub-graph
+Prepared lower_reduce_custom(const LoweringContext&);
+Prepared lower_reduce_window_custom(const LoweringContext&);
+Prepared lower_sort_custom(const LoweringContext&);
+
+// lower_scatter_windows.cpp
+std::string when_select_and_scatter(const Question&);
+Prepared lower_select_and_scatter(const LoweringContext&);
+std::string when_plain_convolution(const Question&);
+Prepared lower_plain_convolution(const LoweringContext&);
+
 // lower_control.cpp
 Prepared lower_if(const LoweringContext&);
 
