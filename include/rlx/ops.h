@@ -2,12 +2,15 @@
 #pragma once
 
 #include "rlx/ops/activation.h"
+#include "rlx/ops/attention.h"
 #include "rlx/ops/contract.h"
 #include "rlx/ops/control.h"
 #include "rlx/ops/elementary.h"
 #include "rlx/ops/elementwise.h"
+#include "rlx/ops/fused.h"
 #include "rlx/ops/index.h"
 #include "rlx/ops/linear.h"
+#include "rlx/ops/loss.h"
 #include "rlx/ops/norm.h"
 #include "rlx/ops/reduction.h"
 #include "rlx/ops/shape.h"

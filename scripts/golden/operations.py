@@ -8,7 +8,7 @@ import sys
 
 import recorded
 
-MODULES = ["elementwise", "activations", "shape", "index", "indexing", "reduce", "contract", "norms", "attention", "windows"]
+MODULES = ["elementwise", "activations", "shape", "index", "take", "reduce", "contract", "norms", "attention", "windows"]
 
 
 def main(names):

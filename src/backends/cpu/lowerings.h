@@ -59,11 +59,36 @@ Prepared lower_convolution(const LoweringContext&);
 std::string when_reduce(const Question&);
 Prepared lower_reduce(const LoweringContext&);
 
+// lower_rows.cpp
+std::string when_softmax(const Question&);
+Prepared lower_softmax(const LoweringContext&);
+std::string when_logsumexp(const Question&);
+Prepared lower_logsumexp(const LoweringContext&);
+std::string when_norm(const Question&);
+Prepared lower_norm(const LoweringContext&);
+Prepared lower_residual_norm(const LoweringContext&);
+
+// lower_attention.cpp
+std::string when_attention(const Question&);
+bool attention_strided(const Node&, size_t operand, const Shape&, std::span<const int64_t> strides);
+Prepared lower_attention(const LoweringContext&);
+
 // lower_sort.cpp
 std::string when_sort(const Question&);
 Prepared lower_sort(const LoweringContext&);
 std::string when_top_k(const Question&);
 Prepared lower_top_k(const LoweringContext&);
+
+// lower_custom.cpp: by a sub-graph
+Prepared lower_reduce_custom(const LoweringContext&);
+Prepared lower_reduce_window_custom(const LoweringContext&);
+Prepared lower_sort_custom(const LoweringContext&);
+
+// lower_scatter_windows.cpp
+std::string when_select_and_scatter(const Question&);
+Prepared lower_select_and_scatter(const LoweringContext&);
+std::string when_plain_convolution(const Question&);
+Prepared lower_plain_convolution(const LoweringContext&);
 
 // lower_control.cpp
 Prepared lower_if(const LoweringContext&);
