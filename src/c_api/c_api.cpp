@@ -6,6 +6,7 @@
 #include "ir/text.h"
 #include "ir/verify.h"
 #include "rlx/graph_file.h"
+#include "rlx/op_def.h"
 #include "rlx/session.h"
 #include "rlx/version.h"
 
