@@ -307,9 +307,7 @@ OpDef define_pad_mode() {
       .infer = [](Types in, const PadModeAttrs& a) { return padded_type(in[0], a); },
       .decompose =
           [](Graph& g, Values in, const PadModeAttrs& a) {
-            if (a.mode == PadMode::constant && is_integer(x.dtype) && load_number(full(x.dtype, {}, a.value), 0) != a.value)
-    fail(ErrorCode::invalid_argument, x, " cannot be padded with ", a.value);
-  if (a.mode == PadMode::constant) return pad(in[0], scalar(g, a.value, in[0].dtype()), {a.low, a.high, {}});
+            if (a.mode == PadMode::constant) return pad(in[0], scalar(g, a.value, in[0].dtype()), {a.low, a.high, {}});
             Value y = in[0];
             for (int64_t d = 0; d < y.rank(); ++d) {
               const Dim &low = a.low[size_t(d)], &high = a.high[size_t(d)];
