@@ -40,13 +40,9 @@ if(RLX_SANITIZE)
   target_compile_options(rlx_compiler_settings INTERFACE ${sanitize})
   target_link_options(rlx_compiler_settings INTERFACE ${sanitize})
 endif()
-if(RLX_FUZZ)
-  if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
-    message(FATAL_ERROR "RLX_FUZZ needs clang (libFuzzer is part of it); this is ${CMAKE_CXX_COMPILER_ID}. "
-                        "Use `cmake --preset asan`, or leave RLX_FUZZ off.")
-  endif()
-  target_compile_options(rlx_compiler_settings INTERFACE -fsanitize=fuzzer-no-link)
-  target_link_options(rlx_compiler_settings INTERFACE -fsanitize=fuzzer-no-link)
+if(RLX_FUZZ AND NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+  message(FATAL_ERROR "RLX_FUZZ needs clang (libFuzzer is part of it); this is ${CMAKE_CXX_COMPILER_ID}. "
+                      "Use `cmake --preset asan`, or leave RLX_FUZZ off.")
 endif()
 
 # Standard headers that most files include. Only those: a project header in here would rebuild everything whenever

@@ -52,6 +52,7 @@ std::shared_ptr<const PackedWeights> PackedWeights::pack(const WeightsSpec& spec
   check_extents(0, spec.n, spec.k);
   check_dtypes(spec.x_dtype, spec.dtype, spec.x_dtype, {});
   check_backend(spec.backend);
+  if (spec.backend == GemmBackend::onednn) return pack_onednn(spec, data);
   return pack_highway(spec, data);
 }
 
@@ -71,6 +72,8 @@ PreparedBatchedGemm prepare_batched_gemm(const BatchedGemmSpec& spec) {
     check_dtypes(s.lhs_dtype, s.rhs_dtype, s.y_dtype, s.epilogue);
     check_epilogue(s.epilogue, s.y_dtype);
     check_backend(s.backend);
+    if (s.backend == GemmBackend::onednn)
+      fail(ErrorCode::unsupported, "oneDNN is used for packed weights only; take GemmBackend::automatic");
     if (s.batch_rank < 0 || s.batch_rank > BatchedGemmSpec::kMaxBatchRank)
       fail(ErrorCode::unsupported, "a batched product has at most ", BatchedGemmSpec::kMaxBatchRank,
            " batch dims, not ", s.batch_rank, "; merge some");
@@ -78,6 +81,12 @@ PreparedBatchedGemm prepare_batched_gemm(const BatchedGemmSpec& spec) {
   }));
 }
 
-bool has_gemm_backend(GemmBackend backend) { return backend != GemmBackend::onednn; }
+bool has_gemm_backend(GemmBackend backend) {
+#if RLX_HAS_ONEDNN
+  return backend <= GemmBackend::highway;
+#else
+  return backend != GemmBackend::onednn;
+#endif
+}
 
 }  // namespace rlx::kernels

@@ -118,9 +118,11 @@ class PackedWeights {
   /// The implementation that was chosen; never `automatic`.
   GemmBackend backend() const { return backend_; }
 
+  /// For implementations: a plan for a spec that was checked, not kept.
+  virtual std::shared_ptr<const ProductPlan<GemmOperands>> plan(const GemmSpec& spec) const = 0;
+
  protected:
   PackedWeights(const WeightsSpec& spec, GemmBackend backend, size_t bytes);
-  virtual std::shared_ptr<const ProductPlan<GemmOperands>> plan(const GemmSpec& spec) const = 0;
 
  private:
   struct Plans;

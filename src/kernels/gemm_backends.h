@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <new>
 
 #include "kernels/gemm.h"
 
@@ -10,8 +11,21 @@ namespace rlx::kernels {
 using GemmPlan = ProductPlan<GemmOperands>;
 using BatchedGemmPlan = ProductPlan<BatchedGemmOperands>;
 
-// gemm_highway.cpp: takes everything.
+/// For memory from aligned_memory().
+struct AlignedDelete {
+  void operator()(char* data) const { ::operator delete[](data, std::align_val_t(64)); }
+};
+using AlignedMemory = std::unique_ptr<char[], AlignedDelete>;
+inline AlignedMemory aligned_memory(size_t bytes) {
+  return AlignedMemory(static_cast<char*>(::operator new[](bytes + 64, std::align_val_t(64))));
+}
+
+// gemm_highway.cpp and gemm_batched.cpp: take everything.
 std::shared_ptr<const PackedWeights> pack_highway(const WeightsSpec& spec, const void* data);
 std::shared_ptr<const BatchedGemmPlan> plan_batched_highway(const BatchedGemmSpec& spec);
+
+// gemm_onednn.cpp. Throws rlx::Error (unsupported) for what it does not take. For GemmBackend::automatic, what is not
+// offered for single shapes later goes to our own product.
+std::shared_ptr<const PackedWeights> pack_onednn(const WeightsSpec& spec, const void* data);
 
 }  // namespace rlx::kernels

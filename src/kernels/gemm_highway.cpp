@@ -1,7 +1,6 @@
 // Our own product: how the work is cut into blocks and who does which. The arithmetic is in gemm_kernels.cpp.
 #include <algorithm>
 #include <memory>
-#include <new>
 #include <utility>
 
 #include "kernels/gemm_backends.h"
@@ -12,16 +11,13 @@
 namespace rlx::kernels {
 namespace {
 
-struct AlignedDelete {
-  void operator()(char* data) const { ::operator delete[](data, std::align_val_t(64)); }
-};
 
 // Shared by the weights and the plans that were made of them.
 struct Panels {
   PanelLayout layout;
   int64_t k = 0;
   DType dtype = f32, x_dtype = f32;
-  std::unique_ptr<char[], AlignedDelete> data;
+  AlignedMemory data;
 };
 
 class HighwayPlan : public GemmPlan {
@@ -74,10 +70,11 @@ class HighwayWeights : public PackedWeights {
   HighwayWeights(const WeightsSpec& spec, std::shared_ptr<const Panels> panels, size_t bytes)
       : PackedWeights(spec, GemmBackend::highway, bytes), panels_(std::move(panels)) {}
 
- private:
   std::shared_ptr<const GemmPlan> plan(const GemmSpec& spec) const override {
     return std::make_shared<HighwayPlan>(panels_, spec);
   }
+
+ private:
   std::shared_ptr<const Panels> panels_;
 };
 
@@ -90,7 +87,7 @@ std::shared_ptr<const PackedWeights> pack_highway(const WeightsSpec& spec, const
   const PanelLayout& layout = panels->layout;
   const auto element = static_cast<int64_t>(byte_size(spec.dtype));
   const auto bytes = static_cast<size_t>(layout.packed_size(spec.k, 0, layout.panels()) * element);
-  panels->data.reset(static_cast<char*>(::operator new[](std::max<size_t>(bytes, 64), std::align_val_t(64))));
+  panels->data = aligned_memory(bytes);
   const StridedMatrix matrix{data, spec.k_stride, spec.n_stride, spec.dtype};
   ThreadPool::shared().parallel_for(spec.threads, layout.panels(), [&](int64_t p) {
     pack_panels(matrix, spec.k, layout, p, p + 1, panels->data.get() + layout.packed_size(spec.k, 0, p) * element,

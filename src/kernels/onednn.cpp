@@ -2,6 +2,8 @@
 #include "kernels/onednn.h"
 
 #if RLX_HAS_ONEDNN
+#include "kernels/onednn_engine.h"
+
 // From the OpenMP specification; declared here because <omp.h> wants -fopenmp with some compilers.
 extern "C" {
 int omp_get_max_threads(void);
@@ -19,6 +21,19 @@ SingleThreadedOpenMp::SingleThreadedOpenMp() noexcept : before_(omp_get_max_thre
 }
 SingleThreadedOpenMp::~SingleThreadedOpenMp() {
   if (before_ != 1) omp_set_num_threads(before_);
+}
+
+dnnl::engine& onednn_engine() {
+  static auto* engine = new dnnl::engine(dnnl::engine::kind::cpu, 0);
+  return *engine;
+}
+dnnl::stream& onednn_stream() {
+  thread_local dnnl::stream stream(onednn_engine());
+  return stream;
+}
+dnnl::memory::data_type onednn_type(DType t) {
+  using Type = dnnl::memory::data_type;
+  return t == f32 ? Type::f32 : t == bf16 ? Type::bf16 : Type::f16;
 }
 
 #else

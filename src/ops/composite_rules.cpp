@@ -30,6 +30,16 @@ void require_broadcasts(const Type& x, const Dims& dims, std::string_view name) 
   if (!fits) fail(ErrorCode::shape_mismatch, name, " must broadcast to ", Type{x.dtype, dims}, ", got ", x);
 }
 
+std::vector<std::vector<size_t>> lanes_of(const Shape& shape, const Axes& axes) {
+  Axes kept = other_axes(shape.size(), axes);
+  Shape lanes = pick(shape, kept);
+  std::vector<std::vector<size_t>> positions(static_cast<size_t>(element_count(lanes)));
+  for_each_index(shape, [&](const Axes& i) {
+    positions[offset_of(lanes, pick(i, kept))].push_back(offset_of(shape, i));
+  });
+  return positions;
+}
+
 Value count_over(Value x, const Axes& axes) {
   return extent(x.graph(), element_count(pick(x.dims(), axes)), x.dtype());
 }

@@ -15,12 +15,16 @@ void require_rank(const Type& t, size_t least, size_t most, std::string_view nam
 /// `x` broadcasts to `dims` as NumPy does it: right-aligned, extents of 1 stretch.
 void require_broadcasts(const Type& x, const Dims& dims, std::string_view name);
 
+/// The elements of a shape that share their index outside `axes`, as row-major positions: how the references
+/// of ops that work along axes find what belongs together. Lanes and elements both in row-major order.
+std::vector<std::vector<size_t>> lanes_of(const Shape& shape, const Axes& axes);
+
 /// How many elements of x are combined over `axes`, as a scalar of x's dtype.
 Value count_over(Value x, const Axes& axes);
 Value mean_over(Value x, const Axes& axes);
 /// x - mean, the mean taken over `axes`.
 Value centered(Value x, const Axes& axes);
-/// Without `axes`, or with 1 in their place.
+/// `dims` without `axes`, or with 1 in their place.
 Dims reduced_dims(const Dims& dims, const Axes& axes, bool keep_dims);
 
 }  // namespace rlx

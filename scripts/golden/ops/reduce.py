@@ -1,5 +1,6 @@
 """Reductions, running sums, order and places of extremes: every axis, ties, NaN, empty extents, wide sums of narrow types."""
 import numpy as np
+import scipy.special
 import torch
 
 from .case import *
@@ -63,9 +64,83 @@ def ordering(f):
     values, indices = torch.topk(torch.from_numpy(x), 5, 0)
     f.add("top_k_axis0", "top_k", [x], [values.numpy(), indices.numpy().astype(i32)], "torch.topk", k=5, axis=0)
 
+    x = integers("argsort", (3, 8, 2), 0, 4).astype(f32)
+    for descending in (False, True):
+        order = first_descending(x, 1) if descending else np.argsort(x, 1, kind="stable")
+        f.add(f"argsort{'_descending' if descending else ''}", "argsort", [x], [order.astype(i32)], "numpy.argsort, stable", axis=1,
+              descending=descending or None)
+
+
+def statistics(f):
+    for dtype in (f64, f32, bf16):
+        x = (normal("statistics", (3, 4, 5), f64) + 3).astype(dtype)
+        t = NAMES[dtype][0]
+        for axes in ((0, 2), (1,), (0, 1, 2)):
+            name = f"{''.join(map(str, axes))}_{t}"
+            f.add(f"mean_{name}", "mean", [x], in_f64(lambda v: v.mean(axes), x), "numpy.mean in f64", axes=axes)
+            f.add(f"variance_{name}", "variance", [x], in_f64(lambda v: v.var(axes), x), "numpy.var in f64", axes=axes)
+            f.add(f"moments_{name}", "moments", [x], in_f64(lambda v: (v.mean(axes, keepdims=True), v.var(axes, keepdims=True)), x),
+                  "numpy.mean and numpy.var in f64", axes=axes, keep_dims=True)
+            f.add(f"norm_l1_{name}", "norm", [x], in_f64(lambda v: np.abs(v).sum(axes), x), "numpy in f64", kind="l1", axes=axes)
+            f.add(f"norm_l2_{name}", "norm", [x], in_f64(lambda v: np.sqrt((v * v).sum(axes, keepdims=True)), x), "numpy in f64", kind="l2", axes=axes,
+                  keep_dims=True)
+            f.add(f"logsumexp_{name}", "logsumexp", [x], in_f64(lambda v: scipy.special.logsumexp(v, axis=axes), x), "scipy.special.logsumexp in f64", axes=axes)
+    x = normal("sample", (4, 6), f64)
+    f.add("variance_sample", "variance", [x], [x.var(1, ddof=1, keepdims=True)], "numpy.var, ddof 1", axes=[1], keep_dims=True, correction=1)
+    x = (normal("offset", (3, 200), f64) + 1000).astype(f32)
+    f.add("variance_offset", "variance", [x], in_f64(lambda v: v.var(1), x), "numpy.var in f64: mean of squares minus square of mean would cancel", axes=[1])
+    x = np.array([[1e4, 1e4], [-1e4, -2e4], [-np.inf, 0], [-np.inf, -np.inf], [np.inf, 1]], f32)
+    f.add("logsumexp_extreme", "logsumexp", [x], in_f64(lambda v: scipy.special.logsumexp(v, axis=1, keepdims=True), x), "scipy.special.logsumexp in f64",
+          axes=[1], keep_dims=True)
+
+
+def running(f):
+    x = uniform("running", (3, 4, 5), -2, 2, f64)
+    for axis in (0, 1, -1):
+        for op, function, start in (("cumsum", np.cumsum, 0), ("cumprod", np.cumprod, 1), ("cummax", np.maximum.accumulate, -np.inf)):
+            source = "numpy.maximum.accumulate" if op == "cummax" else f"numpy.{op}"
+            for exclusive in (False, True):
+                for reverse in (False, True):
+                    y = function(np.flip(x, axis) if reverse else x, axis=axis)
+                    if exclusive:
+                        y = np.roll(y, 1, axis)
+                        y[tuple(0 if a == axis % 3 else slice(None) for a in range(3))] = start
+                    y = np.flip(y, axis) if reverse else y
+                    name = f"{op}_axis{axis % 3}{'_exclusive' if exclusive else ''}{'_reverse' if reverse else ''}"
+                    f.add(name, op, [x], [y.copy()], source + (", shifted by one" if exclusive else "") + (", from the end" if reverse else ""), axis=axis,
+                          exclusive=exclusive or None, reverse=reverse or None)
+    n = integers("cumsum32", (4, 6), -9, 9)
+    f.add("cumsum_i32", "cumsum", [n], [np.cumsum(n, 1).astype(i32)], "numpy.cumsum", axis=1)
+    ones = np.ones(3000, bf16)  # a running sum in bf16 would stop at 256
+    f.add("cumsum_bf16_of_ones", "cumsum", [ones], [np.arange(1, 3001).astype(f64).astype(bf16)], "numpy.arange, rounded once")
+    m = np.array([1, np.nan, 3, -np.inf, 7], f32)
+    f.add("cummax_nan", "cummax", [m], [np.maximum.accumulate(m)], "numpy.maximum.accumulate", axis=0)
+
+
+def places(f):
+    x = integers("argmax", (3, 6, 2), 0, 4).astype(f32)  # ties: the first wins
+    for op, function in (("argmax", np.argmax), ("argmin", np.argmin)):
+        for axis in (0, 1, -1):
+            f.add(f"{op}_axis{axis % 3}", op, [x], [function(x, axis).astype(i32)], f"numpy.{op}", axis=axis)
+        f.add(f"{op}_keep", op, [x], [function(x, 1, keepdims=True).astype(i32)], f"numpy.{op}", axis=1, keep_dims=True)
+        n = np.array([[1, np.nan, 9, np.nan], [np.inf, np.inf, -np.inf, -np.inf]], f64)
+        f.add(f"{op}_nan", op, [n], [function(n, 1).astype(i32)], f"numpy.{op}", axis=1)
+        i = np.array([3, -7, -7, 100, 100], i64)
+        f.add(f"{op}_i64", op, [i], [np.asarray(function(i)).astype(i32)], f"numpy.{op}", axis=0)
+    index = np.array([[0, 3, -1], [4, 2, 1]], i32)
+    hot = lambda depth: index[..., None] == np.arange(depth)
+    f.add("one_hot", "one_hot", [index], [hot(4).astype(f32)], "== numpy.arange", depth=4)
+    f.add("one_hot_axis1", "one_hot", [index], [np.where(np.moveaxis(hot(3), -1, 1), 5, -2).astype(i64)], "== numpy.arange", depth=3, axis=1, dtype=i64,
+          on_value=5.0, off_value=-2.0)
+    x = np.concatenate([normal("histogram", (50,)), [-2, 2, 2, -2.5, 3, 0]]).astype(f32)
+    f.add("histogram", "histogram", [x], [torch.histc(torch.from_numpy(x), 8, -2, 2).numpy().astype(i32)], "torch.histc", bins=8, min=-2.0, max=2.0)
+
 
 def cases():
-    f = Family("reduce")
+    f, g = Family("reduce"), Family("statistics")
     reductions(f)
     ordering(f)
-    return [f]
+    statistics(g)
+    running(g)
+    places(g)
+    return [f, g]

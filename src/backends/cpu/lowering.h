@@ -51,12 +51,15 @@ using When = std::string (*)(const Question&);  ///< empty, or why not
 using How = std::unique_ptr<Step> (*)(const LoweringContext&);
 using Strided = bool (*)(const Node&, size_t operand, const Shape&, std::span<const int64_t> strides);
 
+/// Whose buffer result 0 may take, if the operand is dead afterwards and of its size.
+enum class Overwrites { none, first, any };
+
 struct Lowering {
   const OpDef* op;
   When when;
   How how;
   Strided strided = nullptr;  ///< which strides its operands may have; null: dense only
-  bool overwrites = false;    ///< result 0 may take the buffer of any operand of its size
+  Overwrites overwrites = Overwrites::none;
 };
 
 std::span<const Lowering> lowerings();

@@ -7,9 +7,10 @@ namespace rlx::cpu {
 namespace {
 
 const Lowering kLowerings[] = {
-#define RLX_ELEMENTWISE(name) {&op::name, when_elementwise, lower_elementwise, strided::any, true},
+#define RLX_ELEMENTWISE(name) {&op::name, when_elementwise, lower_elementwise, strided::any, Overwrites::any},
     RLX_CPU_ELEMENTWISE(RLX_ELEMENTWISE)
 #undef RLX_ELEMENTWISE
+    {&op::elementwise_region,   when_region,          lower_region,           strided::any,  Overwrites::any},
     // op                       when                  how                     operands       overwrites
     {&op::broadcast_in_dim,     when::is_byte_sized,  lower_copy,             strided::any},
     {&op::reshape,              when::is_byte_sized,  lower_copy,             strided::any},
@@ -23,17 +24,31 @@ const Lowering kLowerings[] = {
     {&op::bitcast,              when::is_byte_sized,  lower_bitcast},
     {&op::optimization_barrier, when::always,         lower_nothing,          strided::any},
     {&op::reduce,               when_reduce,          lower_reduce},
+    {&op::reduce,               when::is_byte_sized,  lower_reduce_custom},
     {&op::dot_general,          when_dot,             lower_dot,              strided::any},
     {&op::matmul,               when_matmul,          lower_matmul,           matmul_strided},
     {&op::linear,               when_matmul,          lower_matmul,           matmul_strided},
     {&op::fused_matmul,         when_matmul,          lower_matmul,           matmul_strided},
     {&op::gather,               when_gather,          lower_gather,           strided::any},
-    {&op::scatter,              when_scatter,         lower_scatter,          strided::any},
+    {&op::scatter,              when_scatter,         lower_scatter},
     {&op::dynamic_slice,        when_dynamic,         lower_dynamic_slice},
     {&op::dynamic_update_slice, when_dynamic,         lower_dynamic_update_slice},
     {&op::reduce_window,        when_reduce_window,   lower_reduce_window,    strided::any},
+    {&op::reduce_window,        when::is_byte_sized,  lower_reduce_window_custom},
+    {&op::select_and_scatter,   when_select_and_scatter, lower_select_and_scatter},
     {&op::convolution,          when_convolution,     lower_convolution,      strided::any},
+    {&op::convolution,          when_plain_convolution, lower_plain_convolution, strided::any},
+    {&op::softmax,              when_softmax,         lower_softmax,          nullptr,       Overwrites::first},
+    {&op::log_softmax,          when_softmax,         lower_softmax,          nullptr,       Overwrites::first},
+    {&op::l2_normalize,         when_l2_normalize,    lower_l2_normalize,     nullptr,       Overwrites::first},
+    {&op::logsumexp,            when_logsumexp,       lower_logsumexp},
+    {&op::layer_norm,           when_norm,            lower_norm,             nullptr,       Overwrites::first},
+    {&op::rms_norm,             when_norm,            lower_norm,             nullptr,       Overwrites::first},
+    {&op::fused_residual_layer_norm, when_norm,       lower_residual_norm},
+    {&op::fused_residual_rms_norm,   when_norm,       lower_residual_norm},
+    {&op::attention,            when_attention,       lower_attention,        attention_strided},
     {&op::sort,                 when_sort,            lower_sort},
+    {&op::sort,                 when::is_byte_sized,  lower_sort_custom},
     {&op::top_k,                when_top_k,           lower_top_k},
     {&op::if_else,              when::always,         lower_if},
 };

@@ -48,8 +48,10 @@ Schedule::Schedule(const Request& request) {
       },
       [&](const Node& node) {
         std::vector<size_t> all;
-        if (lowering_of(g, node).overwrites)
-          for (size_t i = 0; i < node.operands.size(); ++i) all.push_back(i);
+        Overwrites overwrites = lowering_of(g, node).overwrites;
+        if (overwrites == Overwrites::any)
+          return overwritable_operands(node);
+        if (overwrites == Overwrites::first) all.push_back(0);
         else if (node.op->overwrites) all.push_back(*node.op->overwrites);
         return all;
       },

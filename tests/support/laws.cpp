@@ -1,5 +1,5 @@
 // The generated laws; see the header.
-#include "laws/laws.h"
+#include "support/laws.h"
 
 #include "compile/pipeline.h"
 #include "compile/backends.h"
