@@ -329,7 +329,7 @@ OpDef define_group_norm() {
       .samples = {{.dims = {{2, 4, 3, 2}, {4}, {4}}, .attrs = GroupNormAttrs{2}},
                   {.dims = {{2, 4, 3}, {4}},
                    .attrs = GroupNormAttrs{.num_groups = 4, .epsilon = 1e-3, .has_beta = false}},
-                  {.dims = {{3, 6}, {6}, {6}}, .attrs = GroupNormAttrs{3}},
+                  {.dims = {{3, 6}, {6}, {6}}, .attrs = GroupNormAttrs{2}},
                   {.dims = {{1, 4, 2, 2, 2}}, .attrs = GroupNormAttrs{.has_gamma = false, .has_beta = false}}},
   });
 }
