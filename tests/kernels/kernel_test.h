@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <limits>
+#include <string>
 #include <vector>
 
 #include "kernels/highway_targets.h"
@@ -29,7 +30,7 @@ void for_each_target(F body) {
     if (!(targets & bit)) continue;
     hwy::SetSupportedTargetsForTest(bit);
     hwy::GetChosenTarget().Update(bit);
-    INFO("target ", hwy::TargetName(bit));
+    INFO("target ", std::string(hwy::TargetName(bit)));
     body();
   }
 }
@@ -104,7 +105,7 @@ inline bool is_close(DType t, double got, double want, double f32_units = 8, dou
 /// the tests compare millions of numbers.
 inline void require_close(DType t, int64_t at, double got, double want, double f32_units = 8, double scale = 0) {
   if (!is_close(t, got, want, f32_units, scale)) {
-    INFO(name_of(t).data(), " element ", at, ": got ", got, ", want ", want);
+    INFO(std::string(name_of(t)), " element ", at, ": got ", got, ", want ", want);
     REQUIRE(is_close(t, got, want, f32_units, scale));
   }
 }
