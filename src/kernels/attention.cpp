@@ -236,37 +236,62 @@ Rows f32_rows(const T* rows, int64_t stride, int64_t count, int64_t width, bool 
 
 constexpr float kLn2 = 0.693147181f;
 
-/// Soft-cap, bias and masks on the scores of the keys [key, key + keys): whatever is not plain.
-void adjust_scores(const AttentionArgs& a, const Block& b, int64_t key, int64_t keys) {
+/// s = c tanh(s / c)
+void cap_scores(const Block& b, int64_t keys, float cap) {
   const F32Tag d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  const F32Vec excluded = hn::Set(d, -std::numeric_limits<float>::infinity());
-  const auto cap = static_cast<float>(a.soft_cap);
+  const F32Vec inward = hn::Set(d, kLn2 / cap), outward = hn::Set(d, cap / kLn2);
+  for (int64_t i = 0; i < keys * b.stride; i += lanes)
+    hn::Store(hn::Mul(TanhFast(d, hn::Mul(hn::Load(d, b.scores + i), inward)), outward), d, b.scores + i);
+}
+
+/// Adds bias[query][key]; the scores are transposed, so 4 x 4 at a time through registers where it is f32.
+void add_bias(const AttentionArgs& a, const Block& b, int64_t key, int64_t keys) {
+  const int64_t origin = b.first * a.bias_row_stride + key * a.bias_col_stride;
+  int64_t i = 0;
+  if (a.bias_dtype == f32 && a.bias_col_stride == 1) {
+    const hn::Full128<float> d;
+    const auto unit = hn::Set(d, 1 / kLn2);
+    for (; i + 4 <= b.count; i += 4) {
+      int64_t j = 0;
+      for (; j + 4 <= keys; j += 4) {
+        const float* from = static_cast<const float*>(a.bias) + origin + i * a.bias_row_stride + j;
+        const auto r0 = hn::LoadU(d, from), r1 = hn::LoadU(d, from + a.bias_row_stride);
+        const auto r2 = hn::LoadU(d, from + 2 * a.bias_row_stride), r3 = hn::LoadU(d, from + 3 * a.bias_row_stride);
+        const auto low = hn::InterleaveLower(d, r0, r2), low2 = hn::InterleaveLower(d, r1, r3);
+        const auto high = hn::InterleaveUpper(d, r0, r2), high2 = hn::InterleaveUpper(d, r1, r3);
+        float* to = b.scores + j * b.stride + i;
+        const auto add = [&](auto v, float* at) HWY_ATTR { hn::StoreU(hn::MulAdd(v, unit, hn::LoadU(d, at)), d, at); };
+        add(hn::InterleaveLower(d, low, low2), to);
+        add(hn::InterleaveUpper(d, low, low2), to + b.stride);
+        add(hn::InterleaveLower(d, high, high2), to + 2 * b.stride);
+        add(hn::InterleaveUpper(d, high, high2), to + 3 * b.stride);
+      }
+      for (; j < keys; ++j)
+        for (int64_t k = i; k < i + 4; ++k)
+          b.scores[j * b.stride + k] += bias_at(a, origin + k * a.bias_row_stride + j) / kLn2;
+    }
+  }
+  for (; i < b.count; ++i)
+    for (int64_t j = 0; j < keys; ++j)
+      b.scores[j * b.stride + i] += bias_at(a, origin + i * a.bias_row_stride + j * a.bias_col_stride) / kLn2;
+}
+
+/// Sets what the masks exclude to -inf.
+void mask_scores(const AttentionArgs& a, const Block& b, int64_t key, int64_t keys) {
+  constexpr float excluded = -std::numeric_limits<float>::infinity();
   for (int64_t j = 0; j < keys; ++j) {
     float* row = b.scores + j * b.stride;
     if (a.key_mask && !keeps_key(a, key + j)) {
-      for (int64_t i = 0; i < b.stride; i += lanes) hn::Store(excluded, d, row + i);
+      std::fill(row, row + b.stride, excluded);
       continue;
     }
-    if (a.soft_cap > 0) {
-      const F32Vec inward = hn::Set(d, kLn2 / cap), outward = hn::Set(d, cap / kLn2);
-      for (int64_t i = 0; i < b.stride; i += lanes)
-        hn::Store(hn::Mul(TanhFast(d, hn::Mul(hn::Load(d, row + i), inward)), outward), d, row + i);
-    }
-    if (a.bias) {
-      if (a.bias_row_stride == 0) {
-        const F32Vec bias = hn::Set(d, bias_at(a, (key + j) * a.bias_col_stride) / kLn2);
-        for (int64_t i = 0; i < b.stride; i += lanes) hn::Store(hn::Add(hn::Load(d, row + i), bias), d, row + i);
-      } else {
-        const int64_t at = b.first * a.bias_row_stride + (key + j) * a.bias_col_stride;
-        for (int64_t i = 0; i < b.count; ++i) row[i] += bias_at(a, at + i * a.bias_row_stride) / kLn2;
-      }
-    }
-    if (a.left < 0 && a.right < 0) continue;
-    for (int64_t i = 0; i < b.count; ++i) {
-      const KeyRange range = keys_of(a, b.first + i);
-      if (key + j < range.begin || key + j >= range.end) row[i] = -std::numeric_limits<float>::infinity();
-    }
+    // The queries i of this block that see the key have key - right <= position + i <= key + left.
+    const int64_t position = a.k_rows - a.q_rows + b.first;
+    const int64_t first = a.right < 0 ? 0 : std::clamp<int64_t>(key + j - a.right - position, 0, b.count);
+    const int64_t last = a.left < 0 ? b.count : std::clamp<int64_t>(key + j + a.left - position + 1, 0, b.count);
+    std::fill(row, row + first, excluded);
+    std::fill(row + last, row + b.count, excluded);
   }
 }
 
@@ -320,7 +345,7 @@ void attend_block(const AttentionArgs& a, const Block& b, float* key_scratch, fl
   pack_queries<T>(a, b, static_cast<float>(a.scale) / kLn2);
   // What any query of the block may see; ranges only move forward from one query to the next.
   const int64_t key_begin = keys_of(a, b.first).begin, key_end = keys_of(a, b.first + b.count - 1).end;
-  const bool is_plain = !a.key_mask && !a.bias && !(a.soft_cap > 0) && a.left < 0 && a.right < 0;
+  const bool is_masked = a.key_mask || a.left >= 0 || a.right >= 0;
   bool is_first = true;
   for (int64_t key = key_begin; key < key_end; key += kKeys) {
     const int64_t keys = std::min(kKeys, key_end - key);
@@ -331,7 +356,9 @@ void attend_block(const AttentionArgs& a, const Block& b, float* key_scratch, fl
       case 2: score_tile<2>(b.queries, b.stride, k.data, k.stride, keys, a.head_dim, b.scores); break;
       default: score_tile<3>(b.queries, b.stride, k.data, k.stride, keys, a.head_dim, b.scores); break;
     }
-    if (!is_plain) adjust_scores(a, b, key, keys);
+    if (a.soft_cap > 0) cap_scores(b, keys, static_cast<float>(a.soft_cap));
+    if (a.bias) add_bias(a, b, key, keys);
+    if (is_masked) mask_scores(a, b, key, keys);
     weigh_scores(b, keys, is_first);
     const Rows v =
         f32_rows(static_cast<const T*>(a.v) + key * a.v_stride, a.v_stride, keys, a.value_dim, true, value_scratch);

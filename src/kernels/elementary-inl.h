@@ -148,7 +148,10 @@ struct SinCosResult {
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE SinCosResult<V> SinCos(D d, V x) {
   const hn::RebindToSigned<D> di;
-  const V n = hn::Round(hn::Mul(x, hn::Set(d, 0.636619772f)));
+  // Rounded by adding 1.5 * 2^23, which leaves the integer in the low bits and makes no -0 (sin keeps its sign then).
+  const V magic = hn::Set(d, 12582912.0f);
+  const V shifted = hn::MulAdd(x, hn::Set(d, 0.636619772f), magic);
+  const V n = hn::Sub(shifted, magic);
   // pi/2 in three parts of 11 bits and the rest: n times a part is exact for |n| <= 2^13 even where multiply-add
   // rounds twice (SSE4).
   V r = hn::NegMulAdd(n, hn::Set(d, 0x1.92p+0f), x);
@@ -159,9 +162,9 @@ HWY_INLINE SinCosResult<V> SinCos(D d, V x) {
   // sin r = r + r z p(z), 3.6e-9; cos r = 1 - z/2 + z^2 q(z), 9.6e-11
   const V p = horner(d, z, -0.166666549103f, 0.00833217597442f, -0.000195169955985f);
   const V q = horner(d, z, 0.0416666468135f, -0.00138873646709f, 2.44381063954e-5f);
-  const V s = hn::MulAdd(hn::Mul(p, z), r, r);
+  const V s = hn::CopySign(hn::MulAdd(hn::Mul(p, z), r, r), r);  // the sum of -0 and 0 is 0
   const V c = hn::MulAdd(hn::Mul(z, z), q, hn::NegMulAdd(z, hn::Set(d, 0.5f), hn::Set(d, 1.0f)));
-  const auto quadrant = hn::ConvertTo(di, n);
+  const auto quadrant = hn::BitCast(di, shifted);
   const auto one = hn::Set(di, 1);
   const auto swap = hn::RebindMask(d, hn::Eq(hn::And(quadrant, one), one));
   const V sin_sign = hn::BitCast(d, hn::ShiftLeft<30>(hn::And(quadrant, hn::Set(di, 2))));

@@ -39,6 +39,15 @@ bool reads_lhs_in_place(const StridedMatrix& lhs, DType accumulator, int64_t row
   return lhs.dtype == accumulator && (lhs.col_stride == 1 || rows == 1);
 }
 
+bool has_bf16_dots() {
+#if HWY_ARCH_X86_64
+  static const bool has = __builtin_cpu_supports("avx512bf16");
+  return has;
+#else
+  return false;
+#endif
+}
+
 }  // namespace
 }  // namespace rlx::kernels
 #endif
@@ -54,19 +63,20 @@ int64_t lanes_f64() { return static_cast<int64_t>(hn::Lanes(hn::ScalableTag<doub
 void pack_some_panels(const StridedMatrix& matrix, int64_t k, const PanelLayout& layout, int64_t panel_begin,
                       int64_t panel_end, void* out, DType out_dtype) {
   for (int64_t p = panel_begin; p < panel_end; ++p) {
-    int64_t column = layout.begin(p) * layout.lanes, width = layout.begin(p + 1) * layout.lanes - column;
+    const int64_t column = layout.begin(p) * layout.lanes, width = layout.begin(p + 1) * layout.lanes - column;
+    const int64_t count = std::min(width, layout.n - column);
     const void* from = at(matrix.data, matrix.dtype, column * matrix.col_stride);
-    void* to = at(out, out_dtype, layout.packed_size(k, panel_begin, p));
-    auto pack = [&](auto* typed_out) {
-      pack_panel(from, matrix.dtype, matrix.row_stride, matrix.col_stride, k, std::min(width, layout.n - column), width,
-                 typed_out);
-    };
-    if (out_dtype == f64) pack(static_cast<double*>(to));
-    else if (out_dtype == f32) pack(static_cast<float*>(to));
-    else {  // stays as it is: 16 bits are 16 bits
-      pack_panel(static_cast<const BF16*>(from), matrix.row_stride, matrix.col_stride, k,
-                 std::min(width, layout.n - column), width, static_cast<BF16*>(to));
-    }
+    void* to = static_cast<char*>(out) + layout.packed_bytes(k, out_dtype, panel_begin, p);
+    if (out_dtype == f64)
+      pack_panel(from, matrix.dtype, matrix.row_stride, matrix.col_stride, k, count, width, static_cast<double*>(to));
+    else if (out_dtype == f32)
+      pack_panel(from, matrix.dtype, matrix.row_stride, matrix.col_stride, k, count, width, static_cast<float*>(to));
+    else if (out_dtype == bf16)
+      pack_pairs(static_cast<const BF16*>(from), matrix.row_stride, matrix.col_stride, k, count, width,
+                 static_cast<BF16*>(to));
+    else
+      pack_panel(static_cast<const F16*>(from), matrix.row_stride, matrix.col_stride, k, count, width,
+                 static_cast<F16*>(to));
   }
 }
 
@@ -136,25 +146,87 @@ HWY_NOINLINE void dot_products(const LeftTiles<T>& lhs, int64_t rows, int64_t k,
   }
 }
 
+// The right operand's columns of one panel, as a tile reads them.
+struct RightPanel {
+  enum Kind { plain, bf16_pairs, bf16_dots } kind = plain;
+  const void* data = nullptr;
+  int64_t k_stride = 0;
+  DType dtype = f32;  // of a plain one
+};
+
+template <class T>
+RightPanel right_panel(const BlockProduct& b, int64_t p, bool dots, bool in_place, bool columns_apart, T* scratch) {
+  const DType accumulator = std::is_same_v<T, double> ? f64 : f32;
+  const int64_t column = b.layout.begin(p) * b.layout.lanes, width = b.layout.begin(p + 1) * b.layout.lanes - column;
+  const int64_t count = std::min(width, b.layout.n - column);
+  if (b.packed) {
+    const DType dtype = b.rhs.dtype;
+    const void* data = static_cast<const char*>(b.rhs.data) + b.layout.packed_bytes(b.k, dtype, b.panel_begin, p);
+    if (dots) return {RightPanel::bf16_dots, data};
+    if (dtype != accumulator && b.rows > kRowsWorthWidening) {
+      if constexpr (std::is_same_v<T, float>) {
+        if (dtype == bf16) widen_pairs(data, b.k, width, scratch);
+        else pack_panel(data, dtype, 0, 1, 1, b.k * width, b.k * width, scratch);
+      }
+      return {RightPanel::plain, scratch, width, accumulator};
+    }
+    return {dtype == bf16 ? RightPanel::bf16_pairs : RightPanel::plain, data, width, dtype};
+  }
+  const void* data = at(b.rhs.data, b.rhs.dtype, column * b.rhs.col_stride);
+  if (dots) {
+    pack_pairs(static_cast<const BF16*>(data), b.rhs.row_stride, b.rhs.col_stride, b.k, count, width,
+               reinterpret_cast<BF16*>(scratch));
+    return {RightPanel::bf16_dots, scratch};
+  }
+  if (in_place && (count == width || columns_apart)) return {RightPanel::plain, data, b.rhs.row_stride, b.rhs.dtype};
+  pack_panel(data, b.rhs.dtype, b.rhs.row_stride, b.rhs.col_stride, b.k, count, width, scratch);
+  return {RightPanel::plain, scratch, width, accumulator};
+}
+
+// f gets a value of the type that stands for the panel's kind and dtype.
+template <class T, class F>
+void with_right_type(const RightPanel& panel, F f) {
+  if constexpr (std::is_same_v<T, double>) {
+    f(double());
+  } else {
+#if RLX_KERNELS_BF16_DOTS
+    if (panel.kind == RightPanel::bf16_dots) return f(BF16Dots());
+#endif
+    if (panel.kind == RightPanel::bf16_pairs) return f(BF16Pairs());
+    if (panel.dtype == f32) return f(float());
+    if (panel.dtype == bf16) return f(BF16());
+    f(F16());
+  }
+}
+
 template <class T, class Y>
 void multiply(const BlockProduct& b) {
   const DType accumulator = std::is_same_v<T, double> ? f64 : f32;
   const Epilogue& epilogue = *b.epilogue;
   const int64_t lanes = b.layout.lanes;
+
+  // Which way: dot products of bf16 pairs, one dot product per output, or tiles.
+  const bool columns_apart = !b.packed && b.rows <= kRowsForDots && b.rhs.row_stride == 1 && b.lhs.col_stride == 1;
+  const bool in_place = !b.packed && (columns_apart || (b.rhs.col_stride == 1 && b.rows <= kRowsWorthPacking));
+  const bool dots = RLX_KERNELS_BF16_DOTS && has_bf16_dots() && b.lhs.dtype == bf16 && b.rhs.dtype == bf16 &&
+                    b.lhs.col_stride == 1 && !in_place;
+
   T* lhs_scratch = static_cast<T*>(b.scratch);
-  const bool lhs_in_place = reads_lhs_in_place(b.lhs, accumulator, b.rows);
-  T* rhs_scratch = lhs_scratch + (lhs_in_place ? 0 : rounded_up(b.rows * b.k * int64_t(sizeof(T))) / int64_t(sizeof(T)));
-  const LeftTiles<T> left = left_tiles(b, lhs_scratch);
+  T* rhs_scratch = lhs_scratch;
+  LeftTiles<T> left{};
+  if (!dots) {
+    if (!reads_lhs_in_place(b.lhs, accumulator, b.rows))
+      rhs_scratch += rounded_up(b.rows * b.k * int64_t(sizeof(T))) / int64_t(sizeof(T));
+    left = left_tiles(b, lhs_scratch);
+  }
   const RowTiles row_tiles{b.rows};
   const bool plain = epilogue.alpha == 1 && !epilogue.bias && epilogue.activation == Activation::none &&
                      epilogue.residual == Residual::none && std::is_same_v<T, Y> && b.y_col_stride == 1;
-  const bool dots = !b.packed && b.rows <= kRowsForDots && b.rhs.row_stride == 1 && !left.tiled && left.k_stride == 1;
   Y* const y = static_cast<Y*>(b.y);
   const Y* const residual = static_cast<const Y*>(epilogue.residual == Residual::separate   ? b.residual
                                                   : epilogue.residual == Residual::in_place ? b.y
                                                                                             : nullptr);
-  const int64_t residual_row =
-      epilogue.residual == Residual::separate ? b.residual_row_stride : b.y_row_stride;
+  const int64_t residual_row = epilogue.residual == Residual::separate ? b.residual_row_stride : b.y_row_stride;
 
   HWY_ALIGN T bias[kTileVectors * HWY_MAX_BYTES / sizeof(T)];
   HWY_ALIGN T sums[kTileRows * kTileVectors * HWY_MAX_BYTES / sizeof(T)];
@@ -165,49 +237,25 @@ void multiply(const BlockProduct& b) {
     const int64_t column = b.layout.begin(p) * lanes, width = vectors * lanes;
     const int64_t cols = std::min(width, b.layout.n - column);
     if (epilogue.bias) pack_panel(at(b.bias, epilogue.bias_dtype, column), epilogue.bias_dtype, 0, 1, 1, cols, width, bias);
-
-    // The panel: in place, widened, or packed now.
-    const void* rhs;
-    int64_t rhs_k = width;
-    DType rhs_dtype = b.rhs.dtype;
-    if (b.packed) {
-      rhs = at(b.rhs.data, rhs_dtype, b.layout.packed_size(b.k, b.panel_begin, p));
-      if (rhs_dtype != accumulator && b.rows > kRowsWorthWidening) {
-        pack_panel(rhs, rhs_dtype, 0, 1, 1, b.k * width, b.k * width, rhs_scratch);
-        rhs = rhs_scratch, rhs_dtype = accumulator;
-      }
-    } else {
-      rhs = at(b.rhs.data, rhs_dtype, column * b.rhs.col_stride);
-      rhs_k = b.rhs.row_stride;
-      if (!dots && (b.rhs.col_stride != 1 || cols < width || b.rows > kRowsWorthPacking)) {
-        pack_panel(rhs, rhs_dtype, b.rhs.row_stride, b.rhs.col_stride, b.k, cols, width, rhs_scratch);
-        rhs = rhs_scratch, rhs_dtype = accumulator, rhs_k = width;
-      }
-    }
-    auto with_rhs_type = [&](auto f) {
-      if constexpr (std::is_same_v<T, double>) f(double());
-      else if (rhs_dtype == f32) f(float());
-      else if (rhs_dtype == bf16) f(BF16());
-      else f(F16());
-    };
+    const RightPanel panel = right_panel(b, p, dots, in_place, columns_apart, rhs_scratch);
 
     for (int64_t t = 0; t < row_tiles.tiles(); ++t) {
       const int64_t row = row_tiles.begin(t), rows = row_tiles.begin(t + 1) - row;
       Y* to = y + row * b.y_row_stride + column * b.y_col_stride;
-      const bool direct = plain && cols == width && !dots;
-      T* out = sums;
+      const bool direct = plain && cols == width;
+      void* out = sums;
       int64_t out_row = width;
-      if constexpr (std::is_same_v<T, Y>)
-        if (direct) out = to, out_row = b.y_row_stride;
-      with_rhs_type([&](auto type) {
+      if (direct) out = to, out_row = b.y_row_stride;
+      with_right_type<T>(panel, [&](auto type) {
         using Rhs = decltype(type);
-        if (dots) {
-          dot_products(left, rows, b.k, static_cast<const Rhs*>(rhs), b.rhs.col_stride, cols, out, out_row);
-          return;
-        }
-        const Tile<T> tile{b.k, left.data + row * left.step, left.row, left.tiled ? rows : left.k_stride,
-                           rhs, rhs_k, out, out_row};
-        tile_function<T, Rhs>(static_cast<int>(rows), vectors)(tile);
+        if constexpr (!std::is_empty_v<Rhs>)
+          if (columns_apart)
+            return dot_products(left, rows, b.k, static_cast<const Rhs*>(panel.data), b.rhs.col_stride, cols,
+                                static_cast<T*>(out), out_row);
+        Tile tile{b.k, left.data + row * left.step, left.row, left.tiled ? rows : left.k_stride,
+                  panel.data, panel.k_stride, out, out_row};
+        if (dots) tile.lhs = at(b.lhs.data, bf16, row * b.lhs.row_stride), tile.lhs_row = b.lhs.row_stride;
+        tile_function<T, Rhs>(rows, vectors)(tile);
       });
       if (!direct)
         finish_tile<T, Y>({sums, rows, width, cols}, epilogue, bias,
@@ -247,6 +295,11 @@ int64_t product_lanes(DType accumulator) {
 void pack_panels(const StridedMatrix& matrix, int64_t k, const PanelLayout& layout, int64_t panel_begin,
                  int64_t panel_end, void* out, DType out_dtype) noexcept {
   HWY_DYNAMIC_DISPATCH(pack_some_panels)(matrix, k, layout, panel_begin, panel_end, out, out_dtype);
+}
+
+DType packed_dtype_for(DType lhs, DType rhs) {
+  if (rhs == f64) return f64;
+  return lhs == bf16 && rhs == bf16 && has_bf16_dots() ? bf16 : f32;
 }
 
 size_t block_scratch_bytes(int64_t rows, int64_t k, const StridedMatrix& lhs, const StridedMatrix& rhs, bool packed) {

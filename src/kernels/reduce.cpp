@@ -37,12 +37,12 @@ struct Product {
 struct Maximum {
   static constexpr float neutral = -std::numeric_limits<float>::infinity();
   // x86 passes on a NaN in the second operand only.
-  static HWY_INLINE F32Vec combine(F32Vec x, F32Vec y) { return hn::IfThenElse(hn::Ne(x, x), x, hn::Max(x, y)); }
+  static HWY_INLINE F32Vec combine(F32Vec x, F32Vec y) { return hn::IfThenElse(hn::IsNaN(x), x, hn::Max(x, y)); }
   static float scalar(float x, float y) { return x != x || x > y ? x : y; }
 };
 struct Minimum {
   static constexpr float neutral = std::numeric_limits<float>::infinity();
-  static HWY_INLINE F32Vec combine(F32Vec x, F32Vec y) { return hn::IfThenElse(hn::Ne(x, x), x, hn::Min(x, y)); }
+  static HWY_INLINE F32Vec combine(F32Vec x, F32Vec y) { return hn::IfThenElse(hn::IsNaN(x), x, hn::Min(x, y)); }
   static float scalar(float x, float y) { return x != x || x < y ? x : y; }
 };
 

@@ -10,18 +10,14 @@
 namespace rlx {
 
 std::vector<Value> elementwise_region(std::vector<Value> operands, Graph body) {
-  if (operands.empty())
-    fail(ErrorCode::invalid_argument, "elementwise_region needs an operand to know its graph");
+  if (operands.empty()) fail(ErrorCode::invalid_argument, "elementwise_region needs an operand to know its graph");
   Graph& g = operands[0].graph();
-  return g.emit(op::elementwise_region, std::move(operands),
-                ElementwiseRegionAttrs{Subgraph(std::move(body))});
+  return g.emit(op::elementwise_region, std::move(operands), ElementwiseRegionAttrs{Subgraph(std::move(body))});
 }
 Value glu(Value x, Activation activation, int64_t axis, bool gate_first) {
   return emit(op::glu, {x}, GluAttrs{activation, axis, gate_first});
 }
-Value fused_swiglu(Value x, bool gate_first) {
-  return emit(op::fused_swiglu, {x}, FusedSwigluAttrs{gate_first});
-}
+Value fused_swiglu(Value x, bool gate_first) { return emit(op::fused_swiglu, {x}, FusedSwigluAttrs{gate_first}); }
 
 namespace {
 
@@ -40,8 +36,7 @@ double activated(double x, Activation kind) {
     case Activation::none: break;
     case Activation::relu: return x < 0 ? 0 : x;
     case Activation::gelu: return x * (0.5 * std::erfc(-x * M_SQRT1_2));
-    case Activation::gelu_tanh:
-      return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+    case Activation::gelu_tanh: return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
     case Activation::silu: return x / (1 + std::exp(-x));
     case Activation::sigmoid: return 1 / (1 + std::exp(-x));
     case Activation::tanh: return std::tanh(x);
@@ -86,8 +81,7 @@ OpDef define_elementwise_region() {
                      "'; it takes element-wise ops, constants and broadcast_in_dim");
             return Many<Type>(a.body->output_types());
           },
-      .reference = [](Tensors in, const ElementwiseRegionAttrs& a,
-                      const Run& run) { return run(*a.body, in); },
+      .reference = [](Tensors in, const ElementwiseRegionAttrs& a, const Run& run) { return run(*a.body, in); },
       .decompose =
           [](Graph& g, Values in, const ElementwiseRegionAttrs& a) {
             // Operands of low precision arrive widened, which loses nothing; the body has its own idea where
@@ -107,12 +101,11 @@ OpDef define_elementwise_region() {
             };
             return std::vector<Sample>{
                 region({{f64, {3, 4}}, {f64, {4}}}, [](Values v) { return gelu(v[0] + v[1]) * 2.0; }),
-                region(
-                    {{f32, {2, 3}}, {i32, {2, 3}}},
-                    [](Values v) {
-                      Value x = convert(v[1], f64) * v[0];
-                      return std::vector{tanh(x), select(compare(x, zeros_like(x), Comparison::gt), x, v[0])};
-                    }),
+                region({{f64, {2, 3}}, {i32, {2, 3}}},
+                       [](Values v) {
+                         Value x = convert(v[1], f64) * v[0];
+                         return std::vector{tanh(x), select(compare(x, zeros_like(x), Comparison::gt), x, v[0])};
+                       }),
                 region({{f16, {5}}, {f16, {5}}}, [](Values v) { return (v[0] + v[1]) * v[1]; })};
           },
   });
@@ -131,8 +124,7 @@ OpDef define_glu() {
           [](Values in, const GluAttrs& a) {
             Dim both = in[0].dim(a.axis), half = both / 2;
             Value first = slice_axis(in[0], a.axis, 0, half), second = slice_axis(in[0], a.axis, half, both);
-            return a.gate_first ? second * activate(first, a.activation)
-                                : first * activate(second, a.activation);
+            return a.gate_first ? second * activate(first, a.activation) : first * activate(second, a.activation);
           },
       .samples = {{.dims = {{3, 8}}},
                   {.dims = {{2, 4, 3}}, .attrs = GluAttrs{Activation::gelu, 1, true}},
@@ -155,8 +147,7 @@ OpDef define_fused_swiglu() {
           [](Tensors in, const FusedSwigluAttrs& a) {
             return glu_of(in[0], {Activation::silu, -1, a.gate_first});
           },
-      .decompose = [](Values in,
-                      const FusedSwigluAttrs& a) { return glu(in[0], Activation::silu, -1, a.gate_first); },
+      .decompose = [](Values in, const FusedSwigluAttrs& a) { return glu(in[0], Activation::silu, -1, a.gate_first); },
       .samples = {{.dims = {{3, 8}}},
                   {.dims = {{2, 3, 4}}, .attrs = FusedSwigluAttrs{true}},
                   {.dims = {{2}}, .lo = -90, .hi = 90}},

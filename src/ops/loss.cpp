@@ -10,9 +10,7 @@ namespace rlx {
 Value softmax_cross_entropy_with_logits(Value logits, Value labels, int64_t axis) {
   return emit(op::softmax_cross_entropy_with_logits, {logits, labels}, AxisAttrs{axis});
 }
-Value nll(Value log_probs, Value labels, int64_t axis) {
-  return emit(op::nll, {log_probs, labels}, AxisAttrs{axis});
-}
+Value nll(Value log_probs, Value labels, int64_t axis) { return emit(op::nll, {log_probs, labels}, AxisAttrs{axis}); }
 Value softmax_cross_entropy(Value logits, Value targets, int64_t axis) {
   return emit(op::softmax_cross_entropy, {logits, targets}, AxisAttrs{axis});
 }
@@ -59,17 +57,15 @@ OpDef define_label_loss(std::string_view name, std::string_view doc, std::string
           [parts](Graph& g, Values in, const AxisAttrs& a) {
             Value x = in[0], labels = convert(in[1], i64);
             int64_t axis = valid_axis(a.axis, x.dims().size());
-            Value hit =
-                compare(broadcast_like(labels, x, {axis}), iota(g, {i64, x.dims()}, axis), Comparison::eq);
+            Value hit = compare(broadcast_like(labels, x, {axis}), iota(g, {i64, x.dims()}, axis), Comparison::eq);
             Value chosen = reduce_sum(select(hit, x, zeros_like(x)), {axis});
             return select(reduce_any(hit, {axis}), parts(x, chosen, axis), full_like(chosen, NAN));
           },
-      .samples =
-          {{.dims = {{4, 5}, {4}}, .dtypes = {f64, i32}, .lo = 0, .hi = 5},
-           {.dims = {{2, 3, 4}, {2, 4}}, .dtypes = {f64, i64}, .attrs = AxisAttrs{1}, .lo = -1, .hi = 4},
-           {.dims = {{3}, {}}, .dtypes = {f64, i32}, .lo = 0, .hi = 3},
-           {.dims = {{0, 3}, {0}}, .dtypes = {f64, i32}},
-           {.dims = {{3, 6}, {3}}, .dtypes = {f64, u8}, .lo = 0, .hi = 200}},
+      .samples = {{.dims = {{4, 5}, {4}}, .dtypes = {f64, i32}, .lo = 0, .hi = 5},
+                  {.dims = {{2, 3, 4}, {2, 4}}, .dtypes = {f64, i64}, .attrs = AxisAttrs{1}, .lo = -1, .hi = 4},
+                  {.dims = {{3}, {}}, .dtypes = {f64, i32}, .lo = 0, .hi = 3},
+                  {.dims = {{0, 3}, {0}}, .dtypes = {f64, i32}},
+                  {.dims = {{3, 6}, {3}}, .dtypes = {f64, u8}, .lo = 0, .hi = 200}},
   });
 }
 
@@ -162,8 +158,7 @@ OpDef define_softmax_cross_entropy() {
           [](Values in, const AxisAttrs& a) {
             Value zero = zeros_like(in[0]);
             Value terms = in[1] * -log_softmax(in[0], a.axis);
-            terms =
-                select(compare(in[1], zero, Comparison::eq), zero, terms);  // 0 times infinity would be NaN
+            terms = select(compare(in[1], zero, Comparison::eq), zero, terms);  // 0 times infinity would be NaN
             return reduce_sum(terms, {a.axis});
           },
       .samples = {{.dims = {{4, 5}, {4, 5}}},
@@ -180,8 +175,7 @@ OpDef define_mse() {
 OpDef define_binary_cross_entropy_with_logits() {
   return define_element_loss(
       "binary_cross_entropy_with_logits",
-      "-(target ln s + (1 - target) ln (1 - s)) with s = 1 / (1 + e^-logit), reduced over all elements",
-      "logits",
+      "-(target ln s + (1 - target) ln (1 - s)) with s = 1 / (1 + e^-logit), reduced over all elements", "logits",
       [](double x, double target) {
         double large = std::log1p(std::exp(-std::abs(x)));  // -ln of the larger of s and 1 - s
         return target * (large + std::max(-x, 0.0)) + (1 - target) * (large + std::max(x, 0.0));

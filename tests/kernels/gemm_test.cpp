@@ -66,7 +66,7 @@ struct Array {
   std::vector<char> bytes;
 
   Array() = default;
-  Array(DType t, int64_t size) : dtype(t), bytes(static_cast<size_t>(size) * byte_size(t) + 64) {}
+  Array(DType t, int64_t size) : dtype(t), bytes(static_cast<size_t>(size) * byte_size(t)) {}
   Array(DType t, int64_t size, std::mt19937& random) : Array(t, size) {
     std::uniform_int_distribution<int> whole(-64, 64);
     std::uniform_real_distribution<double> real(-1, 1);

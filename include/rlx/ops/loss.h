@@ -22,7 +22,6 @@ struct LossAttrs {
 /// (prediction - target)^2
 Value mse(Value prediction, Value target, LossReduction reduction = LossReduction::mean);
 /// -(target ln s + (1 - target) ln (1 - s)), s = 1 / (1 + e^-logit)
-Value binary_cross_entropy_with_logits(Value logits, Value target,
-                                       LossReduction reduction = LossReduction::mean);
+Value binary_cross_entropy_with_logits(Value logits, Value target, LossReduction reduction = LossReduction::mean);
 
 }  // namespace rlx

@@ -75,9 +75,12 @@ Prepared lower_reduce_window_custom(const LoweringContext& c) {
           if (place < 0 || place % base[d] != 0 || place / base[d] >= in[d]) inside = false;
           else at += place / base[d] * strides_in[d];
         }
-        if (inside)
-          combine([&](size_t i) { return args.out<std::byte>(i) + size_t(cell) * fold->size(i); },
-                  [&](size_t i) { return args.in<std::byte>(i) + size_t(at) * fold->size(i); });
+        // Padding holds what the reduction starts from, and takes part.
+        combine([&](size_t i) { return args.out<std::byte>(i) + size_t(cell) * fold->size(i); },
+                [&](size_t i) {
+                  if (inside) return args.in<std::byte>(i) + size_t(at) * fold->size(i);
+                  return named ? start.data() : args.in<std::byte>(n + i);
+                });
       }
     }
   });

@@ -109,10 +109,27 @@ struct PlainConvolution {
   std::vector<int64_t> x, w, y;  // strides: batch (output feature), feature, spatial...
 };
 
-template <class T, class Sum>
+/// Elements as they are stored, and as they are computed with.
+template <class T>
+struct Stored {
+  using Value = T;
+  static T read(const T* data, int64_t i) { return data[i]; }
+  static void write(T* data, int64_t i, T v) { data[i] = v; }
+  using Element = T;
+};
+template <DType kDType>
+struct StoredNarrow {
+  using Value = float;
+  using Element = uint16_t;
+  static float read(const uint16_t* data, int64_t i) { return static_cast<float>(decode_float(kDType, data[i])); }
+  static void write(uint16_t* data, int64_t i, float v) { data[i] = static_cast<uint16_t>(encode_float(kDType, static_cast<double>(v))); }
+};
+
+template <class In, class Out>
 void plain_convolution(const PlainConvolution& p, const void* x_data, const void* w_data, void* y_data, int64_t begin, int64_t end) {
-  const auto *x = static_cast<const T*>(x_data), *w = static_cast<const T*>(w_data);
-  auto* y = static_cast<Sum*>(y_data);
+  using Sum = typename Out::Value;
+  const auto *x = static_cast<const typename In::Element*>(x_data), *w = static_cast<const typename In::Element*>(w_data);
+  auto* y = static_cast<typename Out::Element*>(y_data);
   size_t spatial = p.in.size();
   int64_t places = 1, taps = 1, per_group = p.out_features / p.feature_groups, per_batch_group = p.out_features / p.batch_groups;
   for (size_t d = 0; d < spatial; ++d) places *= p.out[d], taps *= p.kernel[d];
@@ -134,22 +151,28 @@ void plain_convolution(const PlainConvolution& p, const void* x_data, const void
       }
       if (!inside) continue;
       for (int64_t i = 0; i < p.in_features; ++i) {
-        Sum a = static_cast<Sum>(x[x_at + i * p.x[1]]), v = static_cast<Sum>(w[w_at + i * p.w[1]]);
+        Sum a = static_cast<Sum>(In::read(x, x_at + i * p.x[1])), v = static_cast<Sum>(In::read(w, w_at + i * p.w[1]));
         if constexpr (std::is_integral_v<Sum>) sum = static_cast<Sum>(static_cast<uint64_t>(sum) + static_cast<uint64_t>(a) * static_cast<uint64_t>(v));
         else sum += a * v;
       }
     }
     for (size_t d = spatial, rest = size_t(place); d-- > 0; rest /= size_t(p.out[d])) y_at += int64_t(rest % size_t(p.out[d])) * p.y[2 + d];
-    y[y_at] = sum;
+    Out::write(y, y_at, sum);
   }
 }
 using Plain = void (*)(const PlainConvolution&, const void*, const void*, void*, int64_t, int64_t);
 
 template <class T>
 Plain plain_into(DType sum) {
-  if (sum == dtype_of<T>()) return plain_convolution<T, T>;
-  if constexpr (std::is_integral_v<T>) return sum == i64 ? plain_convolution<T, int64_t> : sum == i32 ? plain_convolution<T, int32_t> : nullptr;
+  if (sum == dtype_of<T>()) return plain_convolution<Stored<T>, Stored<T>>;
+  if constexpr (std::is_integral_v<T>)
+    return sum == i64 ? plain_convolution<Stored<T>, Stored<int64_t>> : sum == i32 ? plain_convolution<Stored<T>, Stored<int32_t>> : nullptr;
   else return nullptr;
+}
+template <DType kDType>
+Plain narrow_into(DType sum) {
+  if (sum == kDType) return plain_convolution<StoredNarrow<kDType>, StoredNarrow<kDType>>;
+  return sum == f32 ? plain_convolution<StoredNarrow<kDType>, Stored<float>> : nullptr;
 }
 Plain plain_for(DType t, DType sum) {
   switch (t) {
@@ -161,6 +184,8 @@ Plain plain_for(DType t, DType sum) {
     case DType::u16: return plain_into<uint16_t>(sum);
     case DType::u32: return plain_into<uint32_t>(sum);
     case DType::u64: return plain_into<uint64_t>(sum);
+    case DType::f16: return narrow_into<f16>(sum);
+    case DType::bf16: return narrow_into<bf16>(sum);
     case DType::f32: return plain_into<float>(sum);
     case DType::f64: return plain_into<double>(sum);
     case DType::c64: return plain_into<std::complex<float>>(sum);

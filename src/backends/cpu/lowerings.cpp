@@ -10,6 +10,7 @@ const Lowering kLowerings[] = {
 #define RLX_ELEMENTWISE(name) {&op::name, when_elementwise, lower_elementwise, strided::any, Overwrites::any},
     RLX_CPU_ELEMENTWISE(RLX_ELEMENTWISE)
 #undef RLX_ELEMENTWISE
+    {&op::elementwise_region,   when_region,          lower_region,           strided::any,  Overwrites::any},
     // op                       when                  how                     operands       overwrites
     {&op::broadcast_in_dim,     when::is_byte_sized,  lower_copy,             strided::any},
     {&op::reshape,              when::is_byte_sized,  lower_copy,             strided::any},
@@ -39,6 +40,7 @@ const Lowering kLowerings[] = {
     {&op::convolution,          when_plain_convolution, lower_plain_convolution, strided::any},
     {&op::softmax,              when_softmax,         lower_softmax,          nullptr,       Overwrites::first},
     {&op::log_softmax,          when_softmax,         lower_softmax,          nullptr,       Overwrites::first},
+    {&op::l2_normalize,         when_l2_normalize,    lower_l2_normalize,     nullptr,       Overwrites::first},
     {&op::logsumexp,            when_logsumexp,       lower_logsumexp},
     {&op::layer_norm,           when_norm,            lower_norm,             nullptr,       Overwrites::first},
     {&op::rms_norm,             when_norm,            lower_norm,             nullptr,       Overwrites::first},

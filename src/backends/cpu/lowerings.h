@@ -20,6 +20,12 @@ using Prepared = std::unique_ptr<Step>;
 // lower_elementwise.cpp
 std::string when_elementwise(const Question&);
 Prepared lower_elementwise(const LoweringContext&);
+std::string when_region(const Question&);
+Prepared lower_region(const LoweringContext&);
+/// Operands that are read at the index that is written: their buffer may take the result.
+std::vector<size_t> overwritable_operands(const Node&);
+/// The element-wise machine has an instruction for it.
+bool is_machine_op(const Node&);
 
 // lower_move.cpp
 Prepared copy_step(const View& from, const View& to);
@@ -62,6 +68,8 @@ Prepared lower_reduce(const LoweringContext&);
 // lower_rows.cpp
 std::string when_softmax(const Question&);
 Prepared lower_softmax(const LoweringContext&);
+std::string when_l2_normalize(const Question&);
+Prepared lower_l2_normalize(const LoweringContext&);
 std::string when_logsumexp(const Question&);
 Prepared lower_logsumexp(const LoweringContext&);
 std::string when_norm(const Question&);

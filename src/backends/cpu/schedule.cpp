@@ -50,8 +50,8 @@ Schedule::Schedule(const Request& request) {
         std::vector<size_t> all;
         Overwrites overwrites = lowering_of(g, node).overwrites;
         if (overwrites == Overwrites::any)
-          for (size_t i = 0; i < node.operands.size(); ++i) all.push_back(i);
-        else if (overwrites == Overwrites::first) all.push_back(0);
+          return overwritable_operands(node);
+        if (overwrites == Overwrites::first) all.push_back(0);
         else if (node.op->overwrites) all.push_back(*node.op->overwrites);
         return all;
       },

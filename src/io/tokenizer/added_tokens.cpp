@@ -1,6 +1,7 @@
-// Finding added tokens in text; see the header. What a match takes of the text around it is decided in the order of
-// the tokenizers package: leftmost and longest first, then single_word, then the stripping; a match that is refused
-// still uses up its text.
+// Finding added tokens in text; see the header. What a match takes of the text around it is decided in the
+// order of the tokenizers package: leftmost and longest first, then single_word, then the stripping. A match
+// that is refused still uses up its text; one that begins with white space may begin in what the token before
+// it took.
 #include "io/tokenizer/added_tokens.h"
 
 #include <algorithm>
@@ -15,9 +16,12 @@ namespace rlx::tokenizer {
 namespace {
 
 bool ends_with_word(std::string_view text) {
-  return !text.empty() && is_word_character(decode_utf8(text.data() + previous_code_point(text, text.size())));
+  return !text.empty() &&
+         is_word_character(decode_utf8(text.data() + previous_code_point(text, text.size())));
 }
-bool starts_with_word(std::string_view text) { return !text.empty() && is_word_character(decode_utf8(text.data())); }
+bool starts_with_word(std::string_view text) {
+  return !text.empty() && is_word_character(decode_utf8(text.data()));
+}
 
 bool is_whitespace_at(std::string_view text, size_t at) {
   return (class_of(decode_utf8(text.data() + at)) & kWhitespace) != 0;
@@ -41,7 +45,8 @@ Segment segment(size_t begin, size_t end, int32_t id) {
 
 }  // namespace
 
-AddedTokens::AddedTokens(std::vector<AddedToken> tokens, const Vocabulary& model, const Normalizer& normalizer) {
+AddedTokens::AddedTokens(std::vector<AddedToken> tokens, const Vocabulary& model,
+                         const Normalizer& normalizer) {
   for (AddedToken& token : tokens) {
     std::string shown = token.content.substr(0, 80);
     if (token.content.empty()) fail(ErrorCode::parse, "the added token with id ", token.id, " has no text");
@@ -61,15 +66,18 @@ AddedTokens::AddedTokens(std::vector<AddedToken> tokens, const Vocabulary& model
     auto known = by_content_.find(token.content);
     if (known != by_content_.end() ? known->second != token.id : by_id_.count(token.id) > 0)
       fail(ErrorCode::parse, "the added token '", shown, "' has id ", token.id,
-           known != by_content_.end() ? text_of(", but had id ", known->second, " before")
-                                      : text_of(", which is that of '", by_id_.at(token.id).text.substr(0, 80), "'"));
+           known != by_content_.end()
+               ? text_of(", but had id ", known->second, " before")
+               : text_of(", which is that of '", by_id_.at(token.id).text.substr(0, 80), "'"));
 
-    Pattern pattern{token.content, static_cast<int32_t>(token.id), token.single_word, token.lstrip, token.rstrip};
+    Pattern pattern{token.content, static_cast<int32_t>(token.id), token.single_word, token.lstrip,
+                    token.rstrip};
     if (token.normalized) {
       NormalizedText normal;
       normalizer.normalize(token.content, 0, normal);
       pattern.text = normal.text();
-      if (pattern.text.empty()) fail(ErrorCode::parse, "nothing is left of the added token '", shown, "' when it is normalized");
+      if (pattern.text.empty())
+        fail(ErrorCode::parse, "nothing is left of the added token '", shown, "' when it is normalized");
     }
     if (known == by_content_.end() && in_model == Vocabulary::kNone) ++beyond_model_;
     by_content_[token.content] = pattern.id;
@@ -99,9 +107,11 @@ bool AddedTokens::is_special(int64_t id) const {
 void AddedTokens::Matcher::add(Pattern pattern) { patterns_.push_back(std::move(pattern)); }
 
 void AddedTokens::Matcher::prepare() {
-  std::stable_sort(patterns_.begin(), patterns_.end(), [](const Pattern& a, const Pattern& b) { return a.text < b.text; });
+  std::stable_sort(patterns_.begin(), patterns_.end(),
+                   [](const Pattern& a, const Pattern& b) { return a.text < b.text; });
   for (const Pattern& pattern : patterns_) begins_[static_cast<unsigned char>(pattern.text[0])] = true;
-  if (!patterns_.empty() && patterns_.front().text[0] == patterns_.back().text[0]) only_begin_ = patterns_[0].text[0];
+  if (!patterns_.empty() && patterns_.front().text[0] == patterns_.back().text[0])
+    only_begin_ = patterns_[0].text[0];
 }
 
 size_t AddedTokens::Matcher::next_candidate(std::string_view text, size_t at) const {
@@ -122,8 +132,10 @@ const AddedTokens::Pattern* AddedTokens::Matcher::longest_at(std::string_view re
     if (depth == rest.size()) break;
     auto byte = static_cast<unsigned char>(rest[depth]);
     auto byte_of = [&](const Pattern& pattern) { return static_cast<unsigned char>(pattern.text[depth]); };
-    first = std::partition_point(first, last, [&](const Pattern& pattern) { return byte_of(pattern) < byte; });
-    last = std::partition_point(first, last, [&](const Pattern& pattern) { return byte_of(pattern) == byte; });
+    first =
+        std::partition_point(first, last, [&](const Pattern& pattern) { return byte_of(pattern) < byte; });
+    last =
+        std::partition_point(first, last, [&](const Pattern& pattern) { return byte_of(pattern) == byte; });
   }
   return longest;
 }
@@ -139,9 +151,11 @@ void AddedTokens::Matcher::split(std::string_view text, std::vector<Segment>& ou
       }
       size_t begin = at, end = at + pattern->text.size();
       at = next_candidate(text, end);
-      if (pattern->single_word && (ends_with_word(text.substr(0, begin)) || starts_with_word(text.substr(end)))) continue;
-      if (begin < done) continue;  // it begins in the white space that the token before it took
-      if (pattern->lstrip) begin = without_space_before(text, begin, done);
+      if (pattern->single_word &&
+          (ends_with_word(text.substr(0, begin)) || starts_with_word(text.substr(end))))
+        continue;
+      if (end <= done) continue;  // white space itself, which the token before has taken
+      if (pattern->lstrip) begin = std::max(without_space_before(text, begin, done), done);
       if (pattern->rstrip) end = behind_space(text, end);
       if (done < begin) out.push_back(segment(done, begin, Vocabulary::kNone));
       out.push_back(segment(begin, end, pattern->id));

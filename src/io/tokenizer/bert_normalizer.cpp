@@ -1,5 +1,5 @@
-// BERT's normalization. Text of plain ASCII goes through a table, byte by byte; other text takes its code points
-// through the four steps one at a time, so that nothing is stored in between.
+// BERT's normalization. Text of plain ASCII goes through a table, byte by byte; other text takes its code
+// points through the four steps one at a time, so that nothing is stored in between.
 #include <algorithm>
 #include <vector>
 
@@ -13,7 +13,8 @@ namespace {
 // The last two steps: drops nonspacing marks where accents are stripped, and lowers.
 class Writer {
  public:
-  Writer(bool strip_marks, bool lower, NormalizedText& out) : strip_marks_(strip_marks), lower_(lower), out_(out) {}
+  Writer(bool strip_marks, bool lower, NormalizedText& out)
+      : strip_marks_(strip_marks), lower_(lower), out_(out) {}
 
   void put(char32_t code, ByteRange source) {
     if (strip_marks_ && (class_of(code) & kNonspacingMark)) return;
@@ -30,12 +31,12 @@ class Writer {
   NormalizedText& out_;
 };
 
-// Canonical decomposition with canonical ordering (UAX #15): marks are held back until the next starter, and then
-// written in the order of their classes.
+// Canonical decomposition with canonical ordering (UAX #15): marks are held back until the next starter, and
+// then written in the order of their classes.
 //
-// What each code point stands for follows the tokenizers package: a mark that was there by itself takes the place of
-// the mark that was there at its position before the reordering; one that a decomposition added shares the place of
-// the one before it.
+// What each code point stands for follows the tokenizers package: a mark that was there by itself takes the
+// place of the mark that was there at its position before the reordering; one that a decomposition added
+// shares the place of the one before it.
 class Decomposer {
  public:
   explicit Decomposer(Writer& writer) : writer_(writer) {}
@@ -65,7 +66,8 @@ class Decomposer {
 
   void flush() {
     if (marks_.empty()) return;
-    std::stable_sort(marks_.begin(), marks_.end(), [](const Mark& a, const Mark& b) { return a.ccc < b.ccc; });
+    std::stable_sort(marks_.begin(), marks_.end(),
+                     [](const Mark& a, const Mark& b) { return a.ccc < b.ccc; });
     size_t next = 0;
     for (const Mark& mark : marks_) {
       if (!mark.added && next < places_.size()) last_ = places_[next++];

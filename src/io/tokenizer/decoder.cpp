@@ -9,11 +9,11 @@ namespace {
 struct Replacement {
   std::string_view from, to;
 };
-// The list of the tokenizers package, in its order. It is applied to each token with the space before it, so the
-// entries that span several tokens never match; they stand here because a token may hold spaces.
+// The list of the tokenizers package, in its order. It is applied to each token with the space before it, so
+// the entries that span several tokens never match; they stand here because a token may hold spaces.
 constexpr Replacement kCleanup[] = {
-    {" .", "."},     {" ?", "?"},     {" !", "!"},           {" ,", ","},     {" ' ", "'"},   {" n't", "n't"},
-    {" 'm", "'m"},   {" do not", " don't"}, {" 's", "'s"},   {" 've", "'ve"}, {" 're", "'re"},
+    {" .", "."},   {" ?", "?"},           {" !", "!"},   {" ,", ","},     {" ' ", "'"},    {" n't", "n't"},
+    {" 'm", "'m"}, {" do not", " don't"}, {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"},
 };
 
 void replace_all(std::string& text, Replacement replacement) {
@@ -39,7 +39,8 @@ std::string SpacingDecoder::decode(const std::vector<std::string_view>& tokens) 
   return text;
 }
 
-WordPieceDecoder::WordPieceDecoder(std::string prefix, bool cleanup) : prefix_(std::move(prefix)), cleanup_(cleanup) {}
+WordPieceDecoder::WordPieceDecoder(std::string prefix, bool cleanup)
+    : prefix_(std::move(prefix)), cleanup_(cleanup) {}
 
 std::string WordPieceDecoder::decode(const std::vector<std::string_view>& tokens) const {
   std::string text, spaced;

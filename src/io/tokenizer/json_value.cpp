@@ -23,7 +23,8 @@ nlohmann::json parse(std::string_view text, const nlohmann::json::parser_callbac
   } catch (const nlohmann::json::exception& error) {
     // Its text begins with a number in brackets of its own.
     std::string_view what = error.what();
-    if (size_t bracket = what.find("] "); what.starts_with('[') && bracket != what.npos) what.remove_prefix(bracket + 2);
+    if (size_t bracket = what.find("] "); what.starts_with('[') && bracket != what.npos)
+      what.remove_prefix(bracket + 2);
     fail(ErrorCode::parse, "this is no JSON: ", what.substr(0, 300));
   }
 }
@@ -86,7 +87,8 @@ int64_t JsonValue::integer(int64_t lowest, int64_t highest) const {
   expect(value_->is_number_integer(), "an integer");
   bool too_large = value_->is_number_unsigned() && value_->get<uint64_t>() > static_cast<uint64_t>(highest);
   if (too_large || value_->get<int64_t>() < lowest || value_->get<int64_t>() > highest)
-    refuse(ErrorCode::parse, "expected an integer from ", lowest, " to ", highest, ", but it is ", shown(*value_));
+    refuse(ErrorCode::parse, "expected an integer from ", lowest, " to ", highest, ", but it is ",
+           shown(*value_));
   return value_->get<int64_t>();
 }
 

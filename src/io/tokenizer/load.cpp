@@ -19,11 +19,13 @@ std::string read_file(const std::filesystem::path& path) {
   uintmax_t size = std::filesystem::file_size(path, error);
   if (error) fail(ErrorCode::io, "cannot read '", path.string(), "': ", error.message());
   if (size > kMaxFileBytes)
-    fail(ErrorCode::unsupported, "'", path.string(), "' has ", size, " bytes; a tokenizer's file may have ", kMaxFileBytes);
+    fail(ErrorCode::unsupported, "'", path.string(), "' has ", size, " bytes; a tokenizer's file may have ",
+         kMaxFileBytes);
   std::string text(static_cast<size_t>(size), '\0');
   std::ifstream file(path, std::ios::binary);
   if (!file.read(text.data(), static_cast<std::streamsize>(size)))
-    fail(ErrorCode::io, "cannot read '", path.string(), "': it is not readable, or shorter than its ", size, " bytes");
+    fail(ErrorCode::io, "cannot read '", path.string(), "': it is not readable, or shorter than its ", size,
+         " bytes");
   return text;
 }
 
@@ -48,7 +50,8 @@ Tokenizer Tokenizer::from_vocabulary(std::string_view lines, const VocabularyFil
 Tokenizer Tokenizer::load(const std::string& path) {
   std::error_code error;
   std::filesystem::path file = path;
-  if (!std::filesystem::exists(file, error)) fail(ErrorCode::not_found, "there is no file or folder '", path, "'");
+  if (!std::filesystem::exists(file, error))
+    fail(ErrorCode::not_found, "there is no file or folder '", path, "'");
   std::filesystem::path folder = file.parent_path();
   if (std::filesystem::is_directory(file, error)) {
     folder = file;

@@ -1,5 +1,6 @@
-// The tokens of a model: from text to id and back. A hash table over one block of characters, whose hash can be
-// carried on byte by byte, so that a model looks up all beginnings of a word without hashing each from its start.
+// The tokens of a model: from text to id and back. A hash table over one block of characters, whose hash can
+// be carried on byte by byte, so that a model looks up all beginnings of a word without hashing each from its
+// start.
 #pragma once
 
 #include <cstdint>
@@ -13,9 +14,10 @@ namespace rlx::tokenizer {
 class Vocabulary {
  public:
   static constexpr int32_t kNone = -1;
-  /// Longer tokens and higher ids are refused: what a lookup costs and the size of the table of ids follow them.
+  /// Longer tokens and higher ids are refused: what a lookup costs and the size of the table of ids follow
+  /// them.
   static constexpr size_t kMaxTokenBytes = 4096;
-  static constexpr int64_t kMaxId = (1 << 24) - 1;
+  static constexpr int64_t kMaxId = (1 << 21) - 1;
 
   /// Makes room, which saves time only.
   void reserve(size_t tokens);
@@ -81,7 +83,7 @@ class Vocabulary {
   std::string characters_;
   size_t size_ = 0;
   size_t longest_ = 0;
-  std::vector<Slot> slots_;                 // a power of two of them, at most half of them taken
+  std::vector<Slot> slots_;  // a power of two of them, at most half of them taken
   std::vector<Text> text_of_id_;
 };
 

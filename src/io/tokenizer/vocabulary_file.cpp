@@ -1,5 +1,5 @@
-// BERT's tokenizer from a vocab.txt: what a model had before there was a tokenizer.json. The parts and the special
-// tokens are those of BertTokenizer in the Python package `transformers`.
+// BERT's tokenizer from a vocab.txt: what a model had before there was a tokenizer.json. The parts and the
+// special tokens are those of BertTokenizer in the Python package `transformers`.
 #include <string>
 #include <utility>
 #include <vector>
@@ -51,7 +51,8 @@ std::shared_ptr<const Tokenizer::Parts> parts_from_vocabulary(std::string_view l
     Vocabulary vocabulary = read_lines(lines);
     TemplatePiece cls = special(vocabulary, "[CLS]", 0), sep = special(vocabulary, "[SEP]", 0);
     TemplatePiece last_sep = special(vocabulary, "[SEP]", 1);
-    TemplatePiece first{TemplatePiece::Kind::first, 0, {}, {}}, second{TemplatePiece::Kind::second, 1, {}, {}};
+    TemplatePiece first{TemplatePiece::Kind::first, 0, {}, {}},
+        second{TemplatePiece::Kind::second, 1, {}, {}};
 
     std::vector<AddedToken> added;
     for (const char* content : {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"}) {

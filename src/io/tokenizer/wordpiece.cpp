@@ -1,5 +1,5 @@
-// Greedy WordPiece. Finding a token costs at most one hash step and one lookup per byte of the longest token, not of
-// the word, so that a hostile word costs time in proportion to its length.
+// Greedy WordPiece. Finding a token costs at most one hash step and one lookup per byte of the longest token,
+// not of the word, so that a hostile word costs time in proportion to its length.
 #include <algorithm>
 #include <array>
 #include <utility>
@@ -48,12 +48,13 @@ void WordPiece::tokenize(std::string_view text, ByteRange word, std::vector<Piec
 }
 
 WordPiece::Match WordPiece::longest_match(std::string_view rest, bool continues) const {
-  std::string_view prefix = continues ? std::string_view(options_.continuing_subword_prefix) : std::string_view();
+  std::string_view prefix =
+      continues ? std::string_view(options_.continuing_subword_prefix) : std::string_view();
   if (vocabulary_.longest_token_bytes() <= prefix.size()) return {Vocabulary::kNone, 0};
   rest = rest.substr(0, vocabulary_.longest_token_bytes() - prefix.size());
 
-  // Forward: the hash of each beginning of `rest`. Backward: the longest that is a token. A token ends where a code
-  // point ends, because it is valid UTF-8 and so is the word.
+  // Forward: the hash of each beginning of `rest`. Backward: the longest that is a token. A token ends where
+  // a code point ends, because it is valid UTF-8 and so is the word.
   std::array<uint64_t, Vocabulary::kMaxTokenBytes> hashes;
   uint64_t hash = continues ? prefix_hash_ : Vocabulary::kHashBasis;
   for (size_t i = 0; i < rest.size(); ++i) hashes[i] = hash = Vocabulary::extend_hash(hash, rest[i]);
