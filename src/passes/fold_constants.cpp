@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "ir/leaves.h"
+#include "passes/bound_values.h"
 #include "passes/constants.h"
 #include "passes/subgraphs.h"
 #include "reference/interpreter.h"
@@ -30,10 +31,7 @@ double steps_of(const Node& node, const std::vector<Tensor>& in) {
 bool is_worth_it(const Node& node, const std::vector<Tensor>& in) {
   size_t given = 0, made = 0;
   for (const Tensor& t : in) given += t.byte_count();
-  for (const Type& t : node.types) {
-    if (!is_static(t.dims)) return false;
-    made += byte_count(t.dtype, shape_of(t.dims));
-  }
+  for (const Type& t : node.types) made += byte_count(t.dtype, shape_of(t.dims));
   // A few bytes more are fine: a converted scalar, the values and indices of a small top_k.
   constexpr size_t kFewBytes = 256;
   bool grows = node.op == &op::broadcast_in_dim ? made > given : made > std::max(2 * given, kFewBytes);
@@ -52,7 +50,7 @@ Graph fold_constants(const Graph& g) {
       if (!t) return std::nullopt;
       in.push_back(*t);
     }
-    if (has_subgraphs(node) || !is_worth_it(node, in)) return std::nullopt;
+    if (has_symbols(node) || has_subgraphs(node) || !is_worth_it(node, in)) return std::nullopt;
     std::vector<Value> results;
     for (Tensor& t : run_op(*node.op, node.attrs, in)) results.push_back(site.to.constant(std::move(t)));
     return results;
