@@ -55,9 +55,9 @@ std::vector<Case> read_family(const std::string& family) {
 /// |x - y| <= tolerance * (1 + |y|), as everywhere, but 1 may be the largest |y| of the tensor instead: a sum of products
 /// whose terms cancel is as exact as its terms are, not as its result, and so are all elements of a softmax, a norm or a
 /// convolution, whose terms are about as large for one element as for another.
-std::string off(const Tensor& got, const Tensor& wanted) {
+std::string off(const Tensor& got, const Tensor& wanted, double slack = 1) {
   if (got.type() != wanted.type()) return text_of("is ", got.type(), " instead of ", wanted.type());
-  double tolerance = tolerance_of(wanted.dtype()), largest = 1;
+  double tolerance = slack * tolerance_of(wanted.dtype()), largest = 1;
   return with_element_type(wanted.dtype(), [&]<class T>() -> std::string {
     auto finite = [](double v) { return std::isfinite(v) ? std::abs(v) : 0.0; };
     for (size_t i = 0; i < wanted.element_count(); ++i) {
@@ -84,6 +84,9 @@ std::string off(const Tensor& got, const Tensor& wanted) {
   });
 }
 
+/// Rows around 300 with a spread of 1: half a unit in the last place of their f32 mean is 1.5e-5 of every result.
+double slack_of(const std::string& name) { return name == "layer_norm_offset" ? 4 : 1; }
+
 template <class Run>
 size_t check_all(Run run) {
   size_t count = 0;
@@ -94,7 +97,7 @@ size_t check_all(Run run) {
         std::vector<Tensor> got = run(c);
         REQUIRE(got.size() == c.outputs.size());
         for (size_t o = 0; o < got.size(); ++o) {
-          std::string why = off(got[o], c.outputs[o]);
+          std::string why = off(got[o], c.outputs[o], slack_of(c.graph.name()));
           CHECK_MESSAGE(why.empty(), family, "/", c.graph.name(), ": output ", o, " ", why);
         }
       } catch (const Error& e) {
