@@ -84,8 +84,9 @@ std::string off(const Tensor& got, const Tensor& wanted, double slack = 1) {
   });
 }
 
-/// Rows around 300 with a spread of 1: half a unit in the last place of their f32 mean is 1.5e-5 of every result.
-double slack_of(const std::string& name) { return name == "layer_norm_offset" ? 4 : 1; }
+/// Rows around 300 with a spread of 1: their mean, summed in f32, is off by up to two of its units in the last place, 3e-5
+/// each, and so is every result.
+double slack_of(const std::string& name) { return name == "layer_norm_offset" ? 8 : 1; }
 
 template <class Run>
 size_t check_all(Run run) {
