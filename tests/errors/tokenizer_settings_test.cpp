@@ -65,5 +65,5 @@ TEST_CASE("overflow that multiplies without end is refused") {
   std::string text;
   for (int i = 0; i < 2000; ++i) text += "a ";
   CHECK(message_of([&] { tokenizer.encode_pair(text, text); }) ==
-        "the overflow of two texts makes 3999999 combinations, more than 1048576; truncate one text only");
+        "the overflow of two texts makes 3999999 combinations, more than 65536; truncate one text only");
 }

@@ -183,7 +183,8 @@ TEST_CASE("partial rope takes the row stride of its table from the table") {
                               -1.9841106485555495, -4.469483380397012, 2.4623779024123156, 0.1540075074627938, 5, 6};
   std::vector<double> gptj = {0.7953373319843695,  2.08984174720288,  2.1455224103434802, 4.5162743037501505, 5, 6,
                               -1.1426396637476532, 1.922075596544176, -4.885630216944154, 1.0633049342884753, 5, 6};
-  for (auto [style, wanted] : {std::pair{RopeStyle::neox, neox}, std::pair{RopeStyle::gptj, gptj}}) {
+  for (RopeStyle style : {RopeStyle::neox, RopeStyle::gptj}) {
+    const auto& wanted = style == RopeStyle::neox ? neox : gptj;
     RopeAttrs a{.rotary_dims = 4, .style = style};
     CHECK(turns(a, {2, 3}, kAll, wanted) == "");
     CHECK(turns(a, {2, 2}, {0, 1, 3, 4}, wanted) == "");

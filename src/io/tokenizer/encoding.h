@@ -12,7 +12,7 @@ namespace rlx::tokenizer {
 /// No encoding is padded beyond this, whatever a file asks for.
 constexpr size_t kMaxPaddedLength = size_t{1} << 20;
 /// Nor are more pieces of overflow made of one input than this.
-constexpr size_t kMaxOverflow = size_t{1} << 20;
+constexpr size_t kMaxOverflow = size_t{1} << 16;
 
 /// Makes room for `size` tokens.
 void reserve(Encoding& encoding, size_t size);
