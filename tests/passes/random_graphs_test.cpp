@@ -48,7 +48,9 @@ class RandomGraph {
  private:
   size_t pick(size_t n) { return static_cast<size_t>(bits_() % n); }
   /// Recent values more often, so that graphs grow deep.
-  Value any() { return values_[pick(2) ? values_.size() - 1 - pick(std::min<size_t>(values_.size(), 5)) : pick(values_.size())]; }
+  Value any() {
+    return values_[pick(2) ? values_.size() - 1 - pick(std::min<size_t>(values_.size(), 5)) : pick(values_.size())];
+  }
   void add(Value v) { values_.push_back(v); }
   Value weights() { return values_[4 + pick(4)]; }
   /// A layer as models write it, or a part of one.
@@ -132,7 +134,14 @@ constexpr double kTolerance = 4e-3;
 
 TEST_CASE("no pass changes the numbers of a random graph") {
   Graph (*const passes[])(const Graph&) = {
-      simplify, fold_constants, merge_equal_nodes, simplify_products, fuse_attention, fuse_matmul, fuse_residual_norm, fuse_shared_input,
+      simplify,
+      fold_constants,
+      merge_equal_nodes,
+      simplify_products,
+      fuse_attention,
+      fuse_matmul,
+      fuse_residual_norm,
+      fuse_shared_input,
       [](const Graph& g) { return fuse_elementwise(g, [](const Node& node) { return node.op->elementwise; }); },
   };
   for (uint64_t seed = kSeed; seed < kSeed + kGraphs; ++seed) {
@@ -168,7 +177,9 @@ TEST_CASE("the pipeline for the CPU keeps the numbers of a random graph, whichev
     if (seed % 2 == 0) options.skip_passes = {names[seed / 2 % names.size()]};
     Pipelined made = run_pipeline(g, *backend_of(Device::cpu()), options);
     CHECK(made.report.count(Verdict::missing) == 0);
-    if (auto why = difference(interpret(made.graph, data.inputs, data.params), interpret(g, data.inputs, data.params), kTolerance); !why.empty())
+    if (auto why = difference(interpret(made.graph, data.inputs, data.params), interpret(g, data.inputs, data.params),
+                              kTolerance);
+        !why.empty())
       FAIL_CHECK(why << "\nbefore " << text(g) << "after " << text(made.graph));
   }
 }
