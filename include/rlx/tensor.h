@@ -103,6 +103,8 @@ class Tensor {
   }
   /// The same elements under another shape of equally many; shares them.
   Tensor reshaped(Shape shape) const;
+  /// No other tensor has these elements, and they are not borrowed: they can be written in place.
+  bool is_unshared() const { return !borrowed_ && data_.use_count() == 1; }
   /// What keeps the elements alive; null when the caller of `borrow` does.
   const std::shared_ptr<const void>& owner() const { return data_; }
 

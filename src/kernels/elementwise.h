@@ -70,7 +70,6 @@ void merge_elementwise_dims(int& rank, int64_t* dims, ElementwiseBuffer* buffers
 
 namespace elementwise {
 struct Step;
-struct Registers;
 }  // namespace elementwise
 
 class ElementwiseProgram {
@@ -115,17 +114,23 @@ class ElementwiseProgram {
     int operand = 0;
     std::complex<double> value = 0;
     int64_t integer = 0;
+    void (*pair)(void*, const void*, const void*, const void*, int64_t) noexcept = nullptr;  ///< instead of op's
   };
   struct Stored {
     Value value;
     int result;
   };
+  void pair_up();
+
   std::vector<Node> nodes_;
   std::vector<Stored> stores_;
-  std::vector<elementwise::Step> steps_;
+  std::vector<elementwise::Step> steps_;  ///< first those that run once per call, then those of each tile
+  size_t once_ = 0;                       ///< how many run once
   int64_t tile_ = 0;
-  size_t slot_bytes_ = 0;
-  int slots_ = 0;
+  std::vector<size_t> slot_offsets_;  ///< of the registers, in scratch
+  size_t scratch_bytes_ = 0;
+  int operands_ = 0, results_ = 0;
+  bool stores_late_ = true;
 };
 
 }  // namespace rlx::kernels

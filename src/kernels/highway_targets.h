@@ -11,3 +11,11 @@
 #define HWY_DISABLED_TARGETS (HWY_EMU128 | HWY_SSSE3 | HWY_AVX3_DL)
 #endif
 #endif
+
+// In front of a loop over an array of vectors: only when unrolled does the array become registers, and -O2 alone
+// does not do that.
+#if defined(__clang__)
+#define RLX_UNROLL _Pragma("unroll")
+#else
+#define RLX_UNROLL _Pragma("GCC unroll 32")
+#endif

@@ -1,0 +1,65 @@
+# The commands of this project. Each target is a few calls of scripts/ and CMake's presets, which work alone too:
+#   cmake --preset release && cmake --build --preset release && ctest --preset release
+.DEFAULT_GOAL := help
+.PHONY: help demo test check deps deps-check build asan tsan format format-check tidy install clean
+# The steps of a target one after the other, also under `make -j`: each of them uses all cores by itself.
+.NOTPARALLEL:
+
+help:
+	@echo "make demo       build, fetch the model, embed and search a thousand sentences, print the report"
+	@echo "make test       build and run every test"
+	@echo "make check      make test, sanitizers and fuzzers, format, the demo: what CI runs"
+	@echo "make format     format all sources"
+	@echo "make tidy       clang-tidy over src/ and tools/ (slow; not part of check)"
+	@echo "make install    install below PREFIX (default /usr/local)"
+	@echo "make clean      remove the build"
+	@echo "Parts of check: asan  tsan  format-check"
+
+deps:
+	@scripts/deps
+
+deps-check:
+	@scripts/deps --check
+
+build: deps
+	cmake --preset release
+	cmake --build --preset release
+
+demo: build
+	scripts/demo
+
+test: build
+	ctest --preset release
+
+check: deps-check test asan tsan format-check demo
+	@scripts/check_summary
+
+# One clang build with address and undefined behaviour sanitizers: all tests, then each fuzz target for some seconds.
+asan: deps-check
+	cmake --preset asan
+	cmake --build --preset asan
+	ctest --preset asan
+
+tsan: deps-check
+	cmake --preset tsan
+	cmake --build --preset tsan
+	ctest --preset tsan
+
+format:
+	scripts/format
+
+format-check:
+	scripts/format --check
+
+# With the clang build's compile commands, as the release build's are g++'s.
+tidy:
+	command -v clang-tidy-14 || { echo "make tidy: clang-tidy-14 is needed (apt install clang-tidy-14)" >&2; exit 1; }
+	cmake --preset asan
+	git ls-files 'src/*.cpp' 'tools/*.cpp' | xargs -P2 -n4 clang-tidy-14 -p build/asan --quiet --warnings-as-errors='*'
+
+PREFIX ?= /usr/local
+install: build
+	cmake --install build/release --prefix "$(PREFIX)"
+
+clean:
+	rm -rf build

@@ -1,0 +1,80 @@
+# What the library is built on; `scripts/deps` installs it. Everything here is an implementation detail: the public
+# headers include the standard library only, so an installed RLX asks nothing of those who use it.
+add_library(rlx_dependencies INTERFACE)
+
+set(rlx_missing_hint "run scripts/deps, which installs what the build needs")
+function(rlx_require found what)
+  if(NOT ${found})
+    message(FATAL_ERROR "${what} was not found: ${rlx_missing_hint}")
+  endif()
+endfunction()
+
+find_package(Threads REQUIRED)
+find_package(ZLIB QUIET)
+rlx_require(ZLIB_FOUND "zlib (zlib1g-dev)")
+find_package(hwy QUIET CONFIG)
+rlx_require(hwy_FOUND "Highway (libhwy-dev)")
+find_package(nlohmann_json QUIET CONFIG)
+rlx_require(nlohmann_json_FOUND "nlohmann/json (nlohmann-json3-dev)")
+
+# Found by their files: utf8proc has no CMake package on Debian, and libzip's one insists on its command line tools.
+find_path(UTF8PROC_INCLUDE_DIR utf8proc.h)
+find_library(UTF8PROC_LIBRARY utf8proc)
+if(UTF8PROC_INCLUDE_DIR AND UTF8PROC_LIBRARY)
+  set(utf8proc_FOUND TRUE)
+endif()
+rlx_require(utf8proc_FOUND "utf8proc (libutf8proc-dev)")
+find_path(LIBZIP_INCLUDE_DIR zip.h)
+find_library(LIBZIP_LIBRARY zip)
+if(LIBZIP_INCLUDE_DIR AND LIBZIP_LIBRARY)
+  set(libzip_FOUND TRUE)
+endif()
+rlx_require(libzip_FOUND "libzip (libzip-dev)")
+
+target_link_libraries(rlx_dependencies INTERFACE
+  Threads::Threads ZLIB::ZLIB hwy::hwy nlohmann_json::nlohmann_json "${UTF8PROC_LIBRARY}" "${LIBZIP_LIBRARY}"
+  ${CMAKE_DL_LIBS})
+target_include_directories(rlx_dependencies SYSTEM INTERFACE "${UTF8PROC_INCLUDE_DIR}" "${LIBZIP_INCLUDE_DIR}")
+
+# Highway chooses among instruction sets at run time, so one build runs on every x86-64; src/kernels says which ones it
+# is built for. A sanitizer build takes one only: each costs a compilation of every kernel.
+if(RLX_HWY_STATIC)
+  target_compile_definitions(rlx_dependencies INTERFACE HWY_COMPILE_ONLY_STATIC)
+  include(CheckCXXSourceRuns)
+  check_cxx_source_runs(
+    "int main() { return __builtin_cpu_supports(\"avx2\") && __builtin_cpu_supports(\"fma\") ? 0 : 1; }"
+    RLX_HOST_HAS_AVX2)
+  if(RLX_HOST_HAS_AVX2)
+    target_compile_definitions(rlx_dependencies INTERFACE HWY_BASELINE_TARGETS=HWY_AVX2)
+  endif()
+endif()
+
+# oneDNN 3 is optional. The wheels that scripts/deps installs lie in the local environment; one from elsewhere is
+# found through CMAKE_PREFIX_PATH. oneDNN 2 (Debian's) has another API and does not do. The thread sanitizer build is
+# without: it does not see the atomics in a library that was compiled without it, and takes its caches for races.
+set(RLX_HAS_ONEDNN OFF)
+if(NOT RLX_ONEDNN STREQUAL "OFF")
+  find_package(dnnl 3 QUIET CONFIG HINTS "${PROJECT_SOURCE_DIR}/.deps/venv")
+  # The wheel's threads are libgomp's. By name: asking CMake for OpenMP would bring clang's own runtime instead.
+  find_library(RLX_GOMP NAMES gomp libgomp.so.1)
+  if(NOT RLX_GOMP AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    execute_process(COMMAND "${CMAKE_CXX_COMPILER}" -print-file-name=libgomp.so
+                    OUTPUT_VARIABLE gomp_path OUTPUT_STRIP_TRAILING_WHITESPACE)
+    if(IS_ABSOLUTE "${gomp_path}")
+      set(RLX_GOMP "${gomp_path}" CACHE FILEPATH "GNU OpenMP runtime" FORCE)
+    endif()
+  endif()
+  if(dnnl_FOUND AND RLX_GOMP)
+    set(RLX_HAS_ONEDNN ON)
+  elseif(RLX_ONEDNN STREQUAL "ON")
+    message(FATAL_ERROR "oneDNN 3 was not found (dnnl_DIR: ${dnnl_DIR}, libgomp: ${RLX_GOMP}): ${rlx_missing_hint}, "
+                        "or configure with -DRLX_ONEDNN=OFF")
+  endif()
+endif()
+if(RLX_HAS_ONEDNN)
+  target_link_libraries(rlx_dependencies INTERFACE DNNL::dnnl "${RLX_GOMP}")
+  target_compile_definitions(rlx_dependencies INTERFACE RLX_HAS_ONEDNN=1)
+  message(STATUS "Products on the CPU: oneDNN ${dnnl_VERSION} (${dnnl_DIR})")
+else()
+  message(STATUS "Products on the CPU: our own Highway kernels, without oneDNN (RLX_ONEDNN=${RLX_ONEDNN})")
+endif()

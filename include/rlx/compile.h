@@ -1,0 +1,59 @@
+// How a graph becomes a program for a device: options, and what can be asked without running anything.
+#pragma once
+
+#include <set>
+
+#include "rlx/device.h"
+#include "rlx/graph.h"
+#include "rlx/report.h"
+
+namespace rlx {
+
+/// Which form of an op a backend is given: its own kernels where it has them, or the common decomposition throughout.
+enum class KernelDispatch { native, common };
+constexpr std::array<std::string_view, 2> names_of(KernelDispatch) { return {"native", "common"}; }
+
+/// strict: every op rounds to its dtype (docs/ir.md, "Low precision"); relaxed: a fused region may keep more.
+enum class Precision { strict, relaxed };
+constexpr std::array<std::string_view, 2> names_of(Precision) { return {"strict", "relaxed"}; }
+
+/// When the work is done. eager: passes and lowering in compile(); lazy: at the first run; aot: eager, and the
+/// weights are packed as soon as the last one is bound, so that the first run costs what every other does.
+enum class CompileMode { eager, lazy, aot };
+constexpr std::array<std::string_view, 3> names_of(CompileMode) { return {"eager", "lazy", "aot"}; }
+
+struct CompileOptions {
+  KernelDispatch kernel_dispatch = KernelDispatch::native;
+  std::set<std::string> force_common = {};  ///< names of ops to decompose
+  std::set<std::string> force_native = {};  ///< names of ops that must not be decomposed
+  Precision precision = Precision::strict;
+  CompileMode mode = CompileMode::eager;
+  bool strict = false;                    ///< a node that is not native is an error
+  std::set<std::string> donate = {};      ///< inputs whose memory a run may overwrite
+  std::set<std::string> skip_passes = {}; ///< passes to leave out, by name; the results must not change
+  std::string cache_dir = {};             ///< where compiled graphs are kept between processes; empty: nowhere
+
+  /// With what the environment asks for on top: RLX_KERNEL_DISPATCH, RLX_SKIP, RLX_CACHE_DIR.
+  static CompileOptions from_environment();
+};
+
+/// Where each node of `g` would run on `device`, and why. Nothing is lowered; a missing op is a line, not an error.
+DispatchReport dispatch_report(const Graph& g, Device device, const CompileOptions& options = {});
+/// The graph of ops that the device takes. Fails if one is missing.
+Graph legalize(const Graph& g, Device device, const CompileOptions& options = {});
+/// True if every node can run there, natively or composed.
+bool supports(const Graph& g, Device device);
+
+/// What decides which program runs; equal configurations share one.
+struct ExecutionConfig {
+  std::string variant;               ///< the device
+  std::vector<std::string> shapes;   ///< types of the inputs, as text
+  CompileMode mode = CompileMode::eager;
+  KernelDispatch dispatch = KernelDispatch::native;
+  size_t graph_hash = 0, options_hash = 0;
+
+  /// Printable, the same in every process: "cpu-native-3f0c...".
+  std::string cache_key() const;
+};
+
+}  // namespace rlx

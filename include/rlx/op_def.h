@@ -1,0 +1,166 @@
+// An op is a table entry. `OpSpec<A>` is what its author writes, with the attributes' own type; `define` erases
+// that type into the `OpDef` which everything else reads.
+//
+// A rule is a lambda. It may leave off trailing arguments that it does not need and return one thing or several.
+// The adaptors below are the only place that knows.
+#pragma once
+
+#include <sstream>
+
+#include "rlx/element.h"
+#include "rlx/graph.h"
+
+namespace rlx {
+
+/// Runs a sub-graph: what the reference of an op with sub-graphs is handed, for `ops` includes no interpreter.
+using Run = std::function<std::vector<Tensor>(const Graph&, Tensors)>;
+
+/// Operands that exercise an op. The laws run over every sample, in each dtype that `infer` accepts.
+struct Sample {
+  std::vector<Dims> dims = {};
+  std::vector<DType> dtypes = {};  ///< f64 where left out; f64 stands for "any float" in the laws
+  Attrs attrs = {};                ///< the op's defaults when left out
+  double lo = -2, hi = 2;          ///< of the random operands
+};
+/// A list, or a function that makes it: sub-graphs are built from ops that must be initialized first.
+struct Samples {
+  Samples() = default;
+  Samples(std::initializer_list<Sample> list) : make([all = std::vector(list)] { return all; }) {}
+  template <class F>
+    requires std::is_invocable_r_v<std::vector<Sample>, F>
+  Samples(F f) : make(f) {}
+  std::function<std::vector<Sample>()> make;
+};
+
+struct AttrInfo {
+  std::string name, kind, default_text;
+};
+
+struct OpDef {
+  std::string_view name, doc, source;
+  std::vector<std::string_view> operands;  ///< "x"; "mask?" may be left out, "xs..." repeats
+  bool elementwise = false;                ///< each result element depends on the operands' elements at its index alone
+  bool moves_data = false;                 ///< no arithmetic: bits of operands arrive unchanged, whatever their dtype
+  std::optional<size_t> overwrites;        ///< result 0 may take the buffer of this operand
+  std::function<Many<Type>(Types, const Attrs&)> infer;
+  std::function<Many<Tensor>(Tensors, const Attrs&, const Run&)> reference;
+  std::function<Many<Value>(Graph&, Values, const Attrs&)> decompose;
+  std::function<Attrs(Scanner&)> parse_attrs;
+  std::function<bool(const Attrs&)> takes;  ///< are these attributes of this op's struct?
+  std::function<std::vector<AttrInfo>()> describe_attrs;
+  std::function<std::vector<Sample>()> samples;
+
+  bool is_primitive() const { return !decompose; }
+};
+
+/// Calls `f` with as many of the trailing arguments as it takes.
+template <class F, class Tuple, size_t... First>
+auto call_first(const F& f, const Tuple& args, std::index_sequence<First...>) {
+  if constexpr (std::is_invocable_v<F, std::tuple_element_t<First, Tuple>...>) return f(std::get<First>(args)...);
+  else return call_first(f, args, std::make_index_sequence<sizeof...(First) - 1>());
+}
+template <class F, class... Args>
+auto call_with(const F& f, const Args&... args) {
+  return call_first(f, std::tie(args...), std::index_sequence_for<Args...>());
+}
+
+// Each holds the erased function. (Deriving from std::function instead would hide emptiness: assigning an empty
+// derived object to a std::function gives a full one that throws.)
+template <class A>
+struct Rules {
+  struct Infer {
+    decltype(OpDef::infer) erased;
+    Infer() = default;
+    template <class F>
+    Infer(F f) : erased([f](Types in, const Attrs& a) { return Many<Type>(call_with(f, in, a.as<A>())); }) {}
+  };
+  struct Reference {
+    decltype(OpDef::reference) erased;
+    Reference() = default;
+    template <class F>
+    Reference(F f)
+        : erased([f](Tensors in, const Attrs& a, const Run& run) {
+            return Many<Tensor>(call_with(f, in, a.as<A>(), run));
+          }) {}
+  };
+  struct Decompose {
+    decltype(OpDef::decompose) erased;
+    Decompose() = default;
+    template <class F>
+    Decompose(F f)
+        : erased([f](Graph& g, Values in, const Attrs& a) {
+            if constexpr (std::is_invocable_v<F, Graph&, Values, const A&>) return Many<Value>(f(g, in, a.as<A>()));
+            else return Many<Value>(call_with(f, in, a.as<A>()));
+          }) {}
+  };
+};
+
+/// What the author of an op writes; see STYLE in CONTRIBUTING.md, "Add an op in ten minutes".
+template <Attributes A>
+struct OpSpec {
+  std::string_view name = {}, doc = {}, source = {};
+  std::vector<std::string_view> operands = {};
+  bool elementwise = false;
+  bool moves_data = false;
+  std::optional<size_t> overwrites = {};
+  typename Rules<A>::Infer infer = {};          ///< (Types) or (Types, const A&) -> Type or Types
+  typename Rules<A>::Reference reference = {};  ///< (Tensors), (Tensors, const A&) or with a Run; required of primitives
+  typename Rules<A>::Decompose decompose = {};  ///< (Values), (Values, const A&) or (Graph&, Values, const A&)
+  Samples samples = {};
+};
+
+template <Attributes A = NoAttrs>
+OpDef define(OpSpec<A> s) {
+  OpDef op;
+  op.name = s.name, op.doc = s.doc, op.source = s.source;
+  op.operands = std::move(s.operands);
+  op.elementwise = s.elementwise, op.moves_data = s.moves_data, op.overwrites = s.overwrites;
+  op.infer = std::move(s.infer.erased);
+  op.reference = std::move(s.reference.erased);
+  op.decompose = std::move(s.decompose.erased);
+  op.parse_attrs = [](Scanner& in) -> Attrs {
+    A a;
+    parse(in, a);
+    return a;
+  };
+  op.takes = [](const Attrs& a) { return a.empty() || a.holds<A>(); };
+  op.describe_attrs = [] {
+    std::vector<AttrInfo> all;
+    A defaults{};
+    for_each_field<A>([&](auto f) {
+      std::ostringstream text;
+      if constexpr (!std::is_same_v<std::remove_cvref_t<decltype(defaults.*f.member)>, Subgraph>)
+        print(text, defaults.*f.member);
+      all.push_back({std::string(f.name), kind_name(defaults.*f.member), text.str()});
+    });
+    return all;
+  };
+  op.samples = [make = s.samples.make] {
+    auto all = make ? make() : std::vector<Sample>{};
+    for (Sample& sample : all)
+      if (sample.attrs.empty()) sample.attrs = A{};
+    return all;
+  };
+  return op;
+}
+
+/// The op's types for these operands and attributes: `infer`, after the count of operands was checked.
+std::vector<Type> infer_types(const OpDef& op, Types operands, const Attrs& attrs);
+
+/// Emits what the op is made of. An op on f16 or bf16 is computed in f32 and rounded once (docs/ir.md, "Low
+/// precision"): the converts are added here, so that no entry has to. Fails for a primitive.
+std::vector<Value> decompose(Graph& to, const OpDef& op, Values operands, const Attrs& attrs);
+
+/// The library's ops, then those that were registered.
+std::vector<const OpDef*> all_ops();
+/// The op of that name; an rlx::Error (parse) that names the nearest one if there is none.
+const OpDef& find_op(std::string_view name);
+
+/// Makes an op from outside the library known by its name: to the reader of text, and to those who list ops. (Nodes are
+/// emitted, inferred and run without it.) The OpDef stays where it is for as long as a graph uses it. Fails if the name
+/// is taken, or no word of letters, digits and '_', or if the op has no `infer`, or neither reference nor decomposition.
+void register_op(const OpDef& op);
+/// Forgets it again; fails if it is not registered.
+void unregister_op(const OpDef& op);
+
+}  // namespace rlx

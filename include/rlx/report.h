@@ -1,0 +1,36 @@
+// What a compile says of itself: for each node of the user's graph, where it runs and why not elsewhere.
+#pragma once
+
+#include <array>
+#include <ostream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace rlx {
+
+/// native: the backend has a kernel for it; composed: made of ops that it has; rewritten: the same meaning in another
+/// shape that it has; missing: neither, so the graph does not compile.
+enum class Verdict { native, composed, rewritten, missing };
+constexpr std::array<std::string_view, 4> names_of(Verdict) { return {"native", "composed", "rewritten", "missing"}; }
+
+struct DispatchLine {
+  std::string node;  ///< what the user calls this part of the model; may be empty
+  std::string op;
+  Verdict verdict = Verdict::native;
+  std::string reason;  ///< why it is not native, or by which kernel it is
+};
+
+struct DispatchReport {
+  std::string target;
+  std::vector<DispatchLine> lines;  ///< in the order of the graph
+
+  size_t count(Verdict) const;
+  bool all_native() const { return count(Verdict::native) == lines.size(); }
+  /// A table: ops with their verdicts and counts, then one line for each reason.
+  std::string table() const;
+  std::string json() const;
+};
+std::ostream& operator<<(std::ostream&, const DispatchReport&);
+
+}  // namespace rlx

@@ -1,0 +1,113 @@
+"""A golden case: one node of the textual IR, its inputs, and outputs that someone else computed.
+
+A Family collects cases and writes two files: FAMILY.rlx, the graphs one after another behind one version line, and
+FAMILY.safetensors, the tensors named CASE/in0, CASE/in1, ... and CASE/out0, ... Attributes are written in the order
+given, lists as lists, strings as bare words.
+"""
+import json
+import struct
+import zlib
+
+import ml_dtypes
+import numpy as np
+
+bf16 = np.dtype(ml_dtypes.bfloat16)
+f16, f32, f64 = np.dtype(np.float16), np.dtype(np.float32), np.dtype(np.float64)
+i8, i16, i32, i64 = (np.dtype(t) for t in (np.int8, np.int16, np.int32, np.int64))
+u8, u16, u32, u64 = (np.dtype(t) for t in (np.uint8, np.uint16, np.uint32, np.uint64))
+boolean, c64, c128 = np.dtype(np.bool_), np.dtype(np.complex64), np.dtype(np.complex128)
+
+# dtype -> its name in the IR and in a safetensors header
+NAMES = {boolean: ("bool", "BOOL"), f16: ("f16", "F16"), bf16: ("bf16", "BF16"), f32: ("f32", "F32"), f64: ("f64", "F64"),
+         i8: ("i8", "I8"), i16: ("i16", "I16"), i32: ("i32", "I32"), i64: ("i64", "I64"), u8: ("u8", "U8"), u16: ("u16", "U16"),
+         u32: ("u32", "U32"), u64: ("u64", "U64"), c64: ("c64", "C64"), c128: ("c128", "C128")}
+
+
+def type_text(array):
+    return f"{NAMES[array.dtype][0]}[{', '.join(map(str, array.shape))}]"
+
+
+def attribute_text(value):
+    if isinstance(value, (bool, np.bool_)):
+        return "true" if value else "false"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(map(attribute_text, value)) + "]"
+    if isinstance(value, np.dtype):
+        return NAMES[value][0]
+    return str(value)
+
+
+def write_safetensors(path, tensors):
+    """https://github.com/huggingface/safetensors, format: header size, JSON header, data. Sorted, so that bytes repeat."""
+    header, at = {}, 0
+    for name in sorted(tensors):
+        size = tensors[name].nbytes
+        header[name] = {"dtype": NAMES[tensors[name].dtype][1], "shape": list(tensors[name].shape), "data_offsets": [at, at + size]}
+        at += size
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    with path.open("wb") as out:
+        out.write(struct.pack("<Q", len(text)) + text)
+        for name in sorted(tensors):
+            out.write(np.ascontiguousarray(tensors[name]).tobytes())
+
+
+class Family:
+    def __init__(self, name):
+        self.name, self.graphs, self.tensors, self.ops = name, [], {}, set()
+
+    def add(self, case, op, inputs, outputs, source, **attributes):
+        """One node. `source` names what computed the outputs; attributes that are None are left out."""
+        inputs, outputs = [np.asarray(x) for x in inputs], [np.asarray(y) for y in outputs]
+        assert f"{case}/out0" not in self.tensors, case
+        attributes = {name: value for name, value in attributes.items() if value is not None}
+        lines = [f"// {source}", f"graph @{case} {{"]
+        lines += [f'  %{i} = input() @"in{i}" : {type_text(x)}' for i, x in enumerate(inputs)]
+        results = [f"%{len(inputs) + i}" for i in range(len(outputs))]
+        node = f"  {', '.join(results)} = {op}({', '.join(f'%{i}' for i in range(len(inputs)))})"
+        if attributes:
+            node += " {" + ", ".join(f"{name} = {attribute_text(value)}" for name, value in attributes.items()) + "}"
+        lines.append(f"{node} : {', '.join(map(type_text, outputs))}")
+        lines += ["  return " + ", ".join(f'{r} @"out{i}"' for i, r in enumerate(results)), "}"]
+        self.graphs.append("\n".join(lines) + "\n")
+        self.ops.add(op)
+        self.tensors |= {f"{case}/in{i}": x for i, x in enumerate(inputs)} | {f"{case}/out{i}": y for i, y in enumerate(outputs)}
+
+    def write(self, folder):
+        (folder / f"{self.name}.rlx").write_text("rlx 1\n" + "".join(self.graphs), encoding="ascii", newline="\n")
+        write_safetensors(folder / f"{self.name}.safetensors", self.tensors)
+
+
+# ---- inputs: drawn from a generator that NumPy promises never to change, seeded by the case's name ----
+def rng(name):
+    return np.random.RandomState(zlib.crc32(name.encode()))
+
+
+def normal(name, dims, dtype=f32, scale=1.0):
+    return np.asarray(scale * rng(name).standard_normal(dims)).astype(dtype)
+
+
+def uniform(name, dims, low, high, dtype=f32):
+    return np.asarray(rng(name).uniform(low, high, dims)).astype(dtype)
+
+
+def integers(name, dims, low, high, dtype=i32):
+    """low <= n < high"""
+    return np.asarray(rng(name).randint(low, high, dims, dtype=np.int64)).astype(dtype)
+
+
+def is_real(dtype):
+    return dtype in (f16, bf16, f32, f64)
+
+
+def in_f64(function, *inputs, dtype=None):
+    """function of the inputs widened to f64 (complex: c128), rounded once to `dtype` (the first input's if None)."""
+    def wide(x):
+        x = np.asarray(x)
+        return x.astype(f64) if is_real(x.dtype) else x.astype(c128) if x.dtype == c64 else x
+
+    dtype = np.asarray(inputs[0]).dtype if dtype is None else dtype
+    with np.errstate(all="ignore"):
+        result = function(*map(wide, inputs))
+        results = result if isinstance(result, (tuple, list)) else [result]
+        return [np.asarray(r).astype(dtype) if np.asarray(r).dtype in (f64, c128) else np.asarray(r) for r in results]

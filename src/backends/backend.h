@@ -1,0 +1,69 @@
+// What a device is to the compiler: claims, a lowering, and, where the device is present, something that runs.
+// `backends/null` is the smallest one; copy it to begin another.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "passes/legalize.h"
+
+namespace rlx {
+
+/// How long each step of a run took.
+struct StepTime {
+  std::string op, node, kernel;
+  double start_us = 0, duration_us = 0;  ///< since the run began
+};
+
+struct RunOptions {
+  int threads = 1;                           ///< how many threads this run may use
+  std::vector<StepTime>* profile = nullptr;  ///< if given, the steps' times are added to it
+};
+
+/// A program on its device. `run` may be called from several threads at once.
+class Executable {
+ public:
+  virtual ~Executable() = default;
+  /// Binds a param. Not while a run is under way.
+  virtual void bind(const std::string& name, Tensor value) = 0;
+  /// `inputs` in the order of the graph. An output that already has the right type and is not shared is written in
+  /// place; any other is replaced. Fails if a param is not bound or an input does not fit its type.
+  virtual void run(Tensors inputs, std::span<Tensor> outputs, const RunOptions& options) = 0;
+  /// Does now what the first run would: packs weights and, if no shape is symbolic, plans memory. All params are bound.
+  virtual void prepare() = 0;
+  /// Bytes that the executable holds: packed weights and arenas.
+  virtual size_t memory_bytes() const = 0;
+};
+
+struct LoadOptions {
+  int threads = 1;            ///< the most that a run will use
+  std::vector<bool> donated;  ///< inputs that a run may overwrite
+};
+
+/// A legal graph, lowered: it can be written to disk, and loaded where the device is.
+class Program {
+ public:
+  virtual ~Program() = default;
+  virtual const Graph& graph() const = 0;
+  virtual std::unique_ptr<Executable> load(const LoadOptions& options) const = 0;
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  /// As devices are spelled: "cpu".
+  virtual std::string name() const = 0;
+  /// What it is here: the processor, the instruction set, the libraries.
+  virtual std::string description() const = 0;
+  /// How many threads a run may sensibly use.
+  virtual int threads() const { return 1; }
+  /// Empty, or why nothing can run here.
+  virtual std::string unavailable() const = 0;
+  virtual Target target() const = 0;
+  /// May this element-wise node, which `target()` takes, be part of an elementwise_region?
+  virtual bool fuses_elementwise(const Node&) const { return false; }
+  /// `legal` holds only what `target()` takes.
+  virtual std::unique_ptr<Program> lower(Graph legal) const = 0;
+};
+
+}  // namespace rlx

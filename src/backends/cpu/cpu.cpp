@@ -1,0 +1,49 @@
+// The CPU as a backend: its claims are the table of lowerings.cpp.
+#include "backends/cpu/cpu.h"
+
+#include "backends/cpu/executable.h"
+#include "backends/cpu/lowering.h"
+#include "backends/cpu/lowerings.h"
+#include "backends/cpu/rewritings.h"
+#include "kernels/gemm.h"
+
+namespace rlx::cpu {
+namespace {
+
+class CpuProgram final : public Program {
+ public:
+  explicit CpuProgram(Graph legal) : graph_(std::move(legal)) {}
+  const Graph& graph() const override { return graph_; }
+  std::unique_ptr<Executable> load(const LoadOptions& options) const override { return make_executable(graph_, options); }
+
+ private:
+  Graph graph_;
+};
+
+class Cpu final : public Backend {
+ public:
+  std::string name() const override { return "cpu"; }
+  std::string description() const override {
+    return text_of(kernels::ThreadPool::hardware_threads(), " threads, vectors by Highway",
+                   kernels::has_gemm_backend(kernels::GemmBackend::onednn) ? ", products by oneDNN" : "");
+  }
+  int threads() const override { return kernels::ThreadPool::hardware_threads(); }
+  std::string unavailable() const override { return ""; }
+  Target target() const override {
+    return {"cpu",
+            [](const Question& q) -> std::optional<std::string> {
+              std::string why_not;
+              if (find_lowering(q, why_not)) return std::nullopt;
+              return why_not;
+            },
+            rewritings()};
+  }
+  bool fuses_elementwise(const Node& node) const override { return is_machine_op(node); }
+  std::unique_ptr<Program> lower(Graph legal) const override { return std::make_unique<CpuProgram>(std::move(legal)); }
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_backend() { return std::make_unique<Cpu>(); }
+
+}  // namespace rlx::cpu

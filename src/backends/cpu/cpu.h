@@ -1,0 +1,10 @@
+// The processor this program runs on.
+#pragma once
+
+#include "backends/backend.h"
+
+namespace rlx::cpu {
+
+std::unique_ptr<Backend> make_backend();
+
+}  // namespace rlx::cpu

@@ -1,0 +1,195 @@
+// Running on the CPU; see the header. A graph with symbols is specialized once per set of input shapes; the latest
+// shapes are kept. Each run borrows a RunState from its shape's idle ones, so that runs on several threads do not meet.
+#include "backends/cpu/executable.h"
+
+#include <list>
+#include <map>
+#include <mutex>
+
+#include "backends/cpu/schedule.h"
+#include "rlx/io.h"
+#include "ir/leaves.h"
+#include "passes/hoist_params.h"
+#include "rlx/io.h"
+
+namespace rlx::cpu {
+namespace {
+
+constexpr size_t kMostShapes = 32;      // schedules kept per executable
+constexpr size_t kMostIdleStates = 16;  // run states kept per shape
+
+struct Instance {
+  std::vector<Shape> shapes;  // of the inputs
+  Schedule schedule;
+  std::vector<Type> outputs;
+  std::mutex mutex;
+  std::vector<std::unique_ptr<RunState>> idle;
+
+  std::unique_ptr<RunState> take() {
+    {
+      std::scoped_lock lock(mutex);
+      if (!idle.empty()) {
+        auto state = std::move(idle.back());
+        idle.pop_back();
+        return state;
+      }
+    }
+    auto state = schedule.new_state();
+    std::scoped_lock lock(mutex);
+    idle.reserve(kMostIdleStates);
+    return state;
+  }
+  void give_back(std::unique_ptr<RunState> state) {
+    std::scoped_lock lock(mutex);
+    if (idle.size() < kMostIdleStates) idle.push_back(std::move(state));
+  }
+};
+
+class CpuExecutable final : public Executable {
+ public:
+  CpuExecutable(const Graph& legal, LoadOptions options) : signature_(signature_params(legal)), options_(std::move(options)) {
+    options_.threads = std::max(1, options_.threads);
+    Hoisted parts = hoist_params(legal);
+    graph_ = std::move(parts.main);
+    prologue_ = std::move(parts.prologue);
+    hoisted_ = std::move(parts.names);
+  }
+
+  void bind(const std::string& name, Tensor value) override {
+    auto known = signature_.find(name);
+    if (known == signature_.end()) fail(ErrorCode::not_found, "graph '", graph_.name(), "' has no param '", name, "'");
+    if (value.type() != known->second)
+      fail(ErrorCode::shape_mismatch, "param '", name, "' is ", known->second, ", got ", value.type());
+    std::scoped_lock lock(mutex_);
+    params_[name] = aligned(std::move(value));
+    for (const std::string& made : hoisted_) params_.erase(made);
+    instances_.clear();  // their steps point into the old value
+    packed_ = std::make_unique<PackedCache>();
+  }
+
+  void run(Tensors inputs, std::span<Tensor> outputs, const RunOptions& options) override {
+    std::shared_ptr<Instance> instance = instance_for(inputs);
+    auto state = instance->take();
+    for (size_t o = 0; o < outputs.size(); ++o)
+      if (outputs[o].type() != instance->outputs[o] || !outputs[o].is_unshared())
+        outputs[o] = Tensor::uninitialized(instance->outputs[o].dtype, shape_of(instance->outputs[o].dims));
+    state->inputs.clear(), state->outputs.clear(), state->copies.clear();
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      bool writes = i < options_.donated.size() && options_.donated[i];
+      if (writes || !is_aligned(inputs[i])) {  // a donated input is overwritten: never the caller's own memory
+        state->copies.push_back(inputs[i]);
+        state->inputs.push_back(state->copies.back().mutable_data());
+      } else {
+        state->inputs.push_back(const_cast<std::byte*>(inputs[i].data()));
+      }
+    }
+    for (Tensor& t : outputs) state->outputs.push_back(t.mutable_data());
+    instance->schedule.run(state->pointers.data(), state->arena, state->inputs, state->outputs,
+                           std::clamp(options.threads, 1, options_.threads), options.profile);
+    instance->give_back(std::move(state));
+  }
+
+  void prepare() override {
+    std::vector<Tensor> inputs;
+    for (const Type& type : graph_.input_types()) {
+      if (!is_static(type.dims)) return;  // its shapes come with the first run
+      inputs.push_back(Tensor::uninitialized(type.dtype, shape_of(type.dims)));
+    }
+    instance_for(inputs);
+  }
+
+  size_t memory_bytes() const override {
+    std::scoped_lock lock(mutex_);
+    size_t total = packed_->bytes();
+    for (const auto& instance : instances_) total += instance->schedule.arena_bytes();
+    return total;
+  }
+
+ private:
+  static bool is_aligned(const Tensor& t) { return reinterpret_cast<uintptr_t>(t.data()) % std::min<size_t>(byte_size(t.dtype()), 8) == 0; }
+  static Tensor aligned(Tensor t) {
+    if (!is_aligned(t)) t.mutable_data();  // a copy of its own
+    return t;
+  }
+
+  void check_inputs(Tensors inputs) const {
+    if (inputs.size() != graph_.inputs().size())
+      fail(ErrorCode::invalid_argument, "graph '", graph_.name(), "' has ", graph_.inputs().size(), " inputs, got ", inputs.size());
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const Node& node = graph_.node(graph_.inputs()[i]);
+      if (inputs[i].dtype() != node.types[0].dtype || inputs[i].rank() != node.types[0].rank())
+        fail(ErrorCode::shape_mismatch, "input '", node.name, "' is ", node.types[0], ", got ", inputs[i].type());
+    }
+  }
+
+  std::shared_ptr<Instance> instance_for(Tensors inputs) {
+    check_inputs(inputs);
+    std::scoped_lock lock(mutex_);
+    for (auto at = instances_.begin(); at != instances_.end(); ++at) {
+      bool same = true;
+      for (size_t i = 0; same && i < inputs.size(); ++i) same = (*at)->shapes[i] == inputs[i].shape();
+      if (!same) continue;
+      instances_.splice(instances_.begin(), instances_, at);  // the latest in front
+      return instances_.front();
+    }
+    instances_.push_front(make_instance(inputs));
+    if (instances_.size() > kMostShapes) instances_.pop_back();
+    return instances_.front();
+  }
+
+  std::shared_ptr<Instance> make_instance(Tensors inputs) {
+    for (const auto& [name, type] : signature_)
+      if (!params_.contains(name))
+        fail(ErrorCode::invalid_argument, "param '", name, "' (", type, ") of '", graph_.name(),
+             "' is not bound; bind it with set_param before the first run");
+    hoist();
+    Bindings bindings = solve_symbols(graph_, inputs);
+    Graph fixed = bindings.empty() ? graph_ : substitute(graph_, bindings);
+    std::vector<Shape> shapes;
+    for (const Tensor& t : inputs) shapes.push_back(t.shape());
+    Schedule::Request request{fixed, options_.threads, *packed_,
+                              [this](const std::string& name) { return &params_.at(name); }, options_.donated};
+    return std::shared_ptr<Instance>(new Instance{std::move(shapes), Schedule(request), fixed.output_types(), {}, {}});
+  }
+
+  /// Computes what depends on params alone, if a param was bound since the last time.
+  void hoist() {
+    if (hoisted_.empty() || params_.contains(hoisted_[0])) return;
+    PackedCache once;
+    Schedule schedule({prologue_, options_.threads, once, [this](const std::string& name) { return &params_.at(name); }});
+    std::vector<Tensor> values;
+    std::vector<void*> pointers;
+    for (const Type& t : schedule.output_types()) {
+      values.push_back(Tensor::uninitialized(t.dtype, shape_of(t.dims)));
+      pointers.push_back(values.back().mutable_data());
+    }
+    auto state = schedule.new_state();
+    schedule.run(state->pointers.data(), state->arena, {}, pointers, options_.threads);
+    for (size_t i = 0; i < values.size(); ++i) params_[hoisted_[i]] = std::move(values[i]);
+    // What was read here is read once: pages of a mapped file can go, and come back if somebody does read them again.
+    for (Ref r : prologue_.params()) release_pages(params_.at(prologue_.node(r).name));
+  }
+
+  static std::map<std::string, Type> signature_params(const Graph& g) {
+    std::map<std::string, Type> all;
+    for (Ref r : g.params()) all[g.node(r).name] = g.type(r);
+    return all;
+  }
+
+  std::map<std::string, Type> signature_;  // the params that are bound from outside
+  Graph graph_, prologue_;
+  std::vector<std::string> hoisted_;
+  LoadOptions options_;
+  mutable std::mutex mutex_;
+  std::map<std::string, Tensor> params_;
+  std::unique_ptr<PackedCache> packed_ = std::make_unique<PackedCache>();
+  std::list<std::shared_ptr<Instance>> instances_;
+};
+
+}  // namespace
+
+std::unique_ptr<Executable> make_executable(Graph legal, const LoadOptions& options) {
+  return std::make_unique<CpuExecutable>(legal, options);
+}
+
+}  // namespace rlx::cpu

@@ -1,0 +1,10 @@
+// A legal graph on the CPU: schedules per shape, packed weights shared by them, and memory per run.
+#pragma once
+
+#include "backends/backend.h"
+
+namespace rlx::cpu {
+
+std::unique_ptr<Executable> make_executable(Graph legal, const LoadOptions& options);
+
+}  // namespace rlx::cpu

@@ -1,0 +1,198 @@
+// General products: two operands of any strides, contracted over any axes. Floats go to the packed products, straight
+// from where they lie if the axes merge; integers, bools and complex numbers, and what does not merge, are brought into
+// [batch, rows, inner] first.
+#include <complex>
+
+#include "backends/cpu/lowerings.h"
+#include "backends/cpu/product.h"
+#include "kernels/move.h"
+#include "rlx/ops.h"
+
+namespace rlx::cpu {
+namespace {
+
+/// Axes as one: its extent, and the stride that walks it.
+struct Merged {
+  int64_t extent = 1, stride = 1;
+};
+/// Nothing if no single stride walks them in this order.
+std::optional<Merged> merged(const View& v, const Axes& axes) {
+  Merged m;
+  bool first = true;
+  for (size_t i = axes.size(); i-- > 0;) {
+    auto d = size_t(axes[i]);
+    if (v.shape[d] == 1) continue;
+    if (first) m.stride = v.strides[d], first = false;
+    else if (v.strides[d] != m.stride * m.extent) return {};
+    m.extent *= v.shape[d];
+  }
+  return m;
+}
+int64_t extent_of(const View& v, const Axes& axes) {
+  int64_t n = 1;
+  for (int64_t axis : axes) n *= v.shape[size_t(axis)];
+  return n;
+}
+Axes in_order(const Axes& batch, const Axes& free, const Axes& contract) {
+  Axes all = batch;
+  all.insert(all.end(), free.begin(), free.end());
+  all.insert(all.end(), contract.begin(), contract.end());
+  return all;
+}
+
+/// sum over p of lhs[i, p] rhs[j, p], with integers wrapping in the width of the sum.
+template <class T, class Sum>
+void plain_product(const void* lhs_data, const void* rhs_data, void* y_data, int64_t m, int64_t n, int64_t k) {
+  const auto* lhs = static_cast<const T*>(lhs_data);
+  const auto* rhs = static_cast<const T*>(rhs_data);
+  auto* y = static_cast<Sum*>(y_data);
+  for (int64_t i = 0; i < m; ++i)
+    for (int64_t j = 0; j < n; ++j) {
+      Sum sum{};
+      for (int64_t p = 0; p < k; ++p) {
+        T a = lhs[i * k + p], b = rhs[j * k + p];
+        if constexpr (std::is_same_v<T, bool>) sum = sum || (a && b);
+        else if constexpr (std::is_integral_v<Sum>)
+          sum = static_cast<Sum>(static_cast<uint64_t>(sum) + static_cast<uint64_t>(static_cast<Sum>(a)) * static_cast<uint64_t>(static_cast<Sum>(b)));
+        else sum += static_cast<Sum>(a) * static_cast<Sum>(b);
+      }
+      y[i * n + j] = sum;
+    }
+}
+using PlainProduct = void (*)(const void*, const void*, void*, int64_t, int64_t, int64_t);
+
+template <class T>
+PlainProduct plain_product_into(DType sum) {
+  if (sum == dtype_of<T>()) return plain_product<T, T>;
+  if constexpr (std::is_same_v<T, bool>) return nullptr;
+  else if constexpr (std::is_integral_v<T>) {
+    if (kind_of(sum) == Kind::signed_int)
+      return sum == i64 ? plain_product<T, int64_t> : sum == i32 ? plain_product<T, int32_t> : sum == i16 ? plain_product<T, int16_t> : nullptr;
+    return sum == u64 ? plain_product<T, uint64_t> : sum == u32 ? plain_product<T, uint32_t> : sum == u16 ? plain_product<T, uint16_t> : nullptr;
+  } else {
+    return sum == c128 ? plain_product<T, std::complex<double>> : nullptr;
+  }
+}
+PlainProduct plain_product_for(DType t, DType sum) {
+  switch (t) {
+    case DType::boolean: return plain_product_into<bool>(sum);
+    case DType::i8: return plain_product_into<int8_t>(sum);
+    case DType::i16: return plain_product_into<int16_t>(sum);
+    case DType::i32: return plain_product_into<int32_t>(sum);
+    case DType::i64: return plain_product_into<int64_t>(sum);
+    case DType::u8: return plain_product_into<uint8_t>(sum);
+    case DType::u16: return plain_product_into<uint16_t>(sum);
+    case DType::u32: return plain_product_into<uint32_t>(sum);
+    case DType::u64: return plain_product_into<uint64_t>(sum);
+    case DType::c64: return plain_product_into<std::complex<float>>(sum);
+    case DType::c128: return plain_product_into<std::complex<double>>(sum);
+    default: return nullptr;
+  }
+}
+
+/// A dense copy of an operand with its dims in another order, into scratch.
+struct Gathered {
+  kernels::CopyPlan plan{};
+  size_t bytes = 0;
+  Gathered(const View& v, const Axes& order) {
+    auto size = static_cast<int64_t>(v.element_bytes());
+    Shape shape = pick(v.shape, order);
+    std::vector<int64_t> from = pick(v.strides, order), to = dense_strides(shape);
+    for (auto* list : {&from, &to})
+      for (int64_t& stride : *list) stride *= size;
+    if (order.size() > static_cast<size_t>(kernels::kMaxCopyRank)) fail(ErrorCode::unsupported, "a product of rank ", order.size());
+    plan = kernels::plan_copy(size, static_cast<int>(order.size()), shape.data(), from.data(), to.data());
+    bytes = (static_cast<size_t>(v.count() * size) + 63) / 64 * 64;
+  }
+  void run(const StepArgs& args, const void* from, std::byte* to) const {
+    for_ranges(args, plan.units, 1, static_cast<double>(bytes) * 0.2,
+               [&](int64_t begin, int64_t end, int64_t) { kernels::copy_strided(plan, from, to, begin, end); });
+  }
+};
+
+View regrouped(const View& v, const Axes& order) {
+  View r{v.dtype, pick(v.shape, order), {}};
+  r.strides = dense_strides(r.shape);
+  return r;
+}
+
+/// A float product if both operands' groups merge; `axes` are positions in these views.
+std::optional<kernels::BatchedGemmSpec> gemm_spec(const View& lhs, const View& rhs, const View& y, const DotAxes& axes, int threads) {
+  auto rows = merged(lhs, axes.lhs_free), columns = merged(rhs, axes.rhs_free);
+  auto lhs_inner = merged(lhs, axes.lhs_contract), rhs_inner = merged(rhs, axes.rhs_contract);
+  if (!rows || !columns || !lhs_inner || !rhs_inner || axes.lhs_batch.size() > kernels::BatchedGemmSpec::kMaxBatchRank) return {};
+  kernels::BatchedGemmSpec s;
+  s.m = rows->extent, s.n = columns->extent, s.k = lhs_inner->extent;
+  s.lhs_m_stride = rows->stride, s.lhs_k_stride = lhs_inner->stride;
+  s.rhs_k_stride = rhs_inner->stride, s.rhs_n_stride = columns->stride;
+  s.y_m_stride = s.n, s.y_n_stride = 1;
+  s.batch_rank = static_cast<int>(axes.lhs_batch.size());
+  for (size_t b = 0; b < axes.lhs_batch.size(); ++b) {
+    s.batch_dims[b] = y.shape[b];
+    s.lhs_batch_strides[b] = lhs.strides[size_t(axes.lhs_batch[b])];
+    s.rhs_batch_strides[b] = rhs.strides[size_t(axes.rhs_batch[b])];
+    s.y_batch_strides[b] = y.strides[b];
+  }
+  s.lhs_dtype = lhs.dtype, s.rhs_dtype = rhs.dtype, s.y_dtype = y.dtype;
+  s.threads = threads;
+  return s;
+}
+
+}  // namespace
+
+std::string when_dot(const Question& q) {
+  if (auto why = when::is_byte_sized(q); !why.empty()) return why;
+  DType t = q.operands[0].dtype, sum = q.node.types[0].dtype;
+  if (is_float(t)) return when::is_float(q);
+  return plain_product_for(t, sum) ? "" : text_of("no kernel multiplies ", t, " into ", sum);
+}
+
+Prepared lower_dot(const LoweringContext& c) {
+  const View &lhs = c.operands[0], &rhs = c.operands[1], &y = c.results[0];
+  DotAxes axes(c.attrs<DotAttrs>(), lhs.shape.size(), rhs.shape.size());
+  if (is_float(lhs.dtype)) {
+    if (axes.lhs_batch.empty())
+      if (auto rows = merged(lhs, axes.lhs_free), inner = merged(lhs, axes.lhs_contract); rows && inner && (inner->stride == 1 || inner->extent == 1))
+        if (auto columns = merged(rhs, axes.rhs_free), along = merged(rhs, axes.rhs_contract); columns && along) {
+          Product product{rows->extent, columns->extent, inner->extent, rows->stride, along->stride, columns->stride};
+          if (auto step = packed_product(c, product, {})) return step;
+        }
+    if (auto spec = gemm_spec(lhs, rhs, y, axes, c.threads)) {
+      auto gemm = kernels::prepare_batched_gemm(*spec);
+      return make_step("gemm", gemm.scratch_bytes(), [=](const StepArgs& args) {
+        gemm.run({args.in(0), args.in(1), args.out()}, args.scratch, args.pool);
+      });
+    }
+  }
+  // Bring both into [batch, free, contracted].
+  Axes lhs_order = in_order(axes.lhs_batch, axes.lhs_free, axes.lhs_contract), rhs_order = in_order(axes.rhs_batch, axes.rhs_free, axes.rhs_contract);
+  Gathered left(lhs, lhs_order), right(rhs, rhs_order);
+  size_t batch_rank = axes.lhs_batch.size();
+  if (is_float(lhs.dtype)) {
+    DotAttrs regular{axes_from(0, batch_rank), axes_from(0, batch_rank),
+                     axes_from(int64_t(batch_rank + axes.lhs_free.size()), axes.lhs_contract.size()),
+                     axes_from(int64_t(batch_rank + axes.rhs_free.size()), axes.rhs_contract.size())};
+    auto spec = gemm_spec(regrouped(lhs, lhs_order), regrouped(rhs, rhs_order), y, DotAxes(regular, lhs.shape.size(), rhs.shape.size()), c.threads);
+    if (!spec) fail(ErrorCode::unsupported, "a product with ", batch_rank, " batch dims; the CPU takes ", kernels::BatchedGemmSpec::kMaxBatchRank);
+    auto gemm = kernels::prepare_batched_gemm(*spec);
+    return make_step("gemm", left.bytes + right.bytes + gemm.scratch_bytes(), [=](const StepArgs& args) {
+      left.run(args, args.in(0), args.scratch);
+      right.run(args, args.in(1), args.scratch + left.bytes);
+      gemm.run({args.scratch, args.scratch + left.bytes, args.out()}, args.scratch + left.bytes + right.bytes, args.pool);
+    });
+  }
+  int64_t batches = extent_of(lhs, axes.lhs_batch), m = extent_of(lhs, axes.lhs_free), n = extent_of(rhs, axes.rhs_free), k = extent_of(lhs, axes.lhs_contract);
+  PlainProduct product = plain_product_for(lhs.dtype, y.dtype);
+  auto size = static_cast<int64_t>(lhs.element_bytes()), y_size = static_cast<int64_t>(y.element_bytes());
+  return make_step("product", left.bytes + right.bytes, [=](const StepArgs& args) {
+    left.run(args, args.in(0), args.scratch);
+    right.run(args, args.in(1), args.scratch + left.bytes);
+    const std::byte *l = args.scratch, *r = args.scratch + left.bytes;
+    for_ranges(args, batches * m, 1, static_cast<double>(batches * m * n * k), [&](int64_t begin, int64_t end, int64_t) {
+      for (int64_t row = begin; row < end; ++row)
+        product(l + row * k * size, r + row / m * n * k * size, args.out<std::byte>() + row * n * y_size, 1, n, k);
+    });
+  });
+}
+
+}  // namespace rlx::cpu

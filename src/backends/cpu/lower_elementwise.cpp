@@ -1,0 +1,250 @@
+// Element-wise ops, one by one or a fused region of them: a program for the element-wise machine, run tile by tile.
+// Operands may have any strides, so broadcasts, transposes and slices in front of one cost nothing.
+#include "backends/cpu/lowerings.h"
+#include "ir/leaves.h"
+#include "kernels/elementwise.h"
+#include "rlx/ops.h"
+
+namespace rlx::cpu {
+namespace {
+
+using kernels::ElementwiseBuffer;
+using kernels::ElementwiseOp;
+using kernels::ElementwiseProgram;
+
+std::optional<ElementwiseOp> machine_op(const Node& node) {
+  struct Row {
+    const OpDef* op;
+    ElementwiseOp machine;
+  };
+#define RLX_SAME(name) {&op::name, ElementwiseOp::name},
+  static const Row kRows[] = {
+      RLX_SAME(abs) RLX_SAME(neg) RLX_SAME(sign) RLX_SAME(floor) RLX_SAME(ceil) RLX_SAME(round_nearest_even)
+      RLX_SAME(round_nearest_afz) RLX_SAME(exp) RLX_SAME(expm1) RLX_SAME(log) RLX_SAME(log1p) RLX_SAME(sqrt)
+      RLX_SAME(rsqrt) RLX_SAME(cbrt) RLX_SAME(sin) RLX_SAME(cos) RLX_SAME(tan) RLX_SAME(tanh) RLX_SAME(logistic)
+      RLX_SAME(erf) RLX_SAME(is_finite) RLX_SAME(popcnt) RLX_SAME(clz) RLX_SAME(real) RLX_SAME(imag) RLX_SAME(complex)
+      RLX_SAME(add) RLX_SAME(sub) RLX_SAME(mul) RLX_SAME(div) RLX_SAME(rem) RLX_SAME(pow) RLX_SAME(atan2)
+      RLX_SAME(shift_left) RLX_SAME(shift_right_logical) RLX_SAME(shift_right_arithmetic) RLX_SAME(select)
+      RLX_SAME(convert) RLX_SAME(reciprocal) RLX_SAME(exp2) RLX_SAME(log2) RLX_SAME(erfc) RLX_SAME(asin) RLX_SAME(acos)
+      RLX_SAME(atan) RLX_SAME(sinh) RLX_SAME(cosh) RLX_SAME(asinh) RLX_SAME(acosh) RLX_SAME(atanh) RLX_SAME(fma)
+      RLX_SAME(relu) RLX_SAME(gelu_tanh) RLX_SAME(silu)
+      {&op::gelu, ElementwiseOp::gelu_erf},
+      {&op::maximum, ElementwiseOp::max},
+      {&op::minimum, ElementwiseOp::min},
+      {&op::bitwise_not, ElementwiseOp::logical_not},
+      {&op::bitwise_and, ElementwiseOp::logical_and},
+      {&op::bitwise_or, ElementwiseOp::logical_or},
+      {&op::bitwise_xor, ElementwiseOp::logical_xor},
+  };
+#undef RLX_SAME
+  if (node.op == &op::compare) {
+    const auto& a = node.attrs.as<CompareAttrs>();
+    static constexpr ElementwiseOp kPlain[] = {ElementwiseOp::eq, ElementwiseOp::ne, ElementwiseOp::lt, ElementwiseOp::le, ElementwiseOp::gt, ElementwiseOp::ge};
+    static constexpr ElementwiseOp kTotal[] = {ElementwiseOp::total_eq, ElementwiseOp::total_ne, ElementwiseOp::total_lt,
+                                               ElementwiseOp::total_le, ElementwiseOp::total_gt, ElementwiseOp::total_ge};
+    return (a.total_order ? kTotal : kPlain)[static_cast<size_t>(a.direction)];
+  }
+  for (const Row& row : kRows)
+    if (row.op == node.op) return row.machine;
+  return {};
+}
+
+/// Builds the program of a region, and the list of buffers that it loads: one for each operand and broadcast.
+struct RegionBuilder {
+  const std::vector<View>& operands;
+  const Shape& space;  // what all results have
+  ElementwiseProgram program = {};
+  struct Load {
+    size_t operand;
+    std::vector<int64_t> strides;  // over `space`
+    ElementwiseProgram::Value value;
+  };
+  std::vector<Load> loads = {};
+
+  ElementwiseProgram::Value load(size_t operand, std::vector<int64_t> strides) {
+    for (const Load& l : loads)
+      if (l.operand == operand && l.strides == strides) return l.value;
+    auto value = program.load(operands[operand].dtype, static_cast<int>(loads.size()));
+    loads.push_back({operand, std::move(strides), value});
+    return value;
+  }
+  ElementwiseProgram::Value constant(const Tensor& t) {
+    if (is_integer(t.dtype()) || t.dtype() == boolean) {
+      bool is_signed = kind_of(t.dtype()) == Kind::signed_int;
+      return program.integer(t.dtype(), is_signed ? load_element<int64_t>(t) : static_cast<int64_t>(load_element<uint64_t>(t)));
+    }
+    if (is_complex(t.dtype())) return program.constant(t.dtype(), load_element<Complex>(t));
+    return program.constant(t.dtype(), load_element<double>(t));
+  }
+  template <class T>
+  static T load_element(const Tensor& t) {
+    return rlx::load<T>(t, 0);
+  }
+
+  /// The values of a graph's outputs. Its nodes are element-wise ops, scalar constants, and broadcasts of inputs and
+  /// constants.
+  std::vector<ElementwiseProgram::Value> build(const Graph& body) {
+    struct Known {  // a value of the body: computed, or an operand that is not loaded before its broadcast is known
+      std::optional<ElementwiseProgram::Value> value;
+      std::optional<size_t> operand;
+      const Tensor* literal = nullptr;
+      std::vector<int64_t> strides = {};
+    };
+    std::vector<Known> known(body.nodes().size());
+    size_t next_input = 0;
+    auto value_of = [&](Ref r) {
+      Known& k = known[size_t(r.node)];
+      if (!k.value) k.value = k.operand ? load(*k.operand, k.strides) : constant(*k.literal);
+      return *k.value;
+    };
+    for (size_t n = 0; n < body.nodes().size(); ++n) {
+      const Node& node = body.nodes()[n];
+      if (node.op == &op::input) {
+        known[n].operand = next_input;
+        known[n].strides = operands[next_input++].strides;
+      } else if (node.op == &op::constant) {
+        known[n].literal = &node.attrs.as<ConstantAttrs>().value;
+      } else if (node.op == &op::broadcast_in_dim) {
+        const Known& from = known[size_t(node.operands[0].node)];
+        known[n] = from;
+        const auto& a = node.attrs.as<BroadcastAttrs>();
+        Axes axes = valid_axes(a.axes, a.dims.size());
+        const Dims& in = body.type(node.operands[0]).dims;
+        known[n].strides.assign(a.dims.size(), 0);
+        if (from.operand)
+          for (size_t d = 0; d < axes.size(); ++d)
+            if (in[d] != Dim(1)) known[n].strides[size_t(axes[d])] = from.strides[d];
+      } else {
+        std::vector<ElementwiseProgram::Value> in;
+        for (Ref r : node.operands) in.push_back(value_of(r));
+        in.resize(3, ElementwiseProgram::kNone);
+        known[n].value = program.apply(*machine_op(node), node.types[0].dtype, in[0], in[1], in[2]);
+      }
+    }
+    std::vector<ElementwiseProgram::Value> results;
+    for (const Output& o : body.outputs()) results.push_back(value_of(o.ref));
+    return results;
+  }
+};
+
+/// Roughly what an element costs, in nanoseconds on one thread.
+constexpr double kElement_ns = 0.15;
+
+Prepared region_step(const Graph& body, const LoweringContext& c) {
+  const Shape& space = c.results[0].shape;
+  RegionBuilder builder{c.operands, space};
+  auto results = builder.build(body);
+  for (size_t r = 0; r < results.size(); ++r) builder.program.store(results[r], static_cast<int>(r));
+  builder.program.finish();
+
+  // Extents and strides, merged while every buffer walks on in one stride. Only pointers are left open.
+  size_t operand_count = builder.loads.size(), count = operand_count + results.size();
+  Shape dims = space;
+  std::vector<std::vector<int64_t>> strides;
+  for (const auto& l : builder.loads) strides.push_back(l.strides);
+  for (const View& v : c.results) strides.push_back(v.strides);
+  for (size_t d = dims.size(); d-- > 0;) {
+    bool drop = dims[d] == 1;
+    bool merge = !drop && d + 1 < dims.size();
+    if (merge)
+      for (const auto& s : strides) merge = merge && s[d] == s[d + 1] * dims[d + 1];
+    if (merge) {
+      dims[d + 1] *= dims[d];
+      drop = true;
+    }
+    if (!drop) continue;
+    dims.erase(dims.begin() + std::ptrdiff_t(d));
+    for (auto& s : strides) s.erase(s.begin() + std::ptrdiff_t(d));
+  }
+  if (dims.size() > static_cast<size_t>(kernels::kMaxElementwiseRank))
+    fail(ErrorCode::unsupported, "an element-wise region over ", dims.size(), " dims that do not merge; the CPU takes ", kernels::kMaxElementwiseRank);
+
+  struct Plan {
+    ElementwiseProgram program;
+    kernels::ElementwiseCall call;
+    std::vector<ElementwiseBuffer> buffers;
+    std::vector<size_t> operand_of;
+  };
+  auto plan = std::make_shared<Plan>();
+  plan->program = std::move(builder.program);
+  plan->call.rank = static_cast<int>(dims.size());
+  std::copy(dims.begin(), dims.end(), plan->call.dims);
+  plan->buffers.resize(count);
+  for (size_t b = 0; b < count; ++b) std::copy(strides[b].begin(), strides[b].end(), plan->buffers[b].strides);
+  for (const auto& l : builder.loads) plan->operand_of.push_back(l.operand);
+
+  int64_t elements = c.results[0].count();
+  size_t per_thread = (plan->program.scratch_bytes() + 63) / 64 * 64;
+  size_t buffer_bytes = (count * sizeof(ElementwiseBuffer) + 63) / 64 * 64;
+  size_t nodes = body.nodes().size();
+  return make_step("elementwise", buffer_bytes + per_thread * static_cast<size_t>(c.threads), [=](const StepArgs& args) {
+    // Strides are fixed, pointers come with the run: the buffers are completed in this run's own scratch.
+    auto* buffers = new (args.scratch) ElementwiseBuffer[count];
+    std::copy(plan->buffers.begin(), plan->buffers.end(), buffers);
+    for (size_t b = 0; b < operand_count; ++b) buffers[b].data = args.operands[plan->operand_of[b]];
+    for (size_t b = operand_count; b < count; ++b) buffers[b].data = args.results[b - operand_count];
+    kernels::ElementwiseCall call = plan->call;
+    call.operands = buffers;
+    call.results = buffers + operand_count;
+    for_ranges(args, elements, plan->program.tile(), static_cast<double>(elements) * kElement_ns * static_cast<double>(nodes),
+               [&](int64_t begin, int64_t end, int64_t part) {
+                 plan->program.run(call, begin, end, args.scratch + buffer_bytes + per_thread * static_cast<size_t>(part));
+               });
+  });
+}
+
+}  // namespace
+
+std::string when_elementwise(const Question& q) {
+  if (auto why = when::is_byte_sized(q); !why.empty()) return why;
+  if (q.operands[0].rank() > static_cast<size_t>(kernels::kMaxElementwiseRank))
+    return text_of("rank ", q.operands[0].rank(), " is above ", kernels::kMaxElementwiseRank);
+  return "";
+}
+
+std::string when_region(const Question& q) {
+  if (auto why = when::is_byte_sized(q); !why.empty()) return why;
+  const Graph& body = *q.node.attrs.as<ElementwiseRegionAttrs>().body;
+  for (const Node& node : body.nodes()) {
+    if (node.op == &op::input || node.op == &op::constant || node.op == &op::broadcast_in_dim) continue;
+    if (!machine_op(node)) return text_of("the element-wise machine does not know '", node.op->name, "'");
+    for (Ref r : node.operands)  // a broadcast in the middle would have to be computed at its own, smaller size
+      if (body.node(r).op == &op::broadcast_in_dim) {
+        const OpDef* source = body.node(body.node(r).operands[0]).op;
+        if (source != &op::input && source != &op::constant) return "a computed value is broadcast inside";
+      }
+  }
+  Dims dims = q.node.types[0].dims;
+  for (const Type& t : q.node.types)
+    if (t.dims != dims) return "its results differ in their dims";
+  for (const Output& o : body.outputs())
+    if (!machine_op(body.node(o.ref))) return "a result is an operand or a broadcast";
+  return dims.size() > static_cast<size_t>(kernels::kMaxElementwiseRank) ? text_of("rank ", dims.size(), " is above ", kernels::kMaxElementwiseRank) : "";
+}
+Prepared lower_region(const LoweringContext& c) { return region_step(*c.attrs<ElementwiseRegionAttrs>().body, c); }
+
+std::vector<size_t> overwritable_operands(const Node& node) {
+  std::vector<size_t> all;
+  if (node.op != &op::elementwise_region) {
+    for (size_t i = 0; i < node.operands.size(); ++i) all.push_back(i);
+    return all;
+  }
+  const Graph& body = *node.attrs.as<ElementwiseRegionAttrs>().body;
+  Uses uses(body);
+  for (size_t i = 0; i < node.operands.size(); ++i) {
+    const auto& users = uses.of(body.inputs()[i]);
+    // A broadcast reads elsewhere: what stands there may have been written already.
+    if (std::none_of(users.begin(), users.end(), [&](int32_t n) { return body.nodes()[size_t(n)].op == &op::broadcast_in_dim; })) all.push_back(i);
+  }
+  return all;
+}
+bool is_machine_op(const Node& node) { return machine_op(node).has_value(); }
+
+Prepared lower_elementwise(const LoweringContext& c) {
+  std::vector<Type> types;
+  for (const View& v : c.operands) types.push_back({v.dtype, Dims(v.shape.begin(), v.shape.end())});
+  Graph body = trace(types, [&](Graph& g, Values in) { return g.emit(*c.node.op, {in.begin(), in.end()}, c.node.attrs); });
+  return region_step(body, c);
+}
+
+}  // namespace rlx::cpu

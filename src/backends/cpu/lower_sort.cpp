@@ -1,0 +1,83 @@
+// Sorting: an argsort of the first operand, then every operand gathered by it.
+#include "backends/cpu/lowerings.h"
+#include "kernels/sort.h"
+#include "rlx/ops.h"
+
+namespace rlx::cpu {
+namespace {
+
+struct Lines {
+  int64_t outer = 1, extent = 1, inner = 1;
+  Lines(const Shape& shape, int64_t axis) {
+    auto at = size_t(valid_axis(axis, shape.size()));
+    for (size_t d = 0; d < shape.size(); ++d) (d < at ? outer : d > at ? inner : extent) *= shape[d];
+  }
+};
+
+/// Sorts by operand 0 and writes the first `k` of each line: of operand i to result i, or the places themselves.
+Prepared sort_step(const LoweringContext& c, int64_t axis, bool descending, int64_t k, bool places) {
+  Lines lines(c.operands[0].shape, axis);
+  kernels::SortArgs sort;
+  sort.dtype = c.operands[0].dtype;
+  sort.extent = lines.extent, sort.inner = lines.inner;
+  sort.outer_stride = lines.extent * lines.inner, sort.axis_stride = lines.inner;
+  sort.descending = descending;
+  sort.index_dtype = i32;
+  sort.k = k;
+  int64_t count = lines.outer * lines.inner, kept = count * k;
+  size_t per_thread = (kernels::sort_scratch_bytes(sort.dtype, lines.extent) + 63) / 64 * 64;
+  size_t index_bytes = (static_cast<size_t>(kept) * sizeof(int32_t) + 63) / 64 * 64;
+  std::vector<size_t> sizes;
+  for (const View& v : c.operands) sizes.push_back(v.element_bytes());
+  return make_step("sort", index_bytes + per_thread * static_cast<size_t>(c.threads), [=](const StepArgs& args) {
+    kernels::SortArgs call = sort;
+    call.x = args.in(0);
+    auto* order = places ? args.out<int32_t>(1) : reinterpret_cast<int32_t*>(args.scratch);
+    call.indices = order;
+    for_ranges(args, count, 1, static_cast<double>(count * lines.extent) * 20, [&](int64_t begin, int64_t end, int64_t part) {
+      kernels::argsort(call, begin, end, args.scratch + index_bytes + per_thread * static_cast<size_t>(part));
+      for (size_t i = 0; i < sizes.size(); ++i) {
+        size_t size = sizes[i];
+        const auto* from = args.in<std::byte>(i);
+        auto* to = args.out<std::byte>(i);
+        for (int64_t line = begin; line < end; ++line) {
+          int64_t base = line / lines.inner * lines.inner * lines.extent + line % lines.inner;
+          int64_t target = line / lines.inner * lines.inner * k + line % lines.inner;
+          for (int64_t r = 0; r < k; ++r) {
+            int64_t at = target + r * lines.inner;
+            std::memcpy(to + static_cast<size_t>(at) * size, from + static_cast<size_t>(base + order[at] * lines.inner) * size, size);
+          }
+        }
+      }
+    });
+  });
+}
+
+std::string fits_i32(const Question& q, int64_t axis) {
+  const Dim& extent = q.operands[0].dims[size_t(valid_axis(axis, q.operands[0].rank()))];
+  return extent.is_static() && extent.value() > INT32_MAX ? text_of("an axis of ", extent, " has places beyond i32") : "";
+}
+
+}  // namespace
+
+std::string when_sort(const Question& q) {
+  const auto& a = q.node.attrs.as<SortAttrs>();
+  if (a.comparator) return "the CPU sorts by value only; a comparator sub-graph has no kernel";
+  if (auto why = when::is_byte_sized(q); !why.empty()) return why;
+  return fits_i32(q, a.axis);
+}
+Prepared lower_sort(const LoweringContext& c) {
+  const auto& a = c.attrs<SortAttrs>();
+  return sort_step(c, a.axis, a.descending, Lines(c.operands[0].shape, a.axis).extent, false);
+}
+
+std::string when_top_k(const Question& q) {
+  if (auto why = when::is_byte_sized(q); !why.empty()) return why;
+  return fits_i32(q, q.node.attrs.as<TopKAttrs>().axis);
+}
+Prepared lower_top_k(const LoweringContext& c) {
+  const auto& a = c.attrs<TopKAttrs>();
+  return sort_step(c, a.axis, true, a.k, true);
+}
+
+}  // namespace rlx::cpu

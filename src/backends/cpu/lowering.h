@@ -1,0 +1,84 @@
+// The table that is the CPU's claim: which op, when, by which kernel, and what its operands may look like. Claim and
+// kernel stand in one row, so they cannot drift apart.
+#pragma once
+
+#include <mutex>
+
+#include "backends/cpu/step.h"
+#include "kernels/gemm.h"
+#include "passes/legalize.h"
+#include "plan/storage.h"
+
+namespace rlx::cpu {
+
+class Schedule;
+
+/// Weights packed for the kernels, shared by every shape that a graph is run for.
+class PackedCache {
+ public:
+  std::shared_ptr<const kernels::PackedWeights> pack(const kernels::WeightsSpec& spec, const Tensor& weights);
+  size_t bytes() const;
+
+ private:
+  struct Entry {
+    const void* data;
+    kernels::WeightsSpec spec;
+    std::shared_ptr<const kernels::PackedWeights> packed;
+  };
+  mutable std::mutex mutex_;
+  std::vector<Entry> entries_;
+};
+
+/// What a row of the table is handed to make its step.
+struct LoweringContext {
+  const Node& node;
+  std::vector<View> operands, results;
+  int threads;
+  PackedCache& packed;
+  /// The tensor of an operand that is a param or a constant; null for anything else.
+  const std::function<const Tensor*(size_t operand)>& bound;
+  /// A schedule for a sub-graph: its inputs and results dense.
+  const std::function<std::unique_ptr<Schedule>(const Graph&)>& nested;
+
+  template <class A>
+  const A& attrs() const {
+    return node.attrs.as<A>();
+  }
+};
+
+using When = std::string (*)(const Question&);  ///< empty, or why not
+using How = std::unique_ptr<Step> (*)(const LoweringContext&);
+using Strided = bool (*)(const Node&, size_t operand, const Shape&, std::span<const int64_t> strides);
+
+/// Whose buffer result 0 may take, if the operand is dead afterwards and of its size.
+enum class Overwrites { none, first, any };
+
+struct Lowering {
+  const OpDef* op;
+  When when;
+  How how;
+  Strided strided = nullptr;  ///< which strides its operands may have; null: dense only
+  Overwrites overwrites = Overwrites::none;
+};
+
+std::span<const Lowering> lowerings();
+/// The row that takes the node; else null, and `why_not` says why.
+const Lowering* find_lowering(const Question&, std::string& why_not);
+
+namespace when {
+std::string always(const Question&);
+/// Elements have addresses: no packed or block dtype among operands and results.
+std::string is_byte_sized(const Question&);
+/// f32, f16, bf16 or f64 throughout.
+std::string is_float(const Question&);
+}  // namespace when
+
+namespace strided {
+inline bool any(const Node&, size_t, const Shape&, std::span<const int64_t>) { return true; }
+/// The elements of the last dim stand side by side.
+inline bool rows(const Node&, size_t, const Shape& shape, std::span<const int64_t> strides) {
+  return shape.empty() || shape.back() == 1 || strides.back() == 1;
+}
+}  // namespace strided
+
+}  // namespace rlx::cpu

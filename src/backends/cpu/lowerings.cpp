@@ -1,0 +1,82 @@
+// The table. An op that is not here is decomposed; a reason in a `when` goes into the dispatch report.
+#include "backends/cpu/lowerings.h"
+
+#include "rlx/ops.h"
+
+namespace rlx::cpu {
+namespace {
+
+const Lowering kLowerings[] = {
+#define RLX_ELEMENTWISE(name) {&op::name, when_elementwise, lower_elementwise, strided::any, Overwrites::any},
+    RLX_CPU_ELEMENTWISE(RLX_ELEMENTWISE)
+#undef RLX_ELEMENTWISE
+    {&op::elementwise_region,   when_region,          lower_region,           strided::any,  Overwrites::any},
+    // op                       when                  how                     operands       overwrites
+    {&op::broadcast_in_dim,     when::is_byte_sized,  lower_copy,             strided::any},
+    {&op::reshape,              when::is_byte_sized,  lower_copy,             strided::any},
+    {&op::transpose,            when::is_byte_sized,  lower_copy,             strided::any},
+    {&op::slice,                when::is_byte_sized,  lower_copy,             strided::any},
+    {&op::reverse,              when::is_byte_sized,  lower_copy,             strided::any},
+    {&op::concatenate,          when::is_byte_sized,  lower_concatenate,      strided::any},
+    {&op::pad,                  when::is_byte_sized,  lower_pad},
+    {&op::iota,                 when::is_byte_sized,  lower_iota},
+    {&op::extent,               when::is_byte_sized,  lower_extent},
+    {&op::bitcast,              when::is_byte_sized,  lower_bitcast},
+    {&op::optimization_barrier, when::always,         lower_nothing,          strided::any},
+    {&op::reduce,               when_reduce,          lower_reduce},
+    {&op::reduce,               when::is_byte_sized,  lower_reduce_custom},
+    {&op::dot_general,          when_dot,             lower_dot,              strided::any},
+    {&op::matmul,               when_matmul,          lower_matmul,           matmul_strided},
+    {&op::linear,               when_matmul,          lower_matmul,           matmul_strided},
+    {&op::fused_matmul,         when_matmul,          lower_matmul,           matmul_strided},
+    {&op::gather,               when_gather,          lower_gather,           strided::any},
+    {&op::scatter,              when_scatter,         lower_scatter},
+    {&op::dynamic_slice,        when_dynamic,         lower_dynamic_slice},
+    {&op::dynamic_update_slice, when_dynamic,         lower_dynamic_update_slice},
+    {&op::reduce_window,        when_reduce_window,   lower_reduce_window,    strided::any},
+    {&op::reduce_window,        when::is_byte_sized,  lower_reduce_window_custom},
+    {&op::select_and_scatter,   when_select_and_scatter, lower_select_and_scatter},
+    {&op::convolution,          when_convolution,     lower_convolution,      strided::any},
+    {&op::convolution,          when_plain_convolution, lower_plain_convolution, strided::any},
+    {&op::softmax,              when_softmax,         lower_softmax,          nullptr,       Overwrites::first},
+    {&op::log_softmax,          when_softmax,         lower_softmax,          nullptr,       Overwrites::first},
+    {&op::l2_normalize,         when_l2_normalize,    lower_l2_normalize,     nullptr,       Overwrites::first},
+    {&op::logsumexp,            when_logsumexp,       lower_logsumexp},
+    {&op::layer_norm,           when_norm,            lower_norm,             nullptr,       Overwrites::first},
+    {&op::rms_norm,             when_norm,            lower_norm,             nullptr,       Overwrites::first},
+    {&op::fused_residual_layer_norm, when_norm,       lower_residual_norm},
+    {&op::fused_residual_rms_norm,   when_norm,       lower_residual_norm},
+    {&op::attention,            when_attention,       lower_attention,        attention_strided},
+    {&op::sort,                 when_sort,            lower_sort},
+    {&op::sort,                 when::is_byte_sized,  lower_sort_custom},
+    {&op::top_k,                when_top_k,           lower_top_k},
+    {&op::if_else,              when::always,         lower_if},
+};
+
+}  // namespace
+
+std::span<const Lowering> lowerings() { return kLowerings; }
+
+const Lowering* find_lowering(const Question& q, std::string& why_not) {
+  why_not = text_of("the CPU has no kernel for '", q.node.op->name, "'");
+  for (const Lowering& row : kLowerings)
+    if (row.op == q.node.op && (why_not = row.when(q)).empty()) return &row;
+  return nullptr;
+}
+
+namespace when {
+std::string always(const Question&) { return ""; }
+std::string is_byte_sized(const Question& q) {
+  for (Types types : {q.operands, Types(q.node.types)})
+    for (const Type& t : types)
+      if (!rlx::is_byte_sized(t.dtype)) return text_of(t, " is packed: its elements have no address");
+  return "";
+}
+std::string is_float(const Question& q) {
+  for (const Type& t : q.operands)
+    if (t.dtype != f32 && t.dtype != f64 && t.dtype != f16 && t.dtype != bf16) return text_of(t, " is not f32, f64, f16 or bf16");
+  return "";
+}
+}  // namespace when
+
+}  // namespace rlx::cpu

@@ -1,0 +1,104 @@
+// The functions that the table names, one file per family: lower_<family>.cpp.
+#pragma once
+
+#include "backends/cpu/lowering.h"
+
+// Ops that the element-wise machine evaluates, alone or inside a fused region.
+#define RLX_CPU_ELEMENTWISE(OP)                                                                                       \
+  OP(abs) OP(neg) OP(sign) OP(floor) OP(ceil) OP(round_nearest_even) OP(round_nearest_afz) OP(exp) OP(expm1) OP(log)  \
+  OP(log1p) OP(sqrt) OP(rsqrt) OP(cbrt) OP(sin) OP(cos) OP(tan) OP(tanh) OP(logistic) OP(erf) OP(is_finite)           \
+  OP(bitwise_not) OP(popcnt) OP(clz) OP(real) OP(imag) OP(complex) OP(add) OP(sub) OP(mul) OP(div) OP(rem) OP(pow)    \
+  OP(maximum) OP(minimum) OP(atan2) OP(bitwise_and) OP(bitwise_or) OP(bitwise_xor) OP(shift_left)                     \
+  OP(shift_right_logical) OP(shift_right_arithmetic) OP(compare) OP(select) OP(convert) OP(reciprocal) OP(exp2)       \
+  OP(log2) OP(erfc) OP(asin) OP(acos) OP(atan) OP(sinh) OP(cosh) OP(asinh) OP(acosh) OP(atanh) OP(fma) OP(relu)       \
+  OP(gelu) OP(gelu_tanh) OP(silu)
+
+namespace rlx::cpu {
+
+using Prepared = std::unique_ptr<Step>;
+
+// lower_elementwise.cpp
+std::string when_elementwise(const Question&);
+Prepared lower_elementwise(const LoweringContext&);
+std::string when_region(const Question&);
+Prepared lower_region(const LoweringContext&);
+/// Operands that are read at the index that is written: their buffer may take the result.
+std::vector<size_t> overwritable_operands(const Node&);
+/// The element-wise machine has an instruction for it.
+bool is_machine_op(const Node&);
+
+// lower_move.cpp
+Prepared copy_step(const View& from, const View& to);
+Prepared lower_copy(const LoweringContext&);
+Prepared lower_concatenate(const LoweringContext&);
+Prepared lower_pad(const LoweringContext&);
+Prepared lower_iota(const LoweringContext&);
+Prepared lower_extent(const LoweringContext&);
+Prepared lower_bitcast(const LoweringContext&);
+Prepared lower_nothing(const LoweringContext&);
+
+// lower_dot.cpp
+std::string when_dot(const Question&);
+Prepared lower_dot(const LoweringContext&);
+
+// lower_matmul.cpp
+std::string when_matmul(const Question&);
+bool matmul_strided(const Node&, size_t operand, const Shape&, std::span<const int64_t> strides);
+Prepared lower_matmul(const LoweringContext&);
+
+// lower_index.cpp
+std::string when_gather(const Question&);
+Prepared lower_gather(const LoweringContext&);
+std::string when_scatter(const Question&);
+Prepared lower_scatter(const LoweringContext&);
+std::string when_dynamic(const Question&);
+Prepared lower_dynamic_slice(const LoweringContext&);
+Prepared lower_dynamic_update_slice(const LoweringContext&);
+
+// lower_window.cpp
+std::string when_reduce_window(const Question&);
+Prepared lower_reduce_window(const LoweringContext&);
+std::string when_convolution(const Question&);
+Prepared lower_convolution(const LoweringContext&);
+
+// lower_reduce.cpp
+std::string when_reduce(const Question&);
+Prepared lower_reduce(const LoweringContext&);
+
+// lower_rows.cpp
+std::string when_softmax(const Question&);
+Prepared lower_softmax(const LoweringContext&);
+std::string when_l2_normalize(const Question&);
+Prepared lower_l2_normalize(const LoweringContext&);
+std::string when_logsumexp(const Question&);
+Prepared lower_logsumexp(const LoweringContext&);
+std::string when_norm(const Question&);
+Prepared lower_norm(const LoweringContext&);
+Prepared lower_residual_norm(const LoweringContext&);
+
+// lower_attention.cpp
+std::string when_attention(const Question&);
+bool attention_strided(const Node&, size_t operand, const Shape&, std::span<const int64_t> strides);
+Prepared lower_attention(const LoweringContext&);
+
+// lower_sort.cpp
+std::string when_sort(const Question&);
+Prepared lower_sort(const LoweringContext&);
+std::string when_top_k(const Question&);
+Prepared lower_top_k(const LoweringContext&);
+
+// lower_custom.cpp: by a sub-graph
+Prepared lower_reduce_custom(const LoweringContext&);
+Prepared lower_reduce_window_custom(const LoweringContext&);
+Prepared lower_sort_custom(const LoweringContext&);
+
+// lower_scatter_windows.cpp
+std::string when_select_and_scatter(const Question&);
+Prepared lower_select_and_scatter(const LoweringContext&);
+std::string when_plain_convolution(const Question&);
+Prepared lower_plain_convolution(const LoweringContext&);
+
+// lower_control.cpp
+Prepared lower_if(const LoweringContext&);
+
+}  // namespace rlx::cpu

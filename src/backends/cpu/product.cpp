@@ -1,0 +1,71 @@
+// Packed products; see the header.
+#include "backends/cpu/product.h"
+
+#include "rlx/io.h"
+
+namespace rlx::cpu {
+
+std::shared_ptr<const kernels::PackedWeights> PackedCache::pack(const kernels::WeightsSpec& spec, const Tensor& weights) {
+  auto same = [&](const Entry& e) {
+    return e.data == weights.data() && e.spec.k == spec.k && e.spec.n == spec.n && e.spec.k_stride == spec.k_stride &&
+           e.spec.n_stride == spec.n_stride && e.spec.dtype == spec.dtype && e.spec.x_dtype == spec.x_dtype && e.spec.threads == spec.threads;
+  };
+  std::scoped_lock lock(mutex_);
+  for (const Entry& e : entries_)
+    if (same(e)) return e.packed;
+  entries_.push_back({weights.data(), spec, kernels::PackedWeights::pack(spec, weights.data())});
+  // Packed weights are not read again: pages of a mapped file that hold them can go.
+  release_pages(weights);
+  return entries_.back().packed;
+}
+
+size_t PackedCache::bytes() const {
+  std::scoped_lock lock(mutex_);
+  size_t total = 0;
+  for (const Entry& e : entries_) total += e.packed->bytes();
+  return total;
+}
+
+namespace {
+
+class PackedStep final : public Step {
+ public:
+  PackedStep(std::string kernel, kernels::PreparedGemm gemm, int bias, int residual)
+      : kernel_(std::move(kernel)), gemm_(std::move(gemm)), bias_(bias), residual_(residual) {}
+  size_t scratch_bytes() const override { return gemm_.scratch_bytes(); }
+  bool reads_operand(size_t i) const override { return i != 1; }
+  std::string kernel() const override { return kernel_; }
+  void run(const StepArgs& args) const noexcept override {
+    auto operand = [&](int i) { return i >= 0 ? args.in(static_cast<size_t>(i)) : nullptr; };
+    gemm_.run({args.in(0), args.out(), operand(bias_), operand(residual_)}, args.scratch, args.pool);
+  }
+
+ private:
+  std::string kernel_;
+  kernels::PreparedGemm gemm_;
+  int bias_, residual_;
+};
+
+}  // namespace
+
+std::unique_ptr<Step> packed_product(const LoweringContext& c, const Product& p, const ProductEpilogue& e) {
+  const Tensor* weights = c.bound(1);
+  DType x = c.operands[0].dtype, w = c.operands[1].dtype, y = c.results[0].dtype;
+  if (!weights || (w == f64) != (x == f64) || (y == f64) != (x == f64)) return nullptr;
+  kernels::WeightsSpec spec{p.k, p.n, p.w_k_stride, p.w_n_stride, w, x, c.threads};
+  auto packed = c.packed.pack(spec, *weights);
+  kernels::GemmSpec gemm;
+  gemm.m = p.m;
+  gemm.x_stride = p.x_stride, gemm.y_stride = p.n, gemm.residual_stride = e.residual_stride;
+  gemm.y_dtype = y;
+  gemm.threads = c.threads;
+  gemm.epilogue.activation = e.activation;
+  gemm.epilogue.round_each_step = y == f16 || y == bf16;
+  if (e.bias >= 0) gemm.epilogue.bias = true, gemm.epilogue.bias_dtype = c.operands[size_t(e.bias)].dtype;
+  if (e.residual >= 0) gemm.epilogue.residual = kernels::Residual::separate;
+  auto prepared = packed->prepare(gemm);
+  const char* backend = packed->backend() == kernels::GemmBackend::onednn ? "onednn" : "highway";
+  return std::make_unique<PackedStep>(text_of(backend, " ", w, " ", p.m, "x", p.k, "x", p.n), std::move(prepared), e.bias, e.residual);
+}
+
+}  // namespace rlx::cpu

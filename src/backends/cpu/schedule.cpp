@@ -1,0 +1,169 @@
+// Making and running schedules; see the header.
+#include "backends/cpu/schedule.h"
+
+#include <chrono>
+
+#include "backends/cpu/lowerings.h"
+#include "ir/leaves.h"
+#include "plan/arena.h"
+
+namespace rlx::cpu {
+
+int64_t View::count() const {
+  int64_t n = 1;
+  for (int64_t extent : shape) n *= extent;
+  return n;
+}
+bool is_dense(const View& v) { return rlx::is_dense(v.shape, v.strides); }
+
+namespace {
+
+std::vector<Type> operand_types(const Graph& g, const Node& node) {
+  std::vector<Type> types;
+  for (Ref r : node.operands) types.push_back(g.type(r));
+  return types;
+}
+
+const Lowering& lowering_of(const Graph& g, const Node& node) {
+  std::string why_not;
+  auto types = operand_types(g, node);
+  const Lowering* row = find_lowering({node, types}, why_not);
+  if (!row) fail(ErrorCode::internal, "the CPU was handed '", node.op->name, "', which it does not take: ", why_not);
+  return *row;
+}
+
+bool is_leaf(const Node& node) { return node.op == &op::input || node.op == &op::param || node.op == &op::constant; }
+
+}  // namespace
+
+Schedule::~Schedule() = default;
+
+Schedule::Schedule(const Request& request) {
+  const Graph& g = request.graph;
+  output_types_ = g.output_types();
+  StorageRules rules{
+      [&](const Node& node, size_t operand, const Shape& shape, std::span<const int64_t> strides) {
+        const Lowering& row = lowering_of(g, node);
+        return row.strided && row.strided(node, operand, shape, strides);
+      },
+      [&](const Node& node) {
+        std::vector<size_t> all;
+        Overwrites overwrites = lowering_of(g, node).overwrites;
+        if (overwrites == Overwrites::any)
+          return overwritable_operands(node);
+        if (overwrites == Overwrites::first) all.push_back(0);
+        else if (node.op->overwrites) all.push_back(*node.op->overwrites);
+        return all;
+      },
+  };
+  StoragePlan plan = plan_storage(g, rules, request.donated);
+
+  auto view = [&](Ref r) { return View{g.type(r).dtype, shape_of(g.type(r).dims), plan.of(r).strides}; };
+  auto bound_tensor = [&](Ref r) -> const Tensor* {
+    const Node& leaf = g.node(r);
+    if (leaf.op == &op::constant) return &leaf.attrs.as<ConstantAttrs>().value;
+    return leaf.op == &op::param ? request.param(leaf.name) : nullptr;
+  };
+  const std::function<std::unique_ptr<Schedule>(const Graph&)> nested = [&](const Graph& body) {
+    return std::make_unique<Schedule>(Request{body, request.threads, request.packed, [](const std::string&) -> const Tensor* { return nullptr; }});
+  };
+
+  std::vector<BufferLife> lives(plan.roots.size());
+  for (size_t r = 0; r < plan.roots.size(); ++r)
+    if (plan.roots[r].kind == RootKind::arena) lives[r] = {plan.roots[r].bytes, plan.roots[r].first, plan.roots[r].last};
+
+  auto add_slot = [&](Ref r, bool packed) {
+    const Place& place = plan.of(r);
+    const Root& root = plan.roots[place.root];
+    Slot slot{root.kind, root.index, static_cast<size_t>(place.offset) * byte_size(g.type(r).dtype)};
+    if (root.kind == RootKind::arena) slot.index = place.root;
+    if (root.kind == RootKind::param || root.kind == RootKind::constant) {
+      Ref leaf = root.kind == RootKind::param ? g.params()[root.index] : Ref{int32_t(root.index), 0};
+      if (!packed) {
+        kept_.push_back(*bound_tensor(leaf));
+        slot.fixed = kept_.back().data() + slot.offset;
+      }
+    }
+    slots_.push_back(slot);
+  };
+
+  for (size_t n = 0; n < g.nodes().size(); ++n) {
+    const Node& node = g.nodes()[n];
+    if (is_leaf(node) || (!plan.places[n].empty() && plan.places[n][0].is_view)) continue;
+    const Lowering& row = lowering_of(g, node);
+    std::vector<View> operands, results;
+    for (Ref r : node.operands) operands.push_back(view(r));
+    for (size_t r = 0; r < node.types.size(); ++r) results.push_back(view({int32_t(n), int32_t(r)}));
+    const std::function<const Tensor*(size_t)> bound = [&](size_t i) { return bound_tensor(node.operands[i]); };
+    LoweringContext context{node, std::move(operands), std::move(results), request.threads, request.packed, bound, nested};
+    auto step = with_context([&] { return text_of("preparing '", node.op->name, "'", node.name.empty() ? "" : " of '" + node.name + "'"); },
+                             [&] { return row.how(context); });
+    auto steps_read = [&made = *step](size_t i) { return made.reads_operand(i); };
+    Entry entry{std::move(step), slots_.size(), 0, lives.size(), std::string(node.op->name), node.name};
+    for (size_t i = 0; i < node.operands.size(); ++i)
+      add_slot(node.operands[i], !steps_read(i));
+    entry.first_result = slots_.size();
+    for (size_t r = 0; r < node.types.size(); ++r) add_slot({int32_t(n), int32_t(r)}, false);
+    lives.push_back({entry.step->scratch_bytes(), n, n});
+    steps_.push_back(std::move(entry));
+  }
+  for (size_t o : plan.copied_outputs) {  // outputs that are leaves, views, or twice the same value
+    Ref r = g.outputs()[o].ref;
+    View from = view(r), to{from.dtype, from.shape, dense_strides(from.shape)};
+    Entry entry{copy_step(from, to), slots_.size(), slots_.size() + 1, lives.size(), "copy", g.outputs()[o].name};
+    add_slot(r, false);
+    slots_.push_back({RootKind::output, o, 0});
+    lives.push_back({entry.step->scratch_bytes(), g.nodes().size(), g.nodes().size()});
+    steps_.push_back(std::move(entry));
+  }
+
+  ArenaPlan arena = plan_arena(lives);
+  arena_bytes_ = arena.bytes;
+  for (Entry& entry : steps_) entry.scratch_offset = arena.offsets[entry.scratch_offset];
+  for (size_t s = 0; s < slots_.size(); ++s) {
+    Slot& slot = slots_[s];
+    if (slot.kind == RootKind::arena) slot.offset += arena.offsets[slot.index];
+    if (slot.kind == RootKind::input || slot.kind == RootKind::output)
+      patches_.push_back({s, slot.kind == RootKind::output, slot.index, slot.offset});
+  }
+}
+
+std::unique_ptr<RunState> Schedule::new_state() const {
+  constexpr size_t kAlignment = 64;
+  auto state = std::make_unique<RunState>();
+  state->memory.reset(new (std::nothrow) std::byte[arena_bytes_ + kAlignment]);
+  if (!state->memory) fail(ErrorCode::out_of_memory, "no memory for an arena of ", arena_bytes_, " bytes");
+  auto address = reinterpret_cast<uintptr_t>(state->memory.get());
+  state->arena = state->memory.get() + (kAlignment - address % kAlignment) % kAlignment;
+  state->pointers.resize(slots_.size());
+  resolve(state->pointers.data(), state->arena);
+  return state;
+}
+
+void Schedule::resolve(void** pointers, std::byte* arena) const noexcept {
+  for (size_t s = 0; s < slots_.size(); ++s)
+    pointers[s] = slots_[s].fixed ? const_cast<std::byte*>(slots_[s].fixed) : arena + slots_[s].offset;
+}
+
+void Schedule::run(void** pointers, std::byte* arena, std::span<void* const> inputs, std::span<void* const> outputs, int width,
+                   std::vector<StepTime>* profile) const noexcept {
+  for (const Patch& patch : patches_)
+    pointers[patch.pointer] = static_cast<std::byte*>((patch.is_output ? outputs : inputs)[patch.index]) + patch.offset;
+  kernels::ThreadPool& pool = kernels::ThreadPool::shared();
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point begin = profile ? Clock::now() : Clock::time_point{};
+  for (const Entry& entry : steps_) {
+    StepArgs args{pointers + entry.first_operand, pointers + entry.first_result,
+                  arena + entry.scratch_offset, width, pool};
+    if (!profile) {
+      entry.step->run(args);
+      continue;
+    }
+    auto since = [&](Clock::time_point t) { return std::chrono::duration<double, std::micro>(t - begin).count(); };
+    double start = since(Clock::now());
+    entry.step->run(args);
+    profile->push_back({entry.op, entry.node, entry.step->kernel(), start, since(Clock::now()) - start});
+  }
+}
+
+}  // namespace rlx::cpu

@@ -1,0 +1,82 @@
+// A step is one kernel with everything decided that shapes and weights decide. Running it neither allocates nor
+// throws; pointers come in at each run.
+#pragma once
+
+#include <memory>
+
+#include "kernels/thread_pool.h"
+#include "rlx/op_def.h"
+
+namespace rlx::cpu {
+
+/// Where a value lies, once shapes are numbers.
+struct View {
+  DType dtype = f32;
+  Shape shape;
+  std::vector<int64_t> strides;  ///< in elements
+
+  int64_t rank() const { return static_cast<int64_t>(shape.size()); }
+  int64_t count() const;
+  size_t element_bytes() const { return byte_size(dtype); }
+};
+bool is_dense(const View&);
+
+struct StepArgs {
+  void* const* operands;
+  void* const* results;
+  std::byte* scratch;  ///< aligned to 64 bytes
+  int width;           ///< threads that may be used
+  kernels::ThreadPool& pool;
+
+  template <class T = void>
+  const T* in(size_t i) const {
+    return static_cast<const T*>(operands[i]);
+  }
+  template <class T = void>
+  T* out(size_t i = 0) const {
+    return static_cast<T*>(results[i]);
+  }
+};
+
+class Step {
+ public:
+  virtual ~Step() = default;
+  virtual size_t scratch_bytes() const { return 0; }
+  /// False for an operand that was read when the step was made: packed weights.
+  virtual bool reads_operand(size_t) const { return true; }
+  /// Which kernel it is, for profiles: "onednn f32 128x384x1152".
+  virtual std::string kernel() const { return ""; }
+  virtual void run(const StepArgs& args) const noexcept = 0;
+};
+
+/// A step from a function of its arguments.
+template <class F>
+std::unique_ptr<Step> make_step(std::string kernel, size_t scratch, F f) {
+  struct Made final : Step {
+    Made(std::string k, size_t s, F body) : kernel_(std::move(k)), scratch_(s), body_(std::move(body)) {}
+    size_t scratch_bytes() const override { return scratch_; }
+    std::string kernel() const override { return kernel_; }
+    void run(const StepArgs& args) const noexcept override { body_(args); }
+    std::string kernel_;
+    size_t scratch_;
+    F body_;
+  };
+  return std::make_unique<Made>(std::move(kernel), scratch, std::move(f));
+}
+
+/// Splits [0, count) over at most `width` threads at multiples of `grain`; each call `f(begin, end, part)` has its own
+/// part number below `width`. `work` estimates the whole in nanoseconds: too little of it stays on this thread.
+template <class F>
+void for_ranges(const StepArgs& args, int64_t count, int64_t grain, double work_ns, F f) {
+  constexpr double kWorthSplitting_ns = 4000;  // a hot hand-over costs about 1 us; below this it never pays
+  if (count <= 0) return;
+  int64_t blocks = (count + grain - 1) / grain;
+  int64_t parts = work_ns < kWorthSplitting_ns ? 1 : std::min<int64_t>(args.width, blocks);
+  if (parts <= 1) return f(int64_t{0}, count, int64_t{0});
+  args.pool.parallel_for(args.width, parts, [&](int64_t part) {
+    int64_t begin = blocks * part / parts * grain, end = std::min(count, blocks * (part + 1) / parts * grain);
+    f(begin, end, part);
+  });
+}
+
+}  // namespace rlx::cpu

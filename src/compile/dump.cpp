@@ -1,0 +1,34 @@
+// See the header. Constants of more than a few elements are left out of a dump: it is there to be read.
+#include "compile/dump.h"
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "ir/text.h"
+
+namespace rlx {
+
+StageDump::StageDump(const Graph& g) {
+  const char* folder = std::getenv("RLX_DUMP");
+  if (!folder || !*folder) return;
+  folder_ = folder;
+  std::error_code error;
+  std::filesystem::create_directories(folder_, error);
+  stage("given", g);
+}
+
+void StageDump::stage(std::string_view name, const Graph& g) {
+  if (folder_.empty()) return;
+  std::string number = std::to_string(count_++);
+  std::filesystem::path path = std::filesystem::path(folder_) / (std::string(number.size() < 2 ? "0" : "") + number + "_" + std::string(name) + ".rlx");
+  std::ofstream out(path);
+  {
+    ConstantsElsewhere left_out(out, 256, [](const Tensor&) { return "left out of this dump"; });
+    print(out, g);
+  }
+  out << "\n";
+  if (!out.flush()) fail(ErrorCode::io, "RLX_DUMP: cannot write '", path.string(), "'");
+}
+
+}  // namespace rlx

@@ -1,0 +1,20 @@
+// From a graph to a legal graph for a target: the order of the passes is the list in pipeline.cpp.
+#pragma once
+
+#include "backends/backend.h"
+#include "rlx/compile.h"
+
+namespace rlx {
+
+struct Pipelined {
+  Graph graph;  ///< what the backend lowers
+  DispatchReport report;
+};
+/// Runs every pass, verifying after each. RLX_VERBOSE=1 prints how long each took and what it left; RLX_DUMP=dir
+/// writes each stage as dir/NN_<pass>.rlx. A missing op is in the report, not an error.
+Pipelined run_pipeline(const Graph& g, const Backend& backend, const CompileOptions& options);
+
+/// Names of the passes that may be skipped.
+std::vector<std::string> pass_names();
+
+}  // namespace rlx

@@ -1,0 +1,104 @@
+// Files mapped into memory, and the list of them by which a tensor finds the mapping that it borrows from.
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <mutex>
+#include <system_error>
+
+#include "rlx/io.h"
+
+namespace rlx {
+namespace {
+
+// Live mappings by their first byte. A tensor keeps its owner as a pointer to void, which cannot be asked
+// whether it is a mapping; and advice on memory that is none would erase it: MADV_DONTNEED fills anonymous
+// pages with zeros.
+struct Mappings {
+  std::mutex mutex;
+  std::map<const std::byte*, const MappedFile*> by_begin;
+};
+Mappings& mappings() {
+  static auto* all = new Mappings;  // never destroyed: static tensors may outlive any other static
+  return *all;
+}
+
+[[noreturn]] void refuse(const std::string& path, int error) {
+  fail(error == ENOENT || error == ENOTDIR ? ErrorCode::not_found : ErrorCode::io, "cannot open '", path,
+       "': ", std::generic_category().message(error), "; check the path and its permissions");
+}
+
+}  // namespace
+
+MappedFile::MappedFile(std::string path, std::span<const std::byte> bytes)
+    : path_(std::move(path)), bytes_(bytes) {
+  if (bytes_.empty()) return;
+  std::lock_guard lock(mappings().mutex);
+  mappings().by_begin[bytes_.data()] = this;
+}
+
+MappedFile::~MappedFile() {
+  if (bytes_.empty()) return;
+  {
+    std::lock_guard lock(mappings().mutex);
+    mappings().by_begin.erase(bytes_.data());
+  }
+  munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+}
+
+std::shared_ptr<const MappedFile> MappedFile::open(const std::string& path) {
+  struct Descriptor {
+    int fd;
+    ~Descriptor() {
+      if (fd >= 0) close(fd);
+    }
+  };
+  // O_NONBLOCK: opening a pipe that nobody writes to would wait for ever. It changes nothing for regular
+  // files.
+  Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
+  if (file.fd < 0) refuse(path, errno);
+  struct stat status {};
+  if (fstat(file.fd, &status) != 0) refuse(path, errno);
+  if (!S_ISREG(status.st_mode))
+    fail(ErrorCode::io, "cannot map '", path, "': it is ",
+         S_ISDIR(status.st_mode) ? "a directory" : "no regular file", "; name a file");
+  auto size = static_cast<size_t>(status.st_size);
+  std::span<const std::byte> bytes;
+  if (size > 0) {  // a mapping of 0 bytes is an error for the system, not for us
+    void* begin = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.fd, 0);
+    if (begin == MAP_FAILED)
+      fail(ErrorCode::io, "cannot map the ", size, " bytes of '", path,
+           "': ", std::generic_category().message(errno));
+    bytes = {static_cast<const std::byte*>(begin), size};
+  }
+  return std::shared_ptr<const MappedFile>(new MappedFile(path, bytes));
+}
+
+void MappedFile::release(std::span<const std::byte> range) const {
+  if (range.empty()) return;
+  uintptr_t begin = reinterpret_cast<uintptr_t>(range.data()),
+            base = reinterpret_cast<uintptr_t>(bytes_.data());
+  if (begin < base || range.size() > bytes_.size() || begin - base > bytes_.size() - range.size())
+    fail(ErrorCode::invalid_argument, "the range to release does not lie in the mapping of '", path_, "'");
+  // Pages that the range shares with its neighbours go too: they come back from the file when those are read,
+  // and when neighbours are released one after the other no page between them stays.
+  auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  size_t first = (begin - base) / page * page, end = begin - base + range.size();
+  // Only advice: if the system cannot take it (pages locked in memory), nothing but memory is lost.
+  madvise(const_cast<std::byte*>(bytes_.data()) + first, end - first, MADV_DONTNEED);
+}
+
+bool release_pages(const Tensor& tensor) {
+  std::lock_guard lock(mappings().mutex);
+  auto after = mappings().by_begin.upper_bound(tensor.data());
+  if (after == mappings().by_begin.begin()) return false;
+  const MappedFile& file = *std::prev(after)->second;
+  std::span<const std::byte> bytes = file.bytes();
+  if (tensor.data() + tensor.byte_count() > bytes.data() + bytes.size()) return false;
+  file.release(tensor.bytes());
+  return true;
+}
+
+}  // namespace rlx

@@ -1,0 +1,44 @@
+// A piece of text after normalization, which remembers for each byte what part of the input it stands for.
+// Normalizers write it; pre-tokenizers and added tokens read it; the tokenizer turns its ranges into offsets
+// in the input.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace rlx::tokenizer {
+
+/// Bytes [begin, end) of some text.
+struct ByteRange {
+  uint32_t begin = 0, end = 0;
+  bool operator==(const ByteRange&) const = default;
+};
+
+class NormalizedText {
+ public:
+  std::string_view text() const { return text_; }
+
+  /// Begins anew with text whose byte i stands for byte `origin + i` of the input; the caller may change
+  /// bytes of the result, one by one.
+  std::string& assign(std::string_view text, uint32_t origin);
+
+  /// Begins anew with nothing, to be filled by append().
+  void clear();
+  void append(char32_t code, ByteRange source);
+
+  /// What a range of text(), not empty, stands for.
+  ByteRange source_of(ByteRange range) const {
+    if (sources_.empty()) return {origin_ + range.begin, origin_ + range.end};
+    return {sources_[range.begin].begin, sources_[range.end - 1].end};
+  }
+
+ private:
+  std::string text_;
+  // One for each byte of text_; empty while each byte stands for itself, as in most English text.
+  std::vector<ByteRange> sources_;
+  uint32_t origin_ = 0;
+};
+
+}  // namespace rlx::tokenizer

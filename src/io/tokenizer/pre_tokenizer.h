@@ -1,0 +1,35 @@
+// Pre-tokenizers: how normalized text is split into the words that the model cuts into tokens. A new kind is
+// a class here and a line in tokenizer_json.cpp.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "io/tokenizer/normalized_text.h"
+
+namespace rlx::tokenizer {
+
+class PreTokenizer {
+ public:
+  virtual ~PreTokenizer() = default;
+  /// Appends the words of text[range.begin, range.end) to `words`, in order, none of them empty.
+  virtual void split(std::string_view text, ByteRange range, std::vector<ByteRange>& words) const = 0;
+};
+
+/// The whole text is one word: for a tokenizer.json whose pre_tokenizer is null.
+class WholeTextPreTokenizer : public PreTokenizer {
+ public:
+  void split(std::string_view text, ByteRange range, std::vector<ByteRange>& words) const override;
+};
+
+/// White space separates words and is dropped; each punctuation character is a word of its own.
+class BertPreTokenizer : public PreTokenizer {
+ public:
+  BertPreTokenizer();
+  void split(std::string_view text, ByteRange range, std::vector<ByteRange>& words) const override;
+
+ private:
+  unsigned char ascii_[128];  // classes, for the bytes that most text consists of
+};
+
+}  // namespace rlx::tokenizer

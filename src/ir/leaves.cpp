@@ -1,0 +1,31 @@
+// The leaves of a graph. `input` and `param` carry their type in the node: no rule could infer it.
+#include "ir/leaves.h"
+
+namespace rlx {
+namespace {
+
+OpDef leaf(std::string_view name, std::string_view doc) {
+  return define<>({
+      .name = name,
+      .doc = doc,
+      .infer = [name](Types) -> Type {
+        fail(ErrorCode::invalid_argument, "an ", name, " is made by Graph::", name, ", which gives it a name and a type");
+      },
+  });
+}
+
+}  // namespace
+
+OpDef define_input() { return leaf("input", "a value that is fed at each run, by name"); }
+OpDef define_param() { return leaf("param", "a value that is bound once, after compiling, by name"); }
+OpDef define_constant() {
+  return define<ConstantAttrs>({
+      .name = "constant",
+      .doc = "a literal",
+      .moves_data = true,
+      .infer = [](Types, const ConstantAttrs& a) { return a.value.type(); },
+      .reference = [](Tensors, const ConstantAttrs& a) { return a.value; },
+  });
+}
+
+}  // namespace rlx

@@ -1,0 +1,152 @@
+// Replaying, pruning and binding graphs; see the header.
+#include "ir/rewrite.h"
+
+#include "ir/leaves.h"
+
+namespace rlx {
+namespace {
+
+Value param_in(Graph& to, const Node& param) {
+  for (Ref r : to.params())
+    if (to.node(r).name == param.name) return to.value(r);
+  return to.param(param.name, param.types[0]);
+}
+
+}  // namespace
+
+std::vector<Value> replay(Graph& to, const Graph& from, Values inputs, const Rule& rule) {
+  if (inputs.size() != from.inputs().size())
+    fail(ErrorCode::internal, "graph '", from.name(), "' has ", from.inputs().size(), " inputs, got ", inputs.size());
+  std::vector<std::vector<Value>> values(from.nodes().size());
+  const std::function<Value(Ref)> value_of = [&](Ref r) { return values[size_t(r.node)].at(size_t(r.result)); };
+  std::string scope = to.scope();
+  size_t next_input = 0;
+  for (size_t i = 0; i < from.nodes().size(); ++i) {
+    const Node& node = from.nodes()[i];
+    if (node.op == &op::input) {
+      values[i] = {inputs[next_input++]};
+      continue;
+    }
+    if (node.op == &op::param) {
+      values[i] = {param_in(to, node)};
+      continue;
+    }
+    std::vector<Value> operands;
+    for (Ref r : node.operands) operands.push_back(value_of(r));
+    to.set_scope(node.name.empty() ? scope : node.name);
+    std::optional<std::vector<Value>> made;
+    if (rule) made = rule({from, to, i, node, operands, value_of});
+    values[i] = made ? std::move(*made) : to.emit(*node.op, std::move(operands), node.attrs);
+    if (values[i].size() != node.types.size())
+      fail(ErrorCode::internal, "a rewrite of '", node.op->name, "' gave ", values[i].size(), " results instead of ",
+           node.types.size());
+  }
+  to.set_scope(scope);
+  std::vector<Value> outputs;
+  for (const Output& o : from.outputs()) outputs.push_back(value_of(o.ref));
+  return outputs;
+}
+
+std::vector<Value> splice(Graph& to, const Graph& from, Values inputs) { return replay(to, from, inputs, nullptr); }
+
+Graph rewritten(const Graph& g, const Rule& rule) {
+  Graph to(g.name());
+  std::vector<Value> inputs;
+  for (const Node& node : g.nodes()) {  // leaves first, so that a rule never changes the signature's order
+    if (node.op == &op::input) inputs.push_back(to.input(node.name, node.types[0]));
+    if (node.op == &op::param) to.param(node.name, node.types[0]);
+  }
+  auto outputs = replay(to, g, inputs, rule);
+  for (size_t i = 0; i < outputs.size(); ++i) to.output(outputs[i], g.outputs()[i].name);
+  return prune(to);
+}
+
+Graph prune(const Graph& g) {
+  std::vector<bool> needed(g.nodes().size());
+  for (const Output& o : g.outputs()) needed[size_t(o.ref.node)] = true;
+  for (size_t n = g.nodes().size(); n-- > 0;) {
+    const OpDef* op = g.nodes()[n].op;
+    if (op == &op::input || op == &op::param) needed[n] = true;
+    if (needed[n])
+      for (Ref r : g.nodes()[n].operands) needed[size_t(r.node)] = true;
+  }
+  Graph to(g.name());
+  std::vector<std::vector<Value>> values(g.nodes().size());
+  for (size_t n = 0; n < g.nodes().size(); ++n) {
+    const Node& node = g.nodes()[n];
+    if (!needed[n]) continue;
+    if (node.op == &op::input) values[n] = {to.input(node.name, node.types[0])};
+    else if (node.op == &op::param) values[n] = {to.param(node.name, node.types[0])};
+    else {
+      std::vector<Value> operands;
+      for (Ref r : node.operands) operands.push_back(values[size_t(r.node)][size_t(r.result)]);
+      to.set_scope(node.name);
+      values[n] = to.emit(*node.op, std::move(operands), node.attrs);
+    }
+  }
+  to.set_scope("");
+  for (const Output& o : g.outputs()) to.output(values[size_t(o.ref.node)][size_t(o.ref.result)], o.name);
+  return to;
+}
+
+Attrs substitute(const Attrs& attrs, const Bindings& bindings) {
+  if (attrs.empty() || bindings.empty()) return attrs;
+  return attrs.mapped({[&](const Dim& d) { return d.bound(bindings); },
+                       [&](const Subgraph& g) { return Subgraph(substitute(*g, bindings)); }});
+}
+Attrs with_subgraphs(const Attrs& attrs, const std::function<Graph(const Graph&)>& f) {
+  return attrs.mapped({[](const Dim& d) { return d; }, [&](const Subgraph& g) { return Subgraph(f(*g)); }});
+}
+Graph substitute(const Graph& g, const Bindings& bindings) {
+  Graph to(g.name());
+  std::vector<std::vector<Value>> values;
+  for (const Node& node : g.nodes()) {
+    Type type = node.types.empty() ? Type{} : node.types[0];
+    for (Dim& d : type.dims) d = d.bound(bindings);
+    if (node.op == &op::input) values.push_back({to.input(node.name, type)});
+    else if (node.op == &op::param) values.push_back({to.param(node.name, type)});
+    else {
+      std::vector<Value> operands;
+      for (Ref r : node.operands) operands.push_back(values[size_t(r.node)][size_t(r.result)]);
+      to.set_scope(node.name);
+      values.push_back(to.emit(*node.op, std::move(operands), substitute(node.attrs, bindings)));
+    }
+  }
+  to.set_scope("");
+  for (const Output& o : g.outputs()) to.output(values[size_t(o.ref.node)][size_t(o.ref.result)], o.name);
+  return to;
+}
+
+Uses::Uses(const Graph& g) {
+  for (const Node& node : g.nodes()) {
+    nodes_.emplace_back(node.types.size());
+    outputs_.emplace_back(node.types.size());
+  }
+  for (size_t n = 0; n < g.nodes().size(); ++n)
+    for (Ref r : g.nodes()[n].operands) nodes_[size_t(r.node)][size_t(r.result)].push_back(int32_t(n));
+  for (const Output& o : g.outputs()) ++outputs_[size_t(o.ref.node)][size_t(o.ref.result)];
+}
+
+Bindings solve_symbols(const Graph& g, Tensors inputs) {
+  if (inputs.size() != g.inputs().size())
+    fail(ErrorCode::invalid_argument, "graph '", g.name(), "' has ", g.inputs().size(), " inputs, got ", inputs.size());
+  Bindings bindings;
+  bool waiting = true;
+  for (size_t round = 0; waiting; ++round) {  // a product of symbols waits until another dim has bound one of them
+    waiting = false;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const Node& node = g.node(g.inputs()[i]);
+      const Type& type = node.types[0];
+      if (type.rank() != inputs[i].rank() || type.dtype != inputs[i].dtype())
+        fail(ErrorCode::shape_mismatch, "input '", node.name, "' is ", type, ", got ", inputs[i].type());
+      for (size_t d = 0; d < type.rank(); ++d)
+        with_context([&] { return text_of("feeding input '", node.name, "', which is ", type, ", with ", inputs[i].type()); },
+                     [&] { waiting |= !type.dims[d].solve(inputs[i].shape()[d], bindings); });
+    }
+    if (waiting && round > 64)
+      fail(ErrorCode::shape_mismatch, "the shapes of the inputs of '", g.name(), "' do not determine all its symbols");
+  }
+  return bindings;
+}
+
+}  // namespace rlx

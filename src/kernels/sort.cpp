@@ -1,0 +1,158 @@
+// Every dtype is mapped to unsigned keys whose order is the order of the values, so that one merge sort serves all.
+// top_k keeps the best k in a heap.
+#include "kernels/sort.h"
+
+#include <algorithm>
+#include <bit>
+#include <complex>
+#include <cstring>
+
+#include "kernels/narrow_float.h"
+#include "rlx/element.h"
+
+namespace rlx::kernels {
+namespace {
+
+/// Bits of a float as an unsigned number in the order of the values; -0 as 0, NaN above all.
+template <class U, class F>
+U ordered(F v) {
+  constexpr U sign = U{1} << (sizeof(U) * 8 - 1);
+  if (v != v) return ~U{0};
+  const U bits = v == 0 ? 0 : std::bit_cast<U>(v);
+  return bits & sign ? ~bits : bits | sign;
+}
+
+struct ComplexKey {
+  uint64_t real, imag;
+  bool operator<(const ComplexKey& o) const { return real != o.real ? real < o.real : imag < o.imag; }
+  ComplexKey operator~() const { return {~real, ~imag}; }
+};
+template <class Key>
+struct Entry {
+  Key key;
+  uint32_t index;
+};
+
+uint32_t key_of(DType t, const void* base, int64_t i, uint32_t) {
+  switch (t) {
+    case DType::boolean:
+    case DType::u8: return static_cast<const uint8_t*>(base)[i];
+    case DType::u16: return static_cast<const uint16_t*>(base)[i];
+    case DType::u32: return static_cast<const uint32_t*>(base)[i];
+    case DType::i8: return static_cast<uint32_t>(static_cast<const int8_t*>(base)[i]) ^ 0x80000000u;
+    case DType::i16: return static_cast<uint32_t>(static_cast<const int16_t*>(base)[i]) ^ 0x80000000u;
+    case DType::i32: return static_cast<uint32_t>(static_cast<const int32_t*>(base)[i]) ^ 0x80000000u;
+    case DType::f32: return ordered<uint32_t>(static_cast<const float*>(base)[i]);
+    case DType::f16: return ordered<uint32_t>(to_f32(static_cast<const F16*>(base)[i]));
+    case DType::bf16: return ordered<uint32_t>(to_f32(static_cast<const BF16*>(base)[i]));
+    default: return ordered<uint32_t>(static_cast<float>(decode_float(t, static_cast<const uint8_t*>(base)[i])));
+  }
+}
+uint64_t key_of(DType t, const void* base, int64_t i, uint64_t) {
+  if (t == f64) return ordered<uint64_t>(static_cast<const double*>(base)[i]);
+  const uint64_t bits = static_cast<const uint64_t*>(base)[i];
+  return t == i64 ? bits ^ (uint64_t{1} << 63) : bits;
+}
+ComplexKey key_of(DType t, const void* base, int64_t i, ComplexKey) {
+  const Complex v =
+      t == c64 ? Complex(static_cast<const std::complex<float>*>(base)[i]) : static_cast<const Complex*>(base)[i];
+  return {ordered<uint64_t>(v.real()), ordered<uint64_t>(v.imag())};
+}
+
+/// Whether a stands before b: equal keys by index.
+template <class Key>
+bool before(const Entry<Key>& a, const Entry<Key>& b) {
+  if (a.key < b.key) return true;
+  return !(b.key < a.key) && a.index < b.index;
+}
+
+/// Sorts by merging runs back and forth between `from` and `to`; returns where the result is.
+template <class Key>
+Entry<Key>* merge_sort(Entry<Key>* from, Entry<Key>* to, int64_t n) {
+  constexpr int64_t kRun = 16;
+  for (int64_t begin = 0; begin < n; begin += kRun) {
+    const int64_t end = std::min(n, begin + kRun);
+    for (int64_t i = begin + 1; i < end; ++i) {
+      const Entry<Key> e = from[i];
+      int64_t j = i;
+      for (; j > begin && e.key < from[j - 1].key; --j) from[j] = from[j - 1];
+      from[j] = e;
+    }
+  }
+  for (int64_t width = kRun; width < n; width *= 2) {
+    for (int64_t begin = 0; begin < n; begin += 2 * width) {
+      const int64_t middle = std::min(n, begin + width), end = std::min(n, begin + 2 * width);
+      std::merge(from + begin, from + middle, from + middle, from + end, to + begin,
+                 [](const Entry<Key>& a, const Entry<Key>& b) { return a.key < b.key; });
+    }
+    std::swap(from, to);
+  }
+  return from;
+}
+
+/// The first k of the order, sorted, into `best`: a heap whose top is the worst of those kept.
+template <class Key, class At>
+void select(At at, int64_t n, Entry<Key>* best, int64_t k) {
+  for (int64_t i = 0; i < k; ++i) best[i] = at(i);
+  std::make_heap(best, best + k, before<Key>);
+  for (int64_t i = k; i < n; ++i) {
+    const Entry<Key> e = at(i);
+    if (!(e.key < best[0].key)) continue;  // an equal key has a larger index
+    std::pop_heap(best, best + k, before<Key>);
+    best[k - 1] = e;
+    std::push_heap(best, best + k, before<Key>);
+  }
+  std::sort_heap(best, best + k, before<Key>);
+}
+
+template <class Key>
+void sort_lines(const SortArgs& a, int64_t line_begin, int64_t line_end, void* scratch) {
+  auto* entries = static_cast<Entry<Key>*>(scratch);
+  const auto bytes = static_cast<int64_t>(byte_size(a.dtype));
+  for (int64_t line = line_begin; line < line_end; ++line) {
+    const int64_t outer = line / a.inner, inner = line % a.inner;
+    const auto* base = static_cast<const std::byte*>(a.x) + (outer * a.outer_stride + inner * a.inner_stride) * bytes;
+    const auto at = [&](int64_t i) {
+      const Key key = key_of(a.dtype, base, i * a.axis_stride, Key{});
+      return Entry<Key>{a.descending ? static_cast<Key>(~key) : key, static_cast<uint32_t>(i)};
+    };
+    const Entry<Key>* sorted = entries;
+    if (a.k * 8 <= a.extent) {
+      if (a.k > 0) select<Key>(at, a.extent, entries, a.k);
+    } else {
+      for (int64_t i = 0; i < a.extent; ++i) entries[i] = at(i);
+      sorted = merge_sort(entries, entries + a.extent, a.extent);
+    }
+    for (int64_t i = 0; i < a.k; ++i) {
+      const int64_t to = (outer * a.k + i) * a.inner + inner;
+      if (a.index_dtype == i64) static_cast<int64_t*>(a.indices)[to] = sorted[i].index;
+      else static_cast<int32_t*>(a.indices)[to] = static_cast<int32_t>(sorted[i].index);
+    }
+  }
+}
+
+enum class Width { narrow, wide, complex };
+Width width_of(DType t) {
+  return is_complex(t) ? Width::complex : byte_size(t) == 8 ? Width::wide : Width::narrow;
+}
+
+}  // namespace
+
+size_t sort_scratch_bytes(DType dtype, int64_t extent) {
+  const auto count = static_cast<size_t>(extent) * 2;
+  switch (width_of(dtype)) {
+    case Width::narrow: return count * sizeof(Entry<uint32_t>);
+    case Width::wide: return count * sizeof(Entry<uint64_t>);
+    default: return count * sizeof(Entry<ComplexKey>);
+  }
+}
+
+void argsort(const SortArgs& args, int64_t line_begin, int64_t line_end, void* scratch) noexcept {
+  switch (width_of(args.dtype)) {
+    case Width::narrow: return sort_lines<uint32_t>(args, line_begin, line_end, scratch);
+    case Width::wide: return sort_lines<uint64_t>(args, line_begin, line_end, scratch);
+    case Width::complex: return sort_lines<ComplexKey>(args, line_begin, line_end, scratch);
+  }
+}
+
+}  // namespace rlx::kernels

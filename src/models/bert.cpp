@@ -1,0 +1,107 @@
+// BERT and its configuration; see rlx/models.h.
+#include <nlohmann/json.hpp>
+
+#include "rlx/io.h"
+#include "rlx/models.h"
+
+namespace rlx {
+namespace {
+
+int64_t positive(const nlohmann::json& json, const char* key, int64_t most) {
+  auto found = json.find(key);
+  if (found == json.end()) fail(ErrorCode::parse, "config.json has no '", key, "'");
+  if (!found->is_number_integer()) fail(ErrorCode::parse, "'", key, "' in config.json is ", found->dump().substr(0, 40), ", not a whole number");
+  auto v = found->get<int64_t>();
+  if (v < 1 || v > most) fail(ErrorCode::parse, "'", key, "' in config.json is ", v, "; it must be 1 to ", most);
+  return v;
+}
+
+Activation activation_named(const std::string& name) {
+  if (name == "gelu") return Activation::gelu;
+  if (name == "gelu_new" || name == "gelu_pytorch_tanh") return Activation::gelu_tanh;
+  if (name == "relu") return Activation::relu;
+  if (name == "silu" || name == "swish") return Activation::silu;
+  fail(ErrorCode::unsupported, "'hidden_act' in config.json is '", name, "'; there are gelu, gelu_new, gelu_pytorch_tanh, relu, silu, swish");
+}
+
+}  // namespace
+
+BertConfig BertConfig::from_json(std::string_view text) {
+  auto json = nlohmann::json::parse(text, nullptr, false);
+  if (!json.is_object()) fail(ErrorCode::parse, "config.json is no JSON object");
+  if (json.contains("model_type") && json["model_type"] != "bert")
+    fail(ErrorCode::unsupported, "'model_type' in config.json is ", json["model_type"].dump().substr(0, 40), "; this builds \"bert\"");
+  BertConfig c;
+  c.vocab_size = positive(json, "vocab_size", 1 << 24);
+  c.hidden_size = positive(json, "hidden_size", 1 << 16);
+  c.layers = positive(json, "num_hidden_layers", 1024);
+  c.heads = positive(json, "num_attention_heads", 1024);
+  c.intermediate_size = positive(json, "intermediate_size", 1 << 20);
+  c.max_positions = positive(json, "max_position_embeddings", 1 << 20);
+  c.type_vocab_size = positive(json, "type_vocab_size", 1 << 10);
+  if (json.contains("layer_norm_eps")) {
+    if (!json["layer_norm_eps"].is_number()) fail(ErrorCode::parse, "'layer_norm_eps' in config.json is no number");
+    c.layer_norm_epsilon = json["layer_norm_eps"].get<double>();
+  }
+  if (json.contains("hidden_act")) {
+    if (!json["hidden_act"].is_string()) fail(ErrorCode::parse, "'hidden_act' in config.json is no string");
+    c.activation = activation_named(json["hidden_act"].get<std::string>());
+  }
+  if (json.contains("position_embedding_type") && json["position_embedding_type"] != "absolute")
+    fail(ErrorCode::unsupported, "'position_embedding_type' in config.json is ", json["position_embedding_type"].dump().substr(0, 40), "; this builds \"absolute\"");
+  if (c.hidden_size % c.heads != 0)
+    fail(ErrorCode::parse, "config.json: a hidden_size of ", c.hidden_size, " does not divide into ", c.heads, " heads");
+  return c;
+}
+
+BertConfig BertConfig::load(const std::string& path) {
+  return with_context([&] { return text_of("loading '", path, "'"); }, [&] {
+    auto file = MappedFile::open(path);
+    return from_json({reinterpret_cast<const char*>(file->bytes().data()), file->bytes().size()});
+  });
+}
+
+Value bert_encoder(ModelBuilder& b, Value ids, Value mask, Value token_types, const BertConfig& c) {
+  Value x = b.within("embeddings", [&] {
+    Value words = b.embedding(ids, "word_embeddings", c.vocab_size, c.hidden_size);
+    Value types = b.embedding(token_types, "token_type_embeddings", c.type_vocab_size, c.hidden_size);
+    Value positions = b.within("position_embeddings", [&] {
+      return slice_axis(b.param("weight", {c.max_positions, c.hidden_size}), 0, 0, ids.dim(1));
+    });
+    return b.layer_norm(words + positions + types, "LayerNorm", c.layer_norm_epsilon);
+  });
+  Value keep = convert(mask, boolean);
+  for (int64_t i = 0; i < c.layers; ++i)
+    x = b.within(text_of("encoder.layer.", i), [&] {
+      Value mixed = b.within("attention", [&] {
+        Value heads = b.within("self", [&] { return b.self_attention(x, c.heads, keep, {.output = ""}); });
+        Value projected = b.linear(heads, "output.dense", c.hidden_size);
+        return b.layer_norm(projected + x, "output.LayerNorm", c.layer_norm_epsilon);
+      });
+      Value out = b.feed_forward(mixed, "intermediate.dense", "output.dense", c.intermediate_size, c.activation);
+      return b.layer_norm(out + mixed, "output.LayerNorm", c.layer_norm_epsilon);
+    });
+  return x;
+}
+
+Value mean_pooled(Value hidden, Value mask) {
+  Value weights = convert(mask, hidden.dtype());                           // [B, S]
+  Value sum = reduce_sum(hidden * expand_dims(weights, 2), {1});           // [B, hidden]
+  Value count = maximum(reduce_sum(weights, {1}), scalar(hidden.graph(), 1e-9, hidden.dtype()));
+  return l2_normalize(sum / expand_dims(count, 1), -1, 1e-12);
+}
+
+Graph sentence_encoder_graph(const BertConfig& config) {
+  Graph g("sentence_encoder");
+  Dims shape = {Dim::symbol("B"), Dim::symbol("S")};
+  Value ids = g.input("input_ids", i64, shape);
+  Value mask = g.input("attention_mask", i64, shape);
+  Value types = g.input("token_type_ids", i64, shape);
+  ModelBuilder builder(g);
+  Value hidden = bert_encoder(builder, ids, mask, types, config);
+  g.set_scope("pooling");
+  g.output(mean_pooled(hidden, mask), "embedding");
+  return g;
+}
+
+}  // namespace rlx

@@ -1,0 +1,87 @@
+// The walk that asks the target about every node; see the header.
+#include "passes/legalize.h"
+
+#include "ir/leaves.h"
+
+namespace rlx {
+namespace {
+
+struct Legalizer {
+  const Target& target;
+  const LegalizeOptions& options;
+  std::span<const Target> others;
+  std::vector<DispatchLine> report = {};
+
+  Graph legal(const Graph& g) {
+    return rewritten(g, [&](const Site& site) { return lower(site); });
+  }
+
+  /// The parts of a node, each lowered in turn.
+  std::vector<Value> inlined(const Site& site, const Graph& parts) {
+    std::vector<DispatchLine> kept = std::exchange(report, {});  // the user sees the node, not its parts
+    auto result = replay(site.to, parts, site.operands, [&](const Site& part) { return lower(part); });
+    std::vector<DispatchLine> inner = std::exchange(report, std::move(kept));
+    for (DispatchLine& line : inner)
+      if (line.verdict == Verdict::missing) report.push_back(std::move(line));
+    return result;
+  }
+
+  std::optional<std::vector<Value>> lower(const Site& site) {
+    const Node& node = site.node;
+    if (node.op == &op::constant) return std::nullopt;
+    std::vector<Type> types;
+    for (const Value& v : site.operands) types.push_back(v.type());
+    std::string name(node.op->name);
+    bool common = node.op->decompose && (options.common || options.force_common.contains(name));
+    std::optional<std::string> refusal = common ? "the common form was asked for" : target.refusal({node, types});
+    if (!refusal) {
+      report.push_back({node.name, name, Verdict::native, ""});
+      if (node.attrs.empty()) return std::nullopt;
+      Attrs attrs = with_subgraphs(node.attrs, [&](const Graph& body) { return legal(body); });
+      return site.to.emit(*node.op, {site.operands.begin(), site.operands.end()}, std::move(attrs));
+    }
+    if (options.force_native.contains(name)) {
+      report.push_back({node.name, name, Verdict::missing, text_of("it was to be native, but ", *refusal)});
+      return std::nullopt;
+    }
+    if (!common)
+      for (const Rewriting& r : target.rewritings)
+        if (r.op == node.op && r.applies({node, types})) {
+          report.push_back({node.name, name, Verdict::rewritten, text_of(*refusal, "; ", r.what)});
+          return inlined(site, trace(types, [&](Graph& g, Values v) { return r.build(g, v, node.attrs); }));
+        }
+    if (node.op->decompose) try {
+        Graph parts = trace(types, [&](Graph& g, Values v) { return decompose(g, *node.op, v, node.attrs); });
+        report.push_back({node.name, name, Verdict::composed, *refusal});
+        return inlined(site, parts);
+      } catch (const Error& e) {
+        if (e.code() != ErrorCode::unsupported) throw;
+        *refusal += text_of("; ", e.what());
+      }
+    for (const Target& other : others)
+      if (!other.refusal({node, types})) *refusal += text_of("; ", other.name, " would take it");
+    report.push_back({node.name, name, Verdict::missing, *refusal});
+    return std::nullopt;
+  }
+};
+
+}  // namespace
+
+Legalized legalize(const Graph& g, const Target& target, const LegalizeOptions& options, std::span<const Target> others) {
+  Legalizer legalizer{target, options, others};
+  Graph result = legalizer.legal(g);
+  return {std::move(result), {target.name, std::move(legalizer.report)}};
+}
+
+void require_complete(const DispatchReport& report, bool strict) {
+  std::string list;
+  for (const DispatchLine& line : report.lines) {
+    if (line.verdict == Verdict::native || (!strict && line.verdict != Verdict::missing)) continue;
+    list += text_of("\n  ", line.op, line.node.empty() ? "" : " '" + line.node + "'", ": ", names_of(line.verdict)[size_t(line.verdict)],
+                    ", ", line.reason);
+  }
+  if (!list.empty())
+    fail(ErrorCode::unsupported, report.target, strict ? " cannot run all of this graph natively:" : " cannot run this graph:", list);
+}
+
+}  // namespace rlx

@@ -1,0 +1,57 @@
+// The dispatch report as a table and as JSON.
+#include "rlx/report.h"
+
+#include <iomanip>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+namespace rlx {
+
+size_t DispatchReport::count(Verdict wanted) const {
+  size_t n = 0;
+  for (const DispatchLine& line : lines) n += line.verdict == wanted;
+  return n;
+}
+
+std::string DispatchReport::table() const {
+  std::map<std::string, std::array<size_t, 4>> by_op;
+  std::map<std::string, size_t> reasons;
+  size_t width = 4;
+  for (const DispatchLine& line : lines) {
+    ++by_op[line.op][static_cast<size_t>(line.verdict)];
+    width = std::max(width, line.op.size());
+    if (line.verdict != Verdict::native)
+      ++reasons[line.op + " " + std::string(names_of(line.verdict)[static_cast<size_t>(line.verdict)]) + ": " + line.reason];
+  }
+  std::ostringstream out;
+  auto row = [&](const std::string& name, auto cell) {
+    out << std::left << std::setw(static_cast<int>(width)) << name << std::right;
+    for (size_t v = 0; v < 4; ++v) out << std::setw(11) << cell(v);
+    out << "\n";
+  };
+  row("op", [](size_t v) { return names_of(Verdict{})[v]; });
+  auto cell = [](size_t n) { return n ? std::to_string(n) : std::string("-"); };
+  std::array<size_t, 4> total{};
+  for (const auto& entry : by_op) {
+    const auto& counts = entry.second;
+    row(entry.first, [&](size_t v) { return cell(counts[v]); });
+    for (size_t v = 0; v < 4; ++v) total[v] += counts[v];
+  }
+  row("all", [&](size_t v) { return cell(total[v]); });
+  for (const auto& [reason, n] : reasons) out << n << " x " << reason << "\n";
+  return out.str();
+}
+
+std::string DispatchReport::json() const {
+  nlohmann::ordered_json all = nlohmann::ordered_json::array();
+  for (const DispatchLine& line : lines)
+    all.push_back({{"node", line.node}, {"op", line.op}, {"verdict", names_of(line.verdict)[static_cast<size_t>(line.verdict)]}, {"reason", line.reason}});
+  return nlohmann::ordered_json{{"target", target}, {"nodes", all}}.dump(2);
+}
+
+std::ostream& operator<<(std::ostream& out, const DispatchReport& report) {
+  return out << "on " << report.target << ":\n" << report.table();
+}
+
+}  // namespace rlx

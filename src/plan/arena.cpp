@@ -1,0 +1,33 @@
+// Greedy by size; see the header.
+#include "plan/arena.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace rlx {
+
+ArenaPlan plan_arena(std::span<const BufferLife> buffers) {
+  constexpr size_t kAlignment = 64;
+  ArenaPlan plan{std::vector<size_t>(buffers.size()), 0};
+  std::vector<size_t> order(buffers.size()), placed;  // `placed` by offset
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return buffers[a].bytes > buffers[b].bytes; });
+  auto rounded = [](size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; };
+  for (size_t i : order) {
+    const BufferLife& b = buffers[i];
+    if (b.bytes == 0) continue;
+    size_t at = 0;
+    for (size_t other : placed) {
+      const BufferLife& o = buffers[other];
+      if (o.last < b.first || b.last < o.first) continue;
+      if (at + rounded(b.bytes) <= plan.offsets[other]) break;  // the gap before it is large enough
+      at = std::max(at, plan.offsets[other] + rounded(o.bytes));
+    }
+    plan.offsets[i] = at;
+    plan.bytes = std::max(plan.bytes, at + rounded(b.bytes));
+    placed.insert(std::upper_bound(placed.begin(), placed.end(), i, [&](size_t x, size_t y) { return plan.offsets[x] < plan.offsets[y]; }), i);
+  }
+  return plan;
+}
+
+}  // namespace rlx

@@ -1,0 +1,25 @@
+// Offsets for buffers that live at different times: those whose lives overlap do not overlap in memory.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+namespace rlx {
+
+/// A buffer is needed from step `first` to step `last`, both included.
+struct BufferLife {
+  size_t bytes = 0;
+  size_t first = 0, last = 0;
+};
+
+struct ArenaPlan {
+  std::vector<size_t> offsets;  ///< of each buffer, multiples of 64
+  size_t bytes = 0;             ///< of the whole arena
+};
+
+/// The largest buffers first, each into the lowest gap among those that live at the same time and stand already
+/// (Pisarchyk, Lee 2020, "greedy by size"). Buffers of no bytes take none.
+ArenaPlan plan_arena(std::span<const BufferLife> buffers);
+
+}  // namespace rlx

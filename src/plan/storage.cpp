@@ -1,0 +1,188 @@
+// The storage planner; see the header.
+#include "plan/storage.h"
+
+#include "ir/leaves.h"
+#include "rlx/ops/control.h"
+#include "rlx/ops/shape.h"
+
+namespace rlx {
+
+std::vector<int64_t> dense_strides(const Shape& shape) {
+  std::vector<int64_t> strides(shape.size());
+  int64_t step = 1;
+  for (size_t d = shape.size(); d-- > 0;) {
+    strides[d] = step;
+    step *= std::max<int64_t>(shape[d], 1);
+  }
+  return strides;
+}
+bool is_dense(const Shape& shape, std::span<const int64_t> strides) {
+  int64_t step = 1;
+  for (size_t d = shape.size(); d-- > 0;) {
+    if (shape[d] != 1 && strides[d] != step) return false;
+    step *= shape[d];
+  }
+  return true;
+}
+
+namespace {
+
+struct Planner {
+  const Graph& g;
+  const StorageRules& rules;
+  const std::vector<bool>& donated;
+  Uses uses{g};
+  StoragePlan plan = {};
+
+  Shape shape(Ref r) const { return shape_of(g.type(r).dims); }
+  size_t bytes(Ref r) const { return byte_count(g.type(r).dtype, shape(r)); }
+
+  size_t new_root(RootKind kind, size_t index, Ref r) {
+    auto node = static_cast<size_t>(r.node);
+    plan.roots.push_back({kind, index, bytes(r), node, node});
+    return plan.roots.size() - 1;
+  }
+
+  /// What `node` would be as a view of its operand, or nothing if it is no such op.
+  std::optional<Place> view(const Node& node) const {
+    if (node.operands.empty() || !is_byte_sized(g.type(node.operands[0]).dtype)) return {};
+    const Place& from = plan.of(node.operands[0]);
+    Shape in = shape(node.operands[0]), out = shape_of(node.types[0].dims);
+    Place place{from.root, from.offset, {}, true};
+    if (node.op == &op::reshape) {
+      if (!is_dense(in, from.strides)) return {};
+      place.strides = dense_strides(out);
+      return place;
+    }
+    if (node.op == &op::transpose) {
+      place.strides = pick(from.strides, valid_axes(node.attrs.as<TransposeAttrs>().permutation, in.size()));
+      return place;
+    }
+    if (node.op == &op::slice) {
+      const auto& a = node.attrs.as<SliceAttrs>();
+      for (size_t d = 0; d < in.size(); ++d) {
+        place.offset += a.starts[d].value() * from.strides[d];
+        place.strides.push_back(from.strides[d] * (a.strides.empty() ? 1 : a.strides[d]));
+      }
+      return place;
+    }
+    if (node.op == &op::broadcast_in_dim) {
+      Axes axes = valid_axes(node.attrs.as<BroadcastAttrs>().axes, out.size());
+      place.strides.assign(out.size(), 0);
+      for (size_t d = 0; d < in.size(); ++d)
+        if (in[d] != 1) place.strides[size_t(axes[d])] = from.strides[d];
+      return place;
+    }
+    return {};
+  }
+
+  bool users_read_strided(Ref r, const Shape& shape_of_r, std::span<const int64_t> strides) const {
+    if (uses.outputs(r) > 0) return false;
+    for (int32_t user : uses.of(r)) {
+      const Node& node = g.nodes()[size_t(user)];
+      for (size_t i = 0; i < node.operands.size(); ++i)
+        if (node.operands[i] == r && !rules.reads_strided(node, i, shape_of_r, strides)) return false;
+    }
+    return true;
+  }
+
+  /// The last node that reads anything in the root: views extend the life of what they look at.
+  std::vector<size_t> last_uses() const {
+    std::vector<size_t> last(plan.roots.size());
+    for (size_t n = 0; n < plan.places.size(); ++n)
+      for (size_t r = 0; r < plan.places[n].size(); ++r) {
+        Ref ref{int32_t(n), int32_t(r)};
+        size_t& at = last[plan.places[n][r].root];
+        at = std::max(at, n);
+        for (int32_t user : uses.of(ref)) at = std::max(at, size_t(user));
+        if (uses.outputs(ref)) at = g.nodes().size();
+      }
+    return last;
+  }
+
+  /// The operand whose buffer node `n` may take: whole, dense, used by nothing else now or later.
+  std::optional<size_t> reusable(size_t n) const {
+    const Node& node = g.nodes()[n];
+    for (size_t i : rules.may_overwrite(node)) {
+      if (i >= node.operands.size()) continue;
+      Ref r = node.operands[i];
+      const Place& place = plan.of(r);
+      const Root& root = plan.roots[place.root];
+      bool ours = root.kind == RootKind::arena ||
+                  (root.kind == RootKind::input && root.index < donated.size() && donated[root.index]);
+      if (!ours || place.offset != 0 || !is_dense(shape(r), place.strides) || root.bytes != bytes({int32_t(n), 0}) ||
+          byte_size(g.type(r).dtype) != byte_size(node.types[0].dtype))
+        continue;
+      bool needed = false;
+      for (size_t m = 0; m < plan.places.size() && !needed; ++m)
+        for (size_t k = 0; k < plan.places[m].size(); ++k) {
+          Ref other{int32_t(m), int32_t(k)};
+          if (plan.of(other).root != place.root) continue;
+          needed |= uses.outputs(other) > 0;
+          for (int32_t user : uses.of(other)) needed |= size_t(user) > n || (size_t(user) == n && other != r);
+        }
+      needed |= std::count(node.operands.begin(), node.operands.end(), r) > 1;
+      if (!needed) return i;
+    }
+    return {};
+  }
+
+  void place(size_t n) {
+    const Node& node = g.nodes()[n];
+    auto& places = plan.places.emplace_back();
+    auto own = [&](RootKind kind, size_t index, size_t r) {
+      Ref ref{int32_t(n), int32_t(r)};
+      places.push_back({new_root(kind, index, ref), 0, dense_strides(shape_of(node.types[r].dims)), false});
+    };
+    auto position = [&](const std::vector<Ref>& leaves) {
+      return size_t(std::find(leaves.begin(), leaves.end(), Ref{int32_t(n), 0}) - leaves.begin());
+    };
+    if (node.op == &op::input) return own(RootKind::input, position(g.inputs()), 0);
+    if (node.op == &op::param) return own(RootKind::param, position(g.params()), 0);
+    if (node.op == &op::constant) return own(RootKind::constant, n, 0);
+    if (node.op == &op::optimization_barrier) {
+      for (Ref r : node.operands) places.push_back(plan.of(r)), places.back().is_view = true;
+      return;
+    }
+    if (auto seen = view(node)) {
+      Shape out = shape_of(node.types[0].dims);
+      if (is_dense(out, seen->strides) || users_read_strided({int32_t(n), 0}, out, seen->strides)) {
+        places.push_back(std::move(*seen));
+        return;
+      }
+    }
+    for (size_t r = 0; r < node.types.size(); ++r) {
+      auto over = r == 0 ? reusable(n) : std::nullopt;
+      if (over) {
+        places.push_back({plan.of(node.operands[*over]).root, 0, dense_strides(shape_of(node.types[0].dims)), false});
+        ++plan.in_place;
+      } else {
+        own(RootKind::arena, 0, r);
+      }
+    }
+  }
+
+  StoragePlan run() {
+    for (size_t n = 0; n < g.nodes().size(); ++n) place(n);
+    auto last = last_uses();
+    for (size_t r = 0; r < last.size(); ++r) plan.roots[r].last = last[r];
+    for (size_t o = 0; o < g.outputs().size(); ++o) {
+      Ref r = g.outputs()[o].ref;
+      const Place& place = plan.of(r);
+      Root& root = plan.roots[place.root];
+      // Only a whole arena buffer can be exchanged for the caller's; the first output that asks for it gets it.
+      if (root.kind == RootKind::arena && place.offset == 0 && root.bytes == bytes(r) && is_dense(shape(r), place.strides))
+        root.kind = RootKind::output, root.index = o;
+      else plan.copied_outputs.push_back(o);
+    }
+    return std::move(plan);
+  }
+};
+
+}  // namespace
+
+StoragePlan plan_storage(const Graph& g, const StorageRules& rules, const std::vector<bool>& donated) {
+  return Planner{g, rules, donated}.run();
+}
+
+}  // namespace rlx

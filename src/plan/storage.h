@@ -1,0 +1,57 @@
+// Where each value of a graph with static types lives: a buffer of its own, a view of another value's, or the buffer of
+// an operand that is dead by then. Nothing in the IR knows of mutation: an op that updates returns the new value, and
+// here the old one's memory is reused.
+//
+//   roots   buffers: of inputs, params, constants, outputs, and of the arena
+//   views   reshape always; slice, transpose, broadcast where every user reads strided operands, or the result is dense
+//   reuse   a result takes an operand's buffer if the op allows it, the bytes agree, and nothing needs the old value
+#pragma once
+
+#include "ir/rewrite.h"
+
+namespace rlx {
+
+enum class RootKind { arena, input, param, constant, output };
+
+struct Root {
+  RootKind kind = RootKind::arena;
+  size_t index = 0;  ///< which input, param or output; of a constant the node
+  size_t bytes = 0;
+  size_t first = 0, last = 0;  ///< nodes between which it lives
+};
+
+/// A value's place: element (i, j, ...) is at offset + i * strides[0] + j * strides[1] ... elements from the start of
+/// the root.
+struct Place {
+  size_t root = 0;
+  int64_t offset = 0;
+  std::vector<int64_t> strides;
+  bool is_view = false;  ///< no step has to compute it
+};
+
+/// What the planner asks of a backend.
+struct StorageRules {
+  /// Can this operand of this node be read with these strides? Dense ones are always understood.
+  std::function<bool(const Node&, size_t operand, const Shape&, std::span<const int64_t> strides)> reads_strided;
+  /// Operands whose buffer result 0 may take.
+  std::function<std::vector<size_t>(const Node&)> may_overwrite;
+};
+
+struct StoragePlan {
+  std::vector<std::vector<Place>> places;  ///< of each node's results
+  std::vector<Root> roots;
+  /// Outputs that no step writes in place: a copy at the end fills them.
+  std::vector<size_t> copied_outputs;
+  size_t in_place = 0;  ///< results that took over an operand's buffer
+
+  const Place& of(Ref r) const { return places[static_cast<size_t>(r.node)][static_cast<size_t>(r.result)]; }
+};
+
+/// `donated[i]`: input i may be overwritten.
+StoragePlan plan_storage(const Graph& g, const StorageRules& rules, const std::vector<bool>& donated = {});
+
+std::vector<int64_t> dense_strides(const Shape& shape);
+/// Row-major without gaps; dims of extent 1 may have any stride.
+bool is_dense(const Shape& shape, std::span<const int64_t> strides);
+
+}  // namespace rlx

@@ -1,0 +1,111 @@
+// See the header.
+#include "runtime/program_cache.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "compile/pipeline.h"
+#include "io/atomic_file.h"
+#include "passes/legalize.h"
+#include "rlx/graph_file.h"
+#include "rlx/version.h"
+
+namespace rlx {
+namespace {
+
+constexpr size_t kMostPrograms = 64;
+
+bool asked_for(const char* variable) {
+  const char* v = std::getenv(variable);
+  return v && *v && std::string_view(v) != "0";
+}
+
+/// The entry on disk: key.rlx (the legal graph, with large constants beside it), key.given.rlx (what it was made from)
+/// and key.json (the report).
+struct DiskEntry {
+  std::filesystem::path legal, given, report;
+  DiskEntry(const std::string& dir, const std::string& key)
+      : legal(std::filesystem::path(dir) / (key + ".rlx")), given(std::filesystem::path(dir) / (key + ".given.rlx")),
+        report(std::filesystem::path(dir) / (key + ".json")) {}
+};
+
+DispatchReport report_from(const std::string& text) {
+  auto json = nlohmann::json::parse(text);
+  DispatchReport report{json.at("target"), {}};
+  for (const auto& line : json.at("nodes")) {
+    auto names = names_of(Verdict{});
+    auto verdict = std::find(names.begin(), names.end(), line.at("verdict").get<std::string>()) - names.begin();
+    report.lines.push_back({line.at("node"), line.at("op"), static_cast<Verdict>(verdict), line.at("reason")});
+  }
+  return report;
+}
+
+/// What an earlier process compiled; nothing if there is no such entry, or if it is damaged or of another graph.
+std::optional<Pipelined> load_entry(const DiskEntry& entry, const Graph& g) {
+  std::error_code error;
+  if (!std::filesystem::exists(entry.report, error)) return {};
+  try {
+    if (!(load_graph(entry.given.string()) == g)) return {};
+    std::ifstream in(entry.report);
+    std::string text((std::istreambuf_iterator<char>(in)), {});
+    return Pipelined{load_graph(entry.legal.string()), report_from(text)};
+  } catch (const std::exception& e) {
+    // A cache is no source of truth: what cannot be read is compiled again, and said.
+    std::fprintf(stderr, "rlx: compiled graph '%s' is damaged and is made again: %s\n", entry.legal.c_str(), e.what());
+    return {};
+  }
+}
+void save_entry(const DiskEntry& entry, const Graph& g, const Pipelined& made) {
+  try {
+    std::filesystem::create_directories(entry.legal.parent_path());
+    save_graph(entry.legal.string(), made.graph);
+    save_graph(entry.given.string(), g);
+    AtomicFile report(entry.report.string());  // last: an entry is there once its report is
+    report.write(made.report.json());
+    report.commit();
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "rlx: the compiled graph could not be kept: %s\n", e.what());
+  }
+}
+
+}  // namespace
+
+ExecutionConfig config_of(const Graph& g, const Backend& backend, const CompileOptions& options) {
+  ExecutionConfig config;
+  config.variant = backend.name();
+  for (const Type& t : g.input_types()) config.shapes.push_back(text_of(t));
+  config.mode = options.mode;
+  config.dispatch = options.kernel_dispatch;
+  config.graph_hash = hash_of(g);
+  size_t h = hash_of(std::string(RLX_VERSION));
+  for (const auto* names : {&options.force_common, &options.force_native, &options.skip_passes, &options.donate}) {
+    for (const std::string& name : *names) h = mix(h, hash_of(name));
+    h = mix(h, names->size());
+  }
+  config.options_hash = mix(mix(h, static_cast<size_t>(options.precision)), options.strict);
+  return config;
+}
+
+std::shared_ptr<const CachedProgram> ProgramCache::find_or_make(const Graph& g, const Backend& backend, const CompileOptions& options) {
+  std::string key = config_of(g, backend, options).cache_key();
+  std::scoped_lock lock(mutex_);
+  for (const Entry& entry : entries_)
+    if (entry.key == key && entry.graph == g) return entry.program;
+  std::optional<Pipelined> made;
+  if (!options.cache_dir.empty()) made = load_entry({options.cache_dir, key}, g);
+  if (!made) {
+    made = run_pipeline(g, backend, options);
+    if (asked_for("RLX_DISPATCH_REPORT")) std::fprintf(stderr, "rlx: '%s' %s", g.name().c_str(), text_of(made->report).c_str());
+    require_complete(made->report, options.strict);
+    if (!options.cache_dir.empty()) save_entry({options.cache_dir, key}, g, *made);
+  }
+  auto program = std::make_shared<const CachedProgram>(CachedProgram{backend.lower(std::move(made->graph)), std::move(made->report)});
+  if (entries_.size() >= kMostPrograms) entries_.erase(entries_.begin());
+  entries_.push_back({std::move(key), g, program});
+  return program;
+}
+
+}  // namespace rlx

@@ -1,0 +1,205 @@
+// Sessions and compiled graphs; see the header.
+#include "rlx/session.h"
+
+#include <atomic>
+#include <chrono>
+
+#include "compile/backends.h"
+#include "compile/pipeline.h"
+#include "ir/leaves.h"
+#include "runtime/program_cache.h"
+
+namespace rlx {
+
+Signature signature_of(const Graph& g) {
+  Signature s;
+  for (Ref r : g.inputs()) s.inputs.push_back({g.node(r).name, g.type(r)});
+  for (Ref r : g.params()) s.params.push_back({g.node(r).name, g.type(r)});
+  for (const Output& o : g.outputs()) s.outputs.push_back({o.name, g.type(o.ref)});
+  return s;
+}
+std::vector<Layer> layers_of(const Graph& g) {
+  std::vector<Layer> layers;
+  for (const Node& node : g.nodes()) {
+    if (node.name.empty() || node.op == &op::input || node.op == &op::param) continue;
+    auto found = std::find_if(layers.begin(), layers.end(), [&](const Layer& l) { return l.name == node.name; });
+    if (found == layers.end()) found = layers.insert(layers.end(), {node.name, {}});
+    found->ops.emplace_back(node.op->name);
+  }
+  return layers;
+}
+
+struct CompiledGraph::State {
+  Graph graph;  // as the user gave it
+  CompileOptions options;
+  Device device;
+  int most_threads;
+  std::atomic<int> threads;
+  Signature signature;
+  std::shared_ptr<ProgramCache> cache;
+  std::shared_ptr<const Backend> backend;
+
+  // Made in compile(), or at the first use if lazy.
+  mutable std::once_flag compiled;
+  std::shared_ptr<const CachedProgram> program;
+  std::unique_ptr<Executable> executable;
+  std::set<std::string> unbound;
+  std::map<std::string, Tensor> waiting;  // params that were bound before a lazy compile
+
+  void compile() {
+    std::call_once(compiled, [&] {
+      program = cache->find_or_make(graph, *backend, options);
+      LoadOptions load{most_threads, {}};
+      for (const auto& input : signature.inputs) load.donated.push_back(options.donate.contains(input.name));
+      executable = program->program->load(load);
+      for (auto& [name, value] : waiting) executable->bind(name, std::move(value));
+      waiting.clear();
+    });
+  }
+};
+
+namespace {
+
+template <class Entries>
+const Signature::Entry& find_entry(const Entries& entries, const std::string& name, std::string_view what, const std::string& graph) {
+  for (const auto& entry : entries)
+    if (entry.name == name) return entry;
+  std::string list;
+  size_t shown = 0;
+  for (const auto& entry : entries) {
+    if (++shown > 12) {
+      list += ", ...";
+      break;
+    }
+    list += (list.empty() ? "" : ", ") + entry.name;
+  }
+  fail(ErrorCode::not_found, "graph '", graph, "' has no ", what, " '", name, "'; it has ", list.empty() ? "none" : list);
+}
+
+void check_options(const CompileOptions& options, const Signature& signature, const std::string& graph) {
+  for (const std::string& name : options.donate) find_entry(signature.inputs, name, "input", graph);
+  for (const auto* names : {&options.force_common, &options.force_native})
+    for (const std::string& name : *names) find_op(name);
+}
+
+}  // namespace
+
+void CompiledGraph::set_param(const std::string& name, Tensor value) {
+  const auto& entry = find_entry(state_->signature.params, name, "param", state_->graph.name());
+  if (value.type() != entry.type) fail(ErrorCode::shape_mismatch, "param '", name, "' is ", entry.type, ", got ", value.type());
+  state_->unbound.erase(name);
+  if (state_->executable) state_->executable->bind(name, std::move(value));
+  else state_->waiting[name] = std::move(value);
+  if (state_->options.mode == CompileMode::aot && state_->unbound.empty()) state_->executable->prepare();
+}
+void CompiledGraph::set_params(const std::map<std::string, Tensor, std::less<>>& values) {
+  for (const auto& [name, value] : values) set_param(name, value);
+}
+bool CompiledGraph::all_params_bound() const { return state_->unbound.empty(); }
+
+Shape CompiledGraph::param_shape(const std::string& name) const {
+  return shape_of(find_entry(state_->signature.params, name, "param", state_->graph.name()).type.dims);
+}
+Shape CompiledGraph::input_shape(const std::string& name) const {
+  return shape_of(find_entry(state_->signature.inputs, name, "input", state_->graph.name()).type.dims);
+}
+
+std::vector<Tensor> CompiledGraph::ordered(const std::vector<NamedTensor>& inputs) const {
+  const auto& entries = state_->signature.inputs;
+  std::vector<Tensor> result;
+  result.reserve(entries.size());
+  for (const auto& entry : entries) {
+    const Tensor* found = nullptr;
+    for (const auto& [name, tensor] : inputs)
+      if (name == entry.name) {
+        if (found) fail(ErrorCode::invalid_argument, "input '", name, "' was given twice");
+        found = &tensor;
+      }
+    if (!found) fail(ErrorCode::invalid_argument, "input '", entry.name, "' (", entry.type, ") of '", state_->graph.name(), "' was not given");
+    result.push_back(*found);
+  }
+  if (inputs.size() > entries.size())
+    for (const auto& [name, tensor] : inputs) find_entry(entries, name, "input", state_->graph.name());
+  return result;
+}
+
+std::vector<Tensor> CompiledGraph::run(const std::vector<NamedTensor>& inputs) const { return run_ordered(ordered(inputs)); }
+std::vector<Tensor> CompiledGraph::run_ordered(Tensors inputs) const {
+  std::vector<Tensor> outputs(state_->signature.outputs.size());
+  run_into(inputs, outputs);
+  return outputs;
+}
+void CompiledGraph::run_into(Tensors inputs, std::span<Tensor> outputs) const {
+  state_->compile();
+  if (outputs.size() != state_->signature.outputs.size())
+    fail(ErrorCode::invalid_argument, "graph '", state_->graph.name(), "' has ", state_->signature.outputs.size(), " outputs, got room for ", outputs.size());
+  state_->executable->run(inputs, outputs, {state_->threads.load(std::memory_order_relaxed), nullptr});
+}
+
+Profile CompiledGraph::profile(const std::vector<NamedTensor>& inputs) const {
+  state_->compile();
+  std::vector<StepTime> times;
+  std::vector<Tensor> outputs(state_->signature.outputs.size());
+  auto given = ordered(inputs);
+  state_->executable->run(given, outputs, {state_->threads.load(), nullptr});  // prepares this shape; not timed
+  auto begin = std::chrono::steady_clock::now();
+  state_->executable->run(given, outputs, {state_->threads.load(), &times});
+  Profile profile;
+  profile.total_us = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count();
+  for (StepTime& t : times) profile.steps.push_back({std::move(t.op), std::move(t.node), std::move(t.kernel), t.start_us, t.duration_us});
+  return profile;
+}
+
+const DispatchReport& CompiledGraph::report() const {
+  state_->compile();
+  return state_->program->report;
+}
+const Graph& CompiledGraph::lowered() const {
+  state_->compile();
+  return state_->program->program->graph();
+}
+const Signature& CompiledGraph::signature() const { return state_->signature; }
+std::vector<Layer> CompiledGraph::layers() const { return layers_of(state_->graph); }
+ExecutionConfig CompiledGraph::config() const { return config_of(state_->graph, *state_->backend, state_->options); }
+void CompiledGraph::set_threads(int threads) {
+  if (threads < 1 || threads > state_->most_threads)
+    fail(ErrorCode::invalid_argument, "threads must be 1 to ", state_->most_threads, ", which the session was made with; got ", threads);
+  state_->threads = threads;
+}
+int CompiledGraph::threads() const { return state_->threads; }
+size_t CompiledGraph::memory_bytes() const {
+  state_->compile();
+  return state_->executable->memory_bytes();
+}
+
+// ---- sessions ----
+struct Session::State {
+  Device device;
+  int threads;
+  std::shared_ptr<const Backend> backend;
+  std::shared_ptr<ProgramCache> cache = std::make_shared<ProgramCache>();
+};
+
+Session::Session(Device device, SessionOptions options) {
+  auto backend = backend_of(device);
+  if (auto why = backend->unavailable(); !why.empty()) fail(ErrorCode::not_found, "device '", device, "' is not available: ", why);
+  if (options.threads < 0 || options.threads > 256) fail(ErrorCode::invalid_argument, "threads must be 0 (as many as there are) to 256, got ", options.threads);
+  int threads = options.threads > 0 ? options.threads : backend->threads();
+  state_ = std::make_shared<State>(State{device, threads, std::move(backend)});
+}
+Device Session::device() const { return state_->device; }
+int Session::threads() const { return state_->threads; }
+
+CompiledGraph Session::compile(const Graph& g, CompileOptions options) const {
+  return with_context([&] { return text_of("compiling '", g.name(), "' for ", state_->device); }, [&] {
+    std::shared_ptr<CompiledGraph::State> state(new CompiledGraph::State{
+        g, std::move(options), state_->device, state_->threads, state_->threads, signature_of(g), state_->cache, state_->backend, {}, {}, {}, {}, {}});
+    check_options(state->options, state->signature, g.name());
+    for (const auto& param : state->signature.params) state->unbound.insert(param.name);
+    if (state->options.mode != CompileMode::lazy) state->compile();
+    if (state->options.mode == CompileMode::aot && state->unbound.empty()) state->executable->prepare();
+    return CompiledGraph(state);
+  });
+}
+
+}  // namespace rlx

@@ -1,0 +1,180 @@
+// Attention against plain loops in double.
+#include "kernels/attention.h"
+
+#include "kernels/kernel_test.h"
+
+using namespace rlx;
+using namespace rlx::kernels;
+using namespace rlx::test;
+
+namespace {
+
+/// A problem with all operands in memory; the rows of q, k and v lie `gap` elements apart beyond their width.
+struct Problem {
+  DType t = f32;
+  int64_t sq = 5, sk = 5, d = 8, dv = 8;
+  double scale = 0.3, soft_cap = 0;
+  int64_t left = -1, right = -1;
+  bool bias = false;
+  int64_t bias_row_stride = -1;  ///< -1: sk
+  std::vector<int> kept{};       ///< key mask, if not empty
+  DType mask_dtype = boolean;
+  double spread = 2;  ///< of q and k
+};
+
+void check(const Problem& p) {
+  const int64_t gap = 3;
+  const Elements q = Elements::random(p.t, p.sq * (p.d + gap), 1, -p.spread, p.spread);
+  const Elements k = Elements::random(p.t, p.sk * (p.d + gap), 2, -p.spread, p.spread);
+  const Elements v = Elements::random(p.t, p.sk * (p.dv + gap), 3);
+  const Elements bias = Elements::random(p.t, p.sq * p.sk + 1, 4);
+  Elements mask(p.mask_dtype, p.sk);
+  for (int64_t j = 0; j < p.sk && !p.kept.empty(); ++j)
+    mask.set(j, p.kept[static_cast<size_t>(j) % p.kept.size()]);
+  Elements out = Elements::filled(p.t, p.sq * (p.dv + 1), 99);
+
+  AttentionArgs a;
+  a.dtype = p.t;
+  a.q = q.data(), a.k = k.data(), a.v = v.data(), a.out = out.data();
+  a.q_stride = a.k_stride = p.d + gap, a.v_stride = p.dv + gap, a.out_stride = p.dv + 1;
+  a.q_rows = p.sq, a.k_rows = p.sk, a.head_dim = p.d, a.value_dim = p.dv;
+  a.scale = p.scale, a.soft_cap = p.soft_cap, a.left = p.left, a.right = p.right;
+  if (p.bias) {
+    a.bias = bias.data(), a.bias_dtype = p.t;
+    a.bias_row_stride = p.bias_row_stride < 0 ? p.sk : p.bias_row_stride;
+  }
+  if (!p.kept.empty()) a.key_mask = mask.data(), a.key_mask_dtype = p.mask_dtype;
+  Scratch scratch(attention_scratch_bytes(a));
+  const int64_t middle = p.sq / 3;
+  attention(a, 0, middle, scratch.data());
+  attention(a, middle, p.sq, scratch.data());
+
+  for (int64_t i = 0; i < p.sq; ++i) {
+    std::vector<double> score(static_cast<size_t>(p.sk), -std::numeric_limits<double>::infinity());
+    double max = -std::numeric_limits<double>::infinity(), sum = 0;
+    const int64_t position = p.sk - p.sq + i;
+    for (int64_t j = 0; j < p.sk; ++j) {
+      if (p.left >= 0 && j < position - p.left) continue;
+      if (p.right >= 0 && j > position + p.right) continue;
+      if (!p.kept.empty() && mask[j] < 0.5) continue;
+      double s = 0;
+      for (int64_t c = 0; c < p.d; ++c) s += q[i * (p.d + gap) + c] * k[j * (p.d + gap) + c];
+      s *= p.scale;
+      if (p.soft_cap > 0) s = p.soft_cap * std::tanh(s / p.soft_cap);
+      if (p.bias) s += bias[i * a.bias_row_stride + j];
+      score[static_cast<size_t>(j)] = s;
+      max = std::max(max, s);
+    }
+    for (double& s : score) sum += s = std::isinf(max) ? 0 : std::exp(s - max);
+    for (int64_t c = 0; c < p.dv; ++c) {
+      double want = 0;
+      for (int64_t j = 0; j < p.sk; ++j) want += score[static_cast<size_t>(j)] * v[j * (p.dv + gap) + c];
+      want = sum > 0 ? want / sum : 0;
+      // Scores are sums of d products; their error in f32 grows with their size.
+      const double size = 2 + p.spread * p.spread * p.scale * static_cast<double>(p.d) * 0.5;
+      require_close(p.t, i * p.dv + c, out[i * (p.dv + 1) + c], want, 16, size);
+    }
+    REQUIRE(out[i * (p.dv + 1) + p.dv] == 99);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("attention equals the formula, for every float dtype and any extents") {
+  for_each_target([] {
+    for (DType t : float_dtypes()) {
+      for (int64_t d : {1, 5, 32, 33, 64}) check({.t = t, .sq = 17, .sk = 17, .d = d, .dv = d});
+      for (int64_t s : {1, 2, 15, 16, 31, 48, 49, 100}) check({.t = t, .sq = s, .sk = s, .d = 32, .dv = 32});
+      check({.t = t, .sq = 7, .sk = 300, .d = 16, .dv = 48});
+      check({.t = t, .sq = 130, .sk = 9, .d = 40, .dv = 3});
+      check({.t = t, .sq = 1, .sk = 513, .d = 64, .dv = 80});
+    }
+  });
+}
+
+TEST_CASE("causal masks and sliding windows go by the absolute position Sk - Sq + i") {
+  for_each_target([] {
+    for (DType t : {f32, f16, f64}) {
+      check({.t = t, .sq = 20, .sk = 20, .right = 0});
+      check({.t = t, .sq = 150, .sk = 290, .d = 16, .right = 0});
+      check({.t = t, .sq = 150, .sk = 290, .d = 16, .left = 13, .right = 0});
+      check({.t = t, .sq = 60, .sk = 60, .d = 16, .left = 0, .right = 0});
+      check({.t = t, .sq = 60, .sk = 200, .d = 16, .left = 5, .right = 7});
+      // More queries than keys: the first ones see nothing, and give zeros.
+      check({.t = t, .sq = 70, .sk = 20, .d = 16, .right = 0});
+    }
+  });
+}
+
+TEST_CASE("a key mask keeps values of 0.5 and more, and a row without keys gives zeros") {
+  for_each_target([] {
+    for (DType t : {f32, bf16, f64}) {
+      for (DType m : {boolean, f32}) {
+        check({.t = t, .sq = 30, .sk = 140, .kept = {1, 1, 0}, .mask_dtype = m});
+        check({.t = t, .sq = 30, .sk = 20, .kept = {0}, .mask_dtype = m});
+        check({.t = t, .sq = 40, .sk = 40, .right = 0, .kept = {0, 0, 0, 0, 1}, .mask_dtype = m});
+      }
+      // The whole first tile of keys is masked, the second one is not.
+      std::vector<int> kept(150, 0);
+      kept[140] = 1;
+      check({.t = t, .sq = 5, .sk = 150, .kept = kept});
+    }
+  });
+}
+
+TEST_CASE("soft-cap comes after the scale and before the bias") {
+  for_each_target([] {
+    for (DType t : {f32, f16, f64}) {
+      check({.t = t, .sq = 20, .sk = 30, .scale = 1.5, .soft_cap = 4});
+      check({.t = t, .sq = 20, .sk = 30, .bias = true});
+      check({.t = t, .sq = 20, .sk = 30, .bias = true, .bias_row_stride = 0});
+      check({.t = t, .sq = 50, .sk = 200, .scale = 1.5, .soft_cap = 2, .left = 20, .right = 0, .bias = true,
+             .kept = {1, 0}});
+    }
+  });
+}
+
+TEST_CASE("scores far apart and far from zero neither overflow nor lose the small ones") {
+  for_each_target([] {
+    check({.t = f32, .sq = 20, .sk = 200, .d = 16, .dv = 16, .scale = 1, .spread = 6});
+    // Equal scores of about 1e4 give equal weights.
+    const int64_t n = 140, d = 16;
+    const Elements q = Elements::filled(f32, d, 25), k = Elements::filled(f32, n * d, 25);
+    const Elements v = Elements::random(f32, n * d, 1);
+    Elements out(f32, d);
+    AttentionArgs a;
+    a.q = q.data(), a.k = k.data(), a.v = v.data(), a.out = out.data();
+    a.q_stride = a.k_stride = a.v_stride = a.out_stride = d, a.q_rows = 1, a.k_rows = n, a.head_dim = a.value_dim = d;
+    Scratch scratch(attention_scratch_bytes(a));
+    attention(a, 0, 1, scratch.data());
+    for (int64_t c = 0; c < d; ++c) {
+      double mean = 0;
+      for (int64_t j = 0; j < n; ++j) mean += v[j * d + c] / static_cast<double>(n);
+      CHECK(is_close(f32, out[c], mean, 16, 2));
+    }
+  });
+}
+
+TEST_CASE("NaN in a query or a key reaches the rows it belongs to, and no others") {
+  for_each_target([] {
+    for (DType t : {f32, f16, f64}) {
+      const int64_t n = 40, d = 16;
+      Elements q = Elements::random(t, n * d, 1);
+      const Elements k = Elements::random(t, n * d, 2), v = Elements::random(t, n * d, 3);
+      q.set(7 * d + 3, std::numeric_limits<double>::quiet_NaN());
+      Elements out(t, n * d);
+      AttentionArgs a;
+      a.dtype = t, a.q = q.data(), a.k = k.data(), a.v = v.data(), a.out = out.data();
+      a.q_stride = a.k_stride = a.v_stride = a.out_stride = d, a.q_rows = a.k_rows = n, a.head_dim = a.value_dim = d;
+      Scratch scratch(attention_scratch_bytes(a));
+      attention(a, 0, n, scratch.data());
+      for (int64_t i = 0; i < n * d; ++i) REQUIRE(std::isnan(out[i]) == (i / d == 7));
+    }
+  });
+}
+
+TEST_CASE("no keys at all give zeros") {
+  for_each_target([] {
+    for (DType t : float_dtypes()) check({.t = t, .sq = 3, .sk = 0});
+  });
+}

@@ -1,0 +1,188 @@
+// The element-wise machine: broadcasts, strides, ranges, register reuse, results in place. Values are small integers
+// in f64 or i32, so that every order of exact ops gives one answer.
+#include <algorithm>
+
+#include "kernels/elementwise_test.h"
+
+using namespace rlx;
+using namespace rlx::kernels;
+using namespace rlx::test;
+
+namespace {
+
+/// A buffer laid out for an iteration space with random strides: some dims broadcast, some with gaps.
+struct Laid {
+  Elements memory;
+  ElementwiseBuffer buffer;
+};
+int64_t offset(const std::vector<int64_t>& dims, int64_t linear, const int64_t* strides) {
+  int64_t at = 0;
+  for (size_t d = dims.size(); d-- > 0; linear /= dims[d]) at += linear % dims[d] * strides[d];
+  return at;
+}
+Laid lay(DType t, const std::vector<int64_t>& dims, Random& r, bool may_broadcast) {
+  ElementwiseBuffer b;
+  int64_t stride = r.below(4) == 0 ? 2 : 1;
+  for (size_t d = dims.size(); d-- > 0;) {
+    const bool broadcast = may_broadcast && r.below(3) == 0;
+    b.strides[d] = broadcast ? 0 : stride;
+    if (!broadcast) stride *= dims[d] + (r.below(3) == 0 ? 1 : 0);
+  }
+  Laid laid{Elements(t, stride + 2), b};
+  for (int64_t i = 0; i < laid.memory.size(); ++i) laid.memory.set(i, static_cast<double>(r.below(7) - 3));
+  laid.buffer.data = laid.memory.data();
+  return laid;
+}
+
+}  // namespace
+
+TEST_CASE("operands broadcast and stride in any pattern, and any split into ranges gives the same") {
+  for_each_target([] {
+    for (uint64_t seed = 0; seed < 300; ++seed) {
+      Random r(seed);
+      const DType types[] = {f32, f16, f64, i32, i8, u64, bf16};
+      const DType t = types[r.below(7)];
+      std::vector<int64_t> dims;
+      const int64_t rank = r.below(5);
+      for (int64_t d = 0; d < rank; ++d) dims.push_back(1 + r.below(d == rank - 1 ? 150 : 9));
+      Laid x = lay(t, dims, r, true), y = lay(t, dims, r, true), z = lay(t, dims, r, true), out = lay(t, dims, r, false);
+
+      ElementwiseProgram p;
+      const auto a = p.load(t, 0), b = p.load(t, 1), c = p.load(t, 2);
+      p.store(p.apply(Op::sub, t, p.apply(Op::mul, t, a, b), p.apply(Op::max, t, c, a)), 0);
+      p.finish();
+      ElementwiseBuffer buffers[] = {x.buffer, y.buffer, z.buffer, out.buffer};
+      ElementwiseCall call;
+      call.rank = static_cast<int>(rank);
+      std::copy(dims.begin(), dims.end(), call.dims);
+      if (seed % 2) merge_elementwise_dims(call.rank, call.dims, buffers, 4);
+      call.operands = buffers, call.results = buffers + 3;
+      const int64_t count = call.element_count();
+      Scratch scratch(p.scratch_bytes());
+      for (int64_t begin = 0; begin < count;) {
+        const int64_t end = std::min(count, begin + 1 + r.below(count));
+        p.run(call, begin, end, scratch.data());
+        begin = end;
+      }
+      for (int64_t i = 0; i < count; ++i) {
+        const double u = x.memory[offset(dims, i, x.buffer.strides)], v = y.memory[offset(dims, i, y.buffer.strides)];
+        const double w = z.memory[offset(dims, i, z.buffer.strides)];
+        double want = u * v - std::max(u, w);
+        if (kind_of(t) == Kind::unsigned_int) {  // -3 is a large number here
+          const auto bits = [](double q) { return static_cast<uint64_t>(q < 0 ? q + 0x1p64 : q); };
+          if (u < 0 || v < 0 || w < 0 || u > 9 || v > 9 || w > 9) continue;
+          want = static_cast<double>(bits(u) * bits(v) - std::max(bits(u), bits(w)));
+        }
+        CAPTURE(seed);
+        REQUIRE(out.memory[offset(dims, i, out.buffer.strides)] == want);
+      }
+    }
+  });
+}
+
+TEST_CASE("random programs compute what their ops say, however registers are shared") {
+  for_each_target([] {
+    for (uint64_t seed = 0; seed < 200; ++seed) {
+      Random r(seed);
+      const DType t = seed % 3 == 0 ? f64 : seed % 3 == 1 ? f32 : i64;
+      const int64_t n = 1 + r.below(3000);
+      ElementwiseProgram p;
+      std::vector<ElementwiseProgram::Value> values;
+      std::vector<std::vector<double>> exact;
+      std::vector<Elements> operands, results;
+      for (int k = 0; k < 3; ++k) {
+        operands.push_back(Elements(t, n));
+        values.push_back(p.load(t, k));
+        exact.emplace_back();
+        for (int64_t i = 0; i < n; ++i) {
+          operands.back().set(i, static_cast<double>(r.below(9) - 4));
+          exact.back().push_back(operands.back()[i]);
+        }
+      }
+      values.push_back(p.constant(t, 2.0));
+      exact.emplace_back(n, 2.0);
+      std::vector<size_t> stored;
+      const int64_t ops = 1 + r.below(25);
+      for (int64_t k = 0; k < ops; ++k) {
+        const auto a = static_cast<size_t>(r.below(static_cast<int64_t>(values.size())));
+        const auto b = static_cast<size_t>(r.below(static_cast<int64_t>(values.size())));
+        std::vector<double> z;
+        const int64_t which = r.below(5);
+        if (which == 3) {  // through a boolean register
+          values.push_back(p.apply(Op::select, t, p.apply(Op::lt, boolean, values[a], values[b]), values[a], values[b]));
+        } else {
+          const Op op[] = {Op::add, Op::sub, Op::max, Op::neg, Op::mul};
+          // Products of products would leave the exact range: they are clamped by min.
+          const auto second = which == 4 ? p.apply(Op::sign, t, values[b]) : values[b];
+          values.push_back(p.apply(op[which == 4 ? 4 : which], t, values[a], second));
+        }
+        for (size_t i = 0; i < static_cast<size_t>(n); ++i) {
+          const double u = exact[a][i], v = exact[b][i];
+          z.push_back(which == 0 ? u + v : which == 1 ? u - v : which == 2 ? std::max(u, v) : which == 3 ? std::min(u, v) : u * ((v > 0) - (v < 0)));
+        }
+        exact.push_back(z);
+        if (r.below(4) == 0 || k == ops - 1) stored.push_back(values.size() - 1);
+      }
+      for (size_t k = 0; k < stored.size(); ++k) {
+        p.store(values[stored[k]], static_cast<int>(k));
+        results.push_back(Elements(t, n));
+      }
+      p.finish();
+      std::vector<ElementwiseBuffer> from, to;
+      // Every other seed writes the first result over an operand.
+      const bool in_place = seed % 2 == 0;
+      for (Elements& e : operands) from.push_back({e.data(), {1}});
+      for (Elements& e : results) to.push_back({e.data(), {1}});
+      if (in_place) to[0].data = operands[1].data();
+      Scratch scratch(p.scratch_bytes());
+      ElementwiseCall call;
+      call.rank = 1, call.dims[0] = n, call.operands = from.data(), call.results = to.data();
+      p.run(call, 0, n, scratch.data());
+      for (size_t k = 0; k < stored.size(); ++k)
+        for (int64_t i = 0; i < n; ++i) {
+          CAPTURE(seed);
+          REQUIRE((k == 0 && in_place ? operands[1] : results[k])[i] == exact[stored[k]][static_cast<size_t>(i)]);
+        }
+    }
+  });
+}
+
+TEST_CASE("each op rounds its f16 result, unless its dtype is f32") {
+  for_each_target([] {
+    Elements x = Elements::filled(f16, 100, 2048), y(f16, 100), z(f32, 100);
+    ElementwiseProgram p;
+    const auto a = p.load(f16, 0), one = p.constant(f16, 1.0);
+    p.store(p.apply(Op::add, f16, p.apply(Op::add, f16, a, one), one), 0);  // 2049 is no f16: 2048, twice
+    p.store(p.apply(Op::add, f32, p.apply(Op::add, f32, a, one), one), 1);
+    p.finish();
+    Scratch scratch(p.scratch_bytes());
+    const ElementwiseBuffer from{x.data(), {1}}, to[] = {{y.data(), {1}}, {z.data(), {1}}};
+    p.run({1, {100}, &from, to}, 0, 100, scratch.data());
+    CHECK((y[0] == 2048 && y[99] == 2048 && z[0] == 2050 && z[99] == 2050));
+  });
+}
+
+TEST_CASE("a constant, an operand and one value twice can be stored, and an empty range writes nothing") {
+  Elements x = Elements::filled(i32, 5, 7), y(i32, 5), z(i32, 5), w(i32, 5);
+  ElementwiseProgram p;
+  const auto a = p.load(i32, 0);
+  p.store(p.constant(i32, 3.0), 0);
+  p.store(a, 1);
+  p.store(a, 2);
+  p.finish();
+  Scratch scratch(p.scratch_bytes());
+  const ElementwiseBuffer from{x.data(), {1}}, to[] = {{y.data(), {1}}, {z.data(), {1}}, {w.data(), {1}}};
+  p.run({1, {5}, &from, to}, 2, 2, scratch.data());
+  CHECK(y[2] == 0);
+  p.run({1, {5}, &from, to}, 1, 4, scratch.data());
+  CHECK((y[0] == 0 && y[1] == 3 && z[3] == 7 && w[3] == 7 && y[4] == 0));
+}
+
+TEST_CASE("merging dims keeps the addresses and drops what one stride covers") {
+  int rank = 4;
+  int64_t dims[] = {2, 1, 3, 4};
+  ElementwiseBuffer b[] = {{nullptr, {12, 5, 4, 1}}, {nullptr, {0, 0, 0, 1}}};
+  merge_elementwise_dims(rank, dims, b, 2);
+  CHECK(rank == 2);
+  CHECK((dims[0] == 6 && dims[1] == 4 && b[0].strides[0] == 4 && b[1].strides[0] == 0 && b[1].strides[1] == 1));
+}

@@ -1,0 +1,191 @@
+// reduce_window and convolution against their definitions, index by index.
+#include "kernels/window.h"
+
+#include "kernels/convolution.h"
+#include "kernels/kernel_test.h"
+
+using namespace rlx;
+using namespace rlx::kernels;
+using namespace rlx::test;
+
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+/// Outputs of a window of `window` taps over `extent` elements.
+int64_t output_extent(int64_t extent, int64_t window, int64_t stride, int64_t low, int64_t high, int64_t base_dilation,
+                      int64_t dilation) {
+  const int64_t spread = extent > 0 ? (extent - 1) * base_dilation + 1 : 0, reach = (window - 1) * dilation + 1;
+  const int64_t room = low + spread + high - reach;
+  return room < 0 ? 0 : room / stride + 1;
+}
+/// The element that output o sees through tap t, or -1.
+int64_t seen(int64_t extent, int64_t o, int64_t t, int64_t stride, int64_t low, int64_t base_dilation, int64_t dilation) {
+  const int64_t p = o * stride + t * dilation - low;
+  return p < 0 || p % base_dilation != 0 || p / base_dilation >= extent ? -1 : p / base_dilation;
+}
+
+}  // namespace
+
+TEST_CASE("reduce_window equals its definition in any rank, with strides, padding and both dilations") {
+  std::vector<DType> types = integer_dtypes();
+  for (DType t : {f32, f16, bf16, f64, f8e4m3fn}) types.push_back(t);
+  for (uint64_t seed = 0; seed < 400; ++seed) {
+    Random r(seed);
+    ReduceWindowArgs a;
+    a.dtype = types[seed % types.size()];
+    a.rank = static_cast<int>(r.below(5));
+    int64_t x_size = 1, y_size = 1, taps = 1;
+    for (int d = a.rank - 1; d >= 0; --d) {
+      a.x_dims[d] = 1 + r.below(d == a.rank - 1 ? 40 : 6), a.window[d] = 1 + r.below(3), a.stride[d] = 1 + r.below(3);
+      a.base_dilation[d] = 1 + (r.below(4) == 0), a.window_dilation[d] = 1 + (r.below(3) == 0);
+      a.low[d] = r.below(4) - 1;
+      a.out_dims[d] = output_extent(a.x_dims[d], a.window[d], a.stride[d], a.low[d], r.below(3), a.base_dilation[d],
+                                    a.window_dilation[d]);
+      a.x_strides[d] = x_size;
+      x_size *= a.x_dims[d] + r.below(2), y_size *= a.out_dims[d], taps *= a.window[d];
+    }
+    Elements x(a.dtype, x_size), y(a.dtype, y_size), one(a.dtype, 1);
+    for (int64_t i = 0; i < x_size; ++i) x.set(i, static_cast<double>(r.below(5) - (kind_of(a.dtype) == Kind::unsigned_int ? 0 : 2)));
+    a.x = x.data(), a.y = y.data();
+    for (ReduceOp op : {ReduceOp::sum, ReduceOp::prod, ReduceOp::max, ReduceOp::min}) {
+      a.op = op;
+      const int64_t middle = r.below(y_size + 1);
+      reduce_window(a, 0, middle);
+      reduce_window(a, middle, y_size);
+      for (int64_t k = 0; k < y_size; ++k) {
+        double want = op == ReduceOp::sum ? 0 : op == ReduceOp::prod ? 1 : op == ReduceOp::max ? -kInfinity : kInfinity;
+        for (int64_t t = 0; t < taps; ++t) {
+          int64_t at = 0, output = k, tap = t;
+          bool inside = true;
+          for (int d = a.rank - 1; d >= 0; --d) {
+            const int64_t i = seen(a.x_dims[d], output % a.out_dims[d], tap % a.window[d], a.stride[d], a.low[d],
+                                   a.base_dilation[d], a.window_dilation[d]);
+            inside = inside && i >= 0;
+            at += i * a.x_strides[d], output /= a.out_dims[d], tap /= a.window[d];
+          }
+          if (!inside) continue;
+          const double v = x[at];
+          want = op == ReduceOp::sum ? want + v : op == ReduceOp::prod ? want * v : op == ReduceOp::max ? std::max(want, v) : std::min(want, v);
+        }
+        CAPTURE(seed);
+        if (is_integer(a.dtype)) {
+          if (std::isinf(want)) continue;  // a window of padding alone: the lowest or highest integer
+          const auto bits = static_cast<uint64_t>(static_cast<int64_t>(want));
+          std::memcpy(one.data(), &bits, byte_size(a.dtype));  // wraps
+          REQUIRE(y[k] == one[0]);
+        } else if (!(a.dtype == f8e4m3fn && std::isinf(want))) {
+          one.set(0, want);
+          REQUIRE((y[k] == one[0]));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("a window of padding alone gives the lowest integer for max, and the mean divides once") {
+  const int8_t x[] = {5, -3};
+  int8_t y[4];
+  ReduceWindowArgs a;
+  a.op = ReduceOp::max, a.dtype = i8, a.x = x, a.y = y, a.rank = 1;
+  a.x_dims[0] = 2, a.x_strides[0] = 1, a.out_dims[0] = 4, a.window[0] = a.stride[0] = 1, a.low[0] = 1;
+  a.base_dilation[0] = a.window_dilation[0] = 1;
+  reduce_window(a, 0, 4);
+  CHECK((y[0] == -128 && y[1] == 5 && y[2] == -3 && y[3] == -128));
+  const Elements ones = Elements::filled(f16, 4, 1);
+  Elements mean(f16, 2);
+  a.op = ReduceOp::sum, a.dtype = f16, a.x = ones.data(), a.y = mean.data(), a.x_dims[0] = 4, a.out_dims[0] = 2;
+  a.window[0] = 3, a.stride[0] = 1, a.low[0] = 0, a.scale = 1.0 / 3;
+  reduce_window(a, 0, 2);
+  CHECK((mean[0] == 1 && mean[1] == 1));
+}
+
+TEST_CASE("convolution equals its definition for 1 to 3 dims, groups, strides, dilations, reversal and layouts") {
+  for_each_target([] {
+    const DType types[] = {f32, f32, f64, f16, bf16, i8, i32, u64};
+    for (uint64_t seed = 0; seed < 250; ++seed) {
+      Random r(seed);
+      ConvolutionArgs a;
+      a.dtype = types[seed % 8];
+      a.out_dtype = a.dtype == i8 ? i32 : a.dtype == bf16 ? f32 : a.dtype;
+      a.spatial = 1 + static_cast<int>(r.below(3));
+      a.batch = 1 + r.below(2), a.groups = 1 + r.below(3);
+      a.in_channels = a.groups * (1 + r.below(3)), a.out_channels = a.groups * (1 + r.below(3));
+      const bool simple = r.below(2) == 0;  // takes the fast path more often
+      int64_t x_area = 1, w_area = 1, y_area = 1;
+      for (int d = 0; d < a.spatial; ++d) {
+        a.in_dims[d] = 1 + r.below(d == a.spatial - 1 ? 90 : 7), a.kernel[d] = 1 + r.below(4);
+        a.stride[d] = simple ? 1 : 1 + r.below(3), a.low[d] = r.below(4) - (simple ? 0 : 1);
+        a.lhs_dilation[d] = simple ? 1 : 1 + (r.below(4) == 0), a.rhs_dilation[d] = 1 + (r.below(3) == 0);
+        a.reversed[d] = r.below(4) == 0;
+        a.out_dims[d] = output_extent(a.in_dims[d], a.kernel[d], a.stride[d], a.low[d], r.below(3), a.lhs_dilation[d],
+                                      a.rhs_dilation[d]);
+        x_area *= a.in_dims[d], w_area *= a.kernel[d], y_area *= a.out_dims[d];
+      }
+      // Channels before the spatial dims, or behind them.
+      const bool channels_last = !simple && r.below(2) == 0;
+      const int64_t group_in = a.in_channels / a.groups;
+      int64_t xs = channels_last ? a.in_channels : 1, ws = 1, ys = channels_last ? a.out_channels : 1;
+      for (int d = a.spatial - 1; d >= 0; --d) {
+        a.x_strides[d] = xs, a.w_strides[d] = ws, a.y_strides[d] = ys;
+        xs *= a.in_dims[d], ws *= a.kernel[d], ys *= a.out_dims[d];
+      }
+      a.x_channel_stride = channels_last ? 1 : x_area, a.x_batch_stride = x_area * a.in_channels;
+      a.y_channel_stride = channels_last ? 1 : y_area, a.y_batch_stride = y_area * a.out_channels;
+      a.w_in_stride = w_area, a.w_out_stride = w_area * group_in;
+      Elements x(a.dtype, a.batch * a.x_batch_stride), w(a.dtype, a.out_channels * a.w_out_stride);
+      const bool is_unsigned = kind_of(a.dtype) == Kind::unsigned_int;
+      for (int64_t i = 0; i < x.size(); ++i) x.set(i, static_cast<double>(r.below(7) - (is_unsigned ? 0 : 3)));
+      for (int64_t i = 0; i < w.size(); ++i) w.set(i, static_cast<double>(r.below(5) - (is_unsigned ? 0 : 2)));
+      Elements y(a.out_dtype, a.batch * a.y_batch_stride);
+      a.x = x.data(), a.w = w.data(), a.y = y.data();
+      Scratch scratch(convolution_scratch_bytes(a));
+      const int64_t units = a.batch * a.out_channels * a.out_dims[0];
+      for (int64_t begin = 0; begin < units;) {
+        const int64_t end = std::min(units, begin + 1 + r.below(units));
+        convolution(a, begin, end, scratch.data());
+        begin = end;
+      }
+      for (int64_t k = 0; k < a.batch * a.out_channels * y_area; ++k) {
+        const int64_t n = k / y_area / a.out_channels, o = k / y_area % a.out_channels;
+        double want = 0;
+        int64_t to = n * a.y_batch_stride + o * a.y_channel_stride;
+        for (int64_t c = 0; c < group_in; ++c) {
+          for (int64_t t = 0; t < w_area; ++t) {
+            int64_t output = k % y_area, tap = t;
+            int64_t from = n * a.x_batch_stride + (o / (a.out_channels / a.groups) * group_in + c) * a.x_channel_stride;
+            int64_t weight = o * a.w_out_stride + c * a.w_in_stride;
+            bool inside = true;
+            for (int d = a.spatial - 1; d >= 0; --d) {
+              const int64_t at = output % a.out_dims[d], s = tap % a.kernel[d];
+              if (c == 0 && t == 0) to += at * a.y_strides[d];
+              const int64_t i = seen(a.in_dims[d], at, s, a.stride[d], a.low[d], a.lhs_dilation[d], a.rhs_dilation[d]);
+              inside = inside && i >= 0;
+              from += i * a.x_strides[d];
+              weight += (a.reversed[d] ? a.kernel[d] - 1 - s : s) * a.w_strides[d];
+              output /= a.out_dims[d], tap /= a.kernel[d];
+            }
+            if (inside) want += x[from] * w[weight];
+          }
+        }
+        CAPTURE(seed);
+        REQUIRE(is_close(is_float(a.out_dtype) ? a.out_dtype : f64, y[to], want, 0));
+      }
+    }
+  });
+}
+
+TEST_CASE("integer convolution wraps in its output dtype") {
+  const int8_t x[] = {100, 100}, w[] = {2, 2};
+  int8_t narrow[1];
+  int32_t wide[1];
+  ConvolutionArgs a;
+  a.dtype = i8, a.out_dtype = i8, a.x = x, a.w = w, a.y = narrow, a.spatial = 1;
+  a.in_dims[0] = a.kernel[0] = 2, a.x_strides[0] = a.w_strides[0] = a.y_strides[0] = 1;
+  Scratch scratch(convolution_scratch_bytes(a));
+  convolution(a, 0, 1, scratch.data());
+  CHECK(narrow[0] == static_cast<int8_t>(400 - 256 - 256));
+  a.out_dtype = i32, a.y = wide;
+  convolution(a, 0, 1, scratch.data());
+  CHECK(wide[0] == 400);
+}

@@ -1,0 +1,176 @@
+#!/usr/bin/env python3
+"""Holds the order of the layers: reads the #includes of src/, include/ and tools/ and names each that points upward.
+
+The order and its exceptions are those of docs/architecture.md. A layer includes itself and what stands below it;
+layers of one rank are siblings and do not include each other; neither do two backends, nor two frontends.
+"""
+
+import pathlib
+import re
+import sys
+import tempfile
+
+# From the bottom up; those of one line are siblings.
+RANKS = [
+    ["base"],
+    ["tensor"],
+    ["ir"],
+    ["ops"],
+    ["reference", "autodiff", "passes", "plan", "codegen", "kernels", "io"],
+    ["backends", "frontends"],
+    ["compile"],
+    ["runtime"],
+    ["models", "train"],
+    ["c_api"],
+    ["tools"],
+]
+RANK = {layer: rank for rank, layers in enumerate(RANKS) for layer in layers}
+
+# Siblings that may: constants are folded by the reference; a plan asks the passes for what they know of a graph.
+ALLOWED_SIBLINGS = {("passes", "reference"), ("plan", "passes")}
+
+# Folders whose sub-folders are worlds of their own. What two of them share moves down.
+PARTITIONED = {"backends", "frontends"}
+
+# The layer of each public header, and of each folder of them: a layer may include those of its own layer and of the
+# layers below.
+PUBLIC = {
+    "ops/": "ops",
+    "error.h": "base",
+    "version.h": "base",
+    "dtype.h": "base",
+    "fields.h": "base",
+    "scanner.h": "base",
+    "element.h": "tensor",
+    "tensor.h": "tensor",
+    "type.h": "tensor",
+    "graph.h": "ir",
+    "op_def.h": "ir",
+    "ops.h": "ops",
+    "io.h": "io",
+    "tokenizer.h": "io",
+    "graph_file.h": "frontends",
+    "device.h": "backends",
+    "report.h": "passes",
+    "compile.h": "compile",
+    "session.h": "runtime",
+    "models.h": "models",
+    "rlx.h": "c_api",
+    "c.h": "c_api",
+}
+
+# Headers of others that are written in quotes, as their own documents do.
+QUOTED_THIRD_PARTY = {"hwy"}
+
+# The C ABI is C: its standard headers have a suffix.
+C_STANDARD = {"stddef.h", "stdint.h"}
+
+INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.MULTILINE)
+SUFFIXES = {".h", ".hpp", ".c", ".cpp", ".mm", ".def", ".inc"}
+
+
+def public_layer(name):
+    """The layer of the header include/rlx/`name`; None if it is not listed."""
+    return PUBLIC.get(name) or PUBLIC.get(name.split("/")[0] + "/" if "/" in name else name)
+
+
+def violations(root):
+    """Every include that breaks the order, as "file: reason", and the number of project includes that were read."""
+    found, read = [], 0
+    for file in sorted(p for top in ("include", "src", "tools") for p in (root / top).rglob("*")):
+        if file.suffix not in SUFFIXES:
+            continue
+        where = file.relative_to(root)
+        is_public = where.parts[0] == "include"
+        if is_public:
+            layer = public_layer(where.relative_to("include/rlx").as_posix())
+            if layer is None:
+                found.append(f"{where}: no layer is known for this public header; add it to PUBLIC in tests/layering/layering_test.py")
+                continue
+        else:
+            layer = "tools" if where.parts[0] == "tools" else where.parts[1]
+            if layer not in RANK or (where.parts[0] == "src" and len(where.parts) < 3):
+                found.append(f"{where}: not in a layer; the folders of src/ are {', '.join(RANK)}")
+                continue
+        for quote, name in INCLUDE.findall(file.read_text(encoding="utf-8")):
+            reason, ours = refusal(root, where, layer, is_public, quote, name)
+            read += ours
+            if reason:
+                found.append(f'{where}: includes "{name}", {reason}')
+    return found, read
+
+
+def refusal(root, where, layer, is_public, quote, name):
+    """Why `where` may not include `name` (None if it may), and whether that is a header of the project."""
+    parts = pathlib.PurePosixPath(name).parts
+    if parts[0] == "rlx":
+        if quote == "<":
+            return 'which is ours: write "rlx/..." in quotes', True
+        target = public_layer("/".join(parts[1:]))
+        if target is None:
+            return f"a public header without a layer; add it to PUBLIC in tests/layering/layering_test.py", True
+    elif quote == "<" or parts[0] in QUOTED_THIRD_PARTY:
+        if is_public and name not in C_STANDARD and ("/" in name or "." in name) and not name.startswith("sys/"):
+            return "a third-party header: the public headers include the standard library only", False
+        return None, False
+    elif is_public:
+        return "which is not public: the public headers include rlx/ and the standard library", True
+    elif layer == "tools":
+        target = parts[0] if parts[0] in RANK else "tools"
+    elif parts[0] in RANK and (root / "src" / name).exists():
+        target = parts[0]
+    else:
+        return "which is not found: ours are relative to src/ or include/, others stand in <>", True
+
+    if target != layer:
+        if RANK[target] > RANK[layer]:
+            return f"but {target} stands above {layer}", True
+        if RANK[target] == RANK[layer] and (layer, target) not in ALLOWED_SIBLINGS:
+            return f"but {target} and {layer} are siblings", True
+    elif layer in PARTITIONED and parts[0] == layer and len(parts) > 2:
+        own = where.parts[2] if len(where.parts) > 3 else None
+        if own is not None and parts[1] != own:
+            return f"but {layer}/{own} does not know {layer}/{parts[1]}: what both need moves down", True
+    return None, True
+
+
+def prove_that_it_finds():
+    """Plants one mistake of each sort in a small tree, and expects exactly those."""
+    planted = {
+        "src/ir/graph.h": ('#include "ops/ops.h"\n', "but ops stands above ir"),
+        "src/ops/ops.h": ('#include "ir/graph.h"\n#include <vector>\n', None),
+        "src/passes/fold.cpp": ('#include "reference/run.h"\n', None),
+        "src/reference/run.h": ('#  include "passes/fold.h"\n', "but passes and reference are siblings"),
+        "src/passes/fold.h": ('#include "fold_detail.h"\n', "which is not found"),
+        "src/backends/cpu/run.h": ('#include "backends/backend.h"\n', None),
+        "src/backends/null/run.cpp": ('#include "backends/cpu/run.h"\n', "does not know backends/cpu"),
+        "src/backends/backend.h": ("#include <cstdint>\n", None),
+        "src/misc/thing.cpp": ("", "not in a layer"),
+        "include/rlx/error.h": ("#include <nlohmann/json.hpp>\n", "third-party"),
+        "include/rlx/graph.h": ('#include "rlx/session.h"\n', "but runtime stands above ir"),
+        "include/rlx/surprise.h": ("", "no layer is known"),
+        "include/rlx/ops/nn.h": ('#include "rlx/graph.h"\n', None),
+        "src/base/early.cpp": ('#include "rlx/ops/nn.h"\n', "but ops stands above base"),
+        "tools/main.cpp": ('#include "runtime/session.h"\n', None),
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        root = pathlib.Path(folder)
+        for name, (text, _) in planted.items():
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            (root / name).write_text(text)
+        found, _ = violations(root)
+    expected = {name: reason for name, (_, reason) in planted.items() if reason}
+    named = {line.split(":")[0]: line for line in found}
+    assert named.keys() == expected.keys(), f"expected {sorted(expected)}, found:\n" + "\n".join(found)
+    for name, reason in expected.items():
+        assert reason in named[name], f"{name}: expected '{reason}', found '{named[name]}'"
+
+
+if __name__ == "__main__":
+    prove_that_it_finds()
+    source = pathlib.Path(__file__).resolve().parents[2]
+    broken, count = violations(source)
+    print(f"{count} includes of project headers, {len(broken)} against the order of the layers")
+    for line in broken:
+        print(" ", line)
+    sys.exit(1 if broken else 0)

@@ -1,0 +1,47 @@
+// What must hold for every op and each of its samples, with nothing to write per op. A sample made of f64 stands for any
+// float: laws that compare with a backend run it in every dtype that the op's `infer` accepts.
+#pragma once
+
+#include <functional>
+
+#include "rlx/op_def.h"
+
+namespace rlx::laws {
+
+enum class Outcome { holds, not_applicable, broken };
+struct Finding {
+  Outcome outcome = Outcome::holds;
+  std::string why = {};
+};
+
+/// A sample with its dtypes settled.
+struct Case {
+  std::vector<Type> types;
+  Attrs attrs;
+  double lo, hi;
+  std::vector<Tensor> inputs() const;
+  /// The op alone, on inputs of these types.
+  Graph graph(const OpDef& op) const;
+};
+/// The sample as it is written.
+Case case_of(const Sample&);
+/// The sample in each dtype that the op accepts in place of f64; the sample itself first.
+std::vector<Case> cases_of(const OpDef&, const Sample&);
+
+struct Law {
+  std::string_view name, says;
+  std::function<Finding(const OpDef&, const Sample&)> check;
+};
+/// infer_agrees, decompose_agrees, round_trips, symbols_agree, passes_agree, and backend_agrees for each available
+/// device.
+const std::vector<Law>& all_laws();
+const Law& find_law(std::string_view name);
+
+/// Runs a law; an rlx::Error out of it breaks the law and is its reason.
+Finding examine(const Law&, const OpDef&, const Sample&);
+
+/// Runs a graph of one op some other way, for backend_agrees.
+using Runner = std::function<std::vector<Tensor>(const Graph&, Tensors)>;
+Finding runs_like_the_reference(const OpDef&, const Sample&, const Runner&);
+
+}  // namespace rlx::laws
