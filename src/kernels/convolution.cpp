@@ -179,11 +179,10 @@ void convolve(const ConvolutionArgs& a, int64_t begin, int64_t end, TapRow* taps
       }
       if constexpr (std::is_same_v<T, float> && std::is_same_v<Out, float>) {
         if (along.base_dilation == 1 && along.stride == 1 && a.x_strides[last] == 1 && a.y_strides[last] == 1) {
-          // Outputs that all taps of the last dim see inside the input.
-          int64_t low = 0, high = 0, low_last = 0, high_last = 0;
-          along.inside(0, first, stop, low, high);
-          along.inside(a.kernel[last] - 1, first, stop, low_last, high_last);
-          const int64_t from = std::max(low, low_last), to = std::min(high, high_last);
+          // Outputs that all taps of the last dim see inside the input: the first tap and the last one decide.
+          int64_t from = 0, to = 0, unused = 0;
+          along.inside(0, first, stop, from, unused);
+          along.inside(a.kernel[last] - 1, first, stop, unused, to);
           if (to - from >= 4) {
             row_plain(a, along, row, x, w, y, first, from);
             first = HWY_DYNAMIC_DISPATCH(row_inside)(a, row, x - along.low, w, y, from, to);
