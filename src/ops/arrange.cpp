@@ -138,11 +138,13 @@ Value rolled(Value x, int64_t shift, int64_t axis) {
   return take(x, places, axis, OutOfRange::clip);
 }
 
+/// |offset|; Dim's arithmetic refuses what overflows.
+Dim magnitude(int64_t offset) { return offset < 0 ? Dim(offset) * -1 : Dim(offset); }
 Type diagonal_type(const Type& x, int64_t offset) {
   if (x.rank() < 2 || is_block(x.dtype))
     fail(ErrorCode::shape_mismatch, "a diagonal needs two dims of plain elements, got ", x);
   Dim rows = x.dims[x.rank() - 2], columns = x.dims[x.rank() - 1];
-  (offset < 0 ? rows : columns) = (offset < 0 ? rows : columns) - Dim(std::abs(offset));
+  (offset < 0 ? rows : columns) = (offset < 0 ? rows : columns) - magnitude(offset);
   Dim difference = rows - columns;
   if (!difference.is_static())
     fail(ErrorCode::shape_mismatch, "the length of the diagonal of ", x, " cannot be told: the lesser of ", rows,
@@ -402,7 +404,7 @@ OpDef define_diag() {
             if (in[0].rank() < 1) fail(ErrorCode::shape_mismatch, "a diagonal needs a dim, got ", in[0]);
             require_kind(in[0], kBool | kNumber);
             Type t = in[0];
-            t.dims.back() = t.dims.back() + Dim(std::abs(a.offset));
+            t.dims.back() = t.dims.back() + magnitude(a.offset);
             t.dims.push_back(t.dims.back());
             return t;
           },
@@ -410,7 +412,7 @@ OpDef define_diag() {
           [](Graph& g, Values in, const DiagAttrs& a) {
             // Above the main diagonal row i holds x[i]; below it column i does.
             Dims low(in[0].dims().size(), Dim(0)), high = low;
-            high.back() = Dim(std::abs(a.offset));
+            high.back() = magnitude(a.offset);
             Value zero = scalar(g, 0, in[0].dtype());
             Value x = a.offset == 0 ? in[0] : pad(in[0], zero, {low, high, {}});
             Dims dims = x.dims();
