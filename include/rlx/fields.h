@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -176,10 +177,19 @@ template <Attributes A, class F>
 void for_each_field(F f) {
   A::fields([&](auto... fields) { (f(fields), ...); });
 }
+/// Members that have their default are left out: they read back as it.
 template <Attributes A>
 void print(std::ostream& out, const A& a) {
+  const A defaults{};
+  auto is_default = [](const auto& x, const auto& y) {
+    if constexpr (std::is_same_v<std::remove_cvref_t<decltype(x)>, double>) return x == y && std::signbit(x) == std::signbit(y);
+    else return x == y;
+  };
   const char* separator = "{";
-  for_each_field<A>([&](auto f) { print(out << std::exchange(separator, ", ") << f.name << " = ", a.*f.member); });
+  for_each_field<A>([&](auto f) {
+    if (!is_default(a.*f.member, defaults.*f.member))
+      print(out << std::exchange(separator, ", ") << f.name << " = ", a.*f.member);
+  });
   out << (*separator == '{' ? "{}" : "}");
 }
 template <Attributes A>

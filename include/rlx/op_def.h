@@ -151,8 +151,16 @@ std::vector<Type> infer_types(const OpDef& op, Types operands, const Attrs& attr
 /// precision"): the converts are added here, so that no entry has to. Fails for a primitive.
 std::vector<Value> decompose(Graph& to, const OpDef& op, Values operands, const Attrs& attrs);
 
-std::span<const OpDef* const> all_ops();
-/// The op of that name; an rlx::Error (parse) that names the nearest ones if there is none.
+/// The library's ops, then those that were registered.
+std::vector<const OpDef*> all_ops();
+/// The op of that name; an rlx::Error (parse) that names the nearest one if there is none.
 const OpDef& find_op(std::string_view name);
+
+/// Makes an op from outside the library known by its name: to the reader of text, and to those who list ops. (Nodes are
+/// emitted, inferred and run without it.) The OpDef stays where it is for as long as a graph uses it. Fails if the name
+/// is taken, or no word of letters, digits and '_', or if the op has no `infer`, or neither reference nor decomposition.
+void register_op(const OpDef& op);
+/// Forgets it again; fails if it is not registered.
+void unregister_op(const OpDef& op);
 
 }  // namespace rlx

@@ -1,5 +1,6 @@
-// Text to token ids and back, as the Python package `tokenizers` does it: a `tokenizer.json` gives the same ids here.
-// Models: WordPiece (BERT, MiniLM, E5, BGE, ...). A Tokenizer is cheap to copy and may be used by several threads at once.
+// Text to token ids and back, as the Python package `tokenizers` does it: a `tokenizer.json` gives the same
+// ids here. Models: WordPiece (BERT, MiniLM, E5, BGE, ...). A Tokenizer is cheap to copy and may be used by
+// several threads at once.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +25,7 @@ struct Encoding {
   std::vector<int32_t> ids;
   std::vector<int32_t> type_ids;             ///< which of the texts, as the model was trained with it
   std::vector<int32_t> attention_mask;       ///< 1, or 0 for padding
-  std::vector<int32_t> special_tokens_mask;  ///< 1 for tokens that the text did not have: [CLS], [SEP], padding
+  std::vector<int32_t> special_tokens_mask;  ///< 1 for what the text did not have: [CLS], [SEP], padding
   std::vector<int32_t> words;                ///< the number of the word the token is part of; -1 for special tokens
   std::vector<TextSpan> offsets;             ///< where in its text the token stands; empty for special tokens
   std::vector<std::string> tokens;
@@ -50,7 +51,8 @@ struct Truncation {
 
 /// Makes encodings longer.
 struct Padding {
-  std::optional<size_t> length;   ///< to this many tokens; if not given, to the longest of the batch
+  /// To this many tokens; if not given, to the longest of the batch.
+  std::optional<size_t> length = std::nullopt;
   size_t pad_to_multiple_of = 0;  ///< then to a multiple of this, if it is not 0
   Side side = Side::right;
   int32_t id = 0;
@@ -61,22 +63,22 @@ struct Padding {
 /// What vocab.txt does not say; tokenizer_config.json may.
 struct VocabularyFileOptions {
   bool lowercase = true;
-  std::optional<bool> strip_accents;  ///< as `lowercase` if not given
+  std::optional<bool> strip_accents = std::nullopt;  ///< as `lowercase` if not given
   bool handle_chinese_chars = true;
 };
 
 class Tokenizer {
  public:
-  /// Reads a tokenizer.json, or a folder that holds one; or a vocab.txt, or a folder that holds one, with the options
-  /// in its tokenizer_config.json if that is there.
+  /// Reads a tokenizer.json, or a folder that holds one; or a vocab.txt, or a folder that holds one, with the
+  /// options in its tokenizer_config.json if that is there.
   static Tokenizer load(const std::string& path);
   /// From the text of a tokenizer.json.
   static Tokenizer from_json(std::string_view json);
   /// BERT's tokenizer from the text of a vocab.txt: one token a line, its number the id.
   static Tokenizer from_vocabulary(std::string_view lines, const VocabularyFileOptions& options = {});
 
-  /// Text need not be valid UTF-8: what is not becomes U+FFFD, as with Python's errors="replace". Offsets are always
-  /// bytes of what was given.
+  /// Text need not be valid UTF-8: what is not becomes U+FFFD, as with Python's errors="replace". Offsets are
+  /// always bytes of what was given.
   Encoding encode(std::string_view text, bool add_special_tokens = true) const;
   Encoding encode_pair(std::string_view first, std::string_view second, bool add_special_tokens = true) const;
   /// With padding, all results have the same length.

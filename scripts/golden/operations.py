@@ -1,6 +1,6 @@
 """Golden cases of single ops, computed by NumPy, SciPy, PyTorch, JAX and ONNX's reference evaluator.
 
-usage: operations.py [FAMILY...]       (all of them if none is named)
+usage: operations.py [MODULE...]        (modules of ops/; all of them if none is named)
 writes tests/golden/ops/: FAMILY.rlx (graphs), FAMILY.safetensors (their inputs and outputs), versions.json
 """
 import importlib
@@ -8,7 +8,7 @@ import sys
 
 import recorded
 
-MODULES = ["elementwise", "activations", "shape", "index", "indexing", "reduce", "contract", "norms", "attention", "windows"]
+MODULES = ["elementwise", "activations", "shape", "index", "take", "reduce", "contract", "norms", "attention", "windows"]
 
 
 def main(names):

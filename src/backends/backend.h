@@ -60,6 +60,8 @@ class Backend {
   /// Empty, or why nothing can run here.
   virtual std::string unavailable() const = 0;
   virtual Target target() const = 0;
+  /// May this element-wise node, which `target()` takes, be part of an elementwise_region?
+  virtual bool fuses_elementwise(const Node&) const { return false; }
   /// `legal` holds only what `target()` takes.
   virtual std::unique_ptr<Program> lower(Graph legal) const = 0;
 };

@@ -9,24 +9,58 @@
 #include "compile/backends.h"
 #include "compile/dump.h"
 #include "ir/verify.h"
+#include "passes/fold_constants.h"
+#include "passes/fuse_attention.h"
+#include "passes/fuse_elementwise.h"
+#include "passes/fuse_matmul.h"
+#include "passes/fuse_residual_norm.h"
+#include "passes/fuse_shared_input.h"
 #include "passes/legalize.h"
+#include "passes/merge_equal_nodes.h"
+#include "passes/simplify.h"
+#include "passes/simplify_products.h"
+#include "passes/subgraphs.h"
 
 namespace rlx {
 namespace {
 
 struct Pass {
   std::string_view name;
-  Graph (*run)(const Graph&);
+  Graph (*run)(const Graph&, const Backend&, const CompileOptions&);
 };
+
+/// A pass that asks for no target, on the graph and on the bodies of its control flow.
+template <Graph (*kPass)(const Graph&)>
+Graph on(const Graph& g, const Backend&, const CompileOptions&) {
+  return with_bodies(g, kPass);
+}
+Graph fuse_elementwise_for(const Graph& g, const Backend& backend, const CompileOptions& options) {
+  if (options.kernel_dispatch == KernelDispatch::common) return g;  // op by op was asked for
+  return with_bodies(g, [&](const Graph& body) {
+    return fuse_elementwise(body, [&](const Node& node) { return backend.fuses_elementwise(node); });
+  });
+}
 
 // What stands before legalization sees the user's ops, and recognizes what they mean.
 const Pass kBefore[] = {
-    {"prune", prune},  // what no output needs is not worth a look
+    {"prune", on<prune>},                            // what no output needs is not worth a look
+    {"simplify", on<simplify>},                      // what does nothing stands between the ops that the others look for
+    {"fold_constants", on<fold_constants>},          // a scale that is computed is no number yet
+    {"simplify_products", on<simplify_products>},    // and a layer written as dot_general no layer
+    {"merge_equal_nodes", on<merge_equal_nodes>},    // before the fusions, which take in what has one user: it must be the only one
+    {"fuse_attention", on<fuse_attention>},          // before fuse_matmul and fuse_elementwise take its scale and bias
+    {"simplify", on<simplify>},                      // cancels the transposes that attention's layout made superfluous
+    {"fuse_matmul", on<fuse_matmul>},                // a sum is free in a product ...
+    {"fuse_residual_norm", on<fuse_residual_norm>},  // ... so norms get those that no product took
+    {"fuse_shared_input", on<fuse_shared_input>},    // when bias and activation are known: products must agree in them
 };
 
 // What stands behind it sees only what the target takes, and may only make what the target takes.
 const Pass kAfter[] = {
-    {"prune_legal", prune},
+    {"simplify", on<simplify>},                      // decompositions stretch, convert and reshape without knowing each other
+    {"fold_constants", on<fold_constants>},          // the numbers that they bring
+    {"merge_equal_nodes", on<merge_equal_nodes>},    // and what they compute twice
+    {"fuse_elementwise", fuse_elementwise_for},      // last: what a region has taken in, nobody else can see
 };
 
 bool verbose() {
@@ -39,7 +73,8 @@ bool verbose() {
 std::vector<std::string> pass_names() {
   std::vector<std::string> names;
   for (std::span<const Pass> passes : {std::span<const Pass>(kBefore), std::span<const Pass>(kAfter)})
-    for (const Pass& pass : passes) names.emplace_back(pass.name);
+    for (const Pass& pass : passes)
+      if (std::find(names.begin(), names.end(), pass.name) == names.end()) names.emplace_back(pass.name);
   return names;
 }
 
@@ -68,7 +103,8 @@ Pipelined run_pipeline(const Graph& g, const Backend& backend, const CompileOpti
   };
   auto run_all = [&](std::span<const Pass> passes, Graph graph) {
     for (const Pass& pass : passes)
-      if (!options.skip_passes.contains(std::string(pass.name))) graph = stage(pass.name, graph, pass.run);
+      if (!options.skip_passes.contains(std::string(pass.name)))
+        graph = stage(pass.name, graph, [&](const Graph& before) { return pass.run(before, backend, options); });
     return graph;
   };
   verify(g);

@@ -139,9 +139,17 @@ void print(std::ostream& out, const Graph& g, int indent) {
   out.iword(depth_slot()) = depth;
 }
 void print(std::ostream& out, const Subgraph& g) {
+  if (!g) {
+    out << "none";
+    return;
+  }
   print(out, *g, 1 + static_cast<int>(out.iword(depth_slot())));
 }
 void parse(Scanner& in, Subgraph& g) {
+  if (in.accept_word("none")) {
+    g = {};
+    return;
+  }
   if (in.depth >= Scanner::kMaxDepth) in.unexpected(text_of("sub-graphs nested at most ", Scanner::kMaxDepth, " deep"));
   ++in.depth;
   g = parse_graph(in);

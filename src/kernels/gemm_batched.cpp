@@ -68,8 +68,8 @@ class HighwayBatchedPlan : public BatchedGemmPlan {
     const int64_t row_bytes = std::max<int64_t>(1, s_.k * 64 / block_.layout.lanes);
     packs_together_ = s_.m > 64 && s_.m * row_bytes > 2 * kLhsBlockBytes && panels > 0;
     if (packs_together_) {
-      packed_dtype_ = s_.rhs_dtype == f64 ? f64 : f32;
-      panel_bytes_ = s_.k * block_.layout.lanes * PanelLayout::kVectors * static_cast<int64_t>(byte_size(packed_dtype_));
+      packed_dtype_ = packed_dtype_for(s_.lhs_dtype, s_.rhs_dtype);
+      panel_bytes_ = (s_.k + 1) * block_.layout.lanes * PanelLayout::kVectors * static_cast<int64_t>(byte_size(packed_dtype_));
       piece_panels_ = std::clamp<int64_t>(kSharedPanelBytes / std::max<int64_t>(1, panel_bytes_), std::min<int64_t>(panels, 2 * s_.threads), panels);
       grid_ = make_grid(s_.m, s_.k, {piece_panels_ * PanelLayout::kVectors * block_.layout.lanes, block_.layout.lanes}, s_.threads);
       shared_bytes_ = (piece_panels_ * panel_bytes_ + 63) / 64 * 64;
@@ -77,14 +77,14 @@ class HighwayBatchedPlan : public BatchedGemmPlan {
       block_.rhs = {nullptr, 0, 1, packed_dtype_};
     } else if (s_.m > 0 && panels > 0) {
       grid_ = {s_.m, panels, 1, 1};
-      int64_t wanted = s_.threads == 1 ? 1 : std::clamp<int64_t>(2 * batches_ * s_.m * s_.k * s_.n / kPartFlops, 1, s_.threads * kPartsPerThread);
-      grid_.panel_parts = std::clamp<int64_t>(Grid::divided_up(wanted, std::max<int64_t>(1, batches_)), 1, panels);
+      int64_t wanted = s_.threads == 1 ? 1 : std::clamp<int64_t>(batches_ * product_work(s_.m, s_.k, s_.n) / kPartWork, 1, s_.threads * kPartsPerThread);
+      grid_.panel_parts = std::clamp<int64_t>(Grid::divided_up(wanted, std::max<int64_t>(1, batches_)), 1, most_panel_parts(panels, s_.m, s_.threads));
     }
     slot_bytes_ = static_cast<int64_t>(block_scratch_bytes(grid_.most_rows(), s_.k, block_.lhs, block_.rhs, block_.packed));
   }
 
   size_t scratch_bytes() const override {
-    return static_cast<size_t>(shared_bytes_ + slot_bytes_ * std::max(1, s_.threads));
+    return static_cast<size_t>(shared_bytes_ + slot_bytes_ * s_.threads);
   }
 
   void run(const BatchedGemmOperands& operands, void* scratch, ThreadPool& pool) const noexcept override {
@@ -140,10 +140,9 @@ class HighwayBatchedPlan : public BatchedGemmPlan {
   void run_piece(const BlockProduct& whole, int64_t begin, int64_t end, char* scratch, ThreadPool& pool) const {
     const StridedMatrix rhs{whole.rhs.data, s_.rhs_k_stride, s_.rhs_n_stride, s_.rhs_dtype};
     const PanelLayout& layout = whole.layout;
-    const auto element = static_cast<int64_t>(byte_size(packed_dtype_));
     pool.parallel_for(s_.threads, end - begin, [&](int64_t part) {
       pack_panels(rhs, s_.k, layout, begin + part, begin + part + 1,
-                  scratch + layout.packed_size(s_.k, begin, begin + part) * element, packed_dtype_);
+                  scratch + layout.packed_bytes(s_.k, packed_dtype_, begin, begin + part), packed_dtype_);
     });
     Grid grid = grid_;
     grid.panels = end - begin;
@@ -154,7 +153,7 @@ class HighwayBatchedPlan : public BatchedGemmPlan {
       const int64_t row = grid.row_begin(row_part);
       block.rows = grid.row_begin(row_part + 1) - row;
       block.panel_begin = begin + grid.panel_begin(panel_part), block.panel_end = begin + grid.panel_begin(panel_part + 1);
-      block.rhs.data = scratch + layout.packed_size(s_.k, begin, block.panel_begin) * element;
+      block.rhs.data = scratch + layout.packed_bytes(s_.k, packed_dtype_, begin, block.panel_begin);
       move_to_row(block, row);
       block.scratch = scratch + shared_bytes_ + slot * slot_bytes_;
       multiply_block(block);

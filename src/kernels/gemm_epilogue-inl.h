@@ -60,35 +60,33 @@ HWY_INLINE void transform(const Sums<T>& sums, F f) {
     }
 }
 
-// sums = act(alpha sums + bias); the bias is padded to whole vectors.
-template <class T, class F>
-HWY_NOINLINE void scale_and_activate(const Sums<T>& sums, T alpha, const T* bias, F f) {
-  transform(sums, [&](auto d, auto v, int64_t j) HWY_ATTR {
-    return f(d, hn::MulAdd(v, hn::Set(d, alpha), hn::LoadU(d, bias + j)));
-  });
-}
-template <class T>
-void scale_and_activate(const Sums<T>& sums, T alpha, const T* bias, Activation activation) {
+// f gets the activation, as a function of a tag and a vector.
+template <class F>
+HWY_INLINE void with_activation(Activation activation, F f) {
   switch (activation) {
-    case Activation::none: return scale_and_activate(sums, alpha, bias, [](auto, auto v) HWY_ATTR { return v; });
-    case Activation::relu:  // the constant first: NaN passes through on x86
-      return scale_and_activate(sums, alpha, bias, [](auto d, auto v) HWY_ATTR { return hn::Max(hn::Zero(d), v); });
-    case Activation::gelu_erf:
-      return scale_and_activate(sums, alpha, bias, [](auto d, auto v) HWY_ATTR { return GeluErf(d, v); });
-    case Activation::gelu_tanh:
-      return scale_and_activate(sums, alpha, bias, [](auto d, auto v) HWY_ATTR { return GeluTanh(d, v); });
-    case Activation::silu:
-      return scale_and_activate(sums, alpha, bias, [](auto d, auto v) HWY_ATTR { return Silu(d, v); });
-    case Activation::sigmoid:
-      return scale_and_activate(sums, alpha, bias, [](auto d, auto v) HWY_ATTR { return Sigmoid(d, v); });
-    case Activation::tanh:
-      return scale_and_activate(sums, alpha, bias, [](auto d, auto v) HWY_ATTR { return Tanh(d, v); });
+    case Activation::none: return f([](auto, auto v) HWY_ATTR { return v; });
+    // The constant first: NaN passes through on x86.
+    case Activation::relu: return f([](auto d, auto v) HWY_ATTR { return hn::Max(hn::Zero(d), v); });
+    case Activation::gelu_erf: return f([](auto d, auto v) HWY_ATTR { return GeluErf(d, v); });
+    case Activation::gelu_tanh: return f([](auto d, auto v) HWY_ATTR { return GeluTanh(d, v); });
+    case Activation::silu: return f([](auto d, auto v) HWY_ATTR { return Silu(d, v); });
+    case Activation::sigmoid: return f([](auto d, auto v) HWY_ATTR { return Sigmoid(d, v); });
+    case Activation::tanh: return f([](auto d, auto v) HWY_ATTR { return Tanh(d, v); });
   }
 }
 
-// y = round(alpha sums + bias + residual).
-template <class T, class Y>
-HWY_NOINLINE void store_tile(const Sums<T>& sums, T alpha, const T* bias, const Destination<Y>& to) {
+// sums = act(alpha sums + bias); the bias is padded to whole vectors.
+template <class T, class Act>
+HWY_NOINLINE void scale_and_activate(const Sums<T>& sums, T alpha, const T* bias, Act act) {
+  transform(sums, [&](auto d, auto v, int64_t j) HWY_ATTR {
+    return act(d, hn::MulAdd(v, hn::Set(d, alpha), hn::LoadU(d, bias + j)));
+  });
+}
+
+// y = round(act(alpha sums + bias) + residual). Columns beyond the last whole vector, and those of a y whose columns are
+// not adjacent, go one by one from the sums, which then must be activated already: act is the identity.
+template <class T, class Y, class Act>
+HWY_NOINLINE void store_tile(const Sums<T>& sums, T alpha, const T* bias, Act act, const Destination<Y>& to) {
   const hn::ScalableTag<T> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const auto scale = hn::Set(d, alpha);
@@ -99,7 +97,7 @@ HWY_NOINLINE void store_tile(const Sums<T>& sums, T alpha, const T* bias, const 
     int64_t j = 0;
     if (to.y_col == 1)
       for (; j + lanes <= sums.cols; j += lanes) {
-        auto v = hn::MulAdd(hn::LoadU(d, from + j), scale, hn::LoadU(d, bias + j));
+        auto v = act(d, hn::MulAdd(hn::LoadU(d, from + j), scale, hn::LoadU(d, bias + j)));
         if (residual) v = hn::Add(v, load_value(d, residual + j));
         store_value(v, d, y + j);
       }
@@ -126,26 +124,29 @@ HWY_NOINLINE void round_sums(const Sums<T>& sums) {
 /// The whole epilogue. `bias` is padded to whole vectors, zeros if there is none.
 template <class T, class Y>
 void finish_tile(const Sums<T>& sums, const Epilogue& epilogue, const T* bias, const Destination<Y>& to) {
-  HWY_ALIGN static constexpr T kZeros[PanelLayout::kVectors * HWY_MAX_BYTES / sizeof(T)] = {};
+  HWY_ALIGN static constexpr T kZeros[8 * PanelLayout::kVectors * HWY_MAX_BYTES / sizeof(T)] = {};  // the widest tile
   const T alpha = static_cast<T>(epilogue.alpha);
+  const auto identity = [](auto, auto v) HWY_ATTR { return v; };
   if (epilogue.round_each_step) {
-    scale_and_activate(sums, alpha, kZeros, Activation::none);
+    scale_and_activate(sums, alpha, kZeros, identity);
     round_sums<T, Y>(sums);
     if (epilogue.bias) {
-      scale_and_activate(sums, T(1), bias, Activation::none);
+      scale_and_activate(sums, T(1), bias, identity);
       round_sums<T, Y>(sums);
     }
     if (epilogue.activation != Activation::none) {
-      scale_and_activate(sums, T(1), kZeros, epilogue.activation);
+      with_activation(epilogue.activation, [&](auto act) { scale_and_activate(sums, T(1), kZeros, act); });
       round_sums<T, Y>(sums);
     }
-    store_tile(sums, T(1), kZeros, to);
-  } else if (epilogue.activation != Activation::none) {
-    scale_and_activate(sums, alpha, bias, epilogue.activation);
-    store_tile(sums, T(1), kZeros, to);
-  } else {
-    store_tile(sums, alpha, bias, to);
+    return store_tile(sums, T(1), kZeros, identity, to);
   }
+  if (epilogue.activation == Activation::none) return store_tile(sums, alpha, bias, identity, to);
+  // In one pass where no other dtypes multiply the variants.
+  if constexpr (std::is_same_v<T, Y>)
+    if (to.y_col == 1 && sums.cols == sums.stride)
+      return with_activation(epilogue.activation, [&](auto act) { store_tile(sums, alpha, bias, act, to); });
+  with_activation(epilogue.activation, [&](auto act) { scale_and_activate(sums, alpha, bias, act); });
+  store_tile(sums, T(1), kZeros, identity, to);
 }
 
 }  // namespace HWY_NAMESPACE

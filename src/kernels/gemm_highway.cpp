@@ -35,7 +35,7 @@ class HighwayPlan : public GemmPlan {
     block_.residual_row_stride = spec.residual_stride;
     slot_bytes_ = block_scratch_bytes(grid_.most_rows(), w.k, block_.lhs, block_.rhs, true);
   }
-  size_t scratch_bytes() const override { return slot_bytes_ * static_cast<size_t>(std::max(1, spec_.threads)); }
+  size_t scratch_bytes() const override { return slot_bytes_ * static_cast<size_t>(spec_.threads); }
 
   void run(const GemmOperands& o, void* scratch, ThreadPool& pool) const noexcept override {
     const Panels& w = *panels_;
@@ -47,7 +47,7 @@ class HighwayPlan : public GemmPlan {
       block.rows = grid_.row_begin(row_part + 1) - row;
       block.panel_begin = grid_.panel_begin(panel_part), block.panel_end = grid_.panel_begin(panel_part + 1);
       block.lhs.data = static_cast<const char*>(o.x) + row * spec_.x_stride * x_size;
-      block.rhs.data = w.data.get() + w.layout.packed_size(w.k, 0, block.panel_begin) * static_cast<int64_t>(byte_size(w.dtype));
+      block.rhs.data = w.data.get() + w.layout.packed_bytes(w.k, w.dtype, 0, block.panel_begin);
       block.y = static_cast<char*>(o.y) + row * spec_.y_stride * y_size;
       block.bias = o.bias;
       if (o.residual) block.residual = static_cast<const char*>(o.residual) + row * spec_.residual_stride * y_size;
@@ -85,12 +85,11 @@ std::shared_ptr<const PackedWeights> pack_highway(const WeightsSpec& spec, const
   panels->layout = {spec.n, product_lanes(spec.dtype)};
   panels->k = spec.k, panels->dtype = spec.dtype, panels->x_dtype = spec.x_dtype;
   const PanelLayout& layout = panels->layout;
-  const auto element = static_cast<int64_t>(byte_size(spec.dtype));
-  const auto bytes = static_cast<size_t>(layout.packed_size(spec.k, 0, layout.panels()) * element);
+  const auto bytes = static_cast<size_t>(layout.packed_bytes(spec.k, spec.dtype, 0, layout.panels()));
   panels->data = aligned_memory(bytes);
   const StridedMatrix matrix{data, spec.k_stride, spec.n_stride, spec.dtype};
   ThreadPool::shared().parallel_for(spec.threads, layout.panels(), [&](int64_t p) {
-    pack_panels(matrix, spec.k, layout, p, p + 1, panels->data.get() + layout.packed_size(spec.k, 0, p) * element,
+    pack_panels(matrix, spec.k, layout, p, p + 1, panels->data.get() + layout.packed_bytes(spec.k, spec.dtype, 0, p),
                 spec.dtype);
   });
   return std::make_shared<HighwayWeights>(spec, std::move(panels), bytes);

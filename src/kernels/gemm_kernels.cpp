@@ -20,7 +20,7 @@ namespace rlx::kernels {
 namespace {
 
 // With fewer rows a right operand that is not packed is read where it is.
-constexpr int64_t kRowsWorthPacking = 24;
+constexpr int64_t kRowsWorthPacking = 32;
 // With fewer, and a right operand whose columns are adjacent along k, each output is a dot product of its own.
 constexpr int64_t kRowsForDots = 4;
 // With fewer rows, packed weights of 16 bits are widened as the tile reads them; with more, once for all tiles.
@@ -39,6 +39,15 @@ bool reads_lhs_in_place(const StridedMatrix& lhs, DType accumulator, int64_t row
   return lhs.dtype == accumulator && (lhs.col_stride == 1 || rows == 1);
 }
 
+bool has_bf16_dots() {
+#if HWY_ARCH_X86_64
+  static const bool has = __builtin_cpu_supports("avx512bf16");
+  return has;
+#else
+  return false;
+#endif
+}
+
 }  // namespace
 }  // namespace rlx::kernels
 #endif
@@ -54,19 +63,20 @@ int64_t lanes_f64() { return static_cast<int64_t>(hn::Lanes(hn::ScalableTag<doub
 void pack_some_panels(const StridedMatrix& matrix, int64_t k, const PanelLayout& layout, int64_t panel_begin,
                       int64_t panel_end, void* out, DType out_dtype) {
   for (int64_t p = panel_begin; p < panel_end; ++p) {
-    int64_t column = layout.begin(p) * layout.lanes, width = layout.begin(p + 1) * layout.lanes - column;
+    const int64_t column = layout.begin(p) * layout.lanes, width = layout.begin(p + 1) * layout.lanes - column;
+    const int64_t count = std::min(width, layout.n - column);
     const void* from = at(matrix.data, matrix.dtype, column * matrix.col_stride);
-    void* to = at(out, out_dtype, layout.packed_size(k, panel_begin, p));
-    auto pack = [&](auto* typed_out) {
-      pack_panel(from, matrix.dtype, matrix.row_stride, matrix.col_stride, k, std::min(width, layout.n - column), width,
-                 typed_out);
-    };
-    if (out_dtype == f64) pack(static_cast<double*>(to));
-    else if (out_dtype == f32) pack(static_cast<float*>(to));
-    else {  // stays as it is: 16 bits are 16 bits
-      pack_panel(static_cast<const BF16*>(from), matrix.row_stride, matrix.col_stride, k,
-                 std::min(width, layout.n - column), width, static_cast<BF16*>(to));
-    }
+    void* to = static_cast<char*>(out) + layout.packed_bytes(k, out_dtype, panel_begin, p);
+    if (out_dtype == f64)
+      pack_panel(from, matrix.dtype, matrix.row_stride, matrix.col_stride, k, count, width, static_cast<double*>(to));
+    else if (out_dtype == f32)
+      pack_panel(from, matrix.dtype, matrix.row_stride, matrix.col_stride, k, count, width, static_cast<float*>(to));
+    else if (out_dtype == bf16)
+      pack_pairs(static_cast<const BF16*>(from), matrix.row_stride, matrix.col_stride, k, count, width,
+                 static_cast<BF16*>(to));
+    else
+      pack_panel(static_cast<const F16*>(from), matrix.row_stride, matrix.col_stride, k, count, width,
+                 static_cast<F16*>(to));
   }
 }
 
@@ -136,78 +146,140 @@ HWY_NOINLINE void dot_products(const LeftTiles<T>& lhs, int64_t rows, int64_t k,
   }
 }
 
+// Ways through a block.
+struct Ways {
+  bool columns_apart;  // the right operand has its columns adjacent along k: one dot product per output
+  bool in_place;       // the right operand is read where it is
+  bool bf16_dots;      // pairs of bf16 times pairs of bf16
+  bool widens;         // a packed panel of 16 bits is widened before the tiles read it
+
+  Ways(const BlockProduct& b, DType accumulator) {
+    columns_apart = !b.packed && b.rows <= kRowsForDots && b.rhs.row_stride == 1 && b.lhs.col_stride == 1;
+    in_place = columns_apart || (!b.packed && b.rhs.col_stride == 1 && b.rows <= kRowsWorthPacking);
+    bf16_dots = RLX_KERNELS_BF16_DOTS && has_bf16_dots() && b.lhs.dtype == bf16 && b.rhs.dtype == bf16 &&
+                b.lhs.col_stride == 1 && !in_place;
+    widens = b.packed && !bf16_dots && b.rhs.dtype != accumulator && b.rows > kRowsWorthWidening;
+  }
+  // Whether several panels can be read side by side.
+  bool takes_panels_together(const BlockProduct& b) const { return b.packed ? !widens : in_place && !columns_apart; }
+};
+
+// The right operand's columns of one panel, as a tile reads them.
+struct RightPanel {
+  enum Kind { plain, bf16_pairs, bf16_dots } kind = plain;
+  const void* data = nullptr;
+  int64_t k_stride = 0;      // of a plain one
+  int64_t panel_stride = 0;  // in elements, or in pairs
+  DType dtype = f32;         // of a plain one
+};
+
+template <class T>
+RightPanel right_panel(const BlockProduct& b, int64_t p, int64_t width, const Ways& ways, T* scratch) {
+  const DType accumulator = std::is_same_v<T, double> ? f64 : f32;
+  const int64_t column = b.layout.begin(p) * b.layout.lanes, count = std::min(width, b.layout.n - column);
+  if (b.packed) {
+    const DType dtype = b.rhs.dtype;
+    const void* data = static_cast<const char*>(b.rhs.data) + b.layout.packed_bytes(b.k, dtype, b.panel_begin, p);
+    const int64_t panel = b.k * width;
+    if (ways.bf16_dots) return {RightPanel::bf16_dots, data, 0, (b.k + 1) / 2 * width};
+    if (ways.widens) {
+      if constexpr (std::is_same_v<T, float>) {
+        if (dtype == bf16) widen_pairs(data, b.k, width, scratch);
+        else pack_panel(data, dtype, 0, 1, 1, panel, panel, scratch);
+      }
+      return {RightPanel::plain, scratch, width, 0, accumulator};
+    }
+    if (dtype == bf16) return {RightPanel::bf16_pairs, data, 0, (b.k + 1) / 2 * width};
+    return {RightPanel::plain, data, width, panel, dtype};
+  }
+  const void* data = at(b.rhs.data, b.rhs.dtype, column * b.rhs.col_stride);
+  if (ways.bf16_dots) {
+    pack_pairs(static_cast<const BF16*>(data), b.rhs.row_stride, b.rhs.col_stride, b.k, count, width,
+               reinterpret_cast<BF16*>(scratch));
+    return {RightPanel::bf16_dots, scratch};
+  }
+  if (ways.in_place && (count == width || ways.columns_apart))
+    return {RightPanel::plain, data, b.rhs.row_stride, width, b.rhs.dtype};
+  pack_panel(data, b.rhs.dtype, b.rhs.row_stride, b.rhs.col_stride, b.k, count, width, scratch);
+  return {RightPanel::plain, scratch, width, 0, accumulator};
+}
+
+// f gets a value of the type that stands for the panel's kind and dtype.
+template <class T, class F>
+void with_right_type(const RightPanel& panel, F f) {
+  if constexpr (std::is_same_v<T, double>) {
+    f(double());
+  } else {
+#if RLX_KERNELS_BF16_DOTS
+    if (panel.kind == RightPanel::bf16_dots) return f(BF16Dots());
+#endif
+    if (panel.kind == RightPanel::bf16_pairs) return f(BF16Pairs());
+    if (panel.dtype == f32) return f(float());
+    if (panel.dtype == bf16) return f(BF16());
+    f(F16());
+  }
+}
+
 template <class T, class Y>
 void multiply(const BlockProduct& b) {
   const DType accumulator = std::is_same_v<T, double> ? f64 : f32;
   const Epilogue& epilogue = *b.epilogue;
   const int64_t lanes = b.layout.lanes;
+
+  const Ways ways(b, accumulator);
+
   T* lhs_scratch = static_cast<T*>(b.scratch);
-  const bool lhs_in_place = reads_lhs_in_place(b.lhs, accumulator, b.rows);
-  T* rhs_scratch = lhs_scratch + (lhs_in_place ? 0 : rounded_up(b.rows * b.k * int64_t(sizeof(T))) / int64_t(sizeof(T)));
-  const LeftTiles<T> left = left_tiles(b, lhs_scratch);
+  T* rhs_scratch = lhs_scratch;
+  LeftTiles<T> left{};
+  if (!ways.bf16_dots) {
+    if (!reads_lhs_in_place(b.lhs, accumulator, b.rows))
+      rhs_scratch += rounded_up(b.rows * b.k * int64_t(sizeof(T))) / int64_t(sizeof(T));
+    left = left_tiles(b, lhs_scratch);
+  }
   const RowTiles row_tiles{b.rows};
   const bool plain = epilogue.alpha == 1 && !epilogue.bias && epilogue.activation == Activation::none &&
                      epilogue.residual == Residual::none && std::is_same_v<T, Y> && b.y_col_stride == 1;
-  const bool dots = !b.packed && b.rows <= kRowsForDots && b.rhs.row_stride == 1 && !left.tiled && left.k_stride == 1;
   Y* const y = static_cast<Y*>(b.y);
   const Y* const residual = static_cast<const Y*>(epilogue.residual == Residual::separate   ? b.residual
                                                   : epilogue.residual == Residual::in_place ? b.y
                                                                                             : nullptr);
-  const int64_t residual_row =
-      epilogue.residual == Residual::separate ? b.residual_row_stride : b.y_row_stride;
+  const int64_t residual_row = epilogue.residual == Residual::separate ? b.residual_row_stride : b.y_row_stride;
 
-  HWY_ALIGN T bias[kTileVectors * HWY_MAX_BYTES / sizeof(T)];
+  HWY_ALIGN T bias[kTileRows * kTileVectors * HWY_MAX_BYTES / sizeof(T)];
   HWY_ALIGN T sums[kTileRows * kTileVectors * HWY_MAX_BYTES / sizeof(T)];
   std::fill(std::begin(bias), std::end(bias), T(0));
 
-  for (int64_t p = b.panel_begin; p < b.panel_end; ++p) {
+  int64_t panels = 1;
+  for (int64_t p = b.panel_begin; p < b.panel_end; p += panels) {
     const int64_t vectors = b.layout.begin(p + 1) - b.layout.begin(p);
-    const int64_t column = b.layout.begin(p) * lanes, width = vectors * lanes;
-    const int64_t cols = std::min(width, b.layout.n - column);
+    const int64_t column = b.layout.begin(p) * lanes, panel_width = vectors * lanes;
+    panels = 1;
+    if (vectors == kTileVectors && ways.takes_panels_together(b))
+      for (panels = most_panels(b.rows); panels > 1; panels /= 2)
+        if (p + panels <= b.panel_end && b.layout.begin(p + panels) - b.layout.begin(p) == panels * kTileVectors &&
+            (b.packed || column + panels * panel_width <= b.layout.n))
+          break;
+    const int64_t width = panels * panel_width, cols = std::min(width, b.layout.n - column);
     if (epilogue.bias) pack_panel(at(b.bias, epilogue.bias_dtype, column), epilogue.bias_dtype, 0, 1, 1, cols, width, bias);
-
-    // The panel: in place, widened, or packed now.
-    const void* rhs;
-    int64_t rhs_k = width;
-    DType rhs_dtype = b.rhs.dtype;
-    if (b.packed) {
-      rhs = at(b.rhs.data, rhs_dtype, b.layout.packed_size(b.k, b.panel_begin, p));
-      if (rhs_dtype != accumulator && b.rows > kRowsWorthWidening) {
-        pack_panel(rhs, rhs_dtype, 0, 1, 1, b.k * width, b.k * width, rhs_scratch);
-        rhs = rhs_scratch, rhs_dtype = accumulator;
-      }
-    } else {
-      rhs = at(b.rhs.data, rhs_dtype, column * b.rhs.col_stride);
-      rhs_k = b.rhs.row_stride;
-      if (!dots && (b.rhs.col_stride != 1 || cols < width || b.rows > kRowsWorthPacking)) {
-        pack_panel(rhs, rhs_dtype, b.rhs.row_stride, b.rhs.col_stride, b.k, cols, width, rhs_scratch);
-        rhs = rhs_scratch, rhs_dtype = accumulator, rhs_k = width;
-      }
-    }
-    auto with_rhs_type = [&](auto f) {
-      if constexpr (std::is_same_v<T, double>) f(double());
-      else if (rhs_dtype == f32) f(float());
-      else if (rhs_dtype == bf16) f(BF16());
-      else f(F16());
-    };
+    const RightPanel right = right_panel(b, p, panel_width, ways, rhs_scratch);
 
     for (int64_t t = 0; t < row_tiles.tiles(); ++t) {
       const int64_t row = row_tiles.begin(t), rows = row_tiles.begin(t + 1) - row;
       Y* to = y + row * b.y_row_stride + column * b.y_col_stride;
-      const bool direct = plain && cols == width && !dots;
-      T* out = sums;
+      const bool direct = plain && cols == width;
+      void* out = sums;
       int64_t out_row = width;
-      if constexpr (std::is_same_v<T, Y>)
-        if (direct) out = to, out_row = b.y_row_stride;
-      with_rhs_type([&](auto type) {
+      if (direct) out = to, out_row = b.y_row_stride;
+      with_right_type<T>(right, [&](auto type) {
         using Rhs = decltype(type);
-        if (dots) {
-          dot_products(left, rows, b.k, static_cast<const Rhs*>(rhs), b.rhs.col_stride, cols, out, out_row);
-          return;
-        }
-        const Tile<T> tile{b.k, left.data + row * left.step, left.row, left.tiled ? rows : left.k_stride,
-                           rhs, rhs_k, out, out_row};
-        tile_function<T, Rhs>(static_cast<int>(rows), vectors)(tile);
+        if constexpr (!std::is_empty_v<Rhs>)
+          if (ways.columns_apart)
+            return dot_products(left, rows, b.k, static_cast<const Rhs*>(right.data), b.rhs.col_stride, cols,
+                                static_cast<T*>(out), out_row);
+        Tile tile{b.k, left.data + row * left.step, left.row, left.tiled ? rows : left.k_stride,
+                  right.data, right.k_stride, right.panel_stride, out, out_row};
+        if (ways.bf16_dots) tile.lhs = at(b.lhs.data, bf16, row * b.lhs.row_stride), tile.lhs_row = b.lhs.row_stride;
+        (panels > 1 ? panels_function<T, Rhs>(rows, panels) : tile_function<T, Rhs>(rows, vectors))(tile);
       });
       if (!direct)
         finish_tile<T, Y>({sums, rows, width, cols}, epilogue, bias,
@@ -247,6 +319,11 @@ int64_t product_lanes(DType accumulator) {
 void pack_panels(const StridedMatrix& matrix, int64_t k, const PanelLayout& layout, int64_t panel_begin,
                  int64_t panel_end, void* out, DType out_dtype) noexcept {
   HWY_DYNAMIC_DISPATCH(pack_some_panels)(matrix, k, layout, panel_begin, panel_end, out, out_dtype);
+}
+
+DType packed_dtype_for(DType lhs, DType rhs) {
+  if (rhs == f64) return f64;
+  return lhs == bf16 && rhs == bf16 && has_bf16_dots() ? bf16 : f32;
 }
 
 size_t block_scratch_bytes(int64_t rows, int64_t k, const StridedMatrix& lhs, const StridedMatrix& rhs, bool packed) {

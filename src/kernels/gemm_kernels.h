@@ -32,14 +32,20 @@ struct PanelLayout {
     if (all % kVectors == 1 && all > 1 && back <= 2) return all - 2 * back;  // ... 3 3 2 2, not ... 3 3 3 1
     return back == 0 ? all : panel * kVectors;
   }
-  /// Elements of the packed form of k rows, in the columns of these panels.
-  int64_t packed_size(int64_t k, int64_t panel_begin, int64_t panel_end) const {
-    return k * lanes * (begin(panel_end) - begin(panel_begin));
+  /// Bytes of the packed form of k rows, in the columns of these panels. Packed bf16 goes by pairs of rows, the two
+  /// elements of a column side by side (an odd last row is paired with zeros): so a shift or a mask widens them, and
+  /// processors with a bf16 dot product take them as they are.
+  int64_t packed_bytes(int64_t k, DType dtype, int64_t panel_begin, int64_t panel_end) const {
+    const int64_t rows = dtype == bf16 ? k + k % 2 : k;
+    return rows * lanes * (begin(panel_end) - begin(panel_begin)) * static_cast<int64_t>(byte_size(dtype));
   }
 };
 
 /// Lanes of a vector for products that accumulate in f32 (or f64) on this machine.
 int64_t product_lanes(DType accumulator);
+
+/// How a right operand of that dtype is best packed while the product runs.
+DType packed_dtype_for(DType lhs, DType rhs);
 
 /// Writes the panels [panel_begin, panel_end) of a k x n matrix, in f32, f64, or its own dtype if that is narrower
 /// and `out_dtype` says so. `out` is where panel_begin starts.

@@ -37,17 +37,15 @@ HWY_INLINE hn::Vec<D> load_converted(D d, const In* from) {
 template <class T>
 using LaneOf = std::conditional_t<std::is_same_v<T, F16> || std::is_same_v<T, BF16>, uint16_t, T>;
 
+// A row of a panel is short: a call of memcpy for each would cost as much as the copy.
 template <class Out, class In>
-void copy_row(const In* from, int64_t count, Out* to) {
-  if constexpr (std::is_same_v<Out, In>) {
-    std::memcpy(to, from, static_cast<size_t>(count) * sizeof(In));
-  } else {
-    int64_t i = 0;
-    const F32Tag d;
-    const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-    for (; i + lanes <= count; i += lanes) hn::StoreU(load_f32(d, from + i), d, to + i);
-    for (; i < count; ++i) to[i] = converted<Out>(from[i]);
-  }
+HWY_INLINE void copy_row(const In* from, int64_t count, Out* to) {
+  using Lane = LaneOf<Out>;
+  const hn::ScalableTag<Lane> d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) hn::StoreU(load_converted(d, from + i), d, reinterpret_cast<Lane*>(to + i));
+  for (; i < count; ++i) to[i] = converted<Out>(from[i]);
 }
 
 // Four columns, each adjacent along k: whole vectors of each are interleaved, and each group of four goes to its row.
@@ -74,7 +72,7 @@ HWY_NOINLINE void pack_panel(const In* from, int64_t k_stride, int64_t n_stride,
   if (n_stride == 1) {
     for (int64_t i = 0; i < k; ++i) {
       copy_row(from + i * k_stride, count, out + i * width);
-      std::fill(out + i * width + count, out + (i + 1) * width, Out());
+      for (int64_t j = count; j < width; ++j) out[i * width + j] = Out();
     }
     return;
   }
@@ -91,7 +89,50 @@ HWY_NOINLINE void pack_panel(const In* from, int64_t k_stride, int64_t n_stride,
     for (int64_t i = 0; i < k; ++i) out[i * width + j] = Out();
 }
 
-/// The same for a dtype that is known at run time; `data` is where the panel begins.
+// Two rows, of which the second may be missing, become one of pairs.
+inline void interleave_rows(const BF16* even, const BF16* odd, int64_t count, BF16* out) {
+  const hn::ScalableTag<uint16_t> d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  auto* to = reinterpret_cast<uint16_t*>(out);
+  const auto *first = reinterpret_cast<const uint16_t*>(even), *second = reinterpret_cast<const uint16_t*>(odd);
+  int64_t i = 0;
+  if (odd)
+    for (; i + lanes <= count; i += lanes)
+      hn::StoreInterleaved2(hn::LoadU(d, first + i), hn::LoadU(d, second + i), d, to + 2 * i);
+  for (; i < count; ++i) to[2 * i] = first[i], to[2 * i + 1] = odd ? second[i] : uint16_t{0};
+}
+
+/// The panel as pairs of rows: out[(i / 2 * width + j) * 2 + i % 2]; see PanelLayout::packed_bytes.
+HWY_NOINLINE void pack_pairs(const BF16* from, int64_t k_stride, int64_t n_stride, int64_t k, int64_t count,
+                             int64_t width, BF16* out) {
+  for (int64_t i = 0; i < k; i += 2) {
+    BF16* to = out + i * width;
+    const BF16* even = from + i * k_stride;
+    const BF16* odd = i + 1 < k ? even + k_stride : nullptr;
+    if (n_stride == 1) interleave_rows(even, odd, count, to);
+    else if (k_stride == 1 && odd)  // the pair lies together already
+      for (int64_t j = 0; j < count; ++j) std::memcpy(to + 2 * j, even + j * n_stride, 4);
+    else
+      for (int64_t j = 0; j < count; ++j)
+        to[2 * j] = even[j * n_stride], to[2 * j + 1] = odd ? odd[j * n_stride] : BF16{0};
+    std::fill(to + 2 * count, to + 2 * width, BF16{0});
+  }
+}
+
+/// From pairs to f32 rows.
+HWY_NOINLINE void widen_pairs(const void* pairs, int64_t k, int64_t width, float* out) {
+  const F32Tag d;
+  const hn::RebindToUnsigned<F32Tag> du;
+  const auto* from = static_cast<const uint32_t*>(pairs);
+  for (int64_t i = 0; i < k; i += 2, from += width)
+    for (int64_t j = 0; j < width; j += static_cast<int64_t>(hn::Lanes(d))) {
+      const auto pair = hn::LoadU(du, from + j);
+      hn::StoreU(hn::BitCast(d, hn::ShiftLeft<16>(pair)), d, out + i * width + j);
+      if (i + 1 < k) hn::StoreU(hn::BitCast(d, hn::And(pair, hn::Set(du, 0xffff0000u))), d, out + (i + 1) * width + j);
+    }
+}
+
+/// pack_panel() for a dtype that is known at run time; `data` is where the panel begins.
 template <class Out>
 void pack_panel(const void* data, DType dtype, int64_t k_stride, int64_t n_stride, int64_t k, int64_t count,
                 int64_t width, Out* out) {

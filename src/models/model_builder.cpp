@@ -6,7 +6,14 @@ namespace rlx {
 Value ModelBuilder::param(const std::string& name, Dims dims) { return graph_.param(full_name(name), dtype_, std::move(dims)); }
 
 Value ModelBuilder::embedding(Value indices, const std::string& name, int64_t rows, int64_t width) {
-  return within(name, [&] { return take(param("weight", {rows, width}), indices, 0); });
+  return within(name, [&] {
+    GatherAttrs whole_rows;
+    whole_rows.offset_dims = {indices.rank()};
+    whole_rows.collapsed_slice_dims = whole_rows.start_index_map = {0};
+    whole_rows.index_vector_dim = indices.rank();
+    whole_rows.slice_sizes = {1, width};
+    return gather(param("weight", {rows, width}), indices, whole_rows);
+  });
 }
 
 Value ModelBuilder::linear(Value x, const std::string& name, int64_t out, bool bias) {

@@ -41,9 +41,8 @@ OpDef activation(std::string_view name, std::string_view doc, std::string_view s
 
 /// An activation whose attributes are A.
 template <class A>
-OpDef activation(std::string_view name, std::string_view doc, std::string_view source,
-                 double (*f)(double, const A&), Value (*parts)(Value, const A&), A other, double lo = -9,
-                 double hi = 9) {
+OpDef activation(std::string_view name, std::string_view doc, std::string_view source, double (*f)(double, const A&),
+                 Value (*parts)(Value, const A&), A other, double lo = -9, double hi = 9) {
   return define<A>({
       .name = name,
       .doc = doc,
@@ -77,8 +76,8 @@ constexpr double kGeluSlope = 0.79788456080286535587989211986876;  // sqrt(2 / p
 
 OpDef define_relu() {
   return define_unary<kInteger | kReal>(
-      "relu", "x where it is positive, else 0",
-      [](auto x) { return x < decltype(x)(0) ? decltype(x)(0) : x; }, max_zero);
+      "relu", "x where it is positive, else 0", [](auto x) { return x < decltype(x)(0) ? decltype(x)(0) : x; },
+      max_zero);
 }
 OpDef define_relu6() {
   return activation(
@@ -127,8 +126,8 @@ OpDef define_log_sigmoid() {
 }
 OpDef define_mish() {
   return activation(
-      "mish", "x tanh(ln(1 + e^x))", "Misra, BMVC 2020",
-      [](double x) { return x * std::tanh(softplus_of(x)); }, [](Value x) { return x * tanh(softplus(x)); });
+      "mish", "x tanh(ln(1 + e^x))", "Misra, BMVC 2020", [](double x) { return x * std::tanh(softplus_of(x)); },
+      [](Value x) { return x * tanh(softplus(x)); });
 }
 OpDef define_softsign() {
   return activation(
@@ -140,26 +139,20 @@ OpDef define_elu() {
   return activation<EluAttrs>(
       "elu", "x where it is positive, else alpha (e^x - 1)", "Clevert, Unterthiner, Hochreiter, ICLR 2016",
       [](double x, const EluAttrs& a) { return x > 0 ? x : a.alpha * std::expm1(x); },
-      [](Value x, const EluAttrs& a) { return select(positive(x), x, a.alpha * expm1(min_zero(x))); },
-      {.alpha = 1.7});
+      [](Value x, const EluAttrs& a) { return select(positive(x), x, a.alpha * expm1(min_zero(x))); }, {.alpha = 1.7});
 }
 OpDef define_celu() {
   return activation<EluAttrs>(
       "celu", "x where it is positive, else alpha (e^(x / alpha) - 1)", "Barron, arXiv:1704.07483",
       [](double x, const EluAttrs& a) { return x > 0 ? x : a.alpha * std::expm1(x / a.alpha); },
-      [](Value x, const EluAttrs& a) {
-        return select(positive(x), x, a.alpha * expm1(min_zero(x) / a.alpha));
-      },
+      [](Value x, const EluAttrs& a) { return select(positive(x), x, a.alpha * expm1(min_zero(x) / a.alpha)); },
       {.alpha = 0.6});
 }
 OpDef define_selu() {
   return activation(
       "selu", "1.0507009873554805 x where x is positive, else 1.7580993408473766 (e^x - 1)",
-      "Klambauer et al., NIPS 2017",
-      [](double x) { return kSeluScale * (x > 0 ? x : kSeluAlpha * std::expm1(x)); },
-      [](Value x) {
-        return select(positive(x), kSeluScale * x, (kSeluScale * kSeluAlpha) * expm1(min_zero(x)));
-      });
+      "Klambauer et al., NIPS 2017", [](double x) { return kSeluScale * (x > 0 ? x : kSeluAlpha * std::expm1(x)); },
+      [](Value x) { return select(positive(x), kSeluScale * x, (kSeluScale * kSeluAlpha) * expm1(min_zero(x))); });
 }
 OpDef define_hard_sigmoid() {
   return activation<HardSigmoidAttrs>(

@@ -9,9 +9,7 @@
 
 namespace rlx {
 
-Value attention(Value q, Value k, Value v, AttentionAttrs attrs) {
-  return emit(op::attention, {q, k, v}, attrs);
-}
+Value attention(Value q, Value k, Value v, AttentionAttrs attrs) { return emit(op::attention, {q, k, v}, attrs); }
 Value attention(Value q, Value k, Value v, Value mask, AttentionAttrs attrs) {
   return emit(op::attention, {q, k, v, mask}, attrs);
 }
@@ -22,21 +20,18 @@ struct AttentionDims {
   HeadDims q, k, v;
   int64_t group;  // query heads that share a head of k and v
   AttentionDims(const Type& q_type, const Type& k_type, const Type& v_type, const AttentionAttrs& a)
-      : q(q_type, a.layout, a.heads, "q"),
-        k(k_type, a.layout, a.kv_heads.value_or(a.heads), "k"),
-        v(v_type, a.layout, a.kv_heads.value_or(a.heads), "v"),
-        group(a.heads / k.heads) {
+      : q(q_type, a.layout, a.heads, "q"), k(k_type, a.layout, a.kv_heads.value_or(a.heads), "k"),
+        v(v_type, a.layout, a.kv_heads.value_or(a.heads), "v"), group(a.heads / k.heads) {
     if (a.heads % k.heads != 0)
-      fail(ErrorCode::invalid_argument, a.heads, " query heads cannot share ", k.heads,
-           " heads of k and v evenly");
+      fail(ErrorCode::invalid_argument, a.heads, " query heads cannot share ", k.heads, " heads of k and v evenly");
     if (k.batch != q.batch || v.batch != q.batch)
       fail(ErrorCode::shape_mismatch, "the batches differ: q ", q_type, ", k ", k_type, ", v ", v_type);
     if (k.width != q.width)
-      fail(ErrorCode::shape_mismatch, "heads of q ", q_type, " and k ", k_type, " differ in width: ", q.width,
-           " and ", k.width);
+      fail(ErrorCode::shape_mismatch, "heads of q ", q_type, " and k ", k_type, " differ in width: ", q.width, " and ",
+           k.width);
     if (k.length != v.length)
-      fail(ErrorCode::shape_mismatch, "k ", k_type, " and v ", v_type, " differ in length: ", k.length,
-           " and ", v.length);
+      fail(ErrorCode::shape_mismatch, "k ", k_type, " and v ", v_type, " differ in length: ", k.length, " and ",
+           v.length);
   }
   Dims scores() const { return {q.batch, q.heads, q.length, k.length}; }
 };
@@ -52,8 +47,8 @@ void require_mask(const Type& mask, const AttentionAttrs& a, const AttentionDims
   for (size_t i = 0; i + 1 < mask.rank(); ++i)
     fits = fits && (mask.dims[i] == Dim(1) || (i == 0 && mask.dims[0] == d.q.batch));
   if (!fits)
-    fail(ErrorCode::shape_mismatch, "a key padding mask must be ", Type{mask.dtype, {d.q.batch, d.k.length}},
-         ", got ", mask, "; what differs between queries or heads is a bias");
+    fail(ErrorCode::shape_mismatch, "a key padding mask must be ", Type{mask.dtype, {d.q.batch, d.k.length}}, ", got ",
+         mask, "; what differs between queries or heads is a bias");
 }
 
 /// Whether the keys are kept, as [B or 1, 1, 1, Sk].
@@ -112,8 +107,8 @@ Type attention_type(Types in, const AttentionAttrs& a) {
   require_dtype(in.first(3), kReal);
   AttentionDims d(in[0], in[1], in[2], a);
   if (in.size() != size_t{3} + (a.mask != AttentionMask::none))
-    fail(ErrorCode::invalid_argument, "the mask is '", names_of(a.mask)[size_t(a.mask)], "', but there are ",
-         in.size(), " operands; the fourth is the mask");
+    fail(ErrorCode::invalid_argument, "the mask is '", names_of(a.mask)[size_t(a.mask)], "', but there are ", in.size(),
+         " operands; the fourth is the mask");
   if (a.mask != AttentionMask::none) require_mask(in[3], a, d);
   if (a.window && (*a.window < 0 || *a.window > INT32_MAX))
     fail(ErrorCode::invalid_argument, "a window of ", *a.window);
@@ -162,8 +157,7 @@ Tensor attention_of(Tensors in, const AttentionAttrs& a) {
     double max = -INFINITY, sum = 0;
     for (int64_t j = 0; j < keys; ++j) {
       double score = 0;
-      for (int64_t e = 0; e < width; ++e)
-        score += q.data[d.q.at(b, i, h, e)] * k.data[d.k.at(b, j, shared, e)];
+      for (int64_t e = 0; e < width; ++e) score += q.data[d.q.at(b, i, h, e)] * k.data[d.k.at(b, j, shared, e)];
       score *= scale;
       if (a.softcap) score = *a.softcap * std::tanh(score / *a.softcap);
       if (a.mask == AttentionMask::bias) score += mask->at(b, h, i, j);
@@ -189,10 +183,9 @@ Tensor attention_of(Tensors in, const AttentionAttrs& a) {
 OpDef define_attention() {
   return define<AttentionAttrs>({
       .name = "attention",
-      .doc =
-          "softmax of q kᵀ scale, soft-capped, biased and masked in this order, times v. Query i stands at "
-          "Sk - Sq + i; causal: it "
-          "sees no key behind it; window: none further away than that. A query that sees no key gives zeros",
+      .doc = "softmax of q kᵀ scale, soft-capped, biased and masked in this order, times v. Query i stands at "
+             "Sk - Sq + i; causal: it "
+             "sees no key behind it; window: none further away than that. A query that sees no key gives zeros",
       .source = "Vaswani et al., NIPS 2017; grouped heads: Ainslie et al., EMNLP 2023",
       .operands = {"q", "k", "v", "mask?"},
       .infer = [](Types in, const AttentionAttrs& a) { return attention_type(in, a); },
@@ -214,8 +207,7 @@ OpDef define_attention() {
                  .attrs = attrs(3, bshd, [](auto& a) { a.causal = true, a.scale = 0.7; })},
                 {.dims = {{2, 3, 8}, {2, 5, 8}, {2, 5, 8}},
                  .attrs = attrs(2, packed, [](auto& a) { a.causal = true, a.softcap = 1.5; })},
-                {.dims = {{5, 4}, {3, 4}, {3, 6}},
-                 .attrs = attrs(2, packed, [](auto& a) { a.causal = true; })},
+                {.dims = {{5, 4}, {3, 4}, {3, 6}}, .attrs = attrs(2, packed, [](auto& a) { a.causal = true; })},
                 {.dims = {{2, 4, 3, 2}, {2, 2, 5, 2}, {2, 2, 5, 3}},
                  .attrs = attrs(4, bhsd, [](auto& a) { a.kv_heads = 2, a.window = 1; })},
                 {.dims = {{2, 3, 8}, {2, 3, 4}, {2, 3, 4}},

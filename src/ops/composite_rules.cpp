@@ -9,8 +9,7 @@ DType require_dtype(Types in, unsigned kinds) {
   require_kind(in[0], kinds);
   for (const Type& t : in)
     if (t.dtype != in[0].dtype)
-      fail(ErrorCode::shape_mismatch, "operands must have one dtype, got ", in[0], " and ", t,
-           "; convert one of them");
+      fail(ErrorCode::shape_mismatch, "operands must have one dtype, got ", in[0], " and ", t, "; convert one of them");
   return in[0].dtype;
 }
 void require_dims(const Type& t, const Dims& dims, std::string_view name) {
@@ -34,9 +33,8 @@ std::vector<std::vector<size_t>> lanes_of(const Shape& shape, const Axes& axes) 
   Axes kept = other_axes(shape.size(), axes);
   Shape lanes = pick(shape, kept);
   std::vector<std::vector<size_t>> positions(static_cast<size_t>(element_count(lanes)));
-  for_each_index(shape, [&](const Axes& i) {
-    positions[offset_of(lanes, pick(i, kept))].push_back(offset_of(shape, i));
-  });
+  for_each_index(shape,
+                 [&](const Axes& i) { positions[offset_of(lanes, pick(i, kept))].push_back(offset_of(shape, i)); });
   return positions;
 }
 

@@ -42,22 +42,21 @@ Value by_masking(Value x, Reduction kind, int64_t axis, const CumulateAttrs& a) 
   Dims dims = x.dims();
   dims.insert(dims.begin() + axis, x.dim(axis));  // the place, then what is combined there
   Value place = iota(g, {i64, dims}, axis), source = iota(g, {i64, dims}, axis + 1);
-  Comparison before = a.reverse ? (a.exclusive ? Comparison::gt : Comparison::ge)
-                                : (a.exclusive ? Comparison::lt : Comparison::le);
+  Comparison before =
+      a.reverse ? (a.exclusive ? Comparison::gt : Comparison::ge) : (a.exclusive ? Comparison::lt : Comparison::le);
   Value all = broadcast_in_dim(x, dims, other_axes(dims.size(), {axis}));
   Value first = broadcast_to(g.constant(initial_value(kind, x.dtype())), dims);
   return reduce(select(compare(source, place, before), all, first), kind, {axis + 1});
 }
 
 OpDef define_scan(std::string_view name, std::string_view doc, Reduction kind) {
-  std::vector<Sample> samples = {
-      {.dims = {{3, 5}}},
-      {.dims = {{4, 2, 3}}, .attrs = CumulateAttrs{0, true}},
-      {.dims = {{2, 7}}, .attrs = CumulateAttrs{1, false, true}},
-      {.dims = {{8}}, .attrs = CumulateAttrs{-1, true, true}},
-      {.dims = {{2, 1}}, .attrs = CumulateAttrs{-1, true}},
-      {.dims = {{2, 0}}, .attrs = CumulateAttrs{-1, true}},
-      {.dims = {{9}}, .dtypes = {i32}, .attrs = CumulateAttrs{0, true}, .lo = -5, .hi = 5}};
+  std::vector<Sample> samples = {{.dims = {{3, 5}}},
+                                 {.dims = {{4, 2, 3}}, .attrs = CumulateAttrs{0, true}},
+                                 {.dims = {{2, 7}}, .attrs = CumulateAttrs{1, false, true}},
+                                 {.dims = {{8}}, .attrs = CumulateAttrs{-1, true, true}},
+                                 {.dims = {{2, 1}}, .attrs = CumulateAttrs{-1, true}},
+                                 {.dims = {{2, 0}}, .attrs = CumulateAttrs{-1, true}},
+                                 {.dims = {{9}}, .dtypes = {i32}, .attrs = CumulateAttrs{0, true}, .lo = -5, .hi = 5}};
   return define<CumulateAttrs>({
       .name = name,
       .doc = doc,
@@ -89,8 +88,7 @@ OpDef define_scan(std::string_view name, std::string_view doc, Reduction kind) {
       .decompose =
           [kind](Values in, const CumulateAttrs& a) {
             int64_t axis = valid_axis(a.axis, in[0].dims().size());
-            return in[0].dim(axis).is_static() ? by_doubling(in[0], kind, axis, a)
-                                               : by_masking(in[0], kind, axis, a);
+            return in[0].dim(axis).is_static() ? by_doubling(in[0], kind, axis, a) : by_masking(in[0], kind, axis, a);
           },
       .samples = [samples] { return samples; },
   });
@@ -99,15 +97,13 @@ OpDef define_scan(std::string_view name, std::string_view doc, Reduction kind) {
 }  // namespace
 
 OpDef define_cumsum() {
-  return define_scan("cumsum", "the running sum along `axis`; exclusive: 0 first, the total left out",
-                     Reduction::sum);
+  return define_scan("cumsum", "the running sum along `axis`; exclusive: 0 first, the total left out", Reduction::sum);
 }
 OpDef define_cumprod() {
   return define_scan("cumprod", "the running product along `axis`; exclusive: 1 first", Reduction::prod);
 }
 OpDef define_cummax() {
-  return define_scan("cummax", "the running maximum along `axis`; exclusive: the lowest value first",
-                     Reduction::max);
+  return define_scan("cummax", "the running maximum along `axis`; exclusive: the lowest value first", Reduction::max);
 }
 
 }  // namespace rlx

@@ -115,7 +115,8 @@ T floor_mod_of(T x, T y) {
 template <class T>
 T floor_div_of(T x, T y) {
   if constexpr (std::is_same_v<T, double>) {
-    return y == 0 ? x / y : std::nearbyint((x - floor_mod_of(x, y)) / y);
+    double r = std::fmod(x, y), q = std::nearbyint((x - r) / y);
+    return y == 0 ? x / y : r != 0 && (r < 0) != (y < 0) ? q - 1 : q;
   } else {
     if (y == 0) return static_cast<T>(-1);  // all bits set, as `div` has it
     if (std::is_signed_v<T> && y == T(-1)) return static_cast<T>(-static_cast<uint64_t>(x));
@@ -138,13 +139,11 @@ OpDef define_square() {
 }
 OpDef define_reciprocal() {
   return define_unary<kReal | kComplex>(
-      "reciprocal", "1 / x", [](auto x) { return decltype(x)(1) / x; }, [](Value x) { return 1.0 / x; }, 0.2,
-      5);
+      "reciprocal", "1 / x", [](auto x) { return decltype(x)(1) / x; }, [](Value x) { return 1.0 / x; }, 0.2, 5);
 }
 OpDef define_exp2() {
   return elementary(
-      "exp2", "2^x", "", [](double x) { return std::exp2(x); },
-      [](Value x) { return pow(full_like(x, 2), x); });
+      "exp2", "2^x", "", [](double x) { return std::exp2(x); }, [](Value x) { return pow(full_like(x, 2), x); });
 }
 OpDef define_log2() {
   return elementary(
@@ -165,14 +164,12 @@ OpDef define_erfc() {
 OpDef define_asin() {
   return elementary(
       "asin", "the angle in [-pi/2, pi/2] whose sine is x; NaN beyond [-1, 1]", "",
-      [](double x) { return std::asin(x); }, [](Value x) { return atan2(x, sqrt(one_minus_square(x))); }, -1,
-      1);
+      [](double x) { return std::asin(x); }, [](Value x) { return atan2(x, sqrt(one_minus_square(x))); }, -1, 1);
 }
 OpDef define_acos() {
   return elementary(
-      "acos", "the angle in [0, pi] whose cosine is x; NaN beyond [-1, 1]", "",
-      [](double x) { return std::acos(x); }, [](Value x) { return atan2(sqrt(one_minus_square(x)), x); }, -1,
-      1);
+      "acos", "the angle in [0, pi] whose cosine is x; NaN beyond [-1, 1]", "", [](double x) { return std::acos(x); },
+      [](Value x) { return atan2(sqrt(one_minus_square(x)), x); }, -1, 1);
 }
 OpDef define_atan() {
   return elementary(
@@ -193,8 +190,8 @@ OpDef define_asinh() {
 }
 OpDef define_acosh() {
   return elementary(
-      "acosh", "the number >= 0 whose cosh is x; NaN below 1", "", [](double x) { return std::acosh(x); },
-      acosh_parts, 1, 9);
+      "acosh", "the number >= 0 whose cosh is x; NaN below 1", "", [](double x) { return std::acosh(x); }, acosh_parts,
+      1, 9);
 }
 OpDef define_atanh() {
   return elementary(
@@ -299,11 +296,10 @@ OpDef define_clamp() {
             if (std::isfinite(a.max)) x = minimum(x, full_like(x, a.max));
             return x;
           },
-      .samples =
-          {{.dims = {{3, 4}}, .attrs = ClampAttrs{-0.5, 1}},
-           {.dims = {{5}}, .attrs = ClampAttrs{.max = 0.25}},
-           {.dims = {{}}, .attrs = ClampAttrs{}},
-           {.dims = {{7}}, .dtypes = {i32}, .attrs = ClampAttrs{.min = -3, .max = 5}, .lo = -9, .hi = 9}},
+      .samples = {{.dims = {{3, 4}}, .attrs = ClampAttrs{-0.5, 1}},
+                  {.dims = {{5}}, .attrs = ClampAttrs{.max = 0.25}},
+                  {.dims = {{}}, .attrs = ClampAttrs{}},
+                  {.dims = {{7}}, .dtypes = {i32}, .attrs = ClampAttrs{.min = -3, .max = 5}, .lo = -9, .hi = 9}},
   });
 }
 OpDef define_stop_gradient() {

@@ -14,8 +14,7 @@ HeadDims::HeadDims(const Type& t, AttentionLayout layout_, int64_t heads_, std::
     length = t.dims[t.rank() - 2];
     const Dim& all = t.dims.back();
     if (all.is_static() && all.value() % heads != 0)
-      fail(ErrorCode::shape_mismatch, "the last dim of ", name, " ", t, " does not divide into ", heads,
-           " heads");
+      fail(ErrorCode::shape_mismatch, "the last dim of ", name, " ", t, " does not divide into ", heads, " heads");
     width = all / heads;
     return;
   }
@@ -29,8 +28,8 @@ HeadDims::HeadDims(const Type& t, AttentionLayout layout_, int64_t heads_, std::
 }
 
 size_t HeadDims::at(int64_t b, int64_t s, int64_t h, int64_t d) const {
-  int64_t rows = layout == AttentionLayout::bhsd ? (b * heads + h) * length.value() + s
-                                                 : (b * length.value() + s) * heads + h;
+  int64_t rows =
+      layout == AttentionLayout::bhsd ? (b * heads + h) * length.value() + s : (b * length.value() + s) * heads + h;
   return static_cast<size_t>(rows * width.value() + d);
 }
 

@@ -1,14 +1,15 @@
 // Matrix products as composites of dot_general; see the header. The references are plain loops.
 #include "rlx/ops/linear.h"
 
+#include <cmath>
+
 #include "ops/composite_rules.h"
+#include "rlx/ops/reduction.h"
 
 namespace rlx {
 
 Value matmul(Value lhs, Value rhs) { return emit(op::matmul, {lhs, rhs}); }
-Value linear(Value x, Value w, Value bias) {
-  return bias ? emit(op::linear, {x, w, bias}) : emit(op::linear, {x, w});
-}
+Value linear(Value x, Value w, Value bias) { return bias ? emit(op::linear, {x, w, bias}) : emit(op::linear, {x, w}); }
 Value outer(Value x, Value y) {
   if (x.rank() != 1 || y.rank() != 1)
     fail(ErrorCode::shape_mismatch, "outer takes two operands of rank 1, got ", x.type(), " and ", y.type());
@@ -30,8 +31,8 @@ namespace {
 
 [[noreturn]] void inner_differ(const Type& lhs, const Dim& k_lhs, const Type& rhs, const Dim& k_rhs,
                                std::string_view advice) {
-  fail(ErrorCode::shape_mismatch, "inner dimensions differ: lhs ", lhs, " has ", k_lhs, ", rhs ", rhs,
-       " has ", k_rhs, "; ", advice);
+  fail(ErrorCode::shape_mismatch, "inner dimensions differ: lhs ", lhs, " has ", k_lhs, ", rhs ", rhs, " has ", k_rhs,
+       "; ", advice);
 }
 
 /// The operands of a matmul as stacks of matrices: their batch dims, and the dims of one matrix.
@@ -45,8 +46,7 @@ struct MatmulDims {
     k = lhs.dims.back();
     const Dim& other = column ? rhs.dims[0] : rhs.dims[rhs.rank() - 2];
     if (k != other)
-      inner_differ(lhs, k, rhs, other,
-                   "transpose one operand, or use dot_general to name the contracted axes");
+      inner_differ(lhs, k, rhs, other, "transpose one operand, or use dot_general to name the contracted axes");
     if (!row) m = lhs.dims[lhs.rank() - 2], lhs_batch.assign(lhs.dims.begin(), lhs.dims.end() - 2);
     if (!column) n = rhs.dims.back(), rhs_batch.assign(rhs.dims.begin(), rhs.dims.end() - 2);
     batch = lhs_batch.size() >= rhs_batch.size() ? lhs_batch : rhs_batch;
@@ -55,8 +55,8 @@ struct MatmulDims {
         Dim& to = batch[batch.size() - dims->size() + i];
         if (to == Dim(1)) to = (*dims)[i];
         else if ((*dims)[i] != Dim(1) && (*dims)[i] != to)
-          fail(ErrorCode::shape_mismatch, "batch dimensions of lhs ", lhs, " and rhs ", rhs,
-               " do not broadcast: ", to, " meets ", (*dims)[i]);
+          fail(ErrorCode::shape_mismatch, "batch dimensions of lhs ", lhs, " and rhs ", rhs, " do not broadcast: ", to,
+               " meets ", (*dims)[i]);
       }
   }
   Dims result() const {
@@ -221,9 +221,8 @@ OpDef define_fused_matmul() {
             DType dtype = require_dtype(in, kReal);
             size_t wanted = size_t{2} + a.has_bias + a.has_residual;
             if (in.size() != wanted)
-              fail(ErrorCode::invalid_argument, "has_bias = ", a.has_bias,
-                   " and has_residual = ", a.has_residual, " call for ", wanted, " operands, got ",
-                   in.size());
+              fail(ErrorCode::invalid_argument, "has_bias = ", a.has_bias, " and has_residual = ", a.has_residual,
+                   " call for ", wanted, " operands, got ", in.size());
             Type t{dtype, product_dims(in[0], in[1], a.transpose_rhs)};
             if (a.has_bias) require_dims(in[2], {t.dims.back()}, "bias");
             if (a.has_residual) require_dims(in.back(), t.dims, "residual");
@@ -267,8 +266,7 @@ OpDef define_lora_matmul() {
           },
       .decompose =
           [](Values in, const LoraMatmulAttrs& a) {
-            return product(in[0], in[1], false) +
-                   a.scale * product(product(in[0], in[2], false), in[3], false);
+            return product(in[0], in[1], false) + a.scale * product(product(in[0], in[2], false), in[3], false);
           },
       .samples = {{.dims = {{3, 4}, {4, 5}, {4, 2}, {2, 5}}, .attrs = LoraMatmulAttrs{0.5}},
                   {.dims = {{2, 3, 4}, {4, 2}, {4, 1}, {1, 2}}}},
@@ -300,7 +298,10 @@ OpDef define_grouped_matmul() {
             Array<double> y({x.shape[0], n});
             for (int64_t i = 0; i < x.shape[0]; ++i) {
               int64_t e = load_index(in[2], static_cast<size_t>(i));
-              if (e < 0 || e >= experts) continue;
+              if (e < 0 || e >= experts) {
+                std::fill_n(y.data.begin() + i * n, n, NAN);
+                continue;
+              }
               multiply(x.data.data() + i * k, 1, k, n, y.data.data() + i * n,
                        [&](int64_t l, int64_t j) { return w.data[size_t((e * k + l) * n + j)]; });
             }
@@ -314,8 +315,8 @@ OpDef define_grouped_matmul() {
             Value index = convert(in[2], i64);
             Value expert = iota(in[0].graph(), {i64, {in[0].dim(0), in[1].dim(0)}}, 1);
             Value chosen = compare(broadcast_in_dim(index, expert.dims(), {0}), expert, Comparison::eq);
-            return reduce_sum(select(broadcast_in_dim(chosen, all.dims(), {0, 1}), all, zeros_like(all)),
-                              {1});
+            Value y = reduce_sum(select(broadcast_in_dim(chosen, all.dims(), {0, 1}), all, zeros_like(all)), {1});
+            return select(broadcast_in_dim(reduce_any(chosen, {1}), y.dims(), {0}), y, full_like(y, NAN));
           },
       .samples = {{.dims = {{5, 4}, {3, 4, 2}, {5}}, .dtypes = {f64, f64, i32}, .lo = 0, .hi = 3},
                   {.dims = {{4, 3}, {2, 3, 3}, {4}}, .dtypes = {f64, f64, i64}, .lo = -2, .hi = 4},

@@ -20,15 +20,13 @@ std::vector<Value> given(std::initializer_list<Value> values) {
 }  // namespace
 
 Value layer_norm(Value x, Value gamma, Value beta, double epsilon, int64_t axis) {
-  return emit(op::layer_norm, given({x, gamma, beta}),
-              LayerNormAttrs{axis, epsilon, bool(gamma), bool(beta)});
+  return emit(op::layer_norm, given({x, gamma, beta}), LayerNormAttrs{axis, epsilon, bool(gamma), bool(beta)});
 }
 Value rms_norm(Value x, Value gamma, Value beta, double epsilon, int64_t axis) {
   return emit(op::rms_norm, given({x, gamma, beta}), LayerNormAttrs{axis, epsilon, bool(gamma), bool(beta)});
 }
 Value group_norm(Value x, int64_t num_groups, Value gamma, Value beta, double epsilon) {
-  return emit(op::group_norm, given({x, gamma, beta}),
-              GroupNormAttrs{num_groups, epsilon, bool(gamma), bool(beta)});
+  return emit(op::group_norm, given({x, gamma, beta}), GroupNormAttrs{num_groups, epsilon, bool(gamma), bool(beta)});
 }
 Value instance_norm(Value x, Value gamma, Value beta, double epsilon) {
   return emit(op::instance_norm, given({x, gamma, beta}), ChannelNormAttrs{epsilon, bool(gamma), bool(beta)});
@@ -38,8 +36,7 @@ Value layer_norm_2d(Value x, Value gamma, Value beta, double epsilon) {
 }
 Value batch_norm_inference(Value x, Value gamma, Value beta, Value mean, Value variance, double epsilon,
                            int64_t feature_axis) {
-  return emit(op::batch_norm_inference, {x, gamma, beta, mean, variance},
-              BatchNormAttrs{feature_axis, epsilon});
+  return emit(op::batch_norm_inference, {x, gamma, beta, mean, variance}, BatchNormAttrs{feature_axis, epsilon});
 }
 Value l2_normalize(Value x, int64_t axis, double epsilon) {
   return emit(op::l2_normalize, {x}, L2NormalizeAttrs{axis, epsilon});
@@ -55,13 +52,11 @@ ResidualNorm residual_norm(const OpDef& op, std::initializer_list<Value> operand
 
 }  // namespace
 
-ResidualNorm fused_residual_layer_norm(Value x, Value residual, Value bias, Value gamma, Value beta,
-                                       double epsilon) {
+ResidualNorm fused_residual_layer_norm(Value x, Value residual, Value bias, Value gamma, Value beta, double epsilon) {
   return residual_norm(op::fused_residual_layer_norm, {x, residual, bias, gamma, beta},
                        {epsilon, bool(bias), bool(beta)});
 }
-ResidualNorm fused_residual_rms_norm(Value x, Value residual, Value bias, Value gamma, Value beta,
-                                     double epsilon) {
+ResidualNorm fused_residual_rms_norm(Value x, Value residual, Value bias, Value gamma, Value beta, double epsilon) {
   return residual_norm(op::fused_residual_rms_norm, {x, residual, bias, gamma, beta},
                        {epsilon, bool(bias), bool(beta)});
 }
@@ -86,8 +81,8 @@ void require_affine(Types in, const A& a, const Dims& dims) {
   require_positive(a.epsilon);
   size_t wanted = size_t{1} + a.has_gamma + a.has_beta;
   if (in.size() != wanted)
-    fail(ErrorCode::invalid_argument, "has_gamma = ", a.has_gamma, " and has_beta = ", a.has_beta,
-         " call for ", wanted, " operands, got ", in.size());
+    fail(ErrorCode::invalid_argument, "has_gamma = ", a.has_gamma, " and has_beta = ", a.has_beta, " call for ", wanted,
+         " operands, got ", in.size());
   if (a.has_gamma) require_dims(in[1], dims, "gamma");
   if (a.has_beta) require_dims(in.back(), dims, "beta");
 }
@@ -163,24 +158,22 @@ OpDef define_trailing_norm(std::string_view name, std::string_view doc, std::str
             Axes axes = trailing_axes(a.axis, in[0].dims().size());
             return affine_parts(normalized_parts(in[0], statistics, axes, a.epsilon), in, a, axes);
           },
-      .samples = {{.dims = {{3, 4}, {4}, {4}}},
-                  {.dims = {{2, 3, 5}, {3, 5}, {3, 5}}, .attrs = LayerNormAttrs{.axis = 1, .epsilon = 1e-3}},
-                  {.dims = {{2, 3, 5}, {5}}, .attrs = LayerNormAttrs{.has_beta = false}},
-                  {.dims = {{3, 4}, {4}}, .attrs = LayerNormAttrs{.has_gamma = false}},
-                  {.dims = {{6}},
-                   .attrs = LayerNormAttrs{.has_gamma = false, .has_beta = false},
-                   .lo = -1e3,
-                   .hi = 1e3},
-                  {.dims = {{3, 1}, {1}, {1}}},
-                  {.dims = {{0, 3}, {3}, {3}}}},
+      .samples =
+          {{.dims = {{3, 4}, {4}, {4}}},
+           {.dims = {{2, 3, 5}, {3, 5}, {3, 5}}, .attrs = LayerNormAttrs{.axis = 1, .epsilon = 1e-3}},
+           {.dims = {{2, 3, 5}, {5}}, .attrs = LayerNormAttrs{.has_beta = false}},
+           {.dims = {{3, 4}, {4}}, .attrs = LayerNormAttrs{.has_gamma = false}},
+           {.dims = {{6}}, .attrs = LayerNormAttrs{.has_gamma = false, .has_beta = false}, .lo = -1e3, .hi = 1e3},
+           {.dims = {{3, 1}, {1}, {1}}},
+           {.dims = {{0, 3}, {3}, {3}}}},
   });
 }
 
 Axes space_of(size_t rank) { return axes_from(2, rank - 2); }
 
 /// A norm of x[n, c, ...] with gamma[c] and beta[c]; `axes` are those whose elements share their statistics.
-OpDef define_channel_norm(std::string_view name, std::string_view doc, std::string_view source,
-                          size_t least_rank, Axes (*axes)(size_t rank)) {
+OpDef define_channel_norm(std::string_view name, std::string_view doc, std::string_view source, size_t least_rank,
+                          Axes (*axes)(size_t rank)) {
   return define<ChannelNormAttrs>({
       .name = name,
       .doc = doc,
@@ -199,8 +192,7 @@ OpDef define_channel_norm(std::string_view name, std::string_view doc, std::stri
       .decompose =
           [axes](Values in, const ChannelNormAttrs& a) {
             Axes over = axes(in[0].dims().size());
-            return affine_parts(normalized_parts(in[0], Statistics::mean_and_variance, over, a.epsilon), in,
-                                a, {1});
+            return affine_parts(normalized_parts(in[0], Statistics::mean_and_variance, over, a.epsilon), in, a, {1});
           },
       .samples = {{.dims = {{2, 3, 4}, {3}, {3}}},
                   {.dims = {{2, 3, 2, 4}, {3}, {3}}, .attrs = ChannelNormAttrs{.epsilon = 1e-3}},
@@ -214,8 +206,7 @@ Dims grouped_dims(const Type& x, int64_t groups) {
   require_rank(x, 2, SIZE_MAX, "x");
   const Dim& channels = x.dims[1];
   if (groups < 1 || (channels.is_static() && channels.value() % groups != 0))
-    fail(ErrorCode::invalid_argument, channels, " channels of ", x, " do not divide into ", groups,
-         " groups");
+    fail(ErrorCode::invalid_argument, channels, " channels of ", x, " do not divide into ", groups, " groups");
   Dims dims = {x.dims[0], groups, channels / groups};
   dims.insert(dims.end(), x.dims.begin() + 2, x.dims.end());
   return dims;
@@ -241,8 +232,8 @@ OpDef define_residual_norm(std::string_view name, std::string_view doc, Statisti
         require_positive(a.epsilon);
         size_t wanted = size_t{3} + a.has_bias + a.has_beta;
         if (in.size() != wanted)
-          fail(ErrorCode::invalid_argument, "has_bias = ", a.has_bias, " and has_beta = ", a.has_beta,
-               " call for ", wanted, " operands, got ", in.size());
+          fail(ErrorCode::invalid_argument, "has_bias = ", a.has_bias, " and has_beta = ", a.has_beta, " call for ",
+               wanted, " operands, got ", in.size());
         require_rank(in[0], 1, SIZE_MAX, "x");
         require_dims(in[1], in[0].dims, "residual");
         ResidualOperands<Type> operands(in, a);
@@ -258,13 +249,11 @@ OpDef define_residual_norm(std::string_view name, std::string_view doc, Statisti
         size_t n = gamma.data.size();
         Array<double> bias(operands.bias ? Array<double>(*operands.bias) : Array<double>(gamma.shape, 0));
         Array<double> beta(operands.beta ? Array<double>(*operands.beta) : Array<double>(gamma.shape, 0));
-        for (size_t i = 0; i < x.data.size(); ++i)
-          x.data[i] = (x.data[i] + bias.data[i % n]) + residual.data[i];
+        for (size_t i = 0; i < x.data.size(); ++i) x.data[i] = (x.data[i] + bias.data[i % n]) + residual.data[i];
         Tensor sum = x.rounded_to(in[0].dtype());
         for (const auto& lane : lanes_of(x.shape, {int64_t(in[0].rank()) - 1}))
           normalize(x, lane, statistics, a.epsilon);
-        for (size_t i = 0; i < x.data.size(); ++i)
-          x.data[i] = x.data[i] * gamma.data[i % n] + beta.data[i % n];
+        for (size_t i = 0; i < x.data.size(); ++i) x.data[i] = x.data[i] * gamma.data[i % n] + beta.data[i % n];
         return {x.rounded_to(in[0].dtype()), sum};
       },
       .decompose = [statistics](Values in, const ResidualNormAttrs& a) -> Many<Value> {
@@ -274,8 +263,7 @@ OpDef define_residual_norm(std::string_view name, std::string_view doc, Statisti
         return {operands.beta ? y + *operands.beta : y, sum};
       },
       .samples = {{.dims = {{3, 4}, {3, 4}, {4}, {4}}},
-                  {.dims = {{2, 3, 4}, {2, 3, 4}, {4}, {4}, {4}},
-                   .attrs = ResidualNormAttrs{1e-6, true, true}},
+                  {.dims = {{2, 3, 4}, {2, 3, 4}, {4}, {4}, {4}}, .attrs = ResidualNormAttrs{1e-6, true, true}},
                   {.dims = {{2, 5}, {2, 5}, {5}}, .attrs = ResidualNormAttrs{.has_beta = false}},
                   {.dims = {{5}, {5}, {5}, {5}}, .attrs = ResidualNormAttrs{1e-12, true, false}},
                   {.dims = {{0, 4}, {0, 4}, {4}, {4}}}},
@@ -285,26 +273,23 @@ OpDef define_residual_norm(std::string_view name, std::string_view doc, Statisti
 }  // namespace
 
 OpDef define_layer_norm() {
-  return define_trailing_norm(
-      "layer_norm", "(x - mean) / sqrt(variance + epsilon) * gamma + beta over the dims from `axis` on",
-      "Ba, Kiros, Hinton, arXiv:1607.06450", Statistics::mean_and_variance);
+  return define_trailing_norm("layer_norm",
+                              "(x - mean) / sqrt(variance + epsilon) * gamma + beta over the dims from `axis` on",
+                              "Ba, Kiros, Hinton, arXiv:1607.06450", Statistics::mean_and_variance);
 }
 OpDef define_rms_norm() {
-  return define_trailing_norm("rms_norm",
-                              "x / sqrt(mean(x^2) + epsilon) * gamma + beta over the dims from `axis` on",
+  return define_trailing_norm("rms_norm", "x / sqrt(mean(x^2) + epsilon) * gamma + beta over the dims from `axis` on",
                               "Zhang, Sennrich, NeurIPS 2019", Statistics::mean_square);
 }
 OpDef define_instance_norm() {
-  return define_channel_norm(
-      "instance_norm",
-      "layer_norm of x[n, c, ...] over all of space, for each n and channel; gamma[c], beta[c]",
-      "Ulyanov, Vedaldi, Lempitsky, arXiv:1607.08022", 3, space_of);
+  return define_channel_norm("instance_norm",
+                             "layer_norm of x[n, c, ...] over all of space, for each n and channel; gamma[c], beta[c]",
+                             "Ulyanov, Vedaldi, Lempitsky, arXiv:1607.08022", 3, space_of);
 }
 OpDef define_layer_norm_2d() {
-  return define_channel_norm(
-      "layer_norm_2d",
-      "layer_norm of x[n, c, ...] over the channels, for each n and place; gamma[c], beta[c]",
-      "Liu et al., CVPR 2022", 2, [](size_t) { return Axes{1}; });
+  return define_channel_norm("layer_norm_2d",
+                             "layer_norm of x[n, c, ...] over the channels, for each n and place; gamma[c], beta[c]",
+                             "Liu et al., CVPR 2022", 2, [](size_t) { return Axes{1}; });
 }
 
 OpDef define_group_norm() {
@@ -338,16 +323,14 @@ OpDef define_group_norm() {
       .decompose =
           [](Values in, const GroupNormAttrs& a) {
             Value x = reshape(in[0], grouped_dims(in[0].type(), a.num_groups));
-            Value y =
-                normalized_parts(x, Statistics::mean_and_variance, space_of(x.dims().size()), a.epsilon);
+            Value y = normalized_parts(x, Statistics::mean_and_variance, space_of(x.dims().size()), a.epsilon);
             return affine_parts(reshape(y, in[0].dims()), in, a, {1});
           },
       .samples = {{.dims = {{2, 4, 3, 2}, {4}, {4}}, .attrs = GroupNormAttrs{2}},
                   {.dims = {{2, 4, 3}, {4}},
                    .attrs = GroupNormAttrs{.num_groups = 4, .epsilon = 1e-3, .has_beta = false}},
-                  {.dims = {{3, 6}, {6}, {6}}, .attrs = GroupNormAttrs{3}},
-                  {.dims = {{1, 4, 2, 2, 2}},
-                   .attrs = GroupNormAttrs{.has_gamma = false, .has_beta = false}}},
+                  {.dims = {{3, 6}, {6}, {6}}, .attrs = GroupNormAttrs{2}},
+                  {.dims = {{1, 4, 2, 2, 2}}, .attrs = GroupNormAttrs{.has_gamma = false, .has_beta = false}}},
   });
 }
 
@@ -373,8 +356,8 @@ OpDef define_batch_norm_inference() {
             auto axis = size_t(valid_axis(a.feature_axis, in[0].rank()));
             for_each_index(x.shape, [&](const Axes& i) {
               auto f = size_t(i[axis]);
-              x.at(i) = (x.at(i) - mean.data[f]) / std::sqrt(variance.data[f] + a.epsilon) * gamma.data[f] +
-                        beta.data[f];
+              x.at(i) =
+                  (x.at(i) - mean.data[f]) / std::sqrt(variance.data[f] + a.epsilon) * gamma.data[f] + beta.data[f];
             });
             return x.rounded_to(in[0].dtype());
           },
@@ -385,10 +368,7 @@ OpDef define_batch_norm_inference() {
             return (in[0] - along(in[3])) * along(rsqrt(in[4] + a.epsilon) * in[1]) + along(in[2]);
           },
       .samples = {{.dims = {{3, 4}, {4}, {4}, {4}, {4}}, .lo = 0.1, .hi = 2},
-                  {.dims = {{2, 3, 2, 2}, {3}, {3}, {3}, {3}},
-                   .attrs = BatchNormAttrs{1, 1e-3},
-                   .lo = 0.1,
-                   .hi = 2}},
+                  {.dims = {{2, 3, 2, 2}, {3}, {3}, {3}, {3}}, .attrs = BatchNormAttrs{1, 1e-3}, .lo = 0.1, .hi = 2}},
   });
 }
 
@@ -482,9 +462,7 @@ OpDef define_gated_residual() {
             return in[0];
           },
       .decompose = [](Values in) { return in[0] + broadcast_to(in[2] * in[1], in[0].dims()); },
-      .samples = {{.dims = {{2, 3, 4}, {2, 3, 4}, {2, 1, 4}}},
-                  {.dims = {{3, 4}, {4}, {}}},
-                  {.dims = {{}, {}, {}}}},
+      .samples = {{.dims = {{2, 3, 4}, {2, 3, 4}, {2, 1, 4}}}, {.dims = {{3, 4}, {4}, {}}}, {.dims = {{}, {}, {}}}},
   });
 }
 

@@ -26,12 +26,8 @@ Moments moments(Value x, Axes axes, bool keep_dims) {
 Value norm(Value x, NormKind kind, Axes axes, bool keep_dims) {
   return emit(op::norm, {x}, NormAttrs{kind, std::move(axes), keep_dims});
 }
-Value argmax(Value x, int64_t axis, bool keep_dims) {
-  return emit(op::argmax, {x}, ArgReduceAttrs{axis, keep_dims});
-}
-Value argmin(Value x, int64_t axis, bool keep_dims) {
-  return emit(op::argmin, {x}, ArgReduceAttrs{axis, keep_dims});
-}
+Value argmax(Value x, int64_t axis, bool keep_dims) { return emit(op::argmax, {x}, ArgReduceAttrs{axis, keep_dims}); }
+Value argmin(Value x, int64_t axis, bool keep_dims) { return emit(op::argmin, {x}, ArgReduceAttrs{axis, keep_dims}); }
 Value one_hot(Value index, Dim depth, DType dtype, int64_t axis, double on_value, double off_value) {
   return emit(op::one_hot, {index}, OneHotAttrs{std::move(depth), axis, dtype, on_value, off_value});
 }
@@ -103,8 +99,8 @@ OpDef define_position(std::string_view name, std::string_view doc, bool largest)
             require_kind(in[0], kBool | kInteger | kReal, "order");
             int64_t axis = valid_axis(a.axis, in[0].rank());
             if (in[0].dims[size_t(axis)] == Dim(0))
-              fail(ErrorCode::invalid_argument, "there is no extreme among the 0 elements along axis ",
-                   a.axis, " of ", in[0]);
+              fail(ErrorCode::invalid_argument, "there is no extreme among the 0 elements along axis ", a.axis, " of ",
+                   in[0]);
             return Type{i32, reduced_dims(in[0].dims, {axis}, a.keep_dims)};
           },
       .reference =
@@ -131,8 +127,7 @@ OpDef define_position(std::string_view name, std::string_view doc, bool largest)
           [largest](Values in, const ArgReduceAttrs& a) {
             Value x = in[0];
             Axes axes = {valid_axis(a.axis, x.dims().size())};
-            Value extreme =
-                broadcast_like(reduce(x, largest ? Reduction::max : Reduction::min, axes), x, axes);
+            Value extreme = broadcast_like(reduce(x, largest ? Reduction::max : Reduction::min, axes), x, axes);
             Value hit = compare(x, extreme, Comparison::eq);
             // If there is a NaN, the extreme is NaN and equals nothing; then the NaNs are what is looked for.
             if (is_float(x.dtype())) hit = bitwise_or(hit, compare(x, x, Comparison::ne));
@@ -160,9 +155,8 @@ Tensor edges(const HistogramAttrs& a, DType dtype, int64_t first) {
   }
   if (first == 1) {  // the last part includes max
     double& last = edge.data.back();
-    last = dtype == f64
-               ? std::nextafter(a.max, INFINITY)
-               : static_cast<double>(std::nextafter(static_cast<float>(a.max), static_cast<float>(INFINITY)));
+    last = dtype == f64 ? std::nextafter(a.max, INFINITY)
+                        : static_cast<double>(std::nextafter(static_cast<float>(a.max), static_cast<float>(INFINITY)));
   }
   return edge.rounded_to(dtype);
 }
@@ -180,9 +174,8 @@ OpDef define_mean() {
           },
       .reference =
           [](Tensors in, const ReduceDimsAttrs& a) {
-            return with_kinds<kReal | kComplex>(in[0].dtype(), [&]<class T>() {
-              return reduce_lanes<T, T>(in[0], a, in[0].dtype(), mean_of<T>);
-            });
+            return with_kinds<kReal | kComplex>(
+                in[0].dtype(), [&]<class T>() { return reduce_lanes<T, T>(in[0], a, in[0].dtype(), mean_of<T>); });
           },
       .decompose =
           [](Values in, const ReduceDimsAttrs& a) {
@@ -200,16 +193,13 @@ OpDef define_variance() {
              "least 0",
       .source = "Chan, Golub, LeVeque, The American Statistician 37 (1983): two passes",
       .operands = {"x"},
-      .infer =
-          [](Types in, const VarianceAttrs& a) {
-            return require_kind(in[0], kReal), reduced_type(in[0], a, in[0].dtype);
-          },
+      .infer = [](Types in,
+                  const VarianceAttrs& a) { return require_kind(in[0], kReal), reduced_type(in[0], a, in[0].dtype); },
       .reference =
           [](Tensors in, const VarianceAttrs& a) {
-            return reduce_lanes<double, double>(
-                in[0], a, in[0].dtype(), [&](const std::vector<double>& values) {
-                  return variance_of(values, static_cast<double>(a.correction));
-                });
+            return reduce_lanes<double, double>(in[0], a, in[0].dtype(), [&](const std::vector<double>& values) {
+              return variance_of(values, static_cast<double>(a.correction));
+            });
           },
       .decompose =
           [](Values in, const VarianceAttrs& a) {
@@ -235,8 +225,7 @@ OpDef define_moments() {
       .reference = [](Tensors in, const ReduceDimsAttrs& a) -> Many<Tensor> {
         DType t = in[0].dtype();
         return {reduce_lanes<double, double>(in[0], a, t, mean_of<double>),
-                reduce_lanes<double, double>(in[0], a, t,
-                                             [](const auto& values) { return variance_of(values, 0); })};
+                reduce_lanes<double, double>(in[0], a, t, [](const auto& values) { return variance_of(values, 0); })};
       },
       .decompose = [](Values in, const ReduceDimsAttrs& a) -> Many<Value> {
         Axes axes = valid_axes(a.axes, in[0].dims().size());
@@ -260,13 +249,11 @@ OpDef define_norm() {
       .reference =
           [](Tensors in, const NormAttrs& a) {
             return with_kinds<kReal | kComplex>(in[0].dtype(), [&]<class T>() {
-              return reduce_lanes<double, T>(in[0], a, real_part(in[0].dtype()),
-                                             [&](const std::vector<T>& values) {
-                                               double sum = 0;
-                                               for (const T& v : values)
-                                                 sum += a.kind == NormKind::l1 ? std::abs(v) : std::norm(v);
-                                               return a.kind == NormKind::l1 ? sum : std::sqrt(sum);
-                                             });
+              return reduce_lanes<double, T>(in[0], a, real_part(in[0].dtype()), [&](const std::vector<T>& values) {
+                double sum = 0;
+                for (const T& v : values) sum += a.kind == NormKind::l1 ? std::abs(v) : std::norm(v);
+                return a.kind == NormKind::l1 ? sum : std::sqrt(sum);
+              });
             });
           },
       .decompose =
@@ -293,8 +280,7 @@ OpDef define_argmax() {
 }
 OpDef define_argmin() {
   return define_position(
-      "argmin",
-      "where the least element stands along `axis` (i32): the first of equals, the first NaN if there is one",
+      "argmin", "where the least element stands along `axis` (i32): the first of equals, the first NaN if there is one",
       false);
 }
 
@@ -308,8 +294,7 @@ OpDef define_one_hot() {
           [](Types in, const OneHotAttrs& a) {
             require_kind(in[0], kInteger, "index");
             require_kind({a.dtype, {}}, kBool | kNumber, "result");
-            if (a.depth.is_static() && a.depth.value() < 0)
-              fail(ErrorCode::invalid_argument, "a depth of ", a.depth);
+            if (a.depth.is_static() && a.depth.value() < 0) fail(ErrorCode::invalid_argument, "a depth of ", a.depth);
             Type t{a.dtype, in[0].dims};
             t.dims.insert(t.dims.begin() + valid_axis(a.axis, t.rank() + 1), a.depth);
             return t;
@@ -340,11 +325,10 @@ OpDef define_one_hot() {
             Value hit = compare(index, iota(g, {i64, dims}, axis), Comparison::eq);
             return select(hit, full(g, a.on_value, {a.dtype, dims}), full(g, a.off_value, {a.dtype, dims}));
           },
-      .samples =
-          {{.dims = {{4}}, .dtypes = {i32}, .attrs = OneHotAttrs{5}, .lo = -1, .hi = 6},
-           {.dims = {{2, 3}}, .dtypes = {i64}, .attrs = OneHotAttrs{4, 0, f64, 2, -1}, .lo = 0, .hi = 4},
-           {.dims = {{2, 3}}, .dtypes = {u8}, .attrs = OneHotAttrs{3, 1, boolean}, .lo = 0, .hi = 5},
-           {.dims = {{}}, .dtypes = {i32}, .attrs = OneHotAttrs{3, -1, i32}, .lo = 0, .hi = 3}},
+      .samples = {{.dims = {{4}}, .dtypes = {i32}, .attrs = OneHotAttrs{5}, .lo = -1, .hi = 6},
+                  {.dims = {{2, 3}}, .dtypes = {i64}, .attrs = OneHotAttrs{4, 0, f64, 2, -1}, .lo = 0, .hi = 4},
+                  {.dims = {{2, 3}}, .dtypes = {u8}, .attrs = OneHotAttrs{3, 1, boolean}, .lo = 0, .hi = 5},
+                  {.dims = {{}}, .dtypes = {i32}, .attrs = OneHotAttrs{3, -1, i32}, .lo = 0, .hi = 3}},
   });
 }
 
@@ -360,8 +344,8 @@ OpDef define_histogram() {
           [](Types in, const HistogramAttrs& a) {
             require_kind(in[0], kReal);
             if (a.bins < 1 || !(a.min < a.max) || !std::isfinite(a.min) || !std::isfinite(a.max))
-              fail(ErrorCode::invalid_argument, "a histogram needs at least one bin and min < max, got ",
-                   a.bins, " bins over [", a.min, ", ", a.max, "]");
+              fail(ErrorCode::invalid_argument, "a histogram needs at least one bin and min < max, got ", a.bins,
+                   " bins over [", a.min, ", ", a.max, "]");
             return Type{i32, {a.bins}};
           },
       .reference =
@@ -370,8 +354,7 @@ OpDef define_histogram() {
             Array<double> x(in[0]), lower(edges(a, at_least_f32, 0)), upper(edges(a, at_least_f32, 1));
             Array<int64_t> count({a.bins});
             for (double v : x.data)
-              for (size_t i = 0; i < count.data.size(); ++i)
-                count.data[i] += lower.data[i] <= v && v < upper.data[i];
+              for (size_t i = 0; i < count.data.size(); ++i) count.data[i] += lower.data[i] <= v && v < upper.data[i];
             return count.rounded_to(i32);
           },
       .decompose =

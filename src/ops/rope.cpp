@@ -14,8 +14,7 @@ namespace {
 
 Dim rotary_dims(const HeadDims& x, const RopeAttrs& a) {
   Dim n = a.rotary_dims ? Dim(*a.rotary_dims) : x.width;
-  if (n.is_static() &&
-      (n.value() < 0 || n.value() % 2 != 0 || (x.width.is_static() && n.value() > x.width.value())))
+  if (n.is_static() && (n.value() < 0 || n.value() % 2 != 0 || (x.width.is_static() && n.value() > x.width.value())))
     fail(ErrorCode::invalid_argument, n, " rotary dims; heads of ", x.width, " elements turn in pairs");
   return n;
 }
@@ -23,8 +22,8 @@ Dim rotary_dims(const HeadDims& x, const RopeAttrs& a) {
 /// A table as [B or 1, S, m]: the row stride is its own last extent, which may be more than n / 2.
 Dims table_dims(const Type& table, const HeadDims& x, const Dim& pairs) {
   auto refuse = [&] {
-    fail(ErrorCode::shape_mismatch, "a table of angles must be ", Type{table.dtype, {x.length, pairs}},
-         ", or have ", x.batch, " times as many rows; got ", table);
+    fail(ErrorCode::shape_mismatch, "a table of angles must be ", Type{table.dtype, {x.length, pairs}}, ", or have ",
+         x.batch, " times as many rows; got ", table);
   };
   const Dims& dims = table.dims;
   Dim all = x.batch * x.length;
@@ -60,8 +59,8 @@ Value turned(Value x, Value cos, Value sin, const Dim& n, RopeStyle style) {
   Value left = apart ? slice_axis(head, 3, 0, half) : every_second(0);
   Value right = apart ? slice_axis(head, 3, half, n) : every_second(1);
   Value l = left * cos - right * sin, r = right * cos + left * sin;
-  Value y = apart ? concatenate({l, r}, 3)
-                  : reshape(concatenate({expand_dims(l, 4), expand_dims(r, 4)}, 4), head.dims());
+  Value y =
+      apart ? concatenate({l, r}, 3) : reshape(concatenate({expand_dims(l, 4), expand_dims(r, 4)}, 4), head.dims());
   return rest ? concatenate({y, rest}, 3) : y;
 }
 
@@ -80,8 +79,8 @@ int64_t grid_width(const Type& x, const AxialRope2dAttrs& a) {
   if (a.end_x < 1 || a.end_y < 1 || a.repeat_factor < 1 || !(a.theta > 0))
     fail(ErrorCode::invalid_argument, "end_x, end_y, repeat_factor and theta must be positive");
   if (d.length != Dim(a.end_x) * a.end_y * a.repeat_factor)
-    fail(ErrorCode::shape_mismatch, d.length, " positions of ", x, " do not fill a grid of ", a.end_x, " by ",
-         a.end_y, ", repeated ", a.repeat_factor, " times");
+    fail(ErrorCode::shape_mismatch, d.length, " positions of ", x, " do not fill a grid of ", a.end_x, " by ", a.end_y,
+         ", repeated ", a.repeat_factor, " times");
   int64_t width = d.width.value();
   if (width % 4 != 0)
     fail(ErrorCode::invalid_argument, "heads of ", width, " elements do not divide into two halves of pairs");
@@ -108,8 +107,7 @@ OpDef define_rope() {
       .infer =
           [](Types in, const RopeAttrs& a) {
             for (const Type& t : in) require_kind(t, kReal);
-            if (in[1] != in[2])
-              fail(ErrorCode::shape_mismatch, "the tables differ: cos ", in[1], ", sin ", in[2]);
+            if (in[1] != in[2]) fail(ErrorCode::shape_mismatch, "the tables differ: cos ", in[1], ", sin ", in[2]);
             HeadDims d(in[0], a.layout, a.heads, "x");
             table_dims(in[1], d, rotary_dims(d, a) / 2);
             return in[0];
@@ -166,10 +164,8 @@ OpDef define_axial_rope2d() {
              "by x theta^(-4c/D), in the second by y theta^(-4c/D)",
       .source = "Heo et al., ECCV 2024: axial frequencies",
       .operands = {"x"},
-      .infer =
-          [](Types in, const AxialRope2dAttrs& a) {
-            return require_kind(in[0], kReal), grid_width(in[0], a), in[0];
-          },
+      .infer = [](Types in,
+                  const AxialRope2dAttrs& a) { return require_kind(in[0], kReal), grid_width(in[0], a), in[0]; },
       .reference =
           [](Tensors in, const AxialRope2dAttrs& a) {
             HeadDims d(in[0].type(), a.layout, a.heads, "x");
@@ -192,8 +188,8 @@ OpDef define_axial_rope2d() {
               cos.at(i) = std::cos(angle), sin.at(i) = std::sin(angle);
             });
             DType dtype = in[0].dtype();
-            Value y = turned(to_bhsd(in[0], d), g.constant(cos.rounded_to(dtype)),
-                             g.constant(sin.rounded_to(dtype)), width, RopeStyle::gptj);
+            Value y = turned(to_bhsd(in[0], d), g.constant(cos.rounded_to(dtype)), g.constant(sin.rounded_to(dtype)),
+                             width, RopeStyle::gptj);
             return from_bhsd(y, d, in[0]);
           },
       .samples = {{.dims = {{2, 6, 16}}, .attrs = AxialRope2dAttrs{3, 2, 10000, 1, 2}},

@@ -34,10 +34,8 @@ OpDef along_axis(std::string_view name, std::string_view doc, void (*f)(std::vec
       .doc = doc,
       .source = kShift,
       .operands = {"x"},
-      .infer =
-          [](Types in, const AxisAttrs& a) {
-            return require_kind(in[0], kReal), valid_axis(a.axis, in[0].rank()), in[0];
-          },
+      .infer = [](Types in,
+                  const AxisAttrs& a) { return require_kind(in[0], kReal), valid_axis(a.axis, in[0].rank()), in[0]; },
       .reference =
           [f](Tensors in, const AxisAttrs& a) {
             Array<double> x(in[0]);
@@ -49,9 +47,8 @@ OpDef along_axis(std::string_view name, std::string_view doc, void (*f)(std::vec
             }
             return x.rounded_to(in[0].dtype());
           },
-      .decompose = [parts](
-                       Values in,
-                       const AxisAttrs& a) { return parts(in[0], valid_axis(a.axis, in[0].dims().size())); },
+      .decompose = [parts](Values in,
+                           const AxisAttrs& a) { return parts(in[0], valid_axis(a.axis, in[0].dims().size())); },
       .samples = {{.dims = {{4, 7}}},
                   {.dims = {{2, 3, 5}}, .attrs = AxisAttrs{1}},
                   {.dims = {{3, 2, 2}}, .attrs = AxisAttrs{-3}},
@@ -62,9 +59,7 @@ OpDef along_axis(std::string_view name, std::string_view doc, void (*f)(std::vec
   });
 }
 
-Value shifted(Value x, int64_t axis) {
-  return x - broadcast_like(stop_gradient(reduce_max(x, {axis})), x, {axis});
-}
+Value shifted(Value x, int64_t axis) { return x - broadcast_like(stop_gradient(reduce_max(x, {axis})), x, {axis}); }
 
 }  // namespace
 

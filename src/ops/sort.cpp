@@ -13,6 +13,8 @@ std::vector<Value> sort(std::vector<Value> xs, SortAttrs attrs) {
   Graph& g = xs[0].graph();
   return g.emit(op::sort, std::move(xs), std::move(attrs));
 }
+Value sort_values(Value x, int64_t axis, bool descending) { return emit(op::sort_values, {x}, OrderAttrs{axis, descending}); }
+Value argsort(Value x, int64_t axis, bool descending) { return emit(op::argsort, {x}, OrderAttrs{axis, descending}); }
 TopK top_k(Value x, int64_t k, int64_t axis) {
   auto both = x.graph().emit(op::top_k, {x}, TopKAttrs{k, axis});
   return {both[0], both[1]};
@@ -118,6 +120,33 @@ OpDef define_top_k() {
           },
       .samples = {{.dims = {{3, 5}}, .attrs = TopKAttrs{2}}, {.dims = {{4, 3}}, .attrs = TopKAttrs{3, 0}},
                   {.dims = {{6}}, .dtypes = {i32}, .attrs = TopKAttrs{4}, .lo = -2, .hi = 2}},
+  });
+}
+
+OpDef define_sort_values() {
+  return define<OrderAttrs>({
+      .name = "sort_values",
+      .doc = "x in order along `axis`; NaN counts as the largest",
+      .operands = {"x"},
+      .moves_data = true,
+      .infer = [](Types in, const OrderAttrs& a) { return infer_types(op::sort, in, SortAttrs{a.axis, a.descending}); },
+      .decompose = [](Values in, const OrderAttrs& a) { return sort({in[0]}, {a.axis, a.descending}); },
+      .samples = {{.dims = {{3, 5}}}, {.dims = {{4, 2}}, .attrs = OrderAttrs{0, true}}, {.dims = {{6}}, .dtypes = {i32}, .lo = -3, .hi = 3}},
+  });
+}
+
+OpDef define_argsort() {
+  return define<OrderAttrs>({
+      .name = "argsort",
+      .doc = "where the elements in order along `axis` stood (i32), equal ones in order of place; NaN counts as the largest",
+      .operands = {"x"},
+      .infer = [](Types in, const OrderAttrs& a) { return Type{i32, infer_types(op::sort, in, SortAttrs{a.axis, a.descending})[0].dims}; },
+      .decompose =
+          [](Graph& g, Values in, const OrderAttrs& a) {
+            int64_t axis = valid_axis(a.axis, in[0].dims().size());
+            return sort({in[0], iota(g, {i32, in[0].dims()}, axis)}, {axis, a.descending})[1];
+          },
+      .samples = {{.dims = {{3, 5}}}, {.dims = {{4, 2}}, .attrs = OrderAttrs{0, true}}, {.dims = {{6}}, .dtypes = {i32}, .lo = -3, .hi = 3}},
   });
 }
 

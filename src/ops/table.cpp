@@ -1,5 +1,9 @@
-// The only file that expands ops.def into handles: one initialization order, nothing registers itself.
+// The only file that expands ops.def into handles: one initialization order, nothing of ours registers itself. Ops from
+// outside the library stand in a list beside the table.
 #include <algorithm>
+#include <cctype>
+#include <mutex>
+#include <shared_mutex>
 
 #include "rlx/ops/op.h"
 
@@ -10,15 +14,22 @@ namespace rlx {
   const OpDef op::name = define_##name();
 #include "rlx/ops/ops.def"
 
-std::span<const OpDef* const> all_ops() {
-  static const OpDef* const table[] = {
+namespace {
+
+constexpr const OpDef* kTable[] = {
 #define RLX_OP(name) &op::name,
 #include "rlx/ops/ops.def"
-  };
-  return table;
+};
+
+struct Registered {
+  std::shared_mutex mutex;  // guards `ops`
+  std::vector<const OpDef*> ops;
+};
+Registered& registered() {
+  static Registered all;
+  return all;
 }
 
-namespace {
 
 /// Insertions, deletions and exchanges that turn a into b.
 size_t edit_distance(std::string_view a, std::string_view b) {
@@ -36,7 +47,35 @@ size_t edit_distance(std::string_view a, std::string_view b) {
 
 }  // namespace
 
+std::vector<const OpDef*> all_ops() {
+  std::vector<const OpDef*> ops(std::begin(kTable), std::end(kTable));
+  std::shared_lock lock(registered().mutex);
+  ops.insert(ops.end(), registered().ops.begin(), registered().ops.end());
+  return ops;
+}
+
+void register_op(const OpDef& op) {
+  bool word = !op.name.empty() && !std::isdigit(static_cast<unsigned char>(op.name[0])) && std::all_of(op.name.begin(), op.name.end(), [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) || c == '_';
+  });
+  if (!word) fail(ErrorCode::invalid_argument, "an op's name is a word of letters, digits and '_', not '", op.name, "'");
+  if (!op.infer || !op.takes || !op.parse_attrs || (!op.reference && !op.decompose))
+    fail(ErrorCode::invalid_argument, "op '", op.name, "' needs `infer` and a `reference` or `decompose`; make it with rlx::define");
+  std::unique_lock lock(registered().mutex);
+  auto& ops = registered().ops;
+  auto same_name = [&](const OpDef* other) { return other->name == op.name; };
+  if (std::any_of(std::begin(kTable), std::end(kTable), same_name) || std::any_of(ops.begin(), ops.end(), same_name))
+    fail(ErrorCode::invalid_argument, "there is an op '", op.name, "' already; choose another name");
+  ops.push_back(&op);
+}
+void unregister_op(const OpDef& op) {
+  std::unique_lock lock(registered().mutex);
+  if (std::erase(registered().ops, &op) == 0) fail(ErrorCode::not_found, "op '", op.name, "' is not registered");
+}
+
 const OpDef& find_op(std::string_view name) {
+  for (const OpDef* op : kTable)
+    if (op->name == name) return *op;
   const OpDef* nearest = nullptr;
   size_t least = 4;
   for (const OpDef* op : all_ops()) {

@@ -314,7 +314,7 @@ OpDef define_convolution() {
       .reference = [](Tensors in, const ConvAttrs& a) { return convolved(in[0], in[1], a); },
       .samples = {{.dims = {{2, 3, 5, 6}, {4, 3, 3, 2}}, .attrs = ConvAttrs{{2, 1}, {1, 0}, {0, 1}}},
                   {.dims = {{1, 4, 7}, {6, 2, 3}}, .attrs = ConvAttrs{{}, {2}, {2}, {}, {2}, 2}},
-                  {.dims = {{1, 3, 3, 4}, {3, 2, 2, 2}}, .attrs = ConvAttrs{{1, 1}, {1, 1}, {1, 2}, {2, 3}, {}, 1, 1, {0, 3, 1, 2}, {3, 2, 0, 1}, {0, 3, 1, 2}}},
+                  {.dims = {{1, 3, 3, 4}, {3, 2, 4, 2}}, .attrs = ConvAttrs{{1, 1}, {1, 1}, {1, 2}, {2, 3}, {}, 1, 1, {0, 3, 1, 2}, {3, 2, 0, 1}, {0, 3, 1, 2}}},
                   {.dims = {{4, 2, 5}, {6, 2, 2}}, .attrs = ConvAttrs{{2}, {}, {}, {}, {}, 1, 2}},
                   {.dims = {{1, 2, 3, 3, 3}, {2, 2, 2, 2, 2}}, .attrs = ConvAttrs{{}, {-1, 0, 1}, {1, 0, 0}}},
                   {.dims = {{3, 4}, {5, 4}}},

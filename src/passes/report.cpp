@@ -33,8 +33,9 @@ std::string DispatchReport::table() const {
   row("op", [](size_t v) { return names_of(Verdict{})[v]; });
   auto cell = [](size_t n) { return n ? std::to_string(n) : std::string("-"); };
   std::array<size_t, 4> total{};
-  for (const auto& [op, counts] : by_op) {
-    row(op, [&](size_t v) { return cell(counts[v]); });
+  for (const auto& entry : by_op) {
+    const auto& counts = entry.second;
+    row(entry.first, [&](size_t v) { return cell(counts[v]); });
     for (size_t v = 0; v < 4; ++v) total[v] += counts[v];
   }
   row("all", [&](size_t v) { return cell(total[v]); });

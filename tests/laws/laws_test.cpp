@@ -2,7 +2,7 @@
 #include <doctest/doctest.h>
 
 #include "ir/leaves.h"
-#include "laws/laws.h"
+#include "support/laws.h"
 
 using namespace rlx;
 

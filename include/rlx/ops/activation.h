@@ -31,8 +31,7 @@ Value celu(Value x, double alpha = 1);
 
 struct HardSigmoidAttrs {
   double alpha = 1.0 / 6, beta = 0.5;
-  RLX_FIELDS(HardSigmoidAttrs, field("alpha", &HardSigmoidAttrs::alpha),
-             field("beta", &HardSigmoidAttrs::beta));
+  RLX_FIELDS(HardSigmoidAttrs, field("alpha", &HardSigmoidAttrs::alpha), field("beta", &HardSigmoidAttrs::beta));
 };
 Value hard_sigmoid(Value x, double alpha = 1.0 / 6, double beta = 0.5);
 

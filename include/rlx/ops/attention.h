@@ -14,20 +14,18 @@ enum class AttentionMask { none, key_padding, bias };
 constexpr std::array<std::string_view, 3> names_of(AttentionMask) { return {"none", "key_padding", "bias"}; }
 
 struct AttentionAttrs {
-  int64_t heads = 1;  ///< of q
-  std::optional<int64_t> kv_heads =
-      {};  ///< of k and v; query head h reads head h / (heads / kv_heads) of them
+  int64_t heads = 1;                     ///< of q
+  std::optional<int64_t> kv_heads = {};  ///< of k and v; query head h reads head h / (heads / kv_heads) of them
   AttentionLayout layout = AttentionLayout::bhsd;
-  bool causal = false;  ///< query i stands at position p = Sk - Sq + i and sees no key behind p
+  bool causal = false;                       ///< query i stands at position p = Sk - Sq + i and sees no key behind p
   std::optional<int64_t> window = {};        ///< and none further than that from p, on either side
   AttentionMask mask = AttentionMask::none;  ///< what the fourth operand is; there is one unless `none`
   std::optional<double> scale = {};          ///< 1 / sqrt(D) where left out
   std::optional<double> softcap = {};
-  RLX_FIELDS(AttentionAttrs, field("heads", &AttentionAttrs::heads),
-             field("kv_heads", &AttentionAttrs::kv_heads), field("layout", &AttentionAttrs::layout),
-             field("causal", &AttentionAttrs::causal), field("window", &AttentionAttrs::window),
-             field("mask", &AttentionAttrs::mask), field("scale", &AttentionAttrs::scale),
-             field("softcap", &AttentionAttrs::softcap));
+  RLX_FIELDS(AttentionAttrs, field("heads", &AttentionAttrs::heads), field("kv_heads", &AttentionAttrs::kv_heads),
+             field("layout", &AttentionAttrs::layout), field("causal", &AttentionAttrs::causal),
+             field("window", &AttentionAttrs::window), field("mask", &AttentionAttrs::mask),
+             field("scale", &AttentionAttrs::scale), field("softcap", &AttentionAttrs::softcap));
 };
 /// s = q kᵀ scale; s = softcap tanh(s / softcap); s + bias; -inf for masked keys; softmax(s) v. A query that
 /// sees no key gives zeros. v may be of another width than q and k; the result has q's layout and v's width.
@@ -59,9 +57,8 @@ struct AxialRope2dAttrs {
   int64_t repeat_factor = 1;
   int64_t heads = 1;
   AttentionLayout layout = AttentionLayout::packed;
-  RLX_FIELDS(AxialRope2dAttrs, field("end_x", &AxialRope2dAttrs::end_x),
-             field("end_y", &AxialRope2dAttrs::end_y), field("theta", &AxialRope2dAttrs::theta),
-             field("repeat_factor", &AxialRope2dAttrs::repeat_factor),
+  RLX_FIELDS(AxialRope2dAttrs, field("end_x", &AxialRope2dAttrs::end_x), field("end_y", &AxialRope2dAttrs::end_y),
+             field("theta", &AxialRope2dAttrs::theta), field("repeat_factor", &AxialRope2dAttrs::repeat_factor),
              field("heads", &AxialRope2dAttrs::heads), field("layout", &AxialRope2dAttrs::layout));
 };
 /// Rotary positions on a grid: token t stands at x = p mod end_x, y = p div end_x, p = t / repeat_factor.

@@ -19,14 +19,13 @@ struct FusedMatmulAttrs {
   bool has_bias = false, has_residual = false;
   Activation activation = Activation::none;
   RLX_FIELDS(FusedMatmulAttrs, field("transpose_rhs", &FusedMatmulAttrs::transpose_rhs),
-             field("has_bias", &FusedMatmulAttrs::has_bias),
-             field("has_residual", &FusedMatmulAttrs::has_residual),
+             field("has_bias", &FusedMatmulAttrs::has_bias), field("has_residual", &FusedMatmulAttrs::has_residual),
              field("activation", &FusedMatmulAttrs::activation));
 };
 /// activation(x w + bias) + residual: x[..., k], w[k, n] (or [n, k]), bias[n], residual[..., n]. The
 /// attributes say which operands there are; the builder sets them from what is given.
-Value fused_matmul(Value x, Value w, Value bias = {}, Value residual = {},
-                   Activation activation = Activation::none, bool transpose_rhs = false);
+Value fused_matmul(Value x, Value w, Value bias = {}, Value residual = {}, Activation activation = Activation::none,
+                   bool transpose_rhs = false);
 
 struct LoraMatmulAttrs {
   double scale = 1;

@@ -34,8 +34,7 @@ struct ChannelNormAttrs {
   double epsilon = 1e-5;
   bool has_gamma = true, has_beta = true;
   RLX_FIELDS(ChannelNormAttrs, field("epsilon", &ChannelNormAttrs::epsilon),
-             field("has_gamma", &ChannelNormAttrs::has_gamma),
-             field("has_beta", &ChannelNormAttrs::has_beta));
+             field("has_gamma", &ChannelNormAttrs::has_gamma), field("has_beta", &ChannelNormAttrs::has_beta));
 };
 /// x[n, c, ...]: all of space together, for each n and channel; gamma[c], beta[c].
 Value instance_norm(Value x, Value gamma = {}, Value beta = {}, double epsilon = 1e-5);
@@ -49,14 +48,13 @@ struct BatchNormAttrs {
              field("epsilon", &BatchNormAttrs::epsilon));
 };
 /// (x - mean) / sqrt(variance + epsilon) * gamma + beta with given statistics; all four are [features].
-Value batch_norm_inference(Value x, Value gamma, Value beta, Value mean, Value variance,
-                           double epsilon = 1e-5, int64_t feature_axis = -1);
+Value batch_norm_inference(Value x, Value gamma, Value beta, Value mean, Value variance, double epsilon = 1e-5,
+                           int64_t feature_axis = -1);
 
 struct L2NormalizeAttrs {
   int64_t axis = -1;
   double epsilon = 1e-12;
-  RLX_FIELDS(L2NormalizeAttrs, field("axis", &L2NormalizeAttrs::axis),
-             field("epsilon", &L2NormalizeAttrs::epsilon));
+  RLX_FIELDS(L2NormalizeAttrs, field("axis", &L2NormalizeAttrs::axis), field("epsilon", &L2NormalizeAttrs::epsilon));
 };
 /// x / max(sqrt(sum x^2), epsilon)
 Value l2_normalize(Value x, int64_t axis = -1, double epsilon = 1e-12);
@@ -65,8 +63,7 @@ struct ResidualNormAttrs {
   double epsilon = 1e-5;
   bool has_bias = false, has_beta = true;
   RLX_FIELDS(ResidualNormAttrs, field("epsilon", &ResidualNormAttrs::epsilon),
-             field("has_bias", &ResidualNormAttrs::has_bias),
-             field("has_beta", &ResidualNormAttrs::has_beta));
+             field("has_bias", &ResidualNormAttrs::has_bias), field("has_beta", &ResidualNormAttrs::has_beta));
 };
 struct ResidualNorm {
   Value norm, sum;
@@ -83,8 +80,7 @@ constexpr std::array<std::string_view, 2> names_of(AdaNormKind) { return {"layer
 struct AdaLayerNormAttrs {
   AdaNormKind kind = AdaNormKind::layer_norm;
   double epsilon = 1e-5;
-  RLX_FIELDS(AdaLayerNormAttrs, field("kind", &AdaLayerNormAttrs::kind),
-             field("epsilon", &AdaLayerNormAttrs::epsilon));
+  RLX_FIELDS(AdaLayerNormAttrs, field("kind", &AdaLayerNormAttrs::kind), field("epsilon", &AdaLayerNormAttrs::epsilon));
 };
 /// norm(x) (1 + scale) + shift, the norm over the last dim; scale and shift broadcast to x.
 Value ada_layer_norm(Value x, Value scale, Value shift, AdaNormKind kind = AdaNormKind::layer_norm,

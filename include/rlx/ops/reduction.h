@@ -9,8 +9,7 @@ namespace rlx {
 struct ReduceDimsAttrs {
   Axes axes;
   bool keep_dims = false;  ///< the reduced dims stay, as 1
-  RLX_FIELDS(ReduceDimsAttrs, field("axes", &ReduceDimsAttrs::axes),
-             field("keep_dims", &ReduceDimsAttrs::keep_dims));
+  RLX_FIELDS(ReduceDimsAttrs, field("axes", &ReduceDimsAttrs::axes), field("keep_dims", &ReduceDimsAttrs::keep_dims));
 };
 /// The primitive, and 1 in place of the reduced dims.
 Value reduce(Value x, Reduction kind, Axes axes, bool keep_dims);
@@ -39,8 +38,8 @@ struct VarianceAttrs {
   Axes axes;
   bool keep_dims = false;
   int64_t correction = 0;  ///< subtracted from the count that divides: 0 for a population, 1 for a sample
-  RLX_FIELDS(VarianceAttrs, field("axes", &VarianceAttrs::axes),
-             field("keep_dims", &VarianceAttrs::keep_dims), field("correction", &VarianceAttrs::correction));
+  RLX_FIELDS(VarianceAttrs, field("axes", &VarianceAttrs::axes), field("keep_dims", &VarianceAttrs::keep_dims),
+             field("correction", &VarianceAttrs::correction));
 };
 Value variance(Value x, Axes axes, bool keep_dims = false, int64_t correction = 0);
 
@@ -65,8 +64,7 @@ Value norm(Value x, NormKind kind, Axes axes, bool keep_dims = false);
 struct ArgReduceAttrs {
   int64_t axis = -1;
   bool keep_dims = false;
-  RLX_FIELDS(ArgReduceAttrs, field("axis", &ArgReduceAttrs::axis),
-             field("keep_dims", &ArgReduceAttrs::keep_dims));
+  RLX_FIELDS(ArgReduceAttrs, field("axis", &ArgReduceAttrs::axis), field("keep_dims", &ArgReduceAttrs::keep_dims));
 };
 /// Where the largest or least element stands along `axis`, as i32: the first of equals, the first NaN if
 /// there is one.
@@ -77,8 +75,8 @@ struct CumulateAttrs {
   int64_t axis = -1;
   bool exclusive = false;  ///< without the element itself: 0, 1 or the lowest value comes first
   bool reverse = false;    ///< from the end on
-  RLX_FIELDS(CumulateAttrs, field("axis", &CumulateAttrs::axis),
-             field("exclusive", &CumulateAttrs::exclusive), field("reverse", &CumulateAttrs::reverse));
+  RLX_FIELDS(CumulateAttrs, field("axis", &CumulateAttrs::axis), field("exclusive", &CumulateAttrs::exclusive),
+             field("reverse", &CumulateAttrs::reverse));
 };
 Value cumsum(Value x, int64_t axis = -1, bool exclusive = false, bool reverse = false);
 Value cumprod(Value x, int64_t axis = -1, bool exclusive = false, bool reverse = false);

@@ -20,107 +20,155 @@ def scaled_attention(q, k, v, scale, cap=None, keep=None, bias=None):
     return np.einsum("bhqk,bhkd->bhqd", weights, v)
 
 
-def by_torch(q, k, v, scale, keep=None, bias=None):
-    mask = None if keep is None and bias is None else torch.from_numpy(np.ascontiguousarray(keep if bias is None else bias))
+def by_torch(q, k, v, scale, mask):
     k, v = (np.repeat(x, q.shape[1] // x.shape[1], axis=1) for x in (k, v))
-    return F.scaled_dot_product_attention(*(torch.from_numpy(np.ascontiguousarray(x)) for x in (q, k, v)), attn_mask=mask, scale=scale).numpy()
+    return F.scaled_dot_product_attention(*(torch.from_numpy(np.ascontiguousarray(x)) for x in (q, k, v)), attn_mask=torch.from_numpy(mask), scale=scale).numpy()
 
 
-def window(queries, keys, left, right=0):
-    """Query i stands at keys - queries + i and sees the keys from left before it to right behind it."""
+def in_sight(queries, keys, causal, window):
+    """Query i stands at keys - queries + i; causal: it sees no key behind that; window: none further away than that."""
     at = np.arange(queries)[:, None] + keys - queries
     j = np.arange(keys)[None]
-    return (j >= at - left) & (j <= at + right)
+    return (j <= at if causal else j >= 0) & (np.abs(j - at) <= (window if window is not None else keys + queries))
 
 
-LAYOUTS = {  # name: (from [B, H, S, D], back)
-    "bhsd": (lambda x: x.copy(), None), "bshd": (lambda x: x.transpose(0, 2, 1, 3).copy(), None),
-    "bsd": (lambda x: x.transpose(0, 2, 1, 3).reshape(x.shape[0], x.shape[2], -1).copy(), None),
-    "sd": (lambda x: x[0].transpose(1, 0, 2).reshape(x.shape[2], -1).copy(), None),
+LAYOUTS = {  # from [B, H, S, D]
+    "bhsd": lambda x: x.copy(), "bshd": lambda x: x.transpose(0, 2, 1, 3).copy(),
+    "packed": lambda x: x.transpose(0, 2, 1, 3).reshape(x.shape[0], x.shape[2], -1).copy(),
+    "packed2": lambda x: x[0].transpose(1, 0, 2).reshape(x.shape[2], -1).copy(),  # without a batch
 }
 
 
 def attention(f):
-    def add(name, layout="bhsd", dims=(2, 3, 5, 8), keys=None, kv_heads=None, value_dim=None, dtype=f32, kind="none", width=None, scale=None,
-            cap=None, mask=None, magnitude=1.0):
+    def add(name, layout="bhsd", dims=(2, 3, 5, 8), keys=None, kv_heads=None, value_dim=None, dtype=f32, causal=False, window=None, scale=None,
+            softcap=None, padding=None, bias=None, magnitude=1.0):
         b, h, s, d = dims
-        keys, kv_heads, value_dim = keys or s, kv_heads or h, value_dim or d
+        keys, value_dim = keys or s, value_dim or d
         q = normal(name + "q", (b, h, s, d), dtype, magnitude)
-        k = normal(name + "k", (b, kv_heads, keys, d), dtype, magnitude)
-        v = normal(name + "v", (b, kv_heads, keys, value_dim), dtype)
-        keep = bias = None
-        extra = []
-        if kind == "causal":
-            keep = np.broadcast_to(window(s, keys, keys), (b, h, s, keys))
-        elif kind == "sliding_window":
-            keep = np.broadcast_to(window(s, keys, width), (b, h, s, keys))
-        elif kind == "custom":
-            extra = [mask]
-            keep = np.broadcast_to(mask.reshape(mask.shape[0], 1, 1, keys).astype(f64) >= 0.5, (b, h, s, keys))
-        elif kind == "bias":
-            extra = [mask]
-            bias = np.broadcast_to(mask.astype(f64), (b, h, s, keys))
+        k = normal(name + "k", (b, kv_heads or h, keys, d), dtype, magnitude)
+        v = normal(name + "v", (b, kv_heads or h, keys, value_dim), dtype)
+        keep, more = in_sight(s, keys, causal, window)[None, None], []
+        if padding is not None:
+            more = [padding]
+            keep = keep & (padding.reshape(-1, 1, 1, keys).astype(f64) >= 0.5)
+        if bias is not None:
+            more = [bias]
+        keep = np.broadcast_to(keep, (b, h, s, keys)).copy()
+        added = None if bias is None else np.broadcast_to(bias.astype(f64), keep.shape)
         used = scale or d ** -0.5
-        truth = in_f64(lambda q, k, v: scaled_attention(q, k, v, used, cap, keep, bias), q, k, v)
-        if not cap:
-            other = in_f64(lambda q, k, v: by_torch(q, k, v, used, keep, bias), q, k, v)
-            assert np.array_equal(truth[0], other[0]) or np.abs(truth[0].astype(f64) - other[0].astype(f64)).max() < (1e-6 if dtype.itemsize > 2 else 1e-2)
-        to = LAYOUTS[layout][0]
-        f.add(f"attention_{name}", "attention", [to(q), to(k), to(v)] + extra, [to(truth[0])],
-              "numpy in f64" + ("" if cap else ", equal to torch scaled_dot_product_attention"),
-              num_heads=h, head_dim=d, mask_kind=kind, window=width, score_scale=scale, softcap=cap, layout=layout)
+        truth = in_f64(lambda q, k, v: scaled_attention(q, k, v, used, softcap, keep, added), q, k, v)[0]
+        blind = ~(keep.any(-1) if added is None else (keep & (added > -np.inf)).any(-1))
+        truth[blind] = 0  # by definition; softmax of nothing is NaN
+        if not softcap:
+            mask = np.where(keep, 0 if added is None else added, -np.inf)
+            other = in_f64(lambda q, k, v: by_torch(q, k, v, used, mask), q, k, v, dtype=f64)[0]
+            other[blind] = 0
+            assert np.allclose(truth.astype(f64), other, *{2: (8e-3, 1e-6), 4: (1e-6, 1e-7), 8: (1e-12, 1e-12)}[dtype.itemsize])
+        to = LAYOUTS[layout]
+        f.add(f"attention_{name}", "attention", [to(q), to(k), to(v)] + more, [to(truth)],
+              "numpy in f64" + ("" if softcap else ", checked by torch scaled_dot_product_attention"), heads=h, kv_heads=kv_heads,
+              layout=layout.removesuffix("2"), causal=causal or None, window=window, mask="key_padding" if padding is not None else "bias" if more else None,
+              scale=scale, softcap=softcap)
 
     for layout in LAYOUTS:
-        add(f"layout_{layout}", layout, dims=(1 if layout == "sd" else 2, 3, 5, 8))
-        add(f"causal_{layout}", layout, dims=(1 if layout == "sd" else 2, 3, 5, 8), keys=7, kind="causal")
-    add("f64", dtype=f64)
-    add("f16", dtype=f16)
-    add("bf16", dtype=bf16)
-    add("square", dims=(2, 4, 4, 4), layout="bhsd")
-    add("square_bshd", dims=(2, 4, 4, 4), layout="bshd")
+        add(f"layout_{layout}", layout, dims=(1 if layout == "packed2" else 2, 3, 5, 8))
+        add(f"causal_{layout}", layout, dims=(1 if layout == "packed2" else 2, 3, 5, 8), keys=7, causal=True)
+        add(f"grouped_{layout}", layout, dims=(1 if layout == "packed2" else 2, 6, 4, 8), kv_heads=2, value_dim=3, causal=True)
+    for dtype in (f64, f16, bf16):
+        add(NAMES[dtype][0], dtype=dtype)
+        add(f"causal_{NAMES[dtype][0]}", dtype=dtype, causal=True, keys=9)
+    add("square_bhsd", dims=(2, 4, 4, 4))  # heads = positions = width: only the layout can tell them apart
+    add("square_bshd", "bshd", dims=(2, 4, 4, 4))
     add("cross", keys=9)
-    add("one_query", dims=(2, 3, 1, 8), keys=17, kind="causal")
+    add("one_query", dims=(2, 3, 1, 8), keys=17, causal=True)
+    add("one_key", keys=1)
+    add("few_keys_causal", dims=(1, 2, 6, 4), keys=4, causal=True)  # the first two queries see nothing: zeros
     add("scale", scale=0.25)
-    add("softcap", cap=2.0, magnitude=3)
-    add("softcap_scale_causal", cap=5.0, scale=1.0, kind="causal")
-    add("window", dims=(1, 2, 9, 4), kind="sliding_window", width=3)
-    add("window_long", dims=(1, 2, 4, 4), keys=10, kind="sliding_window", width=2)
-    add("grouped", dims=(2, 6, 5, 8), kv_heads=2)
-    add("multi_query_causal", dims=(2, 4, 5, 8), kv_heads=1, kind="causal")
+    add("softcap", softcap=2.0, magnitude=3)
+    add("softcap_scale_causal", softcap=5.0, scale=1.0, causal=True)
+    add("softcap_bias", softcap=3.0, bias=normal("softcap_bias", (2, 3, 5, 5)))
+    add("window", dims=(1, 2, 9, 4), causal=True, window=3)
+    add("window_both_sides", dims=(1, 2, 9, 4), window=2)
+    add("window_long", dims=(1, 2, 4, 4), keys=10, causal=True, window=2)
+    add("window_zero", dims=(1, 2, 4, 4), causal=True, window=0)
+    add("multi_query_causal", dims=(2, 4, 5, 8), kv_heads=1, causal=True)
     add("value_dim", value_dim=3)
     padding = np.array([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]], f32)
-    add("padding", kind="custom", mask=padding)
-    add("padding_bsd", layout="bsd", kind="custom", mask=padding)
-    add("padding_shared", kind="custom", mask=np.array([[1, 0.5, 0.49, 0, 1]], f32))
-    add("bias", kind="bias", mask=normal("bias", (2, 3, 5, 5)))
+    add("padding", padding=padding)
+    add("padding_bool", padding=padding.astype(bool))
+    add("padding_i64", padding=padding.astype(i64))
+    add("padding_packed_causal", "packed", padding=padding, causal=True)
+    add("padding_front", padding=padding[:, ::-1].copy(), causal=True)  # early queries see nothing
+    add("padding_shared", padding=np.array([[1, 0.5, 0.49, 0, 1]], f32))
+    add("padding_rank1", padding=np.array([1, 0, 1, 1, 0], f32))
+    add("padding_rank4", padding=padding.reshape(2, 1, 1, 5))
+    add("padding_nothing", padding=np.array([[0, 0, 0, 0, 0], [1, 1, 1, 1, 1]], f32))
+    add("bias", bias=normal("bias", (2, 3, 5, 5)))
+    add("bias_of_heads", bias=normal("bias_of_heads", (1, 3, 5, 5)))
+    add("bias_of_keys", bias=normal("bias_of_keys", (2, 1, 1, 5)))
+    add("bias_rank2", bias=normal("bias_rank2", (5, 5)), causal=True)
+    add("bias_minus_inf", bias=np.where(rng("minus_inf").uniform(size=(2, 1, 5, 5)) < 0.5, -np.inf, 0).astype(f32))
+    add("bias_large", bias=np.where(np.arange(5) < 3, 0, -1e9).astype(f32).reshape(1, 1, 1, 5))
     add("large_scores", magnitude=30)
-    add("long", dims=(1, 2, 70, 16), kind="causal")
+    add("long", dims=(1, 2, 70, 16), causal=True)
+    add("long_keys", dims=(1, 1, 3, 32), keys=300)
+
+
+def turned(style, heads, rotary):
+    """[B, S, heads * D] turned by tables that broadcast to [B, S, rotary / 2]; a rotation is a complex product."""
+    def turn(x, cos, sin):
+        y = x.reshape(*x.shape[:2], heads, -1).copy()
+        first = slice(0, rotary // 2) if style == "neox" else slice(0, rotary, 2)
+        second = slice(rotary // 2, rotary) if style == "neox" else slice(1, rotary, 2)
+        z = (y[..., first] + 1j * y[..., second]) * (cos + 1j * sin)[..., None, :]
+        y[..., first], y[..., second] = z.real, z.imag
+        return y.reshape(x.shape)
+
+    return turn
 
 
 def rope(f):
-    """Angles position / theta^(2i / n_rot); the two styles pair dims i with i + n_rot/2, or 2i with 2i + 1."""
+    def add(name, style, heads, width, rotary, positions, dtype=f32, layout="packed", table=lambda t: t[0], spare=0):
+        batch, length = 2, positions.shape[-1]
+        x = normal(name + style, (batch, length, heads * width), dtype)
+        angle = np.broadcast_to(positions, (batch, length))[..., None] / 10000.0 ** (np.arange(0, rotary, 2) / rotary)
+        cos, sin = np.cos(angle).astype(dtype), np.sin(angle).astype(dtype)
+        y = in_f64(turned(style, heads, rotary), x, cos, sin)[0]
+        widened = [table(np.concatenate([t, np.full((batch, length, spare), 77, dtype)], -1)) for t in (cos, sin)]
+        to = LAYOUTS[layout]
+        unpacked = lambda v: to(v.reshape(batch, length, heads, width).transpose(0, 2, 1, 3))
+        f.add(f"rope_{style}_{name}", "rope", [unpacked(x)] + widened, [unpacked(y)], "complex products in numpy, f64", heads=heads, layout=layout,
+              rotary_dims=None if rotary == width else rotary, style=style)
+
+    count = np.arange(6)
     for style in ("neox", "gptj"):
-        for name, heads, head_dim, n_rot, positions in (("full", 1, 8, 8, range(6)), ("heads", 3, 8, 8, range(6)), ("partial", 2, 8, 4, range(6)),
-                                                        ("offset", 2, 6, 6, range(100, 106))):
-            for dtype in (f64, f32) if name == "heads" else (f32,):
-                x = normal(style + name, (2, 6, heads * head_dim), dtype)
-                angle = np.arange(positions.start, positions.stop)[:, None] / 10000.0 ** (np.arange(0, n_rot, 2) / n_rot)
-                cos, sin = np.cos(angle).astype(dtype), np.sin(angle).astype(dtype)
+        add("one_head", style, 1, 8, 8, count)
+        add("heads", style, 3, 8, 8, count)
+        add("heads_f64", style, 3, 8, 8, count, dtype=f64)
+        add("heads_bf16", style, 3, 8, 8, count, dtype=bf16)
+        add("heads_bhsd", style, 3, 8, 8, count, layout="bhsd")
+        add("heads_bshd", style, 3, 8, 8, count, layout="bshd")
+        add("partial", style, 2, 8, 4, count)
+        add("partial_wide_table", style, 2, 8, 4, count, spare=2)
+        add("offset", style, 2, 6, 6, count + 100)
+        ragged = np.array([[0, 1, 2, 3, 4, 5], [7, 8, 0, 1, 2, 3]])
+        add("ragged_rows", style, 2, 8, 8, ragged, table=lambda t: t.reshape(12, -1).copy())
+        add("ragged_batches", style, 2, 8, 8, ragged, table=lambda t: t.copy())
+        add("flat_table", style, 2, 8, 8, count, table=lambda t: t[0].ravel().copy())
 
-                def turned(x, cos, sin):
-                    y = x.reshape(2, 6, heads, head_dim).copy()
-                    first = slice(0, n_rot // 2) if style == "neox" else slice(0, n_rot, 2)
-                    second = slice(n_rot // 2, n_rot) if style == "neox" else slice(1, n_rot, 2)
-                    z = (y[..., first] + 1j * y[..., second]) * (cos + 1j * sin)[None, :, None]  # a rotation is a complex product
-                    y[..., first], y[..., second] = z.real, z.imag
-                    return y.reshape(x.shape)
-
-                f.add(f"rope_{style}_{name}_{NAMES[dtype][0]}", "rope", [x, cos, sin], in_f64(turned, x, cos, sin), "complex products in numpy, f64",
-                      head_dim=head_dim, n_rot=n_rot, style=style)
+    end_x, end_y, heads, width, repeat = 3, 2, 2, 8, 2
+    for repeat in (1, 2):
+        x = normal(f"axial{repeat}", (2, end_x * end_y * repeat, heads * width))
+        place = np.arange(x.shape[1]) // repeat
+        turns = 100.0 ** (-4 * np.arange(width // 4) / width)
+        angle = np.concatenate([(place % end_x)[:, None] * turns, (place // end_x)[:, None] * turns], axis=1)[None]
+        y = in_f64(lambda x: turned("gptj", heads, width)(x, np.cos(angle), np.sin(angle)), x)
+        f.add(f"axial_rope2d_repeat{repeat}", "axial_rope2d", [x], y, "complex products in numpy, f64", end_x=end_x, end_y=end_y, theta=100.0,
+              repeat_factor=repeat, heads=heads)
 
 
 def cases():
-    f = Family("attention")
+    f, g = Family("attention"), Family("rope")
     attention(f)
-    rope(f)
-    return [f]
+    rope(g)
+    return [f, g]

@@ -64,6 +64,12 @@ def ordering(f):
     values, indices = torch.topk(torch.from_numpy(x), 5, 0)
     f.add("top_k_axis0", "top_k", [x], [values.numpy(), indices.numpy().astype(i32)], "torch.topk", k=5, axis=0)
 
+    x = integers("argsort", (3, 8, 2), 0, 4).astype(f32)
+    for descending in (False, True):
+        order = first_descending(x, 1) if descending else np.argsort(x, 1, kind="stable")
+        f.add(f"argsort{'_descending' if descending else ''}", "argsort", [x], [order.astype(i32)], "numpy.argsort, stable", axis=1,
+              descending=descending or None)
+
 
 def statistics(f):
     for dtype in (f64, f32, bf16):

@@ -103,10 +103,39 @@ def pools(f):
                   kind=kind, kernel_size=kernel, stride=stride, padding=padding)
 
 
+def more_pools(f):
+    x = normal("pools", (2, 3, 7, 6), f64) - 3
+    least = lambda v: -F.max_pool2d(-t(v), [3, 2], [2, 1], [1, 1]).numpy()
+    f.add("pool_min", "pool", [x], [least(x)], "-torch max_pool2d of -x", kind="min", kernel_size=[3, 2], stride=[2, 1], padding=[1, 1])
+    product = np.lib.stride_tricks.sliding_window_view(x, (2, 3), (2, 3))[:, :, ::2, ::3].prod((-2, -1))
+    f.add("pool_prod", "pool", [x], [product], "numpy sliding_window_view", kind="prod", kernel_size=[2, 3])  # the stride is the kernel's extents
+    f.add("pool_max_dilated", "pool", [x], [F.max_pool2d(t(x), [3, 2], [1, 2], [1, 0], dilation=[2, 3]).numpy()], "torch max_pool2d", kind="max",
+          kernel_size=[3, 2], stride=[1, 2], padding=[1, 0], dilation=[2, 3])
+    f.add("pool_mean_of_valid", "pool", [x], [F.avg_pool2d(t(x), [3, 3], [2, 2], [1, 1], count_include_pad=False).numpy()],
+          "torch avg_pool2d, count_include_pad=False", kind="mean", kernel_size=[3, 3], stride=[2, 2], padding=[1, 1], count_include_pad=False)
+    right = np.pad(x, [(0, 0), (0, 0), (0, 1), (0, 2)], constant_values=-np.inf)
+    f.add("pool_max_uneven", "pool", [x], [F.max_pool2d(t(right), [2, 2], [2, 2]).numpy()], "torch max_pool2d of numpy.pad", kind="max", kernel_size=[2, 2],
+          stride=[2, 2], padding=[0, 0], padding_high=[1, 2])
+
+
+def images(f):
+    x = normal("resize", (2, 3, 4, 5))
+    f.add("resize_nearest2x", "resize_nearest2x", [x], [F.interpolate(t(x), scale_factor=2, mode="nearest").numpy()], "torch interpolate, nearest")
+    for name, dims, size in (("up", (2, 3, 4, 5), [9, 7]), ("down", (2, 3, 8, 9), [3, 4]), ("one_dim", (2, 3, 7), [11]), ("volume", (1, 2, 3, 4, 5), [5, 2, 7])):
+        x = normal("interpolate" + name, dims)
+        f.add(f"interpolate_{name}", "interpolate", [x], [F.interpolate(t(x), size=size, mode="nearest").numpy()], "torch interpolate, nearest", size=size)
+    x = normal("columns", (2, 3, 5, 6))
+    columns = F.unfold(t(x), (2, 3), dilation=(2, 1), padding=(1, 0), stride=(1, 2)).numpy()
+    f.add("im2col", "im2col", [x], [columns.transpose(0, 2, 1).reshape(-1, 18).copy()], "torch unfold", kernel_size=[2, 3], stride=[1, 2], padding=[1, 0],
+          dilation=[2, 1])
+
+
 def cases():
-    f, g = Family("windows"), Family("conv")
+    f, g, h, i = Family("windows"), Family("conv"), Family("pool"), Family("image")
     general_convolutions(f)
     windows(f)
     convolutions(g)
-    pools(g)
-    return [f, g]
+    pools(h)
+    more_pools(h)
+    images(i)
+    return [f, g, h, i]

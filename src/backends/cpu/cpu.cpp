@@ -3,6 +3,7 @@
 
 #include "backends/cpu/executable.h"
 #include "backends/cpu/lowering.h"
+#include "backends/cpu/lowerings.h"
 #include "backends/cpu/rewritings.h"
 #include "kernels/gemm.h"
 
@@ -37,6 +38,7 @@ class Cpu final : public Backend {
             },
             rewritings()};
   }
+  bool fuses_elementwise(const Node& node) const override { return is_machine_op(node); }
   std::unique_ptr<Program> lower(Graph legal) const override { return std::make_unique<CpuProgram>(std::move(legal)); }
 };
 

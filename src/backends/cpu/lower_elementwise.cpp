@@ -202,6 +202,44 @@ std::string when_elementwise(const Question& q) {
   return "";
 }
 
+std::string when_region(const Question& q) {
+  if (auto why = when::is_byte_sized(q); !why.empty()) return why;
+  const Graph& body = *q.node.attrs.as<ElementwiseRegionAttrs>().body;
+  for (const Node& node : body.nodes()) {
+    if (node.op == &op::input || node.op == &op::constant || node.op == &op::broadcast_in_dim) continue;
+    if (!machine_op(node)) return text_of("the element-wise machine does not know '", node.op->name, "'");
+    for (Ref r : node.operands)  // a broadcast in the middle would have to be computed at its own, smaller size
+      if (body.node(r).op == &op::broadcast_in_dim) {
+        const OpDef* source = body.node(body.node(r).operands[0]).op;
+        if (source != &op::input && source != &op::constant) return "a computed value is broadcast inside";
+      }
+  }
+  Dims dims = q.node.types[0].dims;
+  for (const Type& t : q.node.types)
+    if (t.dims != dims) return "its results differ in their dims";
+  for (const Output& o : body.outputs())
+    if (!machine_op(body.node(o.ref))) return "a result is an operand or a broadcast";
+  return dims.size() > static_cast<size_t>(kernels::kMaxElementwiseRank) ? text_of("rank ", dims.size(), " is above ", kernels::kMaxElementwiseRank) : "";
+}
+Prepared lower_region(const LoweringContext& c) { return region_step(*c.attrs<ElementwiseRegionAttrs>().body, c); }
+
+std::vector<size_t> overwritable_operands(const Node& node) {
+  std::vector<size_t> all;
+  if (node.op != &op::elementwise_region) {
+    for (size_t i = 0; i < node.operands.size(); ++i) all.push_back(i);
+    return all;
+  }
+  const Graph& body = *node.attrs.as<ElementwiseRegionAttrs>().body;
+  Uses uses(body);
+  for (size_t i = 0; i < node.operands.size(); ++i) {
+    const auto& users = uses.of(body.inputs()[i]);
+    // A broadcast reads elsewhere: what stands there may have been written already.
+    if (std::none_of(users.begin(), users.end(), [&](int32_t n) { return body.nodes()[size_t(n)].op == &op::broadcast_in_dim; })) all.push_back(i);
+  }
+  return all;
+}
+bool is_machine_op(const Node& node) { return machine_op(node).has_value(); }
+
 Prepared lower_elementwise(const LoweringContext& c) {
   std::vector<Type> types;
   for (const View& v : c.operands) types.push_back({v.dtype, Dims(v.shape.begin(), v.shape.end())});

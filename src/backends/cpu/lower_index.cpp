@@ -1,5 +1,6 @@
 // Reading and writing at computed places. Index vectors are decoded once per slice; a slice is then a strided copy (or,
 // for a combining scatter, one element-wise step over it).
+#include "backends/cpu/body_call.h"
 #include "backends/cpu/lowerings.h"
 #include "backends/cpu/scalar_combine.h"
 #include "kernels/move.h"
@@ -184,13 +185,14 @@ Prepared lower_gather(const LoweringContext& c) {
 }
 
 std::string when_scatter(const Question& q) {
+  if (auto why = index_types(q); !why.empty()) return why;
   const auto& a = q.node.attrs.as<ScatterAttrs>();
-  if (a.kind == ScatterKind::custom) return "the CPU scatters by name only; a combiner sub-graph has no kernel";
-  return index_types(q);
+  return a.kind == ScatterKind::custom || scalar_combine(a.kind, q.operands[0].dtype) ? "" : text_of("no kernel combines ", q.operands[0].dtype);
 }
 Prepared lower_scatter(const LoweringContext& c) {
   const auto& a = c.attrs<ScatterAttrs>();
-  const View &x = c.operands[0], &indices = c.operands[1], &updates = c.operands[2];
+  size_t n = c.results.size();  // operands: n arrays, the indices, n updates
+  const View &x = c.operands[0], &indices = c.operands[n], &updates = c.operands[n + 1];
   Shape sizes = x.shape;
   {
     size_t next = 0;
@@ -203,21 +205,46 @@ Prepared lower_scatter(const LoweringContext& c) {
   dense.strides = dense_strides(x.shape);
   Slices s(dense, indices, updates, a.update_window_dims, a.inserted_window_dims, a.input_batching_dims, a.scatter_indices_batching_dims,
            a.scatter_dims_to_operand_dims, a.index_vector_dim, sizes);
-  auto initial = std::make_shared<std::unique_ptr<Step>>(copy_step(x, dense));
-  ScalarCombine combine = scalar_combine(a.kind, x.dtype);
+  // The arrays differ in dtype alone: what is an offset in one is one in the others.
+  struct Array {
+    std::shared_ptr<const Step> initial;
+    int64_t element;
+  };
+  std::vector<Array> arrays;
+  for (size_t i = 0; i < n; ++i) {
+    const View& array = c.operands[i];
+    arrays.push_back({copy_step(array, {array.dtype, array.shape, dense.strides}), static_cast<int64_t>(array.element_bytes())});
+  }
+  auto prepare = [=](const StepArgs& args) {
+    for (size_t i = 0; i < n; ++i)
+      if (args.in(i) != args.out(i)) arrays[i].initial->run({args.operands + i, args.results + i, args.scratch, args.width, args.pool});
+  };
   int64_t count = s.count();
   // Updates meet in an order: one thread keeps it. (Splitting x by slices would need the indices sorted first.)
-  return make_step("scatter", 0, [=](const StepArgs& args) {
-    auto* to = args.out<std::byte>();
-    if (args.in(0) != args.out()) (*initial)->run(args);
-    const auto* from = args.in<std::byte>(2);
+  auto each_update = [=](const StepArgs& args, auto f) {
     for (int64_t i = 0; i < count; ++i) {
-      auto start = s.start(args.in<std::byte>(1), i, false);
-      if (!start.in_range) continue;
-      for_each_pair(s.window, s.window_x_strides, s.window_other_strides, [&](int64_t at, int64_t update) {
-        combine(to + (start.x + at) * s.element, from + (start.other + update) * s.element);
-      });
+      auto start = s.start(args.in<std::byte>(n), i, false);
+      if (start.in_range)
+        for_each_pair(s.window, s.window_x_strides, s.window_other_strides, [&](int64_t at, int64_t update) { f(start.x + at, start.other + update); });
     }
+  };
+  if (a.kind == ScatterKind::custom) {
+    auto fold = std::make_shared<Fold>(c, *a.body, n);
+    for (size_t i = 0; i < n; ++i)
+      if (c.operands[n + 1 + i].strides != updates.strides) fail(ErrorCode::unsupported, "updates of different strides");
+    return make_step("scatter by a sub-graph", fold->scratch_bytes(), [=](const StepArgs& args) {
+      prepare(args);
+      auto combine = fold->ready(args.scratch);
+      each_update(args, [&](int64_t at, int64_t update) {
+        combine([&](size_t i) { return args.out<std::byte>(i) + at * arrays[i].element; },
+                [&](size_t i) { return args.in<std::byte>(n + 1 + i) + update * arrays[i].element; });
+      });
+    });
+  }
+  ScalarCombine combine = scalar_combine(a.kind, x.dtype);
+  return make_step("scatter", 0, [=](const StepArgs& args) {
+    prepare(args);
+    each_update(args, [&](int64_t at, int64_t update) { combine(args.out<std::byte>() + at * s.element, args.in<std::byte>(n + 1) + update * s.element); });
   });
 }
 
@@ -253,26 +280,26 @@ std::string when_dynamic(const Question& q) { return index_types(q); }
 Prepared lower_dynamic_slice(const LoweringContext& c) {
   const View &x = c.operands[0], &y = c.results[0];
   Starts starts(c, 1, x, y.shape);
-  auto copy = std::make_shared<std::unique_ptr<Step>>(copy_step({x.dtype, y.shape, starts.strides}, y));
+  std::shared_ptr<const Step> copy(copy_step({x.dtype, y.shape, starts.strides}, y));
   auto element = static_cast<int64_t>(x.element_bytes());
   return make_step("dynamic_slice", 0, [=](const StepArgs& args) {
     void* from = args.in<std::byte>(0) ? const_cast<std::byte*>(args.in<std::byte>(0)) + starts.offset(args) * element : nullptr;
     StepArgs moved{&from, args.results, args.scratch, args.width, args.pool};
-    (*copy)->run(moved);
+    copy->run(moved);
   });
 }
 Prepared lower_dynamic_update_slice(const LoweringContext& c) {
   const View &x = c.operands[0], &update = c.operands[1], &y = c.results[0];
   Starts starts(c, 2, x, update.shape);
-  auto whole = std::make_shared<std::unique_ptr<Step>>(copy_step(x, y));
-  auto part = std::make_shared<std::unique_ptr<Step>>(copy_step(update, {x.dtype, update.shape, starts.strides}));
+  std::shared_ptr<const Step> whole(copy_step(x, y));
+  std::shared_ptr<const Step> part(copy_step(update, {x.dtype, update.shape, starts.strides}));
   auto element = static_cast<int64_t>(x.element_bytes());
   return make_step("dynamic_update_slice", 0, [=](const StepArgs& args) {
-    if (args.in(0) != args.out()) (*whole)->run(args);
+    if (args.in(0) != args.out()) whole->run(args);
     void* from = args.operands[1];
     void* to = args.out<std::byte>() + starts.offset(args) * element;
     StepArgs moved{&from, &to, args.scratch, args.width, args.pool};
-    (*part)->run(moved);
+    part->run(moved);
   });
 }
 

@@ -53,6 +53,40 @@ Prepared lower_softmax(const LoweringContext& c) {
   });
 }
 
+std::string when_l2_normalize(const Question& q) {
+  if (q.operands[0].dtype != f32 && q.operands[0].dtype != f64) return text_of("no kernel normalizes ", q.operands[0]);
+  return last_axis_only(q, q.node.attrs.as<L2NormalizeAttrs>().axis);
+}
+
+namespace {
+
+/// x / max(|x|, epsilon), row by row; the sum of squares in f64.
+template <class T>
+void l2_normalize_rows(const T* x, T* y, int64_t cols, double epsilon, int64_t begin, int64_t end) {
+  for (int64_t row = begin; row < end; ++row) {
+    const T* from = x + row * cols;
+    double sum = 0;
+    for (int64_t i = 0; i < cols; ++i) sum += static_cast<double>(from[i]) * static_cast<double>(from[i]);
+    double scale = 1 / std::max(std::sqrt(sum), epsilon);
+    if (std::isnan(sum)) scale = sum;
+    for (int64_t i = 0; i < cols; ++i) y[row * cols + i] = static_cast<T>(static_cast<double>(from[i]) * scale);
+  }
+}
+
+}  // namespace
+
+Prepared lower_l2_normalize(const LoweringContext& c) {
+  Rows rows(c.operands[0], -1);
+  double epsilon = c.attrs<L2NormalizeAttrs>().epsilon;
+  bool wide = c.operands[0].dtype == f64;
+  return make_step("l2_normalize", 0, [=](const StepArgs& step) {
+    rows.run(step, [&](int64_t begin, int64_t end, void*) {
+      if (wide) l2_normalize_rows(step.in<double>(0), step.out<double>(), rows.cols, epsilon, begin, end);
+      else l2_normalize_rows(step.in<float>(0), step.out<float>(), rows.cols, epsilon, begin, end);
+    });
+  });
+}
+
 std::string when_logsumexp(const Question& q) {
   const auto& axes = q.node.attrs.as<ReduceDimsAttrs>().axes;
   if (axes.size() != 1) return text_of(axes.size(), " axes at once");

@@ -20,6 +20,12 @@ using Prepared = std::unique_ptr<Step>;
 // lower_elementwise.cpp
 std::string when_elementwise(const Question&);
 Prepared lower_elementwise(const LoweringContext&);
+std::string when_region(const Question&);
+Prepared lower_region(const LoweringContext&);
+/// Operands that are read at the index that is written: their buffer may take the result.
+std::vector<size_t> overwritable_operands(const Node&);
+/// The element-wise machine has an instruction for it.
+bool is_machine_op(const Node&);
 
 // lower_move.cpp
 Prepared copy_step(const View& from, const View& to);
@@ -62,6 +68,8 @@ Prepared lower_reduce(const LoweringContext&);
 // lower_rows.cpp
 std::string when_softmax(const Question&);
 Prepared lower_softmax(const LoweringContext&);
+std::string when_l2_normalize(const Question&);
+Prepared lower_l2_normalize(const LoweringContext&);
 std::string when_logsumexp(const Question&);
 Prepared lower_logsumexp(const LoweringContext&);
 std::string when_norm(const Question&);
@@ -78,6 +86,17 @@ std::string when_sort(const Question&);
 Prepared lower_sort(const LoweringContext&);
 std::string when_top_k(const Question&);
 Prepared lower_top_k(const LoweringContext&);
+
+// lower_custom.cpp: by a sub-graph
+Prepared lower_reduce_custom(const LoweringContext&);
+Prepared lower_reduce_window_custom(const LoweringContext&);
+Prepared lower_sort_custom(const LoweringContext&);
+
+// lower_scatter_windows.cpp
+std::string when_select_and_scatter(const Question&);
+Prepared lower_select_and_scatter(const LoweringContext&);
+std::string when_plain_convolution(const Question&);
+Prepared lower_plain_convolution(const LoweringContext&);
 
 // lower_control.cpp
 Prepared lower_if(const LoweringContext&);

@@ -50,8 +50,8 @@ Schedule::Schedule(const Request& request) {
         std::vector<size_t> all;
         Overwrites overwrites = lowering_of(g, node).overwrites;
         if (overwrites == Overwrites::any)
-          for (size_t i = 0; i < node.operands.size(); ++i) all.push_back(i);
-        else if (overwrites == Overwrites::first) all.push_back(0);
+          return overwritable_operands(node);
+        if (overwrites == Overwrites::first) all.push_back(0);
         else if (node.op->overwrites) all.push_back(*node.op->overwrites);
         return all;
       },
@@ -126,10 +126,6 @@ Schedule::Schedule(const Request& request) {
     if (slot.kind == RootKind::input || slot.kind == RootKind::output)
       patches_.push_back({s, slot.kind == RootKind::output, slot.index, slot.offset});
   }
-}
-
-bool Schedule::keeps(const Tensor& t) const {
-  return std::any_of(kept_.begin(), kept_.end(), [&](const Tensor& k) { return k.data() == t.data(); });
 }
 
 std::unique_ptr<RunState> Schedule::new_state() const {

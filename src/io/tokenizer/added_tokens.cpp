@@ -1,6 +1,6 @@
 // Finding added tokens in text; see the header. What a match takes of the text around it is decided in the order of
-// the tokenizers package: leftmost and longest first, then single_word, then the stripping; a match that is refused
-// still uses up its text.
+// the tokenizers package: leftmost and longest first, then single_word, then the stripping. A match that is refused
+// still uses up its text; one that begins with white space may begin in what the token before it took.
 #include "io/tokenizer/added_tokens.h"
 
 #include <algorithm>
@@ -69,7 +69,8 @@ AddedTokens::AddedTokens(std::vector<AddedToken> tokens, const Vocabulary& model
       NormalizedText normal;
       normalizer.normalize(token.content, 0, normal);
       pattern.text = normal.text();
-      if (pattern.text.empty()) fail(ErrorCode::parse, "nothing is left of the added token '", shown, "' when it is normalized");
+      if (pattern.text.empty())
+        fail(ErrorCode::parse, "nothing is left of the added token '", shown, "' when it is normalized");
     }
     if (known == by_content_.end() && in_model == Vocabulary::kNone) ++beyond_model_;
     by_content_[token.content] = pattern.id;
@@ -99,7 +100,8 @@ bool AddedTokens::is_special(int64_t id) const {
 void AddedTokens::Matcher::add(Pattern pattern) { patterns_.push_back(std::move(pattern)); }
 
 void AddedTokens::Matcher::prepare() {
-  std::stable_sort(patterns_.begin(), patterns_.end(), [](const Pattern& a, const Pattern& b) { return a.text < b.text; });
+  std::stable_sort(patterns_.begin(), patterns_.end(),
+                   [](const Pattern& a, const Pattern& b) { return a.text < b.text; });
   for (const Pattern& pattern : patterns_) begins_[static_cast<unsigned char>(pattern.text[0])] = true;
   if (!patterns_.empty() && patterns_.front().text[0] == patterns_.back().text[0]) only_begin_ = patterns_[0].text[0];
 }
@@ -139,9 +141,10 @@ void AddedTokens::Matcher::split(std::string_view text, std::vector<Segment>& ou
       }
       size_t begin = at, end = at + pattern->text.size();
       at = next_candidate(text, end);
-      if (pattern->single_word && (ends_with_word(text.substr(0, begin)) || starts_with_word(text.substr(end)))) continue;
-      if (begin < done) continue;  // it begins in the white space that the token before it took
-      if (pattern->lstrip) begin = without_space_before(text, begin, done);
+      if (pattern->single_word && (ends_with_word(text.substr(0, begin)) || starts_with_word(text.substr(end))))
+        continue;
+      if (end <= done) continue;  // white space itself, which the token before has taken
+      if (pattern->lstrip) begin = std::max(without_space_before(text, begin, done), done);
       if (pattern->rstrip) end = behind_space(text, end);
       if (done < begin) out.push_back(segment(done, begin, Vocabulary::kNone));
       out.push_back(segment(begin, end, pattern->id));

@@ -36,7 +36,7 @@ class AddedTokens {
   /// Fails if a token has no text (or none after normalization), or if its id is that of another token.
   AddedTokens(std::vector<AddedToken> tokens, const Vocabulary& model, const Normalizer& normalizer);
 
-  /// Cuts text into segments, none of them empty, that cover it.
+  /// Cuts text into segments, none of them empty, that cover it; two tokens may share white space.
   void split_raw(std::string_view text, std::vector<Segment>& out) const { raw_.split(text, out); }
   void split_normalized(std::string_view text, std::vector<Segment>& out) const { normalized_.split(text, out); }
 
@@ -65,8 +65,8 @@ class AddedTokens {
    private:
     const Pattern* longest_at(std::string_view rest) const;
     size_t next_candidate(std::string_view text, size_t at) const;
-    std::vector<Pattern> patterns_;  // sorted by text
-    bool begins_[256] = {};          // some pattern begins with this byte
+    std::vector<Pattern> patterns_;   // sorted by text
+    bool begins_[256] = {};           // some pattern begins with this byte
     std::optional<char> only_begin_;  // if all begin with the same
   };
   struct Known {

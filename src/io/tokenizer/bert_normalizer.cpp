@@ -1,5 +1,5 @@
-// BERT's normalization. Text of plain ASCII goes through a table, byte by byte; other text takes its code points
-// through the four steps one at a time, so that nothing is stored in between.
+// BERT's normalization. Text of plain ASCII goes through a table, byte by byte; other text takes its code
+// points through the four steps one at a time, so that nothing is stored in between.
 #include <algorithm>
 #include <vector>
 
@@ -30,12 +30,12 @@ class Writer {
   NormalizedText& out_;
 };
 
-// Canonical decomposition with canonical ordering (UAX #15): marks are held back until the next starter, and then
-// written in the order of their classes.
+// Canonical decomposition with canonical ordering (UAX #15): marks are held back until the next starter, and
+// then written in the order of their classes.
 //
-// What each code point stands for follows the tokenizers package: a mark that was there by itself takes the place of
-// the mark that was there at its position before the reordering; one that a decomposition added shares the place of
-// the one before it.
+// What each code point stands for follows the tokenizers package: a mark that was there by itself takes the
+// place of the mark that was there at its position before the reordering; one that a decomposition added
+// shares the place of the one before it.
 class Decomposer {
  public:
   explicit Decomposer(Writer& writer) : writer_(writer) {}
@@ -92,10 +92,8 @@ char lower_ascii(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + (
 }  // namespace
 
 BertNormalizer::BertNormalizer(const BertNormalizerOptions& options)
-    : clean_text_(options.clean_text),
-      handle_chinese_chars_(options.handle_chinese_chars),
-      strip_accents_(options.strip_accents.value_or(options.lowercase)),
-      lowercase_(options.lowercase) {
+    : clean_text_(options.clean_text), handle_chinese_chars_(options.handle_chinese_chars),
+      strip_accents_(options.strip_accents.value_or(options.lowercase)), lowercase_(options.lowercase) {
   for (char32_t code = 0; code < 128; ++code) {
     CharClass bits = class_of(code);
     char c = static_cast<char>(code);

@@ -9,11 +9,11 @@ namespace {
 struct Replacement {
   std::string_view from, to;
 };
-// The list of the tokenizers package, in its order. It is applied to each token with the space before it, so the
-// entries that span several tokens never match; they stand here because a token may hold spaces.
+// The list of the tokenizers package, in its order. It is applied to each token with the space before it, so
+// the entries that span several tokens never match; they stand here because a token may hold spaces.
 constexpr Replacement kCleanup[] = {
-    {" .", "."},     {" ?", "?"},     {" !", "!"},           {" ,", ","},     {" ' ", "'"},   {" n't", "n't"},
-    {" 'm", "'m"},   {" do not", " don't"}, {" 's", "'s"},   {" 've", "'ve"}, {" 're", "'re"},
+    {" .", "."},   {" ?", "?"},           {" !", "!"},   {" ,", ","},     {" ' ", "'"},    {" n't", "n't"},
+    {" 'm", "'m"}, {" do not", " don't"}, {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"},
 };
 
 void replace_all(std::string& text, Replacement replacement) {

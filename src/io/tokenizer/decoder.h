@@ -19,8 +19,8 @@ class SpacingDecoder : public Decoder {
   std::string decode(const std::vector<std::string_view>& tokens) const override;
 };
 
-/// Joins tokens that begin with the prefix to the one before; `cleanup` takes back the spaces that splitting put
-/// before punctuation and English contractions.
+/// Joins tokens that begin with the prefix to the one before; `cleanup` takes back the spaces that splitting
+/// put before punctuation and English contractions.
 class WordPieceDecoder : public Decoder {
  public:
   WordPieceDecoder(std::string prefix, bool cleanup);

@@ -47,8 +47,8 @@ void cut(Encoding& encoding, size_t length, const Truncation& truncation) {
       kept.overflowing.push_back(std::move(encoding));
     } else {
       if (truncation.stride >= length)
-        fail(ErrorCode::invalid_argument, "pieces of ", length, " tokens cannot agree by a stride of ", truncation.stride,
-             "; choose a smaller stride or a larger max_length");
+        fail(ErrorCode::invalid_argument, "pieces of ", length, " tokens cannot agree by a stride of ",
+             truncation.stride, "; choose a smaller stride or a larger max_length");
       size_t step = length - truncation.stride;
       if ((total - length) / step >= kMaxOverflow)
         fail(ErrorCode::out_of_memory, total, " tokens in pieces of ", length, " with a stride of ", truncation.stride,

@@ -23,7 +23,8 @@ nlohmann::json parse(std::string_view text, const nlohmann::json::parser_callbac
   } catch (const nlohmann::json::exception& error) {
     // Its text begins with a number in brackets of its own.
     std::string_view what = error.what();
-    if (size_t bracket = what.find("] "); what.starts_with('[') && bracket != what.npos) what.remove_prefix(bracket + 2);
+    if (size_t bracket = what.find("] "); what.starts_with('[') && bracket != what.npos)
+      what.remove_prefix(bracket + 2);
     fail(ErrorCode::parse, "this is no JSON: ", what.substr(0, 300));
   }
 }

@@ -19,7 +19,8 @@ std::string read_file(const std::filesystem::path& path) {
   uintmax_t size = std::filesystem::file_size(path, error);
   if (error) fail(ErrorCode::io, "cannot read '", path.string(), "': ", error.message());
   if (size > kMaxFileBytes)
-    fail(ErrorCode::unsupported, "'", path.string(), "' has ", size, " bytes; a tokenizer's file may have ", kMaxFileBytes);
+    fail(ErrorCode::unsupported, "'", path.string(), "' has ", size, " bytes; a tokenizer's file may have ",
+         kMaxFileBytes);
   std::string text(static_cast<size_t>(size), '\0');
   std::ifstream file(path, std::ios::binary);
   if (!file.read(text.data(), static_cast<std::streamsize>(size)))

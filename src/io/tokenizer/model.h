@@ -31,9 +31,9 @@ struct WordPieceOptions {
   uint64_t max_input_chars_per_word = 100;  ///< longer words are unknown
 };
 
-/// WordPiece (Schuster, Nakajima 2012; greedy as in BERT): the longest token that the word begins with, then the
-/// longest that the rest begins with, written with the prefix, and so on. If no token fits somewhere, the whole word
-/// is one unknown token.
+/// WordPiece (Schuster, Nakajima 2012; greedy as in BERT): the longest token that the word begins with, then
+/// the longest that the rest begins with, written with the prefix, and so on. If no token fits somewhere, the
+/// whole word is one unknown token.
 class WordPiece : public Model {
  public:
   /// Fails if `vocabulary` lacks the unknown token.

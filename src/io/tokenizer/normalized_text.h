@@ -1,5 +1,6 @@
-// A piece of text after normalization, which remembers for each byte what part of the input it stands for. Normalizers
-// write it; pre-tokenizers and added tokens read it; the tokenizer turns its ranges into offsets in the input.
+// A piece of text after normalization, which remembers for each byte what part of the input it stands for.
+// Normalizers write it; pre-tokenizers and added tokens read it; the tokenizer turns its ranges into offsets
+// in the input.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +20,8 @@ class NormalizedText {
  public:
   std::string_view text() const { return text_; }
 
-  /// Begins anew with text whose byte i stands for byte `origin + i` of the input; the caller may change bytes of the
-  /// result, one by one.
+  /// Begins anew with text whose byte i stands for byte `origin + i` of the input; the caller may change
+  /// bytes of the result, one by one.
   std::string& assign(std::string_view text, uint32_t origin);
 
   /// Begins anew with nothing, to be filled by append().

@@ -26,9 +26,10 @@ class IdentityNormalizer : public Normalizer {
 };
 
 struct BertNormalizerOptions {
-  bool clean_text = true;             ///< drop control characters and U+FFFD, make each white space a space
-  bool handle_chinese_chars = true;   ///< put spaces around each CJK ideograph
-  std::optional<bool> strip_accents;  ///< decompose and drop nonspacing marks; as `lowercase` if not given
+  bool clean_text = true;            ///< drop control characters and U+FFFD, make each white space a space
+  bool handle_chinese_chars = true;  ///< put spaces around each CJK ideograph
+  std::optional<bool> strip_accents =
+      std::nullopt;  ///< decompose and drop nonspacing marks; as `lowercase` if not given
   bool lowercase = true;
 };
 

@@ -1,5 +1,5 @@
-// The way of a text through the parts of a tokenizer: added tokens, normalizer, pre-tokenizer, model, truncation,
-// post-processor, padding.
+// The way of a text through the parts of a tokenizer: added tokens, normalizer, pre-tokenizer, model,
+// truncation, post-processor, padding.
 #include "rlx/tokenizer.h"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace {
 using namespace tokenizer;
 
 constexpr size_t kMaxTextBytes = size_t{1} << 30;  // what is counted in 32 bits stays far from their end
-constexpr size_t kBytesPerToken = 3;  // English has some 4.5, and a little room costs less than growing
+constexpr size_t kBytesPerToken = 3;               // English has some 4.5, and a little room costs less than growing
 constexpr size_t kNoLimit = std::numeric_limits<size_t>::max();
 
 /// Encodes texts without special tokens. Keeps its buffers from text to text.
@@ -107,8 +107,8 @@ size_t room_for_text(const Tokenizer::Parts& parts, const Truncation& truncation
 
 Encoding encode_texts(const Tokenizer::Parts& parts, const std::optional<Truncation>& truncation, TextEncoder& encoder,
                       std::string_view first_text, const std::string_view* second_text, bool add_special_tokens) {
-  // Where the end of a text is cut off and not wanted, it need not be encoded. One token more than fit tells that it
-  // was cut; of two texts, the lengths decide what each keeps.
+  // Where the end of a text is cut off and not wanted, it need not be encoded. One token more than fit tells
+  // that it was cut; of two texts, the lengths decide what each keeps.
   bool only_the_start = truncation && !second_text && truncation->side == Side::right && !truncation->keep_overflow;
   size_t limit = only_the_start ? std::min(truncation->max_length, kNoLimit - 1) + 1 : kNoLimit;
   Encoding first = encoder.encode(first_text, limit);

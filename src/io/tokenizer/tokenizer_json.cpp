@@ -1,6 +1,6 @@
-// Reads tokenizer.json, the format of the Python package `tokenizers`. Each section names its kind in `type`; a kind
-// is known here by one line in the function of its section, which makes the part. A kind that is not offered is an
-// error that says which ones are.
+// Reads tokenizer.json, the format of the Python package `tokenizers`. Each section names its kind in `type`;
+// a kind is known here by one line in the function of its section, which makes the part. A kind that is not
+// offered is an error that says which ones are.
 #include "io/tokenizer/tokenizer_json.h"
 
 #include <algorithm>
@@ -55,8 +55,7 @@ std::unique_ptr<const Model> read_model(const JsonValue& section, Vocabulary voc
     WordPieceOptions options;
     options.unk_token = section.at("unk_token").string();
     options.continuing_subword_prefix = section.at("continuing_subword_prefix").string();
-    options.max_input_chars_per_word =
-        static_cast<uint64_t>(section.at("max_input_chars_per_word").integer(0, kAny));
+    options.max_input_chars_per_word = static_cast<uint64_t>(section.at("max_input_chars_per_word").integer(0, kAny));
     section.at("vocab").expect_object();
     return std::make_unique<WordPiece>(std::move(vocabulary), std::move(options));
   }
@@ -99,9 +98,8 @@ Template read_template(const JsonValue& pieces, const JsonValue& special_tokens)
       piece.kind = Kind::special;
       piece.type_id = static_cast<int32_t>(special->at("type_id").integer(0, kAnyId));
       JsonValue token = special_tokens.at(special->at("id").string());
-      token.at("ids").for_each([&](const JsonValue& id) {
-        piece.ids.push_back(static_cast<int32_t>(id.integer(0, kAnyId)));
-      });
+      token.at("ids").for_each(
+          [&](const JsonValue& id) { piece.ids.push_back(static_cast<int32_t>(id.integer(0, kAnyId))); });
       token.at("tokens").for_each([&](const JsonValue& text) { piece.tokens.push_back(text.string()); });
       if (piece.ids.size() != piece.tokens.size())
         token.refuse(ErrorCode::parse, piece.ids.size(), " ids do not belong to ", piece.tokens.size(), " tokens");
@@ -176,7 +174,8 @@ std::optional<Padding> read_padding(const std::optional<JsonValue>& section) {
   Padding padding;
   JsonValue strategy = section->at("strategy");
   if (!strategy.is_string()) padding.length = static_cast<size_t>(strategy.at("Fixed").integer(0, kAny));
-  else if (strategy.string() != "BatchLongest") strategy.refuse(ErrorCode::parse, "expected 'BatchLongest' or {'Fixed': n}");
+  else if (strategy.string() != "BatchLongest")
+    strategy.refuse(ErrorCode::parse, "expected 'BatchLongest' or {'Fixed': n}");
   padding.side = read_side(section->at("direction"));
   if (auto multiple = section->find("pad_to_multiple_of"))
     padding.pad_to_multiple_of = static_cast<size_t>(multiple->integer(0, kAny));
@@ -193,9 +192,8 @@ std::shared_ptr<const Tokenizer::Parts> parts_from_json(std::string_view text) {
     Vocabulary vocabulary;
     vocabulary.reserve(std::min<size_t>(text.size() / 16, 1 << 16));  // a token and its id take some 16 bytes
     nlohmann::json document =
-        parse_json(text, "model", "vocab", [&](const std::string& token, const nlohmann::json& id) {
-          add_token(token, id, vocabulary);
-        });
+        parse_json(text, "model", "vocab",
+                   [&](const std::string& token, const nlohmann::json& id) { add_token(token, id, vocabulary); });
     JsonValue root(document, "");
     if (auto version = root.find("version"); version && version->string() != "1.0")
       version->refuse(ErrorCode::unsupported, "expected '1.0'");

@@ -1,5 +1,5 @@
-// Reading, writing and repairing UTF-8; see the header. Well-formed sequences are those of table 3-7 of the Unicode
-// Standard: no overlong forms, no surrogates, nothing past U+10FFFF.
+// Reading, writing and repairing UTF-8; see the header. Well-formed sequences are those of table 3-7 of the
+// Unicode Standard: no overlong forms, no surrogates, nothing past U+10FFFF.
 #include "io/tokenizer/utf8.h"
 
 #include <cstring>

@@ -1,5 +1,5 @@
-// UTF-8 for the tokenizer: reading and writing code points, and repairing text that is not UTF-8. What a code point
-// means (letter, mark, space) is the business of unicode.h.
+// UTF-8 for the tokenizer: reading and writing code points, and repairing text that is not UTF-8. What a code
+// point means (letter, mark, space) is the business of unicode.h.
 #pragma once
 
 #include <cstddef>
@@ -47,9 +47,9 @@ struct RepairedText {
   std::vector<uint32_t> source;  ///< for each byte of `text`, and for its end, the offset in the given bytes
 };
 
-/// Puts U+FFFD for each maximal run of bytes that begins a code point and does not complete it, and for each byte
-/// that cannot begin one: what Python's bytes.decode("utf-8", "replace") does (The Unicode Standard, section 3.9,
-/// "U+FFFD Substitution of Maximal Subparts").
+/// Puts U+FFFD for each maximal run of bytes that begins a code point and does not complete it, and for each
+/// byte that cannot begin one: what Python's bytes.decode("utf-8", "replace") does (The Unicode Standard,
+/// section 3.9, "U+FFFD Substitution of Maximal Subparts").
 RepairedText repair_utf8(std::string_view bytes);
 
 }  // namespace rlx::tokenizer

@@ -15,7 +15,7 @@ class Vocabulary {
   static constexpr int32_t kNone = -1;
   /// Longer tokens and higher ids are refused: what a lookup costs and the size of the table of ids follow them.
   static constexpr size_t kMaxTokenBytes = 4096;
-  static constexpr int64_t kMaxId = (1 << 24) - 1;
+  static constexpr int64_t kMaxId = (1 << 21) - 1;
 
   /// Makes room, which saves time only.
   void reserve(size_t tokens);
@@ -36,9 +36,7 @@ class Vocabulary {
 
   // FNV-1a (Fowler, Noll, Vo), 64 bits.
   static constexpr uint64_t kHashBasis = 0xcbf29ce484222325u;
-  static uint64_t extend_hash(uint64_t hash, char c) {
-    return (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
-  }
+  static uint64_t extend_hash(uint64_t hash, char c) { return (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u; }
   static uint64_t extend_hash(uint64_t hash, std::string_view text) {
     for (char c : text) hash = extend_hash(hash, c);
     return hash;
@@ -81,7 +79,7 @@ class Vocabulary {
   std::string characters_;
   size_t size_ = 0;
   size_t longest_ = 0;
-  std::vector<Slot> slots_;                 // a power of two of them, at most half of them taken
+  std::vector<Slot> slots_;  // a power of two of them, at most half of them taken
   std::vector<Text> text_of_id_;
 };
 

@@ -1,5 +1,5 @@
-// BERT's tokenizer from a vocab.txt: what a model had before there was a tokenizer.json. The parts and the special
-// tokens are those of BertTokenizer in the Python package `transformers`.
+// BERT's tokenizer from a vocab.txt: what a model had before there was a tokenizer.json. The parts and the
+// special tokens are those of BertTokenizer in the Python package `transformers`.
 #include <string>
 #include <utility>
 #include <vector>

@@ -1,5 +1,5 @@
-// Greedy WordPiece. Finding a token costs at most one hash step and one lookup per byte of the longest token, not of
-// the word, so that a hostile word costs time in proportion to its length.
+// Greedy WordPiece. Finding a token costs at most one hash step and one lookup per byte of the longest token,
+// not of the word, so that a hostile word costs time in proportion to its length.
 #include <algorithm>
 #include <array>
 #include <utility>
@@ -21,8 +21,7 @@ bool has_more_code_points(std::string_view text, uint64_t limit) {
 }  // namespace
 
 WordPiece::WordPiece(Vocabulary vocabulary, WordPieceOptions options)
-    : vocabulary_(std::move(vocabulary)),
-      options_(std::move(options)),
+    : vocabulary_(std::move(vocabulary)), options_(std::move(options)),
       prefix_hash_(Vocabulary::extend_hash(Vocabulary::kHashBasis, options_.continuing_subword_prefix)),
       unk_id_(vocabulary_.find(options_.unk_token)) {
   if (unk_id_ == Vocabulary::kNone)
@@ -52,8 +51,8 @@ WordPiece::Match WordPiece::longest_match(std::string_view rest, bool continues)
   if (vocabulary_.longest_token_bytes() <= prefix.size()) return {Vocabulary::kNone, 0};
   rest = rest.substr(0, vocabulary_.longest_token_bytes() - prefix.size());
 
-  // Forward: the hash of each beginning of `rest`. Backward: the longest that is a token. A token ends where a code
-  // point ends, because it is valid UTF-8 and so is the word.
+  // Forward: the hash of each beginning of `rest`. Backward: the longest that is a token. A token ends where
+  // a code point ends, because it is valid UTF-8 and so is the word.
   std::array<uint64_t, Vocabulary::kMaxTokenBytes> hashes;
   uint64_t hash = continues ? prefix_hash_ : Vocabulary::kHashBasis;
   for (size_t i = 0; i < rest.size(); ++i) hashes[i] = hash = Vocabulary::extend_hash(hash, rest[i]);

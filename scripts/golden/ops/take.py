@@ -1,4 +1,4 @@
-"""Gathers, scatters and the shape composites, against NumPy, PyTorch and ONNX's reference evaluator."""
+"""Reading, writing and rearranging as models write it, against NumPy, PyTorch and ONNX's reference evaluator."""
 import numpy as np
 import torch
 import torch.nn.functional as F
@@ -26,6 +26,10 @@ def gathers(f):
         f.add(f"take_axis{axis}".replace("-", "m"), "take", [x, chosen], [np.take(x, chosen, axis)], "numpy.take", axis=axis)
     f.add("take_scalar", "take", [x, np.array(3, i64)], [x[3]], "numpy.take", axis=0)
     f.add("take_empty", "take", [x, np.zeros((0,), i32)], [x[:0]], "numpy.take", axis=0)
+    wild = np.array([4, 5, -1, 0, 2 ** 40], i64)  # only 4 and 0 are in range
+    f.add("take_fill", "take", [x, wild], [np.where(((wild >= 0) & (wild < 5))[:, None, None], x[np.clip(wild, 0, 4)], np.nan).astype(f32)],
+          "numpy.take, NaN where out of range", axis=0, out_of_range="fill")
+    f.add("take_clip", "take", [x, wild], [np.take(x, wild, 0, mode="clip")], "numpy.take, mode clip", axis=0, out_of_range="clip")
     table = normal("embedding", (11, 6))
     words = integers("words", (2, 5), 0, 11, i64)
     f.add("take_embedding", "take", [table, words], [table[words]], "numpy indexing", axis=0)
@@ -64,6 +68,20 @@ def scatters(f):
                   axis=axis, reduction=reduction)
 
 
+    rows, places = normal("rows", (3, 6)), np.array([4, 1, 4], i32)
+    y = np.zeros((5, 6))
+    np.add.at(y, places, rows.astype(f64))
+    f.add("scatter_add_rows", "scatter_add_rows", [rows, places], [y.astype(f32)], "numpy.add.at", size=5)
+    y = np.zeros((3, 2, 6))
+    np.add.at(y, (slice(None), np.array([1, 0, 1])), normal("rows1", (3, 3, 6), f64))
+    f.add("scatter_add_rows_axis1", "scatter_add_rows", [normal("rows1", (3, 3, 6), f64), np.array([1, 0, 1])], [y], "numpy.add.at", size=2, axis=1)
+    cache, entry = normal("cache", (2, 6, 3)), normal("entry", (2, 2, 3))
+    for position, at in ((0, 0), (3, 3), (5, 4)):  # from 5 it would not fit
+        y = cache.copy()
+        y[:, at : at + 2] = entry
+        f.add(f"kv_append_{position}", "kv_append", [cache, entry, np.array(position, i32)], [y], "numpy assignment", axis=1)
+
+
 def shapes(f):
     x = integers("roll", (4, 5, 3), -99, 99)
     f.add("roll_two_axes", "roll", [x], [np.roll(x, (1, -7), (0, 1))], "numpy.roll", shifts=[1, -7], axes=[0, 1])
@@ -74,28 +92,35 @@ def shapes(f):
     for dims in ((4, 4), (2, 3, 5), (5, 2)):
         x = normal(f"tri{dims}", dims)
         for diagonal in (0, 1, -2):
-            for op, function in (("tril", np.tril), ("triu", np.triu)):
-                f.add(f"{op}_{'x'.join(map(str, dims))}_{diagonal}".replace("-", "m"), op, [x], [function(x, diagonal)], f"numpy.{op}", diagonal=diagonal)
+            for upper, function in ((False, np.tril), (True, np.triu)):
+                f.add(f"{function.__name__}_{'x'.join(map(str, dims))}_{diagonal}".replace("-", "m"), "trilu", [x], [function(x, diagonal)],
+                      f"numpy.{function.__name__}", upper=upper, diagonal=diagonal)
+    x = normal("diag", (2, 3))
+    for offset in (0, 1, -2):
+        y = np.stack([np.diag(row, offset) for row in x])
+        f.add(f"diag_{offset}".replace("-", "m"), "diag", [x], [y], "numpy.diag of each row", offset=offset)
+        m = normal(f"diagonal{offset}", (2, 4, 5))
+        f.add(f"diagonal_{offset}".replace("-", "m"), "diagonal", [m], [np.diagonal(m, offset, -2, -1).copy()], "numpy.diagonal", offset=offset)
+    x = normal("parts", (4, 7, 2))
+    f.add("narrow", "narrow", [x], [x[:, 2:6].copy()], "numpy indexing", axis=1, start=2, length=4)
+    f.add("strided_slice", "strided_slice", [x], [x[:, 1:6:2].copy()], "numpy indexing", axis=1, start=1, length=3, step=2)
+    f.add("strided_slice_backward", "strided_slice", [x], [x[:, 6:0:-3].copy()], "numpy indexing", axis=-2, start=6, length=2, step=-3)
+    f.add("expand", "expand", [x[:, :1].copy()], [np.broadcast_to(x[:, :1], (3, 4, 7, 2)).copy()], "numpy.broadcast_to", dims=[3, 4, 7, 2])
+    y = normal("parts2", (4, 7, 2))
+    for axis in (0, 2, -1):
+        f.add(f"stack_{axis}".replace("-", "m"), "stack", [x, y], [np.stack([x, y], axis)], "numpy.stack", axis=axis)
+    f.add("split", "split", [x], [p.copy() for p in np.split(x, [3, 4], 1)], "numpy.split", axis=1, sizes=[3, 1, 3])
     x = normal("padmode", (2, 3, 4, 5))
     for mode, numpy_mode in (("constant", "constant"), ("reflect", "reflect"), ("replicate", "edge"), ("circular", "wrap")):
         pads = [(0, 0), (1, 2), (0, 3), (2, 0)]
         more = {"constant_values": -1.5} if mode == "constant" else {}
         f.add(f"pad_mode_{mode}", "pad_mode", [x], [np.pad(x, pads, numpy_mode, **more)], f"numpy.pad, mode {numpy_mode}", low=[p[0] for p in pads],
               high=[p[1] for p in pads], mode=mode, value=-1.5 if mode == "constant" else None)
-    x = normal("resize", (2, 3, 4, 5))
-    f.add("resize_nearest2x", "resize_nearest2x", [x], [x.repeat(2, 2).repeat(2, 3)], "numpy.repeat")
-    x = normal("volume", (1, 2, 3, 4, 5))
-    f.add("interpolate3d", "interpolate3d", [x], [F.interpolate(torch.from_numpy(x), size=(5, 2, 7), mode="nearest").numpy()], "torch interpolate, nearest",
-          size=[5, 2, 7])
-    x = normal("columns", (2, 3, 5, 6))
-    columns = F.unfold(torch.from_numpy(x), (2, 3), dilation=(2, 1), padding=(1, 0), stride=(1, 2)).numpy()
-    f.add("im2col", "im2col", [x], [columns.transpose(0, 2, 1).reshape(-1, 18).copy()], "torch unfold", kernel_size=[2, 3], stride=[1, 2], padding=[1, 0],
-          dilation=[2, 1])
 
 
 def cases():
-    f = Family("indexing")
+    f, g = Family("take"), Family("arrange")
     gathers(f)
     scatters(f)
-    shapes(f)
-    return [f]
+    shapes(g)
+    return [f, g]

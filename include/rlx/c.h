@@ -1,0 +1,131 @@
+/* The C ABI: the only one, and what every binding stands on. Plain C11.
+
+   Objects are opaque and freed by their own rlx_<noun>_free, which takes NULL. A call that can fail returns an
+   rlx_status; on anything but RLX_OK it leaves its results alone and, if `error` is not NULL, stores there an error to
+   be freed by rlx_error_free. No exception crosses this boundary. Strings are UTF-8 and end in NUL unless a size is given;
+   those returned belong to the object they were asked of. An object may be used by one thread at a time, but for
+   rlx_compiled_run, which may be called from several threads at once. */
+#ifndef RLX_C_H
+#define RLX_C_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum rlx_status {
+  RLX_OK = 0,
+  RLX_INVALID_ARGUMENT = 1,
+  RLX_SHAPE_MISMATCH = 2,
+  RLX_UNSUPPORTED = 3,
+  RLX_PARSE_ERROR = 4,
+  RLX_NOT_FOUND = 5,
+  RLX_IO_ERROR = 6,
+  RLX_OUT_OF_MEMORY = 7,
+  RLX_INTERNAL = 8
+} rlx_status;
+
+typedef struct rlx_error rlx_error;       /* freed by rlx_error_free */
+typedef struct rlx_tensor rlx_tensor;     /* freed by rlx_tensor_free */
+typedef struct rlx_graph rlx_graph;       /* freed by rlx_graph_free */
+typedef struct rlx_session rlx_session;   /* freed by rlx_session_free */
+typedef struct rlx_compiled rlx_compiled; /* freed by rlx_compiled_free */
+
+/* ---- the library ---- */
+/* "0.1.0" */
+const char* rlx_version_string(void);
+
+/* ---- errors ---- */
+/* The message, then one line for each thing that was being done. Belongs to the error. */
+const char* rlx_error_message(const rlx_error* error);
+rlx_status rlx_error_status(const rlx_error* error);
+void rlx_error_free(rlx_error* error);
+
+/* ---- tensors: dense, row-major; `dtype` is a name: "f32", "i64", "bool", ... ---- */
+/* Copies `size` bytes from `data`; NULL gives zeros. */
+rlx_status rlx_tensor_create(const char* dtype, const int64_t* dims, size_t rank, const void* data, size_t size,
+                             rlx_tensor** tensor, rlx_error** error);
+/* Shares the bytes, without a copy: they must stay and not change until `release(context)` is called, which happens once,
+   on any thread, when nothing refers to them any more. `release` may be NULL. */
+rlx_status rlx_tensor_borrow(const char* dtype, const int64_t* dims, size_t rank, const void* data, size_t size,
+                             void (*release)(void* context), void* context, rlx_tensor** tensor, rlx_error** error);
+const char* rlx_tensor_dtype(const rlx_tensor* tensor);
+size_t rlx_tensor_rank(const rlx_tensor* tensor);
+const int64_t* rlx_tensor_dims(const rlx_tensor* tensor);
+size_t rlx_tensor_size(const rlx_tensor* tensor); /* in bytes */
+const void* rlx_tensor_data(const rlx_tensor* tensor);
+void rlx_tensor_free(rlx_tensor* tensor);
+
+/* ---- graphs ---- */
+/* A value in a graph being built: valid as long as its graph. */
+typedef struct rlx_value {
+  int32_t node, result;
+} rlx_value;
+
+/* Parses the textual IR, with or without the version line. */
+rlx_status rlx_graph_parse(const char* text, size_t size, rlx_graph** graph, rlx_error** error);
+rlx_status rlx_graph_load(const char* path, rlx_graph** graph, rlx_error** error);
+rlx_status rlx_graph_save(const rlx_graph* graph, const char* path, rlx_error** error);
+rlx_status rlx_graph_create(const char* name, rlx_graph** graph, rlx_error** error);
+/* `type` as in the textual IR: "f32[N, 4]". */
+rlx_status rlx_graph_input(rlx_graph* graph, const char* name, const char* type, rlx_value* value, rlx_error** error);
+rlx_status rlx_graph_param(rlx_graph* graph, const char* name, const char* type, rlx_value* value, rlx_error** error);
+rlx_status rlx_graph_constant(rlx_graph* graph, const rlx_tensor* tensor, rlx_value* value, rlx_error** error);
+/* Adds a node. `attrs` as in the textual IR, "{axis = -1}", or NULL. Stores the op's results in `results`, which has room
+   for `room` of them, and how many there are in *count (if not NULL); with too little room nothing is added. */
+rlx_status rlx_graph_emit(rlx_graph* graph, const char* op, const rlx_value* operands, size_t operand_count, const char* attrs,
+                          rlx_value* results, size_t room, size_t* count, rlx_error** error);
+/* `name` may be NULL. */
+rlx_status rlx_graph_output(rlx_graph* graph, rlx_value value, const char* name, rlx_error** error);
+/* The type of a value as text, written like snprintf: at most `room` bytes with the NUL, *size (if not NULL) is set to
+   what it needs. */
+rlx_status rlx_graph_type(const rlx_graph* graph, rlx_value value, char* buffer, size_t room, size_t* size, rlx_error** error);
+/* The textual IR. The string belongs to the graph, until the next call for it. */
+const char* rlx_graph_text(rlx_graph* graph);
+void rlx_graph_free(rlx_graph* graph);
+
+/* ---- devices and sessions ---- */
+/* 1 if the device, "cpu" for one, can run here; else 0. */
+int rlx_device_available(const char* device);
+
+typedef struct rlx_session_options {
+  size_t struct_size; /* sizeof(rlx_session_options) */
+  int threads;        /* 0: as many as the process may use */
+} rlx_session_options;
+/* `options` may be NULL. */
+rlx_status rlx_session_create(const char* device, const rlx_session_options* options, rlx_session** session, rlx_error** error);
+void rlx_session_free(rlx_session* session);
+
+typedef struct rlx_compile_options {
+  size_t struct_size; /* sizeof(rlx_compile_options) */
+  int strict;         /* a node that is not native is an error */
+  int common;         /* decompose every composite */
+  int mode;           /* 0 eager, 1 lazy, 2 ahead of time */
+} rlx_compile_options;
+/* `options` may be NULL. The graph may be freed afterwards. */
+rlx_status rlx_compile(rlx_session* session, const rlx_graph* graph, const rlx_compile_options* options, rlx_compiled** compiled,
+                       rlx_error** error);
+
+/* ---- compiled graphs ---- */
+/* Shares the tensor, which may be freed afterwards. */
+rlx_status rlx_compiled_set_param(rlx_compiled* compiled, const char* name, const rlx_tensor* tensor, rlx_error** error);
+/* What the graph takes and gives: `kind` is 0 for inputs, 1 for params, 2 for outputs. The name belongs to `compiled`; NULL
+   beyond the last one. */
+size_t rlx_compiled_count(const rlx_compiled* compiled, int kind);
+const char* rlx_compiled_name(const rlx_compiled* compiled, int kind, size_t index);
+/* Its type as text, like rlx_graph_type. */
+rlx_status rlx_compiled_type(const rlx_compiled* compiled, int kind, size_t index, char* buffer, size_t room, size_t* size,
+                             rlx_error** error);
+/* `inputs` in the order of the graph; stores new tensors, one per output, in `outputs`, to be freed by rlx_tensor_free. */
+rlx_status rlx_compiled_run(const rlx_compiled* compiled, const rlx_tensor* const* inputs, size_t input_count, rlx_tensor** outputs,
+                            size_t output_count, rlx_error** error);
+/* The dispatch report as JSON; belongs to `compiled`. */
+rlx_status rlx_compiled_report(rlx_compiled* compiled, const char** json, rlx_error** error);
+void rlx_compiled_free(rlx_compiled* compiled);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

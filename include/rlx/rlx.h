@@ -1,0 +1,9 @@
+// RLX, all of it: graphs and ops, sessions, files, models.
+#pragma once
+
+#include "rlx/graph_file.h"
+#include "rlx/io.h"
+#include "rlx/models.h"
+#include "rlx/ops.h"
+#include "rlx/session.h"
+#include "rlx/version.h"

@@ -1,0 +1,327 @@
+// The C ABI over the C++ library; see rlx/c.h. Every function that can fail runs inside `guarded`, where exceptions end.
+#include "rlx/c.h"
+
+#include <new>
+
+#include "ir/text.h"
+#include "ir/verify.h"
+#include "rlx/graph_file.h"
+#include "rlx/op_def.h"
+#include "rlx/session.h"
+#include "rlx/version.h"
+
+struct rlx_error {
+  rlx_status status;
+  std::string message;
+};
+struct rlx_tensor {
+  rlx::Tensor tensor;
+};
+struct rlx_graph {
+  rlx::Graph graph;
+  std::string text;
+};
+struct rlx_session {
+  rlx::Session session;
+};
+struct rlx_compiled {
+  rlx::CompiledGraph compiled;
+  std::string report;
+};
+
+namespace {
+
+using rlx::ErrorCode;
+using rlx::fail;
+using rlx::text_of;
+
+rlx_status store(rlx_error** error, rlx_status status, const char* message) noexcept {
+  if (error) {
+    try {
+      *error = new rlx_error{status, message};
+    } catch (...) {
+      *error = nullptr;  // no memory for the message either: the status has to do
+    }
+  }
+  return status;
+}
+
+/// Runs `body`, and turns what it throws into a status and an error.
+template <class Body>
+rlx_status guarded(rlx_error** error, Body body) noexcept {
+  if (error) *error = nullptr;
+  try {
+    body();
+    return RLX_OK;
+  } catch (const rlx::Error& e) {
+    return store(error, static_cast<rlx_status>(e.code()), e.what());
+  } catch (const std::bad_alloc&) {
+    return store(error, RLX_OUT_OF_MEMORY, "out of memory");
+  } catch (const std::exception& e) {
+    return store(error, RLX_INTERNAL, e.what());
+  } catch (...) {
+    return store(error, RLX_INTERNAL, "an unknown exception");
+  }
+}
+
+template <class T>
+T& required(T* pointer, const char* what) {
+  if (!pointer) fail(ErrorCode::invalid_argument, what, " is NULL");
+  return *pointer;
+}
+std::string required_text(const char* text, const char* what) {
+  if (!text) fail(ErrorCode::invalid_argument, what, " is NULL");
+  return text;
+}
+
+/// An options struct as the library knows it: members that an older caller does not have keep their defaults.
+template <class Options>
+Options options_of(const Options* given) {
+  Options options{};
+  if (!given) return options;
+  if (given->struct_size < sizeof(size_t) || given->struct_size > 4096)
+    fail(ErrorCode::invalid_argument, "struct_size is ", given->struct_size, "; set it to sizeof the struct");
+  std::memcpy(&options, given, std::min(given->struct_size, sizeof options));
+  return options;
+}
+
+rlx::Shape shape_from(const int64_t* dims, size_t rank) {
+  if (rank > 64) fail(ErrorCode::invalid_argument, "a rank of ", rank);
+  if (rank && !dims) fail(ErrorCode::invalid_argument, "dims is NULL");
+  return {dims, dims + rank};
+}
+std::span<const std::byte> bytes_from(const void* data, size_t size) {
+  if (size && !data) fail(ErrorCode::invalid_argument, "data is NULL");
+  return {static_cast<const std::byte*>(data), size};
+}
+rlx::Type type_from(const char* text) {
+  std::string source = required_text(text, "type");
+  rlx::Scanner in(source);
+  rlx::Type type;
+  parse(in, type);
+  if (!in.at_end()) in.unexpected("the end of the type");
+  return type;
+}
+rlx::Value value_in(rlx::Graph& g, rlx_value v) {
+  bool known = v.node >= 0 && static_cast<size_t>(v.node) < g.nodes().size() && v.result >= 0 &&
+               static_cast<size_t>(v.result) < g.nodes()[static_cast<size_t>(v.node)].types.size();
+  if (!known) fail(ErrorCode::invalid_argument, "value ", v.node, ".", v.result, " is not of graph '", g.name(), "'");
+  return g.value({v.node, v.result});
+}
+rlx_value handle_of(rlx::Value v) { return {v.ref().node, v.ref().result}; }
+
+void write_text(const std::string& text, char* buffer, size_t room, size_t* size) {
+  if (size) *size = text.size() + 1;
+  if (!buffer || room == 0) return;
+  size_t n = std::min(room - 1, text.size());
+  std::memcpy(buffer, text.data(), n);
+  buffer[n] = '\0';
+}
+
+const std::vector<rlx::Signature::Entry>* entries_of(const rlx_compiled* compiled, int kind) {
+  if (!compiled) return nullptr;
+  const rlx::Signature& s = compiled->compiled.signature();
+  return kind == 0 ? &s.inputs : kind == 1 ? &s.params : kind == 2 ? &s.outputs : nullptr;
+}
+
+}  // namespace
+
+extern "C" {
+
+const char* rlx_version_string(void) { return rlx::version(); }
+
+const char* rlx_error_message(const rlx_error* error) { return error ? error->message.c_str() : ""; }
+rlx_status rlx_error_status(const rlx_error* error) { return error ? error->status : RLX_OK; }
+void rlx_error_free(rlx_error* error) { delete error; }
+
+// ---- tensors ----
+rlx_status rlx_tensor_create(const char* dtype, const int64_t* dims, size_t rank, const void* data, size_t size, rlx_tensor** tensor,
+                             rlx_error** error) {
+  return guarded(error, [&] {
+    auto& result = required(tensor, "tensor");
+    rlx::Tensor made(rlx::dtype_named(required_text(dtype, "dtype")), shape_from(dims, rank));
+    if (data) {
+      if (size != made.byte_count()) fail(ErrorCode::shape_mismatch, made.type(), " has ", made.byte_count(), " bytes, got ", size);
+      if (size) std::memcpy(made.mutable_data(), data, size);
+    }
+    result = new rlx_tensor{std::move(made)};
+  });
+}
+rlx_status rlx_tensor_borrow(const char* dtype, const int64_t* dims, size_t rank, const void* data, size_t size,
+                             void (*release)(void* context), void* context, rlx_tensor** tensor, rlx_error** error) {
+  return guarded(error, [&] {
+    auto& result = required(tensor, "tensor");
+    rlx::DType type = rlx::dtype_named(required_text(dtype, "dtype"));
+    auto shape = shape_from(dims, rank);
+    auto bytes = bytes_from(data, size);
+    rlx::Tensor checked = rlx::Tensor::borrow(type, shape, bytes);  // fails before the bytes are ours to release
+    std::shared_ptr<const void> owner;
+    if (release) owner = std::shared_ptr<const void>(data, [release, context](const void*) { release(context); });
+    result = new rlx_tensor{rlx::Tensor::borrow(type, std::move(shape), bytes, std::move(owner))};
+  });
+}
+const char* rlx_tensor_dtype(const rlx_tensor* tensor) { return tensor ? name_of(tensor->tensor.dtype()).data() : ""; }
+size_t rlx_tensor_rank(const rlx_tensor* tensor) { return tensor ? tensor->tensor.rank() : 0; }
+const int64_t* rlx_tensor_dims(const rlx_tensor* tensor) { return tensor ? tensor->tensor.shape().data() : nullptr; }
+size_t rlx_tensor_size(const rlx_tensor* tensor) { return tensor ? tensor->tensor.byte_count() : 0; }
+const void* rlx_tensor_data(const rlx_tensor* tensor) { return tensor ? tensor->tensor.data() : nullptr; }
+void rlx_tensor_free(rlx_tensor* tensor) { delete tensor; }
+
+// ---- graphs ----
+rlx_status rlx_graph_parse(const char* text, size_t size, rlx_graph** graph, rlx_error** error) {
+  return guarded(error, [&] {
+    auto& result = required(graph, "graph");
+    if (!text) fail(ErrorCode::invalid_argument, "text is NULL");
+    std::string_view source(text, size);
+    rlx::Scanner first(source);
+    rlx::Graph g = first.accept_word("rlx") ? rlx::parse_graph_text(source) : rlx::parse_graph(source);
+    rlx::verify(g);
+    result = new rlx_graph{std::move(g), {}};
+  });
+}
+rlx_status rlx_graph_load(const char* path, rlx_graph** graph, rlx_error** error) {
+  return guarded(error, [&] { required(graph, "graph") = new rlx_graph{rlx::load_graph(required_text(path, "path")), {}}; });
+}
+rlx_status rlx_graph_save(const rlx_graph* graph, const char* path, rlx_error** error) {
+  return guarded(error, [&] { rlx::save_graph(required_text(path, "path"), required(graph, "graph").graph); });
+}
+rlx_status rlx_graph_create(const char* name, rlx_graph** graph, rlx_error** error) {
+  return guarded(error, [&] { required(graph, "graph") = new rlx_graph{rlx::Graph(required_text(name, "name")), {}}; });
+}
+rlx_status rlx_graph_input(rlx_graph* graph, const char* name, const char* type, rlx_value* value, rlx_error** error) {
+  return guarded(error, [&] {
+    required(value, "value") = handle_of(required(graph, "graph").graph.input(required_text(name, "name"), type_from(type)));
+  });
+}
+rlx_status rlx_graph_param(rlx_graph* graph, const char* name, const char* type, rlx_value* value, rlx_error** error) {
+  return guarded(error, [&] {
+    required(value, "value") = handle_of(required(graph, "graph").graph.param(required_text(name, "name"), type_from(type)));
+  });
+}
+rlx_status rlx_graph_constant(rlx_graph* graph, const rlx_tensor* tensor, rlx_value* value, rlx_error** error) {
+  return guarded(error, [&] {
+    required(value, "value") = handle_of(required(graph, "graph").graph.constant(required(tensor, "tensor").tensor));
+  });
+}
+rlx_status rlx_graph_emit(rlx_graph* graph, const char* op, const rlx_value* operands, size_t operand_count, const char* attrs,
+                          rlx_value* results, size_t room, size_t* count, rlx_error** error) {
+  return guarded(error, [&] {
+    rlx::Graph& g = required(graph, "graph").graph;
+    const rlx::OpDef& def = rlx::find_op(required_text(op, "op"));
+    if (operand_count) required(operands, "operands");
+    std::vector<rlx::Value> values;
+    std::vector<rlx::Type> types;
+    for (size_t i = 0; i < operand_count; ++i) {
+      values.push_back(value_in(g, operands[i]));
+      types.push_back(values.back().type());
+    }
+    rlx::Attrs parsed;
+    if (attrs) {
+      rlx::Scanner in(attrs);
+      parsed = def.parse_attrs(in);
+      if (!in.at_end()) in.unexpected("the end of the attributes");
+    }
+    size_t made = infer_types(def, types, parsed).size();
+    if (count) *count = made;
+    if (made > room) fail(ErrorCode::invalid_argument, "'", def.name, "' has ", made, " results, there is room for ", room);
+    if (made) required(results, "results");
+    auto emitted = g.emit(def, std::move(values), std::move(parsed));
+    for (size_t r = 0; r < made; ++r) results[r] = handle_of(emitted[r]);
+  });
+}
+rlx_status rlx_graph_output(rlx_graph* graph, rlx_value value, const char* name, rlx_error** error) {
+  return guarded(error, [&] {
+    rlx::Graph& g = required(graph, "graph").graph;
+    g.output(value_in(g, value), name ? name : "");
+  });
+}
+rlx_status rlx_graph_type(const rlx_graph* graph, rlx_value value, char* buffer, size_t room, size_t* size, rlx_error** error) {
+  return guarded(error, [&] {
+    auto& g = const_cast<rlx::Graph&>(required(graph, "graph").graph);  // only read
+    write_text(text_of(value_in(g, value).type()), buffer, room, size);
+  });
+}
+const char* rlx_graph_text(rlx_graph* graph) {
+  if (!graph) return "";
+  if (guarded(nullptr, [&] { graph->text = rlx::graph_text(graph->graph); }) != RLX_OK) return "";
+  return graph->text.c_str();
+}
+void rlx_graph_free(rlx_graph* graph) { delete graph; }
+
+// ---- devices and sessions ----
+int rlx_device_available(const char* device) {
+  int available = 0;
+  guarded(nullptr, [&] { available = rlx::is_available(rlx::Device::parse(required_text(device, "device"))); });
+  return available;
+}
+rlx_status rlx_session_create(const char* device, const rlx_session_options* options, rlx_session** session, rlx_error** error) {
+  return guarded(error, [&] {
+    auto& result = required(session, "session");
+    auto given = options_of(options);
+    result = new rlx_session{rlx::Session(rlx::Device::parse(required_text(device, "device")), {given.threads})};
+  });
+}
+void rlx_session_free(rlx_session* session) { delete session; }
+
+rlx_status rlx_compile(rlx_session* session, const rlx_graph* graph, const rlx_compile_options* options, rlx_compiled** compiled,
+                       rlx_error** error) {
+  return guarded(error, [&] {
+    auto& result = required(compiled, "compiled");
+    auto given = options_of(options);
+    if (given.mode < 0 || given.mode > 2) fail(ErrorCode::invalid_argument, "mode is ", given.mode, "; it is 0, 1 or 2");
+    auto all = rlx::CompileOptions::from_environment();
+    all.strict = given.strict != 0;
+    if (given.common) all.kernel_dispatch = rlx::KernelDispatch::common;
+    all.mode = static_cast<rlx::CompileMode>(given.mode);
+    result = new rlx_compiled{required(session, "session").session.compile(required(graph, "graph").graph, all), {}};
+  });
+}
+
+// ---- compiled graphs ----
+rlx_status rlx_compiled_set_param(rlx_compiled* compiled, const char* name, const rlx_tensor* tensor, rlx_error** error) {
+  return guarded(error, [&] {
+    required(compiled, "compiled").compiled.set_param(required_text(name, "name"), required(tensor, "tensor").tensor);
+  });
+}
+size_t rlx_compiled_count(const rlx_compiled* compiled, int kind) {
+  const auto* entries = entries_of(compiled, kind);
+  return entries ? entries->size() : 0;
+}
+const char* rlx_compiled_name(const rlx_compiled* compiled, int kind, size_t index) {
+  const auto* entries = entries_of(compiled, kind);
+  return entries && index < entries->size() ? (*entries)[index].name.c_str() : nullptr;
+}
+rlx_status rlx_compiled_type(const rlx_compiled* compiled, int kind, size_t index, char* buffer, size_t room, size_t* size,
+                             rlx_error** error) {
+  return guarded(error, [&] {
+    const auto* entries = entries_of(&required(compiled, "compiled"), kind);
+    if (!entries || index >= entries->size()) fail(ErrorCode::not_found, "there is no entry ", index, " of kind ", kind);
+    write_text(text_of((*entries)[index].type), buffer, room, size);
+  });
+}
+rlx_status rlx_compiled_run(const rlx_compiled* compiled, const rlx_tensor* const* inputs, size_t input_count, rlx_tensor** outputs,
+                            size_t output_count, rlx_error** error) {
+  return guarded(error, [&] {
+    const auto& graph = required(compiled, "compiled").compiled;
+    if (output_count != graph.signature().outputs.size())
+      fail(ErrorCode::invalid_argument, "the graph has ", graph.signature().outputs.size(), " outputs, got room for ", output_count);
+    if (input_count) required(inputs, "inputs");
+    if (output_count) required(outputs, "outputs");
+    std::vector<rlx::Tensor> given;
+    for (size_t i = 0; i < input_count; ++i) given.push_back(required(inputs[i], "an input").tensor);
+    auto results = graph.run_ordered(given);
+    std::vector<std::unique_ptr<rlx_tensor>> made;
+    for (rlx::Tensor& t : results) made.push_back(std::make_unique<rlx_tensor>(rlx_tensor{std::move(t)}));
+    for (size_t i = 0; i < made.size(); ++i) outputs[i] = made[i].release();
+  });
+}
+rlx_status rlx_compiled_report(rlx_compiled* compiled, const char** json, rlx_error** error) {
+  return guarded(error, [&] {
+    auto& c = required(compiled, "compiled");
+    c.report = c.compiled.report().json();
+    required(json, "json") = c.report.c_str();
+  });
+}
+void rlx_compiled_free(rlx_compiled* compiled) { delete compiled; }
+
+}  // extern "C"

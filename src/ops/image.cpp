@@ -1,0 +1,153 @@
+// Resizing and unfolding, dim by dim.
+#include "rlx/ops/image.h"
+
+#include "ops/elementwise_rules.h"
+#include "rlx/ops/take.h"
+
+namespace rlx {
+
+Value resize_nearest2x(Value x) { return emit(op::resize_nearest2x, {x}); }
+Value interpolate(Value x, Dims size) { return emit(op::interpolate, {x}, InterpolateAttrs{std::move(size)}); }
+Value im2col(Value x, Im2colAttrs attrs) { return emit(op::im2col, {x}, std::move(attrs)); }
+
+namespace {
+
+/// Each place of `axis` `count` times in a row.
+Value repeated(Value x, int64_t axis, int64_t count) {
+  Dims copies = x.dims(), dims = x.dims();
+  copies.insert(copies.begin() + axis + 1, Dim(count));
+  dims[size_t(axis)] = dims[size_t(axis)] * count;
+  return reshape(broadcast_in_dim(x, copies, other_axes(copies.size(), {axis + 1})), dims);
+}
+
+Value resized(Value x, int64_t axis, const Dim& size) {
+  Graph& g = x.graph();
+  Dim extent = x.dim(axis);
+  if (size == extent) return x;
+  if (size.is_static() && extent.is_static()) {
+    int64_t n = size.value(), from = extent.value();
+    if (from > 0 && n % from == 0 && n > 0) return repeated(x, axis, n / from);
+    Tensor places(i32, {n});
+    for (int64_t i = 0; i < n; ++i) store<int64_t>(places, size_t(i), std::min(i * from / n, from - 1));
+    return take(x, g.constant(places), axis, OutOfRange::clip);
+  }
+  Value places = iota(g, {i64, {size}}, 0) * rlx::extent(g, extent, i64) / rlx::extent(g, size, i64);
+  return take(x, places, axis, OutOfRange::clip);  // which is the min of the rule
+}
+
+/// Completes the attributes; the windows' counts.
+Dims unfold(const Type& x, Im2colAttrs& a) {
+  size_t spatial = a.kernel_size.size();
+  if (x.rank() != spatial + 2) fail(ErrorCode::shape_mismatch, "a kernel of ", spatial, " dims needs x [N, C, spatial...] of rank ", spatial + 2, ", got ", x);
+  auto complete = [&](Axes& list, int64_t otherwise, std::string_view what) {
+    if (list.empty()) list.assign(spatial, otherwise);
+    if (list.size() != spatial)
+      fail(ErrorCode::invalid_argument, what, " must have one entry for each of the ", spatial, " spatial dims, got ", list.size());
+  };
+  complete(a.stride, 1, "stride"), complete(a.padding, 0, "padding"), complete(a.dilation, 1, "dilation");
+  ReduceWindowAttrs window{.window_dims = {1, 1}, .strides = {1, 1}, .window_dilation = {1, 1}, .padding_low = {0, 0}};
+  for (size_t d = 0; d < spatial; ++d) {
+    window.window_dims.emplace_back(a.kernel_size[d]);
+    window.strides.push_back(a.stride[d]);
+    window.window_dilation.push_back(a.dilation[d]);
+    window.padding_low.emplace_back(a.padding[d]);
+  }
+  window.padding_high = window.padding_low;
+  Type counts = infer_types(op::reduce_window, std::array{Type{f32, x.dims}}, window)[0];
+  return Dims(counts.dims.begin() + 2, counts.dims.end());
+}
+
+}  // namespace
+
+OpDef define_resize_nearest2x() {
+  return define<>({
+      .name = "resize_nearest2x",
+      .doc = "each place of the last two dims twice in each of them",
+      .operands = {"x"},
+      .moves_data = true,
+      .infer =
+          [](Types in) {
+            Type t = in[0];
+            if (t.rank() < 2) fail(ErrorCode::shape_mismatch, "an image needs two dims, got ", in[0]);
+            for (size_t d = t.rank() - 2; d < t.rank(); ++d) t.dims[d] = t.dims[d] * 2;
+            return t;
+          },
+      .decompose = [](Values in) { return repeated(repeated(in[0], in[0].rank() - 1, 2), in[0].rank() - 2, 2); },
+      .samples = {{.dims = {{1, 2, 3, 2}}}, {.dims = {{0, 1, 2, 2}}}},
+  });
+}
+
+OpDef define_interpolate() {
+  return define<InterpolateAttrs>({
+      .name = "interpolate",
+      .doc = "the last dims resized to `size`: place i of n reads place min(floor(i extent / n), extent - 1)",
+      .operands = {"x"},
+      .moves_data = true,
+      .infer =
+          [](Types in, const InterpolateAttrs& a) {
+            Type t = in[0];
+            if (a.size.empty() || a.size.size() > t.rank()) fail(ErrorCode::invalid_argument, "size has ", a.size.size(), " entries for the dims of ", in[0]);
+            for (size_t i = 0; i < a.size.size(); ++i) {
+              Dim& d = t.dims[t.rank() - a.size.size() + i];
+              if ((a.size[i].is_static() && a.size[i].value() < 0) || (d == Dim(0) && a.size[i] != Dim(0)))
+                fail(ErrorCode::shape_mismatch, "an extent of ", d, " of ", in[0], " cannot be resized to ", a.size[i]);
+              d = a.size[i];
+            }
+            return t;
+          },
+      .decompose =
+          [](Values in, const InterpolateAttrs& a) {
+            Value y = in[0];
+            for (size_t i = 0; i < a.size.size(); ++i) y = resized(y, y.rank() - int64_t(a.size.size() - i), a.size[i]);
+            return y;
+          },
+      .samples = {{.dims = {{1, 2, 5}}, .attrs = InterpolateAttrs{{7}}},
+                  {.dims = {{1, 2, 3, 4}}, .attrs = InterpolateAttrs{{6, 3}}},
+                  {.dims = {{1, 1, 2, 3, 4}}, .attrs = InterpolateAttrs{{3, 3, 1}}}},
+  });
+}
+
+OpDef define_im2col() {
+  return define<Im2colAttrs>({
+      .name = "im2col",
+      .doc = "a row for each window of x [N, C, spatial...], in order of N and place; its columns run through C and the kernel. Zeros around x",
+      .operands = {"x"},
+      .moves_data = true,
+      .infer =
+          [](Types in, Im2colAttrs a) {
+            require_kind(in[0], kBool | kNumber);
+            Dim rows = in[0].rank() > 0 ? in[0].dims[0] : Dim(1);
+            Dims counts = unfold(in[0], a);
+            Dim columns = in[0].dims[1];
+            for (int64_t k : a.kernel_size) columns = columns * k;
+            return Type{in[0].dtype, {rows * element_count(counts), columns}};
+          },
+      .decompose =
+          [](Graph& g, Values in, Im2colAttrs a) {
+            Value x = in[0];
+            Dims counts = unfold(x.type(), a);
+            size_t spatial = counts.size();
+            if (std::any_of(a.padding.begin(), a.padding.end(), [](int64_t p) { return p != 0; })) {
+              Dims margin = {0, 0};
+              for (int64_t p : a.padding) margin.emplace_back(p);
+              x = pad(x, scalar(g, 0, x.dtype()), {margin, margin, {}});
+            }
+            // [N, C, H, W] -> [N, C, H, kW places of each window of W] -> ...: the last dim first, so that axes stay put.
+            for (size_t d = spatial; d-- > 0;) {
+              Type places{i32, {counts[d], a.kernel_size[d]}};
+              x = take(x, iota(g, places, 0) * double(a.stride[d]) + iota(g, places, 1) * double(a.dilation[d]), int64_t(d) + 2, OutOfRange::clip);
+            }
+            Axes order = {0}, kernel = {1};
+            for (size_t d = 0; d < spatial; ++d) order.push_back(2 + 2 * int64_t(d)), kernel.push_back(3 + 2 * int64_t(d));
+            order.insert(order.end(), kernel.begin(), kernel.end());
+            Dim columns = in[0].dim(1);
+            for (int64_t k : a.kernel_size) columns = columns * k;
+            return reshape(transpose(x, order), {in[0].dim(0) * element_count(counts), columns});
+          },
+      .samples = {{.dims = {{2, 3, 4, 5}}, .attrs = Im2colAttrs{{2, 3}}},
+                  {.dims = {{1, 2, 5, 4}}, .attrs = Im2colAttrs{{3, 2}, {2, 1}, {1, 0}, {1, 2}}},
+                  {.dims = {{2, 2, 6}}, .attrs = Im2colAttrs{{3}, {2}, {1}}}},
+  });
+}
+
+}  // namespace rlx

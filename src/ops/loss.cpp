@@ -1,0 +1,186 @@
+// Losses as composites; see the header.
+#include "rlx/ops/loss.h"
+
+#include <cmath>
+
+#include "ops/composite_rules.h"
+
+namespace rlx {
+
+Value softmax_cross_entropy_with_logits(Value logits, Value labels, int64_t axis) {
+  return emit(op::softmax_cross_entropy_with_logits, {logits, labels}, AxisAttrs{axis});
+}
+Value nll(Value log_probs, Value labels, int64_t axis) { return emit(op::nll, {log_probs, labels}, AxisAttrs{axis}); }
+Value softmax_cross_entropy(Value logits, Value targets, int64_t axis) {
+  return emit(op::softmax_cross_entropy, {logits, targets}, AxisAttrs{axis});
+}
+Value mse(Value prediction, Value target, LossReduction reduction) {
+  return emit(op::mse, {prediction, target}, LossAttrs{reduction});
+}
+Value binary_cross_entropy_with_logits(Value logits, Value target, LossReduction reduction) {
+  return emit(op::binary_cross_entropy_with_logits, {logits, target}, LossAttrs{reduction});
+}
+
+namespace {
+
+/// A loss of x, which has a dim of classes, for labels that name one each: `f` of the classes' values and the
+/// label, `parts` of x and of the labels' own values.
+OpDef define_label_loss(std::string_view name, std::string_view doc, std::string_view x_name,
+                        double (*f)(const std::vector<double>&, size_t label),
+                        Value (*parts)(Value x, Value chosen, int64_t axis)) {
+  return define<AxisAttrs>({
+      .name = name,
+      .doc = doc,
+      .operands = {x_name, "labels"},
+      .infer =
+          [](Types in, const AxisAttrs& a) {
+            require_kind(in[0], kReal);
+            require_kind(in[1], kInteger, "index");
+            Type t{in[0].dtype, reduced_dims(in[0].dims, {valid_axis(a.axis, in[0].rank())}, false)};
+            require_dims(in[1], t.dims, "labels");
+            return t;
+          },
+      .reference =
+          [f](Tensors in, const AxisAttrs& a) {
+            Array<double> x(in[0]), y(in[1].shape());
+            size_t i = 0;
+            for (const auto& lane : lanes_of(x.shape, {valid_axis(a.axis, in[0].rank())})) {
+              std::vector<double> values;
+              for (size_t at : lane) values.push_back(x.data[at]);
+              int64_t label = load_index(in[1], i);
+              bool valid = label >= 0 && label < static_cast<int64_t>(values.size());
+              y.data[i++] = valid ? f(values, static_cast<size_t>(label)) : NAN;
+            }
+            return y.rounded_to(in[0].dtype());
+          },
+      .decompose =
+          [parts](Graph& g, Values in, const AxisAttrs& a) {
+            Value x = in[0], labels = convert(in[1], i64);
+            int64_t axis = valid_axis(a.axis, x.dims().size());
+            Value hit = compare(broadcast_like(labels, x, {axis}), iota(g, {i64, x.dims()}, axis), Comparison::eq);
+            Value chosen = reduce_sum(select(hit, x, zeros_like(x)), {axis});
+            return select(reduce_any(hit, {axis}), parts(x, chosen, axis), full_like(chosen, NAN));
+          },
+      .samples = {{.dims = {{4, 5}, {4}}, .dtypes = {f64, i32}, .lo = 0, .hi = 5},
+                  {.dims = {{2, 3, 4}, {2, 4}}, .dtypes = {f64, i64}, .attrs = AxisAttrs{1}, .lo = -1, .hi = 4},
+                  {.dims = {{3}, {}}, .dtypes = {f64, i32}, .lo = 0, .hi = 3},
+                  {.dims = {{0, 3}, {0}}, .dtypes = {f64, i32}},
+                  {.dims = {{3, 6}, {3}}, .dtypes = {f64, u8}, .lo = 0, .hi = 200}},
+  });
+}
+
+double log_sum_exp(const std::vector<double>& x) {
+  double max = *std::max_element(x.begin(), x.end()), sum = 0;
+  if (std::isinf(max)) return max;
+  for (double v : x) sum += std::exp(v - max);
+  return max + std::log(sum);
+}
+
+/// A loss of each element and its target, reduced over all of them.
+OpDef define_element_loss(std::string_view name, std::string_view doc, std::string_view x_name,
+                          double (*f)(double x, double target), Value (*parts)(Value x, Value target)) {
+  return define<LossAttrs>({
+      .name = name,
+      .doc = doc,
+      .operands = {x_name, "target"},
+      .infer =
+          [](Types in, const LossAttrs& a) {
+            require_kind(require_same(in), kReal);
+            return a.reduction == LossReduction::none ? in[0] : Type{in[0].dtype, {}};
+          },
+      .reference =
+          [f](Tensors in, const LossAttrs& a) {
+            Array<double> x(in[0]), target(in[1]);
+            double sum = 0;
+            for (size_t i = 0; i < x.data.size(); ++i) sum += x.data[i] = f(x.data[i], target.data[i]);
+            if (a.reduction == LossReduction::none) return x.rounded_to(in[0].dtype());
+            if (a.reduction == LossReduction::mean) sum /= static_cast<double>(x.data.size());
+            return Array<double>({}, sum).rounded_to(in[0].dtype());
+          },
+      .decompose =
+          [parts](Values in, const LossAttrs& a) {
+            Value y = parts(in[0], in[1]);
+            if (a.reduction == LossReduction::none) return y;
+            Axes all = axes_from(0, y.dims().size());
+            return a.reduction == LossReduction::mean ? mean_over(y, all) : reduce_sum(y, all);
+          },
+      .samples = {{.dims = {{3, 4}, {3, 4}}},
+                  {.dims = {{2, 3, 2}, {2, 3, 2}}, .attrs = LossAttrs{LossReduction::none}},
+                  {.dims = {{5}, {5}}, .attrs = LossAttrs{LossReduction::sum}},
+                  {.dims = {{}, {}}},
+                  {.dims = {{0}, {0}}, .attrs = LossAttrs{LossReduction::sum}}},
+  });
+}
+
+}  // namespace
+
+OpDef define_softmax_cross_entropy_with_logits() {
+  return define_label_loss(
+      "softmax_cross_entropy_with_logits",
+      "logsumexp(logits) - logits[label] along `axis`; NaN for a label that is no class", "logits",
+      [](const std::vector<double>& x, size_t label) { return log_sum_exp(x) - x[label]; },
+      [](Value x, Value chosen, int64_t axis) { return logsumexp(x, {axis}) - chosen; });
+}
+OpDef define_nll() {
+  return define_label_loss(
+      "nll", "-log_probs[label] along `axis`; NaN for a label that is no class", "log_probs",
+      [](const std::vector<double>& x, size_t label) { return -x[label]; },
+      [](Value, Value chosen, int64_t) { return -chosen; });
+}
+
+OpDef define_softmax_cross_entropy() {
+  return define<AxisAttrs>({
+      .name = "softmax_cross_entropy",
+      .doc = "-sum of targets * log_softmax(logits) along `axis`; where a target is 0, nothing is added",
+      .operands = {"logits", "targets"},
+      .infer =
+          [](Types in, const AxisAttrs& a) {
+            require_kind(require_same(in), kReal);
+            return Type{in[0].dtype, reduced_dims(in[0].dims, {valid_axis(a.axis, in[0].rank())}, false)};
+          },
+      .reference =
+          [](Tensors in, const AxisAttrs& a) {
+            Array<double> x(in[0]), targets(in[1]);
+            Axes axes = {valid_axis(a.axis, in[0].rank())};
+            Array<double> y(shape_of(reduced_dims(in[0].type().dims, axes, false)));
+            size_t i = 0;
+            for (const auto& lane : lanes_of(x.shape, axes)) {
+              std::vector<double> values;
+              for (size_t at : lane) values.push_back(x.data[at]);
+              double sum = 0, all = values.empty() ? 0 : log_sum_exp(values);
+              for (size_t at : lane)
+                if (targets.data[at] != 0) sum += targets.data[at] * (all - x.data[at]);
+              y.data[i++] = sum;
+            }
+            return y.rounded_to(in[0].dtype());
+          },
+      .decompose =
+          [](Values in, const AxisAttrs& a) {
+            Value zero = zeros_like(in[0]);
+            Value terms = in[1] * -log_softmax(in[0], a.axis);
+            terms = select(compare(in[1], zero, Comparison::eq), zero, terms);  // 0 times infinity would be NaN
+            return reduce_sum(terms, {a.axis});
+          },
+      .samples = {{.dims = {{4, 5}, {4, 5}}},
+                  {.dims = {{2, 3, 4}, {2, 3, 4}}, .attrs = AxisAttrs{1}, .lo = 0, .hi = 1},
+                  {.dims = {{6}, {6}}}},
+  });
+}
+
+OpDef define_mse() {
+  return define_element_loss(
+      "mse", "(prediction - target)^2, reduced over all elements", "prediction",
+      [](double x, double target) { return (x - target) * (x - target); }, squared_difference);
+}
+OpDef define_binary_cross_entropy_with_logits() {
+  return define_element_loss(
+      "binary_cross_entropy_with_logits",
+      "-(target ln s + (1 - target) ln (1 - s)) with s = 1 / (1 + e^-logit), reduced over all elements", "logits",
+      [](double x, double target) {
+        double large = std::log1p(std::exp(-std::abs(x)));  // -ln of the larger of s and 1 - s
+        return target * (large + std::max(-x, 0.0)) + (1 - target) * (large + std::max(x, 0.0));
+      },
+      [](Value x, Value target) { return maximum(x, zeros_like(x)) - x * target + log1p(exp(-abs(x))); });
+}
+
+}  // namespace rlx

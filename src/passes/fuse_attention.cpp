@@ -1,0 +1,230 @@
+// See the header. The pattern is read backwards from the second product, on the old graph; what it finds at its ends is
+// brought into [B, H, rows, inner], and from there into the layout that it came from.
+#include "passes/fuse_attention.h"
+
+#include <cmath>
+
+#include "ir/rewrite.h"
+#include "passes/constants.h"
+#include "rlx/ops.h"
+
+namespace rlx {
+namespace {
+
+const Axes kSwapHeads = {0, 2, 1, 3};  // [B, S, H, D] as [B, H, S, D], and back
+
+const Node& node_of(Value v) { return v.graph().node(v.ref()); }
+Value operand(Value v, size_t i = 0) { return v.graph().value(node_of(v).operands[i]); }
+
+/// x transposed; a transpose that x is already is joined in.
+Value transposed(Value x, Axes permutation) {
+  if (node_of(x).op == &op::transpose) {
+    permutation = pick(valid_axes(node_of(x).attrs.as<TransposeAttrs>().permutation, permutation.size()), permutation);
+    x = operand(x);
+  }
+  return permutation == axes_from(0, permutation.size()) ? x : transpose(x, permutation);
+}
+
+/// A product of two stacks of matrices with dims [B, H]; how to transpose its operands to [B, H, free, inner].
+struct Stacked {
+  Ref lhs, rhs;
+  Axes lhs_order, rhs_order;
+};
+std::optional<Stacked> stacked_product(const Graph& g, Ref r) {
+  const Node& node = g.node(r);
+  if (node.op != &op::matmul && node.op != &op::dot_general) return {};
+  Stacked s{node.operands[0], node.operands[1], {0, 1, 2, 3}, {0, 1, 3, 2}};
+  const Type &lhs = g.type(s.lhs), &rhs = g.type(s.rhs);
+  if (lhs.rank() != 4 || rhs.rank() != 4 || (lhs.dtype != f32 && lhs.dtype != f64)) return {};
+  if (node.op == &op::matmul) {
+    if (lhs.dims[0] != rhs.dims[0] || lhs.dims[1] != rhs.dims[1]) return {};
+    return s;
+  }
+  const auto& a = node.attrs.as<DotAttrs>();
+  if (a.lhs_batch.size() != 2 || a.lhs_contract.size() != 1 || a.accumulate.value_or(lhs.dtype) != lhs.dtype) return {};
+  DotAxes axes(a, 4, 4);
+  s.lhs_order = {axes.lhs_batch[0], axes.lhs_batch[1], axes.lhs_free[0], axes.lhs_contract[0]};
+  s.rhs_order = {axes.rhs_batch[0], axes.rhs_batch[1], axes.rhs_free[0], axes.rhs_contract[0]};
+  return s;
+}
+
+struct Pattern {
+  Ref q, k, v;
+  Axes q_order, k_order, v_order;
+  std::optional<Ref> mask;
+  AttentionAttrs attrs;
+};
+
+class Matcher {
+ public:
+  explicit Matcher(const Graph& g) : g_(g), uses_(g) {}
+
+  std::optional<Pattern> match(Ref root) const {
+    auto weighted = stacked_product(g_, root);
+    if (!weighted || weighted->lhs_order != Axes{0, 1, 2, 3}) return {};
+    const Node* softmax = inner(weighted->lhs, op::softmax);
+    if (!softmax || valid_axis(softmax->attrs.as<AxisAttrs>().axis, 4) != 3) return {};
+    Pattern p;
+    p.v = weighted->rhs, p.v_order = weighted->rhs_order;
+    std::swap(p.v_order[2], p.v_order[3]);  // what is contracted are the rows of v
+    if (!read_scores(softmax->operands[0], p) && !read_biased(softmax->operands[0], p) && !read_chosen(softmax->operands[0], p))
+      return {};
+    const Dim& heads = g_.type(softmax->operands[0]).dims[1];
+    if (!heads.is_static()) return {};
+    p.attrs.heads = heads.value();
+    return p;
+  }
+
+ private:
+  /// The node of `r`, if it is this op and used here alone.
+  const Node* inner(Ref r, const OpDef& op) const {
+    const Node& node = g_.node(r);
+    return node.op == &op && uses_.only_one(r) ? &node : nullptr;
+  }
+
+  bool read_scores(Ref r, Pattern& p) const {
+    double scale = 1;
+    for (;;) {
+      if (!uses_.only_one(r)) return false;
+      const Node& node = g_.node(r);
+      if (node.op == &op::mul) {
+        auto c = splat(g_, node.operands[1]);
+        size_t scores = c ? 0 : 1;
+        if (!c) c = splat(g_, node.operands[0]);
+        if (!c) return false;
+        scale *= *c, r = node.operands[scores];
+      } else if (node.op == &op::div) {
+        auto c = splat(g_, node.operands[1]);
+        if (!c) return false;
+        scale /= *c, r = node.operands[0];
+      } else {
+        break;
+      }
+    }
+    auto product = stacked_product(g_, r);
+    if (!product || !std::isfinite(scale)) return false;
+    p.q = product->lhs, p.q_order = product->lhs_order;
+    p.k = product->rhs, p.k_order = product->rhs_order;
+    p.attrs.scale = scale;
+    return true;
+  }
+  bool read_biased(Ref r, Pattern& p) const {
+    const Node* sum = inner(r, op::add);
+    if (!sum) return false;
+    for (size_t i : {0, 1})
+      if (can_align(sum->operands[1 - i]) && read_scores(sum->operands[i], p)) {
+        p.mask = sum->operands[1 - i], p.attrs.mask = AttentionMask::bias;
+        return true;
+      }
+    return false;
+  }
+  bool read_chosen(Ref r, Pattern& p) const {
+    const Node* choice = inner(r, op::select);
+    if (!choice || splat(g_, choice->operands[2]) != -INFINITY) return false;
+    Ref condition = choice->operands[0];
+    const Node& stretch = g_.node(condition);
+    if (stretch.op != &op::broadcast_in_dim) return false;
+    Axes axes = valid_axes(stretch.attrs.as<BroadcastAttrs>().axes, 4);
+    const Dims& dims = g_.type(stretch.operands[0]).dims;
+    if (axes == Axes{2, 3} && is_causal(stretch.operands[0])) {
+      p.attrs.causal = true;
+    } else {
+      for (size_t d = 0; d < axes.size(); ++d)
+        if (axes[d] != 0 && axes[d] != 3 && dims[d] != Dim(1)) return false;
+      if (axes.empty() || axes.back() != 3 || dims.back() != g_.type(condition).dims[3] || !can_align(condition)) return false;
+      p.mask = condition, p.attrs.mask = AttentionMask::key_padding;
+    }
+    return read_scores(choice->operands[1], p);
+  }
+  /// key <= query, of as many keys as queries.
+  bool is_causal(Ref r) const {
+    const Node& node = g_.node(r);
+    if (node.op != &op::compare || g_.type(r).dims[0] != g_.type(r).dims[1]) return false;
+    auto axis_of = [&](Ref i) {
+      const Node& counts = g_.node(i);
+      return counts.op == &op::iota ? valid_axis(counts.attrs.as<IotaAttrs>().axis, 2) : -1;
+    };
+    auto direction = node.attrs.as<CompareAttrs>().direction;
+    int64_t lhs = axis_of(node.operands[0]), rhs = axis_of(node.operands[1]);
+    return (lhs == 1 && rhs == 0 && direction == Comparison::le) || (lhs == 0 && rhs == 1 && direction == Comparison::ge);
+  }
+  /// Do the dims of what is broadcast keep their order?
+  bool can_align(Ref r) const {
+    const Node& node = g_.node(r);
+    if (node.op != &op::broadcast_in_dim) return true;
+    Axes axes = valid_axes(node.attrs.as<BroadcastAttrs>().axes, 4);
+    return std::is_sorted(axes.begin(), axes.end());
+  }
+
+  const Graph& g_;
+  Uses uses_;
+};
+
+/// A mask as it broadcasts to the scores by itself, right-aligned.
+Value aligned(Value v) {
+  if (node_of(v).op != &op::broadcast_in_dim) return v;
+  Value x = operand(v);
+  Axes axes = valid_axes(node_of(v).attrs.as<BroadcastAttrs>().axes, 4);
+  Dims dims(4, Dim(1));
+  for (size_t d = 0; d < axes.size(); ++d) dims[size_t(axes[d])] = x.dims()[d];
+  return reshape(x, dims);
+}
+
+bool are_swapped(std::span<const Value> values) {
+  return std::all_of(values.begin(), values.end(), [](Value v) {
+    return node_of(v).op == &op::transpose && valid_axes(node_of(v).attrs.as<TransposeAttrs>().permutation, 4) == kSwapHeads;
+  });
+}
+/// [B, S, H*D] split into [B, S, H, D]?
+bool are_split(std::span<const Value> values) {
+  return std::all_of(values.begin(), values.end(), [](Value v) {
+    if (node_of(v).op != &op::reshape) return false;
+    const Dims &from = operand(v).dims(), &to = v.dims();
+    return from.size() == 3 && from[0] == to[0] && from[1] == to[1];
+  });
+}
+
+/// attention(q, k, v, mask?) in the layout of `attrs`, read where its operands lie before they were split and swapped.
+/// Absent if they were not.
+Value in_own_layout(std::vector<Value> in, AttentionAttrs attrs) {
+  bool swapped = attrs.layout == AttentionLayout::bhsd && are_swapped(std::span(in).first(3));
+  if (swapped) {
+    for (size_t i = 0; i < 3; ++i) in[i] = operand(in[i]);
+    attrs.layout = AttentionLayout::bshd;
+  }
+  bool split = attrs.layout == AttentionLayout::bshd && are_split(std::span(in).first(3));
+  if (!swapped && !split) return {};
+  Dims dims = in[0].dims();  // of the result: [B, S, H, width of v]
+  dims[3] = in[2].dims()[3];
+  if (split) {
+    for (size_t i = 0; i < 3; ++i) in[i] = operand(in[i]);
+    attrs.layout = AttentionLayout::packed;
+  }
+  Value y = emit(op::attention, std::move(in), attrs);
+  if (split) y = reshape(y, dims);
+  return swapped ? transpose(y, kSwapHeads) : y;
+}
+
+Value fused(const Matcher& matcher, const Site& site) {
+  if (site.node.op == &op::attention)
+    return in_own_layout({site.operands.begin(), site.operands.end()}, site.node.attrs.as<AttentionAttrs>());
+  auto p = matcher.match({int32_t(site.index), 0});
+  if (!p) return {};
+  std::vector<Value> in = {transposed(site.value_of(p->q), p->q_order), transposed(site.value_of(p->k), p->k_order),
+                           transposed(site.value_of(p->v), p->v_order)};
+  if (p->mask) in.push_back(aligned(site.value_of(*p->mask)));
+  Value y = in_own_layout(in, p->attrs);
+  return y ? y : emit(op::attention, std::move(in), p->attrs);
+}
+
+}  // namespace
+
+Graph fuse_attention(const Graph& g) {
+  Matcher matcher(g);
+  return rewritten(g, [&](const Site& site) -> std::optional<std::vector<Value>> {
+    if (Value v = fused(matcher, site)) return std::vector{v};
+    return std::nullopt;
+  });
+}
+
+}  // namespace rlx

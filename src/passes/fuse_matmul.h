@@ -1,0 +1,24 @@
+// A product and what is done to its result. Neighbours: simplify_products before it, fuse_shared_input behind it.
+#pragma once
+
+#include "rlx/graph.h"
+
+namespace rlx {
+
+/// Folds bias, activation and residual into the product in front of them: activation(x w + bias) + residual.
+///
+///   before  %4 = matmul(%0, %1)                                     after  %4 = fused_matmul(%0, %1, %2, %3)
+///           %5 = broadcast_in_dim(%2) {dims = [8, 64], axes = [1]}             {has_bias = true,
+///           %6 = add(%4, %5)                                                    has_residual = true,
+///           %7 = gelu(%6)                                                       activation = gelu}
+///           %8 = add(%7, %3)
+///
+/// Takes products with a right operand of rank 2 (matmul, linear, fused_matmul), each step only in that order and only
+/// if nothing else uses what it takes in. The bias is a vector over the last dim; the residual has the result's dims, and
+/// not by a broadcast, which an element-wise op reads without a copy.
+///
+/// f32 and f64 only. The separate ops of f16 and bf16 round between each other, the fused one rounds once at the end:
+/// other bits, so they stay separate.
+Graph fuse_matmul(const Graph& g);
+
+}  // namespace rlx

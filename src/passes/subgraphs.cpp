@@ -1,0 +1,35 @@
+// See the header.
+#include "passes/subgraphs.h"
+
+#include "ir/rewrite.h"
+#include "rlx/ops/control.h"
+
+namespace rlx {
+namespace {
+
+bool is_control_flow(const OpDef* op) { return op == &op::if_else; }
+
+}  // namespace
+
+bool has_subgraphs(const Node& node) {
+  if (node.attrs.empty()) return false;
+  bool found = false;
+  node.attrs.mapped({[](const Dim& d) { return d; },
+                     [&](const Subgraph& body) {
+                       found = true;
+                       return body;
+                     }});
+  return found;
+}
+
+Graph with_bodies(const Graph& g, const std::function<Graph(const Graph&)>& pass) {
+  bool any = std::any_of(g.nodes().begin(), g.nodes().end(), [](const Node& node) { return is_control_flow(node.op); });
+  if (!any) return pass(g);
+  return pass(rewritten(g, [&](const Site& site) -> std::optional<std::vector<Value>> {
+    if (!is_control_flow(site.node.op)) return std::nullopt;
+    Attrs attrs = with_subgraphs(site.node.attrs, [&](const Graph& body) { return with_bodies(body, pass); });
+    return site.to.emit(*site.node.op, {site.operands.begin(), site.operands.end()}, std::move(attrs));
+  }));
+}
+
+}  // namespace rlx

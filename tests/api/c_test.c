@@ -1,0 +1,154 @@
+/* The C ABI from C: a graph is parsed, another one built; both compile, run, report, and fail with messages. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rlx/c.h"
+
+static int failures = 0;
+static int released = 0;
+
+#define EXPECT(condition)                                              \
+  do {                                                                 \
+    if (!(condition)) {                                                \
+      fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition); \
+      ++failures;                                                      \
+    }                                                                  \
+  } while (0)
+
+static void expect_ok(rlx_status status, rlx_error* error, int line) {
+  if (status == RLX_OK) return;
+  fprintf(stderr, "line %d: status %d: %s\n", line, (int)status, rlx_error_message(error));
+  rlx_error_free(error);
+  exit(1);
+}
+#define OK(call) expect_ok((call), error, __LINE__)
+
+static void count_release(void* context) { *(int*)context += 1; }
+
+static const char kText[] =
+    "rlx 1\n"
+    "graph @affine {\n"
+    "  %0 = input() @\"x\" : f32[N, 2]\n"
+    "  %1 = param() @\"w\" : f32[2, 2]\n"
+    "  %2 = matmul(%0, %1) : f32[N, 2]\n"
+    "  return %2 @\"y\"\n"
+    "}\n";
+
+static void a_parsed_graph_runs(void) {
+  rlx_error* error = NULL;
+  rlx_graph* graph = NULL;
+  rlx_session* session = NULL;
+  rlx_compiled* compiled = NULL;
+  rlx_session_options options = {sizeof options, 1};
+  OK(rlx_graph_parse(kText, strlen(kText), &graph, &error));
+  EXPECT(strcmp(rlx_graph_text(graph), kText) == 0);
+  OK(rlx_session_create("cpu", &options, &session, &error));
+  OK(rlx_compile(session, graph, NULL, &compiled, &error));
+  rlx_graph_free(graph);
+
+  EXPECT(rlx_compiled_count(compiled, 0) == 1 && rlx_compiled_count(compiled, 1) == 1 && rlx_compiled_count(compiled, 2) == 1);
+  EXPECT(strcmp(rlx_compiled_name(compiled, 1, 0), "w") == 0 && rlx_compiled_name(compiled, 1, 1) == NULL);
+  char type[32];
+  size_t size = 0;
+  OK(rlx_compiled_type(compiled, 0, 0, type, sizeof type, &size, &error));
+  EXPECT(strcmp(type, "f32[N, 2]") == 0 && size == strlen(type) + 1);
+
+  static const float x[] = {1, 2, 3, 4, 5, 6}, w[] = {0, 1, 1, 0};
+  const int64_t x_dims[] = {3, 2}, w_dims[] = {2, 2};
+  rlx_tensor *input = NULL, *weights = NULL, *output = NULL;
+  OK(rlx_tensor_borrow("f32", x_dims, 2, x, sizeof x, count_release, &released, &input, &error));
+  OK(rlx_tensor_create("f32", w_dims, 2, w, sizeof w, &weights, &error));
+
+  const rlx_tensor* inputs[] = {input};
+  rlx_status status = rlx_compiled_run(compiled, inputs, 1, &output, 1, &error);
+  EXPECT(status == RLX_INVALID_ARGUMENT && strstr(rlx_error_message(error), "'w'") != NULL);  /* not bound yet */
+  EXPECT(rlx_error_status(error) == status && output == NULL);
+  rlx_error_free(error);
+
+  OK(rlx_compiled_set_param(compiled, "w", weights, &error));
+  rlx_tensor_free(weights);
+  OK(rlx_compiled_run(compiled, inputs, 1, &output, 1, &error));
+  EXPECT(strcmp(rlx_tensor_dtype(output), "f32") == 0 && rlx_tensor_rank(output) == 2 && rlx_tensor_dims(output)[0] == 3);
+  const float* y = rlx_tensor_data(output);
+  static const float wanted[] = {2, 1, 4, 3, 6, 5};
+  EXPECT(rlx_tensor_size(output) == sizeof wanted && memcmp(y, wanted, sizeof wanted) == 0);
+  rlx_tensor_free(output);
+  rlx_tensor_free(input);
+  EXPECT(released == 1);
+
+  const char* report = NULL;
+  OK(rlx_compiled_report(compiled, &report, &error));
+  EXPECT(strstr(report, "\"native\"") != NULL);
+  rlx_compiled_free(compiled);
+  rlx_session_free(session);
+}
+
+static void a_graph_is_built(void) {
+  rlx_error* error = NULL;
+  rlx_graph* graph = NULL;
+  rlx_value x, top[2];
+  size_t count = 0;
+  OK(rlx_graph_create("built", &graph, &error));
+  OK(rlx_graph_input(graph, "x", "f64[4]", &x, &error));
+  EXPECT(rlx_graph_emit(graph, "top_k", &x, 1, "{k = 2}", top, 1, &count, &error) == RLX_INVALID_ARGUMENT && count == 2);
+  rlx_error_free(error);
+  OK(rlx_graph_emit(graph, "top_k", &x, 1, "{k = 2}", top, 2, &count, &error));
+  OK(rlx_graph_output(graph, top[0], "values", &error));
+  OK(rlx_graph_output(graph, top[1], NULL, &error));
+  char type[16];
+  OK(rlx_graph_type(graph, top[1], type, sizeof type, NULL, &error));
+  EXPECT(strcmp(type, "i32[2]") == 0);
+
+  rlx_session* session = NULL;
+  rlx_compiled* compiled = NULL;
+  OK(rlx_session_create("cpu", NULL, &session, &error));
+  OK(rlx_compile(session, graph, NULL, &compiled, &error));
+  static const double values[] = {3, 9, 1, 7};
+  const int64_t dims[] = {4};
+  rlx_tensor *input = NULL, *outputs[2] = {NULL, NULL};
+  OK(rlx_tensor_create("f64", dims, 1, values, sizeof values, &input, &error));
+  const rlx_tensor* inputs[] = {input};
+  OK(rlx_compiled_run(compiled, inputs, 1, outputs, 2, &error));
+  EXPECT(((const double*)rlx_tensor_data(outputs[0]))[0] == 9 && ((const int32_t*)rlx_tensor_data(outputs[1]))[1] == 3);
+  rlx_tensor_free(outputs[0]);
+  rlx_tensor_free(outputs[1]);
+  rlx_tensor_free(input);
+  rlx_compiled_free(compiled);
+  rlx_session_free(session);
+  rlx_graph_free(graph);
+}
+
+static void mistakes_have_messages(void) {
+  rlx_error* error = NULL;
+  rlx_graph* graph = NULL;
+  EXPECT(rlx_graph_parse("graph", 5, &graph, &error) == RLX_PARSE_ERROR && strstr(rlx_error_message(error), "line 1") != NULL);
+  rlx_error_free(error);
+  EXPECT(rlx_graph_parse(NULL, 0, &graph, NULL) == RLX_INVALID_ARGUMENT && graph == NULL);
+  EXPECT(rlx_graph_load("no/such/file.rlx", &graph, &error) != RLX_OK && strstr(rlx_error_message(error), "no/such/file.rlx") != NULL);
+  rlx_error_free(error);
+  rlx_session* session = NULL;
+  EXPECT(rlx_session_create("abacus", NULL, &session, &error) == RLX_NOT_FOUND && strstr(rlx_error_message(error), "cpu") != NULL);
+  rlx_error_free(error);
+  EXPECT(rlx_device_available("cpu") == 1 && rlx_device_available("cuda") == 0 && rlx_device_available(NULL) == 0);
+  rlx_tensor* tensor = NULL;
+  const int64_t negative[] = {-1};
+  EXPECT(rlx_tensor_create("f32", negative, 1, NULL, 0, &tensor, &error) == RLX_SHAPE_MISMATCH);
+  rlx_error_free(error);
+  EXPECT(rlx_tensor_create("f33", negative, 0, NULL, 0, &tensor, &error) == RLX_PARSE_ERROR);
+  rlx_error_free(error);
+  rlx_tensor_free(NULL);
+  rlx_graph_free(NULL);
+  rlx_compiled_free(NULL);
+  rlx_session_free(NULL);
+  rlx_error_free(NULL);
+}
+
+int main(void) {
+  a_parsed_graph_runs();
+  a_graph_is_built();
+  mistakes_have_messages();
+  printf("RLX %s: 3 passed, %d failed\n", rlx_version_string(), failures);
+  return failures ? 1 : 0;
+}

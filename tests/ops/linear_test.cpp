@@ -1,0 +1,108 @@
+// Hard cases of the matrix products. The values are small enough to be computed by hand, or by a loop beside them.
+#include "ops/hard_cases.h"
+
+using namespace rlx;
+using namespace rlx::test;
+
+namespace {
+
+std::string product(Numbers lhs, Numbers rhs, Numbers wanted) {
+  return mismatch_of_floats([](Values v) { return matmul(v[0], v[1]); }, {std::move(lhs), std::move(rhs)},
+                            {std::move(wanted)});
+}
+
+}  // namespace
+
+TEST_CASE("matmul broadcasts batch dims on both sides") {
+  Numbers lhs{{2, 1, 1, 2}, {1, 2, 3, 4}}, rhs{{2, 2, 1}, {1, 10, 100, 1000}};
+  CHECK(product(lhs, rhs, {{2, 2, 1, 1}, {21, 2100, 43, 4300}}) == "");
+  CHECK(product({{1, 2}, {1, 2}}, rhs, {{2, 1, 1}, {21, 2100}}) == "");
+  CHECK(product(lhs, {{2, 1}, {1, 10}}, {{2, 1, 1, 1}, {21, 43}}) == "");
+  CHECK(product(lhs, {{1, 1, 1, 2, 1}, {1, 10}}, {{1, 2, 1, 1, 1}, {21, 43}}) == "");
+}
+TEST_CASE("matmul takes an operand of rank 1 for a row or a column, as NumPy does") {
+  CHECK(product({{3}, {1, 2, 3}}, {{3}, {4, 5, 6}}, {{}, {32}}) == "");
+  CHECK(product({{2}, {1, 2}}, {{2, 2, 1}, {1, 10, 100, 1000}}, {{2, 1}, {21, 2100}}) == "");
+  CHECK(product({{2, 1, 2}, {1, 2, 3, 4}}, {{2}, {1, 10}}, {{2, 1}, {21, 43}}) == "");
+}
+TEST_CASE("matmul over nothing is zeros, and of nothing nothing") {
+  CHECK(product({{2, 0}, {}}, {{0, 3}, {}}, {{2, 3}, {0, 0, 0, 0, 0, 0}}) == "");
+  CHECK(product({{0, 2}, {}}, {{2, 1}, {1, 1}}, {{0, 1}, {}}) == "");
+  CHECK(product({{0, 1, 2}, {}}, {{2, 1}, {1, 1}}, {{0, 1, 1}, {}}) == "");
+  CHECK(product({{0}, {}}, {{0}, {}}, {{}, {0}}) == "");
+}
+TEST_CASE("infinities in a matmul follow arithmetic") {
+  CHECK(product({{1, 2}, {kInf, 1}}, {{2, 2}, {1, 0, 1, 1}}, {{1, 2}, {kInf, kNaN}}) == "");
+}
+TEST_CASE("integer products wrap") {
+  CHECK(mismatch([](Values v) { return matmul(v[0], v[1]); },
+                 {tensor(i8, {1, 2}, {100, 100}), tensor(i8, {2, 1}, {2, 1})}, {tensor(i8, {1, 1}, {44})}) == "");
+}
+TEST_CASE("a bf16 product sums in f32") {
+  // 300 ones: a running bf16 sum would stop at 256
+  CHECK(mismatch([](Values v) { return matmul(v[0], v[1]); }, {full(bf16, {1, 300}, 1), full(bf16, {300, 1}, 1)},
+                 {tensor(bf16, {1, 1}, {300})}, 0) == "");
+}
+TEST_CASE("matmul says which dims do not fit") {
+  auto build = [](Values v) { return matmul(v[0], v[1]); };
+  CHECK(refusal(build, {{f32, {8, 64}}, {f32, {32, 64}}}) ==
+        "inner dimensions differ: lhs f32[8, 64] has 64, rhs f32[32, 64] has 32; transpose one operand, or use "
+        "dot_general to name the "
+        "contracted axes");
+  CHECK(refusal(build, {{f32, {2, 3, 4}}, {f32, {5, 4, 1}}}) ==
+        "batch dimensions of lhs f32[2, 3, 4] and rhs f32[5, 4, 1] do not broadcast: 2 meets 5");
+  CHECK(refusal(build, {{f32, {3}}, {f64, {3}}}) ==
+        "operands must have one dtype, got f32[3] and f64[3]; convert one of them");
+  CHECK(refusal(build, {{f32, {}}, {f32, {3}}}) == "lhs must be of rank at least 1, got f32[]");
+}
+TEST_CASE("matmul of unknown batch and rows needs no number") {
+  Dim b = Dim::symbol("b"), m = Dim::symbol("m");
+  Graph g = trace(std::vector{Type{f64, {b, m, 2}}, Type{f64, {b, 2, 1}}}, [](Values v) { return matmul(v[0], v[1]); });
+  CHECK(g.output_types()[0] == Type{f64, {b, m, 1}});
+  std::array in = {tensor(f64, {2, 1, 2}, {1, 2, 3, 4}), tensor(f64, {2, 2, 1}, {1, 10, 100, 1000})};
+  CHECK(difference(interpret(made_of_primitives(g), in)[0], tensor(f64, {2, 1, 1}, {21, 4300})) == "");
+}
+
+TEST_CASE("linear multiplies by the transposed weight") {
+  Numbers x{{2, 2}, {1, 2, 3, 4}}, w{{3, 2}, {1, 0, 0, 1, 1, 1}}, bias{{3}, {10, 20, 30}};
+  auto with_bias = [](Values v) { return linear(v[0], v[1], v[2]); };
+  CHECK(mismatch_of_floats(with_bias, {x, w, bias}, {{{2, 3}, {11, 22, 33, 13, 24, 37}}}) == "");
+  CHECK(mismatch_of_floats([](Values v) { return linear(v[0], v[1]); }, {x, w}, {{{2, 3}, {1, 2, 3, 3, 4, 7}}}) == "");
+  CHECK(mismatch_of_floats(with_bias, {{{2, 0}, {}}, {{3, 0}, {}}, bias}, {{{2, 3}, {10, 20, 30, 10, 20, 30}}}) == "");
+  CHECK(mismatch_of_floats(with_bias, {{{2}, {1, 2}}, w, bias}, {{{3}, {11, 22, 33}}}) == "");
+  CHECK(refusal(with_bias, {{f32, {2, 2}}, {f32, {3, 2}}, {f32, {2}}}) == "bias must be f32[3], got f32[2]");
+}
+
+TEST_CASE("fused_matmul adds the bias before the activation and the residual behind it") {
+  Numbers x{{1, 2}, {1, 2}}, w{{2, 2}, {1, -1, 1, -1}}, bias{{2}, {1, 1}}, residual{{1, 2}, {0.5, 0.25}};
+  auto all = [](Values v) { return fused_matmul(v[0], v[1], v[2], v[3], Activation::relu); };
+  CHECK(mismatch_of_floats(all, {x, w, bias, residual}, {{{1, 2}, {4.5, 0.25}}}) == "");
+  auto no_bias = [](Values v) { return fused_matmul(v[0], v[1], {}, v[2], Activation::relu); };
+  CHECK(mismatch_of_floats(no_bias, {x, w, residual}, {{{1, 2}, {3.5, 0.25}}}) == "");
+  auto transposed = [](Values v) { return fused_matmul(v[0], v[1], {}, {}, Activation::none, true); };
+  CHECK(mismatch_of_floats(transposed, {x, w}, {{{1, 2}, {-1, -1}}}) == "");
+  CHECK(refusal(all, {{f32, {1, 2}}, {f32, {2, 2}}, {f32, {2}}, {f32, {2}}}) ==
+        "residual must be f32[1, 2], got f32[2]");
+}
+
+TEST_CASE("lora_matmul scales the low-rank part alone") {
+  auto build = [](Values v) { return lora_matmul(v[0], v[1], v[2], v[3], 0.5); };
+  CHECK(mismatch_of_floats(build, {{{1, 2}, {1, 2}}, {{2, 2}, {1, 0, 0, 1}}, {{2, 1}, {1, 1}}, {{1, 2}, {2, 4}}},
+                           {{{1, 2}, {4, 8}}}) == "");
+}
+
+TEST_CASE("grouped_matmul gives each row its own matrix, and NaN for one that is not there") {
+  Numbers x{{4, 2}, {1, 2, 3, 4, 5, 6, 7, 8}}, w{{2, 2, 1}, {1, 10, 100, kInf}};
+  for (DType index : {i32, i64, u8}) {
+    std::vector<double> rows = {0, 1, 0, 7};
+    auto why = mismatch([](Values v) { return grouped_matmul(v[0], v[1], v[2]); },
+                        {tensor(f32, x.shape, x.values), tensor(f32, w.shape, w.values), vector_of(index, rows)},
+                        {tensor(f32, {4, 1}, {21, kInf, 65, kNaN})});
+    CHECK(why == "");
+  }
+}
+
+TEST_CASE("outer multiplies each by each") {
+  CHECK(mismatch_of_floats([](Values v) { return outer(v[0], v[1]); }, {{{2}, {1, 2}}, {{3}, {1, 10, 100}}},
+                           {{{2, 3}, {1, 10, 100, 2, 20, 200}}}) == "");
+}

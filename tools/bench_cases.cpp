@@ -1,0 +1,174 @@
+// See the header.
+#include "tools/bench_cases.h"
+
+#include <charconv>
+#include <filesystem>
+#include <memory>
+
+#include "rlx/models.h"
+#include "tools/numpy_random.h"
+#include "tools/subcommands.h"
+
+namespace rlx::tools {
+namespace {
+
+const BenchFamily kFamilies[] = {
+    {"minilm", "BxS", "all-MiniLM-L6-v2 on B rows of S tokens, mean pooling, norm 1", {"1x16", "1x128", "8x128", "32x128"}},
+    {"gemm", "N", "a·b, both given at each run", {"512", "1024", "2048"}},
+    {"linear", "MxKxN", "x·w, w constant", {"1x4096x4096", "16x1024x4096"}},
+    {"softmax", "MxN", "along the rows", {"4096x1024"}},
+    {"layernorm", "MxN", "along the rows, with gamma and beta", {"4096x1024"}},
+    {"ewchain", "MxN", "gelu(x*1.5 + 0.5)*x - relu(x)", {"4096x4096"}},
+    {"sdpa", "BxHxSxD", "attention of H heads", {"1x12x512x64"}},
+    {"conv3x3", "BxCxW", "C to C channels, NCHW, padding 1, kernel constant",
+     {"1x64x56", "1x128x28", "1x256x14", "1x512x7", "8x64x56"}},
+    {"dwconv3x3", "BxCxW", "the same for each channel alone", {"1x256x56"}},
+    {"sumrow", "MxN", "sum over each row", {"4096x4096"}},
+    {"sumcol", "MxN", "sum over each column", {"4096x4096"}},
+    {"small_graph", "", "gelu(x[1,16]·w[16,16] + b)·c - x: what a run costs by itself", {}},
+};
+
+std::string list_of_cases() {
+  std::string list;
+  for (const BenchFamily& family : kFamilies) {
+    std::string name(family.name);
+    list += "\n  " + (family.shape.empty() ? name : name + "_" + std::string(family.shape));
+    for (size_t i = 0; i < family.usual.size(); ++i) list += (i ? ", " : ": ") + name + "_" + std::string(family.usual[i]);
+  }
+  return list;
+}
+
+/// "1x64x56" as numbers; empty if it is anything else.
+Shape parse_shape(std::string_view text) {
+  Shape shape;
+  while (!text.empty()) {
+    int64_t extent = 0;
+    auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), extent);
+    constexpr int64_t kMost = 1 << 20;  // so that products of four do not overflow
+    if (code != std::errc{} || extent < 1 || extent > kMost) return {};
+    shape.push_back(extent);
+    text.remove_prefix(static_cast<size_t>(end - text.data()));
+    if (text.empty()) return shape;
+    if (text.front() != 'x' || text.size() == 1) return {};
+    text.remove_prefix(1);
+  }
+  return {};
+}
+
+/// Arrays one after the other from one generator, as the peers draw them.
+class Arrays {
+ public:
+  Tensor operator()(Shape shape) {
+    Tensor t = Tensor::uninitialized(f32, std::move(shape));
+    random_.uniform(-1, 1, t.mutable_values<float>());
+    return t;
+  }
+
+ private:
+  NumpyRandom random_{0};
+};
+
+// ---- sentence encoder ----
+
+/// The params that the graph wants, read into memory once: what a case times is building and running, not the disk.
+NamedTensors read_weights(const std::string& folder, const Graph& graph) {
+  static std::map<std::string, NamedTensors> read;
+  NamedTensors& weights = read[folder];
+  if (!weights.empty()) return weights;
+  auto file = SafetensorsFile::open((std::filesystem::path(folder) / "model.safetensors").string());
+  for (const auto& param : signature_of(graph).params) {
+    Tensor mapped = file.tensor(param.name, param.type.dtype, shape_of(param.type.dims));
+    Tensor copy = Tensor::uninitialized(mapped.dtype(), mapped.shape());
+    std::memcpy(copy.mutable_data(), mapped.data(), mapped.byte_count());
+    weights.emplace(param.name, std::move(copy));
+  }
+  return weights;
+}
+
+BenchCase minilm(const Shape& shape, const std::string& model) {
+  if (model.empty())
+    throw UsageError("the minilm cases need a model: give --model DIR, or set RLX_MODEL_DIR (or PERF_WORK, the benchmark's folder)");
+  BenchCase c;
+  auto config = std::make_shared<BertConfig>();
+  c.prepare = [shape, model, config](BenchCase& self) {
+    *config = BertConfig::load((std::filesystem::path(model) / "config.json").string());
+    self.params = read_weights(model, sentence_encoder_graph(*config));
+    Tensor ids(i64, shape), mask(i64, shape), types(i64, shape);
+    auto id = ids.mutable_values<int64_t>(), keep = mask.mutable_values<int64_t>();
+    for (size_t i = 0; i < id.size(); ++i) id[i] = static_cast<int64_t>(i) * 131 % 30000, keep[i] = 1;
+    self.inputs = {ids, mask, types};
+  };
+  c.graph = [config] { return sentence_encoder_graph(*config); };
+  return c;
+}
+
+// ---- kernels ----
+
+using Build = std::function<Value(Values inputs, Values params)>;
+
+BenchCase kernel(std::vector<Shape> inputs, std::vector<Shape> params, Build build) {
+  BenchCase c;
+  auto named = [](const char* what, size_t i) { return text_of(what, i); };
+  c.prepare = [=](BenchCase& self) {
+    Arrays random;
+    for (const Shape& shape : inputs) self.inputs.push_back(random(shape));
+    for (size_t i = 0; i < params.size(); ++i) self.params.emplace(named("w", i), random(params[i]));
+  };
+  c.graph = [=] {
+    Graph g("bench");
+    std::vector<Value> x, w;
+    for (size_t i = 0; i < inputs.size(); ++i) x.push_back(g.input(named("x", i), f32, Dims(inputs[i].begin(), inputs[i].end())));
+    for (size_t i = 0; i < params.size(); ++i) w.push_back(g.param(named("w", i), f32, Dims(params[i].begin(), params[i].end())));
+    g.output(build(x, w));
+    return g;
+  };
+  return c;
+}
+
+BenchCase conv3x3(const Shape& d, bool each_channel_alone) {
+  int64_t groups = each_channel_alone ? d[1] : 1;
+  return kernel({{d[0], d[1], d[2], d[2]}}, {{d[1], d[1] / groups, 3, 3}}, [groups](Values x, Values w) {
+    return convolution(x[0], w[0], {.padding_low = {1, 1}, .padding_high = {1, 1}, .feature_group_count = groups});
+  });
+}
+
+BenchCase small_graph() {
+  return kernel({{1, 16}}, {{16, 16}, {16}, {16}}, [](Values x, Values w) { return gelu(matmul(x[0], w[0]) + w[1]) * w[2] - x[0]; });
+}
+
+BenchCase kernel_case(std::string_view family, const Shape& d) {
+  if (family == "gemm") return kernel({{d[0], d[0]}, {d[0], d[0]}}, {}, [](Values x, Values) { return matmul(x[0], x[1]); });
+  if (family == "linear") return kernel({{d[0], d[1]}}, {{d[1], d[2]}}, [](Values x, Values w) { return matmul(x[0], w[0]); });
+  if (family == "softmax") return kernel({d}, {}, [](Values x, Values) { return softmax(x[0]); });
+  if (family == "layernorm") return kernel({d}, {{d[1]}, {d[1]}}, [](Values x, Values w) { return layer_norm(x[0], w[0], w[1], 1e-5); });
+  if (family == "ewchain") return kernel({d}, {}, [](Values x, Values) { return gelu(x[0] * 1.5 + 0.5) * x[0] - relu(x[0]); });
+  if (family == "sdpa") return kernel({d, d, d}, {}, [heads = d[1]](Values x, Values) { return attention(x[0], x[1], x[2], {.heads = heads}); });
+  if (family == "conv3x3") return conv3x3(d, false);
+  if (family == "dwconv3x3") return conv3x3(d, true);
+  return kernel({d}, {}, [axis = family == "sumrow" ? 1 : 0](Values x, Values) { return reduce_sum(x[0], {axis}); });
+}
+
+}  // namespace
+
+std::span<const BenchFamily> bench_families() { return kFamilies; }
+
+BenchCase bench_case(const std::string& name, const std::string& model) {
+  if (name == "small_graph") {
+    BenchCase c = small_graph();
+    c.name = name;
+    return c;
+  }
+  std::string full = name.find('_') == std::string::npos ? "minilm_" + name : name;
+  std::string_view view = full, family = view.substr(0, view.find('_'));
+  Shape shape = parse_shape(view.substr(std::min(view.size(), family.size() + 1)));
+  for (const BenchFamily& known : kFamilies) {
+    auto wanted = static_cast<size_t>(std::count(known.shape.begin(), known.shape.end(), 'x')) + 1;
+    if (known.name != family || known.shape.empty() || shape.size() != wanted) continue;
+    BenchCase c = family == "minilm" ? minilm(shape, model) : kernel_case(family, shape);
+    c.name = full;
+    return c;
+  }
+  throw UsageError("there is no case '" + name + "'; there are" + list_of_cases());
+}
+
+}  // namespace rlx::tools

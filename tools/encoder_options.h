@@ -1,0 +1,26 @@
+// The options that name a sentence encoder and how it runs, for the subcommands that embed.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+
+#include "rlx/models.h"
+
+namespace rlx::tools {
+
+/// `--model DIR`, or the folder that RLX_MODEL_DIR names.
+CLI::Option* add_model_option(CLI::App& app, std::string& folder);
+/// `--threads N`; 0 where it is not given: as many as the process may use.
+CLI::Option* add_threads_option(CLI::App& app, int& threads);
+/// `--device D`, as Device::parse reads it.
+CLI::Option* add_device_option(CLI::App& app, std::string& device, const std::string& name = "--device");
+
+struct EncoderOptions {
+  explicit EncoderOptions(CLI::App& app);
+  SentenceEncoder load() const;
+
+  std::string model, device = "cpu";
+  int threads = 0;
+};
+
+}  // namespace rlx::tools

@@ -1,0 +1,76 @@
+// The program `rlx`: parses the command line, runs one subcommand, and turns what went wrong into an exit code: 0 for
+// success, 1 for an error in what was given (files, devices, values), 2 for wrong usage.
+#include <CLI/CLI.hpp>
+#include <csignal>
+#include <cstdio>
+#include <new>
+#include <sstream>
+
+#include "rlx/error.h"
+#include "rlx/version.h"
+#include "tools/output.h"
+#include "tools/subcommands.h"
+
+namespace rlx::tools {
+namespace {
+
+constexpr const char* kFooter = R"(
+First steps (MODEL is a folder with config.json, tokenizer.json and model.safetensors of a sentence encoder):
+  rlx embed --model MODEL "A sentence." "Another one."
+  rlx search --model MODEL --corpus lines.txt "what is looked for"
+  rlx where MODEL                        which device runs which op, and why
+  rlx run model.rlx --input x=x.npy --output-dir out
+
+`rlx SUBCOMMAND --help` shows all options and examples.
+Exit code: 0; 1 if a file, a device or a value was not right; 2 if the command line was not.)";
+
+/// What stands behind the error tells which subcommand's help to read.
+int wrong_usage(const CLI::App& app, const std::string& message) {
+  std::string name = "rlx";
+  for (const CLI::App* sub : app.get_subcommands()) name += " " + sub->get_name();
+  std::fprintf(stderr, "%s: %s\nSee `%s --help`.\n", name.c_str(), message.c_str(), name.c_str());
+  return 2;
+}
+
+int run(int argc, char** argv) {
+  CLI::App app("RLX compiles and runs machine learning models.", "rlx");
+  app.set_version_flag("--version", std::string("rlx ") + version(), "Print the version and exit");
+  app.require_subcommand(1);  // also keeps a sentence "search" behind `embed` from being taken for a subcommand
+  app.footer(kFooter);
+  std::vector<Subcommand> subcommands;
+  for (auto add : {add_embed, add_tokenize, add_search, add_where, add_devices, add_bench})
+    subcommands.push_back(add(app));
+  try {
+    app.parse(argc, argv);
+    for (const Subcommand& subcommand : subcommands)
+      if (subcommand.app->parsed()) subcommand.run();
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() != 0) return wrong_usage(app, error.what());
+    std::ostringstream help;  // --help, --version
+    app.exit(error, help, help);
+    write_out(help.str());
+  } catch (const UsageError& error) {
+    return wrong_usage(app, error.what());
+  }
+  flush_out();
+  return 0;
+}
+
+}  // namespace
+}  // namespace rlx::tools
+
+int main(int argc, char** argv) {
+  std::signal(SIGPIPE, SIG_IGN);  // a closed pipe is seen where we write, and ends us in order
+  try {
+    return rlx::tools::run(argc, argv);
+  } catch (const rlx::tools::ReaderLeft&) {
+    return 0;
+  } catch (const rlx::Error& error) {
+    std::fprintf(stderr, "rlx: error: %s\n", error.what());
+  } catch (const std::bad_alloc&) {
+    std::fputs("rlx: error: out of memory\n", stderr);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "rlx: error: %s\n", error.what());
+  }
+  return 1;
+}

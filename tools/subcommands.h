@@ -1,0 +1,32 @@
+// The subcommands of `rlx`, one file each: tools/embed.cpp and so on. Each adds its options to the command line and
+// says what to do once they were parsed; nothing runs while parsing, so wrong usage never leaves work half done.
+#pragma once
+
+#include <functional>
+#include <stdexcept>
+
+namespace CLI {
+class App;
+}
+
+namespace rlx::tools {
+
+/// The words on the command line make no sense together: exit code 2. What a file or a device cannot do is an
+/// rlx::Error: exit code 1.
+struct UsageError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+struct Subcommand {
+  CLI::App* app;
+  std::function<void()> run;
+};
+
+Subcommand add_embed(CLI::App& rlx);
+Subcommand add_tokenize(CLI::App& rlx);
+Subcommand add_search(CLI::App& rlx);
+Subcommand add_where(CLI::App& rlx);
+Subcommand add_devices(CLI::App& rlx);
+Subcommand add_bench(CLI::App& rlx);
+
+}  // namespace rlx::tools

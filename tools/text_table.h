@@ -1,0 +1,23 @@
+// Rows of cells, in columns as wide as they need to be.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace rlx::tools {
+
+class TextTable {
+ public:
+  /// One letter a column: 'l' left-aligned, 'r' right-aligned.
+  explicit TextTable(std::string alignment) : alignment_(std::move(alignment)) {}
+  void add(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
+  bool empty() const { return rows_.empty(); }
+  /// Each row a line, behind `indent` spaces.
+  std::string text(size_t indent = 0) const;
+
+ private:
+  std::string alignment_;
+  std::vector<std::vector<std::string>> rows_;
+};
+
+}  // namespace rlx::tools
