@@ -29,9 +29,6 @@ constexpr int64_t kRowsWorthWidening = 16;
 const void* at(const void* data, DType dtype, int64_t elements) {
   return static_cast<const char*>(data) + elements * static_cast<int64_t>(byte_size(dtype));
 }
-void* at(void* data, DType dtype, int64_t elements) {
-  return static_cast<char*>(data) + elements * static_cast<int64_t>(byte_size(dtype));
-}
 int64_t rounded_up(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 // Where the left operand can be read in place; see gemm_tile-inl.h.
