@@ -66,7 +66,8 @@ Tensor numbers(const Type& type, int64_t seed) {
     for (size_t i = 0; i < t.element_count(); ++i) {
       int64_t v = (static_cast<int64_t>(i) * 7 + seed) % 11 - 3;
       if constexpr (std::is_same_v<T, uint64_t>) v = v < 0 ? -v : v;
-      store<T>(t, i, static_cast<T>(v));
+      if constexpr (std::is_integral_v<T>) store<T>(t, i, static_cast<T>(v));
+      else store<T>(t, i, T(static_cast<double>(v)));
     }
   });
   return t;
