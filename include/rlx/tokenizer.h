@@ -20,15 +20,14 @@ struct TextSpan {
   bool operator==(const TextSpan&) const = default;
 };
 
-/// The tokens of a text, or of two, and what is known about each; all but the last have one element per
-/// token.
+/// The tokens of a text, or of two, and what is known about each; all but the last have one element per token.
 struct Encoding {
   std::vector<int32_t> ids;
   std::vector<int32_t> type_ids;             ///< which of the texts, as the model was trained with it
   std::vector<int32_t> attention_mask;       ///< 1, or 0 for padding
   std::vector<int32_t> special_tokens_mask;  ///< 1 for what the text did not have: [CLS], [SEP], padding
-  std::vector<int32_t> words;     ///< the number of the word the token is part of; -1 for special tokens
-  std::vector<TextSpan> offsets;  ///< where in its text the token stands; empty for special tokens
+  std::vector<int32_t> words;                ///< the number of the word the token is part of; -1 for special tokens
+  std::vector<TextSpan> offsets;             ///< where in its text the token stands; empty for special tokens
   std::vector<std::string> tokens;
   /// What truncation cut off, in pieces of the same length; only with Truncation::keep_overflow.
   std::vector<Encoding> overflowing;
@@ -83,13 +82,10 @@ class Tokenizer {
   Encoding encode(std::string_view text, bool add_special_tokens = true) const;
   Encoding encode_pair(std::string_view first, std::string_view second, bool add_special_tokens = true) const;
   /// With padding, all results have the same length.
-  std::vector<Encoding> encode_batch(std::span<const std::string> texts,
-                                     bool add_special_tokens = true) const;
-  std::vector<Encoding> encode_batch(std::span<const std::string_view> texts,
-                                     bool add_special_tokens = true) const;
+  std::vector<Encoding> encode_batch(std::span<const std::string> texts, bool add_special_tokens = true) const;
+  std::vector<Encoding> encode_batch(std::span<const std::string_view> texts, bool add_special_tokens = true) const;
 
-  /// Text that reads like what was encoded, as far as the tokens still tell. Ids that have no token give
-  /// nothing.
+  /// Text that reads like what was encoded, as far as the tokens still tell. Ids that have no token give nothing.
   std::string decode(std::span<const int32_t> ids, bool skip_special_tokens = true) const;
 
   /// The number of tokens, added ones included.

@@ -40,6 +40,9 @@ Graph fuse_elementwise_for(const Graph& g, const Backend& backend, const Compile
     return fuse_elementwise(body, [&](const Node& node) { return backend.fuses_elementwise(node); });
   });
 }
+Graph fuse_shared_input_for(const Graph& g, const Backend& backend, const CompileOptions&) {
+  return backend.hoists_params() ? fuse_shared_input(g) : g;  // else each run would join the weights again
+}
 
 // What stands before legalization sees the user's ops, and recognizes what they mean.
 const Pass kBefore[] = {
@@ -52,7 +55,7 @@ const Pass kBefore[] = {
     {"simplify", on<simplify>},                      // cancels the transposes that attention's layout made superfluous
     {"fuse_matmul", on<fuse_matmul>},                // a sum is free in a product ...
     {"fuse_residual_norm", on<fuse_residual_norm>},  // ... so norms get those that no product took
-    {"fuse_shared_input", on<fuse_shared_input>},    // when bias and activation are known: products must agree in them
+    {"fuse_shared_input", fuse_shared_input_for},    // when bias and activation are known: products must agree in them
 };
 
 // What stands behind it sees only what the target takes, and may only make what the target takes.

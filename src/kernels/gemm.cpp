@@ -1,6 +1,8 @@
 // Checks what is asked for and chooses the implementation.
 #include "kernels/gemm.h"
 
+#include <algorithm>
+
 #include "kernels/gemm_backends.h"
 #include "kernels/gemm_plan_cache.h"
 #include "rlx/error.h"
@@ -61,13 +63,17 @@ PreparedGemm PackedWeights::prepare(const GemmSpec& spec) const {
     check_extents(s.m, n_, k_);
     check_dtypes(x_dtype_, dtype_, s.y_dtype, s.epilogue);
     check_epilogue(s.epilogue, s.y_dtype);
-    return plan(s);
+    GemmSpec checked = s;
+    checked.threads = std::max(1, s.threads);
+    return plan(checked);
   }));
 }
 
 PreparedBatchedGemm prepare_batched_gemm(const BatchedGemmSpec& spec) {
   static auto* cache = new PlanCache<BatchedGemmSpec, BatchedGemmPlan>(64);
-  return PreparedBatchedGemm(cache->find_or_make(spec, [](const BatchedGemmSpec& s) {
+  return PreparedBatchedGemm(cache->find_or_make(spec, [](const BatchedGemmSpec& asked) {
+    BatchedGemmSpec s = asked;
+    s.threads = std::max(1, s.threads);
     check_extents(s.m, s.n, s.k);
     check_dtypes(s.lhs_dtype, s.rhs_dtype, s.y_dtype, s.epilogue);
     check_epilogue(s.epilogue, s.y_dtype);

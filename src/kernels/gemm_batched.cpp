@@ -77,14 +77,14 @@ class HighwayBatchedPlan : public BatchedGemmPlan {
       block_.rhs = {nullptr, 0, 1, packed_dtype_};
     } else if (s_.m > 0 && panels > 0) {
       grid_ = {s_.m, panels, 1, 1};
-      int64_t wanted = s_.threads == 1 ? 1 : std::clamp<int64_t>(2 * batches_ * s_.m * s_.k * s_.n / kPartFlops, 1, s_.threads * kPartsPerThread);
-      grid_.panel_parts = std::clamp<int64_t>(Grid::divided_up(wanted, std::max<int64_t>(1, batches_)), 1, panels);
+      int64_t wanted = s_.threads == 1 ? 1 : std::clamp<int64_t>(batches_ * product_work(s_.m, s_.k, s_.n) / kPartWork, 1, s_.threads * kPartsPerThread);
+      grid_.panel_parts = std::clamp<int64_t>(Grid::divided_up(wanted, std::max<int64_t>(1, batches_)), 1, most_panel_parts(panels, s_.m, s_.threads));
     }
     slot_bytes_ = static_cast<int64_t>(block_scratch_bytes(grid_.most_rows(), s_.k, block_.lhs, block_.rhs, block_.packed));
   }
 
   size_t scratch_bytes() const override {
-    return static_cast<size_t>(shared_bytes_ + slot_bytes_ * std::max(1, s_.threads));
+    return static_cast<size_t>(shared_bytes_ + slot_bytes_ * s_.threads);
   }
 
   void run(const BatchedGemmOperands& operands, void* scratch, ThreadPool& pool) const noexcept override {

@@ -124,7 +124,7 @@ HWY_NOINLINE void round_sums(const Sums<T>& sums) {
 /// The whole epilogue. `bias` is padded to whole vectors, zeros if there is none.
 template <class T, class Y>
 void finish_tile(const Sums<T>& sums, const Epilogue& epilogue, const T* bias, const Destination<Y>& to) {
-  HWY_ALIGN static constexpr T kZeros[PanelLayout::kVectors * HWY_MAX_BYTES / sizeof(T)] = {};
+  HWY_ALIGN static constexpr T kZeros[8 * PanelLayout::kVectors * HWY_MAX_BYTES / sizeof(T)] = {};  // the widest tile
   const T alpha = static_cast<T>(epilogue.alpha);
   const auto identity = [](auto, auto v) HWY_ATTR { return v; };
   if (epilogue.round_each_step) {

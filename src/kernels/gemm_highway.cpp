@@ -35,7 +35,7 @@ class HighwayPlan : public GemmPlan {
     block_.residual_row_stride = spec.residual_stride;
     slot_bytes_ = block_scratch_bytes(grid_.most_rows(), w.k, block_.lhs, block_.rhs, true);
   }
-  size_t scratch_bytes() const override { return slot_bytes_ * static_cast<size_t>(std::max(1, spec_.threads)); }
+  size_t scratch_bytes() const override { return slot_bytes_ * static_cast<size_t>(spec_.threads); }
 
   void run(const GemmOperands& o, void* scratch, ThreadPool& pool) const noexcept override {
     const Panels& w = *panels_;

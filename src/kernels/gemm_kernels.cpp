@@ -20,7 +20,7 @@ namespace rlx::kernels {
 namespace {
 
 // With fewer rows a right operand that is not packed is read where it is.
-constexpr int64_t kRowsWorthPacking = 24;
+constexpr int64_t kRowsWorthPacking = 32;
 // With fewer, and a right operand whose columns are adjacent along k, each output is a dot product of its own.
 constexpr int64_t kRowsForDots = 4;
 // With fewer rows, packed weights of 16 bits are widened as the tile reads them; with more, once for all tiles.
@@ -28,9 +28,6 @@ constexpr int64_t kRowsWorthWidening = 16;
 
 const void* at(const void* data, DType dtype, int64_t elements) {
   return static_cast<const char*>(data) + elements * static_cast<int64_t>(byte_size(dtype));
-}
-void* at(void* data, DType dtype, int64_t elements) {
-  return static_cast<char*>(data) + elements * static_cast<int64_t>(byte_size(dtype));
 }
 int64_t rounded_up(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
@@ -146,41 +143,62 @@ HWY_NOINLINE void dot_products(const LeftTiles<T>& lhs, int64_t rows, int64_t k,
   }
 }
 
+// Ways through a block.
+struct Ways {
+  bool columns_apart;  // the right operand has its columns adjacent along k: one dot product per output
+  bool in_place;       // the right operand is read where it is
+  bool bf16_dots;      // pairs of bf16 times pairs of bf16
+  bool widens;         // a packed panel of 16 bits is widened before the tiles read it
+
+  Ways(const BlockProduct& b, DType accumulator) {
+    columns_apart = !b.packed && b.rows <= kRowsForDots && b.rhs.row_stride == 1 && b.lhs.col_stride == 1;
+    in_place = columns_apart || (!b.packed && b.rhs.col_stride == 1 && b.rows <= kRowsWorthPacking);
+    bf16_dots = RLX_KERNELS_BF16_DOTS && has_bf16_dots() && b.lhs.dtype == bf16 && b.rhs.dtype == bf16 &&
+                b.lhs.col_stride == 1 && !in_place;
+    widens = b.packed && !bf16_dots && b.rhs.dtype != accumulator && b.rows > kRowsWorthWidening;
+  }
+  // Whether several panels can be read side by side.
+  bool takes_panels_together(const BlockProduct& b) const { return b.packed ? !widens : in_place && !columns_apart; }
+};
+
 // The right operand's columns of one panel, as a tile reads them.
 struct RightPanel {
   enum Kind { plain, bf16_pairs, bf16_dots } kind = plain;
   const void* data = nullptr;
-  int64_t k_stride = 0;
-  DType dtype = f32;  // of a plain one
+  int64_t k_stride = 0;      // of a plain one
+  int64_t panel_stride = 0;  // in elements, or in pairs
+  DType dtype = f32;         // of a plain one
 };
 
 template <class T>
-RightPanel right_panel(const BlockProduct& b, int64_t p, bool dots, bool in_place, bool columns_apart, T* scratch) {
+RightPanel right_panel(const BlockProduct& b, int64_t p, int64_t width, const Ways& ways, T* scratch) {
   const DType accumulator = std::is_same_v<T, double> ? f64 : f32;
-  const int64_t column = b.layout.begin(p) * b.layout.lanes, width = b.layout.begin(p + 1) * b.layout.lanes - column;
-  const int64_t count = std::min(width, b.layout.n - column);
+  const int64_t column = b.layout.begin(p) * b.layout.lanes, count = std::min(width, b.layout.n - column);
   if (b.packed) {
     const DType dtype = b.rhs.dtype;
     const void* data = static_cast<const char*>(b.rhs.data) + b.layout.packed_bytes(b.k, dtype, b.panel_begin, p);
-    if (dots) return {RightPanel::bf16_dots, data};
-    if (dtype != accumulator && b.rows > kRowsWorthWidening) {
+    const int64_t panel = b.k * width;
+    if (ways.bf16_dots) return {RightPanel::bf16_dots, data, 0, (b.k + 1) / 2 * width};
+    if (ways.widens) {
       if constexpr (std::is_same_v<T, float>) {
         if (dtype == bf16) widen_pairs(data, b.k, width, scratch);
-        else pack_panel(data, dtype, 0, 1, 1, b.k * width, b.k * width, scratch);
+        else pack_panel(data, dtype, 0, 1, 1, panel, panel, scratch);
       }
-      return {RightPanel::plain, scratch, width, accumulator};
+      return {RightPanel::plain, scratch, width, 0, accumulator};
     }
-    return {dtype == bf16 ? RightPanel::bf16_pairs : RightPanel::plain, data, width, dtype};
+    if (dtype == bf16) return {RightPanel::bf16_pairs, data, 0, (b.k + 1) / 2 * width};
+    return {RightPanel::plain, data, width, panel, dtype};
   }
   const void* data = at(b.rhs.data, b.rhs.dtype, column * b.rhs.col_stride);
-  if (dots) {
+  if (ways.bf16_dots) {
     pack_pairs(static_cast<const BF16*>(data), b.rhs.row_stride, b.rhs.col_stride, b.k, count, width,
                reinterpret_cast<BF16*>(scratch));
     return {RightPanel::bf16_dots, scratch};
   }
-  if (in_place && (count == width || columns_apart)) return {RightPanel::plain, data, b.rhs.row_stride, b.rhs.dtype};
+  if (ways.in_place && (count == width || ways.columns_apart))
+    return {RightPanel::plain, data, b.rhs.row_stride, width, b.rhs.dtype};
   pack_panel(data, b.rhs.dtype, b.rhs.row_stride, b.rhs.col_stride, b.k, count, width, scratch);
-  return {RightPanel::plain, scratch, width, accumulator};
+  return {RightPanel::plain, scratch, width, 0, accumulator};
 }
 
 // f gets a value of the type that stands for the panel's kind and dtype.
@@ -205,16 +223,12 @@ void multiply(const BlockProduct& b) {
   const Epilogue& epilogue = *b.epilogue;
   const int64_t lanes = b.layout.lanes;
 
-  // Which way: dot products of bf16 pairs, one dot product per output, or tiles.
-  const bool columns_apart = !b.packed && b.rows <= kRowsForDots && b.rhs.row_stride == 1 && b.lhs.col_stride == 1;
-  const bool in_place = !b.packed && (columns_apart || (b.rhs.col_stride == 1 && b.rows <= kRowsWorthPacking));
-  const bool dots = RLX_KERNELS_BF16_DOTS && has_bf16_dots() && b.lhs.dtype == bf16 && b.rhs.dtype == bf16 &&
-                    b.lhs.col_stride == 1 && !in_place;
+  const Ways ways(b, accumulator);
 
   T* lhs_scratch = static_cast<T*>(b.scratch);
   T* rhs_scratch = lhs_scratch;
   LeftTiles<T> left{};
-  if (!dots) {
+  if (!ways.bf16_dots) {
     if (!reads_lhs_in_place(b.lhs, accumulator, b.rows))
       rhs_scratch += rounded_up(b.rows * b.k * int64_t(sizeof(T))) / int64_t(sizeof(T));
     left = left_tiles(b, lhs_scratch);
@@ -228,16 +242,23 @@ void multiply(const BlockProduct& b) {
                                                                                             : nullptr);
   const int64_t residual_row = epilogue.residual == Residual::separate ? b.residual_row_stride : b.y_row_stride;
 
-  HWY_ALIGN T bias[kTileVectors * HWY_MAX_BYTES / sizeof(T)];
+  HWY_ALIGN T bias[kTileRows * kTileVectors * HWY_MAX_BYTES / sizeof(T)];
   HWY_ALIGN T sums[kTileRows * kTileVectors * HWY_MAX_BYTES / sizeof(T)];
   std::fill(std::begin(bias), std::end(bias), T(0));
 
-  for (int64_t p = b.panel_begin; p < b.panel_end; ++p) {
+  int64_t panels = 1;
+  for (int64_t p = b.panel_begin; p < b.panel_end; p += panels) {
     const int64_t vectors = b.layout.begin(p + 1) - b.layout.begin(p);
-    const int64_t column = b.layout.begin(p) * lanes, width = vectors * lanes;
-    const int64_t cols = std::min(width, b.layout.n - column);
+    const int64_t column = b.layout.begin(p) * lanes, panel_width = vectors * lanes;
+    panels = 1;
+    if (vectors == kTileVectors && ways.takes_panels_together(b))
+      for (panels = most_panels(b.rows); panels > 1; panels /= 2)
+        if (p + panels <= b.panel_end && b.layout.begin(p + panels) - b.layout.begin(p) == panels * kTileVectors &&
+            (b.packed || column + panels * panel_width <= b.layout.n))
+          break;
+    const int64_t width = panels * panel_width, cols = std::min(width, b.layout.n - column);
     if (epilogue.bias) pack_panel(at(b.bias, epilogue.bias_dtype, column), epilogue.bias_dtype, 0, 1, 1, cols, width, bias);
-    const RightPanel panel = right_panel(b, p, dots, in_place, columns_apart, rhs_scratch);
+    const RightPanel right = right_panel(b, p, panel_width, ways, rhs_scratch);
 
     for (int64_t t = 0; t < row_tiles.tiles(); ++t) {
       const int64_t row = row_tiles.begin(t), rows = row_tiles.begin(t + 1) - row;
@@ -246,16 +267,16 @@ void multiply(const BlockProduct& b) {
       void* out = sums;
       int64_t out_row = width;
       if (direct) out = to, out_row = b.y_row_stride;
-      with_right_type<T>(panel, [&](auto type) {
+      with_right_type<T>(right, [&](auto type) {
         using Rhs = decltype(type);
         if constexpr (!std::is_empty_v<Rhs>)
-          if (columns_apart)
-            return dot_products(left, rows, b.k, static_cast<const Rhs*>(panel.data), b.rhs.col_stride, cols,
+          if (ways.columns_apart)
+            return dot_products(left, rows, b.k, static_cast<const Rhs*>(right.data), b.rhs.col_stride, cols,
                                 static_cast<T*>(out), out_row);
         Tile tile{b.k, left.data + row * left.step, left.row, left.tiled ? rows : left.k_stride,
-                  panel.data, panel.k_stride, out, out_row};
-        if (dots) tile.lhs = at(b.lhs.data, bf16, row * b.lhs.row_stride), tile.lhs_row = b.lhs.row_stride;
-        tile_function<T, Rhs>(rows, vectors)(tile);
+                  right.data, right.k_stride, right.panel_stride, out, out_row};
+        if (ways.bf16_dots) tile.lhs = at(b.lhs.data, bf16, row * b.lhs.row_stride), tile.lhs_row = b.lhs.row_stride;
+        (panels > 1 ? panels_function<T, Rhs>(rows, panels) : tile_function<T, Rhs>(rows, vectors))(tile);
       });
       if (!direct)
         finish_tile<T, Y>({sums, rows, width, cols}, epilogue, bias,

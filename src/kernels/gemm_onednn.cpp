@@ -162,7 +162,7 @@ class OnednnPlan : public GemmPlan {
     refuse_what_is_not_offered(*weights_, spec);
     if (spec.m == 0) return;
     // brgemm's tiles have some eight rows; each part reads all the weights.
-    const int threads = std::max(1, spec.threads);
+    const int threads = spec.threads;
     row_parts_ = std::clamp<int64_t>(spec.m / 8, 1, threads);
     for (int64_t i = 0; i < row_parts_; ++i)
       if (!find(row(i + 1) - row(i)))
@@ -171,7 +171,7 @@ class OnednnPlan : public GemmPlan {
       slot_bytes_ = std::max(slot_bytes_, (calls->primitive().descs[kScratch].get_size() + 63) / 64 * 64);
   }
 
-  size_t scratch_bytes() const override { return slot_bytes_ * static_cast<size_t>(std::max(1, spec_.threads)); }
+  size_t scratch_bytes() const override { return slot_bytes_ * static_cast<size_t>(spec_.threads); }
 
   void run(const GemmOperands& o, void* scratch, ThreadPool& pool) const noexcept override {
     pool.parallel_for(spec_.threads, row_parts_, [&](int64_t part, int slot) {

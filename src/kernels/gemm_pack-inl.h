@@ -37,17 +37,15 @@ HWY_INLINE hn::Vec<D> load_converted(D d, const In* from) {
 template <class T>
 using LaneOf = std::conditional_t<std::is_same_v<T, F16> || std::is_same_v<T, BF16>, uint16_t, T>;
 
+// A row of a panel is short: a call of memcpy for each would cost as much as the copy.
 template <class Out, class In>
-void copy_row(const In* from, int64_t count, Out* to) {
-  if constexpr (std::is_same_v<Out, In>) {
-    std::memcpy(to, from, static_cast<size_t>(count) * sizeof(In));
-  } else {
-    int64_t i = 0;
-    const F32Tag d;
-    const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-    for (; i + lanes <= count; i += lanes) hn::StoreU(load_f32(d, from + i), d, to + i);
-    for (; i < count; ++i) to[i] = converted<Out>(from[i]);
-  }
+HWY_INLINE void copy_row(const In* from, int64_t count, Out* to) {
+  using Lane = LaneOf<Out>;
+  const hn::ScalableTag<Lane> d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) hn::StoreU(load_converted(d, from + i), d, reinterpret_cast<Lane*>(to + i));
+  for (; i < count; ++i) to[i] = converted<Out>(from[i]);
 }
 
 // Four columns, each adjacent along k: whole vectors of each are interleaved, and each group of four goes to its row.
@@ -74,7 +72,7 @@ HWY_NOINLINE void pack_panel(const In* from, int64_t k_stride, int64_t n_stride,
   if (n_stride == 1) {
     for (int64_t i = 0; i < k; ++i) {
       copy_row(from + i * k_stride, count, out + i * width);
-      std::fill(out + i * width + count, out + (i + 1) * width, Out());
+      for (int64_t j = count; j < width; ++j) out[i * width + j] = Out();
     }
     return;
   }

@@ -16,7 +16,7 @@ class SingleThreadedOpenMp {
   SingleThreadedOpenMp& operator=(const SingleThreadedOpenMp&) = delete;
 
  private:
-  int before_ = 0;
+  [[maybe_unused]] int before_ = 0;  // without oneDNN nothing is set back
 };
 
 }  // namespace rlx::kernels

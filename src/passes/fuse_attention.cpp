@@ -220,6 +220,11 @@ Value fused(const Matcher& matcher, const Site& site) {
 }  // namespace
 
 Graph fuse_attention(const Graph& g) {
+  bool any = std::any_of(g.nodes().begin(), g.nodes().end(), [&](const Node& node) {
+    if (node.op == &op::softmax) return true;
+    return node.op == &op::attention && (g.node(node.operands[0]).op == &op::transpose || g.node(node.operands[0]).op == &op::reshape);
+  });
+  if (!any) return g;
   Matcher matcher(g);
   return rewritten(g, [&](const Site& site) -> std::optional<std::vector<Value>> {
     if (Value v = fused(matcher, site)) return std::vector{v};

@@ -26,9 +26,13 @@ class Grouping {
         if (int32_t with = group_of_[size_t(r.node)]; with != kNone && with != group_of_[n] && g.type(r).dims == node.types[0].dims)
           try_join(group_of_[n], with);
     }
-    for (const auto& [group, members] : members_)
-      if (members.size() < 2) group_of_[size_t(members[0])] = kNone;
+    std::erase_if(members_, [&](const auto& group) {
+      if (group.second.size() < 2) group_of_[size_t(group.second[0])] = kNone;
+      return group.second.size() < 2;
+    });
   }
+
+  bool empty() const { return members_.empty(); }
 
   int32_t of(int32_t node) const { return group_of_[size_t(node)]; }
   const std::vector<int32_t>& members(int32_t group) const { return members_.at(group); }
@@ -184,6 +188,7 @@ class Emitter {
 
 Graph fuse_elementwise(const Graph& g, const std::function<bool(const Node&)>& can_fuse) {
   Grouping groups(g, can_fuse);
+  if (groups.empty()) return g;
   return prune(Emitter(g, groups).run());
 }
 

@@ -76,6 +76,10 @@ struct Fuser {
 }  // namespace
 
 Graph fuse_residual_norm(const Graph& g) {
+  bool any = std::any_of(g.nodes().begin(), g.nodes().end(), [&](const Node& node) {
+    return (node.op == &op::layer_norm || node.op == &op::rms_norm) && g.node(node.operands[0]).op == &op::add;
+  });
+  if (!any) return g;
   Fuser fuser{Uses(g)};
   return rewritten(g, [&](const Site& site) { return fuser.fused(site); });
 }

@@ -82,6 +82,7 @@ std::vector<Value> emit_joined(const Site& site, const Group& group) {
 Graph fuse_shared_input(const Graph& g) {
   Grouping grouping{g};
   grouping.find();
+  if (grouping.groups.empty()) return g;
   std::map<size_t, Value> made;  // by node
   return rewritten(g, [&](const Site& site) -> std::optional<std::vector<Value>> {
     for (const Group& group : grouping.groups)

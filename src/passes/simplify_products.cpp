@@ -67,6 +67,9 @@ Value rule(const Site& site) {
 }  // namespace
 
 Graph simplify_products(const Graph& g) {
+  bool any = std::any_of(g.nodes().begin(), g.nodes().end(),
+                         [](const Node& node) { return node.op == &op::dot_general || node.op == &op::transpose; });
+  if (!any) return g;
   return rewritten(g, [](const Site& site) -> std::optional<std::vector<Value>> {
     if (Value v = rule(site)) return std::vector{v};
     return std::nullopt;

@@ -46,7 +46,11 @@ uint64_t encode_float(DType dtype, double v) {
   FloatFormat f = format_of(dtype);
   if (dtype == f8e8m0fnu) {  // a power of two; zero and below have no code
     if (!(v > 0)) return std::isnan(v) ? 255 : 0;
-    return static_cast<uint64_t>(std::clamp(std::nearbyint(std::log2(v)) + 127, 0.0, 254.0));
+    if (std::isinf(v)) return 254;
+    int exponent = 0;
+    double fraction = std::frexp(v, &exponent);  // v = fraction * 2^exponent, fraction in [0.5, 1)
+    // Without a mantissa there is no even one: half way goes up, as in ml_dtypes.
+    return static_cast<uint64_t>(std::clamp(exponent - 1 + (fraction >= 0.75) + 127, 0, 254));
   }
   uint64_t sign = std::signbit(v) ? uint64_t{1} << (f.exponent_bits + f.mantissa_bits) : 0;
   uint64_t infinity = ((uint64_t{1} << f.exponent_bits) - 1) << f.mantissa_bits;

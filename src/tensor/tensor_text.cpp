@@ -13,8 +13,9 @@ int elsewhere_slot() {
   return slot;
 }
 
-void print_real(std::ostream& out, DType dtype, double v) {
-  uint64_t bits = encode_float(dtype, v);
+/// One float, from its bits: a NaN is told from the usual one only by them.
+void print_real(std::ostream& out, DType dtype, uint64_t bits) {
+  double v = decode_float(dtype, bits);
   if (std::isnan(v)) {
     if (bits == encode_float(dtype, NAN)) out << "nan";
     else out << "0x" << std::hex << bits << std::dec;
@@ -26,51 +27,56 @@ void print_real(std::ostream& out, DType dtype, double v) {
                           : std::to_chars(text, text + sizeof text, static_cast<float>(v)).ptr;
   out << std::string_view(text, static_cast<size_t>(end - text));
 }
-double parse_real(Scanner& in, DType dtype) {
-  if (in.accept("0x")) {
-    std::string_view digits = in.word();
-    uint64_t bits = 0;
-    auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), bits, 16);
-    if (error != std::errc{} || end != digits.data() + digits.size()) in.unexpected("hexadecimal digits");
-    return decode_float(dtype, bits);
-  }
-  return in.number<double>();
+uint64_t parse_real(Scanner& in, DType dtype) {
+  if (!in.accept("0x")) return encode_float(dtype, in.number<double>());
+  std::string_view digits = in.word();
+  uint64_t bits = 0;
+  auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), bits, 16);
+  int most = info(dtype).bits;
+  if (error != std::errc{} || end != digits.data() + digits.size() || (most < 64 && bits >> most != 0))
+    in.unexpected(text_of("hexadecimal digits of ", most, " bits instead of '", digits, "'"));
+  return bits;
+}
+
+/// The bits of part 0 or 1 of a complex element.
+uint64_t part_bits(const Tensor& t, size_t i, size_t part) {
+  size_t size = byte_size(t.dtype()) / 2;
+  uint64_t bits = 0;
+  std::memcpy(&bits, t.data() + (2 * i + part) * size, size);
+  return bits;
+}
+/// Elements of a complex dtype from the bits of their parts.
+Tensor from_parts(DType dtype, Shape shape, const std::vector<uint64_t>& parts) {
+  Tensor t = Tensor::uninitialized(dtype, std::move(shape));
+  size_t size = byte_size(dtype) / 2;
+  std::byte* to = t.mutable_data();
+  for (size_t i = 0; i < parts.size(); ++i) std::memcpy(to + i * size, &parts[i], size);
+  return t;
 }
 
 template <class T>
 void print_element(std::ostream& out, const Tensor& t, size_t i) {
-  T v = load<T>(t, i);
-  if constexpr (std::is_same_v<T, double>) print_real(out, t.dtype(), v);
+  if constexpr (std::is_same_v<T, double>) print_real(out, t.dtype(), load<uint64_t>(t, i));
   else if constexpr (std::is_same_v<T, Complex>) {
-    print_real(out << "(", real_part(t.dtype()), v.real());
-    print_real(out << ", ", real_part(t.dtype()), v.imag());
+    print_real(out << "(", real_part(t.dtype()), part_bits(t, i, 0));
+    print_real(out << ", ", real_part(t.dtype()), part_bits(t, i, 1));
     out << ")";
-  } else if (t.dtype() == boolean) print(out, v != 0);
-  else out << v;
+  } else if (t.dtype() == boolean) print(out, load<T>(t, i) != 0);
+  else out << load<T>(t, i);
 }
 template <class T>
-T parse_element(Scanner& in, DType dtype) {
-  if constexpr (std::is_same_v<T, double>) return parse_real(in, dtype);
-  else if constexpr (std::is_same_v<T, Complex>) {
-    in.expect("(");
-    double re = parse_real(in, real_part(dtype));
-    in.expect(",");
-    double im = parse_real(in, real_part(dtype));
-    in.expect(")");
-    return {re, im};
-  } else {
-    if (dtype == boolean) {
-      bool v;
-      parse(in, v);
-      return v;
-    }
-    T v = in.number<T>();
-    int bits = info(dtype).bits;
-    bool fits = bits == 64 || (std::is_signed_v<T> ? v >= -(T{1} << (bits - 1)) && v < (T{1} << (bits - 1))
-                                                   : v < (T{1} << bits));
-    if (!fits) in.unexpected(text_of("a number that ", dtype, " can hold instead of ", v));
+T parse_integer(Scanner& in, DType dtype) {
+  if (dtype == boolean) {
+    bool v;
+    parse(in, v);
     return v;
   }
+  T v = in.number<T>();
+  int bits = info(dtype).bits;
+  bool fits = bits == 64 || (std::is_signed_v<T> ? v >= -(T{1} << (bits - 1)) && v < (T{1} << (bits - 1))
+                                                 : v < (T{1} << bits));
+  if (!fits) in.unexpected(text_of("a number that ", dtype, " can hold instead of ", v));
+  return v;
 }
 
 }  // namespace
@@ -125,10 +131,23 @@ void parse(Scanner& in, Tensor& t) {
     if (wanted) std::memcpy(t.mutable_data(), bytes.data(), wanted);
   } else {
     t = with_element_type(type.dtype, [&]<class T>() {
-      Array<T> values;
-      for (size_t i = 0; i < count; ++i) separate(i), values.data.push_back(parse_element<T>(in, type.dtype));
+      // Floats are read as their bits: a NaN's payload would not survive a double.
+      using Held = std::conditional_t<std::is_same_v<T, int64_t>, int64_t, uint64_t>;
+      Array<Held> values;
       values.shape = shape_of(type.dims);
-      return values.rounded_to(type.dtype);
+      for (size_t i = 0; i < count; ++i) {
+        separate(i);
+        if constexpr (std::is_same_v<T, double>) values.data.push_back(parse_real(in, type.dtype));
+        else if constexpr (std::is_same_v<T, Complex>) {
+          in.expect("(");
+          values.data.push_back(parse_real(in, real_part(type.dtype)));
+          in.expect(",");
+          values.data.push_back(parse_real(in, real_part(type.dtype)));
+          in.expect(")");
+        } else values.data.push_back(parse_integer<T>(in, type.dtype));
+      }
+      if constexpr (std::is_same_v<T, Complex>) return from_parts(type.dtype, values.shape, values.data);
+      else return values.rounded_to(type.dtype);
     });
   }
   in.expect("]");

@@ -26,6 +26,12 @@ int64_t checked_multiply(int64_t a, int64_t b) {
   if (__builtin_mul_overflow(a, b, &product)) fail(ErrorCode::shape_mismatch, "a dim overflows: ", a, " * ", b);
   return product;
 }
+/// The quotient; `a` divides by `b`, which is not 0.
+int64_t checked_quotient(int64_t a, int64_t b) {
+  if (b == -1) return checked_multiply(a, -1);  // the least number has no opposite, and the processor traps
+  return a / b;
+}
+bool divides(int64_t a, int64_t b) { return b == -1 || (b != 0 && a % b == 0); }
 int64_t checked_add(int64_t a, int64_t b) {
   int64_t sum;
   if (__builtin_add_overflow(a, b, &sum)) fail(ErrorCode::shape_mismatch, "a dim overflows: ", a, " + ", b);
@@ -66,6 +72,8 @@ Dim operator+(Dim a, const Dim& b) {
 
 Dim operator*(const Dim& a, const Dim& b) {
   if (a.is_static() && b.is_static()) return checked_multiply(a.constant_, b.constant_);
+  // Products of sums grow without bound (2^n terms for n factors), and so do products of symbols; no shape needs many.
+  constexpr size_t kMostTerms = 1024, kMostFactors = 64;
   auto all = [](const Dim& d) {
     auto terms = d.terms_;
     terms.push_back({{}, d.constant_});
@@ -77,7 +85,9 @@ Dim operator*(const Dim& a, const Dim& b) {
       Dim::Term term{x.symbols, checked_multiply(x.factor, y.factor)};
       term.symbols.insert(term.symbols.end(), y.symbols.begin(), y.symbols.end());
       std::sort(term.symbols.begin(), term.symbols.end());
+      if (term.symbols.size() > kMostFactors) fail(ErrorCode::shape_mismatch, "a dim of more than ", kMostFactors, " factors");
       result.add(std::move(term));
+      if (result.terms_.size() > kMostTerms) fail(ErrorCode::shape_mismatch, "a dim of more than ", kMostTerms, " terms");
     }
   return result;
 }
@@ -93,8 +103,8 @@ Dim operator/(const Dim& a, const Dim& b) {
   Dim result;
   auto divide = [&](Dim::Term term) {
     if (term.factor == 0) return;
-    if (term.factor % divisor.factor != 0) refuse();
-    term.factor /= divisor.factor;
+    if (!divides(term.factor, divisor.factor)) refuse();
+    term.factor = checked_quotient(term.factor, divisor.factor);
     for (const std::string& symbol : divisor.symbols) {
       auto found = std::find(term.symbols.begin(), term.symbols.end(), symbol);
       if (found == term.symbols.end()) refuse();
@@ -130,9 +140,9 @@ bool Dim::solve(int64_t actual, Bindings& bindings) const {
     return true;
   }
   if (rest.terms_.size() != 1 || rest.terms_[0].symbols.size() != 1) return false;
-  int64_t wanted = actual - rest.constant_, factor = rest.terms_[0].factor;
-  if (wanted % factor != 0 || wanted / factor < 0) refuse();
-  bindings[rest.terms_[0].symbols[0]] = wanted / factor;
+  int64_t wanted = checked_add(actual, checked_multiply(rest.constant_, -1)), factor = rest.terms_[0].factor;
+  if (!divides(wanted, factor) || checked_quotient(wanted, factor) < 0) refuse();
+  bindings[rest.terms_[0].symbols[0]] = checked_quotient(wanted, factor);
   return true;
 }
 

@@ -15,6 +15,7 @@ BUILD = pathlib.Path(os.environ["RLX_PROGRAM"]).resolve().parents[1]
 MAIN = """
 #include <cstdio>
 
+#include "ops/elementwise_rules.h"
 #include "rlx/ops.h"
 #include "support/laws.h"
 

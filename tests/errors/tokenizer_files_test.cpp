@@ -21,9 +21,7 @@ std::string refusal(const std::string& json) {
   return text.substr(0, text.size() - context.size());
 }
 /// That of a file with the model above and another member.
-std::string refusal_with(const std::string& member) {
-  return refusal("{" + std::string(kModel) + ", " + member + "}");
-}
+std::string refusal_with(const std::string& member) { return refusal("{" + std::string(kModel) + ", " + member + "}"); }
 /// That of a file whose model has this member instead of the one above.
 std::string refusal_of_model(const std::string& from, const std::string& to) {
   std::string json = "{" + std::string(kModel) + "}";
@@ -64,10 +62,8 @@ TEST_CASE("a message names the file that was being loaded") {
 
 TEST_CASE("text that is no JSON, or is cut, says where") {
   CHECK(refusal("").starts_with("this is no JSON: parse error at line 1, column 1: "));
-  CHECK(refusal(R"({"model": {"type": "WordPie)")
-            .starts_with("this is no JSON: parse error at line 1, column 28: "));
-  CHECK(refusal(std::string(100'000, '['))
-            .starts_with("this is no JSON: parse error at line 1, column 100001: "));
+  CHECK(refusal(R"({"model": {"type": "WordPie)").starts_with("this is no JSON: parse error at line 1, column 28: "));
+  CHECK(refusal(std::string(100'000, '[')).starts_with("this is no JSON: parse error at line 1, column 100001: "));
   CHECK(refusal("[]") == "the file: expected an object, but it is an array of 0 elements");
 }
 
@@ -79,19 +75,16 @@ TEST_CASE("a member of the wrong type is named by its place") {
   CHECK(refusal_of_model("100", "18446744073709551615") ==
         "model.max_input_chars_per_word: expected an integer from 0 to 9223372036854775807, but it is "
         "18446744073709551615");
-  CHECK(refusal_of_model("100", "1e2") ==
-        "model.max_input_chars_per_word: expected an integer, but it is 100.0");
+  CHECK(refusal_of_model("100", "1e2") == "model.max_input_chars_per_word: expected an integer, but it is 100.0");
   CHECK(refusal_of_model("\"[UNK]\",", "7,") == "model.unk_token: expected a string, but it is 7");
   CHECK(refusal_of_model("\"[UNK]\",", "null,") == "model: 'unk_token' is missing");
-  CHECK(refusal_with(R"("added_tokens": {})") ==
-        "added_tokens: expected an array, but it is an object of 0 members");
+  CHECK(refusal_with(R"("added_tokens": {})") == "added_tokens: expected an array, but it is an object of 0 members");
   CHECK(refusal_with(R"("added_tokens": [7])") == "added_tokens[0]: expected an object, but it is 7");
   CHECK(refusal_with(R"("version": "2.0")") == "version: expected '1.0'");
 }
 
 TEST_CASE("a vocabulary with ids that are none is refused before memory is taken for it") {
-  CHECK(refusal_of_model("\"a\": 1", "\"a\": \"1\"") ==
-        "model.vocab['a']: expected an integer, but it is \"1\"");
+  CHECK(refusal_of_model("\"a\": 1", "\"a\": \"1\"") == "model.vocab['a']: expected an integer, but it is \"1\"");
   CHECK(refusal_of_model("\"a\": 1", "\"a\": -1") ==
         "model.vocab['a']: expected an integer from 0 to 2097151, but it is -1");
   CHECK(refusal_of_model("\"a\": 1", "\"a\": 4294967295") ==
@@ -99,8 +92,7 @@ TEST_CASE("a vocabulary with ids that are none is refused before memory is taken
   CHECK(refusal_of_model("\"a\": 1", "\"a\": {\"b\": 1}") ==
         "model.vocab['a']: expected an integer, but it is an object or an array");
   CHECK(refusal_of_model("\"a\"", "\"" + std::string(5000, 'x') + "\"") ==
-        "token 1 has 5000 bytes, more than the 4096 that a token may have; it begins '" +
-            std::string(80, 'x') + "'");
+        "token 1 has 5000 bytes, more than the 4096 that a token may have; it begins '" + std::string(80, 'x') + "'");
   CHECK(refusal(R"({"model": {"type": "WordPiece", "unk_token": "u", "continuing_subword_prefix": "",
     "max_input_chars_per_word": 1, "vocab": [["u", 0.5]]}})") ==
         "model.vocab: expected an object, but it is an array of 1 elements");
@@ -114,8 +106,7 @@ TEST_CASE("a vocabulary without its unknown token says so") {
 TEST_CASE("a kind that is not offered is named with those that are") {
   CHECK(refusal_of_model("WordPiece", "BPE") ==
         "model.type: the model 'BPE' is not offered; those that are: WordPiece");
-  CHECK(error_of([] { Tokenizer::from_json(R"({"model": {"type": "Unigram"}})"); }).code() ==
-        ErrorCode::unsupported);
+  CHECK(error_of([] { Tokenizer::from_json(R"({"model": {"type": "Unigram"}})"); }).code() == ErrorCode::unsupported);
   CHECK(refusal_with(R"("normalizer": {"type": "NFKC"})") ==
         "normalizer.type: the normalizer 'NFKC' is not offered; those that are: BertNormalizer, null");
   CHECK(refusal_with(R"("pre_tokenizer": {"type": "ByteLevel"})") ==
@@ -130,8 +121,7 @@ TEST_CASE("a kind that is not offered is named with those that are") {
 }
 
 TEST_CASE("added tokens that contradict the vocabulary or are empty are refused") {
-  CHECK(refusal_with(added("9", "\"a\"")) ==
-        "the added token 'a' has id 9, but id 1 in the model's vocabulary");
+  CHECK(refusal_with(added("9", "\"a\"")) == "the added token 'a' has id 9, but id 1 in the model's vocabulary");
   CHECK(refusal_with(added("1", "\"new\"")) ==
         "the added token 'new' has id 1, which is that of 'a' in the model's vocabulary");
   CHECK(refusal_with(added("9", "\"\"")) == "the added token with id 9 has no text");
@@ -158,8 +148,7 @@ TEST_CASE("a template that does not fit is refused") {
         "post_processor.single[0].Sequence.id: expected 'A' or 'B'");
   CHECK(refusal_with(post(R"([{"Sequence": {"id": "B", "type_id": 0}}])", "{}")) ==
         "the template for a single text uses a second text, B");
-  CHECK(refusal_with(post("[{}]", "{}")) ==
-        "post_processor.single[0]: expected a Sequence or a SpecialToken");
+  CHECK(refusal_with(post("[{}]", "{}")) == "post_processor.single[0]: expected a Sequence or a SpecialToken");
 }
 
 TEST_CASE("padding and truncation that ask for the impossible are refused") {
@@ -167,15 +156,13 @@ TEST_CASE("padding and truncation that ask for the impossible are refused") {
     return R"("padding": {"strategy": )" + strategy + R"(, "direction": )" + direction +
            R"(, "pad_to_multiple_of": null, "pad_id": 0, "pad_type_id": 0, "pad_token": "[PAD]"})";
   };
-  std::string json =
-      "{" + std::string(kModel) + ", " + padding(R"({"Fixed": 1000000000000})", "\"Right\"") + "}";
+  std::string json = "{" + std::string(kModel) + ", " + padding(R"({"Fixed": 1000000000000})", "\"Right\"") + "}";
   CHECK(message_of([&] { Tokenizer::from_json(json); }) ==
         "padding to 1000000000000 tokens, a multiple of 0, is beyond the 1048576 that an encoding is padded "
         "to");
   CHECK(refusal_with(padding("\"Longest\"", "\"Right\"")) ==
         "padding.strategy: expected 'BatchLongest' or {'Fixed': n}");
-  CHECK(refusal_with(padding("\"BatchLongest\"", "\"Up\"")) ==
-        "padding.direction: expected 'Left' or 'Right'");
+  CHECK(refusal_with(padding("\"BatchLongest\"", "\"Up\"")) == "padding.direction: expected 'Left' or 'Right'");
   CHECK(refusal_with(R"("truncation": {"max_length": 8, "stride": 0, "strategy": "Both"})") ==
         "truncation.strategy: expected 'LongestFirst', 'OnlyFirst' or 'OnlySecond'");
 }

@@ -15,8 +15,7 @@ Tokenizer letters() { return Tokenizer::from_vocabulary("[UNK]\n[CLS]\n[SEP]\na\
 
 TEST_CASE("truncation that leaves no room for special tokens is refused") {
   Tokenizer tokenizer = letters();
-  CHECK(error_of([&] { tokenizer.set_truncation(Truncation{.max_length = 1}); }).code() ==
-        ErrorCode::invalid_argument);
+  CHECK(error_of([&] { tokenizer.set_truncation(Truncation{.max_length = 1}); }).code() == ErrorCode::invalid_argument);
   CHECK(message_of([&] { tokenizer.set_truncation(Truncation{.max_length = 1}); }) ==
         "truncation to 1 tokens leaves no room for the 2 special tokens of a text; choose a max_length of 2 "
         "or more, or "
@@ -32,11 +31,10 @@ TEST_CASE("truncation that leaves no room for special tokens is refused") {
 
 TEST_CASE("a stride that leaves no step is refused") {
   Tokenizer tokenizer = letters();
-  CHECK(message_of([&] {
-          tokenizer.set_truncation(Truncation{.max_length = 5, .keep_overflow = true, .stride = 3});
-        }) ==
-        "a stride of 3 needs pieces of more tokens than 3, which is what a max_length of 5 leaves beside "
-        "special tokens");
+  CHECK(
+      message_of([&] { tokenizer.set_truncation(Truncation{.max_length = 5, .keep_overflow = true, .stride = 3}); }) ==
+      "a stride of 3 needs pieces of more tokens than 3, which is what a max_length of 5 leaves beside "
+      "special tokens");
   tokenizer.set_truncation(Truncation{.max_length = 6, .keep_overflow = true, .stride = 3});
   CHECK(message_of([&] { tokenizer.encode_pair("a a a a a", "b b b b b"); }) ==
         "pieces of 1 tokens cannot agree by a stride of 3; choose a smaller stride or a larger max_length");

@@ -46,8 +46,7 @@ json as_json(const Encoding& encoding, bool with_offsets) {
                  {"words", encoding.words},
                  {"tokens", encoding.tokens},
                  {"offsets", with_offsets ? offsets : json()}};
-  for (const Encoding& piece : encoding.overflowing)
-    result["overflowing"].push_back(as_json(piece, with_offsets));
+  for (const Encoding& piece : encoding.overflowing) result["overflowing"].push_back(as_json(piece, with_offsets));
   return result;
 }
 
@@ -122,8 +121,7 @@ TEST_CASE("bytes that are not UTF-8 are replaced as Python replaces them") {
   for (const json& entry : recorded()["bytes"]["cases"]) {
     std::string hex = entry["hex"], bytes;
     CAPTURE(hex);
-    for (size_t i = 0; i < hex.size(); i += 2)
-      bytes += static_cast<char>(std::stoi(hex.substr(i, 2), nullptr, 16));
+    for (size_t i = 0; i < hex.size(); i += 2) bytes += static_cast<char>(std::stoi(hex.substr(i, 2), nullptr, 16));
     CHECK(json(tokenizer.encode(bytes).tokens) == entry["tokens"]);
   }
 }

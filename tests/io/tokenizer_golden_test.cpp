@@ -45,9 +45,7 @@ std::vector<std::string> lines_of(const std::string& path) {
 }
 
 std::string model_folder() {
-  auto variable = [](const char* name) {
-    return std::getenv(name) ? std::string(std::getenv(name)) : std::string();
-  };
+  auto variable = [](const char* name) { return std::getenv(name) ? std::string(std::getenv(name)) : std::string(); };
   std::string folder = variable("RLX_MODEL");
   if (folder.empty()) {
     std::string cache = variable("RLX_CACHE");

@@ -1,5 +1,4 @@
-// What the tokenizer does beside the package it follows: loading, settings, batches, texts that are not
-// UTF-8.
+// What the tokenizer does beside the package it follows: loading, settings, batches, texts that are not UTF-8.
 #include <doctest/doctest.h>
 
 #include "io/tokenizer/utf8.h"
@@ -121,8 +120,7 @@ TEST_CASE("a vocabulary finds all of its tokens, however many there are") {
 
 TEST_CASE("a word of a million letters is one unknown token, or many known ones, in reasonable time") {
   std::string word(1'000'000, 'a');
-  Tokenizer tokenizer =
-      Tokenizer::from_vocabulary("[UNK]\n[CLS]\n[SEP]\na\n##a\n##" + std::string(60, 'a') + "b\n");
+  Tokenizer tokenizer = Tokenizer::from_vocabulary("[UNK]\n[CLS]\n[SEP]\na\n##a\n##" + std::string(60, 'a') + "b\n");
   CHECK(tokenizer.encode(word, false).ids == Ids{0});
   Tokenizer patient = Tokenizer::from_json(
       R"({"model": {"type": "WordPiece", "unk_token": "?", "continuing_subword_prefix": "##",

@@ -71,7 +71,7 @@ struct Binary {
 const Binary kBinary[] = {
     {Op::add, [](DType, Wide x, Wide y) { return x + y; }},
     {Op::sub, [](DType, Wide x, Wide y) { return x - y; }},
-    {Op::mul, [](DType, Wide x, Wide y) { return x * y; }},
+    {Op::mul, [](DType, Wide x, Wide y) { return Wide{static_cast<uint64_t>(x) * static_cast<uint64_t>(y)}; }},
     {Op::div, [](DType, Wide x, Wide y) { return y == 0 ? Wide{-1} : x / y; }},
     {Op::rem, [](DType, Wide x, Wide y) { return y == 0 ? x : x % y; }},
     {Op::max, [](DType, Wide x, Wide y) { return x > y ? x : y; }},

@@ -412,6 +412,24 @@ TEST_CASE("the shapes of transformer layers are right on several threads") {
       }
 }
 
+TEST_CASE("few rows by many columns, where panels are read side by side, are right") {
+  for (DType dtype : {f32, bf16, f16, f64})
+    for (int64_t m : {1, 2, 3, 4, 5})
+      for (int64_t n : {900, 1003}) {
+        Linear c;
+        c.x = c.w = c.y = c.epilogue.bias_dtype = dtype;
+        c.m = m, c.n = n, c.k = 61, c.threads = static_cast<int>(m % 3);
+        check(c);
+        c.epilogue.bias = true, c.epilogue.activation = Activation::relu;
+        check(c);
+        for (bool transposed : {false, true}) {
+          Batched b = dense(1, 1, m, n, 61, false, transposed, false);
+          b.spec.lhs_dtype = b.spec.rhs_dtype = b.spec.y_dtype = dtype;
+          check(b);
+        }
+      }
+}
+
 TEST_CASE("a long sum and many rows are right") {
   for (DType dtype : {f32, bf16}) {
     Linear c;
@@ -488,7 +506,7 @@ TEST_CASE("every instruction set of this processor gives right products") {
     ++k;
     for (DType dtype : {f32, bf16, f16, f64})
       for (int64_t m : {1, 5, 30})
-        for (int64_t n : {3, 17, 61}) {
+        for (int64_t n : {3, 17, 61, 400}) {
           Linear c;
           c.m = m, c.n = n, c.k = k, c.threads = 2, c.transposed = m == 5;
           c.x = c.w = c.y = c.epilogue.bias_dtype = dtype;

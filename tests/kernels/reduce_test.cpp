@@ -18,7 +18,7 @@ struct View {
   int64_t outer, reduce, inner;
 };
 const std::vector<View> kViews{{3, 5, 1}, {2, 1, 1}, {4, 100, 1}, {2, 1000, 1}, {1, 3, 7}, {2, 17, 16},
-                               {3, 9, 33}, {1, 40, 1100}, {2, 5000, 3}, {1, 1, 5}};
+                               {3, 9, 33}, {1, 40, 1100}, {2, 5000, 3}, {19, 37, 1}, {8, 16, 1}, {9, 9000, 1}, {1, 1, 5}};
 
 /// x in memory with gaps: reduce_stride = inner + 1 (1 for rows), outer_stride beyond that.
 struct Case {

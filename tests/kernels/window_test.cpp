@@ -110,7 +110,7 @@ TEST_CASE("convolution equals its definition for 1 to 3 dims, groups, strides, d
       a.out_dtype = a.dtype == i8 ? i32 : a.dtype == bf16 ? f32 : a.dtype;
       a.spatial = 1 + static_cast<int>(r.below(3));
       a.batch = 1 + r.below(2), a.groups = 1 + r.below(3);
-      a.in_channels = a.groups * (1 + r.below(3)), a.out_channels = a.groups * (1 + r.below(3));
+      a.in_channels = a.groups * (1 + r.below(3)), a.out_channels = a.groups * (1 + r.below(6));
       const bool simple = r.below(2) == 0;  // takes the fast path more often
       int64_t x_area = 1, w_area = 1, y_area = 1;
       for (int d = 0; d < a.spatial; ++d) {

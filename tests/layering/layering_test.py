@@ -62,6 +62,9 @@ PUBLIC = {
 # Headers of others that are written in quotes, as their own documents do.
 QUOTED_THIRD_PARTY = {"hwy"}
 
+# The C ABI is C: its standard headers have a suffix.
+C_STANDARD = {"stddef.h", "stdint.h"}
+
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.MULTILINE)
 SUFFIXES = {".h", ".hpp", ".c", ".cpp", ".mm", ".def", ".inc"}
 
@@ -107,7 +110,7 @@ def refusal(root, where, layer, is_public, quote, name):
         if target is None:
             return f"a public header without a layer; add it to PUBLIC in tests/layering/layering_test.py", True
     elif quote == "<" or parts[0] in QUOTED_THIRD_PARTY:
-        if is_public and ("/" in name or "." in name) and not name.startswith("sys/"):
+        if is_public and name not in C_STANDARD and ("/" in name or "." in name) and not name.startswith("sys/"):
             return "a third-party header: the public headers include the standard library only", False
         return None, False
     elif is_public:

@@ -110,7 +110,18 @@ Finding symbols_agree(const OpDef& op, const Sample& s) {
   } catch (const Error&) {
     return kNotApplicable;  // its attributes hold numbers
   }
-  if (!(substitute(*g, sizes) == c.graph(op))) return finding("types differ: " + text(substitute(*g, sizes)));
+  Graph bound = substitute(*g, sizes), wanted = c.graph(op);
+  if (!(bound == wanted)) return finding("types differ: " + text(bound));
+  // `substitute` infers again from numbers; the types that were inferred from symbols are what this law is about.
+  auto inferred = g->output_types(), numbers = wanted.output_types();
+  for (size_t r = 0; r < inferred.size(); ++r)
+    for (Dim& d : inferred[r].dims) d = d.bound(sizes);
+  if (inferred != numbers) {
+    std::ostringstream out;
+    print(out << "symbols give ", g->output_types());
+    print(out << ", numbers ", numbers);
+    return finding(out.str());
+  }
   if (op.decompose) {
     std::optional<Graph> parts;
     try {

@@ -9,6 +9,8 @@
 #include "backends/cpu/schedule.h"
 #include "rlx/io.h"
 #include "ir/leaves.h"
+#include "passes/hoist_params.h"
+#include "rlx/io.h"
 
 namespace rlx::cpu {
 namespace {
@@ -45,22 +47,24 @@ struct Instance {
 
 class CpuExecutable final : public Executable {
  public:
-  CpuExecutable(Graph legal, LoadOptions options) : graph_(std::move(legal)), options_(std::move(options)) {
+  CpuExecutable(const Graph& legal, LoadOptions options) : signature_(signature_params(legal)), options_(std::move(options)) {
     options_.threads = std::max(1, options_.threads);
+    Hoisted parts = hoist_params(legal);
+    graph_ = std::move(parts.main);
+    prologue_ = std::move(parts.prologue);
+    hoisted_ = std::move(parts.names);
   }
 
   void bind(const std::string& name, Tensor value) override {
-    for (Ref r : graph_.params())
-      if (graph_.node(r).name == name) {
-        const Type& type = graph_.node(r).types[0];
-        if (value.type() != type) fail(ErrorCode::shape_mismatch, "param '", name, "' is ", type, ", got ", value.type());
-        std::scoped_lock lock(mutex_);
-        params_[name] = aligned(std::move(value));
-        instances_.clear();  // their steps point into the old value
-        packed_ = std::make_unique<PackedCache>();
-        return;
-      }
-    fail(ErrorCode::not_found, "graph '", graph_.name(), "' has no param '", name, "'");
+    auto known = signature_.find(name);
+    if (known == signature_.end()) fail(ErrorCode::not_found, "graph '", graph_.name(), "' has no param '", name, "'");
+    if (value.type() != known->second)
+      fail(ErrorCode::shape_mismatch, "param '", name, "' is ", known->second, ", got ", value.type());
+    std::scoped_lock lock(mutex_);
+    params_[name] = aligned(std::move(value));
+    for (const std::string& made : hoisted_) params_.erase(made);
+    instances_.clear();  // their steps point into the old value
+    packed_ = std::make_unique<PackedCache>();
   }
 
   void run(Tensors inputs, std::span<Tensor> outputs, const RunOptions& options) override {
@@ -134,28 +138,47 @@ class CpuExecutable final : public Executable {
   }
 
   std::shared_ptr<Instance> make_instance(Tensors inputs) {
-    for (Ref r : graph_.params())
-      if (!params_.contains(graph_.node(r).name))
-        fail(ErrorCode::invalid_argument, "param '", graph_.node(r).name, "' (", graph_.node(r).types[0], ") of '", graph_.name(),
+    for (const auto& [name, type] : signature_)
+      if (!params_.contains(name))
+        fail(ErrorCode::invalid_argument, "param '", name, "' (", type, ") of '", graph_.name(),
              "' is not bound; bind it with set_param before the first run");
+    hoist();
     Bindings bindings = solve_symbols(graph_, inputs);
     Graph fixed = bindings.empty() ? graph_ : substitute(graph_, bindings);
     std::vector<Shape> shapes;
     for (const Tensor& t : inputs) shapes.push_back(t.shape());
     Schedule::Request request{fixed, options_.threads, *packed_,
                               [this](const std::string& name) { return &params_.at(name); }, options_.donated};
-    auto instance = std::shared_ptr<Instance>(new Instance{std::move(shapes), Schedule(request), fixed.output_types(), {}, {}});
-    release_packed_pages(instance->schedule);
-    return instance;
+    return std::shared_ptr<Instance>(new Instance{std::move(shapes), Schedule(request), fixed.output_types(), {}, {}});
   }
 
-  /// Weights that were packed are not read again: pages of a mapped file that hold them can go.
-  void release_packed_pages(const Schedule& schedule) {
-    for (const auto& [name, tensor] : params_)
-      if (packed_->holds(tensor) && !schedule.keeps(tensor)) release_pages(tensor);
+  /// Computes what depends on params alone, if a param was bound since the last time.
+  void hoist() {
+    if (hoisted_.empty() || params_.contains(hoisted_[0])) return;
+    PackedCache once;
+    Schedule schedule({prologue_, options_.threads, once, [this](const std::string& name) { return &params_.at(name); }});
+    std::vector<Tensor> values;
+    std::vector<void*> pointers;
+    for (const Type& t : schedule.output_types()) {
+      values.push_back(Tensor::uninitialized(t.dtype, shape_of(t.dims)));
+      pointers.push_back(values.back().mutable_data());
+    }
+    auto state = schedule.new_state();
+    schedule.run(state->pointers.data(), state->arena, {}, pointers, options_.threads);
+    for (size_t i = 0; i < values.size(); ++i) params_[hoisted_[i]] = std::move(values[i]);
+    // What was read here is read once: pages of a mapped file can go, and come back if somebody does read them again.
+    for (Ref r : prologue_.params()) release_pages(params_.at(prologue_.node(r).name));
   }
 
-  Graph graph_;
+  static std::map<std::string, Type> signature_params(const Graph& g) {
+    std::map<std::string, Type> all;
+    for (Ref r : g.params()) all[g.node(r).name] = g.type(r);
+    return all;
+  }
+
+  std::map<std::string, Type> signature_;  // the params that are bound from outside
+  Graph graph_, prologue_;
+  std::vector<std::string> hoisted_;
   LoadOptions options_;
   mutable std::mutex mutex_;
   std::map<std::string, Tensor> params_;
@@ -166,7 +189,7 @@ class CpuExecutable final : public Executable {
 }  // namespace
 
 std::unique_ptr<Executable> make_executable(Graph legal, const LoadOptions& options) {
-  return std::make_unique<CpuExecutable>(std::move(legal), options);
+  return std::make_unique<CpuExecutable>(legal, options);
 }
 
 }  // namespace rlx::cpu

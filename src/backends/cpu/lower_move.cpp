@@ -46,6 +46,12 @@ Copy plan_copy(const Shape& shape, size_t element_bytes, std::vector<int64_t> fr
 }  // namespace
 
 Prepared copy_step(const View& from, const View& to) {
+  if (!is_byte_sized(from.dtype)) {  // packed elements have no addresses; they are dense, and copied as they lie
+    size_t bytes = byte_count(from.dtype, from.shape);
+    return make_step("copy", 0, [=](const StepArgs& args) {
+      if (bytes) std::memcpy(args.out(), args.in(0), bytes);
+    });
+  }
   Copy copy = plan_copy(to.shape, from.element_bytes(), from.strides, to.strides);
   return make_step("copy", 0, [=](const StepArgs& args) { copy.run(args, args.in(0), args.out()); });
 }

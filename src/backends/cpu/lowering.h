@@ -18,7 +18,6 @@ class PackedCache {
  public:
   std::shared_ptr<const kernels::PackedWeights> pack(const kernels::WeightsSpec& spec, const Tensor& weights);
   size_t bytes() const;
-  bool holds(const Tensor& weights) const;
 
  private:
   struct Entry {

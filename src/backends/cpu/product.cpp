@@ -1,6 +1,8 @@
 // Packed products; see the header.
 #include "backends/cpu/product.h"
 
+#include "rlx/io.h"
+
 namespace rlx::cpu {
 
 std::shared_ptr<const kernels::PackedWeights> PackedCache::pack(const kernels::WeightsSpec& spec, const Tensor& weights) {
@@ -12,6 +14,8 @@ std::shared_ptr<const kernels::PackedWeights> PackedCache::pack(const kernels::W
   for (const Entry& e : entries_)
     if (same(e)) return e.packed;
   entries_.push_back({weights.data(), spec, kernels::PackedWeights::pack(spec, weights.data())});
+  // Packed weights are not read again: pages of a mapped file that hold them can go.
+  release_pages(weights);
   return entries_.back().packed;
 }
 
@@ -20,13 +24,6 @@ size_t PackedCache::bytes() const {
   size_t total = 0;
   for (const Entry& e : entries_) total += e.packed->bytes();
   return total;
-}
-
-bool PackedCache::holds(const Tensor& weights) const {
-  std::scoped_lock lock(mutex_);
-  for (const Entry& e : entries_)
-    if (e.data == weights.data()) return true;
-  return false;
 }
 
 namespace {

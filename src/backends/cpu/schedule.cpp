@@ -128,10 +128,6 @@ Schedule::Schedule(const Request& request) {
   }
 }
 
-bool Schedule::keeps(const Tensor& t) const {
-  return std::any_of(kept_.begin(), kept_.end(), [&](const Tensor& k) { return k.data() == t.data(); });
-}
-
 std::unique_ptr<RunState> Schedule::new_state() const {
   constexpr size_t kAlignment = 64;
   auto state = std::make_unique<RunState>();

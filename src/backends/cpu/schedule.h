@@ -31,8 +31,6 @@ class Schedule {
   ~Schedule();
 
   size_t arena_bytes() const { return arena_bytes_; }
-  /// Some step reads this tensor at every run.
-  bool keeps(const Tensor& t) const;
   size_t pointer_count() const { return slots_.size(); }
   /// Memory for runs of this schedule, one at a time.
   std::unique_ptr<RunState> new_state() const;

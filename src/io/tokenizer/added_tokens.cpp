@@ -1,7 +1,6 @@
-// Finding added tokens in text; see the header. What a match takes of the text around it is decided in the
-// order of the tokenizers package: leftmost and longest first, then single_word, then the stripping. A match
-// that is refused still uses up its text; one that begins with white space may begin in what the token before
-// it took.
+// Finding added tokens in text; see the header. What a match takes of the text around it is decided in the order of
+// the tokenizers package: leftmost and longest first, then single_word, then the stripping. A match that is refused
+// still uses up its text; one that begins with white space may begin in what the token before it took.
 #include "io/tokenizer/added_tokens.h"
 
 #include <algorithm>
@@ -16,12 +15,9 @@ namespace rlx::tokenizer {
 namespace {
 
 bool ends_with_word(std::string_view text) {
-  return !text.empty() &&
-         is_word_character(decode_utf8(text.data() + previous_code_point(text, text.size())));
+  return !text.empty() && is_word_character(decode_utf8(text.data() + previous_code_point(text, text.size())));
 }
-bool starts_with_word(std::string_view text) {
-  return !text.empty() && is_word_character(decode_utf8(text.data()));
-}
+bool starts_with_word(std::string_view text) { return !text.empty() && is_word_character(decode_utf8(text.data())); }
 
 bool is_whitespace_at(std::string_view text, size_t at) {
   return (class_of(decode_utf8(text.data() + at)) & kWhitespace) != 0;
@@ -45,8 +41,7 @@ Segment segment(size_t begin, size_t end, int32_t id) {
 
 }  // namespace
 
-AddedTokens::AddedTokens(std::vector<AddedToken> tokens, const Vocabulary& model,
-                         const Normalizer& normalizer) {
+AddedTokens::AddedTokens(std::vector<AddedToken> tokens, const Vocabulary& model, const Normalizer& normalizer) {
   for (AddedToken& token : tokens) {
     std::string shown = token.content.substr(0, 80);
     if (token.content.empty()) fail(ErrorCode::parse, "the added token with id ", token.id, " has no text");
@@ -66,12 +61,10 @@ AddedTokens::AddedTokens(std::vector<AddedToken> tokens, const Vocabulary& model
     auto known = by_content_.find(token.content);
     if (known != by_content_.end() ? known->second != token.id : by_id_.count(token.id) > 0)
       fail(ErrorCode::parse, "the added token '", shown, "' has id ", token.id,
-           known != by_content_.end()
-               ? text_of(", but had id ", known->second, " before")
-               : text_of(", which is that of '", by_id_.at(token.id).text.substr(0, 80), "'"));
+           known != by_content_.end() ? text_of(", but had id ", known->second, " before")
+                                      : text_of(", which is that of '", by_id_.at(token.id).text.substr(0, 80), "'"));
 
-    Pattern pattern{token.content, static_cast<int32_t>(token.id), token.single_word, token.lstrip,
-                    token.rstrip};
+    Pattern pattern{token.content, static_cast<int32_t>(token.id), token.single_word, token.lstrip, token.rstrip};
     if (token.normalized) {
       NormalizedText normal;
       normalizer.normalize(token.content, 0, normal);
@@ -110,8 +103,7 @@ void AddedTokens::Matcher::prepare() {
   std::stable_sort(patterns_.begin(), patterns_.end(),
                    [](const Pattern& a, const Pattern& b) { return a.text < b.text; });
   for (const Pattern& pattern : patterns_) begins_[static_cast<unsigned char>(pattern.text[0])] = true;
-  if (!patterns_.empty() && patterns_.front().text[0] == patterns_.back().text[0])
-    only_begin_ = patterns_[0].text[0];
+  if (!patterns_.empty() && patterns_.front().text[0] == patterns_.back().text[0]) only_begin_ = patterns_[0].text[0];
 }
 
 size_t AddedTokens::Matcher::next_candidate(std::string_view text, size_t at) const {
@@ -132,10 +124,8 @@ const AddedTokens::Pattern* AddedTokens::Matcher::longest_at(std::string_view re
     if (depth == rest.size()) break;
     auto byte = static_cast<unsigned char>(rest[depth]);
     auto byte_of = [&](const Pattern& pattern) { return static_cast<unsigned char>(pattern.text[depth]); };
-    first =
-        std::partition_point(first, last, [&](const Pattern& pattern) { return byte_of(pattern) < byte; });
-    last =
-        std::partition_point(first, last, [&](const Pattern& pattern) { return byte_of(pattern) == byte; });
+    first = std::partition_point(first, last, [&](const Pattern& pattern) { return byte_of(pattern) < byte; });
+    last = std::partition_point(first, last, [&](const Pattern& pattern) { return byte_of(pattern) == byte; });
   }
   return longest;
 }
@@ -151,8 +141,7 @@ void AddedTokens::Matcher::split(std::string_view text, std::vector<Segment>& ou
       }
       size_t begin = at, end = at + pattern->text.size();
       at = next_candidate(text, end);
-      if (pattern->single_word &&
-          (ends_with_word(text.substr(0, begin)) || starts_with_word(text.substr(end))))
+      if (pattern->single_word && (ends_with_word(text.substr(0, begin)) || starts_with_word(text.substr(end))))
         continue;
       if (end <= done) continue;  // white space itself, which the token before has taken
       if (pattern->lstrip) begin = std::max(without_space_before(text, begin, done), done);

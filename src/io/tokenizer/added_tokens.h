@@ -1,6 +1,5 @@
-// Tokens that are found in the text before the model sees it: the special ones ([CLS], [MASK]) and those that
-// were added to a trained vocabulary. They are matched in the raw text or, if `normalized`, in the normalized
-// one.
+// Tokens that are found in the text before the model sees it: the special ones ([CLS], [MASK]) and those that were
+// added to a trained vocabulary. They are matched in the raw text or, if `normalized`, in the normalized one.
 #pragma once
 
 #include <cstdint>
@@ -39,9 +38,7 @@ class AddedTokens {
 
   /// Cuts text into segments, none of them empty, that cover it; two tokens may share white space.
   void split_raw(std::string_view text, std::vector<Segment>& out) const { raw_.split(text, out); }
-  void split_normalized(std::string_view text, std::vector<Segment>& out) const {
-    normalized_.split(text, out);
-  }
+  void split_normalized(std::string_view text, std::vector<Segment>& out) const { normalized_.split(text, out); }
 
   /// kNone if no added token has this text.
   int32_t find(std::string_view content) const;

@@ -13,8 +13,7 @@ namespace {
 // The last two steps: drops nonspacing marks where accents are stripped, and lowers.
 class Writer {
  public:
-  Writer(bool strip_marks, bool lower, NormalizedText& out)
-      : strip_marks_(strip_marks), lower_(lower), out_(out) {}
+  Writer(bool strip_marks, bool lower, NormalizedText& out) : strip_marks_(strip_marks), lower_(lower), out_(out) {}
 
   void put(char32_t code, ByteRange source) {
     if (strip_marks_ && (class_of(code) & kNonspacingMark)) return;
@@ -66,8 +65,7 @@ class Decomposer {
 
   void flush() {
     if (marks_.empty()) return;
-    std::stable_sort(marks_.begin(), marks_.end(),
-                     [](const Mark& a, const Mark& b) { return a.ccc < b.ccc; });
+    std::stable_sort(marks_.begin(), marks_.end(), [](const Mark& a, const Mark& b) { return a.ccc < b.ccc; });
     size_t next = 0;
     for (const Mark& mark : marks_) {
       if (!mark.added && next < places_.size()) last_ = places_[next++];
@@ -94,10 +92,8 @@ char lower_ascii(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + (
 }  // namespace
 
 BertNormalizer::BertNormalizer(const BertNormalizerOptions& options)
-    : clean_text_(options.clean_text),
-      handle_chinese_chars_(options.handle_chinese_chars),
-      strip_accents_(options.strip_accents.value_or(options.lowercase)),
-      lowercase_(options.lowercase) {
+    : clean_text_(options.clean_text), handle_chinese_chars_(options.handle_chinese_chars),
+      strip_accents_(options.strip_accents.value_or(options.lowercase)), lowercase_(options.lowercase) {
   for (char32_t code = 0; code < 128; ++code) {
     CharClass bits = class_of(code);
     char c = static_cast<char>(code);

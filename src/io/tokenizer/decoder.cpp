@@ -39,8 +39,7 @@ std::string SpacingDecoder::decode(const std::vector<std::string_view>& tokens) 
   return text;
 }
 
-WordPieceDecoder::WordPieceDecoder(std::string prefix, bool cleanup)
-    : prefix_(std::move(prefix)), cleanup_(cleanup) {}
+WordPieceDecoder::WordPieceDecoder(std::string prefix, bool cleanup) : prefix_(std::move(prefix)), cleanup_(cleanup) {}
 
 std::string WordPieceDecoder::decode(const std::vector<std::string_view>& tokens) const {
   std::string text, spaced;

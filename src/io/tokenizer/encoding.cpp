@@ -25,8 +25,7 @@ void for_each_column(Encoding& to, From& from, const Visit& visit) {
 Encoding slice(const Encoding& encoding, size_t begin, size_t end) {
   Encoding part;
   for_each_column(part, encoding, [&](auto& to, const auto& from) {
-    to.assign(from.begin() + static_cast<std::ptrdiff_t>(begin),
-              from.begin() + static_cast<std::ptrdiff_t>(end));
+    to.assign(from.begin() + static_cast<std::ptrdiff_t>(begin), from.begin() + static_cast<std::ptrdiff_t>(end));
   });
   return part;
 }
@@ -52,13 +51,12 @@ void cut(Encoding& encoding, size_t length, const Truncation& truncation) {
              truncation.stride, "; choose a smaller stride or a larger max_length");
       size_t step = length - truncation.stride;
       if ((total - length) / step >= kMaxOverflow)
-        fail(ErrorCode::out_of_memory, total, " tokens in pieces of ", length, " with a stride of ",
-             truncation.stride, " make more than ", kMaxOverflow, " pieces");
+        fail(ErrorCode::out_of_memory, total, " tokens in pieces of ", length, " with a stride of ", truncation.stride,
+             " make more than ", kMaxOverflow, " pieces");
       // `done` tokens are in the pieces so far, counted from where the first piece begins.
       for (size_t begin = step, done = length; done < total; begin += step) {
         done = std::min(begin + length, total);
-        kept.overflowing.push_back(right ? slice(encoding, begin, done)
-                                         : slice(encoding, total - done, total - begin));
+        kept.overflowing.push_back(right ? slice(encoding, begin, done) : slice(encoding, total - done, total - begin));
       }
     }
   }
@@ -74,8 +72,8 @@ void reserve(Encoding& encoding, size_t size) {
 void append(Encoding& encoding, Encoding other) {
   size_t combinations = (encoding.overflowing.size() + 1) * (other.overflowing.size() + 1) - 1;
   if (combinations > kMaxOverflow)
-    fail(ErrorCode::out_of_memory, "the overflow of two texts makes ", combinations,
-         " combinations, more than ", kMaxOverflow, "; truncate one text only");
+    fail(ErrorCode::out_of_memory, "the overflow of two texts makes ", combinations, " combinations, more than ",
+         kMaxOverflow, "; truncate one text only");
   std::vector<Encoding> overflowing;
   overflowing.reserve(combinations);
   for (const Encoding& piece : encoding.overflowing) {
@@ -95,8 +93,7 @@ void truncate(Encoding& first, Encoding* second, size_t max_length, const Trunca
   switch (truncation.strategy) {
     case Truncation::Strategy::longest_first: {
       if (!second) return cut(first, max_length, truncation);
-      // The shorter one keeps all it has while that is at most half; of an odd rest, the longer one gets
-      // more.
+      // The shorter one keeps all it has while that is at most half; of an odd rest, the longer one gets more.
       size_t shorter = std::min(n1, n2);
       size_t keep_shorter = std::min(shorter, max_length / 2);
       size_t keep_longer = max_length - keep_shorter;
@@ -108,8 +105,7 @@ void truncate(Encoding& first, Encoding* second, size_t max_length, const Trunca
     case Truncation::Strategy::only_second: {
       bool cut_first = truncation.strategy == Truncation::Strategy::only_first;
       if (!cut_first && !second)
-        fail(ErrorCode::invalid_argument,
-             "truncation is to cut the second text only, but there is one text, of ", n1,
+        fail(ErrorCode::invalid_argument, "truncation is to cut the second text only, but there is one text, of ", n1,
              " tokens, and room for ", max_length);
       size_t other = cut_first ? n2 : n1;
       if (other >= max_length && max_length > 0)

@@ -87,8 +87,7 @@ int64_t JsonValue::integer(int64_t lowest, int64_t highest) const {
   expect(value_->is_number_integer(), "an integer");
   bool too_large = value_->is_number_unsigned() && value_->get<uint64_t>() > static_cast<uint64_t>(highest);
   if (too_large || value_->get<int64_t>() < lowest || value_->get<int64_t>() > highest)
-    refuse(ErrorCode::parse, "expected an integer from ", lowest, " to ", highest, ", but it is ",
-           shown(*value_));
+    refuse(ErrorCode::parse, "expected an integer from ", lowest, " to ", highest, ", but it is ", shown(*value_));
   return value_->get<int64_t>();
 }
 

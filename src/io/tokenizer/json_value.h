@@ -49,9 +49,8 @@ class JsonValue {
 nlohmann::json parse_json(std::string_view text);
 
 /// As above, but the members of the object at `outer`.`inner` are given to `visit` one by one and not kept: a
-/// vocabulary of 30,000 tokens as a tree of JSON values would be most of the time that loading takes. Of a
-/// member that is an object or array itself, `visit` sees the beginning only, a discarded value, and should
-/// refuse it.
+/// vocabulary of 30,000 tokens as a tree of JSON values would be most of the time that loading takes. Of a member
+/// that is an object or array itself, `visit` sees the beginning only, a discarded value, and should refuse it.
 using VisitMember = std::function<void(const std::string& name, const nlohmann::json& value)>;
 nlohmann::json parse_json(std::string_view text, std::string_view outer, std::string_view inner,
                           const VisitMember& visit);

@@ -24,8 +24,7 @@ std::string read_file(const std::filesystem::path& path) {
   std::string text(static_cast<size_t>(size), '\0');
   std::ifstream file(path, std::ios::binary);
   if (!file.read(text.data(), static_cast<std::streamsize>(size)))
-    fail(ErrorCode::io, "cannot read '", path.string(), "': it is not readable, or shorter than its ", size,
-         " bytes");
+    fail(ErrorCode::io, "cannot read '", path.string(), "': it is not readable, or shorter than its ", size, " bytes");
   return text;
 }
 
@@ -50,8 +49,7 @@ Tokenizer Tokenizer::from_vocabulary(std::string_view lines, const VocabularyFil
 Tokenizer Tokenizer::load(const std::string& path) {
   std::error_code error;
   std::filesystem::path file = path;
-  if (!std::filesystem::exists(file, error))
-    fail(ErrorCode::not_found, "there is no file or folder '", path, "'");
+  if (!std::filesystem::exists(file, error)) fail(ErrorCode::not_found, "there is no file or folder '", path, "'");
   std::filesystem::path folder = file.parent_path();
   if (std::filesystem::is_directory(file, error)) {
     folder = file;

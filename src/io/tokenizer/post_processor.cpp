@@ -14,8 +14,7 @@ namespace {
 using Kind = TemplatePiece::Kind;
 
 bool uses(std::span<const TemplatePiece> pieces, Kind kind) {
-  return std::any_of(pieces.begin(), pieces.end(),
-                     [&](const TemplatePiece& piece) { return piece.kind == kind; });
+  return std::any_of(pieces.begin(), pieces.end(), [&](const TemplatePiece& piece) { return piece.kind == kind; });
 }
 
 void set_type_ids(Encoding& encoding, int32_t type_id) {
@@ -38,10 +37,8 @@ Encoding special_tokens(const TemplatePiece& piece) {
 
 }  // namespace
 
-PostProcessor::PostProcessor(Template single, Template pair)
-    : single_(std::move(single)), pair_(std::move(pair)) {
-  if (uses(single_, Kind::second))
-    fail(ErrorCode::parse, "the template for a single text uses a second text, B");
+PostProcessor::PostProcessor(Template single, Template pair) : single_(std::move(single)), pair_(std::move(pair)) {
+  if (uses(single_, Kind::second)) fail(ErrorCode::parse, "the template for a single text uses a second text, B");
 }
 
 PostProcessor::PostProcessor()

@@ -17,7 +17,7 @@ namespace {
 using namespace tokenizer;
 
 constexpr size_t kMaxTextBytes = size_t{1} << 30;  // what is counted in 32 bits stays far from their end
-constexpr size_t kBytesPerToken = 3;  // English has some 4.5, and a little room costs less than growing
+constexpr size_t kBytesPerToken = 3;               // English has some 4.5, and a little room costs less than growing
 constexpr size_t kNoLimit = std::numeric_limits<size_t>::max();
 
 /// Encodes texts without special tokens. Keeps its buffers from text to text.
@@ -65,8 +65,7 @@ class TextEncoder {
     for (const Segment& segment : normalized_segments_) {
       ByteRange range = segment.range;
       if (segment.id != Vocabulary::kNone) {
-        put(out, segment.id, normalized_.source_of(range), word++,
-            text.substr(range.begin, range.end - range.begin));
+        put(out, segment.id, normalized_.source_of(range), word++, text.substr(range.begin, range.end - range.begin));
         continue;
       }
       words_.clear();
@@ -100,26 +99,23 @@ class TextEncoder {
 size_t room_for_text(const Tokenizer::Parts& parts, const Truncation& truncation, bool is_pair) {
   size_t added = parts.post_processor.added_tokens(is_pair);
   if (truncation.max_length < added)
-    fail(ErrorCode::invalid_argument, "truncation to ", truncation.max_length,
-         " tokens leaves no room for the ", added, " special tokens of ", is_pair ? "two texts" : "a text",
-         "; choose a max_length of ", added, " or more, or encode without special tokens");
+    fail(ErrorCode::invalid_argument, "truncation to ", truncation.max_length, " tokens leaves no room for the ", added,
+         " special tokens of ", is_pair ? "two texts" : "a text", "; choose a max_length of ", added,
+         " or more, or encode without special tokens");
   return truncation.max_length - added;
 }
 
-Encoding encode_texts(const Tokenizer::Parts& parts, const std::optional<Truncation>& truncation,
-                      TextEncoder& encoder, std::string_view first_text, const std::string_view* second_text,
-                      bool add_special_tokens) {
+Encoding encode_texts(const Tokenizer::Parts& parts, const std::optional<Truncation>& truncation, TextEncoder& encoder,
+                      std::string_view first_text, const std::string_view* second_text, bool add_special_tokens) {
   // Where the end of a text is cut off and not wanted, it need not be encoded. One token more than fit tells
   // that it was cut; of two texts, the lengths decide what each keeps.
-  bool only_the_start =
-      truncation && !second_text && truncation->side == Side::right && !truncation->keep_overflow;
+  bool only_the_start = truncation && !second_text && truncation->side == Side::right && !truncation->keep_overflow;
   size_t limit = only_the_start ? std::min(truncation->max_length, kNoLimit - 1) + 1 : kNoLimit;
   Encoding first = encoder.encode(first_text, limit);
   Encoding second = second_text ? encoder.encode(*second_text, limit) : Encoding();
   Encoding* pair = second_text ? &second : nullptr;
   if (truncation) {
-    size_t room =
-        add_special_tokens ? room_for_text(parts, *truncation, pair != nullptr) : truncation->max_length;
+    size_t room = add_special_tokens ? room_for_text(parts, *truncation, pair != nullptr) : truncation->max_length;
     truncate(first, pair, room, *truncation);
   }
   return parts.post_processor.process(std::move(first), pair, add_special_tokens);
@@ -153,20 +149,17 @@ Encoding Tokenizer::encode(std::string_view text, bool add_special_tokens) const
   return std::move(encode_batch(std::span(&text, 1), add_special_tokens)[0]);
 }
 
-Encoding Tokenizer::encode_pair(std::string_view first, std::string_view second,
-                                bool add_special_tokens) const {
+Encoding Tokenizer::encode_pair(std::string_view first, std::string_view second, bool add_special_tokens) const {
   TextEncoder encoder(*parts_);
   Encoding encoding = encode_texts(*parts_, truncation_, encoder, first, &second, add_special_tokens);
   if (padding_) pad(encoding, padded_length(encoding.size(), *padding_), *padding_);
   return encoding;
 }
 
-std::vector<Encoding> Tokenizer::encode_batch(std::span<const std::string> texts,
-                                              bool add_special_tokens) const {
+std::vector<Encoding> Tokenizer::encode_batch(std::span<const std::string> texts, bool add_special_tokens) const {
   return encode_texts(*parts_, truncation_, padding_, texts, add_special_tokens);
 }
-std::vector<Encoding> Tokenizer::encode_batch(std::span<const std::string_view> texts,
-                                              bool add_special_tokens) const {
+std::vector<Encoding> Tokenizer::encode_batch(std::span<const std::string_view> texts, bool add_special_tokens) const {
   return encode_texts(*parts_, truncation_, padding_, texts, add_special_tokens);
 }
 
@@ -204,9 +197,8 @@ void Tokenizer::set_truncation(const std::optional<Truncation>& truncation) {
   if (truncation) {
     size_t room = room_for_text(*parts_, *truncation, false);
     if (truncation->keep_overflow && truncation->stride > 0 && truncation->stride >= room)
-      fail(ErrorCode::invalid_argument, "a stride of ", truncation->stride,
-           " needs pieces of more tokens than ", room, ", which is what a max_length of ",
-           truncation->max_length, " leaves beside special tokens");
+      fail(ErrorCode::invalid_argument, "a stride of ", truncation->stride, " needs pieces of more tokens than ", room,
+           ", which is what a max_length of ", truncation->max_length, " leaves beside special tokens");
   }
   truncation_ = truncation;
 }

@@ -20,8 +20,7 @@ constexpr int64_t kAny = std::numeric_limits<int64_t>::max();
 constexpr int64_t kAnyId = std::numeric_limits<int32_t>::max();
 
 [[noreturn]] void refuse_kind(const JsonValue& section, const char* what, const char* offered) {
-  section.at("type").refuse(ErrorCode::unsupported, "the ", what, " '",
-                            section.at("type").string().substr(0, 60),
+  section.at("type").refuse(ErrorCode::unsupported, "the ", what, " '", section.at("type").string().substr(0, 60),
                             "' is not offered; those that are: ", offered);
 }
 
@@ -56,8 +55,7 @@ std::unique_ptr<const Model> read_model(const JsonValue& section, Vocabulary voc
     WordPieceOptions options;
     options.unk_token = section.at("unk_token").string();
     options.continuing_subword_prefix = section.at("continuing_subword_prefix").string();
-    options.max_input_chars_per_word =
-        static_cast<uint64_t>(section.at("max_input_chars_per_word").integer(0, kAny));
+    options.max_input_chars_per_word = static_cast<uint64_t>(section.at("max_input_chars_per_word").integer(0, kAny));
     section.at("vocab").expect_object();
     return std::make_unique<WordPiece>(std::move(vocabulary), std::move(options));
   }
@@ -104,8 +102,7 @@ Template read_template(const JsonValue& pieces, const JsonValue& special_tokens)
           [&](const JsonValue& id) { piece.ids.push_back(static_cast<int32_t>(id.integer(0, kAnyId))); });
       token.at("tokens").for_each([&](const JsonValue& text) { piece.tokens.push_back(text.string()); });
       if (piece.ids.size() != piece.tokens.size())
-        token.refuse(ErrorCode::parse, piece.ids.size(), " ids do not belong to ", piece.tokens.size(),
-                     " tokens");
+        token.refuse(ErrorCode::parse, piece.ids.size(), " ids do not belong to ", piece.tokens.size(), " tokens");
     } else {
       value.refuse(ErrorCode::parse, "expected a Sequence or a SpecialToken");
     }
@@ -148,8 +145,7 @@ PostProcessor read_post_processor(const std::optional<JsonValue>& section) {
 std::unique_ptr<const Decoder> read_decoder(const std::optional<JsonValue>& section) {
   if (!section) return std::make_unique<SpacingDecoder>();
   if (section->at("type").string() == "WordPiece")
-    return std::make_unique<WordPieceDecoder>(section->at("prefix").string(),
-                                              section->at("cleanup").boolean());
+    return std::make_unique<WordPieceDecoder>(section->at("prefix").string(), section->at("cleanup").boolean());
   refuse_kind(*section, "decoder", "WordPiece, null");
 }
 
@@ -195,9 +191,9 @@ std::shared_ptr<const Tokenizer::Parts> parts_from_json(std::string_view text) {
   return with_context("reading a tokenizer from JSON", [&] {
     Vocabulary vocabulary;
     vocabulary.reserve(std::min<size_t>(text.size() / 16, 1 << 16));  // a token and its id take some 16 bytes
-    nlohmann::json document = parse_json(
-        text, "model", "vocab",
-        [&](const std::string& token, const nlohmann::json& id) { add_token(token, id, vocabulary); });
+    nlohmann::json document =
+        parse_json(text, "model", "vocab",
+                   [&](const std::string& token, const nlohmann::json& id) { add_token(token, id, vocabulary); });
     JsonValue root(document, "");
     if (auto version = root.find("version"); version && version->string() != "1.0")
       version->refuse(ErrorCode::unsupported, "expected '1.0'");

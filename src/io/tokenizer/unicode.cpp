@@ -20,8 +20,7 @@ constexpr CodePointRange kWhitespaces[] = {
 };
 constexpr CodePointRange kAsciiPunctuations[] = {{0x21, 0x2f}, {0x3a, 0x40}, {0x5b, 0x60}, {0x7b, 0x7e}};
 constexpr CodePointRange kAsciiControls[] = {{0x00, 0x08}, {0x0b, 0x0c}, {0x0e, 0x1f}, {0x7f, 0x7f}};
-// BERT's list (tokenization.py, _is_chinese_char); U+2B820..2B91F are missing there, so they are missing
-// here.
+// BERT's list (tokenization.py, _is_chinese_char) as the tokenizers package has it: without U+2B820..2B91F.
 constexpr CodePointRange kCjkIdeographs[] = {
     {0x3400, 0x4dbf},   {0x4e00, 0x9fff},   {0xf900, 0xfaff},   {0x20000, 0x2a6df},
     {0x2a700, 0x2b73f}, {0x2b740, 0x2b81f}, {0x2b920, 0x2ceaf}, {0x2f800, 0x2fa1f},
@@ -63,24 +62,19 @@ struct LowerCase {
 };
 // What Unicode 16.0 and 17.0 added to the lower cases of 15.0.
 constexpr LowerCase kLaterLowerCases[] = {
-    {0x1c89, 0x1c89, 0x1c8a},    {0xa7cb, 0xa7cb, 0x0264}, {0xa7cc, 0xa7cc, 0xa7cd},
-    {0xa7ce, 0xa7ce, 0xa7cf},    {0xa7d2, 0xa7d2, 0xa7d3}, {0xa7d4, 0xa7d4, 0xa7d5},
-    {0xa7da, 0xa7da, 0xa7db},    {0xa7dc, 0xa7dc, 0x019b}, {0x10d50, 0x10d65, 0x10d70},
-    {0x16ea0, 0x16eb8, 0x16ebb},
+    {0x1c89, 0x1c89, 0x1c8a},    {0xa7cb, 0xa7cb, 0x0264},    {0xa7cc, 0xa7cc, 0xa7cd}, {0xa7ce, 0xa7ce, 0xa7cf},
+    {0xa7d2, 0xa7d2, 0xa7d3},    {0xa7d4, 0xa7d4, 0xa7d5},    {0xa7da, 0xa7da, 0xa7db}, {0xa7dc, 0xa7dc, 0x019b},
+    {0x10d50, 0x10d65, 0x10d70}, {0x16ea0, 0x16eb8, 0x16ebb},
 };
 
 template <class Range>
 const Range* find_range(std::span<const Range> ranges, char32_t code) {
-  auto at = std::partition_point(ranges.begin(), ranges.end(),
-                                 [&](const Range& range) { return range.last < code; });
+  auto at = std::partition_point(ranges.begin(), ranges.end(), [&](const Range& range) { return range.last < code; });
   return at != ranges.end() && at->first <= code ? &*at : nullptr;
 }
-bool contains(std::span<const CodePointRange> ranges, char32_t code) {
-  return find_range(ranges, code) != nullptr;
-}
+bool contains(std::span<const CodePointRange> ranges, char32_t code) { return find_range(ranges, code) != nullptr; }
 
-// One byte for each code point of the planes that text is made of; the higher ones hold few classes and are
-// searched.
+// One byte for each code point of the planes that text is made of; the higher ones hold few classes and are searched.
 constexpr char32_t kTabulated = 0x20000;
 
 std::vector<CharClass> tabulate_classes() {
@@ -105,8 +99,7 @@ std::vector<CharClass> tabulate_classes() {
 CharClass class_of(char32_t code) {
   static const std::vector<CharClass> table = tabulate_classes();
   if (code < kTabulated) return table[code];
-  int bits = (contains(others(), code) ? kControl : 0) |
-             (contains(nonspacing_marks(), code) ? kNonspacingMark : 0) |
+  int bits = (contains(others(), code) ? kControl : 0) | (contains(nonspacing_marks(), code) ? kNonspacingMark : 0) |
              (contains(kCjkIdeographs, code) ? kCjkIdeograph : 0);
   return static_cast<CharClass>(bits);
 }
@@ -148,8 +141,8 @@ int lowercase(char32_t code, char32_t* out) {
 int decompose(char32_t code, char32_t* out) {
   utf8proc_int32_t parts[kMaxDecomposition];
   int boundary = 0;
-  utf8proc_ssize_t count = utf8proc_decompose_char(static_cast<utf8proc_int32_t>(code), parts,
-                                                   kMaxDecomposition, UTF8PROC_DECOMPOSE, &boundary);
+  utf8proc_ssize_t count = utf8proc_decompose_char(static_cast<utf8proc_int32_t>(code), parts, kMaxDecomposition,
+                                                   UTF8PROC_DECOMPOSE, &boundary);
   if (count < 1 || count > kMaxDecomposition || (count > 1 && contains(kLaterDecompositions, code))) {
     out[0] = code;
     return 1;

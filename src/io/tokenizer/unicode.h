@@ -14,8 +14,7 @@ namespace rlx::tokenizer {
 
 using CharClass = uint8_t;
 constexpr CharClass kWhitespace = 1;  ///< White_Space
-constexpr CharClass kControl =
-    2;  ///< Cc, Cf, Co, but not tab, line feed, carriage return: the text is cleaned of them
+constexpr CharClass kControl = 2;  ///< Cc, Cf, Co, but not tab, line feed, carriage return: the text is cleaned of them
 constexpr CharClass kNonspacingMark = 4;  ///< Mn
 constexpr CharClass kPunctuation = 8;     ///< P*, and the ASCII symbols
 constexpr CharClass kCjkIdeograph = 16;   ///< the blocks that BERT's tokenizer puts spaces around
@@ -28,8 +27,7 @@ bool is_word_character(char32_t code);
 /// Writes the lower case of `code` and returns how many code points it has: 1, or 2 for U+0130.
 int lowercase(char32_t code, char32_t* out);
 
-/// Writes the canonical decomposition of `code`, at most kMaxDecomposition code points, and returns their
-/// number.
+/// Writes the canonical decomposition of `code`, at most kMaxDecomposition code points, and returns their number.
 int decompose(char32_t code, char32_t* out);
 constexpr int kMaxDecomposition = 8;
 

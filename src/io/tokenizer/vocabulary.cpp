@@ -26,11 +26,10 @@ void Vocabulary::rehash(size_t slots) {
 
 void Vocabulary::add(std::string_view token, int64_t id) {
   if (id < 0 || id > kMaxId)
-    fail(ErrorCode::unsupported, "token '", token.substr(0, 80), "' has id ", id, "; ids are 0 to ", kMaxId,
-         " here");
+    fail(ErrorCode::unsupported, "token '", token.substr(0, 80), "' has id ", id, "; ids are 0 to ", kMaxId, " here");
   if (token.size() > kMaxTokenBytes)
-    fail(ErrorCode::unsupported, "token ", id, " has ", token.size(), " bytes, more than the ",
-         kMaxTokenBytes, " that a token may have; it begins '", token.substr(0, 80), "'");
+    fail(ErrorCode::unsupported, "token ", id, " has ", token.size(), " bytes, more than the ", kMaxTokenBytes,
+         " that a token may have; it begins '", token.substr(0, 80), "'");
   auto index = static_cast<size_t>(id);
   if (text_of_id_.size() <= index) text_of_id_.resize(index + 1);
   if (2 * (size_ + 1) > slots_.size()) rehash(std::max<size_t>(64, 2 * slots_.size()));

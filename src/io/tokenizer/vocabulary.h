@@ -1,6 +1,5 @@
-// The tokens of a model: from text to id and back. A hash table over one block of characters, whose hash can
-// be carried on byte by byte, so that a model looks up all beginnings of a word without hashing each from its
-// start.
+// The tokens of a model: from text to id and back. A hash table over one block of characters, whose hash can be
+// carried on byte by byte, so that a model looks up all beginnings of a word without hashing each from its start.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +13,7 @@ namespace rlx::tokenizer {
 class Vocabulary {
  public:
   static constexpr int32_t kNone = -1;
-  /// Longer tokens and higher ids are refused: what a lookup costs and the size of the table of ids follow
-  /// them.
+  /// Longer tokens and higher ids are refused: what a lookup costs and the size of the table of ids follow them.
   static constexpr size_t kMaxTokenBytes = 4096;
   static constexpr int64_t kMaxId = (1 << 21) - 1;
 
@@ -38,9 +36,7 @@ class Vocabulary {
 
   // FNV-1a (Fowler, Noll, Vo), 64 bits.
   static constexpr uint64_t kHashBasis = 0xcbf29ce484222325u;
-  static uint64_t extend_hash(uint64_t hash, char c) {
-    return (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
-  }
+  static uint64_t extend_hash(uint64_t hash, char c) { return (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u; }
   static uint64_t extend_hash(uint64_t hash, std::string_view text) {
     for (char c : text) hash = extend_hash(hash, c);
     return hash;

@@ -51,8 +51,7 @@ std::shared_ptr<const Tokenizer::Parts> parts_from_vocabulary(std::string_view l
     Vocabulary vocabulary = read_lines(lines);
     TemplatePiece cls = special(vocabulary, "[CLS]", 0), sep = special(vocabulary, "[SEP]", 0);
     TemplatePiece last_sep = special(vocabulary, "[SEP]", 1);
-    TemplatePiece first{TemplatePiece::Kind::first, 0, {}, {}},
-        second{TemplatePiece::Kind::second, 1, {}, {}};
+    TemplatePiece first{TemplatePiece::Kind::first, 0, {}, {}}, second{TemplatePiece::Kind::second, 1, {}, {}};
 
     std::vector<AddedToken> added;
     for (const char* content : {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"}) {

@@ -21,8 +21,7 @@ bool has_more_code_points(std::string_view text, uint64_t limit) {
 }  // namespace
 
 WordPiece::WordPiece(Vocabulary vocabulary, WordPieceOptions options)
-    : vocabulary_(std::move(vocabulary)),
-      options_(std::move(options)),
+    : vocabulary_(std::move(vocabulary)), options_(std::move(options)),
       prefix_hash_(Vocabulary::extend_hash(Vocabulary::kHashBasis, options_.continuing_subword_prefix)),
       unk_id_(vocabulary_.find(options_.unk_token)) {
   if (unk_id_ == Vocabulary::kNone)
@@ -48,8 +47,7 @@ void WordPiece::tokenize(std::string_view text, ByteRange word, std::vector<Piec
 }
 
 WordPiece::Match WordPiece::longest_match(std::string_view rest, bool continues) const {
-  std::string_view prefix =
-      continues ? std::string_view(options_.continuing_subword_prefix) : std::string_view();
+  std::string_view prefix = continues ? std::string_view(options_.continuing_subword_prefix) : std::string_view();
   if (vocabulary_.longest_token_bytes() <= prefix.size()) return {Vocabulary::kNone, 0};
   rest = rest.substr(0, vocabulary_.longest_token_bytes() - prefix.size());
 

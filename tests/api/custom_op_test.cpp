@@ -1,0 +1,181 @@
+// An op from outside the library: defined with the public op_def.h, emitted, run, printed, parsed and listed like ours.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <thread>
+
+#include "ir/text.h"
+#include "reference/interpreter.h"
+#include "rlx/ops.h"
+#include "rlx/session.h"
+
+using namespace rlx;
+
+namespace {
+
+struct HornerAttrs {
+  std::vector<double> coefficients = {0, 1};  ///< of x^0, x^1, ...
+  RLX_FIELDS(HornerAttrs, field("coefficients", &HornerAttrs::coefficients));
+};
+
+/// With inference and a decomposition: it needs no kernel.
+const OpDef kHorner = define<HornerAttrs>({
+    .name = "user_horner",
+    .doc = "a polynomial of x",
+    .source = "Horner 1819",
+    .operands = {"x"},
+    .elementwise = true,
+    .infer =
+        [](Types in, const HornerAttrs& a) {
+          if (a.coefficients.empty())
+            fail(ErrorCode::invalid_argument, "a polynomial of ", in[0], " needs coefficients");
+          return in[0];
+        },
+    .decompose =
+        [](Graph& g, Values in, const HornerAttrs& a) {
+          Value y = full(g, a.coefficients.back(), in[0].type());
+          for (size_t i = a.coefficients.size() - 1; i-- > 0;) y = y * in[0] + a.coefficients[i];
+          return y;
+        },
+    .samples = {{.dims = {{3}}, .attrs = HornerAttrs{{1, 2, 3}}}},
+});
+
+struct CollatzAttrs {
+  int64_t most = 1000;
+  RLX_FIELDS(CollatzAttrs, field("most", &CollatzAttrs::most));
+};
+/// With inference and a kernel: what no composition of ours says well. Two results.
+const OpDef kCollatz = define<CollatzAttrs>({
+    .name = "user_collatz",
+    .doc = "how many steps each number takes to 1 (at most `most`), and the highest number on its way",
+    .operands = {"n"},
+    .infer = [](Types in, const CollatzAttrs&) -> Many<Type> {
+      if (in[0].dtype != i64) fail(ErrorCode::invalid_argument, "numbers of i64 are needed, got ", in[0]);
+      return {Type{i32, in[0].dims}, in[0]};
+    },
+    .reference = [](Tensors in, const CollatzAttrs& a) -> Many<Tensor> {
+      Tensor steps(i32, in[0].shape()), highest = in[0];
+      for (size_t i = 0; i < in[0].element_count(); ++i) {
+        int64_t n = in[0].values<int64_t>()[i], count = 0;
+        for (; n > 1 && count < a.most; ++count) {
+          n = n % 2 ? 3 * n + 1 : n / 2;
+          highest.mutable_values<int64_t>()[i] = std::max(highest.values<int64_t>()[i], n);
+        }
+        steps.mutable_values<int32_t>()[i] = static_cast<int32_t>(count);
+      }
+      return {steps, highest};
+    },
+    .samples = {{.dims = {{4}}, .dtypes = {i64}, .lo = 1, .hi = 99}},
+});
+
+Value horner(Value x, std::vector<double> coefficients) {
+  return emit(kHorner, {x}, HornerAttrs{std::move(coefficients)});
+}
+bool is_listed(const OpDef& op) {
+  auto all = all_ops();
+  return std::count(all.begin(), all.end(), &op) == 1;
+}
+std::string message_of(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+/// Known by its name while it lives.
+struct Registration {
+  explicit Registration(const OpDef& d) : op(d) { register_op(op); }
+  ~Registration() { unregister_op(op); }
+  const OpDef& op;
+};
+
+Graph both() {
+  Graph g;
+  Value n = g.input("n", i64, {Dim::symbol("N")});
+  auto collatz = g.emit(kCollatz, {n}, CollatzAttrs{200});
+  g.output(horner(convert(collatz[0], f32), {1, 0, 2}), "polynomial");
+  g.output(collatz[1], "highest");
+  return g;
+}
+
+}  // namespace
+
+TEST_CASE("an op of the user's runs by its kernel or its decomposition, without being registered") {
+  auto results = interpret(both(), std::array{Tensor::of<int64_t>({3}, {1, 6, 27})});
+  CHECK(results[0] == Tensor::of<float>({3}, {1, 2 * 8 * 8 + 1, 2 * 111 * 111 + 1}));  // OEIS A006577
+  CHECK(results[1] == Tensor::of<int64_t>({3}, {1, 16, 9232}));                        // OEIS A025586
+}
+TEST_CASE("a decomposition of the user's is rounded once in f16, as ours are") {
+  Graph g = trace(std::vector{Type{f16, {}}}, [](Values v) { return horner(v[0], {1, 2048}); });
+  Tensor one = Tensor(f16, {});
+  store<double>(one, 0, 1.5);
+  CHECK(load<double>(interpret(g, std::array{one})[0], 0) == 3072);  // 3073 rounds to even
+}
+TEST_CASE("an op of the user's that has a decomposition runs on a device that never heard of it") {
+  Graph g = trace(std::vector{Type{f32, {Dim::symbol("N")}}}, [](Values v) { return horner(v[0], {1, 0, 2}); });
+  CHECK(Session().compile(g).run_ordered(std::array{Tensor::of<float>({2}, {3, -1})})[0] ==
+        Tensor::of<float>({2}, {19, 3}));
+}
+TEST_CASE("inference of the user's refuses, and the error says where") {
+  CHECK(message_of([] {
+          trace(std::vector{Type{f32, {2}}}, [](Values v) { return horner(v[0], {}); });
+        }) == "a polynomial of f32[2] needs coefficients\n  while building 'user_horner(f32[2]) {coefficients = []}'");
+  CHECK(message_of([] {
+          trace(std::vector{Type{f32, {2}}}, [](Values v) { return v[0].graph().emit(kCollatz, {v[0]}); });
+        }).find("numbers of i64 are needed, got f32[2]") == 0);
+}
+TEST_CASE("a registered op is found, listed and read from text like ours, until it is unregistered") {
+  Graph g = both();
+  std::string written = text(g);
+  CHECK(written.find("user_collatz(%0) {most = 200} : i32[N], i64[N]") != std::string::npos);
+  CHECK(!is_listed(kHorner));
+  CHECK(message_of([&] { parse_graph(written); }).find("there is no op 'user_collatz'") != std::string::npos);
+  {
+    Registration horner_known(kHorner), collatz_known(kCollatz);
+    CHECK(is_listed(kHorner));
+    CHECK(&find_op("user_horner") == &kHorner);
+    CHECK(message_of([] { find_op("user_hornet"); }) == "there is no op 'user_hornet'; is 'user_horner' meant?");
+    Graph read = parse_graph(written);
+    CHECK(read == g);
+    CHECK(interpret(read, std::array{Tensor::of<int64_t>({1}, {7})})[1] == Tensor::of<int64_t>({1}, {52}));
+  }
+  CHECK(!is_listed(kHorner));
+  CHECK(&find_op("add") == &op::add);
+}
+TEST_CASE("an op is registered once, under a word that is free, and whole") {
+  Registration known(kHorner);
+  CHECK(message_of([] { register_op(kHorner); }) == "there is an op 'user_horner' already; choose another name");
+  CHECK(message_of([] { unregister_op(kCollatz); }) == "op 'user_collatz' is not registered");
+  OpDef other = kCollatz;
+  other.name = "add";
+  CHECK(message_of([&] { register_op(other); }) == "there is an op 'add' already; choose another name");
+  for (std::string_view name : {"", "two words", "2nd", "a-b"}) {
+    other.name = name;
+    CHECK(message_of([&] { register_op(other); }) ==
+          text_of("an op's name is a word of letters, digits and '_', not '", name, "'"));
+  }
+  other.name = "user_nothing", other.reference = nullptr;
+  CHECK(message_of([&] { register_op(other); }) ==
+        "op 'user_nothing' needs `infer` and a `reference` or `decompose`; make it with rlx::define");
+}
+TEST_CASE("ops are registered and looked up by several threads at once") {
+  std::vector<std::string> names;
+  for (int i = 0; i < 8; ++i) names.push_back(text_of("user_thread_", i));
+  std::atomic<int> wrong = 0;
+  std::vector<std::thread> threads;
+  for (const std::string& name : names)
+    threads.emplace_back([&wrong, &name] {
+      OpDef op = kHorner;
+      op.name = name;
+      for (int round = 0; round < 100; ++round) {
+        Registration known(op);
+        wrong += &find_op(name) != &op || !is_listed(op) || &find_op("mul") != &op::mul;
+      }
+      wrong += is_listed(op);
+    });
+  for (std::thread& thread : threads) thread.join();
+  CHECK(wrong == 0);
+}
