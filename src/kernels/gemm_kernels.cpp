@@ -23,9 +23,6 @@ namespace {
 constexpr int64_t kRowsWorthPacking = 32;
 // With fewer, and a right operand whose columns are adjacent along k, each output is a dot product of its own.
 constexpr int64_t kRowsForDots = 4;
-// With fewer rows, packed weights of 16 bits are widened as the tile reads them; with more, once for all tiles.
-constexpr int64_t kRowsWorthWidening = 16;
-
 const void* at(const void* data, DType dtype, int64_t elements) {
   return static_cast<const char*>(data) + elements * static_cast<int64_t>(byte_size(dtype));
 }
@@ -148,14 +145,14 @@ struct Ways {
   bool columns_apart;  // the right operand has its columns adjacent along k: one dot product per output
   bool in_place;       // the right operand is read where it is
   bool bf16_dots;      // pairs of bf16 times pairs of bf16
-  bool widens;         // a packed panel of 16 bits is widened before the tiles read it
+  bool widens;         // a packed panel of 16 bits is widened once for several tiles; a single tile does it itself
 
   Ways(const BlockProduct& b, DType accumulator) {
     columns_apart = !b.packed && b.rows <= kRowsForDots && b.rhs.row_stride == 1 && b.lhs.col_stride == 1;
     in_place = columns_apart || (!b.packed && b.rhs.col_stride == 1 && b.rows <= kRowsWorthPacking);
     bf16_dots = RLX_KERNELS_BF16_DOTS && has_bf16_dots() && b.lhs.dtype == bf16 && b.rhs.dtype == bf16 &&
                 b.lhs.col_stride == 1 && !in_place;
-    widens = b.packed && !bf16_dots && b.rhs.dtype != accumulator && b.rows > kRowsWorthWidening;
+    widens = b.packed && !bf16_dots && b.rhs.dtype != accumulator && b.rows > kTileRows;
   }
   // Whether several panels can be read side by side.
   bool takes_panels_together(const BlockProduct& b) const { return b.packed ? !widens : in_place && !columns_apart; }

@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -223,36 +222,14 @@ auto with_onednn(Body body) {
 class OnednnWeights : public PackedWeights {
  public:
   OnednnWeights(const WeightsSpec& spec, std::shared_ptr<const BlockedWeights> weights, size_t bytes)
-      : PackedWeights(spec, GemmBackend::onednn, bytes), spec_(spec), weights_(std::move(weights)) {}
+      : PackedWeights(spec, GemmBackend::onednn, bytes), weights_(std::move(weights)) {}
 
   std::shared_ptr<const GemmPlan> plan(const GemmSpec& spec) const override {
-    try {
-      return with_onednn([&] { return std::make_shared<OnednnPlan>(weights_, spec); });
-    } catch (const Error& error) {
-      if (spec_.backend == GemmBackend::onednn || error.code() != ErrorCode::unsupported) throw;
-    }
-    return fallback().plan(spec);
+    return with_onednn([&] { return std::make_shared<OnednnPlan>(weights_, spec); });
   }
 
  private:
-  // The same weights for our own product, made when a shape first needs them.
-  const PackedWeights& fallback() const {
-    std::lock_guard lock(mutex_);
-    if (!fallback_) {
-      const BlockedWeights& w = *weights_;
-      std::vector<char> plain(static_cast<size_t>(w.k * w.n) * byte_size(w.dtype));
-      with_onednn([&] { reorder(w.desc, w.data.get(), matrix(w.k, w.n, w.dtype, w.n), plain.data()); });
-      WeightsSpec spec = spec_;
-      spec.k_stride = w.n, spec.n_stride = 1;
-      fallback_ = pack_highway(spec, plain.data());
-    }
-    return *fallback_;
-  }
-
-  WeightsSpec spec_;
   std::shared_ptr<const BlockedWeights> weights_;
-  mutable std::mutex mutex_;
-  mutable std::shared_ptr<const PackedWeights> fallback_;
 };
 
 }  // namespace

@@ -137,30 +137,36 @@ void compute_tile_of_pairs(const Tile& tile) {
 }
 
 #if RLX_KERNELS_BF16_DOTS
-// vdpbf16ps: each lane gains the products of two bf16 pairs, accumulated in f32 (subnormals count as zero). Twice the
-// rate of f32. The left operand is bf16 with its elements adjacent along k.
+// Each lane gains the products of two bf16 pairs, accumulated in f32 (subnormals count as zero). Twice the rate of f32.
+// As assembly: the intrinsic wants a target attribute, which clang does not combine with Highway's.
+HWY_INLINE void add_bf16_dots(__m512& sum, __m512i left, __m512i right) {
+  asm("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(right), "v"(left));
+}
+
+// The left operand is bf16 with its elements adjacent along k.
 template <int kRows, int kVectors>
-__attribute__((target("avx512bf16"))) void compute_tile_of_dots(const Tile& tile) {
+void compute_tile_of_dots(const Tile& tile) {
+  const F32Tag d;
+  const hn::RebindToUnsigned<F32Tag> du;
   Accumulators<kRows, kVectors, float> sums;
   const char* lhs = static_cast<const char*>(tile.lhs);
   const uint32_t* rhs = static_cast<const uint32_t*>(tile.rhs);
   const int64_t lhs_row = tile.lhs_row * 2, panel = tile.rhs_panel;
   for (int64_t k = tile.k; k > 0; k -= 2) {
-    __m512bh right[kVectors];
+    hn::Vec<decltype(du)> right[kVectors];
 #pragma GCC unroll 24
-    for (int j = 0; j < kVectors; ++j) right[j] = (__m512bh)_mm512_loadu_si512(vector_at(rhs, j, 16, panel));
+    for (int j = 0; j < kVectors; ++j) right[j] = hn::LoadU(du, vector_at(rhs, j, hn::Lanes(d), panel));
 #pragma GCC unroll 8
     for (int i = 0; i < kRows; ++i) {
       uint32_t pair = 0;
       if (HWY_LIKELY(k > 1)) std::memcpy(&pair, lhs + i * lhs_row, 4);
       else std::memcpy(&pair, lhs + i * lhs_row, 2);  // what follows an odd last element is not ours to read
-      const __m512bh left = (__m512bh)_mm512_set1_epi32(static_cast<int>(pair));
+      const auto left = hn::Set(du, pair);
 #pragma GCC unroll 24
-      for (int j = 0; j < kVectors; ++j)
-        sums.sum[i][j].raw = _mm512_dpbf16_ps(sums.sum[i][j].raw, left, right[j]);
+      for (int j = 0; j < kVectors; ++j) add_bf16_dots(sums.sum[i][j].raw, left.raw, right[j].raw);
     }
     lhs += 4;
-    rhs += std::min(kVectors, kTileVectors) * 16;
+    rhs += std::min(kVectors, kTileVectors) * hn::Lanes(d);
   }
   sums.store(static_cast<float*>(tile.out), tile.out_row);
 }
