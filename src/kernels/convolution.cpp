@@ -86,8 +86,7 @@ void convolve_block(const RowGeometry& g, const T* x, const T* w, Out* y, int64_
   const F32Tag d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   F32Vec sum[kChannels][kWidth];
-  RLX_UNROLL for (int m = 0; m < kChannels; ++m)
-    RLX_UNROLL for (int v = 0; v < kWidth; ++v) sum[m][v] = hn::Zero(d);
+  RLX_UNROLL for (int m = 0; m < kChannels; ++m) RLX_UNROLL for (int v = 0; v < kWidth; ++v) sum[m][v] = hn::Zero(d);
   for (int64_t c = 0; c < g.channels; ++c) {
     for (int64_t t = 0; t < g.tap_count; ++t) {
       const T* from = x + c * g.x_channel_stride + g.taps[t].x;

@@ -81,8 +81,8 @@ struct RowTiles {
   int64_t begin(int64_t tile) const { return rows * tile / tiles(); }
 };
 
-// The left operand as the tiles read it: element (i, k) of a tile is at i * row + k * (tiled ? rows of the tile : k_stride),
-// and the tile of row r begins at r * step.
+// The left operand as the tiles read it: element (i, k) of a tile is at i * row + k * (tiled ? rows of the tile :
+// k_stride), and the tile of row r begins at r * step.
 template <class T>
 struct LeftTiles {
   const T* data;
@@ -254,7 +254,8 @@ void multiply(const BlockProduct& b) {
             (b.packed || column + panels * panel_width <= b.layout.n))
           break;
     const int64_t width = panels * panel_width, cols = std::min(width, b.layout.n - column);
-    if (epilogue.bias) pack_panel(at(b.bias, epilogue.bias_dtype, column), epilogue.bias_dtype, 0, 1, 1, cols, width, bias);
+    if (epilogue.bias)
+      pack_panel(at(b.bias, epilogue.bias_dtype, column), epilogue.bias_dtype, 0, 1, 1, cols, width, bias);
     const RightPanel right = right_panel(b, p, panel_width, ways, rhs_scratch);
 
     for (int64_t t = 0; t < row_tiles.tiles(); ++t) {
@@ -270,8 +271,15 @@ void multiply(const BlockProduct& b) {
           if (ways.columns_apart)
             return dot_products(left, rows, b.k, static_cast<const Rhs*>(right.data), b.rhs.col_stride, cols,
                                 static_cast<T*>(out), out_row);
-        Tile tile{b.k, left.data + row * left.step, left.row, left.tiled ? rows : left.k_stride,
-                  right.data, right.k_stride, right.panel_stride, out, out_row};
+        Tile tile{b.k,
+                  left.data + row * left.step,
+                  left.row,
+                  left.tiled ? rows : left.k_stride,
+                  right.data,
+                  right.k_stride,
+                  right.panel_stride,
+                  out,
+                  out_row};
         if (ways.bf16_dots) tile.lhs = at(b.lhs.data, bf16, row * b.lhs.row_stride), tile.lhs_row = b.lhs.row_stride;
         (panels > 1 ? panels_function<T, Rhs>(rows, panels) : tile_function<T, Rhs>(rows, vectors))(tile);
       });

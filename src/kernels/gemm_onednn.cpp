@@ -1,7 +1,7 @@
-// Products by oneDNN's brgemm kernels, which run single-threaded inside our pool: rows are split over threads. The layout
-// that brgemm asks for does not depend on the number of rows: weights are packed once for all shapes. oneDNN 3.2 takes
-// its slow reference implementation for a y whose rows are not adjacent (so columns cannot be split, either); such
-// shapes are refused.
+// Products by oneDNN's brgemm kernels, which run single-threaded inside our pool: rows are split over threads. The
+// layout that brgemm asks for does not depend on the number of rows: weights are packed once for all shapes. oneDNN 3.2
+// takes its slow reference implementation for a y whose rows are not adjacent (so columns cannot be split, either);
+// such shapes are refused.
 #include "kernels/gemm_backends.h"
 #include "rlx/error.h"
 
@@ -56,7 +56,8 @@ struct Call {
   int count = 0;
 
   explicit Call(const Primitive& p) {
-    const int names[] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST, DNNL_ARG_BIAS, p.residual_arg, DNNL_ARG_SCRATCHPAD};
+    const int names[] = {DNNL_ARG_SRC,  DNNL_ARG_WEIGHTS, DNNL_ARG_DST,
+                         DNNL_ARG_BIAS, p.residual_arg,   DNNL_ARG_SCRATCHPAD};
     for (int kind = 0; kind < kArguments; ++kind) {
       if (p.descs[kind].get_size() == 0) continue;
       memories[count] = memory(p.descs[kind], onednn_engine(), nullptr);
@@ -144,11 +145,13 @@ Primitive make_primitive(const BlockedWeights& w, const GemmSpec& spec, int64_t 
   p.descs[kWeights] = w.desc;
   p.descs[kY] = matrix(rows, w.n, spec.y_dtype, w.n);
   if (e.bias) p.descs[kBias] = matrix(1, w.n, e.bias_dtype, w.n);
-  const auto desc = e.bias ? dnnl::matmul::primitive_desc(onednn_engine(), p.descs[kX], w.desc, p.descs[kBias], p.descs[kY], attr)
-                           : dnnl::matmul::primitive_desc(onednn_engine(), p.descs[kX], w.desc, p.descs[kY], attr);
+  const auto desc =
+      e.bias ? dnnl::matmul::primitive_desc(onednn_engine(), p.descs[kX], w.desc, p.descs[kBias], p.descs[kY], attr)
+             : dnnl::matmul::primitive_desc(onednn_engine(), p.descs[kX], w.desc, p.descs[kY], attr);
   const std::string implementation = desc.impl_info_str();
   if (implementation.rfind("ref", 0) == 0)
-    fail(ErrorCode::unsupported, "oneDNN has only its reference implementation (", implementation, ") for this product");
+    fail(ErrorCode::unsupported, "oneDNN has only its reference implementation (", implementation,
+         ") for this product");
   p.descs[kScratch] = desc.scratchpad_desc();
   p.matmul = dnnl::matmul(desc);
   return p;

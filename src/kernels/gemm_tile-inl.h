@@ -50,14 +50,19 @@ struct Tile {
   int64_t out_row;
 };
 
-// Kinds of packed bf16: pairs of rows that are widened, and pairs that are multiplied with pairs of a bf16 left operand.
+// Kinds of packed bf16: pairs of rows that are widened, and pairs that are multiplied with pairs of a bf16 left
+// operand.
 struct BF16Pairs {};
 struct BF16Dots {};
 
 template <class D>
-HWY_INLINE hn::Vec<D> load_rhs(D d, const double* from) { return hn::LoadU(d, from); }
+HWY_INLINE hn::Vec<D> load_rhs(D d, const double* from) {
+  return hn::LoadU(d, from);
+}
 template <class D, class T>
-HWY_INLINE hn::Vec<D> load_rhs(D d, const T* from) { return load_f32(d, from); }
+HWY_INLINE hn::Vec<D> load_rhs(D d, const T* from) {
+  return load_f32(d, from);
+}
 
 // The j-th vector of a row of the right operand: in one panel, or in several that are read side by side.
 template <class Element>
@@ -189,10 +194,17 @@ constexpr TileFunction tile_function() {
 template <class T, class Rhs>
 TileFunction tile_function(int64_t rows, int64_t vectors) {
   static constexpr TileFunction kFunctions[kTileRows][kTileVectors] = {
-#define RLX_TILE(rows) {tile_function<rows, 1, T, Rhs>(), tile_function<rows, 2, T, Rhs>(), tile_function<rows, 3, T, Rhs>()}
-      RLX_TILE(1), RLX_TILE(2), RLX_TILE(3), RLX_TILE(4),
+#define RLX_TILE(rows) \
+  {tile_function<rows, 1, T, Rhs>(), tile_function<rows, 2, T, Rhs>(), tile_function<rows, 3, T, Rhs>()}
+    RLX_TILE(1),
+    RLX_TILE(2),
+    RLX_TILE(3),
+    RLX_TILE(4),
 #if RLX_KERNELS_TILE_ROWS == 8
-      RLX_TILE(5), RLX_TILE(6), RLX_TILE(7), RLX_TILE(8),
+    RLX_TILE(5),
+    RLX_TILE(6),
+    RLX_TILE(7),
+    RLX_TILE(8),
 #endif
 #undef RLX_TILE
   };
@@ -202,7 +214,9 @@ TileFunction tile_function(int64_t rows, int64_t vectors) {
 // A few rows use the accumulators that are left for more panels, side by side. A product with one row is as fast as the
 // weights arrive, and several streams arrive faster than one: 34 GB/s with 8 panels, 22 with one or two (f32, 4096 x
 // 3840, Zen 4; prefetching instructions made it slower). The right operand in place gets longer pieces of its rows.
-constexpr int64_t most_panels(int64_t rows) { return rows == 1 ? kTileRows : rows == 2 ? kTileRows / 2 : rows <= 4 ? kTileRows / 4 : 1; }
+constexpr int64_t most_panels(int64_t rows) {
+  return rows == 1 ? kTileRows : rows == 2 ? kTileRows / 2 : rows <= 4 ? kTileRows / 4 : 1;
+}
 template <class T, class Rhs>
 TileFunction panels_function(int64_t rows, int64_t panels) {
   if (panels == 1) return tile_function<T, Rhs>(rows, kTileVectors);

@@ -105,8 +105,8 @@ void reduce_eight_rows(const T* x, int64_t stride, int64_t n, float* results) {
       RLX_UNROLL for (int k = 0; k < 8; ++k) a[k] = Op::combine(a[k], load_f32(d, x + k * stride + i));
     if (i < stop) {
       const auto rest = static_cast<size_t>(stop - i);
-      RLX_UNROLL for (int k = 0; k < 8; ++k)
-        a[k] = Op::combine(a[k], load_f32_some(d, x + k * stride + i, rest, Op::neutral));
+      RLX_UNROLL for (int k = 0; k < 8; ++k) a[k] =
+          Op::combine(a[k], load_f32_some(d, x + k * stride + i, rest, Op::neutral));
       i = stop;
     }
     for (int k = 0; k < 8; ++k) {

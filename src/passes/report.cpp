@@ -22,7 +22,8 @@ std::string DispatchReport::table() const {
     ++by_op[line.op][static_cast<size_t>(line.verdict)];
     width = std::max(width, line.op.size());
     if (line.verdict != Verdict::native)
-      ++reasons[line.op + " " + std::string(names_of(line.verdict)[static_cast<size_t>(line.verdict)]) + ": " + line.reason];
+      ++reasons[line.op + " " + std::string(names_of(line.verdict)[static_cast<size_t>(line.verdict)]) + ": " +
+                line.reason];
   }
   std::ostringstream out;
   auto row = [&](const std::string& name, auto cell) {
@@ -46,7 +47,10 @@ std::string DispatchReport::table() const {
 std::string DispatchReport::json() const {
   nlohmann::ordered_json all = nlohmann::ordered_json::array();
   for (const DispatchLine& line : lines)
-    all.push_back({{"node", line.node}, {"op", line.op}, {"verdict", names_of(line.verdict)[static_cast<size_t>(line.verdict)]}, {"reason", line.reason}});
+    all.push_back({{"node", line.node},
+                   {"op", line.op},
+                   {"verdict", names_of(line.verdict)[static_cast<size_t>(line.verdict)]},
+                   {"reason", line.reason}});
   return nlohmann::ordered_json{{"target", target}, {"nodes", all}}.dump(2);
 }
 

@@ -108,10 +108,14 @@ void on_every_target(F f) {
 
 TEST_CASE("vector functions are within their promised distance from the true value") {
   constexpr float kMax = std::numeric_limits<float>::max();
-  const Promise promises[] = {{Function::exp, -kMax, kMax, 1.0},        {Function::exp_or_zero, -87.3f, 88.0f, 1.0},
-                              {Function::log, 0.0f, kMax, 0.9},         {Function::tanh, -kMax, kMax, 2.7},
-                              {Function::erf, -kMax, kMax, 1.4},        {Function::sigmoid, -87.0f, kMax, 2.5},
-                              {Function::silu, -87.0f, kMax, 2.5},      {Function::gelu_erf, -kMax, kMax, 2.0, true},
+  const Promise promises[] = {{Function::exp, -kMax, kMax, 1.0},
+                              {Function::exp_or_zero, -87.3f, 88.0f, 1.0},
+                              {Function::log, 0.0f, kMax, 0.9},
+                              {Function::tanh, -kMax, kMax, 2.7},
+                              {Function::erf, -kMax, kMax, 1.4},
+                              {Function::sigmoid, -87.0f, kMax, 2.5},
+                              {Function::silu, -87.0f, kMax, 2.5},
+                              {Function::gelu_erf, -kMax, kMax, 2.0, true},
                               {Function::gelu_tanh, -1e12f, 1e12f, 2.1, true}};
   on_every_target([&] {
     for (const Promise& p : promises) {
@@ -183,8 +187,7 @@ TEST_CASE("in f64 the vector functions are the C library's") {
                               Function::gelu_erf, Function::gelu_tanh}) {
       HWY_DYNAMIC_DISPATCH(apply_f64)(function, x.data(), y.data(), x.size());
       CAPTURE(static_cast<int>(function));
-      for (size_t i = 0; i < x.size(); ++i)
-        CHECK(y[i] == doctest::Approx(exact(function, x[i])).epsilon(1e-13));
+      for (size_t i = 0; i < x.size(); ++i) CHECK(y[i] == doctest::Approx(exact(function, x[i])).epsilon(1e-13));
     }
   });
 }
