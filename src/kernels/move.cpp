@@ -6,8 +6,9 @@
 #include <bit>
 #include <cstring>
 
-#include "hwy/highway.h"
 #include "kernels/highway_targets.h"
+
+#include "hwy/highway.h"
 #include "rlx/element.h"
 
 // Vectors of 128 bits, which every target has: no dispatch.
