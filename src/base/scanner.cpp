@@ -50,7 +50,9 @@ std::string_view Scanner::word() {
   size_t end = at_;
   while (end < text_.size() && is_name_char(text_[end])) ++end;
   if (end == at_) unexpected("a name");
-  return text_.substr(std::exchange(at_, end), end - at_);
+  std::string_view found = text_.substr(at_, end - at_);
+  at_ = end;
+  return found;
 }
 
 std::string Scanner::quoted() {

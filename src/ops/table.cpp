@@ -77,16 +77,22 @@ void unregister_op(const OpDef& op) {
 const OpDef& find_op(std::string_view name) {
   for (const OpDef* op : kTable)
     if (op->name == name) return *op;
-  const OpDef* nearest = nullptr;
-  size_t least = 4;
-  for (const OpDef* op : all_ops()) {
-    if (op->name == name) return *op;
-    if (name.size() > 64) continue;
-    size_t distance = edit_distance(op->name, name);
-    if (distance < least) least = distance, nearest = op;
+  std::string meant;
+  {
+    // Registered ops may be taken away by another thread: they are only looked at under the lock.
+    std::shared_lock lock(registered().mutex);
+    size_t least = 4;
+    auto look_at = [&](const OpDef* op) {
+      size_t distance = name.size() > 64 ? least : edit_distance(op->name, name);
+      if (distance < least) least = distance, meant = op->name;
+    };
+    for (const OpDef* op : registered().ops)
+      if (op->name == name) return *op;
+    std::for_each(std::begin(kTable), std::end(kTable), look_at);
+    std::for_each(registered().ops.begin(), registered().ops.end(), look_at);
   }
   fail(ErrorCode::parse, "there is no op '", name.substr(0, 64), "'",
-       nearest ? text_of("; is '", nearest->name, "' meant?") : std::string("; `rlx ops` lists them all"));
+       meant.empty() ? std::string("; `rlx ops` lists them all") : text_of("; is '", meant, "' meant?"));
 }
 
 Value emit(const OpDef& op, std::vector<Value> operands, Attrs attrs) {
