@@ -103,7 +103,7 @@ OpDef define_elementwise_region() {
                 region({{f64, {3, 4}}, {f64, {4}}}, [](Values v) { return gelu(v[0] + v[1]) * 2.0; }),
                 region({{f64, {2, 3}}, {i32, {2, 3}}},
                        [](Values v) {
-                         Value x = convert(v[1], f32) * v[0];
+                         Value x = convert(v[1], f64) * v[0];
                          return std::vector{tanh(x), select(compare(x, zeros_like(x), Comparison::gt), x, v[0])};
                        }),
                 region({{f16, {5}}, {f16, {5}}}, [](Values v) { return (v[0] + v[1]) * v[1]; })};

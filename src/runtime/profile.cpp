@@ -41,7 +41,8 @@ std::string Profile::perfetto_json() const {
   for (const Step& s : steps)
     events.push_back({{"name", s.node.empty() ? s.op : s.node}, {"cat", s.op}, {"ph", "X"}, {"ts", s.start_us}, {"dur", s.duration_us},
                       {"pid", 1}, {"tid", 1}, {"args", {{"op", s.op}, {"kernel", s.kernel}}}});
-  return nlohmann::ordered_json{{"displayTimeUnit", "ns"}, {"traceEvents", events}}.dump(1);
+  return nlohmann::ordered_json{{"displayTimeUnit", "ns"}, {"traceEvents", events}}.dump(
+      1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);  // names may be any bytes
 }
 
 void Profile::write_perfetto(const std::string& path) const {
