@@ -1,6 +1,7 @@
-// `rlx bench`: times workloads as other programs time the same ones, so that both can be compared. One JSON line a case.
-#include <CLI/CLI.hpp>
+// `rlx bench`: times workloads as other programs time the same ones, so that both can be compared. One JSON line a
+// case.
 #include <chrono>
+#include <CLI/CLI.hpp>
 #include <cstdlib>
 #include <ctime>
 #include <filesystem>
@@ -31,21 +32,25 @@ struct Bench {
 
 Bench::Bench(CLI::App& app) : cases(app, "CASE", "what to time; see below") {
   cases.require();
-  app.add_option("--threads", threads, "threads to use (default 1; with 1 the process stays on one processor)")->type_name("T")->check(CLI::Range(1, 256));
-  app.add_option("--iters", iterations, "runs to time (default 20)")->type_name("N")->check(CLI::Range(1, 1 << 30));
+  app.add_option("--threads", threads, "threads to use (default 1; with 1 the process stays on one processor)")
+      ->option_text("T")
+      ->check(CLI::Range(1, 256));
+  app.add_option("--iters", iterations, "runs to time (default 20)")->option_text("N")->check(CLI::Range(1, 1 << 30));
   app.add_option("--budget", budget_seconds, "seconds after which no further run begins, once there are 5 (default 6)")
-      ->type_name("S")
+      ->option_text("S")
       ->check(CLI::Range(0.0, 1e9));
   add_model_option(app, model);
   add_device_option(app, device);
-  std::string footer = "\nCases; any shape, the usual ones in brackets:\n";
+  std::string footer = "Cases; any shape, the usual ones in brackets:\n";
   for (const BenchFamily& family : bench_families()) {
     std::string name(family.name), usual;
     for (std::string_view shape : family.usual) usual += (usual.empty() ? "  [" : " ") + std::string(shape);
-    footer += "  " + (family.shape.empty() ? name : name + "_" + std::string(family.shape)) + "  " + std::string(family.what) + (usual.empty() ? "" : usual + "]") + "\n";
+    footer += "  " + (family.shape.empty() ? name : name + "_" + std::string(family.shape)) + "  " +
+              std::string(family.what) + (usual.empty() ? "" : usual + "]") + "\n";
   }
-  app.footer(footer + R"(
-A name without a prefix is minilm's: 1x16. Each case runs three times to warm up, then is timed. It prints
+  app.footer(
+      footer +
+      R"(A name without a prefix is minilm's: 1x16. Each case runs three times to warm up, then is timed. It prints
   {"peer": "ours", "case": ..., "threads": T, "times_ms": [...], "cpu_ms": [...], "first_ms": ..., "head": [...]}
 cpu_ms: processor time of all threads; first_ms: building the graph, compiling, binding and the first run, with the
 weights in memory; head: the first 8 numbers of the result. The arrays are those of numpy.random.default_rng(0).
@@ -70,19 +75,22 @@ void stay_on_one_processor() {
 #endif
 }
 
-double wall_ms() { return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+double wall_ms() {
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 double cpu_ms() {
   timespec now{};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
   return static_cast<double>(now.tv_sec) * 1e3 + static_cast<double>(now.tv_nsec) * 1e-6;
 }
 
-template <class Numbers>
-std::string json_list(const Numbers& numbers) {
+template <class Numbers, class Text>
+std::string json_list(const Numbers& numbers, Text text) {
   std::string list = "[";
-  for (auto number : numbers) list += (list.size() > 1 ? ", " : "") + number_text(number);
+  for (auto number : numbers) list += (list.size() > 1 ? ", " : "") + text(number);
   return list + "]";
 }
+std::string ms_text(double ms) { return fixed_text(ms, 6); }  // to the nanosecond
 
 void Bench::measure(BenchCase& c) const {
   Session session(Device::parse(device), {threads});
@@ -106,8 +114,10 @@ void Bench::measure(BenchCase& c) const {
     cpu.push_back(cpu_ms() - cpu_begin);
     if (wall_ms() > end && wall.size() >= kLeast) break;
   }
-  write_out(text_of("{\"peer\": \"ours\", \"case\": ", json_text(c.name), ", \"threads\": ", threads, ", \"times_ms\": ", json_list(wall),
-                    ", \"cpu_ms\": ", json_list(cpu), ", \"first_ms\": ", number_text(first_ms), ", \"head\": ", json_list(first), "}\n"));
+  write_out(text_of("{\"peer\": \"ours\", \"case\": ", json_text(c.name), ", \"threads\": ", threads,
+                    ", \"times_ms\": ", json_list(wall, ms_text), ", \"cpu_ms\": ", json_list(cpu, ms_text),
+                    ", \"first_ms\": ", ms_text(first_ms),
+                    ", \"head\": ", json_list(first, [](float x) { return number_text(x); }), "}\n"));
   flush_out();  // a case that follows may take its time
 }
 
@@ -119,11 +129,12 @@ void Bench::run() const {
   for (const std::string& name : cases.all()) all.push_back(bench_case(name, folder));
   if (threads == 1) stay_on_one_processor();
   for (BenchCase& c : all)
-    with_context([&] { return "running the case '" + c.name + "'"; }, [&] {
-      c.prepare(c);
-      measure(c);
-      c = {};  // gives its arrays back
-    });
+    with_context([&] { return "running the case '" + c.name + "'"; },
+                 [&] {
+                   c.prepare(c);
+                   measure(c);
+                   c = {};  // gives its arrays back
+                 });
 }
 
 }  // namespace

@@ -13,14 +13,19 @@ namespace rlx::tools {
 namespace {
 
 const BenchFamily kFamilies[] = {
-    {"minilm", "BxS", "all-MiniLM-L6-v2 on B rows of S tokens, mean pooling, norm 1", {"1x16", "1x128", "8x128", "32x128"}},
+    {"minilm",
+     "BxS",
+     "all-MiniLM-L6-v2 on B rows of S tokens, mean pooling, norm 1",
+     {"1x16", "1x128", "8x128", "32x128"}},
     {"gemm", "N", "a·b, both given at each run", {"512", "1024", "2048"}},
     {"linear", "MxKxN", "x·w, w constant", {"1x4096x4096", "16x1024x4096"}},
     {"softmax", "MxN", "along the rows", {"4096x1024"}},
     {"layernorm", "MxN", "along the rows, with gamma and beta", {"4096x1024"}},
     {"ewchain", "MxN", "gelu(x*1.5 + 0.5)*x - relu(x)", {"4096x4096"}},
     {"sdpa", "BxHxSxD", "attention of H heads", {"1x12x512x64"}},
-    {"conv3x3", "BxCxW", "C to C channels, NCHW, padding 1, kernel constant",
+    {"conv3x3",
+     "BxCxW",
+     "C to C channels, NCHW, padding 1, kernel constant",
      {"1x64x56", "1x128x28", "1x256x14", "1x512x7", "8x64x56"}},
     {"dwconv3x3", "BxCxW", "the same for each channel alone", {"1x256x56"}},
     {"sumrow", "MxN", "sum over each row", {"4096x4096"}},
@@ -33,7 +38,8 @@ std::string list_of_cases() {
   for (const BenchFamily& family : kFamilies) {
     std::string name(family.name);
     list += "\n  " + (family.shape.empty() ? name : name + "_" + std::string(family.shape));
-    for (size_t i = 0; i < family.usual.size(); ++i) list += (i ? ", " : ": ") + name + "_" + std::string(family.usual[i]);
+    for (size_t i = 0; i < family.usual.size(); ++i)
+      list += (i ? ", " : ": ") + name + "_" + std::string(family.usual[i]);
   }
   return list;
 }
@@ -87,7 +93,8 @@ NamedTensors read_weights(const std::string& folder, const Graph& graph) {
 
 BenchCase minilm(const Shape& shape, const std::string& model) {
   if (model.empty())
-    throw UsageError("the minilm cases need a model: give --model DIR, or set RLX_MODEL_DIR (or PERF_WORK, the benchmark's folder)");
+    throw UsageError(
+        "the minilm cases need a model: give --model DIR, or set RLX_MODEL (or PERF_WORK, the benchmark's folder)");
   BenchCase c;
   auto config = std::make_shared<BertConfig>();
   c.prepare = [shape, model, config](BenchCase& self) {
@@ -117,8 +124,10 @@ BenchCase kernel(std::vector<Shape> inputs, std::vector<Shape> params, Build bui
   c.graph = [=] {
     Graph g("bench");
     std::vector<Value> x, w;
-    for (size_t i = 0; i < inputs.size(); ++i) x.push_back(g.input(named("x", i), f32, Dims(inputs[i].begin(), inputs[i].end())));
-    for (size_t i = 0; i < params.size(); ++i) w.push_back(g.param(named("w", i), f32, Dims(params[i].begin(), params[i].end())));
+    for (size_t i = 0; i < inputs.size(); ++i)
+      x.push_back(g.input(named("x", i), f32, Dims(inputs[i].begin(), inputs[i].end())));
+    for (size_t i = 0; i < params.size(); ++i)
+      w.push_back(g.param(named("w", i), f32, Dims(params[i].begin(), params[i].end())));
     g.output(build(x, w));
     return g;
   };
@@ -133,16 +142,23 @@ BenchCase conv3x3(const Shape& d, bool each_channel_alone) {
 }
 
 BenchCase small_graph() {
-  return kernel({{1, 16}}, {{16, 16}, {16}, {16}}, [](Values x, Values w) { return gelu(matmul(x[0], w[0]) + w[1]) * w[2] - x[0]; });
+  return kernel({{1, 16}}, {{16, 16}, {16}, {16}},
+                [](Values x, Values w) { return gelu(matmul(x[0], w[0]) + w[1]) * w[2] - x[0]; });
 }
 
 BenchCase kernel_case(std::string_view family, const Shape& d) {
-  if (family == "gemm") return kernel({{d[0], d[0]}, {d[0], d[0]}}, {}, [](Values x, Values) { return matmul(x[0], x[1]); });
-  if (family == "linear") return kernel({{d[0], d[1]}}, {{d[1], d[2]}}, [](Values x, Values w) { return matmul(x[0], w[0]); });
+  if (family == "gemm")
+    return kernel({{d[0], d[0]}, {d[0], d[0]}}, {}, [](Values x, Values) { return matmul(x[0], x[1]); });
+  if (family == "linear")
+    return kernel({{d[0], d[1]}}, {{d[1], d[2]}}, [](Values x, Values w) { return matmul(x[0], w[0]); });
   if (family == "softmax") return kernel({d}, {}, [](Values x, Values) { return softmax(x[0]); });
-  if (family == "layernorm") return kernel({d}, {{d[1]}, {d[1]}}, [](Values x, Values w) { return layer_norm(x[0], w[0], w[1], 1e-5); });
-  if (family == "ewchain") return kernel({d}, {}, [](Values x, Values) { return gelu(x[0] * 1.5 + 0.5) * x[0] - relu(x[0]); });
-  if (family == "sdpa") return kernel({d, d, d}, {}, [heads = d[1]](Values x, Values) { return attention(x[0], x[1], x[2], {.heads = heads}); });
+  if (family == "layernorm")
+    return kernel({d}, {{d[1]}, {d[1]}}, [](Values x, Values w) { return layer_norm(x[0], w[0], w[1], 1e-5); });
+  if (family == "ewchain")
+    return kernel({d}, {}, [](Values x, Values) { return gelu(x[0] * 1.5 + 0.5) * x[0] - relu(x[0]); });
+  if (family == "sdpa")
+    return kernel({d, d, d}, {},
+                  [heads = d[1]](Values x, Values) { return attention(x[0], x[1], x[2], {.heads = heads}); });
   if (family == "conv3x3") return conv3x3(d, false);
   if (family == "dwconv3x3") return conv3x3(d, true);
   return kernel({d}, {}, [axis = family == "sumrow" ? 1 : 0](Values x, Values) { return reduce_sum(x[0], {axis}); });

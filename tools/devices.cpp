@@ -14,8 +14,9 @@ void print_devices(bool json) {
   TextTable table("lll");
   for (const DeviceInfo& d : devices()) {
     table.add({d.device.name(), d.available ? "yes" : "no", d.description});
-    out += (out.empty() ? "[{" : ",\n {") + ("\"device\": " + json_text(d.device.name())) + ", \"available\": " +
-           (d.available ? "true" : "false") + ", \"description\": " + json_text(d.description) + "}";
+    out += (out.empty() ? "[{" : ",\n {") + ("\"device\": " + json_text(d.device.name())) +
+           ", \"available\": " + (d.available ? "true" : "false") + ", \"description\": " + json_text(d.description) +
+           "}";
   }
   write_out(json ? out + "]\n" : table.text());
 }
@@ -26,8 +27,8 @@ Subcommand add_devices(CLI::App& rlx) {
   CLI::App* app = rlx.add_subcommand("devices", "What RLX can run on here");
   auto json = std::make_shared<bool>(false);
   app->add_flag("--json", *json, "print a JSON array of {device, available, description}");
-  app->footer(R"(
-Every device that RLX knows, whether it is available here, and what it is or why not. The names are those that
+  app->footer(
+      R"(Every device that RLX knows, whether it is available here, and what it is or why not. The names are those that
 --device and --target take.)");
   return {app, [json] { print_devices(*json); }};
 }

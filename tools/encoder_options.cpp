@@ -5,13 +5,13 @@ namespace rlx::tools {
 
 CLI::Option* add_model_option(CLI::App& app, std::string& folder) {
   return app.add_option("--model", folder, "folder of the model: config.json, tokenizer.json, model.safetensors")
-      ->type_name("DIR")
-      ->envname("RLX_MODEL_DIR");
+      ->option_text("DIR (default: what RLX_MODEL names)")
+      ->envname("RLX_MODEL");
 }
 
 CLI::Option* add_threads_option(CLI::App& app, int& threads) {
   return app.add_option("--threads", threads, "threads to use; all that the process may use where it is left out")
-      ->type_name("N")
+      ->option_text("N")
       ->check(CLI::Range(1, 256));
 }
 

@@ -8,7 +8,7 @@
 
 namespace rlx::tools {
 
-/// `--model DIR`, or the folder that RLX_MODEL_DIR names.
+/// `--model DIR`, or the folder that RLX_MODEL names.
 CLI::Option* add_model_option(CLI::App& app, std::string& folder);
 /// `--threads N`; 0 where it is not given: as many as the process may use.
 CLI::Option* add_threads_option(CLI::App& app, int& threads);

@@ -14,8 +14,8 @@
 namespace rlx::tools {
 namespace {
 
-constexpr const char* kFooter = R"(
-First steps (MODEL is a folder with config.json, tokenizer.json and model.safetensors of a sentence encoder):
+constexpr const char* kFooter =
+    R"(First steps (MODEL is a folder with config.json, tokenizer.json and model.safetensors of a sentence encoder):
   rlx embed --model MODEL "A sentence." "Another one."
   rlx search --model MODEL --corpus lines.txt "what is looked for"
   rlx where MODEL                        which device runs which op, and why
@@ -38,7 +38,8 @@ int run(int argc, char** argv) {
   app.require_subcommand(1);  // also keeps a sentence "search" behind `embed` from being taken for a subcommand
   app.footer(kFooter);
   std::vector<Subcommand> subcommands;
-  for (auto add : {add_embed, add_tokenize, add_search, add_where, add_devices, add_bench})
+  for (auto add :
+       {add_embed, add_tokenize, add_search, add_run, add_inspect, add_where, add_ops, add_devices, add_bench})
     subcommands.push_back(add(app));
   try {
     app.parse(argc, argv);

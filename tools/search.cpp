@@ -15,12 +15,15 @@ namespace {
 struct Search {
   explicit Search(CLI::App& app)
       : encoder(app), queries(app, "QUERY", "what to look for; several are answered one after the other") {
-    app.add_option("--corpus", corpus, "the text, one sentence a line; - reads standard input")->type_name("FILE")->required();
-    app.add_option("--top", top, "how many lines to show (default 5)")->type_name("N")->check(CLI::Range(size_t{1}, size_t{1} << 30));
+    app.add_option("--corpus", corpus, "the text, one sentence a line; - reads standard input")
+        ->type_name("FILE")
+        ->required();
+    app.add_option("--top", top, "how many lines to show (default 5)")
+        ->option_text("N")
+        ->check(CLI::Range(size_t{1}, size_t{1} << 30));
     app.add_flag("--json", json, "print one JSON object a query: {query, hits: [{line, score, text}]}");
     queries.require();
-    app.footer(R"(
-The score is the cosine of the embeddings, 1 for the same meaning; lines are counted from 1.
+    app.footer(R"(The score is the cosine of the embeddings, 1 for the same meaning; lines are counted from 1.
 
 Examples:
   rlx search --model all-MiniLM-L6-v2 --corpus faq.txt "how do I get my money back?"
@@ -45,10 +48,12 @@ std::vector<Hit> nearest(const Tensor& corpus, std::span<const float> query, siz
   auto values = corpus.values<float>();
   std::vector<Hit> hits(static_cast<size_t>(corpus.shape()[0]));
   for (size_t row = 0; row < hits.size(); ++row)
-    hits[row] = {row, std::inner_product(query.begin(), query.end(), values.begin() + static_cast<std::ptrdiff_t>(row * query.size()), 0.0f)};
+    hits[row] = {row, std::inner_product(query.begin(), query.end(),
+                                         values.begin() + static_cast<std::ptrdiff_t>(row * query.size()), 0.0f)};
   top = std::min(top, hits.size());
-  std::partial_sort(hits.begin(), hits.begin() + static_cast<std::ptrdiff_t>(top), hits.end(),
-                    [](const Hit& a, const Hit& b) { return a.score != b.score ? a.score > b.score : a.line < b.line; });
+  std::partial_sort(
+      hits.begin(), hits.begin() + static_cast<std::ptrdiff_t>(top), hits.end(),
+      [](const Hit& a, const Hit& b) { return a.score != b.score ? a.score > b.score : a.line < b.line; });
   hits.resize(top);
   return hits;
 }
@@ -56,14 +61,16 @@ std::vector<Hit> nearest(const Tensor& corpus, std::span<const float> query, siz
 void print_json(const std::string& query, const std::vector<Hit>& hits, const std::vector<std::string>& lines) {
   std::string out = "{\"query\": " + json_text(query) + ", \"hits\": [";
   for (size_t i = 0; i < hits.size(); ++i)
-    out += text_of(i ? ", " : "", "{\"line\": ", hits[i].line + 1, ", \"score\": ", number_text(hits[i].score), ", \"text\": ", json_text(lines[hits[i].line]), "}");
+    out += text_of(i ? ", " : "", "{\"line\": ", hits[i].line + 1, ", \"score\": ", number_text(hits[i].score),
+                   ", \"text\": ", json_text(lines[hits[i].line]), "}");
   write_out(out + "]}\n");
 }
 
 void print_table(const std::vector<Hit>& hits, const std::vector<std::string>& lines) {
   TextTable table("rrl");
   table.add({"score", "line", "text"});
-  for (const Hit& hit : hits) table.add({fixed_text(hit.score, 3), std::to_string(hit.line + 1), line_text(lines[hit.line], 200)});
+  for (const Hit& hit : hits)
+    table.add({fixed_text(hit.score, 3), std::to_string(hit.line + 1), line_text(lines[hit.line], 200)});
   write_out(table.text());
 }
 

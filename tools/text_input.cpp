@@ -56,8 +56,8 @@ Words::Words(CLI::App& app, const std::string& name, const std::string& descript
   // Without "extra" arguments CLI11 leaves brackets alone, and then takes as many words as are still expected: as
   // many as it can count to. (CLI11 2.1: Option::_add_result, App::_parse_positional.)
   constexpr int kMost = CLI::detail::expected_max_vector_size;
-  option_->allow_extra_args(false)->expected(kMost - 1, kMost)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  option_->option_text("TEXT ...");
+  option_->allow_extra_args(false)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)->expected(kMost - 1, kMost);
+  option_->option_text("...");
 }
 
 Sentences::Sentences(CLI::App& app)
@@ -70,7 +70,8 @@ std::vector<std::string> Sentences::read() const {
   if (!file_.empty() && !words_.empty()) throw UsageError("give sentences either in --file or as arguments, not both");
   if (!file_.empty()) return read_lines(file_);
   if (words_.empty()) {
-    if (isatty(STDIN_FILENO) == 1) throw UsageError("no sentences: give --file FILE, sentences as arguments, or - for standard input");
+    if (isatty(STDIN_FILENO) == 1)
+      throw UsageError("no sentences: give --file FILE, sentences as arguments, or - for standard input");
     return read_lines("-");
   }
   std::vector<std::string> all;

@@ -13,12 +13,13 @@ namespace {
 struct Tokenize {
   explicit Tokenize(CLI::App& app) : sentences(app) {
     add_model_option(app, model)->required();
-    app.add_option("--max-tokens", max_tokens, "cut each line at this many tokens, special ones included; not cut where left out")
-        ->type_name("N")
+    app.add_option("--max-tokens", max_tokens,
+                   "cut each line at this many tokens, special ones included; not cut where left out")
+        ->option_text("N")
         ->check(CLI::Range(size_t{2}, size_t{1} << 30));
     app.add_flag("--tokens", tokens, "print the tokens as text instead of their ids");
-    app.footer(R"(
-Prints one JSON array a line. Special tokens ([CLS], [SEP]) are included; the padding and truncation that
+    app.footer(
+        R"(Prints one JSON array a line. Special tokens ([CLS], [SEP]) are included; the padding and truncation that
 tokenizer.json may ask for are not applied. `rlx embed` cuts at the model's own limit: --max-tokens 256 for MiniLM.
 
 Examples:

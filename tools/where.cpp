@@ -21,7 +21,8 @@ std::string nodes_text(const DispatchReport& report) {
   TextTable table("llll");
   table.add({"node", "op", "verdict", "reason"});
   for (const DispatchLine& line : report.lines)
-    table.add({line.node.empty() ? "-" : line.node, line.op, std::string(names_of(line.verdict)[static_cast<size_t>(line.verdict)]), line.reason});
+    table.add({line.node.empty() ? "-" : line.node, line.op,
+               std::string(names_of(line.verdict)[static_cast<size_t>(line.verdict)]), line.reason});
   return table.text();
 }
 
@@ -29,8 +30,10 @@ void Where::run() const {
   DispatchReport report = dispatch_report(load_model(model), Device::parse(target), CompileOptions::from_environment());
   write_out(json ? report.json() + "\n" : nodes ? nodes_text(report) : text_of(report));
   size_t other = report.lines.size() - report.count(Verdict::native), missing = report.count(Verdict::missing);
-  if (strict && other) fail(ErrorCode::unsupported, other, " of ", report.lines.size(), " nodes are not native on ", report.target);
-  if (missing) fail(ErrorCode::unsupported, missing, " of ", report.lines.size(), " nodes cannot run on ", report.target);
+  if (strict && other)
+    fail(ErrorCode::unsupported, other, " of ", report.lines.size(), " nodes are not native on ", report.target);
+  if (missing)
+    fail(ErrorCode::unsupported, missing, " of ", report.lines.size(), " nodes cannot run on ", report.target);
 }
 
 }  // namespace
@@ -43,8 +46,8 @@ Subcommand add_where(CLI::App& rlx) {
   app->add_flag("--strict", where->strict, "exit code 1 unless every node is native");
   app->add_flag("--json", where->json, "print {target, nodes: [{node, op, verdict, reason}]}");
   app->add_flag("--nodes", where->nodes, "print a line for each node instead of one for each op");
-  app->footer(R"(
-native: the device has a kernel for the node; composed: it is made of ops that the device has; rewritten: it runs in
+  app->footer(
+      R"(native: the device has a kernel for the node; composed: it is made of ops that the device has; rewritten: it runs in
 another shape with the same meaning; missing: neither, so the model does not compile there, and the exit code is 1.
 
 Examples:

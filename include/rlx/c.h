@@ -2,8 +2,8 @@
 
    Objects are opaque and freed by their own rlx_<noun>_free, which takes NULL. A call that can fail returns an
    rlx_status; on anything but RLX_OK it leaves its results alone and, if `error` is not NULL, stores there an error to
-   be freed by rlx_error_free. No exception crosses this boundary. Strings are UTF-8 and end in NUL unless a size is given;
-   those returned belong to the object they were asked of. An object may be used by one thread at a time, but for
+   be freed by rlx_error_free. No exception crosses this boundary. Strings are UTF-8 and end in NUL unless a size is
+   given; those returned belong to the object they were asked of. An object may be used by one thread at a time, but for
    rlx_compiled_run, which may be called from several threads at once. */
 #ifndef RLX_C_H
 #define RLX_C_H
@@ -47,8 +47,8 @@ void rlx_error_free(rlx_error* error);
 /* Copies `size` bytes from `data`; NULL gives zeros. */
 rlx_status rlx_tensor_create(const char* dtype, const int64_t* dims, size_t rank, const void* data, size_t size,
                              rlx_tensor** tensor, rlx_error** error);
-/* Shares the bytes, without a copy: they must stay and not change until `release(context)` is called, which happens once,
-   on any thread, when nothing refers to them any more. `release` may be NULL. */
+/* Shares the bytes, without a copy: they must stay and not change until `release(context)` is called, which happens
+   once, on any thread, when nothing refers to them any more. `release` may be NULL. */
 rlx_status rlx_tensor_borrow(const char* dtype, const int64_t* dims, size_t rank, const void* data, size_t size,
                              void (*release)(void* context), void* context, rlx_tensor** tensor, rlx_error** error);
 const char* rlx_tensor_dtype(const rlx_tensor* tensor);
@@ -73,15 +73,16 @@ rlx_status rlx_graph_create(const char* name, rlx_graph** graph, rlx_error** err
 rlx_status rlx_graph_input(rlx_graph* graph, const char* name, const char* type, rlx_value* value, rlx_error** error);
 rlx_status rlx_graph_param(rlx_graph* graph, const char* name, const char* type, rlx_value* value, rlx_error** error);
 rlx_status rlx_graph_constant(rlx_graph* graph, const rlx_tensor* tensor, rlx_value* value, rlx_error** error);
-/* Adds a node. `attrs` as in the textual IR, "{axis = -1}", or NULL. Stores the op's results in `results`, which has room
-   for `room` of them, and how many there are in *count (if not NULL); with too little room nothing is added. */
-rlx_status rlx_graph_emit(rlx_graph* graph, const char* op, const rlx_value* operands, size_t operand_count, const char* attrs,
-                          rlx_value* results, size_t room, size_t* count, rlx_error** error);
+/* Adds a node. `attrs` as in the textual IR, "{axis = -1}", or NULL. Stores the op's results in `results`, which has
+   room for `room` of them, and how many there are in *count (if not NULL); with too little room nothing is added. */
+rlx_status rlx_graph_emit(rlx_graph* graph, const char* op, const rlx_value* operands, size_t operand_count,
+                          const char* attrs, rlx_value* results, size_t room, size_t* count, rlx_error** error);
 /* `name` may be NULL. */
 rlx_status rlx_graph_output(rlx_graph* graph, rlx_value value, const char* name, rlx_error** error);
 /* The type of a value as text, written like snprintf: at most `room` bytes with the NUL, *size (if not NULL) is set to
    what it needs. */
-rlx_status rlx_graph_type(const rlx_graph* graph, rlx_value value, char* buffer, size_t room, size_t* size, rlx_error** error);
+rlx_status rlx_graph_type(const rlx_graph* graph, rlx_value value, char* buffer, size_t room, size_t* size,
+                          rlx_error** error);
 /* The textual IR. The string belongs to the graph, until the next call for it. */
 const char* rlx_graph_text(rlx_graph* graph);
 void rlx_graph_free(rlx_graph* graph);
@@ -95,7 +96,8 @@ typedef struct rlx_session_options {
   int threads;        /* 0: as many as the process may use */
 } rlx_session_options;
 /* `options` may be NULL. */
-rlx_status rlx_session_create(const char* device, const rlx_session_options* options, rlx_session** session, rlx_error** error);
+rlx_status rlx_session_create(const char* device, const rlx_session_options* options, rlx_session** session,
+                              rlx_error** error);
 void rlx_session_free(rlx_session* session);
 
 typedef struct rlx_compile_options {
@@ -105,22 +107,24 @@ typedef struct rlx_compile_options {
   int mode;           /* 0 eager, 1 lazy, 2 ahead of time */
 } rlx_compile_options;
 /* `options` may be NULL. The graph may be freed afterwards. */
-rlx_status rlx_compile(rlx_session* session, const rlx_graph* graph, const rlx_compile_options* options, rlx_compiled** compiled,
-                       rlx_error** error);
+rlx_status rlx_compile(rlx_session* session, const rlx_graph* graph, const rlx_compile_options* options,
+                       rlx_compiled** compiled, rlx_error** error);
 
 /* ---- compiled graphs ---- */
 /* Shares the tensor, which may be freed afterwards. */
-rlx_status rlx_compiled_set_param(rlx_compiled* compiled, const char* name, const rlx_tensor* tensor, rlx_error** error);
-/* What the graph takes and gives: `kind` is 0 for inputs, 1 for params, 2 for outputs. The name belongs to `compiled`; NULL
-   beyond the last one. */
+rlx_status rlx_compiled_set_param(rlx_compiled* compiled, const char* name, const rlx_tensor* tensor,
+                                  rlx_error** error);
+/* What the graph takes and gives: `kind` is 0 for inputs, 1 for params, 2 for outputs. The name belongs to `compiled`;
+   NULL beyond the last one. */
 size_t rlx_compiled_count(const rlx_compiled* compiled, int kind);
 const char* rlx_compiled_name(const rlx_compiled* compiled, int kind, size_t index);
 /* Its type as text, like rlx_graph_type. */
-rlx_status rlx_compiled_type(const rlx_compiled* compiled, int kind, size_t index, char* buffer, size_t room, size_t* size,
-                             rlx_error** error);
-/* `inputs` in the order of the graph; stores new tensors, one per output, in `outputs`, to be freed by rlx_tensor_free. */
-rlx_status rlx_compiled_run(const rlx_compiled* compiled, const rlx_tensor* const* inputs, size_t input_count, rlx_tensor** outputs,
-                            size_t output_count, rlx_error** error);
+rlx_status rlx_compiled_type(const rlx_compiled* compiled, int kind, size_t index, char* buffer, size_t room,
+                             size_t* size, rlx_error** error);
+/* `inputs` in the order of the graph; stores new tensors, one per output, in `outputs`, to be freed by rlx_tensor_free.
+ */
+rlx_status rlx_compiled_run(const rlx_compiled* compiled, const rlx_tensor* const* inputs, size_t input_count,
+                            rlx_tensor** outputs, size_t output_count, rlx_error** error);
 /* The dispatch report as JSON; belongs to `compiled`. */
 rlx_status rlx_compiled_report(rlx_compiled* compiled, const char** json, rlx_error** error);
 void rlx_compiled_free(rlx_compiled* compiled);

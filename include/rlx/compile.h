@@ -28,10 +28,10 @@ struct CompileOptions {
   std::set<std::string> force_native = {};  ///< names of ops that must not be decomposed
   Precision precision = Precision::strict;
   CompileMode mode = CompileMode::eager;
-  bool strict = false;                    ///< a node that is not native is an error
-  std::set<std::string> donate = {};      ///< inputs whose memory a run may overwrite
-  std::set<std::string> skip_passes = {}; ///< passes to leave out, by name; the results must not change
-  std::string cache_dir = {};             ///< where compiled graphs are kept between processes; empty: nowhere
+  bool strict = false;                     ///< a node that is not native is an error
+  std::set<std::string> donate = {};       ///< inputs whose memory a run may overwrite
+  std::set<std::string> skip_passes = {};  ///< passes to leave out, by name; the results must not change
+  std::string cache_dir = {};              ///< where compiled graphs are kept between processes; empty: nowhere
 
   /// With what the environment asks for on top: RLX_KERNEL_DISPATCH, RLX_SKIP, RLX_CACHE_DIR.
   static CompileOptions from_environment();
@@ -46,8 +46,8 @@ bool supports(const Graph& g, Device device);
 
 /// What decides which program runs; equal configurations share one.
 struct ExecutionConfig {
-  std::string variant;               ///< the device
-  std::vector<std::string> shapes;   ///< types of the inputs, as text
+  std::string variant;              ///< the device
+  std::vector<std::string> shapes;  ///< types of the inputs, as text
   CompileMode mode = CompileMode::eager;
   KernelDispatch dispatch = KernelDispatch::native;
   size_t graph_hash = 0, options_hash = 0;

@@ -105,9 +105,7 @@ inline constexpr size_t kDTypeCount = sizeof(kDTypes) / sizeof(kDTypes[0]);
 constexpr const DTypeInfo& info(DType t) { return kDTypes[static_cast<size_t>(t)]; }
 constexpr std::string_view name_of(DType t) { return info(t).name; }
 constexpr Kind kind_of(DType t) { return info(t).kind; }
-constexpr bool is_integer(DType t) {
-  return kind_of(t) == Kind::signed_int || kind_of(t) == Kind::unsigned_int;
-}
+constexpr bool is_integer(DType t) { return kind_of(t) == Kind::signed_int || kind_of(t) == Kind::unsigned_int; }
 constexpr bool is_float(DType t) { return kind_of(t) == Kind::real; }
 constexpr bool is_complex(DType t) { return kind_of(t) == Kind::complex; }
 constexpr bool is_block(DType t) { return kind_of(t) == Kind::block; }

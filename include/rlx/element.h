@@ -19,17 +19,27 @@ inline double to_double(Half v) { return decode_float(f16, v.bits); }
 inline double to_double(BFloat16 v) { return decode_float(bf16, v.bits); }
 
 /// Element `i` in row-major order, as T, one of the four types above: the one of the dtype's kind.
-template <class T> T load(const Tensor&, size_t i);
+template <class T>
+T load(const Tensor&, size_t i);
 /// Writes element `i`: floats are rounded, integers wrap, anything but 0 is true.
-template <class T> void store(Tensor&, size_t i, T value);
-template <> double load(const Tensor&, size_t i);
-template <> int64_t load(const Tensor&, size_t i);
-template <> uint64_t load(const Tensor&, size_t i);
-template <> Complex load(const Tensor&, size_t i);
-template <> void store(Tensor&, size_t i, double value);
-template <> void store(Tensor&, size_t i, int64_t value);
-template <> void store(Tensor&, size_t i, uint64_t value);
-template <> void store(Tensor&, size_t i, Complex value);
+template <class T>
+void store(Tensor&, size_t i, T value);
+template <>
+double load(const Tensor&, size_t i);
+template <>
+int64_t load(const Tensor&, size_t i);
+template <>
+uint64_t load(const Tensor&, size_t i);
+template <>
+Complex load(const Tensor&, size_t i);
+template <>
+void store(Tensor&, size_t i, double value);
+template <>
+void store(Tensor&, size_t i, int64_t value);
+template <>
+void store(Tensor&, size_t i, uint64_t value);
+template <>
+void store(Tensor&, size_t i, Complex value);
 
 /// Calls `f.operator()<T>()` with the type in which elements of that dtype are read.
 template <class F>

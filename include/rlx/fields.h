@@ -41,9 +41,13 @@ constexpr Field<A, T> field(std::string_view name, T A::*member) {
 
 constexpr auto kCountFields = [](auto... fields) { return sizeof...(fields); };
 template <class A>
-concept Attributes = requires { A::fields(kCountFields); };
+concept Attributes = requires {
+  A::fields(kCountFields);
+};
 template <class E>
-concept NamedEnum = std::is_enum_v<E> && requires(E e) { names_of(e); };
+concept NamedEnum = std::is_enum_v<E> && requires(E e) {
+  names_of(e);
+};
 
 // A member left out of the table would silently vanish from printing and hashing; count them.
 struct AnyMember {
@@ -74,12 +78,11 @@ inline void parse(Scanner& in, int64_t& v) { v = in.number<int64_t>(); }
 inline void parse(Scanner& in, double& v) { v = in.number<double>(); }
 inline void parse(Scanner& in, std::string& v) { v = in.quoted(); }
 template <class T>
-  requires std::is_arithmetic_v<T> || std::is_same_v<T, std::string>
-size_t hash_of(const T& v) {
+requires std::is_arithmetic_v<T> || std::is_same_v<T, std::string> size_t hash_of(const T& v) {
   return std::hash<T>{}(v);
 }
 template <class T, class Mapper>
-  requires std::is_arithmetic_v<T> || std::is_enum_v<T> || std::is_same_v<T, std::string>
+requires std::is_arithmetic_v<T> || std::is_enum_v<T> || std::is_same_v<T, std::string>
 void map(T&, const Mapper&) {}
 inline std::string kind_name(bool) { return "bool"; }
 inline std::string kind_name(int64_t) { return "int"; }
@@ -114,11 +117,16 @@ std::string kind_name(E v) {
 }
 
 // ---- containers and whole tables, in terms of their members ----
-template <class T> void print(std::ostream&, const std::vector<T>&);
-template <class T> void print(std::ostream&, const std::optional<T>&);
-template <Attributes A> void print(std::ostream&, const A&);
-template <class T> void parse(Scanner&, std::vector<T>&);
-template <class T> void parse(Scanner&, std::optional<T>&);
+template <class T>
+void print(std::ostream&, const std::vector<T>&);
+template <class T>
+void print(std::ostream&, const std::optional<T>&);
+template <Attributes A>
+void print(std::ostream&, const A&);
+template <class T>
+void parse(Scanner&, std::vector<T>&);
+template <class T>
+void parse(Scanner&, std::optional<T>&);
 
 template <class T>
 void print(std::ostream& out, const std::vector<T>& v) {
@@ -182,7 +190,8 @@ template <Attributes A>
 void print(std::ostream& out, const A& a) {
   const A defaults{};
   auto is_default = [](const auto& x, const auto& y) {
-    if constexpr (std::is_same_v<std::remove_cvref_t<decltype(x)>, double>) return x == y && std::signbit(x) == std::signbit(y);
+    if constexpr (std::is_same_v<std::remove_cvref_t<decltype(x)>, double>)
+      return x == y && std::signbit(x) == std::signbit(y);
     else return x == y;
   };
   const char* separator = "{";
@@ -199,8 +208,7 @@ void parse(Scanner& in, A& a) {
   while (!in.accept("}")) {
     if (!seen.empty()) in.expect(",");
     std::string_view name = in.word();
-    if (std::find(seen.begin(), seen.end(), name) != seen.end())
-      in.unexpected(text_of("'", name, "' only once"));
+    if (std::find(seen.begin(), seen.end(), name) != seen.end()) in.unexpected(text_of("'", name, "' only once"));
     seen.push_back(name);
     in.expect("=");
     bool known = false;

@@ -10,8 +10,8 @@
 
 namespace rlx {
 
-/// Builds a model layer by layer. Params are named after the layer: `linear(x, "dense", 4)` within the scope "head" makes
-/// "head.dense.weight" and "head.dense.bias"; nodes carry the same names into reports and errors.
+/// Builds a model layer by layer. Params are named after the layer: `linear(x, "dense", 4)` within the scope "head"
+/// makes "head.dense.weight" and "head.dense.bias"; nodes carry the same names into reports and errors.
 class ModelBuilder {
  public:
   explicit ModelBuilder(Graph& graph, DType dtype = f32) : graph_(graph), dtype_(dtype) {}
@@ -49,7 +49,9 @@ class ModelBuilder {
   Value feed_forward(Value x, const std::string& up, const std::string& down, int64_t hidden, Activation activation);
 
  private:
-  std::string full_name(const std::string& name) const { return prefix_.empty() ? name : name.empty() ? prefix_ : prefix_ + "." + name; }
+  std::string full_name(const std::string& name) const {
+    return prefix_.empty() ? name : name.empty() ? prefix_ : prefix_ + "." + name;
+  }
   Graph& graph_;
   DType dtype_;
   std::string prefix_;
@@ -67,7 +69,8 @@ struct BertConfig {
 };
 
 /// The BERT encoder (Devlin et al. 2018), post-norm: ids and token types i64[B, S], mask i64[B, S] (1 keeps a token) to
-/// hidden states [B, S, hidden]. Params are named as in the weight files of the `transformers` package, without a prefix.
+/// hidden states [B, S, hidden]. Params are named as in the weight files of the `transformers` package, without a
+/// prefix.
 Value bert_encoder(ModelBuilder& builder, Value ids, Value mask, Value token_types, const BertConfig& config);
 /// The mean over the tokens that `mask` keeps, with norm 1: [B, S, hidden] to [B, hidden].
 Value mean_pooled(Value hidden, Value mask);
@@ -80,7 +83,7 @@ class SentenceEncoder {
  public:
   struct Options {
     Device device = Device::cpu();
-    int threads = 0;          ///< 0: as many as the process may use
+    int threads = 0;             ///< 0: as many as the process may use
     int64_t most_tokens = 8192;  ///< of one batch, padding included
     CompileOptions compile = CompileOptions::from_environment();
   };

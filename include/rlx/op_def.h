@@ -27,8 +27,7 @@ struct Samples {
   Samples() = default;
   Samples(std::initializer_list<Sample> list) : make([all = std::vector(list)] { return all; }) {}
   template <class F>
-    requires std::is_invocable_r_v<std::vector<Sample>, F>
-  Samples(F f) : make(f) {}
+  requires std::is_invocable_r_v<std::vector<Sample>, F> Samples(F f) : make(f) {}
   std::function<std::vector<Sample>()> make;
 };
 
@@ -103,8 +102,9 @@ struct OpSpec {
   bool elementwise = false;
   bool moves_data = false;
   std::optional<size_t> overwrites = {};
-  typename Rules<A>::Infer infer = {};          ///< (Types) or (Types, const A&) -> Type or Types
-  typename Rules<A>::Reference reference = {};  ///< (Tensors), (Tensors, const A&) or with a Run; required of primitives
+  typename Rules<A>::Infer infer = {};  ///< (Types) or (Types, const A&) -> Type or Types
+  typename Rules<A>::Reference reference =
+      {};  ///< (Tensors), (Tensors, const A&) or with a Run; required of primitives
   typename Rules<A>::Decompose decompose = {};  ///< (Values), (Values, const A&) or (Graph&, Values, const A&)
   Samples samples = {};
 };
@@ -158,7 +158,8 @@ const OpDef& find_op(std::string_view name);
 
 /// Makes an op from outside the library known by its name: to the reader of text, and to those who list ops. (Nodes are
 /// emitted, inferred and run without it.) The OpDef stays where it is for as long as a graph uses it. Fails if the name
-/// is taken, or no word of letters, digits and '_', or if the op has no `infer`, or neither reference nor decomposition.
+/// is taken, or no word of letters, digits and '_', or if the op has no `infer`, or neither reference nor
+/// decomposition.
 void register_op(const OpDef& op);
 /// Forgets it again; fails if it is not registered.
 void unregister_op(const OpDef& op);

@@ -62,7 +62,9 @@ class CompiledGraph {
 
   /// Runs with inputs by name, in any order. The results stand in the order of the graph's outputs. Fails naming what
   /// is missing, unknown, or of the wrong type.
-  std::vector<Tensor> run(std::initializer_list<NamedTensor> inputs) const { return run(std::vector<NamedTensor>(inputs)); }
+  std::vector<Tensor> run(std::initializer_list<NamedTensor> inputs) const {
+    return run(std::vector<NamedTensor>(inputs));
+  }
   std::vector<Tensor> run(const std::vector<NamedTensor>& inputs) const;
   /// The same in the order of the graph's inputs, without looking up names.
   std::vector<Tensor> run_ordered(Tensors inputs) const;

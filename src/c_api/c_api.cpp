@@ -1,4 +1,5 @@
-// The C ABI over the C++ library; see rlx/c.h. Every function that can fail runs inside `guarded`, where exceptions end.
+// The C ABI over the C++ library; see rlx/c.h. Every function that can fail runs inside `guarded`, where exceptions
+// end.
 #include "rlx/c.h"
 
 #include <new>
@@ -135,13 +136,14 @@ rlx_status rlx_error_status(const rlx_error* error) { return error ? error->stat
 void rlx_error_free(rlx_error* error) { delete error; }
 
 // ---- tensors ----
-rlx_status rlx_tensor_create(const char* dtype, const int64_t* dims, size_t rank, const void* data, size_t size, rlx_tensor** tensor,
-                             rlx_error** error) {
+rlx_status rlx_tensor_create(const char* dtype, const int64_t* dims, size_t rank, const void* data, size_t size,
+                             rlx_tensor** tensor, rlx_error** error) {
   return guarded(error, [&] {
     auto& result = required(tensor, "tensor");
     rlx::Tensor made(rlx::dtype_named(required_text(dtype, "dtype")), shape_from(dims, rank));
     if (data) {
-      if (size != made.byte_count()) fail(ErrorCode::shape_mismatch, made.type(), " has ", made.byte_count(), " bytes, got ", size);
+      if (size != made.byte_count())
+        fail(ErrorCode::shape_mismatch, made.type(), " has ", made.byte_count(), " bytes, got ", size);
       if (size) std::memcpy(made.mutable_data(), data, size);
     }
     result = new rlx_tensor{std::move(made)};
@@ -180,7 +182,9 @@ rlx_status rlx_graph_parse(const char* text, size_t size, rlx_graph** graph, rlx
   });
 }
 rlx_status rlx_graph_load(const char* path, rlx_graph** graph, rlx_error** error) {
-  return guarded(error, [&] { required(graph, "graph") = new rlx_graph{rlx::load_graph(required_text(path, "path")), {}}; });
+  return guarded(error, [&] {
+    required(graph, "graph") = new rlx_graph{rlx::load_graph(required_text(path, "path")), {}};
+  });
 }
 rlx_status rlx_graph_save(const rlx_graph* graph, const char* path, rlx_error** error) {
   return guarded(error, [&] { rlx::save_graph(required_text(path, "path"), required(graph, "graph").graph); });
@@ -190,12 +194,14 @@ rlx_status rlx_graph_create(const char* name, rlx_graph** graph, rlx_error** err
 }
 rlx_status rlx_graph_input(rlx_graph* graph, const char* name, const char* type, rlx_value* value, rlx_error** error) {
   return guarded(error, [&] {
-    required(value, "value") = handle_of(required(graph, "graph").graph.input(required_text(name, "name"), type_from(type)));
+    required(value, "value") =
+        handle_of(required(graph, "graph").graph.input(required_text(name, "name"), type_from(type)));
   });
 }
 rlx_status rlx_graph_param(rlx_graph* graph, const char* name, const char* type, rlx_value* value, rlx_error** error) {
   return guarded(error, [&] {
-    required(value, "value") = handle_of(required(graph, "graph").graph.param(required_text(name, "name"), type_from(type)));
+    required(value, "value") =
+        handle_of(required(graph, "graph").graph.param(required_text(name, "name"), type_from(type)));
   });
 }
 rlx_status rlx_graph_constant(rlx_graph* graph, const rlx_tensor* tensor, rlx_value* value, rlx_error** error) {
@@ -203,8 +209,8 @@ rlx_status rlx_graph_constant(rlx_graph* graph, const rlx_tensor* tensor, rlx_va
     required(value, "value") = handle_of(required(graph, "graph").graph.constant(required(tensor, "tensor").tensor));
   });
 }
-rlx_status rlx_graph_emit(rlx_graph* graph, const char* op, const rlx_value* operands, size_t operand_count, const char* attrs,
-                          rlx_value* results, size_t room, size_t* count, rlx_error** error) {
+rlx_status rlx_graph_emit(rlx_graph* graph, const char* op, const rlx_value* operands, size_t operand_count,
+                          const char* attrs, rlx_value* results, size_t room, size_t* count, rlx_error** error) {
   return guarded(error, [&] {
     rlx::Graph& g = required(graph, "graph").graph;
     const rlx::OpDef& def = rlx::find_op(required_text(op, "op"));
@@ -223,7 +229,8 @@ rlx_status rlx_graph_emit(rlx_graph* graph, const char* op, const rlx_value* ope
     }
     size_t made = infer_types(def, types, parsed).size();
     if (count) *count = made;
-    if (made > room) fail(ErrorCode::invalid_argument, "'", def.name, "' has ", made, " results, there is room for ", room);
+    if (made > room)
+      fail(ErrorCode::invalid_argument, "'", def.name, "' has ", made, " results, there is room for ", room);
     if (made) required(results, "results");
     auto emitted = g.emit(def, std::move(values), std::move(parsed));
     for (size_t r = 0; r < made; ++r) results[r] = handle_of(emitted[r]);
@@ -235,7 +242,8 @@ rlx_status rlx_graph_output(rlx_graph* graph, rlx_value value, const char* name,
     g.output(value_in(g, value), name ? name : "");
   });
 }
-rlx_status rlx_graph_type(const rlx_graph* graph, rlx_value value, char* buffer, size_t room, size_t* size, rlx_error** error) {
+rlx_status rlx_graph_type(const rlx_graph* graph, rlx_value value, char* buffer, size_t room, size_t* size,
+                          rlx_error** error) {
   return guarded(error, [&] {
     auto& g = const_cast<rlx::Graph&>(required(graph, "graph").graph);  // only read
     write_text(text_of(value_in(g, value).type()), buffer, room, size);
@@ -254,7 +262,8 @@ int rlx_device_available(const char* device) {
   guarded(nullptr, [&] { available = rlx::is_available(rlx::Device::parse(required_text(device, "device"))); });
   return available;
 }
-rlx_status rlx_session_create(const char* device, const rlx_session_options* options, rlx_session** session, rlx_error** error) {
+rlx_status rlx_session_create(const char* device, const rlx_session_options* options, rlx_session** session,
+                              rlx_error** error) {
   return guarded(error, [&] {
     auto& result = required(session, "session");
     auto given = options_of(options);
@@ -263,12 +272,13 @@ rlx_status rlx_session_create(const char* device, const rlx_session_options* opt
 }
 void rlx_session_free(rlx_session* session) { delete session; }
 
-rlx_status rlx_compile(rlx_session* session, const rlx_graph* graph, const rlx_compile_options* options, rlx_compiled** compiled,
-                       rlx_error** error) {
+rlx_status rlx_compile(rlx_session* session, const rlx_graph* graph, const rlx_compile_options* options,
+                       rlx_compiled** compiled, rlx_error** error) {
   return guarded(error, [&] {
     auto& result = required(compiled, "compiled");
     auto given = options_of(options);
-    if (given.mode < 0 || given.mode > 2) fail(ErrorCode::invalid_argument, "mode is ", given.mode, "; it is 0, 1 or 2");
+    if (given.mode < 0 || given.mode > 2)
+      fail(ErrorCode::invalid_argument, "mode is ", given.mode, "; it is 0, 1 or 2");
     auto all = rlx::CompileOptions::from_environment();
     all.strict = given.strict != 0;
     if (given.common) all.kernel_dispatch = rlx::KernelDispatch::common;
@@ -278,7 +288,8 @@ rlx_status rlx_compile(rlx_session* session, const rlx_graph* graph, const rlx_c
 }
 
 // ---- compiled graphs ----
-rlx_status rlx_compiled_set_param(rlx_compiled* compiled, const char* name, const rlx_tensor* tensor, rlx_error** error) {
+rlx_status rlx_compiled_set_param(rlx_compiled* compiled, const char* name, const rlx_tensor* tensor,
+                                  rlx_error** error) {
   return guarded(error, [&] {
     required(compiled, "compiled").compiled.set_param(required_text(name, "name"), required(tensor, "tensor").tensor);
   });
@@ -291,20 +302,22 @@ const char* rlx_compiled_name(const rlx_compiled* compiled, int kind, size_t ind
   const auto* entries = entries_of(compiled, kind);
   return entries && index < entries->size() ? (*entries)[index].name.c_str() : nullptr;
 }
-rlx_status rlx_compiled_type(const rlx_compiled* compiled, int kind, size_t index, char* buffer, size_t room, size_t* size,
-                             rlx_error** error) {
+rlx_status rlx_compiled_type(const rlx_compiled* compiled, int kind, size_t index, char* buffer, size_t room,
+                             size_t* size, rlx_error** error) {
   return guarded(error, [&] {
     const auto* entries = entries_of(&required(compiled, "compiled"), kind);
-    if (!entries || index >= entries->size()) fail(ErrorCode::not_found, "there is no entry ", index, " of kind ", kind);
+    if (!entries || index >= entries->size())
+      fail(ErrorCode::not_found, "there is no entry ", index, " of kind ", kind);
     write_text(text_of((*entries)[index].type), buffer, room, size);
   });
 }
-rlx_status rlx_compiled_run(const rlx_compiled* compiled, const rlx_tensor* const* inputs, size_t input_count, rlx_tensor** outputs,
-                            size_t output_count, rlx_error** error) {
+rlx_status rlx_compiled_run(const rlx_compiled* compiled, const rlx_tensor* const* inputs, size_t input_count,
+                            rlx_tensor** outputs, size_t output_count, rlx_error** error) {
   return guarded(error, [&] {
     const auto& graph = required(compiled, "compiled").compiled;
     if (output_count != graph.signature().outputs.size())
-      fail(ErrorCode::invalid_argument, "the graph has ", graph.signature().outputs.size(), " outputs, got room for ", output_count);
+      fail(ErrorCode::invalid_argument, "the graph has ", graph.signature().outputs.size(), " outputs, got room for ",
+           output_count);
     if (input_count) required(inputs, "inputs");
     if (output_count) required(outputs, "outputs");
     std::vector<rlx::Tensor> given;

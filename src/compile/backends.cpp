@@ -37,7 +37,8 @@ std::shared_ptr<const Backend> backend_of(Device device) {
   std::string list;
   for (const DeviceInfo& d : devices())
     if (d.available) list += (list.empty() ? "" : ", ") + d.device.name();
-  fail(ErrorCode::not_found, "device '", device, "' is not available: this build has no backend for it; available: ", list);
+  fail(ErrorCode::not_found, "device '", device,
+       "' is not available: this build has no backend for it; available: ", list);
 }
 std::vector<std::shared_ptr<const Backend>> all_backends() {
   std::vector<std::shared_ptr<const Backend>> all;
@@ -47,7 +48,8 @@ std::vector<std::shared_ptr<const Backend>> all_backends() {
 
 std::string Device::name() const {
   std::string text(name_of_kind(kind_));
-  if (kind_ == DeviceKind::coreml && units_ != ComputeUnits::all) text += ":" + std::string(names_of(units_)[static_cast<size_t>(units_)]);
+  if (kind_ == DeviceKind::coreml && units_ != ComputeUnits::all)
+    text += ":" + std::string(names_of(units_)[static_cast<size_t>(units_)]);
   return text;
 }
 std::ostream& operator<<(std::ostream& out, const Device& d) { return out << d.name(); }
@@ -66,7 +68,8 @@ Device Device::parse(std::string_view text) {
   }
   std::string list;
   for (std::string_view name : kinds) list += (list.empty() ? "" : ", ") + std::string(name);
-  fail(ErrorCode::not_found, "there is no device '", text, "'; there are ", list, ", and coreml:cpu, coreml:gpu, coreml:ane");
+  fail(ErrorCode::not_found, "there is no device '", text, "'; there are ", list,
+       ", and coreml:cpu, coreml:gpu, coreml:ane");
 }
 
 std::vector<DeviceInfo> devices() {

@@ -14,7 +14,8 @@ CompileOptions CompileOptions::from_environment() {
   if (const char* text = std::getenv("RLX_KERNEL_DISPATCH"); text && *text) {
     auto names = names_of(KernelDispatch{});
     auto found = std::find(names.begin(), names.end(), std::string_view(text));
-    if (found == names.end()) fail(ErrorCode::invalid_argument, "RLX_KERNEL_DISPATCH is '", text, "'; it is native or common");
+    if (found == names.end())
+      fail(ErrorCode::invalid_argument, "RLX_KERNEL_DISPATCH is '", text, "'; it is native or common");
     options.kernel_dispatch = static_cast<KernelDispatch>(found - names.begin());
   }
   if (const char* text = std::getenv("RLX_SKIP"); text && *text) {

@@ -21,7 +21,8 @@ StageDump::StageDump(const Graph& g) {
 void StageDump::stage(std::string_view name, const Graph& g) {
   if (folder_.empty()) return;
   std::string number = std::to_string(count_++);
-  std::filesystem::path path = std::filesystem::path(folder_) / (std::string(number.size() < 2 ? "0" : "") + number + "_" + std::string(name) + ".rlx");
+  std::filesystem::path path = std::filesystem::path(folder_) /
+                               (std::string(number.size() < 2 ? "0" : "") + number + "_" + std::string(name) + ".rlx");
   std::ofstream out(path);
   {
     ConstantsElsewhere left_out(out, 256, [](const Tensor&) { return "left out of this dump"; });

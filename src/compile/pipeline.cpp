@@ -40,27 +40,30 @@ Graph fuse_elementwise_for(const Graph& g, const Backend& backend, const Compile
     return fuse_elementwise(body, [&](const Node& node) { return backend.fuses_elementwise(node); });
   });
 }
+Graph fuse_shared_input_for(const Graph& g, const Backend& backend, const CompileOptions&) {
+  return backend.hoists_params() ? fuse_shared_input(g) : g;  // else each run would join the weights again
+}
 
 // What stands before legalization sees the user's ops, and recognizes what they mean.
 const Pass kBefore[] = {
-    {"prune", on<prune>},                            // what no output needs is not worth a look
-    {"simplify", on<simplify>},                      // what does nothing stands between the ops that the others look for
-    {"fold_constants", on<fold_constants>},          // a scale that is computed is no number yet
-    {"simplify_products", on<simplify_products>},    // and a layer written as dot_general no layer
-    {"merge_equal_nodes", on<merge_equal_nodes>},    // before the fusions, which take in what has one user: it must be the only one
-    {"fuse_attention", on<fuse_attention>},          // before fuse_matmul and fuse_elementwise take its scale and bias
-    {"simplify", on<simplify>},                      // cancels the transposes that attention's layout made superfluous
-    {"fuse_matmul", on<fuse_matmul>},                // a sum is free in a product ...
+    {"prune", on<prune>},                          // what no output needs is not worth a look
+    {"simplify", on<simplify>},                    // what does nothing stands between the ops that the others look for
+    {"fold_constants", on<fold_constants>},        // a scale that is computed is no number yet
+    {"simplify_products", on<simplify_products>},  // and a layer written as dot_general no layer
+    {"merge_equal_nodes", on<merge_equal_nodes>},  // before the fusions, which take in what has a single user
+    {"fuse_attention", on<fuse_attention>},        // before fuse_matmul and fuse_elementwise take its scale and bias
+    {"simplify", on<simplify>},                    // cancels the transposes that attention's layout made superfluous
+    {"fuse_matmul", on<fuse_matmul>},              // a sum is free in a product ...
     {"fuse_residual_norm", on<fuse_residual_norm>},  // ... so norms get those that no product took
-    {"fuse_shared_input", on<fuse_shared_input>},    // when bias and activation are known: products must agree in them
+    {"fuse_shared_input", fuse_shared_input_for},    // when bias and activation are known: products must agree in them
 };
 
 // What stands behind it sees only what the target takes, and may only make what the target takes.
 const Pass kAfter[] = {
-    {"simplify", on<simplify>},                      // decompositions stretch, convert and reshape without knowing each other
-    {"fold_constants", on<fold_constants>},          // the numbers that they bring
-    {"merge_equal_nodes", on<merge_equal_nodes>},    // and what they compute twice
-    {"fuse_elementwise", fuse_elementwise_for},      // last: what a region has taken in, nobody else can see
+    {"simplify", on<simplify>},              // decompositions stretch, convert and reshape without knowing each other
+    {"fold_constants", on<fold_constants>},  // the numbers that they bring
+    {"merge_equal_nodes", on<merge_equal_nodes>},  // and what they compute twice
+    {"fuse_elementwise", fuse_elementwise_for},    // last: what a region has taken in, nobody else can see
 };
 
 bool verbose() {
@@ -90,14 +93,16 @@ Pipelined run_pipeline(const Graph& g, const Backend& backend, const CompileOpti
   StageDump dump(g);
   auto stage = [&](std::string_view name, const Graph& before, auto run) {
     auto begin = std::chrono::steady_clock::now();
-    Graph after = with_context([&] { return text_of("running pass '", name, "'"); }, [&] {
-      Graph made = run(before);
-      verify(made);
-      return made;
-    });
+    Graph after = with_context([&] { return text_of("running pass '", name, "'"); },
+                               [&] {
+                                 Graph made = run(before);
+                                 verify(made);
+                                 return made;
+                               });
     if (verbose())
       std::fprintf(stderr, "rlx: %-22.*s %8.3f ms  %5zu -> %5zu nodes\n", static_cast<int>(name.size()), name.data(),
-                   std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count(), before.nodes().size(), after.nodes().size());
+                   std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count(),
+                   before.nodes().size(), after.nodes().size());
     dump.stage(name, after);
     return after;
   };

@@ -18,8 +18,8 @@ namespace rlx {
 namespace {
 
 [[noreturn]] void refuse(const char* what, const std::string& path, int error) {
-  fail(error == ENOENT || error == ENOTDIR ? ErrorCode::not_found : ErrorCode::io, "cannot ", what, " '",
-       path, "': ", std::generic_category().message(error), "; nothing was changed");
+  fail(error == ENOENT || error == ENOTDIR ? ErrorCode::not_found : ErrorCode::io, "cannot ", what, " '", path,
+       "': ", std::generic_category().message(error), "; nothing was changed");
 }
 
 std::string folder_of(const std::string& path) {
@@ -97,8 +97,7 @@ void AtomicFile::commit() {
 }
 
 const std::string& AtomicFile::temporary_path() const {
-  if (temporary_.empty())
-    fail(ErrorCode::io, "cannot write '", path_, "': this format needs a regular file; name one");
+  if (temporary_.empty()) fail(ErrorCode::io, "cannot write '", path_, "': this format needs a regular file; name one");
   return temporary_;
 }
 

@@ -32,8 +32,7 @@ Mappings& mappings() {
 
 }  // namespace
 
-MappedFile::MappedFile(std::string path, std::span<const std::byte> bytes)
-    : path_(std::move(path)), bytes_(bytes) {
+MappedFile::MappedFile(std::string path, std::span<const std::byte> bytes) : path_(std::move(path)), bytes_(bytes) {
   if (bytes_.empty()) return;
   std::lock_guard lock(mappings().mutex);
   mappings().by_begin[bytes_.data()] = this;
@@ -62,15 +61,14 @@ std::shared_ptr<const MappedFile> MappedFile::open(const std::string& path) {
   struct stat status {};
   if (fstat(file.fd, &status) != 0) refuse(path, errno);
   if (!S_ISREG(status.st_mode))
-    fail(ErrorCode::io, "cannot map '", path, "': it is ",
-         S_ISDIR(status.st_mode) ? "a directory" : "no regular file", "; name a file");
+    fail(ErrorCode::io, "cannot map '", path, "': it is ", S_ISDIR(status.st_mode) ? "a directory" : "no regular file",
+         "; name a file");
   auto size = static_cast<size_t>(status.st_size);
   std::span<const std::byte> bytes;
   if (size > 0) {  // a mapping of 0 bytes is an error for the system, not for us
     void* begin = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.fd, 0);
     if (begin == MAP_FAILED)
-      fail(ErrorCode::io, "cannot map the ", size, " bytes of '", path,
-           "': ", std::generic_category().message(errno));
+      fail(ErrorCode::io, "cannot map the ", size, " bytes of '", path, "': ", std::generic_category().message(errno));
     bytes = {static_cast<const std::byte*>(begin), size};
   }
   return std::shared_ptr<const MappedFile>(new MappedFile(path, bytes));
@@ -78,8 +76,7 @@ std::shared_ptr<const MappedFile> MappedFile::open(const std::string& path) {
 
 void MappedFile::release(std::span<const std::byte> range) const {
   if (range.empty()) return;
-  uintptr_t begin = reinterpret_cast<uintptr_t>(range.data()),
-            base = reinterpret_cast<uintptr_t>(bytes_.data());
+  uintptr_t begin = reinterpret_cast<uintptr_t>(range.data()), base = reinterpret_cast<uintptr_t>(bytes_.data());
   if (begin < base || range.size() > bytes_.size() || begin - base > bytes_.size() - range.size())
     fail(ErrorCode::invalid_argument, "the range to release does not lie in the mapping of '", path_, "'");
   // Pages that the range shares with its neighbours go too: they come back from the file when those are read,

@@ -40,8 +40,7 @@ Tensor parse(std::span<const std::byte> bytes, std::shared_ptr<const void> owner
   std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   if (text.size() < 10 || !text.starts_with(kMagic))
     fail(ErrorCode::parse, "the file has ", text.size(), " bytes and ",
-         text.starts_with(kMagic) ? "ends within the header"
-                                  : "does not begin with \\x93NUMPY, as .npy files do",
+         text.starts_with(kMagic) ? "ends within the header" : "does not begin with \\x93NUMPY, as .npy files do",
          text.starts_with("PK\3\4") ? "; it looks like a .npz archive" : "");
   auto byte = [&](size_t i) { return std::to_integer<size_t>(bytes[i]); };
   size_t major = byte(6), minor = byte(7);
@@ -67,9 +66,8 @@ Tensor parse(std::span<const std::byte> bytes, std::shared_ptr<const void> owner
   }
   std::span<const std::byte> data = bytes.subspan(data_begin);
   if (data.size() != wanted)
-    fail(ErrorCode::parse, "the header tells of ",
-         Type{header.dtype, Dims(header.shape.begin(), header.shape.end())}, ", ", wanted,
-         " bytes from byte ", data_begin, " on, but the file has ", data.size(), " there; ",
+    fail(ErrorCode::parse, "the header tells of ", Type{header.dtype, Dims(header.shape.begin(), header.shape.end())},
+         ", ", wanted, " bytes from byte ", data_begin, " on, but the file has ", data.size(), " there; ",
          data.size() < wanted ? "it is cut: copy it again" : "it is damaged, or holds more than one array");
   if (header.dtype == boolean) {
     // In C++ a bool of 2 is no bool: whoever reads the elements as such may do anything.
@@ -95,8 +93,7 @@ Tensor parse(std::span<const std::byte> bytes, std::shared_ptr<const void> owner
 
 }  // namespace
 
-Tensor parse_npy(std::span<const std::byte> bytes, std::shared_ptr<const void> owner,
-                 const std::string& name) {
+Tensor parse_npy(std::span<const std::byte> bytes, std::shared_ptr<const void> owner, const std::string& name) {
   return with_context([&] { return "reading the .npy file '" + name + "'"; },
                       [&] { return parse(bytes, std::move(owner)); });
 }

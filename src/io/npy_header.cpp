@@ -17,9 +17,8 @@ struct Code {
   DType dtype;
 };
 constexpr Code kCodes[] = {
-    {'b', 1, boolean}, {'i', 1, i8},  {'i', 2, i16}, {'i', 4, i32},   {'i', 8, i64},
-    {'u', 1, u8},      {'u', 2, u16}, {'u', 4, u32}, {'u', 8, u64},   {'f', 2, f16},
-    {'f', 4, f32},     {'f', 8, f64}, {'c', 8, c64}, {'c', 16, c128},
+    {'b', 1, boolean}, {'i', 1, i8},  {'i', 2, i16}, {'i', 4, i32}, {'i', 8, i64}, {'u', 1, u8},  {'u', 2, u16},
+    {'u', 4, u32},     {'u', 8, u64}, {'f', 2, f16}, {'f', 4, f32}, {'f', 8, f64}, {'c', 8, c64}, {'c', 16, c128},
 };
 
 class Parser {
@@ -33,12 +32,8 @@ class Parser {
     while (!accept('}')) {
       std::string_view key = string();
       expect(':');
-      bool* seen = key == "descr"           ? &descr
-                   : key == "fortran_order" ? &order
-                   : key == "shape"         ? &shape
-                                            : nullptr;
-      if (!seen)
-        refuse("has the unknown key ", quoted_name(key), "; there are 'descr', 'fortran_order' and 'shape'");
+      bool* seen = key == "descr" ? &descr : key == "fortran_order" ? &order : key == "shape" ? &shape : nullptr;
+      if (!seen) refuse("has the unknown key ", quoted_name(key), "; there are 'descr', 'fortran_order' and 'shape'");
       if (std::exchange(*seen, true)) refuse("has ", quoted_name(key), " twice");
       if (seen == &descr) parse_descr(h);
       else if (seen == &order) h.fortran_order = boolean_value();
@@ -51,11 +46,7 @@ class Parser {
     skip_space();
     if (at_ != text_.size()) unexpected("nothing but spaces");
     if (!descr || !order || !shape)
-      refuse("has no ",
-             !descr   ? "'descr'"
-             : !order ? "'fortran_order'"
-                      : "'shape'",
-             ", which every header has");
+      refuse("has no ", !descr ? "'descr'" : !order ? "'fortran_order'" : "'shape'", ", which every header has");
     return h;
   }
 
@@ -68,13 +59,12 @@ class Parser {
     std::string found = at_ < text_.size() ? std::string(text_.substr(at_, 12)) : "its end";
     for (char& c : found)
       if (static_cast<unsigned char>(c) >= 0x80) c = '?';  // only part of a character may stand there
-    fail(ErrorCode::parse, "damaged header: expected ", wanted, " at byte ", offset_ + at_,
-         " of the file, found ", quoted_name(found));
+    fail(ErrorCode::parse, "damaged header: expected ", wanted, " at byte ", offset_ + at_, " of the file, found ",
+         quoted_name(found));
   }
 
   void skip_space() {
-    while (at_ < text_.size() &&
-           (text_[at_] == ' ' || text_[at_] == '\n' || text_[at_] == '\t' || text_[at_] == '\r'))
+    while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\n' || text_[at_] == '\t' || text_[at_] == '\r'))
       ++at_;
   }
   char peek() {
@@ -102,8 +92,7 @@ class Parser {
     if (quote != '\'' && quote != '"') unexpected("a string in quotes");
     size_t begin = at_ + 1, end = begin;
     while (end < text_.size() && text_[end] != quote && text_[end] != '\\' && text_[end] != '\n') ++end;
-    if (end == text_.size() || text_[end] != quote)
-      at_ = end, unexpected("the end of a string without escapes");
+    if (end == text_.size() || text_[end] != quote) at_ = end, unexpected("the end of a string without escapes");
     at_ = end + 1;
     return text_.substr(begin, end - begin);
   }
@@ -156,11 +145,9 @@ class Parser {
         h.dtype = c.dtype;
         return;
       }
-    const char* advice =
-        "; save it as one of NumPy's bool, int, uint, float or complex types: a.astype('float32')";
+    const char* advice = "; save it as one of NumPy's bool, int, uint, float or complex types: a.astype('float32')";
     if (kind == 'O')
-      advice =
-          " (Python objects), which only Python can read; save numbers: np.save(path, a.astype('float32'))";
+      advice = " (Python objects), which only Python can read; save numbers: np.save(path, a.astype('float32'))";
     else if (kind == 'S' || kind == 'U' || kind == 'a') advice = " (text), which is no tensor; save numbers";
     else if (kind == 'M' || kind == 'm') advice = " (dates or times); save it as integers: a.astype('int64')";
     else if (kind == 'V')

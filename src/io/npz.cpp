@@ -89,8 +89,7 @@ void NpzFile::Archive::list() {
     if ((s.valid & ZIP_STAT_ENCRYPTION_METHOD) && s.encryption_method != ZIP_EM_NONE)
       refuse("is encrypted; NumPy does not write that: unpack the archive and pack it anew");
     if (s.comp_method != ZIP_CM_STORE && s.comp_method != ZIP_CM_DEFLATE)
-      refuse("is packed by method ", s.comp_method,
-             "; np.savez stores (0) and np.savez_compressed deflates (8)");
+      refuse("is packed by method ", s.comp_method, "; np.savez stores (0) and np.savez_compressed deflates (8)");
     if (s.comp_size > bytes.size())
       refuse("claims ", s.comp_size, " packed bytes, but the whole file has ", bytes.size());
     if (s.size > (s.comp_method == ZIP_CM_STORE ? s.comp_size : (s.comp_size + 1) * kMostInflation))
@@ -102,8 +101,7 @@ void NpzFile::Archive::list() {
   std::sort(members.begin(), members.end(), [](const Member& a, const Member& b) { return a.name < b.name; });
   auto twice = std::adjacent_find(members.begin(), members.end(),
                                   [](const Member& a, const Member& b) { return a.name == b.name; });
-  if (twice != members.end())
-    fail(ErrorCode::parse, "the archive has array ", quoted_name(twice->name), " twice");
+  if (twice != members.end()) fail(ErrorCode::parse, "the archive has array ", quoted_name(twice->name), " twice");
 }
 
 const Member* NpzFile::Archive::find(std::string_view name) const {
@@ -118,31 +116,30 @@ Tensor NpzFile::Archive::read(const Member& member) const {
          member.byte_count, " bytes, more than the limit of ", limit(),
          "; if that is meant, give NpzFile::open a higher limit");
   Tensor unpacked = Tensor::uninitialized(u8, {static_cast<int64_t>(member.byte_count)});
-  with_context([&] { return "unpacking " + quoted_name(member.name) + " of '" + path + "'"; },
-               [&] {
-                 std::lock_guard lock(mutex);
-                 std::unique_ptr<zip_file_t, ZipFileCloser> file(zip_fopen_index(zip.get(), member.index, 0));
-                 if (!file)
-                   fail(ErrorCode::parse, "the member cannot be opened: ", zip_strerror(zip.get()),
-                        "; the archive is damaged");
-                 std::byte* data = unpacked.mutable_data();
-                 uint64_t done = 0;
-                 // One byte more than there should be: reading the end is what makes libzip compare the
-                 // checksum.
-                 for (std::byte extra{};;) {
-                   bool full = done == member.byte_count;
-                   zip_int64_t got = zip_fread(file.get(), full ? &extra : data + done,
-                                               full ? 1 : member.byte_count - done);
-                   if (got < 0)
-                     fail(ErrorCode::parse, "the data break off at byte ", done, " of ", member.byte_count,
-                          ": ", zip_file_strerror(file.get()), "; the archive is damaged: copy it again");
-                   if (got == 0 && full) break;
-                   if (got == 0 || full)
-                     fail(ErrorCode::parse, "the archive tells of ", member.byte_count,
-                          " bytes, but there are ", full ? "more" : "fewer");
-                   done += static_cast<uint64_t>(got);
-                 }
-               });
+  with_context(
+      [&] { return "unpacking " + quoted_name(member.name) + " of '" + path + "'"; },
+      [&] {
+        std::lock_guard lock(mutex);
+        std::unique_ptr<zip_file_t, ZipFileCloser> file(zip_fopen_index(zip.get(), member.index, 0));
+        if (!file)
+          fail(ErrorCode::parse, "the member cannot be opened: ", zip_strerror(zip.get()), "; the archive is damaged");
+        std::byte* data = unpacked.mutable_data();
+        uint64_t done = 0;
+        // One byte more than there should be: reading the end is what makes libzip compare the
+        // checksum.
+        for (std::byte extra{};;) {
+          bool full = done == member.byte_count;
+          zip_int64_t got = zip_fread(file.get(), full ? &extra : data + done, full ? 1 : member.byte_count - done);
+          if (got < 0)
+            fail(ErrorCode::parse, "the data break off at byte ", done, " of ", member.byte_count, ": ",
+                 zip_file_strerror(file.get()), "; the archive is damaged: copy it again");
+          if (got == 0 && full) break;
+          if (got == 0 || full)
+            fail(ErrorCode::parse, "the archive tells of ", member.byte_count, " bytes, but there are ",
+                 full ? "more" : "fewer");
+          done += static_cast<uint64_t>(got);
+        }
+      });
   return parse_npy(unpacked.bytes(), unpacked.owner(), member.name + ".npy' in '" + path);
 }
 
@@ -172,8 +169,8 @@ bool NpzFile::contains(std::string_view name) const { return archive_->find(name
 Tensor NpzFile::array(std::string_view name) const {
   const Member* member = archive_->find(name);
   if (!member)
-    fail(ErrorCode::not_found, "'", archive_->path, "' has no array ", quoted_name(name), " among its ",
-         names().size(), nearest_names(name, {names().begin(), names().end()}));
+    fail(ErrorCode::not_found, "'", archive_->path, "' has no array ", quoted_name(name), " among its ", names().size(),
+         nearest_names(name, {names().begin(), names().end()}));
   return archive_->read(*member);
 }
 

@@ -35,8 +35,8 @@ void add(zip_t* zip, const std::string& name, const std::string& header, const T
   auto at = static_cast<zip_uint64_t>(index);
   // 1 January 1980, the first day of zip: with the time of writing no two files would be the same.
   constexpr zip_uint16_t kFirstDay = 1 << 5 | 1;
-  if (zip_set_file_compression(zip, at, compression == NpzCompression::stored ? ZIP_CM_STORE : ZIP_CM_DEFLATE,
-                               0) != 0 ||
+  if (zip_set_file_compression(zip, at, compression == NpzCompression::stored ? ZIP_CM_STORE : ZIP_CM_DEFLATE, 0) !=
+          0 ||
       zip_file_set_dostime(zip, at, 0, kFirstDay, 0) != 0)
     refuse();
 }
@@ -66,11 +66,10 @@ void write_npz(const std::string& path, const NamedTensors& arrays, NpzCompressi
                  }
                  std::deque<std::string> headers;  // which stay until the archive is closed
                  for (const auto& [name, tensor] : arrays)
-                   with_context("adding array " + quoted_name(name),
-                                [&, &array_name = name, &array = tensor] {
-                                  headers.push_back(npy_header_text(array.dtype(), array.shape()));
-                                  add(zip.get(), array_name, headers.back(), array, compression);
-                                });
+                   with_context("adding array " + quoted_name(name), [&, &array_name = name, &array = tensor] {
+                     headers.push_back(npy_header_text(array.dtype(), array.shape()));
+                     add(zip.get(), array_name, headers.back(), array, compression);
+                   });
                  if (zip_close(zip.get()) != 0)
                    fail(ErrorCode::io, "the archive cannot be written: ", zip_strerror(zip.get()),
                         "; nothing was changed");

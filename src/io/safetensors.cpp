@@ -8,8 +8,7 @@
 
 namespace rlx {
 
-static_assert(std::endian::native == std::endian::little,
-              "the format is little-endian, and read without a copy");
+static_assert(std::endian::native == std::endian::little, "the format is little-endian, and read without a copy");
 
 struct SafetensorsFile::Contents {
   std::string path;
@@ -27,8 +26,8 @@ using Entry = SafetensorsFile::Entry;
 
 std::string in_file(const Entry& entry) {
   return text_of("tensor ", quoted_name(entry.name), " (",
-                 Type{entry.dtype, Dims(entry.shape.begin(), entry.shape.end())}, ", bytes ", entry.offset,
-                 " to ", entry.offset + entry.byte_count, " of the file)");
+                 Type{entry.dtype, Dims(entry.shape.begin(), entry.shape.end())}, ", bytes ", entry.offset, " to ",
+                 entry.offset + entry.byte_count, " of the file)");
 }
 
 // Files that people take for safetensors: a download that did not go as meant.
@@ -60,8 +59,7 @@ std::string_view header_of(std::span<const std::byte> bytes) {
 // Bytes that dtype and shape ask for.
 uint64_t wanted_bytes(const SafetensorsHeader::Tensor& tensor) {
   try {
-    auto bits =
-        static_cast<uint64_t>(element_count(tensor.shape)) * static_cast<uint64_t>(info(tensor.dtype).bits);
+    auto bits = static_cast<uint64_t>(element_count(tensor.shape)) * static_cast<uint64_t>(info(tensor.dtype).bits);
     if (bits % 8 != 0)
       fail(ErrorCode::parse, element_count(tensor.shape), " elements of ", info(tensor.dtype).bits,
            " bits do not fill whole bytes");
@@ -76,16 +74,15 @@ uint64_t wanted_bytes(const SafetensorsHeader::Tensor& tensor) {
 // so no two overlap and no byte stands there unnamed (the format forbids both, as they could hide something).
 std::vector<Entry> placed(SafetensorsHeader&& header, size_t data_begin, size_t file_size) {
   std::vector<SafetensorsHeader::Tensor>& tensors = header.tensors;
-  std::stable_sort(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) {
-    return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
-  });
+  std::stable_sort(tensors.begin(), tensors.end(),
+                   [](const auto& a, const auto& b) { return std::pair(a.begin, a.end) < std::pair(b.begin, b.end); });
   std::vector<Entry> entries;
   entries.reserve(tensors.size());
   uint64_t next = 0;  // never near overflow: no tensor has more than 2^60 bytes, and a gap ends the loop
   for (SafetensorsHeader::Tensor& tensor : tensors) {
     auto refuse = [&](const auto&... parts) {
-      fail(ErrorCode::parse, "damaged header: tensor ", quoted_name(tensor.name), " has data_offsets [",
-           tensor.begin, ", ", tensor.end, "], ", parts...);
+      fail(ErrorCode::parse, "damaged header: tensor ", quoted_name(tensor.name), " has data_offsets [", tensor.begin,
+           ", ", tensor.end, "], ", parts...);
     };
     uint64_t bytes = wanted_bytes(tensor);
     Type type{tensor.dtype, Dims(tensor.shape.begin(), tensor.shape.end())};
@@ -93,8 +90,7 @@ std::vector<Entry> placed(SafetensorsHeader&& header, size_t data_begin, size_t 
     if (tensor.end - tensor.begin != bytes)
       refuse(tensor.end - tensor.begin, " bytes; its type ", type, " takes ", bytes);
     if (tensor.begin < next)
-      refuse("but ", quoted_name(entries.back().name), " before it ends at ", next,
-             "; tensors must not overlap");
+      refuse("but ", quoted_name(entries.back().name), " before it ends at ", next, "; tensors must not overlap");
     if (tensor.begin > next) refuse("but the data before it end at ", next, "; there must be no gap");
     next = tensor.end;
     entries.push_back({std::move(tensor.name), tensor.dtype, std::move(tensor.shape),
@@ -104,8 +100,8 @@ std::vector<Entry> placed(SafetensorsHeader&& header, size_t data_begin, size_t 
            " is not whole; download or copy it again");
   }
   if (next != file_size - data_begin)
-    fail(ErrorCode::parse, "the file has ", file_size, " bytes, but its tensors end at byte ",
-         data_begin + next, "; the bytes behind belong to no tensor: the file or its header is damaged");
+    fail(ErrorCode::parse, "the file has ", file_size, " bytes, but its tensors end at byte ", data_begin + next,
+         "; the bytes behind belong to no tensor: the file or its header is damaged");
   return entries;
 }
 
@@ -122,24 +118,23 @@ SafetensorsFile SafetensorsFile::read(std::span<const std::byte> bytes, std::sha
   contents->path = std::move(name);
   contents->bytes = bytes;
   contents->owner = std::move(owner);
-  with_context([&] { return "reading the safetensors file '" + contents->path + "'"; },
-               [&] {
-                 std::string_view text = header_of(bytes);
-                 SafetensorsHeader header = parse_safetensors_header(text);
-                 contents->metadata = std::move(header.metadata);
-                 contents->entries = placed(std::move(header), kPrefix + text.size(), bytes.size());
-                 const std::vector<Entry>& entries = contents->entries;
-                 std::vector<size_t>& by_name = contents->by_name;
-                 for (size_t i = 0; i < entries.size(); ++i) by_name.push_back(i);
-                 std::sort(by_name.begin(), by_name.end(),
-                           [&](size_t a, size_t b) { return entries[a].name < entries[b].name; });
-                 auto twice = std::adjacent_find(by_name.begin(), by_name.end(), [&](size_t a, size_t b) {
-                   return entries[a].name == entries[b].name;
-                 });
-                 if (twice != by_name.end())
-                   fail(ErrorCode::parse, "damaged header: it has tensor ", quoted_name(entries[*twice].name),
-                        " twice");
-               });
+  with_context(
+      [&] { return "reading the safetensors file '" + contents->path + "'"; },
+      [&] {
+        std::string_view text = header_of(bytes);
+        SafetensorsHeader header = parse_safetensors_header(text);
+        contents->metadata = std::move(header.metadata);
+        contents->entries = placed(std::move(header), kPrefix + text.size(), bytes.size());
+        const std::vector<Entry>& entries = contents->entries;
+        std::vector<size_t>& by_name = contents->by_name;
+        for (size_t i = 0; i < entries.size(); ++i) by_name.push_back(i);
+        std::sort(by_name.begin(), by_name.end(),
+                  [&](size_t a, size_t b) { return entries[a].name < entries[b].name; });
+        auto twice = std::adjacent_find(by_name.begin(), by_name.end(),
+                                        [&](size_t a, size_t b) { return entries[a].name == entries[b].name; });
+        if (twice != by_name.end())
+          fail(ErrorCode::parse, "damaged header: it has tensor ", quoted_name(entries[*twice].name), " twice");
+      });
   return SafetensorsFile(std::move(contents));
 }
 
@@ -165,8 +160,8 @@ Tensor SafetensorsFile::tensor(std::string_view name) const {
   if (!entry) {
     std::vector<std::string_view> names;
     for (const Entry& e : entries()) names.push_back(e.name);
-    fail(ErrorCode::not_found, "'", path(), "' has no tensor ", quoted_name(name), " among its ",
-         names.size(), nearest_names(name, names));
+    fail(ErrorCode::not_found, "'", path(), "' has no tensor ", quoted_name(name), " among its ", names.size(),
+         nearest_names(name, names));
   }
   std::span<const std::byte> data = contents_->bytes.subspan(entry->offset, entry->byte_count);
   if (entry->dtype == boolean) {
@@ -179,8 +174,7 @@ Tensor SafetensorsFile::tensor(std::string_view name) const {
   }
   // The elements' C++ type wants its alignment. Only files whose header is not padded, or whose tensors are
   // not ordered as the reference implementation does, need the copy.
-  size_t alignment =
-      is_byte_sized(entry->dtype) ? std::min<size_t>(byte_size(entry->dtype), alignof(double)) : 1;
+  size_t alignment = is_byte_sized(entry->dtype) ? std::min<size_t>(byte_size(entry->dtype), alignof(double)) : 1;
   if (entry->dtype == c64) alignment = alignof(float);
   if (reinterpret_cast<uintptr_t>(data.data()) % alignment != 0) {
     Tensor copy = Tensor::uninitialized(entry->dtype, entry->shape);
@@ -193,9 +187,8 @@ Tensor SafetensorsFile::tensor(std::string_view name) const {
 Tensor SafetensorsFile::tensor(std::string_view name, DType dtype, const Shape& shape) const {
   Tensor t = tensor(name);
   if (t.dtype() != dtype || t.shape() != shape)
-    fail(ErrorCode::shape_mismatch, "tensor ", quoted_name(name), " of '", path(), "' is ", t.type(),
-         ", but ", Type{dtype, Dims(shape.begin(), shape.end())},
-         " is needed; is this the file of another model or version?");
+    fail(ErrorCode::shape_mismatch, "tensor ", quoted_name(name), " of '", path(), "' is ", t.type(), ", but ",
+         Type{dtype, Dims(shape.begin(), shape.end())}, " is needed; is this the file of another model or version?");
   return t;
 }
 

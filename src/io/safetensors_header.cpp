@@ -48,8 +48,7 @@ class Reader {
   SafetensorsHeader take() { return std::move(header_); }
 
   bool null() {
-    if (place_ == Place::tensors && is_metadata_)
-      return is_metadata_ = false, true;  // serde writes "none" so
+    if (place_ == Place::tensors && is_metadata_) return is_metadata_ = false, true;  // serde writes "none" so
     return scalar("null");
   }
   bool boolean(bool value) { return scalar(value ? "true" : "false"); }
@@ -59,15 +58,13 @@ class Reader {
   }
   bool number_unsigned(json::number_unsigned_t value) {
     if (place_ == Place::shape) {
-      if (value > uint64_t{INT64_MAX})
-        refuse("has an extent of ", value, " in its shape; no memory can hold that");
+      if (value > uint64_t{INT64_MAX}) refuse("has an extent of ", value, " in its shape; no memory can hold that");
       if (tensor_.shape.size() == kMostDims) refuse("has more than ", kMostDims, " dims");
       tensor_.shape.push_back(static_cast<int64_t>(value));
       return true;
     }
     if (place_ == Place::offsets) {
-      if (offsets_.size() == 2)
-        refuse("has more than two data_offsets; they are where its data begin and end");
+      if (offsets_.size() == 2) refuse("has more than two data_offsets; they are where its data begin and end");
       offsets_.push_back(value);
       return true;
     }
@@ -76,8 +73,7 @@ class Reader {
   bool string(std::string& value) {
     if (place_ == Place::metadata) {
       auto [at, fresh] = header_.metadata.emplace(std::move(key_), std::move(value));
-      if (!fresh)
-        fail(ErrorCode::parse, "damaged header: __metadata__ has ", quoted_name(at->first), " twice");
+      if (!fresh) fail(ErrorCode::parse, "damaged header: __metadata__ has ", quoted_name(at->first), " twice");
       return true;
     }
     if (place_ == Place::tensor && field_ == Field::dtype) {
@@ -175,11 +171,9 @@ class Reader {
     if (unknown_depth_ > 0 || (place_ == Place::tensor && field_ == Field::unknown)) return true;
     switch (place_) {
       case Place::outside:
-        fail(ErrorCode::parse, "damaged header: it is ", what,
-             " instead of an object with the tensors by their names");
+        fail(ErrorCode::parse, "damaged header: it is ", what, " instead of an object with the tensors by their names");
       case Place::tensors:
-        fail(ErrorCode::parse, "damaged header: under ", quoted_name(key_), " stands ", what,
-             " instead of an object");
+        fail(ErrorCode::parse, "damaged header: under ", quoted_name(key_), " stands ", what, " instead of an object");
       case Place::metadata:
         fail(ErrorCode::parse, "damaged header: in __metadata__, ", quoted_name(key_), " is ", what,
              "; the format allows strings only");
@@ -192,8 +186,7 @@ class Reader {
 
   bool enter_unknown() {
     if (unknown_depth_ == 0 && !(place_ == Place::tensor && field_ == Field::unknown)) return false;
-    if (++unknown_depth_ > kDeepest)
-      refuse("has ", quoted_name(key_), " nested deeper than ", kDeepest, " levels");
+    if (++unknown_depth_ > kDeepest) refuse("has ", quoted_name(key_), " nested deeper than ", kDeepest, " levels");
     return true;
   }
   bool leave_unknown() {
@@ -235,8 +228,7 @@ std::string json_string(const std::string& text) {
 SafetensorsHeader parse_safetensors_header(std::string_view text) {
   // The format asks for it, so that the first bytes tell such a file from others.
   if (!text.starts_with('{'))
-    fail(ErrorCode::parse,
-         "damaged header: byte 8 of the file is not the '{' with which a safetensors header begins");
+    fail(ErrorCode::parse, "damaged header: byte 8 of the file is not the '{' with which a safetensors header begins");
   Reader reader;
   json::sax_parse(text.data(), text.data() + text.size(), &reader);
   return reader.take();
@@ -273,8 +265,8 @@ std::optional<std::string_view> safetensors_name(DType dtype) {
 }
 
 size_t safetensors_rank(DType dtype) {
-  auto found = std::find_if(std::begin(kNames), std::end(kNames),
-                            [&](const auto& entry) { return entry.second == dtype; });
+  auto found =
+      std::find_if(std::begin(kNames), std::end(kNames), [&](const auto& entry) { return entry.second == dtype; });
   return static_cast<size_t>(found - std::begin(kNames));
 }
 

@@ -69,8 +69,8 @@ Value Graph::leaf(const OpDef& op, std::string name, Type type) {
   for (auto* leaves : {&body_->inputs, &body_->params})
     for (Ref r : *leaves)
       if (node(r).name == name)
-        fail(ErrorCode::invalid_argument, "graph '", this->name(), "' already has an ", node(r).op->name, " named '", name,
-             "'; inputs and params share one set of names");
+        fail(ErrorCode::invalid_argument, "graph '", this->name(), "' already has an ", node(r).op->name, " named '",
+             name, "'; inputs and params share one set of names");
   if (rlx::is_static(type.dims)) byte_count(type.dtype, shape_of(type.dims));
   body_->nodes.push_back({&op, {}, {}, {std::move(type)}, std::move(name)});
   return {body_.get(), {static_cast<int32_t>(body_->nodes.size() - 1), 0}};
@@ -104,7 +104,8 @@ std::vector<Value> Graph::emit(const OpDef& op, std::vector<Value> operands, Att
     for (const Value& v : operands) {
       if (!v) fail(ErrorCode::invalid_argument, "operand ", types.size(), " is absent");
       if (v.body_ != body_.get())
-        fail(ErrorCode::invalid_argument, "operand ", types.size(), " belongs to another graph; pass it in as an input");
+        fail(ErrorCode::invalid_argument, "operand ", types.size(),
+             " belongs to another graph; pass it in as an input");
       node.operands.push_back(v.ref());
       types.push_back(v.type());
     }

@@ -9,7 +9,8 @@ OpDef leaf(std::string_view name, std::string_view doc) {
       .name = name,
       .doc = doc,
       .infer = [name](Types) -> Type {
-        fail(ErrorCode::invalid_argument, "an ", name, " is made by Graph::", name, ", which gives it a name and a type");
+        fail(ErrorCode::invalid_argument, "an ", name, " is made by Graph::", name,
+             ", which gives it a name and a type");
       },
   });
 }

@@ -140,8 +140,9 @@ Bindings solve_symbols(const Graph& g, Tensors inputs) {
       if (type.rank() != inputs[i].rank() || type.dtype != inputs[i].dtype())
         fail(ErrorCode::shape_mismatch, "input '", node.name, "' is ", type, ", got ", inputs[i].type());
       for (size_t d = 0; d < type.rank(); ++d)
-        with_context([&] { return text_of("feeding input '", node.name, "', which is ", type, ", with ", inputs[i].type()); },
-                     [&] { waiting |= !type.dims[d].solve(inputs[i].shape()[d], bindings); });
+        with_context(
+            [&] { return text_of("feeding input '", node.name, "', which is ", type, ", with ", inputs[i].type()); },
+            [&] { waiting |= !type.dims[d].solve(inputs[i].shape()[d], bindings); });
     }
     if (waiting && round > 64)
       fail(ErrorCode::shape_mismatch, "the shapes of the inputs of '", g.name(), "' do not determine all its symbols");

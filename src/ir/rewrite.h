@@ -39,7 +39,9 @@ Attrs with_subgraphs(const Attrs&, const std::function<Graph(const Graph&)>& f);
 /// For each node and result: the nodes that use it, in order, once per use; `outputs` counts uses as an output.
 struct Uses {
   explicit Uses(const Graph&);
-  const std::vector<int32_t>& of(Ref r) const { return nodes_[static_cast<size_t>(r.node)][static_cast<size_t>(r.result)]; }
+  const std::vector<int32_t>& of(Ref r) const {
+    return nodes_[static_cast<size_t>(r.node)][static_cast<size_t>(r.result)];
+  }
   size_t outputs(Ref r) const { return outputs_[static_cast<size_t>(r.node)][static_cast<size_t>(r.result)]; }
   /// Exactly one node uses it, once, and no output does.
   bool only_one(Ref r) const { return of(r).size() == 1 && outputs(r) == 0; }

@@ -34,7 +34,8 @@ struct Parser {
     auto name = in.number<int64_t>();
     auto found = named.find(name);
     if (found == named.end())
-      in.unexpected(text_of("a value defined above instead of %", name, " (a graph is a DAG: values come before their uses)"));
+      in.unexpected(
+          text_of("a value defined above instead of %", name, " (a graph is a DAG: values come before their uses)"));
     return found->second;
   }
   std::vector<int64_t> result_names() {

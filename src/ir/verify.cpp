@@ -27,7 +27,8 @@ void verify_graph(const Graph& g, bool is_subgraph) {
         if (node.op == &op::param && is_subgraph)
           fail(ErrorCode::invalid_argument, "a sub-graph is closed: it cannot have the param '", node.name,
                "'; capture it as an operand");
-        if (!names.insert(node.name).second) fail(ErrorCode::invalid_argument, "two leaves are named '", node.name, "'");
+        if (!names.insert(node.name).second)
+          fail(ErrorCode::invalid_argument, "two leaves are named '", node.name, "'");
         return;
       }
       std::vector<Type> types;

@@ -100,8 +100,8 @@ HWY_INLINE void score_block(const float* HWY_RESTRICT queries, int64_t query_str
   const F32Tag d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   F32Vec sum[kRows][kWidth];
-  RLX_UNROLL for (int64_t j = 0; j < kRows; ++j)
-    RLX_UNROLL for (int64_t w = 0; w < kWidth; ++w) sum[j][w] = hn::Zero(d);
+  RLX_UNROLL for (int64_t j = 0; j < kRows; ++j) RLX_UNROLL for (int64_t w = 0; w < kWidth; ++w) sum[j][w] =
+      hn::Zero(d);
   for (int64_t c = 0; c < head_dim; ++c) {
     F32Vec q[kWidth];
     RLX_UNROLL for (int64_t w = 0; w < kWidth; ++w) q[w] = hn::Load(d, queries + c * query_stride + w * lanes);
@@ -110,8 +110,8 @@ HWY_INLINE void score_block(const float* HWY_RESTRICT queries, int64_t query_str
       RLX_UNROLL for (int64_t w = 0; w < kWidth; ++w) sum[j][w] = hn::MulAdd(key, q[w], sum[j][w]);
     }
   }
-  RLX_UNROLL for (int64_t j = 0; j < kRows; ++j)
-    RLX_UNROLL for (int64_t w = 0; w < kWidth; ++w) hn::Store(sum[j][w], d, scores + j * query_stride + w * lanes);
+  RLX_UNROLL for (int64_t j = 0; j < kRows; ++j) RLX_UNROLL for (int64_t w = 0; w < kWidth; ++w)
+      hn::Store(sum[j][w], d, scores + j * query_stride + w * lanes);
 }
 
 /// Scores of `keys` keys and all queries of the block.
@@ -135,10 +135,8 @@ HWY_INLINE void value_block(const float* HWY_RESTRICT weights, int64_t query_str
   const F32Tag d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   F32Vec sum[kRows][kWidth];
-  RLX_UNROLL for (int64_t i = 0; i < kRows; ++i)
-    RLX_UNROLL for (int64_t w = 0; w < kWidth; ++w)
-      sum[i][w] = is_first ? hn::Zero(d)
-                           : hn::Mul(hn::Load(d, out + i * out_stride + w * lanes), hn::Set(d, factor[i]));
+  RLX_UNROLL for (int64_t i = 0; i < kRows; ++i) RLX_UNROLL for (int64_t w = 0; w < kWidth; ++w) sum[i][w] =
+      is_first ? hn::Zero(d) : hn::Mul(hn::Load(d, out + i * out_stride + w * lanes), hn::Set(d, factor[i]));
   for (int64_t j = 0; j < keys; ++j) {
     F32Vec value[kWidth];
     RLX_UNROLL for (int64_t w = 0; w < kWidth; ++w) value[w] = hn::LoadU(d, v + j * v_stride + w * lanes);
@@ -147,8 +145,8 @@ HWY_INLINE void value_block(const float* HWY_RESTRICT weights, int64_t query_str
       RLX_UNROLL for (int64_t w = 0; w < kWidth; ++w) sum[i][w] = hn::MulAdd(weight, value[w], sum[i][w]);
     }
   }
-  RLX_UNROLL for (int64_t i = 0; i < kRows; ++i)
-    RLX_UNROLL for (int64_t w = 0; w < kWidth; ++w) hn::Store(sum[i][w], d, out + i * out_stride + w * lanes);
+  RLX_UNROLL for (int64_t i = 0; i < kRows; ++i) RLX_UNROLL for (int64_t w = 0; w < kWidth; ++w)
+      hn::Store(sum[i][w], d, out + i * out_stride + w * lanes);
 }
 
 template <int64_t kWidth>
@@ -170,11 +168,11 @@ void value_columns(const float* weights, int64_t query_stride, const float* v, i
 struct Block {
   float* maximum;  ///< of each query, in units of ln 2
   float* sum;
-  float* factor;  ///< what to multiply earlier results with
-  float* queries;  ///< packed: [head_dim][stride], scaled
-  float* scores;   ///< [keys][stride]
-  float* out;      ///< [queries][out_stride]
-  int64_t first, count;       ///< rows of q
+  float* factor;         ///< what to multiply earlier results with
+  float* queries;        ///< packed: [head_dim][stride], scaled
+  float* scores;         ///< [keys][stride]
+  float* out;            ///< [queries][out_stride]
+  int64_t first, count;  ///< rows of q
   int64_t stride, out_stride;
 };
 

@@ -38,8 +38,8 @@ HWY_INLINE V Exp2Nonpositive(D d, V x) {
   const V shifted = hn::Add(x, magic);
   const V r = hn::Sub(x, hn::Sub(shifted, magic));
   const V power = hn::BitCast(d, hn::ShiftLeft<23>(hn::BitCast(di, shifted)));
-  const V p = horner(d, r, 1.0f, 0.693146977738f, 0.240222422176f, 0.0555073348446f, 0.00967150644708f,
-                     0.00132648171459f);
+  const V p =
+      horner(d, r, 1.0f, 0.693146977738f, 0.240222422176f, 0.0555073348446f, 0.00967150644708f, 0.00132648171459f);
   return hn::Mul(p, power);
 }
 
@@ -53,8 +53,8 @@ HWY_INLINE V ExpNonpositive(D d, V x) {
   V r = hn::MulSub(x, log2e, hn::Sub(shifted, magic));
   r = hn::MulAdd(x, hn::Set(d, 0x1.4ae0c0p-26f), r);  // what f32 leaves off log2(e)
   const V power = hn::BitCast(d, hn::ShiftLeft<23>(hn::BitCast(di, shifted)));
-  const V p = horner(d, r, 1.0f, 0.693146977738f, 0.240222422176f, 0.0555073348446f, 0.00967150644708f,
-                     0.00132648171459f);
+  const V p =
+      horner(d, r, 1.0f, 0.693146977738f, 0.240222422176f, 0.0555073348446f, 0.00967150644708f, 0.00132648171459f);
   return hn::Mul(p, power);
 }
 
@@ -94,8 +94,8 @@ HWY_INLINE V GeluErfFast(D d, V x) {
   const V magic = hn::Set(d, 12582912.0f);
   const V shifted = hn::Add(y, magic);
   const V f = hn::Sub(y, hn::Sub(shifted, magic));
-  const V p = horner(d, f, 1.0f, 0.693146977738f, 0.240222422176f, 0.0555073348446f, 0.00967150644708f,
-                     0.00132648171459f);
+  const V p =
+      horner(d, f, 1.0f, 0.693146977738f, 0.240222422176f, 0.0555073348446f, 0.00967150644708f, 0.00132648171459f);
   const V q = hn::BitCast(d, hn::Add(hn::BitCast(di, p), hn::ShiftLeft<23>(hn::BitCast(di, shifted))));
   // x comes second in Max, where x86 passes on a NaN.
   return hn::NegMulAdd(a, q, hn::Max(hn::Zero(d), x));

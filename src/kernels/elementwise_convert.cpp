@@ -178,8 +178,7 @@ Kernel find_convert(DType from, DType to) {
   return with_register(from, [&]<class From>() -> Kernel {
     constexpr bool from_integer = std::is_same_v<From, int64_t> || std::is_same_v<From, uint64_t>;
     if constexpr (!from_integer && !std::is_same_v<From, bool>) {
-      if (is_integer(to))
-        return with_integer(to, []<class I>() -> Kernel { return convert_to_integer<I, From>; });
+      if (is_integer(to)) return with_integer(to, []<class I>() -> Kernel { return convert_to_integer<I, From>; });
     }
     if constexpr (from_integer || std::is_same_v<From, double>) {
       if (is_low_precision(to)) return convert_to_odd<From>;

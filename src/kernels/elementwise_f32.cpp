@@ -56,16 +56,15 @@ HWY_INLINE void map(void* dst, const void* a, const void* b, const void* c, int6
   for (; i + lanes <= n; i += lanes)
     hn::StoreU(f(d, hn::LoadU(d, p + i), hn::LoadU(d, q + i), hn::LoadU(d, r + i)), d, y + i);
   if (const auto rest = static_cast<size_t>(n - i)) {
-    const F32Vec v =
-        f(d, load_f32_some(d, p + i, rest), load_f32_some(d, q + i, rest), load_f32_some(d, r + i, rest));
+    const F32Vec v = f(d, load_f32_some(d, p + i, rest), load_f32_some(d, q + i, rest), load_f32_some(d, r + i, rest));
     store_f32_some(v, d, y + i, rest);
   }
 }
 
 // An op written as an expression in the tag `d` and the vectors x, y, z.
-#define RLX_UNARY(name, ...)                                                                \
-  void name(void* dst, const void* a, const void*, const void*, int64_t n) noexcept {       \
-    map(dst, a, n, [](F32Tag d, F32Vec x) HWY_ATTR { return (void)d, __VA_ARGS__; });       \
+#define RLX_UNARY(name, ...)                                                          \
+  void name(void* dst, const void* a, const void*, const void*, int64_t n) noexcept { \
+    map(dst, a, n, [](F32Tag d, F32Vec x) HWY_ATTR { return (void)d, __VA_ARGS__; }); \
   }
 #define RLX_BINARY(name, ...)                                                                      \
   void name(void* dst, const void* a, const void* b, const void*, int64_t n) noexcept {            \
@@ -126,8 +125,8 @@ RLX_BINARY(do_max, max_or_nan(x, y))
 RLX_BINARY(do_min, min_or_nan(x, y))
 
 // Two binary ops in one pass, each rounded by itself: (a op b) op2 c, or c - (a op b).
-#define RLX_PAIR(name, ...)                                                                       \
-  void name(void* dst, const void* a, const void* b, const void* c, int64_t n) noexcept {         \
+#define RLX_PAIR(name, ...)                                                                          \
+  void name(void* dst, const void* a, const void* b, const void* c, int64_t n) noexcept {            \
     map(dst, a, b, c, n, [](F32Tag, F32Vec x, F32Vec y, F32Vec z) HWY_ATTR { return __VA_ARGS__; }); \
   }
 RLX_PAIR(add_add, hn::Add(hn::Add(x, y), z))
@@ -144,9 +143,8 @@ RLX_PAIR(mul_mul, hn::Mul(hn::Mul(x, y), z))
 RLX_PAIR(mul_from, hn::Sub(z, hn::Mul(x, y)))
 
 void do_clamp(void* dst, const void* a, const void* b, const void* c, int64_t n) noexcept {
-  map(dst, a, b, c, n, [](F32Tag, F32Vec low, F32Vec x, F32Vec high) HWY_ATTR {
-    return min_or_nan(max_or_nan(low, x), high);
-  });
+  map(dst, a, b, c, n,
+      [](F32Tag, F32Vec low, F32Vec x, F32Vec high) HWY_ATTR { return min_or_nan(max_or_nan(low, x), high); });
 }
 #if HWY_NATIVE_FMA
 void do_fma(void* dst, const void* a, const void* b, const void* c, int64_t n) noexcept {
@@ -169,9 +167,12 @@ HWY_INLINE F32Vec trig(F32Tag d, F32Vec x, Fast fast, Exact exact) {
   return hn::Load(d, to);
 }
 using Both = SinCosResult<F32Vec>;
-RLX_UNARY(do_sin, trig(d, x, [](Both v) HWY_ATTR { return v.sin; }, [](float v) { return std::sin(v); }))
-RLX_UNARY(do_cos, trig(d, x, [](Both v) HWY_ATTR { return v.cos; }, [](float v) { return std::cos(v); }))
-RLX_UNARY(do_tan, trig(d, x, [](Both v) HWY_ATTR { return hn::Div(v.sin, v.cos); }, [](float v) { return std::tan(v); }))
+RLX_UNARY(do_sin, trig(
+                      d, x, [](Both v) HWY_ATTR { return v.sin; }, [](float v) { return std::sin(v); }))
+RLX_UNARY(do_cos, trig(
+                      d, x, [](Both v) HWY_ATTR { return v.cos; }, [](float v) { return std::cos(v); }))
+RLX_UNARY(do_tan, trig(
+                      d, x, [](Both v) HWY_ATTR { return hn::Div(v.sin, v.cos); }, [](float v) { return std::tan(v); }))
 
 template <class F>
 HWY_INLINE void compare(void* dst, const void* a, const void* b, int64_t n, F f) {
@@ -195,9 +196,9 @@ HWY_INLINE void compare(void* dst, const void* a, const void* b, int64_t n, F f)
     for (size_t j = 0; j < rest; ++j) out[i + static_cast<int64_t>(j)] = static_cast<uint8_t>(bits[j]);
   }
 }
-#define RLX_COMPARE(name, ...)                                                            \
-  void name(void* dst, const void* a, const void* b, const void*, int64_t n) noexcept {   \
-    compare(dst, a, b, n, [](F32Vec x, F32Vec y) HWY_ATTR { return __VA_ARGS__; });       \
+#define RLX_COMPARE(name, ...)                                                          \
+  void name(void* dst, const void* a, const void* b, const void*, int64_t n) noexcept { \
+    compare(dst, a, b, n, [](F32Vec x, F32Vec y) HWY_ATTR { return __VA_ARGS__; });     \
   }
 RLX_COMPARE(do_eq, hn::Eq(x, y))
 RLX_COMPARE(do_ne, hn::Not(hn::Eq(x, y)))  // on x86 Ne is false for NaN
@@ -255,18 +256,20 @@ void narrow(void* dst, const void* a, const void*, const void*, int64_t n) noexc
 
 Kernel f32_kernel(Op op) {
   switch (op) {
-#define RLX_CASE(name) case Op::name: return do_##name;
-    RLX_CASE(abs) RLX_CASE(neg) RLX_CASE(sign) RLX_CASE(floor) RLX_CASE(ceil) RLX_CASE(trunc)
-    RLX_CASE(round_nearest_even) RLX_CASE(round_nearest_afz) RLX_CASE(exp) RLX_CASE(expm1) RLX_CASE(log)
-    RLX_CASE(log1p) RLX_CASE(sqrt) RLX_CASE(rsqrt) RLX_CASE(reciprocal) RLX_CASE(sin) RLX_CASE(cos) RLX_CASE(tan)
-    RLX_CASE(tanh) RLX_CASE(erf) RLX_CASE(logistic) RLX_CASE(gelu_erf) RLX_CASE(gelu_tanh) RLX_CASE(silu)
-    RLX_CASE(relu) RLX_CASE(add) RLX_CASE(sub) RLX_CASE(mul) RLX_CASE(div) RLX_CASE(max) RLX_CASE(min)
-    RLX_CASE(clamp) RLX_CASE(eq) RLX_CASE(ne) RLX_CASE(lt) RLX_CASE(le) RLX_CASE(gt) RLX_CASE(ge)
+#define RLX_CASE(name) \
+  case Op::name: return do_##name;
+    RLX_CASE(abs)
+    RLX_CASE(neg) RLX_CASE(sign) RLX_CASE(floor) RLX_CASE(ceil) RLX_CASE(trunc) RLX_CASE(round_nearest_even)
+        RLX_CASE(round_nearest_afz) RLX_CASE(exp) RLX_CASE(expm1) RLX_CASE(log) RLX_CASE(log1p) RLX_CASE(sqrt)
+            RLX_CASE(rsqrt) RLX_CASE(reciprocal) RLX_CASE(sin) RLX_CASE(cos) RLX_CASE(tan) RLX_CASE(tanh) RLX_CASE(erf)
+                RLX_CASE(logistic) RLX_CASE(gelu_erf) RLX_CASE(gelu_tanh) RLX_CASE(silu) RLX_CASE(relu) RLX_CASE(add)
+                    RLX_CASE(sub) RLX_CASE(mul) RLX_CASE(div) RLX_CASE(max) RLX_CASE(min) RLX_CASE(clamp) RLX_CASE(eq)
+                        RLX_CASE(ne) RLX_CASE(lt) RLX_CASE(le) RLX_CASE(gt) RLX_CASE(ge)
 #if HWY_NATIVE_FMA
-    RLX_CASE(fma)
+                            RLX_CASE(fma)
 #endif
 #undef RLX_CASE
-    case Op::select: return select_4;
+                                case Op::select : return select_4;
     default: return nullptr;
   }
 }

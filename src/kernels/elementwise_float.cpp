@@ -108,9 +108,8 @@ Kernel find(Op op) {
     case Op::logistic: return unary<T>([](T x) { return one / (one + std::exp(-x)); });
     case Op::gelu_erf: return unary<T>([](T x) { return half * x * std::erfc(-x * T(0.70710678118654752440)); });
     case Op::gelu_tanh:
-      return unary<T>([](T x) {
-        return half * x * (one + std::tanh(T(0.79788456080286535588) * (x + T(0.044715) * x * x * x)));
-      });
+      return unary<T>(
+          [](T x) { return half * x * (one + std::tanh(T(0.79788456080286535588) * (x + T(0.044715) * x * x * x))); });
     case Op::relu: return unary<T>([](T x) { return x < 0 ? T(0) : x; });
     case Op::silu: return unary<T>([](T x) { return x / (one + std::exp(-x)); });
     case Op::is_finite: return unary<T>([](T x) { return std::isfinite(x); });

@@ -65,7 +65,8 @@ Kernel find_by_width(Op op) {
   static constexpr uint64_t mask = ~uint64_t{0} >> (64 - kBits);
   switch (op) {
     case Op::popcnt: return unary([](uint64_t x) { return static_cast<uint64_t>(std::popcount(x & mask)); });
-    case Op::clz: return unary([](uint64_t x) { return static_cast<uint64_t>(std::countl_zero(x & mask) - (64 - kBits)); });
+    case Op::clz:
+      return unary([](uint64_t x) { return static_cast<uint64_t>(std::countl_zero(x & mask) - (64 - kBits)); });
     // A negative shift is a large unsigned one.
     case Op::shift_left: return binary([](uint64_t x, uint64_t y) { return y < kBits ? x << y : 0; });
     case Op::shift_right_logical: return binary([](uint64_t x, uint64_t y) { return y < kBits ? (x & mask) >> y : 0; });
@@ -92,10 +93,8 @@ Kernel find_by_sign(Op op) {
       return binary([](uint64_t x, uint64_t y) { return is_signed ? signed_div(x, y) : y ? x / y : ~uint64_t{0}; });
     case Op::rem: return binary([](uint64_t x, uint64_t y) { return is_signed ? signed_rem(x, y) : y ? x % y : x; });
     case Op::pow: return binary([](uint64_t x, uint64_t y) { return is_signed ? signed_power(x, y) : power(x, y); });
-    case Op::max:
-      return binary([](uint64_t x, uint64_t y) { return static_cast<T>(x) > static_cast<T>(y) ? x : y; });
-    case Op::min:
-      return binary([](uint64_t x, uint64_t y) { return static_cast<T>(x) < static_cast<T>(y) ? x : y; });
+    case Op::max: return binary([](uint64_t x, uint64_t y) { return static_cast<T>(x) > static_cast<T>(y) ? x : y; });
+    case Op::min: return binary([](uint64_t x, uint64_t y) { return static_cast<T>(x) < static_cast<T>(y) ? x : y; });
     case Op::eq:
     case Op::total_eq: return compare<T>([](T x, T y) { return x == y; });
     case Op::ne:
@@ -144,8 +143,9 @@ Kernel find_integer(ElementwiseOp op, DType dtype) {
     case Op::round_nearest_afz:
     case Op::real:
     case Op::conj: return unary([](uint64_t x) { return x; });
-    case Op::relu: return dtype == u64 ? unary([](uint64_t x) { return x; })
-                                       : unary([](uint64_t x) { return static_cast<int64_t>(x) < 0 ? 0 : x; });
+    case Op::relu:
+      return dtype == u64 ? unary([](uint64_t x) { return x; })
+                          : unary([](uint64_t x) { return static_cast<int64_t>(x) < 0 ? 0 : x; });
     case Op::add: return binary([](uint64_t x, uint64_t y) { return x + y; });
     case Op::sub: return binary([](uint64_t x, uint64_t y) { return x - y; });
     case Op::mul: return binary([](uint64_t x, uint64_t y) { return x * y; });
@@ -165,8 +165,7 @@ Kernel find_integer(ElementwiseOp op, DType dtype) {
       };
     default: break;
   }
-  const Kernel by_sign =
-      kind_of(dtype) == Kind::unsigned_int ? find_by_sign<uint64_t>(op) : find_by_sign<int64_t>(op);
+  const Kernel by_sign = kind_of(dtype) == Kind::unsigned_int ? find_by_sign<uint64_t>(op) : find_by_sign<int64_t>(op);
   if (by_sign) return by_sign;
   switch (info(dtype).bits) {
     case 8: return find_by_width<8>(op);

@@ -106,8 +106,9 @@ void stream_copy(void* to, const void* from, size_t bytes) {
     size_t i = 0;
     for (; i + 64 <= bytes; i += 64)
       for (size_t k = 0; k < 64; k += 16)
-        _mm_stream_si128(reinterpret_cast<__m128i*>(static_cast<std::byte*>(to) + i + k),
-                         _mm_loadu_si128(reinterpret_cast<const __m128i*>(static_cast<const std::byte*>(from) + i + k)));
+        _mm_stream_si128(
+            reinterpret_cast<__m128i*>(static_cast<std::byte*>(to) + i + k),
+            _mm_loadu_si128(reinterpret_cast<const __m128i*>(static_cast<const std::byte*>(from) + i + k)));
     std::memcpy(static_cast<std::byte*>(to) + i, static_cast<const std::byte*>(from) + i, bytes - i);
     return;
   }

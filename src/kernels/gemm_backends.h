@@ -24,8 +24,7 @@ inline AlignedMemory aligned_memory(size_t bytes) {
 std::shared_ptr<const PackedWeights> pack_highway(const WeightsSpec& spec, const void* data);
 std::shared_ptr<const BatchedGemmPlan> plan_batched_highway(const BatchedGemmSpec& spec);
 
-// gemm_onednn.cpp. Throws rlx::Error (unsupported) for what it does not take. For GemmBackend::automatic, what is not
-// offered for single shapes later goes to our own product.
+// gemm_onednn.cpp. Throws rlx::Error (unsupported) for what it does not take; so does its prepare().
 std::shared_ptr<const PackedWeights> pack_onednn(const WeightsSpec& spec, const void* data);
 
 }  // namespace rlx::kernels

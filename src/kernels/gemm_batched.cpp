@@ -30,7 +30,8 @@ void merge_batch_into_rows(BatchedGemmSpec& s) {
   }
 }
 
-// y' = rhs' lhs'. For a y whose columns are adjacent; and for very few columns, where the vectors along n would be empty.
+// y' = rhs' lhs'. For a y whose columns are adjacent; and for very few columns, where the vectors along n would be
+// empty.
 bool is_better_transposed(const BatchedGemmSpec& s) {
   if (s.epilogue.bias) return false;  // it would be one value per row
   if (s.y_n_stride != 1 && s.y_m_stride == 1) return true;
@@ -69,23 +70,28 @@ class HighwayBatchedPlan : public BatchedGemmPlan {
     packs_together_ = s_.m > 64 && s_.m * row_bytes > 2 * kLhsBlockBytes && panels > 0;
     if (packs_together_) {
       packed_dtype_ = packed_dtype_for(s_.lhs_dtype, s_.rhs_dtype);
-      panel_bytes_ = (s_.k + 1) * block_.layout.lanes * PanelLayout::kVectors * static_cast<int64_t>(byte_size(packed_dtype_));
-      piece_panels_ = std::clamp<int64_t>(kSharedPanelBytes / std::max<int64_t>(1, panel_bytes_), std::min<int64_t>(panels, 2 * s_.threads), panels);
-      grid_ = make_grid(s_.m, s_.k, {piece_panels_ * PanelLayout::kVectors * block_.layout.lanes, block_.layout.lanes}, s_.threads);
+      panel_bytes_ =
+          (s_.k + 1) * block_.layout.lanes * PanelLayout::kVectors * static_cast<int64_t>(byte_size(packed_dtype_));
+      piece_panels_ = std::clamp<int64_t>(kSharedPanelBytes / std::max<int64_t>(1, panel_bytes_),
+                                          std::min<int64_t>(panels, 2 * s_.threads), panels);
+      grid_ = make_grid(s_.m, s_.k, {piece_panels_ * PanelLayout::kVectors * block_.layout.lanes, block_.layout.lanes},
+                        s_.threads);
       shared_bytes_ = (piece_panels_ * panel_bytes_ + 63) / 64 * 64;
       block_.packed = true;
       block_.rhs = {nullptr, 0, 1, packed_dtype_};
     } else if (s_.m > 0 && panels > 0) {
       grid_ = {s_.m, panels, 1, 1};
-      int64_t wanted = s_.threads == 1 ? 1 : std::clamp<int64_t>(batches_ * product_work(s_.m, s_.k, s_.n) / kPartWork, 1, s_.threads * kPartsPerThread);
-      grid_.panel_parts = std::clamp<int64_t>(Grid::divided_up(wanted, std::max<int64_t>(1, batches_)), 1, most_panel_parts(panels, s_.m, s_.threads));
+      int64_t wanted = s_.threads == 1 ? 1
+                                       : std::clamp<int64_t>(batches_ * product_work(s_.m, s_.k, s_.n) / kPartWork, 1,
+                                                             s_.threads * kPartsPerThread);
+      grid_.panel_parts = std::clamp<int64_t>(Grid::divided_up(wanted, std::max<int64_t>(1, batches_)), 1,
+                                              most_panel_parts(panels, s_.m, s_.threads));
     }
-    slot_bytes_ = static_cast<int64_t>(block_scratch_bytes(grid_.most_rows(), s_.k, block_.lhs, block_.rhs, block_.packed));
+    slot_bytes_ =
+        static_cast<int64_t>(block_scratch_bytes(grid_.most_rows(), s_.k, block_.lhs, block_.rhs, block_.packed));
   }
 
-  size_t scratch_bytes() const override {
-    return static_cast<size_t>(shared_bytes_ + slot_bytes_ * s_.threads);
-  }
+  size_t scratch_bytes() const override { return static_cast<size_t>(shared_bytes_ + slot_bytes_ * s_.threads); }
 
   void run(const BatchedGemmOperands& operands, void* scratch, ThreadPool& pool) const noexcept override {
     BatchedGemmOperands o = operands;
@@ -100,7 +106,8 @@ class HighwayBatchedPlan : public BatchedGemmPlan {
     for (int64_t batch = 0; batch < batches_; ++batch)
       for (int64_t begin = 0; begin < grid_total_panels(); begin += piece_panels_) {
         BlockProduct block = block_of_batch(o, batch);
-        run_piece(block, begin, std::min(begin + piece_panels_, grid_total_panels()), static_cast<char*>(scratch), pool);
+        run_piece(block, begin, std::min(begin + piece_panels_, grid_total_panels()), static_cast<char*>(scratch),
+                  pool);
       }
   }
 
@@ -152,7 +159,8 @@ class HighwayBatchedPlan : public BatchedGemmPlan {
       const int64_t row_part = part / grid.panel_parts, panel_part = part % grid.panel_parts;
       const int64_t row = grid.row_begin(row_part);
       block.rows = grid.row_begin(row_part + 1) - row;
-      block.panel_begin = begin + grid.panel_begin(panel_part), block.panel_end = begin + grid.panel_begin(panel_part + 1);
+      block.panel_begin = begin + grid.panel_begin(panel_part),
+      block.panel_end = begin + grid.panel_begin(panel_part + 1);
       block.rhs.data = scratch + layout.packed_bytes(s_.k, packed_dtype_, begin, block.panel_begin);
       move_to_row(block, row);
       block.scratch = scratch + shared_bytes_ + slot * slot_bytes_;
@@ -161,7 +169,8 @@ class HighwayBatchedPlan : public BatchedGemmPlan {
   }
 
   void move_to_row(BlockProduct& block, int64_t row) const {
-    block.lhs.data = static_cast<const char*>(block.lhs.data) + row * s_.lhs_m_stride * static_cast<int64_t>(byte_size(s_.lhs_dtype));
+    block.lhs.data = static_cast<const char*>(block.lhs.data) +
+                     row * s_.lhs_m_stride * static_cast<int64_t>(byte_size(s_.lhs_dtype));
     block.y = static_cast<char*>(block.y) + row * s_.y_m_stride * y_size();
     if (block.residual) block.residual = static_cast<const char*>(block.residual) + row * s_.y_m_stride * y_size();
   }

@@ -21,12 +21,18 @@ using F64Tag = hn::ScalableTag<double>;
 HWY_INLINE hn::Vec<F64Tag> load_value(F64Tag d, const double* from) { return hn::LoadU(d, from); }
 HWY_INLINE void store_value(hn::Vec<F64Tag> v, F64Tag d, double* to) { hn::StoreU(v, d, to); }
 template <class T>
-HWY_INLINE F32Vec load_value(F32Tag d, const T* from) { return load_f32(d, from); }
+HWY_INLINE F32Vec load_value(F32Tag d, const T* from) {
+  return load_f32(d, from);
+}
 template <class T>
-HWY_INLINE void store_value(F32Vec v, F32Tag d, T* to) { store_f32(v, d, to); }
+HWY_INLINE void store_value(F32Vec v, F32Tag d, T* to) {
+  store_f32(v, d, to);
+}
 inline double element(double v) { return v; }
 template <class T>
-float element(T v) { return to_f32(v); }
+float element(T v) {
+  return to_f32(v);
+}
 template <class To>
 To rounded(double v) {
   if constexpr (std::is_same_v<To, double>) return v;
@@ -78,13 +84,12 @@ HWY_INLINE void with_activation(Activation activation, F f) {
 // sums = act(alpha sums + bias); the bias is padded to whole vectors.
 template <class T, class Act>
 HWY_NOINLINE void scale_and_activate(const Sums<T>& sums, T alpha, const T* bias, Act act) {
-  transform(sums, [&](auto d, auto v, int64_t j) HWY_ATTR {
-    return act(d, hn::MulAdd(v, hn::Set(d, alpha), hn::LoadU(d, bias + j)));
-  });
+  transform(sums, [&](auto d, auto v, int64_t j)
+                      HWY_ATTR { return act(d, hn::MulAdd(v, hn::Set(d, alpha), hn::LoadU(d, bias + j))); });
 }
 
-// y = round(act(alpha sums + bias) + residual). Columns beyond the last whole vector, and those of a y whose columns are
-// not adjacent, go one by one from the sums, which then must be activated already: act is the identity.
+// y = round(act(alpha sums + bias) + residual). Columns beyond the last whole vector, and those of a y whose columns
+// are not adjacent, go one by one from the sums, which then must be activated already: act is the identity.
 template <class T, class Y, class Act>
 HWY_NOINLINE void store_tile(const Sums<T>& sums, T alpha, const T* bias, Act act, const Destination<Y>& to) {
   const hn::ScalableTag<T> d;

@@ -30,7 +30,6 @@ inline int64_t product_work(int64_t m, int64_t k, int64_t n) { return (m + 2) * 
 // More blocks than threads, so that a thread that was interrupted does not hold up the others.
 inline constexpr int64_t kPartsPerThread = 4;
 
-
 /// With few rows several panels are read side by side: parts should not be much narrower than that.
 inline int64_t most_panel_parts(int64_t panels, int64_t m, int threads) {
   return m > 4 ? panels : std::min(panels, std::max<int64_t>(threads, panels / 16));

@@ -11,7 +11,6 @@
 namespace rlx::kernels {
 namespace {
 
-
 // Shared by the weights and the plans that were made of them.
 struct Panels {
   PanelLayout layout;
@@ -39,7 +38,8 @@ class HighwayPlan : public GemmPlan {
 
   void run(const GemmOperands& o, void* scratch, ThreadPool& pool) const noexcept override {
     const Panels& w = *panels_;
-    const auto x_size = static_cast<int64_t>(byte_size(w.x_dtype)), y_size = static_cast<int64_t>(byte_size(spec_.y_dtype));
+    const auto x_size = static_cast<int64_t>(byte_size(w.x_dtype)),
+               y_size = static_cast<int64_t>(byte_size(spec_.y_dtype));
     pool.parallel_for(spec_.threads, grid_.parts(), [&](int64_t part, int slot) {
       int64_t row_part = part / grid_.panel_parts, panel_part = part % grid_.panel_parts;
       int64_t row = grid_.row_begin(row_part);

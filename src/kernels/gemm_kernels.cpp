@@ -23,9 +23,6 @@ namespace {
 constexpr int64_t kRowsWorthPacking = 32;
 // With fewer, and a right operand whose columns are adjacent along k, each output is a dot product of its own.
 constexpr int64_t kRowsForDots = 4;
-// With fewer rows, packed weights of 16 bits are widened as the tile reads them; with more, once for all tiles.
-constexpr int64_t kRowsWorthWidening = 16;
-
 const void* at(const void* data, DType dtype, int64_t elements) {
   return static_cast<const char*>(data) + elements * static_cast<int64_t>(byte_size(dtype));
 }
@@ -84,8 +81,8 @@ struct RowTiles {
   int64_t begin(int64_t tile) const { return rows * tile / tiles(); }
 };
 
-// The left operand as the tiles read it: element (i, k) of a tile is at i * row + k * (tiled ? rows of the tile : k_stride),
-// and the tile of row r begins at r * step.
+// The left operand as the tiles read it: element (i, k) of a tile is at i * row + k * (tiled ? rows of the tile :
+// k_stride), and the tile of row r begins at r * step.
 template <class T>
 struct LeftTiles {
   const T* data;
@@ -148,14 +145,14 @@ struct Ways {
   bool columns_apart;  // the right operand has its columns adjacent along k: one dot product per output
   bool in_place;       // the right operand is read where it is
   bool bf16_dots;      // pairs of bf16 times pairs of bf16
-  bool widens;         // a packed panel of 16 bits is widened before the tiles read it
+  bool widens;         // a packed panel of 16 bits is widened once for several tiles; a single tile does it itself
 
   Ways(const BlockProduct& b, DType accumulator) {
     columns_apart = !b.packed && b.rows <= kRowsForDots && b.rhs.row_stride == 1 && b.lhs.col_stride == 1;
     in_place = columns_apart || (!b.packed && b.rhs.col_stride == 1 && b.rows <= kRowsWorthPacking);
     bf16_dots = RLX_KERNELS_BF16_DOTS && has_bf16_dots() && b.lhs.dtype == bf16 && b.rhs.dtype == bf16 &&
                 b.lhs.col_stride == 1 && !in_place;
-    widens = b.packed && !bf16_dots && b.rhs.dtype != accumulator && b.rows > kRowsWorthWidening;
+    widens = b.packed && !bf16_dots && b.rhs.dtype != accumulator && b.rows > kTileRows;
   }
   // Whether several panels can be read side by side.
   bool takes_panels_together(const BlockProduct& b) const { return b.packed ? !widens : in_place && !columns_apart; }
@@ -257,7 +254,8 @@ void multiply(const BlockProduct& b) {
             (b.packed || column + panels * panel_width <= b.layout.n))
           break;
     const int64_t width = panels * panel_width, cols = std::min(width, b.layout.n - column);
-    if (epilogue.bias) pack_panel(at(b.bias, epilogue.bias_dtype, column), epilogue.bias_dtype, 0, 1, 1, cols, width, bias);
+    if (epilogue.bias)
+      pack_panel(at(b.bias, epilogue.bias_dtype, column), epilogue.bias_dtype, 0, 1, 1, cols, width, bias);
     const RightPanel right = right_panel(b, p, panel_width, ways, rhs_scratch);
 
     for (int64_t t = 0; t < row_tiles.tiles(); ++t) {
@@ -273,8 +271,15 @@ void multiply(const BlockProduct& b) {
           if (ways.columns_apart)
             return dot_products(left, rows, b.k, static_cast<const Rhs*>(right.data), b.rhs.col_stride, cols,
                                 static_cast<T*>(out), out_row);
-        Tile tile{b.k, left.data + row * left.step, left.row, left.tiled ? rows : left.k_stride,
-                  right.data, right.k_stride, right.panel_stride, out, out_row};
+        Tile tile{b.k,
+                  left.data + row * left.step,
+                  left.row,
+                  left.tiled ? rows : left.k_stride,
+                  right.data,
+                  right.k_stride,
+                  right.panel_stride,
+                  out,
+                  out_row};
         if (ways.bf16_dots) tile.lhs = at(b.lhs.data, bf16, row * b.lhs.row_stride), tile.lhs_row = b.lhs.row_stride;
         (panels > 1 ? panels_function<T, Rhs>(rows, panels) : tile_function<T, Rhs>(rows, vectors))(tile);
       });

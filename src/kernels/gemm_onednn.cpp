@@ -1,7 +1,7 @@
-// Products by oneDNN's brgemm kernels, which run single-threaded inside our pool: rows are split over threads. The layout
-// that brgemm asks for does not depend on the number of rows: weights are packed once for all shapes. oneDNN 3.2 takes
-// its slow reference implementation for a y whose rows are not adjacent (so columns cannot be split, either); such
-// shapes are refused.
+// Products by oneDNN's brgemm kernels, which run single-threaded inside our pool: rows are split over threads. The
+// layout that brgemm asks for does not depend on the number of rows: weights are packed once for all shapes. oneDNN 3.2
+// takes its slow reference implementation for a y whose rows are not adjacent (so columns cannot be split, either);
+// such shapes are refused.
 #include "kernels/gemm_backends.h"
 #include "rlx/error.h"
 
@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -57,7 +56,8 @@ struct Call {
   int count = 0;
 
   explicit Call(const Primitive& p) {
-    const int names[] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST, DNNL_ARG_BIAS, p.residual_arg, DNNL_ARG_SCRATCHPAD};
+    const int names[] = {DNNL_ARG_SRC,  DNNL_ARG_WEIGHTS, DNNL_ARG_DST,
+                         DNNL_ARG_BIAS, p.residual_arg,   DNNL_ARG_SCRATCHPAD};
     for (int kind = 0; kind < kArguments; ++kind) {
       if (p.descs[kind].get_size() == 0) continue;
       memories[count] = memory(p.descs[kind], onednn_engine(), nullptr);
@@ -145,11 +145,13 @@ Primitive make_primitive(const BlockedWeights& w, const GemmSpec& spec, int64_t 
   p.descs[kWeights] = w.desc;
   p.descs[kY] = matrix(rows, w.n, spec.y_dtype, w.n);
   if (e.bias) p.descs[kBias] = matrix(1, w.n, e.bias_dtype, w.n);
-  const auto desc = e.bias ? dnnl::matmul::primitive_desc(onednn_engine(), p.descs[kX], w.desc, p.descs[kBias], p.descs[kY], attr)
-                           : dnnl::matmul::primitive_desc(onednn_engine(), p.descs[kX], w.desc, p.descs[kY], attr);
+  const auto desc =
+      e.bias ? dnnl::matmul::primitive_desc(onednn_engine(), p.descs[kX], w.desc, p.descs[kBias], p.descs[kY], attr)
+             : dnnl::matmul::primitive_desc(onednn_engine(), p.descs[kX], w.desc, p.descs[kY], attr);
   const std::string implementation = desc.impl_info_str();
   if (implementation.rfind("ref", 0) == 0)
-    fail(ErrorCode::unsupported, "oneDNN has only its reference implementation (", implementation, ") for this product");
+    fail(ErrorCode::unsupported, "oneDNN has only its reference implementation (", implementation,
+         ") for this product");
   p.descs[kScratch] = desc.scratchpad_desc();
   p.matmul = dnnl::matmul(desc);
   return p;
@@ -223,36 +225,14 @@ auto with_onednn(Body body) {
 class OnednnWeights : public PackedWeights {
  public:
   OnednnWeights(const WeightsSpec& spec, std::shared_ptr<const BlockedWeights> weights, size_t bytes)
-      : PackedWeights(spec, GemmBackend::onednn, bytes), spec_(spec), weights_(std::move(weights)) {}
+      : PackedWeights(spec, GemmBackend::onednn, bytes), weights_(std::move(weights)) {}
 
   std::shared_ptr<const GemmPlan> plan(const GemmSpec& spec) const override {
-    try {
-      return with_onednn([&] { return std::make_shared<OnednnPlan>(weights_, spec); });
-    } catch (const Error& error) {
-      if (spec_.backend == GemmBackend::onednn || error.code() != ErrorCode::unsupported) throw;
-    }
-    return fallback().plan(spec);
+    return with_onednn([&] { return std::make_shared<OnednnPlan>(weights_, spec); });
   }
 
  private:
-  // The same weights for our own product, made when a shape first needs them.
-  const PackedWeights& fallback() const {
-    std::lock_guard lock(mutex_);
-    if (!fallback_) {
-      const BlockedWeights& w = *weights_;
-      std::vector<char> plain(static_cast<size_t>(w.k * w.n) * byte_size(w.dtype));
-      with_onednn([&] { reorder(w.desc, w.data.get(), matrix(w.k, w.n, w.dtype, w.n), plain.data()); });
-      WeightsSpec spec = spec_;
-      spec.k_stride = w.n, spec.n_stride = 1;
-      fallback_ = pack_highway(spec, plain.data());
-    }
-    return *fallback_;
-  }
-
-  WeightsSpec spec_;
   std::shared_ptr<const BlockedWeights> weights_;
-  mutable std::mutex mutex_;
-  mutable std::shared_ptr<const PackedWeights> fallback_;
 };
 
 }  // namespace

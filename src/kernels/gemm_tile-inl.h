@@ -50,14 +50,19 @@ struct Tile {
   int64_t out_row;
 };
 
-// Kinds of packed bf16: pairs of rows that are widened, and pairs that are multiplied with pairs of a bf16 left operand.
+// Kinds of packed bf16: pairs of rows that are widened, and pairs that are multiplied with pairs of a bf16 left
+// operand.
 struct BF16Pairs {};
 struct BF16Dots {};
 
 template <class D>
-HWY_INLINE hn::Vec<D> load_rhs(D d, const double* from) { return hn::LoadU(d, from); }
+HWY_INLINE hn::Vec<D> load_rhs(D d, const double* from) {
+  return hn::LoadU(d, from);
+}
 template <class D, class T>
-HWY_INLINE hn::Vec<D> load_rhs(D d, const T* from) { return load_f32(d, from); }
+HWY_INLINE hn::Vec<D> load_rhs(D d, const T* from) {
+  return load_f32(d, from);
+}
 
 // The j-th vector of a row of the right operand: in one panel, or in several that are read side by side.
 template <class Element>
@@ -137,30 +142,36 @@ void compute_tile_of_pairs(const Tile& tile) {
 }
 
 #if RLX_KERNELS_BF16_DOTS
-// vdpbf16ps: each lane gains the products of two bf16 pairs, accumulated in f32 (subnormals count as zero). Twice the
-// rate of f32. The left operand is bf16 with its elements adjacent along k.
+// Each lane gains the products of two bf16 pairs, accumulated in f32 (subnormals count as zero). Twice the rate of f32.
+// As assembly: the intrinsic wants a target attribute, which clang does not combine with Highway's.
+HWY_INLINE void add_bf16_dots(__m512& sum, __m512i left, __m512i right) {
+  asm("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(right), "v"(left));
+}
+
+// The left operand is bf16 with its elements adjacent along k.
 template <int kRows, int kVectors>
-__attribute__((target("avx512bf16"))) void compute_tile_of_dots(const Tile& tile) {
+void compute_tile_of_dots(const Tile& tile) {
+  const F32Tag d;
+  const hn::RebindToUnsigned<F32Tag> du;
   Accumulators<kRows, kVectors, float> sums;
   const char* lhs = static_cast<const char*>(tile.lhs);
   const uint32_t* rhs = static_cast<const uint32_t*>(tile.rhs);
   const int64_t lhs_row = tile.lhs_row * 2, panel = tile.rhs_panel;
   for (int64_t k = tile.k; k > 0; k -= 2) {
-    __m512bh right[kVectors];
+    hn::Vec<decltype(du)> right[kVectors];
 #pragma GCC unroll 24
-    for (int j = 0; j < kVectors; ++j) right[j] = (__m512bh)_mm512_loadu_si512(vector_at(rhs, j, 16, panel));
+    for (int j = 0; j < kVectors; ++j) right[j] = hn::LoadU(du, vector_at(rhs, j, hn::Lanes(d), panel));
 #pragma GCC unroll 8
     for (int i = 0; i < kRows; ++i) {
       uint32_t pair = 0;
       if (HWY_LIKELY(k > 1)) std::memcpy(&pair, lhs + i * lhs_row, 4);
       else std::memcpy(&pair, lhs + i * lhs_row, 2);  // what follows an odd last element is not ours to read
-      const __m512bh left = (__m512bh)_mm512_set1_epi32(static_cast<int>(pair));
+      const auto left = hn::Set(du, pair);
 #pragma GCC unroll 24
-      for (int j = 0; j < kVectors; ++j)
-        sums.sum[i][j].raw = _mm512_dpbf16_ps(sums.sum[i][j].raw, left, right[j]);
+      for (int j = 0; j < kVectors; ++j) add_bf16_dots(sums.sum[i][j].raw, left.raw, right[j].raw);
     }
     lhs += 4;
-    rhs += std::min(kVectors, kTileVectors) * 16;
+    rhs += std::min(kVectors, kTileVectors) * hn::Lanes(d);
   }
   sums.store(static_cast<float*>(tile.out), tile.out_row);
 }
@@ -183,10 +194,17 @@ constexpr TileFunction tile_function() {
 template <class T, class Rhs>
 TileFunction tile_function(int64_t rows, int64_t vectors) {
   static constexpr TileFunction kFunctions[kTileRows][kTileVectors] = {
-#define RLX_TILE(rows) {tile_function<rows, 1, T, Rhs>(), tile_function<rows, 2, T, Rhs>(), tile_function<rows, 3, T, Rhs>()}
-      RLX_TILE(1), RLX_TILE(2), RLX_TILE(3), RLX_TILE(4),
+#define RLX_TILE(rows) \
+  {tile_function<rows, 1, T, Rhs>(), tile_function<rows, 2, T, Rhs>(), tile_function<rows, 3, T, Rhs>()}
+    RLX_TILE(1),
+    RLX_TILE(2),
+    RLX_TILE(3),
+    RLX_TILE(4),
 #if RLX_KERNELS_TILE_ROWS == 8
-      RLX_TILE(5), RLX_TILE(6), RLX_TILE(7), RLX_TILE(8),
+    RLX_TILE(5),
+    RLX_TILE(6),
+    RLX_TILE(7),
+    RLX_TILE(8),
 #endif
 #undef RLX_TILE
   };
@@ -196,7 +214,9 @@ TileFunction tile_function(int64_t rows, int64_t vectors) {
 // A few rows use the accumulators that are left for more panels, side by side. A product with one row is as fast as the
 // weights arrive, and several streams arrive faster than one: 34 GB/s with 8 panels, 22 with one or two (f32, 4096 x
 // 3840, Zen 4; prefetching instructions made it slower). The right operand in place gets longer pieces of its rows.
-constexpr int64_t most_panels(int64_t rows) { return rows == 1 ? kTileRows : rows == 2 ? kTileRows / 2 : rows <= 4 ? kTileRows / 4 : 1; }
+constexpr int64_t most_panels(int64_t rows) {
+  return rows == 1 ? kTileRows : rows == 2 ? kTileRows / 2 : rows <= 4 ? kTileRows / 4 : 1;
+}
 template <class T, class Rhs>
 TileFunction panels_function(int64_t rows, int64_t panels) {
   if (panels == 1) return tile_function<T, Rhs>(rows, kTileVectors);

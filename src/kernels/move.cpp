@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "kernels/highway_targets.h"
+
 #include "hwy/highway.h"
 #include "rlx/element.h"
 

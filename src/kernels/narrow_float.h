@@ -18,7 +18,8 @@ inline float to_f32(float v) { return v; }
 inline float to_f32(BF16 v) { return std::bit_cast<float>(static_cast<uint32_t>(v.bits) << 16); }
 inline float to_f32(F16 v) {
   const uint32_t sign = static_cast<uint32_t>(v.bits & 0x8000u) << 16;
-  // Moved to the place that f32 has for exponent and mantissa, the value is too small by 2^(127 - 15), subnormal or not.
+  // Moved to the place that f32 has for exponent and mantissa, the value is too small by 2^(127 - 15), subnormal or
+  // not.
   const uint32_t magnitude = static_cast<uint32_t>(v.bits & 0x7fffu) << 13;
   if (magnitude >= 0x0f800000u) return std::bit_cast<float>(sign | magnitude | 0x7f800000u);  // inf, NaN
   return std::bit_cast<float>(sign | std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude) * 0x1p112f));

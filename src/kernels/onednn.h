@@ -1,5 +1,5 @@
-// Keeps oneDNN's OpenMP runtime to one thread. Threads are ours (thread_pool.h); oneDNN is called single-threaded inside
-// them. Without RLX_HAS_ONEDNN these do nothing. Neighbour: onednn_engine.h, for those that call oneDNN.
+// Keeps oneDNN's OpenMP runtime to one thread. Threads are ours (thread_pool.h); oneDNN is called single-threaded
+// inside them. Without RLX_HAS_ONEDNN these do nothing. Neighbour: onednn_engine.h, for those that call oneDNN.
 #pragma once
 
 namespace rlx::kernels {

@@ -1,5 +1,5 @@
-// oneDNN's engine and streams, for the files that call it; only where RLX_HAS_ONEDNN. Neighbour: onednn.h, which all may
-// include.
+// oneDNN's engine and streams, for the files that call it; only where RLX_HAS_ONEDNN. Neighbour: onednn.h, which all
+// may include.
 #pragma once
 
 #include <oneapi/dnnl/dnnl.hpp>

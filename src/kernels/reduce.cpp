@@ -90,6 +90,35 @@ float reduce_row(const T* x, int64_t n) {
   }
 }
 
+/// Eight rows at once: eight streams of memory keep more loads in flight than one does.
+template <class Op, class T>
+void reduce_eight_rows(const T* x, int64_t stride, int64_t n, float* results) {
+  const F32Tag d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  constexpr int64_t kBlock = std::is_same_v<Op, Sum> ? 4096 : std::numeric_limits<int64_t>::max();
+  double totals[8] = {};
+  for (int64_t i = 0;;) {
+    const int64_t stop = n - i > kBlock ? i + kBlock : n;
+    F32Vec a[8];
+    RLX_UNROLL for (int k = 0; k < 8; ++k) a[k] = hn::Set(d, Op::neutral);
+    for (; i + lanes <= stop; i += lanes)
+      RLX_UNROLL for (int k = 0; k < 8; ++k) a[k] = Op::combine(a[k], load_f32(d, x + k * stride + i));
+    if (i < stop) {
+      const auto rest = static_cast<size_t>(stop - i);
+      RLX_UNROLL for (int k = 0; k < 8; ++k) a[k] =
+          Op::combine(a[k], load_f32_some(d, x + k * stride + i, rest, Op::neutral));
+      i = stop;
+    }
+    for (int k = 0; k < 8; ++k) {
+      results[k] = across_lanes<Op>(d, a[k]);
+      totals[k] += static_cast<double>(results[k]);
+    }
+    if (i >= n) break;
+  }
+  if constexpr (std::is_same_v<Op, Sum>)
+    for (int k = 0; k < 8; ++k) results[k] = static_cast<float>(totals[k]);
+}
+
 /// Adds eight rows (or fewer) of `count` columns to `totals`.
 template <class Op, class T>
 HWY_INLINE void combine_rows(const T* x, int64_t stride, int64_t rows, float* totals, int64_t count) {
@@ -152,12 +181,18 @@ template <class Op, class T>
 void reduce_typed(const ReduceArgs& a, int64_t begin, int64_t end) {
   const T* x = static_cast<const T*>(a.x);
   if (a.inner == 1 && (a.reduce_stride == 1 || a.reduce <= 1)) {
-    for (int64_t i = begin; i < end; ++i) {
-      float result = reduce_row<Op>(x + i * a.outer_stride, a.reduce);
+    const auto put = [&](int64_t i, float result) {
       if constexpr (std::is_same_v<Op, Sum>) result *= static_cast<float>(a.scale);
       if (a.out_dtype == f32) static_cast<float*>(a.y)[i] = result;
       else static_cast<T*>(a.y)[i] = from_f32<T>(result);
+    };
+    int64_t i = begin;
+    for (; i + 8 <= end; i += 8) {
+      float results[8];
+      reduce_eight_rows<Op>(x + i * a.outer_stride, a.outer_stride, a.reduce, results);
+      for (int64_t k = 0; k < 8; ++k) put(i + k, results[k]);
     }
+    for (; i < end; ++i) put(i, reduce_row<Op>(x + i * a.outer_stride, a.reduce));
     return;
   }
   for (int64_t i = begin; i < end;) {

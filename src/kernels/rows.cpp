@@ -311,8 +311,7 @@ void norm_f64(const NormArgs& a, bool centred, int64_t row_begin, int64_t row_en
     for (int64_t i = 0; i < a.cols; ++i) squares += (s[i] - mean) * (s[i] - mean);
     const double inverse = 1 / std::sqrt(squares / cols + a.eps);
     double* y = static_cast<double*>(a.y) + row * a.y_stride;
-    for (int64_t i = 0; i < a.cols; ++i)
-      y[i] = (s[i] - mean) * inverse * (gamma ? gamma[i] : 1) + (beta ? beta[i] : 0);
+    for (int64_t i = 0; i < a.cols; ++i) y[i] = (s[i] - mean) * inverse * (gamma ? gamma[i] : 1) + (beta ? beta[i] : 0);
   }
 }
 

@@ -132,9 +132,7 @@ void sort_lines(const SortArgs& a, int64_t line_begin, int64_t line_end, void* s
 }
 
 enum class Width { narrow, wide, complex };
-Width width_of(DType t) {
-  return is_complex(t) ? Width::complex : byte_size(t) == 8 ? Width::wide : Width::narrow;
-}
+Width width_of(DType t) { return is_complex(t) ? Width::complex : byte_size(t) == 8 ? Width::wide : Width::narrow; }
 
 }  // namespace
 

@@ -16,8 +16,8 @@ namespace rlx::kernels {
 class PartFunction {
  public:
   template <class Callable>
-    requires(!std::is_same_v<std::remove_cvref_t<Callable>, PartFunction>)
-  PartFunction(Callable&& callable) noexcept  // implicit, so that a lambda can be passed
+  requires(!std::is_same_v<std::remove_cvref_t<Callable>, PartFunction>) PartFunction(Callable&& callable)
+  noexcept  // implicit, so that a lambda can be passed
       : object_(const_cast<void*>(static_cast<const void*>(std::addressof(callable)))),
         call_([](void* object, int64_t part, [[maybe_unused]] int slot) noexcept {
           auto& function = *static_cast<std::remove_reference_t<Callable>*>(object);

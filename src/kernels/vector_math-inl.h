@@ -1,8 +1,8 @@
 // exp, log, tanh, erf and the activations on Highway vectors, for the kernels that fuse them. Included once per
 // target by a file that uses foreach_target. f32, the largest errors over all arguments, subnormals included, in units
-// in the last place: exp 1.0, log 0.9, erf 1.4, tanh 2.7, sigmoid and silu 2.5; gelu 2 half-units of max(1, |x|), because
-// near its zero at minus infinity only the absolute error counts. f64: the C library, lane by lane: right, and slow;
-// f64 is for checking.
+// in the last place: exp 1.0, log 0.9, erf 1.4, tanh 2.7, sigmoid and silu 2.5; gelu 2 half-units of max(1, |x|),
+// because near its zero at minus infinity only the absolute error counts. f64: the C library, lane by lane: right, and
+// slow; f64 is for checking.
 //
 // Polynomials are minimax (Remez exchange, relative error of the whole function), fitted for this file. Reductions:
 // Muller, Elementary Functions, 3rd ed. (2016), ch. 11 (Cody and Waite's two-part constants); erfc as 2^polynomial:
@@ -189,24 +189,24 @@ template <class D, class V = hn::Vec<D>>
 HWY_INLINE V half_erf_by_table(D d, V a) {
   static_assert(hn::MaxLanes(D()) == 16);
   HWY_ALIGN static constexpr float kCoefficients[6][16] = {
-        {0, 0x1.29629ap-3f, 0x1.1655e4p-2f, 0x1.78e342p-2f, 0x1.ba34eep-2f, 0x1.dff3c4p-2f, 0x1.f2f80cp-2f,
-         0x1.fb5270p-2f, 0x1.fe8556p-2f, 0x1.ff96bcp-2f, 0x1.ffe650p-2f, 0x1.fffa80p-2f, 0x1.fffef8p-2f,
-         0x1.ffffd4p-2f, 0x1.fffffap-2f, 0x1.000000p-1f},
-        {0x1.304650p-3f, 0x1.1be3b0p-3f, 0x1.cd22ecp-4f, 0x1.46058cp-4f, 0x1.914ab4p-5f, 0x1.adf908p-6f,
-         0x1.910a6ap-7f, 0x1.459d1cp-8f, 0x1.cc456cp-10f, 0x1.1b2df2p-11f, 0x1.2f52f2p-13f, 0x1.1ad362p-15f,
-         0x1.cb1f4ep-18f, 0x1.446560p-20f, 0x1.8f0b38p-23f, 0},
-        {0, -0x1.3afa42p-7f, -0x1.ffa362p-7f, -0x1.0f4c2cp-6f, -0x1.bd3feap-7f, -0x1.2a2c5ap-7f, -0x1.4dbbb0p-8f,
-         -0x1.3c1fd0p-9f, -0x1.feaed6p-11f, -0x1.61741ep-12f, -0x1.a4a1bap-14f, -0x1.af6078p-16f, -0x1.7de736p-18f,
-         -0x1.2441b2p-20f, -0x1.830c1ap-23f, 0},
-        {-0x1.c22080p-9f, -0x1.69b9f4p-9f, -0x1.2fbdf8p-10f, 0x1.ded402p-12f, 0x1.69d93ep-10f, 0x1.885ba8p-10f,
-         0x1.282022p-10f, 0x1.5d0012p-11f, 0x1.4f3364p-12f, 0x1.0bf592p-13f, 0x1.68e85ep-15f, 0x1.9ca4bep-17f,
-         0x1.9293eep-19f, 0x1.505e88p-21f, 0x1.e2b4b2p-24f, 0},
-        {0, 0x1.4a9772p-12f, 0x1.cb860ap-12f, 0x1.5e2034p-12f, 0x1.0278f6p-13f, -0x1.909c9ap-15f, -0x1.e7aff6p-14f,
-         -0x1.ba6bfap-14f, -0x1.15dff4p-14f, -0x1.0ebd1ap-15f, -0x1.ab690ap-17f, -0x1.176130p-18f, -0x1.325bdep-20f,
-         -0x1.1c1ffcp-22f, -0x1.c04274p-25f, 0},
-        {0x1.293466p-14f, 0x1.94e2dap-15f, -0x1.c991e4p-23f, -0x1.3642d2p-15f, -0x1.60ab78p-15f, -0x1.97c2aap-16f,
-         -0x1.13a108p-18f, 0x1.b9ae08p-18f, 0x1.0be86ap-17f, 0x1.67345cp-18f, 0x1.5ef45cp-19f, 0x1.0dd140p-20f,
-         0x1.51b17ap-22f, 0x1.5e6920p-24f, 0x1.30e7eep-26f, 0},
+      {0, 0x1.29629ap-3f, 0x1.1655e4p-2f, 0x1.78e342p-2f, 0x1.ba34eep-2f, 0x1.dff3c4p-2f, 0x1.f2f80cp-2f,
+       0x1.fb5270p-2f, 0x1.fe8556p-2f, 0x1.ff96bcp-2f, 0x1.ffe650p-2f, 0x1.fffa80p-2f, 0x1.fffef8p-2f, 0x1.ffffd4p-2f,
+       0x1.fffffap-2f, 0x1.000000p-1f},
+      {0x1.304650p-3f, 0x1.1be3b0p-3f, 0x1.cd22ecp-4f, 0x1.46058cp-4f, 0x1.914ab4p-5f, 0x1.adf908p-6f, 0x1.910a6ap-7f,
+       0x1.459d1cp-8f, 0x1.cc456cp-10f, 0x1.1b2df2p-11f, 0x1.2f52f2p-13f, 0x1.1ad362p-15f, 0x1.cb1f4ep-18f,
+       0x1.446560p-20f, 0x1.8f0b38p-23f, 0},
+      {0, -0x1.3afa42p-7f, -0x1.ffa362p-7f, -0x1.0f4c2cp-6f, -0x1.bd3feap-7f, -0x1.2a2c5ap-7f, -0x1.4dbbb0p-8f,
+       -0x1.3c1fd0p-9f, -0x1.feaed6p-11f, -0x1.61741ep-12f, -0x1.a4a1bap-14f, -0x1.af6078p-16f, -0x1.7de736p-18f,
+       -0x1.2441b2p-20f, -0x1.830c1ap-23f, 0},
+      {-0x1.c22080p-9f, -0x1.69b9f4p-9f, -0x1.2fbdf8p-10f, 0x1.ded402p-12f, 0x1.69d93ep-10f, 0x1.885ba8p-10f,
+       0x1.282022p-10f, 0x1.5d0012p-11f, 0x1.4f3364p-12f, 0x1.0bf592p-13f, 0x1.68e85ep-15f, 0x1.9ca4bep-17f,
+       0x1.9293eep-19f, 0x1.505e88p-21f, 0x1.e2b4b2p-24f, 0},
+      {0, 0x1.4a9772p-12f, 0x1.cb860ap-12f, 0x1.5e2034p-12f, 0x1.0278f6p-13f, -0x1.909c9ap-15f, -0x1.e7aff6p-14f,
+       -0x1.ba6bfap-14f, -0x1.15dff4p-14f, -0x1.0ebd1ap-15f, -0x1.ab690ap-17f, -0x1.176130p-18f, -0x1.325bdep-20f,
+       -0x1.1c1ffcp-22f, -0x1.c04274p-25f, 0},
+      {0x1.293466p-14f, 0x1.94e2dap-15f, -0x1.c991e4p-23f, -0x1.3642d2p-15f, -0x1.60ab78p-15f, -0x1.97c2aap-16f,
+       -0x1.13a108p-18f, 0x1.b9ae08p-18f, 0x1.0be86ap-17f, 0x1.67345cp-18f, 0x1.5ef45cp-19f, 0x1.0dd140p-20f,
+       0x1.51b17ap-22f, 0x1.5e6920p-24f, 0x1.30e7eep-26f, 0},
   };
   const hn::RebindToSigned<D> di;
   // 5.4 and more are the last centre's, where 1/2 is exact enough.

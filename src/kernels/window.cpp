@@ -132,10 +132,8 @@ void slide_integer(const ReduceWindowArgs& a, int64_t begin, int64_t end) {
   using U = std::make_unsigned_t<T>;
   using Wrapping = Access<U, U>;
   switch (a.op) {
-    case ReduceOp::sum:
-      return slide<Wrapping>(a, begin, end, 0, [](U x, U y) { return uint64_t{x} + uint64_t{y}; });
-    case ReduceOp::prod:
-      return slide<Wrapping>(a, begin, end, 1, [](U x, U y) { return uint64_t{x} * uint64_t{y}; });
+    case ReduceOp::sum: return slide<Wrapping>(a, begin, end, 0, [](U x, U y) { return uint64_t{x} + uint64_t{y}; });
+    case ReduceOp::prod: return slide<Wrapping>(a, begin, end, 1, [](U x, U y) { return uint64_t{x} * uint64_t{y}; });
     case ReduceOp::all: return slide<Wrapping>(a, begin, end, U(-1), [](U x, U y) { return x & y; });
     case ReduceOp::any: return slide<Wrapping>(a, begin, end, 0, [](U x, U y) { return x | y; });
     case ReduceOp::max:

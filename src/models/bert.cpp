@@ -10,7 +10,8 @@ namespace {
 int64_t positive(const nlohmann::json& json, const char* key, int64_t most) {
   auto found = json.find(key);
   if (found == json.end()) fail(ErrorCode::parse, "config.json has no '", key, "'");
-  if (!found->is_number_integer()) fail(ErrorCode::parse, "'", key, "' in config.json is ", found->dump().substr(0, 40), ", not a whole number");
+  if (!found->is_number_integer())
+    fail(ErrorCode::parse, "'", key, "' in config.json is ", found->dump().substr(0, 40), ", not a whole number");
   auto v = found->get<int64_t>();
   if (v < 1 || v > most) fail(ErrorCode::parse, "'", key, "' in config.json is ", v, "; it must be 1 to ", most);
   return v;
@@ -21,7 +22,8 @@ Activation activation_named(const std::string& name) {
   if (name == "gelu_new" || name == "gelu_pytorch_tanh") return Activation::gelu_tanh;
   if (name == "relu") return Activation::relu;
   if (name == "silu" || name == "swish") return Activation::silu;
-  fail(ErrorCode::unsupported, "'hidden_act' in config.json is '", name, "'; there are gelu, gelu_new, gelu_pytorch_tanh, relu, silu, swish");
+  fail(ErrorCode::unsupported, "'hidden_act' in config.json is '", name,
+       "'; there are gelu, gelu_new, gelu_pytorch_tanh, relu, silu, swish");
 }
 
 }  // namespace
@@ -30,7 +32,8 @@ BertConfig BertConfig::from_json(std::string_view text) {
   auto json = nlohmann::json::parse(text, nullptr, false);
   if (!json.is_object()) fail(ErrorCode::parse, "config.json is no JSON object");
   if (json.contains("model_type") && json["model_type"] != "bert")
-    fail(ErrorCode::unsupported, "'model_type' in config.json is ", json["model_type"].dump().substr(0, 40), "; this builds \"bert\"");
+    fail(ErrorCode::unsupported, "'model_type' in config.json is ", json["model_type"].dump().substr(0, 40),
+         "; this builds \"bert\"");
   BertConfig c;
   c.vocab_size = positive(json, "vocab_size", 1 << 24);
   c.hidden_size = positive(json, "hidden_size", 1 << 16);
@@ -48,17 +51,20 @@ BertConfig BertConfig::from_json(std::string_view text) {
     c.activation = activation_named(json["hidden_act"].get<std::string>());
   }
   if (json.contains("position_embedding_type") && json["position_embedding_type"] != "absolute")
-    fail(ErrorCode::unsupported, "'position_embedding_type' in config.json is ", json["position_embedding_type"].dump().substr(0, 40), "; this builds \"absolute\"");
+    fail(ErrorCode::unsupported, "'position_embedding_type' in config.json is ",
+         json["position_embedding_type"].dump().substr(0, 40), "; this builds \"absolute\"");
   if (c.hidden_size % c.heads != 0)
-    fail(ErrorCode::parse, "config.json: a hidden_size of ", c.hidden_size, " does not divide into ", c.heads, " heads");
+    fail(ErrorCode::parse, "config.json: a hidden_size of ", c.hidden_size, " does not divide into ", c.heads,
+         " heads");
   return c;
 }
 
 BertConfig BertConfig::load(const std::string& path) {
-  return with_context([&] { return text_of("loading '", path, "'"); }, [&] {
-    auto file = MappedFile::open(path);
-    return from_json({reinterpret_cast<const char*>(file->bytes().data()), file->bytes().size()});
-  });
+  return with_context([&] { return text_of("loading '", path, "'"); },
+                      [&] {
+                        auto file = MappedFile::open(path);
+                        return from_json({reinterpret_cast<const char*>(file->bytes().data()), file->bytes().size()});
+                      });
 }
 
 Value bert_encoder(ModelBuilder& b, Value ids, Value mask, Value token_types, const BertConfig& c) {
@@ -85,8 +91,8 @@ Value bert_encoder(ModelBuilder& b, Value ids, Value mask, Value token_types, co
 }
 
 Value mean_pooled(Value hidden, Value mask) {
-  Value weights = convert(mask, hidden.dtype());                           // [B, S]
-  Value sum = reduce_sum(hidden * expand_dims(weights, 2), {1});           // [B, hidden]
+  Value weights = convert(mask, hidden.dtype());                  // [B, S]
+  Value sum = reduce_sum(hidden * expand_dims(weights, 2), {1});  // [B, hidden]
   Value count = maximum(reduce_sum(weights, {1}), scalar(hidden.graph(), 1e-9, hidden.dtype()));
   return l2_normalize(sum / expand_dims(count, 1), -1, 1e-12);
 }

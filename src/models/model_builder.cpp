@@ -3,7 +3,9 @@
 
 namespace rlx {
 
-Value ModelBuilder::param(const std::string& name, Dims dims) { return graph_.param(full_name(name), dtype_, std::move(dims)); }
+Value ModelBuilder::param(const std::string& name, Dims dims) {
+  return graph_.param(full_name(name), dtype_, std::move(dims));
+}
 
 Value ModelBuilder::embedding(Value indices, const std::string& name, int64_t rows, int64_t width) {
   return within(name, [&] {
@@ -33,7 +35,8 @@ Value ModelBuilder::rms_norm(Value x, const std::string& name, double epsilon) {
   return within(name, [&] { return rlx::rms_norm(x, param("weight", {x.dim(-1)}), {}, epsilon); });
 }
 
-Value ModelBuilder::self_attention(Value x, int64_t heads, Value mask, const AttentionNames& names, AttentionAttrs attrs) {
+Value ModelBuilder::self_attention(Value x, int64_t heads, Value mask, const AttentionNames& names,
+                                   AttentionAttrs attrs) {
   int64_t width = x.dim(-1).value(), kv_heads = attrs.kv_heads.value_or(heads);
   Value q = linear(x, names.query, width);
   Value k = linear(x, names.key, width / heads * kv_heads);
@@ -45,7 +48,8 @@ Value ModelBuilder::self_attention(Value x, int64_t heads, Value mask, const Att
   return names.output.empty() ? mixed : linear(mixed, names.output, width);
 }
 
-Value ModelBuilder::feed_forward(Value x, const std::string& up, const std::string& down, int64_t hidden, Activation activation) {
+Value ModelBuilder::feed_forward(Value x, const std::string& up, const std::string& down, int64_t hidden,
+                                 Activation activation) {
   Value h = activate(linear(x, up, hidden), activation);
   return linear(h, down, x.dim(-1).value());
 }

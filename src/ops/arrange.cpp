@@ -7,19 +7,25 @@
 namespace rlx {
 
 // ---- builders ----
-Value narrow(Value x, int64_t axis, Dim start, Dim length) { return emit(op::narrow, {x}, NarrowAttrs{axis, std::move(start), std::move(length)}); }
+Value narrow(Value x, int64_t axis, Dim start, Dim length) {
+  return emit(op::narrow, {x}, NarrowAttrs{axis, std::move(start), std::move(length)});
+}
 Value strided_slice(Value x, int64_t axis, Dim start, Dim length, int64_t step) {
   return emit(op::strided_slice, {x}, StridedSliceAttrs{axis, std::move(start), std::move(length), step});
 }
 Value expand(Value x, Dims dims) { return emit(op::expand, {x}, DimsAttrs{std::move(dims)}); }
 Value stack(std::vector<Value> xs, int64_t axis) { return emit(op::stack, std::move(xs), AxisAttrs{axis}); }
-std::vector<Value> split(Value x, Dims sizes, int64_t axis) { return x.graph().emit(op::split, {x}, SplitAttrs{axis, std::move(sizes)}); }
+std::vector<Value> split(Value x, Dims sizes, int64_t axis) {
+  return x.graph().emit(op::split, {x}, SplitAttrs{axis, std::move(sizes)});
+}
 std::vector<Value> split_evenly(Value x, int64_t parts, int64_t axis) {
   if (parts < 1) fail(ErrorCode::invalid_argument, x.type(), " cannot be split into ", parts, " parts");
   return split(x, Dims(size_t(parts), x.dim(axis) / parts), axis);
 }
 Value tile(Value x, Dims reps) { return emit(op::tile, {x}, TileAttrs{std::move(reps)}); }
-Value roll(Value x, Axes shifts, Axes axes) { return emit(op::roll, {x}, RollAttrs{std::move(shifts), std::move(axes)}); }
+Value roll(Value x, Axes shifts, Axes axes) {
+  return emit(op::roll, {x}, RollAttrs{std::move(shifts), std::move(axes)});
+}
 Value pad_mode(Value x, PadMode mode, Dims low, Dims high, double value) {
   return emit(op::pad_mode, {x}, PadModeAttrs{mode, std::move(low), std::move(high), value});
 }
@@ -66,25 +72,29 @@ SliceAttrs as_slice(const Type& x, const NarrowAttrs& a) { return as_slice(x, a.
 /// The places in ascending order.
 SliceAttrs as_slice(const Type& x, const StridedSliceAttrs& a) {
   if (a.step == 0) fail(ErrorCode::invalid_argument, "the step of a slice is 0");
-  if (a.length.is_static() && a.length.value() < 0) fail(ErrorCode::invalid_argument, "the length of a slice is ", a.length);
+  if (a.length.is_static() && a.length.value() < 0)
+    fail(ErrorCode::invalid_argument, "the length of a slice is ", a.length);
   if (a.length == Dim(0)) return as_slice(x, a.axis, 0, 0);
   Dim last = a.start + (a.length - Dim(1)) * a.step;
   return a.step > 0 ? as_slice(x, a.axis, a.start, last + 1, a.step) : as_slice(x, a.axis, last, a.start + 1, -a.step);
 }
 BroadcastAttrs as_broadcast(const Type& x, const Dims& dims) {
-  if (dims.size() < x.rank()) fail(ErrorCode::shape_mismatch, x, " has more dims than ", Type{x.dtype, dims}, ", to which it should expand");
+  if (dims.size() < x.rank())
+    fail(ErrorCode::shape_mismatch, x, " has more dims than ", Type{x.dtype, dims}, ", to which it should expand");
   return {dims, axes_from(int64_t(dims.size() - x.rank()), x.rank())};
 }
 
 void require_per_dim(const Type& x, size_t given, std::string_view what) {
-  if (given != x.rank()) fail(ErrorCode::invalid_argument, what, " must have one entry for each dim of ", x, ", got ", given);
+  if (given != x.rank())
+    fail(ErrorCode::invalid_argument, what, " must have one entry for each dim of ", x, ", got ", given);
 }
 bool negative(const Dim& d) { return d.is_static() && d.value() < 0; }
 
 Type padded_type(const Type& x, const PadModeAttrs& a) {
   if (a.mode == PadMode::constant && is_integer(x.dtype) && load_number(full(x.dtype, {}, a.value), 0) != a.value)
     fail(ErrorCode::invalid_argument, x, " cannot be padded with ", a.value);
-  if (a.mode == PadMode::constant) return infer_types(op::pad, std::array{x, Type{x.dtype, {}}}, PadAttrs{a.low, a.high, {}})[0];
+  if (a.mode == PadMode::constant)
+    return infer_types(op::pad, std::array{x, Type{x.dtype, {}}}, PadAttrs{a.low, a.high, {}})[0];
   require_per_dim(x, a.low.size(), "low");
   require_per_dim(x, a.high.size(), "high");
   Type t = x;
@@ -94,7 +104,8 @@ Type padded_type(const Type& x, const PadModeAttrs& a) {
       Dim least = *amount + Dim(a.mode == PadMode::reflect);
       if (a.mode == PadMode::replicate) least = 1;
       if (negative(*amount) || (*amount != Dim(0) && negative(x.dims[d] - least)))
-        fail(ErrorCode::shape_mismatch, "dim ", d, " of ", x, " cannot be padded by ", *amount, " in mode ", names_of(a.mode)[size_t(a.mode)],
+        fail(ErrorCode::shape_mismatch, "dim ", d, " of ", x, " cannot be padded by ", *amount, " in mode ",
+             names_of(a.mode)[size_t(a.mode)],
              a.mode == PadMode::reflect    ? "; the padding must be shorter than the dim"
              : a.mode == PadMode::circular ? "; the padding must be no longer than the dim"
                                            : "");
@@ -107,7 +118,8 @@ Value margin(Value x, int64_t axis, const Dim& amount, PadMode mode, bool before
   const Dim n = x.dim(axis);
   if (mode == PadMode::circular) return before ? slice_axis(x, axis, n - amount, n) : slice_axis(x, axis, 0, amount);
   if (mode == PadMode::reflect)
-    return reverse(before ? slice_axis(x, axis, 1, amount + 1) : slice_axis(x, axis, n - amount - Dim(1), n - Dim(1)), {axis});
+    return reverse(before ? slice_axis(x, axis, 1, amount + 1) : slice_axis(x, axis, n - amount - Dim(1), n - Dim(1)),
+                   {axis});
   Value edge = before ? slice_axis(x, axis, 0, 1) : slice_axis(x, axis, n - Dim(1), n);
   Dims dims = edge.dims();
   dims[size_t(axis)] = amount;
@@ -126,12 +138,17 @@ Value rolled(Value x, int64_t shift, int64_t axis) {
   return take(x, places, axis, OutOfRange::clip);
 }
 
+/// |offset|; Dim's arithmetic refuses what overflows.
+Dim magnitude(int64_t offset) { return offset < 0 ? Dim(offset) * -1 : Dim(offset); }
 Type diagonal_type(const Type& x, int64_t offset) {
-  if (x.rank() < 2 || is_block(x.dtype)) fail(ErrorCode::shape_mismatch, "a diagonal needs two dims of plain elements, got ", x);
+  if (x.rank() < 2 || is_block(x.dtype))
+    fail(ErrorCode::shape_mismatch, "a diagonal needs two dims of plain elements, got ", x);
   Dim rows = x.dims[x.rank() - 2], columns = x.dims[x.rank() - 1];
-  (offset < 0 ? rows : columns) = (offset < 0 ? rows : columns) - Dim(std::abs(offset));
+  (offset < 0 ? rows : columns) = (offset < 0 ? rows : columns) - magnitude(offset);
   Dim difference = rows - columns;
-  if (!difference.is_static()) fail(ErrorCode::shape_mismatch, "the length of the diagonal of ", x, " cannot be told: the lesser of ", rows, " and ", columns);
+  if (!difference.is_static())
+    fail(ErrorCode::shape_mismatch, "the length of the diagonal of ", x, " cannot be told: the lesser of ", rows,
+         " and ", columns);
   Dim length = difference.value() < 0 ? rows : columns;
   Type t{x.dtype, Dims(x.dims.begin(), x.dims.end() - 2)};
   t.dims.push_back(negative(length) ? Dim(0) : length);
@@ -148,7 +165,8 @@ OpDef define_narrow() {
       .moves_data = true,
       .infer = [](Types in, const NarrowAttrs& a) { return infer_types(op::slice, in, as_slice(in[0], a)); },
       .decompose = [](Values in, const NarrowAttrs& a) { return emit(op::slice, {in[0]}, as_slice(in[0].type(), a)); },
-      .samples = {{.dims = {{5, 4}}, .attrs = NarrowAttrs{0, 1, 3}}, {.dims = {{2, 4}}, .attrs = NarrowAttrs{-1, 4, 0}}},
+      .samples = {{.dims = {{5, 4}}, .attrs = NarrowAttrs{0, 1, 3}},
+                  {.dims = {{2, 4}}, .attrs = NarrowAttrs{-1, 4, 0}}},
   });
 }
 
@@ -176,9 +194,15 @@ OpDef define_expand() {
       .doc = "x repeated to `dims`, right-aligned; extents of 1 stretch, and no other",
       .operands = {"x"},
       .moves_data = true,
-      .infer = [](Types in, const DimsAttrs& a) { return infer_types(op::broadcast_in_dim, in, as_broadcast(in[0], a.dims)); },
-      .decompose = [](Values in, const DimsAttrs& a) { return emit(op::broadcast_in_dim, {in[0]}, as_broadcast(in[0].type(), a.dims)); },
-      .samples = {{.dims = {{3, 1}}, .attrs = DimsAttrs{{2, 3, 4}}}, {.dims = {{}}, .attrs = DimsAttrs{{2}}}, {.dims = {{1}}, .attrs = DimsAttrs{{0}}}},
+      .infer = [](Types in,
+                  const DimsAttrs& a) { return infer_types(op::broadcast_in_dim, in, as_broadcast(in[0], a.dims)); },
+      .decompose =
+          [](Values in, const DimsAttrs& a) {
+            return emit(op::broadcast_in_dim, {in[0]}, as_broadcast(in[0].type(), a.dims));
+          },
+      .samples = {{.dims = {{3, 1}}, .attrs = DimsAttrs{{2, 3, 4}}},
+                  {.dims = {{}}, .attrs = DimsAttrs{{2}}},
+                  {.dims = {{1}}, .attrs = DimsAttrs{{0}}}},
   });
 }
 
@@ -202,7 +226,9 @@ OpDef define_stack() {
             for (const Value& x : in) parts.push_back(expand_dims(x, axis));
             return concatenate(std::move(parts), axis);
           },
-      .samples = {{.dims = {{2, 3}, {2, 3}, {2, 3}}, .attrs = AxisAttrs{1}}, {.dims = {{}, {}}, .attrs = AxisAttrs{0}}, {.dims = {{2}}}},
+      .samples = {{.dims = {{2, 3}, {2, 3}, {2, 3}}, .attrs = AxisAttrs{1}},
+                  {.dims = {{}, {}}, .attrs = AxisAttrs{0}},
+                  {.dims = {{2}}}},
   });
 }
 
@@ -224,7 +250,8 @@ OpDef define_split() {
               parts.back().dims[axis] = size;
             }
             if (sum != in[0].dims[axis] || parts.empty())
-              fail(ErrorCode::shape_mismatch, "the ", parts.size(), " parts of axis ", axis, " add up to ", sum, ", but ", in[0], " has ", in[0].dims[axis]);
+              fail(ErrorCode::shape_mismatch, "the ", parts.size(), " parts of axis ", axis, " add up to ", sum,
+                   ", but ", in[0], " has ", in[0].dims[axis]);
             return parts;
           },
       .decompose =
@@ -237,7 +264,9 @@ OpDef define_split() {
             }
             return parts;
           },
-      .samples = {{.dims = {{5, 3}}, .attrs = SplitAttrs{0, {2, 0, 3}}}, {.dims = {{2, 6}}, .attrs = SplitAttrs{-1, {3, 3}}}, {.dims = {{4}}, .attrs = SplitAttrs{0, {4}}}},
+      .samples = {{.dims = {{5, 3}}, .attrs = SplitAttrs{0, {2, 0, 3}}},
+                  {.dims = {{2, 6}}, .attrs = SplitAttrs{-1, {3, 3}}},
+                  {.dims = {{4}}, .attrs = SplitAttrs{0, {4}}}},
   });
 }
 
@@ -252,7 +281,8 @@ OpDef define_tile() {
             require_per_dim(in[0], a.reps.size(), "reps");
             Type t = in[0];
             for (size_t d = 0; d < t.rank(); ++d) {
-              if (negative(a.reps[d])) fail(ErrorCode::invalid_argument, "dim ", d, " cannot be repeated ", a.reps[d], " times");
+              if (negative(a.reps[d]))
+                fail(ErrorCode::invalid_argument, "dim ", d, " cannot be repeated ", a.reps[d], " times");
               t.dims[d] = t.dims[d] * a.reps[d];
             }
             return t;
@@ -269,7 +299,9 @@ OpDef define_tile() {
             }
             return reshape(broadcast_in_dim(in[0], copies, axes), dims);
           },
-      .samples = {{.dims = {{2, 3}}, .attrs = TileAttrs{{2, 3}}}, {.dims = {{2, 1, 3}}, .attrs = TileAttrs{{1, 4, 2}}}, {.dims = {{3}}, .attrs = TileAttrs{{0}}}},
+      .samples = {{.dims = {{2, 3}}, .attrs = TileAttrs{{2, 3}}},
+                  {.dims = {{2, 1, 3}}, .attrs = TileAttrs{{1, 4, 2}}},
+                  {.dims = {{3}}, .attrs = TileAttrs{{0}}}},
   });
 }
 
@@ -283,24 +315,29 @@ OpDef define_roll() {
       .infer =
           [](Types in, const RollAttrs& a) {
             if (a.shifts.size() != a.axes.size())
-              fail(ErrorCode::invalid_argument, "a shift for each axis is needed, got ", a.shifts.size(), " shifts and ", a.axes.size(), " axes");
+              fail(ErrorCode::invalid_argument, "a shift for each axis is needed, got ", a.shifts.size(),
+                   " shifts and ", a.axes.size(), " axes");
             for (int64_t axis : a.axes) valid_axis(axis, in[0].rank());
             return in[0];
           },
       .decompose =
           [](Values in, const RollAttrs& a) {
             Value y = in[0];
-            for (size_t i = 0; i < a.axes.size(); ++i) y = rolled(y, a.shifts[i], valid_axis(a.axes[i], y.dims().size()));
+            for (size_t i = 0; i < a.axes.size(); ++i)
+              y = rolled(y, a.shifts[i], valid_axis(a.axes[i], y.dims().size()));
             return y;
           },
-      .samples = {{.dims = {{5, 3}}, .attrs = RollAttrs{{2}, {0}}}, {.dims = {{4, 3}}, .attrs = RollAttrs{{-5, 1}, {0, -1}}}, {.dims = {{0}}, .attrs = RollAttrs{{1}, {0}}}},
+      .samples = {{.dims = {{5, 3}}, .attrs = RollAttrs{{2}, {0}}},
+                  {.dims = {{4, 3}}, .attrs = RollAttrs{{-5, 1}, {0, -1}}},
+                  {.dims = {{0}}, .attrs = RollAttrs{{1}, {0}}}},
   });
 }
 
 OpDef define_pad_mode() {
   return define<PadModeAttrs>({
       .name = "pad_mode",
-      .doc = "x with low[d] places before and high[d] after each dim d: `value`, x mirrored at its edge, the edge itself, or x again from its other end",
+      .doc = "x with low[d] places before and high[d] after each dim d: `value`, x mirrored at its edge, the edge "
+             "itself, or x again from its other end",
       .source = "numpy.pad: constant, reflect, edge, wrap",
       .operands = {"x"},
       .moves_data = true,
@@ -323,7 +360,11 @@ OpDef define_pad_mode() {
                   {.dims = {{3, 4}}, .attrs = PadModeAttrs{PadMode::reflect, {2, 0}, {1, 3}}},
                   {.dims = {{3, 4}}, .attrs = PadModeAttrs{PadMode::replicate, {2, 0}, {1, 5}}},
                   {.dims = {{3, 4}}, .attrs = PadModeAttrs{PadMode::circular, {3, 0}, {1, 4}}},
-                  {.dims = {{5}}, .dtypes = {i32}, .attrs = PadModeAttrs{PadMode::constant, {-1}, {2}, -3}, .lo = -9, .hi = 9}},
+                  {.dims = {{5}},
+                   .dtypes = {i32},
+                   .attrs = PadModeAttrs{PadMode::constant, {-1}, {2}, -3},
+                   .lo = -9,
+                   .hi = 9}},
   });
 }
 
@@ -343,9 +384,12 @@ OpDef define_trilu() {
       .decompose =
           [](Graph& g, Values in, const TriluAttrs& a) {
             Dims matrix(in[0].dims().end() - 2, in[0].dims().end());
-            return select(on_diagonals(g, matrix, a.upper ? Comparison::ge : Comparison::le, a.diagonal), in[0], zeros_like(in[0]));
+            return select(on_diagonals(g, matrix, a.upper ? Comparison::ge : Comparison::le, a.diagonal), in[0],
+                          zeros_like(in[0]));
           },
-      .samples = {{.dims = {{4, 4}}}, {.dims = {{2, 3, 5}}, .attrs = TriluAttrs{false, 1}}, {.dims = {{3, 2}}, .attrs = TriluAttrs{true, -1}}},
+      .samples = {{.dims = {{4, 4}}},
+                  {.dims = {{2, 3, 5}}, .attrs = TriluAttrs{false, 1}},
+                  {.dims = {{3, 2}}, .attrs = TriluAttrs{true, -1}}},
   });
 }
 
@@ -360,7 +404,7 @@ OpDef define_diag() {
             if (in[0].rank() < 1) fail(ErrorCode::shape_mismatch, "a diagonal needs a dim, got ", in[0]);
             require_kind(in[0], kBool | kNumber);
             Type t = in[0];
-            t.dims.back() = t.dims.back() + Dim(std::abs(a.offset));
+            t.dims.back() = t.dims.back() + magnitude(a.offset);
             t.dims.push_back(t.dims.back());
             return t;
           },
@@ -368,13 +412,14 @@ OpDef define_diag() {
           [](Graph& g, Values in, const DiagAttrs& a) {
             // Above the main diagonal row i holds x[i]; below it column i does.
             Dims low(in[0].dims().size(), Dim(0)), high = low;
-            high.back() = Dim(std::abs(a.offset));
+            high.back() = magnitude(a.offset);
             Value zero = scalar(g, 0, in[0].dtype());
             Value x = a.offset == 0 ? in[0] : pad(in[0], zero, {low, high, {}});
             Dims dims = x.dims();
             Dims matrix = {dims.back(), dims.back()};
             dims.push_back(dims.back());
-            Value copies = broadcast_in_dim(x, dims, other_axes(dims.size(), {int64_t(dims.size()) - (a.offset < 0 ? 2 : 1)}));
+            Value copies =
+                broadcast_in_dim(x, dims, other_axes(dims.size(), {int64_t(dims.size()) - (a.offset < 0 ? 2 : 1)}));
             return select(on_diagonals(g, matrix, Comparison::eq, a.offset), copies, zero);
           },
       .samples = {{.dims = {{3}}}, {.dims = {{2, 3}}, .attrs = DiagAttrs{2}}, {.dims = {{3}}, .attrs = DiagAttrs{-1}}},
@@ -395,13 +440,17 @@ OpDef define_diagonal() {
             auto outer = int64_t(in[0].dims().size()) - 2;
             Type places{i32, {result.dims.back(), 1}};
             Value at = iota(g, places, 0);
-            Value vectors = concatenate({at + double(std::max<int64_t>(-a.offset, 0)), at + double(std::max<int64_t>(a.offset, 0))}, 1);
+            Value vectors = concatenate(
+                {at + double(std::max<int64_t>(-a.offset, 0)), at + double(std::max<int64_t>(a.offset, 0))}, 1);
             Dims sizes = in[0].dims();
             sizes[size_t(outer)] = sizes[size_t(outer) + 1] = 1;
             // An empty matrix has an empty diagonal; `fill` then asks for nothing.
-            return gather(in[0], vectors, {axes_from(0, size_t(outer)), {outer, outer + 1}, {}, {}, {outer, outer + 1}, 1, sizes});
+            return gather(in[0], vectors,
+                          {axes_from(0, size_t(outer)), {outer, outer + 1}, {}, {}, {outer, outer + 1}, 1, sizes});
           },
-      .samples = {{.dims = {{3, 4}}}, {.dims = {{2, 4, 3}}, .attrs = DiagAttrs{1}}, {.dims = {{4, 3}}, .attrs = DiagAttrs{-2}}},
+      .samples = {{.dims = {{3, 4}}},
+                  {.dims = {{2, 4, 3}}, .attrs = DiagAttrs{1}},
+                  {.dims = {{4, 3}}, .attrs = DiagAttrs{-2}}},
   });
 }
 

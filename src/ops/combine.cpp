@@ -56,7 +56,8 @@ Combiner::Cells::Cells(Shape shape, const Combiner& combiner)
     : Cells(
           [&] {
             std::vector<Tensor> start;
-            for (const Tensor& init : combiner.inits_) start.push_back(moved(init, shape, [](const Axes&) { return 0; }));
+            for (const Tensor& init : combiner.inits_)
+              start.push_back(moved(init, shape, [](const Axes&) { return 0; }));
             return start;
           }(),
           combiner) {}

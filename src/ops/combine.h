@@ -13,7 +13,8 @@ namespace rlx {
 template <class T>
 T combined(Reduction kind, T x, T y) {
   auto both = [&](auto f) -> T {
-    if constexpr (std::is_same_v<T, int64_t>) return static_cast<int64_t>(f(static_cast<uint64_t>(x), static_cast<uint64_t>(y)));
+    if constexpr (std::is_same_v<T, int64_t>)
+      return static_cast<int64_t>(f(static_cast<uint64_t>(x), static_cast<uint64_t>(y)));
     else return f(x, y);
   };
   switch (kind) {

@@ -19,12 +19,14 @@ std::vector<Value> optimization_barrier(std::vector<Value> xs) {
 OpDef define_if_else() {
   return define<IfAttrs>({
       .name = "if_else",
-      .doc = "what `then_branch` makes of the captured operands where the condition holds, else what `else_branch` does; the other "
+      .doc = "what `then_branch` makes of the captured operands where the condition holds, else what `else_branch` "
+             "does; the other "
              "branch does not run",
       .operands = {"condition", "captured..."},
       .infer =
           [](Types in, const IfAttrs& a) {
-            if (in[0] != Type{boolean, {}}) fail(ErrorCode::shape_mismatch, "the condition must be bool[], got ", in[0]);
+            if (in[0] != Type{boolean, {}})
+              fail(ErrorCode::shape_mismatch, "the condition must be bool[], got ", in[0]);
             std::vector<Type> captured(in.begin() + 1, in.end());
             for (const Subgraph* branch : {&a.then_branch, &a.else_branch})
               if ((*branch)->input_types() != captured) {

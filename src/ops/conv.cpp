@@ -7,7 +7,9 @@ namespace rlx {
 
 // ---- builders ----
 Value conv(Value x, Value w, ConvNdAttrs attrs) { return emit(op::conv, {x, w}, std::move(attrs)); }
-Value conv_transpose(Value x, Value w, ConvTransposeAttrs attrs) { return emit(op::conv_transpose, {x, w}, std::move(attrs)); }
+Value conv_transpose(Value x, Value w, ConvTransposeAttrs attrs) {
+  return emit(op::conv_transpose, {x, w}, std::move(attrs));
+}
 Value pool(Value x, PoolAttrs attrs) { return emit(op::pool, {x}, std::move(attrs)); }
 Value global_pool(Value x, PoolKind kind, int64_t spatial) {
   if (spatial < 0) spatial = std::max<int64_t>(x.rank() - 2, 0);
@@ -15,7 +17,8 @@ Value global_pool(Value x, PoolKind kind, int64_t spatial) {
   return pool(x, {kind, Dims(x.dims().end() - spatial, x.dims().end()), Axes(size_t(spatial), 1)});
 }
 Value adaptive_mean_pool(Value x, Axes sizes) {
-  if (int64_t(sizes.size()) > x.rank()) fail(ErrorCode::invalid_argument, x.type(), " has fewer than ", sizes.size(), " dims");
+  if (int64_t(sizes.size()) > x.rank())
+    fail(ErrorCode::invalid_argument, x.type(), " has fewer than ", sizes.size(), " dims");
   auto first = x.rank() - int64_t(sizes.size());
   DType dtype = x.dtype();
   for (size_t i = 0; i < sizes.size(); ++i) {
@@ -52,12 +55,16 @@ namespace {
 Dims as_dims(const Axes& numbers) { return Dims(numbers.begin(), numbers.end()); }
 Axes complete(const Axes& list, size_t count, int64_t otherwise, std::string_view what) {
   if (!list.empty() && list.size() != count)
-    fail(ErrorCode::invalid_argument, what, " must have one entry for each of the ", count, " spatial dims, got ", list.size());
+    fail(ErrorCode::invalid_argument, what, " must have one entry for each of the ", count, " spatial dims, got ",
+         list.size());
   return list.empty() ? Axes(count, otherwise) : list;
 }
 
 ConvAttrs as_convolution(const ConvNdAttrs& a) {
-  return {.strides = a.stride, .padding_low = as_dims(a.padding), .padding_high = as_dims(a.padding), .rhs_dilation = a.dilation,
+  return {.strides = a.stride,
+          .padding_low = as_dims(a.padding),
+          .padding_high = as_dims(a.padding),
+          .rhs_dilation = a.dilation,
           .feature_group_count = a.groups};
 }
 
@@ -66,18 +73,20 @@ ConvAttrs as_convolution(const ConvNdAttrs& a) {
 ConvAttrs as_convolution(Types in, const ConvTransposeAttrs& a) {
   const Type &x = in[0], &w = in[1];
   if (x.rank() < 3 || w.rank() != x.rank() || x.dtype != w.dtype)
-    fail(ErrorCode::shape_mismatch, "x [N, C, spatial...] and w [C, O / groups, kernel...] of one dtype are needed, got ", x, " and ", w);
+    fail(ErrorCode::shape_mismatch,
+         "x [N, C, spatial...] and w [C, O / groups, kernel...] of one dtype are needed, got ", x, " and ", w);
   if (a.groups < 1 || x.dims[1] != w.dims[0] || (x.dims[1].is_static() && x.dims[1].value() % a.groups != 0))
-    fail(ErrorCode::shape_mismatch, "the ", x.dims[1], " features of ", x, " must be the first dim of the kernel ", w, " and a multiple of the ",
-         a.groups, " groups");
+    fail(ErrorCode::shape_mismatch, "the ", x.dims[1], " features of ", x, " must be the first dim of the kernel ", w,
+         " and a multiple of the ", a.groups, " groups");
   size_t spatial = x.rank() - 2;
   Axes stride = complete(a.stride, spatial, 1, "stride"), padding = complete(a.padding, spatial, 0, "padding"),
-       more = complete(a.output_padding, spatial, 0, "output_padding"), dilation = complete(a.dilation, spatial, 1, "dilation");
+       more = complete(a.output_padding, spatial, 0, "output_padding"),
+       dilation = complete(a.dilation, spatial, 1, "dilation");
   ConvAttrs c{.lhs_dilation = stride, .rhs_dilation = dilation, .feature_group_count = a.groups};
   for (size_t d = 0; d < spatial; ++d) {
     if (more[d] < 0 || (more[d] > 0 && more[d] >= std::max(stride[d], dilation[d])))
-      fail(ErrorCode::invalid_argument, "output_padding ", more[d], " along spatial dim ", d, " must be less than the stride ", stride[d],
-           " or the dilation ", dilation[d]);
+      fail(ErrorCode::invalid_argument, "output_padding ", more[d], " along spatial dim ", d,
+           " must be less than the stride ", stride[d], " or the dilation ", dilation[d]);
     Dim reach = (w.dims[d + 2] - Dim(1)) * dilation[d];
     c.padding_low.push_back(reach - Dim(padding[d]));
     c.padding_high.push_back(reach - Dim(padding[d]) + Dim(more[d]));
@@ -95,13 +104,15 @@ ReduceWindowAttrs as_reduce_window(const Type& x, const PoolAttrs& a) {
   size_t spatial = a.kernel_size.size(), outer = x.rank() - spatial;
   if (spatial > x.rank()) fail(ErrorCode::shape_mismatch, "a kernel of ", spatial, " dims does not slide over ", x);
   constexpr std::array kinds = {Reduction::max, Reduction::sum, Reduction::sum, Reduction::min, Reduction::prod};
-  ReduceWindowAttrs r{kinds[size_t(a.kind)], Dims(outer, Dim(1)), Axes(outer, 1), {}, Axes(outer, 1), Dims(outer, Dim(0)), Dims(outer, Dim(0))};
+  ReduceWindowAttrs r{kinds[size_t(a.kind)], Dims(outer, Dim(1)), Axes(outer, 1),     {},
+                      Axes(outer, 1),        Dims(outer, Dim(0)), Dims(outer, Dim(0))};
   Axes padding = complete(a.padding, spatial, 0, "padding"), dilation = complete(a.dilation, spatial, 1, "dilation"),
        stride = a.stride.empty() ? shape_of(a.kernel_size) : complete(a.stride, spatial, 1, "stride");
   Axes high = a.padding_high.empty() ? padding : complete(a.padding_high, spatial, 0, "padding_high");
   for (size_t d = 0; d < spatial; ++d) {
     if (padding[d] < 0 || high[d] < 0)
-      fail(ErrorCode::invalid_argument, "the padding of spatial dim ", d, " is ", padding[d], " and ", high[d], "; it cannot be negative");
+      fail(ErrorCode::invalid_argument, "the padding of spatial dim ", d, " is ", padding[d], " and ", high[d],
+           "; it cannot be negative");
     r.window_dims.push_back(a.kernel_size[d]);
     r.strides.push_back(stride[d]);
     r.window_dilation.push_back(dilation[d]);
@@ -111,7 +122,9 @@ ReduceWindowAttrs as_reduce_window(const Type& x, const PoolAttrs& a) {
   return r;
 }
 bool is_padded(const ReduceWindowAttrs& r) {
-  auto some = [](const Dims& dims) { return std::any_of(dims.begin(), dims.end(), [](const Dim& d) { return d != Dim(0); }); };
+  auto some = [](const Dims& dims) {
+    return std::any_of(dims.begin(), dims.end(), [](const Dim& d) { return d != Dim(0); });
+  };
   return some(r.padding_low) || some(r.padding_high);
 }
 
@@ -120,7 +133,8 @@ bool is_padded(const ReduceWindowAttrs& r) {
 OpDef define_conv() {
   return define<ConvNdAttrs>({
       .name = "conv",
-      .doc = "x [N, C, spatial...] with the kernels w [O, C / groups, kernel...]: cross-correlation, zeros around x, as much padding after as before",
+      .doc = "x [N, C, spatial...] with the kernels w [O, C / groups, kernel...]: cross-correlation, zeros around x, "
+             "as much padding after as before",
       .operands = {"x", "w"},
       .infer = [](Types in, const ConvNdAttrs& a) { return infer_types(op::convolution, in, as_convolution(a)); },
       .decompose = [](Values in, const ConvNdAttrs& a) { return convolution(in[0], in[1], as_convolution(a)); },
@@ -133,14 +147,17 @@ OpDef define_conv() {
 OpDef define_conv_transpose() {
   return define<ConvTransposeAttrs>({
       .name = "conv_transpose",
-      .doc = "the transpose of conv as a linear map of x: each element of x [N, C, spatial...] adds its multiple of the kernels w [C, O / groups, "
-             "kernel...] to the result; `padding` places are cut off on both sides, `output_padding` are added at the end",
+      .doc =
+          "the transpose of conv as a linear map of x: each element of x [N, C, spatial...] adds its multiple of the "
+          "kernels w [C, O / groups, "
+          "kernel...] to the result; `padding` places are cut off on both sides, `output_padding` are added at the end",
       .source = "torch.nn.ConvTranspose2d",
       .operands = {"x", "w"},
       .infer =
           [](Types in, const ConvTransposeAttrs& a) {
             ConvAttrs c = as_convolution(in, a);
-            return infer_types(op::convolution, std::array{in[0], Type{in[1].dtype, transposed_kernel(in[1], a.groups)}}, c);
+            return infer_types(op::convolution,
+                               std::array{in[0], Type{in[1].dtype, transposed_kernel(in[1], a.groups)}}, c);
           },
       .decompose =
           [](Values in, const ConvTransposeAttrs& a) {
@@ -160,7 +177,8 @@ OpDef define_conv_transpose() {
             return convolution(in[0], w, c);
           },
       .samples = {{.dims = {{1, 3, 4}, {3, 2, 3}}, .attrs = ConvTransposeAttrs{{2}, {1}, {1}}},
-                  {.dims = {{1, 4, 3, 3}, {4, 1, 2, 3}}, .attrs = ConvTransposeAttrs{{2, 1}, {0, 1}, {1, 0}, {1, 2}, 2}},
+                  {.dims = {{1, 4, 3, 3}, {4, 1, 2, 3}},
+                   .attrs = ConvTransposeAttrs{{2, 1}, {0, 1}, {1, 0}, {1, 2}, 2}},
                   {.dims = {{2, 2, 2, 2, 2}, {2, 1, 2, 2, 2}}}},
   });
 }
@@ -168,7 +186,8 @@ OpDef define_conv_transpose() {
 OpDef define_pool() {
   return define<PoolAttrs>({
       .name = "pool",
-      .doc = "max, mean, sum, min or prod of windows of the last dims. Padding is never the greatest or the least; a mean divides by the kernel's whole "
+      .doc = "max, mean, sum, min or prod of windows of the last dims. Padding is never the greatest or the least; a "
+             "mean divides by the kernel's whole "
              "area, or without count_include_pad by its part within x",
       .operands = {"x"},
       .infer =
@@ -194,10 +213,12 @@ OpDef define_pool() {
             };
             Value y = pooled(x, window);
             if (a.kind != PoolKind::mean) return y;
-            if (a.count_include_pad || !padded) return y / broadcast_to(extent(g, element_count(a.kernel_size), x.dtype()), y.dims());
+            if (a.count_include_pad || !padded)
+              return y / broadcast_to(extent(g, element_count(a.kernel_size), x.dtype()), y.dims());
             auto outer = std::ptrdiff_t(x.dims().size() - a.kernel_size.size());
             auto cut = [&](auto& list) { list.erase(list.begin(), list.begin() + outer); };
-            cut(window.window_dims), cut(window.strides), cut(window.window_dilation), cut(window.padding_low), cut(window.padding_high);
+            cut(window.window_dims), cut(window.strides), cut(window.window_dilation), cut(window.padding_low),
+                cut(window.padding_high);
             return y / reduce_window(full(g, 1, {x.dtype(), Dims(x.dims().begin() + outer, x.dims().end())}), window);
           },
       .samples = {{.dims = {{2, 3, 6, 6}}, .attrs = PoolAttrs{PoolKind::max, {2, 2}}},

@@ -23,7 +23,8 @@ std::vector<Value> decompose(Graph& to, const OpDef& op, Values operands, const 
   for (size_t r = 0; r < results.size(); ++r) {
     if (low && results[r].dtype() != wanted[r].dtype) results[r] = convert(results[r], wanted[r].dtype);
     if (results[r].type() != wanted[r])
-      fail(ErrorCode::internal, "the decomposition of '", op.name, "' gives ", results[r].type(), " instead of ", wanted[r]);
+      fail(ErrorCode::internal, "the decomposition of '", op.name, "' gives ", results[r].type(), " instead of ",
+           wanted[r]);
   }
   return results;
 }

@@ -30,7 +30,8 @@ Dims broadcast_dims(Values values) {
 Value broadcast_to(Value x, const Dims& dims) {
   if (x.dims() == dims) return x;
   if (x.dims().size() > dims.size())
-    fail(ErrorCode::shape_mismatch, x.type(), " has more dims than ", Type{x.dtype(), dims}, ", to which it should broadcast");
+    fail(ErrorCode::shape_mismatch, x.type(), " has more dims than ", Type{x.dtype(), dims},
+         ", to which it should broadcast");
   return broadcast_in_dim(x, dims, axes_from(static_cast<int64_t>(dims.size()) - x.rank(), x.dims().size()));
 }
 Value emit_unary(const OpDef& op, Value x) { return emit(op, {x}); }
@@ -234,15 +235,18 @@ OpDef define_abs() {
       .doc = "|x|; of a complex number its magnitude, a real one",
       .operands = {"x"},
       .elementwise = true,
-      .infer = [](Types in) { return require_kind(in[0], kSigned | kReal | kComplex), Type{real_part(in[0].dtype), in[0].dims}; },
+      .infer =
+          [](Types in) {
+            return require_kind(in[0], kSigned | kReal | kComplex), Type{real_part(in[0].dtype), in[0].dims};
+          },
       .reference =
           [](Tensors in) {
             DType t = in[0].dtype();
-            if (is_complex(t)) return map_elements<double, Complex>(real_part(t), in[0], [](Complex z) { return std::abs(z); });
+            if (is_complex(t))
+              return map_elements<double, Complex>(real_part(t), in[0], [](Complex z) { return std::abs(z); });
             if (is_float(t)) return map_elements<double, double>(t, in[0], [](double x) { return std::abs(x); });
-            return map_elements<int64_t, int64_t>(t, in[0], [](int64_t x) {
-              return x < 0 ? static_cast<int64_t>(-static_cast<uint64_t>(x)) : x;
-            });
+            return map_elements<int64_t, int64_t>(
+                t, in[0], [](int64_t x) { return x < 0 ? static_cast<int64_t>(-static_cast<uint64_t>(x)) : x; });
           },
       .samples = {{.dims = {{3, 4}}}, {.dims = {{}}}, {.dims = {{5}}, .dtypes = {c64}}},
   });
@@ -254,24 +258,33 @@ OpDef define_neg() {
   });
 }
 OpDef define_sign() {
-  return define_unary<kNumber>("sign", "-1, 0 or 1 (x itself if it is 0 or NaN); of a complex number x / |x|", [](auto x) {
-    using T = decltype(x);
-    if constexpr (std::is_same_v<T, double>) return x > 0 ? 1.0 : x < 0 ? -1.0 : x;
-    else if constexpr (std::is_same_v<T, Complex>) return x == T(0) ? x : x / std::abs(x);
-    else return static_cast<T>((x > 0) - (std::is_signed_v<T> && x < T(0)));
-  });
+  return define_unary<kNumber>("sign", "-1, 0 or 1 (x itself if it is 0 or NaN); of a complex number x / |x|",
+                               [](auto x) {
+                                 using T = decltype(x);
+                                 if constexpr (std::is_same_v<T, double>) return x > 0 ? 1.0 : x < 0 ? -1.0 : x;
+                                 else if constexpr (std::is_same_v<T, Complex>) return x == T(0) ? x : x / std::abs(x);
+                                 else return static_cast<T>((x > 0) - (std::is_signed_v<T> && x < T(0)));
+                               });
 }
-OpDef define_floor() { return define_unary<kReal>("floor", "the largest whole number <= x", [](double x) { return std::floor(x); }); }
-OpDef define_ceil() { return define_unary<kReal>("ceil", "the least whole number >= x", [](double x) { return std::ceil(x); }); }
+OpDef define_floor() {
+  return define_unary<kReal>("floor", "the largest whole number <= x", [](double x) { return std::floor(x); });
+}
+OpDef define_ceil() {
+  return define_unary<kReal>("ceil", "the least whole number >= x", [](double x) { return std::ceil(x); });
+}
 OpDef define_round_nearest_even() {
-  return define_unary<kReal>("round_nearest_even", "the nearest whole number, halves to the even one",
-                             [](double x) { return std::nearbyint(x); }, nullptr, -9, 9);
+  return define_unary<kReal>(
+      "round_nearest_even", "the nearest whole number, halves to the even one",
+      [](double x) { return std::nearbyint(x); }, nullptr, -9, 9);
 }
 OpDef define_round_nearest_afz() {
-  return define_unary<kReal>("round_nearest_afz", "the nearest whole number, halves away from zero",
-                             [](double x) { return std::round(x); }, nullptr, -9, 9);
+  return define_unary<kReal>(
+      "round_nearest_afz", "the nearest whole number, halves away from zero", [](double x) { return std::round(x); },
+      nullptr, -9, 9);
 }
-OpDef define_exp() { return define_unary<kReal | kComplex>("exp", "e^x", [](auto x) { return std::exp(x); }); }
+OpDef define_exp() {
+  return define_unary<kReal | kComplex>("exp", "e^x", [](auto x) { return std::exp(x); });
+}
 OpDef define_expm1() {
   return define_unary<kReal | kComplex>("expm1", "e^x - 1, accurate near 0", [](auto x) {
     if constexpr (std::is_same_v<decltype(x), double>) return std::expm1(x);
@@ -281,40 +294,77 @@ OpDef define_expm1() {
     }
   });
 }
-OpDef define_log() { return define_unary<kReal | kComplex>("log", "the natural logarithm", [](auto x) { return std::log(x); }, nullptr, 0.1, 4); }
+OpDef define_log() {
+  return define_unary<kReal | kComplex>(
+      "log", "the natural logarithm", [](auto x) { return std::log(x); }, nullptr, 0.1, 4);
+}
 OpDef define_log1p() {
-  return define_unary<kReal | kComplex>("log1p", "ln(1 + x), accurate near 0", [](auto x) {
-    if constexpr (std::is_same_v<decltype(x), double>) return std::log1p(x);
-    else {
-      double a = x.real(), b = x.imag();  // ln|1+x| from |1+x|^2 - 1
-      return Complex(0.5 * std::log1p(a * (2 + a) + b * b), std::atan2(b, 1 + a));
-    }
-  }, nullptr, -0.9, 4);
+  return define_unary<kReal | kComplex>(
+      "log1p", "ln(1 + x), accurate near 0",
+      [](auto x) {
+        if constexpr (std::is_same_v<decltype(x), double>) return std::log1p(x);
+        else {
+          double a = x.real(), b = x.imag();  // ln|1+x| from |1+x|^2 - 1
+          return Complex(0.5 * std::log1p(a * (2 + a) + b * b), std::atan2(b, 1 + a));
+        }
+      },
+      nullptr, -0.9, 4);
 }
-OpDef define_sqrt() { return define_unary<kReal | kComplex>("sqrt", "the square root", [](auto x) { return std::sqrt(x); }, nullptr, 0.1, 4); }
+OpDef define_sqrt() {
+  return define_unary<kReal | kComplex>(
+      "sqrt", "the square root", [](auto x) { return std::sqrt(x); }, nullptr, 0.1, 4);
+}
 OpDef define_rsqrt() {
-  return define_unary<kReal | kComplex>("rsqrt", "1 / sqrt(x)", [](auto x) { return decltype(x)(1) / std::sqrt(x); }, nullptr, 0.1, 4);
+  return define_unary<kReal | kComplex>(
+      "rsqrt", "1 / sqrt(x)", [](auto x) { return decltype(x)(1) / std::sqrt(x); }, nullptr, 0.1, 4);
 }
-OpDef define_cbrt() { return define_unary<kReal>("cbrt", "the real cube root", [](double x) { return std::cbrt(x); }); }
-OpDef define_sin() { return define_unary<kReal | kComplex>("sin", "the sine of x in radians", [](auto x) { return std::sin(x); }, nullptr, -9, 9); }
-OpDef define_cos() { return define_unary<kReal | kComplex>("cos", "the cosine of x in radians", [](auto x) { return std::cos(x); }, nullptr, -9, 9); }
-OpDef define_tan() { return define_unary<kReal | kComplex>("tan", "the tangent of x in radians", [](auto x) { return std::tan(x); }, nullptr, -1.4, 1.4); }
-OpDef define_tanh() { return define_unary<kReal | kComplex>("tanh", "the hyperbolic tangent", [](auto x) { return std::tanh(x); }, nullptr, -6, 6); }
+OpDef define_cbrt() {
+  return define_unary<kReal>("cbrt", "the real cube root", [](double x) { return std::cbrt(x); });
+}
+OpDef define_sin() {
+  return define_unary<kReal | kComplex>(
+      "sin", "the sine of x in radians", [](auto x) { return std::sin(x); }, nullptr, -9, 9);
+}
+OpDef define_cos() {
+  return define_unary<kReal | kComplex>(
+      "cos", "the cosine of x in radians", [](auto x) { return std::cos(x); }, nullptr, -9, 9);
+}
+OpDef define_tan() {
+  return define_unary<kReal | kComplex>(
+      "tan", "the tangent of x in radians", [](auto x) { return std::tan(x); }, nullptr, -1.4, 1.4);
+}
+OpDef define_tanh() {
+  return define_unary<kReal | kComplex>(
+      "tanh", "the hyperbolic tangent", [](auto x) { return std::tanh(x); }, nullptr, -6, 6);
+}
 OpDef define_logistic() {
-  return define_unary<kReal | kComplex>("logistic", "1 / (1 + e^-x)", [](auto x) {
-    using T = decltype(x);
-    return T(1) / (T(1) + std::exp(-x));
-  }, nullptr, -9, 9);
+  return define_unary<kReal | kComplex>(
+      "logistic", "1 / (1 + e^-x)",
+      [](auto x) {
+        using T = decltype(x);
+        return T(1) / (T(1) + std::exp(-x));
+      },
+      nullptr, -9, 9);
 }
-OpDef define_erf() { return define_unary<kReal>("erf", "2/sqrt(pi) times the integral of e^-t^2 from 0 to x", [](double x) { return std::erf(x); }, nullptr, -4, 4); }
+OpDef define_erf() {
+  return define_unary<kReal>(
+      "erf", "2/sqrt(pi) times the integral of e^-t^2 from 0 to x", [](double x) { return std::erf(x); }, nullptr, -4,
+      4);
+}
 OpDef define_is_finite() {
   return define<>({
       .name = "is_finite",
       .doc = "true unless x is infinite or NaN",
       .operands = {"x"},
       .elementwise = true,
-      .infer = [](Types in) { return require_kind(in[0], kReal), Type{boolean, in[0].dims}; },
-      .reference = [](Tensors in) { return map_elements<uint64_t, double>(boolean, in[0], [](double x) { return uint64_t{std::isfinite(x)}; }); },
+      .infer =
+          [](Types in) {
+            return require_kind(in[0], kReal), Type{boolean, in[0].dims};
+          },
+      .reference =
+          [](Tensors in) {
+            return map_elements<uint64_t, double>(boolean, in[0], [](double x) { return uint64_t{std::isfinite(x)}; });
+          },
       .samples = {{.dims = {{3, 4}}}},
   });
 }
@@ -346,10 +396,13 @@ OpDef define_popcnt() {
           [](Tensors in) {
             int unused = 64 - bit_width(in[0].dtype());
             return with_kinds<kInteger>(in[0].dtype(), [&]<class T>() {
-              return map_elements<T, T>(in[0].dtype(), in[0], [&](T x) { return static_cast<T>(std::popcount(static_cast<uint64_t>(x) << unused)); });
+              return map_elements<T, T>(in[0].dtype(), in[0], [&](T x) {
+                return static_cast<T>(std::popcount(static_cast<uint64_t>(x) << unused));
+              });
             });
           },
-      .samples = {{.dims = {{3, 4}}, .dtypes = {i32}, .lo = -99, .hi = 99}, {.dims = {{5}}, .dtypes = {u8}, .lo = 0, .hi = 255}},
+      .samples = {{.dims = {{3, 4}}, .dtypes = {i32}, .lo = -99, .hi = 99},
+                  {.dims = {{5}}, .dtypes = {u8}, .lo = 0, .hi = 255}},
   });
 }
 OpDef define_clz() {
@@ -368,7 +421,8 @@ OpDef define_clz() {
               });
             });
           },
-      .samples = {{.dims = {{3, 4}}, .dtypes = {i32}, .lo = -3, .hi = 99}, {.dims = {{5}}, .dtypes = {u8}, .lo = 0, .hi = 255}},
+      .samples = {{.dims = {{3, 4}}, .dtypes = {i32}, .lo = -3, .hi = 99},
+                  {.dims = {{5}}, .dtypes = {u8}, .lo = 0, .hi = 255}},
   });
 }
 
@@ -380,7 +434,10 @@ OpDef define_part(std::string_view name, std::string_view doc, double (*part)(Co
       .doc = doc,
       .operands = {"x"},
       .elementwise = true,
-      .infer = [](Types in) { return require_kind(in[0], kComplex), Type{real_part(in[0].dtype), in[0].dims}; },
+      .infer =
+          [](Types in) {
+            return require_kind(in[0], kComplex), Type{real_part(in[0].dtype), in[0].dims};
+          },
       .reference = [part](Tensors in) { return map_elements<double, Complex>(real_part(in[0].dtype()), in[0], part); },
       .samples = {{.dims = {{3, 4}}, .dtypes = {c64}}, {.dims = {{3}}, .dtypes = {c128}}},
   });
@@ -388,8 +445,12 @@ OpDef define_part(std::string_view name, std::string_view doc, double (*part)(Co
 
 }  // namespace
 
-OpDef define_real() { return define_part("real", "the real part", [](Complex z) { return z.real(); }); }
-OpDef define_imag() { return define_part("imag", "the imaginary part", [](Complex z) { return z.imag(); }); }
+OpDef define_real() {
+  return define_part("real", "the real part", [](Complex z) { return z.real(); });
+}
+OpDef define_imag() {
+  return define_part("imag", "the imaginary part", [](Complex z) { return z.imag(); });
+}
 
 // ---- binary ----
 OpDef define_complex() {
@@ -401,7 +462,8 @@ OpDef define_complex() {
       .infer =
           [](Types in) {
             DType t = require_same(in).dtype;
-            if (t != f32 && t != f64) fail(ErrorCode::invalid_argument, "the parts of a complex number are f32 or f64, got ", in[0]);
+            if (t != f32 && t != f64)
+              fail(ErrorCode::invalid_argument, "the parts of a complex number are f32 or f64, got ", in[0]);
             return Type{t == f32 ? c64 : c128, in[0].dims};
           },
       .reference =
@@ -413,28 +475,35 @@ OpDef define_complex() {
   });
 }
 OpDef define_add() {
-  return define_binary<kNumber>("add", "lhs + rhs", [](auto x, auto y) { return wrapping([](auto a, auto b) { return a + b; }, x, y); });
+  return define_binary<kNumber>("add", "lhs + rhs",
+                                [](auto x, auto y) { return wrapping([](auto a, auto b) { return a + b; }, x, y); });
 }
 OpDef define_sub() {
-  return define_binary<kNumber>("sub", "lhs - rhs", [](auto x, auto y) { return wrapping([](auto a, auto b) { return a - b; }, x, y); });
+  return define_binary<kNumber>("sub", "lhs - rhs",
+                                [](auto x, auto y) { return wrapping([](auto a, auto b) { return a - b; }, x, y); });
 }
 OpDef define_mul() {
-  return define_binary<kNumber>("mul", "lhs * rhs", [](auto x, auto y) { return wrapping([](auto a, auto b) { return a * b; }, x, y); });
+  return define_binary<kNumber>("mul", "lhs * rhs",
+                                [](auto x, auto y) { return wrapping([](auto a, auto b) { return a * b; }, x, y); });
 }
 OpDef define_div() {
-  return define_binary<kNumber>("div", "lhs / rhs; integers truncate toward zero, and x / 0 has all bits set",
-                                [](auto x, auto y) { return divided(x, y); }, nullptr, 0.5, 4);
+  return define_binary<kNumber>(
+      "div", "lhs / rhs; integers truncate toward zero, and x / 0 has all bits set",
+      [](auto x, auto y) { return divided(x, y); }, nullptr, 0.5, 4);
 }
 OpDef define_rem() {
-  return define_binary<kInteger | kReal>("rem", "lhs - rhs * trunc(lhs / rhs): the sign of lhs, as C's fmod; integer x rem 0 is x",
-                                         [](auto x, auto y) { return remainder_of(x, y); }, nullptr, -9, 9);
+  return define_binary<kInteger | kReal>(
+      "rem", "lhs - rhs * trunc(lhs / rhs): the sign of lhs, as C's fmod; integer x rem 0 is x",
+      [](auto x, auto y) { return remainder_of(x, y); }, nullptr, -9, 9);
 }
 OpDef define_pow() {
-  return define_binary<kNumber>("pow", "lhs ^ rhs; integers by repeated squaring, truncated for negative powers",
-                                [](auto x, auto y) { return power(x, y); }, nullptr, 0.5, 3);
+  return define_binary<kNumber>(
+      "pow", "lhs ^ rhs; integers by repeated squaring, truncated for negative powers",
+      [](auto x, auto y) { return power(x, y); }, nullptr, 0.5, 3);
 }
 OpDef define_maximum() {
-  return define_binary<kBool | kInteger | kReal>("maximum", "the greater one; NaN if either is", [](auto x, auto y) { return greater_of(x, y); });
+  return define_binary<kBool | kInteger | kReal>("maximum", "the greater one; NaN if either is",
+                                                 [](auto x, auto y) { return greater_of(x, y); });
 }
 OpDef define_minimum() {
   return define_binary<kBool | kInteger | kReal>("minimum", "the lesser one; NaN if either is", [](auto x, auto y) {
@@ -443,16 +512,20 @@ OpDef define_minimum() {
   });
 }
 OpDef define_atan2() {
-  return define_binary<kReal>("atan2", "the angle of the point (rhs, lhs), in (-pi, pi]", [](double y, double x) { return std::atan2(y, x); });
+  return define_binary<kReal>("atan2", "the angle of the point (rhs, lhs), in (-pi, pi]",
+                              [](double y, double x) { return std::atan2(y, x); });
 }
 OpDef define_bitwise_and() {
-  return define_binary<kBool | kInteger>("bitwise_and", "bits set in both", [](auto x, auto y) { return x & y; }, nullptr, 0, 99);
+  return define_binary<kBool | kInteger>(
+      "bitwise_and", "bits set in both", [](auto x, auto y) { return x & y; }, nullptr, 0, 99);
 }
 OpDef define_bitwise_or() {
-  return define_binary<kBool | kInteger>("bitwise_or", "bits set in either", [](auto x, auto y) { return x | y; }, nullptr, 0, 99);
+  return define_binary<kBool | kInteger>(
+      "bitwise_or", "bits set in either", [](auto x, auto y) { return x | y; }, nullptr, 0, 99);
 }
 OpDef define_bitwise_xor() {
-  return define_binary<kBool | kInteger>("bitwise_xor", "bits set in one of them", [](auto x, auto y) { return x ^ y; }, nullptr, 0, 99);
+  return define_binary<kBool | kInteger>(
+      "bitwise_xor", "bits set in one of them", [](auto x, auto y) { return x ^ y; }, nullptr, 0, 99);
 }
 OpDef define_shift_left() {
   return define_shift("shift_left", "x shifted toward the high bits; by the width or more: 0",
@@ -512,7 +585,8 @@ OpDef define_select() {
           [](Types in) {
             require_kind(in[0], kBool, "condition");
             if (require_same(in.subspan(1)).dims != in[0].dims)
-              fail(ErrorCode::shape_mismatch, "the condition ", in[0], " and the choices ", in[1], " differ in their dims");
+              fail(ErrorCode::shape_mismatch, "the condition ", in[0], " and the choices ", in[1],
+                   " differ in their dims");
             return in[1];
           },
       .reference =
@@ -539,7 +613,8 @@ OpDef define_convert() {
       .infer =
           [](Types in, const ConvertAttrs& a) {
             if (is_block(in[0].dtype) || is_block(a.dtype))
-              fail(ErrorCode::invalid_argument, "block formats are read by `dequantize`, not by a conversion of ", in[0], " to ", a.dtype);
+              fail(ErrorCode::invalid_argument, "block formats are read by `dequantize`, not by a conversion of ",
+                   in[0], " to ", a.dtype);
             return Type{a.dtype, in[0].dims};
           },
       .reference =

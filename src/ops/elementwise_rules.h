@@ -62,7 +62,9 @@ Tensor zip_elements(DType result, const Tensor& x, const Tensor& y, F f) {
 }
 
 /// What samples of an op of these kinds are made of: floats (f64 stands for any) where it takes them.
-constexpr DType sample_dtype(unsigned kinds) { return kinds & kReal ? f64 : kinds & kInteger ? i32 : kinds & kComplex ? c64 : boolean; }
+constexpr DType sample_dtype(unsigned kinds) {
+  return kinds & kReal ? f64 : kinds & kInteger ? i32 : kinds & kComplex ? c64 : boolean;
+}
 
 /// y = f(x), of x's dtype. Composites pass their decomposition.
 template <unsigned kKinds, class F>
@@ -76,7 +78,8 @@ OpDef define_unary(std::string_view name, std::string_view doc, F f, Value (*par
       .infer = [](Types in) { return require_kind(in[0], kKinds), in[0]; },
       .reference =
           [f](Tensors in) {
-            return with_kinds<kKinds>(in[0].dtype(), [&]<class T>() { return map_elements<T, T>(in[0].dtype(), in[0], f); });
+            return with_kinds<kKinds>(in[0].dtype(),
+                                      [&]<class T>() { return map_elements<T, T>(in[0].dtype(), in[0], f); });
           },
       .samples = {{.dims = {{3, 4}}, .dtypes = {sample_dtype(kKinds)}, .lo = lo, .hi = hi},
                   {.dims = {{}}, .dtypes = {sample_dtype(kKinds)}, .lo = lo, .hi = hi}},
@@ -100,8 +103,9 @@ OpDef define_binary(std::string_view name, std::string_view doc, F f, Value (*pa
             return with_kinds<kKinds>(in[0].dtype(),
                                       [&]<class T>() { return zip_elements<T, T>(in[0].dtype(), in[0], in[1], f); });
           },
-      .samples = {{.dims = {{3, 4}, {3, 4}}, .dtypes = {sample_dtype(kKinds), sample_dtype(kKinds)}, .lo = lo, .hi = hi},
-                  {.dims = {{}, {}}, .dtypes = {sample_dtype(kKinds), sample_dtype(kKinds)}, .lo = lo, .hi = hi}},
+      .samples =
+          {{.dims = {{3, 4}, {3, 4}}, .dtypes = {sample_dtype(kKinds), sample_dtype(kKinds)}, .lo = lo, .hi = hi},
+           {.dims = {{}, {}}, .dtypes = {sample_dtype(kKinds), sample_dtype(kKinds)}, .lo = lo, .hi = hi}},
   };
   if (parts) spec.decompose = [parts](Values in) { return parts(in[0], in[1]); };
   return define(std::move(spec));

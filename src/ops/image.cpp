@@ -38,11 +38,14 @@ Value resized(Value x, int64_t axis, const Dim& size) {
 /// Completes the attributes; the windows' counts.
 Dims unfold(const Type& x, Im2colAttrs& a) {
   size_t spatial = a.kernel_size.size();
-  if (x.rank() != spatial + 2) fail(ErrorCode::shape_mismatch, "a kernel of ", spatial, " dims needs x [N, C, spatial...] of rank ", spatial + 2, ", got ", x);
+  if (x.rank() != spatial + 2)
+    fail(ErrorCode::shape_mismatch, "a kernel of ", spatial, " dims needs x [N, C, spatial...] of rank ", spatial + 2,
+         ", got ", x);
   auto complete = [&](Axes& list, int64_t otherwise, std::string_view what) {
     if (list.empty()) list.assign(spatial, otherwise);
     if (list.size() != spatial)
-      fail(ErrorCode::invalid_argument, what, " must have one entry for each of the ", spatial, " spatial dims, got ", list.size());
+      fail(ErrorCode::invalid_argument, what, " must have one entry for each of the ", spatial, " spatial dims, got ",
+           list.size());
   };
   complete(a.stride, 1, "stride"), complete(a.padding, 0, "padding"), complete(a.dilation, 1, "dilation");
   ReduceWindowAttrs window{.window_dims = {1, 1}, .strides = {1, 1}, .window_dilation = {1, 1}, .padding_low = {0, 0}};
@@ -86,7 +89,8 @@ OpDef define_interpolate() {
       .infer =
           [](Types in, const InterpolateAttrs& a) {
             Type t = in[0];
-            if (a.size.empty() || a.size.size() > t.rank()) fail(ErrorCode::invalid_argument, "size has ", a.size.size(), " entries for the dims of ", in[0]);
+            if (a.size.empty() || a.size.size() > t.rank())
+              fail(ErrorCode::invalid_argument, "size has ", a.size.size(), " entries for the dims of ", in[0]);
             for (size_t i = 0; i < a.size.size(); ++i) {
               Dim& d = t.dims[t.rank() - a.size.size() + i];
               if ((a.size[i].is_static() && a.size[i].value() < 0) || (d == Dim(0) && a.size[i] != Dim(0)))
@@ -110,7 +114,8 @@ OpDef define_interpolate() {
 OpDef define_im2col() {
   return define<Im2colAttrs>({
       .name = "im2col",
-      .doc = "a row for each window of x [N, C, spatial...], in order of N and place; its columns run through C and the kernel. Zeros around x",
+      .doc = "a row for each window of x [N, C, spatial...], in order of N and place; its columns run through C and "
+             "the kernel. Zeros around x",
       .operands = {"x"},
       .moves_data = true,
       .infer =
@@ -132,13 +137,16 @@ OpDef define_im2col() {
               for (int64_t p : a.padding) margin.emplace_back(p);
               x = pad(x, scalar(g, 0, x.dtype()), {margin, margin, {}});
             }
-            // [N, C, H, W] -> [N, C, H, kW places of each window of W] -> ...: the last dim first, so that axes stay put.
+            // [N, C, H, W] -> [N, C, H, kW places of each window of W] -> ...: the last dim first, so that axes stay
+            // put.
             for (size_t d = spatial; d-- > 0;) {
               Type places{i32, {counts[d], a.kernel_size[d]}};
-              x = take(x, iota(g, places, 0) * double(a.stride[d]) + iota(g, places, 1) * double(a.dilation[d]), int64_t(d) + 2, OutOfRange::clip);
+              x = take(x, iota(g, places, 0) * double(a.stride[d]) + iota(g, places, 1) * double(a.dilation[d]),
+                       int64_t(d) + 2, OutOfRange::clip);
             }
             Axes order = {0}, kernel = {1};
-            for (size_t d = 0; d < spatial; ++d) order.push_back(2 + 2 * int64_t(d)), kernel.push_back(3 + 2 * int64_t(d));
+            for (size_t d = 0; d < spatial; ++d)
+              order.push_back(2 + 2 * int64_t(d)), kernel.push_back(3 + 2 * int64_t(d));
             order.insert(order.end(), kernel.begin(), kernel.end());
             Dim columns = in[0].dim(1);
             for (int64_t k : a.kernel_size) columns = columns * k;

@@ -54,12 +54,11 @@ Value expand_dims(Value x, int64_t axis) {
 Value squeeze(Value x, Axes axes) {
   axes = valid_axes(axes, x.dims().size());
   for (int64_t axis : axes)
-    if (x.dim(axis) != Dim(1)) fail(ErrorCode::shape_mismatch, "axis ", axis, " of ", x.type(), " is not 1 and cannot be squeezed");
+    if (x.dim(axis) != Dim(1))
+      fail(ErrorCode::shape_mismatch, "axis ", axis, " of ", x.type(), " is not 1 and cannot be squeezed");
   return reshape(x, pick(x.dims(), other_axes(x.dims().size(), axes)));
 }
-Value transpose(Value x, Axes permutation) {
-  return emit(op::transpose, {x}, TransposeAttrs{std::move(permutation)});
-}
+Value transpose(Value x, Axes permutation) { return emit(op::transpose, {x}, TransposeAttrs{std::move(permutation)}); }
 Value slice(Value x, Dims starts, Dims limits, Axes strides) {
   return emit(op::slice, {x}, SliceAttrs{std::move(starts), std::move(limits), std::move(strides)});
 }
@@ -80,23 +79,30 @@ Value extent(Graph& g, Dim dim, DType dtype) {
 
 namespace {
 
-Axes strides_of(const Axes& given, size_t rank, int64_t otherwise) { return given.empty() ? Axes(rank, otherwise) : given; }
+Axes strides_of(const Axes& given, size_t rank, int64_t otherwise) {
+  return given.empty() ? Axes(rank, otherwise) : given;
+}
 
 void require_per_dim(const Type& x, size_t given, std::string_view what) {
-  if (given != x.rank()) fail(ErrorCode::invalid_argument, what, " must have one entry for each dim of ", x, ", got ", given);
+  if (given != x.rank())
+    fail(ErrorCode::invalid_argument, what, " must have one entry for each dim of ", x, ", got ", given);
 }
 
 Dim sliced(const Type& x, size_t d, const SliceAttrs& a, int64_t stride) {
-  if (stride < 1) fail(ErrorCode::invalid_argument, "a stride of ", stride, " along dim ", d, "; reverse it for negative steps");
+  if (stride < 1)
+    fail(ErrorCode::invalid_argument, "a stride of ", stride, " along dim ", d, "; reverse it for negative steps");
   auto bad = [&] {
-    fail(ErrorCode::invalid_argument, "the slice [", a.starts[d], ", ", a.limits[d], ") does not lie within dim ", d, " of ", x);
+    fail(ErrorCode::invalid_argument, "the slice [", a.starts[d], ", ", a.limits[d], ") does not lie within dim ", d,
+         " of ", x);
   };
   const Dim &start = a.starts[d], &limit = a.limits[d];
   if (start.is_static() && start.value() < 0) bad();
   if (start.is_static() && limit.is_static() && start.value() > limit.value()) bad();
   if (limit.is_static() && x.dims[d].is_static() && limit.value() > x.dims[d].value()) bad();
   Dim length = limit - start;
-  return stride == 1 ? length : (length + (stride - 1)).is_static() ? Dim((length.value() + stride - 1) / stride) : length / stride;
+  return stride == 1                           ? length
+         : (length + (stride - 1)).is_static() ? Dim((length.value() + stride - 1) / stride)
+                                               : length / stride;
 }
 Dim padded(const Type& x, size_t d, const PadAttrs& a, int64_t interior) {
   if (interior < 0) fail(ErrorCode::invalid_argument, "interior padding along dim ", d, " is ", interior);
@@ -104,7 +110,8 @@ Dim padded(const Type& x, size_t d, const PadAttrs& a, int64_t interior) {
   Dim inner = x.dims[d] == Dim(0) || interior == 0 ? x.dims[d] : x.dims[d] * (interior + 1) - Dim(interior);
   Dim result = inner + a.low[d] + a.high[d];
   if (result.is_static() && result.value() < 0)
-    fail(ErrorCode::shape_mismatch, "padding dim ", d, " of ", x, " by ", a.low[d], " and ", a.high[d], " leaves ", result);
+    fail(ErrorCode::shape_mismatch, "padding dim ", d, " of ", x, " by ", a.low[d], " and ", a.high[d], " leaves ",
+         result);
   return result;
 }
 
@@ -124,8 +131,8 @@ OpDef define_broadcast_in_dim() {
             for (size_t i = 0; i < axes.size(); ++i) {
               const Dim& to = a.dims[size_t(axes[i])];
               if (in[0].dims[i] != Dim(1) && in[0].dims[i] != to)
-                fail(ErrorCode::shape_mismatch, "dim ", i, " of ", in[0], " becomes dim ", axes[i], " of ", Type{in[0].dtype, a.dims},
-                     "; it must be 1 or ", to);
+                fail(ErrorCode::shape_mismatch, "dim ", i, " of ", in[0], " becomes dim ", axes[i], " of ",
+                     Type{in[0].dtype, a.dims}, "; it must be 1 or ", to);
             }
             return Type{in[0].dtype, a.dims};
           },
@@ -157,11 +164,13 @@ OpDef define_reshape() {
           [](Types in, const ReshapeAttrs& a) {
             Type t{in[0].dtype, a.dims};
             if (element_count(in[0].dims) != element_count(a.dims))
-              fail(ErrorCode::shape_mismatch, in[0], " has ", element_count(in[0].dims), " elements, ", t, " has ", element_count(a.dims));
+              fail(ErrorCode::shape_mismatch, in[0], " has ", element_count(in[0].dims), " elements, ", t, " has ",
+                   element_count(a.dims));
             return t;
           },
       .reference = [](Tensors in, const ReshapeAttrs& a) { return in[0].reshaped(shape_of(a.dims)); },
-      .samples = {{.dims = {{2, 6}}, .attrs = ReshapeAttrs{{3, 4}}}, {.dims = {{1}}, .attrs = ReshapeAttrs{{}}},
+      .samples = {{.dims = {{2, 6}}, .attrs = ReshapeAttrs{{3, 4}}},
+                  {.dims = {{1}}, .attrs = ReshapeAttrs{{}}},
                   {.dims = {{0, 3}}, .attrs = ReshapeAttrs{{3, 0, 2}}}},
   });
 }
@@ -248,14 +257,17 @@ OpDef define_pad() {
             Axes interior = strides_of(a.interior, shape.size(), 0), from(shape.size());
             Shape low = shape_of(a.low), wanted;
             for (size_t d = 0; d < shape.size(); ++d) wanted.push_back(padded(in[0].type(), d, a, interior[d]).value());
-            return moved(in[0], wanted, [&](const Axes& i) -> int64_t {
-              for (size_t d = 0; d < i.size(); ++d) {
-                int64_t at = i[d] - low[d];
-                if (at < 0 || at % (interior[d] + 1) != 0 || at / (interior[d] + 1) >= shape[d]) return -1;
-                from[d] = at / (interior[d] + 1);
-              }
-              return static_cast<int64_t>(offset_of(shape, from));
-            }, &in[1]);
+            return moved(
+                in[0], wanted,
+                [&](const Axes& i) -> int64_t {
+                  for (size_t d = 0; d < i.size(); ++d) {
+                    int64_t at = i[d] - low[d];
+                    if (at < 0 || at % (interior[d] + 1) != 0 || at / (interior[d] + 1) >= shape[d]) return -1;
+                    from[d] = at / (interior[d] + 1);
+                  }
+                  return static_cast<int64_t>(offset_of(shape, from));
+                },
+                &in[1]);
           },
       .samples = {{.dims = {{2, 3}, {}}, .attrs = PadAttrs{{1, 0}, {0, 2}, {}}},
                   {.dims = {{4}, {}}, .attrs = PadAttrs{{1}, {2}, {2}}},
@@ -278,7 +290,8 @@ OpDef define_concatenate() {
               Type other = x;
               if (x.rank() == t.rank()) other.dims[axis] = in[0].dims[axis];
               if (other != in[0])
-                fail(ErrorCode::shape_mismatch, "operands must agree in dtype and in every dim but ", axis, ", got ", in[0], " and ", x);
+                fail(ErrorCode::shape_mismatch, "operands must agree in dtype and in every dim but ", axis, ", got ",
+                     in[0], " and ", x);
               t.dims[axis] = t.dims[axis] + x.dims[axis];
             }
             return t;
@@ -304,7 +317,9 @@ OpDef define_concatenate() {
             }
             return y;
           },
-      .samples = {{.dims = {{2, 3}, {1, 3}, {4, 3}}, .attrs = AxisAttrs{0}}, {.dims = {{2, 3}, {2, 0}, {2, 2}}}, {.dims = {{2}}}},
+      .samples = {{.dims = {{2, 3}, {1, 3}, {4, 3}}, .attrs = AxisAttrs{0}},
+                  {.dims = {{2, 3}, {2, 0}, {2, 2}}},
+                  {.dims = {{2}}}},
   });
 }
 
@@ -323,7 +338,9 @@ OpDef define_reverse() {
               return static_cast<int64_t>(offset_of(in[0].shape(), i));
             });
           },
-      .samples = {{.dims = {{3, 4}}, .attrs = AxesAttrs{{0}}}, {.dims = {{3, 4}}, .attrs = AxesAttrs{{1, 0}}}, {.dims = {{5}}, .attrs = AxesAttrs{{-1}}}},
+      .samples = {{.dims = {{3, 4}}, .attrs = AxesAttrs{{0}}},
+                  {.dims = {{3, 4}}, .attrs = AxesAttrs{{1, 0}}},
+                  {.dims = {{5}}, .attrs = AxesAttrs{{-1}}}},
   });
 }
 
@@ -345,11 +362,13 @@ OpDef define_iota() {
               for_each_index(y.shape, [&](const Axes& i) {
                 if constexpr (std::is_integral_v<T>) y.at(i) = static_cast<T>(i[axis]);
                 else y.at(i) = T(static_cast<double>(i[axis]));
-               });
+              });
               return y.rounded_to(a.type.dtype);
             });
           },
-      .samples = {{.attrs = IotaAttrs{{i64, {4}}, 0}}, {.attrs = IotaAttrs{{f32, {2, 3}}, 1}}, {.attrs = IotaAttrs{{u8, {3, 2}}, -2}}},
+      .samples = {{.attrs = IotaAttrs{{i64, {4}}, 0}},
+                  {.attrs = IotaAttrs{{f32, {2, 3}}, 1}},
+                  {.attrs = IotaAttrs{{u8, {3, 2}}, -2}}},
   });
 }
 
@@ -357,7 +376,10 @@ OpDef define_extent() {
   return define<ExtentAttrs>({
       .name = "extent",
       .doc = "a dim as a scalar",
-      .infer = [](Types, const ExtentAttrs& a) { return require_kind({a.dtype, {}}, kNumber, "extent"), Type{a.dtype, {}}; },
+      .infer =
+          [](Types, const ExtentAttrs& a) {
+            return require_kind({a.dtype, {}}, kNumber, "extent"), Type{a.dtype, {}};
+          },
       .reference = [](Tensors, const ExtentAttrs& a) { return full(a.dtype, {}, static_cast<double>(a.dim.value())); },
       .samples = {{.attrs = ExtentAttrs{7}}, {.attrs = ExtentAttrs{7, f32}}},
   });

@@ -13,7 +13,9 @@ std::vector<Value> sort(std::vector<Value> xs, SortAttrs attrs) {
   Graph& g = xs[0].graph();
   return g.emit(op::sort, std::move(xs), std::move(attrs));
 }
-Value sort_values(Value x, int64_t axis, bool descending) { return emit(op::sort_values, {x}, OrderAttrs{axis, descending}); }
+Value sort_values(Value x, int64_t axis, bool descending) {
+  return emit(op::sort_values, {x}, OrderAttrs{axis, descending});
+}
 Value argsort(Value x, int64_t axis, bool descending) { return emit(op::argsort, {x}, OrderAttrs{axis, descending}); }
 TopK top_k(Value x, int64_t k, int64_t axis) {
   auto both = x.graph().emit(op::top_k, {x}, TopKAttrs{k, axis});
@@ -34,21 +36,25 @@ bool less(T x, T y) {
 OpDef define_sort() {
   return define<SortAttrs>({
       .name = "sort",
-      .doc = "all operands, reordered along `axis` by the first one (or by `comparator`), stably; NaN counts as the largest",
+      .doc = "all operands, reordered along `axis` by the first one (or by `comparator`), stably; NaN counts as the "
+             "largest",
       .source = "StableHLO specification, sort",
       .operands = {"xs..."},
       .infer =
           [](Types in, const SortAttrs& a) {
             if (in.empty()) fail(ErrorCode::invalid_argument, "sort needs at least one operand");
             for (const Type& t : in)
-              if (t.dims != in[0].dims) fail(ErrorCode::shape_mismatch, "operands differ in their dims: ", in[0], " and ", t);
+              if (t.dims != in[0].dims)
+                fail(ErrorCode::shape_mismatch, "operands differ in their dims: ", in[0], " and ", t);
             valid_axis(a.axis, in[0].rank());
             if (!a.comparator) require_kind(in[0], kBool | kInteger | kReal, "order");
             else {
               std::vector<Type> pairs;
               for (const Type& t : in) pairs.insert(pairs.end(), 2, Type{t.dtype, {}});
-              if (a.comparator->input_types() != pairs || a.comparator->output_types() != std::vector{Type{boolean, {}}})
-                fail(ErrorCode::shape_mismatch, "the comparator must map two scalars of each operand's dtype to bool[]");
+              if (a.comparator->input_types() != pairs ||
+                  a.comparator->output_types() != std::vector{Type{boolean, {}}})
+                fail(ErrorCode::shape_mismatch,
+                     "the comparator must map two scalars of each operand's dtype to bool[]");
             }
             return Many<Type>(in.begin(), in.end());
           },
@@ -60,12 +66,15 @@ OpDef define_sort() {
             int64_t n = std::exchange(lanes[axis], 1);
             std::vector<int64_t> source(in[0].element_count());
             auto at = [&](Axes lane, int64_t i) { return lane[axis] = i, offset_of(shape, lane); };
-            auto element = [](const Tensor& t, size_t i) { return moved(t, {}, [&](const Axes&) { return int64_t(i); }); };
+            auto element = [](const Tensor& t, size_t i) {
+              return moved(t, {}, [&](const Axes&) { return int64_t(i); });
+            };
             auto sort_lanes = [&](auto before) {
               for_each_index(lanes, [&](const Axes& lane) {
                 Axes order(static_cast<size_t>(n));
                 std::iota(order.begin(), order.end(), 0);
-                std::stable_sort(order.begin(), order.end(), [&](int64_t i, int64_t j) { return before(at(lane, i), at(lane, j)); });
+                std::stable_sort(order.begin(), order.end(),
+                                 [&](int64_t i, int64_t j) { return before(at(lane, i), at(lane, j)); });
                 for (int64_t i = 0; i < n; ++i) source[at(lane, i)] = int64_t(at(lane, order[size_t(i)]));
               });
             };
@@ -78,21 +87,26 @@ OpDef define_sort() {
             } else {
               with_element_type(in[0].dtype(), [&]<class T>() {
                 Array<T> keys(in[0]);
-                sort_lanes([&](size_t i, size_t j) { return a.descending ? less(keys.data[j], keys.data[i]) : less(keys.data[i], keys.data[j]); });
+                sort_lanes([&](size_t i, size_t j) {
+                  return a.descending ? less(keys.data[j], keys.data[i]) : less(keys.data[i], keys.data[j]);
+                });
               });
             }
             Many<Tensor> out;
-            for (const Tensor& t : in) out.push_back(moved(t, shape, [&](const Axes& i) { return source[offset_of(shape, i)]; }));
+            for (const Tensor& t : in)
+              out.push_back(moved(t, shape, [&](const Axes& i) { return source[offset_of(shape, i)]; }));
             return out;
           },
       .samples =
           [] {
             Type real{f64, {}};
-            Graph by_second = trace(std::vector{real, real, real, real}, [](Values v) { return compare(v[2], v[3], Comparison::gt); });
-            return std::vector<Sample>{{.dims = {{3, 5}}},
-                                       {.dims = {{4, 2}, {4, 2}, {4, 2}}, .dtypes = {f64, i64}, .attrs = SortAttrs{0, true}},
-                                       {.dims = {{6}, {6}}, .dtypes = {i32}, .attrs = SortAttrs{0}, .lo = -2, .hi = 2},
-                                       {.dims = {{3, 4}, {3, 4}}, .attrs = SortAttrs{-1, false, by_second}}};
+            Graph by_second = trace(std::vector{real, real, real, real},
+                                    [](Values v) { return compare(v[2], v[3], Comparison::gt); });
+            return std::vector<Sample>{
+                {.dims = {{3, 5}}},
+                {.dims = {{4, 2}, {4, 2}, {4, 2}}, .dtypes = {f64, i64}, .attrs = SortAttrs{0, true}},
+                {.dims = {{6}, {6}}, .dtypes = {i32}, .attrs = SortAttrs{0}, .lo = -2, .hi = 2},
+                {.dims = {{3, 4}, {3, 4}}, .attrs = SortAttrs{-1, false, by_second}}};
           },
   });
 }
@@ -102,23 +116,22 @@ OpDef define_top_k() {
       .name = "top_k",
       .doc = "the k largest along `axis`, largest first, and where they stood (i32); ties in order of place",
       .operands = {"x"},
-      .infer =
-          [](Types in, const TopKAttrs& a) -> Many<Type> {
-            require_kind(in[0], kBool | kInteger | kReal, "order");
-            Type values = in[0];
-            Dim& extent = values.dims[size_t(valid_axis(a.axis, values.rank()))];
-            if (a.k < 0 || (extent.is_static() && a.k > extent.value()))
-              fail(ErrorCode::invalid_argument, "k is ", a.k, ", but ", in[0], " has ", extent, " along axis ", a.axis);
-            extent = a.k;
-            return {values, Type{i32, values.dims}};
-          },
-      .decompose =
-          [](Graph& g, Values in, const TopKAttrs& a) -> Many<Value> {
-            int64_t axis = valid_axis(a.axis, in[0].dims().size());
-            auto sorted = sort({in[0], iota(g, {i32, in[0].dims()}, axis)}, {axis, true});
-            return {slice_axis(sorted[0], axis, 0, a.k), slice_axis(sorted[1], axis, 0, a.k)};
-          },
-      .samples = {{.dims = {{3, 5}}, .attrs = TopKAttrs{2}}, {.dims = {{4, 3}}, .attrs = TopKAttrs{3, 0}},
+      .infer = [](Types in, const TopKAttrs& a) -> Many<Type> {
+        require_kind(in[0], kBool | kInteger | kReal, "order");
+        Type values = in[0];
+        Dim& extent = values.dims[size_t(valid_axis(a.axis, values.rank()))];
+        if (a.k < 0 || (extent.is_static() && a.k > extent.value()))
+          fail(ErrorCode::invalid_argument, "k is ", a.k, ", but ", in[0], " has ", extent, " along axis ", a.axis);
+        extent = a.k;
+        return {values, Type{i32, values.dims}};
+      },
+      .decompose = [](Graph& g, Values in, const TopKAttrs& a) -> Many<Value> {
+        int64_t axis = valid_axis(a.axis, in[0].dims().size());
+        auto sorted = sort({in[0], iota(g, {i32, in[0].dims()}, axis)}, {axis, true});
+        return {slice_axis(sorted[0], axis, 0, a.k), slice_axis(sorted[1], axis, 0, a.k)};
+      },
+      .samples = {{.dims = {{3, 5}}, .attrs = TopKAttrs{2}},
+                  {.dims = {{4, 3}}, .attrs = TopKAttrs{3, 0}},
                   {.dims = {{6}}, .dtypes = {i32}, .attrs = TopKAttrs{4}, .lo = -2, .hi = 2}},
   });
 }
@@ -129,24 +142,38 @@ OpDef define_sort_values() {
       .doc = "x in order along `axis`; NaN counts as the largest",
       .operands = {"x"},
       .moves_data = true,
-      .infer = [](Types in, const OrderAttrs& a) { return infer_types(op::sort, in, SortAttrs{a.axis, a.descending}); },
-      .decompose = [](Values in, const OrderAttrs& a) { return sort({in[0]}, {a.axis, a.descending}); },
-      .samples = {{.dims = {{3, 5}}}, {.dims = {{4, 2}}, .attrs = OrderAttrs{0, true}}, {.dims = {{6}}, .dtypes = {i32}, .lo = -3, .hi = 3}},
+      .infer =
+          [](Types in, const OrderAttrs& a) {
+            return infer_types(op::sort, in, SortAttrs{a.axis, a.descending});
+          },
+      .decompose =
+          [](Values in, const OrderAttrs& a) {
+            return sort({in[0]}, {a.axis, a.descending});
+          },
+      .samples = {{.dims = {{3, 5}}},
+                  {.dims = {{4, 2}}, .attrs = OrderAttrs{0, true}},
+                  {.dims = {{6}}, .dtypes = {i32}, .lo = -3, .hi = 3}},
   });
 }
 
 OpDef define_argsort() {
   return define<OrderAttrs>({
       .name = "argsort",
-      .doc = "where the elements in order along `axis` stood (i32), equal ones in order of place; NaN counts as the largest",
+      .doc = "where the elements in order along `axis` stood (i32), equal ones in order of place; NaN counts as the "
+             "largest",
       .operands = {"x"},
-      .infer = [](Types in, const OrderAttrs& a) { return Type{i32, infer_types(op::sort, in, SortAttrs{a.axis, a.descending})[0].dims}; },
+      .infer =
+          [](Types in, const OrderAttrs& a) {
+            return Type{i32, infer_types(op::sort, in, SortAttrs{a.axis, a.descending})[0].dims};
+          },
       .decompose =
           [](Graph& g, Values in, const OrderAttrs& a) {
             int64_t axis = valid_axis(a.axis, in[0].dims().size());
             return sort({in[0], iota(g, {i32, in[0].dims()}, axis)}, {axis, a.descending})[1];
           },
-      .samples = {{.dims = {{3, 5}}}, {.dims = {{4, 2}}, .attrs = OrderAttrs{0, true}}, {.dims = {{6}}, .dtypes = {i32}, .lo = -3, .hi = 3}},
+      .samples = {{.dims = {{3, 5}}},
+                  {.dims = {{4, 2}}, .attrs = OrderAttrs{0, true}},
+                  {.dims = {{6}}, .dtypes = {i32}, .lo = -3, .hi = 3}},
   });
 }
 

@@ -30,7 +30,6 @@ Registered& registered() {
   return all;
 }
 
-
 /// Insertions, deletions and exchanges that turn a into b.
 size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<size_t> row(b.size() + 1);
@@ -55,12 +54,14 @@ std::vector<const OpDef*> all_ops() {
 }
 
 void register_op(const OpDef& op) {
-  bool word = !op.name.empty() && !std::isdigit(static_cast<unsigned char>(op.name[0])) && std::all_of(op.name.begin(), op.name.end(), [](char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) || c == '_';
-  });
-  if (!word) fail(ErrorCode::invalid_argument, "an op's name is a word of letters, digits and '_', not '", op.name, "'");
+  bool word = !op.name.empty() && !std::isdigit(static_cast<unsigned char>(op.name[0])) &&
+              std::all_of(op.name.begin(), op.name.end(),
+                          [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; });
+  if (!word)
+    fail(ErrorCode::invalid_argument, "an op's name is a word of letters, digits and '_', not '", op.name, "'");
   if (!op.infer || !op.takes || !op.parse_attrs || (!op.reference && !op.decompose))
-    fail(ErrorCode::invalid_argument, "op '", op.name, "' needs `infer` and a `reference` or `decompose`; make it with rlx::define");
+    fail(ErrorCode::invalid_argument, "op '", op.name,
+         "' needs `infer` and a `reference` or `decompose`; make it with rlx::define");
   std::unique_lock lock(registered().mutex);
   auto& ops = registered().ops;
   auto same_name = [&](const OpDef* other) { return other->name == op.name; };

@@ -9,8 +9,8 @@ namespace rlx {
 /// `extent`, or a slice of four rows at a symbolic start, has a static type and still does.
 bool has_symbols(const Node& node);
 
-/// For each node: is it a param or a constant, or computed from such alone, whatever the extents of the inputs? Not what
-/// stands behind a barrier; an iota counts as a constant.
+/// For each node: is it a param or a constant, or computed from such alone, whatever the extents of the inputs? Not
+/// what stands behind a barrier; an iota counts as a constant.
 std::vector<bool> bound_nodes(const Graph& g);
 
 }  // namespace rlx

@@ -41,6 +41,11 @@ bool is_worth_it(const Node& node, const std::vector<Tensor>& in) {
 }  // namespace
 
 Graph fold_constants(const Graph& g) {
+  bool any = std::any_of(g.nodes().begin(), g.nodes().end(), [&](const Node& node) {
+    return !node.operands.empty() && node.op != &op::broadcast_in_dim &&
+           std::all_of(node.operands.begin(), node.operands.end(), [&](Ref r) { return literal(g, r); });
+  });
+  if (!any) return g;
   return rewritten(g, [](const Site& site) -> std::optional<std::vector<Value>> {
     const Node& node = site.node;
     if (site.operands.empty() || node.op == &op::optimization_barrier) return std::nullopt;

@@ -67,7 +67,8 @@ class Matcher {
     Pattern p;
     p.v = weighted->rhs, p.v_order = weighted->rhs_order;
     std::swap(p.v_order[2], p.v_order[3]);  // what is contracted are the rows of v
-    if (!read_scores(softmax->operands[0], p) && !read_biased(softmax->operands[0], p) && !read_chosen(softmax->operands[0], p))
+    if (!read_scores(softmax->operands[0], p) && !read_biased(softmax->operands[0], p) &&
+        !read_chosen(softmax->operands[0], p))
       return {};
     const Dim& heads = g_.type(softmax->operands[0]).dims[1];
     if (!heads.is_static()) return {};
@@ -131,7 +132,8 @@ class Matcher {
     } else {
       for (size_t d = 0; d < axes.size(); ++d)
         if (axes[d] != 0 && axes[d] != 3 && dims[d] != Dim(1)) return false;
-      if (axes.empty() || axes.back() != 3 || dims.back() != g_.type(condition).dims[3] || !can_align(condition)) return false;
+      if (axes.empty() || axes.back() != 3 || dims.back() != g_.type(condition).dims[3] || !can_align(condition))
+        return false;
       p.mask = condition, p.attrs.mask = AttentionMask::key_padding;
     }
     return read_scores(choice->operands[1], p);
@@ -146,7 +148,8 @@ class Matcher {
     };
     auto direction = node.attrs.as<CompareAttrs>().direction;
     int64_t lhs = axis_of(node.operands[0]), rhs = axis_of(node.operands[1]);
-    return (lhs == 1 && rhs == 0 && direction == Comparison::le) || (lhs == 0 && rhs == 1 && direction == Comparison::ge);
+    return (lhs == 1 && rhs == 0 && direction == Comparison::le) ||
+           (lhs == 0 && rhs == 1 && direction == Comparison::ge);
   }
   /// Do the dims of what is broadcast keep their order?
   bool can_align(Ref r) const {
@@ -172,7 +175,8 @@ Value aligned(Value v) {
 
 bool are_swapped(std::span<const Value> values) {
   return std::all_of(values.begin(), values.end(), [](Value v) {
-    return node_of(v).op == &op::transpose && valid_axes(node_of(v).attrs.as<TransposeAttrs>().permutation, 4) == kSwapHeads;
+    return node_of(v).op == &op::transpose &&
+           valid_axes(node_of(v).attrs.as<TransposeAttrs>().permutation, 4) == kSwapHeads;
   });
 }
 /// [B, S, H*D] split into [B, S, H, D]?
@@ -220,6 +224,12 @@ Value fused(const Matcher& matcher, const Site& site) {
 }  // namespace
 
 Graph fuse_attention(const Graph& g) {
+  bool any = std::any_of(g.nodes().begin(), g.nodes().end(), [&](const Node& node) {
+    if (node.op == &op::softmax) return true;
+    return node.op == &op::attention &&
+           (g.node(node.operands[0]).op == &op::transpose || g.node(node.operands[0]).op == &op::reshape);
+  });
+  if (!any) return g;
   Matcher matcher(g);
   return rewritten(g, [&](const Site& site) -> std::optional<std::vector<Value>> {
     if (Value v = fused(matcher, site)) return std::vector{v};

@@ -16,9 +16,9 @@ namespace rlx {
 ///
 /// The products are matmul or dot_general with two batch dims, batch and heads. The scores may be multiplied or divided
 /// by constants; then a bias may be added that broadcasts to them, or -inf chosen for keys that a mask excludes, or for
-/// keys behind the query (of equal lengths, as two iotas compared). Nothing else may use what stands between. f32 and f64
-/// only: in f16 and bf16 scores and weights would be rounded, and are not inside. A query whose scores are all -inf gives
-/// zeros, where softmax gives NaN.
+/// keys behind the query (of equal lengths, as two iotas compared). Nothing else may use what stands between. f32 and
+/// f64 only: in f16 and bf16 scores and weights would be rounded, and are not inside. A query whose scores are all -inf
+/// gives zeros, where softmax gives NaN.
 ///
 /// The layout: attention of transposes from [B, S, H, D] reads that (bshd), and of heads split from [B, S, H*D] reads
 /// those (packed); the result is turned back behind it, which simplify cancels where the graph does the opposite.

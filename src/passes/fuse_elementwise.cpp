@@ -15,7 +15,8 @@ constexpr int32_t kNone = -1;
 
 class Grouping {
  public:
-  Grouping(const Graph& g, const std::function<bool(const Node&)>& can_fuse) : g_(g), group_of_(g.nodes().size(), kNone), seen_(g.nodes().size()) {
+  Grouping(const Graph& g, const std::function<bool(const Node&)>& can_fuse)
+      : g_(g), group_of_(g.nodes().size(), kNone), seen_(g.nodes().size()) {
     auto hoisted = hoisted_nodes(g);
     for (size_t n = 0; n < g.nodes().size(); ++n) {
       const Node& node = g.nodes()[n];
@@ -23,12 +24,17 @@ class Grouping {
       group_of_[n] = int32_t(n);
       members_[int32_t(n)] = {int32_t(n)};
       for (Ref r : node.operands)
-        if (int32_t with = group_of_[size_t(r.node)]; with != kNone && with != group_of_[n] && g.type(r).dims == node.types[0].dims)
+        if (int32_t with = group_of_[size_t(r.node)];
+            with != kNone && with != group_of_[n] && g.type(r).dims == node.types[0].dims)
           try_join(group_of_[n], with);
     }
-    for (const auto& [group, members] : members_)
-      if (members.size() < 2) group_of_[size_t(members[0])] = kNone;
+    std::erase_if(members_, [&](const auto& group) {
+      if (group.second.size() < 2) group_of_[size_t(group.second[0])] = kNone;
+      return group.second.size() < 2;
+    });
   }
+
+  bool empty() const { return members_.empty(); }
 
   int32_t of(int32_t node) const { return group_of_[size_t(node)]; }
   const std::vector<int32_t>& members(int32_t group) const { return members_.at(group); }
@@ -57,7 +63,8 @@ class Grouping {
  private:
   void try_join(int32_t a, int32_t b) {
     std::vector<int32_t> both;
-    std::merge(members_[a].begin(), members_[a].end(), members_[b].begin(), members_[b].end(), std::back_inserter(both));
+    std::merge(members_[a].begin(), members_[a].end(), members_[b].begin(), members_[b].end(),
+               std::back_inserter(both));
     if (both.size() > kMostNodes || inputs(both).size() > kMostOperands || !is_convex(both)) return;
     for (int32_t n : both) group_of_[size_t(n)] = a;
     members_.erase(b);
@@ -91,15 +98,16 @@ class Grouping {
   }
 
   const Graph& g_;
-  std::vector<int32_t> group_of_;                     // by node: the first node that joined, or none
+  std::vector<int32_t> group_of_;                    // by node: the first node that joined, or none
   std::map<int32_t, std::vector<int32_t>> members_;  // sorted
-  std::vector<int32_t> seen_;                         // by node: the last walk that came by
+  std::vector<int32_t> seen_;                        // by node: the last walk that came by
   int32_t walk_ = 0;
 };
 
 class Emitter {
  public:
-  Emitter(const Graph& g, const Grouping& groups) : g_(g), groups_(groups), uses_(g), to_(g.name()), values_(g.nodes().size()) {}
+  Emitter(const Graph& g, const Grouping& groups)
+      : g_(g), groups_(groups), uses_(g), to_(g.name()), values_(g.nodes().size()) {}
 
   Graph run() {
     for (Ref r : g_.inputs()) values_[size_t(r.node)] = {to_.input(g_.node(r).name, g_.type(r))};
@@ -107,7 +115,8 @@ class Emitter {
     for (int32_t n = 0; n < int32_t(g_.nodes().size()); ++n) {
       // As late as the original has them: a group with its last member, what regions may take in when it is read.
       const OpDef* op = g_.nodes()[size_t(n)].op;
-      bool waits = op == &op::broadcast_in_dim || op == &op::constant || (groups_.of(n) != kNone && groups_.members(groups_.of(n)).back() != n);
+      bool waits = op == &op::broadcast_in_dim || op == &op::constant ||
+                   (groups_.of(n) != kNone && groups_.members(groups_.of(n)).back() != n);
       if (!waits) need(n);
     }
     for (const Output& o : g_.outputs()) need(o.ref.node);
@@ -162,7 +171,8 @@ class Emitter {
     if (results.empty()) results.push_back(members.back());  // dead code keeps its place until it is pruned
     for (int32_t n : results) body.output(known[{n, 0}]);
     to_.set_scope(name);
-    auto made = to_.emit(op::elementwise_region, std::move(operands), ElementwiseRegionAttrs{Subgraph(std::move(body))});
+    auto made =
+        to_.emit(op::elementwise_region, std::move(operands), ElementwiseRegionAttrs{Subgraph(std::move(body))});
     for (int32_t n : members) values_[size_t(n)] = {made[0]};  // nobody reads those that are no results
     for (size_t i = 0; i < results.size(); ++i) values_[size_t(results[i])] = {made[i]};
   }
@@ -184,6 +194,7 @@ class Emitter {
 
 Graph fuse_elementwise(const Graph& g, const std::function<bool(const Node&)>& can_fuse) {
   Grouping groups(g, can_fuse);
+  if (groups.empty()) return g;
   return prune(Emitter(g, groups).run());
 }
 

@@ -34,8 +34,13 @@ std::optional<Product> product_of(Value v) {
   }
   if (node.op != &op::fused_matmul) return {};
   const auto& a = node.attrs.as<FusedMatmulAttrs>();
-  return Product{operand(0), operand(1), a.has_bias ? operand(2) : Value(), a.has_residual ? operand(2 + a.has_bias) : Value(),
-                 a.activation, a.transpose_rhs, node.name};
+  return Product{operand(0),
+                 operand(1),
+                 a.has_bias ? operand(2) : Value(),
+                 a.has_residual ? operand(2 + a.has_bias) : Value(),
+                 a.activation,
+                 a.transpose_rhs,
+                 node.name};
 }
 
 /// The vector, if v is one repeated over all dims but the last.

@@ -14,8 +14,8 @@ namespace rlx {
 ///           %8 = add(%7, %3)
 ///
 /// Takes products with a right operand of rank 2 (matmul, linear, fused_matmul), each step only in that order and only
-/// if nothing else uses what it takes in. The bias is a vector over the last dim; the residual has the result's dims, and
-/// not by a broadcast, which an element-wise op reads without a copy.
+/// if nothing else uses what it takes in. The bias is a vector over the last dim; the residual has the result's dims,
+/// and not by a broadcast, which an element-wise op reads without a copy.
 ///
 /// f32 and f64 only. The separate ops of f16 and bf16 round between each other, the fused one rounds once at the end:
 /// other bits, so they stay separate.

@@ -16,7 +16,9 @@ struct Fuser {
   std::map<size_t, Value> norms = {};  // by node: what was emitted at the sum
 
   /// Gamma or beta, if it can be read at node `at`.
-  static bool stands_before(const Graph& g, Ref r, size_t at) { return g.node(r).op == &op::param || size_t(r.node) < at; }
+  static bool stands_before(const Graph& g, Ref r, size_t at) {
+    return g.node(r).op == &op::param || size_t(r.node) < at;
+  }
 
   /// The norm that takes result 0 of node `sum` in.
   std::optional<size_t> norm_of(const Graph& g, size_t sum) const {
@@ -43,7 +45,8 @@ struct Fuser {
       if (!is_broadcast(other)) continue;
       Value vector = site.to.value(site.to.node(other.ref()).operands[0]);
       const auto& a = site.to.node(other.ref()).attrs.as<BroadcastAttrs>();
-      if (vector.rank() == 1 && vector.dims()[0] == v.dims().back() && valid_axis(a.axes[0], v.dims().size()) == v.rank() - 1)
+      if (vector.rank() == 1 && vector.dims()[0] == v.dims().back() &&
+          valid_axis(a.axes[0], v.dims().size()) == v.rank() - 1)
         return {x, vector};
     }
     return {v, {}};
@@ -76,6 +79,10 @@ struct Fuser {
 }  // namespace
 
 Graph fuse_residual_norm(const Graph& g) {
+  bool any = std::any_of(g.nodes().begin(), g.nodes().end(), [&](const Node& node) {
+    return (node.op == &op::layer_norm || node.op == &op::rms_norm) && g.node(node.operands[0]).op == &op::add;
+  });
+  if (!any) return g;
   Fuser fuser{Uses(g)};
   return rewritten(g, [&](const Site& site) { return fuser.fused(site); });
 }

@@ -32,8 +32,8 @@ struct Grouping {
     return true;
   }
   bool agree(const Node& a, const Node& b) const {
-    return a.op == b.op && a.attrs == b.attrs && a.operands[0] == b.operands[0] && a.operands.size() == b.operands.size() &&
-           a.types[0].dtype == b.types[0].dtype;
+    return a.op == b.op && a.attrs == b.attrs && a.operands[0] == b.operands[0] &&
+           a.operands.size() == b.operands.size() && a.types[0].dtype == b.types[0].dtype;
   }
 
   void find() {
@@ -58,7 +58,8 @@ struct Grouping {
 std::vector<Value> emit_joined(const Site& site, const Group& group) {
   const Graph& g = site.from;
   const Node& first = g.nodes()[group.members[0]];
-  bool transposed = first.op == &op::linear || (first.op == &op::fused_matmul && first.attrs.as<FusedMatmulAttrs>().transpose_rhs);
+  bool transposed =
+      first.op == &op::linear || (first.op == &op::fused_matmul && first.attrs.as<FusedMatmulAttrs>().transpose_rhs);
   std::vector<Value> in = {site.operands[0]};
   for (size_t i = 1; i < first.operands.size(); ++i) {
     std::vector<Value> parts;
@@ -82,6 +83,7 @@ std::vector<Value> emit_joined(const Site& site, const Group& group) {
 Graph fuse_shared_input(const Graph& g) {
   Grouping grouping{g};
   grouping.find();
+  if (grouping.groups.empty()) return g;
   std::map<size_t, Value> made;  // by node
   return rewritten(g, [&](const Site& site) -> std::optional<std::vector<Value>> {
     for (const Group& group : grouping.groups)

@@ -13,7 +13,8 @@ namespace {
 bool is_leaf(const Node& node) { return node.op == &op::input || node.op == &op::param || node.op == &op::constant; }
 
 bool packs_weights(const OpDef* op) {
-  for (const OpDef* product : {&op::matmul, &op::linear, &op::fused_matmul, &op::dot_general, &op::lora_matmul, &op::grouped_matmul, &op::convolution})
+  for (const OpDef* product : {&op::matmul, &op::linear, &op::fused_matmul, &op::dot_general, &op::lora_matmul,
+                               &op::grouped_matmul, &op::convolution})
     if (op == product) return true;
   return false;
 }
@@ -52,7 +53,8 @@ struct Cut {
     if (!bound[n] || is_leaf(node) || node.op == &op::broadcast_in_dim || node.op == &op::iota) return false;
     if (node.op == &op::reshape || node.op == &op::transpose || node.op == &op::slice) {
       const auto& users = uses.of({int32_t(n), 0});
-      if (std::none_of(users.begin(), users.end(), [&](int32_t u) { return packs_weights(g.nodes()[size_t(u)].op); })) return false;
+      if (std::none_of(users.begin(), users.end(), [&](int32_t u) { return packs_weights(g.nodes()[size_t(u)].op); }))
+        return false;
     }
     double bytes = 0;
     for (const Type& t : node.types) bytes += static_cast<double>(byte_count(t.dtype, shape_of(t.dims)));

@@ -1,5 +1,5 @@
-// What need be computed only once, when params are bound. Not in the pass list: a backend that keeps its params calls it.
-// Neighbour: fold_constants, for what is small and known without params.
+// What need be computed only once, when params are bound. Not in the pass list: a backend that keeps its params calls
+// it. Neighbour: fold_constants, for what is small and known without params.
 #pragma once
 
 #include "rlx/graph.h"
@@ -22,8 +22,9 @@ struct Hoisted {
 ///   main      %0 = input() @"x"   %1 = param() @"hoisted.0"  %2 = linear(%0, %1)
 ///
 /// A value is hoisted if it takes little memory: 64 KiB, or twice what the params and constants behind it take (weights
-/// from f16 to f32). Broadcasts and iotas are not; reshapes, transposes and slices are views wherever else they are read,
-/// and hoisted only for products and convolutions, whose weights are packed. A param that nothing uses stays in `main`.
+/// from f16 to f32). Broadcasts and iotas are not; reshapes, transposes and slices are views wherever else they are
+/// read, and hoisted only for products and convolutions, whose weights are packed. A param that nothing uses stays in
+/// `main`.
 Hoisted hoist_params(const Graph& g);
 
 /// For each node: would it be computed in the prologue alone?

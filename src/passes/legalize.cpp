@@ -67,7 +67,8 @@ struct Legalizer {
 
 }  // namespace
 
-Legalized legalize(const Graph& g, const Target& target, const LegalizeOptions& options, std::span<const Target> others) {
+Legalized legalize(const Graph& g, const Target& target, const LegalizeOptions& options,
+                   std::span<const Target> others) {
   Legalizer legalizer{target, options, others};
   Graph result = legalizer.legal(g);
   return {std::move(result), {target.name, std::move(legalizer.report)}};
@@ -77,11 +78,12 @@ void require_complete(const DispatchReport& report, bool strict) {
   std::string list;
   for (const DispatchLine& line : report.lines) {
     if (line.verdict == Verdict::native || (!strict && line.verdict != Verdict::missing)) continue;
-    list += text_of("\n  ", line.op, line.node.empty() ? "" : " '" + line.node + "'", ": ", names_of(line.verdict)[size_t(line.verdict)],
-                    ", ", line.reason);
+    list += text_of("\n  ", line.op, line.node.empty() ? "" : " '" + line.node + "'", ": ",
+                    names_of(line.verdict)[size_t(line.verdict)], ", ", line.reason);
   }
   if (!list.empty())
-    fail(ErrorCode::unsupported, report.target, strict ? " cannot run all of this graph natively:" : " cannot run this graph:", list);
+    fail(ErrorCode::unsupported, report.target,
+         strict ? " cannot run all of this graph natively:" : " cannot run this graph:", list);
 }
 
 }  // namespace rlx

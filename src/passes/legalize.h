@@ -49,7 +49,8 @@ struct Legalized {
 ///           %1 = transpose(%0) ...  %2 = softmax(%1) {axis = 1}  %3 = transpose(%2)
 ///
 /// Never fails for a missing op: the caller reads `report` and decides (see `require_complete`).
-Legalized legalize(const Graph& g, const Target& target, const LegalizeOptions& options = {}, std::span<const Target> others = {});
+Legalized legalize(const Graph& g, const Target& target, const LegalizeOptions& options = {},
+                   std::span<const Target> others = {});
 
 /// Fails if the report has a missing op, listing each with its reason; with `strict` also if one is not native.
 void require_complete(const DispatchReport&, bool strict);

@@ -22,7 +22,8 @@ std::string DispatchReport::table() const {
     ++by_op[line.op][static_cast<size_t>(line.verdict)];
     width = std::max(width, line.op.size());
     if (line.verdict != Verdict::native)
-      ++reasons[line.op + " " + std::string(names_of(line.verdict)[static_cast<size_t>(line.verdict)]) + ": " + line.reason];
+      ++reasons[line.op + " " + std::string(names_of(line.verdict)[static_cast<size_t>(line.verdict)]) + ": " +
+                line.reason];
   }
   std::ostringstream out;
   auto row = [&](const std::string& name, auto cell) {

@@ -85,7 +85,8 @@ bool holds(DType to, DType from) {
   if (to == from) return true;
   const DTypeInfo &f = info(from), &t = info(to);
   switch (f.kind) {
-    case Kind::boolean: return t.kind == Kind::signed_int || t.kind == Kind::unsigned_int || (t.kind == Kind::real && t.bits >= 16);
+    case Kind::boolean:
+      return t.kind == Kind::signed_int || t.kind == Kind::unsigned_int || (t.kind == Kind::real && t.bits >= 16);
     case Kind::unsigned_int:
       if (t.kind == Kind::unsigned_int) return t.bits >= f.bits;
       if (t.kind == Kind::signed_int) return t.bits > f.bits;
@@ -94,7 +95,8 @@ bool holds(DType to, DType from) {
       if (t.kind == Kind::signed_int) return t.bits >= f.bits;
       return t.kind == Kind::real && t.bits >= 16 && t.mantissa_bits + 2 >= f.bits;
     case Kind::real:  // the small formats differ in what they do without: infinities, zero, a sign
-      return t.kind == Kind::real && f.bits >= 16 && t.bits >= 16 && t.exponent_bits >= f.exponent_bits && t.mantissa_bits >= f.mantissa_bits;
+      return t.kind == Kind::real && f.bits >= 16 && t.bits >= 16 && t.exponent_bits >= f.exponent_bits &&
+             t.mantissa_bits >= f.mantissa_bits;
     case Kind::complex:
     case Kind::block: break;
   }
@@ -133,7 +135,8 @@ Value transpose_rule(const Candidate& c) {
     Axes place(rank), axes;
     for (size_t d = 0; d < rank; ++d) place[size_t(permutation[d])] = int64_t(d);
     for (int64_t axis : valid_axes(inner->attrs.as<BroadcastAttrs>().axes, rank)) axes.push_back(place[size_t(axis)]);
-    return make(c.to, op::broadcast_in_dim, {operand(c.in[0])}, BroadcastAttrs{pick(c.in[0].dims(), permutation), axes});
+    return make(c.to, op::broadcast_in_dim, {operand(c.in[0])},
+                BroadcastAttrs{pick(c.in[0].dims(), permutation), axes});
   }
   return {};
 }
@@ -166,7 +169,8 @@ Value broadcast_rule(const Candidate& c) {
 Value slice_rule(const Candidate& c) {
   const auto& a = c.as<SliceAttrs>();
   const Dims& dims = c.in[0].dims();
-  if (is_unit(a.strides) && a.limits == dims && std::all_of(a.starts.begin(), a.starts.end(), [](const Dim& d) { return d == Dim(0); }))
+  if (is_unit(a.strides) && a.limits == dims &&
+      std::all_of(a.starts.begin(), a.starts.end(), [](const Dim& d) { return d == Dim(0); }))
     return c.in[0];
   if (maker(c.in[0], op::broadcast_in_dim) && operand(c.in[0]).rank() == 0) {
     Type t = infer_types(c.op, std::array{c.in[0].type()}, c.attrs)[0];
@@ -177,14 +181,16 @@ Value slice_rule(const Candidate& c) {
   const auto& first = inner->attrs.as<SliceAttrs>();
   if (!is_unit(first.strides)) return {};
   SliceAttrs joined = a;
-  for (size_t d = 0; d < dims.size(); ++d) joined.starts[d] = a.starts[d] + first.starts[d], joined.limits[d] = a.limits[d] + first.starts[d];
+  for (size_t d = 0; d < dims.size(); ++d)
+    joined.starts[d] = a.starts[d] + first.starts[d], joined.limits[d] = a.limits[d] + first.starts[d];
   return make(c.to, op::slice, {operand(c.in[0])}, std::move(joined));
 }
 
 Value pad_rule(const Candidate& c) {
   const auto& a = c.as<PadAttrs>();
   auto is_zero = [](const auto& d) { return d == 0; };
-  bool nothing = std::all_of(a.low.begin(), a.low.end(), is_zero) && std::all_of(a.high.begin(), a.high.end(), is_zero) &&
+  bool nothing = std::all_of(a.low.begin(), a.low.end(), is_zero) &&
+                 std::all_of(a.high.begin(), a.high.end(), is_zero) &&
                  std::all_of(a.interior.begin(), a.interior.end(), is_zero);
   return nothing ? c.in[0] : Value();
 }

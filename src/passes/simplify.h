@@ -16,13 +16,14 @@ namespace rlx {
 ///   logic        x and true, x or false, not not x, select by a constant or between equals, if_else by a constant
 ///   conversions  to the same dtype; through one that holds every value of the first (f16 -> f32 -> f16)
 ///   moves        reshape of reshape, transpose of transpose, slice of slice, broadcast of broadcast, of an inserted
-///                dim and of a scalar's broadcast; transpose of broadcast; reverse twice; those that leave all as it was;
-///                concatenate of one, and of empty parts; pad of nothing; reduce over no axes
+///                dim and of a scalar's broadcast; transpose of broadcast; reverse twice; those that leave all as it
+///                was; concatenate of one, and of empty parts; pad of nothing; reduce over no axes
 ///   broadcasts   an element-wise op on values that were all stretched alike is computed before they are stretched
 ///   transforms   stop_gradient: what is compiled is not differentiated any more
 ///
 /// Makes no op that was not there but `mul` for `pow` and `broadcast_in_dim` for another: it may run behind
-/// legalization. A rule sees operands only and what it makes is simplified in turn, so one sweep reaches the fixed point.
+/// legalization. A rule sees operands only and what it makes is simplified in turn, so one sweep reaches the fixed
+/// point.
 Graph simplify(const Graph& g);
 
 }  // namespace rlx

@@ -23,7 +23,8 @@ Value untransposed_matrix(Value v) {
 
 /// A dot_general as weights see it; absent if it is none.
 Value product_with_weights(Value x, Value w, const DotAttrs& a) {
-  if (w.rank() != 2 || x.rank() < 1 || !is_float(x.dtype()) || !a.lhs_batch.empty() || a.lhs_contract.size() != 1) return {};
+  if (w.rank() != 2 || x.rank() < 1 || !is_float(x.dtype()) || !a.lhs_batch.empty() || a.lhs_contract.size() != 1)
+    return {};
   if (a.accumulate.value_or(x.dtype()) != x.dtype()) return {};
   DotAxes axes(a, x.dims().size(), 2);
   if (axes.lhs_contract[0] != x.rank() - 1) return {};
@@ -67,6 +68,9 @@ Value rule(const Site& site) {
 }  // namespace
 
 Graph simplify_products(const Graph& g) {
+  bool any = std::any_of(g.nodes().begin(), g.nodes().end(),
+                         [](const Node& node) { return node.op == &op::dot_general || node.op == &op::transpose; });
+  if (!any) return g;
   return rewritten(g, [](const Site& site) -> std::optional<std::vector<Value>> {
     if (Value v = rule(site)) return std::vector{v};
     return std::nullopt;

@@ -25,7 +25,9 @@ ArenaPlan plan_arena(std::span<const BufferLife> buffers) {
     }
     plan.offsets[i] = at;
     plan.bytes = std::max(plan.bytes, at + rounded(b.bytes));
-    placed.insert(std::upper_bound(placed.begin(), placed.end(), i, [&](size_t x, size_t y) { return plan.offsets[x] < plan.offsets[y]; }), i);
+    placed.insert(std::upper_bound(placed.begin(), placed.end(), i,
+                                   [&](size_t x, size_t y) { return plan.offsets[x] < plan.offsets[y]; }),
+                  i);
   }
   return plan;
 }

@@ -171,7 +171,8 @@ struct Planner {
       const Place& place = plan.of(r);
       Root& root = plan.roots[place.root];
       // Only a whole arena buffer can be exchanged for the caller's; the first output that asks for it gets it.
-      if (root.kind == RootKind::arena && place.offset == 0 && root.bytes == bytes(r) && is_dense(shape(r), place.strides))
+      if (root.kind == RootKind::arena && place.offset == 0 && root.bytes == bytes(r) &&
+          is_dense(shape(r), place.strides))
         root.kind = RootKind::output, root.index = o;
       else plan.copied_outputs.push_back(o);
     }

@@ -28,7 +28,8 @@ std::vector<Tensor> interpret(const Graph& g, Tensors inputs, const std::map<std
     }
     if (node.op == &op::param) {
       auto found = params.find(node.name);
-      if (found == params.end()) fail(ErrorCode::invalid_argument, "param '", node.name, "' of '", g.name(), "' is not bound");
+      if (found == params.end())
+        fail(ErrorCode::invalid_argument, "param '", node.name, "' of '", g.name(), "' is not bound");
       if (found->second.type() != node.types[0])
         fail(ErrorCode::shape_mismatch, "param '", node.name, "' is ", node.types[0], ", got ", found->second.type());
       values.push_back({found->second});

@@ -26,13 +26,16 @@ std::string Profile::table() const {
   std::vector<std::pair<std::string, Sum>> rows(by_op.begin(), by_op.end());
   std::sort(rows.begin(), rows.end(), [](const auto& a, const auto& b) { return a.second.us > b.second.us; });
   std::ostringstream out;
-  out << std::left << std::setw(static_cast<int>(width)) << "op" << std::right << std::setw(8) << "count" << std::setw(12) << "us"
-      << std::setw(8) << "%" << "\n" << std::fixed;
+  out << std::left << std::setw(static_cast<int>(width)) << "op" << std::right << std::setw(8) << "count"
+      << std::setw(12) << "us" << std::setw(8) << "%"
+      << "\n"
+      << std::fixed;
   for (const auto& [op, sum] : rows)
-    out << std::left << std::setw(static_cast<int>(width)) << op << std::right << std::setw(8) << sum.count << std::setw(12)
-        << std::setprecision(1) << sum.us << std::setw(8) << (total_us > 0 ? 100 * sum.us / total_us : 0) << "\n";
-  out << std::left << std::setw(static_cast<int>(width)) << "all" << std::right << std::setw(8) << steps.size() << std::setw(12) << total_us
-      << std::setw(8) << 100.0 << "\n";
+    out << std::left << std::setw(static_cast<int>(width)) << op << std::right << std::setw(8) << sum.count
+        << std::setw(12) << std::setprecision(1) << sum.us << std::setw(8)
+        << (total_us > 0 ? 100 * sum.us / total_us : 0) << "\n";
+  out << std::left << std::setw(static_cast<int>(width)) << "all" << std::right << std::setw(8) << steps.size()
+      << std::setw(12) << total_us << std::setw(8) << 100.0 << "\n";
   return out.str();
 }
 

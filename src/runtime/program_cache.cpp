@@ -112,7 +112,8 @@ ExecutionConfig config_of(const Graph& g, const Backend& backend, const CompileO
   return config;
 }
 
-std::shared_ptr<const CachedProgram> ProgramCache::find_or_make(const Graph& g, const Backend& backend, const CompileOptions& options) {
+std::shared_ptr<const CachedProgram> ProgramCache::find_or_make(const Graph& g, const Backend& backend,
+                                                                const CompileOptions& options) {
   std::string key = config_of(g, backend, options).cache_key();
   std::scoped_lock lock(mutex_);
   for (const Entry& entry : entries_)
@@ -121,11 +122,13 @@ std::shared_ptr<const CachedProgram> ProgramCache::find_or_make(const Graph& g, 
   if (!options.cache_dir.empty()) made = load_entry({options.cache_dir, key}, g, backend);
   if (!made) {
     made = run_pipeline(g, backend, options);
-    if (asked_for("RLX_DISPATCH_REPORT")) std::fprintf(stderr, "rlx: '%s' %s", g.name().c_str(), text_of(made->report).c_str());
+    if (asked_for("RLX_DISPATCH_REPORT"))
+      std::fprintf(stderr, "rlx: '%s' %s", g.name().c_str(), text_of(made->report).c_str());
     require_complete(made->report, options.strict);
     if (!options.cache_dir.empty()) save_entry({options.cache_dir, key}, g, *made);
   }
-  auto program = std::make_shared<const CachedProgram>(CachedProgram{backend.lower(std::move(made->graph)), std::move(made->report)});
+  auto program = std::make_shared<const CachedProgram>(
+      CachedProgram{backend.lower(std::move(made->graph)), std::move(made->report)});
   if (entries_.size() >= kMostPrograms) entries_.erase(entries_.begin());
   entries_.push_back({std::move(key), g, program});
   return program;

@@ -61,7 +61,8 @@ struct CompiledGraph::State {
 namespace {
 
 template <class Entries>
-const Signature::Entry& find_entry(const Entries& entries, const std::string& name, std::string_view what, const std::string& graph) {
+const Signature::Entry& find_entry(const Entries& entries, const std::string& name, std::string_view what,
+                                   const std::string& graph) {
   for (const auto& entry : entries)
     if (entry.name == name) return entry;
   std::string list;
@@ -73,7 +74,8 @@ const Signature::Entry& find_entry(const Entries& entries, const std::string& na
     }
     list += (list.empty() ? "" : ", ") + entry.name;
   }
-  fail(ErrorCode::not_found, "graph '", graph, "' has no ", what, " '", name, "'; it has ", list.empty() ? "none" : list);
+  fail(ErrorCode::not_found, "graph '", graph, "' has no ", what, " '", name, "'; it has ",
+       list.empty() ? "none" : list);
 }
 
 void check_options(const CompileOptions& options, const Signature& signature, const std::string& graph) {
@@ -86,7 +88,8 @@ void check_options(const CompileOptions& options, const Signature& signature, co
 
 void CompiledGraph::set_param(const std::string& name, Tensor value) {
   const auto& entry = find_entry(state_->signature.params, name, "param", state_->graph.name());
-  if (value.type() != entry.type) fail(ErrorCode::shape_mismatch, "param '", name, "' is ", entry.type, ", got ", value.type());
+  if (value.type() != entry.type)
+    fail(ErrorCode::shape_mismatch, "param '", name, "' is ", entry.type, ", got ", value.type());
   state_->unbound.erase(name);
   if (state_->executable) state_->executable->bind(name, std::move(value));
   else state_->waiting[name] = std::move(value);
@@ -115,7 +118,9 @@ std::vector<Tensor> CompiledGraph::ordered(const std::vector<NamedTensor>& input
         if (found) fail(ErrorCode::invalid_argument, "input '", name, "' was given twice");
         found = &tensor;
       }
-    if (!found) fail(ErrorCode::invalid_argument, "input '", entry.name, "' (", entry.type, ") of '", state_->graph.name(), "' was not given");
+    if (!found)
+      fail(ErrorCode::invalid_argument, "input '", entry.name, "' (", entry.type, ") of '", state_->graph.name(),
+           "' was not given");
     result.push_back(*found);
   }
   if (inputs.size() > entries.size())
@@ -123,7 +128,9 @@ std::vector<Tensor> CompiledGraph::ordered(const std::vector<NamedTensor>& input
   return result;
 }
 
-std::vector<Tensor> CompiledGraph::run(const std::vector<NamedTensor>& inputs) const { return run_ordered(ordered(inputs)); }
+std::vector<Tensor> CompiledGraph::run(const std::vector<NamedTensor>& inputs) const {
+  return run_ordered(ordered(inputs));
+}
 std::vector<Tensor> CompiledGraph::run_ordered(Tensors inputs) const {
   std::vector<Tensor> outputs(state_->signature.outputs.size());
   run_into(inputs, outputs);
@@ -132,7 +139,8 @@ std::vector<Tensor> CompiledGraph::run_ordered(Tensors inputs) const {
 void CompiledGraph::run_into(Tensors inputs, std::span<Tensor> outputs) const {
   state_->compile();
   if (outputs.size() != state_->signature.outputs.size())
-    fail(ErrorCode::invalid_argument, "graph '", state_->graph.name(), "' has ", state_->signature.outputs.size(), " outputs, got room for ", outputs.size());
+    fail(ErrorCode::invalid_argument, "graph '", state_->graph.name(), "' has ", state_->signature.outputs.size(),
+         " outputs, got room for ", outputs.size());
   state_->executable->run(inputs, outputs, {state_->threads.load(std::memory_order_relaxed), nullptr});
 }
 
@@ -146,7 +154,8 @@ Profile CompiledGraph::profile(const std::vector<NamedTensor>& inputs) const {
   state_->executable->run(given, outputs, {state_->threads.load(), &times});
   Profile profile;
   profile.total_us = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count();
-  for (StepTime& t : times) profile.steps.push_back({std::move(t.op), std::move(t.node), std::move(t.kernel), t.start_us, t.duration_us});
+  for (StepTime& t : times)
+    profile.steps.push_back({std::move(t.op), std::move(t.node), std::move(t.kernel), t.start_us, t.duration_us});
   return profile;
 }
 
@@ -163,7 +172,8 @@ std::vector<Layer> CompiledGraph::layers() const { return layers_of(state_->grap
 ExecutionConfig CompiledGraph::config() const { return config_of(state_->graph, *state_->backend, state_->options); }
 void CompiledGraph::set_threads(int threads) {
   if (threads < 1 || threads > state_->most_threads)
-    fail(ErrorCode::invalid_argument, "threads must be 1 to ", state_->most_threads, ", which the session was made with; got ", threads);
+    fail(ErrorCode::invalid_argument, "threads must be 1 to ", state_->most_threads,
+         ", which the session was made with; got ", threads);
   state_->threads = threads;
 }
 int CompiledGraph::threads() const { return state_->threads; }
@@ -182,8 +192,10 @@ struct Session::State {
 
 Session::Session(Device device, SessionOptions options) {
   auto backend = backend_of(device);
-  if (auto why = backend->unavailable(); !why.empty()) fail(ErrorCode::not_found, "device '", device, "' is not available: ", why);
-  if (options.threads < 0 || options.threads > 256) fail(ErrorCode::invalid_argument, "threads must be 0 (as many as there are) to 256, got ", options.threads);
+  if (auto why = backend->unavailable(); !why.empty())
+    fail(ErrorCode::not_found, "device '", device, "' is not available: ", why);
+  if (options.threads < 0 || options.threads > 256)
+    fail(ErrorCode::invalid_argument, "threads must be 0 (as many as there are) to 256, got ", options.threads);
   int threads = options.threads > 0 ? options.threads : backend->threads();
   state_ = std::make_shared<State>(State{device, threads, std::move(backend)});
 }
@@ -191,15 +203,28 @@ Device Session::device() const { return state_->device; }
 int Session::threads() const { return state_->threads; }
 
 CompiledGraph Session::compile(const Graph& g, CompileOptions options) const {
-  return with_context([&] { return text_of("compiling '", g.name(), "' for ", state_->device); }, [&] {
-    std::shared_ptr<CompiledGraph::State> state(new CompiledGraph::State{
-        g, std::move(options), state_->device, state_->threads, state_->threads, signature_of(g), state_->cache, state_->backend, {}, {}, {}, {}, {}});
-    check_options(state->options, state->signature, g.name());
-    for (const auto& param : state->signature.params) state->unbound.insert(param.name);
-    if (state->options.mode != CompileMode::lazy) state->compile();
-    if (state->options.mode == CompileMode::aot && state->unbound.empty()) state->executable->prepare();
-    return CompiledGraph(state);
-  });
+  return with_context([&] { return text_of("compiling '", g.name(), "' for ", state_->device); },
+                      [&] {
+                        std::shared_ptr<CompiledGraph::State> state(new CompiledGraph::State{g,
+                                                                                             std::move(options),
+                                                                                             state_->device,
+                                                                                             state_->threads,
+                                                                                             state_->threads,
+                                                                                             signature_of(g),
+                                                                                             state_->cache,
+                                                                                             state_->backend,
+                                                                                             {},
+                                                                                             {},
+                                                                                             {},
+                                                                                             {},
+                                                                                             {}});
+                        check_options(state->options, state->signature, g.name());
+                        for (const auto& param : state->signature.params) state->unbound.insert(param.name);
+                        if (state->options.mode != CompileMode::lazy) state->compile();
+                        if (state->options.mode == CompileMode::aot && state->unbound.empty())
+                          state->executable->prepare();
+                        return CompiledGraph(state);
+                      });
 }
 
 }  // namespace rlx

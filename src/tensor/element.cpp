@@ -89,10 +89,9 @@ double decode_float(DType dtype, uint64_t bits) {
   if (f.fnuz && negative && code == 0) return NAN;
   if (code > largest_code(f)) return mantissa == 0 && f.has_infinity ? (negative ? -INFINITY : INFINITY) : NAN;
   auto exponent = static_cast<int>(code >> f.mantissa_bits);
-  double value = exponent == 0
-                     ? std::ldexp(static_cast<double>(mantissa), 1 - f.bias - f.mantissa_bits)
-                     : std::ldexp(static_cast<double>(mantissa | (uint64_t{1} << f.mantissa_bits)),
-                                  exponent - f.bias - f.mantissa_bits);
+  double value = exponent == 0 ? std::ldexp(static_cast<double>(mantissa), 1 - f.bias - f.mantissa_bits)
+                               : std::ldexp(static_cast<double>(mantissa | (uint64_t{1} << f.mantissa_bits)),
+                                            exponent - f.bias - f.mantissa_bits);
   return negative ? -value : value;
 }
 
@@ -166,8 +165,7 @@ template <>
 void store(Tensor& t, size_t i, Complex v) {
   if (t.dtype() == c64)
     t.mutable_values<std::complex<float>>()[i] = {static_cast<float>(v.real()), static_cast<float>(v.imag())};
-  else
-    t.mutable_values<Complex>()[i] = v;
+  else t.mutable_values<Complex>()[i] = v;
 }
 
 double load_number(const Tensor& t, size_t i) {

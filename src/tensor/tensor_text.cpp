@@ -73,8 +73,8 @@ T parse_integer(Scanner& in, DType dtype) {
   }
   T v = in.number<T>();
   int bits = info(dtype).bits;
-  bool fits = bits == 64 || (std::is_signed_v<T> ? v >= -(T{1} << (bits - 1)) && v < (T{1} << (bits - 1))
-                                                 : v < (T{1} << bits));
+  bool fits =
+      bits == 64 || (std::is_signed_v<T> ? v >= -(T{1} << (bits - 1)) && v < (T{1} << (bits - 1)) : v < (T{1} << bits));
   if (!fits) in.unexpected(text_of("a number that ", dtype, " can hold instead of ", v));
   return v;
 }

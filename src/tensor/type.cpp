@@ -47,8 +47,7 @@ Dim Dim::symbol(std::string name) {
 }
 
 int64_t Dim::value() const {
-  if (!is_static())
-    fail(ErrorCode::shape_mismatch, "a number is needed here, but the dim is the symbolic ", *this);
+  if (!is_static()) fail(ErrorCode::shape_mismatch, "a number is needed here, but the dim is the symbolic ", *this);
   return constant_;
 }
 
@@ -85,9 +84,11 @@ Dim operator*(const Dim& a, const Dim& b) {
       Dim::Term term{x.symbols, checked_multiply(x.factor, y.factor)};
       term.symbols.insert(term.symbols.end(), y.symbols.begin(), y.symbols.end());
       std::sort(term.symbols.begin(), term.symbols.end());
-      if (term.symbols.size() > kMostFactors) fail(ErrorCode::shape_mismatch, "a dim of more than ", kMostFactors, " factors");
+      if (term.symbols.size() > kMostFactors)
+        fail(ErrorCode::shape_mismatch, "a dim of more than ", kMostFactors, " factors");
       result.add(std::move(term));
-      if (result.terms_.size() > kMostTerms) fail(ErrorCode::shape_mismatch, "a dim of more than ", kMostTerms, " terms");
+      if (result.terms_.size() > kMostTerms)
+        fail(ErrorCode::shape_mismatch, "a dim of more than ", kMostTerms, " terms");
     }
   return result;
 }

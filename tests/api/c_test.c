@@ -9,12 +9,12 @@
 static int failures = 0;
 static int released = 0;
 
-#define EXPECT(condition)                                              \
-  do {                                                                 \
-    if (!(condition)) {                                                \
+#define EXPECT(condition)                                                     \
+  do {                                                                        \
+    if (!(condition)) {                                                       \
       fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition); \
-      ++failures;                                                      \
-    }                                                                  \
+      ++failures;                                                             \
+    }                                                                         \
   } while (0)
 
 static void expect_ok(rlx_status status, rlx_error* error, int line) {
@@ -48,7 +48,8 @@ static void a_parsed_graph_runs(void) {
   OK(rlx_compile(session, graph, NULL, &compiled, &error));
   rlx_graph_free(graph);
 
-  EXPECT(rlx_compiled_count(compiled, 0) == 1 && rlx_compiled_count(compiled, 1) == 1 && rlx_compiled_count(compiled, 2) == 1);
+  EXPECT(rlx_compiled_count(compiled, 0) == 1 && rlx_compiled_count(compiled, 1) == 1 &&
+         rlx_compiled_count(compiled, 2) == 1);
   EXPECT(strcmp(rlx_compiled_name(compiled, 1, 0), "w") == 0 && rlx_compiled_name(compiled, 1, 1) == NULL);
   char type[32];
   size_t size = 0;
@@ -63,14 +64,15 @@ static void a_parsed_graph_runs(void) {
 
   const rlx_tensor* inputs[] = {input};
   rlx_status status = rlx_compiled_run(compiled, inputs, 1, &output, 1, &error);
-  EXPECT(status == RLX_INVALID_ARGUMENT && strstr(rlx_error_message(error), "'w'") != NULL);  /* not bound yet */
+  EXPECT(status == RLX_INVALID_ARGUMENT && strstr(rlx_error_message(error), "'w'") != NULL); /* not bound yet */
   EXPECT(rlx_error_status(error) == status && output == NULL);
   rlx_error_free(error);
 
   OK(rlx_compiled_set_param(compiled, "w", weights, &error));
   rlx_tensor_free(weights);
   OK(rlx_compiled_run(compiled, inputs, 1, &output, 1, &error));
-  EXPECT(strcmp(rlx_tensor_dtype(output), "f32") == 0 && rlx_tensor_rank(output) == 2 && rlx_tensor_dims(output)[0] == 3);
+  EXPECT(strcmp(rlx_tensor_dtype(output), "f32") == 0 && rlx_tensor_rank(output) == 2 &&
+         rlx_tensor_dims(output)[0] == 3);
   const float* y = rlx_tensor_data(output);
   static const float wanted[] = {2, 1, 4, 3, 6, 5};
   EXPECT(rlx_tensor_size(output) == sizeof wanted && memcmp(y, wanted, sizeof wanted) == 0);
@@ -92,7 +94,8 @@ static void a_graph_is_built(void) {
   size_t count = 0;
   OK(rlx_graph_create("built", &graph, &error));
   OK(rlx_graph_input(graph, "x", "f64[4]", &x, &error));
-  EXPECT(rlx_graph_emit(graph, "top_k", &x, 1, "{k = 2}", top, 1, &count, &error) == RLX_INVALID_ARGUMENT && count == 2);
+  EXPECT(rlx_graph_emit(graph, "top_k", &x, 1, "{k = 2}", top, 1, &count, &error) == RLX_INVALID_ARGUMENT &&
+         count == 2);
   rlx_error_free(error);
   OK(rlx_graph_emit(graph, "top_k", &x, 1, "{k = 2}", top, 2, &count, &error));
   OK(rlx_graph_output(graph, top[0], "values", &error));
@@ -123,13 +126,16 @@ static void a_graph_is_built(void) {
 static void mistakes_have_messages(void) {
   rlx_error* error = NULL;
   rlx_graph* graph = NULL;
-  EXPECT(rlx_graph_parse("graph", 5, &graph, &error) == RLX_PARSE_ERROR && strstr(rlx_error_message(error), "line 1") != NULL);
+  EXPECT(rlx_graph_parse("graph", 5, &graph, &error) == RLX_PARSE_ERROR &&
+         strstr(rlx_error_message(error), "line 1") != NULL);
   rlx_error_free(error);
   EXPECT(rlx_graph_parse(NULL, 0, &graph, NULL) == RLX_INVALID_ARGUMENT && graph == NULL);
-  EXPECT(rlx_graph_load("no/such/file.rlx", &graph, &error) != RLX_OK && strstr(rlx_error_message(error), "no/such/file.rlx") != NULL);
+  EXPECT(rlx_graph_load("no/such/file.rlx", &graph, &error) != RLX_OK &&
+         strstr(rlx_error_message(error), "no/such/file.rlx") != NULL);
   rlx_error_free(error);
   rlx_session* session = NULL;
-  EXPECT(rlx_session_create("abacus", NULL, &session, &error) == RLX_NOT_FOUND && strstr(rlx_error_message(error), "cpu") != NULL);
+  EXPECT(rlx_session_create("abacus", NULL, &session, &error) == RLX_NOT_FOUND &&
+         strstr(rlx_error_message(error), "cpu") != NULL);
   rlx_error_free(error);
   EXPECT(rlx_device_available("cpu") == 1 && rlx_device_available("cuda") == 0 && rlx_device_available(NULL) == 0);
   rlx_tensor* tensor = NULL;

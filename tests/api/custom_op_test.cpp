@@ -8,6 +8,7 @@
 #include "ir/text.h"
 #include "reference/interpreter.h"
 #include "rlx/ops.h"
+#include "rlx/session.h"
 
 using namespace rlx;
 
@@ -27,7 +28,8 @@ const OpDef kHorner = define<HornerAttrs>({
     .elementwise = true,
     .infer =
         [](Types in, const HornerAttrs& a) {
-          if (a.coefficients.empty()) fail(ErrorCode::invalid_argument, "a polynomial of ", in[0], " needs coefficients");
+          if (a.coefficients.empty())
+            fail(ErrorCode::invalid_argument, "a polynomial of ", in[0], " needs coefficients");
           return in[0];
         },
     .decompose =
@@ -48,28 +50,28 @@ const OpDef kCollatz = define<CollatzAttrs>({
     .name = "user_collatz",
     .doc = "how many steps each number takes to 1 (at most `most`), and the highest number on its way",
     .operands = {"n"},
-    .infer =
-        [](Types in, const CollatzAttrs&) -> Many<Type> {
-          if (in[0].dtype != i64) fail(ErrorCode::invalid_argument, "numbers of i64 are needed, got ", in[0]);
-          return {Type{i32, in[0].dims}, in[0]};
-        },
-    .reference =
-        [](Tensors in, const CollatzAttrs& a) -> Many<Tensor> {
-          Tensor steps(i32, in[0].shape()), highest = in[0];
-          for (size_t i = 0; i < in[0].element_count(); ++i) {
-            int64_t n = in[0].values<int64_t>()[i], count = 0;
-            for (; n > 1 && count < a.most; ++count) {
-              n = n % 2 ? 3 * n + 1 : n / 2;
-              highest.mutable_values<int64_t>()[i] = std::max(highest.values<int64_t>()[i], n);
-            }
-            steps.mutable_values<int32_t>()[i] = static_cast<int32_t>(count);
-          }
-          return {steps, highest};
-        },
+    .infer = [](Types in, const CollatzAttrs&) -> Many<Type> {
+      if (in[0].dtype != i64) fail(ErrorCode::invalid_argument, "numbers of i64 are needed, got ", in[0]);
+      return {Type{i32, in[0].dims}, in[0]};
+    },
+    .reference = [](Tensors in, const CollatzAttrs& a) -> Many<Tensor> {
+      Tensor steps(i32, in[0].shape()), highest = in[0];
+      for (size_t i = 0; i < in[0].element_count(); ++i) {
+        int64_t n = in[0].values<int64_t>()[i], count = 0;
+        for (; n > 1 && count < a.most; ++count) {
+          n = n % 2 ? 3 * n + 1 : n / 2;
+          highest.mutable_values<int64_t>()[i] = std::max(highest.values<int64_t>()[i], n);
+        }
+        steps.mutable_values<int32_t>()[i] = static_cast<int32_t>(count);
+      }
+      return {steps, highest};
+    },
     .samples = {{.dims = {{4}}, .dtypes = {i64}, .lo = 1, .hi = 99}},
 });
 
-Value horner(Value x, std::vector<double> coefficients) { return emit(kHorner, {x}, HornerAttrs{std::move(coefficients)}); }
+Value horner(Value x, std::vector<double> coefficients) {
+  return emit(kHorner, {x}, HornerAttrs{std::move(coefficients)});
+}
 bool is_listed(const OpDef& op) {
   auto all = all_ops();
   return std::count(all.begin(), all.end(), &op) == 1;
@@ -104,7 +106,7 @@ Graph both() {
 TEST_CASE("an op of the user's runs by its kernel or its decomposition, without being registered") {
   auto results = interpret(both(), std::array{Tensor::of<int64_t>({3}, {1, 6, 27})});
   CHECK(results[0] == Tensor::of<float>({3}, {1, 2 * 8 * 8 + 1, 2 * 111 * 111 + 1}));  // OEIS A006577
-  CHECK(results[1] == Tensor::of<int64_t>({3}, {1, 16, 9232}));                          // OEIS A025586
+  CHECK(results[1] == Tensor::of<int64_t>({3}, {1, 16, 9232}));                        // OEIS A025586
 }
 TEST_CASE("a decomposition of the user's is rounded once in f16, as ours are") {
   Graph g = trace(std::vector{Type{f16, {}}}, [](Values v) { return horner(v[0], {1, 2048}); });
@@ -112,10 +114,18 @@ TEST_CASE("a decomposition of the user's is rounded once in f16, as ours are") {
   store<double>(one, 0, 1.5);
   CHECK(load<double>(interpret(g, std::array{one})[0], 0) == 3072);  // 3073 rounds to even
 }
+TEST_CASE("an op of the user's that has a decomposition runs on a device that never heard of it") {
+  Graph g = trace(std::vector{Type{f32, {Dim::symbol("N")}}}, [](Values v) { return horner(v[0], {1, 0, 2}); });
+  CHECK(Session().compile(g).run_ordered(std::array{Tensor::of<float>({2}, {3, -1})})[0] ==
+        Tensor::of<float>({2}, {19, 3}));
+}
 TEST_CASE("inference of the user's refuses, and the error says where") {
-  CHECK(message_of([] { trace(std::vector{Type{f32, {2}}}, [](Values v) { return horner(v[0], {}); }); }) ==
-        "a polynomial of f32[2] needs coefficients\n  while building 'user_horner(f32[2]) {coefficients = []}'");
-  CHECK(message_of([] { trace(std::vector{Type{f32, {2}}}, [](Values v) { return v[0].graph().emit(kCollatz, {v[0]}); }); }).find("numbers of i64 are needed, got f32[2]") == 0);
+  CHECK(message_of([] {
+          trace(std::vector{Type{f32, {2}}}, [](Values v) { return horner(v[0], {}); });
+        }) == "a polynomial of f32[2] needs coefficients\n  while building 'user_horner(f32[2]) {coefficients = []}'");
+  CHECK(message_of([] {
+          trace(std::vector{Type{f32, {2}}}, [](Values v) { return v[0].graph().emit(kCollatz, {v[0]}); });
+        }).find("numbers of i64 are needed, got f32[2]") == 0);
 }
 TEST_CASE("a registered op is found, listed and read from text like ours, until it is unregistered") {
   Graph g = both();
@@ -144,10 +154,12 @@ TEST_CASE("an op is registered once, under a word that is free, and whole") {
   CHECK(message_of([&] { register_op(other); }) == "there is an op 'add' already; choose another name");
   for (std::string_view name : {"", "two words", "2nd", "a-b"}) {
     other.name = name;
-    CHECK(message_of([&] { register_op(other); }) == text_of("an op's name is a word of letters, digits and '_', not '", name, "'"));
+    CHECK(message_of([&] { register_op(other); }) ==
+          text_of("an op's name is a word of letters, digits and '_', not '", name, "'"));
   }
   other.name = "user_nothing", other.reference = nullptr;
-  CHECK(message_of([&] { register_op(other); }) == "op 'user_nothing' needs `infer` and a `reference` or `decompose`; make it with rlx::define");
+  CHECK(message_of([&] { register_op(other); }) ==
+        "op 'user_nothing' needs `infer` and a `reference` or `decompose`; make it with rlx::define");
 }
 TEST_CASE("ops are registered and looked up by several threads at once") {
   std::vector<std::string> names;

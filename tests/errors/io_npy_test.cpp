@@ -20,9 +20,7 @@ std::string refusal(const std::string& content) {
   REQUIRE(text.ends_with(context));
   return text.substr(0, text.size() - context.size());
 }
-std::string refused_golden(const std::string& name) {
-  return refusal(file_content("tests/golden/io/" + name));
-}
+std::string refused_golden(const std::string& name) { return refusal(file_content("tests/golden/io/" + name)); }
 std::string refused_shape(const std::string& shape, const std::string& data = "") {
   return refusal(npy("{'descr': '<f4', 'fortran_order': False, 'shape': " + shape + "}", data));
 }
@@ -30,21 +28,18 @@ std::string refused_shape(const std::string& shape, const std::string& data = ""
 }  // namespace
 
 TEST_CASE("a file that is no .npy file says so") {
-  CHECK(refusal("hello, this is text") ==
-        "the file has 19 bytes and does not begin with \\x93NUMPY, as .npy files do");
+  CHECK(refusal("hello, this is text") == "the file has 19 bytes and does not begin with \\x93NUMPY, as .npy files do");
   CHECK(refusal("") == "the file has 0 bytes and does not begin with \\x93NUMPY, as .npy files do");
   CHECK(refusal("\x93NUMPY\1") == "the file has 7 bytes and ends within the header");
   CHECK(refused_golden("stored.npz").ends_with("as .npy files do; it looks like a .npz archive"));
-  CHECK(refusal(npy("{}", "", 9)) ==
-        "the file has version 9.0 of the .npy format; 1.0, 2.0 and 3.0 are known");
+  CHECK(refusal(npy("{}", "", 9)) == "the file has version 9.0 of the .npy format; 1.0, 2.0 and 3.0 are known");
 }
 
 TEST_CASE("hostile .npy header lengths are refused") {
   CHECK(refusal(std::string("\x93NUMPY\1\0\xff\xff{}", 12)) ==
         "byte 8 tells of a header of 65535 bytes, but the file has 12 bytes in all; it is cut or damaged");
-  CHECK(
-      refusal(std::string("\x93NUMPY\2\0\xff\xff\xff\xff{}", 14)) ==
-      "byte 8 tells of a header of 4294967295 bytes, but the file has 14 bytes in all; it is cut or damaged");
+  CHECK(refusal(std::string("\x93NUMPY\2\0\xff\xff\xff\xff{}", 14)) ==
+        "byte 8 tells of a header of 4294967295 bytes, but the file has 14 bytes in all; it is cut or damaged");
   CHECK(refusal(npy(std::string(70'000, ' '), "", 2)) ==
         "byte 8 tells of a header of 70000 bytes; no tensor needs more than 65536");
 }
@@ -72,15 +67,13 @@ TEST_CASE("data that are too short or too long for the header tell both sizes") 
 TEST_CASE("hostile .npy shapes do not overflow") {
   CHECK(refused_shape("(4294967296, 4294967296, 4294967296)")
             .starts_with("damaged header: the shape is impossible: more elements than memory can ever hold"));
-  CHECK(
-      refused_shape("(99999999999999999999,)") ==
-      "damaged header: expected an extent that memory can hold at byte 61 of the file, found '999999999999'");
+  CHECK(refused_shape("(99999999999999999999,)") ==
+        "damaged header: expected an extent that memory can hold at byte 61 of the file, found '999999999999'");
   CHECK(refused_shape("(-1,)") ==
         "damaged header: expected an extent: 0, 1, 2 ... at byte 61 of the file, found '-1,)}'");
   std::string many = "(";
   for (int i = 0; i < 65; ++i) many += "1,";
-  CHECK(refused_shape(many + ")") ==
-        "damaged header: the dictionary at byte 10 has a shape of more than 64 dims");
+  CHECK(refused_shape(many + ")") == "damaged header: the dictionary at byte 10 has a shape of more than 64 dims");
 }
 
 TEST_CASE("a header that is no dictionary of NumPy's tells where it departs") {
@@ -103,9 +96,8 @@ TEST_CASE("a header that is no dictionary of NumPy's tells where it departs") {
         "damaged header: expected True or False at byte 28 of the file, found '1}'");
   CHECK(refusal(npy("{'descr': '\\x3cf4'}"))
             .starts_with("damaged header: expected the end of a string without escapes at byte 21"));
-  CHECK(
-      refusal(npy("{'descr': '<f")) ==
-      "damaged header: expected the end of a string without escapes at byte 23 of the file, found 'its end'");
+  CHECK(refusal(npy("{'descr': '<f")) ==
+        "damaged header: expected the end of a string without escapes at byte 23 of the file, found 'its end'");
 }
 
 TEST_CASE("arrays that are no tensors say why, and what to save instead") {

@@ -93,8 +93,7 @@ TEST_CASE("a size that is not that of the data is noticed") {
   std::string whole = file_content(kDeflated);
   for (uint32_t size : {100u, 175u, 177u, 200u}) {
     CAPTURE(size);
-    CHECK_FALSE(
-        message_of([&] { read(with_directory_field(whole, 0, kSize, size)).array("weight"); }).empty());
+    CHECK_FALSE(message_of([&] { read(with_directory_field(whole, 0, kSize, size)).array("weight"); }).empty());
   }
 }
 

@@ -23,12 +23,10 @@ TEST_CASE("a file that is not there is named") {
 
 TEST_CASE("a folder or a pipe is no file") {
   TemporaryFolder folder;
-  CHECK(message_of([] { MappedFile::open("tests"); }) ==
-        "cannot map 'tests': it is a directory; name a file");
+  CHECK(message_of([] { MappedFile::open("tests"); }) == "cannot map 'tests': it is a directory; name a file");
   std::string pipe = folder / "pipe";
   REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
-  CHECK(message_of([&] { MappedFile::open(pipe); }) ==
-        "cannot map '" + pipe + "': it is no regular file; name a file");
+  CHECK(message_of([&] { MappedFile::open(pipe); }) == "cannot map '" + pipe + "': it is no regular file; name a file");
 }
 
 TEST_CASE("a path that cannot be written is named") {
@@ -89,8 +87,8 @@ TEST_CASE("a file that cannot be written whole leaves the old one as it was, and
   }
   setrlimit(RLIMIT_FSIZE, &before);
   std::signal(SIGXFSZ, ignore);
-  CHECK(npy == "cannot write '" + path +
-                   "': File too large; nothing was changed\n  while writing the .npy file '" + path + "'");
+  CHECK(npy == "cannot write '" + path + "': File too large; nothing was changed\n  while writing the .npy file '" +
+                   path + "'");
   CHECK(safetensors.starts_with("cannot write '" + path + "': File too large; nothing was changed"));
   CHECK(npz.starts_with("the archive cannot be written: "));
   CHECK(file_content(path) == "old");

@@ -19,8 +19,7 @@ std::string file_of(const std::string& header, size_t data = 0) {
   return with_length(header.size(), header + std::string(data, '\1'));
 }
 std::string refusal(const std::string& content) {
-  Error error =
-      error_of([&] { SafetensorsFile::read(std::as_bytes(std::span(content)), nullptr, "m.safetensors"); });
+  Error error = error_of([&] { SafetensorsFile::read(std::as_bytes(std::span(content)), nullptr, "m.safetensors"); });
   CHECK(error.code() == ErrorCode::parse);
   std::string context = "\n  while reading the safetensors file 'm.safetensors'", text = error.what();
   REQUIRE(text.ends_with(context));
@@ -29,8 +28,7 @@ std::string refusal(const std::string& content) {
 std::string entry(const std::string& dtype, const std::string& shape, const std::string& offsets) {
   return R"({"dtype":")" + dtype + R"(","shape":)" + shape + R"(,"data_offsets":)" + offsets + "}";
 }
-std::string refused_entry(const std::string& dtype, const std::string& shape, const std::string& offsets,
-                          size_t data) {
+std::string refused_entry(const std::string& dtype, const std::string& shape, const std::string& offsets, size_t data) {
   return refusal(file_of(R"({"w":)" + entry(dtype, shape, offsets) + "}", data));
 }
 
@@ -74,8 +72,7 @@ TEST_CASE("JSON that breaks off or is none tells where") {
   CHECK(refusal(file_of("{\"w\":{\"dtype\":")) ==
         "damaged header: its JSON breaks off at byte 22 of the file, at '\"dtype\":'; download or copy the "
         "file again");
-  CHECK(refusal(file_of("{\"w\" 5}"))
-            .starts_with("damaged header: its JSON breaks off at byte 13 of the file"));
+  CHECK(refusal(file_of("{\"w\" 5}")).starts_with("damaged header: its JSON breaks off at byte 13 of the file"));
   CHECK(refusal(file_of("{\"\xff\":1}"))
             .starts_with("damaged header: its JSON breaks off at byte 10 of the file, at '\"?'"));
   CHECK(refusal(file_of("{} {}")).starts_with("damaged header: its JSON breaks off at byte 11"));
@@ -84,24 +81,18 @@ TEST_CASE("JSON that breaks off or is none tells where") {
 }
 
 TEST_CASE("JSON that is no header tells what stands where it should not") {
-  CHECK(refusal(file_of(R"({"w":5})")) ==
-        "damaged header: under 'w' stands the number 5 instead of an object");
+  CHECK(refusal(file_of(R"({"w":5})")) == "damaged header: under 'w' stands the number 5 instead of an object");
   CHECK(refusal(file_of(R"({"w":[]})")) == "damaged header: under 'w' stands an array instead of an object");
   CHECK(refusal(file_of(R"({"w":null})")) == "damaged header: under 'w' stands null instead of an object");
   CHECK(refusal(file_of(R"({"w":{}})")) == "damaged header: tensor 'w' has no dtype");
-  CHECK(refusal(file_of(R"({"w":{"dtype":"U8","shape":[]}})")) ==
-        "damaged header: tensor 'w' has no data_offsets");
-  CHECK(refusal(file_of(R"({"w":{"dtype":"U8","dtype":"U8"}})")) ==
-        "damaged header: tensor 'w' has its dtype twice");
-  CHECK(refusal(file_of(R"({"w":{"dtype":7}})")) ==
-        "damaged header: tensor 'w' has the number 7 for its dtype");
-  CHECK(refusal(file_of(R"({"w":{"shape":{}}})")) ==
-        "damaged header: tensor 'w' has an object for its shape");
+  CHECK(refusal(file_of(R"({"w":{"dtype":"U8","shape":[]}})")) == "damaged header: tensor 'w' has no data_offsets");
+  CHECK(refusal(file_of(R"({"w":{"dtype":"U8","dtype":"U8"}})")) == "damaged header: tensor 'w' has its dtype twice");
+  CHECK(refusal(file_of(R"({"w":{"dtype":7}})")) == "damaged header: tensor 'w' has the number 7 for its dtype");
+  CHECK(refusal(file_of(R"({"w":{"shape":{}}})")) == "damaged header: tensor 'w' has an object for its shape");
   CHECK(refusal(file_of(R"({"w":{"shape":[[]]}})")) ==
         "damaged header: tensor 'w' has an array in its shape, where extents stand: 0, 1, 2 ...");
-  CHECK(
-      refusal(file_of(R"({"w":{"shape":[-1]}})")) ==
-      "damaged header: tensor 'w' has the negative number -1 in its shape, where extents stand: 0, 1, 2 ...");
+  CHECK(refusal(file_of(R"({"w":{"shape":[-1]}})")) ==
+        "damaged header: tensor 'w' has the negative number -1 in its shape, where extents stand: 0, 1, 2 ...");
   CHECK(refusal(file_of(R"({"w":{"data_offsets":["0"]}})")) ==
         "damaged header: tensor 'w' has the string '0' in its data_offsets, where two byte offsets stand");
   CHECK(refused_entry("U8", "[1]", "[0]", 1) ==
@@ -110,18 +101,14 @@ TEST_CASE("JSON that is no header tells what stands where it should not") {
         "damaged header: tensor 'w' has more than two data_offsets; they are where its data begin and end");
   CHECK(refusal(file_of(R"({"__metadata__":{"k":1}})")) ==
         "damaged header: in __metadata__, 'k' is the number 1; the format allows strings only");
-  CHECK(refusal(file_of(R"({"__metadata__":{"k":"1","k":"2"}})")) ==
-        "damaged header: __metadata__ has 'k' twice");
-  CHECK(refusal(file_of(R"({"__metadata__":{},"__metadata__":{}})")) ==
-        "damaged header: it has __metadata__ twice");
+  CHECK(refusal(file_of(R"({"__metadata__":{"k":"1","k":"2"}})")) == "damaged header: __metadata__ has 'k' twice");
+  CHECK(refusal(file_of(R"({"__metadata__":{},"__metadata__":{}})")) == "damaged header: it has __metadata__ twice");
 }
 
 TEST_CASE("JSON nested without end is refused at a stated depth") {
   std::string deep(100'000, '[');
-  CHECK(refusal(file_of(R"({"w":{"x":)" + deep)) ==
-        "damaged header: tensor 'w' has 'x' nested deeper than 16 levels");
-  CHECK(refusal(file_of(R"({"w":)" + deep)) ==
-        "damaged header: under 'w' stands an array instead of an object");
+  CHECK(refusal(file_of(R"({"w":{"x":)" + deep)) == "damaged header: tensor 'w' has 'x' nested deeper than 16 levels");
+  CHECK(refusal(file_of(R"({"w":)" + deep)) == "damaged header: under 'w' stands an array instead of an object");
 }
 
 TEST_CASE("a dtype that is unknown is named together with those that are known") {
@@ -132,8 +119,7 @@ TEST_CASE("a dtype that is unknown is named together with those that are known")
 TEST_CASE("hostile shapes do not overflow") {
   CHECK(
       refused_entry("F32", "[4294967296,4294967296]", "[0,0]", 0)
-          .starts_with(
-              "damaged header: tensor 'w' has an impossible shape: more elements than memory can ever hold"));
+          .starts_with("damaged header: tensor 'w' has an impossible shape: more elements than memory can ever hold"));
   CHECK(refused_entry("U8", "[18446744073709551615]", "[0,1]", 1) ==
         "damaged header: tensor 'w' has an extent of 18446744073709551615 in its shape; no memory can hold "
         "that");
@@ -158,8 +144,8 @@ TEST_CASE("offsets that do not fit the type, the neighbours or the file are refu
   CHECK(refused_entry("U8", "[2]", "[2,4]", 4) ==
         "damaged header: tensor 'w' has data_offsets [2, 4], but the data before it end at 0; there must be "
         "no gap");
-  CHECK(refused_entry("U8", "[1]", "[18446744073709551614,18446744073709551615]", 1)
-            .find("there must be no gap") != std::string::npos);
+  CHECK(refused_entry("U8", "[1]", "[18446744073709551614,18446744073709551615]", 1).find("there must be no gap") !=
+        std::string::npos);
   std::string two = R"({"a":)" + entry("U8", "[4]", "[0,4]") + R"(,"b":)" + entry("U8", "[3]", "[3,6]") + "}";
   CHECK(refusal(file_of(two, 6)) ==
         "damaged header: tensor 'b' has data_offsets [3, 6], but 'a' before it ends at 4; tensors must not "
@@ -171,18 +157,16 @@ TEST_CASE("offsets that do not fit the type, the neighbours or the file are refu
 }
 
 TEST_CASE("two tensors of one name are refused") {
-  CHECK(refusal(file_of(
-            R"({"a":)" + entry("U8", "[1]", "[0,1]") + R"(,"a":)" + entry("U8", "[1]", "[1,2]") + "}", 2)) ==
-        "damaged header: it has tensor 'a' twice");
+  CHECK(refusal(file_of(R"({"a":)" + entry("U8", "[1]", "[0,1]") + R"(,"a":)" + entry("U8", "[1]", "[1,2]") + "}",
+                        2)) == "damaged header: it has tensor 'a' twice");
 }
 
 TEST_CASE("a cut file names the first tensor that is not whole") {
-  std::string header =
-      R"({"a":)" + entry("F32", "[2]", "[0,8]") + R"(,"b":)" + entry("F32", "[4]", "[8,24]") + "}";
+  std::string header = R"({"a":)" + entry("F32", "[2]", "[0,8]") + R"(,"b":)" + entry("F32", "[4]", "[8,24]") + "}";
   size_t data = 8 + header.size();
-  CHECK(refusal(file_of(header, 20)) ==
-        text_of("the file is cut: it has ", data + 20, " bytes, but tensor 'b' (f32[4], bytes ", data + 8,
-                " to ", data + 24, " of the file) is not whole; download or copy it again"));
+  CHECK(refusal(file_of(header, 20)) == text_of("the file is cut: it has ", data + 20,
+                                                " bytes, but tensor 'b' (f32[4], bytes ", data + 8, " to ", data + 24,
+                                                " of the file) is not whole; download or copy it again"));
 }
 
 TEST_CASE("a file cut at any byte is refused") {
@@ -199,8 +183,8 @@ TEST_CASE("a bool that is neither 0 nor 1 is refused when its tensor is asked fo
   auto file = SafetensorsFile::read(std::as_bytes(std::span(content)), nullptr, "m.safetensors");
   size_t at = content.size() - 1;
   CHECK(message_of([&] { file.tensor("mask"); }) ==
-        text_of("byte ", at, " of 'm.safetensors' is 2 in tensor 'mask' (bool[3], bytes ", at - 2, " to ",
-                at + 1, " of the file); a bool is 0 or 1; the file is damaged, or the tensor is u8"));
+        text_of("byte ", at, " of 'm.safetensors' is 2 in tensor 'mask' (bool[3], bytes ", at - 2, " to ", at + 1,
+                " of the file); a bool is 0 or 1; the file is damaged, or the tensor is u8"));
 }
 
 TEST_CASE("a missing tensor suggests the nearest names") {
@@ -228,19 +212,14 @@ TEST_CASE("a tensor of another dtype or shape than needed tells both") {
 
 TEST_CASE("tensors that safetensors cannot hold are refused before anything is written") {
   TemporaryFolder folder;
-  std::string path = folder / "x.safetensors",
-              context = "\n  while writing the safetensors file '" + path + "'";
-  auto refusal_of = [&](NamedTensors tensors) {
-    return message_of([&] { write_safetensors(path, tensors); });
-  };
+  std::string path = folder / "x.safetensors", context = "\n  while writing the safetensors file '" + path + "'";
+  auto refusal_of = [&](NamedTensors tensors) { return message_of([&] { write_safetensors(path, tensors); }); };
   CHECK(refusal_of({{"w", Tensor(c128, {2})}}) ==
         "tensor 'w' is c128[2], and safetensors has no dtype c128; convert it first" + context);
   CHECK(refusal_of({{"w", Tensor(f4e2m1fn, {3})}}) ==
-        "tensor 'w' is f4e2m1fn[3], which does not fill whole bytes, as safetensors demands; pad it first" +
-            context);
+        "tensor 'w' is f4e2m1fn[3], which does not fill whole bytes, as safetensors demands; pad it first" + context);
   CHECK(refusal_of({{"__metadata__", Tensor(u8, {3})}}) ==
         "a tensor cannot be called '__metadata__'; the format keeps that name" + context);
-  CHECK(refusal_of({{"a\xff", Tensor(u8, {3})}}).find("is not UTF-8, which safetensors demands") !=
-        std::string::npos);
+  CHECK(refusal_of({{"a\xff", Tensor(u8, {3})}}).find("is not UTF-8, which safetensors demands") != std::string::npos);
   CHECK(folder.file_count() == 0);
 }

@@ -52,9 +52,9 @@ std::vector<Case> read_family(const std::string& family) {
   return cases;
 }
 
-/// |x - y| <= tolerance * (1 + |y|), as everywhere, but 1 may be the largest |y| of the tensor instead: a sum of products
-/// whose terms cancel is as exact as its terms are, not as its result, and so are all elements of a softmax, a norm or a
-/// convolution, whose terms are about as large for one element as for another.
+/// |x - y| <= tolerance * (1 + |y|), as everywhere, but 1 may be the largest |y| of the tensor instead: a sum of
+/// products whose terms cancel is as exact as its terms are, not as its result, and so are all elements of a softmax, a
+/// norm or a convolution, whose terms are about as large for one element as for another.
 std::string off(const Tensor& got, const Tensor& wanted, double slack = 1) {
   if (got.type() != wanted.type()) return text_of("is ", got.type(), " instead of ", wanted.type());
   double tolerance = slack * tolerance_of(wanted.dtype()), largest = 1;
@@ -84,8 +84,8 @@ std::string off(const Tensor& got, const Tensor& wanted, double slack = 1) {
   });
 }
 
-/// Rows around 300 with a spread of 1: their mean, summed in f32, is off by up to two of its units in the last place, 3e-5
-/// each, and so is every result.
+/// Rows around 300 with a spread of 1: their mean, summed in f32, is off by up to two of its units in the last place,
+/// 3e-5 each, and so is every result.
 double slack_of(const std::string& name) { return name == "layer_norm_offset" ? 8 : 1; }
 
 template <class Run>

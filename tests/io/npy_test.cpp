@@ -24,8 +24,8 @@ TEST_CASE("arrays of every dtype, byte order, memory order and version are read 
 
 TEST_CASE("a written .npy file equals NumPy's byte for byte") {
   TemporaryFolder folder;
-  for (std::string name : {"b1", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8", "c8",
-                           "c16", "scalar", "vector", "empty", "deep"}) {
+  for (std::string name : {"b1", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8", "c8", "c16",
+                           "scalar", "vector", "empty", "deep"}) {
     CAPTURE(name);
     write_npy(folder / "x.npy", read_npy(kGolden + name + ".npy"));
     CHECK(file_content(folder / "x.npy") == file_content(kGolden + name + ".npy"));
@@ -57,8 +57,7 @@ TEST_CASE("an array that stands unaligned in memory is copied to where its eleme
 
 TEST_CASE("a header may be spelt in any way that is the same Python") {
   auto file = [](std::string header) {
-    return std::string("\x93NUMPY\1\0", 8) + static_cast<char>(header.size()) + '\0' + header +
-           std::string(8, '\1');
+    return std::string("\x93NUMPY\1\0", 8) + static_cast<char>(header.size()) + '\0' + header + std::string(8, '\1');
   };
   for (std::string header : {"{'descr': '<f4', 'fortran_order': False, 'shape': (2,)}",
                              "{\"shape\":(2,),\"fortran_order\":False,\"descr\":\"<f4\"}   \n",

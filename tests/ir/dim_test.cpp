@@ -71,7 +71,8 @@ TEST_CASE("arithmetic that overflows is an error, not a small number") {
 TEST_CASE("a polynomial of more terms than any shape has is refused before it takes all memory") {
   CHECK(message_of([] {
           Dim product = 1;
-          for (int i = 0; i < 64; ++i) product = product * (Dim::symbol(text_of("a", i)) + Dim::symbol(text_of("b", i)));
+          for (int i = 0; i < 64; ++i)
+            product = product * (Dim::symbol(text_of("a", i)) + Dim::symbol(text_of("b", i)));
           return product;
         }).starts_with("a dim of more than"));
 }
@@ -157,7 +158,9 @@ TEST_CASE("sizes of types are counted in blocks, and refused where memory could 
   CHECK(byte_count(f32, {}) == 4);
   CHECK(byte_count(f32, {0, 5}) == 0);
   CHECK(element_count(Shape{int64_t{1} << 56}) == int64_t{1} << 56);
-  CHECK(message_of([] { element_count(Shape{int64_t{1} << 57}); }).starts_with("more elements than memory can ever hold"));
+  CHECK(message_of([] {
+          element_count(Shape{int64_t{1} << 57});
+        }).starts_with("more elements than memory can ever hold"));
   CHECK(message_of([] { element_count(Shape{0, INT64_MAX}); }).starts_with("more elements than memory can ever hold"));
   CHECK(message_of([] { byte_count(q4_0, {}); }) == "q4_0 holds blocks of 32 along the last dim, which is 1");
   CHECK(dtype_named("bf16") == bf16);

@@ -60,7 +60,8 @@ TEST_CASE("pruning keeps inputs and params, which are the signature, and is done
   CHECK(prune(nothing) == nothing);
 }
 
-TEST_CASE("what a rule emits stands for the node, carries its name, and is fed by the values that stand for its operands") {
+TEST_CASE(
+    "what a rule emits stands for the node, carries its name, and is fed by the values that stand for its operands") {
   Graph g = example();
   Graph other = rewritten(g, [](const Site& site) -> std::optional<std::vector<Value>> {
     if (site.node.op != &op::exp) return {};
@@ -71,7 +72,8 @@ TEST_CASE("what a rule emits stands for the node, carries its name, and is fed b
   verify(other);
   CHECK(other.output_types() == g.output_types());
   for (const Node& node : other.nodes()) CHECK(node.op != &op::exp);
-  auto made = std::find_if(other.nodes().begin(), other.nodes().end(), [](const Node& n) { return n.op == &op::logistic; });
+  auto made =
+      std::find_if(other.nodes().begin(), other.nodes().end(), [](const Node& n) { return n.op == &op::logistic; });
   REQUIRE(made != other.nodes().end());
   CHECK(made->name == "layer");
   std::vector<Tensor> in = {random_tensor(f32, {2, 3}, 1), Tensor(f32, {1})};
@@ -136,13 +138,19 @@ TEST_CASE("symbols are solved from the shapes of the inputs, whichever input tel
   };
   CHECK(solve_symbols(g, shapes({12}, {7}, {4, 3})) == Bindings{{"N", 3}, {"M", 4}});
   CHECK(solve_symbols(g, shapes({0}, {1}, {0, 3})) == Bindings{{"N", 0}, {"M", 0}});
-  CHECK(message_of([&] { solve_symbols(g, shapes({13}, {7}, {4, 3})); }) ==
+  CHECK(message_of([&] {
+          solve_symbols(g, shapes({13}, {7}, {4, 3}));
+        }) ==
         "an extent of 13 does not fit the dim M*N\n  while feeding input 'both', which is f32[M*N], with f32[13]");
-  CHECK(message_of([&] { solve_symbols(g, shapes({12}, {6}, {4, 3})); }) ==
-        "an extent of 6 does not fit the dim 2*N+1\n  while feeding input 'n', which is f32[2*N+1], with f32[6]");
-  CHECK(message_of([&] { solve_symbols(g, shapes({12}, {7}, {4, 2})); }) ==
-        "an extent of 2 does not fit the dim 3\n  while feeding input 'm', which is f32[M, 3], with f32[4, 2]");
-  CHECK(message_of([&] { solve_symbols(g, shapes({12}, {7, 1}, {4, 2})); }) == "input 'n' is f32[2*N+1], got f32[7, 1]");
+  CHECK(message_of([&] {
+          solve_symbols(g, shapes({12}, {6}, {4, 3}));
+        }) == "an extent of 6 does not fit the dim 2*N+1\n  while feeding input 'n', which is f32[2*N+1], with f32[6]");
+  CHECK(message_of([&] {
+          solve_symbols(g, shapes({12}, {7}, {4, 2}));
+        }) == "an extent of 2 does not fit the dim 3\n  while feeding input 'm', which is f32[M, 3], with f32[4, 2]");
+  CHECK(message_of([&] {
+          solve_symbols(g, shapes({12}, {7, 1}, {4, 2}));
+        }) == "input 'n' is f32[2*N+1], got f32[7, 1]");
   Graph unknown("unknown");
   unknown.input("x", f32, {n * m});
   CHECK(message_of([&] { solve_symbols(unknown, std::vector{Tensor(f32, {6})}); }) ==

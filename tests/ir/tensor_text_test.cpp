@@ -51,10 +51,11 @@ TEST_CASE("a NaN keeps its sign and its payload, quiet or signalling, in every f
   CHECK(text(from_bits(f32, {1}, {0x7fc00000})) == "f32[1] [nan]");
   CHECK(text(from_bits(f32, {1}, {0x7f800001})) == "f32[1] [0x7f800001]");
   CHECK(text(from_bits(f16, {1}, {0xfe00})) == "f16[1] [0xfe00]");
-  for (Tensor t : {from_bits(f32, {4}, {0x7fc00000, 0xffc00000, 0x7f800001, 0x7fc0dead}),
-                   from_bits(f64, {3}, {0x7ff8000000000000, 0x7ff0000000000001, 0xfff8000000000001}),
-                   from_bits(f16, {4}, {0x7e00, 0xfe00, 0x7c01, 0x7e55}), from_bits(bf16, {3}, {0x7fc0, 0xffc1, 0x7f81}),
-                   from_bits(f8e5m2, {3}, {0x7e, 0x7d, 0xff}), from_bits(f8e4m3fn, {2}, {0x7f, 0xff})})
+  for (Tensor t :
+       {from_bits(f32, {4}, {0x7fc00000, 0xffc00000, 0x7f800001, 0x7fc0dead}),
+        from_bits(f64, {3}, {0x7ff8000000000000, 0x7ff0000000000001, 0xfff8000000000001}),
+        from_bits(f16, {4}, {0x7e00, 0xfe00, 0x7c01, 0x7e55}), from_bits(bf16, {3}, {0x7fc0, 0xffc1, 0x7f81}),
+        from_bits(f8e5m2, {3}, {0x7e, 0x7d, 0xff}), from_bits(f8e4m3fn, {2}, {0x7f, 0xff})})
     CHECK(read(text(t)) == t);
   Tensor complex(c64, {2});
   uint32_t parts[] = {0x7f800001, 0xffc00000, 0x3f800000, 0x80000000};
@@ -79,7 +80,8 @@ TEST_CASE("every code of every 8-bit and 16-bit float reads back, and random bit
   }
 }
 
-TEST_CASE("constants with too few or too many numbers are refused, and nothing is allocated for numbers that are not there") {
+TEST_CASE(
+    "constants with too few or too many numbers are refused, and nothing is allocated for numbers that are not there") {
   CHECK(message_of([] { read("f32[3] [1, 2]"); }) == R"(line 1: expected ',' before "]")");
   CHECK(message_of([] { read("f32[2] [1, 2, 3]"); }) == R"(line 1: expected ']' before ", 3]")");
   CHECK(message_of([] { read("f32[0] [1]"); }) == R"(line 1: expected ']' before "1]")");
@@ -92,9 +94,12 @@ TEST_CASE("constants with too few or too many numbers are refused, and nothing i
 }
 
 TEST_CASE("numbers that a dtype cannot hold are refused") {
-  CHECK(message_of([] { read("i8[1] [128]"); }) == R"(line 1: expected a number that i8 can hold instead of 128 before "]")");
-  CHECK(message_of([] { read("i4[1] [-9]"); }) == R"(line 1: expected a number that i4 can hold instead of -9 before "]")");
-  CHECK(message_of([] { read("u3[1] [8]"); }) == R"(line 1: expected a number that u3 can hold instead of 8 before "]")");
+  CHECK(message_of([] { read("i8[1] [128]"); }) ==
+        R"(line 1: expected a number that i8 can hold instead of 128 before "]")");
+  CHECK(message_of([] { read("i4[1] [-9]"); }) ==
+        R"(line 1: expected a number that i4 can hold instead of -9 before "]")");
+  CHECK(message_of([] { read("u3[1] [8]"); }) ==
+        R"(line 1: expected a number that u3 can hold instead of 8 before "]")");
   CHECK(message_of([] { read("u8[1] [-1]"); }) == R"(line 1: expected a number before "-1]")");
   CHECK(message_of([] { read("i64[1] [9223372036854775808]"); }) ==
         R"(line 1: expected a number that its type can hold before "9223372036854775808]")");
@@ -104,14 +109,16 @@ TEST_CASE("numbers that a dtype cannot hold are refused") {
         R"(line 1: expected hexadecimal digits of 16 bits instead of '10000' before "]")");
   CHECK(message_of([] { read("f32[1] [0xzz]"); }) ==
         R"(line 1: expected hexadecimal digits of 32 bits instead of 'zz' before "]")");
-  CHECK(message_of([] { read("q8_0[32] [256]"); }) == R"(line 1: expected a number that its type can hold before "256]")");
+  CHECK(message_of([] { read("q8_0[32] [256]"); }) ==
+        R"(line 1: expected a number that its type can hold before "256]")");
   CHECK(message_of([] { read("c64[1] [1]"); }) == R"(line 1: expected '(' before "1]")");
 }
 
 TEST_CASE("a constant needs static, non-negative dims and a dtype that there is") {
   CHECK(message_of([] { read("f32[N] [1]"); }) ==
         R"(line 1: expected a constant with static dims instead of f32[N] before " [1]")");
-  CHECK(message_of([] { read("f32[-1] [1]"); }) == R"(line 1: expected non-negative dims instead of f32[-1] before " [1]")");
+  CHECK(message_of([] { read("f32[-1] [1]"); }) ==
+        R"(line 1: expected non-negative dims instead of f32[-1] before " [1]")");
   CHECK(message_of([] { read("f33[1] [1]"); }).starts_with("there is no dtype 'f33'; there are bool, i4, i8"));
   CHECK(message_of([] { read("f32[1] @\"w\""); }) ==
         "line 1: expected the elements of constant 'w' (this text has no file beside it) before the end of the text");
@@ -120,9 +127,12 @@ TEST_CASE("a constant needs static, non-negative dims and a dtype that there is"
 TEST_CASE("tensors say what was asked of them that they are not") {
   Tensor t = Tensor::of<float>({2}, {1, 2});
   CHECK(message_of([&] { t.values<double>(); }) == "this tensor is f32[2]; its elements cannot be taken for f64");
-  CHECK(message_of([&] { Tensor::of<float>({3}, {1.0f, 2.0f}); }) == "a tensor of type f32[3] has 3 elements, got 2 values");
+  CHECK(message_of([&] {
+          Tensor::of<float>({3}, {1.0f, 2.0f});
+        }) == "a tensor of type f32[3] has 3 elements, got 2 values");
   CHECK(message_of([&] { t.reshaped({3}); }) == "a tensor of type f32[2] has 2 elements, f32[3] has 3");
-  CHECK(message_of([&] { Tensor::borrow(f32, {2}, t.bytes().first(4)); }) == "a tensor of type f32[2] needs 8 bytes, got 4");
+  CHECK(message_of([&] { Tensor::borrow(f32, {2}, t.bytes().first(4)); }) ==
+        "a tensor of type f32[2] needs 8 bytes, got 4");
   CHECK(message_of([&] { Tensor(f32, {-1}); }) == "an extent of -1 is negative");
   CHECK(message_of([&] { Tensor(q4_0, {2, 33}); }) == "q4_0 holds blocks of 32 along the last dim, which is 33");
   CHECK(message_of([&] { load_number(Tensor(c64, {1}), 0); }) == "a complex element is no real number");

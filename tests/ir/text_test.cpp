@@ -64,9 +64,10 @@ TEST_CASE("a graph prints one node a line, with its names and types") {
 }
 
 TEST_CASE("names with any characters come back: quotes, lines, control characters, what is no UTF-8, white space") {
-  for (std::string name : {std::string("a b"), std::string("quote \" and \\ and \n and \t"), std::string("\x01\x7f\x1b[0m"),
-                           std::string("no\0thing", 8), std::string("\xff\xfe \xc3"), std::string("größe 名前 🙂"),
-                           std::string("%0 = input() @\"y\""), std::string("// no comment"), std::string("\r\n"), std::string(" ")}) {
+  for (std::string name :
+       {std::string("a b"), std::string("quote \" and \\ and \n and \t"), std::string("\x01\x7f\x1b[0m"),
+        std::string("no\0thing", 8), std::string("\xff\xfe \xc3"), std::string("größe 名前 🙂"),
+        std::string("%0 = input() @\"y\""), std::string("// no comment"), std::string("\r\n"), std::string(" ")}) {
     Graph g(name);
     Value x = g.input(name, f32, {2});
     g.set_scope(name + "!");
@@ -180,9 +181,9 @@ TEST_CASE("a graph in a file keeps its large constants beside it, and comes back
 
 TEST_CASE("sub-graphs nest 64 deep and no deeper, and what is nested deeper is refused") {
   CHECK(parse_graph(text(nested(64))) == nested(64));
-  CHECK(message_of([] { parse_graph(text(nested(65))); }).find("expected sub-graphs nested at most 64 deep") != std::string::npos);
+  CHECK(message_of([] { parse_graph(text(nested(65))); }).find("expected sub-graphs nested at most 64 deep") !=
+        std::string::npos);
   std::string bomb;
-  for (int i = 0; i < 100000; ++i)
-    bomb += "graph @g { %0 = input() @\"c\" : bool[] %1 = if_else(%0) {then_branch = ";
+  for (int i = 0; i < 100000; ++i) bomb += "graph @g { %0 = input() @\"c\" : bool[] %1 = if_else(%0) {then_branch = ";
   CHECK(message_of([&] { parse_graph(bomb); }).find("expected sub-graphs nested at most 64 deep") != std::string::npos);
 }

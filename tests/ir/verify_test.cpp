@@ -91,7 +91,8 @@ TEST_CASE("what is wrong inside a sub-graph is found there") {
   verify(g);
   Dishonest now;
   CHECK(message_of([&] { verify(g); }) ==
-        "not today\n  while verifying node 1 'moody' in graph 'body'\n  while verifying node 2 'if_else' in graph 'outer'");
+        "not today\n  while verifying node 1 'moody' in graph 'body'\n  while verifying node 2 'if_else' in graph "
+        "'outer'");
 }
 
 TEST_CASE("a sub-graph with a param is not closed") {
@@ -107,16 +108,19 @@ TEST_CASE("a sub-graph with a param is not closed") {
     g.output(if_else(c, {x}, body(false), body(true))[0]);
     verify(g);
   });
-  CHECK(message.find("a sub-graph is closed: it cannot have the param 'w'; capture it as an operand") != std::string::npos);
+  CHECK(message.find("a sub-graph is closed: it cannot have the param 'w'; capture it as an operand") !=
+        std::string::npos);
 }
 
 TEST_CASE("building refuses what could not be verified") {
   Graph g("g"), other("other");
   Value x = g.input("x", f32, {2}), elsewhere = other.input("x", f32, {2});
-  CHECK(message_of([&] { g.emit(op::add, {x, elsewhere}); }) ==
-        "operand 1 belongs to another graph; pass it in as an input\n  while building 'add(f32[2])'");
+  CHECK(message_of([&] {
+          g.emit(op::add, {x, elsewhere});
+        }) == "operand 1 belongs to another graph; pass it in as an input\n  while building 'add(f32[2])'");
   CHECK(message_of([&] { g.emit(op::add, {x, Value()}); }) == "operand 1 is absent\n  while building 'add(f32[2])'");
-  CHECK(message_of([&] { g.emit(op::add, {x}); }) == "add takes (lhs, rhs), got 1 operand\n  while building 'add(f32[2])'");
+  CHECK(message_of([&] { g.emit(op::add, {x}); }) ==
+        "add takes (lhs, rhs), got 1 operand\n  while building 'add(f32[2])'");
   CHECK(message_of([&] { g.emit(op::exp, {x}, AxisAttrs{0}); }) ==
         "the attributes given to exp belong to another op\n  while building 'exp(f32[2]) {axis = 0}'");
   CHECK(message_of([&] { g.output(elsewhere); }) == "an output belongs to another graph");
@@ -130,8 +134,9 @@ TEST_CASE("building refuses what could not be verified") {
   CHECK(message_of([&] { x.dim(1); }) == "there is no axis 1 in f32[2]");
   CHECK(message_of([&] { Value().type(); }) == "this value is absent; ask before using one that may be left out");
   CHECK(message_of([&] { *Subgraph(); }) == "a sub-graph attribute was left out");
-  CHECK(message_of([&] { g.input("huge", f32, {int64_t{1} << 40, int64_t{1} << 40}); })
-            .starts_with("more elements than memory can ever hold"));
+  CHECK(message_of([&] {
+          g.input("huge", f32, {int64_t{1} << 40, int64_t{1} << 40});
+        }).starts_with("more elements than memory can ever hold"));
 }
 
 TEST_CASE("what failed to be built leaves the graph as it was") {

@@ -29,8 +29,7 @@ void check(const Problem& p) {
   const Elements v = Elements::random(p.t, p.sk * (p.dv + gap), 3);
   const Elements bias = Elements::random(p.t, p.sq * p.sk + 1, 4);
   Elements mask(p.mask_dtype, p.sk);
-  for (int64_t j = 0; j < p.sk && !p.kept.empty(); ++j)
-    mask.set(j, p.kept[static_cast<size_t>(j) % p.kept.size()]);
+  for (int64_t j = 0; j < p.sk && !p.kept.empty(); ++j) mask.set(j, p.kept[static_cast<size_t>(j) % p.kept.size()]);
   Elements out = Elements::filled(p.t, p.sq * (p.dv + 1), 99);
 
   AttentionArgs a;
@@ -128,7 +127,14 @@ TEST_CASE("soft-cap comes after the scale and before the bias") {
       check({.t = t, .sq = 20, .sk = 30, .scale = 1.5, .soft_cap = 4});
       check({.t = t, .sq = 20, .sk = 30, .bias = true});
       check({.t = t, .sq = 20, .sk = 30, .bias = true, .bias_row_stride = 0});
-      check({.t = t, .sq = 50, .sk = 200, .scale = 1.5, .soft_cap = 2, .left = 20, .right = 0, .bias = true,
+      check({.t = t,
+             .sq = 50,
+             .sk = 200,
+             .scale = 1.5,
+             .soft_cap = 2,
+             .left = 20,
+             .right = 0,
+             .bias = true,
              .kept = {1, 0}});
     }
   });

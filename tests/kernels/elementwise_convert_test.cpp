@@ -6,13 +6,77 @@ using namespace rlx::test;
 
 namespace {
 
-const std::vector<double> kValues{0, -0.0, 1, -1, 0.49, 0.5, -0.5, 0.75, 1.5, -1.5, 2.5, 3.99, 126, 127, 127.5, 128,
-    129, -127.9, -128, -129, 200, 254.6, 255, 256, 300, 1e3, 32767, 32768, -32768, -32769, 65503, 65504, 65519, 65520,
-    65535, 65536, 1e5, 16777217, -16777217, 33554435, 2147483520, 2147483647, 2147483648.0, -2147483648.0,
-    -2147483649.0, 4294967295.0, 4294967296.0, 1e10, 9.2233720368547e18, 9.3e18, 1.8446744073709e19, 1.9e19, -1e19,
-    1e-3, 6e-5, 3e-8, 1e-40, 3.4e38, 1e39, -1e300, 0.1, -0.3, 2049, 2051, 257, 259, 1.00390625, 1.0029296875001,
-    std::numeric_limits<double>::infinity(), -std::numeric_limits<double>::infinity(),
-    std::numeric_limits<double>::quiet_NaN()};
+const std::vector<double> kValues{0,
+                                  -0.0,
+                                  1,
+                                  -1,
+                                  0.49,
+                                  0.5,
+                                  -0.5,
+                                  0.75,
+                                  1.5,
+                                  -1.5,
+                                  2.5,
+                                  3.99,
+                                  126,
+                                  127,
+                                  127.5,
+                                  128,
+                                  129,
+                                  -127.9,
+                                  -128,
+                                  -129,
+                                  200,
+                                  254.6,
+                                  255,
+                                  256,
+                                  300,
+                                  1e3,
+                                  32767,
+                                  32768,
+                                  -32768,
+                                  -32769,
+                                  65503,
+                                  65504,
+                                  65519,
+                                  65520,
+                                  65535,
+                                  65536,
+                                  1e5,
+                                  16777217,
+                                  -16777217,
+                                  33554435,
+                                  2147483520,
+                                  2147483647,
+                                  2147483648.0,
+                                  -2147483648.0,
+                                  -2147483649.0,
+                                  4294967295.0,
+                                  4294967296.0,
+                                  1e10,
+                                  9.2233720368547e18,
+                                  9.3e18,
+                                  1.8446744073709e19,
+                                  1.9e19,
+                                  -1e19,
+                                  1e-3,
+                                  6e-5,
+                                  3e-8,
+                                  1e-40,
+                                  3.4e38,
+                                  1e39,
+                                  -1e300,
+                                  0.1,
+                                  -0.3,
+                                  2049,
+                                  2051,
+                                  257,
+                                  259,
+                                  1.00390625,
+                                  1.0029296875001,
+                                  std::numeric_limits<double>::infinity(),
+                                  -std::numeric_limits<double>::infinity(),
+                                  std::numeric_limits<double>::quiet_NaN()};
 
 std::vector<DType> real_dtypes() {
   std::vector<DType> all{boolean};
@@ -61,7 +125,9 @@ TEST_CASE("conversions truncate, saturate, round once, and take NaN to 0 in inte
             Elements one(to, 1);
             std::memcpy(one.data(), &bits, byte_size(to));
             want = one[0];
-          } else if (is_integer(to) && want == std::ldexp(1.0, info(to).bits - (kind_of(to) == Kind::signed_int ? 1 : 0)) && info(to).bits < 64) {
+          } else if (is_integer(to) &&
+                     want == std::ldexp(1.0, info(to).bits - (kind_of(to) == Kind::signed_int ? 1 : 0)) &&
+                     info(to).bits < 64) {
             want -= 1;
           }
           if (y[i] == want || (std::isnan(y[i]) && std::isnan(want))) continue;
@@ -81,7 +147,8 @@ TEST_CASE("integers and doubles are rounded once on their way to f16 and bf16") 
   const Elements y = apply_op(Op::convert, f16, x);
   CHECK(y[0] == 1 + 0x1p-10);
   CHECK(y[1] == -1 - 0x1p-10);
-  const std::vector<int64_t> big{(int64_t{1} << 40) + (int64_t{1} << 32) + 1, -(int64_t{1} << 40) - (int64_t{1} << 32) - 1};
+  const std::vector<int64_t> big{(int64_t{1} << 40) + (int64_t{1} << 32) + 1,
+                                 -(int64_t{1} << 40) - (int64_t{1} << 32) - 1};
   Elements z(bf16, 2);
   apply_op(Op::convert, bf16, {{i64, big.data()}}, z.data(), 2);
   CHECK(z[0] == 0x1p40 + 0x1p33);

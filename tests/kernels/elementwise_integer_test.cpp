@@ -48,9 +48,11 @@ void all_pairs(DType t, Bits& x, Bits& y) {
     for (uint64_t v = 0; v < 256; ++v) values.push_back(v);
   } else {
     const uint64_t top = uint64_t{1} << (width(t) - 1);
-    for (uint64_t v : {uint64_t{0}, uint64_t{1}, uint64_t{2}, uint64_t{3}, uint64_t{7}, uint64_t{15}, uint64_t{16},
-                       uint64_t{31}, uint64_t{32}, uint64_t{63}, uint64_t{64}, uint64_t{100}, uint64_t{12345}, top - 1,
-                       top, top + 1, mask(t), mask(t) - 1, mask(t) - 6, uint64_t{0x5555555555555555} & mask(t)})
+    for (uint64_t v :
+         {uint64_t{0},  uint64_t{1},   uint64_t{2},     uint64_t{3},  uint64_t{7},
+          uint64_t{15}, uint64_t{16},  uint64_t{31},    uint64_t{32}, uint64_t{63},
+          uint64_t{64}, uint64_t{100}, uint64_t{12345}, top - 1,      top,
+          top + 1,      mask(t),       mask(t) - 1,     mask(t) - 6,  uint64_t{0x5555555555555555} & mask(t)})
       values.push_back(v);
   }
   for (uint64_t a : values)

@@ -45,7 +45,8 @@ TEST_CASE("operands broadcast and stride in any pattern, and any split into rang
       std::vector<int64_t> dims;
       const int64_t rank = r.below(5);
       for (int64_t d = 0; d < rank; ++d) dims.push_back(1 + r.below(d == rank - 1 ? 150 : 9));
-      Laid x = lay(t, dims, r, true), y = lay(t, dims, r, true), z = lay(t, dims, r, true), out = lay(t, dims, r, false);
+      Laid x = lay(t, dims, r, true), y = lay(t, dims, r, true), z = lay(t, dims, r, true),
+           out = lay(t, dims, r, false);
 
       ElementwiseProgram p;
       const auto a = p.load(t, 0), b = p.load(t, 1), c = p.load(t, 2);
@@ -109,7 +110,8 @@ TEST_CASE("random programs compute what their ops say, however registers are sha
         std::vector<double> z;
         const int64_t which = r.below(5);
         if (which == 3) {  // through a boolean register
-          values.push_back(p.apply(Op::select, t, p.apply(Op::lt, boolean, values[a], values[b]), values[a], values[b]));
+          values.push_back(
+              p.apply(Op::select, t, p.apply(Op::lt, boolean, values[a], values[b]), values[a], values[b]));
         } else {
           const Op op[] = {Op::add, Op::sub, Op::max, Op::neg, Op::mul};
           // Products of products would leave the exact range: they are clamped by min.
@@ -118,7 +120,11 @@ TEST_CASE("random programs compute what their ops say, however registers are sha
         }
         for (size_t i = 0; i < static_cast<size_t>(n); ++i) {
           const double u = exact[a][i], v = exact[b][i];
-          z.push_back(which == 0 ? u + v : which == 1 ? u - v : which == 2 ? std::max(u, v) : which == 3 ? std::min(u, v) : u * ((v > 0) - (v < 0)));
+          z.push_back(which == 0   ? u + v
+                      : which == 1 ? u - v
+                      : which == 2 ? std::max(u, v)
+                      : which == 3 ? std::min(u, v)
+                                   : u * ((v > 0) - (v < 0)));
         }
         exact.push_back(z);
         if (r.below(4) == 0 || k == ops - 1) stored.push_back(values.size() - 1);

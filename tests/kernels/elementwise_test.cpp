@@ -16,8 +16,8 @@ struct Unary {
   Op op;
   const char* name;
   double (*exact)(double);
-  double lo, hi;         ///< where it is sampled densely
-  double f32_units = 4;  ///< roundings that the f32 result may be off by
+  double lo, hi;             ///< where it is sampled densely
+  double f32_units = 4;      ///< roundings that the f32 result may be off by
   bool of_argument = false;  ///< ... counted in units of the argument where that is larger
 };
 double logistic(double x) { return 1 / (1 + std::exp(-x)); }
@@ -74,7 +74,8 @@ std::vector<double> arguments(double lo, double hi) {
   for (int i = 0; i <= 700; ++i) x.push_back(lo + (hi - lo) * i / 700);
   for (int e = -149; e < 128; e += 3)
     for (double m : {1.0, 1.37, -1.0, -1.61}) x.push_back(std::ldexp(m, e));
-  for (double v : {0.0, -0.0, 0.5, -0.5, 1.5, 2.5, -2.5, 8388609.0, 0.49999997, 1e9, 12345.678, kInfinity, -kInfinity, kNaN})
+  for (double v :
+       {0.0, -0.0, 0.5, -0.5, 1.5, 2.5, -2.5, 8388609.0, 0.49999997, 1e9, 12345.678, kInfinity, -kInfinity, kNaN})
     x.push_back(v);
   return x;
 }
@@ -95,8 +96,9 @@ TEST_CASE("unary ops equal the C library within a few roundings, in every float 
           const double want = u.exact(x[i]);
           // An infinity minus itself, and -infinity times 0: what the formula says beyond numbers is not the point.
           if (std::isinf(x[i]) && std::isnan(want)) continue;
-          const bool overflows = !is_close(t, std::abs(want), 0) &&
-                                 std::abs(want) > std::ldexp(2 - 0.75 * rounding(t), (1 << (info(t).exponent_bits - 1)) - 1);
+          const bool overflows =
+              !is_close(t, std::abs(want), 0) &&
+              std::abs(want) > std::ldexp(2 - 0.75 * rounding(t), (1 << (info(t).exponent_bits - 1)) - 1);
           if (overflows ? std::isinf(y[i]) && std::signbit(y[i]) == std::signbit(want)
                         : is_close(t, y[i], want, u.f32_units, u.of_argument ? std::abs(x[i]) : 0))
             continue;
@@ -155,8 +157,8 @@ const Compare kCompare[] = {
 };
 /// All pairs of some values, as two arrays.
 std::pair<Elements, Elements> pairs(DType t) {
-  const std::vector<double> values{0,   -0.0, 1,     -1,  0.5,   2,         -2.5,       3,   7.25,
-                                   -9,  100,  -1e-3, 1e4, -6e-5, kInfinity, -kInfinity, kNaN, 1.3333};
+  const std::vector<double> values{0,  -0.0, 1,     -1,  0.5,   2,         -2.5,       3,    7.25,
+                                   -9, 100,  -1e-3, 1e4, -6e-5, kInfinity, -kInfinity, kNaN, 1.3333};
   std::vector<double> x, y;
   for (double a : values)
     for (double b : values) x.push_back(a), y.push_back(b);
@@ -174,9 +176,11 @@ TEST_CASE("binary ops equal the C library, comparisons follow IEEE 754, max and 
         const Elements z = apply_op(b.op, t, x, y);
         for (int64_t i = 0; i < x.size(); ++i) {
           const double want = b.exact(x[i], y[i]);
-          const bool overflows = std::abs(want) >= std::ldexp(2 - 0.75 * rounding(t), (1 << (info(t).exponent_bits - 1)) - 1);
+          const bool overflows =
+              std::abs(want) >= std::ldexp(2 - 0.75 * rounding(t), (1 << (info(t).exponent_bits - 1)) - 1);
           if (overflows ? std::isinf(z[i]) : is_close(t, z[i], want, b.f32_units)) continue;
-          INFO(std::string(b.name), " ", std::string(name_of(t)), " of ", x[i], " and ", y[i], " gives ", z[i], ", not ", want);
+          INFO(std::string(b.name), " ", std::string(name_of(t)), " of ", x[i], " and ", y[i], " gives ", z[i],
+               ", not ", want);
           CHECK(false);
         }
       }
@@ -277,14 +281,18 @@ void check_complex(DType t, double tolerance) {
   const std::vector<C> y{{2, -1}, {0.5, 4}, {1, 1}, {-3, 0.5}, {0.25, -0.75}, {1, 0}, {-1, -2}};
   const auto n = static_cast<int64_t>(x.size());
   std::vector<C> z(x.size());
-  const auto near = [&](C got, Complex128 want) { return std::abs(Complex128(got) - want) <= tolerance * (1 + std::abs(want)); };
+  const auto near = [&](C got, Complex128 want) {
+    return std::abs(Complex128(got) - want) <= tolerance * (1 + std::abs(want));
+  };
   for (const ComplexUnary& u : kComplexUnary) {
     apply_op(u.op, t, {{t, x.data()}}, z.data(), n);
     for (size_t i = 0; i < x.size(); ++i) CHECK(near(z[i], u.exact(Complex128(x[i]))));
   }
   const std::pair<Op, Complex128 (*)(Complex128, Complex128)> binary[] = {
-      {Op::add, [](Complex128 a, Complex128 b) { return a + b; }}, {Op::sub, [](Complex128 a, Complex128 b) { return a - b; }},
-      {Op::mul, [](Complex128 a, Complex128 b) { return a * b; }}, {Op::div, [](Complex128 a, Complex128 b) { return a / b; }},
+      {Op::add, [](Complex128 a, Complex128 b) { return a + b; }},
+      {Op::sub, [](Complex128 a, Complex128 b) { return a - b; }},
+      {Op::mul, [](Complex128 a, Complex128 b) { return a * b; }},
+      {Op::div, [](Complex128 a, Complex128 b) { return a / b; }},
       {Op::pow, [](Complex128 a, Complex128 b) { return std::pow(a, b); }}};
   for (const auto& [op, exact] : binary) {
     apply_op(op, t, {{t, x.data()}, {t, y.data()}}, z.data(), n);

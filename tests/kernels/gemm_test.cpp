@@ -71,7 +71,10 @@ struct Array {
     std::uniform_int_distribution<int> whole(-64, 64);
     std::uniform_real_distribution<double> real(-1, 1);
     for (int64_t i = 0; i < size; ++i)
-      encode(data(), t, i, is_low_precision(t) ? whole(random) / 64.0 : t == f32 ? static_cast<float>(real(random)) : real(random));
+      encode(data(), t, i,
+             is_low_precision(t) ? whole(random) / 64.0
+             : t == f32          ? static_cast<float>(real(random))
+                                 : real(random));
   }
   void* data() { return bytes.data(); }
   const void* data() const { return bytes.data(); }
@@ -107,7 +110,8 @@ Expected expected(double sum, double magnitude, int64_t k, const Epilogue& e, DT
   v = step(activate(e.activation, v));
   tolerance += unit * 8 * (std::fabs(v) + std::fabs(bias));
   if (e.residual != Residual::none) v += residual;
-  tolerance += narrow * 1.01 * std::fabs(v) + (e.round_each_step ? 3 * narrow * (std::fabs(v) + std::fabs(residual)) : 0);
+  tolerance +=
+      narrow * 1.01 * std::fabs(v) + (e.round_each_step ? 3 * narrow * (std::fabs(v) + std::fabs(residual)) : 0);
   return {v, tolerance + 1e-37};
 }
 
@@ -189,11 +193,12 @@ double worst_error(const Linear& c) {
       }
       double sum = 0, magnitude = 0;
       for (int64_t p = 0; p < c.k; ++p) {
-        const double term = x[i * spec.x_stride + p] *
-                            packed_from[p * weights_spec.k_stride + j * weights_spec.n_stride];
+        const double term =
+            x[i * spec.x_stride + p] * packed_from[p * weights_spec.k_stride + j * weights_spec.n_stride];
         sum += term, magnitude += std::fabs(term);
       }
-      const double added = c.epilogue.residual == Residual::in_place ? before[at] : residual[i * spec.residual_stride + j];
+      const double added =
+          c.epilogue.residual == Residual::in_place ? before[at] : residual[i * spec.residual_stride + j];
       const Expected want = expected(sum, magnitude, c.k, c.epilogue, c.y, bias[j], added);
       const double error = std::fabs(y[at] - want.value) / want.tolerance;
       if (!(error <= worst)) worst = error;
@@ -223,8 +228,8 @@ struct Batched {
 double worst_error(const Batched& c) {
   const BatchedGemmSpec& s = c.spec;
   std::mt19937 random(static_cast<unsigned>(s.m * 31 + s.n * 7 + s.k));
-  Array lhs(s.lhs_dtype, c.lhs_size, random), rhs(s.rhs_dtype, c.rhs_size, random), bias(s.epilogue.bias_dtype, s.n, random),
-      residual(s.y_dtype, c.y_size, random), y(s.y_dtype, c.y_size, random);
+  Array lhs(s.lhs_dtype, c.lhs_size, random), rhs(s.rhs_dtype, c.rhs_size, random),
+      bias(s.epilogue.bias_dtype, s.n, random), residual(s.y_dtype, c.y_size, random), y(s.y_dtype, c.y_size, random);
   const Array before = y;
   PreparedBatchedGemm product;
   try {
@@ -234,7 +239,8 @@ double worst_error(const Batched& c) {
     throw;
   }
   Scratch scratch(product.scratch_bytes());
-  product.run({lhs.data(), rhs.data(), y.data(), bias.data(), residual.data()}, scratch.aligned(), ThreadPool::shared());
+  product.run({lhs.data(), rhs.data(), y.data(), bias.data(), residual.data()}, scratch.aligned(),
+              ThreadPool::shared());
   CHECK(scratch.intact());
 
   std::vector<bool> written(static_cast<size_t>(c.y_size));
@@ -246,7 +252,8 @@ double worst_error(const Batched& c) {
     for (int d = s.batch_rank - 1; d >= 0; --d) {
       const int64_t index = rest % s.batch_dims[d];
       rest /= s.batch_dims[d];
-      lhs_at += index * s.lhs_batch_strides[d], rhs_at += index * s.rhs_batch_strides[d], y_at += index * s.y_batch_strides[d];
+      lhs_at += index * s.lhs_batch_strides[d], rhs_at += index * s.rhs_batch_strides[d],
+          y_at += index * s.y_batch_strides[d];
     }
     for (int64_t i = 0; i < s.m; ++i)
       for (int64_t j = 0; j < s.n; ++j) {
@@ -442,7 +449,8 @@ TEST_CASE("a long sum and many rows are right") {
 }
 
 TEST_CASE("a batched product takes its operands in any order of rows and columns") {
-  const int64_t shapes[][3] = {{1, 1, 1}, {1, 50, 33}, {33, 1, 50}, {3, 70, 65}, {40, 48, 64}, {64, 65, 17}, {129, 31, 127}};
+  const int64_t shapes[][3] = {{1, 1, 1},    {1, 50, 33},  {33, 1, 50},   {3, 70, 65},
+                               {40, 48, 64}, {64, 65, 17}, {129, 31, 127}};
   for (auto [m, n, k] : shapes)
     for (int order = 0; order < 8; ++order)
       for (int threads : {1, 3}) {
@@ -587,8 +595,9 @@ TEST_CASE("what cannot be computed is refused with the dtypes named") {
   WeightsSpec spec;
   spec.k = 2, spec.n = 2, spec.k_stride = 2, spec.n_stride = 1;
   spec.x_dtype = f64;
-  CHECK_THROWS_WITH_AS(PackedWeights::pack(spec, data),
-                       "a product of f64 and f32 into f64 with a bias of f64 mixes f64 with narrower dtypes; convert them first", Error);
+  CHECK_THROWS_WITH_AS(
+      PackedWeights::pack(spec, data),
+      "a product of f64 and f32 into f64 with a bias of f64 mixes f64 with narrower dtypes; convert them first", Error);
   spec.x_dtype = f32, spec.dtype = i8;
   CHECK_THROWS_WITH_AS(PackedWeights::pack(spec, data),
                        "the CPU's products take f32, bf16, f16 and f64, not i8; convert it first", Error);

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "kernels/highway_targets.h"
 #include "hwy/targets.h"
+#include "kernels/highway_targets.h"
 #include "rlx/element.h"
 
 namespace rlx::test {

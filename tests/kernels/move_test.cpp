@@ -40,7 +40,8 @@ TEST_CASE("strided copies move every element to its place and touch nothing else
     for (int64_t& d : dims) d = seed % 50 == 7 ? r.below(2) : 1 + r.below(rank <= 2 ? 150 : 9);
     // The destination in row-major order with gaps; the source in another order, reversed or broadcast in places.
     std::iota(order.begin(), order.end(), 0);
-    for (size_t i = order.size(); i-- > 1;) std::swap(order[i], order[static_cast<size_t>(r.below(static_cast<int64_t>(i) + 1))]);
+    for (size_t i = order.size(); i-- > 1;)
+      std::swap(order[i], order[static_cast<size_t>(r.below(static_cast<int64_t>(i) + 1))]);
     int64_t dst_size = bytes, src_size = bytes, src_origin = 0;
     for (size_t d = dims.size(); d-- > 0;) {
       dst[d] = dst_size;
@@ -81,8 +82,9 @@ TEST_CASE("a large transpose is exact for every element size") {
     bool equal = true;
     for (int64_t i = 0; i < rows; ++i)
       for (int64_t j = 0; j < cols; ++j)
-        equal = equal && std::memcmp(&to[static_cast<size_t>((j * rows + i) * bytes)],
-                                     &from[static_cast<size_t>((i * cols + j) * bytes)], static_cast<size_t>(bytes)) == 0;
+        equal =
+            equal && std::memcmp(&to[static_cast<size_t>((j * rows + i) * bytes)],
+                                 &from[static_cast<size_t>((i * cols + j) * bytes)], static_cast<size_t>(bytes)) == 0;
     CHECK(equal);
   }
 }
@@ -136,8 +138,14 @@ TEST_CASE("gather copies rows for every index dtype, and an index outside the ta
     for (int64_t i = 0; i < 7; ++i) index.set(i, values[i]);
     if (kind_of(t) == Kind::signed_int) index.set(5, -1);
     Bytes out(7 * 16, 0xee);
-    const GatherRowsArgs args{.table = table.data(), .table_rows = 5, .table_stride_bytes = 12, .row_bytes = 10,
-                              .index = index.data(), .index_dtype = t, .out = out.data(), .out_stride_bytes = 16};
+    const GatherRowsArgs args{.table = table.data(),
+                              .table_rows = 5,
+                              .table_stride_bytes = 12,
+                              .row_bytes = 10,
+                              .index = index.data(),
+                              .index_dtype = t,
+                              .out = out.data(),
+                              .out_stride_bytes = 16};
     gather_rows(args, 0, 3);
     gather_rows(args, 3, 7);
     for (size_t i = 0; i < 7; ++i) {

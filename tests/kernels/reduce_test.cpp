@@ -17,8 +17,9 @@ constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 struct View {
   int64_t outer, reduce, inner;
 };
-const std::vector<View> kViews{{3, 5, 1}, {2, 1, 1}, {4, 100, 1}, {2, 1000, 1}, {1, 3, 7}, {2, 17, 16},
-                               {3, 9, 33}, {1, 40, 1100}, {2, 5000, 3}, {1, 1, 5}};
+const std::vector<View> kViews{{3, 5, 1},   {2, 1, 1},    {4, 100, 1},   {2, 1000, 1}, {1, 3, 7},
+                               {2, 17, 16}, {3, 9, 33},   {1, 40, 1100}, {2, 5000, 3}, {19, 37, 1},
+                               {8, 16, 1},  {9, 9000, 1}, {1, 1, 5}};
 
 /// x in memory with gaps: reduce_stride = inner + 1 (1 for rows), outer_stride beyond that.
 struct Case {
@@ -31,8 +32,16 @@ struct Case {
   int64_t at(int64_t o, int64_t r, int64_t i) const { return o * outer_stride + r * reduce_stride + i; }
   int64_t size() const { return v.outer * outer_stride + v.inner; }
   ReduceArgs args(ReduceOp op, DType t, DType out, const void* x, void* y) const {
-    return {.op = op, .dtype = t, .out_dtype = out, .x = x, .y = y, .outer = v.outer, .reduce = v.reduce,
-            .inner = v.inner, .outer_stride = outer_stride, .reduce_stride = reduce_stride};
+    return {.op = op,
+            .dtype = t,
+            .out_dtype = out,
+            .x = x,
+            .y = y,
+            .outer = v.outer,
+            .reduce = v.reduce,
+            .inner = v.inner,
+            .outer_stride = outer_stride,
+            .reduce_stride = reduce_stride};
   }
 };
 
@@ -85,12 +94,18 @@ TEST_CASE("the sum of many ones is exact in f32, f16 and bf16, by rows and by co
       const int64_t n = 40000;
       const Elements x = Elements::filled(t, n * 2, 1);
       Elements y(f32, 2);
-      ReduceArgs rows{.dtype = t, .out_dtype = f32, .x = x.data(), .y = y.data(), .outer = 2, .reduce = n,
-                      .outer_stride = n, .reduce_stride = 1};
+      ReduceArgs rows{.dtype = t,
+                      .out_dtype = f32,
+                      .x = x.data(),
+                      .y = y.data(),
+                      .outer = 2,
+                      .reduce = n,
+                      .outer_stride = n,
+                      .reduce_stride = 1};
       reduce(rows, 0, 2);
       CHECK((y[0] == n && y[1] == n));
-      ReduceArgs columns{.dtype = t, .out_dtype = f32, .x = x.data(), .y = y.data(), .reduce = n, .inner = 2,
-                         .reduce_stride = 2};
+      ReduceArgs columns{
+          .dtype = t, .out_dtype = f32, .x = x.data(), .y = y.data(), .reduce = n, .inner = 2, .reduce_stride = 2};
       reduce(columns, 0, 2);
       CHECK((y[0] == n && y[1] == n));
       columns.scale = 1.0 / n;
@@ -123,9 +138,18 @@ TEST_CASE("max and min pass NaN on from any place") {
         Elements x = Elements::random(t, 70, 1), y(t, 1);
         x.set(place, kNaN);
         for (ReduceOp op : {ReduceOp::max, ReduceOp::min}) {
-          reduce({.op = op, .dtype = t, .out_dtype = t, .x = x.data(), .y = y.data(), .reduce = 70, .reduce_stride = 1}, 0, 1);
+          reduce({.op = op, .dtype = t, .out_dtype = t, .x = x.data(), .y = y.data(), .reduce = 70, .reduce_stride = 1},
+                 0, 1);
           REQUIRE(std::isnan(y[0]));
-          reduce({.op = op, .dtype = t, .out_dtype = t, .x = x.data(), .y = y.data(), .reduce = 35, .inner = 1, .reduce_stride = 2}, 0, 1);
+          reduce({.op = op,
+                  .dtype = t,
+                  .out_dtype = t,
+                  .x = x.data(),
+                  .y = y.data(),
+                  .reduce = 35,
+                  .inner = 1,
+                  .reduce_stride = 2},
+                 0, 1);
           REQUIRE(std::isnan(y[0]) == (place % 2 == 0));
         }
       }
@@ -139,7 +163,8 @@ TEST_CASE("integer reductions wrap, order by sign and combine bits") {
       const Case c(view);
       Elements x(t, c.size());
       Random random(3);
-      for (int64_t i = 0; i < c.size(); ++i) x.set(i, static_cast<double>(random.below(256) - (kind_of(t) == Kind::signed_int ? 128 : 0)));
+      for (int64_t i = 0; i < c.size(); ++i)
+        x.set(i, static_cast<double>(random.below(256) - (kind_of(t) == Kind::signed_int ? 128 : 0)));
       Elements y(t, view.outer * view.inner), one(t, 1);
       for (ReduceOp op : {ReduceOp::sum, ReduceOp::prod, ReduceOp::max, ReduceOp::min, ReduceOp::all, ReduceOp::any}) {
         reduce(c.args(op, t, t, x.data(), y.data()), 0, view.outer * view.inner);
@@ -171,8 +196,16 @@ TEST_CASE("booleans reduce by and and or") {
   const bool x[] = {true, false, true, true, false, false, true, true, true};
   Elements y(boolean, 3);
   const auto rows = [&](ReduceOp op) {
-    reduce({.op = op, .dtype = boolean, .out_dtype = boolean, .x = x, .y = y.data(), .outer = 3, .reduce = 3,
-            .outer_stride = 3, .reduce_stride = 1}, 0, 3);
+    reduce({.op = op,
+            .dtype = boolean,
+            .out_dtype = boolean,
+            .x = x,
+            .y = y.data(),
+            .outer = 3,
+            .reduce = 3,
+            .outer_stride = 3,
+            .reduce_stride = 1},
+           0, 3);
     return std::vector<double>{y[0], y[1], y[2]};
   };
   CHECK(rows(ReduceOp::all) == std::vector<double>{0, 0, 1});
@@ -184,9 +217,19 @@ TEST_CASE("booleans reduce by and and or") {
 TEST_CASE("complex numbers are summed and multiplied") {
   const std::complex<float> x[] = {{1, 2}, {3, -1}, {0, 1}, {2, 2}};
   std::complex<float> y[2];
-  reduce({.dtype = c64, .out_dtype = c64, .x = x, .y = y, .outer = 2, .reduce = 2, .outer_stride = 2, .reduce_stride = 1}, 0, 2);
+  reduce(
+      {.dtype = c64, .out_dtype = c64, .x = x, .y = y, .outer = 2, .reduce = 2, .outer_stride = 2, .reduce_stride = 1},
+      0, 2);
   CHECK((y[0] == std::complex<float>(4, 1) && y[1] == std::complex<float>(2, 3)));
-  reduce({.op = ReduceOp::prod, .dtype = c64, .out_dtype = c64, .x = x, .y = y, .reduce = 2, .inner = 2, .reduce_stride = 2}, 0, 2);
+  reduce({.op = ReduceOp::prod,
+          .dtype = c64,
+          .out_dtype = c64,
+          .x = x,
+          .y = y,
+          .reduce = 2,
+          .inner = 2,
+          .reduce_stride = 2},
+         0, 2);
   CHECK((y[0] == std::complex<float>(-2, 1) && y[1] == std::complex<float>(8, 4)));
 }
 
@@ -195,7 +238,14 @@ TEST_CASE("an empty reduction gives the neutral element") {
     for (int64_t inner : {1, 3}) {
       Elements y(f32, inner), i(i8, inner), u(u16, inner), b(boolean, inner);
       const auto of = [&](ReduceOp op, Elements& out) {
-        reduce({.op = op, .dtype = out.dtype(), .out_dtype = out.dtype(), .x = nullptr, .y = out.data(), .reduce = 0, .inner = inner}, 0, inner);
+        reduce({.op = op,
+                .dtype = out.dtype(),
+                .out_dtype = out.dtype(),
+                .x = nullptr,
+                .y = out.data(),
+                .reduce = 0,
+                .inner = inner},
+               0, inner);
         return out[inner - 1];
       };
       CHECK(of(ReduceOp::sum, y) == 0);

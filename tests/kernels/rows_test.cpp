@@ -24,8 +24,8 @@ std::vector<double> softmax(const std::vector<double>& x, bool log) {
 struct Rows {
   int64_t count, cols, stride;
 };
-const std::vector<Rows> kShapes{{3, 1, 4}, {2, 2, 2}, {4, 7, 9}, {2, 16, 16}, {3, 17, 20}, {2, 64, 64},
-                                {2, 100, 101}, {1, 384, 384}, {2, 1025, 1100}};
+const std::vector<Rows> kShapes{{3, 1, 4},   {2, 2, 2},     {4, 7, 9},     {2, 16, 16},    {3, 17, 20},
+                                {2, 64, 64}, {2, 100, 101}, {1, 384, 384}, {2, 1025, 1100}};
 
 /// One row of a softmax in f32.
 std::vector<double> softmax_row(DType t, const std::vector<double>& x, bool log = false) {
@@ -33,8 +33,8 @@ std::vector<double> softmax_row(DType t, const std::vector<double>& x, bool log 
   Elements in(t, n), out(t, n);
   for (int64_t i = 0; i < n; ++i) in.set(i, x[static_cast<size_t>(i)]);
   Scratch scratch(rows_scratch_bytes(t, n));
-  softmax_rows({.dtype = t, .x = in.data(), .y = out.data(), .x_stride = n, .y_stride = n, .cols = n, .log = log}, 0,
-               1, scratch.data());
+  softmax_rows({.dtype = t, .x = in.data(), .y = out.data(), .x_stride = n, .y_stride = n, .cols = n, .log = log}, 0, 1,
+               scratch.data());
   std::vector<double> y;
   for (int64_t i = 0; i < n; ++i) y.push_back(out[i]);
   return y;
@@ -50,8 +50,13 @@ TEST_CASE("softmax and log_softmax equal the formula, for every float dtype, row
           const Elements x = Elements::random(t, r.count * r.stride, 7, -8, 8);
           Elements y = Elements::filled(t, r.count * (r.cols + 3), 77);
           Scratch scratch(rows_scratch_bytes(t, r.cols));
-          const SoftmaxArgs args{.dtype = t, .x = x.data(), .y = y.data(), .x_stride = r.stride,
-                                 .y_stride = r.cols + 3, .cols = r.cols, .log = log};
+          const SoftmaxArgs args{.dtype = t,
+                                 .x = x.data(),
+                                 .y = y.data(),
+                                 .x_stride = r.stride,
+                                 .y_stride = r.cols + 3,
+                                 .cols = r.cols,
+                                 .log = log};
           // In two calls: a range is rows, whichever thread has them.
           softmax_rows(args, 0, 1, scratch.data());
           softmax_rows(args, 1, r.count, scratch.data());
@@ -131,8 +136,10 @@ struct NormCase {
 };
 
 void check_norm(DType t, const Rows& r, const NormCase& c) {
-  const Elements x = Elements::random(t, r.count * r.stride, 1, -3, 5), residual = Elements::random(t, r.count * r.stride, 2);
-  const Elements bias = Elements::random(t, r.cols, 3), gamma = Elements::random(t, r.cols, 4), beta = Elements::random(t, r.cols, 5);
+  const Elements x = Elements::random(t, r.count * r.stride, 1, -3, 5),
+                 residual = Elements::random(t, r.count * r.stride, 2);
+  const Elements bias = Elements::random(t, r.cols, 3), gamma = Elements::random(t, r.cols, 4),
+                 beta = Elements::random(t, r.cols, 5);
   Elements y(t, r.count * r.cols), sum(t, r.count * r.cols);
   Scratch scratch(rows_scratch_bytes(t, r.cols));
   NormArgs args{.dtype = t, .x = x.data(), .y = y.data(), .x_stride = r.stride, .y_stride = r.cols, .cols = r.cols};
@@ -178,8 +185,10 @@ TEST_CASE("layer_norm and rms_norm equal the formula, with residual, bias, gamma
       for (const Rows& r : kShapes)
         for (bool centred : {true, false})
           for (const NormCase& c : {NormCase{false, false, false, true, true, centred},
-                                    {true, true, true, true, true, centred}, {false, true, false, false, false, centred},
-                                    {false, true, true, true, false, centred}, {true, false, false, false, true, centred}})
+                                    {true, true, true, true, true, centred},
+                                    {false, true, false, false, false, centred},
+                                    {false, true, true, true, false, centred},
+                                    {true, false, false, false, true, centred}})
             check_norm(t, r, c);
   });
 }

@@ -43,15 +43,25 @@ TEST_CASE("argsort and top_k are stable in every dtype, along any axis, NaN abov
       for (int64_t i = 0; i < x.size(); ++i) {
         const double specials[] = {kNaN, kInfinity, -kInfinity, 0, -0.0};
         const int64_t pick = is_float(t) ? r.below(12) : 99;
-        x.set(i, t == boolean ? static_cast<double>(r.below(2)) : pick < 5 ? specials[pick] : static_cast<double>(r.below(20) - (kind_of(t) == Kind::unsigned_int ? 0 : 10)));
+        x.set(i, t == boolean ? static_cast<double>(r.below(2))
+                 : pick < 5   ? specials[pick]
+                              : static_cast<double>(r.below(20) - (kind_of(t) == Kind::unsigned_int ? 0 : 10)));
       }
       for (bool descending : {false, true}) {
         for (int64_t k : {extent, std::min<int64_t>(extent, 3)}) {
           std::vector<int32_t> narrow(static_cast<size_t>(outer * inner * k), -1);
           std::vector<int64_t> wide(narrow.size(), -1);
-          SortArgs args{.dtype = t, .x = x.data(), .extent = extent, .inner = inner, .outer_stride = outer_stride,
-                        .inner_stride = 1, .axis_stride = axis_stride, .descending = descending,
-                        .indices = narrow.data(), .index_dtype = i32, .k = k};
+          SortArgs args{.dtype = t,
+                        .x = x.data(),
+                        .extent = extent,
+                        .inner = inner,
+                        .outer_stride = outer_stride,
+                        .inner_stride = 1,
+                        .axis_stride = axis_stride,
+                        .descending = descending,
+                        .indices = narrow.data(),
+                        .index_dtype = i32,
+                        .k = k};
           Scratch scratch(sort_scratch_bytes(t, extent));
           argsort(args, 0, 1, scratch.data());
           argsort(args, 1, outer * inner, scratch.data());

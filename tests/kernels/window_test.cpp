@@ -20,7 +20,8 @@ int64_t output_extent(int64_t extent, int64_t window, int64_t stride, int64_t lo
   return room < 0 ? 0 : room / stride + 1;
 }
 /// The element that output o sees through tap t, or -1.
-int64_t seen(int64_t extent, int64_t o, int64_t t, int64_t stride, int64_t low, int64_t base_dilation, int64_t dilation) {
+int64_t seen(int64_t extent, int64_t o, int64_t t, int64_t stride, int64_t low, int64_t base_dilation,
+             int64_t dilation) {
   const int64_t p = o * stride + t * dilation - low;
   return p < 0 || p % base_dilation != 0 || p / base_dilation >= extent ? -1 : p / base_dilation;
 }
@@ -46,7 +47,8 @@ TEST_CASE("reduce_window equals its definition in any rank, with strides, paddin
       x_size *= a.x_dims[d] + r.below(2), y_size *= a.out_dims[d], taps *= a.window[d];
     }
     Elements x(a.dtype, x_size), y(a.dtype, y_size), one(a.dtype, 1);
-    for (int64_t i = 0; i < x_size; ++i) x.set(i, static_cast<double>(r.below(5) - (kind_of(a.dtype) == Kind::unsigned_int ? 0 : 2)));
+    for (int64_t i = 0; i < x_size; ++i)
+      x.set(i, static_cast<double>(r.below(5) - (kind_of(a.dtype) == Kind::unsigned_int ? 0 : 2)));
     a.x = x.data(), a.y = y.data();
     for (ReduceOp op : {ReduceOp::sum, ReduceOp::prod, ReduceOp::max, ReduceOp::min}) {
       a.op = op;
@@ -66,7 +68,10 @@ TEST_CASE("reduce_window equals its definition in any rank, with strides, paddin
           }
           if (!inside) continue;
           const double v = x[at];
-          want = op == ReduceOp::sum ? want + v : op == ReduceOp::prod ? want * v : op == ReduceOp::max ? std::max(want, v) : std::min(want, v);
+          want = op == ReduceOp::sum    ? want + v
+                 : op == ReduceOp::prod ? want * v
+                 : op == ReduceOp::max  ? std::max(want, v)
+                                        : std::min(want, v);
         }
         CAPTURE(seed);
         if (is_integer(a.dtype)) {
@@ -110,7 +115,7 @@ TEST_CASE("convolution equals its definition for 1 to 3 dims, groups, strides, d
       a.out_dtype = a.dtype == i8 ? i32 : a.dtype == bf16 ? f32 : a.dtype;
       a.spatial = 1 + static_cast<int>(r.below(3));
       a.batch = 1 + r.below(2), a.groups = 1 + r.below(3);
-      a.in_channels = a.groups * (1 + r.below(3)), a.out_channels = a.groups * (1 + r.below(3));
+      a.in_channels = a.groups * (1 + r.below(3)), a.out_channels = a.groups * (1 + r.below(6));
       const bool simple = r.below(2) == 0;  // takes the fast path more often
       int64_t x_area = 1, w_area = 1, y_area = 1;
       for (int d = 0; d < a.spatial; ++d) {

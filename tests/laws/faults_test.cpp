@@ -33,17 +33,21 @@ std::vector<Fault> faults() {
       {"infer_agrees", "compare says that it gives its operands' dtype",
        spoiled(op::compare, [](OpDef& d) { d.infer = [](Types in, const Attrs&) { return in[0]; }; })},
       {"infer_agrees", "top_k forgets its second result",
-       spoiled(op::top_k, [](OpDef& d) {
-         d.infer = [](Types in, const Attrs& a) { return Many<Type>(op::top_k.infer(in, a)[0]); };
-       })},
+       spoiled(
+           op::top_k,
+           [](OpDef& d) { d.infer = [](Types in, const Attrs& a) { return Many<Type>(op::top_k.infer(in, a)[0]); }; })},
       {"decompose_agrees", "a kernel for silu that forgets the factor x",
-       spoiled(op::silu, [](OpDef& d) {
-         d.reference = [](Tensors in, const Attrs&, const Run& run) { return op::logistic.reference(in, {}, run); };
-       })},
+       spoiled(op::silu,
+               [](OpDef& d) {
+                 d.reference = [](Tensors in, const Attrs&, const Run& run) {
+                   return op::logistic.reference(in, {}, run);
+                 };
+               })},
       {"decompose_agrees", "gelu is decomposed into its approximation by tanh",
-       spoiled(op::gelu, [](OpDef& d) {
-         d.decompose = [](Graph&, Values in, const Attrs&) { return Many<Value>(gelu_tanh(in[0])); };
-       })},
+       spoiled(op::gelu,
+               [](OpDef& d) {
+                 d.decompose = [](Graph&, Values in, const Attrs&) { return Many<Value>(gelu_tanh(in[0])); };
+               })},
       {"round_trips", "attributes that print fewer digits than they hold",
        define<RoundedAttrs>({.name = "rounded",
                              .operands = {"x"},
@@ -51,23 +55,26 @@ std::vector<Fault> faults() {
                              .decompose = [](Values in, const RoundedAttrs& a) { return in[0] + a.epsilon; },
                              .samples = {{.dims = {{2}}}}})},
       {"symbols_agree", "concatenate that counts its first operand twice where that is a symbol",
-       spoiled(op::concatenate, [](OpDef& d) {
-         d.infer = [](Types in, const Attrs& a) {
-           auto types = op::concatenate.infer(in, a);
-           size_t axis = static_cast<size_t>(valid_axis(a.as<AxisAttrs>().axis, in[0].rank()));
-           Dim& extent = types[0].dims[axis];
-           if (!extent.is_static()) extent = extent + in[0].dims[axis];
-           return types;
-         };
-       })},
+       spoiled(op::concatenate,
+               [](OpDef& d) {
+                 d.infer = [](Types in, const Attrs& a) {
+                   auto types = op::concatenate.infer(in, a);
+                   size_t axis = static_cast<size_t>(valid_axis(a.as<AxisAttrs>().axis, in[0].rank()));
+                   Dim& extent = types[0].dims[axis];
+                   if (!extent.is_static()) extent = extent + in[0].dims[axis];
+                   return types;
+                 };
+               })},
       {"passes_agree", "softmax is decomposed along the first axis whatever is asked for",
-       spoiled(op::softmax, [](OpDef& d) {
-         d.decompose = [](Graph&, Values in, const Attrs&) { return Many<Value>(exp(log_softmax(in[0], 0))); };
-       })},
+       spoiled(op::softmax,
+               [](OpDef& d) {
+                 d.decompose = [](Graph&, Values in, const Attrs&) { return Many<Value>(exp(log_softmax(in[0], 0))); };
+               })},
       {"backend_agrees(cpu)", "softsign is decomposed without the absolute value",
-       spoiled(op::softsign, [](OpDef& d) {
-         d.decompose = [](Graph&, Values in, const Attrs&) { return Many<Value>(in[0] / (1 + in[0] * in[0])); };
-       })},
+       spoiled(op::softsign,
+               [](OpDef& d) {
+                 d.decompose = [](Graph&, Values in, const Attrs&) { return Many<Value>(in[0] / (1 + in[0] * in[0])); };
+               })},
   };
   return all;
 }

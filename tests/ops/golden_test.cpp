@@ -1,5 +1,5 @@
-// Every case of tests/golden/ops (see scripts/golden/README.md) through the reference, and, where an op has both, through
-// its decomposition.
+// Every case of tests/golden/ops (see scripts/golden/README.md) through the reference, and, where an op has both,
+// through its decomposition.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -33,7 +33,8 @@ std::string op_named(const std::string& graph) {
   std::string op;
   std::istringstream in(graph);
   for (std::string line; std::getline(in, line);)
-    if (size_t at = line.find(" = "); line.starts_with("  %") && at != std::string::npos) op = line.substr(at + 3, line.find('(') - at - 3);
+    if (size_t at = line.find(" = "); line.starts_with("  %") && at != std::string::npos)
+      op = line.substr(at + 3, line.find('(') - at - 3);
   return op;
 }
 bool is_known(const std::string& op) {
@@ -64,7 +65,8 @@ TEST_CASE("every op gives what the libraries of its field give") {
         why = difference(interpret(g, inputs), wanted);
         const Node& node = g.nodes().back();
         if (why.empty() && node.op->reference && node.op->decompose) {
-          auto parts = trace(g.input_types(), [&](Graph& to, Values in) { return decompose(to, *node.op, in, node.attrs); });
+          auto parts =
+              trace(g.input_types(), [&](Graph& to, Values in) { return decompose(to, *node.op, in, node.attrs); });
           // Each step of a decomposition rounds; on data far from zero that shows.
           why = difference(interpret(parts, inputs), wanted, 10 * tolerance_of(wanted[0].dtype()));
           if (!why.empty()) why = "decomposed: " + why;
@@ -73,7 +75,8 @@ TEST_CASE("every op gives what the libraries of its field give") {
         why = error.what();
       }
       ++cases;
-      CHECK_MESSAGE(why.empty(), file.path().filename().string(), ": ", text.substr(0, text.find('{')), "(", op, "): ", why);
+      CHECK_MESSAGE(why.empty(), file.path().filename().string(), ": ", text.substr(0, text.find('{')), "(", op,
+                    "): ", why);
     }
   }
   MESSAGE(cases, " cases; ", unknown, " of ops that are not there");

@@ -41,6 +41,8 @@ inline void check_rows(std::span<const Row> rows, double tolerance = 0) {
 }
 
 /// The type of one op's first result, on operands of these types.
-inline std::string type_text(const Build& build, const std::vector<Type>& types) { return text_of(trace(types, build).output_types()[0]); }
+inline std::string type_text(const Build& build, const std::vector<Type>& types) {
+  return text_of(trace(types, build).output_types()[0]);
+}
 
 }  // namespace rlx::test

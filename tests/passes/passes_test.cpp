@@ -1,4 +1,5 @@
-// Each file <pass>.rlx beside this one holds cases: a graph before the pass, and the graph that the pass must make of it.
+// Each file <pass>.rlx beside this one holds cases: a graph before the pass, and the graph that the pass must make of
+// it.
 //
 //   case "a name" [sizes S = 3, B = 2] [values -1 .. 1]
 //   before graph @main { ... }
@@ -79,13 +80,14 @@ std::vector<Case> cases_in(const std::string& pass, size_t graphs_after = 1) {
       in.expect("..");
       c.hi = in.number<double>();
     }
-    with_context([&] { return text_of("reading case '", c.name, "' of ", path); }, [&] {
-      in.expect("before");
-      c.before = parse_graph(in);
-      if (in.accept_word("unchanged")) c.after = {c.before};
-      else
-        for (in.expect("after"); c.after.size() < graphs_after;) c.after.push_back(parse_graph(in));
-    });
+    with_context([&] { return text_of("reading case '", c.name, "' of ", path); },
+                 [&] {
+                   in.expect("before");
+                   c.before = parse_graph(in);
+                   if (in.accept_word("unchanged")) c.after = {c.before};
+                   else
+                     for (in.expect("after"); c.after.size() < graphs_after;) c.after.push_back(parse_graph(in));
+                 });
   }
   CHECK(cases.size() >= 2);
   return cases;

@@ -15,8 +15,7 @@ inline nlohmann::json expected_arrays() {
 
 /// The tensor that an entry of it describes.
 inline Tensor described(const nlohmann::json& entry) {
-  Tensor t = Tensor::uninitialized(dtype_named(entry.at("dtype").get<std::string>()),
-                                   entry.at("shape").get<Shape>());
+  Tensor t = Tensor::uninitialized(dtype_named(entry.at("dtype").get<std::string>()), entry.at("shape").get<Shape>());
   std::string hex = entry.at("hex");
   if (hex.size() != 2 * t.byte_count())
     fail(ErrorCode::internal, "the golden file describes ", hex.size() / 2, " bytes for ", t.type());

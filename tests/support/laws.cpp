@@ -1,8 +1,8 @@
 // The generated laws; see the header.
 #include "support/laws.h"
 
-#include "compile/pipeline.h"
 #include "compile/backends.h"
+#include "compile/pipeline.h"
 #include "ir/text.h"
 #include "ir/verify.h"
 #include "passes/legalize.h"
@@ -58,9 +58,11 @@ Finding infer_agrees(const OpDef& op, const Sample& s) {
     Graph g = c.graph(op);
     auto out = interpret(g, c.inputs());
     auto types = g.output_types();
-    if (out.size() != types.size()) return finding(text_of("infer gives ", types.size(), " results, the reference ", out.size()));
+    if (out.size() != types.size())
+      return finding(text_of("infer gives ", types.size(), " results, the reference ", out.size()));
     for (size_t r = 0; r < out.size(); ++r)
-      if (out[r].type() != types[r]) return finding(text_of("infer says ", types[r], ", the reference made ", out[r].type()));
+      if (out[r].type() != types[r])
+        return finding(text_of("infer says ", types[r], ", the reference made ", out[r].type()));
   }
   return {};
 }
@@ -81,12 +83,14 @@ Finding decompose_agrees(const OpDef& op, const Sample& s) {
 Finding round_trips(const OpDef& op, const Sample& s) {
   for (const Case& c : cases_of(op, s)) {
     std::vector<Graph> graphs = {c.graph(op)};
-    if (op.decompose) graphs.push_back(trace(c.types, [&](Graph& g, Values in) { return decompose(g, op, in, c.attrs); }));
+    if (op.decompose)
+      graphs.push_back(trace(c.types, [&](Graph& g, Values in) { return decompose(g, op, in, c.attrs); }));
     for (const Graph& g : graphs) {
       verify(g);
       std::string printed = text(g);
       Graph again = parse_graph(printed, &op);
-      if (!(again == g) || hash_of(again) != hash_of(g)) return finding("printed:\n" + printed + "read again:\n" + text(again));
+      if (!(again == g) || hash_of(again) != hash_of(g))
+        return finding("printed:\n" + printed + "read again:\n" + text(again));
     }
   }
   return {};
@@ -145,8 +149,10 @@ Finding passes_agree(const OpDef& op, const Sample& s) {
       CompileOptions options;
       options.kernel_dispatch = dispatch;
       Pipelined made = run_pipeline(g, *backend, options);
-      if (made.report.count(Verdict::missing) > 0) return finding(text_of("on ", backend->name(), ": ", made.report.table()));
-      if (auto why = difference(interpret(made.graph, inputs), wanted, 1e-11); !why.empty()) return finding(text_of("on ", backend->name(), ": ", why));
+      if (made.report.count(Verdict::missing) > 0)
+        return finding(text_of("on ", backend->name(), ": ", made.report.table()));
+      if (auto why = difference(interpret(made.graph, inputs), wanted, 1e-11); !why.empty())
+        return finding(text_of("on ", backend->name(), ": ", why));
     }
   return {};
 }
@@ -158,7 +164,8 @@ Finding runs_like_the_reference(const OpDef& op, const Sample& s, const Runner& 
     Graph g = c.graph(op);
     auto inputs = c.inputs();
     std::vector<Tensor> got, wanted = interpret(g, inputs);
-    with_context([&] { return text_of("running '", op.name, "' on ", c.types.empty() ? Type{} : c.types[0]); }, [&] { got = run(g, inputs); });
+    with_context([&] { return text_of("running '", op.name, "' on ", c.types.empty() ? Type{} : c.types[0]); },
+                 [&] { got = run(g, inputs); });
     if (auto why = difference(got, wanted); !why.empty()) {
       std::ostringstream out;
       print(out << why << " for ", c.types);
@@ -180,12 +187,15 @@ const std::vector<Law>& all_laws() {
     };
     for (const DeviceInfo& d : devices())
       if (d.available)
-        all.push_back({d.device == Device::cpu() ? "backend_agrees(cpu)" : "backend_agrees", "the backend = the reference, within the tolerance of its dtype",
+        all.push_back({d.device == Device::cpu() ? "backend_agrees(cpu)" : "backend_agrees",
+                       "the backend = the reference, within the tolerance of its dtype",
                        [device = d.device](const OpDef& op, const Sample& s) {
                          // Twice: with one thread and with several, which split their work.
                          for (int threads : {1, 3}) {
                            Session session(device, {threads});
-                           auto f = runs_like_the_reference(op, s, [&](const Graph& g, Tensors inputs) { return session.compile(g).run_ordered(inputs); });
+                           auto f = runs_like_the_reference(op, s, [&](const Graph& g, Tensors inputs) {
+                             return session.compile(g).run_ordered(inputs);
+                           });
                            if (f.outcome == Outcome::broken) return f;
                          }
                          return Finding{};

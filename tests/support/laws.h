@@ -1,5 +1,5 @@
-// What must hold for every op and each of its samples, with nothing to write per op. A sample made of f64 stands for any
-// float: laws that compare with a backend run it in every dtype that the op's `infer` accepts.
+// What must hold for every op and each of its samples, with nothing to write per op. A sample made of f64 stands for
+// any float: laws that compare with a backend run it in every dtype that the op's `infer` accepts.
 #pragma once
 
 #include <functional>

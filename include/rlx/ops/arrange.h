@@ -8,7 +8,8 @@ namespace rlx {
 struct NarrowAttrs {
   int64_t axis = 0;
   Dim start = 0, length = 0;
-  RLX_FIELDS(NarrowAttrs, field("axis", &NarrowAttrs::axis), field("start", &NarrowAttrs::start), field("length", &NarrowAttrs::length));
+  RLX_FIELDS(NarrowAttrs, field("axis", &NarrowAttrs::axis), field("start", &NarrowAttrs::start),
+             field("length", &NarrowAttrs::length));
 };
 /// `length` places of `axis` from `start` on.
 Value narrow(Value x, int64_t axis, Dim start, Dim length);
@@ -61,8 +62,8 @@ struct PadModeAttrs {
   PadMode mode = PadMode::constant;
   Dims low, high;
   double value = 0;  ///< of `constant`
-  RLX_FIELDS(PadModeAttrs, field("mode", &PadModeAttrs::mode), field("low", &PadModeAttrs::low), field("high", &PadModeAttrs::high),
-             field("value", &PadModeAttrs::value));
+  RLX_FIELDS(PadModeAttrs, field("mode", &PadModeAttrs::mode), field("low", &PadModeAttrs::low),
+             field("high", &PadModeAttrs::high), field("value", &PadModeAttrs::value));
 };
 Value pad_mode(Value x, PadMode mode, Dims low, Dims high, double value = 0);
 
@@ -71,8 +72,11 @@ struct TriluAttrs {
   int64_t diagonal = 0;
   RLX_FIELDS(TriluAttrs, field("upper", &TriluAttrs::upper), field("diagonal", &TriluAttrs::diagonal));
 };
-/// The last two dims without what stands below (above) the `diagonal`-th diagonal; positive ones lie above the main one.
-inline Value trilu(Value x, bool upper, int64_t diagonal = 0) { return emit(op::trilu, {x}, TriluAttrs{upper, diagonal}); }
+/// The last two dims without what stands below (above) the `diagonal`-th diagonal; positive ones lie above the main
+/// one.
+inline Value trilu(Value x, bool upper, int64_t diagonal = 0) {
+  return emit(op::trilu, {x}, TriluAttrs{upper, diagonal});
+}
 inline Value triu(Value x, int64_t diagonal = 0) { return trilu(x, true, diagonal); }
 inline Value tril(Value x, int64_t diagonal = 0) { return trilu(x, false, diagonal); }
 

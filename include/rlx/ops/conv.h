@@ -20,9 +20,10 @@ struct ConvTransposeAttrs {
   Axes output_padding = {};  ///< places that the result has more at its end: less than the stride or the dilation
   Axes dilation = {};
   int64_t groups = 1;
-  RLX_FIELDS(ConvTransposeAttrs, field("stride", &ConvTransposeAttrs::stride), field("padding", &ConvTransposeAttrs::padding),
-             field("output_padding", &ConvTransposeAttrs::output_padding), field("dilation", &ConvTransposeAttrs::dilation),
-             field("groups", &ConvTransposeAttrs::groups));
+  RLX_FIELDS(ConvTransposeAttrs, field("stride", &ConvTransposeAttrs::stride),
+             field("padding", &ConvTransposeAttrs::padding),
+             field("output_padding", &ConvTransposeAttrs::output_padding),
+             field("dilation", &ConvTransposeAttrs::dilation), field("groups", &ConvTransposeAttrs::groups));
 };
 /// x [N, C, spatial...], w [C, O / groups, kernel...] -> [N, O, (extent - 1) stride + dilation (kernel - 1) + 1
 /// - 2 padding + output_padding, ...].
@@ -33,8 +34,8 @@ constexpr std::array<std::string_view, 5> names_of(PoolKind) { return {"max", "m
 struct PoolAttrs {
   PoolKind kind = PoolKind::max;
   Dims kernel_size;
-  Axes stride = {};             ///< the kernel's extents where left out
-  Axes padding = {};            ///< before, and after unless `padding_high` says otherwise
+  Axes stride = {};   ///< the kernel's extents where left out
+  Axes padding = {};  ///< before, and after unless `padding_high` says otherwise
   Axes padding_high = {};
   Axes dilation = {};
   bool count_include_pad = true;  ///< does `mean` divide by the whole kernel, or by its places within x?

@@ -14,8 +14,8 @@ constexpr std::array<std::string_view, 2> names_of(OutOfRange) { return {"fill",
 // An index vector says where in x a slice starts. Axes in these attributes count from the front; lists of them are
 // sorted, except those that pair up with another list.
 struct GatherAttrs {
-  Axes offset_dims;           ///< result dims that run through a slice; the others run through the indices
-  Axes collapsed_slice_dims;  ///< dims of x of which a slice has one element and the result has no dim
+  Axes offset_dims;                  ///< result dims that run through a slice; the others run through the indices
+  Axes collapsed_slice_dims;         ///< dims of x of which a slice has one element and the result has no dim
   Axes operand_batching_dims;        ///< dims of x that run along with ...
   Axes start_indices_batching_dims;  ///< ... these dims of the indices
   Axes start_index_map;              ///< entry i of an index vector counts along dim start_index_map[i] of x
@@ -38,12 +38,14 @@ Tensor out_of_range_value(DType dtype);
 /// How an update joins what stands there. `update` replaces it; where several meet, the last one in row-major
 /// order stays. `custom` means the sub-graph attribute beside it.
 enum class ScatterKind { update, add, mul, max, min, custom };
-constexpr std::array<std::string_view, 6> names_of(ScatterKind) { return {"update", "add", "mul", "max", "min", "custom"}; }
+constexpr std::array<std::string_view, 6> names_of(ScatterKind) {
+  return {"update", "add", "mul", "max", "min", "custom"};
+}
 struct ScatterAttrs {
   ScatterKind kind = ScatterKind::update;
   Axes update_window_dims;    ///< dims of the updates that run through a slice; the others run through the indices
   Axes inserted_window_dims;  ///< dims of x of which a slice has one element and the updates have no dim
-  Axes input_batching_dims;            ///< dims of x that run along with ...
+  Axes input_batching_dims;   ///< dims of x that run along with ...
   Axes scatter_indices_batching_dims;  ///< ... these dims of the indices
   Axes scatter_dims_to_operand_dims;   ///< entry i of an index vector counts along this dim of x
   int64_t index_vector_dim = 0;        ///< as gather's

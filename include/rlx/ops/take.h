@@ -21,7 +21,8 @@ Value take_along_axis(Value x, Value indices, int64_t axis, OutOfRange out_of_ra
 struct GatherNdAttrs {
   int64_t batch_dims = 0;  ///< leading dims in which x and the indices run together
   OutOfRange out_of_range = OutOfRange::fill;
-  RLX_FIELDS(GatherNdAttrs, field("batch_dims", &GatherNdAttrs::batch_dims), field("out_of_range", &GatherNdAttrs::out_of_range));
+  RLX_FIELDS(GatherNdAttrs, field("batch_dims", &GatherNdAttrs::batch_dims),
+             field("out_of_range", &GatherNdAttrs::out_of_range));
 };
 /// The last dim of the indices holds index vectors into x, behind the batch dims.
 Value gather_nd(Value x, Value indices, int64_t batch_dims = 0, OutOfRange out_of_range = OutOfRange::fill);
@@ -46,10 +47,12 @@ Value scatter_nd(Value x, Value indices, Value updates, ScatterReduction reducti
 struct ScatterElementsAttrs {
   int64_t axis = 0;
   ScatterReduction reduction = ScatterReduction::none;
-  RLX_FIELDS(ScatterElementsAttrs, field("axis", &ScatterElementsAttrs::axis), field("reduction", &ScatterElementsAttrs::reduction));
+  RLX_FIELDS(ScatterElementsAttrs, field("axis", &ScatterElementsAttrs::axis),
+             field("reduction", &ScatterElementsAttrs::reduction));
 };
 /// x with each element of `updates` at its own index along `axis`: the reverse of take_along_axis.
-Value scatter_elements(Value x, Value indices, Value updates, int64_t axis, ScatterReduction reduction = ScatterReduction::none);
+Value scatter_elements(Value x, Value indices, Value updates, int64_t axis,
+                       ScatterReduction reduction = ScatterReduction::none);
 
 /// The cache with `entry` from `position` (a scalar) on along `axis`: a new value, in the cache's buffer if the old one
 /// is dead. A position from which the entry does not fit is moved back.

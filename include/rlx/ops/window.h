@@ -10,8 +10,8 @@ namespace rlx {
 /// How many windows fit: `extent` elements, `base_dilation` apart and with `low` and `high` more around them (less, if
 /// negative), under windows of `window` elements, `window_dilation` apart, that start every `stride` places. A
 /// symbolic extent is taken to hold at least one window; a stride must divide its symbols' factors.
-Dim window_count(const Dim& extent, const Dim& window, int64_t stride, int64_t base_dilation, int64_t window_dilation, const Dim& low,
-                 const Dim& high);
+Dim window_count(const Dim& extent, const Dim& window, int64_t stride, int64_t base_dilation, int64_t window_dilation,
+                 const Dim& low, const Dim& high);
 
 // One entry for each dim of x. Lists left out mean 1 everywhere, and no padding.
 struct ReduceWindowAttrs {
@@ -20,9 +20,11 @@ struct ReduceWindowAttrs {
   Axes strides = {}, base_dilation = {}, window_dilation = {};
   Dims padding_low = {}, padding_high = {};
   Subgraph body = {};  ///< of `custom`: as reduce's
-  RLX_FIELDS(ReduceWindowAttrs, field("kind", &ReduceWindowAttrs::kind), field("window_dims", &ReduceWindowAttrs::window_dims),
-             field("strides", &ReduceWindowAttrs::strides), field("base_dilation", &ReduceWindowAttrs::base_dilation),
-             field("window_dilation", &ReduceWindowAttrs::window_dilation), field("padding_low", &ReduceWindowAttrs::padding_low),
+  RLX_FIELDS(ReduceWindowAttrs, field("kind", &ReduceWindowAttrs::kind),
+             field("window_dims", &ReduceWindowAttrs::window_dims), field("strides", &ReduceWindowAttrs::strides),
+             field("base_dilation", &ReduceWindowAttrs::base_dilation),
+             field("window_dilation", &ReduceWindowAttrs::window_dilation),
+             field("padding_low", &ReduceWindowAttrs::padding_low),
              field("padding_high", &ReduceWindowAttrs::padding_high), field("body", &ReduceWindowAttrs::body));
 };
 /// Padding and the gaps of the base dilation hold what the reduction starts from.
@@ -36,9 +38,11 @@ struct SelectAndScatterAttrs {
   Axes strides = {}, window_dilation = {};
   Dims padding_low = {}, padding_high = {};
   RLX_FIELDS(SelectAndScatterAttrs, field("select", &SelectAndScatterAttrs::select),
-             field("window_dims", &SelectAndScatterAttrs::window_dims), field("strides", &SelectAndScatterAttrs::strides),
+             field("window_dims", &SelectAndScatterAttrs::window_dims),
+             field("strides", &SelectAndScatterAttrs::strides),
              field("window_dilation", &SelectAndScatterAttrs::window_dilation),
-             field("padding_low", &SelectAndScatterAttrs::padding_low), field("padding_high", &SelectAndScatterAttrs::padding_high));
+             field("padding_low", &SelectAndScatterAttrs::padding_low),
+             field("padding_high", &SelectAndScatterAttrs::padding_high));
 };
 /// Zeros of x's dims, to which each element of `source` is added where its window of x has its greatest element (by
 /// `ge`, the first of equal ones): the gradient of a max pool.
@@ -56,7 +60,8 @@ struct ConvAttrs {
   std::optional<DType> accumulate = {};  ///< and result dtype; the operands' own where left out
   RLX_FIELDS(ConvAttrs, field("strides", &ConvAttrs::strides), field("padding_low", &ConvAttrs::padding_low),
              field("padding_high", &ConvAttrs::padding_high), field("lhs_dilation", &ConvAttrs::lhs_dilation),
-             field("rhs_dilation", &ConvAttrs::rhs_dilation), field("feature_group_count", &ConvAttrs::feature_group_count),
+             field("rhs_dilation", &ConvAttrs::rhs_dilation),
+             field("feature_group_count", &ConvAttrs::feature_group_count),
              field("batch_group_count", &ConvAttrs::batch_group_count), field("lhs_layout", &ConvAttrs::lhs_layout),
              field("rhs_layout", &ConvAttrs::rhs_layout), field("out_layout", &ConvAttrs::out_layout),
              field("accumulate", &ConvAttrs::accumulate));

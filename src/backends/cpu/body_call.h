@@ -1,5 +1,5 @@
-// Calling a sub-graph of scalars from a kernel: combiners and comparators. The body is a schedule of its own; its memory
-// is part of the calling step's scratch.
+// Calling a sub-graph of scalars from a kernel: combiners and comparators. The body is a schedule of its own; its
+// memory is part of the calling step's scratch.
 #pragma once
 
 #include <cstring>
@@ -20,7 +20,8 @@ class BodyCall {
     for (const Type& t : body.output_types()) sizes_.push_back(byte_size(t.dtype));
   }
   size_t scratch_bytes() const {
-    return rounded(body_->arena_bytes()) + rounded((body_->pointer_count() + inputs_ + outputs_) * sizeof(void*)) + rounded(outputs_ * kScalar);
+    return rounded(body_->arena_bytes()) + rounded((body_->pointer_count() + inputs_ + outputs_) * sizeof(void*)) +
+           rounded(outputs_ * kScalar);
   }
   /// In one run's scratch.
   struct Ready {
@@ -28,7 +29,9 @@ class BodyCall {
     std::byte* arena;
     void **pointers, **inputs, **outputs;
     std::byte* results;
-    void operator()() const noexcept { call.body_->run(pointers, arena, {inputs, call.inputs_}, {outputs, call.outputs_}, 1); }
+    void operator()() const noexcept {
+      call.body_->run(pointers, arena, {inputs, call.inputs_}, {outputs, call.outputs_}, 1);
+    }
     const std::byte* result(size_t r) const { return results + r * kScalar; }
   };
   Ready ready(std::byte* scratch) const noexcept {
@@ -36,7 +39,8 @@ class BodyCall {
     r.pointers = reinterpret_cast<void**>(scratch + rounded(body_->arena_bytes()));
     r.inputs = r.pointers + body_->pointer_count();
     r.outputs = r.inputs + inputs_;
-    r.results = scratch + rounded(body_->arena_bytes()) + rounded((body_->pointer_count() + inputs_ + outputs_) * sizeof(void*));
+    r.results = scratch + rounded(body_->arena_bytes()) +
+                rounded((body_->pointer_count() + inputs_ + outputs_) * sizeof(void*));
     body_->resolve(r.pointers, scratch);
     for (size_t o = 0; o < outputs_; ++o) r.outputs[o] = r.results + o * kScalar;
     return r;

@@ -14,7 +14,9 @@ class CpuProgram final : public Program {
  public:
   explicit CpuProgram(Graph legal) : graph_(std::move(legal)) {}
   const Graph& graph() const override { return graph_; }
-  std::unique_ptr<Executable> load(const LoadOptions& options) const override { return make_executable(graph_, options); }
+  std::unique_ptr<Executable> load(const LoadOptions& options) const override {
+    return make_executable(graph_, options);
+  }
 
  private:
   Graph graph_;

@@ -7,7 +7,6 @@
 #include <mutex>
 
 #include "backends/cpu/schedule.h"
-#include "rlx/io.h"
 #include "ir/leaves.h"
 #include "passes/hoist_params.h"
 #include "rlx/io.h"
@@ -47,7 +46,8 @@ struct Instance {
 
 class CpuExecutable final : public Executable {
  public:
-  CpuExecutable(const Graph& legal, LoadOptions options) : signature_(signature_params(legal)), options_(std::move(options)) {
+  CpuExecutable(const Graph& legal, LoadOptions options)
+      : signature_(signature_params(legal)), options_(std::move(options)) {
     options_.threads = std::max(1, options_.threads);
     Hoisted parts = hoist_params(legal);
     graph_ = std::move(parts.main);
@@ -118,7 +118,8 @@ class CpuExecutable final : public Executable {
 
   void check_inputs(Tensors inputs) const {
     if (inputs.size() != graph_.inputs().size())
-      fail(ErrorCode::invalid_argument, "graph '", graph_.name(), "' has ", graph_.inputs().size(), " inputs, got ", inputs.size());
+      fail(ErrorCode::invalid_argument, "graph '", graph_.name(), "' has ", graph_.inputs().size(), " inputs, got ",
+           inputs.size());
     for (size_t i = 0; i < inputs.size(); ++i) {
       const Node& node = graph_.node(graph_.inputs()[i]);
       if (inputs[i].dtype() != node.types[0].dtype || inputs[i].rank() != node.types[0].rank())
@@ -162,7 +163,8 @@ class CpuExecutable final : public Executable {
   void hoist() {
     if (hoisted_.empty() || params_.contains(hoisted_[0])) return;
     PackedCache once;
-    Schedule schedule({prologue_, options_.threads, once, [this](const std::string& name) { return &params_.at(name); }});
+    Schedule schedule(
+        {prologue_, options_.threads, once, [this](const std::string& name) { return &params_.at(name); }});
     std::vector<Tensor> values;
     std::vector<void*> pointers;
     for (const Type& t : schedule.output_types()) {

@@ -11,7 +11,8 @@ namespace {
 /// The body of a named reduction, and what it starts from: for dtypes without a kernel.
 Graph named_body(Reduction kind, DType dtype) {
   Type scalar{dtype, {}};
-  return trace(std::array{scalar, scalar}, [&](Values v) { return kind == Reduction::prod ? v[0] * v[1] : v[0] + v[1]; });
+  return trace(std::array{scalar, scalar},
+               [&](Values v) { return kind == Reduction::prod ? v[0] * v[1] : v[0] + v[1]; });
 }
 
 }  // namespace
@@ -29,7 +30,8 @@ Prepared lower_reduce_custom(const LoweringContext& c) {
   return make_step("reduce by a sub-graph", fold->scratch_bytes() + index_bytes, [=](const StepArgs& args) {
     auto combine = fold->ready(args.scratch + index_bytes);
     for (size_t i = 0; i < n; ++i)
-      for (int64_t cell = 0; cell < cells; ++cell) std::memcpy(args.out<std::byte>(i) + size_t(cell) * fold->size(i), args.in(n + i), fold->size(i));
+      for (int64_t cell = 0; cell < cells; ++cell)
+        std::memcpy(args.out<std::byte>(i) + size_t(cell) * fold->size(i), args.in(n + i), fold->size(i));
     auto* at = reinterpret_cast<int64_t*>(args.scratch);
     std::fill_n(at, shape.size(), int64_t{0});
     int64_t cell = 0;
@@ -52,9 +54,11 @@ Prepared lower_reduce_window_custom(const LoweringContext& c) {
   bool named = a.kind != Reduction::custom;
   auto fold = std::make_shared<Fold>(c, named ? named_body(a.kind, c.operands[0].dtype) : *a.body, n);
   Tensor start = named ? initial_value(a.kind, c.operands[0].dtype) : Tensor();
-  Shape in = c.operands[0].shape, out = c.results[0].shape, window = shape_of(a.window_dims), low = shape_of(a.padding_low);
+  Shape in = c.operands[0].shape, out = c.results[0].shape, window = shape_of(a.window_dims),
+        low = shape_of(a.padding_low);
   auto given = [&](const Axes& list, int64_t otherwise) { return list.empty() ? Axes(in.size(), otherwise) : list; };
-  Axes strides = given(a.strides, 1), base = given(a.base_dilation, 1), apart = given(a.window_dilation, 1), before = given(low, 0);
+  Axes strides = given(a.strides, 1), base = given(a.base_dilation, 1), apart = given(a.window_dilation, 1),
+       before = given(low, 0);
   auto strides_in = dense_strides(in);
   int64_t cells = c.results[0].count();
   bool any_window = std::find(window.begin(), window.end(), 0) == window.end();
@@ -62,7 +66,8 @@ Prepared lower_reduce_window_custom(const LoweringContext& c) {
     auto combine = fold->ready(args.scratch);
     for (int64_t cell = 0; cell < cells; ++cell) {
       for (size_t i = 0; i < n; ++i)
-        std::memcpy(args.out<std::byte>(i) + size_t(cell) * fold->size(i), named ? start.data() : args.in<std::byte>(n + i), fold->size(i));
+        std::memcpy(args.out<std::byte>(i) + size_t(cell) * fold->size(i),
+                    named ? start.data() : args.in<std::byte>(n + i), fold->size(i));
       int64_t taps = any_window ? 1 : 0;
       for (int64_t w : window) taps *= w;
       for (int64_t tap = 0; tap < taps; ++tap) {
@@ -120,13 +125,15 @@ Prepared lower_sort_custom(const LoweringContext& c) {
         for (int64_t first = 0; first < extent; first += 2 * width) {
           int64_t middle = std::min(first + width, extent), last = std::min(first + 2 * width, extent);
           for (int64_t left = first, right = middle, to = first; to < last; ++to)
-            other[to] = left < middle && (right >= last || !before(order[right], order[left])) ? order[left++] : order[right++];
+            other[to] =
+                left < middle && (right >= last || !before(order[right], order[left])) ? order[left++] : order[right++];
         }
         std::swap(order, other);
       }
       for (size_t i = 0; i < n; ++i)
         for (int64_t r = 0; r < extent; ++r)
-          std::memcpy(args.out<std::byte>(i) + size_t(base + r * inner) * sizes[i], args.in<std::byte>(i) + size_t(base + order[r] * inner) * sizes[i], sizes[i]);
+          std::memcpy(args.out<std::byte>(i) + size_t(base + r * inner) * sizes[i],
+                      args.in<std::byte>(i) + size_t(base + order[r] * inner) * sizes[i], sizes[i]);
     }
   });
 }

@@ -53,7 +53,8 @@ void plain_product(const void* lhs_data, const void* rhs_data, void* y_data, int
         T a = lhs[i * k + p], b = rhs[j * k + p];
         if constexpr (std::is_same_v<T, bool>) sum = sum || (a && b);
         else if constexpr (std::is_integral_v<Sum>)
-          sum = static_cast<Sum>(static_cast<uint64_t>(sum) + static_cast<uint64_t>(static_cast<Sum>(a)) * static_cast<uint64_t>(static_cast<Sum>(b)));
+          sum = static_cast<Sum>(static_cast<uint64_t>(sum) + static_cast<uint64_t>(static_cast<Sum>(a)) *
+                                                                  static_cast<uint64_t>(static_cast<Sum>(b)));
         else sum += static_cast<Sum>(a) * static_cast<Sum>(b);
       }
       y[i * n + j] = sum;
@@ -67,8 +68,14 @@ PlainProduct plain_product_into(DType sum) {
   if constexpr (std::is_same_v<T, bool>) return nullptr;
   else if constexpr (std::is_integral_v<T>) {
     if (kind_of(sum) == Kind::signed_int)
-      return sum == i64 ? plain_product<T, int64_t> : sum == i32 ? plain_product<T, int32_t> : sum == i16 ? plain_product<T, int16_t> : nullptr;
-    return sum == u64 ? plain_product<T, uint64_t> : sum == u32 ? plain_product<T, uint32_t> : sum == u16 ? plain_product<T, uint16_t> : nullptr;
+      return sum == i64   ? plain_product<T, int64_t>
+             : sum == i32 ? plain_product<T, int32_t>
+             : sum == i16 ? plain_product<T, int16_t>
+                          : nullptr;
+    return sum == u64   ? plain_product<T, uint64_t>
+           : sum == u32 ? plain_product<T, uint32_t>
+           : sum == u16 ? plain_product<T, uint16_t>
+                        : nullptr;
   } else {
     return sum == c128 ? plain_product<T, std::complex<double>> : nullptr;
   }
@@ -100,7 +107,8 @@ struct Gathered {
     std::vector<int64_t> from = pick(v.strides, order), to = dense_strides(shape);
     for (auto* list : {&from, &to})
       for (int64_t& stride : *list) stride *= size;
-    if (order.size() > static_cast<size_t>(kernels::kMaxCopyRank)) fail(ErrorCode::unsupported, "a product of rank ", order.size());
+    if (order.size() > static_cast<size_t>(kernels::kMaxCopyRank))
+      fail(ErrorCode::unsupported, "a product of rank ", order.size());
     plan = kernels::plan_copy(size, static_cast<int>(order.size()), shape.data(), from.data(), to.data());
     bytes = (static_cast<size_t>(v.count() * size) + 63) / 64 * 64;
   }
@@ -117,10 +125,12 @@ View regrouped(const View& v, const Axes& order) {
 }
 
 /// A float product if both operands' groups merge; `axes` are positions in these views.
-std::optional<kernels::BatchedGemmSpec> gemm_spec(const View& lhs, const View& rhs, const View& y, const DotAxes& axes, int threads) {
+std::optional<kernels::BatchedGemmSpec> gemm_spec(const View& lhs, const View& rhs, const View& y, const DotAxes& axes,
+                                                  int threads) {
   auto rows = merged(lhs, axes.lhs_free), columns = merged(rhs, axes.rhs_free);
   auto lhs_inner = merged(lhs, axes.lhs_contract), rhs_inner = merged(rhs, axes.rhs_contract);
-  if (!rows || !columns || !lhs_inner || !rhs_inner || axes.lhs_batch.size() > kernels::BatchedGemmSpec::kMaxBatchRank) return {};
+  if (!rows || !columns || !lhs_inner || !rhs_inner || axes.lhs_batch.size() > kernels::BatchedGemmSpec::kMaxBatchRank)
+    return {};
   kernels::BatchedGemmSpec s;
   s.m = rows->extent, s.n = columns->extent, s.k = lhs_inner->extent;
   s.lhs_m_stride = rows->stride, s.lhs_k_stride = lhs_inner->stride;
@@ -152,7 +162,8 @@ Prepared lower_dot(const LoweringContext& c) {
   DotAxes axes(c.attrs<DotAttrs>(), lhs.shape.size(), rhs.shape.size());
   if (is_float(lhs.dtype)) {
     if (axes.lhs_batch.empty())
-      if (auto rows = merged(lhs, axes.lhs_free), inner = merged(lhs, axes.lhs_contract); rows && inner && (inner->stride == 1 || inner->extent == 1))
+      if (auto rows = merged(lhs, axes.lhs_free), inner = merged(lhs, axes.lhs_contract);
+          rows && inner && (inner->stride == 1 || inner->extent == 1))
         if (auto columns = merged(rhs, axes.rhs_free), along = merged(rhs, axes.rhs_contract); columns && along) {
           Product product{rows->extent, columns->extent, inner->extent, rows->stride, along->stride, columns->stride};
           if (auto step = packed_product(c, product, {})) return step;
@@ -165,33 +176,40 @@ Prepared lower_dot(const LoweringContext& c) {
     }
   }
   // Bring both into [batch, free, contracted].
-  Axes lhs_order = in_order(axes.lhs_batch, axes.lhs_free, axes.lhs_contract), rhs_order = in_order(axes.rhs_batch, axes.rhs_free, axes.rhs_contract);
+  Axes lhs_order = in_order(axes.lhs_batch, axes.lhs_free, axes.lhs_contract),
+       rhs_order = in_order(axes.rhs_batch, axes.rhs_free, axes.rhs_contract);
   Gathered left(lhs, lhs_order), right(rhs, rhs_order);
   size_t batch_rank = axes.lhs_batch.size();
   if (is_float(lhs.dtype)) {
     DotAttrs regular{axes_from(0, batch_rank), axes_from(0, batch_rank),
                      axes_from(int64_t(batch_rank + axes.lhs_free.size()), axes.lhs_contract.size()),
                      axes_from(int64_t(batch_rank + axes.rhs_free.size()), axes.rhs_contract.size())};
-    auto spec = gemm_spec(regrouped(lhs, lhs_order), regrouped(rhs, rhs_order), y, DotAxes(regular, lhs.shape.size(), rhs.shape.size()), c.threads);
-    if (!spec) fail(ErrorCode::unsupported, "a product with ", batch_rank, " batch dims; the CPU takes ", kernels::BatchedGemmSpec::kMaxBatchRank);
+    auto spec = gemm_spec(regrouped(lhs, lhs_order), regrouped(rhs, rhs_order), y,
+                          DotAxes(regular, lhs.shape.size(), rhs.shape.size()), c.threads);
+    if (!spec)
+      fail(ErrorCode::unsupported, "a product with ", batch_rank, " batch dims; the CPU takes ",
+           kernels::BatchedGemmSpec::kMaxBatchRank);
     auto gemm = kernels::prepare_batched_gemm(*spec);
     return make_step("gemm", left.bytes + right.bytes + gemm.scratch_bytes(), [=](const StepArgs& args) {
       left.run(args, args.in(0), args.scratch);
       right.run(args, args.in(1), args.scratch + left.bytes);
-      gemm.run({args.scratch, args.scratch + left.bytes, args.out()}, args.scratch + left.bytes + right.bytes, args.pool);
+      gemm.run({args.scratch, args.scratch + left.bytes, args.out()}, args.scratch + left.bytes + right.bytes,
+               args.pool);
     });
   }
-  int64_t batches = extent_of(lhs, axes.lhs_batch), m = extent_of(lhs, axes.lhs_free), n = extent_of(rhs, axes.rhs_free), k = extent_of(lhs, axes.lhs_contract);
+  int64_t batches = extent_of(lhs, axes.lhs_batch), m = extent_of(lhs, axes.lhs_free),
+          n = extent_of(rhs, axes.rhs_free), k = extent_of(lhs, axes.lhs_contract);
   PlainProduct product = plain_product_for(lhs.dtype, y.dtype);
   auto size = static_cast<int64_t>(lhs.element_bytes()), y_size = static_cast<int64_t>(y.element_bytes());
   return make_step("product", left.bytes + right.bytes, [=](const StepArgs& args) {
     left.run(args, args.in(0), args.scratch);
     right.run(args, args.in(1), args.scratch + left.bytes);
     const std::byte *l = args.scratch, *r = args.scratch + left.bytes;
-    for_ranges(args, batches * m, 1, static_cast<double>(batches * m * n * k), [&](int64_t begin, int64_t end, int64_t) {
-      for (int64_t row = begin; row < end; ++row)
-        product(l + row * k * size, r + row / m * n * k * size, args.out<std::byte>() + row * n * y_size, 1, n, k);
-    });
+    for_ranges(
+        args, batches * m, 1, static_cast<double>(batches * m * n * k), [&](int64_t begin, int64_t end, int64_t) {
+          for (int64_t row = begin; row < end; ++row)
+            product(l + row * k * size, r + row / m * n * k * size, args.out<std::byte>() + row * n * y_size, 1, n, k);
+        });
   });
 }
 

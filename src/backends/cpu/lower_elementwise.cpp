@@ -20,15 +20,16 @@ std::optional<ElementwiseOp> machine_op(const Node& node) {
 #define RLX_SAME(name) {&op::name, ElementwiseOp::name},
   static const Row kRows[] = {
       RLX_SAME(abs) RLX_SAME(neg) RLX_SAME(sign) RLX_SAME(floor) RLX_SAME(ceil) RLX_SAME(round_nearest_even)
-      RLX_SAME(round_nearest_afz) RLX_SAME(exp) RLX_SAME(expm1) RLX_SAME(log) RLX_SAME(log1p) RLX_SAME(sqrt)
-      RLX_SAME(rsqrt) RLX_SAME(cbrt) RLX_SAME(sin) RLX_SAME(cos) RLX_SAME(tan) RLX_SAME(tanh) RLX_SAME(logistic)
-      RLX_SAME(erf) RLX_SAME(is_finite) RLX_SAME(popcnt) RLX_SAME(clz) RLX_SAME(real) RLX_SAME(imag) RLX_SAME(complex)
-      RLX_SAME(add) RLX_SAME(sub) RLX_SAME(mul) RLX_SAME(div) RLX_SAME(rem) RLX_SAME(pow) RLX_SAME(atan2)
-      RLX_SAME(shift_left) RLX_SAME(shift_right_logical) RLX_SAME(shift_right_arithmetic) RLX_SAME(select)
-      RLX_SAME(convert) RLX_SAME(reciprocal) RLX_SAME(exp2) RLX_SAME(log2) RLX_SAME(erfc) RLX_SAME(asin) RLX_SAME(acos)
-      RLX_SAME(atan) RLX_SAME(sinh) RLX_SAME(cosh) RLX_SAME(asinh) RLX_SAME(acosh) RLX_SAME(atanh) RLX_SAME(fma)
-      RLX_SAME(relu) RLX_SAME(gelu_tanh) RLX_SAME(silu)
-      {&op::gelu, ElementwiseOp::gelu_erf},
+          RLX_SAME(round_nearest_afz) RLX_SAME(exp) RLX_SAME(expm1) RLX_SAME(log) RLX_SAME(log1p) RLX_SAME(sqrt)
+              RLX_SAME(rsqrt) RLX_SAME(cbrt) RLX_SAME(sin) RLX_SAME(cos) RLX_SAME(tan) RLX_SAME(tanh) RLX_SAME(logistic)
+                  RLX_SAME(erf) RLX_SAME(is_finite) RLX_SAME(popcnt) RLX_SAME(clz) RLX_SAME(real) RLX_SAME(imag)
+                      RLX_SAME(complex) RLX_SAME(add) RLX_SAME(sub) RLX_SAME(mul) RLX_SAME(div) RLX_SAME(rem)
+                          RLX_SAME(pow) RLX_SAME(atan2) RLX_SAME(shift_left) RLX_SAME(shift_right_logical)
+                              RLX_SAME(shift_right_arithmetic) RLX_SAME(select) RLX_SAME(convert) RLX_SAME(reciprocal)
+                                  RLX_SAME(exp2) RLX_SAME(log2) RLX_SAME(erfc) RLX_SAME(asin) RLX_SAME(acos)
+                                      RLX_SAME(atan) RLX_SAME(sinh) RLX_SAME(cosh) RLX_SAME(asinh) RLX_SAME(acosh)
+                                          RLX_SAME(atanh) RLX_SAME(fma) RLX_SAME(relu) RLX_SAME(gelu_tanh)
+                                              RLX_SAME(silu){&op::gelu, ElementwiseOp::gelu_erf},
       {&op::maximum, ElementwiseOp::max},
       {&op::minimum, ElementwiseOp::min},
       {&op::bitwise_not, ElementwiseOp::logical_not},
@@ -39,9 +40,11 @@ std::optional<ElementwiseOp> machine_op(const Node& node) {
 #undef RLX_SAME
   if (node.op == &op::compare) {
     const auto& a = node.attrs.as<CompareAttrs>();
-    static constexpr ElementwiseOp kPlain[] = {ElementwiseOp::eq, ElementwiseOp::ne, ElementwiseOp::lt, ElementwiseOp::le, ElementwiseOp::gt, ElementwiseOp::ge};
-    static constexpr ElementwiseOp kTotal[] = {ElementwiseOp::total_eq, ElementwiseOp::total_ne, ElementwiseOp::total_lt,
-                                               ElementwiseOp::total_le, ElementwiseOp::total_gt, ElementwiseOp::total_ge};
+    static constexpr ElementwiseOp kPlain[] = {ElementwiseOp::eq, ElementwiseOp::ne, ElementwiseOp::lt,
+                                               ElementwiseOp::le, ElementwiseOp::gt, ElementwiseOp::ge};
+    static constexpr ElementwiseOp kTotal[] = {ElementwiseOp::total_eq, ElementwiseOp::total_ne,
+                                               ElementwiseOp::total_lt, ElementwiseOp::total_le,
+                                               ElementwiseOp::total_gt, ElementwiseOp::total_ge};
     return (a.total_order ? kTotal : kPlain)[static_cast<size_t>(a.direction)];
   }
   for (const Row& row : kRows)
@@ -71,7 +74,8 @@ struct RegionBuilder {
   ElementwiseProgram::Value constant(const Tensor& t) {
     if (is_integer(t.dtype()) || t.dtype() == boolean) {
       bool is_signed = kind_of(t.dtype()) == Kind::signed_int;
-      return program.integer(t.dtype(), is_signed ? load_element<int64_t>(t) : static_cast<int64_t>(load_element<uint64_t>(t)));
+      return program.integer(t.dtype(),
+                             is_signed ? load_element<int64_t>(t) : static_cast<int64_t>(load_element<uint64_t>(t)));
     }
     if (is_complex(t.dtype())) return program.constant(t.dtype(), load_element<Complex>(t));
     return program.constant(t.dtype(), load_element<double>(t));
@@ -157,7 +161,8 @@ Prepared region_step(const Graph& body, const LoweringContext& c) {
     for (auto& s : strides) s.erase(s.begin() + std::ptrdiff_t(d));
   }
   if (dims.size() > static_cast<size_t>(kernels::kMaxElementwiseRank))
-    fail(ErrorCode::unsupported, "an element-wise region over ", dims.size(), " dims that do not merge; the CPU takes ", kernels::kMaxElementwiseRank);
+    fail(ErrorCode::unsupported, "an element-wise region over ", dims.size(), " dims that do not merge; the CPU takes ",
+         kernels::kMaxElementwiseRank);
 
   struct Plan {
     ElementwiseProgram program;
@@ -177,20 +182,23 @@ Prepared region_step(const Graph& body, const LoweringContext& c) {
   size_t per_thread = (plan->program.scratch_bytes() + 63) / 64 * 64;
   size_t buffer_bytes = (count * sizeof(ElementwiseBuffer) + 63) / 64 * 64;
   size_t nodes = body.nodes().size();
-  return make_step("elementwise", buffer_bytes + per_thread * static_cast<size_t>(c.threads), [=](const StepArgs& args) {
-    // Strides are fixed, pointers come with the run: the buffers are completed in this run's own scratch.
-    auto* buffers = new (args.scratch) ElementwiseBuffer[count];
-    std::copy(plan->buffers.begin(), plan->buffers.end(), buffers);
-    for (size_t b = 0; b < operand_count; ++b) buffers[b].data = args.operands[plan->operand_of[b]];
-    for (size_t b = operand_count; b < count; ++b) buffers[b].data = args.results[b - operand_count];
-    kernels::ElementwiseCall call = plan->call;
-    call.operands = buffers;
-    call.results = buffers + operand_count;
-    for_ranges(args, elements, plan->program.tile(), static_cast<double>(elements) * kElement_ns * static_cast<double>(nodes),
-               [&](int64_t begin, int64_t end, int64_t part) {
-                 plan->program.run(call, begin, end, args.scratch + buffer_bytes + per_thread * static_cast<size_t>(part));
-               });
-  });
+  return make_step(
+      "elementwise", buffer_bytes + per_thread * static_cast<size_t>(c.threads), [=](const StepArgs& args) {
+        // Strides are fixed, pointers come with the run: the buffers are completed in this run's own scratch.
+        auto* buffers = new (args.scratch) ElementwiseBuffer[count];
+        std::copy(plan->buffers.begin(), plan->buffers.end(), buffers);
+        for (size_t b = 0; b < operand_count; ++b) buffers[b].data = args.operands[plan->operand_of[b]];
+        for (size_t b = operand_count; b < count; ++b) buffers[b].data = args.results[b - operand_count];
+        kernels::ElementwiseCall call = plan->call;
+        call.operands = buffers;
+        call.results = buffers + operand_count;
+        for_ranges(args, elements, plan->program.tile(),
+                   static_cast<double>(elements) * kElement_ns * static_cast<double>(nodes),
+                   [&](int64_t begin, int64_t end, int64_t part) {
+                     plan->program.run(call, begin, end,
+                                       args.scratch + buffer_bytes + per_thread * static_cast<size_t>(part));
+                   });
+      });
 }
 
 }  // namespace
@@ -219,7 +227,9 @@ std::string when_region(const Question& q) {
     if (t.dims != dims) return "its results differ in their dims";
   for (const Output& o : body.outputs())
     if (!machine_op(body.node(o.ref))) return "a result is an operand or a broadcast";
-  return dims.size() > static_cast<size_t>(kernels::kMaxElementwiseRank) ? text_of("rank ", dims.size(), " is above ", kernels::kMaxElementwiseRank) : "";
+  return dims.size() > static_cast<size_t>(kernels::kMaxElementwiseRank)
+             ? text_of("rank ", dims.size(), " is above ", kernels::kMaxElementwiseRank)
+             : "";
 }
 Prepared lower_region(const LoweringContext& c) { return region_step(*c.attrs<ElementwiseRegionAttrs>().body, c); }
 
@@ -234,7 +244,9 @@ std::vector<size_t> overwritable_operands(const Node& node) {
   for (size_t i = 0; i < node.operands.size(); ++i) {
     const auto& users = uses.of(body.inputs()[i]);
     // A broadcast reads elsewhere: what stands there may have been written already.
-    if (std::none_of(users.begin(), users.end(), [&](int32_t n) { return body.nodes()[size_t(n)].op == &op::broadcast_in_dim; })) all.push_back(i);
+    if (std::none_of(users.begin(), users.end(),
+                     [&](int32_t n) { return body.nodes()[size_t(n)].op == &op::broadcast_in_dim; }))
+      all.push_back(i);
   }
   return all;
 }
@@ -243,7 +255,9 @@ bool is_machine_op(const Node& node) { return machine_op(node).has_value(); }
 Prepared lower_elementwise(const LoweringContext& c) {
   std::vector<Type> types;
   for (const View& v : c.operands) types.push_back({v.dtype, Dims(v.shape.begin(), v.shape.end())});
-  Graph body = trace(types, [&](Graph& g, Values in) { return g.emit(*c.node.op, {in.begin(), in.end()}, c.node.attrs); });
+  Graph body = trace(types, [&](Graph& g, Values in) {
+    return g.emit(*c.node.op, {in.begin(), in.end()}, c.node.attrs);
+  });
   return region_step(body, c);
 }
 

@@ -60,11 +60,12 @@ struct Slices {
     return n;
   }
 
-  Slices(const View& x, const View& indices, const View& other, const Axes& window_dims, const Axes& collapsed, const Axes& x_batch,
-         const Axes& index_batch, const Axes& map, int64_t vector_dim, const Shape& slice_sizes)
+  Slices(const View& x, const View& indices, const View& other, const Axes& window_dims, const Axes& collapsed,
+         const Axes& x_batch, const Axes& index_batch, const Axes& map, int64_t vector_dim, const Shape& slice_sizes)
       : x_shape(x.shape), sizes(slice_sizes), x_strides(x.strides), index_dtype(indices.dtype),
         element(static_cast<int64_t>(x.element_bytes())), index_map(map) {
-    if (x.shape.size() > kMaxRank || other.shape.size() > kMaxRank) fail(ErrorCode::unsupported, "indexing into rank ", x.shape.size());
+    if (x.shape.size() > kMaxRank || other.shape.size() > kMaxRank)
+      fail(ErrorCode::unsupported, "indexing into rank ", x.shape.size());
     for (size_t d = 0; d < x.shape.size(); ++d) limits.push_back(x.shape[d] - sizes[d]);
     Axes other_batch = other_axes(other.shape.size(), window_dims);
     size_t next = 0;
@@ -107,7 +108,8 @@ struct Slices {
     }
     auto index_size = static_cast<int64_t>(byte_size(index_dtype));
     for (size_t v = 0; v < index_map.size(); ++v)
-      at[size_t(index_map[v])] = read_index(indices + (index_offset + int64_t(v) * vector_stride) * index_size, index_dtype);
+      at[size_t(index_map[v])] =
+          read_index(indices + (index_offset + int64_t(v) * vector_stride) * index_size, index_dtype);
     for (size_t d = 0; d < x_shape.size(); ++d) {
       if (clip) at[d] = std::clamp<int64_t>(at[d], 0, std::max<int64_t>(limits[d], 0));
       if (at[d] < 0 || at[d] > limits[d]) s.in_range = false;
@@ -140,10 +142,12 @@ void for_each_pair(const Shape& box, const std::vector<int64_t>& a, const std::v
 
 kernels::CopyPlan window_copy(const Slices& s, bool from_x) {
   Shape box = s.window;
-  auto from = from_x ? s.window_x_strides : s.window_other_strides, to = from_x ? s.window_other_strides : s.window_x_strides;
+  auto from = from_x ? s.window_x_strides : s.window_other_strides,
+       to = from_x ? s.window_other_strides : s.window_x_strides;
   for (auto* list : {&from, &to})
     for (int64_t& stride : *list) stride *= s.element;
-  if (box.size() > static_cast<size_t>(kernels::kMaxCopyRank)) fail(ErrorCode::unsupported, "slices of rank ", box.size());
+  if (box.size() > static_cast<size_t>(kernels::kMaxCopyRank))
+    fail(ErrorCode::unsupported, "slices of rank ", box.size());
   return kernels::plan_copy(s.element, static_cast<int>(box.size()), box.data(), from.data(), to.data());
 }
 
@@ -170,24 +174,28 @@ Prepared lower_gather(const LoweringContext& c) {
   return make_step("gather", 0, [=](const StepArgs& args) {
     const auto* from = args.in<std::byte>(0);
     auto* to = args.out<std::byte>();
-    for_ranges(args, count, 1, static_cast<double>(count) * (20 + static_cast<double>(bytes) * 0.05), [&](int64_t begin, int64_t end, int64_t) {
-      for (int64_t i = begin; i < end; ++i) {
-        auto start = s.start(args.in<std::byte>(1), i, clip);
-        std::byte* target = to + start.other * s.element;
-        if (start.in_range) kernels::copy_strided(copy, from + start.x * s.element, target, 0, copy.units);
-        else if (contiguous && window == 1) std::memcpy(target, fill.data(), static_cast<size_t>(s.element));
-        else
-          for_each_pair(s.window, s.window_other_strides, s.window_other_strides,
-                        [&](int64_t at, int64_t) { std::memcpy(target + at * s.element, fill.data(), static_cast<size_t>(s.element)); });
-      }
-    });
+    for_ranges(args, count, 1, static_cast<double>(count) * (20 + static_cast<double>(bytes) * 0.05),
+               [&](int64_t begin, int64_t end, int64_t) {
+                 for (int64_t i = begin; i < end; ++i) {
+                   auto start = s.start(args.in<std::byte>(1), i, clip);
+                   std::byte* target = to + start.other * s.element;
+                   if (start.in_range) kernels::copy_strided(copy, from + start.x * s.element, target, 0, copy.units);
+                   else if (contiguous && window == 1) std::memcpy(target, fill.data(), static_cast<size_t>(s.element));
+                   else
+                     for_each_pair(s.window, s.window_other_strides, s.window_other_strides, [&](int64_t at, int64_t) {
+                       std::memcpy(target + at * s.element, fill.data(), static_cast<size_t>(s.element));
+                     });
+                 }
+               });
   });
 }
 
 std::string when_scatter(const Question& q) {
   if (auto why = index_types(q); !why.empty()) return why;
   const auto& a = q.node.attrs.as<ScatterAttrs>();
-  return a.kind == ScatterKind::custom || scalar_combine(a.kind, q.operands[0].dtype) ? "" : text_of("no kernel combines ", q.operands[0].dtype);
+  return a.kind == ScatterKind::custom || scalar_combine(a.kind, q.operands[0].dtype)
+             ? ""
+             : text_of("no kernel combines ", q.operands[0].dtype);
 }
 Prepared lower_scatter(const LoweringContext& c) {
   const auto& a = c.attrs<ScatterAttrs>();
@@ -198,13 +206,15 @@ Prepared lower_scatter(const LoweringContext& c) {
     size_t next = 0;
     for (size_t d = 0; d < sizes.size(); ++d) {
       auto is_in = [&](const Axes& axes) { return std::find(axes.begin(), axes.end(), int64_t(d)) != axes.end(); };
-      sizes[d] = is_in(a.inserted_window_dims) || is_in(a.input_batching_dims) ? 1 : updates.shape[size_t(a.update_window_dims[next++])];
+      sizes[d] = is_in(a.inserted_window_dims) || is_in(a.input_batching_dims)
+                     ? 1
+                     : updates.shape[size_t(a.update_window_dims[next++])];
     }
   }
   View dense = x;
   dense.strides = dense_strides(x.shape);
-  Slices s(dense, indices, updates, a.update_window_dims, a.inserted_window_dims, a.input_batching_dims, a.scatter_indices_batching_dims,
-           a.scatter_dims_to_operand_dims, a.index_vector_dim, sizes);
+  Slices s(dense, indices, updates, a.update_window_dims, a.inserted_window_dims, a.input_batching_dims,
+           a.scatter_indices_batching_dims, a.scatter_dims_to_operand_dims, a.index_vector_dim, sizes);
   // The arrays differ in dtype alone: what is an offset in one is one in the others.
   struct Array {
     std::shared_ptr<const Step> initial;
@@ -213,11 +223,13 @@ Prepared lower_scatter(const LoweringContext& c) {
   std::vector<Array> arrays;
   for (size_t i = 0; i < n; ++i) {
     const View& array = c.operands[i];
-    arrays.push_back({copy_step(array, {array.dtype, array.shape, dense.strides}), static_cast<int64_t>(array.element_bytes())});
+    arrays.push_back(
+        {copy_step(array, {array.dtype, array.shape, dense.strides}), static_cast<int64_t>(array.element_bytes())});
   }
   auto prepare = [=](const StepArgs& args) {
     for (size_t i = 0; i < n; ++i)
-      if (args.in(i) != args.out(i)) arrays[i].initial->run({args.operands + i, args.results + i, args.scratch, args.width, args.pool});
+      if (args.in(i) != args.out(i))
+        arrays[i].initial->run({args.operands + i, args.results + i, args.scratch, args.width, args.pool});
   };
   int64_t count = s.count();
   // Updates meet in an order: one thread keeps it. (Splitting x by slices would need the indices sorted first.)
@@ -225,13 +237,15 @@ Prepared lower_scatter(const LoweringContext& c) {
     for (int64_t i = 0; i < count; ++i) {
       auto start = s.start(args.in<std::byte>(n), i, false);
       if (start.in_range)
-        for_each_pair(s.window, s.window_x_strides, s.window_other_strides, [&](int64_t at, int64_t update) { f(start.x + at, start.other + update); });
+        for_each_pair(s.window, s.window_x_strides, s.window_other_strides,
+                      [&](int64_t at, int64_t update) { f(start.x + at, start.other + update); });
     }
   };
   if (a.kind == ScatterKind::custom) {
     auto fold = std::make_shared<Fold>(c, *a.body, n);
     for (size_t i = 0; i < n; ++i)
-      if (c.operands[n + 1 + i].strides != updates.strides) fail(ErrorCode::unsupported, "updates of different strides");
+      if (c.operands[n + 1 + i].strides != updates.strides)
+        fail(ErrorCode::unsupported, "updates of different strides");
     return make_step("scatter by a sub-graph", fold->scratch_bytes(), [=](const StepArgs& args) {
       prepare(args);
       auto combine = fold->ready(args.scratch);
@@ -244,7 +258,9 @@ Prepared lower_scatter(const LoweringContext& c) {
   ScalarCombine combine = scalar_combine(a.kind, x.dtype);
   return make_step("scatter", 0, [=](const StepArgs& args) {
     prepare(args);
-    each_update(args, [&](int64_t at, int64_t update) { combine(args.out<std::byte>() + at * s.element, args.in<std::byte>(n + 1) + update * s.element); });
+    each_update(args, [&](int64_t at, int64_t update) {
+      combine(args.out<std::byte>() + at * s.element, args.in<std::byte>(n + 1) + update * s.element);
+    });
   });
 }
 
@@ -260,7 +276,8 @@ struct Starts {
 
   Starts(const LoweringContext& c, size_t first_operand, const View& x, const Shape& sizes)
       : first(first_operand), vector(c.operands.size() == first_operand + 1 && c.operands[first_operand].rank() == 1),
-        dtype(c.operands.size() > first_operand ? c.operands[first_operand].dtype : i64), strides(dense_strides(x.shape)) {
+        dtype(c.operands.size() > first_operand ? c.operands[first_operand].dtype : i64),
+        strides(dense_strides(x.shape)) {
     for (size_t d = 0; d < sizes.size(); ++d) limits.push_back(x.shape[d] - sizes[d]);
   }
   /// In elements of a dense x.
@@ -283,7 +300,8 @@ Prepared lower_dynamic_slice(const LoweringContext& c) {
   std::shared_ptr<const Step> copy(copy_step({x.dtype, y.shape, starts.strides}, y));
   auto element = static_cast<int64_t>(x.element_bytes());
   return make_step("dynamic_slice", 0, [=](const StepArgs& args) {
-    void* from = args.in<std::byte>(0) ? const_cast<std::byte*>(args.in<std::byte>(0)) + starts.offset(args) * element : nullptr;
+    void* from =
+        args.in<std::byte>(0) ? const_cast<std::byte*>(args.in<std::byte>(0)) + starts.offset(args) * element : nullptr;
     StepArgs moved{&from, args.results, args.scratch, args.width, args.pool};
     copy->run(moved);
   });

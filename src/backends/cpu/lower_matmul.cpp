@@ -61,7 +61,8 @@ Prepared weights_step(const LoweringContext& c, bool transposed, const ProductEp
   auto gemm = kernels::prepare_batched_gemm(s);
   return make_step("gemm", gemm.scratch_bytes(), [=](const StepArgs& args) {
     auto operand = [&](int i) { return i >= 0 ? args.in(static_cast<size_t>(i)) : nullptr; };
-    gemm.run({args.in(0), args.in(1), args.out(), operand(epilogue.bias), operand(epilogue.residual)}, args.scratch, args.pool);
+    gemm.run({args.in(0), args.in(1), args.out(), operand(epilogue.bias), operand(epilogue.residual)}, args.scratch,
+             args.pool);
   });
 }
 
@@ -88,7 +89,8 @@ Prepared lower_matmul(const LoweringContext& c) {
   if (c.node.op == &op::linear) return weights_step(c, true, {.bias = c.operands.size() > 2 ? 2 : -1});
   if (c.node.op == &op::fused_matmul) {
     const auto& a = c.attrs<FusedMatmulAttrs>();
-    ProductEpilogue epilogue{kernel_activation(a.activation), a.has_bias ? 2 : -1, a.has_residual ? 2 + a.has_bias : -1, 0};
+    ProductEpilogue epilogue{kernel_activation(a.activation), a.has_bias ? 2 : -1, a.has_residual ? 2 + a.has_bias : -1,
+                             0};
     if (a.has_residual) epilogue.residual_stride = c.results[0].shape.back();
     return weights_step(c, a.transpose_rhs, epilogue);
   }
@@ -113,7 +115,9 @@ Prepared lower_matmul(const LoweringContext& c) {
   s.lhs_dtype = x.dtype, s.rhs_dtype = w.dtype, s.y_dtype = y.dtype;
   s.threads = c.threads;
   auto gemm = kernels::prepare_batched_gemm(s);
-  return make_step("gemm", gemm.scratch_bytes(), [=](const StepArgs& args) { gemm.run({args.in(0), args.in(1), args.out()}, args.scratch, args.pool); });
+  return make_step("gemm", gemm.scratch_bytes(), [=](const StepArgs& args) {
+    gemm.run({args.in(0), args.in(1), args.out()}, args.scratch, args.pool);
+  });
 }
 
 }  // namespace rlx::cpu

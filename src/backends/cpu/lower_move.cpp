@@ -34,7 +34,8 @@ Copy plan_copy(const Shape& shape, size_t element_bytes, std::vector<int64_t> fr
     for (auto* list : {&dims, &from, &to}) list->erase(list->begin() + std::ptrdiff_t(d));
   }
   if (dims.size() > static_cast<size_t>(kernels::kMaxCopyRank))
-    fail(ErrorCode::unsupported, "a copy over ", dims.size(), " dims that do not merge; the CPU takes ", kernels::kMaxCopyRank);
+    fail(ErrorCode::unsupported, "a copy over ", dims.size(), " dims that do not merge; the CPU takes ",
+         kernels::kMaxCopyRank);
   auto bytes = static_cast<int64_t>(element_bytes);
   for (auto* list : {&from, &to})
     for (int64_t& stride : *list) stride *= bytes;
@@ -46,6 +47,12 @@ Copy plan_copy(const Shape& shape, size_t element_bytes, std::vector<int64_t> fr
 }  // namespace
 
 Prepared copy_step(const View& from, const View& to) {
+  if (!is_byte_sized(from.dtype)) {  // packed elements have no addresses; they are dense, and copied as they lie
+    size_t bytes = byte_count(from.dtype, from.shape);
+    return make_step("copy", 0, [=](const StepArgs& args) {
+      if (bytes) std::memcpy(args.out(), args.in(0), bytes);
+    });
+  }
   Copy copy = plan_copy(to.shape, from.element_bytes(), from.strides, to.strides);
   return make_step("copy", 0, [=](const StepArgs& args) { copy.run(args, args.in(0), args.out()); });
 }
@@ -106,7 +113,8 @@ Prepared lower_pad(const LoweringContext& c) {
   Shape low = shape_of(a.low), high = shape_of(a.high);
   Axes interior = a.interior.empty() ? Axes(low.size(), 0) : a.interior;
   auto bytes = static_cast<int64_t>(from.element_bytes());
-  kernels::PadPlan plan = kernels::plan_pad(bytes, static_cast<int>(low.size()), from.shape.data(), low.data(), high.data(), interior.data());
+  kernels::PadPlan plan = kernels::plan_pad(bytes, static_cast<int>(low.size()), from.shape.data(), low.data(),
+                                            high.data(), interior.data());
   Copy copy{plan.copy, to.count() * bytes, plan.src_offset, plan.dst_offset};
   int64_t count = to.count();
   return make_step("pad", 0, [=](const StepArgs& args) {
@@ -132,7 +140,8 @@ Prepared lower_iota(const LoweringContext& c) {
 Prepared lower_extent(const LoweringContext& c) {
   const auto& a = c.attrs<ExtentAttrs>();
   Tensor value = full(a.dtype, {}, static_cast<double>(a.dim.value()));
-  return make_step("extent", 0, [value](const StepArgs& args) { std::memcpy(args.out(), value.data(), value.byte_count()); });
+  return make_step("extent", 0,
+                   [value](const StepArgs& args) { std::memcpy(args.out(), value.data(), value.byte_count()); });
 }
 
 Prepared lower_bitcast(const LoweringContext& c) {

@@ -26,7 +26,8 @@ int64_t product(const Shape& shape, const Axes& axes) {
 }  // namespace
 
 std::string when_reduce(const Question& q) {
-  if (q.node.attrs.as<ReduceAttrs>().kind == Reduction::custom) return "the CPU reduces by name only; a combiner sub-graph has no kernel";
+  if (q.node.attrs.as<ReduceAttrs>().kind == Reduction::custom)
+    return "the CPU reduces by name only; a combiner sub-graph has no kernel";
   return when::is_byte_sized(q);
 }
 
@@ -55,7 +56,8 @@ Prepared lower_reduce(const LoweringContext& c) {
     std::vector<int64_t> from = pick(x.strides, order), to = dense_strides(moved_shape);
     for (auto* list : {&from, &to})
       for (int64_t& stride : *list) stride *= bytes;
-    if (order.size() > static_cast<size_t>(kernels::kMaxCopyRank)) fail(ErrorCode::unsupported, "a reduction over scattered axes of rank ", order.size());
+    if (order.size() > static_cast<size_t>(kernels::kMaxCopyRank))
+      fail(ErrorCode::unsupported, "a reduction over scattered axes of rank ", order.size());
     copy = kernels::plan_copy(bytes, static_cast<int>(order.size()), moved_shape.data(), from.data(), to.data());
     scratch = static_cast<size_t>(x.count() * bytes);
   }
@@ -68,11 +70,13 @@ Prepared lower_reduce(const LoweringContext& c) {
     call.y = step.out();
     double work = static_cast<double>(elements) * 0.1;
     if (!together) {
-      for_ranges(step, copy.units, 1, work * 4,
-                 [&](int64_t begin, int64_t end, int64_t) { kernels::copy_strided(copy, step.in(0), step.scratch, begin, end); });
+      for_ranges(step, copy.units, 1, work * 4, [&](int64_t begin, int64_t end, int64_t) {
+        kernels::copy_strided(copy, step.in(0), step.scratch, begin, end);
+      });
       call.x = step.scratch;
     }
-    for_ranges(step, results, call.inner > 1 ? 16 : 1, work, [&](int64_t begin, int64_t end, int64_t) { kernels::reduce(call, begin, end); });
+    for_ranges(step, results, call.inner > 1 ? 16 : 1, work,
+               [&](int64_t begin, int64_t end, int64_t) { kernels::reduce(call, begin, end); });
   });
 }
 

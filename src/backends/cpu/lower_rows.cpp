@@ -49,7 +49,8 @@ Prepared lower_softmax(const LoweringContext& c) {
   return make_step("softmax", rows.scratch(c.threads), [=](const StepArgs& step) {
     kernels::SoftmaxArgs call = args;
     call.x = step.in(0), call.y = step.out();
-    rows.run(step, [&](int64_t begin, int64_t end, void* scratch) { kernels::softmax_rows(call, begin, end, scratch); });
+    rows.run(step,
+             [&](int64_t begin, int64_t end, void* scratch) { kernels::softmax_rows(call, begin, end, scratch); });
   });
 }
 
@@ -102,7 +103,8 @@ Prepared lower_logsumexp(const LoweringContext& c) {
   return make_step("logsumexp", rows.scratch(c.threads), [=](const StepArgs& step) {
     kernels::LogSumExpArgs call = args;
     call.x = step.in(0), call.y = step.out();
-    rows.run(step, [&](int64_t begin, int64_t end, void* scratch) { kernels::logsumexp_rows(call, begin, end, scratch); });
+    rows.run(step,
+             [&](int64_t begin, int64_t end, void* scratch) { kernels::logsumexp_rows(call, begin, end, scratch); });
   });
 }
 
@@ -127,7 +129,9 @@ Prepared lower_norm(const LoweringContext& c) {
     call.x = step.in(0), call.y = step.out();
     if (gamma) call.gamma = step.in(1);
     if (beta) call.beta = step.in(1 + gamma);
-    rows.run(step, [&](int64_t begin, int64_t end, void* scratch) { (rms ? kernels::rms_norm_rows : kernels::layer_norm_rows)(call, begin, end, scratch); });
+    rows.run(step, [&](int64_t begin, int64_t end, void* scratch) {
+      (rms ? kernels::rms_norm_rows : kernels::layer_norm_rows)(call, begin, end, scratch);
+    });
   });
 }
 
@@ -141,14 +145,17 @@ Prepared lower_residual_norm(const LoweringContext& c) {
   args.eps = a.epsilon;
   args.round_sum = false;  // the op is defined whole: it rounds once
   bool rms = c.node.op == &op::fused_residual_rms_norm, bias = a.has_bias, beta = a.has_beta;
-  return make_step(rms ? "residual_rms_norm" : "residual_layer_norm", rows.scratch(c.threads), [=](const StepArgs& step) {
-    kernels::NormArgs call = args;
-    call.x = step.in(0), call.residual = step.in(1), call.y = step.out(0), call.sum = step.out(1);
-    if (bias) call.bias = step.in(2);
-    call.gamma = step.in(2 + bias);
-    if (beta) call.beta = step.in(3 + bias);
-    rows.run(step, [&](int64_t begin, int64_t end, void* scratch) { (rms ? kernels::rms_norm_rows : kernels::layer_norm_rows)(call, begin, end, scratch); });
-  });
+  return make_step(rms ? "residual_rms_norm" : "residual_layer_norm", rows.scratch(c.threads),
+                   [=](const StepArgs& step) {
+                     kernels::NormArgs call = args;
+                     call.x = step.in(0), call.residual = step.in(1), call.y = step.out(0), call.sum = step.out(1);
+                     if (bias) call.bias = step.in(2);
+                     call.gamma = step.in(2 + bias);
+                     if (beta) call.beta = step.in(3 + bias);
+                     rows.run(step, [&](int64_t begin, int64_t end, void* scratch) {
+                       (rms ? kernels::rms_norm_rows : kernels::layer_norm_rows)(call, begin, end, scratch);
+                     });
+                   });
 }
 
 }  // namespace rlx::cpu

@@ -69,7 +69,8 @@ Prepared lower_select_and_scatter(const LoweringContext& c) {
   const View &x = c.operands[0], &source = c.operands[1];
   size_t rank = x.shape.size(), size = x.element_bytes();
   Shape in = x.shape, out = source.shape, window = shape_of(a.window_dims);
-  Axes strides = given(a.strides, rank, 1), apart = given(a.window_dilation, rank, 1), low = given(shape_of(a.padding_low), rank, 0);
+  Axes strides = given(a.strides, rank, 1), apart = given(a.window_dilation, rank, 1),
+       low = given(shape_of(a.padding_low), rank, 0);
   auto steps = dense_strides(in);
   Relation relation = relation_of(x.dtype);
   ScalarCombine add = scalar_combine(ScatterKind::add, x.dtype);
@@ -122,20 +123,25 @@ struct StoredNarrow {
   using Value = float;
   using Element = uint16_t;
   static float read(const uint16_t* data, int64_t i) { return static_cast<float>(decode_float(kDType, data[i])); }
-  static void write(uint16_t* data, int64_t i, float v) { data[i] = static_cast<uint16_t>(encode_float(kDType, static_cast<double>(v))); }
+  static void write(uint16_t* data, int64_t i, float v) {
+    data[i] = static_cast<uint16_t>(encode_float(kDType, static_cast<double>(v)));
+  }
 };
 
 template <class In, class Out>
-void plain_convolution(const PlainConvolution& p, const void* x_data, const void* w_data, void* y_data, int64_t begin, int64_t end) {
+void plain_convolution(const PlainConvolution& p, const void* x_data, const void* w_data, void* y_data, int64_t begin,
+                       int64_t end) {
   using Sum = typename Out::Value;
-  const auto *x = static_cast<const typename In::Element*>(x_data), *w = static_cast<const typename In::Element*>(w_data);
+  const auto *x = static_cast<const typename In::Element*>(x_data),
+             *w = static_cast<const typename In::Element*>(w_data);
   auto* y = static_cast<typename Out::Element*>(y_data);
   size_t spatial = p.in.size();
-  int64_t places = 1, taps = 1, per_group = p.out_features / p.feature_groups, per_batch_group = p.out_features / p.batch_groups;
+  int64_t places = 1, taps = 1, per_group = p.out_features / p.feature_groups,
+          per_batch_group = p.out_features / p.batch_groups;
   for (size_t d = 0; d < spatial; ++d) places *= p.out[d], taps *= p.kernel[d];
   for (int64_t unit = begin; unit < end; ++unit) {
     int64_t place = unit % places, o = unit / places % p.out_features, b = unit / places / p.out_features;
-    int64_t first = p.batch_groups > 1 ? 0 : o / per_group * p.in_features;                    // feature of x
+    int64_t first = p.batch_groups > 1 ? 0 : o / per_group * p.in_features;      // feature of x
     int64_t image = p.batch_groups > 1 ? o / per_batch_group * p.batch + b : b;  // batch of x
     Sum sum{};
     int64_t y_at = b * p.y[0] + o * p.y[1];
@@ -152,11 +158,13 @@ void plain_convolution(const PlainConvolution& p, const void* x_data, const void
       if (!inside) continue;
       for (int64_t i = 0; i < p.in_features; ++i) {
         Sum a = static_cast<Sum>(In::read(x, x_at + i * p.x[1])), v = static_cast<Sum>(In::read(w, w_at + i * p.w[1]));
-        if constexpr (std::is_integral_v<Sum>) sum = static_cast<Sum>(static_cast<uint64_t>(sum) + static_cast<uint64_t>(a) * static_cast<uint64_t>(v));
+        if constexpr (std::is_integral_v<Sum>)
+          sum = static_cast<Sum>(static_cast<uint64_t>(sum) + static_cast<uint64_t>(a) * static_cast<uint64_t>(v));
         else sum += a * v;
       }
     }
-    for (size_t d = spatial, rest = size_t(place); d-- > 0; rest /= size_t(p.out[d])) y_at += int64_t(rest % size_t(p.out[d])) * p.y[2 + d];
+    for (size_t d = spatial, rest = size_t(place); d-- > 0; rest /= size_t(p.out[d]))
+      y_at += int64_t(rest % size_t(p.out[d])) * p.y[2 + d];
     Out::write(y, y_at, sum);
   }
 }
@@ -166,7 +174,9 @@ template <class T>
 Plain plain_into(DType sum) {
   if (sum == dtype_of<T>()) return plain_convolution<Stored<T>, Stored<T>>;
   if constexpr (std::is_integral_v<T>)
-    return sum == i64 ? plain_convolution<Stored<T>, Stored<int64_t>> : sum == i32 ? plain_convolution<Stored<T>, Stored<int32_t>> : nullptr;
+    return sum == i64   ? plain_convolution<Stored<T>, Stored<int64_t>>
+           : sum == i32 ? plain_convolution<Stored<T>, Stored<int32_t>>
+                        : nullptr;
   else return nullptr;
 }
 template <DType kDType>
@@ -208,12 +218,15 @@ Prepared lower_plain_convolution(const LoweringContext& c) {
   auto layout = [&](const Axes& l) { return l.empty() ? axes_from(0, rank) : l; };
   Axes in = layout(a.lhs_layout), kernel = layout(a.rhs_layout), out = layout(a.out_layout);
   PlainConvolution p;
-  p.batch = y.shape[size_t(out[0])], p.out_features = y.shape[size_t(out[1])], p.in_features = w.shape[size_t(kernel[1])];
+  p.batch = y.shape[size_t(out[0])], p.out_features = y.shape[size_t(out[1])],
+  p.in_features = w.shape[size_t(kernel[1])];
   p.feature_groups = a.feature_group_count, p.batch_groups = a.batch_group_count;
   for (size_t d = 0; d < rank; ++d) {
-    p.x.push_back(x.strides[size_t(in[d])]), p.w.push_back(w.strides[size_t(kernel[d])]), p.y.push_back(y.strides[size_t(out[d])]);
+    p.x.push_back(x.strides[size_t(in[d])]), p.w.push_back(w.strides[size_t(kernel[d])]),
+        p.y.push_back(y.strides[size_t(out[d])]);
     if (d < 2) continue;
-    p.in.push_back(x.shape[size_t(in[d])]), p.kernel.push_back(w.shape[size_t(kernel[d])]), p.out.push_back(y.shape[size_t(out[d])]);
+    p.in.push_back(x.shape[size_t(in[d])]), p.kernel.push_back(w.shape[size_t(kernel[d])]),
+        p.out.push_back(y.shape[size_t(out[d])]);
   }
   p.stride = given(a.strides, spatial, 1), p.low = given(shape_of(a.padding_low), spatial, 0);
   p.lhs_dilation = given(a.lhs_dilation, spatial, 1), p.rhs_dilation = given(a.rhs_dilation, spatial, 1);
@@ -221,7 +234,9 @@ Prepared lower_plain_convolution(const LoweringContext& c) {
   int64_t count = y.count();
   double work = static_cast<double>(count) * static_cast<double>(w.count() / std::max<int64_t>(p.out_features, 1));
   return make_step("plain convolution", 0, [=](const StepArgs& args) {
-    for_ranges(args, count, 1, work, [&](int64_t begin, int64_t end, int64_t) { convolve(p, args.in(0), args.in(1), args.out(), begin, end); });
+    for_ranges(args, count, 1, work, [&](int64_t begin, int64_t end, int64_t) {
+      convolve(p, args.in(0), args.in(1), args.out(), begin, end);
+    });
   });
 }
 

@@ -34,28 +34,31 @@ Prepared sort_step(const LoweringContext& c, int64_t axis, bool descending, int6
     call.x = args.in(0);
     auto* order = places ? args.out<int32_t>(1) : reinterpret_cast<int32_t*>(args.scratch);
     call.indices = order;
-    for_ranges(args, count, 1, static_cast<double>(count * lines.extent) * 20, [&](int64_t begin, int64_t end, int64_t part) {
-      kernels::argsort(call, begin, end, args.scratch + index_bytes + per_thread * static_cast<size_t>(part));
-      for (size_t i = 0; i < sizes.size(); ++i) {
-        size_t size = sizes[i];
-        const auto* from = args.in<std::byte>(i);
-        auto* to = args.out<std::byte>(i);
-        for (int64_t line = begin; line < end; ++line) {
-          int64_t base = line / lines.inner * lines.inner * lines.extent + line % lines.inner;
-          int64_t target = line / lines.inner * lines.inner * k + line % lines.inner;
-          for (int64_t r = 0; r < k; ++r) {
-            int64_t at = target + r * lines.inner;
-            std::memcpy(to + static_cast<size_t>(at) * size, from + static_cast<size_t>(base + order[at] * lines.inner) * size, size);
+    for_ranges(
+        args, count, 1, static_cast<double>(count * lines.extent) * 20, [&](int64_t begin, int64_t end, int64_t part) {
+          kernels::argsort(call, begin, end, args.scratch + index_bytes + per_thread * static_cast<size_t>(part));
+          for (size_t i = 0; i < sizes.size(); ++i) {
+            size_t size = sizes[i];
+            const auto* from = args.in<std::byte>(i);
+            auto* to = args.out<std::byte>(i);
+            for (int64_t line = begin; line < end; ++line) {
+              int64_t base = line / lines.inner * lines.inner * lines.extent + line % lines.inner;
+              int64_t target = line / lines.inner * lines.inner * k + line % lines.inner;
+              for (int64_t r = 0; r < k; ++r) {
+                int64_t at = target + r * lines.inner;
+                std::memcpy(to + static_cast<size_t>(at) * size,
+                            from + static_cast<size_t>(base + order[at] * lines.inner) * size, size);
+              }
+            }
           }
-        }
-      }
-    });
+        });
   });
 }
 
 std::string fits_i32(const Question& q, int64_t axis) {
   const Dim& extent = q.operands[0].dims[size_t(valid_axis(axis, q.operands[0].rank()))];
-  return extent.is_static() && extent.value() > INT32_MAX ? text_of("an axis of ", extent, " has places beyond i32") : "";
+  return extent.is_static() && extent.value() > INT32_MAX ? text_of("an axis of ", extent, " has places beyond i32")
+                                                          : "";
 }
 
 }  // namespace

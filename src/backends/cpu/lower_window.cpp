@@ -13,7 +13,8 @@ void fill_dims(int64_t* to, const Axes& given, size_t rank, int64_t otherwise) {
 Axes numbers(const Dims& dims) { return shape_of(dims); }
 
 std::string fits_rank(const Question& q) {
-  if (q.operands[0].rank() > static_cast<size_t>(kernels::kMaxWindowRank)) return text_of("rank ", q.operands[0].rank(), " is above ", kernels::kMaxWindowRank);
+  if (q.operands[0].rank() > static_cast<size_t>(kernels::kMaxWindowRank))
+    return text_of("rank ", q.operands[0].rank(), " is above ", kernels::kMaxWindowRank);
   return "";
 }
 
@@ -56,15 +57,18 @@ Prepared lower_reduce_window(const LoweringContext& c) {
     kernels::ReduceWindowArgs call = args;
     call.x = step.in(0);
     call.y = step.out();
-    for_ranges(step, count, 16, static_cast<double>(count * area), [&](int64_t begin, int64_t end, int64_t) { kernels::reduce_window(call, begin, end); });
+    for_ranges(step, count, 16, static_cast<double>(count * area),
+               [&](int64_t begin, int64_t end, int64_t) { kernels::reduce_window(call, begin, end); });
   });
 }
 
 std::string when_convolution(const Question& q) {
   const auto& a = q.node.attrs.as<ConvAttrs>();
   if (a.batch_group_count != 1) return "convolutions with batch groups have no kernel";
-  if (q.operands[0].rank() < 3 || q.operands[0].rank() > 2 + size_t(kernels::kMaxSpatial)) return text_of("the CPU convolves 1 to ", kernels::kMaxSpatial, " spatial dims");
-  if (is_complex(q.operands[0].dtype) || q.operands[0].dtype == boolean) return text_of("no kernel convolves ", q.operands[0].dtype);
+  if (q.operands[0].rank() < 3 || q.operands[0].rank() > 2 + size_t(kernels::kMaxSpatial))
+    return text_of("the CPU convolves 1 to ", kernels::kMaxSpatial, " spatial dims");
+  if (is_complex(q.operands[0].dtype) || q.operands[0].dtype == boolean)
+    return text_of("no kernel convolves ", q.operands[0].dtype);
   DType t = q.operands[0].dtype, out = q.node.types[0].dtype;
   bool wider = out == f32 ? t == f16 || t == bf16 : (out == i32 || out == i64) && is_integer(t);
   if (out != t && !wider) return text_of("no kernel convolves ", t, " into ", out);
@@ -91,14 +95,16 @@ Prepared lower_convolution(const LoweringContext& c) {
     args.low[s] = low.empty() ? 0 : low[s];
     args.lhs_dilation[s] = a.lhs_dilation.empty() ? 1 : a.lhs_dilation[s];
     args.rhs_dilation[s] = a.rhs_dilation.empty() ? 1 : a.rhs_dilation[s];
-    args.x_strides[s] = stride(x, in, s + 2), args.w_strides[s] = stride(w, kernel, s + 2), args.y_strides[s] = stride(y, out, s + 2);
+    args.x_strides[s] = stride(x, in, s + 2), args.w_strides[s] = stride(w, kernel, s + 2),
+    args.y_strides[s] = stride(y, out, s + 2);
   }
   args.x_batch_stride = stride(x, in, 0), args.x_channel_stride = stride(x, in, 1);
   args.w_out_stride = stride(w, kernel, 0), args.w_in_stride = stride(w, kernel, 1);
   args.y_batch_stride = stride(y, out, 0), args.y_channel_stride = stride(y, out, 1);
   size_t per_thread = (kernels::convolution_scratch_bytes(args) + 63) / 64 * 64;
   int64_t units = args.batch * args.out_channels * args.out_dims[0];
-  double work = static_cast<double>(y.count()) * static_cast<double>(w.count()) / static_cast<double>(std::max<int64_t>(args.out_channels, 1)) * 0.05;
+  double work = static_cast<double>(y.count()) * static_cast<double>(w.count()) /
+                static_cast<double>(std::max<int64_t>(args.out_channels, 1)) * 0.05;
   return make_step("convolution", per_thread * static_cast<size_t>(c.threads), [=](const StepArgs& step) {
     kernels::ConvolutionArgs call = args;
     call.x = step.in(0), call.w = step.in(1), call.y = step.out();

@@ -5,10 +5,12 @@
 
 namespace rlx::cpu {
 
-std::shared_ptr<const kernels::PackedWeights> PackedCache::pack(const kernels::WeightsSpec& spec, const Tensor& weights) {
+std::shared_ptr<const kernels::PackedWeights> PackedCache::pack(const kernels::WeightsSpec& spec,
+                                                                const Tensor& weights) {
   auto same = [&](const Entry& e) {
     return e.data == weights.data() && e.spec.k == spec.k && e.spec.n == spec.n && e.spec.k_stride == spec.k_stride &&
-           e.spec.n_stride == spec.n_stride && e.spec.dtype == spec.dtype && e.spec.x_dtype == spec.x_dtype && e.spec.threads == spec.threads;
+           e.spec.n_stride == spec.n_stride && e.spec.dtype == spec.dtype && e.spec.x_dtype == spec.x_dtype &&
+           e.spec.threads == spec.threads;
   };
   std::scoped_lock lock(mutex_);
   for (const Entry& e : entries_)
@@ -65,7 +67,8 @@ std::unique_ptr<Step> packed_product(const LoweringContext& c, const Product& p,
   if (e.residual >= 0) gemm.epilogue.residual = kernels::Residual::separate;
   auto prepared = packed->prepare(gemm);
   const char* backend = packed->backend() == kernels::GemmBackend::onednn ? "onednn" : "highway";
-  return std::make_unique<PackedStep>(text_of(backend, " ", w, " ", p.m, "x", p.k, "x", p.n), std::move(prepared), e.bias, e.residual);
+  return std::make_unique<PackedStep>(text_of(backend, " ", w, " ", p.m, "x", p.k, "x", p.n), std::move(prepared),
+                                      e.bias, e.residual);
 }
 
 }  // namespace rlx::cpu

@@ -36,7 +36,8 @@ struct Narrow {
 template <ScatterKind kKind, class T>
 T joined(T x, T y) {
   if constexpr (kKind == ScatterKind::update) return y;
-  else if constexpr (std::is_same_v<T, bool>) return kKind == ScatterKind::add || kKind == ScatterKind::max ? x || y : x && y;
+  else if constexpr (std::is_same_v<T, bool>)
+    return kKind == ScatterKind::add || kKind == ScatterKind::max ? x || y : x && y;
   else if constexpr (kKind == ScatterKind::add || kKind == ScatterKind::mul) {
     if constexpr (std::is_integral_v<T>) {
       auto a = static_cast<uint64_t>(x), b = static_cast<uint64_t>(y);

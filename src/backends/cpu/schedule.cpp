@@ -49,8 +49,7 @@ Schedule::Schedule(const Request& request) {
       [&](const Node& node) {
         std::vector<size_t> all;
         Overwrites overwrites = lowering_of(g, node).overwrites;
-        if (overwrites == Overwrites::any)
-          return overwritable_operands(node);
+        if (overwrites == Overwrites::any) return overwritable_operands(node);
         if (overwrites == Overwrites::first) all.push_back(0);
         else if (node.op->overwrites) all.push_back(*node.op->overwrites);
         return all;
@@ -65,12 +64,14 @@ Schedule::Schedule(const Request& request) {
     return leaf.op == &op::param ? request.param(leaf.name) : nullptr;
   };
   const std::function<std::unique_ptr<Schedule>(const Graph&)> nested = [&](const Graph& body) {
-    return std::make_unique<Schedule>(Request{body, request.threads, request.packed, [](const std::string&) -> const Tensor* { return nullptr; }});
+    return std::make_unique<Schedule>(
+        Request{body, request.threads, request.packed, [](const std::string&) -> const Tensor* { return nullptr; }});
   };
 
   std::vector<BufferLife> lives(plan.roots.size());
   for (size_t r = 0; r < plan.roots.size(); ++r)
-    if (plan.roots[r].kind == RootKind::arena) lives[r] = {plan.roots[r].bytes, plan.roots[r].first, plan.roots[r].last};
+    if (plan.roots[r].kind == RootKind::arena)
+      lives[r] = {plan.roots[r].bytes, plan.roots[r].first, plan.roots[r].last};
 
   auto add_slot = [&](Ref r, bool packed) {
     const Place& place = plan.of(r);
@@ -95,13 +96,14 @@ Schedule::Schedule(const Request& request) {
     for (Ref r : node.operands) operands.push_back(view(r));
     for (size_t r = 0; r < node.types.size(); ++r) results.push_back(view({int32_t(n), int32_t(r)}));
     const std::function<const Tensor*(size_t)> bound = [&](size_t i) { return bound_tensor(node.operands[i]); };
-    LoweringContext context{node, std::move(operands), std::move(results), request.threads, request.packed, bound, nested};
-    auto step = with_context([&] { return text_of("preparing '", node.op->name, "'", node.name.empty() ? "" : " of '" + node.name + "'"); },
-                             [&] { return row.how(context); });
+    LoweringContext context{node,  std::move(operands), std::move(results), request.threads, request.packed, bound,
+                            nested};
+    auto step = with_context(
+        [&] { return text_of("preparing '", node.op->name, "'", node.name.empty() ? "" : " of '" + node.name + "'"); },
+        [&] { return row.how(context); });
     auto steps_read = [&made = *step](size_t i) { return made.reads_operand(i); };
     Entry entry{std::move(step), slots_.size(), 0, lives.size(), std::string(node.op->name), node.name};
-    for (size_t i = 0; i < node.operands.size(); ++i)
-      add_slot(node.operands[i], !steps_read(i));
+    for (size_t i = 0; i < node.operands.size(); ++i) add_slot(node.operands[i], !steps_read(i));
     entry.first_result = slots_.size();
     for (size_t r = 0; r < node.types.size(); ++r) add_slot({int32_t(n), int32_t(r)}, false);
     lives.push_back({entry.step->scratch_bytes(), n, n});
@@ -149,16 +151,16 @@ void Schedule::resolve(void** pointers, std::byte* arena) const noexcept {
     pointers[s] = slots_[s].fixed ? const_cast<std::byte*>(slots_[s].fixed) : arena + slots_[s].offset;
 }
 
-void Schedule::run(void** pointers, std::byte* arena, std::span<void* const> inputs, std::span<void* const> outputs, int width,
-                   std::vector<StepTime>* profile) const noexcept {
+void Schedule::run(void** pointers, std::byte* arena, std::span<void* const> inputs, std::span<void* const> outputs,
+                   int width, std::vector<StepTime>* profile) const noexcept {
   for (const Patch& patch : patches_)
     pointers[patch.pointer] = static_cast<std::byte*>((patch.is_output ? outputs : inputs)[patch.index]) + patch.offset;
   kernels::ThreadPool& pool = kernels::ThreadPool::shared();
   using Clock = std::chrono::steady_clock;
   Clock::time_point begin = profile ? Clock::now() : Clock::time_point{};
   for (const Entry& entry : steps_) {
-    StepArgs args{pointers + entry.first_operand, pointers + entry.first_result,
-                  arena + entry.scratch_offset, width, pool};
+    StepArgs args{pointers + entry.first_operand, pointers + entry.first_result, arena + entry.scratch_offset, width,
+                  pool};
     if (!profile) {
       entry.step->run(args);
       continue;

@@ -46,8 +46,8 @@ class Schedule {
  private:
   struct Slot {  // one pointer of one step
     RootKind kind;
-    size_t index;   // of the input, output; else unused
-    size_t offset;  // bytes from the root's start; of the arena's start for arena roots
+    size_t index;                      // of the input, output; else unused
+    size_t offset;                     // bytes from the root's start; of the arena's start for arena roots
     const std::byte* fixed = nullptr;  // of params and constants
   };
   struct Entry {

@@ -20,7 +20,8 @@ std::string beside(const std::string& path) {
 Graph parse_versioned(Scanner& in) {
   if (!in.accept_word("rlx")) in.unexpected("the version line 'rlx 1' that begins a .rlx file");
   auto version = in.number<int64_t>();
-  if (version != 1) fail(ErrorCode::unsupported, "this is version ", version, " of the .rlx format; this build reads version 1");
+  if (version != 1)
+    fail(ErrorCode::unsupported, "this is version ", version, " of the .rlx format; this build reads version 1");
   Graph g = parse_graph(in);
   if (!in.at_end()) in.unexpected("the end of the file");
   verify(g);
@@ -30,17 +31,18 @@ Graph parse_versioned(Scanner& in) {
 }  // namespace
 
 Graph load_graph(const std::string& path) {
-  return with_context([&] { return text_of("loading '", path, "'"); }, [&] {
-    auto file = MappedFile::open(path);
-    std::optional<SafetensorsFile> constants;  // opened when the text first names one
-    const std::function<Tensor(std::string_view)> find = [&](std::string_view name) {
-      if (!constants) constants = SafetensorsFile::open(beside(path));
-      return constants->tensor(name);
-    };
-    Scanner in({reinterpret_cast<const char*>(file->bytes().data()), file->bytes().size()});
-    in.tensors = &find;
-    return parse_versioned(in);
-  });
+  return with_context([&] { return text_of("loading '", path, "'"); },
+                      [&] {
+                        auto file = MappedFile::open(path);
+                        std::optional<SafetensorsFile> constants;  // opened when the text first names one
+                        const std::function<Tensor(std::string_view)> find = [&](std::string_view name) {
+                          if (!constants) constants = SafetensorsFile::open(beside(path));
+                          return constants->tensor(name);
+                        };
+                        Scanner in({reinterpret_cast<const char*>(file->bytes().data()), file->bytes().size()});
+                        in.tensors = &find;
+                        return parse_versioned(in);
+                      });
 }
 
 Graph parse_graph_text(std::string_view text) {
@@ -51,26 +53,27 @@ Graph parse_graph_text(std::string_view text) {
 std::string graph_text(const Graph& g) { return text_of(kVersion, "\n", text(g)); }
 
 void save_graph(const std::string& path, const Graph& g) {
-  with_context([&] { return text_of("saving '", path, "'"); }, [&] {
-    NamedTensors constants;
-    std::ostringstream out;
-    {
-      ConstantsElsewhere large(out, kLargeConstant, [&](const Tensor& t) {
-        for (const auto& [name, known] : constants)
-          if (known == t) return name;
-        std::string name = text_of("constant_", constants.size());
-        constants.emplace(name, t);
-        return name;
-      });
-      out << kVersion << "\n";
-      print(out, g);
-      out << "\n";
-    }
-    if (!constants.empty()) write_safetensors(beside(path), constants);
-    AtomicFile file(path);
-    file.write(out.str());
-    file.commit();
-  });
+  with_context([&] { return text_of("saving '", path, "'"); },
+               [&] {
+                 NamedTensors constants;
+                 std::ostringstream out;
+                 {
+                   ConstantsElsewhere large(out, kLargeConstant, [&](const Tensor& t) {
+                     for (const auto& [name, known] : constants)
+                       if (known == t) return name;
+                     std::string name = text_of("constant_", constants.size());
+                     constants.emplace(name, t);
+                     return name;
+                   });
+                   out << kVersion << "\n";
+                   print(out, g);
+                   out << "\n";
+                 }
+                 if (!constants.empty()) write_safetensors(beside(path), constants);
+                 AtomicFile file(path);
+                 file.write(out.str());
+                 file.commit();
+               });
 }
 
 }  // namespace rlx

@@ -1,0 +1,157 @@
+#!/usr/bin/env python3
+"""`rlx embed`, `tokenize` and `search` with all-MiniLM-L6-v2 against PyTorch and the tokenizers package (tests/golden),
+and what a damaged model folder says."""
+
+import array
+import json
+import math
+import os
+import shutil
+import unittest
+
+from program import GOLDEN, ProgramTest, read_npy, require_model, rlx
+
+MODEL = require_model()
+
+
+def rows(path):
+    (count, width), values = read_npy(path)
+    return [values[i * width : (i + 1) * width] for i in range(count)]
+
+
+def golden_lines(name):
+    return (GOLDEN / name).read_text(encoding="utf-8").split("\n")
+
+
+class Embed(ProgramTest):
+    def test_embeddings_equal_those_of_pytorch(self):
+        out = self.folder / "e.npy"
+        file = GOLDEN / "embeddings/sentences.txt"
+        self.assertEqual(self.succeeds("embed", "--model", MODEL, "--file", file, "--npy", out), "")
+        ours, wanted = rows(out), rows(GOLDEN / "embeddings/embeddings.npy")
+        self.assertEqual(len(ours), 200)
+        for line, (row, want) in enumerate(zip(ours, wanted, strict=True)):
+            with self.subTest(line=line):
+                self.assertLessEqual(max(abs(a - b) for a, b in zip(row, want, strict=True)), 1e-5)
+                dot = sum(a * b for a, b in zip(row, want))
+                norms = math.sqrt(sum(a * a for a in row) * sum(b * b for b in want))
+                self.assertGreaterEqual(dot / norms, 0.999999)
+
+    def test_one_row_a_line_with_and_without_a_last_newline(self):
+        for text, count in (("", 0), ("\n", 1), ("a", 1), ("a\n", 1), ("a\n\n", 2), ("\na", 2), ("a\n\n\nb", 4)):
+            with self.subTest(text):
+                out = self.folder / "e.npy"
+                self.succeeds("embed", "--model", MODEL, "--file", self.file("lines.txt", text), "--npy", out)
+                self.assertEqual(read_npy(out)[0], (count, 384))
+
+    def test_json_gives_the_numbers_of_the_npy_file(self):
+        out = self.folder / "e.npy"
+        printed = self.succeeds("embed", "--model", MODEL, "--json", "--npy", out, "--threads", 1, stdin="One.\nTwo.\n")
+        lines = [array.array("f", json.loads(line)) for line in printed.splitlines()]
+        self.assertEqual(lines, rows(out))
+
+    def test_arguments_stdin_and_a_file_are_one_and_the_same(self):
+        def embed(*words, **how):
+            return self.succeeds("embed", "--model", MODEL, "--json", "--threads", 1, *words, **how)
+
+        sentences = ["One.", "", "search", "[MASK]", "{}", "--flag", "a,b"]
+        text = "\n".join(sentences) + "\n"
+        wanted = embed("--file", self.file("lines.txt", text))
+        self.assertEqual(embed("--", *sentences), wanted)
+        self.assertEqual(embed("-", stdin=text), wanted)
+        self.assertEqual(embed("--file", "-", stdin=text), wanted)
+        self.assertEqual(embed("One.", "-", "--", "{}", "--flag", "a,b", stdin="\nsearch\n[MASK]\n"), wanted)
+
+    def test_without_a_place_to_write_a_summary_is_printed(self):
+        text = self.succeeds("embed", "A sentence.", "--model", MODEL)
+        self.assertIn("A sentence.", text)
+        self.assertIn("384", text)
+
+    def test_the_environment_can_name_the_model(self):
+        self.succeeds("embed", "A sentence.", RLX_MODEL=str(MODEL))
+
+
+class Tokenize(ProgramTest):
+    def test_5000_lines_have_the_ids_of_the_tokenizers_package(self):
+        lines = GOLDEN / "tokenizer/lines.txt"
+        self.assertEqual(self.succeeds("tokenize", "--model", MODEL, "--file", lines).split("\n"), golden_lines("tokenizer/ids.jsonl"))
+        cut = self.succeeds("tokenize", "--model", MODEL, "--file", lines, "--max-tokens", 256)
+        self.assertEqual(cut.split("\n"), golden_lines("tokenizer/ids_256.jsonl"))
+
+    def test_tokens_can_be_shown_as_text(self):
+        self.assertEqual(json.loads(self.succeeds("tokenize", "--model", MODEL, "--tokens", "Hello")), ["[CLS]", "hello", "[SEP]"])
+
+
+class Search(ProgramTest):
+    def test_top_hits_of_20_queries_equal_those_of_pytorch(self):
+        wanted = [json.loads(line) for line in golden_lines("search/queries.jsonl") if line]
+        self.assertEqual(len(wanted), 20)
+        queries = [w["query"] for w in wanted]
+        printed = self.succeeds("search", "--model", MODEL, "--corpus", GOLDEN / "search/corpus.txt", "--json", *queries)
+        for line, want in zip(printed.splitlines(), wanted, strict=True):
+            got = json.loads(line)
+            best = got["hits"][0]
+            with self.subTest(want["query"]):
+                self.assertEqual((got["query"], len(got["hits"])), (want["query"], 5))
+                self.assertEqual((best["line"] - 1, best["text"]), (want["line"], want["text"]))  # we count from 1
+                self.assertAlmostEqual(best["score"], want["score"], delta=1e-5)
+
+    def test_no_more_lines_are_shown_than_there_are(self):
+        corpus = self.file("corpus.txt", "Cats are animals.\nThe stock market fell.\n")
+        text = self.succeeds("search", "--model", MODEL, "--corpus", corpus, "--top", 9, "an animal")
+        self.assertEqual([line.split()[1] for line in text.splitlines()[1:]], ["1", "2"])
+        self.fails(1, "no lines", "search", "--model", MODEL, "--corpus", self.file("empty.txt", ""), "x")
+
+
+class DamagedModel(ProgramTest):
+    def setUp(self):
+        super().setUp()
+        self.model = self.folder / "model"
+        self.model.mkdir()
+        for name in ("config.json", "tokenizer.json", "sentence_bert_config.json"):
+            shutil.copyfile(MODEL / name, self.model / name)
+
+    def embed_fails(self, pattern):
+        out = self.folder / "e.npy"
+        self.fails(1, pattern, "embed", "--model", self.model, "--npy", out, "A sentence.")
+        self.assertEqual([p.name for p in self.folder.iterdir()], ["model"])
+
+    def test_weights_that_are_not_there(self):
+        self.embed_fails("model.safetensors")
+
+    def test_cut_weights(self):
+        whole = (MODEL / "model.safetensors").read_bytes()
+        for size in (0, 7, 8, 5000, len(whole) // 2, len(whole) - 1):
+            (self.model / "model.safetensors").write_bytes(whole[:size])
+            with self.subTest(size):
+                self.embed_fails("model.safetensors")
+
+    def test_a_tensor_under_another_name(self):
+        whole = (MODEL / "model.safetensors").read_bytes()
+        (self.model / "model.safetensors").write_bytes(whole.replace(b"encoder.layer.3.output.dense.bias", b"encoder.layer.3.output.dense.biaz", 1))
+        self.embed_fails("encoder.layer.3.output.dense.bias")
+
+    def test_a_config_that_does_not_fit_the_weights(self):
+        os.symlink(MODEL / "model.safetensors", self.model / "model.safetensors")
+        config = json.loads((MODEL / "config.json").read_text())
+        for change in ({"intermediate_size": 1000}, {"num_attention_heads": 7}, {"hidden_size": -1}, {"vocab_size": 100}, {"num_hidden_layers": "six"}):
+            (self.model / "config.json").write_text(json.dumps(config | change))
+            with self.subTest(change):
+                self.embed_fails("model")
+
+    def test_a_tokenizer_that_is_none(self):
+        os.symlink(MODEL / "model.safetensors", self.model / "model.safetensors")
+        text = (MODEL / "tokenizer.json").read_text(encoding="utf-8")
+        for damaged in ("", "[]", "{}", text[: len(text) // 2], text.replace('"WordPiece"', '"Unheard"')):
+            (self.model / "tokenizer.json").write_text(damaged, encoding="utf-8")
+            with self.subTest(damaged[:20]):
+                self.embed_fails("tokenizer.json")
+
+    def test_an_output_that_cannot_be_written_is_said_at_once(self):
+        result = rlx("embed", "--model", self.model, "--npy", self.folder / "nowhere/e.npy", "A sentence.")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("nowhere", result.stderr)  # and not that this folder has no weights
+
+
+if __name__ == "__main__":
+    unittest.main()

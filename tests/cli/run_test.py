@@ -1,0 +1,140 @@
+#!/usr/bin/env python3
+"""`rlx run`, `inspect` and `where` on a small graph whose results are computed here, and what `rlx bench` prints."""
+
+import json
+import math
+import unittest
+
+from program import ProgramTest, f32, read_npy, write_npy, write_safetensors
+
+GRAPH = """rlx 1
+graph @small {
+  %0 = input() @"x" : f32[2, 3]
+  %1 = param() @"w" : f32[3, 2]
+  %2 = matmul(%0, %1) @"dense" : f32[2, 2]
+  %3 = gelu(%2) @"dense" : f32[2, 2]
+  return %3 @"y", %2 @"before"
+}
+"""
+X = [0.5, -1.0, 2.0, 0.0, 3.0, -0.25]
+W = [1.0, 2.0, -3.0, 0.5, 0.25, -1.5]
+
+
+def product(rows, inner, columns, x, w):
+    return [sum(x[r * inner + k] * w[k * columns + c] for k in range(inner)) for r in range(rows) for c in range(columns)]
+
+
+def gelu(x):
+    return 0.5 * x * (1 + math.erf(x / math.sqrt(2)))
+
+
+class Run(ProgramTest):
+    def setUp(self):
+        super().setUp()
+        self.graph = self.file("small.rlx", GRAPH)
+        self.weights, self.x = self.folder / "w.safetensors", self.folder / "x.npy"
+        write_safetensors(self.weights, {"unused": ("F32", [1], f32(0)), "w": ("F32", [3, 2], f32(*W))})
+        write_npy(self.x, "<f4", [2, 3], X)
+        self.arguments = ["run", self.graph, "--params", self.weights, "--input", f"x={self.x}"]
+
+    def close(self, values, wanted):
+        self.assertEqual(len(values), len(wanted))
+        for value, want in zip(values, wanted):
+            self.assertAlmostEqual(value, want, delta=1e-5)
+
+    def test_outputs_are_files_with_the_names_of_the_outputs(self):
+        out = self.folder / "a/b"
+        self.assertEqual(self.succeeds(*self.arguments, "--output-dir", out), "")
+        wanted = product(2, 3, 2, X, W)
+        self.assertEqual(sorted(p.name for p in out.iterdir()), ["before.npy", "y.npy"])
+        shape, before = read_npy(out / "before.npy")
+        self.assertEqual(shape, (2, 2))
+        self.close(before, wanted)
+        self.close(read_npy(out / "y.npy")[1], map_list(gelu, wanted))
+
+    def test_without_a_folder_the_outputs_are_printed(self):
+        text = self.succeeds(*self.arguments, "--threads", 1, "--device", "cpu")
+        self.assertRegex(text, r"y +f32\[2, 2\] ")
+
+    def test_all_outputs_go_to_one_safetensors_file_which_feeds_a_run_again(self):
+        out = self.folder / "out.safetensors"
+        self.succeeds(*self.arguments, "--output", out)
+        self.assertRegex(self.succeeds("inspect", out), r"before +f32\[2, 2\] +16 B")
+        again = self.file("again.rlx", 'rlx 1\ngraph @g {\n  %0 = input() @"before" : f32[2, 2]\n'
+                          '  %1 = input() @"y" : f32[2, 2]\n  %2 = sub(%0, %1) : f32[2, 2]\n  return %2 @"d"\n}\n')
+        self.succeeds("run", again, "--input", out, "--output-dir", self.folder / "d")
+        wanted = product(2, 3, 2, X, W)
+        self.close(read_npy(self.folder / "d/d.npy")[1], [x - gelu(x) for x in wanted])
+
+    def test_a_profile_is_a_trace_of_complete_events(self):
+        trace = self.folder / "trace.json"
+        self.assertIn("us", self.succeeds(*self.arguments, "--profile", trace, "--output-dir", self.folder / "o"))
+        events = json.loads(trace.read_text())
+        events = events["traceEvents"] if isinstance(events, dict) else events
+        self.assertTrue(any(e.get("ph") == "X" and "dur" in e for e in events))
+
+    def test_inspect_shows_signature_ops_and_layers(self):
+        text = self.succeeds("inspect", self.graph)
+        for line in (r"graph 'small': 2 ops, 1 params of 6 elements \(24 B\)", r"x +f32\[2, 3\]", r"w +f32\[3, 2\] +24 B",
+                     r"y +f32\[2, 2\]", r"gelu, matmul", r"dense +gelu, matmul"):
+            self.assertRegex(text, line)
+        self.assertRegex(self.succeeds("inspect", self.x), r"f32\[2, 3\] +24 B")
+
+    def test_where_names_each_node_with_its_verdict(self):
+        report = json.loads(self.succeeds("where", self.graph, "--json"))
+        self.assertEqual(report["target"], "cpu")
+        self.assertIn("matmul", [n["op"] for n in report["nodes"]])
+        self.assertTrue(all(n["verdict"] in ("native", "composed", "rewritten") for n in report["nodes"]))
+        self.assertIn("dense", self.succeeds("where", self.graph, "--nodes"))
+
+    def test_strict_makes_a_composed_node_an_error(self):
+        self.succeeds("where", self.graph, "--target", "null")
+        self.assertEqual(self.run_code("where", self.graph, "--target", "null", "--strict"), 1)
+
+    def run_code(self, *arguments):
+        from program import rlx
+
+        result = rlx(*arguments)
+        self.assertRegex(result.stderr, "not native on null")
+        return result.returncode
+
+
+def map_list(f, values):
+    return [f(v) for v in values]
+
+
+class Bench(ProgramTest):
+    """The heads are NumPy's results on numpy.random.default_rng(0).uniform(-1, 1) as float32."""
+
+    def lines(self, *arguments):
+        return [json.loads(line) for line in self.succeeds("bench", *arguments).splitlines()]
+
+    def test_flags_and_cases_stand_in_any_order(self):
+        first, second = self.lines("--threads", 2, "sumrow_8x5000", "--iters", 6, "--budget", 9, "small_graph")
+        self.assertEqual((first["peer"], first["case"], first["threads"]), ("ours", "sumrow_8x5000", 2))
+        self.assertEqual((len(first["times_ms"]), len(first["cpu_ms"]), second["case"]), (6, 6, "small_graph"))
+        self.assertGreater(first["first_ms"], 0)
+
+    def test_the_budget_ends_a_case_but_leaves_it_five_runs(self):
+        (line,) = self.lines("sumrow_8x5000", "--iters", 1000000, "--budget", 0)
+        self.assertEqual(len(line["times_ms"]), 5)
+
+    def test_the_arrays_are_those_of_numpy(self):
+        linear, rows = self.lines("linear_1x1x8", "sumrow_8x5000", "--iters", 1)
+        numpy_linear = [-0.12612159550189972, -0.2514761686325073, -0.26486876606941223, 0.1716240793466568,
+                        0.2261267900466919, 0.05842006206512451, 0.12572893500328064, 0.023899808526039124]
+        numpy_rows = [-13.645626333007385, 1.8588272454580874, 61.50581586198314, 54.65854581241729, -41.68877225923643,
+                      1.8140517867577728, -20.90922121226322, 54.977788002919624]
+        for line, wanted, delta in ((linear, numpy_linear, 1e-7), (rows, numpy_rows, 1e-3)):
+            self.assertEqual(len(line["head"]), 8)
+            for value, want in zip(line["head"], wanted):
+                self.assertAlmostEqual(value, want, delta=delta)
+
+    def test_every_kernel_case_runs(self):
+        cases = ["gemm_8", "softmax_4x8", "layernorm_4x8", "ewchain_4x8", "sdpa_1x2x8x4", "conv3x3_1x4x6",
+                 "dwconv3x3_2x4x6", "sumcol_4x8"]
+        self.assertEqual([line["case"] for line in self.lines(*cases, "--iters", 1)], cases)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,78 @@
+#!/usr/bin/env python3
+"""The command line: what helps, what is refused with exit code 2, and how output that nobody reads ends."""
+
+import json
+import os
+import subprocess
+import unittest
+
+from program import PROGRAM, ProgramTest, rlx
+
+SUBCOMMANDS = ["embed", "tokenize", "search", "run", "inspect", "where", "ops", "devices", "bench"]
+
+
+class Usage(ProgramTest):
+    def test_help_of_each_subcommand_shows_its_use(self):
+        self.assertIn("SUBCOMMAND", self.succeeds("--help"))
+        for name in SUBCOMMANDS:
+            with self.subTest(name):
+                text = self.succeeds(name, "--help")
+                self.assertIn(f"Usage: rlx {name}", text)
+                self.assertTrue(name == "devices" or f"  rlx {name}" in text or f"| rlx {name}" in text, "no example")
+
+    def test_version_is_one_line(self):
+        self.assertRegex(self.succeeds("--version"), r"^rlx \d+\.\d+\.\d+\n$")
+
+    def test_wrong_usage_ends_with_2_and_names_the_help(self):
+        for arguments in (
+            [], ["no-such-command"], ["--no-such-option"], ["embed"], ["embed", "--model"], ["embed", "--bogus", "x"],
+            ["embed", "--model", "m", "--threads", "0", "x"], ["embed", "--model", "m", "--threads", "many", "x"],
+            ["embed", "--model", "m", "--file", "f", "a sentence"], ["search", "--model", "m", "--corpus", "c"],
+            ["search", "--model", "m", "query"], ["run"], ["run", "a.rlx", "b.rlx"], ["where"], ["where", "a", "b"],
+            ["inspect"], ["devices", "cpu"], ["bench"], ["bench", "gemm_512", "--iters", "-1"],
+            ["ops", "--json", "--markdown"],
+        ):  # fmt: skip
+            with self.subTest(arguments):
+                self.fails(2, r"See `rlx.* --help`", *arguments)
+
+    def test_an_unknown_benchmark_lists_those_that_there_are(self):
+        for name in ("gemm", "gemm_0", "gemm_2x2", "gemm_512x", "mlp", "minilm_1x16x2", "x", "99999999999999999999"):
+            with self.subTest(name):
+                self.assertIn("softmax_4096x1024", self.fails(2, f"there is no case '{name}'", "bench", "small_graph", name))
+        self.fails(2, "need a model", "bench", "1x16")
+
+    def test_devices_tell_what_is_here(self):
+        by_name = {d["device"]: d for d in json.loads(self.succeeds("devices", "--json"))}
+        self.assertTrue(by_name["cpu"]["available"])
+        self.assertFalse(by_name["null"]["available"])
+        self.assertIn("cpu", self.succeeds("devices"))
+
+    def test_ops_tell_operands_attributes_and_support(self):
+        (softmax,) = json.loads(self.succeeds("ops", "softmax", "--json"))
+        self.assertEqual((softmax["operands"], softmax["kind"]), (["x"], "composite"))
+        self.assertEqual(softmax["attributes"], [{"name": "axis", "kind": "int", "default": "-1"}])
+        self.assertIn("cpu", softmax["support"])
+        self.fails(1, "there is no op 'sofmax'; is 'softmax' meant", "ops", "sofmax")
+
+    def test_a_reader_that_leaves_ends_the_program_quietly(self):
+        process = subprocess.Popen([PROGRAM, "ops", "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        process.stdout.close()
+        error = process.stderr.read()
+        process.stderr.close()
+        self.assertEqual((process.wait(), error), (0, b""))
+
+    @unittest.skipUnless(os.path.exists("/dev/full"), "this system has no /dev/full")
+    def test_a_full_disk_is_an_error(self):
+        with open("/dev/full", "w", encoding="utf-8") as full:
+            result = subprocess.run([PROGRAM, "devices"], stdout=full, stderr=subprocess.PIPE, check=False)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn(b"standard output", result.stderr)
+
+    def test_errors_say_what_was_being_done(self):
+        result = rlx("run", self.folder / "none.rlx")
+        self.assertEqual(result.returncode, 1)
+        self.assertRegex(result.stderr, r"(?s)^rlx: error: .*none\.rlx.*")
+
+
+if __name__ == "__main__":
+    unittest.main()

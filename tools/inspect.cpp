@@ -1,0 +1,149 @@
+// `rlx inspect`: what is in a file: a graph's signature, ops and layers; a weight file's tensors; arrays.
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <map>
+
+#include "rlx/io.h"
+#include "rlx/op_def.h"
+#include "rlx/session.h"
+#include "rlx/tokenizer.h"
+#include "tools/model_graph.h"
+#include "tools/output.h"
+#include "tools/subcommands.h"
+#include "tools/text_table.h"
+
+namespace rlx::tools {
+namespace {
+
+struct Inspect {
+  std::string model;
+  bool all = false;
+  void run() const;
+
+  void graph() const;
+  void safetensors(const std::string& path) const;
+  void npy() const;
+  void npz() const;
+  /// A table of many rows, cut unless all of them were asked for.
+  template <class Rows, class Row>
+  void list(const std::string& title, const Rows& rows, const std::string& alignment, Row row) const;
+};
+
+constexpr size_t kMostRows = 40;
+
+template <class Rows, class Row>
+void Inspect::list(const std::string& title, const Rows& rows, const std::string& alignment, Row row) const {
+  write_out(title + "\n");
+  TextTable table(alignment);
+  size_t shown = 0;
+  for (const auto& each : rows) {
+    if (shown++ == kMostRows && !all) break;
+    table.add(row(each));
+  }
+  write_out(table.text(2));
+  if (rows.size() > kMostRows && !all)
+    write_out(text_of("  ... and ", rows.size() - kMostRows, " more; --all shows them\n"));
+}
+
+std::string storage_text(const Type& type) {
+  return is_static(type.dims) ? bytes_text(static_cast<double>(byte_count(type.dtype, shape_of(type.dims)))) : "";
+}
+
+/// "add x12, gelu x6"
+std::string counted(const std::vector<std::string>& names) {
+  std::map<std::string, size_t> counts;
+  for (const std::string& name : names) ++counts[name];
+  std::string text;
+  for (const auto& [name, n] : counts) text += (text.empty() ? "" : ", ") + name + (n > 1 ? text_of(" x", n) : "");
+  return text;
+}
+
+void Inspect::graph() const {
+  Graph g = load_model(model);
+  Signature signature = signature_of(g);
+  std::vector<std::string> ops;
+  for (const Node& node : g.nodes())
+    if (!node.op->operands.empty()) ops.emplace_back(node.op->name);
+  double elements = 0, bytes = 0;
+  for (const auto& param : signature.params)
+    if (is_static(param.type.dims)) {
+      Shape shape = shape_of(param.type.dims);
+      elements += static_cast<double>(element_count(shape));
+      bytes += static_cast<double>(byte_count(param.type.dtype, shape));
+    }
+  write_out(text_of("graph '", line_text(g.name(), 200), "': ", ops.size(), " ops, ", signature.params.size(),
+                    " params of ", fixed_text(elements, 0), " elements (", bytes_text(bytes), ")\n"));
+  auto entry = [](const Signature::Entry& e) {
+    return std::vector<std::string>{line_text(e.name, 200), text_of(e.type), storage_text(e.type)};
+  };
+  list("inputs", signature.inputs, "lll", entry);
+  list("outputs", signature.outputs, "lll", entry);
+  list("params", signature.params, "llr", entry);
+  write_out("ops\n  " + counted(ops) + "\n");
+  list("layers", layers_of(g), "ll", [](const Layer& l) {
+    return std::vector<std::string>{line_text(l.name, 200), counted(l.ops)};
+  });
+  if (is_folder(model)) {
+    write_out(text_of("tokenizer\n  ", Tokenizer::load(model).vocab_size(), " tokens\n"));
+    safetensors((std::filesystem::path(model) / "model.safetensors").string());
+  }
+}
+
+void Inspect::safetensors(const std::string& path) const {
+  auto file = SafetensorsFile::open(path);
+  double bytes = 0;
+  for (const auto& entry : file.entries()) bytes += static_cast<double>(entry.byte_count);
+  list(text_of("'", path, "': ", file.entries().size(), " tensors, ", bytes_text(bytes)), file.entries(), "llr",
+       [](const auto& e) {
+         return std::vector<std::string>{line_text(e.name, 200),
+                                         text_of(Type{e.dtype, {e.shape.begin(), e.shape.end()}}),
+                                         bytes_text(static_cast<double>(e.byte_count))};
+       });
+  if (!file.metadata().empty())
+    list("metadata", file.metadata(), "ll", [](const auto& pair) {
+      return std::vector<std::string>{line_text(pair.first, 200), line_text(pair.second, 200)};
+    });
+}
+
+std::vector<std::string> array_row(const std::string& name, const Tensor& t) {
+  return {line_text(name, 200), text_of(t.type()), bytes_text(static_cast<double>(t.byte_count()))};
+}
+
+void Inspect::npy() const {
+  TextTable table("lll");
+  table.add(array_row(model, read_npy(model)));
+  write_out(table.text());
+}
+
+void Inspect::npz() const {
+  auto file = NpzFile::open(model);
+  list(text_of("'", model, "': ", file.names().size(), " arrays"), file.names(), "llr",
+       [&](const std::string& name) { return array_row(name, file.array(name)); });
+}
+
+void Inspect::run() const {
+  if (is_folder(model)) graph();
+  else if (model.ends_with(".safetensors")) safetensors(model);
+  else if (model.ends_with(".npy")) npy();
+  else if (model.ends_with(".npz")) npz();
+  else graph();
+}
+
+}  // namespace
+
+Subcommand add_inspect(CLI::App& rlx) {
+  CLI::App* app = rlx.add_subcommand("inspect", "What is in a model or weight file");
+  auto inspect = std::make_shared<Inspect>();
+  app->add_option("MODEL", inspect->model, "a .rlx file, a model folder, or a .safetensors, .npy or .npz file")
+      ->required();
+  app->add_flag("--all", inspect->all, "show all rows of long lists");
+  app->footer(
+      R"(Of a graph: inputs, outputs, params with their sizes, ops, and layers by name. `rlx where` says where they run.
+
+Examples:
+  rlx inspect all-MiniLM-L6-v2
+  rlx inspect weights.safetensors --all)");
+  return {app, [inspect] { inspect->run(); }};
+}
+
+}  // namespace rlx::tools

@@ -1,0 +1,111 @@
+// See the header.
+#include "tools/op_support.h"
+
+#include "compile/backends.h"
+
+namespace rlx::tools {
+namespace {
+
+/// The dtypes in which a generic sample is asked; f64 in a sample stands for any float (rlx/op_def.h).
+constexpr DType kFloats[] = {f32, f16, bf16, f64};
+
+std::vector<Type> types_of(const Sample& sample, DType generic) {
+  std::vector<Type> types;
+  for (size_t i = 0; i < sample.dims.size(); ++i) {
+    DType t = i < sample.dtypes.size() ? sample.dtypes[i] : f64;
+    types.push_back({t == f64 ? generic : t, sample.dims[i]});
+  }
+  return types;
+}
+
+/// A sample whose dtypes may be exchanged. One with a sub-graph is not: its body has dtypes of its own.
+bool is_generic(const Sample& sample) {
+  bool has_body = false;
+  sample.attrs.mapped({[](const Dim& d) { return d; },
+                       [&](const Subgraph& body) {
+                         has_body = has_body || bool(body);
+                         return body;
+                       }});
+  if (has_body) return false;
+  std::vector<Type> types = types_of(sample, f64);
+  return std::any_of(types.begin(), types.end(), [](const Type& t) { return t.dtype == f64; });
+}
+
+bool takes(const OpDef& op, const std::vector<Type>& types, const Attrs& attrs) {
+  try {
+    infer_types(op, types, attrs);
+    return true;
+  } catch (const Error&) {
+    return false;  // not a dtype of this op
+  }
+}
+
+void ask(const Target& target, const OpDef& op, const std::vector<Type>& types, const Attrs& attrs,
+         OpSupport::Count& count, std::set<std::string>& reasons) {
+  Graph g = trace(types, [&](Graph& to, Values in) { return to.emit(op, {in.begin(), in.end()}, attrs); });
+  ++count.samples;
+  auto refusal = target.refusal({g.nodes().back(), types});
+  if (!refusal) {
+    ++count.native;
+    return;
+  }
+  if (refusal->find("no kernel for") == std::string::npos) reasons.insert(*refusal);
+  count.missing += legalize(g, target).report.count(Verdict::missing) > 0;
+}
+
+}  // namespace
+
+size_t OpSupport::samples() const {
+  size_t n = 0;
+  for (const auto& [dtype, count] : by_dtype) n += count.samples;
+  return n;
+}
+size_t OpSupport::native() const {
+  size_t n = 0;
+  for (const auto& [dtype, count] : by_dtype) n += count.native;
+  return n;
+}
+std::vector<std::string> OpSupport::native_dtypes() const {
+  std::vector<std::string> all;
+  for (const auto& [dtype, count] : by_dtype)
+    if (!dtype.empty() && count.native == count.samples) all.push_back(dtype);
+  return all;
+}
+std::string OpSupport::word() const {
+  size_t missing = 0;
+  for (const auto& [dtype, count] : by_dtype) missing += count.missing;
+  return !samples() ? "-" : missing ? "missing" : native() == samples() ? "native" : native() ? "some" : "composed";
+}
+std::string OpSupport::text() const {
+  std::string text = word();
+  if (text != "some" && text != "missing") return text;
+  std::string list;
+  for (const std::string& dtype : native_dtypes()) list += (list.empty() ? "" : " ") + dtype;
+  if (text == "some" && !list.empty()) return "native: " + list;
+  return text_of(text, " (", native(), " of ", samples(), ")");
+}
+
+OpSupport BackendSupport::of(const OpDef& op) const {
+  OpSupport support;
+  for (const Sample& sample : op.samples()) {
+    if (!is_generic(sample)) {
+      ask(target, op, types_of(sample, f64), sample.attrs, support.by_dtype[""], support.reasons);
+      continue;
+    }
+    for (DType t : kFloats) {
+      std::vector<Type> types = types_of(sample, t);
+      if (takes(op, types, sample.attrs))
+        ask(target, op, types, sample.attrs, support.by_dtype[std::string(name_of(t))], support.reasons);
+    }
+  }
+  return support;
+}
+
+std::vector<BackendSupport> backends_support() {
+  std::vector<BackendSupport> all;
+  for (const auto& backend : all_backends())
+    if (backend->name() != "null") all.push_back({backend->name(), backend->target()});  // null is for reports only
+  return all;
+}
+
+}  // namespace rlx::tools

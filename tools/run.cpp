@@ -1,0 +1,157 @@
+// `rlx run`: runs a graph on arrays from files, and writes what it gives to files.
+#include <CLI/CLI.hpp>
+#include <filesystem>
+
+#include "io/atomic_file.h"
+#include "rlx/io.h"
+#include "rlx/session.h"
+#include "tools/encoder_options.h"
+#include "tools/model_graph.h"
+#include "tools/output.h"
+#include "tools/output_folder.h"
+#include "tools/subcommands.h"
+#include "tools/text_table.h"
+
+namespace rlx::tools {
+namespace {
+
+struct Run {
+  explicit Run(CLI::App& app);
+  void run() const;
+  std::vector<NamedTensor> read_inputs() const;
+  void bind_params(CompiledGraph& compiled) const;
+
+  std::string model, output_dir, output_file, profile, device = "cpu";
+  std::vector<std::string> params, inputs;
+  int threads = 0;
+};
+
+Run::Run(CLI::App& app) {
+  app.add_option("MODEL", model, "a .rlx file, or a model folder")->required();
+  app.add_option("--input", inputs,
+                 "an input's array: NAME=FILE.npy; or all at once: FILE.npz, FILE.safetensors; may be repeated")
+      ->allow_extra_args(false)
+      ->option_text("NAME=FILE");
+  app.add_option("--params", params, "safetensors files with the params, by name; may be repeated")
+      ->allow_extra_args(false)
+      ->option_text("FILE");
+  app.add_option("--output-dir", output_dir, "write each output to DIR/<name>.npy")->type_name("DIR");
+  app.add_option("--output", output_file, "write all outputs to one safetensors file")->type_name("FILE");
+  app.add_option("--profile", profile, "time one run step by step: a trace for ui.perfetto.dev, and a table")
+      ->type_name("FILE");
+  add_threads_option(app, threads);
+  add_device_option(app, device);
+  app.footer(
+      R"(Params that stand in several files are taken from the first. Without --output-dir and --output, the outputs' types and
+first values are printed.
+
+Examples:
+  rlx run model.rlx --params weights.safetensors --input x=x.npy --output-dir out
+  rlx run model.rlx --input feeds.npz --output result.safetensors --profile trace.json)");
+}
+
+std::vector<NamedTensor> Run::read_inputs() const {
+  std::vector<NamedTensor> all;
+  auto add_all = [&](NamedTensors tensors) {
+    for (auto& [name, tensor] : tensors) all.emplace_back(name, std::move(tensor));
+  };
+  for (const std::string& word : inputs) {
+    size_t equals = word.find('=');
+    if (equals != std::string::npos && equals > 0)
+      with_context([&] { return text_of("reading input '", word.substr(0, equals), "'"); },
+                   [&] { all.emplace_back(word.substr(0, equals), read_npy(word.substr(equals + 1))); });
+    else if (word.ends_with(".npz")) add_all(NpzFile::open(word).arrays());
+    else if (word.ends_with(".safetensors")) add_all(SafetensorsFile::open(word).tensors());
+    else throw UsageError("--input is NAME=FILE.npy, FILE.npz or FILE.safetensors, not '" + word + "'");
+  }
+  return all;
+}
+
+void Run::bind_params(CompiledGraph& compiled) const {
+  std::vector<SafetensorsFile> files;
+  for (const std::string& path : params) files.push_back(SafetensorsFile::open(path));
+  if (files.empty() && is_folder(model))
+    files.push_back(SafetensorsFile::open((std::filesystem::path(model) / "model.safetensors").string()));
+  std::string unbound;
+  for (const auto& param : compiled.signature().params) {
+    if (files.empty()) {
+      unbound += text_of(unbound.empty() ? "" : ", ", "'", param.name, "' (", param.type, ")");
+      continue;
+    }
+    const SafetensorsFile* file = &files.front();  // whose message suggests names, if none has it
+    for (const SafetensorsFile& each : files)
+      if (each.find(param.name)) {
+        file = &each;
+        break;
+      }
+    bool known = is_static(param.type.dims);
+    with_context([&] { return text_of("binding param '", param.name, "' (", param.type, ")"); },
+                 [&] {
+                   compiled.set_param(param.name,
+                                      known ? file->tensor(param.name, param.type.dtype, shape_of(param.type.dims))
+                                            : file->tensor(param.name));
+                 });
+  }
+  if (!unbound.empty())
+    fail(ErrorCode::invalid_argument, "params are not bound: ", unbound,
+         "; give a file that has them: --params FILE.safetensors");
+}
+
+/// "f32[2, 3]  0.5 1.25 ..."
+std::string first_values(const Tensor& tensor) {
+  std::string text;
+  auto add = [&](auto example) {
+    using T = decltype(example);
+    auto values = tensor.values<T>();
+    for (size_t i = 0; i < std::min<size_t>(6, values.size()); ++i) text += text_of(i ? " " : "", +values[i]);
+    if (values.size() > 6) text += " ...";
+  };
+  switch (tensor.dtype()) {
+    case DType::f32: add(0.0f); break;
+    case DType::f64: add(0.0); break;
+    case DType::i64: add(int64_t{}); break;
+    case DType::i32: add(int32_t{}); break;
+    case DType::boolean: add(bool{}); break;
+    default: break;  // the type says enough
+  }
+  return text;
+}
+
+void Run::run() const {
+  if (!output_dir.empty() && !output_file.empty()) throw UsageError("give either --output-dir or --output, not both");
+  Graph graph = load_model(model);
+  Signature signature = signature_of(graph);
+  // All that can be known to fail is tried before anything is run.
+  std::optional<OutputFolder> folder;
+  if (!output_dir.empty()) folder.emplace(output_dir, signature.outputs);
+  for (const std::string& path : {output_file, profile})
+    if (!path.empty()) AtomicFile probe(path);
+  CompiledGraph compiled = Session(Device::parse(device), {threads}).compile(graph);
+  bind_params(compiled);
+  std::vector<NamedTensor> given = read_inputs();
+  std::vector<Tensor> results = compiled.run(given);
+
+  if (folder) folder->write(results);
+  NamedTensors named;
+  TextTable table("lll");
+  for (size_t i = 0; i < results.size(); ++i) {
+    named.emplace(signature.outputs[i].name, results[i]);
+    table.add({signature.outputs[i].name, text_of(results[i].type()), first_values(results[i])});
+  }
+  if (!output_file.empty()) write_safetensors(output_file, named);
+  if (!folder && output_file.empty()) write_out(table.text());
+  if (profile.empty()) return;
+  Profile times = compiled.profile(given);
+  times.write_perfetto(profile);
+  write_out(times.table());
+}
+
+}  // namespace
+
+Subcommand add_run(CLI::App& rlx) {
+  CLI::App* app = rlx.add_subcommand("run", "Runs a graph on arrays from files");
+  auto run = std::make_shared<Run>(*app);
+  return {app, [run] { run->run(); }};
+}
+
+}  // namespace rlx::tools
