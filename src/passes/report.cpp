@@ -47,7 +47,10 @@ std::string DispatchReport::table() const {
 std::string DispatchReport::json() const {
   nlohmann::ordered_json all = nlohmann::ordered_json::array();
   for (const DispatchLine& line : lines)
-    all.push_back({{"node", line.node}, {"op", line.op}, {"verdict", names_of(line.verdict)[static_cast<size_t>(line.verdict)]}, {"reason", line.reason}});
+    all.push_back({{"node", line.node},
+                   {"op", line.op},
+                   {"verdict", names_of(line.verdict)[static_cast<size_t>(line.verdict)]},
+                   {"reason", line.reason}});
   return nlohmann::ordered_json{{"target", target}, {"nodes", all}}.dump(
       2, ' ', false, nlohmann::ordered_json::error_handler_t::replace);  // names may be any bytes
 }

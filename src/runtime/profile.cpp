@@ -42,8 +42,14 @@ std::string Profile::table() const {
 std::string Profile::perfetto_json() const {
   nlohmann::ordered_json events = nlohmann::ordered_json::array();
   for (const Step& s : steps)
-    events.push_back({{"name", s.node.empty() ? s.op : s.node}, {"cat", s.op}, {"ph", "X"}, {"ts", s.start_us}, {"dur", s.duration_us},
-                      {"pid", 1}, {"tid", 1}, {"args", {{"op", s.op}, {"kernel", s.kernel}}}});
+    events.push_back({{"name", s.node.empty() ? s.op : s.node},
+                      {"cat", s.op},
+                      {"ph", "X"},
+                      {"ts", s.start_us},
+                      {"dur", s.duration_us},
+                      {"pid", 1},
+                      {"tid", 1},
+                      {"args", {{"op", s.op}, {"kernel", s.kernel}}}});
   return nlohmann::ordered_json{{"displayTimeUnit", "ns"}, {"traceEvents", events}}.dump(
       1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);  // names may be any bytes
 }

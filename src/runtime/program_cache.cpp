@@ -39,7 +39,8 @@ DispatchReport report_from(const std::string& text) {
   for (const auto& line : json.at("nodes")) {
     auto names = names_of(Verdict{});
     auto verdict = std::find(names.begin(), names.end(), line.at("verdict").get<std::string>()) - names.begin();
-    if (verdict == std::ssize(names)) fail(ErrorCode::parse, "'", line.at("verdict").get<std::string>(), "' is no verdict");
+    if (verdict == std::ssize(names))
+      fail(ErrorCode::parse, "'", line.at("verdict").get<std::string>(), "' is no verdict");
     report.lines.push_back({line.at("node"), line.at("op"), static_cast<Verdict>(verdict), line.at("reason")});
   }
   return report;
@@ -52,8 +53,8 @@ void check_entry(const Graph& legal, const Graph& g, const Backend& backend) {
     for (Ref r : refs) all.emplace_back(of.node(r).name, of.type(r));
     return all;
   };
-  if (leaves(legal, legal.inputs()) != leaves(g, g.inputs()) || leaves(legal, legal.params()) != leaves(g, g.params()) ||
-      legal.output_types() != g.output_types())
+  if (leaves(legal, legal.inputs()) != leaves(g, g.inputs()) ||
+      leaves(legal, legal.params()) != leaves(g, g.params()) || legal.output_types() != g.output_types())
     fail(ErrorCode::parse, "its inputs, params and outputs are not those of '", g.name(), "'");
   Target target = backend.target();
   for (const Node& node : legal.nodes()) {

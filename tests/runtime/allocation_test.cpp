@@ -25,7 +25,8 @@ namespace {
 std::atomic<size_t> allocations = 0;  // by any thread: a pool's worker must not allocate either
 void* counted(size_t bytes, size_t alignment = 0) {
   allocations.fetch_add(1, std::memory_order_relaxed);
-  return alignment ? std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment) : std::malloc(bytes ? bytes : 1);
+  return alignment ? std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment)
+                   : std::malloc(bytes ? bytes : 1);
 }
 void* checked(void* memory) {
   if (!memory) throw std::bad_alloc();
@@ -108,7 +109,8 @@ TEST_CASE("each op of the table runs without allocating") {
     for (const Sample& s : op->samples())
       for (DType real : {f64, f32}) {
         std::vector<Type> types;
-        for (size_t i = 0; i < s.dims.size(); ++i) types.push_back({i < s.dtypes.size() ? s.dtypes[i] : real, s.dims[i]});
+        for (size_t i = 0; i < s.dims.size(); ++i)
+          types.push_back({i < s.dtypes.size() ? s.dtypes[i] : real, s.dims[i]});
         try {
           infer_types(*op, types, s.attrs);
         } catch (const Error&) {

@@ -23,7 +23,8 @@ CompileOptions kept_in(const std::string& folder) {
   return options;
 }
 /// What `rlx` says on stderr meanwhile is expected; the tests look at results.
-std::vector<Tensor> run(const Graph& g, const CompileOptions& options, Tensors inputs, const test::Params& params = {}) {
+std::vector<Tensor> run(const Graph& g, const CompileOptions& options, Tensors inputs,
+                        const test::Params& params = {}) {
   CompiledGraph compiled = Session(Device::cpu(), {1}).compile(g, options);  // a new session knows nothing of another's
   compiled.set_params(params);
   return compiled.run_ordered(inputs);

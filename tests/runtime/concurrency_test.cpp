@@ -18,7 +18,8 @@ void on_threads(int count, const std::function<void(int)>& work) {
 
 }  // namespace
 
-TEST_CASE("one compiled graph runs from four threads at once, each with shapes and inputs of its own, as it does alone") {
+TEST_CASE(
+    "one compiled graph runs from four threads at once, each with shapes and inputs of its own, as it does alone") {
   Graph g = test::small_model();
   for (int width : {1, 2}) {
     Session session(Device::cpu(), {width});
@@ -34,7 +35,8 @@ TEST_CASE("one compiled graph runs from four threads at once, each with shapes a
     std::vector<std::vector<Tensor>> wanted;
     for (int t = 0; t < kThreads; ++t)
       for (int r = 0; r < kRounds; ++r) wanted.push_back(serial.run_ordered(inputs_of(t, r)));
-    CHECK(difference(wanted[3], test::by_reference(g, inputs_of(0, 3), test::small_params()), test::kSmallModelTolerance) == "");
+    CHECK(difference(wanted[3], test::by_reference(g, inputs_of(0, 3), test::small_params()),
+                     test::kSmallModelTolerance) == "");
 
     std::vector<std::string> failures(kThreads);
     on_threads(kThreads, [&](int t) {

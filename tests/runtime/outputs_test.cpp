@@ -128,7 +128,9 @@ TEST_CASE("if_else runs the branch that its condition names, with several result
     return b;
   };
   auto doubled = [](Graph&, Value, Value x, Value y) { return std::vector{x + x, y}; };
-  auto swapped = [](Graph&, Value, Value x, Value y) { return std::vector{neg(x), slice(reshape(x, {6}), {3}, {6}) + y}; };
+  auto swapped = [](Graph&, Value, Value x, Value y) {
+    return std::vector{neg(x), slice(reshape(x, {6}), {3}, {6}) + y};
+  };
   auto constant = [](Graph& g, Value, Value x, Value y) {
     return std::vector{zeros_like(x), broadcast_to(scalar(g, 4, f32), y.dims())};
   };
@@ -136,14 +138,16 @@ TEST_CASE("if_else runs the branch that its condition names, with several result
     return if_else(c, {c, x, y}, graph("doubled", doubled), graph("constant", constant));
   };
   Graph g("g");
-  Value c = g.input("c", boolean, {}), d = g.input("d", boolean, {}), x = g.input("x", f32, {2, 3}), y = g.input("y", f32, {3});
+  Value c = g.input("c", boolean, {}), d = g.input("d", boolean, {}), x = g.input("x", f32, {2, 3}),
+        y = g.input("y", f32, {3});
   auto out = if_else(c, {d, x, y}, graph("inner", inner), graph("swapped", swapped));
   g.output(out[0]);
   g.output(out[1] + y);
   g.output(out[0] * 2.0);
   for (bool first : {false, true})
     for (bool second : {false, true})
-      runs_exactly(g, {Tensor::scalar(first), Tensor::scalar(second), random_tensor(f32, {2, 3}, 1), random_tensor(f32, {3}, 2)});
+      runs_exactly(g, {Tensor::scalar(first), Tensor::scalar(second), random_tensor(f32, {2, 3}, 1),
+                       random_tensor(f32, {3}, 2)});
 }
 
 TEST_CASE("if_else gives what it captured where its branches only pass it on") {

@@ -1,4 +1,5 @@
-// What can be asked of graphs, devices and runs: reports, reflection, profiles, keys, and what the environment asks for.
+// What can be asked of graphs, devices and runs: reports, reflection, profiles, keys, and what the environment asks
+// for.
 #include <doctest/doctest.h>
 
 #include <filesystem>
@@ -70,7 +71,8 @@ TEST_CASE("a report can be had without compiling, names every node of the user's
   DispatchReport report = dispatch_report(g, Device::cpu());
   CHECK(report.target == "cpu");
   CHECK(report.count(Verdict::missing) == 0);
-  CHECK(report.count(Verdict::native) + report.count(Verdict::composed) + report.count(Verdict::rewritten) == report.lines.size());
+  CHECK(report.count(Verdict::native) + report.count(Verdict::composed) + report.count(Verdict::rewritten) ==
+        report.lines.size());
   CHECK(report.json() == Session().compile(g).report().json());
   auto json = nlohmann::json::parse(report.json());
   CHECK(json.at("target") == "cpu");
@@ -90,8 +92,8 @@ TEST_CASE("legalize gives the graph that would be lowered, and supports says if 
   CHECK(!supports(g, Device::cuda()));  // there is no backend for it here
   CHECK(message_of([&] { dispatch_report(g, Device::cuda()); }).starts_with("device 'cuda' is not available"));
   auto inputs = test::small_inputs(5);
-  CHECK(difference(test::by_reference(legal, inputs, test::small_params()), test::by_reference(g, inputs, test::small_params()),
-                   test::kSmallModelTolerance) == "");
+  CHECK(difference(test::by_reference(legal, inputs, test::small_params()),
+                   test::by_reference(g, inputs, test::small_params()), test::kSmallModelTolerance) == "");
 }
 
 TEST_CASE("strict takes a graph whose every node is native and refuses any other, naming the node and why") {
@@ -159,7 +161,9 @@ TEST_CASE("a profile of nothing is a table and a trace of nothing, and names wit
 }
 
 TEST_CASE("equal graphs and options have one cache key, which does not change from process to process") {
-  auto key = [](const Graph& g, const CompileOptions& options = {}) { return Session().compile(g, options).config().cache_key(); };
+  auto key = [](const Graph& g, const CompileOptions& options = {}) {
+    return Session().compile(g, options).config().cache_key();
+  };
   Graph g("g");
   g.output(softmax(g.input("x", f32, {2, 3}), 0));
   CHECK(key(g) == key(g));
@@ -181,7 +185,8 @@ TEST_CASE("equal graphs and options have one cache key, which does not change fr
   CHECK(config.dispatch == KernelDispatch::native);
 }
 
-TEST_CASE("the environment chooses the dispatch, passes to skip and the cache folder for those who do not say themselves") {
+TEST_CASE(
+    "the environment chooses the dispatch, passes to skip and the cache folder for those who do not say themselves") {
   Graph g("g");
   g.output(softmax(g.input("x", f32, {2, 3})));
   {
@@ -230,8 +235,9 @@ TEST_CASE("each stage of a compile can be dumped, and each is a graph that reads
     std::string content = test::file_content(entry.path().string());
     if (content.find("left out of this dump") != std::string::npos) continue;
     Graph stage = content.starts_with("rlx") ? parse_graph_text(content) : parse_graph_text("rlx 1\n" + content);
-    CHECK_MESSAGE(difference(test::by_reference(stage, inputs, test::small_params()), wanted, test::kSmallModelTolerance) == "",
-                  entry.path().filename().string());
+    CHECK_MESSAGE(
+        difference(test::by_reference(stage, inputs, test::small_params()), wanted, test::kSmallModelTolerance) == "",
+        entry.path().filename().string());
     ++stages;
   }
   CHECK(stages > 5);

@@ -17,7 +17,8 @@ std::string run_difference(const CompileOptions& options, int64_t length, int th
   CompiledGraph compiled = session.compile(g, options);
   compiled.set_params(test::small_params());
   auto inputs = test::small_inputs(length);
-  return difference(compiled.run_ordered(inputs), test::by_reference(g, inputs, test::small_params()), test::kSmallModelTolerance);
+  return difference(compiled.run_ordered(inputs), test::by_reference(g, inputs, test::small_params()),
+                    test::kSmallModelTolerance);
 }
 
 }  // namespace
@@ -55,11 +56,14 @@ TEST_CASE("a lazy compile fails at its uses, an eager one at once") {
   CHECK_THROWS_AS(Session().compile(g, wrong), Error);
   wrong.mode = CompileMode::lazy;
   CompiledGraph later = Session().compile(g, wrong);
-  CHECK(message_of([&] { later.run({{"x", Tensor(f32, {2, 3})}}); }).starts_with("there is no pass 'no_such_pass' to skip"));
+  CHECK(message_of([&] {
+          later.run({{"x", Tensor(f32, {2, 3})}});
+        }).starts_with("there is no pass 'no_such_pass' to skip"));
   CHECK(message_of([&] { later.report(); }).starts_with("there is no pass 'no_such_pass' to skip"));  // and again
 }
 
-TEST_CASE("the common form of every op and each forced choice give the same numbers, and the report says what was done") {
+TEST_CASE(
+    "the common form of every op and each forced choice give the same numbers, and the report says what was done") {
   CompileOptions common;
   common.kernel_dispatch = KernelDispatch::common;
   CHECK(run_difference(common, 5) == "");
@@ -97,8 +101,9 @@ TEST_CASE("what was to be native and is not fails with the reason, as strict doe
 
 TEST_CASE("a pass left out changes no number") {
   Graph g = test::small_model();
-  for (const char* pass : {"prune", "simplify", "fold_constants", "simplify_products", "merge_equal_nodes", "fuse_attention",
-                           "fuse_matmul", "fuse_residual_norm", "fuse_shared_input", "fuse_elementwise"}) {
+  for (const char* pass :
+       {"prune", "simplify", "fold_constants", "simplify_products", "merge_equal_nodes", "fuse_attention",
+        "fuse_matmul", "fuse_residual_norm", "fuse_shared_input", "fuse_elementwise"}) {
     CompileOptions options;
     options.skip_passes = {pass};
     CHECK_MESSAGE(run_difference(options, 6) == "", pass);
@@ -114,7 +119,8 @@ TEST_CASE("a donated input may be overwritten inside, and the caller's tensor st
   options.donate = {"x", "y"};
   CompiledGraph compiled = Session().compile(g, options);
   std::vector<Tensor> in = {random_tensor(f32, {64}, 1), random_tensor(f32, {64}, 2)};
-  Tensor x_before = Tensor::of<float>({64}, in[0].values<float>()), y_before = Tensor::of<float>({64}, in[1].values<float>());
+  Tensor x_before = Tensor::of<float>({64}, in[0].values<float>()),
+         y_before = Tensor::of<float>({64}, in[1].values<float>());
   auto wanted = interpret(g, in);
   for (int i = 0; i < 3; ++i) CHECK(difference(compiled.run_ordered(in), wanted) == "");
   CHECK(in[0] == x_before);
@@ -153,7 +159,8 @@ TEST_CASE("inputs are given by name in any order, or in the graph's order withou
   Value x = g.input("x", f32, {2}), y = g.input("y", f32, {2});
   g.output(x - y);
   CompiledGraph compiled = Session().compile(g);
-  Tensor five = Tensor::of<float>({2}, {5, 5}), one = Tensor::of<float>({2}, {1, 2}), wanted = Tensor::of<float>({2}, {4, 3});
+  Tensor five = Tensor::of<float>({2}, {5, 5}), one = Tensor::of<float>({2}, {1, 2}),
+         wanted = Tensor::of<float>({2}, {4, 3});
   CHECK(compiled.run({{"y", one}, {"x", five}})[0] == wanted);
   CHECK(compiled.run_ordered(std::vector{five, one})[0] == wanted);
 }
@@ -232,9 +239,12 @@ TEST_CASE("threads can be set to what the session was made with, and no higher")
     CHECK(difference(compiled.run_ordered(inputs), wanted, test::kSmallModelTolerance) == "");
     CHECK(difference(compiled.run_ordered(inputs), compiled.run_ordered(inputs), 0) == "");  // the same every time
   }
-  CHECK(message_of([&] { compiled.set_threads(4); }) == "threads must be 1 to 3, which the session was made with; got 4");
-  CHECK(message_of([&] { compiled.set_threads(0); }) == "threads must be 1 to 3, which the session was made with; got 0");
+  CHECK(message_of([&] { compiled.set_threads(4); }) ==
+        "threads must be 1 to 3, which the session was made with; got 4");
+  CHECK(message_of([&] { compiled.set_threads(0); }) ==
+        "threads must be 1 to 3, which the session was made with; got 0");
   CHECK(message_of([] { Session(Device::cpu(), {-1}); }) == "threads must be 0 (as many as there are) to 256, got -1");
-  CHECK(message_of([] { Session(Device::cpu(), {257}); }) == "threads must be 0 (as many as there are) to 256, got 257");
+  CHECK(message_of([] { Session(Device::cpu(), {257}); }) ==
+        "threads must be 0 (as many as there are) to 256, got 257");
   CHECK(Session().threads() >= 1);
 }

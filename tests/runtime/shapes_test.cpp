@@ -15,7 +15,8 @@ TEST_CASE("a graph with symbols runs for many sizes, back and forth, and never c
   for (int64_t round = 0; round < 90; ++round) {
     int64_t length = 1 + round * 29 % 45;  // more sizes than are kept
     auto inputs = test::small_inputs(length, static_cast<uint64_t>(round));
-    CHECK(difference(compiled.run_ordered(inputs), test::by_reference(g, inputs, test::small_params()), test::kSmallModelTolerance) == "");
+    CHECK(difference(compiled.run_ordered(inputs), test::by_reference(g, inputs, test::small_params()),
+                     test::kSmallModelTolerance) == "");
   }
   CHECK(lowered == &compiled.lowered());
 }
@@ -31,7 +32,8 @@ TEST_CASE("memory does not grow with the number of sizes that were seen, only wi
   CHECK(compiled.memory_bytes() <= kept * 3 / 2);
 }
 
-TEST_CASE("symbols with sums, products and several inputs are solved, and sizes that contradict each other are refused") {
+TEST_CASE(
+    "symbols with sums, products and several inputs are solved, and sizes that contradict each other are refused") {
   Dim n = Dim::symbol("N"), m = Dim::symbol("M");
   Graph g("g");
   Value a = g.input("a", f32, {n, m}), b = g.input("b", f32, {m, 2 * n}), flat = g.input("flat", f32, {n * m});
@@ -41,7 +43,8 @@ TEST_CASE("symbols with sums, products and several inputs are solved, and sizes 
   CompiledGraph compiled = Session(Device::cpu(), {1}).compile(g);
   for (int64_t i : {1, 2, 5})
     for (int64_t j : {0, 1, 4}) {
-      std::vector<Tensor> in = {random_tensor(f32, {i, j}, 1), random_tensor(f32, {j, 2 * i}, 2), random_tensor(f32, {i * j}, 3)};
+      std::vector<Tensor> in = {random_tensor(f32, {i, j}, 1), random_tensor(f32, {j, 2 * i}, 2),
+                                random_tensor(f32, {i * j}, 3)};
       CHECK(difference(compiled.run_ordered(in), interpret(g, in), 1e-5) == "");
     }
   auto run = [&](Shape x, Shape y, Shape z) {
@@ -61,5 +64,6 @@ TEST_CASE("a failed run leaves the graph as it was") {
   CHECK_THROWS_AS(compiled.run_ordered(std::vector{inputs[0]}), Error);
   CHECK_THROWS_AS(compiled.run_ordered(std::vector{Tensor(f32, {4}), inputs[1]}), Error);
   CHECK_THROWS_AS(compiled.set_param("gamma", Tensor(f32, {17})), Error);
-  CHECK(difference(compiled.run_ordered(inputs), test::by_reference(g, inputs, test::small_params()), test::kSmallModelTolerance) == "");
+  CHECK(difference(compiled.run_ordered(inputs), test::by_reference(g, inputs, test::small_params()),
+                   test::kSmallModelTolerance) == "");
 }

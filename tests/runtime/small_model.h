@@ -28,7 +28,8 @@ inline Graph small_model(Dim length = Dim::symbol("N")) {
   Value q = heads("q"), k = heads("k"), v = heads("v");
   Value scores = softmax(matmul(q, transpose(k, {0, 2, 1})) * 0.5);
   Value mixed = reshape(transpose(matmul(scores, v), {1, 0, 2}), {length, 16});
-  Value attended = layer_norm(x + linear(mixed, weight("o.weight", {16, 16})), weight("gamma", {16}), weight("beta", {16}));
+  Value attended =
+      layer_norm(x + linear(mixed, weight("o.weight", {16, 16})), weight("gamma", {16}), weight("beta", {16}));
   g.set_scope("ffn");
   Value inner = gelu(linear(attended, weight("in.weight", {64, 16}), weight("in.bias", {64})));
   Value hidden = attended + linear(inner, weight("out.weight", {16, 64}));

@@ -72,7 +72,8 @@ TEST_CASE("dtypes without a C++ type are bound and given back as tensors") {
     auto dtype = static_cast<DType>(d);
     CAPTURE(name_of(dtype));
     Tensor t(dtype, {2, is_block(dtype) ? 256 : 8});
-    for (size_t i = 0; i < t.byte_count(); ++i) t.mutable_data()[i] = static_cast<std::byte>(dtype == boolean ? i % 2 : i * 37);
+    for (size_t i = 0; i < t.byte_count(); ++i)
+      t.mutable_data()[i] = static_cast<std::byte>(dtype == boolean ? i % 2 : i * 37);
     Graph g("g");
     g.output(g.input("x", t.dtype(), t.type().dims), "x");
     g.output(g.param("w", t.dtype(), t.type().dims), "w");
@@ -91,7 +92,8 @@ TEST_CASE("elements of another dtype or count than the graph's are refused") {
   const double wide[] = {1, 2};
   const float narrow[] = {1, 2, 3};
   CHECK(message_of([&] { compiled.set_param_typed<double>("w", wide); }) == "param 'w' is f32[2], got f64[2]");
-  CHECK(message_of([&] { compiled.set_param_typed<float>("w", narrow); }) == "a tensor of type f32[2] has 2 elements, got 3 values");
+  CHECK(message_of([&] { compiled.set_param_typed<float>("w", narrow); }) ==
+        "a tensor of type f32[2] has 2 elements, got 3 values");
   compiled.set_param_typed<float>("w", std::span(narrow).first(2));
   std::vector<std::pair<std::string, std::span<const double>>> in = {{"x", wide}};
   CHECK(message_of([&] { compiled.run_typed<double>(in); }).starts_with("input 'x' is f32[2], got f64[2]"));
