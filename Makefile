@@ -1,7 +1,7 @@
 # The commands of this project. Each target is a few calls of scripts/ and CMake's presets, which work alone too:
 #   cmake --preset release && cmake --build --preset release && ctest --preset release
 .DEFAULT_GOAL := help
-.PHONY: help demo test check deps deps-check build asan tsan format format-check tidy install clean
+.PHONY: help demo model test check deps deps-check build asan tsan format format-check tidy install clean
 # The steps of a target one after the other, also under `make -j`: each of them uses all cores by itself.
 .NOTPARALLEL:
 
@@ -28,7 +28,11 @@ build: deps
 demo: build
 	scripts/demo
 
-test: build
+# Some tests compare with PyTorch on a real model; it is fetched once and verified.
+model: deps
+	@scripts/fetch_minilm.py >/dev/null
+
+test: build model
 	ctest --preset release
 
 check: deps-check test asan tsan format-check demo
