@@ -51,7 +51,8 @@ std::string DispatchReport::json() const {
                    {"op", line.op},
                    {"verdict", names_of(line.verdict)[static_cast<size_t>(line.verdict)]},
                    {"reason", line.reason}});
-  return nlohmann::ordered_json{{"target", target}, {"nodes", all}}.dump(2);
+  return nlohmann::ordered_json{{"target", target}, {"nodes", all}}.dump(
+      2, ' ', false, nlohmann::ordered_json::error_handler_t::replace);  // names may be any bytes
 }
 
 std::ostream& operator<<(std::ostream& out, const DispatchReport& report) {

@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <numeric>
 
+#include "rlx/error.h"
+
 namespace rlx {
 
 ArenaPlan plan_arena(std::span<const BufferLife> buffers) {
-  constexpr size_t kAlignment = 64;
+  constexpr size_t kAlignment = 64, kMostBytes = size_t{1} << 60;  // no machine has more, and no sum below wraps
   ArenaPlan plan{std::vector<size_t>(buffers.size()), 0};
   std::vector<size_t> order(buffers.size()), placed;  // `placed` by offset
   std::iota(order.begin(), order.end(), size_t{0});
@@ -16,6 +18,7 @@ ArenaPlan plan_arena(std::span<const BufferLife> buffers) {
   for (size_t i : order) {
     const BufferLife& b = buffers[i];
     if (b.bytes == 0) continue;
+    if (b.bytes > kMostBytes) fail(ErrorCode::out_of_memory, "no memory for a buffer of ", b.bytes, " bytes");
     size_t at = 0;
     for (size_t other : placed) {
       const BufferLife& o = buffers[other];
@@ -23,6 +26,9 @@ ArenaPlan plan_arena(std::span<const BufferLife> buffers) {
       if (at + rounded(b.bytes) <= plan.offsets[other]) break;  // the gap before it is large enough
       at = std::max(at, plan.offsets[other] + rounded(o.bytes));
     }
+    if (at + rounded(b.bytes) > kMostBytes)
+      fail(ErrorCode::out_of_memory, "no memory for values that are needed at one time: ", at, " and ", b.bytes,
+           " bytes");
     plan.offsets[i] = at;
     plan.bytes = std::max(plan.bytes, at + rounded(b.bytes));
     placed.insert(std::upper_bound(placed.begin(), placed.end(), i,

@@ -19,7 +19,7 @@ struct ArenaPlan {
 };
 
 /// The largest buffers first, each into the lowest gap among those that live at the same time and stand already
-/// (Pisarchyk, Lee 2020, "greedy by size"). Buffers of no bytes take none.
+/// (Pisarchyk, Lee 2020, "greedy by size"). Buffers of no bytes take none. Fails if no memory could hold the sum.
 ArenaPlan plan_arena(std::span<const BufferLife> buffers);
 
 }  // namespace rlx

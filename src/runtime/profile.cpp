@@ -50,7 +50,8 @@ std::string Profile::perfetto_json() const {
                       {"pid", 1},
                       {"tid", 1},
                       {"args", {{"op", s.op}, {"kernel", s.kernel}}}});
-  return nlohmann::ordered_json{{"displayTimeUnit", "ns"}, {"traceEvents", events}}.dump(1);
+  return nlohmann::ordered_json{{"displayTimeUnit", "ns"}, {"traceEvents", events}}.dump(
+      1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);  // names may be any bytes
 }
 
 void Profile::write_perfetto(const std::string& path) const {

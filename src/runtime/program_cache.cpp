@@ -9,6 +9,7 @@
 
 #include "compile/pipeline.h"
 #include "io/atomic_file.h"
+#include "ir/leaves.h"
 #include "passes/legalize.h"
 #include "rlx/graph_file.h"
 #include "rlx/version.h"
@@ -38,20 +39,43 @@ DispatchReport report_from(const std::string& text) {
   for (const auto& line : json.at("nodes")) {
     auto names = names_of(Verdict{});
     auto verdict = std::find(names.begin(), names.end(), line.at("verdict").get<std::string>()) - names.begin();
+    if (verdict == std::ssize(names))
+      fail(ErrorCode::parse, "'", line.at("verdict").get<std::string>(), "' is no verdict");
     report.lines.push_back({line.at("node"), line.at("op"), static_cast<Verdict>(verdict), line.at("reason")});
   }
   return report;
 }
 
+/// Fails unless `legal` has the signature of `g` and only nodes that the backend takes: somebody may have written it.
+void check_entry(const Graph& legal, const Graph& g, const Backend& backend) {
+  auto leaves = [](const Graph& of, const std::vector<Ref>& refs) {
+    std::vector<std::pair<std::string, Type>> all;
+    for (Ref r : refs) all.emplace_back(of.node(r).name, of.type(r));
+    return all;
+  };
+  if (leaves(legal, legal.inputs()) != leaves(g, g.inputs()) ||
+      leaves(legal, legal.params()) != leaves(g, g.params()) || legal.output_types() != g.output_types())
+    fail(ErrorCode::parse, "its inputs, params and outputs are not those of '", g.name(), "'");
+  Target target = backend.target();
+  for (const Node& node : legal.nodes()) {
+    if (node.op == &op::input || node.op == &op::param || node.op == &op::constant) continue;
+    std::vector<Type> types;
+    for (Ref r : node.operands) types.push_back(legal.type(r));
+    if (auto why = target.refusal({node, types})) fail(ErrorCode::parse, "it has the op '", node.op->name, "': ", *why);
+  }
+}
+
 /// What an earlier process compiled; nothing if there is no such entry, or if it is damaged or of another graph.
-std::optional<Pipelined> load_entry(const DiskEntry& entry, const Graph& g) {
+std::optional<Pipelined> load_entry(const DiskEntry& entry, const Graph& g, const Backend& backend) {
   std::error_code error;
   if (!std::filesystem::exists(entry.report, error)) return {};
   try {
     if (!(load_graph(entry.given.string()) == g)) return {};
     std::ifstream in(entry.report);
     std::string text((std::istreambuf_iterator<char>(in)), {});
-    return Pipelined{load_graph(entry.legal.string()), report_from(text)};
+    Graph legal = load_graph(entry.legal.string());
+    check_entry(legal, g, backend);
+    return Pipelined{std::move(legal), report_from(text)};
   } catch (const std::exception& e) {
     // A cache is no source of truth: what cannot be read is compiled again, and said.
     std::fprintf(stderr, "rlx: compiled graph '%s' is damaged and is made again: %s\n", entry.legal.c_str(), e.what());
@@ -96,7 +120,7 @@ std::shared_ptr<const CachedProgram> ProgramCache::find_or_make(const Graph& g, 
   for (const Entry& entry : entries_)
     if (entry.key == key && entry.graph == g) return entry.program;
   std::optional<Pipelined> made;
-  if (!options.cache_dir.empty()) made = load_entry({options.cache_dir, key}, g);
+  if (!options.cache_dir.empty()) made = load_entry({options.cache_dir, key}, g, backend);
   if (!made) {
     made = run_pipeline(g, backend, options);
     if (asked_for("RLX_DISPATCH_REPORT"))

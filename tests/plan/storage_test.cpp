@@ -9,6 +9,7 @@
 #include "reference/interpreter.h"
 #include "rlx/ops.h"
 #include "support/compare.h"
+#include "support/io_files.h"
 
 using namespace rlx;
 
@@ -216,4 +217,10 @@ TEST_CASE("buffers whose lives overlap do not overlap in the arena, and others s
     CHECK(plan.bytes >= most_alive);
     CHECK(plan.bytes <= total);
   }
+}
+
+TEST_CASE("buffers that are too large together are out of memory, not a small sum") {
+  std::vector<BufferLife> lives(17, {size_t{1} << 60, 0, 1});  // 2^64 + 2^60 bytes
+  Error error = test::error_of([&] { plan_arena(lives); });
+  CHECK(error.code() == ErrorCode::out_of_memory);
 }

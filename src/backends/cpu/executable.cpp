@@ -20,7 +20,7 @@ constexpr size_t kMostIdleStates = 16;  // run states kept per shape
 struct Instance {
   std::vector<Shape> shapes;  // of the inputs
   Schedule schedule;
-  std::vector<Type> outputs;
+  std::vector<std::pair<DType, Shape>> outputs;  // no Types: making one of a tensor allocates
   std::mutex mutex;
   std::vector<std::unique_ptr<RunState>> idle;
 
@@ -71,8 +71,9 @@ class CpuExecutable final : public Executable {
     std::shared_ptr<Instance> instance = instance_for(inputs);
     auto state = instance->take();
     for (size_t o = 0; o < outputs.size(); ++o)
-      if (outputs[o].type() != instance->outputs[o] || !outputs[o].is_unshared())
-        outputs[o] = Tensor::uninitialized(instance->outputs[o].dtype, shape_of(instance->outputs[o].dims));
+      if (const auto& [dtype, shape] = instance->outputs[o];
+          outputs[o].dtype() != dtype || outputs[o].shape() != shape || !outputs[o].is_unshared())
+        outputs[o] = Tensor::uninitialized(dtype, shape);
     state->inputs.clear(), state->outputs.clear(), state->copies.clear();
     for (size_t i = 0; i < inputs.size(); ++i) {
       bool writes = i < options_.donated.size() && options_.donated[i];
@@ -107,7 +108,8 @@ class CpuExecutable final : public Executable {
 
  private:
   static bool is_aligned(const Tensor& t) {
-    return reinterpret_cast<uintptr_t>(t.data()) % std::min<size_t>(byte_size(t.dtype()), 8) == 0;
+    size_t wanted = is_byte_sized(t.dtype()) ? std::min<size_t>(byte_size(t.dtype()), 8) : 1;
+    return reinterpret_cast<uintptr_t>(t.data()) % wanted == 0;
   }
   static Tensor aligned(Tensor t) {
     if (!is_aligned(t)) t.mutable_data();  // a copy of its own
@@ -152,7 +154,9 @@ class CpuExecutable final : public Executable {
     for (const Tensor& t : inputs) shapes.push_back(t.shape());
     Schedule::Request request{fixed, options_.threads, *packed_,
                               [this](const std::string& name) { return &params_.at(name); }, options_.donated};
-    return std::shared_ptr<Instance>(new Instance{std::move(shapes), Schedule(request), fixed.output_types(), {}, {}});
+    std::vector<std::pair<DType, Shape>> outputs;
+    for (const Type& t : fixed.output_types()) outputs.emplace_back(t.dtype, shape_of(t.dims));
+    return std::shared_ptr<Instance>(new Instance{std::move(shapes), Schedule(request), std::move(outputs), {}, {}});
   }
 
   /// Computes what depends on params alone, if a param was bound since the last time.

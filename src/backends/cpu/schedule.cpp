@@ -112,6 +112,10 @@ Schedule::Schedule(const Request& request) {
   for (size_t o : plan.copied_outputs) {  // outputs that are leaves, views, or twice the same value
     Ref r = g.outputs()[o].ref;
     View from = view(r), to{from.dtype, from.shape, dense_strides(from.shape)};
+    if (!is_byte_sized(from.dtype)) {  // packed elements and blocks are dense wherever they are: copied as bytes
+      auto bytes = static_cast<int64_t>(byte_count(from.dtype, from.shape));
+      from = to = View{u8, {bytes}, {1}};
+    }
     Entry entry{copy_step(from, to), slots_.size(), slots_.size() + 1, lives.size(), "copy", g.outputs()[o].name};
     add_slot(r, false);
     slots_.push_back({RootKind::output, o, 0});
