@@ -260,12 +260,13 @@ Kernel f32_kernel(Op op) {
   case Op::name: return do_##name;
     RLX_CASE(abs)
     RLX_CASE(neg)
-    RLX_CASE(sign) RLX_CASE(floor) RLX_CASE(ceil) RLX_CASE(trunc) RLX_CASE(round_nearest_even)
-        RLX_CASE(round_nearest_afz) RLX_CASE(exp) RLX_CASE(expm1) RLX_CASE(log) RLX_CASE(log1p) RLX_CASE(sqrt)
-            RLX_CASE(rsqrt) RLX_CASE(reciprocal) RLX_CASE(sin) RLX_CASE(cos) RLX_CASE(tan) RLX_CASE(tanh) RLX_CASE(erf)
-                RLX_CASE(logistic) RLX_CASE(gelu_erf) RLX_CASE(gelu_tanh) RLX_CASE(silu) RLX_CASE(relu) RLX_CASE(add)
-                    RLX_CASE(sub) RLX_CASE(mul) RLX_CASE(div) RLX_CASE(max) RLX_CASE(min) RLX_CASE(clamp) RLX_CASE(eq)
-                        RLX_CASE(ne) RLX_CASE(lt) RLX_CASE(le) RLX_CASE(gt) RLX_CASE(ge)
+    RLX_CASE(sign)
+    RLX_CASE(floor) RLX_CASE(ceil) RLX_CASE(trunc) RLX_CASE(round_nearest_even) RLX_CASE(round_nearest_afz)
+        RLX_CASE(exp) RLX_CASE(expm1) RLX_CASE(log) RLX_CASE(log1p) RLX_CASE(sqrt) RLX_CASE(rsqrt) RLX_CASE(reciprocal)
+            RLX_CASE(sin) RLX_CASE(cos) RLX_CASE(tan) RLX_CASE(tanh) RLX_CASE(erf) RLX_CASE(logistic) RLX_CASE(gelu_erf)
+                RLX_CASE(gelu_tanh) RLX_CASE(silu) RLX_CASE(relu) RLX_CASE(add) RLX_CASE(sub) RLX_CASE(mul)
+                    RLX_CASE(div) RLX_CASE(max) RLX_CASE(min) RLX_CASE(clamp) RLX_CASE(eq) RLX_CASE(ne) RLX_CASE(lt)
+                        RLX_CASE(le) RLX_CASE(gt) RLX_CASE(ge)
 #if HWY_NATIVE_FMA
                             RLX_CASE(fma)
 #endif
