@@ -27,12 +27,13 @@ namespace rlx::kernels {
   RLX_OP(abs)                                                                                                          \
   RLX_OP(neg)                                                                                                          \
   RLX_OP(sign)                                                                                                         \
-  RLX_OP(floor) RLX_OP(ceil) RLX_OP(round_nearest_even) RLX_OP(round_nearest_afz) RLX_OP(trunc) RLX_OP(exp)            \
-      RLX_OP(exp2) RLX_OP(expm1) RLX_OP(log) RLX_OP(log2) RLX_OP(log1p) RLX_OP(sqrt) RLX_OP(rsqrt) RLX_OP(cbrt)        \
-          RLX_OP(reciprocal) RLX_OP(sin) RLX_OP(cos) RLX_OP(tan) RLX_OP(asin) RLX_OP(acos) RLX_OP(atan) RLX_OP(sinh)   \
-              RLX_OP(cosh) RLX_OP(tanh) RLX_OP(asinh) RLX_OP(acosh) RLX_OP(atanh) RLX_OP(erf) RLX_OP(erfc)             \
-                  RLX_OP(logistic) RLX_OP(gelu_erf) RLX_OP(gelu_tanh) RLX_OP(relu) RLX_OP(silu) RLX_OP(logical_not)    \
-                      RLX_OP(popcnt) RLX_OP(clz) RLX_OP(is_finite) RLX_OP(real) RLX_OP(imag) RLX_OP(conj)              \
+  RLX_OP(floor)                                                                                                        \
+  RLX_OP(ceil) RLX_OP(round_nearest_even) RLX_OP(round_nearest_afz) RLX_OP(trunc) RLX_OP(exp) RLX_OP(exp2)             \
+      RLX_OP(expm1) RLX_OP(log) RLX_OP(log2) RLX_OP(log1p) RLX_OP(sqrt) RLX_OP(rsqrt) RLX_OP(cbrt) RLX_OP(reciprocal)  \
+          RLX_OP(sin) RLX_OP(cos) RLX_OP(tan) RLX_OP(asin) RLX_OP(acos) RLX_OP(atan) RLX_OP(sinh) RLX_OP(cosh)         \
+              RLX_OP(tanh) RLX_OP(asinh) RLX_OP(acosh) RLX_OP(atanh) RLX_OP(erf) RLX_OP(erfc) RLX_OP(logistic)         \
+                  RLX_OP(gelu_erf) RLX_OP(gelu_tanh) RLX_OP(relu) RLX_OP(silu) RLX_OP(logical_not) RLX_OP(popcnt)      \
+                      RLX_OP(clz) RLX_OP(is_finite) RLX_OP(real) RLX_OP(imag) RLX_OP(conj)                             \
                           RLX_OP(convert) /* two operands */                                                           \
       RLX_OP(complex) RLX_OP(add) RLX_OP(sub) RLX_OP(mul) RLX_OP(div) RLX_OP(rem) RLX_OP(pow) RLX_OP(max) RLX_OP(min)  \
           RLX_OP(logical_and) RLX_OP(logical_or) RLX_OP(logical_xor) RLX_OP(shift_left) RLX_OP(shift_right_logical)    \
