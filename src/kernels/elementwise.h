@@ -22,19 +22,21 @@ namespace rlx::kernels {
 // lowest value / -1 wraps; shifts by the width or more give 0 (arithmetic: the sign); max and min pass NaN on;
 // float to integer truncates, saturates, and takes NaN to 0; compare on complex knows eq and ne only.
 // `total_*` order floats as IEEE 754 totalOrder does: -NaN < -inf < ... -0 < +0 ... < inf < NaN.
+// clang-format off: it never settles on a list of macro calls
 #define RLX_ELEMENTWISE_OPS(RLX_OP)                                                                                    \
   /* one operand */                                                                                                    \
   RLX_OP(abs)                                                                                                          \
   RLX_OP(neg)                                                                                                          \
   RLX_OP(sign)                                                                                                         \
   RLX_OP(floor)                                                                                                        \
-  RLX_OP(ceil) RLX_OP(round_nearest_even) RLX_OP(round_nearest_afz) RLX_OP(trunc) RLX_OP(exp) RLX_OP(exp2)             \
-      RLX_OP(expm1) RLX_OP(log) RLX_OP(log2) RLX_OP(log1p) RLX_OP(sqrt) RLX_OP(rsqrt) RLX_OP(cbrt) RLX_OP(reciprocal)  \
-          RLX_OP(sin) RLX_OP(cos) RLX_OP(tan) RLX_OP(asin) RLX_OP(acos) RLX_OP(atan) RLX_OP(sinh) RLX_OP(cosh)         \
-              RLX_OP(tanh) RLX_OP(asinh) RLX_OP(acosh) RLX_OP(atanh) RLX_OP(erf) RLX_OP(erfc) RLX_OP(logistic)         \
-                  RLX_OP(gelu_erf) RLX_OP(gelu_tanh) RLX_OP(relu) RLX_OP(silu) RLX_OP(logical_not) RLX_OP(popcnt)      \
-                      RLX_OP(clz) RLX_OP(is_finite) RLX_OP(real) RLX_OP(imag) RLX_OP(conj)                             \
-                          RLX_OP(convert) /* two operands */                                                           \
+  RLX_OP(ceil)                                                                                                         \
+  RLX_OP(round_nearest_even)                                                                                           \
+  RLX_OP(round_nearest_afz) RLX_OP(trunc) RLX_OP(exp) RLX_OP(exp2) RLX_OP(expm1) RLX_OP(log) RLX_OP(log2)              \
+      RLX_OP(log1p) RLX_OP(sqrt) RLX_OP(rsqrt) RLX_OP(cbrt) RLX_OP(reciprocal) RLX_OP(sin) RLX_OP(cos) RLX_OP(tan)     \
+          RLX_OP(asin) RLX_OP(acos) RLX_OP(atan) RLX_OP(sinh) RLX_OP(cosh) RLX_OP(tanh) RLX_OP(asinh) RLX_OP(acosh)    \
+              RLX_OP(atanh) RLX_OP(erf) RLX_OP(erfc) RLX_OP(logistic) RLX_OP(gelu_erf) RLX_OP(gelu_tanh) RLX_OP(relu)  \
+                  RLX_OP(silu) RLX_OP(logical_not) RLX_OP(popcnt) RLX_OP(clz) RLX_OP(is_finite) RLX_OP(real)           \
+                      RLX_OP(imag) RLX_OP(conj) RLX_OP(convert) /* two operands */                                     \
       RLX_OP(complex) RLX_OP(add) RLX_OP(sub) RLX_OP(mul) RLX_OP(div) RLX_OP(rem) RLX_OP(pow) RLX_OP(max) RLX_OP(min)  \
           RLX_OP(logical_and) RLX_OP(logical_or) RLX_OP(logical_xor) RLX_OP(shift_left) RLX_OP(shift_right_logical)    \
               RLX_OP(shift_right_arithmetic) RLX_OP(atan2) RLX_OP(eq) RLX_OP(ne) RLX_OP(lt) RLX_OP(le) RLX_OP(gt)      \
@@ -42,6 +44,7 @@ namespace rlx::kernels {
                       RLX_OP(total_ge) /* three operands: select(pred, on_true, on_false), clamp(low, x, high), fma(a, \
                                           b, c) = a b + c */                                                           \
       RLX_OP(select) RLX_OP(clamp) RLX_OP(fma)
+// clang-format on
 
 enum class ElementwiseOp : uint8_t {
 #define RLX_OP(name) name,

@@ -4,18 +4,22 @@
 #include "backends/cpu/lowering.h"
 
 // Ops that the element-wise machine evaluates, alone or inside a fused region.
-#define RLX_CPU_ELEMENTWISE(OP)                                                                                       \
-  OP(abs)                                                                                                             \
-  OP(neg)                                                                                                             \
-  OP(sign)                                                                                                            \
-  OP(floor)                                                                                                           \
-  OP(ceil) OP(round_nearest_even) OP(round_nearest_afz) OP(exp) OP(expm1) OP(log) OP(log1p) OP(sqrt) OP(rsqrt)        \
-      OP(cbrt) OP(sin) OP(cos) OP(tan) OP(tanh) OP(logistic) OP(erf) OP(is_finite) OP(bitwise_not) OP(popcnt) OP(clz) \
-          OP(real) OP(imag) OP(complex) OP(add) OP(sub) OP(mul) OP(div) OP(rem) OP(pow) OP(maximum) OP(minimum)       \
-              OP(atan2) OP(bitwise_and) OP(bitwise_or) OP(bitwise_xor) OP(shift_left) OP(shift_right_logical)         \
-                  OP(shift_right_arithmetic) OP(compare) OP(select) OP(convert) OP(reciprocal) OP(exp2) OP(log2)      \
-                      OP(erfc) OP(asin) OP(acos) OP(atan) OP(sinh) OP(cosh) OP(asinh) OP(acosh) OP(atanh) OP(fma)     \
-                          OP(relu) OP(gelu) OP(gelu_tanh) OP(silu)
+// clang-format off: it never settles on a list of macro calls
+#define RLX_CPU_ELEMENTWISE(OP)                                                                                        \
+  OP(abs)                                                                                                              \
+  OP(neg)                                                                                                              \
+  OP(sign)                                                                                                             \
+  OP(floor)                                                                                                            \
+  OP(ceil)                                                                                                             \
+  OP(round_nearest_even)                                                                                               \
+  OP(round_nearest_afz) OP(exp) OP(expm1) OP(log) OP(log1p) OP(sqrt) OP(rsqrt) OP(cbrt) OP(sin) OP(cos) OP(tan)        \
+      OP(tanh) OP(logistic) OP(erf) OP(is_finite) OP(bitwise_not) OP(popcnt) OP(clz) OP(real) OP(imag) OP(complex)     \
+          OP(add) OP(sub) OP(mul) OP(div) OP(rem) OP(pow) OP(maximum) OP(minimum) OP(atan2) OP(bitwise_and)            \
+              OP(bitwise_or) OP(bitwise_xor) OP(shift_left) OP(shift_right_logical) OP(shift_right_arithmetic)         \
+                  OP(compare) OP(select) OP(convert) OP(reciprocal) OP(exp2) OP(log2) OP(erfc) OP(asin) OP(acos)       \
+                      OP(atan) OP(sinh) OP(cosh) OP(asinh) OP(acosh) OP(atanh) OP(fma) OP(relu) OP(gelu) OP(gelu_tanh) \
+                          OP(silu)
+// clang-format on
 
 namespace rlx::cpu {
 
