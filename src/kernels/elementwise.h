@@ -22,7 +22,8 @@ namespace rlx::kernels {
 // lowest value / -1 wraps; shifts by the width or more give 0 (arithmetic: the sign); max and min pass NaN on;
 // float to integer truncates, saturates, and takes NaN to 0; compare on complex knows eq and ne only.
 // `total_*` order floats as IEEE 754 totalOrder does: -NaN < -inf < ... -0 < +0 ... < inf < NaN.
-// clang-format off: it never settles on a list of macro calls
+// The formatter never settles on a list of macro calls.
+// clang-format off
 #define RLX_ELEMENTWISE_OPS(RLX_OP)                                                                                    \
   /* one operand */                                                                                                    \
   RLX_OP(abs)                                                                                                          \

@@ -256,7 +256,8 @@ void narrow(void* dst, const void* a, const void*, const void*, int64_t n) noexc
 
 Kernel f32_kernel(Op op) {
   switch (op) {
-// clang-format off: it never settles on a list of macro calls
+// The formatter never settles on a list of macro calls.
+// clang-format off
 #define RLX_CASE(name) \
   case Op::name: return do_##name;
     RLX_CASE(abs)

@@ -4,7 +4,8 @@
 #include "backends/cpu/lowering.h"
 
 // Ops that the element-wise machine evaluates, alone or inside a fused region.
-// clang-format off: it never settles on a list of macro calls
+// The formatter never settles on a list of macro calls.
+// clang-format off
 #define RLX_CPU_ELEMENTWISE(OP)                                                                                        \
   OP(abs)                                                                                                              \
   OP(neg)                                                                                                              \
