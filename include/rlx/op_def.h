@@ -15,6 +15,19 @@ namespace rlx {
 /// Runs a sub-graph: what the reference of an op with sub-graphs is handed, for `ops` includes no interpreter.
 using Run = std::function<std::vector<Tensor>(const Graph&, Tensors)>;
 
+/// For each of some values, whether it is meant: differentiated, batched, given.
+using Mask = std::vector<bool>;
+/// What rules of ops with sub-graphs are handed of the transforms (src/autodiff), which `ops` does not include. They
+/// take closed graphs (no params) and nest.
+struct Transforms {
+  /// Inputs of g, then cotangents of the outputs in `given` -> cotangents of the inputs in `wrt`.
+  Graph (*vjp)(const Graph& g, const Mask& wrt, const Mask& given);
+  /// Inputs of g, then tangents of the inputs in `active` -> outputs, then tangents of the float outputs.
+  Graph (*jvp)(const Graph& g, const Mask& active);
+  /// The `batched` inputs of g have a new dim 0 of extent `size`; so have all outputs.
+  Graph (*batch)(const Graph& g, const Mask& batched, const Dim& size);
+};
+
 /// Operands that exercise an op. The laws run over every sample, in each dtype that `infer` accepts.
 struct Sample {
   std::vector<Dims> dims = {};
@@ -40,10 +53,16 @@ struct OpDef {
   std::vector<std::string_view> operands;  ///< "x"; "mask?" may be left out, "xs..." repeats
   bool elementwise = false;                ///< each result element depends on the operands' elements at its index alone
   bool moves_data = false;                 ///< no arithmetic: bits of operands arrive unchanged, whatever their dtype
+  bool differentiable = true;              ///< false: the gradient is zero, by nature (sign) or on request
   std::optional<size_t> overwrites;        ///< result 0 may take the buffer of this operand
   std::function<Many<Type>(Types, const Attrs&)> infer;
   std::function<Many<Tensor>(Tensors, const Attrs&, const Run&)> reference;
   std::function<Many<Value>(Graph&, Values, const Attrs&)> decompose;
+  std::function<Many<Value>(Values, const Attrs&)> save;
+  std::function<Many<Value>(Values in, Values out, Values cts, const Attrs&, const Transforms&)> vjp;
+  std::function<Many<Value>(Values in, Values tangents, const Attrs&, const Transforms&)> jvp;
+  std::function<Many<Value>(Values, const Mask&, const Attrs&, const Transforms&)> batch;
+  bool batch_takes_unbatched = false;
   std::function<Attrs(Scanner&)> parse_attrs;
   std::function<bool(const Attrs&)> takes;  ///< are these attributes of this op's struct?
   std::function<std::vector<AttrInfo>()> describe_attrs;
@@ -92,6 +111,46 @@ struct Rules {
             else return Many<Value>(call_with(f, in, a.as<A>()));
           }) {}
   };
+  struct Save {
+    decltype(OpDef::save) erased;
+    Save() = default;
+    template <class F>
+    Save(F f) : erased([f](Values in, const Attrs& a) { return Many<Value>(call_with(f, in, a.as<A>())); }) {}
+  };
+  struct Vjp {
+    decltype(OpDef::vjp) erased;
+    Vjp() = default;
+    template <class F>
+    Vjp(F f)
+        : erased([f](Values in, Values out, Values cts, const Attrs& a, const Transforms& t) {
+            if constexpr (std::is_invocable_v<F, Values, Value, Value, const A&>)
+              return Many<Value>(f(in, out[0], cts[0], a.as<A>()));
+            else if constexpr (std::is_invocable_v<F, Values, Value, Value>) return Many<Value>(f(in, out[0], cts[0]));
+            else return Many<Value>(call_with(f, in, out, cts, a.as<A>(), t));
+          }) {}
+  };
+  struct Jvp {
+    decltype(OpDef::jvp) erased;
+    Jvp() = default;
+    template <class F>
+    Jvp(F f)
+        : erased([f](Values in, Values tangents, const Attrs& a, const Transforms& t) {
+            return Many<Value>(call_with(f, in, tangents, a.as<A>(), t));
+          }) {}
+  };
+  struct Batch {
+    decltype(OpDef::batch) erased;
+    bool takes_unbatched = false;
+    Batch() = default;
+    template <class F>
+    Batch(F f)
+        : erased([f](Values in, const Mask& batched, const Attrs& a, const Transforms& t) {
+            if constexpr (std::is_invocable_v<F, Values, const A&>) return Many<Value>(f(in, a.as<A>()));
+            else if constexpr (std::is_invocable_v<F, Values>) return Many<Value>(f(in));
+            else return Many<Value>(call_with(f, in, batched, a.as<A>(), t));
+          }),
+          takes_unbatched(!std::is_invocable_v<F, Values, const A&> && !std::is_invocable_v<F, Values>) {}
+  };
 };
 
 /// What the author of an op writes; see STYLE in CONTRIBUTING.md, "Add an op in ten minutes".
@@ -101,11 +160,23 @@ struct OpSpec {
   std::vector<std::string_view> operands = {};
   bool elementwise = false;
   bool moves_data = false;
+  bool differentiable = true;
   std::optional<size_t> overwrites = {};
   typename Rules<A>::Infer infer = {};  ///< (Types) or (Types, const A&) -> Type or Types
   typename Rules<A>::Reference reference =
       {};  ///< (Tensors), (Tensors, const A&) or with a Run; required of primitives
   typename Rules<A>::Decompose decompose = {};  ///< (Values), (Values, const A&) or (Graph&, Values, const A&)
+  /// (Values) or (Values, const A&) -> the results, then what `vjp` wants kept beside them.
+  typename Rules<A>::Save save = {};
+  /// (Values in, Value out, Value ct, const A&) for one result, or (Values in, Values out, Values cts, const A&, const
+  /// Transforms&) -> a cotangent for each operand; empty where it is zero. An absent cotangent is an empty Value, and
+  /// means zero. Linear in the cotangents. `out` holds the results, then what `save` kept.
+  typename Rules<A>::Vjp vjp = {};
+  /// (Values in, Values tangents, const A&, const Transforms&) -> the results, then the tangents of the float ones.
+  typename Rules<A>::Jvp jvp = {};
+  /// (Values, const A&), all operands batched, or (Values, const Mask&, const A&, const Transforms&) -> the results.
+  /// The batch is dim 0. To decline, return nothing: the op is then looped over.
+  typename Rules<A>::Batch batch = {};
   Samples samples = {};
 };
 
@@ -114,10 +185,13 @@ OpDef define(OpSpec<A> s) {
   OpDef op;
   op.name = s.name, op.doc = s.doc, op.source = s.source;
   op.operands = std::move(s.operands);
-  op.elementwise = s.elementwise, op.moves_data = s.moves_data, op.overwrites = s.overwrites;
+  op.elementwise = s.elementwise, op.moves_data = s.moves_data, op.differentiable = s.differentiable;
+  op.overwrites = s.overwrites;
   op.infer = std::move(s.infer.erased);
   op.reference = std::move(s.reference.erased);
   op.decompose = std::move(s.decompose.erased);
+  op.save = std::move(s.save.erased), op.vjp = std::move(s.vjp.erased), op.jvp = std::move(s.jvp.erased);
+  op.batch = std::move(s.batch.erased), op.batch_takes_unbatched = s.batch.takes_unbatched;
   op.parse_attrs = [](Scanner& in) -> Attrs {
     A a;
     parse(in, a);
@@ -146,6 +220,10 @@ OpDef define(OpSpec<A> s) {
 
 /// The op's types for these operands and attributes: `infer`, after the count of operands was checked.
 std::vector<Type> infer_types(const OpDef& op, Types operands, const Attrs& attrs);
+
+/// Whether a sub-graph is among the attributes: control flow, combiners, comparators. Its types are fixed, so no rule
+/// may be run on other dtypes than the op's own.
+bool holds_subgraph(const Attrs& attrs);
 
 /// Emits what the op is made of. An op on f16 or bf16 is computed in f32 and rounded once (docs/ir.md, "Low
 /// precision"): the converts are added here, so that no entry has to. Fails for a primitive.

@@ -75,9 +75,10 @@ constexpr double kGeluSlope = 0.79788456080286535587989211986876;  // sqrt(2 / p
 }  // namespace
 
 OpDef define_relu() {
-  return define_unary<kInteger | kReal>(
-      "relu", "x where it is positive, else 0", [](auto x) { return x < decltype(x)(0) ? decltype(x)(0) : x; },
-      max_zero);
+  return with_derivative(define_unary<kInteger | kReal>(
+                             "relu", "x where it is positive, else 0; the derivative at 0 is 0",
+                             [](auto x) { return x < decltype(x)(0) ? decltype(x)(0) : x; }, max_zero),
+                         [](Value x, Value) { return convert(positive(x), x.dtype()); });
 }
 OpDef define_relu6() {
   return activation(

@@ -2,6 +2,7 @@
 #include "rlx/ops/arrange.h"
 
 #include "ops/elementwise_rules.h"
+#include "rlx/ops/elementary.h"
 #include "rlx/ops/take.h"
 
 namespace rlx {
@@ -36,14 +37,6 @@ Value swap_axes(Value x, int64_t one, int64_t other) {
   std::swap(axes[size_t(valid_axis(one, axes.size()))], axes[size_t(valid_axis(other, axes.size()))]);
   return transpose(x, std::move(axes));
 }
-Value move_axis(Value x, int64_t from, int64_t to) {
-  size_t rank = x.dims().size();
-  from = valid_axis(from, rank);
-  Axes axes = other_axes(rank, {from});
-  axes.insert(axes.begin() + valid_axis(to, rank), from);
-  return transpose(x, std::move(axes));
-}
-
 namespace {
 
 /// Whether column - row stands in that relation to `offset`, for each place of a matrix.

@@ -5,6 +5,7 @@
 
 #include "ops/composite_rules.h"
 #include "ops/heads.h"
+#include "rlx/ops/elementary.h"
 #include "rlx/ops/reduction.h"
 
 namespace rlx {
@@ -194,7 +195,7 @@ OpDef define_attention() {
       .samples =
           [] {
             using enum AttentionLayout;
-            using Mask = AttentionMask;
+            using Masks = AttentionMask;
             auto attrs = [](int64_t heads, AttentionLayout layout, auto set) {
               AttentionAttrs a{.heads = heads, .layout = layout};
               set(a);
@@ -213,18 +214,18 @@ OpDef define_attention() {
                 {.dims = {{2, 3, 8}, {2, 3, 4}, {2, 3, 4}},
                  .attrs = attrs(4, packed, [](auto& a) { a.kv_heads = 2, a.causal = true, a.window = 1; })},
                 {.dims = {{2, 3, 4}, {2, 5, 4}, {2, 5, 4}, {2, 5}},
-                 .attrs = attrs(2, packed, [](auto& a) { a.mask = Mask::key_padding; })},
+                 .attrs = attrs(2, packed, [](auto& a) { a.mask = Masks::key_padding; })},
                 {.dims = {{2, 3, 4}, {2, 5, 4}, {2, 5, 4}, {2, 1, 1, 5}},
                  .dtypes = {f64, f64, f64, boolean},
-                 .attrs = attrs(1, packed, [](auto& a) { a.mask = Mask::key_padding, a.causal = true; })},
+                 .attrs = attrs(1, packed, [](auto& a) { a.mask = Masks::key_padding, a.causal = true; })},
                 {.dims = {{2, 2, 3, 4}, {2, 2, 5, 4}, {2, 2, 5, 4}, {5}},
                  .dtypes = {f64, f64, f64, i32},
-                 .attrs = attrs(2, bhsd, [](auto& a) { a.mask = Mask::key_padding, a.window = 2; })},
+                 .attrs = attrs(2, bhsd, [](auto& a) { a.mask = Masks::key_padding, a.window = 2; })},
                 {.dims = {{2, 2, 3, 4}, {2, 2, 5, 4}, {2, 2, 5, 4}, {2, 2, 3, 5}},
-                 .attrs = attrs(2, bhsd, [](auto& a) { a.mask = Mask::bias, a.causal = true; })},
+                 .attrs = attrs(2, bhsd, [](auto& a) { a.mask = Masks::bias, a.causal = true; })},
                 {.dims = {{2, 3, 2, 4}, {2, 5, 1, 4}, {2, 5, 1, 4}, {2, 1, 5}},
                  .dtypes = {f64, f64, f64, f32},
-                 .attrs = attrs(2, bshd, [](auto& a) { a.mask = Mask::bias, a.kv_heads = 1; })},
+                 .attrs = attrs(2, bshd, [](auto& a) { a.mask = Masks::bias, a.kv_heads = 1; })},
                 {.dims = {{1, 2, 3, 4}, {1, 2, 0, 4}, {1, 2, 0, 4}}, .attrs = attrs(2, bhsd, plain)},
                 {.dims = {{2, 1, 3, 4}, {2, 1, 3, 4}, {2, 1, 3, 4}},
                  .attrs = attrs(1, bhsd, plain),

@@ -4,6 +4,9 @@
 #include <cmath>
 
 #include "ops/combine.h"
+#include "ops/subgraph_rules.h"
+#include "rlx/ops/control.h"
+#include "rlx/ops/reduction.h"
 
 namespace rlx {
 
@@ -21,8 +24,6 @@ std::vector<Value> reduce_custom(std::vector<Value> xs, std::vector<Value> inits
 Value dot_general(Value lhs, Value rhs, DotAttrs attrs) { return emit(op::dot_general, {lhs, rhs}, std::move(attrs)); }
 
 namespace {
-
-Axes joined(Axes a, const Axes& b) { return a.insert(a.end(), b.begin(), b.end()), a; }
 
 Type dot_type(Types in, const DotAttrs& a) {
   DotAxes axes(a, in[0].rank(), in[1].rank());
@@ -56,6 +57,66 @@ size_t reduced_operands(Types in, const ReduceAttrs& a) {
                                      : "a reduction takes one operand, got ",
          in.size());
   return n;
+}
+
+/// The dims that are reduced, as one dim at the end.
+Value with_reduced_last(Value x, const Axes& axes) {
+  size_t rank = x.dims().size();
+  Axes reduced = valid_axes(axes, rank), kept = other_axes(rank, reduced);
+  Dims dims = pick(x.dims(), kept);
+  dims.push_back(element_count(pick(x.dims(), reduced)));
+  return reshape(transpose(x, joined(kept, reduced)), dims);
+}
+/// The inverse, for a value like x.
+Value with_reduced_in_place(Value flat, Value x, const Axes& axes) {
+  size_t rank = x.dims().size();
+  Axes reduced = valid_axes(axes, rank), order = joined(other_axes(rank, reduced), reduced), inverse(rank);
+  for (size_t d = 0; d < rank; ++d) inverse[size_t(order[d])] = int64_t(d);
+  return transpose(reshape(flat, pick(x.dims(), order)), inverse);
+}
+
+/// Of a product: that of all the other factors, without a division, for there may be zeros.
+Value product_vjp(Value x, Value ct, const Axes& axes) {
+  Value flat = with_reduced_last(x, axes);
+  Value others = cumprod(flat, -1, true, false) * cumprod(flat, -1, true, true);
+  return with_reduced_in_place(others, x, axes) * broadcast_like(ct, x, axes);
+}
+
+/// Of a reduction by a sub-graph: that of the fold, a scan whose carries are the running scalars of all results.
+Many<Value> folded_vjp(Values in, Values cts, const ReduceAttrs& a, const Transforms& t) {
+  size_t n = in.size() / 2;
+  Value x = in[0];
+  Dims kept = pick(x.dims(), other_axes(x.dims().size(), valid_axes(a.axes, x.dims().size())));
+  Dim cells = element_count(kept), length = element_count(pick(x.dims(), valid_axes(a.axes, x.dims().size())));
+  Graph fold = trace(types_of_values(in), [&](Graph& g, Values v) {
+    std::vector<Value> operands;
+    for (size_t i = 0; i < n; ++i) operands.push_back(broadcast_in_dim(v[n + i], {cells}, {}));
+    for (size_t i = 0; i < n; ++i)
+      operands.push_back(transpose(reshape(with_reduced_last(v[i], a.axes), {cells, length}), {1, 0}));
+    auto out = scan(g, operands, {int64_t(n), int64_t(n), length, false, t.batch(*a.body, Mask(2 * n, true), cells)});
+    out.resize(n);
+    for (Value& y : out) y = reshape(y, kept);
+    return out;
+  });
+  Mask wrt = floats(in);
+  return spread(inlined(x.graph(), t.vjp(fold, wrt, mask_of(cts)), joined(in, present(cts))), wrt);
+}
+
+/// What a cotangent of the result, dims batch, lhs free, rhs free, means for lhs.
+Value dot_ct_of_lhs(Value lhs, Value rhs, Value ct, const DotAxes& axes) {
+  auto b = axes.lhs_batch.size(), l = axes.lhs_free.size(), r = axes.rhs_free.size();
+  DotAttrs back{axes_from(0, b), axes.rhs_batch, axes_from(int64_t(b + l), r), axes.rhs_free};
+  Value d = dot_general(ct, convert(rhs, ct.dtype()), back);
+  // Its dims: batch, free of lhs, then the contracted ones in the order in which they stand in rhs.
+  Axes contracted = axes.rhs_contract, order = joined(axes.lhs_batch, axes.lhs_free);
+  std::sort(contracted.begin(), contracted.end());
+  for (int64_t axis : contracted) {
+    auto pair = std::find(axes.rhs_contract.begin(), axes.rhs_contract.end(), axis) - axes.rhs_contract.begin();
+    order.push_back(axes.lhs_contract[size_t(pair)]);
+  }
+  Axes inverse(order.size());
+  for (size_t d_at = 0; d_at < order.size(); ++d_at) inverse[size_t(order[d_at])] = int64_t(d_at);
+  return convert(transpose(d, inverse), lhs.dtype());
 }
 
 }  // namespace
@@ -101,6 +162,31 @@ OpDef define_reduce() {
         Combiner::Cells cells(pick(shape, kept), combine);
         for_each_index(shape, [&](const Axes& i) { cells.add(pick(i, kept), offset_of(shape, i)); });
         return cells.results();
+      },
+      .vjp = [](Values in, Values out, Values cts, const ReduceAttrs& a, const Transforms& t) -> Many<Value> {
+        if (a.kind == Reduction::custom) return folded_vjp(in, cts, a, t);
+        Value x = in[0], y = out[0], ct = cts[0];
+        switch (a.kind) {
+          case Reduction::sum: return broadcast_like(ct, x, a.axes);
+          case Reduction::prod: return product_vjp(x, ct, a.axes);
+          case Reduction::max:
+          case Reduction::min: {  // equals share
+            Value won = convert(compare(x, broadcast_like(y, x, a.axes), Comparison::eq), ct.dtype());
+            return won * broadcast_like(ct / reduce(won, Reduction::sum, a.axes), x, a.axes);
+          }
+          default: return Value{};
+        }
+      },
+      .batch = [](Values in, const Mask& batched, const ReduceAttrs& a) -> Many<Value> {
+        ReduceAttrs wide = a;
+        wide.axes = behind_batch(valid_axes(a.axes, in[0].dims().size() - batched[0]));
+        if (a.kind != Reduction::custom) return emit(op::reduce, {in[0]}, wide);
+        size_t n = in.size() / 2;
+        for (size_t i = n; i < in.size(); ++i)
+          if (batched[i]) return {};  // initial values are scalars
+        auto operands = all_batched(in.first(n), Mask(batched.begin(), batched.begin() + std::ptrdiff_t(n)));
+        operands.insert(operands.end(), in.begin() + std::ptrdiff_t(n), in.end());
+        return in[0].graph().emit(op::reduce, operands, wide);
       },
       .samples =
           [] {
@@ -158,6 +244,30 @@ OpDef define_dot_general() {
               return y.rounded_to(result.dtype);
             });
           },
+      .vjp = [](Values in, Value, Value ct, const DotAttrs& a) -> Many<Value> {
+        DotAxes axes(a, in[0].dims().size(), in[1].dims().size());
+        DotAxes swapped = axes;
+        std::swap(swapped.lhs_batch, swapped.rhs_batch), std::swap(swapped.lhs_contract, swapped.rhs_contract);
+        std::swap(swapped.lhs_free, swapped.rhs_free);
+        // The cotangent with the free dims of rhs before those of lhs.
+        auto b = int64_t(axes.lhs_batch.size()), l = int64_t(axes.lhs_free.size()), r = int64_t(axes.rhs_free.size());
+        Axes order = joined(joined(axes_from(0, size_t(b)), axes_from(b + l, size_t(r))), axes_from(b, size_t(l)));
+        return {dot_ct_of_lhs(in[0], in[1], ct, axes), dot_ct_of_lhs(in[1], in[0], transpose(ct, order), swapped)};
+      },
+      .batch = [](Values in, const Mask& batched, const DotAttrs& a) -> Value {
+        DotAxes axes(a, in[0].dims().size() - batched[0], in[1].dims().size() - batched[1]);
+        DotAttrs b{axes.lhs_batch, axes.rhs_batch, axes.lhs_contract, axes.rhs_contract, a.accumulate};
+        if (batched[0]) b.lhs_batch = behind_batch(b.lhs_batch), b.lhs_contract = behind_batch(b.lhs_contract);
+        if (batched[1]) b.rhs_batch = behind_batch(b.rhs_batch), b.rhs_contract = behind_batch(b.rhs_contract);
+        if (batched[0] && batched[1]) {
+          b.lhs_batch.insert(b.lhs_batch.begin(), 0);
+          b.rhs_batch.insert(b.rhs_batch.begin(), 0);
+          return dot_general(in[0], in[1], b);
+        }
+        // One operand alone has the batch: it is that operand's first free dim. Weights are not repeated.
+        size_t at = axes.lhs_batch.size() + (batched[1] ? axes.lhs_free.size() : 0);
+        return move_axis(dot_general(in[0], in[1], b), int64_t(at), 0);
+      },
       .samples = {{.dims = {{3, 4}, {4, 2}}, .attrs = DotAttrs{{}, {}, {1}, {0}}},
                   {.dims = {{2, 3, 4}, {4, 5, 2}}, .attrs = DotAttrs{{0}, {2}, {2}, {0}}},
                   {.dims = {{3, 2, 4}, {4, 5, 3}}, .attrs = DotAttrs{{}, {}, {0, 2}, {2, 0}}},

@@ -57,7 +57,7 @@ OpDef define_scan(std::string_view name, std::string_view doc, Reduction kind) {
                                  {.dims = {{2, 1}}, .attrs = CumulateAttrs{-1, true}},
                                  {.dims = {{2, 0}}, .attrs = CumulateAttrs{-1, true}},
                                  {.dims = {{9}}, .dtypes = {i32}, .attrs = CumulateAttrs{0, true}, .lo = -5, .hi = 5}};
-  return define<CumulateAttrs>({
+  OpSpec<CumulateAttrs> spec{
       .name = name,
       .doc = doc,
       .source = "Hillis, Steele, Communications of the ACM 29 (1986): the decomposition",
@@ -90,8 +90,17 @@ OpDef define_scan(std::string_view name, std::string_view doc, Reduction kind) {
             int64_t axis = valid_axis(a.axis, in[0].dims().size());
             return in[0].dim(axis).is_static() ? by_doubling(in[0], kind, axis, a) : by_masking(in[0], kind, axis, a);
           },
+      .batch =
+          [name](Values in, const CumulateAttrs& a) {
+            return emit(find_op(name), {in[0]}, CumulateAttrs{behind_batch(a.axis), a.exclusive, a.reverse});
+          },
       .samples = [samples] { return samples; },
-  });
+  };
+  if (kind == Reduction::sum)
+    spec.vjp = [](Values, Value, Value ct, const CumulateAttrs& a) {
+      return cumsum(ct, a.axis, a.exclusive, !a.reverse);
+    };
+  return define(std::move(spec));
 }
 
 }  // namespace

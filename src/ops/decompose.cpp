@@ -3,6 +3,17 @@
 
 namespace rlx {
 
+bool holds_subgraph(const Attrs& attrs) {
+  if (attrs.empty()) return false;
+  bool found = false;
+  attrs.mapped({[](const Dim& d) { return d; },
+                [&](const Subgraph& body) {
+                  found = true;
+                  return body;
+                }});
+  return found;
+}
+
 std::vector<Value> decompose(Graph& to, const OpDef& op, Values operands, const Attrs& attrs) {
   if (!op.decompose) fail(ErrorCode::unsupported, "'", op.name, "' is a primitive: it has no decomposition");
   std::vector<Type> types;
@@ -13,7 +24,8 @@ std::vector<Value> decompose(Graph& to, const OpDef& op, Values operands, const 
   }
   auto wanted = infer_types(op, types, attrs);
   std::vector<Value> wide(operands.begin(), operands.end());
-  if (low && !op.moves_data)
+  low = low && !op.moves_data && !holds_subgraph(attrs);
+  if (low)
     for (Value& v : wide)
       if (is_low_precision(v.dtype())) v = convert(v, f32);
   std::vector<Value> results = op.decompose(to, wide, attrs);

@@ -142,61 +142,78 @@ OpDef define_reciprocal() {
       "reciprocal", "1 / x", [](auto x) { return decltype(x)(1) / x; }, [](Value x) { return 1.0 / x; }, 0.2, 5);
 }
 OpDef define_exp2() {
-  return elementary(
-      "exp2", "2^x", "", [](double x) { return std::exp2(x); }, [](Value x) { return pow(full_like(x, 2), x); });
+  return with_derivative(
+      elementary(
+          "exp2", "2^x", "", [](double x) { return std::exp2(x); }, [](Value x) { return pow(full_like(x, 2), x); }),
+      [](Value, Value y) { return y * std::log(2.0); });
 }
 OpDef define_log2() {
-  return elementary(
-      "log2", "the logarithm to base 2", "", [](double x) { return std::log2(x); },
-      [](Value x) { return log(x) / M_LN2; }, 0.1, 9);
+  return with_derivative(elementary(
+                             "log2", "the logarithm to base 2", "", [](double x) { return std::log2(x); },
+                             [](Value x) { return log(x) / M_LN2; }, 0.1, 9),
+                         [](Value x, Value) { return 1.0 / (x * std::log(2.0)); });
 }
 OpDef define_log10() {
-  return elementary(
-      "log10", "the logarithm to base 10", "", [](double x) { return std::log10(x); },
-      [](Value x) { return log(x) / M_LN10; }, 0.1, 99);
+  return with_derivative(elementary(
+                             "log10", "the logarithm to base 10", "", [](double x) { return std::log10(x); },
+                             [](Value x) { return log(x) / M_LN10; }, 0.1, 99),
+                         [](Value x, Value) { return 1.0 / (x * std::log(10.0)); });
 }
 OpDef define_erfc() {
-  return elementary(
-      "erfc", "1 - erf(x), accurate where it is small",
-      "Shepherd, Laframboise, Math. Comp. 36 (1981): the function that is expanded",
-      [](double x) { return std::erfc(x); }, erfc_parts, -6, 6);
+  return with_derivative(elementary(
+                             "erfc", "1 - erf(x), accurate where it is small",
+                             "Shepherd, Laframboise, Math. Comp. 36 (1981): the function that is expanded",
+                             [](double x) { return std::erfc(x); }, erfc_parts, -6, 6),
+                         [](Value x, Value) { return exp(-(x * x)) * (-2 / std::sqrt(M_PI)); });
 }
 OpDef define_asin() {
-  return elementary(
-      "asin", "the angle in [-pi/2, pi/2] whose sine is x; NaN beyond [-1, 1]", "",
-      [](double x) { return std::asin(x); }, [](Value x) { return atan2(x, sqrt(one_minus_square(x))); }, -1, 1);
+  return with_derivative(
+      elementary(
+          "asin", "the angle in [-pi/2, pi/2] whose sine is x; NaN beyond [-1, 1]", "",
+          [](double x) { return std::asin(x); }, [](Value x) { return atan2(x, sqrt(one_minus_square(x))); }, -1, 1),
+      [](Value x, Value) { return rsqrt(one_minus_square(x)); });
 }
 OpDef define_acos() {
-  return elementary(
-      "acos", "the angle in [0, pi] whose cosine is x; NaN beyond [-1, 1]", "", [](double x) { return std::acos(x); },
-      [](Value x) { return atan2(sqrt(one_minus_square(x)), x); }, -1, 1);
+  return with_derivative(
+      elementary(
+          "acos", "the angle in [0, pi] whose cosine is x; NaN beyond [-1, 1]", "",
+          [](double x) { return std::acos(x); }, [](Value x) { return atan2(sqrt(one_minus_square(x)), x); }, -1, 1),
+      [](Value x, Value) { return -rsqrt(one_minus_square(x)); });
 }
 OpDef define_atan() {
-  return elementary(
-      "atan", "the angle in [-pi/2, pi/2] whose tangent is x", "", [](double x) { return std::atan(x); },
-      [](Value x) { return atan2(x, full_like(x, 1)); }, -9, 9);
+  return with_derivative(
+      elementary(
+          "atan", "the angle in [-pi/2, pi/2] whose tangent is x", "", [](double x) { return std::atan(x); },
+          [](Value x) { return atan2(x, full_like(x, 1)); }, -9, 9),
+      [](Value x, Value) { return 1.0 / (1.0 + x * x); });
 }
 OpDef define_sinh() {
-  return elementary(
-      "sinh", "(e^x - e^-x) / 2", "", [](double x) { return std::sinh(x); }, sinh_parts);
+  return with_derivative(elementary(
+                             "sinh", "(e^x - e^-x) / 2", "", [](double x) { return std::sinh(x); }, sinh_parts),
+                         [](Value x, Value) { return cosh(x); });
 }
 OpDef define_cosh() {
-  return elementary(
-      "cosh", "(e^x + e^-x) / 2", "", [](double x) { return std::cosh(x); }, cosh_parts);
+  return with_derivative(elementary(
+                             "cosh", "(e^x + e^-x) / 2", "", [](double x) { return std::cosh(x); }, cosh_parts),
+                         [](Value x, Value) { return sinh(x); });
 }
 OpDef define_asinh() {
-  return elementary(
-      "asinh", "the number whose sinh is x", "", [](double x) { return std::asinh(x); }, asinh_parts, -9, 9);
+  return with_derivative(
+      elementary(
+          "asinh", "the number whose sinh is x", "", [](double x) { return std::asinh(x); }, asinh_parts, -9, 9),
+      [](Value x, Value) { return rsqrt(1.0 + x * x); });
 }
 OpDef define_acosh() {
-  return elementary(
-      "acosh", "the number >= 0 whose cosh is x; NaN below 1", "", [](double x) { return std::acosh(x); }, acosh_parts,
-      1, 9);
+  return with_derivative(elementary(
+                             "acosh", "the number >= 0 whose cosh is x; NaN below 1", "",
+                             [](double x) { return std::acosh(x); }, acosh_parts, 1, 9),
+                         [](Value x, Value) { return rsqrt((x - 1.0) * (x + 1.0)); });
 }
 OpDef define_atanh() {
-  return elementary(
-      "atanh", "the number whose tanh is x; NaN beyond [-1, 1]", "", [](double x) { return std::atanh(x); },
-      atanh_parts, -0.99, 0.99);
+  return with_derivative(elementary(
+                             "atanh", "the number whose tanh is x; NaN beyond [-1, 1]", "",
+                             [](double x) { return std::atanh(x); }, atanh_parts, -0.99, 0.99),
+                         [](Value x, Value) { return 1.0 / one_minus_square(x); });
 }
 
 // ---- binary ----
@@ -309,6 +326,7 @@ OpDef define_stop_gradient() {
       .operands = {"x"},
       .elementwise = true,
       .moves_data = true,
+      .differentiable = false,
       .overwrites = 0,
       .infer = [](Types in) { return in[0]; },
       .reference = [](Tensors in) { return in[0]; },

@@ -85,7 +85,28 @@ const Type& require_same(Types in) {
   return in[0];
 }
 
+OpDef with_derivative(OpDef op, Value (*derivative)(Value x, Value y)) {
+  op.vjp = [derivative](Values in, Values out, Values cts, const Attrs&, const Transforms&) {
+    return Many<Value>(cts[0] * derivative(in[0], out[0]));
+  };
+  return op;
+}
+OpDef with_partials(OpDef op, Many<Value> (*partials)(Value x, Value y, Value z, Value ct)) {
+  op.vjp = [partials](Values in, Values out, Values cts, const Attrs&, const Transforms&) {
+    return partials(in[0], in[1], out[0], cts[0]);
+  };
+  return op;
+}
+Value conjugate(Value x) { return is_complex(x.dtype()) ? complex(real(x), -imag(x)) : x; }
+
 namespace {
+
+/// Of maximum and minimum: all to the one that won, half to each of equals.
+Many<Value> shared_by_equals(Value x, Value y, Value x_wins, Value ct) {
+  Value none = zeros_like(ct), equal = compare(x, y, Comparison::eq), half = ct * 0.5;
+  Value y_wins = bitwise_not(bitwise_or(x_wins, equal));
+  return {select(equal, half, select(x_wins, ct, none)), select(equal, half, select(y_wins, ct, none))};
+}
 
 /// Signed arithmetic through unsigned: it wraps, where C++ leaves overflow undefined.
 template <class T, class F>
@@ -248,108 +269,144 @@ OpDef define_abs() {
             return map_elements<int64_t, int64_t>(
                 t, in[0], [](int64_t x) { return x < 0 ? static_cast<int64_t>(-static_cast<uint64_t>(x)) : x; });
           },
+      .vjp = [](Values in, Value, Value ct) -> Value {
+        if (!is_complex(in[0].dtype())) return ct * sign(in[0]);
+        return convert(ct, in[0].dtype()) * conjugate(sign(in[0]));
+      },
       .samples = {{.dims = {{3, 4}}}, {.dims = {{}}}, {.dims = {{5}}, .dtypes = {c64}}},
   });
 }
 OpDef define_neg() {
-  return define_unary<kNumber>("neg", "-x", [](auto x) {
-    if constexpr (std::is_integral_v<decltype(x)>) return static_cast<decltype(x)>(-static_cast<uint64_t>(x));
-    else return -x;
-  });
+  return with_derivative(define_unary<kNumber>("neg", "-x",
+                                               [](auto x) {
+                                                 if constexpr (std::is_integral_v<decltype(x)>)
+                                                   return static_cast<decltype(x)>(-static_cast<uint64_t>(x));
+                                                 else return -x;
+                                               }),
+                         [](Value x, Value) { return full_like(x, -1); });
 }
 OpDef define_sign() {
-  return define_unary<kNumber>("sign", "-1, 0 or 1 (x itself if it is 0 or NaN); of a complex number x / |x|",
-                               [](auto x) {
-                                 using T = decltype(x);
-                                 if constexpr (std::is_same_v<T, double>) return x > 0 ? 1.0 : x < 0 ? -1.0 : x;
-                                 else if constexpr (std::is_same_v<T, Complex>) return x == T(0) ? x : x / std::abs(x);
-                                 else return static_cast<T>((x > 0) - (std::is_signed_v<T> && x < T(0)));
-                               });
+  OpDef op =
+      define_unary<kNumber>("sign", "-1, 0 or 1 (x itself if it is 0 or NaN); of a complex number x / |x|", [](auto x) {
+        using T = decltype(x);
+        if constexpr (std::is_same_v<T, double>) return x > 0 ? 1.0 : x < 0 ? -1.0 : x;
+        else if constexpr (std::is_same_v<T, Complex>) return x == T(0) ? x : x / std::abs(x);
+        else return static_cast<T>((x > 0) - (std::is_signed_v<T> && x < T(0)));
+      });
+  // Of a complex number, y = x / |x| turns: dy = (dx - y Re(conj(y) dx)) / |x|.
+  op.vjp = [](Values in, Values out, Values cts, const Attrs&, const Transforms&) -> Many<Value> {
+    if (!is_complex(in[0].dtype())) return Value{};
+    Value length = abs(in[0]), none = compare(length, zeros_like(length), Comparison::eq);
+    Value safe = convert(select(none, full_like(length, 1), length), in[0].dtype());
+    Value turned = cts[0] - convert(real(out[0] * cts[0]), in[0].dtype()) * conjugate(out[0]);
+    return select(none, zeros_like(turned), turned / safe);
+  };
+  return op;
 }
 OpDef define_floor() {
-  return define_unary<kReal>("floor", "the largest whole number <= x", [](double x) { return std::floor(x); });
+  return without_gradient(
+      define_unary<kReal>("floor", "the largest whole number <= x", [](double x) { return std::floor(x); }));
 }
 OpDef define_ceil() {
-  return define_unary<kReal>("ceil", "the least whole number >= x", [](double x) { return std::ceil(x); });
+  return without_gradient(
+      define_unary<kReal>("ceil", "the least whole number >= x", [](double x) { return std::ceil(x); }));
 }
 OpDef define_round_nearest_even() {
-  return define_unary<kReal>(
+  return without_gradient(define_unary<kReal>(
       "round_nearest_even", "the nearest whole number, halves to the even one",
-      [](double x) { return std::nearbyint(x); }, nullptr, -9, 9);
+      [](double x) { return std::nearbyint(x); }, nullptr, -9, 9));
 }
 OpDef define_round_nearest_afz() {
-  return define_unary<kReal>(
+  return without_gradient(define_unary<kReal>(
       "round_nearest_afz", "the nearest whole number, halves away from zero", [](double x) { return std::round(x); },
-      nullptr, -9, 9);
+      nullptr, -9, 9));
 }
 OpDef define_exp() {
-  return define_unary<kReal | kComplex>("exp", "e^x", [](auto x) { return std::exp(x); });
+  return with_derivative(define_unary<kReal | kComplex>("exp", "e^x", [](auto x) { return std::exp(x); }),
+                         [](Value, Value y) { return y; });
 }
 OpDef define_expm1() {
-  return define_unary<kReal | kComplex>("expm1", "e^x - 1, accurate near 0", [](auto x) {
-    if constexpr (std::is_same_v<decltype(x), double>) return std::expm1(x);
-    else {  // e^x - 1 = expm1(a) cos b - 2 sin^2(b/2) + i e^a sin b, without cancellation
-      double s = std::sin(x.imag() / 2);
-      return Complex(std::expm1(x.real()) * std::cos(x.imag()) - 2 * s * s, std::exp(x.real()) * std::sin(x.imag()));
-    }
-  });
+  return with_derivative(define_unary<kReal | kComplex>(
+                             "expm1", "e^x - 1, accurate near 0",
+                             [](auto x) {
+                               if constexpr (std::is_same_v<decltype(x), double>) return std::expm1(x);
+                               else {  // e^x - 1 = expm1(a) cos b - 2 sin^2(b/2) + i e^a sin b, without cancellation
+                                 double s = std::sin(x.imag() / 2);
+                                 return Complex(std::expm1(x.real()) * std::cos(x.imag()) - 2 * s * s,
+                                                std::exp(x.real()) * std::sin(x.imag()));
+                               }
+                             }),
+                         [](Value, Value y) { return y + 1.0; });
 }
 OpDef define_log() {
-  return define_unary<kReal | kComplex>(
-      "log", "the natural logarithm", [](auto x) { return std::log(x); }, nullptr, 0.1, 4);
+  return with_derivative(define_unary<kReal | kComplex>(
+                             "log", "the natural logarithm", [](auto x) { return std::log(x); }, nullptr, 0.1, 4),
+                         [](Value x, Value) { return 1.0 / x; });
 }
 OpDef define_log1p() {
-  return define_unary<kReal | kComplex>(
-      "log1p", "ln(1 + x), accurate near 0",
-      [](auto x) {
-        if constexpr (std::is_same_v<decltype(x), double>) return std::log1p(x);
-        else {
-          double a = x.real(), b = x.imag();  // ln|1+x| from |1+x|^2 - 1
-          return Complex(0.5 * std::log1p(a * (2 + a) + b * b), std::atan2(b, 1 + a));
-        }
-      },
-      nullptr, -0.9, 4);
+  return with_derivative(define_unary<kReal | kComplex>(
+                             "log1p", "ln(1 + x), accurate near 0",
+                             [](auto x) {
+                               if constexpr (std::is_same_v<decltype(x), double>) return std::log1p(x);
+                               else {
+                                 double a = x.real(), b = x.imag();  // ln|1+x| from |1+x|^2 - 1
+                                 return Complex(0.5 * std::log1p(a * (2 + a) + b * b), std::atan2(b, 1 + a));
+                               }
+                             },
+                             nullptr, -0.9, 4),
+                         [](Value x, Value) { return 1.0 / (x + 1.0); });
 }
 OpDef define_sqrt() {
-  return define_unary<kReal | kComplex>(
-      "sqrt", "the square root", [](auto x) { return std::sqrt(x); }, nullptr, 0.1, 4);
+  return with_derivative(define_unary<kReal | kComplex>(
+                             "sqrt", "the square root", [](auto x) { return std::sqrt(x); }, nullptr, 0.1, 4),
+                         [](Value, Value y) { return 0.5 / y; });
 }
 OpDef define_rsqrt() {
-  return define_unary<kReal | kComplex>(
-      "rsqrt", "1 / sqrt(x)", [](auto x) { return decltype(x)(1) / std::sqrt(x); }, nullptr, 0.1, 4);
+  return with_derivative(
+      define_unary<kReal | kComplex>(
+          "rsqrt", "1 / sqrt(x)", [](auto x) { return decltype(x)(1) / std::sqrt(x); }, nullptr, 0.1, 4),
+      [](Value x, Value y) { return -0.5 * y / x; });
 }
 OpDef define_cbrt() {
-  return define_unary<kReal>("cbrt", "the real cube root", [](double x) { return std::cbrt(x); });
+  return with_derivative(define_unary<kReal>("cbrt", "the real cube root", [](double x) { return std::cbrt(x); }),
+                         [](Value, Value y) { return 1.0 / (3.0 * y * y); });
 }
 OpDef define_sin() {
-  return define_unary<kReal | kComplex>(
-      "sin", "the sine of x in radians", [](auto x) { return std::sin(x); }, nullptr, -9, 9);
+  return with_derivative(define_unary<kReal | kComplex>(
+                             "sin", "the sine of x in radians", [](auto x) { return std::sin(x); }, nullptr, -9, 9),
+                         [](Value x, Value) { return cos(x); });
 }
 OpDef define_cos() {
-  return define_unary<kReal | kComplex>(
-      "cos", "the cosine of x in radians", [](auto x) { return std::cos(x); }, nullptr, -9, 9);
+  return with_derivative(define_unary<kReal | kComplex>(
+                             "cos", "the cosine of x in radians", [](auto x) { return std::cos(x); }, nullptr, -9, 9),
+                         [](Value x, Value) { return -sin(x); });
 }
 OpDef define_tan() {
-  return define_unary<kReal | kComplex>(
-      "tan", "the tangent of x in radians", [](auto x) { return std::tan(x); }, nullptr, -1.4, 1.4);
+  return with_derivative(
+      define_unary<kReal | kComplex>(
+          "tan", "the tangent of x in radians", [](auto x) { return std::tan(x); }, nullptr, -1.4, 1.4),
+      [](Value, Value y) { return 1.0 + y * y; });
 }
 OpDef define_tanh() {
-  return define_unary<kReal | kComplex>(
-      "tanh", "the hyperbolic tangent", [](auto x) { return std::tanh(x); }, nullptr, -6, 6);
+  return with_derivative(define_unary<kReal | kComplex>(
+                             "tanh", "the hyperbolic tangent", [](auto x) { return std::tanh(x); }, nullptr, -6, 6),
+                         [](Value, Value y) { return 1.0 - y * y; });
 }
 OpDef define_logistic() {
-  return define_unary<kReal | kComplex>(
-      "logistic", "1 / (1 + e^-x)",
-      [](auto x) {
-        using T = decltype(x);
-        return T(1) / (T(1) + std::exp(-x));
-      },
-      nullptr, -9, 9);
+  return with_derivative(define_unary<kReal | kComplex>(
+                             "logistic", "1 / (1 + e^-x)",
+                             [](auto x) {
+                               using T = decltype(x);
+                               return T(1) / (T(1) + std::exp(-x));
+                             },
+                             nullptr, -9, 9),
+                         [](Value, Value y) { return y * (1.0 - y); });
 }
 OpDef define_erf() {
-  return define_unary<kReal>(
-      "erf", "2/sqrt(pi) times the integral of e^-t^2 from 0 to x", [](double x) { return std::erf(x); }, nullptr, -4,
-      4);
+  return with_derivative(define_unary<kReal>(
+                             "erf", "2/sqrt(pi) times the integral of e^-t^2 from 0 to x",
+                             [](double x) { return std::erf(x); }, nullptr, -4, 4),
+                         [](Value x, Value) { return exp(-(x * x)) * (2 / std::sqrt(M_PI)); });
 }
 OpDef define_is_finite() {
   return define<>({
@@ -428,7 +485,8 @@ OpDef define_clz() {
 
 namespace {
 
-OpDef define_part(std::string_view name, std::string_view doc, double (*part)(Complex)) {
+/// `part_of_ct`: the complex cotangent; docs/ir.md, "Derivatives of complex functions".
+OpDef define_part(std::string_view name, std::string_view doc, double (*part)(Complex), Value (*part_of_ct)(Value)) {
   return define<>({
       .name = name,
       .doc = doc,
@@ -439,6 +497,7 @@ OpDef define_part(std::string_view name, std::string_view doc, double (*part)(Co
             return require_kind(in[0], kComplex), Type{real_part(in[0].dtype), in[0].dims};
           },
       .reference = [part](Tensors in) { return map_elements<double, Complex>(real_part(in[0].dtype()), in[0], part); },
+      .vjp = [part_of_ct](Values, Value, Value ct) { return part_of_ct(ct); },
       .samples = {{.dims = {{3, 4}}, .dtypes = {c64}}, {.dims = {{3}}, .dtypes = {c128}}},
   });
 }
@@ -446,10 +505,14 @@ OpDef define_part(std::string_view name, std::string_view doc, double (*part)(Co
 }  // namespace
 
 OpDef define_real() {
-  return define_part("real", "the real part", [](Complex z) { return z.real(); });
+  return define_part(
+      "real", "the real part", [](Complex z) { return z.real(); },
+      [](Value ct) { return complex(ct, zeros_like(ct)); });
 }
 OpDef define_imag() {
-  return define_part("imag", "the imaginary part", [](Complex z) { return z.imag(); });
+  return define_part(
+      "imag", "the imaginary part", [](Complex z) { return z.imag(); },
+      [](Value ct) { return complex(zeros_like(ct), -ct); });
 }
 
 // ---- binary ----
@@ -471,49 +534,90 @@ OpDef define_complex() {
             DType t = in[0].dtype() == f32 ? c64 : c128;
             return zip_elements<Complex, double>(t, in[0], in[1], [](double re, double im) { return Complex(re, im); });
           },
+      .vjp = [](Values, Value, Value ct) -> Many<Value> {
+        return {real(ct), -imag(ct)};
+      },
       .samples = {{.dims = {{3, 4}, {3, 4}}}, {.dims = {{3}, {3}}, .dtypes = {f32, f32}}},
   });
 }
 OpDef define_add() {
-  return define_binary<kNumber>("add", "lhs + rhs",
-                                [](auto x, auto y) { return wrapping([](auto a, auto b) { return a + b; }, x, y); });
+  return with_partials(
+      define_binary<kNumber>("add", "lhs + rhs",
+                             [](auto x, auto y) { return wrapping([](auto a, auto b) { return a + b; }, x, y); }),
+      [](Value, Value, Value, Value ct) -> Many<Value> {
+        return {ct, ct};
+      });
 }
 OpDef define_sub() {
-  return define_binary<kNumber>("sub", "lhs - rhs",
-                                [](auto x, auto y) { return wrapping([](auto a, auto b) { return a - b; }, x, y); });
+  return with_partials(
+      define_binary<kNumber>("sub", "lhs - rhs",
+                             [](auto x, auto y) { return wrapping([](auto a, auto b) { return a - b; }, x, y); }),
+      [](Value, Value, Value, Value ct) -> Many<Value> {
+        return {ct, -ct};
+      });
 }
 OpDef define_mul() {
-  return define_binary<kNumber>("mul", "lhs * rhs",
-                                [](auto x, auto y) { return wrapping([](auto a, auto b) { return a * b; }, x, y); });
+  return with_partials(
+      define_binary<kNumber>("mul", "lhs * rhs",
+                             [](auto x, auto y) { return wrapping([](auto a, auto b) { return a * b; }, x, y); }),
+      [](Value x, Value y, Value, Value ct) -> Many<Value> {
+        return {ct * y, ct * x};
+      });
 }
 OpDef define_div() {
-  return define_binary<kNumber>(
-      "div", "lhs / rhs; integers truncate toward zero, and x / 0 has all bits set",
-      [](auto x, auto y) { return divided(x, y); }, nullptr, 0.5, 4);
+  return with_partials(define_binary<kNumber>(
+                           "div", "lhs / rhs; integers truncate toward zero, and x / 0 has all bits set",
+                           [](auto x, auto y) { return divided(x, y); }, nullptr, 0.5, 4),
+                       [](Value, Value y, Value z, Value ct) -> Many<Value> {
+                         Value d = ct / y;
+                         return {d, -(d * z)};
+                       });
 }
 OpDef define_rem() {
-  return define_binary<kInteger | kReal>(
-      "rem", "lhs - rhs * trunc(lhs / rhs): the sign of lhs, as C's fmod; integer x rem 0 is x",
-      [](auto x, auto y) { return remainder_of(x, y); }, nullptr, -9, 9);
+  return with_partials(define_binary<kInteger | kReal>(
+                           "rem", "lhs - rhs * trunc(lhs / rhs): the sign of lhs, as C's fmod; integer x rem 0 is x",
+                           [](auto x, auto y) { return remainder_of(x, y); }, nullptr, -9, 9),
+                       [](Value x, Value y, Value z, Value ct) -> Many<Value> {
+                         return {ct, -(ct * round_nearest_even((x - z) / y))};
+                       });
 }
 OpDef define_pow() {
-  return define_binary<kNumber>(
-      "pow", "lhs ^ rhs; integers by repeated squaring, truncated for negative powers",
-      [](auto x, auto y) { return power(x, y); }, nullptr, 0.5, 3);
+  return with_partials(define_binary<kNumber>(
+                           "pow", "lhs ^ rhs; integers by repeated squaring, truncated for negative powers",
+                           [](auto x, auto y) { return power(x, y); }, nullptr, 0.5, 3),
+                       [](Value x, Value y, Value z, Value ct) -> Many<Value> {
+                         // Neither 0^-1 nor log 0 where the derivative is 0 all the same.
+                         Value zero = zeros_like(y), one = full_like(y, 1);
+                         Value power = select(compare(y, zero, Comparison::eq), one, y - 1.0);
+                         Value base = select(compare(x, zeros_like(x), Comparison::eq), one, x);
+                         return {ct * y * pow(x, power), ct * z * log(base)};
+                       });
 }
 OpDef define_maximum() {
-  return define_binary<kBool | kInteger | kReal>("maximum", "the greater one; NaN if either is",
-                                                 [](auto x, auto y) { return greater_of(x, y); });
+  return with_partials(define_binary<kBool | kInteger | kReal>("maximum", "the greater one; NaN if either is",
+                                                               [](auto x, auto y) { return greater_of(x, y); }),
+                       [](Value x, Value y, Value, Value ct) -> Many<Value> {
+                         return shared_by_equals(x, y, compare(x, y, Comparison::gt), ct);
+                       });
 }
 OpDef define_minimum() {
-  return define_binary<kBool | kInteger | kReal>("minimum", "the lesser one; NaN if either is", [](auto x, auto y) {
-    if constexpr (std::is_same_v<decltype(x), double>) return -greater_of(-x, -y);
-    else return y < x ? y : x;
-  });
+  return with_partials(define_binary<kBool | kInteger | kReal>("minimum", "the lesser one; NaN if either is",
+                                                               [](auto x, auto y) {
+                                                                 if constexpr (std::is_same_v<decltype(x), double>)
+                                                                   return -greater_of(-x, -y);
+                                                                 else return y < x ? y : x;
+                                                               }),
+                       [](Value x, Value y, Value, Value ct) -> Many<Value> {
+                         return shared_by_equals(x, y, compare(x, y, Comparison::lt), ct);
+                       });
 }
 OpDef define_atan2() {
-  return define_binary<kReal>("atan2", "the angle of the point (rhs, lhs), in (-pi, pi]",
-                              [](double y, double x) { return std::atan2(y, x); });
+  return with_partials(define_binary<kReal>("atan2", "the angle of the point (rhs, lhs), in (-pi, pi]",
+                                            [](double y, double x) { return std::atan2(y, x); }),
+                       [](Value y, Value x, Value, Value ct) -> Many<Value> {
+                         Value d = ct / (x * x + y * y);
+                         return {d * x, -(d * y)};
+                       });
 }
 OpDef define_bitwise_and() {
   return define_binary<kBool | kInteger>(
@@ -599,6 +703,10 @@ OpDef define_select() {
               return x.rounded_to(in[1].dtype());
             });
           },
+      .vjp = [](Values in, Value, Value ct) -> Many<Value> {
+        Value none = zeros_like(ct);
+        return {Value{}, select(in[0], ct, none), select(in[0], none, ct)};
+      },
       .samples = {{.dims = {{3, 4}, {3, 4}, {3, 4}}, .dtypes = {boolean}},
                   {.dims = {{4}, {4}, {4}}, .dtypes = {boolean, i32, i32}}},
   });
@@ -625,6 +733,7 @@ OpDef define_convert() {
               });
             });
           },
+      .vjp = [](Values in, Value, Value ct) { return convert(ct, in[0].dtype()); },
       .samples = {{.dims = {{3, 4}}, .attrs = ConvertAttrs{f32}},
                   {.dims = {{3, 4}}, .attrs = ConvertAttrs{f16}},
                   {.dims = {{3, 4}}, .attrs = ConvertAttrs{bf16}},

@@ -111,4 +111,14 @@ OpDef define_binary(std::string_view name, std::string_view doc, F f, Value (*pa
   return define(std::move(spec));
 }
 
+// ---- derivatives ----
+/// The op with dy/dx, from x and y, as its derivative: its product with the cotangent is the vjp.
+OpDef with_derivative(OpDef op, Value (*derivative)(Value x, Value y));
+/// The op with what it makes of the cotangent of z = f(x, y).
+OpDef with_partials(OpDef op, Many<Value> (*partials)(Value x, Value y, Value z, Value ct));
+/// The op, whose derivative is zero wherever it has one.
+inline OpDef without_gradient(OpDef op) { return op.differentiable = false, op; }
+/// The complex conjugate; a real number is its own.
+Value conjugate(Value x);
+
 }  // namespace rlx

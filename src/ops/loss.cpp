@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "ops/composite_rules.h"
+#include "rlx/ops/elementary.h"
 
 namespace rlx {
 

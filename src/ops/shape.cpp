@@ -2,6 +2,7 @@
 #include "rlx/ops/shape.h"
 
 #include "ops/elementwise_rules.h"
+#include "rlx/ops/contract.h"
 
 namespace rlx {
 
@@ -24,6 +25,11 @@ Axes axes_from(int64_t first, size_t count) {
   Axes axes;
   for (size_t i = 0; i < count; ++i) axes.push_back(first + static_cast<int64_t>(i));
   return axes;
+}
+Dims prepend(Dim d, const Dims& dims) {
+  Dims result = {std::move(d)};
+  result.insert(result.end(), dims.begin(), dims.end());
+  return result;
 }
 Axes other_axes(size_t rank, const Axes& named) {
   Axes rest = axes_from(0, rank);
@@ -67,6 +73,17 @@ Value slice_axis(Value x, int64_t axis, Dim start, Dim limit) {
   Dims starts(x.dims().size(), Dim(0)), limits = x.dims();
   starts[at] = std::move(start), limits[at] = std::move(limit);
   return slice(x, std::move(starts), std::move(limits));
+}
+Value move_axis(Value x, int64_t from, int64_t to) {
+  size_t rank = x.dims().size();
+  from = valid_axis(from, rank), to = valid_axis(to, rank);
+  if (from == to) return x;
+  Axes axes = other_axes(rank, {from});
+  axes.insert(axes.begin() + to, from);
+  return transpose(x, std::move(axes));
+}
+Value repeat_front(Value x, Dim size) {
+  return broadcast_in_dim(x, prepend(std::move(size), x.dims()), axes_from(1, x.dims().size()));
 }
 Value pad(Value x, Value value, PadAttrs attrs) { return emit(op::pad, {x, value}, std::move(attrs)); }
 Value concatenate(std::vector<Value> xs, int64_t axis) { return emit(op::concatenate, std::move(xs), AxisAttrs{axis}); }
@@ -115,6 +132,26 @@ Dim padded(const Type& x, size_t d, const PadAttrs& a, int64_t interior) {
   return result;
 }
 
+/// Sums over the dims that a broadcast repeated or stretched: its transpose.
+Value unbroadcast(Value ct, const Dims& dims, const BroadcastAttrs& a) {
+  Axes axes = valid_axes(a.axes, a.dims.size()), summed = other_axes(a.dims.size(), axes), kept, order(axes.size());
+  for (size_t i = 0; i < axes.size(); ++i)
+    if (dims[i] == Dim(1) && a.dims[size_t(axes[i])] != Dim(1)) summed.push_back(axes[i]);
+    else kept.push_back(axes[i]);
+  std::sort(summed.begin(), summed.end());
+  Value sum = summed.empty() ? ct : reduce(ct, Reduction::sum, summed);
+  // The dims that are left stand in the result's order; bring them into the operand's, then give the stretched back.
+  Axes permutation;
+  for (int64_t axis : kept)
+    permutation.push_back(std::count_if(kept.begin(), kept.end(), [&](int64_t other) { return other < axis; }));
+  if (!std::is_sorted(permutation.begin(), permutation.end())) sum = transpose(sum, permutation);
+  return reshape(sum, dims);
+}
+/// The extent of `extent` elements that stand `stride` apart.
+Dim spread_extent(const Dim& extent, int64_t stride) {
+  return extent == Dim(0) || stride == 1 ? extent : extent * stride - Dim(stride - 1);
+}
+
 }  // namespace
 
 OpDef define_broadcast_in_dim() {
@@ -146,6 +183,13 @@ OpDef define_broadcast_in_dim() {
               return static_cast<int64_t>(offset_of(x.shape(), from));
             });
           },
+      .vjp = [](Values in, Value, Value ct, const BroadcastAttrs& a) { return unbroadcast(ct, in[0].dims(), a); },
+      .batch =
+          [](Values in, const BroadcastAttrs& a) {
+            Axes axes = behind_batch(valid_axes(a.axes, a.dims.size()));
+            axes.insert(axes.begin(), 0);
+            return broadcast_in_dim(in[0], prepend(in[0].dims()[0], a.dims), axes);
+          },
       .samples = {{.dims = {{3}}, .attrs = BroadcastAttrs{{2, 3}, {1}}},
                   {.dims = {{3, 1}}, .attrs = BroadcastAttrs{{3, 2, 4}, {0, 2}}},
                   {.dims = {{2, 3}}, .attrs = BroadcastAttrs{{3, 2}, {1, 0}}},
@@ -169,6 +213,8 @@ OpDef define_reshape() {
             return t;
           },
       .reference = [](Tensors in, const ReshapeAttrs& a) { return in[0].reshaped(shape_of(a.dims)); },
+      .vjp = [](Values in, Value, Value ct) { return reshape(ct, in[0].dims()); },
+      .batch = [](Values in, const ReshapeAttrs& a) { return reshape(in[0], prepend(in[0].dims()[0], a.dims)); },
       .samples = {{.dims = {{2, 6}}, .attrs = ReshapeAttrs{{3, 4}}},
                   {.dims = {{1}}, .attrs = ReshapeAttrs{{}}},
                   {.dims = {{0, 3}}, .attrs = ReshapeAttrs{{3, 0, 2}}}},
@@ -193,6 +239,18 @@ OpDef define_transpose() {
               for (size_t d = 0; d < i.size(); ++d) from[size_t(permutation[d])] = i[d];
               return static_cast<int64_t>(offset_of(in[0].shape(), from));
             });
+          },
+      .vjp =
+          [](Values, Value, Value ct, const TransposeAttrs& a) {
+            Axes permutation = valid_axes(a.permutation, a.permutation.size()), inverse(permutation.size());
+            for (size_t d = 0; d < inverse.size(); ++d) inverse[size_t(permutation[d])] = static_cast<int64_t>(d);
+            return transpose(ct, inverse);
+          },
+      .batch =
+          [](Values in, const TransposeAttrs& a) {
+            Axes permutation = behind_batch(valid_axes(a.permutation, a.permutation.size()));
+            permutation.insert(permutation.begin(), 0);
+            return transpose(in[0], permutation);
           },
       .samples = {{.dims = {{2, 3}}, .attrs = TransposeAttrs{{1, 0}}},
                   {.dims = {{2, 3, 4}}, .attrs = TransposeAttrs{{2, 0, 1}}},
@@ -225,6 +283,22 @@ OpDef define_slice() {
               for (size_t d = 0; d < i.size(); ++d) from[d] = starts[d] + i[d] * strides[d];
               return static_cast<int64_t>(offset_of(in[0].shape(), from));
             });
+          },
+      .vjp =
+          [](Values in, Value, Value ct, const SliceAttrs& a) {
+            PadAttrs back{a.starts, {}, {}};
+            Axes strides = strides_of(a.strides, a.starts.size(), 1);
+            for (size_t d = 0; d < a.starts.size(); ++d) {
+              back.interior.push_back(strides[d] - 1);
+              back.high.push_back(in[0].dims()[d] - a.starts[d] - spread_extent(ct.dims()[d], strides[d]));
+            }
+            return pad(ct, scalar(ct.graph(), 0, ct.dtype()), back);
+          },
+      .batch =
+          [](Values in, const SliceAttrs& a) {
+            Axes strides = a.strides;
+            if (!strides.empty()) strides.insert(strides.begin(), 1);
+            return slice(in[0], prepend(0, a.starts), prepend(in[0].dims()[0], a.limits), strides);
           },
       .samples = {{.dims = {{5, 4}}, .attrs = SliceAttrs{{1, 0}, {4, 3}, {}}},
                   {.dims = {{7}}, .attrs = SliceAttrs{{1}, {7}, {2}}},
@@ -269,6 +343,31 @@ OpDef define_pad() {
                 },
                 &in[1]);
           },
+      .vjp = [](Values, Value, Value ct, const PadAttrs& a) -> Many<Value> {
+        // Take the padding away (put back what was cut, as zeros), then the gaps.
+        size_t rank = a.low.size();
+        Axes interior = strides_of(a.interior, rank, 0), strides;
+        PadAttrs back;
+        for (size_t d = 0; d < rank; ++d) {
+          back.low.push_back(a.low[d] * -1), back.high.push_back(a.high[d] * -1);
+          strides.push_back(interior[d] + 1);
+        }
+        Value none = scalar(ct.graph(), 0, ct.dtype()), whole = pad(ct, none, back);
+        Value d_x = slice(whole, Dims(rank, Dim(0)), whole.dims(), strides);
+        auto sum = [&](Value x) { return reduce(x, Reduction::sum, axes_from(0, rank)); };
+        return {d_x, sum(ct) - sum(d_x)};
+      },
+      .batch = [](Values in, const Mask& batched, const PadAttrs& a) -> Value {
+        PadAttrs wide{prepend(0, a.low), prepend(0, a.high), a.interior};
+        if (!a.interior.empty()) wide.interior.insert(wide.interior.begin(), 0);
+        if (!batched[1]) return pad(in[0], in[1], wide);
+        // A value for each lane: put in where a mask, padded alike, says so.
+        Value x = batched[0] ? in[0] : repeat_front(in[0], in[1].dims()[0]);
+        Graph& g = x.graph();
+        Value padded = pad(x, scalar(g, 0, x.dtype()), wide);
+        Value kept = pad(full(g, 1, {boolean, x.dims()}), scalar(g, 0, boolean), wide);
+        return select(kept, padded, broadcast_in_dim(in[1], padded.dims(), {0}));
+      },
       .samples = {{.dims = {{2, 3}, {}}, .attrs = PadAttrs{{1, 0}, {0, 2}, {}}},
                   {.dims = {{4}, {}}, .attrs = PadAttrs{{1}, {2}, {2}}},
                   {.dims = {{5, 2}, {}}, .attrs = PadAttrs{{-1, 1}, {-2, 0}, {0, 1}}}},
@@ -317,6 +416,21 @@ OpDef define_concatenate() {
             }
             return y;
           },
+      .vjp =
+          [](Values in, Value, Value ct, const AxisAttrs& a) {
+            Many<Value> cts;
+            Dim start = 0;
+            for (const Value& x : in) {
+              Dim limit = start + x.dim(a.axis);
+              cts.push_back(slice_axis(ct, a.axis, start, limit));
+              start = limit;
+            }
+            return cts;
+          },
+      .batch =
+          [](Values in, const AxisAttrs& a) {
+            return concatenate({in.begin(), in.end()}, behind_batch(a.axis));
+          },
       .samples = {{.dims = {{2, 3}, {1, 3}, {4, 3}}, .attrs = AxisAttrs{0}},
                   {.dims = {{2, 3}, {2, 0}, {2, 2}}},
                   {.dims = {{2}}}},
@@ -338,6 +452,8 @@ OpDef define_reverse() {
               return static_cast<int64_t>(offset_of(in[0].shape(), i));
             });
           },
+      .vjp = [](Values, Value, Value ct, const AxesAttrs& a) { return reverse(ct, a.axes); },
+      .batch = [](Values in, const AxesAttrs& a) { return reverse(in[0], behind_batch(a.axes)); },
       .samples = {{.dims = {{3, 4}}, .attrs = AxesAttrs{{0}}},
                   {.dims = {{3, 4}}, .attrs = AxesAttrs{{1, 0}}},
                   {.dims = {{5}}, .attrs = AxesAttrs{{-1}}}},

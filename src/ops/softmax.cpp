@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "ops/composite_rules.h"
+#include "rlx/ops/elementary.h"
 
 namespace rlx {
 
@@ -28,7 +29,7 @@ double max_of(const std::vector<double>& x) {
 
 /// An op that maps each lane along `axis` to one of the same length.
 OpDef along_axis(std::string_view name, std::string_view doc, void (*f)(std::vector<double>&),
-                 Value (*parts)(Value, int64_t)) {
+                 Value (*parts)(Value, int64_t), Value (*vjp)(Value y, Value ct, int64_t axis)) {
   return define<AxisAttrs>({
       .name = name,
       .doc = doc,
@@ -49,6 +50,9 @@ OpDef along_axis(std::string_view name, std::string_view doc, void (*f)(std::vec
           },
       .decompose = [parts](Values in,
                            const AxisAttrs& a) { return parts(in[0], valid_axis(a.axis, in[0].dims().size())); },
+      .vjp = [vjp](Values, Value y, Value ct, const AxisAttrs& a) { return vjp(y, ct, a.axis); },
+      .batch = [name](Values in,
+                      const AxisAttrs& a) { return emit(find_op(name), {in[0]}, AxisAttrs{behind_batch(a.axis)}); },
       .samples = {{.dims = {{4, 7}}},
                   {.dims = {{2, 3, 5}}, .attrs = AxisAttrs{1}},
                   {.dims = {{3, 2, 2}}, .attrs = AxisAttrs{-3}},
@@ -74,6 +78,10 @@ OpDef define_softmax() {
       [](Value x, int64_t axis) {
         Value e = exp(shifted(x, axis));
         return e / broadcast_like(reduce_sum(e, {axis}), x, {axis});
+      },
+      [](Value y, Value ct, int64_t axis) {
+        Value yc = y * ct;
+        return yc - y * broadcast_like(reduce_sum(yc, {axis}), y, {axis});
       });
 }
 OpDef define_log_softmax() {
@@ -87,7 +95,8 @@ OpDef define_log_softmax() {
       [](Value x, int64_t axis) {
         Value s = shifted(x, axis);
         return s - broadcast_like(log(reduce_sum(exp(s), {axis})), x, {axis});
-      });
+      },
+      [](Value y, Value ct, int64_t axis) { return ct - exp(y) * broadcast_like(reduce_sum(ct, {axis}), y, {axis}); });
 }
 OpDef define_logsumexp() {
   return define<ReduceDimsAttrs>({
@@ -123,6 +132,15 @@ OpDef define_logsumexp() {
             max = select(is_finite(max), max, zeros_like(max));  // an infinite shift would leave inf - inf
             Value sum = reduce_sum(exp(x - broadcast_like(max, x, axes)), axes);
             return reshape(log(sum) + max, reduced_dims(x.dims(), axes, a.keep_dims));
+          },
+      .vjp =
+          [](Values in, Value y, Value ct, const ReduceDimsAttrs& a) {
+            Value x = in[0];
+            Axes axes = valid_axes(a.axes, x.dims().size());
+            Dims kept = reduced_dims(x.dims(), axes, false);
+            Value shift = reshape(y, kept);
+            shift = select(is_finite(shift), shift, zeros_like(shift));  // an infinite one would leave inf - inf
+            return exp(x - broadcast_like(shift, x, axes)) * broadcast_like(reshape(ct, kept), x, axes);
           },
       .samples = {{.dims = {{3, 4}}, .attrs = ReduceDimsAttrs{{1}}},
                   {.dims = {{2, 3, 4}}, .attrs = ReduceDimsAttrs{{0, -1}, true}},

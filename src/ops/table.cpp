@@ -5,20 +5,20 @@
 #include <mutex>
 #include <shared_mutex>
 
-#include "rlx/ops/op.h"
+#include "rlx/ops.h"
 
 namespace rlx {
 
 #define RLX_OP(name)     \
   OpDef define_##name(); \
   const OpDef op::name = define_##name();
-#include "rlx/ops/ops.def"
+#include "ops/ops.def"
 
 namespace {
 
 constexpr const OpDef* kTable[] = {
 #define RLX_OP(name) &op::name,
-#include "rlx/ops/ops.def"
+#include "ops/ops.def"
 };
 
 struct Registered {

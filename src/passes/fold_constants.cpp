@@ -55,7 +55,7 @@ Graph fold_constants(const Graph& g) {
       if (!t) return std::nullopt;
       in.push_back(*t);
     }
-    if (has_symbols(node) || has_subgraphs(node) || !is_worth_it(node, in)) return std::nullopt;
+    if (has_symbols(node) || holds_subgraph(node.attrs) || !is_worth_it(node, in)) return std::nullopt;
     std::vector<Value> results;
     for (Tensor& t : run_op(*node.op, node.attrs, in)) results.push_back(site.to.constant(std::move(t)));
     return results;

@@ -7,20 +7,9 @@
 namespace rlx {
 namespace {
 
-bool is_control_flow(const OpDef* op) { return op == &op::if_else; }
+bool is_control_flow(const OpDef* op) { return op == &op::if_else || op == &op::while_loop || op == &op::scan; }
 
 }  // namespace
-
-bool has_subgraphs(const Node& node) {
-  if (node.attrs.empty()) return false;
-  bool found = false;
-  node.attrs.mapped({[](const Dim& d) { return d; },
-                     [&](const Subgraph& body) {
-                       found = true;
-                       return body;
-                     }});
-  return found;
-}
 
 Graph with_bodies(const Graph& g, const std::function<Graph(const Graph&)>& pass) {
   bool any = std::any_of(g.nodes().begin(), g.nodes().end(), [](const Node& node) { return is_control_flow(node.op); });

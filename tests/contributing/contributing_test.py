@@ -20,11 +20,6 @@ MAIN = """
 #include "support/laws.h"
 
 namespace rlx {
-namespace op {
-#define RLX_OP(name) extern const OpDef name;
-%(line)s
-#undef RLX_OP
-}
 %(header)s
 %(entry)s
 #define RLX_OP(name) const OpDef op::name = define_##name();
@@ -66,7 +61,7 @@ def main():
         source = pathlib.Path(folder) / "recipe.cpp"
         source.write_text(MAIN % {"line": blocks[0], "header": blocks[1], "entry": blocks[2], "name": name})
         compiler = os.environ.get("CXX", "c++")
-        command = [compiler, "-std=c++20", "-O0", source, SOURCE / "tests/support/laws.cpp", SOURCE / "tests/support/compare.cpp",
+        command = [compiler, "-std=c++20", "-O0", source, SOURCE / "tests/support/laws.cpp", SOURCE / "tests/support/gradient_laws.cpp", SOURCE / "tests/support/compare.cpp",
                    "-I", SOURCE / "include", "-I", BUILD / "include", "-I", SOURCE / "src", "-I", SOURCE / "tests",
                    "-L", BUILD / "lib", "-lrlx", f"-Wl,-rpath,{BUILD / 'lib'}", "-o", program]
         subprocess.run([str(c) for c in command], check=True)

@@ -13,11 +13,9 @@
 
 namespace rlx::laws {
 
-constexpr uint64_t kSeed = 20261121;
-
-std::vector<Tensor> Case::inputs() const {
+std::vector<Tensor> Case::inputs(uint64_t seed) const {
   std::vector<Tensor> all;
-  for (const Type& t : types) all.push_back(random_tensor(t.dtype, shape_of(t.dims), kSeed + all.size(), lo, hi));
+  for (const Type& t : types) all.push_back(random_tensor(t.dtype, shape_of(t.dims), seed + all.size(), lo, hi));
   return all;
 }
 Graph Case::graph(const OpDef& op) const {
@@ -49,9 +47,6 @@ std::vector<Case> cases_of(const OpDef& op, const Sample& s) {
 }
 
 namespace {
-
-const Finding kNotApplicable{Outcome::not_applicable, {}};
-Finding finding(std::string why) { return {why.empty() ? Outcome::holds : Outcome::broken, std::move(why)}; }
 
 Finding infer_agrees(const OpDef& op, const Sample& s) {
   for (const Case& c : cases_of(op, s)) {
@@ -185,6 +180,7 @@ const std::vector<Law>& all_laws() {
         {"symbols_agree", "symbolic dims give the types and numbers that numbers give", symbols_agree},
         {"passes_agree", "passes keep the numbers", passes_agree},
     };
+    for (Law& law : gradient_laws()) all.push_back(std::move(law));
     for (const DeviceInfo& d : devices())
       if (d.available)
         all.push_back({d.device == Device::cpu() ? "backend_agrees(cpu)" : "backend_agrees",

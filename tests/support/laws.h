@@ -14,12 +14,16 @@ struct Finding {
   std::string why = {};
 };
 
+constexpr uint64_t kSeed = 20261121;
+const Finding kNotApplicable{Outcome::not_applicable, {}};
+inline Finding finding(std::string why) { return {why.empty() ? Outcome::holds : Outcome::broken, std::move(why)}; }
+
 /// A sample with its dtypes settled.
 struct Case {
   std::vector<Type> types;
   Attrs attrs;
   double lo, hi;
-  std::vector<Tensor> inputs() const;
+  std::vector<Tensor> inputs(uint64_t seed = kSeed) const;
   /// The op alone, on inputs of these types.
   Graph graph(const OpDef& op) const;
 };
@@ -32,9 +36,11 @@ struct Law {
   std::string_view name, says;
   std::function<Finding(const OpDef&, const Sample&)> check;
 };
-/// infer_agrees, decompose_agrees, round_trips, symbols_agree, passes_agree, and backend_agrees for each available
-/// device.
+/// infer_agrees, decompose_agrees, round_trips, symbols_agree, passes_agree, those of derivatives and batches
+/// (gradient_laws.cpp), and backend_agrees for each available device.
 const std::vector<Law>& all_laws();
+/// vjp_is_gradient, jvp_transposes_vjp, batch_is_loop, gradient_transforms.
+std::vector<Law> gradient_laws();
 const Law& find_law(std::string_view name);
 
 /// Runs a law; an rlx::Error out of it breaks the law and is its reason.

@@ -6,6 +6,24 @@
 
 namespace rlx {
 
+namespace op {
+extern const OpDef leaky_relu, elu, celu, hard_sigmoid;
+}  // namespace op
+
+// clang-format off
+RLX_UNARY(relu)
+RLX_UNARY(relu6)
+RLX_UNARY(gelu)
+RLX_UNARY(gelu_tanh)
+RLX_UNARY(silu)
+RLX_UNARY(softplus)
+RLX_UNARY(log_sigmoid)
+RLX_UNARY(mish)
+RLX_UNARY(softsign)
+RLX_UNARY(selu)
+RLX_UNARY(hard_swish)
+// clang-format on
+
 /// What a fused op applies at its end.
 enum class Activation { none, relu, gelu, gelu_tanh, silu, sigmoid, tanh };
 constexpr std::array<std::string_view, 7> names_of(Activation) {

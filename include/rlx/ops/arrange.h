@@ -5,6 +5,10 @@
 
 namespace rlx {
 
+namespace op {
+extern const OpDef narrow, strided_slice, expand, stack, split, tile, roll, pad_mode, trilu, diag, diagonal;
+}  // namespace op
+
 struct NarrowAttrs {
   int64_t axis = 0;
   Dim start = 0, length = 0;
@@ -94,7 +98,5 @@ Value eye(Graph&, const Type& type, int64_t offset = 0);
 // ---- other names ----
 inline Value flip(Value x, Axes axes) { return reverse(x, std::move(axes)); }
 Value swap_axes(Value x, int64_t one, int64_t other);
-/// The axis `from` becomes the axis `to`; the others keep their order.
-Value move_axis(Value x, int64_t from, int64_t to);
 
 }  // namespace rlx

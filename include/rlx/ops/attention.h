@@ -5,6 +5,10 @@
 
 namespace rlx {
 
+namespace op {
+extern const OpDef attention, rope, axial_rope2d;
+}  // namespace op
+
 /// Where heads (H), positions (S) and the elements of a head (D) stand behind the batch.
 enum class AttentionLayout { bhsd, bshd, packed };
 constexpr std::array<std::string_view, 3> names_of(AttentionLayout) {

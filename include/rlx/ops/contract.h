@@ -5,6 +5,10 @@
 
 namespace rlx {
 
+namespace op {
+extern const OpDef reduce, dot_general;
+}  // namespace op
+
 /// How elements are combined. `custom` means the sub-graph attribute beside it; the others need none.
 enum class Reduction { sum, prod, max, min, all, any, custom };
 constexpr std::array<std::string_view, 7> names_of(Reduction) {

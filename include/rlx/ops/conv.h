@@ -6,6 +6,10 @@
 
 namespace rlx {
 
+namespace op {
+extern const OpDef conv, conv_transpose, pool;
+}  // namespace op
+
 struct ConvNdAttrs {
   Axes stride = {}, padding = {}, dilation = {};  ///< as much padding after as before
   int64_t groups = 1;

@@ -8,6 +8,32 @@
 
 namespace rlx {
 
+namespace op {
+extern const OpDef fma, clamp;
+}  // namespace op
+
+// clang-format off
+RLX_UNARY(square)
+RLX_UNARY(reciprocal)
+RLX_UNARY(exp2)
+RLX_UNARY(log2)
+RLX_UNARY(log10)
+RLX_UNARY(erfc)
+RLX_UNARY(asin)
+RLX_UNARY(acos)
+RLX_UNARY(atan)
+RLX_UNARY(sinh)
+RLX_UNARY(cosh)
+RLX_UNARY(asinh)
+RLX_UNARY(acosh)
+RLX_UNARY(atanh)
+RLX_UNARY(stop_gradient)
+RLX_BINARY(floor_mod)
+RLX_BINARY(floor_div)
+RLX_BINARY(squared_difference)
+RLX_BINARY(logaddexp)
+// clang-format on
+
 struct ClampAttrs {
   double min = -std::numeric_limits<double>::infinity(), max = std::numeric_limits<double>::infinity();
   RLX_FIELDS(ClampAttrs, field("min", &ClampAttrs::min), field("max", &ClampAttrs::max));

@@ -6,6 +6,10 @@
 
 namespace rlx {
 
+namespace op {
+extern const OpDef compare, select, convert, bitcast;
+}  // namespace op
+
 /// x repeated to `dims`: right-aligned, extents of 1 stretch. Fails if it does not fit.
 Value broadcast_to(Value x, const Dims& dims);
 /// The dims to which all of these broadcast. Fails if there are none.
@@ -14,12 +18,61 @@ Dims broadcast_dims(Values values);
 Value emit_unary(const OpDef& op, Value x);
 Value emit_binary(const OpDef& op, Value lhs, Value rhs);
 
-#define RLX_OP(name)
-#define RLX_UNARY(name) \
+/// An element-wise op without attributes: its handle and its builder.
+#define RLX_UNARY(name)    \
+  namespace op {           \
+  extern const OpDef name; \
+  }                        \
   inline Value name(Value x) { return emit_unary(op::name, x); }
-#define RLX_BINARY(name) \
+#define RLX_BINARY(name)   \
+  namespace op {           \
+  extern const OpDef name; \
+  }                        \
   inline Value name(Value lhs, Value rhs) { return emit_binary(op::name, lhs, rhs); }
-#include "rlx/ops/ops.def"
+// clang-format off
+RLX_UNARY(abs)
+RLX_UNARY(neg)
+RLX_UNARY(sign)
+RLX_UNARY(floor)
+RLX_UNARY(ceil)
+RLX_UNARY(round_nearest_even)
+RLX_UNARY(round_nearest_afz)
+RLX_UNARY(exp)
+RLX_UNARY(expm1)
+RLX_UNARY(log)
+RLX_UNARY(log1p)
+RLX_UNARY(sqrt)
+RLX_UNARY(rsqrt)
+RLX_UNARY(cbrt)
+RLX_UNARY(sin)
+RLX_UNARY(cos)
+RLX_UNARY(tan)
+RLX_UNARY(tanh)
+RLX_UNARY(logistic)
+RLX_UNARY(erf)
+RLX_UNARY(is_finite)
+RLX_UNARY(bitwise_not)
+RLX_UNARY(popcnt)
+RLX_UNARY(clz)
+RLX_UNARY(real)
+RLX_UNARY(imag)
+RLX_BINARY(complex)
+RLX_BINARY(add)
+RLX_BINARY(sub)
+RLX_BINARY(mul)
+RLX_BINARY(div)
+RLX_BINARY(rem)
+RLX_BINARY(pow)
+RLX_BINARY(maximum)
+RLX_BINARY(minimum)
+RLX_BINARY(atan2)
+RLX_BINARY(bitwise_and)
+RLX_BINARY(bitwise_or)
+RLX_BINARY(bitwise_xor)
+RLX_BINARY(shift_left)
+RLX_BINARY(shift_right_logical)
+RLX_BINARY(shift_right_arithmetic)
+// clang-format on
 
 /// A constant scalar of that dtype; an error if the dtype cannot hold `value`.
 Value scalar(Graph&, double value, DType dtype);

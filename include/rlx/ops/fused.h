@@ -5,6 +5,10 @@
 
 namespace rlx {
 
+namespace op {
+extern const OpDef elementwise_region, glu, fused_swiglu;
+}  // namespace op
+
 struct ElementwiseRegionAttrs {
   Subgraph body;
   RLX_FIELDS(ElementwiseRegionAttrs, field("body", &ElementwiseRegionAttrs::body));

@@ -5,6 +5,10 @@
 
 namespace rlx {
 
+namespace op {
+extern const OpDef resize_nearest2x, interpolate, im2col;
+}  // namespace op
+
 /// Each place of the last two dims twice in each of them.
 Value resize_nearest2x(Value x);
 

@@ -6,6 +6,10 @@
 
 namespace rlx {
 
+namespace op {
+extern const OpDef gather, scatter, dynamic_slice, dynamic_update_slice;
+}  // namespace op
+
 /// What reading at an index out of range gives: `fill` gives `out_of_range_value`, `clip` moves to the nearest
 /// place in range. A slice of several elements is out of range if any of them is.
 enum class OutOfRange { fill, clip };

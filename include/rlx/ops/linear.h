@@ -6,6 +6,10 @@
 
 namespace rlx {
 
+namespace op {
+extern const OpDef matmul, linear, fused_matmul, lora_matmul, grouped_matmul;
+}  // namespace op
+
 /// [..., m, k] x [..., k, n]: batch dims broadcast, an operand of rank 1 is a row on the left and a column on
 /// the right, and that dim is gone from the result, as NumPy's matmul has it.
 Value matmul(Value lhs, Value rhs);

@@ -5,6 +5,10 @@
 
 namespace rlx {
 
+namespace op {
+extern const OpDef softmax_cross_entropy_with_logits, softmax_cross_entropy, nll, mse, binary_cross_entropy_with_logits;
+}  // namespace op
+
 /// logsumexp(logits) - logits[label] along `axis`: labels are integers and lack that dim. A label that is no
 /// class gives NaN.
 Value softmax_cross_entropy_with_logits(Value logits, Value labels, int64_t axis = -1);

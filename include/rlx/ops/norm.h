@@ -6,6 +6,11 @@
 
 namespace rlx {
 
+namespace op {
+extern const OpDef layer_norm, rms_norm, group_norm, instance_norm, layer_norm_2d, batch_norm_inference, l2_normalize,
+    fused_residual_layer_norm, fused_residual_rms_norm, ada_layer_norm, gated_residual;
+}  // namespace op
+
 struct LayerNormAttrs {
   int64_t axis = -1;  ///< the first of the trailing dims that are normalized together
   double epsilon = 1e-5;

@@ -6,6 +6,10 @@
 
 namespace rlx {
 
+namespace op {
+extern const OpDef mean, variance, moments, norm, argmax, argmin, one_hot, histogram, cumsum, cumprod, cummax;
+}  // namespace op
+
 struct ReduceDimsAttrs {
   Axes axes;
   bool keep_dims = false;  ///< the reduced dims stay, as 1

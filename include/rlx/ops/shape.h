@@ -5,6 +5,10 @@
 
 namespace rlx {
 
+namespace op {
+extern const OpDef broadcast_in_dim, reshape, transpose, slice, pad, concatenate, reverse, iota, extent;
+}  // namespace op
+
 struct BroadcastAttrs {
   Dims dims;
   Axes axes;  ///< operand dim i becomes result dim axes[i]; extents of 1 stretch
@@ -78,7 +82,19 @@ struct ExtentAttrs {
 /// A dim as a scalar: how a graph computes with a size that is known only when it runs.
 Value extent(Graph&, Dim dim, DType dtype);
 
+/// The axis `from` becomes the axis `to`; the others keep their order.
+Value move_axis(Value x, int64_t from, int64_t to);
+/// x repeated along a new dim 0.
+Value repeat_front(Value x, Dim size);
+
 // ---- axes: what the families share ----
+Dims prepend(Dim d, const Dims& dims);
+/// The same axis of an operand that got a batch dim in front; negative ones count from the end and stay.
+inline int64_t behind_batch(int64_t axis) { return axis < 0 ? axis : axis + 1; }
+inline Axes behind_batch(Axes axes) {
+  for (int64_t& axis : axes) axis = behind_batch(axis);
+  return axes;
+}
 /// `axis` counted from the front; fails if `rank` has no such axis.
 int64_t valid_axis(int64_t axis, size_t rank);
 /// Each axis counted from the front; fails on one that is out of range or named twice.

@@ -6,6 +6,10 @@
 
 namespace rlx {
 
+namespace op {
+extern const OpDef softmax, log_softmax, logsumexp;
+}  // namespace op
+
 Value softmax(Value x, int64_t axis = -1);
 Value log_softmax(Value x, int64_t axis = -1);
 /// ln of the sum of e^x over `axes`.

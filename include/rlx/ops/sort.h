@@ -5,6 +5,10 @@
 
 namespace rlx {
 
+namespace op {
+extern const OpDef sort, top_k, sort_values, argsort;
+}  // namespace op
+
 struct SortAttrs {
   int64_t axis = -1;
   bool descending = false;

@@ -7,6 +7,10 @@
 
 namespace rlx {
 
+namespace op {
+extern const OpDef take, take_along_axis, gather_nd, scatter_add_rows, scatter_nd, scatter_elements, kv_append;
+}  // namespace op
+
 struct TakeAttrs {
   int64_t axis = 0;
   OutOfRange out_of_range = OutOfRange::fill;

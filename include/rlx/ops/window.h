@@ -7,6 +7,10 @@
 
 namespace rlx {
 
+namespace op {
+extern const OpDef reduce_window, select_and_scatter, convolution;
+}  // namespace op
+
 /// How many windows fit: `extent` elements, `base_dilation` apart and with `low` and `high` more around them (less, if
 /// negative), under windows of `window` elements, `window_dilation` apart, that start every `stride` places. A
 /// symbolic extent is taken to hold at least one window; a stride must divide its symbols' factors.
