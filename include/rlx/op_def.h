@@ -51,6 +51,7 @@ struct AttrInfo {
 struct OpDef {
   std::string_view name, doc, source;
   std::vector<std::string_view> operands;  ///< "x"; "mask?" may be left out, "xs..." repeats
+  std::vector<std::string_view> covers;    ///< names of the published op list that it stands for, or helps to
   bool elementwise = false;                ///< each result element depends on the operands' elements at its index alone
   bool moves_data = false;                 ///< no arithmetic: bits of operands arrive unchanged, whatever their dtype
   bool differentiable = true;              ///< false: the gradient is zero, by nature (sign) or on request
@@ -158,6 +159,7 @@ template <Attributes A>
 struct OpSpec {
   std::string_view name = {}, doc = {}, source = {};
   std::vector<std::string_view> operands = {};
+  std::vector<std::string_view> covers = {};
   bool elementwise = false;
   bool moves_data = false;
   bool differentiable = true;
@@ -184,7 +186,7 @@ template <Attributes A = NoAttrs>
 OpDef define(OpSpec<A> s) {
   OpDef op;
   op.name = s.name, op.doc = s.doc, op.source = s.source;
-  op.operands = std::move(s.operands);
+  op.operands = std::move(s.operands), op.covers = std::move(s.covers);
   op.elementwise = s.elementwise, op.moves_data = s.moves_data, op.differentiable = s.differentiable;
   op.overwrites = s.overwrites;
   op.infer = std::move(s.infer.erased);
