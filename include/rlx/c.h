@@ -77,6 +77,14 @@ rlx_status rlx_graph_constant(rlx_graph* graph, const rlx_tensor* tensor, rlx_va
    room for `room` of them, and how many there are in *count (if not NULL); with too little room nothing is added. */
 rlx_status rlx_graph_emit(rlx_graph* graph, const char* op, const rlx_value* operands, size_t operand_count,
                           const char* attrs, rlx_value* results, size_t room, size_t* count, rlx_error** error);
+/* The same for bindings that trace: stores the types of the results too, as text, one after another with ';' between
+   them, written like snprintf: at most `types_room` bytes with the NUL, *types_size (if not NULL) is what it needs. */
+rlx_status rlx_graph_trace(rlx_graph* graph, const char* op, const rlx_value* operands, size_t operand_count,
+                           const char* attrs, rlx_value* results, size_t room, size_t* count, char* types,
+                           size_t types_room, size_t* types_size, rlx_error** error);
+/* Emits the nodes of `from`, which has no params, with these values for its inputs; stores its outputs. */
+rlx_status rlx_graph_inline(rlx_graph* graph, const rlx_graph* from, const rlx_value* inputs, size_t input_count,
+                            rlx_value* results, size_t room, size_t* count, rlx_error** error);
 /* `name` may be NULL. */
 rlx_status rlx_graph_output(rlx_graph* graph, rlx_value value, const char* name, rlx_error** error);
 /* The type of a value as text, written like snprintf: at most `room` bytes with the NUL, *size (if not NULL) is set to
@@ -85,7 +93,25 @@ rlx_status rlx_graph_type(const rlx_graph* graph, rlx_value value, char* buffer,
                           rlx_error** error);
 /* The textual IR. The string belongs to the graph, until the next call for it. */
 const char* rlx_graph_text(rlx_graph* graph);
+/* Inputs, params, outputs: `kind` is 0, 1 or 2, as for rlx_compiled_count. */
+size_t rlx_graph_count(const rlx_graph* graph, int kind);
+/* Its type as text, like rlx_graph_type. */
+rlx_status rlx_graph_signature_type(const rlx_graph* graph, int kind, size_t index, char* buffer, size_t room,
+                                    size_t* size, rlx_error** error);
 void rlx_graph_free(rlx_graph* graph);
+
+/* ---- transforms: graph in, graph out; the graph has no params ----
+   A mask has one byte for each input, or output, of the graph: 0 or 1. Inputs and outputs keep their order. */
+/* Reverse mode. Inputs: those of the graph, then a cotangent for each output in `given`. Outputs: those of the graph if
+   `with_outputs`, then a cotangent for each input in `wrt`. */
+rlx_status rlx_graph_vjp(const rlx_graph* graph, const uint8_t* wrt, const uint8_t* given, int with_outputs,
+                         rlx_graph** result, rlx_error** error);
+/* Forward mode. Inputs: those of the graph, then a tangent for each input in `active`. Outputs: those of the graph,
+   then a tangent for each float or complex one. */
+rlx_status rlx_graph_jvp(const rlx_graph* graph, const uint8_t* active, rlx_graph** result, rlx_error** error);
+/* The inputs in `batched`, and all outputs, get a dim in front; `size` is a dim as in the textual IR: "8", "N". */
+rlx_status rlx_graph_batch(const rlx_graph* graph, const uint8_t* batched, const char* size, rlx_graph** result,
+                           rlx_error** error);
 
 /* ---- devices and sessions ---- */
 /* 1 if the device, "cpu" for one, can run here; else 0. */
@@ -125,6 +151,14 @@ rlx_status rlx_compiled_type(const rlx_compiled* compiled, int kind, size_t inde
  */
 rlx_status rlx_compiled_run(const rlx_compiled* compiled, const rlx_tensor* const* inputs, size_t input_count,
                             rlx_tensor** outputs, size_t output_count, rlx_error** error);
+/* Memory of the caller, dense and row-major. */
+typedef struct rlx_buffer {
+  void* data;
+  size_t size; /* in bytes */
+} rlx_buffer;
+/* The same for a graph without symbols, from memory of the caller into memory of the caller: nothing is created. */
+rlx_status rlx_compiled_call(const rlx_compiled* compiled, const rlx_buffer* inputs, size_t input_count,
+                             const rlx_buffer* outputs, size_t output_count, rlx_error** error);
 /* The dispatch report as JSON; belongs to `compiled`. */
 rlx_status rlx_compiled_report(rlx_compiled* compiled, const char** json, rlx_error** error);
 void rlx_compiled_free(rlx_compiled* compiled);

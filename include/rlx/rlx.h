@@ -1,6 +1,7 @@
 // RLX, all of it: graphs and ops, sessions, files, models.
 #pragma once
 
+#include "rlx/autodiff.h"
 #include "rlx/graph_file.h"
 #include "rlx/io.h"
 #include "rlx/models.h"

@@ -1,123 +1,18 @@
 // The C ABI over the C++ library; see rlx/c.h. Every function that can fail runs inside `guarded`, where exceptions
-// end.
-#include "rlx/c.h"
-
-#include <new>
-
+// end. Derivatives, batches and the calls that bindings make most stand in c_transforms.cpp.
+#include "c_api/handles.h"
 #include "ir/text.h"
 #include "ir/verify.h"
 #include "rlx/graph_file.h"
 #include "rlx/op_def.h"
-#include "rlx/session.h"
 #include "rlx/version.h"
-
-struct rlx_error {
-  rlx_status status;
-  std::string message;
-};
-struct rlx_tensor {
-  rlx::Tensor tensor;
-};
-struct rlx_graph {
-  rlx::Graph graph;
-  std::string text;
-};
-struct rlx_session {
-  rlx::Session session;
-};
-struct rlx_compiled {
-  rlx::CompiledGraph compiled;
-  std::string report;
-};
 
 namespace {
 
+using namespace rlx::c;
 using rlx::ErrorCode;
 using rlx::fail;
 using rlx::text_of;
-
-rlx_status store(rlx_error** error, rlx_status status, const char* message) noexcept {
-  if (error) {
-    try {
-      *error = new rlx_error{status, message};
-    } catch (...) {
-      *error = nullptr;  // no memory for the message either: the status has to do
-    }
-  }
-  return status;
-}
-
-/// Runs `body`, and turns what it throws into a status and an error.
-template <class Body>
-rlx_status guarded(rlx_error** error, Body body) noexcept {
-  if (error) *error = nullptr;
-  try {
-    body();
-    return RLX_OK;
-  } catch (const rlx::Error& e) {
-    return store(error, static_cast<rlx_status>(e.code()), e.what());
-  } catch (const std::bad_alloc&) {
-    return store(error, RLX_OUT_OF_MEMORY, "out of memory");
-  } catch (const std::exception& e) {
-    return store(error, RLX_INTERNAL, e.what());
-  } catch (...) {
-    return store(error, RLX_INTERNAL, "an unknown exception");
-  }
-}
-
-template <class T>
-T& required(T* pointer, const char* what) {
-  if (!pointer) fail(ErrorCode::invalid_argument, what, " is NULL");
-  return *pointer;
-}
-std::string required_text(const char* text, const char* what) {
-  if (!text) fail(ErrorCode::invalid_argument, what, " is NULL");
-  return text;
-}
-
-/// An options struct as the library knows it: members that an older caller does not have keep their defaults.
-template <class Options>
-Options options_of(const Options* given) {
-  Options options{};
-  if (!given) return options;
-  if (given->struct_size < sizeof(size_t) || given->struct_size > 4096)
-    fail(ErrorCode::invalid_argument, "struct_size is ", given->struct_size, "; set it to sizeof the struct");
-  std::memcpy(&options, given, std::min(given->struct_size, sizeof options));
-  return options;
-}
-
-rlx::Shape shape_from(const int64_t* dims, size_t rank) {
-  if (rank > 64) fail(ErrorCode::invalid_argument, "a rank of ", rank);
-  if (rank && !dims) fail(ErrorCode::invalid_argument, "dims is NULL");
-  return {dims, dims + rank};
-}
-std::span<const std::byte> bytes_from(const void* data, size_t size) {
-  if (size && !data) fail(ErrorCode::invalid_argument, "data is NULL");
-  return {static_cast<const std::byte*>(data), size};
-}
-rlx::Type type_from(const char* text) {
-  std::string source = required_text(text, "type");
-  rlx::Scanner in(source);
-  rlx::Type type;
-  parse(in, type);
-  if (!in.at_end()) in.unexpected("the end of the type");
-  return type;
-}
-rlx::Value value_in(rlx::Graph& g, rlx_value v) {
-  bool known = v.node >= 0 && static_cast<size_t>(v.node) < g.nodes().size() && v.result >= 0 &&
-               static_cast<size_t>(v.result) < g.nodes()[static_cast<size_t>(v.node)].types.size();
-  if (!known) fail(ErrorCode::invalid_argument, "value ", v.node, ".", v.result, " is not of graph '", g.name(), "'");
-  return g.value({v.node, v.result});
-}
-rlx_value handle_of(rlx::Value v) { return {v.ref().node, v.ref().result}; }
-
-void write_text(const std::string& text, char* buffer, size_t room, size_t* size) {
-  if (size) *size = text.size() + 1;
-  if (!buffer || room == 0) return;
-  size_t n = std::min(room - 1, text.size());
-  std::memcpy(buffer, text.data(), n);
-  buffer[n] = '\0';
-}
 
 const std::vector<rlx::Signature::Entry>* entries_of(const rlx_compiled* compiled, int kind) {
   if (!compiled) return nullptr;

@@ -47,6 +47,7 @@ PUBLIC = {
     "graph.h": "ir",
     "op_def.h": "ir",
     "ops.h": "ops",
+    "autodiff.h": "autodiff",
     "io.h": "io",
     "tokenizer.h": "io",
     "graph_file.h": "frontends",

@@ -1,0 +1,259 @@
+"""Arrays, and the traces in which functions of them become graphs.
+
+An `Array` either holds elements (a NumPy array) or stands for a value of the graph that is being traced. Functions of
+arrays do the same with both: without a trace, `emit` runs each op as a graph of its own, compiled once for its types.
+"""
+
+import numpy as np
+
+from . import _dtypes, _graph
+
+
+class Trace:
+    """A graph being built from Python. Values of enclosing traces are captured: they become further inputs."""
+
+    def __init__(self, name="main"):
+        self.graph = _graph.Graph(name)
+        self.captured = []  # [(Array of an outer trace, or of elements; Array here)]
+        self._seen = {}
+
+    def input(self, dtype, dims):
+        return Array(trace=self, value=self.graph.input(dtype, dims), dtype=dtype, shape=dims)
+
+    def lift(self, array):
+        """An array of elsewhere as a value here."""
+        if array._trace is self:
+            return array
+        if array._trace is None:
+            if array._data.nbytes <= 1024 or len(_stack) < 2:
+                return Array(trace=self, value=self.graph.constant(array._data), dtype=array.dtype_name, shape=array.shape)
+        key = id(array)
+        if key not in self._seen:
+            here = self.input(array.dtype_name, array.shape)
+            self.captured.append((array, here))
+            self._seen[key] = here
+        return self._seen[key]
+
+    def capture(self, arrays):
+        for a in arrays:
+            here = self.input(a.dtype_name, a.shape)
+            self.captured.append((a, here))
+            self._seen[id(a)] = here
+
+    def emit(self, op, operands, attrs=None):
+        return [Array(trace=self, value=v, dtype=dtype, shape=dims)
+                for v, dtype, dims in self.graph.emit(op, [self.lift(x)._value for x in operands], attrs)]
+
+    def inline(self, graph, operands):
+        return [Array(trace=self, value=v, dtype=dtype, shape=dims)
+                for v, dtype, dims in self.graph.inline(graph, [self.lift(x)._value for x in operands])]
+
+    def __enter__(self):
+        _stack.append(self)
+        return self
+
+    def __exit__(self, *_):
+        _stack.pop()
+
+
+_stack = []
+
+
+def current_trace():
+    return _stack[-1] if _stack else None
+
+
+class Array:
+    """An n-dimensional array of one dtype: elements, or a value that is being traced.
+
+    It has NumPy's operators, indexing and the usual attributes; functions stand in `rlx.numpy`.
+    """
+
+    __slots__ = ("_data", "_trace", "_value", "_dtype", "_shape", "__weakref__")
+    __array_priority__ = 100
+
+    def __init__(self, data=None, trace=None, value=None, dtype=None, shape=None):
+        self._data, self._trace, self._value = data, trace, value
+        self._dtype = dtype if data is None else _dtypes.FROM_NUMPY[data.dtype]
+        self._shape = tuple(shape) if data is None else data.shape
+
+    # ---- what it is ----
+    @property
+    def dtype_name(self):
+        return self._dtype
+
+    @property
+    def dtype(self):
+        return _dtypes.numpy_of(self._dtype)
+
+    @property
+    def shape(self):
+        return self._shape
+
+    @property
+    def ndim(self):
+        return len(self._shape)
+
+    @property
+    def size(self):
+        return int(np.prod([d for d in self._shape], dtype=np.int64)) if self._shape else 1
+
+    @property
+    def nbytes(self):
+        return self.size * self.dtype.itemsize
+
+    def _key(self):
+        return (self._data.dtype, self._data.shape)
+
+    @property
+    def is_traced(self):
+        return self._trace is not None
+
+    def _elements(self):
+        if self._data is None:
+            raise TypeError(f"a traced value has no elements yet: {self!r}. Return it from the traced function, or use "
+                            "rlx.cond, rlx.while_loop and rlx.scan for what depends on values")
+        return self._data
+
+    def __array__(self, dtype=None, copy=None):
+        data = self._elements()
+        return data if dtype is None else data.astype(dtype)
+
+    def __dlpack__(self, **options):
+        return self._elements().__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return self._elements().__dlpack_device__()
+
+    def numpy(self):
+        """The elements as a NumPy array (not a copy)."""
+        return self._elements()
+
+    def item(self, *index):
+        return self._elements().item(*index)
+
+    def tolist(self):
+        return self._elements().tolist()
+
+    def __float__(self):
+        return float(self._elements())
+
+    def __int__(self):
+        return int(self._elements())
+
+    def __complex__(self):
+        return complex(self._elements())
+
+    def __bool__(self):
+        return bool(self._elements())
+
+    def __index__(self):
+        return self._elements().__index__()
+
+    def __len__(self):
+        if not self._shape:
+            raise TypeError("len() of an array of rank 0")
+        return self._shape[0]
+
+    def __iter__(self):
+        if not self._shape:
+            raise TypeError("iteration over an array of rank 0")
+        if not isinstance(self._shape[0], int):
+            raise TypeError(f"iteration over the symbolic dim {self._shape[0]}")
+        return (self[i] for i in range(self._shape[0]))
+
+    def __hash__(self):
+        return id(self)
+
+    def __repr__(self):
+        if self._data is None:
+            return f"Array({_graph.type_text(self._dtype, self._shape)}, traced)"
+        return f"Array({np.array2string(self._data, separator=', ', prefix='Array(')}, dtype={self.dtype})"
+
+    def __str__(self):
+        return repr(self) if self._data is None else str(self._data)
+
+    def __format__(self, spec):
+        return format(self.item() if self._data is not None and self.ndim == 0 and spec else str(self), spec)
+
+
+def is_number(x):
+    return isinstance(x, (bool, int, float, complex)) and not isinstance(x, np.generic)
+
+
+def as_array(x, dtype=None):
+    """Anything array-like as an Array. Python numbers take `dtype`, else the default of their kind."""
+    if isinstance(x, Array):
+        return x if dtype is None or x.dtype_name == dtype else convert(x, dtype)
+    if is_number(x):
+        return Array(np.asarray(x, _dtypes.numpy_of(dtype or _dtypes.weak_dtype(x))))
+    if isinstance(x, (list, tuple)):
+        return _from_sequence(x, dtype)
+    if not isinstance(x, np.ndarray) and hasattr(x, "__dlpack__") and not isinstance(x, np.generic):
+        x = np.from_dlpack(x)
+    a = np.asarray(x)
+    if a.dtype not in _dtypes.FROM_NUMPY:
+        raise TypeError(f"an array of {a.dtype} is no array of RLX; there are {', '.join(_dtypes.TO_NUMPY)}")
+    if a.dtype.byteorder == ">":
+        a = a.astype(a.dtype.newbyteorder("="))
+    a = Array(a)
+    return a if dtype is None or a.dtype_name == dtype else convert(a, dtype)
+
+
+def _from_sequence(x, dtype):
+    from . import tree
+    if any(isinstance(leaf, Array) for leaf in tree.leaves(x)):
+        from . import numpy as rnp
+        made = rnp.stack([as_array(each) for each in x])
+        return made if dtype is None else convert(made, dtype)
+    strong = any(isinstance(leaf, (np.generic, np.ndarray)) for leaf in tree.leaves(x))
+    a = np.asarray(x)
+    if dtype is None and not strong and a.dtype in (np.float64, np.int64, np.complex128):
+        dtype = {np.float64: "f32", np.int64: "i32", np.complex128: "c64"}[a.dtype.type]
+        if dtype == "i32" and a.size and (a.min() < -(2**31) or a.max() >= 2**31):
+            dtype = "i64"
+    if dtype is not None:
+        a = a.astype(_dtypes.numpy_of(dtype))
+    return Array(a)
+
+
+def convert(x, dtype):
+    """x in another dtype, by RLX's rules: floats truncate and saturate when they become integers."""
+    if x.dtype_name == dtype:
+        return x
+    return emit("convert", [x], f"{{dtype = {dtype}}}")[0]
+
+
+# ---- running one op without a trace ----
+_compiled_ops = {}
+
+
+def emit(op, operands, attrs=None):
+    """An op on arrays: into the current trace, or at once. Returns the list of its results."""
+    trace = current_trace()
+    if trace is not None:
+        return trace.emit(op, operands, attrs)
+    for x in operands:
+        if x._trace is not None:
+            raise _leaked(x)
+    key = (op, attrs, tuple((x.dtype_name, x.shape) for x in operands))
+    compiled = _compiled_ops.get(key)
+    if compiled is None:
+        graph = _graph.Graph(op)
+        values = [graph.input(x.dtype_name, x.shape) for x in operands]
+        for value, _, _ in graph.emit(op, values, attrs):
+            graph.output(value)
+        compiled = _graph.default_session().compile(graph)
+        if len(_compiled_ops) > 4096:
+            _compiled_ops.clear()
+        _compiled_ops[key] = compiled
+    return [Array(a) for a in compiled.call([contiguous(x._data) for x in operands])]
+
+
+def contiguous(a):
+    return a if a.flags.c_contiguous else np.ascontiguousarray(a)
+
+
+def _leaked(x):
+    return TypeError(f"{x!r} belongs to a trace that has ended: a traced function must return what it computes, not keep it")
+

@@ -1,0 +1,125 @@
+"""Dtypes: RLX's names beside NumPy's, and how they promote.
+
+Promotion is that of JAX: Python's numbers are weak and take the other operand's dtype; an integer beside a float becomes
+that float; f16 beside bf16 becomes f32. Defaults are float32, int32 and complex64.
+"""
+
+import numpy as np
+
+try:
+    import ml_dtypes
+    bfloat16 = np.dtype(ml_dtypes.bfloat16)
+except ImportError:  # bf16 arrays need it; everything else does not
+    bfloat16 = None
+
+_NAMES = {
+    "bool": np.bool_, "i8": np.int8, "i16": np.int16, "i32": np.int32, "i64": np.int64, "u8": np.uint8, "u16": np.uint16,
+    "u32": np.uint32, "u64": np.uint64, "f16": np.float16, "f32": np.float32, "f64": np.float64, "c64": np.complex64,
+    "c128": np.complex128,
+}
+TO_NUMPY = {name: np.dtype(t) for name, t in _NAMES.items()}
+if bfloat16 is not None:
+    TO_NUMPY["bf16"] = bfloat16
+FROM_NUMPY = {t: name for name, t in TO_NUMPY.items()}
+_LONG = {"float32": "f32", "float64": "f64", "float16": "f16", "bfloat16": "bf16", "complex64": "c64", "complex128": "c128",
+         "float": "f32", "int": "i32", "complex": "c64", "bool_": "bool",
+         **{f"int{n}": f"i{n}" for n in (8, 16, 32, 64)}, **{f"uint{n}": f"u{n}" for n in (8, 16, 32, 64)}}
+
+
+def name_of(dtype):
+    """RLX's name for anything that means a dtype: "f32", np.float32, "float32", float."""
+    if dtype is float:
+        return "f32"
+    if dtype is int:
+        return "i32"
+    if dtype is complex:
+        return "c64"
+    if dtype is bool:
+        return "bool"
+    if isinstance(dtype, str):
+        if dtype in TO_NUMPY or dtype == "bf16":
+            return dtype
+        if dtype in _LONG:
+            return _LONG[dtype]
+    t = np.dtype(dtype)
+    if t not in FROM_NUMPY:
+        raise TypeError(f"{t} is no dtype of RLX; there are {', '.join(TO_NUMPY)}")
+    return FROM_NUMPY[t]
+
+
+def numpy_of(name):
+    if name == "bf16" and bfloat16 is None:
+        raise TypeError("bf16 arrays need the package ml_dtypes: pip install ml_dtypes")
+    return TO_NUMPY[name]
+
+
+def is_float(name):
+    return name[0] == "f" or name == "bf16"
+
+
+def is_complex(name):
+    return name[0] == "c"
+
+
+def is_integer(name):
+    return name[0] in "iu"
+
+
+def is_inexact(name):
+    return is_float(name) or is_complex(name)
+
+
+def bits(name):
+    return 8 if name == "bool" else int(name.lstrip("bfiuc"))
+
+
+def real_part(name):
+    return {"c64": "f32", "c128": "f64"}.get(name, name)
+
+
+def _category(name):
+    return 0 if name == "bool" else 1 if is_integer(name) else 2 if is_float(name) else 3
+
+
+def promote(a, b):
+    """The dtype of both, by JAX's lattice."""
+    if a == b:
+        return a
+    if _category(a) != _category(b):
+        low, high = sorted((a, b), key=_category)
+        if high[0] == "c" and low == "f64":
+            return "c128"
+        return high
+    if _category(a) == 1:
+        if a[0] == b[0]:
+            return a if bits(a) > bits(b) else b
+        signed, unsigned = (a, b) if a[0] == "i" else (b, a)
+        if bits(signed) > bits(unsigned):
+            return signed
+        return f"i{2 * bits(unsigned)}" if bits(unsigned) < 64 else "f32"
+    if {a, b} == {"f16", "bf16"}:
+        return "f32"
+    return a if bits(a) > bits(b) else b
+
+
+def weak_dtype(number):
+    """What a Python number is where nothing else says."""
+    if isinstance(number, bool):
+        return "bool"
+    if isinstance(number, int):
+        return "i32" if -(2**31) <= number < 2**31 else "i64"
+    return "f32" if isinstance(number, float) else "c64"
+
+
+def with_weak(strong, number):
+    """The dtype of an array of dtype `strong` beside a Python number."""
+    weak = weak_dtype(number)
+    return strong if _category(weak) <= _category(strong) else promote_category(strong, weak)
+
+
+def promote_category(strong, weak):
+    if weak == "f32" and _category(strong) < 2:
+        return "f32"
+    if weak == "c64":
+        return "c128" if strong == "f64" else "c64"
+    return weak

@@ -1,0 +1,147 @@
+"""The C ABI through ctypes: the library, its functions, its errors. Nothing else in the package calls C."""
+
+import ctypes
+import os
+import pathlib
+import sys
+import traceback
+from ctypes import POINTER, Structure, byref, c_char_p, c_int, c_int32, c_int64, c_size_t, c_uint8, c_void_p
+
+_HERE = pathlib.Path(__file__).resolve().parent
+_PACKAGE = str(_HERE) + os.sep
+
+
+class Error(Exception):
+    """What RLX refuses or cannot do. `status` is the kind: "invalid_argument", "shape_mismatch", "unsupported", ..."""
+
+    def __init__(self, message, status="invalid_argument"):
+        super().__init__(message)
+        self.status = status
+
+
+_STATUS = ["ok", "invalid_argument", "shape_mismatch", "unsupported", "parse", "not_found", "io", "out_of_memory", "internal"]
+
+
+class Value(Structure):
+    _fields_ = [("node", c_int32), ("result", c_int32)]
+
+
+class Buffer(Structure):
+    _fields_ = [("data", c_void_p), ("size", c_size_t)]
+
+
+class SessionOptions(Structure):
+    _fields_ = [("struct_size", c_size_t), ("threads", c_int)]
+
+
+class CompileOptions(Structure):
+    _fields_ = [("struct_size", c_size_t), ("strict", c_int), ("common", c_int), ("mode", c_int)]
+
+
+def _load():
+    """The library beside this file in a wheel; RLX_LIBRARY names another one, such as that of a build folder."""
+    named = os.environ.get("RLX_LIBRARY")
+    candidates = [pathlib.Path(named)] if named else [_HERE / "_lib" / "librlx_c.so", _HERE / "_lib" / "librlx_c.dylib"]
+    for path in candidates:
+        if path.exists():
+            # RTLD_LOCAL: what it links to must not meet other packages' copies in the same process.
+            return ctypes.CDLL(str(path), mode=ctypes.RTLD_LOCAL)
+    raise ImportError(f"the RLX library is not at {', '.join(map(str, candidates))}; install the package with "
+                      "`pip install .`, or set RLX_LIBRARY to a build's lib/librlx_c.so")
+
+
+lib = _load()
+
+_p = c_void_p
+_err = POINTER(c_void_p)
+_SIGNATURES = {
+    "rlx_version_string": (c_char_p, []),
+    "rlx_error_message": (c_char_p, [_p]),
+    "rlx_error_status": (c_int, [_p]),
+    "rlx_error_free": (None, [_p]),
+    "rlx_tensor_create": (c_int, [c_char_p, POINTER(c_int64), c_size_t, _p, c_size_t, POINTER(_p), _err]),
+    "rlx_tensor_dtype": (c_char_p, [_p]),
+    "rlx_tensor_rank": (c_size_t, [_p]),
+    "rlx_tensor_dims": (POINTER(c_int64), [_p]),
+    "rlx_tensor_size": (c_size_t, [_p]),
+    "rlx_tensor_data": (_p, [_p]),
+    "rlx_tensor_free": (None, [_p]),
+    "rlx_graph_create": (c_int, [c_char_p, POINTER(_p), _err]),
+    "rlx_graph_parse": (c_int, [c_char_p, c_size_t, POINTER(_p), _err]),
+    "rlx_graph_load": (c_int, [c_char_p, POINTER(_p), _err]),
+    "rlx_graph_save": (c_int, [_p, c_char_p, _err]),
+    "rlx_graph_input": (c_int, [_p, c_char_p, c_char_p, POINTER(Value), _err]),
+    "rlx_graph_param": (c_int, [_p, c_char_p, c_char_p, POINTER(Value), _err]),
+    "rlx_graph_constant": (c_int, [_p, _p, POINTER(Value), _err]),
+    "rlx_graph_trace": (c_int, [_p, c_char_p, POINTER(Value), c_size_t, c_char_p, POINTER(Value), c_size_t,
+                                POINTER(c_size_t), c_char_p, c_size_t, POINTER(c_size_t), _err]),
+    "rlx_graph_inline": (c_int, [_p, _p, POINTER(Value), c_size_t, POINTER(Value), c_size_t, POINTER(c_size_t), _err]),
+    "rlx_graph_output": (c_int, [_p, Value, c_char_p, _err]),
+    "rlx_graph_type": (c_int, [_p, Value, c_char_p, c_size_t, POINTER(c_size_t), _err]),
+    "rlx_graph_text": (c_char_p, [_p]),
+    "rlx_graph_count": (c_size_t, [_p, c_int]),
+    "rlx_graph_signature_type": (c_int, [_p, c_int, c_size_t, c_char_p, c_size_t, POINTER(c_size_t), _err]),
+    "rlx_graph_free": (None, [_p]),
+    "rlx_graph_vjp": (c_int, [_p, POINTER(c_uint8), POINTER(c_uint8), c_int, POINTER(_p), _err]),
+    "rlx_graph_jvp": (c_int, [_p, POINTER(c_uint8), POINTER(_p), _err]),
+    "rlx_graph_batch": (c_int, [_p, POINTER(c_uint8), c_char_p, POINTER(_p), _err]),
+    "rlx_device_available": (c_int, [c_char_p]),
+    "rlx_session_create": (c_int, [c_char_p, POINTER(SessionOptions), POINTER(_p), _err]),
+    "rlx_session_free": (None, [_p]),
+    "rlx_compile": (c_int, [_p, _p, POINTER(CompileOptions), POINTER(_p), _err]),
+    "rlx_compiled_set_param": (c_int, [_p, c_char_p, _p, _err]),
+    "rlx_compiled_count": (c_size_t, [_p, c_int]),
+    "rlx_compiled_name": (c_char_p, [_p, c_int, c_size_t]),
+    "rlx_compiled_type": (c_int, [_p, c_int, c_size_t, c_char_p, c_size_t, POINTER(c_size_t), _err]),
+    "rlx_compiled_run": (c_int, [_p, POINTER(_p), c_size_t, POINTER(_p), c_size_t, _err]),
+    "rlx_compiled_call": (c_int, [_p, POINTER(Buffer), c_size_t, POINTER(Buffer), c_size_t, _err]),
+    "rlx_compiled_report": (c_int, [_p, POINTER(c_char_p), _err]),
+    "rlx_compiled_free": (None, [_p]),
+}
+for _name, (_result, _arguments) in _SIGNATURES.items():
+    _function = getattr(lib, _name)
+    _function.restype, _function.argtypes = _result, _arguments
+
+
+def user_line():
+    """The innermost frame outside this package: where the user stands, as "file:line"."""
+    frame = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else None
+
+
+def failed(status, error):
+    """The exception for an error out-parameter, which is freed."""
+    message = lib.rlx_error_message(error).decode() if error else _STATUS[status]
+    lib.rlx_error_free(error)
+    where = user_line()
+    if where:
+        message += f"\n  at {where}"
+    return Error(message, _STATUS[status])
+
+
+def check(function, *arguments):
+    """Calls a C function whose last parameter is the error."""
+    error = c_void_p()
+    status = function(*arguments, byref(error))
+    if status:
+        raise failed(status, error)
+
+
+def text_from(function, *arguments):
+    """Calls one that writes text like snprintf."""
+    size = c_size_t()
+    buffer = ctypes.create_string_buffer(256)
+    check(function, *arguments, buffer, 256, byref(size))
+    if size.value > 256:
+        buffer = ctypes.create_string_buffer(size.value)
+        check(function, *arguments, buffer, size.value, byref(size))
+    return buffer.value.decode()
+
+
+def mask(flags):
+    return (c_uint8 * max(1, len(flags)))(*[1 if f else 0 for f in flags])
+
+
+__version__ = lib.rlx_version_string().decode()

@@ -1,0 +1,545 @@
+"""jit, derivatives, vmap and control flow: Python functions of pytrees of arrays, traced into graphs.
+
+Arguments and results are trees of arrays (tuples, lists, dicts); arrays may be anything array-like. A transform traces
+its function each time it is called and nothing is kept between calls, except by `jit`, which compiles once for each set of
+argument types.
+"""
+
+import functools
+
+import numpy as np
+
+from . import _dtypes, _graph, tree
+from ._array import Array, Trace, as_array, current_trace
+from ._native import Error
+
+
+class ShapeDtype:
+    """A type in place of an array, for `jit(f).lower`. A dim may be a name: "N"."""
+
+    def __init__(self, shape, dtype="f32"):
+        self.shape, self.dtype_name = tuple(shape), _dtypes.name_of(dtype)
+
+
+def _arrays(args):
+    leaves, structure = tree.flatten(args)
+    return [x if isinstance(x, ShapeDtype) else as_array(x) for x in leaves], structure
+
+
+class Traced:
+    """A function traced on some types: a closed graph, the tree of its results, and the outer values it captured."""
+
+    def __init__(self, f, structure, types, kwargs=None, captured=(), name=None):
+        trace = Trace(name or getattr(f, "__name__", "f").replace("<", "").replace(">", "") or "f")
+        with trace:
+            inputs = [trace.input(dtype, dims) for dtype, dims in types]
+            trace.capture(captured)
+            args = tree.unflatten(structure, inputs)
+            out = f(*args, **(kwargs or {}))
+            leaves, self.out_structure = tree.flatten(out)
+            leaves = [trace.lift(as_array(x)) for x in leaves]
+        self.out_types = [(x.dtype_name, x.shape) for x in leaves]
+        for x in leaves:
+            trace.graph.output(x._value)
+        self.graph, self.inputs = trace.graph, len(inputs)
+        self.captured = [outer for outer, _ in trace.captured]
+
+
+def _trace(f, args, kwargs=None, captured=()):
+    arrays, structure = _arrays(args)
+    return Traced(f, structure, [(x.dtype_name, x.shape) for x in arrays], kwargs, captured), arrays
+
+
+def _apply(graph, arrays):
+    """A closed graph on arrays: into the current trace, or compiled and run."""
+    trace = current_trace()
+    if trace is not None:
+        return trace.inline(graph, arrays)
+    compiled = _graph.default_session().compile(graph)
+    return [Array(a) for a in compiled.call([np.ascontiguousarray(x._elements()) for x in arrays])]
+
+
+# ---- jit ----
+class Lowered:
+    """What `jit(f).lower(...)` gives: the graph, before it runs."""
+
+    def __init__(self, traced):
+        self._traced = traced
+        self._compiled = None
+
+    def as_text(self):
+        """The textual IR."""
+        return self._traced.graph.text()
+
+    def compile(self):
+        if self._compiled is None:
+            self._compiled = _graph.default_session().compile(self._traced.graph)
+        return self._compiled
+
+    def report(self):
+        """Where each node runs, and why there: a dictionary."""
+        return self.compile().report()
+
+    def save(self, path):
+        """Writes a .rlx file, which the program `rlx` and other languages load."""
+        self._traced.graph.save(path)
+
+
+class Jit:
+    """A function that is traced and compiled once for each set of argument types and static arguments."""
+
+    def __init__(self, f, static_argnums=(), static_argnames=(), session=None):
+        functools.update_wrapper(self, f)
+        self._f, self._session = f, session
+        self._static = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
+        self._static_names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
+        self._plain = not self._static
+        self._cache = {}
+        self._fast = {}
+
+    def __call__(self, *args, **kwargs):
+        if current_trace() is not None:
+            return self._f(*args, **kwargs)
+        if self._plain and not kwargs:
+            # The common case, NumPy arrays alone, with as little Python as possible.
+            try:
+                key = tuple([(a.dtype, a.shape) if type(a) is np.ndarray else a._key() for a in args])
+                hit = self._fast.get(key)
+            except AttributeError:
+                hit = None
+            if hit is not None:
+                compiled, structure, single = hit
+                arrays = compiled.call([a if a.flags.c_contiguous else np.ascontiguousarray(a)
+                                        for a in [a if type(a) is np.ndarray else a._data for a in args]])
+                return Array(arrays[0]) if single else tree.unflatten(structure, map(Array, arrays))
+        return self._slow(args, kwargs)
+
+    def _split(self, args, kwargs):
+        static = tuple(args[i] for i in self._static)
+        names = {k: v for k, v in kwargs.items() if k in self._static_names}
+        dynamic = tuple(a for i, a in enumerate(args) if i not in self._static)
+        rest = {k: v for k, v in kwargs.items() if k not in names}
+        return static, names, dynamic, rest
+
+    def _call_traced(self, static, names):
+        def call(dynamic, rest):
+            args, given = [], iter(dynamic)
+            fixed = dict(zip(self._static, static))
+            for i in range(len(dynamic) + len(static)):
+                args.append(fixed[i] if i in fixed else next(given))
+            return self._f(*args, **names, **rest)
+        return call
+
+    def _lookup(self, args, kwargs):
+        static, names, dynamic, rest = self._split(args, kwargs)
+        arrays, structure = _arrays((dynamic, rest))
+        types = tuple((x.dtype_name, x.shape) for x in arrays)
+        key = (structure, types, static, tuple(sorted(names.items())))
+        entry = self._cache.get(key)
+        if entry is None:
+            traced = Traced(self._call_traced(static, names), structure, types, name=getattr(self._f, "__name__", "f"))
+            session = self._session or _graph.default_session()
+            entry = self._cache[key] = (session.compile(traced.graph), traced)
+        return entry, arrays
+
+    def _slow(self, args, kwargs):
+        (compiled, traced), arrays = self._lookup(args, kwargs)
+        if traced.captured:
+            raise Error("a jitted function used a value of a trace that has ended; pass it as an argument")
+        if self._plain and not kwargs and all(type(a) is np.ndarray or isinstance(a, Array) for a in args):
+            key = tuple([(a.dtype, a.shape) if type(a) is np.ndarray else a._key() for a in args])
+            self._fast[key] = (compiled, traced.out_structure, traced.out_structure == "*")
+        out = compiled.call([np.ascontiguousarray(x._elements()).reshape(x.shape) for x in arrays])
+        return tree.unflatten(traced.out_structure, [Array(a) for a in out])
+
+    def lower(self, *args, **kwargs):
+        static, names, dynamic, rest = self._split(args, kwargs)
+        arrays, structure = _arrays((dynamic, rest))
+        return Lowered(Traced(self._call_traced(static, names), structure, [(x.dtype_name, x.shape) for x in arrays],
+                              name=getattr(self._f, "__name__", "f")))
+
+    def report(self):
+        """The dispatch report of what was compiled last."""
+        if not self._cache:
+            raise Error("nothing was compiled yet: call the function first, or use lower(...)")
+        return list(self._cache.values())[-1][0].report()
+
+
+def jit(f=None, *, static_argnums=(), static_argnames=()):
+    """f compiled: traced once for each set of argument types, then run without Python.
+
+    Arguments named static are passed to f as they are and must be hashable; the others are trees of arrays.
+    """
+    if f is None:
+        return functools.partial(jit, static_argnums=static_argnums, static_argnames=static_argnames)
+    return Jit(f, static_argnums, static_argnames)
+
+
+# ---- derivatives ----
+def _has_derivative(dtype):
+    return _dtypes.is_inexact(dtype)
+
+
+def _positions(args, argnums):
+    """For each leaf of args, whether it belongs to the arguments that are differentiated."""
+    flags = []
+    for i, arg in enumerate(args):
+        flags += [i in argnums] * len(tree.leaves(arg))
+    return flags
+
+
+def _require_float(traced_types, flags, what):
+    for (dtype, dims), wanted in zip(traced_types, flags):
+        if wanted and not _has_derivative(dtype):
+            raise Error(f"{what} of an argument of {_graph.type_text(dtype, dims)}: only floats and complex numbers have "
+                        "derivatives; convert it, or leave it out of argnums")
+
+
+def value_and_grad(f, argnums=0, has_aux=False):
+    """(f(*args), gradients): of a function whose result is a float scalar (or, with `has_aux`, a pair of one and anything
+    else). The gradients have the structure of the argument, or of a tuple of arguments where `argnums` is one."""
+    numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+
+    @functools.wraps(f)
+    def wrapper(*args, **kwargs):
+        wanted = tuple(n % len(args) if args else n for n in numbers)
+        traced, arrays = _trace(f, args, kwargs)
+        flags = _positions(args, wanted)
+        _require_float([(x.dtype_name, x.shape) for x in arrays], flags, "the gradient")
+        dtype, dims = traced.out_types[0]
+        if dims != () or not _dtypes.is_float(dtype) or (len(traced.out_types) > 1 and not has_aux):
+            kinds = ", ".join(_graph.type_text(*t) for t in traced.out_types)
+            raise Error(f"grad needs a function with a float scalar for result, got {kinds}; sum it, use vjp or jacrev, "
+                        "or say has_aux=True if only the first result is differentiated")
+        outs = len(traced.out_types)
+        back = traced.graph.vjp(flags + [False] * len(traced.captured), [i == 0 for i in range(outs)], True)
+        one = as_array(np.ones((), _dtypes.numpy_of(dtype)))
+        results = _apply(back, arrays + traced.captured + [one])
+        value = tree.unflatten(traced.out_structure, results[:outs])
+        given = iter(results[outs:])
+        grads = []
+        for i, arg in enumerate(args):
+            if i in wanted:
+                structure = tree.structure(arg)
+                grads.append((i, tree.unflatten(structure, [next(given) for _ in tree.leaves(arg)])))
+        by_number = dict(grads)
+        picked = tuple(by_number[n] for n in wanted)
+        return value, picked[0] if isinstance(argnums, int) else picked
+
+    return wrapper
+
+
+def grad(f, argnums=0, has_aux=False):
+    """The gradient of a function with a float scalar for result, with respect to the arguments `argnums`; with `has_aux`,
+    (gradient, the rest of what f returned)."""
+    both = value_and_grad(f, argnums, has_aux)
+
+    @functools.wraps(f)
+    def wrapper(*args, **kwargs):
+        value, gradient = both(*args, **kwargs)
+        return (gradient, value[1]) if has_aux else gradient
+
+    return wrapper
+
+
+def vjp(f, *primals, has_aux=False):
+    """(f(*primals), pullback): the pullback maps cotangents, of the structure of the result, to a tuple of cotangents of
+    the primals. With `has_aux` f returns a pair, and a third value is its second part."""
+    aux_out = []
+
+    def main(*args):
+        out = f(*args)
+        if not has_aux:
+            return out
+        aux_out.append(tree.structure(out[1]))
+        return out
+
+    traced, arrays = _trace(main, primals)
+    outs = len(traced.out_types)
+    main_outs = outs
+    if has_aux:
+        main_outs = outs - _count(aux_out[0])
+        structure, aux_structure = traced.out_structure[1]
+    else:
+        structure = traced.out_structure
+    results = _apply(traced.graph, arrays + traced.captured)
+    given = [i < main_outs and _has_derivative(dtype) for i, (dtype, _) in enumerate(traced.out_types)]
+    wrt = [_has_derivative(x.dtype_name) for x in arrays]
+    back = traced.graph.vjp(wrt + [False] * len(traced.captured), given, False)
+
+    def pullback(ct):
+        cts, its = tree.flatten(ct)
+        if its != structure:
+            raise Error(f"the cotangent has the structure {its}, the result {structure}")
+        seeds = []
+        for (dtype, dims), flag, x in zip(traced.out_types, given, cts):
+            if not flag:
+                continue
+            x = as_array(x, dtype)
+            if x.shape != dims:
+                raise Error(f"a cotangent of {_graph.type_text(dtype, dims)} has the shape {x.shape}", "shape_mismatch")
+            seeds.append(x)
+        found = iter(_apply(back, arrays + traced.captured + seeds))
+        all_cts = [next(found) if flag else None for flag in wrt]
+        return tuple(tree.unflatten(tree.structure(list(primals)), all_cts))
+
+    value = tree.unflatten(structure, results[:main_outs])
+    return (value, pullback, tree.unflatten(aux_structure, results[main_outs:])) if has_aux else (value, pullback)
+
+
+def _count(structure):
+    if structure == "*":
+        return 1
+    if structure is None:
+        return 0
+    parts = structure[2] if structure[0] is dict else structure[1]
+    return sum(_count(s) for s in parts)
+
+
+def jvp(f, primals, tangents):
+    """(f(*primals), the tangents of the result) for tangents of the structure of the primals."""
+    traced, arrays = _trace(f, tuple(primals))
+    moving = [as_array(t, x.dtype_name) if _has_derivative(x.dtype_name) else None
+              for x, t in zip(arrays, tree.leaves(tuple(tangents)))]
+    active = [t is not None for t in moving]
+    for x, t in zip(arrays, moving):
+        if t is not None and t.shape != x.shape:
+            raise Error(f"a tangent of {_graph.type_text(x.dtype_name, x.shape)} has the shape {t.shape}", "shape_mismatch")
+    forth = traced.graph.jvp(active + [False] * len(traced.captured))
+    results = _apply(forth, arrays + traced.captured + [t for t in moving if t is not None])
+    outs = len(traced.out_types)
+    given = iter(results[outs:])
+    moved = [next(given) if _has_derivative(dtype) else None for dtype, _ in traced.out_types]
+    return tree.unflatten(traced.out_structure, results[:outs]), tree.unflatten(traced.out_structure, moved)
+
+
+def hvp(f, primals, tangents):
+    """(the gradient of f, the Hessian times the tangents), forward over reverse; f has a float scalar for result."""
+    numbers = tuple(range(len(primals)))
+    return jvp(lambda *args: grad(f, numbers)(*args), primals, tangents)
+
+
+def _jacobian(f, argnums, forward):
+    numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+
+    @functools.wraps(f)
+    def wrapper(*args, **kwargs):
+        from . import numpy as rnp
+
+        def one(number):
+            arg = args[number]
+            leaves, structure = tree.flatten(arg)
+            arrays = [as_array(x) for x in leaves]
+
+            def of(*values):
+                full = list(args)
+                full[number] = tree.unflatten(structure, values)
+                return f(*full, **kwargs)
+
+            if forward:
+                columns = []
+                for i, x in enumerate(arrays):
+                    def push(unit, i=i):
+                        tangents = [unit if j == i else rnp.zeros_like(a) for j, a in enumerate(arrays)]
+                        return jvp(of, arrays, tangents)[1]
+                    units = rnp.reshape(rnp.eye(x.size, dtype=x.dtype), (x.size,) + x.shape)
+                    out = vmap(push)(units)
+                    columns.append(tree.map(lambda y, x=x: rnp.reshape(rnp.moveaxis(y, 0, -1), y.shape[1:] + x.shape), out))
+                first, its = tree.flatten(columns[0])
+                per_out = [[tree.leaves(c)[k] for c in columns] for k in range(len(first))]
+                return tree.unflatten(its, [tree.unflatten(structure, row) for row in per_out]) if structure != "*" \
+                    else columns[0]
+            value, pullback = vjp(of, *arrays)
+            outs, its = tree.flatten(value)
+            rows = []
+            for k, y in enumerate(outs):
+                units = rnp.reshape(rnp.eye(y.size, dtype=y.dtype), (y.size,) + y.shape)
+
+                def pull(unit, k=k):
+                    cts = [unit if j == k else rnp.zeros_like(o) for j, o in enumerate(outs)]
+                    return pullback(tree.unflatten(its, cts))
+                grads = vmap(pull)(units)
+                rows.append(tree.unflatten(structure, [rnp.reshape(g, y.shape + x.shape) for g, x in zip(grads, arrays)]))
+            return tree.unflatten(its, rows)
+
+        made = tuple(one(n) for n in numbers)
+        return made[0] if isinstance(argnums, int) else made
+
+    return wrapper
+
+
+def jacfwd(f, argnums=0):
+    """The Jacobian by forward mode: dims of the result, then dims of the argument."""
+    return _jacobian(f, argnums, True)
+
+
+def jacrev(f, argnums=0):
+    """The Jacobian by reverse mode: dims of the result, then dims of the argument."""
+    return _jacobian(f, argnums, False)
+
+
+def hessian(f, argnums=0):
+    """The second derivatives, forward over reverse: dims of the result, then those of the argument twice."""
+    return jacfwd(jacrev(f, argnums), argnums)
+
+
+# ---- vmap ----
+def _axes_for(axes, args, what):
+    """One axis for each leaf, from a prefix tree."""
+    if axes is None or isinstance(axes, int):
+        return [axes] * len(tree.leaves(args))
+    if isinstance(axes, (tuple, list)):
+        if not isinstance(args, (tuple, list)) or len(axes) != len(args):
+            raise Error(f"{what} {axes} does not fit {len(args) if isinstance(args, (tuple, list)) else 1} values")
+        return [a for axis, arg in zip(axes, args) for a in _axes_for(axis, arg, what)]
+    if isinstance(axes, dict):
+        return [a for k in sorted(args) for a in _axes_for(axes[k], args[k], what)]
+    raise Error(f"{what} must be made of integers and None, got {axes!r}")
+
+
+def vmap(f, in_axes=0, out_axes=0):
+    """f for a batch of examples at once. `in_axes` says along which axis of each argument they stand (None: all share it),
+    `out_axes` where they shall stand in the results."""
+
+    @functools.wraps(f)
+    def wrapper(*args, **kwargs):
+        from . import numpy as rnp
+        arrays, structure = _arrays(args)
+        axes = _axes_for(in_axes, args, "in_axes")
+        sizes = {x.shape[_axis(axis, x.ndim)] for x, axis in zip(arrays, axes) if axis is not None}
+        if len(sizes) != 1:
+            raise Error(f"vmap needs one batch size, got {sorted(map(str, sizes)) if sizes else 'no batched argument'}")
+        size = sizes.pop()
+        fronted = [x if axis is None else rnp.moveaxis(x, axis, 0) for x, axis in zip(arrays, axes)]
+        types = [(x.dtype_name, x.shape if axis is None else x.shape[1:]) for x, axis in zip(fronted, axes)]
+        traced = Traced(f, structure, types, kwargs)
+        batched = [axis is not None for axis in axes] + [False] * len(traced.captured)
+        results = _apply(traced.graph.batch(batched, size), fronted + traced.captured)
+        out = tree.unflatten(traced.out_structure, results)
+        where = _axes_for(out_axes, out, "out_axes")
+        moved = [x if axis == 0 else (x[0] if axis is None else rnp.moveaxis(x, 0, axis)) for x, axis in zip(results, where)]
+        return tree.unflatten(traced.out_structure, moved)
+
+    return wrapper
+
+
+def _axis(axis, rank):
+    if not -rank <= axis < rank:
+        raise Error(f"axis {axis} is out of range for rank {rank}")
+    return axis % rank
+
+
+# ---- functions with derivatives of their own ----
+def checkpoint(f):
+    """f, whose insides reverse mode computes again instead of keeping them (rematerialization)."""
+
+    @functools.wraps(f)
+    def wrapper(*args, **kwargs):
+        from ._array import emit
+        traced, arrays = _trace(f, args, kwargs)
+        out = emit("remat", arrays + traced.captured, f"{{body = {traced.graph.body_text()}}}")
+        return tree.unflatten(traced.out_structure, out)
+
+    return wrapper
+
+
+class _Custom:
+    def __init__(self, f, nondiff_argnums=()):
+        functools.update_wrapper(self, f)
+        self._f = f
+        self._nondiff = tuple(nondiff_argnums)
+
+    def _split(self, args):
+        fixed = {i: args[i] for i in self._nondiff}
+        return fixed, tuple(a for i, a in enumerate(args) if i not in fixed)
+
+    @staticmethod
+    def _merge(fixed, given):
+        given, args = list(given), []
+        for i in range(len(fixed) + len(given)):
+            args.append(fixed[i] if i in fixed else given.pop(0))
+        return args
+
+
+class custom_vjp(_Custom):
+    """A function with its own reverse mode: `f.defvjp(fwd, bwd)`, where fwd(*args) gives (result, kept) and bwd(kept,
+    cotangent) a tuple with a cotangent for each argument (None for zero)."""
+
+    def defvjp(self, fwd, bwd):
+        self._fwd, self._bwd = fwd, bwd
+        return self
+
+    def __call__(self, *args):
+        from ._array import emit
+        if not hasattr(self, "_fwd"):
+            raise Error(f"custom_vjp of {self._f.__name__} has no rule yet; call defvjp(fwd, bwd)")
+        fixed, given = self._split(args)
+        traced, arrays = _trace(lambda *a: self._f(*self._merge(fixed, a)), given)
+        inputs = [(x.dtype_name, x.shape) for x in arrays + traced.captured]
+        outs = traced.out_types
+        floats = [t for t in outs if _has_derivative(t[0])]
+
+        def backward(*values):
+            values = list(values)
+            primals, cts = values[: len(arrays)], values[len(inputs) + len(outs):]
+            _, kept = self._fwd(*self._merge(fixed, tree.unflatten(tree.structure(tuple(given)), primals)))
+            from . import numpy as rnp
+            moving = iter(cts)
+            all_cts = [next(moving) if _has_derivative(d) else rnp.zeros(s, d) for d, s in outs]
+            found = self._bwd(*fixed.values(), kept, tree.unflatten(traced.out_structure, all_cts))
+            if len(found) != len(given):
+                raise Error(f"the backward rule of {self._f.__name__} gave {len(found)} cotangents for {len(given)} arguments")
+            result, at = [], 0
+            for arg, ct in zip(given, found):
+                n = len(tree.leaves(arg))
+                parts = [None] * n if ct is None else tree.leaves(ct)
+                for x, part in zip(arrays[at: at + n], parts):
+                    if _has_derivative(x.dtype_name):
+                        result.append(rnp.zeros(x.shape, x.dtype) if part is None else as_array(part, x.dtype_name))
+                at += n
+            result += [rnp.zeros(s, d) for d, s in inputs[len(arrays):] if _has_derivative(d)]
+            return tuple(result)
+
+        types = inputs + outs + floats
+        back = Traced(backward, tree.structure(tuple([0] * len(types))), types)
+        if back.captured:
+            raise Error("a backward rule may use its arguments only; pass what else it needs through `kept`")
+        out = emit("custom_fn", arrays + traced.captured,
+                   f"{{forward = {traced.graph.body_text()}, backward = {back.graph.body_text()}}}")
+        return tree.unflatten(traced.out_structure, out)
+
+
+class custom_jvp(_Custom):
+    """A function with its own forward mode: `f.defjvp(rule)`, where rule(primals, tangents) gives (result, tangent)."""
+
+    def defjvp(self, rule):
+        self._rule = rule
+        return rule
+
+    def __call__(self, *args):
+        from ._array import emit
+        if not hasattr(self, "_rule"):
+            raise Error(f"custom_jvp of {self._f.__name__} has no rule yet; call defjvp(rule)")
+        fixed, given = self._split(args)
+        traced, arrays = _trace(lambda *a: self._f(*self._merge(fixed, a)), given)
+        everything = arrays + traced.captured
+        inputs = [(x.dtype_name, x.shape) for x in everything]
+        floats = [t for t in inputs if _has_derivative(t[0])]
+
+        def tangent(*values):
+            from . import numpy as rnp
+            values = list(values)
+            moving = iter(values[len(inputs):])
+            tangents = [next(moving) if _has_derivative(d) else rnp.zeros(s, d) for d, s in inputs][: len(arrays)]
+            structure = tree.structure(tuple(given))
+            _, t = self._rule(*fixed.values(), tree.unflatten(structure, values[: len(arrays)]),
+                              tree.unflatten(structure, tangents))
+            return tuple(as_array(x, d) for x, (d, _) in zip(tree.leaves(t), traced.out_types) if _has_derivative(d))
+
+        types = inputs + floats
+        forth = Traced(tangent, tree.structure(tuple([0] * len(types))), types)
+        if forth.captured:
+            raise Error("a tangent rule may use its arguments only")
+        out = emit("custom_fn", everything,
+                   f"{{forward = {traced.graph.body_text()}, tangent = {forth.graph.body_text()}}}")
+        return tree.unflatten(traced.out_structure, out)

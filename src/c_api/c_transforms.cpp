@@ -1,0 +1,152 @@
+// The C ABI's derivatives and batches, and the calls that a binding makes once per traced op and once per run.
+#include "autodiff/transforms.h"
+#include "c_api/handles.h"
+#include "ir/rewrite.h"
+
+namespace {
+
+using namespace rlx::c;
+using rlx::ErrorCode;
+using rlx::fail;
+using rlx::text_of;
+
+rlx::Mask mask_from(const uint8_t* bytes, size_t size, const char* what) {
+  if (size && !bytes) fail(ErrorCode::invalid_argument, what, " is NULL");
+  return rlx::Mask(bytes, bytes + size);
+}
+/// Transforms take closed graphs.
+const rlx::Graph& closed(const rlx_graph* graph) {
+  const rlx::Graph& g = required(graph, "graph").graph;
+  if (!g.params().empty())
+    fail(ErrorCode::invalid_argument, "graph '", g.name(), "' has the param '", g.node(g.params()[0]).name,
+         "'; transforms take graphs with inputs only");
+  return g;
+}
+rlx::Dim dim_from(const char* text) {
+  std::string source = required_text(text, "size");
+  rlx::Scanner in(source);
+  rlx::Dim dim;
+  parse(in, dim);
+  if (!in.at_end()) in.unexpected("the end of the dim");
+  return dim;
+}
+rlx_graph* handle(rlx::Graph g) { return new rlx_graph{std::move(g), {}}; }
+
+}  // namespace
+
+extern "C" {
+
+rlx_status rlx_graph_trace(rlx_graph* graph, const char* op, const rlx_value* operands, size_t operand_count,
+                           const char* attrs, rlx_value* results, size_t room, size_t* count, char* types,
+                           size_t types_room, size_t* types_size, rlx_error** error) {
+  size_t made = 0;
+  rlx_status status = rlx_graph_emit(graph, op, operands, operand_count, attrs, results, room, &made, error);
+  if (count) *count = made;
+  if (status != RLX_OK) return status;
+  return guarded(error, [&] {
+    std::ostringstream text;
+    for (size_t r = 0; r < made; ++r) text << (r ? ";" : "") << graph->graph.type({results[r].node, results[r].result});
+    write_text(text.str(), types, types_room, types_size);
+  });
+}
+rlx_status rlx_graph_inline(rlx_graph* graph, const rlx_graph* from, const rlx_value* inputs, size_t input_count,
+                            rlx_value* results, size_t room, size_t* count, rlx_error** error) {
+  return guarded(error, [&] {
+    rlx::Graph& to = required(graph, "graph").graph;
+    const rlx::Graph& body = closed(from);
+    if (input_count) required(inputs, "inputs");
+    if (input_count != body.inputs().size())
+      fail(ErrorCode::invalid_argument, "graph '", body.name(), "' has ", body.inputs().size(), " inputs, got ",
+           input_count);
+    std::vector<rlx::Value> values;
+    for (size_t i = 0; i < input_count; ++i) {
+      values.push_back(value_in(to, inputs[i]));
+      if (values[i].type() != body.type(body.inputs()[i]))
+        fail(ErrorCode::shape_mismatch, "input ", i, " of '", body.name(), "' is ", body.type(body.inputs()[i]),
+             ", got ", values[i].type());
+    }
+    if (count) *count = body.outputs().size();
+    if (body.outputs().size() > room)
+      fail(ErrorCode::invalid_argument, "'", body.name(), "' has ", body.outputs().size(),
+           " outputs, there is room for ", room);
+    auto out = splice(to, body, values);
+    for (size_t r = 0; r < out.size(); ++r) results[r] = handle_of(out[r]);
+  });
+}
+
+size_t rlx_graph_count(const rlx_graph* graph, int kind) {
+  if (!graph) return 0;
+  const rlx::Graph& g = graph->graph;
+  return kind == 0 ? g.inputs().size() : kind == 1 ? g.params().size() : kind == 2 ? g.outputs().size() : 0;
+}
+rlx_status rlx_graph_signature_type(const rlx_graph* graph, int kind, size_t index, char* buffer, size_t room,
+                                    size_t* size, rlx_error** error) {
+  return guarded(error, [&] {
+    const rlx::Graph& g = required(graph, "graph").graph;
+    if (index >= rlx_graph_count(graph, kind))
+      fail(ErrorCode::not_found, "there is no entry ", index, " of kind ", kind);
+    rlx::Ref r = kind == 0 ? g.inputs()[index] : kind == 1 ? g.params()[index] : g.outputs()[index].ref;
+    write_text(text_of(g.type(r)), buffer, room, size);
+  });
+}
+
+rlx_status rlx_graph_vjp(const rlx_graph* graph, const uint8_t* wrt, const uint8_t* given, int with_outputs,
+                         rlx_graph** result, rlx_error** error) {
+  return guarded(error, [&] {
+    const rlx::Graph& g = closed(graph);
+    auto of_inputs = mask_from(wrt, g.inputs().size(), "wrt"),
+         of_outputs = mask_from(given, g.outputs().size(), "given");
+    for (size_t i = 0; i < of_outputs.size(); ++i)
+      if (of_outputs[i] && !rlx::has_derivative(g.output_types()[i].dtype))
+        fail(ErrorCode::invalid_argument, "output ", i, " is ", g.output_types()[i], ": it has no cotangent");
+    required(result, "result") =
+        handle(with_outputs ? value_and_vjp(g, of_inputs, of_outputs) : vjp(g, of_inputs, of_outputs));
+  });
+}
+rlx_status rlx_graph_jvp(const rlx_graph* graph, const uint8_t* active, rlx_graph** result, rlx_error** error) {
+  return guarded(error, [&] {
+    const rlx::Graph& g = closed(graph);
+    auto mask = mask_from(active, g.inputs().size(), "active");
+    for (size_t i = 0; i < mask.size(); ++i)
+      if (mask[i] && !rlx::has_derivative(g.input_types()[i].dtype))
+        fail(ErrorCode::invalid_argument, "input ", i, " is ", g.input_types()[i], ": it has no tangent");
+    required(result, "result") = handle(jvp(g, mask));
+  });
+}
+rlx_status rlx_graph_batch(const rlx_graph* graph, const uint8_t* batched, const char* size, rlx_graph** result,
+                           rlx_error** error) {
+  return guarded(error, [&] {
+    const rlx::Graph& g = closed(graph);
+    required(result, "result") = handle(batch(g, mask_from(batched, g.inputs().size(), "batched"), dim_from(size)));
+  });
+}
+
+rlx_status rlx_compiled_call(const rlx_compiled* compiled, const rlx_buffer* inputs, size_t input_count,
+                             const rlx_buffer* outputs, size_t output_count, rlx_error** error) {
+  return guarded(error, [&] {
+    const auto& graph = required(compiled, "compiled").compiled;
+    const rlx::Signature& s = graph.signature();
+    if (input_count != s.inputs.size() || output_count != s.outputs.size())
+      fail(ErrorCode::invalid_argument, "the graph has ", s.inputs.size(), " inputs and ", s.outputs.size(),
+           " outputs, got ", input_count, " and ", output_count);
+    if (input_count) required(inputs, "inputs");
+    if (output_count) required(outputs, "outputs");
+    std::vector<rlx::Tensor> given;
+    given.reserve(input_count);
+    for (size_t i = 0; i < input_count; ++i) {
+      const rlx::Type& type = s.inputs[i].type;
+      given.push_back(rlx::Tensor::borrow(type.dtype, shape_of(type.dims),
+                                          {static_cast<const std::byte*>(inputs[i].data), inputs[i].size}));
+    }
+    std::vector<rlx::Tensor> results(output_count);
+    graph.run_into(given, results);
+    for (size_t i = 0; i < output_count; ++i) {
+      if (outputs[i].size != results[i].byte_count())
+        fail(ErrorCode::shape_mismatch, "output ", i, " is ", results[i].type(), ", ", results[i].byte_count(),
+             " bytes; there is room for ", outputs[i].size);
+      if (outputs[i].size) std::memcpy(outputs[i].data, results[i].data(), outputs[i].size);
+    }
+  });
+}
+
+}  // extern "C"
