@@ -251,7 +251,7 @@ def emit(op, operands, attrs=None):
 
 
 def contiguous(a):
-    return a if a.flags.c_contiguous else np.ascontiguousarray(a)
+    return a if a.flags.c_contiguous else np.asarray(a, order="C")
 
 
 def _leaked(x):

@@ -62,7 +62,7 @@ class Graph:
 
     def constant(self, array):
         """A literal, from a NumPy array of one of our dtypes."""
-        array = np.ascontiguousarray(array)
+        array = np.asarray(array, order="C")
         dims = (ctypes.c_int64 * max(1, array.ndim))(*array.shape)
         tensor, value = c_void_p(), Value()
         dtype = _dtypes.FROM_NUMPY[array.dtype]

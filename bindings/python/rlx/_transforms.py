@@ -56,7 +56,7 @@ def _apply(graph, arrays):
     if trace is not None:
         return trace.inline(graph, arrays)
     compiled = _graph.default_session().compile(graph)
-    return [Array(a) for a in compiled.call([np.ascontiguousarray(x._elements()) for x in arrays])]
+    return [Array(a) for a in compiled.call([np.asarray(x._elements(), order="C") for x in arrays])]
 
 
 # ---- jit ----
@@ -109,7 +109,7 @@ class Jit:
                 hit = None
             if hit is not None:
                 compiled, structure, single = hit
-                arrays = compiled.call([a if a.flags.c_contiguous else np.ascontiguousarray(a)
+                arrays = compiled.call([a if a.flags.c_contiguous else np.asarray(a, order="C")
                                         for a in [a if type(a) is np.ndarray else a._data for a in args]])
                 return Array(arrays[0]) if single else tree.unflatten(structure, map(Array, arrays))
         return self._slow(args, kwargs)
@@ -149,7 +149,7 @@ class Jit:
         if self._plain and not kwargs and all(type(a) is np.ndarray or isinstance(a, Array) for a in args):
             key = tuple([(a.dtype, a.shape) if type(a) is np.ndarray else a._key() for a in args])
             self._fast[key] = (compiled, traced.out_structure, traced.out_structure == "*")
-        out = compiled.call([np.ascontiguousarray(x._elements()).reshape(x.shape) for x in arrays])
+        out = compiled.call([np.asarray(x._elements(), order="C") for x in arrays])
         return tree.unflatten(traced.out_structure, [Array(a) for a in out])
 
     def lower(self, *args, **kwargs):

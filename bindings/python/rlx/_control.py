@@ -1,0 +1,138 @@
+"""Control flow that is traced: cond, while_loop, fori_loop, scan, map."""
+
+import numpy as np
+
+from . import _graph, tree
+from ._array import Array, as_array, emit
+from ._native import Error
+from ._transforms import Traced
+
+
+def _types(arrays):
+    return [(x.dtype_name, x.shape) for x in arrays]
+
+
+def _traced_alike(functions, structures, types):
+    """Several functions as graphs that capture the same outer values in the same order."""
+    captured = []
+    while True:
+        graphs = [Traced(f, s, t, captured=captured) for f, s, t in zip(functions, structures, types)]
+        seen = {id(x) for x in captured}
+        more = []
+        for g in graphs:
+            for x in g.captured:
+                if id(x) not in seen:
+                    seen.add(id(x))
+                    more.append(x)
+        if not more:
+            return graphs, captured
+        captured = captured + more
+
+
+def _tree(operands):
+    leaves, structure = tree.flatten(operands)
+    return [as_array(x) for x in leaves], structure
+
+
+def cond(pred, true_fun, false_fun, *operands):
+    """true_fun(*operands) where the scalar `pred` holds, else false_fun(*operands); the other one does not run. Both give
+    results of one structure and type."""
+    arrays, structure = _tree(operands)
+    pred = as_array(pred)
+    if pred.shape != ():
+        raise Error(f"the condition must be a scalar, got the shape {pred.shape}; see where for one for each element")
+    from .numpy import astype
+    (a, b), captured = _traced_alike([true_fun, false_fun], [structure] * 2, [_types(arrays)] * 2)
+    if a.out_structure != b.out_structure or a.out_types != b.out_types:
+        raise Error(f"the branches differ in their results: {_shown(a)} and {_shown(b)}")
+    out = emit("if_else", [astype(pred, "bool")] + arrays + captured,
+               f"{{then_branch = {a.graph.body_text()}, else_branch = {b.graph.body_text()}}}")
+    return tree.unflatten(a.out_structure, out)
+
+
+def _shown(traced):
+    return ", ".join(_graph.type_text(*t) for t in traced.out_types) + f" as {traced.out_structure}"
+
+
+def while_loop(cond_fun, body_fun, init, max_trips=None):
+    """The state after body_fun was applied while cond_fun holds. Reverse mode needs `max_trips`, a bound on the trips."""
+    arrays, structure = _tree(init)
+    body_of = lambda *leaves: body_fun(tree.unflatten(structure, leaves))
+    cond_of = lambda *leaves: cond_fun(tree.unflatten(structure, leaves))
+    flat = tree.structure(tuple([0] * len(arrays)))
+    # What the body makes of the initial state decides the types: a Python number may have been weak.
+    first = Traced(body_of, flat, _types(arrays))
+    from .numpy import astype
+    if len(first.out_types) == len(arrays):
+        arrays = [astype(x, d) if x.shape == s and x.dtype_name != d else x for x, (d, s) in zip(arrays, first.out_types)]
+    (body, test), captured = _traced_alike([body_of, cond_of], [flat] * 2, [_types(arrays)] * 2)
+    if body.out_structure != structure or body.out_types != _types(arrays):
+        raise Error(f"the body gives {_shown(body)} for a state of "
+                    f"{', '.join(_graph.type_text(*t) for t in _types(arrays))} as {structure}")
+    if test.out_types != [("bool", ())]:
+        raise Error(f"the condition gives {_shown(test)} instead of bool[]")
+    bound = f", max_trips = {max_trips}" if max_trips is not None else ""
+    out = emit("while_loop", arrays + captured,
+               f"{{carries = {len(arrays)}, condition = {test.graph.body_text()}, body = {body.graph.body_text()}{bound}}}")
+    return tree.unflatten(structure, out)
+
+
+def fori_loop(lower, upper, body_fun, init):
+    """init after body_fun(i, state) for i from lower up to, and not including, upper."""
+    if isinstance(lower, (int, np.integer)) and isinstance(upper, (int, np.integer)):
+        from .numpy import arange
+        return scan(lambda state, i: (body_fun(i, state), None), init, arange(lower, upper, dtype="i32"))[0]
+    state = while_loop(lambda s: s[0] < s[1], lambda s: (s[0] + 1, s[1], body_fun(s[0], s[2])),
+                       (as_array(lower), as_array(upper), init))
+    return state[2]
+
+
+def scan(f, init, xs=None, length=None, reverse=False, checkpoint=None):
+    """(carry, ys): f(carry, x) -> (carry, y) over the slices of xs along axis 0, the ys stacked.
+
+    `checkpoint`: which steps' carries reverse mode keeps: None (all), "sqrt", "recursive", or a number k (every k-th).
+    """
+    carries, structure = _tree(init)
+    slices, xs_structure = _tree(xs)
+    lengths = {x.shape[0] for x in slices if x.ndim}
+    if any(x.ndim == 0 for x in slices):
+        raise Error("xs must have an axis to scan over; one of them has rank 0")
+    if length is not None:
+        lengths.add(length)
+    if len(lengths) != 1:
+        raise Error(f"scan needs one length, got {sorted(map(str, lengths))}")
+    length = lengths.pop()
+    n = len(carries)
+    flat = tree.structure(tuple([0] * (n + len(slices))))
+
+    def step(*leaves):
+        return f(tree.unflatten(structure, leaves[:n]), tree.unflatten(xs_structure, leaves[n:]))
+
+    types = lambda: _types(carries) + [(x.dtype_name, x.shape[1:]) for x in slices]
+    body = Traced(step, flat, types())
+    if body.out_structure is None or body.out_structure[0] is not tuple or len(body.out_structure[1]) != 2:
+        raise Error("the function of a scan gives a pair: the next carry and what is stacked")
+    if [s for _, s in body.out_types[:n]] == [x.shape for x in carries] and body.out_types[:n] != _types(carries):
+        from .numpy import astype
+        carries = [astype(x, d) for x, (d, _) in zip(carries, body.out_types)]
+        body = Traced(step, flat, types())
+    carry_structure, y_structure = body.out_structure[1]
+    if carry_structure != structure or body.out_types[:n] != _types(carries):
+        raise Error(f"the carry was {', '.join(_graph.type_text(*t) for t in _types(carries))} as {structure}, and comes back as "
+                    f"{', '.join(_graph.type_text(*t) for t in body.out_types[:n])} as {carry_structure}")
+    attrs = (f"carries = {n}, xs = {len(slices)}, length = {length}, reverse = {'true' if reverse else 'false'}, "
+             f"body = {body.graph.body_text()}")
+    op = "scan"
+    if checkpoint is not None:
+        op = "checkpointed_scan"
+        attrs += f", checkpointing = {checkpoint}" if isinstance(checkpoint, str) else f", checkpointing = every, every = {checkpoint}"
+    operands = carries + slices + body.captured
+    if not operands:
+        raise Error("a scan without carries, xs and captured values computes nothing")
+    out = emit(op, operands, "{" + attrs + "}")
+    return tree.unflatten(structure, out[:n]), tree.unflatten(y_structure, out[n:])
+
+
+def map(f, xs):
+    """f over the slices of xs along axis 0, one after another; see vmap for all at once."""
+    return scan(lambda carry, x: (carry, f(x)), (), xs)[1]

@@ -1,0 +1,45 @@
+"""Array's operators and methods, in terms of rlx.numpy. Imported once, by the package."""
+
+from . import numpy as rnp
+from ._array import Array
+from .numpy._indexing import At, getitem
+
+
+def _swapped(f):
+    return lambda x, y: f(y, x)
+
+
+_BINARY = {"add": rnp.add, "sub": rnp.subtract, "mul": rnp.multiply, "truediv": rnp.divide, "floordiv": rnp.floor_divide,
+           "mod": rnp.remainder, "pow": rnp.power, "matmul": rnp.matmul, "and": rnp.bitwise_and, "or": rnp.bitwise_or,
+           "xor": rnp.bitwise_xor, "lshift": rnp.left_shift, "rshift": rnp.right_shift}
+for _name, _f in _BINARY.items():
+    setattr(Array, f"__{_name}__", lambda x, y, f=_f: f(x, y))
+    setattr(Array, f"__r{_name}__", lambda x, y, f=_f: f(y, x))
+for _name, _f in {"eq": rnp.equal, "ne": rnp.not_equal, "lt": rnp.less, "le": rnp.less_equal, "gt": rnp.greater,
+                  "ge": rnp.greater_equal}.items():
+    setattr(Array, f"__{_name}__", lambda x, y, f=_f: f(x, y))
+Array.__neg__ = rnp.negative
+Array.__pos__ = rnp.positive
+Array.__abs__ = rnp.abs
+Array.__invert__ = rnp.bitwise_not
+Array.__getitem__ = getitem
+Array.__round__ = rnp.round
+Array.at = property(At)
+Array.T = property(rnp.transpose)
+Array.mT = property(lambda x: rnp.swapaxes(x, -1, -2))
+Array.real = property(rnp.real)
+Array.imag = property(rnp.imag)
+
+
+def _setitem(x, index, values):
+    raise TypeError("arrays do not change; write x = x.at[index].set(values)")
+
+
+Array.__setitem__ = _setitem
+Array.reshape = lambda x, *shape: rnp.reshape(x, *shape)
+Array.transpose = lambda x, *axes: rnp.transpose(x, (axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes) or None)
+for _name in ("astype", "sum", "prod", "mean", "var", "std", "max", "min", "any", "all", "argmax", "argmin", "cumsum", "cumprod",
+              "ravel", "squeeze", "swapaxes", "round", "conj", "clip", "dot", "take", "repeat", "trace", "diagonal"):
+    setattr(Array, _name, lambda x, *args, f=getattr(rnp, _name), **kwargs: f(x, *args, **kwargs))
+Array.flatten = Array.ravel
+Array.copy = lambda x: x

@@ -1,0 +1,27 @@
+"""Functions of arrays as NumPy and jax.numpy have them: any dtype, axis and shape, traced or not.
+
+They differ from NumPy where JAX does: results are arrays of RLX, defaults are float32 and int32, a float beside an integer
+keeps its width, an index out of range reads as NaN, and nothing is changed in place (`x.at[index].set(values)`).
+"""
+
+import math as _math
+
+import numpy as _np
+
+from ._creation import (arange, array, asarray, astype, empty, eye, full, full_like, identity, linspace, logspace, meshgrid,
+                        ones, ones_like, tri, zeros, zeros_like)
+from ._elementwise import *  # noqa: F403
+from ._elementwise import abs, round  # shadow the builtins on purpose
+from ._indexing import take, take_along_axis
+from ._linear import cross, diagonal, dot, einsum, inner, kron, matmul, outer, tensordot, trace, vdot
+from ._reductions import (all, amax, amin, any, argmax, argmin, average, count_nonzero, cumprod, cumsum, max, mean, min, prod,
+                          std, sum, var)
+from ._shape import (array_split, concat, concatenate, expand_dims, flip, moveaxis, pad, permute_dims, ravel, repeat, reshape,
+                     roll, split, squeeze, stack, swapaxes, tile, transpose)
+
+pi, e, inf, nan, newaxis = _math.pi, _math.e, _math.inf, _math.nan, None
+bool_, int8, int16, int32, int64 = _np.bool_, _np.int8, _np.int16, _np.int32, _np.int64
+uint8, uint16, uint32, uint64 = _np.uint8, _np.uint16, _np.uint32, _np.uint64
+float16, float32, float64, complex64, complex128 = _np.float16, _np.float32, _np.float64, _np.complex64, _np.complex128
+from .._dtypes import bfloat16  # noqa: E402
+from .._array import Array as ndarray  # noqa: E402

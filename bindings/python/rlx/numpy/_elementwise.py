@@ -1,0 +1,399 @@
+"""Element-wise functions: operands broadcast and promote (rlx._dtypes), and Python's numbers are weak."""
+
+import numpy as np
+
+from .. import _dtypes, ops
+from .._array import Array, as_array, convert, is_number
+
+
+def promoted(*xs):
+    """The operands as arrays of one dtype."""
+    strong = [x if isinstance(x, Array) else None if is_number(x) else as_array(x) for x in xs]
+    dtype = None
+    for x in strong:
+        if x is not None:
+            dtype = x.dtype_name if dtype is None else _dtypes.promote(dtype, x.dtype_name)
+    for x in xs:
+        if is_number(x):
+            dtype = _dtypes.weak_dtype(x) if dtype is None else _dtypes.with_weak(dtype, x)
+    return [as_array(s if s is not None else x, dtype) for s, x in zip(strong, xs)]
+
+
+def broadcast_shapes(*shapes):
+    """NumPy's rule: right-aligned, extents of 1 stretch."""
+    rank = max((len(s) for s in shapes), default=0)
+    result = []
+    for d in range(rank):
+        extents = [s[d - rank + len(s)] for s in shapes if d - rank + len(s) >= 0]
+        wide = [e for e in extents if e != 1]
+        if any(e != wide[0] for e in wide):
+            raise ValueError("operands could not be broadcast together with shapes " + " ".join(map(str, shapes)))
+        result.append(wide[0] if wide else 1)
+    return tuple(result)
+
+
+def broadcast_to(x, shape):
+    """x repeated to `shape`: right-aligned, extents of 1 stretch."""
+    x = as_array(x)
+    shape = (shape,) if isinstance(shape, (int, str)) else tuple(shape)
+    if x.shape == shape:
+        return x
+    if len(x.shape) > len(shape) or broadcast_shapes(x.shape, shape) != shape:
+        raise ValueError(f"an array of shape {x.shape} does not broadcast to {shape}")
+    return ops.broadcast_in_dim(x, dims=shape, axes=range(len(shape) - x.ndim, len(shape)))
+
+
+def broadcast_arrays(*xs):
+    """All operands, repeated to their common shape."""
+    arrays = [as_array(x) for x in xs]
+    shape = broadcast_shapes(*[x.shape for x in arrays])
+    return [broadcast_to(x, shape) for x in arrays]
+
+
+def together(*xs):
+    """Promoted and broadcast."""
+    arrays = promoted(*xs)
+    shape = broadcast_shapes(*[x.shape for x in arrays])
+    return [broadcast_to(x, shape) for x in arrays]
+
+
+def inexact(x):
+    """As floats: integers and bools become float32."""
+    x = as_array(x)
+    return x if _dtypes.is_inexact(x.dtype_name) else convert(x, "f32")
+
+
+def constant_like(x, value):
+    """A scalar of x's dtype, broadcast to it."""
+    return broadcast_to(as_array(np.asarray(value, x.dtype)), x.shape)
+
+
+def _unary(name, op, doc, floats=True):
+    def f(x):
+        x = inexact(x) if floats else as_array(x)
+        return op(x)
+    f.__name__ = f.__qualname__ = name
+    f.__doc__ = doc
+    return f
+
+
+def _binary(name, op, doc, floats=False):
+    def f(x1, x2):
+        a, b = together(x1, x2)
+        if floats:
+            a, b = inexact(a), inexact(b)
+        return op(a, b)
+    f.__name__ = f.__qualname__ = name
+    f.__doc__ = doc
+    return f
+
+
+sqrt = _unary("sqrt", ops.sqrt, "The square root.")
+cbrt = _unary("cbrt", ops.cbrt, "The real cube root.")
+exp = _unary("exp", ops.exp, "e^x.")
+exp2 = _unary("exp2", ops.exp2, "2^x.")
+expm1 = _unary("expm1", ops.expm1, "e^x - 1, accurate near 0.")
+log = _unary("log", ops.log, "The natural logarithm.")
+log2 = _unary("log2", ops.log2, "The logarithm to the base 2.")
+log10 = _unary("log10", ops.log10, "The logarithm to the base 10.")
+log1p = _unary("log1p", ops.log1p, "ln(1 + x), accurate near 0.")
+sin = _unary("sin", ops.sin, "The sine of x in radians.")
+cos = _unary("cos", ops.cos, "The cosine of x in radians.")
+tan = _unary("tan", ops.tan, "The tangent of x in radians.")
+tanh = _unary("tanh", ops.tanh, "The hyperbolic tangent.")
+
+
+def _through_exp(name, real_op, complex_form, doc):
+    """Functions whose op takes real numbers only; complex ones by a formula."""
+    def f(x):
+        x = inexact(x)
+        return complex_form(x) if _dtypes.is_complex(x.dtype_name) else real_op(x)
+    f.__name__ = f.__qualname__ = name
+    f.__doc__ = doc
+    return f
+
+
+def _i(x):
+    return constant_like(x, 1j)
+
+
+sinh = _through_exp("sinh", ops.sinh, lambda x: multiply(subtract(exp(x), exp(negative(x))), 0.5), "The hyperbolic sine.")
+cosh = _through_exp("cosh", ops.cosh, lambda x: multiply(add(exp(x), exp(negative(x))), 0.5), "The hyperbolic cosine.")
+arcsin = _through_exp("arcsin", ops.asin,
+                      lambda z: multiply(-1j, log(add(multiply(1j, z), sqrt(subtract(1, multiply(z, z)))))),
+                      "The angle in [-pi/2, pi/2] whose sine is x.")
+arccos = _through_exp("arccos", ops.acos,
+                      lambda z: subtract(np.pi / 2, arcsin(z)), "The angle in [0, pi] whose cosine is x.")
+arctan = _through_exp("arctan", ops.atan,
+                      lambda z: multiply(0.5j, subtract(log(subtract(1, multiply(1j, z))), log(add(1, multiply(1j, z))))),
+                      "The angle in (-pi/2, pi/2) whose tangent is x.")
+arcsinh = _through_exp("arcsinh", ops.asinh, lambda z: log(add(z, sqrt(add(multiply(z, z), 1)))),
+                       "The number whose hyperbolic sine is x.")
+arccosh = _through_exp("arccosh", ops.acosh,
+                       lambda z: log(add(z, multiply(sqrt(add(z, 1)), sqrt(subtract(z, 1))))),
+                       "The number whose hyperbolic cosine is x.")
+arctanh = _through_exp("arctanh", ops.atanh,
+                       lambda z: multiply(0.5, subtract(log(add(1, z)), log(subtract(1, z)))),
+                       "The number whose hyperbolic tangent is x.")
+
+
+def abs(x):
+    """|x|; of a complex number its magnitude."""
+    x = as_array(x)
+    return x if x.dtype_name == "bool" or x.dtype_name[0] == "u" else ops.abs(x)
+
+
+absolute = abs
+
+
+def negative(x):
+    """-x."""
+    return ops.neg(as_array(x))
+
+
+def positive(x):
+    """x."""
+    return as_array(x)
+
+
+def sign(x):
+    """-1, 0 or 1; of a complex number x / |x|."""
+    return ops.sign(as_array(x))
+
+
+def _rounding(name, op, doc):
+    def f(x):
+        x = as_array(x)
+        return op(x) if _dtypes.is_float(x.dtype_name) else x
+    f.__name__ = f.__qualname__ = name
+    f.__doc__ = doc
+    return f
+
+
+floor = _rounding("floor", ops.floor, "The largest whole number <= x.")
+ceil = _rounding("ceil", ops.ceil, "The least whole number >= x.")
+rint = _rounding("rint", ops.round_nearest_even, "The nearest whole number, halves to the even one.")
+
+
+def trunc(x):
+    """x without its fraction."""
+    x = as_array(x)
+    if not _dtypes.is_float(x.dtype_name):
+        return x
+    return ops.select(less(x, 0), ops.ceil(x), ops.floor(x))
+
+
+def round(x, decimals=0):
+    """x rounded to so many decimals, halves to the even digit."""
+    x = as_array(x)
+    if _dtypes.is_complex(x.dtype_name):
+        return ops.complex(round(ops.real(x), decimals), round(ops.imag(x), decimals))
+    if not _dtypes.is_float(x.dtype_name):
+        if decimals >= 0:
+            return x
+        scale = 10 ** -decimals
+        return convert(multiply(rint(divide(convert(x, "f64"), scale)), scale), x.dtype_name)
+    if decimals == 0:
+        return ops.round_nearest_even(x)
+    scale = 10.0 ** builtins_abs(decimals)
+    scaled = multiply(x, scale) if decimals > 0 else divide(x, scale)
+    nearest = ops.round_nearest_even(scaled)
+    return divide(nearest, scale) if decimals > 0 else multiply(nearest, scale)
+
+
+builtins_abs = __builtins__["abs"] if isinstance(__builtins__, dict) else __builtins__.abs
+
+
+def square(x):
+    """x * x."""
+    x = as_array(x)
+    return ops.square(x) if x.dtype_name != "bool" else x
+
+
+def reciprocal(x):
+    """1 / x."""
+    return ops.reciprocal(inexact(x))
+
+
+def _arithmetic(name, op, on_bool, doc):
+    def f(x1, x2):
+        a, b = together(x1, x2)
+        return on_bool(a, b) if a.dtype_name == "bool" else op(a, b)
+    f.__name__ = f.__qualname__ = name
+    f.__doc__ = doc
+    return f
+
+
+def _no_bool(name):
+    def refuse(a, b):
+        raise TypeError(f"{name} of bools; use logical_xor, or convert them")
+    return refuse
+
+
+add = _arithmetic("add", ops.add, ops.bitwise_or, "x1 + x2.")
+subtract = _arithmetic("subtract", ops.sub, _no_bool("subtract"), "x1 - x2.")
+multiply = _arithmetic("multiply", ops.mul, ops.bitwise_and, "x1 * x2.")
+divide = _binary("divide", ops.div, "x1 / x2, as floats.", floats=True)
+true_divide = divide
+maximum = _binary("maximum", ops.maximum, "The greater one; NaN if either is.")
+minimum = _binary("minimum", ops.minimum, "The lesser one; NaN if either is.")
+arctan2 = _binary("arctan2", ops.atan2, "The angle of the point (x2, x1), in (-pi, pi].", floats=True)
+logaddexp = _binary("logaddexp", ops.logaddexp, "ln(e^x1 + e^x2).", floats=True)
+bitwise_and = _binary("bitwise_and", ops.bitwise_and, "Bits set in both.")
+bitwise_or = _binary("bitwise_or", ops.bitwise_or, "Bits set in either.")
+bitwise_xor = _binary("bitwise_xor", ops.bitwise_xor, "Bits set in one of them.")
+left_shift = _binary("left_shift", ops.shift_left, "x1 shifted left by x2 bits.")
+
+
+def right_shift(x1, x2):
+    """x1 shifted right by x2 bits; copies of the sign come in."""
+    a, b = together(x1, x2)
+    return ops.shift_right_arithmetic(a, b) if a.dtype_name[0] == "i" else ops.shift_right_logical(a, b)
+
+
+def bitwise_not(x):
+    """Every bit inverted; of a bool its negation."""
+    return ops.bitwise_not(as_array(x))
+
+
+invert = bitwise_not
+
+
+def power(x1, x2):
+    """x1 to the power x2. Integers stay integers; an integer to a negative power is truncated."""
+    if is_number(x2) and isinstance(x2, int) and not isinstance(x2, bool) and 0 <= x2 <= 3 and not is_number(x1):
+        x = as_array(x1)
+        if x.dtype_name != "bool":
+            return [lambda: constant_like(x, 1), lambda: x, lambda: ops.square(x), lambda: ops.mul(ops.square(x), x)][x2]()
+    a, b = together(x1, x2)
+    if a.dtype_name == "bool":
+        a, b = convert(a, "i32"), convert(b, "i32")
+    return ops.pow(a, b)
+
+
+def remainder(x1, x2):
+    """x1 modulo x2, with the sign of x2."""
+    a, b = together(x1, x2)
+    return ops.floor_mod(a, b)
+
+
+mod = remainder
+
+
+def fmod(x1, x2):
+    """x1 modulo x2, with the sign of x1."""
+    a, b = together(x1, x2)
+    return ops.rem(a, b)
+
+
+def floor_divide(x1, x2):
+    """The largest whole number <= x1 / x2."""
+    a, b = together(x1, x2)
+    return ops.floor_div(a, b)
+
+
+def _comparison(name, direction, doc):
+    def f(x1, x2):
+        a, b = together(x1, x2)
+        return ops.compare(a, b, direction=direction)
+    f.__name__ = f.__qualname__ = name
+    f.__doc__ = doc
+    return f
+
+
+equal = _comparison("equal", "eq", "x1 == x2.")
+not_equal = _comparison("not_equal", "ne", "x1 != x2.")
+less = _comparison("less", "lt", "x1 < x2.")
+less_equal = _comparison("less_equal", "le", "x1 <= x2.")
+greater = _comparison("greater", "gt", "x1 > x2.")
+greater_equal = _comparison("greater_equal", "ge", "x1 >= x2.")
+
+
+def truth(x):
+    """All but 0 is true."""
+    return convert(as_array(x), "bool")
+
+
+def logical_and(x1, x2):
+    """Both are true."""
+    return ops.bitwise_and(*broadcast_arrays(truth(x1), truth(x2)))
+
+
+def logical_or(x1, x2):
+    """One of them is true, or both."""
+    return ops.bitwise_or(*broadcast_arrays(truth(x1), truth(x2)))
+
+
+def logical_xor(x1, x2):
+    """One of them is true, and not both."""
+    return ops.bitwise_xor(*broadcast_arrays(truth(x1), truth(x2)))
+
+
+def logical_not(x):
+    """Not true."""
+    return ops.bitwise_not(truth(x))
+
+
+def isnan(x):
+    """x is NaN, or a part of it is."""
+    x = as_array(x)
+    return ops.compare(x, x, direction="ne")
+
+
+def isfinite(x):
+    """x is neither infinite nor NaN."""
+    x = as_array(x)
+    if _dtypes.is_complex(x.dtype_name):
+        return ops.bitwise_and(ops.is_finite(ops.real(x)), ops.is_finite(ops.imag(x)))
+    return ops.is_finite(x) if _dtypes.is_float(x.dtype_name) else constant_like(ops.compare(x, x), True)
+
+
+def isinf(x):
+    """x is infinite, or a part of it is."""
+    x = as_array(x)
+    if not _dtypes.is_inexact(x.dtype_name):
+        return constant_like(ops.compare(x, x), False)
+    if _dtypes.is_complex(x.dtype_name):
+        return ops.bitwise_or(isinf(ops.real(x)), isinf(ops.imag(x)))
+    return equal(ops.abs(x), np.inf)
+
+
+def where(condition, x=None, y=None):
+    """x where the condition holds, else y."""
+    if x is None or y is None:
+        raise TypeError("where needs x and y: how many places a condition has is not known while tracing; see nonzero(size=)")
+    a, b = promoted(x, y)
+    c = truth(condition)
+    shape = broadcast_shapes(c.shape, a.shape, b.shape)
+    return ops.select(broadcast_to(c, shape), broadcast_to(a, shape), broadcast_to(b, shape))
+
+
+def clip(x, min=None, max=None):
+    """x limited to [min, max]; None is no limit."""
+    x = as_array(x)
+    if min is not None:
+        x = maximum(x, min)
+    if max is not None:
+        x = minimum(x, max)
+    return x
+
+
+def real(x):
+    """The real part."""
+    x = as_array(x)
+    return ops.real(x) if _dtypes.is_complex(x.dtype_name) else x
+
+
+def imag(x):
+    """The imaginary part."""
+    x = as_array(x)
+    return ops.imag(x) if _dtypes.is_complex(x.dtype_name) else constant_like(x, 0)
+
+
+def conj(x):
+    """The complex conjugate."""
+    x = as_array(x)
+    return ops.complex(ops.real(x), ops.neg(ops.imag(x))) if _dtypes.is_complex(x.dtype_name) else x
+
+
+conjugate = conj

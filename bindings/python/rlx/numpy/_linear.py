@@ -1,0 +1,200 @@
+"""Products."""
+
+import numpy as np
+
+from .. import _dtypes, ops
+from .._array import as_array, convert, is_number
+from ._elementwise import broadcast_shapes, broadcast_to, multiply, promoted
+from ._reductions import sum
+from ._shape import axes_of, axis_of, expand_dims, moveaxis, ravel, reshape, transpose
+
+
+def _numbers(*xs):
+    """Promoted; bools multiply as themselves."""
+    return promoted(*xs)
+
+
+def matmul(x1, x2):
+    """The matrix product of the last two dims, batches broadcast; a vector is a row on the left, a column on the right."""
+    a, b = _numbers(x1, x2)
+    if a.ndim == 0 or b.ndim == 0:
+        raise ValueError("matmul takes arrays of rank 1 or more; use multiply")
+    row, column = a.ndim == 1, b.ndim == 1
+    a = expand_dims(a, 0) if row else a
+    b = expand_dims(b, 1) if column else b
+    if a.shape[-1] != b.shape[-2]:
+        raise ValueError(f"matmul of shapes {as_array(x1).shape} and {as_array(x2).shape}: inner extents "
+                         f"{a.shape[-1]} and {b.shape[-2]} differ")
+    y = ops.matmul(a, b)
+    drop = ([-2] if row else []) + ([-1] if column else [])
+    return reshape(y, [n for d, n in enumerate(y.shape) if d - y.ndim not in drop]) if drop else y
+
+
+def dot(x1, x2):
+    """The sum of products over the last axis of x1 and the last but one of x2."""
+    a, b = _numbers(x1, x2)
+    if a.ndim == 0 or b.ndim == 0:
+        return multiply(a, b)
+    return tensordot(a, b, ([a.ndim - 1], [b.ndim - 2 if b.ndim > 1 else 0]))
+
+
+def vdot(x1, x2):
+    """The sum of products of the flattened arrays, x1 conjugated."""
+    from ._elementwise import conj
+    a, b = _numbers(x1, x2)
+    return dot(ravel(conj(a)), ravel(b))
+
+
+def inner(x1, x2):
+    """The sum of products over the last axes."""
+    a, b = _numbers(x1, x2)
+    if a.ndim == 0 or b.ndim == 0:
+        return multiply(a, b)
+    return tensordot(a, b, ([a.ndim - 1], [b.ndim - 1]))
+
+
+def outer(x1, x2):
+    """Each element of x1 times each of x2."""
+    a, b = _numbers(ravel(x1), ravel(x2))
+    return multiply(expand_dims(a, 1), expand_dims(b, 0))
+
+
+def tensordot(x1, x2, axes=2):
+    """Sums of products over pairs of axes."""
+    a, b = _numbers(x1, x2)
+    if isinstance(axes, (int, np.integer)):
+        left, right = list(range(a.ndim - axes, a.ndim)), list(range(axes))
+    else:
+        left, right = [[x] if isinstance(x, (int, np.integer)) else list(x) for x in axes]
+        left, right = [axis_of(x, a.ndim) for x in left], [axis_of(x, b.ndim) for x in right]
+    for l, r in zip(left, right):
+        if a.shape[l] != b.shape[r]:
+            raise ValueError(f"tensordot of shapes {a.shape} and {b.shape}: axes {l} and {r} differ")
+    return ops.dot_general(a, b, lhs_contract=left, rhs_contract=right)
+
+
+def kron(x1, x2):
+    """The Kronecker product."""
+    a, b = _numbers(x1, x2)
+    rank = max(a.ndim, b.ndim)
+    a = reshape(a, (1,) * (rank - a.ndim) + a.shape)
+    b = reshape(b, (1,) * (rank - b.ndim) + b.shape)
+    left = reshape(a, [d for n in a.shape for d in (n, 1)])
+    right = reshape(b, [d for n in b.shape for d in (1, n)])
+    return reshape(multiply(left, right), [m * n for m, n in zip(a.shape, b.shape)])
+
+
+def trace(x, offset=0, axis1=0, axis2=1):
+    """The sum of a diagonal."""
+    return sum(diagonal(x, offset, axis1, axis2), -1)
+
+
+def diagonal(x, offset=0, axis1=0, axis2=1):
+    """A diagonal of the planes of two axes, as the last dim."""
+    x = moveaxis(x, (axis1, axis2), (-2, -1))
+    n, m = x.shape[-2:]
+    count = max(0, min(n + min(offset, 0), m - max(offset, 0)))
+    from ._indexing import getitem
+    i = np.arange(count, dtype=np.int32)
+    return getitem(x, (Ellipsis, i - min(offset, 0), i + max(offset, 0)))
+
+
+def cross(x1, x2, axis=-1):
+    """The vector product along an axis of extent 3 (or 2: its third component)."""
+    from ._elementwise import subtract
+    from ._shape import stack
+    a, b = _numbers(x1, x2)
+    a, b = moveaxis(a, axis, -1), moveaxis(b, axis, -1)
+    if a.shape[-1] not in (2, 3) or b.shape[-1] not in (2, 3):
+        raise ValueError(f"cross takes vectors of 2 or 3 elements, got {a.shape[-1]} and {b.shape[-1]}")
+    at = lambda x, i: x[..., i] if i < x.shape[-1] else None
+    def term(i, j):
+        p = None if at(a, i) is None or at(b, j) is None else multiply(at(a, i), at(b, j))
+        q = None if at(a, j) is None or at(b, i) is None else multiply(at(a, j), at(b, i))
+        if p is None and q is None:
+            return multiply(at(a, 0), 0)
+        return subtract(p, q) if p is not None and q is not None else p if q is None else multiply(q, -1)
+    z = term(0, 1)
+    if a.shape[-1] == 2 and b.shape[-1] == 2:
+        return z
+    return moveaxis(stack([term(1, 2), term(2, 0), z], -1), -1, axis)
+
+
+def einsum(subscripts, *operands):
+    """Sums of products by index letters: "ij,jk->ik"; "..." stands for batch dims. Two operands at a time."""
+    arrays = _numbers(*operands) if len(operands) > 1 else [as_array(x) for x in operands]
+    terms, _, out = subscripts.replace(" ", "").partition("->")
+    terms = terms.split(",")
+    if len(terms) != len(arrays):
+        raise ValueError(f"einsum '{subscripts}' names {len(terms)} operands, got {len(arrays)}")
+    # Give the dims of "..." letters of their own.
+    spare = [c for c in "ABCDEFGHIJKLMNOPQRSTUVWXYZ" if c not in subscripts] + [c for c in "abcdefghijklmnopqrstuvwxyz" if c not in subscripts]
+    dots = 0
+    for term, x in zip(terms, arrays):
+        if "..." in term:
+            dots = max(dots, x.ndim - len(term.replace("...", "")))
+    letters = "".join(spare[:dots])
+    named = []
+    for term, x in zip(terms, arrays):
+        if "..." in term:
+            n = x.ndim - len(term.replace("...", ""))
+            term = term.replace("...", letters[dots - n:])
+        if len(term) != x.ndim:
+            raise ValueError(f"einsum '{subscripts}': '{term}' has {len(term)} letters for an array of rank {x.ndim}")
+        named.append(term)
+    if "->" in subscripts:
+        out = out.replace("...", letters)
+    else:
+        everything = "".join(named)
+        out = letters + "".join(sorted(c for c in set(everything) if everything.count(c) == 1 and c not in letters))
+    extents = {}
+    for term, x in zip(named, arrays):
+        for c, n in zip(term, x.shape):
+            if extents.get(c, 1) == 1:
+                extents[c] = n
+            elif n != 1 and n != extents[c]:
+                raise ValueError(f"einsum '{subscripts}': letter '{c}' has extents {extents[c]} and {n}")
+    for c in out:
+        if c not in extents:
+            raise ValueError(f"einsum '{subscripts}': the result's '{c}' stands in no operand")
+    work = [_single(term, x) for term, x in zip(named, arrays)]
+    while len(work) > 1:
+        (s, a), (t, b) = work[0], work[1]
+        later = set(out).union(*[set(term) for term, _ in work[2:]]) if len(work) > 2 else set(out)
+        work = [_pair(s, a, t, b, later)] + work[2:]
+    term, x = work[0]
+    for c in [c for c in term if c not in out]:
+        x, term = sum(x, term.index(c)), term.replace(c, "")
+    return transpose(x, [term.index(c) for c in out]) if term != out else x
+
+
+def _single(term, x):
+    """Repeated letters become diagonals."""
+    for c in sorted(set(term), key=term.index):
+        while term.count(c) > 1:
+            i = term.index(c)
+            j = term.index(c, i + 1)
+            x = diagonal(x, 0, i, j)
+            term = "".join(k for p, k in enumerate(term) if p not in (i, j)) + c
+    return term, x
+
+
+def _pair(s, a, t, b, later):
+    """Two operands to one: letters that nobody needs any more are contracted."""
+    for c in [c for c in s if c not in t and c not in later]:
+        a, s = sum(a, s.index(c)), s.replace(c, "")
+    for c in [c for c in t if c not in s and c not in later]:
+        b, t = sum(b, t.index(c)), t.replace(c, "")
+    shared = [c for c in s if c in t]
+    for c in shared:  # an extent of 1 stretches
+        n, m = a.shape[s.index(c)], b.shape[t.index(c)]
+        if n != m:
+            n = max(n, m)
+            a = broadcast_to(a, [n if k == c else d for k, d in zip(s, a.shape)])
+            b = broadcast_to(b, [n if k == c else d for k, d in zip(t, b.shape)])
+    batch = [c for c in shared if c in later]
+    contracted = [c for c in shared if c not in later]
+    y = ops.dot_general(a, b, lhs_batch=[s.index(c) for c in batch], rhs_batch=[t.index(c) for c in batch],
+                        lhs_contract=[s.index(c) for c in contracted], rhs_contract=[t.index(c) for c in contracted])
+    free = [c for c in s if c not in shared] + [c for c in t if c not in shared]
+    return "".join(batch + free), y

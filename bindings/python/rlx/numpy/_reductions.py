@@ -1,0 +1,142 @@
+"""Reductions, and what is made of them."""
+
+import numpy as np
+
+from .. import _dtypes, ops
+from .._array import as_array, convert
+from ._elementwise import constant_like, divide, inexact, multiply, sqrt, subtract, truth
+from ._shape import axes_of, axis_of, ravel, reshape
+
+
+def _reduced(x, kind, axis, keepdims):
+    axes = axes_of(axis, x.ndim)
+    made = ops.reduce(x, kind=kind, axes=axes) if axes else x
+    return reshape(made, [1 if d in axes else n for d, n in enumerate(x.shape)]) if keepdims else made
+
+
+def _summed_dtype(x, dtype):
+    if dtype is not None:
+        return convert(x, _dtypes.name_of(dtype))
+    return convert(x, "i32") if x.dtype_name == "bool" else x
+
+
+def sum(x, axis=None, dtype=None, keepdims=False):
+    """The sum over these axes, all for None. Bools are counted as int32."""
+    return _reduced(_summed_dtype(as_array(x), dtype), "sum", axis, keepdims)
+
+
+def prod(x, axis=None, dtype=None, keepdims=False):
+    """The product over these axes."""
+    return _reduced(_summed_dtype(as_array(x), dtype), "prod", axis, keepdims)
+
+
+def _extreme(name, kind):
+    def f(x, axis=None, keepdims=False):
+        x = as_array(x)
+        for a in axes_of(axis, x.ndim):
+            if x.shape[a] == 0:
+                raise ValueError(f"{name} over an axis without elements has no value")
+        if x.dtype_name == "bool":
+            return _reduced(x, "any" if kind == "max" else "all", axis, keepdims)
+        return _reduced(x, kind, axis, keepdims)
+    f.__name__ = f.__qualname__ = name
+    f.__doc__ = f"The {'greatest' if kind == 'max' else 'least'} element over these axes; NaN if there is one."
+    return f
+
+
+max = amax = _extreme("max", "max")
+min = amin = _extreme("min", "min")
+
+
+def any(x, axis=None, keepdims=False):
+    """One element is true."""
+    return _reduced(truth(x), "any", axis, keepdims)
+
+
+def all(x, axis=None, keepdims=False):
+    """Every element is true."""
+    return _reduced(truth(x), "all", axis, keepdims)
+
+
+def _count(x, axes):
+    n = 1
+    for a in axes:
+        n *= x.shape[a]
+    return n
+
+
+def mean(x, axis=None, dtype=None, keepdims=False):
+    """The mean over these axes, in floats."""
+    x = inexact(x) if dtype is None else convert(as_array(x), _dtypes.name_of(dtype))
+    n = _count(x, axes_of(axis, x.ndim))
+    total = _reduced(x, "sum", axis, keepdims)
+    return divide(total, constant_like(total, n))
+
+
+def var(x, axis=None, ddof=0, keepdims=False):
+    """The variance over these axes: squares of distances from the mean, divided by the count less `ddof`."""
+    x = inexact(x)
+    n = _count(x, axes_of(axis, x.ndim))
+    d = subtract(x, mean(x, axis, keepdims=True))
+    if _dtypes.is_complex(x.dtype_name):
+        re, im = ops.real(d), ops.imag(d)
+        d2 = ops.add(ops.square(re), ops.square(im))
+    else:
+        d2 = ops.square(d)
+    total = _reduced(d2, "sum", axis, keepdims)
+    with np.errstate(all="ignore"):
+        return divide(total, constant_like(total, np.float64(n - ddof)))
+
+
+def std(x, axis=None, ddof=0, keepdims=False):
+    """The root of the variance."""
+    return sqrt(var(x, axis, ddof, keepdims))
+
+
+def _arg(name, op):
+    def f(x, axis=None, keepdims=False):
+        x = as_array(x)
+        if x.dtype_name == "bool":
+            x = convert(x, "u8")
+        if axis is None:
+            at = op(ravel(x), axis=0)
+            return reshape(at, (1,) * x.ndim) if keepdims else at
+        axis = axis_of(axis, x.ndim)
+        if x.shape[axis] == 0:
+            raise ValueError(f"{name} over an axis without elements has no value")
+        return op(x, axis=axis, keep_dims=keepdims)
+    f.__name__ = f.__qualname__ = name
+    f.__doc__ = f"Where the {'greatest' if name == 'argmax' else 'least'} element stands, int32: the first of equals, the first NaN."
+    return f
+
+
+argmax = _arg("argmax", ops.argmax)
+argmin = _arg("argmin", ops.argmin)
+
+
+def _cumulative(name, op, doc):
+    def f(x, axis=None, dtype=None):
+        x = _summed_dtype(as_array(x), dtype)
+        if axis is None:
+            x, axis = ravel(x), 0
+        return op(x, axis=axis_of(axis, x.ndim))
+    f.__name__ = f.__qualname__ = name
+    f.__doc__ = doc
+    return f
+
+
+cumsum = _cumulative("cumsum", ops.cumsum, "The running sum along an axis; of the flattened elements for None.")
+cumprod = _cumulative("cumprod", ops.cumprod, "The running product along an axis; of the flattened elements for None.")
+
+
+def count_nonzero(x, axis=None, keepdims=False):
+    """How many elements are not 0, int32."""
+    return sum(truth(x), axis, keepdims=keepdims)
+
+
+def average(x, axis=None, weights=None):
+    """The mean, weighted."""
+    if weights is None:
+        return mean(x, axis)
+    x, w = inexact(x), inexact(weights)
+    return divide(sum(multiply(x, w), axis), sum(w, axis))

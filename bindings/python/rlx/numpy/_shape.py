@@ -1,0 +1,218 @@
+"""Functions that move elements and compute none."""
+
+import math
+
+import numpy as np
+
+from .. import ops
+from .._array import as_array, convert
+from ._elementwise import broadcast_to, promoted
+
+
+def axis_of(axis, rank):
+    """`axis` counted from the front."""
+    if isinstance(axis, (bool, np.bool_)) or not -rank <= axis < rank:
+        raise ValueError(f"axis {axis} is out of range for an array of rank {rank}")
+    return int(axis) % rank
+
+
+def axes_of(axis, rank):
+    """One axis or several, counted from the front; all of them for None."""
+    if axis is None:
+        return tuple(range(rank))
+    axes = tuple(axis_of(a, rank) for a in (axis if isinstance(axis, (tuple, list)) else (axis,)))
+    if len(set(axes)) != len(axes):
+        raise ValueError(f"an axis is named twice in {axis}")
+    return axes
+
+
+def reshape(x, shape, *rest):
+    """The same elements in row-major order under another shape; one extent may be -1."""
+    x = as_array(x)
+    shape = (shape,) if isinstance(shape, (int, str, np.integer)) else tuple(shape)
+    shape = [d if isinstance(d, str) else int(d) for d in shape + tuple(rest)]
+    if -1 in shape:
+        at = shape.index(-1)
+        others = math.prod(d for d in shape if d != -1)
+        if shape.count(-1) > 1 or (others and x.size % others) or not others:
+            raise ValueError(f"an array of shape {x.shape} cannot become {tuple(shape)}")
+        shape[at] = x.size // others
+    return x if tuple(shape) == x.shape else ops.reshape(x, dims=shape)
+
+
+def ravel(x):
+    """The elements in one dim."""
+    return reshape(x, -1) if as_array(x).size else reshape(x, (0,))
+
+
+def transpose(x, axes=None):
+    """The dims in another order, reversed where none is given."""
+    x = as_array(x)
+    order = tuple(range(x.ndim))[::-1] if axes is None else axes_of(axes, x.ndim)
+    return x if order == tuple(range(x.ndim)) else ops.transpose(x, permutation=order)
+
+
+permute_dims = transpose
+
+
+def moveaxis(x, source, destination):
+    """Axes moved to other places; the rest keep their order."""
+    x = as_array(x)
+    source, destination = axes_of(source, x.ndim), axes_of(destination, x.ndim)
+    if len(source) != len(destination):
+        raise ValueError("source and destination must name equally many axes")
+    order = [a for a in range(x.ndim) if a not in source]
+    for to, come in sorted(zip(destination, source)):
+        order.insert(to, come)
+    return transpose(x, order)
+
+
+def swapaxes(x, axis1, axis2):
+    """Two axes exchanged."""
+    x = as_array(x)
+    order = list(range(x.ndim))
+    a, b = axis_of(axis1, x.ndim), axis_of(axis2, x.ndim)
+    order[a], order[b] = order[b], order[a]
+    return transpose(x, order)
+
+
+def expand_dims(x, axis):
+    """New dims of extent 1 at these places of the result."""
+    x = as_array(x)
+    axes = axis if isinstance(axis, (tuple, list)) else (axis,)
+    axes = axes_of(tuple(axes), x.ndim + len(axes))
+    rest = iter(x.shape)
+    return reshape(x, [1 if d in axes else next(rest) for d in range(x.ndim + len(axes))])
+
+
+def squeeze(x, axis=None):
+    """Without dims of extent 1."""
+    x = as_array(x)
+    axes = tuple(d for d in range(x.ndim) if x.shape[d] == 1) if axis is None else axes_of(axis, x.ndim)
+    for a in axes:
+        if x.shape[a] != 1:
+            raise ValueError(f"axis {a} has extent {x.shape[a]} and cannot be squeezed")
+    return reshape(x, [d for i, d in enumerate(x.shape) if i not in axes])
+
+
+def concatenate(arrays, axis=0, dtype=None):
+    """The arrays one after another along `axis`; None flattens them first."""
+    arrays = promoted(*arrays)
+    if dtype is not None:
+        from ._creation import astype
+        arrays = [astype(x, dtype) for x in arrays]
+    if axis is None:
+        arrays, axis = [ravel(x) for x in arrays], 0
+    return arrays[0] if len(arrays) == 1 else ops.concatenate(*arrays, axis=axis_of(axis, arrays[0].ndim))
+
+
+concat = concatenate
+
+
+def stack(arrays, axis=0):
+    """The arrays along a new axis."""
+    arrays = promoted(*arrays)
+    rank = arrays[0].ndim + 1
+    return concatenate([expand_dims(x, axis_of(axis, rank)) for x in arrays], axis_of(axis, rank))
+
+
+def split(x, indices_or_sections, axis=0):
+    """Parts along an axis: so many equal ones, or cut before these indices."""
+    x = as_array(x)
+    axis = axis_of(axis, x.ndim)
+    n = x.shape[axis]
+    if isinstance(indices_or_sections, (int, np.integer)):
+        if n % indices_or_sections:
+            raise ValueError(f"{n} elements do not split into {indices_or_sections} equal parts; see array_split")
+        cuts = list(range(0, n + 1, n // indices_or_sections)) if n else [0] * (indices_or_sections + 1)
+    else:
+        cuts = [0] + [min(max(int(c) + (n if c < 0 else 0), 0), n) for c in indices_or_sections] + [n]
+    return [slice_axis(x, axis, a, max(a, b)) for a, b in zip(cuts, cuts[1:])]
+
+
+def array_split(x, indices_or_sections, axis=0):
+    """Like split; parts may differ by one."""
+    x = as_array(x)
+    n = x.shape[axis_of(axis, x.ndim)]
+    if isinstance(indices_or_sections, (int, np.integer)):
+        each, extra = divmod(n, indices_or_sections)
+        sizes = [each + 1] * extra + [each] * (indices_or_sections - extra)
+        indices_or_sections = list(np.cumsum(sizes)[:-1])
+    return split(x, indices_or_sections, axis)
+
+
+def slice_axis(x, axis, start, stop, step=1):
+    """start, start + step, ... before stop, along one axis; step is positive."""
+    starts, limits, strides = [0] * x.ndim, list(x.shape), [1] * x.ndim
+    starts[axis], limits[axis], strides[axis] = start, stop, step
+    return ops.slice(x, starts=starts, limits=limits, strides=strides)
+
+
+def flip(x, axis=None):
+    """The elements in opposite order along these axes, all for None."""
+    x = as_array(x)
+    return ops.reverse(x, axes=axes_of(axis, x.ndim))
+
+
+def roll(x, shift, axis=None):
+    """Elements moved around cyclically."""
+    x = as_array(x)
+    if axis is None:
+        return reshape(roll(ravel(x), shift, 0), x.shape)
+    axes = axes_of(axis, x.ndim)
+    shifts = (shift,) * len(axes) if isinstance(shift, (int, np.integer)) else tuple(shift)
+    for a, s in zip(axes, shifts):
+        n = x.shape[a]
+        if n and s % n:
+            s %= n
+            x = concatenate([slice_axis(x, a, n - s, n), slice_axis(x, a, 0, n - s)], a)
+    return x
+
+
+def tile(x, reps):
+    """x repeated as a whole."""
+    x = as_array(x)
+    reps = (reps,) if isinstance(reps, (int, np.integer)) else tuple(reps)
+    rank = max(x.ndim, len(reps))
+    x = reshape(x, (1,) * (rank - x.ndim) + x.shape)
+    reps = (1,) * (rank - len(reps)) + reps
+    pairs = [d for n, r in zip(x.shape, reps) for d in (r, n)]
+    wide = broadcast_to(reshape(x, [d for n in x.shape for d in (1, n)]), pairs)
+    return reshape(wide, [n * r for n, r in zip(x.shape, reps)])
+
+
+def repeat(x, repeats, axis=None):
+    """Each element repeated; with a list, each its own number of times."""
+    x = as_array(x)
+    if axis is None:
+        x, axis = ravel(x), 0
+    axis = axis_of(axis, x.ndim)
+    if isinstance(repeats, (int, np.integer)):
+        wide = broadcast_to(expand_dims(x, axis + 1), x.shape[: axis + 1] + (int(repeats),) + x.shape[axis + 1:])
+        return reshape(wide, x.shape[:axis] + (x.shape[axis] * int(repeats),) + x.shape[axis + 1:])
+    counts = np.broadcast_to(np.asarray(repeats), (x.shape[axis],))
+    index = as_array(np.repeat(np.arange(x.shape[axis], dtype=np.int32), counts))
+    return ops.take(x, index, axis=axis)
+
+
+def _pad_width(pad_width, rank):
+    width = np.broadcast_to(np.asarray(pad_width), (rank, 2)) if rank else np.zeros((0, 2), int)
+    return [(int(a), int(b)) for a, b in width]
+
+
+def pad(x, pad_width, mode="constant", constant_values=0):
+    """Elements added around x. Modes: constant, edge, reflect, symmetric, wrap."""
+    x = as_array(x)
+    width = _pad_width(pad_width, x.ndim)
+    if mode == "constant":
+        value = convert(as_array(constant_values), x.dtype_name)
+        if value.ndim:
+            raise ValueError("constant_values must be one number")
+        return ops.pad(x, value, low=[a for a, _ in width], high=[b for _, b in width])
+    for axis, (before, after) in enumerate(width):
+        n = x.shape[axis]
+        if not before and not after:
+            continue
+        places = np.pad(np.arange(n, dtype=np.int32), (before, after), mode=mode)
+        x = ops.take(x, as_array(places), axis=axis)
+    return x
