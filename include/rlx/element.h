@@ -40,6 +40,8 @@ template <>
 void store(Tensor&, size_t i, uint64_t value);
 template <>
 void store(Tensor&, size_t i, Complex value);
+/// Element `at` of `to` becomes element `i` of `from`, bit for bit (a NaN keeps its payload); both of one dtype.
+void copy_element(Tensor& to, size_t at, const Tensor& from, size_t i);
 
 /// Calls `f.operator()<T>()` with the type in which elements of that dtype are read.
 template <class F>

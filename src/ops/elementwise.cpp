@@ -695,13 +695,10 @@ OpDef define_select() {
           },
       .reference =
           [](Tensors in) {
-            Array<uint64_t> condition(in[0]);
-            return with_element_type(in[1].dtype(), [&]<class T>() {
-              Array<T> x(in[1]), y(in[2]);
-              for (size_t i = 0; i < x.data.size(); ++i)
-                if (!condition.data[i]) x.data[i] = y.data[i];
-              return x.rounded_to(in[1].dtype());
-            });
+            Tensor y = in[1];
+            for (size_t i = 0; i < y.element_count(); ++i)
+              if (!load<uint64_t>(in[0], i)) copy_element(y, i, in[2], i);
+            return y;
           },
       .vjp = [](Values in, Value, Value ct) -> Many<Value> {
         Value none = zeros_like(ct);

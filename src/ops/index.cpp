@@ -89,12 +89,6 @@ int64_t index_at(const Tensor& indices, size_t i) {
   if (kind_of(indices.dtype()) == Kind::signed_int) return load<int64_t>(indices, i);
   return int64_t(std::min<uint64_t>(load<uint64_t>(indices, i), INT64_MAX));
 }
-void copy_element(Tensor& to, size_t at, const Tensor& from, size_t i) {
-  size_t size = byte_size(to.dtype());
-  if (is_byte_sized(to.dtype())) std::memcpy(to.mutable_data() + at * size, from.data() + i * size, size);
-  else with_element_type(to.dtype(), [&]<class T>() { store<T>(to, at, load<T>(from, i)); });
-}
-
 /// What gather and scatter share: how a place among the indices and a place in a slice become a place in x.
 /// `outside` is gather's result or scatter's updates.
 struct Addressing {

@@ -405,12 +405,10 @@ OpDef define_concatenate() {
             int64_t start = 0;
             for (const Tensor& x : in) {
               int64_t extent = x.shape()[axis];
-              with_element_type(x.dtype(), [&]<class T>() {
-                size_t i = 0;
-                for_each_index(x.shape(), [&](Axes at) {
-                  at[axis] += start;
-                  store<T>(y, offset_of(shape, at), load<T>(x, i++));
-                });
+              size_t i = 0;
+              for_each_index(x.shape(), [&](Axes at) {
+                at[axis] += start;
+                copy_element(y, offset_of(shape, at), x, i++);
               });
               start += extent;
             }

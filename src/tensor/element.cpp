@@ -201,6 +201,14 @@ size_t offset_of(const Shape& shape, const Axes& index) {
   return static_cast<size_t>(at);
 }
 
+void copy_element(Tensor& to, size_t at, const Tensor& from, size_t i) {
+  DType dtype = to.dtype();
+  if (is_block(dtype)) fail(ErrorCode::unsupported, "elements of ", dtype, " share scales: none moves alone");
+  size_t size = byte_size(dtype);
+  if (is_byte_sized(dtype)) std::memcpy(to.mutable_data() + at * size, from.data() + i * size, size);
+  else set_bits(to, at, bits_at(from, i));
+}
+
 Tensor moved(const Tensor& x, Shape shape, const std::function<int64_t(const Axes&)>& from, const Tensor* otherwise) {
   Tensor y(x.dtype(), std::move(shape));
   size_t i = 0;

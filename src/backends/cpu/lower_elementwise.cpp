@@ -1,5 +1,7 @@
 // Element-wise ops, one by one or a fused region of them: a program for the element-wise machine, run tile by tile.
 // Operands may have any strides, so broadcasts, transposes and slices in front of one cost nothing.
+#include <cstring>
+
 #include "backends/cpu/lowerings.h"
 #include "ir/leaves.h"
 #include "kernels/elementwise.h"
@@ -60,15 +62,16 @@ struct RegionBuilder {
   struct Load {
     size_t operand;
     std::vector<int64_t> strides;  // over `space`
+    DType dtype;
     ElementwiseProgram::Value value;
   };
   std::vector<Load> loads = {};
 
-  ElementwiseProgram::Value load(size_t operand, std::vector<int64_t> strides) {
+  ElementwiseProgram::Value load(size_t operand, std::vector<int64_t> strides, DType as) {
     for (const Load& l : loads)
-      if (l.operand == operand && l.strides == strides) return l.value;
-    auto value = program.load(operands[operand].dtype, static_cast<int>(loads.size()));
-    loads.push_back({operand, std::move(strides), value});
+      if (l.operand == operand && l.strides == strides && l.dtype == as) return l.value;
+    auto value = program.load(as, static_cast<int>(loads.size()));
+    loads.push_back({operand, std::move(strides), as, value});
     return value;
   }
   ElementwiseProgram::Value constant(const Tensor& t) {
@@ -85,21 +88,49 @@ struct RegionBuilder {
     return rlx::load<T>(t, 0);
   }
 
+  template <class F>
+  ElementwiseProgram::Value apply(const Node& node, const F& value_of) {
+    std::vector<ElementwiseProgram::Value> in;
+    for (Ref r : node.operands) in.push_back(value_of(r));
+    in.resize(3, ElementwiseProgram::kNone);
+    return program.apply(*machine_op(node), node.types[0].dtype, in[0], in[1], in[2]);
+  }
+
   /// The values of a graph's outputs. Its nodes are element-wise ops, scalar constants, and broadcasts of inputs and
   /// constants.
   std::vector<ElementwiseProgram::Value> build(const Graph& body) {
     struct Known {  // a value of the body: computed, or an operand that is not loaded before its broadcast is known
-      std::optional<ElementwiseProgram::Value> value;
+      std::optional<ElementwiseProgram::Value> value, bits;
       std::optional<size_t> operand;
       const Tensor* literal = nullptr;
+      const Node* choice = nullptr;  // a select that has its bits: computed as a number only where one is wanted
       std::vector<int64_t> strides = {};
     };
     std::vector<Known> known(body.nodes().size());
     size_t next_input = 0;
-    auto value_of = [&](Ref r) {
+    std::function<ElementwiseProgram::Value(Ref)> value_of = [&](Ref r) {
       Known& k = known[size_t(r.node)];
-      if (!k.value) k.value = k.operand ? load(*k.operand, k.strides) : constant(*k.literal);
+      if (k.value) return *k.value;
+      if (k.operand) k.value = load(*k.operand, k.strides, operands[*k.operand].dtype);
+      else if (k.literal) k.value = constant(*k.literal);
+      else k.value = apply(*k.choice, value_of);
       return *k.value;
+    };
+    // f16 and bf16 are f32 in registers, and a NaN does not come back from there as it was. What is only chosen among
+    // operands and constants is chosen as bits.
+    auto has_bits = [&](Ref r) {
+      const Known& k = known[size_t(r.node)];
+      return (body.type(r).dtype == f16 || body.type(r).dtype == bf16) && (k.operand || k.literal || k.bits);
+    };
+    auto bits_of = [&](Ref r) {
+      Known& k = known[size_t(r.node)];
+      if (!k.bits && k.operand) k.bits = load(*k.operand, k.strides, u16);
+      if (!k.bits) {
+        uint16_t bits = 0;
+        std::memcpy(&bits, k.literal->data(), sizeof bits);
+        k.bits = program.integer(u16, bits);
+      }
+      return *k.bits;
     };
     for (size_t n = 0; n < body.nodes().size(); ++n) {
       const Node& node = body.nodes()[n];
@@ -110,7 +141,7 @@ struct RegionBuilder {
         known[n].literal = &node.attrs.as<ConstantAttrs>().value;
       } else if (node.op == &op::broadcast_in_dim) {
         const Known& from = known[size_t(node.operands[0].node)];
-        known[n] = from;
+        known[n] = {{}, {}, from.operand, from.literal};
         const auto& a = node.attrs.as<BroadcastAttrs>();
         Axes axes = valid_axes(a.axes, a.dims.size());
         const Dims& in = body.type(node.operands[0]).dims;
@@ -119,14 +150,18 @@ struct RegionBuilder {
           for (size_t d = 0; d < axes.size(); ++d)
             if (in[d] != Dim(1)) known[n].strides[size_t(axes[d])] = from.strides[d];
       } else {
-        std::vector<ElementwiseProgram::Value> in;
-        for (Ref r : node.operands) in.push_back(value_of(r));
-        in.resize(3, ElementwiseProgram::kNone);
-        known[n].value = program.apply(*machine_op(node), node.types[0].dtype, in[0], in[1], in[2]);
+        if (node.op == &op::select && has_bits(node.operands[1]) && has_bits(node.operands[2])) {
+          known[n].choice = &node;
+          known[n].bits = program.apply(ElementwiseOp::select, u16, value_of(node.operands[0]),
+                                        bits_of(node.operands[1]), bits_of(node.operands[2]));
+        } else {
+          known[n].value = apply(node, value_of);
+        }
       }
     }
     std::vector<ElementwiseProgram::Value> results;
-    for (const Output& o : body.outputs()) results.push_back(value_of(o.ref));
+    for (const Output& o : body.outputs())
+      results.push_back(known[size_t(o.ref.node)].choice ? bits_of(o.ref) : value_of(o.ref));
     return results;
   }
 };
