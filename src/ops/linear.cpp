@@ -276,7 +276,7 @@ OpDef define_lora_matmul() {
 OpDef define_grouped_matmul() {
   return define<>({
       .name = "grouped_matmul",
-      .doc = "row i of x[m, k] times the matrix w[index[i]] of w[e, k, n] -> [m, n]; zeros where index[i] is "
+      .doc = "row i of x[m, k] times the matrix w[index[i]] of w[e, k, n] -> [m, n]; NaN where index[i] is "
              "not in [0, e)",
       .source = "Shazeer et al., ICLR 2017: the products of a mixture of experts",
       .operands = {"x", "w", "index"},

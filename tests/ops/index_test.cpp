@@ -70,6 +70,16 @@ TEST_CASE("a scatter by a sub-graph combines several operands at once") {
              tensor_of("f64[4] [5, 7, 11, 13]"), tensor_of("i32[4] [5, 0, 4, 9]")},
             {tensor_of("f64[3] [55, 2, 21]"), tensor_of("i32[3] [5, 2, 3]")}, 0) == "");
 }
+TEST_CASE("a slice that hangs over an end of the array is dropped by scatter as a whole") {
+  for (ScatterKind kind : {ScatterKind::add, ScatterKind::update})
+    CHECK(mismatch(
+              [&](Values v) {
+                return scatter(v[0], v[1], v[2], {kind, {1}, {}, {}, {}, {0}, 1});
+              },
+              {tensor_of("f32[5] [0, 0, 0, 0, 0]"), tensor_of("i32[4, 1] [3, 4, -1, 0]"),
+               tensor_of("f32[4, 2] [1, 2, 3, 4, 5, 6, 7, 8]")},
+              {tensor_of("f32[5] [7, 8, 0, 1, 2]")}, 0) == "");
+}
 TEST_CASE("indexing takes symbolic dims") {
   auto embed = [](Values v) { return gather(v[0], v[1], rows_of({1, v[0].dim(1)})); };
   CHECK(type_text(embed, {{f32, {n, m}}, {i32, {n + 1}}}) == "f32[n+1, m]");
