@@ -48,7 +48,8 @@ Subcommand add_where(CLI::App& rlx) {
   app->add_flag("--nodes", where->nodes, "print a line for each node instead of one for each op");
   app->footer(
       R"(native: the device has a kernel for the node; composed: it is made of ops that the device has; rewritten: it runs in
-another shape with the same meaning; missing: neither, so the model does not compile there, and the exit code is 1.
+another shape with the same meaning; interpreted: it runs by the op's own reference, slowly; missing: none of these, so
+the model does not compile there, and the exit code is 1.
 
 Examples:
   rlx where all-MiniLM-L6-v2 --strict

@@ -10,9 +10,12 @@
 namespace rlx {
 
 /// native: the backend has a kernel for it; composed: made of ops that it has; rewritten: the same meaning in another
-/// shape that it has; missing: neither, so the graph does not compile.
-enum class Verdict { native, composed, rewritten, missing };
-constexpr std::array<std::string_view, 4> names_of(Verdict) { return {"native", "composed", "rewritten", "missing"}; }
+/// shape that it has; interpreted: run by the op's own reference, which is slow; missing: none of these, so the graph
+/// does not compile.
+enum class Verdict { native, composed, rewritten, interpreted, missing };
+constexpr std::array<std::string_view, 5> names_of(Verdict) {
+  return {"native", "composed", "rewritten", "interpreted", "missing"};
+}
 
 struct DispatchLine {
   std::string node;  ///< what the user calls this part of the model; may be empty

@@ -34,8 +34,13 @@ struct Legalizer {
     std::string name(node.op->name);
     bool common = node.op->decompose && (options.common || options.force_common.contains(name));
     std::optional<std::string> refusal = common ? "the common form was asked for" : target.refusal({node, types});
+    bool interpreted = !refusal && target.interprets && target.interprets({node, types});
+    if (interpreted && options.force_native.contains(name)) refusal = "it would run by its reference";
     if (!refusal) {
-      report.push_back({node.name, name, Verdict::native, ""});
+      if (interpreted)
+        report.push_back({node.name, name, Verdict::interpreted,
+                          text_of("no kernel and no decomposition: its reference runs, on one thread")});
+      else report.push_back({node.name, name, Verdict::native, ""});
       if (node.attrs.empty()) return std::nullopt;
       Attrs attrs = with_subgraphs(node.attrs, [&](const Graph& body) { return legal(body); });
       return site.to.emit(*node.op, {site.operands.begin(), site.operands.end()}, std::move(attrs));

@@ -29,6 +29,8 @@ struct Target {
   /// Nothing if the target takes the node, else why not.
   std::function<std::optional<std::string>(const Question&)> refusal;
   std::span<const Rewriting> rewritings = {};
+  /// Whether a node that it takes runs there by the op's reference; nothing if none does.
+  std::function<bool(const Question&)> interprets = {};
 };
 
 struct LegalizeOptions {

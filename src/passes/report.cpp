@@ -15,7 +15,9 @@ size_t DispatchReport::count(Verdict wanted) const {
 }
 
 std::string DispatchReport::table() const {
-  std::map<std::string, std::array<size_t, 4>> by_op;
+  constexpr size_t kVerdicts = names_of(Verdict{}).size();
+  using Counts = std::array<size_t, kVerdicts>;
+  std::map<std::string, Counts> by_op;
   std::map<std::string, size_t> reasons;
   size_t width = 4;
   for (const DispatchLine& line : lines) {
@@ -28,16 +30,16 @@ std::string DispatchReport::table() const {
   std::ostringstream out;
   auto row = [&](const std::string& name, auto cell) {
     out << std::left << std::setw(static_cast<int>(width)) << name << std::right;
-    for (size_t v = 0; v < 4; ++v) out << std::setw(11) << cell(v);
+    for (size_t v = 0; v < kVerdicts; ++v) out << std::setw(13) << cell(v);
     out << "\n";
   };
   row("op", [](size_t v) { return names_of(Verdict{})[v]; });
   auto cell = [](size_t n) { return n ? std::to_string(n) : std::string("-"); };
-  std::array<size_t, 4> total{};
+  Counts total{};
   for (const auto& entry : by_op) {
     const auto& counts = entry.second;
     row(entry.first, [&](size_t v) { return cell(counts[v]); });
-    for (size_t v = 0; v < 4; ++v) total[v] += counts[v];
+    for (size_t v = 0; v < kVerdicts; ++v) total[v] += counts[v];
   }
   row("all", [&](size_t v) { return cell(total[v]); });
   for (const auto& [reason, n] : reasons) out << n << " x " << reason << "\n";

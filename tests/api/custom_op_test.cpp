@@ -119,6 +119,109 @@ TEST_CASE("an op of the user's that has a decomposition runs on a device that ne
   CHECK(Session().compile(g).run_ordered(std::array{Tensor::of<float>({2}, {3, -1})})[0] ==
         Tensor::of<float>({2}, {19, 3}));
 }
+TEST_CASE("an op of the user's that has a reference alone runs on the CPU by it, in the midst of native ops") {
+  for (int threads : {1, 3}) {
+    CompiledGraph compiled = Session(Device::cpu(), {threads}).compile(both());
+    for (const auto& numbers : {std::vector<int64_t>{1, 6, 27}, std::vector<int64_t>{}, std::vector<int64_t>{97}}) {
+      Tensor n = Tensor::of<int64_t>({static_cast<int64_t>(numbers.size())}, numbers);
+      CHECK(compiled.run_ordered(std::array{n}) == interpret(both(), std::array{n}));
+    }
+    auto known = compiled.run_ordered(std::array{Tensor::of<int64_t>({3}, {1, 6, 27})});
+    CHECK(known[1] == Tensor::of<int64_t>({3}, {1, 16, 9232}));
+  }
+}
+TEST_CASE("the report says that a reference runs, and neither strict nor force_native take it for a kernel") {
+  DispatchReport report = dispatch_report(both(), Device::cpu());
+  CHECK(report.count(Verdict::interpreted) == 1);
+  CHECK(report.count(Verdict::missing) == 0);
+  CHECK(!report.all_native());
+  CHECK(report.lines[0].op == "user_collatz");
+  CHECK(report.lines[0].verdict == Verdict::interpreted);
+  CHECK(report.lines[0].reason == "no kernel and no decomposition: its reference runs, on one thread");
+  CHECK(report.json().find("\"interpreted\"") != std::string::npos);
+  CHECK(supports(both(), Device::cpu()));
+  CompileOptions strict;
+  strict.strict = true;
+  CHECK(message_of([&] {
+          Session().compile(both(), strict);
+        }).find("user_collatz: interpreted, no kernel and no decomposition") != std::string::npos);
+  Registration known(kCollatz);
+  CompileOptions forced;
+  forced.force_native = {"user_collatz"};
+  CHECK(message_of([&] {
+          Session().compile(both(), forced);
+        }).find("user_collatz: missing, it was to be native, but it would run by its reference") != std::string::npos);
+}
+TEST_CASE("no op of the library runs by its reference on the CPU: those have kernels or are made of ops that have") {
+  for (const OpDef* op : all_ops())
+    for (const Sample& s : op->samples()) {
+      std::vector<Type> types;
+      for (size_t i = 0; i < s.dims.size(); ++i) types.push_back({i < s.dtypes.size() ? s.dtypes[i] : f32, s.dims[i]});
+      try {
+        infer_types(*op, types, s.attrs);
+      } catch (const Error&) {
+        continue;  // not in f32
+      }
+      Graph g = trace(types, [&](Graph& to, Values in) { return to.emit(*op, {in.begin(), in.end()}, s.attrs); });
+      CHECK_MESSAGE(dispatch_report(g, Device::cpu()).count(Verdict::interpreted) == 0, op->name);
+    }
+}
+TEST_CASE("what a reference throws while it runs arrives as an error with its place, and the next run is a new one") {
+  static int what = 0;
+  static const OpDef kFails = define<>({
+      .name = "user_fails",
+      .doc = "x, if it likes",
+      .operands = {"x"},
+      .infer = [](Types in) { return in[0]; },
+      .reference = [](Tensors in) -> Tensor {
+        if (what == 1) fail(ErrorCode::io, "the printer is on fire");
+        if (what == 2) throw std::runtime_error("out of paper");
+        if (what == 3) return Tensor(f64, in[0].shape());
+        if (what == 4) return Tensor(f32, {});
+        if (what == 5) throw std::bad_alloc();
+        return in[0];
+      },
+  });
+  Graph g("printing");
+  Value x = g.input("x", f32, {3});
+  g.set_scope("page");
+  Value y = x.graph().emit(kFails, {x + 1.0})[0];
+  g.set_scope("");
+  g.output(y * 2.0);
+  CompiledGraph compiled = Session().compile(g);
+  auto run = [&](int now) {
+    what = now;
+    return message_of([&] { compiled.run_ordered(std::array{Tensor::of<float>({3}, {1, 2, 3})}); });
+  };
+  CHECK(run(1) == "the printer is on fire\n  while running 'user_fails' of 'page'");
+  CHECK(run(2) == "the reference threw: out of paper\n  while running 'user_fails' of 'page'");
+  CHECK(run(3) ==
+        "result 0 of the reference is f64[3]; its inference says f32[3]\n  while running 'user_fails' of 'page'");
+  CHECK(run(4).starts_with("result 0 of the reference is f32[]; its inference says f32[3]"));
+  CHECK(run(5).starts_with("the reference ran out of memory"));
+  CHECK(run(0).empty());
+  CHECK(compiled.run_ordered(std::array{Tensor::of<float>({3}, {1, 2, 3})})[0] == Tensor::of<float>({3}, {4, 6, 8}));
+}
+TEST_CASE("a reference runs in a branch, and from several threads at once") {
+  Type t{i64, {4}};
+  Graph g;
+  Value c = g.input("c", boolean, {}), n = g.input("n", t);
+  auto highest = [](Values v) { return v[0].graph().emit(kCollatz, {v[0]})[1]; };
+  g.output(if_else(c, {n}, trace(std::vector{t}, highest), trace(std::vector{t}, [](Values v) { return v[0]; }))[0]);
+  CompiledGraph compiled = Session(Device::cpu(), {2}).compile(g);
+  Tensor numbers = Tensor::of<int64_t>({4}, {1, 6, 7, 27}), wanted = Tensor::of<int64_t>({4}, {1, 16, 52, 9232});
+  std::atomic<int> wrong = 0;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i)
+    threads.emplace_back([&] {
+      for (int round = 0; round < 50; ++round) {
+        bool yes = round % 3 != 0;
+        wrong += compiled.run_ordered(std::array{Tensor::scalar(yes), numbers})[0] != (yes ? wanted : numbers);
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  CHECK(wrong == 0);
+}
 TEST_CASE("inference of the user's refuses, and the error says where") {
   CHECK(message_of([] {
           trace(std::vector{Type{f32, {2}}}, [](Values v) { return horner(v[0], {}); });

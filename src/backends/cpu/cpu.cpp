@@ -38,7 +38,12 @@ class Cpu final : public Backend {
               if (find_lowering(q, why_not)) return std::nullopt;
               return why_not;
             },
-            rewritings()};
+            rewritings(),
+            [](const Question& q) {
+              std::string why_not;
+              const Lowering* row = find_lowering(q, why_not);
+              return row && runs_reference(*row);
+            }};
   }
   bool fuses_elementwise(const Node& node) const override { return is_machine_op(node); }
   std::unique_ptr<Program> lower(Graph legal) const override { return std::make_unique<CpuProgram>(std::move(legal)); }

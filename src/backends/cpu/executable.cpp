@@ -6,6 +6,7 @@
 #include <map>
 #include <mutex>
 
+#include "backends/cpu/lowerings.h"
 #include "backends/cpu/schedule.h"
 #include "ir/leaves.h"
 #include "passes/hoist_params.h"
@@ -88,6 +89,7 @@ class CpuExecutable final : public Executable {
     instance->schedule.run(state->pointers.data(), state->arena, state->inputs, state->outputs,
                            std::clamp(options.threads, 1, options_.threads), options.profile);
     instance->give_back(std::move(state));
+    rethrow_step_error();
   }
 
   void prepare() override {
@@ -173,6 +175,7 @@ class CpuExecutable final : public Executable {
     }
     auto state = schedule.new_state();
     schedule.run(state->pointers.data(), state->arena, {}, pointers, options_.threads);
+    rethrow_step_error();
     for (size_t i = 0; i < values.size(); ++i) params_[hoisted_[i]] = std::move(values[i]);
     // What was read here is read once: pages of a mapped file can go, and come back if somebody does read them again.
     for (Ref r : prologue_.params()) release_pages(params_.at(prologue_.node(r).name));

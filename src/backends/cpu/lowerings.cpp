@@ -53,15 +53,25 @@ const Lowering kLowerings[] = {
     {&op::if_else, when::always, lower_if},
 };
 
+/// For ops that the table does not know.
+const Lowering kByReference = {nullptr, when::is_byte_sized, lower_reference};
+
 }  // namespace
 
 std::span<const Lowering> lowerings() { return kLowerings; }
+bool runs_reference(const Lowering& row) { return &row == &kByReference; }
 
 const Lowering* find_lowering(const Question& q, std::string& why_not) {
   why_not = text_of("the CPU has no kernel for '", q.node.op->name, "'");
-  for (const Lowering& row : kLowerings)
-    if (row.op == q.node.op && (why_not = row.when(q)).empty()) return &row;
-  return nullptr;
+  bool known = false;
+  for (const Lowering& row : kLowerings) {
+    if (row.op != q.node.op) continue;
+    known = true;
+    if ((why_not = row.when(q)).empty()) return &row;
+  }
+  if (known || !q.node.op->reference || q.node.op->decompose) return nullptr;
+  why_not = kByReference.when(q);
+  return why_not.empty() ? &kByReference : nullptr;
 }
 
 namespace when {

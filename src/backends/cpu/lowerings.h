@@ -110,4 +110,9 @@ Prepared lower_plain_convolution(const LoweringContext&);
 // lower_control.cpp
 Prepared lower_if(const LoweringContext&);
 
+// lower_reference.cpp
+Prepared lower_reference(const LoweringContext&);
+/// Throws what a step's reference threw in the run that this thread has just made.
+void rethrow_step_error();
+
 }  // namespace rlx::cpu
