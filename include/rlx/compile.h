@@ -13,7 +13,8 @@ namespace rlx {
 enum class KernelDispatch { native, common };
 constexpr std::array<std::string_view, 2> names_of(KernelDispatch) { return {"native", "common"}; }
 
-/// strict: every op rounds to its dtype (docs/ir.md, "Low precision"); relaxed: a fused region may keep more.
+/// strict: every op rounds to its dtype (docs/ir.md, "Low precision"). relaxed: ops on f16 and bf16 that are fused are
+/// computed in f32 and rounded once, where the fused op ends. f32 and wider are the same under both.
 enum class Precision { strict, relaxed };
 constexpr std::array<std::string_view, 2> names_of(Precision) { return {"strict", "relaxed"}; }
 

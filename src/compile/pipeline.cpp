@@ -20,6 +20,7 @@
 #include "passes/simplify.h"
 #include "passes/simplify_products.h"
 #include "passes/subgraphs.h"
+#include "passes/widen_regions.h"
 
 namespace rlx {
 namespace {
@@ -33,6 +34,15 @@ struct Pass {
 template <Graph (*kPass)(const Graph&)>
 Graph on(const Graph& g, const Backend&, const CompileOptions&) {
   return with_bodies(g, kPass);
+}
+/// The same for one that may round less often.
+template <Graph (*kPass)(const Graph&, Rounding)>
+Graph rounding(const Graph& g, const Backend&, const CompileOptions& options) {
+  Rounding where = options.precision == Precision::relaxed ? Rounding::at_the_end : Rounding::after_each;
+  return with_bodies(g, [&](const Graph& body) { return kPass(body, where); });
+}
+Graph widen_regions_for(const Graph& g, const Backend&, const CompileOptions& options) {
+  return options.precision == Precision::relaxed ? with_bodies(g, widen_regions) : g;
 }
 Graph fuse_elementwise_for(const Graph& g, const Backend& backend, const CompileOptions& options) {
   if (options.kernel_dispatch == KernelDispatch::common) return g;  // op by op was asked for
@@ -51,11 +61,11 @@ const Pass kBefore[] = {
     {"fold_constants", on<fold_constants>},        // a scale that is computed is no number yet
     {"simplify_products", on<simplify_products>},  // and a layer written as dot_general no layer
     {"merge_equal_nodes", on<merge_equal_nodes>},  // before the fusions, which take in what has a single user
-    {"fuse_attention", on<fuse_attention>},        // before fuse_matmul and fuse_elementwise take its scale and bias
+    {"fuse_attention", rounding<fuse_attention>},  // before fuse_matmul and fuse_elementwise take its scale and bias
     {"simplify", on<simplify>},                    // cancels the transposes that attention's layout made superfluous
-    {"fuse_matmul", on<fuse_matmul>},              // a sum is free in a product ...
-    {"fuse_residual_norm", on<fuse_residual_norm>},  // ... so norms get those that no product took
-    {"fuse_shared_input", fuse_shared_input_for},    // when bias and activation are known: products must agree in them
+    {"fuse_matmul", rounding<fuse_matmul>},        // a sum is free in a product ...
+    {"fuse_residual_norm", rounding<fuse_residual_norm>},  // ... so norms get those that no product took
+    {"fuse_shared_input", fuse_shared_input_for},  // when bias and activation are known: products must agree in them
 };
 
 // What stands behind it sees only what the target takes, and may only make what the target takes.
@@ -63,7 +73,8 @@ const Pass kAfter[] = {
     {"simplify", on<simplify>},              // decompositions stretch, convert and reshape without knowing each other
     {"fold_constants", on<fold_constants>},  // the numbers that they bring
     {"merge_equal_nodes", on<merge_equal_nodes>},  // and what they compute twice
-    {"fuse_elementwise", fuse_elementwise_for},    // last: what a region has taken in, nobody else can see
+    {"fuse_elementwise", fuse_elementwise_for},    // late: what a region has taken in, nobody else can see
+    {"widen_regions", widen_regions_for},          // rounds less within them, if that was allowed
 };
 
 bool verbose() {

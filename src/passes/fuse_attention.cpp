@@ -30,12 +30,12 @@ struct Stacked {
   Ref lhs, rhs;
   Axes lhs_order, rhs_order;
 };
-std::optional<Stacked> stacked_product(const Graph& g, Ref r) {
+std::optional<Stacked> stacked_product(const Graph& g, Ref r, Rounding rounding) {
   const Node& node = g.node(r);
   if (node.op != &op::matmul && node.op != &op::dot_general) return {};
   Stacked s{node.operands[0], node.operands[1], {0, 1, 2, 3}, {0, 1, 3, 2}};
   const Type &lhs = g.type(s.lhs), &rhs = g.type(s.rhs);
-  if (lhs.rank() != 4 || rhs.rank() != 4 || (lhs.dtype != f32 && lhs.dtype != f64)) return {};
+  if (lhs.rank() != 4 || rhs.rank() != 4 || !may_round_once(lhs.dtype, rounding)) return {};
   if (node.op == &op::matmul) {
     if (lhs.dims[0] != rhs.dims[0] || lhs.dims[1] != rhs.dims[1]) return {};
     return s;
@@ -57,10 +57,10 @@ struct Pattern {
 
 class Matcher {
  public:
-  explicit Matcher(const Graph& g) : g_(g), uses_(g) {}
+  Matcher(const Graph& g, Rounding rounding) : g_(g), rounding_(rounding), uses_(g) {}
 
   std::optional<Pattern> match(Ref root) const {
-    auto weighted = stacked_product(g_, root);
+    auto weighted = stacked_product(g_, root, rounding_);
     if (!weighted || weighted->lhs_order != Axes{0, 1, 2, 3}) return {};
     const Node* softmax = inner(weighted->lhs, op::softmax);
     if (!softmax || valid_axis(softmax->attrs.as<AxisAttrs>().axis, 4) != 3) return {};
@@ -102,7 +102,7 @@ class Matcher {
         break;
       }
     }
-    auto product = stacked_product(g_, r);
+    auto product = stacked_product(g_, r, rounding_);
     if (!product || !std::isfinite(scale)) return false;
     p.q = product->lhs, p.q_order = product->lhs_order;
     p.k = product->rhs, p.k_order = product->rhs_order;
@@ -160,6 +160,7 @@ class Matcher {
   }
 
   const Graph& g_;
+  Rounding rounding_;
   Uses uses_;
 };
 
@@ -223,14 +224,14 @@ Value fused(const Matcher& matcher, const Site& site) {
 
 }  // namespace
 
-Graph fuse_attention(const Graph& g) {
+Graph fuse_attention(const Graph& g, Rounding rounding) {
   bool any = std::any_of(g.nodes().begin(), g.nodes().end(), [&](const Node& node) {
     if (node.op == &op::softmax) return true;
     return node.op == &op::attention &&
            (g.node(node.operands[0]).op == &op::transpose || g.node(node.operands[0]).op == &op::reshape);
   });
   if (!any) return g;
-  Matcher matcher(g);
+  Matcher matcher(g, rounding);
   return rewritten(g, [&](const Site& site) -> std::optional<std::vector<Value>> {
     if (Value v = fused(matcher, site)) return std::vector{v};
     return std::nullopt;

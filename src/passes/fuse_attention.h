@@ -1,6 +1,7 @@
 // Scaled dot-product attention, spelled out, and the layout in which its operands come.
 #pragma once
 
+#include "passes/rounding.h"
 #include "rlx/graph.h"
 
 namespace rlx {
@@ -17,11 +18,12 @@ namespace rlx {
 /// The products are matmul or dot_general with two batch dims, batch and heads. The scores may be multiplied or divided
 /// by constants; then a bias may be added that broadcasts to them, or -inf chosen for keys that a mask excludes, or for
 /// keys behind the query (of equal lengths, as two iotas compared). Nothing else may use what stands between. f32 and
-/// f64 only: in f16 and bf16 scores and weights would be rounded, and are not inside. A query whose scores are all -inf
-/// gives zeros, where softmax gives NaN.
+/// f64, and f16 and bf16 if `rounding` frees them: their scores and weights would be rounded, and are not inside. A
+/// query whose scores are all -inf gives zeros, where softmax gives NaN.
 ///
 /// The layout: attention of transposes from [B, S, H, D] reads that (bshd), and of heads split from [B, S, H*D] reads
 /// those (packed); the result is turned back behind it, which simplify cancels where the graph does the opposite.
-Graph fuse_attention(const Graph& g);
+Graph fuse_attention(const Graph& g, Rounding rounding);
+inline Graph fuse_attention(const Graph& g) { return fuse_attention(g, Rounding::after_each); }
 
 }  // namespace rlx

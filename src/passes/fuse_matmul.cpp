@@ -70,6 +70,7 @@ std::optional<Activation> activation_of(const OpDef* op) {
 
 struct Fuser {
   Uses uses;
+  Rounding rounding;
 
   std::optional<Product> product_at(const Site& site, size_t operand) const {
     return uses.only_one(site.node.operands[operand]) ? product_of(site.operands[operand]) : std::nullopt;
@@ -92,7 +93,7 @@ struct Fuser {
   }
   Value fused(const Site& site) const {
     const Node& node = site.node;
-    if (node.types.size() != 1 || (node.types[0].dtype != f32 && node.types[0].dtype != f64)) return {};
+    if (node.types.size() != 1 || !may_round_once(node.types[0].dtype, rounding)) return {};
     if (node.op == &op::add) return fused_add(site);
     auto activation = activation_of(node.op);
     if (!activation) return {};
@@ -105,8 +106,8 @@ struct Fuser {
 
 }  // namespace
 
-Graph fuse_matmul(const Graph& g) {
-  Fuser fuser{Uses(g)};
+Graph fuse_matmul(const Graph& g, Rounding rounding) {
+  Fuser fuser{Uses(g), rounding};
   return rewritten(g, [&](const Site& site) -> std::optional<std::vector<Value>> {
     if (Value v = fuser.fused(site)) return std::vector{v};
     return std::nullopt;

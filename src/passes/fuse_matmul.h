@@ -1,6 +1,7 @@
 // A product and what is done to its result. Neighbours: simplify_products before it, fuse_shared_input behind it.
 #pragma once
 
+#include "passes/rounding.h"
 #include "rlx/graph.h"
 
 namespace rlx {
@@ -17,8 +18,9 @@ namespace rlx {
 /// if nothing else uses what it takes in. The bias is a vector over the last dim; the residual has the result's dims,
 /// and not by a broadcast, which an element-wise op reads without a copy.
 ///
-/// f32 and f64 only. The separate ops of f16 and bf16 round between each other, the fused one rounds once at the end:
-/// other bits, so they stay separate.
-Graph fuse_matmul(const Graph& g);
+/// f32 and f64. The separate ops of f16 and bf16 round between each other, the fused one rounds once at the end: other
+/// bits, so they stay separate unless `rounding` frees them.
+Graph fuse_matmul(const Graph& g, Rounding rounding);
+inline Graph fuse_matmul(const Graph& g) { return fuse_matmul(g, Rounding::after_each); }
 
 }  // namespace rlx

@@ -13,6 +13,7 @@ bool is_broadcast(Value v) { return v.graph().node(v.ref()).op == &op::broadcast
 
 struct Fuser {
   Uses uses;
+  Rounding rounding;
   std::map<size_t, Value> norms = {};  // by node: what was emitted at the sum
 
   /// Gamma or beta, if it can be read at node `at`.
@@ -55,7 +56,7 @@ struct Fuser {
   std::optional<std::vector<Value>> fused(const Site& site) {
     const Node& node = site.node;
     if (auto found = norms.find(site.index); found != norms.end()) return std::vector{found->second};
-    if (node.op != &op::add || (node.types[0].dtype != f32 && node.types[0].dtype != f64)) return std::nullopt;
+    if (node.op != &op::add || !may_round_once(node.types[0].dtype, rounding)) return std::nullopt;
     auto at = norm_of(site.from, site.index);
     if (!at) return std::nullopt;
     const Node& norm = site.from.nodes()[*at];
@@ -78,12 +79,12 @@ struct Fuser {
 
 }  // namespace
 
-Graph fuse_residual_norm(const Graph& g) {
+Graph fuse_residual_norm(const Graph& g, Rounding rounding) {
   bool any = std::any_of(g.nodes().begin(), g.nodes().end(), [&](const Node& node) {
     return (node.op == &op::layer_norm || node.op == &op::rms_norm) && g.node(node.operands[0]).op == &op::add;
   });
   if (!any) return g;
-  Fuser fuser{Uses(g)};
+  Fuser fuser{Uses(g), rounding};
   return rewritten(g, [&](const Site& site) { return fuser.fused(site); });
 }
 

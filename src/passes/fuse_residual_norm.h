@@ -1,6 +1,7 @@
 // The sum in front of a normalization.
 #pragma once
 
+#include "passes/rounding.h"
 #include "rlx/graph.h"
 
 namespace rlx {
@@ -14,7 +15,8 @@ namespace rlx {
 /// (x + bias) + residual, is taken in if nothing else uses it. Needs a gamma, and a norm over the last dim alone; of
 /// several norms of one sum the first is joined.
 ///
-/// f32 and f64 only: of f16 and bf16 the sum would be rounded between, and is not inside.
-Graph fuse_residual_norm(const Graph& g);
+/// f32 and f64, and f16 and bf16 if `rounding` frees them: their sum would be rounded between, and is not inside.
+Graph fuse_residual_norm(const Graph& g, Rounding rounding);
+inline Graph fuse_residual_norm(const Graph& g) { return fuse_residual_norm(g, Rounding::after_each); }
 
 }  // namespace rlx

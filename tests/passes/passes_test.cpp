@@ -24,6 +24,7 @@
 #include "passes/merge_equal_nodes.h"
 #include "passes/simplify.h"
 #include "passes/simplify_products.h"
+#include "passes/widen_regions.h"
 #include "reference/interpreter.h"
 #include "support/compare.h"
 
@@ -49,6 +50,11 @@ const Pass kPasses[] = {
     {"fuse_residual_norm", fuse_residual_norm, -1},  // nor is the sum
     {"fuse_shared_input", fuse_shared_input},
     {"fuse_elementwise", fuse_all_elementwise},
+    // With a relaxed precision policy the separate ops of f16 and bf16 round more often than the fused one.
+    {"fuse_attention_relaxed", [](const Graph& g) { return fuse_attention(g, Rounding::at_the_end); }, -1},
+    {"fuse_matmul_relaxed", [](const Graph& g) { return fuse_matmul(g, Rounding::at_the_end); }, -1},
+    {"fuse_residual_norm_relaxed", [](const Graph& g) { return fuse_residual_norm(g, Rounding::at_the_end); }, -1},
+    {"widen_regions", widen_regions, -1},
 };
 
 struct Case {
