@@ -91,6 +91,7 @@ int64_t Scanner::line() const {
 void Scanner::unexpected(const std::string& wanted) const {
   std::ostringstream here;
   if (at_ >= text_.size()) here << "the end of the text";
+  else if (text_[at_] == '\n') here << "the end of the line";
   else write_quoted(here, text_.substr(at_, std::min<size_t>(24, text_.find('\n', at_) - at_)));
   fail(ErrorCode::parse, "line ", line(), ": expected ", wanted, " before ", here.str());
 }

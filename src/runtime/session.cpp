@@ -118,9 +118,12 @@ std::vector<Tensor> CompiledGraph::ordered(const std::vector<NamedTensor>& input
         if (found) fail(ErrorCode::invalid_argument, "input '", name, "' was given twice");
         found = &tensor;
       }
-    if (!found)
+    if (!found) {
+      // A name that there is not is what went wrong more often than a forgotten input.
+      for (const auto& [name, tensor] : inputs) find_entry(entries, name, "input", state_->graph.name());
       fail(ErrorCode::invalid_argument, "input '", entry.name, "' (", entry.type, ") of '", state_->graph.name(),
            "' was not given");
+    }
     result.push_back(*found);
   }
   if (inputs.size() > entries.size())

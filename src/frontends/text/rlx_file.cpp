@@ -69,9 +69,10 @@ void save_graph(const std::string& path, const Graph& g) {
                    print(out, g);
                    out << "\n";
                  }
-                 if (!constants.empty()) write_safetensors(beside(path), constants);
+                 // The text is complete, but for its name, before its constants are there: who fails leaves neither.
                  AtomicFile file(path);
                  file.write(out.str());
+                 if (!constants.empty()) write_safetensors(beside(path), constants);
                  file.commit();
                });
 }
