@@ -93,7 +93,7 @@ TEST_CASE("a damaged or foreign entry is compiled again and written anew, whatev
         default: std::filesystem::remove(path);
       }
       if (damage < 4) test::put_file(path, bad);
-      CAPTURE(name);
+      CAPTURE(path);
       CAPTURE(damage);
       CHECK(difference(run(g, options, in), wanted, 0) == "");
       CHECK(contents(folder / "cache") == sound);

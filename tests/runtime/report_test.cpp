@@ -156,8 +156,8 @@ TEST_CASE("a profile of nothing is a table and a trace of nothing, and names wit
   g.output(exp(x));
   CompiledGraph compiled = Session().compile(g);
   Profile profile = compiled.profile({{"x", Tensor(f32, {2})}});
-  CHECK_NOTHROW(nlohmann::json::parse(profile.perfetto_json()));
-  CHECK_NOTHROW(nlohmann::json::parse(compiled.report().json()));
+  CHECK(nlohmann::json::parse(profile.perfetto_json()).contains("traceEvents"));
+  CHECK(nlohmann::json::parse(compiled.report().json()).contains("nodes"));
 }
 
 TEST_CASE("equal graphs and options have one cache key, which does not change from process to process") {
