@@ -1,4 +1,4 @@
-// Ops of the user's that have a reference and nothing else: their reference runs as a step, on copies of its
+// Ops that have a reference and nothing else, as users register them: their reference runs as a step, on copies of its
 // operands. It allocates as it likes, and it may throw; all other steps do neither.
 #include <cstring>
 #include <exception>

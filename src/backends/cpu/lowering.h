@@ -62,8 +62,8 @@ struct Lowering {
 };
 
 std::span<const Lowering> lowerings();
-/// The row that takes the node; else null, and `why_not` says why. An op of the user's that has a reference and nothing
-/// else is taken by a row of its own, which is not in the table.
+/// The row that takes the node; else null, and `why_not` says why. An op that the table does not know and that has a
+/// reference and nothing else is taken by a row of its own, which runs that.
 const Lowering* find_lowering(const Question&, std::string& why_not);
 /// Is that the row that runs the op's reference?
 bool runs_reference(const Lowering&);
