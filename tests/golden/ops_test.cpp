@@ -1,10 +1,12 @@
-// Single ops against numbers that NumPy, SciPy, PyTorch, JAX and ONNX's reference evaluator computed: by the reference
-// interpreter and on the CPU with one thread and with two. scripts/golden/README.md says how the files were made.
+// Single ops, and their derivatives, against numbers that NumPy, SciPy, PyTorch, JAX and ONNX's reference evaluator
+// computed: by the reference interpreter and on the CPU with one thread and with two. scripts/golden/README.md says how
+// the files were made.
 #include <doctest/doctest.h>
 
 #include <cmath>
 #include <filesystem>
 
+#include "autodiff/transforms.h"
 #include "ir/text.h"
 #include "reference/interpreter.h"
 #include "rlx/io.h"
@@ -16,9 +18,15 @@ using namespace rlx;
 
 namespace {
 
+/// One op. If there are cotangents among the data: its results, then the cotangents of its operands.
 struct Case {
-  Graph graph;
+  Graph op;
   std::vector<Tensor> inputs, outputs;
+  std::vector<std::string> labels;  // what each output is
+  Mask given = {}, wrt = {};        // results with, and operands that get, a cotangent
+
+  bool is_derivative() const { return std::find(given.begin(), given.end(), true) != given.end(); }
+  Graph graph() const { return is_derivative() ? value_and_vjp(op, wrt, given) : op; }
 };
 
 std::vector<std::string> families() {
@@ -27,6 +35,28 @@ std::vector<std::string> families() {
     if (entry.path().extension() == ".rlx") names.push_back(entry.path().stem().string());
   std::sort(names.begin(), names.end());
   return names;
+}
+
+Case case_of(Graph g, const SafetensorsFile& tensors) {
+  Case c{std::move(g), {}, {}, {}};
+  auto named = [&](const char* what, size_t i) { return text_of(c.op.name(), "/", what, i); };
+  auto present = [&](const char* what, size_t count) {
+    Mask mask;
+    for (size_t i = 0; i < count; ++i) mask.push_back(tensors.find(named(what, i)) != nullptr);
+    return mask;
+  };
+  auto take = [&](std::vector<Tensor>& to, const char* what, const Mask& mask) {
+    for (size_t i = 0; i < mask.size(); ++i)
+      if (mask[i]) to.push_back(tensors.tensor(named(what, i)));
+  };
+  size_t operands = c.op.inputs().size(), results = c.op.outputs().size();
+  c.given = present("ct", results), c.wrt = present("d", operands);
+  take(c.inputs, "in", Mask(operands, true)), take(c.inputs, "ct", c.given);
+  take(c.outputs, "out", Mask(results, true)), take(c.outputs, "d", c.wrt);
+  for (size_t r = 0; r < results; ++r) c.labels.push_back(text_of("output ", r));
+  for (size_t i = 0; i < operands; ++i)
+    if (c.wrt[i]) c.labels.push_back(text_of("the cotangent of operand ", i));
+  return c;
 }
 
 std::vector<Case> read_family(const std::string& family) {
@@ -38,15 +68,7 @@ std::vector<Case> read_family(const std::string& family) {
     in.expect("rlx");
     if (in.number<int64_t>() != 1) in.unexpected("version 1");
     while (!in.at_end()) {
-      Case c{parse_graph(in), {}, {}};
-      auto take = [&](const char* what, size_t count) {
-        std::vector<Tensor> all;
-        for (size_t i = 0; i < count; ++i) all.push_back(tensors.tensor(text_of(c.graph.name(), "/", what, i)));
-        return all;
-      };
-      c.inputs = take("in", c.graph.inputs().size());
-      c.outputs = take("out", c.graph.outputs().size());
-      cases.push_back(std::move(c));
+      cases.push_back(case_of(parse_graph(in), tensors));
     }
   });
   return cases;
@@ -88,38 +110,42 @@ std::string off(const Tensor& got, const Tensor& wanted, double slack = 1) {
 /// 3e-5 each, and so is every result.
 double slack_of(const std::string& name) { return name == "layer_norm_offset" ? 8 : 1; }
 
+struct Counts {
+  size_t cases = 0, derivatives = 0;
+};
 template <class Run>
-size_t check_all(Run run) {
-  size_t count = 0;
+Counts check_all(Run run) {
+  Counts counts;
   for (const std::string& family : families())
     for (const Case& c : read_family(family)) {
-      ++count;
+      ++counts.cases;
+      counts.derivatives += c.is_derivative();
       try {
         std::vector<Tensor> got = run(c);
         REQUIRE(got.size() == c.outputs.size());
         for (size_t o = 0; o < got.size(); ++o) {
-          std::string why = off(got[o], c.outputs[o], slack_of(c.graph.name()));
-          CHECK_MESSAGE(why.empty(), family, "/", c.graph.name(), ": output ", o, " ", why);
+          std::string why = off(got[o], c.outputs[o], slack_of(c.op.name()));
+          CHECK_MESSAGE(why.empty(), family, "/", c.op.name(), ": ", c.labels[o], " ", why);
         }
       } catch (const Error& e) {
-        FAIL_CHECK(family, "/", c.graph.name(), ": ", e.what());
+        FAIL_CHECK(family, "/", c.op.name(), ": ", e.what());
       }
     }
-  return count;
+  return counts;
 }
 
 }  // namespace
 
 TEST_CASE("the reference gives the numbers of NumPy, SciPy, PyTorch, JAX and ONNX for every op") {
-  size_t count = check_all([](const Case& c) { return interpret(c.graph, c.inputs); });
-  MESSAGE(count, " cases");
-  CHECK(count >= 953);
+  Counts counts = check_all([](const Case& c) { return interpret(c.graph(), c.inputs); });
+  MESSAGE(counts.cases, " cases, ", counts.derivatives, " of them with derivatives");
+  CHECK(counts.cases >= 953);
 }
 
 TEST_CASE("the CPU gives them with one thread and with two") {
   for (int threads : {1, 2}) {
     Session session(Device::cpu(), {threads});
-    check_all([&](const Case& c) { return session.compile(c.graph).run_ordered(c.inputs); });
+    check_all([&](const Case& c) { return session.compile(c.graph()).run_ordered(c.inputs); });
   }
 }
 
@@ -127,5 +153,5 @@ TEST_CASE("the CPU gives them when every composite is decomposed") {
   Session session(Device::cpu(), {1});
   CompileOptions common;
   common.kernel_dispatch = KernelDispatch::common;
-  check_all([&](const Case& c) { return session.compile(c.graph, common).run_ordered(c.inputs); });
+  check_all([&](const Case& c) { return session.compile(c.graph(), common).run_ordered(c.inputs); });
 }

@@ -3,6 +3,9 @@
 A Family collects cases and writes two files: FAMILY.rlx, the graphs one after another behind one version line, and
 FAMILY.safetensors, the tensors named CASE/in0, CASE/in1, ... and CASE/out0, ... Attributes are written in the order
 given, lists as lists, strings as bare words.
+
+A case with a derivative also has CASE/ct0, ..., cotangents of outputs (an absent one is zero), and CASE/d0, ..., the
+cotangents of inputs that follow from them. derivative.py asks JAX or PyTorch for both.
 """
 import json
 import struct
@@ -56,10 +59,13 @@ class Family:
     def __init__(self, name):
         self.name, self.graphs, self.tensors, self.ops = name, [], {}, set()
 
-    def add(self, case, op, inputs, outputs, source, **attributes):
-        """One node. `source` names what computed the outputs; attributes that are None are left out."""
+    def add(self, case, op, inputs, outputs, source, cotangents=(), gradients=(), **attributes):
+        """One node. `source` names what computed the outputs; attributes that are None are left out. Cotangents are
+        listed as the outputs are and gradients as the inputs are; None where there is none."""
         inputs, outputs = [np.asarray(x) for x in inputs], [np.asarray(y) for y in outputs]
         assert f"{case}/out0" not in self.tensors, case
+        for value, partner in [*zip(cotangents, outputs), *zip(gradients, inputs)]:
+            assert value is None or (value.shape, value.dtype) == (partner.shape, partner.dtype), case
         attributes = {name: value for name, value in attributes.items() if value is not None}
         lines = [f"// {source}", f"graph @{case} {{"]
         lines += [f'  %{i} = input() @"in{i}" : {type_text(x)}' for i, x in enumerate(inputs)]
@@ -71,7 +77,14 @@ class Family:
         lines += ["  return " + ", ".join(f'{r} @"out{i}"' for i, r in enumerate(results)), "}"]
         self.graphs.append("\n".join(lines) + "\n")
         self.ops.add(op)
-        self.tensors |= {f"{case}/in{i}": x for i, x in enumerate(inputs)} | {f"{case}/out{i}": y for i, y in enumerate(outputs)}
+        for kind, tensors in (("in", inputs), ("out", outputs), ("ct", cotangents), ("d", gradients)):
+            self.tensors |= {f"{case}/{kind}{i}": x for i, x in enumerate(tensors) if x is not None}
+
+    def add_derivative(self, case, op, inputs, vjp, function, source, **attributes):
+        """The same with cotangents: `vjp` is `by_jax` or `by_torch` of derivative.py, `function` what the op is in their
+        terms."""
+        outputs, cotangents, gradients = vjp(case, function, [np.asarray(x) for x in inputs])
+        self.add(case, op, inputs, outputs, source, cotangents, gradients, **attributes)
 
     def write(self, folder):
         (folder / f"{self.name}.rlx").write_text("rlx 1\n" + "".join(self.graphs), encoding="ascii", newline="\n")
