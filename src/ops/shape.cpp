@@ -6,7 +6,15 @@
 
 namespace rlx {
 
-// ---- axes ----
+// ---- dims and axes ----
+Dim floor_divided(const Dim& x, int64_t by) {
+  auto floor = [&](int64_t n) { return n / by - (n % by < 0); };
+  if (x.is_static()) return floor(x.value());
+  Bindings zeros;
+  x.for_each_symbol([&](const std::string& name) { zeros[name] = 0; });
+  Dim rest = x.bound(zeros);
+  return (x - rest) / by + Dim(floor(rest.value()));
+}
 int64_t valid_axis(int64_t axis, size_t rank) {
   auto n = static_cast<int64_t>(rank);
   if (axis < -n || axis >= n) fail(ErrorCode::invalid_argument, "axis ", axis, " is out of range for rank ", n);
@@ -116,10 +124,7 @@ Dim sliced(const Type& x, size_t d, const SliceAttrs& a, int64_t stride) {
   if (start.is_static() && start.value() < 0) bad();
   if (start.is_static() && limit.is_static() && start.value() > limit.value()) bad();
   if (limit.is_static() && x.dims[d].is_static() && limit.value() > x.dims[d].value()) bad();
-  Dim length = limit - start;
-  return stride == 1                           ? length
-         : (length + (stride - 1)).is_static() ? Dim((length.value() + stride - 1) / stride)
-                                               : length / stride;
+  return floor_divided(limit - start + Dim(stride - 1), stride);
 }
 Dim padded(const Type& x, size_t d, const PadAttrs& a, int64_t interior) {
   if (interior < 0) fail(ErrorCode::invalid_argument, "interior padding along dim ", d, " is ", interior);

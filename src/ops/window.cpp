@@ -2,6 +2,8 @@
 #include "rlx/ops/window.h"
 
 #include "ops/combine.h"
+#include "ops/subgraph_rules.h"
+#include "ops/window_rules.h"
 
 namespace rlx {
 
@@ -19,112 +21,7 @@ Value select_and_scatter(Value x, Value source, SelectAndScatterAttrs attrs) {
 }
 Value convolution(Value lhs, Value rhs, ConvAttrs attrs) { return emit(op::convolution, {lhs, rhs}, std::move(attrs)); }
 
-// ---- geometry ----
 namespace {
-
-int64_t floor_divided(int64_t x, int64_t by) { return x / by - (x % by < 0); }
-/// Of a symbolic dim, `by` must divide the symbols' factors; the rest is a number.
-Dim floor_divided(const Dim& x, int64_t by) {
-  Bindings zeros;
-  x.for_each_symbol([&](const std::string& name) { zeros[name] = 0; });
-  Dim rest = x.bound(zeros);
-  return (x - rest) / by + Dim(floor_divided(rest.value(), by));
-}
-Dim dilated(const Dim& extent, int64_t dilation) {
-  return extent == Dim(0) || dilation == 1 ? extent : extent * dilation - Dim(dilation - 1);
-}
-
-}  // namespace
-
-Dim window_count(const Dim& extent, const Dim& window, int64_t stride, int64_t base_dilation, int64_t window_dilation,
-                 const Dim& low, const Dim& high) {
-  Dim room = dilated(extent, base_dilation) + low + high - dilated(window, window_dilation);
-  if (room.is_static() && room.value() < 0) return 0;
-  return floor_divided(room, stride) + Dim(1);
-}
-
-namespace {
-
-/// The attributes of a sliding window, completed and checked.
-struct Sliding {
-  Dims window, low, high;
-  Axes stride, base, dilation;
-
-  Sliding(size_t rank, Dims window_dims, const Axes& strides, const Axes& base_dilation, const Axes& window_dilation,
-          const Dims& padding_low, const Dims& padding_high)
-      : window(std::move(window_dims)) {
-    auto complete = [&](auto list, auto otherwise, std::string_view what) {
-      if (list.empty()) list.assign(rank, otherwise);
-      if (list.size() != rank)
-        fail(ErrorCode::invalid_argument, what, " must have one entry for each of the ", rank,
-             " dims that the window slides over, got ", list.size());
-      return list;
-    };
-    stride = complete(strides, int64_t{1}, "strides");
-    base = complete(base_dilation, int64_t{1}, "the operand's dilation");
-    dilation = complete(window_dilation, int64_t{1}, "the window's dilation");
-    low = complete(padding_low, Dim(0), "padding_low");
-    high = complete(padding_high, Dim(0), "padding_high");
-    if (window.size() != rank)
-      fail(ErrorCode::invalid_argument, "the window must have an extent for each of the ", rank,
-           " dims that it slides over, got ", window.size());
-    for (size_t d = 0; d < rank; ++d)
-      if (stride[d] < 1 || base[d] < 1 || dilation[d] < 1 || (window[d].is_static() && window[d].value() < 1))
-        fail(ErrorCode::invalid_argument, "along dim ", d, " the window has extent ", window[d], ", stride ", stride[d],
-             ", dilation ", dilation[d], " over elements ", base[d], " apart; each must be at least 1");
-  }
-  Dim count(size_t d, const Dim& extent) const {
-    return with_context(
-        [&] { return text_of("counting the windows along extent ", extent); },
-        [&] { return window_count(extent, window[d], stride[d], base[d], dilation[d], low[d], high[d]); });
-  }
-  /// With numbers: where in the operand the window at `place` has its element `k`, or -1 in padding and gaps.
-  int64_t position(size_t d, int64_t place, int64_t k, int64_t extent) const {
-    int64_t at = place * stride[d] + k * dilation[d] - low[d].value();
-    return at < 0 || at % base[d] != 0 || at / base[d] >= extent ? -1 : at / base[d];
-  }
-};
-
-Sliding sliding(const ReduceWindowAttrs& a, size_t rank) {
-  return {rank, a.window_dims, a.strides, a.base_dilation, a.window_dilation, a.padding_low, a.padding_high};
-}
-Sliding sliding(const SelectAndScatterAttrs& a, size_t rank) {
-  return {rank, a.window_dims, a.strides, {}, a.window_dilation, a.padding_low, a.padding_high};
-}
-Dims counts(const Sliding& s, const Dims& extents) {
-  Dims result;
-  for (size_t d = 0; d < extents.size(); ++d) result.push_back(s.count(d, extents[d]));
-  return result;
-}
-
-/// The layouts of a convolution, completed and checked.
-struct ConvLayout {
-  Axes lhs, rhs, out, lhs_spatial, rhs_spatial, out_spatial;
-
-  ConvLayout(const ConvAttrs& a, Types in) {
-    size_t rank = in[0].rank();
-    if (rank < 2 || in[1].rank() != rank)
-      fail(ErrorCode::shape_mismatch,
-           "a convolution takes an operand and a kernel of one rank, at least 2 (batch and feature), got ", in[0],
-           " and ", in[1]);
-    if (rank > 5) fail(ErrorCode::unsupported, "a convolution has at most 3 spatial dims; ", in[0], " has ", rank - 2);
-    auto complete = [&](const Axes& layout, std::string_view what) {
-      Axes axes = layout.empty() ? axes_from(0, rank) : layout;
-      if (axes.size() != rank || std::any_of(axes.begin(), axes.end(), [](int64_t d) { return d < 0; }))
-        fail(ErrorCode::invalid_argument, what, " must name each dim of rank ", rank, " once, counted from the front");
-      return valid_axes(axes, rank);
-    };
-    lhs = complete(a.lhs_layout, "lhs_layout"), rhs = complete(a.rhs_layout, "rhs_layout"),
-    out = complete(a.out_layout, "out_layout");
-    lhs_spatial.assign(lhs.begin() + 2, lhs.end());
-    rhs_spatial.assign(rhs.begin() + 2, rhs.end());
-    out_spatial.assign(out.begin() + 2, out.end());
-  }
-  Sliding sliding(const ConvAttrs& a, Types in) const {
-    return {lhs_spatial.size(), pick(in[1].dims, rhs_spatial), a.strides, a.lhs_dilation, a.rhs_dilation, a.padding_low,
-            a.padding_high};
-  }
-};
 
 Type conv_type(Types in, const ConvAttrs& a) {
   const Type &x = in[0], &w = in[1];
@@ -196,6 +93,24 @@ Tensor convolved(const Tensor& lhs, const Tensor& rhs, const ConvAttrs& a) {
   });
 }
 
+/// Of a product, or of a sub-graph: that of the windows' elements, side by side and reduced.
+Many<Value> unfolded_vjp(Values in, Values cts, const ReduceWindowAttrs& a, const Transforms& t) {
+  bool custom = a.kind == Reduction::custom;
+  size_t n = custom ? in.size() / 2 : 1;
+  Graph whole = trace(types_of_values(in), [&](Graph& g, Values v) -> Many<Value> {
+    Sliding windows(a, v[0].dims().size());
+    Axes taps;
+    for (size_t d = 0; d < windows.window.size(); ++d) taps.push_back(2 * int64_t(d) + 1);
+    std::vector<Value> xs, inits(v.begin() + std::ptrdiff_t(n), v.end());
+    if (!custom) inits = {g.constant(initial_value(a.kind, v[0].dtype()))};
+    for (size_t i = 0; i < n; ++i) xs.push_back(unfolded(v[i], inits[i], windows));
+    if (!custom) return reduce(xs[0], a.kind, taps);
+    return reduce_custom(xs, inits, taps, *a.body);
+  });
+  Mask wrt = floats(in);
+  return spread(inlined(in[0].graph(), t.vjp(whole, wrt, mask_of(cts)), joined(in, present(cts))), wrt);
+}
+
 }  // namespace
 
 OpDef define_reduce_window() {
@@ -214,25 +129,25 @@ OpDef define_reduce_window() {
                       : "a reduction takes one operand, got ",
                in.size());
         require_reducible(in[0], a.kind);
-        Sliding window = sliding(a, in[0].rank());
+        Sliding window(a, in[0].rank());
         Many<Type> result;
         for (const Type& t : in.first(n)) {
           if (t.dims != in[0].dims)
             fail(ErrorCode::shape_mismatch, "operands differ in their dims: ", in[0], " and ", t);
           if (is_block(t.dtype)) fail(ErrorCode::unsupported, t, " is packed in blocks; dequantize it first");
-          result.push_back({t.dtype, counts(window, t.dims)});
+          result.push_back({t.dtype, window.counts(t.dims)});
         }
         if (custom) require_combiner(a.body, in.first(n), in.subspan(n));
         return result;
       },
       .reference = [](Tensors in, const ReduceWindowAttrs& a, const Run& run) -> Many<Tensor> {
         size_t n = a.kind == Reduction::custom ? in.size() / 2 : 1;
-        Sliding window = sliding(a, in[0].rank());
+        Sliding window(a, in[0].rank());
         const Shape& extents = in[0].shape();
         // Pad first: a body may tell padding from nothing.
         Shape whole = shape_of(
-            counts(Sliding(extents.size(), Dims(extents.size(), Dim(1)), {}, window.base, {}, window.low, window.high),
-                   in[0].type().dims));
+            Sliding(extents.size(), Dims(extents.size(), Dim(1)), {}, window.base, {}, window.low, window.high)
+                .counts(in[0].type().dims));
         std::vector<Tensor> inits(in.begin() + std::ptrdiff_t(n), in.end()), padded;
         if (a.kind != Reduction::custom) inits = {initial_value(a.kind, in[0].dtype())};
         for (size_t i = 0; i < n; ++i)
@@ -248,15 +163,31 @@ OpDef define_reduce_window() {
               },
               &inits[i]));
         Combiner combine(a.kind, a.body, padded, in.subspan(n), run);
-        Combiner::Cells cells(shape_of(counts(window, in[0].type().dims)), combine);
+        Combiner::Cells cells(shape_of(window.counts(in[0].type().dims)), combine);
         Axes from(extents.size());
-        for_each_index(shape_of(counts(window, in[0].type().dims)), [&](const Axes& to) {
+        for_each_index(shape_of(window.counts(in[0].type().dims)), [&](const Axes& to) {
           for_each_index(shape_of(window.window), [&](const Axes& k) {
             for (size_t d = 0; d < k.size(); ++d) from[d] = to[d] * window.stride[d] + k[d] * window.dilation[d];
             cells.add(to, offset_of(whole, from));
           });
         });
         return cells.results();
+      },
+      .vjp = [](Values in, Values, Values cts, const ReduceWindowAttrs& a, const Transforms& t) -> Many<Value> {
+        switch (a.kind) {
+          case Reduction::sum: return window_sum_ct(in[0].type(), cts[0], a);
+          case Reduction::max:
+          case Reduction::min: return window_extreme_ct(in[0], cts[0], a);
+          default: return unfolded_vjp(in, cts, a, t);
+        }
+      },
+      .batch = [](Values in, const Mask& batched, const ReduceWindowAttrs& a) -> Many<Value> {
+        size_t n = a.kind == Reduction::custom ? in.size() / 2 : 1;
+        for (size_t i = n; i < in.size(); ++i)
+          if (batched[i]) return {};  // initial values are scalars
+        auto operands = all_batched(in.first(n), Mask(batched.begin(), batched.begin() + std::ptrdiff_t(n)));
+        operands.insert(operands.end(), in.begin() + std::ptrdiff_t(n), in.end());
+        return in[0].graph().emit(op::reduce_window, operands, behind_batch(a));
       },
       .samples =
           [] {
@@ -278,6 +209,10 @@ OpDef define_reduce_window() {
                 {.dims = {{6}}, .dtypes = {boolean}, .attrs = ReduceWindowAttrs{Reduction::any, {2}}},
                 {.dims = {{5}, {5}, {}, {}},
                  .attrs = ReduceWindowAttrs{Reduction::custom, {2}, {2}, {}, {}, {1}, {0}, sum_and_greatest}},
+                {.dims = {{5}},
+                 .attrs = ReduceWindowAttrs{Reduction::prod, {3}, {2}, {2}, {1}, {1}, {-1}}},
+                {.dims = {{3, 4}},
+                 .attrs = ReduceWindowAttrs{Reduction::sum, {2, 3}, {2, 1}, {3, 1}, {1, 2}, {0, 3}, {2, -1}}},
                 {.dims = {{2}}, .attrs = ReduceWindowAttrs{Reduction::sum, {3}}},
                 {.dims = {{}}, .attrs = ReduceWindowAttrs{}}};
           },
@@ -298,7 +233,7 @@ OpDef define_select_and_scatter() {
             if (a.select == Comparison::eq || a.select == Comparison::ne)
               fail(ErrorCode::invalid_argument, "select must be an order (ge, gt, le, lt), not ",
                    names_of(a.select)[size_t(a.select)]);
-            Type wanted{in[0].dtype, counts(sliding(a, in[0].rank()), in[0].dims)};
+            Type wanted{in[0].dtype, Sliding(a, in[0].rank()).counts(in[0].dims)};
             if (in[1] != wanted)
               fail(ErrorCode::shape_mismatch, "the windows of ", in[0], " need a source ", wanted, ", got ", in[1]);
             return in[0];
@@ -306,7 +241,7 @@ OpDef define_select_and_scatter() {
       .reference =
           [](Tensors in, const SelectAndScatterAttrs& a) {
             const Shape& extents = in[0].shape();
-            Sliding window = sliding(a, extents.size());
+            Sliding window(a, extents.size());
             return with_kinds<kInteger | kReal>(in[0].dtype(), [&]<class T>() {
               Array<T> x(in[0]), source(in[1]), y(extents);
               auto stays = [&](T kept, T next) {
@@ -329,9 +264,18 @@ OpDef define_select_and_scatter() {
               return y.rounded_to(in[0].dtype());
             });
           },
+      .vjp =
+          [](Values in, Value, Value ct, const SelectAndScatterAttrs& a) {
+            return Many<Value>{Value{}, kept_elements(in[0], ct, a)};
+          },
+      .batch = [](Values in,
+                  const SelectAndScatterAttrs& a) { return select_and_scatter(in[0], in[1], behind_batch(a)); },
       .samples = {{.dims = {{2, 6}, {2, 3}}, .attrs = SelectAndScatterAttrs{Comparison::ge, {1, 2}, {1, 2}}},
                   {.dims = {{4, 5}, {3, 3}},
                    .attrs = SelectAndScatterAttrs{Comparison::ge, {3, 3}, {2, 2}, {}, {1, 1}, {2, 1}}},
+                  {.dims = {{7}, {2}}, .attrs = SelectAndScatterAttrs{Comparison::le, {3}, {3}, {2}, {-1}, {1}}},
+                  {.dims = {{}, {}}},
+                  {.dims = {{2}, {0}}, .attrs = SelectAndScatterAttrs{Comparison::gt, {3}}},
                   {.dims = {{5}, {3}},
                    .dtypes = {i32, i32},
                    .attrs = SelectAndScatterAttrs{Comparison::lt, {2}, {}, {2}},
@@ -352,6 +296,10 @@ OpDef define_convolution() {
       .operands = {"lhs", "rhs"},
       .infer = [](Types in, const ConvAttrs& a) { return conv_type(in, a); },
       .reference = [](Tensors in, const ConvAttrs& a) { return convolved(in[0], in[1], a); },
+      .vjp = [](Values in, Value, Value ct, const ConvAttrs& a) -> Many<Value> {
+        return {convolution_ct_of_lhs(in[0].type(), in[1], ct, a), convolution_ct_of_rhs(in[0], in[1].type(), ct, a)};
+      },
+      .batch = [](Values in, const Mask& batched, const ConvAttrs& a) { return batched_convolution(in, batched, a); },
       .samples = {{.dims = {{2, 3, 5, 6}, {4, 3, 3, 2}}, .attrs = ConvAttrs{{2, 1}, {1, 0}, {0, 1}}},
                   {.dims = {{1, 4, 7}, {6, 2, 3}}, .attrs = ConvAttrs{{}, {2}, {2}, {}, {2}, 2}},
                   {.dims = {{1, 3, 3, 4}, {3, 2, 4, 2}},

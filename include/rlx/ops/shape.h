@@ -87,7 +87,9 @@ Value move_axis(Value x, int64_t from, int64_t to);
 /// x repeated along a new dim 0.
 Value repeat_front(Value x, Dim size);
 
-// ---- axes: what the families share ----
+// ---- dims and axes: what the families share ----
+/// floor(x / by). Of a symbolic dim, `by` must divide the symbols' factors; the rest is a number.
+Dim floor_divided(const Dim& x, int64_t by);
 Dims prepend(Dim d, const Dims& dims);
 /// The same axis of an operand that got a batch dim in front; negative ones count from the end and stay.
 inline int64_t behind_batch(int64_t axis) { return axis < 0 ? axis : axis + 1; }
