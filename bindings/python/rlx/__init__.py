@@ -14,7 +14,8 @@ Functions of arrays stand in `rlx.numpy`, `rlx.nn`, `rlx.linalg`, `rlx.fft` and 
 
 from . import _array, _control, _graph, _native, _transforms, ops, tree
 from . import numpy
-from . import _operators
+from . import _operators, nn
+from ._windows import conv, conv_transpose, reduce_window
 from ._array import Array
 from ._control import cond, fori_loop, map, scan, while_loop
 from ._graph import Graph, Session
@@ -29,3 +30,34 @@ remat = checkpoint
 def stop_gradient(x):
     """x, through which no gradient flows; also for trees of arrays."""
     return tree.map(ops.stop_gradient, x)
+
+
+def top_k(x, k):
+    """The k largest elements along the last axis, largest first, and where they stood (int32)."""
+    x = _array.as_array(x)
+    return ops.top_k(x, k=k, axis=-1)
+
+
+def index_set(x, index, values):
+    """x with `values` at x[index]; of several for one place the last one stays."""
+    return _array.as_array(x).at[index].set(values)
+
+
+def index_add(x, index, values):
+    """x with `values` added at x[index]; repeated indices accumulate."""
+    return _array.as_array(x).at[index].add(values)
+
+
+def index_mul(x, index, values):
+    """x with x[index] multiplied by `values`; repeated indices accumulate."""
+    return _array.as_array(x).at[index].multiply(values)
+
+
+def index_min(x, index, values):
+    """x with the lesser one of x[index] and `values`."""
+    return _array.as_array(x).at[index].min(values)
+
+
+def index_max(x, index, values):
+    """x with the greater one of x[index] and `values`."""
+    return _array.as_array(x).at[index].max(values)

@@ -25,3 +25,11 @@ uint8, uint16, uint32, uint64 = _np.uint8, _np.uint16, _np.uint32, _np.uint64
 float16, float32, float64, complex64, complex128 = _np.float16, _np.float32, _np.float64, _np.complex64, _np.complex128
 from .._dtypes import bfloat16  # noqa: E402
 from .._array import Array as ndarray  # noqa: E402
+from ._more_elementwise import (allclose, angle, array_equal, copysign, deg2rad, degrees, fmax, fmin, frexp, gcd, heaviside, hypot,  # noqa: E402
+                                isclose, iscomplex, isneginf, isposinf, isreal, lcm, ldexp, logaddexp2, nan_to_num, nextafter,
+                                rad2deg, radians, signbit, sinc)
+from ._more_shape import (atleast_1d, atleast_2d, atleast_3d, column_stack, diag, diagflat, diff, dstack, fliplr, flipud, hstack,  # noqa: E402
+                          rot90, tril, tril_indices, triu, triu_indices, unravel_index, vstack)
+from ._sorting import argsort, argwhere, bincount, digitize, isin, nonzero, searchsorted, sort, unique  # noqa: E402
+from ._statistics import (corrcoef, cov, gradient, histogram, histogram_bin_edges, histogramdd, median, nanmean, nanquantile, nansum,  # noqa: E402
+                          percentile, quantile)

@@ -1,0 +1,147 @@
+"""Functions of neural networks, as jax.nn has them. Integers become float32."""
+
+from . import _dtypes, ops
+from ._array import as_array
+from .numpy import _elementwise as ew
+from .numpy._reductions import _reduced
+from .numpy._shape import axes_of, axis_of, reshape, split
+from . import numpy as rnp
+
+
+def relu(x):
+    """max(x, 0); the derivative at 0 is 0."""
+    return ops.relu(as_array(x))
+
+
+def relu6(x):
+    """x limited to [0, 6]."""
+    return ops.relu6(ew.inexact(x))
+
+
+def silu(x):
+    """x sigmoid(x)."""
+    return ops.silu(ew.inexact(x))
+
+
+swish = silu
+
+
+def gelu(x, approximate=True):
+    """x Phi(x); by a hyperbolic tangent where `approximate`."""
+    x = ew.inexact(x)
+    return ops.gelu_tanh(x) if approximate else ops.gelu(x)
+
+
+def selu(x):
+    """Scaled exponential linear unit (Klambauer et al. 2017)."""
+    return ops.selu(ew.inexact(x))
+
+
+def celu(x, alpha=1.0):
+    """x where it is positive, else alpha (e^(x / alpha) - 1)."""
+    return ops.celu(ew.inexact(x), alpha=alpha)
+
+
+def elu(x, alpha=1.0):
+    """x where it is positive, else alpha (e^x - 1)."""
+    return ops.elu(ew.inexact(x), alpha=alpha)
+
+
+def leaky_relu(x, negative_slope=0.01):
+    """x where it is not negative, else negative_slope x."""
+    return ops.leaky_relu(ew.inexact(x), slope=negative_slope)
+
+
+def mish(x):
+    """x tanh(softplus(x))."""
+    return ops.mish(ew.inexact(x))
+
+
+def softplus(x):
+    """ln(1 + e^x)."""
+    return ops.softplus(ew.inexact(x))
+
+
+def soft_sign(x):
+    """x / (1 + |x|)."""
+    return ops.softsign(ew.inexact(x))
+
+
+def log_sigmoid(x):
+    """ln(sigmoid(x))."""
+    return ops.log_sigmoid(ew.inexact(x))
+
+
+def sigmoid(x):
+    """1 / (1 + e^-x)."""
+    return ops.logistic(ew.inexact(x))
+
+
+def hard_sigmoid(x):
+    """x / 6 + 1 / 2 limited to [0, 1]."""
+    return ops.hard_sigmoid(ew.inexact(x))
+
+
+def hard_silu(x):
+    """x hard_sigmoid(x)."""
+    return ops.hard_swish(ew.inexact(x))
+
+
+hard_swish = hard_silu
+
+
+def hard_tanh(x):
+    """x limited to [-1, 1]."""
+    return rnp.clip(ew.inexact(x), -1, 1)
+
+
+def glu(x, axis=-1):
+    """The first half along an axis times the sigmoid of the second."""
+    x = ew.inexact(x)
+    n = x.shape[axis_of(axis, x.ndim)]
+    if n % 2:
+        raise ValueError(f"glu takes an even extent, got {n} along axis {axis}")
+    a, b = split(x, 2, axis)
+    return a * sigmoid(b)
+
+
+def softmax(x, axis=-1):
+    """e^x over its sum along an axis (or several)."""
+    x = ew.inexact(x)
+    if x.ndim == 0:
+        return rnp.ones_like(x)
+    axes = axes_of(axis, x.ndim)
+    if len(axes) == 1:
+        return ops.softmax(x, axis=axes[0])
+    shift = ops.stop_gradient(_reduced(x, "max", axes, True))
+    e = ew.exp(x - shift)
+    return e / _reduced(e, "sum", axes, True)
+
+
+def log_softmax(x, axis=-1):
+    """The logarithm of softmax."""
+    x = ew.inexact(x)
+    if x.ndim == 0:
+        return rnp.zeros_like(x)
+    axes = axes_of(axis, x.ndim)
+    return ops.log_softmax(x, axis=axes[0]) if len(axes) == 1 else x - logsumexp(x, axes, keepdims=True)
+
+
+def logsumexp(x, axis=None, keepdims=False):
+    """ln of the sum of e^x over these axes."""
+    x = ew.inexact(x)
+    return ops.logsumexp(x, axes=axes_of(axis, x.ndim), keep_dims=keepdims)
+
+
+def standardize(x, axis=-1, epsilon=1e-5):
+    """x less its mean, over its standard deviation."""
+    x = ew.inexact(x)
+    d = x - rnp.mean(x, axis, keepdims=True)
+    return d * ops.rsqrt(rnp.mean(ops.square(d), axis, keepdims=True) + epsilon)
+
+
+def one_hot(x, num_classes, dtype="f32", axis=-1):
+    """1 where the position along a new axis equals the index, else 0; all 0 where the index is out of range."""
+    x = as_array(x)
+    return ops.one_hot(x if _dtypes.is_integer(x.dtype_name) else rnp.astype(x, "i32"), depth=num_classes, axis=axis,
+                       dtype=dtype)

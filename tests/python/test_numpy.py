@@ -1,0 +1,179 @@
+"""rlx.numpy beside NumPy: values, shapes and kinds of dtype, eagerly and traced."""
+
+import zlib
+
+import numpy as np
+import pytest
+from conftest import close
+from numpy_cases import CASES
+
+import rlx
+import rlx.numpy as rnp
+
+
+def _draw(spec, dtype, rng):
+    if isinstance(spec, list):
+        return [_draw(s, dtype, rng) for s in spec]
+    if not (isinstance(spec, tuple) and spec and spec[0] in ("a", "m", "s")):
+        return spec
+    shape = spec[1]
+    if spec[0] == "m":
+        return rng.random(shape) < 0.5
+    if spec[0] == "s":
+        return np.sort(rng.normal(size=shape)).astype(dtype)
+    lo, hi = spec[2], spec[3]
+    dtype = np.dtype(dtype)
+    if dtype.kind == "b":
+        return rng.random(shape) < 0.5
+    if dtype.kind in "iu":
+        return rng.integers(int(max(lo, 0) if dtype.kind == "u" else lo), int(np.ceil(hi)) + 1, shape).astype(dtype)
+    if dtype.kind == "c":
+        return (rng.uniform(lo, hi, shape) + 1j * rng.uniform(lo, hi, shape)).astype(dtype)
+    return rng.uniform(lo, hi, shape).astype(dtype)
+
+
+ALL = [(name, dtype, i) for name, calls in CASES.items() for i, (dtypes, _, _) in enumerate(calls)
+       for dtype in (dtypes.split() if dtypes else [None])]
+
+
+def _is_array(x):
+    return isinstance(x, np.ndarray) or isinstance(x, np.generic)
+
+
+@pytest.mark.parametrize("name,dtype,i", ALL)
+def test_agrees_with_numpy(name, dtype, i):
+    _, arguments, keywords = CASES[name][i]
+    rng = np.random.default_rng(zlib.crc32(f"{name} {dtype} {i}".encode()))
+    given = [_draw(a, dtype, rng) for a in arguments]
+    ours, theirs = getattr(rnp, name), getattr(np, name)
+    wide = given
+    if dtype == "f2":  # NumPy rounds after each step, we once
+        wide = [a.astype("f8") if _is_array(a) and a.dtype == np.float16 else
+                [b.astype("f8") for b in a] if isinstance(a, list) and a and _is_array(a[0]) and a[0].dtype == np.float16 else a
+                for a in given]
+    with np.errstate(all="ignore"):
+        wanted = theirs(*wide, **keywords)
+    tolerance = 6e-3 if dtype == "f2" else None
+    close(ours(*given, **keywords), wanted, tolerance)
+
+
+TRACED = [(n, d, i) for n, d, i in ALL if d == "f4" and n not in
+          ("nonzero", "argwhere", "unique", "bincount", "linspace", "logspace", "arange", "array_equal")]
+
+
+@pytest.mark.parametrize("name,dtype,i", TRACED)
+def test_traced_gives_what_it_gives_eagerly(name, dtype, i):
+    _, arguments, keywords = CASES[name][i]
+    rng = np.random.default_rng(7)
+    given = [_draw(a, dtype, rng) for a in arguments]
+    places = [k for k, a in enumerate(given) if _is_array(a)]
+    if not places:
+        pytest.skip("takes no array")
+    f = getattr(rnp, name)
+
+    def traced(*arrays):
+        full = list(given)
+        for k, a in zip(places, arrays):
+            full[k] = a
+        return f(*full, **keywords)
+
+    masks = [k for k in places if given[k].dtype == bool]
+    if name in ("where",) or not masks:
+        close(rlx.jit(traced)(*[given[k] for k in places]), f(*given, **keywords))
+
+
+@pytest.mark.parametrize("name", ["nonzero", "unique", "bincount"])
+def test_sizes_that_elements_decide_are_asked_for_while_tracing(name):
+    with pytest.raises(TypeError, match="not known while tracing"):
+        rlx.jit(getattr(rnp, name))(np.array([1, 0, 2], np.int32))
+
+
+def test_sizes_given_while_tracing():
+    x = np.array([[0, 3, 0], [5, 0, 7]], np.int32)
+    close(rlx.jit(lambda a: rnp.nonzero(a, size=4, fill_value=-1))(x), (np.array([0, 1, 1, -1]), np.array([1, 0, 2, -1])))
+    close(rlx.jit(lambda a: rnp.unique(a, size=5, fill_value=-1))(x), np.array([0, 3, 5, 7, -1]))
+    close(rlx.jit(lambda a: rnp.bincount(a.ravel(), length=8))(x), np.bincount(x.ravel(), minlength=8))
+
+
+PROMOTIONS = [(a, b) for a in "b1 i1 i4 i8 u1 u4 f2 f4 f8 c8 c16".split() for b in "b1 i1 i4 i8 u1 u4 f2 f4 f8 c8 c16".split()]
+
+
+@pytest.mark.parametrize("a,b", PROMOTIONS)
+def test_promotion_is_that_of_jax(a, b):
+    """The table of jax.numpy.promote_types with 64-bit types on, as its documentation gives it."""
+    kind = lambda t: np.dtype(t).kind
+    x, y = np.dtype(a), np.dtype(b)
+    rank = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}
+    if rank[x.kind] == rank[y.kind]:
+        wanted = np.promote_types(x, y)
+    else:
+        low, high = sorted((x, y), key=lambda t: rank[t.kind])
+        wanted = np.dtype(np.complex128) if high.kind == "c" and low == np.float64 else high
+    assert (rnp.ones((2,), a) * rnp.ones((2,), b)).dtype == wanted
+
+
+@pytest.mark.parametrize("dtype,number,wanted", [("f4", 2, "f4"), ("f4", 2.5, "f4"), ("i4", 2, "i4"), ("i4", 2.5, "f4"), ("f2", 2.5, "f2"),
+                                                 ("f8", 1j, "c16"), ("b1", 2, "i4"), ("u1", 3, "u1"), ("c8", 2.5, "c8")])
+def test_python_numbers_are_weak(dtype, number, wanted):
+    assert (rnp.ones((2,), dtype) + number).dtype == np.dtype(wanted)
+
+
+INDICES = [0, -1, slice(None), slice(1, None, 2), slice(None, None, -1), slice(3, 0, -2), None, Ellipsis, (0, 1), (slice(None), 2),
+           (Ellipsis, 1), (None, Ellipsis, 0), [0, 2], np.array([[0, 1], [2, 2]]), (slice(None), [0, 3]), ([0, 1], [1, 2]),
+           ([0, 1], slice(None), [1, 2]), (slice(None), [[0, 1], [1, 2]], None, [0, 1]), ([[0], [1]], [0, 1]), (1, slice(None), [0, 1]),
+           ([0, 2], None, 1), (slice(0, 0),), np.int64(1), (slice(1, 2), Ellipsis, [1, -1])]
+
+
+@pytest.mark.parametrize("index", INDICES, ids=str)
+def test_indexing_is_that_of_numpy(index, rng):
+    x = rng.normal(size=(3, 4, 5))
+    close(rnp.asarray(x)[index], x[index])
+    close(rlx.jit(lambda a: a[index])(x), x[index])
+
+
+def test_masks_index_where_they_are_known(rng):
+    x = rng.normal(size=(3, 4))
+    close(rnp.asarray(x)[x > 0], x[x > 0])
+    with pytest.raises(TypeError, match="mask that is traced"):
+        rlx.jit(lambda a: a[a > 0])(x)
+
+
+@pytest.mark.parametrize("index", INDICES, ids=str)
+def test_updates_are_those_of_numpy(index, rng):
+    x = rng.normal(size=(3, 4, 5))
+    value = rng.normal(size=x[index].shape)
+    wanted = x.copy()
+    wanted[index] = value
+    close(rnp.asarray(x).at[index].set(value), wanted)
+    wanted = x.copy()
+    np.add.at(wanted, index, value)
+    close(rnp.asarray(x).at[index].add(value), wanted)
+    wanted = x.copy()
+    np.maximum.at(wanted, index, value)
+    close(rnp.asarray(x).at[index].max(value), wanted)
+
+
+def test_operators(rng):
+    x, y = rng.uniform(1, 3, (2, 3)), rng.uniform(1, 3, (2, 3))
+    a, b = rnp.asarray(x), rnp.asarray(y)
+    close([a + b, a - b, a * b, a / b, a // b, a % b, a ** b, -a, abs(-a), 2 - a, 2 / a, a @ b.T, a > b, a <= 2, a == b],
+          [x + y, x - y, x * y, x / y, x // y, x % y, x ** y, -x, abs(-x), 2 - x, 2 / x, x @ y.T, x > y, x <= 2, x == y])
+    assert float(rnp.asarray(2.5)) == 2.5 and len(a) == 2 and a.shape == (2, 3) and a.ndim == 2 and str(a.dtype) == "float64"
+    close([row for row in a], [x[0], x[1]])
+    with pytest.raises(TypeError, match=r"\.at\[index\]\.set"):
+        a[0] = 1
+
+
+@pytest.mark.parametrize("call,message", [
+    (lambda: rnp.reshape(np.ones((2, 3)), (4,)), "elements"),
+    (lambda: rnp.ones((2, 3)) @ rnp.ones((2, 3)), "inner extents 3 and 2 differ"),
+    (lambda: rnp.ones((2, 3)) + rnp.ones((2, 4)), "could not be broadcast"),
+    (lambda: rnp.sum(np.ones(3), axis=1), "axis 1 is out of range"),
+    (lambda: rnp.ones(3)[5], "index 5 is out of range for axis 0 of extent 3"),
+    (lambda: rnp.concatenate([np.ones((2, 3)), np.ones((3, 2))]), "agree"),
+    (lambda: rnp.max(np.ones((0,))), "no value"),
+    (lambda: rnp.einsum("ij,jk", np.ones((2, 3)), np.ones((4, 2))), "letter 'j' has extents 3 and 4"),
+])
+def test_errors_say_what_is_wrong(call, message):
+    with pytest.raises((rlx.Error, ValueError, IndexError, TypeError), match=message):
+        call()
