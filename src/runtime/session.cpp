@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <mutex>
 
 #include "compile/backends.h"
 #include "compile/pipeline.h"
@@ -40,21 +41,26 @@ struct CompiledGraph::State {
   std::shared_ptr<const Backend> backend;
 
   // Made in compile(), or at the first use if lazy.
-  mutable std::once_flag compiled;
+  // No std::call_once: a compile may throw and be tried again, and after a throw the thread sanitizer's once waits for
+  // ever.
+  std::mutex compiling;
+  std::atomic<bool> compiled;
   std::shared_ptr<const CachedProgram> program;
   std::unique_ptr<Executable> executable;
   std::set<std::string> unbound;
   std::map<std::string, Tensor> waiting;  // params that were bound before a lazy compile
 
   void compile() {
-    std::call_once(compiled, [&] {
-      program = cache->find_or_make(graph, *backend, options);
-      LoadOptions load{most_threads, {}};
-      for (const auto& input : signature.inputs) load.donated.push_back(options.donate.contains(input.name));
-      executable = program->program->load(load);
-      for (auto& [name, value] : waiting) executable->bind(name, std::move(value));
-      waiting.clear();
-    });
+    if (compiled.load(std::memory_order_acquire)) return;
+    std::scoped_lock lock(compiling);
+    if (compiled.load(std::memory_order_relaxed)) return;
+    program = cache->find_or_make(graph, *backend, options);
+    LoadOptions load{most_threads, {}};
+    for (const auto& input : signature.inputs) load.donated.push_back(options.donate.contains(input.name));
+    executable = program->program->load(load);
+    for (auto& [name, value] : waiting) executable->bind(name, std::move(value));
+    waiting.clear();
+    compiled.store(true, std::memory_order_release);
   }
 };
 
@@ -216,6 +222,7 @@ CompiledGraph Session::compile(const Graph& g, CompileOptions options) const {
                                                                                              signature_of(g),
                                                                                              state_->cache,
                                                                                              state_->backend,
+                                                                                             {},
                                                                                              {},
                                                                                              {},
                                                                                              {},
