@@ -80,8 +80,13 @@ struct Planner {
     if (uses.outputs(r) > 0) return false;
     for (int32_t user : uses.of(r)) {
       const Node& node = g.nodes()[size_t(user)];
-      for (size_t i = 0; i < node.operands.size(); ++i)
-        if (node.operands[i] == r && !rules.reads_strided(node, i, shape_of_r, strides)) return false;
+      for (size_t i = 0; i < node.operands.size(); ++i) {
+        if (node.operands[i] != r) continue;
+        // What stands behind a barrier is the same value: its users are asked.
+        bool reads = node.op == &op::optimization_barrier ? users_read_strided({user, int32_t(i)}, shape_of_r, strides)
+                                                          : rules.reads_strided(node, i, shape_of_r, strides);
+        if (!reads) return false;
+      }
     }
     return true;
   }
@@ -100,25 +105,26 @@ struct Planner {
     return last;
   }
 
-  /// The operand whose buffer node `n` may take: whole, dense, used by nothing else now or later.
-  std::optional<size_t> reusable(size_t n) const {
+  /// The operand whose buffer a `result` of node `n` may take: whole, dense, used by nothing else now or later.
+  std::optional<size_t> reusable(size_t n, size_t result) const {
     const Node& node = g.nodes()[n];
-    for (size_t i : rules.may_overwrite(node)) {
+    for (size_t i : rules.may_overwrite(node, result)) {
       if (i >= node.operands.size()) continue;
       Ref r = node.operands[i];
       const Place& place = plan.of(r);
       const Root& root = plan.roots[place.root];
       bool ours = root.kind == RootKind::arena ||
                   (root.kind == RootKind::input && root.index < donated.size() && donated[root.index]);
-      if (!ours || place.offset != 0 || !is_dense(shape(r), place.strides) || root.bytes != bytes({int32_t(n), 0}) ||
-          byte_size(g.type(r).dtype) != byte_size(node.types[0].dtype))
+      if (!ours || place.offset != 0 || !is_dense(shape(r), place.strides) ||
+          root.bytes != bytes({int32_t(n), int32_t(result)}) ||
+          byte_size(g.type(r).dtype) != byte_size(node.types[result].dtype))
         continue;
       bool needed = false;
       for (size_t m = 0; m < plan.places.size() && !needed; ++m)
         for (size_t k = 0; k < plan.places[m].size(); ++k) {
           Ref other{int32_t(m), int32_t(k)};
           if (plan.of(other).root != place.root) continue;
-          needed |= uses.outputs(other) > 0;
+          needed |= uses.outputs(other) > 0 || m == n;  // of this node another result has taken it
           for (int32_t user : uses.of(other)) needed |= size_t(user) > n || (size_t(user) == n && other != r);
         }
       needed |= std::count(node.operands.begin(), node.operands.end(), r) > 1;
@@ -152,9 +158,8 @@ struct Planner {
       }
     }
     for (size_t r = 0; r < node.types.size(); ++r) {
-      auto over = r == 0 ? reusable(n) : std::nullopt;
-      if (over) {
-        places.push_back({plan.of(node.operands[*over]).root, 0, dense_strides(shape_of(node.types[0].dims)), false});
+      if (auto over = reusable(n, r)) {
+        places.push_back({plan.of(node.operands[*over]).root, 0, dense_strides(shape_of(node.types[r].dims)), false});
         ++plan.in_place;
       } else {
         own(RootKind::arena, 0, r);

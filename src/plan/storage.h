@@ -33,8 +33,8 @@ struct Place {
 struct StorageRules {
   /// Can this operand of this node be read with these strides? Dense ones are always understood.
   std::function<bool(const Node&, size_t operand, const Shape&, std::span<const int64_t> strides)> reads_strided;
-  /// Operands whose buffer result 0 may take.
-  std::function<std::vector<size_t>(const Node&)> may_overwrite;
+  /// Operands whose buffer a result may take.
+  std::function<std::vector<size_t>(const Node&, size_t result)> may_overwrite;
 };
 
 struct StoragePlan {

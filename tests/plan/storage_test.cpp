@@ -86,7 +86,7 @@ std::vector<Tensor> run_planned(const Graph& g, const StoragePlan& plan, const S
 /// A target whose element-wise ops read any strides and may write over any operand.
 const StorageRules kElementwise{
     [](const Node& node, size_t, const Shape&, std::span<const int64_t>) { return node.op->elementwise; },
-    [](const Node& node) {
+    [](const Node& node, size_t) {
       std::vector<size_t> all;
       for (size_t i = 0; node.op->elementwise && i < node.operands.size(); ++i) all.push_back(i);
       return all;
@@ -171,7 +171,7 @@ TEST_CASE("a buffer that is freed too early in the arena is shown to be caught (
     return neg(first + second);
   });
   StorageRules dense{[](const Node&, size_t, const Shape&, std::span<const int64_t>) { return false; },
-                     [](const Node&) { return std::vector<size_t>(); }};
+                     [](const Node&, size_t) { return std::vector<size_t>(); }};
   StoragePlan plan = plan_storage(g, dense);
   auto inputs = random_inputs(g, 2);
   CHECK(difference(run_planned(g, plan, dense, inputs), interpret(g, inputs), 0).empty());
