@@ -184,9 +184,15 @@ OpDef define_scan() {
             ScanAttrs forwards{2, 2, 3, false, body}, backwards{2, 2, 3, true, body}, none{2, 2, 0, false, body};
             std::vector<Dims> dims = {{2}, {}, {3, 2}, {3}, {2, 2}}, empty = {{2}, {}, {0, 2}, {0}, {2, 2}};
             std::vector<DType> dtypes = {f64, i64};
+            Graph map = trace(std::vector<Type>{{f64, {1, 2}}}, [](Values v) { return std::vector{exp(v[0]), v[0]}; });
+            Graph growth = trace(std::vector<Type>{{f64, {}}, {f64, {}}, {f64, {}}}, [](Values v) {
+              return std::vector{v[1], v[0] + v[1] * v[2], v[0], v[1]};  // two carries that change places
+            });
             return std::vector<Sample>{{.dims = dims, .dtypes = dtypes, .attrs = forwards},
                                        {.dims = dims, .dtypes = dtypes, .attrs = backwards},
-                                       {.dims = empty, .dtypes = dtypes, .attrs = none}};
+                                       {.dims = empty, .dtypes = dtypes, .attrs = none},
+                                       {.dims = {{4, 1, 2}}, .attrs = ScanAttrs{0, 1, 4, false, map}},
+                                       {.dims = {{}, {}, {}}, .attrs = ScanAttrs{2, 0, 5, false, growth}}};
           },
   });
 }

@@ -112,8 +112,22 @@ OpDef define_while_loop() {
                                        return std::vector{v[0] * v[0] * v[2] + 0.5, v[1] + 1.0};
                                      }),
                                6};
-            return std::vector<Sample>{
-                {.dims = {{}, {}, {}}, .dtypes = {f64, i64}, .attrs = bounded, .lo = 1, .hi = 5}};
+            WhileAttrs never = bounded;
+            never.max_trips = 0;
+            std::vector<Sample> all = {{.dims = {{}, {}, {}}, .dtypes = {f64, i64}, .attrs = bounded, .lo = 1, .hi = 5},
+                                       {.dims = {{}, {}, {}}, .dtypes = {f64, i64}, .attrs = never, .lo = 1, .hi = 5}};
+            for (int64_t rows : {2, 0}) {  // a, b change places until the counter is 4
+              std::vector<Type> types = {{f64, {rows, 3}}, {f64, {rows, 3}}, {i64, {}}, {f64, {1, 3}}};
+              Graph condition =
+                  trace(types, [](Graph& g, Values v) { return compare(v[2], scalar(g, 4, i64), Comparison::lt); });
+              Graph body = trace(types, [&](Values v) {
+                return std::vector{sin(v[1]) * broadcast_in_dim(v[3], {rows, 3}, {0, 1}), v[0], v[2] + 1.0};
+              });
+              all.push_back({.dims = {{rows, 3}, {rows, 3}, {}, {1, 3}},
+                             .dtypes = {f64, f64, i64},
+                             .attrs = WhileAttrs{3, condition, body, 5}});
+            }
+            return all;
           },
   });
 }

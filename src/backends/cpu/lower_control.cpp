@@ -1,23 +1,25 @@
-// Control flow: a branch is a schedule of its own, whose arena is this step's scratch.
+// Branches: each is a schedule of its own, whose arena is this step's scratch. Loops: lower_while.cpp, lower_scan.cpp.
 #include "backends/cpu/lowerings.h"
-#include "backends/cpu/schedule.h"
+#include "backends/cpu/nested.h"
 #include "rlx/ops.h"
 
 namespace rlx::cpu {
 
 Prepared lower_if(const LoweringContext& c) {
   const auto& a = c.attrs<IfAttrs>();
-  std::shared_ptr<const Schedule> branches[] = {c.nested(*a.else_branch), c.nested(*a.then_branch)};
-  size_t arena = std::max(branches[0]->arena_bytes(), branches[1]->arena_bytes());
-  size_t pointers = std::max(branches[0]->pointer_count(), branches[1]->pointer_count()) * sizeof(void*);
   size_t operands = c.operands.size() - 1, results = c.results.size();
-  arena = (arena + 63) / 64 * 64;
-  return make_step("if", arena + pointers,
+  std::vector<const Tensor*> bound;
+  for (size_t i = 0; i < operands; ++i) bound.push_back(c.bound(i + 1));
+  Nested branches[] = {{c, {*a.else_branch, bound}}, {c, {*a.then_branch, bound}}};
+  size_t arena = std::max(branches[0].arena_bytes(), branches[1].arena_bytes());
+  size_t table = std::max(branches[0].table_bytes(), branches[1].table_bytes());
+  return make_step("if", arena + table,
                    [=, then_branch = branches[1], else_branch = branches[0]](const StepArgs& args) {
-                     const Schedule& taken = *args.in<bool>(0) ? *then_branch : *else_branch;
-                     auto** slots = reinterpret_cast<void**>(args.scratch + arena);
-                     taken.resolve(slots, args.scratch);
-                     taken.run(slots, args.scratch, {args.operands + 1, operands}, {args.results, results}, args.width);
+                     const Nested& taken = *args.in<bool>(0) ? then_branch : else_branch;
+                     auto branch = taken.ready(args.scratch, args.scratch + arena);
+                     std::copy_n(args.operands + 1, operands, branch.inputs.begin());
+                     std::copy_n(args.results, results, branch.outputs.begin());
+                     branch.run(args.width);
                    });
 }
 

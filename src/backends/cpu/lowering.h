@@ -29,6 +29,18 @@ class PackedCache {
   std::vector<Entry> entries_;
 };
 
+/// An output that is left in an input's memory: whoever runs the graph passes one pointer for both.
+struct Update {
+  size_t input, output;
+};
+
+/// A sub-graph that a step runs, and what is known of its inputs.
+struct Body {
+  const Graph& graph;
+  std::vector<const Tensor*> bound = {};  ///< inputs that are this tensor in every run: weights are packed once
+  std::vector<Update> updates = {};
+};
+
 /// What a row of the table is handed to make its step.
 struct LoweringContext {
   const Node& node;
@@ -38,7 +50,7 @@ struct LoweringContext {
   /// The tensor of an operand that is a param or a constant; null for anything else.
   const std::function<const Tensor*(size_t operand)>& bound;
   /// A schedule for a sub-graph: its inputs and results dense.
-  const std::function<std::unique_ptr<Schedule>(const Graph&)>& nested;
+  const std::function<std::unique_ptr<Schedule>(const Body&)>& nested;
 
   template <class A>
   const A& attrs() const {
@@ -50,8 +62,9 @@ using When = std::string (*)(const Question&);  ///< empty, or why not
 using How = std::unique_ptr<Step> (*)(const LoweringContext&);
 using Strided = bool (*)(const Node&, size_t operand, const Shape&, std::span<const int64_t> strides);
 
-/// Whose buffer result 0 may take, if the operand is dead afterwards and of its size.
-enum class Overwrites { none, first, any };
+/// Whose buffer result 0 may take, if the operand is dead afterwards and of its size. Of a loop, each carry's result
+/// may take its first value's, if the body updates it in place.
+enum class Overwrites { none, first, any, carries };
 
 struct Lowering {
   const OpDef* op;
@@ -67,6 +80,11 @@ std::span<const Lowering> lowerings();
 const Lowering* find_lowering(const Question&, std::string& why_not);
 /// Is that the row that runs the op's reference?
 bool runs_reference(const Lowering&);
+
+/// What the storage planner asks of the table, for this graph.
+StorageRules storage_rules(const Graph&);
+/// Those of the `wanted` updates that can be made all together, so that a schedule of `g` may be asked for them.
+std::vector<Update> possible_updates(const Graph& g, std::span<const Update> wanted);
 
 namespace when {
 std::string always(const Question&);

@@ -51,6 +51,8 @@ const Lowering kLowerings[] = {
     {&op::sort, when::is_byte_sized, lower_sort_custom},
     {&op::top_k, when_top_k, lower_top_k},
     {&op::if_else, when::always, lower_if},
+    {&op::while_loop, when::always, lower_while, nullptr, Overwrites::carries},
+    {&op::scan, when::always, lower_scan, scan_strided, Overwrites::carries},
 };
 
 /// For ops that the table does not know.

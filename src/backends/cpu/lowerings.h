@@ -115,4 +115,12 @@ Prepared lower_reference(const LoweringContext&);
 /// Throws what a step's reference threw in the run that this thread has just made.
 void rethrow_step_error();
 
+// lower_while.cpp, lower_scan.cpp
+Prepared lower_while(const LoweringContext&);
+Prepared lower_scan(const LoweringContext&);
+/// A scan reads its xs slice by slice: the slices may be apart.
+bool scan_strided(const Node&, size_t operand, const Shape&, std::span<const int64_t> strides);
+/// Which carries of a loop its body updates in place.
+std::vector<bool> updated_carries(const Node&);
+
 }  // namespace rlx::cpu

@@ -2,6 +2,7 @@
 #include "backends/cpu/schedule.h"
 
 #include <chrono>
+#include <map>
 
 #include "backends/cpu/lowerings.h"
 #include "ir/leaves.h"
@@ -32,40 +33,89 @@ const Lowering& lowering_of(const Graph& g, const Node& node) {
   return *row;
 }
 
+/// Is the output where the input is?
+bool lies_in_input(const Graph& g, const StoragePlan& plan, Update u) {
+  Ref out = g.outputs()[u.output].ref;
+  const Place& place = plan.of(out);
+  const Root& root = plan.roots[place.root];
+  return root.kind == RootKind::input && root.index == u.input && place.offset == 0 &&
+         root.bytes == byte_count(g.type(out).dtype, shape_of(g.type(out).dims)) &&
+         rlx::is_dense(shape_of(g.type(out).dims), place.strides);
+}
+std::vector<bool> with_updates(std::vector<bool> donated, const Graph& g, std::span<const Update> updates) {
+  donated.resize(g.inputs().size());
+  for (Update u : updates) donated[u.input] = true;
+  return donated;
+}
 bool is_leaf(const Node& node) { return node.op == &op::input || node.op == &op::param || node.op == &op::constant; }
 
 }  // namespace
+
+StorageRules storage_rules(const Graph& g) {
+  // Whether a body updates a carry is found by planning the body: once for each loop.
+  auto updated = std::make_shared<std::map<const Node*, std::vector<bool>>>();
+  return {
+      [&g](const Node& node, size_t operand, const Shape& shape, std::span<const int64_t> strides) {
+        const Lowering& row = lowering_of(g, node);
+        return row.strided && row.strided(node, operand, shape, strides);
+      },
+      [&g, updated](const Node& node, size_t result) -> std::vector<size_t> {
+        Overwrites overwrites = lowering_of(g, node).overwrites;
+        if (overwrites == Overwrites::carries) {
+          auto [at, is_new] = updated->try_emplace(&node);
+          if (is_new) at->second = updated_carries(node);
+          return result < at->second.size() && at->second[result] ? std::vector{result} : std::vector<size_t>{};
+        }
+        if (result > 0) return {};
+        if (overwrites == Overwrites::any) return overwritable_operands(node);
+        if (overwrites == Overwrites::first) return {0};
+        return node.op->overwrites ? std::vector{*node.op->overwrites} : std::vector<size_t>{};
+      },
+  };
+}
+
+std::vector<Update> possible_updates(const Graph& g, std::span<const Update> wanted) {
+  StorageRules rules = storage_rules(g);
+  auto made = [&](std::span<const Update> updates) {
+    StoragePlan plan = plan_storage(g, rules, with_updates({}, g, updates));
+    std::vector<Update> some;
+    for (Update u : updates)
+      if (lies_in_input(g, plan, u)) some.push_back(u);
+    return some;
+  };
+  std::vector<Update> possible;
+  for (const Update& u : wanted)
+    for (Update alone : made({&u, 1})) possible.push_back(alone);
+  // Together, one may take another's memory instead of its own: those that do are left out, until all agree.
+  for (;;) {
+    auto agreed = made(possible);
+    if (agreed.size() == possible.size()) return possible;
+    possible = std::move(agreed);
+  }
+}
 
 Schedule::~Schedule() = default;
 
 Schedule::Schedule(const Request& request) {
   const Graph& g = request.graph;
   output_types_ = g.output_types();
-  StorageRules rules{
-      [&](const Node& node, size_t operand, const Shape& shape, std::span<const int64_t> strides) {
-        const Lowering& row = lowering_of(g, node);
-        return row.strided && row.strided(node, operand, shape, strides);
-      },
-      [&](const Node& node) {
-        std::vector<size_t> all;
-        Overwrites overwrites = lowering_of(g, node).overwrites;
-        if (overwrites == Overwrites::any) return overwritable_operands(node);
-        if (overwrites == Overwrites::first) all.push_back(0);
-        else if (node.op->overwrites) all.push_back(*node.op->overwrites);
-        return all;
-      },
-  };
-  StoragePlan plan = plan_storage(g, rules, request.donated);
+  StorageRules rules = storage_rules(g);
+  StoragePlan plan = plan_storage(g, rules, with_updates(request.donated, g, request.updates));
 
   auto view = [&](Ref r) { return View{g.type(r).dtype, shape_of(g.type(r).dims), plan.of(r).strides}; };
   auto bound_tensor = [&](Ref r) -> const Tensor* {
     const Node& leaf = g.node(r);
     if (leaf.op == &op::constant) return &leaf.attrs.as<ConstantAttrs>().value;
+    if (leaf.op == &op::input) {
+      auto i = size_t(std::find(g.inputs().begin(), g.inputs().end(), r) - g.inputs().begin());
+      return i < request.bound.size() ? request.bound[i] : nullptr;
+    }
     return leaf.op == &op::param ? request.param(leaf.name) : nullptr;
   };
-  const std::function<std::unique_ptr<Schedule>(const Graph&)> nested = [&](const Graph& body) {
+  const std::function<std::unique_ptr<Schedule>(const Body&)> nested = [&](const Body& body) {
+    auto no_param = [](const std::string&) -> const Tensor* { return nullptr; };
     return std::make_unique<Schedule>(
-        Request{body, request.threads, request.packed, [](const std::string&) -> const Tensor* { return nullptr; }});
+        Request{body.graph, request.threads, request.packed, no_param, {}, body.updates, body.bound});
   };
 
   std::vector<BufferLife> lives(plan.roots.size());
@@ -111,6 +161,11 @@ Schedule::Schedule(const Request& request) {
   }
   for (size_t o : plan.copied_outputs) {  // outputs that are leaves, views, or twice the same value
     Ref r = g.outputs()[o].ref;
+    auto update = std::find_if(request.updates.begin(), request.updates.end(), [&](Update u) { return u.output == o; });
+    if (update != request.updates.end()) {
+      if (!lies_in_input(g, plan, *update)) fail(ErrorCode::internal, "output ", o, " was to be an update, and is not");
+      continue;
+    }
     View from = view(r), to{from.dtype, from.shape, dense_strides(from.shape)};
     if (!is_byte_sized(from.dtype)) {  // packed elements and blocks are dense wherever they are: copied as bytes
       auto bytes = static_cast<int64_t>(byte_count(from.dtype, from.shape));

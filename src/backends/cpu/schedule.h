@@ -26,6 +26,8 @@ class Schedule {
     /// A param's tensor, by name; dense.
     std::function<const Tensor*(const std::string&)> param;
     std::vector<bool> donated = {};
+    std::vector<Update> updates = {};       ///< see `possible_updates`
+    std::vector<const Tensor*> bound = {};  ///< inputs that are this tensor in every run; null for others
   };
   explicit Schedule(const Request& request);
   ~Schedule();

@@ -1,0 +1,39 @@
+// A sub-graph's schedule as part of a step: its arena and its pointers stand in the step's scratch.
+#pragma once
+
+#include "backends/cpu/schedule.h"
+
+namespace rlx::cpu {
+
+inline size_t rounded(size_t bytes) { return (bytes + 63) / 64 * 64; }
+
+class Nested {
+ public:
+  Nested(const LoweringContext& c, const Body& body)
+      : schedule_(c.nested(body)), inputs_(body.graph.inputs().size()), outputs_(body.graph.outputs().size()) {}
+
+  /// Of sub-graphs that run one after another, the arenas may be one.
+  size_t arena_bytes() const { return rounded(schedule_->arena_bytes()); }
+  size_t table_bytes() const { return rounded((schedule_->pointer_count() + inputs_ + outputs_) * sizeof(void*)); }
+
+  /// In one run's scratch.
+  struct Ready {
+    const Schedule* schedule;
+    std::byte* arena;
+    void** pointers;
+    std::span<void*> inputs, outputs;  ///< to be filled in before a run
+    void run(int width) const noexcept { schedule->run(pointers, arena, inputs, outputs, width); }
+  };
+  Ready ready(std::byte* arena, std::byte* table) const noexcept {
+    auto** pointers = reinterpret_cast<void**>(table);
+    schedule_->resolve(pointers, arena);
+    void** inputs = pointers + schedule_->pointer_count();
+    return {schedule_.get(), arena, pointers, {inputs, inputs_}, {inputs + inputs_, outputs_}};
+  }
+
+ private:
+  std::shared_ptr<const Schedule> schedule_;
+  size_t inputs_, outputs_;
+};
+
+}  // namespace rlx::cpu
