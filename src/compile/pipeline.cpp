@@ -15,11 +15,13 @@
 #include "passes/fuse_matmul.h"
 #include "passes/fuse_residual_norm.h"
 #include "passes/fuse_shared_input.h"
+#include "passes/hoist_invariants.h"
 #include "passes/legalize.h"
 #include "passes/merge_equal_nodes.h"
 #include "passes/simplify.h"
 #include "passes/simplify_products.h"
 #include "passes/subgraphs.h"
+#include "passes/trim_control_flow.h"
 #include "passes/widen_regions.h"
 
 namespace rlx {
@@ -44,6 +46,8 @@ Graph rounding(const Graph& g, const Backend&, const CompileOptions& options) {
 Graph widen_regions_for(const Graph& g, const Backend&, const CompileOptions& options) {
   return options.precision == Precision::relaxed ? with_bodies(g, widen_regions) : g;
 }
+
+Graph trim(const Graph& g, const Backend&, const CompileOptions&) { return trim_control_flow(g); }
 Graph fuse_elementwise_for(const Graph& g, const Backend& backend, const CompileOptions& options) {
   if (options.kernel_dispatch == KernelDispatch::common) return g;  // op by op was asked for
   return with_bodies(g, [&](const Graph& body) {
@@ -57,10 +61,12 @@ Graph fuse_shared_input_for(const Graph& g, const Backend& backend, const Compil
 // What stands before legalization sees the user's ops, and recognizes what they mean.
 const Pass kBefore[] = {
     {"prune", on<prune>},                          // what no output needs is not worth a look
+    {"trim_control_flow", trim},                   // nor is what loops compute for nobody, of which gradients have much
     {"simplify", on<simplify>},                    // what does nothing stands between the ops that the others look for
     {"fold_constants", on<fold_constants>},        // a scale that is computed is no number yet
     {"simplify_products", on<simplify_products>},  // and a layer written as dot_general no layer
     {"merge_equal_nodes", on<merge_equal_nodes>},  // before the fusions, which take in what has a single user
+    {"hoist_invariants", on<hoist_invariants>},    // before the fusions: what they join depends on the trip
     {"fuse_attention", rounding<fuse_attention>},  // before fuse_matmul and fuse_elementwise take its scale and bias
     {"simplify", on<simplify>},                    // cancels the transposes that attention's layout made superfluous
     {"fuse_matmul", rounding<fuse_matmul>},        // a sum is free in a product ...
@@ -73,6 +79,8 @@ const Pass kAfter[] = {
     {"simplify", on<simplify>},              // decompositions stretch, convert and reshape without knowing each other
     {"fold_constants", on<fold_constants>},  // the numbers that they bring
     {"merge_equal_nodes", on<merge_equal_nodes>},  // and what they compute twice
+    {"hoist_invariants", on<hoist_invariants>},    // of loops that were composites until now
+    {"trim_control_flow", trim},                   // and what they no longer read
     {"fuse_elementwise", fuse_elementwise_for},    // late: what a region has taken in, nobody else can see
     {"widen_regions", widen_regions_for},          // rounds less within them, if that was allowed
 };

@@ -1,24 +1,55 @@
 // See the header.
 #include "passes/subgraphs.h"
 
+#include "ir/leaves.h"
 #include "ir/rewrite.h"
 #include "rlx/ops/control.h"
 
 namespace rlx {
-namespace {
 
-bool is_control_flow(const OpDef* op) { return op == &op::if_else || op == &op::while_loop || op == &op::scan; }
-
-}  // namespace
+bool holds_programs(const Node& node) {
+  for (const OpDef* op :
+       {&op::if_else, &op::while_loop, &op::scan, &op::checkpointed_scan, &op::call, &op::remat, &op::custom_fn})
+    if (node.op == op) return true;
+  return false;
+}
 
 Graph with_bodies(const Graph& g, const std::function<Graph(const Graph&)>& pass) {
-  bool any = std::any_of(g.nodes().begin(), g.nodes().end(), [](const Node& node) { return is_control_flow(node.op); });
-  if (!any) return pass(g);
+  if (std::none_of(g.nodes().begin(), g.nodes().end(), holds_programs)) return pass(g);
   return pass(rewritten(g, [&](const Site& site) -> std::optional<std::vector<Value>> {
-    if (!is_control_flow(site.node.op)) return std::nullopt;
+    if (!holds_programs(site.node)) return std::nullopt;
     Attrs attrs = with_subgraphs(site.node.attrs, [&](const Graph& body) { return with_bodies(body, pass); });
     return site.to.emit(*site.node.op, {site.operands.begin(), site.operands.end()}, std::move(attrs));
   }));
+}
+
+Graph with_outputs(const Graph& g, std::span<const size_t> outputs) {
+  Graph to(g.name());
+  std::vector<Value> inputs;
+  for (Ref r : g.inputs()) inputs.push_back(to.input(g.node(r).name, g.type(r)));
+  auto values = splice(to, g, inputs);
+  for (size_t o : outputs) to.output(values[o], g.outputs()[o].name);
+  return prune(to);
+}
+
+Graph with_inputs(const Graph& g, Types types, std::span<const std::optional<size_t>> become) {
+  Graph live = prune(g), to(g.name());
+  std::vector<Value> inputs, given;
+  for (size_t i = 0; i < types.size(); ++i) {
+    size_t old = size_t(std::find(become.begin(), become.end(), i) - become.begin());
+    inputs.push_back(to.input(old < become.size() ? g.node(g.inputs()[old]).name : text_of("x.", i), types[i]));
+  }
+  for (auto i : become) given.push_back(i ? inputs[*i] : Value());
+  auto values = splice(to, live, given);
+  for (size_t o = 0; o < values.size(); ++o) to.output(values[o], g.outputs()[o].name);
+  return to;
+}
+
+Mask inputs_in_use(const Graph& g) {
+  Uses uses(g);
+  Mask used;
+  for (Ref r : g.inputs()) used.push_back(!uses.of(r).empty() || uses.outputs(r) > 0);
+  return used;
 }
 
 }  // namespace rlx

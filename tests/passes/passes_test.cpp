@@ -20,10 +20,13 @@
 #include "passes/fuse_matmul.h"
 #include "passes/fuse_residual_norm.h"
 #include "passes/fuse_shared_input.h"
+#include "passes/hoist_invariants.h"
 #include "passes/hoist_params.h"
 #include "passes/merge_equal_nodes.h"
 #include "passes/simplify.h"
 #include "passes/simplify_products.h"
+#include "passes/subgraphs.h"
+#include "passes/trim_control_flow.h"
 #include "passes/widen_regions.h"
 #include "reference/interpreter.h"
 #include "support/compare.h"
@@ -34,6 +37,7 @@ namespace {
 Graph fuse_all_elementwise(const Graph& g) {
   return fuse_elementwise(g, [](const Node& node) { return node.op->elementwise; });
 }
+Graph hoist_all_invariants(const Graph& g) { return with_bodies(g, hoist_invariants); }
 
 struct Pass {
   std::string name;
@@ -55,6 +59,9 @@ const Pass kPasses[] = {
     {"fuse_matmul_relaxed", [](const Graph& g) { return fuse_matmul(g, Rounding::at_the_end); }, -1},
     {"fuse_residual_norm_relaxed", [](const Graph& g) { return fuse_residual_norm(g, Rounding::at_the_end); }, -1},
     {"widen_regions", widen_regions, -1},
+
+    {"trim_control_flow", trim_control_flow},
+    {"hoist_invariants", hoist_all_invariants},
 };
 
 struct Case {
