@@ -15,6 +15,7 @@
 #include "rlx/ops/linear.h"
 #include "rlx/ops/loss.h"
 #include "rlx/ops/norm.h"
+#include "rlx/ops/recurrent.h"
 #include "rlx/ops/reduction.h"
 #include "rlx/ops/shape.h"
 #include "rlx/ops/softmax.h"
