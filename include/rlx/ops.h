@@ -10,6 +10,7 @@
 #include "rlx/ops/elementary.h"
 #include "rlx/ops/elementwise.h"
 #include "rlx/ops/fused.h"
+#include "rlx/ops/fused_blocks.h"
 #include "rlx/ops/image.h"
 #include "rlx/ops/index.h"
 #include "rlx/ops/linear.h"

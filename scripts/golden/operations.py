@@ -8,7 +8,7 @@ import sys
 
 import recorded
 
-MODULES = ["elementwise", "activations", "shape", "index", "take", "reduce", "contract", "norms", "attention", "windows"]
+MODULES = ["elementwise", "activations", "shape", "index", "take", "reduce", "contract", "norms", "attention", "attention_gradients", "windows", "recurrent"]
 
 
 def main(names):

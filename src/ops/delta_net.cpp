@@ -77,9 +77,10 @@ struct DeltaStep {
 OpDef define_gated_delta_net() {
   return define<>({
       .name = "gated_delta_net",
-      .doc = "for each head: s = exp(g) s, d = beta (v - sᵀ k), s = s + k dᵀ, y = sᵀ q / sqrt(N); q and k[B, S, H, N], "
-             "v[B, S, H, M], g and beta[B, S, H], or g[B, S, H, N] for a gate per key channel, state[B, H, N, M], zeros "
-             "where it is left out. Results: y, the last state",
+      .doc =
+          "for each head: s = exp(g) s, d = beta (v - sᵀ k), s = s + k dᵀ, y = sᵀ q / sqrt(N); q and k[B, S, H, N], "
+          "v[B, S, H, M], g and beta[B, S, H], or g[B, S, H, N] for a gate per key channel, state[B, H, N, M], zeros "
+          "where it is left out. Results: y, the last state",
       .source = "Yang, Kautz, Hatamizadeh, arXiv:2412.06464; gate per channel: Kimi Linear, arXiv:2510.26692",
       .operands = {"q", "k", "v", "g", "beta", "state?"},
       .covers = {"GatedDeltaNet"},
@@ -114,12 +115,12 @@ OpDef define_gated_delta_net() {
             return Many<Tensor>{y.rounded_to(in[0].dtype()), state.rounded_to(in[0].dtype())};
           },
       .decompose =
-          [](Graph& g, Values in) {
+          [](Values in) {
             DeltaDims d(in[0].type(), in[2].type(), in[3].type());
-            Value state = in.size() > 5 ? in[5] : full(g, 0, {in[0].dtype(), d.state()});
+            Value state = in.size() > 5 ? in[5] : full(in[0].graph(), 0, {in[0].dtype(), d.state()});
             std::vector<Value> xs = {time_first(d.scaled(in[0])), time_first(in[1]), time_first(in[2]),
                                      time_first(exp(in[3])), time_first(in[4])};
-            auto out = scan_of(g, {state}, xs, {}, d.steps, false, [](Values v) {
+            auto out = scan_of(in[0].graph(), {state}, xs, {}, d.steps, false, [](Values v) {
               DeltaStep step(v[0], v[2], v[3], v[4], v[5]);
               return std::vector{step.next, read_state(step.next, v[1])};
             });
@@ -163,16 +164,16 @@ OpDef define_gated_delta_net_backward() {
         return std::vector<Type>(in.begin(), in.begin() + 6);
       },
       .decompose =
-          [](Graph& g, Values in) {
+          [](Values in) {
             DeltaDims d(in[0].type(), in[2].type(), in[3].type());
             Value q = time_first(d.scaled(in[0])), k = time_first(in[1]), v = time_first(in[2]),
                   decay = time_first(exp(in[3])), beta = time_first(in[4]);
-            auto states = scan_of(g, {in[5]}, {k, v, decay, beta}, {}, d.steps, false, [](Values x) {
+            auto states = scan_of(in[0].graph(), {in[5]}, {k, v, decay, beta}, {}, d.steps, false, [](Values x) {
               return std::vector{DeltaStep(x[0], x[1], x[2], x[3], x[4]).next, x[0]};  // each step's, as it found it
             })[1];
             bool per_channel = d.gate_per_channel;
-            auto out = scan_of(g, {in[7]}, {states, q, k, v, decay, beta, time_first(in[6])}, {}, d.steps, true,
-                               [per_channel](Values x) {
+            auto out = scan_of(in[0].graph(), {in[7]}, {states, q, k, v, decay, beta, time_first(in[6])}, {}, d.steps,
+                               true, [per_channel](Values x) {
                                  Value before = x[1], query = x[2], key = x[3], rows = x[5], rate = x[6], y_ct = x[7];
                                  DeltaStep step(before, key, x[4], rows, rate);
                                  Value next_ct = x[0] + outer_of(query, y_ct);
@@ -180,14 +181,13 @@ OpDef define_gated_delta_net_backward() {
                                  Value v_ct = correction_ct * expand_dims(rate, 2);
                                  Value decayed_ct = next_ct - outer_of(key, v_ct);
                                  Value k_ct = read_back(next_ct, step.correction) - read_back(step.decayed, v_ct);
-                                 Value g_ct = reduce_sum(decayed_ct * step.decayed,
-                                                         per_channel ? Axes{3} : Axes{2, 3});
+                                 Value g_ct = reduce_sum(decayed_ct * step.decayed, per_channel ? Axes{3} : Axes{2, 3});
                                  Value beta_ct = reduce_sum(step.difference * correction_ct, {2});
-                                 return std::vector{as_rows(rows) * decayed_ct, read_back(step.next, y_ct), k_ct, v_ct,
-                                                    g_ct, beta_ct};
+                                 return std::vector{
+                                     as_rows(rows) * decayed_ct, read_back(step.next, y_ct), k_ct, v_ct, g_ct, beta_ct};
                                });
             return Many<Value>{d.scaled(time_first(out[1])), time_first(out[2]), time_first(out[3]),
-                               time_first(out[4]), time_first(out[5]), out[0]};
+                               time_first(out[4]),           time_first(out[5]), out[0]};
           },
       .batch = [](Values in, const Mask& batched, const NoAttrs&,
                   const Transforms&) { return join_batches(op::gated_delta_net_backward, in, batched, {}); },

@@ -6,6 +6,7 @@
 
 #include "ops/composite_rules.h"
 #include "ops/recurrent_rules.h"
+#include "rlx/ops/activation.h"
 
 namespace rlx {
 namespace {
@@ -206,7 +207,8 @@ Packed packed(const std::vector<RecurrentWeights>& weights, bool bidirectional) 
          directions);
   std::vector<Value> w_ih, w_hh, b_ih, b_hh;
   for (const RecurrentWeights& w : weights) {
-    if (!w.w_ih || !w.w_hh) fail(ErrorCode::invalid_argument, "the weights of layer ", w_ih.size() / directions, " are absent");
+    if (!w.w_ih || !w.w_hh)
+      fail(ErrorCode::invalid_argument, "the weights of layer ", w_ih.size() / directions, " are absent");
     require_rank(w.w_ih.type(), 2, 2, "w_ih");
     require_rank(w.w_hh.type(), 2, 2, "w_hh");
     Value none = full(w.w_hh.graph(), 0, {w.w_hh.dtype(), {w.w_hh.dim(0)}});
@@ -214,7 +216,11 @@ Packed packed(const std::vector<RecurrentWeights>& weights, bool bidirectional) 
     b_ih.push_back(w.b_ih ? w.b_ih : none), b_hh.push_back(w.b_hh ? w.b_hh : none);
   }
   auto together = [](const std::vector<Value>& all) { return all.size() == 1 ? all[0] : concatenate(all, 0); };
-  return {together(w_ih), together(w_hh), together(b_ih), together(b_hh), weights[0].w_hh.dim(1).value(),
+  return {together(w_ih),
+          together(w_hh),
+          together(b_ih),
+          together(b_hh),
+          weights[0].w_hh.dim(1).value(),
           static_cast<int64_t>(weights.size() / directions)};
 }
 
@@ -257,9 +263,10 @@ std::vector<Value> rnn(Value x, const std::vector<RecurrentWeights>& weights, bo
 OpDef define_lstm() {
   return define<RecurrentAttrs>({
       .name = "lstm",
-      .doc = "layers of long short-term memory over x[B, S, in]; gates i, f, g, o: c = sigmoid(f) c + sigmoid(i) "
-             "tanh(g), h = sigmoid(o) tanh(c). w_ih, w_hh and bias hold all layers and directions, row by row; states "
-             "are [layers directions, B, hidden_size]. Results: y[B, S, directions hidden_size], the last h, the last c",
+      .doc =
+          "layers of long short-term memory over x[B, S, in]; gates i, f, g, o: c = sigmoid(f) c + sigmoid(i) "
+          "tanh(g), h = sigmoid(o) tanh(c). w_ih, w_hh and bias hold all layers and directions, row by row; states "
+          "are [layers directions, B, hidden_size]. Results: y[B, S, directions hidden_size], the last h, the last c",
       .source = "torch.nn.LSTM; Hochreiter, Schmidhuber, Neural Computation 9 (1997)",
       .operands = {"x", "w_ih", "w_hh", "bias", "h0?", "c0?"},
       .covers = {"Lstm"},
@@ -275,10 +282,8 @@ OpDef define_lstm() {
           },
       .decompose = [](Graph& g, Values in,
                       const RecurrentAttrs& a) { return recurrent_parts(g, in, a, kLstm, lstm_step); },
-      .batch =
-          [](Values in, const Mask& batched, const RecurrentAttrs& a, const Transforms&) {
-            return recurrent_batch(op::lstm, kLstm, in, batched, a);
-          },
+      .batch = [](Values in, const Mask& batched, const RecurrentAttrs& a,
+                  const Transforms&) { return recurrent_batch(op::lstm, kLstm, in, batched, a); },
       .samples = {{.dims = {{2, 3, 3}, {24}, {16}, {8}}, .attrs = RecurrentAttrs{2}},
                   {.dims = {{2, 3, 2}, {48}, {48}, {24}, {3, 2, 2}, {3, 2, 2}},
                    .attrs = RecurrentAttrs{2, 3},
@@ -311,10 +316,8 @@ OpDef define_gru() {
           },
       .decompose = [](Graph& g, Values in,
                       const RecurrentAttrs& a) { return recurrent_parts(g, in, a, kGru, gru_step); },
-      .batch =
-          [](Values in, const Mask& batched, const RecurrentAttrs& a, const Transforms&) {
-            return recurrent_batch(op::gru, kGru, in, batched, a);
-          },
+      .batch = [](Values in, const Mask& batched, const RecurrentAttrs& a,
+                  const Transforms&) { return recurrent_batch(op::gru, kGru, in, batched, a); },
       .samples = {{.dims = {{2, 3, 3}, {18}, {12}, {6}, {6}}, .attrs = RecurrentAttrs{2}},
                   {.dims = {{2, 3, 2}, {24}, {24}, {12}, {12}, {2, 2, 2}}, .attrs = RecurrentAttrs{2, 2}},
                   {.dims = {{1, 3, 2}, {24}, {24}, {12}, {12}, {2, 1, 2}}, .attrs = RecurrentAttrs{2, 1, true}},
@@ -342,13 +345,12 @@ OpDef define_rnn() {
                                   state[0][j] = !relu_cell ? std::tanh(sum) : sum < 0 ? 0 : sum;
                                 });
           },
-      .decompose = [](Graph& g, Values in, const RnnAttrs& a) {
-        return recurrent_parts(g, in, a, kRnn, [&](Values, Value x, Value h) { return rnn_step(x, h, a.relu); });
-      },
-      .batch =
-          [](Values in, const Mask& batched, const RnnAttrs& a, const Transforms&) {
-            return recurrent_batch(op::rnn, kRnn, in, batched, a);
+      .decompose =
+          [](Graph& g, Values in, const RnnAttrs& a) {
+            return recurrent_parts(g, in, a, kRnn, [&](Values, Value x, Value h) { return rnn_step(x, h, a.relu); });
           },
+      .batch = [](Values in, const Mask& batched, const RnnAttrs& a,
+                  const Transforms&) { return recurrent_batch(op::rnn, kRnn, in, batched, a); },
       .samples = {{.dims = {{2, 3, 3}, {6}, {4}, {2}}, .attrs = RnnAttrs{2}},
                   {.dims = {{2, 4, 2}, {8}, {8}, {4}, {2, 2, 2}}, .attrs = RnnAttrs{2, 2}},
                   {.dims = {{1, 3, 2}, {8}, {8}, {4}, {2, 1, 2}}, .attrs = RnnAttrs{2, 1, true}},

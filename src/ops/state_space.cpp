@@ -103,14 +103,16 @@ OpDef define_selective_scan() {
             return Many<Tensor>{y.rounded_to(in[0].dtype()), state.rounded_to(in[0].dtype())};
           },
       .decompose =
-          [](Graph& g, Values in) {
+          [](Values in) {
             SelectiveDims d(in[0].type(), in[2].type());
             std::vector<Value> xs = {time_first(in[0]), time_first(in[1]), time_first(in[3]), time_first(in[4])};
-            auto out = scan_of(g, {first_state(in, 5, d.state())}, xs, {in[2]}, d.steps, false, [](Values v) {
-              Value delta = expand_dims(v[2], 2), a = v[5], row = expand_dims(v[3], 1), column = expand_dims(v[4], 1);
-              Value s = exp(delta * a) * v[0] + expand_dims(v[2] * v[1], 2) * row;
-              return std::vector{s, reduce_sum(s * column, {2})};
-            });
+            auto out =
+                scan_of(in[0].graph(), {first_state(in, 5, d.state())}, xs, {in[2]}, d.steps, false, [](Values v) {
+                  Value delta = expand_dims(v[2], 2), a = v[5], row = expand_dims(v[3], 1),
+                        column = expand_dims(v[4], 1);
+                  Value s = exp(delta * a) * v[0] + expand_dims(v[2] * v[1], 2) * row;
+                  return std::vector{s, reduce_sum(s * column, {2})};
+                });
             return Many<Value>{time_first(out[1]), out[0]};
           },
       .batch = [](Values in, const Mask& batched, const NoAttrs&,
@@ -126,8 +128,9 @@ OpDef define_selective_scan() {
 OpDef define_mamba2() {
   return define<>({
       .name = "mamba2",
-      .doc = "for each head of x[B, S, H, P]: s = exp(dt a) s + (dt x) bᵀ, y = s c; dt[B, S, H], a[H], b and c[B, S, H, "
-             "N], state[B, H, P, N], zeros where it is left out. Results: y, the last state",
+      .doc =
+          "for each head of x[B, S, H, P]: s = exp(dt a) s + (dt x) bᵀ, y = s c; dt[B, S, H], a[H], b and c[B, S, H, "
+          "N], state[B, H, P, N], zeros where it is left out. Results: y, the last state",
       .source = "Dao, Gu, arXiv:2405.21060, section 6",
       .operands = {"x", "dt", "a", "b", "c", "state?"},
       .covers = {"Mamba2"},
@@ -149,12 +152,12 @@ OpDef define_mamba2() {
             return Many<Tensor>{y.rounded_to(in[0].dtype()), state.rounded_to(in[0].dtype())};
           },
       .decompose =
-          [](Graph& g, Values in) {
+          [](Values in) {
             Mamba2Dims d(in[0].type(), in[3].type());
             // The decays and the increments' left factors do not depend on the state: all steps at once.
             Value decay = exp(in[1] * in[2]), left = expand_dims(in[1], 3) * in[0];
             std::vector<Value> xs = {time_first(left), time_first(decay), time_first(in[3]), time_first(in[4])};
-            auto out = scan_of(g, {first_state(in, 5, d.state())}, xs, {}, d.steps, false, [](Values v) {
+            auto out = scan_of(in[0].graph(), {first_state(in, 5, d.state())}, xs, {}, d.steps, false, [](Values v) {
               Value keep = expand_dims(expand_dims(v[2], 2), 3);
               Value s = keep * v[0] + expand_dims(v[1], 3) * expand_dims(v[3], 2);
               return std::vector{s, reduce_sum(s * expand_dims(v[4], 2), {3})};
@@ -164,9 +167,7 @@ OpDef define_mamba2() {
       .batch = [](Values in, const Mask& batched, const NoAttrs&,
                   const Transforms&) { return join_batches(op::mamba2, in, batched, {}, 2); },
       .samples = {{.dims = {{2, 3, 2, 3}, {2, 3, 2}, {2}, {2, 3, 2, 4}, {2, 3, 2, 4}}, .lo = -1, .hi = 1},
-                  {.dims = {{2, 4, 3, 2}, {2, 4, 3}, {3}, {2, 4, 3, 2}, {2, 4, 3, 2}, {2, 3, 2, 2}},
-                   .lo = -1,
-                   .hi = 1},
+                  {.dims = {{2, 4, 3, 2}, {2, 4, 3}, {3}, {2, 4, 3, 2}, {2, 4, 3, 2}, {2, 3, 2, 2}}, .lo = -1, .hi = 1},
                   {.dims = {{1, 1, 1, 1}, {1, 1, 1}, {1}, {1, 1, 1, 1}, {1, 1, 1, 1}, {1, 1, 1, 1}}},
                   {.dims = {{2, 0, 1, 3}, {2, 0, 1}, {1}, {2, 0, 1, 2}, {2, 0, 1, 2}, {2, 1, 3, 2}}}},
   });

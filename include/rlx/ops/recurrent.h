@@ -38,8 +38,8 @@ std::vector<Value> gru(Value x, Value w_ih, Value w_hh, Value b_ih, Value b_hh, 
 /// h = tanh(w_ih x + w_hh h + bias). Returns y, h_n.
 std::vector<Value> rnn(Value x, Value w_ih, Value w_hh, Value bias, RnnAttrs attrs, Value h0 = {});
 
-/// The tensors of one layer in one direction, as PyTorch keeps them: weight_ih_l0[G, in], weight_hh_l0[G, H], bias_ih_l0
-/// and bias_hh_l0[G]. Biases may be absent.
+/// The tensors of one layer in one direction, as PyTorch keeps them: weight_ih_l0[G, in], weight_hh_l0[G, H],
+/// bias_ih_l0 and bias_hh_l0[G]. Biases may be absent.
 struct RecurrentWeights {
   Value w_ih, w_hh, b_ih = {}, b_hh = {};
 };
@@ -49,8 +49,8 @@ std::vector<Value> lstm(Value x, const std::vector<RecurrentWeights>& weights, b
                         Value h0 = {}, Value c0 = {});
 std::vector<Value> gru(Value x, const std::vector<RecurrentWeights>& weights, bool bidirectional = false,
                        Value h0 = {});
-std::vector<Value> rnn(Value x, const std::vector<RecurrentWeights>& weights, bool bidirectional = false,
-                       Value h0 = {}, bool relu = false);
+std::vector<Value> rnn(Value x, const std::vector<RecurrentWeights>& weights, bool bidirectional = false, Value h0 = {},
+                       bool relu = false);
 
 /// x and delta[B, S, C], a[C, N], b and c[B, S, N], state[B, C, N]. For each channel: s = exp(delta a) s + delta x b,
 /// y = the sum of s c. (No skip by D, no softplus: those are ops of their own.) Returns y[B, S, C] and the last state.

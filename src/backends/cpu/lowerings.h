@@ -107,6 +107,13 @@ Prepared lower_select_and_scatter(const LoweringContext&);
 std::string when_plain_convolution(const Question&);
 Prepared lower_plain_convolution(const LoweringContext&);
 
+// lower_recurrent.cpp, lower_linear_recurrence.cpp
+std::string when_recurrent(const Question&);
+Prepared lower_recurrent(const LoweringContext&);
+Prepared lower_selective_scan(const LoweringContext&);
+Prepared lower_mamba2(const LoweringContext&);
+Prepared lower_gated_delta_net(const LoweringContext&);
+
 // lower_control.cpp
 Prepared lower_if(const LoweringContext&);
 

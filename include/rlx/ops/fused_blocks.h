@@ -1,0 +1,74 @@
+// Fused composites that span several families: convolutions with what follows them, blocks of a transformer, regions of
+// ops that move elements. Neighbours: fused.h (element-wise ones), linear.h (fused_matmul), norm.h (residual norms).
+#pragma once
+
+#include "rlx/ops/attention.h"
+#include "rlx/ops/conv.h"
+#include "rlx/ops/fused.h"
+
+namespace rlx {
+
+namespace op {
+extern const OpDef fused_conv, fused_attention_block, fused_transformer_layer, transform_region,
+    batch_elementwise_region;
+}  // namespace op
+
+struct FusedConvAttrs {
+  Axes stride = {}, padding = {}, dilation = {};  ///< as in ConvNdAttrs
+  int64_t groups = 1;
+  bool has_bias = false, has_residual = false;
+  Activation activation = Activation::none;
+  RLX_FIELDS(FusedConvAttrs, field("stride", &FusedConvAttrs::stride), field("padding", &FusedConvAttrs::padding),
+             field("dilation", &FusedConvAttrs::dilation), field("groups", &FusedConvAttrs::groups),
+             field("has_bias", &FusedConvAttrs::has_bias), field("has_residual", &FusedConvAttrs::has_residual),
+             field("activation", &FusedConvAttrs::activation));
+};
+/// activation(conv(x, w) + bias + residual): bias[O], residual of the result's dims. (A fused_matmul adds its residual
+/// behind the activation.) The builder sets `has_bias` and `has_residual` from what is given.
+Value fused_conv(Value x, Value w, Value bias = {}, Value residual = {}, FusedConvAttrs attrs = {});
+
+struct AttentionBlockAttrs {
+  int64_t heads = 1;
+  bool has_bias = false, has_rope = false;
+  RopeStyle rope_style = RopeStyle::neox;
+  RLX_FIELDS(AttentionBlockAttrs, field("heads", &AttentionBlockAttrs::heads),
+             field("has_bias", &AttentionBlockAttrs::has_bias), field("has_rope", &AttentionBlockAttrs::has_rope),
+             field("rope_style", &AttentionBlockAttrs::rope_style));
+};
+struct AttentionBlockWeights {
+  Value qkv_w, out_w;            ///< [E, 3 heads D] with q, k, v side by side; [heads D, E]
+  Value qkv_b = {}, out_b = {};  ///< both or none
+};
+/// q | k | v = hidden qkv_w + qkv_b, rotary positions of q and k if there are tables, attention with the key padding
+/// `mask`, times out_w, + out_b. hidden[B, S, E] -> [B, S, E]. All elements of a head turn.
+Value fused_attention_block(Value hidden, Value mask, AttentionBlockWeights weights, int64_t heads, Value cos = {},
+                            Value sin = {}, RopeStyle style = RopeStyle::neox);
+
+struct TransformerLayerAttrs {
+  int64_t heads = 1;
+  double epsilon = 1e-5;
+  bool has_bias = false;
+  Activation activation = Activation::gelu;
+  RLX_FIELDS(TransformerLayerAttrs, field("heads", &TransformerLayerAttrs::heads),
+             field("epsilon", &TransformerLayerAttrs::epsilon), field("has_bias", &TransformerLayerAttrs::has_bias),
+             field("activation", &TransformerLayerAttrs::activation));
+};
+struct TransformerLayerWeights {
+  Value qkv_w, out_w, ln1_gamma, fc1_w, fc2_w, ln2_gamma;                              ///< products: [in, out]
+  Value qkv_b = {}, out_b = {}, ln1_beta = {}, fc1_b = {}, fc2_b = {}, ln2_beta = {};  ///< all or none
+};
+/// A layer of BERT, which normalizes behind each residual: h = norm1(hidden + block(hidden)), norm2(h + activation(h
+/// fc1_w + fc1_b) fc2_w + fc2_b); block is fused_attention_block.
+Value fused_transformer_layer(Value hidden, Value mask, TransformerLayerWeights weights, TransformerLayerAttrs attrs);
+
+struct RegionAttrs {
+  Subgraph body;
+  RLX_FIELDS(RegionAttrs, field("body", &RegionAttrs::body));
+};
+/// The results of `body`, which only moves elements: reshape, transpose, slice, resize_nearest2x, concatenate, ...
+std::vector<Value> transform_region(std::vector<Value> operands, Graph body);
+/// An element-wise region over several parts of a batch: the operands are the body's inputs for the first part, those
+/// for the second, ...; the results are the parts' results, concatenated along dim 0.
+std::vector<Value> batch_elementwise_region(std::vector<Value> operands, Graph body);
+
+}  // namespace rlx
