@@ -128,7 +128,7 @@ Counts check_all(Run run) {
           CHECK_MESSAGE(why.empty(), family, "/", c.op.name(), ": ", c.labels[o], " ", why);
         }
       } catch (const Error& e) {
-        FAIL_CHECK(family, "/", c.op.name(), ": ", e.what());
+        FAIL_CHECK(family, "/", c.op.name(), ": ", std::string(e.what()));
       }
     }
   return counts;
