@@ -145,9 +145,9 @@ OpDef define_reduce_window() {
         Sliding window(a, in[0].rank());
         const Shape& extents = in[0].shape();
         // Pad first: a body may tell padding from nothing.
-        Shape whole = shape_of(
-            Sliding(extents.size(), Dims(extents.size(), Dim(1)), {}, window.base, {}, window.low, window.high)
-                .counts(in[0].type().dims));
+        Shape whole =
+            shape_of(Sliding(extents.size(), Dims(extents.size(), Dim(1)), {}, window.base, {}, window.low, window.high)
+                         .counts(in[0].type().dims));
         std::vector<Tensor> inits(in.begin() + std::ptrdiff_t(n), in.end()), padded;
         if (a.kind != Reduction::custom) inits = {initial_value(a.kind, in[0].dtype())};
         for (size_t i = 0; i < n; ++i)
@@ -209,8 +209,7 @@ OpDef define_reduce_window() {
                 {.dims = {{6}}, .dtypes = {boolean}, .attrs = ReduceWindowAttrs{Reduction::any, {2}}},
                 {.dims = {{5}, {5}, {}, {}},
                  .attrs = ReduceWindowAttrs{Reduction::custom, {2}, {2}, {}, {}, {1}, {0}, sum_and_greatest}},
-                {.dims = {{5}},
-                 .attrs = ReduceWindowAttrs{Reduction::prod, {3}, {2}, {2}, {1}, {1}, {-1}}},
+                {.dims = {{5}}, .attrs = ReduceWindowAttrs{Reduction::prod, {3}, {2}, {2}, {1}, {1}, {-1}}},
                 {.dims = {{3, 4}},
                  .attrs = ReduceWindowAttrs{Reduction::sum, {2, 3}, {2, 1}, {3, 1}, {1, 2}, {0, 3}, {2, -1}}},
                 {.dims = {{2}}, .attrs = ReduceWindowAttrs{Reduction::sum, {3}}},

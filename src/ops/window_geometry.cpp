@@ -43,8 +43,9 @@ Sliding::Sliding(const SelectAndScatterAttrs& a, size_t rank)
     : Sliding(rank, a.window_dims, a.strides, {}, a.window_dilation, a.padding_low, a.padding_high) {}
 
 Dim Sliding::count(size_t d, const Dim& extent) const {
-  return with_context([&] { return text_of("counting the windows along extent ", extent); },
-                      [&] { return window_count(extent, window[d], stride[d], base[d], dilation[d], low[d], high[d]); });
+  return with_context(
+      [&] { return text_of("counting the windows along extent ", extent); },
+      [&] { return window_count(extent, window[d], stride[d], base[d], dilation[d], low[d], high[d]); });
 }
 Dims Sliding::counts(const Dims& extents) const {
   Dims result;
@@ -97,8 +98,8 @@ ConvLayout::ConvLayout(const ConvAttrs& a, Types in) {
   out_spatial.assign(out.begin() + 2, out.end());
 }
 Sliding ConvLayout::sliding(const ConvAttrs& a, Types in) const {
-  return {lhs_spatial.size(), pick(in[1].dims, rhs_spatial), a.strides,    a.lhs_dilation,
-          a.rhs_dilation,     a.padding_low,                 a.padding_high};
+  return {lhs_spatial.size(), pick(in[1].dims, rhs_spatial), a.strides, a.lhs_dilation, a.rhs_dilation, a.padding_low,
+          a.padding_high};
 }
 
 }  // namespace rlx

@@ -112,9 +112,9 @@ Value window_extreme_ct(Value x, Value ct, const ReduceWindowAttrs& a) {
   size_t rank = x.dims().size();
   Sliding s(a, rank);
   auto scattered = [&](Value from) {
-    return select_and_scatter(from, ct,
-                              {a.kind == Reduction::max ? Comparison::ge : Comparison::le, s.window, s.stride,
-                               s.dilation, s.low, s.high});
+    return select_and_scatter(
+        from, ct,
+        {a.kind == Reduction::max ? Comparison::ge : Comparison::le, s.window, s.stride, s.dilation, s.low, s.high});
   };
   if (s.base == Axes(rank, 1)) return scattered(x);
   // select_and_scatter knows no gaps: fill them with what is never kept, and drop what falls there.

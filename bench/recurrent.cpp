@@ -1,0 +1,103 @@
+// Sequence models with bound weights: NAME_stepsxhidden_bBATCH. One JSON line a case: the fastest and the median time
+// of a run in milliseconds. recurrent.py runs this and PyTorch in turn.
+//
+//   build/release/bench/recurrent [--threads T] [CASE...]
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+
+#include "rlx/ops.h"
+#include "rlx/session.h"
+
+using namespace rlx;
+
+namespace {
+
+Graph stacked(const char* kind, int64_t steps, int64_t width, int64_t batch, int64_t layers, bool both) {
+  Graph g(
+      text_of(kind, "_", steps, "x", width, "_b", batch, layers > 1 ? text_of("_l", layers) : "", both ? "_both" : ""));
+  bool is_lstm = !std::strcmp(kind, "lstm"), is_gru = !std::strcmp(kind, "gru");
+  int64_t directions = both ? 2 : 1, rows = width * (is_lstm ? 4 : is_gru ? 3 : 1), blocks = layers * directions;
+  Value x = g.input("x", f32, {batch, steps, width});
+  Value w = g.param("w_ih", f32, {rows * width * directions * (1 + (layers - 1) * directions)});
+  Value u = g.param("w_hh", f32, {rows * width * blocks}), b = g.param("bias", f32, {rows * blocks});
+  RecurrentAttrs attrs{width, layers, both};
+  auto out = is_lstm  ? lstm(x, w, u, b, attrs)
+             : is_gru ? gru(x, w, u, b, g.param("b_hh", f32, {rows * blocks}), attrs)
+                      : rnn(x, w, u, b, {width, layers, both});
+  g.output(out[0]);
+  return g;
+}
+Graph scan_graph(int64_t steps, int64_t channels, int64_t n, int64_t batch) {
+  Graph g(text_of("selective_scan_", steps, "x", channels, "x", n, "_b", batch));
+  Dims x = {batch, steps, channels}, b = {batch, steps, n};
+  g.output(selective_scan(g.input("x", f32, x), g.input("delta", f32, x), g.input("a", f32, {channels, n}),
+                          g.input("b", f32, b), g.input("c", f32, b))[0]);
+  return g;
+}
+Graph mamba2_graph(int64_t steps, int64_t heads, int64_t width, int64_t n, int64_t batch) {
+  Graph g(text_of("mamba2_", steps, "x", heads, "x", width, "x", n, "_b", batch));
+  Dims b = {batch, steps, heads, n};
+  g.output(mamba2(g.input("x", f32, {batch, steps, heads, width}), g.input("dt", f32, {batch, steps, heads}),
+                  g.input("a", f32, {heads}), g.input("b", f32, b), g.input("c", f32, b))[0]);
+  return g;
+}
+Graph delta_graph(int64_t steps, int64_t heads, int64_t n, int64_t batch) {
+  Graph g(text_of("gated_delta_net_", steps, "x", heads, "x", n, "_b", batch));
+  Dims q = {batch, steps, heads, n}, beta = {batch, steps, heads};
+  g.output(gated_delta_net(g.input("q", f32, q), g.input("k", f32, q), g.input("v", f32, q), g.input("g", f32, beta),
+                           g.input("beta", f32, beta))[0]);
+  return g;
+}
+
+/// Numbers below 0.1 in size, negative for what is a logarithm: no state grows or dies.
+Tensor filled(const Type& type, bool negative) {
+  Tensor t(type.dtype, shape_of(type.dims));
+  uint32_t seed = 1;
+  for (size_t i = 0; i < t.element_count(); ++i) {
+    seed = seed * 1664525u + 1013904223u;
+    double unit = (seed >> 8) * 0x1p-24;
+    store<double>(t, i, 0.1 * (negative ? -unit : unit - 0.5));
+  }
+  return t;
+}
+
+void measure(const Graph& g, int threads) {
+  CompiledGraph compiled = Session(Device::cpu(), {threads}).compile(g);
+  for (Ref r : g.params()) compiled.set_param(g.node(r).name, filled(g.type(r), false));
+  std::vector<Tensor> inputs, outputs(g.outputs().size());
+  for (Ref r : g.inputs()) inputs.push_back(filled(g.type(r), g.node(r).name == "a" || g.node(r).name == "g"));
+  compiled.run_into(inputs, outputs);
+  std::vector<double> times;
+  auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(600);
+  do {
+    auto begin = std::chrono::steady_clock::now();
+    compiled.run_into(inputs, outputs);
+    times.push_back(std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count());
+  } while (times.size() < 5 || std::chrono::steady_clock::now() < end);
+  std::sort(times.begin(), times.end());
+  std::printf("{\"case\": \"%s\", \"threads\": %d, \"ms\": %.4f, \"median_ms\": %.4f, \"runs\": %zu}\n",
+              g.name().c_str(), threads, times.front(), times[times.size() / 2], times.size());
+  std::fflush(stdout);
+}
+
+}  // namespace
+
+int main(int count, char** words) {
+  int threads = 1;
+  std::vector<std::string> wanted;
+  for (int i = 1; i < count; ++i) {
+    if (!std::strcmp(words[i], "--threads") && i + 1 < count) threads = std::max(1, std::atoi(words[++i]));
+    else wanted.emplace_back(words[i]);
+  }
+  std::vector<Graph> all;
+  for (const char* kind : {"lstm", "gru", "rnn"})
+    for (int64_t batch : {1, 16}) all.push_back(stacked(kind, 128, 256, batch, 1, false));
+  all.push_back(stacked("lstm", 128, 256, 1, 2, true));
+  all.push_back(scan_graph(256, 1024, 16, 1));
+  all.push_back(mamba2_graph(256, 16, 64, 64, 1));
+  all.push_back(delta_graph(256, 8, 128, 1));
+  for (const Graph& g : all)
+    if (wanted.empty() || std::find(wanted.begin(), wanted.end(), g.name()) != wanted.end()) measure(g, threads);
+}

@@ -1,0 +1,103 @@
+// The kernels of the sequence models at extents that are and are not multiples of vectors and tiles, on every
+// instruction set, against the plain loops of the ops' references.
+#include "kernels/kernel_test.h"
+#include "reference/interpreter.h"
+#include "rlx/ops.h"
+#include "rlx/session.h"
+#include "support/compare.h"
+
+using namespace rlx;
+using namespace rlx::test;
+
+namespace {
+
+Tensor numbers(const Type& type, uint64_t seed) {
+  return random_tensor(type.dtype, shape_of(type.dims), seed, -0.7, 0.7);
+}
+
+/// The graph on the CPU and by its references.
+void check(const Graph& g, int threads) {
+  std::vector<Tensor> inputs;
+  std::map<std::string, Tensor> params;
+  uint64_t seed = 1;
+  for (Ref r : g.inputs()) inputs.push_back(numbers(g.type(r), ++seed));
+  for (Ref r : g.params()) params[g.node(r).name] = numbers(g.type(r), ++seed);
+  CompiledGraph compiled = Session(Device::cpu(), {threads}).compile(g);
+  for (const auto& [name, value] : params) compiled.set_param(name, value);
+  INFO(g.name());
+  REQUIRE(compiled.report().count(Verdict::composed) == 0);
+  CHECK(difference(compiled.run_ordered(inputs), interpret(g, inputs, params)) == "");
+}
+
+Graph stacked(const OpDef& op, DType t, int64_t batch, int64_t steps, int64_t width, int64_t hidden, int64_t layers,
+              bool both, bool states, bool bound, bool relu) {
+  bool is_lstm = &op == &op::lstm, is_gru = &op == &op::gru;
+  int64_t d = both ? 2 : 1, rows = hidden * (is_lstm ? 4 : is_gru ? 3 : 1), blocks = layers * d;
+  Graph g(text_of(op.name, " ", t, " batch ", batch, " steps ", steps, " in ", width, " hidden ", hidden, " layers ",
+                  layers, both ? " both" : "", states ? " states" : "", bound ? " bound" : ""));
+  auto weights = [&](const char* name, int64_t count) {
+    return bound ? g.param(name, t, {count}) : g.input(name, t, {count});
+  };
+  std::vector<Value> in = {g.input("x", t, {batch, steps, width}),
+                           weights("w_ih", rows * d * (width + (layers - 1) * d * hidden)),
+                           weights("w_hh", blocks * rows * hidden), weights("bias", blocks * rows)};
+  if (is_gru) in.push_back(weights("b_hh", blocks * rows));
+  if (states) in.push_back(g.input("h0", t, {blocks, batch, hidden}));
+  if (states && is_lstm) in.push_back(g.input("c0", t, {blocks, batch, hidden}));
+  Attrs attrs = RecurrentAttrs{hidden, layers, both};
+  if (&op == &op::rnn) attrs = RnnAttrs{hidden, layers, both, relu};
+  for (const Value& v : g.emit(op, in, attrs)) g.output(v);
+  return g;
+}
+
+}  // namespace
+
+TEST_CASE("lstm, gru and rnn equal their references at any extents, weights bound or not") {
+  for_each_target([] {
+    Random random(3);
+    for (const OpDef* op : {&op::lstm, &op::gru, &op::rnn})
+      for (DType t : {f32, f64})
+        for (int64_t hidden : {1, 5, 16, 17, 40, 70})
+          for (int64_t batch : {1, 2, 7, 13}) {
+            auto coin = [&] { return random.below(2) == 1; };
+            int64_t layers = 1 + random.below(3), width = 1 + random.below(20), steps = 1 + random.below(4);
+            check(stacked(*op, t, batch, steps, width, hidden, layers, coin(), coin(), coin(), coin()),
+                  1 + static_cast<int>(random.below(3)));
+          }
+  });
+}
+
+TEST_CASE("no steps, no sequences and no inputs leave the states as they were") {
+  for (const OpDef* op : {&op::lstm, &op::gru, &op::rnn})
+    for (bool bound : {false, true})
+      for (bool states : {false, true}) {
+        check(stacked(*op, f32, 2, 0, 3, 4, 2, true, states, bound, false), 2);
+        check(stacked(*op, f32, 0, 3, 3, 4, 2, true, states, bound, false), 2);
+        check(stacked(*op, f32, 2, 3, 0, 4, 1, false, states, bound, false), 2);
+      }
+}
+
+TEST_CASE("selective_scan, mamba2 and gated_delta_net equal their references at any extents") {
+  for_each_target([] {
+    Random random(5);
+    for (DType t : {f32, f64})
+      for (int64_t columns : {1, 15, 16, 17, 64, 65, 130})
+        for (int64_t n : {0, 1, 2, 5, 16}) {
+          int64_t batch = 1 + random.below(2), steps = random.below(4), heads = 1 + random.below(3);
+          bool state = random.below(2) == 1, per_channel = random.below(2) == 1;
+          auto run = [&](const OpDef& op, std::vector<Dims> dims, const Dims& last) {
+            Graph g(text_of(op.name, " ", t, " columns ", columns, " n ", n, " steps ", steps, " heads ", heads));
+            std::vector<Value> in;
+            if (state) dims.push_back(last);
+            for (const Dims& d : dims) in.push_back(g.input(text_of("x", in.size()), t, d));
+            for (const Value& v : g.emit(op, in)) g.output(v);
+            check(g, 1 + static_cast<int>(random.below(3)));
+          };
+          Dims x = {batch, steps, columns}, row = {batch, steps, n}, gate = {batch, steps, heads};
+          run(op::selective_scan, {x, x, {columns, n}, row, row}, {batch, columns, n});
+          Dims wide = {batch, steps, heads, columns}, key = {batch, steps, heads, n};
+          run(op::mamba2, {wide, gate, {heads}, key, key}, {batch, heads, columns, n});
+          run(op::gated_delta_net, {key, key, wide, per_channel ? key : gate, gate}, {batch, heads, n, columns});
+        }
+  });
+}
