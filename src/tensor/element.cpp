@@ -212,6 +212,17 @@ void copy_element(Tensor& to, size_t at, const Tensor& from, size_t i) {
 Tensor moved(const Tensor& x, Shape shape, const std::function<int64_t(const Axes&)>& from, const Tensor* otherwise) {
   Tensor y(x.dtype(), std::move(shape));
   size_t i = 0;
+  if (is_block(x.dtype())) {  // rows stay whole, so that the first element of a block says where it comes from
+    const DTypeInfo& format = info(x.dtype());
+    auto length = static_cast<size_t>(format.block_elements), size = static_cast<size_t>(format.block_bytes);
+    std::byte* to = y.mutable_data();
+    for_each_index(y.shape(), [&](const Axes& index) {
+      if (i % length == 0)
+        std::memcpy(to + i / length * size, x.data() + static_cast<size_t>(from(index)) / length * size, size);
+      ++i;
+    });
+    return y;
+  }
   if (!is_byte_sized(x.dtype())) {
     for_each_index(y.shape(), [&](const Axes& index) {
       int64_t at = from(index);
