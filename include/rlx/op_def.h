@@ -55,6 +55,7 @@ struct OpDef {
   bool elementwise = false;                ///< each result element depends on the operands' elements at its index alone
   bool moves_data = false;                 ///< no arithmetic: bits of operands arrive unchanged, whatever their dtype
   bool differentiable = true;              ///< false: the gradient is zero, by nature (sign) or on request
+  bool surrogate_gradient = false;         ///< `vjp` is no derivative but stands for one: a straight-through estimator
   std::optional<size_t> overwrites;        ///< result 0 may take the buffer of this operand
   std::function<Many<Type>(Types, const Attrs&)> infer;
   std::function<Many<Tensor>(Tensors, const Attrs&, const Run&)> reference;
@@ -163,6 +164,7 @@ struct OpSpec {
   bool elementwise = false;
   bool moves_data = false;
   bool differentiable = true;
+  bool surrogate_gradient = false;
   std::optional<size_t> overwrites = {};
   typename Rules<A>::Infer infer = {};  ///< (Types) or (Types, const A&) -> Type or Types
   typename Rules<A>::Reference reference =
@@ -188,6 +190,7 @@ OpDef define(OpSpec<A> s) {
   op.name = s.name, op.doc = s.doc, op.source = s.source;
   op.operands = std::move(s.operands), op.covers = std::move(s.covers);
   op.elementwise = s.elementwise, op.moves_data = s.moves_data, op.differentiable = s.differentiable;
+  op.surrogate_gradient = s.surrogate_gradient;
   op.overwrites = s.overwrites;
   op.infer = std::move(s.infer.erased);
   op.reference = std::move(s.reference.erased);

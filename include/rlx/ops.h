@@ -17,6 +17,8 @@
 #include "rlx/ops/loss.h"
 #include "rlx/ops/norm.h"
 #include "rlx/ops/recurrent.h"
+#include "rlx/ops/qat.h"
+#include "rlx/ops/quantize.h"
 #include "rlx/ops/reduction.h"
 #include "rlx/ops/shape.h"
 #include "rlx/ops/softmax.h"

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "ops/composite_rules.h"
+#include "rlx/ops/quantize.h"
 #include "rlx/ops/reduction.h"
 
 namespace rlx {
@@ -141,6 +142,18 @@ Tensor matmul_of(Tensors in) {
   });
 }
 
+/// The dtype that all operands have; the weight, operand 1, may be of blocks along k instead, [n, k].
+DType product_dtype(Types in, bool transposed) {
+  if (!is_block(in[1].dtype)) return require_dtype(in, kNumber);
+  if (!transposed)
+    fail(ErrorCode::invalid_argument, "the weight ", in[1], " is packed in blocks along its last dim, so it is [n, k]: ",
+         "use linear, or set transpose_rhs");
+  require_kind(in[0], kReal, "x");
+  for (const Type& t : in.subspan(2))
+    if (t.dtype != in[0].dtype)
+      fail(ErrorCode::shape_mismatch, "operands beside the blocks must have one dtype, got ", in[0], " and ", t);
+  return in[0].dtype;
+}
 /// x[..., k] by a matrix w[k, n], or [n, k] if `transposed`: the result's dims.
 Dims product_dims(const Type& x, const Type& w, bool transposed) {
   require_rank(x, 1, SIZE_MAX, "x");
@@ -153,6 +166,7 @@ Dims product_dims(const Type& x, const Type& w, bool transposed) {
   return dims;
 }
 Value product(Value x, Value w, bool transposed) {
+  if (is_block(w.dtype())) w = dequantize_blocks(w, x.dtype() == f64 ? f64 : f32);
   return dot_general(x, w, {{}, {}, {x.rank() - 1}, {transposed ? 1 : 0}});
 }
 
@@ -186,12 +200,11 @@ OpDef define_matmul() {
 OpDef define_linear() {
   return define<>({
       .name = "linear",
-      .doc = "x wᵀ + bias: x[..., k], w[n, k], bias[n]",
+      .doc = "x wᵀ + bias: x[..., k], w[n, k], bias[n]. w may be of a block format, such as q4_k: it is decoded exactly",
       .operands = {"x", "w", "bias?"},
       .infer =
           [](Types in) {
-            DType dtype = require_dtype(in, kNumber);
-            Type t{dtype, product_dims(in[0], in[1], true)};
+            Type t{product_dtype(in, true), product_dims(in[0], in[1], true)};
             if (in.size() > 2) require_dims(in[2], {t.dims.back()}, "bias");
             return t;
           },
@@ -205,7 +218,9 @@ OpDef define_linear() {
                   {.dims = {{4}, {2, 4}, {2}}},
                   {.dims = {{0, 4}, {2, 4}, {2}}},
                   {.dims = {{3, 0}, {2, 0}, {2}}},
-                  {.dims = {{2, 3}, {4, 3}, {4}}, .dtypes = {i32, i32, i32}, .lo = -9, .hi = 9}},
+                  {.dims = {{2, 3}, {4, 3}, {4}}, .dtypes = {i32, i32, i32}, .lo = -9, .hi = 9},
+                  {.dims = {{2, 3, 256}, {5, 256}, {5}}, .dtypes = {f64, q4_k, f64}},
+                  {.dims = {{11, 64}, {3, 64}}, .dtypes = {f64, q8_0}}},
   });
 }
 
@@ -218,7 +233,8 @@ OpDef define_fused_matmul() {
       .operands = {"x", "w", "bias?", "residual?"},
       .infer =
           [](Types in, const FusedMatmulAttrs& a) {
-            DType dtype = require_dtype(in, kReal);
+            DType dtype = product_dtype(in, a.transpose_rhs);
+            require_kind(in[0], kReal);
             size_t wanted = size_t{2} + a.has_bias + a.has_residual;
             if (in.size() != wanted)
               fail(ErrorCode::invalid_argument, "has_bias = ", a.has_bias, " and has_residual = ", a.has_residual,
@@ -246,6 +262,9 @@ OpDef define_fused_matmul() {
                    .attrs = FusedMatmulAttrs{.has_bias = true, .activation = Activation::gelu_tanh}},
                   {.dims = {{3, 4}, {2, 4}},
                    .attrs = FusedMatmulAttrs{.transpose_rhs = true, .activation = Activation::sigmoid}},
+                  {.dims = {{3, 256}, {2, 256}, {2}, {3, 2}},
+                   .dtypes = {f64, q6_k, f64, f64},
+                   .attrs = FusedMatmulAttrs{true, true, true, Activation::silu}},
                   {.dims = {{4}, {4, 2}, {2}},
                    .attrs = FusedMatmulAttrs{.has_residual = true, .activation = Activation::tanh}}},
   });

@@ -113,6 +113,13 @@ void require_per_dim(const Type& x, size_t given, std::string_view what) {
     fail(ErrorCode::invalid_argument, what, " must have one entry for each dim of ", x, ", got ", given);
 }
 
+/// Blocks lie along the last dim, and are moved whole.
+void require_rows_kept(const Type& x, bool kept) {
+  if (is_block(x.dtype) && !kept)
+    fail(ErrorCode::unsupported, x, " is packed in blocks along its last dim: only whole rows of it can be moved; ",
+         "dequantize_blocks makes numbers of it");
+}
+
 Dim sliced(const Type& x, size_t d, const SliceAttrs& a, int64_t stride) {
   if (stride < 1)
     fail(ErrorCode::invalid_argument, "a stride of ", stride, " along dim ", d, "; reverse it for negative steps");
@@ -176,6 +183,8 @@ OpDef define_broadcast_in_dim() {
                 fail(ErrorCode::shape_mismatch, "dim ", i, " of ", in[0], " becomes dim ", axes[i], " of ",
                      Type{in[0].dtype, a.dims}, "; it must be 1 or ", to);
             }
+            require_rows_kept(in[0], !axes.empty() && axes.back() + 1 == int64_t(a.dims.size()) &&
+                                         in[0].dims.back() == a.dims.back());
             return Type{in[0].dtype, a.dims};
           },
       .reference =
@@ -215,6 +224,7 @@ OpDef define_reshape() {
             if (element_count(in[0].dims) != element_count(a.dims))
               fail(ErrorCode::shape_mismatch, in[0], " has ", element_count(in[0].dims), " elements, ", t, " has ",
                    element_count(a.dims));
+            if (is_block(t.dtype) && is_static(t.dims)) byte_count(t.dtype, shape_of(t.dims));  // the rows: whole blocks
             return t;
           },
       .reference = [](Tensors in, const ReshapeAttrs& a) { return in[0].reshaped(shape_of(a.dims)); },
@@ -235,7 +245,9 @@ OpDef define_transpose() {
       .infer =
           [](Types in, const TransposeAttrs& a) {
             require_per_dim(in[0], a.permutation.size(), "permutation");
-            return Type{in[0].dtype, pick(in[0].dims, valid_axes(a.permutation, in[0].rank()))};
+            Axes permutation = valid_axes(a.permutation, in[0].rank());
+            require_rows_kept(in[0], permutation.empty() || permutation.back() + 1 == int64_t(permutation.size()));
+            return Type{in[0].dtype, pick(in[0].dims, permutation)};
           },
       .reference =
           [](Tensors in, const TransposeAttrs& a) {
@@ -277,6 +289,7 @@ OpDef define_slice() {
             require_per_dim(in[0], strides.size(), "strides");
             Type t{in[0].dtype, {}};
             for (size_t d = 0; d < in[0].rank(); ++d) t.dims.push_back(sliced(in[0], d, a, strides[d]));
+            require_rows_kept(in[0], t.rank() > 0 && t.dims.back() == in[0].dims.back());
             return t;
           },
       .reference =
@@ -320,6 +333,7 @@ OpDef define_pad() {
       .moves_data = true,
       .infer =
           [](Types in, const PadAttrs& a) {
+            require_rows_kept(in[0], false);
             require_per_dim(in[0], a.low.size(), "low");
             require_per_dim(in[0], a.high.size(), "high");
             if (in[1] != Type{in[0].dtype, {}})
@@ -398,6 +412,7 @@ OpDef define_concatenate() {
                      in[0], " and ", x);
               t.dims[axis] = t.dims[axis] + x.dims[axis];
             }
+            require_rows_kept(t, axis + 1 < t.rank());
             return t;
           },
       .reference =
@@ -408,6 +423,18 @@ OpDef define_concatenate() {
             for (const Tensor& x : in) shape[axis] += x.shape()[axis];
             Tensor y(in[0].dtype(), shape);
             int64_t start = 0;
+            if (is_block(y.dtype())) {  // rows behind one another, as bytes
+              int64_t outer = 1;
+              for (size_t d = 0; d < axis; ++d) outer *= shape[d];
+              std::byte* to = y.mutable_data();
+              for (int64_t i = 0; i < outer; ++i)
+                for (const Tensor& x : in) {
+                  size_t bytes = x.byte_count() / size_t(outer);
+                  if (bytes) std::memcpy(to, x.data() + size_t(i) * bytes, bytes);
+                  to += bytes;
+                }
+              return y;
+            }
             for (const Tensor& x : in) {
               int64_t extent = x.shape()[axis];
               size_t i = 0;
@@ -446,7 +473,12 @@ OpDef define_reverse() {
       .doc = "the elements in opposite order along each of `axes`",
       .operands = {"x"},
       .moves_data = true,
-      .infer = [](Types in, const AxesAttrs& a) { return valid_axes(a.axes, in[0].rank()), in[0]; },
+      .infer =
+          [](Types in, const AxesAttrs& a) {
+            Axes axes = valid_axes(a.axes, in[0].rank());
+            require_rows_kept(in[0], std::find(axes.begin(), axes.end(), int64_t(in[0].rank()) - 1) == axes.end());
+            return in[0];
+          },
       .reference =
           [](Tensors in, const AxesAttrs& a) {
             Axes axes = valid_axes(a.axes, in[0].rank());

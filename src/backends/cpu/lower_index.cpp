@@ -160,14 +160,19 @@ std::string index_types(const Question& q) {
 
 }  // namespace
 
-std::string when_gather(const Question& q) { return index_types(q); }
+std::string when_gather(const Question& q) {
+  if (!is_block(q.operands[0].dtype)) return index_types(q);
+  return q.operands[0].rank() > kMaxRank ? text_of("rank ", q.operands[0].rank(), " is above ", kMaxRank) : "";
+}
 Prepared lower_gather(const LoweringContext& c) {
-  const auto& a = c.attrs<GatherAttrs>();
-  const View &x = c.operands[0], &indices = c.operands[1], &y = c.results[0];
+  GatherAttrs a = c.attrs<GatherAttrs>();
+  const View x = blocks_as_bytes(c.operands[0]), &indices = c.operands[1], y = blocks_as_bytes(c.results[0]);
+  bool blocks = is_block(c.operands[0].dtype);
+  if (blocks) a.slice_sizes.back() = x.shape.back();
   Slices s(x, indices, y, a.offset_dims, a.collapsed_slice_dims, a.operand_batching_dims, a.start_indices_batching_dims,
            a.start_index_map, a.index_vector_dim, shape_of(a.slice_sizes));
   kernels::CopyPlan copy = window_copy(s, true);
-  Tensor fill = out_of_range_value(x.dtype);
+  Tensor fill = blocks ? Tensor(u8, {}) : out_of_range_value(x.dtype);
   bool clip = a.out_of_range == OutOfRange::clip;
   int64_t count = s.count(), window = s.window_count(), bytes = window * s.element;
   bool contiguous = window == 0 || copy.units == 1;

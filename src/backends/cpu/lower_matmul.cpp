@@ -5,7 +5,6 @@
 #include "rlx/ops/linear.h"
 
 namespace rlx::cpu {
-namespace {
 
 kernels::Activation kernel_activation(Activation a) {
   switch (a) {
@@ -19,6 +18,8 @@ kernels::Activation kernel_activation(Activation a) {
   }
   return kernels::Activation::none;
 }
+
+namespace {
 
 /// Rows of a [..., k] operand as one dim, if a single stride walks them.
 std::optional<int64_t> row_stride(const View& v) {

@@ -46,6 +46,18 @@ Copy plan_copy(const Shape& shape, size_t element_bytes, std::vector<int64_t> fr
 
 }  // namespace
 
+View blocks_as_bytes(View v) {
+  if (!is_block(v.dtype)) return v;
+  v.shape.back() = v.shape.back() / info(v.dtype).block_elements * info(v.dtype).block_bytes;
+  return {u8, v.shape, dense_strides(v.shape)};
+}
+std::string when_bytes_move(const Question& q) {
+  for (Types types : {q.operands, Types(q.node.types)})
+    for (const Type& t : types)
+      if (!is_byte_sized(t.dtype) && !is_block(t.dtype)) return text_of(t, " is packed: its elements have no address");
+  return "";
+}
+
 Prepared copy_step(const View& from, const View& to) {
   if (!is_byte_sized(from.dtype)) {  // packed elements have no addresses; they are dense, and copied as they lie
     size_t bytes = byte_count(from.dtype, from.shape);
@@ -58,7 +70,7 @@ Prepared copy_step(const View& from, const View& to) {
 }
 
 Prepared lower_copy(const LoweringContext& c) {
-  const View &from = c.operands[0], &to = c.results[0];
+  const View from = blocks_as_bytes(c.operands[0]), to = blocks_as_bytes(c.results[0]);
   if (c.node.op == &op::reshape) {  // the operand's own shape, written densely
     View dense{from.dtype, from.shape, dense_strides(from.shape)};
     return copy_step(from, dense);
@@ -92,11 +104,12 @@ Prepared lower_copy(const LoweringContext& c) {
 }
 
 Prepared lower_concatenate(const LoweringContext& c) {
-  const View& to = c.results[0];
+  const View to = blocks_as_bytes(c.results[0]);
   auto axis = size_t(valid_axis(c.attrs<AxisAttrs>().axis, to.shape.size()));
   std::vector<Copy> copies;
   int64_t start = 0;
-  for (const View& from : c.operands) {
+  for (const View& operand : c.operands) {
+    View from = blocks_as_bytes(operand);
     Copy copy = plan_copy(from.shape, from.element_bytes(), from.strides, to.strides);
     copy.dst_offset = start * to.strides[axis] * static_cast<int64_t>(to.element_bytes());
     start += from.shape[axis];

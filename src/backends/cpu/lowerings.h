@@ -2,6 +2,7 @@
 #pragma once
 
 #include "backends/cpu/lowering.h"
+#include "rlx/ops/activation.h"
 
 // Ops that the element-wise machine evaluates, alone or inside a fused region.
 // The formatter never settles on a list of macro calls.
@@ -37,6 +38,10 @@ std::vector<size_t> overwritable_operands(const Node&);
 bool is_machine_op(const Node&);
 
 // lower_move.cpp
+/// A tensor of blocks as one of bytes, dense; any other as it is.
+View blocks_as_bytes(View);
+/// Elements have addresses, or stand in blocks that are moved whole.
+std::string when_bytes_move(const Question&);
 Prepared copy_step(const View& from, const View& to);
 Prepared lower_copy(const LoweringContext&);
 Prepared lower_concatenate(const LoweringContext&);
@@ -54,6 +59,22 @@ Prepared lower_dot(const LoweringContext&);
 std::string when_matmul(const Question&);
 bool matmul_strided(const Node&, size_t operand, const Shape&, std::span<const int64_t> strides);
 Prepared lower_matmul(const LoweringContext&);
+kernels::Activation kernel_activation(rlx::Activation);
+
+// lower_blocks.cpp
+Prepared lower_dequantize_blocks(const LoweringContext&);
+std::string when_block_product(const Question&);
+Prepared lower_block_product(const LoweringContext&);
+std::string when_block_experts(const Question&);
+Prepared lower_block_experts(const LoweringContext&);
+std::string when_codes(const Question&);
+Prepared lower_codes(const LoweringContext&);
+std::string when_code_product(const Question&);
+Prepared lower_code_product(const LoweringContext&);
+
+// lower_packed.cpp
+std::string when_packed_convert(const Question&);
+Prepared lower_packed_convert(const LoweringContext&);
 
 // lower_index.cpp
 std::string when_gather(const Question&);

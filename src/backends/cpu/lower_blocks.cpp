@@ -1,0 +1,283 @@
+// Packed weights: blocks decoded, products that read blocks or codes where they lie. Rows of x up to
+// BlockWeightsProduct::kMostRows multiply straight from the blocks; for more, a strip of columns is decoded into the cache
+// and multiplied as a plain matrix.
+#include "backends/cpu/lowerings.h"
+#include "kernels/blocks.h"
+#include "kernels/code_weights.h"
+#include "kernels/narrow_float.h"
+#include "rlx/ops/linear.h"
+#include "rlx/ops/quantize.h"
+
+namespace rlx::cpu {
+namespace {
+
+using kernels::BlockWeightsProduct;
+
+constexpr double kDecode_ns = 0.2;  // of an element, where there is no vector kernel for it
+
+/// x is f32, f16 or bf16.
+std::string narrow_or_f32(const Type& x) {
+  return x.dtype == f32 || x.dtype == f16 || x.dtype == bf16 ? "" : text_of("no kernel multiplies ", x, " with blocks");
+}
+int64_t rows_of(const Shape& shape) {
+  int64_t rows = 1;
+  for (size_t d = 0; d + 1 < shape.size(); ++d) rows *= shape[d];
+  return rows;
+}
+size_t aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
+
+/// Rows of x as f32: where they are, or converted into scratch.
+const float* as_f32(const StepArgs& args, DType dtype, int64_t count) {
+  if (dtype == f32) return args.in<float>(0);
+  auto* to = reinterpret_cast<float*>(args.scratch);
+  for (int64_t i = 0; i < count; ++i)
+    to[i] = dtype == f16 ? kernels::to_f32(args.in<kernels::F16>(0)[i]) : kernels::to_f32(args.in<kernels::BF16>(0)[i]);
+  return to;
+}
+
+template <class T>
+void decode_to(DType format, const std::byte* from, int64_t blocks, T* to) {
+  const DTypeInfo& f = info(format);
+  float one[256];
+  for (int64_t b = 0; b < blocks; ++b, to += f.block_elements) {
+    kernels::decode_blocks(format, from + b * f.block_bytes, 1, one);
+    for (int64_t i = 0; i < f.block_elements; ++i)
+      if constexpr (std::is_same_v<T, double>) to[i] = static_cast<double>(one[i]);
+      else to[i] = kernels::from_f32<T>(one[i]);
+  }
+}
+
+/// What follows the sum, by operand.
+struct Tail {
+  kernels::Epilogue epilogue = {};
+  int bias = -1, residual = -1;
+};
+Tail tail_of(const LoweringContext& c) {
+  Tail t;
+  if (c.node.op == &op::linear && c.operands.size() > 2) t.bias = 2;
+  if (c.node.op == &op::fused_matmul) {
+    const auto& a = c.attrs<FusedMatmulAttrs>();
+    t.epilogue.activation = kernel_activation(a.activation);
+    if (a.has_bias) t.bias = 2;
+    if (a.has_residual) t.residual = 2 + a.has_bias, t.epilogue.residual = kernels::Residual::separate;
+  }
+  if (t.bias >= 0) t.epilogue.bias = true, t.epilogue.bias_dtype = c.operands[size_t(t.bias)].dtype;
+  return t;
+}
+const std::byte* operand(const StepArgs& args, int i) {
+  return i < 0 ? nullptr : args.in<std::byte>(static_cast<size_t>(i));
+}
+
+Prepared few_rows(const LoweringContext& c, int64_t m, int64_t k, int64_t n) {
+  Tail tail = tail_of(c);
+  DType x = c.operands[0].dtype;
+  BlockWeightsProduct p{.format = c.operands[1].dtype, .k = k, .rows = m, .x_stride = k};
+  p.y_dtype = c.results[0].dtype, p.y_stride = p.residual_stride = n, p.epilogue = tail.epilogue;
+  size_t scratch = x == f32 ? 0 : aligned(static_cast<size_t>(m * k) * sizeof(float));
+  double work_ns = static_cast<double>(n * k) * 0.1;
+  return make_step(text_of(p.format, " ", m, "x", k, "x", n), scratch, [=](const StepArgs& args) {
+    BlockWeightsProduct call = p;
+    call.x = as_f32(args, x, m * k);
+    call.w = args.in<std::byte>(1), call.y = args.out();
+    call.bias = operand(args, tail.bias), call.residual = operand(args, tail.residual);
+    for_ranges(args, n, BlockWeightsProduct::kColumns, work_ns, [&](int64_t begin, int64_t end, int64_t) {
+      kernels::multiply_block_weights(call, begin, end);
+    });
+  });
+}
+
+Prepared many_rows(const LoweringContext& c, int64_t m, int64_t k, int64_t n) {
+  Tail tail = tail_of(c);
+  // A strip of decoded columns stays in the second cache.
+  int64_t strip = std::clamp<int64_t>((int64_t{1} << 18) / k / 16 * 16, 16, 64);
+  kernels::BatchedGemmSpec s;
+  s.m = m, s.k = k;
+  s.lhs_m_stride = k, s.lhs_k_stride = 1, s.rhs_k_stride = 1, s.rhs_n_stride = k;
+  s.y_m_stride = n, s.y_n_stride = 1;
+  s.lhs_dtype = c.operands[0].dtype, s.rhs_dtype = f32, s.y_dtype = c.results[0].dtype;
+  s.epilogue = tail.epilogue;
+  auto product_of = [&](int64_t columns) {
+    s.n = columns;
+    return kernels::prepare_batched_gemm(s);
+  };
+  auto whole = product_of(std::min(strip, n)), rest = product_of(std::max<int64_t>(n % strip, 1));
+  size_t strip_bytes = aligned(static_cast<size_t>(strip * k) * sizeof(float));
+  size_t per_part = strip_bytes + aligned(std::max(whole.scratch_bytes(), rest.scratch_bytes()));
+  DType format = c.operands[1].dtype;
+  int64_t blocks = k / info(format).block_elements;
+  int64_t row_bytes = blocks * info(format).block_bytes;
+  auto y_bytes = static_cast<int64_t>(byte_size(s.y_dtype));
+  auto bias_bytes = tail.bias < 0 ? 0 : static_cast<int64_t>(byte_size(tail.epilogue.bias_dtype));
+  double work_ns = static_cast<double>(n * k) * (kDecode_ns + 0.03 * static_cast<double>(m));
+  return make_step(
+      text_of(format, " strips ", m, "x", k, "x", n), per_part * static_cast<size_t>(c.threads),
+      [=](const StepArgs& args) {
+        for_ranges(args, n, strip, work_ns, [&](int64_t begin, int64_t end, int64_t part) {
+          std::byte* scratch = args.scratch + per_part * static_cast<size_t>(part);
+          auto* w = reinterpret_cast<float*>(scratch);
+          for (int64_t column = begin; column < end; column += strip) {
+            int64_t columns = std::min(strip, end - column);
+            kernels::decode_blocks(format, args.in<std::byte>(1) + column * row_bytes, columns * blocks, w);
+            const std::byte *bias = operand(args, tail.bias), *residual = operand(args, tail.residual);
+            (columns == strip || columns == n ? whole : rest)
+                .run({args.in(0), w, args.out<std::byte>() + column * y_bytes,
+                      bias ? bias + column * bias_bytes : nullptr, residual ? residual + column * y_bytes : nullptr},
+                     scratch + strip_bytes, args.pool);
+          }
+        });
+      });
+}
+
+/// The operands behind the codes, in order, and where each is.
+struct CodeOperands {
+  kernels::CodeReader scale, zero_point, bias;
+  int scale_at = -1, zero_at = -1, bias_at = -1, global_at = -1;
+
+  CodeOperands(const LoweringContext& c, size_t first, bool has_zero_point, bool has_bias, bool has_global) {
+    auto next = static_cast<int>(first);
+    auto add = [&](bool has, int& at, kernels::CodeReader* to) {
+      if (!has) return;
+      at = next++;
+      if (to) *to = kernels::CodeReader::of(c.operands[size_t(at)].dtype);
+    };
+    add(true, scale_at, &scale);
+    add(has_zero_point, zero_at, &zero_point);
+    add(has_bias, bias_at, &bias);
+    add(has_global, global_at, nullptr);
+  }
+  template <class To>
+  void bind(const StepArgs& args, To& to) const {
+    to.scale.data = operand(args, scale_at), to.zero_point.data = operand(args, zero_at);
+    to.bias.data = operand(args, bias_at);
+    to.global = reinterpret_cast<const float*>(operand(args, global_at));
+  }
+};
+std::string readable_codes(const Question& q, size_t first, bool has_global) {
+  for (size_t i = first; i < q.operands.size(); ++i)
+    if (!kernels::CodeReader::reads(q.operands[i].dtype)) return text_of("no kernel reads codes with ", q.operands[i]);
+  if (has_global && q.operands.back().dtype != f32) return text_of("the global scale is ", q.operands.back());
+  return q.node.types[0].dtype == f32 ? "" : text_of("codes become f32, not ", q.node.types[0]);
+}
+
+}  // namespace
+
+Prepared lower_dequantize_blocks(const LoweringContext& c) {
+  DType format = c.operands[0].dtype, to = c.results[0].dtype;
+  const DTypeInfo& f = info(format);
+  int64_t blocks = c.operands[0].count() / f.block_elements;
+  double work_ns = static_cast<double>(c.operands[0].count()) * kDecode_ns;
+  return make_step(text_of("decode ", format), 0, [=, &f](const StepArgs& args) {
+    for_ranges(args, blocks, 16, work_ns, [&](int64_t begin, int64_t end, int64_t) {
+      const std::byte* from = args.in<std::byte>(0) + begin * f.block_bytes;
+      int64_t first = begin * f.block_elements, count = end - begin;
+      switch (to) {
+        case DType::f64: return decode_to(format, from, count, args.out<double>() + first);
+        case DType::f16: return decode_to(format, from, count, args.out<kernels::F16>() + first);
+        case DType::bf16: return decode_to(format, from, count, args.out<kernels::BF16>() + first);
+        default: return kernels::decode_blocks(format, from, count, args.out<float>() + first);
+      }
+    });
+  });
+}
+
+std::string when_block_product(const Question& q) {
+  if (!is_block(q.operands[1].dtype)) return text_of("the weight ", q.operands[1], " is not of blocks");
+  for (size_t i = 0; i < q.operands.size(); ++i)
+    if (i != 1)
+      if (auto why = narrow_or_f32(q.operands[i]); !why.empty()) return why;
+  return "";
+}
+Prepared lower_block_product(const LoweringContext& c) {
+  int64_t m = rows_of(c.operands[0].shape), k = c.operands[0].shape.back(), n = c.results[0].shape.back();
+  return m <= BlockWeightsProduct::kMostRows || k == 0 ? few_rows(c, m, k, n) : many_rows(c, m, k, n);
+}
+
+std::string when_block_experts(const Question& q) {
+  if (q.operands[2].dtype != i32 && q.operands[2].dtype != i64) return text_of("indices of ", q.operands[2].dtype);
+  return narrow_or_f32(q.operands[0]);
+}
+Prepared lower_block_experts(const LoweringContext& c) {
+  int64_t m = c.operands[0].shape[0], k = c.operands[0].shape[1], n = c.results[0].shape[1];
+  int64_t experts = c.operands[1].shape[0];
+  DType x = c.operands[0].dtype, index = c.operands[2].dtype;
+  BlockWeightsProduct p{.format = c.operands[1].dtype, .k = k, .rows = 1, .x_stride = k};
+  p.y_dtype = c.results[0].dtype, p.y_stride = n;
+  int64_t expert_bytes = n * (k / info(p.format).block_elements * info(p.format).block_bytes);
+  size_t scratch = x == f32 ? 0 : aligned(static_cast<size_t>(m * k) * sizeof(float));
+  auto y_bytes = static_cast<int64_t>(byte_size(p.y_dtype));
+  uint64_t nan = encode_float(p.y_dtype, NAN);
+  double work_ns = static_cast<double>(m * n * k) * 0.1;
+  return make_step(text_of(p.format, " experts ", m, "x", k, "x", n), scratch, [=](const StepArgs& args) {
+    const float* rows = as_f32(args, x, m * k);
+    for_ranges(args, n, BlockWeightsProduct::kColumns, work_ns, [&](int64_t begin, int64_t end, int64_t) {
+      for (int64_t i = 0; i < m; ++i) {
+        int64_t expert = index == i32 ? args.in<int32_t>(2)[i] : args.in<int64_t>(2)[i];
+        std::byte* y = args.out<std::byte>() + i * n * y_bytes;
+        if (expert < 0 || expert >= experts) {
+          for (int64_t j = begin; j < end; ++j) std::memcpy(y + j * y_bytes, &nan, static_cast<size_t>(y_bytes));
+          continue;
+        }
+        BlockWeightsProduct call = p;
+        call.x = rows + i * k, call.w = args.in<std::byte>(1) + expert * expert_bytes, call.y = y;
+        kernels::multiply_block_weights(call, begin, end);
+      }
+    });
+  });
+}
+
+std::string when_codes(const Question& q) {
+  const auto& a = q.node.attrs.as<DequantizeBlockwiseAttrs>();
+  if (info(q.operands[0].dtype).bits > 8) return text_of("codes of ", q.operands[0].dtype, " are no codes of 8 bits");
+  return readable_codes(q, 0, a.has_global);
+}
+Prepared lower_codes(const LoweringContext& c) {
+  const auto& a = c.attrs<DequantizeBlockwiseAttrs>();
+  CodeOperands operands(c, 1, a.has_zero_point, a.has_bias, a.has_global);
+  const Shape& shape = c.operands[0].shape;
+  auto axis = size_t(valid_axis(a.axis, shape.size()));
+  kernels::CodeDecoding d{kernels::CodeReader::of(c.operands[0].dtype), operands.scale, operands.zero_point,
+                          operands.bias};
+  for (size_t i = 0; i < shape.size(); ++i) (i < axis ? d.outer : i == axis ? d.extent : d.inner) *= shape[i];
+  d.block = a.block_size > 0 ? a.block_size : std::max<int64_t>(d.extent, 1);
+  double work_ns = static_cast<double>(c.operands[0].count()) * 0.5;
+  return make_step("decode codes", 0, [=](const StepArgs& args) {
+    kernels::CodeDecoding call = d;
+    call.q.data = args.in(0);
+    operands.bind(args, call);
+    for_ranges(args, call.rows(), 1, work_ns, [&](int64_t begin, int64_t end, int64_t) {
+      kernels::decode_codes(call, args.out<float>(), begin, end);
+    });
+  });
+}
+
+std::string when_code_product(const Question& q) {
+  const auto& a = q.node.attrs.as<DequantMatmulAttrs>();
+  if (!kernels::CodeWeightsProduct::takes(q.operands[1].dtype) || a.transpose_rhs)
+    return text_of("codes of ", q.operands[1].dtype, a.transpose_rhs ? ", transposed," : "",
+                   " are decoded before they are multiplied");
+  if (q.operands[0].dtype != f32) return text_of("no kernel multiplies ", q.operands[0], " with codes");
+  if (const Dim& n = q.operands[1].dims[1];
+      info(q.operands[1].dtype).bits == 4 && !(n.is_static() && n.value() % 2 == 0))
+    return text_of("rows of ", n, " codes of 4 bits may end within a byte");
+  return readable_codes(q, 2, a.has_global);
+}
+Prepared lower_code_product(const LoweringContext& c) {
+  const auto& a = c.attrs<DequantMatmulAttrs>();
+  CodeOperands operands(c, 2, a.has_zero_point, a.has_bias, a.has_global);
+  kernels::CodeWeightsProduct p;
+  p.codes = c.operands[1].dtype, p.w = kernels::CodeReader::of(p.codes);
+  p.k = c.operands[1].shape[0], p.n = c.operands[1].shape[1];
+  p.block = a.block_size > 0 ? a.block_size : std::max<int64_t>(p.k, 1);
+  p.scale = operands.scale, p.zero_point = operands.zero_point, p.bias = operands.bias;
+  p.rows = rows_of(c.operands[0].shape), p.x_stride = p.k;
+  double work_ns = static_cast<double>(p.rows * p.n * p.k) * 0.1;
+  return make_step(text_of(p.codes, " codes ", p.rows, "x", p.k, "x", p.n), 0, [=](const StepArgs& args) {
+    kernels::CodeWeightsProduct call = p;
+    call.x = args.in<float>(0), call.w.data = args.in(1), call.y = args.out<float>();
+    operands.bind(args, call);
+    for_ranges(args, call.n, kernels::CodeWeightsProduct::kColumns, work_ns,
+               [&](int64_t begin, int64_t end, int64_t) { kernels::multiply_code_weights(call, begin, end); });
+  });
+}
+
+}  // namespace rlx::cpu
