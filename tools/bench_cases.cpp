@@ -21,13 +21,19 @@ const BenchFamily kFamilies[] = {
     {"linear", "MxKxN", "x·w, w constant", {"1x4096x4096", "16x1024x4096"}},
     {"softmax", "MxN", "along the rows", {"4096x1024"}},
     {"layernorm", "MxN", "along the rows, with gamma and beta", {"4096x1024"}},
+    {"layernormbackward", "MxN", "gradients of the rows, of gamma and of beta", {"4096x1024"}},
     {"ewchain", "MxN", "gelu(x*1.5 + 0.5)*x - relu(x)", {"4096x4096"}},
     {"sdpa", "BxHxSxD", "attention of H heads", {"1x12x512x64"}},
     {"conv3x3",
      "BxCxW",
      "C to C channels, NCHW, padding 1, kernel constant",
      {"1x64x56", "1x128x28", "1x256x14", "1x512x7", "8x64x56"}},
+    {"conv3x3dx", "BxCxW", "its gradient of the image", {"1x64x56", "8x64x56"}},
+    {"conv3x3dw", "BxCxW", "its gradient of the kernel", {"1x64x56", "8x64x56"}},
     {"dwconv3x3", "BxCxW", "the same for each channel alone", {"1x256x56"}},
+    {"dwconv3x3dw", "BxCxW", "its gradient of the kernel", {"1x256x56"}},
+    {"maxpool", "BxCxW", "the greatest of 3 by 3, stride 2, padding 1", {"8x64x112"}},
+    {"maxpooldx", "BxCxW", "its gradient", {"8x64x112"}},
     {"sumrow", "MxN", "sum over each row", {"4096x4096"}},
     {"sumcol", "MxN", "sum over each column", {"4096x4096"}},
     {"small_graph", "", "gelu(x[1,16]·w[16,16] + b)·c - x: what a run costs by itself", {}},
@@ -111,7 +117,7 @@ BenchCase minilm(const Shape& shape, const std::string& model) {
 
 // ---- kernels ----
 
-using Build = std::function<Value(Values inputs, Values params)>;
+using Build = std::function<Many<Value>(Values inputs, Values params)>;
 
 BenchCase kernel(std::vector<Shape> inputs, std::vector<Shape> params, Build build) {
   BenchCase c;
@@ -128,7 +134,7 @@ BenchCase kernel(std::vector<Shape> inputs, std::vector<Shape> params, Build bui
       x.push_back(g.input(named("x", i), f32, Dims(inputs[i].begin(), inputs[i].end())));
     for (size_t i = 0; i < params.size(); ++i)
       w.push_back(g.param(named("w", i), f32, Dims(params[i].begin(), params[i].end())));
-    g.output(build(x, w));
+    for (const Value& result : build(x, w)) g.output(result);
     return g;
   };
   return c;
@@ -139,6 +145,29 @@ BenchCase conv3x3(const Shape& d, bool each_channel_alone) {
   return kernel({{d[0], d[1], d[2], d[2]}}, {{d[1], d[1] / groups, 3, 3}}, [groups](Values x, Values w) {
     return convolution(x[0], w[0], {.padding_low = {1, 1}, .padding_high = {1, 1}, .feature_group_count = groups});
   });
+}
+
+/// The gradient of conv3x3's image or, as all else is equal in size, of its kernel.
+BenchCase conv3x3_backward(const Shape& d, bool of_kernel, bool each_channel_alone) {
+  const int64_t groups = each_channel_alone ? d[1] : 1;
+  const Shape image = {d[0], d[1], d[2], d[2]}, kernel_shape = {d[1], d[1] / groups, 3, 3};
+  const ConvNdAttrs attrs{.padding = {1, 1}, .groups = groups};
+  if (of_kernel)
+    return kernel({image, image}, {}, [attrs](Values x, Values) {
+      return conv_backward_weight(x[0], x[1], attrs, {3, 3});
+    });
+  return kernel({image}, {kernel_shape}, [attrs, size = d[2]](Values x, Values w) {
+    return conv_backward_input(x[0], w[0], attrs, {size, size});
+  });
+}
+
+BenchCase max_pool(const Shape& d, bool backward) {
+  const PoolAttrs attrs{PoolKind::max, {3, 3}, {2, 2}, {1, 1}};
+  const int64_t half = (d[2] - 1) / 2 + 1;
+  const Shape image = {d[0], d[1], d[2], d[2]};
+  if (!backward) return kernel({image}, {}, [attrs](Values x, Values) { return pool(x[0], attrs); });
+  return kernel({image, {d[0], d[1], half, half}}, {},
+                [attrs](Values x, Values) { return max_pool_backward(x[0], x[1], attrs); });
 }
 
 BenchCase small_graph() {
@@ -154,6 +183,8 @@ BenchCase kernel_case(std::string_view family, const Shape& d) {
   if (family == "softmax") return kernel({d}, {}, [](Values x, Values) { return softmax(x[0]); });
   if (family == "layernorm")
     return kernel({d}, {{d[1]}, {d[1]}}, [](Values x, Values w) { return layer_norm(x[0], w[0], w[1], 1e-5); });
+  if (family == "layernormbackward")
+    return kernel({d, d}, {{d[1]}}, [](Values x, Values w) { return layer_norm_backward(x[0], w[0], x[1], {}); });
   if (family == "ewchain")
     return kernel({d}, {}, [](Values x, Values) { return gelu(x[0] * 1.5 + 0.5) * x[0] - relu(x[0]); });
   if (family == "sdpa")
@@ -161,6 +192,9 @@ BenchCase kernel_case(std::string_view family, const Shape& d) {
                   [heads = d[1]](Values x, Values) { return attention(x[0], x[1], x[2], {.heads = heads}); });
   if (family == "conv3x3") return conv3x3(d, false);
   if (family == "dwconv3x3") return conv3x3(d, true);
+  if (family == "conv3x3dx" || family == "conv3x3dw") return conv3x3_backward(d, family == "conv3x3dw", false);
+  if (family == "dwconv3x3dw") return conv3x3_backward(d, true, true);
+  if (family == "maxpool" || family == "maxpooldx") return max_pool(d, family == "maxpooldx");
   return kernel({d}, {}, [axis = family == "sumrow" ? 1 : 0](Values x, Values) { return reduce_sum(x[0], {axis}); });
 }
 

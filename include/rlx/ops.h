@@ -4,6 +4,7 @@
 #include "rlx/ops/activation.h"
 #include "rlx/ops/arrange.h"
 #include "rlx/ops/attention.h"
+#include "rlx/ops/backward.h"
 #include "rlx/ops/contract.h"
 #include "rlx/ops/control.h"
 #include "rlx/ops/conv.h"

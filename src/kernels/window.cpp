@@ -175,4 +175,77 @@ void reduce_window(const ReduceWindowArgs& args, int64_t begin, int64_t end) noe
   }
 }
 
+// ---- select_and_scatter ----
+namespace {
+
+/// `taps` has room for the offsets of the taps of all dims but the last.
+template <class T, class Stays>
+void select_units(const SelectAndScatterArgs& a, int64_t begin, int64_t end, int64_t* taps, Stays stays) {
+  const int last = a.rank - 1;
+  int64_t in_count = 1, out_rows = 1, outer_taps = 1;
+  int64_t steps[kMaxWindowRank];
+  for (int d = last; d >= 0; --d) {
+    steps[d] = in_count;
+    in_count *= a.x_dims[d];
+    if (d < last) out_rows *= a.out_dims[d], outer_taps *= a.window[d];
+  }
+  const int64_t row = a.out_dims[last], extent = a.x_dims[last], dilation = a.dilation[last];
+  for (int64_t unit = begin; unit < end; ++unit) {
+    const T* x = static_cast<const T*>(a.x) + unit * in_count;
+    const T* source = static_cast<const T*>(a.source) + unit * out_rows * row;
+    T* y = static_cast<T*>(a.y) + unit * in_count;
+    std::fill(y, y + in_count, T(0));
+    for (int64_t r = 0; r < out_rows; ++r, source += row) {
+      int64_t inside = 0;
+      for (int64_t tap = 0; tap < outer_taps; ++tap) {
+        int64_t place = r, rest = tap, offset = 0;
+        bool is_padding = false;
+        for (int d = last - 1; d >= 0; --d) {
+          const int64_t at = place % a.out_dims[d] * a.stride[d] + rest % a.window[d] * a.dilation[d] - a.low[d];
+          place /= a.out_dims[d], rest /= a.window[d];
+          is_padding = is_padding || at < 0 || at >= a.x_dims[d];
+          offset += at * steps[d];
+        }
+        if (!is_padding) taps[inside++] = offset;
+      }
+      if (inside == 0) continue;
+      for (int64_t o = 0; o < row; ++o) {
+        const int64_t first = o * a.stride[last] - a.low[last];
+        int64_t kept = -1;
+        T best{};
+        for (int64_t t = 0; t < inside; ++t) {
+          for (int64_t k = 0, at = first; k < a.window[last]; ++k, at += dilation) {
+            if (at < 0 || at >= extent) continue;
+            const T next = x[taps[t] + at];
+            if (kept < 0 || !stays(best, next)) kept = taps[t] + at, best = next;
+          }
+        }
+        if (kept >= 0) y[kept] += source[o];
+      }
+    }
+  }
+}
+template <class T>
+void select_by(const SelectAndScatterArgs& a, int64_t begin, int64_t end, int64_t* taps) {
+  switch (a.kept) {
+    case Kept::first_greatest: return select_units<T>(a, begin, end, taps, [](T x, T y) { return x >= y; });
+    case Kept::last_greatest: return select_units<T>(a, begin, end, taps, [](T x, T y) { return x > y; });
+    case Kept::first_least: return select_units<T>(a, begin, end, taps, [](T x, T y) { return x <= y; });
+    case Kept::last_least: return select_units<T>(a, begin, end, taps, [](T x, T y) { return x < y; });
+  }
+}
+
+}  // namespace
+
+size_t select_and_scatter_scratch_bytes(const SelectAndScatterArgs& args) {
+  int64_t taps = 1;
+  for (int d = 0; d + 1 < args.rank; ++d) taps *= args.window[d];
+  return static_cast<size_t>(taps) * sizeof(int64_t);
+}
+void select_and_scatter(const SelectAndScatterArgs& args, int64_t begin, int64_t end, void* scratch) noexcept {
+  auto* taps = static_cast<int64_t*>(scratch);
+  if (args.dtype == f32) select_by<float>(args, begin, end, taps);
+  else select_by<double>(args, begin, end, taps);
+}
+
 }  // namespace rlx::kernels

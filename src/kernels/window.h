@@ -1,7 +1,8 @@
-// Sliding windows over N-d arrays: reduce_window (pooling) for every number of dims. Neighbours: convolution.h, which
-// weighs its windows; reduce.h, for whole axes.
+// Sliding windows over N-d arrays: reduce_window (pooling) and the gradient of a max pool, for every number of dims.
+// Neighbours: convolution.h, which weighs its windows; reduce.h, for whole axes.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "kernels/reduce.h"
@@ -27,5 +28,23 @@ struct ReduceWindowArgs {
 };
 /// Results [begin, end) in row-major order. Padding counts as the neutral element of the op.
 void reduce_window(const ReduceWindowArgs& args, int64_t begin, int64_t end) noexcept;
+
+/// Which element of a window is kept: the greatest or the least, the first or the last of equal ones.
+enum class Kept : uint8_t { first_greatest, last_greatest, first_least, last_least };
+
+struct SelectAndScatterArgs {
+  Kept kept = Kept::first_greatest;
+  DType dtype = f32;  ///< f32 or f64, of all three
+  const void* x = nullptr;
+  const void* source = nullptr;  ///< one element for each window
+  void* y = nullptr;             ///< like x; all are dense
+  int rank = 0;                  ///< at least 1
+  int64_t units = 1;             ///< how often all of it stands one behind the other
+  int64_t x_dims[kMaxWindowRank]{}, out_dims[kMaxWindowRank]{};
+  int64_t window[kMaxWindowRank]{}, stride[kMaxWindowRank]{}, low[kMaxWindowRank]{}, dilation[kMaxWindowRank]{};
+};
+size_t select_and_scatter_scratch_bytes(const SelectAndScatterArgs& args);
+/// Units [begin, end): zeros, to which each element of source is added where its window of x keeps its element.
+void select_and_scatter(const SelectAndScatterArgs& args, int64_t begin, int64_t end, void* scratch) noexcept;
 
 }  // namespace rlx::kernels

@@ -5,6 +5,7 @@
 
 #include "ops/composite_rules.h"
 #include "ops/heads.h"
+#include "rlx/ops/backward.h"
 #include "rlx/ops/elementary.h"
 #include "rlx/ops/reduction.h"
 
@@ -13,6 +14,12 @@ namespace rlx {
 Value attention(Value q, Value k, Value v, AttentionAttrs attrs) { return emit(op::attention, {q, k, v}, attrs); }
 Value attention(Value q, Value k, Value v, Value mask, AttentionAttrs attrs) {
   return emit(op::attention, {q, k, v, mask}, attrs);
+}
+AttentionGradients attention_backward(Value q, Value k, Value v, Value ct, Value mask, AttentionAttrs attrs) {
+  std::vector<Value> operands = {q, k, v, ct};
+  if (mask) operands.push_back(mask);
+  auto all = q.graph().emit(op::attention_backward, operands, attrs);
+  return {all[0], all[1], all[2], all.size() > 3 ? all[3] : Value{}};
 }
 
 namespace {
@@ -76,32 +83,71 @@ Value visible_places(Graph& g, const AttentionDims& d, const AttentionAttrs& a) 
   return visible;
 }
 
-Value attention_parts(Graph& g, Values in, const AttentionAttrs& a) {
-  AttentionDims d(in[0].type(), in[1].type(), in[2].type(), a);
-  Value q = to_bhsd(in[0], d.q), k = to_bhsd(in[1], d.k), v = to_bhsd(in[2], d.v);
+Value scaled(Value x, const AttentionDims& d, const AttentionAttrs& a) {
+  if (a.scale) return x * *a.scale;
+  if (d.q.width.is_static()) return x * (1 / std::sqrt(static_cast<double>(d.q.width.value())));
+  return x * rsqrt(extent(x.graph(), d.q.width, x.dtype()));
+}
+
+/// What attention and its gradient share. The queries of a group share a head of k: they stand one behind the other, as
+/// more rows of one product.
+struct Attended {
+  AttentionDims d;
+  Dim rows;
+  Value q, k, v;  ///< [B, heads of k, rows or Sk, width]
+  Value capped;   ///< tanh(s / softcap), if there is a soft cap: [B, H, Sq, Sk]
+  Value p;        ///< the probabilities: [B, H, Sq, Sk]
+
+  Attended(Graph& g, Value q_in, Value k_in, Value v_in, Value mask, const AttentionAttrs& a);
+  Dims grouped(const Dim& last) const { return {d.q.batch, d.k.heads, rows, last}; }
+};
+
+Attended::Attended(Graph& g, Value q_in, Value k_in, Value v_in, Value mask, const AttentionAttrs& a)
+    : d(q_in.type(), k_in.type(), v_in.type(), a), rows(d.q.length * d.group) {
+  q = reshape(to_bhsd(q_in, d.q), grouped(d.q.width)), k = to_bhsd(k_in, d.k), v = to_bhsd(v_in, d.v);
   DType dtype = q.dtype();
-  // The queries of a group share a head of k: they stand one behind the other, as more rows of one product.
-  Dim rows = d.q.length * d.group;
-  q = reshape(q, {d.q.batch, d.k.heads, rows, d.q.width});
-  Value s = dot_general(q, k, {{0, 1}, {0, 1}, {3}, {3}});
-  s = reshape(s, d.scores());
-  if (a.scale) s = s * *a.scale;
-  else if (d.q.width.is_static()) s = s * (1 / std::sqrt(static_cast<double>(d.q.width.value())));
-  else s = s * rsqrt(extent(g, d.q.width, dtype));
-  if (a.softcap) s = tanh(s / *a.softcap) * *a.softcap;
-  if (a.mask == AttentionMask::bias) s = s + convert(in[3], dtype);
+  Value s = reshape(dot_general(q, k, {{0, 1}, {0, 1}, {3}, {3}}), d.scores());
+  s = scaled(s, d, a);
+  if (a.softcap) capped = tanh(s / *a.softcap), s = capped * *a.softcap;
+  if (a.mask == AttentionMask::bias) s = s + convert(mask, dtype);
   Value none = scalar(g, -INFINITY, dtype);
   if (a.causal || a.window) s = select(visible_places(g, d, a), s, none);
-  if (a.mask == AttentionMask::key_padding) s = select(kept_keys(in[3]), s, none);
+  if (a.mask == AttentionMask::key_padding) s = select(kept_keys(mask), s, none);
   // A row of -inf alone: its maximum counts as 0, so that its terms are 0 and not NaN, and its sum as 1.
   Value max = stop_gradient(reduce_max(s, {3}));
   max = select(is_finite(max), max, zeros_like(max));
   Value e = exp(s - broadcast_like(max, s, {3}));
   Value sum = reduce_sum(e, {3});
   sum = select(compare(sum, zeros_like(sum), Comparison::eq), full_like(sum, 1), sum);
-  Value p = reshape(e / broadcast_like(sum, s, {3}), {d.q.batch, d.k.heads, rows, d.k.length});
-  Value y = dot_general(p, v, {{0, 1}, {0, 1}, {3}, {2}});
+  p = e / broadcast_like(sum, s, {3});
+}
+
+Value attention_parts(Graph& g, Values in, const AttentionAttrs& a) {
+  Attended at(g, in[0], in[1], in[2], in.size() > 3 ? in[3] : Value{}, a);
+  const AttentionDims& d = at.d;
+  Value y = dot_general(reshape(at.p, at.grouped(d.k.length)), at.v, {{0, 1}, {0, 1}, {3}, {2}});
   return from_bhsd(reshape(y, {d.q.batch, d.q.heads, d.q.length, d.v.width}), d.q, in[0]);
+}
+
+/// With P the probabilities, made again: dV = Pᵀ dY, dP = dY Vᵀ, dS = P (dP - rowsum(P dP)), dQ = dS K, dK = dSᵀ Q.
+Many<Value> attention_backward_parts(Graph& g, Values in, const AttentionAttrs& a) {
+  Value ct = in[3], mask = in.size() > 4 ? in[4] : Value{};
+  Attended at(g, in[0], in[1], in[2], mask, a);
+  const AttentionDims& d = at.d;
+  Value dy = reshape(to_bhsd(ct, HeadDims(ct.type(), a.layout, a.heads, "ct")), at.grouped(d.v.width));
+  Value dp = reshape(dot_general(dy, at.v, {{0, 1}, {0, 1}, {3}, {3}}), d.scores());
+  Value weighted = at.p * dp;
+  Value ds = weighted - at.p * broadcast_like(reduce_sum(weighted, {3}), at.p, {3}), d_bias;
+  if (a.mask == AttentionMask::bias) d_bias = convert(summed_to(ds, mask.dims()), mask.dtype());
+  if (a.softcap) ds = ds * ((1.0 - at.capped) * (1.0 + at.capped));
+  ds = reshape(scaled(ds, d, a), at.grouped(d.k.length));
+  Value dq = dot_general(ds, at.k, {{0, 1}, {0, 1}, {3}, {2}});
+  Value dk = dot_general(ds, at.q, {{0, 1}, {0, 1}, {2}, {2}});
+  Value dv = dot_general(reshape(at.p, at.grouped(d.k.length)), dy, {{0, 1}, {0, 1}, {2}, {2}});
+  Many<Value> all = {from_bhsd(reshape(dq, {d.q.batch, d.q.heads, d.q.length, d.q.width}), d.q, in[0]),
+                     from_bhsd(dk, d.k, in[1]), from_bhsd(dv, d.v, in[2])};
+  if (d_bias) all.push_back(d_bias);
+  return all;
 }
 
 Type attention_type(Types in, const AttentionAttrs& a) {
@@ -179,6 +225,42 @@ Tensor attention_of(Tensors in, const AttentionAttrs& a) {
   return y.rounded_to(type.dtype);
 }
 
+std::vector<Sample> attention_samples() {
+  using enum AttentionLayout;
+  using Masks = AttentionMask;
+  auto attrs = [](int64_t heads, AttentionLayout layout, auto set) {
+    AttentionAttrs a{.heads = heads, .layout = layout};
+    set(a);
+    return a;
+  };
+  auto plain = [](AttentionAttrs&) {};
+  return {{.dims = {{2, 3, 4, 5}, {2, 3, 6, 5}, {2, 3, 6, 5}}, .attrs = attrs(3, bhsd, plain)},
+          {.dims = {{2, 4, 3, 5}, {2, 4, 3, 5}, {2, 4, 3, 2}},
+           .attrs = attrs(3, bshd, [](auto& a) { a.causal = true, a.scale = 0.7; })},
+          {.dims = {{2, 3, 8}, {2, 5, 8}, {2, 5, 8}},
+           .attrs = attrs(2, packed, [](auto& a) { a.causal = true, a.softcap = 1.5; })},
+          {.dims = {{5, 4}, {3, 4}, {3, 6}}, .attrs = attrs(2, packed, [](auto& a) { a.causal = true; })},
+          {.dims = {{2, 4, 3, 2}, {2, 2, 5, 2}, {2, 2, 5, 3}},
+           .attrs = attrs(4, bhsd, [](auto& a) { a.kv_heads = 2, a.window = 1; })},
+          {.dims = {{2, 3, 8}, {2, 3, 4}, {2, 3, 4}},
+           .attrs = attrs(4, packed, [](auto& a) { a.kv_heads = 2, a.causal = true, a.window = 1; })},
+          {.dims = {{2, 3, 4}, {2, 5, 4}, {2, 5, 4}, {2, 5}},
+           .attrs = attrs(2, packed, [](auto& a) { a.mask = Masks::key_padding; })},
+          {.dims = {{2, 3, 4}, {2, 5, 4}, {2, 5, 4}, {2, 1, 1, 5}},
+           .dtypes = {f64, f64, f64, boolean},
+           .attrs = attrs(1, packed, [](auto& a) { a.mask = Masks::key_padding, a.causal = true; })},
+          {.dims = {{2, 2, 3, 4}, {2, 2, 5, 4}, {2, 2, 5, 4}, {5}},
+           .dtypes = {f64, f64, f64, i32},
+           .attrs = attrs(2, bhsd, [](auto& a) { a.mask = Masks::key_padding, a.window = 2; })},
+          {.dims = {{2, 2, 3, 4}, {2, 2, 5, 4}, {2, 2, 5, 4}, {2, 2, 3, 5}},
+           .attrs = attrs(2, bhsd, [](auto& a) { a.mask = Masks::bias, a.causal = true; })},
+          {.dims = {{2, 3, 2, 4}, {2, 5, 1, 4}, {2, 5, 1, 4}, {2, 1, 5}},
+           .dtypes = {f64, f64, f64, f32},
+           .attrs = attrs(2, bshd, [](auto& a) { a.mask = Masks::bias, a.kv_heads = 1; })},
+          {.dims = {{1, 2, 3, 4}, {1, 2, 0, 4}, {1, 2, 0, 4}}, .attrs = attrs(2, bhsd, plain)},
+          {.dims = {{2, 1, 3, 4}, {2, 1, 3, 4}, {2, 1, 3, 4}}, .attrs = attrs(1, bhsd, plain), .lo = -99, .hi = 99}};
+}
+
 }  // namespace
 
 OpDef define_attention() {
@@ -192,45 +274,44 @@ OpDef define_attention() {
       .infer = [](Types in, const AttentionAttrs& a) { return attention_type(in, a); },
       .reference = [](Tensors in, const AttentionAttrs& a) { return attention_of(in, a); },
       .decompose = [](Graph& g, Values in, const AttentionAttrs& a) { return attention_parts(g, in, a); },
+      .vjp = [](Values in, Value, Value ct, const AttentionAttrs& a) -> Many<Value> {
+        auto d = attention_backward(in[0], in[1], in[2], ct, in.size() > 3 ? in[3] : Value{}, a);
+        Many<Value> all = {d.q, d.k, d.v, d.bias};
+        return all.resize(in.size()), all;
+      },
+      .samples = attention_samples,
+  });
+}
+
+OpDef define_attention_backward() {
+  return define<AttentionAttrs>({
+      .name = "attention_backward",
+      .doc = "the cotangents of q, k and v of attention, whose attributes it takes, and of the bias if there is one; "
+             "the probabilities are computed again",
+      .source = "Vaswani et al., NIPS 2017; the recomputation: Dao et al., NeurIPS 2022",
+      .operands = {"q", "k", "v", "ct", "mask?"},
+      .covers = {"AttentionBackward", "AttentionBackwardAll"},
+      .infer = [](Types in, const AttentionAttrs& a) -> Many<Type> {
+        if (in.size() < 4) fail(ErrorCode::invalid_argument, "q, k, v and ct are needed, got ", in.size(), " operands");
+        std::vector<Type> forward(in.begin(), in.begin() + 3);
+        if (in.size() > 4) forward.push_back(in[4]);
+        Type y = attention_type(forward, a);
+        if (in[3] != y) fail(ErrorCode::shape_mismatch, "ct must be ", y, " as attention's result, got ", in[3]);
+        forward.resize(size_t{3} + (a.mask == AttentionMask::bias));
+        return forward;
+      },
+      .decompose = [](Graph& g, Values in, const AttentionAttrs& a) { return attention_backward_parts(g, in, a); },
       .samples =
           [] {
-            using enum AttentionLayout;
-            using Masks = AttentionMask;
-            auto attrs = [](int64_t heads, AttentionLayout layout, auto set) {
-              AttentionAttrs a{.heads = heads, .layout = layout};
-              set(a);
-              return a;
-            };
-            auto plain = [](AttentionAttrs&) {};
-            return std::vector<Sample>{
-                {.dims = {{2, 3, 4, 5}, {2, 3, 6, 5}, {2, 3, 6, 5}}, .attrs = attrs(3, bhsd, plain)},
-                {.dims = {{2, 4, 3, 5}, {2, 4, 3, 5}, {2, 4, 3, 2}},
-                 .attrs = attrs(3, bshd, [](auto& a) { a.causal = true, a.scale = 0.7; })},
-                {.dims = {{2, 3, 8}, {2, 5, 8}, {2, 5, 8}},
-                 .attrs = attrs(2, packed, [](auto& a) { a.causal = true, a.softcap = 1.5; })},
-                {.dims = {{5, 4}, {3, 4}, {3, 6}}, .attrs = attrs(2, packed, [](auto& a) { a.causal = true; })},
-                {.dims = {{2, 4, 3, 2}, {2, 2, 5, 2}, {2, 2, 5, 3}},
-                 .attrs = attrs(4, bhsd, [](auto& a) { a.kv_heads = 2, a.window = 1; })},
-                {.dims = {{2, 3, 8}, {2, 3, 4}, {2, 3, 4}},
-                 .attrs = attrs(4, packed, [](auto& a) { a.kv_heads = 2, a.causal = true, a.window = 1; })},
-                {.dims = {{2, 3, 4}, {2, 5, 4}, {2, 5, 4}, {2, 5}},
-                 .attrs = attrs(2, packed, [](auto& a) { a.mask = Masks::key_padding; })},
-                {.dims = {{2, 3, 4}, {2, 5, 4}, {2, 5, 4}, {2, 1, 1, 5}},
-                 .dtypes = {f64, f64, f64, boolean},
-                 .attrs = attrs(1, packed, [](auto& a) { a.mask = Masks::key_padding, a.causal = true; })},
-                {.dims = {{2, 2, 3, 4}, {2, 2, 5, 4}, {2, 2, 5, 4}, {5}},
-                 .dtypes = {f64, f64, f64, i32},
-                 .attrs = attrs(2, bhsd, [](auto& a) { a.mask = Masks::key_padding, a.window = 2; })},
-                {.dims = {{2, 2, 3, 4}, {2, 2, 5, 4}, {2, 2, 5, 4}, {2, 2, 3, 5}},
-                 .attrs = attrs(2, bhsd, [](auto& a) { a.mask = Masks::bias, a.causal = true; })},
-                {.dims = {{2, 3, 2, 4}, {2, 5, 1, 4}, {2, 5, 1, 4}, {2, 1, 5}},
-                 .dtypes = {f64, f64, f64, f32},
-                 .attrs = attrs(2, bshd, [](auto& a) { a.mask = Masks::bias, a.kv_heads = 1; })},
-                {.dims = {{1, 2, 3, 4}, {1, 2, 0, 4}, {1, 2, 0, 4}}, .attrs = attrs(2, bhsd, plain)},
-                {.dims = {{2, 1, 3, 4}, {2, 1, 3, 4}, {2, 1, 3, 4}},
-                 .attrs = attrs(1, bhsd, plain),
-                 .lo = -99,
-                 .hi = 99}};
+            auto all = attention_samples();
+            for (Sample& s : all) {
+              std::vector<Type> forward;
+              for (size_t i = 0; i < s.dims.size(); ++i)
+                forward.push_back({i < s.dtypes.size() ? s.dtypes[i] : f64, s.dims[i]});
+              s.dims.insert(s.dims.begin() + 3, attention_type(forward, s.attrs.as<AttentionAttrs>()).dims);
+              if (s.dtypes.size() > 3) s.dtypes.insert(s.dtypes.begin() + 3, f64);
+            }
+            return all;
           },
   });
 }

@@ -43,6 +43,13 @@ Value count_over(Value x, const Axes& axes) {
 }
 Value mean_over(Value x, const Axes& axes) { return reduce_sum(x, axes) / count_over(x, axes); }
 Value centered(Value x, const Axes& axes) { return x - broadcast_like(mean_over(x, axes), x, axes); }
+Value summed_to(Value ct, const Dims& dims) {
+  size_t rank = ct.dims().size(), more = rank - dims.size();
+  Axes repeated = axes_from(0, more);
+  for (size_t d = more; d < rank; ++d)
+    if (dims[d - more] == Dim(1) && ct.dims()[d] != Dim(1)) repeated.push_back(int64_t(d));
+  return reshape(repeated.empty() ? ct : reduce_sum(ct, repeated), dims);
+}
 Dims reduced_dims(const Dims& dims, const Axes& axes, bool keep_dims) {
   if (!keep_dims) return pick(dims, other_axes(dims.size(), axes));
   Dims kept = dims;

@@ -24,6 +24,8 @@ Value count_over(Value x, const Axes& axes);
 Value mean_over(Value x, const Axes& axes);
 /// x - mean, the mean taken over `axes`.
 Value centered(Value x, const Axes& axes);
+/// ct, of what x of `dims` was broadcast to as NumPy does it, summed back to x's dims.
+Value summed_to(Value ct, const Dims& dims);
 /// `dims` without `axes`, or with 1 in their place.
 Dims reduced_dims(const Dims& dims, const Axes& axes, bool keep_dims);
 

@@ -2,6 +2,9 @@
 #include "rlx/ops/conv.h"
 
 #include "ops/elementwise_rules.h"
+#include "ops/subgraph_rules.h"
+#include "ops/window_rules.h"
+#include "rlx/ops/backward.h"
 
 namespace rlx {
 
@@ -9,6 +12,17 @@ namespace rlx {
 Value conv(Value x, Value w, ConvNdAttrs attrs) { return emit(op::conv, {x, w}, std::move(attrs)); }
 Value conv_transpose(Value x, Value w, ConvTransposeAttrs attrs) {
   return emit(op::conv_transpose, {x, w}, std::move(attrs));
+}
+Value conv_backward_input(Value ct, Value w, ConvNdAttrs a, Dims size) {
+  return emit(op::conv_backward_input, {ct, w},
+              ConvBackwardAttrs{a.stride, a.padding, a.dilation, a.groups, std::move(size)});
+}
+Value conv_backward_weight(Value x, Value ct, ConvNdAttrs a, Dims size) {
+  return emit(op::conv_backward_weight, {x, ct},
+              ConvBackwardAttrs{a.stride, a.padding, a.dilation, a.groups, std::move(size)});
+}
+Value max_pool_backward(Value x, Value ct, PoolAttrs attrs) {
+  return emit(op::max_pool_backward, {x, ct}, std::move(attrs));
 }
 Value pool(Value x, PoolAttrs attrs) { return emit(op::pool, {x}, std::move(attrs)); }
 Value global_pool(Value x, PoolKind kind, int64_t spatial) {
@@ -52,6 +66,7 @@ Value adaptive_mean_pool(Value x, Axes sizes) {
 
 namespace {
 
+Dims spatial_dims(Value x) { return Dims(x.dims().begin() + 2, x.dims().end()); }
 Dims as_dims(const Axes& numbers) { return Dims(numbers.begin(), numbers.end()); }
 Axes complete(const Axes& list, size_t count, int64_t otherwise, std::string_view what) {
   if (!list.empty() && list.size() != count)
@@ -66,6 +81,38 @@ ConvAttrs as_convolution(const ConvNdAttrs& a) {
           .padding_high = as_dims(a.padding),
           .rhs_dilation = a.dilation,
           .feature_group_count = a.groups};
+}
+
+ConvNdAttrs forward(const ConvBackwardAttrs& a) { return {a.stride, a.padding, a.dilation, a.groups}; }
+/// What conv_backward_input and conv_backward_weight return: x, and w, of which `first` has dims 0 and 1.
+Type spatial_type(const Type& like, Dims first, const ConvBackwardAttrs& a) {
+  first.insert(first.end(), a.size.begin(), a.size.end());
+  return {like.dtype, std::move(first)};
+}
+void require_conv_features(const Type& a, const Type& b, std::string_view first, std::string_view second) {
+  if (a.rank() < 3 || b.rank() != a.rank() || a.dtype != b.dtype)
+    fail(ErrorCode::shape_mismatch, first, " and ", second,
+         " must be of one dtype and rank, with features and at least ", "one spatial dim, got ", a, " and ", b);
+}
+void require_ct(const Type& x, const Type& w, const Type& ct, const ConvBackwardAttrs& a) {
+  Type wanted = infer_types(op::convolution, std::array{x, w}, as_convolution(forward(a)))[0];
+  if (wanted != ct)
+    fail(ErrorCode::shape_mismatch, "x ", x, " convolved with w ", w, " gives ", wanted, ", but its cotangent is ", ct,
+         "; `size` is ", Type{x.dtype, a.size});
+}
+Type conv_input_type(Types in, const ConvBackwardAttrs& a) {
+  require_conv_features(in[0], in[1], "ct", "w");
+  Type x = spatial_type(in[0], {in[0].dims[0], in[1].dims[1] * a.groups}, a);
+  return require_ct(x, in[1], in[0], a), x;
+}
+Type conv_weight_type(Types in, const ConvBackwardAttrs& a) {
+  require_conv_features(in[0], in[1], "x", "ct");
+  const Dim& features = in[0].dims[1];
+  if (a.groups < 1 || (features.is_static() && features.value() % a.groups != 0))
+    fail(ErrorCode::shape_mismatch, "the ", features, " features of ", in[0], " do not divide into ", a.groups,
+         " groups");
+  Type w = spatial_type(in[0], {in[1].dims[1], features / a.groups}, a);
+  return require_ct(in[0], w, in[1], a), w;
 }
 
 /// The attributes of a transposed convolution, completed and checked: as a convolution of the spread-out x with the
@@ -136,11 +183,21 @@ OpDef define_conv() {
       .doc = "x [N, C, spatial...] with the kernels w [O, C / groups, kernel...]: cross-correlation, zeros around x, "
              "as much padding after as before",
       .operands = {"x", "w"},
+      .covers = {"Conv", "Conv3d"},
       .infer = [](Types in, const ConvNdAttrs& a) { return infer_types(op::convolution, in, as_convolution(a)); },
       .decompose = [](Values in, const ConvNdAttrs& a) { return convolution(in[0], in[1], as_convolution(a)); },
+      .vjp = [](Values in, Value, Value ct, const ConvNdAttrs& a) -> Many<Value> {
+        if (in[0].dims().size() < 3)  // no spatial dims: a product
+          return {convolution_ct_of_lhs(in[0].type(), in[1], ct, as_convolution(a)),
+                  convolution_ct_of_rhs(in[0], in[1].type(), ct, as_convolution(a))};
+        return {conv_backward_input(ct, in[1], a, spatial_dims(in[0])),
+                conv_backward_weight(in[0], ct, a, spatial_dims(in[1]))};
+      },
       .samples = {{.dims = {{2, 3, 5, 6}, {4, 3, 3, 3}}, .attrs = ConvNdAttrs{{}, {1, 1}}},
                   {.dims = {{1, 4, 7}, {6, 2, 3}}, .attrs = ConvNdAttrs{{2}, {1}, {2}, 2}},
-                  {.dims = {{1, 2, 3, 4, 3}, {2, 1, 2, 2, 2}}, .attrs = ConvNdAttrs{{}, {}, {}, 2}}},
+                  {.dims = {{1, 2, 3, 4, 3}, {2, 1, 2, 2, 2}}, .attrs = ConvNdAttrs{{}, {}, {}, 2}},
+                  {.dims = {{2, 3}, {4, 3}}},
+                  {.dims = {{0, 2, 4}, {3, 2, 1}}, .attrs = ConvNdAttrs{{3}}}},
   });
 }
 
@@ -153,6 +210,7 @@ OpDef define_conv_transpose() {
           "kernel...] to the result; `padding` places are cut off on both sides, `output_padding` are added at the end",
       .source = "torch.nn.ConvTranspose2d",
       .operands = {"x", "w"},
+      .covers = {"ConvTranspose2d", "ConvTranspose3d"},
       .infer =
           [](Types in, const ConvTransposeAttrs& a) {
             ConvAttrs c = as_convolution(in, a);
@@ -179,7 +237,79 @@ OpDef define_conv_transpose() {
       .samples = {{.dims = {{1, 3, 4}, {3, 2, 3}}, .attrs = ConvTransposeAttrs{{2}, {1}, {1}}},
                   {.dims = {{1, 4, 3, 3}, {4, 1, 2, 3}},
                    .attrs = ConvTransposeAttrs{{2, 1}, {0, 1}, {1, 0}, {1, 2}, 2}},
-                  {.dims = {{2, 2, 2, 2, 2}, {2, 1, 2, 2, 2}}}},
+                  {.dims = {{2, 2, 2, 2, 2}, {2, 1, 2, 2, 2}}},
+                  {.dims = {{1, 1, 1}, {1, 2, 3}}, .attrs = ConvTransposeAttrs{{1}, {}, {2}, {3}}}},
+  });
+}
+
+OpDef define_conv_backward_input() {
+  return define<ConvBackwardAttrs>({
+      .name = "conv_backward_input",
+      .doc = "the cotangent of x of conv(x, w), whose attributes it takes besides `size`, the spatial dims of x",
+      .operands = {"ct", "w"},
+      .covers = {"Conv2dBackwardInput", "Conv3dBackwardInput"},
+      .infer = [](Types in, const ConvBackwardAttrs& a) { return conv_input_type(in, a); },
+      .decompose =
+          [](Values in, const ConvBackwardAttrs& a) {
+            Type x = conv_input_type(std::array{in[0].type(), in[1].type()}, a);
+            return convolution_ct_of_lhs(x, in[1], in[0], as_convolution(forward(a)));
+          },
+      .samples = {{.dims = {{2, 4, 5, 6}, {4, 3, 3, 3}}, .attrs = ConvBackwardAttrs{{}, {1, 1}, {}, 1, {5, 6}}},
+                  {.dims = {{1, 6, 3}, {6, 2, 3}}, .attrs = ConvBackwardAttrs{{2}, {1}, {2}, 2, {7}}},
+                  {.dims = {{1, 6, 3}, {6, 2, 3}}, .attrs = ConvBackwardAttrs{{2}, {1}, {2}, 2, {8}}},
+                  {.dims = {{1, 2, 2, 3, 2}, {2, 1, 2, 2, 2}}, .attrs = ConvBackwardAttrs{{}, {}, {}, 2, {3, 4, 3}}},
+                  {.dims = {{2, 3, 0}, {3, 1, 4}}, .attrs = ConvBackwardAttrs{{}, {}, {}, 1, {2}}}},
+  });
+}
+
+OpDef define_conv_backward_weight() {
+  return define<ConvBackwardAttrs>({
+      .name = "conv_backward_weight",
+      .doc = "the cotangent of w of conv(x, w), whose attributes it takes besides `size`, the kernel's extents",
+      .operands = {"x", "ct"},
+      .covers = {"Conv2dBackwardWeight", "Conv3dBackwardWeight"},
+      .infer = [](Types in, const ConvBackwardAttrs& a) { return conv_weight_type(in, a); },
+      .decompose =
+          [](Values in, const ConvBackwardAttrs& a) {
+            Type w = conv_weight_type(std::array{in[0].type(), in[1].type()}, a);
+            return convolution_ct_of_rhs(in[0], w, in[1], as_convolution(forward(a)));
+          },
+      .samples = {{.dims = {{2, 3, 5, 6}, {2, 4, 5, 6}}, .attrs = ConvBackwardAttrs{{}, {1, 1}, {}, 1, {3, 3}}},
+                  {.dims = {{1, 4, 7}, {1, 6, 3}}, .attrs = ConvBackwardAttrs{{2}, {1}, {2}, 2, {3}}},
+                  {.dims = {{1, 4, 8}, {1, 6, 3}}, .attrs = ConvBackwardAttrs{{2}, {1}, {2}, 2, {3}}},
+                  {.dims = {{1, 2, 3, 4, 3}, {1, 2, 2, 3, 2}}, .attrs = ConvBackwardAttrs{{}, {}, {}, 2, {2, 2, 2}}},
+                  {.dims = {{2, 1, 2}, {2, 3, 0}}, .attrs = ConvBackwardAttrs{{}, {}, {}, 1, {4}}}},
+  });
+}
+
+OpDef define_max_pool_backward() {
+  return define<PoolAttrs>({
+      .name = "max_pool_backward",
+      .doc =
+          "the cotangent of x of a max or min pool, whose attributes it takes: zeros, to which each element of ct is "
+          "added where its window has its first extreme",
+      .operands = {"x", "ct"},
+      .covers = {"MaxPool2dBackward", "MaxPool3dBackward"},
+      .infer =
+          [](Types in, const PoolAttrs& a) {
+            if (a.kind != PoolKind::max && a.kind != PoolKind::min)
+              fail(ErrorCode::invalid_argument, "the kind is '", names_of(a.kind)[size_t(a.kind)],
+                   "'; only max and min choose an element");
+            require_kind(in[0], kReal);
+            Type wanted = infer_types(op::reduce_window, in.first(1), as_reduce_window(in[0], a))[0];
+            if (in[1] != wanted)
+              fail(ErrorCode::shape_mismatch, "the windows of ", in[0], " need a cotangent ", wanted, ", got ", in[1]);
+            return in[0];
+          },
+      .decompose =
+          [](Values in, const PoolAttrs& a) {
+            return window_extreme_ct(in[0], in[1], as_reduce_window(in[0].type(), a));
+          },
+      .samples = {{.dims = {{2, 3, 6, 6}, {2, 3, 3, 3}}, .attrs = PoolAttrs{PoolKind::max, {2, 2}}},
+                  {.dims = {{1, 2, 5, 7}, {1, 2, 3, 4}}, .attrs = PoolAttrs{PoolKind::max, {3, 2}, {2, 2}, {1, 1}}},
+                  {.dims = {{1, 7}, {1, 2}}, .attrs = PoolAttrs{PoolKind::min, {3}, {2}, {1}, {0}, {2}}},
+                  {.dims = {{1, 1, 3, 4, 3}, {1, 1, 2, 2, 1}}, .attrs = PoolAttrs{PoolKind::max, {2, 3, 3}, {1, 1, 1}}},
+                  {.dims = {{2, 0}, {2, 0}}, .attrs = PoolAttrs{PoolKind::max, {2}}}},
   });
 }
 
@@ -190,6 +320,7 @@ OpDef define_pool() {
              "mean divides by the kernel's whole "
              "area, or without count_include_pad by its part within x",
       .operands = {"x"},
+      .covers = {"Pool"},
       .infer =
           [](Types in, const PoolAttrs& a) {
             if (a.kind == PoolKind::mean) require_kind(in[0], kReal | kComplex);
@@ -221,6 +352,11 @@ OpDef define_pool() {
                 cut(window.padding_high);
             return y / reduce_window(full(g, 1, {x.dtype(), Dims(x.dims().begin() + outer, x.dims().end())}), window);
           },
+      .vjp = [](Values in, Values, Values cts, const PoolAttrs& a, const Transforms& t) -> Many<Value> {
+        if (a.kind == PoolKind::max || a.kind == PoolKind::min) return max_pool_backward(in[0], cts[0], a);
+        Graph parts = trace(types_of_values(in), [&](Graph& g, Values v) { return decompose(g, op::pool, v, a); });
+        return inlined(in[0].graph(), t.vjp(parts, {true}, {true}), joined(in, cts));
+      },
       .samples = {{.dims = {{2, 3, 6, 6}}, .attrs = PoolAttrs{PoolKind::max, {2, 2}}},
                   {.dims = {{1, 2, 5, 7}}, .attrs = PoolAttrs{PoolKind::mean, {3, 2}, {2, 2}, {1, 1}}},
                   {.dims = {{2, 3, 7}}, .attrs = PoolAttrs{PoolKind::mean, {3}, {2}, {1}, {0}, {}, false}},

@@ -96,6 +96,7 @@ OpDef define_scan(std::string_view name, std::string_view doc, Reduction kind) {
           },
       .samples = [samples] { return samples; },
   };
+  if (kind == Reduction::sum) spec.covers = {"CumsumBackward"};  // in reverse
   if (kind == Reduction::sum)
     spec.vjp = [](Values, Value, Value ct, const CumulateAttrs& a) {
       return cumsum(ct, a.axis, a.exclusive, !a.reverse);

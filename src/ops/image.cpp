@@ -2,6 +2,7 @@
 #include "rlx/ops/image.h"
 
 #include "ops/elementwise_rules.h"
+#include "ops/window_rules.h"
 #include "rlx/ops/take.h"
 
 namespace rlx {
@@ -35,29 +36,32 @@ Value resized(Value x, int64_t axis, const Dim& size) {
   return take(x, places, axis, OutOfRange::clip);  // which is the min of the rule
 }
 
-/// Completes the attributes; the windows' counts.
-Dims unfold(const Type& x, Im2colAttrs& a) {
+/// The windows of x that become rows.
+Sliding windows_of(const Type& x, const Im2colAttrs& a) {
   size_t spatial = a.kernel_size.size();
   if (x.rank() != spatial + 2)
     fail(ErrorCode::shape_mismatch, "a kernel of ", spatial, " dims needs x [N, C, spatial...] of rank ", spatial + 2,
          ", got ", x);
-  auto complete = [&](Axes& list, int64_t otherwise, std::string_view what) {
+  auto complete = [&](Axes list, int64_t otherwise, std::string_view what) {
     if (list.empty()) list.assign(spatial, otherwise);
     if (list.size() != spatial)
       fail(ErrorCode::invalid_argument, what, " must have one entry for each of the ", spatial, " spatial dims, got ",
            list.size());
+    int64_t outer = what == "padding" ? 0 : 1;
+    list.insert(list.begin(), 2, outer);
+    return list;
   };
-  complete(a.stride, 1, "stride"), complete(a.padding, 0, "padding"), complete(a.dilation, 1, "dilation");
-  ReduceWindowAttrs window{.window_dims = {1, 1}, .strides = {1, 1}, .window_dilation = {1, 1}, .padding_low = {0, 0}};
-  for (size_t d = 0; d < spatial; ++d) {
-    window.window_dims.emplace_back(a.kernel_size[d]);
-    window.strides.push_back(a.stride[d]);
-    window.window_dilation.push_back(a.dilation[d]);
-    window.padding_low.emplace_back(a.padding[d]);
-  }
-  window.padding_high = window.padding_low;
-  Type counts = infer_types(op::reduce_window, std::array{Type{f32, x.dims}}, window)[0];
-  return Dims(counts.dims.begin() + 2, counts.dims.end());
+  Axes kernel = complete(a.kernel_size, 1, "kernel_size"), padding = complete(a.padding, 0, "padding");
+  Dims around(padding.begin(), padding.end());
+  return {x.rank(), Dims(kernel.begin(), kernel.end()),  complete(a.stride, 1, "stride"),
+          {},       complete(a.dilation, 1, "dilation"), around,
+          around};
+}
+Type im2col_type(const Type& x, const Im2colAttrs& a) {
+  Dims counts = windows_of(x, a).counts(x.dims);
+  Dim rows = counts[0], columns = counts[1];
+  for (size_t d = 2; d < counts.size(); ++d) rows = rows * counts[d], columns = columns * a.kernel_size[d - 2];
+  return {x.dtype, {rows, columns}};
 }
 
 }  // namespace
@@ -67,6 +71,7 @@ OpDef define_resize_nearest2x() {
       .name = "resize_nearest2x",
       .doc = "each place of the last two dims twice in each of them",
       .operands = {"x"},
+      .covers = {"ResizeNearest2x"},
       .moves_data = true,
       .infer =
           [](Types in) {
@@ -76,7 +81,7 @@ OpDef define_resize_nearest2x() {
             return t;
           },
       .decompose = [](Values in) { return repeated(repeated(in[0], in[0].rank() - 1, 2), in[0].rank() - 2, 2); },
-      .samples = {{.dims = {{1, 2, 3, 2}}}, {.dims = {{0, 1, 2, 2}}}},
+      .samples = {{.dims = {{1, 2, 3, 2}}}, {.dims = {{0, 1, 2, 2}}}, {.dims = {{2, 1}}}, {.dims = {{2, 1, 3}}}},
   });
 }
 
@@ -85,6 +90,7 @@ OpDef define_interpolate() {
       .name = "interpolate",
       .doc = "the last dims resized to `size`: place i of n reads place min(floor(i extent / n), extent - 1)",
       .operands = {"x"},
+      .covers = {"Interpolate3d"},
       .moves_data = true,
       .infer =
           [](Types in, const InterpolateAttrs& a) {
@@ -107,7 +113,8 @@ OpDef define_interpolate() {
           },
       .samples = {{.dims = {{1, 2, 5}}, .attrs = InterpolateAttrs{{7}}},
                   {.dims = {{1, 2, 3, 4}}, .attrs = InterpolateAttrs{{6, 3}}},
-                  {.dims = {{1, 1, 2, 3, 4}}, .attrs = InterpolateAttrs{{3, 3, 1}}}},
+                  {.dims = {{1, 1, 2, 3, 4}}, .attrs = InterpolateAttrs{{3, 3, 1}}},
+                  {.dims = {{1, 4}}, .attrs = InterpolateAttrs{{3, 0}}}},
   });
 }
 
@@ -117,44 +124,28 @@ OpDef define_im2col() {
       .doc = "a row for each window of x [N, C, spatial...], in order of N and place; its columns run through C and "
              "the kernel. Zeros around x",
       .operands = {"x"},
+      .covers = {"Im2Col"},
       .moves_data = true,
       .infer =
-          [](Types in, Im2colAttrs a) {
+          [](Types in, const Im2colAttrs& a) {
             require_kind(in[0], kBool | kNumber);
-            Dim rows = in[0].rank() > 0 ? in[0].dims[0] : Dim(1);
-            Dims counts = unfold(in[0], a);
-            Dim columns = in[0].dims[1];
-            for (int64_t k : a.kernel_size) columns = columns * k;
-            return Type{in[0].dtype, {rows * element_count(counts), columns}};
+            return im2col_type(in[0], a);
           },
       .decompose =
-          [](Graph& g, Values in, Im2colAttrs a) {
-            Value x = in[0];
-            Dims counts = unfold(x.type(), a);
-            size_t spatial = counts.size();
-            if (std::any_of(a.padding.begin(), a.padding.end(), [](int64_t p) { return p != 0; })) {
-              Dims margin = {0, 0};
-              for (int64_t p : a.padding) margin.emplace_back(p);
-              x = pad(x, scalar(g, 0, x.dtype()), {margin, margin, {}});
-            }
-            // [N, C, H, W] -> [N, C, H, kW places of each window of W] -> ...: the last dim first, so that axes stay
-            // put.
-            for (size_t d = spatial; d-- > 0;) {
-              Type places{i32, {counts[d], a.kernel_size[d]}};
-              x = take(x, iota(g, places, 0) * double(a.stride[d]) + iota(g, places, 1) * double(a.dilation[d]),
-                       int64_t(d) + 2, OutOfRange::clip);
-            }
-            Axes order = {0}, kernel = {1};
-            for (size_t d = 0; d < spatial; ++d)
-              order.push_back(2 + 2 * int64_t(d)), kernel.push_back(3 + 2 * int64_t(d));
-            order.insert(order.end(), kernel.begin(), kernel.end());
-            Dim columns = in[0].dim(1);
-            for (int64_t k : a.kernel_size) columns = columns * k;
-            return reshape(transpose(x, order), {in[0].dim(0) * element_count(counts), columns});
+          [](Graph& g, Values in, const Im2colAttrs& a) {
+            Value x = unfolded(in[0], scalar(g, 0, in[0].dtype()), windows_of(in[0].type(), a));
+            // [N, 1, C, 1, places, taps, ...] -> N, places, C, taps
+            Axes places, taps;
+            for (int64_t d = 0; d < in[0].rank(); ++d) (d == 1 ? taps : places).push_back(2 * d);
+            for (int64_t d = 0; d < in[0].rank(); ++d) (d == 1 ? places : taps).push_back(2 * d + 1);
+            places.insert(places.end(), taps.begin(), taps.end());
+            return reshape(transpose(x, places), im2col_type(in[0].type(), a).dims);
           },
       .samples = {{.dims = {{2, 3, 4, 5}}, .attrs = Im2colAttrs{{2, 3}}},
                   {.dims = {{1, 2, 5, 4}}, .attrs = Im2colAttrs{{3, 2}, {2, 1}, {1, 0}, {1, 2}}},
-                  {.dims = {{2, 2, 6}}, .attrs = Im2colAttrs{{3}, {2}, {1}}}},
+                  {.dims = {{2, 2, 6}}, .attrs = Im2colAttrs{{3}, {2}, {1}}},
+                  {.dims = {{1, 1, 2, 1, 3}}, .attrs = Im2colAttrs{{2, 1, 1}, {}, {0, 1, 0}}},
+                  {.dims = {{2, 1, 2}}, .attrs = Im2colAttrs{{3}}}},
   });
 }
 

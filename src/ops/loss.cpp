@@ -4,12 +4,16 @@
 #include <cmath>
 
 #include "ops/composite_rules.h"
+#include "rlx/ops/backward.h"
 #include "rlx/ops/elementary.h"
 
 namespace rlx {
 
 Value softmax_cross_entropy_with_logits(Value logits, Value labels, int64_t axis) {
   return emit(op::softmax_cross_entropy_with_logits, {logits, labels}, AxisAttrs{axis});
+}
+Value softmax_cross_entropy_backward(Value logits, Value labels, Value ct, int64_t axis) {
+  return emit(op::softmax_cross_entropy_backward, {logits, labels, ct}, AxisAttrs{axis});
 }
 Value nll(Value log_probs, Value labels, int64_t axis) { return emit(op::nll, {log_probs, labels}, AxisAttrs{axis}); }
 Value softmax_cross_entropy(Value logits, Value targets, int64_t axis) {
@@ -24,6 +28,20 @@ Value binary_cross_entropy_with_logits(Value logits, Value target, LossReduction
 
 namespace {
 
+/// The labels' dims and their kind fit x, which has a dim of classes besides.
+Type label_type(const Type& x, const Type& labels, const AxisAttrs& a) {
+  require_kind(x, kReal);
+  require_kind(labels, kInteger, "index");
+  Type t{x.dtype, reduced_dims(x.dims, {valid_axis(a.axis, x.rank())}, false)};
+  require_dims(labels, t.dims, "labels");
+  return t;
+}
+/// Where along `axis` of x the class is that the label names.
+Value named_classes(Value x, Value labels, int64_t axis) {
+  return compare(broadcast_like(convert(labels, i64), x, {axis}), iota(x.graph(), {i64, x.dims()}, axis),
+                 Comparison::eq);
+}
+
 /// A loss of x, which has a dim of classes, for labels that name one each: `f` of the classes' values and the
 /// label, `parts` of x and of the labels' own values.
 OpDef define_label_loss(std::string_view name, std::string_view doc, std::string_view x_name,
@@ -33,14 +51,7 @@ OpDef define_label_loss(std::string_view name, std::string_view doc, std::string
       .name = name,
       .doc = doc,
       .operands = {x_name, "labels"},
-      .infer =
-          [](Types in, const AxisAttrs& a) {
-            require_kind(in[0], kReal);
-            require_kind(in[1], kInteger, "index");
-            Type t{in[0].dtype, reduced_dims(in[0].dims, {valid_axis(a.axis, in[0].rank())}, false)};
-            require_dims(in[1], t.dims, "labels");
-            return t;
-          },
+      .infer = [](Types in, const AxisAttrs& a) { return label_type(in[0], in[1], a); },
       .reference =
           [f](Tensors in, const AxisAttrs& a) {
             Array<double> x(in[0]), y(in[1].shape());
@@ -55,10 +66,10 @@ OpDef define_label_loss(std::string_view name, std::string_view doc, std::string
             return y.rounded_to(in[0].dtype());
           },
       .decompose =
-          [parts](Graph& g, Values in, const AxisAttrs& a) {
-            Value x = in[0], labels = convert(in[1], i64);
+          [parts](Values in, const AxisAttrs& a) {
+            Value x = in[0];
             int64_t axis = valid_axis(a.axis, x.dims().size());
-            Value hit = compare(broadcast_like(labels, x, {axis}), iota(g, {i64, x.dims()}, axis), Comparison::eq);
+            Value hit = named_classes(x, in[1], axis);
             Value chosen = reduce_sum(select(hit, x, zeros_like(x)), {axis});
             return select(reduce_any(hit, {axis}), parts(x, chosen, axis), full_like(chosen, NAN));
           },
@@ -116,11 +127,44 @@ OpDef define_element_loss(std::string_view name, std::string_view doc, std::stri
 }  // namespace
 
 OpDef define_softmax_cross_entropy_with_logits() {
-  return define_label_loss(
+  OpDef op = define_label_loss(
       "softmax_cross_entropy_with_logits",
       "logsumexp(logits) - logits[label] along `axis`; NaN for a label that is no class", "logits",
       [](const std::vector<double>& x, size_t label) { return log_sum_exp(x) - x[label]; },
       [](Value x, Value chosen, int64_t axis) { return logsumexp(x, {axis}) - chosen; });
+  op.vjp = [](Values in, Values, Values cts, const Attrs& a, const Transforms&) -> Many<Value> {
+    return softmax_cross_entropy_backward(in[0], in[1], cts[0], a.as<AxisAttrs>().axis);
+  };
+  return op;
+}
+OpDef define_softmax_cross_entropy_backward() {
+  return define<AxisAttrs>({
+      .name = "softmax_cross_entropy_backward",
+      .doc = "(softmax(logits) - one_hot(labels)) ct along `axis`: the cotangent of the logits of "
+             "softmax_cross_entropy_with_logits; NaN, as the loss, for a label that is no class",
+      .operands = {"logits", "labels", "ct"},
+      .covers = {"SoftmaxCrossEntropyBackward"},
+      .infer =
+          [](Types in, const AxisAttrs& a) {
+            Type loss = label_type(in[0], in[1], a);
+            if (in[2] != loss) fail(ErrorCode::shape_mismatch, "ct must be ", loss, " as the loss, got ", in[2]);
+            return in[0];
+          },
+      .decompose =
+          [](Values in, const AxisAttrs& a) {
+            Value x = in[0];
+            int64_t axis = valid_axis(a.axis, x.dims().size());
+            Value hit = named_classes(x, in[1], axis);
+            Value ct = select(reduce_any(hit, {axis}), in[2], full_like(in[2], NAN));
+            return (softmax(x, axis) - convert(hit, x.dtype())) * broadcast_like(ct, x, {axis});
+          },
+      .samples =
+          {{.dims = {{4, 5}, {4}, {4}}, .dtypes = {f64, i32, f64}, .lo = 0, .hi = 5},
+           {.dims = {{2, 3, 4}, {2, 4}, {2, 4}}, .dtypes = {f64, i64, f64}, .attrs = AxisAttrs{1}, .lo = -1, .hi = 4},
+           {.dims = {{3}, {}, {}}, .dtypes = {f64, i32, f64}, .lo = 0, .hi = 3},
+           {.dims = {{0, 3}, {0}, {0}}, .dtypes = {f64, i32, f64}},
+           {.dims = {{3, 6}, {3}, {3}}, .dtypes = {f64, u8, f64}, .lo = 0, .hi = 200}},
+  });
 }
 OpDef define_nll() {
   return define_label_loss(

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "ops/composite_rules.h"
+#include "rlx/ops/backward.h"
 #include "rlx/ops/elementary.h"
 
 namespace rlx {
@@ -137,6 +138,11 @@ Value affine_parts(Value y, Values in, const A& a, const Axes& axes) {
   return y;
 }
 
+template <class A>
+Value gamma_of(Values in, const A& a) {
+  return a.has_gamma ? in[1] : Value{};
+}
+
 OpDef define_trailing_norm(std::string_view name, std::string_view doc, std::string_view source,
                            Statistics statistics) {
   return define<LayerNormAttrs>({
@@ -158,6 +164,11 @@ OpDef define_trailing_norm(std::string_view name, std::string_view doc, std::str
           [statistics](Values in, const LayerNormAttrs& a) {
             Axes axes = trailing_axes(a.axis, in[0].dims().size());
             return affine_parts(normalized_parts(in[0], statistics, axes, a.epsilon), in, a, axes);
+          },
+      .vjp =
+          [statistics](Values in, Value, Value ct, const LayerNormAttrs& a) {
+            bool centers = statistics == Statistics::mean_and_variance;
+            return Many<Value>((centers ? layer_norm_backward : rms_norm_backward)(in[0], gamma_of(in, a), ct, a));
           },
       .samples =
           {{.dims = {{3, 4}, {4}, {4}}},
@@ -263,6 +274,24 @@ OpDef define_residual_norm(std::string_view name, std::string_view doc, Statisti
         Value y = normalized_parts(sum, statistics, {sum.rank() - 1}, a.epsilon) * *operands.gamma;
         return {operands.beta ? y + *operands.beta : y, sum};
       },
+      .vjp = [statistics](Values in, Values, Values cts, const ResidualNormAttrs& a) -> Many<Value> {
+        ResidualOperands<Value> operands(in, a);
+        Value d_sum = cts[1], d_gamma, d_beta;
+        if (cts[0]) {
+          Value sum = (operands.bias ? in[0] + *operands.bias : in[0]) + in[1];
+          bool centers = statistics == Statistics::mean_and_variance;
+          auto d = (centers ? layer_norm_backward : rms_norm_backward)(
+              sum, *operands.gamma, cts[0], LayerNormAttrs{.epsilon = a.epsilon, .has_beta = a.has_beta});
+          d_sum = d_sum ? d_sum + d[0] : d[0];
+          d_gamma = d[1];
+          if (a.has_beta) d_beta = d[2];
+        }
+        Many<Value> all = {d_sum, d_sum};
+        if (a.has_bias) all.push_back(summed_to(d_sum, operands.bias->dims()));
+        all.push_back(d_gamma);
+        if (a.has_beta) all.push_back(d_beta);
+        return all;
+      },
       .samples = {{.dims = {{3, 4}, {3, 4}, {4}, {4}}},
                   {.dims = {{2, 3, 4}, {2, 3, 4}, {4}, {4}, {4}}, .attrs = ResidualNormAttrs{1e-6, true, true}},
                   {.dims = {{2, 5}, {2, 5}, {5}}, .attrs = ResidualNormAttrs{.has_beta = false}},
@@ -327,6 +356,9 @@ OpDef define_group_norm() {
             Value y = normalized_parts(x, Statistics::mean_and_variance, space_of(x.dims().size()), a.epsilon);
             return affine_parts(reshape(y, in[0].dims()), in, a, {1});
           },
+      .vjp = [](Values in, Value, Value ct, const GroupNormAttrs& a) -> Many<Value> {
+        return group_norm_backward(in[0], gamma_of(in, a), ct, a);
+      },
       .samples = {{.dims = {{2, 4, 3, 2}, {4}, {4}}, .attrs = GroupNormAttrs{2}},
                   {.dims = {{2, 4, 3}, {4}},
                    .attrs = GroupNormAttrs{.num_groups = 4, .epsilon = 1e-3, .has_beta = false}},
@@ -368,8 +400,13 @@ OpDef define_batch_norm_inference() {
             auto along = [&](Value v) { return broadcast_in_dim(v, in[0].dims(), axis); };
             return (in[0] - along(in[3])) * along(rsqrt(in[4] + a.epsilon) * in[1]) + along(in[2]);
           },
+      .vjp = [](Values in, Value, Value ct, const BatchNormAttrs& a) -> Many<Value> {
+        return batch_norm_inference_backward(in[0], in[1], in[3], in[4], ct, a);
+      },
       .samples = {{.dims = {{3, 4}, {4}, {4}, {4}, {4}}, .lo = 0.1, .hi = 2},
-                  {.dims = {{2, 3, 2, 2}, {3}, {3}, {3}, {3}}, .attrs = BatchNormAttrs{1, 1e-3}, .lo = 0.1, .hi = 2}},
+                  {.dims = {{2, 3, 2, 2}, {3}, {3}, {3}, {3}}, .attrs = BatchNormAttrs{1, 1e-3}, .lo = 0.1, .hi = 2},
+                  {.dims = {{5}, {5}, {5}, {5}, {5}}, .lo = 0.1, .hi = 2},
+                  {.dims = {{2, 1, 0}, {1}, {1}, {1}, {1}}, .attrs = BatchNormAttrs{-2}, .lo = 0.1, .hi = 2}},
   });
 }
 
@@ -443,9 +480,13 @@ OpDef define_ada_layer_norm() {
                 a.kind == AdaNormKind::layer_norm ? Statistics::mean_and_variance : Statistics::mean_square;
             return normalized_parts(in[0], statistics, {in[0].rank() - 1}, a.epsilon) * (1.0 + in[1]) + in[2];
           },
+      .vjp = [](Values in, Value, Value ct, const AdaLayerNormAttrs& a) -> Many<Value> {
+        return ada_layer_norm_backward(in[0], in[1], in[2], ct, a);
+      },
       .samples = {{.dims = {{2, 3, 4}, {2, 1, 4}, {2, 1, 4}}},
                   {.dims = {{3, 4}, {4}, {3, 1}}, .attrs = AdaLayerNormAttrs{AdaNormKind::rms_norm, 1e-6}},
-                  {.dims = {{4}, {}, {1}}}},
+                  {.dims = {{4}, {}, {1}}},
+                  {.dims = {{0, 3}, {3}, {1, 1}}}},
   });
 }
 
@@ -463,7 +504,11 @@ OpDef define_gated_residual() {
             return in[0];
           },
       .decompose = [](Values in) { return in[0] + broadcast_to(in[2] * in[1], in[0].dims()); },
-      .samples = {{.dims = {{2, 3, 4}, {2, 3, 4}, {2, 1, 4}}}, {.dims = {{3, 4}, {4}, {}}}, {.dims = {{}, {}, {}}}},
+      .vjp = [](Values in, Value, Value ct) -> Many<Value> { return gated_residual_backward(in[1], in[2], ct); },
+      .samples = {{.dims = {{2, 3, 4}, {2, 3, 4}, {2, 1, 4}}},
+                  {.dims = {{3, 4}, {4}, {}}},
+                  {.dims = {{}, {}, {}}},
+                  {.dims = {{2, 0}, {1}, {2, 1}}}},
   });
 }
 

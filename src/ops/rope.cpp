@@ -3,11 +3,14 @@
 
 #include "ops/composite_rules.h"
 #include "ops/heads.h"
-#include "rlx/ops/attention.h"
+#include "rlx/ops/backward.h"
 
 namespace rlx {
 
 Value rope(Value x, Value cos, Value sin, RopeAttrs attrs) { return emit(op::rope, {x, cos, sin}, attrs); }
+Value rope_backward(Value ct, Value cos, Value sin, RopeAttrs attrs) {
+  return emit(op::rope_backward, {ct, cos, sin}, attrs);
+}
 Value axial_rope2d(Value x, AxialRope2dAttrs attrs) { return emit(op::axial_rope2d, {x}, attrs); }
 
 namespace {
@@ -44,24 +47,82 @@ Dims table_dims(const Type& table, const HeadDims& x, const Dim& pairs) {
   return {x.batch, x.length, columns};
 }
 
+/// The pairs among the first n > 0 elements of each head of x[B, H, S, D]: all that stand left, all that stand right.
+struct Pairs {
+  Value left, right;
+  Pairs(Value x, const Dim& n, RopeStyle style) {
+    if (style == RopeStyle::neox) {
+      left = slice_axis(x, 3, 0, n / 2), right = slice_axis(x, 3, n / 2, n);
+      return;
+    }
+    auto every_second = [&](int64_t first) {
+      Dims starts(4, Dim(0)), limits = x.dims();
+      starts[3] = first, limits[3] = n;
+      return slice(x, starts, limits, {1, 1, 1, 2});
+    };
+    left = every_second(0), right = every_second(1);
+  }
+};
+
 /// Turns the first n elements of each head of x[B, H, S, D] by angles given as [B or 1, 1, S, n / 2].
 Value turned(Value x, Value cos, Value sin, const Dim& n, RopeStyle style) {
-  Dim half = n / 2;
-  Value rest = n == x.dim(3) ? Value() : slice_axis(x, 3, n, x.dim(3));
-  Value head = rest ? slice_axis(x, 3, 0, n) : x;
-  auto every_second = [&](int64_t first) {
-    Dims starts(4, Dim(0)), limits = head.dims();
-    starts[3] = first,
-    limits[3] = n + (first - 1);  // so that the length divides by the stride, also a symbolic one
-    return slice(head, starts, limits, {1, 1, 1, 2});
+  if (n == Dim(0)) return x;
+  auto [left, right] = Pairs(x, n, style);
+  Value l = left * cos - right * sin, r = right * cos + left * sin, y;
+  if (style == RopeStyle::neox) {
+    y = concatenate({l, r}, 3);
+  } else {
+    Dims dims = l.dims();
+    dims[3] = n;
+    y = reshape(concatenate({expand_dims(l, 4), expand_dims(r, 4)}, 4), dims);
+  }
+  return n == x.dim(3) ? y : concatenate({y, slice_axis(x, 3, n, x.dim(3))}, 3);
+}
+/// A table as angles of the pairs: [B or 1, 1, S, n / 2].
+Value angles(Value table, const Dims& dims, const Dim& pairs, DType dtype) {
+  table = reshape(convert(table, dtype), {dims[0], 1, dims[1], dims[2]});
+  return dims[2] == pairs ? table : slice_axis(table, 3, 0, pairs);
+}
+Value rope_parts(Values in, const RopeAttrs& a, bool forward) {
+  HeadDims d(in[0].type(), a.layout, a.heads, "x");
+  Dim n = rotary_dims(d, a);
+  Dims table = table_dims(in[1].type(), d, n / 2);
+  Value cos = angles(in[1], table, n / 2, in[0].dtype()), sin = angles(in[2], table, n / 2, in[0].dtype());
+  return from_bhsd(turned(to_bhsd(in[0], d), cos, forward ? sin : -sin, n, a.style), d, in[0]);
+}
+/// The cotangents of the tables: for each angle what all heads, and all batches that share it, make of it.
+std::pair<Value, Value> table_cts(Values in, Value ct, const RopeAttrs& a) {
+  HeadDims d(in[0].type(), a.layout, a.heads, "x");
+  Dim n = rotary_dims(d, a);
+  if (n == Dim(0)) return {};
+  Dims table = table_dims(in[1].type(), d, n / 2);
+  Pairs x(to_bhsd(in[0], d), n, a.style), y(to_bhsd(ct, d), n, a.style);
+  auto as_table = [&](Value v) {
+    v = reduce_sum(v, table[0] == d.batch ? Axes{1} : Axes{0, 1});
+    v = reshape(v, {table[0], table[1], n / 2});
+    if (table[2] != n / 2) v = pad(v, scalar(v.graph(), 0, v.dtype()), {{0, 0, 0}, {0, 0, table[2] - n / 2}, {}});
+    return convert(reshape(v, in[1].dims()), in[1].dtype());
   };
-  bool apart = style == RopeStyle::neox;
-  Value left = apart ? slice_axis(head, 3, 0, half) : every_second(0);
-  Value right = apart ? slice_axis(head, 3, half, n) : every_second(1);
-  Value l = left * cos - right * sin, r = right * cos + left * sin;
-  Value y =
-      apart ? concatenate({l, r}, 3) : reshape(concatenate({expand_dims(l, 4), expand_dims(r, 4)}, 4), head.dims());
-  return rest ? concatenate({y, rest}, 3) : y;
+  return {as_table(x.left * y.left + x.right * y.right), as_table(x.left * y.right - x.right * y.left)};
+}
+Type rope_type(Types in, const RopeAttrs& a) {
+  for (const Type& t : in) require_kind(t, kReal);
+  if (in[1] != in[2]) fail(ErrorCode::shape_mismatch, "the tables differ: cos ", in[1], ", sin ", in[2]);
+  HeadDims d(in[0], a.layout, a.heads, "x");
+  table_dims(in[1], d, rotary_dims(d, a) / 2);
+  return in[0];
+}
+std::vector<Sample> rope_samples() {
+  using enum AttentionLayout;
+  return {{.dims = {{2, 3, 4, 6}, {4, 3}, {4, 3}}, .attrs = RopeAttrs{3}},
+          {.dims = {{2, 4, 3, 6}, {4, 3}, {4, 3}}, .attrs = RopeAttrs{3, bshd, {}, RopeStyle::gptj}},
+          {.dims = {{2, 3, 8}, {3, 2}, {3, 2}}, .attrs = RopeAttrs{2, packed}},
+          {.dims = {{2, 3, 16}, {3, 4}, {3, 4}}, .attrs = RopeAttrs{2, packed, 4, RopeStyle::gptj}},
+          {.dims = {{2, 2, 3, 8}, {6, 2}, {6, 2}}, .attrs = RopeAttrs{2, bhsd, 4}},
+          {.dims = {{2, 2, 3, 8}, {2, 3, 4}, {2, 3, 4}}, .dtypes = {f64, f32, f32}, .attrs = RopeAttrs{2, bhsd, 2}},
+          {.dims = {{2, 3, 8}, {1, 3, 4}, {1, 3, 4}}, .attrs = RopeAttrs{1, packed, 0}},
+          {.dims = {{3, 8}, {12}, {12}}, .attrs = RopeAttrs{1, packed}},
+          {.dims = {{2, 3, 4}, {12}, {12}}, .attrs = RopeAttrs{1, packed}}};
 }
 
 /// The pair's partners within a head.
@@ -104,14 +165,7 @@ OpDef define_rope() {
              "rotary_dims stays",
       .source = "Su et al., arXiv:2104.09864",
       .operands = {"x", "cos", "sin"},
-      .infer =
-          [](Types in, const RopeAttrs& a) {
-            for (const Type& t : in) require_kind(t, kReal);
-            if (in[1] != in[2]) fail(ErrorCode::shape_mismatch, "the tables differ: cos ", in[1], ", sin ", in[2]);
-            HeadDims d(in[0], a.layout, a.heads, "x");
-            table_dims(in[1], d, rotary_dims(d, a) / 2);
-            return in[0];
-          },
+      .infer = [](Types in, const RopeAttrs& a) { return rope_type(in, a); },
       .reference =
           [](Tensors in, const RopeAttrs& a) {
             HeadDims d(in[0].type(), a.layout, a.heads, "x");
@@ -126,33 +180,29 @@ OpDef define_rope() {
             });
             return x.rounded_to(in[0].dtype());
           },
-      .decompose =
-          [](Values in, const RopeAttrs& a) {
-            HeadDims d(in[0].type(), a.layout, a.heads, "x");
-            Dim n = rotary_dims(d, a), pairs = n / 2;
-            Dims table = table_dims(in[1].type(), d, pairs);
-            auto angles = [&](Value v) {
-              v = reshape(convert(v, in[0].dtype()), {table[0], 1, table[1], table[2]});
-              return table[2] == pairs ? v : slice_axis(v, 3, 0, pairs);
-            };
-            return from_bhsd(turned(to_bhsd(in[0], d), angles(in[1]), angles(in[2]), n, a.style), d, in[0]);
-          },
-      .samples =
-          [] {
-            using enum AttentionLayout;
-            return std::vector<Sample>{
-                {.dims = {{2, 3, 4, 6}, {4, 3}, {4, 3}}, .attrs = RopeAttrs{3}},
-                {.dims = {{2, 4, 3, 6}, {4, 3}, {4, 3}}, .attrs = RopeAttrs{3, bshd, {}, RopeStyle::gptj}},
-                {.dims = {{2, 3, 8}, {3, 2}, {3, 2}}, .attrs = RopeAttrs{2, packed}},
-                {.dims = {{2, 3, 16}, {3, 4}, {3, 4}}, .attrs = RopeAttrs{2, packed, 4, RopeStyle::gptj}},
-                {.dims = {{2, 2, 3, 8}, {6, 2}, {6, 2}}, .attrs = RopeAttrs{2, bhsd, 4}},
-                {.dims = {{2, 2, 3, 8}, {2, 3, 4}, {2, 3, 4}},
-                 .dtypes = {f64, f32, f32},
-                 .attrs = RopeAttrs{2, bhsd, 2}},
-                {.dims = {{2, 3, 8}, {1, 3, 4}, {1, 3, 4}}, .attrs = RopeAttrs{1, packed, 0}},
-                {.dims = {{3, 8}, {12}, {12}}, .attrs = RopeAttrs{1, packed}},
-                {.dims = {{2, 3, 4}, {12}, {12}}, .attrs = RopeAttrs{1, packed}}};
-          },
+      .decompose = [](Values in, const RopeAttrs& a) { return rope_parts(in, a, true); },
+      .vjp = [](Values in, Value, Value ct, const RopeAttrs& a) -> Many<Value> {
+        auto [cos, sin] = table_cts(in, ct, a);
+        return {rope_backward(ct, in[1], in[2], a), cos, sin};
+      },
+      .samples = rope_samples,
+  });
+}
+
+OpDef define_rope_backward() {
+  return define<RopeAttrs>({
+      .name = "rope_backward",
+      .doc = "rope by the opposite angles: what the cotangent of rope's result means for its x",
+      .source = "Su et al., arXiv:2104.09864",
+      .operands = {"ct", "cos", "sin"},
+      .covers = {"RopeBackward"},
+      .infer = [](Types in, const RopeAttrs& a) { return rope_type(in, a); },
+      .decompose = [](Values in, const RopeAttrs& a) { return rope_parts(in, a, false); },
+      .vjp = [](Values in, Value, Value ct, const RopeAttrs& a) -> Many<Value> {
+        auto [cos, sin] = table_cts(in, ct, a);
+        return {rope(ct, in[1], in[2], a), cos, sin ? -sin : sin};
+      },
+      .samples = rope_samples,
   });
 }
 

@@ -203,6 +203,7 @@ OpDef define_scatter_add_rows() {
       .name = "scatter_add_rows",
       .doc = "zeros with `size` places along `axis`, to which each update is added at its index: the transpose of take",
       .operands = {"updates", "indices"},
+      .covers = {"GatherBackward"},
       .infer =
           [](Types in, const ScatterAddRowsAttrs& a) {
             return infer_types(op::scatter, std::array{rows_type(in[0], in[1], a), in[1], in[0]},

@@ -272,7 +272,7 @@ OpDef define_select_and_scatter() {
       .samples = {{.dims = {{2, 6}, {2, 3}}, .attrs = SelectAndScatterAttrs{Comparison::ge, {1, 2}, {1, 2}}},
                   {.dims = {{4, 5}, {3, 3}},
                    .attrs = SelectAndScatterAttrs{Comparison::ge, {3, 3}, {2, 2}, {}, {1, 1}, {2, 1}}},
-                  {.dims = {{7}, {2}}, .attrs = SelectAndScatterAttrs{Comparison::le, {3}, {3}, {2}, {-1}, {1}}},
+                  {.dims = {{8}, {2}}, .attrs = SelectAndScatterAttrs{Comparison::le, {3}, {3}, {2}, {-1}, {1}}},
                   {.dims = {{}, {}}},
                   {.dims = {{2}, {0}}, .attrs = SelectAndScatterAttrs{Comparison::gt, {3}}},
                   {.dims = {{5}, {3}},

@@ -128,6 +128,14 @@ struct StoredNarrow {
   }
 };
 
+/// c64 is summed in c128: in f32 the parts of a sum would cancel to few digits.
+struct StoredC64 {
+  using Value = std::complex<double>;
+  using Element = std::complex<float>;
+  static Value read(const Element* data, int64_t i) { return data[i]; }
+  static void write(Element* data, int64_t i, Value v) { data[i] = static_cast<Element>(v); }
+};
+
 template <class In, class Out>
 void plain_convolution(const PlainConvolution& p, const void* x_data, const void* w_data, void* y_data, int64_t begin,
                        int64_t end) {
@@ -198,7 +206,7 @@ Plain plain_for(DType t, DType sum) {
     case DType::bf16: return narrow_into<bf16>(sum);
     case DType::f32: return plain_into<float>(sum);
     case DType::f64: return plain_into<double>(sum);
-    case DType::c64: return plain_into<std::complex<float>>(sum);
+    case DType::c64: return sum == c64 ? plain_convolution<StoredC64, StoredC64> : nullptr;
     case DType::c128: return plain_into<std::complex<double>>(sum);
     default: return nullptr;
   }

@@ -1,6 +1,6 @@
-// Windows: reduce_window, select_and_scatter and convolution.
+// reduce_window, and select_and_scatter of f32 and f64. Neighbours: lower_convolution.cpp; lower_scatter_windows.cpp,
+// for other dtypes.
 #include "backends/cpu/lowerings.h"
-#include "kernels/convolution.h"
 #include "kernels/window.h"
 #include "rlx/ops/window.h"
 
@@ -62,54 +62,46 @@ Prepared lower_reduce_window(const LoweringContext& c) {
   });
 }
 
-std::string when_convolution(const Question& q) {
-  const auto& a = q.node.attrs.as<ConvAttrs>();
-  if (a.batch_group_count != 1) return "convolutions with batch groups have no kernel";
-  if (q.operands[0].rank() < 3 || q.operands[0].rank() > 2 + size_t(kernels::kMaxSpatial))
-    return text_of("the CPU convolves 1 to ", kernels::kMaxSpatial, " spatial dims");
-  if (is_complex(q.operands[0].dtype) || q.operands[0].dtype == boolean)
-    return text_of("no kernel convolves ", q.operands[0].dtype);
-  DType t = q.operands[0].dtype, out = q.node.types[0].dtype;
-  bool wider = out == f32 ? t == f16 || t == bf16 : (out == i32 || out == i64) && is_integer(t);
-  if (out != t && !wider) return text_of("no kernel convolves ", t, " into ", out);
-  return when::is_byte_sized(q);
+std::string when_select_windows(const Question& q) {
+  if (q.operands[0].dtype != f32 && q.operands[0].dtype != f64)
+    return text_of("no fast kernel for ", q.operands[0].dtype);
+  return fits_rank(q);
 }
 
-Prepared lower_convolution(const LoweringContext& c) {
-  const auto& a = c.attrs<ConvAttrs>();
-  const View &x = c.operands[0], &w = c.operands[1], &y = c.results[0];
-  size_t rank = x.shape.size(), spatial = rank - 2;
-  auto layout = [&](const Axes& given) { return given.empty() ? axes_from(0, rank) : given; };
-  Axes in = layout(a.lhs_layout), kernel = layout(a.rhs_layout), out = layout(a.out_layout);
-  auto dim = [](const View& v, const Axes& l, size_t i) { return v.shape[size_t(l[i])]; };
-  auto stride = [](const View& v, const Axes& l, size_t i) { return v.strides[size_t(l[i])]; };
-  kernels::ConvolutionArgs args;
-  args.dtype = x.dtype, args.out_dtype = y.dtype;
-  args.spatial = static_cast<int>(spatial);
-  args.batch = dim(x, in, 0), args.in_channels = dim(x, in, 1), args.out_channels = dim(y, out, 1);
-  args.groups = a.feature_group_count;
-  Axes low = numbers(a.padding_low);
-  for (size_t s = 0; s < spatial; ++s) {
-    args.in_dims[s] = dim(x, in, s + 2), args.kernel[s] = dim(w, kernel, s + 2), args.out_dims[s] = dim(y, out, s + 2);
-    args.stride[s] = a.strides.empty() ? 1 : a.strides[s];
-    args.low[s] = low.empty() ? 0 : low[s];
-    args.lhs_dilation[s] = a.lhs_dilation.empty() ? 1 : a.lhs_dilation[s];
-    args.rhs_dilation[s] = a.rhs_dilation.empty() ? 1 : a.rhs_dilation[s];
-    args.x_strides[s] = stride(x, in, s + 2), args.w_strides[s] = stride(w, kernel, s + 2),
-    args.y_strides[s] = stride(y, out, s + 2);
+Prepared lower_select_windows(const LoweringContext& c) {
+  const auto& a = c.attrs<SelectAndScatterAttrs>();
+  const View &x = c.operands[0], &source = c.operands[1];
+  const size_t rank = x.shape.size();
+  auto entry = [&](const Axes& list, size_t d, int64_t otherwise) { return list.empty() ? otherwise : list[d]; };
+  const Axes window = shape_of(a.window_dims), low = shape_of(a.padding_low);
+  kernels::SelectAndScatterArgs args;
+  args.dtype = x.dtype;
+  args.kept = a.select == Comparison::ge   ? kernels::Kept::first_greatest
+              : a.select == Comparison::gt ? kernels::Kept::last_greatest
+              : a.select == Comparison::le ? kernels::Kept::first_least
+                                           : kernels::Kept::last_least;
+  // Leading dims along which nothing slides only repeat what stands behind them.
+  size_t first = 0;
+  while (first + 1 < rank && window[first] == 1 && entry(a.strides, first, 1) == 1 && entry(low, first, 0) == 0 &&
+         x.shape[first] == source.shape[first])
+    args.units *= x.shape[first++];
+  args.rank = static_cast<int>(std::max<size_t>(rank - first, 1));
+  args.x_dims[0] = args.out_dims[0] = args.window[0] = args.stride[0] = args.dilation[0] = 1;
+  for (size_t d = first; d < rank; ++d) {
+    const size_t at = d - first;
+    args.x_dims[at] = x.shape[d], args.out_dims[at] = source.shape[d], args.window[at] = window[d];
+    args.stride[at] = entry(a.strides, d, 1), args.dilation[at] = entry(a.window_dilation, d, 1);
+    args.low[at] = entry(low, d, 0);
   }
-  args.x_batch_stride = stride(x, in, 0), args.x_channel_stride = stride(x, in, 1);
-  args.w_out_stride = stride(w, kernel, 0), args.w_in_stride = stride(w, kernel, 1);
-  args.y_batch_stride = stride(y, out, 0), args.y_channel_stride = stride(y, out, 1);
-  size_t per_thread = (kernels::convolution_scratch_bytes(args) + 63) / 64 * 64;
-  int64_t units = args.batch * args.out_channels * args.out_dims[0];
-  double work = static_cast<double>(y.count()) * static_cast<double>(w.count()) /
-                static_cast<double>(std::max<int64_t>(args.out_channels, 1)) * 0.05;
-  return make_step("convolution", per_thread * static_cast<size_t>(c.threads), [=](const StepArgs& step) {
-    kernels::ConvolutionArgs call = args;
-    call.x = step.in(0), call.w = step.in(1), call.y = step.out();
-    for_ranges(step, units, 1, work, [&](int64_t begin, int64_t end, int64_t part) {
-      kernels::convolution(call, begin, end, step.scratch + per_thread * static_cast<size_t>(part));
+  int64_t taps = 1;
+  for (int64_t w : window) taps *= w;
+  const double work = static_cast<double>(source.count()) * static_cast<double>(taps);
+  const size_t per_thread = (kernels::select_and_scatter_scratch_bytes(args) + 63) / 64 * 64;
+  return make_step("select_and_scatter", per_thread * static_cast<size_t>(c.threads), [=](const StepArgs& step) {
+    kernels::SelectAndScatterArgs call = args;
+    call.x = step.in(0), call.source = step.in(1), call.y = step.out();
+    for_ranges(step, args.units, 1, work, [&](int64_t begin, int64_t end, int64_t part) {
+      kernels::select_and_scatter(call, begin, end, step.scratch + per_thread * static_cast<size_t>(part));
     });
   });
 }

@@ -43,6 +43,7 @@ const Lowering kLowerings[] = {
     {&op::dynamic_update_slice, when_dynamic, lower_dynamic_update_slice},
     {&op::reduce_window, when_reduce_window, lower_reduce_window, strided::any},
     {&op::reduce_window, when::is_byte_sized, lower_reduce_window_custom},
+    {&op::select_and_scatter, when_select_windows, lower_select_windows},
     {&op::select_and_scatter, when_select_and_scatter, lower_select_and_scatter},
     {&op::convolution, when_convolution, lower_convolution, strided::any},
     {&op::convolution, when_plain_convolution, lower_plain_convolution, strided::any},

@@ -88,6 +88,10 @@ Prepared lower_dynamic_update_slice(const LoweringContext&);
 // lower_window.cpp
 std::string when_reduce_window(const Question&);
 Prepared lower_reduce_window(const LoweringContext&);
+std::string when_select_windows(const Question&);
+Prepared lower_select_windows(const LoweringContext&);
+
+// lower_convolution.cpp
 std::string when_convolution(const Question&);
 Prepared lower_convolution(const LoweringContext&);
 

@@ -1,0 +1,253 @@
+// Convolutions. What the kernels do not know is taken apart here: groups of the batch, and the dilation of the input,
+// which is a plain convolution for each phase of the outputs (those that meet the same taps). So the gradients, which
+// have both, run like any other convolution; those of weights, whose kernel is larger than their result, as products.
+#include <numeric>
+
+#include "backends/cpu/lowerings.h"
+#include "kernels/convolution.h"
+#include "kernels/convolution_columns.h"
+#include "rlx/ops/window.h"
+
+namespace rlx::cpu {
+namespace {
+
+using kernels::ConvolutionArgs;
+
+/// A convolution on parts of the operands and of the result.
+struct Part {
+  ConvolutionArgs args;
+  int64_t x = 0, w = 0, y = 0;  ///< where they begin, in elements
+};
+
+ConvolutionArgs convolution_args(const ConvAttrs& a, const View& x, const View& w, const View& y) {
+  size_t rank = x.shape.size(), spatial = rank - 2;
+  auto layout = [&](const Axes& given) { return given.empty() ? axes_from(0, rank) : given; };
+  Axes in = layout(a.lhs_layout), kernel = layout(a.rhs_layout), out = layout(a.out_layout);
+  auto dim = [](const View& v, const Axes& l, size_t i) { return v.shape[size_t(l[i])]; };
+  auto stride = [](const View& v, const Axes& l, size_t i) { return v.strides[size_t(l[i])]; };
+  ConvolutionArgs args;
+  args.dtype = x.dtype, args.out_dtype = y.dtype;
+  args.spatial = static_cast<int>(spatial);
+  args.batch = dim(y, out, 0), args.in_channels = dim(x, in, 1), args.out_channels = dim(y, out, 1);
+  args.groups = a.feature_group_count;
+  Axes low = shape_of(a.padding_low);
+  for (size_t s = 0; s < spatial; ++s) {
+    args.in_dims[s] = dim(x, in, s + 2), args.kernel[s] = dim(w, kernel, s + 2), args.out_dims[s] = dim(y, out, s + 2);
+    args.stride[s] = a.strides.empty() ? 1 : a.strides[s];
+    args.low[s] = low.empty() ? 0 : low[s];
+    args.lhs_dilation[s] = a.lhs_dilation.empty() ? 1 : a.lhs_dilation[s];
+    args.rhs_dilation[s] = a.rhs_dilation.empty() ? 1 : a.rhs_dilation[s];
+    args.x_strides[s] = stride(x, in, s + 2), args.w_strides[s] = stride(w, kernel, s + 2),
+    args.y_strides[s] = stride(y, out, s + 2);
+  }
+  args.x_batch_stride = stride(x, in, 0), args.x_channel_stride = stride(x, in, 1);
+  args.w_out_stride = stride(w, kernel, 0), args.w_in_stride = stride(w, kernel, 1);
+  args.y_batch_stride = stride(y, out, 0), args.y_channel_stride = stride(y, out, 1);
+  return args;
+}
+
+/// Each group of the batch makes its own output channels.
+std::vector<Part> groups_of_batch(const ConvolutionArgs& whole, int64_t groups) {
+  std::vector<Part> parts;
+  for (int64_t g = 0; g < groups; ++g) {
+    Part p{whole};
+    p.args.out_channels /= groups;
+    p.x = g * p.args.batch * whole.x_batch_stride;
+    p.w = g * p.args.out_channels * whole.w_out_stride;
+    p.y = g * p.args.out_channels * whole.y_channel_stride;
+    parts.push_back(p);
+  }
+  return parts;
+}
+
+/// Along spatial dim d, outputs r, r + period, ... look at the same taps of an input whose elements are `base` apart.
+void split_phases(std::vector<Part>& parts, int d) {
+  std::vector<Part> split;
+  for (const Part& p : parts) {
+    const int64_t base = p.args.lhs_dilation[d], stride = p.args.stride[d], apart = p.args.rhs_dilation[d];
+    const int64_t period = base / std::gcd(stride, base), every = base / std::gcd(apart, base);
+    for (int64_t r = 0; r < std::min(period, p.args.out_dims[d]); ++r) {
+      Part phase = p;
+      ConvolutionArgs& a = phase.args;
+      int64_t first = 0;  // tap
+      while (first < every && (r * stride + first * apart - a.low[d]) % base != 0) ++first;
+      const int64_t taps = first < every && first < a.kernel[d] ? (a.kernel[d] - first + every - 1) / every : 0;
+      phase.y += r * a.y_strides[d];
+      a.out_dims[d] = (a.out_dims[d] - r + period - 1) / period;
+      a.y_strides[d] *= period;
+      if (taps > 0) {
+        phase.w += first * a.w_strides[d];
+        a.low[d] = -((r * stride + first * apart - a.low[d]) / base);
+      }
+      a.kernel[d] = taps;
+      a.w_strides[d] *= every;
+      a.stride[d] = period * stride / base, a.rhs_dilation[d] = every * apart / base, a.lhs_dilation[d] = 1;
+      split.push_back(phase);
+    }
+  }
+  parts = std::move(split);
+}
+
+// ---- as a product with columns ----
+struct Extents {
+  int64_t outputs = 1, taps = 1;
+  explicit Extents(const ConvolutionArgs& a) {
+    for (int d = 0; d < a.spatial; ++d) outputs *= a.out_dims[d], taps *= a.kernel[d];
+  }
+};
+
+/// Few outputs in a row, many taps; and the kernel and the result lie so that both are matrices.
+bool is_better_as_product(const ConvolutionArgs& a) {
+  constexpr int64_t kFewOutputs = 8, kManyTaps = 32;
+  const Extents e(a);
+  if ((a.dtype != f32 && a.dtype != f64) || a.out_dtype != a.dtype || a.groups != 1) return false;
+  if (a.out_dims[a.spatial - 1] > kFewOutputs || e.taps < kManyTaps || e.taps < 2 * e.outputs) return false;
+  int64_t w = 1, y = 1;
+  for (int d = a.spatial - 1; d >= 0; --d) {
+    if ((a.kernel[d] > 1 && a.w_strides[d] != w) || (a.out_dims[d] > 1 && a.y_strides[d] != y)) return false;
+    w *= a.kernel[d], y *= a.out_dims[d];
+  }
+  return a.batch == 1 || a.y_batch_stride == y;
+}
+
+/// y[o, row] = sum over channels and taps of w[o, channel, tap] column[row, channel, tap], some taps of one channel at
+/// a time.
+class ColumnProduct {
+ public:
+  ColumnProduct(const ConvolutionArgs& args, int threads) : args_(args), threads_(threads), extents_(args) {
+    constexpr int64_t kBytes = 1 << 20;  // of columns: they stay in the cache between being made and being read
+    const auto size = static_cast<int64_t>(byte_size(args.dtype));
+    rows_ = args.batch * extents_.outputs;
+    chunk_ = std::clamp<int64_t>(kBytes / size / std::max<int64_t>(rows_, 1), 32, extents_.taps);
+    tail_ = extents_.taps % chunk_;
+    for (bool more : {false, true})
+      for (bool tail : {false, true})
+        if (int64_t taps = tail ? tail_ : chunk_; taps > 0) products_[more][tail] = product(taps, more);
+    columns_bytes_ = (static_cast<size_t>(rows_ * chunk_ * size) + 63) / 64 * 64;
+  }
+  size_t scratch_bytes() const {
+    size_t most = 0;
+    for (const auto& both : products_)
+      for (const auto& p : both)
+        if (p) most = std::max(most, p.scratch_bytes());
+    return columns_bytes_ + most;
+  }
+  void run(const StepArgs& step, const std::byte* x, const std::byte* w, std::byte* y) const {
+    ConvolutionArgs call = args_;
+    call.x = x;
+    const auto size = static_cast<int64_t>(byte_size(call.dtype));
+    bool more = false;
+    for (int64_t channel = 0; channel < call.in_channels; ++channel) {
+      for (int64_t first = 0; first < extents_.taps; first += chunk_) {
+        const int64_t taps = std::min(chunk_, extents_.taps - first);
+        for_ranges(step, rows_, 1, static_cast<double>(rows_ * taps) * 0.3, [&](int64_t begin, int64_t end, int64_t) {
+          kernels::convolution_columns(call, channel, first, taps, begin, end, step.scratch);
+        });
+        kernels::BatchedGemmOperands operands;
+        operands.lhs = w + (channel * call.w_in_stride + first) * size;
+        operands.rhs = step.scratch, operands.y = y;
+        products_[more][taps < chunk_].run(operands, step.scratch + columns_bytes_, step.pool);
+        more = true;
+      }
+    }
+  }
+
+ private:
+  kernels::PreparedBatchedGemm product(int64_t taps, bool more) const {
+    kernels::BatchedGemmSpec spec;
+    spec.m = args_.out_channels, spec.n = rows_, spec.k = taps;
+    spec.lhs_m_stride = args_.w_out_stride, spec.lhs_k_stride = 1;
+    spec.rhs_k_stride = 1, spec.rhs_n_stride = taps;
+    spec.y_m_stride = args_.y_channel_stride, spec.y_n_stride = 1;
+    spec.lhs_dtype = spec.rhs_dtype = spec.y_dtype = args_.dtype;
+    if (more) spec.epilogue.residual = kernels::Residual::in_place;
+    spec.threads = threads_;
+    return kernels::prepare_batched_gemm(spec);
+  }
+
+  ConvolutionArgs args_;
+  int threads_;
+  Extents extents_;
+  int64_t rows_ = 0, chunk_ = 0, tail_ = 0;
+  size_t columns_bytes_ = 0;
+  kernels::PreparedBatchedGemm products_[2][2];  // [added to what is there][the last, shorter one]
+};
+
+/// All parts in turn, each over all threads.
+class ConvolutionStep final : public Step {
+ public:
+  ConvolutionStep(const std::vector<Part>& parts, DType in, DType out, int threads)
+      : in_size_(static_cast<int64_t>(byte_size(in))), out_size_(static_cast<int64_t>(byte_size(out))) {
+    for (const Part& p : parts) {
+      Ready part{p, {}};
+      const Extents e(p.args);
+      bool nothing = p.args.in_channels == 0 || p.args.batch == 0 || p.args.out_channels == 0 || e.outputs == 0;
+      if (!nothing && is_better_as_product(p.args)) {
+        part.product = std::make_shared<ColumnProduct>(p.args, threads);
+        scratch_ = std::max(scratch_, part.product->scratch_bytes());
+      } else {
+        per_thread_ = std::max(per_thread_, (kernels::convolution_scratch_bytes(p.args) + 63) / 64 * 64);
+      }
+      parts_.push_back(std::move(part));
+    }
+    scratch_ = std::max(scratch_, per_thread_ * static_cast<size_t>(threads));
+  }
+  size_t scratch_bytes() const override { return scratch_; }
+  std::string kernel() const override {
+    bool product = !parts_.empty() && parts_[0].product;
+    return text_of(product ? "convolution as product" : "convolution",
+                   parts_.size() == 1 ? std::string() : text_of(", ", parts_.size(), " parts"));
+  }
+  void run(const StepArgs& step) const noexcept override {
+    for (const Ready& p : parts_) {
+      const std::byte *x = step.in<std::byte>(0) + p.part.x * in_size_,
+                      *w = step.in<std::byte>(1) + p.part.w * in_size_;
+      std::byte* y = step.out<std::byte>() + p.part.y * out_size_;
+      if (p.product) {
+        p.product->run(step, x, w, y);
+        continue;
+      }
+      ConvolutionArgs call = p.part.args;
+      call.x = x, call.w = w, call.y = y;
+      const Extents e(call);
+      const int64_t units = call.batch * call.out_channels * call.out_dims[0];
+      const double work = static_cast<double>(call.batch * call.out_channels * e.outputs) *
+                          static_cast<double>(call.in_channels / call.groups * e.taps) * 0.05;
+      for_ranges(step, units, 1, work, [&](int64_t begin, int64_t end, int64_t part) {
+        kernels::convolution(call, begin, end, step.scratch + per_thread_ * static_cast<size_t>(part));
+      });
+    }
+  }
+
+ private:
+  struct Ready {
+    Part part;
+    std::shared_ptr<ColumnProduct> product;
+  };
+  int64_t in_size_, out_size_;
+  std::vector<Ready> parts_;
+  size_t scratch_ = 0, per_thread_ = 0;
+};
+
+}  // namespace
+
+std::string when_convolution(const Question& q) {
+  if (q.operands[0].rank() < 3 || q.operands[0].rank() > 2 + size_t(kernels::kMaxSpatial))
+    return text_of("the CPU convolves 1 to ", kernels::kMaxSpatial, " spatial dims");
+  if (is_complex(q.operands[0].dtype) || q.operands[0].dtype == boolean)
+    return text_of("no kernel convolves ", q.operands[0].dtype);
+  DType t = q.operands[0].dtype, out = q.node.types[0].dtype;
+  bool wider = out == f32 ? t == f16 || t == bf16 : (out == i32 || out == i64) && is_integer(t);
+  if (out != t && !wider) return text_of("no kernel convolves ", t, " into ", out);
+  return when::is_byte_sized(q);
+}
+
+Prepared lower_convolution(const LoweringContext& c) {
+  const auto& a = c.attrs<ConvAttrs>();
+  auto parts = groups_of_batch(convolution_args(a, c.operands[0], c.operands[1], c.results[0]), a.batch_group_count);
+  for (int d = 0; d < parts[0].args.spatial; ++d)
+    if (parts[0].args.lhs_dilation[d] > 1) split_phases(parts, d);
+  return std::make_unique<ConvolutionStep>(parts, c.operands[0].dtype, c.results[0].dtype, c.threads);
+}
+
+}  // namespace rlx::cpu
