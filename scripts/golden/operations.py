@@ -8,7 +8,8 @@ import sys
 
 import recorded
 
-MODULES = ["elementwise", "activations", "shape", "index", "take", "reduce", "contract", "norms", "attention", "attention_gradients", "windows", "recurrent"]
+MODULES = ["elementwise", "activations", "shape", "index", "take", "reduce", "contract", "norms", "attention",
+           "attention_gradients", "windows", "window_gradients", "network_gradients", "recurrent"]
 
 
 def main(names):
