@@ -1,7 +1,9 @@
-// `rlx ops`: the op table, and which backend has a kernel for which op. docs/generated/ops.md is its --markdown.
+// `rlx ops`: the op table, which backend has a kernel for which op, and which published names the ops cover.
+// docs/generated/ops.md is its --markdown.
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "tools/op_coverage.h"
 #include "tools/op_support.h"
 #include "tools/output.h"
 #include "tools/subcommands.h"
@@ -37,19 +39,23 @@ void print_table(const std::vector<std::string>& names) {
 }
 
 nlohmann::ordered_json json_of(const OpDef& op, const std::vector<BackendSupport>& backends) {
-  nlohmann::ordered_json attributes = nlohmann::ordered_json::array(), support = nlohmann::ordered_json::object();
+  nlohmann::ordered_json attributes = nlohmann::ordered_json::array(), support = nlohmann::ordered_json::object(),
+                         claims = nlohmann::ordered_json::object();
   for (const AttrInfo& a : op.describe_attrs())
     attributes.push_back({{"name", a.name}, {"kind", a.kind}, {"default", a.default_text}});
   for (const BackendSupport& b : backends) {
     OpSupport s = b.of(op);
+    claims[b.backend] = s.word();
     support[b.backend] = {{"support", s.word()},
                           {"native_dtypes", s.native_dtypes()},
                           {"samples", s.samples()},
                           {"native", s.native()},
                           {"reasons", s.reasons}};
   }
-  return {{"name", op.name}, {"kind", kind_text(op)}, {"operands", op.operands}, {"attributes", attributes},
-          {"doc", op.doc},   {"source", op.source},   {"support", support}};
+  return {{"name", op.name},     {"kind", kind_text(op)},   {"primitive", op.is_primitive()},
+          {"covers", op.covers}, {"operands", op.operands}, {"attributes", attributes},
+          {"doc", op.doc},       {"source", op.source},     {"samples", op.samples().size()},
+          {"claims", claims},    {"support", support}};
 }
 
 void print_json(const std::vector<std::string>& names) {
@@ -58,7 +64,9 @@ void print_json(const std::vector<std::string>& names) {
   for (const OpDef* op : all_ops())
     if (names.empty() || std::find(names.begin(), names.end(), op->name) != names.end())
       all.push_back(json_of(*op, backends));
-  write_out(all.dump(1) + "\n");
+  nlohmann::ordered_json document;
+  document["ops"] = std::move(all);
+  write_out(document.dump(1) + "\n");
 }
 
 /// As a cell of a Markdown table.
@@ -110,25 +118,31 @@ struct Ops {
   explicit Ops(CLI::App& app);
   void run() const;
   std::vector<std::string> names;
-  bool json = false, markdown = false;
+  bool json = false, markdown = false, coverage = false;
 };
 
 Ops::Ops(CLI::App& app) {
   app.add_option("OP", names, "only these ops");
-  auto* as_json = app.add_flag("--json", json, "print a JSON array with operands, attributes, sources and support");
-  app.add_flag("--markdown", markdown, "print the whole table as Markdown: docs/generated/ops.md")->excludes(as_json);
+  auto* as_json = app.add_flag("--json", json, "print JSON, {\"ops\": [...]}: operands, attributes, sources, support");
+  auto* as_markdown = app.add_flag("--markdown", markdown, "print the whole table as Markdown: docs/generated/ops.md");
+  as_markdown->excludes(as_json);
+  app.add_flag("--coverage", coverage, "print how many of the published op names are covered, and which are not")
+      ->excludes(as_json)
+      ->excludes(as_markdown);
   app.footer(
       R"(Operands: "x" is required, "mask?" may be left out, "xs..." repeats. native: the backend has a kernel for all samples of
 the op in all of its dtypes; some: for some of them; composed: the op is made of ops that it has; missing: it cannot run.
 
 Examples:
   rlx ops
+  rlx ops --coverage
   rlx ops softmax attention --json)");
 }
 
 void Ops::run() const {
   for (const std::string& name : names) find_op(name);
-  if (json) print_json(names);
+  if (coverage) write_out(coverage_text());
+  else if (json) print_json(names);
   else if (markdown) print_markdown();
   else print_table(names);
 }

@@ -78,7 +78,8 @@ OpDef define_relu() {
   return with_derivative(define_unary<kInteger | kReal>(
                              "relu", "x where it is positive, else 0; the derivative at 0 is 0",
                              [](auto x) { return x < decltype(x)(0) ? decltype(x)(0) : x; }, max_zero),
-                         [](Value x, Value) { return convert(positive(x), x.dtype()); });
+                         [](Value x, Value) { return convert(positive(x), x.dtype()); }) |
+         Covers{"Activation", "ActivationBackward", "ReluBackward"};
 }
 OpDef define_relu6() {
   return activation(
@@ -96,51 +97,60 @@ OpDef define_leaky_relu() {
 }
 OpDef define_gelu() {
   return activation(
-      "gelu", "x Phi(x), Phi the normal distribution function: x (1 + erf(x / sqrt 2)) / 2",
-      "Hendrycks, Gimpel, arXiv:1606.08415", [](double x) { return x * (0.5 * std::erfc(-x * M_SQRT1_2)); },
-      [](Value x) { return x * (0.5 * (1.0 + erf(x * M_SQRT1_2))); });
+             "gelu", "x Phi(x), Phi the normal distribution function: x (1 + erf(x / sqrt 2)) / 2",
+             "Hendrycks, Gimpel, arXiv:1606.08415", [](double x) { return x * (0.5 * std::erfc(-x * M_SQRT1_2)); },
+             [](Value x) { return x * (0.5 * (1.0 + erf(x * M_SQRT1_2))); }) |
+         Covers{"Activation", "ActivationBackward"};
 }
 OpDef define_gelu_tanh() {
   return activation(
-      "gelu_tanh", "gelu by a hyperbolic tangent: x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) / 2",
-      "Hendrycks, Gimpel, arXiv:1606.08415",
-      [](double x) {
-        return x * logistic_of(2 * kGeluSlope * (x + 0.044715 * x * x * x));
-      },  // (1 + tanh z) / 2 = s(2z)
-      // x^3 overflows early, but only where tanh has long been 1.
-      [](Value x) { return x * (0.5 * (1.0 + tanh(kGeluSlope * (x * (1.0 + 0.044715 * (x * x)))))); });
+             "gelu_tanh", "gelu by a hyperbolic tangent: x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) / 2",
+             "Hendrycks, Gimpel, arXiv:1606.08415",
+             [](double x) {
+               return x * logistic_of(2 * kGeluSlope * (x + 0.044715 * x * x * x));
+             },  // (1 + tanh z) / 2 = s(2z)
+             // x^3 overflows early, but only where tanh has long been 1.
+             [](Value x) { return x * (0.5 * (1.0 + tanh(kGeluSlope * (x * (1.0 + 0.044715 * (x * x)))))); }) |
+         Covers{"Activation", "ActivationBackward"};
 }
 OpDef define_silu() {
   return activation(
-      "silu", "x / (1 + e^-x)", "Elfwing, Uchibe, Doya, Neural Networks 107 (2018)",
-      [](double x) { return x * logistic_of(x); }, [](Value x) { return x * logistic(x); });
+             "silu", "x / (1 + e^-x)", "Elfwing, Uchibe, Doya, Neural Networks 107 (2018)",
+             [](double x) { return x * logistic_of(x); }, [](Value x) { return x * logistic(x); }) |
+         Covers{"Activation", "ActivationBackward"};
 }
 OpDef define_softplus() {
   return activation(
-      "softplus", "ln(1 + e^x)", "Dugas et al., NIPS 2000", softplus_of,
-      [](Value x) { return max_zero(x) + log1p(exp(-abs(x))); }, -40, 40);
+             "softplus", "ln(1 + e^x)", "Dugas et al., NIPS 2000", softplus_of,
+             [](Value x) { return max_zero(x) + log1p(exp(-abs(x))); }, -40, 40) |
+         Covers{"Activation", "ActivationBackward"};
 }
 OpDef define_log_sigmoid() {
   return activation(
-      "log_sigmoid", "ln(1 / (1 + e^-x))", "", [](double x) { return -softplus_of(-x); },
-      [](Value x) { return min_zero(x) - log1p(exp(-abs(x))); }, -40, 40);
+             "log_sigmoid", "ln(1 / (1 + e^-x))", "", [](double x) { return -softplus_of(-x); },
+             [](Value x) { return min_zero(x) - log1p(exp(-abs(x))); }, -40, 40) |
+         Covers{"Activation", "ActivationBackward"};
 }
 OpDef define_mish() {
   return activation(
-      "mish", "x tanh(ln(1 + e^x))", "Misra, BMVC 2020", [](double x) { return x * std::tanh(softplus_of(x)); },
-      [](Value x) { return x * tanh(softplus(x)); });
+             "mish", "x tanh(ln(1 + e^x))", "Misra, BMVC 2020", [](double x) { return x * std::tanh(softplus_of(x)); },
+             [](Value x) { return x * tanh(softplus(x)); }) |
+         Covers{"Activation", "ActivationBackward"};
 }
 OpDef define_softsign() {
   return activation(
-      "softsign", "x / (1 + |x|)", "Bergstra et al. 2009", [](double x) { return x / (1 + std::abs(x)); },
-      [](Value x) { return x / (1.0 + abs(x)); });
+             "softsign", "x / (1 + |x|)", "Bergstra et al. 2009", [](double x) { return x / (1 + std::abs(x)); },
+             [](Value x) { return x / (1.0 + abs(x)); }) |
+         Covers{"Activation", "ActivationBackward"};
 }
 // expm1 of what is not chosen is kept finite: its derivative would be infinity times 0.
 OpDef define_elu() {
   return activation<EluAttrs>(
-      "elu", "x where it is positive, else alpha (e^x - 1)", "Clevert, Unterthiner, Hochreiter, ICLR 2016",
-      [](double x, const EluAttrs& a) { return x > 0 ? x : a.alpha * std::expm1(x); },
-      [](Value x, const EluAttrs& a) { return select(positive(x), x, a.alpha * expm1(min_zero(x))); }, {.alpha = 1.7});
+             "elu", "x where it is positive, else alpha (e^x - 1)", "Clevert, Unterthiner, Hochreiter, ICLR 2016",
+             [](double x, const EluAttrs& a) { return x > 0 ? x : a.alpha * std::expm1(x); },
+             [](Value x, const EluAttrs& a) { return select(positive(x), x, a.alpha * expm1(min_zero(x))); },
+             {.alpha = 1.7}) |
+         Covers{"Activation", "ActivationBackward"};
 }
 OpDef define_celu() {
   return activation<EluAttrs>(
@@ -157,17 +167,19 @@ OpDef define_selu() {
 }
 OpDef define_hard_sigmoid() {
   return activation<HardSigmoidAttrs>(
-      "hard_sigmoid", "alpha x + beta limited to [0, 1]", "Courbariaux, Bengio, David, NIPS 2015",
-      [](double x, const HardSigmoidAttrs& a) { return clamped(a.alpha * x + a.beta, 0, 1); },
-      [](Value x, const HardSigmoidAttrs& a) { return clamp(a.alpha * x + a.beta, 0, 1); },
-      {.alpha = 0.2, .beta = 0.4});
+             "hard_sigmoid", "alpha x + beta limited to [0, 1]", "Courbariaux, Bengio, David, NIPS 2015",
+             [](double x, const HardSigmoidAttrs& a) { return clamped(a.alpha * x + a.beta, 0, 1); },
+             [](Value x, const HardSigmoidAttrs& a) { return clamp(a.alpha * x + a.beta, 0, 1); },
+             {.alpha = 0.2, .beta = 0.4}) |
+         Covers{"Activation", "ActivationBackward"};
 }
 OpDef define_hard_swish() {
   return activation(
-      "hard_swish", "x (x + 3 limited to [0, 6]) / 6", "Howard et al., ICCV 2019",
-      [](double x) { return x * (clamped(x + 3, 0, 6) / 6); },
-      // The limited factor is divided first: 6 x may overflow.
-      [](Value x) { return x * (clamp(x + 3.0, 0, 6) / 6.0); });
+             "hard_swish", "x (x + 3 limited to [0, 6]) / 6", "Howard et al., ICCV 2019",
+             [](double x) { return x * (clamped(x + 3, 0, 6) / 6); },
+             // The limited factor is divided first: 6 x may overflow.
+             [](Value x) { return x * (clamp(x + 3.0, 0, 6) / 6.0); }) |
+         Covers{"Activation", "ActivationBackward"};
 }
 
 }  // namespace rlx

@@ -155,11 +155,15 @@ OpDef define_narrow() {
       .name = "narrow",
       .doc = "`length` places of `axis` from `start` on",
       .operands = {"x"},
+      .covers = {"Narrow"},
       .moves_data = true,
       .infer = [](Types in, const NarrowAttrs& a) { return infer_types(op::slice, in, as_slice(in[0], a)); },
       .decompose = [](Values in, const NarrowAttrs& a) { return emit(op::slice, {in[0]}, as_slice(in[0].type(), a)); },
+      .batch = [](Values in, const NarrowAttrs& a) { return narrow(in[0], behind_batch(a.axis), a.start, a.length); },
       .samples = {{.dims = {{5, 4}}, .attrs = NarrowAttrs{0, 1, 3}},
-                  {.dims = {{2, 4}}, .attrs = NarrowAttrs{-1, 4, 0}}},
+                  {.dims = {{2, 4}}, .attrs = NarrowAttrs{-1, 4, 0}},
+                  {.dims = {{2, 4, 3}}, .attrs = NarrowAttrs{-2, 0, 4}},
+                  {.dims = {{1}}, .attrs = NarrowAttrs{0, 0, 1}}},
   });
 }
 
@@ -168,6 +172,7 @@ OpDef define_strided_slice() {
       .name = "strided_slice",
       .doc = "places start, start + step, ... of `axis`, `length` of them; a negative step runs backward",
       .operands = {"x"},
+      .covers = {"Slice"},
       .moves_data = true,
       .infer = [](Types in, const StridedSliceAttrs& a) { return infer_types(op::slice, in, as_slice(in[0], a)); },
       .decompose =
@@ -175,9 +180,14 @@ OpDef define_strided_slice() {
             Value y = emit(op::slice, {in[0]}, as_slice(in[0].type(), a));
             return a.step < 0 ? reverse(y, {a.axis}) : y;
           },
+      .batch =
+          [](Values in, const StridedSliceAttrs& a) {
+            return strided_slice(in[0], behind_batch(a.axis), a.start, a.length, a.step);
+          },
       .samples = {{.dims = {{7, 2}}, .attrs = StridedSliceAttrs{0, 1, 3, 2}},
                   {.dims = {{2, 7}}, .attrs = StridedSliceAttrs{-1, 6, 3, -3}},
-                  {.dims = {{3}}, .attrs = StridedSliceAttrs{0, 2, 0, -1}}},
+                  {.dims = {{3}}, .attrs = StridedSliceAttrs{0, 2, 0, -1}},
+                  {.dims = {{2, 5, 2}}, .attrs = StridedSliceAttrs{-2, 4, 3, -2}}},
   });
 }
 
@@ -186,6 +196,7 @@ OpDef define_expand() {
       .name = "expand",
       .doc = "x repeated to `dims`, right-aligned; extents of 1 stretch, and no other",
       .operands = {"x"},
+      .covers = {"Expand"},
       .moves_data = true,
       .infer = [](Types in,
                   const DimsAttrs& a) { return infer_types(op::broadcast_in_dim, in, as_broadcast(in[0], a.dims)); },
@@ -195,7 +206,8 @@ OpDef define_expand() {
           },
       .samples = {{.dims = {{3, 1}}, .attrs = DimsAttrs{{2, 3, 4}}},
                   {.dims = {{}}, .attrs = DimsAttrs{{2}}},
-                  {.dims = {{1}}, .attrs = DimsAttrs{{0}}}},
+                  {.dims = {{1}}, .attrs = DimsAttrs{{0}}},
+                  {.dims = {{2, 1, 3}}, .attrs = DimsAttrs{{2, 4, 3}}}},
   });
 }
 
@@ -219,9 +231,14 @@ OpDef define_stack() {
             for (const Value& x : in) parts.push_back(expand_dims(x, axis));
             return concatenate(std::move(parts), axis);
           },
+      .batch =
+          [](Values in, const AxisAttrs& a) {
+            return stack({in.begin(), in.end()}, behind_batch(a.axis));
+          },
       .samples = {{.dims = {{2, 3}, {2, 3}, {2, 3}}, .attrs = AxisAttrs{1}},
                   {.dims = {{}, {}}, .attrs = AxisAttrs{0}},
-                  {.dims = {{2}}}},
+                  {.dims = {{2}}},
+                  {.dims = {{0, 2}, {0, 2}}, .attrs = AxisAttrs{-2}}},
   });
 }
 
@@ -257,9 +274,11 @@ OpDef define_split() {
             }
             return parts;
           },
+      .batch = [](Values in, const SplitAttrs& a) { return split(in[0], a.sizes, behind_batch(a.axis)); },
       .samples = {{.dims = {{5, 3}}, .attrs = SplitAttrs{0, {2, 0, 3}}},
                   {.dims = {{2, 6}}, .attrs = SplitAttrs{-1, {3, 3}}},
-                  {.dims = {{4}}, .attrs = SplitAttrs{0, {4}}}},
+                  {.dims = {{4}}, .attrs = SplitAttrs{0, {4}}},
+                  {.dims = {{2, 3, 1}}, .attrs = SplitAttrs{-2, {1, 2}}}},
   });
 }
 
@@ -268,6 +287,7 @@ OpDef define_tile() {
       .name = "tile",
       .doc = "x repeated reps[d] times along each dim d",
       .operands = {"x"},
+      .covers = {"Tile"},
       .moves_data = true,
       .infer =
           [](Types in, const TileAttrs& a) {
@@ -292,9 +312,11 @@ OpDef define_tile() {
             }
             return reshape(broadcast_in_dim(in[0], copies, axes), dims);
           },
+      .batch = [](Values in, const TileAttrs& a) { return tile(in[0], prepend(1, a.reps)); },
       .samples = {{.dims = {{2, 3}}, .attrs = TileAttrs{{2, 3}}},
                   {.dims = {{2, 1, 3}}, .attrs = TileAttrs{{1, 4, 2}}},
-                  {.dims = {{3}}, .attrs = TileAttrs{{0}}}},
+                  {.dims = {{3}}, .attrs = TileAttrs{{0}}},
+                  {.dims = {{}}, .attrs = TileAttrs{{}}}},
   });
 }
 
@@ -304,6 +326,7 @@ OpDef define_roll() {
       .doc = "along axes[i] each element moves shifts[i] places on, around the end; an axis may come twice",
       .source = "numpy.roll",
       .operands = {"x"},
+      .covers = {"Roll"},
       .moves_data = true,
       .infer =
           [](Types in, const RollAttrs& a) {
@@ -320,9 +343,11 @@ OpDef define_roll() {
               y = rolled(y, a.shifts[i], valid_axis(a.axes[i], y.dims().size()));
             return y;
           },
+      .batch = [](Values in, const RollAttrs& a) { return roll(in[0], a.shifts, behind_batch(a.axes)); },
       .samples = {{.dims = {{5, 3}}, .attrs = RollAttrs{{2}, {0}}},
                   {.dims = {{4, 3}}, .attrs = RollAttrs{{-5, 1}, {0, -1}}},
-                  {.dims = {{0}}, .attrs = RollAttrs{{1}, {0}}}},
+                  {.dims = {{0}}, .attrs = RollAttrs{{1}, {0}}},
+                  {.dims = {{2, 3, 1}}, .attrs = RollAttrs{{1, 1}, {-2, 1}}}},
   });
 }
 
@@ -333,6 +358,7 @@ OpDef define_pad_mode() {
              "itself, or x again from its other end",
       .source = "numpy.pad: constant, reflect, edge, wrap",
       .operands = {"x"},
+      .covers = {"Pad"},
       .moves_data = true,
       .infer = [](Types in, const PadModeAttrs& a) { return padded_type(in[0], a); },
       .decompose =
@@ -348,6 +374,10 @@ OpDef define_pad_mode() {
               if (parts.size() > 1) y = concatenate(std::move(parts), d);
             }
             return y;
+          },
+      .batch =
+          [](Values in, const PadModeAttrs& a) {
+            return pad_mode(in[0], a.mode, prepend(0, a.low), prepend(0, a.high), a.value);
           },
       .samples = {{.dims = {{3, 4}}, .attrs = PadModeAttrs{PadMode::constant, {1, 0}, {0, 2}, 1.5}},
                   {.dims = {{3, 4}}, .attrs = PadModeAttrs{PadMode::reflect, {2, 0}, {1, 3}}},
@@ -367,6 +397,7 @@ OpDef define_trilu() {
       .doc = "the last two dims with zeros below (not `upper`: above) the `diagonal`-th diagonal",
       .source = "ONNX Trilu",
       .operands = {"x"},
+      .covers = {"Trilu"},
       .moves_data = true,
       .infer =
           [](Types in, const TriluAttrs&) {
@@ -380,9 +411,11 @@ OpDef define_trilu() {
             return select(on_diagonals(g, matrix, a.upper ? Comparison::ge : Comparison::le, a.diagonal), in[0],
                           zeros_like(in[0]));
           },
+      .batch = [](Values in, const TriluAttrs& a) { return trilu(in[0], a.upper, a.diagonal); },
       .samples = {{.dims = {{4, 4}}},
                   {.dims = {{2, 3, 5}}, .attrs = TriluAttrs{false, 1}},
-                  {.dims = {{3, 2}}, .attrs = TriluAttrs{true, -1}}},
+                  {.dims = {{3, 2}}, .attrs = TriluAttrs{true, -1}},
+                  {.dims = {{0, 1, 3}}, .attrs = TriluAttrs{false, 9}}},
   });
 }
 
@@ -415,7 +448,11 @@ OpDef define_diag() {
                 broadcast_in_dim(x, dims, other_axes(dims.size(), {int64_t(dims.size()) - (a.offset < 0 ? 2 : 1)}));
             return select(on_diagonals(g, matrix, Comparison::eq, a.offset), copies, zero);
           },
-      .samples = {{.dims = {{3}}}, {.dims = {{2, 3}}, .attrs = DiagAttrs{2}}, {.dims = {{3}}, .attrs = DiagAttrs{-1}}},
+      .batch = [](Values in, const DiagAttrs& a) { return diag(in[0], a.offset); },
+      .samples = {{.dims = {{3}}},
+                  {.dims = {{2, 3}}, .attrs = DiagAttrs{2}},
+                  {.dims = {{3}}, .attrs = DiagAttrs{-1}},
+                  {.dims = {{2, 0}}}},
   });
 }
 
@@ -441,9 +478,11 @@ OpDef define_diagonal() {
             return gather(in[0], vectors,
                           {axes_from(0, size_t(outer)), {outer, outer + 1}, {}, {}, {outer, outer + 1}, 1, sizes});
           },
+      .batch = [](Values in, const DiagAttrs& a) { return diagonal(in[0], a.offset); },
       .samples = {{.dims = {{3, 4}}},
                   {.dims = {{2, 4, 3}}, .attrs = DiagAttrs{1}},
-                  {.dims = {{4, 3}}, .attrs = DiagAttrs{-2}}},
+                  {.dims = {{4, 3}}, .attrs = DiagAttrs{-2}},
+                  {.dims = {{1, 2, 3}}, .attrs = DiagAttrs{5}}},
   });
 }
 

@@ -271,6 +271,7 @@ OpDef define_attention() {
              "sees no key behind it; window: none further away than that. A query that sees no key gives zeros",
       .source = "Vaswani et al., NIPS 2017; grouped heads: Ainslie et al., EMNLP 2023",
       .operands = {"q", "k", "v", "mask?"},
+      .covers = {"Attention"},
       .infer = [](Types in, const AttentionAttrs& a) { return attention_type(in, a); },
       .reference = [](Tensors in, const AttentionAttrs& a) { return attention_of(in, a); },
       .decompose = [](Graph& g, Values in, const AttentionAttrs& a) { return attention_parts(g, in, a); },

@@ -141,6 +141,7 @@ OpDef define_reduce() {
              "`body`, from initial scalars on. Over no elements: 0, 1, the lowest and the highest value, true, false",
       .source = "StableHLO specification, reduce",
       .operands = {"xs..."},
+      .covers = {"Reduce"},
       .infer = [](Types in, const ReduceAttrs& a) -> Many<Type> {
         size_t n = reduced_operands(in, a);
         Axes kept = other_axes(in[0].rank(), valid_axes(a.axes, in[0].rank()));
@@ -217,6 +218,7 @@ OpDef define_dot_general() {
              "of rhs. f16 and bf16 accumulate in f32",
       .source = "StableHLO specification, dot_general",
       .operands = {"lhs", "rhs"},
+      .covers = {"DotGeneral"},
       .infer = [](Types in, const DotAttrs& a) { return dot_type(in, a); },
       .reference =
           [](Tensors in, const DotAttrs& a) {

@@ -37,6 +37,7 @@ OpDef define_if_else() {
              "does; the other branch does not run",
       .source = "StableHLO specification, if",
       .operands = {"condition", "captured..."},
+      .covers = {"If"},
       .infer =
           [](Types in, const IfAttrs& a) {
             if (in[0] != Type{boolean, {}})
@@ -134,6 +135,7 @@ OpDef define_custom_fn() {
       .name = "custom_fn",
       .doc = "`forward`, with derivatives given by its author",
       .operands = {"inputs..."},
+      .covers = {"CustomFn"},
       .infer =
           [](Types in, const CustomFnAttrs& a) {
             std::vector<Type> inputs(in.begin(), in.end()), outputs = required(a.forward, "forward").output_types();

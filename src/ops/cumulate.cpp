@@ -107,13 +107,16 @@ OpDef define_scan(std::string_view name, std::string_view doc, Reduction kind) {
 }  // namespace
 
 OpDef define_cumsum() {
-  return define_scan("cumsum", "the running sum along `axis`; exclusive: 0 first, the total left out", Reduction::sum);
+  return define_scan("cumsum", "the running sum along `axis`; exclusive: 0 first, the total left out", Reduction::sum) |
+         Covers{"Cumsum", "CumsumBackward"};
 }
 OpDef define_cumprod() {
-  return define_scan("cumprod", "the running product along `axis`; exclusive: 1 first", Reduction::prod);
+  return define_scan("cumprod", "the running product along `axis`; exclusive: 1 first", Reduction::prod) |
+         Covers{"CumProd"};
 }
 OpDef define_cummax() {
-  return define_scan("cummax", "the running maximum along `axis`; exclusive: the lowest value first", Reduction::max);
+  return define_scan("cummax", "the running maximum along `axis`; exclusive: the lowest value first", Reduction::max) |
+         Covers{"CumMax"};
 }
 
 }  // namespace rlx

@@ -139,7 +139,9 @@ OpDef define_square() {
 }
 OpDef define_reciprocal() {
   return define_unary<kReal | kComplex>(
-      "reciprocal", "1 / x", [](auto x) { return decltype(x)(1) / x; }, [](Value x) { return 1.0 / x; }, 0.2, 5);
+             "reciprocal", "1 / x", [](auto x) { return decltype(x)(1) / x; }, [](Value x) { return 1.0 / x; }, 0.2,
+             5) |
+         Covers{"Activation", "ActivationBackward"};
 }
 OpDef define_exp2() {
   return with_derivative(
@@ -182,10 +184,11 @@ OpDef define_acos() {
 }
 OpDef define_atan() {
   return with_derivative(
-      elementary(
-          "atan", "the angle in [-pi/2, pi/2] whose tangent is x", "", [](double x) { return std::atan(x); },
-          [](Value x) { return atan2(x, full_like(x, 1)); }, -9, 9),
-      [](Value x, Value) { return 1.0 / (1.0 + x * x); });
+             elementary(
+                 "atan", "the angle in [-pi/2, pi/2] whose tangent is x", "", [](double x) { return std::atan(x); },
+                 [](Value x) { return atan2(x, full_like(x, 1)); }, -9, 9),
+             [](Value x, Value) { return 1.0 / (1.0 + x * x); }) |
+         Covers{"Activation", "ActivationBackward"};
 }
 OpDef define_sinh() {
   return with_derivative(elementary(
@@ -261,6 +264,7 @@ OpDef define_fma() {
       .doc = "x * y + z, rounded once. Its decomposition rounds twice",
       .source = "IEEE 754-2019, fusedMultiplyAdd",
       .operands = {"x", "y", "z"},
+      .covers = {"Fma"},
       .elementwise = true,
       .infer = [](Types in) { return require_kind(require_same(in), kReal), in[0]; },
       .reference =
@@ -285,6 +289,7 @@ OpDef define_clamp() {
       .name = "clamp",
       .doc = "x limited to [min, max]; NaN stays NaN",
       .operands = {"x"},
+      .covers = {"Clamp"},
       .elementwise = true,
       .infer =
           [](Types in, const ClampAttrs& a) {
@@ -324,6 +329,7 @@ OpDef define_stop_gradient() {
       .name = "stop_gradient",
       .doc = "x; no gradient flows back through it",
       .operands = {"x"},
+      .covers = {"StopGradient"},
       .elementwise = true,
       .moves_data = true,
       .differentiable = false,

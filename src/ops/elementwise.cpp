@@ -255,6 +255,7 @@ OpDef define_abs() {
       .name = "abs",
       .doc = "|x|; of a complex number its magnitude, a real one",
       .operands = {"x"},
+      .covers = {"Activation", "ActivationBackward"},
       .elementwise = true,
       .infer =
           [](Types in) {
@@ -283,7 +284,8 @@ OpDef define_neg() {
                                                    return static_cast<decltype(x)>(-static_cast<uint64_t>(x));
                                                  else return -x;
                                                }),
-                         [](Value x, Value) { return full_like(x, -1); });
+                         [](Value x, Value) { return full_like(x, -1); }) |
+         Covers{"Activation", "ActivationBackward"};
 }
 OpDef define_sign() {
   OpDef op =
@@ -301,20 +303,24 @@ OpDef define_sign() {
     Value turned = cts[0] - convert(real(out[0] * cts[0]), in[0].dtype()) * conjugate(out[0]);
     return select(none, zeros_like(turned), turned / safe);
   };
+  op.covers = {"Activation", "ActivationBackward"};
   return op;
 }
 OpDef define_floor() {
   return without_gradient(
-      define_unary<kReal>("floor", "the largest whole number <= x", [](double x) { return std::floor(x); }));
+             define_unary<kReal>("floor", "the largest whole number <= x", [](double x) { return std::floor(x); })) |
+         Covers{"Activation", "ActivationBackward"};
 }
 OpDef define_ceil() {
   return without_gradient(
-      define_unary<kReal>("ceil", "the least whole number >= x", [](double x) { return std::ceil(x); }));
+             define_unary<kReal>("ceil", "the least whole number >= x", [](double x) { return std::ceil(x); })) |
+         Covers{"Activation", "ActivationBackward"};
 }
 OpDef define_round_nearest_even() {
   return without_gradient(define_unary<kReal>(
-      "round_nearest_even", "the nearest whole number, halves to the even one",
-      [](double x) { return std::nearbyint(x); }, nullptr, -9, 9));
+             "round_nearest_even", "the nearest whole number, halves to the even one",
+             [](double x) { return std::nearbyint(x); }, nullptr, -9, 9)) |
+         Covers{"Activation"};
 }
 OpDef define_round_nearest_afz() {
   return without_gradient(define_unary<kReal>(
@@ -323,7 +329,8 @@ OpDef define_round_nearest_afz() {
 }
 OpDef define_exp() {
   return with_derivative(define_unary<kReal | kComplex>("exp", "e^x", [](auto x) { return std::exp(x); }),
-                         [](Value, Value y) { return y; });
+                         [](Value, Value y) { return y; }) |
+         Covers{"Activation", "ActivationBackward"};
 }
 OpDef define_expm1() {
   return with_derivative(define_unary<kReal | kComplex>(
@@ -341,7 +348,8 @@ OpDef define_expm1() {
 OpDef define_log() {
   return with_derivative(define_unary<kReal | kComplex>(
                              "log", "the natural logarithm", [](auto x) { return std::log(x); }, nullptr, 0.1, 4),
-                         [](Value x, Value) { return 1.0 / x; });
+                         [](Value x, Value) { return 1.0 / x; }) |
+         Covers{"Activation", "ActivationBackward"};
 }
 OpDef define_log1p() {
   return with_derivative(define_unary<kReal | kComplex>(
@@ -359,13 +367,15 @@ OpDef define_log1p() {
 OpDef define_sqrt() {
   return with_derivative(define_unary<kReal | kComplex>(
                              "sqrt", "the square root", [](auto x) { return std::sqrt(x); }, nullptr, 0.1, 4),
-                         [](Value, Value y) { return 0.5 / y; });
+                         [](Value, Value y) { return 0.5 / y; }) |
+         Covers{"Activation", "ActivationBackward"};
 }
 OpDef define_rsqrt() {
   return with_derivative(
-      define_unary<kReal | kComplex>(
-          "rsqrt", "1 / sqrt(x)", [](auto x) { return decltype(x)(1) / std::sqrt(x); }, nullptr, 0.1, 4),
-      [](Value x, Value y) { return -0.5 * y / x; });
+             define_unary<kReal | kComplex>(
+                 "rsqrt", "1 / sqrt(x)", [](auto x) { return decltype(x)(1) / std::sqrt(x); }, nullptr, 0.1, 4),
+             [](Value x, Value y) { return -0.5 * y / x; }) |
+         Covers{"Activation", "ActivationBackward"};
 }
 OpDef define_cbrt() {
   return with_derivative(define_unary<kReal>("cbrt", "the real cube root", [](double x) { return std::cbrt(x); }),
@@ -374,23 +384,27 @@ OpDef define_cbrt() {
 OpDef define_sin() {
   return with_derivative(define_unary<kReal | kComplex>(
                              "sin", "the sine of x in radians", [](auto x) { return std::sin(x); }, nullptr, -9, 9),
-                         [](Value x, Value) { return cos(x); });
+                         [](Value x, Value) { return cos(x); }) |
+         Covers{"Activation", "ActivationBackward"};
 }
 OpDef define_cos() {
   return with_derivative(define_unary<kReal | kComplex>(
                              "cos", "the cosine of x in radians", [](auto x) { return std::cos(x); }, nullptr, -9, 9),
-                         [](Value x, Value) { return -sin(x); });
+                         [](Value x, Value) { return -sin(x); }) |
+         Covers{"Activation", "ActivationBackward"};
 }
 OpDef define_tan() {
   return with_derivative(
-      define_unary<kReal | kComplex>(
-          "tan", "the tangent of x in radians", [](auto x) { return std::tan(x); }, nullptr, -1.4, 1.4),
-      [](Value, Value y) { return 1.0 + y * y; });
+             define_unary<kReal | kComplex>(
+                 "tan", "the tangent of x in radians", [](auto x) { return std::tan(x); }, nullptr, -1.4, 1.4),
+             [](Value, Value y) { return 1.0 + y * y; }) |
+         Covers{"Activation", "ActivationBackward"};
 }
 OpDef define_tanh() {
   return with_derivative(define_unary<kReal | kComplex>(
                              "tanh", "the hyperbolic tangent", [](auto x) { return std::tanh(x); }, nullptr, -6, 6),
-                         [](Value, Value y) { return 1.0 - y * y; });
+                         [](Value, Value y) { return 1.0 - y * y; }) |
+         Covers{"Activation", "ActivationBackward"};
 }
 OpDef define_logistic() {
   return with_derivative(define_unary<kReal | kComplex>(
@@ -400,13 +414,15 @@ OpDef define_logistic() {
                                return T(1) / (T(1) + std::exp(-x));
                              },
                              nullptr, -9, 9),
-                         [](Value, Value y) { return y * (1.0 - y); });
+                         [](Value, Value y) { return y * (1.0 - y); }) |
+         Covers{"Activation", "ActivationBackward"};
 }
 OpDef define_erf() {
   return with_derivative(define_unary<kReal>(
                              "erf", "2/sqrt(pi) times the integral of e^-t^2 from 0 to x",
                              [](double x) { return std::erf(x); }, nullptr, -4, 4),
-                         [](Value x, Value) { return exp(-(x * x)) * (2 / std::sqrt(M_PI)); });
+                         [](Value x, Value) { return exp(-(x * x)) * (2 / std::sqrt(M_PI)); }) |
+         Covers{"Activation", "ActivationBackward"};
 }
 OpDef define_is_finite() {
   return define<>({
@@ -541,28 +557,31 @@ OpDef define_complex() {
   });
 }
 OpDef define_add() {
-  return with_partials(
-      define_binary<kNumber>("add", "lhs + rhs",
-                             [](auto x, auto y) { return wrapping([](auto a, auto b) { return a + b; }, x, y); }),
-      [](Value, Value, Value, Value ct) -> Many<Value> {
-        return {ct, ct};
-      });
+  return with_partials(define_binary<kNumber>(
+                           "add", "lhs + rhs",
+                           [](auto x, auto y) { return wrapping([](auto a, auto b) { return a + b; }, x, y); }),
+                       [](Value, Value, Value, Value ct) -> Many<Value> {
+                         return {ct, ct};
+                       }) |
+         Covers{"Binary"};
 }
 OpDef define_sub() {
-  return with_partials(
-      define_binary<kNumber>("sub", "lhs - rhs",
-                             [](auto x, auto y) { return wrapping([](auto a, auto b) { return a - b; }, x, y); }),
-      [](Value, Value, Value, Value ct) -> Many<Value> {
-        return {ct, -ct};
-      });
+  return with_partials(define_binary<kNumber>(
+                           "sub", "lhs - rhs",
+                           [](auto x, auto y) { return wrapping([](auto a, auto b) { return a - b; }, x, y); }),
+                       [](Value, Value, Value, Value ct) -> Many<Value> {
+                         return {ct, -ct};
+                       }) |
+         Covers{"Binary"};
 }
 OpDef define_mul() {
-  return with_partials(
-      define_binary<kNumber>("mul", "lhs * rhs",
-                             [](auto x, auto y) { return wrapping([](auto a, auto b) { return a * b; }, x, y); }),
-      [](Value x, Value y, Value, Value ct) -> Many<Value> {
-        return {ct * y, ct * x};
-      });
+  return with_partials(define_binary<kNumber>(
+                           "mul", "lhs * rhs",
+                           [](auto x, auto y) { return wrapping([](auto a, auto b) { return a * b; }, x, y); }),
+                       [](Value x, Value y, Value, Value ct) -> Many<Value> {
+                         return {ct * y, ct * x};
+                       }) |
+         Covers{"Binary"};
 }
 OpDef define_div() {
   return with_partials(define_binary<kNumber>(
@@ -571,7 +590,8 @@ OpDef define_div() {
                        [](Value, Value y, Value z, Value ct) -> Many<Value> {
                          Value d = ct / y;
                          return {d, -(d * z)};
-                       });
+                       }) |
+         Covers{"Binary"};
 }
 OpDef define_rem() {
   return with_partials(define_binary<kInteger | kReal>(
@@ -579,7 +599,8 @@ OpDef define_rem() {
                            [](auto x, auto y) { return remainder_of(x, y); }, nullptr, -9, 9),
                        [](Value x, Value y, Value z, Value ct) -> Many<Value> {
                          return {ct, -(ct * round_nearest_even((x - z) / y))};
-                       });
+                       }) |
+         Covers{"Binary"};
 }
 OpDef define_pow() {
   return with_partials(define_binary<kNumber>(
@@ -591,14 +612,16 @@ OpDef define_pow() {
                          Value power = select(compare(y, zero, Comparison::eq), one, y - 1.0);
                          Value base = select(compare(x, zeros_like(x), Comparison::eq), one, x);
                          return {ct * y * pow(x, power), ct * z * log(base)};
-                       });
+                       }) |
+         Covers{"Binary"};
 }
 OpDef define_maximum() {
   return with_partials(define_binary<kBool | kInteger | kReal>("maximum", "the greater one; NaN if either is",
                                                                [](auto x, auto y) { return greater_of(x, y); }),
                        [](Value x, Value y, Value, Value ct) -> Many<Value> {
                          return shared_by_equals(x, y, compare(x, y, Comparison::gt), ct);
-                       });
+                       }) |
+         Covers{"Binary"};
 }
 OpDef define_minimum() {
   return with_partials(define_binary<kBool | kInteger | kReal>("minimum", "the lesser one; NaN if either is",
@@ -609,7 +632,8 @@ OpDef define_minimum() {
                                                                }),
                        [](Value x, Value y, Value, Value ct) -> Many<Value> {
                          return shared_by_equals(x, y, compare(x, y, Comparison::lt), ct);
-                       });
+                       }) |
+         Covers{"Binary"};
 }
 OpDef define_atan2() {
   return with_partials(define_binary<kReal>("atan2", "the angle of the point (rhs, lhs), in (-pi, pi]",
@@ -617,34 +641,41 @@ OpDef define_atan2() {
                        [](Value y, Value x, Value, Value ct) -> Many<Value> {
                          Value d = ct / (x * x + y * y);
                          return {d * x, -(d * y)};
-                       });
+                       }) |
+         Covers{"Binary"};
 }
 OpDef define_bitwise_and() {
   return define_binary<kBool | kInteger>(
-      "bitwise_and", "bits set in both", [](auto x, auto y) { return x & y; }, nullptr, 0, 99);
+             "bitwise_and", "bits set in both", [](auto x, auto y) { return x & y; }, nullptr, 0, 99) |
+         Covers{"Binary"};
 }
 OpDef define_bitwise_or() {
   return define_binary<kBool | kInteger>(
-      "bitwise_or", "bits set in either", [](auto x, auto y) { return x | y; }, nullptr, 0, 99);
+             "bitwise_or", "bits set in either", [](auto x, auto y) { return x | y; }, nullptr, 0, 99) |
+         Covers{"Binary"};
 }
 OpDef define_bitwise_xor() {
   return define_binary<kBool | kInteger>(
-      "bitwise_xor", "bits set in one of them", [](auto x, auto y) { return x ^ y; }, nullptr, 0, 99);
+             "bitwise_xor", "bits set in one of them", [](auto x, auto y) { return x ^ y; }, nullptr, 0, 99) |
+         Covers{"Binary"};
 }
 OpDef define_shift_left() {
   return define_shift("shift_left", "x shifted toward the high bits; by the width or more: 0",
-                      [](uint64_t x, uint64_t n, int width) { return n >= uint64_t(width) ? 0 : x << n; });
+                      [](uint64_t x, uint64_t n, int width) { return n >= uint64_t(width) ? 0 : x << n; }) |
+         Covers{"Binary"};
 }
 OpDef define_shift_right_logical() {
   return define_shift("shift_right_logical", "x shifted toward the low bits, zeros coming in; by the width or more: 0",
-                      [](uint64_t x, uint64_t n, int width) { return n >= uint64_t(width) ? 0 : x >> n; });
+                      [](uint64_t x, uint64_t n, int width) { return n >= uint64_t(width) ? 0 : x >> n; }) |
+         Covers{"Binary"};
 }
 OpDef define_shift_right_arithmetic() {
   return define_shift("shift_right_arithmetic", "x shifted toward the low bits, copies of the highest bit coming in",
                       [](uint64_t x, uint64_t n, int width) {
                         int64_t wide = static_cast<int64_t>(x << (64 - width)) >> (64 - width);
                         return wide >> std::min<uint64_t>(n, 63);
-                      });
+                      }) |
+         Covers{"Binary"};
 }
 
 // ---- with attributes ----
@@ -653,6 +684,7 @@ OpDef define_compare() {
       .name = "compare",
       .doc = "whether lhs stands in that relation to rhs; NaN is unequal to everything unless `total_order`",
       .operands = {"lhs", "rhs"},
+      .covers = {"Compare"},
       .elementwise = true,
       .infer =
           [](Types in, const CompareAttrs& a) {
@@ -683,6 +715,7 @@ OpDef define_select() {
       .name = "select",
       .doc = "on_true where the condition holds, else on_false",
       .operands = {"condition", "on_true", "on_false"},
+      .covers = {"Where"},
       .elementwise = true,
       .moves_data = true,
       .infer =
@@ -714,6 +747,7 @@ OpDef define_convert() {
       .doc = "the nearest value of `dtype`, ties to even; float to integer truncates and saturates, NaN gives 0; "
              "integer to integer wraps; complex to real keeps the real part; anything but 0 is true",
       .operands = {"x"},
+      .covers = {"Cast"},
       .elementwise = true,
       .infer =
           [](Types in, const ConvertAttrs& a) {

@@ -111,6 +111,12 @@ OpDef define_binary(std::string_view name, std::string_view doc, F f, Value (*pa
   return define(std::move(spec));
 }
 
+/// `op | Covers{"Binary"}`: what a helper made, with the published names that it stands for.
+struct Covers : std::vector<std::string_view> {
+  using std::vector<std::string_view>::vector;
+};
+inline OpDef operator|(OpDef op, Covers names) { return op.covers = std::move(names), op; }
+
 // ---- derivatives ----
 /// The op with dy/dx, from x and y, as its derivative: its product with the cotangent is the vjp.
 OpDef with_derivative(OpDef op, Value (*derivative)(Value x, Value y));

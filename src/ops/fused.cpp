@@ -65,6 +65,7 @@ OpDef define_elementwise_region() {
       .doc = "the results of `body`, a chain of element-wise ops, constants and broadcast_in_dim; each of "
              "them rounds as it would alone",
       .operands = {"xs..."},
+      .covers = {"ElementwiseRegion"},
       .infer =
           [](Types in, const ElementwiseRegionAttrs& a) {
             std::vector<Type> given(in.begin(), in.end());
@@ -142,6 +143,7 @@ OpDef define_fused_swiglu() {
       .doc = "glu with silu along the last dim",
       .source = "Shazeer, arXiv:2002.05202",
       .operands = {"x"},
+      .covers = {"FusedSwiGLU"},
       .infer = [](Types in) { return glu_type(in[0], -1); },
       .reference =
           [](Tensors in, const FusedSwigluAttrs& a) {

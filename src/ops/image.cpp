@@ -81,7 +81,8 @@ OpDef define_resize_nearest2x() {
             return t;
           },
       .decompose = [](Values in) { return repeated(repeated(in[0], in[0].rank() - 1, 2), in[0].rank() - 2, 2); },
-      .samples = {{.dims = {{1, 2, 3, 2}}}, {.dims = {{0, 1, 2, 2}}}, {.dims = {{2, 1}}}, {.dims = {{2, 1, 3}}}},
+      .batch = [](Values in) { return resize_nearest2x(in[0]); },
+      .samples = {{.dims = {{1, 2, 3, 2}}}, {.dims = {{0, 1, 2, 2}}}, {.dims = {{2, 1}}}, {.dims = {{2, 1, 2, 1, 3}}}},
   });
 }
 
@@ -111,10 +112,12 @@ OpDef define_interpolate() {
             for (size_t i = 0; i < a.size.size(); ++i) y = resized(y, y.rank() - int64_t(a.size.size() - i), a.size[i]);
             return y;
           },
+      .batch = [](Values in, const InterpolateAttrs& a) { return interpolate(in[0], a.size); },
       .samples = {{.dims = {{1, 2, 5}}, .attrs = InterpolateAttrs{{7}}},
                   {.dims = {{1, 2, 3, 4}}, .attrs = InterpolateAttrs{{6, 3}}},
                   {.dims = {{1, 1, 2, 3, 4}}, .attrs = InterpolateAttrs{{3, 3, 1}}},
-                  {.dims = {{1, 4}}, .attrs = InterpolateAttrs{{3, 0}}}},
+                  {.dims = {{1, 4}}, .attrs = InterpolateAttrs{{3, 0}}},
+                  {.dims = {{3}}, .attrs = InterpolateAttrs{{0}}}},
   });
 }
 
@@ -141,11 +144,23 @@ OpDef define_im2col() {
             places.insert(places.end(), taps.begin(), taps.end());
             return reshape(transpose(x, places), im2col_type(in[0].type(), a).dims);
           },
+      .batch =
+          [](Values in, const Im2colAttrs& a) {
+            Dims dims = in[0].dims();
+            Dim size = dims[0];
+            dims.erase(dims.begin());
+            dims[0] = dims[0] * size;
+            Value rows = im2col(reshape(in[0], dims), a);
+            Type lane{in[0].dtype(), {in[0].dims().begin() + 1, in[0].dims().end()}};
+            return reshape(rows, prepend(size, infer_types(op::im2col, std::array{lane}, a)[0].dims));
+          },
       .samples = {{.dims = {{2, 3, 4, 5}}, .attrs = Im2colAttrs{{2, 3}}},
                   {.dims = {{1, 2, 5, 4}}, .attrs = Im2colAttrs{{3, 2}, {2, 1}, {1, 0}, {1, 2}}},
                   {.dims = {{2, 2, 6}}, .attrs = Im2colAttrs{{3}, {2}, {1}}},
                   {.dims = {{1, 1, 2, 1, 3}}, .attrs = Im2colAttrs{{2, 1, 1}, {}, {0, 1, 0}}},
-                  {.dims = {{2, 1, 2}}, .attrs = Im2colAttrs{{3}}}},
+                  {.dims = {{2, 1, 2}}, .attrs = Im2colAttrs{{3}}},
+                  {.dims = {{0, 1, 2}}, .attrs = Im2colAttrs{{1}}},
+                  {.dims = {{2, 1, 1, 3}}, .attrs = Im2colAttrs{{1, 3}}}},
   });
 }
 

@@ -2,6 +2,7 @@
 #include "rlx/ops/index.h"
 
 #include "ops/combine.h"
+#include "ops/index_rules.h"
 
 namespace rlx {
 
@@ -89,27 +90,16 @@ int64_t index_at(const Tensor& indices, size_t i) {
   if (kind_of(indices.dtype()) == Kind::signed_int) return load<int64_t>(indices, i);
   return int64_t(std::min<uint64_t>(load<uint64_t>(indices, i), INT64_MAX));
 }
-/// What gather and scatter share: how a place among the indices and a place in a slice become a place in x.
-/// `outside` is gather's result or scatter's updates.
-struct Addressing {
-  Axes window;                      // dims of `outside` that run through a slice
-  Axes collapsed;                   // dims of x without a dim of `outside`
-  Axes x_batching, index_batching;  // pairs of dims that run together
-  Axes map;                         // dims of x that the entries of an index vector stand for
-  int64_t vector_dim;
-  Axes index_dims, outer, inner;  // the other dims of the indices; their dims of `outside`; the slice's dims of x
+/// Places that fit operands of these ranks, and what follows from the ranks.
+struct Addressing : Places {
+  Axes index_dims, outer, inner;  // as the functions of these names
 
-  explicit Addressing(const GatherAttrs& a, size_t x_rank, size_t index_rank)
-      : window(a.offset_dims), collapsed(a.collapsed_slice_dims), x_batching(a.operand_batching_dims),
-        index_batching(a.start_indices_batching_dims), map(a.start_index_map), vector_dim(a.index_vector_dim) {
+  Addressing(const GatherAttrs& a, size_t x_rank, size_t index_rank) : Places(a) {
     derive(x_rank, index_rank,
            {"offset_dims", "collapsed_slice_dims", "operand_batching_dims", "start_indices_batching_dims",
             "start_index_map"});
   }
-  explicit Addressing(const ScatterAttrs& a, size_t x_rank, size_t index_rank)
-      : window(a.update_window_dims), collapsed(a.inserted_window_dims), x_batching(a.input_batching_dims),
-        index_batching(a.scatter_indices_batching_dims), map(a.scatter_dims_to_operand_dims),
-        vector_dim(a.index_vector_dim) {
+  Addressing(const ScatterAttrs& a, size_t x_rank, size_t index_rank) : Places(a) {
     derive(x_rank, index_rank,
            {"update_window_dims", "inserted_window_dims", "input_batching_dims", "scatter_indices_batching_dims",
             "scatter_dims_to_operand_dims"});
@@ -120,7 +110,7 @@ struct Addressing {
     if (vector_dim < 0 || vector_dim > rank)
       fail(ErrorCode::invalid_argument, "index_vector_dim is ", vector_dim, "; indices of rank ", rank, " have 0 to ",
            rank);
-    index_dims = other_axes(index_rank, {vector_dim});
+    index_dims = Places::index_dims(index_rank);
     size_t outside_rank = index_dims.size() + window.size();
     require_axes(window, outside_rank, names[0]);
     require_axes(collapsed, x_rank, names[1]);
@@ -139,10 +129,8 @@ struct Addressing {
       if (contains(collapsed, d) || contains(map, d))
         fail(ErrorCode::invalid_argument, names[2], " has ", d, ", which ",
              contains(collapsed, d) ? names[1] : names[4], " has too");
-    outer = other_axes(outside_rank, window);
-    Axes hidden = collapsed;
-    hidden.insert(hidden.end(), x_batching.begin(), x_batching.end());
-    inner = other_axes(x_rank, hidden);
+    outer = Places::outer(outside_rank);
+    inner = Places::inner(x_rank);
     if (inner.size() != window.size())
       fail(ErrorCode::invalid_argument, names[0], " ", listed(window), " must name a dim for each of the ",
            inner.size(), " dims of x (rank ", x_rank, ") that neither ", names[1], " ", listed(collapsed), " nor ",
@@ -280,19 +268,25 @@ std::vector<Type> scatter_types(Types in, const ScatterAttrs& a) {
   return results;
 }
 
-/// Calls `put(place in x, place in the updates)` for each update that lies within x.
+/// Calls `put(place in x, place in the updates)` for each update that lies within x: slice by slice.
 template <class F>
 void for_each_update(const Tensor& x, const Tensor& indices, const Tensor& updates, const ScatterAttrs& a, F put) {
   Addressing places(a, x.rank(), indices.rank());
   Shape sizes(x.rank(), 1);
   for (size_t i = 0; i < places.inner.size(); ++i)
     sizes[size_t(places.inner[i])] = updates.shape()[size_t(places.window[i])];
-  for_each_index(updates.shape(), [&](const Axes& at) {
-    Axes to = places.start(indices, at, x.rank());
-    for (size_t d = 0; d < to.size(); ++d)
-      if (to[d] < 0 || to[d] > x.shape()[d] - sizes[d]) return;
-    for (size_t i = 0; i < places.inner.size(); ++i) to[size_t(places.inner[i])] += at[size_t(places.window[i])];
-    put(to, offset_of(updates.shape(), at));
+  Axes at(updates.rank());
+  for_each_index(pick(updates.shape(), places.outer), [&](const Axes& slice) {
+    for (size_t i = 0; i < slice.size(); ++i) at[size_t(places.outer[i])] = slice[i];
+    const Axes from = places.start(indices, at, x.rank());
+    for (size_t d = 0; d < from.size(); ++d)
+      if (from[d] < 0 || from[d] > x.shape()[d] - sizes[d]) return;
+    for_each_index(pick(updates.shape(), places.window), [&](const Axes& within) {
+      Axes to = from;
+      for (size_t i = 0; i < within.size(); ++i)
+        at[size_t(places.window[i])] = within[i], to[size_t(places.inner[i])] += within[i];
+      put(to, offset_of(updates.shape(), at));
+    });
   });
 }
 
@@ -350,6 +344,8 @@ OpDef define_gather() {
             return Tensor::borrow(x.dtype(), shape_of(gather_type(std::array{x.type(), in[1].type()}, a).dims),
                                   y.bytes(), y.owner());
           },
+      .vjp = gather_vjp,
+      .batch = gather_batch,
       .samples = {{.dims = {{4, 3}, {5}},
                    .dtypes = {f64, i32},
                    .attrs = GatherAttrs{{1}, {0}, {}, {}, {0}, 1, {1, 3}},
@@ -370,9 +366,14 @@ OpDef define_gather() {
                    .attrs = GatherAttrs{{1}, {0}, {}, {}, {0}, 1, {1, 2}},
                    .lo = -3,
                    .hi = 6},
-                  {.dims = {{0, 3}, {2}},
-                   .dtypes = {i32, i32},
-                   .attrs = GatherAttrs{{1}, {0}, {}, {}, {0}, 1, {1, 3}}}},
+                  {.dims = {{0, 3}, {2}}, .dtypes = {i32, i32}, .attrs = GatherAttrs{{1}, {0}, {}, {}, {0}, 1, {1, 3}}},
+                  {.dims = {{4}, {1}}, .dtypes = {f64, u64}, .attrs = GatherAttrs{{}, {0}, {}, {}, {0}, 0, {1}}},
+                  {.dims = {{3, 4, 2}, {2, 1, 3}},
+                   .dtypes = {f64, i8},
+                   .attrs = GatherAttrs{{}, {1}, {0, 2}, {2, 0}, {1}, 1, {1, 1, 1}, OutOfRange::clip},
+                   .lo = -2,
+                   .hi = 5},
+                  {.dims = {{}, {2, 0}}, .dtypes = {f64, i32}, .attrs = GatherAttrs{{}, {}, {}, {}, {}, 1, {}}}},
   });
 }
 
@@ -381,7 +382,8 @@ OpDef define_scatter() {
       .name = "scatter",
       .doc = "x with slices put in, or combined with what stands there, where the index vectors say; a slice that does "
              "not lie within x is dropped. "
-             "Of several updates to one place `update` keeps the last in row-major order",
+             "Slices are put in one after another, in row-major order of the index vectors; of several that meet at a "
+             "place `update` keeps the last",
       .source = "StableHLO specification, scatter",
       .operands = {"xs...", "indices", "updates..."},
       .overwrites = 0,
@@ -401,12 +403,15 @@ OpDef define_scatter() {
         for_each_update(xs[0], in[n], updates[0], a, [&](const Axes& to, size_t from) { cells.add(to, from); });
         return cells.results();
       },
+      .vjp = scatter_vjp,
+      .batch = scatter_batch,
       .samples =
           [] {
             Type scalar{f64, {}};
             Graph both = trace(std::vector{scalar, scalar, scalar, scalar}, [](Values v) {
               return std::vector{v[0] * v[2], maximum(v[1], v[3])};
             });
+            Graph sine = trace(std::vector{scalar, scalar}, [](Values v) { return sin(v[0]) + v[0] * v[1]; });
             return std::vector<Sample>{{.dims = {{6}, {4}, {4}},
                                         .dtypes = {f64, i32},
                                         .attrs = ScatterAttrs{ScatterKind::add, {}, {0}, {}, {}, {0}, 1},
@@ -439,7 +444,27 @@ OpDef define_scatter() {
                                         .hi = 4},
                                        {.dims = {{3}, {0}, {0}},
                                         .dtypes = {f64, i32},
-                                        .attrs = ScatterAttrs{ScatterKind::add, {}, {0}, {}, {}, {0}, 1}}};
+                                        .attrs = ScatterAttrs{ScatterKind::add, {}, {0}, {}, {}, {0}, 1}},
+                                       {.dims = {{3, 5}, {5, 1}, {2, 5}},
+                                        .dtypes = {f64, i8},
+                                        .attrs = ScatterAttrs{ScatterKind::update, {0}, {0}, {}, {}, {1}, 1},
+                                        .lo = -1,
+                                        .hi = 5},
+                                       {.dims = {{3}, {6}, {6}},
+                                        .dtypes = {f64, i32},
+                                        .attrs = ScatterAttrs{ScatterKind::mul, {}, {0}, {}, {}, {0}, 1},
+                                        .lo = -1,
+                                        .hi = 3},
+                                       {.dims = {{3, 2}, {1, 3}, {1, 3, 2}},
+                                        .dtypes = {f64, u64},
+                                        .attrs = ScatterAttrs{ScatterKind::min, {0, 2}, {}, {}, {}, {0}, 0},
+                                        .lo = 0,
+                                        .hi = 3},
+                                       {.dims = {{3, 2, 2}, {2, 3, 1}, {1, 2, 3}},
+                                        .dtypes = {f64, i32},
+                                        .attrs = ScatterAttrs{ScatterKind::custom, {0}, {1}, {0}, {1}, {1}, 2, sine},
+                                        .lo = -1,
+                                        .hi = 2}};
           },
   });
 }
@@ -468,10 +493,14 @@ OpDef define_dynamic_slice() {
               return int64_t(offset_of(shape, i));
             });
           },
+      .vjp = dynamic_slice_vjp,
+      .batch = dynamic_slice_batch,
       .samples =
           {{.dims = {{5, 4}, {}, {}}, .dtypes = {f64, i32, i32}, .attrs = DynamicSliceAttrs{{2, 3}}, .lo = -2, .hi = 5},
            {.dims = {{5, 4}, {2}}, .dtypes = {f64, i64}, .attrs = DynamicSliceAttrs{{5, 1}}, .lo = 0, .hi = 5},
-           {.dims = {{3}, {1}}, .dtypes = {f64, u8}, .attrs = DynamicSliceAttrs{{0}}, .lo = 0, .hi = 3}},
+           {.dims = {{3}, {1}}, .dtypes = {f64, u8}, .attrs = DynamicSliceAttrs{{0}}, .lo = 0, .hi = 3},
+           {.dims = {{}}, .attrs = DynamicSliceAttrs{{}}},
+           {.dims = {{2, 1, 4}, {}, {}, {}}, .dtypes = {f64, u64, u64, u64}, .attrs = DynamicSliceAttrs{{1, 1, 2}}}},
   });
 }
 
@@ -503,9 +532,13 @@ OpDef define_dynamic_update_slice() {
             });
             return y;
           },
+      .vjp = dynamic_update_slice_vjp,
+      .batch = dynamic_update_slice_batch,
       .samples = {{.dims = {{5, 4}, {2, 3}, {}, {}}, .dtypes = {f64, f64, i32, i32}, .lo = -2, .hi = 5},
                   {.dims = {{5, 4}, {5, 1}, {2}}, .dtypes = {f64, f64, i64}, .lo = 0, .hi = 5},
-                  {.dims = {{3}, {0}, {1}}, .dtypes = {i32, i32, i32}, .lo = 0, .hi = 3}},
+                  {.dims = {{3}, {0}, {1}}, .dtypes = {i32, i32, i32}, .lo = 0, .hi = 3},
+                  {.dims = {{}, {}}},
+                  {.dims = {{2, 1, 4}, {1, 1, 2}, {}, {}, {}}, .dtypes = {f64, f64, i16, i16, i16}, .lo = -1, .hi = 4}},
   });
 }
 

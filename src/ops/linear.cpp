@@ -180,6 +180,7 @@ OpDef define_matmul() {
              "and the result lacks that dim",
       .source = "NumPy, matmul",
       .operands = {"lhs", "rhs"},
+      .covers = {"MatMul"},
       .infer = [](Types in) { return matmul_type(in); },
       .reference = [](Tensors in) { return matmul_of(in); },
       .decompose = [](Values in) { return matmul_parts(in[0], in[1]); },
@@ -231,6 +232,7 @@ OpDef define_fused_matmul() {
              "has_bias, residual "
              "[..., n] if has_residual. f16 and bf16 round once, at the end",
       .operands = {"x", "w", "bias?", "residual?"},
+      .covers = {"FusedMatMulBiasAct", "FusedMatMulResidual"},
       .infer =
           [](Types in, const FusedMatmulAttrs& a) {
             DType dtype = product_dtype(in, a.transpose_rhs);
@@ -276,6 +278,7 @@ OpDef define_lora_matmul() {
       .doc = "x w + scale (x a) b: x[..., k], w[k, n], a[k, r], b[r, n]",
       .source = "Hu et al., ICLR 2022",
       .operands = {"x", "w", "a", "b"},
+      .covers = {"LoraMatMul"},
       .infer =
           [](Types in) {
             Type t{require_dtype(in, kReal), product_dims(in[0], in[1], false)};
@@ -299,6 +302,7 @@ OpDef define_grouped_matmul() {
              "not in [0, e)",
       .source = "Shazeer et al., ICLR 2017: the products of a mixture of experts",
       .operands = {"x", "w", "index"},
+      .covers = {"GroupedMatMul"},
       .infer =
           [](Types in) {
             DType dtype = require_dtype(in.first(2), kReal);

@@ -132,6 +132,7 @@ OpDef define_softmax_cross_entropy_with_logits() {
       "logsumexp(logits) - logits[label] along `axis`; NaN for a label that is no class", "logits",
       [](const std::vector<double>& x, size_t label) { return log_sum_exp(x) - x[label]; },
       [](Value x, Value chosen, int64_t axis) { return logsumexp(x, {axis}) - chosen; });
+  op.covers = {"SoftmaxCrossEntropyWithLogits"};
   op.vjp = [](Values in, Values, Values cts, const Attrs& a, const Transforms&) -> Many<Value> {
     return softmax_cross_entropy_backward(in[0], in[1], cts[0], a.as<AxisAttrs>().axis);
   };
@@ -178,6 +179,7 @@ OpDef define_softmax_cross_entropy() {
       .name = "softmax_cross_entropy",
       .doc = "-sum of targets * log_softmax(logits) along `axis`; where a target is 0, nothing is added",
       .operands = {"logits", "targets"},
+      .covers = {"SoftmaxCrossEntropy"},
       .infer =
           [](Types in, const AxisAttrs& a) {
             require_kind(require_same(in), kReal);

@@ -305,11 +305,13 @@ OpDef define_residual_norm(std::string_view name, std::string_view doc, Statisti
 OpDef define_layer_norm() {
   return define_trailing_norm("layer_norm",
                               "(x - mean) / sqrt(variance + epsilon) * gamma + beta over the dims from `axis` on",
-                              "Ba, Kiros, Hinton, arXiv:1607.06450", Statistics::mean_and_variance);
+                              "Ba, Kiros, Hinton, arXiv:1607.06450", Statistics::mean_and_variance) |
+         Covers{"LayerNorm", "LayerNormBackwardInput", "LayerNormBackwardGamma"};
 }
 OpDef define_rms_norm() {
   return define_trailing_norm("rms_norm", "x / sqrt(mean(x^2) + epsilon) * gamma + beta over the dims from `axis` on",
-                              "Zhang, Sennrich, NeurIPS 2019", Statistics::mean_square);
+                              "Zhang, Sennrich, NeurIPS 2019", Statistics::mean_square) |
+         Covers{"RmsNorm", "RmsNormBackwardInput", "RmsNormBackwardGamma", "RmsNormBackwardBeta"};
 }
 OpDef define_instance_norm() {
   return define_channel_norm("instance_norm",
@@ -319,7 +321,8 @@ OpDef define_instance_norm() {
 OpDef define_layer_norm_2d() {
   return define_channel_norm("layer_norm_2d",
                              "layer_norm of x[n, c, ...] over the channels, for each n and place; gamma[c], beta[c]",
-                             "Liu et al., CVPR 2022", 2, [](size_t) { return Axes{1}; });
+                             "Liu et al., CVPR 2022", 2, [](size_t) { return Axes{1}; }) |
+         Covers{"LayerNorm2d"};
 }
 
 OpDef define_group_norm() {
@@ -329,6 +332,7 @@ OpDef define_group_norm() {
              "gamma[c], beta[c]",
       .source = "Wu, He, ECCV 2018",
       .operands = {"x", "gamma?", "beta?"},
+      .covers = {"GroupNorm"},
       .infer =
           [](Types in, const GroupNormAttrs& a) {
             grouped_dims(in[0], a.num_groups);
@@ -374,6 +378,8 @@ OpDef define_batch_norm_inference() {
              "feature_axis",
       .source = "Ioffe, Szegedy, ICML 2015",
       .operands = {"x", "gamma", "beta", "mean", "variance"},
+      .covers = {"BatchNormInference", "BatchNormInferenceBackwardInput", "BatchNormInferenceBackwardGamma",
+                 "BatchNormInferenceBackwardBeta"},
       .infer =
           [](Types in, const BatchNormAttrs& a) {
             require_dtype(in, kReal);
@@ -450,13 +456,15 @@ OpDef define_fused_residual_layer_norm() {
   return define_residual_norm("fused_residual_layer_norm",
                               "sum = (x + bias) + residual, and layer_norm(sum) over the last dim; the norm "
                               "is of the sum before it is rounded",
-                              Statistics::mean_and_variance);
+                              Statistics::mean_and_variance) |
+         Covers{"FusedResidualLN"};
 }
 OpDef define_fused_residual_rms_norm() {
   return define_residual_norm("fused_residual_rms_norm",
                               "sum = (x + bias) + residual, and rms_norm(sum) over the last dim; the norm is "
                               "of the sum before it is rounded",
-                              Statistics::mean_square);
+                              Statistics::mean_square) |
+         Covers{"FusedResidualRmsNorm"};
 }
 
 OpDef define_ada_layer_norm() {
@@ -465,6 +473,7 @@ OpDef define_ada_layer_norm() {
       .doc = "norm(x) (1 + scale) + shift, the norm over the last dim; scale and shift broadcast to x",
       .source = "Peebles, Xie, ICCV 2023",
       .operands = {"x", "scale", "shift"},
+      .covers = {"AdaLayerNorm"},
       .infer =
           [](Types in, const AdaLayerNormAttrs& a) {
             require_dtype(in, kReal);
@@ -496,6 +505,7 @@ OpDef define_gated_residual() {
       .doc = "x + gate y; y and gate broadcast to x",
       .source = "Peebles, Xie, ICCV 2023",
       .operands = {"x", "y", "gate"},
+      .covers = {"GatedResidual"},
       .infer =
           [](Types in) {
             require_dtype(in, kReal);

@@ -79,6 +79,19 @@ Value variance_parts(Value x, const Axes& axes, int64_t correction) {
   return sum / count;
 }
 
+/// Where the norm is 0 its derivative is taken to be 0, as PyTorch does; the quotient would be NaN.
+Value norm_vjp(Values in, Value y, Value ct, const NormAttrs& a) {
+  Value x = in[0];
+  Axes axes = valid_axes(a.axes, x.dims().size());
+  auto spread = [&](Value v) {  // one value a lane, at each of its elements
+    v = reshape(v, pick(x.dims(), other_axes(x.dims().size(), axes)));
+    return convert(broadcast_like(v, x, axes), x.dtype());
+  };
+  if (a.kind == NormKind::l1) return spread(ct) * conjugate(sign(x));
+  Value none = zeros_like(y), is_zero = compare(y, none, Comparison::eq);
+  return spread(select(is_zero, none, ct / select(is_zero, full_like(y, 1), y))) * conjugate(x);
+}
+
 std::vector<Sample> samples_over_axes() {
   return {{.dims = {{3, 4}}, .attrs = ReduceDimsAttrs{{1}}},
           {.dims = {{2, 3, 4}}, .attrs = ReduceDimsAttrs{{0, -1}, true}},
@@ -95,6 +108,7 @@ OpDef define_position(std::string_view name, std::string_view doc, bool largest)
       .doc = doc,
       .source = "NumPy, argmax",
       .operands = {"x"},
+      .differentiable = false,
       .infer =
           [](Types in, const ArgReduceAttrs& a) {
             require_kind(in[0], kBool | kInteger | kReal, "order");
@@ -136,6 +150,10 @@ OpDef define_position(std::string_view name, std::string_view doc, bool largest)
             Value first = reduce_min(select(hit, place, full_like(place, INT32_MAX)), axes);
             return with_dims(first, x, axes, a);
           },
+      .batch =
+          [largest](Values in, const ArgReduceAttrs& a) {
+            return (largest ? argmax : argmin)(in[0], behind_batch(a.axis), a.keep_dims);
+          },
       .samples = {{.dims = {{3, 5}}},
                   {.dims = {{4, 3}}, .attrs = ArgReduceAttrs{0, true}},
                   {.dims = {{2, 3, 4}}, .attrs = ArgReduceAttrs{1}},
@@ -169,6 +187,7 @@ OpDef define_mean() {
       .name = "mean",
       .doc = "the mean over `axes`; of no elements NaN",
       .operands = {"x"},
+      .covers = {"Reduce"},
       .infer =
           [](Types in, const ReduceDimsAttrs& a) {
             return require_kind(in[0], kReal | kComplex), reduced_type(in[0], a, in[0].dtype);
@@ -183,6 +202,7 @@ OpDef define_mean() {
             Axes axes = valid_axes(a.axes, in[0].dims().size());
             return with_dims(mean_over(in[0], axes), in[0], axes, a);
           },
+      .batch = [](Values in, const ReduceDimsAttrs& a) { return mean(in[0], behind_batch(a.axes), a.keep_dims); },
       .samples = samples_over_axes,
   });
 }
@@ -207,10 +227,14 @@ OpDef define_variance() {
             Axes axes = valid_axes(a.axes, in[0].dims().size());
             return with_dims(variance_parts(in[0], axes, a.correction), in[0], axes, a);
           },
+      .batch = [](Values in,
+                  const VarianceAttrs& a) { return variance(in[0], behind_batch(a.axes), a.keep_dims, a.correction); },
       .samples = {{.dims = {{3, 4}}, .attrs = VarianceAttrs{{1}}},
                   {.dims = {{2, 3, 4}}, .attrs = VarianceAttrs{{0, -1}, true, 1}},
                   {.dims = {{5}}, .attrs = VarianceAttrs{{0}}, .lo = 99, .hi = 101},
-                  {.dims = {{2, 1}}, .attrs = VarianceAttrs{{1}, false, 1}}},
+                  {.dims = {{2, 1}}, .attrs = VarianceAttrs{{1}, false, 1}},
+                  {.dims = {{2, 3, 2}}, .attrs = VarianceAttrs{{-2}, false, 1}},
+                  {.dims = {{}}, .attrs = VarianceAttrs{}}},
   });
 }
 
@@ -232,6 +256,10 @@ OpDef define_moments() {
         Axes axes = valid_axes(a.axes, in[0].dims().size());
         return {with_dims(mean_over(in[0], axes), in[0], axes, a),
                 with_dims(variance_parts(in[0], axes, 0), in[0], axes, a)};
+      },
+      .batch = [](Values in, const ReduceDimsAttrs& a) -> Many<Value> {
+        Moments both = moments(in[0], behind_batch(a.axes), a.keep_dims);
+        return {both.mean, both.variance};
       },
       .samples = samples_over_axes,
   });
@@ -264,6 +292,8 @@ OpDef define_norm() {
             Value sum = reduce_sum(a.kind == NormKind::l2 ? square(size) : size, axes);
             return with_dims(a.kind == NormKind::l2 ? sqrt(sum) : sum, in[0], axes, a);
           },
+      .vjp = norm_vjp,
+      .batch = [](Values in, const NormAttrs& a) { return norm(in[0], a.kind, behind_batch(a.axes), a.keep_dims); },
       .samples = {{.dims = {{3, 4}}, .attrs = NormAttrs{NormKind::l2, {1}}},
                   {.dims = {{3, 4}}, .attrs = NormAttrs{NormKind::l1, {0}, true}},
                   {.dims = {{2, 3, 4}}, .attrs = NormAttrs{NormKind::l2, {-1, 0}}},
@@ -277,12 +307,15 @@ OpDef define_argmax() {
   return define_position("argmax",
                          "where the largest element stands along `axis` (i32): the first of equals, the "
                          "first NaN if there is one",
-                         true);
+                         true) |
+         Covers{"ArgMax"};
 }
 OpDef define_argmin() {
   return define_position(
-      "argmin", "where the least element stands along `axis` (i32): the first of equals, the first NaN if there is one",
-      false);
+             "argmin",
+             "where the least element stands along `axis` (i32): the first of equals, the first NaN if there is one",
+             false) |
+         Covers{"ArgMin"};
 }
 
 OpDef define_one_hot() {
@@ -291,6 +324,7 @@ OpDef define_one_hot() {
       .doc = "a new dim of extent `depth` at `axis`: on_value where the position equals the index, else "
              "off_value",
       .operands = {"index"},
+      .differentiable = false,
       .infer =
           [](Types in, const OneHotAttrs& a) {
             require_kind(in[0], kInteger, "index");
@@ -326,6 +360,10 @@ OpDef define_one_hot() {
             Value hit = compare(index, iota(g, {i64, dims}, axis), Comparison::eq);
             return select(hit, full(g, a.on_value, {a.dtype, dims}), full(g, a.off_value, {a.dtype, dims}));
           },
+      .batch =
+          [](Values in, const OneHotAttrs& a) {
+            return one_hot(in[0], a.depth, a.dtype, behind_batch(a.axis), a.on_value, a.off_value);
+          },
       .samples = {{.dims = {{4}}, .dtypes = {i32}, .attrs = OneHotAttrs{5}, .lo = -1, .hi = 6},
                   {.dims = {{2, 3}}, .dtypes = {i64}, .attrs = OneHotAttrs{4, 0, f64, 2, -1}, .lo = 0, .hi = 4},
                   {.dims = {{2, 3}}, .dtypes = {u8}, .attrs = OneHotAttrs{3, 1, boolean}, .lo = 0, .hi = 5},
@@ -341,6 +379,8 @@ OpDef define_histogram() {
              "one also max; what is outside, or NaN, is not counted",
       .source = "NumPy, histogram",
       .operands = {"x"},
+      .covers = {"Histogram"},
+      .differentiable = false,
       .infer =
           [](Types in, const HistogramAttrs& a) {
             require_kind(in[0], kReal);

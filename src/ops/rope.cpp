@@ -165,6 +165,7 @@ OpDef define_rope() {
              "rotary_dims stays",
       .source = "Su et al., arXiv:2104.09864",
       .operands = {"x", "cos", "sin"},
+      .covers = {"Rope"},
       .infer = [](Types in, const RopeAttrs& a) { return rope_type(in, a); },
       .reference =
           [](Tensors in, const RopeAttrs& a) {
@@ -214,6 +215,7 @@ OpDef define_axial_rope2d() {
              "by x theta^(-4c/D), in the second by y theta^(-4c/D)",
       .source = "Heo et al., ECCV 2024: axial frequencies",
       .operands = {"x"},
+      .covers = {"AxialRope2d"},
       .infer = [](Types in,
                   const AxialRope2dAttrs& a) { return require_kind(in[0], kReal), grid_width(in[0], a), in[0]; },
       .reference =

@@ -125,7 +125,7 @@ OpDef define_scan() {
           "`body` over the slices of the xs along dim 0, carrying the carries; the ys of all steps come back stacked",
       .source = "jax.lax.scan",
       .operands = {"operands..."},
-      .covers = {"ScanBackward", "ScanBackwardXs"},  // its vjp is a scan from the end, which has them as results
+      .covers = {"Scan", "ScanBackward", "ScanBackwardXs"},  // its vjp is a scan from the end
       .infer = [](Types in, const ScanAttrs& a) { return Many<Type>(scan_types(in, a)); },
       .reference = [](Tensors in, const ScanAttrs& a, const Run& run) { return Many<Tensor>(run_scan(in, a, run)); },
       .save = [](Values in, const ScanAttrs& a) { return Many<Value>(scan_saving_carries(in[0].graph(), in, a)); },

@@ -172,6 +172,7 @@ OpDef define_broadcast_in_dim() {
       .doc = "x repeated to `dims`: dim i of x becomes dim axes[i], which it equals unless it is 1",
       .source = "StableHLO specification, broadcast_in_dim",
       .operands = {"x"},
+      .covers = {"Expand"},
       .moves_data = true,
       .infer =
           [](Types in, const BroadcastAttrs& a) {
@@ -216,6 +217,7 @@ OpDef define_reshape() {
       .name = "reshape",
       .doc = "the same elements in row-major order under other dims",
       .operands = {"x"},
+      .covers = {"Reshape"},
       .moves_data = true,
       .overwrites = 0,
       .infer =
@@ -241,6 +243,7 @@ OpDef define_transpose() {
       .name = "transpose",
       .doc = "result dim i is operand dim permutation[i]",
       .operands = {"x"},
+      .covers = {"Transpose"},
       .moves_data = true,
       .infer =
           [](Types in, const TransposeAttrs& a) {
@@ -280,6 +283,7 @@ OpDef define_slice() {
       .name = "slice",
       .doc = "elements starts[d], starts[d] + strides[d], ... below limits[d] of each dim d",
       .operands = {"x"},
+      .covers = {"Narrow", "Slice"},
       .moves_data = true,
       .infer =
           [](Types in, const SliceAttrs& a) {
@@ -330,6 +334,7 @@ OpDef define_pad() {
       .doc = "x with `value` before, after and between its elements; a negative amount cuts",
       .source = "StableHLO specification, pad",
       .operands = {"x", "value"},
+      .covers = {"Pad"},
       .moves_data = true,
       .infer =
           [](Types in, const PadAttrs& a) {
@@ -398,6 +403,7 @@ OpDef define_concatenate() {
       .name = "concatenate",
       .doc = "the operands one after another along `axis`",
       .operands = {"xs..."},
+      .covers = {"Concat"},
       .moves_data = true,
       .infer =
           [](Types in, const AxisAttrs& a) {
@@ -472,6 +478,7 @@ OpDef define_reverse() {
       .name = "reverse",
       .doc = "the elements in opposite order along each of `axes`",
       .operands = {"x"},
+      .covers = {"Reverse"},
       .moves_data = true,
       .infer =
           [](Types in, const AxesAttrs& a) {

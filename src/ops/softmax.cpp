@@ -69,20 +69,21 @@ Value shifted(Value x, int64_t axis) { return x - broadcast_like(stop_gradient(r
 
 OpDef define_softmax() {
   return along_axis(
-      "softmax", "y_i = e^x_i / sum_j e^x_j along `axis`; NaN where all x are -inf, or one is inf",
-      [](std::vector<double>& x) {
-        double max = max_of(x), sum = 0;
-        for (double& v : x) sum += v = std::exp(v - max);
-        for (double& v : x) v /= sum;
-      },
-      [](Value x, int64_t axis) {
-        Value e = exp(shifted(x, axis));
-        return e / broadcast_like(reduce_sum(e, {axis}), x, {axis});
-      },
-      [](Value y, Value ct, int64_t axis) {
-        Value yc = y * ct;
-        return yc - y * broadcast_like(reduce_sum(yc, {axis}), y, {axis});
-      });
+             "softmax", "y_i = e^x_i / sum_j e^x_j along `axis`; NaN where all x are -inf, or one is inf",
+             [](std::vector<double>& x) {
+               double max = max_of(x), sum = 0;
+               for (double& v : x) sum += v = std::exp(v - max);
+               for (double& v : x) v /= sum;
+             },
+             [](Value x, int64_t axis) {
+               Value e = exp(shifted(x, axis));
+               return e / broadcast_like(reduce_sum(e, {axis}), x, {axis});
+             },
+             [](Value y, Value ct, int64_t axis) {
+               Value yc = y * ct;
+               return yc - y * broadcast_like(reduce_sum(yc, {axis}), y, {axis});
+             }) |
+         Covers{"Softmax"};
 }
 OpDef define_log_softmax() {
   return along_axis(

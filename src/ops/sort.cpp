@@ -5,6 +5,8 @@
 #include <numeric>
 
 #include "ops/elementwise_rules.h"
+#include "ops/subgraph_rules.h"
+#include "rlx/ops/take.h"
 
 namespace rlx {
 
@@ -31,6 +33,24 @@ bool less(T x, T y) {
   else return x < y;
 }
 
+/// The results, then where each element stood (i32): a further operand that is sorted along.
+std::vector<Value> sort_and_places(Values in, SortAttrs a) {
+  Graph& g = in[0].graph();
+  std::vector<Value> xs(in.begin(), in.end());
+  xs.push_back(iota(g, {i32, in[0].dims()}, valid_axis(a.axis, in[0].dims().size())));
+  if (a.comparator) {  // it gets the places too, and does not look at them
+    auto types = a.comparator->input_types();
+    types.insert(types.end(), 2, Type{i32, {}});
+    a.comparator =
+        trace(types, [&](Graph& body, Values v) { return inlined(body, *a.comparator, v.first(v.size() - 2)); });
+  }
+  return sort(std::move(xs), std::move(a));
+}
+/// What arrived at sorted places, back at the places where the elements stood.
+Value sent_back(Value x, Value places, Value ct, int64_t axis) {
+  return scatter_elements(zeros_like(x), places, ct, axis, ScatterReduction::add);
+}
+
 }  // namespace
 
 OpDef define_sort() {
@@ -40,6 +60,7 @@ OpDef define_sort() {
              "largest",
       .source = "StableHLO specification, sort",
       .operands = {"xs..."},
+      .covers = {"Sort"},
       .infer =
           [](Types in, const SortAttrs& a) {
             if (in.empty()) fail(ErrorCode::invalid_argument, "sort needs at least one operand");
@@ -97,6 +118,18 @@ OpDef define_sort() {
               out.push_back(moved(t, shape, [&](const Axes& i) { return source[offset_of(shape, i)]; }));
             return out;
           },
+      .save = sort_and_places,
+      .vjp =
+          [](Values in, Values out, Values cts, const SortAttrs& a) {
+            Many<Value> d(in.size());
+            for (size_t i = 0; i < in.size(); ++i)
+              if (cts[i]) d[i] = sent_back(in[i], out[in.size()], cts[i], a.axis);
+            return d;
+          },
+      .batch =
+          [](Values in, const SortAttrs& a) {
+            return sort({in.begin(), in.end()}, {behind_batch(a.axis), a.descending, a.comparator});
+          },
       .samples =
           [] {
             Type real{f64, {}};
@@ -106,7 +139,9 @@ OpDef define_sort() {
                 {.dims = {{3, 5}}},
                 {.dims = {{4, 2}, {4, 2}, {4, 2}}, .dtypes = {f64, i64}, .attrs = SortAttrs{0, true}},
                 {.dims = {{6}, {6}}, .dtypes = {i32}, .attrs = SortAttrs{0}, .lo = -2, .hi = 2},
-                {.dims = {{3, 4}, {3, 4}}, .attrs = SortAttrs{-1, false, by_second}}};
+                {.dims = {{3, 4}, {3, 4}}, .attrs = SortAttrs{-1, false, by_second}},
+                {.dims = {{2, 0, 3}}, .attrs = SortAttrs{1}},
+                {.dims = {{2, 4, 1}, {2, 4, 1}}, .attrs = SortAttrs{-2, true}}};
           },
   });
 }
@@ -116,6 +151,7 @@ OpDef define_top_k() {
       .name = "top_k",
       .doc = "the k largest along `axis`, largest first, and where they stood (i32); ties in order of place",
       .operands = {"x"},
+      .covers = {"TopK"},
       .infer = [](Types in, const TopKAttrs& a) -> Many<Type> {
         require_kind(in[0], kBool | kInteger | kReal, "order");
         Type values = in[0];
@@ -130,9 +166,18 @@ OpDef define_top_k() {
         auto sorted = sort({in[0], iota(g, {i32, in[0].dims()}, axis)}, {axis, true});
         return {slice_axis(sorted[0], axis, 0, a.k), slice_axis(sorted[1], axis, 0, a.k)};
       },
+      .vjp = [](Values in, Values out, Values cts, const TopKAttrs& a) -> Many<Value> {
+        return cts[0] ? sent_back(in[0], out[1], cts[0], a.axis) : Value{};
+      },
+      .batch =
+          [](Values in, const TopKAttrs& a) {
+            return in[0].graph().emit(op::top_k, {in[0]}, TopKAttrs{a.k, behind_batch(a.axis)});
+          },
       .samples = {{.dims = {{3, 5}}, .attrs = TopKAttrs{2}},
                   {.dims = {{4, 3}}, .attrs = TopKAttrs{3, 0}},
-                  {.dims = {{6}}, .dtypes = {i32}, .attrs = TopKAttrs{4}, .lo = -2, .hi = 2}},
+                  {.dims = {{6}}, .dtypes = {i32}, .attrs = TopKAttrs{4}, .lo = -2, .hi = 2},
+                  {.dims = {{2, 1, 3}}, .attrs = TopKAttrs{0, 1}},
+                  {.dims = {{2, 5, 3}}, .attrs = TopKAttrs{3, -2}}},
   });
 }
 
@@ -141,6 +186,7 @@ OpDef define_sort_values() {
       .name = "sort_values",
       .doc = "x in order along `axis`; NaN counts as the largest",
       .operands = {"x"},
+      .covers = {"Sort"},
       .moves_data = true,
       .infer =
           [](Types in, const OrderAttrs& a) {
@@ -150,9 +196,12 @@ OpDef define_sort_values() {
           [](Values in, const OrderAttrs& a) {
             return sort({in[0]}, {a.axis, a.descending});
           },
+      .batch = [](Values in, const OrderAttrs& a) { return sort_values(in[0], behind_batch(a.axis), a.descending); },
       .samples = {{.dims = {{3, 5}}},
                   {.dims = {{4, 2}}, .attrs = OrderAttrs{0, true}},
-                  {.dims = {{6}}, .dtypes = {i32}, .lo = -3, .hi = 3}},
+                  {.dims = {{6}}, .dtypes = {i32}, .lo = -3, .hi = 3},
+                  {.dims = {{2, 4, 3}}, .attrs = OrderAttrs{-2}},
+                  {.dims = {{0, 1}}, .attrs = OrderAttrs{0}}},
   });
 }
 
@@ -162,6 +211,8 @@ OpDef define_argsort() {
       .doc = "where the elements in order along `axis` stood (i32), equal ones in order of place; NaN counts as the "
              "largest",
       .operands = {"x"},
+      .covers = {"ArgSort"},
+      .differentiable = false,
       .infer =
           [](Types in, const OrderAttrs& a) {
             return Type{i32, infer_types(op::sort, in, SortAttrs{a.axis, a.descending})[0].dims};
@@ -171,9 +222,12 @@ OpDef define_argsort() {
             int64_t axis = valid_axis(a.axis, in[0].dims().size());
             return sort({in[0], iota(g, {i32, in[0].dims()}, axis)}, {axis, a.descending})[1];
           },
+      .batch = [](Values in, const OrderAttrs& a) { return argsort(in[0], behind_batch(a.axis), a.descending); },
       .samples = {{.dims = {{3, 5}}},
                   {.dims = {{4, 2}}, .attrs = OrderAttrs{0, true}},
-                  {.dims = {{6}}, .dtypes = {i32}, .lo = -3, .hi = 3}},
+                  {.dims = {{6}}, .dtypes = {i32}, .lo = -3, .hi = 3},
+                  {.dims = {{2, 4, 3}}, .attrs = OrderAttrs{-2}},
+                  {.dims = {{0, 1}}, .attrs = OrderAttrs{0}}},
   });
 }
 

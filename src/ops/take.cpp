@@ -129,6 +129,7 @@ OpDef define_take() {
       .doc = "the places of `axis` that the indices name, in the indices' shape; negative indices are out of range, "
              "not counted from the end",
       .operands = {"table", "indices"},
+      .covers = {"Gather", "GatherBackward"},
       .moves_data = true,
       .infer = [](Types in, const TakeAttrs& a) { return infer_types(op::gather, in, as_gather(in, a)); },
       .decompose =
@@ -149,6 +150,7 @@ OpDef define_take_along_axis() {
       .doc = "for each place of the indices the element of x at the same place, but at that index along `axis`",
       .source = "ONNX GatherElements; numpy.take_along_axis",
       .operands = {"x", "indices"},
+      .covers = {"GatherElements"},
       .moves_data = true,
       .infer =
           [](Types in, const TakeAttrs& a) {
@@ -171,7 +173,9 @@ OpDef define_take_along_axis() {
                    .attrs = TakeAttrs{-1, OutOfRange::clip},
                    .lo = -2,
                    .hi = 6},
-                  {.dims = {{5}, {3}}, .dtypes = {i32, i32}, .attrs = TakeAttrs{0}, .lo = -3, .hi = 7}},
+                  {.dims = {{5}, {3}}, .dtypes = {i32, i32}, .attrs = TakeAttrs{0}, .lo = -3, .hi = 7},
+                  {.dims = {{2, 3, 1}, {2, 4, 1}}, .dtypes = {f64, u8}, .attrs = TakeAttrs{-2}, .lo = 0, .hi = 2},
+                  {.dims = {{2, 3}, {0, 3}}, .dtypes = {f64, i64}, .attrs = TakeAttrs{0}}},
   });
 }
 
@@ -182,6 +186,7 @@ OpDef define_gather_nd() {
              "run together",
       .source = "ONNX GatherND",
       .operands = {"x", "indices"},
+      .covers = {"GatherNd"},
       .moves_data = true,
       .infer = [](Types in, const GatherNdAttrs& a) { return infer_types(op::gather, in, as_gather(in, a)); },
       .decompose =
@@ -194,7 +199,9 @@ OpDef define_gather_nd() {
                    .dtypes = {f64, i32},
                    .attrs = GatherNdAttrs{1, OutOfRange::clip},
                    .lo = -2,
-                   .hi = 6}},
+                   .hi = 6},
+                  {.dims = {{3}, {1}}, .dtypes = {f64, i64}, .lo = 0, .hi = 2},
+                  {.dims = {{2, 1}, {2, 2, 0}}, .dtypes = {f64, i32}, .attrs = GatherNdAttrs{1}}},
   });
 }
 
@@ -203,7 +210,7 @@ OpDef define_scatter_add_rows() {
       .name = "scatter_add_rows",
       .doc = "zeros with `size` places along `axis`, to which each update is added at its index: the transpose of take",
       .operands = {"updates", "indices"},
-      .covers = {"GatherBackward"},
+      .covers = {"ScatterAdd", "GatherBackward"},
       .infer =
           [](Types in, const ScatterAddRowsAttrs& a) {
             return infer_types(op::scatter, std::array{rows_type(in[0], in[1], a), in[1], in[0]},
@@ -217,7 +224,9 @@ OpDef define_scatter_add_rows() {
       .samples =
           {{.dims = {{5, 3}, {5}}, .dtypes = {f64, i32}, .attrs = ScatterAddRowsAttrs{4}, .lo = -1, .hi = 5},
            {.dims = {{2, 5, 3}, {5}}, .dtypes = {f64, i64}, .attrs = ScatterAddRowsAttrs{3, 1}, .lo = 0, .hi = 2},
-           {.dims = {{2, 2, 3}, {2, 2}}, .dtypes = {i32, i32}, .attrs = ScatterAddRowsAttrs{3, 0}, .lo = 0, .hi = 3}},
+           {.dims = {{2, 2, 3}, {2, 2}}, .dtypes = {i32, i32}, .attrs = ScatterAddRowsAttrs{3, 0}, .lo = 0, .hi = 3},
+           {.dims = {{3}, {}}, .dtypes = {f64, u8}, .attrs = ScatterAddRowsAttrs{2, -1}, .lo = 0, .hi = 1},
+           {.dims = {{0, 2}, {0}}, .dtypes = {f64, i32}, .attrs = ScatterAddRowsAttrs{0}}},
   });
 }
 
@@ -229,6 +238,7 @@ OpDef define_scatter_nd() {
              "or the last one stays",
       .source = "ONNX ScatterND",
       .operands = {"x", "indices", "updates"},
+      .covers = {"ScatterNd"},
       .overwrites = 0,
       .infer = [](Types in, const ScatterNdAttrs& a) { return infer_types(op::scatter, in, as_scatter(in, a)); },
       .decompose =
@@ -245,7 +255,14 @@ OpDef define_scatter_nd() {
                    .dtypes = {i32, i32, i32},
                    .attrs = ScatterNdAttrs{ScatterReduction::max},
                    .lo = 0,
-                   .hi = 6}},
+                   .hi = 6},
+                  {.dims = {{2, 3}, {3, 2}, {3}}, .dtypes = {f64, i16}, .attrs = ScatterNdAttrs{ScatterReduction::mul}},
+                  {.dims = {{2}, {0}, {2}}, .dtypes = {f64, i32}},
+                  {.dims = {{3, 1}, {4, 1}, {4, 1}},
+                   .dtypes = {f64, i32},
+                   .attrs = ScatterNdAttrs{ScatterReduction::min},
+                   .lo = 0,
+                   .hi = 2}},
   });
 }
 
@@ -257,6 +274,7 @@ OpDef define_scatter_elements() {
              "one stays",
       .source = "ONNX ScatterElements",
       .operands = {"x", "indices", "updates"},
+      .covers = {"ScatterElements"},
       .overwrites = 0,
       .infer =
           [](Types in, const ScatterElementsAttrs& a) {
@@ -303,7 +321,15 @@ OpDef define_scatter_elements() {
                    .dtypes = {i32, i32, i32},
                    .attrs = ScatterElementsAttrs{0, ScatterReduction::mul},
                    .lo = 0,
-                   .hi = 3}},
+                   .hi = 3},
+                  {.dims = {{2, 3, 2}, {2, 4, 1}, {2, 4, 1}},
+                   .dtypes = {f64, i32},
+                   .attrs = ScatterElementsAttrs{-2, ScatterReduction::mul},
+                   .lo = 0,
+                   .hi = 3},
+                  {.dims = {{3}, {0}, {0}},
+                   .dtypes = {f64, u8},
+                   .attrs = ScatterElementsAttrs{0, ScatterReduction::min}}},
   });
 }
 
@@ -313,6 +339,7 @@ OpDef define_kv_append() {
       .doc = "the cache with `entry` from `position` on along `axis`; a position from which the entry does not fit is "
              "moved back",
       .operands = {"cache", "entry", "position"},
+      .covers = {"KvAppend"},
       .moves_data = true,
       .overwrites = 0,
       .infer =
@@ -332,7 +359,9 @@ OpDef define_kv_append() {
       .decompose = [](Values in, const AxisAttrs& a) { return dynamic_update_axis(in[0], in[1], a.axis, in[2]); },
       .samples =
           {{.dims = {{2, 6, 3}, {2, 1, 3}, {}}, .dtypes = {f64, f64, i32}, .attrs = AxisAttrs{1}, .lo = 0, .hi = 5},
-           {.dims = {{6, 2}, {3, 2}, {}}, .dtypes = {f64, f64, i64}, .attrs = AxisAttrs{0}, .lo = 0, .hi = 6}},
+           {.dims = {{6, 2}, {3, 2}, {}}, .dtypes = {f64, f64, i64}, .attrs = AxisAttrs{0}, .lo = 0, .hi = 6},
+           {.dims = {{2, 3}, {2, 0}, {}}, .dtypes = {i32, i32, u8}, .attrs = AxisAttrs{-1}, .lo = 0, .hi = 9},
+           {.dims = {{1}, {1}, {}}, .dtypes = {f64, f64, i32}, .attrs = AxisAttrs{-1}}},
   });
 }
 

@@ -33,6 +33,7 @@ OpDef define_while_loop() {
       .doc = "`body` applied to the carries while `condition` holds; with `max_trips`, at most so often",
       .source = "StableHLO specification, while",
       .operands = {"operands..."},
+      .covers = {"While"},
       .infer = [](Types in, const WhileAttrs& a) -> Many<Type> {
         if (a.carries < 1 || in.size() < static_cast<size_t>(a.carries))
           fail(ErrorCode::invalid_argument, "a loop with ", a.carries, " carries got ", in.size(), " operands");

@@ -3,10 +3,11 @@
 
 import json
 import os
+import re
 import subprocess
 import unittest
 
-from program import PROGRAM, ProgramTest, rlx
+from program import PROGRAM, ROOT, ProgramTest, rlx
 
 SUBCOMMANDS = ["embed", "tokenize", "search", "run", "inspect", "where", "ops", "devices", "bench"]
 
@@ -30,7 +31,7 @@ class Usage(ProgramTest):
             ["embed", "--model", "m", "--file", "f", "a sentence"], ["search", "--model", "m", "--corpus", "c"],
             ["search", "--model", "m", "query"], ["run"], ["run", "a.rlx", "b.rlx"], ["where"], ["where", "a", "b"],
             ["inspect"], ["devices", "cpu"], ["bench"], ["bench", "gemm_512", "--iters", "-1"],
-            ["ops", "--json", "--markdown"],
+            ["ops", "--json", "--markdown"], ["ops", "--json", "--coverage"],
         ):  # fmt: skip
             with self.subTest(arguments):
                 self.fails(2, r"See `rlx.* --help`", *arguments)
@@ -48,11 +49,28 @@ class Usage(ProgramTest):
         self.assertIn("cpu", self.succeeds("devices"))
 
     def test_ops_tell_operands_attributes_and_support(self):
-        (softmax,) = json.loads(self.succeeds("ops", "softmax", "--json"))
-        self.assertEqual((softmax["operands"], softmax["kind"]), (["x"], "composite"))
+        (softmax,) = json.loads(self.succeeds("ops", "softmax", "--json"))["ops"]
+        self.assertEqual((softmax["operands"], softmax["kind"], softmax["primitive"]), (["x"], "composite", False))
+        self.assertEqual((softmax["covers"], softmax["claims"]["cpu"]), (["Softmax"], "native"))
+        self.assertGreaterEqual(softmax["samples"], 3)
         self.assertEqual(softmax["attributes"], [{"name": "axis", "kind": "int", "default": "-1"}])
         self.assertIn("cpu", softmax["support"])
         self.fails(1, "there is no op 'sofmax'; is 'softmax' meant", "ops", "sofmax")
+
+    def test_the_published_names_are_listed_once_and_every_op_spells_them_right(self):
+        listed = re.findall(r'^RLX_PUBLISHED(?:_AS)?\("[^"]+", (\w+)', (ROOT / "src/ops/published_names.def").read_text(encoding="utf-8"), re.M)
+        self.assertEqual((len(listed), len(set(listed))), (187, 187))
+        for op in json.loads(self.succeeds("ops", "--json"))["ops"]:
+            self.assertLessEqual(set(op["covers"]), set(listed), op["name"])
+
+    def test_coverage_counts_what_the_ops_cover_and_names_the_rest(self):
+        text = self.succeeds("ops", "--coverage")
+        covered = {name for op in json.loads(self.succeeds("ops", "--json"))["ops"] for name in op["covers"]} | {"Custom"}
+        self.assertTrue(text.startswith(f"{len(covered)} of 187\n"), text)
+        missing = {name for line in text.splitlines()[3:] for name in line.split(": ")[1].split(", ")}
+        self.assertEqual(len(missing), 187 - len(covered))
+        self.assertFalse(missing & covered)
+        self.assertLessEqual({"MatMul", "GatherElements", "SoftmaxCrossEntropyBackward"}, covered)
 
     def test_a_reader_that_leaves_ends_the_program_quietly(self):
         process = subprocess.Popen([PROGRAM, "ops", "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)

@@ -39,8 +39,8 @@ Value gather(Value x, Value indices, GatherAttrs attrs);
 /// Formats without a NaN, and block formats, have 0.
 Tensor out_of_range_value(DType dtype);
 
-/// How an update joins what stands there. `update` replaces it; where several meet, the last one in row-major
-/// order stays. `custom` means the sub-graph attribute beside it.
+/// How an update joins what stands there. Slices join one after another, in row-major order of the index vectors.
+/// `update` replaces: where several meet, the last one stays. `custom` means the sub-graph attribute beside it.
 enum class ScatterKind { update, add, mul, max, min, custom };
 constexpr std::array<std::string_view, 6> names_of(ScatterKind) {
   return {"update", "add", "mul", "max", "min", "custom"};
