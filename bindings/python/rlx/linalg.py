@@ -1,0 +1,235 @@
+"""Linear algebra as numpy.linalg has it, on stacks of matrices: batch dims stand in front. Integers become float32."""
+
+import functools
+
+import numpy as np
+
+from . import _dtypes, ops
+from ._array import as_array
+from . import numpy as rnp
+from .numpy._elementwise import inexact, promoted
+from .numpy._linear import matmul
+
+
+def _matrix(x, what="a matrix"):
+    x = inexact(x)
+    if x.ndim < 2:
+        raise ValueError(f"{what} has at least two dims, got the shape {x.shape}")
+    return x
+
+
+def cholesky(a, upper=False):
+    """L with a = L Lᴴ, lower triangular (U with a = Uᴴ U where `upper`); NaN where a is not positive definite."""
+    return ops.cholesky(_matrix(a), lower=not upper, reads="upper" if upper else "lower")
+
+
+def qr(a, mode="reduced"):
+    """(Q, R) with a = Q R. mode: reduced, complete, or r for R alone."""
+    if mode not in ("reduced", "complete", "r"):
+        raise ValueError(f"mode is {mode!r}; it is reduced, complete or r")
+    q, r = ops.qr(_matrix(a), full=mode == "complete")
+    return r if mode == "r" else (q, r)
+
+
+def svd(a, full_matrices=True, compute_uv=True):
+    """(u, s, vh) with a = u diag(s) vh; s descending. s alone where not `compute_uv`."""
+    u, s, vh = ops.svd(_matrix(a), full=full_matrices and compute_uv)
+    return (u, s, vh) if compute_uv else s
+
+
+def svdvals(a):
+    """The singular values, descending."""
+    return svd(a, compute_uv=False)
+
+
+def eigh(a, UPLO="L"):
+    """(values, vectors) of a Hermitian matrix, ascending; the vectors are columns. UPLO: which triangle is read."""
+    return ops.eigh(_matrix(a), reads="lower" if UPLO == "L" else "upper")
+
+
+def eigvalsh(a, UPLO="L"):
+    """The eigenvalues of a Hermitian matrix, ascending."""
+    return eigh(a, UPLO)[0]
+
+
+def eig(a):
+    """(values, vectors) of any square matrix, complex; the vectors are columns."""
+    return ops.eig(_matrix(a))
+
+
+def eigvals(a):
+    """The eigenvalues of any square matrix, complex."""
+    return eig(a)[0]
+
+
+def lu(a):
+    """(packed lu, pivots, permutation), 0-based: U and below it L without its diagonal of ones; a[permutation] = L U."""
+    return ops.lu(_matrix(a))
+
+
+def solve(a, b):
+    """x with a x = b. b of rank 1 is a vector; otherwise its last two dims are a matrix (of one rank less than a: as
+    NumPy 2, a stack of matrices)."""
+    a, b = promoted(a, b)
+    a, b = _matrix(a), inexact(b)
+    if b.ndim == 1:
+        batch = a.shape[:-2]
+        x = ops.solve(a, rnp.broadcast_to(rnp.expand_dims(b, 1), batch + (b.shape[0], 1)))
+        return rnp.squeeze(x, -1)
+    batch = rnp.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    return ops.solve(rnp.broadcast_to(a, batch + a.shape[-2:]), rnp.broadcast_to(b, batch + b.shape[-2:]))
+
+
+def solve_triangular(a, b, lower=False, trans=0, unit_diagonal=False):
+    """x with a x = b for a triangular a; the other triangle is not read. trans: 0, 1 or "T", 2 or "C"."""
+    a, b = promoted(a, b)
+    a, b = _matrix(a), inexact(b)
+    vector = b.ndim == a.ndim - 1 and b.ndim == 1
+    if vector:
+        b = rnp.expand_dims(b, 1)
+    batch = rnp.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    kind = {0: "none", "N": "none", 1: "transpose", "T": "transpose", 2: "adjoint", "C": "adjoint"}[trans]
+    x = ops.triangular_solve(rnp.broadcast_to(a, batch + a.shape[-2:]), rnp.broadcast_to(b, batch + b.shape[-2:]), lower=lower,
+                             transposition=kind, unit_diagonal=unit_diagonal)
+    return rnp.squeeze(x, -1) if vector else x
+
+
+def inv(a):
+    """The inverse."""
+    return ops.inverse(_matrix(a))
+
+
+def pinv(a, rcond=None, hermitian=False):
+    """The Moore-Penrose inverse; singular values below rcond times the largest count as 0."""
+    return ops.pinv(_matrix(a), cutoff=-1 if rcond is None else float(rcond))
+
+
+def lstsq(a, b, rcond=None):
+    """The least-squares solution of least norm of a x = b."""
+    a, b = promoted(a, b)
+    vector = b.ndim == 1
+    x = ops.lstsq(_matrix(a), rnp.expand_dims(inexact(b), 1) if vector else inexact(b), cutoff=-1 if rcond is None else float(rcond))
+    return rnp.squeeze(x, -1) if vector else x
+
+
+def det(a):
+    """The determinant."""
+    return ops.det(_matrix(a))
+
+
+def slogdet(a):
+    """(sign, log) with det a = sign e^log."""
+    return ops.slogdet(_matrix(a))
+
+
+def householder_product(a, tau):
+    """The product of the reflections that the columns of a below the diagonal and tau describe: LAPACK's orgqr."""
+    a, tau = promoted(a, tau)
+    return ops.householder_product(_matrix(a), inexact(tau))
+
+
+def expm(a):
+    """e^a, the exponential of a matrix."""
+    return ops.expm(_matrix(a))
+
+
+def matrix_power(a, n):
+    """a multiplied by itself, n - 1 times; the identity for 0, powers of the inverse for negative n."""
+    a = as_array(a)
+    if a.ndim < 2 or a.shape[-1] != a.shape[-2]:
+        raise ValueError(f"matrix_power takes square matrices, got the shape {a.shape}")
+    if n < 0:
+        a, n = inv(a), -n
+    result = None
+    while n:
+        if n & 1:
+            result = a if result is None else matmul(result, a)
+        n >>= 1
+        if n:
+            a = matmul(a, a)
+    return rnp.broadcast_to(rnp.eye(a.shape[-1], dtype=a.dtype), a.shape) if result is None else result
+
+
+def multi_dot(arrays):
+    """The product of several matrices, in the order that needs the fewest multiplications."""
+    arrays = [as_array(x) for x in arrays]
+    if len(arrays) < 2:
+        raise ValueError(f"multi_dot takes two arrays or more, got {len(arrays)}")
+    rows = 1 if arrays[0].ndim == 1 else arrays[0].shape[0]
+    sizes = [rows] + [x.shape[0] if x.ndim == 1 else x.shape[1] for x in arrays]
+    if arrays[0].ndim == 1:
+        sizes[1] = arrays[0].shape[0]
+    if arrays[-1].ndim == 1:
+        sizes[-1] = 1
+
+    @functools.lru_cache(None)
+    def best(i, j):
+        if i == j:
+            return 0, i
+        return min((best(i, k)[0] + best(k + 1, j)[0] + sizes[i] * sizes[k + 1] * sizes[j + 1], k) for k in range(i, j))
+
+    def product(i, j):
+        if i == j:
+            return arrays[i]
+        k = best(i, j)[1]
+        return matmul(product(i, k), product(k + 1, j))
+
+    return product(0, len(arrays) - 1)
+
+
+def tensorsolve(a, b, axes=None):
+    """x with tensordot(a, x, x.ndim) = b."""
+    a, b = promoted(a, b)
+    if axes is not None:
+        rest = [d for d in range(a.ndim) if d not in [x % a.ndim for x in axes]]
+        a = rnp.transpose(a, rest + [x % a.ndim for x in axes])
+    shape = a.shape[b.ndim:]
+    return rnp.reshape(solve(rnp.reshape(a, (b.size, int(np.prod(shape)))), rnp.ravel(b)), shape)
+
+
+def tensorinv(a, ind=2):
+    """The inverse of a with respect to tensordot over its first `ind` dims."""
+    a = inexact(a)
+    if ind <= 0:
+        raise ValueError(f"ind is {ind}; it is at least 1")
+    head, tail = a.shape[:ind], a.shape[ind:]
+    return rnp.reshape(inv(rnp.reshape(a, (int(np.prod(head)), int(np.prod(tail))))), tail + head)
+
+
+def norm(x, ord=None, axis=None, keepdims=False):
+    """The norm of vectors or matrices, as numpy.linalg.norm."""
+    x = inexact(x)
+    size = rnp.abs(x)
+    if ord is None or (ord == 2 and isinstance(axis, int)) or (ord == 2 and axis is None and x.ndim == 1) or ord == "fro":
+        return rnp.sqrt(rnp.sum(rnp.square(size), axis, keepdims=keepdims))
+    axes = (axis,) if isinstance(axis, int) else tuple(range(x.ndim)) if axis is None else tuple(axis)
+    if len(axes) == 1:
+        if ord == np.inf:
+            return rnp.max(size, axes, keepdims=keepdims)
+        if ord == -np.inf:
+            return rnp.min(size, axes, keepdims=keepdims)
+        if ord == 0:
+            return rnp.sum(rnp.astype(rnp.not_equal(x, 0), size.dtype), axes, keepdims=keepdims)
+        return rnp.power(rnp.sum(rnp.power(size, float(ord)), axes, keepdims=keepdims), 1.0 / ord)
+    row, column = [a % x.ndim for a in axes]
+    if ord in (1, -1, np.inf, -np.inf):
+        over = row if abs(ord) == 1 else column
+        sums = rnp.sum(size, over, keepdims=True)
+        made = (rnp.max if ord > 0 else rnp.min)(sums, (row, column), keepdims=True)
+    elif ord in (2, -2, "nuc"):
+        s = svdvals(rnp.moveaxis(x, (row, column), (-2, -1)))
+        one = rnp.sum(s, -1) if ord == "nuc" else (rnp.max if ord > 0 else rnp.min)(s, -1)
+        made = rnp.expand_dims(one, (row, column)) if keepdims else one
+        return made
+    else:
+        raise ValueError(f"there is no matrix norm of order {ord!r}")
+    return made if keepdims else rnp.squeeze(made, (row, column))
+
+
+def matrix_rank(a, tol=None):
+    """How many singular values exceed `tol` (eps times the largest times the larger extent)."""
+    s = svdvals(a)
+    a = as_array(a)
+    if tol is None:
+        tol = rnp.max(s, -1, keepdims=True) * max(a.shape[-2:]) * float(np.finfo(s.dtype).eps)
+    return rnp.sum(rnp.greater(s, tol), -1)

@@ -1,0 +1,83 @@
+"""Special functions as scipy.special has them. Integers become float32; operands broadcast."""
+
+from . import ops
+from .numpy._elementwise import inexact, together
+from . import numpy as rnp
+
+
+def _unary(name, op, doc):
+    def f(x):
+        return op(inexact(x))
+    f.__name__ = f.__qualname__ = name
+    f.__doc__ = doc
+    return f
+
+
+def _binary(name, op, doc):
+    def f(x, y):
+        a, b = together(x, y)
+        return op(inexact(a), inexact(b))
+    f.__name__ = f.__qualname__ = name
+    f.__doc__ = doc
+    return f
+
+
+erf = _unary("erf", ops.erf, "2 / sqrt(pi) times the integral of e^-t^2 from 0 to x.")
+erfc = _unary("erfc", ops.erfc, "1 - erf(x), accurate for large x.")
+erfcx = _unary("erfcx", ops.erfcx, "e^(x^2) erfc(x).")
+erfinv = _unary("erfinv", ops.erfinv, "The number whose erf is x.")
+gammaln = _unary("gammaln", ops.lgamma, "ln |gamma(x)|.")
+digamma = _unary("digamma", ops.digamma, "The derivative of ln gamma.")
+logit = _unary("logit", ops.logit, "ln(x / (1 - x)).")
+ndtr = _unary("ndtr", ops.ndtr, "The distribution function of the normal distribution.")
+log_ndtr = _unary("log_ndtr", ops.log_ndtr, "The logarithm of ndtr.")
+ndtri = _unary("ndtri", ops.ndtri, "The number whose ndtr is x.")
+entr = _unary("entr", ops.entr, "-x ln x; 0 at 0, -inf below.")
+i0 = _unary("i0", ops.i0, "The modified Bessel function of the first kind of order 0.")
+i1 = _unary("i1", ops.i1, "The modified Bessel function of the first kind of order 1.")
+i0e = _unary("i0e", ops.i0e, "i0(x) e^-|x|.")
+i1e = _unary("i1e", ops.i1e, "i1(x) e^-|x|.")
+expit = _unary("expit", ops.logistic, "1 / (1 + e^-x).")
+xlogy = _binary("xlogy", ops.xlogy, "x ln y, 0 where x is 0.")
+xlog1py = _binary("xlog1py", ops.xlog1py, "x ln(1 + y), 0 where x is 0.")
+zeta = _binary("zeta", ops.zeta, "The Hurwitz zeta function: the sum of (k + q)^-x.")
+gammainc = _binary("gammainc", ops.igamma, "The regularized lower incomplete gamma function.")
+gammaincc = _binary("gammaincc", ops.igammac, "The regularized upper incomplete gamma function.")
+
+
+def polygamma(n, x):
+    """The n-th derivative of digamma."""
+    if not isinstance(n, int):
+        import numpy as np
+        orders = np.asarray(n)
+        if orders.ndim == 0:
+            n = int(orders)
+        else:  # each order is a function of its own
+            n, x = np.broadcast_arrays(orders, np.zeros(rnp.asarray(x).shape))[0], rnp.broadcast_to(inexact(x), np.broadcast_shapes(orders.shape, rnp.asarray(x).shape))
+            made = rnp.zeros_like(x)
+            for order in np.unique(n):
+                made = rnp.where(n == order, polygamma(int(order), x), made)
+            return made
+    return ops.polygamma(inexact(x), n=n)
+
+
+def multigammaln(a, d):
+    """ln of the multivariate gamma function of dimension d."""
+    import math
+    a = inexact(a)
+    total = rnp.full_like(a, d * (d - 1) / 4 * math.log(math.pi))
+    for i in range(d):
+        total = total + gammaln(a - i / 2)
+    return total
+
+
+def logsumexp(x, axis=None, keepdims=False):
+    """ln of the sum of e^x over these axes."""
+    from .nn import logsumexp
+    return logsumexp(x, axis, keepdims)
+
+
+def softmax(x, axis=None):
+    """e^x over its sum over these axes."""
+    from .nn import softmax
+    return softmax(x, tuple(range(rnp.asarray(x).ndim)) if axis is None else axis)
