@@ -63,3 +63,44 @@ TEST_CASE("gated linear units take the second half for the gate, or the first wh
   CHECK(refusal([](Values v) { return glu(v[0]); }, {{f32, {3}}}) ==
         "axis -1 of f32[3] holds values and gates; 3 is odd");
 }
+
+TEST_CASE("a fused convolution adds its residual before the activation, a fused product behind it") {
+  CHECK(mismatch_of_floats(
+            [](Values v) { return fused_conv(v[0], v[1], v[2], v[3], {.activation = Activation::relu}); },
+            {{{1, 1, 2}, {1, 2}}, {{1, 1, 1}, {3}}, {{1}, {-5}}, {{1, 1, 2}, {-4, 4}}}, {{{1, 1, 2}, {0, 5}}}) == "");
+  CHECK(mismatch_of_floats([](Values v) { return fused_matmul(v[0], v[1], v[2], v[3], Activation::relu); },
+                           {{{2, 1}, {1, 2}}, {{1, 1}, {3}}, {{1}, {-5}}, {{2, 1}, {-4, 4}}},
+                           {{{2, 1}, {-4, 5}}}) == "");
+}
+TEST_CASE("a transform region moves elements and refuses arithmetic") {
+  Graph body =
+      trace(std::vector{Type{i8, {1, 1, 1, 2}}}, [](Values v) { return reverse(resize_nearest2x(v[0]), {3}); });
+  CHECK(mismatch([&](Values v) { return transform_region({v[0]}, body); }, {tensor(i8, {1, 1, 1, 2}, {1, 2})},
+                 {tensor(i8, {1, 1, 2, 4}, {2, 2, 1, 1, 2, 2, 1, 1})}) == "");
+  Graph sum = trace(std::vector{Type{f32, {3}}}, [](Values v) { return v[0] + v[0]; });
+  CHECK(refusal([&](Values v) { return transform_region({v[0]}, sum); }, {{f32, {3}}}) ==
+        "a transform region cannot hold 'add'; it takes ops that only move elements, and constants");
+}
+TEST_CASE("a region over parts of a batch is a region of each, side by side") {
+  Graph body = trace(std::vector{Type{f32, {1, 2}}, Type{f32, {2}}}, [](Values v) { return v[0] * v[1]; });
+  auto region = [&](Values v) { return batch_elementwise_region({v.begin(), v.end()}, body); };
+  CHECK(mismatch(region,
+                 {tensor(f32, {1, 2}, {1, 2}), vector_of(f32, {10, 20}), tensor(f32, {1, 2}, {3, 4}),
+                  vector_of(f32, {-1, 1})},
+                 {tensor(f32, {2, 2}, {10, 40, -3, 4})}) == "");
+  CHECK(refusal(region, {{f32, {1, 2}}, {f32, {2}}, {f32, {1, 2}}}) ==
+        "3 operands are no whole number of parts: the body takes 2 inputs");
+}
+TEST_CASE("blocks of a transformer refuse weights that do not fit") {
+  auto block = [](Values v) { return fused_attention_block(v[0], v[1], {v[2], v[3]}, 2); };
+  CHECK(refusal(block, {{f32, {1, 3, 4}}, {f32, {1, 3}}, {f32, {4, 10}}, {f32, {4, 4}}}) ==
+        "the columns of qkv_w f32[4, 10] do not divide into q, k and v of 2 heads");
+  CHECK(refusal(block, {{f32, {1, 3, 4}}, {f32, {1, 3}}, {f32, {5, 12}}, {f32, {4, 4}}}) ==
+        "qkv_w must have 4 rows, one for each of its inputs; got f32[5, 12]");
+  CHECK(refusal(
+            [](Values v) {
+              return fused_attention_block(v[0], v[1], {v[2], v[3], v[4]}, 2);
+            },
+            {{f32, {1, 3, 4}}, {f32, {1, 3}}, {f32, {4, 12}}, {f32, {4, 4}}, {f32, {12}}}) ==
+        "qkv_b and out_b come together, or neither");
+}
