@@ -228,7 +228,7 @@ std::vector<Value> emit_recurrent(const OpDef& op, std::vector<Value> operands, 
                                   std::initializer_list<Value> states) {
   auto given = static_cast<size_t>(std::count_if(states.begin(), states.end(), [](const Value& v) { return bool(v); }));
   if (given != 0 && given != states.size())
-    fail(ErrorCode::invalid_argument, "an ", op.name, " starts from all of its states or from none; ", given, " of ",
+    fail(ErrorCode::invalid_argument, op.name, " starts from all of its states or from none; ", given, " of ",
          states.size(), " are given");
   if (given) operands.insert(operands.end(), states.begin(), states.end());
   Graph& g = operands[0].graph();

@@ -118,7 +118,7 @@ TEST_CASE("sequence models refuse operands that do not fit, and say which and wh
   CHECK(with(4, {f32, {4, 2, 2}}) == "lstm takes 4 operands, or with initial states 6; got 5");
   CHECK(refusal([](Values v) { return lstm(v[0], v[1], v[1], v[1], {1}, v[2]); },
                 {{f32, {1, 1, 1}}, {f32, {4}}, {f32, {1, 1, 1}}}) ==
-        "an lstm starts from all of its states or from none; 1 of 2 are given");
+        "lstm starts from all of its states or from none; 1 of 2 are given");
   CHECK(refusal([](Values v) { return rnn(v[0], v[1], v[1], v[1], {0}); }, {{f32, {1, 1, 1}}, {f32, {1}}}) ==
         "hidden_size and num_layers must be at least 1, got 0 and 1");
   CHECK(refusal([](Values v) { return selective_scan(v[0], v[0], v[1], v[0], v[0]); },
