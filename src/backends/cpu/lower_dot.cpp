@@ -15,8 +15,14 @@ namespace {
 struct Merged {
   int64_t extent = 1, stride = 1;
 };
+int64_t extent_of(const View& v, const Axes& axes) {
+  int64_t n = 1;
+  for (int64_t axis : axes) n *= v.shape[size_t(axis)];
+  return n;
+}
 /// Nothing if no single stride walks them in this order.
 std::optional<Merged> merged(const View& v, const Axes& axes) {
+  if (v.count() == 0) return Merged{extent_of(v, axes), 1};  // no element, so no stride is wrong
   Merged m;
   bool first = true;
   for (size_t i = axes.size(); i-- > 0;) {
@@ -27,11 +33,6 @@ std::optional<Merged> merged(const View& v, const Axes& axes) {
     m.extent *= v.shape[d];
   }
   return m;
-}
-int64_t extent_of(const View& v, const Axes& axes) {
-  int64_t n = 1;
-  for (int64_t axis : axes) n *= v.shape[size_t(axis)];
-  return n;
 }
 Axes in_order(const Axes& batch, const Axes& free, const Axes& contract) {
   Axes all = batch;
