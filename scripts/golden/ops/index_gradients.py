@@ -107,7 +107,7 @@ def takes(f):
         x, ids, wild = normal("d_table", (5, 4, 3), dtype), np.array([[0, 2, 2], [2, 2, 1]], i32), np.array([4, 5, -1, 0, 4, 2 ** 40], i64)
         for axis in (0, 1, -1):
             f.add_derivative(f"d_take_{axis}_{dtype.name}".replace("-", "m"), "take", [x, ids], by_jax, lambda x, i: jnp.take(x, i, axis), "jax.vjp of jnp.take", axis=axis)
-        f.add_derivative(f"d_take_fill_{dtype.name}", "take", [x, wild], by_jax, lambda x, i: jnp.take(x, jnp.where(i < 0, 99, i), 0, mode="fill"),
+        f.add_derivative(f"d_take_fill_{dtype.name}", "take", [x, wild], by_jax, lambda x, i: jnp.take(x, jnp.where((i < 0) | (i > 4), 99, i), 0, mode="fill"),
                          "jax.vjp of jnp.take, mode fill", axis=0)
         f.add_derivative(f"d_take_clip_{dtype.name}", "take", [x, wild], by_jax, lambda x, i: jnp.take(x, i, 0, mode="clip"), "jax.vjp of jnp.take, mode clip", axis=0,
                          out_of_range="clip")
