@@ -1,6 +1,9 @@
-// Kernels over the last axis: softmax and its logarithms, layer and RMS normalization with what is added before.
+// Kernels over the last axis: softmax and its logarithms, layer and RMS normalization with what is added before, and
+// their gradients.
 #include "backends/cpu/lowerings.h"
+#include "kernels/norm_backward.h"
 #include "kernels/rows.h"
+#include "rlx/ops/backward.h"
 #include "rlx/ops/norm.h"
 #include "rlx/ops/softmax.h"
 
@@ -156,6 +159,39 @@ Prepared lower_residual_norm(const LoweringContext& c) {
                        (rms ? kernels::rms_norm_rows : kernels::layer_norm_rows)(call, begin, end, scratch);
                      });
                    });
+}
+
+std::string when_norm_backward(const Question& q) {
+  for (const Type& t : q.operands)
+    if ((t.dtype != f32 && t.dtype != f64) || t.dtype != q.operands[0].dtype)
+      return text_of("operands of ", q.operands[0].dtype, " and ", t.dtype, "; they must be all f32 or all f64");
+  return q.operands[0].rank() == 0 ? "a scalar has no rows" : "";
+}
+
+Prepared lower_norm_backward(const LoweringContext& c) {
+  const View& x = c.operands[0];
+  const auto& a = c.attrs<LayerNormAttrs>();
+  Rows rows(x, a.axis);
+  kernels::NormBackwardArgs args;
+  args.dtype = x.dtype, args.cols = rows.cols, args.eps = a.epsilon;
+  args.centred = c.node.op == &op::layer_norm_backward;
+  rows.per_thread = (kernels::norm_backward_scratch_bytes(args) + 63) / 64 * 64;
+  rows.work_ns *= 2;
+  const int threads = c.threads;
+  const bool gamma = a.has_gamma, beta = a.has_beta;
+  return make_step(
+      args.centred ? "layer_norm_backward" : "rms_norm_backward", rows.scratch(threads), [=](const StepArgs& step) {
+        kernels::NormBackwardArgs call = args;
+        call.x = step.in(0), call.ct = step.in(1 + gamma), call.d_x = step.out();
+        if (gamma) call.gamma = step.in(1);
+        for (int t = 0; t < threads; ++t)
+          kernels::clear_norm_backward_sums(call, step.scratch + rows.per_thread * static_cast<size_t>(t));
+        rows.run(step, [&](int64_t begin, int64_t end, void* scratch) {
+          kernels::norm_backward_rows(call, begin, end, scratch);
+        });
+        kernels::add_norm_backward_sums(call, step.scratch, rows.per_thread, threads, gamma ? step.out(1) : nullptr,
+                                        beta ? step.out(1 + gamma) : nullptr);
+      });
 }
 
 }  // namespace rlx::cpu

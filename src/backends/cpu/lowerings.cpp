@@ -55,6 +55,8 @@ const Lowering kLowerings[] = {
     {&op::rms_norm, when_norm, lower_norm, nullptr, Overwrites::first},
     {&op::fused_residual_layer_norm, when_norm, lower_residual_norm},
     {&op::fused_residual_rms_norm, when_norm, lower_residual_norm},
+    {&op::layer_norm_backward, when_norm_backward, lower_norm_backward},
+    {&op::rms_norm_backward, when_norm_backward, lower_norm_backward},
     {&op::attention, when_attention, lower_attention, attention_strided},
     {&op::lstm, when_recurrent, lower_recurrent},
     {&op::gru, when_recurrent, lower_recurrent},

@@ -109,6 +109,8 @@ Prepared lower_logsumexp(const LoweringContext&);
 std::string when_norm(const Question&);
 Prepared lower_norm(const LoweringContext&);
 Prepared lower_residual_norm(const LoweringContext&);
+std::string when_norm_backward(const Question&);
+Prepared lower_norm_backward(const LoweringContext&);
 
 // lower_attention.cpp
 std::string when_attention(const Question&);
