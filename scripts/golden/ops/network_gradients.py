@@ -224,7 +224,7 @@ KINDS = {
     "gelu": F.gelu, "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"), "silu": F.silu, "relu": F.relu, "sigmoid": torch.sigmoid, "tanh": torch.tanh,
     "exp": torch.exp, "log": torch.log, "sqrt": torch.sqrt, "rsqrt": torch.rsqrt, "neg": torch.neg, "abs": torch.abs, "sin": torch.sin, "cos": torch.cos,
     "tan": torch.tan, "atan": torch.atan, "reciprocal": torch.reciprocal, "floor": torch.floor, "ceil": torch.ceil, "sign": torch.sign,
-    "softplus": lambda x: F.softplus(x, threshold=1e9), "elu": F.elu, "erf": torch.erf, "hard_swish": F.hardswish, "hard_sigmoid": F.hardsigmoid,
+    "softplus": lambda x: F.softplus(x, threshold=1e9), "elu": F.elu, "erf": torch.erf, "hard_swish": F.hardswish, "hard_sigmoid": lambda x: F.relu6(x + 3) / 6,
     "mish": F.mish, "softsign": F.softsign, "log_sigmoid": F.logsigmoid}
 
 

@@ -43,8 +43,8 @@ def general_convolutions(f):
         numbers = lax.ConvDimensionNumbers(*map(tuple, layouts))
         rank = len(strides)
         plain = [list(l) == list(range(rank + 2)) for l in layouts]
-        for dtype in (f64, f32, bf16, c64, c128) if name == "plain" else (f32, f64) if name == "everything" else (f32,):
-            make = complex_normal if dtype in (c64, c128) else normal
+        for dtype in (f64, f32, bf16, c64) if name == "plain" else (f32, f64) if name == "everything" else (f32,):
+            make = complex_normal if dtype == c64 else normal
             a, b = make("dgconv" + name, lhs, dtype), make("dgconvw" + name, rhs, dtype)
             f.add_derivative(f"d_convolution_{name}_{NAMES[dtype][0]}", "convolution", [a, b], by_jax,
                              lambda a, b: lax.conv_general_dilated(a, b, strides, list(zip(low, high)), lhs_dilation, rhs_dilation, numbers, groups, batches,
