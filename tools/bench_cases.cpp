@@ -19,6 +19,7 @@ const BenchFamily kFamilies[] = {
      {"1x16", "1x128", "8x128", "32x128"}},
     {"gemm", "N", "a·b, both given at each run", {"512", "1024", "2048"}},
     {"linear", "MxKxN", "x·w, w constant", {"1x4096x4096", "16x1024x4096"}},
+    {"q4_k_gemv", "N", "x[1,N]·wᵀ, w[N,N] of q4_k blocks and constant", {"4096"}},
     {"softmax", "MxN", "along the rows", {"4096x1024"}},
     {"layernorm", "MxN", "along the rows, with gamma and beta", {"4096x1024"}},
     {"layernormbackward", "MxN", "gradients of the rows, of gamma and of beta", {"4096x1024"}},
@@ -168,6 +169,30 @@ BenchCase max_pool(const Shape& d, bool backward) {
   if (!backward) return kernel({image}, {}, [attrs](Values x, Values) { return pool(x[0], attrs); });
   return kernel({image, {d[0], d[1], half, half}}, {},
                 [attrs](Values x, Values) { return max_pool_backward(x[0], x[1], attrs); });
+
+/// One row times packed weights: what a token costs a language model.
+BenchCase q4_k_gemv(int64_t n) {
+  BenchCase c;
+  c.prepare = [n](BenchCase& self) {
+    Arrays random;
+    self.inputs.push_back(random({1, n}));
+    Tensor codes = random({n, n / info(q4_k).block_elements * info(q4_k).block_bytes});
+    Tensor w = Tensor::uninitialized(q4_k, {n, n});
+    std::byte* to = w.mutable_data();
+    for (size_t i = 0; i < w.byte_count(); ++i)
+      to[i] = static_cast<std::byte>(static_cast<int>(codes.values<float>()[i] * 127) + 128);
+    constexpr Half kScale{0x1800};  // 1/512: of each block's scales and mins
+    for (size_t b = 0; b < w.byte_count(); b += static_cast<size_t>(info(q4_k).block_bytes))
+      for (size_t at : {b, b + sizeof kScale}) std::memcpy(to + at, &kScale, sizeof kScale);
+    self.params.emplace("w0", std::move(w));
+  };
+  c.graph = [n] {
+    Graph g("bench");
+    Value x = g.input("x0", f32, {1, n}), w = g.param("w0", q4_k, {n, n});
+    g.output(linear(x, w));
+    return g;
+  };
+  return c;
 }
 
 BenchCase small_graph() {
@@ -178,6 +203,11 @@ BenchCase small_graph() {
 BenchCase kernel_case(std::string_view family, const Shape& d) {
   if (family == "gemm")
     return kernel({{d[0], d[0]}, {d[0], d[0]}}, {}, [](Values x, Values) { return matmul(x[0], x[1]); });
+  if (family == "q4_k_gemv") {
+    if (d[0] % info(q4_k).block_elements != 0)
+      throw UsageError(text_of("q4_k has blocks of ", info(q4_k).block_elements, "; ", d[0], " is not made of those"));
+    return q4_k_gemv(d[0]);
+  }
   if (family == "linear")
     return kernel({{d[0], d[1]}}, {{d[1], d[2]}}, [](Values x, Values w) { return matmul(x[0], w[0]); });
   if (family == "softmax") return kernel({d}, {}, [](Values x, Values) { return softmax(x[0]); });
@@ -209,7 +239,7 @@ BenchCase bench_case(const std::string& name, const std::string& model) {
     return c;
   }
   std::string full = name.find('_') == std::string::npos ? "minilm_" + name : name;
-  std::string_view view = full, family = view.substr(0, view.find('_'));
+  std::string_view view = full, family = view.substr(0, view.rfind('_'));
   Shape shape = parse_shape(view.substr(std::min(view.size(), family.size() + 1)));
   for (const BenchFamily& known : kFamilies) {
     auto wanted = static_cast<size_t>(std::count(known.shape.begin(), known.shape.end(), 'x')) + 1;

@@ -1,12 +1,14 @@
-// The block formats of GGUF, read and written: what stands between packed weights and numbers. `dequantize_blocks` is the
-// op; kernels decode row by row with the same functions. Layouts: dtype.h for the sizes, src/tensor/blocks for the bits.
+// The block formats of GGUF, read and written: what stands between packed weights and numbers. `dequantize_blocks` is
+// the op; kernels decode row by row with the same functions. Layouts: dtype.h for the sizes, src/tensor/blocks for the
+// bits.
 #pragma once
 
 #include "rlx/tensor.h"
 
 namespace rlx {
 
-/// Writes the elements of `blocks` blocks at `from` to `to`. Exact: what it writes is the format's value, rounded to f32.
+/// Writes the elements of `blocks` blocks at `from` to `to`. Exact: what it writes is the format's value, rounded to
+/// f32.
 using BlockDecoder = void (*)(const std::byte* from, int64_t blocks, float* to);
 /// Writes the blocks that come nearest to the elements at `from`.
 using BlockEncoder = void (*)(const float* from, int64_t blocks, std::byte* to);

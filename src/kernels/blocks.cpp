@@ -1,5 +1,5 @@
-// See the header. A format is one template, `decode`, that hands vectors of elements to a taker: one that stores them, or one
-// that multiplies them with the rows of x. Taken in four parts, so that sums need not wait for each other.
+// See the header. A format is one template, `decode`, that hands vectors of elements to a taker: one that stores them,
+// or one that multiplies them with the rows of x. Taken in four parts, so that sums need not wait for each other.
 #include "kernels/blocks.h"
 
 #include "kernels/highway_targets.h"
@@ -22,9 +22,7 @@ using DI = hn::Rebind<int32_t, D>;
 using V = hn::Vec<D>;
 using VI = hn::Vec<DI>;
 
-HWY_INLINE VI load_bytes(const uint8_t* from) {
-  return hn::PromoteTo(DI(), hn::LoadU(hn::Rebind<uint8_t, D>(), from));
-}
+HWY_INLINE VI load_bytes(const uint8_t* from) { return hn::PromoteTo(DI(), hn::LoadU(hn::Rebind<uint8_t, D>(), from)); }
 HWY_INLINE VI load_signed(const uint8_t* from) {
   return hn::PromoteTo(DI(), hn::LoadU(hn::Rebind<int8_t, D>(), reinterpret_cast<const int8_t*>(from)));
 }
@@ -215,9 +213,8 @@ void column_dots(const BlockWeightsProduct& p, const std::byte* w, float* to, in
   auto take = [&]<int kRows>() HWY_ATTR {
     const float* x = p.x + r * p.x_stride;
     float* sums = to + r * to_stride;
-    if (!with_format(p.format, [&]<class Format>() HWY_ATTR {
-          row_dots<kRows, Format>(bytes, p.k, x, p.x_stride, sums, to_stride);
-        }))
+    if (!with_format(p.format, [&]<class Format>()
+                                   HWY_ATTR { row_dots<kRows, Format>(bytes, p.k, x, p.x_stride, sums, to_stride); }))
       decoded_dots<kRows>(block_decoder(p.format), info(p.format), w, p.k, x, p.x_stride, sums, to_stride);
     r += kRows;
   };
@@ -239,9 +236,9 @@ void finish(const BlockWeightsProduct& p, float* sums, int64_t column, int64_t c
     else read(static_cast<const float*>(p.bias));
   }
   const auto* residual = static_cast<const Y*>(p.residual);
-  finish_tile<float, Y>({sums, p.rows, BlockWeightsProduct::kColumns, columns}, p.epilogue, bias,
-                        {static_cast<Y*>(p.y) + column, p.y_stride, 1, residual ? residual + column : nullptr,
-                         p.residual_stride});
+  finish_tile<float, Y>(
+      {sums, p.rows, BlockWeightsProduct::kColumns, columns}, p.epilogue, bias,
+      {static_cast<Y*>(p.y) + column, p.y_stride, 1, residual ? residual + column : nullptr, p.residual_stride});
 }
 
 }  // namespace

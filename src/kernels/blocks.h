@@ -1,6 +1,7 @@
-// Products with weights that stay packed in blocks, and the decoding of rows. The commonest formats (Q4_0, Q8_0, Q4_K, Q6_K)
-// have vector kernels that unpack straight into the sums; the others are decoded block by block into the L1 cache.
-// The values are those of rlx::block_decoder, bit by bit. Neighbour: code_weights.h, codes with scales of their own.
+// Products with weights that stay packed in blocks, and the decoding of rows. The commonest formats (Q4_0, Q8_0, Q4_K,
+// Q6_K) have vector kernels that unpack straight into the sums; the others are decoded block by block into the L1
+// cache. The values are those of rlx::block_decoder, bit by bit. Neighbour: code_weights.h, codes with scales of their
+// own.
 #pragma once
 
 #include "kernels/gemm.h"

@@ -196,8 +196,7 @@ void decode_codes(const CodeDecoding& c, float* y, int64_t begin, int64_t end) n
     float* to = y + row * c.inner;
     const int64_t first = (row / c.extent * scales + row % c.extent / c.block) * c.inner;
     c.q.read(row * c.inner, c.inner, to);
-    for (int64_t i = 0; i < c.inner; ++i)
-      to[i] = value(to[i], scaling_at(c.scale, c.zero_point, c.bias, first + i));
+    for (int64_t i = 0; i < c.inner; ++i) to[i] = value(to[i], scaling_at(c.scale, c.zero_point, c.bias, first + i));
   }
 }
 

@@ -1,5 +1,5 @@
-// Codes whose scales are a tensor of their own: reading them, and products with 8- and 4-bit ones straight from the codes.
-// Neighbour: blocks.h, formats whose blocks hold the scales.
+// Codes whose scales are a tensor of their own: reading them, and products with 8- and 4-bit ones straight from the
+// codes. Neighbour: blocks.h, formats whose blocks hold the scales.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +13,8 @@ namespace rlx::kernels {
 /// A tensor of numbers of at most 8 bits, or of f32: each is read as f32.
 struct CodeReader {
   const void* data = nullptr;
-  int bits = 32;                                ///< 32: f32 as they are
-  std::shared_ptr<const float[]> table = {};    ///< what each code stands for; 2^bits of them
+  int bits = 32;                              ///< 32: f32 as they are
+  std::shared_ptr<const float[]> table = {};  ///< what each code stands for; 2^bits of them
   /// The reader of that dtype, without data; `table` is null for one that it cannot read.
   static CodeReader of(DType dtype);
   static bool reads(DType dtype);
@@ -22,7 +22,8 @@ struct CodeReader {
   void read(int64_t first, int64_t count, float* to) const;
 };
 
-/// ((q - zero_point) scale + bias) global over [outer, extent, inner], each scale standing for `block` places of `extent`.
+/// ((q - zero_point) scale + bias) global over [outer, extent, inner], each scale standing for `block` places of
+/// `extent`.
 struct CodeDecoding {
   CodeReader q, scale, zero_point, bias;  ///< without data where there is none
   const float* global = nullptr;

@@ -146,8 +146,8 @@ Tensor matmul_of(Tensors in) {
 DType product_dtype(Types in, bool transposed) {
   if (!is_block(in[1].dtype)) return require_dtype(in, kNumber);
   if (!transposed)
-    fail(ErrorCode::invalid_argument, "the weight ", in[1], " is packed in blocks along its last dim, so it is [n, k]: ",
-         "use linear, or set transpose_rhs");
+    fail(ErrorCode::invalid_argument, "the weight ", in[1],
+         " is packed in blocks along its last dim, so it is [n, k]: ", "use linear, or set transpose_rhs");
   require_kind(in[0], kReal, "x");
   for (const Type& t : in.subspan(2))
     if (t.dtype != in[0].dtype)
@@ -201,7 +201,8 @@ OpDef define_matmul() {
 OpDef define_linear() {
   return define<>({
       .name = "linear",
-      .doc = "x wᵀ + bias: x[..., k], w[n, k], bias[n]. w may be of a block format, such as q4_k: it is decoded exactly",
+      .doc =
+          "x wᵀ + bias: x[..., k], w[n, k], bias[n]. w may be of a block format, such as q4_k: it is decoded exactly",
       .operands = {"x", "w", "bias?"},
       .infer =
           [](Types in) {
@@ -220,8 +221,8 @@ OpDef define_linear() {
                   {.dims = {{0, 4}, {2, 4}, {2}}},
                   {.dims = {{3, 0}, {2, 0}, {2}}},
                   {.dims = {{2, 3}, {4, 3}, {4}}, .dtypes = {i32, i32, i32}, .lo = -9, .hi = 9},
-                  {.dims = {{2, 3, 256}, {5, 256}, {5}}, .dtypes = {f64, q4_k, f64}},
-                  {.dims = {{11, 64}, {3, 64}}, .dtypes = {f64, q8_0}}},
+                  {.dims = {{2, 3, 256}, {5, 256}, {5}}, .dtypes = {f64, q4_k, f64}, .lo = -0.25, .hi = 0.25},
+                  {.dims = {{11, 64}, {3, 64}}, .dtypes = {f64, q8_0}, .lo = -0.5, .hi = 0.5}},
   });
 }
 
@@ -266,7 +267,9 @@ OpDef define_fused_matmul() {
                    .attrs = FusedMatmulAttrs{.transpose_rhs = true, .activation = Activation::sigmoid}},
                   {.dims = {{3, 256}, {2, 256}, {2}, {3, 2}},
                    .dtypes = {f64, q6_k, f64, f64},
-                   .attrs = FusedMatmulAttrs{true, true, true, Activation::silu}},
+                   .attrs = FusedMatmulAttrs{true, true, true, Activation::silu},
+                   .lo = -0.25,
+                   .hi = 0.25},
                   {.dims = {{4}, {4, 2}, {2}},
                    .attrs = FusedMatmulAttrs{.has_residual = true, .activation = Activation::tanh}}},
   });

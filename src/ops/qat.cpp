@@ -1,6 +1,6 @@
 // Fake quantization and its straight-through derivatives. The two forward ops have a derivative by agreement, not by
-// calculus (`surrogate_gradient`): the rounding is flat, and the gradient looks through it. The backward ops are functions
-// like any other; what can be differentiated again is.
+// calculus (`surrogate_gradient`): the rounding is flat, and the gradient looks through it. The backward ops are
+// functions like any other; what can be differentiated again is.
 #include "rlx/ops/qat.h"
 
 #include "ops/composite_rules.h"
@@ -72,7 +72,9 @@ Value largest(Value x, const Axes& axes) {
   return maximum(reduce_max(abs(x), rest), scalar(x.graph(), 0, x.dtype()));
 }
 Value at_least(Value v, double least) { return maximum(v, scalar(v.graph(), least, v.dtype())); }
-Value batch_scale(Value x, int64_t bits, const Axes& axes) { return at_least(largest(x, axes) / most(bits), kLeastScale); }
+Value batch_scale(Value x, int64_t bits, const Axes& axes) {
+  return at_least(largest(x, axes) / most(bits), kLeastScale);
+}
 
 Value clamped(Value v, double q) {
   return minimum(maximum(v, scalar(v.graph(), -q, v.dtype())), scalar(v.graph(), q, v.dtype()));
@@ -150,20 +152,18 @@ OpDef define_fake_quantize() {
           [](Values in, const A& a) {
             return Many<Value>(in[0].graph().emit(op::fake_quantize, {in.begin(), in.end()}, batched(in, a)));
           },
-      .samples = {{.dims = {{3, 4}}},
-                  {.dims = {{2, 3, 2}}, .attrs = A{.bits = 4, .axes = {1}, .ste = SteKind::clipped_identity}},
-                  {.dims = {{3, 4}, {}}, .attrs = A{.ste = SteKind::tanh, .scale_mode = ScaleMode::ema}},
-                  {.dims = {{3, 4}, {4}},
-                   .attrs = A{8, {-1}, SteKind::hard_tanh, ScaleMode::ema, 0.5},
-                   .lo = 0.1,
-                   .hi = 2},
-                  {.dims = {{3, 4}, {3}},
-                   .attrs = A{4, {0}, SteKind::clipped_identity, ScaleMode::fixed},
-                   .lo = 0.1,
-                   .hi = 0.4},
-                  {.dims = {{5}, {}}, .attrs = A{.bits = 2, .ste = SteKind::tanh, .scale_mode = ScaleMode::fixed}},
-                  {.dims = {{}}, .attrs = A{.bits = 2}},
-                  {.dims = {{0, 3}}, .attrs = A{.axes = {1}}}},
+      .samples =
+          {{.dims = {{3, 4}}},
+           {.dims = {{2, 3, 2}}, .attrs = A{.bits = 4, .axes = {1}, .ste = SteKind::clipped_identity}},
+           {.dims = {{3, 4}, {}}, .attrs = A{.ste = SteKind::tanh, .scale_mode = ScaleMode::ema}},
+           {.dims = {{3, 4}, {4}}, .attrs = A{8, {-1}, SteKind::hard_tanh, ScaleMode::ema, 0.5}, .lo = 0.1, .hi = 2},
+           {.dims = {{3, 4}, {3}},
+            .attrs = A{4, {0}, SteKind::clipped_identity, ScaleMode::fixed},
+            .lo = 0.1,
+            .hi = 0.4},
+           {.dims = {{5}, {}}, .attrs = A{.bits = 2, .ste = SteKind::tanh, .scale_mode = ScaleMode::fixed}},
+           {.dims = {{}}, .attrs = A{.bits = 2}},
+           {.dims = {{0, 3}}, .attrs = A{.axes = {1}}}},
   });
 }
 
@@ -171,9 +171,10 @@ OpDef define_fake_quantize_backward() {
   using A = FakeQuantizeBackwardAttrs;
   return define<A>({
       .name = "fake_quantize_backward",
-      .doc = "ct times what stands for the derivative of fake_quantize, s being `scale` or, without it, max(max|x| / q, "
-             "1e-12). identity: 1. clipped_identity: 1 where |x| <= q s, else 0. tanh: 1 - tanh(x / s)^2. hard_tanh: "
-             "max(0, 1 - |x / (q s)|)",
+      .doc =
+          "ct times what stands for the derivative of fake_quantize, s being `scale` or, without it, max(max|x| / q, "
+          "1e-12). identity: 1. clipped_identity: 1 where |x| <= q s, else 0. tanh: 1 - tanh(x / s)^2. hard_tanh: "
+          "max(0, 1 - |x / (q s)|)",
       .source = "straight-through estimators: Bengio, Leonard, Courville 2013",
       .operands = {"x", "ct", "scale?"},
       .covers = {"FakeQuantizeBackward"},
@@ -222,8 +223,9 @@ OpDef define_fake_quantize_lsq() {
   using A = FakeQuantizeLsqAttrs;
   return define<A>({
       .name = "fake_quantize_lsq",
-      .doc = "clamp(round(x / scale), -q, q) scale, ties to even, q = 2^(bits - 1) - 1, with a positive scale for each "
-             "index along `axes`. Its derivatives are fake_quantize_lsq_backward_x and fake_quantize_lsq_backward_scale",
+      .doc =
+          "clamp(round(x / scale), -q, q) scale, ties to even, q = 2^(bits - 1) - 1, with a positive scale for each "
+          "index along `axes`. Its derivatives are fake_quantize_lsq_backward_x and fake_quantize_lsq_backward_scale",
       .source = "Esser et al., ICLR 2020 (LSQ), without its gradient scale",
       .operands = {"x", "scale"},
       .covers = {"FakeQuantizeLSQ"},
@@ -270,8 +272,7 @@ OpDef define_fake_quantize_lsq_backward_x() {
             Value z = abs(in[0] / over(in[1], in[0], a.axes));
             return select(compare(z, full_like(z, most(a.bits)), Comparison::le), in[2], zeros_like(in[2]));
           },
-      .batch =
-          [](Values in, const A& a) { return fake_quantize_lsq_backward_x(in[0], in[1], in[2], batched(in, a)); },
+      .batch = [](Values in, const A& a) { return fake_quantize_lsq_backward_x(in[0], in[1], in[2], batched(in, a)); },
       .samples = {{.dims = {{3, 4}, {}, {3, 4}}, .attrs = A{4}, .lo = 0.1, .hi = 2},
                   {.dims = {{2, 3, 2}, {3}, {2, 3, 2}}, .attrs = A{2, {1}}, .lo = 0.5, .hi = 2},
                   {.dims = {{}, {}, {}}, .attrs = A{2}, .lo = 0.3, .hi = 2},
@@ -305,8 +306,8 @@ OpDef define_fake_quantize_lsq_backward_scale() {
             size_t rank = z.dims().size();
             return reduce_sum(in[2] * psi, other_axes(rank, valid_axes(a.axes, rank)));
           },
-      .batch =
-          [](Values in, const A& a) { return fake_quantize_lsq_backward_scale(in[0], in[1], in[2], batched(in, a)); },
+      .batch = [](Values in,
+                  const A& a) { return fake_quantize_lsq_backward_scale(in[0], in[1], in[2], batched(in, a)); },
       .samples = {{.dims = {{3, 4}, {}, {3, 4}}, .attrs = A{4}, .lo = 0.1, .hi = 2},
                   {.dims = {{2, 3, 2}, {3}, {2, 3, 2}}, .attrs = A{2, {1}}, .lo = 0.5, .hi = 2},
                   {.dims = {{}, {}, {}}, .attrs = A{2}, .lo = 0.3, .hi = 2},

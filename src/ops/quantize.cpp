@@ -2,6 +2,8 @@
 // quantize_blocks.cpp.
 #include "rlx/ops/quantize.h"
 
+#include <cmath>
+
 #include "ops/composite_rules.h"
 
 namespace rlx {
@@ -69,10 +71,12 @@ void require_integer_product(Types in, const A& a) {
   require_zero_point(a.x_zero_point, in[0], "x_zero_point");
   require_zero_point(a.w_zero_point, in[1], "w_zero_point");
   require_zero_point(a.out_zero_point, in[0], "out_zero_point");
+  if (!std::isfinite(a.multiplier)) fail(ErrorCode::invalid_argument, "the multiplier is ", a.multiplier);
 }
 /// clamp(round(f32(acc) multiplier) + zero_point) as `dtype`.
 Value requantized(Value acc, double multiplier, int64_t zero_point, DType dtype) {
-  Value y = round_nearest_even(convert(acc, f32) * multiplier) + static_cast<double>(zero_point);
+  Value y = round_nearest_even(convert(acc, f32) * static_cast<double>(static_cast<float>(multiplier))) +
+            static_cast<double>(zero_point);
   Graph& g = acc.graph();
   return convert(minimum(maximum(y, scalar(g, lowest(dtype), f32)), scalar(g, highest(dtype), f32)), dtype);
 }
@@ -103,16 +107,17 @@ OpDef define_quantize() {
             y = minimum(maximum(y, scalar(g, lowest(a.dtype), dtype)), scalar(g, highest(a.dtype), dtype));
             return convert(y, a.dtype);
           },
-      .samples = {{.dims = {{3, 4}, {}}, .lo = 0.1, .hi = 2},
-                  {.dims = {{3, 4}, {3}, {3}}, .dtypes = {f64, f64, i8}, .attrs = QuantizeAttrs{0}, .lo = 0.1, .hi = 9},
-                  {.dims = {{2, 3, 2}, {3}, {3}},
-                   .dtypes = {f64, f64, u8},
-                   .attrs = QuantizeAttrs{-2, u8},
-                   .lo = 0.01,
-                   .hi = 9},
-                  {.dims = {{}, {}, {}}, .dtypes = {f64, f64, i32}, .attrs = QuantizeAttrs{{}, i16}, .lo = 0.1, .hi = 9},
-                  {.dims = {{2, 5}, {}}, .attrs = QuantizeAttrs{{}, i4}, .lo = 0.1, .hi = 3},
-                  {.dims = {{0, 2}, {2}}, .attrs = QuantizeAttrs{1}}},
+      .samples =
+          {{.dims = {{3, 4}, {}}, .lo = 0.1, .hi = 2},
+           {.dims = {{3, 4}, {3}, {3}}, .dtypes = {f64, f64, i8}, .attrs = QuantizeAttrs{0}, .lo = 0.1, .hi = 9},
+           {.dims = {{2, 3, 2}, {3}, {3}},
+            .dtypes = {f64, f64, u8},
+            .attrs = QuantizeAttrs{-2, u8},
+            .lo = 0.01,
+            .hi = 9},
+           {.dims = {{}, {}, {}}, .dtypes = {f64, f64, i32}, .attrs = QuantizeAttrs{{}, i16}, .lo = 0.1, .hi = 9},
+           {.dims = {{2, 5}, {}}, .attrs = QuantizeAttrs{{}, i4}, .lo = 0.1, .hi = 3},
+           {.dims = {{0, 2}, {2}}, .attrs = QuantizeAttrs{1}}},
   });
 }
 
@@ -136,16 +141,13 @@ OpDef define_dequantize() {
             if (in.size() > 2) y = y - along(convert(in[2], y.dtype()), y, a.axis);
             return y * along(in[1], y, a.axis);
           },
-      .samples = {{.dims = {{3, 4}, {}}, .dtypes = {i8, f64}, .lo = -9, .hi = 9},
-                  {.dims = {{3, 4}, {3}, {3}}, .dtypes = {i8, f64, i8}, .attrs = DequantizeAttrs{0}, .lo = -9, .hi = 9},
-                  {.dims = {{2, 3, 2}, {3}, {3}},
-                   .dtypes = {u8, f64, u8},
-                   .attrs = DequantizeAttrs{-2},
-                   .lo = 0,
-                   .hi = 9},
-                  {.dims = {{3, 2}, {}}, .dtypes = {u4, f64}, .lo = 0, .hi = 15},
-                  {.dims = {{}, {}, {}}, .dtypes = {i16, f64, i16}, .lo = -99, .hi = 99},
-                  {.dims = {{0, 2}, {2}}, .dtypes = {i8, f64}, .attrs = DequantizeAttrs{1}}},
+      .samples =
+          {{.dims = {{3, 4}, {}}, .dtypes = {i8, f64}, .lo = -9, .hi = 9},
+           {.dims = {{3, 4}, {3}, {3}}, .dtypes = {i8, f64, i8}, .attrs = DequantizeAttrs{0}, .lo = -9, .hi = 9},
+           {.dims = {{2, 3, 2}, {3}, {3}}, .dtypes = {u8, f64, u8}, .attrs = DequantizeAttrs{-2}, .lo = 0, .hi = 9},
+           {.dims = {{3, 2}, {}}, .dtypes = {u4, f64}, .lo = 0, .hi = 15},
+           {.dims = {{}, {}, {}}, .dtypes = {i16, f64, i16}, .lo = -99, .hi = 99},
+           {.dims = {{0, 2}, {2}}, .dtypes = {i8, f64}, .attrs = DequantizeAttrs{1}}},
   });
 }
 

@@ -6,9 +6,7 @@
 namespace rlx {
 
 // ---- builders ----
-Value dequantize_blocks(Value x, DType dtype) {
-  return emit(op::dequantize_blocks, {x}, DequantizeBlocksAttrs{dtype});
-}
+Value dequantize_blocks(Value x, DType dtype) { return emit(op::dequantize_blocks, {x}, DequantizeBlocksAttrs{dtype}); }
 Value dequantize_blockwise(Value q, CodeScales s, int64_t axis, int64_t block_size, std::optional<DType> dtype) {
   std::vector<Value> in = {q, s.scale};
   for (const Value& v : {s.zero_point, s.bias, s.global})
@@ -21,13 +19,11 @@ Value dequant_matmul(Value x, Value w, CodeScales s, int64_t block_size, bool tr
   std::vector<Value> in = {x, w};
   for (const Value& v : {s.scale, s.zero_point, s.bias, s.global})
     if (v) in.push_back(v);
-  return emit(op::dequant_matmul, std::move(in),
-              DequantMatmulAttrs{transpose_rhs, block_size, bool(s.scale), bool(s.zero_point), bool(s.bias),
-                                 bool(s.global)});
+  return emit(
+      op::dequant_matmul, std::move(in),
+      DequantMatmulAttrs{transpose_rhs, block_size, bool(s.scale), bool(s.zero_point), bool(s.bias), bool(s.global)});
 }
-Value dequant_grouped_matmul(Value x, Value w, Value index) {
-  return emit(op::dequant_grouped_matmul, {x, w, index});
-}
+Value dequant_grouped_matmul(Value x, Value w, Value index) { return emit(op::dequant_grouped_matmul, {x, w, index}); }
 Value dequant_moe_weights(Value w, DType dtype) {
   return emit(op::dequant_moe_weights, {w}, DequantizeBlocksAttrs{dtype});
 }
@@ -186,33 +182,36 @@ OpDef define_dequantize_blockwise() {
       .operands = {"q", "scale", "zero_point?", "bias?", "global?"},
       .infer = [](Types in, const A& a) { return blockwise_type(in, a); },
       .decompose = [](Values in, const A& a) { return blockwise_parts(in, a); },
-      .samples =
-          {{.dims = {{8, 3}, {2, 3}}, .dtypes = {i8, f64}, .attrs = A{0, 4}, .lo = -9, .hi = 9},
-           {.dims = {{7, 3}, {2, 3}, {2, 3}},
-            .dtypes = {i8, f64, f64},
-            .attrs = A{.axis = 0, .block_size = 4, .has_zero_point = true},
-            .lo = -9,
-            .hi = 9},
-           {.dims = {{6, 4}, {2, 4}}, .dtypes = {u4, f64}, .attrs = A{0, 3}, .lo = 0, .hi = 15},
-           {.dims = {{6, 4}, {1, 4}}, .dtypes = {f8e4m3fn, f64}, .attrs = A{0, 0}},
-           {.dims = {{3, 5}, {1, 5}}, .dtypes = {f8e5m2, f64}, .attrs = A{0, 0}},
-           {.dims = {{32, 2}, {2, 2}, {}},
-            .dtypes = {f4e2m1fn, f8e4m3fn, f64},
-            .attrs = A{.axis = 0, .block_size = 16, .dtype = f64, .has_global = true},
-            .lo = -4,
-            .hi = 4},
-           {.dims = {{3, 8}, {3, 2}, {3, 2}},
-            .dtypes = {u2, f64, f64},
-            .attrs = A{.block_size = 4, .has_bias = true},
-            .lo = 0,
-            .hi = 3},
-           {.dims = {{2, 64}, {2, 2}}, .dtypes = {f4e2m1fn, f8e8m0fnu}, .attrs = A{.block_size = 32}, .lo = 0.5, .hi = 4},
-           {.dims = {{2, 3, 5}, {2, 2, 5}, {2, 2, 5}},
-            .dtypes = {i8, f64, i8},
-            .attrs = A{.axis = -2, .block_size = 2, .has_zero_point = true},
-            .lo = -9,
-            .hi = 9},
-           {.dims = {{0, 4}, {0, 2}}, .dtypes = {i4, f64}, .attrs = A{.block_size = 2}, .lo = -8, .hi = 8}},
+      .samples = {{.dims = {{8, 3}, {2, 3}}, .dtypes = {i8, f64}, .attrs = A{0, 4}, .lo = -9, .hi = 9},
+                  {.dims = {{7, 3}, {2, 3}, {2, 3}},
+                   .dtypes = {i8, f64, f64},
+                   .attrs = A{.axis = 0, .block_size = 4, .has_zero_point = true},
+                   .lo = -9,
+                   .hi = 9},
+                  {.dims = {{6, 4}, {2, 4}}, .dtypes = {u4, f64}, .attrs = A{0, 3}, .lo = 0, .hi = 15},
+                  {.dims = {{6, 4}, {1, 4}}, .dtypes = {f8e4m3fn, f64}, .attrs = A{0, 0}},
+                  {.dims = {{3, 5}, {1, 5}}, .dtypes = {f8e5m2, f64}, .attrs = A{0, 0}},
+                  {.dims = {{32, 2}, {2, 2}, {}},
+                   .dtypes = {f4e2m1fn, f8e4m3fn, f64},
+                   .attrs = A{.axis = 0, .block_size = 16, .dtype = f64, .has_global = true},
+                   .lo = -4,
+                   .hi = 4},
+                  {.dims = {{3, 8}, {3, 2}, {3, 2}},
+                   .dtypes = {u2, f64, f64},
+                   .attrs = A{.block_size = 4, .has_bias = true},
+                   .lo = 0,
+                   .hi = 3},
+                  {.dims = {{2, 64}, {2, 2}},
+                   .dtypes = {f4e2m1fn, f8e8m0fnu},
+                   .attrs = A{.block_size = 32},
+                   .lo = 0.5,
+                   .hi = 4},
+                  {.dims = {{2, 3, 5}, {2, 2, 5}, {2, 2, 5}},
+                   .dtypes = {i8, f64, i8},
+                   .attrs = A{.axis = -2, .block_size = 2, .has_zero_point = true},
+                   .lo = -9,
+                   .hi = 9},
+                  {.dims = {{0, 4}, {0, 2}}, .dtypes = {i4, f64}, .attrs = A{.block_size = 2}, .lo = -8, .hi = 8}},
   });
 }
 
@@ -246,32 +245,33 @@ OpDef define_dequant_matmul() {
             Value w = emit(op::dequantize_blockwise, {in.begin() + 1, in.end()}, weights_attrs(a, in[0].dtype()));
             return dot_general(in[0], w, {{}, {}, {in[0].rank() - 1}, {a.transpose_rhs ? 1 : 0}});
           },
-      .samples =
-          {{.dims = {{3, 256}, {5, 256}}, .dtypes = {f64, q4_k}, .lo = -1, .hi = 1},
-           {.dims = {{2, 2, 64}, {3, 64}}, .dtypes = {f64, q8_0}, .lo = -1, .hi = 1},
-           {.dims = {{512}, {4, 512}}, .dtypes = {f64, q6_k}, .lo = -1, .hi = 1},
-           {.dims = {{9, 64}, {7, 64}}, .dtypes = {f64, q4_0}, .lo = -1, .hi = 1},
-           {.dims = {{2, 256}, {3, 256}}, .dtypes = {f64, iq2_xs}, .lo = -1, .hi = 1},
-           {.dims = {{0, 32}, {3, 32}}, .dtypes = {f64, mxfp4}},
-           {.dims = {{3, 8}, {8, 5}, {2, 5}}, .dtypes = {f64, i8, f64}, .attrs = A{.block_size = 4, .has_scale = true}},
-           {.dims = {{3, 7}, {7, 5}, {2, 5}, {2, 5}},
-            .dtypes = {f64, i8, f64, f64},
-            .attrs = A{.block_size = 4, .has_scale = true, .has_zero_point = true}},
-           {.dims = {{2, 6}, {6, 4}, {2, 4}},
-            .dtypes = {f64, u4, f64},
-            .attrs = A{.block_size = 3, .has_scale = true},
-            .lo = 0,
-            .hi = 7},
-           {.dims = {{2, 3}, {3, 4}, {1, 4}}, .dtypes = {f64, f8e4m3fn, f64}, .attrs = A{.has_scale = true}},
-           {.dims = {{2, 3}, {3, 4}, {1, 4}}, .dtypes = {f64, f8e5m2, f64}, .attrs = A{.has_scale = true}},
-           {.dims = {{2, 32}, {32, 4}, {2, 4}, {}},
-            .dtypes = {f64, f4e2m1fn, f8e4m3fn, f64},
-            .attrs = A{.block_size = 16, .has_scale = true, .has_global = true}},
-           {.dims = {{2, 8}, {3, 8}, {3, 2}, {3, 2}},
-            .dtypes = {f64, u4, f64, f64},
-            .attrs = A{.transpose_rhs = true, .block_size = 4, .has_scale = true, .has_bias = true},
-            .lo = 0,
-            .hi = 7}},
+      .samples = {{.dims = {{3, 256}, {5, 256}}, .dtypes = {f64, q4_k}, .lo = -0.25, .hi = 0.25},
+                  {.dims = {{2, 2, 64}, {3, 64}}, .dtypes = {f64, q8_0}, .lo = -0.25, .hi = 0.25},
+                  {.dims = {{512}, {4, 512}}, .dtypes = {f64, q6_k}, .lo = -0.25, .hi = 0.25},
+                  {.dims = {{9, 64}, {7, 64}}, .dtypes = {f64, q4_0}, .lo = -0.25, .hi = 0.25},
+                  {.dims = {{2, 256}, {3, 256}}, .dtypes = {f64, iq2_xs}, .lo = -0.25, .hi = 0.25},
+                  {.dims = {{0, 32}, {3, 32}}, .dtypes = {f64, mxfp4}},
+                  {.dims = {{3, 8}, {8, 5}, {2, 5}},
+                   .dtypes = {f64, i8, f64},
+                   .attrs = A{.block_size = 4, .has_scale = true}},
+                  {.dims = {{3, 7}, {7, 5}, {2, 5}, {2, 5}},
+                   .dtypes = {f64, i8, f64, f64},
+                   .attrs = A{.block_size = 4, .has_scale = true, .has_zero_point = true}},
+                  {.dims = {{2, 6}, {6, 4}, {2, 4}},
+                   .dtypes = {f64, u4, f64},
+                   .attrs = A{.block_size = 3, .has_scale = true},
+                   .lo = 0,
+                   .hi = 7},
+                  {.dims = {{2, 3}, {3, 4}, {1, 4}}, .dtypes = {f64, f8e4m3fn, f64}, .attrs = A{.has_scale = true}},
+                  {.dims = {{2, 3}, {3, 4}, {1, 4}}, .dtypes = {f64, f8e5m2, f64}, .attrs = A{.has_scale = true}},
+                  {.dims = {{2, 32}, {32, 4}, {2, 4}, {}},
+                   .dtypes = {f64, f4e2m1fn, f8e4m3fn, f64},
+                   .attrs = A{.block_size = 16, .has_scale = true, .has_global = true}},
+                  {.dims = {{2, 8}, {3, 8}, {3, 2}, {3, 2}},
+                   .dtypes = {f64, u4, f64, f64},
+                   .attrs = A{.transpose_rhs = true, .block_size = 4, .has_scale = true, .has_bias = true},
+                   .lo = 0,
+                   .hi = 7}},
   });
 }
 
@@ -322,8 +322,10 @@ OpDef define_dequant_moe_weights() {
             std::swap(t.dims[1], t.dims[2]);
             return t;
           },
-      .decompose = [](Values in,
-                      const DequantizeBlocksAttrs& a) { return transpose(dequantize_blocks(in[0], a.dtype), {0, 2, 1}); },
+      .decompose =
+          [](Values in, const DequantizeBlocksAttrs& a) {
+            return transpose(dequantize_blocks(in[0], a.dtype), {0, 2, 1});
+          },
       .samples = {{.dims = {{2, 3, 64}}, .dtypes = {q8_0}},
                   {.dims = {{3, 1, 256}}, .dtypes = {q4_k}, .attrs = DequantizeBlocksAttrs{f64}},
                   {.dims = {{1, 2, 32}}, .dtypes = {q4_0}, .attrs = DequantizeBlocksAttrs{bf16}},

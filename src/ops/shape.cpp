@@ -226,7 +226,8 @@ OpDef define_reshape() {
             if (element_count(in[0].dims) != element_count(a.dims))
               fail(ErrorCode::shape_mismatch, in[0], " has ", element_count(in[0].dims), " elements, ", t, " has ",
                    element_count(a.dims));
-            if (is_block(t.dtype) && is_static(t.dims)) byte_count(t.dtype, shape_of(t.dims));  // the rows: whole blocks
+            if (is_block(t.dtype) && is_static(t.dims))
+              byte_count(t.dtype, shape_of(t.dims));  // the rows: whole blocks
             return t;
           },
       .reference = [](Tensors in, const ReshapeAttrs& a) { return in[0].reshaped(shape_of(a.dims)); },

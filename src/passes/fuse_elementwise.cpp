@@ -20,7 +20,8 @@ class Grouping {
     auto hoisted = hoisted_nodes(g);
     for (size_t n = 0; n < g.nodes().size(); ++n) {
       const Node& node = g.nodes()[n];
-      if (!node.op->elementwise || node.types.size() != 1 || hoisted[n] || !can_fuse(node)) continue;
+      if (!node.op->elementwise || node.types.size() != 1 || hoisted[n] || touches_packed(node) || !can_fuse(node))
+        continue;
       group_of_[n] = int32_t(n);
       members_[int32_t(n)] = {int32_t(n)};
       for (Ref r : node.operands)
@@ -61,6 +62,12 @@ class Grouping {
   }
 
  private:
+  /// Elements narrower than a byte have no address: what converts them stands alone.
+  bool touches_packed(const Node& node) const {
+    auto packed = [](const Type& t) { return !is_byte_sized(t.dtype); };
+    return packed(node.types[0]) ||
+           std::any_of(node.operands.begin(), node.operands.end(), [&](Ref r) { return packed(g_.type(r)); });
+  }
   void try_join(int32_t a, int32_t b) {
     std::vector<int32_t> both;
     std::merge(members_[a].begin(), members_[a].end(), members_[b].begin(), members_[b].end(),

@@ -1,5 +1,5 @@
-// Quantization-aware training: numbers rounded to the multiples of a scale, symmetric around 0, and derivatives that look
-// through the rounding. Neighbour: quantize.h, codes.
+// Quantization-aware training: numbers rounded to the multiples of a scale, symmetric around 0, and derivatives that
+// look through the rounding. Neighbour: quantize.h, codes.
 //
 // With `bits` bits the multiples go from -q to q, q = 2^(bits - 1) - 1: 127, 7, 1 for 8, 4, 2.
 #pragma once
@@ -40,8 +40,8 @@ Value fake_quantize_fixed(Value x, Value state, FakeQuantizeAttrs attrs = {});
 struct FakeQuantized {
   Value y, state;
 };
-/// The same with s = decay state + (1 - decay) max(max|x| / q, 1e-12), or the latter alone while the state is 0 or less;
-/// s is the new state: mode ema.
+/// The same with s = decay state + (1 - decay) max(max|x| / q, 1e-12), or the latter alone while the state is 0 or
+/// less; s is the new state: mode ema.
 FakeQuantized fake_quantize_ema(Value x, Value state, FakeQuantizeAttrs attrs = {});
 
 struct FakeQuantizeBackwardAttrs {

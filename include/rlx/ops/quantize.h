@@ -10,8 +10,8 @@
 namespace rlx {
 
 namespace op {
-extern const OpDef quantize, dequantize, dequantize_blocks, dequantize_blockwise, dequant_matmul, dequant_grouped_matmul,
-    dequant_moe_weights, qmatmul, qconv2d;
+extern const OpDef quantize, dequantize, dequantize_blocks, dequantize_blockwise, dequant_matmul,
+    dequant_grouped_matmul, dequant_moe_weights, qmatmul, qconv2d;
 }  // namespace op
 
 struct QuantizeAttrs {
@@ -88,8 +88,8 @@ struct QMatmulAttrs {
   int64_t x_zero_point = 0, w_zero_point = 0, out_zero_point = 0;
   double multiplier = 1;  ///< x's scale times w's over the result's, as f32
   RLX_FIELDS(QMatmulAttrs, field("x_zero_point", &QMatmulAttrs::x_zero_point),
-             field("w_zero_point", &QMatmulAttrs::w_zero_point),
-             field("out_zero_point", &QMatmulAttrs::out_zero_point), field("multiplier", &QMatmulAttrs::multiplier));
+             field("w_zero_point", &QMatmulAttrs::w_zero_point), field("out_zero_point", &QMatmulAttrs::out_zero_point),
+             field("multiplier", &QMatmulAttrs::multiplier));
 };
 /// x[..., k] w[k, n] + bias[n] of codes, as codes: acc = bias + sum (x - x_zero_point)(w - w_zero_point) in i32, which
 /// wraps; the result is clamp(round(f32(acc) multiplier) + out_zero_point) of x's dtype, i8 or u8.

@@ -18,15 +18,33 @@ bf16 = np.dtype(ml_dtypes.bfloat16)
 f16, f32, f64 = np.dtype(np.float16), np.dtype(np.float32), np.dtype(np.float64)
 i8, i16, i32, i64 = (np.dtype(t) for t in (np.int8, np.int16, np.int32, np.int64))
 u8, u16, u32, u64 = (np.dtype(t) for t in (np.uint8, np.uint16, np.uint32, np.uint64))
+f8e4m3fn, f8e5m2, f8e8m0fnu = (np.dtype(t) for t in (ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2, ml_dtypes.float8_e8m0fnu))
 boolean, c64, c128 = np.dtype(np.bool_), np.dtype(np.complex64), np.dtype(np.complex128)
 
 # dtype -> its name in the IR and in a safetensors header
 NAMES = {boolean: ("bool", "BOOL"), f16: ("f16", "F16"), bf16: ("bf16", "BF16"), f32: ("f32", "F32"), f64: ("f64", "F64"),
          i8: ("i8", "I8"), i16: ("i16", "I16"), i32: ("i32", "I32"), i64: ("i64", "I64"), u8: ("u8", "U8"), u16: ("u16", "U16"),
-         u32: ("u32", "U32"), u64: ("u64", "U64"), c64: ("c64", "C64"), c128: ("c128", "C128")}
+         u32: ("u32", "U32"), u64: ("u64", "U64"), c64: ("c64", "C64"), c128: ("c128", "C128"),
+         f8e4m3fn: ("f8e4m3fn", "F8_E4M3"), f8e5m2: ("f8e5m2", "F8_E5M2"), f8e8m0fnu: ("f8e8m0fnu", "F8_E8M0")}
+
+
+class Packed:
+    """What neither NumPy nor safetensors has a dtype for: blocks, and elements narrower than a byte. Stored as bytes."""
+    def __init__(self, name, dims, data):
+        self.name, self.shape, self.data = name, tuple(dims), np.ascontiguousarray(data, np.uint8).ravel()
+
+    @staticmethod
+    def codes(name, codes):
+        """Integers, or codes of narrow floats, packed from the low bit up: as many bits each as the name says."""
+        bits = {"i4": 4, "f4e2m1fn": 4}.get(name) or int(name[1:])
+        lowest = np.unpackbits((np.asarray(codes) & (1 << bits) - 1).astype(np.uint8).reshape(-1, 1), axis=1, bitorder="little")[:, :bits]
+        return Packed(name, np.shape(codes), np.packbits(lowest.ravel(), bitorder="little"))
+
 
 
 def type_text(array):
+    if isinstance(array, Packed):
+        return f"{array.name}[{', '.join(map(str, array.shape))}]"
     return f"{NAMES[array.dtype][0]}[{', '.join(map(str, array.shape))}]"
 
 
@@ -62,7 +80,7 @@ class Family:
     def add(self, case, op, inputs, outputs, source, cotangents=(), gradients=(), **attributes):
         """One node. `source` names what computed the outputs; attributes that are None are left out. Cotangents are
         listed as the outputs are and gradients as the inputs are; None where there is none."""
-        inputs, outputs = [np.asarray(x) for x in inputs], [np.asarray(y) for y in outputs]
+        inputs, outputs = ([x if isinstance(x, Packed) else np.asarray(x) for x in xs] for xs in (inputs, outputs))
         assert f"{case}/out0" not in self.tensors, case
         for value, partner in [*zip(cotangents, outputs), *zip(gradients, inputs)]:
             assert value is None or (value.shape, value.dtype) == (partner.shape, partner.dtype), case
@@ -78,7 +96,7 @@ class Family:
         self.graphs.append("\n".join(lines) + "\n")
         self.ops.add(op)
         for kind, tensors in (("in", inputs), ("out", outputs), ("ct", cotangents), ("d", gradients)):
-            self.tensors |= {f"{case}/{kind}{i}": x for i, x in enumerate(tensors) if x is not None}
+            self.tensors |= {f"{case}/{kind}{i}": x.data if isinstance(x, Packed) else x for i, x in enumerate(tensors) if x is not None}
 
     def add_derivative(self, case, op, inputs, vjp, function, source, **attributes):
         """The same with cotangents: `vjp` is `by_jax` or `by_torch` of derivative.py, `function` what the op is in their

@@ -1,5 +1,5 @@
-// Conversions from and to elements narrower than a byte: one by one, bit by bit. They are storage; what is read often has
-// kernels of its own (kernels/code_weights.h).
+// Conversions from and to elements narrower than a byte: one by one, bit by bit. They are storage; what is read often
+// has kernels of its own (kernels/code_weights.h).
 #include "backends/cpu/lowerings.h"
 #include "rlx/ops/elementwise.h"
 

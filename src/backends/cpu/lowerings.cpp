@@ -36,6 +36,7 @@ const Lowering kLowerings[] = {
     {&op::dequant_grouped_matmul, when_block_experts, lower_block_experts},
     {&op::dequantize_blocks, when::always, lower_dequantize_blocks},
     {&op::dequantize_blockwise, when_codes, lower_codes},
+    {&op::qmatmul, when::always, lower_qmatmul},
     {&op::convert, when_packed_convert, lower_packed_convert},
     {&op::gather, when_gather, lower_gather, strided::any},
     {&op::scatter, when_scatter, lower_scatter},

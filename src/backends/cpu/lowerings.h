@@ -71,6 +71,7 @@ std::string when_codes(const Question&);
 Prepared lower_codes(const LoweringContext&);
 std::string when_code_product(const Question&);
 Prepared lower_code_product(const LoweringContext&);
+Prepared lower_qmatmul(const LoweringContext&);
 
 // lower_packed.cpp
 std::string when_packed_convert(const Question&);

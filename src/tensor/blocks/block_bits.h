@@ -1,5 +1,5 @@
-// How the fields of a block are read: little-endian, wherever they stand. A block is a sequence of bytes, never a struct:
-// blocks of 18 or 210 bytes leave every second one unaligned.
+// How the fields of a block are read: little-endian, wherever they stand. A block is a sequence of bytes, never a
+// struct: blocks of 18 or 210 bytes leave every second one unaligned.
 #pragma once
 
 #include <bit>

@@ -19,7 +19,8 @@ BlockDecoder block_decoder(DType dtype) {
     RLX_DECODER(tq1_0) RLX_DECODER(tq2_0) RLX_DECODER(q1_0) RLX_DECODER(q2_0) RLX_DECODER(mxfp4) RLX_DECODER(nvfp4)
 // clang-format on
 #undef RLX_DECODER
-    default: fail(ErrorCode::invalid_argument, dtype, " is no block format; its elements are read one by one");
+                        default
+        : fail(ErrorCode::invalid_argument, dtype, " is no block format; its elements are read one by one");
   }
 }
 

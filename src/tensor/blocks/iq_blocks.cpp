@@ -108,8 +108,8 @@ void iq1_s(const uint8_t* b, float* to) {
   }
 }
 
-/// 32 low bytes of points; 32 times three high bits and the sign of the shift; four times four 3-bit scales, above which
-/// stands a fourth of d.
+/// 32 low bytes of points; 32 times three high bits and the sign of the shift; four times four 3-bit scales, above
+/// which stands a fourth of d.
 void iq1_m(const uint8_t* b, float* to) {
   uint16_t scales[4], half = 0;
   for (int i = 0; i < 4; ++i) {

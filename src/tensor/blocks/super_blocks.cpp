@@ -1,11 +1,11 @@
-// Super-blocks of 256 elements: the K formats, whose sub-blocks have quantized scales of their own, and the ternary ones.
-// Layouts: GGUF specification (ggml types Q2_K ... Q8_K, TQ1_0, TQ2_0).
+// Super-blocks of 256 elements: the K formats, whose sub-blocks have quantized scales of their own, and the ternary
+// ones. Layouts: GGUF specification (ggml types Q2_K ... Q8_K, TQ1_0, TQ2_0).
 #include "tensor/blocks/block_bits.h"
 
 namespace rlx::blocks {
 
-/// 16 bytes with scale and min of a sub-block each, 64 bytes of 2-bit codes, d, dmin. Bit pair p of 32 bytes is a run of
-/// 32 elements: two sub-blocks.
+/// 16 bytes with scale and min of a sub-block each, 64 bytes of 2-bit codes, d, dmin. Bit pair p of 32 bytes is a run
+/// of 32 elements: two sub-blocks.
 void q2_k(const uint8_t* b, float* to) {
   float d = half_at(b + 80), dmin = half_at(b + 82);
   for (int half = 0; half < 2; ++half)
@@ -18,8 +18,8 @@ void q2_k(const uint8_t* b, float* to) {
       }
 }
 
-/// 32 bytes of high bits, 64 of 2-bit codes as in Q2_K, 12 with sixteen 6-bit scales, d. A high bit that is clear takes 4
-/// away. Scale s: 4 bits in nibble s of the first eight bytes, 2 more in the last four.
+/// 32 bytes of high bits, 64 of 2-bit codes as in Q2_K, 12 with sixteen 6-bit scales, d. A high bit that is clear takes
+/// 4 away. Scale s: 4 bits in nibble s of the first eight bytes, 2 more in the last four.
 void q3_k(const uint8_t* b, float* to) {
   float d = half_at(b + 108);
   const uint8_t* scales = b + 96;
@@ -55,12 +55,12 @@ void q5_k(const uint8_t* b, float* to) {
     auto [scale, min] = scale_and_min(b + 4, s);
     float ds = d * integer(scale), m = dmin * integer(min);
     const uint8_t *high = b + 16, *q = b + 48 + 32 * (s / 2);
-    for (int j = 0; j < 32; ++j)
-      *to++ = ds * integer(((q[j] >> (4 * (s % 2))) & 15) | ((high[j] >> s) & 1) << 4) - m;
+    for (int j = 0; j < 32; ++j) *to++ = ds * integer(((q[j] >> (4 * (s % 2))) & 15) | ((high[j] >> s) & 1) << 4) - m;
   }
 }
 
-/// 128 bytes of low nibbles, 64 of high bit pairs, 16 signed scales, d. Each half: 64 low nibbles' elements, then 64 high.
+/// 128 bytes of low nibbles, 64 of high bit pairs, 16 signed scales, d. Each half: 64 low nibbles' elements, then 64
+/// high.
 void q6_k(const uint8_t* b, float* to) {
   float d = half_at(b + 208);
   for (int s = 0; s < 16; ++s) {  // sub-blocks of 16
