@@ -9,8 +9,8 @@ import sys
 import recorded
 
 MODULES = ["elementwise", "activations", "shape", "index", "index_gradients", "take", "arrange_gradients", "reduce", "contract",
-           "norms", "attention", "attention_gradients", "windows", "window_gradients", "network_gradients", "recurrent"]
-MODULES = ["elementwise", "activations", "shape", "index", "take", "reduce", "contract", "norms", "attention", "windows", "quantize", "qat"]
+           "norms", "attention", "attention_gradients", "windows", "window_gradients", "network_gradients", "recurrent",
+           "quantize", "qat"]
 
 
 def main(names):

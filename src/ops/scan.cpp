@@ -217,10 +217,11 @@ std::vector<Value> in_chunks(Graph& g, Values in, const ScanAttrs& a, int64_t k,
   }
   ScanAttrs inner = a;
   inner.length = k;
-  Graph chunk = trace(body_types(part.carries, main_xs, part.captured), [&](Values v) {
+  Graph chunk = trace(body_types(part.carries, main_xs, part.captured), [&](Graph& whole, Values v) {
     Graph body = trace(types_of_values(v), [&](Graph& b, Values w) {
       return checkpointed_scan(b, {w.begin(), w.end()}, inner, inside, 1);
     });
+    if (v.empty()) return inlined(whole, body, v);  // nothing to keep, nothing to differentiate
     return remat({v.begin(), v.end()}, body);
   });
   ScanAttrs outer = a;

@@ -21,7 +21,8 @@ namespace rlx {
 ///             return %4
 ///           }}
 ///
-/// Goes into the bodies itself. What stands in front of a barrier is needed, whatever is used behind it.
+/// Goes into the bodies itself. Operands that have become one may make values inside equal, which merge_equal_nodes
+/// finds, and then a second run finds more. What stands in front of a barrier is needed, whatever is used behind it.
 Graph trim_control_flow(const Graph& g);
 
 }  // namespace rlx

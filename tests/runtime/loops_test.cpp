@@ -6,6 +6,7 @@
 
 #include "autodiff/transforms.h"
 #include "runtime/small_model.h"
+#include "support/io_files.h"
 
 using namespace rlx;
 
@@ -261,6 +262,27 @@ TEST_CASE("recurrent weights that are bound are packed once and follow a new bin
     test::Params params = {{"w", random_tensor(f32, {32, 32}, seed, -0.3, 0.3)}};
     compiled.set_params(params);
     CHECK(difference(compiled.run_ordered(inputs), test::by_reference(g, inputs, params), 1e-5) == "");
+  }
+}
+
+TEST_CASE("a loop that waits for what a failed reference computes ends, and the run fails with its error") {
+  static const OpDef kFails = define<>({
+      .name = "user_fails",
+      .doc = "a reference that throws",
+      .operands = {"x"},
+      .infer = [](Types in) { return in[0]; },
+      .reference = [](Tensors) -> Tensor { fail(ErrorCode::invalid_argument, "the sensor is not connected"); },
+  });
+  std::vector<Type> types(2, Type{f32, {}});
+  Graph condition = trace(types, [](Values v) { return compare(v[0], v[1], Comparison::lt); });
+  Graph body = trace(types, [](Graph& g, Values v) { return g.emit(kFails, {v[0]})[0]; });
+  Graph g("g");
+  g.output(while_loop({g.input("x", f32, {}), g.input("limit", f32, {})}, {1, condition, body})[0]);
+  CompiledGraph compiled = Session().compile(g);
+  auto run = [&](float x) { return compiled.run_ordered(std::vector{Tensor::scalar(x), Tensor::scalar(1.0f)}); };
+  for (int round = 0; round < 2; ++round) {
+    CHECK(test::message_of([&] { run(0); }).find("the sensor is not connected") != std::string::npos);
+    CHECK(run(2)[0] == Tensor::scalar(2.0f));  // no trip, no error
   }
 }
 
