@@ -189,7 +189,10 @@ void select_units(const SelectAndScatterArgs& a, int64_t begin, int64_t end, int
     in_count *= a.x_dims[d];
     if (d < last) out_rows *= a.out_dims[d], outer_taps *= a.window[d];
   }
-  const int64_t row = a.out_dims[last], extent = a.x_dims[last], dilation = a.dilation[last];
+  const int64_t row = a.out_dims[last];
+  const WindowDim along{a.x_dims[last], a.stride[last], a.dilation[last], a.low[last]};
+  std::array<T, kStretch> best{};
+  std::array<int64_t, kStretch> kept;
   for (int64_t unit = begin; unit < end; ++unit) {
     const T* x = static_cast<const T*>(a.x) + unit * in_count;
     const T* source = static_cast<const T*>(a.source) + unit * out_rows * row;
@@ -208,19 +211,26 @@ void select_units(const SelectAndScatterArgs& a, int64_t begin, int64_t end, int
         }
         if (!is_padding) taps[inside++] = offset;
       }
-      if (inside == 0) continue;
-      for (int64_t o = 0; o < row; ++o) {
-        const int64_t first = o * a.stride[last] - a.low[last];
-        int64_t kept = -1;
-        T best{};
+      // Stretches of neighbouring outputs, tap by tap and without a branch: which element wins cannot be predicted.
+      for (int64_t first = 0; inside > 0 && first < row; first += kStretch) {
+        const int64_t stop = std::min(row, first + kStretch);
+        kept.fill(-1);
         for (int64_t t = 0; t < inside; ++t) {
-          for (int64_t k = 0, at = first; k < a.window[last]; ++k, at += dilation) {
-            if (at < 0 || at >= extent) continue;
-            const T next = x[taps[t] + at];
-            if (kept < 0 || !stays(best, next)) kept = taps[t] + at, best = next;
+          for (int64_t k = 0; k < a.window[last]; ++k) {
+            int64_t from = 0, to = 0;
+            along.inside(k, first, stop, from, to);
+            int64_t at = taps[t] + from * along.stride + k * along.dilation - along.low;
+            for (int64_t o = from - first; o < to - first; ++o, at += along.stride) {
+              const auto i = static_cast<size_t>(o);
+              const T next = x[at];
+              const bool takes = (kept[i] < 0) | !stays(best[i], next);
+              best[i] = takes ? next : best[i];
+              kept[i] = takes ? at : kept[i];
+            }
           }
         }
-        if (kept >= 0) y[kept] += source[o];
+        for (int64_t o = first; o < stop; ++o)
+          if (const int64_t at = kept[static_cast<size_t>(o - first)]; at >= 0) y[at] += source[o];
       }
     }
   }

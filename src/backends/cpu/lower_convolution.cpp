@@ -1,11 +1,11 @@
 // Convolutions. What the kernels do not know is taken apart here: groups of the batch, and the dilation of the input,
 // which is a plain convolution for each phase of the outputs (those that meet the same taps). So the gradients, which
-// have both, run like any other convolution; those of weights, whose kernel is larger than their result, as products.
+// have both, run like any other convolution: as products, or where these do not suit by the kernel that needs no
+// matrix.
 #include <numeric>
 
+#include "backends/cpu/convolution_product.h"
 #include "backends/cpu/lowerings.h"
-#include "kernels/convolution.h"
-#include "kernels/convolution_columns.h"
 #include "rlx/ops/window.h"
 
 namespace rlx::cpu {
@@ -88,106 +88,15 @@ void split_phases(std::vector<Part>& parts, int d) {
   parts = std::move(split);
 }
 
-// ---- as a product with columns ----
-struct Extents {
-  int64_t outputs = 1, taps = 1;
-  explicit Extents(const ConvolutionArgs& a) {
-    for (int d = 0; d < a.spatial; ++d) outputs *= a.out_dims[d], taps *= a.kernel[d];
-  }
-};
-
-/// Few outputs in a row, many taps; and the kernel and the result lie so that both are matrices.
-bool is_better_as_product(const ConvolutionArgs& a) {
-  constexpr int64_t kFewOutputs = 8, kManyTaps = 32;
-  const Extents e(a);
-  if ((a.dtype != f32 && a.dtype != f64) || a.out_dtype != a.dtype || a.groups != 1) return false;
-  if (a.out_dims[a.spatial - 1] > kFewOutputs || e.taps < kManyTaps || e.taps < 2 * e.outputs) return false;
-  int64_t w = 1, y = 1;
-  for (int d = a.spatial - 1; d >= 0; --d) {
-    if ((a.kernel[d] > 1 && a.w_strides[d] != w) || (a.out_dims[d] > 1 && a.y_strides[d] != y)) return false;
-    w *= a.kernel[d], y *= a.out_dims[d];
-  }
-  return a.batch == 1 || a.y_batch_stride == y;
-}
-
-/// y[o, row] = sum over channels and taps of w[o, channel, tap] column[row, channel, tap], some taps of one channel at
-/// a time.
-class ColumnProduct {
- public:
-  ColumnProduct(const ConvolutionArgs& args, int threads) : args_(args), threads_(threads), extents_(args) {
-    constexpr int64_t kBytes = 1 << 20;  // of columns: they stay in the cache between being made and being read
-    const auto size = static_cast<int64_t>(byte_size(args.dtype));
-    rows_ = args.batch * extents_.outputs;
-    chunk_ = std::clamp<int64_t>(kBytes / size / std::max<int64_t>(rows_, 1), 32, extents_.taps);
-    tail_ = extents_.taps % chunk_;
-    for (bool more : {false, true})
-      for (bool tail : {false, true})
-        if (int64_t taps = tail ? tail_ : chunk_; taps > 0) products_[more][tail] = product(taps, more);
-    columns_bytes_ = (static_cast<size_t>(rows_ * chunk_ * size) + 63) / 64 * 64;
-  }
-  size_t scratch_bytes() const {
-    size_t most = 0;
-    for (const auto& both : products_)
-      for (const auto& p : both)
-        if (p) most = std::max(most, p.scratch_bytes());
-    return columns_bytes_ + most;
-  }
-  void run(const StepArgs& step, const std::byte* x, const std::byte* w, std::byte* y) const {
-    ConvolutionArgs call = args_;
-    call.x = x;
-    const auto size = static_cast<int64_t>(byte_size(call.dtype));
-    bool more = false;
-    for (int64_t channel = 0; channel < call.in_channels; ++channel) {
-      for (int64_t first = 0; first < extents_.taps; first += chunk_) {
-        const int64_t taps = std::min(chunk_, extents_.taps - first);
-        for_ranges(step, rows_, 1, static_cast<double>(rows_ * taps) * 0.3, [&](int64_t begin, int64_t end, int64_t) {
-          kernels::convolution_columns(call, channel, first, taps, begin, end, step.scratch);
-        });
-        kernels::BatchedGemmOperands operands;
-        operands.lhs = w + (channel * call.w_in_stride + first) * size;
-        operands.rhs = step.scratch, operands.y = y;
-        products_[more][taps < chunk_].run(operands, step.scratch + columns_bytes_, step.pool);
-        more = true;
-      }
-    }
-  }
-
- private:
-  kernels::PreparedBatchedGemm product(int64_t taps, bool more) const {
-    kernels::BatchedGemmSpec spec;
-    spec.m = args_.out_channels, spec.n = rows_, spec.k = taps;
-    spec.lhs_m_stride = args_.w_out_stride, spec.lhs_k_stride = 1;
-    spec.rhs_k_stride = 1, spec.rhs_n_stride = taps;
-    spec.y_m_stride = args_.y_channel_stride, spec.y_n_stride = 1;
-    spec.lhs_dtype = spec.rhs_dtype = spec.y_dtype = args_.dtype;
-    if (more) spec.epilogue.residual = kernels::Residual::in_place;
-    spec.threads = threads_;
-    return kernels::prepare_batched_gemm(spec);
-  }
-
-  ConvolutionArgs args_;
-  int threads_;
-  Extents extents_;
-  int64_t rows_ = 0, chunk_ = 0, tail_ = 0;
-  size_t columns_bytes_ = 0;
-  kernels::PreparedBatchedGemm products_[2][2];  // [added to what is there][the last, shorter one]
-};
-
 /// All parts in turn, each over all threads.
 class ConvolutionStep final : public Step {
  public:
   ConvolutionStep(const std::vector<Part>& parts, DType in, DType out, int threads)
       : in_size_(static_cast<int64_t>(byte_size(in))), out_size_(static_cast<int64_t>(byte_size(out))) {
     for (const Part& p : parts) {
-      Ready part{p, {}};
-      const Extents e(p.args);
-      bool nothing = p.args.in_channels == 0 || p.args.batch == 0 || p.args.out_channels == 0 || e.outputs == 0;
-      if (!nothing && is_better_as_product(p.args)) {
-        part.product = std::make_shared<ColumnProduct>(p.args, threads);
-        scratch_ = std::max(scratch_, part.product->scratch_bytes());
-      } else {
-        per_thread_ = std::max(per_thread_, (kernels::convolution_scratch_bytes(p.args) + 63) / 64 * 64);
-      }
+      Ready part{p, convolution_product(p.args, threads)};
+      if (part.product) scratch_ = std::max(scratch_, part.product->scratch_bytes());
+      else per_thread_ = std::max(per_thread_, (kernels::convolution_scratch_bytes(p.args) + 63) / 64 * 64);
       parts_.push_back(std::move(part));
     }
     scratch_ = std::max(scratch_, per_thread_ * static_cast<size_t>(threads));
@@ -209,10 +118,9 @@ class ConvolutionStep final : public Step {
       }
       ConvolutionArgs call = p.part.args;
       call.x = x, call.w = w, call.y = y;
-      const Extents e(call);
       const int64_t units = call.batch * call.out_channels * call.out_dims[0];
-      const double work = static_cast<double>(call.batch * call.out_channels * e.outputs) *
-                          static_cast<double>(call.in_channels / call.groups * e.taps) * 0.05;
+      double work = static_cast<double>(units * (call.in_channels / call.groups) * call.kernel[0]) * 0.05;
+      for (int d = 1; d < call.spatial; ++d) work *= static_cast<double>(call.out_dims[d] * call.kernel[d]);
       for_ranges(step, units, 1, work, [&](int64_t begin, int64_t end, int64_t part) {
         kernels::convolution(call, begin, end, step.scratch + per_thread_ * static_cast<size_t>(part));
       });
@@ -222,7 +130,7 @@ class ConvolutionStep final : public Step {
  private:
   struct Ready {
     Part part;
-    std::shared_ptr<ColumnProduct> product;
+    std::unique_ptr<ConvolutionProduct> product;
   };
   int64_t in_size_, out_size_;
   std::vector<Ready> parts_;
