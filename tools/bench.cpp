@@ -94,9 +94,10 @@ std::string ms_text(double ms) { return fixed_text(ms, 6); }  // to the nanoseco
 
 void Bench::measure(BenchCase& c) const {
   Session session(Device::parse(device), {threads});
-  std::vector<Tensor> result(1);
   double begin = wall_ms();
-  CompiledGraph compiled = session.compile(c.graph());
+  const Graph graph = c.graph();
+  std::vector<Tensor> result(graph.outputs().size());
+  CompiledGraph compiled = session.compile(graph);
   compiled.set_params(c.params);
   compiled.run_into(c.inputs, result);
   double first_ms = wall_ms() - begin;
