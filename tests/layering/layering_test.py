@@ -41,6 +41,7 @@ PUBLIC = {
     "dtype.h": "base",
     "fields.h": "base",
     "scanner.h": "base",
+    "blocks.h": "tensor",
     "element.h": "tensor",
     "tensor.h": "tensor",
     "type.h": "tensor",
