@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "autodiff/transforms.h"
 #include "rlx/ops.h"
 #include "rlx/session.h"
 
@@ -28,6 +29,15 @@ Graph stacked(const char* kind, int64_t steps, int64_t width, int64_t batch, int
                       : rnn(x, w, u, b, {width, layers, both});
   g.output(out[0]);
   return g;
+}
+/// Its value and its cotangents, weights included.
+Graph lstm_gradient(int64_t steps, int64_t width, int64_t batch) {
+  Graph g(text_of("lstm_gradient_", steps, "x", width, "_b", batch));
+  int64_t rows = 4 * width;
+  Value x = g.input("x", f32, {batch, steps, width}), w = g.input("w_ih", f32, {rows * width}),
+        u = g.input("w_hh", f32, {rows * width}), b = g.input("bias", f32, {rows});
+  g.output(lstm(x, w, u, b, {width})[0]);
+  return value_and_vjp(g, {true, true, true, true}, {true});
 }
 Graph scan_graph(int64_t steps, int64_t channels, int64_t n, int64_t batch) {
   Graph g(text_of("selective_scan_", steps, "x", channels, "x", n, "_b", batch));
@@ -95,6 +105,7 @@ int main(int count, char** words) {
   for (const char* kind : {"lstm", "gru", "rnn"})
     for (int64_t batch : {1, 16}) all.push_back(stacked(kind, 128, 256, batch, 1, false));
   all.push_back(stacked("lstm", 128, 256, 1, 2, true));
+  for (int64_t batch : {1, 16}) all.push_back(lstm_gradient(128, 256, batch));
   all.push_back(scan_graph(256, 1024, 16, 1));
   all.push_back(mamba2_graph(256, 16, 64, 64, 1));
   all.push_back(delta_graph(256, 8, 128, 1));

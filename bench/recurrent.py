@@ -52,6 +52,15 @@ def peer(case):
     kind, extents, batch, layers, both = re.fullmatch(r"(\w+?)_([\dx]+)_b(\d+)(?:_l(\d+))?(_both)?", case).groups()
     e, b = [int(n) for n in extents.split("x")], int(batch)
     r = lambda *dims: 0.1 * (torch.rand(*dims) - 0.5)
+    if kind == "lstm_gradient":
+        module = torch.nn.LSTM(e[1], e[1], batch_first=True)
+        x, ct = r(b, e[0], e[1]).requires_grad_(), r(b, e[0], e[1])
+
+        def forward_and_back():
+            with torch.enable_grad():
+                return torch.autograd.grad(module(x)[0], [x, *module.parameters()], ct)
+
+        return forward_and_back
     if kind in ("lstm", "gru", "rnn"):
         module = {"lstm": torch.nn.LSTM, "gru": torch.nn.GRU, "rnn": torch.nn.RNN}[kind](e[1], e[1], int(layers or 1), batch_first=True, bidirectional=bool(both))
         x = r(b, e[0], e[1])

@@ -44,8 +44,8 @@ TEST_CASE("every block format is decoded as gguf decodes it, bit by bit") {
 
     // One long row: many blocks behind each other.
     Tensor row = blocks.reshaped({static_cast<int64_t>(blocks.element_count())});
-    CHECK_MESSAGE(one.compile(decoding(row, f32)).run_ordered(std::array{row})[0] == wanted.reshaped(row.shape()), format,
-                  " as one row");
+    CHECK_MESSAGE(one.compile(decoding(row, f32)).run_ordered(std::array{row})[0] == wanted.reshaped(row.shape()),
+                  format, " as one row");
   });
 }
 

@@ -11,6 +11,7 @@
 #include "reference/interpreter.h"
 #include "rlx/io.h"
 #include "rlx/session.h"
+#include "support/compare.h"
 #include "support/io_files.h"
 #include "support/tolerance.h"
 
@@ -45,14 +46,9 @@ Case case_of(Graph g, const SafetensorsFile& tensors) {
     for (size_t i = 0; i < count; ++i) mask.push_back(tensors.find(named(what, i)) != nullptr);
     return mask;
   };
-  // What safetensors has no dtype for, packed integers and blocks, is stored as bytes.
-  auto as = [](const Type& type, Tensor t) {
-    return t.dtype() == u8 && type.dtype != u8 ? Tensor::borrow(type.dtype, shape_of(type.dims), t.bytes(), t.owner())
-                                               : t;
-  };
   auto take = [&](std::vector<Tensor>& to, const char* what, const Mask& mask, const std::vector<Type>& types) {
     for (size_t i = 0; i < mask.size(); ++i)
-      if (mask[i]) to.push_back(as(types[i], tensors.tensor(named(what, i))));
+      if (mask[i]) to.push_back(golden_tensor(types[i], tensors.tensor(named(what, i))));
   };
   auto input_types = c.op.input_types(), output_types = c.op.output_types();
   size_t operands = c.op.inputs().size(), results = c.op.outputs().size();

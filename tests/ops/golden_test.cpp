@@ -60,8 +60,10 @@ TEST_CASE("every op gives what the libraries of its field give") {
       try {
         Graph g = parse_graph(text);
         std::vector<Tensor> inputs, wanted;
-        for (size_t i = 0; i < g.inputs().size(); ++i) inputs.push_back(arrays.tensor(text_of(g.name(), "/in", i)));
-        for (size_t i = 0; i < g.outputs().size(); ++i) wanted.push_back(arrays.tensor(text_of(g.name(), "/out", i)));
+        for (size_t i = 0; i < g.inputs().size(); ++i)
+          inputs.push_back(golden_tensor(g.input_types()[i], arrays.tensor(text_of(g.name(), "/in", i))));
+        for (size_t i = 0; i < g.outputs().size(); ++i)
+          wanted.push_back(golden_tensor(g.output_types()[i], arrays.tensor(text_of(g.name(), "/out", i))));
         why = difference(interpret(g, inputs), wanted);
         const Node& node = g.nodes().back();
         if (why.empty() && node.op->reference && node.op->decompose) {

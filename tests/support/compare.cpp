@@ -90,4 +90,9 @@ Tensor random_tensor(DType dtype, const Shape& shape, uint64_t seed, double lo, 
   return t;
 }
 
+Tensor golden_tensor(const Type& type, Tensor stored) {
+  if (stored.dtype() != u8 || type.dtype == u8) return stored;
+  return Tensor::borrow(type.dtype, shape_of(type.dims), stored.bytes(), stored.owner());
+}
+
 }  // namespace rlx
