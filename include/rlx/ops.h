@@ -14,6 +14,7 @@
 #include "rlx/ops/fused_blocks.h"
 #include "rlx/ops/image.h"
 #include "rlx/ops/index.h"
+#include "rlx/ops/linalg.h"
 #include "rlx/ops/linear.h"
 #include "rlx/ops/loss.h"
 #include "rlx/ops/norm.h"

@@ -23,12 +23,12 @@ def wide(x):
 
 
 def rounded(x, dtype):
-    """To a float dtype of the same kind: a real result of complex inputs is real."""
+    """To the width of a float dtype, real or complex as x is."""
     x = np.asarray(x)
     if not moves(x):
         return x
-    parts = {c64: f32, c128: f64}
-    return x.astype(dtype if x.dtype == c128 or dtype not in parts else parts[dtype])
+    real, complexes = {c64: f32, c128: f64}, {f32: c64, f64: c128}
+    return x.astype(complexes.get(dtype, dtype) if x.dtype == c128 else real.get(dtype, dtype))
 
 
 def cotangents_of(case, outputs):

@@ -142,6 +142,19 @@ Prepared lower_selective_scan(const LoweringContext&);
 Prepared lower_mamba2(const LoweringContext&);
 Prepared lower_gated_delta_net(const LoweringContext&);
 
+// lower_linalg.cpp
+std::string when_svd(const Question&);
+Prepared lower_lu(const LoweringContext&);
+Prepared lower_cholesky(const LoweringContext&);
+Prepared lower_triangular_solve(const LoweringContext&);
+Prepared lower_solve(const LoweringContext&);
+Prepared lower_geqrf(const LoweringContext&);
+Prepared lower_householder_product(const LoweringContext&);
+Prepared lower_qr(const LoweringContext&);
+Prepared lower_eigh(const LoweringContext&);
+Prepared lower_svd(const LoweringContext&);
+Prepared lower_eig(const LoweringContext&);
+
 // lower_control.cpp
 Prepared lower_if(const LoweringContext&);
 
