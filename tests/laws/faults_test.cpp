@@ -70,6 +70,47 @@ std::vector<Fault> faults() {
                [](OpDef& d) {
                  d.decompose = [](Graph&, Values in, const Attrs&) { return Many<Value>(exp(log_softmax(in[0], 0))); };
                })},
+      {"vjp_is_gradient", "the derivative of tanh with the wrong sign",
+       spoiled(op::tanh,
+               [](OpDef& d) {
+                 d.vjp = [](Values, Values out, Values cts, const Attrs&, const Transforms&) {
+                   return Many<Value>(cts[0] * (1.0 + out[0] * out[0]));
+                 };
+               })},
+      {"vjp_is_gradient", "moments forgets the cotangent of the variance",
+       spoiled(op::moments,
+               [](OpDef& d) {
+                 d.vjp = [](Values in, Values, Values cts, const Attrs& a, const Transforms&) -> Many<Value> {
+                   if (!cts[0]) return zeros_like(in[0]);
+                   const auto& axes = a.as<ReduceDimsAttrs>().axes;
+                   Dims kept = in[0].dims();
+                   for (int64_t axis : axes) kept[size_t(valid_axis(axis, kept.size()))] = 1;
+                   return broadcast_to(reshape(cts[0], kept), in[0].dims()) *
+                          (double(element_count(kept).value()) / double(element_count(in[0].dims()).value()));
+                 };
+               })},
+      {"jvp_transposes_vjp", "forward mode of exp counts its tangent twice",
+       spoiled(op::exp,
+               [](OpDef& d) {
+                 d.jvp = [](Values in, Values tangents, const Attrs&, const Transforms&) {
+                   Value y = exp(in[0]);
+                   return Many<Value>{y, y * tangents[0] * 2.0};
+                 };
+               })},
+      {"batch_is_loop", "a batched softmax runs along the axis that stands one place before its own",
+       spoiled(op::softmax,
+               [](OpDef& d) {
+                 d.batch = [](Values in, const Mask&, const Attrs& a, const Transforms&) {
+                   return Many<Value>(softmax(in[0], a.as<AxisAttrs>().axis));
+                 };
+               })},
+      {"gradient_transforms", "the derivative of exp is right and has none itself",
+       spoiled(op::exp,
+               [](OpDef& d) {
+                 d.vjp = [](Values, Values out, Values cts, const Attrs&, const Transforms&) {
+                   return Many<Value>(cts[0] * stop_gradient(out[0]));
+                 };
+               })},
       {"backend_agrees(cpu)", "softsign is decomposed without the absolute value",
        spoiled(op::softsign,
                [](OpDef& d) {
