@@ -16,7 +16,7 @@ namespace rlx {
 ///             return %4, %1, %4
 ///           }}
 ///   after   %3 = scan(%0, %2, %1) {carries = 1, xs = 1, body = graph {
-///             %0 = input() @"x0"  %1 = input() @"x1"  %2 = input() @"x2"
+///             %0 = input() @"h"  %1 = input() @"x"  %2 = input() @"w"
 ///             %3 = mul(%0, %2)    %4 = add(%3, %1)
 ///             return %4
 ///           }}
