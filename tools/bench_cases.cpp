@@ -169,6 +169,7 @@ BenchCase max_pool(const Shape& d, bool backward) {
   if (!backward) return kernel({image}, {}, [attrs](Values x, Values) { return pool(x[0], attrs); });
   return kernel({image, {d[0], d[1], half, half}}, {},
                 [attrs](Values x, Values) { return max_pool_backward(x[0], x[1], attrs); });
+}
 
 /// One row times packed weights: what a token costs a language model.
 BenchCase q4_k_gemv(int64_t n) {
