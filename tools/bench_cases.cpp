@@ -2,6 +2,7 @@
 #include "tools/bench_cases.h"
 
 #include <charconv>
+#include <cstring>
 #include <filesystem>
 #include <memory>
 
@@ -37,6 +38,7 @@ const BenchFamily kFamilies[] = {
     {"maxpooldx", "BxCxW", "its gradient", {"8x64x112"}},
     {"sumrow", "MxN", "sum over each row", {"4096x4096"}},
     {"sumcol", "MxN", "sum over each column", {"4096x4096"}},
+    {"fft", "N", "complex transforms of 64 rows of N places", {"1024", "1000"}},
     {"small_graph", "", "gelu(x[1,16]·w[16,16] + b)·c - x: what a run costs by itself", {}},
 };
 
@@ -196,6 +198,17 @@ BenchCase q4_k_gemv(int64_t n) {
   return c;
 }
 
+BenchCase transforms(int64_t places) {
+  BenchCase c;
+  c.prepare = [=](BenchCase& self) {
+    Tensor parts = Arrays()({64, places, 2}), x = Tensor::uninitialized(c64, {64, places});
+    std::memcpy(x.mutable_data(), parts.data(), parts.byte_count());
+    self.inputs = {x};
+  };
+  c.graph = [=] { return trace(std::vector{Type{c64, {64, places}}}, [](Values x) { return fft(x[0]); }); };
+  return c;
+}
+
 BenchCase small_graph() {
   return kernel({{1, 16}}, {{16, 16}, {16}, {16}},
                 [](Values x, Values w) { return gelu(matmul(x[0], w[0]) + w[1]) * w[2] - x[0]; });
@@ -221,6 +234,7 @@ BenchCase kernel_case(std::string_view family, const Shape& d) {
   if (family == "sdpa")
     return kernel({d, d, d}, {},
                   [heads = d[1]](Values x, Values) { return attention(x[0], x[1], x[2], {.heads = heads}); });
+  if (family == "fft") return transforms(d[0]);
   if (family == "conv3x3") return conv3x3(d, false);
   if (family == "dwconv3x3") return conv3x3(d, true);
   if (family == "conv3x3dx" || family == "conv3x3dw") return conv3x3_backward(d, family == "conv3x3dw", false);

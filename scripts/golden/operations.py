@@ -10,7 +10,7 @@ import recorded
 
 MODULES = ["elementwise", "activations", "shape", "index", "index_gradients", "take", "arrange_gradients", "reduce", "contract",
            "norms", "attention", "attention_gradients", "windows", "window_gradients", "network_gradients", "recurrent",
-           "quantize", "qat", "linalg"]
+           "quantize", "qat", "linalg", "random", "fft", "special"]
 
 
 def main(names):
@@ -22,7 +22,7 @@ def main(names):
             ops |= family.ops
             print(f"{family.name}: {len(family.graphs)} cases of {len(family.ops)} ops")
     if not names:
-        recorded.write_versions(out, "operations.py", ["numpy", "scipy", "torch", "jax", "jaxlib", "onnx", "ml_dtypes", "gguf"], cases=count, ops=sorted(ops))
+        recorded.write_versions(out, "operations.py", ["numpy", "scipy", "torch", "jax", "jaxlib", "onnx", "ml_dtypes", "gguf", "mpmath"], cases=count, ops=sorted(ops))
 
 
 if __name__ == "__main__":

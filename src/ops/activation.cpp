@@ -61,9 +61,15 @@ OpDef activation(std::string_view name, std::string_view doc, std::string_view s
   });
 }
 
-Value min_zero(Value x) { return minimum(x, zeros_like(x)); }
-Value max_zero(Value x) { return maximum(x, zeros_like(x)); }
 Value positive(Value x) { return compare(x, zeros_like(x), Comparison::gt); }
+Value min_zero(Value x) { return minimum(x, zeros_like(x)); }
+/// x where it is not positive, else 0: expm1 of what is not chosen must stay finite, for its derivative would be
+/// infinity times 0; and at 0 the whole derivative must pass, where `minimum` would let half of it.
+Value not_positive(Value x) { return select(positive(x), zeros_like(x), x); }
+Value between(Value x, double low, double high) {
+  return bitwise_and(compare(x, full_like(x, low), Comparison::gt), compare(x, full_like(x, high), Comparison::lt));
+}
+Value max_zero(Value x) { return maximum(x, zeros_like(x)); }
 double logistic_of(double x) { return 1 / (1 + std::exp(-x)); }
 double softplus_of(double x) { return std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x))); }
 double clamped(double x, double lo, double hi) { return x < lo ? lo : x > hi ? hi : x; }  // NaN stays
@@ -82,9 +88,10 @@ OpDef define_relu() {
          Covers{"Activation", "ActivationBackward", "ReluBackward"};
 }
 OpDef define_relu6() {
-  return activation(
-      "relu6", "x limited to [0, 6]", "Krizhevsky 2010", [](double x) { return clamped(x, 0, 6); },
-      [](Value x) { return clamp(x, 0, 6); });
+  return with_derivative(activation(
+                             "relu6", "x limited to [0, 6]; the derivative at 0 and 6 is 0", "Krizhevsky 2010",
+                             [](double x) { return clamped(x, 0, 6); }, [](Value x) { return clamp(x, 0, 6); }),
+                         [](Value x, Value) { return convert(between(x, 0, 6), x.dtype()); });
 }
 OpDef define_leaky_relu() {
   return activation<LeakyReluAttrs>(
@@ -120,15 +127,17 @@ OpDef define_silu() {
          Covers{"Activation", "ActivationBackward"};
 }
 OpDef define_softplus() {
-  return activation(
-             "softplus", "ln(1 + e^x)", "Dugas et al., NIPS 2000", softplus_of,
-             [](Value x) { return max_zero(x) + log1p(exp(-abs(x))); }, -40, 40) |
+  return with_derivative(activation(
+                             "softplus", "ln(1 + e^x)", "Dugas et al., NIPS 2000", softplus_of,
+                             [](Value x) { return max_zero(x) + log1p(exp(-abs(x))); }, -40, 40),
+                         [](Value x, Value) { return logistic(x); }) |
          Covers{"Activation", "ActivationBackward"};
 }
 OpDef define_log_sigmoid() {
-  return activation(
-             "log_sigmoid", "ln(1 / (1 + e^-x))", "", [](double x) { return -softplus_of(-x); },
-             [](Value x) { return min_zero(x) - log1p(exp(-abs(x))); }, -40, 40) |
+  return with_derivative(activation(
+                             "log_sigmoid", "ln(1 / (1 + e^-x))", "", [](double x) { return -softplus_of(-x); },
+                             [](Value x) { return min_zero(x) - log1p(exp(-abs(x))); }, -40, 40),
+                         [](Value x, Value) { return logistic(-x); }) |
          Covers{"Activation", "ActivationBackward"};
 }
 OpDef define_mish() {
@@ -143,42 +152,48 @@ OpDef define_softsign() {
              [](Value x) { return x / (1.0 + abs(x)); }) |
          Covers{"Activation", "ActivationBackward"};
 }
-// expm1 of what is not chosen is kept finite: its derivative would be infinity times 0.
 OpDef define_elu() {
   return activation<EluAttrs>(
-             "elu", "x where it is positive, else alpha (e^x - 1)", "Clevert, Unterthiner, Hochreiter, ICLR 2016",
-             [](double x, const EluAttrs& a) { return x > 0 ? x : a.alpha * std::expm1(x); },
-             [](Value x, const EluAttrs& a) { return select(positive(x), x, a.alpha * expm1(min_zero(x))); },
-             {.alpha = 1.7}) |
+      "elu", "x where it is positive, else alpha (e^x - 1)", "Clevert, Unterthiner, Hochreiter, ICLR 2016",
+      [](double x, const EluAttrs& a) { return x > 0 ? x : a.alpha * std::expm1(x); },
+      [](Value x, const EluAttrs& a) { return select(positive(x), x, a.alpha * expm1(not_positive(x))); },
+      {.alpha = 1.7}) |
          Covers{"Activation", "ActivationBackward"};
 }
 OpDef define_celu() {
   return activation<EluAttrs>(
       "celu", "x where it is positive, else alpha (e^(x / alpha) - 1)", "Barron, arXiv:1704.07483",
       [](double x, const EluAttrs& a) { return x > 0 ? x : a.alpha * std::expm1(x / a.alpha); },
-      [](Value x, const EluAttrs& a) { return select(positive(x), x, a.alpha * expm1(min_zero(x) / a.alpha)); },
+      [](Value x, const EluAttrs& a) { return select(positive(x), x, a.alpha * expm1(not_positive(x) / a.alpha)); },
       {.alpha = 0.6});
 }
 OpDef define_selu() {
   return activation(
       "selu", "1.0507009873554805 x where x is positive, else 1.7580993408473766 (e^x - 1)",
       "Klambauer et al., NIPS 2017", [](double x) { return kSeluScale * (x > 0 ? x : kSeluAlpha * std::expm1(x)); },
-      [](Value x) { return select(positive(x), kSeluScale * x, (kSeluScale * kSeluAlpha) * expm1(min_zero(x))); });
+      [](Value x) { return select(positive(x), kSeluScale * x, (kSeluScale * kSeluAlpha) * expm1(not_positive(x))); });
 }
 OpDef define_hard_sigmoid() {
-  return activation<HardSigmoidAttrs>(
-             "hard_sigmoid", "alpha x + beta limited to [0, 1]", "Courbariaux, Bengio, David, NIPS 2015",
-             [](double x, const HardSigmoidAttrs& a) { return clamped(a.alpha * x + a.beta, 0, 1); },
-             [](Value x, const HardSigmoidAttrs& a) { return clamp(a.alpha * x + a.beta, 0, 1); },
-             {.alpha = 0.2, .beta = 0.4}) |
-         Covers{"Activation", "ActivationBackward"};
+  OpDef op = activation<HardSigmoidAttrs>(
+      "hard_sigmoid", "alpha x + beta limited to [0, 1]; the derivative where it reaches them is 0",
+      "Courbariaux, Bengio, David, NIPS 2015",
+      [](double x, const HardSigmoidAttrs& a) { return clamped(a.alpha * x + a.beta, 0, 1); },
+      [](Value x, const HardSigmoidAttrs& a) { return clamp(a.alpha * x + a.beta, 0, 1); },
+      {.alpha = 0.2, .beta = 0.4});
+  op.vjp = [](Values in, Values, Values cts, const Attrs& attrs, const Transforms&) -> Many<Value> {
+    const auto& a = attrs.as<HardSigmoidAttrs>();
+    return select(between(a.alpha * in[0] + a.beta, 0, 1), cts[0] * a.alpha, zeros_like(cts[0]));
+  };
+  return std::move(op) | Covers{"Activation", "ActivationBackward"};
 }
 OpDef define_hard_swish() {
-  return activation(
-             "hard_swish", "x (x + 3 limited to [0, 6]) / 6", "Howard et al., ICCV 2019",
-             [](double x) { return x * (clamped(x + 3, 0, 6) / 6); },
-             // The limited factor is divided first: 6 x may overflow.
-             [](Value x) { return x * (clamp(x + 3.0, 0, 6) / 6.0); }) |
+  return with_derivative(
+      activation(
+          "hard_swish", "x (x + 3 limited to [0, 6]) / 6; the derivative is 0 up to -3 and 1 from 3 on",
+          "Howard et al., ICCV 2019", [](double x) { return x * (clamped(x + 3, 0, 6) / 6); },
+          // The limited factor is divided first: 6 x may overflow.
+          [](Value x) { return x * (clamp(x + 3.0, 0, 6) / 6.0); }),
+      [](Value x, Value) { return select(between(x, -3, 3), (2.0 * x + 3.0) / 6.0, convert(positive(x), x.dtype())); }) |
          Covers{"Activation", "ActivationBackward"};
 }
 

@@ -135,7 +135,7 @@ OpDef define_custom_fn() {
       .name = "custom_fn",
       .doc = "`forward`, with derivatives given by its author",
       .operands = {"inputs..."},
-      .covers = {"CustomFn"},
+      .covers = {"CustomFn", "Custom"},  // Custom with kernels of its own is an OpDef from outside: rlx/op_def.h
       .infer =
           [](Types in, const CustomFnAttrs& a) {
             std::vector<Type> inputs(in.begin(), in.end()), outputs = required(a.forward, "forward").output_types();

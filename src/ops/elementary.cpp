@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "ops/elementwise_rules.h"
+#include "ops/special_rules.h"
 
 namespace rlx {
 
@@ -28,27 +28,10 @@ OpDef elementary(std::string_view name, std::string_view doc, std::string_view s
   return op;
 }
 
-Value above(Value x, double bound) { return compare(x, full_like(x, bound), Comparison::gt); }
-Value below(Value x, double bound) { return compare(x, full_like(x, bound), Comparison::lt); }
-Value equals(Value x, double value) { return compare(x, full_like(x, value), Comparison::eq); }
 Value one_minus_square(Value x) { return (1.0 - x) * (1.0 + x); }  // no cancellation near 1
 
-/// (1 + 2x) e^(x^2) erfc(x) for x >= 0, as a polynomial in 1 - 7.5 / (x + 3.75), which runs through [-1, 1]:
-/// the Chebyshev series of that function to 1e-17, computed with 60 digits and expanded in powers.
-constexpr double kScaledErfc[] = {
-    1.2375126308378275,     -0.14024059858554697,    0.0035854154854790257,   0.0822767384901452,
-    -0.10880393014244462,   0.09230432116037748,     -0.05869339857664934,    0.028362277418956406,
-    -0.009746579683265262,  0.0017556258528952954,   0.000293714378044958,    -0.0002901540805408417,
-    5.164652974177416e-05,  2.238423915508223e-05,   -1.1438048033346894e-05, -9.73559896736775e-07,
-    1.7419821586224816e-06, -5.7218230603224086e-08, -2.4857126248016745e-07, 2.3263508708859124e-08,
-    3.197926671666804e-08,  -3.744210080962018e-09,  -2.623107347133476e-09,  3.1114333809799254e-10};
-
 Value erfc_parts(Value x) {
-  Value z = abs(x);
-  Value t = 1.0 - 7.5 / (z + 3.75);
-  Value p = full_like(x, kScaledErfc[std::size(kScaledErfc) - 1]);
-  for (size_t i = std::size(kScaledErfc) - 1; i-- > 0;) p = p * t + kScaledErfc[i];
-  Value tail = p / (1.0 + 2.0 * z) * exp(-(z * z));
+  Value z = abs(x), tail = scaled_erfc(z) * exp_of_square(z, -1);
   return select(below(x, 0), 2.0 - tail, tail);
 }
 
@@ -244,7 +227,7 @@ OpDef define_squared_difference() {
       [](Value x, Value y) { return square(x - y); });
 }
 OpDef define_logaddexp() {
-  return define_binary<kReal>(
+  OpDef op = define_binary<kReal>(
       "logaddexp", "ln(e^lhs + e^rhs), without overflow",
       [](double x, double y) {
         if (x == y) return x + M_LN2;  // infinities included
@@ -255,6 +238,11 @@ OpDef define_logaddexp() {
         return select(compare(x, y, Comparison::eq), x + M_LN2, apart);
       },
       -40, 40);
+  // e^x / (e^x + e^y); of equals, infinite ones too, half.
+  return with_partials(std::move(op), [](Value x, Value y, Value, Value ct) -> Many<Value> {
+    Value apart = select(compare(x, y, Comparison::eq), zeros_like(x), x - y);
+    return {ct * logistic(apart), ct * logistic(-apart)};
+  });
 }
 
 // ---- with three operands or with attributes ----
@@ -287,7 +275,7 @@ OpDef define_fma() {
 OpDef define_clamp() {
   return define<ClampAttrs>({
       .name = "clamp",
-      .doc = "x limited to [min, max]; NaN stays NaN",
+      .doc = "x limited to [min, max]; NaN stays NaN. The derivative is 1 also at min and max",
       .operands = {"x"},
       .covers = {"Clamp"},
       .elementwise = true,
@@ -317,6 +305,12 @@ OpDef define_clamp() {
             if (std::isfinite(a.min)) x = maximum(x, full_like(x, a.min));
             if (std::isfinite(a.max)) x = minimum(x, full_like(x, a.max));
             return x;
+          },
+      .vjp =
+          [](Values in, Value, Value ct, const ClampAttrs& a) {
+            Value inside = both(compare(in[0], full_like(in[0], a.min), Comparison::ge),
+                                compare(in[0], full_like(in[0], a.max), Comparison::le));
+            return select(inside, ct, zeros_like(ct));
           },
       .samples = {{.dims = {{3, 4}}, .attrs = ClampAttrs{-0.5, 1}},
                   {.dims = {{5}}, .attrs = ClampAttrs{.max = 0.25}},

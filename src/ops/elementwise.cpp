@@ -97,14 +97,13 @@ OpDef with_partials(OpDef op, Many<Value> (*partials)(Value x, Value y, Value z,
   };
   return op;
 }
-Value conjugate(Value x) { return is_complex(x.dtype()) ? complex(real(x), -imag(x)) : x; }
 
 namespace {
 
-/// Of maximum and minimum: all to the one that won, half to each of equals.
-Many<Value> shared_by_equals(Value x, Value y, Value x_wins, Value ct) {
+/// Of maximum and minimum: all to the one that won, half to each of equals, nothing where either is NaN.
+Many<Value> shared_by_equals(Value x, Value y, Comparison wins, Value ct) {
   Value none = zeros_like(ct), equal = compare(x, y, Comparison::eq), half = ct * 0.5;
-  Value y_wins = bitwise_not(bitwise_or(x_wins, equal));
+  Value x_wins = compare(x, y, wins), y_wins = compare(y, x, wins);
   return {select(equal, half, select(x_wins, ct, none)), select(equal, half, select(y_wins, ct, none))};
 }
 
@@ -607,32 +606,29 @@ OpDef define_pow() {
                            "pow", "lhs ^ rhs; integers by repeated squaring, truncated for negative powers",
                            [](auto x, auto y) { return power(x, y); }, nullptr, 0.5, 3),
                        [](Value x, Value y, Value z, Value ct) -> Many<Value> {
-                         // Neither 0^-1 nor log 0 where the derivative is 0 all the same.
-                         Value zero = zeros_like(y), one = full_like(y, 1);
-                         Value power = select(compare(y, zero, Comparison::eq), one, y - 1.0);
-                         Value base = select(compare(x, zeros_like(x), Comparison::eq), one, x);
-                         return {ct * y * pow(x, power), ct * z * log(base)};
-                       }) |
-         Covers{"Binary"};
+                         // Neither 0^-1 nor infinity^-1 nor log 0 where the derivative is 0 all the same.
+                         Value zero = zeros_like(y), one = full_like(y, 1), constant = compare(y, zero, Comparison::eq);
+                         Value by_x = y * pow(select(constant, one, x), select(constant, one, y - 1.0));
+                         Value base = select(compare(x, zero, Comparison::eq), one, x);
+                         return {ct * by_x, ct * z * log(base)};
+                       });
 }
 OpDef define_maximum() {
-  return with_partials(define_binary<kBool | kInteger | kReal>("maximum", "the greater one; NaN if either is",
-                                                               [](auto x, auto y) { return greater_of(x, y); }),
-                       [](Value x, Value y, Value, Value ct) -> Many<Value> {
-                         return shared_by_equals(x, y, compare(x, y, Comparison::gt), ct);
-                       }) |
+  return with_partials(
+      define_binary<kBool | kInteger | kReal>("maximum", "the greater one; NaN if either is",
+                                              [](auto x, auto y) { return greater_of(x, y); }),
+      [](Value x, Value y, Value, Value ct) -> Many<Value> { return shared_by_equals(x, y, Comparison::gt, ct); }) |
          Covers{"Binary"};
 }
 OpDef define_minimum() {
-  return with_partials(define_binary<kBool | kInteger | kReal>("minimum", "the lesser one; NaN if either is",
-                                                               [](auto x, auto y) {
-                                                                 if constexpr (std::is_same_v<decltype(x), double>)
-                                                                   return -greater_of(-x, -y);
-                                                                 else return y < x ? y : x;
-                                                               }),
-                       [](Value x, Value y, Value, Value ct) -> Many<Value> {
-                         return shared_by_equals(x, y, compare(x, y, Comparison::lt), ct);
-                       }) |
+  return with_partials(
+      define_binary<kBool | kInteger | kReal>("minimum", "the lesser one; NaN if either is",
+                                              [](auto x, auto y) {
+                                                if constexpr (std::is_same_v<decltype(x), double>)
+                                                  return -greater_of(-x, -y);
+                                                else return y < x ? y : x;
+                                              }),
+      [](Value x, Value y, Value, Value ct) -> Many<Value> { return shared_by_equals(x, y, Comparison::lt, ct); }) |
          Covers{"Binary"};
 }
 OpDef define_atan2() {

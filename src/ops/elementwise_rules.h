@@ -2,7 +2,7 @@
 // accepts follows from the same list as what the reference computes, so the two cannot drift apart.
 #pragma once
 
-#include "rlx/ops/elementwise.h"
+#include "rlx/ops/complex.h"
 
 namespace rlx {
 
@@ -124,7 +124,5 @@ OpDef with_derivative(OpDef op, Value (*derivative)(Value x, Value y));
 OpDef with_partials(OpDef op, Many<Value> (*partials)(Value x, Value y, Value z, Value ct));
 /// The op, whose derivative is zero wherever it has one.
 inline OpDef without_gradient(OpDef op) { return op.differentiable = false, op; }
-/// The complex conjugate; a real number is its own.
-Value conjugate(Value x);
 
 }  // namespace rlx

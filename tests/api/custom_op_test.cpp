@@ -3,13 +3,17 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <set>
 #include <thread>
 
+#include "autodiff/transforms.h"
 #include "ir/text.h"
 #include "reference/interpreter.h"
 #include "rlx/ops.h"
 #include "rlx/session.h"
+#include "support/compare.h"
+#include "support/laws.h"
 
 using namespace rlx;
 
@@ -68,6 +72,49 @@ const OpDef kCollatz = define<CollatzAttrs>({
       return {steps, highest};
     },
     .samples = {{.dims = {{4}}, .dtypes = {i64}, .lo = 1, .hi = 99}},
+});
+
+struct PolarAttrs {
+  double turn = 0;
+  RLX_FIELDS(PolarAttrs, field("turn", &PolarAttrs::turn));
+};
+/// With a kernel and every rule: derivatives of several results, of which some may not be asked for, and a batch.
+extern const OpDef kPolar;
+const OpDef kPolar = define<PolarAttrs>({
+    .name = "user_polar",
+    .doc = "the distance of the point (x, y) from 0 and its angle, from `turn` on",
+    .operands = {"x", "y"},
+    .infer = [](Types in, const PolarAttrs&) -> Many<Type> {
+      if (in[0] != in[1] || !is_float(in[0].dtype))
+        fail(ErrorCode::invalid_argument, "two floats of one type are needed, got ", in[0], " and ", in[1]);
+      return {in[0], in[0]};
+    },
+    .reference = [](Tensors in, const PolarAttrs& a) -> Many<Tensor> {
+      Array<double> x(in[0]), y(in[1]);
+      for (size_t i = 0; i < x.data.size(); ++i) {
+        double distance = std::hypot(x.data[i], y.data[i]);
+        y.data[i] = std::atan2(y.data[i], x.data[i]) - a.turn;
+        x.data[i] = distance;
+      }
+      return {x.rounded_to(in[0].dtype()), y.rounded_to(in[0].dtype())};
+    },
+    .vjp = [](Values in, Values out, Values cts, const PolarAttrs&) -> Many<Value> {
+      Value x = in[0] / out[0], y = in[1] / out[0], dx, dy;
+      if (cts[0]) dx = cts[0] * x, dy = cts[0] * y;
+      if (cts[1]) {
+        Value turned = cts[1] / out[0];
+        dx = dx ? dx - turned * y : -(turned * y), dy = dy ? dy + turned * x : turned * x;
+      }
+      return {dx, dy};
+    },
+    .batch =
+        [](Values in, const PolarAttrs& a) {
+          return Many<Value>(in[0].graph().emit(kPolar, {in[0], in[1]}, a));
+        },
+    .samples = {{.dims = {{3, 4}, {3, 4}}, .lo = 0.5},
+                {.dims = {{}, {}}, .attrs = PolarAttrs{0.25}, .lo = 0.5},
+                {.dims = {{2, 0}, {2, 0}}, .lo = 0.5},
+                {.dims = {{1, 5}, {1, 5}}, .lo = -2, .hi = -0.5}},
 });
 
 Value horner(Value x, std::vector<double> coefficients) {
@@ -232,6 +279,45 @@ TEST_CASE("inference of the user's refuses, and the error says where") {
   CHECK(message_of([] {
           trace(std::vector{Type{f32, {2}}}, [](Values v) { return v[0].graph().emit(kCollatz, {v[0]}); });
         }).find("numbers of i64 are needed, got f32[2]") == 0);
+}
+TEST_CASE("ops of the user's keep every law: derivatives, batches, text, passes, the CPU") {
+  size_t checks = 0;
+  for (const OpDef* op : {&kHorner, &kPolar})
+    for (const laws::Law& law : laws::all_laws())
+      for (const Sample& sample : op->samples()) {
+        laws::Finding f = laws::examine(law, *op, sample);
+        checks += f.outcome != laws::Outcome::not_applicable;
+        CHECK_MESSAGE(f.outcome != laws::Outcome::broken, law.name, " of ", op->name, ": ", f.why);
+      }
+  CHECK(checks > 30);
+}
+TEST_CASE("rules of the user's are the ones that are used") {
+  Graph g = trace(std::vector{Type{f64, {2}}, Type{f64, {2}}}, [](Values v) {
+    return v[0].graph().emit(kPolar, {v[0], v[1]}, PolarAttrs{0.5});
+  });
+  std::array point{Tensor::of<double>({2}, {3, 0}), Tensor::of<double>({2}, {4, 2})};
+  auto run = [&](const Graph& made, std::vector<Tensor> more) {
+    more.insert(more.begin(), point.begin(), point.end());
+    return interpret(made, more);
+  };
+  Tensor one = Tensor::of<double>({2}, {1, 1});
+  auto gradients = run(vjp(g, Mask{true, true}, Mask{true, false}), {one});
+  CHECK(difference(gradients, std::array{Tensor::of<double>({2}, {0.6, 0}), Tensor::of<double>({2}, {0.8, 1})}) == "");
+  auto moved = run(jvp(g, Mask{true, false}), {one});
+  CHECK(difference(moved[2], Tensor::of<double>({2}, {0.6, 0})) == "");
+  CHECK(difference(moved[3], Tensor::of<double>({2}, {-4.0 / 25, -0.5})) == "");
+  CHECK(text(batch(g, Mask{true, true}, 7)).find("user_polar(%0, %1) {turn = 0.5} : f64[7, 2], f64[7, 2]") !=
+        std::string::npos);
+}
+TEST_CASE("an op of the user's without a derivative is an error that names it, when one is asked for") {
+  OpDef plain = kPolar;
+  plain.vjp = nullptr, plain.name = "user_plain";
+  Graph g = trace(std::vector{Type{f64, {}}, Type{f64, {}}}, [&](Values v) {
+    return v[0].graph().emit(plain, {v[0], v[1]});
+  });
+  CHECK(message_of([&] {
+          vjp(g, Mask{true, true}, Mask{true, true});
+        }) == "'user_plain' has no gradient; stop_gradient in front of it says that none is wanted");
 }
 TEST_CASE("a registered op is found, listed and read from text like ours, until it is unregistered") {
   Graph g = both();

@@ -78,6 +78,8 @@ const Lowering kLowerings[] = {
     {&op::eigh, when::always, lower_eigh},
     {&op::svd, when_svd, lower_svd},
     {&op::eig, when::always, lower_eig},
+    {&op::rng_bits, when::always, lower_rng_bits},
+    {&op::fft, when::always, lower_fft},
     {&op::if_else, when::always, lower_if},
     {&op::while_loop, when::always, lower_while, nullptr, Overwrites::carries},
     {&op::scan, when::always, lower_scan, scan_strided, Overwrites::carries},

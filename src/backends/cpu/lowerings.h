@@ -124,6 +124,12 @@ Prepared lower_sort(const LoweringContext&);
 std::string when_top_k(const Question&);
 Prepared lower_top_k(const LoweringContext&);
 
+// lower_random.cpp
+Prepared lower_rng_bits(const LoweringContext&);
+
+// lower_fft.cpp
+Prepared lower_fft(const LoweringContext&);
+
 // lower_custom.cpp: by a sub-graph
 Prepared lower_reduce_custom(const LoweringContext&);
 Prepared lower_reduce_window_custom(const LoweringContext&);

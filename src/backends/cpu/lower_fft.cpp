@@ -1,0 +1,79 @@
+// Fourier transforms: one pass over the lines of each axis. Plans are made here, when the extents are known.
+#include <cmath>
+
+#include "backends/cpu/lowerings.h"
+#include "kernels/fft.h"
+#include "rlx/ops.h"
+
+namespace rlx::cpu {
+namespace {
+
+template <class T>
+struct Pass {
+  std::shared_ptr<const kernels::FftPlan<T>> plan;
+  kernels::FftLines lines;
+};
+
+/// The pass along one axis of a tensor with that many numbers before and behind the line.
+template <class T>
+Pass<T> pass_along(const Shape& shape, int64_t axis, int64_t n) {
+  Pass<T> pass{std::make_shared<const kernels::FftPlan<T>>(n), {}};
+  for (size_t d = 0; d < shape.size(); ++d)
+    if (int64_t(d) != axis) (int64_t(d) < axis ? pass.lines.outer : pass.lines.inner) *= shape[d];
+  return pass;
+}
+
+template <class T>
+Prepared fft_step(const LoweringContext& c) {
+  const auto& a = c.attrs<FftAttrs>();
+  const View &in = c.operands[0], &out = c.results[0];
+  Axes axes = valid_axes(a.axes, in.shape.size());
+  bool inverse = a.kind == FftKind::ifft || a.kind == FftKind::irfft;
+  // rfft begins with the last of the axes, irfft ends with it.
+  if (a.kind == FftKind::rfft) std::reverse(axes.begin(), axes.end());
+  std::vector<Pass<T>> passes;
+  size_t scratch = 0;
+  for (size_t i = 0; i < axes.size(); ++i) {
+    bool is_real_axis = a.kind == FftKind::rfft ? i == 0 : a.kind == FftKind::irfft && i + 1 == axes.size();
+    const Shape& shape = a.kind == FftKind::rfft ? out.shape : in.shape;
+    int64_t n = (a.kind == FftKind::rfft ? in : out).shape[size_t(axes[i])];
+    Pass<T> pass = pass_along<T>(shape, axes[i], n);
+    pass.lines.inverse = inverse;
+    auto count = static_cast<double>(n);
+    if (a.norm == FftNorm::ortho) pass.lines.scale = 1 / std::sqrt(count);
+    else if (inverse == (a.norm == FftNorm::backward)) pass.lines.scale = 1 / count;
+    if (is_real_axis && !inverse) pass.lines.in = kernels::FftEnd::real, pass.lines.out = kernels::FftEnd::half;
+    if (is_real_axis && inverse) pass.lines.in = kernels::FftEnd::half, pass.lines.out = kernels::FftEnd::real;
+    scratch = std::max(scratch, (kernels::fft_scratch_bytes(*pass.plan, pass.lines) + 63) / 64 * 64);
+    passes.push_back(std::move(pass));
+  }
+  // The passes before irfft's last one work on a copy of the operand, which must stay as it is.
+  size_t copy =
+      a.kind == FftKind::irfft && passes.size() > 1 ? (size_t(in.count()) * in.element_bytes() + 63) / 64 * 64 : 0;
+  bool empty = out.count() == 0;
+  return make_step("fft", copy + scratch * size_t(c.threads), [=](const StepArgs& args) {
+    if (empty) return;
+    const T* from = args.in<T>(0);
+    for (size_t i = 0; i < passes.size(); ++i) {
+      const Pass<T>& pass = passes[i];
+      T* to = copy && i + 1 < passes.size() ? reinterpret_cast<T*>(args.scratch) : args.out<T>();
+      auto n = static_cast<double>(pass.plan->length());
+      double lines = static_cast<double>(pass.lines.outer * pass.lines.inner);
+      for_ranges(args, kernels::fft_units(*pass.plan, pass.lines), 1, lines * n * std::log2(n + 1) * 0.4,
+                 [&](int64_t begin, int64_t end, int64_t part) {
+                   kernels::fft(*pass.plan, pass.lines, from, to, begin, end,
+                                reinterpret_cast<T*>(args.scratch + copy + scratch * size_t(part)));
+                 });
+      from = to;
+    }
+  });
+}
+
+}  // namespace
+
+Prepared lower_fft(const LoweringContext& c) {
+  DType t = c.operands[0].dtype;
+  return t == f32 || t == c64 ? fft_step<float>(c) : fft_step<double>(c);
+}
+
+}  // namespace rlx::cpu
