@@ -13,7 +13,6 @@ Value relu_backward(Value x, Value ct) { return emit(op::relu_backward, {x, ct})
 Value activation_backward(Value x, Value ct, ActivationKind kind) {
   return emit(op::activation_backward, {x, ct}, ActivationBackwardAttrs{kind});
 }
-Value complex_norm_sq_backward(Value z, Value ct) { return emit(op::complex_norm_sq_backward, {z, ct}); }
 
 namespace {
 
@@ -137,29 +136,6 @@ OpDef define_activation_backward() {
             return in[1] * derivative(in[0], a.kind);
           },
       .samples = samples_of_all_kinds,
-  });
-}
-
-OpDef define_complex_norm_sq_backward() {
-  return define<>({
-      .name = "complex_norm_sq_backward",
-      .doc = "ct z: the derivative of |z|^2 by the conjugate of z, times the real ct",
-      .source = "Wirtinger, Mathematische Annalen 97 (1927)",
-      .operands = {"z", "ct"},
-      .covers = {"ComplexNormSqBackward"},
-      .elementwise = true,
-      .infer =
-          [](Types in) {
-            require_kind(in[0], kComplex, "z");
-            Type part{in[0].dtype == c64 ? f32 : f64, in[0].dims};
-            if (in[1] != part) fail(ErrorCode::shape_mismatch, "for z ", in[0], " ct must be ", part, ", got ", in[1]);
-            return in[0];
-          },
-      .decompose = [](Values in) { return in[0] * convert(in[1], in[0].dtype()); },
-      .samples = {{.dims = {{3, 2}, {3, 2}}, .dtypes = {c64, f32}},
-                  {.dims = {{4}, {4}}, .dtypes = {c128, f64}},
-                  {.dims = {{}, {}}, .dtypes = {c128, f64}},
-                  {.dims = {{2, 0}, {2, 0}}, .dtypes = {c128, f64}}},
   });
 }
 

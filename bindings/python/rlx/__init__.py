@@ -14,7 +14,7 @@ Functions of arrays stand in `rlx.numpy`, `rlx.nn`, `rlx.linalg`, `rlx.fft` and 
 
 from . import _array, _control, _graph, _native, _transforms, ops, tree
 from . import numpy
-from . import _operators, nn
+from . import _operators, fft, linalg, nn, random, special
 from ._windows import conv, conv_transpose, reduce_window
 from ._array import Array
 from ._control import cond, fori_loop, map, scan, while_loop

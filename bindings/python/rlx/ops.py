@@ -11,20 +11,33 @@ __all__ = ["abs", "neg", "sign", "floor", "ceil", "round_nearest_even", "round_n
            "bitwise_or", "bitwise_xor", "shift_left", "shift_right_logical", "shift_right_arithmetic", "compare", "select",
            "convert", "bitcast", "square", "reciprocal", "exp2", "log2", "log10", "erfc", "asin", "acos", "atan", "sinh", "cosh",
            "asinh", "acosh", "atanh", "stop_gradient", "floor_mod", "floor_div", "squared_difference", "logaddexp", "fma",
-           "clamp", "relu", "relu6", "gelu", "gelu_tanh", "silu", "softplus", "log_sigmoid", "mish", "softsign", "selu",
-           "hard_swish", "leaky_relu", "elu", "celu", "hard_sigmoid", "broadcast_in_dim", "reshape", "transpose", "slice", "pad",
-           "concatenate", "reverse", "iota", "extent", "reduce", "dot_general", "gather", "scatter", "dynamic_slice",
-           "dynamic_update_slice", "matmul", "linear", "fused_matmul", "lora_matmul", "grouped_matmul", "reduce_window",
-           "select_and_scatter", "convolution", "mean", "variance", "moments", "norm", "argmax", "argmin", "one_hot",
-           "histogram", "cumsum", "cumprod", "cummax", "softmax", "log_softmax", "logsumexp", "layer_norm", "rms_norm",
-           "group_norm", "instance_norm", "layer_norm_2d", "batch_norm_inference", "l2_normalize", "fused_residual_layer_norm",
-           "fused_residual_rms_norm", "ada_layer_norm", "gated_residual", "attention", "rope", "axial_rope2d", "take",
-           "take_along_axis", "gather_nd", "scatter_add_rows", "scatter_nd", "scatter_elements", "kv_append", "narrow",
-           "strided_slice", "expand", "stack", "split", "tile", "roll", "pad_mode", "trilu", "diag", "diagonal", "conv",
-           "conv_transpose", "pool", "resize_nearest2x", "interpolate", "im2col", "softmax_cross_entropy_with_logits",
-           "softmax_cross_entropy", "nll", "mse", "binary_cross_entropy_with_logits", "elementwise_region", "glu",
-           "fused_swiglu", "sort", "top_k", "sort_values", "argsort", "if_else", "call", "remat", "custom_fn",
-           "optimization_barrier", "while_loop", "scan", "checkpointed_scan"]
+           "clamp", "erfinv", "erfcx", "ndtr", "log_ndtr", "ndtri", "logit", "xlogy", "xlog1py", "entr", "sinc", "hypot", "i0e",
+           "i1e", "i0", "i1", "lgamma", "digamma", "zeta", "polygamma", "igamma", "igammac", "conjugate", "complex_norm_sq",
+           "complex_norm_sq_backward", "rng_bits", "rng_split", "fold_in", "rng_uniform", "rng_normal", "rng_truncated_normal",
+           "rng_bernoulli", "rng_randint", "rng_categorical", "rng_permutation", "dropout", "sample", "fft", "relu", "relu6",
+           "gelu", "gelu_tanh", "silu", "softplus", "log_sigmoid", "mish", "softsign", "selu", "hard_swish", "leaky_relu", "elu",
+           "celu", "hard_sigmoid", "broadcast_in_dim", "reshape", "transpose", "slice", "pad", "concatenate", "reverse", "iota",
+           "extent", "reduce", "dot_general", "gather", "scatter", "dynamic_slice", "dynamic_update_slice", "matmul", "linear",
+           "fused_matmul", "lora_matmul", "grouped_matmul", "reduce_window", "select_and_scatter", "convolution", "mean",
+           "variance", "moments", "norm", "argmax", "argmin", "one_hot", "histogram", "cumsum", "cumprod", "cummax", "softmax",
+           "log_softmax", "logsumexp", "layer_norm", "rms_norm", "group_norm", "instance_norm", "layer_norm_2d",
+           "batch_norm_inference", "l2_normalize", "fused_residual_layer_norm", "fused_residual_rms_norm", "ada_layer_norm",
+           "gated_residual", "attention", "rope", "axial_rope2d", "take", "take_along_axis", "gather_nd", "scatter_add_rows",
+           "scatter_nd", "scatter_elements", "kv_append", "narrow", "strided_slice", "expand", "stack", "split", "tile", "roll",
+           "pad_mode", "trilu", "diag", "diagonal", "conv", "conv_transpose", "pool", "resize_nearest2x", "interpolate",
+           "im2col", "softmax_cross_entropy_with_logits", "softmax_cross_entropy", "nll", "mse",
+           "binary_cross_entropy_with_logits", "relu_backward", "activation_backward", "conv_backward_input",
+           "conv_backward_weight", "max_pool_backward", "softmax_cross_entropy_backward", "attention_backward", "rope_backward",
+           "layer_norm_backward", "rms_norm_backward", "group_norm_backward", "batch_norm_inference_backward",
+           "ada_layer_norm_backward", "gated_residual_backward", "elementwise_region", "glu", "fused_swiglu", "fused_conv",
+           "fused_attention_block", "fused_transformer_layer", "transform_region", "batch_elementwise_region", "lstm", "gru",
+           "rnn", "selective_scan", "mamba2", "gated_delta_net", "gated_delta_net_backward", "sort", "top_k", "sort_values",
+           "argsort", "if_else", "call", "remat", "custom_fn", "optimization_barrier", "while_loop", "scan", "checkpointed_scan",
+           "quantize", "dequantize", "dequantize_blocks", "dequantize_blockwise", "dequant_matmul", "dequant_grouped_matmul",
+           "dequant_moe_weights", "qmatmul", "qconv2d", "fake_quantize", "fake_quantize_backward", "fake_quantize_lsq",
+           "fake_quantize_lsq_backward_x", "fake_quantize_lsq_backward_scale", "lu", "cholesky", "geqrf", "householder_product",
+           "qr", "triangular_solve", "solve", "inverse", "det", "slogdet", "eigh", "eigh_backward", "svd", "eig", "pinv",
+           "lstsq", "expm"]
 
 def abs(x):
     """|x|; of a complex number its magnitude, a real one."""
@@ -366,8 +379,317 @@ def fma(x, y, z):
 
 
 def clamp(x, *, min=float('-inf'), max=float('inf')):
-    """X limited to [min, max]; NaN stays NaN."""
+    """X limited to [min, max]; NaN stays NaN. The derivative is 1 also at min and max."""
     return emit_op("clamp", [x], [("min", min, "float"), ("max", max, "float")])
+
+
+def erfinv(x):
+    """The number whose erf is x; infinite at -1 and 1, NaN beyond.
+
+    Source: Giles, GPU Computing Gems 2 (2011), 10: the variables"""
+    return emit_op("erfinv", [x], [])
+
+
+def erfcx(x):
+    """E^(x^2) erfc(x).
+
+    Source: Shepherd, Laframboise, Math. Comp. 36 (1981): the function that is expanded"""
+    return emit_op("erfcx", [x], [])
+
+
+def ndtr(x):
+    """The normal distribution function: (1 + erf(x / sqrt 2)) / 2, accurate where it is small."""
+    return emit_op("ndtr", [x], [])
+
+
+def log_ndtr(x):
+    """Ln of ndtr(x), where that is 0 to the last digit too."""
+    return emit_op("log_ndtr", [x], [])
+
+
+def ndtri(x):
+    """The number whose ndtr is x; infinite at 0 and 1, NaN beyond.
+
+    Source: Giles, GPU Computing Gems 2 (2011), 10: the variables"""
+    return emit_op("ndtri", [x], [])
+
+
+def logit(x):
+    """Ln(x / (1 - x))."""
+    return emit_op("logit", [x], [])
+
+
+def xlogy(lhs, rhs):
+    """Lhs ln(rhs); 0 where lhs is 0, unless rhs is NaN.
+
+    Source: SciPy xlogy"""
+    return emit_op("xlogy", [lhs, rhs], [])
+
+
+def xlog1py(lhs, rhs):
+    """Lhs ln(1 + rhs); 0 where lhs is 0, unless rhs is NaN.
+
+    Source: SciPy xlog1py"""
+    return emit_op("xlog1py", [lhs, rhs], [])
+
+
+def entr(x):
+    """-x ln x; 0 at 0, -infinity below."""
+    return emit_op("entr", [x], [])
+
+
+def sinc(x):
+    """Sin(pi x) / (pi x); 1 at 0."""
+    return emit_op("sinc", [x], [])
+
+
+def hypot(lhs, rhs):
+    """Sqrt(lhs^2 + rhs^2), without overflow; infinite if either is, the other NaN or not; its derivative at 0, 0 is
+    0.
+
+    Source: IEEE 754-2019, hypot"""
+    return emit_op("hypot", [lhs, rhs], [])
+
+
+def i0e(x):
+    """E^-|x| I0(x), I0 the modified Bessel function of order 0.
+
+    Source: DLMF 10.25; SciPy i0e"""
+    return emit_op("i0e", [x], [])
+
+
+def i1e(x):
+    """E^-|x| I1(x), I1 the modified Bessel function of order 1.
+
+    Source: DLMF 10.25; SciPy i1e"""
+    return emit_op("i1e", [x], [])
+
+
+def i0(x):
+    """The modified Bessel function of order 0.
+
+    Source: DLMF 10.25; SciPy i0"""
+    return emit_op("i0", [x], [])
+
+
+def i1(x):
+    """The modified Bessel function of order 1.
+
+    Source: DLMF 10.25; SciPy i1"""
+    return emit_op("i1", [x], [])
+
+
+def lgamma(x):
+    """Ln |gamma(x)|; infinite at 0, -1, -2, ... and at both infinities.
+
+    Source: DLMF 5.5, 5.11"""
+    return emit_op("lgamma", [x], [])
+
+
+def digamma(x):
+    """The derivative of lgamma; NaN at -1, -2, ..., infinite at 0.
+
+    Source: DLMF 5.5, 5.11"""
+    return emit_op("digamma", [x], [])
+
+
+def zeta(s, q):
+    """Hurwitz' zeta function: the sum of (q + k)^-s over k = 0, 1, ...; infinite at s = 1 and at q = 0, -1, ..., NaN
+    for s < 1, and for q < 0 unless s is whole.
+
+    Source: DLMF 25.11; Euler-Maclaurin formula"""
+    return emit_op("zeta", [s, q], [])
+
+
+def polygamma(x, *, n=1):
+    """The n-th derivative of digamma: (-1)^(n+1) n! zeta(n + 1, x).
+
+    Source: DLMF 5.15, 25.11.12"""
+    return emit_op("polygamma", [x], [("n", n, "int")])
+
+
+def igamma(a, x):
+    """The regularized lower incomplete gamma function: the integral of t^(a-1) e^-t from 0 to x over gamma(a).
+
+    Source: DLMF 8.7.1, 8.9.2, 8.12 (Temme, SIAM J. Math. Anal. 10 (1979)); Gautschi, ACM TOMS 5 (1979)"""
+    return emit_op("igamma", [a, x], [])
+
+
+def igammac(a, x):
+    """1 - igamma(a, x), the integral from x on, accurate where it is small.
+
+    Source: DLMF 8.7.1, 8.9.2, 8.12 (Temme, SIAM J. Math. Anal. 10 (1979)); Gautschi, ACM TOMS 5 (1979)"""
+    return emit_op("igammac", [a, x], [])
+
+
+def conjugate(x):
+    """The complex conjugate: real - i imag."""
+    return emit_op("conjugate", [x], [])
+
+
+def complex_norm_sq(x):
+    """|x|^2, real."""
+    return emit_op("complex_norm_sq", [x], [])
+
+
+def complex_norm_sq_backward(x, ct):
+    """Ct * x, ct real: the derivative of |x|^2 by the conjugate of x.
+
+    Source: Wirtinger, Math. Ann. 97 (1927)"""
+    return emit_op("complex_norm_sq_backward", [x, ct], [])
+
+
+def rng_bits(key, *, algorithm="philox", dims=(), dtype="u32"):
+    """Unsigned integers of random bits: `dims` of them for each key. Equal keys give equal bits, everywhere.
+
+    Source: Salmon, Moraes, Dror, Shaw, SC 2011: Philox 4x32-10, Threefry 2x32-20; JAX's jax._src.prng for the
+    latter's counters"""
+    return emit_op("rng_bits", [key], [
+        ("algorithm", algorithm, "philox|threefry|threefry_original"),
+        ("dims", dims, "list of dim"),
+        ("dtype", dtype, "dtype"),
+    ])
+
+
+def rng_split(key, *, dims=(2,), original=False):
+    """`dims` new keys, as u32[dims..., 2], that are independent of each other and of what the key itself draws.
+
+    Source: jax.random.split"""
+    return emit_op("rng_split", [key], [("dims", dims, "list of dim"), ("original", original, "bool")])
+
+
+def fold_in(key, data):
+    """Another key, made of a key and a number: its low 32 bits.
+
+    Source: jax.random.fold_in"""
+    return emit_op("fold_in", [key, data], [])
+
+
+def rng_uniform(key, *, algorithm="philox", dims=(), dtype="f32", low=0, high=1):
+    """Numbers in [low, high), evenly distributed: low + (high - low) k / 2^m for m random bits k, as many as the
+    dtype has digits behind its first.
+
+    Source: jax.random.uniform"""
+    return emit_op("rng_uniform", [key], [
+        ("algorithm", algorithm, "philox|threefry|threefry_original"),
+        ("dims", dims, "list of dim"),
+        ("dtype", dtype, "dtype"),
+        ("low", low, "float"),
+        ("high", high, "float"),
+    ])
+
+
+def rng_normal(key, *, algorithm="philox", dims=(), dtype="f32", mean=0, scale=1):
+    """Numbers of the normal distribution with that mean and standard deviation: mean + scale sqrt(2) erfinv(u), u
+    uniform in (-1, 1).
+
+    Source: jax.random.normal; inversion: Devroye, Non-uniform random variate generation (1986), II.2"""
+    return emit_op("rng_normal", [key], [
+        ("algorithm", algorithm, "philox|threefry|threefry_original"),
+        ("dims", dims, "list of dim"),
+        ("dtype", dtype, "dtype"),
+        ("mean", mean, "float"),
+        ("scale", scale, "float"),
+    ])
+
+
+def rng_truncated_normal(key, *, algorithm="philox", dims=(), dtype="f32", lower=-2, upper=2):
+    """Numbers of the standard normal distribution between `lower` and `upper`: sqrt(2) erfinv(u), u uniform in
+    [erf(lower / sqrt 2), erf(upper / sqrt 2)).
+
+    Source: jax.random.truncated_normal"""
+    return emit_op("rng_truncated_normal", [key], [
+        ("algorithm", algorithm, "philox|threefry|threefry_original"),
+        ("dims", dims, "list of dim"),
+        ("dtype", dtype, "dtype"),
+        ("lower", lower, "float"),
+        ("upper", upper, "float"),
+    ])
+
+
+def rng_bernoulli(key, p, *, algorithm="philox", dims=()):
+    """True with probability p: whether a uniform number of p's dtype is below p.
+
+    Source: jax.random.bernoulli"""
+    return emit_op("rng_bernoulli", [key, p], [
+        ("algorithm", algorithm, "philox|threefry|threefry_original"),
+        ("dims", dims, "list of dim"),
+    ])
+
+
+def rng_randint(key, *, algorithm="philox", dims=(), dtype="i32", low=0, high=2):
+    """Integers in [low, high): twice as many random bits as the dtype has, modulo high - low.
+
+    Source: jax.random.randint"""
+    return emit_op("rng_randint", [key], [
+        ("algorithm", algorithm, "philox|threefry|threefry_original"),
+        ("dims", dims, "list of dim"),
+        ("dtype", dtype, "dtype"),
+        ("low", low, "int"),
+        ("high", high, "int"),
+    ])
+
+
+def rng_categorical(key, logits, *, algorithm="philox", axis=-1, dims=()):
+    """Places along `axis`, each with a probability proportional to e^logits: where logits plus Gumbel noise are
+    greatest. `dims` in front: several draws.
+
+    Source: jax.random.categorical; Gumbel, Statistical theory of extreme values (1954)"""
+    return emit_op("rng_categorical", [key, logits], [
+        ("algorithm", algorithm, "philox|threefry|threefry_original"),
+        ("axis", axis, "int"),
+        ("dims", dims, "list of dim"),
+    ])
+
+
+def rng_permutation(key, *, algorithm="philox", size=1):
+    """0 ... size - 1 in random order: sorted by random words, often enough that equal words hardly matter.
+
+    Source: jax.random.permutation"""
+    return emit_op("rng_permutation", [key], [
+        ("algorithm", algorithm, "philox|threefry|threefry_original"),
+        ("size", size, "int"),
+    ])
+
+
+def dropout(key, x, *, algorithm="philox", rate=0.5):
+    """Each element of x is 0 with probability `rate`, else x / (1 - rate), so that the expectation stays.
+
+    Source: Srivastava et al., JMLR 15 (2014); the scaling and the bits are flax.linen.Dropout's"""
+    return emit_op("dropout", [key, x], [
+        ("algorithm", algorithm, "philox|threefry|threefry_original"),
+        ("rate", rate, "float"),
+    ])
+
+
+def sample(key, logits, *, algorithm="philox", top_k=0, top_p=1, temperature=1):
+    """A token of each row: logits / max(temperature, 1e-6), of which the `top_k` greatest stay and those equal to
+    the last of them; their softmax, of which the smallest descending prefix that reaches `top_p` stays, at least
+    one; then the first token below whose cumulated probability a uniform number lies. A token of probability 0 is
+    never drawn, unless a row has none (NaN): then the first is.
+
+    Source: Fan, Lewis, Dauphin, ACL 2018 (top k); Holtzman et al., ICLR 2020 (top p)"""
+    return emit_op("sample", [key, logits], [
+        ("algorithm", algorithm, "philox|threefry|threefry_original"),
+        ("top_k", top_k, "int"),
+        ("top_p", top_p, "float"),
+        ("temperature", temperature, "float"),
+    ])
+
+
+def fft(x, *, kind="fft", axes=(-1,), norm="backward", length=0):
+    """Discrete Fourier transforms along `axes`: y_k = sum_j x_j e^(-+2 pi i j k / n), - for fft and rfft, + for ifft
+    and irfft; rfft takes real numbers and keeps places 0 ... n / 2 of the last of the axes, irfft gives them back
+    (its `length` says whether n was odd) and ignores the imaginary parts of places 0 and n / 2. norm `backward`
+    divides ifft and irfft by n, `forward` the others, `ortho` all by sqrt n.
+
+    Source: NumPy's fft module; StableHLO specification, fft; Cooley, Tukey 1965; Bluestein 1970"""
+    return emit_op("fft", [x], [
+        ("kind", kind, "fft|ifft|rfft|irfft"),
+        ("axes", axes, "list of int"),
+        ("norm", norm, "backward|ortho|forward"),
+        ("length", length, "int"),
+    ])
 
 
 def relu(x):
@@ -376,7 +698,7 @@ def relu(x):
 
 
 def relu6(x):
-    """X limited to [0, 6].
+    """X limited to [0, 6]; the derivative at 0 and 6 is 0.
 
     Source: Krizhevsky 2010"""
     return emit_op("relu6", [x], [])
@@ -437,7 +759,7 @@ def selu(x):
 
 
 def hard_swish(x):
-    """X (x + 3 limited to [0, 6]) / 6.
+    """X (x + 3 limited to [0, 6]) / 6; the derivative is 0 up to -3 and 1 from 3 on.
 
     Source: Howard et al., ICCV 2019"""
     return emit_op("hard_swish", [x], [])
@@ -465,7 +787,7 @@ def celu(x, *, alpha=1):
 
 
 def hard_sigmoid(x, *, alpha=0.16666666666666666, beta=0.5):
-    """Alpha x + beta limited to [0, 1].
+    """Alpha x + beta limited to [0, 1]; the derivative where it reaches them is 0.
 
     Source: Courbariaux, Bengio, David, NIPS 2015"""
     return emit_op("hard_sigmoid", [x], [("alpha", alpha, "float"), ("beta", beta, "float")])
@@ -576,7 +898,8 @@ def scatter(xs, indices, updates, *, kind="update", update_window_dims=(), inser
         input_batching_dims=(), scatter_indices_batching_dims=(), scatter_dims_to_operand_dims=(), index_vector_dim=0,
         body=None):
     """X with slices put in, or combined with what stands there, where the index vectors say; a slice that does not
-    lie within x is dropped. Of several updates to one place `update` keeps the last in row-major order.
+    lie within x is dropped. Slices are put in one after another, in row-major order of the index vectors; of
+    several that meet at a place `update` keeps the last.
 
     Source: StableHLO specification, scatter"""
     return emit_op("scatter", [*xs, indices, *updates], [
@@ -614,7 +937,7 @@ def matmul(lhs, rhs):
 
 
 def linear(x, w, bias=None):
-    """X wᵀ + bias: x[..., k], w[n, k], bias[n]."""
+    """X wᵀ + bias: x[..., k], w[n, k], bias[n]. w may be of a block format, such as q4_k: it is decoded exactly."""
     return emit_op("linear", [x, w, bias], [])
 
 
@@ -638,7 +961,7 @@ def lora_matmul(x, w, a, b, *, scale=1):
 
 
 def grouped_matmul(x, w, index):
-    """Row i of x[m, k] times the matrix w[index[i]] of w[e, k, n] -> [m, n]; zeros where index[i] is not in [0, e).
+    """Row i of x[m, k] times the matrix w[index[i]] of w[e, k, n] -> [m, n]; NaN where index[i] is not in [0, e).
 
     Source: Shazeer et al., ICLR 2017: the products of a mixture of experts"""
     return emit_op("grouped_matmul", [x, w, index], [])
@@ -1192,6 +1515,143 @@ def binary_cross_entropy_with_logits(logits, target, *, reduction="mean"):
     return emit_op("binary_cross_entropy_with_logits", [logits, target], [("reduction", reduction, "none|mean|sum")])
 
 
+def relu_backward(x, ct):
+    """Ct where x is positive, else 0."""
+    return emit_op("relu_backward", [x, ct], [])
+
+
+def activation_backward(x, ct, *, kind="relu"):
+    """Ct times the derivative of `kind` at x: 0 at the kink of relu and abs and where sqrt and rsqrt have none, 1
+    for round."""
+    return emit_op("activation_backward", [x, ct], [
+        ("kind", kind, "gelu|gelu_tanh|silu|relu|sigmoid|tanh|exp|log|sqrt|rsqrt|neg|abs|sin|cos|tan|atan|round|reciprocal|floor|ceil|sign|softplus|elu|erf|hard_swish|hard_sigmoid|mish|softsign|log_sigmoid"),
+    ])
+
+
+def conv_backward_input(ct, w, *, stride=(), padding=(), dilation=(), groups=1, size=()):
+    """The cotangent of x of conv(x, w), whose attributes it takes besides `size`, the spatial dims of x."""
+    return emit_op("conv_backward_input", [ct, w], [
+        ("stride", stride, "list of int"),
+        ("padding", padding, "list of int"),
+        ("dilation", dilation, "list of int"),
+        ("groups", groups, "int"),
+        ("size", size, "list of dim"),
+    ])
+
+
+def conv_backward_weight(x, ct, *, stride=(), padding=(), dilation=(), groups=1, size=()):
+    """The cotangent of w of conv(x, w), whose attributes it takes besides `size`, the kernel's extents."""
+    return emit_op("conv_backward_weight", [x, ct], [
+        ("stride", stride, "list of int"),
+        ("padding", padding, "list of int"),
+        ("dilation", dilation, "list of int"),
+        ("groups", groups, "int"),
+        ("size", size, "list of dim"),
+    ])
+
+
+def max_pool_backward(x, ct, *, kind="max", kernel_size=(), stride=(), padding=(), padding_high=(), dilation=(),
+        count_include_pad=True):
+    """The cotangent of x of a max or min pool, whose attributes it takes: zeros, to which each element of ct is
+    added where its window has its first extreme."""
+    return emit_op("max_pool_backward", [x, ct], [
+        ("kind", kind, "max|mean|sum|min|prod"),
+        ("kernel_size", kernel_size, "list of dim"),
+        ("stride", stride, "list of int"),
+        ("padding", padding, "list of int"),
+        ("padding_high", padding_high, "list of int"),
+        ("dilation", dilation, "list of int"),
+        ("count_include_pad", count_include_pad, "bool"),
+    ])
+
+
+def softmax_cross_entropy_backward(logits, labels, ct, *, axis=-1):
+    """(softmax(logits) - one_hot(labels)) ct along `axis`: the cotangent of the logits of
+    softmax_cross_entropy_with_logits; NaN, as the loss, for a label that is no class."""
+    return emit_op("softmax_cross_entropy_backward", [logits, labels, ct], [("axis", axis, "int")])
+
+
+def attention_backward(q, k, v, ct, mask=None, *, heads=1, kv_heads=None, layout="bhsd", causal=False, window=None,
+        mask_="none", scale=None, softcap=None):
+    """The cotangents of q, k and v of attention, whose attributes it takes, and of the bias if there is one; the
+    probabilities are computed again.
+
+    Source: Vaswani et al., NIPS 2017; the recomputation: Dao et al., NeurIPS 2022"""
+    return emit_op("attention_backward", [q, k, v, ct, mask], [
+        ("heads", heads, "int"),
+        ("kv_heads", kv_heads, "int or none"),
+        ("layout", layout, "bhsd|bshd|packed"),
+        ("causal", causal, "bool"),
+        ("window", window, "int or none"),
+        ("mask", mask_, "none|key_padding|bias"),
+        ("scale", scale, "float or none"),
+        ("softcap", softcap, "float or none"),
+    ])
+
+
+def rope_backward(ct, cos, sin, *, heads=1, layout="bhsd", rotary_dims=None, style="neox"):
+    """Rope by the opposite angles: what the cotangent of rope's result means for its x.
+
+    Source: Su et al., arXiv:2104.09864"""
+    return emit_op("rope_backward", [ct, cos, sin], [
+        ("heads", heads, "int"),
+        ("layout", layout, "bhsd|bshd|packed"),
+        ("rotary_dims", rotary_dims, "int or none"),
+        ("style", style, "neox|gptj"),
+    ])
+
+
+def layer_norm_backward(x, gamma, ct, *, axis=-1, epsilon=1e-05, has_gamma=True, has_beta=True):
+    """The cotangents of x, gamma and beta of layer_norm, whose attributes it takes."""
+    return emit_op("layer_norm_backward", [x, gamma, ct], [
+        ("axis", axis, "int"),
+        ("epsilon", epsilon, "float"),
+        ("has_gamma", has_gamma, "bool"),
+        ("has_beta", has_beta, "bool"),
+    ])
+
+
+def rms_norm_backward(x, gamma, ct, *, axis=-1, epsilon=1e-05, has_gamma=True, has_beta=True):
+    """The cotangents of x, gamma and beta of rms_norm, whose attributes it takes."""
+    return emit_op("rms_norm_backward", [x, gamma, ct], [
+        ("axis", axis, "int"),
+        ("epsilon", epsilon, "float"),
+        ("has_gamma", has_gamma, "bool"),
+        ("has_beta", has_beta, "bool"),
+    ])
+
+
+def group_norm_backward(x, gamma, ct, *, num_groups=1, epsilon=1e-05, has_gamma=True, has_beta=True):
+    """The cotangents of x, gamma and beta of group_norm, whose attributes it takes."""
+    return emit_op("group_norm_backward", [x, gamma, ct], [
+        ("num_groups", num_groups, "int"),
+        ("epsilon", epsilon, "float"),
+        ("has_gamma", has_gamma, "bool"),
+        ("has_beta", has_beta, "bool"),
+    ])
+
+
+def batch_norm_inference_backward(x, gamma, mean, variance, ct, *, feature_axis=-1, epsilon=1e-05):
+    """The cotangents of x, gamma, beta, mean and variance of batch_norm_inference, whose attributes it takes."""
+    return emit_op("batch_norm_inference_backward", [x, gamma, mean, variance, ct], [
+        ("feature_axis", feature_axis, "int"),
+        ("epsilon", epsilon, "float"),
+    ])
+
+
+def ada_layer_norm_backward(x, scale, shift, ct, *, kind="layer_norm", epsilon=1e-05):
+    """The cotangents of x, scale and shift of ada_layer_norm, whose attributes it takes."""
+    return emit_op("ada_layer_norm_backward", [x, scale, shift, ct], [
+        ("kind", kind, "layer_norm|rms_norm"),
+        ("epsilon", epsilon, "float"),
+    ])
+
+
+def gated_residual_backward(y, gate, ct):
+    """The cotangents of x, y and gate of gated_residual."""
+    return emit_op("gated_residual_backward", [y, gate, ct], [])
+
+
 def elementwise_region(*xs, body=None):
     """The results of `body`, a chain of element-wise ops, constants and broadcast_in_dim; each of them rounds as it
     would alone."""
@@ -1215,6 +1675,132 @@ def fused_swiglu(x, *, gate_first=False):
 
     Source: Shazeer, arXiv:2002.05202"""
     return emit_op("fused_swiglu", [x], [("gate_first", gate_first, "bool")])
+
+
+def fused_conv(x, w, bias=None, residual=None, *, stride=(), padding=(), dilation=(), groups=1, has_bias=False,
+        has_residual=False, activation="none"):
+    """Activation(conv(x, w) + bias + residual): bias[O] if has_bias, residual of the result's dims if has_residual.
+    f16 and bf16 round once, at the end."""
+    return emit_op("fused_conv", [x, w, bias, residual], [
+        ("stride", stride, "list of int"),
+        ("padding", padding, "list of int"),
+        ("dilation", dilation, "list of int"),
+        ("groups", groups, "int"),
+        ("has_bias", has_bias, "bool"),
+        ("has_residual", has_residual, "bool"),
+        ("activation", activation, "none|relu|gelu|gelu_tanh|silu|sigmoid|tanh"),
+    ])
+
+
+def fused_attention_block(hidden, mask, qkv_w, out_w, qkv_b=None, out_b=None, cos=None, sin=None, *, heads=1,
+        has_bias=False, has_rope=False, rope_style="neox"):
+    """Q | k | v = hidden qkv_w + qkv_b, rotary positions of q and k if has_rope, attention with the key padding
+    mask, times out_w, + out_b; biases if has_bias. hidden[B, S, E], qkv_w[E, 3 heads D], out_w[heads D, E].
+
+    Source: Vaswani et al., NIPS 2017, section 3.2.2"""
+    return emit_op("fused_attention_block", [hidden, mask, qkv_w, out_w, qkv_b, out_b, cos, sin], [
+        ("heads", heads, "int"),
+        ("has_bias", has_bias, "bool"),
+        ("has_rope", has_rope, "bool"),
+        ("rope_style", rope_style, "neox|gptj"),
+    ])
+
+
+def fused_transformer_layer(hidden, mask, qkv_w, out_w, ln1_gamma, fc1_w, fc2_w, ln2_gamma, qkv_b=None, out_b=None,
+        ln1_beta=None, fc1_b=None, fc2_b=None, ln2_beta=None, *, heads=1, epsilon=1e-05, has_bias=False,
+        activation="gelu"):
+    """H = layer_norm(hidden + fused_attention_block(hidden)), layer_norm(h + activation(h fc1_w + fc1_b) fc2_w +
+    fc2_b); all biases and betas if has_bias.
+
+    Source: Devlin et al., NAACL 2019: the layer of BERT"""
+    return emit_op("fused_transformer_layer", [hidden, mask, qkv_w, out_w, ln1_gamma, fc1_w, fc2_w, ln2_gamma, qkv_b, out_b, ln1_beta, fc1_b, fc2_b, ln2_beta], [
+        ("heads", heads, "int"),
+        ("epsilon", epsilon, "float"),
+        ("has_bias", has_bias, "bool"),
+        ("activation", activation, "none|relu|gelu|gelu_tanh|silu|sigmoid|tanh"),
+    ])
+
+
+def transform_region(*xs, body=None):
+    """The results of `body`, which holds constants and ops that only move elements."""
+    return emit_op("transform_region", [*xs], [("body", body, "graph")])
+
+
+def batch_elementwise_region(*xs, body=None):
+    """An elementwise_region for each part of a batch: operands part after part, results concatenated along dim 0."""
+    return emit_op("batch_elementwise_region", [*xs], [("body", body, "graph")])
+
+
+def lstm(x, w_ih, w_hh, bias, h0=None, c0=None, *, hidden_size=1, num_layers=1, bidirectional=False):
+    """Layers of long short-term memory over x[B, S, in]; gates i, f, g, o: c = sigmoid(f) c + sigmoid(i) tanh(g), h
+    = sigmoid(o) tanh(c). w_ih, w_hh and bias hold all layers and directions, row by row; states are [layers
+    directions, B, hidden_size]. Results: y[B, S, directions hidden_size], the last h, the last c.
+
+    Source: torch.nn.LSTM; Hochreiter, Schmidhuber, Neural Computation 9 (1997)"""
+    return emit_op("lstm", [x, w_ih, w_hh, bias, h0, c0], [
+        ("hidden_size", hidden_size, "int"),
+        ("num_layers", num_layers, "int"),
+        ("bidirectional", bidirectional, "bool"),
+    ])
+
+
+def gru(x, w_ih, w_hh, b_ih, b_hh, h0=None, *, hidden_size=1, num_layers=1, bidirectional=False):
+    """Layers of gated recurrent units over x[B, S, in]; gates r, z, n: n = tanh(w_in x + b_in + sigmoid(r) (w_hn h +
+    b_hn)), h = (1 - sigmoid(z)) n + sigmoid(z) h. Weights and states as in lstm, with two biases. Results: y, the
+    last h.
+
+    Source: torch.nn.GRU; Cho et al., EMNLP 2014"""
+    return emit_op("gru", [x, w_ih, w_hh, b_ih, b_hh, h0], [
+        ("hidden_size", hidden_size, "int"),
+        ("num_layers", num_layers, "int"),
+        ("bidirectional", bidirectional, "bool"),
+    ])
+
+
+def rnn(x, w_ih, w_hh, bias, h0=None, *, hidden_size=1, num_layers=1, bidirectional=False, relu=False):
+    """Layers of h = tanh(w_ih x + w_hh h + bias), or of relu, over x[B, S, in]. Weights and states as in lstm.
+    Results: y, the last h.
+
+    Source: torch.nn.RNN; Elman, Cognitive Science 14 (1990)"""
+    return emit_op("rnn", [x, w_ih, w_hh, bias, h0], [
+        ("hidden_size", hidden_size, "int"),
+        ("num_layers", num_layers, "int"),
+        ("bidirectional", bidirectional, "bool"),
+        ("relu", relu, "bool"),
+    ])
+
+
+def selective_scan(x, delta, a, b, c, state=None):
+    """For each channel of x[B, S, C]: s = exp(delta a) s + delta x b, y = the sum of s c; delta[B, S, C], a[C, N], b
+    and c[B, S, N], state[B, C, N], zeros where it is left out. Results: y, the last state.
+
+    Source: Gu, Dao, arXiv:2312.00752, algorithm 2"""
+    return emit_op("selective_scan", [x, delta, a, b, c, state], [])
+
+
+def mamba2(x, dt, a, b, c, state=None):
+    """For each head of x[B, S, H, P]: s = exp(dt a) s + (dt x) bᵀ, y = s c; dt[B, S, H], a[H], b and c[B, S, H, N],
+    state[B, H, P, N], zeros where it is left out. Results: y, the last state.
+
+    Source: Dao, Gu, arXiv:2405.21060, section 6"""
+    return emit_op("mamba2", [x, dt, a, b, c, state], [])
+
+
+def gated_delta_net(q, k, v, g, beta, state=None):
+    """For each head: s = exp(g) s, d = beta (v - sᵀ k), s = s + k dᵀ, y = sᵀ q / sqrt(N); q and k[B, S, H, N], v[B,
+    S, H, M], g and beta[B, S, H], or g[B, S, H, N] for a gate per key channel, state[B, H, N, M], zeros where it
+    is left out. Results: y, the last state.
+
+    Source: Yang, Kautz, Hatamizadeh, arXiv:2412.06464; gate per channel: Kimi Linear, arXiv:2510.26692"""
+    return emit_op("gated_delta_net", [q, k, v, g, beta, state], [])
+
+
+def gated_delta_net_backward(q, k, v, g, beta, state, y_ct, state_ct):
+    """The cotangents of q, k, v, g, beta and state of gated_delta_net from those of its two results; the states are
+    computed again, kept, and gone through from the last.
+
+    Source: the transpose of Yang, Kautz, Hatamizadeh, arXiv:2412.06464, step by step"""
+    return emit_op("gated_delta_net_backward", [q, k, v, g, beta, state, y_ct, state_ct], [])
 
 
 def sort(*xs, axis=-1, descending=False, comparator=None):
@@ -1320,3 +1906,299 @@ def checkpointed_scan(*operands, carries=0, xs=0, length=0, reverse=False, body=
         ("checkpointing", checkpointing, "all|every|sqrt|recursive"),
         ("every", every, "int"),
     ])
+
+
+def quantize(x, scale, zero_point=None, *, axis=None, dtype="i8"):
+    """Clamp(round(x / scale) + zero_point) to what `dtype` holds, ties to even; scale and zero_point run along
+    `axis`, or are scalars. A NaN becomes 0.
+
+    Source: ONNX, QuantizeLinear"""
+    return emit_op("quantize", [x, scale, zero_point], [("axis", axis, "int or none"), ("dtype", dtype, "dtype")])
+
+
+def dequantize(q, scale, zero_point=None, *, axis=None):
+    """(q - zero_point) scale, of the scale's dtype; scale and zero_point run along `axis`, or are scalars.
+
+    Source: ONNX, DequantizeLinear"""
+    return emit_op("dequantize", [q, scale, zero_point], [("axis", axis, "int or none")])
+
+
+def dequantize_blocks(x, *, dtype="f32"):
+    """The elements of a tensor of blocks, as `dtype`: exact, then rounded once.
+
+    Source: GGUF specification and ggml's block types; OCP Microscaling 1.0"""
+    return emit_op("dequantize_blocks", [x], [("dtype", dtype, "dtype")])
+
+
+def dequantize_blockwise(q, scale, zero_point=None, bias=None, global_=None, *, axis=-1, block_size=0, dtype=None,
+        has_zero_point=False, has_bias=False, has_global=False):
+    """((q - zero_point) scale + bias) global; scale, zero_point and bias stand for `block_size` elements along
+    `axis` each, the last of them perhaps for fewer, or for all if it is 0.
+
+    Source: ONNX, DequantizeLinear with block_size; OCP Microscaling 1.0; MLX, quantize"""
+    return emit_op("dequantize_blockwise", [q, scale, zero_point, bias, global_], [
+        ("axis", axis, "int"),
+        ("block_size", block_size, "int"),
+        ("dtype", dtype, "dtype or none"),
+        ("has_zero_point", has_zero_point, "bool"),
+        ("has_bias", has_bias, "bool"),
+        ("has_global", has_global, "bool"),
+    ])
+
+
+def dequant_matmul(x, w, scale=None, zero_point=None, bias=None, global_=None, *, transpose_rhs=False, block_size=0,
+        has_scale=False, has_zero_point=False, has_bias=False, has_global=False):
+    """X[..., k] times packed weights, of x's dtype: blocks w[n, k], or codes w[k, n] ([n, k] if transpose_rhs) with
+    scales for `block_size` elements along k each, as dequantize_blockwise has them.
+
+    Source: dequantize_blocks, dequantize_blockwise, dot_general"""
+    return emit_op("dequant_matmul", [x, w, scale, zero_point, bias, global_], [
+        ("transpose_rhs", transpose_rhs, "bool"),
+        ("block_size", block_size, "int"),
+        ("has_scale", has_scale, "bool"),
+        ("has_zero_point", has_zero_point, "bool"),
+        ("has_bias", has_bias, "bool"),
+        ("has_global", has_global, "bool"),
+    ])
+
+
+def dequant_grouped_matmul(x, w, index):
+    """Row i of x[m, k] times the transposed matrix w[index[i]] of blocks w[e, n, k] -> [m, n]; NaN where index[i] is
+    not in [0, e).
+
+    Source: grouped_matmul, dequantize_blocks"""
+    return emit_op("dequant_grouped_matmul", [x, w, index], [])
+
+
+def dequant_moe_weights(w, *, dtype="f32"):
+    """Blocks w[e, n, k] as grouped_matmul takes its weights: [e, k, n] of `dtype`.
+
+    Source: dequantize_blocks, transpose"""
+    return emit_op("dequant_moe_weights", [w], [("dtype", dtype, "dtype")])
+
+
+def qmatmul(x, w, bias, *, x_zero_point=0, w_zero_point=0, out_zero_point=0, multiplier=1):
+    """Codes x[..., k] times codes w[k, n], plus bias[n] of i32: acc = bias + sum (x - x_zero_point)(w -
+    w_zero_point) in i32, which wraps; then clamp(round(f32(acc) multiplier) + out_zero_point), ties to even.
+
+    Source: Jacob et al., CVPR 2018, with the multiplier as an f32"""
+    return emit_op("qmatmul", [x, w, bias], [
+        ("x_zero_point", x_zero_point, "int"),
+        ("w_zero_point", w_zero_point, "int"),
+        ("out_zero_point", out_zero_point, "int"),
+        ("multiplier", multiplier, "float"),
+    ])
+
+
+def qconv2d(x, w, bias, *, stride=(), padding=(), dilation=(), groups=1, x_zero_point=0, w_zero_point=0,
+        out_zero_point=0, multiplier=1):
+    """Codes x[n, c, h, w] with kernels of codes w[o, c / groups, kh, kw], plus bias[o] of i32: sums and rounding as
+    in qmatmul; places of the padding add nothing, as if they held the zero point.
+
+    Source: Jacob et al., CVPR 2018, with the multiplier as an f32"""
+    return emit_op("qconv2d", [x, w, bias], [
+        ("stride", stride, "list of int"),
+        ("padding", padding, "list of int"),
+        ("dilation", dilation, "list of int"),
+        ("groups", groups, "int"),
+        ("x_zero_point", x_zero_point, "int"),
+        ("w_zero_point", w_zero_point, "int"),
+        ("out_zero_point", out_zero_point, "int"),
+        ("multiplier", multiplier, "float"),
+    ])
+
+
+def fake_quantize(x, state=None, *, bits=8, axes=(), ste="identity", scale_mode="per_batch", decay=0.9):
+    """Clamp(round(x / s), -q, q) s, ties to even, q = 2^(bits - 1) - 1, with a scale s for each index along `axes`.
+    per_batch: s = max(max|x| / q, 1e-12). fixed: s = max(state, 1e-12). ema: s = decay state + (1 - decay) of
+    what per_batch has, or the latter while state <= 0, and s is a second result, the new state. Its derivative is
+    that of `ste`, see fake_quantize_backward; the state has none.
+
+    Source: Jacob et al., CVPR 2018; straight-through estimators: Bengio, Leonard, Courville 2013"""
+    return emit_op("fake_quantize", [x, state], [
+        ("bits", bits, "int"),
+        ("axes", axes, "list of int"),
+        ("ste", ste, "identity|clipped_identity|tanh|hard_tanh"),
+        ("scale_mode", scale_mode, "per_batch|ema|fixed"),
+        ("decay", decay, "float"),
+    ])
+
+
+def fake_quantize_backward(x, ct, scale=None, *, bits=8, axes=(), ste="identity"):
+    """Ct times what stands for the derivative of fake_quantize, s being `scale` or, without it, max(max|x| / q,
+    1e-12). identity: 1. clipped_identity: 1 where |x| <= q s, else 0. tanh: 1 - tanh(x / s)^2. hard_tanh: max(0,
+    1 - |x / (q s)|).
+
+    Source: straight-through estimators: Bengio, Leonard, Courville 2013"""
+    return emit_op("fake_quantize_backward", [x, ct, scale], [
+        ("bits", bits, "int"),
+        ("axes", axes, "list of int"),
+        ("ste", ste, "identity|clipped_identity|tanh|hard_tanh"),
+    ])
+
+
+def fake_quantize_lsq(x, scale, *, bits=8, axes=()):
+    """Clamp(round(x / scale), -q, q) scale, ties to even, q = 2^(bits - 1) - 1, with a positive scale for each index
+    along `axes`. Its derivatives are fake_quantize_lsq_backward_x and fake_quantize_lsq_backward_scale.
+
+    Source: Esser et al., ICLR 2020 (LSQ), without its gradient scale"""
+    return emit_op("fake_quantize_lsq", [x, scale], [("bits", bits, "int"), ("axes", axes, "list of int")])
+
+
+def fake_quantize_lsq_backward_x(x, scale, ct, *, bits=8, axes=()):
+    """Ct where |x / scale| <= q, else 0.
+
+    Source: Esser et al., ICLR 2020 (LSQ), equation 5"""
+    return emit_op("fake_quantize_lsq_backward_x", [x, scale, ct], [
+        ("bits", bits, "int"),
+        ("axes", axes, "list of int"),
+    ])
+
+
+def fake_quantize_lsq_backward_scale(x, scale, ct, *, bits=8, axes=()):
+    """The sum of ct psi over all dims but `axes`: psi = round(z) - z where |z| <= q, else sign(z) q; z = x / scale.
+
+    Source: Esser et al., ICLR 2020 (LSQ), equation 3, without its gradient scale"""
+    return emit_op("fake_quantize_lsq_backward_scale", [x, scale, ct], [
+        ("bits", bits, "int"),
+        ("axes", axes, "list of int"),
+    ])
+
+
+def lu(x):
+    """X[permutation] = L U: U with, below it, L without its diagonal of ones; then the pivots and the permutation
+    that they make (i32). The pivot is the first of the largest |Re x| + |Im x|.
+
+    Source: Golub, Van Loan, Matrix Computations, 3.4; derivative: de Hoog, Anderssen, Lukas (2011)"""
+    return emit_op("lu", [x], [])
+
+
+def cholesky(x, *, lower=True, reads="both"):
+    """L with x = L Lᴴ (not `lower`: its adjoint) of Hermitian x, of which `reads` is read; the other triangle of the
+    result is 0. All NaN in the triangle if x is not positive definite.
+
+    Source: Golub, Van Loan, Matrix Computations, 4.2; derivative: Murray, arXiv 1602.07527"""
+    return emit_op("cholesky", [x], [("lower", lower, "bool"), ("reads", reads, "both|lower|upper")])
+
+
+def geqrf(x):
+    """Householder's QR, packed as LAPACK has it: R, below it the vectors v_i (without their leading 1), and the taus
+    of the reflections I - tau v vᴴ whose product is Q.
+
+    Source: LAPACK xGEQRF; Golub, Van Loan, Matrix Computations, 5.2"""
+    return emit_op("geqrf", [x], [])
+
+
+def householder_product(x, taus):
+    """The first n columns of the product of the reflections I - tau_i v_i v_iᴴ, whose vectors stand below the
+    diagonal of x[..., m, n], m >= n, as geqrf leaves them; taus[..., k], k <= n.
+
+    Source: LAPACK xORGQR"""
+    return emit_op("householder_product", [x, taus], [])
+
+
+def qr(x, *, full=False):
+    """X = q r: min(m, n) orthonormal columns (`full`: m of them) and an upper triangle, whose diagonal is real and
+    has the signs that Householder's reflections give it.
+
+    Source: LAPACK xGEQRF and xORGQR; derivative: Walter, Lehmann, Lamour, Optim. Methods Softw. 27 (2012)"""
+    return emit_op("qr", [x], [("full", full, "bool")])
+
+
+def triangular_solve(a, b, *, left_side=True, lower=True, transposition="none", unit_diagonal=False):
+    """X with op(a) x = b (not `left_side`: x op(a) = b), a[..., n, n] triangular; only that triangle is read, and
+    its diagonal is 1 if `unit_diagonal`. A zero on the diagonal divides.
+
+    Source: StableHLO specification, triangular_solve; BLAS xTRSM"""
+    return emit_op("triangular_solve", [a, b], [
+        ("left_side", left_side, "bool"),
+        ("lower", lower, "bool"),
+        ("transposition", transposition, "none|transpose|adjoint"),
+        ("unit_diagonal", unit_diagonal, "bool"),
+    ])
+
+
+def solve(a, b, *, transposition="none"):
+    """X with op(a) x = b for a[..., n, n] and b[..., n, k], or b[..., n] of one rank less than a; infinities or NaN
+    if a is singular.
+
+    Source: LAPACK xGESV"""
+    return emit_op("solve", [a, b], [("transposition", transposition, "none|transpose|adjoint")])
+
+
+def inverse(x):
+    """Y with x y = 1; infinities or NaN if x is singular."""
+    return emit_op("inverse", [x], [])
+
+
+def det(x):
+    """The determinant of each matrix; its gradient is that of the polynomial, also where x is singular.
+
+    Source: Golub, Van Loan, Matrix Computations, 3.4; Jacobi's formula"""
+    return emit_op("det", [x], [])
+
+
+def slogdet(x):
+    """The determinant as sign * e^log: a sign of magnitude 1, and a real logarithm; 0 and -inf if x is singular.
+
+    Source: numpy.linalg.slogdet"""
+    return emit_op("slogdet", [x], [])
+
+
+def eigh(x, *, reads="both"):
+    """Of a Hermitian matrix, of which `reads` is read: the eigenvalues, ascending, and eigenvectors as columns. In
+    each column the first component of at least 0.45 times the largest magnitude is real and positive. NaN if x is
+    not finite.
+
+    Source: Golub, Van Loan, Matrix Computations, 8.5: Jacobi's method; LAPACK xSYEVD"""
+    return emit_op("eigh", [x], [("reads", reads, "both|lower|upper")])
+
+
+def eigh_backward(values, vectors, ct_values, ct_vectors):
+    """The cotangent of Hermitian x that cotangents of eigh's results make: V (diag(l) + F∘(Vᵀ ct)) Vᵀ made
+    symmetric, F_ij = 1 / (w_j - w_i), 0 where the gap is at most 4 eps times the largest |w|.
+
+    Source: Giles, An extended collection of matrix derivative results (2008), 3.1"""
+    return emit_op("eigh_backward", [values, vectors, ct_values, ct_vectors], [])
+
+
+def svd(x, *, full=False):
+    """X = u diag(s) vt, s descending. In each column of u the first component of at least 0.45 times the largest
+    magnitude is real and positive. `full`: square u and vt; their other columns are those of the full `qr` of the
+    first ones. NaN if x is not finite.
+
+    Source: one-sided Jacobi: Hestenes (1958), Golub, Van Loan, 8.6; LAPACK xGESDD. Derivative: Townsend,
+    Differentiating the singular value decomposition (2016); Wan, Zhang, arXiv 1909.02659"""
+    return emit_op("svd", [x], [("full", full, "bool")])
+
+
+def eig(x):
+    """Of any square matrix: complex eigenvalues w, ascending in Re w + 0.3 Im w, and eigenvectors as columns of norm
+    1. In each the first component of at least 0.45 times the largest magnitude is real and positive. NaN if x is
+    not finite.
+
+    Source: Golub, Van Loan, Matrix Computations, 7.5; LAPACK xGEEV. Derivative: Boeddeker et al., arXiv
+    1701.00392"""
+    return emit_op("eig", [x], [])
+
+
+def pinv(x, *, cutoff=-1):
+    """The Moore-Penrose inverse; singular values of at most `cutoff` times the largest count as 0 (negative: eps
+    max(m, n)).
+
+    Source: derivative: Golub, Pereyra, SIAM J. Numer. Anal. 10 (1973)"""
+    return emit_op("pinv", [x], [("cutoff", cutoff, "float")])
+
+
+def lstsq(a, b, *, cutoff=-1):
+    """X of least norm among those that make |a x - b| least: pinv(a) b, for b[..., m, k] or b[..., m].
+
+    Source: numpy.linalg.lstsq"""
+    return emit_op("lstsq", [a, b], [("cutoff", cutoff, "float")])
+
+
+def expm(x):
+    """E^x of a square matrix, the sum of x^k / k!; NaN if x is not finite.
+
+    Source: Higham, SIAM J. Matrix Anal. Appl. 26 (2005); derivative: Al-Mohy, Higham, ibid. 30 (2009)"""
+    return emit_op("expm", [x], [])

@@ -12,7 +12,7 @@
 namespace rlx {
 
 namespace op {
-extern const OpDef relu_backward, activation_backward, complex_norm_sq_backward, conv_backward_input,
+extern const OpDef relu_backward, activation_backward, conv_backward_input,
     conv_backward_weight, max_pool_backward, softmax_cross_entropy_backward, attention_backward, rope_backward,
     layer_norm_backward, rms_norm_backward, group_norm_backward, batch_norm_inference_backward, ada_layer_norm_backward,
     gated_residual_backward;
@@ -67,8 +67,6 @@ struct ActivationBackwardAttrs {
 /// ct times the derivative at x.
 Value activation_backward(Value x, Value ct, ActivationKind kind);
 
-/// ct z: the derivative of |z|^2 by the conjugate of z (Wirtinger), which is half of the steepest ascent's.
-Value complex_norm_sq_backward(Value z, Value ct);
 
 // ---- windows ----
 struct ConvBackwardAttrs {
