@@ -12,6 +12,7 @@
 #include "rlx/ops/elementary.h"
 #include "rlx/ops/elementwise.h"
 #include "rlx/ops/fft.h"
+#include "rlx/ops/float_bits.h"
 #include "rlx/ops/fused.h"
 #include "rlx/ops/fused_blocks.h"
 #include "rlx/ops/image.h"

@@ -178,6 +178,18 @@ void stage_of_runs(const T* twiddles, int64_t m, int64_t s, Parts<const T> x, Pa
   }
 }
 
+/// The usual lengths of a run are a move of one register each.
+template <class T>
+HWY_INLINE void copy_run(const T* from, T* to, int64_t count) {
+  switch (count) {
+    case 2: std::memcpy(to, from, 2 * sizeof(T)); break;
+    case 4: std::memcpy(to, from, 4 * sizeof(T)); break;
+    case 8: std::memcpy(to, from, 8 * sizeof(T)); break;
+    default:
+      for (int64_t i = 0; i < count; ++i) to[i] = from[i];
+  }
+}
+
 /// Where a vector along i covers several p.
 template <class T, int kRadix>
 void stage_of_pieces(const T* spread, int64_t m, int64_t s, Parts<const T> x, Parts<T> y) {
@@ -210,8 +222,9 @@ void stage_of_pieces(const T* spread, int64_t m, int64_t s, Parts<const T> x, Pa
     for (int64_t lane = 0; lane < lanes; ++p, q = 0) {
       int64_t run = std::min(s - q, lanes - lane);
       for (int k = 0; k < kRadix; ++k) {
-        T *to_re = y.re + q + s * (kRadix * p + k), *to_im = y.im + q + s * (kRadix * p + k);
-        for (int64_t r = 0; r < run; ++r) to_re[r] = tile_re[k][lane + r], to_im[r] = tile_im[k][lane + r];
+        int64_t to = q + s * (kRadix * p + k);
+        copy_run(tile_re[k] + lane, y.re + to, run);
+        copy_run(tile_im[k] + lane, y.im + to, run);
       }
       lane += run;
     }

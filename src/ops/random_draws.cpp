@@ -255,7 +255,9 @@ OpDef define_rng_bernoulli() {
 OpDef define_rng_randint() {
   return define<RngRandintAttrs>({
       .name = "rng_randint",
-      .doc = "integers in [low, high): twice as many random bits as the dtype has, modulo high - low",
+      .doc = "integers in [low, high): two words of 32 bits (of 64 for i64 and u64) modulo high - low, one word where "
+             "that "
+             "is above 2^16 (2^32)",
       .source = "jax.random.randint",
       .operands = {"key"},
       .infer =
@@ -272,14 +274,16 @@ OpDef define_rng_randint() {
           },
       .decompose =
           [](Graph&, Values in, const RngRandintAttrs& a) {
-            int bits = info(a.dtype).bits;
+            int bits = std::max(32, info(a.dtype).bits);  // fewer would favour some numbers
             uint64_t mask = bits == 64 ? ~uint64_t{0} : (uint64_t{1} << bits) - 1;
             uint64_t span = (static_cast<uint64_t>(a.high) - static_cast<uint64_t>(a.low)) & mask;
             Keys keys = split_in_two(in[0], a.algorithm);
             Value low = rng_bits(keys.second, a.dims, unsigned_of(bits), a.algorithm), offset = low;
             if (span != 0) {  // 0: every bit pattern is meant
               Value high = rng_bits(keys.first, a.dims, unsigned_of(bits), a.algorithm);
-              uint64_t half = (uint64_t{1} << bits / 2) % span, whole = half * half % span;  // 2^bits modulo span
+              // 2^bits modulo span, by a square that is 0 for spans beyond 2^(bits / 2), whose products would overflow:
+              // of these the second word alone counts.
+              uint64_t half = (uint64_t{1} << bits / 2) % span, whole = (half * half & mask) % span;
               Value divisor = unsigned_constant(low, span);
               offset = rem(rem(high, divisor) * unsigned_constant(high, whole) + rem(low, divisor), divisor);
             }

@@ -33,6 +33,8 @@ const OpDef kHorner = define<HornerAttrs>({
     .elementwise = true,
     .infer =
         [](Types in, const HornerAttrs& a) {
+          if (!is_float(in[0].dtype))
+            fail(ErrorCode::invalid_argument, "a polynomial of ", in[0], ", which is no float");
           if (a.coefficients.empty())
             fail(ErrorCode::invalid_argument, "a polynomial of ", in[0], " needs coefficients");
           return in[0];

@@ -1,6 +1,6 @@
 // Signs, neighbours and NaN: values of numpy's functions of the same names.
-#include "ops/hard_cases.h"
 #include "rlx/ops/float_bits.h"
+#include "ops/hard_cases.h"
 
 using namespace rlx;
 using namespace rlx::test;
@@ -23,7 +23,8 @@ std::vector<bool> signs(const Tensor& t) {
 TEST_CASE("signs are those of the bits") {
   for (DType t : {f64, f32, f16, bf16}) {
     Tensor x = vector_of(t, {0, -0.0, 1.5, -2, kInf, -kInf}), y = vector_of(t, {-0.0, 0, -1, 1, -kInf, 3});
-    CHECK(of([](Values v) { return signbit(v[0]); }, {x}) == Tensor::of<bool>({6}, {false, true, false, true, false, true}));
+    CHECK(of([](Values v) { return signbit(v[0]); }, {x}) ==
+          Tensor::of<bool>({6}, {false, true, false, true, false, true}));
     Tensor z = of([](Values v) { return copysign(v[0], v[1]); }, {x, y});
     CHECK(signs(z) == std::vector<bool>{true, false, true, false, true, false});
     CHECK(difference(z, vector_of(t, {0, 0, -1.5, 2, -kInf, kInf})) == "");
@@ -35,14 +36,16 @@ TEST_CASE("nextafter goes to the neighbour, over 0 and into infinity") {
   std::vector<double> x = {1, 1, 0, -0.0, kInf, -1, 5, kNaN, 1, 0x1p-1074}, y = {2, 0, 1, -1, 0, 0, 5, 1, kNaN, -1};
   std::vector<double> wanted;
   for (size_t i = 0; i < x.size(); ++i) wanted.push_back(std::nextafter(x[i], y[i]));
-  CHECK(of([](Values v) { return nextafter(v[0], v[1]); }, {vector_of(f64, x), vector_of(f64, y)}).bytes().size() == 80);
+  CHECK(of([](Values v) { return nextafter(v[0], v[1]); }, {vector_of(f64, x), vector_of(f64, y)}).bytes().size() ==
+        80);
   Tensor got = of([](Values v) { return nextafter(v[0], v[1]); }, {vector_of(f64, x), vector_of(f64, y)});
   for (size_t i = 0; i < x.size(); ++i) {
     double v = load<double>(got, i);
     CHECK_MESSAGE((v == wanted[i] || (std::isnan(v) && std::isnan(wanted[i]))), x[i], " ", y[i], ": ", v);
   }
   // numpy.nextafter of float32 and of float16
-  CHECK(of([](Values v) { return nextafter(v[0], v[1]); }, {vector_of(f32, {1, kMost, 0}), vector_of(f32, {2, kInf, -1})}) ==
+  CHECK(of([](Values v) { return nextafter(v[0], v[1]); },
+           {vector_of(f32, {1, kMost, 0}), vector_of(f32, {2, kInf, -1})}) ==
         vector_of(f32, {1.00000011920928955, kInf, -1.401298464324817e-45}));
   CHECK(of([](Values v) { return nextafter(v[0], v[1]); }, {vector_of(f16, {1, 0}), vector_of(f16, {0, 1})}) ==
         vector_of(f16, {0.99951171875, 5.960464477539063e-08}));
@@ -80,6 +83,7 @@ TEST_CASE("fmax and fmin prefer numbers to NaN; the rest is NumPy's") {
                            {{{3}, {4, 1, kInf}}}) == "");
   CHECK(mismatch_of_floats([](Values v) { return nan_to_num(v[0], 7, 100.0, -100.0); }, {{{4}, {kNaN, kInf, -kInf, 2}}},
                            {{{4}, {7, 100, -100, 2}}}) == "");
-  CHECK(of([](Values v) { return nan_to_num(v[0]); }, {vector_of(f32, {kInf, -kInf})}) == vector_of(f32, {kMost, -kMost}));
+  CHECK(of([](Values v) { return nan_to_num(v[0]); }, {vector_of(f32, {kInf, -kInf})}) ==
+        vector_of(f32, {kMost, -kMost}));
   CHECK(of([](Values v) { return nan_to_num(v[0]); }, {vector_of(f16, {kInf, kNaN})}) == vector_of(f16, {65504, 0}));
 }

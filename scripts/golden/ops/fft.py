@@ -82,7 +82,7 @@ def complex_numbers(f):
     for op, function in functions.items():
         f.add_derivative(f"{op}_c64_d", op, [complex_normal(op + "x", (5,), c64), complex_normal(op + "y", (5,), c64)], by_jax, function, f"jax.numpy.{function.__name__}")
     unary = {"exp": jnp.exp, "log": jnp.log, "sqrt": jnp.sqrt, "sin": jnp.sin, "cos": jnp.cos, "tanh": jnp.tanh, "abs": jnp.abs, "real": jnp.real, "imag": jnp.imag,
-             "sign": jnp.sign, "reciprocal": lambda z: 1 / z, "square": jnp.square, "neg": jnp.negative}
+             "reciprocal": lambda z: 1 / z, "square": jnp.square, "neg": jnp.negative}
     for op, function in unary.items():
         f.add_derivative(f"{op}_c64_d", op, [complex_normal(op, (6,), c64)], by_jax, function, f"{op} in JAX")
     f.add_derivative("complex_d", "complex", [normal("re", (4,)), normal("im", (4,))], by_jax, lambda a, b: a + 1j * b, "a + i b in JAX")

@@ -169,13 +169,16 @@ def incomplete_points(dtype):
 def edges(f):
     inf, nan = np.inf, np.nan
     table = {"erfinv": [1, -1, 1.5, nan], "ndtri": [0, 1, -0.1, 1.1, nan], "logit": [0, 1, -0.1, 1.1, nan], "erfcx": [inf, -inf, nan, -27], "ndtr": [inf, -inf, nan, -50, 50],
-             "log_ndtr": [inf, -inf, nan], "entr": [0, -1, inf, -inf, nan], "i0": [inf, -inf, nan, 1e4], "i0e": [inf, -inf, nan], "i1": [inf, -inf, nan, -1e4], "i1e": [inf, -inf, nan],
+             "log_ndtr": [inf, -inf, nan], "entr": [0, -1, inf, -inf, nan], "i0": [nan, 1e4], "i0e": [inf, -inf, nan], "i1": [nan, -1e4], "i1e": [inf, -inf, nan],
              "lgamma": [0, -1, -2, inf, nan, -1e20], "digamma": [-1, -2, inf, nan]}
     names = {"lgamma": "gammaln"}
     for op, points in table.items():
         for dtype in (f64, f32):
             x = np.array(points, dtype)
             f.add(f"{op}_edges_{NAMES[dtype][0]}", op, [x], in_f64(getattr(scipy.special, names.get(op, op)), x), f"scipy.special.{names.get(op, op)}")
+    x = np.array([inf, -inf], f64)  # SciPy gives NaN
+    f.add("i0_infinite", "i0", [x], [np.array([inf, inf])], "its limits")
+    f.add("i1_infinite", "i1", [x], [np.array([inf, -inf])], "its limits")
     x = np.array([0.0, -0.0, inf, -inf, nan, 3.0, 1e20], f64)
     f.add("sinc_edges", "sinc", [x], [np.array([1, 1, 0, 0, nan, 0, 0])], "its limits: sin(pi x) of whole x is 0")
     a = np.array([0, 1, 2.5, 2, -1, 2, nan, 3], f64)

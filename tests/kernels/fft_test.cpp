@@ -1,0 +1,100 @@
+// Transforms against the sum that defines them, on every instruction set: lengths that use every radix and the
+// convolution, one line and many, along the last dim and others, forward and backward, real ends.
+#include "kernels/fft.h"
+
+#include <complex>
+#include <utility>
+
+#include "kernels/kernel_test.h"
+
+using namespace rlx;
+using namespace rlx::kernels;
+using namespace rlx::test;
+
+namespace {
+
+using Numbers = std::vector<std::complex<double>>;
+
+Numbers summed(const Numbers& x, bool inverse) {
+  const size_t n = x.size();
+  Numbers y(n), root(n);
+  for (size_t k = 0; k < n; ++k)
+    root[k] = std::polar(1.0, (inverse ? 2 : -2) * M_PI * static_cast<double>(k) / static_cast<double>(n));
+  for (size_t k = 0; k < n; ++k)
+    for (size_t j = 0; j < n; ++j) y[k] += x[j] * root[j * k % n];
+  return y;
+}
+
+/// The largest error of a transform of `outer` x n x `inner` numbers, over the root of n (what they are about as large
+/// as). Work is done in two ranges.
+template <class T>
+double error_of(int64_t n, FftLines lines) {
+  FftPlan<T> plan(n);
+  Random random(static_cast<uint64_t>(n * 10 + lines.inner));
+  const int64_t half = n / 2 + 1, rows = lines.outer * lines.inner;
+  auto given = [&](FftEnd end) { return end == FftEnd::half ? half : n; };
+  auto parts = [](FftEnd end) { return end == FftEnd::real ? 1 : 2; };
+  const int64_t in_extent = given(lines.in), out_extent = given(lines.out);
+  std::vector<T> in(static_cast<size_t>(rows * in_extent * parts(lines.in)));
+  for (T& v : in) v = static_cast<T>(random.between(-1, 1));
+  constexpr T kUntouched = static_cast<T>(777);
+  std::vector<T> out(static_cast<size_t>(rows * out_extent * parts(lines.out)) + 3, kUntouched);
+  std::vector<std::byte> scratch(fft_scratch_bytes(plan, lines) + 64);
+  auto* aligned = reinterpret_cast<T*>((reinterpret_cast<uintptr_t>(scratch.data()) + 63) / 64 * 64);
+  const int64_t units = fft_units(plan, lines), middle = units / 2;
+  fft(plan, lines, std::as_const(in).data(), out.data(), 0, middle, aligned);
+  fft(plan, lines, std::as_const(in).data(), out.data(), middle, units, aligned);
+  for (size_t i = out.size() - 3; i < out.size(); ++i) REQUIRE(out[i] == kUntouched);
+
+  double most = 0;
+  for (int64_t row = 0; row < rows; ++row) {
+    const int64_t o = row / lines.inner, i = row % lines.inner;
+    auto element = [&](const std::vector<T>& all, int64_t extent, int count, int64_t k, int part) {
+      return static_cast<double>(all[static_cast<size_t>(((o * extent + k) * lines.inner + i) * count + part)]);
+    };
+    Numbers x(static_cast<size_t>(n));
+    for (int64_t k = 0; k < in_extent; ++k)
+      x[size_t(k)] = {element(in, in_extent, parts(lines.in), k, 0),
+                      lines.in == FftEnd::real ? 0 : element(in, in_extent, 2, k, 1)};
+    if (lines.in == FftEnd::half) {
+      x[0].imag(0);
+      if (n % 2 == 0) x[size_t(n / 2)].imag(0);
+      for (int64_t k = half; k < n; ++k) x[size_t(k)] = std::conj(x[size_t(n - k)]);
+    }
+    Numbers y = summed(x, lines.inverse);
+    for (int64_t k = 0; k < out_extent; ++k) {
+      auto wanted = y[size_t(k)] * lines.scale;
+      most = std::max(most, std::abs(element(out, out_extent, parts(lines.out), k, 0) - wanted.real()));
+      if (lines.out != FftEnd::real) most = std::max(most, std::abs(element(out, out_extent, 2, k, 1) - wanted.imag()));
+    }
+  }
+  return most / std::sqrt(static_cast<double>(n));
+}
+
+}  // namespace
+
+TEST_CASE("transforms are the sums that define them, of every length up to 70 and of some longer ones") {
+  for_each_target([] {
+    for (int64_t n = 1; n <= 380; n += n < 70 ? 1 : 13)
+      for (int64_t rows : {1, 3, 20})
+        for (bool inverse : {false, true}) {
+          FftLines lines{FftEnd::complex, FftEnd::complex, inverse, inverse ? 0.5 : 1.0, rows, 1};
+          CHECK_MESSAGE(error_of<float>(n, lines) < 2e-6, n, " x ", rows);
+          CHECK_MESSAGE(error_of<double>(n, lines) < 1e-14, n, " x ", rows);
+        }
+  });
+}
+TEST_CASE("transforms run along any dim, and their ends may be real or half of a spectrum") {
+  for_each_target([] {
+    for (int64_t n : {1, 2, 3, 8, 15, 34, 64, 100, 270, 1024})
+      for (auto [outer, inner] : {std::pair<int64_t, int64_t>{1, 1}, {1, 7}, {2, 16}, {3, 21}}) {
+        for (auto [in, out, inverse] :
+             {std::tuple{FftEnd::complex, FftEnd::complex, false}, std::tuple{FftEnd::real, FftEnd::half, false},
+              std::tuple{FftEnd::half, FftEnd::real, true}}) {
+          FftLines lines{in, out, inverse, 0.25, outer, inner};
+          CHECK_MESSAGE(error_of<float>(n, lines) < 2e-6, n, " x ", outer, " x ", inner);
+          CHECK_MESSAGE(error_of<double>(n, lines) < 2e-14, n, " x ", outer, " x ", inner);
+        }
+      }
+  });
+}
