@@ -154,10 +154,10 @@ OpDef define_softsign() {
 }
 OpDef define_elu() {
   return activation<EluAttrs>(
-      "elu", "x where it is positive, else alpha (e^x - 1)", "Clevert, Unterthiner, Hochreiter, ICLR 2016",
-      [](double x, const EluAttrs& a) { return x > 0 ? x : a.alpha * std::expm1(x); },
-      [](Value x, const EluAttrs& a) { return select(positive(x), x, a.alpha * expm1(not_positive(x))); },
-      {.alpha = 1.7}) |
+             "elu", "x where it is positive, else alpha (e^x - 1)", "Clevert, Unterthiner, Hochreiter, ICLR 2016",
+             [](double x, const EluAttrs& a) { return x > 0 ? x : a.alpha * std::expm1(x); },
+             [](Value x, const EluAttrs& a) { return select(positive(x), x, a.alpha * expm1(not_positive(x))); },
+             {.alpha = 1.7}) |
          Covers{"Activation", "ActivationBackward"};
 }
 OpDef define_celu() {
@@ -188,12 +188,14 @@ OpDef define_hard_sigmoid() {
 }
 OpDef define_hard_swish() {
   return with_derivative(
-      activation(
-          "hard_swish", "x (x + 3 limited to [0, 6]) / 6; the derivative is 0 up to -3 and 1 from 3 on",
-          "Howard et al., ICCV 2019", [](double x) { return x * (clamped(x + 3, 0, 6) / 6); },
-          // The limited factor is divided first: 6 x may overflow.
-          [](Value x) { return x * (clamp(x + 3.0, 0, 6) / 6.0); }),
-      [](Value x, Value) { return select(between(x, -3, 3), (2.0 * x + 3.0) / 6.0, convert(positive(x), x.dtype())); }) |
+             activation(
+                 "hard_swish", "x (x + 3 limited to [0, 6]) / 6; the derivative is 0 up to -3 and 1 from 3 on",
+                 "Howard et al., ICCV 2019", [](double x) { return x * (clamped(x + 3, 0, 6) / 6); },
+                 // The limited factor is divided first: 6 x may overflow.
+                 [](Value x) { return x * (clamp(x + 3.0, 0, 6) / 6.0); }),
+             [](Value x, Value) {
+               return select(between(x, -3, 3), (2.0 * x + 3.0) / 6.0, convert(positive(x), x.dtype()));
+             }) |
          Covers{"Activation", "ActivationBackward"};
 }
 

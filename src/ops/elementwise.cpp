@@ -270,7 +270,11 @@ OpDef define_abs() {
                 t, in[0], [](int64_t x) { return x < 0 ? static_cast<int64_t>(-static_cast<uint64_t>(x)) : x; });
           },
       .vjp = [](Values in, Value, Value ct) -> Value {
-        if (!is_complex(in[0].dtype())) return ct * sign(in[0]);
+        if (!is_complex(in[0].dtype())) {  // 0 at 0 and at NaN, as PyTorch has it
+          Value zero = zeros_like(ct);
+          Value below = select(compare(in[0], zeros_like(in[0]), Comparison::lt), -ct, zero);
+          return select(compare(in[0], zeros_like(in[0]), Comparison::gt), ct, below);
+        }
         return convert(ct, in[0].dtype()) * conjugate(sign(in[0]));
       },
       .samples = {{.dims = {{3, 4}}}, {.dims = {{}}}, {.dims = {{5}}, .dtypes = {c64}}},
@@ -609,26 +613,30 @@ OpDef define_pow() {
                          // Neither 0^-1 nor infinity^-1 nor log 0 where the derivative is 0 all the same.
                          Value zero = zeros_like(y), one = full_like(y, 1), constant = compare(y, zero, Comparison::eq);
                          Value by_x = y * pow(select(constant, one, x), select(constant, one, y - 1.0));
-                         Value base = select(compare(x, zero, Comparison::eq), one, x);
+                         Value vanishes = compare(x, zero, Comparison::eq);  // but 0^-1 log 0 is -infinity
+                         if (!is_complex(x.dtype())) vanishes = bitwise_and(vanishes, compare(y, zero, Comparison::ge));
+                         Value base = select(vanishes, one, x);
                          return {ct * by_x, ct * z * log(base)};
                        });
 }
 OpDef define_maximum() {
-  return with_partials(
-      define_binary<kBool | kInteger | kReal>("maximum", "the greater one; NaN if either is",
-                                              [](auto x, auto y) { return greater_of(x, y); }),
-      [](Value x, Value y, Value, Value ct) -> Many<Value> { return shared_by_equals(x, y, Comparison::gt, ct); }) |
+  return with_partials(define_binary<kBool | kInteger | kReal>("maximum", "the greater one; NaN if either is",
+                                                               [](auto x, auto y) { return greater_of(x, y); }),
+                       [](Value x, Value y, Value, Value ct) -> Many<Value> {
+                         return shared_by_equals(x, y, Comparison::gt, ct);
+                       }) |
          Covers{"Binary"};
 }
 OpDef define_minimum() {
-  return with_partials(
-      define_binary<kBool | kInteger | kReal>("minimum", "the lesser one; NaN if either is",
-                                              [](auto x, auto y) {
-                                                if constexpr (std::is_same_v<decltype(x), double>)
-                                                  return -greater_of(-x, -y);
-                                                else return y < x ? y : x;
-                                              }),
-      [](Value x, Value y, Value, Value ct) -> Many<Value> { return shared_by_equals(x, y, Comparison::lt, ct); }) |
+  return with_partials(define_binary<kBool | kInteger | kReal>("minimum", "the lesser one; NaN if either is",
+                                                               [](auto x, auto y) {
+                                                                 if constexpr (std::is_same_v<decltype(x), double>)
+                                                                   return -greater_of(-x, -y);
+                                                                 else return y < x ? y : x;
+                                                               }),
+                       [](Value x, Value y, Value, Value ct) -> Many<Value> {
+                         return shared_by_equals(x, y, Comparison::lt, ct);
+                       }) |
          Covers{"Binary"};
 }
 OpDef define_atan2() {

@@ -23,7 +23,7 @@ def numeric(f, x, h=1e-6):
 FUNCTIONS = [
     lambda x: rnp.sum(rnp.tanh(x) ** 2), lambda x: rnp.mean(rnp.exp(x) * x), lambda x: rnp.prod(x + 3.0),
     lambda x: rnp.max(x * 2), lambda x: rnp.var(x), lambda x: rnp.sum(rlx.nn.softmax(x, axis=0) * x), lambda x: rnp.sum(x @ x.T),
-    lambda x: rnp.sum(rnp.sort(x, axis=-1)[:, 1:] * 3), lambda x: rnp.sum(x[[0, 2, 0]] ** 2), lambda x: rnp.sum(x.at[1].multiply(2.0) ** 3),
+    lambda x: rnp.sum(rnp.sort(x, axis=-1)[:, 1:] * 3), lambda x: rnp.sum(rnp.asarray(x)[[0, 2, 0]] ** 2), lambda x: rnp.sum(rnp.asarray(x).at[1].multiply(2.0) ** 3),
     lambda x: rnp.sum(rnp.cumsum(x, axis=1) ** 2), lambda x: rlx.nn.logsumexp(x), lambda x: rnp.sum(rnp.where(x > 0, x, x * x)),
     lambda x: rnp.sum(rnp.einsum("ij,kj->ik", x, x) ** 2), lambda x: rnp.sum(rnp.pad(x, 1, mode="reflect") ** 2),
     lambda x: rnp.sum(rnp.linspace(x[0, 0], 1.0, 4) ** 2), lambda x: rnp.quantile(x, 0.3), lambda x: rnp.sum(rnp.hypot(x, 2.0)),

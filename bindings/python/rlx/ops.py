@@ -618,7 +618,8 @@ def rng_bernoulli(key, p, *, algorithm="philox", dims=()):
 
 
 def rng_randint(key, *, algorithm="philox", dims=(), dtype="i32", low=0, high=2):
-    """Integers in [low, high): twice as many random bits as the dtype has, modulo high - low.
+    """Integers in [low, high): two words of 32 bits (of 64 for i64 and u64) modulo high - low, one word where that
+    is above 2^16 (2^32).
 
     Source: jax.random.randint"""
     return emit_op("rng_randint", [key], [

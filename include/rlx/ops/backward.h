@@ -12,10 +12,9 @@
 namespace rlx {
 
 namespace op {
-extern const OpDef relu_backward, activation_backward, conv_backward_input,
-    conv_backward_weight, max_pool_backward, softmax_cross_entropy_backward, attention_backward, rope_backward,
-    layer_norm_backward, rms_norm_backward, group_norm_backward, batch_norm_inference_backward, ada_layer_norm_backward,
-    gated_residual_backward;
+extern const OpDef relu_backward, activation_backward, conv_backward_input, conv_backward_weight, max_pool_backward,
+    softmax_cross_entropy_backward, attention_backward, rope_backward, layer_norm_backward, rms_norm_backward,
+    group_norm_backward, batch_norm_inference_backward, ada_layer_norm_backward, gated_residual_backward;
 }  // namespace op
 
 // ---- element by element ----
@@ -66,7 +65,6 @@ struct ActivationBackwardAttrs {
 };
 /// ct times the derivative at x.
 Value activation_backward(Value x, Value ct, ActivationKind kind);
-
 
 // ---- windows ----
 struct ConvBackwardAttrs {

@@ -186,9 +186,10 @@ def block_products(f):
         w, values = block_rows(name, (5, k), "product")
         product_case(f, f"dequant_matmul_{name}", "dequant_matmul", normal("bm" + name, (3, k)), [w], values.T, "gguf, numpy in f64")
         product_case(f, f"linear_{name}", "linear", normal("bl" + name, (10, k)), [w], values.T, "gguf, numpy in f64")
-    for name in ("q8_0", "q4_0", "q4_k", "q6_k", "iq2_s"):  # those with kernels of their own, and one without
+    # Those with kernels of their own, and one without; scales with which the weights are about 0.1.
+    for name, scale in (("q8_0", 0.002), ("q4_0", 0.02), ("q4_k", 2e-4), ("q6_k", 5e-5), ("iq2_s", 2e-3)):
         k = 160 if FORMATS[name][0] == 32 else 256
-        w, values = block_rows(name, (40, k), "wide")
+        w, values = block_rows(name, (40, k), "wide", scale)
         for rows in (1, 2, 4, 8, 9, 33):
             product_case(f, f"dequant_matmul_{name}_rows_{rows}", "dequant_matmul", normal(f"bw{name}", (rows, k)), [w], values.T, "gguf, numpy in f64")
         for dtype in (f16, bf16, f64):
