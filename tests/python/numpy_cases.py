@@ -3,6 +3,8 @@
 An argument that is a tuple ("a", shape, lo, hi) stands for a random array, drawn in each dtype of `dtypes_of(name)`.
 """
 
+import numpy as np
+
 A = lambda *shape, lo=-2.0, hi=2.0: ("a", shape, lo, hi)
 FLOATS, INTS, ALL, COMPLEX = "f4 f8 f2", "i4 i8 u1", "f4 f8 f2 i4 i8 u1 b1 c8", "c8 c16"
 
@@ -110,11 +112,11 @@ case("cross", "f4", ([A(3), A(3)],), ([A(4, 3), A(3)],), ([A(3, 4), A(3, 4)], {"
 case("einsum", "f4 f8", (["ij,jk->ik", A(2, 3), A(3, 4)],), (["ii->i", A(3, 3)],), (["ii", A(3, 3)],), (["...ij,...jk", A(2, 1, 3, 4), A(5, 4, 2)],),
      (["bhqd,bhkd->bhqk", A(2, 2, 3, 4), A(2, 2, 5, 4)],), (["i,j,k->kji", A(2), A(3), A(4)],), (["ijk->kj", A(2, 3, 4)],), (["ij,ij->", A(2, 3), A(2, 3)],))
 
-case("sort argsort", FLOATS + " i4", ([A(3, 5)],), ([A(3, 5)], {"axis": 0}), ([A(7)],))
+case("sort argsort", FLOATS + " i4", *[([A(*s)], {"stable": True, **k}) for s, k in (((3, 5), {}), ((3, 5), {"axis": 0}), ((7,), {}))])
 case("sort", COMPLEX, ([A(6)],))
 case("searchsorted", "f4 f8", ([("s", (8,)), A(3, 4)],), ([("s", (8,)), A(5)], {"side": "right"}))
 case("take", "f4 i4", ([A(4, 5), [[0, 3], [2, 1]]], {"axis": 1}), ([A(4, 5), [0, -1, 7]], {}), ([A(4), [1, 9, -7]], {"mode": "clip"}), ([A(4), [1, 9, -7]], {"mode": "wrap"}))
-case("take_along_axis", "f4", ([A(3, 4), [[0, 1, 2, 0], [2, 1, 0, 1]]], {"axis": 0}))
+case("take_along_axis", "f4", ([A(3, 4), np.array([[0, 1, 2, 0], [2, 1, 0, 1]])], {"axis": 0}))
 case("bincount", "i4", ([A(9, lo=0, hi=5)],), ([A(9, lo=0, hi=5)], {"minlength": 8}))
 case("histogram", "f4 f8", ([A(50)],), ([A(50)], {"bins": 5, "range": (-1, 1)}), ([A(50)], {"bins": 4, "density": True}))
 case("histogramdd", "f8", ([A(40, 2)], {"bins": 3}))

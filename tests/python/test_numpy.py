@@ -109,7 +109,7 @@ def test_promotion_is_that_of_jax(a, b):
     else:
         low, high = sorted((x, y), key=lambda t: rank[t.kind])
         wanted = np.dtype(np.complex128) if high.kind == "c" and low == np.float64 else high
-    assert (rnp.ones((2,), a) * rnp.ones((2,), b)).dtype == wanted
+    assert (rnp.ones((2,), x) * rnp.ones((2,), y)).dtype == wanted
 
 
 @pytest.mark.parametrize("dtype,number,wanted", [("f4", 2, "f4"), ("f4", 2.5, "f4"), ("i4", 2, "i4"), ("i4", 2.5, "f4"), ("f2", 2.5, "f2"),

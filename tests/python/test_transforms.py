@@ -111,8 +111,8 @@ def test_control_flow(rng):
     close(rlx.while_loop(lambda s: s[0] < 100, lambda s: (s[0] * 2, s[1] + 1), (np.float32(3), 0)), (np.float32(192), np.int32(6)))
     close(rlx.fori_loop(0, 5, lambda i, v: v + i, 10.0), np.float32(20))
     close(rlx.map(lambda r: r * 2, x), x * 2)
-    f = lambda p, v: rlx.cond(p, lambda a: a * 2, lambda a: a - x[0, 0], v)
-    close([f(True, 3.0), f(False, 3.0)], [np.float32(6), 3 - x[0, 0]], dtype=False)
+    f = lambda p, v: rlx.cond(p, lambda a: a * 2, lambda a: a - float(x[0, 0]), v)
+    close([f(True, 3.0), f(False, 3.0)], [np.float32(6), np.float32(3 - x[0, 0])])
 
 
 @pytest.mark.parametrize("checkpoint", [None, "sqrt", "recursive", 3])

@@ -448,10 +448,18 @@ class _Custom:
         functools.update_wrapper(self, f)
         self._f = f
         self._nondiff = tuple(nondiff_argnums)
+        self._in_rule = False  # a rule that calls the function itself means what it computes, not its rules again
 
     def _split(self, args):
         fixed = {i: args[i] for i in self._nondiff}
         return fixed, tuple(a for i, a in enumerate(args) if i not in fixed)
+
+    def _trace_rule(self, rule, types):
+        self._in_rule = True
+        try:
+            return Traced(rule, tree.structure(tuple([0] * len(types))), types)
+        finally:
+            self._in_rule = False
 
     @staticmethod
     def _merge(fixed, given):
@@ -471,6 +479,8 @@ class custom_vjp(_Custom):
 
     def __call__(self, *args):
         from ._array import emit
+        if self._in_rule:
+            return self._f(*args)
         if not hasattr(self, "_fwd"):
             raise Error(f"custom_vjp of {self._f.__name__} has no rule yet; call defvjp(fwd, bwd)")
         fixed, given = self._split(args)
@@ -501,7 +511,7 @@ class custom_vjp(_Custom):
             return tuple(result)
 
         types = inputs + outs + floats
-        back = Traced(backward, tree.structure(tuple([0] * len(types))), types)
+        back = self._trace_rule(backward, types)
         if back.captured:
             raise Error("a backward rule may use its arguments only; pass what else it needs through `kept`")
         out = emit("custom_fn", arrays + traced.captured,
@@ -518,6 +528,8 @@ class custom_jvp(_Custom):
 
     def __call__(self, *args):
         from ._array import emit
+        if self._in_rule:
+            return self._f(*args)
         if not hasattr(self, "_rule"):
             raise Error(f"custom_jvp of {self._f.__name__} has no rule yet; call defjvp(rule)")
         fixed, given = self._split(args)
@@ -537,7 +549,7 @@ class custom_jvp(_Custom):
             return tuple(as_array(x, d) for x, (d, _) in zip(tree.leaves(t), traced.out_types) if _has_derivative(d))
 
         types = inputs + floats
-        forth = Traced(tangent, tree.structure(tuple([0] * len(types))), types)
+        forth = self._trace_rule(tangent, types)
         if forth.captured:
             raise Error("a tangent rule may use its arguments only")
         out = emit("custom_fn", everything,

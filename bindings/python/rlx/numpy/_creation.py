@@ -53,7 +53,7 @@ def _like(x, dtype, shape):
 def full_like(x, fill_value, dtype=None, shape=None):
     """The shape and dtype of x, every element `fill_value`."""
     shape, dtype = _like(x, dtype, shape)
-    return broadcast_to(convert(as_array(fill_value), dtype), shape)
+    return broadcast_to(as_array(fill_value, dtype), shape)
 
 
 def zeros_like(x, dtype=None, shape=None):

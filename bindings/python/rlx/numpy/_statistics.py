@@ -34,8 +34,8 @@ _METHODS = ("linear", "lower", "higher", "midpoint", "nearest")
 def _quantile(x, q, axis, keepdims, method, skip_nan):
     if method not in _METHODS:
         raise ValueError(f"method is {method!r}; it is one of {', '.join(_METHODS)}")
-    x, q = ew.inexact(x), as_array(q)
-    q = convert(q, x.dtype_name)
+    x = ew.inexact(x)
+    q = as_array(q, x.dtype_name)
     axes = axes_of(axis, x.ndim)
     kept = [d for d in range(x.ndim) if d not in axes]
     n = math.prod(x.shape[a] for a in axes)
@@ -109,7 +109,7 @@ def cov(x, y=None, rowvar=True, bias=False, ddof=None, fweights=None, aweights=N
         w = a if w is None else ew.multiply(w, a)
     if w is None:
         centred, total = ew.subtract(x, mean(x, 1, keepdims=True)), None
-        return ew.divide(matmul(centred, ew.conj(centred).T), float(x.shape[1] - ddof))
+        return _of_one(ew.divide(matmul(centred, ew.conj(centred).T), float(x.shape[1] - ddof)))
     w = convert(w, _dtypes.real_part(x.dtype_name))
     total = sum(w)
     centred = ew.subtract(x, ew.divide(sum(ew.multiply(x, w), 1, keepdims=True), total))
@@ -119,7 +119,12 @@ def cov(x, y=None, rowvar=True, bias=False, ddof=None, fweights=None, aweights=N
         factor = ew.subtract(total, ddof)
     else:
         factor = ew.subtract(total, ew.divide(ew.multiply(sum(ew.multiply(w, aweights)), ddof), total))
-    return ew.divide(matmul(ew.multiply(centred, w), ew.conj(centred).T), factor)
+    return _of_one(ew.divide(matmul(ew.multiply(centred, w), ew.conj(centred).T), factor))
+
+
+def _of_one(c):
+    """The variance of a single variable is a number."""
+    return reshape(c, ()) if c.size == 1 else c
 
 
 def corrcoef(x, y=None, rowvar=True):
@@ -176,7 +181,7 @@ def _counted(columns, edges, weights):
 
 
 def histogramdd(sample, bins=10, range=None, density=False, weights=None):
-    """(counts over a grid, list of edges) of points that are rows, or of a list of coordinates."""
+    """(counts over a grid, as floats, and a list of edges) of points that are rows, or of a list of coordinates."""
     if isinstance(sample, (tuple, list)):
         columns = [ravel(c) for c in sample]
     else:
@@ -186,6 +191,8 @@ def histogramdd(sample, bins=10, range=None, density=False, weights=None):
     ranges = [None] * len(columns) if range is None else range
     edges = [histogram_bin_edges(c, b, r) for c, b, r in zip(columns, each, ranges)]
     counts = _counted(columns, edges, weights)
+    if weights is None:
+        counts = convert(counts, edges[0].dtype_name)  # floats, as NumPy has them here
     if density:
         from ._more_shape import diff
         counts = ew.divide(counts, sum(ew.inexact(counts)))
