@@ -81,5 +81,6 @@ Prepared lower_reference(const LoweringContext& c) {
 void rethrow_step_error() {
   if (error_of_run) std::rethrow_exception(std::exchange(error_of_run, nullptr));
 }
+bool has_step_error() { return error_of_run != nullptr; }
 
 }  // namespace rlx::cpu

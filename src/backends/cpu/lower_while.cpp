@@ -48,7 +48,7 @@ class WhileStep final : public Step {
     std::copy_n(body.inputs.begin(), operands_, condition.inputs.begin());
     for (int64_t trip = 0; !most_trips_ || trip < *most_trips_; ++trip) {
       condition.run(args.width);
-      if (!*goes_on) break;
+      if (!*goes_on || has_step_error()) break;
       for (size_t i = 0; i < carries_.size(); ++i)
         if (!carries_[i].is_updated)
           body.outputs[i] = trip % 2 == 0 ? args.results[i] : args.scratch + carries_[i].spare;

@@ -168,6 +168,8 @@ Prepared lower_if(const LoweringContext&);
 Prepared lower_reference(const LoweringContext&);
 /// Throws what a step's reference threw in the run that this thread has just made.
 void rethrow_step_error();
+/// Whether a reference has thrown in the run that this thread is making: what is waited for may never come.
+bool has_step_error();
 
 // lower_while.cpp, lower_scan.cpp
 Prepared lower_while(const LoweringContext&);
