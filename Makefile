@@ -8,7 +8,7 @@
 help:
 	@echo "make demo       build, fetch the model, embed and search a thousand sentences, print the report"
 	@echo "make test       build and run every test"
-	@echo "make check      make test, sanitizers, fuzzing, format, the demo: what CI runs"
+	@echo "make check      make test, format, the demo: what CI runs"
 	@echo "make format     format all sources"
 	@echo "make tidy       clang-tidy over src/ and tools/ (slow; not part of check)"
 	@echo "make install    install below PREFIX (default /usr/local)"
