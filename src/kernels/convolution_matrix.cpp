@@ -56,6 +56,18 @@ const T* row_of(const ConvolutionArgs& a, const T* x, const Position& out, const
   return x;
 }
 
+/// `run` elements of the row that an output and a tap meet in, `step` places apart from where they meet on; zeros
+/// beside the image. Returns where they end.
+template <class T>
+T* copy_run_at(const ConvolutionArgs& a, const T* x, const Position& out, const Position& tap, int64_t step,
+               int64_t run, T* to) {
+  const int last = a.spatial - 1;
+  const int64_t i = out.at[last] * a.stride[last] + tap.at[last] * a.rhs_dilation[last] - a.low[last];
+  if (const T* row = row_of(a, x, out, tap)) copy_run(row, i, step, a.x_strides[last], a.in_dims[last], run, to);
+  else std::fill(to, to + run, T{});
+  return to + run;
+}
+
 template <class T>
 void copy_patches(const ConvolutionArgs& a, int64_t image, int64_t channel, int64_t channels, int64_t first,
                   int64_t count, T* to) {
@@ -70,11 +82,7 @@ void copy_patches(const ConvolutionArgs& a, int64_t image, int64_t channel, int6
       Position out = begin;
       for (int64_t left = count; left > 0; out.next_row(a.out_dims, a.spatial)) {
         const int64_t run = std::min(left, a.out_dims[last] - out.at[last]);
-        const int64_t i = out.at[last] * a.stride[last] + tap.at[last] * a.rhs_dilation[last] - a.low[last];
-        if (const T* row = row_of(a, x, out, tap))
-          copy_run(row, i, a.stride[last], a.x_strides[last], a.in_dims[last], run, to);
-        else std::fill(to, to + run, T{});
-        to += run, left -= run;
+        to = copy_run_at(a, x, out, tap, a.stride[last], run, to), left -= run;
       }
     }
   }
@@ -94,11 +102,7 @@ void copy_columns(const ConvolutionArgs& a, int64_t channel, int64_t first, int6
     Position tap = begin;
     for (int64_t left = count; left > 0; tap.next_row(a.kernel, a.spatial)) {
       const int64_t run = std::min(left, a.kernel[last] - tap.at[last]);
-      const int64_t i = out.at[last] * a.stride[last] + tap.at[last] * a.rhs_dilation[last] - a.low[last];
-      if (const T* row = row_of(a, x, out, tap))
-        copy_run(row, i, a.rhs_dilation[last], a.x_strides[last], a.in_dims[last], run, to);
-      else std::fill(to, to + run, T{});
-      to += run, left -= run;
+      to = copy_run_at(a, x, out, tap, a.rhs_dilation[last], run, to), left -= run;
     }
   }
 }

@@ -54,6 +54,18 @@ struct Scratch {
   }
 };
 
+/// A state as the caller has it, n numbers of one column after the other, as the rows that a block works on; and back.
+template <class T>
+void columns_to_rows(const T* from, const Block& block, int64_t n, T* to) {
+  for (int64_t c = 0; c < block.count; ++c)
+    for (int64_t i = 0; i < n; ++i) to[i * kStateColumns + c] = from[c * n + i];
+}
+template <class T>
+void rows_to_columns(const T* from, const Block& block, int64_t n, T* to) {
+  for (int64_t c = 0; c < block.count; ++c)
+    for (int64_t i = 0; i < n; ++i) to[c * n + i] = from[i * kStateColumns + c];
+}
+
 // Rows of one step, copied where they are short of whole vectors.
 template <class T>
 const T* padded_row(const T* from, const Block& block, T* copy) {
@@ -69,13 +81,9 @@ void selective(const SelectiveScanArgs& a, int64_t begin, int64_t end, void* scr
     const int64_t batch = task / a.blocks(), n = a.n;
     const Block block(task, a.blocks(), a.channels);
     Scratch<T> s(scratch, n);
-    auto transposed = [&](const T* from, T* to) {
-      for (int64_t c = 0; c < block.count; ++c)
-        for (int64_t i = 0; i < n; ++i) to[i * kStateColumns + c] = from[c * n + i];
-    };
-    transposed(offset<T>(a.a, block.first * n), s.more);
+    columns_to_rows(offset<T>(a.a, block.first * n), block, n, s.more);
     const int64_t state_at = (batch * a.channels + block.first) * n;
-    if (a.state) transposed(offset<T>(a.state, state_at), s.state);
+    if (a.state) columns_to_rows(offset<T>(a.state, state_at), block, n, s.state);
     for (int64_t t = 0; t < a.steps; ++t) {
       const int64_t token = batch * a.steps + t, at = token * a.channels + block.first;
       const T* x = padded_row(offset<T>(a.x, at), block, s.rows[0]);
@@ -97,9 +105,7 @@ void selective(const SelectiveScanArgs& a, int64_t begin, int64_t end, void* scr
       });
       std::memcpy(offset<T>(a.y, at), y, static_cast<size_t>(block.count) * sizeof(T));
     }
-    T* last = offset<T>(a.last_state, state_at);
-    for (int64_t c = 0; c < block.count; ++c)
-      for (int64_t i = 0; i < n; ++i) last[c * n + i] = s.state[i * kStateColumns + c];
+    rows_to_columns(s.state, block, n, offset<T>(a.last_state, state_at));
   }
 }
 
@@ -111,9 +117,7 @@ void mamba(const Mamba2Args& a, int64_t begin, int64_t end, void* scratch) {
     const Block block(task, a.blocks(), a.width);
     Scratch<T> s(scratch, n);
     const int64_t state_at = ((batch * a.heads + head) * a.width + block.first) * n;
-    if (a.state)
-      for (int64_t c = 0; c < block.count; ++c)
-        for (int64_t i = 0; i < n; ++i) s.state[i * kStateColumns + c] = offset<T>(a.state, state_at)[c * n + i];
+    if (a.state) columns_to_rows(offset<T>(a.state, state_at), block, n, s.state);
     const T rate = *offset<T>(a.a, head);
     for (int64_t t = 0; t < a.steps; ++t) {
       const int64_t token = (batch * a.steps + t) * a.heads + head, at = token * a.width + block.first;
@@ -138,9 +142,7 @@ void mamba(const Mamba2Args& a, int64_t begin, int64_t end, void* scratch) {
       });
       std::memcpy(offset<T>(a.y, at), y, static_cast<size_t>(block.count) * sizeof(T));
     }
-    T* last = offset<T>(a.last_state, state_at);
-    for (int64_t c = 0; c < block.count; ++c)
-      for (int64_t i = 0; i < n; ++i) last[c * n + i] = s.state[i * kStateColumns + c];
+    rows_to_columns(s.state, block, n, offset<T>(a.last_state, state_at));
   }
 }
 

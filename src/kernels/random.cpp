@@ -90,26 +90,24 @@ HWY_INLINE void threefry_block(const uint32_t* key, uint64_t n, uint32_t* first,
   hn::Store(x0, d, first);
   hn::Store(x1, d, second);
 }
-template <class T>
-void threefry_narrow(const uint32_t* key, int64_t begin, int64_t end, T* out) {
+/// `element` makes an element of the two words of a block.
+template <class T, class F>
+void threefry_elements(const uint32_t* key, int64_t begin, int64_t end, T* out, F element) {
   const Tag d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   HWY_ALIGN uint32_t first[kMostLanes], second[kMostLanes];
   for (int64_t n = begin; n < end; n += lanes) {
     threefry_block(key, static_cast<uint64_t>(n), first, second);
     int64_t some = std::min(lanes, end - n);
-    for (int64_t i = 0; i < some; ++i) out[n + i] = static_cast<T>(first[i] ^ second[i]);
+    for (int64_t i = 0; i < some; ++i) out[n + i] = element(first[i], second[i]);
   }
 }
+template <class T>
+void threefry_narrow(const uint32_t* key, int64_t begin, int64_t end, T* out) {
+  threefry_elements(key, begin, end, out, [](uint32_t a, uint32_t b) { return static_cast<T>(a ^ b); });
+}
 void threefry_wide(const uint32_t* key, int64_t begin, int64_t end, uint64_t* out) {
-  const Tag d;
-  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  HWY_ALIGN uint32_t first[kMostLanes], second[kMostLanes];
-  for (int64_t n = begin; n < end; n += lanes) {
-    threefry_block(key, static_cast<uint64_t>(n), first, second);
-    int64_t some = std::min(lanes, end - n);
-    for (int64_t i = 0; i < some; ++i) out[n + i] = uint64_t{first[i]} << 32 | second[i];
-  }
+  threefry_elements(key, begin, end, out, [](uint32_t a, uint32_t b) { return uint64_t{a} << 32 | b; });
 }
 
 /// `words` words in all; a block makes word n and word n + half. Of 64-bit elements the first is the upper half.

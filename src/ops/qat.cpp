@@ -251,6 +251,18 @@ OpDef define_fake_quantize_lsq() {
   });
 }
 
+namespace {
+
+/// Of the operands x, scale and ct that both of its backward ops take.
+void require_lsq_backward(Types in, const FakeQuantizeLsqAttrs& a) {
+  require_dtype(in, kReal);
+  require_quantizable(in[0], a);
+  require_scale(in[1], in[0], a.axes, "scale");
+  require_dims(in[2], in[0].dims, "ct");
+}
+
+}  // namespace
+
 OpDef define_fake_quantize_lsq_backward_x() {
   using A = FakeQuantizeLsqAttrs;
   return define<A>({
@@ -259,14 +271,7 @@ OpDef define_fake_quantize_lsq_backward_x() {
       .source = "Esser et al., ICLR 2020 (LSQ), equation 5",
       .operands = {"x", "scale", "ct"},
       .covers = {"FakeQuantizeLSQBackwardX"},
-      .infer =
-          [](Types in, const A& a) {
-            require_dtype(in, kReal);
-            require_quantizable(in[0], a);
-            require_scale(in[1], in[0], a.axes, "scale");
-            require_dims(in[2], in[0].dims, "ct");
-            return in[0];
-          },
+      .infer = [](Types in, const A& a) { return require_lsq_backward(in, a), in[0]; },
       .decompose =
           [](Values in, const A& a) {
             Value z = abs(in[0] / over(in[1], in[0], a.axes));
@@ -289,14 +294,7 @@ OpDef define_fake_quantize_lsq_backward_scale() {
       .source = "Esser et al., ICLR 2020 (LSQ), equation 3, without its gradient scale",
       .operands = {"x", "scale", "ct"},
       .covers = {"FakeQuantizeLSQBackwardScale"},
-      .infer =
-          [](Types in, const A& a) {
-            require_dtype(in, kReal);
-            require_quantizable(in[0], a);
-            require_scale(in[1], in[0], a.axes, "scale");
-            require_dims(in[2], in[0].dims, "ct");
-            return in[1];
-          },
+      .infer = [](Types in, const A& a) { return require_lsq_backward(in, a), in[1]; },
       .decompose =
           [](Values in, const A& a) {
             double q = most(a.bits);

@@ -102,6 +102,21 @@ struct Carries {
   }
 };
 
+/// The carries that stay become the first operands of `rewiring`; returns how many. A result that is handed on as it is
+/// is the operand.
+size_t keep_carries(const Carries& carries, const Mask& used, const std::vector<Type>& types, Rewiring& rewiring,
+                    Trimmed& result) {
+  for (size_t i = 0; i < carries.needed.size(); ++i) {
+    if (carries.constant[i]) {
+      if (used[i]) result.results[i].operand = i;
+    } else if (carries.needed[i]) {
+      result.results[i].made = rewiring.operands.size();
+      rewiring.add(i, types[i]);
+    }
+  }
+  return rewiring.operands.size();
+}
+
 Trimmed trim_while(const Node& node, const Mask& used) {
   const auto& a = node.attrs.as<WhileAttrs>();
   auto n = static_cast<size_t>(a.carries);
@@ -111,15 +126,7 @@ Trimmed trim_while(const Node& node, const Mask& used) {
   Trimmed result{{}, {}, std::vector<Trimmed::Result>(n)};
   Rewiring rewiring{node, 0};
   auto types = a.body->input_types();
-  for (size_t i = 0; i < n; ++i) {
-    if (carries.constant[i]) {
-      if (used[i]) result.results[i].operand = i;
-    } else if (carries.needed[i]) {
-      result.results[i].made = rewiring.operands.size();
-      rewiring.add(i, types[i]);
-    }
-  }
-  size_t kept = rewiring.operands.size();
+  size_t kept = keep_carries(carries, used, types, rewiring, result);
   for (size_t i = 0; i < types.size(); ++i)
     if (!rewiring.become[i] && (carries.read[i] || read_too[i])) rewiring.add_shared(i, types[i], kept);
   result.operands = rewiring.operands;
@@ -143,15 +150,7 @@ Trimmed trim_scan(const Node& node, const Mask& used) {
   Carries carries(*a.body, Mask(used.begin(), used.begin() + std::ptrdiff_t(n)), ys, {}, false);
   Rewiring rewiring{node, 0};
   auto types = a.body->input_types();
-  for (size_t i = 0; i < n; ++i) {
-    if (carries.constant[i]) {
-      if (used[i]) result.results[i].operand = i;
-    } else if (carries.needed[i]) {
-      result.results[i].made = rewiring.operands.size();
-      rewiring.add(i, types[i]);
-    }
-  }
-  size_t kept = rewiring.operands.size();
+  size_t kept = keep_carries(carries, used, types, rewiring, result);
   for (size_t i = n; i < n + xs; ++i)
     if (carries.read[i]) rewiring.add_shared(i, types[i], kept);
   size_t slices = rewiring.operands.size() - kept;

@@ -52,30 +52,28 @@ def _axes(x, s, axes):
     return axes, s
 
 
-def fftn(a, s=None, axes=None, norm=None):
-    """Over several axes, all by default."""
-    x = _complex(a)
+def _resized(x, s, axes):
     axes, s = _axes(x, s, axes)
     for axis, n in zip(axes, s):
         x = resized(x, axis, n)
+    return x, axes
+
+
+def fftn(a, s=None, axes=None, norm=None):
+    """Over several axes, all by default."""
+    x, axes = _resized(_complex(a), s, axes)
     return ops.fft(x, kind="fft", axes=axes, norm=_norm(norm)) if axes else x
 
 
 def ifftn(a, s=None, axes=None, norm=None):
     """The inverse of fftn."""
-    x = _complex(a)
-    axes, s = _axes(x, s, axes)
-    for axis, n in zip(axes, s):
-        x = resized(x, axis, n)
+    x, axes = _resized(_complex(a), s, axes)
     return ops.fft(x, kind="ifft", axes=axes, norm=_norm(norm)) if axes else x
 
 
 def rfftn(a, s=None, axes=None, norm=None):
     """Of real numbers: along the last of the axes the first half, n // 2 + 1 numbers."""
-    x = _real(a)
-    axes, s = _axes(x, s, axes)
-    for axis, n in zip(axes, s):
-        x = resized(x, axis, n)
+    x, axes = _resized(_real(a), s, axes)
     return ops.fft(x, kind="rfft", axes=axes, norm=_norm(norm))
 
 

@@ -68,13 +68,17 @@ def constant_like(x, value):
     return broadcast_to(as_array(np.asarray(value, x.dtype)), x.shape)
 
 
+def _called(name, f, doc):
+    f.__name__ = f.__qualname__ = name
+    f.__doc__ = doc
+    return f
+
+
 def _unary(name, op, doc, floats=True):
     def f(x):
         x = inexact(x) if floats else as_array(x)
         return op(x)
-    f.__name__ = f.__qualname__ = name
-    f.__doc__ = doc
-    return f
+    return _called(name, f, doc)
 
 
 def _binary(name, op, doc, floats=False):
@@ -83,9 +87,7 @@ def _binary(name, op, doc, floats=False):
         if floats:
             a, b = inexact(a), inexact(b)
         return op(a, b)
-    f.__name__ = f.__qualname__ = name
-    f.__doc__ = doc
-    return f
+    return _called(name, f, doc)
 
 
 sqrt = _unary("sqrt", ops.sqrt, "The square root.")
@@ -108,9 +110,7 @@ def _through_exp(name, real_op, complex_form, doc):
     def f(x):
         x = inexact(x)
         return complex_form(x) if _dtypes.is_complex(x.dtype_name) else real_op(x)
-    f.__name__ = f.__qualname__ = name
-    f.__doc__ = doc
-    return f
+    return _called(name, f, doc)
 
 
 def _i(x):
@@ -165,9 +165,7 @@ def _rounding(name, op, doc):
     def f(x):
         x = as_array(x)
         return op(x) if _dtypes.is_float(x.dtype_name) else x
-    f.__name__ = f.__qualname__ = name
-    f.__doc__ = doc
-    return f
+    return _called(name, f, doc)
 
 
 floor = _rounding("floor", ops.floor, "The largest whole number <= x.")
@@ -219,9 +217,7 @@ def _arithmetic(name, op, on_bool, doc):
     def f(x1, x2):
         a, b = together(x1, x2)
         return on_bool(a, b) if a.dtype_name == "bool" else op(a, b)
-    f.__name__ = f.__qualname__ = name
-    f.__doc__ = doc
-    return f
+    return _called(name, f, doc)
 
 
 def _no_bool(name):
@@ -296,9 +292,7 @@ def _comparison(name, direction, doc):
     def f(x1, x2):
         a, b = together(x1, x2)
         return ops.compare(a, b, direction=direction)
-    f.__name__ = f.__qualname__ = name
-    f.__doc__ = doc
-    return f
+    return _called(name, f, doc)
 
 
 equal = _comparison("equal", "eq", "x1 == x2.")
