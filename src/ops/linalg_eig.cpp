@@ -90,7 +90,8 @@ void eigenpairs(ComplexMatrix x, std::vector<Complex>& values, ComplexMatrix& ve
   int64_t n = x.rows;
   values.assign(size_t(n), Complex(NAN, NAN)), vectors = ComplexMatrix(n, n, Complex(NAN, NAN));
   if (!x.is_finite()) return;
-  double all = 0;
+  double all = 0, scale = plain::scale_of(x);
+  plain::divide(x, scale);
   for (Complex element : x.data) all = std::hypot(all, std::abs(element));
   ComplexMatrix q = schur(x), y(n, n);
   for (int64_t k = 0; k < n; ++k) {
@@ -113,7 +114,7 @@ void eigenpairs(ComplexMatrix x, std::vector<Complex>& values, ComplexMatrix& ve
     double norm = 0;
     for (int64_t i = 0; i < n; ++i) norm = std::hypot(norm, std::abs(vectors(i, j)));
     for (int64_t i = 0; i < n; ++i) vectors(i, j) /= norm * divisors[size_t(j)];
-    values[size_t(j)] = x(order[size_t(j)], order[size_t(j)]);
+    values[size_t(j)] = x(order[size_t(j)], order[size_t(j)]) * scale;
   }
 }
 
@@ -128,6 +129,8 @@ Many<Value> eig_parts(Graph& g, Value x) {
   Dim batch = x.dim(0);
   Value bad = bitwise_not(all_finite(x));
   x = select(as_column(as_column(bad)), zeros_like(x), x);
+  Value scale = scale_of(x);
+  x = divided_by(x, scale);
   Value size = sqrt(reduce_sum(squared_magnitude(x), {1, 2}));
   double eps = epsilon_of(dtype);
   Value identity = broadcast_to(eye(g, {dtype, {n, n}}), x.dims());
@@ -180,7 +183,7 @@ Many<Value> eig_parts(Graph& g, Value x) {
   Value y = scan(g, {zeros_like(x), iota(g, {i32, {n}}, 0), move_axis(t, 1, 0), w, least},
                  {.carries = 1, .xs = 2, .length = n, .reverse = true, .body = row})[0];
   Value vectors = matmul(out[1], y), order = argsort(real(w) + imag(w) * kSlant, 1);
-  w = take_along_axis(w, order, 1), vectors = permuted_columns(vectors, order);
+  w = take_along_axis(w, order, 1) * convert(as_column(scale), dtype), vectors = permuted_columns(vectors, order);
   Value norm = sqrt(reduce_sum(squared_magnitude(vectors), {1}, true));
   vectors = vectors / convert(norm, dtype) * conjugate(phase_of(at_place(vectors, leading_place(vectors))));
   return {unstacked(nan_where(bad, w, 1), type, 1), unstacked(nan_where(bad, vectors, 2), type)};

@@ -21,7 +21,7 @@ Value eigh_backward(Value values, Value vectors, Value ct_values, Value ct_vecto
 namespace {
 
 /// Sweeps over all pairs until what is left beside the diagonal is lost in rounding. x becomes diagonal; returns the
-/// eigenvectors. In the order that the sweeps leave.
+/// eigenvectors. In the order that the sweeps leave. x is scaled (plain::scale_of).
 template <class T>
 plain::Matrix<T> diagonalize(plain::Matrix<T>& x) {
   auto v = plain::Matrix<T>::identity(x.rows);
@@ -54,11 +54,8 @@ Many<Value> eigh_parts(Graph& g, Value x, Triangle reads) {
   };
   if (n < 2) return results(real_of(reshape(h, {batch, n})), full_like(h, 1));
 
-  // Scaled, so that no square overflows.
-  Value scale = reduce_max(abs(h), {1, 2});
-  scale = select(compare(scale, zeros_like(scale), Comparison::eq), full_like(scale, 1), scale);
-  auto each = [](Value v) { return as_column(as_column(v)); };
-  h = zero_padded(h / convert(each(scale), h.dtype()), even, even);
+  Value scale = scale_of(h);
+  h = zero_padded(divided_by(h, scale), even, even);
   Value identity = broadcast_to(eye(g, {h.dtype(), {even, even}}), h.dims());
   double eps = epsilon_of(h.dtype());
   Value enough = reduce_sum(squared_magnitude(h), {1, 2}) * (eps * eps);
@@ -121,6 +118,8 @@ OpDef define_eigh() {
             std::vector<double> w(size_t(n), NAN);
             plain::Matrix<T> v(n, n, T(NAN));
             if (h.is_finite()) {
+              double scale = plain::scale_of(h);
+              plain::divide(h, scale);
               v = diagonalize(h);
               std::vector<int64_t> order(size_t(n), 0);
               std::iota(order.begin(), order.end(), 0);
@@ -128,7 +127,8 @@ OpDef define_eigh() {
                                [&](int64_t i, int64_t j) { return plain::real_of(h(i, i)) < plain::real_of(h(j, j)); });
               v = plain::columns_at(v, order);
               plain::turn_columns(v, plain::phases(v));
-              for (int64_t i = 0; i < n; ++i) w[size_t(i)] = plain::real_of(h(order[size_t(i)], order[size_t(i)]));
+              for (int64_t i = 0; i < n; ++i)
+                w[size_t(i)] = plain::real_of(h(order[size_t(i)], order[size_t(i)])) * scale;
             }
             plain::put(values, b, w), plain::put(x, b, v);
           }

@@ -98,6 +98,19 @@ inline Shape with_batch(const Shape& x, Shape dims) {
   return all;
 }
 
+/// The power of two by which x is divided for its largest part to lie in [1, 2): exactly, and then no square of an
+/// element overflows, and none that matters beside the largest vanishes. 1 for a matrix of zeros.
+template <class T>
+double scale_of(const Matrix<T>& x) {
+  double largest = 0;
+  for (T v : x.data) largest = std::max({largest, std::abs(real_of(v)), std::abs(imag_of(v))});
+  return largest == 0 ? 1 : std::ldexp(1.0, std::ilogb(largest));
+}
+template <class T>
+void divide(Matrix<T>& x, double divisor) {
+  for (T& v : x.data) v /= divisor;
+}
+
 /// A reference that maps each matrix of a stack to one matrix.
 template <class F>
 Tensor map_matrices(const Tensor& x, F f) {

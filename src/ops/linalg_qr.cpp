@@ -88,11 +88,15 @@ Many<Value> geqrf_parts(Graph& g, Value x) {
     Value row = iota(b, {i32, {m, 1}}, 0), column = iota(b, {i32, {n}}, 0);
     Value below = compare(row, j, Comparison::gt);
     Value at = dynamic_slice_axis(a, 2, j, 1), alpha = dynamic_slice_axis(at, 1, j, 1);
-    Value tail = select(below, at, zeros_like(at)), cleared = reduce_sum(squared_magnitude(tail), {1}, true);
-    Value zero = zeros_like(cleared), nothing = compare(cleared, zero, Comparison::eq);
+    Value tail = select(below, at, zeros_like(at));
+    // Of the column divided by its largest magnitude, so that no square overflows.
+    Value scale = as_column(as_column(scale_of(select(compare(row, j, Comparison::ge), at, zeros_like(at)))));
+    Value divisors = convert(scale, a.dtype());
+    Value cleared = reduce_sum(squared_magnitude(tail / divisors), {1}, true);
+    Value zero = zeros_like(cleared), nothing = compare(reduce_max(abs(tail), {1}, true), zero, Comparison::eq);
     if (is_complex(a.dtype())) nothing = bitwise_and(nothing, compare(imag(alpha), zero, Comparison::eq));
     // Where there is nothing to do, 1 stands for the norm, so that neither value nor derivative divides by 0.
-    Value norm = sqrt(select(nothing, full_like(zero, 1), cleared + squared_magnitude(alpha)));
+    Value norm = sqrt(select(nothing, full_like(zero, 1), cleared + squared_magnitude(alpha / divisors))) * scale;
     Value beta = convert(select(compare(real_of(alpha), zero, Comparison::lt), norm, -norm), a.dtype());
     Value divisor = select(nothing, full_like(alpha, 1), alpha - beta);
     Value tau = select(nothing, zeros_like(alpha), (beta - alpha) / beta);

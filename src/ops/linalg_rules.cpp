@@ -99,6 +99,11 @@ Value all_finite(Value x) {
   if (is_complex(x.dtype())) ok = bitwise_and(ok, is_finite(imag(x)));
   return reduce_all(ok, {x.rank() - 2, x.rank() - 1});
 }
+Value scale_of(Value x) {
+  Value largest = reduce_max(abs(x), {1, 2});
+  return stop_gradient(select(compare(largest, zeros_like(largest), Comparison::eq), full_like(largest, 1), largest));
+}
+Value divided_by(Value x, Value scale) { return x / convert(as_column(as_column(scale)), x.dtype()); }
 Value diagonal_mask(Graph& g, const Dim& n) { return eye(g, {boolean, {n, n}}); }
 
 Value hermitian(Value x, Triangle reads) {

@@ -65,6 +65,12 @@ Value unstacked(Value x, const Type& like, int64_t matrix_rank = 2);
 /// `bad`, a bool for each matrix [...], turns `x` (with `rank` dims behind the batch) into NaN.
 Value nan_where(Value bad, Value x, int64_t rank);
 Value all_finite(Value x);  ///< bool[...]: of each matrix
+/// The largest magnitude in each matrix of x[batch, m, n], real [batch]; 1 for zeros. What is computed from x divided
+/// by it has no squares that overflow, and none that vanish but those that do not matter; what does not depend on it in
+/// the end has no derivative by it.
+Value scale_of(Value x);
+/// x[batch, m, n] divided by a real number for each matrix.
+Value divided_by(Value x, Value scale);
 /// x + 1 in its diagonal's place etc. is written with this mask of a square matrix.
 Value diagonal_mask(Graph& g, const Dim& n);
 

@@ -29,9 +29,10 @@ struct PlainSvd {
 
 template <class T>
 double column_norm(const plain::Matrix<T>& x, int64_t j) {
-  double norm = 0;
-  for (int64_t i = 0; i < x.rows; ++i) norm = std::hypot(norm, std::abs(x(i, j)));
-  return norm;
+  double largest = 0, sum = 0;
+  for (int64_t i = 0; i < x.rows; ++i) largest = std::max(largest, std::abs(x(i, j)));
+  for (int64_t i = 0; i < x.rows && largest > 0; ++i) sum += plain::squared(x(i, j) / largest);
+  return largest * std::sqrt(sum);
 }
 /// Orthonormal columns beside those of q: those that Householder's reflections of q have there.
 template <class T>
@@ -44,24 +45,27 @@ plain::Matrix<T> completed(const plain::Matrix<T>& q, int64_t cols) {
   return all;
 }
 
-/// Rotates pairs of columns until all are orthogonal: x v = u s then.
+/// Rotates pairs of columns until all are orthogonal: x v = u s then. Columns are compared by their lengths' ratio and
+/// their angle, not by squares, so that those which have almost vanished beside others become orthogonal too.
 template <class T>
 PlainSvd<T> svd_of_tall(plain::Matrix<T> x) {
   int64_t n = x.cols;
+  // What is shorter (beside 1) has lost digits to the end of the exponents: a direction of it means nothing.
+  constexpr double kVanished = std::numeric_limits<double>::min() / std::numeric_limits<double>::epsilon();
+  double scale = plain::scale_of(x);
+  plain::divide(x, scale);
   auto v = plain::Matrix<T>::identity(n);
   for (int sweep = 0; sweep < 80; ++sweep) {
     bool done = true;
     for (int64_t p = 0; p < n; ++p)
       for (int64_t q = p + 1; q < n; ++q) {
-        double alpha = 0, beta = 0;
+        double alpha = column_norm(x, p), beta = column_norm(x, q);
+        if (alpha < kVanished || beta < kVanished) continue;
         T w = 0;
-        for (int64_t i = 0; i < x.rows; ++i) {
-          alpha += plain::squared(x(i, p)), beta += plain::squared(x(i, q));
-          w += plain::conjugated(x(i, p)) * x(i, q);
-        }
-        if (!(std::abs(w) > 1e-16 * std::sqrt(alpha) * std::sqrt(beta))) continue;
-        done = done && std::abs(w) <= 1e-15 * std::sqrt(alpha) * std::sqrt(beta);
-        plain::Rotation<T> rotation(alpha, beta, w);
+        for (int64_t i = 0; i < x.rows; ++i) w += plain::conjugated(x(i, p) / alpha) * (x(i, q) / beta);
+        if (!(std::abs(w) > 1e-16)) continue;
+        done = done && std::abs(w) <= 1e-15;
+        plain::Rotation<T> rotation(alpha / beta, beta / alpha, w);
         rotation.columns(x, p, q), rotation.columns(v, p, q);
       }
     if (done) break;
@@ -75,9 +79,11 @@ PlainSvd<T> svd_of_tall(plain::Matrix<T> x) {
   PlainSvd<T> r{plain::columns_at(x, order), plain::columns_at(v, order), {}};
   int64_t rank = 0;
   for (int64_t j = 0; j < n; ++j) {
-    r.s.push_back(norms[size_t(order[size_t(j)])]);
-    if (r.s.back() > 0) ++rank;
-    for (int64_t i = 0; i < x.rows && r.s.back() > 0; ++i) r.u(i, j) /= r.s.back();
+    double norm = norms[size_t(order[size_t(j)])];
+    r.s.push_back(norm * scale);
+    if (norm < kVanished) continue;
+    ++rank;
+    for (int64_t i = 0; i < x.rows; ++i) r.u(i, j) /= norm;
   }
   if (rank < n) r.u = completed(r.u.corner(x.rows, rank), n);
   return r;
@@ -86,9 +92,10 @@ template <class T>
 PlainSvd<T> svd_of(const plain::Matrix<T>& x, bool full) {
   PlainSvd<T> r;
   int64_t k = std::min(x.rows, x.cols);
-  if (!x.is_finite()) {
-    r = {{x.rows, k, T(NAN)}, {x.cols, k, T(NAN)}, std::vector<double>(size_t(k), NAN)};
-  } else if (x.rows >= x.cols) {
+  if (!x.is_finite())
+    return {
+        {x.rows, full ? x.rows : k, T(NAN)}, {x.cols, full ? x.cols : k, T(NAN)}, std::vector<double>(size_t(k), NAN)};
+  if (x.rows >= x.cols) {
     r = svd_of_tall(x);
   } else {
     r = svd_of_tall(x.adjoint());
@@ -106,15 +113,13 @@ Value norms_of_columns(Value x) { return sqrt(reduce_sum(squared_magnitude(x), {
 std::array<Value, 3> tall_parts(Graph& g, Value x) {
   Dim batch = x.dim(0);
   int64_t m = known_extent(x.dim(1), "svd"), n = known_extent(x.dim(2), "svd"), even = jacobi::even(n), half = even / 2;
-  Value q;
+  Value q, scale = scale_of(x);
+  x = divided_by(x, scale);
   if (m > n) {
     Qr parts = qr(x);
     q = parts.q, x = parts.r;
   }
-  // Scaled, so that no square overflows.
-  Value scale = reduce_max(abs(x), {1, 2});
-  scale = select(compare(scale, zeros_like(scale), Comparison::eq), full_like(scale, 1), scale);
-  x = zero_padded(x / convert(as_column(as_column(scale)), x.dtype()), n, even);
+  x = zero_padded(x, n, even);
   Value identity = broadcast_to(eye(g, {x.dtype(), {even, even}}), {batch, even, even});
   double enough = epsilon_of(x.dtype()) * double(std::max<int64_t>(n, 10));
 
@@ -140,9 +145,11 @@ std::array<Value, 3> tall_parts(Graph& g, Value x) {
   Value u = slice_axis(out[0], 2, 0, n), v = slice(out[1], {0, 0, 0}, {batch, n, n});
   Value s = norms_of_columns(u), order = argsort(s, 1, true);
   s = take_along_axis(s, order, 1), u = permuted_columns(u, order), v = permuted_columns(v, order);
-  // Directions of columns that vanish are free: those that the reflections of the others have there.
-  Value none = compare(s, zeros_like(s), Comparison::eq);
-  u = u / convert(as_row(select(none, full_like(s, 1), s)), u.dtype());
+  // Directions of columns that vanish are free: those that the reflections of the others have there. As vanished
+  // counts what is so short beside 1 that its squares may have lost digits.
+  double eps = epsilon_of(x.dtype());
+  Value none = compare(s, full_like(s, eps * eps), Comparison::lt);
+  u = select(as_row(none), zeros_like(u), u / convert(as_row(select(none, full_like(s, 1), s)), u.dtype()));
   u = select(as_row(none), qr(u).q, u);
   return {q ? matmul(q, u) : u, s * as_column(scale), v};
 }
@@ -183,15 +190,19 @@ Value svd_bar(Value u, Value s, Value v, Value u_bar, Value s_bar, Value v_bar) 
   DType dtype = u.dtype();
   Value inner;
   auto add = [&](Value term) { inner = inner ? inner + term : term; };
-  if (s_bar) add(diag(convert(s_bar, dtype)));
   Value outer;  // what leaves the spaces of u and v
   if (u_bar || v_bar) {
+    // Of s / scale: no square overflows or vanishes. What is made of it is divided by the scale in the end.
+    Value largest = reduce_max(s, {s.rank() - 1}, true);
+    Value scale =
+        stop_gradient(select(compare(largest, zeros_like(largest), Comparison::eq), full_like(largest, 1), largest));
+    // Gaps are taken before they are scaled: then they are exact.
+    Value gap = (as_row(s) - as_column(s)) / as_column(scale), sum = (as_row(s) + as_column(s)) / as_column(scale);
+    s = s / scale;
     Value none = compare(s, zeros_like(s), Comparison::eq);
     Value inverse = convert(select(none, zeros_like(s), 1.0 / select(none, full_like(s, 1), s)), dtype);
     // 1 / (s_j^2 - s_i^2), and 0 where the gap is lost in rounding.
-    Value gap = as_row(s) - as_column(s), sum = as_row(s) + as_column(s);
-    Value least = as_column(reduce_max(s, {s.rank() - 1}, true)) * (4 * epsilon_of(s.dtype()));
-    Value lost = compare(abs(gap), least, Comparison::le);
+    Value lost = compare(abs(gap), full_like(gap, 4 * epsilon_of(s.dtype())), Comparison::le);
     Value f = convert(select(lost, zeros_like(gap), 1.0 / select(lost, full_like(gap, 1), gap * sum)), dtype);
     Value size = convert(s, dtype);
     if (is_complex(dtype)) {
@@ -218,7 +229,11 @@ Value svd_bar(Value u, Value s, Value v, Value u_bar, Value s_bar, Value v_bar) 
         outer = outer ? outer + beyond : beyond;
       }
     }
+    Value divisor = convert(as_column(scale), dtype);
+    inner = inner / divisor;
+    if (outer) outer = outer / divisor;
   }
+  if (s_bar) add(diag(convert(s_bar, dtype)));
   Value x = matmul(matmul(u, inner), adjoint(v));
   return outer ? x + outer : x;
 }
