@@ -39,6 +39,24 @@ Graph lstm_gradient(int64_t steps, int64_t width, int64_t batch) {
   g.output(lstm(x, w, u, b, {width})[0]);
   return value_and_vjp(g, {true, true, true, true}, {true});
 }
+/// The same from a cell written by hand, through `scan`.
+Graph lstm_by_scan_gradient(int64_t steps, int64_t width, int64_t batch) {
+  Graph g(text_of("scan_lstm_gradient_", steps, "x", width, "_b", batch));
+  int64_t rows = 4 * width;
+  Value x = g.input("x", f32, {steps, batch, width}), w = g.input("w_ih", f32, {rows, width}),
+        u = g.input("w_hh", f32, {rows, width}), b = g.input("bias", f32, {rows});
+  Type state{f32, {batch, width}};
+  std::vector<Type> types = {state, state, state, w.type(), u.type(), b.type()};
+  Graph cell = trace(types, [&](Values v) {
+    Value all = linear(v[2], v[3]) + linear(v[0], v[4]) + v[5];
+    auto gate = [&](int64_t i) { return slice_axis(all, 1, i * width, (i + 1) * width); };
+    Value c = logistic(gate(1)) * v[1] + logistic(gate(0)) * tanh(gate(2)), h = logistic(gate(3)) * tanh(c);
+    return std::vector{h, c, h};
+  });
+  Value zero = full(g, 0, state);
+  g.output(scan(g, {zero, zero, x, w, u, b}, {2, 1, steps, false, cell})[2]);
+  return value_and_vjp(g, {true, true, true, true}, {true});
+}
 Graph scan_graph(int64_t steps, int64_t channels, int64_t n, int64_t batch) {
   Graph g(text_of("selective_scan_", steps, "x", channels, "x", n, "_b", batch));
   Dims x = {batch, steps, channels}, b = {batch, steps, n};
@@ -105,7 +123,10 @@ int main(int count, char** words) {
   for (const char* kind : {"lstm", "gru", "rnn"})
     for (int64_t batch : {1, 16}) all.push_back(stacked(kind, 128, 256, batch, 1, false));
   all.push_back(stacked("lstm", 128, 256, 1, 2, true));
-  for (int64_t batch : {1, 16}) all.push_back(lstm_gradient(128, 256, batch));
+  for (int64_t batch : {1, 16}) {
+    all.push_back(lstm_gradient(128, 256, batch));
+    all.push_back(lstm_by_scan_gradient(128, 256, batch));
+  }
   all.push_back(scan_graph(256, 1024, 16, 1));
   all.push_back(mamba2_graph(256, 16, 64, 64, 1));
   all.push_back(delta_graph(256, 8, 128, 1));

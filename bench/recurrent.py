@@ -52,7 +52,7 @@ def peer(case):
     kind, extents, batch, layers, both = re.fullmatch(r"(\w+?)_([\dx]+)_b(\d+)(?:_l(\d+))?(_both)?", case).groups()
     e, b = [int(n) for n in extents.split("x")], int(batch)
     r = lambda *dims: 0.1 * (torch.rand(*dims) - 0.5)
-    if kind == "lstm_gradient":
+    if kind in ("lstm_gradient", "scan_lstm_gradient"):
         module = torch.nn.LSTM(e[1], e[1], batch_first=True)
         x, ct = r(b, e[0], e[1]).requires_grad_(), r(b, e[0], e[1])
 

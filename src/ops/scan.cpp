@@ -3,6 +3,10 @@
 #include "ops/scan_rules.h"
 
 #include <cmath>
+#include <map>
+
+#include "ir/rewrite.h"
+#include "ops/loop_products.h"
 
 namespace rlx {
 
@@ -57,6 +61,52 @@ std::vector<Tensor> run_scan(Tensors in, const ScanAttrs& a, const Run& run) {
   return joined(state, ys);
 }
 
+/// Those cotangents of captured operands that every step would add a product to: the steps stack the operands of these
+/// products instead, and one product is made of all steps in the end. Only where the stacks take no more memory in a
+/// step than the sum that would be read and written there: the more rows a step has, the less there is to gain.
+class StackedProducts {
+ public:
+  /// `step` is the vjp of a body: its outputs from `first` on are the cotangents, its inputs begin with `slices` that
+  /// are stacked already, behind which the captured operands stand.
+  StackedProducts(const Graph& step, size_t first, size_t slices, size_t captured) : step_(step) {
+    const auto& inputs = step.inputs();
+    auto input_of = [&](Ref r) { return size_t(std::find(inputs.begin(), inputs.end(), r) - inputs.begin()); };
+    for (size_t i = first; i < step.outputs().size(); ++i) {
+      Ref sum = step.outputs()[i].ref;
+      auto operands = operands_of_products(step_, sum);
+      Dim room = element_count(step.type(sum).dims), needed = 0;
+      bool same_in_all_steps = false;
+      for (Ref r : operands) {
+        size_t input = input_of(r);
+        if (input >= slices) needed = needed + element_count(step.type(r).dims);
+        same_in_all_steps = same_in_all_steps || (input >= slices && input < slices + captured);
+      }
+      if (operands.empty() || same_in_all_steps || !needed.is_static() || !room.is_static() ||
+          needed.value() > room.value())
+        continue;
+      sums_.emplace(i, sum);
+      for (Ref r : operands)
+        if (size_t input = input_of(r); input < slices) slices_.emplace(r, input);
+        else if (std::find(to_stack_.begin(), to_stack_.end(), r) == to_stack_.end()) to_stack_.push_back(r);
+    }
+  }
+  bool stands_for(size_t output) const { return sums_.contains(output); }
+  const std::vector<Ref>& to_stack() const { return to_stack_; }
+  /// `stacks` are those of `to_stack`.
+  Value sum(size_t output, Values slices, Values stacks) const {
+    return sum_over_steps(step_, sums_.at(output), [&](Ref r) {
+      if (auto known = slices_.find(r); known != slices_.end()) return slices[known->second];
+      return stacks[size_t(std::find(to_stack_.begin(), to_stack_.end(), r) - to_stack_.begin())];
+    });
+  }
+
+ private:
+  Graph step_;
+  std::map<size_t, Ref> sums_;
+  std::map<Ref, size_t> slices_;  // operands that are slices of what is stacked already
+  std::vector<Ref> to_stack_;
+};
+
 }  // namespace
 
 std::vector<Type> scan_types(Types in, const ScanAttrs& a) {
@@ -93,29 +143,38 @@ std::vector<Value> scan_saving_carries(Graph& g, Values in, const ScanAttrs& a) 
 Many<Value> scan_vjp(Values in, Values carried, Values carry_cts, Values y_cts, const ScanAttrs& a,
                      const Transforms& t) {
   ScanParts<Value> part(in, a);
-  size_t n = part.carries.size();
+  size_t n = part.carries.size(), primal = n + part.xs.size();
   Mask moving = floats(part.carries), flowing = floats(part.xs), held = floats(part.captured);
   std::vector<Value> d_carry, d_held;
   for (size_t i = 0; i < n; ++i)
     if (moving[i]) d_carry.push_back(or_zero(carry_cts[i], in[i]));
-  for (const Value& v : where(part.captured, held)) d_held.push_back(zeros_like(v));
-  Graph step_vjp = t.vjp(*a.body, joined(moving, flowing, held), joined(moving, mask_of(y_cts)));
+  Graph step = t.vjp(*a.body, joined(moving, flowing, held), joined(moving, mask_of(y_cts)));
+  size_t own = step.outputs().size(), held_at = d_carry.size() + where(part.xs, flowing).size();
 
   // Carries: cotangents of carries and captured. Xs: the stacked carries, xs, cotangents of ys.
-  auto state = joined(d_carry, d_held), slices = joined(carried, part.xs, present(y_cts));
-  Graph body = trace(body_types(state, slices, part.captured), [&](Graph& b, Values v) {
+  auto slices = joined(carried, part.xs, present(y_cts));
+  StackedProducts products(step, held_at, primal, part.captured.size());
+  for (size_t i = held_at; i < own; ++i)
+    if (!products.stands_for(i)) d_held.push_back(zeros_like(where(part.captured, held)[i - held_at]));
+  for (Ref r : products.to_stack()) step.output(step.value(r));
+  auto state = joined(d_carry, d_held);
+  Graph body = prune(trace(body_types(state, slices, part.captured), [&](Graph& b, Values v) {
     Values dc = v.first(d_carry.size()), dk = v.subspan(dc.size(), d_held.size());
-    Values primal = v.subspan(state.size(), n + part.xs.size()), rest = v.subspan(state.size() + primal.size());
-    size_t ys = slices.size() - primal.size();
-    auto d = inlined(b, step_vjp, joined(primal, rest.subspan(ys), dc, rest.first(ys)));
-    size_t captured_at = d.size() - dk.size();
+    Values given = v.subspan(state.size(), primal), rest = v.subspan(state.size() + primal);
+    size_t ys = slices.size() - primal;
+    auto d = inlined(b, step, joined(given, rest.subspan(ys), dc, rest.first(ys)));
     std::vector<Value> next(d.begin(), d.begin() + static_cast<std::ptrdiff_t>(dc.size()));
-    for (size_t i = 0; i < dk.size(); ++i) next.push_back(dk[i] + d[captured_at + i]);
-    return joined(next, Values(d).subspan(dc.size(), captured_at - dc.size()));
-  });
+    for (size_t i = held_at; i < own; ++i)
+      if (!products.stands_for(i)) next.push_back(dk[next.size() - dc.size()] + d[i]);
+    return joined(next, Values(d).subspan(dc.size(), held_at - dc.size()), Values(d).subspan(own));
+  }));
   auto d = scan(in[0].graph(), joined(state, slices, part.captured),
                 {int64_t(state.size()), int64_t(slices.size()), a.length, !a.reverse, body});
-  return joined(spread(d, moving), spread(d, flowing, state.size()), spread(d, held, d_carry.size()));
+  std::vector<Value> of_held;
+  size_t summed = d_carry.size(), stacks = state.size() + held_at - d_carry.size();
+  for (size_t i = held_at; i < own; ++i)
+    of_held.push_back(products.stands_for(i) ? products.sum(i, slices, Values(d).subspan(stacks)) : d[summed++]);
+  return joined(spread(d, moving), spread(d, flowing, state.size()), spread(of_held, held));
 }
 
 OpDef define_scan() {
