@@ -10,7 +10,7 @@ import recorded
 
 MODULES = ["elementwise", "activations", "shape", "index", "index_gradients", "take", "arrange_gradients", "reduce", "contract",
            "norms", "attention", "attention_gradients", "windows", "window_gradients", "network_gradients", "recurrent",
-           "quantize", "qat", "linalg", "random", "fft", "special"]
+           "quantize", "qat", "linalg", "linalg_singular", "random", "fft", "special"]
 
 
 def main(names):

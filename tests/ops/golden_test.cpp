@@ -66,7 +66,8 @@ TEST_CASE("every op gives what the libraries of its field give") {
           wanted.push_back(golden_tensor(g.output_types()[i], arrays.tensor(text_of(g.name(), "/out", i))));
         why = difference(interpret(g, inputs), wanted);
         const Node& node = g.nodes().back();
-        if (why.empty() && node.op->reference && node.op->decompose) {
+        bool alone = g.nodes().size() == g.inputs().size() + 1;
+        if (why.empty() && alone && node.op->reference && node.op->decompose) {
           auto parts =
               trace(g.input_types(), [&](Graph& to, Values in) { return decompose(to, *node.op, in, node.attrs); });
           // Each step of a decomposition rounds; on data far from zero that shows.

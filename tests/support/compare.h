@@ -17,7 +17,8 @@ std::string difference(Tensors got, Tensors wanted, double tolerance = -1);
 /// largest elements within a factor of 8 of the largest of lo and hi. Equal seeds give equal tensors.
 Tensor random_tensor(DType dtype, const Shape& shape, uint64_t seed, double lo = -2, double hi = 2);
 
-/// A golden tensor of that type: what safetensors has no dtype for, packed integers and blocks, is stored as bytes.
+/// A golden tensor of that type: what safetensors has no dtype for, packed integers, blocks and c128, is stored as
+/// bytes.
 Tensor golden_tensor(const Type& type, Tensor stored);
 
 }  // namespace rlx

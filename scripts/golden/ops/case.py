@@ -24,7 +24,7 @@ boolean, c64, c128 = np.dtype(np.bool_), np.dtype(np.complex64), np.dtype(np.com
 # dtype -> its name in the IR and in a safetensors header
 NAMES = {boolean: ("bool", "BOOL"), f16: ("f16", "F16"), bf16: ("bf16", "BF16"), f32: ("f32", "F32"), f64: ("f64", "F64"),
          i8: ("i8", "I8"), i16: ("i16", "I16"), i32: ("i32", "I32"), i64: ("i64", "I64"), u8: ("u8", "U8"), u16: ("u16", "U16"),
-         u32: ("u32", "U32"), u64: ("u64", "U64"), c64: ("c64", "C64"), c128: ("c128", "C128"),
+         u32: ("u32", "U32"), u64: ("u64", "U64"), c64: ("c64", "C64"), c128: ("c128", None),
          f8e4m3fn: ("f8e4m3fn", "F8_E4M3"), f8e5m2: ("f8e5m2", "F8_E5M2"), f8e8m0fnu: ("f8e8m0fnu", "F8_E8M0")}
 
 
@@ -59,7 +59,9 @@ def attribute_text(value):
 
 
 def write_safetensors(path, tensors):
-    """https://github.com/huggingface/safetensors, format: header size, JSON header, data. Sorted, so that bytes repeat."""
+    """https://github.com/huggingface/safetensors, format: header size, JSON header, data. Sorted, so that bytes repeat.
+    What it has no dtype for is written as bytes."""
+    tensors = {name: np.frombuffer(x.tobytes(), np.uint8) if NAMES[x.dtype][1] is None else x for name, x in tensors.items()}
     header, at = {}, 0
     for name in sorted(tensors):
         size = tensors[name].nbytes
@@ -73,6 +75,22 @@ def write_safetensors(path, tensors):
             out.write(np.ascontiguousarray(tensors[name]).tobytes())
 
 
+class Nodes:
+    """The nodes of a graph behind its inputs, as text; called, it adds one and returns the numbers of its results."""
+    def __init__(self, inputs):
+        self.count, self.lines, self.ops = len(inputs), [], set()
+
+    def __call__(self, op, operands, *types, **attributes):
+        results = [self.count + i for i in range(len(types))]
+        self.count += len(types)
+        node = f"  {', '.join(f'%{r}' for r in results)} = {op}({', '.join(f'%{r}' for r in operands)})"
+        if attributes:
+            node += " {" + ", ".join(f"{name} = {attribute_text(value)}" for name, value in attributes.items()) + "}"
+        self.lines.append(f"{node} : {', '.join(types)}")
+        self.ops.add(op)
+        return results
+
+
 class Family:
     def __init__(self, name):
         self.name, self.graphs, self.tensors, self.ops = name, [], {}, set()
@@ -81,20 +99,22 @@ class Family:
         """One node. `source` names what computed the outputs; attributes that are None are left out. Cotangents are
         listed as the outputs are and gradients as the inputs are; None where there is none."""
         inputs, outputs = ([x if isinstance(x, Packed) else np.asarray(x) for x in xs] for xs in (inputs, outputs))
-        assert f"{case}/out0" not in self.tensors, case
         for value, partner in [*zip(cotangents, outputs), *zip(gradients, inputs)]:
             assert value is None or (value.shape, value.dtype) == (partner.shape, partner.dtype), case
         attributes = {name: value for name, value in attributes.items() if value is not None}
+        nodes = Nodes(inputs)
+        results = nodes(op, range(len(inputs)), *map(type_text, outputs), **attributes)
+        self.add_graph(case, nodes, results, inputs, outputs, source, cotangents, gradients)
+
+    def add_graph(self, case, nodes, results, inputs, outputs, source, cotangents=(), gradients=()):
+        """Several nodes, whose `results` are compared: what does not depend on a choice that an op is free in."""
+        assert f"{case}/out0" not in self.tensors, case
         lines = [f"// {source}", f"graph @{case} {{"]
         lines += [f'  %{i} = input() @"in{i}" : {type_text(x)}' for i, x in enumerate(inputs)]
-        results = [f"%{len(inputs) + i}" for i in range(len(outputs))]
-        node = f"  {', '.join(results)} = {op}({', '.join(f'%{i}' for i in range(len(inputs)))})"
-        if attributes:
-            node += " {" + ", ".join(f"{name} = {attribute_text(value)}" for name, value in attributes.items()) + "}"
-        lines.append(f"{node} : {', '.join(map(type_text, outputs))}")
-        lines += ["  return " + ", ".join(f'{r} @"out{i}"' for i, r in enumerate(results)), "}"]
+        lines += nodes.lines
+        lines += ["  return " + ", ".join(f'%{r} @"out{i}"' for i, r in enumerate(results)), "}"]
         self.graphs.append("\n".join(lines) + "\n")
-        self.ops.add(op)
+        self.ops |= nodes.ops
         for kind, tensors in (("in", inputs), ("out", outputs), ("ct", cotangents), ("d", gradients)):
             self.tensors |= {f"{case}/{kind}{i}": x.data if isinstance(x, Packed) else x for i, x in enumerate(tensors) if x is not None}
 
