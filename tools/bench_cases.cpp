@@ -39,6 +39,11 @@ const BenchFamily kFamilies[] = {
     {"sumrow", "MxN", "sum over each row", {"4096x4096"}},
     {"sumcol", "MxN", "sum over each column", {"4096x4096"}},
     {"fft", "N", "complex transforms of 64 rows of N places", {"1024", "1000"}},
+    {"cholesky", "N", "of the mean of a and its transpose, plus N times 1", {"512"}},
+    {"eigh", "N", "of the mean of a and its transpose", {"256"}},
+    {"qr", "N", "Q and R", {"512"}},
+    {"svd", "N", "singular values and both factors", {"256"}},
+    {"solve", "N", "a x = b for N right-hand sides", {"512"}},
     {"small_graph", "", "gelu(x[1,16]·w[16,16] + b)·c - x: what a run costs by itself", {}},
 };
 
@@ -209,6 +214,43 @@ BenchCase transforms(int64_t places) {
   return c;
 }
 
+/// Of the mean of a matrix and its transpose, with `shift` added to its diagonal.
+BenchCase symmetric(int64_t n, float shift, Build build) {
+  BenchCase c = kernel({{n, n}}, {}, std::move(build));
+  c.prepare = [=](BenchCase& self) {
+    Tensor a = Arrays()({n, n}), x = Tensor::uninitialized(f32, {n, n});
+    auto from = a.values<float>();
+    auto to = x.mutable_values<float>();
+    for (int64_t i = 0; i < n; ++i)
+      for (int64_t j = 0; j < n; ++j)
+        to[size_t(i * n + j)] = (from[size_t(i * n + j)] + from[size_t(j * n + i)]) / 2 + (i == j ? shift : 0);
+    self.inputs = {x};
+  };
+  return c;
+}
+
+/// The results that do not depend on a choice of signs come first.
+BenchCase factorization(std::string_view family, int64_t n) {
+  if (family == "cholesky")
+    return symmetric(n, static_cast<float>(n), [](Values x, Values) { return cholesky(x[0], true, Triangle::lower); });
+  if (family == "eigh")
+    return symmetric(n, 0, [](Values x, Values) -> Many<Value> {
+      auto [values, vectors] = eigh(x[0], Triangle::lower);
+      return {values, vectors};
+    });
+  if (family == "qr")
+    return kernel({{n, n}}, {}, [](Values x, Values) -> Many<Value> {
+      auto [q, r] = qr(x[0]);
+      return {q, r};
+    });
+  if (family == "svd")
+    return kernel({{n, n}}, {}, [](Values x, Values) -> Many<Value> {
+      auto [u, s, vt] = svd(x[0]);
+      return {s, u, vt};
+    });
+  return kernel({{n, n}, {n, n}}, {}, [](Values x, Values) { return solve(x[0], x[1]); });
+}
+
 BenchCase small_graph() {
   return kernel({{1, 16}}, {{16, 16}, {16}, {16}},
                 [](Values x, Values w) { return gelu(matmul(x[0], w[0]) + w[1]) * w[2] - x[0]; });
@@ -235,6 +277,8 @@ BenchCase kernel_case(std::string_view family, const Shape& d) {
     return kernel({d, d, d}, {},
                   [heads = d[1]](Values x, Values) { return attention(x[0], x[1], x[2], {.heads = heads}); });
   if (family == "fft") return transforms(d[0]);
+  for (std::string_view known : {"cholesky", "eigh", "qr", "svd", "solve"})
+    if (family == known) return factorization(family, d[0]);
   if (family == "conv3x3") return conv3x3(d, false);
   if (family == "dwconv3x3") return conv3x3(d, true);
   if (family == "conv3x3dx" || family == "conv3x3dw") return conv3x3_backward(d, family == "conv3x3dw", false);
