@@ -7,6 +7,7 @@
 
 #include "ir/rewrite.h"
 #include "ops/loop_products.h"
+#include "rlx/ops/linear.h"
 
 namespace rlx {
 
@@ -63,7 +64,8 @@ std::vector<Tensor> run_scan(Tensors in, const ScanAttrs& a, const Run& run) {
 
 /// Those cotangents of captured operands that every step would add a product to: the steps stack the operands of these
 /// products instead, and one product is made of all steps in the end. Only where the stacks take no more memory in a
-/// step than the sum that would be read and written there: the more rows a step has, the less there is to gain.
+/// step than the sum that would be read and written there (the more rows a step has, the less there is to gain), nor
+/// more than twice what is stacked anyway: the chunks of a checkpointed loop stay as small as they are.
 class StackedProducts {
  public:
   /// `step` is the vjp of a body: its outputs from `first` on are the cotangents, its inputs begin with `slices` that
@@ -71,6 +73,8 @@ class StackedProducts {
   StackedProducts(const Graph& step, size_t first, size_t slices, size_t captured) : step_(step) {
     const auto& inputs = step.inputs();
     auto input_of = [&](Ref r) { return size_t(std::find(inputs.begin(), inputs.end(), r) - inputs.begin()); };
+    Dim given = 0;
+    for (size_t i = 0; i < slices; ++i) given = given + element_count(step.type(inputs[i]).dims);
     for (size_t i = first; i < step.outputs().size(); ++i) {
       Ref sum = step.outputs()[i].ref;
       auto operands = operands_of_products(step_, sum);
@@ -81,8 +85,8 @@ class StackedProducts {
         if (input >= slices) needed = needed + element_count(step.type(r).dims);
         same_in_all_steps = same_in_all_steps || (input >= slices && input < slices + captured);
       }
-      if (operands.empty() || same_in_all_steps || !needed.is_static() || !room.is_static() ||
-          needed.value() > room.value())
+      if (operands.empty() || same_in_all_steps || !needed.is_static() || !room.is_static() || !given.is_static() ||
+          needed.value() > std::min(room.value(), 2 * given.value()))
         continue;
       sums_.emplace(i, sum);
       for (Ref r : operands)
@@ -248,11 +252,18 @@ OpDef define_scan() {
             Graph growth = trace(std::vector<Type>{{f64, {}}, {f64, {}}, {f64, {}}}, [](Values v) {
               return std::vector{v[1], v[0] + v[1] * v[2], v[0], v[1]};  // two carries that change places
             });
-            return std::vector<Sample>{{.dims = dims, .dtypes = dtypes, .attrs = forwards},
-                                       {.dims = dims, .dtypes = dtypes, .attrs = backwards},
-                                       {.dims = empty, .dtypes = dtypes, .attrs = none},
-                                       {.dims = {{4, 1, 2}}, .attrs = ScanAttrs{0, 1, 4, false, map}},
-                                       {.dims = {{}, {}, {}}, .attrs = ScanAttrs{2, 0, 5, false, growth}}};
+            Type row{f64, {1, 4}}, weights{f64, {4, 4}};  // a recurrent cell; one of its weights is used twice
+            Graph cell = trace(std::vector{row, row, weights, weights}, [](Values v) {
+              Value h = tanh(matmul(v[1], v[2]) + matmul(v[0], v[2]) + linear(v[0], v[3]));
+              return std::vector{h, h};
+            });
+            return std::vector<Sample>{
+                {.dims = dims, .dtypes = dtypes, .attrs = forwards},
+                {.dims = dims, .dtypes = dtypes, .attrs = backwards},
+                {.dims = empty, .dtypes = dtypes, .attrs = none},
+                {.dims = {{4, 1, 2}}, .attrs = ScanAttrs{0, 1, 4, false, map}},
+                {.dims = {{}, {}, {}}, .attrs = ScanAttrs{2, 0, 5, false, growth}},
+                {.dims = {{1, 4}, {3, 1, 4}, {4, 4}, {4, 4}}, .attrs = ScanAttrs{1, 1, 3, true, cell}}};
           },
   });
 }
