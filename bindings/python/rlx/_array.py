@@ -102,9 +102,6 @@ class Array:
     def nbytes(self):
         return self.size * self.dtype.itemsize
 
-    def _key(self):
-        return (self._data.dtype, self._data.shape)
-
     @property
     def is_traced(self):
         return self._trace is not None
@@ -192,10 +189,10 @@ def as_array(x, dtype=None):
     if not isinstance(x, np.ndarray) and hasattr(x, "__dlpack__") and not isinstance(x, np.generic):
         x = np.from_dlpack(x)
     a = np.asarray(x)
+    if not a.dtype.isnative:
+        a = a.astype(a.dtype.newbyteorder("="))
     if a.dtype not in _dtypes.FROM_NUMPY:
         raise TypeError(f"an array of {a.dtype} is no array of RLX; there are {', '.join(_dtypes.TO_NUMPY)}")
-    if a.dtype.byteorder == ">":
-        a = a.astype(a.dtype.newbyteorder("="))
     a = Array(a)
     return a if dtype is None or a.dtype_name == dtype else convert(a, dtype)
 

@@ -10,8 +10,10 @@ import functools
 import numpy as np
 
 from . import _dtypes, _graph, tree
-from ._array import Array, Trace, as_array, current_trace
+from ._array import Array, Trace, _stack, as_array, contiguous, current_trace
 from ._native import Error
+
+_ndarray = np.ndarray
 
 
 class ShapeDtype:
@@ -56,7 +58,7 @@ def _apply(graph, arrays):
     if trace is not None:
         return trace.inline(graph, arrays)
     compiled = _graph.default_session().compile(graph)
-    return [Array(a) for a in compiled.call([np.asarray(x._elements(), order="C") for x in arrays])]
+    return [Array(a) for a in compiled.call([contiguous(x._elements()) for x in arrays])]
 
 
 # ---- jit ----
@@ -98,21 +100,47 @@ class Jit:
         self._fast = {}
 
     def __call__(self, *args, **kwargs):
-        if current_trace() is not None:
+        if _stack:
             return self._f(*args, **kwargs)
-        if self._plain and not kwargs:
-            # The common case, NumPy arrays alone, with as little Python as possible.
-            try:
-                key = tuple([(a.dtype, a.shape) if type(a) is np.ndarray else a._key() for a in args])
-                hit = self._fast.get(key)
-            except AttributeError:
-                hit = None
-            if hit is not None:
-                compiled, structure, single = hit
-                arrays = compiled.call([a if a.flags.c_contiguous else np.asarray(a, order="C")
-                                        for a in [a if type(a) is np.ndarray else a._data for a in args]])
-                return Array(arrays[0]) if single else tree.unflatten(structure, map(Array, arrays))
-        return self._slow(args, kwargs)
+        if not self._plain or kwargs:
+            return self._slow(args, kwargs, None)
+        # The common case, arrays alone, with as little Python as possible.
+        arrays, key = [], []
+        for a in args:
+            if type(a) is Array:
+                a = a._data
+            if type(a) is not _ndarray:
+                break
+            arrays.append(a)
+            key.append(a.dtype)
+            key.append(a.shape)
+        else:
+            key = tuple(key)
+            hit = self._fast.get(key)
+            return self._slow(args, kwargs, key) if hit is None else self._hit(hit, arrays)
+        # Trees of arrays.
+        leaves, structure = tree.flatten(args)
+        arrays, key = [], [structure]
+        for a in leaves:
+            if type(a) is Array:
+                a = a._data
+            if type(a) is not _ndarray:
+                return self._slow(args, kwargs, None)
+            arrays.append(a)
+            key.append(a.dtype)
+            key.append(a.shape)
+        key = tuple(key)
+        hit = self._fast.get(key)
+        return self._slow(args, kwargs, key) if hit is None else self._hit(hit, arrays)
+
+    @staticmethod
+    def _hit(hit, arrays):
+        compiled, structure = hit
+        for i, a in enumerate(arrays):
+            if not a.flags.c_contiguous:
+                arrays[i] = np.asarray(a, order="C")
+        results = compiled.call(arrays)
+        return Array(results[0]) if structure == "*" else tree.unflatten(structure, map(Array, results))
 
     def _split(self, args, kwargs):
         static = tuple(args[i] for i in self._static)
@@ -142,14 +170,13 @@ class Jit:
             entry = self._cache[key] = (session.compile(traced.graph), traced)
         return entry, arrays
 
-    def _slow(self, args, kwargs):
+    def _slow(self, args, kwargs, key):
         (compiled, traced), arrays = self._lookup(args, kwargs)
         if traced.captured:
             raise Error("a jitted function used a value of a trace that has ended; pass it as an argument")
-        if self._plain and not kwargs and all(type(a) is np.ndarray or isinstance(a, Array) for a in args):
-            key = tuple([(a.dtype, a.shape) if type(a) is np.ndarray else a._key() for a in args])
-            self._fast[key] = (compiled, traced.out_structure, traced.out_structure == "*")
-        out = compiled.call([np.asarray(x._elements(), order="C") for x in arrays])
+        if key is not None and all(t.isnative for t in key if isinstance(t, np.dtype)):
+            self._fast[key] = (compiled, traced.out_structure)
+        out = compiled.call([contiguous(x._elements()) for x in arrays])
         return tree.unflatten(traced.out_structure, [Array(a) for a in out])
 
     def lower(self, *args, **kwargs):
