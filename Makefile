@@ -1,19 +1,19 @@
 # The commands of this project. Each target is a few calls of scripts/ and CMake's presets, which work alone too:
 #   cmake --preset release && cmake --build --preset release && ctest --preset release
 .DEFAULT_GOAL := help
-.PHONY: help demo model test check deps deps-check build asan tsan format format-check tidy install clean
+.PHONY: help demo model test check wheel-check deps deps-check build asan tsan format format-check tidy install clean
 # The steps of a target one after the other, also under `make -j`: each of them uses all cores by itself.
 .NOTPARALLEL:
 
 help:
 	@echo "make demo       build, fetch the model, embed and search a thousand sentences, print the report"
 	@echo "make test       build and run every test"
-	@echo "make check      make test, format, the demo: what CI runs"
+	@echo "make check      make test, format, the wheel, the demo: what CI runs"
 	@echo "make format     format all sources"
 	@echo "make tidy       clang-tidy over src/ and tools/ (slow; not part of check)"
 	@echo "make install    install below PREFIX (default /usr/local)"
 	@echo "make clean      remove the build"
-	@echo "Parts of check: asan  tsan  format-check"
+	@echo "Parts of check: wheel-check  format-check      By hand: asan  tsan"
 
 deps:
 	@scripts/deps
@@ -36,8 +36,12 @@ test: build model
 	ctest --preset release
 
 # The sanitizers are run by hand until they have been seen to pass over the newest op families.
-check: deps-check test format-check demo
+check: deps-check test format-check wheel-check demo
 	@scripts/check_summary
+
+# The wheel as `pip install .` makes it, in an environment of its own, beside coremltools and onnxruntime, under mypy.
+wheel-check: deps-check
+	.deps/venv/bin/python scripts/check_wheel
 
 # One clang build with address and undefined behaviour sanitizers: all tests, and each fuzz target for some seconds.
 asan: deps-check

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Writes the Python wrappers of the op table, bindings/python/rlx/ops.py, from `rlx ops --json`.
+"""Writes the Python wrappers of the op table and their types, bindings/python/rlx/ops.py and ops.pyi, from `rlx ops --json`.
 
-    scripts/python_ops.py build/release/bin/rlx            # writes the file
-    scripts/python_ops.py build/release/bin/rlx --check    # fails if it is not what the table says
+    scripts/python_ops.py build/release/bin/rlx            # writes the files
+    scripts/python_ops.py build/release/bin/rlx --check    # fails if they are not what the table says
 """
 
 import json
@@ -51,35 +51,37 @@ def default(kind, text):
     return repr(text).replace("'", '"')
 
 
-def wrapper(op):
-    operands, call = [], []
+def parameters_of(op):
+    """The operands as (name, "one" | "optional" | "many"), how those are declared, and the attributes as
+    (parameter, name, kind, default)."""
+    operands = []
     for text in op["operands"]:
         name = python_name(re.match(r"\w+", text).group())
-        if text.endswith("..."):
-            call.append(f"*{name}")
-            operands.append((name, "many"))
-        elif text.endswith("?"):
-            call.append(name)
-            operands.append((name, "optional"))
-        else:
-            call.append(name)
-            operands.append((name, "one"))
+        operands.append((name, "many" if text.endswith("...") else "optional" if text.endswith("?") else "one"))
     many = sum(kind == "many" for _, kind in operands)
-    parameters = []
-    if many > 1 or (many == 1 and operands[-1][1] != "many"):
-        # Several groups: handed over as lists.
-        parameters = [name for name, _ in operands]
-    else:
-        for i, (name, kind) in enumerate(operands):
+    declared = []
+    for i, (name, kind) in enumerate(operands):
+        if many > 1 or (many == 1 and operands[-1][1] != "many"):
+            declared.append((name, kind, name))  # several groups: handed over as lists
+        else:
             # One that may be left out has a default only where no other follows that may not.
             last = all(k == "optional" for _, k in operands[i:])
-            parameters.append(f"*{name}" if kind == "many" else f"{name}=None" if last else name)
+            declared.append((name, kind, f"*{name}" if kind == "many" else f"{name}=None" if last else name))
     taken = {name for name, _ in operands}  # an attribute that is named like an operand gets an underscore
     attrs = [(python_name(a["name"]) + "_" * (a["name"] in taken), a["name"], a["kind"], a["default"]) for a in op["attributes"]]
-    keywords = [f"{p}={default(kind, text)}" for p, _, kind, text in attrs]
+    return operands, declared, attrs
+
+
+def with_star(parameters, keywords):
+    """Attributes are keywords: a star stands before them unless one is there."""
     if keywords and not any(p.startswith("*") for p in parameters):
-        keywords.insert(0, "*")
-    signature = ", ".join(parameters + keywords)
+        keywords = ["*", *keywords]
+    return [*parameters, *keywords]
+
+
+def wrapper(op):
+    operands, declared, attrs = parameters_of(op)
+    signature = ", ".join(with_star([d for _, _, d in declared], [f"{p}={default(kind, text)}" for p, _, kind, text in attrs]))
     lines = textwrap.wrap(f"def {python_name(op['name'])}({signature}):", 118, subsequent_indent="        ",
                           break_long_words=False, break_on_hyphens=False)
     doc = op["doc"][:1].upper() + op["doc"][1:] + "."
@@ -99,22 +101,76 @@ def wrapper(op):
     return "\n".join(lines)
 
 
-def module(program):
+ATTRIBUTE_TYPES = {"int": "int", "float": "float", "bool": "bool", "dim": "Dim", "dtype": "DTypeLike", "graph": "Graph | str",
+                   "tensor": "str", "type": "str | Array", "string": "str"}
+
+
+def attribute_type(kind):
+    """The Python type of an attribute, from its kind in the table."""
+    if kind.endswith(" or none"):
+        return attribute_type(kind[: -len(" or none")]) + " | None"
+    if kind.startswith("list of "):
+        inner = attribute_type(kind[len("list of "):])
+        return f"{inner} | Sequence[{inner}]"
+    if "|" in kind:
+        return "Literal[" + ", ".join(f'"{choice}"' for choice in kind.split("|")) + "]"
+    return ATTRIBUTE_TYPES[kind]
+
+
+def stub(op):
+    _, declared, attrs = parameters_of(op)
+    parameters = []
+    for name, kind, text in declared:
+        if text.startswith("*"):
+            parameters.append(f"*{name}: ArrayLike")
+        elif kind == "many":
+            parameters.append(f"{name}: Sequence[ArrayLike]")
+        elif kind == "optional":
+            parameters.append(f"{name}: ArrayLike | None" + (" = ..." if "=" in text else ""))
+        else:
+            parameters.append(f"{name}: ArrayLike")
+    keywords = [f"{p}: {attribute_type(kind)}{'' if 'None' in attribute_type(kind) or default(kind, text) != 'None' else ' | None'} = ..."
+                for p, _, kind, text in attrs]
+    # How many results an op has is the same in all of its samples, or depends on attributes and operands.
+    depends = len(op["results"]) != 1 or any(a["kind"] == "graph" for a in op["attributes"])
+    given = "Any" if depends else "Array" if op["results"] == [1] else "tuple[" + ", ".join(["Array"] * op["results"][0]) + "]"
+    signature = with_star(parameters, keywords)
+    name = python_name(op["name"])
+    line = f"def {name}({', '.join(signature)}) -> {given}: ..."
+    return line if len(line) <= 120 else f"def {name}(\n" + "".join(f"    {p},\n" for p in signature) + f") -> {given}: ..."
+
+
+STUB_HEAD = """# The types of rlx.ops, from the op table. Generated by scripts/python_ops.py.
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from . import Graph
+from ._array import Array
+from ._typing import ArrayLike, Dim, DTypeLike
+
+__all__: list[str]
+
+"""
+
+
+def modules(program):
+    """The text of each file."""
     table = json.loads(subprocess.run([program, "ops", "--json"], check=True, capture_output=True, text=True).stdout)
     ops = [op for op in (table["ops"] if isinstance(table, dict) else table) if op["name"] not in SKIPPED]
     names = textwrap.wrap("[" + ", ".join(repr(python_name(op["name"])).replace("'", '"') for op in ops) + "]", 118)
     head = HEAD.replace("attributes, emit_op, graph_of, one", "emit_op") % "\n           ".join(names)
-    return head + "\n\n\n".join(wrapper(op) for op in ops) + "\n"
+    return {TARGET: head + "\n\n\n".join(wrapper(op) for op in ops) + "\n",
+            TARGET.with_suffix(".pyi"): STUB_HEAD + "\n".join(stub(op) for op in ops) + "\n"}
 
 
 def main():
-    program, text = sys.argv[1], None
-    text = module(program)
-    if "--check" in sys.argv:
-        if not TARGET.exists() or TARGET.read_text() != text:
-            sys.exit(f"{TARGET.name} is not what the op table says; run scripts/python_ops.py {program}")
-        return
-    TARGET.write_text(text)
+    program = sys.argv[1]
+    for path, text in modules(program).items():
+        if "--check" in sys.argv:
+            if not path.exists() or path.read_text() != text:
+                sys.exit(f"{path.name} is not what the op table says; run scripts/python_ops.py {program}")
+        else:
+            path.write_text(text)
 
 
 main()

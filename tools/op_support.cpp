@@ -101,6 +101,16 @@ OpSupport BackendSupport::of(const OpDef& op) const {
   return support;
 }
 
+std::set<size_t> result_counts(const OpDef& op) {
+  std::set<size_t> counts;
+  for (const Sample& sample : op.samples()) {
+    std::vector<Type> types = types_of(sample, f64);
+    if (!takes(op, types, sample.attrs)) types = types_of(sample, f32);
+    if (takes(op, types, sample.attrs)) counts.insert(infer_types(op, types, sample.attrs).size());
+  }
+  return counts;
+}
+
 std::vector<BackendSupport> backends_support() {
   std::vector<BackendSupport> all;
   for (const auto& backend : all_backends())

@@ -38,4 +38,7 @@ struct BackendSupport {
 /// The backends of this build that run something.
 std::vector<BackendSupport> backends_support();
 
+/// How many results the op has in its samples: one number for most.
+std::set<size_t> result_counts(const OpDef& op);
+
 }  // namespace rlx::tools

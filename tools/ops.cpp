@@ -52,10 +52,18 @@ nlohmann::ordered_json json_of(const OpDef& op, const std::vector<BackendSupport
                           {"native", s.native()},
                           {"reasons", s.reasons}};
   }
-  return {{"name", op.name},     {"kind", kind_text(op)},   {"primitive", op.is_primitive()},
-          {"covers", op.covers}, {"operands", op.operands}, {"attributes", attributes},
-          {"doc", op.doc},       {"source", op.source},     {"samples", op.samples().size()},
-          {"claims", claims},    {"support", support}};
+  return {{"name", op.name},
+          {"kind", kind_text(op)},
+          {"primitive", op.is_primitive()},
+          {"covers", op.covers},
+          {"operands", op.operands},
+          {"results", result_counts(op)},
+          {"attributes", attributes},
+          {"doc", op.doc},
+          {"source", op.source},
+          {"samples", op.samples().size()},
+          {"claims", claims},
+          {"support", support}};
 }
 
 void print_json(const std::vector<std::string>& names) {

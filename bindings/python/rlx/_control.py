@@ -3,7 +3,7 @@
 import numpy as np
 
 from . import _graph, tree
-from ._array import Array, as_array, emit
+from ._array import Array, as_array, convert, emit
 from ._native import Error
 from ._transforms import Traced
 
@@ -41,11 +41,10 @@ def cond(pred, true_fun, false_fun, *operands):
     pred = as_array(pred)
     if pred.shape != ():
         raise Error(f"the condition must be a scalar, got the shape {pred.shape}; see where for one for each element")
-    from .numpy import astype
     (a, b), captured = _traced_alike([true_fun, false_fun], [structure] * 2, [_types(arrays)] * 2)
     if a.out_structure != b.out_structure or a.out_types != b.out_types:
         raise Error(f"the branches differ in their results: {_shown(a)} and {_shown(b)}")
-    out = emit("if_else", [astype(pred, "bool")] + arrays + captured,
+    out = emit("if_else", [convert(pred, "bool")] + arrays + captured,
                f"{{then_branch = {a.graph.body_text()}, else_branch = {b.graph.body_text()}}}")
     return tree.unflatten(a.out_structure, out)
 
@@ -62,9 +61,8 @@ def while_loop(cond_fun, body_fun, init, max_trips=None):
     flat = tree.structure(tuple([0] * len(arrays)))
     # What the body makes of the initial state decides the types: a Python number may have been weak.
     first = Traced(body_of, flat, _types(arrays))
-    from .numpy import astype
     if len(first.out_types) == len(arrays):
-        arrays = [astype(x, d) if x.shape == s and x.dtype_name != d else x for x, (d, s) in zip(arrays, first.out_types)]
+        arrays = [convert(x, d) if x.shape == s else x for x, (d, s) in zip(arrays, first.out_types)]
     (body, test), captured = _traced_alike([body_of, cond_of], [flat] * 2, [_types(arrays)] * 2)
     if body.out_structure != structure or body.out_types != _types(arrays):
         raise Error(f"the body gives {_shown(body)} for a state of "
@@ -113,8 +111,7 @@ def scan(f, init, xs=None, length=None, reverse=False, checkpoint=None):
     if body.out_structure is None or body.out_structure[0] is not tuple or len(body.out_structure[1]) != 2:
         raise Error("the function of a scan gives a pair: the next carry and what is stacked")
     if [s for _, s in body.out_types[:n]] == [x.shape for x in carries] and body.out_types[:n] != _types(carries):
-        from .numpy import astype
-        carries = [astype(x, d) for x, (d, _) in zip(carries, body.out_types)]
+        carries = [convert(x, d) for x, (d, _) in zip(carries, body.out_types)]
         body = Traced(step, flat, types())
     carry_structure, y_structure = body.out_structure[1]
     if carry_structure != structure or body.out_types[:n] != _types(carries):

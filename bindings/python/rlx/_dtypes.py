@@ -1,5 +1,9 @@
 """Dtypes: RLX's names beside NumPy's, and how they promote.
 
+Two strings mean one thing to NumPy and another to RLX's op table: "i8" and "u8", 8 bytes there and 8 bits here. Wherever the
+package follows NumPy (rlx.numpy, nn, linalg, random, astype, ShapeDtype ...) they are NumPy's int64 and uint64; in rlx.ops and
+in the textual IR they are 8-bit integers. "int8" and np.int8 mean the same everywhere.
+
 Promotion is that of JAX: Python's numbers are weak and take the other operand's dtype; an integer beside a float becomes
 that float; f16 beside bf16 becomes f32. Defaults are float32, int32 and complex64.
 """
@@ -26,8 +30,17 @@ _LONG = {"float32": "f32", "float64": "f64", "float16": "f16", "bfloat16": "bf16
          **{f"int{n}": f"i{n}" for n in (8, 16, 32, 64)}, **{f"uint{n}": f"u{n}" for n in (8, 16, 32, 64)}}
 
 
+_OF_NUMPY = {"i8": "i64", "u8": "u64"}
+
+
 def name_of(dtype):
-    """RLX's name for anything that means a dtype: "f32", np.float32, "float32", float."""
+    """RLX's name for anything that means a dtype: "f32", np.float32, "float32", "f4", float. "i8" and "u8" are NumPy's:
+    int64 and uint64."""
+    return _OF_NUMPY[dtype] if isinstance(dtype, str) and dtype in _OF_NUMPY else own_name_of(dtype)
+
+
+def own_name_of(dtype):
+    """As name_of, but "i8" and "u8" are RLX's: integers of 8 bits. For the attributes of ops."""
     if dtype is float:
         return "f32"
     if dtype is int:
@@ -41,7 +54,7 @@ def name_of(dtype):
             return dtype
         if dtype in _LONG:
             return _LONG[dtype]
-    t = np.dtype(dtype)
+    t = np.dtype(dtype).newbyteorder("=")
     if t not in FROM_NUMPY:
         raise TypeError(f"{t} is no dtype of RLX; there are {', '.join(TO_NUMPY)}")
     return FROM_NUMPY[t]

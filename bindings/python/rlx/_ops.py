@@ -18,7 +18,7 @@ def _text(value, kind):
             value = (value,)
         return "[" + ", ".join(_text(v, inner) for v in value) + "]"
     if kind == "dtype":
-        return _dtypes.name_of(value)
+        return _dtypes.own_name_of(value)
     if kind == "float":
         return repr(float(value))
     if kind in ("int", "dim"):

@@ -522,7 +522,7 @@ class custom_vjp(_Custom):
             _, kept = self._fwd(*self._merge(fixed, tree.unflatten(tree.structure(tuple(given)), primals)))
             from . import numpy as rnp
             moving = iter(cts)
-            all_cts = [next(moving) if _has_derivative(d) else rnp.zeros(s, d) for d, s in outs]
+            all_cts = [next(moving) if _has_derivative(d) else rnp.zeros(s, _dtypes.numpy_of(d)) for d, s in outs]
             found = self._bwd(*fixed.values(), kept, tree.unflatten(traced.out_structure, all_cts))
             if len(found) != len(given):
                 raise Error(f"the backward rule of {self._f.__name__} gave {len(found)} cotangents for {len(given)} arguments")
@@ -534,7 +534,7 @@ class custom_vjp(_Custom):
                     if _has_derivative(x.dtype_name):
                         result.append(rnp.zeros(x.shape, x.dtype) if part is None else as_array(part, x.dtype_name))
                 at += n
-            result += [rnp.zeros(s, d) for d, s in inputs[len(arrays):] if _has_derivative(d)]
+            result += [rnp.zeros(s, _dtypes.numpy_of(d)) for d, s in inputs[len(arrays):] if _has_derivative(d)]
             return tuple(result)
 
         types = inputs + outs + floats
@@ -569,7 +569,7 @@ class custom_jvp(_Custom):
             from . import numpy as rnp
             values = list(values)
             moving = iter(values[len(inputs):])
-            tangents = [next(moving) if _has_derivative(d) else rnp.zeros(s, d) for d, s in inputs][: len(arrays)]
+            tangents = [next(moving) if _has_derivative(d) else rnp.zeros(s, _dtypes.numpy_of(d)) for d, s in inputs][: len(arrays)]
             structure = tree.structure(tuple(given))
             _, t = self._rule(*fixed.values(), tree.unflatten(structure, values[: len(arrays)]),
                               tree.unflatten(structure, tangents))

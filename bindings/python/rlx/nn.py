@@ -142,6 +142,6 @@ def standardize(x, axis=-1, epsilon=1e-5):
 
 def one_hot(x, num_classes, dtype="f32", axis=-1):
     """1 where the position along a new axis equals the index, else 0; all 0 where the index is out of range."""
-    x = as_array(x)
+    x, dtype = as_array(x), _dtypes.name_of(dtype)
     return ops.one_hot(x if _dtypes.is_integer(x.dtype_name) else rnp.astype(x, "i32"), depth=num_classes, axis=axis,
                        dtype=dtype)

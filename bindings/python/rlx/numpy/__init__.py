@@ -2,6 +2,9 @@
 
 They differ from NumPy where JAX does: results are arrays of RLX, defaults are float32 and int32, a float beside an integer
 keeps its width, an index out of range reads as NaN, and nothing is changed in place (`x.at[index].set(values)`).
+
+A dtype may be given as NumPy's ("float32", "f4", np.float32) or by RLX's name ("f32", "bf16"). Two strings are both, "i8" and
+"u8": here they are NumPy's, int64 and uint64, while in `rlx.ops` and in the textual IR they are integers of 8 bits.
 """
 
 import math as _math

@@ -1,5 +1,7 @@
 """Element-wise functions: operands broadcast and promote (rlx._dtypes), and Python's numbers are weak."""
 
+import math
+
 import numpy as np
 
 from .. import _dtypes, ops
@@ -63,6 +65,14 @@ def inexact(x):
     return x if _dtypes.is_inexact(x.dtype_name) else convert(x, "f32")
 
 
+def not_complex(x, name):
+    """x, which must not be complex: complex numbers have no order."""
+    x = as_array(x)
+    if _dtypes.is_complex(x.dtype_name):
+        raise TypeError(f"{name} takes real numbers, got {x.dtype_name}{list(x.shape)}; complex numbers have no order")
+    return x
+
+
 def constant_like(x, value):
     """A scalar of x's dtype, broadcast to it."""
     return broadcast_to(as_array(np.asarray(value, x.dtype)), x.shape)
@@ -93,11 +103,8 @@ def _binary(name, op, doc, floats=False):
 sqrt = _unary("sqrt", ops.sqrt, "The square root.")
 cbrt = _unary("cbrt", ops.cbrt, "The real cube root.")
 exp = _unary("exp", ops.exp, "e^x.")
-exp2 = _unary("exp2", ops.exp2, "2^x.")
 expm1 = _unary("expm1", ops.expm1, "e^x - 1, accurate near 0.")
 log = _unary("log", ops.log, "The natural logarithm.")
-log2 = _unary("log2", ops.log2, "The logarithm to the base 2.")
-log10 = _unary("log10", ops.log10, "The logarithm to the base 10.")
 log1p = _unary("log1p", ops.log1p, "ln(1 + x), accurate near 0.")
 sin = _unary("sin", ops.sin, "The sine of x in radians.")
 cos = _unary("cos", ops.cos, "The cosine of x in radians.")
@@ -113,28 +120,89 @@ def _through_exp(name, real_op, complex_form, doc):
     return _called(name, f, doc)
 
 
-def _i(x):
-    return constant_like(x, 1j)
+def _parts(z):
+    return ops.real(z), ops.imag(z)
 
 
-sinh = _through_exp("sinh", ops.sinh, lambda x: multiply(subtract(exp(x), exp(negative(x))), 0.5), "The hyperbolic sine.")
-cosh = _through_exp("cosh", ops.cosh, lambda x: multiply(add(exp(x), exp(negative(x))), 0.5), "The hyperbolic cosine.")
-arcsin = _through_exp("arcsin", ops.asin,
-                      lambda z: multiply(-1j, log(add(multiply(1j, z), sqrt(subtract(1, multiply(z, z)))))),
-                      "The angle in [-pi/2, pi/2] whose sine is x.")
-arccos = _through_exp("arccos", ops.acos,
-                      lambda z: subtract(np.pi / 2, arcsin(z)), "The angle in [0, pi] whose cosine is x.")
-arctan = _through_exp("arctan", ops.atan,
-                      lambda z: multiply(0.5j, subtract(log(subtract(1, multiply(1j, z))), log(add(1, multiply(1j, z))))),
+def _plus(z, shift):
+    """z + shift for a real shift: the sign of a zero imaginary part stays, on which side of a cut z lies."""
+    re, im = _parts(z)
+    return ops.complex(add(re, shift), im)
+
+
+def _one_minus(z):
+    re, im = _parts(z)
+    return ops.complex(subtract(1, re), ops.neg(im))
+
+
+def _times_i(z):
+    re, im = _parts(z)
+    return ops.complex(ops.neg(im), re)
+
+
+def _over_i(z):
+    re, im = _parts(z)
+    return ops.complex(im, ops.neg(re))
+
+
+def _complex_sinh(z):
+    re, im = _parts(z)
+    return ops.complex(multiply(sinh(re), cos(im)), multiply(cosh(re), sin(im)))
+
+
+def _complex_cosh(z):
+    re, im = _parts(z)
+    return ops.complex(multiply(cosh(re), cos(im)), multiply(sinh(re), sin(im)))
+
+
+# The inverse functions: W. Kahan, "Branch cuts for complex elementary functions" (1987).
+def _kept_apart(a, b):
+    """Im(conj(a) b), and Re(a) Re(b) - Im(a) Im(b)."""
+    (ar, ai), (br, bi) = _parts(a), _parts(b)
+    return subtract(multiply(ar, bi), multiply(ai, br)), subtract(multiply(ar, br), multiply(ai, bi))
+
+
+def _complex_arcsin(z):
+    under, over = sqrt(_one_minus(z)), sqrt(_plus(z, 1))
+    im, product = _kept_apart(under, over)
+    return ops.complex(ops.atan2(ops.real(z), product), ops.asinh(im))
+
+
+def _complex_arccos(z):
+    under, over = sqrt(_one_minus(z)), sqrt(_plus(z, 1))
+    im, _ = _kept_apart(over, under)
+    return ops.complex(multiply(ops.atan2(ops.real(under), ops.real(over)), 2), ops.asinh(im))
+
+
+def _complex_arccosh(z):
+    under, over = sqrt(_plus(z, -1)), sqrt(_plus(z, 1))
+    (ur, ui), (vr, vi) = _parts(under), _parts(over)
+    return ops.complex(ops.asinh(add(multiply(ur, vr), multiply(ui, vi))), multiply(ops.atan2(ui, vr), 2))
+
+
+def _complex_arctanh(z):
+    re, im = _parts(z)
+    square_im = ops.square(im)
+    real_part = ops.log1p(divide(multiply(re, 4), add(ops.square(subtract(1, re)), square_im)))
+    # From the larger side: close to -1 the quotient is close to -1 itself.
+    mirrored = ops.neg(ops.log1p(divide(multiply(re, -4), add(ops.square(add(re, 1)), square_im))))
+    angle = ops.atan2(multiply(im, 2), subtract(multiply(subtract(1, re), add(re, 1)), square_im))
+    return ops.complex(multiply(ops.select(less(re, 0), mirrored, real_part), 0.25), multiply(angle, 0.5))
+
+
+exp2 = _through_exp("exp2", ops.exp2, lambda z: exp(multiply(z, math.log(2))), "2^x.")
+log2 = _through_exp("log2", ops.log2, lambda z: divide(log(z), math.log(2)), "The logarithm to the base 2.")
+log10 = _through_exp("log10", ops.log10, lambda z: divide(log(z), math.log(10)), "The logarithm to the base 10.")
+sinh = _through_exp("sinh", ops.sinh, _complex_sinh, "The hyperbolic sine.")
+cosh = _through_exp("cosh", ops.cosh, _complex_cosh, "The hyperbolic cosine.")
+arcsin = _through_exp("arcsin", ops.asin, _complex_arcsin, "The angle in [-pi/2, pi/2] whose sine is x.")
+arccos = _through_exp("arccos", ops.acos, _complex_arccos, "The angle in [0, pi] whose cosine is x.")
+arctan = _through_exp("arctan", ops.atan, lambda z: _over_i(_complex_arctanh(_times_i(z))),
                       "The angle in (-pi/2, pi/2) whose tangent is x.")
-arcsinh = _through_exp("arcsinh", ops.asinh, lambda z: log(add(z, sqrt(add(multiply(z, z), 1)))),
+arcsinh = _through_exp("arcsinh", ops.asinh, lambda z: _over_i(_complex_arcsin(_times_i(z))),
                        "The number whose hyperbolic sine is x.")
-arccosh = _through_exp("arccosh", ops.acosh,
-                       lambda z: log(add(z, multiply(sqrt(add(z, 1)), sqrt(subtract(z, 1))))),
-                       "The number whose hyperbolic cosine is x.")
-arctanh = _through_exp("arctanh", ops.atanh,
-                       lambda z: multiply(0.5, subtract(log(add(1, z)), log(subtract(1, z)))),
-                       "The number whose hyperbolic tangent is x.")
+arccosh = _through_exp("arccosh", ops.acosh, _complex_arccosh, "The number whose hyperbolic cosine is x.")
+arctanh = _through_exp("arctanh", ops.atanh, _complex_arctanh, "The number whose hyperbolic tangent is x.")
 
 
 def abs(x):
@@ -163,7 +231,7 @@ def sign(x):
 
 def _rounding(name, op, doc):
     def f(x):
-        x = as_array(x)
+        x = not_complex(x, name)
         return op(x) if _dtypes.is_float(x.dtype_name) else x
     return _called(name, f, doc)
 
@@ -175,7 +243,7 @@ rint = _rounding("rint", ops.round_nearest_even, "The nearest whole number, halv
 
 def trunc(x):
     """x without its fraction."""
-    x = as_array(x)
+    x = not_complex(x, "trunc")
     if not _dtypes.is_float(x.dtype_name):
         return x
     return ops.select(less(x, 0), ops.ceil(x), ops.floor(x))
@@ -205,7 +273,7 @@ builtins_abs = __builtins__["abs"] if isinstance(__builtins__, dict) else __buil
 def square(x):
     """x * x."""
     x = as_array(x)
-    return ops.square(x) if x.dtype_name != "bool" else x
+    return ops.square(x if x.dtype_name != "bool" else convert(x, "i32"))
 
 
 def reciprocal(x):
@@ -231,8 +299,28 @@ subtract = _arithmetic("subtract", ops.sub, _no_bool("subtract"), "x1 - x2.")
 multiply = _arithmetic("multiply", ops.mul, ops.bitwise_and, "x1 * x2.")
 divide = _binary("divide", ops.div, "x1 / x2, as floats.", floats=True)
 true_divide = divide
-maximum = _binary("maximum", ops.maximum, "The greater one; NaN if either is.")
-minimum = _binary("minimum", ops.minimum, "The lesser one; NaN if either is.")
+
+
+def _complex_compare(a, b, direction):
+    """Complex numbers in order of their real parts, equal ones of their imaginary parts: lexicographically, as NumPy."""
+    strict = {"le": "lt", "ge": "gt"}.get(direction, direction)
+    first = ops.compare(ops.real(a), ops.real(b), direction=strict)
+    tie = ops.compare(ops.real(a), ops.real(b), direction="eq")
+    return ops.bitwise_or(first, ops.bitwise_and(tie, ops.compare(ops.imag(a), ops.imag(b), direction=direction)))
+
+
+def _extremum(op, direction):
+    def of(a, b):
+        if not _dtypes.is_complex(a.dtype_name):
+            return op(a, b)
+        first = ops.bitwise_or(ops.compare(a, a, direction="ne"), _complex_compare(a, b, direction))
+        return ops.select(ops.bitwise_and(first, ops.compare(b, b, direction="eq")), a,
+                          ops.select(ops.compare(a, a, direction="ne"), a, b))
+    return of
+
+
+maximum = _binary("maximum", _extremum(ops.maximum, "ge"), "The greater one; NaN if either is. Complex numbers lexicographically.")
+minimum = _binary("minimum", _extremum(ops.minimum, "le"), "The lesser one; NaN if either is. Complex numbers lexicographically.")
 arctan2 = _binary("arctan2", ops.atan2, "The angle of the point (x2, x1), in (-pi, pi].", floats=True)
 logaddexp = _binary("logaddexp", ops.logaddexp, "ln(e^x1 + e^x2).", floats=True)
 bitwise_and = _binary("bitwise_and", ops.bitwise_and, "Bits set in both.")
@@ -291,13 +379,15 @@ def floor_divide(x1, x2):
 def _comparison(name, direction, doc):
     def f(x1, x2):
         a, b = together(x1, x2)
+        if direction not in ("eq", "ne") and _dtypes.is_complex(a.dtype_name):
+            return _complex_compare(a, b, direction)
         return ops.compare(a, b, direction=direction)
     return _called(name, f, doc)
 
 
 equal = _comparison("equal", "eq", "x1 == x2.")
 not_equal = _comparison("not_equal", "ne", "x1 != x2.")
-less = _comparison("less", "lt", "x1 < x2.")
+less = _comparison("less", "lt", "x1 < x2; complex numbers lexicographically.")
 less_equal = _comparison("less_equal", "le", "x1 <= x2.")
 greater = _comparison("greater", "gt", "x1 > x2.")
 greater_equal = _comparison("greater_equal", "ge", "x1 >= x2.")

@@ -11,12 +11,12 @@ from . import _elementwise as ew
 
 def deg2rad(x):
     """Degrees as radians."""
-    return ew.multiply(ew.inexact(x), math.pi / 180)
+    return ew.multiply(ew.inexact(ew.not_complex(x, "deg2rad")), math.pi / 180)
 
 
 def rad2deg(x):
     """Radians as degrees."""
-    return ew.multiply(ew.inexact(x), 180 / math.pi)
+    return ew.multiply(ew.inexact(ew.not_complex(x, "rad2deg")), 180 / math.pi)
 
 
 radians, degrees = deg2rad, rad2deg
@@ -98,12 +98,12 @@ def heaviside(x1, x2):
 
 def isneginf(x):
     """x is -inf."""
-    return ew.equal(ew.inexact(x), -np.inf)
+    return ew.equal(ew.inexact(ew.not_complex(x, "isneginf")), -np.inf)
 
 
 def isposinf(x):
     """x is inf."""
-    return ew.equal(ew.inexact(x), np.inf)
+    return ew.equal(ew.inexact(ew.not_complex(x, "isposinf")), np.inf)
 
 
 def isreal(x):
@@ -147,7 +147,7 @@ def nextafter(x1, x2):
 
 def frexp(x):
     """(m, e) with x = m 2^e, 0.5 <= |m| < 1, and e int32; (0, 0) of 0."""
-    x = ew.inexact(x)
+    x = ew.inexact(ew.not_complex(x, "frexp"))
     if x.dtype_name in ("f16", "bf16"):
         m, e = frexp(convert(x, "f32"))
         return convert(m, x.dtype_name), e

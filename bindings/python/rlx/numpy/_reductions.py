@@ -4,7 +4,7 @@ import numpy as np
 
 from .. import _dtypes, ops
 from .._array import as_array, convert
-from ._elementwise import constant_like, divide, inexact, multiply, sqrt, subtract, truth
+from ._elementwise import broadcast_to, constant_like, divide, inexact, multiply, sqrt, subtract, truth
 from ._shape import axes_of, axis_of, ravel, reshape
 
 
@@ -17,17 +17,34 @@ def _reduced(x, kind, axis, keepdims):
 def _summed_dtype(x, dtype):
     if dtype is not None:
         return convert(x, _dtypes.name_of(dtype))
-    return convert(x, "i32") if x.dtype_name == "bool" else x
+    return convert(x, _SUMMED.get(x.dtype_name, x.dtype_name))
+
+
+# Integers narrower than the default ones are summed as those: a few bytes overflow soon.
+_SUMMED = {"bool": "i32", "i8": "i32", "i16": "i32", "u8": "u32", "u16": "u32"}
 
 
 def sum(x, axis=None, dtype=None, keepdims=False):
-    """The sum over these axes, all for None. Bools are counted as int32."""
+    """The sum over these axes, all for None. Bools and integers of 8 and 16 bits are summed as int32 or uint32."""
     return _reduced(_summed_dtype(as_array(x), dtype), "sum", axis, keepdims)
 
 
 def prod(x, axis=None, dtype=None, keepdims=False):
-    """The product over these axes."""
+    """The product over these axes; of bools and integers of 8 and 16 bits as int32 or uint32."""
     return _reduced(_summed_dtype(as_array(x), dtype), "prod", axis, keepdims)
+
+
+def _complex_extreme(x, kind, axis, keepdims):
+    """By the real part, among equals by the imaginary one, as NumPy orders complex numbers; NaN if there is one."""
+    re, im = ops.real(x), ops.imag(x)
+    first = _reduced(re, kind, axis, True)
+    worst = constant_like(im, -np.inf if kind == "max" else np.inf)
+    tied = ops.compare(re, broadcast_to(first, re.shape), direction="eq")
+    second = _reduced(ops.select(tied, im, worst), kind, axis, True)
+    spoiled = _reduced(ops.compare(x, x, direction="ne"), "any", axis, True)
+    nan = constant_like(first, np.nan)
+    made = ops.complex(ops.select(spoiled, nan, first), ops.select(spoiled, nan, second))
+    return made if keepdims else reshape(made, [n for d, n in enumerate(x.shape) if d not in axes_of(axis, x.ndim)])
 
 
 def _extreme(name, kind):
@@ -36,6 +53,8 @@ def _extreme(name, kind):
         for a in axes_of(axis, x.ndim):
             if x.shape[a] == 0:
                 raise ValueError(f"{name} over an axis without elements has no value")
+        if _dtypes.is_complex(x.dtype_name):
+            return _complex_extreme(x, kind, axis, keepdims)
         if x.dtype_name == "bool":
             return _reduced(x, "any" if kind == "max" else "all", axis, keepdims)
         return _reduced(x, kind, axis, keepdims)
@@ -98,6 +117,12 @@ def _arg(name, op):
         x = as_array(x)
         if x.dtype_name == "bool":
             x = convert(x, "u8")
+        if _dtypes.is_complex(x.dtype_name):  # where what max and min give stands: an index is its own order there
+            best = (max if name == "argmax" else min)(x, axis, keepdims=True)
+            found = ops.compare(x, broadcast_to(best, x.shape), direction="eq")
+            spoiled = ops.compare(x, x, direction="ne")
+            x = convert(ops.bitwise_or(found, spoiled), "u8") if name == "argmax" else \
+                convert(ops.bitwise_not(ops.bitwise_or(found, spoiled)), "u8")
         if axis is None:
             at = op(ravel(x), axis=0)
             return reshape(at, (1,) * x.ndim) if keepdims else at

@@ -88,7 +88,7 @@ def argwhere(x, size=None, fill_value=0):
     """The indices of elements that are not 0, one row each."""
     from ._shape import stack
     x = as_array(x)
-    found = nonzero(x, size, fill_value)
+    found = nonzero(x if x.ndim else reshape(x, (1,)), size, fill_value)
     return stack(found, 1) if x.ndim else full((found[0].shape[0], 0), 0, "i32")
 
 

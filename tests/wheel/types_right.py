@@ -1,0 +1,38 @@
+"""A program whose types are right: mypy --strict says nothing about it."""
+
+import numpy as np
+
+import rlx
+import rlx.numpy as rnp
+from rlx import Array
+
+
+@rlx.jit
+def loss(w: Array, x: Array, y: Array) -> Array:
+    return rnp.mean((rnp.tanh(x @ w) - y) ** 2)
+
+
+def train(w: Array, x: Array, y: Array, steps: int = 3) -> Array:
+    for _ in range(steps):
+        gradient = rlx.grad(loss)(w, x, y)
+        w = w - 0.1 * gradient
+    return w
+
+
+w = rnp.asarray(np.ones((4, 2), np.float32))
+x, y = rnp.ones((3, 4)), rnp.zeros((3, 2), dtype="float32")
+trained: Array = train(w, x, y)
+values, places = rlx.ops.top_k(trained.reshape(-1), k=2)
+normal: Array = rlx.ops.layer_norm(x, rnp.ones(4), None, epsilon=1e-5)
+reduced: Array = rlx.ops.reduce(x, kind="max", axes=(0, 1))
+carry, stacked = rlx.scan(lambda c, row: (c + row.sum(), c), rnp.asarray(0.0), x)
+q, r = rlx.linalg.qr(x)
+spectrum: Array = rlx.fft.rfft(x, n=8, axis=-1, norm="ortho")
+soft: Array = rlx.nn.softmax(x, axis=1) + rlx.special.erf(x)
+text: str = loss.lower(w, x, y).as_text()
+shape: tuple[int, ...] = rnp.sum(x, axis=(0, 1), keepdims=True).shape
+size: float = float(values[0]) + places.ndim
+draws: Array = rlx.random.normal(rlx.random.key(0), (2, 3), dtype="bf16")
+updated: Array = x.at[0, 1].set(2.0)
+value, pull = rlx.vjp(lambda a: rnp.sum(a * a), x)
+batched: Array = rlx.vmap(loss, in_axes=(None, 0, 0))(w, x[:, None], y[:, None])
