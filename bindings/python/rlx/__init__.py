@@ -19,7 +19,7 @@ from ._windows import conv, conv_transpose, reduce_window
 from ._array import Array
 from ._control import cond, fori_loop, map, scan, while_loop
 from ._graph import Graph, Session
-from ._native import Error, __version__
+from ._native import Error, TracedValueError, __version__
 from ._transforms import (Jit, Lowered, ShapeDtype, checkpoint, custom_jvp, custom_vjp, grad, hessian, hvp, jacfwd, jacrev, jit, jvp,
                           value_and_grad, vjp, vmap)
 from .numpy import bfloat16

@@ -25,6 +25,8 @@ class Error(Exception):
     status: str
     def __init__(self, message: str, status: str = ...) -> None: ...
 
+class TracedValueError(Error, TypeError): ...
+
 class ShapeDtype:
     shape: tuple[Dim, ...]
     dtype_name: str

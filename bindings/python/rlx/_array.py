@@ -4,9 +4,12 @@ An `Array` either holds elements (a NumPy array) or stands for a value of the gr
 arrays do the same with both: without a trace, `emit` runs each op as a graph of its own, compiled once for its types.
 """
 
+import threading
+
 import numpy as np
 
 from . import _dtypes, _graph
+from ._native import TracedValueError, at_user_line
 
 
 class Trace:
@@ -16,6 +19,7 @@ class Trace:
         self.graph = _graph.Graph(name)
         self.captured = []  # [(Array of an outer trace, or of elements; Array here)]
         self._seen = {}
+        self._numbers = {}
 
     def input(self, dtype, dims):
         return Array(trace=self, value=self.graph.input(dtype, dims), dtype=dtype, shape=dims)
@@ -24,8 +28,10 @@ class Trace:
         """An array of elsewhere as a value here."""
         if array._trace is self:
             return array
+        if array._trace is not None and array._trace not in _local.traces:
+            raise _leaked(array)
         if array._trace is None:
-            if array._data.nbytes <= 1024 or len(_stack) < 2:
+            if array._data.nbytes <= 1024 or len(_local.traces) < 2:
                 return Array(trace=self, value=self.graph.constant(array._data), dtype=array.dtype_name, shape=array.shape)
         key = id(array)
         if key not in self._seen:
@@ -33,6 +39,18 @@ class Trace:
             self.captured.append((array, here))
             self._seen[key] = here
         return self._seen[key]
+
+    def number(self, number, dtype, shape):
+        """A Python number as an array of this dtype and shape: one constant, however often it is used."""
+        key = (dtype, shape, type(number), repr(number))  # repr tells -0.0 from 0.0
+        made = self._numbers.get(key)
+        if made is None:
+            made = self.lift(Array(np.asarray(number, _dtypes.numpy_of(dtype))))
+            if shape:
+                dims = ", ".join(map(str, shape))
+                made = self.emit("broadcast_in_dim", [made], f"{{dims = [{dims}], axes = []}}")[0]
+            self._numbers[key] = made
+        return made
 
     def capture(self, arrays):
         for a in arrays:
@@ -49,18 +67,26 @@ class Trace:
                 for v, dtype, dims in self.graph.inline(graph, [self.lift(x)._value for x in operands])]
 
     def __enter__(self):
-        _stack.append(self)
+        _local.traces.append(self)
         return self
 
     def __exit__(self, *_):
-        _stack.pop()
+        _local.traces.pop()
 
 
-_stack = []
+class _Local(threading.local):
+    """Each thread traces for itself."""
+
+    def __init__(self):
+        self.traces = []
+
+
+_local = _Local()
 
 
 def current_trace():
-    return _stack[-1] if _stack else None
+    traces = _local.traces
+    return traces[-1] if traces else None
 
 
 class Array:
@@ -106,15 +132,23 @@ class Array:
     def is_traced(self):
         return self._trace is not None
 
-    def _elements(self):
+    def _elements(self, asked="its elements were asked for",
+                  instead="Return it from the traced function and look at the result, or use rlx.cond, rlx.while_loop and rlx.scan "
+                          "for what depends on values"):
         if self._data is None:
-            raise TypeError(f"a traced value has no elements yet: {self!r}. Return it from the traced function, or use "
-                            "rlx.cond, rlx.while_loop and rlx.scan for what depends on values")
+            raise TracedValueError(at_user_line(
+                f"{asked}, but {_graph.type_text(self._dtype, self._shape)} stands for a value that is being traced (by jit, grad, "
+                f"vmap, scan ...): it has no elements until the graph runs. {instead}"))
         return self._data
 
     def __array__(self, dtype=None, copy=None):
-        data = self._elements()
-        return data if dtype is None else data.astype(dtype)
+        data = self._elements("a NumPy array was asked for", "Call the function of rlx.numpy instead of that of numpy; return the "
+                              "value to look at its elements")
+        if dtype is None or data.dtype == dtype:
+            return data.copy() if copy else data
+        if copy is False:
+            raise ValueError(f"an array of {data.dtype} does not become one of {np.dtype(dtype)} without a copy")
+        return data.astype(dtype)
 
     def __dlpack__(self, **options):
         return self._elements().__dlpack__(**options)
@@ -133,19 +167,19 @@ class Array:
         return self._elements().tolist()
 
     def __float__(self):
-        return float(self._elements())
+        return float(self._elements("float() was asked for", _NUMBER))
 
     def __int__(self):
-        return int(self._elements())
+        return int(self._elements("int() was asked for", _NUMBER))
 
     def __complex__(self):
-        return complex(self._elements())
+        return complex(self._elements("complex() was asked for", _NUMBER))
 
     def __bool__(self):
-        return bool(self._elements())
+        return bool(self._elements("its truth was asked for (by if, while, and, or, not, assert)", _TRUTH))
 
     def __index__(self):
-        return self._elements().__index__()
+        return self._elements("a Python index was asked for (by range, an axis, a shape or a list)", _INDEX).__index__()
 
     def __len__(self):
         if not self._shape:
@@ -174,6 +208,14 @@ class Array:
         return format(self.item() if self._data is not None and self.ndim == 0 and spec else str(self), spec)
 
 
+_NUMBER = ("Keep it an array: arrays of rank 0 go wherever numbers do. If it does not depend on what is traced, compute it outside, "
+           "or mark the argument static: rlx.jit(f, static_argnums=...)")
+_TRUTH = ("Choose with rlx.numpy.where (both sides computed) or rlx.cond (one), loop with rlx.while_loop, combine with & and |. If it "
+          "is a setting and no data, mark the argument static: rlx.jit(f, static_argnums=...)")
+_INDEX = ("To pick an element, index an array: x[i] takes traced indices. Shapes, axes and the bounds of range are fixed while tracing: "
+          "mark the argument static, rlx.jit(f, static_argnums=...), or loop with rlx.fori_loop")
+
+
 def is_number(x):
     return isinstance(x, (bool, int, float, complex)) and not isinstance(x, np.generic)
 
@@ -192,7 +234,9 @@ def as_array(x, dtype=None):
     if not a.dtype.isnative:
         a = a.astype(a.dtype.newbyteorder("="))
     if a.dtype not in _dtypes.FROM_NUMPY:
-        raise TypeError(f"an array of {a.dtype} is no array of RLX; there are {', '.join(_dtypes.TO_NUMPY)}")
+        if a.dtype.kind in "OUSV":
+            raise TypeError(at_user_line(f"an array is needed, got {type(x).__name__}: {str(x)[:60]!r}"))
+        raise TypeError(at_user_line(f"an array of {a.dtype} is no array of RLX; there are {', '.join(_dtypes.TO_NUMPY)}"))
     a = Array(a)
     return a if dtype is None or a.dtype_name == dtype else convert(a, dtype)
 
@@ -252,5 +296,7 @@ def contiguous(a):
 
 
 def _leaked(x):
-    return TypeError(f"{x!r} belongs to a trace that has ended: a traced function must return what it computes, not keep it")
+    return TracedValueError(at_user_line(
+        f"{x!r} was kept from a trace that has ended (in a global, a list or an attribute): a traced function runs once for each set "
+        "of types, and what it computes exists only in what it returns"))
 

@@ -19,6 +19,10 @@ class Error(Exception):
         self.status = status
 
 
+class TracedValueError(Error, TypeError):
+    """Python asked for the elements of a value that is being traced: there are none until the graph runs."""
+
+
 _STATUS = ["ok", "invalid_argument", "shape_mismatch", "unsupported", "parse", "not_found", "io", "out_of_memory", "internal"]
 
 
@@ -107,14 +111,17 @@ def user_line():
     return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else None
 
 
+def at_user_line(message):
+    """The message, and below it where the user stands."""
+    where = user_line()
+    return f"{message}\n  at {where}" if where else message
+
+
 def failed(status, error):
     """The exception for an error out-parameter, which is freed."""
     message = lib.rlx_error_message(error).decode() if error else _STATUS[status]
     lib.rlx_error_free(error)
-    where = user_line()
-    if where:
-        message += f"\n  at {where}"
-    return Error(message, _STATUS[status])
+    return Error(at_user_line(message), _STATUS[status])
 
 
 def check(function, *arguments):

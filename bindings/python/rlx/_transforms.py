@@ -10,8 +10,8 @@ import functools
 import numpy as np
 
 from . import _dtypes, _graph, tree
-from ._array import Array, Trace, _stack, as_array, contiguous, current_trace
-from ._native import Error
+from ._array import Array, Trace, _local, as_array, contiguous, current_trace
+from ._native import Error, at_user_line
 
 _ndarray = np.ndarray
 
@@ -23,9 +23,33 @@ class ShapeDtype:
         self.shape, self.dtype_name = tuple(shape), _dtypes.name_of(dtype)
 
 
-def _arrays(args):
+def _arrays(args, what="argument ", hint=""):
     leaves, structure = tree.flatten(args)
-    return [x if isinstance(x, ShapeDtype) else as_array(x) for x in leaves], structure
+    return [x if isinstance(x, ShapeDtype) or type(x) is Array else _leaf(leaves, i, structure, what, hint)
+            for i, x in enumerate(leaves)], structure
+
+
+def _leaf(leaves, i, structure, what, hint):
+    try:
+        return as_array(leaves[i])
+    except (TypeError, ValueError) as error:
+        if not _is_foreign(leaves[i]):
+            raise
+        path = tree.paths(structure)[i]
+        if hint:  # of jit: (positional, keywords)
+            path = ("args" if path.startswith("[0]") else "kwargs") + path[3:]
+        raise TypeError(at_user_line(f"{what}{path} is {_shown_leaf(leaves[i])}, which is no array. Arguments and results "
+                                     f"are trees (tuples, lists, dicts) of arrays and numbers{hint}")) from error
+
+
+def _is_foreign(x):
+    """Neither an array nor a number nor a list of those."""
+    return not isinstance(x, (np.ndarray, np.generic, Array, int, float, complex, list, tuple)) and not hasattr(x, "__array__") \
+        and not hasattr(x, "__dlpack__")
+
+
+def _shown_leaf(x):
+    return f"a {type(x).__name__}, {str(x)[:40]!r}"
 
 
 class Traced:
@@ -38,8 +62,8 @@ class Traced:
             trace.capture(captured)
             args = tree.unflatten(structure, inputs)
             out = f(*args, **(kwargs or {}))
-            leaves, self.out_structure = tree.flatten(out)
-            leaves = [trace.lift(as_array(x)) for x in leaves]
+            leaves, self.out_structure = _arrays(out, f"the result of '{name or getattr(f, '__name__', 'f')}'")
+            leaves = [trace.lift(x) for x in leaves]
         self.out_types = [(x.dtype_name, x.shape) for x in leaves]
         for x in leaves:
             trace.graph.output(x._value)
@@ -100,7 +124,7 @@ class Jit:
         self._fast = {}
 
     def __call__(self, *args, **kwargs):
-        if _stack:
+        if _local.traces:
             return self._f(*args, **kwargs)
         if not self._plain or kwargs:
             return self._slow(args, kwargs, None)
@@ -143,6 +167,8 @@ class Jit:
         return Array(results[0]) if structure == "*" else tree.unflatten(structure, map(Array, results))
 
     def _split(self, args, kwargs):
+        if self._static and max(self._static) >= len(args):
+            raise TypeError(at_user_line(f"static_argnums names argument {max(self._static)}, the call has {len(args)}"))
         static = tuple(args[i] for i in self._static)
         names = {k: v for k, v in kwargs.items() if k in self._static_names}
         dynamic = tuple(a for i, a in enumerate(args) if i not in self._static)
@@ -160,10 +186,19 @@ class Jit:
 
     def _lookup(self, args, kwargs):
         static, names, dynamic, rest = self._split(args, kwargs)
-        arrays, structure = _arrays((dynamic, rest))
+        arrays, structure = _arrays((dynamic, rest), f"an argument of '{getattr(self._f, '__name__', 'f')}', ",
+                                    ", or marked static: rlx.jit(f, static_argnums=...)")
         types = tuple((x.dtype_name, x.shape) for x in arrays)
         key = (structure, types, static, tuple(sorted(names.items())))
-        entry = self._cache.get(key)
+        try:
+            entry = self._cache.get(key)
+        except TypeError as error:
+            unhashable = [v for v in (*static, *names.values()) if getattr(v, "__hash__", None) is None]
+            if not unhashable:
+                raise
+            raise TypeError(at_user_line(f"a static argument of '{getattr(self._f, '__name__', 'f')}' is {_shown_leaf(unhashable[0])}, which is "
+                                         "not hashable: jit keeps one program for each value; pass a tuple, or an array that is not "
+                                         "static")) from error
         if entry is None:
             traced = Traced(self._call_traced(static, names), structure, types, name=getattr(self._f, "__name__", "f"))
             session = self._session or _graph.default_session()
@@ -218,8 +253,8 @@ def _positions(args, argnums):
 def _require_float(traced_types, flags, what):
     for (dtype, dims), wanted in zip(traced_types, flags):
         if wanted and not _has_derivative(dtype):
-            raise Error(f"{what} of an argument of {_graph.type_text(dtype, dims)}: only floats and complex numbers have "
-                        "derivatives; convert it, or leave it out of argnums")
+            raise Error(at_user_line(f"{what} of an argument of {_graph.type_text(dtype, dims)}: only floats and complex numbers have "
+                                     "derivatives; convert it, or leave it out of argnums"))
 
 
 def value_and_grad(f, argnums=0, has_aux=False):
@@ -229,15 +264,20 @@ def value_and_grad(f, argnums=0, has_aux=False):
 
     @functools.wraps(f)
     def wrapper(*args, **kwargs):
-        wanted = tuple(n % len(args) if args else n for n in numbers)
+        for n in numbers:
+            if not -len(args) <= n < len(args):
+                raise Error(at_user_line(f"argnums names argument {n}, the call has {len(args)}"))
+        wanted = tuple(n % len(args) for n in numbers)
         traced, arrays = _trace(f, args, kwargs)
         flags = _positions(args, wanted)
         _require_float([(x.dtype_name, x.shape) for x in arrays], flags, "the gradient")
+        if not traced.out_types:
+            raise Error(at_user_line(f"grad needs a function with a float scalar for result; '{getattr(f, '__name__', 'f')}' returned nothing"))
         dtype, dims = traced.out_types[0]
         if dims != () or not _dtypes.is_float(dtype) or (len(traced.out_types) > 1 and not has_aux):
             kinds = ", ".join(_graph.type_text(*t) for t in traced.out_types)
-            raise Error(f"grad needs a function with a float scalar for result, got {kinds}; sum it, use vjp or jacrev, "
-                        "or say has_aux=True if only the first result is differentiated")
+            raise Error(at_user_line(f"grad needs a function with a float scalar for result, got {kinds}; sum it, use vjp or jacrev, "
+                                     "or say has_aux=True if only the first result is differentiated"))
         outs = len(traced.out_types)
         back = traced.graph.vjp(flags + [False] * len(traced.captured), [i == 0 for i in range(outs)], True)
         one = as_array(np.ones((), _dtypes.numpy_of(dtype)))
@@ -297,14 +337,14 @@ def vjp(f, *primals, has_aux=False):
     def pullback(ct):
         cts, its = tree.flatten(ct)
         if its != structure:
-            raise Error(f"the cotangent has the structure {its}, the result {structure}")
+            raise Error(at_user_line(f"the cotangent has the structure {_drawn(ct)}, the result {_drawn(tree.unflatten(structure, results))}"))
         seeds = []
         for (dtype, dims), flag, x in zip(traced.out_types, given, cts):
             if not flag:
                 continue
             x = as_array(x, dtype)
             if x.shape != dims:
-                raise Error(f"a cotangent of {_graph.type_text(dtype, dims)} has the shape {x.shape}", "shape_mismatch")
+                raise Error(at_user_line(f"a cotangent of {_graph.type_text(dtype, dims)} has the shape {x.shape}"), "shape_mismatch")
             seeds.append(x)
         found = iter(_apply(back, arrays + traced.captured + seeds))
         all_cts = [next(found) if flag else None for flag in wrt]
@@ -323,15 +363,30 @@ def _count(structure):
     return sum(_count(s) for s in parts)
 
 
+def _drawn(value):
+    """A tree with its leaves as stars."""
+    return str(tree.map(lambda _: _Star(), value))
+
+
+class _Star:
+    def __repr__(self):
+        return "*"
+
+
 def jvp(f, primals, tangents):
     """(f(*primals), the tangents of the result) for tangents of the structure of the primals."""
+    if not isinstance(primals, (tuple, list)) or not isinstance(tangents, (tuple, list)):
+        raise TypeError(at_user_line(f"primals and tangents are tuples with one entry for each argument, got {type(primals).__name__} and "
+                                     f"{type(tangents).__name__}: write jvp(f, (x,), (t,))"))
+    if tree.structure(tuple(primals)) != tree.structure(tuple(tangents)):
+        raise Error(at_user_line(f"the primals have the structure {_drawn(tuple(primals))}, the tangents {_drawn(tuple(tangents))}"))
     traced, arrays = _trace(f, tuple(primals))
     moving = [as_array(t, x.dtype_name) if _has_derivative(x.dtype_name) else None
               for x, t in zip(arrays, tree.leaves(tuple(tangents)))]
     active = [t is not None for t in moving]
     for x, t in zip(arrays, moving):
         if t is not None and t.shape != x.shape:
-            raise Error(f"a tangent of {_graph.type_text(x.dtype_name, x.shape)} has the shape {t.shape}", "shape_mismatch")
+            raise Error(at_user_line(f"a tangent of {_graph.type_text(x.dtype_name, x.shape)} has the shape {t.shape}"), "shape_mismatch")
     forth = traced.graph.jvp(active + [False] * len(traced.captured))
     results = _apply(forth, arrays + traced.captured + [t for t in moving if t is not None])
     outs = len(traced.out_types)
@@ -417,9 +472,11 @@ def _axes_for(axes, args, what):
         return [axes] * len(tree.leaves(args))
     if isinstance(axes, (tuple, list)):
         if not isinstance(args, (tuple, list)) or len(axes) != len(args):
-            raise Error(f"{what} {axes} does not fit {len(args) if isinstance(args, (tuple, list)) else 1} values")
+            raise Error(at_user_line(f"{what} {axes} does not fit {len(args) if isinstance(args, (tuple, list)) else 1} values"))
         return [a for axis, arg in zip(axes, args) for a in _axes_for(axis, arg, what)]
     if isinstance(axes, dict):
+        if not isinstance(args, dict) or set(args) != set(axes):
+            raise Error(at_user_line(f"{what} {axes} does not fit {_drawn(args)}"))
         return [a for k in sorted(args) for a in _axes_for(axes[k], args[k], what)]
     raise Error(f"{what} must be made of integers and None, got {axes!r}")
 
@@ -435,7 +492,8 @@ def vmap(f, in_axes=0, out_axes=0):
         axes = _axes_for(in_axes, args, "in_axes")
         sizes = {x.shape[_axis(axis, x.ndim)] for x, axis in zip(arrays, axes) if axis is not None}
         if len(sizes) != 1:
-            raise Error(f"vmap needs one batch size, got {sorted(map(str, sizes)) if sizes else 'no batched argument'}")
+            found = ", ".join(_graph.type_text(x.dtype_name, x.shape) + ("" if axis is None else f" along {axis}") for x, axis in zip(arrays, axes))
+            raise Error(at_user_line(f"vmap needs one batch size, got {sorted(map(str, sizes)) if sizes else 'no batched argument'}: {found}"))
         size = sizes.pop()
         fronted = [x if axis is None else rnp.moveaxis(x, axis, 0) for x, axis in zip(arrays, axes)]
         types = [(x.dtype_name, x.shape if axis is None else x.shape[1:]) for x, axis in zip(fronted, axes)]

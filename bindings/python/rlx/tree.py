@@ -41,6 +41,16 @@ def _build(structure, leaves):
     return kind(*built)
 
 
+def paths(structure, before=""):
+    """Where each leaf stands, as Python would write it behind the tree's name: "[0]['w']"."""
+    if structure == "*":
+        return [before]
+    if structure is None:
+        return []
+    parts = zip(structure[1], structure[2]) if structure[0] is dict else enumerate(structure[1])
+    return [path for key, part in parts for path in paths(part, f"{before}[{key!r}]")]
+
+
 def map(f, tree, *rest):
     """f over the leaves of trees of one structure."""
     leaves, structure = flatten(tree)

@@ -21,6 +21,8 @@ def astype(x, dtype):
 
 
 def shape_tuple(shape):
+    if isinstance(shape, Array) and shape.ndim == 0:
+        shape = shape.__index__()
     return (shape,) if isinstance(shape, (int, str, np.integer)) else tuple(shape)
 
 

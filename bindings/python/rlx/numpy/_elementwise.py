@@ -1,15 +1,16 @@
 """Element-wise functions: operands broadcast and promote (rlx._dtypes), and Python's numbers are weak."""
 
+import builtins
 import math
 
 import numpy as np
 
 from .. import _dtypes, ops
-from .._array import Array, as_array, convert, is_number
+from .._array import Array, as_array, convert, current_trace, is_number
 
 
-def promoted(*xs):
-    """The operands as arrays of one dtype."""
+def _promotion(xs):
+    """The operands as arrays, None for Python's numbers, and the dtype of all."""
     strong = [x if isinstance(x, Array) else None if is_number(x) else as_array(x) for x in xs]
     dtype = None
     for x in strong:
@@ -18,6 +19,12 @@ def promoted(*xs):
     for x in xs:
         if is_number(x):
             dtype = _dtypes.weak_dtype(x) if dtype is None else _dtypes.with_weak(dtype, x)
+    return strong, dtype
+
+
+def promoted(*xs):
+    """The operands as arrays of one dtype."""
+    strong, dtype = _promotion(xs)
     return [as_array(s if s is not None else x, dtype) for s, x in zip(strong, xs)]
 
 
@@ -54,9 +61,12 @@ def broadcast_arrays(*xs):
 
 def together(*xs):
     """Promoted and broadcast."""
-    arrays = promoted(*xs)
-    shape = broadcast_shapes(*[x.shape for x in arrays])
-    return [broadcast_to(x, shape) for x in arrays]
+    strong, dtype = _promotion(xs)
+    shapes = [s.shape for s in strong if s is not None]
+    shape = shapes[0] if shapes and all(s == shapes[0] for s in shapes) else broadcast_shapes(*shapes)
+    trace = current_trace()
+    return [(trace.number(x, dtype, shape) if trace is not None else broadcast_to(as_array(x, dtype), shape)) if s is None
+            else broadcast_to(s if s.dtype_name == dtype else convert(s, dtype), shape) for s, x in zip(strong, xs)]
 
 
 def inexact(x):
@@ -261,13 +271,10 @@ def round(x, decimals=0):
         return convert(multiply(rint(divide(convert(x, "f64"), scale)), scale), x.dtype_name)
     if decimals == 0:
         return ops.round_nearest_even(x)
-    scale = 10.0 ** builtins_abs(decimals)
+    scale = 10.0 ** builtins.abs(decimals)
     scaled = multiply(x, scale) if decimals > 0 else divide(x, scale)
     nearest = ops.round_nearest_even(scaled)
     return divide(nearest, scale) if decimals > 0 else multiply(nearest, scale)
-
-
-builtins_abs = __builtins__["abs"] if isinstance(__builtins__, dict) else __builtins__.abs
 
 
 def square(x):
@@ -376,8 +383,25 @@ def floor_divide(x1, x2):
     return ops.floor_div(a, b)
 
 
+_MIRRORED = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le"}
+
+
+def _beyond(x, number):
+    """1 where a Python integer is greater than x's integers can be, -1 where it is less, else 0."""
+    if not _dtypes.is_integer(x.dtype_name):
+        return 0
+    info = np.iinfo(x.dtype)
+    return (number > info.max) - (number < info.min)
+
+
 def _comparison(name, direction, doc):
     def f(x1, x2):
+        for x, n, side in ((x1, x2, direction), (x2, x1, _MIRRORED.get(direction, direction))):
+            if isinstance(n, int) and not is_number(x) and not isinstance(n, bool):
+                outside = _beyond(as_array(x), n)
+                if outside:  # every element is less than n, or greater
+                    holds = side == "ne" or side[0] == ("l" if outside > 0 else "g")
+                    return broadcast_to(as_array(holds), as_array(x).shape)
         a, b = together(x1, x2)
         if direction not in ("eq", "ne") and _dtypes.is_complex(a.dtype_name):
             return _complex_compare(a, b, direction)
@@ -455,11 +479,20 @@ def where(condition, x=None, y=None):
 def clip(x, min=None, max=None):
     """x limited to [min, max]; None is no limit."""
     x = as_array(x)
+    low, high = _within(min, x), _within(max, x)
     if min is not None:
-        x = maximum(x, min)
+        x = maximum(x, low)
     if max is not None:
-        x = minimum(x, max)
+        x = minimum(x, high)
     return x
+
+
+def _within(bound, x):
+    """A Python integer that x's integers cannot hold becomes the nearest that they can."""
+    if not (isinstance(bound, int) and _dtypes.is_integer(x.dtype_name)):
+        return bound
+    info = np.iinfo(x.dtype)
+    return builtins.min(builtins.max(bound, int(info.min)), int(info.max))
 
 
 def real(x):

@@ -199,6 +199,12 @@ def take(x, indices, axis=None, mode=None):
     """Elements at these places along an axis; of the flattened x for None. `mode`: "fill" (NaN out of range, the default),
     "clip", or "wrap"."""
     x, indices = as_array(x), as_array(indices)
+    if mode not in (None, "fill", "clip", "wrap"):
+        raise ValueError(f"mode is {mode!r}; it is fill, clip or wrap")
+    if not _dtypes.is_integer(indices.dtype_name):
+        if indices.size:
+            raise TypeError(f"indices are integers, got {indices.dtype_name}")
+        indices = convert(indices, "i32")  # an empty list
     if axis is None:
         x, axis = reshape(x, (x.size,)), 0
     axis = axis_of(axis, x.ndim)

@@ -1,17 +1,37 @@
 """Products."""
 
+import functools
+
 import numpy as np
 
 from .. import _dtypes, ops
 from .._array import as_array, convert, is_number
 from ._elementwise import broadcast_shapes, broadcast_to, multiply, promoted
-from ._reductions import sum
+from ._reductions import any as reduce_any, sum
 from ._shape import axes_of, axis_of, expand_dims, moveaxis, ravel, reshape, transpose
 
 
 def _numbers(*xs):
-    """Promoted; bools multiply as themselves."""
+    """Promoted."""
     return promoted(*xs)
+
+
+def of_bools(f):
+    """A product of bools is true where one of its terms is, as in NumPy: their number is not 0."""
+    @functools.wraps(f)
+    def product(a, b, **attributes):
+        if a.dtype_name != "bool":
+            return f(a, b, **attributes)
+        return convert(f(convert(a, "i32"), convert(b, "i32"), **attributes), "bool")
+    return product
+
+
+_matmul, _dot_general = of_bools(ops.matmul), of_bools(ops.dot_general)
+
+
+def _total(x, axis):
+    """The sum over an axis in x's own dtype; of bools, whether one is true."""
+    return reduce_any(x, axis) if x.dtype_name == "bool" else ops.reduce(x, kind="sum", axes=(axis,))
 
 
 def matmul(x1, x2):
@@ -25,7 +45,7 @@ def matmul(x1, x2):
     if a.shape[-1] != b.shape[-2]:
         raise ValueError(f"matmul of shapes {as_array(x1).shape} and {as_array(x2).shape}: inner extents "
                          f"{a.shape[-1]} and {b.shape[-2]} differ")
-    y = ops.matmul(a, b)
+    y = _matmul(a, b)
     drop = ([-2] if row else []) + ([-1] if column else [])
     return reshape(y, [n for d, n in enumerate(y.shape) if d - y.ndim not in drop]) if drop else y
 
@@ -70,7 +90,7 @@ def tensordot(x1, x2, axes=2):
     for l, r in zip(left, right):
         if a.shape[l] != b.shape[r]:
             raise ValueError(f"tensordot of shapes {a.shape} and {b.shape}: axes {l} and {r} differ")
-    return ops.dot_general(a, b, lhs_contract=left, rhs_contract=right)
+    return _dot_general(a, b, lhs_contract=left, rhs_contract=right)
 
 
 def kron(x1, x2):
@@ -101,7 +121,7 @@ def diagonal(x, offset=0, axis1=0, axis2=1):
 
 def cross(x1, x2, axis=-1):
     """The vector product along an axis of extent 3 (or 2: its third component)."""
-    from ._elementwise import subtract
+    from ._elementwise import negative, subtract
     from ._shape import stack
     a, b = _numbers(x1, x2)
     a, b = moveaxis(a, axis, -1), moveaxis(b, axis, -1)
@@ -113,7 +133,7 @@ def cross(x1, x2, axis=-1):
         q = None if at(a, j) is None or at(b, i) is None else multiply(at(a, j), at(b, i))
         if p is None and q is None:
             return multiply(at(a, 0), 0)
-        return subtract(p, q) if p is not None and q is not None else p if q is None else multiply(q, -1)
+        return subtract(p, q) if p is not None and q is not None else p if q is None else negative(q)
     z = term(0, 1)
     if a.shape[-1] == 2 and b.shape[-1] == 2:
         return z
@@ -164,7 +184,7 @@ def einsum(subscripts, *operands):
         work = [_pair(s, a, t, b, later)] + work[2:]
     term, x = work[0]
     for c in [c for c in term if c not in out]:
-        x, term = sum(x, term.index(c)), term.replace(c, "")
+        x, term = _total(x, term.index(c)), term.replace(c, "")
     return transpose(x, [term.index(c) for c in out]) if term != out else x
 
 
@@ -182,9 +202,9 @@ def _single(term, x):
 def _pair(s, a, t, b, later):
     """Two operands to one: letters that nobody needs any more are contracted."""
     for c in [c for c in s if c not in t and c not in later]:
-        a, s = sum(a, s.index(c)), s.replace(c, "")
+        a, s = _total(a, s.index(c)), s.replace(c, "")
     for c in [c for c in t if c not in s and c not in later]:
-        b, t = sum(b, t.index(c)), t.replace(c, "")
+        b, t = _total(b, t.index(c)), t.replace(c, "")
     shared = [c for c in s if c in t]
     for c in shared:  # an extent of 1 stretches
         n, m = a.shape[s.index(c)], b.shape[t.index(c)]
@@ -194,7 +214,7 @@ def _pair(s, a, t, b, later):
             b = broadcast_to(b, [n if k == c else d for k, d in zip(t, b.shape)])
     batch = [c for c in shared if c in later]
     contracted = [c for c in shared if c not in later]
-    y = ops.dot_general(a, b, lhs_batch=[s.index(c) for c in batch], rhs_batch=[t.index(c) for c in batch],
+    y = _dot_general(a, b, lhs_batch=[s.index(c) for c in batch], rhs_batch=[t.index(c) for c in batch],
                         lhs_contract=[s.index(c) for c in contracted], rhs_contract=[t.index(c) for c in contracted])
     free = [c for c in s if c not in shared] + [c for c in t if c not in shared]
     return "".join(batch + free), y

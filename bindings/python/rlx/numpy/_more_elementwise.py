@@ -11,12 +11,12 @@ from . import _elementwise as ew
 
 def deg2rad(x):
     """Degrees as radians."""
-    return ew.multiply(ew.inexact(ew.not_complex(x, "deg2rad")), math.pi / 180)
+    return ew.multiply(ew.inexact(x), math.pi / 180)
 
 
 def rad2deg(x):
     """Radians as degrees."""
-    return ew.multiply(ew.inexact(ew.not_complex(x, "rad2deg")), 180 / math.pi)
+    return ew.multiply(ew.inexact(x), 180 / math.pi)
 
 
 radians, degrees = deg2rad, rad2deg
@@ -164,7 +164,11 @@ def frexp(x):
     m = ops.bitcast(ew.bitwise_or(ew.bitwise_and(bits, keep), half), dtype=x.dtype_name)
     e = ew.subtract(convert(field, "i32"), ew.where(small, bias + mantissa + 1, bias))
     special = ew.logical_or(ew.equal(x, 0), ew.logical_not(ew.isfinite(x)))
-    return ew.where(special, x, m), ew.where(special, 0, e)
+    # Bits have no derivative: that of m is 2^-e, put on a difference that is 0.
+    slope = ew.exp2(convert(ew.clip(ew.negative(e), -bias, bias), x.dtype_name))
+    finite = ew.where(special, ew.constant_like(x, 0), x)
+    m = ew.add(ew.where(special, x, ops.stop_gradient(m)), ew.multiply(ew.subtract(finite, ops.stop_gradient(finite)), ops.stop_gradient(slope)))
+    return m, ew.where(special, 0, e)
 
 
 def ldexp(x1, x2):

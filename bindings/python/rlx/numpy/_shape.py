@@ -159,9 +159,14 @@ def roll(x, shift, axis=None):
     x = as_array(x)
     if axis is None:
         return reshape(roll(ravel(x), shift, 0), x.shape)
-    axes = axes_of(axis, x.ndim)
+    axes = axis if isinstance(axis, (tuple, list)) else (axis,)  # one that is named twice is moved twice
     shifts = (shift,) * len(axes) if isinstance(shift, (int, np.integer)) else tuple(shift)
+    if len(axes) == 1:
+        axes = axes * len(shifts)
+    if len(axes) != len(shifts):
+        raise ValueError(f"roll takes one shift for each axis, got {len(shifts)} for {len(axes)}")
     for a, s in zip(axes, shifts):
+        a, s = axis_of(a, x.ndim), int(s)
         n = x.shape[a]
         if n and s % n:
             s %= n
@@ -201,14 +206,22 @@ def _pad_width(pad_width, rank):
 
 
 def pad(x, pad_width, mode="constant", constant_values=0):
-    """Elements added around x. Modes: constant, edge, reflect, symmetric, wrap."""
+    """Elements added around x. Modes: constant, edge, reflect, symmetric, wrap. constant_values is one number, or (before,
+    after), or one such pair for each axis."""
     x = as_array(x)
     width = _pad_width(pad_width, x.ndim)
     if mode == "constant":
         value = convert(as_array(constant_values), x.dtype_name)
-        if value.ndim:
-            raise ValueError("constant_values must be one number")
-        return ops.pad(x, value, low=[a for a, _ in width], high=[b for _, b in width])
+        if not value.ndim:
+            return ops.pad(x, value, low=[a for a, _ in width], high=[b for _, b in width])
+        values = broadcast_to(value, (x.ndim, 2))  # (before, after) for each axis
+        for axis, pair in enumerate(width):
+            for side, n in enumerate(pair):
+                only = [n if d == axis else 0 for d in range(x.ndim)]
+                none = [0] * x.ndim
+                one = reshape(slice_axis(slice_axis(values, 0, axis, axis + 1), 1, side, side + 1), ())
+                x = ops.pad(x, one, low=none if side else only, high=only if side else none)
+        return x
     for axis, (before, after) in enumerate(width):
         n = x.shape[axis]
         if not before and not after:

@@ -95,6 +95,9 @@ def argwhere(x, size=None, fill_value=0):
 def bincount(x, weights=None, minlength=0, length=None):
     """How often each of 0, 1, 2, ... occurs, or the sum of its weights. While tracing, `length` or `minlength` says how many."""
     x = ravel(x)
+    x = convert(x, "i32") if x.dtype_name == "bool" else x
+    if not _dtypes.is_integer(x.dtype_name):
+        raise TypeError(f"bincount counts integers, got {x.dtype_name}")
     if length is None:
         if x.is_traced:
             if not minlength:

@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from .. import _dtypes, ops
-from .._array import as_array, convert
+from .._array import Array, as_array, convert
 from . import _elementwise as ew
 from ._creation import arange, full, linspace
 from ._indexing import take, take_along_axis
@@ -84,7 +84,9 @@ def nanquantile(x, q, axis=None, keepdims=False, method="linear"):
 
 def percentile(x, q, axis=None, keepdims=False, method="linear"):
     """quantile, in hundredths."""
-    return quantile(x, ew.divide(q, 100), axis, keepdims, method)
+    if not isinstance(q, Array):
+        return quantile(x, np.true_divide(q, 100), axis, keepdims, method)
+    return quantile(x, ew.divide(convert(q, ew.inexact(x).dtype_name), 100), axis, keepdims, method)
 
 
 def median(x, axis=None, keepdims=False):
@@ -103,14 +105,13 @@ def cov(x, y=None, rowvar=True, bias=False, ddof=None, fweights=None, aweights=N
     ddof = (0 if bias else 1) if ddof is None else ddof
     w = None
     if fweights is not None:
-        w = ew.inexact(fweights)
+        w = convert(as_array(fweights), _dtypes.real_part(x.dtype_name))
     if aweights is not None:
-        a = ew.inexact(aweights)
+        aweights = a = convert(as_array(aweights), _dtypes.real_part(x.dtype_name))
         w = a if w is None else ew.multiply(w, a)
     if w is None:
         centred, total = ew.subtract(x, mean(x, 1, keepdims=True)), None
         return _of_one(ew.divide(matmul(centred, ew.conj(centred).T), float(x.shape[1] - ddof)))
-    w = convert(w, _dtypes.real_part(x.dtype_name))
     total = sum(w)
     centred = ew.subtract(x, ew.divide(sum(ew.multiply(x, w), 1, keepdims=True), total))
     if ddof == 0:
