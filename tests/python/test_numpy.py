@@ -177,3 +177,62 @@ def test_operators(rng):
 def test_errors_say_what_is_wrong(call, message):
     with pytest.raises((rlx.Error, ValueError, IndexError, TypeError), match=message):
         call()
+
+
+@pytest.mark.parametrize("name", ["floor", "ceil", "trunc", "isposinf", "isneginf", "frexp"])
+def test_complex_numbers_have_no_order(name):
+    with pytest.raises(TypeError, match="takes real numbers, got c64"):
+        getattr(rnp, name)(np.ones(3, np.complex64))
+
+
+def test_branch_cuts_are_those_of_numpy():
+    """On both sides of a cut: the sign of a zero imaginary part decides."""
+    x = np.array([-3.0, -1.5, -0.5, 0.5, 1.5, 3.0])
+    z = np.concatenate([x + 0j, np.conj(x + 0j), 1j * x, -np.conj(1j * x)])
+    for name in "sqrt log arcsin arccos arctan arcsinh arccosh arctanh".split():
+        close(getattr(rnp, name)(z), getattr(np, name)(z))
+
+
+@pytest.mark.parametrize("text,wanted", [("i8", "i8"), ("u8", "u8"), ("i4", "i4"), ("f2", "f2"), ("f4", "f4"), ("int8", "i1"), ("uint8", "u1"),
+                                         ("f32", "f4"), ("i32", "i4"), ("i64", "i8"), ("u64", "u8"), ("f16", "f2"), ("c64", "c8"), ("bool", "b1"),
+                                         (">f4", "f4"), (float, "f4"), (int, "i4"), (np.int8, "i1"), (np.dtype("i8"), "i8")])
+def test_a_dtype_that_is_a_string_is_numpys_where_it_may_be_both(text, wanted):
+    """"i8" has 8 bytes here, and 8 bits in rlx.ops."""
+    assert rnp.ones((2,), text).dtype == np.dtype(wanted)
+    assert rnp.arange(3).astype(text).dtype == np.dtype(wanted)
+    assert rlx.jit(lambda x: x.astype(text)).lower(rlx.ShapeDtype((2,), text)).as_text()
+
+
+def test_i8_in_the_op_table_has_8_bits():
+    assert rlx.ops.convert(np.ones(3, "f4"), dtype="i8").dtype == np.int8
+    assert rlx.nn.one_hot(np.arange(3), 3, dtype="i8").dtype == np.int64
+    assert rlx.scan(lambda c, x: (c + x, c), np.int8(1), np.ones(3, np.int8))[1].dtype == np.int8
+
+
+def test_arrays_of_other_layouts(rng):
+    x = rng.normal(size=(4, 6)).astype("f4")
+    f = rlx.jit(lambda a: rnp.tanh(a) @ a.T)
+    wanted = np.tanh(x) @ x.T
+    raw = np.frombuffer(b"\0" + x.tobytes(), np.uint8)[1:].view("f4").reshape(4, 6)  # not aligned, and read-only
+    for a in (x, np.asfortranarray(x), x.astype(">f4"), raw, np.repeat(x, 2, 1)[:, ::2]):
+        for _ in range(2):  # the second call takes the short way
+            close(f(a), wanted)
+    close(rlx.jit(lambda a: a * 2)(np.zeros((0, 3), "f4")), np.zeros((0, 3), "f4"))
+    x.setflags(write=False)
+    close(f(x), wanted)
+
+
+def test_dlpack_shares_memory_both_ways(rng):
+    for dtype in ("f4", "f8", "f2", "i1", "i4", "i8", "u1", "b1", "c8"):
+        x = (rng.normal(size=(2, 3)) * 4).astype(dtype)
+
+        class Foreign:
+            __dlpack__, __dlpack_device__ = x.__dlpack__, x.__dlpack_device__
+
+        assert np.shares_memory(rnp.asarray(Foreign()).numpy(), x)
+        a = rnp.asarray(x) + rnp.zeros_like(x) if dtype != "b1" else rnp.logical_or(x, x)
+        back = np.from_dlpack(a)
+        assert np.shares_memory(back, a.numpy()) and a.__dlpack_device__() == (1, 0)
+        close(back, x)
+    with pytest.raises(TypeError, match="traced"):
+        rlx.jit(lambda v: np.from_dlpack(v))(np.ones(3))

@@ -1,5 +1,7 @@
 """jit, derivatives, vmap and control flow: against formulas, finite differences and NumPy loops."""
 
+import re
+
 import numpy as np
 import pytest
 from conftest import close
@@ -213,6 +215,74 @@ def test_symbolic_dims_run_at_every_size():
 def test_errors_say_what_is_wrong(call, message):
     with pytest.raises((rlx.Error, TypeError), match=message):
         call()
+
+
+KEPT = []
+
+
+@pytest.mark.parametrize("call,asked,instead", [
+    (lambda: rlx.jit(lambda x: float(x))(1.0), r"float\(\) was asked for", "static_argnums"),
+    (lambda: rlx.jit(lambda x: int(x))(1.0), r"int\(\) was asked for", "rank 0"),
+    (lambda: rlx.jit(lambda x: x if x > 0 else -x)(1.0), "its truth was asked for", r"rlx\.cond"),
+    (lambda: rlx.grad(lambda x: x if x > 0 and x < 2 else -x)(1.0), "its truth was asked for", r"rlx\.numpy\.where"),
+    (lambda: rlx.jit(lambda x: np.sin(x))(np.ones(3)), "a NumPy array was asked for", "rlx.numpy instead of that of numpy"),
+    (lambda: rlx.vmap(lambda x: np.asarray(x))(np.ones(3)), "a NumPy array was asked for", "return the value"),
+    (lambda: rlx.jit(lambda x: [0 for _ in range(x)])(3), "a Python index was asked for", "fori_loop"),
+    (lambda: rlx.jit(lambda n: rnp.ones(n))(3), "a Python index was asked for", "static"),
+    (lambda: rlx.jit(lambda x: x.tolist())(1.0), "its elements were asked for", "Return it"),
+    (lambda: (rlx.jit(lambda x: KEPT.append(x) or x)(1.0), KEPT[0] + 1), "a trace that has ended", "exists only in what it returns"),
+    (lambda: (rlx.jit(lambda x: KEPT.append(x) or x)(1.0), rlx.jit(lambda y: y * KEPT[0])(1.0)), "a trace that has ended", "returns"),
+])
+def test_what_tracing_forbids_is_explained(call, asked, instead):
+    with pytest.raises(rlx.TracedValueError, match=asked) as caught:
+        call()
+    text = str(caught.value)
+    assert re.search(instead, text) and re.search(r"\n  at .*test_transforms\.py:\d+$", text), text
+    assert isinstance(caught.value, TypeError) and isinstance(caught.value, rlx.Error)
+
+
+@pytest.mark.parametrize("call,message", [
+    (lambda: rlx.jit(lambda x: "text")(1.0), r"the result of '.*' is a str, 'text', which is no array"),
+    (lambda: rlx.jit(lambda x, mode: x)(1.0, "fast"), r"args\[1\] is a str, 'fast'.*static_argnums"),
+    (lambda: rlx.jit(lambda x, mode: x)(1.0, mode={"a": object()}), r"kwargs\['mode'\]\['a'\] is a object"),
+    (lambda: rlx.jit(lambda x, n: x, static_argnums=1)(1.0, [1]), r"is a list, '\[1\]', which is not hashable"),
+    (lambda: rlx.jit(lambda x: x, static_argnums=1)(1.0), "static_argnums names argument 1, the call has 1"),
+    (lambda: rlx.grad(lambda a: a.sum(), argnums=2)(np.ones(3)), "argnums names argument 2, the call has 1"),
+    (lambda: rlx.grad(lambda a: None)(np.ones(3)), "returned nothing"),
+    (lambda: rlx.jvp(rnp.sum, np.ones(3), np.ones(3)), r"write jvp\(f, \(x,\), \(t,\)\)"),
+    (lambda: rlx.jvp(lambda p: p["a"], ({"a": np.ones(3)},), (np.ones(3),)), r"\(\{'a': \*\},\), the tangents \(\*,\)"),
+    (lambda: rlx.jvp(rnp.sum, (np.ones(3),), (np.ones(4),)), r"a tangent of f64\[3\] has the shape \(4,\)"),
+    (lambda: rlx.vjp(lambda a: (a, a), np.ones(3))[1](np.ones(3)), r"the structure \*, the result \(\*, \*\)"),
+    (lambda: rlx.vmap(lambda a, b: a)(np.ones(3), np.ones(4)), r"f64\[3\] along 0, f64\[4\] along 0"),
+    (lambda: rlx.vmap(lambda p: p["a"], in_axes=({"b": 0},))({"a": np.ones(3)}), r"in_axes \{'b': 0\} does not fit"),
+    (lambda: rnp.asarray("abc"), "an array is needed, got str: 'abc'"),
+    (lambda: rnp.ones(3) + None, "an array is needed, got NoneType"),
+    (lambda: rnp.asarray(np.array(["2020-01-01"], "M8[D]")), "datetime64"),
+])
+def test_wrong_trees_and_dtypes_name_what_and_where(call, message):
+    with pytest.raises((rlx.Error, TypeError), match=message) as caught:
+        call()
+    assert re.search(r"\n  at .*test_transforms\.py:\d+$", str(caught.value)), str(caught.value)
+
+
+def test_threads_trace_and_run_for_themselves():
+    import threading
+    x, results = np.arange(6.0).reshape(2, 3), {}
+
+    def work(n):
+        for i in range(5):
+            f = rlx.jit(lambda a: rnp.sum(rnp.tanh(a) * (n + i)) + rlx.scan(lambda c, r: (c + r.sum(), None), 0.0 * a[0, 0], a)[0])
+            results[n, i] = float(f(x)), np.asarray(rlx.grad(f)(x))
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert len(results) == 20
+    for (n, i), (value, gradient) in results.items():
+        close(np.float64(value), np.float64(np.tanh(x).sum() * (n + i) + x.sum()))
+        close(gradient, (1 - np.tanh(x) ** 2) * (n + i) + 1)
 
 
 def test_an_error_names_the_line_of_the_user():
