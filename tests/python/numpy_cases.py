@@ -139,7 +139,8 @@ case("astype", "f4 f8 i4", ([A(3, 4, lo=-5, hi=5), "i8"],), ([A(3, 4), "f8"],), 
 
 # What comparisons over all dtypes, axes and odd shapes have found wrong once.
 NARROW = "i1 i2 u1 u2"
-case("sum prod cumsum cumprod", NARROW, ([A(40, lo=60, hi=99)],), ([A(3, 9, lo=60, hi=99)], {"axis": 1}))
+case("sum cumsum", NARROW, ([A(40, lo=60, hi=99)],), ([A(3, 9, lo=60, hi=99)], {"axis": 1}))
+case("prod cumprod", NARROW, ([A(4, lo=30, hi=60)],), ([A(3, 4, lo=30, hi=60)], {"axis": 1}))
 case("trace", NARROW, ([A(3, 3, lo=100, hi=120)],))
 case("einsum", "i1 b1", (["ii", A(3, 3)],), (["ij->i", A(2, 3)],), (["ij,jk->ik", A(2, 3), A(3, 4)],))
 case("matmul dot", "b1", ([A(3, 4), A(4, 2)],), ([A(4), A(4)],), ([A(2, 3, 0), A(0, 2)],))
@@ -152,7 +153,7 @@ case("max min argmax argmin", COMPLEX, ([A(3, 4)],), ([A(3, 4)], {"axis": 0}))
 case("argwhere", "f4 i4 b1", ([A()],))
 case("roll", "f4", ([A(3, 4), (1, -2), (0, 0)],), ([A(3, 4), (1, 2), 1],))
 case("pad", "f4 u1", ([A(4), 2], {"constant_values": ((1, 2),)}), ([A(2, 2), 2], {"constant_values": ((1, 2), (3, 4))}), ([A(2, 3), (1, 2)], {"constant_values": (5, 6)}))
-case("cross", "u1", ([A(2), A(3)],))
+case("cross", "u1", ([A(3), A(4, 3)],))
 case("bincount", "b1", ([A(9)],), ([A(9)], {"minlength": 8}))
 case("percentile", "f8", ([A(4, 5), 30.0], {"axis": 0}), ([A(7), [30, 40.5]],))
 case("cov", "f8", ([A(3, 6)], {"fweights": np.array([1, 2, 3, 1, 1, 2]), "aweights": np.array([1, 2, 0.5, 1, 1, 2]), "ddof": 2}))
