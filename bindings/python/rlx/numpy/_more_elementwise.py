@@ -32,6 +32,8 @@ def angle(x, deg=False):
 def sinc(x):
     """sin(pi x) / (pi x), 1 at 0."""
     x = ew.inexact(x)
+    if not _dtypes.is_complex(x.dtype_name):
+        return ops.sinc(x)
     zero = ew.equal(x, 0)
     y = ew.multiply(ew.where(zero, ew.constant_like(x, 1), x), math.pi)
     return ew.where(zero, ew.constant_like(x, 1), ew.divide(ew.sin(y), y))
@@ -50,8 +52,11 @@ def hypot(x1, x2):
 
 def logaddexp2(x1, x2):
     """log2(2^x1 + 2^x2)."""
-    ln2 = math.log(2)
-    return ew.divide(ew.logaddexp(ew.multiply(ew.inexact(x1), ln2), ew.multiply(ew.inexact(x2), ln2)), ln2)
+    a, b = ew.together(x1, x2)
+    a, b = ew.inexact(a), ew.inexact(b)
+    # From the larger one on; equal ones, infinities among them, are 0 apart.
+    apart = ew.where(ew.equal(a, b), ew.constant_like(a, 0), ew.abs(ew.subtract(a, b)))
+    return ew.add(ew.maximum(a, b), ew.multiply(ew.log1p(ew.exp2(ew.negative(apart))), 1 / math.log(2)))
 
 
 def _signs(x):
