@@ -222,17 +222,34 @@ def test_arrays_of_other_layouts(rng):
     close(f(x), wanted)
 
 
+class Foreign:
+    """An array of another package: all that is known of it is DLPack."""
+
+    def __init__(self, array):
+        self.__dlpack_device__ = array.__dlpack_device__
+        self._array = array
+
+    def __dlpack__(self, **options):
+        return self._array.__dlpack__(**options)
+
+
 def test_dlpack_shares_memory_both_ways(rng):
     for dtype in ("f4", "f8", "f2", "i1", "i4", "i8", "u1", "b1", "c8"):
         x = (rng.normal(size=(2, 3)) * 4).astype(dtype)
-
-        class Foreign:
-            __dlpack__, __dlpack_device__ = x.__dlpack__, x.__dlpack_device__
-
-        assert np.shares_memory(rnp.asarray(Foreign()).numpy(), x)
+        assert np.shares_memory(rnp.asarray(Foreign(x)).numpy(), x)
         a = rnp.asarray(x) + rnp.zeros_like(x) if dtype != "b1" else rnp.logical_or(x, x)
         back = np.from_dlpack(a)
         assert np.shares_memory(back, a.numpy()) and a.__dlpack_device__() == (1, 0)
         close(back, x)
     with pytest.raises(TypeError, match="traced"):
         rlx.jit(lambda v: np.from_dlpack(v))(np.ones(3))
+
+
+def test_dlpack_carries_bf16():
+    """NumPy has no bf16; PyTorch and JAX hand it over so."""
+    x = rnp.asarray(np.arange(6).reshape(2, 3)).astype(rnp.bfloat16)
+    back = rnp.asarray(Foreign(x))
+    assert back.dtype == rnp.bfloat16 and np.shares_memory(back.numpy().view(np.uint16), x.numpy().view(np.uint16))
+    close((back * 2).astype("f4"), np.arange(6).reshape(2, 3) * 2, dtype=False)
+    with pytest.raises((TypeError, BufferError, RuntimeError)):
+        np.from_dlpack(x)  # the capsule says bf16

@@ -8,7 +8,7 @@ import threading
 
 import numpy as np
 
-from . import _dtypes, _graph
+from . import _dlpack, _dtypes, _graph
 from ._native import TracedValueError, at_user_line
 
 
@@ -151,7 +151,7 @@ class Array:
         return data.astype(dtype)
 
     def __dlpack__(self, **options):
-        return self._elements().__dlpack__(**options)
+        return _dlpack.to_dlpack(self._elements("a DLPack capsule was asked for"), **options)
 
     def __dlpack_device__(self):
         return self._elements().__dlpack_device__()
@@ -229,7 +229,7 @@ def as_array(x, dtype=None):
     if isinstance(x, (list, tuple)):
         return _from_sequence(x, dtype)
     if not isinstance(x, np.ndarray) and hasattr(x, "__dlpack__") and not isinstance(x, np.generic):
-        x = np.from_dlpack(x)
+        x = _dlpack.from_dlpack(x)
     a = np.asarray(x)
     if not a.dtype.isnative:
         a = a.astype(a.dtype.newbyteorder("="))
