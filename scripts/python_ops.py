@@ -88,6 +88,13 @@ def wrapper(op):
     body = textwrap.wrap(doc, 110)
     if op.get("source"):
         body += ["", *textwrap.wrap("Source: " + op["source"], 110)]
+    if attrs:
+        listed = ", ".join(f"{p} ({kind.replace('|', ' | ')}; {default(kind, text)})" for p, _, kind, text in attrs)
+        body += ["", *textwrap.wrap(f"Attributes: {listed}.", 110)]
+    counts = sorted(op["results"])
+    if counts and counts != [1]:
+        body += ["", f"Gives a tuple of {' or '.join(map(str, counts))} arrays, or one alone."
+                 if 1 in counts else f"Gives a tuple of {' or '.join(map(str, counts))} arrays."]
     lines.append('    """' + body[0].replace("\\\\", "\\\\\\\\"))
     lines += ["    " + line if line else "" for line in body[1:]]
     lines[-1] += '"""'

@@ -250,7 +250,9 @@ def shift_right_arithmetic(x, count):
 
 
 def compare(lhs, rhs, *, direction="eq", total_order=False):
-    """Whether lhs stands in that relation to rhs; NaN is unequal to everything unless `total_order`."""
+    """Whether lhs stands in that relation to rhs; NaN is unequal to everything unless `total_order`.
+
+    Attributes: direction (eq | ne | lt | le | gt | ge; "eq"), total_order (bool; False)."""
     return emit_op("compare", [lhs, rhs], [
         ("direction", direction, "eq|ne|lt|le|gt|ge"),
         ("total_order", total_order, "bool"),
@@ -264,13 +266,17 @@ def select(condition, on_true, on_false):
 
 def convert(x, *, dtype="f32"):
     """The nearest value of `dtype`, ties to even; float to integer truncates and saturates, NaN gives 0; integer to
-    integer wraps; complex to real keeps the real part; anything but 0 is true."""
+    integer wraps; complex to real keeps the real part; anything but 0 is true.
+
+    Attributes: dtype (dtype; "f32")."""
     return emit_op("convert", [x], [("dtype", dtype, "dtype")])
 
 
 def bitcast(x, *, dtype="f32"):
     """The same bits as another dtype; to a narrower one a last dim is added, to a wider one it is consumed; low
-    bytes come first."""
+    bytes come first.
+
+    Attributes: dtype (dtype; "f32")."""
     return emit_op("bitcast", [x], [("dtype", dtype, "dtype")])
 
 
@@ -379,7 +385,9 @@ def fma(x, y, z):
 
 
 def clamp(x, *, min=float('-inf'), max=float('inf')):
-    """X limited to [min, max]; NaN stays NaN. The derivative is 1 also at min and max."""
+    """X limited to [min, max]; NaN stays NaN. The derivative is 1 also at min and max.
+
+    Attributes: min (float; float('-inf')), max (float; float('inf'))."""
     return emit_op("clamp", [x], [("min", min, "float"), ("max", max, "float")])
 
 
@@ -504,7 +512,9 @@ def zeta(s, q):
 def polygamma(x, *, n=1):
     """The n-th derivative of digamma: (-1)^(n+1) n! zeta(n + 1, x).
 
-    Source: DLMF 5.15, 25.11.12"""
+    Source: DLMF 5.15, 25.11.12
+
+    Attributes: n (int; 1)."""
     return emit_op("polygamma", [x], [("n", n, "int")])
 
 
@@ -543,7 +553,10 @@ def rng_bits(key, *, algorithm="philox", dims=(), dtype="u32"):
     """Unsigned integers of random bits: `dims` of them for each key. Equal keys give equal bits, everywhere.
 
     Source: Salmon, Moraes, Dror, Shaw, SC 2011: Philox 4x32-10, Threefry 2x32-20; JAX's jax._src.prng for the
-    latter's counters"""
+    latter's counters
+
+    Attributes: algorithm (philox | threefry | threefry_original; "philox"), dims (list of dim; ()), dtype (dtype;
+    "u32")."""
     return emit_op("rng_bits", [key], [
         ("algorithm", algorithm, "philox|threefry|threefry_original"),
         ("dims", dims, "list of dim"),
@@ -554,7 +567,9 @@ def rng_bits(key, *, algorithm="philox", dims=(), dtype="u32"):
 def rng_split(key, *, dims=(2,), original=False):
     """`dims` new keys, as u32[dims..., 2], that are independent of each other and of what the key itself draws.
 
-    Source: jax.random.split"""
+    Source: jax.random.split
+
+    Attributes: dims (list of dim; (2,)), original (bool; False)."""
     return emit_op("rng_split", [key], [("dims", dims, "list of dim"), ("original", original, "bool")])
 
 
@@ -569,7 +584,10 @@ def rng_uniform(key, *, algorithm="philox", dims=(), dtype="f32", low=0, high=1)
     """Numbers in [low, high), evenly distributed: low + (high - low) k / 2^m for m random bits k, as many as the
     dtype has digits behind its first.
 
-    Source: jax.random.uniform"""
+    Source: jax.random.uniform
+
+    Attributes: algorithm (philox | threefry | threefry_original; "philox"), dims (list of dim; ()), dtype (dtype;
+    "f32"), low (float; 0), high (float; 1)."""
     return emit_op("rng_uniform", [key], [
         ("algorithm", algorithm, "philox|threefry|threefry_original"),
         ("dims", dims, "list of dim"),
@@ -583,7 +601,10 @@ def rng_normal(key, *, algorithm="philox", dims=(), dtype="f32", mean=0, scale=1
     """Numbers of the normal distribution with that mean and standard deviation: mean + scale sqrt(2) erfinv(u), u
     uniform in (-1, 1).
 
-    Source: jax.random.normal; inversion: Devroye, Non-uniform random variate generation (1986), II.2"""
+    Source: jax.random.normal; inversion: Devroye, Non-uniform random variate generation (1986), II.2
+
+    Attributes: algorithm (philox | threefry | threefry_original; "philox"), dims (list of dim; ()), dtype (dtype;
+    "f32"), mean (float; 0), scale (float; 1)."""
     return emit_op("rng_normal", [key], [
         ("algorithm", algorithm, "philox|threefry|threefry_original"),
         ("dims", dims, "list of dim"),
@@ -597,7 +618,10 @@ def rng_truncated_normal(key, *, algorithm="philox", dims=(), dtype="f32", lower
     """Numbers of the standard normal distribution between `lower` and `upper`: sqrt(2) erfinv(u), u uniform in
     [erf(lower / sqrt 2), erf(upper / sqrt 2)).
 
-    Source: jax.random.truncated_normal"""
+    Source: jax.random.truncated_normal
+
+    Attributes: algorithm (philox | threefry | threefry_original; "philox"), dims (list of dim; ()), dtype (dtype;
+    "f32"), lower (float; -2), upper (float; 2)."""
     return emit_op("rng_truncated_normal", [key], [
         ("algorithm", algorithm, "philox|threefry|threefry_original"),
         ("dims", dims, "list of dim"),
@@ -610,7 +634,9 @@ def rng_truncated_normal(key, *, algorithm="philox", dims=(), dtype="f32", lower
 def rng_bernoulli(key, p, *, algorithm="philox", dims=()):
     """True with probability p: whether a uniform number of p's dtype is below p.
 
-    Source: jax.random.bernoulli"""
+    Source: jax.random.bernoulli
+
+    Attributes: algorithm (philox | threefry | threefry_original; "philox"), dims (list of dim; ())."""
     return emit_op("rng_bernoulli", [key, p], [
         ("algorithm", algorithm, "philox|threefry|threefry_original"),
         ("dims", dims, "list of dim"),
@@ -621,7 +647,10 @@ def rng_randint(key, *, algorithm="philox", dims=(), dtype="i32", low=0, high=2)
     """Integers in [low, high): two words of 32 bits (of 64 for i64 and u64) modulo high - low, one word where that
     is above 2^16 (2^32).
 
-    Source: jax.random.randint"""
+    Source: jax.random.randint
+
+    Attributes: algorithm (philox | threefry | threefry_original; "philox"), dims (list of dim; ()), dtype (dtype;
+    "i32"), low (int; 0), high (int; 2)."""
     return emit_op("rng_randint", [key], [
         ("algorithm", algorithm, "philox|threefry|threefry_original"),
         ("dims", dims, "list of dim"),
@@ -635,7 +664,10 @@ def rng_categorical(key, logits, *, algorithm="philox", axis=-1, dims=()):
     """Places along `axis`, each with a probability proportional to e^logits: where logits plus Gumbel noise are
     greatest. `dims` in front: several draws.
 
-    Source: jax.random.categorical; Gumbel, Statistical theory of extreme values (1954)"""
+    Source: jax.random.categorical; Gumbel, Statistical theory of extreme values (1954)
+
+    Attributes: algorithm (philox | threefry | threefry_original; "philox"), axis (int; -1), dims (list of dim;
+    ())."""
     return emit_op("rng_categorical", [key, logits], [
         ("algorithm", algorithm, "philox|threefry|threefry_original"),
         ("axis", axis, "int"),
@@ -646,7 +678,9 @@ def rng_categorical(key, logits, *, algorithm="philox", axis=-1, dims=()):
 def rng_permutation(key, *, algorithm="philox", size=1):
     """0 ... size - 1 in random order: sorted by random words, often enough that equal words hardly matter.
 
-    Source: jax.random.permutation"""
+    Source: jax.random.permutation
+
+    Attributes: algorithm (philox | threefry | threefry_original; "philox"), size (int; 1)."""
     return emit_op("rng_permutation", [key], [
         ("algorithm", algorithm, "philox|threefry|threefry_original"),
         ("size", size, "int"),
@@ -656,7 +690,9 @@ def rng_permutation(key, *, algorithm="philox", size=1):
 def dropout(key, x, *, algorithm="philox", rate=0.5):
     """Each element of x is 0 with probability `rate`, else x / (1 - rate), so that the expectation stays.
 
-    Source: Srivastava et al., JMLR 15 (2014); the scaling and the bits are flax.linen.Dropout's"""
+    Source: Srivastava et al., JMLR 15 (2014); the scaling and the bits are flax.linen.Dropout's
+
+    Attributes: algorithm (philox | threefry | threefry_original; "philox"), rate (float; 0.5)."""
     return emit_op("dropout", [key, x], [
         ("algorithm", algorithm, "philox|threefry|threefry_original"),
         ("rate", rate, "float"),
@@ -669,7 +705,10 @@ def sample(key, logits, *, algorithm="philox", top_k=0, top_p=1, temperature=1):
     one; then the first token below whose cumulated probability a uniform number lies. A token of probability 0 is
     never drawn, unless a row has none (NaN): then the first is.
 
-    Source: Fan, Lewis, Dauphin, ACL 2018 (top k); Holtzman et al., ICLR 2020 (top p)"""
+    Source: Fan, Lewis, Dauphin, ACL 2018 (top k); Holtzman et al., ICLR 2020 (top p)
+
+    Attributes: algorithm (philox | threefry | threefry_original; "philox"), top_k (int; 0), top_p (float; 1),
+    temperature (float; 1)."""
     return emit_op("sample", [key, logits], [
         ("algorithm", algorithm, "philox|threefry|threefry_original"),
         ("top_k", top_k, "int"),
@@ -684,7 +723,10 @@ def fft(x, *, kind="fft", axes=(-1,), norm="backward", length=0):
     (its `length` says whether n was odd) and ignores the imaginary parts of places 0 and n / 2. norm `backward`
     divides ifft and irfft by n, `forward` the others, `ortho` all by sqrt n.
 
-    Source: NumPy's fft module; StableHLO specification, fft; Cooley, Tukey 1965; Bluestein 1970"""
+    Source: NumPy's fft module; StableHLO specification, fft; Cooley, Tukey 1965; Bluestein 1970
+
+    Attributes: kind (fft | ifft | rfft | irfft; "fft"), axes (list of int; (-1,)), norm (backward | ortho |
+    forward; "backward"), length (int; 0)."""
     return emit_op("fft", [x], [
         ("kind", kind, "fft|ifft|rfft|irfft"),
         ("axes", axes, "list of int"),
@@ -769,50 +811,66 @@ def hard_swish(x):
 def leaky_relu(x, *, slope=0.01):
     """X where it is not negative, else slope * x.
 
-    Source: Maas, Hannun, Ng, ICML 2013"""
+    Source: Maas, Hannun, Ng, ICML 2013
+
+    Attributes: slope (float; 0.01)."""
     return emit_op("leaky_relu", [x], [("slope", slope, "float")])
 
 
 def elu(x, *, alpha=1):
     """X where it is positive, else alpha (e^x - 1).
 
-    Source: Clevert, Unterthiner, Hochreiter, ICLR 2016"""
+    Source: Clevert, Unterthiner, Hochreiter, ICLR 2016
+
+    Attributes: alpha (float; 1)."""
     return emit_op("elu", [x], [("alpha", alpha, "float")])
 
 
 def celu(x, *, alpha=1):
     """X where it is positive, else alpha (e^(x / alpha) - 1).
 
-    Source: Barron, arXiv:1704.07483"""
+    Source: Barron, arXiv:1704.07483
+
+    Attributes: alpha (float; 1)."""
     return emit_op("celu", [x], [("alpha", alpha, "float")])
 
 
 def hard_sigmoid(x, *, alpha=0.16666666666666666, beta=0.5):
     """Alpha x + beta limited to [0, 1]; the derivative where it reaches them is 0.
 
-    Source: Courbariaux, Bengio, David, NIPS 2015"""
+    Source: Courbariaux, Bengio, David, NIPS 2015
+
+    Attributes: alpha (float; 0.16666666666666666), beta (float; 0.5)."""
     return emit_op("hard_sigmoid", [x], [("alpha", alpha, "float"), ("beta", beta, "float")])
 
 
 def broadcast_in_dim(x, *, dims=(), axes=()):
     """X repeated to `dims`: dim i of x becomes dim axes[i], which it equals unless it is 1.
 
-    Source: StableHLO specification, broadcast_in_dim"""
+    Source: StableHLO specification, broadcast_in_dim
+
+    Attributes: dims (list of dim; ()), axes (list of int; ())."""
     return emit_op("broadcast_in_dim", [x], [("dims", dims, "list of dim"), ("axes", axes, "list of int")])
 
 
 def reshape(x, *, dims=()):
-    """The same elements in row-major order under other dims."""
+    """The same elements in row-major order under other dims.
+
+    Attributes: dims (list of dim; ())."""
     return emit_op("reshape", [x], [("dims", dims, "list of dim")])
 
 
 def transpose(x, *, permutation=()):
-    """Result dim i is operand dim permutation[i]."""
+    """Result dim i is operand dim permutation[i].
+
+    Attributes: permutation (list of int; ())."""
     return emit_op("transpose", [x], [("permutation", permutation, "list of int")])
 
 
 def slice(x, *, starts=(), limits=(), strides=()):
-    """Elements starts[d], starts[d] + strides[d], ... below limits[d] of each dim d."""
+    """Elements starts[d], starts[d] + strides[d], ... below limits[d] of each dim d.
+
+    Attributes: starts (list of dim; ()), limits (list of dim; ()), strides (list of int; ())."""
     return emit_op("slice", [x], [
         ("starts", starts, "list of dim"),
         ("limits", limits, "list of dim"),
@@ -823,7 +881,9 @@ def slice(x, *, starts=(), limits=(), strides=()):
 def pad(x, value, *, low=(), high=(), interior=()):
     """X with `value` before, after and between its elements; a negative amount cuts.
 
-    Source: StableHLO specification, pad"""
+    Source: StableHLO specification, pad
+
+    Attributes: low (list of dim; ()), high (list of dim; ()), interior (list of int; ())."""
     return emit_op("pad", [x, value], [
         ("low", low, "list of dim"),
         ("high", high, "list of dim"),
@@ -832,22 +892,30 @@ def pad(x, value, *, low=(), high=(), interior=()):
 
 
 def concatenate(*xs, axis=-1):
-    """The operands one after another along `axis`."""
+    """The operands one after another along `axis`.
+
+    Attributes: axis (int; -1)."""
     return emit_op("concatenate", [*xs], [("axis", axis, "int")])
 
 
 def reverse(x, *, axes=()):
-    """The elements in opposite order along each of `axes`."""
+    """The elements in opposite order along each of `axes`.
+
+    Attributes: axes (list of int; ())."""
     return emit_op("reverse", [x], [("axes", axes, "list of int")])
 
 
 def iota(*, type="f32[]", axis=0):
-    """Each element's index along `axis`."""
+    """Each element's index along `axis`.
+
+    Attributes: type (type; "f32[]"), axis (int; 0)."""
     return emit_op("iota", [], [("type", type, "type"), ("axis", axis, "int")])
 
 
 def extent(*, dim=0, dtype="i64"):
-    """A dim as a scalar."""
+    """A dim as a scalar.
+
+    Attributes: dim (dim; 0), dtype (dtype; "i64")."""
     return emit_op("extent", [], [("dim", dim, "dim"), ("dtype", dtype, "dtype")])
 
 
@@ -855,7 +923,12 @@ def reduce(*xs, kind="sum", axes=(), body=None):
     """Elements combined over `axes`: sum, prod, max, min of numbers; all, any of bools; or several operands at once
     by `body`, from initial scalars on. Over no elements: 0, 1, the lowest and the highest value, true, false.
 
-    Source: StableHLO specification, reduce"""
+    Source: StableHLO specification, reduce
+
+    Attributes: kind (sum | prod | max | min | all | any | custom; "sum"), axes (list of int; ()), body (graph;
+    None).
+
+    Gives a tuple of 1 or 2 arrays, or one alone."""
     return emit_op("reduce", [*xs], [
         ("kind", kind, "sum|prod|max|min|all|any|custom"),
         ("axes", axes, "list of int"),
@@ -867,7 +940,10 @@ def dot_general(lhs, rhs, *, lhs_batch=(), rhs_batch=(), lhs_contract=(), rhs_co
     """Sums products over the contracted dims, for each index of the batch dims; result dims: batch, free of lhs,
     free of rhs. f16 and bf16 accumulate in f32.
 
-    Source: StableHLO specification, dot_general"""
+    Source: StableHLO specification, dot_general
+
+    Attributes: lhs_batch (list of int; ()), rhs_batch (list of int; ()), lhs_contract (list of int; ()),
+    rhs_contract (list of int; ()), accumulate (dtype or none; None)."""
     return emit_op("dot_general", [lhs, rhs], [
         ("lhs_batch", lhs_batch, "list of int"),
         ("rhs_batch", rhs_batch, "list of int"),
@@ -882,7 +958,11 @@ def gather(x, indices, *, offset_dims=(), collapsed_slice_dims=(), operand_batch
     """Slices of x that start where the index vectors say. A slice that does not lie within x is moved there (`clip`)
     or filled: with NaN, the lowest signed or the highest unsigned integer, true.
 
-    Source: StableHLO specification, gather; fill values as jax.lax.GatherScatterMode.FILL_OR_DROP"""
+    Source: StableHLO specification, gather; fill values as jax.lax.GatherScatterMode.FILL_OR_DROP
+
+    Attributes: offset_dims (list of int; ()), collapsed_slice_dims (list of int; ()), operand_batching_dims (list
+    of int; ()), start_indices_batching_dims (list of int; ()), start_index_map (list of int; ()),
+    index_vector_dim (int; 0), slice_sizes (list of dim; ()), out_of_range (fill | clip; "fill")."""
     return emit_op("gather", [x, indices], [
         ("offset_dims", offset_dims, "list of int"),
         ("collapsed_slice_dims", collapsed_slice_dims, "list of int"),
@@ -902,7 +982,14 @@ def scatter(xs, indices, updates, *, kind="update", update_window_dims=(), inser
     lie within x is dropped. Slices are put in one after another, in row-major order of the index vectors; of
     several that meet at a place `update` keeps the last.
 
-    Source: StableHLO specification, scatter"""
+    Source: StableHLO specification, scatter
+
+    Attributes: kind (update | add | mul | max | min | custom; "update"), update_window_dims (list of int; ()),
+    inserted_window_dims (list of int; ()), input_batching_dims (list of int; ()), scatter_indices_batching_dims
+    (list of int; ()), scatter_dims_to_operand_dims (list of int; ()), index_vector_dim (int; 0), body (graph;
+    None).
+
+    Gives a tuple of 1 or 2 arrays, or one alone."""
     return emit_op("scatter", [*xs, indices, *updates], [
         ("kind", kind, "update|add|mul|max|min|custom"),
         ("update_window_dims", update_window_dims, "list of int"),
@@ -918,7 +1005,9 @@ def scatter(xs, indices, updates, *, kind="update", update_window_dims=(), inser
 def dynamic_slice(x, *starts, sizes=()):
     """`sizes` places of each dim, from starts that are values on; they are moved so that the slice lies within x.
 
-    Source: StableHLO specification, dynamic_slice"""
+    Source: StableHLO specification, dynamic_slice
+
+    Attributes: sizes (list of dim; ())."""
     return emit_op("dynamic_slice", [x, *starts], [("sizes", sizes, "list of dim")])
 
 
@@ -945,7 +1034,10 @@ def linear(x, w, bias=None):
 def fused_matmul(x, w, bias=None, residual=None, *, transpose_rhs=False, has_bias=False, has_residual=False,
         activation="none"):
     """Activation(x w + bias) + residual: x[..., k], w[k, n] ([n, k] if transpose_rhs), bias[n] if has_bias, residual
-    [..., n] if has_residual. f16 and bf16 round once, at the end."""
+    [..., n] if has_residual. f16 and bf16 round once, at the end.
+
+    Attributes: transpose_rhs (bool; False), has_bias (bool; False), has_residual (bool; False), activation (none
+    | relu | gelu | gelu_tanh | silu | sigmoid | tanh; "none")."""
     return emit_op("fused_matmul", [x, w, bias, residual], [
         ("transpose_rhs", transpose_rhs, "bool"),
         ("has_bias", has_bias, "bool"),
@@ -957,7 +1049,9 @@ def fused_matmul(x, w, bias=None, residual=None, *, transpose_rhs=False, has_bia
 def lora_matmul(x, w, a, b, *, scale=1):
     """X w + scale (x a) b: x[..., k], w[k, n], a[k, r], b[r, n].
 
-    Source: Hu et al., ICLR 2022"""
+    Source: Hu et al., ICLR 2022
+
+    Attributes: scale (float; 1)."""
     return emit_op("lora_matmul", [x, w, a, b], [("scale", scale, "float")])
 
 
@@ -973,7 +1067,13 @@ def reduce_window(*xs, kind="sum", window_dims=(), strides=(), base_dilation=(),
     """Elements combined within windows that slide over all dims; padding and the gaps of the base dilation hold what
     the reduction starts from.
 
-    Source: StableHLO specification, reduce_window"""
+    Source: StableHLO specification, reduce_window
+
+    Attributes: kind (sum | prod | max | min | all | any | custom; "sum"), window_dims (list of dim; ()), strides
+    (list of int; ()), base_dilation (list of int; ()), window_dilation (list of int; ()), padding_low (list of
+    dim; ()), padding_high (list of dim; ()), body (graph; None).
+
+    Gives a tuple of 1 or 2 arrays, or one alone."""
     return emit_op("reduce_window", [*xs], [
         ("kind", kind, "sum|prod|max|min|all|any|custom"),
         ("window_dims", window_dims, "list of dim"),
@@ -991,7 +1091,10 @@ def select_and_scatter(x, source, *, select="ge", window_dims=(), strides=(), wi
     """Zeros of x's dims, to which each element of `source` is added where its window of x has the element that
     `select` keeps to the end: by `ge` the first greatest one. A window that lies in padding alone adds nothing.
 
-    Source: StableHLO specification, select_and_scatter"""
+    Source: StableHLO specification, select_and_scatter
+
+    Attributes: select (eq | ne | lt | le | gt | ge; "ge"), window_dims (list of dim; ()), strides (list of int;
+    ()), window_dilation (list of int; ()), padding_low (list of dim; ()), padding_high (list of dim; ())."""
     return emit_op("select_and_scatter", [x, source], [
         ("select", select, "eq|ne|lt|le|gt|ge"),
         ("window_dims", window_dims, "list of dim"),
@@ -1008,7 +1111,12 @@ def convolution(lhs, rhs, *, strides=(), padding_low=(), padding_high=(), lhs_di
     kernel is not flipped). Output features are made in feature_group_count groups, each from its own input
     features, or in batch_group_count groups, each from its own part of the batch. f16 and bf16 accumulate in f32.
 
-    Source: StableHLO specification, convolution"""
+    Source: StableHLO specification, convolution
+
+    Attributes: strides (list of int; ()), padding_low (list of dim; ()), padding_high (list of dim; ()),
+    lhs_dilation (list of int; ()), rhs_dilation (list of int; ()), feature_group_count (int; 1),
+    batch_group_count (int; 1), lhs_layout (list of int; ()), rhs_layout (list of int; ()), out_layout (list of
+    int; ()), accumulate (dtype or none; None)."""
     return emit_op("convolution", [lhs, rhs], [
         ("strides", strides, "list of int"),
         ("padding_low", padding_low, "list of dim"),
@@ -1025,14 +1133,18 @@ def convolution(lhs, rhs, *, strides=(), padding_low=(), padding_high=(), lhs_di
 
 
 def mean(x, *, axes=(), keep_dims=False):
-    """The mean over `axes`; of no elements NaN."""
+    """The mean over `axes`; of no elements NaN.
+
+    Attributes: axes (list of int; ()), keep_dims (bool; False)."""
     return emit_op("mean", [x], [("axes", axes, "list of int"), ("keep_dims", keep_dims, "bool")])
 
 
 def variance(x, *, axes=(), keep_dims=False, correction=0):
     """The mean of (x - mean)^2 over `axes`; the sum is divided by the count less `correction`, at least 0.
 
-    Source: Chan, Golub, LeVeque, The American Statistician 37 (1983): two passes"""
+    Source: Chan, Golub, LeVeque, The American Statistician 37 (1983): two passes
+
+    Attributes: axes (list of int; ()), keep_dims (bool; False), correction (int; 0)."""
     return emit_op("variance", [x], [
         ("axes", axes, "list of int"),
         ("keep_dims", keep_dims, "bool"),
@@ -1041,12 +1153,18 @@ def variance(x, *, axes=(), keep_dims=False, correction=0):
 
 
 def moments(x, *, axes=(), keep_dims=False):
-    """The mean over `axes`, and the variance of that population."""
+    """The mean over `axes`, and the variance of that population.
+
+    Attributes: axes (list of int; ()), keep_dims (bool; False).
+
+    Gives a tuple of 2 arrays."""
     return emit_op("moments", [x], [("axes", axes, "list of int"), ("keep_dims", keep_dims, "bool")])
 
 
 def norm(x, *, kind="l2", axes=(), keep_dims=False):
-    """Over `axes`: l1, the sum of |x|; l2, the root of the sum of |x|^2. Of complex numbers a real number."""
+    """Over `axes`: l1, the sum of |x|; l2, the root of the sum of |x|^2. Of complex numbers a real number.
+
+    Attributes: kind (l1 | l2; "l2"), axes (list of int; ()), keep_dims (bool; False)."""
     return emit_op("norm", [x], [
         ("kind", kind, "l1|l2"),
         ("axes", axes, "list of int"),
@@ -1057,19 +1175,25 @@ def norm(x, *, kind="l2", axes=(), keep_dims=False):
 def argmax(x, *, axis=-1, keep_dims=False):
     """Where the largest element stands along `axis` (i32): the first of equals, the first NaN if there is one.
 
-    Source: NumPy, argmax"""
+    Source: NumPy, argmax
+
+    Attributes: axis (int; -1), keep_dims (bool; False)."""
     return emit_op("argmax", [x], [("axis", axis, "int"), ("keep_dims", keep_dims, "bool")])
 
 
 def argmin(x, *, axis=-1, keep_dims=False):
     """Where the least element stands along `axis` (i32): the first of equals, the first NaN if there is one.
 
-    Source: NumPy, argmax"""
+    Source: NumPy, argmax
+
+    Attributes: axis (int; -1), keep_dims (bool; False)."""
     return emit_op("argmin", [x], [("axis", axis, "int"), ("keep_dims", keep_dims, "bool")])
 
 
 def one_hot(index, *, depth=0, axis=-1, dtype="f32", on_value=1, off_value=0):
-    """A new dim of extent `depth` at `axis`: on_value where the position equals the index, else off_value."""
+    """A new dim of extent `depth` at `axis`: on_value where the position equals the index, else off_value.
+
+    Attributes: depth (dim; 0), axis (int; -1), dtype (dtype; "f32"), on_value (float; 1), off_value (float; 0)."""
     return emit_op("one_hot", [index], [
         ("depth", depth, "dim"),
         ("axis", axis, "int"),
@@ -1083,14 +1207,18 @@ def histogram(x, *, bins=100, min=0, max=1):
     """How many elements fall into each of `bins` equal parts of [min, max] (i32); a part includes its lower edge,
     the last one also max; what is outside, or NaN, is not counted.
 
-    Source: NumPy, histogram"""
+    Source: NumPy, histogram
+
+    Attributes: bins (int; 100), min (float; 0), max (float; 1)."""
     return emit_op("histogram", [x], [("bins", bins, "int"), ("min", min, "float"), ("max", max, "float")])
 
 
 def cumsum(x, *, axis=-1, exclusive=False, reverse=False):
     """The running sum along `axis`; exclusive: 0 first, the total left out.
 
-    Source: Hillis, Steele, Communications of the ACM 29 (1986): the decomposition"""
+    Source: Hillis, Steele, Communications of the ACM 29 (1986): the decomposition
+
+    Attributes: axis (int; -1), exclusive (bool; False), reverse (bool; False)."""
     return emit_op("cumsum", [x], [
         ("axis", axis, "int"),
         ("exclusive", exclusive, "bool"),
@@ -1101,7 +1229,9 @@ def cumsum(x, *, axis=-1, exclusive=False, reverse=False):
 def cumprod(x, *, axis=-1, exclusive=False, reverse=False):
     """The running product along `axis`; exclusive: 1 first.
 
-    Source: Hillis, Steele, Communications of the ACM 29 (1986): the decomposition"""
+    Source: Hillis, Steele, Communications of the ACM 29 (1986): the decomposition
+
+    Attributes: axis (int; -1), exclusive (bool; False), reverse (bool; False)."""
     return emit_op("cumprod", [x], [
         ("axis", axis, "int"),
         ("exclusive", exclusive, "bool"),
@@ -1112,7 +1242,9 @@ def cumprod(x, *, axis=-1, exclusive=False, reverse=False):
 def cummax(x, *, axis=-1, exclusive=False, reverse=False):
     """The running maximum along `axis`; exclusive: the lowest value first.
 
-    Source: Hillis, Steele, Communications of the ACM 29 (1986): the decomposition"""
+    Source: Hillis, Steele, Communications of the ACM 29 (1986): the decomposition
+
+    Attributes: axis (int; -1), exclusive (bool; False), reverse (bool; False)."""
     return emit_op("cummax", [x], [
         ("axis", axis, "int"),
         ("exclusive", exclusive, "bool"),
@@ -1123,28 +1255,36 @@ def cummax(x, *, axis=-1, exclusive=False, reverse=False):
 def softmax(x, *, axis=-1):
     """Y_i = e^x_i / sum_j e^x_j along `axis`; NaN where all x are -inf, or one is inf.
 
-    Source: Blanchard, Higham, Higham, IMA J. Numer. Anal. 41 (2021): the shift by the maximum"""
+    Source: Blanchard, Higham, Higham, IMA J. Numer. Anal. 41 (2021): the shift by the maximum
+
+    Attributes: axis (int; -1)."""
     return emit_op("softmax", [x], [("axis", axis, "int")])
 
 
 def log_softmax(x, *, axis=-1):
     """Y_i = x_i - ln sum_j e^x_j along `axis`.
 
-    Source: Blanchard, Higham, Higham, IMA J. Numer. Anal. 41 (2021): the shift by the maximum"""
+    Source: Blanchard, Higham, Higham, IMA J. Numer. Anal. 41 (2021): the shift by the maximum
+
+    Attributes: axis (int; -1)."""
     return emit_op("log_softmax", [x], [("axis", axis, "int")])
 
 
 def logsumexp(x, *, axes=(), keep_dims=False):
     """Ln of the sum of e^x over `axes`; of no elements, or of -inf alone, -inf.
 
-    Source: Blanchard, Higham, Higham, IMA J. Numer. Anal. 41 (2021): the shift by the maximum"""
+    Source: Blanchard, Higham, Higham, IMA J. Numer. Anal. 41 (2021): the shift by the maximum
+
+    Attributes: axes (list of int; ()), keep_dims (bool; False)."""
     return emit_op("logsumexp", [x], [("axes", axes, "list of int"), ("keep_dims", keep_dims, "bool")])
 
 
 def layer_norm(x, gamma=None, beta=None, *, axis=-1, epsilon=1e-05, has_gamma=True, has_beta=True):
     """(x - mean) / sqrt(variance + epsilon) * gamma + beta over the dims from `axis` on.
 
-    Source: Ba, Kiros, Hinton, arXiv:1607.06450"""
+    Source: Ba, Kiros, Hinton, arXiv:1607.06450
+
+    Attributes: axis (int; -1), epsilon (float; 1e-05), has_gamma (bool; True), has_beta (bool; True)."""
     return emit_op("layer_norm", [x, gamma, beta], [
         ("axis", axis, "int"),
         ("epsilon", epsilon, "float"),
@@ -1156,7 +1296,9 @@ def layer_norm(x, gamma=None, beta=None, *, axis=-1, epsilon=1e-05, has_gamma=Tr
 def rms_norm(x, gamma=None, beta=None, *, axis=-1, epsilon=1e-05, has_gamma=True, has_beta=True):
     """X / sqrt(mean(x^2) + epsilon) * gamma + beta over the dims from `axis` on.
 
-    Source: Zhang, Sennrich, NeurIPS 2019"""
+    Source: Zhang, Sennrich, NeurIPS 2019
+
+    Attributes: axis (int; -1), epsilon (float; 1e-05), has_gamma (bool; True), has_beta (bool; True)."""
     return emit_op("rms_norm", [x, gamma, beta], [
         ("axis", axis, "int"),
         ("epsilon", epsilon, "float"),
@@ -1168,7 +1310,9 @@ def rms_norm(x, gamma=None, beta=None, *, axis=-1, epsilon=1e-05, has_gamma=True
 def group_norm(x, gamma=None, beta=None, *, num_groups=1, epsilon=1e-05, has_gamma=True, has_beta=True):
     """Layer_norm of x[n, c, ...] over the channels of a group and all of space, for each n; gamma[c], beta[c].
 
-    Source: Wu, He, ECCV 2018"""
+    Source: Wu, He, ECCV 2018
+
+    Attributes: num_groups (int; 1), epsilon (float; 1e-05), has_gamma (bool; True), has_beta (bool; True)."""
     return emit_op("group_norm", [x, gamma, beta], [
         ("num_groups", num_groups, "int"),
         ("epsilon", epsilon, "float"),
@@ -1180,7 +1324,9 @@ def group_norm(x, gamma=None, beta=None, *, num_groups=1, epsilon=1e-05, has_gam
 def instance_norm(x, gamma=None, beta=None, *, epsilon=1e-05, has_gamma=True, has_beta=True):
     """Layer_norm of x[n, c, ...] over all of space, for each n and channel; gamma[c], beta[c].
 
-    Source: Ulyanov, Vedaldi, Lempitsky, arXiv:1607.08022"""
+    Source: Ulyanov, Vedaldi, Lempitsky, arXiv:1607.08022
+
+    Attributes: epsilon (float; 1e-05), has_gamma (bool; True), has_beta (bool; True)."""
     return emit_op("instance_norm", [x, gamma, beta], [
         ("epsilon", epsilon, "float"),
         ("has_gamma", has_gamma, "bool"),
@@ -1191,7 +1337,9 @@ def instance_norm(x, gamma=None, beta=None, *, epsilon=1e-05, has_gamma=True, ha
 def layer_norm_2d(x, gamma=None, beta=None, *, epsilon=1e-05, has_gamma=True, has_beta=True):
     """Layer_norm of x[n, c, ...] over the channels, for each n and place; gamma[c], beta[c].
 
-    Source: Liu et al., CVPR 2022"""
+    Source: Liu et al., CVPR 2022
+
+    Attributes: epsilon (float; 1e-05), has_gamma (bool; True), has_beta (bool; True)."""
     return emit_op("layer_norm_2d", [x, gamma, beta], [
         ("epsilon", epsilon, "float"),
         ("has_gamma", has_gamma, "bool"),
@@ -1202,7 +1350,9 @@ def layer_norm_2d(x, gamma=None, beta=None, *, epsilon=1e-05, has_gamma=True, ha
 def batch_norm_inference(x, gamma, beta, mean, variance, *, feature_axis=-1, epsilon=1e-05):
     """(x - mean) / sqrt(variance + epsilon) * gamma + beta, the last four given for each place along feature_axis.
 
-    Source: Ioffe, Szegedy, ICML 2015"""
+    Source: Ioffe, Szegedy, ICML 2015
+
+    Attributes: feature_axis (int; -1), epsilon (float; 1e-05)."""
     return emit_op("batch_norm_inference", [x, gamma, beta, mean, variance], [
         ("feature_axis", feature_axis, "int"),
         ("epsilon", epsilon, "float"),
@@ -1212,13 +1362,19 @@ def batch_norm_inference(x, gamma, beta, mean, variance, *, feature_axis=-1, eps
 def l2_normalize(x, *, axis=-1, epsilon=1e-12):
     """X / max(sqrt(sum x^2), epsilon) along `axis`.
 
-    Source: PyTorch, torch.nn.functional.normalize"""
+    Source: PyTorch, torch.nn.functional.normalize
+
+    Attributes: axis (int; -1), epsilon (float; 1e-12)."""
     return emit_op("l2_normalize", [x], [("axis", axis, "int"), ("epsilon", epsilon, "float")])
 
 
 def fused_residual_layer_norm(x, residual, bias, gamma, beta=None, *, epsilon=1e-05, has_bias=False, has_beta=True):
     """Sum = (x + bias) + residual, and layer_norm(sum) over the last dim; the norm is of the sum before it is
-    rounded."""
+    rounded.
+
+    Attributes: epsilon (float; 1e-05), has_bias (bool; False), has_beta (bool; True).
+
+    Gives a tuple of 2 arrays."""
     return emit_op("fused_residual_layer_norm", [x, residual, bias, gamma, beta], [
         ("epsilon", epsilon, "float"),
         ("has_bias", has_bias, "bool"),
@@ -1227,7 +1383,11 @@ def fused_residual_layer_norm(x, residual, bias, gamma, beta=None, *, epsilon=1e
 
 
 def fused_residual_rms_norm(x, residual, bias, gamma, beta=None, *, epsilon=1e-05, has_bias=False, has_beta=True):
-    """Sum = (x + bias) + residual, and rms_norm(sum) over the last dim; the norm is of the sum before it is rounded."""
+    """Sum = (x + bias) + residual, and rms_norm(sum) over the last dim; the norm is of the sum before it is rounded.
+
+    Attributes: epsilon (float; 1e-05), has_bias (bool; False), has_beta (bool; True).
+
+    Gives a tuple of 2 arrays."""
     return emit_op("fused_residual_rms_norm", [x, residual, bias, gamma, beta], [
         ("epsilon", epsilon, "float"),
         ("has_bias", has_bias, "bool"),
@@ -1238,7 +1398,9 @@ def fused_residual_rms_norm(x, residual, bias, gamma, beta=None, *, epsilon=1e-0
 def ada_layer_norm(x, scale, shift, *, kind="layer_norm", epsilon=1e-05):
     """Norm(x) (1 + scale) + shift, the norm over the last dim; scale and shift broadcast to x.
 
-    Source: Peebles, Xie, ICCV 2023"""
+    Source: Peebles, Xie, ICCV 2023
+
+    Attributes: kind (layer_norm | rms_norm; "layer_norm"), epsilon (float; 1e-05)."""
     return emit_op("ada_layer_norm", [x, scale, shift], [
         ("kind", kind, "layer_norm|rms_norm"),
         ("epsilon", epsilon, "float"),
@@ -1257,7 +1419,11 @@ def attention(q, k, v, mask=None, *, heads=1, kv_heads=None, layout="bhsd", caus
     """Softmax of q kᵀ scale, soft-capped, biased and masked in this order, times v. Query i stands at Sk - Sq + i;
     causal: it sees no key behind it; window: none further away than that. A query that sees no key gives zeros.
 
-    Source: Vaswani et al., NIPS 2017; grouped heads: Ainslie et al., EMNLP 2023"""
+    Source: Vaswani et al., NIPS 2017; grouped heads: Ainslie et al., EMNLP 2023
+
+    Attributes: heads (int; 1), kv_heads (int or none; None), layout (bhsd | bshd | packed; "bhsd"), causal (bool;
+    False), window (int or none; None), mask_ (none | key_padding | bias; "none"), scale (float or none; None),
+    softcap (float or none; None)."""
     return emit_op("attention", [q, k, v, mask], [
         ("heads", heads, "int"),
         ("kv_heads", kv_heads, "int or none"),
@@ -1274,7 +1440,10 @@ def rope(x, cos, sin, *, heads=1, layout="bhsd", rotary_dims=None, style="neox")
     """Pair i of each head at position s turns by the angle whose cosine and sine are cos[s, i] and sin[s, i]; what
     is behind rotary_dims stays.
 
-    Source: Su et al., arXiv:2104.09864"""
+    Source: Su et al., arXiv:2104.09864
+
+    Attributes: heads (int; 1), layout (bhsd | bshd | packed; "bhsd"), rotary_dims (int or none; None), style
+    (neox | gptj; "neox")."""
     return emit_op("rope", [x, cos, sin], [
         ("heads", heads, "int"),
         ("layout", layout, "bhsd|bshd|packed"),
@@ -1287,7 +1456,10 @@ def axial_rope2d(x, *, end_x=1, end_y=1, theta=10000, repeat_factor=1, heads=1, 
     """Token t stands at x = p mod end_x, y = p div end_x, p = t / repeat_factor; adjacent pairs turn, in the first
     half of a head by x theta^(-4c/D), in the second by y theta^(-4c/D).
 
-    Source: Heo et al., ECCV 2024: axial frequencies"""
+    Source: Heo et al., ECCV 2024: axial frequencies
+
+    Attributes: end_x (int; 1), end_y (int; 1), theta (float; 10000), repeat_factor (int; 1), heads (int; 1),
+    layout (bhsd | bshd | packed; "packed")."""
     return emit_op("axial_rope2d", [x], [
         ("end_x", end_x, "int"),
         ("end_y", end_y, "int"),
@@ -1300,14 +1472,18 @@ def axial_rope2d(x, *, end_x=1, end_y=1, theta=10000, repeat_factor=1, heads=1, 
 
 def take(table, indices, *, axis=0, out_of_range="fill"):
     """The places of `axis` that the indices name, in the indices' shape; negative indices are out of range, not
-    counted from the end."""
+    counted from the end.
+
+    Attributes: axis (int; 0), out_of_range (fill | clip; "fill")."""
     return emit_op("take", [table, indices], [("axis", axis, "int"), ("out_of_range", out_of_range, "fill|clip")])
 
 
 def take_along_axis(x, indices, *, axis=0, out_of_range="fill"):
     """For each place of the indices the element of x at the same place, but at that index along `axis`.
 
-    Source: ONNX GatherElements; numpy.take_along_axis"""
+    Source: ONNX GatherElements; numpy.take_along_axis
+
+    Attributes: axis (int; 0), out_of_range (fill | clip; "fill")."""
     return emit_op("take_along_axis", [x, indices], [
         ("axis", axis, "int"),
         ("out_of_range", out_of_range, "fill|clip"),
@@ -1318,7 +1494,9 @@ def gather_nd(x, indices, *, batch_dims=0, out_of_range="fill"):
     """What of x stands at the index vectors, which are the last dim of the indices; `batch_dims` leading dims run
     together.
 
-    Source: ONNX GatherND"""
+    Source: ONNX GatherND
+
+    Attributes: batch_dims (int; 0), out_of_range (fill | clip; "fill")."""
     return emit_op("gather_nd", [x, indices], [
         ("batch_dims", batch_dims, "int"),
         ("out_of_range", out_of_range, "fill|clip"),
@@ -1326,7 +1504,9 @@ def gather_nd(x, indices, *, batch_dims=0, out_of_range="fill"):
 
 
 def scatter_add_rows(updates, indices, *, size=0, axis=0):
-    """Zeros with `size` places along `axis`, to which each update is added at its index: the transpose of take."""
+    """Zeros with `size` places along `axis`, to which each update is added at its index: the transpose of take.
+
+    Attributes: size (dim; 0), axis (int; 0)."""
     return emit_op("scatter_add_rows", [updates, indices], [("size", size, "dim"), ("axis", axis, "int")])
 
 
@@ -1334,7 +1514,9 @@ def scatter_nd(x, indices, updates, *, reduction="none"):
     """X with updates where the index vectors, the last dim of the indices, say; several updates of one place are
     combined by `reduction`, or the last one stays.
 
-    Source: ONNX ScatterND"""
+    Source: ONNX ScatterND
+
+    Attributes: reduction (none | add | mul | max | min; "none")."""
     return emit_op("scatter_nd", [x, indices, updates], [("reduction", reduction, "none|add|mul|max|min")])
 
 
@@ -1342,7 +1524,9 @@ def scatter_elements(x, indices, updates, *, axis=0, reduction="none"):
     """X with each update at its own place, but at its index along `axis`; several updates of one place are combined
     by `reduction`, or the last one stays.
 
-    Source: ONNX ScatterElements"""
+    Source: ONNX ScatterElements
+
+    Attributes: axis (int; 0), reduction (none | add | mul | max | min; "none")."""
     return emit_op("scatter_elements", [x, indices, updates], [
         ("axis", axis, "int"),
         ("reduction", reduction, "none|add|mul|max|min"),
@@ -1351,17 +1535,23 @@ def scatter_elements(x, indices, updates, *, axis=0, reduction="none"):
 
 def kv_append(cache, entry, position, *, axis=-1):
     """The cache with `entry` from `position` on along `axis`; a position from which the entry does not fit is moved
-    back."""
+    back.
+
+    Attributes: axis (int; -1)."""
     return emit_op("kv_append", [cache, entry, position], [("axis", axis, "int")])
 
 
 def narrow(x, *, axis=0, start=0, length=0):
-    """`length` places of `axis` from `start` on."""
+    """`length` places of `axis` from `start` on.
+
+    Attributes: axis (int; 0), start (dim; 0), length (dim; 0)."""
     return emit_op("narrow", [x], [("axis", axis, "int"), ("start", start, "dim"), ("length", length, "dim")])
 
 
 def strided_slice(x, *, axis=0, start=0, length=0, step=1):
-    """Places start, start + step, ... of `axis`, `length` of them; a negative step runs backward."""
+    """Places start, start + step, ... of `axis`, `length` of them; a negative step runs backward.
+
+    Attributes: axis (int; 0), start (dim; 0), length (dim; 0), step (int; 1)."""
     return emit_op("strided_slice", [x], [
         ("axis", axis, "int"),
         ("start", start, "dim"),
@@ -1371,29 +1561,41 @@ def strided_slice(x, *, axis=0, start=0, length=0, step=1):
 
 
 def expand(x, *, dims=()):
-    """X repeated to `dims`, right-aligned; extents of 1 stretch, and no other."""
+    """X repeated to `dims`, right-aligned; extents of 1 stretch, and no other.
+
+    Attributes: dims (list of dim; ())."""
     return emit_op("expand", [x], [("dims", dims, "list of dim")])
 
 
 def stack(*xs, axis=-1):
-    """Operands of one type, side by side along a new dim `axis`."""
+    """Operands of one type, side by side along a new dim `axis`.
+
+    Attributes: axis (int; -1)."""
     return emit_op("stack", [*xs], [("axis", axis, "int")])
 
 
 def split(x, *, axis=0, sizes=()):
-    """Consecutive parts of `axis`, of these sizes; they add up to its extent."""
+    """Consecutive parts of `axis`, of these sizes; they add up to its extent.
+
+    Attributes: axis (int; 0), sizes (list of dim; ()).
+
+    Gives a tuple of 1 or 2 or 3 arrays, or one alone."""
     return emit_op("split", [x], [("axis", axis, "int"), ("sizes", sizes, "list of dim")])
 
 
 def tile(x, *, reps=()):
-    """X repeated reps[d] times along each dim d."""
+    """X repeated reps[d] times along each dim d.
+
+    Attributes: reps (list of dim; ())."""
     return emit_op("tile", [x], [("reps", reps, "list of dim")])
 
 
 def roll(x, *, shifts=(), axes=()):
     """Along axes[i] each element moves shifts[i] places on, around the end; an axis may come twice.
 
-    Source: numpy.roll"""
+    Source: numpy.roll
+
+    Attributes: shifts (list of int; ()), axes (list of int; ())."""
     return emit_op("roll", [x], [("shifts", shifts, "list of int"), ("axes", axes, "list of int")])
 
 
@@ -1401,7 +1603,10 @@ def pad_mode(x, *, mode="constant", low=(), high=(), value=0):
     """X with low[d] places before and high[d] after each dim d: `value`, x mirrored at its edge, the edge itself, or
     x again from its other end.
 
-    Source: numpy.pad: constant, reflect, edge, wrap"""
+    Source: numpy.pad: constant, reflect, edge, wrap
+
+    Attributes: mode (constant | reflect | replicate | circular; "constant"), low (list of dim; ()), high (list of
+    dim; ()), value (float; 0)."""
     return emit_op("pad_mode", [x], [
         ("mode", mode, "constant|reflect|replicate|circular"),
         ("low", low, "list of dim"),
@@ -1413,25 +1618,33 @@ def pad_mode(x, *, mode="constant", low=(), high=(), value=0):
 def trilu(x, *, upper=True, diagonal=0):
     """The last two dims with zeros below (not `upper`: above) the `diagonal`-th diagonal.
 
-    Source: ONNX Trilu"""
+    Source: ONNX Trilu
+
+    Attributes: upper (bool; True), diagonal (int; 0)."""
     return emit_op("trilu", [x], [("upper", upper, "bool"), ("diagonal", diagonal, "int")])
 
 
 def diag(x, *, offset=0):
-    """Square matrices with x's last dim on their `offset`-th diagonal, else zero."""
+    """Square matrices with x's last dim on their `offset`-th diagonal, else zero.
+
+    Attributes: offset (int; 0)."""
     return emit_op("diag", [x], [("offset", offset, "int")])
 
 
 def diagonal(x, *, offset=0):
     """The `offset`-th diagonal of the last two dims.
 
-    Source: numpy.diagonal"""
+    Source: numpy.diagonal
+
+    Attributes: offset (int; 0)."""
     return emit_op("diagonal", [x], [("offset", offset, "int")])
 
 
 def conv(x, w, *, stride=(), padding=(), dilation=(), groups=1):
     """X [N, C, spatial...] with the kernels w [O, C / groups, kernel...]: cross-correlation, zeros around x, as much
-    padding after as before."""
+    padding after as before.
+
+    Attributes: stride (list of int; ()), padding (list of int; ()), dilation (list of int; ()), groups (int; 1)."""
     return emit_op("conv", [x, w], [
         ("stride", stride, "list of int"),
         ("padding", padding, "list of int"),
@@ -1445,7 +1658,10 @@ def conv_transpose(x, w, *, stride=(), padding=(), output_padding=(), dilation=(
     kernels w [C, O / groups, kernel...] to the result; `padding` places are cut off on both sides,
     `output_padding` are added at the end.
 
-    Source: torch.nn.ConvTranspose2d"""
+    Source: torch.nn.ConvTranspose2d
+
+    Attributes: stride (list of int; ()), padding (list of int; ()), output_padding (list of int; ()), dilation
+    (list of int; ()), groups (int; 1)."""
     return emit_op("conv_transpose", [x, w], [
         ("stride", stride, "list of int"),
         ("padding", padding, "list of int"),
@@ -1458,7 +1674,11 @@ def conv_transpose(x, w, *, stride=(), padding=(), output_padding=(), dilation=(
 def pool(x, *, kind="max", kernel_size=(), stride=(), padding=(), padding_high=(), dilation=(),
         count_include_pad=True):
     """Max, mean, sum, min or prod of windows of the last dims. Padding is never the greatest or the least; a mean
-    divides by the kernel's whole area, or without count_include_pad by its part within x."""
+    divides by the kernel's whole area, or without count_include_pad by its part within x.
+
+    Attributes: kind (max | mean | sum | min | prod; "max"), kernel_size (list of dim; ()), stride (list of int;
+    ()), padding (list of int; ()), padding_high (list of int; ()), dilation (list of int; ()), count_include_pad
+    (bool; True)."""
     return emit_op("pool", [x], [
         ("kind", kind, "max|mean|sum|min|prod"),
         ("kernel_size", kernel_size, "list of dim"),
@@ -1476,13 +1696,18 @@ def resize_nearest2x(x):
 
 
 def interpolate(x, *, size=()):
-    """The last dims resized to `size`: place i of n reads place min(floor(i extent / n), extent - 1)."""
+    """The last dims resized to `size`: place i of n reads place min(floor(i extent / n), extent - 1).
+
+    Attributes: size (list of dim; ())."""
     return emit_op("interpolate", [x], [("size", size, "list of dim")])
 
 
 def im2col(x, *, kernel_size=(), stride=(), padding=(), dilation=()):
     """A row for each window of x [N, C, spatial...], in order of N and place; its columns run through C and the
-    kernel. Zeros around x."""
+    kernel. Zeros around x.
+
+    Attributes: kernel_size (list of int; ()), stride (list of int; ()), padding (list of int; ()), dilation (list
+    of int; ())."""
     return emit_op("im2col", [x], [
         ("kernel_size", kernel_size, "list of int"),
         ("stride", stride, "list of int"),
@@ -1492,27 +1717,37 @@ def im2col(x, *, kernel_size=(), stride=(), padding=(), dilation=()):
 
 
 def softmax_cross_entropy_with_logits(logits, labels, *, axis=-1):
-    """Logsumexp(logits) - logits[label] along `axis`; NaN for a label that is no class."""
+    """Logsumexp(logits) - logits[label] along `axis`; NaN for a label that is no class.
+
+    Attributes: axis (int; -1)."""
     return emit_op("softmax_cross_entropy_with_logits", [logits, labels], [("axis", axis, "int")])
 
 
 def softmax_cross_entropy(logits, targets, *, axis=-1):
-    """-sum of targets * log_softmax(logits) along `axis`; where a target is 0, nothing is added."""
+    """-sum of targets * log_softmax(logits) along `axis`; where a target is 0, nothing is added.
+
+    Attributes: axis (int; -1)."""
     return emit_op("softmax_cross_entropy", [logits, targets], [("axis", axis, "int")])
 
 
 def nll(log_probs, labels, *, axis=-1):
-    """-log_probs[label] along `axis`; NaN for a label that is no class."""
+    """-log_probs[label] along `axis`; NaN for a label that is no class.
+
+    Attributes: axis (int; -1)."""
     return emit_op("nll", [log_probs, labels], [("axis", axis, "int")])
 
 
 def mse(prediction, target, *, reduction="mean"):
-    """(prediction - target)^2, reduced over all elements."""
+    """(prediction - target)^2, reduced over all elements.
+
+    Attributes: reduction (none | mean | sum; "mean")."""
     return emit_op("mse", [prediction, target], [("reduction", reduction, "none|mean|sum")])
 
 
 def binary_cross_entropy_with_logits(logits, target, *, reduction="mean"):
-    """-(target ln s + (1 - target) ln (1 - s)) with s = 1 / (1 + e^-logit), reduced over all elements."""
+    """-(target ln s + (1 - target) ln (1 - s)) with s = 1 / (1 + e^-logit), reduced over all elements.
+
+    Attributes: reduction (none | mean | sum; "mean")."""
     return emit_op("binary_cross_entropy_with_logits", [logits, target], [("reduction", reduction, "none|mean|sum")])
 
 
@@ -1523,14 +1758,21 @@ def relu_backward(x, ct):
 
 def activation_backward(x, ct, *, kind="relu"):
     """Ct times the derivative of `kind` at x: 0 at the kink of relu and abs and where sqrt and rsqrt have none, 1
-    for round."""
+    for round.
+
+    Attributes: kind (gelu | gelu_tanh | silu | relu | sigmoid | tanh | exp | log | sqrt | rsqrt | neg | abs | sin
+    | cos | tan | atan | round | reciprocal | floor | ceil | sign | softplus | elu | erf | hard_swish |
+    hard_sigmoid | mish | softsign | log_sigmoid; "relu")."""
     return emit_op("activation_backward", [x, ct], [
         ("kind", kind, "gelu|gelu_tanh|silu|relu|sigmoid|tanh|exp|log|sqrt|rsqrt|neg|abs|sin|cos|tan|atan|round|reciprocal|floor|ceil|sign|softplus|elu|erf|hard_swish|hard_sigmoid|mish|softsign|log_sigmoid"),
     ])
 
 
 def conv_backward_input(ct, w, *, stride=(), padding=(), dilation=(), groups=1, size=()):
-    """The cotangent of x of conv(x, w), whose attributes it takes besides `size`, the spatial dims of x."""
+    """The cotangent of x of conv(x, w), whose attributes it takes besides `size`, the spatial dims of x.
+
+    Attributes: stride (list of int; ()), padding (list of int; ()), dilation (list of int; ()), groups (int; 1),
+    size (list of dim; ())."""
     return emit_op("conv_backward_input", [ct, w], [
         ("stride", stride, "list of int"),
         ("padding", padding, "list of int"),
@@ -1541,7 +1783,10 @@ def conv_backward_input(ct, w, *, stride=(), padding=(), dilation=(), groups=1, 
 
 
 def conv_backward_weight(x, ct, *, stride=(), padding=(), dilation=(), groups=1, size=()):
-    """The cotangent of w of conv(x, w), whose attributes it takes besides `size`, the kernel's extents."""
+    """The cotangent of w of conv(x, w), whose attributes it takes besides `size`, the kernel's extents.
+
+    Attributes: stride (list of int; ()), padding (list of int; ()), dilation (list of int; ()), groups (int; 1),
+    size (list of dim; ())."""
     return emit_op("conv_backward_weight", [x, ct], [
         ("stride", stride, "list of int"),
         ("padding", padding, "list of int"),
@@ -1554,7 +1799,11 @@ def conv_backward_weight(x, ct, *, stride=(), padding=(), dilation=(), groups=1,
 def max_pool_backward(x, ct, *, kind="max", kernel_size=(), stride=(), padding=(), padding_high=(), dilation=(),
         count_include_pad=True):
     """The cotangent of x of a max or min pool, whose attributes it takes: zeros, to which each element of ct is
-    added where its window has its first extreme."""
+    added where its window has its first extreme.
+
+    Attributes: kind (max | mean | sum | min | prod; "max"), kernel_size (list of dim; ()), stride (list of int;
+    ()), padding (list of int; ()), padding_high (list of int; ()), dilation (list of int; ()), count_include_pad
+    (bool; True)."""
     return emit_op("max_pool_backward", [x, ct], [
         ("kind", kind, "max|mean|sum|min|prod"),
         ("kernel_size", kernel_size, "list of dim"),
@@ -1568,7 +1817,9 @@ def max_pool_backward(x, ct, *, kind="max", kernel_size=(), stride=(), padding=(
 
 def softmax_cross_entropy_backward(logits, labels, ct, *, axis=-1):
     """(softmax(logits) - one_hot(labels)) ct along `axis`: the cotangent of the logits of
-    softmax_cross_entropy_with_logits; NaN, as the loss, for a label that is no class."""
+    softmax_cross_entropy_with_logits; NaN, as the loss, for a label that is no class.
+
+    Attributes: axis (int; -1)."""
     return emit_op("softmax_cross_entropy_backward", [logits, labels, ct], [("axis", axis, "int")])
 
 
@@ -1577,7 +1828,13 @@ def attention_backward(q, k, v, ct, mask=None, *, heads=1, kv_heads=None, layout
     """The cotangents of q, k and v of attention, whose attributes it takes, and of the bias if there is one; the
     probabilities are computed again.
 
-    Source: Vaswani et al., NIPS 2017; the recomputation: Dao et al., NeurIPS 2022"""
+    Source: Vaswani et al., NIPS 2017; the recomputation: Dao et al., NeurIPS 2022
+
+    Attributes: heads (int; 1), kv_heads (int or none; None), layout (bhsd | bshd | packed; "bhsd"), causal (bool;
+    False), window (int or none; None), mask_ (none | key_padding | bias; "none"), scale (float or none; None),
+    softcap (float or none; None).
+
+    Gives a tuple of 3 or 4 arrays."""
     return emit_op("attention_backward", [q, k, v, ct, mask], [
         ("heads", heads, "int"),
         ("kv_heads", kv_heads, "int or none"),
@@ -1593,7 +1850,10 @@ def attention_backward(q, k, v, ct, mask=None, *, heads=1, kv_heads=None, layout
 def rope_backward(ct, cos, sin, *, heads=1, layout="bhsd", rotary_dims=None, style="neox"):
     """Rope by the opposite angles: what the cotangent of rope's result means for its x.
 
-    Source: Su et al., arXiv:2104.09864"""
+    Source: Su et al., arXiv:2104.09864
+
+    Attributes: heads (int; 1), layout (bhsd | bshd | packed; "bhsd"), rotary_dims (int or none; None), style
+    (neox | gptj; "neox")."""
     return emit_op("rope_backward", [ct, cos, sin], [
         ("heads", heads, "int"),
         ("layout", layout, "bhsd|bshd|packed"),
@@ -1603,7 +1863,11 @@ def rope_backward(ct, cos, sin, *, heads=1, layout="bhsd", rotary_dims=None, sty
 
 
 def layer_norm_backward(x, gamma, ct, *, axis=-1, epsilon=1e-05, has_gamma=True, has_beta=True):
-    """The cotangents of x, gamma and beta of layer_norm, whose attributes it takes."""
+    """The cotangents of x, gamma and beta of layer_norm, whose attributes it takes.
+
+    Attributes: axis (int; -1), epsilon (float; 1e-05), has_gamma (bool; True), has_beta (bool; True).
+
+    Gives a tuple of 1 or 2 or 3 arrays, or one alone."""
     return emit_op("layer_norm_backward", [x, gamma, ct], [
         ("axis", axis, "int"),
         ("epsilon", epsilon, "float"),
@@ -1613,7 +1877,11 @@ def layer_norm_backward(x, gamma, ct, *, axis=-1, epsilon=1e-05, has_gamma=True,
 
 
 def rms_norm_backward(x, gamma, ct, *, axis=-1, epsilon=1e-05, has_gamma=True, has_beta=True):
-    """The cotangents of x, gamma and beta of rms_norm, whose attributes it takes."""
+    """The cotangents of x, gamma and beta of rms_norm, whose attributes it takes.
+
+    Attributes: axis (int; -1), epsilon (float; 1e-05), has_gamma (bool; True), has_beta (bool; True).
+
+    Gives a tuple of 1 or 2 or 3 arrays, or one alone."""
     return emit_op("rms_norm_backward", [x, gamma, ct], [
         ("axis", axis, "int"),
         ("epsilon", epsilon, "float"),
@@ -1623,7 +1891,11 @@ def rms_norm_backward(x, gamma, ct, *, axis=-1, epsilon=1e-05, has_gamma=True, h
 
 
 def group_norm_backward(x, gamma, ct, *, num_groups=1, epsilon=1e-05, has_gamma=True, has_beta=True):
-    """The cotangents of x, gamma and beta of group_norm, whose attributes it takes."""
+    """The cotangents of x, gamma and beta of group_norm, whose attributes it takes.
+
+    Attributes: num_groups (int; 1), epsilon (float; 1e-05), has_gamma (bool; True), has_beta (bool; True).
+
+    Gives a tuple of 1 or 2 or 3 arrays, or one alone."""
     return emit_op("group_norm_backward", [x, gamma, ct], [
         ("num_groups", num_groups, "int"),
         ("epsilon", epsilon, "float"),
@@ -1633,7 +1905,11 @@ def group_norm_backward(x, gamma, ct, *, num_groups=1, epsilon=1e-05, has_gamma=
 
 
 def batch_norm_inference_backward(x, gamma, mean, variance, ct, *, feature_axis=-1, epsilon=1e-05):
-    """The cotangents of x, gamma, beta, mean and variance of batch_norm_inference, whose attributes it takes."""
+    """The cotangents of x, gamma, beta, mean and variance of batch_norm_inference, whose attributes it takes.
+
+    Attributes: feature_axis (int; -1), epsilon (float; 1e-05).
+
+    Gives a tuple of 5 arrays."""
     return emit_op("batch_norm_inference_backward", [x, gamma, mean, variance, ct], [
         ("feature_axis", feature_axis, "int"),
         ("epsilon", epsilon, "float"),
@@ -1641,7 +1917,11 @@ def batch_norm_inference_backward(x, gamma, mean, variance, ct, *, feature_axis=
 
 
 def ada_layer_norm_backward(x, scale, shift, ct, *, kind="layer_norm", epsilon=1e-05):
-    """The cotangents of x, scale and shift of ada_layer_norm, whose attributes it takes."""
+    """The cotangents of x, scale and shift of ada_layer_norm, whose attributes it takes.
+
+    Attributes: kind (layer_norm | rms_norm; "layer_norm"), epsilon (float; 1e-05).
+
+    Gives a tuple of 3 arrays."""
     return emit_op("ada_layer_norm_backward", [x, scale, shift, ct], [
         ("kind", kind, "layer_norm|rms_norm"),
         ("epsilon", epsilon, "float"),
@@ -1649,13 +1929,19 @@ def ada_layer_norm_backward(x, scale, shift, ct, *, kind="layer_norm", epsilon=1
 
 
 def gated_residual_backward(y, gate, ct):
-    """The cotangents of x, y and gate of gated_residual."""
+    """The cotangents of x, y and gate of gated_residual.
+
+    Gives a tuple of 3 arrays."""
     return emit_op("gated_residual_backward", [y, gate, ct], [])
 
 
 def elementwise_region(*xs, body=None):
     """The results of `body`, a chain of element-wise ops, constants and broadcast_in_dim; each of them rounds as it
-    would alone."""
+    would alone.
+
+    Attributes: body (graph; None).
+
+    Gives a tuple of 1 or 2 arrays, or one alone."""
     return emit_op("elementwise_region", [*xs], [("body", body, "graph")])
 
 
@@ -1663,7 +1949,10 @@ def glu(x, *, activation="sigmoid", axis=-1, gate_first=False):
     """One half of x along `axis` times the activation of the other half, the gate: the second half unless
     gate_first.
 
-    Source: Dauphin et al., ICML 2017; Shazeer, arXiv:2002.05202: with other activations"""
+    Source: Dauphin et al., ICML 2017; Shazeer, arXiv:2002.05202: with other activations
+
+    Attributes: activation (none | relu | gelu | gelu_tanh | silu | sigmoid | tanh; "sigmoid"), axis (int; -1),
+    gate_first (bool; False)."""
     return emit_op("glu", [x], [
         ("activation", activation, "none|relu|gelu|gelu_tanh|silu|sigmoid|tanh"),
         ("axis", axis, "int"),
@@ -1674,14 +1963,20 @@ def glu(x, *, activation="sigmoid", axis=-1, gate_first=False):
 def fused_swiglu(x, *, gate_first=False):
     """Glu with silu along the last dim.
 
-    Source: Shazeer, arXiv:2002.05202"""
+    Source: Shazeer, arXiv:2002.05202
+
+    Attributes: gate_first (bool; False)."""
     return emit_op("fused_swiglu", [x], [("gate_first", gate_first, "bool")])
 
 
 def fused_conv(x, w, bias=None, residual=None, *, stride=(), padding=(), dilation=(), groups=1, has_bias=False,
         has_residual=False, activation="none"):
     """Activation(conv(x, w) + bias + residual): bias[O] if has_bias, residual of the result's dims if has_residual.
-    f16 and bf16 round once, at the end."""
+    f16 and bf16 round once, at the end.
+
+    Attributes: stride (list of int; ()), padding (list of int; ()), dilation (list of int; ()), groups (int; 1),
+    has_bias (bool; False), has_residual (bool; False), activation (none | relu | gelu | gelu_tanh | silu |
+    sigmoid | tanh; "none")."""
     return emit_op("fused_conv", [x, w, bias, residual], [
         ("stride", stride, "list of int"),
         ("padding", padding, "list of int"),
@@ -1698,7 +1993,9 @@ def fused_attention_block(hidden, mask, qkv_w, out_w, qkv_b=None, out_b=None, co
     """Q | k | v = hidden qkv_w + qkv_b, rotary positions of q and k if has_rope, attention with the key padding
     mask, times out_w, + out_b; biases if has_bias. hidden[B, S, E], qkv_w[E, 3 heads D], out_w[heads D, E].
 
-    Source: Vaswani et al., NIPS 2017, section 3.2.2"""
+    Source: Vaswani et al., NIPS 2017, section 3.2.2
+
+    Attributes: heads (int; 1), has_bias (bool; False), has_rope (bool; False), rope_style (neox | gptj; "neox")."""
     return emit_op("fused_attention_block", [hidden, mask, qkv_w, out_w, qkv_b, out_b, cos, sin], [
         ("heads", heads, "int"),
         ("has_bias", has_bias, "bool"),
@@ -1713,7 +2010,10 @@ def fused_transformer_layer(hidden, mask, qkv_w, out_w, ln1_gamma, fc1_w, fc2_w,
     """H = layer_norm(hidden + fused_attention_block(hidden)), layer_norm(h + activation(h fc1_w + fc1_b) fc2_w +
     fc2_b); all biases and betas if has_bias.
 
-    Source: Devlin et al., NAACL 2019: the layer of BERT"""
+    Source: Devlin et al., NAACL 2019: the layer of BERT
+
+    Attributes: heads (int; 1), epsilon (float; 1e-05), has_bias (bool; False), activation (none | relu | gelu |
+    gelu_tanh | silu | sigmoid | tanh; "gelu")."""
     return emit_op("fused_transformer_layer", [hidden, mask, qkv_w, out_w, ln1_gamma, fc1_w, fc2_w, ln2_gamma, qkv_b, out_b, ln1_beta, fc1_b, fc2_b, ln2_beta], [
         ("heads", heads, "int"),
         ("epsilon", epsilon, "float"),
@@ -1723,12 +2023,20 @@ def fused_transformer_layer(hidden, mask, qkv_w, out_w, ln1_gamma, fc1_w, fc2_w,
 
 
 def transform_region(*xs, body=None):
-    """The results of `body`, which holds constants and ops that only move elements."""
+    """The results of `body`, which holds constants and ops that only move elements.
+
+    Attributes: body (graph; None).
+
+    Gives a tuple of 1 or 2 arrays, or one alone."""
     return emit_op("transform_region", [*xs], [("body", body, "graph")])
 
 
 def batch_elementwise_region(*xs, body=None):
-    """An elementwise_region for each part of a batch: operands part after part, results concatenated along dim 0."""
+    """An elementwise_region for each part of a batch: operands part after part, results concatenated along dim 0.
+
+    Attributes: body (graph; None).
+
+    Gives a tuple of 1 or 2 arrays, or one alone."""
     return emit_op("batch_elementwise_region", [*xs], [("body", body, "graph")])
 
 
@@ -1737,7 +2045,11 @@ def lstm(x, w_ih, w_hh, bias, h0=None, c0=None, *, hidden_size=1, num_layers=1, 
     = sigmoid(o) tanh(c). w_ih, w_hh and bias hold all layers and directions, row by row; states are [layers
     directions, B, hidden_size]. Results: y[B, S, directions hidden_size], the last h, the last c.
 
-    Source: torch.nn.LSTM; Hochreiter, Schmidhuber, Neural Computation 9 (1997)"""
+    Source: torch.nn.LSTM; Hochreiter, Schmidhuber, Neural Computation 9 (1997)
+
+    Attributes: hidden_size (int; 1), num_layers (int; 1), bidirectional (bool; False).
+
+    Gives a tuple of 3 arrays."""
     return emit_op("lstm", [x, w_ih, w_hh, bias, h0, c0], [
         ("hidden_size", hidden_size, "int"),
         ("num_layers", num_layers, "int"),
@@ -1750,7 +2062,11 @@ def gru(x, w_ih, w_hh, b_ih, b_hh, h0=None, *, hidden_size=1, num_layers=1, bidi
     b_hn)), h = (1 - sigmoid(z)) n + sigmoid(z) h. Weights and states as in lstm, with two biases. Results: y, the
     last h.
 
-    Source: torch.nn.GRU; Cho et al., EMNLP 2014"""
+    Source: torch.nn.GRU; Cho et al., EMNLP 2014
+
+    Attributes: hidden_size (int; 1), num_layers (int; 1), bidirectional (bool; False).
+
+    Gives a tuple of 2 arrays."""
     return emit_op("gru", [x, w_ih, w_hh, b_ih, b_hh, h0], [
         ("hidden_size", hidden_size, "int"),
         ("num_layers", num_layers, "int"),
@@ -1762,7 +2078,11 @@ def rnn(x, w_ih, w_hh, bias, h0=None, *, hidden_size=1, num_layers=1, bidirectio
     """Layers of h = tanh(w_ih x + w_hh h + bias), or of relu, over x[B, S, in]. Weights and states as in lstm.
     Results: y, the last h.
 
-    Source: torch.nn.RNN; Elman, Cognitive Science 14 (1990)"""
+    Source: torch.nn.RNN; Elman, Cognitive Science 14 (1990)
+
+    Attributes: hidden_size (int; 1), num_layers (int; 1), bidirectional (bool; False), relu (bool; False).
+
+    Gives a tuple of 2 arrays."""
     return emit_op("rnn", [x, w_ih, w_hh, bias, h0], [
         ("hidden_size", hidden_size, "int"),
         ("num_layers", num_layers, "int"),
@@ -1775,7 +2095,9 @@ def selective_scan(x, delta, a, b, c, state=None):
     """For each channel of x[B, S, C]: s = exp(delta a) s + delta x b, y = the sum of s c; delta[B, S, C], a[C, N], b
     and c[B, S, N], state[B, C, N], zeros where it is left out. Results: y, the last state.
 
-    Source: Gu, Dao, arXiv:2312.00752, algorithm 2"""
+    Source: Gu, Dao, arXiv:2312.00752, algorithm 2
+
+    Gives a tuple of 2 arrays."""
     return emit_op("selective_scan", [x, delta, a, b, c, state], [])
 
 
@@ -1783,7 +2105,9 @@ def mamba2(x, dt, a, b, c, state=None):
     """For each head of x[B, S, H, P]: s = exp(dt a) s + (dt x) bᵀ, y = s c; dt[B, S, H], a[H], b and c[B, S, H, N],
     state[B, H, P, N], zeros where it is left out. Results: y, the last state.
 
-    Source: Dao, Gu, arXiv:2405.21060, section 6"""
+    Source: Dao, Gu, arXiv:2405.21060, section 6
+
+    Gives a tuple of 2 arrays."""
     return emit_op("mamba2", [x, dt, a, b, c, state], [])
 
 
@@ -1792,7 +2116,9 @@ def gated_delta_net(q, k, v, g, beta, state=None):
     S, H, M], g and beta[B, S, H], or g[B, S, H, N] for a gate per key channel, state[B, H, N, M], zeros where it
     is left out. Results: y, the last state.
 
-    Source: Yang, Kautz, Hatamizadeh, arXiv:2412.06464; gate per channel: Kimi Linear, arXiv:2510.26692"""
+    Source: Yang, Kautz, Hatamizadeh, arXiv:2412.06464; gate per channel: Kimi Linear, arXiv:2510.26692
+
+    Gives a tuple of 2 arrays."""
     return emit_op("gated_delta_net", [q, k, v, g, beta, state], [])
 
 
@@ -1800,14 +2126,20 @@ def gated_delta_net_backward(q, k, v, g, beta, state, y_ct, state_ct):
     """The cotangents of q, k, v, g, beta and state of gated_delta_net from those of its two results; the states are
     computed again, kept, and gone through from the last.
 
-    Source: the transpose of Yang, Kautz, Hatamizadeh, arXiv:2412.06464, step by step"""
+    Source: the transpose of Yang, Kautz, Hatamizadeh, arXiv:2412.06464, step by step
+
+    Gives a tuple of 6 arrays."""
     return emit_op("gated_delta_net_backward", [q, k, v, g, beta, state, y_ct, state_ct], [])
 
 
 def sort(*xs, axis=-1, descending=False, comparator=None):
     """All operands, reordered along `axis` by the first one (or by `comparator`), stably; NaN counts as the largest.
 
-    Source: StableHLO specification, sort"""
+    Source: StableHLO specification, sort
+
+    Attributes: axis (int; -1), descending (bool; False), comparator (graph; None).
+
+    Gives a tuple of 1 or 2 or 3 arrays, or one alone."""
     return emit_op("sort", [*xs], [
         ("axis", axis, "int"),
         ("descending", descending, "bool"),
@@ -1816,17 +2148,25 @@ def sort(*xs, axis=-1, descending=False, comparator=None):
 
 
 def top_k(x, *, k=1, axis=-1):
-    """The k largest along `axis`, largest first, and where they stood (i32); ties in order of place."""
+    """The k largest along `axis`, largest first, and where they stood (i32); ties in order of place.
+
+    Attributes: k (int; 1), axis (int; -1).
+
+    Gives a tuple of 2 arrays."""
     return emit_op("top_k", [x], [("k", k, "int"), ("axis", axis, "int")])
 
 
 def sort_values(x, *, axis=-1, descending=False):
-    """X in order along `axis`; NaN counts as the largest."""
+    """X in order along `axis`; NaN counts as the largest.
+
+    Attributes: axis (int; -1), descending (bool; False)."""
     return emit_op("sort_values", [x], [("axis", axis, "int"), ("descending", descending, "bool")])
 
 
 def argsort(x, *, axis=-1, descending=False):
-    """Where the elements in order along `axis` stood (i32), equal ones in order of place; NaN counts as the largest."""
+    """Where the elements in order along `axis` stood (i32), equal ones in order of place; NaN counts as the largest.
+
+    Attributes: axis (int; -1), descending (bool; False)."""
     return emit_op("argsort", [x], [("axis", axis, "int"), ("descending", descending, "bool")])
 
 
@@ -1834,7 +2174,11 @@ def if_else(condition, *captured, then_branch=None, else_branch=None):
     """What `then_branch` makes of the captured operands where the condition holds, else what `else_branch` does; the
     other branch does not run.
 
-    Source: StableHLO specification, if"""
+    Source: StableHLO specification, if
+
+    Attributes: then_branch (graph; None), else_branch (graph; None).
+
+    Gives a tuple of 2 arrays."""
     return emit_op("if_else", [condition, *captured], [
         ("then_branch", then_branch, "graph"),
         ("else_branch", else_branch, "graph"),
@@ -1842,19 +2186,29 @@ def if_else(condition, *captured, then_branch=None, else_branch=None):
 
 
 def call(*operands, body=None):
-    """The results of `body` on the operands."""
+    """The results of `body` on the operands.
+
+    Attributes: body (graph; None).
+
+    Gives a tuple of 2 arrays."""
     return emit_op("call", [*operands], [("body", body, "graph")])
 
 
 def remat(*operands, body=None):
     """The results of `body` on the operands; reverse mode computes what is inside again.
 
-    Source: Griewank, Walther, ACM TOMS 26 (2000)"""
+    Source: Griewank, Walther, ACM TOMS 26 (2000)
+
+    Attributes: body (graph; None).
+
+    Gives a tuple of 2 arrays."""
     return emit_op("remat", [*operands], [("body", body, "graph")])
 
 
 def custom_fn(*inputs, forward=None, backward=None, tangent=None):
-    """`forward`, with derivatives given by its author."""
+    """`forward`, with derivatives given by its author.
+
+    Attributes: forward (graph; None), backward (graph; None), tangent (graph; None)."""
     return emit_op("custom_fn", [*inputs], [
         ("forward", forward, "graph"),
         ("backward", backward, "graph"),
@@ -1865,14 +2219,20 @@ def custom_fn(*inputs, forward=None, backward=None, tangent=None):
 def optimization_barrier(*xs):
     """The operands, unchanged; no pass moves, merges or removes anything across it.
 
-    Source: StableHLO specification, optimization_barrier"""
+    Source: StableHLO specification, optimization_barrier
+
+    Gives a tuple of 2 arrays."""
     return emit_op("optimization_barrier", [*xs], [])
 
 
 def while_loop(*operands, carries=1, condition=None, body=None, max_trips=None):
     """`body` applied to the carries while `condition` holds; with `max_trips`, at most so often.
 
-    Source: StableHLO specification, while"""
+    Source: StableHLO specification, while
+
+    Attributes: carries (int; 1), condition (graph; None), body (graph; None), max_trips (int or none; None).
+
+    Gives a tuple of 2 or 3 arrays."""
     return emit_op("while_loop", [*operands], [
         ("carries", carries, "int"),
         ("condition", condition, "graph"),
@@ -1884,7 +2244,11 @@ def while_loop(*operands, carries=1, condition=None, body=None, max_trips=None):
 def scan(*operands, carries=0, xs=0, length=0, reverse=False, body=None):
     """`body` over the slices of the xs along dim 0, carrying the carries; the ys of all steps come back stacked.
 
-    Source: jax.lax.scan"""
+    Source: jax.lax.scan
+
+    Attributes: carries (int; 0), xs (int; 0), length (dim; 0), reverse (bool; False), body (graph; None).
+
+    Gives a tuple of 2 or 4 arrays."""
     return emit_op("scan", [*operands], [
         ("carries", carries, "int"),
         ("xs", xs, "int"),
@@ -1897,7 +2261,12 @@ def scan(*operands, carries=0, xs=0, length=0, reverse=False, body=None):
 def checkpointed_scan(*operands, carries=0, xs=0, length=0, reverse=False, body=None, checkpointing="sqrt", every=1):
     """A scan whose reverse mode keeps the carries of some steps and computes the others again.
 
-    Source: Griewank, Walther, ACM TOMS 26 (2000); Chen et al., arXiv:1604.06174"""
+    Source: Griewank, Walther, ACM TOMS 26 (2000); Chen et al., arXiv:1604.06174
+
+    Attributes: carries (int; 0), xs (int; 0), length (dim; 0), reverse (bool; False), body (graph; None),
+    checkpointing (all | every | sqrt | recursive; "sqrt"), every (int; 1).
+
+    Gives a tuple of 2 arrays."""
     return emit_op("checkpointed_scan", [*operands], [
         ("carries", carries, "int"),
         ("xs", xs, "int"),
@@ -1913,21 +2282,27 @@ def quantize(x, scale, zero_point=None, *, axis=None, dtype="i8"):
     """Clamp(round(x / scale) + zero_point) to what `dtype` holds, ties to even; scale and zero_point run along
     `axis`, or are scalars. A NaN becomes 0.
 
-    Source: ONNX, QuantizeLinear"""
+    Source: ONNX, QuantizeLinear
+
+    Attributes: axis (int or none; None), dtype (dtype; "i8")."""
     return emit_op("quantize", [x, scale, zero_point], [("axis", axis, "int or none"), ("dtype", dtype, "dtype")])
 
 
 def dequantize(q, scale, zero_point=None, *, axis=None):
     """(q - zero_point) scale, of the scale's dtype; scale and zero_point run along `axis`, or are scalars.
 
-    Source: ONNX, DequantizeLinear"""
+    Source: ONNX, DequantizeLinear
+
+    Attributes: axis (int or none; None)."""
     return emit_op("dequantize", [q, scale, zero_point], [("axis", axis, "int or none")])
 
 
 def dequantize_blocks(x, *, dtype="f32"):
     """The elements of a tensor of blocks, as `dtype`: exact, then rounded once.
 
-    Source: GGUF specification and ggml's block types; OCP Microscaling 1.0"""
+    Source: GGUF specification and ggml's block types; OCP Microscaling 1.0
+
+    Attributes: dtype (dtype; "f32")."""
     return emit_op("dequantize_blocks", [x], [("dtype", dtype, "dtype")])
 
 
@@ -1936,7 +2311,10 @@ def dequantize_blockwise(q, scale, zero_point=None, bias=None, global_=None, *, 
     """((q - zero_point) scale + bias) global; scale, zero_point and bias stand for `block_size` elements along
     `axis` each, the last of them perhaps for fewer, or for all if it is 0.
 
-    Source: ONNX, DequantizeLinear with block_size; OCP Microscaling 1.0; MLX, quantize"""
+    Source: ONNX, DequantizeLinear with block_size; OCP Microscaling 1.0; MLX, quantize
+
+    Attributes: axis (int; -1), block_size (int; 0), dtype (dtype or none; None), has_zero_point (bool; False),
+    has_bias (bool; False), has_global (bool; False)."""
     return emit_op("dequantize_blockwise", [q, scale, zero_point, bias, global_], [
         ("axis", axis, "int"),
         ("block_size", block_size, "int"),
@@ -1952,7 +2330,10 @@ def dequant_matmul(x, w, scale=None, zero_point=None, bias=None, global_=None, *
     """X[..., k] times packed weights, of x's dtype: blocks w[n, k], or codes w[k, n] ([n, k] if transpose_rhs) with
     scales for `block_size` elements along k each, as dequantize_blockwise has them.
 
-    Source: dequantize_blocks, dequantize_blockwise, dot_general"""
+    Source: dequantize_blocks, dequantize_blockwise, dot_general
+
+    Attributes: transpose_rhs (bool; False), block_size (int; 0), has_scale (bool; False), has_zero_point (bool;
+    False), has_bias (bool; False), has_global (bool; False)."""
     return emit_op("dequant_matmul", [x, w, scale, zero_point, bias, global_], [
         ("transpose_rhs", transpose_rhs, "bool"),
         ("block_size", block_size, "int"),
@@ -1974,7 +2355,9 @@ def dequant_grouped_matmul(x, w, index):
 def dequant_moe_weights(w, *, dtype="f32"):
     """Blocks w[e, n, k] as grouped_matmul takes its weights: [e, k, n] of `dtype`.
 
-    Source: dequantize_blocks, transpose"""
+    Source: dequantize_blocks, transpose
+
+    Attributes: dtype (dtype; "f32")."""
     return emit_op("dequant_moe_weights", [w], [("dtype", dtype, "dtype")])
 
 
@@ -1982,7 +2365,9 @@ def qmatmul(x, w, bias, *, x_zero_point=0, w_zero_point=0, out_zero_point=0, mul
     """Codes x[..., k] times codes w[k, n], plus bias[n] of i32: acc = bias + sum (x - x_zero_point)(w -
     w_zero_point) in i32, which wraps; then clamp(round(f32(acc) multiplier) + out_zero_point), ties to even.
 
-    Source: Jacob et al., CVPR 2018, with the multiplier as an f32"""
+    Source: Jacob et al., CVPR 2018, with the multiplier as an f32
+
+    Attributes: x_zero_point (int; 0), w_zero_point (int; 0), out_zero_point (int; 0), multiplier (float; 1)."""
     return emit_op("qmatmul", [x, w, bias], [
         ("x_zero_point", x_zero_point, "int"),
         ("w_zero_point", w_zero_point, "int"),
@@ -1996,7 +2381,10 @@ def qconv2d(x, w, bias, *, stride=(), padding=(), dilation=(), groups=1, x_zero_
     """Codes x[n, c, h, w] with kernels of codes w[o, c / groups, kh, kw], plus bias[o] of i32: sums and rounding as
     in qmatmul; places of the padding add nothing, as if they held the zero point.
 
-    Source: Jacob et al., CVPR 2018, with the multiplier as an f32"""
+    Source: Jacob et al., CVPR 2018, with the multiplier as an f32
+
+    Attributes: stride (list of int; ()), padding (list of int; ()), dilation (list of int; ()), groups (int; 1),
+    x_zero_point (int; 0), w_zero_point (int; 0), out_zero_point (int; 0), multiplier (float; 1)."""
     return emit_op("qconv2d", [x, w, bias], [
         ("stride", stride, "list of int"),
         ("padding", padding, "list of int"),
@@ -2015,7 +2403,12 @@ def fake_quantize(x, state=None, *, bits=8, axes=(), ste="identity", scale_mode=
     what per_batch has, or the latter while state <= 0, and s is a second result, the new state. Its derivative is
     that of `ste`, see fake_quantize_backward; the state has none.
 
-    Source: Jacob et al., CVPR 2018; straight-through estimators: Bengio, Leonard, Courville 2013"""
+    Source: Jacob et al., CVPR 2018; straight-through estimators: Bengio, Leonard, Courville 2013
+
+    Attributes: bits (int; 8), axes (list of int; ()), ste (identity | clipped_identity | tanh | hard_tanh;
+    "identity"), scale_mode (per_batch | ema | fixed; "per_batch"), decay (float; 0.9).
+
+    Gives a tuple of 1 or 2 arrays, or one alone."""
     return emit_op("fake_quantize", [x, state], [
         ("bits", bits, "int"),
         ("axes", axes, "list of int"),
@@ -2030,7 +2423,10 @@ def fake_quantize_backward(x, ct, scale=None, *, bits=8, axes=(), ste="identity"
     1e-12). identity: 1. clipped_identity: 1 where |x| <= q s, else 0. tanh: 1 - tanh(x / s)^2. hard_tanh: max(0,
     1 - |x / (q s)|).
 
-    Source: straight-through estimators: Bengio, Leonard, Courville 2013"""
+    Source: straight-through estimators: Bengio, Leonard, Courville 2013
+
+    Attributes: bits (int; 8), axes (list of int; ()), ste (identity | clipped_identity | tanh | hard_tanh;
+    "identity")."""
     return emit_op("fake_quantize_backward", [x, ct, scale], [
         ("bits", bits, "int"),
         ("axes", axes, "list of int"),
@@ -2042,14 +2438,18 @@ def fake_quantize_lsq(x, scale, *, bits=8, axes=()):
     """Clamp(round(x / scale), -q, q) scale, ties to even, q = 2^(bits - 1) - 1, with a positive scale for each index
     along `axes`. Its derivatives are fake_quantize_lsq_backward_x and fake_quantize_lsq_backward_scale.
 
-    Source: Esser et al., ICLR 2020 (LSQ), without its gradient scale"""
+    Source: Esser et al., ICLR 2020 (LSQ), without its gradient scale
+
+    Attributes: bits (int; 8), axes (list of int; ())."""
     return emit_op("fake_quantize_lsq", [x, scale], [("bits", bits, "int"), ("axes", axes, "list of int")])
 
 
 def fake_quantize_lsq_backward_x(x, scale, ct, *, bits=8, axes=()):
     """Ct where |x / scale| <= q, else 0.
 
-    Source: Esser et al., ICLR 2020 (LSQ), equation 5"""
+    Source: Esser et al., ICLR 2020 (LSQ), equation 5
+
+    Attributes: bits (int; 8), axes (list of int; ())."""
     return emit_op("fake_quantize_lsq_backward_x", [x, scale, ct], [
         ("bits", bits, "int"),
         ("axes", axes, "list of int"),
@@ -2059,7 +2459,9 @@ def fake_quantize_lsq_backward_x(x, scale, ct, *, bits=8, axes=()):
 def fake_quantize_lsq_backward_scale(x, scale, ct, *, bits=8, axes=()):
     """The sum of ct psi over all dims but `axes`: psi = round(z) - z where |z| <= q, else sign(z) q; z = x / scale.
 
-    Source: Esser et al., ICLR 2020 (LSQ), equation 3, without its gradient scale"""
+    Source: Esser et al., ICLR 2020 (LSQ), equation 3, without its gradient scale
+
+    Attributes: bits (int; 8), axes (list of int; ())."""
     return emit_op("fake_quantize_lsq_backward_scale", [x, scale, ct], [
         ("bits", bits, "int"),
         ("axes", axes, "list of int"),
@@ -2070,7 +2472,9 @@ def lu(x):
     """X[permutation] = L U: U with, below it, L without its diagonal of ones; then the pivots and the permutation
     that they make (i32). The pivot is the first of the largest |Re x| + |Im x|.
 
-    Source: Golub, Van Loan, Matrix Computations, 3.4; derivative: de Hoog, Anderssen, Lukas (2011)"""
+    Source: Golub, Van Loan, Matrix Computations, 3.4; derivative: de Hoog, Anderssen, Lukas (2011)
+
+    Gives a tuple of 3 arrays."""
     return emit_op("lu", [x], [])
 
 
@@ -2078,7 +2482,9 @@ def cholesky(x, *, lower=True, reads="both"):
     """L with x = L Lᴴ (not `lower`: its adjoint) of Hermitian x, of which `reads` is read; the other triangle of the
     result is 0. All NaN in the triangle if x is not positive definite.
 
-    Source: Golub, Van Loan, Matrix Computations, 4.2; derivative: Murray, arXiv 1602.07527"""
+    Source: Golub, Van Loan, Matrix Computations, 4.2; derivative: Murray, arXiv 1602.07527
+
+    Attributes: lower (bool; True), reads (both | lower | upper; "both")."""
     return emit_op("cholesky", [x], [("lower", lower, "bool"), ("reads", reads, "both|lower|upper")])
 
 
@@ -2086,7 +2492,9 @@ def geqrf(x):
     """Householder's QR, packed as LAPACK has it: R, below it the vectors v_i (without their leading 1), and the taus
     of the reflections I - tau v vᴴ whose product is Q.
 
-    Source: LAPACK xGEQRF; Golub, Van Loan, Matrix Computations, 5.2"""
+    Source: LAPACK xGEQRF; Golub, Van Loan, Matrix Computations, 5.2
+
+    Gives a tuple of 2 arrays."""
     return emit_op("geqrf", [x], [])
 
 
@@ -2102,7 +2510,11 @@ def qr(x, *, full=False):
     """X = q r: min(m, n) orthonormal columns (`full`: m of them) and an upper triangle, whose diagonal is real and
     has the signs that Householder's reflections give it.
 
-    Source: LAPACK xGEQRF and xORGQR; derivative: Walter, Lehmann, Lamour, Optim. Methods Softw. 27 (2012)"""
+    Source: LAPACK xGEQRF and xORGQR; derivative: Walter, Lehmann, Lamour, Optim. Methods Softw. 27 (2012)
+
+    Attributes: full (bool; False).
+
+    Gives a tuple of 2 arrays."""
     return emit_op("qr", [x], [("full", full, "bool")])
 
 
@@ -2110,7 +2522,10 @@ def triangular_solve(a, b, *, left_side=True, lower=True, transposition="none", 
     """X with op(a) x = b (not `left_side`: x op(a) = b), a[..., n, n] triangular; only that triangle is read, and
     its diagonal is 1 if `unit_diagonal`. A zero on the diagonal divides.
 
-    Source: StableHLO specification, triangular_solve; BLAS xTRSM"""
+    Source: StableHLO specification, triangular_solve; BLAS xTRSM
+
+    Attributes: left_side (bool; True), lower (bool; True), transposition (none | transpose | adjoint; "none"),
+    unit_diagonal (bool; False)."""
     return emit_op("triangular_solve", [a, b], [
         ("left_side", left_side, "bool"),
         ("lower", lower, "bool"),
@@ -2123,7 +2538,9 @@ def solve(a, b, *, transposition="none"):
     """X with op(a) x = b for a[..., n, n] and b[..., n, k], or b[..., n] of one rank less than a; infinities or NaN
     if a is singular.
 
-    Source: LAPACK xGESV"""
+    Source: LAPACK xGESV
+
+    Attributes: transposition (none | transpose | adjoint; "none")."""
     return emit_op("solve", [a, b], [("transposition", transposition, "none|transpose|adjoint")])
 
 
@@ -2142,7 +2559,9 @@ def det(x):
 def slogdet(x):
     """The determinant as sign * e^log: a sign of magnitude 1, and a real logarithm; 0 and -inf if x is singular.
 
-    Source: numpy.linalg.slogdet"""
+    Source: numpy.linalg.slogdet
+
+    Gives a tuple of 2 arrays."""
     return emit_op("slogdet", [x], [])
 
 
@@ -2151,7 +2570,11 @@ def eigh(x, *, reads="both"):
     each column the first component of at least 0.45 times the largest magnitude is real and positive. NaN if x is
     not finite.
 
-    Source: Golub, Van Loan, Matrix Computations, 8.5: Jacobi's method; LAPACK xSYEVD"""
+    Source: Golub, Van Loan, Matrix Computations, 8.5: Jacobi's method; LAPACK xSYEVD
+
+    Attributes: reads (both | lower | upper; "both").
+
+    Gives a tuple of 2 arrays."""
     return emit_op("eigh", [x], [("reads", reads, "both|lower|upper")])
 
 
@@ -2169,7 +2592,11 @@ def svd(x, *, full=False):
     first ones. NaN if x is not finite.
 
     Source: one-sided Jacobi: Hestenes (1958), Golub, Van Loan, 8.6; LAPACK xGESDD. Derivative: Townsend,
-    Differentiating the singular value decomposition (2016); Wan, Zhang, arXiv 1909.02659"""
+    Differentiating the singular value decomposition (2016); Wan, Zhang, arXiv 1909.02659
+
+    Attributes: full (bool; False).
+
+    Gives a tuple of 3 arrays."""
     return emit_op("svd", [x], [("full", full, "bool")])
 
 
@@ -2179,7 +2606,9 @@ def eig(x):
     not finite.
 
     Source: Golub, Van Loan, Matrix Computations, 7.5; LAPACK xGEEV. Derivative: Boeddeker et al., arXiv
-    1701.00392"""
+    1701.00392
+
+    Gives a tuple of 2 arrays."""
     return emit_op("eig", [x], [])
 
 
@@ -2187,14 +2616,18 @@ def pinv(x, *, cutoff=-1):
     """The Moore-Penrose inverse; singular values of at most `cutoff` times the largest count as 0 (negative: eps
     max(m, n)).
 
-    Source: derivative: Golub, Pereyra, SIAM J. Numer. Anal. 10 (1973)"""
+    Source: derivative: Golub, Pereyra, SIAM J. Numer. Anal. 10 (1973)
+
+    Attributes: cutoff (float; -1)."""
     return emit_op("pinv", [x], [("cutoff", cutoff, "float")])
 
 
 def lstsq(a, b, *, cutoff=-1):
     """X of least norm among those that make |a x - b| least: pinv(a) b, for b[..., m, k] or b[..., m].
 
-    Source: numpy.linalg.lstsq"""
+    Source: numpy.linalg.lstsq
+
+    Attributes: cutoff (float; -1)."""
     return emit_op("lstsq", [a, b], [("cutoff", cutoff, "float")])
 
 

@@ -1,8 +1,21 @@
 """Special functions as scipy.special has them. Integers become float32; operands broadcast."""
 
 from . import ops
-from .numpy._elementwise import _binary, _unary, inexact
+from .numpy._elementwise import OF_ONE, OF_TWO_FLOATS, documented, inexact, together
 from . import numpy as rnp
+
+
+def _unary(name, op, doc):
+    def f(x):
+        return op(inexact(x))
+    return documented(f, name, doc, OF_ONE.replace("and complex numbers keep", "keep") + " Of real numbers only: rlx.Error otherwise.")
+
+
+def _binary(name, op, doc):
+    def f(x, y):
+        a, b = together(x, y)
+        return op(inexact(a), inexact(b))
+    return documented(f, name, doc, OF_TWO_FLOATS + " Of real numbers only: rlx.Error otherwise.")
 
 
 erf = _unary("erf", ops.erf, "2 / sqrt(pi) times the integral of e^-t^2 from 0 to x.")
@@ -21,11 +34,11 @@ i1 = _unary("i1", ops.i1, "The modified Bessel function of the first kind of ord
 i0e = _unary("i0e", ops.i0e, "i0(x) e^-|x|.")
 i1e = _unary("i1e", ops.i1e, "i1(x) e^-|x|.")
 expit = _unary("expit", ops.logistic, "1 / (1 + e^-x).")
-xlogy = _binary("xlogy", ops.xlogy, "x ln y, 0 where x is 0.", floats=True)
-xlog1py = _binary("xlog1py", ops.xlog1py, "x ln(1 + y), 0 where x is 0.", floats=True)
-zeta = _binary("zeta", ops.zeta, "The Hurwitz zeta function: the sum of (k + q)^-x.", floats=True)
-gammainc = _binary("gammainc", ops.igamma, "The regularized lower incomplete gamma function.", floats=True)
-gammaincc = _binary("gammaincc", ops.igammac, "The regularized upper incomplete gamma function.", floats=True)
+xlogy = _binary("xlogy", ops.xlogy, "x ln y, 0 where x is 0.")
+xlog1py = _binary("xlog1py", ops.xlog1py, "x ln(1 + y), 0 where x is 0.")
+zeta = _binary("zeta", ops.zeta, "The Hurwitz zeta function: the sum of (k + q)^-x.")
+gammainc = _binary("gammainc", ops.igamma, "The regularized lower incomplete gamma function.")
+gammaincc = _binary("gammaincc", ops.igammac, "The regularized upper incomplete gamma function.")
 
 
 def polygamma(n, x):

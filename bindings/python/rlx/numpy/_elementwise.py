@@ -2,11 +2,23 @@
 
 import builtins
 import math
+import textwrap
 
 import numpy as np
 
 from .. import _dtypes, ops
 from .._array import Array, as_array, convert, current_trace, is_number
+
+# What rlx.numpy takes from here; the rest serves the package.
+__all__ = ["abs", "absolute", "add", "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctan2", "arctanh",
+           "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "broadcast_arrays", "broadcast_shapes",
+           "broadcast_to", "cbrt", "ceil", "clip", "conj", "conjugate", "cos", "cosh", "divide", "equal", "exp",
+           "exp2", "expm1", "floor", "floor_divide", "fmod", "greater", "greater_equal", "imag", "invert", "isfinite",
+           "isinf", "isnan", "left_shift", "less", "less_equal", "log", "log10", "log1p", "log2", "logaddexp",
+           "logical_and", "logical_not", "logical_or", "logical_xor", "maximum", "minimum", "mod", "multiply",
+           "negative", "not_equal", "positive", "power", "real", "reciprocal", "remainder", "right_shift", "rint",
+           "round", "sign", "sin", "sinh", "sqrt", "square", "subtract", "tan", "tanh", "true_divide", "trunc",
+           "where"]
 
 
 def _promotion(xs):
@@ -88,17 +100,25 @@ def constant_like(x, value):
     return broadcast_to(as_array(np.asarray(value, x.dtype)), x.shape)
 
 
-def _called(name, f, doc):
+OF_ONE = "x has any shape, and the result has it too. Floats and complex numbers keep their dtype; integers and bools become float32."
+OF_TWO = ("The operands broadcast to one shape (ValueError where they do not) and promote to one dtype, Python's numbers to the other "
+          "operand's; the result has both.")
+OF_TWO_FLOATS = OF_TWO + " Integers and bools become float32."
+COMPARED = ("The operands broadcast to one shape (ValueError where they do not) and promote to one dtype; the result has that shape and "
+            "is bool. A comparison with NaN is false, but for not_equal.")
+
+
+def documented(f, name, doc, rest):
+    """f as a public function of that name. `rest` says what holds for all of its kind: shapes, dtypes, errors."""
     f.__name__ = f.__qualname__ = name
-    f.__doc__ = doc
+    f.__doc__ = doc + "\n\n    " + "\n    ".join(textwrap.wrap(rest, 110)) + "\n    "
     return f
 
 
-def _unary(name, op, doc, floats=True):
+def _unary(name, op, doc):
     def f(x):
-        x = inexact(x) if floats else as_array(x)
-        return op(x)
-    return _called(name, f, doc)
+        return op(inexact(x))
+    return documented(f, name, doc, OF_ONE)
 
 
 def _binary(name, op, doc, floats=False):
@@ -107,7 +127,7 @@ def _binary(name, op, doc, floats=False):
         if floats:
             a, b = inexact(a), inexact(b)
         return op(a, b)
-    return _called(name, f, doc)
+    return documented(f, name, doc, OF_TWO_FLOATS if floats else OF_TWO)
 
 
 sqrt = _unary("sqrt", ops.sqrt, "The square root.")
@@ -127,7 +147,7 @@ def _through_exp(name, real_op, complex_form, doc):
     def f(x):
         x = inexact(x)
         return complex_form(x) if _dtypes.is_complex(x.dtype_name) else real_op(x)
-    return _called(name, f, doc)
+    return documented(f, name, doc, OF_ONE)
 
 
 def _parts(z):
@@ -243,7 +263,8 @@ def _rounding(name, op, doc):
     def f(x):
         x = not_complex(x, name)
         return op(x) if _dtypes.is_float(x.dtype_name) else x
-    return _called(name, f, doc)
+    return documented(f, name, doc, "x has any shape, and the result has it and x's dtype; integers are themselves. TypeError of complex "
+                                    "numbers, which have no order.")
 
 
 floor = _rounding("floor", ops.floor, "The largest whole number <= x.")
@@ -292,7 +313,7 @@ def _arithmetic(name, op, on_bool, doc):
     def f(x1, x2):
         a, b = together(x1, x2)
         return on_bool(a, b) if a.dtype_name == "bool" else op(a, b)
-    return _called(name, f, doc)
+    return documented(f, name, doc, OF_TWO + " Integers wrap around.")
 
 
 def _no_bool(name):
@@ -406,7 +427,7 @@ def _comparison(name, direction, doc):
         if direction not in ("eq", "ne") and _dtypes.is_complex(a.dtype_name):
             return _complex_compare(a, b, direction)
         return ops.compare(a, b, direction=direction)
-    return _called(name, f, doc)
+    return documented(f, name, doc, COMPARED)
 
 
 equal = _comparison("equal", "eq", "x1 == x2.")
