@@ -2,6 +2,7 @@
 // after the other, and all sequences at hand use one while it is in L1. Gates are padded to whole vectors.
 #include "kernels/recurrent.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "kernels/highway_targets.h"

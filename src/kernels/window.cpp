@@ -223,7 +223,7 @@ void select_units(const SelectAndScatterArgs& a, int64_t begin, int64_t end, int
             for (int64_t o = from - first; o < to - first; ++o, at += along.stride) {
               const auto i = static_cast<size_t>(o);
               const T next = x[at];
-              const bool takes = (kept[i] < 0) | !stays(best[i], next);
+              const bool takes = (int{kept[i] < 0} | int{!stays(best[i], next)}) != 0;  // without a branch
               best[i] = takes ? next : best[i];
               kept[i] = takes ? at : kept[i];
             }
