@@ -87,7 +87,8 @@ TEST_CASE("transforms are the sums that define them, of every length up to 70 an
 TEST_CASE("transforms run along any dim, and their ends may be real or half of a spectrum") {
   for_each_target([] {
     for (int64_t n : {1, 2, 3, 8, 15, 34, 64, 100, 270, 1024})
-      for (auto [outer, inner] : {std::pair<int64_t, int64_t>{1, 1}, {1, 7}, {2, 16}, {3, 21}}) {
+      for (auto dims : {std::pair<int64_t, int64_t>{1, 1}, {1, 7}, {2, 16}, {3, 21}}) {
+        const int64_t outer = dims.first, inner = dims.second;  // no structured binding: CHECK makes a lambda of them
         for (auto [in, out, inverse] :
              {std::tuple{FftEnd::complex, FftEnd::complex, false}, std::tuple{FftEnd::real, FftEnd::half, false},
               std::tuple{FftEnd::half, FftEnd::real, true}}) {
