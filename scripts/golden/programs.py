@@ -10,7 +10,7 @@ import numpy as np
 import recorded
 import torch
 import torch.nn.functional as F
-from ops.case import normal, write_safetensors
+from ops.case import integers, normal, uniform, write_safetensors
 
 jax.config.update("jax_enable_x64", True)
 f64 = np.float64
@@ -19,7 +19,7 @@ f64 = np.float64
 def write(out, name, inputs, outputs, cotangents, gradients):
     tensors = {}
     for kind, values in (("in", inputs), ("out", outputs), ("ct", cotangents), ("d", gradients)):
-        tensors |= {f"{kind}{i}": np.asarray(v, f64) for i, v in enumerate(values)}
+        tensors |= {f"{kind}{i}": np.asarray(v) if np.asarray(v).dtype.kind == "i" else np.asarray(v, f64) for i, v in enumerate(values)}
     write_safetensors(out / f"{name}.safetensors", tensors)
     print(f"{name}: {len(inputs)} inputs, {len(outputs)} outputs")
 
@@ -99,8 +99,29 @@ def descent(out):
     write(out, "descent", inputs, [value], [1.0], pull(jnp.asarray(1.0)))
 
 
+def fft_convolution(out):
+    """The full linear convolution of signals with a filter, and its derivatives: by sums over places, without a transform."""
+    x, h, ct = normal("fft x", (3, 13), f64), normal("fft h", (5,), f64), normal("fft ct", (3, 17), f64)
+    y = np.stack([np.convolve(row, h) for row in x])
+    d_x = np.stack([np.correlate(row, h, "valid") for row in ct])
+    d_h = sum(np.correlate(row, signal, "valid") for row, signal in zip(ct, x))
+    write(out, "fft_convolution", [x, h], [y], [ct], [d_x, d_h])
+
+
+def int4_matmul(out):
+    """x times weights of four bits, [k, n] with a scale and a zero point for 8 rows each: the weights widened in NumPy."""
+    k, n, block = 24, 7, 8
+    x, q = normal("int4 x", (5, k), f64), integers("int4 q", (k, n), -8, 8, np.dtype(np.int8))
+    scale, zero = uniform("int4 scale", (k // block, n), 0.05, 0.2, np.dtype(f64)), integers("int4 zero", (k // block, n), -3, 4, np.dtype(np.int8))
+    ct = normal("int4 ct", (5, n), f64)
+    codes = q.astype(f64) - np.repeat(zero.astype(f64), block, 0)
+    w = codes * np.repeat(scale, block, 0)
+    d_scale = (codes * (x.T @ ct)).reshape(k // block, block, n).sum(1)
+    write(out, "int4_matmul", [x, q, scale, zero], [x @ w], [ct], [ct @ w.T, d_scale])
+
+
 if __name__ == "__main__":
     folder = recorded.folder("programs")
-    for program in (lstm, fixed_point, attention, solve, descent):
+    for program in (lstm, fixed_point, attention, solve, fft_convolution, int4_matmul, descent):
         program(folder)
     recorded.write_versions(folder, "programs.py", ["numpy", "torch", "jax"])

@@ -162,7 +162,12 @@ std::vector<Type> infer_types(const OpDef& op, Types operands, const Attrs& attr
     fail(ErrorCode::invalid_argument, op.name, " takes (", list, "), got ", operands.size(), " operand",
          operands.size() == 1 ? "" : "s");
   if (!op.takes(attrs)) fail(ErrorCode::invalid_argument, "the attributes given to ", op.name, " belong to another op");
-  return op.infer(operands, attrs);
+  std::vector<Type> types = op.infer(operands, attrs);
+  for (const Type& t : types)
+    for (const Dim& d : t.dims)
+      if (d.is_static() && d.value() < 0)
+        fail(ErrorCode::invalid_argument, "the result would be ", t, "; an extent cannot be negative");
+  return types;
 }
 
 }  // namespace rlx

@@ -57,7 +57,9 @@ OpDef activation(std::string_view name, std::string_view doc, std::string_view s
       .decompose = [parts](Values in, const A& a) { return parts(in[0], a); },
       .samples = {{.dims = {{3, 4}}, .lo = lo, .hi = hi},
                   {.dims = {{}}, .lo = lo, .hi = hi},
-                  {.dims = {{2, 3}}, .attrs = other, .lo = lo, .hi = hi}},
+                  {.dims = {{2, 3}}, .attrs = other, .lo = lo, .hi = hi},
+                  {.dims = {{2, 0}}, .attrs = other},
+                  {.dims = {{19, 1}}, .dtypes = {bf16}, .attrs = other, .lo = lo, .hi = hi}},
   });
 }
 

@@ -64,9 +64,9 @@ SliceAttrs as_slice(const Type& x, int64_t axis, const Dim& start, const Dim& li
 SliceAttrs as_slice(const Type& x, const NarrowAttrs& a) { return as_slice(x, a.axis, a.start, a.start + a.length); }
 /// The places in ascending order.
 SliceAttrs as_slice(const Type& x, const StridedSliceAttrs& a) {
-  if (a.step == 0) fail(ErrorCode::invalid_argument, "the step of a slice is 0");
+  if (a.step == 0) fail(ErrorCode::invalid_argument, "the step of a slice is 0; it may be negative, but must move");
   if (a.length.is_static() && a.length.value() < 0)
-    fail(ErrorCode::invalid_argument, "the length of a slice is ", a.length);
+    fail(ErrorCode::invalid_argument, "the length of a slice is ", a.length, "; it cannot be negative");
   if (a.length == Dim(0)) return as_slice(x, a.axis, 0, 0);
   Dim last = a.start + (a.length - Dim(1)) * a.step;
   return a.step > 0 ? as_slice(x, a.axis, a.start, last + 1, a.step) : as_slice(x, a.axis, last, a.start + 1, -a.step);
@@ -90,6 +90,9 @@ Type padded_type(const Type& x, const PadModeAttrs& a) {
     return infer_types(op::pad, std::array{x, Type{x.dtype, {}}}, PadAttrs{a.low, a.high, {}})[0];
   require_per_dim(x, a.low.size(), "low");
   require_per_dim(x, a.high.size(), "high");
+  if (is_block(x.dtype) && (a.low.back() != Dim(0) || a.high.back() != Dim(0)))
+    fail(ErrorCode::unsupported, x, " is packed in blocks along its last dim: only whole rows of it can be moved; ",
+         "dequantize_blocks makes numbers of it");
   Type t = x;
   for (size_t d = 0; d < x.rank(); ++d)
     for (const Dim* amount : {&a.low[d], &a.high[d]}) {
@@ -254,7 +257,8 @@ OpDef define_split() {
             Dim sum = 0;
             Many<Type> parts;
             for (const Dim& size : a.sizes) {
-              if (negative(size)) fail(ErrorCode::invalid_argument, "a part has size ", size);
+              if (negative(size))
+                fail(ErrorCode::invalid_argument, "a part has size ", size, "; sizes cannot be negative");
               sum = sum + size;
               parts.push_back(in[0]);
               parts.back().dims[axis] = size;
@@ -333,7 +337,11 @@ OpDef define_roll() {
             if (a.shifts.size() != a.axes.size())
               fail(ErrorCode::invalid_argument, "a shift for each axis is needed, got ", a.shifts.size(),
                    " shifts and ", a.axes.size(), " axes");
-            for (int64_t axis : a.axes) valid_axis(axis, in[0].rank());
+            for (int64_t axis : a.axes)
+              if (valid_axis(axis, in[0].rank()) + 1 == static_cast<int64_t>(in[0].rank()) && is_block(in[0].dtype))
+                fail(ErrorCode::unsupported, in[0],
+                     " is packed in blocks along its last dim: only whole rows of it can be moved; dequantize_blocks "
+                     "makes numbers of it");
             return in[0];
           },
       .decompose =
@@ -469,9 +477,10 @@ OpDef define_diagonal() {
             Type result = diagonal_type(in[0].type(), a.offset);
             auto outer = int64_t(in[0].dims().size()) - 2;
             Type places{i32, {result.dims.back(), 1}};
+            int64_t offset = std::clamp(a.offset, int64_t{-1} << 30, int64_t{1} << 30);  // as in on_diagonals
             Value at = iota(g, places, 0);
-            Value vectors = concatenate(
-                {at + double(std::max<int64_t>(-a.offset, 0)), at + double(std::max<int64_t>(a.offset, 0))}, 1);
+            Value vectors =
+                concatenate({at + double(std::max<int64_t>(-offset, 0)), at + double(std::max<int64_t>(offset, 0))}, 1);
             Dims sizes = in[0].dims();
             sizes[size_t(outer)] = sizes[size_t(outer) + 1] = 1;
             // An empty matrix has an empty diagonal; `fill` then asks for nothing.

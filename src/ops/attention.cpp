@@ -158,9 +158,11 @@ Type attention_type(Types in, const AttentionAttrs& a) {
          " operands; the fourth is the mask");
   if (a.mask != AttentionMask::none) require_mask(in[3], a, d);
   if (a.window && (*a.window < 0 || *a.window > INT32_MAX))
-    fail(ErrorCode::invalid_argument, "a window of ", *a.window);
-  if (a.softcap && !(*a.softcap > 0))
-    fail(ErrorCode::invalid_argument, "a soft cap must be positive, got ", *a.softcap);
+    fail(ErrorCode::invalid_argument, "window is ", *a.window, "; it counts positions, from 0 to ", INT32_MAX);
+  if (a.scale && !std::isfinite(*a.scale))
+    fail(ErrorCode::invalid_argument, "scale is ", *a.scale, "; it must be a finite number");
+  if (a.softcap && (!(*a.softcap > 0) || std::isinf(*a.softcap)))
+    fail(ErrorCode::invalid_argument, "a soft cap must be positive, got ", *a.softcap, "; leave it out for none");
   Type t = in[0];
   t.dims.back() = a.layout == AttentionLayout::packed ? d.v.width * a.heads : d.v.width;
   return t;

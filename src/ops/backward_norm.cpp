@@ -59,9 +59,7 @@ struct Normalized {
 template <class A>
 Many<Type> norm_backward_types(Types in, const A& a, const Dims& affine) {
   require_dtype(in, kReal);
-  if (in.size() != size_t{2} + a.has_gamma)
-    fail(ErrorCode::invalid_argument, "has_gamma = ", a.has_gamma, " calls for ", 2 + a.has_gamma, " operands, got ",
-         in.size());
+  require_operands(in.size(), size_t{2} + a.has_gamma, flag_text("has_gamma", a.has_gamma));
   if (a.has_gamma) require_dims(in[1], affine, "gamma");
   require_dims(in.back(), in[0].dims, "ct");
   Many<Type> types = {in[0]};

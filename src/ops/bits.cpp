@@ -47,7 +47,10 @@ OpDef define_shift(std::string_view name, std::string_view doc, F shift) {
             });
           },
       .samples = {{.dims = {{3, 4}, {3, 4}}, .dtypes = {i32, i32}, .lo = 0, .hi = 9},
-                  {.dims = {{5}, {5}}, .dtypes = {u8, u8}, .lo = 0, .hi = 12}},
+                  {.dims = {{5}, {5}}, .dtypes = {u8, u8}, .lo = 0, .hi = 12},
+                  {.dims = {{}, {}}, .dtypes = {i64, i64}, .lo = 0, .hi = 70},
+                  {.dims = {{2, 0}, {2, 0}}, .dtypes = {u32, u32}, .lo = 0},
+                  {.dims = {{19, 1}, {19, 1}}, .dtypes = {i16, i16}, .lo = -3, .hi = 18}},
   });
 }
 
@@ -67,7 +70,11 @@ OpDef define_bitwise_not() {
               return map_elements<T, T>(t, in[0], [&](T x) { return t == boolean ? T(x == 0) : static_cast<T>(~x); });
             });
           },
-      .samples = {{.dims = {{3, 4}}, .dtypes = {i32}}, {.dims = {{5}}, .dtypes = {boolean}}},
+      .samples = {{.dims = {{3, 4}}, .dtypes = {i32}},
+                  {.dims = {{5}}, .dtypes = {boolean}},
+                  {.dims = {{}}, .dtypes = {u64}, .lo = 0},
+                  {.dims = {{19, 1}}, .dtypes = {u8}, .lo = 0, .hi = 255},
+                  {.dims = {{2, 0}}, .dtypes = {i16}}},
   });
 }
 OpDef define_popcnt() {
@@ -87,7 +94,10 @@ OpDef define_popcnt() {
             });
           },
       .samples = {{.dims = {{3, 4}}, .dtypes = {i32}, .lo = -99, .hi = 99},
-                  {.dims = {{5}}, .dtypes = {u8}, .lo = 0, .hi = 255}},
+                  {.dims = {{5}}, .dtypes = {u8}, .lo = 0, .hi = 255},
+                  {.dims = {{}}, .dtypes = {i64}, .lo = -99, .hi = 99},
+                  {.dims = {{2, 0}}, .dtypes = {u32}, .lo = 0},
+                  {.dims = {{19, 1}}, .dtypes = {i8}, .lo = -128, .hi = 127}},
   });
 }
 OpDef define_clz() {
@@ -107,7 +117,10 @@ OpDef define_clz() {
             });
           },
       .samples = {{.dims = {{3, 4}}, .dtypes = {i32}, .lo = -3, .hi = 99},
-                  {.dims = {{5}}, .dtypes = {u8}, .lo = 0, .hi = 255}},
+                  {.dims = {{5}}, .dtypes = {u8}, .lo = 0, .hi = 255},
+                  {.dims = {{}}, .dtypes = {i64}, .lo = -3, .hi = 99},
+                  {.dims = {{2, 0}}, .dtypes = {u32}, .lo = 0},
+                  {.dims = {{19, 1}}, .dtypes = {i16}, .lo = -9, .hi = 999}},
   });
 }
 OpDef define_bitwise_and() {
@@ -159,7 +172,10 @@ OpDef define_bitcast() {
           },
       .samples = {{.dims = {{3, 4}}, .dtypes = {f32}, .attrs = ConvertAttrs{i32}},
                   {.dims = {{3}}, .dtypes = {f32}, .attrs = ConvertAttrs{u8}},
-                  {.dims = {{3, 2}}, .dtypes = {i16}, .attrs = ConvertAttrs{u32}}},
+                  {.dims = {{3, 2}}, .dtypes = {i16}, .attrs = ConvertAttrs{u32}},
+                  {.dims = {{}}, .dtypes = {i64}, .attrs = ConvertAttrs{u16}},
+                  {.dims = {{1, 4}}, .dtypes = {u8}, .attrs = ConvertAttrs{i32}, .lo = 0, .hi = 255},
+                  {.dims = {{0, 5}}, .dtypes = {bf16}, .attrs = ConvertAttrs{u16}}},
   });
 }
 

@@ -12,6 +12,13 @@ DType require_dtype(Types in, unsigned kinds) {
       fail(ErrorCode::shape_mismatch, "operands must have one dtype, got ", in[0], " and ", t, "; convert one of them");
   return in[0].dtype;
 }
+void require_accumulator(DType operands, DType result) {
+  bool wider =
+      kind_of(result) == kind_of(operands) && has_arithmetic(result) && info(result).bits > info(operands).bits;
+  if (result != operands && !wider)
+    fail(ErrorCode::invalid_argument, "products of ", operands, " cannot be accumulated in ", result,
+         "; leave `accumulate` out, or name a wider dtype of their kind");
+}
 void require_dims(const Type& t, const Dims& dims, std::string_view name) {
   if (t.dims != dims) fail(ErrorCode::shape_mismatch, name, " must be ", Type{t.dtype, dims}, ", got ", t);
 }
@@ -22,6 +29,10 @@ void require_rank(const Type& t, size_t least, size_t most, std::string_view nam
                                           : text_of(least, " to ", most);
   fail(ErrorCode::shape_mismatch, name, " must be of rank ", wanted, ", got ", t);
 }
+void require_operands(size_t got, size_t wanted, std::string_view why) {
+  if (got != wanted) fail(ErrorCode::invalid_argument, why, " calls for ", wanted, " operands, got ", got);
+}
+std::string flag_text(std::string_view name, bool value) { return text_of(name, " = ", value ? "true" : "false"); }
 void require_broadcasts(const Type& x, const Dims& dims, std::string_view name) {
   bool fits = x.rank() <= dims.size();
   for (size_t i = 0; fits && i < x.rank(); ++i)

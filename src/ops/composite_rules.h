@@ -9,9 +9,15 @@ namespace rlx {
 
 /// All operands have one dtype, of these kinds; returns it.
 DType require_dtype(Types in, unsigned kinds);
+/// Sums of products of `operands` may be kept in `result`: the dtype itself, or a wider one of its kind.
+void require_accumulator(DType operands, DType result);
 /// `t`, an operand called `name`, has these dims.
 void require_dims(const Type& t, const Dims& dims, std::string_view name);
 void require_rank(const Type& t, size_t least, size_t most, std::string_view name);
+/// There are as many operands as the attributes call for, which `why` names: "has_bias = true".
+void require_operands(size_t got, size_t wanted, std::string_view why);
+/// "has_bias = true", as it is written.
+std::string flag_text(std::string_view name, bool value);
 /// `x` broadcasts to `dims` as NumPy does it: right-aligned, extents of 1 stretch.
 void require_broadcasts(const Type& x, const Dims& dims, std::string_view name);
 

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "ops/combine.h"
+#include "ops/composite_rules.h"
 #include "ops/subgraph_rules.h"
 #include "rlx/ops/control.h"
 #include "rlx/ops/reduction.h"
@@ -43,8 +44,7 @@ Type dot_type(Types in, const DotAttrs& a) {
   compare_dims(axes.lhs_contract, axes.rhs_contract, "inner");
   Type t{a.accumulate.value_or(in[0].dtype), pick(in[0].dims, joined(axes.lhs_batch, axes.lhs_free))};
   for (const Dim& d : pick(in[1].dims, axes.rhs_free)) t.dims.push_back(d);
-  if (kind_of(t.dtype) != kind_of(in[0].dtype))
-    fail(ErrorCode::invalid_argument, "products of ", in[0].dtype, " cannot be accumulated in ", t.dtype);
+  require_accumulator(in[0].dtype, t.dtype);
   return t;
 }
 

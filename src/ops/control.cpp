@@ -84,7 +84,14 @@ OpDef define_if_else() {
             std::vector<Type> types = {{f64, {3}}, {f64, {3}}};
             Graph left = trace(types, [](Values v) { return std::vector{v[0] + v[1], exp(v[0])}; });
             Graph right = trace(types, [](Values v) { return std::vector{v[0] * v[1], v[1]}; });
-            return std::vector<Sample>{{.dims = {{}, {3}, {3}}, .dtypes = {boolean}, .attrs = IfAttrs{left, right}}};
+            auto one = [](const Type& type) {
+              std::vector<Type> in = {type};
+              return IfAttrs{trace(in, [](Values v) { return v[0] * 2.0; }), trace(in, [](Values v) { return -v[0]; })};
+            };
+            return std::vector<Sample>{{.dims = {{}, {3}, {3}}, .dtypes = {boolean}, .attrs = IfAttrs{left, right}},
+                                       {.dims = {{}, {}}, .dtypes = {boolean}, .attrs = one({f64, {}})},
+                                       {.dims = {{}, {0, 2}}, .dtypes = {boolean}, .attrs = one({f64, {0, 2}})},
+                                       {.dims = {{}, {5}}, .dtypes = {boolean, bf16}, .attrs = one({bf16, {5}})}};
           },
   });
 }
@@ -107,7 +114,15 @@ OpSpec<CallAttrs> call_spec(std::string_view name, std::string_view doc) {
             Graph body = trace(std::vector<Type>{{f64, {3}}, {f64, {2, 3}}}, [](Values v) {
               return std::vector{sin(v[0]) * v[1], exp(v[0])};
             });
-            return std::vector<Sample>{{.dims = {{3}, {2, 3}}, .attrs = CallAttrs{body}}};
+            Graph narrow = trace(std::vector<Type>{{f16, {5}}, {i32, {}}}, [](Values v) {
+              return std::vector{exp(v[0]) * v[0], v[1] + 1.0};
+            });
+            Graph square = trace(std::vector<Type>{{f64, {}}}, [](Values v) { return v[0] * v[0]; });
+            Graph nothing = trace(std::vector<Type>{{f64, {0, 3}}}, [](Values v) { return tanh(v[0]); });
+            return std::vector<Sample>{{.dims = {{3}, {2, 3}}, .attrs = CallAttrs{body}},
+                                       {.dims = {{5}, {}}, .dtypes = {f16, i32}, .attrs = CallAttrs{narrow}},
+                                       {.dims = {{}}, .attrs = CallAttrs{square}},
+                                       {.dims = {{0, 3}}, .attrs = CallAttrs{nothing}}};
           },
   };
 }
@@ -205,9 +220,12 @@ OpDef define_custom_fn() {
             Graph forward = trace(in, [](Values v) { return exp(v[0]); });
             Graph backward = trace(back, [](Values v) { return v[1] * v[2]; });
             Graph tangent = trace(forth, [](Values v) { return exp(v[0]) * v[1]; });
+            Graph narrow = trace(std::vector<Type>{{f16, {1, 5}}}, [](Values v) { return v[0] * v[0]; });
+            Graph pulled = trace(std::vector<Type>(3, {f16, {1, 5}}), [](Values v) { return v[0] * v[2] * 2.0; });
             return std::vector<Sample>{{.dims = {{3}}, .attrs = CustomFnAttrs{forward, backward, {}}},
                                        {.dims = {{3}}, .attrs = CustomFnAttrs{forward, {}, tangent}},
-                                       {.dims = {{3}}, .attrs = CustomFnAttrs{forward, backward, tangent}}};
+                                       {.dims = {{3}}, .attrs = CustomFnAttrs{forward, backward, tangent}},
+                                       {.dims = {{1, 5}}, .dtypes = {f16}, .attrs = CustomFnAttrs{narrow, pulled, {}}}};
           },
   });
 }
@@ -228,7 +246,10 @@ OpDef define_optimization_barrier() {
           },
       .batch = [](Values in, const Mask& batched,
                   const NoAttrs&) { return Many<Value>(optimization_barrier(all_batched(in, batched))); },
-      .samples = {{.dims = {{3}, {2, 2}}}},
+      .samples = {{.dims = {{3}, {2, 2}}},
+                  {.dims = {{}}},
+                  {.dims = {{0, 2}, {1}}, .dtypes = {f64, i32}},
+                  {.dims = {{5}, {}}, .dtypes = {f16, boolean}}},
   });
 }
 

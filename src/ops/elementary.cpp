@@ -269,7 +269,7 @@ OpDef define_fma() {
             return x.rounded_to(in[0].dtype());
           },
       .decompose = [](Values in) { return in[0] * in[1] + in[2]; },
-      .samples = {{.dims = {{3, 4}, {3, 4}, {3, 4}}}, {.dims = {{}, {}, {}}}},
+      .samples = elementwise_samples(kReal, 3, -2, 2),
   });
 }
 OpDef define_clamp() {
@@ -331,7 +331,10 @@ OpDef define_stop_gradient() {
       .infer = [](Types in) { return in[0]; },
       .reference = [](Tensors in) { return in[0]; },
       .decompose = [](Values in) { return in[0]; },
-      .samples = {{.dims = {{3, 4}}}, {.dims = {{2}}, .dtypes = {i32}}},
+      .samples = {{.dims = {{3, 4}}},
+                  {.dims = {{2}}, .dtypes = {i32}},
+                  {.dims = {{}}},
+                  {.dims = {{1, 0, 3}}, .dtypes = {boolean}}},
   });
 }
 

@@ -72,7 +72,8 @@ std::string kinds_text(unsigned kinds) {
 }
 void require_kind(const Type& t, unsigned kinds, std::string_view what) {
   if (!(kind_bit(t.dtype) & kinds))
-    fail(ErrorCode::invalid_argument, "an ", what, " of ", kinds_text(kinds), " is needed, got ", t);
+    fail(ErrorCode::invalid_argument, std::string_view("aeiou").find(what[0]) == std::string_view::npos ? "a " : "an ",
+         what, " of ", kinds_text(kinds), " is needed, got ", t, "; convert it first");
   if (!has_arithmetic(t.dtype))
     fail(ErrorCode::invalid_argument, t.dtype, " is a storage format without arithmetic; convert ", t, " first");
 }
@@ -82,6 +83,18 @@ const Type& require_same(Types in) {
       fail(ErrorCode::shape_mismatch, "operands must have one type, got ", in[0], " and ", t,
            t.dtype == in[0].dtype ? "; broadcast the smaller one" : "; convert one of them");
   return in[0];
+}
+
+Samples elementwise_samples(unsigned kinds, size_t operands, double lo, double hi) {
+  DType wide = sample_dtype(kinds);
+  std::vector<Sample> all;
+  auto add = [&](const Dims& dims, DType dtype, double from, double to) {
+    all.push_back({.dims = std::vector(operands, dims), .dtypes = std::vector(operands, dtype), .lo = from, .hi = to});
+  };
+  for (const Dims& dims : {Dims{3, 4}, Dims{}, Dims{2, 0}, Dims{1, 5, 1}}) add(dims, wide, lo, hi);
+  if (kinds & kReal) add({19}, f16, lo, hi);
+  else if (kinds & kInteger) add({19}, u8, std::max(lo, 0.0), 255);
+  return [all] { return all; };
 }
 
 OpDef with_derivative(OpDef op, Value (*derivative)(Value x, Value y)) {
@@ -236,7 +249,11 @@ OpDef define_abs() {
         }
         return convert(ct, in[0].dtype()) * conjugate(sign(in[0]));
       },
-      .samples = {{.dims = {{3, 4}}}, {.dims = {{}}}, {.dims = {{5}}, .dtypes = {c64}}},
+      .samples = {{.dims = {{3, 4}}},
+                  {.dims = {{}}},
+                  {.dims = {{5}}, .dtypes = {c64}},
+                  {.dims = {{1, 0}}, .dtypes = {c128}},
+                  {.dims = {{19}}, .dtypes = {i8}, .lo = -128, .hi = 127}},
   });
 }
 OpDef define_neg() {
@@ -400,7 +417,10 @@ OpDef define_is_finite() {
           [](Tensors in) {
             return map_elements<uint64_t, double>(boolean, in[0], [](double x) { return uint64_t{std::isfinite(x)}; });
           },
-      .samples = {{.dims = {{3, 4}}}},
+      .samples = {{.dims = {{3, 4}}},
+                  {.dims = {{}}},
+                  {.dims = {{2, 0}}},
+                  {.dims = {{19, 1}}, .dtypes = {f16}, .lo = -1e5, .hi = 1e5}},
   });
 }
 
@@ -419,7 +439,10 @@ OpDef define_part(std::string_view name, std::string_view doc, double (*part)(Co
           },
       .reference = [part](Tensors in) { return map_elements<double, Complex>(real_part(in[0].dtype()), in[0], part); },
       .vjp = [part_of_ct](Values, Value, Value ct) { return part_of_ct(ct); },
-      .samples = {{.dims = {{3, 4}}, .dtypes = {c64}}, {.dims = {{3}}, .dtypes = {c128}}},
+      .samples = {{.dims = {{3, 4}}, .dtypes = {c64}},
+                  {.dims = {{3}}, .dtypes = {c128}},
+                  {.dims = {{}}, .dtypes = {c128}},
+                  {.dims = {{2, 0, 1}}, .dtypes = {c64}}},
   });
 }
 
@@ -447,7 +470,8 @@ OpDef define_complex() {
           [](Types in) {
             DType t = require_same(in).dtype;
             if (t != f32 && t != f64)
-              fail(ErrorCode::invalid_argument, "the parts of a complex number are f32 or f64, got ", in[0]);
+              fail(ErrorCode::invalid_argument, "the parts of a complex number are f32 or f64, got ", in[0],
+                   "; convert them first");
             return Type{t == f32 ? c64 : c128, in[0].dims};
           },
       .reference =
@@ -458,7 +482,11 @@ OpDef define_complex() {
       .vjp = [](Values, Value, Value ct) -> Many<Value> {
         return {real(ct), -imag(ct)};
       },
-      .samples = {{.dims = {{3, 4}, {3, 4}}}, {.dims = {{3}, {3}}, .dtypes = {f32, f32}}},
+      .samples = {{.dims = {{3, 4}, {3, 4}}},
+                  {.dims = {{3}, {3}}, .dtypes = {f32, f32}},
+                  {.dims = {{}, {}}},
+                  {.dims = {{2, 0}, {2, 0}}},
+                  {.dims = {{1, 19}, {1, 19}}, .dtypes = {f32, f32}, .lo = -1e4, .hi = 1e4}},
   });
 }
 OpDef define_add() {
@@ -580,7 +608,11 @@ OpDef define_compare() {
                   {.dims = {{4}, {4}}, .dtypes = {i32, i32}, .attrs = CompareAttrs{Comparison::eq}},
                   {.dims = {{4}, {4}}, .dtypes = {u8, u8}, .attrs = CompareAttrs{Comparison::gt}, .lo = 0, .hi = 9},
                   {.dims = {{4}, {4}}, .attrs = CompareAttrs{Comparison::le}},
-                  {.dims = {{4}, {4}}, .dtypes = {c64, c64}, .attrs = CompareAttrs{Comparison::ne}}},
+                  {.dims = {{4}, {4}}, .dtypes = {c64, c64}, .attrs = CompareAttrs{Comparison::ne}},
+                  {.dims = {{}, {}}, .attrs = CompareAttrs{Comparison::ne}},
+                  {.dims = {{2, 0}, {2, 0}}, .attrs = CompareAttrs{Comparison::lt, true}},
+                  {.dims = {{19, 1}, {19, 1}}, .dtypes = {bf16, bf16}, .attrs = CompareAttrs{Comparison::eq}},
+                  {.dims = {{5}, {5}}, .dtypes = {boolean, boolean}, .attrs = CompareAttrs{Comparison::lt}}},
   });
 }
 OpDef define_select() {
@@ -611,7 +643,10 @@ OpDef define_select() {
         return {Value{}, select(in[0], ct, none), select(in[0], none, ct)};
       },
       .samples = {{.dims = {{3, 4}, {3, 4}, {3, 4}}, .dtypes = {boolean}},
-                  {.dims = {{4}, {4}, {4}}, .dtypes = {boolean, i32, i32}}},
+                  {.dims = {{4}, {4}, {4}}, .dtypes = {boolean, i32, i32}},
+                  {.dims = {{}, {}, {}}, .dtypes = {boolean}},
+                  {.dims = {{2, 0}, {2, 0}, {2, 0}}, .dtypes = {boolean}},
+                  {.dims = {{19, 1}, {19, 1}, {19, 1}}, .dtypes = {boolean, f16, f16}}},
   });
 }
 OpDef define_convert() {
@@ -625,8 +660,8 @@ OpDef define_convert() {
       .infer =
           [](Types in, const ConvertAttrs& a) {
             if (is_block(in[0].dtype) || is_block(a.dtype))
-              fail(ErrorCode::invalid_argument, "block formats are read by `dequantize`, not by a conversion of ",
-                   in[0], " to ", a.dtype);
+              fail(ErrorCode::invalid_argument,
+                   "block formats are read by `dequantize_blocks`, not by a conversion of ", in[0], " to ", a.dtype);
             return Type{a.dtype, in[0].dims};
           },
       .reference =

@@ -66,6 +66,9 @@ constexpr DType sample_dtype(unsigned kinds) {
   return kinds & kReal ? f64 : kinds & kInteger ? i32 : kinds & kComplex ? c64 : boolean;
 }
 
+/// A matrix, a scalar, nothing, extents of 1; and a row that is no multiple of any vector register, of a narrow dtype.
+Samples elementwise_samples(unsigned kinds, size_t operands, double lo, double hi);
+
 /// y = f(x), of x's dtype. Composites pass their decomposition.
 template <unsigned kKinds, class F>
 OpDef define_unary(std::string_view name, std::string_view doc, F f, Value (*parts)(Value) = nullptr, double lo = -2,
@@ -81,8 +84,7 @@ OpDef define_unary(std::string_view name, std::string_view doc, F f, Value (*par
             return with_kinds<kKinds>(in[0].dtype(),
                                       [&]<class T>() { return map_elements<T, T>(in[0].dtype(), in[0], f); });
           },
-      .samples = {{.dims = {{3, 4}}, .dtypes = {sample_dtype(kKinds)}, .lo = lo, .hi = hi},
-                  {.dims = {{}}, .dtypes = {sample_dtype(kKinds)}, .lo = lo, .hi = hi}},
+      .samples = elementwise_samples(kKinds, 1, lo, hi),
   };
   if (parts) spec.decompose = [parts](Values in) { return parts(in[0]); };
   return define(std::move(spec));
@@ -103,9 +105,7 @@ OpDef define_binary(std::string_view name, std::string_view doc, F f, Value (*pa
             return with_kinds<kKinds>(in[0].dtype(),
                                       [&]<class T>() { return zip_elements<T, T>(in[0].dtype(), in[0], in[1], f); });
           },
-      .samples =
-          {{.dims = {{3, 4}, {3, 4}}, .dtypes = {sample_dtype(kKinds), sample_dtype(kKinds)}, .lo = lo, .hi = hi},
-           {.dims = {{}, {}}, .dtypes = {sample_dtype(kKinds), sample_dtype(kKinds)}, .lo = lo, .hi = hi}},
+      .samples = elementwise_samples(kKinds, 2, lo, hi),
   };
   if (parts) spec.decompose = [parts](Values in) { return parts(in[0], in[1]); };
   return define(std::move(spec));

@@ -80,7 +80,8 @@ double factor(FftKind kind, FftNorm norm, const Shape& lengths) {
 
 Type fft_type(const Type& x, const FftAttrs& a) {
   Axes axes = valid_axes(a.axes, x.rank());
-  if (axes.empty()) fail(ErrorCode::invalid_argument, "an axis to transform is needed");
+  if (axes.empty())
+    fail(ErrorCode::invalid_argument, "axes is empty; name the axes to transform, or leave it out for the last");
   if (a.kind == FftKind::rfft) {
     if (x.dtype != f32 && x.dtype != f64)
       fail(ErrorCode::invalid_argument, "rfft transforms f32 and f64, got ", x,

@@ -6,6 +6,7 @@
 #include "ir/leaves.h"
 #include "ir/rewrite.h"
 #include "ops/composite_rules.h"
+#include "ops/subgraph_rules.h"
 
 namespace rlx {
 
@@ -69,7 +70,7 @@ OpDef define_elementwise_region() {
       .infer =
           [](Types in, const ElementwiseRegionAttrs& a) {
             std::vector<Type> given(in.begin(), in.end());
-            if (a.body->input_types() != given) {
+            if (required(a.body, "body").input_types() != given) {
               std::ostringstream out;
               print(out << "the body takes ", a.body->input_types());
               print(out << ", but is handed ", given);
@@ -107,7 +108,9 @@ OpDef define_elementwise_region() {
                          Value x = convert(v[1], f64) * v[0];
                          return std::vector{tanh(x), select(compare(x, zeros_like(x), Comparison::gt), x, v[0])};
                        }),
-                region({{f16, {5}}, {f16, {5}}}, [](Values v) { return (v[0] + v[1]) * v[1]; })};
+                region({{f16, {5}}, {f16, {5}}}, [](Values v) { return (v[0] + v[1]) * v[1]; }),
+                region({{f64, {}}, {f64, {}}}, [](Values v) { return maximum(v[0], v[1]) / 3.0; }),
+                region({{bf16, {0, 3}}}, [](Values v) { return exp(v[0]); })};
           },
   });
 }
@@ -152,7 +155,9 @@ OpDef define_fused_swiglu() {
       .decompose = [](Values in, const FusedSwigluAttrs& a) { return glu(in[0], Activation::silu, -1, a.gate_first); },
       .samples = {{.dims = {{3, 8}}},
                   {.dims = {{2, 3, 4}}, .attrs = FusedSwigluAttrs{true}},
-                  {.dims = {{2}}, .lo = -90, .hi = 90}},
+                  {.dims = {{2}}, .lo = -90, .hi = 90},
+                  {.dims = {{0, 4}}},
+                  {.dims = {{3, 1, 38}}, .dtypes = {bf16}, .attrs = FusedSwigluAttrs{true}}},
   });
 }
 

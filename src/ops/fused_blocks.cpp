@@ -52,10 +52,6 @@ namespace {
 
 ConvNdAttrs plain(const FusedConvAttrs& a) { return {a.stride, a.padding, a.dilation, a.groups}; }
 
-void require_operands(size_t got, size_t wanted, std::string_view why) {
-  if (got != wanted) fail(ErrorCode::invalid_argument, why, " call for ", wanted, " operands, got ", got);
-}
-
 /// `rows` by any number of columns, which it returns.
 Dim require_matrix(const Type& w, const Dim& rows, std::string_view name) {
   require_rank(w, 2, 2, name);
@@ -118,7 +114,7 @@ OpDef define_fused_conv() {
           [](Types in, const FusedConvAttrs& a) {
             require_dtype(in, kReal);
             require_operands(in.size(), size_t{2} + a.has_bias + a.has_residual,
-                             text_of("has_bias = ", a.has_bias, " and has_residual = ", a.has_residual));
+                             flag_text("has_bias", a.has_bias) + " and " + flag_text("has_residual", a.has_residual));
             Type t = infer_types(op::conv, in.first(2), plain(a))[0];
             if (a.has_bias) require_dims(in[2], {t.dims[1]}, "bias");
             if (a.has_residual) require_dims(in.back(), t.dims, "residual");
@@ -154,7 +150,7 @@ OpDef define_fused_attention_block() {
       .infer =
           [](Types in, const AttentionBlockAttrs& a) {
             require_operands(in.size(), size_t{4} + (a.has_bias ? 2 : 0) + (a.has_rope ? 2 : 0),
-                             text_of("has_bias = ", a.has_bias, " and has_rope = ", a.has_rope));
+                             flag_text("has_bias", a.has_bias) + " and " + flag_text("has_rope", a.has_rope));
             require_dtype(std::array{in[0], in[2], in[3]}, kReal);
             require_projections(in[0], in[2], in[3], a.heads);
             Type part{in[0].dtype, {in[0].dims[0], in[0].dims[1], in[3].dims[0]}};
@@ -203,7 +199,7 @@ OpDef define_fused_transformer_layer() {
       .covers = {"FusedTransformerLayer"},
       .infer =
           [](Types in, const TransformerLayerAttrs& a) {
-            require_operands(in.size(), a.has_bias ? 14 : 8, text_of("has_bias = ", a.has_bias));
+            require_operands(in.size(), a.has_bias ? 14 : 8, flag_text("has_bias", a.has_bias));
             std::vector<Type> block = {in[0], in[1], in[2], in[3]}, floats(in.begin() + 2, in.end());
             if (a.has_bias) block.insert(block.end(), in.begin() + 8, in.begin() + 10);
             infer_types(op::fused_attention_block, block, AttentionBlockAttrs{a.heads, a.has_bias});
@@ -213,6 +209,8 @@ OpDef define_fused_transformer_layer() {
             Dim inner = require_matrix(in[5], width, "fc1_w");
             require_dims(in[6], {inner, width}, "fc2_w");
             require_dims(in[4], {width}, "ln1_gamma");
+            infer_types(op::layer_norm, std::array{in[0], in[4]},
+                        LayerNormAttrs{.epsilon = a.epsilon, .has_beta = false});
             require_dims(in[7], {width}, "ln2_gamma");
             if (a.has_bias) {
               require_dims(in[10], {width}, "ln1_beta");

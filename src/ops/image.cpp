@@ -77,6 +77,10 @@ OpDef define_resize_nearest2x() {
           [](Types in) {
             Type t = in[0];
             if (t.rank() < 2) fail(ErrorCode::shape_mismatch, "an image needs two dims, got ", in[0]);
+            if (is_block(t.dtype))
+              fail(ErrorCode::unsupported, in[0],
+                   " is packed in blocks along its last dim, of which no part can be repeated; dequantize_blocks makes "
+                   "numbers of it");
             for (size_t d = t.rank() - 2; d < t.rank(); ++d) t.dims[d] = t.dims[d] * 2;
             return t;
           },
@@ -97,7 +101,13 @@ OpDef define_interpolate() {
           [](Types in, const InterpolateAttrs& a) {
             Type t = in[0];
             if (a.size.empty() || a.size.size() > t.rank())
-              fail(ErrorCode::invalid_argument, "size has ", a.size.size(), " entries for the dims of ", in[0]);
+              fail(ErrorCode::invalid_argument, "size must name 1 to ", t.rank(), " extents for the last dims of ",
+                   in[0], ", got ", a.size.size());
+            if (is_block(t.dtype) && a.size.back() != t.dims.back())
+              fail(ErrorCode::unsupported, in[0],
+                   " is packed in blocks along its last dim: only whole rows of it can be moved; dequantize_blocks "
+                   "makes "
+                   "numbers of it");
             for (size_t i = 0; i < a.size.size(); ++i) {
               Dim& d = t.dims[t.rank() - a.size.size() + i];
               if ((a.size[i].is_static() && a.size[i].value() < 0) || (d == Dim(0) && a.size[i] != Dim(0)))
@@ -132,6 +142,10 @@ OpDef define_im2col() {
       .infer =
           [](Types in, const Im2colAttrs& a) {
             require_kind(in[0], kBool | kNumber);
+            for (size_t d = 0; d < a.padding.size(); ++d)
+              if (a.padding[d] < 0)
+                fail(ErrorCode::invalid_argument, "the padding of spatial dim ", d, " is ", a.padding[d],
+                     "; it cannot be negative");
             return im2col_type(in[0], a);
           },
       .decompose =

@@ -239,9 +239,8 @@ OpDef define_fused_matmul() {
             DType dtype = product_dtype(in, a.transpose_rhs);
             require_kind(in[0], kReal);
             size_t wanted = size_t{2} + a.has_bias + a.has_residual;
-            if (in.size() != wanted)
-              fail(ErrorCode::invalid_argument, "has_bias = ", a.has_bias, " and has_residual = ", a.has_residual,
-                   " call for ", wanted, " operands, got ", in.size());
+            require_operands(in.size(), wanted,
+                             flag_text("has_bias", a.has_bias) + " and " + flag_text("has_residual", a.has_residual));
             Type t{dtype, product_dims(in[0], in[1], a.transpose_rhs)};
             if (a.has_bias) require_dims(in[2], {t.dims.back()}, "bias");
             if (a.has_residual) require_dims(in.back(), t.dims, "residual");
@@ -294,7 +293,9 @@ OpDef define_lora_matmul() {
             return product(in[0], in[1], false) + a.scale * product(product(in[0], in[2], false), in[3], false);
           },
       .samples = {{.dims = {{3, 4}, {4, 5}, {4, 2}, {2, 5}}, .attrs = LoraMatmulAttrs{0.5}},
-                  {.dims = {{2, 3, 4}, {4, 2}, {4, 1}, {1, 2}}}},
+                  {.dims = {{2, 3, 4}, {4, 2}, {4, 1}, {1, 2}}},
+                  {.dims = {{0, 3}, {3, 2}, {3, 1}, {1, 2}}, .attrs = LoraMatmulAttrs{-3}},
+                  {.dims = {{5, 1}, {1, 3}, {1, 2}, {2, 3}}, .dtypes = {f16, f16, f16, f16}}},
   });
 }
 
@@ -346,7 +347,8 @@ OpDef define_grouped_matmul() {
           },
       .samples = {{.dims = {{5, 4}, {3, 4, 2}, {5}}, .dtypes = {f64, f64, i32}, .lo = 0, .hi = 3},
                   {.dims = {{4, 3}, {2, 3, 3}, {4}}, .dtypes = {f64, f64, i64}, .lo = -2, .hi = 4},
-                  {.dims = {{0, 3}, {2, 3, 3}, {0}}, .dtypes = {f64, f64, i32}}},
+                  {.dims = {{0, 3}, {2, 3, 3}, {0}}, .dtypes = {f64, f64, i32}},
+                  {.dims = {{3, 5}, {1, 5, 1}, {3}}, .dtypes = {bf16, bf16, u8}, .lo = 0, .hi = 1}},
   });
 }
 

@@ -210,7 +210,10 @@ OpDef define_softmax_cross_entropy() {
           },
       .samples = {{.dims = {{4, 5}, {4, 5}}},
                   {.dims = {{2, 3, 4}, {2, 3, 4}}, .attrs = AxisAttrs{1}, .lo = 0, .hi = 1},
-                  {.dims = {{6}, {6}}}},
+                  {.dims = {{6}, {6}}},
+                  {.dims = {{0, 3}, {0, 3}}},
+                  {.dims = {{3, 1, 2}, {3, 1, 2}}, .attrs = AxisAttrs{-2}},
+                  {.dims = {{3, 19}, {3, 19}}, .dtypes = {f16, f16}, .lo = 0, .hi = 1}},
   });
 }
 

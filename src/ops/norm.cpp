@@ -82,9 +82,8 @@ void require_affine(Types in, const A& a, const Dims& dims) {
   require_dtype(in, kReal);
   require_positive(a.epsilon);
   size_t wanted = size_t{1} + a.has_gamma + a.has_beta;
-  if (in.size() != wanted)
-    fail(ErrorCode::invalid_argument, "has_gamma = ", a.has_gamma, " and has_beta = ", a.has_beta, " call for ", wanted,
-         " operands, got ", in.size());
+  require_operands(in.size(), wanted,
+                   flag_text("has_gamma", a.has_gamma) + " and " + flag_text("has_beta", a.has_beta));
   if (a.has_gamma) require_dims(in[1], dims, "gamma");
   if (a.has_beta) require_dims(in.back(), dims, "beta");
 }
@@ -243,9 +242,8 @@ OpDef define_residual_norm(std::string_view name, std::string_view doc, Statisti
         require_dtype(in, kReal);
         require_positive(a.epsilon);
         size_t wanted = size_t{3} + a.has_bias + a.has_beta;
-        if (in.size() != wanted)
-          fail(ErrorCode::invalid_argument, "has_bias = ", a.has_bias, " and has_beta = ", a.has_beta, " call for ",
-               wanted, " operands, got ", in.size());
+        require_operands(in.size(), wanted,
+                         flag_text("has_bias", a.has_bias) + " and " + flag_text("has_beta", a.has_beta));
         require_rank(in[0], 1, SIZE_MAX, "x");
         require_dims(in[1], in[0].dims, "residual");
         ResidualOperands<Type> operands(in, a);

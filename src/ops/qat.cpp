@@ -123,7 +123,8 @@ OpDef define_fake_quantize() {
             bool state = a.scale_mode != ScaleMode::per_batch;
             if (in.size() != size_t{1} + state)
               fail(ErrorCode::invalid_argument, "scale_mode ", names_of(a.scale_mode)[size_t(a.scale_mode)],
-                   state ? " needs a state" : " has no state", ", got ", in.size(), " operands");
+                   state ? " takes x and a state" : " takes x alone", ", got ", in.size(),
+                   in.size() == 1 ? " operand" : " operands");
             if (state) require_scale(in[1], in[0], a.axes, "the state");
             Many<Type> types = {in[0]};
             if (a.scale_mode == ScaleMode::ema) types.push_back(in[1]);

@@ -71,7 +71,8 @@ void require_integer_product(Types in, const A& a) {
   require_zero_point(a.x_zero_point, in[0], "x_zero_point");
   require_zero_point(a.w_zero_point, in[1], "w_zero_point");
   require_zero_point(a.out_zero_point, in[0], "out_zero_point");
-  if (!std::isfinite(a.multiplier)) fail(ErrorCode::invalid_argument, "the multiplier is ", a.multiplier);
+  if (!std::isfinite(a.multiplier))
+    fail(ErrorCode::invalid_argument, "the multiplier is ", a.multiplier, "; it must be a finite number");
 }
 /// clamp(round(f32(acc) multiplier) + zero_point) as `dtype`.
 Value requantized(Value acc, double multiplier, int64_t zero_point, DType dtype) {

@@ -235,7 +235,7 @@ OpDef define_fold_in() {
       .operands = {"key", "data"},
       .infer =
           [](Types in) {
-            require_kind(in[1], kInteger, "integer");
+            require_kind(in[1], kInteger, "number");
             if (in[1].dims != leading_dims(in[0]))
               fail(ErrorCode::shape_mismatch, "each key of ", in[0], " takes one number, got ", in[1]);
             return in[0];

@@ -329,7 +329,8 @@ OpDef define_one_hot() {
           [](Types in, const OneHotAttrs& a) {
             require_kind(in[0], kInteger, "index");
             require_kind({a.dtype, {}}, kBool | kNumber, "result");
-            if (a.depth.is_static() && a.depth.value() < 0) fail(ErrorCode::invalid_argument, "a depth of ", a.depth);
+            if (a.depth.is_static() && a.depth.value() < 0)
+              fail(ErrorCode::invalid_argument, "depth is ", a.depth, "; it counts classes and cannot be negative");
             Type t{a.dtype, in[0].dims};
             t.dims.insert(t.dims.begin() + valid_axis(a.axis, t.rank() + 1), a.depth);
             return t;

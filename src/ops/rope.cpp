@@ -138,7 +138,8 @@ void turn(double& left, double& right, double cos, double sin) {
 int64_t grid_width(const Type& x, const AxialRope2dAttrs& a) {
   HeadDims d(x, a.layout, a.heads, "x");
   if (a.end_x < 1 || a.end_y < 1 || a.repeat_factor < 1 || !(a.theta > 0))
-    fail(ErrorCode::invalid_argument, "end_x, end_y, repeat_factor and theta must be positive");
+    fail(ErrorCode::invalid_argument, "end_x, end_y, repeat_factor and theta must be positive, got ", a.end_x, ", ",
+         a.end_y, ", ", a.repeat_factor, " and ", a.theta);
   if (d.length != Dim(a.end_x) * a.end_y * a.repeat_factor)
     fail(ErrorCode::shape_mismatch, d.length, " positions of ", x, " do not fill a grid of ", a.end_x, " by ", a.end_y,
          ", repeated ", a.repeat_factor, " times");
@@ -246,7 +247,11 @@ OpDef define_axial_rope2d() {
           },
       .samples = {{.dims = {{2, 6, 16}}, .attrs = AxialRope2dAttrs{3, 2, 10000, 1, 2}},
                   {.dims = {{1, 2, 8, 8}}, .attrs = AxialRope2dAttrs{2, 2, 100, 2, 2, AttentionLayout::bhsd}},
-                  {.dims = {{2, 1, 4}}}},
+                  {.dims = {{2, 1, 4}}},
+                  {.dims = {{3, 3, 1, 4}},
+                   .dtypes = {f16},
+                   .attrs = AxialRope2dAttrs{3, 1, 100, 1, 1, AttentionLayout::bshd}},
+                  {.dims = {{0, 4, 4}}, .attrs = AxialRope2dAttrs{2, 2}}},
   });
 }
 

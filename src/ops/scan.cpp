@@ -257,7 +257,10 @@ OpDef define_scan() {
               Value h = tanh(matmul(v[1], v[2]) + matmul(v[0], v[2]) + linear(v[0], v[3]));
               return std::vector{h, h};
             });
+            std::vector<Type> low = {{bf16, {3}}, {bf16, {3}}};
+            Graph decay = trace(low, [](Values v) { return std::vector{v[0] * 0.5 + v[1], v[0]}; });
             return std::vector<Sample>{
+                {.dims = {{3}, {5, 3}}, .dtypes = {bf16, bf16}, .attrs = ScanAttrs{1, 1, 5, true, decay}},
                 {.dims = dims, .dtypes = dtypes, .attrs = forwards},
                 {.dims = dims, .dtypes = dtypes, .attrs = backwards},
                 {.dims = empty, .dtypes = dtypes, .attrs = none},
@@ -327,7 +330,8 @@ OpDef define_checkpointed_scan() {
       .operands = {"operands..."},
       .infer =
           [](Types in, const CheckpointedScanAttrs& a) {
-            if (a.every < 1) fail(ErrorCode::invalid_argument, "every = ", a.every, " is no number of steps");
+            if (a.every < 1)
+              fail(ErrorCode::invalid_argument, "every = ", a.every, " is no number of steps; it is at least 1");
             return Many<Type>(scan_types(in, plain(a)));
           },
       .decompose = [](Graph& g, Values in, const CheckpointedScanAttrs& a) -> Many<Value> {
@@ -356,8 +360,13 @@ OpDef define_checkpointed_scan() {
               return Sample{.dims = {{2}, {length, 2}, {2}},
                             .attrs = CheckpointedScanAttrs{1, 1, length, reverse, body, kind, every}};
             };
-            return std::vector{sample(7, false, Checkpointing::every, 3), sample(7, true, Checkpointing::every, 2),
-                               sample(10, false, Checkpointing::sqrt, 1),
+            std::vector<Type> low = {{f16, {1}}, {f16, {1}}};
+            Graph decay = trace(low, [](Values v) { return std::vector{v[0] * 0.5 + v[1], v[0]}; });
+            Sample narrow{.dims = {{1}, {5, 1}},
+                          .dtypes = {f16, f16},
+                          .attrs = CheckpointedScanAttrs{1, 1, 5, false, decay, Checkpointing::every, 2}};
+            return std::vector{narrow, sample(7, false, Checkpointing::every, 3),
+                               sample(7, true, Checkpointing::every, 2), sample(10, false, Checkpointing::sqrt, 1),
                                sample(11, true, Checkpointing::recursive, 1)};
           },
   });

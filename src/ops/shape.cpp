@@ -17,7 +17,9 @@ Dim floor_divided(const Dim& x, int64_t by) {
 }
 int64_t valid_axis(int64_t axis, size_t rank) {
   auto n = static_cast<int64_t>(rank);
-  if (axis < -n || axis >= n) fail(ErrorCode::invalid_argument, "axis ", axis, " is out of range for rank ", n);
+  if (axis < -n || axis >= n)
+    fail(ErrorCode::invalid_argument, "axis ", axis, " is out of range for rank ", n,
+         n == 0 ? std::string("; a scalar has no axes") : text_of("; it goes from ", -n, " to ", n - 1));
   return axis < 0 ? axis + n : axis;
 }
 Axes valid_axes(const Axes& axes, size_t rank) {
@@ -25,7 +27,7 @@ Axes valid_axes(const Axes& axes, size_t rank) {
   for (int64_t axis : axes) {
     result.push_back(valid_axis(axis, rank));
     if (std::count(result.begin(), result.end(), result.back()) > 1)
-      fail(ErrorCode::invalid_argument, "axis ", axis, " is named twice");
+      fail(ErrorCode::invalid_argument, "axis ", axis, " is named twice; name each axis once");
   }
   return result;
 }
@@ -134,7 +136,9 @@ Dim sliced(const Type& x, size_t d, const SliceAttrs& a, int64_t stride) {
   return floor_divided(limit - start + Dim(stride - 1), stride);
 }
 Dim padded(const Type& x, size_t d, const PadAttrs& a, int64_t interior) {
-  if (interior < 0) fail(ErrorCode::invalid_argument, "interior padding along dim ", d, " is ", interior);
+  if (interior < 0)
+    fail(ErrorCode::invalid_argument, "interior padding along dim ", d, " is ", interior,
+         "; only low and high may be negative");
   // An empty dim has no interior; a symbolic one is taken to have at least one element.
   Dim inner = x.dims[d] == Dim(0) || interior == 0 ? x.dims[d] : x.dims[d] * (interior + 1) - Dim(interior);
   Dim result = inner + a.low[d] + a.high[d];
@@ -235,7 +239,9 @@ OpDef define_reshape() {
       .batch = [](Values in, const ReshapeAttrs& a) { return reshape(in[0], prepend(in[0].dims()[0], a.dims)); },
       .samples = {{.dims = {{2, 6}}, .attrs = ReshapeAttrs{{3, 4}}},
                   {.dims = {{1}}, .attrs = ReshapeAttrs{{}}},
-                  {.dims = {{0, 3}}, .attrs = ReshapeAttrs{{3, 0, 2}}}},
+                  {.dims = {{0, 3}}, .attrs = ReshapeAttrs{{3, 0, 2}}},
+                  {.dims = {{}}, .attrs = ReshapeAttrs{{1, 1}}},
+                  {.dims = {{3, 1, 5}}, .dtypes = {u8}, .attrs = ReshapeAttrs{{15}}, .lo = 0, .hi = 255}},
   });
 }
 
@@ -275,7 +281,10 @@ OpDef define_transpose() {
           },
       .samples = {{.dims = {{2, 3}}, .attrs = TransposeAttrs{{1, 0}}},
                   {.dims = {{2, 3, 4}}, .attrs = TransposeAttrs{{2, 0, 1}}},
-                  {.dims = {{2, 3, 4, 2}}, .attrs = TransposeAttrs{{0, 2, 1, 3}}}},
+                  {.dims = {{2, 3, 4, 2}}, .attrs = TransposeAttrs{{0, 2, 1, 3}}},
+                  {.dims = {{}}, .attrs = TransposeAttrs{}},
+                  {.dims = {{3, 0, 2}}, .attrs = TransposeAttrs{{1, 2, 0}}},
+                  {.dims = {{9, 1, 19}}, .dtypes = {f16}, .attrs = TransposeAttrs{{2, 1, 0}}}},
   });
 }
 
@@ -325,7 +334,10 @@ OpDef define_slice() {
           },
       .samples = {{.dims = {{5, 4}}, .attrs = SliceAttrs{{1, 0}, {4, 3}, {}}},
                   {.dims = {{7}}, .attrs = SliceAttrs{{1}, {7}, {2}}},
-                  {.dims = {{3, 4}}, .attrs = SliceAttrs{{2, 2}, {2, 4}, {1, 1}}}},
+                  {.dims = {{3, 4}}, .attrs = SliceAttrs{{2, 2}, {2, 4}, {1, 1}}},
+                  {.dims = {{}}, .attrs = SliceAttrs{}},
+                  {.dims = {{3, 0}}, .attrs = SliceAttrs{{0, 0}, {3, 0}, {2, 1}}},
+                  {.dims = {{1, 7, 3}}, .dtypes = {i8}, .attrs = SliceAttrs{{0, 1, 2}, {1, 7, 3}, {1, 5, 1}}}},
   });
 }
 
@@ -395,7 +407,10 @@ OpDef define_pad() {
       },
       .samples = {{.dims = {{2, 3}, {}}, .attrs = PadAttrs{{1, 0}, {0, 2}, {}}},
                   {.dims = {{4}, {}}, .attrs = PadAttrs{{1}, {2}, {2}}},
-                  {.dims = {{5, 2}, {}}, .attrs = PadAttrs{{-1, 1}, {-2, 0}, {0, 1}}}},
+                  {.dims = {{5, 2}, {}}, .attrs = PadAttrs{{-1, 1}, {-2, 0}, {0, 1}}},
+                  {.dims = {{}, {}}, .attrs = PadAttrs{}},
+                  {.dims = {{0, 1}, {}}, .attrs = PadAttrs{{1, 0}, {2, 0}, {0, 3}}},
+                  {.dims = {{3, 5}, {}}, .dtypes = {bf16, bf16}, .attrs = PadAttrs{{0, 3}, {1, -4}, {1, 0}}}},
   });
 }
 
@@ -470,7 +485,9 @@ OpDef define_concatenate() {
           },
       .samples = {{.dims = {{2, 3}, {1, 3}, {4, 3}}, .attrs = AxisAttrs{0}},
                   {.dims = {{2, 3}, {2, 0}, {2, 2}}},
-                  {.dims = {{2}}}},
+                  {.dims = {{2}}},
+                  {.dims = {{2, 1, 3}, {2, 5, 3}}, .attrs = AxisAttrs{-2}},
+                  {.dims = {{1, 7}, {1, 3}, {1, 9}}, .dtypes = {f16, f16, f16}, .attrs = AxisAttrs{1}}},
   });
 }
 
@@ -499,7 +516,10 @@ OpDef define_reverse() {
       .batch = [](Values in, const AxesAttrs& a) { return reverse(in[0], behind_batch(a.axes)); },
       .samples = {{.dims = {{3, 4}}, .attrs = AxesAttrs{{0}}},
                   {.dims = {{3, 4}}, .attrs = AxesAttrs{{1, 0}}},
-                  {.dims = {{5}}, .attrs = AxesAttrs{{-1}}}},
+                  {.dims = {{5}}, .attrs = AxesAttrs{{-1}}},
+                  {.dims = {{}}, .attrs = AxesAttrs{}},
+                  {.dims = {{2, 0}}, .attrs = AxesAttrs{{0}}},
+                  {.dims = {{3, 1, 19}}, .dtypes = {i8}, .attrs = AxesAttrs{{2}}}},
   });
 }
 
@@ -527,7 +547,9 @@ OpDef define_iota() {
           },
       .samples = {{.attrs = IotaAttrs{{i64, {4}}, 0}},
                   {.attrs = IotaAttrs{{f32, {2, 3}}, 1}},
-                  {.attrs = IotaAttrs{{u8, {3, 2}}, -2}}},
+                  {.attrs = IotaAttrs{{u8, {3, 2}}, -2}},
+                  {.attrs = IotaAttrs{{f64, {1, 0}}, 1}},
+                  {.attrs = IotaAttrs{{bf16, {19, 1}}, 0}}},
   });
 }
 
@@ -540,7 +562,10 @@ OpDef define_extent() {
             return require_kind({a.dtype, {}}, kNumber, "extent"), Type{a.dtype, {}};
           },
       .reference = [](Tensors, const ExtentAttrs& a) { return full(a.dtype, {}, static_cast<double>(a.dim.value())); },
-      .samples = {{.attrs = ExtentAttrs{7}}, {.attrs = ExtentAttrs{7, f32}}},
+      .samples = {{.attrs = ExtentAttrs{7}},
+                  {.attrs = ExtentAttrs{7, f32}},
+                  {.attrs = ExtentAttrs{0, u8}},
+                  {.attrs = ExtentAttrs{300, f16}}},
   });
 }
 

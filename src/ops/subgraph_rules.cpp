@@ -58,13 +58,19 @@ std::vector<Value> all_batched(Values in, const Mask& batched) {
   return lanes;
 }
 void require_types(std::string_view what, Types wanted, Types got) {
-  for (size_t i = 0; i < std::max(wanted.size(), got.size()); ++i)
-    if (i >= wanted.size() || i >= got.size() || wanted[i] != got[i])
-      fail(ErrorCode::shape_mismatch, what, " ", i, " should be ", i < wanted.size() ? text_of(wanted[i]) : "absent",
-           ", but is ", i < got.size() ? text_of(got[i]) : "absent");
+  if (wanted.size() != got.size()) {
+    std::string list;
+    for (const Type& t : wanted) list += text_of(list.empty() ? ": " : ", ", t);
+    fail(ErrorCode::shape_mismatch, what, "s are ", got.size(), ", but ", wanted.size(), " are needed", list);
+  }
+  for (size_t i = 0; i < wanted.size(); ++i)
+    if (wanted[i] != got[i])
+      fail(ErrorCode::shape_mismatch, what, " ", i, " should be ", wanted[i], ", but is ", got[i]);
 }
 const Graph& required(const Subgraph& g, std::string_view what) {
-  if (!g) fail(ErrorCode::invalid_argument, "the sub-graph '", what, "' is missing");
+  if (!g)
+    fail(ErrorCode::invalid_argument, "the sub-graph '", what, "' is missing; give it as an attribute, ", what,
+         " = graph @", what, " { ... }");
   return *g;
 }
 std::vector<Value> inlined(Graph& to, const Graph& g, Values inputs) { return splice(to, g, inputs); }

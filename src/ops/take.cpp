@@ -101,7 +101,8 @@ ScatterAttrs as_scatter(const Type& updates, const Type& indices, const ScatterA
 Type rows_type(const Type& updates, const Type& indices, const ScatterAddRowsAttrs& a) {
   Dims dims = pick(updates.dims, as_scatter(updates, indices, a).update_window_dims);
   dims.insert(dims.begin() + valid_axis(a.axis, dims.size() + 1), a.size);
-  if (a.size.is_static() && a.size.value() < 0) fail(ErrorCode::invalid_argument, "size is ", a.size);
+  if (a.size.is_static() && a.size.value() < 0)
+    fail(ErrorCode::invalid_argument, "size is ", a.size, "; it counts rows and cannot be negative");
   return {updates.dtype, std::move(dims)};
 }
 
@@ -154,6 +155,11 @@ OpDef define_take_along_axis() {
       .moves_data = true,
       .infer =
           [](Types in, const TakeAttrs& a) {
+            if (is_block(in[0].dtype))
+              fail(ErrorCode::unsupported, in[0],
+                   " is packed in blocks along its last dim: only whole rows of it can be moved; dequantize_blocks "
+                   "makes "
+                   "numbers of it");
             return valid_elements(in[0], in[1], a.axis), Type{in[0].dtype, in[1].dims};
           },
       .decompose =

@@ -36,9 +36,11 @@ OpDef define_while_loop() {
       .covers = {"While"},
       .infer = [](Types in, const WhileAttrs& a) -> Many<Type> {
         if (a.carries < 1 || in.size() < static_cast<size_t>(a.carries))
-          fail(ErrorCode::invalid_argument, "a loop with ", a.carries, " carries got ", in.size(), " operands");
+          fail(ErrorCode::invalid_argument, "a loop with ", a.carries, " carries got ", in.size(),
+               " operands; carries come first, then what the loop captures");
         if (a.max_trips && *a.max_trips < 0)
-          fail(ErrorCode::invalid_argument, "max_trips = ", *a.max_trips, " is negative");
+          fail(ErrorCode::invalid_argument, "max_trips = ", *a.max_trips,
+               " is negative; leave it out for a loop without a bound");
         Types carries = in.first(static_cast<size_t>(a.carries));
         require_types("body's input", in, required(a.body, "body").input_types());
         require_types("body's result", carries, a.body->output_types());
@@ -128,6 +130,17 @@ OpDef define_while_loop() {
                              .dtypes = {f64, f64, i64},
                              .attrs = WhileAttrs{3, condition, body, 5}});
             }
+            std::vector<Type> low = {{f16, {5}}, {i8, {}}};  // doubled until the counter is 3
+            all.push_back(
+                {.dims = {{5}, {}},
+                 .dtypes = {f16, i8},
+                 .attrs = WhileAttrs{
+                     2, trace(low, [](Graph& g, Values v) { return compare(v[1], scalar(g, 3, i8), Comparison::lt); }),
+                     trace(low,
+                           [](Values v) {
+                             return std::vector{v[0] * 2.0, v[1] + 1.0};
+                           }),
+                     9}});
             return all;
           },
   });

@@ -2,6 +2,7 @@
 #include "rlx/ops/window.h"
 
 #include "ops/combine.h"
+#include "ops/composite_rules.h"
 #include "ops/subgraph_rules.h"
 #include "ops/window_rules.h"
 
@@ -48,8 +49,7 @@ Type conv_type(Types in, const ConvAttrs& a) {
   split(made, groups * batch_groups,
         [&] { return text_of("the number of output features ", made, " of the kernel ", w); });
   Type t{a.accumulate.value_or(x.dtype), Dims(x.rank())};
-  if (kind_of(t.dtype) != kind_of(x.dtype))
-    fail(ErrorCode::invalid_argument, "products of ", x.dtype, " cannot be accumulated in ", t.dtype);
+  require_accumulator(x.dtype, t.dtype);
   t.dims[size_t(layout.out[0])] = split(batch, batch_groups, [&] { return text_of("the batch ", batch, " of ", x); });
   t.dims[size_t(layout.out[1])] = made;
   for (size_t d = 0; d < layout.out_spatial.size(); ++d)

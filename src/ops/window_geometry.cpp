@@ -87,8 +87,12 @@ ConvLayout::ConvLayout(const ConvAttrs& a, Types in) {
   if (rank > 5) fail(ErrorCode::unsupported, "a convolution has at most 3 spatial dims; ", in[0], " has ", rank - 2);
   auto complete = [&](const Axes& layout, std::string_view what) {
     Axes axes = layout.empty() ? axes_from(0, rank) : layout;
-    if (axes.size() != rank || std::any_of(axes.begin(), axes.end(), [](int64_t d) { return d < 0; }))
-      fail(ErrorCode::invalid_argument, what, " must name each dim of rank ", rank, " once, counted from the front");
+    if (axes.size() != rank || std::any_of(axes.begin(), axes.end(), [](int64_t d) { return d < 0; })) {
+      std::ostringstream list;
+      print(list, axes);
+      fail(ErrorCode::invalid_argument, what, " must name each dim of rank ", rank,
+           " once, counted from the front, got ", list.str());
+    }
     return valid_axes(axes, rank);
   };
   lhs = complete(a.lhs_layout, "lhs_layout"), rhs = complete(a.rhs_layout, "rhs_layout"),

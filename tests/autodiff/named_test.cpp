@@ -154,7 +154,8 @@ TEST_CASE("wrong uses say what is wrong and what to do") {
   CHECK(message([&] { vmap(vector, {}, 3); }) == "vmap of 'vector' names no input that has a batch; name at least one");
   CHECK(message([&] {
           vmap(vector, {{{"x", 2}}, {}}, 3);
-        }) == "axis 2 is out of range for rank 2\n  while placing the batch of 'x', which is f32[3]");
+        }) ==
+        "axis 2 is out of range for rank 2; it goes from -2 to 1\n  while placing the batch of 'x', which is f32[3]");
 }
 
 TEST_CASE("an op without a gradient is an error that names it and where it stands") {

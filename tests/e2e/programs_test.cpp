@@ -124,6 +124,34 @@ TEST_CASE("a solver of one system, batched by vmap, solves many, and its derivat
   check(many, golden, 1e-10);
 }
 
+TEST_CASE(
+    "systems are solved by one op, one by one under vmap and all at once, with the derivatives of both operands") {
+  Golden golden("solve");
+  std::vector<Type> one = golden.types();
+  for (Type& t : one) t.dims.erase(t.dims.begin());
+  check(batch(trace(one, [](Values in) { return solve(in[0], in[1]); }), {true, true}, 3), golden, 1e-11);
+  check(trace(golden.types(), [](Values in) { return solve(in[0], in[1]); }), golden, 1e-11);
+}
+
+TEST_CASE("a convolution by transforms is the sum over places, and so are its derivatives") {
+  Golden golden("fft_convolution");
+  Graph g = trace(golden.types(), [](Values in) {
+    Value x = in[0], h = in[1];
+    int64_t length = x.dim(1).value() + h.dim(0).value() - 1;
+    Value spectrum = rfft(resized(x, 1, length)), filter = rfft(resized(h, 0, length));
+    return irfft(spectrum * filter, {-1}, length);
+  });
+  check(g, golden, 1e-11);
+}
+
+TEST_CASE("a product with weights of four bits, scaled in blocks, is that with the widened weights") {
+  Golden golden("int4_matmul");
+  Graph g = trace(golden.types(), [](Values in) {
+    return dequant_matmul(in[0], convert(in[1], i4), {in[2], convert(in[3], i4)}, 8);
+  });
+  check(g, golden, 1e-11);
+}
+
 TEST_CASE("the loss behind ten steps of gradient descent has JAX's derivatives by the first guess and by the rate") {
   Golden golden("descent");
   Graph g = trace(golden.types(), [](Graph& to, Values in) {

@@ -60,7 +60,7 @@ TEST_CASE("an attribute given twice, or of another kind, is refused") {
 
 TEST_CASE("an axis that the operand does not have is refused, however far off") {
   CHECK(of_node("%1 = softmax(%0) {axis = 2} : f32[2, 3]") ==
-        "axis 2 is out of range for rank 2\n  while building 'softmax(f32[2, 3]) {axis = 2}'\n"
+        "axis 2 is out of range for rank 2; it goes from -2 to 1\n  while building 'softmax(f32[2, 3]) {axis = 2}'\n"
         "  while reading the node at line 3");
   CHECK(of_node("%1 = softmax(%0) {axis = -9223372036854775808} : f32[2, 3]")
             .starts_with("axis -9223372036854775808 is out of range for rank 2"));

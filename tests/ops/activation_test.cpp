@@ -105,7 +105,8 @@ TEST_CASE("activations keep shapes, also of scalars and of nothing") {
 
 TEST_CASE("relu takes integers, gelu refuses them") {
   CHECK(mismatch([](Values v) { return relu(v[0]); }, {vector_of(i32, {-3, 0, 5})}, {vector_of(i32, {0, 0, 5})}) == "");
-  CHECK(refusal([](Values v) { return gelu(v[0]); }, {{i32, {3}}}) == "an operand of float is needed, got i32[3]");
+  CHECK(refusal([](Values v) { return gelu(v[0]); }, {{i32, {3}}}) ==
+        "an operand of float is needed, got i32[3]; convert it first");
 }
 
 TEST_CASE("an activation of f16 is computed in f32 and rounded once") {

@@ -127,5 +127,5 @@ TEST_CASE("arranging refuses what cannot be arranged") {
   CHECK(refusal([](Values v) { return diagonal(v[0]); }, {{f32, {n, 3}}}) ==
         "the length of the diagonal of f32[n, 3] cannot be told: the lesser of n and 3");
   CHECK(refusal([](Values v) { return argsort(v[0]); }, {{c64, {3}}}) ==
-        "an order of bool, integer, float is needed, got c64[3]");
+        "an order of bool, integer, float is needed, got c64[3]; convert it first");
 }

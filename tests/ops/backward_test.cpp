@@ -102,7 +102,7 @@ TEST_CASE("the gradients of a norm sum over rows for gamma and beta") {
                            {{{0, 2}, {}}, {{2}, {1, 2}}, {{0, 2}, {}}},
                            {{{0, 2}, {}}, {{2}, {0, 0}}, {{2}, {0, 0}}}) == "");
   CHECK(refusal([](Values v) { return layer_norm_backward(v[0], {}, v[1], {})[0]; }, {{f32, {2, 3}}, {f32, {2, 3}}}) ==
-        "has_gamma = 1 calls for 3 operands, got 2");
+        "has_gamma = true calls for 3 operands, got 2");
   CHECK(refusal([](Values v) { return rms_norm_backward(v[0], v[1], v[2], {})[0]; },
                 {{f32, {2, 3}}, {f32, {3}}, {f32, {3, 3}}}) == "ct must be f32[2, 3], got f32[3, 3]");
 }

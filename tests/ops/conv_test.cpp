@@ -81,7 +81,7 @@ TEST_CASE("convolutions, pools and images refuse what does not fit") {
             [](Values v) {
               return pool(v[0], {PoolKind::mean, {2}});
             },
-            {{i32, {4}}}) == "an operand of float, complex is needed, got i32[4]");
+            {{i32, {4}}}) == "an operand of float, complex is needed, got i32[4]; convert it first");
   CHECK(refusal(
             [](Values v) {
               return pool(v[0], {PoolKind::max, {2, 2}});

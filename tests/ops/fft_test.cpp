@@ -107,7 +107,7 @@ TEST_CASE("transforms that cannot be meant are refused") {
   auto refused = [](const Type& t, FftAttrs a) {
     return refusal([&](Values v) { return emit(op::fft, {v[0]}, a); }, {t});
   };
-  CHECK(refused({f32, {4}}, {}) == "an operand of complex is needed, got f32[4]");
+  CHECK(refused({f32, {4}}, {}) == "an operand of complex is needed, got f32[4]; convert it first");
   CHECK(refused({c64, {4}}, {FftKind::rfft}) ==
         "rfft transforms f32 and f64, got c64[4]; fft transforms complex numbers");
   CHECK(refused({c64, {4, 0}}, {}) == "there is nothing to transform along axis 1 of c64[4, 0]");

@@ -124,7 +124,7 @@ TEST_CASE("indexing refuses what does not fit") {
             [](Values v) {
               return gather(v[0], v[1], rows_of({1, 3}));
             },
-            {{f32, {4, 3}}, {f32, {5}}}) == "an index of integer is needed, got f32[5]");
+            {{f32, {4, 3}}, {f32, {5}}}) == "an index of integer is needed, got f32[5]; convert it first");
   CHECK(refusal(
             [](Values v) {
               return gather(v[0], v[1], rows_of({1, 3}, OutOfRange::clip));
@@ -137,7 +137,7 @@ TEST_CASE("indexing refuses what does not fit") {
         "dim 1 of the updates f32[5, 4] is longer than dim 1 of f32[4, 3]");
   CHECK(refusal([&](Values v) { return scatter(v[0], v[1], v[2], add); },
                 {{boolean, {4, 3}}, {i32, {5}}, {boolean, {5, 3}}}) ==
-        "an operand of integer, float, complex is needed, got bool[4, 3]");
+        "an operand of integer, float, complex is needed, got bool[4, 3]; convert it first");
   CHECK(refusal(
             [](Values v) {
               return dynamic_slice(v[0], {v[1]}, {2, 2});

@@ -32,7 +32,7 @@ TEST_CASE("cross entropy is exact for confident, impossible and absent classes")
   CHECK(of_labels(loss, -1, {{0, 3}, {}}, {0}, {}, {}) == "");
   CHECK(of_labels(nll, -1, {{2, 2}, {-0.5, -1, -kInf, 0}}, {2}, {1, 1}, {1, 0}) == "");
   CHECK(refusal([](Values v) { return softmax_cross_entropy_with_logits(v[0], v[1]); }, {{f32, {2, 3}}, {f32, {2}}}) ==
-        "an index of integer is needed, got f32[2]");
+        "an index of integer is needed, got f32[2]; convert it first");
   CHECK(refusal([](Values v) { return nll(v[0], v[1]); }, {{f32, {2, 3}}, {i32, {3}}}) ==
         "labels must be i32[2], got i32[3]");
 }

@@ -48,7 +48,7 @@ TEST_CASE("layer_norm says what gamma and beta must be") {
             [](Values v) {
               return emit(op::layer_norm, {v[0], v[1]}, LayerNormAttrs{});
             },
-            {{f32, {3}}, {f32, {3}}}) == "has_gamma = 1 and has_beta = 1 call for 3 operands, got 2");
+            {{f32, {3}}, {f32, {3}}}) == "has_gamma = true and has_beta = true calls for 3 operands, got 2");
 }
 TEST_CASE("layer_norm of unknown extents divides by the count at hand") {
   Dim n = Dim::symbol("n");

@@ -34,8 +34,12 @@ TEST_CASE("means divide by the count, over any axes") {
   CHECK(one([](Values v) { return mean(v[0], {1}); }, {{2, 0}, {}}, {{2}, {kNaN, kNaN}}) == "");
   CHECK(one([](Values v) { return mean(v[0], {0}); }, {{2, 0}, {}}, {{0}, {}}) == "");
   CHECK(refusal([](Values v) { return mean(v[0], {0}); }, {{i32, {3}}}) ==
-        "an operand of float, complex is needed, got i32[3]");
-  CHECK(refusal([](Values v) { return mean(v[0], {0, -1}); }, {{f32, {3}}}) == "axis -1 is named twice");
+        "an operand of float, complex is needed, got i32[3]; convert it first");
+  CHECK(refusal(
+            [](Values v) {
+              return mean(v[0], {0, -1});
+            },
+            {{f32, {3}}}) == "axis -1 is named twice; name each axis once");
 }
 TEST_CASE("variance takes a correction and does not cancel") {
   CHECK(one([](Values v) { return variance(v[0], {1}, false, 1); }, {{1, 4}, {1, 2, 4, 8}},
@@ -129,7 +133,7 @@ TEST_CASE("one_hot puts the new dim where it is told") {
                  {tensor(i32, {2, 3}, {-1, 5, -1, 5, -1, 5})}) == "");
   CHECK(mismatch([](Values v) { return one_hot(v[0], 0); }, {vector_of(i32, {0, 1})}, {tensor(f32, {2, 0}, {})}) == "");
   CHECK(refusal([](Values v) { return one_hot(v[0], 3); }, {{f32, {2}}}) ==
-        "an index of integer is needed, got f32[2]");
+        "an index of integer is needed, got f32[2]; convert it first");
 }
 
 TEST_CASE("a histogram closes its last part, and leaves out what is outside or NaN") {

@@ -47,9 +47,12 @@ TEST_CASE("softmax of f16 sums in f32") {
   CHECK(mismatch([](Values v) { return softmax(v[0]); }, {x}, {y}, 0) == "");
 }
 TEST_CASE("softmax refuses integers and axes that are not there") {
-  CHECK(refusal([](Values v) { return softmax(v[0]); }, {{i32, {3}}}) == "an operand of float is needed, got i32[3]");
-  CHECK(refusal([](Values v) { return softmax(v[0], 2); }, {{f32, {3, 4}}}) == "axis 2 is out of range for rank 2");
-  CHECK(refusal([](Values v) { return softmax(v[0]); }, {{f32, {}}}) == "axis -1 is out of range for rank 0");
+  CHECK(refusal([](Values v) { return softmax(v[0]); }, {{i32, {3}}}) ==
+        "an operand of float is needed, got i32[3]; convert it first");
+  CHECK(refusal([](Values v) { return softmax(v[0], 2); }, {{f32, {3, 4}}}) ==
+        "axis 2 is out of range for rank 2; it goes from -2 to 1");
+  CHECK(refusal([](Values v) { return softmax(v[0]); }, {{f32, {}}}) ==
+        "axis -1 is out of range for rank 0; a scalar has no axes");
 }
 
 TEST_CASE("log_softmax keeps what softmax rounds to 0") {

@@ -50,9 +50,9 @@ TEST_CASE("scatter_elements along a symbolic axis runs its other dims along") {
 }
 TEST_CASE("indexing refuses operands that do not fit") {
   CHECK(refusal([](Values v) { return take(v[0], v[1], 2); }, {{f32, {4, 3}}, {i32, {2}}}) ==
-        "axis 2 is out of range for rank 2");
+        "axis 2 is out of range for rank 2; it goes from -2 to 1");
   CHECK(refusal([](Values v) { return take(v[0], v[1]); }, {{f32, {4, 3}}, {f32, {2}}}) ==
-        "an index of integer is needed, got f32[2]");
+        "an index of integer is needed, got f32[2]; convert it first");
   CHECK(refusal([](Values v) { return take(v[0], v[1], 0, OutOfRange::clip); }, {{f32, {0, 3}}, {i32, {2}}}) ==
         "a slice of 1 does not lie within dim 0 of f32[0, 3]");
   CHECK(refusal([](Values v) { return take_along_axis(v[0], v[1], 0); }, {{f32, {4, 3}}, {i32, {2, 4}}}) ==
@@ -64,7 +64,8 @@ TEST_CASE("indexing refuses operands that do not fit") {
   CHECK(refusal([](Values v) { return scatter_elements(v[0], v[1], v[2], 0); }, {{f32, {4}}, {i32, {2}}, {f32, {3}}}) ==
         "the updates must be f32[2], as their indices, got f32[3]");
   CHECK(refusal([](Values v) { return scatter_elements(v[0], v[1], v[2], 0, ScatterReduction::max); },
-                {{c64, {4}}, {i32, {2}}, {c64, {2}}}) == "an operand of bool, integer, float is needed, got c64[4]");
+                {{c64, {4}}, {i32, {2}}, {c64, {2}}}) ==
+        "an operand of bool, integer, float is needed, got c64[4]; convert it first");
   CHECK(refusal([](Values v) { return kv_append(v[0], v[1], v[2], 0); }, {{f32, {4, 2}}, {f32, {1, 3}}, {i32, {}}}) ==
         "an entry for the cache f32[4, 2] must agree with it in dtype and in every dim but 0, where it is no longer; "
         "got f32[1, 3]");

@@ -78,7 +78,7 @@ TEST_CASE("windows and convolutions refuse what does not fit") {
             [](Values v) {
               return reduce_window(v[0], {Reduction::sum, {2}});
             },
-            {{boolean, {3}}}) == "an operand of integer, float, complex is needed, got bool[3]");
+            {{boolean, {3}}}) == "an operand of integer, float, complex is needed, got bool[3]; convert it first");
   CHECK(refusal(
             [](Values v) {
               return select_and_scatter(v[0], v[1], {Comparison::ge, {2}});
@@ -107,7 +107,7 @@ TEST_CASE("windows and convolutions refuse what does not fit") {
         "f32[4, 3, 3, 3]");
   CHECK(message({1, 1, 2, 2, 2, 2}, {1, 1, 1, 1, 1, 1}) ==
         "a convolution has at most 3 spatial dims; f32[1, 1, 2, 2, 2, 2] has 4");
-  CHECK(message({1, 3, 8}, {4, 3, 3}, {.lhs_layout = {0, 1, 1}}) == "axis 1 is named twice");
+  CHECK(message({1, 3, 8}, {4, 3, 3}, {.lhs_layout = {0, 1, 1}}) == "axis 1 is named twice; name each axis once");
   CHECK(message({1, 3, 8}, {4, 3, 3}, {.strides = {1, 1}}) ==
         "strides must have one entry for each of the 1 dims that the window slides over, got 2");
   CHECK(refusal([](Values v) { return convolution(v[0], v[1]); }, {{f32, {1, 1, 2}}, {f16, {1, 1, 2}}}) ==

@@ -153,7 +153,8 @@ std::string when_convolution(const Question& q) {
 Prepared lower_convolution(const LoweringContext& c) {
   const auto& a = c.attrs<ConvAttrs>();
   auto parts = groups_of_batch(convolution_args(a, c.operands[0], c.operands[1], c.results[0]), a.batch_group_count);
-  for (int d = 0; d < parts[0].args.spatial; ++d)
+  // A result without elements has no phases, and so no parts.
+  for (int d = 0, spatial = parts[0].args.spatial; d < spatial && !parts.empty(); ++d)
     if (parts[0].args.lhs_dilation[d] > 1) split_phases(parts, d);
   return std::make_unique<ConvolutionStep>(parts, c.operands[0].dtype, c.results[0].dtype, c.threads);
 }
