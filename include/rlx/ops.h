@@ -26,6 +26,7 @@
 #include "rlx/ops/random.h"
 #include "rlx/ops/recurrent.h"
 #include "rlx/ops/reduction.h"
+#include "rlx/ops/scaled.h"
 #include "rlx/ops/shape.h"
 #include "rlx/ops/softmax.h"
 #include "rlx/ops/sort.h"

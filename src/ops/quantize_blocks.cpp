@@ -1,5 +1,5 @@
 // Weights that are packed: in blocks that hold their scales, or as codes beside tensors of scales; and their products.
-#include "ops/composite_rules.h"
+#include "ops/block_scales.h"
 #include "rlx/ops/linear.h"
 #include "rlx/ops/quantize.h"
 
@@ -15,15 +15,24 @@ Value dequantize_blockwise(Value q, CodeScales s, int64_t axis, int64_t block_si
               DequantizeBlockwiseAttrs{axis, block_size, dtype, bool(s.zero_point), bool(s.bias), bool(s.global)});
 }
 Value dequant_matmul(Value x, Value w) { return emit(op::dequant_matmul, {x, w}, DequantMatmulAttrs{}); }
-Value dequant_matmul(Value x, Value w, CodeScales s, int64_t block_size, bool transpose_rhs) {
+Value dequant_matmul(Value x, Value w, CodeScales s, int64_t block_size, bool transpose_rhs, int64_t planes) {
   std::vector<Value> in = {x, w};
   for (const Value& v : {s.scale, s.zero_point, s.bias, s.global})
     if (v) in.push_back(v);
-  return emit(
-      op::dequant_matmul, std::move(in),
-      DequantMatmulAttrs{transpose_rhs, block_size, bool(s.scale), bool(s.zero_point), bool(s.bias), bool(s.global)});
+  return emit(op::dequant_matmul, std::move(in),
+              DequantMatmulAttrs{transpose_rhs, block_size, bool(s.scale), bool(s.zero_point), bool(s.bias),
+                                 bool(s.global), planes});
 }
-Value dequant_grouped_matmul(Value x, Value w, Value index) { return emit(op::dequant_grouped_matmul, {x, w, index}); }
+Value dequant_grouped_matmul(Value x, Value w, Value index) {
+  return emit(op::dequant_grouped_matmul, {x, w, index}, DequantGroupedMatmulAttrs{});
+}
+Value dequant_grouped_matmul(Value x, Value w, Value index, CodeScales s, int64_t block_size) {
+  std::vector<Value> in = {x, w, index};
+  for (const Value& v : {s.scale, s.zero_point, s.bias, s.global})
+    if (v) in.push_back(v);
+  return emit(op::dequant_grouped_matmul, std::move(in),
+              DequantGroupedMatmulAttrs{block_size, bool(s.scale), bool(s.zero_point), bool(s.bias), bool(s.global)});
+}
 Value dequant_moe_weights(Value w, DType dtype) {
   return emit(op::dequant_moe_weights, {w}, DequantizeBlocksAttrs{dtype});
 }
@@ -61,16 +70,6 @@ struct Parts {
   }
 };
 
-/// The extents of the scales of codes q.
-Dims scale_dims(const Type& q, int64_t axis, int64_t block_size) {
-  auto at = size_t(valid_axis(axis, q.rank()));
-  if (block_size < 0) fail(ErrorCode::invalid_argument, "block_size is ", block_size, "; it cannot be negative");
-  Dims dims = q.dims;
-  if (block_size == 0) dims[at] = 1;
-  else if (dims[at].is_static()) dims[at] = (dims[at].value() + block_size - 1) / block_size;
-  else dims[at] = dims[at] / block_size;
-  return dims;
-}
 Type blockwise_type(Types in, const DequantizeBlockwiseAttrs& a) {
   const Type& q = in[0];
   Parts<Type> parts(in.subspan(1), true, a.has_zero_point, a.has_bias, a.has_global);
@@ -97,19 +96,6 @@ Type blockwise_type(Types in, const DequantizeBlockwiseAttrs& a) {
   }
   return t;
 }
-/// Each element of s `block_size` times along `axis`, cut to q's extent.
-Value repeated(Value s, Value q, int64_t axis, int64_t block_size) {
-  auto at = valid_axis(axis, q.dims().size());
-  Axes axes = axes_from(0, q.dims().size());
-  if (block_size == 0) return broadcast_in_dim(s, q.dims(), axes);
-  if (block_size == 1) return s;
-  for (size_t d = size_t(at) + 1; d < axes.size(); ++d) ++axes[d];
-  Dims split = s.dims(), whole = s.dims();
-  split.insert(split.begin() + at + 1, Dim(block_size));
-  whole[size_t(at)] = whole[size_t(at)] * Dim(block_size);
-  Value v = reshape(broadcast_in_dim(s, split, axes), whole);
-  return v.dim(at) == q.dim(at) ? v : slice_axis(v, at, 0, q.dim(at));
-}
 Value blockwise_parts(Values in, const DequantizeBlockwiseAttrs& a) {
   Parts<Value> parts(in.subspan(1), true, a.has_zero_point, a.has_bias, a.has_global);
   DType dtype = result_dtype(parts.scale->type(), a.dtype), work = is_low_precision(dtype) ? f32 : dtype;
@@ -124,7 +110,19 @@ Value blockwise_parts(Values in, const DequantizeBlockwiseAttrs& a) {
 
 /// The attributes of what makes the weights of a product.
 DequantizeBlockwiseAttrs weights_attrs(const DequantMatmulAttrs& a, DType dtype) {
-  return {a.transpose_rhs ? -1 : 0, a.block_size, dtype, a.has_zero_point, a.has_bias, a.has_global};
+  return {a.transpose_rhs ? -1 : -2, a.block_size, dtype, a.has_zero_point, a.has_bias, a.has_global};
+}
+DequantizeBlockwiseAttrs weights_attrs(const DequantGroupedMatmulAttrs& a, DType dtype) {
+  return {-1, a.block_size, dtype, a.has_zero_point, a.has_bias, a.has_global};
+}
+/// One plane of codes.
+Type plane_type(const Type& w, int64_t planes) {
+  if (planes < 1) fail(ErrorCode::invalid_argument, "planes is ", planes, "; there is at least one");
+  if (planes == 1) return w;
+  require_rank(w, 3, 3, "w");
+  if (w.dims[0] != Dim(planes))
+    fail(ErrorCode::shape_mismatch, "codes of ", planes, " planes have them as dim 0, got ", w);
+  return {w.dtype, {w.dims.begin() + 1, w.dims.end()}};
 }
 Dims product_dims(const Type& x, const Type& w, bool transposed) {
   require_rank(x, 1, SIZE_MAX, "x");
@@ -219,8 +217,10 @@ OpDef define_dequant_matmul() {
   using A = DequantMatmulAttrs;
   return define<A>({
       .name = "dequant_matmul",
-      .doc = "x[..., k] times packed weights, of x's dtype: blocks w[n, k], or codes w[k, n] ([n, k] if transpose_rhs) "
-             "with scales for `block_size` elements along k each, as dequantize_blockwise has them",
+      .doc =
+          "x[..., k] times packed weights, of x's dtype: blocks w[n, k], or codes w[k, n] ([n, k] if transpose_rhs) "
+          "with scales for `block_size` elements along k each, as dequantize_blockwise has them; of several `planes`, "
+          "which are dim 0, w is the sum",
       .source = "dequantize_blocks, dequantize_blockwise, dot_general",
       .operands = {"x", "w", "scale?", "zero_point?", "bias?", "global?"},
       .covers = {"DequantMatMul"},
@@ -235,7 +235,7 @@ OpDef define_dequant_matmul() {
               return Type{in[0].dtype, product_dims(in[0], in[1], true)};
             }
             if (!a.has_scale) fail(ErrorCode::invalid_argument, "the codes ", in[1], " need a scale");
-            Type t{in[0].dtype, product_dims(in[0], in[1], a.transpose_rhs)};
+            Type t{in[0].dtype, product_dims(in[0], plane_type(in[1], a.planes), a.transpose_rhs)};
             blockwise_type(in.subspan(1), weights_attrs(a, in[0].dtype));
             return t;
           },
@@ -243,6 +243,7 @@ OpDef define_dequant_matmul() {
           [](Values in, const A& a) {
             if (is_block(in[1].dtype())) return linear(in[0], in[1]);
             Value w = emit(op::dequantize_blockwise, {in.begin() + 1, in.end()}, weights_attrs(a, in[0].dtype()));
+            if (a.planes > 1) w = reduce_sum(w, {0});
             return dot_general(in[0], w, {{}, {}, {in[0].rank() - 1}, {a.transpose_rhs ? 1 : 0}});
           },
       .samples = {{.dims = {{3, 256}, {5, 256}}, .dtypes = {f64, q4_k}, .lo = -0.25, .hi = 0.25},
@@ -271,40 +272,83 @@ OpDef define_dequant_matmul() {
                    .dtypes = {f64, u4, f64, f64},
                    .attrs = A{.transpose_rhs = true, .block_size = 4, .has_scale = true, .has_bias = true},
                    .lo = 0,
-                   .hi = 7}},
+                   .hi = 7},
+                  {.dims = {{2, 33}, {2, 3, 33}, {2, 3, 2}},
+                   .dtypes = {f64, f4e2m1fn, f8e8m0fnu},
+                   .attrs = A{.transpose_rhs = true, .block_size = 32, .has_scale = true, .planes = 2},
+                   .lo = 0.25,
+                   .hi = 4},
+                  {.dims = {{3, 6}, {2, 6, 5}, {2, 2, 5}},
+                   .dtypes = {f64, i8, f64},
+                   .attrs = A{.block_size = 4, .has_scale = true, .planes = 2}}},
   });
 }
 
 OpDef define_dequant_grouped_matmul() {
-  return define<>({
+  using A = DequantGroupedMatmulAttrs;
+  return define<A>({
       .name = "dequant_grouped_matmul",
-      .doc = "row i of x[m, k] times the transposed matrix w[index[i]] of blocks w[e, n, k] -> [m, n]; NaN where "
-             "index[i] is not in [0, e)",
-      .source = "grouped_matmul, dequantize_blocks",
-      .operands = {"x", "w", "index"},
-      .covers = {"DequantGroupedMatMul"},
+      .doc =
+          "row i of x[m, k] times the transposed matrix w[index[i]] -> [m, n]: of blocks w[e, n, k], or of codes with "
+          "scales for `block_size` elements along k each, as dequantize_blockwise has them; NaN where index[i] is not "
+          "in [0, e)",
+      .source = "grouped_matmul, dequantize_blocks, dequantize_blockwise",
+      .operands = {"x", "w", "index", "scale?", "zero_point?", "bias?", "global?"},
+      .covers = {"DequantGroupedMatMul", "DequantGroupedMatMulMlx"},
       .infer =
-          [](Types in) {
+          [](Types in, const A& a) {
             require_kind(in[0], kReal, "x");
             require_rank(in[0], 2, 2, "x");
-            require_blocks(in[1], "w");
+            Parts<Type> parts(in.subspan(3), a.has_scale, a.has_zero_point, a.has_bias, a.has_global);
+            if (is_block(in[1].dtype)) {
+              if (!(a == A{}))
+                fail(ErrorCode::invalid_argument, in[1], " is packed in blocks, which hold their scales: it takes no ",
+                     "attributes and no other operands");
+            } else if (!a.has_scale) {
+              fail(ErrorCode::invalid_argument, "w is of blocks, or of codes with a scale, got ", in[1]);
+            }
             require_rank(in[1], 3, 3, "w");
             require_kind(in[2], kInteger, "index");
             require_dims(in[2], {in[0].dims[0]}, "index");
             if (in[0].dims[1] != in[1].dims[2])
               fail(ErrorCode::shape_mismatch, "inner dimensions differ: x ", in[0], " has ", in[0].dims[1], ", w ",
                    in[1], " has ", in[1].dims[2], "; the weights are [e, n, k]");
+            if (a.has_scale) {
+              std::vector<Type> codes = {in[1]};
+              codes.insert(codes.end(), in.begin() + 3, in.end());
+              blockwise_type(codes, weights_attrs(a, in[0].dtype));
+            }
             return Type{in[0].dtype, {in[0].dims[0], in[1].dims[1]}};
           },
       .decompose =
-          [](Values in) {
-            return grouped_matmul(in[0], dequant_moe_weights(in[1], in[0].dtype() == f64 ? f64 : f32), in[2]);
+          [](Values in, const A& a) {
+            DType dtype = in[0].dtype() == f64 ? f64 : f32;
+            if (!a.has_scale) return grouped_matmul(in[0], dequant_moe_weights(in[1], dtype), in[2]);
+            std::vector<Value> codes = {in[1]};
+            codes.insert(codes.end(), in.begin() + 3, in.end());
+            Value w = emit(op::dequantize_blockwise, codes, weights_attrs(a, dtype));
+            return grouped_matmul(in[0], transpose(w, {0, 2, 1}), in[2]);
           },
       .samples = {{.dims = {{4, 256}, {3, 2, 256}, {4}}, .dtypes = {f64, q4_k, i32}, .lo = 0, .hi = 3},
                   {.dims = {{5, 64}, {2, 3, 64}, {5}}, .dtypes = {f64, q8_0, i64}, .lo = 0, .hi = 2},
                   {.dims = {{3, 32}, {4, 1, 32}, {3}}, .dtypes = {f64, iq4_nl, i32}, .lo = 0, .hi = 4},
                   {.dims = {{0, 256}, {2, 3, 256}, {0}}, .dtypes = {f64, q6_k, i32}},
-                  {.dims = {{1, 64}, {1, 5, 64}, {1}}, .dtypes = {f64, q5_1, i32}, .lo = 0, .hi = 1}},
+                  {.dims = {{1, 64}, {1, 5, 64}, {1}}, .dtypes = {f64, q5_1, i32}, .lo = 0, .hi = 1},
+                  {.dims = {{4, 8}, {3, 2, 8}, {4}, {3, 2, 2}, {3, 2, 2}},
+                   .dtypes = {f64, u4, i32, f64, f64},
+                   .attrs = A{.block_size = 4, .has_scale = true, .has_bias = true},
+                   .lo = 0,
+                   .hi = 3},
+                  {.dims = {{3, 37}, {2, 3, 37}, {3}, {2, 3, 2}},
+                   .dtypes = {f64, f8e4m3fn, i32, f8e8m0fnu},
+                   .attrs = A{.block_size = 32, .has_scale = true},
+                   .lo = 0.5,
+                   .hi = 2},
+                  {.dims = {{2, 6}, {2, 3, 6}, {2}, {2, 3, 1}, {2, 3, 1}},
+                   .dtypes = {bf16, i8, i64, f32, i8},
+                   .attrs = A{.has_scale = true, .has_zero_point = true},
+                   .lo = 0,
+                   .hi = 3}},
   });
 }
 

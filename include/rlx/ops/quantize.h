@@ -68,19 +68,34 @@ struct DequantMatmulAttrs {
   bool transpose_rhs = false;  ///< w is [n, k] instead of [k, n]; blocks always are
   int64_t block_size = 0;      ///< elements along k that share a scale; 0: all of them
   bool has_scale = false, has_zero_point = false, has_bias = false, has_global = false;
+  int64_t planes = 1;  ///< more than 1: codes, and what stands beside them, have them as dim 0, and w is their sum
   RLX_FIELDS(DequantMatmulAttrs, field("transpose_rhs", &DequantMatmulAttrs::transpose_rhs),
              field("block_size", &DequantMatmulAttrs::block_size), field("has_scale", &DequantMatmulAttrs::has_scale),
              field("has_zero_point", &DequantMatmulAttrs::has_zero_point),
-             field("has_bias", &DequantMatmulAttrs::has_bias), field("has_global", &DequantMatmulAttrs::has_global));
+             field("has_bias", &DequantMatmulAttrs::has_bias), field("has_global", &DequantMatmulAttrs::has_global),
+             field("planes", &DequantMatmulAttrs::planes));
 };
 /// x[..., k] times weights of blocks, w[n, k]: the same as linear.
 Value dequant_matmul(Value x, Value w);
-/// x[..., k] times weights of codes, w[k, n] or [n, k]: dequantize_blockwise along k, and the product.
-Value dequant_matmul(Value x, Value w, CodeScales scales, int64_t block_size, bool transpose_rhs = false);
+/// x[..., k] times weights of codes, w[k, n] or [n, k]: dequantize_blockwise along k, and the product. Of several
+/// planes, [planes, ...], the later ones hold what the earlier ones left over, as residual MXFP4 has two.
+Value dequant_matmul(Value x, Value w, CodeScales scales, int64_t block_size, bool transpose_rhs = false,
+                     int64_t planes = 1);
 
+struct DequantGroupedMatmulAttrs {
+  int64_t block_size = 0;  ///< elements along k that share a scale; 0: all of them
+  bool has_scale = false, has_zero_point = false, has_bias = false, has_global = false;
+  RLX_FIELDS(DequantGroupedMatmulAttrs, field("block_size", &DequantGroupedMatmulAttrs::block_size),
+             field("has_scale", &DequantGroupedMatmulAttrs::has_scale),
+             field("has_zero_point", &DequantGroupedMatmulAttrs::has_zero_point),
+             field("has_bias", &DequantGroupedMatmulAttrs::has_bias),
+             field("has_global", &DequantGroupedMatmulAttrs::has_global));
+};
 /// Row i of x[m, k] times the transposed matrix w[index[i]] of blocks w[e, n, k] -> [m, n]; NaN where there is no such
 /// expert, as in grouped_matmul.
 Value dequant_grouped_matmul(Value x, Value w, Value index);
+/// The same of codes w[e, n, k] with scales [e, n, ceil(k / block_size)], as MLX packs experts.
+Value dequant_grouped_matmul(Value x, Value w, Value index, CodeScales scales, int64_t block_size);
 /// Blocks w[e, n, k] as grouped_matmul takes them: [e, k, n] of `dtype`.
 Value dequant_moe_weights(Value w, DType dtype = f32);
 

@@ -193,6 +193,7 @@ Prepared lower_block_product(const LoweringContext& c) {
 }
 
 std::string when_block_experts(const Question& q) {
+  if (!is_block(q.operands[1].dtype)) return text_of("codes of ", q.operands[1].dtype, " are decoded first");
   if (q.operands[2].dtype != i32 && q.operands[2].dtype != i64) return text_of("indices of ", q.operands[2].dtype);
   return narrow_or_f32(q.operands[0]);
 }
@@ -255,6 +256,7 @@ std::string when_code_product(const Question& q) {
   if (!kernels::CodeWeightsProduct::takes(q.operands[1].dtype) || a.transpose_rhs)
     return text_of("codes of ", q.operands[1].dtype, a.transpose_rhs ? ", transposed," : "",
                    " are decoded before they are multiplied");
+  if (a.planes > 1) return text_of("codes of ", a.planes, " planes are added before they are multiplied");
   if (q.operands[0].dtype != f32) return text_of("no kernel multiplies ", q.operands[0], " with codes");
   if (const Dim& n = q.operands[1].dims[1];
       info(q.operands[1].dtype).bits == 4 && !(n.is_static() && n.value() % 2 == 0))
