@@ -31,5 +31,7 @@
 #include "rlx/ops/softmax.h"
 #include "rlx/ops/sort.h"
 #include "rlx/ops/special.h"
+#include "rlx/ops/spline.h"
+#include "rlx/ops/synth.h"
 #include "rlx/ops/take.h"
 #include "rlx/ops/window.h"
