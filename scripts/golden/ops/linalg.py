@@ -254,7 +254,10 @@ def spectra(f):
     for dims in ((3, 3), (5, 2), (2, 5), (2, 2, 4, 3), (1, 1), (3, 1), (1, 4), (6, 6)):
         for dtype in ALL:
             x = conditioned(f"svd{text(dims)}", dims, dtype)
-            both(f, f"svd_{text(dims)}_{NAMES[dtype][0]}", "svd", [x], lambda x: list(svd(x)), "jax.numpy.linalg.svd in f64")
+            # Vectors in f32 are off by a rounding over the gap of their values, and derivatives by as much again: of six values
+            # that is more than f32 results are compared by, in LAPACK's own sgesdd too.
+            exact = dims != (6, 6) or dtype in (f64, c128)
+            both(f, f"svd_{text(dims)}_{NAMES[dtype][0]}", "svd", [x], lambda x: list(svd(x)), "jax.numpy.linalg.svd in f64", derivative=exact)
     for dims in ((33, 17), (17, 33)):
         both(f, f"svd_{text(dims)}", "svd", [random(f"svd{text(dims)}", dims, f64)], lambda x: list(svd(x)), "jax.numpy.linalg.svd", derivative=False)
     for dims in ((4, 2), (2, 4), (2, 3, 1)):
