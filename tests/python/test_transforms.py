@@ -1,5 +1,6 @@
 """jit, derivatives, vmap and control flow: against formulas, finite differences and NumPy loops."""
 
+import functools
 import re
 
 import numpy as np
@@ -256,13 +257,41 @@ def test_what_tracing_forbids_is_explained(call, asked, instead):
     (lambda: rlx.vmap(lambda a, b: a)(np.ones(3), np.ones(4)), r"f64\[3\] along 0, f64\[4\] along 0"),
     (lambda: rlx.vmap(lambda p: p["a"], in_axes=({"b": 0},))({"a": np.ones(3)}), r"in_axes \{'b': 0\} does not fit"),
     (lambda: rnp.asarray("abc"), "an array is needed, got str: 'abc'"),
-    (lambda: rnp.ones(3) + None, "an array is needed, got NoneType"),
     (lambda: rnp.asarray(np.array(["2020-01-01"], "M8[D]")), "datetime64"),
 ])
 def test_wrong_trees_and_dtypes_name_what_and_where(call, message):
     with pytest.raises((rlx.Error, TypeError), match=message) as caught:
         call()
     assert re.search(r"\n  at .*test_transforms\.py:\d+$", str(caught.value)), str(caught.value)
+
+
+def test_operators_leave_what_is_no_array_to_python():
+    a = rnp.ones(3)
+    assert (a == None) is False and (a != "x") is True  # noqa: E711
+    with pytest.raises(TypeError, match=r"unsupported operand type\(s\) for \+: 'Array' and 'NoneType'"):
+        a + None
+
+    class Own:
+        def __radd__(self, other):
+            return "own"
+
+    assert a + Own() == "own"
+    assert 1.0 in a and 2.0 not in a
+    close(divmod(rnp.asarray([5.0, 7.0]), 2), (np.array([2.0, 3.0]), np.array([1.0, 1.0])))
+
+
+def test_jitted_methods_and_keys_of_several_kinds():
+    class Model:
+        def __init__(self, k):
+            self.k = k
+
+        @functools.partial(rlx.jit, static_argnums=0)
+        def scaled(self, x):
+            return x * self.k
+
+    close(Model(2.0).scaled(np.ones(2)), np.full(2, 2.0))
+    close(Model(3.0).scaled(np.ones(2)), np.full(2, 3.0))
+    close(rlx.jit(lambda d: d[1] - d["a"])({"a": np.ones(2), 1: np.zeros(2)}), -np.ones(2))
 
 
 def test_threads_trace_and_run_for_themselves():

@@ -216,6 +216,12 @@ _INDEX = ("To pick an element, index an array: x[i] takes traced indices. Shapes
           "mark the argument static, rlx.jit(f, static_argnums=...), or loop with rlx.fori_loop")
 
 
+def is_foreign(x):
+    """Neither an array nor a number nor a list of those."""
+    return not isinstance(x, (np.ndarray, np.generic, Array, int, float, complex, list, tuple)) and not hasattr(x, "__array__") \
+        and not hasattr(x, "__dlpack__")
+
+
 def is_number(x):
     return isinstance(x, (bool, int, float, complex)) and not isinstance(x, np.generic)
 

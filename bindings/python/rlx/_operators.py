@@ -1,23 +1,31 @@
 """Array's operators and methods, in terms of rlx.numpy. Imported once, by the package."""
 
 from . import numpy as rnp
-from ._array import Array
+from ._array import Array, is_foreign
 from .numpy._indexing import At, getitem
 
 
+def _operator(f):
+    """Whatever is no array may have an operator of its own: Python asks it next, and refuses if it has none."""
+    return lambda x, y: f(x, y) if type(y) is Array or not is_foreign(y) else NotImplemented
+
+
 def _swapped(f):
-    return lambda x, y: f(y, x)
+    return lambda x, y: f(y, x) if not is_foreign(y) else NotImplemented
 
 
 _BINARY = {"add": rnp.add, "sub": rnp.subtract, "mul": rnp.multiply, "truediv": rnp.divide, "floordiv": rnp.floor_divide,
            "mod": rnp.remainder, "pow": rnp.power, "matmul": rnp.matmul, "and": rnp.bitwise_and, "or": rnp.bitwise_or,
            "xor": rnp.bitwise_xor, "lshift": rnp.left_shift, "rshift": rnp.right_shift}
 for _name, _f in _BINARY.items():
-    setattr(Array, f"__{_name}__", lambda x, y, f=_f: f(x, y))
-    setattr(Array, f"__r{_name}__", lambda x, y, f=_f: f(y, x))
+    setattr(Array, f"__{_name}__", _operator(_f))
+    setattr(Array, f"__r{_name}__", _swapped(_f))
 for _name, _f in {"eq": rnp.equal, "ne": rnp.not_equal, "lt": rnp.less, "le": rnp.less_equal, "gt": rnp.greater,
                   "ge": rnp.greater_equal}.items():
-    setattr(Array, f"__{_name}__", lambda x, y, f=_f: f(x, y))
+    setattr(Array, f"__{_name}__", _operator(_f))
+Array.__divmod__ = lambda x, y: (rnp.floor_divide(x, y), rnp.remainder(x, y))
+Array.__rdivmod__ = lambda x, y: (rnp.floor_divide(y, x), rnp.remainder(y, x))
+Array.__contains__ = lambda x, value: bool(rnp.any(rnp.equal(x, value)))
 Array.__neg__ = rnp.negative
 Array.__pos__ = rnp.positive
 Array.__abs__ = rnp.abs

@@ -10,7 +10,7 @@ import functools
 import numpy as np
 
 from . import _dtypes, _graph, tree
-from ._array import Array, Trace, _local, as_array, contiguous, current_trace
+from ._array import Array, Trace, _local, as_array, contiguous, current_trace, is_foreign
 from ._native import Error, at_user_line
 
 _ndarray = np.ndarray
@@ -33,19 +33,13 @@ def _leaf(leaves, i, structure, what, hint):
     try:
         return as_array(leaves[i])
     except (TypeError, ValueError) as error:
-        if not _is_foreign(leaves[i]):
+        if not is_foreign(leaves[i]):
             raise
         path = tree.paths(structure)[i]
         if hint:  # of jit: (positional, keywords)
             path = ("args" if path.startswith("[0]") else "kwargs") + path[3:]
         raise TypeError(at_user_line(f"{what}{path} is {_shown_leaf(leaves[i])}, which is no array. Arguments and results "
                                      f"are trees (tuples, lists, dicts) of arrays and numbers{hint}")) from error
-
-
-def _is_foreign(x):
-    """Neither an array nor a number nor a list of those."""
-    return not isinstance(x, (np.ndarray, np.generic, Array, int, float, complex, list, tuple)) and not hasattr(x, "__array__") \
-        and not hasattr(x, "__dlpack__")
 
 
 def _shown_leaf(x):
@@ -156,6 +150,10 @@ class Jit:
         key = tuple(key)
         hit = self._fast.get(key)
         return self._slow(args, kwargs, key) if hit is None else self._hit(hit, arrays)
+
+    def __get__(self, instance, owner=None):
+        """Of a method: the object comes first; it is an argument like others, a tree of arrays or static."""
+        return self if instance is None else functools.partial(self, instance)
 
     @staticmethod
     def _hit(hit, arrays):

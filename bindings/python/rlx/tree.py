@@ -12,7 +12,10 @@ def _structure(tree, leaves):
     if kind is tuple or kind is list:
         return (kind, tuple(_structure(t, leaves) for t in tree))
     if kind is dict:
-        keys = tuple(sorted(tree))
+        try:
+            keys = tuple(sorted(tree))
+        except TypeError:  # keys of several kinds
+            keys = tuple(sorted(tree, key=lambda k: (type(k).__name__, k)))
         return (dict, keys, tuple(_structure(tree[k], leaves) for k in keys))
     if tree is None:
         return None
