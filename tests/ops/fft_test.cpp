@@ -117,5 +117,6 @@ TEST_CASE("transforms that cannot be meant are refused") {
         "a real signal of 0 places has 1 in its spectrum, but c64[1] has 1 along axis 0; give its length");
   CHECK(refused({c64, {4}}, {FftKind::fft, {-1}, FftNorm::backward, 4}) ==
         "`length` is irfft's; `resized` cuts or fills what others transform");
-  CHECK(refused({c64, {4}}, {FftKind::fft, {}}) == "an axis to transform is needed");
+  CHECK(refused({c64, {4}}, {FftKind::fft, {}}) ==
+        "axes is empty; name the axes to transform, or leave it out for the last");
 }
