@@ -1,0 +1,509 @@
+// See the header. Which of oneDNN's three convolutions a ConvolutionArgs is:
+// * forward: src = x, dst = y.
+// * input, with the gaps in x: y is the cotangent of src, x that of dst, the kernel's taps run backwards.
+// * weights: y is the cotangent of the weights, spatial dims of w are those of dst, those of y are the taps; what x
+//   calls batch are the input channels, and its channels are the batch. With the gaps in x, x is dst and w is src.
+#include "kernels/onednn_convolution.h"
+
+#if RLX_HAS_ONEDNN
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "kernels/idle_objects.h"
+#include "kernels/onednn.h"
+#include "kernels/onednn_engine.h"
+#include "kernels/thread_pool.h"
+
+namespace rlx::kernels {
+namespace {
+
+using dnnl::memory;
+using Dims = memory::dims;
+using dnnl::algorithm;
+
+enum class Form { forward, input, weights };
+enum Operand { kX, kW, kY };
+
+/// One operand as oneDNN is to see it. Strides may be negative.
+struct Side {
+  Operand operand = kX;
+  int64_t offset = 0;  ///< elements from the pointer
+  Dims dims, strides;
+
+  void append(int64_t dim, int64_t stride) { dims.push_back(dim), strides.push_back(stride); }
+  /// The spatial dim runs backwards.
+  void append_reversed(int64_t dim, int64_t stride) {
+    offset += (dim - 1) * stride;
+    append(dim, -stride);
+  }
+  bool goes_forward() const {
+    for (size_t d = 0; d < dims.size(); ++d)
+      if (dims[d] > 1 && strides[d] <= 0) return false;
+    return true;
+  }
+};
+
+struct Convolution {
+  Form form = Form::forward;
+  Side src, weights, dst;
+  Dims stride, dilation, low, high;
+
+  /// Adds a spatial dim of the strided convolution; false if oneDNN has no such padding.
+  bool append(int64_t source, int64_t taps, int64_t made, int64_t step, int64_t apart, int64_t before) {
+    const int64_t after = (made - 1) * step + (taps - 1) * apart + 1 - source - before;
+    stride.push_back(step), dilation.push_back(apart - 1), low.push_back(before), high.push_back(after);
+    return before >= 0 && after + step > 0;
+  }
+};
+
+std::optional<Convolution> as_forward(const ConvolutionArgs& a) {
+  Convolution c;
+  const int64_t made = a.out_channels / a.groups, read = a.in_channels / a.groups;
+  c.src.operand = kX, c.weights.operand = kW, c.dst.operand = kY;
+  c.src.append(a.batch, a.x_batch_stride), c.src.append(a.in_channels, a.x_channel_stride);
+  c.dst.append(a.batch, a.y_batch_stride), c.dst.append(a.out_channels, a.y_channel_stride);
+  if (a.groups > 1) c.weights.append(a.groups, made * a.w_out_stride);
+  c.weights.append(made, a.w_out_stride), c.weights.append(read, a.w_in_stride);
+  for (int d = 0; d < a.spatial; ++d) {
+    if (a.lhs_dilation[d] != 1 ||
+        !c.append(a.in_dims[d], a.kernel[d], a.out_dims[d], a.stride[d], a.rhs_dilation[d], a.low[d]))
+      return {};
+    c.src.append(a.in_dims[d], a.x_strides[d]), c.dst.append(a.out_dims[d], a.y_strides[d]);
+    c.weights.append(a.kernel[d], a.w_strides[d]);
+  }
+  return c;
+}
+
+std::optional<Convolution> as_input_gradient(const ConvolutionArgs& a) {
+  Convolution c;
+  c.form = Form::input;
+  const int64_t made = a.out_channels / a.groups, read = a.in_channels / a.groups;
+  c.src.operand = kY, c.weights.operand = kW, c.dst.operand = kX;
+  c.src.append(a.batch, a.y_batch_stride), c.src.append(a.out_channels, a.y_channel_stride);
+  c.dst.append(a.batch, a.x_batch_stride), c.dst.append(a.in_channels, a.x_channel_stride);
+  if (a.groups > 1) c.weights.append(a.groups, made * a.w_out_stride);
+  c.weights.append(read, a.w_in_stride), c.weights.append(made, a.w_out_stride);
+  for (int d = 0; d < a.spatial; ++d) {
+    if (a.stride[d] != 1 || !c.append(a.out_dims[d], a.kernel[d], a.in_dims[d], a.lhs_dilation[d], a.rhs_dilation[d],
+                                      (a.kernel[d] - 1) * a.rhs_dilation[d] - a.low[d]))
+      return {};
+    c.src.append(a.out_dims[d], a.y_strides[d]), c.dst.append(a.in_dims[d], a.x_strides[d]);
+    c.weights.append_reversed(a.kernel[d], a.w_strides[d]);
+  }
+  return c;
+}
+
+std::optional<Convolution> as_weight_gradient(const ConvolutionArgs& a, int64_t batch_groups) {
+  if (a.groups != 1) return {};
+  Convolution c;
+  c.form = Form::weights;
+  const int64_t made = a.out_channels / batch_groups;
+  c.src.operand = kX, c.weights.operand = kY, c.dst.operand = kW;
+  c.src.append(a.in_channels, a.x_channel_stride), c.src.append(a.batch * batch_groups, a.x_batch_stride);
+  c.dst.append(a.in_channels, a.w_in_stride), c.dst.append(a.out_channels, a.w_out_stride);
+  if (batch_groups > 1) c.weights.append(batch_groups, made * a.y_channel_stride);
+  c.weights.append(made, a.y_channel_stride), c.weights.append(a.batch, a.y_batch_stride);
+  for (int d = 0; d < a.spatial; ++d) {
+    if (a.lhs_dilation[d] != 1 ||
+        !c.append(a.in_dims[d], a.out_dims[d], a.kernel[d], a.rhs_dilation[d], a.stride[d], a.low[d]))
+      return {};
+    c.src.append(a.in_dims[d], a.x_strides[d]), c.dst.append(a.kernel[d], a.w_strides[d]);
+    c.weights.append(a.out_dims[d], a.y_strides[d]);
+  }
+  return c;
+}
+
+/// Of a transposed convolution: its input is dst.
+std::optional<Convolution> as_transposed_weight_gradient(const ConvolutionArgs& a, int64_t batch_groups) {
+  if (a.groups != 1) return {};
+  Convolution c;
+  c.form = Form::weights;
+  const int64_t made = a.out_channels / batch_groups;
+  c.src.operand = kW, c.weights.operand = kY, c.dst.operand = kX;
+  c.src.append(a.in_channels, a.w_in_stride), c.src.append(a.out_channels, a.w_out_stride);
+  c.dst.append(a.in_channels, a.x_channel_stride), c.dst.append(a.batch * batch_groups, a.x_batch_stride);
+  if (batch_groups > 1) c.weights.append(batch_groups, made * a.y_channel_stride);
+  c.weights.append(a.batch, a.y_batch_stride), c.weights.append(made, a.y_channel_stride);
+  for (int d = 0; d < a.spatial; ++d) {
+    if (a.rhs_dilation[d] != 1 || !c.append(a.kernel[d], a.out_dims[d], a.in_dims[d], a.lhs_dilation[d], a.stride[d],
+                                            (a.out_dims[d] - 1) * a.stride[d] - a.low[d]))
+      return {};
+    c.src.append(a.kernel[d], a.w_strides[d]), c.dst.append(a.in_dims[d], a.x_strides[d]);
+    c.weights.append_reversed(a.out_dims[d], a.y_strides[d]);
+  }
+  return c;
+}
+
+/// The ways to ask for it, the one that suits first.
+std::vector<Convolution> ways(const ConvolutionArgs& a, int64_t batch_groups) {
+  constexpr int64_t kManyTaps = 32;
+  int64_t outputs = 1, taps = 1;
+  bool is_dilated = false, runs_backwards = false;
+  for (int d = 0; d < a.spatial; ++d) {
+    outputs *= a.out_dims[d], taps *= a.kernel[d];
+    is_dilated = is_dilated || a.lhs_dilation[d] > 1;
+    runs_backwards = runs_backwards || (a.kernel[d] > 1 && a.w_strides[d] < 0);
+  }
+  std::vector<std::optional<Convolution>> all;
+  const auto weights = [&] {
+    all.push_back(is_dilated ? as_transposed_weight_gradient(a, batch_groups) : as_weight_gradient(a, batch_groups));
+  };
+  const auto values = [&] {
+    if (batch_groups > 1) return;
+    if (is_dilated || runs_backwards) all.push_back(as_input_gradient(a));
+    if (!is_dilated) all.push_back(as_forward(a));
+  };
+  const bool is_wide = taps > outputs && taps >= kManyTaps;
+  if (is_wide) weights();
+  values();
+  if (!is_wide) weights();
+  std::vector<Convolution> found;
+  for (auto& c : all)
+    if (c) found.push_back(std::move(*c));
+  return found;
+}
+
+/// The stride of a dim of 1 means nothing, but oneDNN looks whether it overlaps others.
+memory::desc desc_of(const Dims& dims, Dims strides) {
+  for (size_t d = dims.size(); d-- > 0;)
+    if (dims[d] == 1) strides[d] = d + 1 < dims.size() ? dims[d + 1] * strides[d + 1] : 1;
+  return {dims, memory::data_type::f32, strides};
+}
+memory::desc any_layout(const Dims& dims) { return {dims, memory::data_type::f32, memory::format_tag::any}; }
+Dims dense_strides(const Dims& dims) {
+  Dims strides(dims.size());
+  int64_t stride = 1;
+  for (size_t d = dims.size(); d-- > 0; stride *= dims[d]) strides[d] = stride;
+  return strides;
+}
+
+/// Moves `count` elements between a dense array and one of other strides.
+template <bool kToDense>
+void move_strided(const Dims& dims, const Dims& strides, float* apart, float* dense) {
+  const size_t last = dims.size() - 1;
+  std::array<int64_t, DNNL_MAX_NDIMS> at{};
+  for (;;) {
+    for (int64_t i = 0; i < dims[last]; ++i, ++dense) {
+      if constexpr (kToDense) *dense = apart[i * strides[last]];
+      else apart[i * strides[last]] = *dense;
+    }
+    size_t d = last;
+    for (;;) {
+      if (d-- == 0) return;
+      apart += strides[d];
+      if (++at[d] < dims[d]) break;
+      apart -= at[d] * strides[d];
+      at[d] = 0;
+    }
+  }
+}
+
+/// Memory that the primitives read and write: in an operand, or in scratch.
+struct Place {
+  memory::desc desc;
+  int operand = -1;    ///< an Operand, or -1
+  int64_t offset = 0;  ///< bytes
+};
+struct Stage {
+  dnnl::primitive primitive;
+  std::vector<std::pair<int, size_t>> args;  ///< oneDNN's name, place
+};
+
+/// The steps of one convolution on one thread.
+struct Program {
+  std::vector<Place> places;
+  std::vector<Stage> stages;
+  std::optional<Side> turned_before, turned_after;  ///< copied to or from scratch, for their strides are negative
+  int64_t turned_before_at = 0, turned_after_at = 0;
+  int64_t scratch = 0;
+  std::string name;
+
+  int64_t take(size_t bytes) {
+    const int64_t at = scratch;
+    scratch += static_cast<int64_t>((bytes + 63) / 64 * 64);
+    return at;
+  }
+  size_t add(memory::desc desc, int operand, int64_t offset) {
+    places.push_back({std::move(desc), operand, offset});
+    return places.size() - 1;
+  }
+  size_t add_scratch(const memory::desc& desc) { return add(desc, -1, take(desc.get_size())); }
+
+  /// The place of an operand as it lies; where strides are negative, that of its copy.
+  size_t add_given(const Side& side, bool is_result) {
+    if (side.goes_forward()) return add(desc_of(side.dims, side.strides), side.operand, side.offset * int64_t{4});
+    const size_t place = add_scratch(desc_of(side.dims, dense_strides(side.dims)));
+    (is_result ? turned_after : turned_before) = side;
+    (is_result ? turned_after_at : turned_before_at) = places[place].offset;
+    return place;
+  }
+  void add_reorder(size_t from, size_t to) {
+    dnnl::primitive_attr attr;
+    attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+    const dnnl::reorder::primitive_desc desc(onednn_engine(), places[from].desc, onednn_engine(), places[to].desc,
+                                             attr);
+    Stage s{dnnl::reorder(desc), {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}}};
+    if (desc.scratchpad_desc().get_size() > 0)
+      s.args.emplace_back(DNNL_ARG_SCRATCHPAD, add_scratch(desc.scratchpad_desc()));
+    stages.push_back(std::move(s));
+  }
+  /// An input in the layout that the primitive wants.
+  size_t add_input(const Side& side, const memory::desc& wanted) {
+    const size_t given = add_given(side, false);
+    if (places[given].desc == wanted) return given;
+    const size_t place = add_scratch(wanted);
+    add_reorder(given, place);
+    return place;
+  }
+};
+
+/// Empty if oneDNN has only its reference implementation.
+template <class Primitive, class Desc>
+bool add_convolution(Program& p, const Desc& desc, const std::array<std::pair<int, const Side*>, 2>& inputs,
+                     const std::array<memory::desc, 2>& wanted, std::pair<int, const Side*> result,
+                     const memory::desc& made) {
+  p.name = desc.impl_info_str();
+  if (p.name.find("ref") != std::string::npos) return false;
+  std::vector<std::pair<int, size_t>> args;
+  for (size_t i = 0; i < 2; ++i) args.emplace_back(inputs[i].first, p.add_input(*inputs[i].second, wanted[i]));
+  const size_t given = p.add_given(*result.second, true);
+  const bool is_direct = p.places[given].desc == made;
+  const size_t place = is_direct ? given : p.add_scratch(made);
+  args.emplace_back(result.first, place);
+  args.emplace_back(DNNL_ARG_SCRATCHPAD, p.add_scratch(desc.scratchpad_desc()));
+  p.stages.push_back({Primitive(desc), std::move(args)});
+  if (!is_direct) p.add_reorder(place, given);
+  return true;
+}
+
+std::optional<Program> program_of(const Convolution& c) {
+  for (const Side* side : {&c.src, &c.dst})
+    if (!side->goes_forward()) return {};
+  dnnl::primitive_attr attr;
+  attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  const auto src = any_layout(c.src.dims), weights = any_layout(c.weights.dims), dst = any_layout(c.dst.dims);
+  Program p;
+  bool is_made = false;
+  using Forward = dnnl::convolution_forward;
+  using Input = dnnl::convolution_backward_data;
+  using Weights = dnnl::convolution_backward_weights;
+  const auto kind = c.form == Form::forward ? dnnl::prop_kind::forward_inference : dnnl::prop_kind::forward_training;
+  const Forward::primitive_desc forward(onednn_engine(), kind, algorithm::convolution_direct, src, weights, dst,
+                                        c.stride, c.dilation, c.low, c.high, attr);
+  if (c.form == Form::forward) {
+    is_made = add_convolution<Forward>(p, forward, {{{DNNL_ARG_SRC, &c.src}, {DNNL_ARG_WEIGHTS, &c.weights}}},
+                                       {forward.src_desc(), forward.weights_desc()}, {DNNL_ARG_DST, &c.dst},
+                                       forward.dst_desc());
+  } else if (c.form == Form::input) {
+    const Input::primitive_desc desc(onednn_engine(), algorithm::convolution_direct, src, weights, dst, c.stride,
+                                     c.dilation, c.low, c.high, forward, attr);
+    is_made = add_convolution<Input>(p, desc, {{{DNNL_ARG_DIFF_DST, &c.dst}, {DNNL_ARG_WEIGHTS, &c.weights}}},
+                                     {desc.diff_dst_desc(), desc.weights_desc()}, {DNNL_ARG_DIFF_SRC, &c.src},
+                                     desc.diff_src_desc());
+  } else {
+    const Weights::primitive_desc desc(onednn_engine(), algorithm::convolution_direct, src, weights, dst, c.stride,
+                                       c.dilation, c.low, c.high, forward, attr);
+    is_made = add_convolution<Weights>(p, desc, {{{DNNL_ARG_SRC, &c.src}, {DNNL_ARG_DIFF_DST, &c.dst}}},
+                                       {desc.src_desc(), desc.diff_dst_desc()}, {DNNL_ARG_DIFF_WEIGHTS, &c.weights},
+                                       desc.diff_weights_desc());
+  }
+  if (!is_made) return {};
+  return p;
+}
+
+/// The memory objects of one run: they carry its pointers.
+struct Call {
+  std::vector<memory> memories;
+  std::vector<std::vector<dnnl_exec_arg_t>> args;
+
+  explicit Call(const Program& p) {
+    for (const Place& place : p.places) memories.emplace_back(place.desc, onednn_engine(), nullptr);
+    for (const Stage& s : p.stages) {
+      auto& list = args.emplace_back();
+      for (auto [name, place] : s.args) list.push_back({name, memories[place].get()});
+    }
+  }
+};
+
+class Runner {
+ public:
+  Runner(Program program, int threads)
+      : program_(std::move(program)), calls_(threads, [&] { return Call(program_); }) {}
+  const Program& program() const { return program_; }
+
+  void run(const std::array<float*, 3>& operands, char* scratch) const noexcept {
+    const auto turn = [&]<bool kToDense>(const std::optional<Side>& side, int64_t at) {
+      if (side)
+        move_strided<kToDense>(side->dims, side->strides, operands[static_cast<size_t>(side->operand)] + side->offset,
+                               reinterpret_cast<float*>(scratch + at));
+    };
+    turn.operator()<true>(program_.turned_before, program_.turned_before_at);
+    calls_.with_one([&] { return Call(program_); },
+                    [&](const Call& call) {
+                      for (size_t i = 0; i < call.memories.size(); ++i) {
+                        const Place& p = program_.places[i];
+                        char* base =
+                            p.operand < 0 ? scratch : reinterpret_cast<char*>(operands[static_cast<size_t>(p.operand)]);
+                        call.memories[i].set_data_handle(base + p.offset);
+                      }
+                      for (size_t s = 0; s < call.args.size(); ++s)
+                        dnnl_primitive_execute(program_.stages[s].primitive.get(), onednn_stream().get(),
+                                               static_cast<int>(call.args[s].size()), call.args[s].data());
+                    });
+    turn.operator()<false>(program_.turned_after, program_.turned_after_at);
+  }
+
+ private:
+  Program program_;
+  IdleObjects<Call> calls_;
+};
+
+/// A part of a convolution that one thread does.
+struct Slice {
+  ConvolutionArgs args;
+  int64_t batch_groups;
+  std::array<int64_t, 3> offset{};  ///< of the operands, in elements
+
+  bool has_shape_of(const Slice& o) const {
+    return args.batch == o.args.batch && args.out_channels == o.args.out_channels && args.groups == o.args.groups &&
+           args.in_channels == o.args.in_channels && batch_groups == o.batch_groups;
+  }
+};
+
+/// Cuts each slice into at most `parts` of whole multiples of `unit`; count(slice) says how much there is, and
+/// take(slice, begin, count) takes some of it.
+template <class Count, class Take>
+void cut(std::vector<Slice>& slices, int64_t parts, int64_t unit, Count count, Take take) {
+  std::vector<Slice> all;
+  for (const Slice& s : slices) {
+    const int64_t units = (count(s) + unit - 1) / unit, pieces = std::clamp<int64_t>(units, 1, parts);
+    for (int64_t i = 0; i < pieces; ++i) {
+      const int64_t begin = units * i / pieces * unit, end = std::min(count(s), units * (i + 1) / pieces * unit);
+      Slice piece = s;
+      take(piece, begin, end - begin);
+      all.push_back(piece);
+    }
+  }
+  slices = std::move(all);
+}
+
+std::vector<Slice> slices_of(const ConvolutionArgs& args, int64_t batch_groups, Form form, int threads) {
+  constexpr int64_t kChannels = 16;  // that a vector holds
+  std::vector<Slice> slices = {{args, batch_groups}};
+  const auto missing = [&] { return std::max<int64_t>(1, threads / static_cast<int64_t>(slices.size())); };
+  const auto batch = [&] {
+    if (batch_groups > 1 || missing() == 1) return;
+    cut(
+        slices, missing(), form == Form::weights ? kChannels : 1, [](const Slice& s) { return s.args.batch; },
+        [](Slice& s, int64_t begin, int64_t count) {
+          s.offset[kX] += begin * s.args.x_batch_stride, s.offset[kY] += begin * s.args.y_batch_stride;
+          s.args.batch = count;
+        });
+  };
+  const auto channels = [&] {
+    if (missing() == 1) return;
+    const int64_t groups = std::max(args.groups, batch_groups), of_group = args.out_channels / groups;
+    const int64_t unit = groups > 1 ? std::max<int64_t>(1, kChannels / of_group) : kChannels;
+    cut(
+        slices, missing(), unit, [&](const Slice& s) { return groups > 1 ? groups : s.args.out_channels; },
+        [&](Slice& s, int64_t begin, int64_t count) {
+          const int64_t made = groups > 1 ? of_group : 1;
+          s.offset[kW] += begin * made * s.args.w_out_stride, s.offset[kY] += begin * made * s.args.y_channel_stride;
+          s.args.out_channels = count * made;
+          if (args.groups > 1) {
+            const int64_t read = args.in_channels / args.groups;
+            s.offset[kX] += begin * read * s.args.x_channel_stride;
+            s.args.groups = count, s.args.in_channels = count * read;
+          } else if (batch_groups > 1) {
+            s.offset[kX] += begin * s.args.batch * s.args.x_batch_stride;
+            s.batch_groups = count;
+          }
+        });
+  };
+  if (form == Form::weights) channels(), batch();
+  else batch(), channels();
+  return slices;
+}
+
+class OnednnConvolution final : public ConvolutionPlan {
+ public:
+  /// Empty of slices if oneDNN does not offer one of them.
+  OnednnConvolution(const ConvolutionArgs& args, int64_t batch_groups, size_t way, Form form, int threads)
+      : threads_(threads) {
+    std::vector<Slice> shapes;
+    for (const Slice& s : slices_of(args, batch_groups, form, threads)) {
+      size_t i = 0;
+      while (i < shapes.size() && !shapes[i].has_shape_of(s)) ++i;
+      if (i == shapes.size()) {
+        const auto all = ways(s.args, s.batch_groups);
+        auto program = way < all.size() ? program_of(all[way]) : std::nullopt;
+        if (!program) {
+          slices_.clear();
+          return;
+        }
+        per_thread_ = std::max(per_thread_, program->scratch);
+        runners_.push_back(std::make_unique<Runner>(std::move(*program), threads));
+        shapes.push_back(s);
+      }
+      slices_.push_back({s.offset, i});
+    }
+  }
+  bool is_offered() const { return !slices_.empty(); }
+  size_t scratch_bytes() const override { return static_cast<size_t>(per_thread_ * threads_); }
+  std::string name() const override { return runners_[0]->program().name; }
+
+  void run(const void* x, const void* w, void* y, void* scratch, ThreadPool& pool) const noexcept override {
+    pool.parallel_for(threads_, static_cast<int64_t>(slices_.size()), [&](int64_t part, int slot) {
+      const SingleThreadedOpenMp guard;
+      const auto& s = slices_[static_cast<size_t>(part)];
+      runners_[s.runner]->run(
+          {static_cast<float*>(const_cast<void*>(x)) + s.offset[kX],
+           static_cast<float*>(const_cast<void*>(w)) + s.offset[kW], static_cast<float*>(y) + s.offset[kY]},
+          static_cast<char*>(scratch) + slot * per_thread_);
+    });
+  }
+
+ private:
+  struct Part {
+    std::array<int64_t, 3> offset;
+    size_t runner;
+  };
+  int threads_;
+  int64_t per_thread_ = 0;
+  std::vector<Part> slices_;
+  std::vector<std::unique_ptr<Runner>> runners_;
+};
+
+}  // namespace
+
+std::shared_ptr<const ConvolutionPlan> plan_convolution(const ConvolutionArgs& args, int64_t batch_groups,
+                                                        int threads) {
+  if (args.dtype != f32 || args.out_dtype != f32) return nullptr;
+  const SingleThreadedOpenMp guard;
+  const auto all = ways(args, batch_groups);
+  for (size_t way = 0; way < all.size(); ++way) {
+    try {
+      auto plan = std::make_shared<OnednnConvolution>(args, batch_groups, way, all[way].form, threads);
+      if (plan->is_offered()) return plan;
+    } catch (const dnnl::error&) {  // not offered
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace rlx::kernels
+
+#else
+
+namespace rlx::kernels {
+
+std::shared_ptr<const ConvolutionPlan> plan_convolution(const ConvolutionArgs&, int64_t, int) { return nullptr; }
+
+}  // namespace rlx::kernels
+
+#endif  // RLX_HAS_ONEDNN

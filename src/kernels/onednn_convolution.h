@@ -1,0 +1,31 @@
+// Convolutions by oneDNN, which runs single-threaded inside our pool. A convolution whose input is dilated is asked
+// for as the gradient of a strided one for its input, and one whose kernel is an image as the gradient for weights: so
+// neither multiplies zeros, and derivatives of derivatives come by the same way. Neighbours: convolution.h, which runs
+// everywhere; backends/cpu/convolution_product.h.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "kernels/convolution.h"
+
+namespace rlx::kernels {
+
+class ThreadPool;
+
+/// A convolution that is ready to run; immutable, several runs may overlap.
+class ConvolutionPlan {
+ public:
+  virtual ~ConvolutionPlan() = default;
+  virtual size_t scratch_bytes() const = 0;
+  virtual std::string name() const = 0;
+  /// Pointers to the first elements; the scratch memory is aligned to 64 bytes.
+  virtual void run(const void* x, const void* w, void* y, void* scratch, ThreadPool& pool) const noexcept = 0;
+};
+
+/// Null where oneDNN is not built in, or does not offer it (f32 alone is asked for) other than by its reference.
+/// With `batch_groups`, x holds that many times args.batch, and each of these groups makes its own output channels.
+/// The pointers of `args` are not looked at, nor is `reversed`: a kernel that is read backwards has negative strides.
+std::shared_ptr<const ConvolutionPlan> plan_convolution(const ConvolutionArgs& args, int64_t batch_groups, int threads);
+
+}  // namespace rlx::kernels
