@@ -42,6 +42,27 @@ size_t attention_scratch_bytes(const AttentionArgs& args);
 /// Computes the query rows [row_begin, row_end). `scratch` is aligned to 64 bytes.
 void attention(const AttentionArgs& args, int64_t row_begin, int64_t row_end, void* scratch) noexcept;
 
+struct AttentionBackwardArgs {
+  AttentionArgs forward;     ///< f32, f16 or bf16; `out` is not looked at
+  const void* ct = nullptr;  ///< like `out`
+  int64_t ct_stride = 0;
+  void* dq = nullptr;  ///< like q; overlaps nothing
+  int64_t dq_stride = 0;
+  /// Sums over queries, to which is added: the cotangents of k and v, rows of attention_sum_stride(width) elements.
+  /// Aligned to 64 bytes.
+  float *dk = nullptr, *dv = nullptr;
+  /// Null, or where the cotangent of bias[i * bias_row_stride + j * bias_col_stride] is added, with the bias's strides.
+  float* d_bias = nullptr;
+};
+int64_t attention_sum_stride(int64_t width);
+/// Scratch per calling thread: two (with a soft cap three) strips of a block of queries and all keys.
+size_t attention_backward_scratch_bytes(const AttentionArgs& forward);
+/// The query rows [row_begin, row_end): their dq, and what they add to the sums. The weights are computed again.
+void attention_backward(const AttentionBackwardArgs& args, int64_t row_begin, int64_t row_end, void* scratch) noexcept;
+/// Rounds rows of such sums to `dtype`: to[r * to_stride + c].
+void attention_round_sums(const float* sums, int64_t rows, int64_t width, DType dtype, void* to,
+                          int64_t to_stride) noexcept;
+
 /// Query rows that one pass works on together: split ranges at multiples of this.
 int64_t attention_row_block();
 
