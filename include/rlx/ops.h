@@ -28,6 +28,7 @@
 #include "rlx/ops/reduction.h"
 #include "rlx/ops/scaled.h"
 #include "rlx/ops/shape.h"
+#include "rlx/ops/signal.h"
 #include "rlx/ops/softmax.h"
 #include "rlx/ops/sort.h"
 #include "rlx/ops/special.h"
