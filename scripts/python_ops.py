@@ -109,7 +109,7 @@ def wrapper(op):
 
 
 ATTRIBUTE_TYPES = {"int": "int", "float": "float", "bool": "bool", "dim": "Dim", "dtype": "DTypeLike", "graph": "Graph | str",
-                   "tensor": "str", "type": "str | Array", "string": "str"}
+                   "tensor": "str", "type": "str | Array", "string": "str", "format": "str"}
 
 
 def attribute_type(kind):

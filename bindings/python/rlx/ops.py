@@ -34,10 +34,13 @@ __all__ = ["abs", "neg", "sign", "floor", "ceil", "round_nearest_even", "round_n
            "rnn", "selective_scan", "mamba2", "gated_delta_net", "gated_delta_net_backward", "sort", "top_k", "sort_values",
            "argsort", "if_else", "call", "remat", "custom_fn", "optimization_barrier", "while_loop", "scan", "checkpointed_scan",
            "quantize", "dequantize", "dequantize_blocks", "dequantize_blockwise", "dequant_matmul", "dequant_grouped_matmul",
-           "dequant_moe_weights", "qmatmul", "qconv2d", "fake_quantize", "fake_quantize_backward", "fake_quantize_lsq",
-           "fake_quantize_lsq_backward_x", "fake_quantize_lsq_backward_scale", "lu", "cholesky", "geqrf", "householder_product",
-           "qr", "triangular_solve", "solve", "inverse", "det", "slogdet", "eigh", "eigh_backward", "svd", "eig", "pinv",
-           "lstsq", "expm"]
+           "dequant_moe_weights", "qmatmul", "qconv2d", "scaled_quant_scale", "scaled_quantize", "scaled_dequantize",
+           "scaled_matmul", "scaled_grouped_matmul", "scaled_round", "fake_quantize", "fake_quantize_backward",
+           "fake_quantize_lsq", "fake_quantize_lsq_backward_x", "fake_quantize_lsq_backward_scale", "spline_activation",
+           "spline_activation_backward_x", "spline_activation_backward_coeff", "synth_reconstruct", "synth_matmul",
+           "synth_matmul_backward", "fft_q", "fft_butterfly_stage", "log_mel", "log_mel_backward", "welch_peaks",
+           "partitioned_conv", "lu", "cholesky", "geqrf", "householder_product", "qr", "triangular_solve", "solve", "inverse",
+           "det", "slogdet", "eigh", "eigh_backward", "svd", "eig", "pinv", "lstsq", "expm"]
 
 def abs(x):
     """|x|; of a complex number its magnitude, a real one."""
@@ -2178,7 +2181,7 @@ def if_else(condition, *captured, then_branch=None, else_branch=None):
 
     Attributes: then_branch (graph; None), else_branch (graph; None).
 
-    Gives a tuple of 2 arrays."""
+    Gives a tuple of 1 or 2 arrays, or one alone."""
     return emit_op("if_else", [condition, *captured], [
         ("then_branch", then_branch, "graph"),
         ("else_branch", else_branch, "graph"),
@@ -2190,7 +2193,7 @@ def call(*operands, body=None):
 
     Attributes: body (graph; None).
 
-    Gives a tuple of 2 arrays."""
+    Gives a tuple of 1 or 2 arrays, or one alone."""
     return emit_op("call", [*operands], [("body", body, "graph")])
 
 
@@ -2201,7 +2204,7 @@ def remat(*operands, body=None):
 
     Attributes: body (graph; None).
 
-    Gives a tuple of 2 arrays."""
+    Gives a tuple of 1 or 2 arrays, or one alone."""
     return emit_op("remat", [*operands], [("body", body, "graph")])
 
 
@@ -2221,7 +2224,7 @@ def optimization_barrier(*xs):
 
     Source: StableHLO specification, optimization_barrier
 
-    Gives a tuple of 2 arrays."""
+    Gives a tuple of 1 or 2 arrays, or one alone."""
     return emit_op("optimization_barrier", [*xs], [])
 
 
@@ -2326,14 +2329,15 @@ def dequantize_blockwise(q, scale, zero_point=None, bias=None, global_=None, *, 
 
 
 def dequant_matmul(x, w, scale=None, zero_point=None, bias=None, global_=None, *, transpose_rhs=False, block_size=0,
-        has_scale=False, has_zero_point=False, has_bias=False, has_global=False):
+        has_scale=False, has_zero_point=False, has_bias=False, has_global=False, planes=1):
     """X[..., k] times packed weights, of x's dtype: blocks w[n, k], or codes w[k, n] ([n, k] if transpose_rhs) with
-    scales for `block_size` elements along k each, as dequantize_blockwise has them.
+    scales for `block_size` elements along k each, as dequantize_blockwise has them; of several `planes`, which
+    are dim 0, w is the sum.
 
     Source: dequantize_blocks, dequantize_blockwise, dot_general
 
     Attributes: transpose_rhs (bool; False), block_size (int; 0), has_scale (bool; False), has_zero_point (bool;
-    False), has_bias (bool; False), has_global (bool; False)."""
+    False), has_bias (bool; False), has_global (bool; False), planes (int; 1)."""
     return emit_op("dequant_matmul", [x, w, scale, zero_point, bias, global_], [
         ("transpose_rhs", transpose_rhs, "bool"),
         ("block_size", block_size, "int"),
@@ -2341,15 +2345,27 @@ def dequant_matmul(x, w, scale=None, zero_point=None, bias=None, global_=None, *
         ("has_zero_point", has_zero_point, "bool"),
         ("has_bias", has_bias, "bool"),
         ("has_global", has_global, "bool"),
+        ("planes", planes, "int"),
     ])
 
 
-def dequant_grouped_matmul(x, w, index):
-    """Row i of x[m, k] times the transposed matrix w[index[i]] of blocks w[e, n, k] -> [m, n]; NaN where index[i] is
-    not in [0, e).
+def dequant_grouped_matmul(x, w, index, scale=None, zero_point=None, bias=None, global_=None, *, block_size=0,
+        has_scale=False, has_zero_point=False, has_bias=False, has_global=False):
+    """Row i of x[m, k] times the transposed matrix w[index[i]] -> [m, n]: of blocks w[e, n, k], or of codes with
+    scales for `block_size` elements along k each, as dequantize_blockwise has them; NaN where index[i] is not in
+    [0, e).
 
-    Source: grouped_matmul, dequantize_blocks"""
-    return emit_op("dequant_grouped_matmul", [x, w, index], [])
+    Source: grouped_matmul, dequantize_blocks, dequantize_blockwise
+
+    Attributes: block_size (int; 0), has_scale (bool; False), has_zero_point (bool; False), has_bias (bool;
+    False), has_global (bool; False)."""
+    return emit_op("dequant_grouped_matmul", [x, w, index, scale, zero_point, bias, global_], [
+        ("block_size", block_size, "int"),
+        ("has_scale", has_scale, "bool"),
+        ("has_zero_point", has_zero_point, "bool"),
+        ("has_bias", has_bias, "bool"),
+        ("has_global", has_global, "bool"),
+    ])
 
 
 def dequant_moe_weights(w, *, dtype="f32"):
@@ -2394,6 +2410,106 @@ def qconv2d(x, w, bias, *, stride=(), padding=(), dilation=(), groups=1, x_zero_
         ("w_zero_point", w_zero_point, "int"),
         ("out_zero_point", out_zero_point, "int"),
         ("multiplier", multiplier, "float"),
+    ])
+
+
+def scaled_quant_scale(x, *, format="f8e4m3fn", layout="per_tensor", block_size=0, rounding="floor"):
+    """With what x is divided to fit `format`: the largest |x| of the tensor, or of each block along the last dim,
+    over the largest number of the format; of the layout mx a power of two. 1 where all are 0, NaN where one is. A
+    scale is a constant to derivatives.
+
+    Source: OCP Microscaling 1.0, section 6.3; NVFP4 as cuBLAS has it, without its second scale
+
+    Attributes: format (format; "f8e4m3fn"), layout (per_tensor | mx | nvfp4; "per_tensor"), block_size (int; 0),
+    rounding (floor | ceil; "floor")."""
+    return emit_op("scaled_quant_scale", [x], [
+        ("format", format, "format"),
+        ("layout", layout, "per_tensor|mx|nvfp4"),
+        ("block_size", block_size, "int"),
+        ("rounding", rounding, "floor|ceil"),
+    ])
+
+
+def scaled_quantize(x, scale, *, format="f8e4m3fn", layout="per_tensor", block_size=0):
+    """The codes of x / scale as u8: the nearest number of `format`, ties to the even mantissa (without one, to the
+    larger number); what is too large becomes the largest number, NaN 0.
+
+    Source: OCP 8-bit floating point 1.0 (saturating) and Microscaling 1.0, section 6.3
+
+    Attributes: format (format; "f8e4m3fn"), layout (per_tensor | mx | nvfp4; "per_tensor"), block_size (int; 0)."""
+    return emit_op("scaled_quantize", [x, scale], [
+        ("format", format, "format"),
+        ("layout", layout, "per_tensor|mx|nvfp4"),
+        ("block_size", block_size, "int"),
+    ])
+
+
+def scaled_dequantize(codes, scale, *, format="f8e4m3fn", layout="per_tensor", block_size=0, dtype=None):
+    """The numbers that codes of `format` stand for, times the scale of the tensor or of their block.
+
+    Source: OCP 8-bit floating point 1.0, Microscaling 1.0
+
+    Attributes: format (format; "f8e4m3fn"), layout (per_tensor | mx | nvfp4; "per_tensor"), block_size (int; 0),
+    dtype (dtype or none; None)."""
+    return emit_op("scaled_dequantize", [codes, scale], [
+        ("format", format, "format"),
+        ("layout", layout, "per_tensor|mx|nvfp4"),
+        ("block_size", block_size, "int"),
+        ("dtype", dtype, "dtype or none"),
+    ])
+
+
+def scaled_matmul(lhs, rhs, lhs_scale, rhs_scale, bias=None, *, lhs_format="f8e4m3fn", rhs_format="f8e4m3fn",
+        layout="per_tensor", block_size=0, has_bias=False, dtype="f32"):
+    """Lhs[..., k] times the transposed rhs[n, k], codes with scales, plus bias[n], as `dtype`; sums are in f32, or
+    f64 for it. Scales and bias have derivatives; codes, being integers, have none (see scaled_round).
+
+    Source: scaled_dequantize, dot_general
+
+    Attributes: lhs_format (format; "f8e4m3fn"), rhs_format (format; "f8e4m3fn"), layout (per_tensor | mx | nvfp4;
+    "per_tensor"), block_size (int; 0), has_bias (bool; False), dtype (dtype; "f32")."""
+    return emit_op("scaled_matmul", [lhs, rhs, lhs_scale, rhs_scale, bias], [
+        ("lhs_format", lhs_format, "format"),
+        ("rhs_format", rhs_format, "format"),
+        ("layout", layout, "per_tensor|mx|nvfp4"),
+        ("block_size", block_size, "int"),
+        ("has_bias", has_bias, "bool"),
+        ("dtype", dtype, "dtype"),
+    ])
+
+
+def scaled_grouped_matmul(lhs, rhs, lhs_scale, rhs_scale, index, bias=None, *, lhs_format="f8e4m3fn",
+        rhs_format="f8e4m3fn", layout="per_tensor", block_size=0, has_bias=False, dtype="f32"):
+    """Row i of lhs[m, k] times the transposed rhs[index[i]] of rhs[e, n, k], codes with scales, plus bias[index[i]]
+    of bias[e, n], as `dtype`; NaN where index[i] is not in [0, e).
+
+    Source: scaled_dequantize, grouped_matmul
+
+    Attributes: lhs_format (format; "f8e4m3fn"), rhs_format (format; "f8e4m3fn"), layout (per_tensor | mx | nvfp4;
+    "per_tensor"), block_size (int; 0), has_bias (bool; False), dtype (dtype; "f32")."""
+    return emit_op("scaled_grouped_matmul", [lhs, rhs, lhs_scale, rhs_scale, index, bias], [
+        ("lhs_format", lhs_format, "format"),
+        ("rhs_format", rhs_format, "format"),
+        ("layout", layout, "per_tensor|mx|nvfp4"),
+        ("block_size", block_size, "int"),
+        ("has_bias", has_bias, "bool"),
+        ("dtype", dtype, "dtype"),
+    ])
+
+
+def scaled_round(x, *, format="f8e4m3fn", layout="per_tensor", block_size=0, rounding="floor"):
+    """X as its codes have it: scaled_dequantize of scaled_quantize of x with the scale that fits. Its derivative
+    looks through the rounding: ct.
+
+    Source: straight-through estimators: Bengio, Leonard, Courville 2013
+
+    Attributes: format (format; "f8e4m3fn"), layout (per_tensor | mx | nvfp4; "per_tensor"), block_size (int; 0),
+    rounding (floor | ceil; "floor")."""
+    return emit_op("scaled_round", [x], [
+        ("format", format, "format"),
+        ("layout", layout, "per_tensor|mx|nvfp4"),
+        ("block_size", block_size, "int"),
+        ("rounding", rounding, "floor|ceil"),
     ])
 
 
@@ -2466,6 +2582,141 @@ def fake_quantize_lsq_backward_scale(x, scale, ct, *, bits=8, axes=()):
         ("bits", bits, "int"),
         ("axes", axes, "list of int"),
     ])
+
+
+def spline_activation(x, coeff, *, grid_min=-1, grid_max=1):
+    """Sum_g coeff[c, g] exp(-((x - c_g) / h)^2) of x[..., c]: centres c_g uniform on [grid_min, grid_max], h apart;
+    of one bump, its centre is grid_min and h is 1.
+
+    Source: Li, arXiv:2405.06721 (FastKAN)
+
+    Attributes: grid_min (float; -1), grid_max (float; 1)."""
+    return emit_op("spline_activation", [x, coeff], [
+        ("grid_min", grid_min, "float"),
+        ("grid_max", grid_max, "float"),
+    ])
+
+
+def spline_activation_backward_x(x, coeff, ct, *, grid_min=-1, grid_max=1):
+    """Ct sum_g coeff[c, g] (-2 (x - c_g) / h^2) exp(-((x - c_g) / h)^2).
+
+    Source: spline_activation, differentiated by x
+
+    Attributes: grid_min (float; -1), grid_max (float; 1)."""
+    return emit_op("spline_activation_backward_x", [x, coeff, ct], [
+        ("grid_min", grid_min, "float"),
+        ("grid_max", grid_max, "float"),
+    ])
+
+
+def spline_activation_backward_coeff(x, ct, *, num_basis=1, grid_min=-1, grid_max=1):
+    """The sum over all dims but the last of ct exp(-((x - c_g) / h)^2) -> [c, num_basis].
+
+    Source: spline_activation, differentiated by its coefficients
+
+    Attributes: num_basis (int; 1), grid_min (float; -1), grid_max (float; 1)."""
+    return emit_op("spline_activation_backward_coeff", [x, ct], [
+        ("num_basis", num_basis, "int"),
+        ("grid_min", grid_min, "float"),
+        ("grid_max", grid_max, "float"),
+    ])
+
+
+def synth_reconstruct(indices, codebook):
+    """W[n, b d + t] = codebook[indices[n, b], t]; NaN where there is no such entry.
+
+    Source: vector quantization: Gray, IEEE ASSP Magazine 1 (1984)"""
+    return emit_op("synth_reconstruct", [indices, codebook], [])
+
+
+def synth_matmul(x, indices, codebook):
+    """X[..., k] times the transposed synth_reconstruct of indices[n, k / d] and codebook[e, d].
+
+    Source: synth_reconstruct, linear"""
+    return emit_op("synth_matmul", [x, indices, codebook], [])
+
+
+def synth_matmul_backward(x, indices, codebook, ct):
+    """The cotangents of x and of the codebook from that of synth_matmul: ct w, and transposed(ct) x added up at the
+    indices.
+
+    Source: synth_matmul, differentiated
+
+    Gives a tuple of 2 arrays."""
+    return emit_op("synth_matmul_backward", [x, indices, codebook, ct], [])
+
+
+def fft_q(x, *, inverse=False, scale="none", norm="none"):
+    """The radix-2 transform of i32 in blocks [..., 2n], n a power of two: factors with 30 bits behind the point,
+    products in i64, rounded once, ties up. Sums wrap (none), or are clipped; every_other and per_stage halve
+    those of every second stage, from the first on, or of each, before that. Without a norm there is no factor in
+    either direction.
+
+    Source: Welch, IEEE Trans. Audio Electroacoustics 17 (1969): the FFT in fixed point
+
+    Attributes: inverse (bool; False), scale (none | saturating | every_other | per_stage; "none"), norm (backward
+    | ortho | forward or none; "none")."""
+    return emit_op("fft_q", [x], [
+        ("inverse", inverse, "bool"),
+        ("scale", scale, "none|saturating|every_other|per_stage"),
+        ("norm", norm, "backward|ortho|forward or none"),
+    ])
+
+
+def fft_butterfly_stage(state, gate, reversed, twiddle_re, twiddle_im, *, stage=0):
+    """Butterfly j takes places p = 2 h floor(j / h) + j mod h and p + h of state[batch, n, 2], h = 2^stage, to x_p +
+    t and x_p - t, t = twiddle_j x_(p + h). gate_j goes from no change (0) to the butterfly (1), reversed_j from
+    its two results to the two swapped.
+
+    Source: Cooley, Tukey, Math. Comp. 19 (1965); gates as in Dao et al., ICML 2019 (butterfly factorizations)
+
+    Attributes: stage (int; 0)."""
+    return emit_op("fft_butterfly_stage", [state, gate, reversed, twiddle_re, twiddle_im], [("stage", stage, "int")])
+
+
+def log_mel(spectrum, filters, *, maximum="frame"):
+    """(max(m, max m - 8) + 4) / 4 with m = log10(max(filters |spectrum|^2, 1e-10)), the maximum of each frame or of
+    the whole clip; a constant to derivatives.
+
+    Source: Radford et al. 2022 (Whisper)
+
+    Attributes: maximum (frame | clip; "frame")."""
+    return emit_op("log_mel", [spectrum, filters], [("maximum", maximum, "frame|clip")])
+
+
+def log_mel_backward(spectrum, filters, ct, *, maximum="frame"):
+    """The cotangents of spectrum and filters from that of log_mel: none comes from what was floored, or from
+    energies of at most 1e-10, and the maximum is a constant.
+
+    Source: log_mel, differentiated
+
+    Attributes: maximum (frame | clip; "frame").
+
+    Gives a tuple of 2 arrays."""
+    return emit_op("log_mel_backward", [spectrum, filters, ct], [("maximum", maximum, "frame|clip")])
+
+
+def welch_peaks(spectra, *, k=1, n_segments=1):
+    """Bins and powers [batch, k], the largest first, of equal ones the lower bin: of the mean over segments of the
+    one-sided power of spectra [batch n_segments, 2n] in blocks; all bins but 0 and, of an even n, the last count
+    twice.
+
+    Source: Welch, IEEE Trans. Audio Electroacoustics 15 (1967)
+
+    Attributes: k (int; 1), n_segments (int; 1).
+
+    Gives a tuple of 2 arrays."""
+    return emit_op("welch_peaks", [spectra], [("k", k, "int"), ("n_segments", n_segments, "int")])
+
+
+def partitioned_conv(x, response, *, block=512):
+    """The whole convolution of x[..., l] with response[m] -> [..., l + m - 1], by transforms of twice the next power
+    of two of `block` places.
+
+    Source: uniformly partitioned overlap-save: Stockham, AFIPS 1966; Wefers, RWTH Aachen 2015, chapter 5
+
+    Attributes: block (int; 512)."""
+    return emit_op("partitioned_conv", [x, response], [("block", block, "int")])
 
 
 def lu(x):

@@ -866,7 +866,7 @@ def custom_fn(
     backward: Graph | str | None = ...,
     tangent: Graph | str | None = ...,
 ) -> Any: ...
-def optimization_barrier(*xs: ArrayLike) -> tuple[Array, Array]: ...
+def optimization_barrier(*xs: ArrayLike) -> Any: ...
 def while_loop(
     *operands: ArrayLike,
     carries: int = ...,
@@ -936,8 +936,23 @@ def dequant_matmul(
     has_zero_point: bool = ...,
     has_bias: bool = ...,
     has_global: bool = ...,
+    planes: int = ...,
 ) -> Array: ...
-def dequant_grouped_matmul(x: ArrayLike, w: ArrayLike, index: ArrayLike) -> Array: ...
+def dequant_grouped_matmul(
+    x: ArrayLike,
+    w: ArrayLike,
+    index: ArrayLike,
+    scale: ArrayLike | None = ...,
+    zero_point: ArrayLike | None = ...,
+    bias: ArrayLike | None = ...,
+    global_: ArrayLike | None = ...,
+    *,
+    block_size: int = ...,
+    has_scale: bool = ...,
+    has_zero_point: bool = ...,
+    has_bias: bool = ...,
+    has_global: bool = ...,
+) -> Array: ...
 def dequant_moe_weights(w: ArrayLike, *, dtype: DTypeLike = ...) -> Array: ...
 def qmatmul(
     x: ArrayLike,
@@ -962,6 +977,68 @@ def qconv2d(
     w_zero_point: int = ...,
     out_zero_point: int = ...,
     multiplier: float = ...,
+) -> Array: ...
+def scaled_quant_scale(
+    x: ArrayLike,
+    *,
+    format: str = ...,
+    layout: Literal["per_tensor", "mx", "nvfp4"] = ...,
+    block_size: int = ...,
+    rounding: Literal["floor", "ceil"] = ...,
+) -> Array: ...
+def scaled_quantize(
+    x: ArrayLike,
+    scale: ArrayLike,
+    *,
+    format: str = ...,
+    layout: Literal["per_tensor", "mx", "nvfp4"] = ...,
+    block_size: int = ...,
+) -> Array: ...
+def scaled_dequantize(
+    codes: ArrayLike,
+    scale: ArrayLike,
+    *,
+    format: str = ...,
+    layout: Literal["per_tensor", "mx", "nvfp4"] = ...,
+    block_size: int = ...,
+    dtype: DTypeLike | None = ...,
+) -> Array: ...
+def scaled_matmul(
+    lhs: ArrayLike,
+    rhs: ArrayLike,
+    lhs_scale: ArrayLike,
+    rhs_scale: ArrayLike,
+    bias: ArrayLike | None = ...,
+    *,
+    lhs_format: str = ...,
+    rhs_format: str = ...,
+    layout: Literal["per_tensor", "mx", "nvfp4"] = ...,
+    block_size: int = ...,
+    has_bias: bool = ...,
+    dtype: DTypeLike = ...,
+) -> Array: ...
+def scaled_grouped_matmul(
+    lhs: ArrayLike,
+    rhs: ArrayLike,
+    lhs_scale: ArrayLike,
+    rhs_scale: ArrayLike,
+    index: ArrayLike,
+    bias: ArrayLike | None = ...,
+    *,
+    lhs_format: str = ...,
+    rhs_format: str = ...,
+    layout: Literal["per_tensor", "mx", "nvfp4"] = ...,
+    block_size: int = ...,
+    has_bias: bool = ...,
+    dtype: DTypeLike = ...,
+) -> Array: ...
+def scaled_round(
+    x: ArrayLike,
+    *,
+    format: str = ...,
+    layout: Literal["per_tensor", "mx", "nvfp4"] = ...,
+    block_size: int = ...,
+    rounding: Literal["floor", "ceil"] = ...,
 ) -> Array: ...
 def fake_quantize(
     x: ArrayLike,
@@ -999,6 +1076,57 @@ def fake_quantize_lsq_backward_scale(
     bits: int = ...,
     axes: int | Sequence[int] = ...,
 ) -> Array: ...
+def spline_activation(x: ArrayLike, coeff: ArrayLike, *, grid_min: float = ..., grid_max: float = ...) -> Array: ...
+def spline_activation_backward_x(
+    x: ArrayLike,
+    coeff: ArrayLike,
+    ct: ArrayLike,
+    *,
+    grid_min: float = ...,
+    grid_max: float = ...,
+) -> Array: ...
+def spline_activation_backward_coeff(
+    x: ArrayLike,
+    ct: ArrayLike,
+    *,
+    num_basis: int = ...,
+    grid_min: float = ...,
+    grid_max: float = ...,
+) -> Array: ...
+def synth_reconstruct(indices: ArrayLike, codebook: ArrayLike) -> Array: ...
+def synth_matmul(x: ArrayLike, indices: ArrayLike, codebook: ArrayLike) -> Array: ...
+def synth_matmul_backward(
+    x: ArrayLike,
+    indices: ArrayLike,
+    codebook: ArrayLike,
+    ct: ArrayLike,
+) -> tuple[Array, Array]: ...
+def fft_q(
+    x: ArrayLike,
+    *,
+    inverse: bool = ...,
+    scale: Literal["none", "saturating", "every_other", "per_stage"] = ...,
+    norm: Literal["backward", "ortho", "forward"] | None = ...,
+) -> Array: ...
+def fft_butterfly_stage(
+    state: ArrayLike,
+    gate: ArrayLike,
+    reversed: ArrayLike,
+    twiddle_re: ArrayLike,
+    twiddle_im: ArrayLike,
+    *,
+    stage: int = ...,
+) -> Array: ...
+def log_mel(spectrum: ArrayLike, filters: ArrayLike, *, maximum: Literal["frame", "clip"] = ...) -> Array: ...
+def log_mel_backward(
+    spectrum: ArrayLike,
+    filters: ArrayLike,
+    ct: ArrayLike,
+    *,
+    maximum: Literal["frame", "clip"] = ...,
+) -> tuple[Array, Array]: ...
+def welch_peaks(spectra: ArrayLike, *, k: int = ..., n_segments: int = ...) -> tuple[Array, Array]: ...
+def partitioned_conv(x: ArrayLike, response: ArrayLike, *, block: int = ...) -> Array: ...
 def lu(x: ArrayLike) -> tuple[Array, Array, Array]: ...
 def cholesky(x: ArrayLike, *, lower: bool = ..., reads: Literal["both", "lower", "upper"] = ...) -> Array: ...
 def geqrf(x: ArrayLike) -> tuple[Array, Array]: ...
