@@ -21,6 +21,7 @@ const std::map<std::string_view, std::string_view> kZeroByNature = {
     {"round_nearest_even", kSteps},
     {"round_nearest_afz", kSteps},
     {"stop_gradient", "on request"},
+    {"scaled_quant_scale", "the range that codes are given is chosen, not computed with"},
 };
 
 bool any(const Mask& mask) { return std::find(mask.begin(), mask.end(), true) != mask.end(); }
