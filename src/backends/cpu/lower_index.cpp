@@ -3,32 +3,17 @@
 #include "backends/cpu/body_call.h"
 #include "backends/cpu/lowerings.h"
 #include "backends/cpu/scalar_combine.h"
+#include "kernels/add_run.h"
+#include "kernels/index.h"
 #include "kernels/move.h"
 #include "rlx/ops/index.h"
+#include "rlx/ops/take.h"
 
 namespace rlx::cpu {
-namespace {
 
-int64_t read_index(const std::byte* at, DType t) {
-  auto as = [&]<class T>() {
-    T v;
-    std::memcpy(&v, at, sizeof v);
-    return v;
-  };
-  switch (t) {
-    case DType::i8: return as.operator()<int8_t>();
-    case DType::i16: return as.operator()<int16_t>();
-    case DType::i32: return as.operator()<int32_t>();
-    case DType::u8: return as.operator()<uint8_t>();
-    case DType::u16: return as.operator()<uint16_t>();
-    case DType::u32: return as.operator()<uint32_t>();
-    case DType::u64: {
-      auto v = as.operator()<uint64_t>();
-      return v > uint64_t{INT64_MAX} ? INT64_MAX : static_cast<int64_t>(v);
-    }
-    default: return as.operator()<int64_t>();
-  }
-}
+using kernels::read_index;
+
+namespace {
 
 constexpr size_t kMaxRank = 16;
 
@@ -58,6 +43,15 @@ struct Slices {
     int64_t n = 1;
     for (int64_t extent : window) n *= extent;
     return n;
+  }
+  /// A slice is one run of elements on both sides.
+  bool is_run() const {
+    int64_t n = 1;
+    for (size_t d = window.size(); d-- > 0;) {
+      if (window[d] != 1 && (window_x_strides[d] != n || window_other_strides[d] != n)) return false;
+      n *= window[d];
+    }
+    return true;
   }
 
   Slices(const View& x, const View& indices, const View& other, const Axes& window_dims, const Axes& collapsed,
@@ -260,11 +254,57 @@ Prepared lower_scatter(const LoweringContext& c) {
       });
     });
   }
+  kernels::AddRun add = a.kind == ScatterKind::add ? kernels::add_run(x.dtype) : nullptr;
+  if (s.is_run() && s.window_count() > 1 && (add || a.kind == ScatterKind::update)) {
+    int64_t window = s.window_count();
+    return make_step("scatter of runs", 0, [=](const StepArgs& args) {
+      prepare(args);
+      for (int64_t i = 0; i < count; ++i) {
+        auto start = s.start(args.in<std::byte>(n), i, false);
+        if (!start.in_range) continue;
+        std::byte* to = args.out<std::byte>() + start.x * s.element;
+        const std::byte* from = args.in<std::byte>(n + 1) + start.other * s.element;
+        if (add) add(to, from, window);
+        else std::memcpy(to, from, static_cast<size_t>(window * s.element));
+      }
+    });
+  }
   ScalarCombine combine = scalar_combine(a.kind, x.dtype);
   return make_step("scatter", 0, [=](const StepArgs& args) {
     prepare(args);
     each_update(args, [&](int64_t at, int64_t update) {
       combine(args.out<std::byte>() + at * s.element, args.in<std::byte>(n + 1) + update * s.element);
+    });
+  });
+}
+
+std::string when_scatter_add_rows(const Question& q) {
+  if (auto why = index_types(q); !why.empty()) return why;
+  return kernels::add_run(q.operands[0].dtype) ? "" : text_of("sums of ", q.operands[0].dtype, " belong in f32");
+}
+Prepared lower_scatter_add_rows(const LoweringContext& c) {
+  const View &updates = c.operands[0], &indices = c.operands[1], &y = c.results[0];
+  auto axis = size_t(valid_axis(c.attrs<ScatterAddRowsAttrs>().axis, y.shape.size()));
+  int64_t outer = 1, inner = 1, size = y.shape[axis], count = indices.count();
+  for (size_t d = 0; d < y.shape.size(); ++d)
+    if (d != axis) (d < axis ? outer : inner) *= y.shape[d];
+  const int64_t row_bytes = inner * static_cast<int64_t>(y.element_bytes());
+  const DType index_dtype = indices.dtype;
+  kernels::AddRun add = kernels::add_run(y.dtype);
+  double work = static_cast<double>((outer * size + updates.count() / std::max<int64_t>(inner, 1)) * row_bytes) * 0.1;
+  return make_step("scatter_add_rows", 0, [=](const StepArgs& args) {
+    // Each thread has rows of the result and looks for what goes there: updates of a row meet in their order.
+    for_ranges(args, outer * size, 1, work, [&](int64_t begin, int64_t end, int64_t) {
+      auto* to = args.out<std::byte>();
+      std::memset(to + begin * row_bytes, 0, static_cast<size_t>((end - begin) * row_bytes));
+      for (int64_t o = begin / size; o * size < end; ++o)
+        for (int64_t i = 0; i < count; ++i) {
+          const int64_t index = kernels::read_index(args.in(1), index_dtype, i);
+          if (index < 0 || index >= size) continue;
+          const int64_t row = o * size + index;
+          if (row < begin || row >= end) continue;
+          add(to + row * row_bytes, args.in<std::byte>(0) + (o * count + i) * row_bytes, inner);
+        }
     });
   });
 }

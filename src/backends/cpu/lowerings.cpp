@@ -40,6 +40,7 @@ const Lowering kLowerings[] = {
     {&op::convert, when_packed_convert, lower_packed_convert},
     {&op::gather, when_gather, lower_gather, strided::any},
     {&op::scatter, when_scatter, lower_scatter},
+    {&op::scatter_add_rows, when_scatter_add_rows, lower_scatter_add_rows},
     {&op::dynamic_slice, when_dynamic, lower_dynamic_slice},
     {&op::dynamic_update_slice, when_dynamic, lower_dynamic_update_slice},
     {&op::reduce_window, when_reduce_window, lower_reduce_window, strided::any},

@@ -82,6 +82,8 @@ std::string when_gather(const Question&);
 Prepared lower_gather(const LoweringContext&);
 std::string when_scatter(const Question&);
 Prepared lower_scatter(const LoweringContext&);
+std::string when_scatter_add_rows(const Question&);
+Prepared lower_scatter_add_rows(const LoweringContext&);
 std::string when_dynamic(const Question&);
 Prepared lower_dynamic_slice(const LoweringContext&);
 Prepared lower_dynamic_update_slice(const LoweringContext&);
