@@ -1,6 +1,6 @@
 // Reductions over one axis of a collapsed [outer, reduce, inner] view. Floats are summed with many accumulators
 // (f32) or in blocks, f16 and bf16 in f32 and rounded once, integers wrap. Neighbours: rows.h (softmax, norms),
-// window.h (reduce_window), sort.h (arg_max is top_k with k = 1).
+// window.h (reduce_window), extreme.h (where an extreme stands).
 #pragma once
 
 #include <cstddef>

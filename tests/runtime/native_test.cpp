@@ -48,3 +48,25 @@ TEST_CASE("rows added where indices say, some of them nowhere") {
       check_native({{t, {3, 0, 5, 6}}, {index, {0, 5}}}, [](Values v) { return scatter_add_rows(v[0], v[1], 7, 1); });
     }
 }
+TEST_CASE("running sums, products and maxima along any axis") {
+  for (DType t : kReals)
+    for (const Dims& dims : {Dims{70, 33}, Dims{3, 5, 40}, Dims{2, 0, 3}, Dims{0, 4}, Dims{200, 1}})
+      for (int64_t axis = 0; axis < int64_t(dims.size()); ++axis)
+        for (bool reverse : {false, true}) {
+          check_native({{t, dims}}, [=](Values v) { return cumsum(v[0], axis, !reverse, reverse); });
+          check_native({{t, dims}}, [=](Values v) { return cummax(v[0], axis, reverse, reverse); });
+        }
+  for (DType t : {f32, f64, i32, u8}) check_native({{t, {5, 17, 3}}}, [](Values v) { return cumprod(v[0], 1); });
+  for (DType t : {c64, c128}) check_native({{t, {5, 17, 3}}}, [](Values v) { return cumsum(v[0], 1); });
+  check_native({{boolean, {5, 17}}}, [](Values v) { return cumsum(v[0], 1); });
+}
+
+TEST_CASE("places of extremes along any axis") {
+  for (DType t : kReals)
+    for (const Dims& dims : {Dims{70, 33}, Dims{3, 5, 40}, Dims{0, 4}, Dims{300, 2}})
+      for (int64_t axis = 0; axis < int64_t(dims.size()); ++axis) {
+        if (dims[size_t(axis)] == Dim(0)) continue;
+        check_native({{t, dims}}, [=](Values v) { return argmax(v[0], axis); });
+        check_native({{t, dims}}, [=](Values v) { return argmin(v[0], axis, true); });
+      }
+}

@@ -114,6 +114,11 @@ Prepared lower_norm(const LoweringContext&);
 Prepared lower_residual_norm(const LoweringContext&);
 std::string when_norm_backward(const Question&);
 Prepared lower_norm_backward(const LoweringContext&);
+// lower_lines.cpp
+std::string when_cumulate(const Question&);
+Prepared lower_cumulate(const LoweringContext&);
+std::string when_extreme(const Question&);
+Prepared lower_extreme(const LoweringContext&);
 
 // lower_attention.cpp
 std::string when_attention(const Question&);

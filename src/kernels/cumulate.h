@@ -1,0 +1,27 @@
+// Running sums, products and maxima along the middle axis of a dense [outer, extent, inner] view. f32, f16, bf16 and
+// c64 accumulate in double, integers wrap, a NaN stays in a maximum. Neighbour: reduce.h, which keeps the last one
+// alone.
+#pragma once
+
+#include <cstdint>
+
+#include "rlx/dtype.h"
+
+namespace rlx::kernels {
+
+enum class CumulateOp : uint8_t { sum, prod, max };
+
+struct CumulateArgs {
+  CumulateOp op = CumulateOp::sum;
+  DType dtype = f32;  ///< bool, an integer, f16, bf16, f32 or f64; sums and products also c64 and c128
+  const void* x = nullptr;
+  void* y = nullptr;  ///< may be x
+  int64_t extent = 0, inner = 1;
+  bool exclusive = false;  ///< each result is that before its element; the first is 0, 1 or the lowest value
+  bool reverse = false;    ///< from the last element on
+};
+
+/// Does the lines [begin, end) of the outer * inner. For inner > 1 split ranges at multiples of 16 where possible.
+void cumulate(const CumulateArgs& args, int64_t begin, int64_t end) noexcept;
+
+}  // namespace rlx::kernels
