@@ -70,3 +70,20 @@ TEST_CASE("places of extremes along any axis") {
         check_native({{t, dims}}, [=](Values v) { return argmin(v[0], axis, true); });
       }
 }
+
+TEST_CASE("cross-entropies and their gradient, with labels that are no class among others") {
+  for (DType t : kFloats)
+    for (DType label : {i32, u8, i64})
+      for (const Dims& dims : {Dims{70, 33}, Dims{3, 5, 40}, Dims{0, 4}, Dims{9}, Dims{300, 5}}) {
+        Dims rows(dims.begin(), dims.end() - 1);
+        check_native({{t, dims}, {label, rows}},
+                     [](Values v) { return softmax_cross_entropy_with_logits(v[0], v[1]); });
+        check_native({{t, dims}, {label, rows}, {t, rows}},
+                     [](Values v) { return softmax_cross_entropy_backward(v[0], v[1], v[2]); });
+        check_native({{t, dims}, {t, dims}}, [](Values v) { return softmax_cross_entropy(v[0], v[1]); });
+      }
+  for (DType t : {f32, f64}) {
+    check_native({{t, {70, 33}}, {i32, {70}}}, [](Values v) { return nll(v[0], v[1]); });
+    check_native({{t, {7, 6, 33}}, {u8, {7, 33}}}, [](Values v) { return nll(v[0], v[1], 1); });
+  }
+}

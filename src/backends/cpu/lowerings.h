@@ -114,6 +114,13 @@ Prepared lower_norm(const LoweringContext&);
 Prepared lower_residual_norm(const LoweringContext&);
 std::string when_norm_backward(const Question&);
 Prepared lower_norm_backward(const LoweringContext&);
+// lower_loss.cpp
+std::string when_label_loss(const Question&);
+std::string when_target_loss(const Question&);
+Prepared lower_cross_entropy(const LoweringContext&);
+std::string when_nll(const Question&);
+Prepared lower_nll(const LoweringContext&);
+
 // lower_lines.cpp
 std::string when_cumulate(const Question&);
 Prepared lower_cumulate(const LoweringContext&);
