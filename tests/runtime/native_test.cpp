@@ -87,3 +87,25 @@ TEST_CASE("cross-entropies and their gradient, with labels that are no class amo
     check_native({{t, {7, 6, 33}}, {u8, {7, 33}}}, [](Values v) { return nll(v[0], v[1], 1); });
   }
 }
+
+TEST_CASE("norms with gamma and beta by channel, and their gradient") {
+  for (DType t : kFloats)
+    for (const Dims& dims : {Dims{2, 6, 5}, Dims{1, 6, 40, 3}, Dims{30, 6, 2, 2, 2}, Dims{0, 6, 4}, Dims{2, 6, 0}}) {
+      Type x{t, dims}, c{t, {6}};
+      check_native({x, c, c}, [](Values v) { return group_norm(v[0], 3, v[1], v[2], 1e-3); });
+      check_native({x, c}, [](Values v) { return group_norm(v[0], 2, v[1]); });
+      check_native({x}, [](Values v) { return group_norm(v[0], 1); });
+      check_native({x, c, c}, [](Values v) { return instance_norm(v[0], v[1], v[2]); });
+      check_native({x, c}, [](Values v) { return instance_norm(v[0], {}, v[1], 1e-3); });
+      check_native({x, c, c}, [](Values v) { return layer_norm_2d(v[0], v[1], v[2], 1e-3); });
+      check_native({x}, [](Values v) { return layer_norm_2d(v[0]); });
+      if (t != f32 && t != f64) continue;
+      for (size_t result = 0; result < 3; ++result)
+        check_native({x, c, x}, [=](Values v) {
+          return group_norm_backward(v[0], v[1], v[2], GroupNormAttrs{.num_groups = 3, .epsilon = 1e-2})[result];
+        });
+      check_native({x, x}, [](Values v) {
+        return group_norm_backward(v[0], {}, v[1], GroupNormAttrs{.has_gamma = false, .has_beta = false})[0];
+      });
+    }
+}

@@ -121,6 +121,13 @@ Prepared lower_cross_entropy(const LoweringContext&);
 std::string when_nll(const Question&);
 Prepared lower_nll(const LoweringContext&);
 
+// lower_group_norm.cpp
+std::string when_group_norm(const Question&);
+Prepared lower_group_norm(const LoweringContext&);
+Prepared lower_layer_norm_2d(const LoweringContext&);
+std::string when_group_norm_backward(const Question&);
+Prepared lower_group_norm_backward(const LoweringContext&);
+
 // lower_lines.cpp
 std::string when_cumulate(const Question&);
 Prepared lower_cumulate(const LoweringContext&);
