@@ -109,3 +109,18 @@ TEST_CASE("norms with gamma and beta by channel, and their gradient") {
       });
     }
 }
+
+TEST_CASE("padding by places of x, and resizing to the nearest place") {
+  for (DType t : {f32, f64, f16, i8, u64, boolean, c128})
+    for (const Dims& dims : {Dims{3, 5, 7}, Dims{2, 40, 33}, Dims{4, 3, 1}}) {
+      Type x{t, dims};
+      check_native({x}, [](Values v) { return pad_mode(v[0], PadMode::replicate, {0, 2, 3}, {1, 0, 9}); });
+      check_native({x}, [](Values v) { return pad_mode(v[0], PadMode::reflect, {1, 2, 0}, {0, 1, 0}); });
+      check_native({x}, [](Values v) { return pad_mode(v[0], PadMode::circular, {2, 3, 1}, {1, 0, 1}); });
+      check_native({x}, [](Values v) { return interpolate(v[0], {9, 16}); });
+      check_native({x}, [](Values v) { return interpolate(v[0], {2, 3, 2}); });
+      check_native({x}, [](Values v) { return interpolate(v[0], {0}); });
+      check_native({x}, [](Values v) { return resize_nearest2x(v[0]); });
+    }
+  check_native({{f32, {0, 4}}}, [](Values v) { return resize_nearest2x(v[0]); });
+}

@@ -128,6 +128,10 @@ Prepared lower_layer_norm_2d(const LoweringContext&);
 std::string when_group_norm_backward(const Question&);
 Prepared lower_group_norm_backward(const LoweringContext&);
 
+// lower_pick.cpp
+std::string when_pick(const Question&);
+Prepared lower_pick(const LoweringContext&);
+
 // lower_lines.cpp
 std::string when_cumulate(const Question&);
 Prepared lower_cumulate(const LoweringContext&);

@@ -1,0 +1,164 @@
+// See the header. Dims that are taken whole are merged into their neighbours first; a row that picks what the row
+// before it did is copied from there.
+#include "kernels/pick.h"
+
+#include <cstring>
+
+namespace rlx::kernels {
+namespace {
+
+bool is_whole(const std::vector<int64_t>& table, int64_t extent) {
+  if (static_cast<int64_t>(table.size()) != extent) return false;
+  for (size_t i = 0; i < table.size(); ++i)
+    if (table[i] != static_cast<int64_t>(i)) return false;
+  return true;
+}
+
+struct Pair {
+  uint64_t parts[2];
+};
+/// Calls f.operator()<T>() with a type of that many bytes, if there is one.
+template <class F>
+bool with_size(int64_t bytes, F f) {
+  switch (bytes) {
+    case 1: return f.template operator()<uint8_t>(), true;
+    case 2: return f.template operator()<uint16_t>(), true;
+    case 4: return f.template operator()<uint32_t>(), true;
+    case 8: return f.template operator()<uint64_t>(), true;
+    case 16: return f.template operator()<Pair>(), true;
+    default: return false;
+  }
+}
+
+void pick_blocks(const PickPlan& p, const PickRun& run, const std::byte* x, std::byte* y) {
+  const int64_t* from = p.blocks.data() + run.first;
+  std::byte* to = y + run.to;
+  const bool small = with_size(p.block_bytes, [&]<class T>() {
+    for (int64_t i = 0; i < run.count; ++i) std::memcpy(to + i * int64_t{sizeof(T)}, x + from[i], sizeof(T));
+  });
+  if (!small)
+    for (int64_t i = 0; i < run.count; ++i)
+      std::memcpy(to + i * p.block_bytes, x + from[i], static_cast<size_t>(p.block_bytes));
+}
+
+void repeat_blocks(const PickPlan& p, const std::byte* x, std::byte* y) {
+  const int64_t count = p.row_bytes / (p.block_bytes * p.repeat);
+  const bool small = with_size(p.block_bytes, [&]<class T>() {
+    for (int64_t i = 0; i < count; ++i) {
+      T v[2];
+      std::memcpy(v, x + i * int64_t{sizeof(T)}, sizeof(T));
+      v[1] = v[0];
+      if (p.repeat == 2) {
+        std::memcpy(y + 2 * i * int64_t{sizeof(T)}, v, sizeof v);
+        continue;
+      }
+      for (int64_t k = 0; k < p.repeat; ++k) std::memcpy(y + (i * p.repeat + k) * int64_t{sizeof(T)}, v, sizeof(T));
+    }
+  });
+  if (!small)
+    for (int64_t i = 0; i < count * p.repeat; ++i)
+      std::memcpy(y + i * p.block_bytes, x + i / p.repeat * p.block_bytes, static_cast<size_t>(p.block_bytes));
+}
+
+}  // namespace
+
+PickPlan plan_pick(int64_t element_bytes, const std::vector<int64_t>& x_dims,
+                   const std::vector<std::vector<int64_t>>& tables) {
+  PickPlan p;
+  p.block_bytes = element_bytes;
+  size_t last = tables.size();
+  while (last > 0 && is_whole(tables[last - 1], x_dims[last - 1])) p.block_bytes *= x_dims[--last];
+  p.rows = 1;
+  for (const auto& table : tables) p.rows *= table.empty() ? 0 : 1;
+  if (p.rows == 0) return p;
+  std::vector<int64_t> row = {0};  // where the blocks of a row are in x
+  int64_t stride = p.block_bytes;
+  constexpr int64_t kRow = 256;  // bytes that are a row by themselves
+  if (last > 0 && p.block_bytes < kRow) {
+    row = tables[last - 1];
+    for (int64_t& at : row) at *= p.block_bytes;
+    stride *= x_dims[--last];
+  }
+  p.row_bytes = static_cast<int64_t>(row.size()) * p.block_bytes;
+  for (size_t d = last; d-- > 0;) {  // from the dim of the least stride on
+    const bool whole = is_whole(tables[d], x_dims[d]);
+    std::vector<int64_t> places = tables[d];
+    for (int64_t& at : places) at *= stride;
+    if (whole && d + 1 < last && is_whole(tables[d + 1], x_dims[d + 1])) {
+      std::vector<int64_t> merged;
+      for (int64_t at : places)
+        for (int64_t inner : p.outer.front()) merged.push_back(at + inner);
+      p.outer.front() = std::move(merged);
+    } else {
+      p.outer.insert(p.outer.begin(), std::move(places));
+    }
+    stride *= x_dims[d];
+    p.rows *= static_cast<int64_t>(tables[d].size());
+  }
+
+  const auto n = static_cast<int64_t>(row.size());
+  for (int64_t k = 2; k <= n && row[0] == 0 && row[1] == 0 && p.repeat == 0; ++k) {
+    if (n % k != 0) continue;
+    bool all = true;
+    for (int64_t i = 0; i < n && all; ++i) all = row[static_cast<size_t>(i)] == i / k * p.block_bytes;
+    if (all) p.repeat = k;
+  }
+  constexpr int64_t kWorthCopying = 4;  // blocks side by side
+  for (int64_t i = 0; i < n && p.repeat == 0;) {
+    const int64_t from = row[static_cast<size_t>(i)];
+    int64_t length = 1;
+    while (i + length < n && row[static_cast<size_t>(i + length)] == from + length * p.block_bytes) ++length;
+    if (length >= kWorthCopying || length == n || p.block_bytes > 16) {
+      p.runs.push_back({from, i * p.block_bytes, length * p.block_bytes, 0, 0});
+    } else {
+      if (p.runs.empty() || p.runs.back().bytes != 0)
+        p.runs.push_back({0, i * p.block_bytes, 0, static_cast<int64_t>(p.blocks.size()), 0});
+      for (int64_t k = 0; k < length; ++k) p.blocks.push_back(from + k * p.block_bytes);
+      p.runs.back().count += length;
+    }
+    i += length;
+  }
+  return p;
+}
+
+void pick(const PickPlan& p, const void* x, void* y, int64_t begin, int64_t end) noexcept {
+  if (begin >= end) return;
+  // The place of a row in each outer dim, and where that is in x.
+  constexpr size_t kMostDims = 32;
+  const size_t dims = p.outer.size();
+  size_t place[kMostDims] = {};
+  int64_t rest = begin;
+  for (size_t d = dims; d-- > 0;) {
+    const auto extent = static_cast<int64_t>(p.outer[d].size());
+    place[d] = static_cast<size_t>(rest % extent);
+    rest /= extent;
+  }
+  int64_t outside = 0, before = -1;  // of all dims but the innermost; of the row before
+  for (size_t d = 0; d + 1 < dims; ++d) outside += p.outer[d][place[d]];
+  auto* to = static_cast<std::byte*>(y) + begin * p.row_bytes;
+  for (int64_t row = begin; row < end; ++row, to += p.row_bytes) {
+    const int64_t at = outside + (dims > 0 ? p.outer[dims - 1][place[dims - 1]] : 0);
+    const std::byte* from = static_cast<const std::byte*>(x) + at;
+    if (at == before) {
+      std::memcpy(to, to - p.row_bytes, static_cast<size_t>(p.row_bytes));
+    } else if (p.repeat > 0) {
+      repeat_blocks(p, from, to);
+    } else {
+      for (const PickRun& run : p.runs) {
+        if (run.bytes > 0) std::memcpy(to + run.to, from + run.from, static_cast<size_t>(run.bytes));
+        else pick_blocks(p, run, from, to);
+      }
+    }
+    before = at;
+    for (size_t d = dims; d-- > 0;) {
+      if (++place[d] < p.outer[d].size()) break;
+      place[d] = 0;
+    }
+    if (dims > 1 && place[dims - 1] == 0) {
+      outside = 0;
+      for (size_t d = 0; d + 1 < dims; ++d) outside += p.outer[d][place[d]];
+    }
+  }
+}
+
+}  // namespace rlx::kernels
