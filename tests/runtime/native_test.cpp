@@ -35,19 +35,6 @@ const std::vector<DType> kReals = {f32, f64, f16, bf16, i8, i16, i32, i64, u8, u
 
 }  // namespace
 
-TEST_CASE("rows added where indices say, some of them nowhere") {
-  for (DType t : {f32, f64, i8, i64, u16, boolean, c64})
-    for (DType index : {i32, i64, u8}) {
-      for (const Dims& dims : {Dims{40, 5}, Dims{40, 33}, Dims{40}}) {
-        Tensor x = random_tensor(t, shape_of(dims), 1, 0, 9),
-               at = random_tensor(index, {40}, 2, index == u8 ? 0 : -2, 12);
-        check_native({x.type(), at.type()}, [](Values v) { return scatter_add_rows(v[0], v[1], 9, 0); }, {x, at});
-      }
-      Tensor x = random_tensor(t, {3, 4, 5, 6}, 1, 0, 9), at = random_tensor(index, {4, 5}, 2, 0, 9);
-      check_native({x.type(), at.type()}, [](Values v) { return scatter_add_rows(v[0], v[1], 7, 1); }, {x, at});
-      check_native({{t, {3, 0, 5, 6}}, {index, {0, 5}}}, [](Values v) { return scatter_add_rows(v[0], v[1], 7, 1); });
-    }
-}
 TEST_CASE("running sums, products and maxima along any axis") {
   for (DType t : kReals)
     for (const Dims& dims : {Dims{70, 33}, Dims{3, 5, 40}, Dims{2, 0, 3}, Dims{0, 4}, Dims{200, 1}})
@@ -123,4 +110,34 @@ TEST_CASE("padding by places of x, and resizing to the nearest place") {
       check_native({x}, [](Values v) { return resize_nearest2x(v[0]); });
     }
   check_native({{f32, {0, 4}}}, [](Values v) { return resize_nearest2x(v[0]); });
+}
+
+TEST_CASE("quantize") {
+  for (DType t : {f32, f16, bf16})
+    for (DType code : {i8, u8, i16, u16}) {
+      QuantizeAttrs one{.axis = {}, .dtype = code}, by_row{.axis = 1, .dtype = code};
+      for (const Dims& dims : {Dims{3, 5, 7}, Dims{2, 40, 33}, Dims{0, 5, 2}}) {
+        Tensor x = random_tensor(t, shape_of(dims), 1, -9, 9);
+        Tensor scale = random_tensor(t, {dims[1].value()}, 2, 0.01, 0.5),
+               zero = random_tensor(i32, {dims[1].value()}, 3, 0, 9);
+        Tensor single = random_tensor(t, {}, 4, 0.01, 0.5);
+        check_native({x.type(), single.type()}, [=](Values v) { return quantize(v[0], v[1], {}, one); }, {x, single});
+        check_native({x.type(), scale.type(), zero.type()},
+                     [=](Values v) { return quantize(v[0], v[1], v[2], by_row); }, {x, scale, zero});
+      }
+    }
+}
+
+TEST_CASE("rows added where indices say, some of them nowhere") {
+  for (DType t : {f32, f64, i8, i64, u16, boolean, c64})
+    for (DType index : {i32, i64, u8}) {
+      for (const Dims& dims : {Dims{40, 5}, Dims{40, 33}, Dims{40}}) {
+        Tensor x = random_tensor(t, shape_of(dims), 1, 0, 9),
+               at = random_tensor(index, {40}, 2, index == u8 ? 0 : -2, 12);
+        check_native({x.type(), at.type()}, [](Values v) { return scatter_add_rows(v[0], v[1], 9, 0); }, {x, at});
+      }
+      Tensor x = random_tensor(t, {3, 4, 5, 6}, 1, 0, 9), at = random_tensor(index, {4, 5}, 2, 0, 9);
+      check_native({x.type(), at.type()}, [](Values v) { return scatter_add_rows(v[0], v[1], 7, 1); }, {x, at});
+      check_native({{t, {3, 0, 5, 6}}, {index, {0, 5}}}, [](Values v) { return scatter_add_rows(v[0], v[1], 7, 1); });
+    }
 }

@@ -44,6 +44,7 @@ const Lowering kLowerings[] = {
     {&op::pad_mode, when_pick, lower_pick},
     {&op::interpolate, when_pick, lower_pick},
     {&op::resize_nearest2x, when_pick, lower_pick},
+    {&op::quantize, when_quantize, lower_quantize},
     {&op::dynamic_slice, when_dynamic, lower_dynamic_slice},
     {&op::dynamic_update_slice, when_dynamic, lower_dynamic_update_slice},
     {&op::reduce_window, when_reduce_window, lower_reduce_window, strided::any},

@@ -114,6 +114,7 @@ Prepared lower_norm(const LoweringContext&);
 Prepared lower_residual_norm(const LoweringContext&);
 std::string when_norm_backward(const Question&);
 Prepared lower_norm_backward(const LoweringContext&);
+
 // lower_loss.cpp
 std::string when_label_loss(const Question&);
 std::string when_target_loss(const Question&);
@@ -131,6 +132,10 @@ Prepared lower_group_norm_backward(const LoweringContext&);
 // lower_pick.cpp
 std::string when_pick(const Question&);
 Prepared lower_pick(const LoweringContext&);
+
+// lower_quantize.cpp
+std::string when_quantize(const Question&);
+Prepared lower_quantize(const LoweringContext&);
 
 // lower_lines.cpp
 std::string when_cumulate(const Question&);
