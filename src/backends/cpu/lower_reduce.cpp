@@ -1,4 +1,5 @@
-// Reductions: axes are brought into one [outer, reduce, inner] view, by copying if they do not stand together.
+// Reductions: axes are brought into one [outer, reduce, inner] view. Where they do not stand together, one group of
+// neighbours is reduced after the other; low precision, which is to round once, is transposed instead.
 #include "backends/cpu/lowerings.h"
 #include "kernels/move.h"
 #include "kernels/reduce.h"
@@ -23,6 +24,45 @@ int64_t product(const Shape& shape, const Axes& axes) {
   return n;
 }
 
+/// A stage reads what the stage before it wrote, the first one x; the last one writes the result.
+struct Stage {
+  kernels::ReduceArgs args;
+  size_t offset = 0;  // of what it writes, in scratch
+};
+
+/// The last group of neighbours among the axes first: it leaves the least to the others.
+Prepared staged_reduce(const View& x, Axes axes, const kernels::ReduceArgs& like) {
+  Shape shape = x.shape;
+  std::vector<Stage> stages;
+  size_t scratch = 0;
+  while (!axes.empty()) {
+    auto end = size_t(axes.back()) + 1, begin = end;
+    while (!axes.empty() && size_t(axes.back()) + 1 == begin) --begin, axes.pop_back();
+    Stage stage{like, scratch};
+    stage.args.outer = stage.args.reduce = stage.args.inner = 1;
+    for (size_t d = 0; d < shape.size(); ++d)
+      (d < begin ? stage.args.outer : d < end ? stage.args.reduce : stage.args.inner) *= shape[d];
+    stage.args.reduce_stride = stage.args.inner;
+    stage.args.outer_stride = stage.args.reduce * stage.args.inner;
+    shape.erase(shape.begin() + std::ptrdiff_t(begin), shape.begin() + std::ptrdiff_t(end));
+    if (!axes.empty())
+      scratch += (static_cast<size_t>(stage.args.outer * stage.args.inner) * x.element_bytes() + 63) / 64 * 64;
+    stages.push_back(stage);
+  }
+  return make_step("reduce", scratch, [stages = std::move(stages)](const StepArgs& step) {
+    const void* from = step.in(0);
+    for (const Stage& stage : stages) {
+      kernels::ReduceArgs call = stage.args;
+      call.x = from;
+      call.y = &stage == &stages.back() ? step.out() : step.scratch + stage.offset;
+      for_ranges(step, call.outer * call.inner, call.inner > 1 ? 16 : 1,
+                 static_cast<double>(call.outer * call.reduce * call.inner) * 0.1,
+                 [&](int64_t begin, int64_t end, int64_t) { kernels::reduce(call, begin, end); });
+      from = call.y;
+    }
+  });
+}
+
 }  // namespace
 
 std::string when_reduce(const Question& q) {
@@ -41,6 +81,7 @@ Prepared lower_reduce(const LoweringContext& c) {
   args.dtype = args.out_dtype = x.dtype;
   bool together = true;
   for (size_t i = 1; i < axes.size(); ++i) together &= axes[i] == axes[i - 1] + 1;
+  if (!together && !is_low_precision(x.dtype)) return staged_reduce(x, axes, args);
   // Apart: a transpose that puts them last comes first.
   Axes order = kept;
   order.insert(order.end(), axes.begin(), axes.end());
