@@ -156,7 +156,8 @@ typedef struct rlx_buffer {
   void* data;
   size_t size; /* in bytes */
 } rlx_buffer;
-/* The same for a graph without symbols, from memory of the caller into memory of the caller: nothing is created. */
+/* The same for a graph without symbols, from memory of the caller into memory of the caller, which overlaps neither an
+   input nor another output: nothing is created, nor copied where the memory is aligned to the elements. */
 rlx_status rlx_compiled_call(const rlx_compiled* compiled, const rlx_buffer* inputs, size_t input_count,
                              const rlx_buffer* outputs, size_t output_count, rlx_error** error);
 /* The dispatch report as JSON; belongs to `compiled`. */

@@ -70,6 +70,10 @@ class CompiledGraph {
   std::vector<Tensor> run_ordered(Tensors inputs) const;
   /// Writes into `outputs` where their types fit and nothing else shares them, so that nothing is allocated.
   void run_into(Tensors inputs, std::span<Tensor> outputs) const;
+  /// Writes each output, dense and row-major, to memory of the caller that overlaps neither an input nor another
+  /// output. Fails if the size is not the output's. Nothing is allocated, but for memory that does not start at a
+  /// multiple of an element's bytes, which is copied to.
+  void run_into_memory(Tensors inputs, std::span<const std::span<std::byte>> memory) const;
   /// Elements in, elements out: every input and output has the dtype of T and a static shape.
   template <class T>
   std::vector<std::vector<T>> run_typed(const std::vector<std::pair<std::string, std::span<const T>>>& inputs) const {

@@ -18,6 +18,8 @@ struct StepTime {
 struct RunOptions {
   int threads = 1;                           ///< how many threads this run may use
   std::vector<StepTime>* profile = nullptr;  ///< if given, the steps' times are added to it
+  /// If not empty: memory for each output, dense, that overlaps nothing else; the tensors are left alone.
+  std::span<const std::span<std::byte>> memory = {};
 };
 
 /// A program on its device. `run` may be called from several threads at once.
@@ -27,7 +29,8 @@ class Executable {
   /// Binds a param. Not while a run is under way.
   virtual void bind(const std::string& name, Tensor value) = 0;
   /// `inputs` in the order of the graph. An output that already has the right type and is not shared is written in
-  /// place; any other is replaced. Fails if a param is not bound or an input does not fit its type.
+  /// place; any other is replaced. Fails if a param is not bound, or an input does not fit its type, or the memory for
+  /// an output is not of its size.
   virtual void run(Tensors inputs, std::span<Tensor> outputs, const RunOptions& options) = 0;
   /// Does now what the first run would: packs weights and, if no shape is symbolic, plans memory. All params are bound.
   virtual void prepare() = 0;

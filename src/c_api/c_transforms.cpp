@@ -138,14 +138,11 @@ rlx_status rlx_compiled_call(const rlx_compiled* compiled, const rlx_buffer* inp
       given.push_back(rlx::Tensor::borrow(type.dtype, shape_of(type.dims),
                                           {static_cast<const std::byte*>(inputs[i].data), inputs[i].size}));
     }
-    std::vector<rlx::Tensor> results(output_count);
-    graph.run_into(given, results);
-    for (size_t i = 0; i < output_count; ++i) {
-      if (outputs[i].size != results[i].byte_count())
-        fail(ErrorCode::shape_mismatch, "output ", i, " is ", results[i].type(), ", ", results[i].byte_count(),
-             " bytes; there is room for ", outputs[i].size);
-      if (outputs[i].size) std::memcpy(outputs[i].data, results[i].data(), outputs[i].size);
-    }
+    std::vector<std::span<std::byte>> memory;
+    memory.reserve(output_count);
+    for (size_t i = 0; i < output_count; ++i)
+      memory.emplace_back(static_cast<std::byte*>(outputs[i].data), outputs[i].size);
+    graph.run_into_memory(given, memory);
   });
 }
 

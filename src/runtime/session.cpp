@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstring>
 #include <mutex>
 
 #include "compile/backends.h"
@@ -151,6 +152,31 @@ void CompiledGraph::run_into(Tensors inputs, std::span<Tensor> outputs) const {
     fail(ErrorCode::invalid_argument, "graph '", state_->graph.name(), "' has ", state_->signature.outputs.size(),
          " outputs, got room for ", outputs.size());
   state_->executable->run(inputs, outputs, {state_->threads.load(std::memory_order_relaxed), nullptr});
+}
+void CompiledGraph::run_into_memory(Tensors inputs, std::span<const std::span<std::byte>> memory) const {
+  state_->compile();
+  if (memory.size() != state_->signature.outputs.size())
+    fail(ErrorCode::invalid_argument, "graph '", state_->graph.name(), "' has ", state_->signature.outputs.size(),
+         " outputs, got memory for ", memory.size());
+  RunOptions options{state_->threads.load(std::memory_order_relaxed)};
+  bool in_place = true;  // all of it starts where an element may
+  for (size_t o = 0; o < memory.size(); ++o) {
+    DType t = state_->signature.outputs[o].type.dtype;
+    size_t wanted = is_byte_sized(t) ? std::min<size_t>(byte_size(t), 8) : 1;
+    in_place &= reinterpret_cast<uintptr_t>(memory[o].data()) % wanted == 0;
+  }
+  if (in_place && !memory.empty()) {
+    options.memory = memory;
+    return state_->executable->run(inputs, {}, options);
+  }
+  std::vector<Tensor> outputs(memory.size());
+  state_->executable->run(inputs, outputs, options);
+  for (size_t o = 0; o < memory.size(); ++o) {
+    if (memory[o].size() != outputs[o].byte_count())
+      fail(ErrorCode::shape_mismatch, "output ", o, " of '", state_->graph.name(), "' is ", outputs[o].type(), ", ",
+           outputs[o].byte_count(), " bytes; there is room for ", memory[o].size());
+    if (!memory[o].empty()) std::memcpy(memory[o].data(), outputs[o].data(), memory[o].size());
+  }
 }
 
 Profile CompiledGraph::profile(const std::vector<NamedTensor>& inputs) const {

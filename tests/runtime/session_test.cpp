@@ -193,6 +193,39 @@ TEST_CASE("run_into writes where the type fits and nothing shares the tensor, an
   CHECK(message_of([&] { compiled.run_into(in, {}); }) == "graph 'g' has 1 outputs, got room for 0");
 }
 
+TEST_CASE("run_into_memory writes to the caller's memory, at any address, and nothing beside it") {
+  Graph g("g");
+  Value x = g.input("x", f32, {3});
+  g.output(x * 2.0);
+  g.output(x);  // an input given back
+  g.output(convert(x, i64));
+  CompiledGraph compiled = Session().compile(g);
+  std::vector<Tensor> in = {Tensor::of<float>({3}, {1, 2, 3})}, wanted = compiled.run_ordered(in);
+  for (size_t shift : {0, 8, 1, 3}) {
+    std::vector<std::byte> bytes(200, std::byte{77});
+    std::vector<std::span<std::byte>> memory;
+    size_t at = shift;
+    for (const Tensor& t : wanted) {
+      memory.emplace_back(bytes.data() + at, t.byte_count());
+      at += 64;
+    }
+    compiled.run_into_memory(in, memory);
+    size_t other = 0;
+    for (std::byte b : bytes) other += b != std::byte{77};
+    size_t written = 0;
+    for (size_t o = 0; o < wanted.size(); ++o) {
+      CHECK(std::memcmp(memory[o].data(), wanted[o].data(), wanted[o].byte_count()) == 0);
+      written += size_t(std::count_if(wanted[o].bytes().begin(), wanted[o].bytes().end(),
+                                      [](std::byte b) { return b != std::byte{77}; }));
+    }
+    CHECK(other == written);
+    memory[2] = memory[2].first(23);
+    CHECK(message_of([&] { compiled.run_into_memory(in, memory); }) ==
+          "output 2 of 'g' is i64[3], 24 bytes; there is room for 23");
+  }
+  CHECK(message_of([&] { compiled.run_into_memory(in, {}); }) == "graph 'g' has 3 outputs, got memory for 0");
+}
+
 TEST_CASE("inputs that borrow memory at any address are read right") {
   Graph g("g");
   g.output(g.input("x", f32, {5}) + 1.0);

@@ -70,6 +70,11 @@ class CpuExecutable final : public Executable {
 
   void run(Tensors inputs, std::span<Tensor> outputs, const RunOptions& options) override {
     std::shared_ptr<Instance> instance = instance_for(inputs);
+    for (size_t o = 0; o < options.memory.size(); ++o)
+      if (const auto& [dtype, shape] = instance->outputs[o]; options.memory[o].size() != byte_count(dtype, shape))
+        fail(ErrorCode::shape_mismatch, "output ", o, " of '", graph_.name(), "' is ",
+             Type{dtype, Dims(shape.begin(), shape.end())}, ", ", byte_count(dtype, shape),
+             " bytes; there is room for ", options.memory[o].size());
     auto state = instance->take();
     for (size_t o = 0; o < outputs.size(); ++o)
       if (const auto& [dtype, shape] = instance->outputs[o];
@@ -86,6 +91,7 @@ class CpuExecutable final : public Executable {
       }
     }
     for (Tensor& t : outputs) state->outputs.push_back(t.mutable_data());
+    for (std::span<std::byte> to : options.memory) state->outputs.push_back(to.data());
     instance->schedule.run(state->pointers.data(), state->arena, state->inputs, state->outputs,
                            std::clamp(options.threads, 1, options_.threads), options.profile);
     instance->give_back(std::move(state));
