@@ -9,11 +9,11 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "kernels/idle_objects.h"
 #include "kernels/onednn.h"
 #include "kernels/onednn_engine.h"
 #include "kernels/thread_pool.h"
@@ -71,33 +71,20 @@ struct Call {
   }
 };
 
-// Calls that are not in use, for one primitive. With as many places as threads, a run allocates nothing; only when
-// more runs of one plan overlap are further calls made for a while.
+// A primitive and its calls that are not in use.
 class CallPool {
  public:
-  CallPool(Primitive primitive, int threads) : primitive_(std::move(primitive)), places_(threads) {
-    for (auto& place : places_) place.store(new Call(primitive_), std::memory_order_relaxed);
-  }
-  ~CallPool() {
-    for (auto& place : places_) delete place.load(std::memory_order_relaxed);
-  }
+  CallPool(Primitive primitive, int threads)
+      : primitive_(std::move(primitive)), calls_(threads, [&] { return Call(primitive_); }) {}
   const Primitive& primitive() const { return primitive_; }
 
   void run(const std::array<void*, kArguments>& data) const {
-    Call* call = nullptr;
-    for (size_t i = 0; i < places_.size() && !call; ++i) call = places_[i].exchange(nullptr, std::memory_order_acquire);
-    if (!call) call = new Call(primitive_);
-    call->run(primitive_, data);
-    for (auto& place : places_) {
-      Call* empty = nullptr;
-      if (place.compare_exchange_strong(empty, call, std::memory_order_release, std::memory_order_relaxed)) return;
-    }
-    delete call;
+    calls_.with_one([&] { return Call(primitive_); }, [&](const Call& call) { call.run(primitive_, data); });
   }
 
  private:
   Primitive primitive_;
-  mutable std::vector<std::atomic<Call*>> places_;
+  IdleObjects<Call> calls_;
 };
 
 void append_activation(dnnl::post_ops& ops, Activation activation) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <numeric>
 
 namespace rlx::kernels {
 
@@ -27,6 +28,27 @@ struct WindowDim {
     const int64_t most = extent - 1 - offset < 0 ? 0 : (extent - 1 - offset) / stride + 1;
     begin = std::clamp(least, first, last);
     end = std::clamp(most, begin, last);
+  }
+
+  /// Outputs begin, begin + period, ... (`count` of them) whose positions hold an element: index, index + step, ...
+  struct Met {
+    int64_t begin = 0, count = 0, period = 1, index = 0, step = 1;
+  };
+  /// Those within [first, last), for any base_dilation.
+  Met met(int64_t tap, int64_t first, int64_t last) const {
+    const int64_t common = std::gcd(stride, base_dilation), offset = tap * dilation - low;
+    Met m;
+    m.period = base_dilation / common, m.step = stride / common;
+    const int64_t least = offset >= 0 ? 0 : (-offset + stride - 1) / stride;
+    const int64_t room = (extent - 1) * base_dilation - offset;
+    const int64_t end = room < 0 ? 0 : std::min(last, room / stride + 1);
+    m.begin = std::max(first, least);
+    for (int64_t tries = 1; (m.begin * stride + offset) % base_dilation != 0; ++m.begin, ++tries)
+      if (tries == m.period) return m;  // this tap meets gaps alone
+    if (m.begin >= end) return m;
+    m.count = (end - m.begin + m.period - 1) / m.period;
+    m.index = (m.begin * stride + offset) / base_dilation;
+    return m;
   }
 };
 

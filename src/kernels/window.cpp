@@ -64,7 +64,7 @@ void slide(const ReduceWindowArgs& a, int64_t begin, int64_t end, typename Acces
     }
     const int64_t first = index[last];
     const int64_t stop = std::min({a.out_dims[last], first + kStretch, first + (end - at)});
-    std::fill(totals.begin(), totals.end(), neutral);
+    std::fill_n(totals.begin(), stop - first, neutral);
     int64_t tap[kMaxWindowRank]{};
     for (int64_t t = 0; t < taps; ++t) {
       int64_t base = 0;
@@ -85,11 +85,12 @@ void slide(const ReduceWindowArgs& a, int64_t begin, int64_t end, typename Acces
             total = static_cast<A>(combine(total, Access::load(a, i)));
           }
         } else {
-          for (int64_t o = first; o < stop; ++o) {
-            const int64_t i = along.index_of(o, tap[last]);
-            if (i < 0) continue;
-            A& total = totals[static_cast<size_t>(o - first)];
-            total = static_cast<A>(combine(total, Access::load(a, base + i * a.x_strides[last])));
+          const auto met = along.met(tap[last], first, stop);
+          const int64_t step = met.step * a.x_strides[last];
+          int64_t o = met.begin - first, i = base + met.index * a.x_strides[last];
+          for (int64_t n = 0; n < met.count; ++n, o += met.period, i += step) {
+            A& total = totals[static_cast<size_t>(o)];
+            total = static_cast<A>(combine(total, Access::load(a, i)));
           }
         }
       }
@@ -214,7 +215,7 @@ void select_units(const SelectAndScatterArgs& a, int64_t begin, int64_t end, int
       // Stretches of neighbouring outputs, tap by tap and without a branch: which element wins cannot be predicted.
       for (int64_t first = 0; inside > 0 && first < row; first += kStretch) {
         const int64_t stop = std::min(row, first + kStretch);
-        kept.fill(-1);
+        std::fill_n(kept.begin(), stop - first, -1);
         for (int64_t t = 0; t < inside; ++t) {
           for (int64_t k = 0; k < a.window[last]; ++k) {
             int64_t from = 0, to = 0;

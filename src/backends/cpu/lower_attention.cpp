@@ -1,4 +1,8 @@
-// Attention: one kernel call per batch, head and range of queries, reading q, k and v where they lie.
+// Attention: one kernel call per batch, head and range of queries, reading q, k and v where they lie. Its gradient: one
+// task per batch and head of k, or several where these are few, whose sums are then added.
+#include <algorithm>
+#include <cstring>
+
 #include "backends/cpu/lowerings.h"
 #include "kernels/attention.h"
 #include "rlx/ops/attention.h"
@@ -31,20 +35,198 @@ struct Heads {
   int64_t offset(int64_t b, int64_t h) const { return b * batch_stride + h * head_stride; }
 };
 
-}  // namespace
+/// What both directions make of the operands. `mask` is the operand of that role.
+struct Attending {
+  Heads q, k, v;
+  AttentionMask mask;
+  int64_t heads, group;  ///< of q, and how many of them share one of k
+  kernels::AttentionArgs args;
+  int64_t mask_batch_stride = 0, bias_batch_stride = 0, bias_head_stride = 0;
+  size_t mask_operand, mask_bytes = 0;
 
-std::string when_attention(const Question& q) {
-  if (auto why = when::is_float({q.node, q.operands.first(3)}); !why.empty()) return why;
+  Attending(const LoweringContext& c, const AttentionAttrs& a, size_t mask_at)
+      : q(c.operands[0], a.layout, a.heads), k(c.operands[1], a.layout, a.kv_heads.value_or(a.heads)),
+        v(c.operands[2], a.layout, a.kv_heads.value_or(a.heads)), mask(a.mask), heads(a.heads),
+        group(a.heads / std::max<int64_t>(a.kv_heads.value_or(a.heads), 1)), mask_operand(mask_at) {
+    args.dtype = c.operands[0].dtype;
+    args.q_stride = q.row_stride, args.k_stride = k.row_stride, args.v_stride = v.row_stride;
+    args.q_rows = q.positions, args.k_rows = k.positions;
+    args.head_dim = q.width, args.value_dim = v.width;
+    args.scale = a.scale.value_or(1 / std::sqrt(static_cast<double>(q.width)));
+    args.soft_cap = a.softcap.value_or(0);
+    if (a.window) args.left = *a.window, args.right = *a.window;
+    if (a.causal) args.right = 0;
+    if (mask == AttentionMask::none) return;
+    const View& m = c.operands[mask_operand];
+    mask_bytes = m.element_bytes();
+    if (mask == AttentionMask::key_padding) {  // [B or 1, ..., Sk], dense
+      args.key_mask_dtype = m.dtype;
+      mask_batch_stride = m.count() == args.k_rows ? 0 : args.k_rows;
+      return;
+    }
+    args.bias_dtype = m.dtype;  // broadcasts to [B, H, Sq, Sk], right-aligned
+    auto stride = [&](size_t from_end) {
+      return m.shape.size() < from_end || m.shape[m.shape.size() - from_end] == 1
+                 ? 0
+                 : m.strides[m.strides.size() - from_end];
+    };
+    args.bias_col_stride = stride(1), args.bias_row_stride = stride(2);
+    bias_head_stride = stride(3), bias_batch_stride = stride(4);
+  }
+  /// The args of a batch and a head of q, `out` left open.
+  kernels::AttentionArgs of(const StepArgs& step, int64_t b, int64_t h) const {
+    kernels::AttentionArgs call = args;
+    auto bytes = static_cast<int64_t>(byte_size(args.dtype));
+    auto at = [&](size_t i, const Heads& layout, int64_t which) {
+      return step.in<std::byte>(i) + layout.offset(b, which) * bytes;
+    };
+    call.q = at(0, q, h), call.k = at(1, k, h / group), call.v = at(2, v, h / group);
+    auto mask_of = [&](int64_t element) {
+      return step.in<std::byte>(mask_operand) + element * static_cast<int64_t>(mask_bytes);
+    };
+    if (mask == AttentionMask::key_padding) call.key_mask = mask_of(b * mask_batch_stride);
+    if (mask == AttentionMask::bias) call.bias = mask_of(bias_offset(b, h));
+    return call;
+  }
+  int64_t bias_offset(int64_t b, int64_t h) const { return b * bias_batch_stride + h * bias_head_stride; }
+  double work_ns() const {
+    return static_cast<double>(q.batch * heads * q.positions * k.positions) * static_cast<double>(q.width + v.width) *
+           0.02;
+  }
+};
+
+std::string when_mask(const Question& q, size_t operand) {
   const auto& a = q.node.attrs.as<AttentionAttrs>();
-  DType t = q.operands[0].dtype;
-  for (const Type& other : q.operands.first(3))
-    if (other.dtype != t) return text_of("q, k and v of ", t, " and ", other.dtype);
   if (a.mask == AttentionMask::none) return "";
-  DType mask = q.operands[3].dtype;
+  DType t = q.operands[0].dtype, mask = q.operands[operand].dtype;
   if (a.mask == AttentionMask::key_padding && mask != boolean && mask != f32 && mask != t)
     return text_of("a key mask of ", mask, " beside ", t);
   if (a.mask == AttentionMask::bias && mask != f32 && mask != t) return text_of("a bias of ", mask, " beside ", t);
   return "";
+}
+
+/// The gradient. Each task has sums of its own for dk and dv: those of one thread are rounded and used again, those
+/// that share a head of k are added first.
+class AttentionBackwardStep final : public Step {
+ public:
+  AttentionBackwardStep(const LoweringContext& c, const AttentionAttrs& a)
+      : at_(c, a, 4), ct_(c.operands[3], a.layout, a.heads), dq_(c.results[0], a.layout, a.heads),
+        dk_(c.results[1], a.layout, a.heads / at_.group), dv_(c.results[2], a.layout, a.heads / at_.group),
+        threads_(c.threads) {
+    block_ = kernels::attention_row_block();
+    blocks_ = (at_.q.positions + block_ - 1) / block_;
+    units_ = at_.q.batch * (at_.heads / at_.group);
+    splits_ = units_ == 0 ? 1 : std::clamp<int64_t>((threads_ + units_ - 1) / units_, 1, std::max<int64_t>(1, share()));
+    own_ = aligned(static_cast<int64_t>(kernels::attention_backward_scratch_bytes(at_.args)));
+    dk_bytes_ = aligned(at_.k.positions * kernels::attention_sum_stride(at_.k.width) * kFloat);
+    dv_bytes_ = aligned(at_.k.positions * kernels::attention_sum_stride(at_.v.width) * kFloat);
+    sums_ = splits_ == 1 ? threads_ : units_ * splits_;
+    if (at_.mask == AttentionMask::bias) {
+      bias_count_ = c.results[3].count();
+      bool shared = (at_.bias_batch_stride == 0 && at_.q.batch > 1) || (at_.bias_head_stride == 0 && at_.heads > 1) ||
+                    (at_.args.bias_row_stride == 0 && splits_ > 1);
+      if (shared && threads_ > 1) bias_bytes_ = aligned(bias_count_ * kFloat);
+    }
+  }
+  size_t scratch_bytes() const override {
+    return static_cast<size_t>(threads_ * (own_ + bias_bytes_) + sums_ * (dk_bytes_ + dv_bytes_));
+  }
+  std::string kernel() const override { return "flash_attention_backward"; }
+
+  void run(const StepArgs& step) const noexcept override {
+    std::byte *sums = step.scratch + threads_ * own_, *biases = sums + sums_ * (dk_bytes_ + dv_bytes_);
+    auto* d_bias = bias_count_ > 0 ? step.out<float>(3) : nullptr;
+    if (d_bias) std::fill_n(d_bias, bias_count_, 0.0f);
+    if (bias_bytes_ > 0) std::memset(biases, 0, static_cast<size_t>(threads_ * bias_bytes_));
+    const double work = 3 * at_.work_ns();
+    for_ranges(step, units_ * splits_, 1, work, [&](int64_t begin, int64_t end, int64_t part) {
+      std::byte* own = step.scratch + part * own_;
+      float* bias = bias_bytes_ > 0 ? reinterpret_cast<float*>(biases + part * bias_bytes_) : d_bias;
+      for (int64_t task = begin; task < end; ++task) {
+        std::byte* mine = sums + (splits_ == 1 ? part : task) * (dk_bytes_ + dv_bytes_);
+        run_task(step, task, mine, bias, own);
+        if (splits_ == 1) deliver(step, task, mine);
+      }
+    });
+    if (splits_ > 1)
+      for_ranges(step, units_, 1, work * 0.1, [&](int64_t begin, int64_t end, int64_t) {
+        for (int64_t unit = begin; unit < end; ++unit) {
+          std::byte* first = sums + unit * splits_ * (dk_bytes_ + dv_bytes_);
+          for (int64_t i = 1; i < splits_; ++i) add(first, first + i * (dk_bytes_ + dv_bytes_), dk_bytes_ + dv_bytes_);
+          deliver(step, unit, first);
+        }
+      });
+    if (bias_bytes_ > 0)
+      for (int64_t part = 0; part < threads_; ++part)
+        add(reinterpret_cast<std::byte*>(d_bias), biases + part * bias_bytes_, bias_count_ * kFloat);
+  }
+
+ private:
+  static constexpr int64_t kFloat = sizeof(float);
+  static int64_t aligned(int64_t bytes) { return (bytes + 63) / 64 * 64; }
+  static void add(std::byte* to, const std::byte* from, int64_t bytes) {
+    auto* sum = reinterpret_cast<float*>(to);
+    const auto* more = reinterpret_cast<const float*>(from);
+    for (int64_t i = 0; i < bytes / kFloat; ++i) sum[i] += more[i];
+  }
+  /// Blocks of queries that share a head of k.
+  int64_t share() const { return at_.group * blocks_; }
+
+  void run_task(const StepArgs& step, int64_t task, std::byte* sums, float* d_bias, std::byte* scratch) const {
+    const int64_t unit = task / splits_, split = task % splits_, kv_heads = at_.heads / at_.group;
+    const int64_t b = unit / kv_heads, kv_head = unit % kv_heads;
+    const auto bytes = static_cast<int64_t>(byte_size(at_.args.dtype));
+    std::memset(sums, 0, static_cast<size_t>(dk_bytes_ + dv_bytes_));
+    int64_t begin = share() * split / splits_;
+    const int64_t end = share() * (split + 1) / splits_;
+    while (begin < end) {
+      const int64_t h = kv_head * at_.group + begin / blocks_, first = begin % blocks_;
+      const int64_t last = std::min(blocks_, first + end - begin);
+      kernels::AttentionBackwardArgs call;
+      call.forward = at_.of(step, b, h);
+      call.ct = step.in<std::byte>(3) + ct_.offset(b, h) * bytes, call.ct_stride = ct_.row_stride;
+      call.dq = step.out<std::byte>(0) + dq_.offset(b, h) * bytes, call.dq_stride = dq_.row_stride;
+      call.dk = reinterpret_cast<float*>(sums), call.dv = reinterpret_cast<float*>(sums + dk_bytes_);
+      if (d_bias) call.d_bias = d_bias + at_.bias_offset(b, h);
+      kernels::attention_backward(call, first * block_, std::min(last * block_, at_.q.positions), scratch);
+      begin += last - first;
+    }
+  }
+  void deliver(const StepArgs& step, int64_t unit, const std::byte* sums) const {
+    const int64_t kv_heads = at_.heads / at_.group, b = unit / kv_heads, h = unit % kv_heads;
+    const DType t = at_.args.dtype;
+    const auto put = [&](size_t result, const Heads& layout, const std::byte* from) {
+      kernels::attention_round_sums(
+          reinterpret_cast<const float*>(from), layout.positions, layout.width, t,
+          step.out<std::byte>(result) + layout.offset(b, h) * static_cast<int64_t>(byte_size(t)), layout.row_stride);
+    };
+    put(1, dk_, sums), put(2, dv_, sums + dk_bytes_);
+  }
+
+  Attending at_;
+  Heads ct_, dq_, dk_, dv_;
+  int64_t threads_, block_, blocks_, units_, splits_, sums_;
+  int64_t own_, dk_bytes_, dv_bytes_, bias_count_ = 0, bias_bytes_ = 0;
+};
+
+}  // namespace
+
+std::string when_attention(const Question& q) {
+  if (auto why = when::is_float({q.node, q.operands.first(3)}); !why.empty()) return why;
+  DType t = q.operands[0].dtype;
+  for (const Type& other : q.operands.first(3))
+    if (other.dtype != t) return text_of("q, k and v of ", t, " and ", other.dtype);
+  return when_mask(q, 3);
+}
+
+std::string when_attention_backward(const Question& q) {
+  DType t = q.operands[0].dtype;
+  if (t != f32 && t != f16 && t != bf16) return text_of("no kernel for gradients in ", t);
+  for (const Type& other : q.operands.first(4))
+    if (other.dtype != t) return text_of("q, k, v and ct of ", t, " and ", other.dtype);
+  if (q.node.attrs.as<AttentionAttrs>().mask == AttentionMask::bias && q.operands[4].dtype != f32)
+    return text_of("no kernel for the gradient of a bias in ", q.operands[4].dtype);
+  return when_mask(q, 4);
 }
 
 bool attention_strided(const Node& node, size_t operand, const Shape& shape, std::span<const int64_t> strides) {
@@ -52,69 +234,37 @@ bool attention_strided(const Node& node, size_t operand, const Shape& shape, std
   return node.attrs.as<AttentionAttrs>().mask == AttentionMask::bias;
 }
 
+bool attention_backward_strided(const Node& node, size_t operand, const Shape& shape,
+                                std::span<const int64_t> strides) {
+  return operand < 4 && strided::rows(node, operand, shape, strides);
+}
+
 Prepared lower_attention(const LoweringContext& c) {
   const auto& a = c.attrs<AttentionAttrs>();
-  int64_t kv_heads = a.kv_heads.value_or(a.heads), group = a.heads / std::max<int64_t>(kv_heads, 1);
-  Heads q(c.operands[0], a.layout, a.heads), k(c.operands[1], a.layout, kv_heads), v(c.operands[2], a.layout, kv_heads),
-      y(c.results[0], a.layout, a.heads);
-  kernels::AttentionArgs args;
-  args.dtype = c.operands[0].dtype;
-  args.q_stride = q.row_stride, args.k_stride = k.row_stride, args.v_stride = v.row_stride,
-  args.out_stride = y.row_stride;
-  args.q_rows = q.positions, args.k_rows = k.positions;
-  args.head_dim = q.width, args.value_dim = v.width;
-  args.scale = a.scale.value_or(1 / std::sqrt(static_cast<double>(q.width)));
-  args.soft_cap = a.softcap.value_or(0);
-  if (a.window) args.left = *a.window, args.right = *a.window;
-  if (a.causal) args.right = 0;
-  int64_t mask_batch_stride = 0, bias_batch_stride = 0, bias_head_stride = 0;
-  size_t mask_bytes = 0;
-  if (a.mask != AttentionMask::none) {
-    const View& m = c.operands[3];
-    mask_bytes = m.element_bytes();
-    if (a.mask == AttentionMask::key_padding) {  // [B or 1, ..., Sk], dense
-      args.key_mask_dtype = m.dtype;
-      mask_batch_stride = m.count() == args.k_rows ? 0 : args.k_rows;
-    } else {  // broadcasts to [B, H, Sq, Sk], right-aligned
-      args.bias_dtype = m.dtype;
-      auto stride = [&](size_t from_end) {
-        return m.shape.size() < from_end || m.shape[m.shape.size() - from_end] == 1
-                   ? 0
-                   : m.strides[m.strides.size() - from_end];
-      };
-      args.bias_col_stride = stride(1), args.bias_row_stride = stride(2);
-      bias_head_stride = stride(3), bias_batch_stride = stride(4);
-    }
-  }
-  AttentionMask mask = a.mask;
+  Attending at(c, a, 3);
+  Heads y(c.results[0], a.layout, a.heads);
+  at.args.out_stride = y.row_stride;
   int64_t heads = a.heads, block = kernels::attention_row_block();
-  int64_t blocks = (q.positions + block - 1) / block, tasks = q.batch * heads * blocks;
-  size_t per_thread = (kernels::attention_scratch_bytes(args) + 63) / 64 * 64;
+  int64_t blocks = (at.q.positions + block - 1) / block, tasks = at.q.batch * heads * blocks;
+  size_t per_thread = (kernels::attention_scratch_bytes(at.args) + 63) / 64 * 64;
   auto bytes = static_cast<int64_t>(c.operands[0].element_bytes());
-  double work =
-      static_cast<double>(q.batch * heads * q.positions * k.positions) * static_cast<double>(q.width + v.width) * 0.02;
   return make_step("flash_attention", per_thread * static_cast<size_t>(c.threads), [=](const StepArgs& step) {
-    for_ranges(step, tasks, 1, work, [&](int64_t begin, int64_t end, int64_t part) {
-      kernels::AttentionArgs call = args;
+    for_ranges(step, tasks, 1, at.work_ns(), [&](int64_t begin, int64_t end, int64_t part) {
       while (begin < end) {  // all blocks of a head that fall to this part, in one call
         int64_t head = begin / blocks, first = begin % blocks, last = std::min(blocks, first + end - begin);
         int64_t b = head / heads, h = head % heads;
-        auto at = [&](size_t i, const Heads& layout, int64_t which) {
-          return step.in<std::byte>(i) + layout.offset(b, which) * bytes;
-        };
-        call.q = at(0, q, h), call.k = at(1, k, h / group), call.v = at(2, v, h / group);
+        kernels::AttentionArgs call = at.of(step, b, h);
         call.out = step.out<std::byte>() + y.offset(b, h) * bytes;
-        auto mask_at = [&](int64_t element) {
-          return step.in<std::byte>(3) + element * static_cast<int64_t>(mask_bytes);
-        };
-        if (mask == AttentionMask::key_padding) call.key_mask = mask_at(b * mask_batch_stride);
-        if (mask == AttentionMask::bias) call.bias = mask_at(b * bias_batch_stride + h * bias_head_stride);
         kernels::attention(call, first * block, std::min(last * block, call.q_rows),
                            step.scratch + per_thread * static_cast<size_t>(part));
         begin += last - first;
       }
     });
   });
+}
+
+Prepared lower_attention_backward(const LoweringContext& c) {
+  return std::make_unique<AttentionBackwardStep>(c, c.attrs<AttentionAttrs>());
 }
 
 }  // namespace rlx::cpu

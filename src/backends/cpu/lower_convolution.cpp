@@ -6,6 +6,7 @@
 
 #include "backends/cpu/convolution_product.h"
 #include "backends/cpu/lowerings.h"
+#include "kernels/onednn_convolution.h"
 #include "rlx/ops/window.h"
 
 namespace rlx::cpu {
@@ -137,6 +138,24 @@ class ConvolutionStep final : public Step {
   size_t scratch_ = 0, per_thread_ = 0;
 };
 
+/// oneDNN's, or null: also where there is so little to do that making its kernels takes longer than many runs.
+Prepared onednn_step(const ConvolutionArgs& a, int64_t batch_groups, int threads) {
+  constexpr double kWorthwhile = 1 << 18;  // multiplications
+  double work = static_cast<double>(a.batch * a.out_channels) * static_cast<double>(a.in_channels / a.groups);
+  double elements = static_cast<double>(a.batch * batch_groups * a.in_channels), taps = 1, outputs = 1;
+  for (int d = 0; d < a.spatial; ++d)
+    taps *= static_cast<double>(a.kernel[d]), outputs *= static_cast<double>(a.out_dims[d]),
+        elements *= static_cast<double>(a.in_dims[d]);
+  for (int d = 0; d < a.spatial; ++d) work /= static_cast<double>(a.lhs_dilation[d]);
+  work *= taps * outputs;
+  if (work < kWorthwhile || elements == 0) return nullptr;
+  auto plan = kernels::plan_convolution(a, batch_groups, threads);
+  if (!plan) return nullptr;
+  return make_step(text_of("onednn convolution, ", plan->name()), plan->scratch_bytes(), [plan](const StepArgs& step) {
+    plan->run(step.in(0), step.in(1), step.out(), step.scratch, step.pool);
+  });
+}
+
 }  // namespace
 
 std::string when_convolution(const Question& q) {
@@ -152,7 +171,9 @@ std::string when_convolution(const Question& q) {
 
 Prepared lower_convolution(const LoweringContext& c) {
   const auto& a = c.attrs<ConvAttrs>();
-  auto parts = groups_of_batch(convolution_args(a, c.operands[0], c.operands[1], c.results[0]), a.batch_group_count);
+  const ConvolutionArgs whole = convolution_args(a, c.operands[0], c.operands[1], c.results[0]);
+  if (auto step = onednn_step(whole, a.batch_group_count, c.threads)) return step;
+  auto parts = groups_of_batch(whole, a.batch_group_count);
   // A result without elements has no phases, and so no parts.
   for (int d = 0, spatial = parts[0].args.spatial; d < spatial && !parts.empty(); ++d)
     if (parts[0].args.lhs_dilation[d] > 1) split_phases(parts, d);

@@ -77,6 +77,7 @@ const Lowering kLowerings[] = {
     {&op::argmax, when_extreme, lower_extreme},
     {&op::argmin, when_extreme, lower_extreme},
     {&op::attention, when_attention, lower_attention, attention_strided},
+    {&op::attention_backward, when_attention_backward, lower_attention_backward, attention_backward_strided},
     {&op::lstm, when_recurrent, lower_recurrent},
     {&op::gru, when_recurrent, lower_recurrent},
     {&op::rnn, when_recurrent, lower_recurrent},

@@ -147,6 +147,9 @@ Prepared lower_extreme(const LoweringContext&);
 std::string when_attention(const Question&);
 bool attention_strided(const Node&, size_t operand, const Shape&, std::span<const int64_t> strides);
 Prepared lower_attention(const LoweringContext&);
+std::string when_attention_backward(const Question&);
+bool attention_backward_strided(const Node&, size_t operand, const Shape&, std::span<const int64_t> strides);
+Prepared lower_attention_backward(const LoweringContext&);
 
 // lower_sort.cpp
 std::string when_sort(const Question&);
