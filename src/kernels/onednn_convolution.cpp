@@ -46,6 +46,11 @@ struct Side {
       if (dims[d] > 1 && strides[d] <= 0) return false;
     return true;
   }
+  bool goes_backward() const {
+    for (size_t d = 0; d < dims.size(); ++d)
+      if (dims[d] > 1 && strides[d] < 0) return true;
+    return false;
+  }
 };
 
 struct Convolution {
@@ -218,8 +223,9 @@ struct Stage {
 struct Program {
   std::vector<Place> places;
   std::vector<Stage> stages;
-  std::optional<Side> turned_before, turned_after;  ///< copied to or from scratch, for their strides are negative
-  int64_t turned_before_at = 0, turned_after_at = 0;
+  /// Sides copied to or from scratch memory, and where there: oneDNN takes positive strides only, and that of a
+  /// broadcast is 0, that of a kernel read backwards negative.
+  std::vector<std::pair<Side, int64_t>> copied_before, copied_after;
   int64_t scratch = 0;
   std::string name;
 
@@ -234,12 +240,11 @@ struct Program {
   }
   size_t add_scratch(const memory::desc& desc) { return add(desc, -1, take(desc.get_size())); }
 
-  /// The place of an operand as it lies; where strides are negative, that of its copy.
+  /// The place of an operand as it lies, or of its copy.
   size_t add_given(const Side& side, bool is_result) {
     if (side.goes_forward()) return add(desc_of(side.dims, side.strides), side.operand, side.offset * int64_t{4});
     const size_t place = add_scratch(desc_of(side.dims, dense_strides(side.dims)));
-    (is_result ? turned_after : turned_before) = side;
-    (is_result ? turned_after_at : turned_before_at) = places[place].offset;
+    (is_result ? copied_after : copied_before).emplace_back(side, places[place].offset);
     return place;
   }
   void add_reorder(size_t from, size_t to) {
@@ -282,8 +287,9 @@ bool add_convolution(Program& p, const Desc& desc, const std::array<std::pair<in
 }
 
 std::optional<Program> program_of(const Convolution& c) {
+  // Images are copied only where they are broadcast, as the cotangent of a sum is: less is read than written.
   for (const Side* side : {&c.src, &c.dst})
-    if (!side->goes_forward()) return {};
+    if (!side->goes_forward() && (side->operand == kY || side->goes_backward())) return {};
   dnnl::primitive_attr attr;
   attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   const auto src = any_layout(c.src.dims), weights = any_layout(c.weights.dims), dst = any_layout(c.dst.dims);
@@ -337,12 +343,12 @@ class Runner {
   const Program& program() const { return program_; }
 
   void run(const std::array<float*, 3>& operands, char* scratch) const noexcept {
-    const auto turn = [&]<bool kToDense>(const std::optional<Side>& side, int64_t at) {
-      if (side)
-        move_strided<kToDense>(side->dims, side->strides, operands[static_cast<size_t>(side->operand)] + side->offset,
+    const auto copy = [&]<bool kToDense>(const std::vector<std::pair<Side, int64_t>>& sides) {
+      for (const auto& [side, at] : sides)
+        move_strided<kToDense>(side.dims, side.strides, operands[static_cast<size_t>(side.operand)] + side.offset,
                                reinterpret_cast<float*>(scratch + at));
     };
-    turn.operator()<true>(program_.turned_before, program_.turned_before_at);
+    copy.operator()<true>(program_.copied_before);
     calls_.with_one([&] { return Call(program_); },
                     [&](const Call& call) {
                       for (size_t i = 0; i < call.memories.size(); ++i) {
@@ -355,7 +361,7 @@ class Runner {
                         dnnl_primitive_execute(program_.stages[s].primitive.get(), onednn_stream().get(),
                                                static_cast<int>(call.args[s].size()), call.args[s].data());
                     });
-    turn.operator()<false>(program_.turned_after, program_.turned_after_at);
+    copy.operator()<false>(program_.copied_after);
   }
 
  private:
