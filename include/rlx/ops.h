@@ -31,6 +31,7 @@
 #include "rlx/ops/signal.h"
 #include "rlx/ops/softmax.h"
 #include "rlx/ops/sort.h"
+#include "rlx/ops/spd.h"
 #include "rlx/ops/special.h"
 #include "rlx/ops/spline.h"
 #include "rlx/ops/synth.h"
