@@ -1,4 +1,4 @@
-"""Fourier transforms by numpy.fft, in c128, and complex numbers; derivatives by JAX. All in c64: safetensors has no c128."""
+"""Fourier transforms by numpy.fft, in c128, and complex numbers; derivatives by JAX, in c64 and in c128."""
 import jax.numpy as jnp
 import numpy as np
 
@@ -59,14 +59,15 @@ def transforms(f):
 
 
 def derivatives(f):
-    for kind in KINDS:
-        for norm in ("backward", "ortho", "forward"):
-            add(f, kind, (3, 6), (-1,), c64, norm, derivative=True)
-            add(f, kind, (3, 5, 4), (0, 1), c64, norm, derivative=True)
-    for length in (7, 8):
-        add(f, "irfft", (2, length // 2 + 1), (1,), c64, length=length, derivative=True)
-        add(f, "rfft", (2, length), (1,), c64, derivative=True)
-    add(f, "fft", (70,), (0,), c64, derivative=True)
+    for dtype in (c64, c128):
+        for kind in KINDS:
+            for norm in ("backward", "ortho", "forward"):
+                add(f, kind, (3, 6), (-1,), dtype, norm, derivative=True)
+                add(f, kind, (3, 5, 4), (0, 1), dtype, norm, derivative=True)
+        for length in (7, 8):
+            add(f, "irfft", (2, length // 2 + 1), (1,), dtype, length=length, derivative=True)
+            add(f, "rfft", (2, length), (1,), dtype, derivative=True)
+        add(f, "fft", (70,), (0,), dtype, derivative=True)
 
 
 def complex_numbers(f):

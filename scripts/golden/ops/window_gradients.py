@@ -167,16 +167,18 @@ def pools(f):
 
 
 def images(f):
-    f.add_derivative("d_resize_nearest2x", "resize_nearest2x", [normal("dresize", (2, 3, 4, 5))], by_torch,
-                     lambda v: F.interpolate(v, scale_factor=2, mode="nearest"), "torch autograd of interpolate, nearest")
-    for name, dims, size in (("up", (2, 3, 4, 5), [9, 7]), ("down", (2, 3, 8, 9), [3, 4]), ("one_dim", (2, 3, 7), [11]), ("volume", (1, 2, 3, 4, 5), [5, 2, 7])):
-        f.add_derivative(f"d_interpolate_{name}", "interpolate", [normal("dinterpolate" + name, dims)], by_torch,
-                         lambda v: F.interpolate(v, size=size, mode="nearest"), "torch autograd of interpolate, nearest", size=size)
-    for name, dims, kernel, stride, padding, dilation in (("plain", (2, 3, 4, 5), [2, 3], [1, 1], [0, 0], [1, 1]),
-                                                          ("all", (2, 3, 5, 6), [2, 3], [1, 2], [1, 0], [2, 1])):
-        f.add_derivative(f"d_im2col_{name}", "im2col", [normal("dcolumns" + name, dims)], by_torch,
-                         lambda v: F.unfold(v, kernel, dilation, padding, stride).transpose(1, 2).reshape(-1, dims[1] * kernel[0] * kernel[1]),
-                         "torch autograd of unfold", kernel_size=kernel, stride=stride, padding=padding, dilation=dilation)
+    for dtype, tag in ((f32, ""), (f64, "_f64")):
+        f.add_derivative("d_resize_nearest2x" + tag, "resize_nearest2x", [normal("dresize", (2, 3, 4, 5), dtype)], by_torch,
+                         lambda v: F.interpolate(v, scale_factor=2, mode="nearest"), "torch autograd of interpolate, nearest")
+        for name, dims, size in (("up", (2, 3, 4, 5), [9, 7]), ("down", (2, 3, 8, 9), [3, 4]), ("one_dim", (2, 3, 7), [11]),
+                                 ("volume", (1, 2, 3, 4, 5), [5, 2, 7])):
+            f.add_derivative(f"d_interpolate_{name}{tag}", "interpolate", [normal("dinterpolate" + name, dims, dtype)], by_torch,
+                             lambda v: F.interpolate(v, size=size, mode="nearest"), "torch autograd of interpolate, nearest", size=size)
+        for name, dims, kernel, stride, padding, dilation in (("plain", (2, 3, 4, 5), [2, 3], [1, 1], [0, 0], [1, 1]),
+                                                              ("all", (2, 3, 5, 6), [2, 3], [1, 2], [1, 0], [2, 1])):
+            f.add_derivative(f"d_im2col_{name}{tag}", "im2col", [normal("dcolumns" + name, dims, dtype)], by_torch,
+                             lambda v: F.unfold(v, kernel, dilation, padding, stride).transpose(1, 2).reshape(-1, dims[1] * kernel[0] * kernel[1]),
+                             "torch autograd of unfold", kernel_size=kernel, stride=stride, padding=padding, dilation=dilation)
 
 
 def cases():
