@@ -51,6 +51,7 @@ struct Exception {
 };
 constexpr std::string_view kComplexIsWide = "complex numbers are pairs of f32 or of f64";
 constexpr std::string_view kLapackIsWide = "factorizations are of f32 and f64, as LAPACK's are";
+constexpr std::string_view kSpectraAreWide = "functions of matrices are made of eigenvalues, which are of f32 and f64";
 constexpr std::string_view kKeysAreWords = "a key is two words of 32 bits, and so are keys and places made of it";
 constexpr Exception kNoLowPrecision[] = {
     {"real", kComplexIsWide},
@@ -79,6 +80,25 @@ constexpr Exception kNoLowPrecision[] = {
     {"pinv", kLapackIsWide},
     {"lstsq", kLapackIsWide},
     {"expm", kLapackIsWide},
+    {"bimap", kSpectraAreWide},
+    {"reeig", kSpectraAreWide},
+    {"reeig_backward", kSpectraAreWide},
+    {"logeig", kSpectraAreWide},
+    {"logeig_backward", kSpectraAreWide},
+    {"spd_matrix_fn", kSpectraAreWide},
+    {"spd_matrix_fn_backward", kSpectraAreWide},
+    {"spd_matrix_fn_hessian", kSpectraAreWide},
+    {"spd_log_map", kSpectraAreWide},
+    {"spd_log_map_backward", kSpectraAreWide},
+    {"spd_exp_map", kSpectraAreWide},
+    {"spd_exp_map_backward", kSpectraAreWide},
+    {"spd_parallel_transport", kSpectraAreWide},
+    {"spd_parallel_transport_backward", kSpectraAreWide},
+    {"spd_batch_norm", kSpectraAreWide},
+    {"spd_batch_norm_backward", kSpectraAreWide},
+    {"spd_karcher_mean", kSpectraAreWide},
+    {"spd_karcher_mean_backward", kSpectraAreWide},
+    {"spd_karcher_solve", kSpectraAreWide},
 };
 
 }  // namespace

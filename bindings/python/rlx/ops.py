@@ -40,7 +40,11 @@ __all__ = ["abs", "neg", "sign", "floor", "ceil", "round_nearest_even", "round_n
            "spline_activation_backward_x", "spline_activation_backward_coeff", "synth_reconstruct", "synth_matmul",
            "synth_matmul_backward", "fft_q", "fft_butterfly_stage", "log_mel", "log_mel_backward", "welch_peaks",
            "partitioned_conv", "lu", "cholesky", "geqrf", "householder_product", "qr", "triangular_solve", "solve", "inverse",
-           "det", "slogdet", "eigh", "eigh_backward", "svd", "eig", "pinv", "lstsq", "expm"]
+           "det", "slogdet", "eigh", "eigh_backward", "svd", "eig", "pinv", "lstsq", "expm", "bimap", "reeig", "reeig_backward",
+           "logeig", "logeig_backward", "spd_matrix_fn", "spd_matrix_fn_backward", "spd_matrix_fn_hessian", "spd_log_map",
+           "spd_log_map_backward", "spd_exp_map", "spd_exp_map_backward", "spd_parallel_transport",
+           "spd_parallel_transport_backward", "spd_batch_norm", "spd_batch_norm_backward", "spd_karcher_mean",
+           "spd_karcher_mean_backward", "spd_karcher_solve"]
 
 def abs(x):
     """|x|; of a complex number its magnitude, a real one."""
@@ -2887,3 +2891,215 @@ def expm(x):
 
     Source: Higham, SIAM J. Matrix Anal. Appl. 26 (2005); derivative: Al-Mohy, Higham, ibid. 30 (2009)"""
     return emit_op("expm", [x], [])
+
+
+def bimap(w, x):
+    """W x wᵀ of square x; batch dims broadcast.
+
+    Source: Huang, Van Gool, A Riemannian network for SPD matrix learning, AAAI 2017"""
+    return emit_op("bimap", [w, x], [])
+
+
+def reeig(x, *, floor=1e-04):
+    """V max(floor, w) Vᵀ of the symmetric part of x, and its eigenvalues w and vectors V as eigh gives them.
+
+    Source: Huang, Van Gool, A Riemannian network for SPD matrix learning, AAAI 2017
+
+    Attributes: floor (float; 1e-04).
+
+    Gives a tuple of 3 arrays."""
+    return emit_op("reeig", [x], [("floor", floor, "float")])
+
+
+def reeig_backward(values, vectors, ct, *, floor=1e-04):
+    """The cotangent of x that one of reeig's y makes: V (F ∘ Vᵀ sym(ct) V) Vᵀ with the divided differences F of
+    max(floor, w), 0 for eigenvalues at the floor or below.
+
+    Source: Ionescu, Vantzos, Sminchisescu, Matrix backpropagation, ICCV 2015; Daleckii, Krein (1965)
+
+    Attributes: floor (float; 1e-04)."""
+    return emit_op("reeig_backward", [values, vectors, ct], [("floor", floor, "float")])
+
+
+def logeig(x, *, floor=1e-04):
+    """V log(max(floor, w)) Vᵀ of the symmetric part of x, and its eigenvalues w and vectors V as eigh gives them.
+
+    Source: Huang, Van Gool, A Riemannian network for SPD matrix learning, AAAI 2017
+
+    Attributes: floor (float; 1e-04).
+
+    Gives a tuple of 3 arrays."""
+    return emit_op("logeig", [x], [("floor", floor, "float")])
+
+
+def logeig_backward(values, vectors, ct, *, floor=1e-04):
+    """The cotangent of x that one of logeig's y makes: V (F ∘ Vᵀ sym(ct) V) Vᵀ with the divided differences F of
+    log(max(floor, w)), 0 for eigenvalues at the floor or below.
+
+    Source: Ionescu, Vantzos, Sminchisescu, Matrix backpropagation, ICCV 2015; Daleckii, Krein (1965)
+
+    Attributes: floor (float; 1e-04)."""
+    return emit_op("logeig_backward", [values, vectors, ct], [("floor", floor, "float")])
+
+
+def spd_matrix_fn(x, *, function="log", floor=float('-inf')):
+    """V f(max(floor, w)) Vᵀ of the symmetric part of x, with f = `function`; all NaN where f of an eigenvalue is not
+    finite.
+
+    Source: Higham, Functions of Matrices (2008), 1.2; derivatives: ibid. 3.2 (Daleckii, Krein)
+
+    Attributes: function (log | exp | sqrt | inverse_sqrt | identity; "log"), floor (float; float('-inf'))."""
+    return emit_op("spd_matrix_fn", [x], [
+        ("function", function, "log|exp|sqrt|inverse_sqrt|identity"),
+        ("floor", floor, "float"),
+    ])
+
+
+def spd_matrix_fn_backward(x, ct, *, function="log", floor=float('-inf')):
+    """The derivative of spd_matrix_fn at x in the direction ct, and its transpose: V (F ∘ Vᵀ sym(ct) V) Vᵀ with the
+    divided differences F of f(max(floor, w)).
+
+    Source: Higham, Functions of Matrices (2008), 3.2 (Daleckii, Krein)
+
+    Attributes: function (log | exp | sqrt | inverse_sqrt | identity; "log"), floor (float; float('-inf'))."""
+    return emit_op("spd_matrix_fn_backward", [x, ct], [
+        ("function", function, "log|exp|sqrt|inverse_sqrt|identity"),
+        ("floor", floor, "float"),
+    ])
+
+
+def spd_matrix_fn_hessian(x, h, k, *, function="log", floor=float('-inf')):
+    """The second derivative of spd_matrix_fn at x in the directions h and k: V S Vᵀ, S_ij = sum_l f[w_i, w_l, w_j]
+    (H_il K_lj + K_il H_lj), with H = Vᵀ sym(h) V, K likewise, and f's divided differences of second order.
+
+    Source: Higham, Relton, Higher order Fréchet derivatives of matrix functions, SIAM J. Matrix Anal. Appl. 35
+    (2014)
+
+    Attributes: function (log | exp | sqrt | inverse_sqrt | identity; "log"), floor (float; float('-inf'))."""
+    return emit_op("spd_matrix_fn_hessian", [x, h, k], [
+        ("function", function, "log|exp|sqrt|inverse_sqrt|identity"),
+        ("floor", floor, "float"),
+    ])
+
+
+def spd_log_map(base, x, *, floor=float('-inf')):
+    """The tangent at P = `base` that points to x: P^½ log(P^-½ x P^-½) P^½; `floor` is under the eigenvalues of P
+    and of P^-½ x P^-½.
+
+    Source: Pennec, Fillard, Ayache, A Riemannian framework for tensor computing, IJCV 66 (2006), 3.4
+
+    Attributes: floor (float; float('-inf'))."""
+    return emit_op("spd_log_map", [base, x], [("floor", floor, "float")])
+
+
+def spd_log_map_backward(base, x, ct, *, floor=float('-inf')):
+    """The cotangents of spd_log_map's base and x, whose attributes it takes.
+
+    Source: the chain rule through Daleckii and Krein's formula; Higham, Functions of Matrices (2008), 3.2
+
+    Attributes: floor (float; float('-inf')).
+
+    Gives a tuple of 2 arrays."""
+    return emit_op("spd_log_map_backward", [base, x, ct], [("floor", floor, "float")])
+
+
+def spd_exp_map(base, v, *, floor=float('-inf')):
+    """Where the geodesic from P = `base` along the tangent v arrives: P^½ exp(P^-½ v P^-½) P^½; `floor` is under the
+    eigenvalues of P.
+
+    Source: Pennec, Fillard, Ayache, A Riemannian framework for tensor computing, IJCV 66 (2006), 3.4
+
+    Attributes: floor (float; float('-inf'))."""
+    return emit_op("spd_exp_map", [base, v], [("floor", floor, "float")])
+
+
+def spd_exp_map_backward(base, v, ct, *, floor=float('-inf')):
+    """The cotangents of spd_exp_map's base and v, whose attributes it takes.
+
+    Source: the chain rule through Daleckii and Krein's formula; Higham, Functions of Matrices (2008), 3.2
+
+    Attributes: floor (float; float('-inf')).
+
+    Gives a tuple of 2 arrays."""
+    return emit_op("spd_exp_map_backward", [base, v, ct], [("floor", floor, "float")])
+
+
+def spd_parallel_transport(from_, to, v, *, floor=float('-inf')):
+    """The tangent v at `from` carried along the geodesic to `to`: E v Eᵀ, E = (to from⁻¹)^½; `floor` is under the
+    eigenvalues of P = `from` and of P^-½ to P^-½.
+
+    Source: Sra, Hosseini, Conic geometric optimization on the manifold of positive definite matrices, SIAM J.
+    Optim. 25 (2015), 3
+
+    Attributes: floor (float; float('-inf'))."""
+    return emit_op("spd_parallel_transport", [from_, to, v], [("floor", floor, "float")])
+
+
+def spd_parallel_transport_backward(from_, to, v, ct, *, floor=float('-inf')):
+    """The cotangents of spd_parallel_transport's operands, whose attributes it takes.
+
+    Source: the chain rule through Daleckii and Krein's formula; Higham, Functions of Matrices (2008), 3.2
+
+    Attributes: floor (float; float('-inf')).
+
+    Gives a tuple of 3 arrays."""
+    return emit_op("spd_parallel_transport_backward", [from_, to, v, ct], [("floor", floor, "float")])
+
+
+def spd_batch_norm(x, mean, g, *, floor=float('-inf')):
+    """X[..., b, n, n] carried from around M = `mean` to around G = `g`: G^½ (M^-½ x M^-½) G^½; `floor` is under the
+    eigenvalues of M and G.
+
+    Source: Brooks et al., Riemannian batch normalization for SPD neural networks, NeurIPS 2019
+
+    Attributes: floor (float; float('-inf'))."""
+    return emit_op("spd_batch_norm", [x, mean, g], [("floor", floor, "float")])
+
+
+def spd_batch_norm_backward(x, mean, g, ct, *, floor=float('-inf')):
+    """The cotangents of spd_batch_norm's operands, whose attributes it takes.
+
+    Source: Brooks et al., Riemannian batch normalization for SPD neural networks, NeurIPS 2019
+
+    Attributes: floor (float; float('-inf')).
+
+    Gives a tuple of 3 arrays."""
+    return emit_op("spd_batch_norm_backward", [x, mean, g, ct], [("floor", floor, "float")])
+
+
+def spd_karcher_mean(x, weights=None, *, max_iterations=200, tolerance=1e-12, floor=float('-inf')):
+    """The matrix with the least sum of squared affine-invariant distances to x[..., b, n, n], weighted by
+    weights[..., b]: sum_i w_i log(M^-½ x_i M^-½) = 0. Its derivative is that of this equation.
+
+    Source: Karcher, Comm. Pure Appl. Math. 30 (1977); iteration: Bini, Iannazzo, Linear Algebra Appl. 438 (2013)
+
+    Attributes: max_iterations (int; 200), tolerance (float; 1e-12), floor (float; float('-inf'))."""
+    return emit_op("spd_karcher_mean", [x, weights], [
+        ("max_iterations", max_iterations, "int"),
+        ("tolerance", tolerance, "float"),
+        ("floor", floor, "float"),
+    ])
+
+
+def spd_karcher_mean_backward(x, mean, ct, weights=None, *, max_iterations=200, tolerance=1e-12, floor=float('-inf')):
+    """The cotangents of spd_karcher_mean's x and weights at M = `mean`, by implicit differentiation: w_i M^-½ L_i[z]
+    M^-½ and <z, log W_i>, where z solves spd_karcher_solve with M^½ ct M^½.
+
+    Source: the implicit function theorem on Karcher's equation; Higham, Functions of Matrices (2008), 3.2
+
+    Attributes: max_iterations (int; 200), tolerance (float; 1e-12), floor (float; float('-inf')).
+
+    Gives a tuple of 1 or 2 arrays, or one alone."""
+    return emit_op("spd_karcher_mean_backward", [x, mean, ct, weights], [
+        ("max_iterations", max_iterations, "int"),
+        ("tolerance", tolerance, "float"),
+        ("floor", floor, "float"),
+    ])
+
+
+def spd_karcher_solve(x, weights, rhs):
+    """The symmetric z with sum_i w_i L_i[(z x_i + x_i z) / 2] = sym(rhs), for x[..., b, n, n], weights[..., b] with
+    the sum 1 and the derivatives L_i of the logarithm at x_i: what changes of x move a Karcher mean by.
+
+    Source: Hestenes, Stiefel, J. Res. Nat. Bur. Standards 49 (1952): conjugate gradients"""
+    return emit_op("spd_karcher_solve", [x, weights, rhs], [])

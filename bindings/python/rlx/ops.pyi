@@ -1152,3 +1152,82 @@ def eig(x: ArrayLike) -> tuple[Array, Array]: ...
 def pinv(x: ArrayLike, *, cutoff: float = ...) -> Array: ...
 def lstsq(a: ArrayLike, b: ArrayLike, *, cutoff: float = ...) -> Array: ...
 def expm(x: ArrayLike) -> Array: ...
+def bimap(w: ArrayLike, x: ArrayLike) -> Array: ...
+def reeig(x: ArrayLike, *, floor: float = ...) -> tuple[Array, Array, Array]: ...
+def reeig_backward(values: ArrayLike, vectors: ArrayLike, ct: ArrayLike, *, floor: float = ...) -> Array: ...
+def logeig(x: ArrayLike, *, floor: float = ...) -> tuple[Array, Array, Array]: ...
+def logeig_backward(values: ArrayLike, vectors: ArrayLike, ct: ArrayLike, *, floor: float = ...) -> Array: ...
+def spd_matrix_fn(
+    x: ArrayLike,
+    *,
+    function: Literal["log", "exp", "sqrt", "inverse_sqrt", "identity"] = ...,
+    floor: float = ...,
+) -> Array: ...
+def spd_matrix_fn_backward(
+    x: ArrayLike,
+    ct: ArrayLike,
+    *,
+    function: Literal["log", "exp", "sqrt", "inverse_sqrt", "identity"] = ...,
+    floor: float = ...,
+) -> Array: ...
+def spd_matrix_fn_hessian(
+    x: ArrayLike,
+    h: ArrayLike,
+    k: ArrayLike,
+    *,
+    function: Literal["log", "exp", "sqrt", "inverse_sqrt", "identity"] = ...,
+    floor: float = ...,
+) -> Array: ...
+def spd_log_map(base: ArrayLike, x: ArrayLike, *, floor: float = ...) -> Array: ...
+def spd_log_map_backward(
+    base: ArrayLike,
+    x: ArrayLike,
+    ct: ArrayLike,
+    *,
+    floor: float = ...,
+) -> tuple[Array, Array]: ...
+def spd_exp_map(base: ArrayLike, v: ArrayLike, *, floor: float = ...) -> Array: ...
+def spd_exp_map_backward(
+    base: ArrayLike,
+    v: ArrayLike,
+    ct: ArrayLike,
+    *,
+    floor: float = ...,
+) -> tuple[Array, Array]: ...
+def spd_parallel_transport(from_: ArrayLike, to: ArrayLike, v: ArrayLike, *, floor: float = ...) -> Array: ...
+def spd_parallel_transport_backward(
+    from_: ArrayLike,
+    to: ArrayLike,
+    v: ArrayLike,
+    ct: ArrayLike,
+    *,
+    floor: float = ...,
+) -> tuple[Array, Array, Array]: ...
+def spd_batch_norm(x: ArrayLike, mean: ArrayLike, g: ArrayLike, *, floor: float = ...) -> Array: ...
+def spd_batch_norm_backward(
+    x: ArrayLike,
+    mean: ArrayLike,
+    g: ArrayLike,
+    ct: ArrayLike,
+    *,
+    floor: float = ...,
+) -> tuple[Array, Array, Array]: ...
+def spd_karcher_mean(
+    x: ArrayLike,
+    weights: ArrayLike | None = ...,
+    *,
+    max_iterations: int = ...,
+    tolerance: float = ...,
+    floor: float = ...,
+) -> Array: ...
+def spd_karcher_mean_backward(
+    x: ArrayLike,
+    mean: ArrayLike,
+    ct: ArrayLike,
+    weights: ArrayLike | None = ...,
+    *,
+    max_iterations: int = ...,
+    tolerance: float = ...,
+    floor: float = ...,
+) -> Any: ...
+def spd_karcher_solve(x: ArrayLike, weights: ArrayLike, rhs: ArrayLike) -> Array: ...
