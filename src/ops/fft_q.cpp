@@ -141,7 +141,9 @@ OpDef define_fft_butterfly_stage() {
             if (!in[0].dims[1].is_static())
               fail(ErrorCode::unsupported, "the places of state ", in[0], " must be a number");
             int64_t n = in[0].dims[1].value();
-            if (a.stage < 0 || a.stage > 40 || n % (2 * half_at(a.stage)) != 0)
+            if (a.stage < 0 || a.stage > 40)
+              fail(ErrorCode::invalid_argument, "stage is ", a.stage, "; it must be from 0 to 40");
+            if (n % (2 * half_at(a.stage)) != 0)
               fail(ErrorCode::shape_mismatch, "stage ", a.stage, " joins groups of 2^", a.stage + 1,
                    " places, and state ", in[0], " has ", n);
             for (size_t i = 1; i < 5; ++i)

@@ -171,7 +171,7 @@ OpDef define_welch_peaks() {
       .covers = {"WelchPeaks"},
       .infer =
           [](Types in, const A& a) {
-            require_kind(in[0], kReal, "spectra");
+            require_kind(in[0], kReal, "spectrum in blocks");
             require_rank(in[0], 2, 2, "spectra");
             int64_t n = places_of(in[0], "spectra"), bins = n / 2 + 1;
             if (a.k < 1 || a.k > bins)

@@ -76,8 +76,8 @@ void require_scale(const Type& scale, const Type& x, ScaleLayout layout, int64_t
 }
 void require_codes(const Type& t, const ScaledFormat& format, std::string_view name) {
   if (t.dtype == u8 || t.dtype == format.dtype()) return;
-  fail(ErrorCode::invalid_argument, name, " holds codes of ", format, ": as u8",
-       format.dtype() ? text_of(" or ", *format.dtype()) : std::string(), ", got ", t);
+  fail(ErrorCode::invalid_argument, name, " must be u8", format.dtype() ? text_of(" or ", *format.dtype()) : "",
+       " for codes of ", format, ", got ", t);
 }
 void require_result(DType dtype) {
   if (dtype != f64 && dtype != f32 && dtype != f16 && dtype != bf16)

@@ -17,7 +17,7 @@ SynthGradients synth_matmul_backward(Value x, Value indices, Value codebook, Val
 namespace {
 
 Type weights_type(const Type& indices, const Type& codebook) {
-  require_kind(indices, kInteger, "indices");
+  require_kind(indices, kInteger, "index");
   require_kind(codebook, kReal, "codebook");
   require_rank(indices, 2, 2, "indices");
   require_rank(codebook, 2, 2, "codebook");

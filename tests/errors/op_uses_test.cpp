@@ -119,7 +119,7 @@ void ask(const Question& q, Counts& counts) {
     g = graph_of(q.op, q.types, q.attrs);
   } catch (const Error& e) {
     ++counts.refused;
-    CHECK_MESSAGE(e.code() != ErrorCode::internal, q.text(), ": ", e.what());
+    CHECK_MESSAGE(e.code() != ErrorCode::internal, q.text(), ": ", first_line(e));
     CHECK_MESSAGE(holds_values(first_line(e), q), q.text(), " is refused without its values: ", first_line(e));
     std::string where = text_of("while building '", q.op.name, "(");
     CHECK_MESSAGE(std::string(e.what()).find(where) != std::string::npos, q.text(), " is refused without its place");
@@ -211,7 +211,7 @@ TEST_CASE("each wrong use in the table gives its message, and where it is") {
       FAIL_CHECK("op_uses.txt:", use.line, ": ", use.op, "(", use.types, ") ", use.attrs, " is taken");
     } catch (const Error& e) {
       CHECK_MESSAGE(std::string(e.what()).starts_with(use.message), "op_uses.txt:", use.line, ": ", use.op, "(",
-                    use.types, ") ", use.attrs, " gives: ", e.what());
+                    use.types, ") ", use.attrs, " gives: ", first_line(e));
     }
   }
   MESSAGE(rows, " wrong uses");
@@ -323,7 +323,7 @@ TEST_CASE("attributes of other values are refused with them, or run") {
             ask({*op, q.types, attrs_of(*op, changed)}, counts);
           } catch (const Error& e) {  // "none" of a graph, a dim that is negative: refused when read
             ++counts.refused;
-            CHECK_MESSAGE(e.code() != ErrorCode::internal, op->name, " ", changed, ": ", e.what());
+            CHECK_MESSAGE(e.code() != ErrorCode::internal, op->name, " ", changed, ": ", first_line(e));
           }
         }
   }

@@ -53,6 +53,7 @@ constexpr std::string_view kComplexIsWide = "complex numbers are pairs of f32 or
 constexpr std::string_view kLapackIsWide = "factorizations are of f32 and f64, as LAPACK's are";
 constexpr std::string_view kSpectraAreWide = "functions of matrices are made of eigenvalues, which are of f32 and f64";
 constexpr std::string_view kKeysAreWords = "a key is two words of 32 bits, and so are keys and places made of it";
+constexpr std::string_view kFixedPointIsWide = "numbers in fixed point are 32 bits, their products 64";
 constexpr Exception kNoLowPrecision[] = {
     {"real", kComplexIsWide},
     {"imag", kComplexIsWide},
@@ -61,6 +62,7 @@ constexpr Exception kNoLowPrecision[] = {
     {"complex_norm_sq", kComplexIsWide},
     {"complex_norm_sq_backward", kComplexIsWide},
     {"fft", kComplexIsWide},
+    {"fft_q", kFixedPointIsWide},
     {"rng_split", kKeysAreWords},
     {"rng_permutation", kKeysAreWords},
     {"lu", kLapackIsWide},
