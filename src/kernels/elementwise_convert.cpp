@@ -10,6 +10,7 @@
 #include "kernels/elementwise_kernels.h"
 #include "kernels/narrow_float.h"
 #include "rlx/element.h"
+#include "tensor/round_to_odd.h"
 
 namespace rlx::kernels::elementwise {
 namespace {
@@ -118,15 +119,7 @@ To saturated(From v) {  // truncates; what does not fit becomes the nearest end,
   return static_cast<To>(v);
 }
 
-/// To f32, except that a value between two floats becomes the one with an odd last bit: rounding the result once
-/// more, to f16 or less, then gives what rounding the exact value would (Boldo and Melquiond 2008).
-inline float rounded_to_odd(double v) {
-  const auto nearest = static_cast<float>(v);
-  if (std::isinf(nearest) && std::isfinite(v)) return std::copysign(std::numeric_limits<float>::max(), nearest);
-  if (static_cast<double>(nearest) == v || std::isnan(v)) return nearest;
-  const bool is_larger = std::abs(static_cast<double>(nearest)) > std::abs(v);
-  return std::bit_cast<float>((std::bit_cast<uint32_t>(nearest) - (is_larger ? 1u : 0u)) | 1u);
-}
+using rlx::rounded_to_odd;  // to f32, from where it is rounded to f16 or less
 inline float rounded_to_odd(uint64_t v) {
   const int dropped = 64 - std::countl_zero(v) - 24;
   if (dropped <= 0) return static_cast<float>(v);

@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "kernels/elementwise_kernels.h"
+#include "tensor/round_to_odd.h"
 
 namespace rlx::kernels::elementwise {
 namespace {
@@ -145,6 +146,12 @@ Kernel find(Op op) {
 
 }  // namespace
 
+// The product of two such numbers is exact in f64. A sum rounded to f32 and then to f16 would have been rounded twice.
+Kernel find_narrow_fma() {
+  return ternary<float>([](float x, float y, float z) {
+    return rounded_to_odd(sum_to_odd(static_cast<double>(x) * static_cast<double>(y), static_cast<double>(z)));
+  });
+}
 Kernel find_float(ElementwiseOp op, DType dtype) { return dtype == f64 ? find<double>(op) : find<float>(op); }
 
 }  // namespace rlx::kernels::elementwise

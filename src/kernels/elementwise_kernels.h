@@ -33,6 +33,7 @@ Kernel find_f32(ElementwiseOp op);  ///< vectorized; null where only `find_float
 /// (a first b) second c in one pass, with the rounding of two; c second (a first b) if `first_is_right`.
 Kernel find_f32_pair(ElementwiseOp first, ElementwiseOp second, bool first_is_right);
 Kernel find_float(ElementwiseOp op, DType);  ///< plain, for f32 and f64
+Kernel find_narrow_fma();                    ///< of f16 and less, whose result is still to be narrowed
 Kernel find_integer(ElementwiseOp op, DType);
 Kernel find_boolean(ElementwiseOp op);
 Kernel find_complex(ElementwiseOp op, DType);

@@ -55,6 +55,7 @@ Kernel find_kernel(ElementwiseOp op, DType in, DType out) {
   }
   switch (domain_of(in)) {
     case Domain::f32:
+      if (op == ElementwiseOp::fma && in != f32 && out != f32) return find_narrow_fma();
       if (Kernel kernel = find_f32(op)) return kernel;
       return find_float(op, f32);
     case Domain::f64: return find_float(op, f64);

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "ops/special_rules.h"
+#include "tensor/round_to_odd.h"
 
 namespace rlx {
 
@@ -246,10 +247,11 @@ OpDef define_logaddexp() {
 }
 
 // ---- with three operands or with attributes ----
+// A primitive: with two roundings it is another op, and with one it is composed of dozens.
 OpDef define_fma() {
   return define<>({
       .name = "fma",
-      .doc = "x * y + z, rounded once. Its decomposition rounds twice",
+      .doc = "x * y + z, rounded once",
       .source = "IEEE 754-2019, fusedMultiplyAdd",
       .operands = {"x", "y", "z"},
       .covers = {"Fma"},
@@ -261,14 +263,14 @@ OpDef define_fma() {
             bool wide = in[0].dtype() == f64;
             for (size_t i = 0; i < x.data.size(); ++i) {
               double &a = x.data[i], b = y.data[i], c = z.data[i];
-              // A sum rounded to f64 and then to f32 would have been rounded twice.
-              a = wide ? std::fma(a, b, c)
-                       : static_cast<double>(
-                             std::fma(static_cast<float>(a), static_cast<float>(b), static_cast<float>(c)));
+              // The product of two floats narrower than f64 is exact in it.
+              a = wide ? std::fma(a, b, c) : sum_to_odd(a * b, c);
             }
             return x.rounded_to(in[0].dtype());
           },
-      .decompose = [](Values in) { return in[0] * in[1] + in[2]; },
+      .vjp = [](Values in, Value, Value ct) -> Many<Value> {
+        return {ct * in[1], ct * in[0], ct};
+      },
       .samples = elementwise_samples(kReal, 3, -2, 2),
   });
 }

@@ -1,4 +1,7 @@
 """Activations and other element-wise composites, where they saturate, overflow or cancel."""
+import math
+from fractions import Fraction
+
 import numpy as np
 import scipy.special
 import torch
@@ -34,6 +37,44 @@ PAIRED = {
     "floor_mod": (np.mod, "numpy.mod"), "floor_div": (np.floor_divide, "numpy.floor_divide"),
     "squared_difference": (lambda x, y: (x - y) ** 2, "(x - y)^2 in numpy"), "logaddexp": (np.logaddexp, "numpy.logaddexp"),
 }
+
+
+def exactly(q, dtype):
+    """A fraction rounded once, to nearest, ties to even. Zero is positive."""
+    info = ml_dtypes.finfo(dtype)
+    digits, lowest = info.nmant + 1, info.minexp
+    if q == 0:
+        return 0.0
+    exponent = abs(q.numerator).bit_length() - q.denominator.bit_length()
+    exponent -= abs(q) < Fraction(2) ** exponent
+    unit = Fraction(2) ** (max(exponent, lowest) - digits + 1)
+    y = round(q / unit) * unit  # of fractions, to even
+    return float(y) if abs(y) <= Fraction(float(info.max)) else math.inf if y > 0 else -math.inf
+
+
+def fused(f):
+    """x * y + z in fractions, compared bit by bit: where a second rounding, by way of f32 or of f64, would give another."""
+    for dtype, bits in ((f64, u64), (f32, u32), (f16, u16), (bf16, u16)):
+        name, digits = NAMES[dtype][0], ml_dtypes.finfo(dtype).nmant + 1
+        x, y, z = (normal("fused" + side + name, (96,), dtype) for side in "xyz")
+        unit = 2.0 ** (1 - digits)  # of numbers in [1, 2)
+        z[:16] = -(x * y)[:16]  # cancels: what is left is what the product's rounding would lose
+        k = np.arange(16)
+        for at, turn in ((16, 1), (32, -1)):  # z + unit / 2 and a little less or more, which only the exact sum shows
+            x[at:at + 16] = (unit / 2 * (1 + k * unit)).astype(dtype)
+            y[at:at + 16] = (1 - turn * k * unit).astype(dtype)
+            z[at:at + 16] = (1 + k * unit).astype(dtype)
+        tiny = 2.0 ** (ml_dtypes.finfo(dtype).minexp // 2)
+        x[48:64], y[48:64], z[48:64] = x[48:64] * dtype.type(tiny), y[48:64] * dtype.type(tiny), z[48:64] * dtype.type(tiny * tiny)  # subnormal
+        x[64:70], y[64:70] = dtype.type(ml_dtypes.finfo(dtype).max), dtype.type(1.5)  # beyond the largest, and back
+        z[64:67], z[67:70] = -dtype.type(ml_dtypes.finfo(dtype).max), dtype.type(1)
+        sums = [exactly(Fraction(float(a)) * Fraction(float(b)) + Fraction(float(c)), dtype) for a, b, c in zip(x, y, z)]
+        out = np.array(sums, f64).astype(dtype)
+        assert np.array_equal(out.astype(f64), sums)
+        nodes = Nodes([x, y, z])
+        result, = nodes("fma", range(3), type_text(out))
+        results = nodes("bitcast", [result], type_text(out.view(bits)), dtype=bits)
+        f.add_graph(f"fma_{name}_bits", nodes, results, [x, y, z], [out.view(bits)], "x * y + z in Python's fractions, rounded once; its bits")
 
 
 def activations(f):
@@ -83,5 +124,6 @@ def elementary(f):
 def cases():
     f, g = Family("activations"), Family("elementary")
     activations(f)
+    fused(f)
     elementary(g)
     return [f, g]
