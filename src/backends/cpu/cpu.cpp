@@ -1,4 +1,4 @@
-// The CPU as a backend: its claims are the table of lowerings.cpp.
+// The CPU as a backend: its claims are the table of lowerings.def.
 #include "backends/cpu/cpu.h"
 
 #include "backends/cpu/executable.h"
