@@ -40,7 +40,7 @@ ScaledFormat ScaledFormat::custom(int64_t exponent_bits, int64_t mantissa_bits, 
          " mantissa bits: there are 8 bits with the sign, and at least one is the exponent's");
   int64_t b = bias.value_or(usual_bias(exponent_bits));
   int64_t least = 1 - b - mantissa_bits, most = (int64_t{1} << exponent_bits) - 1 - b;
-  if (b < 0 || b > 126 || least < -126 || most > 127)
+  if (b < 0 || least < -126 || most > 127)
     fail(ErrorCode::invalid_argument, "with a bias of ", b, ", numbers of ", exponent_bits, " exponent and ",
          mantissa_bits, " mantissa bits would lie beyond those of f32; the usual bias is ", usual_bias(exponent_bits));
   ScaledFormat f;
