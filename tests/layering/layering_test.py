@@ -50,6 +50,7 @@ PUBLIC = {
     "ops.h": "ops",
     "autodiff.h": "autodiff",
     "io.h": "io",
+    "png.h": "io",
     "tokenizer.h": "io",
     "graph_file.h": "frontends",
     "device.h": "backends",
