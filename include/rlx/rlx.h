@@ -6,5 +6,6 @@
 #include "rlx/io.h"
 #include "rlx/models.h"
 #include "rlx/ops.h"
+#include "rlx/png.h"
 #include "rlx/session.h"
 #include "rlx/version.h"

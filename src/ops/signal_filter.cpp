@@ -1,5 +1,7 @@
-// Filters of signals: long ones, by transforms; see signal.h.
+// Filters of signals: short, recursive, and long ones by transforms; see signal.h.
 #include "ops/composite_rules.h"
+#include "rlx/ops/control.h"
+#include "rlx/ops/conv.h"
 #include "rlx/ops/elementwise.h"
 #include "rlx/ops/signal.h"
 
@@ -7,6 +9,52 @@ namespace rlx {
 
 Value partitioned_conv(Value x, Value response, int64_t block) {
   return emit(op::partitioned_conv, {x, response}, PartitionedConvAttrs{block});
+}
+
+Value fir(Value x, Value taps) {
+  require_dtype(std::array{x.type(), taps.type()}, kReal);
+  require_rank(taps.type(), 1, 1, "taps");
+  require_rank(x.type(), 1, SIZE_MAX, "x");
+  if (!taps.dim(0).is_static() || taps.dim(0).value() < 1)
+    fail(ErrorCode::invalid_argument, "the count of taps must be a number of at least 1, got ", taps.type());
+  int64_t count = taps.dim(0).value();
+  PadAttrs before{Dims(x.dims().size(), 0), Dims(x.dims().size(), 0), {}};
+  before.low.back() = count - 1;
+  Value padded = pad(x, scalar(x.graph(), 0, x.dtype()), before);
+  Value rows = reshape(padded, {-1, 1, padded.dim(-1)});
+  return reshape(conv(rows, reshape(reverse(taps, {0}), {1, 1, count})), x.dims());
+}
+
+Value iir(Value x, Value b, Value a) {
+  DType dtype = require_dtype(std::array{x.type(), b.type(), a.type()}, kReal);
+  require_rank(x.type(), 1, SIZE_MAX, "x");
+  for (const Value& v : {b, a}) {
+    require_rank(v.type(), 1, 1, "a filter's polynomial");
+    if (!v.dim(0).is_static() || v.dim(0).value() < 1)
+      fail(ErrorCode::invalid_argument, "the coefficients of a filter must be a number of at least 1, got ", v.type());
+  }
+  Graph& g = x.graph();
+  int64_t order = std::max({b.dim(0).value(), a.dim(0).value(), int64_t{2}}) - 1;
+  Value first = broadcast_to(slice_axis(a, 0, 0, 1), {order + 1});
+  auto coefficients = [&](Value v) { return resized(v, 0, order + 1) / first; };
+  Dims lane(x.dims().begin(), x.dims().end() - 1), state = lane;
+  state.push_back(order);
+  // Direct form II, transposed: y = b_0 x + z_0; z_i becomes b_(i + 1) x + z_(i + 1) - a_(i + 1) y.
+  Type types[] = {{dtype, state}, {dtype, lane}, {dtype, {order + 1}}, {dtype, {order + 1}}};
+  Graph step = trace(types, [&](Values in) {
+    Value z = in[0], now = in[1];
+    auto over = [&](Value v) { return broadcast_in_dim(v, state, axes_from(0, lane.size())); };
+    auto coefficient = [&](Value v) { return broadcast_to(squeeze(slice_axis(v, 0, 0, 1), {0}), lane); };
+    auto later = [&](Value v) { return broadcast_to(slice_axis(v, 0, 1, order + 1), state); };
+    Value z0 = squeeze(slice_axis(z, -1, 0, 1), {int64_t(lane.size())});
+    Value y = coefficient(in[2]) * now + z0;
+    Value shifted = resized(slice_axis(z, -1, 1, order), -1, order);
+    return Many<Value>{later(in[2]) * over(now) + shifted - later(in[3]) * over(y), y};
+  });
+  Value zero = full(g, 0, {dtype, state});
+  auto out = scan(g, {zero, move_axis(x, x.rank() - 1, 0), coefficients(b), coefficients(a)},
+                  {.carries = 1, .xs = 1, .length = x.dim(-1), .body = Subgraph(std::move(step))});
+  return move_axis(out[1], 0, x.rank() - 1);
 }
 
 namespace {

@@ -65,10 +65,19 @@ TEST_CASE("transforms in fixed point of other dtypes and lengths are said") {
         }) == "stage 1 joins groups of 2^2 places, and state f32[1, 6, 2] has 6");
 }
 
-TEST_CASE("filters that cannot be are said") {
+TEST_CASE("frames, windows and filters that cannot be are said") {
   Graph g;
   Value x = g.input("x", f32, {2, 30});
+  CHECK(refusal_of([&] { framed(x, 31, 4); }) == "x f32[2, 30] is shorter than one frame of 31 places");
+  CHECK(refusal_of([&] { framed(x, 8, 0); }) == "frames of 8 places, 0 apart");
+  CHECK(refusal_of([&] { window(g, Window::hann, 0); }) == "a window of 0 places");
+  CHECK(refusal_of([&] { psd(x, {.segment = 16, .overlap = 16}); }) ==
+        "segments of 16 places that overlap by 16, at a rate of 1");
+  CHECK(refusal_of([&] { mel_filters(g, 8, 64, 8000, 5000); }) ==
+        "8 mel filters of 64 places at a rate of 8000, from 5000 to 4000 Hz");
   CHECK(refusal_of([&] { partitioned_conv(x, g.input("r", f32, {4}), 0); }) == "block is 0; it must be from 1 to 2^30");
   CHECK(refusal_of([&] { partitioned_conv(x, g.input("none", f32, {0})); }) ==
         "there is nothing to convolve in x f32[2, 30] with response f32[0]");
+  CHECK(refusal_of([&] { fir(x, g.input("taps", f32, {0})); }) ==
+        "the count of taps must be a number of at least 1, got f32[0]");
 }

@@ -1,4 +1,5 @@
-// Signals and sound: mel spectra, long filters, and transforms in parts and in fixed point. Neighbour: fft.h.
+// Signals and sound: windows, short-time transforms, filters, mel spectra, and transforms in fixed point. Ops where the
+// field has one; the rest are builders, made of ops. Neighbour: fft.h.
 //
 // Time is the last dim. A spectrum in blocks is [..., 2n]: n real parts, then n imaginary ones.
 #pragma once
@@ -12,7 +13,53 @@ namespace op {
 extern const OpDef fft_q, fft_butterfly_stage, log_mel, log_mel_backward, welch_peaks, partitioned_conv;
 }  // namespace op
 
+// ---- windows, as constants of n numbers ----
+enum class Window { rectangular, hann, hamming, blackman, bartlett };
+constexpr std::array<std::string_view, 5> names_of(Window) {
+  return {"rectangular", "hann", "hamming", "blackman", "bartlett"};
+}
+/// Periodic ones are those of n + 1 places without the last: they suit transforms. The others are symmetric.
+Value window(Graph&, Window kind, int64_t n, bool periodic = true, DType dtype = DType::f32);
+/// I0(beta sqrt(1 - (2 i / (n - 1) - 1)^2)) / I0(beta).
+Value kaiser_window(Graph&, int64_t n, double beta, bool periodic = true, DType dtype = DType::f32);
+
+// ---- short-time transforms ----
+/// Windows of `length` places, `hop` apart, along the last dim: [..., t] -> [..., frames, length]; what is left over is
+/// dropped. The extents are numbers.
+Value framed(Value x, int64_t length, int64_t hop);
+/// Frames [..., frames, length] laid `hop` apart and added: [..., (frames - 1) hop + length].
+Value overlap_added(Value frames, int64_t hop);
+
+struct StftOptions {
+  int64_t n_fft = 400, hop = 160;
+  Window window = Window::hann;  ///< periodic, of n_fft places
+  bool center = true;            ///< n_fft / 2 places are added on both sides, so that frame i is about place i hop
+  PadMode pad = PadMode::reflect;
+};
+/// The spectra of windowed frames of real x[..., t]: complex [..., frames, n_fft / 2 + 1]. (PyTorch has the last two
+/// swapped.)
+Value stft(Value x, const StftOptions& options = {});
+/// The signal of `length` places whose stft this is: frames are added and divided by the sum of squared windows.
+Value istft(Value spectra, int64_t length, const StftOptions& options = {});
+
+/// Welch's estimate of the power spectral density of real x[..., t] -> [..., n / 2 + 1]: the mean over segments of n
+/// places, n - overlap apart, of the squared spectrum of the windowed segment (less its mean, if `detrend`), by
+/// frequency.
+struct PsdOptions {
+  int64_t segment = 256;
+  std::optional<int64_t> overlap = {};  ///< half of the segment where left out
+  Window window = Window::hann;
+  double sample_rate = 1;
+  bool detrend = true;
+};
+Value psd(Value x, const PsdOptions& options = {});
+
 // ---- mel spectra ----
+/// Triangles on the mel scale [n_mels, n_fft / 2 + 1], each of area 1: Slaney's scale (linear below 1 kHz), as librosa
+/// and Whisper have it; or, if `htk`, 2595 log10(1 + f / 700) with peaks of 1.
+Value mel_filters(Graph&, int64_t n_mels, int64_t n_fft, double sample_rate, double low = 0,
+                  std::optional<double> high = {}, bool htk = false, DType dtype = DType::f32);
+
 /// Of what log_mel's floor is 8 decades below: of each frame, or of the whole clip, the last two dims, as Whisper has
 /// it.
 enum class MelMaximum { frame, clip };
@@ -42,6 +89,10 @@ struct SpectralPeaks {
 SpectralPeaks welch_peaks(Value spectra, int64_t k, int64_t n_segments);
 
 // ---- filters ----
+/// sum_j taps[j] x[..., i - j], zeros before the start: x's dims.
+Value fir(Value x, Value taps);
+/// b and a [order + 1], a[0] != 0: a_0 y_i = sum_j b_j x_(i - j) - sum_(j > 0) a_j y_(i - j), zeros before the start.
+Value iir(Value x, Value b, Value a);
 struct PartitionedConvAttrs {
   int64_t block = 512;
   RLX_FIELDS(PartitionedConvAttrs, field("block", &PartitionedConvAttrs::block));
