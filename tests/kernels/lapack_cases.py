@@ -48,7 +48,8 @@ for of_complex in (False, True):
             orgqr = scipy.linalg.lapack.get_lapack_funcs("ungqr" if of_complex else "orgqr", [x])
             add(f"householder_product_{m}x{n}", of_complex, orgqr(packed, taus)[0])
             add(f"householder_product_{m}x{n}_of_2", of_complex, orgqr(packed, taus[:2])[0])
-        u, s, vt = scipy.linalg.svd(x, full_matrices=False)
+        # Of full rank: the vectors of a singular value of 0 have any sign.
+        u, s, vt = scipy.linalg.svd(x + 4 * np.eye(m, n), full_matrices=False)
         u, phases = led(u)
         add(f"svd_{m}x{n}", of_complex, u, s, vt * phases[:, None])
     x = matrix(4, 4, of_complex)

@@ -66,7 +66,8 @@ TEST_CASE("every op gives what the libraries of its field give") {
           wanted.push_back(golden_tensor(g.output_types()[i], arrays.tensor(text_of(g.name(), "/out", i))));
         why = difference(interpret(g, inputs), wanted);
         const Node& node = g.nodes().back();
-        bool alone = g.nodes().size() == g.inputs().size() + 1;
+        // One node, of which every result is asked for.
+        bool alone = g.nodes().size() == g.inputs().size() + 1 && g.outputs().size() == node.types.size();
         if (why.empty() && alone && node.op->reference && node.op->decompose) {
           auto parts =
               trace(g.input_types(), [&](Graph& to, Values in) { return decompose(to, *node.op, in, node.attrs); });

@@ -385,7 +385,7 @@ def logaddexp(lhs, rhs):
 
 
 def fma(x, y, z):
-    """X * y + z, rounded once. Its decomposition rounds twice.
+    """X * y + z, rounded once.
 
     Source: IEEE 754-2019, fusedMultiplyAdd"""
     return emit_op("fma", [x, y, z], [])
