@@ -155,7 +155,8 @@ void weighted_columns(const float* weights, int64_t stride, const float* v, int6
   int64_t i = 0;
   const auto block = [&]<int64_t kRows>() {
     weighted_block<kRows, kWidth, kAcross>(weights + i * (kAcross ? stride : 1), stride, v, v_stride, count, start,
-                                           factor + i, out + i * out_stride, out_stride);
+                                           start == SumStart::scaled ? factor + i : nullptr, out + i * out_stride,
+                                           out_stride);
     i += kRows;
   };
   while (i + kQueryRows <= rows) block.template operator()<kQueryRows>();
