@@ -96,8 +96,9 @@ inline bool is_close(DType t, double got, double want, double f32_units = 8, dou
   if (std::isinf(want)) return got == want;
   const double computed = f32_units * (t == f64 ? rounding(f64) : rounding(f32)) * std::max(scale, std::abs(want));
   const double stored = is_low_precision(t) ? rounding(t) * (std::abs(want) + computed) : 0;
-  // Below the least normal number roundings have a fixed size.
-  const double least = std::ldexp(1.0, 2 - (1 << (info(t).exponent_bits - 1)));
+  // Below the least normal number roundings have a fixed size; integers have none.
+  const int exponent_bits = info(t).exponent_bits;
+  const double least = exponent_bits > 0 ? std::ldexp(1.0, 2 - (1 << (exponent_bits - 1))) : 0;
   return std::abs(got - want) <= computed + stored + least * rounding(t) * 2;
 }
 
