@@ -64,12 +64,6 @@ struct Or : Sum {
     return static_cast<A>(x | y);
   }
 };
-struct And : Product {
-  template <class A>
-  static A combine(A x, A y) {
-    return static_cast<A>(x & y);
-  }
-};
 
 /// kLines lines, whose first elements are `across` apart and whose elements are `along` apart. Places are read before
 /// any of them is written: a store to another line may look to the processor as if it hit the next load.
@@ -133,10 +127,6 @@ void integer(const CumulateArgs& a, int64_t begin, int64_t end) {
     case CumulateOp::max: return typed<T, T, Maximum>(a, begin, end);
   }
 }
-void boolean_lines(const CumulateArgs& a, int64_t begin, int64_t end) {
-  if (a.op == CumulateOp::prod) typed<uint8_t, uint8_t, And>(a, begin, end);
-  else typed<uint8_t, uint8_t, Or>(a, begin, end);
-}
 template <class T>
 void complex(const CumulateArgs& a, int64_t begin, int64_t end) {
   if (a.op == CumulateOp::sum) typed<T, std::complex<double>, Sum>(a, begin, end);
@@ -151,7 +141,7 @@ void cumulate(const CumulateArgs& args, int64_t begin, int64_t end) noexcept {
     case DType::f16: return real<F16>(args, begin, end);
     case DType::bf16: return real<BF16>(args, begin, end);
     case DType::f64: return real<double>(args, begin, end);
-    case DType::boolean: return boolean_lines(args, begin, end);
+    case DType::boolean: return typed<uint8_t, uint8_t, Or>(args, begin, end);  // maxima alone
     case DType::i8: return integer<int8_t>(args, begin, end);
     case DType::i16: return integer<int16_t>(args, begin, end);
     case DType::i32: return integer<int32_t>(args, begin, end);

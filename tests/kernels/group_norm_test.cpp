@@ -104,8 +104,9 @@ TEST_CASE("a mean far from zero costs no more digits than it must") {
       x.set(i, i == 0 ? 1e6 : 1000 + double(i % 3));  // an outlier, then a narrow band
     group_norm(args_of(s, f32, x, y), 0, 1);
     const Statistics of(x, groups_of(s, false)[0], 0.01);
+    // Sums of f32 in four lanes, in parts of 4096, lose 12.4 roundings here (NumPy, in the same order).
     for (int64_t i = 0; i < 18000; ++i)
-      require_close(f32, i, y[i], (x[i] - of.mean) * of.inverse, 64, 1000 * of.inverse + 1);  // as above
+      require_close(f32, i, y[i], (x[i] - of.mean) * of.inverse, 16, 1000 * of.inverse + 1);
   });
 }
 

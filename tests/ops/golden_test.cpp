@@ -66,13 +66,15 @@ TEST_CASE("every op gives what the libraries of its field give") {
           wanted.push_back(golden_tensor(g.output_types()[i], arrays.tensor(text_of(g.name(), "/out", i))));
         why = difference(interpret(g, inputs), wanted);
         const Node& node = g.nodes().back();
-        // One node, of which every result is asked for.
-        bool alone = g.nodes().size() == g.inputs().size() + 1 && g.outputs().size() == node.types.size();
+        bool alone = g.nodes().size() == g.inputs().size() + 1;
         if (why.empty() && alone && node.op->reference && node.op->decompose) {
           auto parts =
               trace(g.input_types(), [&](Graph& to, Values in) { return decompose(to, *node.op, in, node.attrs); });
+          auto results = interpret(parts, inputs);
+          std::vector<Tensor> asked;
+          for (const Output& o : g.outputs()) asked.push_back(results[size_t(o.ref.result)]);
           // Each step of a decomposition rounds; on data far from zero that shows.
-          why = difference(interpret(parts, inputs), wanted, 10 * tolerance_of(wanted[0].dtype()));
+          why = difference(asked, wanted, 10 * tolerance_of(wanted[0].dtype()));
           if (!why.empty()) why = "decomposed: " + why;
         }
       } catch (const Error& error) {

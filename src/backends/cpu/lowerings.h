@@ -1,4 +1,5 @@
-// The functions that the table names, one file per family: lower_<family>.cpp.
+// When the CPU takes an op, one file per family: lower_<family>.cpp. How it does is declared by the rows of
+// lowerings.def.
 #pragma once
 
 #include "backends/cpu/lowering.h"
@@ -43,159 +44,87 @@ View blocks_as_bytes(View);
 /// Elements have addresses, or stand in blocks that are moved whole.
 std::string when_bytes_move(const Question&);
 Prepared copy_step(const View& from, const View& to);
-Prepared lower_copy(const LoweringContext&);
-Prepared lower_concatenate(const LoweringContext&);
-Prepared lower_pad(const LoweringContext&);
-Prepared lower_iota(const LoweringContext&);
-Prepared lower_extent(const LoweringContext&);
-Prepared lower_bitcast(const LoweringContext&);
-Prepared lower_nothing(const LoweringContext&);
 
 // lower_dot.cpp
 std::string when_dot(const Question&);
-Prepared lower_dot(const LoweringContext&);
 
 // lower_matmul.cpp
 std::string when_matmul(const Question&);
 bool matmul_strided(const Node&, size_t operand, const Shape&, std::span<const int64_t> strides);
-Prepared lower_matmul(const LoweringContext&);
 kernels::Activation kernel_activation(rlx::Activation);
 
 // lower_blocks.cpp
-Prepared lower_dequantize_blocks(const LoweringContext&);
 std::string when_block_product(const Question&);
-Prepared lower_block_product(const LoweringContext&);
 std::string when_block_experts(const Question&);
-Prepared lower_block_experts(const LoweringContext&);
 std::string when_codes(const Question&);
-Prepared lower_codes(const LoweringContext&);
 std::string when_code_product(const Question&);
-Prepared lower_code_product(const LoweringContext&);
-Prepared lower_qmatmul(const LoweringContext&);
 
 // lower_packed.cpp
 std::string when_packed_convert(const Question&);
-Prepared lower_packed_convert(const LoweringContext&);
 
 // lower_index.cpp
 std::string when_gather(const Question&);
-Prepared lower_gather(const LoweringContext&);
 std::string when_scatter(const Question&);
-Prepared lower_scatter(const LoweringContext&);
 std::string when_scatter_add_rows(const Question&);
-Prepared lower_scatter_add_rows(const LoweringContext&);
 std::string when_dynamic(const Question&);
-Prepared lower_dynamic_slice(const LoweringContext&);
-Prepared lower_dynamic_update_slice(const LoweringContext&);
 
 // lower_window.cpp
 std::string when_reduce_window(const Question&);
-Prepared lower_reduce_window(const LoweringContext&);
 std::string when_select_windows(const Question&);
-Prepared lower_select_windows(const LoweringContext&);
 
 // lower_convolution.cpp
 std::string when_convolution(const Question&);
-Prepared lower_convolution(const LoweringContext&);
 
 // lower_reduce.cpp
 std::string when_reduce(const Question&);
-Prepared lower_reduce(const LoweringContext&);
 
 // lower_rows.cpp
 std::string when_softmax(const Question&);
-Prepared lower_softmax(const LoweringContext&);
 std::string when_l2_normalize(const Question&);
-Prepared lower_l2_normalize(const LoweringContext&);
 std::string when_logsumexp(const Question&);
-Prepared lower_logsumexp(const LoweringContext&);
 std::string when_norm(const Question&);
-Prepared lower_norm(const LoweringContext&);
-Prepared lower_residual_norm(const LoweringContext&);
 std::string when_norm_backward(const Question&);
-Prepared lower_norm_backward(const LoweringContext&);
 
 // lower_loss.cpp
 std::string when_label_loss(const Question&);
 std::string when_target_loss(const Question&);
-Prepared lower_cross_entropy(const LoweringContext&);
 std::string when_nll(const Question&);
-Prepared lower_nll(const LoweringContext&);
 
 // lower_group_norm.cpp
 std::string when_group_norm(const Question&);
-Prepared lower_group_norm(const LoweringContext&);
-Prepared lower_layer_norm_2d(const LoweringContext&);
 std::string when_group_norm_backward(const Question&);
-Prepared lower_group_norm_backward(const LoweringContext&);
 
 // lower_pick.cpp
 std::string when_pick(const Question&);
-Prepared lower_pick(const LoweringContext&);
 
 // lower_quantize.cpp
 std::string when_quantize(const Question&);
-Prepared lower_quantize(const LoweringContext&);
 
 // lower_lines.cpp
 std::string when_cumulate(const Question&);
-Prepared lower_cumulate(const LoweringContext&);
 std::string when_extreme(const Question&);
-Prepared lower_extreme(const LoweringContext&);
 
 // lower_attention.cpp
 std::string when_attention(const Question&);
 bool attention_strided(const Node&, size_t operand, const Shape&, std::span<const int64_t> strides);
-Prepared lower_attention(const LoweringContext&);
 std::string when_attention_backward(const Question&);
 bool attention_backward_strided(const Node&, size_t operand, const Shape&, std::span<const int64_t> strides);
-Prepared lower_attention_backward(const LoweringContext&);
 
 // lower_sort.cpp
 std::string when_sort(const Question&);
-Prepared lower_sort(const LoweringContext&);
 std::string when_top_k(const Question&);
-Prepared lower_top_k(const LoweringContext&);
-
-// lower_random.cpp
-Prepared lower_rng_bits(const LoweringContext&);
-
-// lower_fft.cpp
-Prepared lower_fft(const LoweringContext&);
 
 // lower_custom.cpp: by a sub-graph
-Prepared lower_reduce_custom(const LoweringContext&);
-Prepared lower_reduce_window_custom(const LoweringContext&);
-Prepared lower_sort_custom(const LoweringContext&);
 
 // lower_scatter_windows.cpp
 std::string when_select_and_scatter(const Question&);
-Prepared lower_select_and_scatter(const LoweringContext&);
 std::string when_plain_convolution(const Question&);
-Prepared lower_plain_convolution(const LoweringContext&);
 
 // lower_recurrent.cpp, lower_linear_recurrence.cpp
 std::string when_recurrent(const Question&);
-Prepared lower_recurrent(const LoweringContext&);
-Prepared lower_selective_scan(const LoweringContext&);
-Prepared lower_mamba2(const LoweringContext&);
-Prepared lower_gated_delta_net(const LoweringContext&);
 
 // lower_linalg.cpp
 std::string when_svd(const Question&);
-Prepared lower_lu(const LoweringContext&);
-Prepared lower_cholesky(const LoweringContext&);
-Prepared lower_triangular_solve(const LoweringContext&);
-Prepared lower_solve(const LoweringContext&);
-Prepared lower_geqrf(const LoweringContext&);
-Prepared lower_householder_product(const LoweringContext&);
-Prepared lower_qr(const LoweringContext&);
-Prepared lower_eigh(const LoweringContext&);
-Prepared lower_svd(const LoweringContext&);
-Prepared lower_eig(const LoweringContext&);
-
-// lower_control.cpp
-Prepared lower_if(const LoweringContext&);
 
 // lower_reference.cpp
 Prepared lower_reference(const LoweringContext&);
@@ -205,8 +134,6 @@ void rethrow_step_error();
 bool has_step_error();
 
 // lower_while.cpp, lower_scan.cpp
-Prepared lower_while(const LoweringContext&);
-Prepared lower_scan(const LoweringContext&);
 /// A scan reads its xs slice by slice: the slices may be apart.
 bool scan_strided(const Node&, size_t operand, const Shape&, std::span<const int64_t> strides);
 /// Which carries of a loop its body updates in place.
