@@ -79,7 +79,35 @@ struct Array {
   void* data() { return bytes.data(); }
   const void* data() const { return bytes.data(); }
   double operator[](int64_t i) const { return decode(data(), dtype, i); }
+  std::vector<double> decoded() const {
+    std::vector<double> all(bytes.size() / byte_size(dtype));
+    for (size_t i = 0; i < all.size(); ++i) all[i] = (*this)[static_cast<int64_t>(i)];
+    return all;
+  }
 };
+
+// The sums of a product and those of its terms' magnitudes, each [m, n].
+struct Sums {
+  std::vector<double> sum, magnitude;
+};
+
+// Of lhs[i * lhs_m + p * lhs_k] * rhs[p * rhs_k + j * rhs_n] over p.
+Sums sums_of(int64_t m, int64_t n, int64_t k, const double* lhs, int64_t lhs_m, int64_t lhs_k, const double* rhs,
+             int64_t rhs_k, int64_t rhs_n) {
+  const auto count = static_cast<size_t>(m * n);
+  Sums sums{std::vector<double>(count), std::vector<double>(count)};
+  for (int64_t i = 0; i < m; ++i) {
+    double *sum = sums.sum.data() + i * n, *magnitude = sums.magnitude.data() + i * n;
+    for (int64_t p = 0; p < k; ++p) {
+      const double x = lhs[i * lhs_m + p * lhs_k], *w = rhs + p * rhs_k;
+      for (int64_t j = 0; j < n; ++j) {
+        const double term = x * w[j * rhs_n];
+        sum[j] += term, magnitude[j] += std::fabs(term);
+      }
+    }
+  }
+  return sums;
+}
 
 double activate(Activation a, double x) {
   switch (a) {
@@ -153,12 +181,24 @@ std::string text(const Linear& c) {
                  c.transposed, " pad ", c.pad, " threads ", c.threads);
 }
 
+// Its operands, the same for each implementation, and the sums.
+struct LinearData {
+  Array x, w, bias, residual, y;
+  Sums sums;
+  explicit LinearData(const Linear& c) {
+    std::mt19937 random(static_cast<unsigned>(c.m * 31 + c.n * 7 + c.k));
+    x = Array(c.x, c.m * (c.k + c.pad), random), w = Array(c.w, c.k * c.n, random);
+    bias = Array(c.epilogue.bias_dtype, c.n, random), residual = Array(c.y, c.m * (c.n + 2 * c.pad), random);
+    y = Array(c.y, c.m * (c.n + 3 * c.pad), random);
+    sums = sums_of(c.m, c.n, c.k, x.decoded().data(), c.k + c.pad, 1, w.decoded().data(), c.transposed ? 1 : c.n,
+                   c.transposed ? c.k : 1);
+  }
+};
+
 // The largest error in units of its tolerance; a negative number if this implementation does not offer the case.
-double worst_error(const Linear& c) {
-  std::mt19937 random(static_cast<unsigned>(c.m * 31 + c.n * 7 + c.k));
-  Array x(c.x, c.m * (c.k + c.pad), random), w(c.w, c.k * c.n, random), bias(c.epilogue.bias_dtype, c.n, random),
-      residual(c.y, c.m * (c.n + 2 * c.pad), random), y(c.y, c.m * (c.n + 3 * c.pad), random);
-  const Array before = y;
+double worst_error(const Linear& c, const LinearData& data) {
+  const Array &x = data.x, &bias = data.bias, &residual = data.residual, &before = data.y;
+  Array w = data.w, y = data.y;
   WeightsSpec weights_spec;
   weights_spec.k = c.k, weights_spec.n = c.n, weights_spec.dtype = c.w, weights_spec.x_dtype = c.x;
   weights_spec.k_stride = c.transposed ? 1 : c.n, weights_spec.n_stride = c.transposed ? c.k : 1;
@@ -176,7 +216,6 @@ double worst_error(const Linear& c) {
     if (error.code() == ErrorCode::unsupported && c.backend == GemmBackend::onednn) return -1;
     throw;
   }
-  Array packed_from = w;
   std::fill(w.bytes.begin(), w.bytes.end(), '\x7f');  // the weights were copied
   weights.reset();                                    // and the product keeps them
   Scratch scratch(product.scratch_bytes());
@@ -191,15 +230,11 @@ double worst_error(const Linear& c) {
         if (y[at] != before[at]) return 1e9;  // wrote between the rows
         continue;
       }
-      double sum = 0, magnitude = 0;
-      for (int64_t p = 0; p < c.k; ++p) {
-        const double term =
-            x[i * spec.x_stride + p] * packed_from[p * weights_spec.k_stride + j * weights_spec.n_stride];
-        sum += term, magnitude += std::fabs(term);
-      }
       const double added =
           c.epilogue.residual == Residual::in_place ? before[at] : residual[i * spec.residual_stride + j];
-      const Expected want = expected(sum, magnitude, c.k, c.epilogue, c.y, bias[j], added);
+      const auto sum = static_cast<size_t>(i * c.n + j);
+      const Expected want =
+          expected(data.sums.sum[sum], data.sums.magnitude[sum], c.k, c.epilogue, c.y, bias[j], added);
       const double error = std::fabs(y[at] - want.value) / want.tolerance;
       if (!(error <= worst)) worst = error;
     }
@@ -208,11 +243,12 @@ double worst_error(const Linear& c) {
 
 // Checks the case with each implementation; true if oneDNN took it.
 bool check(Linear c) {
+  const LinearData data(c);
   bool onednn = false;
   for (GemmBackend backend : kBackends) {
     if (!has_gemm_backend(backend)) continue;
     c.backend = backend;
-    const double worst = worst_error(c);
+    const double worst = worst_error(c, data);
     CAPTURE(text(c));
     CHECK(worst <= 1);
     if (backend == GemmBackend::onednn) onednn = worst >= 0;
@@ -225,12 +261,42 @@ struct Batched {
   int64_t lhs_size = 0, rhs_size = 0, y_size = 0;
 };
 
-double worst_error(const Batched& c) {
+// Where the matrices of batch `b` begin.
+struct BatchAt {
+  int64_t lhs = 0, rhs = 0, y = 0;
+  BatchAt(const BatchedGemmSpec& s, int64_t b) {
+    for (int d = s.batch_rank - 1; d >= 0; --d) {
+      const int64_t index = b % s.batch_dims[d];
+      b /= s.batch_dims[d];
+      lhs += index * s.lhs_batch_strides[d], rhs += index * s.rhs_batch_strides[d], y += index * s.y_batch_strides[d];
+    }
+  }
+};
+
+struct BatchedData {
+  Array lhs, rhs, bias, residual, y;
+  std::vector<Sums> sums;  // of each batch
+  explicit BatchedData(const Batched& c) {
+    const BatchedGemmSpec& s = c.spec;
+    std::mt19937 random(static_cast<unsigned>(s.m * 31 + s.n * 7 + s.k));
+    lhs = Array(s.lhs_dtype, c.lhs_size, random), rhs = Array(s.rhs_dtype, c.rhs_size, random);
+    bias = Array(s.epilogue.bias_dtype, s.n, random), residual = Array(s.y_dtype, c.y_size, random);
+    y = Array(s.y_dtype, c.y_size, random);
+    const auto x = lhs.decoded(), w = rhs.decoded();
+    int64_t batches = 1;
+    for (int d = 0; d < s.batch_rank; ++d) batches *= s.batch_dims[d];
+    for (int64_t b = 0; b < batches; ++b) {
+      const BatchAt at(s, b);
+      sums.push_back(sums_of(s.m, s.n, s.k, x.data() + at.lhs, s.lhs_m_stride, s.lhs_k_stride, w.data() + at.rhs,
+                             s.rhs_k_stride, s.rhs_n_stride));
+    }
+  }
+};
+
+double worst_error(const Batched& c, const BatchedData& data) {
   const BatchedGemmSpec& s = c.spec;
-  std::mt19937 random(static_cast<unsigned>(s.m * 31 + s.n * 7 + s.k));
-  Array lhs(s.lhs_dtype, c.lhs_size, random), rhs(s.rhs_dtype, c.rhs_size, random),
-      bias(s.epilogue.bias_dtype, s.n, random), residual(s.y_dtype, c.y_size, random), y(s.y_dtype, c.y_size, random);
-  const Array before = y;
+  const Array &lhs = data.lhs, &rhs = data.rhs, &bias = data.bias, &residual = data.residual, &before = data.y;
+  Array y = data.y;
   PreparedBatchedGemm product;
   try {
     product = prepare_batched_gemm(s);
@@ -245,28 +311,16 @@ double worst_error(const Batched& c) {
 
   std::vector<bool> written(static_cast<size_t>(c.y_size));
   double worst = 0;
-  int64_t batches = 1;
-  for (int d = 0; d < s.batch_rank; ++d) batches *= s.batch_dims[d];
-  for (int64_t b = 0; b < batches; ++b) {
-    int64_t rest = b, lhs_at = 0, rhs_at = 0, y_at = 0;
-    for (int d = s.batch_rank - 1; d >= 0; --d) {
-      const int64_t index = rest % s.batch_dims[d];
-      rest /= s.batch_dims[d];
-      lhs_at += index * s.lhs_batch_strides[d], rhs_at += index * s.rhs_batch_strides[d],
-          y_at += index * s.y_batch_strides[d];
-    }
+  for (size_t b = 0; b < data.sums.size(); ++b) {
+    const int64_t y_at = BatchAt(s, static_cast<int64_t>(b)).y;
     for (int64_t i = 0; i < s.m; ++i)
       for (int64_t j = 0; j < s.n; ++j) {
-        double sum = 0, magnitude = 0;
-        for (int64_t p = 0; p < s.k; ++p) {
-          const double term = lhs[lhs_at + i * s.lhs_m_stride + p * s.lhs_k_stride] *
-                              rhs[rhs_at + p * s.rhs_k_stride + j * s.rhs_n_stride];
-          sum += term, magnitude += std::fabs(term);
-        }
         const int64_t at = y_at + i * s.y_m_stride + j * s.y_n_stride;
+        const auto sum = static_cast<size_t>(i * s.n + j);
         written[static_cast<size_t>(at)] = true;
         const double added = s.epilogue.residual == Residual::in_place ? before[at] : residual[at];
-        const Expected want = expected(sum, magnitude, s.k, s.epilogue, s.y_dtype, bias[j], added);
+        const Expected want =
+            expected(data.sums[b].sum[sum], data.sums[b].magnitude[sum], s.k, s.epilogue, s.y_dtype, bias[j], added);
         const double error = std::fabs(y[at] - want.value) / want.tolerance;
         if (!(error <= worst)) worst = error;
       }
@@ -277,10 +331,11 @@ double worst_error(const Batched& c) {
 }
 
 void check(Batched c) {
+  const BatchedData data(c);
   for (GemmBackend backend : kBackends) {
     if (!has_gemm_backend(backend)) continue;
     c.spec.backend = backend;
-    const double worst = worst_error(c);
+    const double worst = worst_error(c, data);
     const BatchedGemmSpec& s = c.spec;
     CAPTURE(name(backend));
     CAPTURE(s.m);

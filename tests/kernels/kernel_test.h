@@ -64,6 +64,11 @@ class Elements {
     return reinterpret_cast<T*>(tensor_.mutable_data());
   }
   double operator[](int64_t i) const { return load_number(tensor_, static_cast<size_t>(i)); }
+  std::vector<double> values() const {
+    std::vector<double> all;
+    for (int64_t i = 0; i < size(); ++i) all.push_back((*this)[i]);
+    return all;
+  }
   void set(int64_t i, double v) {
     const auto at = static_cast<size_t>(i);
     if (is_float(dtype())) store<double>(tensor_, at, v);
