@@ -46,7 +46,7 @@ if(RLX_FUZZ AND NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
 endif()
 
 # Standard headers that most files include. Only those: a project header in here would rebuild everything whenever
-# it changes. The sanitizer builds do without, so a file that forgets an #include is found there.
+# it changes. The thread sanitizer's build does without, so a file that forgets an #include is found there.
 set(RLX_PCH_HEADERS <algorithm> <array> <atomic> <cmath> <cstdint> <cstring> <functional> <limits> <map> <memory>
     <mutex> <optional> <span> <sstream> <stdexcept> <string> <string_view> <unordered_map> <utility> <variant>
     <vector>)

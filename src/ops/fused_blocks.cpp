@@ -64,7 +64,7 @@ Dim require_matrix(const Type& w, const Dim& rows, std::string_view name) {
 void require_projections(const Type& hidden, const Type& qkv_w, const Type& out_w, int64_t heads) {
   require_rank(hidden, 3, 3, "hidden");
   Dim all = require_matrix(qkv_w, hidden.dims[2], "qkv_w");
-  if (heads < 1 || (all.is_static() && all.value() % (3 * heads) != 0))
+  if (heads < 1 || (all.is_static() && (all.value() % 3 != 0 || all.value() / 3 % heads != 0)))
     fail(ErrorCode::shape_mismatch, "the columns of qkv_w ", qkv_w, " do not divide into q, k and v of ", heads,
          " heads");
   require_dims(out_w, {all / 3, hidden.dims[2]}, "out_w");

@@ -26,11 +26,14 @@ struct RecurrentDims {
 
   template <class A>
   RecurrentDims(const Type& x, const A& a, const Cell& cell)
-      : hidden(a.hidden_size), layers(a.num_layers), directions(a.bidirectional ? 2 : 1), rows(cell.gates * hidden) {
+      : hidden(a.hidden_size), layers(a.num_layers), directions(a.bidirectional ? 2 : 1), rows(0) {
     require_rank(x, 3, 3, "x");
     batch = x.dims[0], steps = x.dims[1], input = x.dims[2];
     if (hidden < 1 || layers < 1)
       fail(ErrorCode::invalid_argument, "hidden_size and num_layers must be at least 1, got ", hidden, " and ", layers);
+    // A product of dims fails where it overflows, and none of numbers below is larger than this one.
+    static_cast<void>(Dim(cell.gates) * hidden * hidden * layers * 4);
+    rows = cell.gates * hidden;
   }
   int64_t blocks() const { return layers * directions; }
   Dim inputs_of(int64_t layer) const { return layer == 0 ? input : Dim(directions * hidden); }

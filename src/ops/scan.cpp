@@ -114,7 +114,7 @@ class StackedProducts {
 }  // namespace
 
 std::vector<Type> scan_types(Types in, const ScanAttrs& a) {
-  if (a.carries < 0 || a.xs < 0 || in.size() < static_cast<size_t>(a.carries + a.xs))
+  if (a.carries < 0 || a.xs < 0 || in.size() < static_cast<size_t>(a.carries) + static_cast<size_t>(a.xs))
     fail(ErrorCode::invalid_argument, "a scan of ", a.carries, " carries and ", a.xs, " xs got ", in.size(),
          " operands");
   std::vector<Type> wanted(in.begin(), in.end()), out = required(a.body, "body").output_types();

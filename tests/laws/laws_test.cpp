@@ -3,6 +3,7 @@
 
 #include "ir/leaves.h"
 #include "support/laws.h"
+#include "support/sanitized.h"
 
 using namespace rlx;
 
@@ -14,13 +15,16 @@ TEST_CASE("every op keeps every law on each of its samples") {
     CHECK_MESSAGE(!samples.empty(), op->name, " has no sample");
     CHECK_MESSAGE((op->reference || op->decompose), op->name, " has neither a reference nor a decomposition");
     CHECK_MESSAGE(!op->doc.empty(), op->name, " says nothing of itself");
-    for (const laws::Law& law : laws::all_laws())
-      for (size_t s = 0; s < samples.size(); ++s) {
+    for (const laws::Law& law : laws::all_laws()) {
+      // Sanitized: kernels run every sample; what compares graphs, mostly by the reference, runs the first two.
+      bool all = !test::sanitized() || law.name.starts_with("backend_agrees");
+      for (size_t s = 0; s < std::min(samples.size(), all ? samples.size() : 2); ++s) {
         laws::Finding f = laws::examine(law, *op, samples[s]);
         checks += f.outcome != laws::Outcome::not_applicable;
         not_applicable += f.outcome == laws::Outcome::not_applicable;
         CHECK_MESSAGE(f.outcome != laws::Outcome::broken, law.name, " of ", op->name, " sample ", s, ": ", f.why);
       }
+    }
   }
   MESSAGE(checks, " checks over ", all_ops().size(), " ops; ", not_applicable, " did not apply");
 }

@@ -10,6 +10,7 @@
 #include "reference/interpreter.h"
 #include "support/compare.h"
 #include "support/laws.h"
+#include "support/sanitized.h"
 
 namespace rlx::laws {
 namespace {
@@ -94,8 +95,7 @@ std::vector<Case> wide_cases(const OpDef& op, const Sample& s) {
 /// How many elements of a gradient are measured: all; under the sanitizers, where that takes ten times as long and the
 /// numbers are the same, two.
 size_t measured_elements(const Tensor& gradient) {
-  static const bool sanitized = std::getenv("RLX_SANITIZED") != nullptr;
-  return std::min(gradient.element_count(), sanitized ? size_t{2} : std::numeric_limits<size_t>::max());
+  return std::min(gradient.element_count(), test::sanitized() ? size_t{2} : std::numeric_limits<size_t>::max());
 }
 
 /// d <cts, g> / d inputs[wrt] by central differences. For a complex input the cotangent w has <w, dx> = the change.
