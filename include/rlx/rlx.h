@@ -4,6 +4,7 @@
 #include "rlx/autodiff.h"
 #include "rlx/graph_file.h"
 #include "rlx/io.h"
+#include "rlx/kernel.h"
 #include "rlx/models.h"
 #include "rlx/ops.h"
 #include "rlx/png.h"

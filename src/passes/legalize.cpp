@@ -40,7 +40,9 @@ struct Legalizer {
       if (interpreted)
         report.push_back({node.name, name, Verdict::interpreted,
                           text_of("no kernel and no decomposition: its reference runs, on one thread")});
-      else report.push_back({node.name, name, Verdict::native, ""});
+      else
+        report.push_back(
+            {node.name, name, Verdict::native, target.remark ? target.remark({node, types}) : std::string()});
       if (node.attrs.empty()) return std::nullopt;
       Attrs attrs = with_subgraphs(node.attrs, [&](const Graph& body) { return legal(body); });
       return site.to.emit(*node.op, {site.operands.begin(), site.operands.end()}, std::move(attrs));

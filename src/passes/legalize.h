@@ -31,6 +31,8 @@ struct Target {
   std::span<const Rewriting> rewritings = {};
   /// Whether a node that it takes runs there by the op's reference; nothing if none does.
   std::function<bool(const Question&)> interprets = {};
+  /// What the report says of a node that it takes, where there is something to say: a kernel from outside the library.
+  std::function<std::string(const Question&)> remark = {};
 };
 
 struct LegalizeOptions {

@@ -23,7 +23,7 @@ std::string DispatchReport::table() const {
   for (const DispatchLine& line : lines) {
     ++by_op[line.op][static_cast<size_t>(line.verdict)];
     width = std::max(width, line.op.size());
-    if (line.verdict != Verdict::native)
+    if (line.verdict != Verdict::native || !line.reason.empty())
       ++reasons[line.op + " " + std::string(names_of(line.verdict)[static_cast<size_t>(line.verdict)]) + ": " +
                 line.reason];
   }

@@ -109,7 +109,7 @@ ExecutionConfig config_of(const Graph& g, const Backend& backend, const CompileO
     for (const std::string& name : *names) h = mix(h, hash_of(name));
     h = mix(h, names->size());
   }
-  config.options_hash = mix(mix(h, static_cast<size_t>(options.precision)), options.strict);
+  config.options_hash = mix(mix(mix(h, static_cast<size_t>(options.precision)), options.strict), backend.claims_hash());
   return config;
 }
 

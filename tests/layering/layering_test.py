@@ -54,6 +54,7 @@ PUBLIC = {
     "tokenizer.h": "io",
     "graph_file.h": "frontends",
     "device.h": "backends",
+    "kernel.h": "backends",
     "report.h": "passes",
     "compile.h": "compile",
     "session.h": "runtime",

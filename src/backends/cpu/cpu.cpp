@@ -43,9 +43,17 @@ class Cpu final : public Backend {
               std::string why_not;
               const Lowering* row = find_lowering(q, why_not);
               return row && runs_reference(*row);
+            },
+            [](const Question& q) {
+              std::string refusals;
+              auto kernel = registered_kernel(q, refusals);
+              return kernel ? text_of("by the registered kernel '", kernel->name, "'") : std::string();
             }};
   }
-  bool fuses_elementwise(const Node& node) const override { return is_machine_op(node); }
+  bool fuses_elementwise(const Node& node) const override {
+    return is_machine_op(node) && !has_registered_kernel(*node.op);
+  }
+  size_t claims_hash() const override { return registered_kernels_hash(); }
   std::unique_ptr<Program> lower(Graph legal) const override { return std::make_unique<CpuProgram>(std::move(legal)); }
 };
 

@@ -15,16 +15,17 @@ namespace {
 thread_local std::exception_ptr error_of_run;
 
 /// Whatever the user's code throws arrives as an rlx::Error.
-template <class F>
-void with_errors_of_ours(F f) {
+void with_errors_of_ours(const std::string& what, const std::function<void()>& f) {
   try {
     f();
   } catch (const Error&) {
     throw;
   } catch (const std::bad_alloc&) {
-    fail(ErrorCode::out_of_memory, "the reference ran out of memory");
+    fail(ErrorCode::out_of_memory, what, " ran out of memory");
   } catch (const std::exception& e) {
-    fail(ErrorCode::invalid_argument, "the reference threw: ", e.what());
+    fail(ErrorCode::invalid_argument, what, " threw: ", e.what());
+  } catch (...) {
+    fail(ErrorCode::invalid_argument, what, " threw what is no std::exception");
   }
 }
 
@@ -32,7 +33,6 @@ void with_errors_of_ours(F f) {
 struct Call {
   const OpDef* op;
   Attrs attrs;
-  std::string node;
   std::vector<std::pair<DType, Shape>> operands;
   std::vector<Type> results;
 
@@ -44,8 +44,7 @@ struct Call {
       if (t.byte_count()) std::memcpy(t.mutable_data(), args.in(i), t.byte_count());
       in.push_back(std::move(t));
     }
-    std::vector<Tensor> made;
-    with_errors_of_ours([&] { made = run_op(*op, attrs, in); });
+    std::vector<Tensor> made = run_op(*op, attrs, in);
     if (made.size() != results.size())
       fail(ErrorCode::invalid_argument, "the reference gives ", made.size(), " results, its inference ",
            results.size());
@@ -60,21 +59,25 @@ struct Call {
 
 }  // namespace
 
+void run_user_code(const UserCode& user, const StepArgs& args, const std::function<void()>& code) noexcept {
+  try {
+    with_context([&] { return text_of("running '", user.op, "'", user.node.empty() ? "" : " of '" + user.node + "'"); },
+                 [&] { with_errors_of_ours(user.what, code); });
+  } catch (...) {
+    if (!error_of_run) error_of_run = std::current_exception();
+    // The steps that follow still run: on zeros, not on what memory held.
+    for (size_t r = 0; r < user.result_bytes.size(); ++r)
+      if (user.result_bytes[r]) std::memset(args.out(r), 0, user.result_bytes[r]);
+  }
+}
+
 Prepared lower_reference(const LoweringContext& c) {
-  Call call{c.node.op, c.node.attrs, c.node.name, {}, c.node.types};
+  Call call{c.node.op, c.node.attrs, {}, c.node.types};
   for (const View& v : c.operands) call.operands.emplace_back(v.dtype, v.shape);
-  return make_step("reference", 0, [call = std::move(call)](const StepArgs& args) {
-    try {
-      with_context(
-          [&] { return text_of("running '", call.op->name, "'", call.node.empty() ? "" : " of '" + call.node + "'"); },
-          [&] { call.run(args); });
-    } catch (...) {
-      if (!error_of_run) error_of_run = std::current_exception();
-      // The steps that follow still run: on zeros, not on what memory held.
-      for (size_t r = 0; r < call.results.size(); ++r)
-        if (size_t bytes = byte_count(call.results[r].dtype, shape_of(call.results[r].dims)))
-          std::memset(args.out(r), 0, bytes);
-    }
+  UserCode user{"the reference", std::string(c.node.op->name), c.node.name, {}};
+  for (const Type& t : c.node.types) user.result_bytes.push_back(byte_count(t.dtype, shape_of(t.dims)));
+  return make_step("reference", 0, [call = std::move(call), user = std::move(user)](const StepArgs& args) {
+    run_user_code(user, args, [&] { call.run(args); });
   });
 }
 

@@ -75,7 +75,8 @@ struct Lowering {
 };
 
 std::span<const Lowering> lowerings();
-/// The row that takes the node; else null, and `why_not` says why. An op that the table does not know and that has a
+/// The row that takes the node; else null, and `why_not` says why. Kernels from outside the library come first
+/// (rlx/kernel.h), as a row that stands for them all. An op that the table does not know and that has a
 /// reference and nothing else is taken by a row of its own, which runs that.
 const Lowering* find_lowering(const Question&, std::string& why_not);
 /// Is that the row that runs the op's reference?

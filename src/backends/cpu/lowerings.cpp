@@ -21,6 +21,8 @@ const Lowering kLowerings[] = {
 
 /// For ops that the table does not know.
 const Lowering kByReference = {nullptr, when::is_byte_sized, lower_reference};
+/// For nodes that a kernel from outside the library takes: it is found again when the step is made.
+const Lowering kRegistered = {nullptr, when::always, lower_registered};
 
 }  // namespace
 
@@ -28,12 +30,15 @@ std::span<const Lowering> lowerings() { return kLowerings; }
 bool runs_reference(const Lowering& row) { return &row == &kByReference; }
 
 const Lowering* find_lowering(const Question& q, std::string& why_not) {
-  why_not = text_of("the CPU has no kernel for '", q.node.op->name, "'");
+  std::string refusals;
+  if (registered_kernel(q, refusals)) return &kRegistered;
+  why_not = refusals.empty() ? text_of("the CPU has no kernel for '", q.node.op->name, "'") : refusals;
   bool known = false;
   for (const Lowering& row : kLowerings) {
     if (row.op != q.node.op) continue;
     known = true;
     if ((why_not = row.when(q)).empty()) return &row;
+    if (!refusals.empty()) why_not = text_of(refusals, "; ", why_not);
   }
   if (known || !q.node.op->reference || q.node.op->decompose) return nullptr;
   why_not = kByReference.when(q);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "backends/cpu/lowering.h"
+#include "rlx/kernel.h"
 #include "rlx/ops/activation.h"
 
 // Ops that the element-wise machine evaluates, alone or inside a fused region.
@@ -132,6 +133,22 @@ Prepared lower_reference(const LoweringContext&);
 void rethrow_step_error();
 /// Whether a reference has thrown in the run that this thread is making: what is waited for may never come.
 bool has_step_error();
+/// Runs code of a user's; what it throws waits for `rethrow_step_error` as an rlx::Error that names it by `what` (the
+/// reference, the kernel 'x') and the node. The results are zeros then: the steps that follow still run.
+struct UserCode {
+  std::string what, op, node;
+  std::vector<size_t> result_bytes;
+};
+void run_user_code(const UserCode&, const StepArgs&, const std::function<void()>& code) noexcept;
+
+// registered.cpp: kernels from outside the library
+/// The kernel that takes the node; else null, and `refusals` says why not, if there are any.
+std::shared_ptr<const CpuKernel> registered_kernel(const Question&, std::string& refusals);
+bool has_registered_kernel(const OpDef&);
+/// Had the op one that was unregistered?
+bool lost_registered_kernel(const OpDef&);
+size_t registered_kernels_hash();
+Prepared lower_registered(const LoweringContext&);
 
 // lower_while.cpp, lower_scan.cpp
 /// A scan reads its xs slice by slice: the slices may be apart.

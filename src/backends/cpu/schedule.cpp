@@ -29,6 +29,9 @@ const Lowering& lowering_of(const Graph& g, const Node& node) {
   std::string why_not;
   auto types = operand_types(g, node);
   const Lowering* row = find_lowering({node, types}, why_not);
+  if (!row && lost_registered_kernel(*node.op))
+    fail(ErrorCode::unsupported, "the kernel for '", node.op->name,
+         "' with which this graph was compiled has been unregistered; compile the graph again");
   if (!row) fail(ErrorCode::internal, "the CPU was handed '", node.op->name, "', which it does not take: ", why_not);
   return *row;
 }

@@ -1,0 +1,142 @@
+// Kernels from outside the library (rlx/kernel.h): the list of them, and the step that calls one. The list is asked for
+// every node that is compiled, and is empty in most processes.
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <set>
+#include <shared_mutex>
+
+#include "backends/cpu/lowerings.h"
+
+namespace rlx {
+namespace cpu {
+namespace {
+
+using Kernel = std::shared_ptr<const CpuKernel>;
+
+struct Registry {
+  std::shared_mutex mutex;  // guards what follows, save `count`
+  std::vector<Kernel> kernels;
+  std::set<const OpDef*> lost;
+  size_t changes = 0;
+  std::atomic<size_t> count = 0;  // read without the lock: most processes register nothing
+};
+Registry& registry() {
+  static Registry all;
+  return all;
+}
+
+/// The op's kernels, the latest first. A copy: a refusal is the user's code, and may register another.
+std::vector<Kernel> kernels_of(const OpDef& op) {
+  Registry& all = registry();
+  std::vector<Kernel> found;
+  if (all.count.load(std::memory_order_acquire) == 0) return found;
+  std::shared_lock lock(all.mutex);
+  std::copy_if(all.kernels.rbegin(), all.kernels.rend(), std::back_inserter(found),
+               [&](const Kernel& k) { return k->op == &op; });
+  return found;
+}
+
+}  // namespace
+
+Kernel registered_kernel(const Question& q, std::string& refusals) {
+  for (Kernel& kernel : kernels_of(*q.node.op)) {
+    std::string why_not = when::is_byte_sized(q);
+    if (why_not.empty() && kernel->refusal) why_not = kernel->refusal(q.operands, q.node.types, q.node.attrs);
+    if (why_not.empty()) return kernel;
+    refusals += text_of(refusals.empty() ? "" : "; ", "not by the kernel '", kernel->name, "': ", why_not);
+  }
+  return nullptr;
+}
+
+bool has_registered_kernel(const OpDef& op) { return !kernels_of(op).empty(); }
+
+bool lost_registered_kernel(const OpDef& op) {
+  std::shared_lock lock(registry().mutex);
+  return registry().lost.contains(&op);
+}
+
+size_t registered_kernels_hash() {
+  Registry& all = registry();
+  std::shared_lock lock(all.mutex);
+  if (all.kernels.empty()) return 0;
+  size_t h = all.changes;  // another kernel of the same name may refuse other nodes
+  for (const Kernel& kernel : all.kernels)
+    h = mix(mix(h, hash_of(std::string(kernel->op->name))), hash_of(kernel->name));
+  return h;
+}
+
+Prepared lower_registered(const LoweringContext& c) {
+  KernelSite site{*c.node.op, c.node.attrs, {}, {}, c.threads};
+  std::vector<Type> types;
+  for (const View& v : c.operands) {
+    site.operands.push_back({v.dtype, v.shape});
+    types.push_back({v.dtype, Dims(v.shape.begin(), v.shape.end())});
+  }
+  UserCode user{"", std::string(c.node.op->name), c.node.name, {}};
+  for (const View& v : c.results) {
+    site.results.push_back({v.dtype, v.shape});
+    user.result_bytes.push_back(byte_count(v.dtype, v.shape));
+  }
+  std::string refusals;
+  Kernel kernel = registered_kernel({c.node, types}, refusals);
+  if (!kernel) fail(ErrorCode::unsupported, "the kernel for '", c.node.op->name, "' has just been unregistered");
+  user.what = text_of("the kernel '", kernel->name, "'");
+  PreparedKernel prepared = kernel->prepare(site);
+  if (!prepared.run) fail(ErrorCode::invalid_argument, user.what, " prepared nothing to run");
+  return make_step(kernel->name, prepared.scratch_bytes,
+                   [run = std::move(prepared.run), user = std::move(user)](const StepArgs& args) {
+                     run_user_code(user, args,
+                                   [&] { run(KernelRun(args.operands, args.results, args.scratch, args.width)); });
+                   });
+}
+
+}  // namespace cpu
+
+int64_t KernelTensor::count() const {
+  int64_t n = 1;
+  for (int64_t extent : shape) n *= extent;
+  return n;
+}
+
+void KernelRun::parallel_for(int64_t parts, const std::function<void(int64_t)>& part) const {
+  std::mutex mutex;
+  std::exception_ptr first;
+  kernels::ThreadPool::shared().parallel_for(threads_, parts, [&](int64_t p) {
+    try {
+      part(p);
+    } catch (...) {
+      std::scoped_lock lock(mutex);
+      if (!first) first = std::current_exception();
+    }
+  });
+  if (first) std::rethrow_exception(first);
+}
+
+void register_cpu_kernel(CpuKernel kernel) {
+  if (!kernel.op || !kernel.prepare || kernel.name.empty())
+    fail(ErrorCode::invalid_argument, "a kernel needs an op, a name and `prepare`; ",
+         kernel.name.empty() ? "this one has no name"
+                             : text_of("'", kernel.name, "' has no ", kernel.op ? "`prepare`" : "op"));
+  cpu::Registry& all = cpu::registry();
+  std::unique_lock lock(all.mutex);
+  for (const cpu::Kernel& other : all.kernels)
+    if (other->op == kernel.op && other->name == kernel.name)
+      fail(ErrorCode::invalid_argument, "'", kernel.op->name, "' has a kernel '", kernel.name,
+           "' already; choose another name, or unregister that one");
+  all.kernels.push_back(std::make_shared<const CpuKernel>(std::move(kernel)));
+  ++all.changes;
+  all.count.store(all.kernels.size(), std::memory_order_release);
+}
+
+void unregister_cpu_kernel(const OpDef& op, std::string_view name) {
+  cpu::Registry& all = cpu::registry();
+  std::unique_lock lock(all.mutex);
+  if (std::erase_if(all.kernels, [&](const cpu::Kernel& k) { return k->op == &op && k->name == name; }) == 0)
+    fail(ErrorCode::not_found, "'", op.name, "' has no registered kernel '", name, "'");
+  all.lost.insert(&op);
+  ++all.changes;
+  all.count.store(all.kernels.size(), std::memory_order_release);
+}
+
+}  // namespace rlx
