@@ -9,6 +9,7 @@
 #include "rlx/error.h"
 #include "rlx/version.h"
 #include "tools/output.h"
+#include "tools/plugins.h"
 #include "tools/subcommands.h"
 
 namespace rlx::tools {
@@ -35,6 +36,10 @@ int wrong_usage(const CLI::App& app, const std::string& message) {
 int run(int argc, char** argv) {
   CLI::App app("RLX compiles and runs machine learning models.", "rlx");
   app.set_version_flag("--version", std::string("rlx ") + version(), "Print the version and exit");
+  std::vector<std::string> plugins;
+  app.add_option("--load", plugins, "a shared library that registers ops or kernels; before the subcommand; repeatable")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   app.require_subcommand(1);  // also keeps a sentence "search" behind `embed` from being taken for a subcommand
   app.footer(kFooter);
   std::vector<Subcommand> subcommands;
@@ -43,6 +48,7 @@ int run(int argc, char** argv) {
     subcommands.push_back(add(app));
   try {
     app.parse(argc, argv);
+    load_plugins(plugins);
     for (const Subcommand& subcommand : subcommands)
       if (subcommand.app->parsed()) subcommand.run();
   } catch (const CLI::ParseError& error) {
