@@ -22,6 +22,7 @@ RANKS = [
     ["runtime"],
     ["models", "train"],
     ["c_api"],
+    ["extras"],
     ["tools"],
 ]
 RANK = {layer: rank for rank, layers in enumerate(RANKS) for layer in layers}
@@ -30,12 +31,13 @@ RANK = {layer: rank for rank, layers in enumerate(RANKS) for layer in layers}
 ALLOWED_SIBLINGS = {("passes", "reference"), ("plan", "passes")}
 
 # Folders whose sub-folders are worlds of their own. What two of them share moves down.
-PARTITIONED = {"backends", "frontends"}
+PARTITIONED = {"backends", "frontends", "extras"}
 
 # The layer of each public header, and of each folder of them: a layer may include those of its own layer and of the
 # layers below.
 PUBLIC = {
     "ops/": "ops",
+    "extras/": "extras",
     "error.h": "base",
     "version.h": "base",
     "dtype.h": "base",
@@ -81,7 +83,7 @@ def public_layer(name):
 def violations(root):
     """Every include that breaks the order, as "file: reason", and the number of project includes that were read."""
     found, read = [], 0
-    for file in sorted(p for top in ("include", "src", "tools") for p in (root / top).rglob("*")):
+    for file in sorted(p for top in ("include", "src", "extras", "tools") for p in (root / top).rglob("*")):
         if file.suffix not in SUFFIXES:
             continue
         where = file.relative_to(root)
@@ -92,7 +94,7 @@ def violations(root):
                 found.append(f"{where}: no layer is known for this public header; add it to PUBLIC in tests/layering/layering_test.py")
                 continue
         else:
-            layer = "tools" if where.parts[0] == "tools" else where.parts[1]
+            layer = where.parts[0] if where.parts[0] in ("tools", "extras") else where.parts[1]
             if layer not in RANK or (where.parts[0] == "src" and len(where.parts) < 3):
                 found.append(f"{where}: not in a layer; the folders of src/ are {', '.join(RANK)}")
                 continue
@@ -119,6 +121,10 @@ def refusal(root, where, layer, is_public, quote, name):
         return None, False
     elif is_public:
         return "which is not public: the public headers include rlx/ and the standard library", True
+    elif layer == "extras":
+        if parts[0] != "extras" or not (root / name).exists():
+            return "which is not public: extras include rlx/, their own folder as extras/<family>/, and others in <>", True
+        target = "extras"
     elif layer == "tools":
         target = parts[0] if parts[0] in RANK else "tools"
     elif parts[0] in RANK and (root / "src" / name).exists():
@@ -132,7 +138,8 @@ def refusal(root, where, layer, is_public, quote, name):
         if RANK[target] == RANK[layer] and (layer, target) not in ALLOWED_SIBLINGS:
             return f"but {target} and {layer} are siblings", True
     elif layer in PARTITIONED and parts[0] == layer and len(parts) > 2:
-        own = where.parts[2] if len(where.parts) > 3 else None
+        below = where.parts[where.parts.index(layer) + 1 :]
+        own = below[0] if len(below) > 1 else None
         if own is not None and parts[1] != own:
             return f"but {layer}/{own} does not know {layer}/{parts[1]}: what both need moves down", True
     return None, True
@@ -155,6 +162,12 @@ def prove_that_it_finds():
         "include/rlx/surprise.h": ("", "no layer is known"),
         "include/rlx/ops/nn.h": ('#include "rlx/graph.h"\n', None),
         "src/base/early.cpp": ('#include "rlx/ops/nn.h"\n', "but ops stands above base"),
+        "include/rlx/extras/sparse.h": ('#include "rlx/ops/nn.h"\n', None),
+        "extras/sparse/rules.h": ('#include "rlx/session.h"\n', None),
+        "extras/sparse/rules.cpp": ('#include "extras/sparse/rules.h"\n#include "rlx/extras/sparse.h"\n', None),
+        "extras/sparse/inside.cpp": ('#include "ops/ops.h"\n', "which is not public: extras include rlx/"),
+        "extras/splat/rules.cpp": ('#include "extras/sparse/rules.h"\n', "does not know extras/sparse"),
+        "src/ops/late.cpp": ('#include "rlx/extras/sparse.h"\n', "but extras stands above ops"),
         "tools/main.cpp": ('#include "runtime/session.h"\n', None),
     }
     with tempfile.TemporaryDirectory() as folder:
