@@ -1,0 +1,143 @@
+// Packages, read; see the header.
+#include "io/mlpackage.h"
+
+#include <filesystem>
+#include <mutex>
+#include <nlohmann/json.hpp>
+
+#include "io/mil_codec.h"
+#include "io/names_in_messages.h"
+
+namespace rlx {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+// A manifest names a handful of items; one of Apple's has 600 bytes.
+constexpr size_t kManifestByteLimit = size_t{1} << 20;
+constexpr std::string_view kModelPath = "@model_path/";
+
+/// `base` / `relative`, which must lie below `root` by its text and with all links followed.
+fs::path inside(const fs::path& root, const fs::path& base, const std::string& relative) {
+  fs::path wanted(relative);
+  bool leaves = relative.empty() || relative.find('\0') != std::string::npos || !wanted.is_relative();
+  for (const fs::path& part : wanted) leaves |= part == "..";
+  if (!leaves) {
+    std::error_code error;
+    fs::path real = fs::weakly_canonical(base / wanted, error);
+    if (error) fail(ErrorCode::io, "cannot follow the path ", quoted_name(relative), ": ", error.message());
+    fs::path from_root = real.lexically_relative(fs::canonical(root));
+    leaves = from_root.empty() || *from_root.begin() == "..";
+  }
+  if (leaves)
+    fail(ErrorCode::parse, "the path ", quoted_name(relative),
+         " leads out of the package; it is damaged, or was made to do harm");
+  return base / wanted;
+}
+
+json parse_manifest(const fs::path& path) {
+  auto file = MappedFile::open(path.string());
+  if (file->bytes().size() > kManifestByteLimit)
+    fail(ErrorCode::parse, "the manifest has ", file->bytes().size(), " bytes; more than ", kManifestByteLimit,
+         " are no manifest");
+  auto* begin = reinterpret_cast<const char*>(file->bytes().data());
+  json manifest = json::parse(begin, begin + file->bytes().size(), nullptr, /*allow_exceptions=*/false);
+  if (!manifest.is_object()) fail(ErrorCode::parse, "the manifest is no JSON object; it is cut or damaged");
+  return manifest;
+}
+
+/// The path of the item that is the root, relative to Data/.
+std::string root_item(const json& manifest) {
+  auto text = [](const json& object, const char* key, std::string_view whose) -> std::string {
+    auto found = object.find(key);
+    if (found == object.end() || !found->is_string())
+      fail(ErrorCode::parse, whose, " has no \"", key, "\"; the package is damaged");
+    return found->get<std::string>();
+  };
+  std::string version = text(manifest, "fileFormatVersion", "the manifest");
+  if (!version.starts_with("1."))
+    fail(ErrorCode::unsupported, "the package is of format version ", quoted_name(version),
+         "; version 1 is known here");
+  std::string root = text(manifest, "rootModelIdentifier", "the manifest");
+  auto items = manifest.find("itemInfoEntries");
+  if (items == manifest.end() || !items->is_object())
+    fail(ErrorCode::parse, "the manifest has no \"itemInfoEntries\"; the package is damaged");
+  auto item = items->find(root);
+  if (item == items->end() || !item->is_object())
+    fail(ErrorCode::parse, "the manifest lists no item ", quoted_name(root),
+         ", which it calls its model; the package is damaged");
+  return text(*item, "path", "the manifest's item of the model");
+}
+
+}  // namespace
+
+TooLarge::TooLarge(std::string_view what, uint64_t has, uint64_t most)
+    : Error(ErrorCode::unsupported,
+            text_of(what, " would have ", has, " bytes, and Core ML takes at most ", most, "; nothing was written")),
+      bytes(has), limit(most) {}
+
+struct MlPackage::Contents {
+  std::string path;
+  fs::path root, folder;  // of the package, and of model.mlmodel
+  mil::Model model;
+  uint64_t model_bytes = 0;
+  std::mutex mutex;
+  std::map<std::string, std::shared_ptr<const MilBlobFile>> weights;  // those that were asked for
+};
+
+MlPackage MlPackage::open(const std::string& path) {
+  return with_context([&] { return "reading the Core ML package '" + path + "'"; },
+                      [&] {
+                        MlPackage package;
+                        package.contents_ = std::make_shared<Contents>();
+                        Contents& c = *package.contents_;
+                        c.path = path;
+                        c.root = path;
+                        std::error_code error;
+                        if (!fs::exists(c.root, error))
+                          fail(ErrorCode::not_found, "'", path, "' does not exist; check the path");
+                        if (!fs::is_directory(c.root, error))
+                          fail(ErrorCode::parse, "'", path,
+                               "' is a file; a package is a folder with a Manifest.json in it");
+                        std::string item = root_item(parse_manifest(c.root / "Manifest.json"));
+                        fs::path model = inside(c.root, c.root / "Data", item);
+                        c.folder = model.parent_path();
+                        auto file = MappedFile::open(model.string());
+                        c.model_bytes = file->bytes().size();
+                        c.model = mil::decode_model(file->bytes());
+                        return package;
+                      });
+}
+
+const std::string& MlPackage::path() const { return contents_->path; }
+const mil::Model& MlPackage::model() const { return contents_->model; }
+uint64_t MlPackage::model_bytes() const { return contents_->model_bytes; }
+
+const MilBlobFile& MlPackage::weights(const std::string& name) const {
+  Contents& c = *contents_;
+  std::lock_guard lock(c.mutex);
+  std::shared_ptr<const MilBlobFile>& file = c.weights[name];
+  if (!file) {
+    if (!name.starts_with(kModelPath))
+      fail(ErrorCode::parse, "the model has data in ", quoted_name(name), "; such names begin with ", kModelPath,
+           "; it is damaged");
+    fs::path path = inside(c.root, c.folder, name.substr(kModelPath.size()));
+    file = std::make_shared<MilBlobFile>(MilBlobFile::open(path.string()));
+  }
+  return *file;
+}
+
+Tensor MlPackage::tensor(const mil::Value& value) const {
+  if (auto* tensor = std::get_if<Tensor>(&value.data)) return *tensor;
+  auto* blob = std::get_if<mil::BlobRef>(&value.data);
+  if (!blob) fail(ErrorCode::parse, "a tensor is needed, and there is a literal of type ", value.type);
+  auto shape = value.type.shape();
+  auto dtype = mil::dtype_of(value.type.dtype);
+  if (!shape || !dtype)
+    fail(ErrorCode::parse, "data in a file of weights are of type ", value.type,
+         ", which says neither what nor how many");
+  return weights(blob->file).tensor(blob->offset, *dtype, *shape);
+}
+
+}  // namespace rlx
