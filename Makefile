@@ -10,7 +10,7 @@ help:
 	@echo "make test       build and run every test"
 	@echo "make check      make test, format, the wheel, the demo: what CI runs"
 	@echo "make format     format all sources"
-	@echo "make tidy       clang-tidy over src/ and tools/ (slow; not part of check)"
+	@echo "make tidy       clang-tidy over src/, extras/ and tools/ (slow; not part of check)"
 	@echo "make install    install below PREFIX (default /usr/local)"
 	@echo "make clean      remove the build"
 	@echo "Parts of check: wheel-check  format-check      By hand: asan  tsan"
@@ -66,7 +66,7 @@ format-check:
 tidy:
 	command -v clang-tidy-14 || { echo "make tidy: clang-tidy-14 is needed (apt install clang-tidy-14)" >&2; exit 1; }
 	cmake --preset asan
-	git ls-files 'src/*.cpp' 'tools/*.cpp' | xargs -P2 -n4 clang-tidy-14 -p build/asan --quiet --warnings-as-errors='*'
+	git ls-files 'src/*.cpp' 'extras/*.cpp' 'tools/*.cpp' | xargs -P2 -n4 clang-tidy-14 -p build/asan --quiet --warnings-as-errors='*'
 
 PREFIX ?= /usr/local
 install: build

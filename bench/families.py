@@ -100,6 +100,7 @@ def make_rows():
          F.binary_cross_entropy_with_logits, [0])
     for kind, gates in (("lstm", 4), ("gru", 3)):
         recurrent_row(kind, gates)
+    splat_row(400, 128)
     both("fft", [f32(64, 1024)], lambda x: rnp.abs(rlx.fft.fft(x)), lambda x: torch.fft.fft(x).abs(), [0], 2e-3)
     row("rfft", [f32(64, 1000)], lambda x: rnp.abs(rlx.fft.rfft(x)), lambda x: torch.fft.rfft(x).abs(), tolerance=2e-3)
     positive = f32(256, 256)
@@ -131,6 +132,47 @@ def recurrent_row(kind, gates, steps=64, batch=16, width=128):
         return ops.gru(x, w_ih, w_hh, b_ih, b_hh, hidden_size=width)[0]
 
     both(kind, [f32(batch, steps, width), *weights], ours, theirs, range(5), 1e-2)
+
+
+def splat_row(n, side):
+    """A scene of n Gaussians as EWA splats against what one writes in PyTorch: all pixels and all Gaussians as one array."""
+    scene = [f32(n, 3), f32(n, 3) * 0.5 - 3, f32(n, 4), f32(n) * 2, np.full((n, 3), 0.5, np.float32), f32(n, 4, 3) * 0.5]
+    camera = np.array([0.3, 0.2, -3, 0, 0, 0, 0, 1, 0, 0.8], np.float32)
+    background = np.array([0.1, 0.2, 0.3], np.float32)
+
+    def ours(*operands):
+        return ops.gaussian_splat_render(*operands, width=side, height=side, gamma=1.0, footprint="ewa", low_pass=0.3, alpha_cutoff=0.0)
+
+    def theirs(positions, log_scales, rotations, opacities, colors, sh, camera, background):
+        forward = F.normalize(camera[3:6] - camera[:3], dim=0)
+        right = F.normalize(torch.linalg.cross(forward, camera[6:9]), dim=0)
+        axes = torch.stack([right, torch.linalg.cross(forward, right), forward])
+        focal = side / 2 / torch.tan(camera[9] / 2)
+        toward = positions - camera[:3]
+        m = toward @ axes.T
+        order = torch.argsort(m[:, 2])
+        m, toward = m[order], toward[order]
+        u, v = m[:, 0] / m[:, 2], m[:, 1] / m[:, 2]
+        x, y, z, w = F.normalize(rotations[order], dim=1).unbind(1)
+        r = torch.stack([1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y), 2 * (x * y + w * z), 1 - 2 * (x * x + z * z),
+                         2 * (y * z - w * x), 2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)], 1).reshape(-1, 3, 3)
+        a = axes @ r * torch.exp(log_scales[order])[:, None]
+        flat = torch.stack([a[:, 0] - u[:, None] * a[:, 2], a[:, 1] - v[:, None] * a[:, 2]], 1) * (focal / m[:, 2])[:, None, None]
+        conic = torch.linalg.inv(flat @ flat.mT + 0.3 * torch.eye(2))
+        d = F.normalize(toward, dim=1)
+        basis = torch.stack([torch.full_like(u, 0.28209479), -0.48860251 * d[:, 1], 0.48860251 * d[:, 2], -0.48860251 * d[:, 0]], 1)
+        shade = torch.relu(colors[order] + (basis[:, :, None] * sh[order]).sum(1))
+        pixel = torch.arange(side) + 0.5
+        dx = pixel[None, :, None] - (side / 2 + focal * u)
+        dy = pixel[:, None, None] - (side / 2 + focal * v)
+        q = conic[:, 0, 0] * dx * dx + 2 * conic[:, 0, 1] * dx * dy + conic[:, 1, 1] * dy * dy
+        alpha = torch.where(q <= 9, torch.sigmoid(opacities[order]) * torch.exp(-q / 2), 0)
+        light = torch.cumprod(1 - alpha, 2)
+        before = torch.cat([torch.ones_like(light[:, :, :1]), light[:, :, :-1]], 2)
+        return torch.cat([(before * alpha) @ shade + light[:, :, -1:] * background, 1 - light[:, :, -1:]], 2)
+
+    # A pixel at the edge of a splat may count it or not, as its distance is rounded.
+    both("splats", [*scene, camera, background], ours, theirs, range(6), 2e-2)
 
 
 def rlx_runner(session, arrays, f, gradient):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Holds the order of the layers: reads the #includes of src/, include/ and tools/ and names each that points upward.
+"""Holds the order of the layers: reads the #includes of src/, extras/, include/ and tools/ and names each that points upward.
 
 The order and its exceptions are those of docs/architecture.md. A layer includes itself and what stands below it;
 layers of one rank are siblings and do not include each other; neither do two backends, nor two frontends.
@@ -17,6 +17,7 @@ RANKS = [
     ["ir"],
     ["ops"],
     ["reference", "autodiff", "passes", "plan", "codegen", "kernels", "io"],
+    ["extras"],
     ["backends", "frontends"],
     ["compile"],
     ["runtime"],

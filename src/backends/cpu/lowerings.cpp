@@ -1,6 +1,7 @@
 // The table. An op that is not here is decomposed; a reason in a `when` goes into the dispatch report.
 #include "backends/cpu/lowerings.h"
 
+#include "rlx/extras/splat.h"
 #include "rlx/ops.h"
 
 namespace rlx::cpu {

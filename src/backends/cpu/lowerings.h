@@ -101,6 +101,9 @@ std::string when_pick(const Question&);
 // lower_quantize.cpp
 std::string when_quantize(const Question&);
 
+// lower_splat.cpp
+std::string when_splats(const Question&);
+
 // lower_lines.cpp
 std::string when_cumulate(const Question&);
 std::string when_extreme(const Question&);

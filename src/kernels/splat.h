@@ -1,0 +1,42 @@
+// Gaussian splats of one image, composited front to back tile by tile, and their derivative. f32 and f64; what the
+// numbers of a splat mean stands in rlx/extras/splat.h. A row of tiles is one task; tasks are independent, but for the
+// sums of the derivative, of which each thread has its own.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "rlx/dtype.h"
+
+namespace rlx::kernels {
+
+/// Numbers of a splat: depth, centre (2), conic (3), slope (2), bend (3), opacity, colour (3).
+constexpr int64_t kSplatNumbers = 15;
+
+struct SplatArgs {
+  DType dtype = f32;
+  int64_t n = 0, width = 0, height = 0;
+  double radius_squared = 9, alpha_cutoff = 0, threshold = 0, max_steps = 0, gamma = 1;
+  const void* splats = nullptr;      ///< [n, 15]
+  const void* background = nullptr;  ///< [3]
+  void* image = nullptr;             ///< [height, width, 4]
+  const void* ct = nullptr;          ///< [height, width, 4]: of the derivative, in place of the image
+
+  int64_t tile_rows() const;
+};
+/// The pixels that a splat may touch, as first and behind the last; none if it cannot count anywhere.
+struct SplatBox {
+  int32_t x0, y0, x1, y1;
+};
+/// Of the splats [begin, end).
+void splat_boxes(const SplatArgs& args, SplatBox* boxes, int64_t begin, int64_t end) noexcept;
+
+/// Scratch that each thread of the following needs.
+size_t splat_scratch_bytes(int64_t n);
+/// The pixels of one row of tiles.
+void splat_tile_row(const SplatArgs& args, const SplatBox* boxes, int64_t tile_row, void* scratch) noexcept;
+/// Adds what one row of tiles contributes to d_splats[n, 15] and d_background[3], both of the dtype.
+void splat_tile_row_backward(const SplatArgs& args, const SplatBox* boxes, int64_t tile_row, void* d_splats,
+                             void* d_background, void* scratch) noexcept;
+
+}  // namespace rlx::kernels
