@@ -225,9 +225,14 @@ TEST_CASE("cameras that the ops have no numbers for are refused with theirs") {
 TEST_CASE("a file of COLMAP that is cut anywhere, or tells of too much, is refused with the place") {
   for (const char* form : {"colmap_binary", "colmap_text"}) {
     bool is_text = std::string_view(form) == "colmap_text";
-    for (auto [part, name] : {std::pair{ColmapFile::cameras, "cameras"},
-                              {ColmapFile::images, "images"},
-                              {ColmapFile::points, "points3D"}}) {
+    struct Part {
+      ColmapFile part;
+      const char* name;
+    };
+    for (const Part& p :
+         {Part{ColmapFile::cameras, "cameras"}, {ColmapFile::images, "images"}, {ColmapFile::points, "points3D"}}) {
+      const ColmapFile part = p.part;
+      const std::string name = p.name;
       std::string whole = file_content(kFolder + form + "/" + name + (is_text ? ".txt" : ".bin"));
       ColmapModel model;
       parse_colmap(model, part, is_text, bytes_of(whole));
