@@ -2,6 +2,7 @@
 #pragma once
 
 #include "rlx/autodiff.h"
+#include "rlx/coreml_model.h"
 #include "rlx/graph_file.h"
 #include "rlx/io.h"
 #include "rlx/kernel.h"

@@ -61,6 +61,7 @@ PUBLIC = {
     "report.h": "passes",
     "compile.h": "compile",
     "session.h": "runtime",
+    "coreml_model.h": "runtime",
     "models.h": "models",
     "rlx.h": "c_api",
     "c.h": "c_api",

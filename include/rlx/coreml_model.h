@@ -1,0 +1,66 @@
+// Core ML models on any host: an ML Program from a package, run with the types of the program. What coremltools'
+// MLModel does on a Mac, in the same words.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "rlx/session.h"
+
+namespace rlx {
+
+struct CoremlOptions {
+  std::string function = {};          ///< of a package with several; the default one if empty
+  bool f32 = false;                   ///< compute in f32 what the program computes in f16
+  int threads = 0;                    ///< 0: as many as the process may use
+  std::optional<uint64_t> seed = {};  ///< of random ops that have none; fresh each run where left out
+};
+
+/// An input, an output or a state, as the package describes it.
+struct CoremlFeature {
+  std::string name;
+  std::string kind;  ///< "tensor", "image", "string", "dictionary", "int64"
+  DType dtype = DType::f32;
+  std::vector<std::optional<int64_t>> shape = {};  ///< an extent that is absent is up to who calls
+};
+
+/// States by name: what lives between predictions.
+using CoremlState = std::map<std::string, Tensor>;
+
+/// A function of a package. Copies share what was compiled; `predict` may be called from several threads.
+class CoremlModel {
+ public:
+  /// Reads the package. Fails if it is damaged, or holds no ML Program, or no such function.
+  static CoremlModel load(const std::string& path, CoremlOptions options = {});
+
+  const std::string& function() const;
+  const std::vector<CoremlFeature>& inputs() const;
+  const std::vector<CoremlFeature>& outputs() const;
+  const std::vector<CoremlFeature>& states() const;
+  /// All states, zero.
+  CoremlState make_state() const;
+
+  /// Runs the function: inputs by name, in any order; outputs in the order of the program. Sizes may change from call
+  /// to call. A scalar may be given as [1]. `state` is read and written; a function that has states fails without one.
+  /// Outputs of a classifier are the label's place among `labels` (or the label, if it is a number) and the
+  /// probabilities.
+  std::vector<NamedTensor> predict(const std::vector<NamedTensor>& inputs, CoremlState* state = nullptr) const;
+  /// The strings that a classifier chooses from; empty for any other model. Known after the first prediction.
+  std::vector<std::string> labels() const;
+
+ private:
+  struct State;
+  explicit CoremlModel(std::shared_ptr<State> state) : state_(std::move(state)) {}
+  std::shared_ptr<State> state_;
+};
+
+/// The graph of a function of a package. Dims that the package leaves open are symbols, `<input>_<axis>`, unless `dims`
+/// says them; `widen` makes f32 of all f16. After the function's inputs stand its states, after its outputs the states'
+/// new values. Fails, naming the op, where the program needs numbers that only a run has: CoremlModel runs such
+/// programs.
+Graph load_mlpackage_graph(const std::string& path, const std::string& function = {},
+                           const std::map<std::string, Dims>& dims = {}, bool widen = false);
+
+}  // namespace rlx

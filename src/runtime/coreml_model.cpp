@@ -1,0 +1,220 @@
+// A package's function on the CPU. Its graph is lowered once for each set of sizes; where values that data decide went
+// into the graph as assumptions, they come out of it as well, and a run whose values differ is made again with a graph
+// for these.
+#include "rlx/coreml_model.h"
+
+#include <list>
+#include <mutex>
+#include <random>
+
+#include "frontends/mil/lower.h"
+#include "io/mlpackage.h"
+#include "rlx/element.h"
+
+namespace rlx {
+namespace {
+
+constexpr size_t kMostPlans = 32;
+constexpr int kMostAttempts = 10'000;
+
+mlprogram::TensorOf reader_of(const MlPackage& package) {
+  return [&package](const mil::Value& value) { return package.tensor(value); };
+}
+
+CoremlFeature feature_of(const mil::NamedType& named, const mil::FunctionDescription* description, bool widen) {
+  CoremlFeature f{named.name, "tensor"};
+  const mil::ValueType* type = &named.type;
+  if (type->kind == mil::ValueType::Kind::state && type->inner.size() == 1) type = &type->inner[0];
+  if (type->kind == mil::ValueType::Kind::dictionary) f.kind = "dictionary";
+  std::optional<DType> dtype = mil::dtype_of(type->dtype);
+  if (type->kind == mil::ValueType::Kind::tensor && !dtype) f.kind = "string";
+  if (dtype) f.dtype = widen && *dtype == f16 ? f32 : *dtype;
+  for (const mil::Dimension& d : type->dims) f.shape.push_back(d.size);
+  if (description)
+    for (const auto* all : {&description->inputs, &description->outputs})
+      for (const mil::Feature& each : *all)
+        if (each.name == named.name && each.kind == mil::Feature::Kind::image) f.kind = "image";
+  return f;
+}
+
+/// The type with which each of a function's outputs is declared.
+std::map<std::string, mil::ValueType> declared_types(const mil::Function& function) {
+  std::map<std::string, mil::ValueType> types;
+  for (const mil::NamedType& input : function.inputs) types[input.name] = input.type;
+  for (const mil::Operation& op : function.body().operations)
+    for (const mil::NamedType& output : op.outputs) types[output.name] = output.type;
+  return types;
+}
+
+Tensor converted(const Tensor& t, DType dtype) {
+  Tensor out = Tensor::uninitialized(dtype, t.shape());
+  for (size_t i = 0; i < t.element_count(); ++i) store<double>(out, i, load<double>(t, i));
+  return out;
+}
+
+/// One graph of the function: for these sizes, and these assumptions.
+struct Plan {
+  std::string sizes;
+  mlprogram::Lowered lowered;
+  CompiledGraph compiled;
+};
+
+}  // namespace
+
+struct CoremlModel::State {
+  State(MlPackage p, CoremlOptions o)
+      : package(std::move(p)), options(std::move(o)), session(Device::cpu(), {options.threads}) {}
+  MlPackage package;
+  CoremlOptions options;
+  Session session;
+  std::string function;
+  std::vector<CoremlFeature> inputs, outputs, states;
+  std::vector<std::string> labels;
+
+  std::mutex mutex;
+  std::list<std::shared_ptr<const Plan>> plans;  // the one that was used last comes first
+
+  std::shared_ptr<const Plan> find(const std::string& sizes) {
+    std::lock_guard lock(mutex);
+    for (auto it = plans.begin(); it != plans.end(); ++it)
+      if ((*it)->sizes == sizes) {
+        plans.splice(plans.begin(), plans, it);
+        return plans.front();
+      }
+    return nullptr;
+  }
+  std::shared_ptr<const Plan> make(const std::string& sizes, const std::map<std::string, Tensor>& data,
+                                   std::vector<Tensor> known) {
+    mlprogram::LowerOptions o;
+    o.function = function, o.f32 = options.f32, o.data = data, o.known = std::move(known);
+    for (const auto& [name, tensor] : data) o.dims[name] = tensor.type().dims;
+    mlprogram::Lowered lowered = mlprogram::lower(package.model(), reader_of(package), o);
+    CompiledGraph compiled = session.compile(lowered.graph);
+    auto plan = std::make_shared<const Plan>(Plan{sizes, std::move(lowered), std::move(compiled)});
+    std::lock_guard lock(mutex);
+    if (plan->lowered.classifier) labels = plan->lowered.classifier->names;
+    plans.push_front(plan);
+    if (plans.size() > kMostPlans) plans.pop_back();
+    return plan;
+  }
+
+  /// What was given, as the program wants it.
+  Tensor fitted(const CoremlFeature& f, const Tensor& given) const {
+    Tensor t = given;
+    if (t.dtype() != f.dtype && options.f32 && t.dtype() == f16 && f.dtype == f32) t = converted(t, f32);
+    if (f.shape.empty() && t.rank() == 1 && t.element_count() == 1) t = t.reshaped({});
+    if (t.dtype() != f.dtype)
+      fail(ErrorCode::shape_mismatch, "input '", f.name, "' is given as ", given.type(), ", but is of ", f.dtype);
+    return t;
+  }
+};
+
+CoremlModel CoremlModel::load(const std::string& path, CoremlOptions options) {
+  auto state = std::make_shared<State>(MlPackage::open(path), std::move(options));
+  with_context([&] { return text_of("loading '", path, "'"); },
+               [&] {
+                 const mil::Model& model = state->package.model();
+                 auto [name, function] = mlprogram::find_function(model, state->options.function);
+                 state->function = name;
+                 const mil::FunctionDescription* description = nullptr;
+                 for (const mil::FunctionDescription& d : model.functions)
+                   if (d.name == name) description = &d;
+                 if (!description && model.functions.empty()) description = &model.main;
+                 bool widen = state->options.f32;
+                 for (const mil::NamedType& input : function.inputs)
+                   (input.type.kind == mil::ValueType::Kind::state ? state->states : state->inputs)
+                       .push_back(feature_of(input, description, widen));
+                 auto types = declared_types(function);
+                 for (const std::string& output : function.body().outputs) {
+                   auto it = types.find(output);
+                   if (it == types.end()) fail(ErrorCode::not_found, "the output '", output, "' is not defined");
+                   state->outputs.push_back(feature_of({output, it->second}, description, widen));
+                 }
+               });
+  return CoremlModel(std::move(state));
+}
+
+const std::string& CoremlModel::function() const { return state_->function; }
+const std::vector<CoremlFeature>& CoremlModel::inputs() const { return state_->inputs; }
+const std::vector<CoremlFeature>& CoremlModel::outputs() const { return state_->outputs; }
+const std::vector<CoremlFeature>& CoremlModel::states() const { return state_->states; }
+std::vector<std::string> CoremlModel::labels() const {
+  std::lock_guard lock(state_->mutex);
+  return state_->labels;
+}
+
+CoremlState CoremlModel::make_state() const {
+  CoremlState all;
+  for (const CoremlFeature& f : state_->states) {
+    Shape shape;
+    for (const auto& extent : f.shape) {
+      if (!extent) fail(ErrorCode::unsupported, "the state '", f.name, "' is of no fixed shape");
+      shape.push_back(*extent);
+    }
+    all[f.name] = Tensor(f.dtype, shape);
+  }
+  return all;
+}
+
+std::vector<NamedTensor> CoremlModel::predict(const std::vector<NamedTensor>& inputs, CoremlState* state) const {
+  State& s = *state_;
+  std::map<std::string, Tensor> data;
+  std::ostringstream sizes;
+  for (const CoremlFeature& f : s.inputs) {
+    auto it = std::find_if(inputs.begin(), inputs.end(), [&](const NamedTensor& t) { return t.first == f.name; });
+    if (it == inputs.end()) fail(ErrorCode::invalid_argument, "input '", f.name, "' is not given");
+    data[f.name] = s.fitted(f, it->second);
+    sizes << data[f.name].type() << ";";
+  }
+  for (const auto& [name, tensor] : inputs)
+    if (!data.count(name)) {
+      std::string all;
+      for (const CoremlFeature& f : s.inputs) all += (all.empty() ? "'" : ", '") + f.name + "'";
+      fail(ErrorCode::not_found, "there is no input '", name, "'; there are ", all.empty() ? "none" : all);
+    }
+  for (const CoremlFeature& f : s.states) {
+    if (!state || !state->count(f.name))
+      fail(ErrorCode::invalid_argument, "the function has the state '", f.name, "': hand a state to it (make_state)");
+    data[f.name] = state->at(f.name);
+  }
+  std::random_device source;
+  uint64_t seed = s.options.seed ? *s.options.seed : (uint64_t{source()} << 32 | source());
+  data[mlprogram::kRandomKey] =
+      Tensor::of<uint32_t>({2}, {static_cast<uint32_t>(seed >> 32), static_cast<uint32_t>(seed)});
+
+  std::shared_ptr<const Plan> plan = s.find(sizes.str());
+  if (!plan) plan = s.make(sizes.str(), data, {});
+  for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
+    const mlprogram::Lowered& l = plan->lowered;
+    std::vector<NamedTensor> feeds;
+    for (const std::string& name : l.inputs) feeds.emplace_back(name, data.at(name));
+    for (const std::string& name : l.states) feeds.emplace_back(name, data.at(name));
+    if (l.random_key) feeds.emplace_back(mlprogram::kRandomKey, data.at(mlprogram::kRandomKey));
+    std::vector<Tensor> results = plan->compiled.run(feeds);
+    size_t first = l.results + l.states.size(), right = 0;
+    while (right < l.assumptions.size() && results[first + right] == l.assumptions[right].value) ++right;
+    if (right < l.assumptions.size()) {
+      // What this run computed up to there holds for it; what follows may not.
+      auto from = results.begin() + static_cast<int64_t>(first);
+      plan = s.make(sizes.str(), data, std::vector<Tensor>(from, from + static_cast<int64_t>(right) + 1));
+      continue;
+    }
+    std::vector<NamedTensor> outputs;
+    for (size_t i = 0; i < l.results; ++i) outputs.emplace_back(s.outputs[i].name, results[i]);
+    for (size_t i = 0; i < l.states.size(); ++i) (*state)[l.states[i]] = results[l.results + i];
+    return outputs;
+  }
+  fail(ErrorCode::unsupported,
+       "sizes within the program do not settle: its loops depend on data that change with them");
+}
+
+Graph load_mlpackage_graph(const std::string& path, const std::string& function,
+                           const std::map<std::string, Dims>& dims, bool widen) {
+  MlPackage package = MlPackage::open(path);
+  mlprogram::LowerOptions options;
+  options.function = function, options.dims = dims, options.f32 = widen;
+  return with_context([&] { return text_of("loading '", path, "'"); },
+                      [&] { return mlprogram::lower(package.model(), reader_of(package), options).graph; });
+}
+
+}  // namespace rlx
