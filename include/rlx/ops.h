@@ -21,6 +21,7 @@
 #include "rlx/ops/linear.h"
 #include "rlx/ops/loss.h"
 #include "rlx/ops/norm.h"
+#include "rlx/ops/optimizer.h"
 #include "rlx/ops/qat.h"
 #include "rlx/ops/quantize.h"
 #include "rlx/ops/random.h"

@@ -11,7 +11,7 @@ import recorded
 
 MODULES = ["elementwise", "elementwise_gradients", "activations", "shape", "index", "index_gradients", "take", "arrange_gradients", "reduce", "contract",
            "norms", "attention", "attention_gradients", "windows", "window_gradients", "network_gradients", "recurrent",
-           "quantize", "scaled", "qat", "linalg", "spd", "sparse", "linalg_singular", "random", "fft", "signal", "special", "splat"]
+           "quantize", "scaled", "qat", "linalg", "spd", "sparse", "linalg_singular", "random", "fft", "signal", "special", "splat", "optimizers"]
 
 
 def main(names):
@@ -23,7 +23,7 @@ def main(names):
     # Counted in the files, so that a run of some modules counts the others too.
     graphs = [g for path in sorted(out.glob("*.rlx")) for g in path.read_text(encoding="ascii").split("graph @")[1:]]
     ops = {op for g in graphs for op in re.findall(r"= (\w+)\(", g)} - {"input"}
-    recorded.write_versions(out, "operations.py", ["numpy", "scipy", "torch", "jax", "jaxlib", "onnx", "ml_dtypes", "gguf", "mpmath"], cases=len(graphs), ops=sorted(ops))
+    recorded.write_versions(out, "operations.py", ["numpy", "scipy", "torch", "jax", "jaxlib", "onnx", "ml_dtypes", "gguf", "mpmath", "optax"], cases=len(graphs), ops=sorted(ops))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,218 @@
+// Training sessions on problems whose answer is known.
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "train/problems.h"
+
+using namespace rlx;
+using test::LinearRegression;
+
+namespace {
+
+TrainConfig with(Optimizer optimizer, double lr) {
+  TrainConfig config;
+  config.optimizer = std::move(optimizer), config.learning_rate = lr;
+  return config;
+}
+/// The loss of the first step and of the last of `more` further ones; each is finite.
+std::pair<double, double> train(TrainingSession& session, const LinearRegression& problem, int more) {
+  double first = session.step(problem.batch()).loss, last = first;
+  for (int i = 0; i < more; ++i) {
+    last = session.step(problem.batch()).loss;
+    REQUIRE(std::isfinite(last));
+  }
+  return {first, last};
+}
+double weight(const TrainingSession& session, size_t i) { return load_number(session.param("w"), i); }
+
+}  // namespace
+
+TEST_CASE("gradient descent solves a linear regression") {
+  LinearRegression problem;
+  for (bool fused : {true, false}) {
+    TrainConfig config = with(Optimizer::sgd(), 0.2);
+    config.fused = fused;
+    TrainingSession session(LinearRegression::loss(), problem.initial(0), config);
+    CHECK(session.fused_active() == fused);
+    auto [first, last] = train(session, problem, 60);
+    CHECK(last < 1e-2 * first);
+    CHECK(last < 1e-3);
+    for (size_t i = 0; i < 3; ++i) CHECK(std::abs(weight(session, i) - LinearRegression::kSolution[i]) < 5e-2);
+    CHECK(session.steps() == 61);
+    CHECK(session.update_path() == (fused ? UpdatePath::fused : UpdatePath::gradient));
+  }
+}
+
+TEST_CASE("every optimizer lowers the loss as far as it is known to") {
+  LinearRegression problem;
+  struct Case {
+    Optimizer optimizer;
+    double lr;
+    int steps;
+    double part;  // of the first loss
+  };
+  const Case cases[] = {{Optimizer::adamw(), 0.1, 200, 0.02},   {Optimizer::lion(), 0.02, 200, 0.5},
+                        {Optimizer::muon(), 0.02, 50, 1},       {Optimizer::adam(), 0.1, 200, 0.02},
+                        {Optimizer::adagrad(), 0.5, 200, 0.02}, {Optimizer::rmsprop(), 0.02, 200, 0.02},
+                        {Optimizer::lamb(), 0.1, 200, 0.5},     {Optimizer::adafactor(), 0.5, 200, 0.5}};
+  for (const Case& c : cases) {
+    TrainingSession session(LinearRegression::loss(), problem.initial(0.1), with(c.optimizer, c.lr));
+    double first = session.step(problem.batch()).loss, last = 0;
+    for (int i = 0; i < c.steps; ++i) last = session.step(problem.batch()).loss;
+    CHECK_MESSAGE(last < c.part * first, op_of(c.optimizer.rule).name, ": ", first, " to ", last);
+  }
+}
+
+TEST_CASE("one graph and two give the same weights, whatever the optimizer") {
+  LinearRegression problem;
+  for (const Optimizer& optimizer :
+       {Optimizer::sgd({.momentum = 0.9}), Optimizer::sgd({.momentum = 0.9, .nesterov = true}), Optimizer::adam(),
+        Optimizer::adamw(), Optimizer::adagrad(), Optimizer::rmsprop({.momentum = 0.5, .centered = true}),
+        Optimizer::adafactor(), Optimizer::lamb(), Optimizer::lion(), Optimizer::muon()}) {
+    TrainConfig config = with(optimizer, 0.05);
+    config.clip_norm = 1, config.ema = 0.9;
+    TrainingSession one(LinearRegression::loss(), problem.initial(0.05), config);
+    config.fused = false;
+    TrainingSession two(LinearRegression::loss(), problem.initial(0.05), config);
+    auto [first, last] = train(one, problem, 40);
+    train(two, problem, 40);
+    for (size_t i = 0; i < 3; ++i)
+      CHECK_MESSAGE(std::abs(weight(one, i) - weight(two, i)) <= 1e-6, op_of(optimizer.rule).name);
+    CHECK_MESSAGE(last < first, op_of(optimizer.rule).name);
+  }
+}
+
+TEST_CASE("gradients of equal batches that wait make one plain step") {
+  LinearRegression problem;
+  TrainingSession plain(LinearRegression::loss(), problem.initial(0.1), with(Optimizer::adam(), 0.1));
+  TrainingSession waiting(LinearRegression::loss(), problem.initial(0.1), with(Optimizer::adam(), 0.1));
+  plain.step(problem.batch());
+  for (int i = 0; i < 3; ++i) waiting.accumulate(problem.batch());
+  CHECK(waiting.pending_accumulation() == 3);
+  CHECK(waiting.steps() == 0);
+  CHECK(waiting.step_accumulated() == 3);
+  CHECK(waiting.pending_accumulation() == 0);
+  for (size_t i = 0; i < 3; ++i) CHECK(std::abs(weight(plain, i) - weight(waiting, i)) < 1e-4);
+  CHECK_THROWS_WITH_AS(waiting.step_accumulated(), doctest::Contains("call accumulate() first"), Error);
+}
+
+TEST_CASE("different batches that wait are averaged") {
+  // The gradient of x w - t summed over a batch is linear in what is summed: two halves average to half of the whole.
+  LinearRegression problem;
+  LinearRegression other = problem;
+  for (size_t i = 0; i < 24; ++i) store<double>(other.x, i, 2 * load_number(problem.x, i));
+  auto gradient = [&](const LinearRegression& p) {
+    TrainingSession s(LinearRegression::loss(), problem.initial(0.1), with(Optimizer::sgd(), 1));
+    s.step(p.batch());
+    return 0.1 - weight(s, 1);
+  };
+  TrainingSession waiting(LinearRegression::loss(), problem.initial(0.1), with(Optimizer::sgd(), 1));
+  waiting.accumulate(problem.batch());
+  waiting.accumulate(other.batch());
+  waiting.step_accumulated();
+  CHECK(0.1 - weight(waiting, 1) == doctest::Approx((gradient(problem) + gradient(other)) / 2).epsilon(1e-5));
+}
+
+TEST_CASE("gradients are clipped as they were asked to be, and their norm is told as it was") {
+  LinearRegression problem;
+  TrainConfig config = with(Optimizer::sgd(), 1);
+  auto change = [&](const TrainConfig& c) {
+    TrainingSession s(LinearRegression::loss(), problem.initial(0), c);
+    StepResult r = s.step(problem.batch());
+    std::vector<double> w;
+    for (size_t i = 0; i < 3; ++i) w.push_back(weight(s, i));
+    w.push_back(r.grad_norm);
+    return w;
+  };
+  auto plain = change(config);
+  double norm = std::hypot(plain[0], plain[1], plain[2]);
+  CHECK(plain[3] == doctest::Approx(norm).epsilon(1e-6));
+  config.clip_norm = norm / 4;
+  auto scaled = change(config);
+  for (size_t i = 0; i < 3; ++i) CHECK(scaled[i] == doctest::Approx(plain[i] / 4).epsilon(1e-5));
+  CHECK(scaled[3] == doctest::Approx(norm).epsilon(1e-6));
+  config.clip_norm = 0, config.clip_value = 0.5;
+  auto clamped = change(config);
+  for (size_t i = 0; i < 3; ++i) CHECK(clamped[i] == doctest::Approx(std::clamp(plain[i], -0.5, 0.5)));
+}
+
+TEST_CASE("a moving mean of the params is kept beside them") {
+  LinearRegression problem;
+  TrainConfig config = with(Optimizer::sgd(), 0.1);
+  config.ema = 0.75;
+  TrainingSession session(LinearRegression::loss(), problem.initial(1), config);
+  double mean = 1;
+  for (int i = 0; i < 5; ++i) {
+    session.step(problem.batch());
+    mean = 0.75 * mean + 0.25 * weight(session, 0);
+  }
+  CHECK(load_number(session.averaged_params().at("w"), 0) == doctest::Approx(mean).epsilon(1e-6));
+  double now = load_number(session.evaluate(problem.batch())[0], 0);
+  CHECK(load_number(session.evaluate(problem.batch(), true)[0], 0) > now);
+}
+
+TEST_CASE("groups freeze params and step them in ways of their own") {
+  Graph g("two");
+  Value x = g.input("x", f32, {2}), a = g.param("a/w", f32, {2}), b = g.param("b/w", f32, {2});
+  g.output(reduce_sum(square(x * a) + square(x * b), {0}), "loss");
+  NamedTensors initial = {{"a/w", Tensor::of<float>({2}, {1, 2})}, {"b/w", Tensor::of<float>({2}, {1, 2})}};
+  std::vector<NamedTensor> batch = {{"x", Tensor::of<float>({2}, {1, 1})}};
+  TrainConfig config = with(Optimizer::sgd(), 0.1);
+  config.groups = {{.params = {"a/*"}, .lr_scale = 2, .weight_decay = 1}};
+  TrainingSession session(g, initial, config);
+  session.step(batch);
+  // a: the gradient 2 w + 1 w at twice the rate; b: 2 w at the rate.
+  CHECK(load_number(session.param("a/w"), 1) == doctest::Approx(2 - 0.2 * (2 * 2 + 2)));
+  CHECK(load_number(session.param("b/w"), 1) == doctest::Approx(2 - 0.1 * 2 * 2));
+  config.groups = {{.params = {"a/w"}, .frozen = true}};
+  TrainingSession frozen(g, initial, config);
+  frozen.step(batch);
+  CHECK(load_number(frozen.param("a/w"), 1) == 2);
+  CHECK(load_number(frozen.param("b/w"), 1) != 2);
+}
+
+TEST_CASE("what cannot be trained is said when the session is made") {
+  LinearRegression problem;
+  Graph g = LinearRegression::loss();
+  TrainConfig config;
+  CHECK_THROWS_WITH_AS(TrainingSession(g, {}, config), doctest::Contains("'w' (f32[3, 1]) has no initial value"),
+                       Error);
+  CHECK_THROWS_WITH_AS(TrainingSession(g, {{"w", Tensor(f64, {3, 1})}}, config),
+                       doctest::Contains("the param 'w' is f32[3, 1], its initial value f64[3, 1]"), Error);
+  auto more = problem.initial(0);
+  more["v"] = Tensor(f32, {1});
+  CHECK_THROWS_WITH_AS(TrainingSession(g, more, config), doctest::Contains("'v', which is no param"), Error);
+  config.groups = {{.params = {"layer*"}}};
+  CHECK_THROWS_WITH_AS(TrainingSession(g, problem.initial(0), config),
+                       doctest::Contains("'layer*', which graph 'regression' has not; it has w"), Error);
+  config.groups = {{.params = {"w"}, .frozen = true}};
+  CHECK_THROWS_WITH_AS(TrainingSession(g, problem.initial(0), config), doctest::Contains("has no param to train"),
+                       Error);
+  config.groups.clear();
+  Graph unused = g;
+  unused.param("u", f32, {2});
+  auto both = problem.initial(0);
+  both["u"] = Tensor(f32, {2});
+  CHECK_THROWS_WITH_AS(TrainingSession(unused, both, config),
+                       doctest::Contains("does not depend on the param 'u' (f32[2]); freeze it"), Error);
+  config.allow_unused = true;
+  TrainingSession allowed(unused, both, config);
+  allowed.step(problem.batch());
+  CHECK(load_number(allowed.param("u"), 0) == 0);
+}
+
+TEST_CASE("a loss that is no number stops the session and names where it came from") {
+  Graph g("logs");
+  Value x = g.input("x", f32, {2}), w = g.param("w", f32, {2});
+  g.output(reduce_sum(log(x * w), {0}), "loss");
+  TrainConfig config = with(Optimizer::sgd(), 0.1);
+  TrainingSession session(g, {{"w", Tensor::of<float>({2}, {1, 1})}}, config);
+  CHECK_THROWS_WITH_AS(session.step({{"x", Tensor::of<float>({2}, {1, -1})}}),
+                       doctest::Contains("is nan, element 1 of f32[2], made by node 3, 'log'"), Error);
+  CHECK(session.steps() == 0);
+  CHECK(load_number(session.param("w"), 0) == 1);
+  CHECK(session.step({{"x", Tensor::of<float>({2}, {1, 1})}}).step == 1);
+  CHECK_THROWS_WITH_AS(session.step({{"y", Tensor(f32, {2})}}), doctest::Contains("the batch has no 'x' (f32[2])"),
+                       Error);
+}
