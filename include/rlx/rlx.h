@@ -10,4 +10,5 @@
 #include "rlx/ops.h"
 #include "rlx/png.h"
 #include "rlx/session.h"
+#include "rlx/train.h"
 #include "rlx/version.h"

@@ -63,6 +63,7 @@ PUBLIC = {
     "session.h": "runtime",
     "coreml_model.h": "runtime",
     "models.h": "models",
+    "train.h": "train",
     "rlx.h": "c_api",
     "c.h": "c_api",
 }
