@@ -44,7 +44,8 @@ __all__ = ["abs", "neg", "sign", "floor", "ceil", "round_nearest_even", "round_n
            "logeig", "logeig_backward", "spd_matrix_fn", "spd_matrix_fn_backward", "spd_matrix_fn_hessian", "spd_log_map",
            "spd_log_map_backward", "spd_exp_map", "spd_exp_map_backward", "spd_parallel_transport",
            "spd_parallel_transport_backward", "spd_batch_norm", "spd_batch_norm_backward", "spd_karcher_mean",
-           "spd_karcher_mean_backward", "spd_karcher_solve"]
+           "spd_karcher_mean_backward", "spd_karcher_solve", "sparse_matmul", "sparse_sampled_matmul", "sparse_to_dense",
+           "sparse_sample", "sparse_triangular_solve", "sparse_solve", "sparse_cg"]
 
 def abs(x):
     """|x|; of a complex number its magnitude, a real one."""
@@ -3103,3 +3104,115 @@ def spd_karcher_solve(x, weights, rhs):
 
     Source: Hestenes, Stiefel, J. Res. Nat. Bur. Standards 49 (1952): conjugate gradients"""
     return emit_op("spd_karcher_solve", [x, weights, rhs], [])
+
+
+def sparse_matmul(first, second, values, x, *, format="csr", rows=0, columns=0, transposed=False):
+    """A x for a sparse matrix a [rows, columns] in csr, csc or coo and x[..., columns, n]; aᵀ x of x[..., rows, n]
+    if `transposed`. Entries of one place add up, those out of range are left out.
+
+    Source: Saad, Iterative Methods for Sparse Linear Systems (2003), 3.4
+
+    Attributes: format (csr | csc | coo; "csr"), rows (dim; 0), columns (dim; 0), transposed (bool; False)."""
+    return emit_op("sparse_matmul", [first, second, values, x], [
+        ("format", format, "csr|csc|coo"),
+        ("rows", rows, "dim"),
+        ("columns", columns, "dim"),
+        ("transposed", transposed, "bool"),
+    ])
+
+
+def sparse_sampled_matmul(first, second, u, v, *, format="csr", rows=0, columns=0):
+    """The values of u vᵀ at the places of a sparse pattern, u[..., rows, n] and v[..., columns, n]: [..., nnz]; 0 at
+    places out of range.
+
+    Source: sampled dense-dense product: Nisa et al., HiPC (2018)
+
+    Attributes: format (csr | csc | coo; "csr"), rows (dim; 0), columns (dim; 0)."""
+    return emit_op("sparse_sampled_matmul", [first, second, u, v], [
+        ("format", format, "csr|csc|coo"),
+        ("rows", rows, "dim"),
+        ("columns", columns, "dim"),
+    ])
+
+
+def sparse_to_dense(first, second, values, *, format="csr", rows=0, columns=0):
+    """The matrix [..., rows, columns] of a sparse pattern and its values[..., nnz]; entries of one place add up,
+    those out of range are left out.
+
+    Attributes: format (csr | csc | coo; "csr"), rows (dim; 0), columns (dim; 0)."""
+    return emit_op("sparse_to_dense", [first, second, values], [
+        ("format", format, "csr|csc|coo"),
+        ("rows", rows, "dim"),
+        ("columns", columns, "dim"),
+    ])
+
+
+def sparse_sample(first, second, dense, *, format="csr", rows=0, columns=0):
+    """The values of dense[..., rows, columns] at the places of a sparse pattern: [..., nnz]; 0 at places out of
+    range.
+
+    Attributes: format (csr | csc | coo; "csr"), rows (dim; 0), columns (dim; 0)."""
+    return emit_op("sparse_sample", [first, second, dense], [
+        ("format", format, "csr|csc|coo"),
+        ("rows", rows, "dim"),
+        ("columns", columns, "dim"),
+    ])
+
+
+def sparse_triangular_solve(first, second, values, b, *, format="csr", rows=0, columns=0, transposed=False,
+        lower=True, unit_diagonal=False):
+    """X with a x = b (aᵀ x = b if `transposed`) for a triangle of a sparse matrix, b[..., n, k]; other entries are
+    not read, and the diagonal is 1 if `unit_diagonal`. A zero on the diagonal divides.
+
+    Source: Davis, Direct Methods for Sparse Linear Systems (2006), 3.1
+
+    Attributes: format (csr | csc | coo; "csr"), rows (dim; 0), columns (dim; 0), transposed (bool; False), lower
+    (bool; True), unit_diagonal (bool; False)."""
+    return emit_op("sparse_triangular_solve", [first, second, values, b], [
+        ("format", format, "csr|csc|coo"),
+        ("rows", rows, "dim"),
+        ("columns", columns, "dim"),
+        ("transposed", transposed, "bool"),
+        ("lower", lower, "bool"),
+        ("unit_diagonal", unit_diagonal, "bool"),
+    ])
+
+
+def sparse_solve(first, second, values, b, *, format="csr", rows=0, columns=0, transposed=False, shift=0):
+    """X with (a + shift) x = b for a square sparse matrix, b[..., n, k]; with aᵀ if `transposed`. By LU with partial
+    pivoting; infinities or NaN if the matrix is singular.
+
+    Source: Davis, Direct Methods for Sparse Linear Systems (2006), 6; the CPU's: Eigen 3, SparseLU with COLAMD
+
+    Attributes: format (csr | csc | coo; "csr"), rows (dim; 0), columns (dim; 0), transposed (bool; False), shift
+    (float; 0)."""
+    return emit_op("sparse_solve", [first, second, values, b], [
+        ("format", format, "csr|csc|coo"),
+        ("rows", rows, "dim"),
+        ("columns", columns, "dim"),
+        ("transposed", transposed, "bool"),
+        ("shift", shift, "float"),
+    ])
+
+
+def sparse_cg(first, second, values, b, *, format="csr", rows=0, columns=0, tolerance=1e-06, max_iterations=1000,
+        preconditioner="none", shift=0):
+    """X with (a + shift) x = b by conjugate gradients from 0 on, each column of b[..., n, k] for itself, until its
+    residual's norm is at most `tolerance` times b's; and the steps it took, i32[..., k], negative where it ended
+    before. a is symmetric, positive definite; its entries on and below the diagonal stand for both triangles.
+
+    Source: Hestenes, Stiefel, J. Res. NBS 49 (1952); Saad (2003), algorithm 9.1; gradient: implicit functions
+
+    Attributes: format (csr | csc | coo; "csr"), rows (dim; 0), columns (dim; 0), tolerance (float; 1e-06),
+    max_iterations (int; 1000), preconditioner (none | jacobi | ilu0; "none"), shift (float; 0).
+
+    Gives a tuple of 2 arrays."""
+    return emit_op("sparse_cg", [first, second, values, b], [
+        ("format", format, "csr|csc|coo"),
+        ("rows", rows, "dim"),
+        ("columns", columns, "dim"),
+        ("tolerance", tolerance, "float"),
+        ("max_iterations", max_iterations, "int"),
+        ("preconditioner", preconditioner, "none|jacobi|ilu0"),
+        ("shift", shift, "float"),
+    ])

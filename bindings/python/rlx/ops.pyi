@@ -1231,3 +1231,81 @@ def spd_karcher_mean_backward(
     floor: float = ...,
 ) -> Any: ...
 def spd_karcher_solve(x: ArrayLike, weights: ArrayLike, rhs: ArrayLike) -> Array: ...
+def sparse_matmul(
+    first: ArrayLike,
+    second: ArrayLike,
+    values: ArrayLike,
+    x: ArrayLike,
+    *,
+    format: Literal["csr", "csc", "coo"] = ...,
+    rows: Dim = ...,
+    columns: Dim = ...,
+    transposed: bool = ...,
+) -> Array: ...
+def sparse_sampled_matmul(
+    first: ArrayLike,
+    second: ArrayLike,
+    u: ArrayLike,
+    v: ArrayLike,
+    *,
+    format: Literal["csr", "csc", "coo"] = ...,
+    rows: Dim = ...,
+    columns: Dim = ...,
+) -> Array: ...
+def sparse_to_dense(
+    first: ArrayLike,
+    second: ArrayLike,
+    values: ArrayLike,
+    *,
+    format: Literal["csr", "csc", "coo"] = ...,
+    rows: Dim = ...,
+    columns: Dim = ...,
+) -> Array: ...
+def sparse_sample(
+    first: ArrayLike,
+    second: ArrayLike,
+    dense: ArrayLike,
+    *,
+    format: Literal["csr", "csc", "coo"] = ...,
+    rows: Dim = ...,
+    columns: Dim = ...,
+) -> Array: ...
+def sparse_triangular_solve(
+    first: ArrayLike,
+    second: ArrayLike,
+    values: ArrayLike,
+    b: ArrayLike,
+    *,
+    format: Literal["csr", "csc", "coo"] = ...,
+    rows: Dim = ...,
+    columns: Dim = ...,
+    transposed: bool = ...,
+    lower: bool = ...,
+    unit_diagonal: bool = ...,
+) -> Array: ...
+def sparse_solve(
+    first: ArrayLike,
+    second: ArrayLike,
+    values: ArrayLike,
+    b: ArrayLike,
+    *,
+    format: Literal["csr", "csc", "coo"] = ...,
+    rows: Dim = ...,
+    columns: Dim = ...,
+    transposed: bool = ...,
+    shift: float = ...,
+) -> Array: ...
+def sparse_cg(
+    first: ArrayLike,
+    second: ArrayLike,
+    values: ArrayLike,
+    b: ArrayLike,
+    *,
+    format: Literal["csr", "csc", "coo"] = ...,
+    rows: Dim = ...,
+    columns: Dim = ...,
+    tolerance: float = ...,
+    max_iterations: int = ...,
+    preconditioner: Literal["none", "jacobi", "ilu0"] = ...,
+    shift: float = ...,
+) -> tuple[Array, Array]: ...
