@@ -2,6 +2,9 @@
 // index operands hold; what is out of range is looked at entry by entry, for the operands are data.
 #include "extras/sparse/kernels.h"
 
+#include <limits>
+#include <type_traits>
+
 #include "extras/sparse/kernel_matrix.h"
 
 namespace rlx::sparse {
@@ -14,30 +17,49 @@ struct Lines {
 
 constexpr int64_t kEntriesPerPart = 16384;  // some ten microseconds: less is not worth a thread
 
+/// Whether all of the indices are in range, so that the loops below need not ask. No early end: this vectorizes.
+template <class I>
+bool all_in_range(const I* index, int64_t count, int64_t size) {
+  using U = std::make_unsigned_t<I>;
+  if (static_cast<uint64_t>(size) > static_cast<uint64_t>(std::numeric_limits<I>::max())) {
+    return std::all_of(index, index + count, [](I i) { return i >= 0; });
+  }
+  U outside = 0;
+  for (int64_t e = 0; e < count; ++e) outside |= static_cast<U>(static_cast<U>(index[e]) >= static_cast<U>(size));
+  return outside == 0;
+}
+
 /// y[line] = sum of value * x[index] over the line's entries: the direction in which lines are independent.
-template <class T, class I>
-void gather_lines(const KernelRun& run, const Lines& s, std::span<const I> pointers, const I* index, const T* values,
-                  const T* x, T* y) {
-  auto bound = [&](I p) { return std::clamp<int64_t>(p, 0, s.entries); };
-  auto lines = [&](int64_t begin, int64_t end) {
-    for (int64_t line = begin; line < end; ++line) {
-      int64_t e = bound(pointers[line]), last = bound(pointers[line + 1]);
-      if (s.width == 1) {
-        T sum = 0;
-        for (; e < last; ++e)
-          if (static_cast<uint64_t>(index[e]) < static_cast<uint64_t>(s.others)) sum += values[e] * x[index[e]];
-        y[line] = sum;
-        continue;
-      }
-      T* to = y + line * s.width;
-      std::fill_n(to, s.width, T{0});
-      for (; e < last; ++e) {
-        if (static_cast<uint64_t>(index[e]) >= static_cast<uint64_t>(s.others)) continue;
-        const T* from = x + static_cast<int64_t>(index[e]) * s.width;
-        const T value = values[e];
-        for (int64_t k = 0; k < s.width; ++k) to[k] += value * from[k];
-      }
+template <bool kAsk, class T, class I>
+void gather_some(const Lines& s, int64_t begin, int64_t end, const I* pointers, const I* index, const T* values,
+                 const T* x, T* y) {
+  auto bound = [&](I p) { return kAsk ? std::clamp<int64_t>(p, 0, s.entries) : static_cast<int64_t>(p); };
+  auto outside = [&](I i) { return kAsk && static_cast<uint64_t>(i) >= static_cast<uint64_t>(s.others); };
+  for (int64_t line = begin; line < end; ++line) {
+    int64_t e = bound(pointers[line]), last = bound(pointers[line + 1]);
+    if (s.width == 1) {
+      T sum = 0;
+      for (; e < last; ++e)
+        if (!outside(index[e])) sum += values[e] * x[index[e]];
+      y[line] = sum;
+      continue;
     }
+    T* to = y + line * s.width;
+    std::fill_n(to, s.width, T{0});
+    for (; e < last; ++e) {
+      if (outside(index[e])) continue;
+      const T* from = x + static_cast<int64_t>(index[e]) * s.width;
+      const T value = values[e];
+      for (int64_t k = 0; k < s.width; ++k) to[k] += value * from[k];
+    }
+  }
+}
+template <class T, class I>
+void gather_lines(const KernelRun& run, const Lines& s, bool ask, std::span<const I> pointers, const I* index,
+                  const T* values, const T* x, T* y) {
+  auto lines = [&](int64_t begin, int64_t end) {
+    if (ask) gather_some<true>(s, begin, end, pointers.data(), index, values, x, y);
+    else gather_some<false>(s, begin, end, pointers.data(), index, values, x, y);
   };
   int64_t parts = std::clamp<int64_t>(s.entries * s.width / kEntriesPerPart, 1, 4 * int64_t{run.threads()});
   if (parts == 1 || run.threads() == 1) return lines(0, s.lines);
@@ -51,21 +73,37 @@ void gather_lines(const KernelRun& run, const Lines& s, std::span<const I> point
   run.parallel_for(parts, [&](int64_t part) { lines(line_at(part), line_at(part + 1)); });
 }
 
-/// y[index] += value * x[line]: the other direction. Columns of the dense operand are split over the threads.
+/// y[index] += value * x[line]: the other direction, for columns [begin, end) of the dense operand.
+template <bool kAsk, class T, class I>
+void scatter_some(const Lines& s, int64_t begin, int64_t end, const I* pointers, const I* index, const T* values,
+                  const T* x, T* y) {
+  auto bound = [&](I p) { return kAsk ? std::clamp<int64_t>(p, 0, s.entries) : static_cast<int64_t>(p); };
+  auto outside = [&](I i) { return kAsk && static_cast<uint64_t>(i) >= static_cast<uint64_t>(s.others); };
+  for (int64_t row = 0; row < s.others; ++row) std::fill_n(y + row * s.width + begin, end - begin, T{0});
+  for (int64_t line = 0; line < s.lines; ++line) {
+    int64_t e = bound(pointers[line]), last = bound(pointers[line + 1]);
+    if (s.width == 1) {
+      const T value = x[line];
+      for (; e < last; ++e)
+        if (!outside(index[e])) y[index[e]] += values[e] * value;
+      continue;
+    }
+    const T* from = x + line * s.width;
+    for (; e < last; ++e) {
+      if (outside(index[e])) continue;
+      T* to = y + static_cast<int64_t>(index[e]) * s.width;
+      const T value = values[e];
+      for (int64_t k = begin; k < end; ++k) to[k] += value * from[k];
+    }
+  }
+}
+/// Columns of the dense operand are split over the threads.
 template <class T, class I>
-void scatter_lines(const KernelRun& run, const Lines& s, std::span<const I> pointers, const I* index, const T* values,
-                   const T* x, T* y) {
-  auto bound = [&](I p) { return std::clamp<int64_t>(p, 0, s.entries); };
+void scatter_lines(const KernelRun& run, const Lines& s, bool ask, std::span<const I> pointers, const I* index,
+                   const T* values, const T* x, T* y) {
   auto columns = [&](int64_t begin, int64_t end) {
-    for (int64_t row = 0; row < s.others; ++row) std::fill_n(y + row * s.width + begin, end - begin, T{0});
-    for (int64_t line = 0; line < s.lines; ++line)
-      for (int64_t e = bound(pointers[line]), last = bound(pointers[line + 1]); e < last; ++e) {
-        if (static_cast<uint64_t>(index[e]) >= static_cast<uint64_t>(s.others)) continue;
-        T* to = y + static_cast<int64_t>(index[e]) * s.width;
-        const T* from = x + line * s.width;
-        const T value = values[e];
-        for (int64_t k = begin; k < end; ++k) to[k] += value * from[k];
-      }
+    if (ask) scatter_some<true>(s, begin, end, pointers.data(), index, values, x, y);
+    else scatter_some<false>(s, begin, end, pointers.data(), index, values, x, y);
   };
   constexpr int64_t kColumns = 16;  // a cache line of f32 or two of f64
   int64_t parts = s.entries * s.width < 2 * kEntriesPerPart ? 1 : std::max<int64_t>(s.width / kColumns, 1);
@@ -100,6 +138,8 @@ PreparedKernel prepare_matmul(const KernelSite& site) {
     std::span<const I> pointers;
     int64_t lines = m.format == SparseFormat::csr ? m.rows : m.columns;
     if (m.format != SparseFormat::coo) pointers = ascending(std::span(first, static_cast<size_t>(lines) + 1), sorted);
+    bool ask = m.format == SparseFormat::coo || pointers.front() < 0 || pointers.back() > m.entries ||
+               !all_in_range(second, m.entries, m.format == SparseFormat::csr ? m.columns : m.rows);
     for (int64_t i = 0; i < batch.count; ++i) {
       const T* values = args.in<T>(2) + i * batch.values_apart;
       const T* x = args.in<T>(3) + i * from * batch.width;
@@ -110,8 +150,8 @@ PreparedKernel prepare_matmul(const KernelSite& site) {
         continue;
       }
       Lines s{lines, m.format == SparseFormat::csr ? m.columns : m.rows, m.entries, batch.width};
-      if ((m.format == SparseFormat::csr) != transposed) gather_lines(args, s, pointers, second, values, x, y);
-      else scatter_lines(args, s, pointers, second, values, x, y);
+      if ((m.format == SparseFormat::csr) != transposed) gather_lines(args, s, ask, pointers, second, values, x, y);
+      else scatter_lines(args, s, ask, pointers, second, values, x, y);
     }
   };
   return {run};

@@ -112,7 +112,7 @@ OpDef define_sparse_solve() {
       .doc = "x with (a + shift) x = b for a square sparse matrix, b[..., n, k]; with aᵀ if `transposed`. By LU with "
              "partial "
              "pivoting; infinities or NaN if the matrix is singular",
-      .source = "Davis, Direct Methods for Sparse Linear Systems (2006), 6; the CPU's: Eigen 3, SparseLU with COLAMD",
+      .source = "Davis, Direct Methods for Sparse Linear Systems (2006), 6; the CPU's: Eigen 3, SparseLU",
       .operands = {"first", "second", "values", "b"},
       .infer = infer_solve<A>,
       .decompose =
