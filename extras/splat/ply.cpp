@@ -206,7 +206,9 @@ class Vertices {
     double v = 0;
     std::string_view digits = word.starts_with('+') ? word.substr(1) : word;
     auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), v);
-    if (error == std::errc::result_out_of_range) return 0;  // smaller than any, or larger: then the file is no splats'
+    // What is smaller than any number is 0; what is larger than all is not read.
+    const bool is_tiny = digits.find("e-") != digits.npos || digits.find("E-") != digits.npos;
+    if (error == std::errc::result_out_of_range && is_tiny) return 0;
     if (error != std::errc() || end != digits.data() + digits.size())
       fail(ErrorCode::parse, "'", shown(word), "' in front of byte ", at_, " is no number; it stands for '",
            shown(property.name), "'");

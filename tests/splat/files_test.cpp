@@ -114,6 +114,10 @@ TEST_CASE("a .ply file that is none, is cut, or lacks what a splat needs is refu
   CHECK(ply_error(header("ascii", "1") + "1 2 3 4 5 6 7 8 9 10 11 12 13                     ")
             .find("within the numbers") != std::string::npos);
   CHECK(ply_error(header("ascii", "1") + "1 2 x 4 5 6 7 8 9 10 11 12 13 14\n").starts_with("'x' in front of byte "));
+  CHECK(ply_error(header("ascii", "1") + "1 2 1e999 4 5 6 7 8 9 10 11 12 13 14\n")
+            .starts_with("'1e999' in front of byte "));
+  std::string tiny = header("ascii", "1") + "1 2 -1e-999 4 5 6 7 8 9 10 11 12 13 +14\n";
+  CHECK(parse_splat_ply(bytes_of(tiny)).positions == Tensor::of<float>({1, 3}, {1, 2, 0}));
   for (const char* name : {"x", "opacity", "f_dc_1", "scale_2", "rot_3"})
     CHECK(ply_error(header("binary_little_endian", "1", name) + row)
               .starts_with(text_of("a vertex has no property '", name, "'")));

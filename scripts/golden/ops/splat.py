@@ -161,6 +161,23 @@ class Scene:
         return torch.cat([color, (1 - light)[..., None]], -1)
 
 
+def drawn(splats, background, width, height, alpha_cutoff=1 / 255, transmittance_threshold=1e-4, gamma=2.2, radius_scale=3.0, **_):
+    """Rows of 15 numbers as the op defines them: all pixels and rows as one array, products of light by cumprod."""
+    dtype = splats.dtype
+    s = splats.unbind(-1)
+    y, x = torch.meshgrid(torch.arange(height, dtype=dtype) + 0.5, torch.arange(width, dtype=dtype) + 0.5, indexing="ij")
+    dx, dy = x[..., None] - s[1], y[..., None] - s[2]
+    q = s[3] * dx**2 + 2 * s[4] * dx * dy + s[5] * dy**2
+    alpha = s[11] * torch.exp(-q / (2 * (1 + s[6] * dx + s[7] * dy + s[8] * dx**2 + 2 * s[9] * dx * dy + s[10] * dy**2)))
+    alpha = torch.where((q <= radius_scale**2) & (alpha >= alpha_cutoff), alpha, 0.0)
+    one = torch.ones_like(alpha[..., :1])
+    before = torch.cat([one, torch.cumprod(1 - alpha, -1)], -1)[..., :-1]
+    alpha = torch.where(before >= transmittance_threshold, alpha, 0.0)
+    light = torch.prod(1 - alpha, -1, keepdim=True)
+    color = (before * alpha) @ splats[:, 12:] + light * background
+    return torch.cat([color if gamma == 1 else color**(1 / gamma), 1 - light], -1)
+
+
 def each(f, batch, tensors):
     """f of the slices of all tensors, stacked again over the leading dims."""
     flat = [t.reshape(math.prod(batch), *t.shape[len(batch):]) for t in tensors]
@@ -216,6 +233,18 @@ def cases():
         if dtype in (f64, f32):
             f.add_derivative(f"prepare_{name}", "gaussian_splat_prepare", operands, by_torch, prepare, SOURCE, **attributes)
         f.add_derivative(f"render_{name}", "gaussian_splat_render", [*operands, background], by_torch, render, SOURCE, **attributes)
+
+    for name, n, c, dtype, batch, attributes, of_scene in (settings[0], settings[1], settings[4], settings[9]):
+        rows = each(lambda *operands: [Scene(*operands, **attributes).splats()], batch,
+                    [torch.from_numpy(x.astype(f64)) for x in scene(name, n, c, dtype, batch, **of_scene)])[0].numpy().astype(dtype)
+        operands = [rows, uniform(f"{name}/background", (*batch, 3), 0.05, 0.9, dtype)]
+
+        def raster(*tensors):
+            return each(lambda *operands: [drawn(*operands, **attributes)], batch, tensors)
+
+        f.add_derivative(f"rasterize_{name}", "gaussian_splat_rasterize", operands, by_torch, raster, SOURCE, **attributes)
+        _, (ct,), gradients = by_torch(f"rasterize_backward_{name}", raster, operands)
+        f.add(f"rasterize_backward_{name}", "gaussian_splat_rasterize_backward", [*operands, ct], gradients, SOURCE, **attributes)
 
     # The published backward kind: the same cotangents by name, unrestrained.
     for name, n, c, dtype, batch, attributes, of_scene in settings[:2]:
