@@ -9,6 +9,7 @@
 #include "rlx/tokenizer.h"
 #include "tools/model_graph.h"
 #include "tools/output.h"
+#include "tools/package_model.h"
 #include "tools/subcommands.h"
 #include "tools/text_table.h"
 
@@ -122,7 +123,8 @@ void Inspect::npz() const {
 }
 
 void Inspect::run() const {
-  if (is_folder(model)) graph();
+  if (is_package(model)) inspect_package(model, all);
+  else if (is_folder(model)) graph();
   else if (model.ends_with(".safetensors")) safetensors(model);
   else if (model.ends_with(".npy")) npy();
   else if (model.ends_with(".npz")) npz();
@@ -134,7 +136,8 @@ void Inspect::run() const {
 Subcommand add_inspect(CLI::App& rlx) {
   CLI::App* app = rlx.add_subcommand("inspect", "What is in a model or weight file");
   auto inspect = std::make_shared<Inspect>();
-  app->add_option("MODEL", inspect->model, "a .rlx file, a model folder, or a .safetensors, .npy or .npz file")
+  app->add_option("MODEL", inspect->model,
+                  "a .rlx file, a model folder, a Core ML package, or a .safetensors, .npy or .npz file")
       ->required();
   app->add_flag("--all", inspect->all, "show all rows of long lists");
   app->footer(

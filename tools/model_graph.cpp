@@ -5,6 +5,7 @@
 
 #include "rlx/graph_file.h"
 #include "rlx/models.h"
+#include "tools/package_model.h"
 
 namespace rlx::tools {
 
@@ -14,6 +15,7 @@ bool is_folder(const std::string& path) {
 }
 
 Graph load_model(const std::string& path) {
+  if (is_package(path)) return load_mlpackage_graph(path);
   if (is_folder(path)) return load_model_graph(path);
   for (const char* weights : {".safetensors", ".npy", ".npz"})
     if (path.ends_with(weights))

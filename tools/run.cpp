@@ -9,6 +9,7 @@
 #include "tools/model_graph.h"
 #include "tools/output.h"
 #include "tools/output_folder.h"
+#include "tools/package_model.h"
 #include "tools/subcommands.h"
 #include "tools/text_table.h"
 
@@ -21,13 +22,13 @@ struct Run {
   std::vector<NamedTensor> read_inputs() const;
   void bind_params(CompiledGraph& compiled) const;
 
-  std::string model, output_dir, output_file, profile, device = "cpu";
+  std::string model, output_dir, output_file, profile, device = "cpu", function, steps, precision = "f16";
   std::vector<std::string> params, inputs;
   int threads = 0;
 };
 
 Run::Run(CLI::App& app) {
-  app.add_option("MODEL", model, "a .rlx file, or a model folder")->required();
+  app.add_option("MODEL", model, "a .rlx file, a model folder, or a Core ML package (.mlpackage)")->required();
   app.add_option("--input", inputs,
                  "an input's array: NAME=FILE.npy; or all at once: FILE.npz, FILE.safetensors; may be repeated")
       ->allow_extra_args(false)
@@ -39,6 +40,13 @@ Run::Run(CLI::App& app) {
   app.add_option("--output", output_file, "write all outputs to one safetensors file")->type_name("FILE");
   app.add_option("--profile", profile, "time one run step by step: a trace for ui.perfetto.dev, and a table")
       ->type_name("FILE");
+  app.add_option("--function", function, "of a Core ML package with several functions")->type_name("NAME");
+  app.add_option("--steps", steps,
+                 "of a Core ML package: a prediction for each of DIR/0, DIR/1, ... on their <input>.npy")
+      ->type_name("DIR");
+  app.add_option("--precision", precision, "of a Core ML package: f16 as it is written, or f32 (default f16)")
+      ->option_text("P")
+      ->check(CLI::IsMember({"f16", "f32"}));
   add_threads_option(app, threads);
   add_device_option(app, device);
   app.footer(
@@ -47,7 +55,9 @@ first values are printed.
 
 Examples:
   rlx run model.rlx --params weights.safetensors --input x=x.npy --output-dir out
-  rlx run model.rlx --input feeds.npz --output result.safetensors --profile trace.json)");
+  rlx run model.rlx --input feeds.npz --output result.safetensors --profile trace.json
+  rlx run Model.mlpackage --input x=x.npy
+  rlx run Decoder.mlpackage --function decode --steps tokens --output-dir out)");
 }
 
 std::vector<NamedTensor> Run::read_inputs() const {
@@ -119,6 +129,12 @@ std::string first_values(const Tensor& tensor) {
 
 void Run::run() const {
   if (!output_dir.empty() && !output_file.empty()) throw UsageError("give either --output-dir or --output, not both");
+  if (is_package(model)) {
+    if (!params.empty() || !profile.empty())
+      throw UsageError("--params and --profile are for graphs, not for packages");
+    return run_package({model, function, steps, output_dir, output_file, precision == "f32", threads}, read_inputs());
+  }
+  if (!function.empty() || !steps.empty()) throw UsageError("--function and --steps are for Core ML packages");
   Graph graph = load_model(model);
   Signature signature = signature_of(graph);
   // All that can be known to fail is tried before anything is run.

@@ -31,5 +31,6 @@ Subcommand add_where(CLI::App& rlx);
 Subcommand add_ops(CLI::App& rlx);
 Subcommand add_devices(CLI::App& rlx);
 Subcommand add_bench(CLI::App& rlx);
+Subcommand add_conformance(CLI::App& rlx);
 
 }  // namespace rlx::tools
