@@ -41,10 +41,7 @@ class Lu {
     };
     for (const auto& p : places) slots_.emplace_back(p.value, slot_of(p.row, p.column));
     for (int64_t i = 0; i < n; ++i) diagonal_[static_cast<size_t>(i)] = slot_of(i, i);
-    if (n == 0) return;
-    symmetric_ = has_symmetric_pattern();
-    if (symmetric_) by_degree_.analyzePattern(matrix_);
-    else by_columns_.analyzePattern(matrix_);
+    if (n > 0) lu_.analyzePattern(matrix_);
   }
   /// Numeric; false if the matrix is singular.
   bool factor(const T* values, double shift) {
@@ -52,10 +49,8 @@ class Lu {
     for (auto [entry, slot] : slots_) matrix_.valuePtr()[slot] += values[entry];
     for (int slot : diagonal_) matrix_.valuePtr()[slot] += static_cast<T>(shift);
     if (matrix_.rows() == 0) return true;
-    return with([&](auto& lu) {
-      lu.factorize(matrix_);
-      return lu.info() == Eigen::Success;
-    });
+    lu_.factorize(matrix_);
+    return lu_.info() == Eigen::Success;
   }
   /// x, b: [n, width], row by row.
   void solve(const T* b, T* x, int64_t width, bool transposed) {
@@ -63,34 +58,17 @@ class Lu {
     using Dense = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::ColMajor>;
     using Rows = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
     Dense right = Eigen::Map<const Rows>(b, matrix_.rows(), width), solution;
-    with([&](auto& lu) {
-      if (transposed) solution = lu.transpose().solve(right);
-      else solution = lu.solve(right);
-    });
+    if (transposed) solution = lu_.transpose().solve(right);
+    else solution = lu_.solve(right);
     Eigen::Map<Rows>(x, matrix_.rows(), width) = solution;
   }
-  int64_t fill() {
-    return with([](auto& lu) { return static_cast<int64_t>(lu.nnzL()) + static_cast<int64_t>(lu.nnzU()); });
-  }
+  int64_t fill() const { return static_cast<int64_t>(lu_.nnzL()) + static_cast<int64_t>(lu_.nnzU()); }
 
  private:
-  bool has_symmetric_pattern() const {
-    Sparse other = matrix_.transpose();
-    return std::equal(matrix_.outerIndexPtr(), matrix_.outerIndexPtr() + matrix_.cols() + 1, other.outerIndexPtr()) &&
-           std::equal(matrix_.innerIndexPtr(), matrix_.innerIndexPtr() + matrix_.nonZeros(), other.innerIndexPtr());
-  }
-  template <class F>
-  auto with(F f) {
-    return symmetric_ ? f(by_degree_) : f(by_columns_);
-  }
-
   Sparse matrix_;
   std::vector<std::pair<int64_t, int>> slots_;  // entry, and where it stands
   std::vector<int> diagonal_;
-  bool symmetric_ = false;
-  // Of a symmetric pattern, minimum degree leaves less fill than an ordering that must allow for any pivots.
-  Eigen::SparseLU<Sparse, Eigen::AMDOrdering<int>> by_degree_;
-  Eigen::SparseLU<Sparse, Eigen::COLAMDOrdering<int>> by_columns_;
+  Eigen::SparseLU<Sparse, Eigen::COLAMDOrdering<int>> lu_;
 };
 
 template <class I>
