@@ -70,6 +70,7 @@ struct CoremlModel::State {
   std::string function;
   std::vector<CoremlFeature> inputs, outputs, states;
   std::vector<std::string> labels;
+  std::map<std::string, Tensor> defaults;  // of inputs that may be left out
 
   std::mutex mutex;
   std::list<std::shared_ptr<const Plan>> plans;  // the one that was used last comes first
@@ -124,6 +125,10 @@ CoremlModel CoremlModel::load(const std::string& path, CoremlOptions options) {
                  for (const mil::NamedType& input : function.inputs)
                    (input.type.kind == mil::ValueType::Kind::state ? state->states : state->inputs)
                        .push_back(feature_of(input, description, widen));
+                 if (description)
+                   for (const mil::Feature& f : description->inputs)
+                     if (f.optional && f.dtype && f.kind == mil::Feature::Kind::array)
+                       state->defaults[f.name] = full(*f.dtype, f.shape, f.default_value.value_or(0));
                  auto types = declared_types(function);
                  for (const std::string& output : function.body().outputs) {
                    auto it = types.find(output);
@@ -162,8 +167,10 @@ std::vector<NamedTensor> CoremlModel::predict(const std::vector<NamedTensor>& in
   std::ostringstream sizes;
   for (const CoremlFeature& f : s.inputs) {
     auto it = std::find_if(inputs.begin(), inputs.end(), [&](const NamedTensor& t) { return t.first == f.name; });
-    if (it == inputs.end()) fail(ErrorCode::invalid_argument, "input '", f.name, "' is not given");
-    data[f.name] = s.fitted(f, it->second);
+    auto otherwise = s.defaults.find(f.name);
+    if (it == inputs.end() && otherwise == s.defaults.end())
+      fail(ErrorCode::invalid_argument, "input '", f.name, "' is not given");
+    data[f.name] = s.fitted(f, it == inputs.end() ? otherwise->second : it->second);
     sizes << data[f.name].type() << ";";
   }
   for (const auto& [name, tensor] : inputs)

@@ -31,17 +31,28 @@ void expect_bytes(Call& op, const Tensor& t, size_t elements, size_t bits, const
 /// The arithmetic of a float dtype: every step rounded to it.
 struct Rounded {
   DType dtype;
-  double operator()(double v) const { return decode_float(dtype, encode_float(dtype, v)); }
+  double operator()(double v) const {
+    return dtype == f32 ? static_cast<double>(static_cast<float>(v)) : decode_float(dtype, encode_float(dtype, v));
+  }
 };
 
-/// The row-major place in `coarse` of the block that holds `index`: extents divide.
-size_t block_of(const Axes& index, const Shape& fine, const Shape& coarse) {
-  size_t at = 0;
-  for (size_t d = 0; d < fine.size(); ++d) {
-    int64_t each = coarse[d] ? fine[d] / coarse[d] : 1;
-    at = at * static_cast<size_t>(coarse[d]) + static_cast<size_t>(each ? index[d] / each : 0);
-  }
-  return at;
+/// Walks a tensor in row-major order beside a coarser one, whose extents divide its own: `f(i, at)` for each element
+/// and the block that holds it.
+template <class F>
+void for_each_in_block(const Shape& fine, const Shape& coarse, F f) {
+  if (element_count(fine) == 0) return;
+  if (fine.empty()) return f(size_t{0}, size_t{0});
+  size_t last = fine.size() - 1, i = 0;
+  Shape rows(fine.begin(), fine.end() - 1);
+  int64_t extent = fine[last], each = extent / coarse[last];
+  auto row = [&](const Axes& index) {
+    int64_t base = 0;
+    for (size_t d = 0; d < last; ++d) base = base * coarse[d] + index[d] / (fine[d] / coarse[d]);
+    base *= coarse[last];
+    for (int64_t b = 0; b < coarse[last]; ++b)
+      for (int64_t k = 0; k < each; ++k) f(i++, static_cast<size_t>(base + b));
+  };
+  for_each_index(rows, row);
 }
 void expect_blocks(Call& op, const Shape& fine, const Tensor& coarse, const char* what, size_t more = 0) {
   bool fits = coarse.rank() == fine.size() + more;
@@ -58,12 +69,13 @@ Tensor shift_scaled(Call& op, const Tensor& data, const Tensor& scale, const std
     op.wrong("'offset' ", offset->type(), " differs in shape from 'scale' ", scale.type());
   Tensor out = Tensor::uninitialized(scale.dtype(), data.shape());
   Rounded rounded{scale.dtype()};
-  size_t i = 0;
-  for_each_index(data.shape(), [&](const Axes& index) {
-    size_t at = block_of(index, data.shape(), scale.shape());
+  std::vector<double> scales, offsets;
+  for (size_t i = 0; i < scale.element_count(); ++i) scales.push_back(load_number(scale, i));
+  for (size_t i = 0; offset && i < offset->element_count(); ++i) offsets.push_back(load_number(*offset, i));
+  for_each_in_block(data.shape(), scale.shape(), [&](size_t i, size_t at) {
     double v = rounded(load_number(data, i));
-    if (offset) v = rounded(v - load_number(*offset, at));
-    store<double>(out, i++, rounded(load_number(scale, at) * v));
+    if (offset) v = rounded(v - offsets[at]);
+    store<double>(out, i, rounded(scales[at] * v));
   });
   return out;
 }
@@ -84,16 +96,18 @@ Tensor looked_up(Call& op, const Tensor& indices, const Tensor& lut) {
   shape[static_cast<size_t>(axis)] *= vector;
   element_count(shape);
   Tensor out(lut.dtype(), shape);
-  size_t i = 0;
-  for_each_index(indices.shape(), [&](const Axes& index) {
-    int64_t code = load_index(indices, i++);
+  auto entry = [&](size_t i, size_t block) {
+    int64_t code = load_index(indices, i);
     if (code < 0 || code >= entries) op.wrong("index ", code, " is out of range of a table of ", entries);
-    size_t entry = block_of(index, indices.shape(), groups) * static_cast<size_t>(entries) + static_cast<size_t>(code);
-    Axes to = index;
-    for (int64_t v = 0; v < vector; ++v) {
-      to[static_cast<size_t>(axis)] = index[static_cast<size_t>(axis)] * vector + v;
-      copy_element(out, offset_of(shape, to), lut, entry * static_cast<size_t>(vector) + static_cast<size_t>(v));
-    }
+    return (block * static_cast<size_t>(entries) + static_cast<size_t>(code)) * static_cast<size_t>(vector);
+  };
+  // Elements of a vector stand as far apart as the dims behind its axis have places.
+  size_t inner = 1;
+  for (size_t d = static_cast<size_t>(axis) + 1; d < rank; ++d) inner *= static_cast<size_t>(shape[d]);
+  size_t count = static_cast<size_t>(vector);
+  for_each_in_block(indices.shape(), groups, [&](size_t i, size_t block) {
+    size_t from = entry(i, block), to = i / inner * inner * count + i % inner;
+    for (size_t v = 0; v < count; ++v) copy_element(out, to + v * inner, lut, from + v);
   });
   return out;
 }

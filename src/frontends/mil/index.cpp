@@ -1,13 +1,25 @@
 // Gathering and scattering. Up to iOS 16 a negative index counts from the end; from iOS 17 on it is out of range, and
 // what an index out of range reads is undefined: here NaN, or an extreme integer, and nothing is written there.
 #include "frontends/mil/handlers.h"
+#include "rlx/element.h"
 
 namespace rlx::mlprogram {
 namespace {
 
 Value as_indices(Value v) { return v.dtype() == i32 || v.dtype() == i64 ? v : convert(v, i32); }
 
-bool wraps(Call& op) { return op.opset() < 7; }
+/// Up to iOS 16, unless it is known that none of them is negative: then they stay as they are.
+bool wraps(Call& op, Value indices) {
+  if (op.opset() >= 7) return false;
+  Scope& scope = op.scope();
+  bool main = scope.lowering().main == &op.graph();
+  if (main && !scope.lowering().evaluator->is_constant(indices.ref())) return true;
+  std::optional<Tensor> known = scope.elements(indices, "indices");
+  if (!known) return true;
+  for (size_t i = 0; i < known->element_count(); ++i)
+    if (load_index(*known, i) < 0) return true;
+  return false;
+}
 
 /// `validate_indices`: an index out of range ends the run.
 void check(Call& op, Value indices, const Dim& extent) {
@@ -40,7 +52,7 @@ Results scattered(Call& op, Value data, Value updates, F scatter) {
 }
 
 Value wrapped_vectors(Call& op, Value indices, const Dims& dims, int64_t first) {
-  if (!wraps(op)) return indices;
+  if (!wraps(op, indices)) return indices;
   std::vector<Value> extents;
   int64_t depth = static_dim(op, indices, -1);
   for (int64_t i = 0; i < depth; ++i)
@@ -54,7 +66,7 @@ Value wrapped_vectors(Call& op, Value indices, const Dims& dims, int64_t first) 
 
 Value wrapped_indices(Call& op, Value indices, const Dim& extent) {
   indices = as_indices(indices);
-  if (!wraps(op)) return indices;
+  if (!wraps(op, indices)) return indices;
   Value from_end = indices + rlx::extent(op.graph(), extent, indices.dtype());
   return rlx::select(compare(indices, zeros_like(indices), Comparison::lt), from_end, indices);
 }

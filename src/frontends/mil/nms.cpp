@@ -1,6 +1,6 @@
 // Non-maximum suppression. The greedy choice is a scan: each step takes the best box that is left, and drops those that
-// overlap it. What is left over of `max_boxes` is zeros, and -1 as index; without any box above the threshold the best
-// one is chosen all the same (the reference in coremltools' tests has it so).
+// overlap it. A score must exceed its threshold. What is left over of `max_boxes` is zeros, and -1 as index; without
+// any box above the threshold the best one is chosen all the same (the reference in coremltools' tests has it so).
 #include "frontends/mil/handlers.h"
 
 namespace rlx::mlprogram {
@@ -22,7 +22,7 @@ MIL_OP(non_maximum_suppression) {
   Value left = coordinate(0) - w * 0.5, right = coordinate(0) + w * 0.5;
   Value low = coordinate(1) - h * 0.5, high = coordinate(1) + h * 0.5, area = w * h;
   Value best = rlx::reduce_max(scores, Axes{2}), kind = argmax(scores, 2);
-  Value alive = compare(best, full_like(best, score_threshold), Comparison::ge);
+  Value alive = compare(best, full_like(best, score_threshold), Comparison::gt);
   Value place = iota(g, {i32, {n, count}}, 1);
   auto across = [&](Value v) { return broadcast_in_dim(v, {n, count}, {0}); };
   Value none = rlx::logical_not(rlx::reduce_any(alive, {1}));

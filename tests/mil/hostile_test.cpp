@@ -1,0 +1,96 @@
+// Programs that no converter writes: an error that names the op and says what is wrong, before memory is taken.
+#include "programs.h"
+
+namespace rlx::test {
+namespace {
+
+std::string error_of(const mil::Model& model, mlprogram::LowerOptions options = {}) {
+  try {
+    lowered(model, std::move(options));
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "no error";
+}
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+Written with(mil::Operation op, int opset = 5) {
+  Written w(opset);
+  w.input("x", Tensor::of<float>({2, 2}, {1, 2, 3, 4})).add(std::move(op)).result("y");
+  return w;
+}
+
+}  // namespace
+
+TEST_CASE("names") {
+  std::string e = error_of(with(operation("relu", {{"x", "nowhere"}}, {unknown("y", f32, 2)})).model);
+  CHECK(has(e, "'nowhere' is not defined"));
+  CHECK(has(e, "relu 'the_relu'"));
+  // Two ops that read each other: the first one's operand is not there yet.
+  Written w;
+  w.input("x", Tensor::of<float>({1}, {1}))
+      .add(operation("add", {{"x", "x"}, {"y", "b"}}, {unknown("a", f32, 1)}))
+      .add(operation("add", {{"x", "x"}, {"y", "a"}}, {unknown("b", f32, 1)}))
+      .result("b");
+  CHECK(has(error_of(w.model), "'b' is not defined"));
+  CHECK(has(error_of(with(operation("relu", {{"x", "x"}}, {unknown("z", f32, 2)})).model), "'y' is not defined"));
+  CHECK(has(error_of(with(operation("reluu", {{"x", "x"}}, {unknown("y", f32, 2)})).model), "'reluu'"));
+}
+
+TEST_CASE("arguments") {
+  CHECK(has(error_of(with(operation("add", {{"x", "x"}}, {unknown("y", f32, 2)})).model), "'y' is missing"));
+  CHECK(has(error_of(with(operation("relu", {{"x", "x"}, {"slope", number(1)}}, {unknown("y", f32, 2)})).model),
+            "no parameter 'slope'"));
+  CHECK(has(error_of(with(operation("relu", {{"x", word("text")}}, {unknown("y", f32, 2)})).model), "a string"));
+  CHECK(has(error_of(with(operation("cast", {{"x", "x"}, {"dtype", word("fp128")}}, {unknown("y", f32, 2)})).model),
+            "fp128"));
+  CHECK(
+      has(error_of(with(operation("reduce_sum", {{"x", "x"}, {"axes", integers({5})}}, {unknown("y", f32, 1)})).model),
+          "reduce_sum"));
+  CHECK(has(error_of(with(operation("relu", {{"x", "x"}}, {unknown("y", f32, 2), unknown("z", f32, 2)})).model),
+            "results"));
+}
+
+TEST_CASE("what is declared is checked") {
+  mil::NamedType wrong = {"y", mil::ValueType::tensor(mil::DataType::float32, {3, 2})};
+  CHECK(has(error_of(with(operation("relu", {{"x", "x"}}, {wrong})).model), "declares 'y' as fp32[3, 2]"));
+  wrong.type = mil::ValueType::tensor(mil::DataType::int32, {2, 2});
+  CHECK(has(error_of(with(operation("relu", {{"x", "x"}}, {wrong})).model), "int32"));
+}
+
+TEST_CASE("giant counts") {
+  auto fails = [](mil::Operation op, int opset = 5) {
+    return error_of(with(std::move(op), opset).model) != "no error";
+  };
+  CHECK(fails(operation("tile", {{"x", "x"}, {"reps", integers({-1, 1})}}, {unknown("y", f32, 2)})));
+  CHECK(fails(operation("fill", {{"shape", integers({-5})}}, {unknown("y", f32, 1)})));
+  CHECK(fails(operation("split", {{"x", "x"}, {"axis", number(0, i32)}, {"num_splits", number(2147483647, i32)}},
+                        {unknown("y", f32, 2)})));
+  CHECK(fails(
+      operation("upsample_bilinear", {{"x", "x"}, {"scale_factor_height", number(1e30)}}, {unknown("y", f32, 2)})));
+  CHECK(fails(
+      operation("topk", {{"x", "x"}, {"k", number(1000000000, i32)}}, {unknown("y", f32, 2), unknown("z", i32, 2)})));
+  // A dense weight of 2^60 elements from four bytes.
+  CHECK(fails(operation("constexpr_sparse_to_dense",
+                        {{"nonzero_data", mil::Value::of(Tensor::of<float>({1}, {1}))},
+                         {"mask", mil::Value::of(Tensor::of<uint8_t>({1}, {1}))},
+                         {"shape", integers({1 << 30, 1 << 30})}},
+                        {unknown("y", f32, 2)}),
+              6));
+}
+
+TEST_CASE("control flow that does not fit") {
+  mil::Operation loop =
+      operation("while_loop", {{"loop_vars", mil::Argument{std::string("x")}}}, {unknown("y", f32, 2)});
+  CHECK(has(error_of(with(loop).model), "two blocks"));
+  mil::Block endless, same;
+  endless.inputs = same.inputs = {unknown("v", f32, 2)};
+  endless.operations = {operation("const", {}, {})};
+  endless.operations.clear();
+  endless.outputs = {"v"};
+  same.outputs = {"v"};
+  loop.blocks = {endless, same};
+  CHECK(error_of(with(loop).model) != "no error");  // a condition of four floats
+}
+
+}  // namespace rlx::test
