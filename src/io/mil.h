@@ -108,7 +108,7 @@ struct Operation {
   std::string type;
   std::map<std::string, Argument, std::less<>> inputs = {};
   std::vector<NamedType> outputs = {};
-  std::vector<Block> blocks = {};
+  std::vector<Block> blocks;
   Values attributes = {};  ///< "name" always, "val" of a const
 };
 

@@ -44,8 +44,11 @@ __all__ = ["abs", "neg", "sign", "floor", "ceil", "round_nearest_even", "round_n
            "logeig", "logeig_backward", "spd_matrix_fn", "spd_matrix_fn_backward", "spd_matrix_fn_hessian", "spd_log_map",
            "spd_log_map_backward", "spd_exp_map", "spd_exp_map_backward", "spd_parallel_transport",
            "spd_parallel_transport_backward", "spd_batch_norm", "spd_batch_norm_backward", "spd_karcher_mean",
-           "spd_karcher_mean_backward", "spd_karcher_solve", "sparse_matmul", "sparse_sampled_matmul", "sparse_to_dense",
-           "sparse_sample", "sparse_triangular_solve", "sparse_solve", "sparse_cg"]
+           "spd_karcher_mean_backward", "spd_karcher_solve", "sgd_update", "adam_update", "adagrad_update", "rmsprop_update",
+           "adafactor_update", "lamb_update", "lion_update", "muon_update", "sophia_update", "sparse_matmul",
+           "sparse_sampled_matmul", "sparse_to_dense", "sparse_sample", "sparse_triangular_solve", "sparse_solve", "sparse_cg",
+           "gaussian_splat_prepare", "gaussian_splat_rasterize", "gaussian_splat_rasterize_backward", "gaussian_splat_render",
+           "gaussian_splat_render_backward"]
 
 def abs(x):
     """|x|; of a complex number its magnitude, a real one."""
@@ -3106,6 +3109,169 @@ def spd_karcher_solve(x, weights, rhs):
     return emit_op("spd_karcher_solve", [x, weights, rhs], [])
 
 
+def sgd_update(param, grad, lr, step, velocity=None, *, momentum=0, nesterov=False, weight_decay=0):
+    """A step of gradient descent: g = grad + weight_decay param. Without momentum param - lr g; else velocity' =
+    momentum velocity + g and param - lr velocity', or with `nesterov` param - lr (g + momentum velocity').
+
+    Source: Robbins, Monro 1951; Sutskever et al., ICML 2013 (Nesterov), as PyTorch has them
+
+    Attributes: momentum (float; 0), nesterov (bool; False), weight_decay (float; 0).
+
+    Gives a tuple of 1 or 2 arrays, or one alone."""
+    return emit_op("sgd_update", [param, grad, lr, step, velocity], [
+        ("momentum", momentum, "float"),
+        ("nesterov", nesterov, "bool"),
+        ("weight_decay", weight_decay, "float"),
+    ])
+
+
+def adam_update(param, grad, lr, step, m, v, *, beta1=0.9, beta2=0.999, epsilon=1e-08, weight_decay=0,
+        decoupled=False):
+    """A step by the mean of the gradients over the root of the mean of their squares, both corrected for having
+    begun at 0. weight_decay is added to the gradient, or if `decoupled` (AdamW) shrinks the param.
+
+    Source: Kingma, Ba, ICLR 2015; Loshchilov, Hutter, ICLR 2019
+
+    Attributes: beta1 (float; 0.9), beta2 (float; 0.999), epsilon (float; 1e-08), weight_decay (float; 0),
+    decoupled (bool; False).
+
+    Gives a tuple of 3 arrays."""
+    return emit_op("adam_update", [param, grad, lr, step, m, v], [
+        ("beta1", beta1, "float"),
+        ("beta2", beta2, "float"),
+        ("epsilon", epsilon, "float"),
+        ("weight_decay", weight_decay, "float"),
+        ("decoupled", decoupled, "bool"),
+    ])
+
+
+def adagrad_update(param, grad, lr, step, sum, *, epsilon=1e-10, weight_decay=0):
+    """G = grad + weight_decay param; sum' = sum + g^2; param - lr g / (sqrt(sum') + epsilon).
+
+    Source: Duchi, Hazan, Singer, JMLR 2011
+
+    Attributes: epsilon (float; 1e-10), weight_decay (float; 0).
+
+    Gives a tuple of 2 arrays."""
+    return emit_op("adagrad_update", [param, grad, lr, step, sum], [
+        ("epsilon", epsilon, "float"),
+        ("weight_decay", weight_decay, "float"),
+    ])
+
+
+def rmsprop_update(param, grad, lr, step, square, mean=None, velocity=None, *, alpha=0.99, epsilon=1e-08,
+        weight_decay=0, momentum=0, centered=False):
+    """G = grad + weight_decay param; square' = alpha square + (1 - alpha) g^2; u = g / (sqrt(square') + epsilon), or
+    if `centered` with the mean's square taken off square'. param - lr u, or with a momentum velocity' = momentum
+    velocity + u and param - lr velocity'.
+
+    Source: Tieleman, Hinton 2012; centered: Graves 2013
+
+    Attributes: alpha (float; 0.99), epsilon (float; 1e-08), weight_decay (float; 0), momentum (float; 0),
+    centered (bool; False).
+
+    Gives a tuple of 2 or 3 or 4 arrays."""
+    return emit_op("rmsprop_update", [param, grad, lr, step, square, mean, velocity], [
+        ("alpha", alpha, "float"),
+        ("epsilon", epsilon, "float"),
+        ("weight_decay", weight_decay, "float"),
+        ("momentum", momentum, "float"),
+        ("centered", centered, "bool"),
+    ])
+
+
+def adafactor_update(param, grad, lr, step, rows_or_squares, columns=None, *, decay=0.8,
+        epsilon=1.1920928955078125e-07, least_scale=0.001, clip=1, weight_decay=0):
+    """The squares of the gradients are kept as their means over the last dim and over the one before it (of a
+    vector, as they are), moved by step^-decay towards the new ones. u = grad over the root of what they make
+    together, at most `clip` long in root mean square; the step is min(lr, 1 / sqrt(step)) times the param's root
+    mean square, at least `least_scale`. weight_decay shrinks the param before.
+
+    Source: Shazeer, Stern, ICML 2018, as PyTorch has it
+
+    Attributes: decay (float; 0.8), epsilon (float; 1.1920928955078125e-07), least_scale (float; 0.001), clip
+    (float; 1), weight_decay (float; 0).
+
+    Gives a tuple of 2 or 3 arrays."""
+    return emit_op("adafactor_update", [param, grad, lr, step, rows_or_squares, columns], [
+        ("decay", decay, "float"),
+        ("epsilon", epsilon, "float"),
+        ("least_scale", least_scale, "float"),
+        ("clip", clip, "float"),
+        ("weight_decay", weight_decay, "float"),
+    ])
+
+
+def lamb_update(param, grad, lr, step, m, v, *, beta1=0.9, beta2=0.999, epsilon=1e-06, weight_decay=0):
+    """U = Adam's direction + weight_decay param; param - lr u |param| / |u|, the lengths over all elements, or param
+    - lr u if one of them is 0.
+
+    Source: You et al., ICLR 2020, as Optax has it
+
+    Attributes: beta1 (float; 0.9), beta2 (float; 0.999), epsilon (float; 1e-06), weight_decay (float; 0).
+
+    Gives a tuple of 3 arrays."""
+    return emit_op("lamb_update", [param, grad, lr, step, m, v], [
+        ("beta1", beta1, "float"),
+        ("beta2", beta2, "float"),
+        ("epsilon", epsilon, "float"),
+        ("weight_decay", weight_decay, "float"),
+    ])
+
+
+def lion_update(param, grad, lr, step, m, *, beta1=0.9, beta2=0.99, weight_decay=0):
+    """Param - lr (sign(beta1 m + (1 - beta1) grad) + weight_decay param); m' = beta2 m + (1 - beta2) grad.
+
+    Source: Chen et al., NeurIPS 2023 (Symbolic discovery of optimization algorithms)
+
+    Attributes: beta1 (float; 0.9), beta2 (float; 0.99), weight_decay (float; 0).
+
+    Gives a tuple of 2 arrays."""
+    return emit_op("lion_update", [param, grad, lr, step, m], [
+        ("beta1", beta1, "float"),
+        ("beta2", beta2, "float"),
+        ("weight_decay", weight_decay, "float"),
+    ])
+
+
+def muon_update(param, grad, lr, step, m, *, momentum=0.95, nesterov=True, iterations=5, epsilon=1e-07,
+        weight_decay=0):
+    """M' = momentum m + (1 - momentum) grad; o = m', or with `nesterov` momentum m' + (1 - momentum) grad, made
+    nearly orthogonal by `iterations` of Newton and Schulz over the last two dims; param (1 - lr weight_decay) -
+    lr sqrt(max(1, rows / columns)) o.
+
+    Source: Jordan et al. 2024 (Muon), as PyTorch has it, in the param's own precision
+
+    Attributes: momentum (float; 0.95), nesterov (bool; True), iterations (int; 5), epsilon (float; 1e-07),
+    weight_decay (float; 0).
+
+    Gives a tuple of 2 arrays."""
+    return emit_op("muon_update", [param, grad, lr, step, m], [
+        ("momentum", momentum, "float"),
+        ("nesterov", nesterov, "bool"),
+        ("iterations", iterations, "int"),
+        ("epsilon", epsilon, "float"),
+        ("weight_decay", weight_decay, "float"),
+    ])
+
+
+def sophia_update(param, grad, lr, step, m, h, *, beta1=0.965, gamma=0.05, epsilon=1e-15, weight_decay=0):
+    """M' = beta1 m + (1 - beta1) grad; param (1 - lr weight_decay) - lr clamp(m' / max(gamma h, epsilon), -1, 1). h,
+    a mean of estimates of the Hessian's diagonal, is read and given back as it is.
+
+    Source: Liu et al., ICLR 2024 (Sophia), algorithm 3
+
+    Attributes: beta1 (float; 0.965), gamma (float; 0.05), epsilon (float; 1e-15), weight_decay (float; 0).
+
+    Gives a tuple of 3 arrays."""
+    return emit_op("sophia_update", [param, grad, lr, step, m, h], [
+        ("beta1", beta1, "float"),
+        ("gamma", gamma, "float"),
+        ("epsilon", epsilon, "float"),
+        ("weight_decay", weight_decay, "float"),
+    ])
+
+
 def sparse_matmul(first, second, values, x, *, format="csr", rows=0, columns=0, transposed=False):
     """A x for a sparse matrix a [rows, columns] in csr, csc or coo and x[..., columns, n]; aᵀ x of x[..., rows, n]
     if `transposed`. Entries of one place add up, those out of range are left out.
@@ -3182,7 +3348,7 @@ def sparse_solve(first, second, values, b, *, format="csr", rows=0, columns=0, t
     """X with (a + shift) x = b for a square sparse matrix, b[..., n, k]; with aᵀ if `transposed`. By LU with partial
     pivoting; infinities or NaN if the matrix is singular.
 
-    Source: Davis, Direct Methods for Sparse Linear Systems (2006), 6; the CPU's: Eigen 3, SparseLU with COLAMD
+    Source: Davis, Direct Methods for Sparse Linear Systems (2006), 6; the CPU's: Eigen 3, SparseLU
 
     Attributes: format (csr | csc | coo; "csr"), rows (dim; 0), columns (dim; 0), transposed (bool; False), shift
     (float; 0)."""
@@ -3215,4 +3381,160 @@ def sparse_cg(first, second, values, b, *, format="csr", rows=0, columns=0, tole
         ("max_iterations", max_iterations, "int"),
         ("preconditioner", preconditioner, "none|jacobi|ilu0"),
         ("shift", shift, "float"),
+    ])
+
+
+def gaussian_splat_prepare(positions, log_scales, rotations, opacities, colors, sh, camera, *, width=64, height=64,
+        tile_size=8, radius_scale=3, alpha_cutoff=0.00392156862745098, max_splat_steps=32768,
+        transmittance_threshold=1e-04, gamma=2.2, footprint="ray", low_pass=0, near=0.01, far=float('inf')):
+    """Splats[..., n, 15] (depth, center x y, conic a b c, slope gx gy, bend hxx hxy hyy, opacity, red, green, blue),
+    the nearest first, of Gaussians as camera[..., 10] (position, target, up, vertical field of view) sees them;
+    order[..., n]: which Gaussian each is; tiles[..., n, 4]: first x, y and behind the last x, y of those that it
+    reaches. What lies outside of (near, far) is zeros and comes last.
+
+    Source: Kerbl et al., ACM TOG 42(4) (2023); Zwicker et al., IEEE TVCG 8 (2002)
+
+    Attributes: width (int; 64), height (int; 64), tile_size (int; 8), radius_scale (float; 3), alpha_cutoff
+    (float; 0.00392156862745098), max_splat_steps (int; 32768), transmittance_threshold (float; 1e-04), gamma
+    (float; 2.2), footprint (ray | ewa; "ray"), low_pass (float; 0), near (float; 0.01), far (float;
+    float('inf')).
+
+    Gives a tuple of 3 arrays."""
+    return emit_op("gaussian_splat_prepare", [positions, log_scales, rotations, opacities, colors, sh, camera], [
+        ("width", width, "int"),
+        ("height", height, "int"),
+        ("tile_size", tile_size, "int"),
+        ("radius_scale", radius_scale, "float"),
+        ("alpha_cutoff", alpha_cutoff, "float"),
+        ("max_splat_steps", max_splat_steps, "int"),
+        ("transmittance_threshold", transmittance_threshold, "float"),
+        ("gamma", gamma, "float"),
+        ("footprint", footprint, "ray|ewa"),
+        ("low_pass", low_pass, "float"),
+        ("near", near, "float"),
+        ("far", far, "float"),
+    ])
+
+
+def gaussian_splat_rasterize(splats, background, *, width=64, height=64, tile_size=8, radius_scale=3,
+        alpha_cutoff=0.00392156862745098, max_splat_steps=32768, transmittance_threshold=1e-04, gamma=2.2,
+        footprint="ray", low_pass=0, near=0.01, far=float('inf')):
+    """Image[..., height, width, 4] of splats[..., n, 15], composited in their order over background[..., 3]: at the
+    middle of each pixel, alpha = opacity exp(-q / 2), q = (a dx^2 + 2 b dx dy + c dy^2) / (1 + gx dx + gy dy +
+    hxx dx^2 + 2 hxy dx dy + hyy dy^2), of those with 0 <= a dx^2 + 2 b dx dy + c dy^2 <= radius_scale^2 and alpha
+    >= alpha_cutoff, until less than transmittance_threshold of the light passes or max_splat_steps have counted.
+    Colours to the power of 1 / gamma; the last channel is 1 - the light that passes.
+
+    Source: Kerbl et al., ACM TOG 42(4) (2023)
+
+    Attributes: width (int; 64), height (int; 64), tile_size (int; 8), radius_scale (float; 3), alpha_cutoff
+    (float; 0.00392156862745098), max_splat_steps (int; 32768), transmittance_threshold (float; 1e-04), gamma
+    (float; 2.2), footprint (ray | ewa; "ray"), low_pass (float; 0), near (float; 0.01), far (float;
+    float('inf'))."""
+    return emit_op("gaussian_splat_rasterize", [splats, background], [
+        ("width", width, "int"),
+        ("height", height, "int"),
+        ("tile_size", tile_size, "int"),
+        ("radius_scale", radius_scale, "float"),
+        ("alpha_cutoff", alpha_cutoff, "float"),
+        ("max_splat_steps", max_splat_steps, "int"),
+        ("transmittance_threshold", transmittance_threshold, "float"),
+        ("gamma", gamma, "float"),
+        ("footprint", footprint, "ray|ewa"),
+        ("low_pass", low_pass, "float"),
+        ("near", near, "float"),
+        ("far", far, "float"),
+    ])
+
+
+def gaussian_splat_rasterize_backward(splats, background, ct, *, width=64, height=64, tile_size=8, radius_scale=3,
+        alpha_cutoff=0.00392156862745098, max_splat_steps=32768, transmittance_threshold=1e-04, gamma=2.2,
+        footprint="ray", low_pass=0, near=0.01, far=float('inf')):
+    """The cotangents of splats and background from that of gaussian_splat_rasterize: what a pixel left out or never
+    reached gets none, depth is not looked at.
+
+    Source: gaussian_splat_rasterize, differentiated
+
+    Attributes: width (int; 64), height (int; 64), tile_size (int; 8), radius_scale (float; 3), alpha_cutoff
+    (float; 0.00392156862745098), max_splat_steps (int; 32768), transmittance_threshold (float; 1e-04), gamma
+    (float; 2.2), footprint (ray | ewa; "ray"), low_pass (float; 0), near (float; 0.01), far (float;
+    float('inf')).
+
+    Gives a tuple of 2 arrays."""
+    return emit_op("gaussian_splat_rasterize_backward", [splats, background, ct], [
+        ("width", width, "int"),
+        ("height", height, "int"),
+        ("tile_size", tile_size, "int"),
+        ("radius_scale", radius_scale, "float"),
+        ("alpha_cutoff", alpha_cutoff, "float"),
+        ("max_splat_steps", max_splat_steps, "int"),
+        ("transmittance_threshold", transmittance_threshold, "float"),
+        ("gamma", gamma, "float"),
+        ("footprint", footprint, "ray|ewa"),
+        ("low_pass", low_pass, "float"),
+        ("near", near, "float"),
+        ("far", far, "float"),
+    ])
+
+
+def gaussian_splat_render(positions, log_scales, rotations, opacities, colors, sh, camera, background, *, width=64,
+        height=64, tile_size=8, radius_scale=3, alpha_cutoff=0.00392156862745098, max_splat_steps=32768,
+        transmittance_threshold=1e-04, gamma=2.2, footprint="ray", low_pass=0, near=0.01, far=float('inf')):
+    """Gaussian_splat_prepare, then gaussian_splat_rasterize: [..., height, width, 4] of red, green, blue and
+    opacity.
+
+    Source: Kerbl et al., ACM TOG 42(4) (2023)
+
+    Attributes: width (int; 64), height (int; 64), tile_size (int; 8), radius_scale (float; 3), alpha_cutoff
+    (float; 0.00392156862745098), max_splat_steps (int; 32768), transmittance_threshold (float; 1e-04), gamma
+    (float; 2.2), footprint (ray | ewa; "ray"), low_pass (float; 0), near (float; 0.01), far (float;
+    float('inf'))."""
+    return emit_op("gaussian_splat_render", [positions, log_scales, rotations, opacities, colors, sh, camera, background], [
+        ("width", width, "int"),
+        ("height", height, "int"),
+        ("tile_size", tile_size, "int"),
+        ("radius_scale", radius_scale, "float"),
+        ("alpha_cutoff", alpha_cutoff, "float"),
+        ("max_splat_steps", max_splat_steps, "int"),
+        ("transmittance_threshold", transmittance_threshold, "float"),
+        ("gamma", gamma, "float"),
+        ("footprint", footprint, "ray|ewa"),
+        ("low_pass", low_pass, "float"),
+        ("near", near, "float"),
+        ("far", far, "float"),
+    ])
+
+
+def gaussian_splat_render_backward(positions, log_scales, rotations, opacities, colors, sh, camera, background, ct, *,
+        width=64, height=64, tile_size=8, radius_scale=3, alpha_cutoff=0.00392156862745098, max_splat_steps=32768,
+        transmittance_threshold=1e-04, gamma=2.2, footprint="ray", low_pass=0, near=0.01, far=float('inf'),
+        loss_grad_clip=float('inf'), sh_band=3, max_anisotropy=float('inf')):
+    """The cotangents of the eight operands of gaussian_splat_render from that of its image, which counts as at most
+    loss_grad_clip; none for harmonics above sh_band, nor for what would make a Gaussian longer than
+    max_anisotropy times its breadth.
+
+    Source: gaussian_splat_render, differentiated
+
+    Attributes: width (int; 64), height (int; 64), tile_size (int; 8), radius_scale (float; 3), alpha_cutoff
+    (float; 0.00392156862745098), max_splat_steps (int; 32768), transmittance_threshold (float; 1e-04), gamma
+    (float; 2.2), footprint (ray | ewa; "ray"), low_pass (float; 0), near (float; 0.01), far (float;
+    float('inf')), loss_grad_clip (float; float('inf')), sh_band (int; 3), max_anisotropy (float; float('inf')).
+
+    Gives a tuple of 8 arrays."""
+    return emit_op("gaussian_splat_render_backward", [positions, log_scales, rotations, opacities, colors, sh, camera, background, ct], [
+        ("width", width, "int"),
+        ("height", height, "int"),
+        ("tile_size", tile_size, "int"),
+        ("radius_scale", radius_scale, "float"),
+        ("alpha_cutoff", alpha_cutoff, "float"),
+        ("max_splat_steps", max_splat_steps, "int"),
+        ("transmittance_threshold", transmittance_threshold, "float"),
+        ("gamma", gamma, "float"),
+        ("footprint", footprint, "ray|ewa"),
+        ("low_pass", low_pass, "float"),
+        ("near", near, "float"),
+        ("far", far, "float"),
+        ("loss_grad_clip", loss_grad_clip, "float"),
+        ("sh_band", sh_band, "int"),
+        ("max_anisotropy", max_anisotropy, "float"),
     ])
