@@ -32,5 +32,6 @@ Subcommand add_ops(CLI::App& rlx);
 Subcommand add_devices(CLI::App& rlx);
 Subcommand add_bench(CLI::App& rlx);
 Subcommand add_conformance(CLI::App& rlx);
+Subcommand add_convert(CLI::App& rlx);
 
 }  // namespace rlx::tools

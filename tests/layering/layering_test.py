@@ -60,6 +60,7 @@ PUBLIC = {
     "kernel.h": "backends",
     "report.h": "passes",
     "compile.h": "compile",
+    "coreml.h": "compile",
     "session.h": "runtime",
     "coreml_model.h": "runtime",
     "models.h": "models",

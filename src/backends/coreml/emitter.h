@@ -1,0 +1,112 @@
+// Writes the operations of an ML Program, one after another, into blocks that nest. It knows names, constants and the
+// shapes of what it emits; which operations stand for an op of ours is the lowerings' business.
+#pragma once
+
+#include <set>
+
+#include "io/mil.h"
+#include "rlx/element.h"
+
+namespace rlx::coreml {
+
+/// A value of the program that is being written.
+struct Var {
+  std::string name;
+  DType dtype = f32;  ///< f16, f32, i32 or boolean: what programs compute with
+  Shape shape = {};   ///< of rank 0 only for parameters and literal scalars; a graph's scalars are carried as [1]
+};
+
+/// An argument by the name that the operation gives it: one value, or several of a variadic one.
+struct Argument {
+  std::string_view name;
+  std::vector<Var> values;
+  Argument(std::string_view n, Var value) : name(n), values{std::move(value)} {}
+  Argument(std::string_view n, std::vector<Var> all) : name(n), values(std::move(all)) {}
+};
+using Arguments = std::vector<Argument>;
+
+class Emitter {
+ public:
+  /// `opset` is 5 to 8: CoreML5 (iOS 15) to CoreML8 (iOS 18).
+  explicit Emitter(int opset) : opset_(opset) { begin_block(); }
+  int opset() const { return opset_; }
+
+  // ---- blocks ----
+  void begin_block(std::vector<Var> inputs = {});
+  /// What was emitted since `begin_block`, with these results.
+  mil::Block end_block(const std::vector<Var>& outputs);
+  /// A name that nothing has yet: `hint` with what is no letter, digit or '_' replaced, and a number behind it if
+  /// needed.
+  std::string fresh(std::string_view hint);
+
+  // ---- constants ----
+  /// A constant in one of the dtypes that programs compute with. Equal small ones are emitted once a block.
+  Var constant(const Tensor& value);
+  Var number(DType dtype, double value) { return constant(full(dtype, {}, value)); }
+  Var integer(int64_t value) { return number(i32, static_cast<double>(value)); }
+  Var integers(const Shape& values);
+  Var flag(bool value) { return constant(Tensor::scalar(value)); }
+  Var text(std::string_view value);
+
+  // ---- operations ----
+  Var emit(std::string_view type, const Arguments& arguments, DType dtype, Shape shape);
+  std::vector<Var> emit_many(std::string_view type, const Arguments& arguments, std::vector<Var> results,
+                             std::vector<mil::Block> blocks = {});
+
+  // Element-wise, of operands that broadcast.
+  Var unary(std::string_view type, const Var& x) { return emit(type, {{"x", x}}, x.dtype, x.shape); }
+  Var binary(std::string_view type, const Var& x, const Var& y);
+  /// A comparison or a logical op: the result is boolean.
+  Var test(std::string_view type, const Var& x, const Var& y);
+  Var add(const Var& x, const Var& y) { return binary("add", x, y); }
+  Var sub(const Var& x, const Var& y) { return binary("sub", x, y); }
+  Var mul(const Var& x, const Var& y) { return binary("mul", x, y); }
+  Var add(const Var& x, double y) { return add(x, number(x.dtype, y)); }
+  Var sub(const Var& x, double y) { return sub(x, number(x.dtype, y)); }
+  Var mul(const Var& x, double y) { return mul(x, number(x.dtype, y)); }
+  Var test(std::string_view type, const Var& x, double y) { return test(type, x, number(x.dtype, y)); }
+  Var both(const Var& x, const Var& y) { return test("logical_and", x, y); }
+  Var either(const Var& x, const Var& y) { return test("logical_or", x, y); }
+  Var negated(const Var& x) { return emit("logical_not", {{"x", x}}, boolean, x.shape); }
+  Var select(const Var& condition, const Var& on_true, const Var& on_false);
+  /// min(max(x, low), high)
+  Var clamp(const Var& x, double low, double high);
+  /// x itself if it has that dtype.
+  Var cast(const Var& x, DType dtype);
+  Var log(const Var& x);  ///< without the epsilon that the operation adds by default
+
+  // Moving data.
+  Var reshape(const Var& x, const Shape& shape);
+  Var flat(const Var& x) { return reshape(x, {element_count(x.shape)}); }
+  Var transpose(const Var& x, const Axes& permutation);
+  Var broadcast(const Var& x, const Shape& shape);  ///< of the same rank; extents of 1 stretch
+  Var concat(const std::vector<Var>& xs, int64_t axis);
+  /// Elements starts, starts + strides, ... before limits.
+  Var slice(const Var& x, const Shape& starts, const Shape& limits, const Axes& strides);
+  /// [n] of equal elements.
+  Var filled(const Var& scalar, int64_t count);
+  /// The elements of a flat x that the indices, of any shape, name: all in range.
+  Var gather_flat(const Var& x, const Var& indices);
+  /// A flat x into which updates, as many as the flat indices, are put.
+  Var scatter_flat(const Var& x, const Var& indices, const Var& updates, std::string_view mode);
+  Var reduce(std::string_view type, const Var& x, const Axes& axes, bool keep_dims = false);
+  Var pad(const Var& x, const Shape& low, const Shape& high, const Var& value);
+
+ private:
+  struct Scope {
+    mil::Block block;
+    std::map<std::string, Var> constants;  // by dtype, shape and bytes
+  };
+  Var emit_constant(mil::Value value, std::string_view hint, DType dtype, Shape shape);
+  int opset_;
+  std::vector<Scope> scopes_;
+  std::set<std::string, std::less<>> names_;
+  std::map<std::string, int, std::less<>> counts_;
+};
+
+/// Row-major strides of a shape.
+Shape strides_of(const Shape& shape);
+/// The shape to which both broadcast, as NumPy has it.
+Shape broadcast_shape(const Shape& a, const Shape& b);
+
+}  // namespace rlx::coreml

@@ -1,0 +1,158 @@
+// Reductions, products, positions of extremes, normalization.
+#include "backends/coreml/lowerings.h"
+#include "rlx/ops.h"
+
+namespace rlx::coreml {
+
+namespace when {
+std::optional<std::string> can_reduce(const Question& q) {
+  if (q.node.attrs.as<ReduceAttrs>().kind == Reduction::custom)
+    return "ML Programs have no reduction by a function of one's own";
+  return std::nullopt;
+}
+std::optional<std::string> can_normalize(const Question& q) {
+  // The operation wants its parameters as constants; a program whose weights are inputs has them otherwise.
+  (void)q;
+  return is_float(q);
+}
+}  // namespace when
+
+namespace {
+
+std::string_view name_of_reduction(Reduction kind) {
+  switch (kind) {
+    case Reduction::sum: return "reduce_sum";
+    case Reduction::prod: return "reduce_prod";
+    case Reduction::max:
+    case Reduction::any: return "reduce_max";
+    default: return "reduce_min";
+  }
+}
+
+/// Transposed to {batch, one group, other group}, each group joined to one dim.
+Var grouped(Emitter& e, const Var& x, const Axes& batch, const Axes& first, const Axes& second) {
+  Axes order = batch;
+  order.insert(order.end(), first.begin(), first.end());
+  order.insert(order.end(), second.begin(), second.end());
+  auto extent = [&](const Axes& axes) {
+    int64_t product = 1;
+    for (int64_t axis : axes) product *= x.shape[static_cast<size_t>(axis)];
+    return product;
+  };
+  Shape shape{extent(batch), extent(first), extent(second)};
+  return e.reshape(e.transpose(x, order), shape);
+}
+
+Var product(Emitter& e, const Var& x, const Var& y, bool transpose_x, bool transpose_y, Shape shape) {
+  return e.emit("matmul",
+                {{"x", x}, {"y", y}, {"transpose_x", e.flag(transpose_x)}, {"transpose_y", e.flag(transpose_y)}},
+                x.dtype, std::move(shape));
+}
+
+}  // namespace
+
+Var reduced(Emitter& e, const Var& x, Reduction kind, const Axes& axes, DType dtype) {
+  if (x.dtype == boolean) return e.cast(reduced(e, e.cast(x, i32), kind, axes, i32), boolean);
+  return wrapped(e, e.reduce(name_of_reduction(kind), x, axes), dtype);
+}
+
+Lowered lower_reduce(Lowering& l) {
+  const auto& a = l.attrs<ReduceAttrs>();
+  Var x = l.operand(0);
+  if (a.axes.empty()) return {x};
+  return {reduced(l.e, x, a.kind, valid_axes(a.axes, l.types[0].rank()), l.types[0].dtype)};
+}
+
+Lowered lower_mean(Lowering& l) {
+  const auto& a = l.attrs<ReduceDimsAttrs>();
+  Var x = l.operand(0);
+  if (l.types[0].rank() == 0) return {x};
+  Axes axes = a.axes.empty() ? axes_from(0, x.shape.size()) : valid_axes(a.axes, x.shape.size());
+  return {l.e.reduce("reduce_mean", x, axes, a.keep_dims)};
+}
+
+Lowered lower_argmax(Lowering& l) {
+  Emitter& e = l.e;
+  const auto& a = l.attrs<ArgReduceAttrs>();
+  Var x = l.operand(0);
+  int64_t axis = valid_axis(a.axis, x.shape.size());
+  Shape kept = x.shape;
+  kept[static_cast<size_t>(axis)] = 1;
+  // NaN is what comes first: where there is one it is made the extreme itself.
+  bool is_max = l.node.op == &op::argmax;
+  double extreme = std::numeric_limits<double>::infinity() * (is_max ? 1 : -1);
+  Var number = e.test("equal", x, x);
+  Var has_nan = e.negated(e.cast(e.reduce("reduce_min", e.cast(number, i32), {axis}, true), boolean));
+  Var marked = e.select(number, e.number(x.dtype, 0), e.number(x.dtype, extreme));
+  Var seen = e.select(has_nan, marked, x);
+  Var at = e.emit(is_max ? "reduce_argmax" : "reduce_argmin",
+                  {{"x", seen}, {"axis", e.integer(axis)}, {"keep_dims", e.flag(true)}}, i32, kept);
+  return {e.reshape(at, l.shape())};
+}
+
+Lowered lower_cumsum(Lowering& l) {
+  Emitter& e = l.e;
+  const auto& a = l.attrs<CumulateAttrs>();
+  Var x = l.operand(0);
+  return {e.emit("cumsum",
+                 {{"x", x},
+                  {"axis", e.integer(valid_axis(a.axis, x.shape.size()))},
+                  {"exclusive", e.flag(a.exclusive)},
+                  {"reverse", e.flag(a.reverse)}},
+                 x.dtype, x.shape)};
+}
+
+Lowered lower_dot(Lowering& l) {
+  Emitter& e = l.e;
+  DotAxes axes(l.attrs<DotAttrs>(), l.types[0].rank(), l.types[1].rank());
+  Var x = l.operand(0), y = l.operand(1);
+  if (l.types[0].rank() == 0) return {e.reshape(e.mul(x, y), l.shape())};
+  if (l.types[1].rank() == 0) return {e.reshape(e.mul(x, y), l.shape())};
+  // A product with a matrix, as layers are: nothing is moved.
+  auto last = static_cast<int64_t>(x.shape.size()) - 1;
+  if (axes.lhs_batch.empty() && axes.lhs_contract == Axes{last} && last > 0 && y.shape.size() == 2 &&
+      axes.rhs_contract.size() == 1)
+    return {wrapped(e, product(e, x, y, false, axes.rhs_contract[0] == 1, l.shape()), l.types[0].dtype)};
+  Var left = grouped(e, x, axes.lhs_batch, axes.lhs_free, axes.lhs_contract);
+  Var right = grouped(e, y, axes.rhs_batch, axes.rhs_contract, axes.rhs_free);
+  Var r = product(e, left, right, false, false, {left.shape[0], left.shape[1], right.shape[2]});
+  return {wrapped(e, e.reshape(r, l.shape()), l.types[0].dtype)};
+}
+
+Lowered lower_matmul(Lowering& l) {
+  Emitter& e = l.e;
+  Var x = l.operand(0), y = l.operand(1);
+  if (l.types[0].rank() == 1) {
+    Shape row = x.shape;
+    row.insert(row.begin(), 1);
+    x = e.reshape(x, row);
+  }
+  if (l.types[1].rank() == 1) y = e.reshape(y, {y.shape[0], 1});
+  Shape batch = broadcast_shape(Shape(x.shape.begin(), x.shape.end() - 2), Shape(y.shape.begin(), y.shape.end() - 2));
+  batch.push_back(x.shape[x.shape.size() - 2]);
+  batch.push_back(y.shape.back());
+  return {e.reshape(product(e, x, y, false, false, batch), l.shape())};
+}
+
+Lowered lower_softmax(Lowering& l) {
+  Var x = l.operand(0);
+  int64_t axis = valid_axis(l.attrs<AxisAttrs>().axis, x.shape.size());
+  return {l.e.emit("softmax", {{"x", x}, {"axis", l.e.integer(axis)}}, x.dtype, x.shape)};
+}
+
+Lowered lower_layer_norm(Lowering& l) {
+  Emitter& e = l.e;
+  const auto& a = l.attrs<LayerNormAttrs>();
+  Var x = l.operand(0);
+  int64_t first = valid_axis(a.axis, x.shape.size());
+  Axes axes = axes_from(first, x.shape.size() - static_cast<size_t>(first));
+  Var y = e.emit("layer_norm", {{"x", x}, {"axes", e.integers(axes)}, {"epsilon", e.number(x.dtype, a.epsilon)}},
+                 x.dtype, x.shape);
+  // gamma and beta apart: the operation wants constants, and theirs may be computed.
+  size_t next = 1;
+  if (a.has_gamma) y = e.mul(y, l.operand(next++));
+  if (a.has_beta) y = e.add(y, l.operand(next));
+  return {y};
+}
+
+}  // namespace rlx::coreml

@@ -1,0 +1,246 @@
+// Reading and writing at computed places. Every gather and scatter becomes one over a flat operand, whose places are
+// computed: starts times strides, and a table of what lies within a slice. Whole rows of one dim are read as such.
+#include "backends/coreml/lowerings.h"
+#include "ops/index_rules.h"
+#include "rlx/ops.h"
+
+namespace rlx::coreml {
+
+namespace when {
+std::optional<std::string> can_scatter(const Question& q) {
+  if (q.node.attrs.as<ScatterAttrs>().kind == ScatterKind::custom)
+    return "ML Programs have no update by a function of one's own";
+  return std::nullopt;
+}
+std::optional<std::string> can_sort(const Question& q) {
+  if (q.node.attrs.as<SortAttrs>().comparator) return "ML Programs sort by value only, not by a comparator";
+  if (q.operands[0].dtype == boolean) return "ML Programs sort numbers only";
+  if (q.node.attrs.as<SortAttrs>().descending)
+    return "downwards, the sort of ML Programs gives equal elements in another order than that of their places";
+  return std::nullopt;
+}
+}  // namespace when
+
+namespace {
+
+struct FlatPlaces {
+  Var at;     ///< places in a flat x, of the shape of what is outside
+  Var valid;  ///< whether the slice that a place belongs to lies within x
+};
+
+/// Where each element of `outside` (a gather's result, a scatter's updates) stands in a flat x. Starts are moved into
+/// x.
+FlatPlaces flat_places(Emitter& e, const Places& p, const Shape& x, Var indices, size_t index_rank,
+                       const Shape& outside, const Shape& sizes) {
+  Shape strides = strides_of(x);
+  Axes outer = p.outer(outside.size()), inner = p.inner(x.size()), index_dims = p.index_dims(index_rank);
+  // A shape of the rank of `outside` with the extents of the outer dims: index vectors stand along those.
+  Shape spread(outside.size(), 1);
+  for (int64_t d : outer) spread[static_cast<size_t>(d)] = outside[static_cast<size_t>(d)];
+  if (static_cast<size_t>(p.vector_dim) == index_rank) {
+    Shape longer = index_rank == 0 ? Shape{} : indices.shape;
+    longer.push_back(1);
+    indices = e.reshape(indices, longer);
+  }
+  Var total = e.constant(Tensor(i32, Shape(outside.size(), 1)));
+  std::optional<Var> valid;
+  for (size_t k = 0; k < p.map.size(); ++k) {
+    auto dim = static_cast<size_t>(p.map[k]);
+    Shape starts(indices.shape.size(), 0), limits = indices.shape;
+    auto along = static_cast<size_t>(p.vector_dim);
+    starts[along] = static_cast<int64_t>(k);
+    limits[along] = static_cast<int64_t>(k) + 1;
+    Var start = e.reshape(e.slice(indices, starts, limits, Axes(starts.size(), 1)), spread);
+    auto last = static_cast<double>(x[dim] - sizes[dim]);
+    Var in_range = e.both(e.test("greater_equal", start, 0.0), e.test("less_equal", start, last));
+    valid = valid ? e.both(*valid, in_range) : in_range;
+    total = e.add(total, e.mul(e.clamp(start, 0, last), static_cast<double>(strides[dim])));
+  }
+  // What runs along with the indices, and what runs through a slice, is known now.
+  Tensor table(i32, [&] {
+    Shape shape(outside.size(), 1);
+    for (size_t i = 0; i < p.window.size(); ++i)
+      shape[static_cast<size_t>(p.window[i])] = outside[static_cast<size_t>(p.window[i])];
+    for (int64_t dim : p.index_batching) {
+      size_t at = static_cast<size_t>(std::find(index_dims.begin(), index_dims.end(), dim) - index_dims.begin());
+      shape[static_cast<size_t>(outer[at])] = outside[static_cast<size_t>(outer[at])];
+    }
+    return shape;
+  }());
+  size_t i = 0;
+  int32_t* to = table.mutable_values<int32_t>().data();
+  for_each_index(table.shape(), [&](const Axes& index) {
+    int64_t at = 0;
+    for (size_t w = 0; w < p.window.size(); ++w)
+      at += index[static_cast<size_t>(p.window[w])] * strides[static_cast<size_t>(inner[w])];
+    for (size_t b = 0; b < p.index_batching.size(); ++b) {
+      auto place = static_cast<size_t>(std::find(index_dims.begin(), index_dims.end(), p.index_batching[b]) -
+                                       index_dims.begin());
+      at += index[static_cast<size_t>(outer[place])] * strides[static_cast<size_t>(p.x_batching[b])];
+    }
+    to[i++] = static_cast<int32_t>(at);
+  });
+  Var at = e.add(total, e.constant(table));
+  Shape ones(outside.size(), 1);
+  Var all = valid ? *valid : e.constant(full(boolean, ones, 1));
+  return {e.broadcast(at, outside), e.broadcast(all, outside)};
+}
+
+/// A shape without dims is one of a single element.
+Shape at_least_one(const Shape& shape) { return shape.empty() ? Shape{1} : shape; }
+
+/// Whole slices along one dim of x, at indices that are one number each: what an embedding is.
+std::optional<Lowered> rows_of(Lowering& l, const GatherAttrs& a, const Places& p) {
+  Emitter& e = l.e;
+  Shape x = shape_of(l.types[0].dims), sizes = shape_of(a.slice_sizes);
+  if (p.map.size() != 1 || !p.x_batching.empty() || p.collapsed != p.map || x.empty()) return std::nullopt;
+  int64_t axis = p.map[0];
+  for (size_t d = 0; d < x.size(); ++d)
+    if (static_cast<int64_t>(d) != axis && sizes[d] != x[d]) return std::nullopt;
+  Shape out = shape_of(l.result().dims);
+  size_t index_rank = out.size() - (x.size() - 1);
+  // The dims of the indices stand where the dim of x stood.
+  Axes outer = p.outer(out.size());
+  for (size_t i = 0; i < outer.size(); ++i)
+    if (outer[i] != axis + static_cast<int64_t>(i)) return std::nullopt;
+  if (out.empty()) return std::nullopt;
+  Var indices = l.operand(1);
+  Shape index_shape;
+  for (size_t i = 0; i < index_rank; ++i) index_shape.push_back(out[static_cast<size_t>(axis) + i]);
+  indices = e.reshape(indices, at_least_one(index_shape));
+  Shape gathered(x.begin(), x.begin() + axis);
+  gathered.insert(gathered.end(), indices.shape.begin(), indices.shape.end());
+  gathered.insert(gathered.end(), x.begin() + axis + 1, x.end());
+  if (gathered.size() > 5) return std::nullopt;
+  auto last = static_cast<double>(x[static_cast<size_t>(axis)] - 1);
+  Var source = l.operand(0);
+  bool is_bool = source.dtype == boolean;
+  if (is_bool) source = e.cast(source, i32);
+  Var rows = e.emit("gather", {{"x", source}, {"indices", e.clamp(indices, 0, last)}, {"axis", e.integer(axis)}},
+                    source.dtype, gathered);
+  if (is_bool) rows = e.cast(rows, boolean);
+  if (a.out_of_range == OutOfRange::fill) {
+    Var valid = e.both(e.test("greater_equal", indices, 0.0), e.test("less_equal", indices, last));
+    Shape spread(gathered.size(), 1);
+    for (size_t i = 0; i < indices.shape.size(); ++i) spread[static_cast<size_t>(axis) + i] = indices.shape[i];
+    Var fill = e.constant(full(rows.dtype, {}, load_number(out_of_range_value(l.types[0].dtype), 0)));
+    rows = e.select(e.reshape(valid, spread), rows, fill);
+  }
+  return Lowered{e.reshape(rows, l.shape())};
+}
+
+}  // namespace
+
+Lowered lower_gather(Lowering& l) {
+  Emitter& e = l.e;
+  const auto& a = l.attrs<GatherAttrs>();
+  Places p(a);
+  if (auto rows = rows_of(l, a, p)) return *rows;
+  Shape x = shape_of(l.types[0].dims), outside = shape_of(l.result().dims);
+  Shape flat_outside = outside;
+  FlatPlaces places = flat_places(e, p, x, l.operand(1), l.types[1].rank(), outside, shape_of(a.slice_sizes));
+  Var at = e.reshape(places.at, at_least_one(outside));
+  Var read = e.gather_flat(e.flat(l.operand(0)), at);
+  if (a.out_of_range == OutOfRange::fill) {
+    Var fill = e.constant(full(read.dtype, {}, load_number(out_of_range_value(l.types[0].dtype), 0)));
+    read = e.select(e.reshape(places.valid, at.shape), read, fill);
+  }
+  return {e.reshape(read, l.shape())};
+}
+
+Lowered lower_scatter(Lowering& l) {
+  Emitter& e = l.e;
+  const auto& a = l.attrs<ScatterAttrs>();
+  Places p(a);
+  Shape x = shape_of(l.types[0].dims), outside = shape_of(l.types[2].dims), sizes(x.size(), 1);
+  Axes inner = p.inner(x.size());
+  for (size_t w = 0; w < p.window.size(); ++w)
+    sizes[static_cast<size_t>(inner[w])] = outside[static_cast<size_t>(p.window[w])];
+  FlatPlaces places = flat_places(e, p, x, l.operand(1), l.types[1].rank(), outside, sizes);
+  // What is out of range goes to one element more, which is cut off again.
+  int64_t count = element_count(x);
+  Var at = e.select(e.flat(places.valid), e.flat(places.at), e.integer(count));
+  Var target = l.operand(0), updates = l.operand(2);
+  bool is_bool = target.dtype == boolean;
+  if (is_bool) target = e.cast(target, i32), updates = e.cast(updates, i32);
+  Var longer = e.concat({e.flat(target), e.constant(Tensor(target.dtype, {1}))}, 0);
+  constexpr std::string_view kModes[] = {"update", "add", "mul", "max", "min"};
+  Var put = e.scatter_flat(longer, at, e.flat(updates), kModes[static_cast<size_t>(a.kind)]);
+  put = wrapped(e, e.reshape(e.slice(put, {0}, {count}, {1}), l.shape()), l.types[0].dtype);
+  return {is_bool ? e.cast(put, boolean) : put};
+}
+
+namespace {
+
+/// The starts of a dynamic slice as one vector, moved so that the slice lies within x.
+Var starts_within(Lowering& l, size_t first, const Shape& x, const Shape& sizes) {
+  Emitter& e = l.e;
+  std::vector<Var> parts;
+  if (l.types.size() == first + 1 && l.types[first].rank() == 1) parts.push_back(l.operand(first));
+  else
+    for (size_t i = first; i < l.types.size(); ++i) parts.push_back(l.operand(i));
+  Var starts = e.concat(parts, 0);
+  Shape last;
+  for (size_t d = 0; d < x.size(); ++d) last.push_back(x[d] - sizes[d]);
+  return e.binary("minimum", e.binary("maximum", starts, e.integer(0)), e.integers(last));
+}
+
+}  // namespace
+
+Lowered lower_dynamic_slice(Lowering& l) {
+  Emitter& e = l.e;
+  Var x = l.operand(0);
+  if (l.types[0].rank() == 0) return {x};
+  Shape sizes = shape_of(l.attrs<DynamicSliceAttrs>().sizes);
+  Var starts = starts_within(l, 1, x.shape, sizes);
+  return {e.emit("slice_by_size", {{"x", x}, {"begin", starts}, {"size", e.integers(sizes)}}, x.dtype, sizes)};
+}
+
+Lowered lower_dynamic_update_slice(Lowering& l) {
+  Emitter& e = l.e;
+  Var x = l.operand(0), update = l.operand(1);
+  if (l.types[0].rank() == 0) return {update};
+  Var starts = starts_within(l, 2, x.shape, update.shape);
+  // Places in a flat x: the slice's own, behind that of its first element.
+  Shape strides = strides_of(x.shape);
+  Tensor table(i32, update.shape);
+  size_t i = 0;
+  int32_t* to = table.mutable_values<int32_t>().data();
+  for_each_index(update.shape, [&](const Axes& index) {
+    int64_t at = 0;
+    for (size_t d = 0; d < index.size(); ++d) at += index[d] * strides[d];
+    to[i++] = static_cast<int32_t>(at);
+  });
+  // The sum of starts times strides, as a product.
+  auto rank = static_cast<int64_t>(strides.size());
+  Var first = e.emit("matmul",
+                     {{"x", e.reshape(starts, {1, rank})},
+                      {"y", e.reshape(e.integers(strides), {rank, 1})},
+                      {"transpose_x", e.flag(false)},
+                      {"transpose_y", e.flag(false)}},
+                     i32, {1, 1});
+  Var at = e.add(e.flat(e.constant(table)), e.flat(first));
+  return {e.reshape(e.scatter_flat(e.flat(x), at, e.flat(update), "update"), x.shape)};
+}
+
+Lowered lower_sort(Lowering& l) {
+  Emitter& e = l.e;
+  const auto& a = l.attrs<SortAttrs>();
+  Var key = l.operand(0);
+  if (l.types[0].rank() == 0) return lower_same(l);
+  int64_t axis = valid_axis(a.axis, key.shape.size());
+  Var order =
+      e.emit("argsort", {{"x", key}, {"axis", e.integer(axis)}, {"ascending", e.flag(!a.descending)}}, i32, key.shape);
+  Lowered sorted;
+  for (size_t i = 0; i < l.types.size(); ++i) {
+    Var x = l.operand(i);
+    bool is_bool = x.dtype == boolean;
+    if (is_bool) x = e.cast(x, i32);
+    Var moved =
+        e.emit("gather_along_axis", {{"x", x}, {"indices", order}, {"axis", e.integer(axis)}}, x.dtype, x.shape);
+    sorted.push_back(is_bool ? e.cast(moved, boolean) : moved);
+  }
+  return sorted;
+}
+
+}  // namespace rlx::coreml

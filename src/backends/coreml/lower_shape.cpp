@@ -1,0 +1,114 @@
+// Moving data. A scalar is [1] in a program, and lists of dims follow that.
+#include "backends/coreml/lowerings.h"
+#include "rlx/ops.h"
+
+namespace rlx::coreml {
+
+Lowered lower_broadcast(Lowering& l) {
+  const auto& a = l.attrs<BroadcastAttrs>();
+  Shape spread(l.shape().size(), 1);
+  for (size_t d = 0; d < a.axes.size(); ++d) spread[static_cast<size_t>(a.axes[d])] = l.types[0].dims[d].value();
+  return {l.e.reshape(l.operand(0), spread)};  // repeated by whoever needs it whole: see `Lowering::loose`
+}
+
+Lowered lower_reshape(Lowering& l) { return {l.e.reshape(l.operand(0), l.shape())}; }
+
+Lowered lower_transpose(Lowering& l) {
+  Var x = l.operand(0);
+  const Axes& permutation = l.attrs<TransposeAttrs>().permutation;
+  if (permutation.size() <= 1) return {x};
+  return {l.e.transpose(x, permutation)};
+}
+
+Lowered lower_slice(Lowering& l) {
+  const auto& a = l.attrs<SliceAttrs>();
+  Var x = l.operand(0);
+  if (l.types[0].rank() == 0) return {x};
+  return {
+      l.e.slice(x, shape_of(a.starts), shape_of(a.limits), a.strides.empty() ? Axes(a.starts.size(), 1) : a.strides)};
+}
+
+Lowered lower_pad(Lowering& l) {
+  Emitter& e = l.e;
+  const auto& a = l.attrs<PadAttrs>();
+  Var x = l.operand(0), value = l.operand(1);
+  if (l.types[0].rank() == 0) return {x};
+  bool is_bool = x.dtype == boolean;
+  if (is_bool) x = e.cast(x, i32), value = e.cast(value, i32);
+  // Gaps: each element with its gap is a row, and the last gap is cut.
+  for (size_t d = 0; d < a.interior.size(); ++d) {
+    if (a.interior[d] == 0 || x.shape[d] == 1) continue;
+    int64_t before = 1, after = 1, extent = x.shape[d], step = a.interior[d] + 1;
+    for (size_t i = 0; i < d; ++i) before *= x.shape[i];
+    for (size_t i = d + 1; i < x.shape.size(); ++i) after *= x.shape[i];
+    Var rows = e.reshape(x, {before, extent, 1, after});
+    rows = e.pad(rows, {0, 0, 0, 0}, {0, 0, a.interior[d], 0}, value);
+    rows = e.reshape(rows, {before, extent * step, after});
+    rows = e.slice(rows, {0, 0, 0}, {before, extent * step - a.interior[d], after}, {1, 1, 1});
+    Shape wider = x.shape;
+    wider[d] = extent * step - a.interior[d];
+    x = e.reshape(rows, wider);
+  }
+  Shape low = shape_of(a.low), high = shape_of(a.high), starts(low.size(), 0), limits = x.shape;
+  // What is added first may be cut again on the other side: edges are padded before they are cut.
+  Shape add_low = low, add_high = high;
+  for (size_t d = 0; d < low.size(); ++d) {
+    add_low[d] = std::max<int64_t>(low[d], 0);
+    add_high[d] = std::max<int64_t>(high[d], 0);
+    starts[d] = std::max<int64_t>(-low[d], 0);
+    limits[d] = x.shape[d] + add_low[d] + add_high[d] - std::max<int64_t>(-high[d], 0);
+  }
+  auto constant = l.number(1);
+  bool by_operation = constant && !is_bool && x.dtype != i32 && x.shape.size() <= 5;
+  bool any = std::any_of(add_low.begin(), add_low.end(), [](int64_t n) { return n > 0; }) ||
+             std::any_of(add_high.begin(), add_high.end(), [](int64_t n) { return n > 0; });
+  if (any && by_operation) {
+    Shape both, shape = x.shape;
+    for (size_t d = 0; d < low.size(); ++d) {
+      both.push_back(add_low[d]);
+      both.push_back(add_high[d]);
+      shape[d] += add_low[d] + add_high[d];
+    }
+    x = e.emit("pad",
+               {{"x", x},
+                {"pad", e.integers(both)},
+                {"mode", e.text("constant")},
+                {"constant_val", e.number(x.dtype, *constant)}},
+               x.dtype, shape);
+  } else if (any) {
+    x = e.pad(x, add_low, add_high, value);
+  }
+  x = e.slice(x, starts, limits, Axes(starts.size(), 1));
+  return {is_bool ? e.cast(x, boolean) : x};
+}
+
+Lowered lower_concatenate(Lowering& l) {
+  std::vector<Var> parts;
+  for (size_t i = 0; i < l.types.size(); ++i) parts.push_back(l.operand(i));
+  return {l.e.concat(parts, valid_axis(l.attrs<AxisAttrs>().axis, l.result().rank()))};
+}
+
+Lowered lower_reverse(Lowering& l) {
+  Var x = l.operand(0);
+  const Axes& axes = l.attrs<AxesAttrs>().axes;
+  if (axes.empty()) return {x};
+  return {l.e.emit("reverse", {{"x", x}, {"axes", l.e.integers(valid_axes(axes, x.shape.size()))}}, x.dtype, x.shape)};
+}
+
+Lowered lower_iota(Lowering& l) {
+  const auto& a = l.attrs<IotaAttrs>();
+  Shape line(l.shape().size(), 1);
+  auto axis = static_cast<size_t>(valid_axis(a.axis, a.type.rank()));
+  line[axis] = l.shape()[axis];
+  Tensor numbers(l.dtype(), line);
+  for (size_t i = 0; i < numbers.element_count(); ++i)
+    with_element_type(numbers.dtype(),
+                      [&]<class T>() { store<T>(numbers, i, static_cast<T>(static_cast<double>(i))); });
+  return {wrapped(l.e, l.e.constant(numbers), a.type.dtype)};
+}
+
+Lowered lower_extent(Lowering& l) {
+  return {l.e.constant(full(l.dtype(), {1}, static_cast<double>(l.attrs<ExtentAttrs>().dim.value())))};
+}
+
+}  // namespace rlx::coreml

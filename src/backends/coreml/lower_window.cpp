@@ -1,0 +1,185 @@
+// Sliding windows. A reduction reads its windows at places that are numbers here, and reduces them: right for every
+// stride, dilation and padding. Convolutions are those of ML Programs, their operands brought into NCHW and OIHW.
+#include "backends/coreml/lowerings.h"
+#include "ops/window_geometry.h"
+#include "rlx/ops.h"
+
+namespace rlx::coreml {
+
+Var reduced(Emitter& e, const Var& x, Reduction kind, const Axes& axes, DType dtype);
+
+namespace {
+constexpr int64_t kMostPlaces = int64_t{1} << 24;  // entries of a table of places: 64 MB in the package
+
+/// For each window and each of its elements, the place in a flat x; `outside` in padding and gaps.
+Tensor places_of(const Sliding& s, const Shape& extents, const Shape& counts, int32_t outside) {
+  Shape window = shape_of(s.window), strides = strides_of(extents);
+  Tensor table(i32, {element_count(counts), element_count(window)});
+  int32_t* to = table.mutable_values<int32_t>().data();
+  for_each_index(counts, [&](const Axes& place) {
+    for_each_index(window, [&](const Axes& k) {
+      int64_t at = 0;
+      for (size_t d = 0; d < extents.size() && at >= 0; ++d) {
+        int64_t p = s.position(d, place[d], k[d], extents[d]);
+        at = p < 0 ? -1 : at + p * strides[d];
+      }
+      *to++ = at < 0 ? outside : static_cast<int32_t>(at);
+    });
+  });
+  return table;
+}
+
+/// A flat x with one element more, which stands for padding and gaps.
+Var with_one_more(Emitter& e, const Var& x, double value) {
+  return e.concat({e.flat(x), e.constant(full(x.dtype, {1}, value))}, 0);
+}
+
+double start_of(Reduction kind, DType dtype) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  bool whole = !is_float(dtype);
+  int bits = std::min(info(dtype).bits, 32);
+  bool is_signed = kind_of(dtype) == Kind::signed_int;
+  switch (kind) {
+    case Reduction::sum:
+    case Reduction::any: return 0;
+    case Reduction::prod:
+    case Reduction::all: return 1;
+    case Reduction::max: return !whole ? -kInfinity : is_signed ? -std::ldexp(1.0, bits - 1) : 0;
+    default: return !whole ? kInfinity : std::ldexp(1.0, is_signed ? bits - 1 : bits) - 1;
+  }
+}
+
+/// x with `gap` zeros between its elements along `axis`.
+Var with_gaps(Emitter& e, const Var& x, size_t axis, int64_t gap) {
+  int64_t front = 1, back = 1, extent = x.shape[axis], spread = extent * (gap + 1);
+  if (gap == 0 || extent == 1) return x;
+  for (size_t i = 0; i < axis; ++i) front *= x.shape[i];
+  for (size_t i = axis + 1; i < x.shape.size(); ++i) back *= x.shape[i];
+  // Each element with its gap is a row, and the last gap is cut.
+  Var rows = e.pad(e.reshape(x, {front, extent, 1, back}), {0, 0, 0, 0}, {0, 0, gap, 0}, e.number(x.dtype, 0));
+  rows = e.slice(e.reshape(rows, {front, spread, back}), {0, 0, 0}, {front, spread - gap, back}, {1, 1, 1});
+  Shape shape = x.shape;
+  shape[axis] = spread - gap;
+  return e.reshape(rows, shape);
+}
+
+std::optional<std::string> too_many(int64_t places) {
+  if (places <= kMostPlaces) return std::nullopt;
+  return text_of("its windows have ", places, " elements together, a table too large for a package");
+}
+
+}  // namespace
+
+namespace when {
+std::optional<std::string> can_slide(const Question& q) {
+  const auto& a = q.node.attrs.as<ReduceWindowAttrs>();
+  if (a.kind == Reduction::custom) return "ML Programs have no reduction by a function of one's own";
+  return too_many(element_count(shape_of(q.node.types[0].dims)) * element_count(shape_of(a.window_dims)));
+}
+std::optional<std::string> can_select(const Question& q) {
+  const auto& a = q.node.attrs.as<SelectAndScatterAttrs>();
+  if (a.select != Comparison::ge) return "only the greatest element of a window is selected";
+  return too_many(element_count(shape_of(q.operands[1].dims)) * element_count(shape_of(a.window_dims)));
+}
+std::optional<std::string> can_convolve(const Question& q) {
+  const auto& a = q.node.attrs.as<ConvAttrs>();
+  if (a.accumulate && *a.accumulate != q.operands[0].dtype) return "the sums of a convolution have its operands' dtype";
+  if (q.operands[0].rank() > 5) return "convolutions have at most 3 dims of space";
+  return is_float(q);
+}
+}  // namespace when
+
+Lowered lower_reduce_window(Lowering& l) {
+  Emitter& e = l.e;
+  const auto& a = l.attrs<ReduceWindowAttrs>();
+  Var x = l.operand(0);
+  if (l.types[0].rank() == 0) return {x};
+  DType dtype = l.types[0].dtype;
+  bool is_bool = x.dtype == boolean;
+  if (is_bool) x = e.cast(x, i32);
+  Sliding s(a, x.shape.size());
+  auto outside = static_cast<int32_t>(element_count(x.shape));
+  Tensor table = places_of(s, x.shape, l.shape(), outside);
+  Var windows = e.gather_flat(with_one_more(e, x, start_of(a.kind, dtype)), e.constant(table));
+  Var r = e.reshape(reduced(e, windows, a.kind, {1}, is_bool ? i32 : dtype), l.shape());
+  return {is_bool ? e.cast(r, boolean) : r};
+}
+
+Lowered lower_select_and_scatter(Lowering& l) {
+  Emitter& e = l.e;
+  Var x = l.operand(0), source = l.operand(1);
+  Sliding s(l.attrs<SelectAndScatterAttrs>(), x.shape.size());
+  auto outside = static_cast<int32_t>(element_count(x.shape));
+  Tensor table = places_of(s, x.shape, source.shape, outside);
+  int64_t count = element_count(source.shape);
+  Var places = e.constant(table);
+  Var windows = e.gather_flat(with_one_more(e, x, start_of(Reduction::max, l.types[0].dtype)), places);
+  Var best =
+      e.emit("reduce_argmax", {{"x", windows}, {"axis", e.integer(1)}, {"keep_dims", e.flag(true)}}, i32, {count, 1});
+  Var at = e.emit("gather_along_axis", {{"x", places}, {"indices", best}, {"axis", e.integer(1)}}, i32, {count, 1});
+  Var zeros = e.constant(Tensor(x.dtype, {outside + int64_t{1}}));
+  Var sums = e.scatter_flat(zeros, e.flat(at), e.flat(source), "add");
+  return {e.reshape(e.slice(sums, {0}, {outside}, {1}), x.shape)};
+}
+
+Lowered lower_convolution(Lowering& l) {
+  Emitter& e = l.e;
+  const auto& a = l.attrs<ConvAttrs>();
+  ConvLayout layout(a, l.types);
+  Sliding s = layout.sliding(a, l.types);
+  Var x = e.transpose(l.operand(0), layout.lhs), w = e.transpose(l.operand(1), layout.rhs);
+  int64_t groups = a.feature_group_count;
+  if (int64_t g = a.batch_group_count; g > 1) {
+    // Groups of the batch become groups of features: [g n, c, ...] -> [n, g c, ...].
+    Shape split{g, x.shape[0] / g, x.shape[1], 1}, joint = x.shape;
+    for (size_t d = 2; d < x.shape.size(); ++d) split[3] *= x.shape[d];
+    joint[0] /= g, joint[1] *= g;
+    x = e.reshape(e.transpose(e.reshape(x, split), {1, 0, 2, 3}), joint);
+    groups *= g;
+  }
+  size_t space = x.shape.size() - 2;
+  if (space == 0) {  // a product over features: a window of one place
+    x = e.reshape(x, {x.shape[0], x.shape[1], 1});
+    w = e.reshape(w, {w.shape[0], w.shape[1], 1});
+  }
+  Shape pad, strides, dilations, low(x.shape.size(), 0), shape{x.shape[0], w.shape[0]};
+  Shape starts(x.shape.size(), 0), limits = x.shape;
+  for (size_t d = 0; d < space; ++d) {
+    int64_t before = s.low[d].value(), after = s.high[d].value(), gap = s.base[d] - 1;
+    size_t axis = d + 2;
+    x = with_gaps(e, x, axis, gap);  // as in the derivative of a stride
+    starts[axis] = std::max<int64_t>(-before, 0);
+    limits = x.shape;
+    limits[axis] = x.shape[axis] - std::max<int64_t>(-after, 0);
+    Shape from(x.shape.size(), 0);
+    from[axis] = starts[axis];
+    x = e.slice(x, from, limits, Axes(x.shape.size(), 1));
+    pad.push_back(std::max<int64_t>(before, 0));
+    pad.push_back(std::max<int64_t>(after, 0));
+    strides.push_back(s.stride[d]);
+    dilations.push_back(s.dilation[d]);
+    // The operation spreads only weights that are constants.
+    if (!l.is_constant(1) && dilations.back() > 1) {
+      w = with_gaps(e, w, axis, dilations.back() - 1);
+      dilations.back() = 1;
+    }
+    int64_t padded = x.shape[axis] + pad[2 * d] + pad[2 * d + 1], reach = (w.shape[axis] - 1) * dilations[d] + 1;
+    shape.push_back((padded - reach) / s.stride[d] + 1);
+  }
+  if (space == 0) pad = {0, 0}, strides = {1}, dilations = {1}, shape.push_back(1);
+  Var y = e.emit("conv",
+                 {{"x", x},
+                  {"weight", w},
+                  {"strides", e.integers(strides)},
+                  {"pad_type", e.text("custom")},
+                  {"pad", e.integers(pad)},
+                  {"dilations", e.integers(dilations)},
+                  {"groups", e.integer(groups)}},
+                 x.dtype, shape);
+  if (space == 0) y = e.reshape(y, {shape[0], shape[1]});
+  Axes back(layout.out.size());
+  for (size_t d = 0; d < layout.out.size(); ++d) back[static_cast<size_t>(layout.out[d])] = static_cast<int64_t>(d);
+  return {e.transpose(y, back)};
+}
+
+}  // namespace rlx::coreml

@@ -1,0 +1,102 @@
+// The rows as a list, what programs can carry, and the conditions that several rows have.
+#include "backends/coreml/lowerings.h"
+
+#include "rlx/ops.h"
+
+namespace rlx::coreml {
+namespace {
+
+const Row kRows[] = {
+#define RLX_LOWERING(name, condition, opset, function) {&op::name, condition, opset, function},
+#include "backends/coreml/lowerings.def"
+#undef RLX_LOWERING
+};
+
+constexpr size_t kMostDims = 5;
+
+}  // namespace
+
+std::span<const Row> rows() { return kRows; }
+
+const Row* find_row(const Question& q, int opset, std::string* why) {
+  std::string reason;
+  for (const Row& row : kRows) {
+    if (row.op != q.node.op) continue;
+    if (row.opset > opset) reason = text_of("it needs opset CoreML", row.opset, " (iOS ", row.opset + 10, ")");
+    else if (auto refusal = row.when(q)) reason = *refusal;
+    else return &row;
+  }
+  if (why)
+    *why = !reason.empty()             ? reason
+           : q.node.op->is_primitive() ? "there is no lowering to an ML Program yet"
+                                       : "ML Programs have no such operation";
+  return nullptr;
+}
+
+std::optional<DType> carried(DType dtype) {
+  switch (dtype) {
+    case f16:
+    case f32:
+    case boolean: return dtype;
+    case f64: return f32;
+    case i8:
+    case i16:
+    case i32:
+    case i64:
+    case u8:
+    case u16: return i32;
+    default: return std::nullopt;
+  }
+}
+
+std::optional<std::string> not_carried(const Type& type, const TypeRules& rules) {
+  auto dtype = carried(type.dtype);
+  if (!dtype) return text_of("Core ML computes nothing in ", type.dtype);
+  if (info(type.dtype).bits > 32 && !rules.narrow)
+    return text_of("Core ML has no ", type.dtype, "; it is narrowed to ", *dtype, " only on request");
+  if (type.rank() > kMostDims) return text_of(type, " has rank ", type.rank(), ", and Core ML at most ", kMostDims);
+  for (const Dim& d : type.dims) {
+    if (!d.is_static()) return text_of(type, " has a dim that is no number; give its symbols numbers");
+    if (d.value() == 0) return text_of(type, " has no elements, and Core ML no such tensors");
+    if (d.value() > std::numeric_limits<int32_t>::max()) return text_of(type, " has a dim beyond 32 bits");
+  }
+  return std::nullopt;
+}
+
+Shape carried_shape(const Type& type) { return type.dims.empty() ? Shape{1} : shape_of(type.dims); }
+
+Shape Lowering::shape(size_t i) const { return carried_shape(result(i)); }
+DType Lowering::dtype(size_t i) const { return *carried(result(i).dtype); }
+
+Var wrapped(Emitter& e, const Var& x, DType dtype) {
+  if (!is_integer(dtype) || info(dtype).bits >= 32) return x;
+  double span = static_cast<double>(int64_t{1} << info(dtype).bits);
+  if (kind_of(dtype) == Kind::unsigned_int) return e.binary("mod", x, e.number(i32, span));
+  return e.sub(e.binary("mod", e.add(x, span / 2), e.number(i32, span)), span / 2);
+}
+
+namespace when {
+
+std::optional<std::string> is_float(const Question& q) {
+  for (const Type& t : q.operands)
+    if (!rlx::is_float(t.dtype)) return text_of("of floats only, and not of ", t.dtype);
+  return std::nullopt;
+}
+std::optional<std::string> is_number(const Question& q) {
+  for (const Type& t : q.operands)
+    if (t.dtype == boolean) return "of numbers only, and not of bools";
+  return std::nullopt;
+}
+std::optional<std::string> is_boolean(const Question& q) {
+  for (const Type& t : q.operands)
+    if (t.dtype != boolean)
+      return text_of("of bools only, and not of ", t.dtype, ": ML Programs have no operations on bits");
+  return std::nullopt;
+}
+std::optional<std::string> can_bitcast(const Question& q) {
+  if (q.operands[0].dtype != q.node.types[0].dtype) return "ML Programs cannot see the bits of a number";
+  return std::nullopt;
+}
+
+}  // namespace when
+}  // namespace rlx::coreml

@@ -1,0 +1,85 @@
+// The table of lowerings: which ops an ML Program takes, and what is written for them. A row of lowerings.def names an
+// op, a condition beyond the one that holds for all (types.h), the first opset that has what it writes, and the
+// function.
+#pragma once
+
+#include <functional>
+#include <optional>
+
+#include "backends/coreml/emitter.h"
+#include "passes/legalize.h"
+
+namespace rlx::coreml {
+
+/// What a lowering is handed: the node, its operands as values of the program, and where to write.
+struct Lowering {
+  Emitter& e;
+  const Node& node;
+  std::vector<Type> types;  ///< of the operands, as the graph has them
+  std::function<Var(size_t)> operand;
+  /// The operand as it was before it was repeated along some dims: for what broadcasts by itself. Of the same rank.
+  std::function<Var(size_t)> loose;
+  /// The same of a constant's number, if the operand is a constant of equal elements.
+  std::function<std::optional<double>(size_t)> number;
+  std::function<bool(size_t)> is_constant;  ///< whether the graph has the operand's value
+  /// Writes a sub-graph into the current block; its inputs are values that it sees.
+  std::function<std::vector<Var>(const Graph&, const std::vector<Var>&)> body;
+
+  const Type& result(size_t i = 0) const { return node.types[i]; }
+  Shape shape(size_t i = 0) const;  ///< of a result, as programs carry it
+  DType dtype(size_t i = 0) const;
+  template <class A>
+  const A& attrs() const {
+    return node.attrs.as<A>();
+  }
+};
+using Lowered = std::vector<Var>;
+
+struct Row {
+  const OpDef* op;
+  /// Nothing, or why the row does not take the node.
+  std::optional<std::string> (*when)(const Question&);
+  int opset;
+  Lowered (*lower)(Lowering&);
+};
+/// The first row for an op that takes the node is the one.
+std::span<const Row> rows();
+const Row* find_row(const Question&, int opset, std::string* why = nullptr);
+
+/// Whether wider types may be carried in the 32 bits that programs have.
+struct TypeRules {
+  bool narrow = false;  ///< i64 as i32, f64 as f32
+};
+/// The dtype in which a program carries elements of `dtype`; nothing if it cannot.
+std::optional<DType> carried(DType dtype);
+/// Why a program cannot carry values of that type; nothing if it can.
+std::optional<std::string> not_carried(const Type& type, const TypeRules& rules);
+/// The shape in which it is carried: [1] for a scalar.
+Shape carried_shape(const Type& type);
+/// After arithmetic on integers of fewer than 32 bits, which a program has as i32: what they wrap to.
+Var wrapped(Emitter& e, const Var& x, DType dtype);
+
+namespace when {
+inline std::optional<std::string> always(const Question&) { return std::nullopt; }
+std::optional<std::string> is_float(const Question&);
+std::optional<std::string> is_number(const Question&);
+std::optional<std::string> is_boolean(const Question&);
+std::optional<std::string> can_reduce(const Question&);
+std::optional<std::string> can_compare(const Question&);
+std::optional<std::string> can_slide(const Question&);
+std::optional<std::string> can_select(const Question&);
+std::optional<std::string> can_convolve(const Question&);
+std::optional<std::string> can_scatter(const Question&);
+std::optional<std::string> can_sort(const Question&);
+std::optional<std::string> can_scan(const Question&);
+std::optional<std::string> can_attend(const Question&);
+std::optional<std::string> has_bits(const Question&);
+std::optional<std::string> can_bitcast(const Question&);
+std::optional<std::string> can_normalize(const Question&);
+}  // namespace when
+
+#define RLX_LOWERING(name, condition, opset, function) Lowered function(Lowering&);
+#include "backends/coreml/lowerings.def"
+#undef RLX_LOWERING
+
+}  // namespace rlx::coreml
