@@ -1,5 +1,5 @@
-// Defines the family's handles and registers its ops when the library is loaded. Their kernels are rows of the CPU's table:
-// they share the thread pool's tiles and vectors with ours.
+// Defines the family's handles and registers its ops when the library is loaded. Their kernels are rows of the CPU's
+// table: they share the thread pool's tiles and vectors with ours.
 #include "rlx/extras/splat.h"
 
 namespace rlx {
