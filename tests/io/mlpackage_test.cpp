@@ -37,6 +37,7 @@ mil::Operation make_const(const std::string& name, Tensor tensor) {
   mil::ValueType type = value.type;
   return {.type = "const",
           .outputs = {{name, type}},
+          .blocks = {},
           .attributes = {{"name", mil::Value::of(name)}, {"val", std::move(value)}}};
 }
 

@@ -53,7 +53,8 @@ std::string Emitter::fresh(std::string_view hint) {
 
 Var Emitter::emit_constant(mil::Value value, std::string_view hint, DType dtype, Shape shape) {
   Var var{fresh(hint), dtype, std::move(shape)};
-  mil::Operation op{.type = "const"};
+  mil::Operation op;
+  op.type = "const";
   op.outputs.push_back({var.name, value.type});
   op.attributes.emplace("name", mil::Value::of(var.name));
   op.attributes.emplace("val", std::move(value));
@@ -91,7 +92,8 @@ Var Emitter::text(std::string_view value) {
 
 std::vector<Var> Emitter::emit_many(std::string_view type, const Arguments& arguments, std::vector<Var> results,
                                     std::vector<mil::Block> blocks) {
-  mil::Operation op{.type = std::string(type)};
+  mil::Operation op;
+  op.type = type;
   for (const Argument& argument : arguments) {
     mil::Argument& bindings = op.inputs[std::string(argument.name)];
     for (const Var& v : argument.values) bindings.emplace_back(v.name);
