@@ -252,3 +252,15 @@ def test_dlpack_carries_bf16():
     close((back * 2).astype("f4"), np.arange(6).reshape(2, 3) * 2, dtype=False)
     with pytest.raises((TypeError, BufferError, RuntimeError)):
         np.from_dlpack(x)  # the capsule says bf16
+
+
+def test_floats_of_one_byte_are_those_of_ml_dtypes():
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    x = np.array([[0.7, -3.2, 5.9] + [0] * 29, [1e-3] * 32], np.float32)
+    scale = np.asarray(rlx.ops.scaled_quant_scale(x, format="f4e2m1fn", layout="mx"))
+    assert scale.dtype == ml_dtypes.float8_e8m0fnu
+    # OCP Microscaling 1.0, 6.3: the largest power of two not above the largest number, over that of the format, 4.
+    np.testing.assert_array_equal(scale.astype(np.float32), [[2.0 ** (2 - 2)], [2.0 ** (-10 - 2)]])
+    codes = rlx.ops.scaled_quantize(x, scale, format="f4e2m1fn", layout="mx")  # and in again
+    wide = np.asarray(rlx.ops.scaled_dequantize(codes, scale, format="f4e2m1fn", layout="mx"))
+    np.testing.assert_array_equal(wide[0, :3], [0.5, -3, 6])

@@ -22,8 +22,12 @@ _NAMES = {
     "c128": np.complex128,
 }
 TO_NUMPY = {name: np.dtype(t) for name, t in _NAMES.items()}
+# Floats of one byte, by their names in ml_dtypes.
+_NARROW = {"f8e4m3fn": "float8_e4m3fn", "f8e5m2": "float8_e5m2", "f8e4m3fnuz": "float8_e4m3fnuz", "f8e5m2fnuz": "float8_e5m2fnuz",
+           "f8e8m0fnu": "float8_e8m0fnu"}
 if bfloat16 is not None:
     TO_NUMPY["bf16"] = bfloat16
+    TO_NUMPY.update((name, np.dtype(getattr(ml_dtypes, theirs))) for name, theirs in _NARROW.items() if hasattr(ml_dtypes, theirs))
 FROM_NUMPY = {t: name for name, t in TO_NUMPY.items()}
 _LONG = {"float32": "f32", "float64": "f64", "float16": "f16", "bfloat16": "bf16", "complex64": "c64", "complex128": "c128",
          "float": "f32", "int": "i32", "complex": "c64", "bool_": "bool",
@@ -61,8 +65,10 @@ def own_name_of(dtype):
 
 
 def numpy_of(name):
-    if name == "bf16" and bfloat16 is None:
-        raise TypeError("bf16 arrays need the package ml_dtypes: pip install ml_dtypes")
+    if name not in TO_NUMPY:
+        if name == "bf16" or name in _NARROW:
+            raise TypeError(f"{name} arrays need the package ml_dtypes: pip install ml_dtypes")
+        raise TypeError(f"NumPy has no {name}: convert it, or keep it inside of a function under rlx.jit")
     return TO_NUMPY[name]
 
 
