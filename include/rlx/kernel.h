@@ -48,9 +48,14 @@ class KernelRun {
   int threads() const { return threads_; }
   /// Calls part(0) ... part(parts - 1) on at most `threads()` threads, this one among them, and returns when all have
   /// returned. A part that throws ends the run with what it threw.
-  void parallel_for(int64_t parts, const std::function<void(int64_t part)>& part) const;
+  template <class Part>
+  void parallel_for(int64_t parts, const Part& part) const {
+    call_parts(parts, std::cref(part));  // a reference: nothing is allocated for what the part captures
+  }
 
  private:
+  void call_parts(int64_t parts, const std::function<void(int64_t part)>& part) const;
+
   void* const* operands_;
   void* const* results_;
   std::byte* scratch_;

@@ -39,6 +39,7 @@ PARTITIONED = {"backends", "frontends", "extras"}
 PUBLIC = {
     "ops/": "ops",
     "extras/": "extras",
+    "extras/splat.h": "ops",  # declares ops that the table of the CPU claims
     "error.h": "base",
     "version.h": "base",
     "dtype.h": "base",

@@ -118,6 +118,11 @@ TEST_CASE("each op of the table runs without allocating") {
         }
         Graph g = trace(types, [&](Graph& to, Values in) { return to.emit(*op, {in.begin(), in.end()}, s.attrs); });
         CompiledGraph compiled = Session(Device::cpu(), {2}).compile(g);
+        // Kernels that were registered from outside the table may allocate (docs/decisions.md), and some do.
+        const auto& lines = compiled.report().lines;
+        if (std::any_of(lines.begin(), lines.end(),
+                        [](const DispatchLine& l) { return l.reason.find("registered kernel") != std::string::npos; }))
+          continue;
         std::vector<Tensor> inputs, outputs(g.outputs().size());
         for (const Type& t : types) inputs.push_back(random_tensor(t.dtype, shape_of(t.dims), 1, s.lo, s.hi));
         size_t count = allocations_of(compiled, inputs, outputs, 3);

@@ -99,7 +99,7 @@ int64_t KernelTensor::count() const {
   return n;
 }
 
-void KernelRun::parallel_for(int64_t parts, const std::function<void(int64_t)>& part) const {
+void KernelRun::call_parts(int64_t parts, const std::function<void(int64_t)>& part) const {
   std::mutex mutex;
   std::exception_ptr first;
   kernels::ThreadPool::shared().parallel_for(threads_, parts, [&](int64_t p) {
