@@ -66,9 +66,8 @@ Lowered lower_reduce(Lowering& l) {
 Lowered lower_mean(Lowering& l) {
   const auto& a = l.attrs<ReduceDimsAttrs>();
   Var x = l.operand(0);
-  if (l.types[0].rank() == 0) return {x};
-  Axes axes = a.axes.empty() ? axes_from(0, x.shape.size()) : valid_axes(a.axes, x.shape.size());
-  return {l.e.reduce("reduce_mean", x, axes, a.keep_dims)};
+  if (a.axes.empty()) return {x};  // the mean over no dims; reduce_mean without axes is over all
+  return {l.e.reduce("reduce_mean", x, valid_axes(a.axes, x.shape.size()), a.keep_dims)};
 }
 
 Lowered lower_argmax(Lowering& l) {
@@ -112,11 +111,11 @@ Lowered lower_dot(Lowering& l) {
   auto last = static_cast<int64_t>(x.shape.size()) - 1;
   if (axes.lhs_batch.empty() && axes.lhs_contract == Axes{last} && last > 0 && y.shape.size() == 2 &&
       axes.rhs_contract.size() == 1)
-    return {wrapped(e, product(e, x, y, false, axes.rhs_contract[0] == 1, l.shape()), l.types[0].dtype)};
+    return {wrapped(e, product(e, x, y, false, axes.rhs_contract[0] == 1, l.shape()), l.result().dtype)};
   Var left = grouped(e, x, axes.lhs_batch, axes.lhs_free, axes.lhs_contract);
   Var right = grouped(e, y, axes.rhs_batch, axes.rhs_contract, axes.rhs_free);
   Var r = product(e, left, right, false, false, {left.shape[0], left.shape[1], right.shape[2]});
-  return {wrapped(e, e.reshape(r, l.shape()), l.types[0].dtype)};
+  return {wrapped(e, e.reshape(r, l.shape()), l.result().dtype)};
 }
 
 Lowered lower_matmul(Lowering& l) {

@@ -15,8 +15,6 @@ std::optional<std::string> can_scatter(const Question& q) {
 std::optional<std::string> can_sort(const Question& q) {
   if (q.node.attrs.as<SortAttrs>().comparator) return "ML Programs sort by value only, not by a comparator";
   if (q.operands[0].dtype == boolean) return "ML Programs sort numbers only";
-  if (q.node.attrs.as<SortAttrs>().descending)
-    return "downwards, the sort of ML Programs gives equal elements in another order than that of their places";
   return std::nullopt;
 }
 }  // namespace when
@@ -159,13 +157,17 @@ Lowered lower_scatter(Lowering& l) {
   FlatPlaces places = flat_places(e, p, x, l.operand(1), l.types[1].rank(), outside, sizes);
   // What is out of range goes to one element more, which is cut off again.
   int64_t count = element_count(x);
-  Var at = e.select(e.flat(places.valid), e.flat(places.at), e.integer(count));
+  // Of several updates of one place the last counts, by their index vectors first: those dims lead.
+  Axes order = p.outer(outside.size());
+  order.insert(order.end(), p.window.begin(), p.window.end());
+  auto in_order = [&](Var v) { return e.flat(std::is_sorted(order.begin(), order.end()) ? v : e.transpose(v, order)); };
+  Var at = e.select(in_order(places.valid), in_order(places.at), e.integer(count));
   Var target = l.operand(0), updates = l.operand(2);
   bool is_bool = target.dtype == boolean;
   if (is_bool) target = e.cast(target, i32), updates = e.cast(updates, i32);
   Var longer = e.concat({e.flat(target), e.constant(Tensor(target.dtype, {1}))}, 0);
   constexpr std::string_view kModes[] = {"update", "add", "mul", "max", "min"};
-  Var put = e.scatter_flat(longer, at, e.flat(updates), kModes[static_cast<size_t>(a.kind)]);
+  Var put = e.scatter_flat(longer, at, in_order(updates), kModes[static_cast<size_t>(a.kind)]);
   put = wrapped(e, e.reshape(e.slice(put, {0}, {count}, {1}), l.shape()), l.types[0].dtype);
   return {is_bool ? e.cast(put, boolean) : put};
 }
@@ -229,8 +231,10 @@ Lowered lower_sort(Lowering& l) {
   Var key = l.operand(0);
   if (l.types[0].rank() == 0) return lower_same(l);
   int64_t axis = valid_axis(a.axis, key.shape.size());
-  Var order =
-      e.emit("argsort", {{"x", key}, {"axis", e.integer(axis)}, {"ascending", e.flag(!a.descending)}}, i32, key.shape);
+  // Equal elements keep their order upwards; downwards argsort turns it around, so what is sorted is turned instead:
+  // into -key, or -1 - key of integers, the least of which has no opposite.
+  if (a.descending) key = is_float(key.dtype) ? e.mul(key, -1.0) : e.add(e.mul(key, -1.0), -1.0);
+  Var order = e.emit("argsort", {{"x", key}, {"axis", e.integer(axis)}, {"ascending", e.flag(true)}}, i32, key.shape);
   Lowered sorted;
   for (size_t i = 0; i < l.types.size(); ++i) {
     Var x = l.operand(i);

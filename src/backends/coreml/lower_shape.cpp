@@ -1,4 +1,6 @@
 // Moving data. A scalar is [1] in a program, and lists of dims follow that.
+#include <numeric>
+
 #include "backends/coreml/lowerings.h"
 #include "rlx/ops.h"
 
@@ -8,7 +10,14 @@ Lowered lower_broadcast(Lowering& l) {
   const auto& a = l.attrs<BroadcastAttrs>();
   Shape spread(l.shape().size(), 1);
   for (size_t d = 0; d < a.axes.size(); ++d) spread[static_cast<size_t>(a.axes[d])] = l.types[0].dims[d].value();
-  return {l.e.reshape(l.operand(0), spread)};  // repeated by whoever needs it whole: see `Lowering::loose`
+  // The operand's dims in the order of the result's.
+  Axes order(a.axes.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::sort(order.begin(), order.end(),
+            [&](int64_t x, int64_t y) { return a.axes[static_cast<size_t>(x)] < a.axes[static_cast<size_t>(y)]; });
+  Var x = l.operand(0);
+  if (!std::is_sorted(order.begin(), order.end())) x = l.e.transpose(x, order);
+  return {l.e.reshape(x, spread)};  // repeated by whoever needs it whole: see `Lowering::loose`
 }
 
 Lowered lower_reshape(Lowering& l) { return {l.e.reshape(l.operand(0), l.shape())}; }
