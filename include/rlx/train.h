@@ -40,7 +40,7 @@ struct Optimizer {
 struct LearningRate {
   enum class Shape { constant, linear, cosine, one_cycle };
   struct Options {
-    int64_t warmup = 0;  ///< steps that rise from 0 (one_cycle: a fraction of all steps, see below)
+    int64_t warmup = 0;  ///< steps that rise from 0; one_cycle rises in a way of its own
     double last = 0;     ///< what it falls to, as a fraction of the peak
   };
   double peak = 1e-3;
@@ -108,7 +108,7 @@ class TrainingSession {
   TrainingSession& operator=(TrainingSession&&) noexcept;
 
   /// One step on a batch. A loss that is no finite number is an error (invalid_argument) that names the first node that
-  /// gave one; nothing has changed then.
+  /// gave one; nothing has changed then. Fails while gradients wait.
   StepResult step(const std::vector<NamedTensor>& batch);
   /// Adds the gradients of a batch to those that wait. Nothing steps.
   StepResult accumulate(const std::vector<NamedTensor>& batch);

@@ -214,14 +214,14 @@ TrainingSession& TrainingSession::operator=(TrainingSession&&) noexcept = defaul
 
 StepResult TrainingSession::step(const std::vector<NamedTensor>& batch) {
   State& s = *state_;
+  if (s.pending > 0)
+    fail(ErrorCode::invalid_argument, "the gradients of ", s.pending, " batches wait; call step_accumulated() first");
   double rate = s.config.learning_rate.at(s.steps + 1);
   auto inputs = s.ordered(batch);
   StepResult r;
   if (s.config.fused) {
     r = s.fused_step(inputs, rate);
   } else {
-    if (s.pending > 0)
-      fail(ErrorCode::invalid_argument, "the gradients of ", s.pending, " batches wait; call step_accumulated() first");
     r = s.add_gradients(inputs);
     r.grad_norm = s.apply_sums(rate);
   }
