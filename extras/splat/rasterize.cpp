@@ -211,7 +211,11 @@ struct Raster {
       Responses r(s, v[6], v[7], v[0], v[4], a);
       Value weight = v[0] * r.alpha;
       std::vector<Value> next = {r.light};
-      for (int64_t i = 0; i < 3; ++i) next.push_back(v[size_t(1 + i)] + weight * number(s, splat_field::color + i));
+      // A colour that is no number spoils the pixels it is seen at, and no others: 0 * NaN would.
+      for (int64_t i = 0; i < 3; ++i) {
+        Value shown = weight * number(s, splat_field::color + i);
+        next.push_back(v[size_t(1 + i)] + select(r.counts, shown, zeros_like(shown)));
+      }
       next.push_back(r.steps);
       return next;
     });
@@ -260,14 +264,15 @@ Many<Value> rasterize_backward(Values in, const SplatAttrs& a) {
       over_splats(splats, {all, none, none}, {whole.x, whole.y, d[0], d[1], d[2], total, behind_all}, [&](Values v) {
         Value light = v[0], s = v[3];
         Responses r(s, v[4], v[5], light, v[2], a);
-        Value own = v[6] * number(s, color) + v[7] * number(s, color + 1) + v[8] * number(s, color + 2);
+        auto where_it_counts = [&](Value x) { return select(r.counts, x, zeros_like(x)); };
+        Value own =
+            where_it_counts(v[6] * number(s, color) + v[7] * number(s, color + 1) + v[8] * number(s, color + 2));
         Value weight = light * r.alpha, done = v[1] + weight * own;
         Value stopped = bitwise_or(is_less(r.light, a.transmittance_threshold),
                                    is_at_least(r.steps, static_cast<double>(a.max_splat_steps)));
         Value passes = select(stopped, full_like(r.light, 1), r.light);
         Value behind = select(stopped, v[10], (v[9] - done) / passes);
-        Value d_alpha = light * (own - behind);
-        d_alpha = select(r.counts, d_alpha, zeros_like(d_alpha));
+        Value d_alpha = where_it_counts(light * (own - behind));
         Value d_q = d_alpha * r.alpha * -0.5 / r.divisor, d_divisor = -(d_q * r.distance);
         auto sum = [&](Value x) { return reduce_sum(x, {pixels}); };
         Value q_dx = d_q * r.dx, q_dy = d_q * r.dy, divisor_dx = d_divisor * r.dx, divisor_dy = d_divisor * r.dy;
@@ -277,11 +282,12 @@ Many<Value> rasterize_backward(Values in, const SplatAttrs& a) {
                     d_divisor * number(s, slope + 1) +
                     2.0 * (number(s, bend + 1) * divisor_dx + number(s, bend + 2) * divisor_dy);
         Value d_opacity = sum(d_alpha * r.fall);
-        Value row = stack(
-            {zeros_like(d_opacity), -sum(d_x), -sum(d_y), sum(q_dx * r.dx), 2.0 * sum(q_dx * r.dy), sum(q_dy * r.dy),
-             sum(divisor_dx), sum(divisor_dy), sum(divisor_dx * r.dx), 2.0 * sum(divisor_dx * r.dy),
-             sum(divisor_dy * r.dy), d_opacity, sum(weight * v[6]), sum(weight * v[7]), sum(weight * v[8])},
-            d_opacity.rank());
+        Value row =
+            stack({zeros_like(d_opacity), -sum(d_x), -sum(d_y), sum(q_dx * r.dx), 2.0 * sum(q_dx * r.dy),
+                   sum(q_dy * r.dy), sum(divisor_dx), sum(divisor_dy), sum(divisor_dx * r.dx),
+                   2.0 * sum(divisor_dx * r.dy), sum(divisor_dy * r.dy), d_opacity, sum(where_it_counts(weight * v[6])),
+                   sum(where_it_counts(weight * v[7])), sum(where_it_counts(weight * v[8]))},
+                  d_opacity.rank());
         return std::vector{r.light, done, r.steps, row};
       });
   return {move_axis(out[3], 0, splats.rank() - 2), stack(d_background, in[1].rank() - 1)};

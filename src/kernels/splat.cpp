@@ -145,9 +145,11 @@ HWY_NOINLINE void composite(const SplatArgs& a, const SplatBox* boxes, const int
       a, boxes, list, count, tile,
       [&](const T* s, int64_t at, const Response<T>& r) HWY_ATTR {
         const auto light = hn::Load(d, tile.light + at), weight = hn::Mul(light, r.alpha);
+        // A colour that is no number spoils the pixels it is seen at, and no others: 0 * NaN would.
         for (int64_t i = 0; i < 3; ++i)
-          hn::Store(hn::MulAdd(weight, hn::Set(d, s[kColor + i]), hn::Load(d, tile.color[i] + at)), d,
-                    tile.color[i] + at);
+          hn::Store(hn::MulAdd(weight, hn::IfThenElseZero(r.counts, hn::Set(d, s[kColor + i])),
+                               hn::Load(d, tile.color[i] + at)),
+                    d, tile.color[i] + at);
         hn::Store(hn::Mul(light, hn::Sub(hn::Set(d, T(1)), r.alpha)), d, tile.light + at);
         hn::Store(hn::Add(hn::Load(d, tile.steps + at), hn::IfThenElseZero(r.counts, hn::Set(d, T(1)))), d,
                   tile.steps + at);
@@ -283,9 +285,11 @@ HWY_INLINE void backward(const SplatArgs& a, const SplatBox* boxes, int64_t tile
         a, boxes, list, count, tile,
         [&](const T* s, int64_t at, const Response<T>& r) HWY_ATTR {
           const V light = hn::Load(d, tile.light + at), weight = hn::Mul(light, r.alpha);
-          const V d0 = hn::Load(d, b.d[0] + at), d1 = hn::Load(d, b.d[1] + at), d2 = hn::Load(d, b.d[2] + at);
-          const V own = hn::MulAdd(d0, hn::Set(d, s[kColor]),
-                                   hn::MulAdd(d1, hn::Set(d, s[kColor + 1]), hn::Mul(d2, hn::Set(d, s[kColor + 2]))));
+          auto cotangent = [&](int64_t i) HWY_ATTR { return hn::IfThenElseZero(r.counts, hn::Load(d, b.d[i] + at)); };
+          const V d0 = cotangent(0), d1 = cotangent(1), d2 = cotangent(2);
+          const V own = hn::IfThenElseZero(
+              r.counts, hn::MulAdd(d0, hn::Set(d, s[kColor]),
+                                   hn::MulAdd(d1, hn::Set(d, s[kColor + 1]), hn::Mul(d2, hn::Set(d, s[kColor + 2])))));
           const V after = hn::Mul(light, hn::Sub(one, r.alpha));
           const V steps = hn::Add(hn::Load(d, tile.steps + at), hn::IfThenElseZero(r.counts, one));
           const V rest = hn::NegMulAdd(weight, own, hn::Load(d, b.rest + at));

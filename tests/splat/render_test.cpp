@@ -140,6 +140,35 @@ TEST_CASE("numbers that are none, and shapes that are no ellipse, count nowhere 
   Tensor got = drawn(rows(all), kPlain);
   CHECK(difference(got, wanted) == "");
 }
+TEST_CASE("a colour that is no number spoils the pixels it is seen at, and no others") {
+  auto far = splat_at(6.5, 4.5, 0.6, 0.5, {0.2, 0.4, 0.9}), plain = splat_at(1.5, 1.5, 0.4, 0.5, {1, 1, 1});
+  auto spoilt = plain;
+  spoilt[12] = kNaN, spoilt[13] = kInfinity;
+  Graph d = value_and_vjp(raster_graph(rows({far, far}), kPlain), Mask{true, true}, Mask{true});
+  auto run = [&](const Tensor& splats, auto by) {
+    return by(std::vector{splats, full(f64, {3}, 0.3), full(f64, {6, 8, 4}, 0.25)});
+  };
+  auto plainly = [&](const std::vector<Tensor>& in) { return interpret(d, in); };
+  auto by_kernels = [&](const std::vector<Tensor>& in) { return on_cpu(d, in); };
+  auto composed = [&](const std::vector<Tensor>& in) {
+    return Session().compile(d, {.kernel_dispatch = KernelDispatch::common}).run_ordered(in);
+  };
+  auto check = [&](auto by) {
+    auto wanted = run(rows({plain, far}), by), got = run(rows({spoilt, far}), by);
+    for (int64_t y = 0; y < 6; ++y)
+      for (int64_t x = 0; x < 8; ++x) {
+        bool seen = std::abs(x - 1) + std::abs(y - 1) <= 1;  // 3 deviations of 0.4: not the diagonal neighbours
+        CHECK(std::isnan(pixel(got[0], x, y, 0)) == seen);
+        CHECK(std::isinf(pixel(got[0], x, y, 1)) == seen);
+        for (int64_t i = 2; i < 4; ++i) CHECK(pixel(got[0], x, y, i) == pixel(wanted[0], x, y, i));
+      }
+    for (size_t i = splat_field::count; i < 2 * splat_field::count; ++i)
+      CHECK(load<double>(got[1], i) == load<double>(wanted[1], i));
+  };
+  check(plainly);
+  check(by_kernels);
+  check(composed);
+}
 TEST_CASE("on the CPU a crowd over many tiles is the reference's, in values and gradients, on any number of threads") {
   for (bool ray : {true, false})
     for (DType dtype : {f64, f32}) {
