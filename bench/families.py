@@ -73,7 +73,7 @@ def make_rows():
     both("softmax", [square], lambda x: ops.softmax(x * x), lambda x: F.softmax(x * x, -1), [0])
     both("layer_norm", [square, f32(1024), f32(1024)], lambda x, g, b: ops.layer_norm(x, g, b),
          lambda x, g, b: F.layer_norm(x, (1024,), g, b), [0, 1, 2], 2e-3)
-    both("rms_norm", [square, f32(1024)], lambda x, g: ops.rms_norm(x, g, has_beta=False),
+    both("rms_norm", [square, f32(1024)], lambda x, g: ops.rms_norm(x, g),
          lambda x, g: F.rms_norm(x, (1024,), g, 1e-5), [0, 1], 2e-3)
     both("group_norm", [image, f32(64), f32(64)], lambda x, g, b: ops.group_norm(x, g, b, num_groups=8),
          lambda x, g, b: F.group_norm(x, 8, g, b), [0, 1, 2], 0.05)

@@ -52,8 +52,8 @@ def default(kind, text):
 
 
 def parameters_of(op):
-    """The operands as (name, "one" | "optional" | "many"), how those are declared, and the attributes as
-    (parameter, name, kind, default)."""
+    """The operands as (name, "one" | "optional" | "many"), how those are declared, the attributes that are keywords as
+    (parameter, name, kind, default), and all attributes as (name, kind, expression)."""
     operands = []
     for text in op["operands"]:
         name = python_name(re.match(r"\w+", text).group())
@@ -69,7 +69,10 @@ def parameters_of(op):
             declared.append((name, kind, f"*{name}" if kind == "many" else f"{name}=None" if last else name))
     taken = {name for name, _ in operands}  # an attribute that is named like an operand gets an underscore
     attrs = [(python_name(a["name"]) + "_" * (a["name"] in taken), a["name"], a["kind"], a["default"]) for a in op["attributes"]]
-    return operands, declared, attrs
+    # Whether an operand is there need not be said twice.
+    flags = {"has_" + name.rstrip("_"): f"{name} is not None" for name, kind in operands if kind == "optional"}
+    given = [(name, kind, flags.get(name, p)) for p, name, kind, _ in attrs]
+    return operands, declared, [a for a in attrs if a[1] not in flags], given
 
 
 def with_star(parameters, keywords):
@@ -80,7 +83,7 @@ def with_star(parameters, keywords):
 
 
 def wrapper(op):
-    operands, declared, attrs = parameters_of(op)
+    operands, declared, attrs, emitted = parameters_of(op)
     signature = ", ".join(with_star([d for _, _, d in declared], [f"{p}={default(kind, text)}" for p, _, kind, text in attrs]))
     lines = textwrap.wrap(f"def {python_name(op['name'])}({signature}):", 118, subsequent_indent="        ",
                           break_long_words=False, break_on_hyphens=False)
@@ -98,12 +101,12 @@ def wrapper(op):
     lines.append('    """' + body[0].replace("\\\\", "\\\\\\\\"))
     lines += ["    " + line if line else "" for line in body[1:]]
     lines[-1] += '"""'
-    listed = ", ".join(f'("{name}", {p}, "{kind}")' for p, name, kind, _ in attrs)
+    listed = ", ".join(f'("{name}", {expression}, "{kind}")' for name, kind, expression in emitted)
     given = "[" + ", ".join(f"*{n}" if k == "many" else n for n, k in operands) + "]"
     text = f'    return emit_op("{op["name"]}", {given}, [{listed}])'
     if len(text) > 118:
         text = f'    return emit_op("{op["name"]}", {given}, [\n' + "\n".join(
-            f'        ("{name}", {p}, "{kind}"),' for p, name, kind, _ in attrs) + "\n    ])"
+            f'        ("{name}", {expression}, "{kind}"),' for name, kind, expression in emitted) + "\n    ])"
     lines.append(text)
     return "\n".join(lines)
 
@@ -125,7 +128,7 @@ def attribute_type(kind):
 
 
 def stub(op):
-    _, declared, attrs = parameters_of(op)
+    _, declared, attrs, _ = parameters_of(op)
     parameters = []
     for name, kind, text in declared:
         if text.startswith("*"):

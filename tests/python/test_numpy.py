@@ -208,6 +208,17 @@ def test_i8_in_the_op_table_has_8_bits():
     assert rlx.scan(lambda c, x: (c + x, c), np.int8(1), np.ones(3, np.int8))[1].dtype == np.int8
 
 
+def test_an_operand_that_may_be_left_out_is_there_when_it_is_given(rng):
+    x, w, bias, residual = (rng.normal(size=dims).astype("f4") for dims in ((3, 4), (4, 5), (5,), (3, 5)))
+    for got, wanted in [(rlx.ops.fused_matmul(x, w), x @ w), (rlx.ops.fused_matmul(x, w, bias), x @ w + bias),
+                        (rlx.ops.fused_matmul(x, w, residual=residual), x @ w + residual),
+                        (rlx.ops.fused_matmul(x, w, bias, residual), x @ w + bias + residual)]:
+        close(got, wanted)
+    centered = x - x.mean(-1, keepdims=True)
+    normed = centered / np.sqrt((centered**2).mean(-1, keepdims=True) + 1e-5)
+    close(rlx.ops.layer_norm(x, w[:, 0], w[:, 1], epsilon=1e-5), normed * w[:, 0] + w[:, 1])
+
+
 def test_arrays_of_other_layouts(rng):
     x = rng.normal(size=(4, 6)).astype("f4")
     f = rlx.jit(lambda a: rnp.tanh(a) @ a.T)

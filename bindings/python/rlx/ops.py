@@ -1042,17 +1042,16 @@ def linear(x, w, bias=None):
     return emit_op("linear", [x, w, bias], [])
 
 
-def fused_matmul(x, w, bias=None, residual=None, *, transpose_rhs=False, has_bias=False, has_residual=False,
-        activation="none"):
+def fused_matmul(x, w, bias=None, residual=None, *, transpose_rhs=False, activation="none"):
     """Activation(x w + bias) + residual: x[..., k], w[k, n] ([n, k] if transpose_rhs), bias[n] if has_bias, residual
     [..., n] if has_residual. f16 and bf16 round once, at the end.
 
-    Attributes: transpose_rhs (bool; False), has_bias (bool; False), has_residual (bool; False), activation (none
-    | relu | gelu | gelu_tanh | silu | sigmoid | tanh; "none")."""
+    Attributes: transpose_rhs (bool; False), activation (none | relu | gelu | gelu_tanh | silu | sigmoid | tanh;
+    "none")."""
     return emit_op("fused_matmul", [x, w, bias, residual], [
         ("transpose_rhs", transpose_rhs, "bool"),
-        ("has_bias", has_bias, "bool"),
-        ("has_residual", has_residual, "bool"),
+        ("has_bias", bias is not None, "bool"),
+        ("has_residual", residual is not None, "bool"),
         ("activation", activation, "none|relu|gelu|gelu_tanh|silu|sigmoid|tanh"),
     ])
 
@@ -1290,71 +1289,71 @@ def logsumexp(x, *, axes=(), keep_dims=False):
     return emit_op("logsumexp", [x], [("axes", axes, "list of int"), ("keep_dims", keep_dims, "bool")])
 
 
-def layer_norm(x, gamma=None, beta=None, *, axis=-1, epsilon=1e-05, has_gamma=True, has_beta=True):
+def layer_norm(x, gamma=None, beta=None, *, axis=-1, epsilon=1e-05):
     """(x - mean) / sqrt(variance + epsilon) * gamma + beta over the dims from `axis` on.
 
     Source: Ba, Kiros, Hinton, arXiv:1607.06450
 
-    Attributes: axis (int; -1), epsilon (float; 1e-05), has_gamma (bool; True), has_beta (bool; True)."""
+    Attributes: axis (int; -1), epsilon (float; 1e-05)."""
     return emit_op("layer_norm", [x, gamma, beta], [
         ("axis", axis, "int"),
         ("epsilon", epsilon, "float"),
-        ("has_gamma", has_gamma, "bool"),
-        ("has_beta", has_beta, "bool"),
+        ("has_gamma", gamma is not None, "bool"),
+        ("has_beta", beta is not None, "bool"),
     ])
 
 
-def rms_norm(x, gamma=None, beta=None, *, axis=-1, epsilon=1e-05, has_gamma=True, has_beta=True):
+def rms_norm(x, gamma=None, beta=None, *, axis=-1, epsilon=1e-05):
     """X / sqrt(mean(x^2) + epsilon) * gamma + beta over the dims from `axis` on.
 
     Source: Zhang, Sennrich, NeurIPS 2019
 
-    Attributes: axis (int; -1), epsilon (float; 1e-05), has_gamma (bool; True), has_beta (bool; True)."""
+    Attributes: axis (int; -1), epsilon (float; 1e-05)."""
     return emit_op("rms_norm", [x, gamma, beta], [
         ("axis", axis, "int"),
         ("epsilon", epsilon, "float"),
-        ("has_gamma", has_gamma, "bool"),
-        ("has_beta", has_beta, "bool"),
+        ("has_gamma", gamma is not None, "bool"),
+        ("has_beta", beta is not None, "bool"),
     ])
 
 
-def group_norm(x, gamma=None, beta=None, *, num_groups=1, epsilon=1e-05, has_gamma=True, has_beta=True):
+def group_norm(x, gamma=None, beta=None, *, num_groups=1, epsilon=1e-05):
     """Layer_norm of x[n, c, ...] over the channels of a group and all of space, for each n; gamma[c], beta[c].
 
     Source: Wu, He, ECCV 2018
 
-    Attributes: num_groups (int; 1), epsilon (float; 1e-05), has_gamma (bool; True), has_beta (bool; True)."""
+    Attributes: num_groups (int; 1), epsilon (float; 1e-05)."""
     return emit_op("group_norm", [x, gamma, beta], [
         ("num_groups", num_groups, "int"),
         ("epsilon", epsilon, "float"),
-        ("has_gamma", has_gamma, "bool"),
-        ("has_beta", has_beta, "bool"),
+        ("has_gamma", gamma is not None, "bool"),
+        ("has_beta", beta is not None, "bool"),
     ])
 
 
-def instance_norm(x, gamma=None, beta=None, *, epsilon=1e-05, has_gamma=True, has_beta=True):
+def instance_norm(x, gamma=None, beta=None, *, epsilon=1e-05):
     """Layer_norm of x[n, c, ...] over all of space, for each n and channel; gamma[c], beta[c].
 
     Source: Ulyanov, Vedaldi, Lempitsky, arXiv:1607.08022
 
-    Attributes: epsilon (float; 1e-05), has_gamma (bool; True), has_beta (bool; True)."""
+    Attributes: epsilon (float; 1e-05)."""
     return emit_op("instance_norm", [x, gamma, beta], [
         ("epsilon", epsilon, "float"),
-        ("has_gamma", has_gamma, "bool"),
-        ("has_beta", has_beta, "bool"),
+        ("has_gamma", gamma is not None, "bool"),
+        ("has_beta", beta is not None, "bool"),
     ])
 
 
-def layer_norm_2d(x, gamma=None, beta=None, *, epsilon=1e-05, has_gamma=True, has_beta=True):
+def layer_norm_2d(x, gamma=None, beta=None, *, epsilon=1e-05):
     """Layer_norm of x[n, c, ...] over the channels, for each n and place; gamma[c], beta[c].
 
     Source: Liu et al., CVPR 2022
 
-    Attributes: epsilon (float; 1e-05), has_gamma (bool; True), has_beta (bool; True)."""
+    Attributes: epsilon (float; 1e-05)."""
     return emit_op("layer_norm_2d", [x, gamma, beta], [
         ("epsilon", epsilon, "float"),
-        ("has_gamma", has_gamma, "bool"),
-        ("has_beta", has_beta, "bool"),
+        ("has_gamma", gamma is not None, "bool"),
+        ("has_beta", beta is not None, "bool"),
     ])
 
 
@@ -1379,30 +1378,30 @@ def l2_normalize(x, *, axis=-1, epsilon=1e-12):
     return emit_op("l2_normalize", [x], [("axis", axis, "int"), ("epsilon", epsilon, "float")])
 
 
-def fused_residual_layer_norm(x, residual, bias, gamma, beta=None, *, epsilon=1e-05, has_bias=False, has_beta=True):
+def fused_residual_layer_norm(x, residual, bias, gamma, beta=None, *, epsilon=1e-05):
     """Sum = (x + bias) + residual, and layer_norm(sum) over the last dim; the norm is of the sum before it is
     rounded.
 
-    Attributes: epsilon (float; 1e-05), has_bias (bool; False), has_beta (bool; True).
+    Attributes: epsilon (float; 1e-05).
 
     Gives a tuple of 2 arrays."""
     return emit_op("fused_residual_layer_norm", [x, residual, bias, gamma, beta], [
         ("epsilon", epsilon, "float"),
-        ("has_bias", has_bias, "bool"),
-        ("has_beta", has_beta, "bool"),
+        ("has_bias", bias is not None, "bool"),
+        ("has_beta", beta is not None, "bool"),
     ])
 
 
-def fused_residual_rms_norm(x, residual, bias, gamma, beta=None, *, epsilon=1e-05, has_bias=False, has_beta=True):
+def fused_residual_rms_norm(x, residual, bias, gamma, beta=None, *, epsilon=1e-05):
     """Sum = (x + bias) + residual, and rms_norm(sum) over the last dim; the norm is of the sum before it is rounded.
 
-    Attributes: epsilon (float; 1e-05), has_bias (bool; False), has_beta (bool; True).
+    Attributes: epsilon (float; 1e-05).
 
     Gives a tuple of 2 arrays."""
     return emit_op("fused_residual_rms_norm", [x, residual, bias, gamma, beta], [
         ("epsilon", epsilon, "float"),
-        ("has_bias", has_bias, "bool"),
-        ("has_beta", has_beta, "bool"),
+        ("has_bias", bias is not None, "bool"),
+        ("has_beta", beta is not None, "bool"),
     ])
 
 
@@ -1873,44 +1872,44 @@ def rope_backward(ct, cos, sin, *, heads=1, layout="bhsd", rotary_dims=None, sty
     ])
 
 
-def layer_norm_backward(x, gamma, ct, *, axis=-1, epsilon=1e-05, has_gamma=True, has_beta=True):
+def layer_norm_backward(x, gamma, ct, *, axis=-1, epsilon=1e-05, has_beta=True):
     """The cotangents of x, gamma and beta of layer_norm, whose attributes it takes.
 
-    Attributes: axis (int; -1), epsilon (float; 1e-05), has_gamma (bool; True), has_beta (bool; True).
+    Attributes: axis (int; -1), epsilon (float; 1e-05), has_beta (bool; True).
 
     Gives a tuple of 1 or 2 or 3 arrays, or one alone."""
     return emit_op("layer_norm_backward", [x, gamma, ct], [
         ("axis", axis, "int"),
         ("epsilon", epsilon, "float"),
-        ("has_gamma", has_gamma, "bool"),
+        ("has_gamma", gamma is not None, "bool"),
         ("has_beta", has_beta, "bool"),
     ])
 
 
-def rms_norm_backward(x, gamma, ct, *, axis=-1, epsilon=1e-05, has_gamma=True, has_beta=True):
+def rms_norm_backward(x, gamma, ct, *, axis=-1, epsilon=1e-05, has_beta=True):
     """The cotangents of x, gamma and beta of rms_norm, whose attributes it takes.
 
-    Attributes: axis (int; -1), epsilon (float; 1e-05), has_gamma (bool; True), has_beta (bool; True).
+    Attributes: axis (int; -1), epsilon (float; 1e-05), has_beta (bool; True).
 
     Gives a tuple of 1 or 2 or 3 arrays, or one alone."""
     return emit_op("rms_norm_backward", [x, gamma, ct], [
         ("axis", axis, "int"),
         ("epsilon", epsilon, "float"),
-        ("has_gamma", has_gamma, "bool"),
+        ("has_gamma", gamma is not None, "bool"),
         ("has_beta", has_beta, "bool"),
     ])
 
 
-def group_norm_backward(x, gamma, ct, *, num_groups=1, epsilon=1e-05, has_gamma=True, has_beta=True):
+def group_norm_backward(x, gamma, ct, *, num_groups=1, epsilon=1e-05, has_beta=True):
     """The cotangents of x, gamma and beta of group_norm, whose attributes it takes.
 
-    Attributes: num_groups (int; 1), epsilon (float; 1e-05), has_gamma (bool; True), has_beta (bool; True).
+    Attributes: num_groups (int; 1), epsilon (float; 1e-05), has_beta (bool; True).
 
     Gives a tuple of 1 or 2 or 3 arrays, or one alone."""
     return emit_op("group_norm_backward", [x, gamma, ct], [
         ("num_groups", num_groups, "int"),
         ("epsilon", epsilon, "float"),
-        ("has_gamma", has_gamma, "bool"),
+        ("has_gamma", gamma is not None, "bool"),
         ("has_beta", has_beta, "bool"),
     ])
 
@@ -1980,21 +1979,19 @@ def fused_swiglu(x, *, gate_first=False):
     return emit_op("fused_swiglu", [x], [("gate_first", gate_first, "bool")])
 
 
-def fused_conv(x, w, bias=None, residual=None, *, stride=(), padding=(), dilation=(), groups=1, has_bias=False,
-        has_residual=False, activation="none"):
+def fused_conv(x, w, bias=None, residual=None, *, stride=(), padding=(), dilation=(), groups=1, activation="none"):
     """Activation(conv(x, w) + bias + residual): bias[O] if has_bias, residual of the result's dims if has_residual.
     f16 and bf16 round once, at the end.
 
     Attributes: stride (list of int; ()), padding (list of int; ()), dilation (list of int; ()), groups (int; 1),
-    has_bias (bool; False), has_residual (bool; False), activation (none | relu | gelu | gelu_tanh | silu |
-    sigmoid | tanh; "none")."""
+    activation (none | relu | gelu | gelu_tanh | silu | sigmoid | tanh; "none")."""
     return emit_op("fused_conv", [x, w, bias, residual], [
         ("stride", stride, "list of int"),
         ("padding", padding, "list of int"),
         ("dilation", dilation, "list of int"),
         ("groups", groups, "int"),
-        ("has_bias", has_bias, "bool"),
-        ("has_residual", has_residual, "bool"),
+        ("has_bias", bias is not None, "bool"),
+        ("has_residual", residual is not None, "bool"),
         ("activation", activation, "none|relu|gelu|gelu_tanh|silu|sigmoid|tanh"),
     ])
 
@@ -2317,62 +2314,57 @@ def dequantize_blocks(x, *, dtype="f32"):
     return emit_op("dequantize_blocks", [x], [("dtype", dtype, "dtype")])
 
 
-def dequantize_blockwise(q, scale, zero_point=None, bias=None, global_=None, *, axis=-1, block_size=0, dtype=None,
-        has_zero_point=False, has_bias=False, has_global=False):
+def dequantize_blockwise(q, scale, zero_point=None, bias=None, global_=None, *, axis=-1, block_size=0, dtype=None):
     """((q - zero_point) scale + bias) global; scale, zero_point and bias stand for `block_size` elements along
     `axis` each, the last of them perhaps for fewer, or for all if it is 0.
 
     Source: ONNX, DequantizeLinear with block_size; OCP Microscaling 1.0; MLX, quantize
 
-    Attributes: axis (int; -1), block_size (int; 0), dtype (dtype or none; None), has_zero_point (bool; False),
-    has_bias (bool; False), has_global (bool; False)."""
+    Attributes: axis (int; -1), block_size (int; 0), dtype (dtype or none; None)."""
     return emit_op("dequantize_blockwise", [q, scale, zero_point, bias, global_], [
         ("axis", axis, "int"),
         ("block_size", block_size, "int"),
         ("dtype", dtype, "dtype or none"),
-        ("has_zero_point", has_zero_point, "bool"),
-        ("has_bias", has_bias, "bool"),
-        ("has_global", has_global, "bool"),
+        ("has_zero_point", zero_point is not None, "bool"),
+        ("has_bias", bias is not None, "bool"),
+        ("has_global", global_ is not None, "bool"),
     ])
 
 
 def dequant_matmul(x, w, scale=None, zero_point=None, bias=None, global_=None, *, transpose_rhs=False, block_size=0,
-        has_scale=False, has_zero_point=False, has_bias=False, has_global=False, planes=1):
+        planes=1):
     """X[..., k] times packed weights, of x's dtype: blocks w[n, k], or codes w[k, n] ([n, k] if transpose_rhs) with
     scales for `block_size` elements along k each, as dequantize_blockwise has them; of several `planes`, which
     are dim 0, w is the sum.
 
     Source: dequantize_blocks, dequantize_blockwise, dot_general
 
-    Attributes: transpose_rhs (bool; False), block_size (int; 0), has_scale (bool; False), has_zero_point (bool;
-    False), has_bias (bool; False), has_global (bool; False), planes (int; 1)."""
+    Attributes: transpose_rhs (bool; False), block_size (int; 0), planes (int; 1)."""
     return emit_op("dequant_matmul", [x, w, scale, zero_point, bias, global_], [
         ("transpose_rhs", transpose_rhs, "bool"),
         ("block_size", block_size, "int"),
-        ("has_scale", has_scale, "bool"),
-        ("has_zero_point", has_zero_point, "bool"),
-        ("has_bias", has_bias, "bool"),
-        ("has_global", has_global, "bool"),
+        ("has_scale", scale is not None, "bool"),
+        ("has_zero_point", zero_point is not None, "bool"),
+        ("has_bias", bias is not None, "bool"),
+        ("has_global", global_ is not None, "bool"),
         ("planes", planes, "int"),
     ])
 
 
-def dequant_grouped_matmul(x, w, index, scale=None, zero_point=None, bias=None, global_=None, *, block_size=0,
-        has_scale=False, has_zero_point=False, has_bias=False, has_global=False):
+def dequant_grouped_matmul(x, w, index, scale=None, zero_point=None, bias=None, global_=None, *, block_size=0):
     """Row i of x[m, k] times the transposed matrix w[index[i]] -> [m, n]: of blocks w[e, n, k], or of codes with
     scales for `block_size` elements along k each, as dequantize_blockwise has them; NaN where index[i] is not in
     [0, e).
 
     Source: grouped_matmul, dequantize_blocks, dequantize_blockwise
 
-    Attributes: block_size (int; 0), has_scale (bool; False), has_zero_point (bool; False), has_bias (bool;
-    False), has_global (bool; False)."""
+    Attributes: block_size (int; 0)."""
     return emit_op("dequant_grouped_matmul", [x, w, index, scale, zero_point, bias, global_], [
         ("block_size", block_size, "int"),
-        ("has_scale", has_scale, "bool"),
-        ("has_zero_point", has_zero_point, "bool"),
-        ("has_bias", has_bias, "bool"),
-        ("has_global", has_global, "bool"),
+        ("has_scale", scale is not None, "bool"),
+        ("has_zero_point", zero_point is not None, "bool"),
+        ("has_bias", bias is not None, "bool"),
+        ("has_global", global_ is not None, "bool"),
     ])
 
 
@@ -2468,39 +2460,39 @@ def scaled_dequantize(codes, scale, *, format="f8e4m3fn", layout="per_tensor", b
 
 
 def scaled_matmul(lhs, rhs, lhs_scale, rhs_scale, bias=None, *, lhs_format="f8e4m3fn", rhs_format="f8e4m3fn",
-        layout="per_tensor", block_size=0, has_bias=False, dtype="f32"):
+        layout="per_tensor", block_size=0, dtype="f32"):
     """Lhs[..., k] times the transposed rhs[n, k], codes with scales, plus bias[n], as `dtype`; sums are in f32, or
     f64 for it. Scales and bias have derivatives; codes, being integers, have none (see scaled_round).
 
     Source: scaled_dequantize, dot_general
 
     Attributes: lhs_format (format; "f8e4m3fn"), rhs_format (format; "f8e4m3fn"), layout (per_tensor | mx | nvfp4;
-    "per_tensor"), block_size (int; 0), has_bias (bool; False), dtype (dtype; "f32")."""
+    "per_tensor"), block_size (int; 0), dtype (dtype; "f32")."""
     return emit_op("scaled_matmul", [lhs, rhs, lhs_scale, rhs_scale, bias], [
         ("lhs_format", lhs_format, "format"),
         ("rhs_format", rhs_format, "format"),
         ("layout", layout, "per_tensor|mx|nvfp4"),
         ("block_size", block_size, "int"),
-        ("has_bias", has_bias, "bool"),
+        ("has_bias", bias is not None, "bool"),
         ("dtype", dtype, "dtype"),
     ])
 
 
 def scaled_grouped_matmul(lhs, rhs, lhs_scale, rhs_scale, index, bias=None, *, lhs_format="f8e4m3fn",
-        rhs_format="f8e4m3fn", layout="per_tensor", block_size=0, has_bias=False, dtype="f32"):
+        rhs_format="f8e4m3fn", layout="per_tensor", block_size=0, dtype="f32"):
     """Row i of lhs[m, k] times the transposed rhs[index[i]] of rhs[e, n, k], codes with scales, plus bias[index[i]]
     of bias[e, n], as `dtype`; NaN where index[i] is not in [0, e).
 
     Source: scaled_dequantize, grouped_matmul
 
     Attributes: lhs_format (format; "f8e4m3fn"), rhs_format (format; "f8e4m3fn"), layout (per_tensor | mx | nvfp4;
-    "per_tensor"), block_size (int; 0), has_bias (bool; False), dtype (dtype; "f32")."""
+    "per_tensor"), block_size (int; 0), dtype (dtype; "f32")."""
     return emit_op("scaled_grouped_matmul", [lhs, rhs, lhs_scale, rhs_scale, index, bias], [
         ("lhs_format", lhs_format, "format"),
         ("rhs_format", rhs_format, "format"),
         ("layout", layout, "per_tensor|mx|nvfp4"),
         ("block_size", block_size, "int"),
-        ("has_bias", has_bias, "bool"),
+        ("has_bias", bias is not None, "bool"),
         ("dtype", dtype, "dtype"),
     ])
 

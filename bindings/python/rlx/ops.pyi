@@ -286,8 +286,6 @@ def fused_matmul(
     residual: ArrayLike | None = ...,
     *,
     transpose_rhs: bool = ...,
-    has_bias: bool = ...,
-    has_residual: bool = ...,
     activation: Literal["none", "relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh"] = ...,
 ) -> Array: ...
 def lora_matmul(x: ArrayLike, w: ArrayLike, a: ArrayLike, b: ArrayLike, *, scale: float = ...) -> Array: ...
@@ -371,8 +369,6 @@ def layer_norm(
     *,
     axis: int = ...,
     epsilon: float = ...,
-    has_gamma: bool = ...,
-    has_beta: bool = ...,
 ) -> Array: ...
 def rms_norm(
     x: ArrayLike,
@@ -381,8 +377,6 @@ def rms_norm(
     *,
     axis: int = ...,
     epsilon: float = ...,
-    has_gamma: bool = ...,
-    has_beta: bool = ...,
 ) -> Array: ...
 def group_norm(
     x: ArrayLike,
@@ -391,8 +385,6 @@ def group_norm(
     *,
     num_groups: int = ...,
     epsilon: float = ...,
-    has_gamma: bool = ...,
-    has_beta: bool = ...,
 ) -> Array: ...
 def instance_norm(
     x: ArrayLike,
@@ -400,8 +392,6 @@ def instance_norm(
     beta: ArrayLike | None = ...,
     *,
     epsilon: float = ...,
-    has_gamma: bool = ...,
-    has_beta: bool = ...,
 ) -> Array: ...
 def layer_norm_2d(
     x: ArrayLike,
@@ -409,8 +399,6 @@ def layer_norm_2d(
     beta: ArrayLike | None = ...,
     *,
     epsilon: float = ...,
-    has_gamma: bool = ...,
-    has_beta: bool = ...,
 ) -> Array: ...
 def batch_norm_inference(
     x: ArrayLike,
@@ -431,8 +419,6 @@ def fused_residual_layer_norm(
     beta: ArrayLike | None = ...,
     *,
     epsilon: float = ...,
-    has_bias: bool = ...,
-    has_beta: bool = ...,
 ) -> tuple[Array, Array]: ...
 def fused_residual_rms_norm(
     x: ArrayLike,
@@ -442,8 +428,6 @@ def fused_residual_rms_norm(
     beta: ArrayLike | None = ...,
     *,
     epsilon: float = ...,
-    has_bias: bool = ...,
-    has_beta: bool = ...,
 ) -> tuple[Array, Array]: ...
 def ada_layer_norm(
     x: ArrayLike,
@@ -674,7 +658,6 @@ def layer_norm_backward(
     *,
     axis: int = ...,
     epsilon: float = ...,
-    has_gamma: bool = ...,
     has_beta: bool = ...,
 ) -> Any: ...
 def rms_norm_backward(
@@ -684,7 +667,6 @@ def rms_norm_backward(
     *,
     axis: int = ...,
     epsilon: float = ...,
-    has_gamma: bool = ...,
     has_beta: bool = ...,
 ) -> Any: ...
 def group_norm_backward(
@@ -694,7 +676,6 @@ def group_norm_backward(
     *,
     num_groups: int = ...,
     epsilon: float = ...,
-    has_gamma: bool = ...,
     has_beta: bool = ...,
 ) -> Any: ...
 def batch_norm_inference_backward(
@@ -736,8 +717,6 @@ def fused_conv(
     padding: int | Sequence[int] = ...,
     dilation: int | Sequence[int] = ...,
     groups: int = ...,
-    has_bias: bool = ...,
-    has_residual: bool = ...,
     activation: Literal["none", "relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh"] = ...,
 ) -> Array: ...
 def fused_attention_block(
@@ -918,9 +897,6 @@ def dequantize_blockwise(
     axis: int = ...,
     block_size: int = ...,
     dtype: DTypeLike | None = ...,
-    has_zero_point: bool = ...,
-    has_bias: bool = ...,
-    has_global: bool = ...,
 ) -> Array: ...
 def dequant_matmul(
     x: ArrayLike,
@@ -932,10 +908,6 @@ def dequant_matmul(
     *,
     transpose_rhs: bool = ...,
     block_size: int = ...,
-    has_scale: bool = ...,
-    has_zero_point: bool = ...,
-    has_bias: bool = ...,
-    has_global: bool = ...,
     planes: int = ...,
 ) -> Array: ...
 def dequant_grouped_matmul(
@@ -948,10 +920,6 @@ def dequant_grouped_matmul(
     global_: ArrayLike | None = ...,
     *,
     block_size: int = ...,
-    has_scale: bool = ...,
-    has_zero_point: bool = ...,
-    has_bias: bool = ...,
-    has_global: bool = ...,
 ) -> Array: ...
 def dequant_moe_weights(w: ArrayLike, *, dtype: DTypeLike = ...) -> Array: ...
 def qmatmul(
@@ -1014,7 +982,6 @@ def scaled_matmul(
     rhs_format: str = ...,
     layout: Literal["per_tensor", "mx", "nvfp4"] = ...,
     block_size: int = ...,
-    has_bias: bool = ...,
     dtype: DTypeLike = ...,
 ) -> Array: ...
 def scaled_grouped_matmul(
@@ -1029,7 +996,6 @@ def scaled_grouped_matmul(
     rhs_format: str = ...,
     layout: Literal["per_tensor", "mx", "nvfp4"] = ...,
     block_size: int = ...,
-    has_bias: bool = ...,
     dtype: DTypeLike = ...,
 ) -> Array: ...
 def scaled_round(
