@@ -10,6 +10,7 @@
 #include "rlx/ops.h"
 #include "rlx/session.h"
 #include "support/compare.h"
+#include "support/sanitized.h"
 #include "support/io_files.h"
 #include "support/tolerance.h"
 
@@ -189,7 +190,7 @@ std::vector<Way> ways() {
 TEST_CASE("graphs drawn at random give on the CPU what they give by the reference, however they are compiled") {
   uint64_t first = std::strtoull(std::getenv("RLX_TEST_SEED"), nullptr, 10);
   const char* text_of_count = std::getenv("RLX_RANDOM_GRAPHS");
-  uint64_t count = text_of_count ? std::strtoull(text_of_count, nullptr, 10) : 250;
+  uint64_t count = text_of_count ? std::strtoull(text_of_count, nullptr, 10) : test::sanitized() ? 60 : 250;
   size_t nodes = 0;
   for (uint64_t seed = first; seed < first + count; ++seed) {
     Graph g = drawn(seed);
@@ -222,7 +223,7 @@ TEST_CASE("graphs drawn at random give on the CPU what they give by the referenc
 
 TEST_CASE("random graphs print, read back and are equal, and every stage of the pipeline computes the same") {
   uint64_t first = std::strtoull(std::getenv("RLX_TEST_SEED"), nullptr, 10);
-  for (uint64_t seed = first; seed < first + 60; ++seed) {
+  for (uint64_t seed = first; seed < first + (test::sanitized() ? 15 : 60); ++seed) {
     Graph g = drawn(seed);
     CHECK(parse_graph(text(g)) == g);
     Graph legal = legalize(g, Device::cpu());
