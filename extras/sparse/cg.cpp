@@ -176,7 +176,9 @@ OpDef define_sparse_cg() {
       .infer = [](Types in, const A& a) -> Many<Type> {
         Dim entries = require_pattern(in, shape_of_matrix(a));
         require_square(shape_of_matrix(a));
-        require_floats(in);
+        if (is_complex(require_numbers(in)))
+          fail(ErrorCode::unsupported, "conjugate gradients are of real matrices; got ", in[2],
+               " (sparse_solve takes complex ones)");
         require_rows(in[3], a.rows, "b", "a row for each of the matrix's");
         require_values(in[2], entries, in[3], "b");
         if (a.max_iterations < 1)

@@ -158,6 +158,6 @@ PreparedKernel prepare_cg(const KernelSite& site) {
 
 }  // namespace
 
-void register_cg_kernel() { RLX_SPARSE_KERNEL(sparse_cg, "conjugate gradients", prepare_cg); }
+void register_cg_kernel() { RLX_SPARSE_KERNEL(sparse_cg, "conjugate gradients", prepare_cg, RLX_SPARSE_REAL); }
 
 }  // namespace rlx::sparse

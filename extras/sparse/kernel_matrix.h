@@ -2,6 +2,7 @@
 // the index operands hold.
 #pragma once
 
+#include <complex>
 #include <span>
 
 #include "extras/sparse/compressed.h"
@@ -73,18 +74,30 @@ Compressed<T> rows_of(const Matrix& m, bool transposed, const KernelRun& args, c
   return compressed(m.rows, std::move(places));
 }
 
-inline std::string refusal(Types operands, Types, const Attrs&) {
-  if (operands[2].dtype == f32 || operands[2].dtype == f64) return "";
-  return text_of(operands[2], " is neither f32 nor f64");
+template <class... T>
+std::string refusal(Types operands, Types, const Attrs&) {
+  if (((operands[2].dtype == dtype_of<T>()) || ...)) return "";
+  return text_of("no sparse kernel takes ", operands[2]);
 }
 
-/// Registers Prepare<T, I>, by the dtypes of the values and of the indices.
-#define RLX_SPARSE_KERNEL(op_name, kernel_name, prepare)                                                  \
-  register_cpu_kernel({&op::op_name, kernel_name, refusal, [](const KernelSite& site) -> PreparedKernel { \
-                         bool wide = site.operands[0].dtype == i64;                                       \
-                         if (site.operands[2].dtype == f32)                                               \
-                           return wide ? prepare<float, int64_t>(site) : prepare<float, int32_t>(site);   \
-                         return wide ? prepare<double, int64_t>(site) : prepare<double, int32_t>(site);   \
-                       }})
+/// Registers Prepare<T, I> for the dtypes T of the values and I of the indices.
+template <class... T, class Prepare>
+void register_kernel(const OpDef& op, const char* name, Prepare prepare) {
+  register_cpu_kernel({&op, name, refusal<T...>, [prepare](const KernelSite& site) {
+                         PreparedKernel made;
+                         auto of = [&]<class V>() {
+                           if (site.operands[2].dtype != dtype_of<V>()) return;
+                           made = site.operands[0].dtype == i64 ? prepare.template operator()<V, int64_t>(site)
+                                                                : prepare.template operator()<V, int32_t>(site);
+                         };
+                         (of.template operator()<T>(), ...);
+                         return made;
+                       }});
+}
+#define RLX_SPARSE_KERNEL(op_name, kernel_name, prepare, ...) \
+  register_kernel<__VA_ARGS__>(op::op_name, kernel_name,      \
+                               []<class T, class I>(const KernelSite& site) { return prepare<T, I>(site); })
+#define RLX_SPARSE_REAL float, double
+#define RLX_SPARSE_ALL float, double, std::complex<float>, std::complex<double>
 
 }  // namespace rlx::sparse

@@ -1,5 +1,5 @@
-// Kernels of products and substitutions for the CPU, f32 and f64. They mean what the decompositions mean, whatever the
-// index operands hold; what is out of range is looked at entry by entry, for the operands are data.
+// Kernels of products and substitutions for the CPU, f32, f64, c64 and c128. They mean what the decompositions mean,
+// whatever the index operands hold; what is out of range is looked at entry by entry, for the operands are data.
 #include "extras/sparse/kernels.h"
 
 #include <limits>
@@ -240,11 +240,11 @@ PreparedKernel prepare_triangular(const KernelSite& site) {
 }  // namespace
 
 void register_kernels() {
-  RLX_SPARSE_KERNEL(sparse_matmul, "sparse product", prepare_matmul);
-  RLX_SPARSE_KERNEL(sparse_sampled_matmul, "sampled product", prepare_sampled);
-  RLX_SPARSE_KERNEL(sparse_to_dense, "sparse to dense", prepare_to_dense);
-  RLX_SPARSE_KERNEL(sparse_sample, "dense to sparse", prepare_sample);
-  RLX_SPARSE_KERNEL(sparse_triangular_solve, "sparse substitution", prepare_triangular);
+  RLX_SPARSE_KERNEL(sparse_matmul, "sparse product", prepare_matmul, RLX_SPARSE_ALL);
+  RLX_SPARSE_KERNEL(sparse_sampled_matmul, "sampled product", prepare_sampled, RLX_SPARSE_ALL);
+  RLX_SPARSE_KERNEL(sparse_to_dense, "sparse to dense", prepare_to_dense, RLX_SPARSE_ALL);
+  RLX_SPARSE_KERNEL(sparse_sample, "dense to sparse", prepare_sample, RLX_SPARSE_ALL);
+  RLX_SPARSE_KERNEL(sparse_triangular_solve, "sparse substitution", prepare_triangular, RLX_SPARSE_ALL);
   register_cg_kernel();
   register_lu_kernel();
 }

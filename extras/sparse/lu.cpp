@@ -3,6 +3,7 @@
 #include <limits>
 #include <mutex>
 #include <type_traits>
+#include <variant>
 
 #include "extras/sparse/kernel_matrix.h"
 #include "rlx/extras/sparse_matrix.h"
@@ -23,6 +24,7 @@ template <class T>
 class Lu {
  public:
   using Sparse = Eigen::SparseMatrix<T, Eigen::ColMajor, int>;
+  using Real = typename Eigen::NumTraits<T>::Real;
 
   /// Symbolic; the diagonal is part of the pattern, for a shift.
   Lu(int64_t n, const std::vector<Place<int64_t>>& places) : diagonal_(static_cast<size_t>(n)) {
@@ -47,7 +49,7 @@ class Lu {
   bool factor(const T* values, double shift) {
     std::fill_n(matrix_.valuePtr(), matrix_.nonZeros(), T{0});
     for (auto [entry, slot] : slots_) matrix_.valuePtr()[slot] += values[entry];
-    for (int slot : diagonal_) matrix_.valuePtr()[slot] += static_cast<T>(shift);
+    for (int slot : diagonal_) matrix_.valuePtr()[slot] += static_cast<Real>(shift);
     if (matrix_.rows() == 0) return true;
     lu_.factorize(matrix_);
     return lu_.info() == Eigen::Success;
@@ -113,6 +115,12 @@ class Factorizations {
   std::vector<std::unique_ptr<Kept>> idle_;
 };
 
+template <class T>
+T not_a_number() {
+  if constexpr (std::is_floating_point_v<T>) return std::numeric_limits<T>::quiet_NaN();
+  else return {not_a_number<typename T::value_type>(), not_a_number<typename T::value_type>()};
+}
+
 template <class T, class I>
 PreparedKernel prepare_solve(const KernelSite& site) {
   Matrix m = matrix_of<SparseSolveAttrs>(site);
@@ -127,7 +135,7 @@ PreparedKernel prepare_solve(const KernelSite& site) {
     for (int64_t i = 0; i < batch.count; ++i) {
       if (i == 0 || batch.values_apart) regular = kept->lu.factor(args.in<T>(2) + i * batch.values_apart, shift);
       if (regular) kept->lu.solve(args.in<T>(3) + i * size, args.out<T>() + i * size, batch.width, transposed);
-      else std::fill_n(args.out<T>() + i * size, size, std::numeric_limits<T>::quiet_NaN());
+      else std::fill_n(args.out<T>() + i * size, size, not_a_number<T>());
     }
     known->give_back(std::move(kept));
   };
@@ -136,7 +144,7 @@ PreparedKernel prepare_solve(const KernelSite& site) {
 
 }  // namespace
 
-void register_lu_kernel() { RLX_SPARSE_KERNEL(sparse_solve, "sparse LU by Eigen", prepare_solve); }
+void register_lu_kernel() { RLX_SPARSE_KERNEL(sparse_solve, "sparse LU by Eigen", prepare_solve, RLX_SPARSE_ALL); }
 
 }  // namespace sparse
 
@@ -144,13 +152,20 @@ struct SparseLu::State {
   int64_t n, entries;
   DType dtype;
   std::vector<sparse::Place<int64_t>> places;
-  std::optional<sparse::Lu<float>> single;
-  std::optional<sparse::Lu<double>> wide;
+  std::variant<std::monostate, sparse::Lu<float>, sparse::Lu<double>, sparse::Lu<std::complex<float>>,
+               sparse::Lu<std::complex<double>>>
+      lu;
   bool factored = false;
 
+  /// f<T>(the factorization of T), for the values' T.
   template <class F>
   auto with(F f) {
-    return dtype == f32 ? f.template operator()<float>(*single) : f.template operator()<double>(*wide);
+    switch (dtype) {
+      case f32: return f.template operator()<float>(std::get<1>(lu));
+      case f64: return f.template operator()<double>(std::get<2>(lu));
+      case c64: return f.template operator()<std::complex<float>>(std::get<3>(lu));
+      default: return f.template operator()<std::complex<double>>(std::get<4>(lu));
+    }
   }
 };
 
@@ -163,9 +178,14 @@ SparseLu::SparseLu(const SparseMatrix& pattern) : state_(std::make_unique<State>
     return sparse::places_in(m, pattern.first().values<I>().data(), pattern.second().values<I>().data());
   };
   s.places = pattern.first().dtype() == i64 ? places.operator()<int64_t>() : places.operator()<int32_t>();
-  if (s.dtype == f32) s.single.emplace(s.n, s.places);
-  else if (s.dtype == f64) s.wide.emplace(s.n, s.places);
-  else fail(ErrorCode::unsupported, "a sparse LU factorization of ", s.dtype, "; f32 and f64 have one");
+  switch (s.dtype) {
+    case f32: s.lu.emplace<1>(s.n, s.places); break;
+    case f64: s.lu.emplace<2>(s.n, s.places); break;
+    case c64: s.lu.emplace<3>(s.n, s.places); break;
+    case c128: s.lu.emplace<4>(s.n, s.places); break;
+    default:
+      fail(ErrorCode::unsupported, "a sparse LU factorization of ", s.dtype, "; f32, f64, c64 and c128 have one");
+  }
 }
 void SparseLu::factor(const Tensor& values, double shift) {
   State& s = *state_;

@@ -38,12 +38,14 @@ Dim require_pattern(Types in, const SparseAttrs& a) {
   return second.dims[0];
 }
 
-DType require_floats(Types in) {
+DType require_numbers(Types in) {
   DType dtype = in[2].dtype;
+  bool fits = is_complex(dtype) || (is_float(dtype) && info(dtype).bits >= 16);
   for (const Type& t : in.subspan(2))
-    if (t.dtype != dtype || !is_float(dtype) || info(dtype).bits < 16)
-      fail(ErrorCode::shape_mismatch, "values and dense operands are floats of one dtype of 16 bits or more; got ",
-           in[2], in.size() > 3 ? text_of(" and ", in[3]) : std::string());
+    if (t.dtype != dtype || !fits)
+      fail(ErrorCode::shape_mismatch,
+           "values and dense operands are of one dtype, floats of 16 bits or more or complex; got ", in[2],
+           in.size() > 3 ? text_of(" and ", in[3]) : std::string());
   return dtype;
 }
 

@@ -15,8 +15,8 @@ SparseAttrs shape_of_matrix(const A& a) {
 
 /// Checks the two index operands; returns how many entries there are.
 Dim require_pattern(Types in, const SparseAttrs& a);
-/// Floats throughout, from operand 2 on; returns their dtype.
-DType require_floats(Types in);
+/// Floats or complex numbers throughout, from operand 2 on; returns their dtype.
+DType require_numbers(Types in);
 /// values[nnz], or [..., nnz] with the leading dims of `dense`, which has two dims behind them.
 void require_values(const Type& values, const Dim& entries, const Type& dense, std::string_view dense_name);
 /// dense[..., rows, k]; `name` and `why` go into the error.

@@ -60,6 +60,7 @@ std::vector<Sample> product_samples() {
           {.dims = {{7}, {7}, {7}, {3, 3}}, .dtypes = {i64, i64}, .attrs = A{coo, 3, 4, true}, .lo = 0, .hi = 4},
           {.dims = {{3}, {4}, {2, 4}, {2, 2, 3}}, .dtypes = {i32, i32}, .attrs = A{csr, 2, 3, true}, .lo = 0, .hi = 4},
           {.dims = {{3}, {4}, {4}, {3, 2, 1}}, .dtypes = {i32, i32}, .attrs = A{csc, 3, 2}, .lo = 0, .hi = 4},
+          {.dims = {{4}, {5}, {5}, {2, 2}}, .dtypes = {i32, i32, c128, c128}, .attrs = A{csr, 3, 2}, .lo = 0, .hi = 3},
           {.dims = {{1}, {0}, {0}, {2, 3}}, .dtypes = {i32, i32}, .attrs = A{csr, 0, 2}},
           {.dims = {{2}, {3}, {3}, {0, 2}}, .dtypes = {i32, i32}, .attrs = A{csr, 1, 0}, .lo = 0, .hi = 3}};
 }
@@ -77,7 +78,7 @@ OpDef define_sparse_matmul() {
       .infer =
           [](Types in, const SparseProductAttrs& a) {
             Dim entries = require_pattern(in, shape_of_matrix(a));
-            require_floats(in);
+            require_numbers(in);
             require_rows(in[3], a.transposed ? a.rows : a.columns, "x",
                          text_of("a row for each of a's ", a.transposed ? "rows" : "columns"));
             require_values(in[2], entries, in[3], "x");
@@ -119,7 +120,7 @@ OpDef define_sparse_sampled_matmul() {
       .infer =
           [](Types in, const SparseAttrs& a) {
             Dim entries = require_pattern(in, a);
-            Type y{require_floats(in), {}};
+            Type y{require_numbers(in), {}};
             require_rows(in[2], a.rows, "u", "a row for each of the pattern's rows");
             require_rows(in[3], a.columns, "v", "a row for each of the pattern's columns");
             Dims wanted = in[2].dims;
@@ -152,6 +153,11 @@ OpDef define_sparse_sampled_matmul() {
           {{.dims = {{4}, {5}, {3, 2}, {3, 2}}, .dtypes = {i32, i32}, .attrs = A{csr, 3, 3}, .lo = 0, .hi = 4},
            {.dims = {{6}, {6}, {3, 1}, {4, 1}}, .dtypes = {i64, i64}, .attrs = A{coo, 3, 4}, .lo = -1, .hi = 4},
            {.dims = {{4}, {5}, {2, 2, 3}, {2, 3, 3}}, .dtypes = {i32, i32}, .attrs = A{csc, 2, 3}, .lo = 0, .hi = 4},
+           {.dims = {{3}, {4}, {2, 2}, {3, 2}},
+            .dtypes = {i32, i32, c128, c128},
+            .attrs = A{csr, 2, 3},
+            .lo = 0,
+            .hi = 4},
            {.dims = {{3}, {3}, {2, 0}, {2, 0}}, .dtypes = {i32, i32}, .attrs = A{coo, 2, 2}, .lo = 0, .hi = 2}},
   });
 }
@@ -168,7 +174,7 @@ OpDef define_sparse_to_dense() {
       .infer =
           [](Types in, const SparseAttrs& a) {
             Dim entries = require_pattern(in, a);
-            Type y{require_floats(in), in[2].dims};
+            Type y{require_numbers(in), in[2].dims};
             if (y.dims.empty() || y.dims.back() != entries)
               fail(ErrorCode::shape_mismatch, "values must be [..., ", entries, "], one for each entry; got ", in[2]);
             y.dims.back() = a.rows;
@@ -192,6 +198,7 @@ OpDef define_sparse_to_dense() {
       .samples = {{.dims = {{4}, {5}, {5}}, .dtypes = {i32, i32}, .attrs = A{csr, 3, 4}, .lo = 0, .hi = 5},
                   {.dims = {{6}, {6}, {2, 6}}, .dtypes = {i64, i64}, .attrs = A{coo, 2, 3}, .lo = -1, .hi = 3},
                   {.dims = {{3}, {3}, {3}}, .dtypes = {i32, i32}, .attrs = A{csc, 3, 2}, .lo = 0, .hi = 3},
+                  {.dims = {{4}, {4}, {4}}, .dtypes = {i32, i32, c128}, .attrs = A{coo, 2, 2}, .lo = 0, .hi = 2},
                   {.dims = {{0}, {0}, {0}}, .dtypes = {i32, i32}, .attrs = A{coo, 1, 1}}},
   });
 }
@@ -207,7 +214,7 @@ OpDef define_sparse_sample() {
       .infer =
           [](Types in, const SparseAttrs& a) {
             Dim entries = require_pattern(in, a);
-            Type y{require_floats(in), {}};
+            Type y{require_numbers(in), {}};
             require_rows(in[2], a.rows, "dense", "as the pattern has rows");
             if (in[2].dims.back() != a.columns)
               fail(ErrorCode::shape_mismatch, "dense must have the pattern's ", a.columns, " columns; got ", in[2]);
@@ -234,6 +241,7 @@ OpDef define_sparse_sample() {
       .samples = {{.dims = {{4}, {5}, {3, 4}}, .dtypes = {i32, i32}, .attrs = A{csr, 3, 4}, .lo = 0, .hi = 5},
                   {.dims = {{6}, {6}, {2, 2, 3}}, .dtypes = {i64, i64}, .attrs = A{coo, 2, 3}, .lo = -1, .hi = 3},
                   {.dims = {{3}, {3}, {3, 2}}, .dtypes = {i32, i32}, .attrs = A{csc, 3, 2}, .lo = 0, .hi = 3},
+                  {.dims = {{3}, {3}, {2, 2}}, .dtypes = {i32, i32, c64}, .attrs = A{coo, 2, 2}, .lo = 0, .hi = 2},
                   {.dims = {{2}, {2}, {0, 3}}, .dtypes = {i32, i32}, .attrs = A{coo, 0, 3}, .lo = 0, .hi = 2}},
   });
 }

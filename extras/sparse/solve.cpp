@@ -23,7 +23,7 @@ template <class A>
 Type infer_solve(Types in, const A& a) {
   Dim entries = require_pattern(in, shape_of_matrix(a));
   require_square(shape_of_matrix(a));
-  require_floats(in);
+  require_numbers(in);
   require_rows(in[3], a.rows, "b", "a row for each of the matrix's");
   require_values(in[2], entries, in[3], "b");
   return in[3];
@@ -100,6 +100,11 @@ OpDef define_sparse_triangular_solve() {
                    .lo = 0,
                    .hi = 4},
                   {.dims = {{3}, {3}, {3}, {1, 2}}, .dtypes = {i32, i32}, .attrs = A{coo, 1, 1}, .lo = 0.5, .hi = 1},
+                  {.dims = {{4}, {5}, {5}, {3, 1}},
+                   .dtypes = {i32, i32, c128, c128},
+                   .attrs = A{csr, 3, 3, true, true, true},
+                   .lo = 0,
+                   .hi = 4},
                   {.dims = {{1}, {0}, {0}, {0, 2}}, .dtypes = {i32, i32}, .attrs = A{csr, 0, 0}}},
   });
 }
@@ -138,6 +143,11 @@ OpDef define_sparse_solve() {
             .lo = 0,
             .hi = 4},
            {.dims = {{3}, {3}, {3}, {1, 2}}, .dtypes = {i32, i32}, .attrs = A{coo, 1, 1}, .lo = 0.5, .hi = 1},
+           {.dims = {{4}, {5}, {5}, {3, 2}},
+            .dtypes = {i32, i32, c128, c128},
+            .attrs = A{csr, 3, 3, true, 20},
+            .lo = 0,
+            .hi = 4},
            {.dims = {{1}, {0}, {0}, {0, 2}}, .dtypes = {i32, i32}, .attrs = A{csr, 0, 0}}},
   });
 }

@@ -10,8 +10,8 @@
 #include "rlx/ops.h"
 #include "rlx/session.h"
 #include "support/compare.h"
-#include "support/sanitized.h"
 #include "support/io_files.h"
+#include "support/sanitized.h"
 #include "support/tolerance.h"
 
 using namespace rlx;

@@ -43,7 +43,7 @@ class SparseMatrix {
   Tensor first_, second_, values_;
 };
 
-/// LU factorization of a square sparse matrix of f32 or f64. Made from a pattern (ordering, symbolic analysis); then
+/// LU factorization of a square sparse matrix of any of its dtypes. Made from a pattern (ordering, symbolic analysis); then
 /// factored for values as often as they change; then solved with. One thread at a time.
 class SparseLu {
  public:

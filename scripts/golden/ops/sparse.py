@@ -11,7 +11,7 @@ import scipy.sparse as sp
 import scipy.sparse.linalg as spla
 
 from .case import *
-from .derivative import by_jax, cotangents_of
+from .derivative import by_jax, complex_normal, cotangents_of
 
 FORMATS = ("csr", "csc", "coo")
 
@@ -22,6 +22,8 @@ def entries(name, rows, columns, density, dtype, positive=False):
     count = max(int(density * rows * columns), 1)
     r, c = draw.randint(0, rows, count), draw.randint(0, columns, count)
     values = draw.uniform(0.5, 2, count) if positive else draw.standard_normal(count)
+    if not is_real(dtype):
+        values = values + 1j * draw.standard_normal(count)
     return r, c, values.astype(dtype)
 
 
@@ -47,8 +49,16 @@ def dense(values, r, c, shape):
     return jnp.zeros(values.shape[:-1] + shape, values.dtype).at[..., r, c].add(values)
 
 
+def numbers(name, dims, dtype):
+    return normal(name, dims, dtype) if is_real(dtype) else complex_normal(name, dims, dtype)
+
+
+def wide(x):
+    return x.astype(f64 if is_real(x.dtype) else c128) if x.dtype.kind in "fc" else x
+
+
 def scipys(values, r, c, shape):
-    return sp.csr_array(sp.coo_array((np.asarray(values, f64), (r, c)), shape=shape))
+    return sp.csr_array(sp.coo_array((wide(np.asarray(values)), (r, c)), shape=shape))
 
 
 def stacked(function, values, x):
@@ -60,16 +70,16 @@ def stacked(function, values, x):
 
 def add(f, case, op, inputs, by_scipy, function, source, **attributes):
     outputs, cotangents, gradients = by_jax(case, function, inputs)
-    wanted = np.asarray(by_scipy(*(x.astype(f64) if is_real(x.dtype) else x for x in inputs)))
-    wide = np.asarray(function(*(jnp.asarray(x.astype(f64) if is_real(x.dtype) else x) for x in inputs)))
-    assert np.abs(wide - wanted).max(initial=0) <= 1e-12 * (1 + np.abs(wanted).max(initial=0)), case
+    wanted = np.asarray(by_scipy(*map(wide, inputs)))
+    again = np.asarray(function(*(jnp.asarray(wide(x)) for x in inputs)))
+    assert np.abs(again - wanted).max(initial=0) <= 1e-12 * (1 + np.abs(wanted).max(initial=0)), case
     f.add(case, op, inputs, [wanted.astype(outputs[0].dtype)], source, cotangents, gradients, **attributes)
 
 
 def products():
     f = Family("sparse_products")
     for form in FORMATS:
-        for dtype, index in ((f64, i32), (f64, i64), (f32, i32)):
+        for dtype, index in ((f64, i32), (f64, i64), (f32, i32), (c128, i32), (c64, i64)):
             for name, rows, columns, lead, shared in (("tall", 23, 7, (), True), ("wide", 5, 31, (), True), ("batch", 9, 12, (3,), False),
                                                       ("shared", 12, 9, (2, 2), True)):
                 for transposed in (False, True):
@@ -77,8 +87,8 @@ def products():
                     shape = rows, columns
                     first, second, v, r, c = stored(entries(case, rows, columns, 0.4, dtype), shape, form, index)
                     if not shared:
-                        v = normal(case + "/values", lead + v.shape, dtype)
-                    x = normal(case + "/x", lead + (rows if transposed else columns, 4), dtype)
+                        v = numbers(case + "/values", lead + v.shape, dtype)
+                    x = numbers(case + "/x", lead + (rows if transposed else columns, 4), dtype)
                     turned = lambda a: np.swapaxes(a, -1, -2) if transposed else a
                     one = lambda v, x: (scipys(v, r, c, shape).T if transposed else scipys(v, r, c, shape)) @ x
                     add(f, case, "sparse_matmul", [first, second, v, x], lambda _, __, v, x: stacked(one, v, x),
@@ -87,12 +97,12 @@ def products():
             case = f"{form}_{NAMES[dtype][0]}_{NAMES[index][0]}"
             shape = rows, columns = 11, 8
             first, second, v, r, c = stored(entries(case, rows, columns, 0.5, dtype), shape, form, index)
-            u, w = normal(case + "/u", (2, rows, 3), dtype), normal(case + "/v", (2, columns, 3), dtype)
+            u, w = numbers(case + "/u", (2, rows, 3), dtype), numbers(case + "/v", (2, columns, 3), dtype)
             add(f, f"sparse_sampled_matmul_{case}", "sparse_sampled_matmul", [first, second, u, w], lambda _, __, u, w: np.einsum("bek,bek->be", u[:, r], w[:, c]),
                 lambda _, __, u, w: (u @ jnp.swapaxes(w, -1, -2))[:, r, c], "NumPy; JAX", format=form, rows=rows, columns=columns)
             add(f, f"sparse_to_dense_{case}", "sparse_to_dense", [first, second, v], lambda _, __, v: scipys(v, r, c, shape).toarray(),
                 lambda _, __, v: dense(v, r, c, shape), "SciPy toarray; JAX", format=form, rows=rows, columns=columns)
-            m = normal(case + "/dense", shape, dtype)
+            m = numbers(case + "/dense", shape, dtype)
             add(f, f"sparse_sample_{case}", "sparse_sample", [first, second, m], lambda _, __, m: m[r, c], lambda _, __, m: m[r, c], "NumPy; JAX",
                 format=form, rows=rows, columns=columns)
     return f
@@ -107,7 +117,7 @@ def padded():
         case = f"sparse_matmul_padded_{NAMES[dtype][0]}"
         r, c, v = entries(case, 6, 5, 0.6, dtype)
         r, c = np.append(r, [6, 6, 6]), np.append(c, [5, 5, 5])
-        v, x = np.append(v, v[:3]), normal(case + "/x", (5, 2), dtype)
+        v, x = np.append(v, v[:3]), numbers(case + "/x", (5, 2), dtype)
         product = lambda _, __, v, x: jsparse.BCOO((v, jnp.stack([r, c], -1)), shape=(6, 5)) @ x
         f.add_derivative(case, "sparse_matmul", [r.astype(i32), c.astype(i32), v, x], by_jax, product, "JAX BCOO", format="coo", rows=6, columns=5)
     return f
@@ -116,15 +126,15 @@ def padded():
 def solving():
     f = Family("sparse_solving")
     for form in FORMATS:
-        for dtype, index in ((f64, i32), (f64, i64), (f32, i32)):
+        for dtype, index in ((f64, i32), (f64, i64), (f32, i32), (c128, i32), (c64, i64)):
             for name, n, lead, shift in (("random", 17, (), 8.0), ("batch", 9, (2,), 6.0), ("negative", 12, (), -9.0)):
                 for transposed in (False, True):
                     case = f"sparse_solve_{form}_{name}_{'transposed_' * transposed}{NAMES[dtype][0]}_{NAMES[index][0]}"
                     shape = n, n
                     first, second, v, r, c = stored(entries(case, n, n, 0.3, dtype), shape, form, index)
                     if lead:
-                        v = normal(case + "/values", lead + v.shape, dtype)
-                    b = normal(case + "/b", lead + (n, 3), dtype)
+                        v = numbers(case + "/values", lead + v.shape, dtype)
+                    b = numbers(case + "/b", lead + (n, 3), dtype)
                     unit = np.eye(n) * shift
                     turned = lambda a: jnp.swapaxes(a, -1, -2) if transposed else a
                     one = lambda v, b: spla.splu(sp.csc_array(scipys(v, r, c, shape) + sp.eye_array(n) * shift)).solve(b, trans="T" if transposed else "N")
@@ -138,7 +148,7 @@ def solving():
                     some = entries(case, n, n, 0.25, dtype)
                     some = tuple(np.concatenate([part, more]) for part, more in zip(some, (np.arange(n), np.arange(n), np.full(n, 3, dtype))))
                     first, second, v, r, c = stored(some, shape, form, index)
-                    b = normal(case + "/b", (n, 2), dtype)
+                    b = numbers(case + "/b", (n, 2), dtype)
                     kept = jnp.tril if lower else jnp.triu
 
                     def by_dense(_, __, v, b):
@@ -155,7 +165,7 @@ def solving():
                         rows=n, columns=n, transposed=transposed or None, lower=None if lower else False, unit_diagonal=unit_diagonal or None)
     case, n = "sparse_solve_grid", 49
     first, second, v, r, c = stored(grid(7, f64), (n, n), "csr", i32)
-    b = normal(case + "/b", (n, 1), f64)
+    b = numbers(case + "/b", (n, 1), f64)
     add(f, case, "sparse_solve", [first, second, v, b], lambda _, __, v, b: spla.spsolve(sp.csc_array(scipys(v, r, c, (n, n))), b)[:, None],
         lambda _, __, v, b: jnp.linalg.solve(dense(v, r, c, (n, n)), b), "SciPy spsolve; JAX", format="csr", rows=n, columns=n)
     return f
