@@ -8,12 +8,12 @@
 help:
 	@echo "make demo       build, fetch the model, embed and search a thousand sentences, print the report"
 	@echo "make test       build and run every test"
-	@echo "make check      make test, format, the wheel, the demo: what CI runs"
+	@echo "make check      make test, the sanitizers, format, the wheel, the demo: what CI runs"
 	@echo "make format     format all sources"
 	@echo "make tidy       clang-tidy over src/, extras/ and tools/ (slow; not part of check)"
 	@echo "make install    install below PREFIX (default /usr/local)"
 	@echo "make clean      remove the build"
-	@echo "Parts of check: wheel-check  format-check      By hand: asan  tsan"
+	@echo "Parts of check: asan  tsan  wheel-check  format-check"
 
 deps:
 	@scripts/deps
@@ -35,8 +35,7 @@ model: deps
 test: build model
 	ctest --preset release
 
-# The sanitizers are run by hand until both have been seen green from end to end in a time that CI has.
-check: deps-check test format-check wheel-check demo
+check: deps-check test format-check asan tsan wheel-check demo
 	@scripts/check_summary
 
 # The wheel as `pip install .` makes it, in an environment of its own, beside coremltools and onnxruntime, under mypy.
