@@ -164,6 +164,60 @@ rlx_status rlx_compiled_call(const rlx_compiled* compiled, const rlx_buffer* inp
 rlx_status rlx_compiled_report(rlx_compiled* compiled, const char** json, rlx_error** error);
 void rlx_compiled_free(rlx_compiled* compiled);
 
+/* ---- Core ML packages ---- */
+typedef struct rlx_coreml rlx_coreml;             /* freed by rlx_coreml_free */
+typedef struct rlx_coreml_state rlx_coreml_state; /* freed by rlx_coreml_state_free */
+
+typedef struct rlx_coreml_options {
+  size_t struct_size;   /* sizeof(rlx_coreml_options) */
+  const char* function; /* of a package with several; NULL or "" for the default one */
+  int f32;              /* compute in f32 what the program computes in f16 */
+  int threads;          /* 0: as many as the process may use */
+  int seeded;           /* whether `seed` counts */
+  uint64_t seed;        /* of random ops that have none; fresh each run where it does not count */
+} rlx_coreml_options;
+/* Reads an .mlpackage that holds an ML Program. `options` may be NULL. */
+rlx_status rlx_coreml_load(const char* path, const rlx_coreml_options* options, rlx_coreml** model, rlx_error** error);
+/* What the package says of itself, as JSON: see CoremlModel::description_json in rlx/coreml_model.h. Belongs to the
+   model. */
+rlx_status rlx_coreml_description(rlx_coreml* model, const char** json, rlx_error** error);
+/* All states, zero. */
+rlx_status rlx_coreml_make_state(const rlx_coreml* model, rlx_coreml_state** state, rlx_error** error);
+/* A new tensor that holds the state of that name. */
+rlx_status rlx_coreml_state_read(const rlx_coreml_state* state, const char* name, rlx_tensor** tensor,
+                                 rlx_error** error);
+/* Shares the tensor, which must be of the state's type. */
+rlx_status rlx_coreml_state_write(rlx_coreml_state* state, const char* name, const rlx_tensor* tensor,
+                                  rlx_error** error);
+void rlx_coreml_state_free(rlx_coreml_state* state);
+/* How many outputs a prediction has, and their names in its order; NULL beyond the last one. */
+size_t rlx_coreml_output_count(const rlx_coreml* model);
+const char* rlx_coreml_output_name(const rlx_coreml* model, size_t index);
+/* One prediction: inputs by name, in any order; stores new tensors, one per output, in `outputs`, to be freed by
+   rlx_tensor_free. `state` is read and written; NULL for a function without states. A classifier's label is its place
+   among rlx_coreml_labels, or the label, if labels are integers. */
+rlx_status rlx_coreml_predict(rlx_coreml* model, const char* const* names, const rlx_tensor* const* inputs,
+                              size_t input_count, rlx_coreml_state* state, rlx_tensor** outputs, size_t output_count,
+                              rlx_error** error);
+/* The labels of a classifier as a JSON array of strings or of integers, "[]" for any other model; known after the first
+   prediction. Belongs to the model, until the next call for it. */
+rlx_status rlx_coreml_labels(rlx_coreml* model, const char** json, rlx_error** error);
+void rlx_coreml_free(rlx_coreml* model);
+
+typedef struct rlx_coreml_write_options {
+  size_t struct_size;                                   /* sizeof(rlx_coreml_write_options) */
+  int minimum_ios;                                      /* 15 to 18; 0: the oldest that can */
+  int narrow;                                           /* i64 and f64 become i32 and f32 */
+  const char* dims;                                     /* numbers for symbols, "B=1 S=128"; NULL for none */
+  const char *description, *author, *version, *license; /* may be NULL */
+} rlx_coreml_write_options;
+/* Writes the graph as an .mlpackage, with a value for each of its params by name. Stores what became of it, as text to
+   be freed by rlx_text_free, in *report, if that is not NULL. `options` may be NULL. */
+rlx_status rlx_coreml_write(const char* path, const rlx_graph* graph, const char* const* names,
+                            const rlx_tensor* const* params, size_t param_count,
+                            const rlx_coreml_write_options* options, char** report, rlx_error** error);
+void rlx_text_free(char* text);
+
 #ifdef __cplusplus
 }
 #endif

@@ -16,6 +16,9 @@ struct CoremlOptions {
   bool f32 = false;                   ///< compute in f32 what the program computes in f16
   int threads = 0;                    ///< 0: as many as the process may use
   std::optional<uint64_t> seed = {};  ///< of random ops that have none; fresh each run where left out
+  /// Every tensor that an op of the function gives is an output, in the order of the program (not those inside of
+  /// control flow): for finding out where two models part. Compressed weights and constants are not.
+  bool all_values = false;
 };
 
 /// An input, an output or a state, as the package describes it.
@@ -49,6 +52,16 @@ class CoremlModel {
   std::vector<NamedTensor> predict(const std::vector<NamedTensor>& inputs, CoremlState* state = nullptr) const;
   /// The strings that a classifier chooses from; empty for any other model. Known after the first prediction.
   std::vector<std::string> labels() const;
+  /// The integers that a classifier chooses from, where its labels are integers; empty for any other model. Known after
+  /// the first prediction.
+  std::vector<int64_t> label_numbers() const;
+  /// What the package says of itself, as a JSON object: `specification_version`, `type` ("mlProgram"), `function` (this
+  /// one), `default_function`, `functions` (each with its `name`, `opset`, `ops`: how many of each), `metadata`
+  /// (`description`, `version`, `author`, `license`, `user`), `predicted_feature`, `predicted_probabilities`, and
+  /// `inputs`, `outputs`, `states`: lists of {name, doc, kind, optional, shape, dtype, color_space, shapes, ranges,
+  /// string_keys, program: {dtype, shape}}. `kind` is "array", "image", "string", "int64", "double", "dictionary",
+  /// "sequence" or "state"; the shape of an image is [height, width]; an extent or a bound that is open is null.
+  std::string description_json() const;
 
  private:
   struct State;

@@ -6,6 +6,7 @@
 #include <new>
 
 #include "rlx/c.h"
+#include "rlx/coreml_model.h"
 #include "rlx/session.h"
 
 struct rlx_error {
@@ -25,6 +26,13 @@ struct rlx_session {
 struct rlx_compiled {
   rlx::CompiledGraph compiled;
   std::string report;
+};
+struct rlx_coreml {
+  rlx::CoremlModel model;
+  std::string text, labels;
+};
+struct rlx_coreml_state {
+  rlx::CoremlState values;
 };
 
 namespace rlx::c {

@@ -10,6 +10,7 @@
 #include "frontends/mil/lower.h"
 #include "io/mlpackage.h"
 #include "rlx/element.h"
+#include "runtime/coreml_description.h"
 
 namespace rlx {
 namespace {
@@ -52,6 +53,29 @@ Tensor converted(const Tensor& t, DType dtype) {
   return out;
 }
 
+/// Whether an op in the block, or in one of its own, draws random numbers.
+bool draws(const mil::Block& block) {
+  return std::any_of(block.operations.begin(), block.operations.end(), [](const mil::Operation& op) {
+    return op.type.starts_with("random_") || std::any_of(op.blocks.begin(), op.blocks.end(), draws);
+  });
+}
+
+/// The model with every tensor of the function's main block as an output of it.
+mil::Model with_all_outputs(const mil::Model& model, const std::string& function) {
+  mil::Model changed = model;
+  auto [name, f] = mlprogram::find_function(model, function);
+  mil::Function& to = changed.program.functions.at(name);
+  std::vector<std::string>& outputs = to.blocks.at(to.opset).outputs;
+  outputs.clear();
+  for (const mil::Operation& op : f.body().operations) {
+    if (op.type == "const" || op.type.starts_with("constexpr_") || op.type == "classify") continue;
+    for (const mil::NamedType& output : op.outputs)
+      if (output.type.kind == mil::ValueType::Kind::tensor && mil::dtype_of(output.type.dtype))
+        outputs.push_back(output.name);
+  }
+  return changed;
+}
+
 /// One graph of the function: for these sizes, and these assumptions.
 struct Plan {
   std::string sizes;
@@ -64,13 +88,17 @@ struct Plan {
 struct CoremlModel::State {
   State(MlPackage p, CoremlOptions o)
       : package(std::move(p)), options(std::move(o)), session(Device::cpu(), {options.threads}) {}
+  const mil::Model& model() const { return changed ? *changed : package.model(); }
   MlPackage package;
   CoremlOptions options;
   Session session;
+  std::optional<mil::Model> changed;  // with other outputs than the package's
   std::string function;
   std::vector<CoremlFeature> inputs, outputs, states;
   std::vector<std::string> labels;
+  std::vector<int64_t> label_numbers;
   std::map<std::string, Tensor> defaults;  // of inputs that may be left out
+  bool random = false;                     // the function draws numbers
 
   std::mutex mutex;
   std::list<std::shared_ptr<const Plan>> plans;  // the one that was used last comes first
@@ -89,11 +117,14 @@ struct CoremlModel::State {
     mlprogram::LowerOptions o;
     o.function = function, o.f32 = options.f32, o.data = data, o.known = std::move(known);
     for (const auto& [name, tensor] : data) o.dims[name] = tensor.type().dims;
-    mlprogram::Lowered lowered = mlprogram::lower(package.model(), reader_of(package), o);
+    mlprogram::Lowered lowered = mlprogram::lower(model(), reader_of(package), o);
     CompiledGraph compiled = session.compile(lowered.graph);
     auto plan = std::make_shared<const Plan>(Plan{sizes, std::move(lowered), std::move(compiled)});
     std::lock_guard lock(mutex);
-    if (plan->lowered.classifier) labels = plan->lowered.classifier->names;
+    if (plan->lowered.classifier) {
+      labels = plan->lowered.classifier->names;
+      label_numbers = plan->lowered.classifier->numbers;
+    }
     plans.push_front(plan);
     if (plans.size() > kMostPlans) plans.pop_back();
     return plan;
@@ -114,7 +145,9 @@ CoremlModel CoremlModel::load(const std::string& path, CoremlOptions options) {
   auto state = std::make_shared<State>(MlPackage::open(path), std::move(options));
   with_context([&] { return text_of("loading '", path, "'"); },
                [&] {
-                 const mil::Model& model = state->package.model();
+                 if (state->options.all_values)
+                   state->changed = with_all_outputs(state->package.model(), state->options.function);
+                 const mil::Model& model = state->model();
                  auto [name, function] = mlprogram::find_function(model, state->options.function);
                  state->function = name;
                  const mil::FunctionDescription* description = nullptr;
@@ -122,6 +155,7 @@ CoremlModel CoremlModel::load(const std::string& path, CoremlOptions options) {
                    if (d.name == name) description = &d;
                  if (!description && model.functions.empty()) description = &model.main;
                  bool widen = state->options.f32;
+                 state->random = draws(function.body());
                  for (const mil::NamedType& input : function.inputs)
                    (input.type.kind == mil::ValueType::Kind::state ? state->states : state->inputs)
                        .push_back(feature_of(input, description, widen));
@@ -146,6 +180,15 @@ const std::vector<CoremlFeature>& CoremlModel::states() const { return state_->s
 std::vector<std::string> CoremlModel::labels() const {
   std::lock_guard lock(state_->mutex);
   return state_->labels;
+}
+
+std::vector<int64_t> CoremlModel::label_numbers() const {
+  std::lock_guard lock(state_->mutex);
+  return state_->label_numbers;
+}
+std::string CoremlModel::description_json() const {
+  return description_of(state_->package.model(), state_->function)
+      .dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace);  // names may be any bytes
 }
 
 CoremlState CoremlModel::make_state() const {
@@ -184,10 +227,12 @@ std::vector<NamedTensor> CoremlModel::predict(const std::vector<NamedTensor>& in
       fail(ErrorCode::invalid_argument, "the function has the state '", f.name, "': hand a state to it (make_state)");
     data[f.name] = state->at(f.name);
   }
-  std::random_device source;
-  uint64_t seed = s.options.seed ? *s.options.seed : (uint64_t{source()} << 32 | source());
-  data[mlprogram::kRandomKey] =
-      Tensor::of<uint32_t>({2}, {static_cast<uint32_t>(seed >> 32), static_cast<uint32_t>(seed)});
+  if (s.random) {
+    std::random_device source;
+    uint64_t seed = s.options.seed ? *s.options.seed : (uint64_t{source()} << 32 | source());
+    data[mlprogram::kRandomKey] =
+        Tensor::of<uint32_t>({2}, {static_cast<uint32_t>(seed >> 32), static_cast<uint32_t>(seed)});
+  }
 
   std::shared_ptr<const Plan> plan = s.find(sizes.str());
   if (!plan) plan = s.make(sizes.str(), data, {});

@@ -4,6 +4,7 @@ from typing import Any, Generic, Literal, TypeVar, overload
 
 import numpy as np
 
+from . import coreml as coreml
 from . import fft as fft
 from . import linalg as linalg
 from . import nn as nn

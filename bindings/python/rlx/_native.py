@@ -5,7 +5,7 @@ import os
 import pathlib
 import sys
 import traceback
-from ctypes import POINTER, Structure, byref, c_char_p, c_int, c_int32, c_int64, c_size_t, c_uint8, c_void_p
+from ctypes import POINTER, Structure, byref, c_char_p, c_int, c_int32, c_int64, c_size_t, c_uint8, c_uint64, c_void_p
 
 _HERE = pathlib.Path(__file__).resolve().parent
 _PACKAGE = str(_HERE) + os.sep
@@ -36,6 +36,16 @@ class SessionOptions(Structure):
 
 class CompileOptions(Structure):
     _fields_ = [("struct_size", c_size_t), ("strict", c_int), ("common", c_int), ("mode", c_int)]
+
+
+class CoremlOptions(Structure):
+    _fields_ = [("struct_size", c_size_t), ("function", c_char_p), ("f32", c_int), ("threads", c_int), ("seeded", c_int),
+                ("seed", c_uint64)]
+
+
+class CoremlWriteOptions(Structure):
+    _fields_ = [("struct_size", c_size_t), ("minimum_ios", c_int), ("narrow", c_int), ("dims", c_char_p), ("description", c_char_p),
+                ("author", c_char_p), ("version", c_char_p), ("license", c_char_p)]
 
 
 def _load():
@@ -97,6 +107,20 @@ _SIGNATURES = {
     "rlx_compiled_call": (c_int, [_p, _p, c_size_t, _p, c_size_t, _err]),  # buffers as bytes
     "rlx_compiled_report": (c_int, [_p, POINTER(c_char_p), _err]),
     "rlx_compiled_free": (None, [_p]),
+    "rlx_coreml_load": (c_int, [c_char_p, POINTER(CoremlOptions), POINTER(_p), _err]),
+    "rlx_coreml_description": (c_int, [_p, POINTER(c_char_p), _err]),
+    "rlx_coreml_make_state": (c_int, [_p, POINTER(_p), _err]),
+    "rlx_coreml_state_read": (c_int, [_p, c_char_p, POINTER(_p), _err]),
+    "rlx_coreml_state_write": (c_int, [_p, c_char_p, _p, _err]),
+    "rlx_coreml_state_free": (None, [_p]),
+    "rlx_coreml_output_count": (c_size_t, [_p]),
+    "rlx_coreml_output_name": (c_char_p, [_p, c_size_t]),
+    "rlx_coreml_predict": (c_int, [_p, POINTER(c_char_p), POINTER(_p), c_size_t, _p, POINTER(_p), c_size_t, _err]),
+    "rlx_coreml_labels": (c_int, [_p, POINTER(c_char_p), _err]),
+    "rlx_coreml_free": (None, [_p]),
+    "rlx_coreml_write": (c_int, [c_char_p, _p, POINTER(c_char_p), POINTER(_p), c_size_t, POINTER(CoremlWriteOptions), POINTER(_p),
+                                 _err]),
+    "rlx_text_free": (None, [_p]),
 }
 for _name, (_result, _arguments) in _SIGNATURES.items():
     _function = getattr(lib, _name)

@@ -57,7 +57,8 @@ struct Lowered {
   /// Of a classifier: the outputs that hold the place of the label and the probabilities, and the labels.
   struct Classifier {
     std::string label, probabilities;
-    std::vector<std::string> names;  ///< empty if labels are integers: the output is the label then
+    std::vector<std::string> names;     ///< empty if labels are integers: the output is the label then
+    std::vector<int64_t> numbers = {};  ///< those integers
   };
   std::optional<Classifier> classifier = {};
 };

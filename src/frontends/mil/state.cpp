@@ -46,7 +46,7 @@ MIL_OP(classify) {
   }
   if (op.op().outputs.size() == 2)
     op.scope().lowering().classifier =
-        Lowered::Classifier{op.op().outputs[0].name, op.op().outputs[1].name, std::move(names)};
+        Lowered::Classifier{op.op().outputs[0].name, op.op().outputs[1].name, std::move(names), std::move(numbers)};
   return several({place, probabilities});
 }
 

@@ -1,0 +1,140 @@
+// Core ML packages through the C ABI; see rlx/c.h.
+#include <nlohmann/json.hpp>
+
+#include "c_api/handles.h"
+#include "rlx/coreml.h"
+
+using namespace rlx::c;
+using rlx::ErrorCode;
+using rlx::fail;
+using rlx::text_of;
+
+namespace {
+
+std::string text_or_empty(const char* text) { return text ? text : ""; }
+
+/// "B=1 S=128", by spaces or commas.
+rlx::Bindings bindings_from(const char* text) {
+  rlx::Bindings dims;
+  std::string word, all = text_or_empty(text) + " ";
+  for (char c : all) {
+    if (c != ' ' && c != ',') {
+      word += c;
+      continue;
+    }
+    if (word.empty()) continue;
+    size_t equals = word.find('=');
+    std::string digits = equals == std::string::npos ? "" : word.substr(equals + 1);
+    if (digits.empty() || digits.size() > 18 || digits.find_first_not_of("0123456789") != std::string::npos ||
+        equals == 0)
+      fail(ErrorCode::invalid_argument, "dims are NAME=NUMBER, not '", word, "'");
+    dims[word.substr(0, equals)] = std::stoll(digits);
+    word.clear();
+  }
+  return dims;
+}
+
+}  // namespace
+
+extern "C" {
+
+rlx_status rlx_coreml_load(const char* path, const rlx_coreml_options* options, rlx_coreml** model, rlx_error** error) {
+  return guarded(error, [&] {
+    auto& result = required(model, "model");
+    auto given = options_of(options);
+    rlx::CoremlOptions o;
+    o.function = text_or_empty(given.function), o.f32 = given.f32 != 0, o.threads = given.threads;
+    if (given.seeded) o.seed = given.seed;
+    result = new rlx_coreml{rlx::CoremlModel::load(required_text(path, "path"), std::move(o)), {}, {}};
+  });
+}
+rlx_status rlx_coreml_description(rlx_coreml* model, const char** json, rlx_error** error) {
+  return guarded(error, [&] {
+    auto& m = required(model, "model");
+    if (m.text.empty()) m.text = m.model.description_json();
+    required(json, "json") = m.text.c_str();
+  });
+}
+rlx_status rlx_coreml_make_state(const rlx_coreml* model, rlx_coreml_state** state, rlx_error** error) {
+  return guarded(error,
+                 [&] { required(state, "state") = new rlx_coreml_state{required(model, "model").model.make_state()}; });
+}
+rlx_status rlx_coreml_state_read(const rlx_coreml_state* state, const char* name, rlx_tensor** tensor,
+                                 rlx_error** error) {
+  return guarded(error, [&] {
+    const auto& values = required(state, "state").values;
+    auto found = values.find(required_text(name, "name"));
+    if (found == values.end()) fail(ErrorCode::not_found, "there is no state '", name, "'");
+    required(tensor, "tensor") = new rlx_tensor{found->second};
+  });
+}
+rlx_status rlx_coreml_state_write(rlx_coreml_state* state, const char* name, const rlx_tensor* tensor,
+                                  rlx_error** error) {
+  return guarded(error, [&] {
+    auto& values = required(state, "state").values;
+    auto found = values.find(required_text(name, "name"));
+    if (found == values.end()) fail(ErrorCode::not_found, "there is no state '", name, "'");
+    const rlx::Tensor& value = required(tensor, "tensor").tensor;
+    if (value.type() != found->second.type())
+      fail(ErrorCode::shape_mismatch, "the state '", name, "' is ", found->second.type(), ", got ", value.type());
+    found->second = value;
+  });
+}
+void rlx_coreml_state_free(rlx_coreml_state* state) { delete state; }
+
+size_t rlx_coreml_output_count(const rlx_coreml* model) { return model ? model->model.outputs().size() : 0; }
+const char* rlx_coreml_output_name(const rlx_coreml* model, size_t index) {
+  return model && index < model->model.outputs().size() ? model->model.outputs()[index].name.c_str() : nullptr;
+}
+rlx_status rlx_coreml_predict(rlx_coreml* model, const char* const* names, const rlx_tensor* const* inputs,
+                              size_t input_count, rlx_coreml_state* state, rlx_tensor** outputs, size_t output_count,
+                              rlx_error** error) {
+  return guarded(error, [&] {
+    auto& m = required(model, "model").model;
+    if (output_count != m.outputs().size())
+      fail(ErrorCode::invalid_argument, "the model has ", m.outputs().size(), " outputs, got room for ", output_count);
+    if (input_count) required(names, "names"), required(inputs, "inputs");
+    if (output_count) required(outputs, "outputs");
+    std::vector<rlx::NamedTensor> given;
+    for (size_t i = 0; i < input_count; ++i)
+      given.emplace_back(required_text(names[i], "a name"), required(inputs[i], "an input").tensor);
+    auto results = m.predict(given, state ? &state->values : nullptr);
+    std::vector<std::unique_ptr<rlx_tensor>> made;
+    for (auto& [name, tensor] : results) made.push_back(std::make_unique<rlx_tensor>(rlx_tensor{std::move(tensor)}));
+    for (size_t i = 0; i < made.size(); ++i) outputs[i] = made[i].release();
+  });
+}
+rlx_status rlx_coreml_labels(rlx_coreml* model, const char** json, rlx_error** error) {
+  return guarded(error, [&] {
+    auto& m = required(model, "model");
+    nlohmann::json labels = m.model.labels();
+    if (labels.empty()) labels = m.model.label_numbers();
+    m.labels = labels.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+    required(json, "json") = m.labels.c_str();
+  });
+}
+void rlx_coreml_free(rlx_coreml* model) { delete model; }
+
+rlx_status rlx_coreml_write(const char* path, const rlx_graph* graph, const char* const* names,
+                            const rlx_tensor* const* params, size_t param_count,
+                            const rlx_coreml_write_options* options, char** report, rlx_error** error) {
+  return guarded(error, [&] {
+    auto given = options_of(options);
+    rlx::CoreMLOptions o;
+    o.minimum_ios = given.minimum_ios, o.narrow = given.narrow != 0, o.dims = bindings_from(given.dims);
+    o.description = text_or_empty(given.description), o.author = text_or_empty(given.author);
+    o.version = text_or_empty(given.version), o.license = text_or_empty(given.license);
+    if (param_count) required(names, "names"), required(params, "params");
+    rlx::NamedTensors values;
+    for (size_t i = 0; i < param_count; ++i)
+      values[required_text(names[i], "a name")] = required(params[i], "a param").tensor;
+    std::string text =
+        text_of(rlx::write_coreml(required_text(path, "path"), required(graph, "graph").graph, values, o));
+    if (!report) return;
+    *report = new char[text.size() + 1];
+    std::memcpy(*report, text.c_str(), text.size() + 1);
+  });
+}
+void rlx_text_free(char* text) { delete[] text; }
+
+}  // extern "C"
