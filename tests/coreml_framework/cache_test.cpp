@@ -1,0 +1,94 @@
+// Compiled models are kept by content, and the oldest go.
+#include "backends/coreml_framework/compiled_cache.h"
+
+#include <doctest/doctest.h>
+
+#include <filesystem>
+
+#include "rlx/error.h"
+#include "support/io_files.h"
+
+using namespace rlx;
+using namespace rlx::coreml_framework;
+using namespace rlx::test;
+namespace fs = std::filesystem;
+
+namespace {
+
+fs::path package_with(const fs::path& folder, const std::string& model) {
+  fs::create_directories(folder / "Data");
+  put_file((folder / "Manifest.json").string(), "{}");
+  put_file((folder / "Data" / "model.mlmodel").string(), model);
+  return folder;
+}
+
+/// What a compiler leaves behind: a folder with a file of that many bytes.
+std::string compiled_in(const fs::path& folder, size_t bytes) {
+  fs::create_directories(folder);
+  put_file((folder / "coremldata.bin").string(), std::string(bytes, 'x'));
+  return folder.string();
+}
+
+}  // namespace
+
+TEST_CASE("a key is of the content and of the system") {
+  TemporaryFolder dir;
+  fs::path root(dir / "root");
+  fs::create_directories(root);
+  std::string one = content_key(package_with(root / "a.mlpackage", "abc").string(), "14.0");
+  CHECK(one.size() == 32);
+  CHECK(content_key(package_with(root / "elsewhere" / "b.mlpackage", "abc").string(), "14.0") == one);
+  CHECK(content_key((root / "a.mlpackage").string(), "15.0") != one);
+  CHECK(content_key(package_with(root / "c.mlpackage", "abd").string(), "14.0") != one);
+  // The same bytes under another name are another content.
+  fs::rename(root / "c.mlpackage" / "Manifest.json", root / "c.mlpackage" / "Manifest");
+  CHECK(content_key(package_with(root / "c.mlpackage", "abc").string(), "14.0") != one);
+  fs::create_directories(root / "empty");
+  CHECK_THROWS_AS(content_key((root / "empty").string(), "14.0"), Error);
+}
+
+TEST_CASE("what was compiled once is found again") {
+  TemporaryFolder dir;
+  fs::path root(dir / "root");
+  fs::create_directories(root);
+  CompiledCache cache;
+  cache.folder = (root / "cache" / "deep").string();
+  int compiled = 0;
+  auto compile = [&] { return ++compiled, compiled_in(root / ("made" + std::to_string(compiled)), 10); };
+  std::string path = cache.find_or_make("k1", compile);
+  CHECK(fs::exists(fs::path(path) / "coremldata.bin"));
+  CHECK(cache.find_or_make("k1", compile) == path);
+  CHECK(compiled == 1);
+  CHECK(cache.find_or_make("k2", compile) != path);
+  CHECK(compiled == 2);
+  // Somebody else was faster while this one compiled: theirs stays, nothing is left lying about.
+  std::string other = cache.find_or_make("k3", [&] {
+    compiled_in(fs::path(cache.folder) / "k3.mlmodelc", 77);
+    return compile();
+  });
+  CHECK(fs::file_size(fs::path(other) / "coremldata.bin") == 77);
+  CHECK(std::distance(fs::directory_iterator(cache.folder), fs::directory_iterator()) == 3);
+}
+
+TEST_CASE("entries that were used longest ago go first") {
+  TemporaryFolder dir;
+  fs::path root(dir / "root");
+  fs::create_directories(root);
+  CompiledCache cache;
+  cache.folder = (root / "cache").string(), cache.most_bytes = 250;
+  auto make = [&](const std::string& key) {
+    return cache.find_or_make(key, [&] { return compiled_in(root / "made", 100); });
+  };
+  std::string a = make("a"), b = make("b");
+  auto now = fs::file_time_type::clock::now();
+  fs::last_write_time(a, now - std::chrono::hours(2));
+  fs::last_write_time(b, now - std::chrono::hours(1));
+  CHECK(make("a") == a);  // used: now b is the oldest
+  make("c");
+  CHECK(fs::exists(a));
+  CHECK(!fs::exists(b));
+  cache.most_bytes = 10;  // less than one: the one in use stays
+  std::string d = make("d");
+  CHECK(fs::exists(d));
+  CHECK(!fs::exists(a));
+}
