@@ -8,6 +8,7 @@
 #include "io/mlpackage.h"
 #include "rlx/element.h"
 #include "rlx/io.h"
+#include "tools/compare_values.h"
 #include "tools/output.h"
 #include "tools/output_folder.h"
 #include "tools/subcommands.h"
@@ -61,6 +62,13 @@ std::string first_numbers(const Tensor& t) {
 void run_package(const PackageRun& options, const std::vector<NamedTensor>& inputs) {
   if (!options.steps.empty() && !options.output_file.empty())
     throw UsageError("the outputs of several steps go to --output-dir");
+  if (options.compare) {
+    if (!options.steps.empty()) throw UsageError("--compare is for one prediction, not for --steps");
+    auto trace = [&](bool f32) { return trace_package(options.model, options.function, f32, options.threads, inputs); };
+    constexpr double kBound = 1e-2;  // some ten units in the last place of f16
+    write_out("as it is written, and in f32:\n" +
+              comparison_text(compare_traces(trace(false), trace(true)), kBound, 20));
+  }
   CoremlOptions coreml;
   coreml.function = options.function, coreml.f32 = options.f32, coreml.threads = options.threads;
   CoremlModel model = CoremlModel::load(options.model, coreml);

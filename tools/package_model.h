@@ -14,6 +14,7 @@ struct PackageRun {
   std::string model, function, steps, output_dir, output_file;
   bool f32 = false;
   int threads = 0;
+  bool compare = false;  ///< beside the same in f32, op by op
 };
 /// One prediction on `inputs`; or one for each folder of `steps`, in the order of their numbers, whose <input>.npy
 /// stand for the inputs that are not in `inputs`. States live from step to step.

@@ -25,6 +25,7 @@ struct Run {
   std::string model, output_dir, output_file, profile, device = "cpu", function, steps, precision = "f16";
   std::vector<std::string> params, inputs;
   int threads = 0;
+  bool compare = false;
 };
 
 Run::Run(CLI::App& app) {
@@ -47,6 +48,7 @@ Run::Run(CLI::App& app) {
   app.add_option("--precision", precision, "of a Core ML package: f16 as it is written, or f32 (default f16)")
       ->option_text("P")
       ->check(CLI::IsMember({"f16", "f32"}));
+  app.add_flag("--compare", compare, "of a Core ML package: a table of ops beside the same in f32 (more: rlx compare)");
   add_threads_option(app, threads);
   add_device_option(app, device);
   app.footer(
@@ -132,9 +134,11 @@ void Run::run() const {
   if (is_package(model)) {
     if (!params.empty() || !profile.empty())
       throw UsageError("--params and --profile are for graphs, not for packages");
-    return run_package({model, function, steps, output_dir, output_file, precision == "f32", threads}, read_inputs());
+    return run_package({model, function, steps, output_dir, output_file, precision == "f32", threads, compare},
+                       read_inputs());
   }
-  if (!function.empty() || !steps.empty()) throw UsageError("--function and --steps are for Core ML packages");
+  if (!function.empty() || !steps.empty() || compare)
+    throw UsageError("--function, --steps and --compare are for Core ML packages");
   Graph graph = load_model(model);
   Signature signature = signature_of(graph);
   // All that can be known to fail is tried before anything is run.

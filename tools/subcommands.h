@@ -33,5 +33,7 @@ Subcommand add_devices(CLI::App& rlx);
 Subcommand add_bench(CLI::App& rlx);
 Subcommand add_conformance(CLI::App& rlx);
 Subcommand add_convert(CLI::App& rlx);
+Subcommand add_lint(CLI::App& rlx);
+Subcommand add_compare(CLI::App& rlx);
 
 }  // namespace rlx::tools

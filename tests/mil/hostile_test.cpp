@@ -93,4 +93,73 @@ TEST_CASE("control flow that does not fit") {
   CHECK(error_of(with(loop).model) != "no error");  // a condition of four floats
 }
 
+TEST_CASE("a size that takes for ever, or all memory, to compute") {
+  // v = 0; while v < 1: v = v * 0. Then a tensor of so many elements.
+  auto i32_scalar = [](const char* name) { return scalar_type(name, i32); };
+  mil::Operation loop =
+      operation("while_loop", {{"loop_vars", mil::Argument{mil::Value::of(full(i32, {}, 0))}}}, {i32_scalar("count")});
+  mil::Block condition, body;
+  condition.inputs = body.inputs = {i32_scalar("v")};
+  condition.operations = {operation("less", {{"x", "v"}, {"y", number(1, i32)}}, {scalar_type("go", boolean)})};
+  condition.outputs = {"go"};
+  body.operations = {operation("mul", {{"x", "v"}, {"y", number(0, i32)}}, {i32_scalar("w")})};
+  body.outputs = {"w"};
+  loop.blocks = {condition, body};
+  auto filled = [&](mil::Operation first, const char* size) {
+    Written w;
+    w.input("x", Tensor(f32, {1}))
+        .add(std::move(first))
+        .add(operation("expand_dims", {{"x", size}, {"axes", integers({0})}}, {unknown("shape", i32, 1)}))
+        .add(operation("fill", {{"shape", "shape"}, {"value", number(1)}}, {unknown("y", f32, 1)}))
+        .result("y");
+    return error_of(w.model);
+  };
+  CHECK(has(filled(loop, "count"), "100000 trips"));
+  // The same loop inside of a branch.
+  mil::Operation branch = operation("cond", {{"pred", mil::Value::of(true)}}, {i32_scalar("count")});
+  mil::Block chosen;
+  chosen.operations = {loop};
+  chosen.outputs = {"count"};
+  branch.blocks = {chosen, chosen};
+  CHECK(filled(branch, "count") != "no error");
+  // 2^31 elements that are summed to a size.
+  Written w;
+  w.input("x", Tensor(f32, {1}))
+      .add(operation("fill", {{"shape", integers({1 << 16, 1 << 15})}, {"value", number(0, i32)}},
+                     {unknown("big", i32, 2)}))
+      .add(operation("reduce_sum", {{"x", "big"}, {"axes", integers({0})}}, {unknown("sum", i32, 1)}))
+      .add(operation("fill", {{"shape", "sum"}, {"value", number(1)}}, {unknown("y", f32, 1)}))
+      .result("y");
+  CHECK(has(error_of(w.model), "2 GiB"));
+}
+
+TEST_CASE("a program that nests, or repeats, without measure") {
+  // Blocks within blocks: what recurses stops at the depth that files can have.
+  mil::Operation inner = operation("relu", {{"x", "x"}}, {unknown("y", f32, 2)});
+  for (int depth = 0; depth < 30; ++depth) {
+    mil::Operation outer = operation("cond", {{"pred", mil::Value::of(true)}}, {unknown("y", f32, 2)});
+    mil::Block block;
+    block.operations = {inner};
+    block.outputs = {"y"};
+    outer.blocks = {block, block};
+    inner = outer;
+    if (outer.blocks[0].operations.size() > 1) break;
+    outer.blocks[1].operations.clear();
+    outer.blocks[1].outputs = {"x"};
+    inner.blocks[1] = outer.blocks[1];
+  }
+  CHECK(error_of(with(inner).model) == "no error");
+  // Doublings of a tensor that no memory holds in the end: the graph has its type, and nothing is computed.
+  Written w;
+  w.input("x", Tensor(f32, {2, 2}));
+  std::string last = "x";
+  for (int i = 0; i < 70; ++i) {
+    std::string next = "t" + std::to_string(i);
+    w.add(operation("tile", {{"x", last.c_str()}, {"reps", integers({2, 1})}}, {unknown(next, f32, 2)}));
+    last = next;
+  }
+  w.result(last);
+  CHECK(error_of(w.model) != "no error");
+}
+
 }  // namespace rlx::test

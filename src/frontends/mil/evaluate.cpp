@@ -3,9 +3,81 @@
 
 #include "ir/leaves.h"
 #include "reference/interpreter.h"
+#include "rlx/element.h"
+#include "rlx/ops/control.h"
 #include "rlx/ops/shape.h"
 
 namespace rlx::mlprogram {
+namespace {
+
+/// What one question may cost: a program that somebody made to do harm must not take all memory, or for ever.
+struct Budget {
+  int64_t trips = 100'000;
+  int64_t bytes = int64_t{1} << 31;
+
+  void take_trip() {
+    if (--trips < 0) fail(ErrorCode::unsupported, "a loop that decides a size makes more than 100000 trips");
+  }
+  void take(const std::vector<Type>& results) {
+    for (const Type& t : results) {
+      if (!is_static(t.dims)) continue;
+      int64_t bits = 0;
+      if (__builtin_mul_overflow(element_count(shape_of(t.dims)), int64_t{info(t.dtype).bits}, &bits) ||
+          (bytes -= bits / 8) < 0)
+        fail(ErrorCode::out_of_memory, "what decides a size would take more than 2 GiB: ", t);
+    }
+  }
+};
+
+std::vector<Tensor> run_node(const Node& node, const std::vector<Tensor>& operands, Budget& budget);
+
+/// A body of control flow on its inputs.
+std::vector<Tensor> run_body(const Graph& g, Tensors inputs, Budget& budget) {
+  int64_t before = budget.bytes;
+  std::vector<std::vector<Tensor>> values(g.nodes().size());
+  for (size_t i = 0; i < inputs.size(); ++i) values[static_cast<size_t>(g.inputs()[i].node)] = {inputs[i]};
+  auto value = [&](Ref r) { return values[static_cast<size_t>(r.node)][static_cast<size_t>(r.result)]; };
+  for (size_t n = 0; n < g.nodes().size(); ++n) {
+    const Node& node = g.nodes()[n];
+    if (node.op == &op::input) continue;
+    if (node.op == &op::constant) {
+      values[n] = {node.attrs.as<ConstantAttrs>().value};
+      continue;
+    }
+    std::vector<Tensor> operands;
+    for (Ref r : node.operands) operands.push_back(value(r));
+    values[n] = run_node(node, operands, budget);
+  }
+  std::vector<Tensor> outputs;
+  for (const Output& o : g.outputs()) outputs.push_back(value(o.ref));
+  budget.bytes = before;  // the values go; what stays is the node's, and taken there
+  return outputs;
+}
+
+/// An op by its reference; control flow trip by trip, so that they are counted.
+std::vector<Tensor> run_node(const Node& node, const std::vector<Tensor>& operands, Budget& budget) {
+  budget.take(node.types);
+  if (node.op == &op::while_loop) {
+    const auto& a = node.attrs.as<WhileAttrs>();
+    std::vector<Tensor> state = operands;
+    for (int64_t trip = 0; !a.max_trips || trip < *a.max_trips; ++trip) {
+      budget.take_trip();
+      if (load_number(run_body(*a.condition, state, budget)[0], 0) == 0) break;
+      std::vector<Tensor> next = run_body(*a.body, state, budget);
+      std::move(next.begin(), next.end(), state.begin());
+    }
+    state.resize(static_cast<size_t>(a.carries));
+    return state;
+  }
+  if (node.op == &op::if_else) {
+    const auto& a = node.attrs.as<IfAttrs>();
+    bool holds = load_number(operands[0], 0) != 0;
+    return run_body(holds ? *a.then_branch : *a.else_branch, Tensors(operands).subspan(1), budget);
+  }
+  return run_op(*node.op, node.attrs, operands);
+}
+
+}  // namespace
 
 Evaluator::Source Evaluator::source_of(int32_t node) {
   const auto& nodes = graph_->nodes();
@@ -26,6 +98,7 @@ Evaluator::Source Evaluator::source_of(int32_t node) {
 bool Evaluator::is_constant(Ref r) { return source_of(r.node) == Source::constants; }
 
 std::optional<Tensor> Evaluator::value(Ref wanted) {
+  Budget budget;
   std::vector<Ref> open = {wanted};  // a stack instead of recursion: chains of nodes may be long
   while (!open.empty()) {
     Ref r = open.back();
@@ -49,7 +122,7 @@ std::optional<Tensor> Evaluator::value(Ref wanted) {
     }
     std::vector<Tensor> operands;
     for (Ref operand : n.operands) operands.push_back(values_.at(operand));
-    std::vector<Tensor> results = run_op(*n.op, n.attrs, operands);
+    std::vector<Tensor> results = run_node(n, operands, budget);
     for (size_t i = 0; i < results.size(); ++i) values_[{r.node, static_cast<int32_t>(i)}] = std::move(results[i]);
   }
   return values_.at(wanted);

@@ -1,0 +1,171 @@
+#!/usr/bin/env python3
+"""`rlx lint`, `rlx compare`, `rlx where --target coreml` and `rlx run --compare` on the packages of tests/mil, which coremltools
+wrote, and on damaged copies."""
+
+import json
+import pathlib
+import shutil
+import tarfile
+import tempfile
+import unittest
+
+from program import ROOT, ProgramTest, rlx, write_npy
+
+HOLDER = tempfile.TemporaryDirectory()
+CASES = pathlib.Path(HOLDER.name)
+for name in ("cases", "models"):
+    with tarfile.open(ROOT / f"tests/mil/{name}.tar.xz") as archive:
+        archive.extractall(CASES / name)
+PACKAGES = sorted(CASES.rglob("*.mlpackage"))
+CNN = CASES / "models/cnn/fp16"
+
+
+def case_input(folder):
+    """NAME=FILE of the case's only input."""
+    ((name, file),) = json.loads((folder / "case.json").read_text())["steps"][0]["in"].items()
+    return name, folder / file
+
+
+class PackageTest(ProgramTest):
+    def says(self, code, text, *arguments):
+        """A verdict on standard output, and the reason for the exit code."""
+        done = rlx(*arguments)
+        self.assertEqual(done.returncode, code, done.stderr)
+        self.assertIn(text, done.stderr)
+        self.assertTrue(done.stdout)
+
+
+class Lint(ProgramTest):
+    def test_packages_that_apple_wrote_are_clean(self):
+        self.assertGreater(len(PACKAGES), 100)
+        done = rlx("lint", *PACKAGES)
+        self.assertEqual(done.returncode, 0, "\n".join(line for line in done.stdout.splitlines() if not line.endswith("clean")))
+        self.assertEqual(done.stdout.count(": clean"), len(PACKAGES))
+
+    def damaged(self, change):
+        package = self.folder / "damaged.mlpackage"
+        shutil.copytree(CNN / "model.mlpackage", package)
+        try:
+            change(package)
+            done = rlx("lint", package, "--json")
+            self.assertEqual(done.returncode, 1, done.stdout)
+            (verdict,) = json.loads(done.stdout)
+            return verdict["findings"]
+        finally:
+            shutil.rmtree(package)
+
+    def test_damage_is_found(self):
+        model, weights = "Data/com.apple.CoreML/model.mlmodel", "Data/com.apple.CoreML/weights/weight.bin"
+
+        def replaced(file, old, new):
+            def change(package):
+                data = (package / file).read_bytes()
+                self.assertIn(old, data)
+                self.assertEqual(len(old), len(new))
+                (package / file).write_bytes(data.replace(old, new))
+            return change
+
+        def cut(file, part):
+            return lambda package: (package / file).write_bytes((package / file).read_bytes()[: int((package / file).stat().st_size * part)])
+
+        def manifest(change):
+            def apply(package):
+                path = package / "Manifest.json"
+                content = json.loads(path.read_text())
+                change(content)
+                path.write_text(json.dumps(content))
+            return apply
+
+        def zip_slip(content):
+            for item in content["itemInfoEntries"].values():
+                item["path"] = "../../" + item["path"]
+
+        for what, change, rule in (
+            ("an op that there is not", replaced(model, b"\n\x04relu", b"\n\x04relv"), "op"),
+            ("a sentinel", replaced(weights, b"\xef\xbe\xad\xde", b"\xef\xbe\xad\xdf"), "blob"),
+            ("weights that are cut", cut(weights, 0.5), "blob"),
+            ("a model that is cut", cut(model, 0.7), "layout"),
+            ("a path that leads out", manifest(zip_slip), "layout"),
+            ("no root", manifest(lambda m: m.pop("rootModelIdentifier")), "layout"),
+            ("no manifest", lambda package: (package / "Manifest.json").unlink(), "layout"),
+            ("an opset that there is not", replaced(model, b"CoreML7", b"CoreML4"), "version"),
+        ):
+            with self.subTest(what):
+                found = self.damaged(change)
+                self.assertIn(rule, {f["rule"] for f in found}, found)
+
+    def test_usage(self):
+        self.fails(2, "lint takes Core ML packages", "lint", "model.rlx")
+        self.fails(1, "nowhere", "lint", self.folder / "nowhere.mlpackage")
+
+
+class Compare(PackageTest):
+    def test_two_precisions_differ_by_the_rounding_of_f16(self):
+        name, file = case_input(CNN)
+        done = rlx("compare", CNN / "model.mlpackage", "--input", f"{name}={file}", "--bound", "1e-9", "--all")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        lines = done.stdout.splitlines()
+        self.assertRegex(lines[-1], r"^first beyond 1e-09: '\w+' of \w+, ")
+        parts = [float(line.split()[3]) for line in lines[1:-1]]
+        self.assertEqual(parts, sorted(parts, reverse=True))  # the worst first
+        self.assertTrue(0 < parts[0] < 0.05, parts[0])
+        loose = rlx("compare", CNN / "model.mlpackage", "--input", f"{name}={file}", "--bound", "0.1", "--strict")
+        self.assertEqual(loose.returncode, 0, loose.stderr)
+        self.assertRegex(loose.stdout.splitlines()[-1], r"^all \d+ values within 0.1$")
+        self.says(1, "differ by more than", "compare", CNN / "model.mlpackage", "--bound", "1e-9", "--strict")
+
+    def test_a_model_beside_itself_is_the_same(self):
+        package = CASES / "models/cnn/fp32/model.mlpackage"
+        out = self.succeeds("compare", package, package, "--bound", "0")
+        self.assertIn("inputs are made up", out)
+        self.assertRegex(out.splitlines()[-1], r"^all \d+ values within 0$")
+
+    def test_graphs_are_compared_by_their_parts(self):
+        text = 'rlx 1\ngraph @m {{\n  %0 = input() @"x" : f32[4]\n  %1 = {op}(%0) @"act" : f32[4]\n  return %1 @"y"\n}}\n'
+        a, b = self.file("a.rlx", text.format(op="tanh")), self.file("b.rlx", text.format(op="sin"))
+        write_npy(self.folder / "x.npy", "<f4", [4], [0, 0.25, 0.5, 1])
+        out = self.succeeds("compare", a, b, "--input", f"x={self.folder / 'x.npy'}")
+        self.assertIn("first beyond 0.001: 'act' of tanh", out)  # before the output y
+        self.assertIn("[3] 0.761594 and 0.841471", out)
+        self.fails(2, "two precisions only as a Core ML package", "compare", a)
+
+    def test_run_compares_too(self):
+        name, file = case_input(CNN)
+        out = self.succeeds("run", CNN / "model.mlpackage", "--input", f"{name}={file}", "--compare")
+        self.assertIn("as it is written, and in f32:", out)
+        self.assertIn("of largest", out)
+
+
+class Where(PackageTest):
+    def test_a_package_has_a_prediction_with_reasons(self):
+        package = CNN / "model.mlpackage"
+        said = json.loads(self.succeeds("where", package, "--target", "coreml:ane", "--json"))
+        self.assertIs(said["prediction"], True)
+        self.assertTrue(said["ops"])
+        for op in said["ops"]:
+            self.assertIn(op["device"], ("ane", "cpu", "load"))
+            self.assertTrue(op["reason"])
+        by_op = {op["op"]: op["device"] for op in said["ops"]}
+        self.assertEqual(by_op["conv"], "ane")
+        out = self.succeeds("where", package, "--target", "coreml:ane")
+        self.assertTrue(out.startswith("A prediction from published rules"))
+        # An f32 program is not for the neural engine.
+        wide = json.loads(self.succeeds("where", CASES / "models/cnn/fp32/model.mlpackage", "--target", "coreml:ane", "--json"))
+        self.assertEqual({op["device"] for op in wide["ops"]} & {"ane"}, set())
+        self.says(1, "would not run on the ane", "where", CASES / "models/cnn/fp32/model.mlpackage", "--target", "coreml:ane", "--strict")
+        flexible = json.loads(self.succeeds("where", CASES / "models/flexible/fp16/model.mlpackage", "--target", "coreml:ane", "--json"))
+        if any("is a range" in op["reason"] for op in flexible["ops"]):
+            self.assertEqual({op["device"] for op in flexible["ops"]} & {"ane"}, set())
+
+    def test_graphs_and_devices_still_have_reports(self):
+        graph = self.file("m.rlx", 'rlx 1\ngraph @m {\n  %0 = input() @"x" : f32[4]\n  %1 = tanh(%0) : f32[4]\n  return %1 @"y"\n}\n')
+        self.assertIn("no CoreML.framework here", self.succeeds("where", graph, "--target", "coreml"))
+        self.assertIn("on cpu", self.succeeds("where", CNN / "model.mlpackage"))
+        self.fails(2, "--function is for", "where", graph, "--function", "f")
+        devices = {d["device"]: d for d in json.loads(self.succeeds("devices", "--json"))}
+        self.assertTrue(devices["coreml"]["available"])
+        self.assertIn("CoreML.framework", devices["coreml"]["description"])
+
+
+if __name__ == "__main__":
+    unittest.main()

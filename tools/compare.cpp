@@ -1,0 +1,86 @@
+// `rlx compare`: two models, or one in two precisions, value by value.
+#include <CLI/CLI.hpp>
+
+#include "rlx/io.h"
+#include "tools/compare_values.h"
+#include "tools/encoder_options.h"
+#include "tools/model_graph.h"
+#include "tools/output.h"
+#include "tools/package_model.h"
+#include "tools/subcommands.h"
+
+namespace rlx::tools {
+namespace {
+
+struct Compare {
+  std::string a, b, function;
+  std::vector<std::string> inputs, params;
+  double bound = 1e-3;
+  int threads = 0;
+  uint64_t seed = 0;
+  bool all = false, strict = false;
+  void run() const;
+};
+
+void Compare::run() const {
+  bool packages[2] = {is_package(a), is_package(b.empty() ? a : b)};
+  if (b.empty() && !packages[0])
+    throw UsageError("one model is compared in two precisions only as a Core ML package; give two models");
+  if (!function.empty() && !packages[0] && !packages[1]) throw UsageError("--function is for Core ML packages");
+  NamedTensors values;
+  for (const std::string& path : params)
+    for (auto& [name, tensor] : SafetensorsFile::open(path).tensors()) values.emplace(name, std::move(tensor));
+  std::vector<NamedTensor> given;
+  bool made_up = inputs.empty();
+  for (const std::string& word : inputs) {
+    size_t equals = word.find('=');
+    if (equals == std::string::npos || equals == 0) throw UsageError("--input is NAME=FILE.npy, not '" + word + "'");
+    given.emplace_back(word.substr(0, equals), read_npy(word.substr(equals + 1)));
+  }
+  if (made_up)
+    given = made_up_inputs(packages[0] ? package_inputs(a, function) : signature_of(load_model(a)).inputs, seed);
+  auto trace = [&](const std::string& path, bool package, bool f32) {
+    return package ? trace_package(path, function, f32, threads, given)
+                   : trace_graph(load_model(path), values, threads, given);
+  };
+  auto compared = compare_traces(trace(a, packages[0], false), trace(b.empty() ? a : b, packages[1], b.empty()));
+  if (made_up) write_out("inputs are made up: floats between -1 and 1, integers 0 and 1; --input gives others\n");
+  write_out(comparison_text(compared, bound, all ? compared.size() : 20));
+  flush_out();
+  bool apart = std::any_of(compared.begin(), compared.end(), [&](const auto& c) { return c.relative > bound; });
+  if (strict && apart) fail(ErrorCode::invalid_argument, "the models differ by more than ", bound);
+}
+
+}  // namespace
+
+Subcommand add_compare(CLI::App& rlx) {
+  CLI::App* app = rlx.add_subcommand("compare", "Two models, or one in two precisions, op by op");
+  auto compare = std::make_shared<Compare>();
+  Compare& c = *compare;
+  app->add_option("A", c.a, "a Core ML package, a .rlx file, or a model folder")->required();
+  app->add_option("B", c.b, "another one; left out: the package A in f32");
+  app->add_option("--input", c.inputs, "an input's array, for both; may be repeated")
+      ->allow_extra_args(false)
+      ->option_text("NAME=FILE.npy");
+  app->add_option("--params", c.params, "safetensors files with the params of graphs; may be repeated")
+      ->allow_extra_args(false)
+      ->option_text("FILE");
+  app->add_option("--function", c.function, "of packages with several")->type_name("NAME");
+  app->add_option("--bound", c.bound, "how far a value may be, as a part of its largest magnitude (default 0.001)")
+      ->option_text("X");
+  app->add_option("--seed", c.seed, "of the inputs that are made up where none are given")->option_text("N");
+  app->add_flag("--all", c.all, "all values, not only the 20 that are furthest apart");
+  app->add_flag("--strict", c.strict, "exit code 1 if a value is beyond the bound");
+  add_threads_option(*app, c.threads);
+  app->footer(
+      R"(Values are matched by their names: of the ops of a program, of the named parts and the outputs of a graph. The worst stand
+first; the last line names the first in the program that is beyond the bound, which is where a fault begins.
+
+Examples:
+  rlx compare Model.mlpackage --input x=x.npy                 # as it is written, and in f32
+  rlx compare Model.mlpackage Quantized.mlpackage --input x=x.npy --bound 0.05
+  rlx compare model.rlx other.rlx --params weights.safetensors)");
+  return {app, [compare] { compare->run(); }};
+}
+
+}  // namespace rlx::tools

@@ -1,0 +1,43 @@
+// Two runs side by side, value by value: which op is furthest apart, and which is the first beyond a bound.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "rlx/coreml_model.h"
+#include "rlx/io.h"
+
+namespace rlx::tools {
+
+/// What a run computed: its values by name, in the order of the program.
+struct Trace {
+  struct Step {
+    std::string name, op;
+    Tensor value;
+  };
+  std::vector<Step> steps;
+};
+
+/// Each value of the function's main block, in the precision asked for. `inputs` as for predict.
+Trace trace_package(const std::string& path, const std::string& function, bool f32, int threads,
+                    const std::vector<NamedTensor>& inputs);
+/// Each output of the graph, and each named part's last value.
+Trace trace_graph(const Graph& graph, const NamedTensors& params, int threads, const std::vector<NamedTensor>& inputs);
+
+struct ComparedValue {
+  std::string name, op;
+  double apart = 0;     ///< the largest difference between two elements
+  double relative = 0;  ///< of the largest magnitude among the second's elements; infinite where one is no number
+  std::string where;    ///< which element: "[3] 1.5 and 1.25"
+};
+/// The values that both have, in the order of the first. Fails if there are none.
+std::vector<ComparedValue> compare_traces(const Trace& a, const Trace& b);
+/// A table, the worst first, `most` lines of it; and a line that names the first beyond the bound.
+std::string comparison_text(const std::vector<ComparedValue>& compared, double bound, size_t most);
+
+/// Inputs for whoever gives none: floats between -1 and 1, integers 0 and 1, from a seed; open sizes as the package's
+/// description has them, or 1.
+std::vector<NamedTensor> made_up_inputs(const std::vector<Signature::Entry>& entries, uint64_t seed);
+std::vector<Signature::Entry> package_inputs(const std::string& path, const std::string& function);
+
+}  // namespace rlx::tools
