@@ -3,6 +3,7 @@
 #include "passes/fuse_attention.h"
 
 #include <cmath>
+#include <limits>
 
 #include "ir/rewrite.h"
 #include "passes/constants.h"
@@ -25,12 +26,34 @@ Value transposed(Value x, Axes permutation) {
   return permutation == axes_from(0, permutation.size()) ? x : transpose(x, permutation);
 }
 
+/// [B, H, M, N] reshaped to [B H, M, N]?
+bool joins_heads(const Dims& split, const Dims& joined) {
+  return split.size() == 4 && joined.size() == 3 && split[2] == joined[1] && split[3] == joined[2];
+}
+
 /// A product of two stacks of matrices with dims [B, H]; how to transpose its operands to [B, H, free, inner].
 struct Stacked {
   Ref lhs, rhs;
   Axes lhs_order, rhs_order;
 };
+/// The same of matrices that stand in one stack for the product: what formats with fewer batch dims do.
+std::optional<Stacked> joined_product(const Graph& g, Ref r, Rounding rounding) {
+  const Node& split = g.node(r);
+  if (split.op != &op::reshape) return {};
+  const Node& node = g.node(split.operands[0]);
+  if (node.op != &op::matmul || !joins_heads(split.types[0].dims, node.types[0].dims)) return {};
+  for (Ref operand : node.operands) {
+    const Node& join = g.node(operand);
+    if (join.op != &op::reshape || !joins_heads(g.type(join.operands[0]).dims, join.types[0].dims)) return {};
+    const Dims& dims = g.type(join.operands[0]).dims;
+    if (dims[0] != split.types[0].dims[0] || dims[1] != split.types[0].dims[1]) return {};
+    if (!may_round_once(g.type(operand).dtype, rounding)) return {};
+  }
+  return Stacked{
+      g.node(node.operands[0]).operands[0], g.node(node.operands[1]).operands[0], {0, 1, 2, 3}, {0, 1, 3, 2}};
+}
 std::optional<Stacked> stacked_product(const Graph& g, Ref r, Rounding rounding) {
+  if (auto s = joined_product(g, r, rounding)) return s;
   const Node& node = g.node(r);
   if (node.op != &op::matmul && node.op != &op::dot_general) return {};
   Stacked s{node.operands[0], node.operands[1], {0, 1, 2, 3}, {0, 1, 3, 2}};
@@ -52,6 +75,7 @@ struct Pattern {
   Ref q, k, v;
   Axes q_order, k_order, v_order;
   std::optional<Ref> mask;
+  std::optional<Ref> used_twice;  // the scores under a softmax that is written out: by the row's max, and less it
   AttentionAttrs attrs;
 };
 
@@ -62,15 +86,13 @@ class Matcher {
   std::optional<Pattern> match(Ref root) const {
     auto weighted = stacked_product(g_, root, rounding_);
     if (!weighted || weighted->lhs_order != Axes{0, 1, 2, 3}) return {};
-    const Node* softmax = inner(weighted->lhs, op::softmax);
-    if (!softmax || valid_axis(softmax->attrs.as<AxisAttrs>().axis, 4) != 3) return {};
     Pattern p;
+    auto scores = softmaxed(weighted->lhs, p);
+    if (!scores) return {};
     p.v = weighted->rhs, p.v_order = weighted->rhs_order;
     std::swap(p.v_order[2], p.v_order[3]);  // what is contracted are the rows of v
-    if (!read_scores(softmax->operands[0], p) && !read_biased(softmax->operands[0], p) &&
-        !read_chosen(softmax->operands[0], p))
-      return {};
-    const Dim& heads = g_.type(softmax->operands[0]).dims[1];
+    if (!read_scores(*scores, p) && !read_biased(*scores, p) && !read_chosen(*scores, p)) return {};
+    const Dim& heads = g_.type(*scores).dims[1];
     if (!heads.is_static()) return {};
     p.attrs.heads = heads.value();
     return p;
@@ -78,15 +100,77 @@ class Matcher {
 
  private:
   /// The node of `r`, if it is this op and used here alone.
-  const Node* inner(Ref r, const OpDef& op) const {
+  const Node* inner(Ref r, const OpDef& op, const Pattern& p) const {
     const Node& node = g_.node(r);
-    return node.op == &op && uses_.only_one(r) ? &node : nullptr;
+    return node.op == &op && alone(r, p) ? &node : nullptr;
+  }
+  bool alone(Ref r, const Pattern& p) const {
+    return uses_.outputs(r) == 0 && uses_.of(r).size() == (p.used_twice == r ? 2 : 1);
+  }
+
+  /// The operand of a softmax along the last of four dims: of the op, or written out as attention's decomposition has
+  /// it, e = exp(x - m), e / s. There m is the row's max, or 0 where that is infinite, and s the row's sum, or 1 where
+  /// that is 0: rows without a key give 0, as they do in attention.
+  std::optional<Ref> softmaxed(Ref r, Pattern& p) const {
+    if (const Node* softmax = inner(r, op::softmax, p)) {
+      if (valid_axis(softmax->attrs.as<AxisAttrs>().axis, 4) != 3) return {};
+      return softmax->operands[0];
+    }
+    const Node* ratio = inner(r, op::div, p);
+    if (!ratio || ratio->types[0].dims.size() != 4) return {};
+    Ref e = ratio->operands[0];
+    auto s = of_rows(ratio->operands[1]);
+    if (!s || g_.node(e).op != &op::exp || uses_.outputs(e) || uses_.of(e).size() != 2) return {};
+    auto sum = guarded_sum(*s);
+    if (!sum || !reduces_rows(*sum, e, Reduction::sum)) return {};
+    const Node* difference = inner(g_.node(e).operands[0], op::sub, p);
+    if (!difference) return {};
+    auto m = of_rows(difference->operands[1]);
+    auto max = m ? guarded_max(*m) : std::nullopt;
+    if (!max || !reduces_rows(*max, difference->operands[0], Reduction::max)) return {};
+    p.used_twice = difference->operands[0];
+    return p.used_twice;
+  }
+  /// What is repeated along the last of four dims.
+  std::optional<Ref> of_rows(Ref r) const {
+    const Node& node = g_.node(r);
+    if (node.op != &op::broadcast_in_dim || valid_axes(node.attrs.as<BroadcastAttrs>().axes, 4) != Axes{0, 1, 2})
+      return {};
+    return node.operands[0];
+  }
+  bool reduces_rows(Ref r, Ref x, Reduction kind) const {
+    const Node& node = g_.node(r);
+    if (node.op != &op::reduce || node.operands[0] != x) return false;
+    const auto& a = node.attrs.as<ReduceAttrs>();
+    return a.kind == kind && valid_axes(a.axes, 4) == Axes{3};
+  }
+  /// s of select(s == 0, 1, s).
+  std::optional<Ref> guarded_sum(Ref r) const {
+    const Node& node = g_.node(r);
+    if (node.op != &op::select || splat(g_, node.operands[1]) != 1.0) return {};
+    const Node& test = g_.node(node.operands[0]);
+    bool zero = test.op == &op::compare && test.attrs.as<CompareAttrs>().direction == Comparison::eq &&
+                test.operands[0] == node.operands[2] && splat(g_, test.operands[1]) == 0.0;
+    return zero ? std::optional(node.operands[2]) : std::nullopt;
+  }
+  /// m of select(|m| <= the largest number, m, 0).
+  std::optional<Ref> guarded_max(Ref r) const {
+    const Node& node = g_.node(r);
+    if (node.op != &op::select || splat(g_, node.operands[2]) != 0.0) return {};
+    const Node& test = g_.node(node.operands[0]);
+    if (test.op != &op::compare || test.attrs.as<CompareAttrs>().direction != Comparison::le) return {};
+    const Node& magnitude = g_.node(test.operands[0]);
+    DType dtype = g_.type(r).dtype;
+    double largest = dtype == f16 ? 65504 : std::numeric_limits<float>::max();
+    bool finite = (dtype == f32 || dtype == f16) && magnitude.op == &op::abs &&
+                  magnitude.operands[0] == node.operands[1] && splat(g_, test.operands[1]) == largest;
+    return finite ? std::optional(node.operands[1]) : std::nullopt;
   }
 
   bool read_scores(Ref r, Pattern& p) const {
     double scale = 1;
     for (;;) {
-      if (!uses_.only_one(r)) return false;
+      if (!alone(r, p)) return false;
       const Node& node = g_.node(r);
       if (node.op == &op::mul) {
         auto c = splat(g_, node.operands[1]);
@@ -110,7 +194,7 @@ class Matcher {
     return true;
   }
   bool read_biased(Ref r, Pattern& p) const {
-    const Node* sum = inner(r, op::add);
+    const Node* sum = inner(r, op::add, p);
     if (!sum) return false;
     for (size_t i : {0, 1})
       if (can_align(sum->operands[1 - i]) && read_scores(sum->operands[i], p)) {
@@ -120,7 +204,7 @@ class Matcher {
     return false;
   }
   bool read_chosen(Ref r, Pattern& p) const {
-    const Node* choice = inner(r, op::select);
+    const Node* choice = inner(r, op::select, p);
     if (!choice || splat(g_, choice->operands[2]) != -INFINITY) return false;
     Ref condition = choice->operands[0];
     const Node& stretch = g_.node(condition);
@@ -226,7 +310,7 @@ Value fused(const Matcher& matcher, const Site& site) {
 
 Graph fuse_attention(const Graph& g, Rounding rounding) {
   bool any = std::any_of(g.nodes().begin(), g.nodes().end(), [&](const Node& node) {
-    if (node.op == &op::softmax) return true;
+    if (node.op == &op::softmax || node.op == &op::exp) return true;
     return node.op == &op::attention &&
            (g.node(node.operands[0]).op == &op::transpose || g.node(node.operands[0]).op == &op::reshape);
   });

@@ -84,7 +84,19 @@ MIL_OP(split) {
   return several(rlx::split(x, sizes, axis));
 }
 
-MIL_OP(tile) { return one(rlx::tile(op("x"), op.dims("reps"))); }
+// What repeats extents of 1 alone is a broadcast, which others see through.
+MIL_OP(tile) {
+  Value x = op("x");
+  Dims reps = op.dims("reps"), dims = x.dims();
+  bool stretches = reps.size() == dims.size();
+  for (size_t d = 0; d < dims.size() && stretches; ++d) {
+    stretches = dims[d] == Dim(1) || reps[d] == Dim(1);
+    if (dims[d] == Dim(1)) dims[d] = reps[d];
+    if (dims[d].is_static() && dims[d].value() < 0) stretches = false;
+  }
+  if (stretches) return one(broadcast_in_dim(x, dims, axes_from(0, dims.size())));
+  return one(rlx::tile(x, reps));
+}
 
 MIL_OP(pad) {
   Value x = op("x");
