@@ -1,7 +1,7 @@
 // `rlx where`: which device runs which node, and why not natively. Nothing is run.
 #include <CLI/CLI.hpp>
 
-#include "frontends/mil/placement.h"
+#include "compile/coreml_placement.h"
 #include "io/mlpackage.h"
 #include "rlx/compile.h"
 #include "tools/encoder_options.h"

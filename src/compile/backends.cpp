@@ -5,6 +5,7 @@
 
 #include "backends/cpu/cpu.h"
 #include "backends/null/null.h"
+#include "compile/coreml_device.h"
 #include "rlx/error.h"
 
 namespace rlx {
@@ -29,6 +30,14 @@ std::shared_ptr<const Backend> find_backend(Device device) {
     for (const Row& row : kRows) made[row.kind] = row.make();
     return made;
   }();
+  if (device.kind() == DeviceKind::coreml) {  // one for each choice of its processors
+    static const auto coreml = [] {
+      std::array<std::shared_ptr<const Backend>, names_of(ComputeUnits{}).size()> made;
+      for (size_t u = 0; u < made.size(); ++u) made[u] = make_coreml_device(Device::coreml(ComputeUnits(u)));
+      return made;
+    }();
+    return coreml[static_cast<size_t>(device.units())];
+  }
   auto found = backends.find(device.kind());
   return found == backends.end() ? nullptr : found->second;
 }

@@ -10,6 +10,7 @@ namespace rlx {
 std::shared_ptr<const Backend> find_backend(Device device);
 /// The same; fails, naming the devices that there are.
 std::shared_ptr<const Backend> backend_of(Device device);
+/// Those that lower graphs to code of their own: not the device "coreml", which runs packages through another one.
 std::vector<std::shared_ptr<const Backend>> all_backends();
 
 }  // namespace rlx

@@ -35,7 +35,7 @@ TEST_CASE("a device that there is not is named with those that there are") {
 
 TEST_CASE("a device that this build has no backend for says so, with those that are available") {
   CHECK(message_of([] { Session session(Device::cuda()); }) ==
-        "device 'cuda' is not available: this build has no backend for it; available: cpu");
+        "device 'cuda' is not available: this build has no backend for it; available: cpu, coreml");
   CHECK(message_of([] { Session session(Device::null()); }) ==
         "device 'null' is not available: it claims every primitive and runs none; use it for reports");
 }

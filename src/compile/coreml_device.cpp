@@ -1,0 +1,295 @@
+// See the header.
+#include "compile/coreml_device.h"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <cstring>
+#include <filesystem>
+#include <mutex>
+
+#include "backends/coreml/coreml.h"
+#include "backends/coreml_framework/framework.h"
+#include "compile/backends.h"
+#include "compile/pipeline.h"
+#include "frontends/mil/lower.h"
+#include "io/mlpackage.h"
+#include "ir/leaves.h"
+#include "rlx/element.h"
+
+namespace rlx {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A folder that goes with the object.
+class ScratchFolder {
+ public:
+  ScratchFolder() {
+    static std::atomic<unsigned> counter{0};
+    std::error_code error;
+    do {
+      path_ = fs::temp_directory_path() / text_of("rlx-coreml-", getpid(), "-", counter++);
+    } while (!fs::create_directory(path_, error) && !error);
+    if (error) fail(ErrorCode::io, "cannot create '", path_.string(), "' for a package: ", error.message());
+  }
+  ~ScratchFolder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  ScratchFolder(const ScratchFolder&) = delete;
+  ScratchFolder& operator=(const ScratchFolder&) = delete;
+  std::string package() const { return (path_ / "program.mlpackage").string(); }
+
+ private:
+  fs::path path_;
+};
+
+/// The graph with each param as a constant.
+Graph with_constants(const Graph& g, const std::map<std::string, Tensor>& params) {
+  Graph to(g.name());
+  std::vector<std::vector<Value>> values(g.nodes().size());
+  auto value = [&](Ref r) { return values[static_cast<size_t>(r.node)][static_cast<size_t>(r.result)]; };
+  for (size_t n = 0; n < g.nodes().size(); ++n) {
+    const Node& node = g.nodes()[n];
+    if (node.op == &op::input) {
+      values[n] = {to.input(node.name, node.types[0])};
+      continue;
+    }
+    if (node.op == &op::param) {
+      auto found = params.find(node.name);
+      if (found == params.end()) fail(ErrorCode::invalid_argument, "param '", node.name, "' is not bound");
+      values[n] = {to.constant(found->second)};
+      continue;
+    }
+    std::vector<Value> operands;
+    for (Ref r : node.operands) operands.push_back(value(r));
+    to.set_scope(node.name);
+    values[n] = to.emit(*node.op, std::move(operands), node.attrs);
+  }
+  to.set_scope("");
+  for (const Output& o : g.outputs()) to.output(value(o.ref), o.name);
+  return to;
+}
+
+/// The tensor as a value of that dtype and shape: what crosses the boundary of a package is f32, f16 or i32, and of
+/// rank 1 at least.
+Tensor as(const Tensor& t, DType dtype, const Shape& shape) {
+  if (t.dtype() == dtype) return t.shape() == shape ? t : t.reshaped(shape);
+  Tensor out = Tensor::uninitialized(dtype, shape);
+  for (size_t i = 0; i < t.element_count(); ++i) {
+    if (is_float(dtype)) store<double>(out, i, load_number(t, i));
+    else if (dtype == boolean) out.mutable_values<bool>()[i] = load_number(t, i) != 0;
+    else store<int64_t>(out, i, t.dtype() == boolean ? load_number(t, i) != 0 : load_index(t, i));
+  }
+  return out;
+}
+
+/// What runs a package that was written: inputs and outputs in the order of its description, of its types.
+class Runner {
+ public:
+  virtual ~Runner() = default;
+  virtual std::vector<Tensor> run(const std::vector<Tensor>& inputs, const RunOptions& options) = 0;
+  virtual size_t memory_bytes() const = 0;
+};
+
+/// The MIL front end, on the CPU.
+class FrontEndRunner final : public Runner {
+ public:
+  FrontEndRunner(const mil::Model& model, const LoadOptions& options) : options_(options) {
+    {
+      ScratchFolder folder;
+      write_mlpackage(folder.package(), model);
+      package_.emplace(MlPackage::open(folder.package()));
+    }  // what is mapped stays readable
+    options_.donated.clear();
+  }
+  std::vector<Tensor> run(const std::vector<Tensor>& inputs, const RunOptions& options) override {
+    std::vector<Tensor> outputs(package_->model().main.outputs.size());
+    RunOptions all = options;
+    all.memory = {};
+    loaded_for(inputs).run(inputs, outputs, all);
+    return outputs;
+  }
+  size_t memory_bytes() const override {
+    std::scoped_lock lock(mutex_);
+    size_t sum = 0;
+    for (const auto& [sizes, loaded] : by_sizes_) sum += loaded.executable->memory_bytes();
+    return sum;
+  }
+
+ private:
+  struct Loaded {
+    std::unique_ptr<Program> program;
+    std::unique_ptr<Executable> executable;
+  };
+  /// A program that leaves sizes open has a graph for each set of them.
+  Executable& loaded_for(const std::vector<Tensor>& inputs) {
+    std::vector<Shape> sizes;
+    for (const Tensor& t : inputs) sizes.push_back(t.shape());
+    std::scoped_lock lock(mutex_);
+    Loaded& loaded = by_sizes_[sizes];
+    if (loaded.executable) return *loaded.executable;
+    mlprogram::LowerOptions how;
+    const mil::Model& model = package_->model();
+    for (size_t i = 0; i < inputs.size(); ++i) how.dims[model.main.inputs[i].name] = inputs[i].type().dims;
+    mlprogram::Lowered lowered = mlprogram::lower(
+        model, [&](const mil::Value& value) { return package_->tensor(value); }, how);
+    if (!lowered.states.empty() || lowered.random_key || !lowered.assumptions.empty())
+      fail(ErrorCode::internal, "a graph became a program that needs more than its inputs");
+    auto cpu = backend_of(Device::cpu());
+    Pipelined legal = run_pipeline(lowered.graph, *cpu, {});
+    require_complete(legal.report, false);
+    loaded.program = cpu->lower(std::move(legal.graph));
+    loaded.executable = loaded.program->load(options_);
+    return *loaded.executable;
+  }
+
+  LoadOptions options_;
+  std::optional<MlPackage> package_;
+  mutable std::mutex mutex_;
+  std::map<std::vector<Shape>, Loaded> by_sizes_;
+};
+
+/// CoreML.framework.
+class FrameworkRunner final : public Runner {
+ public:
+  FrameworkRunner(const mil::Model& model, ComputeUnits units) : model_(model.main) {
+    ScratchFolder folder;
+    write_mlpackage(folder.package(), model);
+    loaded_ = coreml_framework::load(folder.package(), units);
+  }
+  std::vector<Tensor> run(const std::vector<Tensor>& inputs, const RunOptions&) override {
+    std::vector<std::pair<std::string, Tensor>> named;
+    for (size_t i = 0; i < inputs.size(); ++i) named.emplace_back(model_.inputs[i].name, inputs[i]);
+    std::vector<Tensor> outputs;
+    for (auto& [name, tensor] : loaded_->predict(named)) {
+      outputs.resize(model_.outputs.size());
+      for (size_t i = 0; i < model_.outputs.size(); ++i)
+        if (model_.outputs[i].name == name) outputs[i] = std::move(tensor);
+    }
+    return outputs;
+  }
+  size_t memory_bytes() const override { return 0; }  // the framework does not tell
+
+ private:
+  mil::FunctionDescription model_;
+  std::shared_ptr<coreml_framework::Model> loaded_;
+};
+
+coreml::Options options_here() { return {.newest_opset = coreml_framework::newest_opset(), .narrow = false}; }
+
+class CoremlExecutable final : public Executable {
+ public:
+  CoremlExecutable(Graph graph, Device device, LoadOptions options)
+      : graph_(std::move(graph)), device_(device), options_(std::move(options)) {}
+
+  void bind(const std::string& name, Tensor value) override {
+    params_[name] = std::move(value);
+    runner_.reset();  // weights stand in the package
+  }
+  void prepare() override { runner(); }
+  size_t memory_bytes() const override { return runner_ ? runner_->memory_bytes() : 0; }
+
+  void run(Tensors inputs, std::span<Tensor> outputs, const RunOptions& options) override {
+    Runner& r = runner();
+    if (inputs.size() != graph_.inputs().size())
+      fail(ErrorCode::invalid_argument, "graph '", graph_.name(), "' has ", graph_.inputs().size(), " inputs, got ",
+           inputs.size());
+    std::vector<Tensor> given;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      Type wanted = graph_.type(graph_.inputs()[i]);
+      if (is_static(wanted.dims) ? inputs[i].type() != wanted : inputs[i].dtype() != wanted.dtype)
+        fail(ErrorCode::shape_mismatch, "input '", graph_.node(graph_.inputs()[i]).name, "' is ", wanted, ", got ",
+             inputs[i].type());
+      Shape shape = inputs[i].rank() == 0 ? Shape{1} : inputs[i].shape();
+      given.push_back(as(inputs[i], *description_.inputs[i].dtype, shape));
+    }
+    std::vector<Tensor> results = r.run(given, options);
+    auto types = graph_.output_types();
+    for (size_t i = 0; i < results.size(); ++i) {
+      Tensor result = as(results[i], types[i].dtype, types[i].rank() == 0 ? Shape{} : results[i].shape());
+      if (options.memory.empty()) {
+        outputs[i] = std::move(result);
+        continue;
+      }
+      std::span<std::byte> to = options.memory[i];
+      if (to.size() != result.byte_count())
+        fail(ErrorCode::shape_mismatch, "output ", i, " of '", graph_.name(), "' is ", result.type(), ", ",
+             result.byte_count(), " bytes; there is room for ", to.size());
+      if (!to.empty()) std::memcpy(to.data(), result.data(), to.size());
+    }
+  }
+
+ private:
+  Runner& runner() {
+    std::scoped_lock lock(mutex_);
+    if (runner_) return *runner_;
+    coreml::Translated translated = coreml::translate(graph_.params().empty() ? graph_ : bound(), options_here());
+    description_ = translated.model.main;
+    if (coreml_framework::is_present()) runner_ = std::make_unique<FrameworkRunner>(translated.model, device_.units());
+    else runner_ = std::make_unique<FrontEndRunner>(translated.model, options_);
+    return *runner_;
+  }
+  /// With its params' values, which may fold further.
+  Graph bound() const {
+    auto backend = coreml::make_backend(options_here());
+    Pipelined legal = run_pipeline(with_constants(graph_, params_), *backend, {});
+    require_complete(legal.report, false);
+    return std::move(legal.graph);
+  }
+
+  Graph graph_;
+  Device device_;
+  LoadOptions options_;
+  std::map<std::string, Tensor> params_;
+  std::mutex mutex_;
+  mil::FunctionDescription description_;
+  std::unique_ptr<Runner> runner_;
+};
+
+class CoremlProgram final : public Program {
+ public:
+  CoremlProgram(Graph legal, Device device) : graph_(std::move(legal)), device_(device) {}
+  const Graph& graph() const override { return graph_; }
+  std::unique_ptr<Executable> load(const LoadOptions& options) const override {
+    return std::make_unique<CoremlExecutable>(graph_, device_, options);
+  }
+
+ private:
+  Graph graph_;
+  Device device_;
+};
+
+class CoremlDevice final : public Backend {
+ public:
+  explicit CoremlDevice(Device device) : device_(device), writer_(coreml::make_backend(options_here())) {}
+  std::string name() const override { return device_.name(); }
+  std::string description() const override {
+    if (coreml_framework::is_present()) return "CoreML.framework, " + text_of(coreml_framework::chip_info());
+    return "no CoreML.framework here: ML Programs are written, read back, and run by the MIL front end on the CPU";
+  }
+  int threads() const override { return backend_of(Device::cpu())->threads(); }
+  std::string unavailable() const override { return ""; }
+  /// What a report calls it says who runs the program.
+  Target target() const override {
+    Target target = writer_->target();
+    target.name = name() + (coreml_framework::is_present()
+                                ? " (an ML Program, by CoreML.framework)"
+                                : " (an ML Program; no CoreML.framework here: the MIL front end runs it on the CPU)");
+    return target;
+  }
+  std::unique_ptr<Program> lower(Graph legal) const override {
+    return std::make_unique<CoremlProgram>(std::move(legal), device_);
+  }
+
+ private:
+  Device device_;
+  std::unique_ptr<Backend> writer_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_coreml_device(Device device) { return std::make_unique<CoremlDevice>(device); }
+
+}  // namespace rlx
