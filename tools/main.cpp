@@ -21,6 +21,7 @@ constexpr const char* kFooter =
   rlx search --model MODEL --corpus lines.txt "what is looked for"
   rlx where MODEL                        which device runs which op, and why
   rlx run model.rlx --input x=x.npy --output-dir out
+  rlx train mlp --data x=x.npy --data t=labels.npy --hold-out 0.1 --out digits
 
 `rlx SUBCOMMAND --help` shows all options and examples.
 Exit code: 0; 1 if a file, a device or a value was not right; 2 if the command line was not.)";
@@ -43,8 +44,8 @@ int run(int argc, char** argv) {
   app.require_subcommand(1);  // also keeps a sentence "search" behind `embed` from being taken for a subcommand
   app.footer(kFooter);
   std::vector<Subcommand> subcommands;
-  for (auto add : {add_embed, add_tokenize, add_search, add_run, add_convert, add_inspect, add_where, add_ops,
-                   add_devices, add_bench, add_conformance, add_lint, add_compare})
+  for (auto add : {add_embed, add_tokenize, add_search, add_run, add_train, add_convert, add_inspect, add_where,
+                   add_ops, add_devices, add_bench, add_conformance, add_lint, add_compare})
     subcommands.push_back(add(app));
   try {
     app.parse(argc, argv);

@@ -3,9 +3,12 @@
 
 #include "rlx/autodiff.h"
 #include "rlx/coreml_model.h"
+#include "rlx/data.h"
 #include "rlx/graph_file.h"
 #include "rlx/io.h"
 #include "rlx/kernel.h"
+#include "rlx/lora.h"
+#include "rlx/metrics.h"
 #include "rlx/models.h"
 #include "rlx/ops.h"
 #include "rlx/png.h"

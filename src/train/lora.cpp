@@ -1,0 +1,237 @@
+// Low-rank adapters; see rlx/lora.h.
+#include "rlx/lora.h"
+
+#include <cmath>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "io/atomic_file.h"
+#include "ir/rewrite.h"
+#include "ops/random_bits.h"
+#include "rlx/blocks.h"
+#include "rlx/element.h"
+#include "rlx/ops.h"
+
+namespace rlx {
+namespace {
+
+constexpr std::string_view kWeight = ".weight", kInFront = "base_model.model.";
+
+/// The param that the weight of a product comes from; `transposed` is turned at each transpose on the way.
+const Node* source_of(const Graph& g, Ref weight, bool& transposed) {
+  for (;;) {
+    const Node& node = g.node(weight);
+    if (node.op == &op::param) return &node;
+    bool passes = node.op == &op::dequantize || node.op == &op::dequantize_blocks ||
+                  node.op == &op::dequantize_blockwise || node.op == &op::convert;
+    bool turns = node.op == &op::transpose && node.types[0].rank() == 2 &&
+                 node.attrs.as<TransposeAttrs>().permutation == Axes{1, 0};
+    if (!passes && !turns) return nullptr;
+    transposed ^= turns;
+    weight = node.operands[0];
+  }
+}
+
+/// Whether the weight of the product stands as [in, out]; nothing if the node is no product of a matrix.
+std::optional<bool> in_by_out(const Node& node, const Graph& g) {
+  if (node.operands.size() < 2 || g.type(node.operands[1]).rank() != 2) return std::nullopt;
+  if (node.op == &op::linear) return false;
+  if (node.op == &op::matmul) return true;
+  if (node.op == &op::fused_matmul) return !node.attrs.as<FusedMatmulAttrs>().transpose_rhs;
+  if (node.op == &op::dequant_matmul) {
+    const auto& attrs = node.attrs.as<DequantMatmulAttrs>();
+    return attrs.has_scale && !attrs.transpose_rhs;
+  }
+  return std::nullopt;
+}
+
+std::string module_of(const std::string& weight) {
+  return weight.ends_with(kWeight) ? weight.substr(0, weight.size() - kWeight.size()) : weight;
+}
+bool names(const std::string& target, const std::string& module) {
+  return module == target || module.ends_with("." + target);
+}
+
+Tensor added_to(const Tensor& weight, const Tensor& a, const Tensor& b, const Lora::Module& m, double scale) {
+  Tensor sum = weight;
+  auto av = a.values<float>(), bv = b.values<float>();
+  auto in = static_cast<size_t>(m.in), out = static_cast<size_t>(m.out), rank = av.size() / in;
+  for (size_t o = 0; o < out; ++o)
+    for (size_t i = 0; i < in; ++i) {
+      double product = 0;
+      for (size_t r = 0; r < rank; ++r) product += double{bv[o * rank + r]} * double{av[r * in + i]};
+      size_t at = m.in_by_out ? i * out + o : o * in + i;
+      store<double>(sum, at, load_number(weight, at) + scale * product);
+    }
+  return sum;
+}
+
+const Tensor& param_named(const NamedTensors& params, const std::string& name) {
+  auto found = params.find(name);
+  if (found == params.end()) fail(ErrorCode::not_found, "there is no value for the param '", name, "'");
+  return found->second;
+}
+
+std::string file_in(const std::string& folder, const char* name) {
+  return (std::filesystem::path(folder) / name).string();
+}
+
+}  // namespace
+
+Lora add_lora(const Graph& g, const LoraConfig& config) {
+  if (config.rank < 1 || config.rank > 1 << 16 || !std::isfinite(config.alpha))
+    fail(ErrorCode::invalid_argument, "adapters have a rank of at least 1 and a finite alpha, not ", config.rank,
+         " and ", config.alpha);
+  Lora lora{config, Graph(), {}};
+  std::map<std::string, std::pair<Value, Value>> made;  // A and B of a weight: several products may share it
+  std::string others;
+  std::vector<bool> named(config.targets.size());
+  lora.graph = rewritten(g, [&](const Site& site) -> std::optional<std::vector<Value>> {
+    auto by_columns = in_by_out(site.node, site.from);
+    if (!by_columns) return std::nullopt;
+    bool turned = *by_columns;
+    const Node* weight = source_of(site.from, site.node.operands[1], turned);
+    if (!weight) return std::nullopt;
+    std::string module = module_of(weight->name);
+    bool wanted = false;
+    for (size_t t = 0; t < named.size(); ++t)
+      if (names(config.targets[t], module)) wanted = named[t] = true;
+    if (!wanted) {
+      others += (others.empty() ? "'" : ", '") + module + "'";
+      return std::nullopt;
+    }
+    if (site.node.op == &op::fused_matmul && site.node.attrs.as<FusedMatmulAttrs>().activation != Activation::none)
+      fail(ErrorCode::unsupported, "the product of '", weight->name,
+           "' has its activation fused to it; adapters stand "
+           "before the activation: add them to the graph as it was built");
+    Value x = site.operands[0];
+    Value y = site.to.emit(*site.node.op, {site.operands.begin(), site.operands.end()}, site.node.attrs)[0];
+    if (!x.dim(-1).is_static() || !y.dim(-1).is_static())
+      fail(ErrorCode::shape_mismatch, "the product of '", weight->name, "' goes from ", x.type(), " to ", y.type(),
+           "; adapters need both widths as numbers");
+    auto [at, is_new] = made.try_emplace(weight->name);
+    if (is_new) {
+      Lora::Module m{module, {weight->name, weight->types[0]}, x.dim(-1).value(),        y.dim(-1).value(),
+                     turned, module + ".lora_A.weight",        module + ".lora_B.weight"};
+      at->second = {site.to.param(m.a, f32, {config.rank, m.in}), site.to.param(m.b, f32, {m.out, config.rank})};
+      lora.modules.push_back(std::move(m));
+    }
+    Value low = linear(convert(x, f32), at->second.first);
+    Value more = linear(low, at->second.second) * lora.scale();
+    return std::vector<Value>{y + convert(more, y.dtype())};
+  });
+  for (size_t t = 0; t < named.size(); ++t)
+    if (!named[t])
+      fail(ErrorCode::not_found, "the target '", config.targets[t], "' names no product with a weight in graph '",
+           g.name(), "'; there are ", others.empty() ? "none" : others);
+  if (lora.modules.empty())
+    fail(ErrorCode::invalid_argument, "no targets are given: modules of graph '", g.name(), "'");
+  return lora;
+}
+
+NamedTensors Lora::initial(uint64_t seed) const {
+  NamedTensors values;
+  for (size_t i = 0; i < modules.size(); ++i) {
+    const Module& m = modules[i];
+    Tensor a(f32, {config.rank, m.in});
+    auto to = a.mutable_values<float>();
+    double bound = 1 / std::sqrt(static_cast<double>(m.in));
+    for (size_t at = 0; at < to.size(); at += 4) {
+      auto words = philox_4x32_10<uint32_t>({static_cast<uint32_t>(at / 4), static_cast<uint32_t>(i), 0, 0},
+                                            {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
+      for (size_t w = 0; w < 4 && at + w < to.size(); ++w)
+        to[at + w] = static_cast<float>(bound * (2 * ((words[w] >> 8) * 0x1p-24) - 1));
+    }
+    values.emplace(m.a, std::move(a));
+    values.emplace(m.b, Tensor(f32, {m.out, config.rank}));
+  }
+  return values;
+}
+
+std::vector<ParamGroup> Lora::groups() const {
+  ParamGroup adapters, others;
+  for (const Module& m : modules) adapters.params.insert(adapters.params.end(), {m.a, m.b});
+  others.params = {"*"}, others.frozen = true;
+  return {adapters, others};
+}
+
+NamedTensors merge_lora(const Lora& lora, const NamedTensors& params) {
+  NamedTensors merged = params;
+  for (const Lora::Module& m : lora.modules)
+    with_context([&] { return "merging the adapter of '" + m.name + "'"; },
+                 [&] {
+                   param_named(params, m.weight.name);
+                   Tensor& weight = merged.find(m.weight.name)->second;
+                   const Tensor &a = param_named(params, m.a), &b = param_named(params, m.b);
+                   DType dtype = weight.dtype();
+                   if (is_float(dtype)) {
+                     weight = added_to(weight, a, b, m, lora.scale());
+                   } else if (kind_of(dtype) == Kind::block) {
+                     weight = quantized(added_to(dequantized(weight), a, b, m, lora.scale()), dtype);
+                   } else {
+                     fail(ErrorCode::unsupported, "the weight is ", weight.type(),
+                          ", codes whose scales stand beside them; ",
+                          "keep the adapter apart, or dequantize the weight first");
+                   }
+                   merged.erase(m.a), merged.erase(m.b);
+                 });
+  return merged;
+}
+
+void save_lora(const std::string& folder, const Lora& lora, const NamedTensors& params) {
+  with_context([&] { return "writing the adapters in '" + folder + "'"; },
+               [&] {
+                 std::error_code error;
+                 std::filesystem::create_directories(folder, error);
+                 if (error && !std::filesystem::is_directory(folder))
+                   fail(ErrorCode::io, "cannot make the folder: ", error.message());
+                 NamedTensors tensors;
+                 nlohmann::ordered_json targets = nlohmann::ordered_json::array();
+                 for (const Lora::Module& m : lora.modules) {
+                   tensors.emplace(std::string(kInFront) + m.a, param_named(params, m.a));
+                   tensors.emplace(std::string(kInFront) + m.b, param_named(params, m.b));
+                   targets.push_back(m.name);
+                 }
+                 nlohmann::ordered_json config = {
+                     {"peft_type", "LORA"},      {"r", lora.config.rank}, {"lora_alpha", lora.config.alpha},
+                     {"lora_dropout", 0.0},      {"bias", "none"},        {"fan_in_fan_out", false},
+                     {"target_modules", targets}};
+                 write_safetensors(file_in(folder, "adapter_model.safetensors"), tensors, {{"format", "pt"}});
+                 AtomicFile file(file_in(folder, "adapter_config.json"));
+                 file.write(config.dump(2) + "\n");
+                 file.commit();
+               });
+}
+
+NamedTensors load_lora(const std::string& folder, const Lora& lora) {
+  return with_context(
+      [&] { return "reading the adapters in '" + folder + "'"; },
+      [&] {
+        auto text = MappedFile::open(file_in(folder, "adapter_config.json"));
+        const auto* begin = reinterpret_cast<const char*>(text->bytes().data());
+        auto config = nlohmann::json::parse(begin, begin + text->bytes().size(), nullptr, false);
+        if (!config.is_object() || config.value("peft_type", nlohmann::json()) != "LORA")
+          fail(ErrorCode::parse, "adapter_config.json is no configuration of LoRA: \"peft_type\" is not \"LORA\"");
+        for (auto [key, ours] : {std::pair<const char*, double>{"r", static_cast<double>(lora.config.rank)},
+                                 {"lora_alpha", lora.config.alpha}}) {
+          auto theirs = config.find(key);
+          if (theirs == config.end() || !theirs->is_number())
+            fail(ErrorCode::parse, "adapter_config.json has no number '", key, "'");
+          if (theirs->get<double>() != ours)
+            fail(ErrorCode::invalid_argument, "they were made with '", key, "' = ", theirs->get<double>(),
+                 ", the graph with ", ours);
+        }
+        auto file = SafetensorsFile::open(file_in(folder, "adapter_model.safetensors"));
+        NamedTensors values;
+        for (const Lora::Module& m : lora.modules) {
+          values.emplace(m.a, file.tensor(std::string(kInFront) + m.a, f32, {lora.config.rank, m.in}));
+          values.emplace(m.b, file.tensor(std::string(kInFront) + m.b, f32, {m.out, lora.config.rank}));
+        }
+        for (const auto& entry : file.entries())
+          if (!entry.name.starts_with(kInFront) || !values.contains(entry.name.substr(kInFront.size())))
+            fail(ErrorCode::invalid_argument, "they have '", entry.name, "', for which the graph has no adapter");
+        return values;
+      });
+}
+
+}  // namespace rlx

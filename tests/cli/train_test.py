@@ -1,0 +1,272 @@
+#!/usr/bin/env python3
+"""`rlx train`: models that learn, config files, going on after an end of any sort, the audit, and what is refused."""
+
+import json
+import os
+import random
+import resource
+import signal
+import struct
+import subprocess
+import time
+import unittest
+
+from program import PROGRAM, ProgramTest, f32, write_npy, write_safetensors
+
+GRAPH = """rlx 1
+graph @g {
+  %0 = input() @"x" : f32[N, 3]
+  %1 = input() @"t" : f32[N, 1]
+  %2 = param() @"w" : f32[3, 1]
+  %3 = matmul(%0, %2) @"dense" : f32[N, 1]
+  %4 = mse(%3, %1) : f32[]
+  return %4 @"loss"
+}
+"""
+UNREACHED = GRAPH.replace('%3 = matmul(%0, %2)', '%5 = param() @"v" : f32[3, 1]\n  %6 = stop_gradient(%5) : f32[3, 1]\n'
+                          '  %7 = add(%2, %6) : f32[3, 1]\n  %3 = matmul(%0, %7)')  # fmt: skip
+
+
+def metrics(folder, key):
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return {line["step"]: line[key] for line in lines if key in line}
+
+
+def checkpoint(folder):
+    """(metadata, tensors as bytes) of the checkpoint."""
+    data = (folder / "checkpoint.safetensors").read_bytes()
+    (size,) = struct.unpack("<Q", data[:8])
+    header = json.loads(data[8 : 8 + size])
+    body = data[8 + size :]
+    metadata = header.pop("__metadata__")
+    return metadata, {name: body[slice(*entry["data_offsets"])] for name, entry in header.items()}
+
+
+class Train(ProgramTest):
+    def setUp(self):
+        super().setUp()
+        self.out = self.folder / "out"
+        draw = random.Random(3)
+        self.x = [draw.gauss(0, 1) for _ in range(3 * 60)]
+        self.t = [0.5 * a - b + 2 * c for a, b, c in zip(self.x[::3], self.x[1::3], self.x[2::3])]
+        write_npy(self.folder / "x.npy", "<f4", [60, 3], self.x)
+        write_npy(self.folder / "t.npy", "<f4", [60, 1], self.t)
+        self.data = ["--data", f"x={self.folder}/x.npy", "--data", f"t={self.folder}/t.npy"]
+
+    def train(self, *arguments):
+        return self.succeeds("train", *arguments, "--threads", 1)
+
+    def test_the_regression_needs_no_data_and_is_learned(self):
+        text = self.train("linear", "--steps", 300, "--learning-rate", 0.05, "--batch-size", 16, "--out", self.out)
+        self.assertRegex(text, r"linear: 4 params, 64 examples to learn from; 300 steps of 16")
+        losses = metrics(self.out, "loss")
+        self.assertLess(losses[300], 1e-2 * losses[1])
+        self.assertEqual(sorted(p.name for p in self.out.iterdir()), ["checkpoint.safetensors", "loss.svg", "metrics.jsonl", "params.safetensors"])
+        self.assertIn("<polyline", (self.out / "loss.svg").read_text())
+        self.assertRegex(self.succeeds("inspect", self.out / "params.safetensors"), r"out.weight +f32\[1, 3\]")
+
+    def test_a_graph_learns_from_every_kind_of_file(self):
+        graph = self.file("g.rlx", GRAPH)
+        rows = "".join(f"{self.x[3 * i]},{self.x[3 * i + 1]},{self.x[3 * i + 2]},{self.t[i]}\r\n" for i in range(60))
+        table = self.file("table.csv", 'a,b,"c, last",t\r\n' + rows)
+        write_safetensors(self.folder / "d.safetensors", {"t": ("F32", [60, 1], f32(*self.t))})
+        raw = struct.pack(">HBBII", 0, 13, 2, 60, 3) + struct.pack(">180f", *self.x)
+        (self.folder / "x-idx2").write_bytes(raw)
+        write_safetensors(self.folder / "start.safetensors", {"w": ("F32", [3, 1], f32(0, 0, 0))})
+        last = set()
+        for x, t in [("x.npy", "t.npy"), ("x-idx2", "d.safetensors:t"), ("x-idx2", "table.csv:t")]:
+            self.train(graph, "--data", f"x={self.folder / x}", "--data", f"t={self.folder / t}", "--steps", 40, "--optimizer",
+                       "sgd", "--momentum", 0, "--learning-rate", 0.1, "--params", self.folder / "start.safetensors", "--overwrite",
+                       "--out", self.out)  # fmt: skip
+            last.add(metrics(self.out, "loss")[40])
+        self.assertEqual(len(last), 1)  # the same numbers, whatever they came from
+        self.assertLess(last.pop(), 1e-3)
+        write_npy(self.folder / "i.npy", "<i8", [60], range(60))
+        self.fails(1, r"'x' is f32\[N, 3\], its data are f32\[N\]", "train", graph, "--data", f"x={self.folder}/i.npy", *self.data[2:], "--out", self.out)
+        self.fails(1, "no column 'c' among 4", "train", graph, "--data", f"x={table}:c,last", *self.data[2:], "--out", self.out)
+        self.fails(1, "say which: .*table.csv:COLUMN", "train", graph, "--data", f"x={table}", *self.data[2:], "--out", self.out)
+
+    def test_a_config_file_says_what_options_say_and_options_come_first(self):
+        config = self.file("c.toml", '# a comment\n[model]\nname = "linear"\n[data]\nx = "x.npy"\nt = ["t.npy"]\n'
+                           '[optimizer]\nlearning_rate = 1\nschedule = "cosine"\n[train]\nsteps = 500\nbatch_size = 20\nhold_out = 0.25\n')  # fmt: skip
+        text = self.train("--config", config, "--epochs", 4, "--learning-rate", 0.125, "--out", self.out)
+        self.assertRegex(text, "45 examples to learn from, 15 to be tested by; 12 steps of 20")
+        self.assertEqual(metrics(self.out, "learning_rate")[1], 0.125)
+        self.assertEqual(sorted(metrics(self.out, "test_loss")), [3, 6, 9, 12])
+
+    def test_a_config_file_that_is_wrong_is_refused_with_the_line(self):
+        for line, message in {
+            "[modle]\n": "line 1: there is no section 'modle'; the nearest are 'model'",
+            "[train]\n\nepoch = 3\n": r"line 3: section \[train\] has no key 'epoch'; the nearest are 'epochs'",
+            "[train]\nepochs = 3.5\n": "line 2: 'epochs' wants a whole number",
+            "[train]\nepochs = \n": "line 2, column",
+            '[model]\nhidden = [1, "x"]\n': "line 2: 'hidden' wants a whole number",
+            '[model]\nname = "lin': "line 2, column",
+            "train = 3\n": "line 1: 'train' is a section",
+            "[train]\nepochs = 3\nepochs = 4\n": "line 3",
+        }.items():
+            with self.subTest(line):
+                self.fails(1, f"(?s){message}.*while reading the config file", "train", "--config", self.file("c.toml", line))
+
+    def test_wrong_use_ends_with_2_and_wrong_values_with_1(self):
+        self.fails(2, "name a MODEL", "train")
+        self.fails(2, "--epochs wants a whole number, not 'many'", "train", "linear", "--epochs", "many")
+        self.fails(2, "--data is NAME=FILE", "train", "linear", "--data", "x.npy")
+        self.fails(2, "either --resume or --overwrite", "train", "linear", "--resume", "--overwrite")
+        for arguments, message in [
+            (["mpl"], "no model 'mpl'; there are linear, mlp, cnn, char_lm"), (["mlp"], "no data are named"),
+            (["linear", "--optimizer", "adma"], "no optimizer 'adma'"), (["linear", "--batch-size", 0], "batch_size is 0"),
+            (["linear", "--schedule", "x"], "no schedule 'x'"), (["linear", "--dropout", 1], "dropout is 1"),
+            (["linear", "--steps", 3, "--epochs", 3], "either epochs or steps"), (["linear", "--shift", 2], "shift moves images"),
+            (["linear", "--data", "x=/nonexistent.npy"], "(?s)nonexistent.npy.*reading the data 'x'"),
+            (["linear", "--freeze", "nothing"], "'nothing'"), (["linear", "--freeze", "out*"], "no param to train"),
+        ]:  # fmt: skip
+            with self.subTest(arguments):
+                self.fails(1, message, "train", *arguments, "--out", self.out)
+        self.fails(1, "'linear' takes 'x' and the answers 't'", "train", "linear", *self.data, "--data", f"z={self.folder}/x.npy", "--out", self.out)
+
+    def test_damaged_data_are_refused(self):
+        (self.folder / "cut.npz").write_bytes(b"PK\3\4 cut")
+        (self.folder / "cut.idx").write_bytes(struct.pack(">HBBII", 0, 13, 2, 60, 3) + bytes(100))
+        self.file("cut.csv", "a,b\n1,2\n3")
+        for source, message in [("cut.npz:x", "no whole zip archive"), ("cut.idx", "it is cut: copy it again"),
+                                ("cut.csv:a", "line 3 has 1 cell, the first record 2")]:  # fmt: skip
+            self.fails(1, message, "train", "linear", "--data", f"x={self.folder / source}", *self.data[2:], "--out", self.out)
+
+    def test_a_folder_with_a_training_is_not_overwritten_by_accident(self):
+        short = ["linear", "--steps", 4, "--out", self.out]
+        self.train(*short)
+        self.fails(1, "holds a training already; go on with it by --resume", "train", *short)
+        self.train(*short, "--overwrite")
+        self.assertEqual(sorted(metrics(self.out, "loss")), [1, 4])
+
+    def arguments(self, out):
+        return ["train", "mlp", *self.data, "--hidden", "8", "--dropout", 0.2, "--batch-size", 7, "--steps", 3000, "--optimizer", "adamw",
+                "--schedule", "cosine", "--learning-rate", 0.01, "--log-every", 1, "--checkpoint-every", 40, "--hold-out", 0.1,
+                "--threads", 1, "--out", out]  # fmt: skip
+
+    def start(self, *arguments, **how):
+        env = {key: value for key, value in os.environ.items() if not key.startswith("RLX_")}
+        return subprocess.Popen([PROGRAM, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env, **how)
+
+    def wait_for(self, path, process):
+        deadline = time.monotonic() + 60
+        while not path.exists() and time.monotonic() < deadline:
+            self.assertIsNone(process.poll(), process.stderr.read() if process.poll() is not None else "")
+            time.sleep(0.002)
+        self.assertTrue(path.exists())
+
+    def test_a_run_that_was_killed_or_interrupted_goes_on_as_if_nothing_had_happened(self):
+        whole = self.folder / "whole"
+        self.succeeds(*self.arguments(whole))
+        for how, code in ((signal.SIGKILL, -9), (signal.SIGINT, 0), (signal.SIGTERM, 0)):
+            with self.subTest(how):
+                out = self.folder / how.name
+                process = self.start(*self.arguments(out))
+                self.wait_for(out / "checkpoint.safetensors", process)
+                process.send_signal(how)
+                text, errors = process.communicate(timeout=60)
+                self.assertEqual((process.returncode, errors), (code, ""))
+                steps = int(checkpoint(out)[0]["steps"])
+                self.assertTrue(40 <= steps < 3000, steps)
+                if how == signal.SIGKILL:
+                    self.assertEqual(steps % 40, 0)
+                else:
+                    self.assertRegex(text, rf"interrupted behind step {steps} of 3000; .* go on with --resume")
+                    self.assertFalse((out / "params.safetensors").exists())
+                self.assertRegex(self.succeeds(*self.arguments(out), "--resume"), f"goes on behind step {steps} of 3000 steps")
+                self.assertEqual(checkpoint(out), checkpoint(whole))
+                self.assertEqual(metrics(out, "loss"), metrics(whole, "loss"))
+                self.assertEqual(metrics(out, "test_loss"), metrics(whole, "test_loss"))
+
+    def test_a_checkpoint_of_something_else_is_refused_with_the_difference(self):
+        self.train("mlp", *self.data, "--hidden", "8", "--steps", 2, "--out", self.out)
+        again = ["train", "mlp", *self.data, "--steps", 4, "--out", self.out, "--resume"]
+        self.fails(1, r"(?s)'hidden.0.weight'.*f32\[8, 3\].*f32\[9, 3\].*loading the checkpoint", *again, "--hidden", "9")
+        self.fails(1, r"trained as 'hidden.0.weight: adam_update.*this session as 'hidden.0.weight: lion", *again, "--hidden", "8", "--optimizer", "lion")
+        self.fails(1, "'batch_size=32'; this one has 'batch_size=16'", *again, "--hidden", "8", "--batch-size", 16)
+        self.fails(1, "checkpoint.safetensors", "train", "linear", "--out", self.folder / "none", "--resume")
+
+    def test_a_full_disk_leaves_the_old_checkpoint(self):
+        self.train("mlp", *self.data, "--hidden", "200,200", "--steps", 2, "--out", self.out)
+        before = checkpoint(self.out)
+
+        def small_files():
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, 1 << 16))
+
+        # Python ignores the signal of a file that grows too large, and so does what it starts: writing fails instead.
+        process = self.start("train", "mlp", *self.data, "--hidden", "200,200", "--steps", 4, "--out", self.out, "--resume",
+                             preexec_fn=small_files, restore_signals=False)  # fmt: skip
+        _, errors = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 1)
+        self.assertRegex(errors, r"(?s)checkpoint.safetensors.*File too large")
+        self.assertEqual(checkpoint(self.out), before)
+        self.assertEqual([p.name for p in self.out.iterdir() if "checkpoint" in p.name], ["checkpoint.safetensors"])
+
+    def test_a_loss_that_is_no_number_ends_it_with_the_node(self):
+        self.fails_after(r"the loss is (inf|nan) at step \d+; .*", "train", "linear", *self.data, "--optimizer", "sgd", "--momentum", 0,
+                         "--learning-rate", 1e30, "--steps", 50, "--out", self.out)  # fmt: skip
+
+    def fails_after(self, pattern, *arguments):
+        from program import rlx
+
+        result = rlx(*arguments)
+        self.assertEqual(result.returncode, 1)
+        self.assertRegex(result.stderr, pattern)
+
+    def test_the_audit_lists_gradients_and_refuses_what_none_reaches(self):
+        graph = self.file("g.rlx", GRAPH)
+        write_safetensors(self.folder / "start.safetensors", {"w": ("F32", [3, 1], f32(0, 0, 0))})
+        text = self.succeeds("train", graph, *self.data, "--params", self.folder / "start.safetensors", "--batch-size", 60, "--audit", "--out", self.out)
+        # At w = 0 the gradient of the mean of the squares is -2/60 sum of x t.
+        gradient = [-2 / 60 * sum(self.x[3 * n + d] * self.t[n] for n in range(60)) for d in range(3)]
+        self.assertRegex(text, r"w +f32\[3, 1\] +\d")
+        self.assertAlmostEqual(float(text.splitlines()[1].split()[-1]), sum(g * g for g in gradient) ** 0.5, delta=1e-4)
+        self.assertFalse(self.out.exists())
+        unreached = self.file("u.rlx", UNREACHED)
+        from program import rlx
+
+        result = rlx("train", unreached, *self.data, "--audit")
+        self.assertEqual(result.returncode, 1)
+        self.assertRegex(result.stdout, r"v +f32\[3, 1\] +0 +unreached")
+        self.assertRegex(result.stderr, "no gradient reaches 'v'; freeze what is not to be trained")
+        self.succeeds("train", unreached, *self.data, "--audit", "--allow-unused")
+        self.succeeds("train", unreached, *self.data, "--audit", "--freeze", "v")
+
+    def test_patience_ends_it_early_and_keeps_the_best(self):
+        text = self.train("linear", "--learning-rate", 1e-9, "--epochs", 50, "--patience", 3, "--hold-out", 0.2, "--weight-decay", 0,
+                          "--optimizer", "lion", "--out", self.out, "--ema", 0.5)  # fmt: skip
+        self.assertLessEqual(len(metrics(self.out, "test_loss")), 50)
+        self.assertTrue((self.out / "best.safetensors").exists())
+        self.assertRegex(text, "the best so far")
+        rising = self.folder / "rising"
+        text = self.train("linear", "--optimizer", "lion", "--learning-rate", 10, "--epochs", 50, "--patience", 2, "--hold-out", 0.2, "--out", rising)
+        self.assertRegex(text, "stopped: 2 tests in a row were no better")
+        self.assertLess(max(metrics(rising, "test_loss")), 50 * 2)
+
+    def test_small_images_and_text_are_learned(self):
+        draw = random.Random(5)
+        labels = [i % 2 for i in range(40)]
+        # Class 0 is bright on the left, class 1 on the right.
+        pixels = bytes(min(255, draw.randrange(60) + (150 if (x < 4) == (k == 0) else 0)) for k in labels for _ in range(8) for x in range(8))
+        (self.folder / "i.idx").write_bytes(struct.pack(">HBBIII", 0, 8, 3, 40, 8, 8) + pixels)
+        (self.folder / "l.idx").write_bytes(struct.pack(">HBBI", 0, 8, 1, 40) + bytes(labels))
+        self.train("cnn", "--channels", "4", "--hidden", "8", "--data", f"x={self.folder}/i.idx", "--data", f"t={self.folder}/l.idx",
+                   "--hold-out", 0.2, "--epochs", 12, "--batch-size", 8, "--learning-rate", 0.01, "--shift", 1, "--accumulate", 2,
+                   "--out", self.out)  # fmt: skip
+        self.assertEqual(list(metrics(self.out, "test_accuracy").values())[-1], 1)
+
+        self.file("a.md", "abc größe " * 60)
+        out = self.folder / "lm"
+        text = self.train("char_lm", "--data", f"text={self.folder}", "--layers", 1, "--width", 16, "--heads", 2, "--context", 16, "--steps", 60,
+                          "--learning-rate", 0.01, "--batch-size", 8, "--prompt", "abc", "--length", 30, "--out", out)  # fmt: skip
+        losses = metrics(out, "loss")
+        self.assertLess(losses[60], 0.5 * losses[1])
+        sample = (out / "sample.txt").read_text(encoding="utf-8")
+        self.assertEqual(len(sample), 33)
+        self.assertTrue(sample.startswith("abc") and set(sample) <= set("abc größe "))
+        self.assertTrue(text.endswith(sample + "\n"))
+
+
+if __name__ == "__main__":
+    unittest.main()
