@@ -120,11 +120,16 @@ TEST_CASE("a damaged CSV file is refused with its line") {
   // The whole file cut anywhere is an error or a shorter table, and never anything else.
   std::string whole = test::file_content("tests/golden/data/table.csv");
   for (size_t size = 0; size < whole.size(); ++size) {
+    int64_t rows = 0;
+    std::string message;
     try {
-      CHECK(parse_csv(whole.substr(0, size)).rows <= 9);
+      rows = parse_csv(whole.substr(0, size)).rows;
     } catch (const Error& error) {
-      CHECK(std::string(error.what()).find("line") + 1 + (size == 0) > 0);
+      message = error.what();
     }
+    CHECK(rows <= 9);
+    CHECK(
+        (message.empty() || message.starts_with("line ") || (size == 0 && message.starts_with("there is no record"))));
   }
 }
 
