@@ -21,7 +21,9 @@ TrainConfig adam(bool fused) {
 }
 
 void check_same_params(const TrainingSession& a, const TrainingSession& b) {
-  for (const auto& [name, value] : a.params()) {
+  for (const auto& entry : a.params()) {
+    const std::string& name = entry.first;
+    const Tensor& value = entry.second;
     Tensor other = b.param(name);
     REQUIRE(other.type() == value.type());
     for (size_t i = 0; i < value.element_count(); ++i)
