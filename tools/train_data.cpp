@@ -64,12 +64,12 @@ Tensor read_source(const std::string& given) {
 
 NamedTensors read_sources(const Sources& sources) {
   NamedTensors arrays;
-  for (const auto& [name, files] : sources)
-    with_context([&] { return "reading the data '" + name + "'"; },
+  for (const auto& source : sources)
+    with_context([&] { return "reading the data '" + source.first + "'"; },
                  [&] {
                    std::vector<Tensor> parts;
-                   for (const std::string& file : files) parts.push_back(read_source(file));
-                   arrays[name] = joined(parts, name);
+                   for (const std::string& file : source.second) parts.push_back(read_source(file));
+                   arrays[source.first] = joined(parts, source.first);
                  });
   return arrays;
 }

@@ -67,7 +67,7 @@ MetricsLog::~MetricsLog() = default;
 
 void MetricsLog::write(const Line& line) {
   Json object = Json::object();
-  for (const auto& [name, value] : line) std::visit([&](const auto& v) { object[name] = v; }, value);
+  for (const auto& entry : line) std::visit([&](const auto& v) { object[entry.first] = v; }, entry.second);
   std::string text = object.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
   errno = 0;
   if (std::fwrite(text.data(), 1, text.size(), file_->stream) != text.size() || std::fflush(file_->stream) != 0)

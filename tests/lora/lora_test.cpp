@@ -94,7 +94,7 @@ TEST_CASE("adapters mean nothing at first, learn beside frozen weights, and merg
     for (int i = 0; i < 60; ++i) last = session.step(kBatch).loss;
     CHECK(last < 0.2 * first);
     NamedTensors after = session.params();
-    for (const auto& [name, value] : params) CHECK(after.at(name) == value);
+    for (const auto& param : params) CHECK(after.at(param.first) == param.second);
     if (c.merged == 0) {
       CHECK_THROWS_WITH_AS(merge_lora(lora, after), doctest::Contains("codes whose scales stand beside them"), Error);
       continue;
