@@ -31,6 +31,7 @@ struct Planner {
   const Graph& g;
   const StorageRules& rules;
   const std::vector<bool>& donated;
+  const std::map<size_t, Ref>& takers;
   Uses uses{g};
   StoragePlan plan = {};
 
@@ -115,6 +116,10 @@ struct Planner {
       const Root& root = plan.roots[place.root];
       bool ours = root.kind == RootKind::arena ||
                   (root.kind == RootKind::input && root.index < donated.size() && donated[root.index]);
+      if (root.kind == RootKind::input)
+        if (auto taker = takers.find(root.index);
+            taker != takers.end() && taker->second != Ref{int32_t(n), int32_t(result)})
+          continue;
       if (!ours || place.offset != 0 || !is_dense(shape(r), place.strides) ||
           root.bytes != bytes({int32_t(n), int32_t(result)}) ||
           byte_size(g.type(r).dtype) != byte_size(node.types[result].dtype))
@@ -187,8 +192,9 @@ struct Planner {
 
 }  // namespace
 
-StoragePlan plan_storage(const Graph& g, const StorageRules& rules, const std::vector<bool>& donated) {
-  return Planner{g, rules, donated}.run();
+StoragePlan plan_storage(const Graph& g, const StorageRules& rules, const std::vector<bool>& donated,
+                         const std::map<size_t, Ref>& takers) {
+  return Planner{g, rules, donated, takers}.run();
 }
 
 }  // namespace rlx

@@ -7,6 +7,8 @@
 //   reuse   a result takes an operand's buffer if the op allows it, the bytes agree, and nothing needs the old value
 #pragma once
 
+#include <map>
+
 #include "ir/rewrite.h"
 
 namespace rlx {
@@ -47,8 +49,9 @@ struct StoragePlan {
   const Place& of(Ref r) const { return places[static_cast<size_t>(r.node)][static_cast<size_t>(r.result)]; }
 };
 
-/// `donated[i]`: input i may be overwritten.
-StoragePlan plan_storage(const Graph& g, const StorageRules& rules, const std::vector<bool>& donated = {});
+/// `donated[i]`: input i may be overwritten; if it is in `takers`, by that value alone.
+StoragePlan plan_storage(const Graph& g, const StorageRules& rules, const std::vector<bool>& donated = {},
+                         const std::map<size_t, Ref>& takers = {});
 
 std::vector<int64_t> dense_strides(const Shape& shape);
 /// Row-major without gaps; dims of extent 1 may have any stride.

@@ -127,6 +127,47 @@ TEST_CASE("a donated input may be overwritten inside, and the caller's tensor st
   CHECK(in[1] == y_before);
 }
 
+TEST_CASE("a donated input and the output of its name are one buffer, if the caller gives one for both") {
+  // The first is updated where it is; the second is read backwards, which no update in place can do.
+  Graph g("g");
+  Value a = g.input("a", f32, {64}), b = g.input("b", f32, {64}), y = g.input("y", f32, {64});
+  g.output(reduce_sum(a * b, {0}), "sum");
+  g.output(a * 0.5 + y, "a");
+  g.output(reverse(b, {0}), "b");
+  CompileOptions options;
+  options.donate = {"a", "b"};
+  CompiledGraph compiled = Session().compile(g, options);
+  std::vector<Tensor> in = {random_tensor(f32, {64}, 1), random_tensor(f32, {64}, 2), random_tensor(f32, {64}, 3)};
+  auto own = [](const Tensor& t) { return Tensor::of<float>(t.shape(), t.values<float>()); };
+  auto view = [](const Tensor& t) { return Tensor::borrow(t.dtype(), t.shape(), t.bytes()); };
+  Tensor held_a = own(in[0]), held_b = own(in[1]);
+  for (bool shared : {false, true, false}) {
+    auto wanted = interpret(g, std::vector{held_a, held_b, in[2]});
+    Tensor a_before = shared ? held_a : Tensor(), a_copy = own(held_a);
+    const std::byte* where = held_a.data();
+    std::vector<Tensor> inputs = {view(held_a), view(held_b), in[2]}, outputs = {Tensor(), Tensor(), Tensor()};
+    outputs[1] = std::move(held_a), outputs[2] = std::move(held_b);
+    compiled.run_into(inputs, outputs);
+    CHECK(difference(outputs, wanted) == "");
+    CHECK((outputs[1].data() == where) == !shared);
+    if (shared) CHECK(a_before == a_copy);
+    held_a = outputs[1], held_b = outputs[2];
+    outputs.clear();
+  }
+  // Whoever gives no memory gets new tensors, and what was given stays.
+  auto wanted = interpret(g, in);
+  Tensor before = own(in[0]);
+  CHECK(difference(compiled.run_ordered(in), wanted) == "");
+  CHECK(in[0] == before);
+  std::vector<float> sum(1), to_a(64), to_b(64);
+  std::vector<std::span<std::byte>> memory = {std::as_writable_bytes(std::span(sum)),
+                                              std::as_writable_bytes(std::span(to_a)),
+                                              std::as_writable_bytes(std::span(to_b))};
+  compiled.run_into_memory(in, memory);
+  CHECK(Tensor::of<float>({64}, to_a) == wanted[1]);
+  CHECK(Tensor::of<float>({64}, to_b) == wanted[2]);
+}
+
 TEST_CASE("a param that is bound again takes effect with the next run, also where it was packed or computed with") {
   Graph g("g");
   Value x = g.input("x", f32, {3, 8}), w = g.param("w", f32, {8, 8}), b = g.param("b", f32, {8});

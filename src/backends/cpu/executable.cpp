@@ -2,6 +2,7 @@
 // shapes are kept. Each run borrows a RunState from its shape's idle ones, so that runs on several threads do not meet.
 #include "backends/cpu/executable.h"
 
+#include <cstring>
 #include <list>
 #include <map>
 #include <mutex>
@@ -18,8 +19,15 @@ namespace {
 constexpr size_t kMostShapes = 32;      // schedules kept per executable
 constexpr size_t kMostIdleStates = 16;  // run states kept per shape
 
+/// A donated input and the output of its name: one buffer, before the run and after it.
+struct Pair {
+  size_t input, output;
+  bool in_place;  // the schedule writes the one over the other
+};
+
 struct Instance {
   std::vector<Shape> shapes;  // of the inputs
+  std::vector<Pair> pairs;
   Schedule schedule;
   std::vector<std::pair<DType, Shape>> outputs;  // no Types: making one of a tensor allocates
   std::mutex mutex;
@@ -54,6 +62,13 @@ class CpuExecutable final : public Executable {
     graph_ = std::move(parts.main);
     prologue_ = std::move(parts.prologue);
     hoisted_ = std::move(parts.names);
+    options_.donated.resize(graph_.inputs().size());
+    for (size_t i = 0; i < graph_.inputs().size(); ++i)
+      for (size_t o = 0; o < graph_.outputs().size() && options_.donated[i]; ++o)
+        if (graph_.outputs()[o].name == graph_.node(graph_.inputs()[i]).name) {
+          pairs_.push_back({i, o, false});
+          options_.donated[i] = false;  // else anything might take it
+        }
   }
 
   void bind(const std::string& name, Tensor value) override {
@@ -76,11 +91,12 @@ class CpuExecutable final : public Executable {
              Type{dtype, Dims(shape.begin(), shape.end())}, ", ", byte_count(dtype, shape),
              " bytes; there is room for ", options.memory[o].size());
     auto state = instance->take();
+    state->inputs.clear(), state->outputs.clear(), state->copies.clear();
+    if (!outputs.empty()) settle_pairs(*instance, inputs, outputs, state->copies);
     for (size_t o = 0; o < outputs.size(); ++o)
       if (const auto& [dtype, shape] = instance->outputs[o];
           outputs[o].dtype() != dtype || outputs[o].shape() != shape || !outputs[o].is_unshared())
         outputs[o] = Tensor::uninitialized(dtype, shape);
-    state->inputs.clear(), state->outputs.clear(), state->copies.clear();
     for (size_t i = 0; i < inputs.size(); ++i) {
       bool writes = i < options_.donated.size() && options_.donated[i];
       if (writes || !is_aligned(inputs[i])) {  // a donated input is overwritten: never the caller's own memory
@@ -92,6 +108,13 @@ class CpuExecutable final : public Executable {
     }
     for (Tensor& t : outputs) state->outputs.push_back(t.mutable_data());
     for (std::span<std::byte> to : options.memory) state->outputs.push_back(to.data());
+    for (const Pair& pair : instance->pairs) {
+      if (!pair.in_place) continue;
+      void*& from = state->inputs[pair.input];
+      void* to = state->outputs[pair.output];
+      if (from != to && inputs[pair.input].byte_count()) std::memcpy(to, from, inputs[pair.input].byte_count());
+      from = to;
+    }
     instance->schedule.run(state->pointers.data(), state->arena, state->inputs, state->outputs,
                            std::clamp(options.threads, 1, options_.threads), options.profile);
     instance->give_back(std::move(state));
@@ -122,6 +145,19 @@ class CpuExecutable final : public Executable {
   static Tensor aligned(Tensor t) {
     if (!is_aligned(t)) t.mutable_data();  // a copy of its own
     return t;
+  }
+
+  /// An output that was given the memory of its input keeps it where it is updated there, and gets memory of its own
+  /// where it is not; `held` keeps the input's alive.
+  static void settle_pairs(const Instance& instance, Tensors inputs, std::span<Tensor> outputs,
+                           std::vector<Tensor>& held) {
+    for (const Pair& pair : instance.pairs) {
+      Tensor& out = outputs[pair.output];
+      if (out.byte_count() == 0 || out.data() != inputs[pair.input].data()) continue;
+      if (pair.in_place && out.is_unshared()) continue;
+      held.push_back(std::move(out));
+      out = Tensor();
+    }
   }
 
   void check_inputs(Tensors inputs) const {
@@ -162,9 +198,19 @@ class CpuExecutable final : public Executable {
     for (const Tensor& t : inputs) shapes.push_back(t.shape());
     Schedule::Request request{fixed, options_.threads, *packed_,
                               [this](const std::string& name) { return &params_.at(name); }, options_.donated};
+    std::vector<Update> wanted;
+    for (const Pair& pair : pairs_)
+      if (fixed.type(fixed.inputs()[pair.input]) == fixed.type(fixed.outputs()[pair.output].ref))
+        wanted.push_back({pair.input, pair.output});
+    if (!wanted.empty()) request.updates = possible_updates(fixed, wanted);
+    std::vector<Pair> pairs = pairs_;
+    for (Pair& pair : pairs)
+      pair.in_place =
+          std::any_of(request.updates.begin(), request.updates.end(), [&](Update u) { return u.input == pair.input; });
     std::vector<std::pair<DType, Shape>> outputs;
     for (const Type& t : fixed.output_types()) outputs.emplace_back(t.dtype, shape_of(t.dims));
-    return std::shared_ptr<Instance>(new Instance{std::move(shapes), Schedule(request), std::move(outputs), {}, {}});
+    return std::shared_ptr<Instance>(
+        new Instance{std::move(shapes), std::move(pairs), Schedule(request), std::move(outputs), {}, {}});
   }
 
   /// Computes what depends on params alone, if a param was bound since the last time.
@@ -197,6 +243,7 @@ class CpuExecutable final : public Executable {
   Graph graph_, prologue_;
   std::vector<std::string> hoisted_;
   LoadOptions options_;
+  std::vector<Pair> pairs_;
   mutable std::mutex mutex_;
   std::map<std::string, Tensor> params_;
   std::unique_ptr<PackedCache> packed_ = std::make_unique<PackedCache>();

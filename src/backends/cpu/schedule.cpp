@@ -7,6 +7,7 @@
 #include "backends/cpu/lowerings.h"
 #include "ir/leaves.h"
 #include "plan/arena.h"
+#include "rlx/ops/fused.h"
 
 namespace rlx::cpu {
 
@@ -50,6 +51,12 @@ std::vector<bool> with_updates(std::vector<bool> donated, const Graph& g, std::s
   for (Update u : updates) donated[u.input] = true;
   return donated;
 }
+/// An updated input is left to its own output.
+std::map<size_t, Ref> takers_of(const Graph& g, std::span<const Update> updates) {
+  std::map<size_t, Ref> takers;
+  for (Update u : updates) takers[u.input] = g.outputs()[u.output].ref;
+  return takers;
+}
 bool is_leaf(const Node& node) { return node.op == &op::input || node.op == &op::param || node.op == &op::constant; }
 
 }  // namespace
@@ -69,7 +76,8 @@ StorageRules storage_rules(const Graph& g) {
           if (is_new) at->second = updated_carries(node);
           return result < at->second.size() && at->second[result] ? std::vector{result} : std::vector<size_t>{};
         }
-        if (result > 0) return {};
+        // A region writes a tile of a result when all operands of that tile have been read, or keeps a copy of them.
+        if (result > 0 && node.op != &op::elementwise_region) return {};
         if (overwrites == Overwrites::any) return overwritable_operands(node);
         if (overwrites == Overwrites::first) return {0};
         return node.op->overwrites ? std::vector{*node.op->overwrites} : std::vector<size_t>{};
@@ -80,16 +88,14 @@ StorageRules storage_rules(const Graph& g) {
 std::vector<Update> possible_updates(const Graph& g, std::span<const Update> wanted) {
   StorageRules rules = storage_rules(g);
   auto made = [&](std::span<const Update> updates) {
-    StoragePlan plan = plan_storage(g, rules, with_updates({}, g, updates));
+    StoragePlan plan = plan_storage(g, rules, with_updates({}, g, updates), takers_of(g, updates));
     std::vector<Update> some;
     for (Update u : updates)
       if (lies_in_input(g, plan, u)) some.push_back(u);
     return some;
   };
-  std::vector<Update> possible;
-  for (const Update& u : wanted)
-    for (Update alone : made({&u, 1})) possible.push_back(alone);
-  // Together, one may take another's memory instead of its own: those that do are left out, until all agree.
+  // One that is found impossible is left out, and no longer limits the others: until all agree.
+  std::vector<Update> possible(wanted.begin(), wanted.end());
   for (;;) {
     auto agreed = made(possible);
     if (agreed.size() == possible.size()) return possible;
@@ -103,7 +109,8 @@ Schedule::Schedule(const Request& request) {
   const Graph& g = request.graph;
   output_types_ = g.output_types();
   StorageRules rules = storage_rules(g);
-  StoragePlan plan = plan_storage(g, rules, with_updates(request.donated, g, request.updates));
+  StoragePlan plan =
+      plan_storage(g, rules, with_updates(request.donated, g, request.updates), takers_of(g, request.updates));
 
   auto view = [&](Ref r) { return View{g.type(r).dtype, shape_of(g.type(r).dims), plan.of(r).strides}; };
   auto bound_tensor = [&](Ref r) -> const Tensor* {
