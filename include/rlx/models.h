@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <string>
 
 #include "rlx/ops.h"
@@ -37,6 +38,13 @@ class ModelBuilder {
   Value linear(Value x, const std::string& name, int64_t out, bool bias = true);
   Value layer_norm(Value x, const std::string& name, double epsilon);
   Value rms_norm(Value x, const std::string& name, double epsilon);
+  /// x[n, channels, ...], each channel normalized: by the running statistics, or in `training` by those of the batch.
+  /// Then the running ones move by `momentum` towards them (the variance towards that of a sample, as in PyTorch):
+  /// `output_written` declares what they become. Params: weight, bias, running_mean, running_var.
+  Value batch_norm(Value x, const std::string& name, bool training, double momentum = 0.1, double epsilon = 1e-5);
+  /// Outputs what params become that layers write in training, to be called when the loss has been declared; gives
+  /// TrainConfig::written.
+  std::map<std::string, std::string, std::less<>> output_written();
   /// x + body(x).
   Value residual(Value x, const std::function<Value(Value)>& body) { return x + body(x); }
 
@@ -55,6 +63,7 @@ class ModelBuilder {
   Graph& graph_;
   DType dtype_;
   std::string prefix_;
+  std::vector<std::pair<std::string, Value>> written_;  // params by name, and what they become
 };
 
 struct BertConfig {

@@ -35,6 +35,32 @@ Value ModelBuilder::rms_norm(Value x, const std::string& name, double epsilon) {
   return within(name, [&] { return rlx::rms_norm(x, param("weight", {x.dim(-1)}), {}, epsilon); });
 }
 
+Value ModelBuilder::batch_norm(Value x, const std::string& name, bool training, double momentum, double epsilon) {
+  return within(name, [&] {
+    if (x.rank() < 2)
+      fail(ErrorCode::shape_mismatch, "batch_norm normalizes the channels of x[n, channels, ...], got ", x.type());
+    Dims channels = {x.dim(1)};
+    Value gamma = param("weight", channels), beta = param("bias", channels);
+    Value mean = param("running_mean", channels), variance = param("running_var", channels);
+    if (!training) return batch_norm_inference(x, gamma, beta, mean, variance, epsilon, 1);
+    Axes others = {0};
+    for (int64_t axis = 2; axis < x.rank(); ++axis) others.push_back(axis);
+    Moments of = moments(x, others);
+    auto moved = [&](Value old, Value now) { return old * (1 - momentum) + stop_gradient(now) * momentum; };
+    written_.emplace_back(full_name("running_mean"), moved(mean, of.mean));
+    written_.emplace_back(full_name("running_var"), moved(variance, rlx::variance(x, others, false, 1)));
+    return batch_norm_inference(x, gamma, beta, of.mean, of.variance, epsilon, 1);
+  });
+}
+std::map<std::string, std::string, std::less<>> ModelBuilder::output_written() {
+  std::map<std::string, std::string, std::less<>> names;
+  for (const auto& [param, value] : written_) {
+    names[param] = "new/" + param;
+    graph_.output(value, names[param]);
+  }
+  return names;
+}
+
 Value ModelBuilder::self_attention(Value x, int64_t heads, Value mask, const AttentionNames& names,
                                    AttentionAttrs attrs) {
   int64_t width = x.dim(-1).value(), kv_heads = attrs.kv_heads.value_or(heads);

@@ -28,6 +28,12 @@ double along_cosine(double begin, double end, double part) {
 
 }  // namespace
 
+LearningRate LearningRate::constant(double peak, int64_t warmup) {
+  if (warmup < 0) fail(ErrorCode::invalid_argument, "the warm-up is ", warmup, " steps; it counts from 0");
+  LearningRate rate(peak);
+  rate.options.warmup = warmup;
+  return rate;
+}
 LearningRate LearningRate::linear(double peak, int64_t steps, Options options) {
   return falling(Shape::linear, peak, steps, options);
 }
@@ -42,7 +48,10 @@ double LearningRate::at(int64_t step) const {
   auto now = static_cast<double>(std::clamp<int64_t>(step - 1, 0, std::max<int64_t>(steps, 0)));
   auto all = static_cast<double>(steps), rising = static_cast<double>(options.warmup);
   switch (shape) {
-    case Shape::constant: return peak;
+    case Shape::constant: {
+      auto risen = static_cast<double>(std::max<int64_t>(step - 1, 0));
+      return risen < rising ? peak * risen / rising : peak;
+    }
     case Shape::linear:
     case Shape::cosine: {
       if (now < rising) return peak * now / rising;

@@ -1,11 +1,7 @@
-// Training sessions; see rlx/train.h. Each graph is compiled when it is first needed.
-#include <charconv>
-#include <cmath>
-#include <sstream>
-
-#include "rlx/element.h"
-#include "train/finite.h"
-#include "train/step_graph.h"
+// Training sessions; see rlx/train.h.
+#include "train/curvature.h"
+#include "train/precision.h"
+#include "train/session_state.h"
 
 namespace rlx {
 
@@ -13,200 +9,102 @@ using train::Trained;
 
 namespace {
 
-Tensor scalar_tensor(DType dtype, double value) {
-  Tensor t(dtype, {});
-  if (is_float(dtype)) store<double>(t, 0, value);
-  else store<int64_t>(t, 0, static_cast<int64_t>(value));
-  return t;
+void check_config(const TrainConfig& c) {
+  if (c.clip_norm < 0 || c.clip_value < 0)
+    fail(ErrorCode::invalid_argument, "gradients are clipped at a positive number, got clip_norm = ", c.clip_norm,
+         ", clip_value = ", c.clip_value);
+  if (!(c.ema >= 0 && c.ema < 1)) fail(ErrorCode::invalid_argument, "ema is ", c.ema, "; it goes from 0 to below 1");
+  if (c.checkpoints < 0)
+    fail(ErrorCode::invalid_argument, "checkpoints is ", c.checkpoints, "; it counts parts of the forward pass");
+  const PrecisionPolicy& p = c.precision;
+  if (p.compute != f32 && p.compute != f16 && p.compute != bf16)
+    fail(ErrorCode::invalid_argument, "a step computes in f32, f16 or bf16, got ", p.compute);
+  if (!(p.loss_scale > 0 && p.growth >= 1 && p.backoff > 0 && p.backoff < 1) || p.growth_interval < 1)
+    fail(ErrorCode::invalid_argument, "a loss scale is above 0, grows by 1 or more, every 1 or more steps, and backs ",
+         "off by a fraction; got loss_scale = ", p.loss_scale, ", growth = ", p.growth, ", backoff = ", p.backoff,
+         ", growth_interval = ", p.growth_interval);
+  const HessianEstimate& h = c.optimizer.hessian;
+  if (h.every < 1 || !(h.beta2 >= 0 && h.beta2 < 1))
+    fail(ErrorCode::invalid_argument, "the Hessian is estimated every 1 or more steps, and beta2 goes from 0 to below ",
+         "1; got every = ", h.every, ", beta2 = ", h.beta2);
 }
-double number(const Tensor& t) { return load_number(t, 0); }
+void check_key_input(const Graph& loss, const std::string& name) {
+  for (Ref r : loss.inputs())
+    if (loss.node(r).name == name) {
+      if (Type key{u32, {2}}; loss.type(r) != key)
+        fail(ErrorCode::shape_mismatch, "the input '", name, "' is to get a key, ", key, ", and is ", loss.type(r));
+      return;
+    }
+  fail(ErrorCode::not_found, "graph '", loss.name(), "' has no input '", name, "' for the key of a step");
+}
+void check_initial(const Graph& loss, const NamedTensors& initial) {
+  for (Ref r : loss.params()) {
+    const Node& param = loss.node(r);
+    auto found = initial.find(param.name);
+    if (found == initial.end())
+      fail(ErrorCode::invalid_argument, "the param '", param.name, "' (", param.types[0], ") has no initial value");
+    if (found->second.type() != param.types[0])
+      fail(ErrorCode::shape_mismatch, "the param '", param.name, "' is ", param.types[0], ", its initial value ",
+           found->second.type());
+  }
+  for (const auto& [name, value] : initial)
+    if (std::none_of(loss.params().begin(), loss.params().end(),
+                     [&, &wanted = name](Ref r) { return loss.node(r).name == wanted; }))
+      fail(ErrorCode::not_found, "there is an initial value for '", name, "', which is no param of graph '",
+           loss.name(), "'");
+}
+size_t bytes_of(std::span<const Tensor> tensors) {
+  size_t all = 0;
+  for (const Tensor& t : tensors) all += t.byte_count();
+  return all;
+}
 
 }  // namespace
 
-struct TrainingSession::State {
-  Graph loss;
-  TrainConfig config;
-  Session device;
-  std::vector<Trained> trained;
-  std::vector<Signature::Entry> names;  // of the values that are kept
-  NamedTensors fixed;                   // params that are not trained
-  std::vector<Tensor> kept;             // trained params, states, means
-  std::vector<Tensor> spare;            // what the next step writes into
-  std::vector<Tensor> sums;             // of the gradients that wait
-  int64_t steps = 0, pending = 0;
-  std::optional<CompiledGraph> forward, gradients, update, fused;
+Graph mixed_precision(const Graph& loss, DType compute) {
+  return compute == f32 ? loss : train::auto_mixed(loss, compute);
+}
 
-  CompiledGraph& compiled(std::optional<CompiledGraph>& graph, const std::function<Graph()>& make) {
-    if (!graph) {
-      CompiledGraph made = device.compile(make(), config.compile);
-      for (const auto& param : made.signature().params) made.set_param(param.name, fixed.find(param.name)->second);
-      graph = std::move(made);
-    }
-    return *graph;
+UpdateEligibility native_update_eligibility(Device device) {
+  switch (device.kind()) {
+    case DeviceKind::coreml:
+      return {device, false,
+              "models are written as ML Programs, and Core ML's update task (MLUpdateTask) updates neural networks and "
+              "k-nearest-neighbor classifiers only; the gradient graph is run instead"};
+    case DeviceKind::cpu:
+      return {device, false,
+              "the CPU runs compiled graphs and has no trainer of its own; the update is compiled with them"};
+    case DeviceKind::null: return {device, false, "the null device runs nothing"};
+    default: return {device, false, text_of("this build has no backend for ", device)};
   }
-  CompiledGraph& forward_graph() {
-    return compiled(forward, [&] { return train::forward_graph(loss, trained); });
-  }
-  CompiledGraph& gradient_graph() {
-    return compiled(gradients, [&] { return train::gradient_graph(loss, trained); });
-  }
-  CompiledGraph& update_graph() {
-    return compiled(update, [&] { return train::update_graph(trained, config); });
-  }
-  CompiledGraph& fused_graph() {
-    return compiled(fused, [&] { return train::fused_graph(loss, trained, config); });
-  }
-
-  /// The batch in the order of the loss graph's inputs.
-  std::vector<Tensor> ordered(const std::vector<NamedTensor>& batch) const {
-    std::vector<Tensor> tensors;
-    for (Ref r : loss.inputs()) {
-      const Node& input = loss.node(r);
-      auto named = [&](const NamedTensor& t) { return t.first == input.name; };
-      auto found = std::find_if(batch.begin(), batch.end(), named);
-      if (found == batch.end())
-        fail(ErrorCode::invalid_argument, "the batch has no '", input.name, "' (", input.types[0], ") for graph '",
-             loss.name(), "'");
-      tensors.push_back(found->second);
-    }
-    for (const auto& [name, tensor] : batch)
-      if (std::none_of(loss.inputs().begin(), loss.inputs().end(), [&](Ref r) { return loss.node(r).name == name; }))
-        fail(ErrorCode::not_found, "the batch has '", name, "', which is no input of graph '", loss.name(), "'");
-    return tensors;
-  }
-  std::span<const Tensor> params() const { return std::span(kept).first(trained.size()); }
-  size_t first_mean() const { return names.size() - (config.ema > 0 ? trained.size() : 0); }
-
-  /// Whether a step may be made of these numbers; else which node made the first that is none.
-  void require_finite(const Tensor& value, std::span<const Tensor> batch) const {
-    if (std::isfinite(number(value))) return;
-    fail(ErrorCode::invalid_argument, "the loss is ",
-         std::isnan(number(value)) ? "nan"
-         : number(value) > 0       ? "inf"
-                                   : "-inf",
-         " at step ", steps + 1, "; ", culprit(batch), ". Nothing was updated");
-  }
-  /// Runs the loss graph once more, node by node.
-  std::string culprit(std::span<const Tensor> batch) const;
-
-  StepResult result(std::span<const Tensor> outputs, double norm) const {
-    StepResult r;
-    r.loss = number(outputs[0]), r.grad_norm = norm;
-    r.outputs.assign(outputs.begin() + 1, outputs.begin() + static_cast<std::ptrdiff_t>(loss.outputs().size()));
-    return r;
-  }
-  /// What is kept becomes what the last outputs are; the old memory is written into next time.
-  void advance(std::span<Tensor> outputs) {
-    for (size_t i = 0; i < kept.size(); ++i) {
-      std::swap(kept[i], outputs[i]);
-      spare[i] = std::move(outputs[i]);
-    }
-    ++steps;
-  }
-
-  StepResult fused_step(const std::vector<Tensor>& batch, double rate) {
-    std::vector<Tensor> inputs = batch;
-    inputs.insert(inputs.end(), params().begin(), params().end());
-    inputs.push_back(scalar_tensor(f32, rate));
-    inputs.push_back(scalar_tensor(i32, static_cast<double>(steps + 1)));
-    inputs.insert(inputs.end(), kept.begin() + static_cast<std::ptrdiff_t>(trained.size()), kept.end());
-    size_t own = loss.outputs().size();
-    std::vector<Tensor> outputs(own + 1);
-    for (Tensor& t : spare) outputs.push_back(std::move(t));
-    spare.assign(kept.size(), Tensor());
-    fused_graph().run_into(inputs, outputs);
-    require_finite(outputs[0], batch);
-    inputs.clear();  // so that the old values are unshared
-    StepResult r = result(outputs, number(outputs[own]));
-    advance(std::span(outputs).subspan(own + 1));
-    return r;
-  }
-
-  /// The gradients of a batch added to `sums`.
-  StepResult add_gradients(const std::vector<Tensor>& batch) {
-    std::vector<Tensor> inputs = batch;
-    inputs.insert(inputs.end(), params().begin(), params().end());
-    if (sums.empty())
-      for (const Trained& t : trained) sums.push_back(Tensor(t.type.dtype, shape_of(t.type.dims)));
-    inputs.insert(inputs.end(), sums.begin(), sums.end());
-    auto outputs = gradient_graph().run_ordered(inputs);
-    require_finite(outputs[0], batch);
-    size_t own = loss.outputs().size();
-    StepResult r = result(outputs, number(outputs[own]));
-    std::move(outputs.begin() + static_cast<std::ptrdiff_t>(own) + 1, outputs.end(), sums.begin());
-    ++pending;
-    return r;
-  }
-  /// A step by the sums over `pending`; gives the norm of their mean.
-  double apply_sums(double rate) {
-    std::vector<Tensor> inputs = {scalar_tensor(f32, static_cast<double>(pending)), scalar_tensor(f32, rate),
-                                  scalar_tensor(i32, static_cast<double>(steps + 1))};
-    inputs.insert(inputs.end(), sums.begin(), sums.end());
-    inputs.insert(inputs.end(), kept.begin(), kept.end());
-    std::vector<Tensor> outputs(1);
-    for (Tensor& t : spare) outputs.push_back(std::move(t));
-    spare.assign(kept.size(), Tensor());
-    update_graph().run_into(inputs, outputs);
-    inputs.clear();
-    double norm = number(outputs[0]);
-    advance(std::span(outputs).subspan(1));
-    sums.clear();
-    pending = 0;
-    return norm;
-  }
-};
-
-std::string TrainingSession::State::culprit(std::span<const Tensor> batch) const {
-  std::vector<Tensor> inputs(batch.begin(), batch.end());
-  inputs.insert(inputs.end(), params().begin(), params().end());
-  std::string found = train::first_not_finite(train::forward_graph(loss, trained), inputs, fixed);
-  return found.empty() ? "computed again node by node, all numbers are finite" : found;
 }
 
 TrainingSession::TrainingSession(const Graph& loss, NamedTensors initial, TrainConfig config, const Session& device)
-    : state_(new State{loss, std::move(config), device, {}, {}, {}, {}, {}, {}, 0, 0, {}, {}, {}, {}}) {
-  with_context(
-      [&] { return text_of("training '", loss.name(), "'"); },
-      [&] {
-        State& s = *state_;
-        if (s.config.clip_norm < 0 || s.config.clip_value < 0)
-          fail(ErrorCode::invalid_argument,
-               "gradients are clipped at a positive number, got clip_norm = ", s.config.clip_norm,
-               ", clip_value = ", s.config.clip_value);
-        if (!(s.config.ema >= 0 && s.config.ema < 1))
-          fail(ErrorCode::invalid_argument, "ema is ", s.config.ema, "; it goes from 0 to below 1");
-        s.trained = train::trained_params(loss, s.config);
-        s.names = train::kept_values(s.trained, s.config);
-        for (Ref r : loss.params()) {
-          const Node& param = loss.node(r);
-          auto found = initial.find(param.name);
-          if (found == initial.end())
-            fail(ErrorCode::invalid_argument, "the param '", param.name, "' (", param.types[0],
-                 ") has no initial value");
-          if (found->second.type() != param.types[0])
-            fail(ErrorCode::shape_mismatch, "the param '", param.name, "' is ", param.types[0], ", its initial value ",
-                 found->second.type());
-        }
-        for (const auto& [name, value] : initial)
-          if (std::none_of(loss.params().begin(), loss.params().end(),
-                           [&](Ref r) { return loss.node(r).name == name; }))
-            fail(ErrorCode::not_found, "there is an initial value for '", name, "', which is no param of graph '",
-                 loss.name(), "'");
-        for (size_t i = 0; i < s.names.size(); ++i) {
-          const Type& type = s.names[i].type;
-          bool is_state = i >= s.trained.size() && i < s.first_mean();
-          size_t param = i < s.trained.size() ? i : i - s.first_mean();
-          s.kept.push_back(is_state ? Tensor(type.dtype, shape_of(type.dims))
-                                    : initial.find(s.trained[param].name)->second);
-        }
-        s.spare.assign(s.kept.size(), Tensor());
-        for (auto& [name, value] : initial)
-          if (std::none_of(s.trained.begin(), s.trained.end(), [&](const Trained& t) { return t.name == name; }))
-            s.fixed[name] = std::move(value);
-        // What cannot be compiled is said now, not at the first step.
-        if (s.config.fused) s.fused_graph();
-        else s.gradient_graph(), s.update_graph();
-      });
+    : state_(new State{std::move(config), device, loss.name()}) {
+  with_context([&] { return text_of("training '", loss.name(), "'"); },
+               [&] {
+                 State& s = *state_;
+                 check_config(s.config);
+                 s.layout = train::layout_of(loss, s.config);
+                 if (!s.config.key_input.empty()) check_key_input(loss, s.config.key_input);
+                 check_initial(loss, initial);
+                 for (size_t i = 0; i < s.layout.kept.size(); ++i) {
+                   const auto& [name, type] = s.layout.kept[i];
+                   bool is_state = i >= s.layout.trained.size() && i < s.layout.first_mean;
+                   bool is_mean = i >= s.layout.first_mean && i < s.layout.first_written;
+                   const std::string& param = is_mean ? s.layout.trained[i - s.layout.first_mean].name : name;
+                   s.kept.push_back(is_state ? Tensor(type.dtype, shape_of(type.dims)) : initial.find(param)->second);
+                 }
+                 for (auto& [name, value] : initial)
+                   if (!s.layout.keeps(name)) s.fixed[name] = std::move(value);
+                 initial.clear();
+                 if (train::is_scaled(s.config)) s.scale = s.config.precision.loss_scale;
+                 s.losses.push_front(s.made_loss(loss));
+                 // What cannot be compiled is said now, not at the first step.
+                 if (s.config.fused) s.fused_graph();
+                 else s.gradient_graph(), s.update_graph();
+                 if (train::wants_curvature(s.layout)) s.curvature_graph();
+               });
 }
 TrainingSession::~TrainingSession() = default;
 TrainingSession::TrainingSession(TrainingSession&&) noexcept = default;
@@ -222,16 +120,34 @@ StepResult TrainingSession::step(const std::vector<NamedTensor>& batch) {
   if (s.config.fused) {
     r = s.fused_step(inputs, rate);
   } else {
-    r = s.add_gradients(inputs);
-    r.grad_norm = s.apply_sums(rate);
+    auto before = s.estimate_curvature(inputs);
+    try {
+      r = s.add_gradients(inputs);
+    } catch (...) {
+      s.restore_curvature(std::move(before));
+      throw;
+    }
+    if (r.skipped) s.restore_curvature(std::move(before));
+    else r.grad_norm = s.apply_sums(rate);
   }
   r.learning_rate = rate, r.step = s.steps, r.path = update_path();
   return r;
 }
 StepResult TrainingSession::accumulate(const std::vector<NamedTensor>& batch) {
-  StepResult r = state_->add_gradients(state_->ordered(batch));
-  r.learning_rate = state_->config.learning_rate.at(state_->steps + 1);
-  r.step = state_->steps, r.path = UpdatePath::gradient;
+  State& s = *state_;
+  auto inputs = s.ordered(batch);
+  std::vector<Tensor> before;
+  if (s.pending == 0) before = s.estimate_curvature(inputs);
+  StepResult r;
+  try {
+    r = s.add_gradients(inputs);
+  } catch (...) {
+    s.restore_curvature(std::move(before));
+    throw;
+  }
+  if (r.skipped) s.restore_curvature(std::move(before));
+  r.learning_rate = s.config.learning_rate.at(s.steps + 1);
+  r.step = s.steps, r.path = UpdatePath::gradient;
   return r;
 }
 int64_t TrainingSession::pending_accumulation() const { return state_->pending; }
@@ -246,132 +162,100 @@ int64_t TrainingSession::step_accumulated() {
 std::vector<Tensor> TrainingSession::evaluate(const std::vector<NamedTensor>& batch, bool averaged) {
   State& s = *state_;
   auto inputs = s.ordered(batch);
-  if (averaged) {
-    NamedTensors means = averaged_params();
-    for (const Trained& t : s.trained) inputs.push_back(means.find(t.name)->second);
-  } else {
-    inputs.insert(inputs.end(), s.params().begin(), s.params().end());
-  }
+  size_t first = averaged ? s.layout.first_mean : 0;
+  if (averaged) averaged_params();  // fails if there are none
+  for (size_t i = 0; i < s.layout.trained.size(); ++i) inputs.push_back(s.kept[first + i]);
+  inputs.insert(inputs.end(), s.written().begin(), s.written().end());
   return s.forward_graph().run_ordered(inputs);
 }
 
+void TrainingSession::set_loss(const Graph& loss) {
+  State& s = *state_;
+  for (size_t i = 0; i < s.losses.size(); ++i)
+    if (s.losses[i].given == loss) {
+      std::rotate(s.losses.begin(), s.losses.begin() + static_cast<std::ptrdiff_t>(i),
+                  s.losses.begin() + static_cast<std::ptrdiff_t>(i) + 1);
+      return;
+    }
+  with_context([&] { return text_of("training '", s.name, "' by the loss '", loss.name(), "' from now on"); },
+               [&] {
+                 auto layout = train::layout_of(loss, s.config);
+                 auto same = [](const Signature::Entry& a, const Signature::Entry& b) {
+                   return a.name == b.name && a.type == b.type;
+                 };
+                 const auto &now = s.layout.kept, &then = layout.kept;
+                 auto [a, b] = std::mismatch(now.begin(), now.end(), then.begin(), then.end(), same);
+                 auto shown = [](auto at, const auto& all) {
+                   return at == all.end() ? std::string("nothing") : text_of("'", at->name, "' (", at->type, ")");
+                 };
+                 if (a != now.end() || b != then.end())
+                   fail(ErrorCode::invalid_argument, "its params are not the session's: it has ", shown(b, then),
+                        " where the session has ", shown(a, now));
+                 for (Ref r : loss.params()) {
+                   const Node& node = loss.node(r);
+                   if (s.layout.keeps(node.name)) continue;
+                   auto found = s.fixed.find(node.name);
+                   if (found == s.fixed.end() || found->second.type() != node.types[0])
+                     fail(ErrorCode::invalid_argument, "its param '", node.name, "' (", node.types[0],
+                          ") is none of the session's");
+                 }
+                 if (!s.config.key_input.empty()) check_key_input(loss, s.config.key_input);
+                 auto made = s.made_loss(loss);
+                 s.losses.push_front(std::move(made));
+                 try {
+                   if (s.config.fused) s.fused_graph();
+                   else s.gradient_graph();
+                 } catch (...) {
+                   s.losses.pop_front();
+                   throw;
+                 }
+                 constexpr size_t kMostLosses = 8;
+                 if (s.losses.size() > kMostLosses) s.losses.pop_back();
+               });
+}
+void TrainingSession::set_learning_rate(LearningRate rate) { state_->config.learning_rate = rate; }
+
 Tensor TrainingSession::param(const std::string& name) const {
   const State& s = *state_;
-  for (size_t i = 0; i < s.trained.size(); ++i)
-    if (s.trained[i].name == name) return s.kept[i];
+  for (size_t i = 0; i < s.layout.kept.size(); ++i)
+    if ((i < s.layout.trained.size() || i >= s.layout.first_written) && s.layout.kept[i].name == name) return s.kept[i];
   if (auto found = s.fixed.find(name); found != s.fixed.end()) return found->second;
-  fail(ErrorCode::not_found, "graph '", s.loss.name(), "' has no param '", name, "'");
+  fail(ErrorCode::not_found, "graph '", s.name, "' has no param '", name, "'");
 }
 NamedTensors TrainingSession::params() const {
-  NamedTensors all = state_->fixed;
-  for (size_t i = 0; i < state_->trained.size(); ++i) all[state_->trained[i].name] = state_->kept[i];
+  const State& s = *state_;
+  NamedTensors all = s.fixed;
+  for (size_t i = 0; i < s.layout.kept.size(); ++i)
+    if (i < s.layout.trained.size() || i >= s.layout.first_written) all[s.layout.kept[i].name] = s.kept[i];
   return all;
 }
 NamedTensors TrainingSession::averaged_params() const {
   const State& s = *state_;
-  if (s.config.ema == 0)
+  if (!s.layout.has_means)
     fail(ErrorCode::invalid_argument, "this session keeps no moving mean: set `ema` in its config");
   NamedTensors means;
-  for (size_t i = 0; i < s.trained.size(); ++i) means[s.trained[i].name] = s.kept[s.first_mean() + i];
+  for (size_t i = 0; i < s.layout.trained.size(); ++i)
+    means[s.layout.trained[i].name] = s.kept[s.layout.first_mean + i];
   return means;
 }
 int64_t TrainingSession::steps() const { return state_->steps; }
+size_t TrainingSession::output_count() const { return state_->loss().given.outputs().size() - 1; }
 bool TrainingSession::fused_active() const { return state_->config.fused; }
+UpdateEligibility TrainingSession::eligibility() const { return native_update_eligibility(state_->device.device()); }
 const TrainConfig& TrainingSession::config() const { return state_->config; }
 const DispatchReport& TrainingSession::report() const {
   return state_->config.fused ? state_->fused_graph().report() : state_->gradient_graph().report();
 }
-
-// ---- checkpoints ----
-namespace {
-
-constexpr std::string_view kFormat = "rlx training 1", kNote = "note/";
-
-/// By which rule each param steps, one a line.
-std::string rules_of(const std::vector<Trained>& trained) {
-  std::string text;
-  for (const Trained& t : trained) {
-    Attrs attrs = std::visit([](const auto& a) { return Attrs(a); }, t.rule);
-    std::ostringstream line;
-    print(line << t.name << ": " << op_of(t.rule).name << " ", attrs);
-    text += text_of(line.str(), " at ", t.lr_scale, " times the rate\n");
-  }
-  return text;
+TrainingMemory TrainingSession::memory() const {
+  State& s = *state_;
+  TrainingMemory m;
+  std::span<const Tensor> kept = s.kept;
+  m.params = bytes_of(s.trained()) + bytes_of(s.written());
+  m.states = bytes_of(kept.first(s.layout.first_written)) - bytes_of(s.trained());
+  m.gradients = bytes_of(s.sums), m.spare = s.spare_bytes;
+  for (CompiledGraph* graph : s.all_compiled()) m.program += graph->memory_bytes();
+  return m;
 }
-Tensor owned(Tensor t) {
-  t.mutable_data();  // what is borrowed is copied
-  return t;
-}
-/// The first line in which two texts differ, of each.
-std::pair<std::string, std::string> first_difference(const std::string& a, const std::string& b) {
-  std::istringstream lines_a(a), lines_b(b);
-  std::string one, other;
-  do {
-    if (!std::getline(lines_a, one)) one = "nothing";
-    if (!std::getline(lines_b, other)) other = "nothing";
-  } while (one == other && one != "nothing");
-  return {one, other};
-}
-
-}  // namespace
-
-void TrainingSession::save(const std::string& path, const Notes& notes) const {
-  const State& s = *state_;
-  if (s.pending > 0)
-    fail(ErrorCode::invalid_argument, "the gradients of ", s.pending, " batches wait, and a checkpoint does not keep ",
-         "them; call step_accumulated() first");
-  NamedTensors tensors = s.fixed;
-  for (size_t i = 0; i < s.names.size(); ++i) tensors[s.names[i].name] = s.kept[i];
-  SafetensorsFile::Metadata metadata = {
-      {"format", std::string(kFormat)}, {"steps", std::to_string(s.steps)}, {"rules", rules_of(s.trained)}};
-  for (const auto& [name, text] : notes) metadata[std::string(kNote) + name] = text;
-  write_safetensors(path, tensors, metadata);
-}
-
-TrainingSession::Notes TrainingSession::load(const std::string& path) {
-  return with_context(
-      [&] { return text_of("loading the checkpoint '", path, "'"); },
-      [&] {
-        State& s = *state_;
-        auto file = SafetensorsFile::open(path);
-        auto metadata = [&](const std::string& key) -> const std::string& {
-          auto found = file.metadata().find(key);
-          if (found == file.metadata().end())
-            fail(ErrorCode::parse, "it has no '", key, "' in its metadata: no training session wrote it");
-          return found->second;
-        };
-        if (metadata("format") != kFormat)
-          fail(ErrorCode::parse, "its format is '", metadata("format"), "'; this is '", kFormat, "'");
-        if (std::string rules = rules_of(s.trained); metadata("rules") != rules) {
-          auto [theirs, ours] = first_difference(metadata("rules"), rules);
-          fail(ErrorCode::invalid_argument, "it was trained as '", theirs, "', this session as '", ours, "'");
-        }
-        int64_t steps = 0;
-        const std::string& text = metadata("steps");
-        if (auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), steps);
-            error != std::errc() || end != text.data() + text.size() || steps < 0)
-          fail(ErrorCode::parse, "its number of steps is '", text.substr(0, 40), "'");
-        // Copies: the file may be replaced by the next checkpoint.
-        std::vector<Tensor> kept;
-        for (const auto& [name, type] : s.names)
-          kept.push_back(owned(file.tensor(name, type.dtype, shape_of(type.dims))));
-        NamedTensors fixed;
-        for (const auto& [name, value] : s.fixed) fixed[name] = owned(file.tensor(name, value.dtype(), value.shape()));
-        for (const auto& entry : file.entries())
-          if (!fixed.contains(entry.name) &&
-              std::none_of(s.names.begin(), s.names.end(), [&](const auto& n) { return n.name == entry.name; }))
-            fail(ErrorCode::invalid_argument, "it has '", entry.name, "', which this session has not");
-        s.kept = std::move(kept), s.fixed = std::move(fixed), s.steps = steps;
-        s.sums.clear(), s.pending = 0;
-        for (auto* graph : {&s.forward, &s.gradients, &s.update, &s.fused})
-          if (*graph)
-            for (const auto& param : (*graph)->signature().params)
-              (*graph)->set_param(param.name, s.fixed.find(param.name)->second);
-        Notes notes;
-        for (const auto& [key, value] : file.metadata())
-          if (key.starts_with(kNote)) notes[key.substr(kNote.size())] = value;
-        return notes;
-      });
-}
+double TrainingSession::loss_scale() const { return state_->scale; }
 
 }  // namespace rlx

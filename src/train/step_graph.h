@@ -13,26 +13,47 @@ struct Trained {
   double lr_scale = 1;
   std::vector<OptimizerState> states;
 };
+/// A param that becomes an output of the loss graph.
+struct Written {
+  std::string name;
+  Type type;
+  std::string output;
+};
 
-/// The params of `loss` that its config trains, in the graph's order.
-std::vector<Trained> trained_params(const Graph& loss, const TrainConfig& config);
+/// What a session keeps from step to step: the trained params, the states of each, their moving means if the config has
+/// any, and what is written; in this order, as inputs and outputs of graphs under the same names.
+struct Layout {
+  std::vector<Trained> trained;
+  std::vector<Written> written;
+  std::vector<Signature::Entry> kept;  ///< named as in a checkpoint: "w", "state/<state>/w", "mean/w"
+  size_t first_mean = 0, first_written = 0;
+  bool has_means = false;
 
-// Inputs and outputs of the graphs below are told apart by position. Params that are not trained stay params.
+  bool keeps(const std::string& param) const;
+};
+/// Which params of `loss` its config trains and writes, in the graph's order. Fails on what does not fit.
+Layout layout_of(const Graph& loss, const TrainConfig& config);
 
-/// Inputs: those of `loss`, the trained params. Outputs: those of `loss`.
-Graph forward_graph(const Graph& loss, const std::vector<Trained>& trained);
-/// Inputs: those of `loss`, the trained params, a sum of gradients for each. Outputs: those of `loss`, the gradients'
-/// norm, the sums with the gradients added.
-Graph gradient_graph(const Graph& loss, const std::vector<Trained>& trained);
-/// Inputs: a divisor of the gradients, lr (both f32 scalars), step (an i32 scalar), the gradients, the values that are
-/// kept. Outputs: the gradients' norm, the values that are kept. Kept are the trained params, the states of each, and,
-/// if the config has a moving mean, that of each.
-Graph update_graph(const std::vector<Trained>& trained, const TrainConfig& config);
-/// Inputs: those of `loss`, the trained params, lr, step, the other values that are kept. Outputs: those of `loss`, the
-/// norm, the values that are kept.
-Graph fused_graph(const Graph& loss, const std::vector<Trained>& trained, const TrainConfig& config);
+/// The name that a value that is kept has as an input, and as the output that it becomes: a run can then update it
+/// where it is.
+std::string kept_name(const Signature::Entry& entry);
+std::string sum_name(const Trained& trained);
 
-/// The values that are kept, named as in a checkpoint: a param by its name, "state/<state>/<param>", "mean/<param>".
-std::vector<Signature::Entry> kept_values(const std::vector<Trained>& trained, const TrainConfig& config);
+// Inputs and outputs of the graphs below are told apart by position. Params that are not kept stay params. `ok` is
+// bool[]: where it is false, what is kept comes out as it went in.
+
+/// Inputs: those of `loss`, the trained params, those that are written. Outputs: those of `loss`.
+Graph forward_graph(const Graph& loss, const Layout& layout);
+/// Inputs: those of `loss`, [the scale], the trained params, those that are written, a sum of gradients for each
+/// trained one. Outputs: those of `loss`, the gradients' norm, ok, what is written, the sums with the gradients added.
+Graph gradient_graph(const Graph& loss, const Layout& layout, const TrainConfig& config);
+/// Inputs: a divisor of the gradients, lr (both f32 scalars), step (an i32 scalar), the gradients, what is kept but not
+/// written. Outputs: the gradients' norm, ok, what is kept but not written.
+Graph update_graph(const Layout& layout, const TrainConfig& config);
+/// Inputs: those of `loss`, [the scale], lr, step, what is kept. Outputs: those of `loss`, the norm, ok, what is kept.
+Graph fused_graph(const Graph& loss, const Layout& layout, const TrainConfig& config);
+
+/// Whether the gradients are computed with a scale, which the graphs then have as an input (an f32 scalar).
+inline bool is_scaled(const TrainConfig& config) { return config.precision.compute == f16; }
 
 }  // namespace rlx::train

@@ -1,0 +1,181 @@
+// Mixed precision; see the header. The classes are those of PyTorch's autocast (torch.amp, "autocast op reference"),
+// where our op has a counterpart; what has none and is not element-wise stays in f32.
+#include "train/precision.h"
+
+#include <cmath>
+
+#include "ir/leaves.h"
+#include "ir/rewrite.h"
+#include "rlx/ops.h"
+
+namespace rlx::train {
+namespace {
+
+struct Row {
+  std::string_view op;
+  OpPrecision precision;
+};
+constexpr OpPrecision kLow = OpPrecision::low, kFollows = OpPrecision::follows, kFull = OpPrecision::full;
+
+// What is not listed follows if it is element-wise or only moves data, and else runs in f32.
+constexpr Row kRows[] = {
+    // Products: nearly all of the time, and sums that are kept in f32 inside.
+    {"matmul", kLow},
+    {"linear", kLow},
+    {"fused_matmul", kLow},
+    {"lora_matmul", kLow},
+    {"grouped_matmul", kLow},
+    {"dot_general", kLow},
+    {"conv", kLow},
+    {"conv_transpose", kLow},
+    {"convolution", kLow},
+    {"fused_conv", kLow},
+    {"attention", kLow},
+    // Element-wise, and yet beyond what few digits or a short exponent hold: powers, exponentials, logarithms, poles.
+    {"exp", kFull},
+    {"expm1", kFull},
+    {"exp2", kFull},
+    {"log", kFull},
+    {"log1p", kFull},
+    {"log2", kFull},
+    {"log10", kFull},
+    {"pow", kFull},
+    {"square", kFull},
+    {"squared_difference", kFull},
+    {"reciprocal", kFull},
+    {"rsqrt", kFull},
+    {"sinh", kFull},
+    {"cosh", kFull},
+    {"tan", kFull},
+    {"asin", kFull},
+    {"acos", kFull},
+    {"erfinv", kFull},
+    {"softplus", kFull},
+    {"log_sigmoid", kFull},
+    {"logaddexp", kFull},
+    // Sums over many elements, and what is made of them.
+    {"reduce", kFull},
+    {"mean", kFull},
+    {"variance", kFull},
+    {"moments", kFull},
+    {"norm", kFull},
+    {"cumsum", kFull},
+    {"cumprod", kFull},
+    {"softmax", kFull},
+    {"log_softmax", kFull},
+    {"logsumexp", kFull},
+    {"layer_norm", kFull},
+    {"rms_norm", kFull},
+    {"group_norm", kFull},
+    {"instance_norm", kFull},
+    {"layer_norm_2d", kFull},
+    {"batch_norm_inference", kFull},
+    {"l2_normalize", kFull},
+    // Losses.
+    {"softmax_cross_entropy_with_logits", kFull},
+    {"softmax_cross_entropy", kFull},
+    {"nll", kFull},
+    {"mse", kFull},
+    {"binary_cross_entropy_with_logits", kFull},
+    // Neither element-wise nor plain moves, and as good in few digits.
+    {"dropout", kFollows},
+    {"pool", kFollows},
+    {"glu", kFollows},
+    {"fused_swiglu", kFollows},
+    {"rope", kFollows},
+    {"take", kFollows},
+};
+
+/// Loops, branches and calls, whose bodies are treated as the graph is. (A custom_fn's are left as its author wrote
+/// them.)
+bool has_program(const OpDef& op) {
+  for (const OpDef* each : {&op::if_else, &op::while_loop, &op::scan, &op::checkpointed_scan, &op::call, &op::remat})
+    if (&op == each) return true;
+  return false;
+}
+
+struct Mixer {
+  const Graph& from;
+  DType low;
+  std::map<Ref, double> numbers = {};  // of `from`: one number, written in the graph, maybe stretched
+
+  bool is_number(Ref r) const { return numbers.contains(r); }
+  void note_number(const Node& node, Ref self) {
+    if (node.types[0].dtype != f32) return;
+    if (node.op == &op::constant) {
+      const Tensor& value = node.attrs.as<ConstantAttrs>().value;
+      if (value.element_count() == 1) numbers[self] = load_number(value, 0);
+    } else if ((node.op == &op::broadcast_in_dim || node.op == &op::reshape) && is_number(node.operands[0])) {
+      numbers[self] = numbers[node.operands[0]];
+    }
+  }
+  /// Neither lost nor infinite in the low type.
+  bool fits(double v) const {
+    double most = low == f16 ? 65504 : 3.3e38, least = low == f16 ? 0x1p-14 : 0x1p-126;
+    return v == 0 || std::isinf(v) || std::isnan(v) || (std::abs(v) <= most && std::abs(v) >= least);
+  }
+
+  /// The operands that were f32, as `dtype`.
+  std::vector<Value> as(const Site& site, DType dtype) const {
+    std::vector<Value> in(site.operands.begin(), site.operands.end());
+    for (size_t i = 0; i < in.size(); ++i)
+      if (from.type(site.node.operands[i]).dtype == f32 && in[i].dtype() != dtype) in[i] = convert(in[i], dtype);
+    return in;
+  }
+
+  std::optional<std::vector<Value>> rule(const Site& site) {
+    const Node& node = site.node;
+    const OpDef& op = *node.op;
+    Ref self{static_cast<int32_t>(site.index), 0};
+    if (op.is_primitive() && node.operands.empty()) return note_number(node, self), std::nullopt;
+    note_number(node, self);
+    if (is_number(self)) return std::nullopt;
+    bool any_f32 = false, any_low = false, any_full = false;
+    for (size_t i = 0; i < node.operands.size(); ++i) {
+      if (from.type(node.operands[i]).dtype != f32) continue;
+      any_f32 = true;
+      if (site.operands[i].dtype() == low) any_low = true;
+      else if (!is_number(node.operands[i]) || !fits(numbers.at(node.operands[i]))) any_full = true;
+    }
+    if (!any_f32) return std::nullopt;
+    if (has_program(op)) {
+      Attrs attrs = with_subgraphs(node.attrs, [&](const Graph& body) { return auto_mixed(body, low); });
+      return site.to.emit(op, as(site, f32), std::move(attrs));
+    }
+    switch (precision_of(op)) {
+      case OpPrecision::low: return site.to.emit(op, as(site, low), node.attrs);
+      case OpPrecision::full:
+        if (!any_low) return std::nullopt;
+        return site.to.emit(op, as(site, f32), node.attrs);
+      case OpPrecision::follows: break;
+    }
+    if (!any_low) return std::nullopt;
+    if (&op == &op::convert) return std::nullopt;  // says itself what comes out
+    return site.to.emit(op, as(site, any_full ? f32 : low), node.attrs);
+  }
+};
+
+}  // namespace
+
+OpPrecision precision_of(const OpDef& op) {
+  for (const Row& row : kRows)
+    if (row.op == op.name) return row.precision;
+  return op.elementwise || op.moves_data ? OpPrecision::follows : OpPrecision::full;
+}
+
+Graph auto_mixed(const Graph& g, DType low) {
+  if (low != f16 && low != bf16)
+    fail(ErrorCode::invalid_argument, "mixed precision computes in f16 or bf16, got ", low);
+  Mixer mixer{g, low};
+  Graph to(g.name());
+  std::vector<Value> inputs;
+  for (Ref r : g.inputs()) inputs.push_back(to.input(g.node(r).name, g.type(r)));
+  auto out = replay(to, g, inputs, [&](const Site& site) { return mixer.rule(site); });
+  for (size_t o = 0; o < out.size(); ++o) {
+    DType declared = g.type(g.outputs()[o].ref).dtype;
+    to.output(out[o].dtype() == declared ? out[o] : convert(out[o], declared), g.outputs()[o].name);
+  }
+  return prune(to);
+}
+
+}  // namespace rlx::train

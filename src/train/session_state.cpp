@@ -1,0 +1,255 @@
+// How a training session steps; see the header.
+#include "train/session_state.h"
+
+#include <cmath>
+
+#include "ir/rewrite.h"
+#include "reference/interpreter.h"
+#include "rlx/element.h"
+#include "train/curvature.h"
+#include "train/finite.h"
+#include "train/precision.h"
+#include "train/segments.h"
+
+namespace rlx {
+namespace {
+
+constexpr double kLeastScale = 0x1p-40;  // gradients that overflow even then are infinite
+
+Tensor scalar_tensor(DType dtype, double value) {
+  Tensor t(dtype, {});
+  if (is_float(dtype)) store<double>(t, 0, value);
+  else store<int64_t>(t, 0, static_cast<int64_t>(value));
+  return t;
+}
+double number(const Tensor& t) { return load_number(t, 0); }
+
+std::string_view name_of_number(double v) { return std::isnan(v) ? "nan" : v > 0 ? "inf" : "-inf"; }
+
+/// Borrows, so that the owner may still be told that it is the only one.
+Tensor view_of(const Tensor& t) { return Tensor::borrow(t.dtype(), t.shape(), t.bytes()); }
+
+}  // namespace
+
+TrainingLoss TrainingSession::State::made_loss(const Graph& given) const {
+  DType compute = config.precision.compute;
+  Graph computed = compute == f32 ? given : train::auto_mixed(given, compute);
+  Graph learned = train::in_segments(computed, config.checkpoints);
+  return {given, std::move(computed), std::move(learned)};
+}
+
+CompiledGraph& TrainingSession::State::compiled(std::optional<CompiledGraph>& graph,
+                                                const std::function<Graph()>& make) {
+  if (graph) return *graph;
+  Graph g = make();
+  CompileOptions options = config.compile;
+  for (Ref r : g.inputs())
+    for (const Output& o : g.outputs())
+      if (const std::string& input = g.node(r).name; input == o.name) options.donate.insert(input);
+  CompiledGraph made = device.compile(g, options);
+  for (const auto& param : made.signature().params) made.set_param(param.name, fixed.find(param.name)->second);
+  return graph.emplace(std::move(made));
+}
+CompiledGraph& TrainingSession::State::forward_graph() {
+  return compiled(loss().forward, [&] { return train::forward_graph(loss().computed, layout); });
+}
+CompiledGraph& TrainingSession::State::gradient_graph() {
+  return compiled(loss().gradients, [&] { return train::gradient_graph(loss().learned, layout, config); });
+}
+CompiledGraph& TrainingSession::State::update_graph() {
+  return compiled(update, [&] { return train::update_graph(layout, config); });
+}
+CompiledGraph& TrainingSession::State::fused_graph() {
+  return compiled(loss().fused, [&] { return train::fused_graph(loss().learned, layout, config); });
+}
+CompiledGraph& TrainingSession::State::curvature_graph() {
+  // In the precision of the params: products of gradients with random vectors have no scale to save them.
+  return compiled(loss().curvature,
+                  [&] { return train::curvature_graph(loss().given, layout, config.optimizer.hessian); });
+}
+std::vector<CompiledGraph*> TrainingSession::State::all_compiled() {
+  std::vector<CompiledGraph*> all;
+  auto add = [&](std::optional<CompiledGraph>& g) {
+    if (g) all.push_back(&*g);
+  };
+  for (TrainingLoss& l : losses) add(l.forward), add(l.gradients), add(l.fused), add(l.curvature);
+  add(update);
+  return all;
+}
+void TrainingSession::State::bind_fixed() {
+  for (CompiledGraph* graph : all_compiled())
+    for (const auto& param : graph->signature().params) graph->set_param(param.name, fixed.find(param.name)->second);
+}
+
+Tensor TrainingSession::State::key(int64_t step, int64_t part) const {
+  Tensor key = Tensor::of<uint32_t>(
+      {2}, {static_cast<uint32_t>(config.seed >> 32), static_cast<uint32_t>(config.seed & 0xffffffffu)});
+  for (int64_t data : {step, part})
+    key = run_op(op::fold_in, {}, std::vector{key, Tensor::scalar(static_cast<uint32_t>(data))})[0];
+  return key;
+}
+
+std::vector<Tensor> TrainingSession::State::ordered(const std::vector<NamedTensor>& batch) const {
+  const Graph& g = loss().given;
+  std::vector<Tensor> tensors;
+  for (Ref r : g.inputs()) {
+    const Node& input = g.node(r);
+    auto named = [&](const NamedTensor& t) { return t.first == input.name; };
+    auto found = std::find_if(batch.begin(), batch.end(), named);
+    if (found != batch.end()) tensors.push_back(found->second);
+    else if (input.name == config.key_input) tensors.push_back(key(steps + 1, pending));
+    else
+      fail(ErrorCode::invalid_argument, "the batch has no '", input.name, "' (", input.types[0], ") for graph '",
+           g.name(), "'");
+  }
+  for (const auto& [given, tensor] : batch)
+    if (std::none_of(g.inputs().begin(), g.inputs().end(),
+                     [&, &wanted = given](Ref r) { return g.node(r).name == wanted; }))
+      fail(ErrorCode::not_found, "the batch has '", given, "', which is no input of graph '", g.name(), "'");
+  solve_symbols(g, tensors);  // checks the types
+  return tensors;
+}
+
+std::vector<Tensor> TrainingSession::State::run_updating(CompiledGraph& graph, std::vector<Tensor> inputs,
+                                                         const std::vector<Tensor*>& places) {
+  if (is_damaged)
+    fail(ErrorCode::invalid_argument,
+         "an earlier step failed while it wrote, so that the params may be half updated; load a checkpoint");
+  size_t before = graph.signature().outputs.size() - places.size();
+  // Only the CPU is known to update in place; elsewhere the old values stay until the new ones are there.
+  bool in_place = device.device() == Device::cpu() && graph.report().count(Verdict::interpreted) == 0;
+  std::vector<Tensor> outputs(before);
+  std::vector<const std::byte*> where;
+  for (Tensor* place : places) {
+    where.push_back(place->data());
+    inputs.push_back(in_place ? view_of(*place) : *place);
+    outputs.push_back(in_place ? std::move(*place) : Tensor());
+  }
+  auto take = [&] {
+    for (size_t i = 0; i < places.size(); ++i) *places[i] = std::move(outputs[before + i]);
+  };
+  try {
+    graph.run_into(inputs, outputs);
+  } catch (...) {
+    if (in_place) take(), is_damaged = true;
+    throw;
+  }
+  take();
+  spare_bytes = 0;
+  for (size_t i = 0; i < places.size(); ++i)
+    if (places[i]->data() != where[i]) spare_bytes += places[i]->byte_count();
+  outputs.resize(before);
+  return outputs;
+}
+
+void TrainingSession::State::fail_not_finite(std::string_view what, double value, std::span<const Tensor> batch) const {
+  // Once more, node by node: forward, and if that finds nothing, forward and back.
+  std::vector<Tensor> inputs(batch.begin(), batch.end()), params(trained().begin(), trained().end());
+  params.insert(params.end(), written().begin(), written().end());
+  inputs.insert(inputs.end(), params.begin(), params.end());
+  std::string found = train::first_not_finite(train::forward_graph(loss().computed, layout), inputs, fixed);
+  if (found.empty()) {
+    inputs.assign(batch.begin(), batch.end());
+    if (train::is_scaled(config)) inputs.push_back(scalar_tensor(f32, scale));
+    inputs.insert(inputs.end(), params.begin(), params.end());
+    for (const train::Trained& t : layout.trained) inputs.push_back(Tensor(t.type.dtype, shape_of(t.type.dims)));
+    found = train::first_not_finite(train::gradient_graph(loss().computed, layout, config), inputs, fixed);
+  }
+  fail(ErrorCode::invalid_argument, what, " is ", name_of_number(value), " at step ", steps + 1, "; ",
+       found.empty() ? "computed again node by node, all numbers are finite" : found, ". Nothing was updated");
+}
+
+bool TrainingSession::State::must_skip(const StepResult& r, std::span<const Tensor> batch) {
+  if (!std::isfinite(r.loss)) fail_not_finite("the loss", r.loss, batch);
+  if (std::isfinite(r.grad_norm)) return false;
+  if (!train::is_scaled(config) || scale * config.precision.backoff < kLeastScale)
+    fail_not_finite("the gradients' norm", r.grad_norm, batch);
+  scale *= config.precision.backoff, since_overflow = 0;
+  return true;
+}
+void TrainingSession::State::note_good_step() {
+  ++steps;
+  if (!train::is_scaled(config) || ++since_overflow < config.precision.growth_interval) return;
+  double grown = scale * config.precision.growth;
+  if (std::isfinite(static_cast<float>(grown))) scale = grown;
+  since_overflow = 0;
+}
+
+StepResult TrainingSession::State::result(std::span<const Tensor> outputs, size_t own) const {
+  StepResult r;
+  r.loss = number(outputs[0]), r.grad_norm = number(outputs[own]), r.loss_scale = scale;
+  r.outputs.assign(outputs.begin() + 1, outputs.begin() + static_cast<std::ptrdiff_t>(own));
+  return r;
+}
+
+std::vector<Tensor> TrainingSession::State::estimate_curvature(const std::vector<Tensor>& batch) {
+  auto places = train::curvature_states(layout);
+  if (places.empty() || steps % config.optimizer.hessian.every != 0) return {};
+  std::vector<Tensor> inputs = batch, before;
+  inputs.push_back(key(steps + 1, 0xffffffff));
+  inputs.insert(inputs.end(), trained().begin(), trained().end());
+  inputs.insert(inputs.end(), written().begin(), written().end());
+  for (size_t p : places) inputs.push_back(kept[p]), before.push_back(kept[p]);
+  auto now = curvature_graph().run_ordered(inputs);
+  for (size_t i = 0; i < places.size(); ++i) kept[places[i]] = std::move(now[i]);
+  return before;
+}
+void TrainingSession::State::restore_curvature(std::vector<Tensor> before) {
+  auto places = train::curvature_states(layout);
+  for (size_t i = 0; i < before.size(); ++i) kept[places[i]] = std::move(before[i]);
+}
+
+StepResult TrainingSession::State::fused_step(const std::vector<Tensor>& batch, double rate) {
+  auto before = estimate_curvature(batch);
+  try {
+    std::vector<Tensor> inputs = batch;
+    if (train::is_scaled(config)) inputs.push_back(scalar_tensor(f32, scale));
+    inputs.push_back(scalar_tensor(f32, rate));
+    inputs.push_back(scalar_tensor(i32, static_cast<double>(steps + 1)));
+    std::vector<Tensor*> places;
+    for (Tensor& t : kept) places.push_back(&t);
+    auto outputs = run_updating(fused_graph(), std::move(inputs), places);
+    StepResult r = result(outputs, loss().given.outputs().size());
+    r.skipped = must_skip(r, batch);
+    if (r.skipped) restore_curvature(std::move(before));
+    else note_good_step();
+    return r;
+  } catch (...) {
+    restore_curvature(std::move(before));
+    throw;
+  }
+}
+
+StepResult TrainingSession::State::add_gradients(const std::vector<Tensor>& batch) {
+  std::vector<Tensor> inputs = batch;
+  if (train::is_scaled(config)) inputs.push_back(scalar_tensor(f32, scale));
+  inputs.insert(inputs.end(), trained().begin(), trained().end());
+  if (sums.empty())
+    for (const train::Trained& t : layout.trained) sums.push_back(Tensor(t.type.dtype, shape_of(t.type.dims)));
+  std::vector<Tensor*> places;
+  for (size_t w = layout.first_written; w < kept.size(); ++w) places.push_back(&kept[w]);
+  for (Tensor& t : sums) places.push_back(&t);
+  auto outputs = run_updating(gradient_graph(), std::move(inputs), places);
+  StepResult r = result(outputs, loss().given.outputs().size());
+  r.skipped = must_skip(r, batch);
+  if (!r.skipped) ++pending;
+  return r;
+}
+
+double TrainingSession::State::apply_sums(double rate) {
+  std::vector<Tensor> inputs = {scalar_tensor(f32, static_cast<double>(pending)), scalar_tensor(f32, rate),
+                                scalar_tensor(i32, static_cast<double>(steps + 1))};
+  inputs.insert(inputs.end(), sums.begin(), sums.end());
+  std::vector<Tensor*> places;
+  for (size_t i = 0; i < layout.first_written; ++i) places.push_back(&kept[i]);
+  auto outputs = run_updating(update_graph(), std::move(inputs), places);
+  double norm = number(outputs[0]);
+  if (!std::isfinite(norm))
+    fail(ErrorCode::invalid_argument, "the norm of the mean of ", pending, " gradients is ", name_of_number(norm),
+         " at step ", steps + 1, ", though each has a finite one. Nothing was updated");
+  sums.clear(), pending = 0;
+  note_good_step();
+  return norm;
+}
+
+}  // namespace rlx
