@@ -37,7 +37,8 @@ TYPES = {
     "ind": "int", "trans": 'Literal[0, 1, 2, "N", "T", "C"]', "seed": "int", "weights": "ArrayLike | None", "y": "ArrayLike",
     "algorithm": 'Literal["philox", "threefry", "threefry_original"]', "fweights": "ArrayLike | None", "aweights": "ArrayLike | None",
     "fill_value": "Any", "posinf": "float | None", "neginf": "float | None", "nan": "float", "min": "ArrayLike | None",
-    "max": "ArrayLike | None", "minval": "float", "maxval": "float",
+    "max": "ArrayLike | None", "minval": "float", "maxval": "float", "training": "bool", "momentum": "float", "rate": "float",
+    "batch_norm.axis": "int",
     "expand_dims.axis": "int | Sequence[int]", "transpose.axes": "Sequence[int] | None", "rot90.axes": "Sequence[int]",
     "argmax.axis": "Axis", "argmin.axis": "Axis", "cumsum.axis": "Axis", "cumprod.axis": "Axis", "sort.axis": "Axis",
     "argsort.axis": "Axis", "take.axis": "Axis", "take_along_axis.axis": "Axis", "repeat.axis": "Axis", "concatenate.axis": "Axis",
@@ -65,6 +66,7 @@ RESULTS = {
     "histogramdd": "tuple[Array, list[Array]]", "nonzero": MANY, "tril_indices": MANY, "triu_indices": MANY, "unravel_index": MANY,
     "unique": "Any", "gradient": "Any", "atleast_1d": "Any", "atleast_2d": "Any", "atleast_3d": "Any", "broadcast_shapes": "tuple[Dim, ...]",
     "qr": "Any", "svd": "Any", "eigh": PAIR, "eig": PAIR, "lu": TRIPLE, "slogdet": PAIR, "random.split": "Array",
+    "batch_norm": TRIPLE,
 }
 
 

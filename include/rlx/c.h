@@ -32,6 +32,7 @@ typedef struct rlx_tensor rlx_tensor;     /* freed by rlx_tensor_free */
 typedef struct rlx_graph rlx_graph;       /* freed by rlx_graph_free */
 typedef struct rlx_session rlx_session;   /* freed by rlx_session_free */
 typedef struct rlx_compiled rlx_compiled; /* freed by rlx_compiled_free */
+typedef struct rlx_training rlx_training; /* freed by rlx_training_free */
 
 /* ---- the library ---- */
 /* "0.1.0" */
@@ -217,6 +218,59 @@ rlx_status rlx_coreml_write(const char* path, const rlx_graph* graph, const char
                             const rlx_tensor* const* params, size_t param_count,
                             const rlx_coreml_write_options* options, char** report, rlx_error** error);
 void rlx_text_free(char* text);
+
+/* ---- training ---- */
+/* A session that trains the params of `loss`, whose first output is a float scalar; docs/training.md. The `count`
+   initial values are shared and may be freed afterwards. `config` is text in the form of attributes, or NULL; every
+   member may be left out: {optimizer = "adamw", attributes = "{weight_decay = 0.1}", learning_rate = {peak = 0.001,
+   shape = cosine, steps = 1000, warmup = 100, last = 0.1}, clip_value = 0, clip_norm = 1, ema = 0.999, fused = true,
+      allow_unused = false, precision = f16, loss_scale = {initial = 65536, growth = 2, backoff = 0.5, interval = 2000},
+      seed = 0, key_input = "key", written = [{param = "mean", output = "new_mean"}], checkpoints = 0,
+      groups = [{params = ["*.bias"], lr_scale = 1, weight_decay = 0, frozen = false}],
+      hessian = {kind = hutchinson, every = 10, beta2 = 0.99, logits = "", algorithm = philox}}
+   The optimizers are sgd, adam, adamw, adagrad, rmsprop, adafactor, lamb, lion, muon and sophia; `attributes` are those
+   of the op "<optimizer>_update", `others` those of adam_update for the params that are no matrices under muon. */
+rlx_status rlx_training_create(rlx_session* session, const rlx_graph* loss, const char* const* names,
+                               const rlx_tensor* const* values, size_t count, const char* config,
+                               rlx_training** training, rlx_error** error);
+typedef struct rlx_step_result {
+  size_t struct_size; /* sizeof(rlx_step_result), set by the caller */
+  double loss, grad_norm, learning_rate, loss_scale;
+  int64_t step;
+  int path;    /* 0 gradient, 1 fused, 2 native update */
+  int skipped; /* a gradient overflowed in f16: nothing was updated */
+} rlx_step_result;
+/* One step, or with `accumulate` gradients that are added to those that wait. The batch by name; `result` may be NULL.
+   `outputs` is NULL, or has room for the outputs of the loss graph after the loss, which are stored as new tensors. */
+rlx_status rlx_training_step(rlx_training* training, const char* const* names, const rlx_tensor* const* values,
+                             size_t count, int accumulate, rlx_step_result* result, rlx_tensor** outputs,
+                             size_t output_count, rlx_error** error);
+/* One step by the mean of the gradients that wait; stores of how many (if not NULL). */
+rlx_status rlx_training_step_accumulated(rlx_training* training, int64_t* count, rlx_error** error);
+/* All outputs of the loss graph, the loss first, by the params as they are or by their moving means. */
+rlx_status rlx_training_evaluate(rlx_training* training, const char* const* names, const rlx_tensor* const* values,
+                                 size_t count, int averaged, rlx_tensor** outputs, size_t output_count,
+                                 rlx_error** error);
+/* From now on another loss of the same params; from now on this constant rate. */
+rlx_status rlx_training_set_loss(rlx_training* training, const rlx_graph* loss, rlx_error** error);
+rlx_status rlx_training_set_learning_rate(rlx_training* training, double rate, rlx_error** error);
+/* Steps that were made; gradients that wait. */
+int64_t rlx_training_steps(const rlx_training* training);
+int64_t rlx_training_pending(const rlx_training* training);
+/* A param, or its moving mean, as a tensor that stays as it is while training goes on. */
+rlx_status rlx_training_param(const rlx_training* training, const char* name, int averaged, rlx_tensor** tensor,
+                              rlx_error** error);
+/* A checkpoint with `count` notes of the caller: names and texts. */
+rlx_status rlx_training_save(const rlx_training* training, const char* path, const char* const* names,
+                             const char* const* texts, size_t count, rlx_error** error);
+/* Stores the notes as a JSON object (if not NULL), which belongs to `training` until its next call that gives JSON. */
+rlx_status rlx_training_load(rlx_training* training, const char* path, const char** notes, rlx_error** error);
+/* The dispatch report of what a step runs, as JSON, likewise. */
+rlx_status rlx_training_report(rlx_training* training, const char** json, rlx_error** error);
+/* {"update_path", "eligibility": {"device", "supported", "reason"}, "memory": {"params", "states", "gradients",
+   "spare", "program", "total"}, "loss_scale"} as JSON, likewise. */
+rlx_status rlx_training_status(rlx_training* training, const char** json, rlx_error** error);
+void rlx_training_free(rlx_training* training);
 
 #ifdef __cplusplus
 }

@@ -8,6 +8,7 @@
 #include "rlx/c.h"
 #include "rlx/coreml_model.h"
 #include "rlx/session.h"
+#include "rlx/train.h"
 
 struct rlx_error {
   rlx_status status;
@@ -33,6 +34,11 @@ struct rlx_coreml {
 };
 struct rlx_coreml_state {
   rlx::CoremlState values;
+};
+
+struct rlx_training {
+  rlx::TrainingSession session;
+  std::string json;
 };
 
 namespace rlx::c {

@@ -22,6 +22,7 @@ from ._graph import Graph, Session
 from ._native import Error, TracedValueError, __version__
 from ._transforms import (Jit, Lowered, ShapeDtype, checkpoint, custom_jvp, custom_vjp, grad, hessian, hvp, jacfwd, jacrev, jit, jvp,
                           value_and_grad, vjp, vmap)
+from . import train
 from .numpy import bfloat16
 from . import coreml
 

@@ -12,6 +12,7 @@ from . import numpy as numpy
 from . import ops as ops
 from . import random as random
 from . import special as special
+from . import train as train
 from . import tree as tree
 from ._array import Array as Array
 from ._typing import ArrayLike, Dim, DTypeLike, PyTree

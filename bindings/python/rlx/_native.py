@@ -5,7 +5,7 @@ import os
 import pathlib
 import sys
 import traceback
-from ctypes import POINTER, Structure, byref, c_char_p, c_int, c_int32, c_int64, c_size_t, c_uint8, c_uint64, c_void_p
+from ctypes import POINTER, Structure, byref, c_char_p, c_double, c_int, c_int32, c_int64, c_size_t, c_uint8, c_uint64, c_void_p
 
 _HERE = pathlib.Path(__file__).resolve().parent
 _PACKAGE = str(_HERE) + os.sep
@@ -48,6 +48,11 @@ class CoremlWriteOptions(Structure):
                 ("author", c_char_p), ("version", c_char_p), ("license", c_char_p)]
 
 
+class StepResultStruct(Structure):
+    _fields_ = [("struct_size", c_size_t), ("loss", c_double), ("grad_norm", c_double), ("learning_rate", c_double),
+                ("loss_scale", c_double), ("step", c_int64), ("path", c_int), ("skipped", c_int)]
+
+
 def _load():
     """The library beside this file in a wheel; RLX_LIBRARY names another one, such as that of a build folder."""
     named = os.environ.get("RLX_LIBRARY")
@@ -70,6 +75,7 @@ _SIGNATURES = {
     "rlx_error_status": (c_int, [_p]),
     "rlx_error_free": (None, [_p]),
     "rlx_tensor_create": (c_int, [c_char_p, POINTER(c_int64), c_size_t, _p, c_size_t, POINTER(_p), _err]),
+    "rlx_tensor_borrow": (c_int, [c_char_p, POINTER(c_int64), c_size_t, _p, c_size_t, _p, _p, POINTER(_p), _err]),
     "rlx_tensor_dtype": (c_char_p, [_p]),
     "rlx_tensor_rank": (c_size_t, [_p]),
     "rlx_tensor_dims": (POINTER(c_int64), [_p]),
@@ -121,6 +127,21 @@ _SIGNATURES = {
     "rlx_coreml_write": (c_int, [c_char_p, _p, POINTER(c_char_p), POINTER(_p), c_size_t, POINTER(CoremlWriteOptions), POINTER(_p),
                                  _err]),
     "rlx_text_free": (None, [_p]),
+    "rlx_training_create": (c_int, [_p, _p, POINTER(c_char_p), POINTER(_p), c_size_t, c_char_p, POINTER(_p), _err]),
+    "rlx_training_step": (c_int, [_p, POINTER(c_char_p), POINTER(_p), c_size_t, c_int, POINTER(StepResultStruct), POINTER(_p),
+                                  c_size_t, _err]),
+    "rlx_training_step_accumulated": (c_int, [_p, POINTER(c_int64), _err]),
+    "rlx_training_evaluate": (c_int, [_p, POINTER(c_char_p), POINTER(_p), c_size_t, c_int, POINTER(_p), c_size_t, _err]),
+    "rlx_training_set_loss": (c_int, [_p, _p, _err]),
+    "rlx_training_set_learning_rate": (c_int, [_p, c_double, _err]),
+    "rlx_training_steps": (c_int64, [_p]),
+    "rlx_training_pending": (c_int64, [_p]),
+    "rlx_training_param": (c_int, [_p, c_char_p, c_int, POINTER(_p), _err]),
+    "rlx_training_save": (c_int, [_p, c_char_p, POINTER(c_char_p), POINTER(c_char_p), c_size_t, _err]),
+    "rlx_training_load": (c_int, [_p, c_char_p, POINTER(c_char_p), _err]),
+    "rlx_training_report": (c_int, [_p, POINTER(c_char_p), _err]),
+    "rlx_training_status": (c_int, [_p, POINTER(c_char_p), _err]),
+    "rlx_training_free": (None, [_p]),
 }
 for _name, (_result, _arguments) in _SIGNATURES.items():
     _function = getattr(lib, _name)

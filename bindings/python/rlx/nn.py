@@ -145,3 +145,22 @@ def one_hot(x, num_classes, dtype="f32", axis=-1):
     x, dtype = as_array(x), _dtypes.name_of(dtype)
     return ops.one_hot(x if _dtypes.is_integer(x.dtype_name) else rnp.astype(x, "i32"), depth=num_classes, axis=axis,
                        dtype=dtype)
+
+
+def dropout(key, x, rate=0.5):
+    """Each element of x is 0 with probability `rate`, else x / (1 - rate)."""
+    return ops.dropout(as_array(key), ew.inexact(x), rate=rate)
+
+
+def batch_norm(x, gamma, beta, mean, variance, training=True, momentum=0.1, epsilon=1e-5, axis=1):
+    """(normalized x, new mean, new variance): each place along `axis` normalized by the running statistics, which come back as they
+    are, or in `training` by those of the batch, towards which the running ones move by `momentum` (the variance towards that of a
+    sample, as in PyTorch)."""
+    x, mean, variance = ew.inexact(x), as_array(mean), as_array(variance)
+    if not training:
+        return ops.batch_norm_inference(x, gamma, beta, mean, variance, epsilon=epsilon, feature_axis=axis), mean, variance
+    others = tuple(a for a in range(x.ndim) if a != axis_of(axis, x.ndim))
+    now, spread = rnp.mean(x, others), rnp.var(x, others)
+    y = ops.batch_norm_inference(x, gamma, beta, now, spread, epsilon=epsilon, feature_axis=axis)
+    moved = lambda old, new: old * (1 - momentum) + ops.stop_gradient(new) * momentum
+    return y, moved(mean, now), moved(variance, rnp.var(x, others, ddof=1))

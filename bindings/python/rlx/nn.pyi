@@ -3,7 +3,19 @@
 from ._array import Array
 from ._typing import ArrayLike, Axes, DTypeLike
 
+def batch_norm(
+    x: ArrayLike,
+    gamma: ArrayLike,
+    beta: ArrayLike,
+    mean: ArrayLike,
+    variance: ArrayLike,
+    training: bool = ...,
+    momentum: float = ...,
+    epsilon: float = ...,
+    axis: int = ...,
+) -> tuple[Array, Array, Array]: ...
 def celu(x: ArrayLike, alpha: float = ...) -> Array: ...
+def dropout(key: ArrayLike, x: ArrayLike, rate: float = ...) -> Array: ...
 def elu(x: ArrayLike, alpha: float = ...) -> Array: ...
 def gelu(x: ArrayLike, approximate: bool = ...) -> Array: ...
 def glu(x: ArrayLike, axis: int = ...) -> Array: ...

@@ -1,0 +1,273 @@
+// The C ABI of training sessions; see rlx/c.h. A config comes as text in the form of attributes.
+#include <nlohmann/json.hpp>
+
+#include "c_api/handles.h"
+
+namespace {
+
+using namespace rlx::c;
+using rlx::ErrorCode;
+using rlx::fail;
+using rlx::field;
+
+// ---- the config as text ----
+struct RateText {
+  double peak = 1e-3;
+  rlx::LearningRate::Shape shape = rlx::LearningRate::Shape::constant;
+  int64_t steps = 0, warmup = 0;
+  double last = 0;
+  RLX_FIELDS(RateText, field("peak", &RateText::peak), field("shape", &RateText::shape),
+             field("steps", &RateText::steps), field("warmup", &RateText::warmup), field("last", &RateText::last));
+
+  rlx::LearningRate rate() const {
+    using Rate = rlx::LearningRate;
+    switch (shape) {
+      case Rate::Shape::constant: return Rate::constant(peak, warmup);
+      case Rate::Shape::linear: return Rate::linear(peak, steps, {.warmup = warmup, .last = last});
+      case Rate::Shape::cosine: return Rate::cosine(peak, steps, {.warmup = warmup, .last = last});
+      case Rate::Shape::one_cycle: return Rate::one_cycle(peak, steps);
+    }
+    return peak;
+  }
+};
+struct ScaleText {
+  double initial = 65536, growth = 2, backoff = 0.5;
+  int64_t interval = 2000;
+  RLX_FIELDS(ScaleText, field("initial", &ScaleText::initial), field("growth", &ScaleText::growth),
+             field("backoff", &ScaleText::backoff), field("interval", &ScaleText::interval));
+};
+struct WrittenText {
+  std::string param, output;
+  RLX_FIELDS(WrittenText, field("param", &WrittenText::param), field("output", &WrittenText::output));
+};
+struct GroupText {
+  std::vector<std::string> params;
+  double lr_scale = 1;
+  std::optional<double> weight_decay;
+  bool frozen = false;
+  RLX_FIELDS(GroupText, field("params", &GroupText::params), field("lr_scale", &GroupText::lr_scale),
+             field("weight_decay", &GroupText::weight_decay), field("frozen", &GroupText::frozen));
+};
+struct HessianText {
+  rlx::HessianEstimate::Kind kind = rlx::HessianEstimate::Kind::hutchinson;
+  int64_t every = 10;
+  double beta2 = 0.99;
+  std::string logits;
+  rlx::RngAlgorithm algorithm = rlx::RngAlgorithm::philox;
+  RLX_FIELDS(HessianText, field("kind", &HessianText::kind), field("every", &HessianText::every),
+             field("beta2", &HessianText::beta2), field("logits", &HessianText::logits),
+             field("algorithm", &HessianText::algorithm));
+};
+struct ConfigText {
+  std::string optimizer = "adam", attributes = "{}", others = "{}";
+  RateText learning_rate;
+  double clip_value = 0, clip_norm = 0, ema = 0;
+  bool fused = true, allow_unused = false;
+  rlx::DType precision = rlx::f32;
+  ScaleText loss_scale;
+  int64_t seed = 0;
+  std::string key_input;
+  std::vector<WrittenText> written;
+  int64_t checkpoints = 0;
+  std::vector<GroupText> groups;
+  HessianText hessian;
+  RLX_FIELDS(ConfigText, field("optimizer", &ConfigText::optimizer), field("attributes", &ConfigText::attributes),
+             field("others", &ConfigText::others), field("learning_rate", &ConfigText::learning_rate),
+             field("clip_value", &ConfigText::clip_value), field("clip_norm", &ConfigText::clip_norm),
+             field("ema", &ConfigText::ema), field("fused", &ConfigText::fused),
+             field("allow_unused", &ConfigText::allow_unused), field("precision", &ConfigText::precision),
+             field("loss_scale", &ConfigText::loss_scale), field("seed", &ConfigText::seed),
+             field("key_input", &ConfigText::key_input), field("written", &ConfigText::written),
+             field("checkpoints", &ConfigText::checkpoints), field("groups", &ConfigText::groups),
+             field("hessian", &ConfigText::hessian));
+};
+
+/// `text` read over the defaults that `into` holds.
+template <class A>
+A read_over(A into, const std::string& text, const std::string& what) {
+  return rlx::with_context([&] { return "reading the " + what; },
+                           [&] {
+                             rlx::Scanner in(text);
+                             parse(in, into);
+                             if (!in.at_end()) in.unexpected("the end of the text");
+                             return into;
+                           });
+}
+
+rlx::Optimizer optimizer_from(const ConfigText& c) {
+  const std::string what = "attributes of the optimizer '" + c.optimizer + "'";
+  auto made = [&](auto defaults) { return read_over(defaults, c.attributes, what); };
+  using rlx::Optimizer;
+  if (c.optimizer == "sgd") return Optimizer::sgd(made(rlx::SgdAttrs{}));
+  if (c.optimizer == "adam") return Optimizer::adam(made(rlx::AdamAttrs{}));
+  if (c.optimizer == "adamw") return Optimizer::adamw(made(rlx::AdamAttrs{.weight_decay = 0.01}));
+  if (c.optimizer == "adagrad") return Optimizer::adagrad(made(rlx::AdagradAttrs{}));
+  if (c.optimizer == "rmsprop") return Optimizer::rmsprop(made(rlx::RmspropAttrs{}));
+  if (c.optimizer == "adafactor") return Optimizer::adafactor(made(rlx::AdafactorAttrs{}));
+  if (c.optimizer == "lamb") return Optimizer::lamb(made(rlx::LambAttrs{}));
+  if (c.optimizer == "lion") return Optimizer::lion(made(rlx::LionAttrs{}));
+  if (c.optimizer == "muon")
+    return Optimizer::muon(made(rlx::MuonAttrs{}), read_over(rlx::AdamAttrs{.decoupled = true}, c.others, "others"));
+  if (c.optimizer == "sophia")
+    return Optimizer::sophia(made(rlx::SophiaAttrs{}),
+                             {c.hessian.kind, c.hessian.every, c.hessian.beta2, c.hessian.logits, c.hessian.algorithm});
+  fail(ErrorCode::not_found, "there is no optimizer '", c.optimizer,
+       "'; there are sgd, adam, adamw, adagrad, rmsprop, adafactor, lamb, lion, muon and sophia");
+}
+
+rlx::TrainConfig config_from(const char* text) {
+  rlx::TrainConfig config;
+  if (!text) return config;
+  auto c = read_over(ConfigText{}, text, "config");
+  config.optimizer = optimizer_from(c), config.learning_rate = c.learning_rate.rate();
+  config.clip_value = c.clip_value, config.clip_norm = c.clip_norm, config.ema = c.ema;
+  config.fused = c.fused, config.allow_unused = c.allow_unused;
+  config.precision = {c.precision, c.loss_scale.initial, c.loss_scale.growth, c.loss_scale.backoff,
+                      c.loss_scale.interval};
+  config.seed = static_cast<uint64_t>(c.seed), config.key_input = c.key_input, config.checkpoints = c.checkpoints;
+  for (const WrittenText& w : c.written) config.written[w.param] = w.output;
+  for (const GroupText& g : c.groups) config.groups.push_back({g.params, g.lr_scale, g.weight_decay, g.frozen});
+  return config;
+}
+
+// ---- batches and results ----
+std::vector<rlx::NamedTensor> named(const char* const* names, const rlx_tensor* const* values, size_t count) {
+  if (count) required(names, "names"), required(values, "values");
+  std::vector<rlx::NamedTensor> all;
+  for (size_t i = 0; i < count; ++i)
+    all.emplace_back(required_text(names[i], "a name"), required(values[i], "a value").tensor);
+  return all;
+}
+void store_outputs(std::vector<rlx::Tensor> from, rlx_tensor** outputs, size_t count) {
+  if (!outputs && count == 0) return;
+  if (from.size() != count)
+    fail(ErrorCode::invalid_argument, "there are ", from.size(), " outputs, got room for ", count);
+  if (count) required(outputs, "outputs");
+  std::vector<std::unique_ptr<rlx_tensor>> made;
+  for (rlx::Tensor& t : from) made.push_back(std::make_unique<rlx_tensor>(rlx_tensor{std::move(t)}));
+  for (size_t i = 0; i < count; ++i) outputs[i] = made[i].release();
+}
+
+}  // namespace
+
+extern "C" {
+
+rlx_status rlx_training_create(rlx_session* session, const rlx_graph* loss, const char* const* names,
+                               const rlx_tensor* const* values, size_t count, const char* config,
+                               rlx_training** training, rlx_error** error) {
+  return guarded(error, [&] {
+    auto& result = required(training, "training");
+    rlx::NamedTensors initial;
+    for (auto& [name, value] : named(names, values, count)) initial[name] = std::move(value);
+    result = new rlx_training{rlx::TrainingSession(required(loss, "loss").graph, std::move(initial),
+                                                   config_from(config), required(session, "session").session),
+                              {}};
+  });
+}
+rlx_status rlx_training_step(rlx_training* training, const char* const* names, const rlx_tensor* const* values,
+                             size_t count, int accumulate, rlx_step_result* result, rlx_tensor** outputs,
+                             size_t output_count, rlx_error** error) {
+  return guarded(error, [&] {
+    rlx::TrainingSession& s = required(training, "training").session;
+    auto batch = named(names, values, count);
+    if (result && (result->struct_size < sizeof(size_t) || result->struct_size > 4096))
+      fail(ErrorCode::invalid_argument, "struct_size is ", result->struct_size, "; set it to sizeof the struct");
+    if (outputs && output_count != s.output_count())
+      fail(ErrorCode::invalid_argument, "the loss has ", s.output_count(), " outputs behind it, got room for ",
+           output_count);
+    rlx::StepResult r = accumulate ? s.accumulate(batch) : s.step(batch);
+    if (outputs) store_outputs(std::move(r.outputs), outputs, output_count);
+    if (!result) return;
+    rlx_step_result full{result->struct_size,      r.loss,   r.grad_norm, r.learning_rate, r.loss_scale, r.step,
+                         static_cast<int>(r.path), r.skipped};
+    std::memcpy(result, &full, std::min(result->struct_size, sizeof full));
+  });
+}
+rlx_status rlx_training_step_accumulated(rlx_training* training, int64_t* count, rlx_error** error) {
+  return guarded(error, [&] {
+    int64_t of = required(training, "training").session.step_accumulated();
+    if (count) *count = of;
+  });
+}
+rlx_status rlx_training_evaluate(rlx_training* training, const char* const* names, const rlx_tensor* const* values,
+                                 size_t count, int averaged, rlx_tensor** outputs, size_t output_count,
+                                 rlx_error** error) {
+  return guarded(error, [&] {
+    rlx::TrainingSession& s = required(training, "training").session;
+    store_outputs(s.evaluate(named(names, values, count), averaged != 0), &required(outputs, "outputs"), output_count);
+  });
+}
+rlx_status rlx_training_set_loss(rlx_training* training, const rlx_graph* loss, rlx_error** error) {
+  return guarded(error, [&] { required(training, "training").session.set_loss(required(loss, "loss").graph); });
+}
+rlx_status rlx_training_set_learning_rate(rlx_training* training, double rate, rlx_error** error) {
+  return guarded(error, [&] { required(training, "training").session.set_learning_rate(rate); });
+}
+int64_t rlx_training_steps(const rlx_training* training) { return training ? training->session.steps() : 0; }
+int64_t rlx_training_pending(const rlx_training* training) {
+  return training ? training->session.pending_accumulation() : 0;
+}
+rlx_status rlx_training_param(const rlx_training* training, const char* name, int averaged, rlx_tensor** tensor,
+                              rlx_error** error) {
+  return guarded(error, [&] {
+    const rlx::TrainingSession& s = required(training, "training").session;
+    std::string wanted = required_text(name, "name");
+    auto& result = required(tensor, "tensor");
+    if (!averaged) {
+      result = new rlx_tensor{s.param(wanted)};
+      return;
+    }
+    auto means = s.averaged_params();
+    auto found = means.find(wanted);
+    if (found == means.end()) fail(ErrorCode::not_found, "there is no moving mean of '", wanted, "'");
+    result = new rlx_tensor{found->second};
+  });
+}
+rlx_status rlx_training_save(const rlx_training* training, const char* path, const char* const* names,
+                             const char* const* texts, size_t count, rlx_error** error) {
+  return guarded(error, [&] {
+    if (count) required(names, "names"), required(texts, "texts");
+    rlx::TrainingSession::Notes notes;
+    for (size_t i = 0; i < count; ++i) notes[required_text(names[i], "a name")] = required_text(texts[i], "a text");
+    required(training, "training").session.save(required_text(path, "path"), notes);
+  });
+}
+rlx_status rlx_training_load(rlx_training* training, const char* path, const char** notes, rlx_error** error) {
+  return guarded(error, [&] {
+    auto& t = required(training, "training");
+    nlohmann::json all = nlohmann::json::object();
+    for (const auto& [name, text] : t.session.load(required_text(path, "path"))) all[name] = text;
+    t.json = all.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+    if (notes) *notes = t.json.c_str();
+  });
+}
+rlx_status rlx_training_report(rlx_training* training, const char** json, rlx_error** error) {
+  return guarded(error, [&] {
+    auto& t = required(training, "training");
+    t.json = t.session.report().json();
+    required(json, "json") = t.json.c_str();
+  });
+}
+rlx_status rlx_training_status(rlx_training* training, const char** json, rlx_error** error) {
+  return guarded(error, [&] {
+    auto& t = required(training, "training");
+    rlx::UpdateEligibility native = t.session.eligibility();
+    rlx::TrainingMemory m = t.session.memory();
+    nlohmann::json all = {
+        {"update_path", names_of(t.session.update_path())[static_cast<size_t>(t.session.update_path())]},
+        {"eligibility", {{"device", native.device.name()}, {"supported", native.supported}, {"reason", native.reason}}},
+        {"memory",
+         {{"params", m.params},
+          {"states", m.states},
+          {"gradients", m.gradients},
+          {"spare", m.spare},
+          {"program", m.program},
+          {"total", m.total()}}},
+        {"loss_scale", t.session.loss_scale()}};
+    t.json = all.dump();
+    required(json, "json") = t.json.c_str();
+  });
+}
+void rlx_training_free(rlx_training* training) { delete training; }
+
+}  // extern "C"

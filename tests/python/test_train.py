@@ -1,0 +1,282 @@
+"""Training sessions from Python, beside the steps of PyTorch, Optax and published updates that scripts/golden records."""
+
+import json
+import pathlib
+import struct
+
+import numpy as np
+import pytest
+from conftest import close
+
+import rlx
+import rlx.numpy as rnp
+from rlx import train
+
+GOLDEN = pathlib.Path(__file__).resolve().parents[1] / "golden"
+
+
+def golden(name):
+    """The f64 arrays of a safetensors file."""
+    data = (GOLDEN / name).read_bytes()
+    size, = struct.unpack("<Q", data[:8])
+    header = json.loads(data[8:8 + size])
+    arrays = {}
+    for key, entry in header.items():
+        if key != "__metadata__":
+            begin, end = entry["data_offsets"]
+            arrays[key] = np.frombuffer(data[8 + size + begin:8 + size + end], np.float64).reshape(entry["shape"])
+    return arrays
+
+
+# The linear regression of scripts/golden/training.py.
+X = (((7 * np.arange(24) + 1) % 11) / 11 - 0.5).astype(np.float32).reshape(8, 3)
+T = (X.astype(np.float64) @ np.array([[0.5], [-1.0], [2.0]])).astype(np.float32)
+BATCH = {"x": X, "t": T}
+
+
+def squares(params, batch):
+    return rnp.sum((batch["x"] @ params["w"] - batch["t"]) ** 2)
+
+
+def start(value=0.1):
+    return {"w": np.full((3, 1), value, np.float32)}
+
+
+CASES = {
+    "sgd": train.sgd(0.2), "sgd_momentum": train.sgd(0.05, momentum=0.9),
+    "sgd_nesterov": train.sgd(0.05, momentum=0.9, nesterov=True, weight_decay=0.01), "adam": train.adam(0.1),
+    "adamw": train.adamw(0.1, weight_decay=0.1), "adagrad": train.adagrad(0.5), "rmsprop": train.rmsprop(0.02),
+    "rmsprop_centered": train.rmsprop(0.02, momentum=0.5, centered=True), "adafactor": train.adafactor(0.1),
+    "lamb": train.lamb(0.05, weight_decay=0.01), "lion": train.lion(0.02, weight_decay=0.01), "muon": train.muon(0.02),
+    "linear": train.sgd(train.linear(0.2, 40, last=0.1)), "cosine": train.sgd(train.cosine(0.2, 40, warmup=10, last=0.1)),
+    "one_cycle": train.sgd(train.one_cycle(0.2, 50)),
+}
+
+
+@pytest.mark.parametrize("name", sorted(golden("training/trajectories.safetensors")))
+def test_trajectories(name):
+    path = golden("training/trajectories.safetensors")[name]
+    session = train.Session(squares, start(), CASES[name])
+    for i, wanted in enumerate(path):
+        result = session.step(BATCH)
+        assert result.step == i + 1 and result.path == "fused" and result.aux is None
+        assert np.max(np.abs(np.asarray(session.params["w"]).ravel() - wanted)) < 1e-5, i
+
+
+def test_sophia():
+    paths = golden("sophia/trajectories.safetensors")
+    options = dict(beta1=0.9, gamma=0.05, weight_decay=0.01, every=5, beta2=0.95, algorithm="threefry")
+    labels = (np.arange(8) % 3).astype(np.int32)
+
+    def softmax_regression(params, x, labels, key=None):
+        logits = x @ params["w"]
+        picked = rnp.take_along_axis(rlx.nn.log_softmax(logits), labels[:, None], axis=1)
+        return -rnp.mean(picked), {"logits": logits}
+
+    def with_key(params, batch, key=None):
+        return squares(params, batch)
+
+    session = train.Session(with_key, start(), train.sophia(0.05, **options), seed=7)
+    for wanted in paths["hutchinson"]:
+        session.step(BATCH)
+        assert np.max(np.abs(np.asarray(session.params["w"]).ravel() - wanted)) < 1e-5
+    session = train.Session(softmax_regression, {"w": np.full((3, 3), 0.1, np.float32)},
+                            train.sophia(0.02, estimate="gauss_newton_bartlett", logits="aux.logits", **options), seed=7)
+    for wanted in paths["gauss_newton_bartlett"]:
+        assert session.step(X, labels).aux["logits"].shape == (8, 3)
+        assert np.max(np.abs(np.asarray(session.params["w"]).ravel() - wanted)) < 1e-5
+
+
+def test_a_tree_of_params_and_aux(rng):
+    params = {"dense": [{"w": rng.normal(size=(4, 5)).astype(np.float32), "b": np.zeros(5, np.float32)},
+                        {"w": rng.normal(size=(5, 2)).astype(np.float32), "b": np.zeros(2, np.float32)}]}
+
+    def loss(params, x, t):
+        for layer in params["dense"]:
+            x = rnp.tanh(x @ layer["w"] + layer["b"])
+        return rnp.mean((x - t) ** 2), {"prediction": x, "error": rnp.max(rnp.abs(x - t))}
+
+    x, t = rng.normal(size=(6, 4)).astype(np.float32), rng.normal(size=(6, 2)).astype(np.float32)
+    session = train.TrainingSession(loss, params, train.sgd(0.1))
+    close(session.params, params)
+    (value, aux), gradients = rlx.value_and_grad(loss, has_aux=True)(params, x, t)
+    result = session.step(x, t)
+    close(result.loss, float(value), dtype=False)
+    close(result.aux, aux)
+    close(result.grad_norm, np.sqrt(sum(np.sum(np.asarray(g) ** 2) for g in rlx.tree.leaves(gradients))), 1e-5, dtype=False)
+    close(session.params, rlx.tree.map(lambda p, g: p - np.float32(0.1) * np.asarray(g), params, gradients), 1e-5)
+    assert session.names == ["dense.0.b", "dense.0.w", "dense.1.b", "dense.1.w"]
+    close(session.param("dense.1.w"), session.params["dense"][1]["w"])
+    after, aux = session.evaluate(x, t)
+    assert float(after) < result.loss and set(aux) == {"prediction", "error"}
+    # A batch of another size is traced once more and trains the same params.
+    assert session.step(x[:4], t[:4]).step == 2
+    assert session.step(x, t).step == 3
+
+
+def test_accumulation_means_and_groups():
+    plain = train.Session(squares, start(), train.adam(0.1))
+    waiting = train.Session(squares, start(), train.adam(0.1), ema=0.5)
+    plain.step(BATCH)
+    assert waiting.pending_accumulation() == 0
+    for _ in range(3):
+        assert waiting.accumulate(BATCH).path == "gradient"
+    assert waiting.pending_accumulation() == 3
+    with pytest.raises(rlx.Error, match="the gradients of 3 batches wait"):
+        waiting.step(BATCH)
+    assert waiting.step_accumulated() == 3 and waiting.pending_accumulation() == 0
+    assert np.max(np.abs(np.asarray(plain.params["w"]) - np.asarray(waiting.params["w"]))) < 1e-4
+    close(waiting.averaged_params["w"], 0.5 * start()["w"] + 0.5 * np.asarray(waiting.params["w"]))
+    assert float(waiting.evaluate(BATCH, averaged=True)) > float(waiting.evaluate(BATCH))
+
+    def two(params, batch):
+        return squares({"w": params["a"] + params["b"]}, batch)
+
+    both = train.Session(two, {"a": start()["w"], "b": start()["w"]}, train.sgd(0.1),
+                         groups=[train.Group("a", lr_scale=2.0), train.Group(["b*"], frozen=True)], ema=0.9)
+    both.step(BATCH)
+    close(both.params["b"], start()["w"])
+    close(both.averaged_params["b"], start()["w"])
+    assert np.all(np.asarray(both.params["a"]) != start()["w"])
+
+
+def test_rates():
+    seen = [train.Session(squares, start(), train.sgd(rate)) for rate in
+            (train.constant(0.2, warmup=4), lambda step: 0.2 * min(1.0, (step - 1) / 4))]
+    for _ in range(8):
+        a, b = (s.step(BATCH) for s in seen)
+        assert a.learning_rate == pytest.approx(b.learning_rate, abs=1e-9)
+    assert a.learning_rate == pytest.approx(0.2)
+    close(seen[0].params, seen[1].params)
+
+
+def test_half_precision():
+    session = train.Session(squares, start(0.0), train.sgd(0.2), precision="float16", loss_scale=train.LossScale(2.0**24, interval=5))
+    results = [session.step(BATCH) for _ in range(61)]
+    assert all(np.isfinite(r.loss) for r in results)
+    assert results[-1].loss < 0.1 * results[0].loss
+    assert results[0].skipped and results[0].loss_scale == 2.0**24 and results[1].loss_scale == 2.0**23
+    assert session.steps == sum(not r.skipped for r in results)
+    assert session.loss_scale < 2.0**24
+    assert session.params["w"].dtype == np.float32
+
+
+def test_state_key_and_checkpoint(tmp_path):
+    """A running mean that steps write, dropout by the session's key, and a session that goes on from a file."""
+    def loss(params, state, x, key):
+        mean = 0.9 * state["mean"] + 0.1 * rnp.mean(x, axis=0)
+        kept = rlx.random.bernoulli(key, 0.5, x.shape)
+        y = rnp.where(kept, (x - state["mean"]) * params["w"], 0.0)
+        return rnp.mean(y ** 2), {"mean": mean}, {"kept": rnp.sum(kept)}
+
+    x = np.random.default_rng(3).normal(size=(32, 4)).astype(np.float32) + 1
+    make = lambda: train.Session(loss, {"w": np.ones(4, np.float32)}, train.adamw(train.cosine(0.1, 20)), seed=5, ema=0.9,
+                                 state={"mean": np.zeros(4, np.float32)})
+    whole, mean = make(), np.zeros(4)
+    counts = set()
+    for _ in range(6):
+        counts.add(int(whole.step(x).aux["kept"]))
+        mean = 0.9 * mean + 0.1 * x.mean(0)
+    assert len(counts) > 1
+    close(whole.state["mean"], mean.astype(np.float32), 1e-6)
+    path = tmp_path / "run.safetensors"
+    whole.save(path, {"epoch": 2, "row": "17"})
+    resumed = make()
+    with pytest.raises(rlx.Error, match="the loss is traced when its first batch comes"):
+        resumed.load(path)
+    assert resumed.load(path, x) == {"epoch": "2", "row": "17"}
+    for _ in range(5):
+        a, b = whole.step(x), resumed.step(x)
+        assert a.loss == b.loss and int(a.aux["kept"]) == int(b.aux["kept"])
+    assert np.array_equal(whole.params["w"], resumed.params["w"])
+    assert np.array_equal(whole.averaged_params["w"], resumed.averaged_params["w"])
+    other = train.Session(squares, start(), train.adam(0.1))
+    with pytest.raises(rlx.Error, match="it was trained as"):
+        other.load(path, BATCH)
+
+
+def test_a_graph_and_what_a_session_says():
+    graph = rlx.Graph.parse("""graph @regression {
+      %0 = input() @"x" : f32[8, 3]
+      %1 = input() @"t" : f32[8, 1]
+      %2 = param() @"w" : f32[3, 1]
+      %3 = matmul(%0, %2) : f32[8, 1]
+      %4 = mse(%3, %1) {reduction = sum} : f32[]
+      return %4 @"loss", %3 @"prediction"
+    }""")
+    session = train.Session(graph, start(), train.sgd(0.2), fused=False)
+    result = session.step(BATCH)
+    close(result.aux[0], X @ start()["w"], 1e-5)
+    assert session.update_path() == "gradient" and result.path == "gradient"
+    told = session.eligibility()
+    assert told.device == "cpu" and not told.supported and told.reason
+    memory = session.memory()
+    assert memory.params == 12 and memory.total >= memory.params
+    assert any(node["op"] == "matmul" for node in session.report()["nodes"])
+
+
+def test_parts_change_nothing(rng):
+    params = [rng.normal(size=(16, 16)).astype(np.float32) * 0.3 for _ in range(8)]
+
+    def loss(params, x):
+        for w in params:
+            x = rnp.tanh(x @ w)
+        return rnp.mean(x ** 2)
+
+    x = rng.normal(size=(128, 16)).astype(np.float32)
+    plain, parts = (train.Session(loss, params, train.sgd(0.1), checkpoints=n) for n in (0, 4))
+    for _ in range(3):
+        assert plain.step(x).loss == pytest.approx(parts.step(x).loss, rel=1e-5)
+    assert parts.memory().program < plain.memory().program
+
+
+def test_mistakes():
+    with pytest.raises(rlx.Error, match="precision is 'f32', 'f16' or 'bf16', got 'f8'"):
+        train.Session(squares, start(), precision="f8")
+    with pytest.raises(TypeError, match="an optimizer is made by"):
+        train.Session(squares, start(), 0.1)
+    with pytest.raises(TypeError, match=r"params\['w'\] is a str"):
+        train.Session(squares, {"w": "three"})
+    with pytest.raises(rlx.Error, match="would both be called 'a.b'"):
+        train.Session(squares, {"a.b": np.zeros(1, np.float32), "a": {"b": np.zeros(1, np.float32)}})
+    with pytest.raises(rlx.Error, match="needs a float scalar"):
+        train.Session(lambda p, b: b["x"] @ p["w"], start()).step(BATCH)
+    with pytest.raises(rlx.Error, match="does not depend on the param 'u'"):
+        train.Session(squares, {**start(), "u": np.zeros(2, np.float32)}).step(BATCH)
+    with pytest.raises(rlx.Error, match="or .loss, aux., got a tuple of 3"):
+        train.Session(lambda p, b: (squares(p, b), 1.0, 2.0), start()).step(BATCH)
+    with pytest.raises(rlx.Error, match="a group names the param 'v'"):
+        train.Session(squares, start(), groups=[train.Group("v", frozen=True)]).step(BATCH)
+    with pytest.raises(rlx.Error, match="the loss is nan at step 1"):
+        train.Session(lambda p, x: rnp.sum(rnp.log(x * p["w"])), {"w": np.ones(2, np.float32)}).step(np.array([1, -1], np.float32))
+    with pytest.raises(rlx.Error, match="before this"):
+        train.Session(squares, start()).save("nowhere.safetensors")
+
+
+def test_layers_with_state():
+    """An embedding whose indices repeat and batch norm, beside PyTorch's (scripts/golden/layers.py)."""
+    wanted = golden("layers/steps.safetensors")
+    numbers = lambda shape, factor, add, modulus: \
+        ((((factor * np.arange(np.prod(shape)) + add) % modulus) / modulus) - 0.5).reshape(shape).astype(np.float32)
+    ids = ((np.arange(30) * 5 + np.arange(30) // 7) % 7).reshape(6, 5)
+    labels = np.arange(6) % 3
+    params = {"embedding": {"weight": numbers((7, 4), 5, 1, 13)}, "head": {"weight": numbers((3, 4), 3, 2, 11), "bias": np.zeros(3, np.float32)},
+              "norm": {"weight": np.ones(4, np.float32), "bias": np.zeros(4, np.float32)}}
+    state = {"running_mean": np.zeros(4, np.float32), "running_var": np.ones(4, np.float32)}
+
+    def net(params, state, ids, labels, training=True):
+        x = rnp.transpose(rnp.take(params["embedding"]["weight"], ids, axis=0), (0, 2, 1))
+        x, mean, variance = rlx.nn.batch_norm(x, params["norm"]["weight"], params["norm"]["bias"], state["running_mean"],
+                                              state["running_var"], training=training)
+        logits = rnp.mean(rnp.tanh(x), axis=2) @ params["head"]["weight"].T + params["head"]["bias"]
+        loss = rnp.mean(rlx.ops.softmax_cross_entropy_with_logits(logits, labels))
+        return loss, {"running_mean": mean, "running_var": variance}
+
+    session = train.Session(net, params, train.sgd(0.1, momentum=0.9), state=state)
+    for value in wanted["losses"]:
+        assert abs(session.step(ids, labels).loss - value) < 1e-5
+    for name, part in {**session.params, "norm": {**session.params["norm"], **session.state}}.items():
+        for key, value in part.items():
+            assert np.max(np.abs(np.asarray(value) - wanted[f"{name}.{key}"])) < 1e-5, (name, key)
+    loss, _ = rlx.jit(lambda p, s: net(p, s, ids, labels, training=False))(session.params, session.state)
+    assert abs(float(loss) - wanted["eval_loss"]) < 1e-5
