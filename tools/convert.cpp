@@ -1,6 +1,8 @@
 // `rlx convert`: a model in the format of another runtime. Nothing is run.
 #include <CLI/CLI.hpp>
 #include <filesystem>
+#include <fstream>
+#include <sstream>
 
 #include "rlx/coreml.h"
 #include "tools/model_graph.h"
@@ -12,11 +14,31 @@ namespace {
 
 struct Convert {
   std::string model, weights, output;
-  std::vector<std::string> dims;
+  std::vector<std::string> dims, states, images, functions;
+  std::string precision = "as_built", classes;
   CoreMLOptions options;
   bool quiet = false;
   void run();
 };
+
+/// NAME, NAME:bgr, NAME:rgb:SCALE, NAME:gray:SCALE:BIAS: the same scale and bias for each channel.
+CoreMLImage image_of(const std::string& text) {
+  std::istringstream parts(text);
+  std::string part;
+  CoreMLImage image;
+  for (int i = 0; std::getline(parts, part, ':'); ++i) {
+    double value = 0;
+    bool number = i > 1 && CLI::detail::lexical_cast(part, value);
+    if (i == 1 && (part == "rgb" || part == "bgr" || part == "gray"))
+      image.color = part == "rgb"   ? CoreMLImage::Color::rgb
+                    : part == "bgr" ? CoreMLImage::Color::bgr
+                                    : CoreMLImage::Color::grayscale;
+    else if (i == 2 && number) image.scale = value;
+    else if (i == 3 && number) image.bias.assign(image.color == CoreMLImage::Color::grayscale ? 1 : 3, value);
+    else if (i > 0) throw UsageError("--image takes NAME[:rgb|bgr|gray[:SCALE[:BIAS]]], and got '" + text + "'");
+  }
+  return image;
+}
 
 void Convert::run() {
   if (std::filesystem::path(output).extension() != ".mlpackage")
@@ -28,11 +50,34 @@ void Convert::run() {
       throw UsageError("--dim takes NAME=NUMBER, and got '" + dim + "'");
     options.dims[dim.substr(0, equals)] = value;
   }
+  for (const std::string& state : states) {
+    size_t equals = state.find('=');
+    if (equals == std::string::npos) throw UsageError("--state takes INPUT=OUTPUT, and got '" + state + "'");
+    options.states.push_back({state.substr(0, equals), state.substr(equals + 1)});
+  }
+  for (const std::string& image : images) options.images[image.substr(0, image.find(':'))] = image_of(image);
+  if (!classes.empty()) {
+    std::ifstream lines(classes);
+    if (!lines) fail(ErrorCode::not_found, "the file of labels '", classes, "' cannot be read");
+    for (std::string line; std::getline(lines, line);)
+      if (!line.empty()) options.classes.push_back(line);
+  }
+  auto names = names_of(CoreMLPrecision{});
+  auto chosen = std::find(names.begin(), names.end(), precision);
+  if (chosen == names.end()) throw UsageError("--precision is f16, f32 or mixed, and not '" + precision + "'");
+  options.precision = static_cast<CoreMLPrecision>(chosen - names.begin());
   Graph g = load_model(model);
   std::string file = !weights.empty() ? weights : is_folder(model) ? model + "/model.safetensors" : "";
   NamedTensors params;
   if (!file.empty()) params = SafetensorsFile::open(file).tensors();
-  CoreMLReport report = write_coreml(output, g, params, options);
+  std::vector<CoreMLFunction> all;
+  if (!functions.empty()) all.push_back({"main", g, options});
+  for (const std::string& function : functions) {
+    size_t equals = function.find('=');
+    if (equals == std::string::npos) throw UsageError("--function takes NAME=MODEL, and got '" + function + "'");
+    all.push_back({function.substr(0, equals), load_model(function.substr(equals + 1)), options});
+  }
+  CoreMLReport report = all.empty() ? write_coreml(output, g, params, options) : write_coreml(output, all, params);
   if (!quiet) write_out(text_of(report));
 }
 
@@ -49,6 +94,14 @@ Subcommand add_convert(CLI::App& rlx) {
   app->add_option("--dim", convert->dims, "a number for a symbolic dim, NAME=NUMBER; once for each");
   app->add_option("--minimum-ios", convert->options.minimum_ios, "15 to 18; default: the oldest that can run it");
   app->add_flag("--narrow", convert->options.narrow, "i64 becomes i32 and f64 becomes f32, which Core ML computes in");
+  app->add_option("--precision", convert->precision,
+                  "f16, f32, or mixed: products in f16, all else in f32; default: as the model has it");
+  app->add_option("--state", convert->states, "INPUT=OUTPUT: what lives between predictions; once for each");
+  app->add_option("--image", convert->images,
+                  "an input that is an image, NAME[:rgb|bgr|gray[:SCALE[:BIAS]]]; once for each");
+  app->add_option("--classes", convert->classes, "a file with a label a line: the output is the label of a classifier");
+  app->add_option("--function", convert->functions,
+                  "NAME=MODEL: one more function over the same weights; MODEL is then `main`");
   app->add_option("--description", convert->options.description, "what the package says of itself");
   app->add_option("--author", convert->options.author, "likewise");
   app->add_flag("-q,--quiet", convert->quiet, "print nothing");

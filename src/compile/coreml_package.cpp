@@ -1,10 +1,11 @@
 // From a graph to a Core ML package: params become constants, passes run for the Core ML target, the program is
 // written.
 #include "backends/coreml/coreml.h"
-#include "compile/pipeline.h"
+#include "compile/coreml_pipeline.h"
 #include "io/mlpackage.h"
 #include "ir/leaves.h"
 #include "ir/rewrite.h"
+#include "passes/change_floats.h"
 #include "rlx/coreml.h"
 #include "rlx/version.h"
 
@@ -44,53 +45,140 @@ Graph with_values(const Graph& g, const NamedTensors& params) {
   return to;
 }
 
+/// The least elements of a constant that is worth a newer system: below that it hardly counts in bytes.
+constexpr size_t kManyElements = 4096;
+
+/// Whether weights are packed that only iOS 18 keeps packed.
+bool has_packed_weights(const Graph& g) {
+  for (const Node& node : g.nodes()) {
+    if (node.op != &op::constant) continue;
+    const Tensor& t = node.attrs.as<ConstantAttrs>().value;
+    bool codes = is_integer(t.dtype()) && info(t.dtype()).bits <= 8 && t.dtype() != boolean;
+    if ((is_block(t.dtype()) || codes) && t.element_count() >= kManyElements) return true;
+  }
+  return false;
+}
+
+Graph in_precision(const Graph& g, CoreMLPrecision precision) {
+  switch (precision) {
+    case CoreMLPrecision::single: return change_floats(g, {f16, bf16}, f32);
+    case CoreMLPrecision::half: return change_floats(g, {f32, bf16}, f16);
+    case CoreMLPrecision::mixed: return products_in_f16(g);
+    default: return g;
+  }
+}
+
+coreml::Interface interface_of(const CoreMLOptions& options) {
+  coreml::Interface to;
+  for (const CoreMLState& s : options.states) to.states.push_back({s.input, s.output});
+  for (const auto& [name, image] : options.images) {
+    using Color = mil::Feature::ColorSpace;
+    Color color = image.color == CoreMLImage::Color::rgb   ? Color::rgb
+                  : image.color == CoreMLImage::Color::bgr ? Color::bgr
+                                                           : Color::grayscale;
+    to.images[name] = {color, image.scale, image.bias};
+  }
+  to.classes = options.classes;
+  to.probabilities = options.probabilities;
+  to.descriptions = options.feature_descriptions;
+  return to;
+}
+
+struct Made {
+  coreml::Translated translated;
+  DispatchReport dispatch;
+};
+
+/// The program of one graph, for `oldest` or, where that is 0, for the oldest system that can run it.
+Made translated(const Graph& g, const NamedTensors& params, const CoreMLOptions& options, int oldest) {
+  int minimum = std::max(options.minimum_ios, oldest);
+  if (minimum && (minimum < kOldestIos || minimum > kNewestIos))
+    fail(ErrorCode::invalid_argument, "a minimum of iOS ", minimum, " was asked for; ML Programs are written for iOS ",
+         kOldestIos, " to ", kNewestIos);
+  Graph bound =
+      in_precision(with_values(options.dims.empty() ? g : substitute(g, options.dims), params), options.precision);
+  coreml::Options newest{.newest_opset = (minimum ? minimum : kNewestIos) - kOldestIos + kOldestOpset,
+                         .narrow = options.narrow};
+  if (oldest) newest.oldest_opset = newest.newest_opset;
+  auto made = [&](const coreml::Options& with) -> Made {
+    Pipelined legal = coreml_pipeline(bound, with);
+    require_complete(legal.report, false);
+    return {coreml::translate(legal.graph, with, interface_of(options)), std::move(legal.report)};
+  };
+  if (minimum) {
+    newest.oldest_opset = std::max(newest.oldest_opset, newest.newest_opset == 8 ? 8 : kOldestOpset);
+    return made(newest);
+  }
+  // The oldest system that can run it: newer operations are used only where nothing older does, or where asked for.
+  coreml::Options with = newest;
+  std::string reason;
+  if (options.precision == CoreMLPrecision::half) with.oldest_opset = kOldestOpset + 1, reason = "precision f16";
+  if (has_packed_weights(bound)) with.oldest_opset = newest.newest_opset, reason = "packed weights";
+  for (with.newest_opset = with.oldest_opset;; ++with.newest_opset) try {
+      Made result = made(with);
+      if (result.translated.opset == with.oldest_opset && !reason.empty()) result.translated.opset_needed_by = reason;
+      return result;
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::unsupported || with.newest_opset == newest.newest_opset) throw;
+    }
+}
+
+void describe(mil::Model& model, const CoreMLOptions& options) {
+  model.metadata = {options.description, options.version, options.author, options.license};
+  model.metadata.user.emplace("rlx.version", version());
+}
+
 }  // namespace
 
 CoreMLReport write_coreml(const std::string& path, const Graph& g, const NamedTensors& params,
                           const CoreMLOptions& options) {
-  if (options.minimum_ios && (options.minimum_ios < kOldestIos || options.minimum_ios > kNewestIos))
-    fail(ErrorCode::invalid_argument, "a minimum of iOS ", options.minimum_ios,
-         " was asked for; ML Programs are written for iOS ", kOldestIos, " to ", kNewestIos);
-  coreml::Options for_target{
-      .newest_opset = (options.minimum_ios ? options.minimum_ios : kNewestIos) - kOldestIos + kOldestOpset,
-      .narrow = options.narrow};
-  auto translate = [&](coreml::Options with) {
-    auto backend = coreml::make_backend(with);
-    Graph bound = with_values(options.dims.empty() ? g : substitute(g, options.dims), params);
-    Pipelined legal = run_pipeline(bound, *backend, {});
-    require_complete(legal.report, false);
-    return std::pair(coreml::translate(legal.graph, with), std::move(legal.report));
-  };
-  // The oldest system that can run it: newer operations are used only where nothing older does, or where asked for.
-  std::pair<coreml::Translated, DispatchReport> made;
-  if (options.minimum_ios) {
-    made = translate(for_target);
-  } else {
-    coreml::Options oldest = for_target;
-    for (oldest.newest_opset = kOldestOpset;; ++oldest.newest_opset) try {
-        made = translate(oldest);
-        break;
-      } catch (const Error& error) {
-        if (error.code() != ErrorCode::unsupported || oldest.newest_opset == for_target.newest_opset) throw;
-      }
+  Made made = translated(g, params, options, 0);
+  describe(made.translated.model, options);
+  MlPackageSizes sizes = write_mlpackage(path, made.translated.model);
+  CoreMLReport report{std::move(made.dispatch),
+                      made.translated.opset - kOldestOpset + kOldestIos,
+                      made.translated.opset_needed_by,
+                      made.translated.notes,
+                      sizes.model,
+                      sizes.weights};
+  report.precision = options.precision;
+  return report;
+}
+
+CoreMLReport write_coreml(const std::string& path, const std::vector<CoreMLFunction>& functions,
+                          const NamedTensors& params) {
+  if (functions.empty()) fail(ErrorCode::invalid_argument, "a package has at least one function, and none was given");
+  mil::Model model;
+  CoreMLReport report;
+  report.minimum_ios = kNewestIos, report.needed_by = "several functions";
+  report.precision = functions[0].options.precision;
+  for (const CoreMLFunction& f : functions) {
+    Made made = with_context([&] { return "writing the function '" + f.name + "'"; },
+                             [&] { return translated(f.graph, params, f.options, kNewestIos); });
+    mil::Model& one = made.translated.model;
+    bool is_new = model.program.functions.emplace(f.name, std::move(one.program.functions.at("main"))).second;
+    if (!is_new) fail(ErrorCode::invalid_argument, "two functions are called '", f.name, "'");
+    one.main.name = f.name;
+    model.functions.push_back(std::move(one.main));
+    model.specification_version = one.specification_version;
+    report.dispatch.target = made.dispatch.target;
+    for (DispatchLine& line : made.dispatch.lines) report.dispatch.lines.push_back(std::move(line));
+    for (std::string& note : made.translated.notes) report.notes.push_back(text_of(f.name, ": ", note));
   }
-  auto& [translated, dispatch] = made;
-  mil::Model& model = translated.model;
-  model.metadata = {options.description, options.version, options.author, options.license};
-  model.metadata.user.emplace("rlx.version", version());
+  model.default_function = functions[0].name;
+  describe(model, functions[0].options);
   MlPackageSizes sizes = write_mlpackage(path, model);
-  return {std::move(dispatch),
-          translated.opset - kOldestOpset + kOldestIos,
-          translated.opset_needed_by,
-          translated.notes,
-          sizes.model,
-          sizes.weights};
+  report.model_bytes = sizes.model, report.weight_bytes = sizes.weights;
+  return report;
 }
 
 std::ostream& operator<<(std::ostream& out, const CoreMLReport& report) {
   out << report.dispatch << "Runs on iOS " << report.minimum_ios << " (macOS " << report.minimum_ios - 3
       << ") and later";
   if (!report.needed_by.empty()) out << "; needed by " << report.needed_by;
+  if (report.precision != CoreMLPrecision::as_built)
+    out << "; computes in " << names_of(report.precision)[static_cast<size_t>(report.precision)]
+        << (report.precision == CoreMLPrecision::mixed ? " precision" : "");
   out << ".\n" << report.model_bytes << " bytes of model, " << report.weight_bytes << " bytes of weights.\n";
   for (const std::string& note : report.notes) out << "Note: " << note << ".\n";
   return out;

@@ -3,6 +3,8 @@
 
 #include "backends/coreml/lowerings.h"
 #include "ir/leaves.h"
+#include "passes/collapse_rank.h"
+#include "passes/split_complex.h"
 #include "rlx/fields.h"
 #include "rlx/ops.h"
 
@@ -14,6 +16,32 @@ constexpr int kOldestOpset = 5, kFirstSpecification = 6;  // specification 6 has
 std::optional<std::string> refusal_of(const Question& q, const Options& options) {
   if (q.node.op == &op::input || q.node.op == &op::param) return std::nullopt;
   TypeRules rules{options.narrow};
+  if (q.node.op == &op::dequantize_blocks) {  // of blocks that are constants, which the graph behind it tells
+    if (auto why = not_carried(q.node.types[0], rules)) return why;
+    std::string why;
+    if (!find_row(q, options.newest_opset, &why)) return why;
+    return std::nullopt;
+  }
+  if (options.before_split) {
+    bool any_complex = false, any_wide = false, any_empty = false;
+    for (const auto& list : {std::span<const Type>(q.operands), std::span<const Type>(q.node.types)})
+      for (Type t : list) {
+        any_complex |= is_complex(t.dtype);
+        any_wide |= is_wide(t, kMostDims);
+        t.dtype = real_part(t.dtype);
+        t.dims.resize(std::min(t.dims.size(), kMostDims));
+        // What has no elements may be joined to what has: nothing is left of it then.
+        bool empty = std::find(t.dims.begin(), t.dims.end(), Dim(0)) != t.dims.end();
+        any_empty |= empty;
+        if (empty) t.dims.clear();
+        if (auto why = not_carried(t, rules)) return why;
+      }
+    if (any_complex)
+      if (auto why = cannot_split_complex(q)) return why;
+    if (any_wide)
+      if (auto why = cannot_collapse(q)) return why;
+    if (any_complex || any_wide || any_empty) return std::nullopt;
+  }
   for (const Type& t : q.operands)
     if (auto why = not_carried(t, rules)) return why;
   for (const Type& t : q.node.types)
@@ -42,17 +70,9 @@ class CoreML final : public Backend {
   Options options_;
 };
 
-/// A constant in a dtype that programs compute with.
-Tensor carried_constant(const Tensor& t) {
-  DType dtype = *carried(t.dtype());
-  Shape shape = t.rank() == 0 ? Shape{1} : t.shape();
-  if (dtype == t.dtype()) return t.reshaped(shape);
-  Tensor converted = Tensor::uninitialized(dtype, shape);
-  for (size_t i = 0; i < t.element_count(); ++i) {
-    if (is_float(dtype)) store<double>(converted, i, load_number(t, i));
-    else store<int64_t>(converted, i, load_index(t, i));
-  }
-  return converted;
+/// Ops whose results are rounded by what they are made of, or that round nothing.
+bool rounds_by_itself(const OpDef* op) {
+  return op->moves_data || op == &op::if_else || op == &op::while_loop || op == &op::scan;
 }
 
 class Walk {
@@ -63,6 +83,7 @@ class Walk {
   std::vector<Var> write(const Graph& g, const std::vector<Var>& inputs) {
     Values values(g.nodes().size());
     for (size_t i = 0; i < inputs.size(); ++i) values[static_cast<size_t>(g.inputs()[i].node)] = {{inputs[i], {}}};
+    std::vector<bool> packed = read_packed(g);
     for (size_t n = 0; n < g.nodes().size(); ++n) {
       const Node& node = g.nodes()[n];
       if (node.op == &op::input) continue;
@@ -71,6 +92,11 @@ class Walk {
              "' has no value; a package holds its weights: bind it first");
       if (node.op == &op::constant) {
         const Tensor& t = node.attrs.as<ConstantAttrs>().value;
+        // Packed weights are written by what reads them, in another form.
+        if (is_block(t.dtype()) || packed[n]) {
+          values[n] = {{Var{"", f32, {}}, {}}};
+          continue;
+        }
         note_narrowed(t);
         values[n] = {{e_.constant(carried_constant(t)), {}}};
         continue;
@@ -79,7 +105,7 @@ class Walk {
                    [&] { write_node(g, n, values); });
     }
     std::vector<Var> outputs;
-    for (const Output& out : g.outputs()) outputs.push_back(whole(values, out.ref));
+    for (const Output& out : g.outputs()) outputs.push_back(whole(g, values, out.ref));
     return outputs;
   }
 
@@ -101,10 +127,24 @@ class Walk {
   static Held& held(Values& values, Ref r) {
     return values[static_cast<size_t>(r.node)][static_cast<size_t>(r.result)];
   }
-  Var whole(Values& values, Ref r) {
+  Var whole(const Graph& g, Values& values, Ref r, bool repeated = true) {
     Held& h = held(values, r);
-    if (!h.repeated.empty()) h = {e_.broadcast(h.var, h.repeated), {}};
+    // A constant that was left to packed readers, and is wanted otherwise.
+    if (h.var.name.empty()) h.var = e_.constant(carried_constant(g.node(r).attrs.as<ConstantAttrs>().value));
+    if (repeated && !h.repeated.empty()) h = {e_.broadcast(h.var, h.repeated), {}};
     return h.var;
+  }
+
+  /// Nodes that are read by ops alone that may keep them packed.
+  static std::vector<bool> read_packed(const Graph& g) {
+    std::vector<bool> packed(g.nodes().size()), otherwise = packed;
+    for (const Node& node : g.nodes())
+      for (size_t i = 0; i < node.operands.size(); ++i) {
+        bool keeps = i < 3 && (node.op == &op::dequantize || node.op == &op::dequantize_blockwise);
+        (keeps ? packed : otherwise)[static_cast<size_t>(node.operands[i].node)] = true;
+      }
+    for (size_t n = 0; n < packed.size(); ++n) packed[n] = packed[n] && !otherwise[n];
+    return packed;
   }
 
   void note_narrowed(const Tensor& t) {
@@ -127,15 +167,21 @@ class Walk {
     Lowering l{e_,
                node,
                types,
-               [&](size_t i) { return whole(values, node.operands[i]); },
-               [&](size_t i) { return held(values, node.operands[i]).var; },
+               [&](size_t i) { return whole(g, values, node.operands[i]); },
+               [&](size_t i) { return whole(g, values, node.operands[i], false); },
                [&](size_t i) { return number_of(g, node.operands[i]); },
                [&](size_t i) { return g.node(node.operands[i]).op == &op::constant; },
+               [&](size_t i) -> const Tensor* {
+                 const Node& from = g.node(node.operands[i]);
+                 return from.op == &op::constant ? &from.attrs.as<ConstantAttrs>().value : nullptr;
+               },
                [&](const Graph& body, const std::vector<Var>& inputs) { return write(body, inputs); }};
     std::vector<Var> results = row->lower(l);
     values[n].clear();
     for (size_t i = 0; i < results.size(); ++i) {
       Shape shape = l.shape(i);
+      if (is_rounded(node.types[i].dtype) && !rounds_by_itself(node.op))
+        results[i] = rounded(e_, results[i], node.types[i].dtype);
       // Of fewer elements: what only repeats (broadcast_in_dim, iota) leaves that to its users.
       bool repeats = results[i].shape != shape;
       values[n].push_back({results[i], repeats ? shape : Shape{}});
@@ -143,6 +189,7 @@ class Walk {
   }
 
   static std::optional<double> number_of(const Graph& g, Ref r) {
+    while (g.node(r).op == &op::broadcast_in_dim || g.node(r).op == &op::reshape) r = g.node(r).operands[0];
     const Node& node = g.node(r);
     if (node.op != &op::constant) return std::nullopt;
     const Tensor& t = node.attrs.as<ConstantAttrs>().value;
@@ -170,43 +217,151 @@ mil::Feature feature_of(const Var& v) { return {.name = v.name, .shape = v.shape
 
 std::unique_ptr<Backend> make_backend(const Options& options) { return std::make_unique<CoreML>(options); }
 
-Translated translate(const Graph& legal, const Options& options) {
+namespace {
+
+/// An input that is an image: bytes of channels, scaled and moved as the graph wants them.
+Var image_input(Emitter& e, const Var& in, const Type& type, const Interface::Image& image, mil::Feature& feature) {
+  using Color = mil::Feature::ColorSpace;
+  bool gray = image.color_space == Color::grayscale || image.color_space == Color::grayscale_f16;
+  if (type.rank() != 4 || in.shape[0] != 1 || in.shape[1] != (gray ? 1 : 3) || !is_float(type.dtype))
+    fail(ErrorCode::invalid_argument, "the image '", in.name, "' is ", type, " in the graph; it is to be float [1, ",
+         gray ? 1 : 3, ", height, width]");
+  if (!image.bias.empty() && image.bias.size() != static_cast<size_t>(in.shape[1]))
+    fail(ErrorCode::invalid_argument, "the image '", in.name, "' has ", in.shape[1], " channels, and ",
+         image.bias.size(), " biases");
+  feature.kind = mil::Feature::Kind::image;
+  feature.color_space = image.color_space;
+  feature.shape = {in.shape[2], in.shape[3]};
+  Var x = image.scale == 1 ? in : e.mul(in, image.scale);
+  if (image.bias.empty()) return x;
+  Tensor bias(in.dtype, {1, in.shape[1], 1, 1});
+  for (size_t i = 0; i < image.bias.size(); ++i) store<double>(bias, i, image.bias[i]);
+  return e.add(x, e.constant(bias));
+}
+
+const std::string& known_name(const Interface::State& s, bool output) { return output ? s.output : s.input; }
+
+/// Which state an input or output is, or none. Fails for names that the graph does not have.
+std::vector<std::optional<size_t>> states_among(const std::vector<std::string>& names, const Interface& interface,
+                                                bool output) {
+  std::vector<std::optional<size_t>> found(names.size());
+  for (size_t s = 0; s < interface.states.size(); ++s) {
+    const std::string& wanted = known_name(interface.states[s], output);
+    auto at = std::find(names.begin(), names.end(), wanted);
+    if (at == names.end())
+      fail(ErrorCode::not_found, "the state '", wanted, "' is no ", output ? "output" : "input", " of the graph");
+    found[static_cast<size_t>(at - names.begin())] = s;
+  }
+  return found;
+}
+
+}  // namespace
+
+Translated translate(const Graph& legal, const Options& options, const Interface& interface) {
+  std::vector<std::string> in_names, out_names;
+  for (Ref r : legal.inputs()) in_names.push_back(legal.node(r).name);
+  for (const Output& o : legal.outputs()) out_names.push_back(o.name);
+  auto in_states = states_among(in_names, interface, false), out_states = states_among(out_names, interface, true);
+  for (const auto& [name, image] : interface.images)
+    if (std::find(in_names.begin(), in_names.end(), name) == in_names.end())
+      fail(ErrorCode::not_found, "the image '", name, "' is no input of the graph");
+  size_t probabilities = 0;
+  if (!interface.classes.empty()) {
+    auto at = interface.probabilities.empty() ? out_names.begin()
+                                              : std::find(out_names.begin(), out_names.end(), interface.probabilities);
+    if (at == out_names.end() || (interface.probabilities.empty() && out_names.size() != 1))
+      fail(ErrorCode::not_found, "'", interface.probabilities, "' is none of the ", out_names.size(),
+           " outputs; a classifier names the one with the probabilities");
+    probabilities = static_cast<size_t>(at - out_names.begin());
+    Type t = legal.output_types()[probabilities];
+    if (!is_float(t.dtype) || element_count(t.dims) != Dim(static_cast<int64_t>(interface.classes.size())))
+      fail(ErrorCode::shape_mismatch, "there are ", interface.classes.size(), " labels, and the probabilities are ", t);
+  }
+  int oldest = std::max(kOldestOpset, options.oldest_opset);
+  if (!interface.states.empty()) oldest = 8;
+  if (oldest > options.newest_opset)
+    fail(ErrorCode::unsupported, "states need iOS 18, and the package is to run on iOS ", options.newest_opset + 10);
   // The first walk finds the opset, on which the types of inputs and outputs depend.
-  int opset = kOldestOpset;
-  for (const Type& t : legal.input_types())
-    if (t.dtype == f16 && options.newest_opset > kOldestOpset) opset = kOldestOpset + 1;
-  bool f16_boundary = opset > kOldestOpset;
-  for (const Type& t : legal.output_types())
-    if (t.dtype == f16 && options.newest_opset > kOldestOpset) opset = kOldestOpset + 1, f16_boundary = true;
+  int opset = oldest;
+  bool f16_boundary = false;
+  for (const auto& types : {legal.input_types(), legal.output_types()})
+    for (const Type& t : types)
+      if (t.dtype == f16 && options.newest_opset > kOldestOpset && opset == kOldestOpset)
+        opset = kOldestOpset + 1, f16_boundary = true;
   for (int attempt = 0;; ++attempt) {
     Emitter e(opset);
     Walk walk(e, options);
     Translated result;
     mil::Function main;
+    std::vector<mil::NamedType> states;
     std::vector<Var> inputs;
+    std::vector<std::string> state_names(interface.states.size());
     TypeRules rules{options.narrow};
+    auto described = [&](mil::Feature feature, const std::string& name) {
+      auto found = interface.descriptions.find(name);
+      if (found != interface.descriptions.end()) feature.doc = found->second;
+      return feature;
+    };
     auto types = legal.input_types();
     for (size_t i = 0; i < types.size(); ++i) {
-      const std::string& name = legal.node(legal.inputs()[i]).name;
+      const std::string& name = in_names[i];
       if (auto why = not_carried(types[i], rules)) fail(ErrorCode::unsupported, "the input '", name, "': ", *why);
       DType dtype = *carried(types[i].dtype);
-      Var in{e.fresh(name), boundary_dtype(dtype, opset), carried_shape(types[i])};
+      Var in{e.fresh(name), in_states[i] ? f16 : boundary_dtype(dtype, opset), carried_shape(types[i])};
       if (in.name != name) walk.note(text_of("the input '", name, "' is called '", in.name, "'"));
       if (in.dtype != types[i].dtype || types[i].rank() == 0)
-        walk.note(text_of("the input '", in.name, "' is ", types[i], " in the graph, and ", in.dtype,
-                          in.shape.size() == 1 && types[i].rank() == 0 ? "[1]" : "", " in the package"));
-      main.inputs.push_back({in.name, mil::ValueType::tensor(mil::data_type_of(in.dtype), in.shape)});
-      result.model.main.inputs.push_back(feature_of(in));
-      inputs.push_back(in);
+        walk.note(text_of("the ", in_states[i] ? "state" : "input", " '", in.name, "' is ", types[i],
+                          " in the graph, and ", in.dtype, in.shape.size() == 1 && types[i].rank() == 0 ? "[1]" : "",
+                          " in the package"));
+      mil::ValueType tensor = mil::ValueType::tensor(mil::data_type_of(in.dtype), in.shape);
+      mil::Feature feature = described(feature_of(in), name);
+      if (in_states[i]) {
+        mil::ValueType held;
+        held.kind = mil::ValueType::Kind::state;
+        held.inner = {tensor};
+        states.push_back({in.name, held});
+        feature.kind = mil::Feature::Kind::state;
+        result.model.main.states.push_back(feature);
+        state_names[*in_states[i]] = in.name;
+        in = e.emit("read_state", {{"input", in}}, f16, in.shape);
+      } else {
+        main.inputs.push_back({in.name, tensor});
+        if (auto image = interface.images.find(name); image != interface.images.end())
+          in = image_input(e, in, types[i], image->second, feature);
+        result.model.main.inputs.push_back(feature);
+      }
+      inputs.push_back(dtype == boolean ? e.test("not_equal", in, 0.0) : e.cast(in, dtype));
     }
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      DType dtype = *carried(types[i].dtype);
-      inputs[i] = dtype == boolean ? e.test("not_equal", inputs[i], 0.0) : e.cast(inputs[i], dtype);
-    }
-    std::vector<Var> outputs = walk.write(legal, inputs);
-    for (size_t i = 0; i < outputs.size(); ++i) {
-      const std::string& name = legal.outputs()[i].name;
-      Var& out = outputs[i];
+    main.inputs.insert(main.inputs.end(), states.begin(), states.end());
+    std::vector<Var> outputs;
+    std::vector<Var> computed = walk.write(legal, inputs);
+    for (size_t i = 0; i < computed.size(); ++i) {
+      const std::string& name = out_names[i];
+      Var out = computed[i];
+      if (out_states[i]) {
+        Shape held = result.model.main.states[0].shape;
+        for (size_t s = 0; s < states.size(); ++s)
+          if (states[s].name == state_names[*out_states[i]]) held = result.model.main.states[s].shape;
+        if (out.shape != held)
+          fail(ErrorCode::shape_mismatch, "the output '", name,
+               "' is to be the next value of a state of another shape");
+        e.emit_effect("write_state",
+                      {{"input", Var{state_names[*out_states[i]], f16, {}}}, {"data", e.cast(out, f16)}});
+        continue;
+      }
+      if (!interface.classes.empty() && i == probabilities) {
+        std::string label = e.fresh("classLabel"), all = e.fresh("classLabel_probs");
+        e.classify(e.cast(out, f32), interface.classes, label, all);
+        mil::Feature text{.name = label, .kind = mil::Feature::Kind::string};
+        mil::Feature dictionary{.name = all, .kind = mil::Feature::Kind::dictionary, .string_keys = true};
+        result.model.main.outputs.push_back(text);
+        result.model.main.outputs.push_back(dictionary);
+        result.model.main.predicted_feature = label;
+        result.model.main.predicted_probabilities = all;
+        outputs.push_back({label, f32, {}});
+        outputs.push_back({all, f32, {}});
+        continue;
+      }
       DType dtype = boundary_dtype(out.dtype, opset);
       Type type = legal.output_types()[i];
       if (dtype != type.dtype || type.rank() == 0)
@@ -218,14 +373,19 @@ Translated translate(const Graph& legal, const Options& options) {
       out = dtype == out.dtype
                 ? e.emit_many("identity", {{"x", out}}, {{fresh, dtype, out.shape}})[0]
                 : e.emit_many("cast", {{"x", out}, {"dtype", e.text(as)}}, {{fresh, dtype, out.shape}})[0];
-      result.model.main.outputs.push_back(feature_of(out));
+      outputs.push_back(out);
+      result.model.main.outputs.push_back(described(feature_of(out), name));
     }
     if (walk.opset() > opset && attempt == 0) {
       opset = walk.opset();
       continue;
     }
     result.opset = opset;
-    result.opset_needed_by = walk.opset() == opset ? walk.needed_by() : f16_boundary ? "inputs or outputs of f16" : "";
+    result.opset_needed_by = walk.opset() == opset && !walk.needed_by().empty() ? walk.needed_by()
+                             : !interface.states.empty()                        ? "states"
+                             : f16_boundary                                     ? "inputs or outputs of f16"
+                             : opset > kOldestOpset                             ? "what was asked for"
+                                                                                : "";
     result.notes = walk.notes();
     main.opset = text_of("CoreML", opset);
     main.blocks[main.opset] = e.end_block(outputs);

@@ -8,10 +8,32 @@
 namespace rlx::coreml {
 
 struct Options {
+  /// The oldest opset for which to write: weights stay packed from 8 on.
+  int oldest_opset = 5;
   /// The newest opset that may be used, 5 to 8: CoreML5 (iOS 15, macOS 12) to CoreML8 (iOS 18, macOS 15).
   int newest_opset = 8;
-  /// Whether i64 and f64 may become i32 and f32.
+  /// Whether integers and floats of 64 bits may become those of 32.
   bool narrow = false;
+  /// Whether claims are of a graph whose complex numbers and dims beyond kMostDims are still to be taken apart.
+  bool before_split = false;
+};
+constexpr size_t kMostDims = 5;
+
+/// What a model is to whoever calls it, beyond its graph. Inputs and outputs by their names in the graph.
+struct Interface {
+  struct State {
+    std::string input, output;  ///< what the input is in the next prediction
+  };
+  struct Image {
+    mil::Feature::ColorSpace color_space = mil::Feature::ColorSpace::rgb;
+    double scale = 1;
+    std::vector<double> bias = {};  ///< one for each channel, or none
+  };
+  std::vector<State> states = {};
+  std::map<std::string, Image> images = {};
+  std::vector<std::string> classes = {};  ///< labels, if it is a classifier
+  std::string probabilities = {};         ///< the output that has one for each label; the only one if empty
+  std::map<std::string, std::string> descriptions = {};  ///< of features
 };
 
 /// Claims with these options; `lower` fails, for nothing runs here.
@@ -26,6 +48,7 @@ struct Translated {
 };
 /// The ML Program of a legal graph without params, as a model with one function. Inputs and outputs keep their names as
 /// far as Core ML's identifiers allow, have at least one dim, and are of f32, i32 or (from iOS 16 on) f16.
-Translated translate(const Graph& legal, const Options& options = {});
+/// States are of f16, which is all that Core ML has.
+Translated translate(const Graph& legal, const Options& options = {}, const Interface& interface = {});
 
 }  // namespace rlx::coreml

@@ -112,6 +112,49 @@ Var Emitter::emit(std::string_view type, const Arguments& arguments, DType dtype
   return emit_many(type, arguments, {{"", dtype, std::move(shape)}})[0];
 }
 
+void Emitter::emit_effect(std::string_view type, const Arguments& arguments) {
+  mil::Operation op;
+  op.type = type;
+  for (const Argument& argument : arguments)
+    for (const Var& v : argument.values) op.inputs[std::string(argument.name)].emplace_back(v.name);
+  op.attributes.emplace("name", mil::Value::of(fresh(type)));
+  scopes_.back().block.operations.push_back(std::move(op));
+}
+
+void Emitter::classify(const Var& probabilities, const std::vector<std::string>& labels, const std::string& label_name,
+                       const std::string& probabilities_name) {
+  mil::ValueType text = mil::ValueType::tensor(mil::DataType::string, {});
+  mil::Value list;
+  list.type.kind = mil::ValueType::Kind::list;
+  list.type.inner = {text};
+  list.type.length = mil::Dimension{static_cast<int64_t>(labels.size())};
+  std::vector<mil::Value> values;
+  for (const std::string& label : labels) values.push_back(mil::Value::of(label));
+  list.data = std::move(values);
+  mil::ValueType dictionary;
+  dictionary.kind = mil::ValueType::Kind::dictionary;
+  dictionary.inner = {text, mil::ValueType::tensor(mil::DataType::float64, {})};
+  mil::Operation op;
+  op.type = "classify";
+  op.inputs["probabilities"].emplace_back(probabilities.name);
+  op.inputs["classes"].emplace_back(std::move(list));
+  op.outputs = {{label_name, text}, {probabilities_name, dictionary}};
+  op.attributes.emplace("name", mil::Value::of(label_name));
+  scopes_.back().block.operations.push_back(std::move(op));
+}
+
+Var Emitter::emit_literals(std::string_view type, const std::vector<std::pair<std::string_view, Tensor>>& literals,
+                           DType dtype, Shape shape) {
+  mil::Operation op;
+  op.type = type;
+  for (const auto& [name, tensor] : literals) op.inputs[std::string(name)].emplace_back(mil::Value::of(tensor));
+  Var result{fresh(type), dtype, std::move(shape)};
+  op.outputs.push_back({result.name, type_of(result)});
+  op.attributes.emplace("name", mil::Value::of(result.name));
+  scopes_.back().block.operations.push_back(std::move(op));
+  return result;
+}
+
 Var Emitter::binary(std::string_view type, const Var& x, const Var& y) {
   return emit(type, {{"x", x}, {"y", y}}, x.dtype, broadcast_shape(x.shape, y.shape));
 }

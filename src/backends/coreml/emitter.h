@@ -53,6 +53,15 @@ class Emitter {
   std::vector<Var> emit_many(std::string_view type, const Arguments& arguments, std::vector<Var> results,
                              std::vector<mil::Block> blocks = {});
 
+  /// An operation without results: what is written to a state.
+  void emit_effect(std::string_view type, const Arguments& arguments);
+  /// The label with the greatest probability, by its name in the program, and all probabilities by label.
+  void classify(const Var& probabilities, const std::vector<std::string>& labels, const std::string& label_name,
+                const std::string& probabilities_name);
+  /// An operation whose arguments are literals: a constexpr of iOS 18.
+  Var emit_literals(std::string_view type, const std::vector<std::pair<std::string_view, Tensor>>& literals,
+                    DType dtype, Shape shape);
+
   // Element-wise, of operands that broadcast.
   Var unary(std::string_view type, const Var& x) { return emit(type, {{"x", x}}, x.dtype, x.shape); }
   Var binary(std::string_view type, const Var& x, const Var& y);

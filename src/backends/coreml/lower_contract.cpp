@@ -53,6 +53,8 @@ Var product(Emitter& e, const Var& x, const Var& y, bool transpose_x, bool trans
 
 Var reduced(Emitter& e, const Var& x, Reduction kind, const Axes& axes, DType dtype) {
   if (x.dtype == boolean) return e.cast(reduced(e, e.cast(x, i32), kind, axes, i32), boolean);
+  if (kind == Reduction::max || kind == Reduction::min)
+    return ordered(e, e.reduce(name_of_reduction(kind), ordered(e, x, dtype), axes), dtype);
   return wrapped(e, e.reduce(name_of_reduction(kind), x, axes), dtype);
 }
 

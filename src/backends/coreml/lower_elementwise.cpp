@@ -1,5 +1,7 @@
 // Element by element. Operands that were only repeated along some dims are used as they were before: the operations
 // broadcast. Where one is missing it is composed, with the error of its parts kept small near zero.
+#include <cmath>
+
 #include "backends/coreml/lowerings.h"
 #include "rlx/ops.h"
 
@@ -7,8 +9,8 @@ namespace rlx::coreml {
 
 namespace when {
 std::optional<std::string> can_compare(const Question& q) {
-  if (q.node.attrs.as<CompareAttrs>().total_order && rlx::is_float(q.operands[0].dtype))
-    return "a total order of floats tells NaNs apart, which an ML Program cannot";
+  if (q.node.attrs.as<CompareAttrs>().total_order && q.operands[0].dtype == f64)
+    return "a total order is one of the bits of floats, and f64 is carried as f32";
   return std::nullopt;
 }
 }  // namespace when
@@ -56,16 +58,26 @@ Var is_negative(Emitter& e, const Var& x) {
   return e.either(e.test("less", x, 0.0), e.test("less", reciprocal, 0.0));
 }
 
-/// The quotient of integers, towards zero.
-Var truncated_quotient(Emitter& e, const Var& x, const Var& y) {
-  Var magnitude = e.binary("floor_div", e.unary("abs", x), e.unary("abs", y));
-  return e.mul(magnitude, e.mul(e.unary("sign", x), e.unary("sign", y)));
+/// Bits of a float as a number that orders as IEEE 754-2019's totalOrder does: x's own for a positive one.
+Var total_order_key(Emitter& e, const Var& x, DType dtype) {
+  Var code = code_of(e, x, dtype);
+  int bits = info(dtype).bits;
+  if (bits < 32)
+    code = e.sub(code,
+                 e.mul(e.cast(e.test("greater_equal", code, std::ldexp(1.0, bits - 1)), i32), std::ldexp(1.0, bits)));
+  // The least number less the magnitude.
+  double least = -std::ldexp(1.0, bits - 1);
+  return e.select(e.test("less", code, 0.0), e.sub(e.sub(e.number(i32, least), code), 1.0), code);
 }
 
 }  // namespace
 
 Lowered lower_unary(Lowering& l) {
-  return {wrapped(l.e, l.e.unary(name_in_mil(l.node.op), l.operand(0)), l.types[0].dtype)};
+  Emitter& e = l.e;
+  DType dtype = l.types[0].dtype;
+  Var x = l.operand(0);
+  if (l.node.op == &op::sign && is_wide_unsigned(dtype)) return {e.cast(e.test("not_equal", x, 0.0), i32)};
+  return {wrapped(e, e.unary(name_in_mil(l.node.op), x), dtype)};
 }
 
 Lowered lower_gelu(Lowering& l) {
@@ -125,18 +137,29 @@ Lowered lower_is_finite(Lowering& l) {
 
 Lowered lower_arithmetic(Lowering& l) {
   auto in = loose_operands(l);
-  return {wrapped(l.e, l.e.binary(name_in_mil(l.node.op), in[0], in[1]), l.types[0].dtype)};
+  DType dtype = l.types[0].dtype;
+  bool orders = l.node.op == &op::maximum || l.node.op == &op::minimum;
+  if (orders)
+    for (Var& v : in) v = ordered(l.e, v, dtype);
+  Var r = l.e.binary(name_in_mil(l.node.op), in[0], in[1]);
+  return {wrapped(l.e, orders ? ordered(l.e, r, dtype) : r, dtype)};
 }
 
 Lowered lower_div(Lowering& l) {
   auto in = loose_operands(l);
   if (in[0].dtype != i32) return {l.e.binary("real_div", in[0], in[1])};
-  return {wrapped(l.e, truncated_quotient(l.e, in[0], in[1]), l.types[0].dtype)};
+  DType dtype = l.types[0].dtype;
+  return {wrapped(l.e, integer_quotient(l.e, in[0], in[1], dtype), dtype)};
 }
 
 Lowered lower_rem(Lowering& l) {
   Emitter& e = l.e;
   auto in = loose_operands(l);
+  if (in[0].dtype == i32) {  // by zero x is left
+    Var none = e.test("equal", in[1], 0.0), safe = e.select(none, e.integer(1), in[1]);
+    Var rest = e.sub(in[0], e.mul(integer_quotient(e, in[0], safe, l.types[0].dtype), safe));
+    return {e.select(none, in[0], rest)};
+  }
   // The sign of the dividend, where the operation has that of the divisor.
   Var magnitude = e.binary("mod", e.unary("abs", in[0]), e.unary("abs", in[1]));
   return {e.mul(magnitude, e.unary("sign", in[0]))};
@@ -174,8 +197,12 @@ Lowered lower_not(Lowering& l) { return {l.e.negated(l.operand(0))}; }
 Lowered lower_compare(Lowering& l) {
   auto in = loose_operands(l);
   constexpr std::string_view kTypes[] = {"equal", "not_equal", "less", "less_equal", "greater", "greater_equal"};
-  for (Var& v : in)
+  DType dtype = l.types[0].dtype;
+  bool total = l.attrs<CompareAttrs>().total_order && is_float(dtype);
+  for (Var& v : in) {
     if (v.dtype == boolean) v = l.e.cast(v, i32);
+    else v = total ? total_order_key(l.e, v, dtype) : ordered(l.e, v, dtype);
+  }
   return {l.e.test(kTypes[static_cast<size_t>(l.attrs<CompareAttrs>().direction)], in[0], in[1])};
 }
 
@@ -193,6 +220,14 @@ Lowered lower_convert(Lowering& l) {
     // Saturated first: what a cast makes of a number out of range is not defined. NaN fails every comparison.
     int bits = std::min(info(to).bits, 32);
     bool is_signed = kind_of(to) == Kind::signed_int;
+    if (is_wide_unsigned(to)) {  // what is beyond i32 is moved by 2^31 twice
+      Var wide = e.cast(x, f32), number = e.test("equal", wide, wide), half = e.number(f32, std::ldexp(1.0, 31));
+      Var cut = e.clamp(e.select(number, wide, e.number(f32, 0)), 0, std::ldexp(1.0, 32) - 256);
+      Var large = e.test("greater_equal", cut, std::ldexp(1.0, 31));
+      Var whole = e.cast(e.select(large, e.sub(cut, half), cut), i32);
+      whole = e.select(large, e.add(whole, -std::ldexp(1.0, 31)), whole);
+      return {e.select(e.test("greater_equal", wide, std::ldexp(1.0, 32)), e.integer(-1), whole)};
+    }
     double low = is_signed ? -std::ldexp(1.0, bits - 1) : 0, high = std::ldexp(1.0, is_signed ? bits - 1 : bits) - 1;
     Var wide = e.cast(x, f32), number = e.test("equal", wide, wide);
     Var cut = e.clamp(e.select(number, wide, e.number(f32, 0)), low, bits == 32 ? 2147483520.0 : high);
@@ -200,6 +235,7 @@ Lowered lower_convert(Lowering& l) {
     if (bits < 32) return {whole};
     return {e.select(e.test("greater_equal", wide, 2147483648.0), e.number(i32, 2147483647), whole)};
   }
+  if (is_wide_unsigned(from) && is_float(to)) return {e.cast(real_of_unsigned(e, x), l.dtype())};
   Var converted = e.cast(x, l.dtype());
   if (is_integer(from) && is_integer(to) && info(to).bits < 32 &&
       (info(from).bits > info(to).bits || kind_of(from) != kind_of(to)))

@@ -84,6 +84,9 @@ FlatPlaces flat_places(Emitter& e, const Places& p, const Shape& x, Var indices,
   return {e.broadcast(at, outside), e.broadcast(all, outside)};
 }
 
+/// What is read out of range.
+Var fill_of(Emitter& e, DType dtype) { return e.constant(carried_constant(out_of_range_value(dtype)).reshaped({})); }
+
 /// A shape without dims is one of a single element.
 Shape at_least_one(const Shape& shape) { return shape.empty() ? Shape{1} : shape; }
 
@@ -121,7 +124,7 @@ std::optional<Lowered> rows_of(Lowering& l, const GatherAttrs& a, const Places& 
     Var valid = e.both(e.test("greater_equal", indices, 0.0), e.test("less_equal", indices, last));
     Shape spread(gathered.size(), 1);
     for (size_t i = 0; i < indices.shape.size(); ++i) spread[static_cast<size_t>(axis) + i] = indices.shape[i];
-    Var fill = e.constant(full(rows.dtype, {}, load_number(out_of_range_value(l.types[0].dtype), 0)));
+    Var fill = fill_of(e, l.types[0].dtype);
     rows = e.select(e.reshape(valid, spread), rows, fill);
   }
   return Lowered{e.reshape(rows, l.shape())};
@@ -140,7 +143,7 @@ Lowered lower_gather(Lowering& l) {
   Var at = e.reshape(places.at, at_least_one(outside));
   Var read = e.gather_flat(e.flat(l.operand(0)), at);
   if (a.out_of_range == OutOfRange::fill) {
-    Var fill = e.constant(full(read.dtype, {}, load_number(out_of_range_value(l.types[0].dtype), 0)));
+    Var fill = fill_of(e, l.types[0].dtype);
     read = e.select(e.reshape(places.valid, at.shape), read, fill);
   }
   return {e.reshape(read, l.shape())};
@@ -165,10 +168,14 @@ Lowered lower_scatter(Lowering& l) {
   Var target = l.operand(0), updates = l.operand(2);
   bool is_bool = target.dtype == boolean;
   if (is_bool) target = e.cast(target, i32), updates = e.cast(updates, i32);
+  bool orders = a.kind == ScatterKind::max || a.kind == ScatterKind::min;
+  DType dtype = l.types[0].dtype;
+  if (orders) target = ordered(e, target, dtype), updates = ordered(e, updates, dtype);
   Var longer = e.concat({e.flat(target), e.constant(Tensor(target.dtype, {1}))}, 0);
   constexpr std::string_view kModes[] = {"update", "add", "mul", "max", "min"};
   Var put = e.scatter_flat(longer, at, in_order(updates), kModes[static_cast<size_t>(a.kind)]);
-  put = wrapped(e, e.reshape(e.slice(put, {0}, {count}, {1}), l.shape()), l.types[0].dtype);
+  put = e.reshape(e.slice(put, {0}, {count}, {1}), l.shape());
+  put = wrapped(e, orders ? ordered(e, put, dtype) : put, dtype);
   return {is_bool ? e.cast(put, boolean) : put};
 }
 
@@ -233,6 +240,7 @@ Lowered lower_sort(Lowering& l) {
   int64_t axis = valid_axis(a.axis, key.shape.size());
   // Equal elements keep their order upwards; downwards argsort turns it around, so what is sorted is turned instead:
   // into -key, or -1 - key of integers, the least of which has no opposite.
+  key = ordered(e, key, l.types[0].dtype);
   if (a.descending) key = is_float(key.dtype) ? e.mul(key, -1.0) : e.add(e.mul(key, -1.0), -1.0);
   Var order = e.emit("argsort", {{"x", key}, {"axis", e.integer(axis)}, {"ascending", e.flag(true)}}, i32, key.shape);
   Lowered sorted;

@@ -45,7 +45,9 @@ double start_of(Reduction kind, DType dtype) {
     case Reduction::prod:
     case Reduction::all: return 1;
     case Reduction::max: return !whole ? -kInfinity : is_signed ? -std::ldexp(1.0, bits - 1) : 0;
-    default: return !whole ? kInfinity : std::ldexp(1.0, is_signed ? bits - 1 : bits) - 1;
+    default:
+      if (is_wide_unsigned(dtype)) return -1;  // all bits set
+      return !whole ? kInfinity : std::ldexp(1.0, is_signed ? bits - 1 : bits) - 1;
   }
 }
 
@@ -78,14 +80,25 @@ std::optional<std::string> can_slide(const Question& q) {
 }
 std::optional<std::string> can_select(const Question& q) {
   const auto& a = q.node.attrs.as<SelectAndScatterAttrs>();
-  if (a.select != Comparison::ge) return "only the greatest element of a window is selected";
+  if (a.select == Comparison::eq || a.select == Comparison::ne)
+    return "an extreme element of a window is selected, and not one that equals another";
   return too_many(element_count(shape_of(q.operands[1].dims)) * element_count(shape_of(a.window_dims)));
 }
 std::optional<std::string> can_convolve(const Question& q) {
   const auto& a = q.node.attrs.as<ConvAttrs>();
-  if (a.accumulate && *a.accumulate != q.operands[0].dtype) return "the sums of a convolution have its operands' dtype";
   if (q.operands[0].rank() > 5) return "convolutions have at most 3 dims of space";
-  return is_float(q);
+  if (a.accumulate && rlx::is_float(q.operands[0].dtype) != rlx::is_float(*a.accumulate))
+    return "the sums of a convolution are of its operands' kind";
+  if (!rlx::is_float(q.operands[0].dtype)) {
+    if (auto why = is_integer(q)) return why;
+    ConvLayout layout(a, q.operands);
+    int64_t places = 1;
+    for (size_t d = 2; d < layout.out.size(); ++d)
+      places *= q.node.types[0].dims[static_cast<size_t>(layout.out[d])].value() *
+                q.operands[1].dims[static_cast<size_t>(layout.rhs[d])].value();
+    return too_many(places);
+  }
+  return std::nullopt;
 }
 }  // namespace when
 
@@ -108,19 +121,55 @@ Lowered lower_reduce_window(Lowering& l) {
 Lowered lower_select_and_scatter(Lowering& l) {
   Emitter& e = l.e;
   Var x = l.operand(0), source = l.operand(1);
+  if (l.types[0].rank() == 0) return {source};
   Sliding s(l.attrs<SelectAndScatterAttrs>(), x.shape.size());
   auto outside = static_cast<int32_t>(element_count(x.shape));
   Tensor table = places_of(s, x.shape, source.shape, outside);
   int64_t count = element_count(source.shape);
+  // Of equal elements the first is selected by ge and le, the last by gt and lt: windows are read backwards then.
+  Comparison select = l.attrs<SelectAndScatterAttrs>().select;
+  if (select == Comparison::gt || select == Comparison::lt) {
+    auto values = table.mutable_values<int32_t>();
+    size_t window = values.size() / static_cast<size_t>(count);
+    for (size_t i = 0; i < values.size(); i += window)
+      std::reverse(values.begin() + static_cast<std::ptrdiff_t>(i),
+                   values.begin() + static_cast<std::ptrdiff_t>(i + window));
+  }
   Var places = e.constant(table);
-  Var windows = e.gather_flat(with_one_more(e, x, start_of(Reduction::max, l.types[0].dtype)), places);
-  Var best =
-      e.emit("reduce_argmax", {{"x", windows}, {"axis", e.integer(1)}, {"keep_dims", e.flag(true)}}, i32, {count, 1});
+  bool least = select == Comparison::le || select == Comparison::lt;
+  double start = start_of(least ? Reduction::min : Reduction::max, l.types[0].dtype);
+  Var windows = e.gather_flat(with_one_more(e, x, start), places);
+  Var best = e.emit(least ? "reduce_argmin" : "reduce_argmax",
+                    {{"x", windows}, {"axis", e.integer(1)}, {"keep_dims", e.flag(true)}}, i32, {count, 1});
   Var at = e.emit("gather_along_axis", {{"x", places}, {"indices", best}, {"axis", e.integer(1)}}, i32, {count, 1});
   Var zeros = e.constant(Tensor(x.dtype, {outside + int64_t{1}}));
   Var sums = e.scatter_flat(zeros, e.flat(at), e.flat(source), "add");
   return {e.reshape(e.slice(sums, {0}, {outside}, {1}), x.shape)};
 }
+
+namespace {
+
+/// Of integers, which the operation does not take: windows read through a table of places, and a product of matrices.
+/// x is NCHW, w OIHW; the result is N, O, places.
+Var integer_convolution(Emitter& e, Var x, const Var& w, const Sliding& s, const Shape& counts, int64_t groups) {
+  Shape extents(x.shape.begin() + 2, x.shape.end());
+  int64_t n = x.shape[0], c = x.shape[1], space = element_count(extents), o = w.shape[0];
+  int64_t places = element_count(counts), window = element_count(Shape(w.shape.begin() + 2, w.shape.end()));
+  Tensor table = places_of(s, extents, counts, static_cast<int32_t>(space));
+  x = e.reshape(x, {n * c, space});
+  x = e.concat({x, e.broadcast(e.constant(Tensor(i32, {1, 1})), {n * c, 1})}, 1);
+  Var at = e.constant(table.reshaped({places * window}));
+  Var read = e.emit("gather", {{"x", x}, {"indices", at}, {"axis", e.integer(1)}}, i32, {n * c, places * window});
+  int64_t each = c / groups;
+  read = e.transpose(e.reshape(read, {n, groups, each, places, window}), {0, 1, 3, 2, 4});
+  read = e.reshape(read, {n, groups, places, each * window});
+  Var kernels = e.reshape(w, {1, groups, o / groups, each * window});
+  Var y = e.emit("matmul", {{"x", read}, {"y", kernels}, {"transpose_x", e.flag(false)}, {"transpose_y", e.flag(true)}},
+                 i32, {n, groups, places, o / groups});
+  return e.reshape(e.transpose(y, {0, 1, 3, 2}), {n, o, places});
+}
+
+}  // namespace
 
 Lowered lower_convolution(Lowering& l) {
   Emitter& e = l.e;
@@ -138,7 +187,18 @@ Lowered lower_convolution(Lowering& l) {
     groups *= g;
   }
   size_t space = x.shape.size() - 2;
-  if (space == 0) {  // a product over features: a window of one place
+  Axes back(layout.out.size());
+  for (size_t d = 0; d < layout.out.size(); ++d) back[static_cast<size_t>(layout.out[d])] = static_cast<int64_t>(d);
+  if (x.dtype == i32) {
+    Shape counts, shape{x.shape[0], w.shape[0]};
+    for (size_t d = 2; d < layout.out.size(); ++d)
+      counts.push_back(l.result().dims[static_cast<size_t>(layout.out[d])].value());
+    shape.insert(shape.end(), counts.begin(), counts.end());
+    Var y = e.reshape(integer_convolution(e, x, w, s, counts, groups), shape);
+    return {wrapped(e, e.transpose(y, back), l.result().dtype)};
+  }
+  x = e.cast(x, l.dtype()), w = e.cast(w, l.dtype());  // as it is summed
+  if (space == 0) {                                    // a product over features: a window of one place
     x = e.reshape(x, {x.shape[0], x.shape[1], 1});
     w = e.reshape(w, {w.shape[0], w.shape[1], 1});
   }
@@ -177,8 +237,6 @@ Lowered lower_convolution(Lowering& l) {
                   {"groups", e.integer(groups)}},
                  x.dtype, shape);
   if (space == 0) y = e.reshape(y, {shape[0], shape[1]});
-  Axes back(layout.out.size());
-  for (size_t d = 0; d < layout.out.size(); ++d) back[static_cast<size_t>(layout.out[d])] = static_cast<int64_t>(d);
   return {e.transpose(y, back)};
 }
 

@@ -1,6 +1,8 @@
 // The rows as a list, what programs can carry, and the conditions that several rows have.
 #include "backends/coreml/lowerings.h"
 
+#include "backends/coreml/coreml.h"
+
 #include "rlx/ops.h"
 
 namespace rlx::coreml {
@@ -11,8 +13,6 @@ const Row kRows[] = {
 #include "backends/coreml/lowerings.def"
 #undef RLX_LOWERING
 };
-
-constexpr size_t kMostDims = 5;
 
 }  // namespace
 
@@ -38,15 +38,25 @@ std::optional<DType> carried(DType dtype) {
     case f16:
     case f32:
     case boolean: return dtype;
-    case f64: return f32;
-    case i8:
-    case i16:
-    case i32:
-    case i64:
-    case u8:
-    case u16: return i32;
-    default: return std::nullopt;
+    default: break;
   }
+  if (is_float(dtype)) return f32;
+  if (is_integer(dtype)) return i32;
+  return std::nullopt;
+}
+
+Tensor carried_constant(const Tensor& t) {
+  DType dtype = *carried(t.dtype());
+  Shape shape = t.rank() == 0 ? Shape{1} : t.shape();
+  if (dtype == t.dtype()) return t.reshaped(shape);
+  Tensor converted = Tensor::uninitialized(dtype, shape);
+  for (size_t i = 0; i < t.element_count(); ++i) {
+    if (is_float(dtype)) store<double>(converted, i, load_number(t, i));
+    else if (kind_of(t.dtype()) == Kind::unsigned_int)
+      store<int64_t>(converted, i, static_cast<int32_t>(static_cast<uint32_t>(load<uint64_t>(t, i))));
+    else store<int64_t>(converted, i, static_cast<int32_t>(load<int64_t>(t, i)));
+  }
+  return converted;
 }
 
 std::optional<std::string> not_carried(const Type& type, const TypeRules& rules) {
@@ -85,16 +95,15 @@ std::optional<std::string> is_float(const Question& q) {
 std::optional<std::string> is_number(const Question& q) {
   for (const Type& t : q.operands)
     if (t.dtype == boolean) return "of numbers only, and not of bools";
+  // i64 is narrowed as a number; u64 is where bits are drawn and mixed, whose high half counts.
+  if ((q.node.op == &op::div || q.node.op == &op::rem) && q.operands[0].dtype == u64)
+    return "quotients and remainders of u64 are of bits above the 32 that are carried";
   return std::nullopt;
 }
 std::optional<std::string> is_boolean(const Question& q) {
   for (const Type& t : q.operands)
     if (t.dtype != boolean)
       return text_of("of bools only, and not of ", t.dtype, ": ML Programs have no operations on bits");
-  return std::nullopt;
-}
-std::optional<std::string> can_bitcast(const Question& q) {
-  if (q.operands[0].dtype != q.node.types[0].dtype) return "ML Programs cannot see the bits of a number";
   return std::nullopt;
 }
 

@@ -21,7 +21,8 @@ struct Lowering {
   std::function<Var(size_t)> loose;
   /// The same of a constant's number, if the operand is a constant of equal elements.
   std::function<std::optional<double>(size_t)> number;
-  std::function<bool(size_t)> is_constant;  ///< whether the graph has the operand's value
+  std::function<bool(size_t)> is_constant;      ///< whether the graph has the operand's value
+  std::function<const Tensor*(size_t)> tensor;  ///< that value, or null
   /// Writes a sub-graph into the current block; its inputs are values that it sees.
   std::function<std::vector<Var>(const Graph&, const std::vector<Var>&)> body;
 
@@ -56,8 +57,30 @@ std::optional<DType> carried(DType dtype);
 std::optional<std::string> not_carried(const Type& type, const TypeRules& rules);
 /// The shape in which it is carried: [1] for a scalar.
 Shape carried_shape(const Type& type);
+/// A constant in the dtype in which a program carries it.
+Tensor carried_constant(const Tensor& t);
 /// After arithmetic on integers of fewer than 32 bits, which a program has as i32: what they wrap to.
 Var wrapped(Emitter& e, const Var& x, DType dtype);
+
+// Numbers that programs do not have (lower_numbers.cpp).
+/// u32, and u64 where it is narrowed: carried as the i32 of the same bits.
+constexpr bool is_wide_unsigned(DType t) { return t == u32 || t == u64; }
+/// Floats that are carried as f32 and rounded after each op.
+constexpr bool is_rounded(DType t) { return is_float(t) && info(t).bits <= 16 && t != f16; }
+/// The nearest number of `dtype`, ties to even, in f32.
+Var rounded(Emitter& e, const Var& x, DType dtype);
+/// The bits of a float that `dtype` can hold, in i32; of fewer than 32 bits without a sign. All NaNs are one.
+Var code_of(Emitter& e, const Var& x, DType dtype);
+/// The float of these bits, as it is carried.
+Var decoded(Emitter& e, const Var& word, DType dtype);
+/// Unsigned numbers of 32 bits so that the order of i32 is theirs, and back.
+Var flipped(Emitter& e, const Var& x);
+/// `flipped` if dtype is one of those, else x itself.
+Var ordered(Emitter& e, const Var& x, DType dtype);
+/// An unsigned number of 32 bits in f32.
+Var real_of_unsigned(Emitter& e, const Var& x);
+/// The quotient of integers, towards zero; by zero all bits set. Not wrapped.
+Var integer_quotient(Emitter& e, const Var& x, const Var& y, DType dtype);
 
 namespace when {
 inline std::optional<std::string> always(const Question&) { return std::nullopt; }
@@ -76,6 +99,8 @@ std::optional<std::string> can_attend(const Question&);
 std::optional<std::string> has_bits(const Question&);
 std::optional<std::string> can_bitcast(const Question&);
 std::optional<std::string> can_normalize(const Question&);
+std::optional<std::string> is_integer(const Question&);
+std::optional<std::string> has_codes(const Question&);
 }  // namespace when
 
 #define RLX_LOWERING(name, condition, opset, function) Lowered function(Lowering&);

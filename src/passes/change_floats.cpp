@@ -1,0 +1,159 @@
+// See the header. An op is tried with its operands as they are now; where it refuses them, or has another type than the
+// one wanted, conversions stand around it.
+#include "passes/change_floats.h"
+
+#include <cmath>
+
+#include "ir/leaves.h"
+#include "ir/rewrite.h"
+#include "passes/subgraphs.h"
+#include "rlx/ops.h"
+
+namespace rlx {
+namespace {
+
+Tensor changed_tensor(const Tensor& t, DType to) {
+  Tensor y = Tensor::uninitialized(to, t.shape());
+  double largest = to == f16 ? 65504 : INFINITY;
+  for (size_t i = 0; i < t.element_count(); ++i) {
+    double v = load<double>(t, i);
+    store<double>(y, i, std::isfinite(v) ? std::clamp(v, -largest, largest) : v);
+  }
+  return y;
+}
+
+class Changer {
+ public:
+  Changer(const std::vector<DType>& from, DType to) : from_(from), dtype_(to) {}
+
+  Graph run(const Graph& g) {
+    Graph to(g.name());
+    std::vector<std::vector<Value>> values(g.nodes().size());
+    for (size_t n = 0; n < g.nodes().size(); ++n) {
+      const Node& node = g.nodes()[n];
+      if (node.op == &op::input) {
+        values[n] = {to.input(node.name, changed(node.types[0]))};
+      } else if (node.op == &op::param) {
+        values[n] = {to.param(node.name, changed(node.types[0]))};
+      } else if (node.op == &op::constant) {
+        const Tensor& t = node.attrs.as<ConstantAttrs>().value;
+        values[n] = {to.constant(is_meant(t.dtype()) ? changed_tensor(t, dtype_) : t)};
+      } else {
+        std::vector<Value> operands;
+        std::vector<Type> types;
+        for (Ref r : node.operands) {
+          operands.push_back(values[static_cast<size_t>(r.node)][static_cast<size_t>(r.result)]);
+          types.push_back(g.type(r));
+        }
+        to.set_scope(node.name);
+        values[n] = emitted(to, node, types, operands);
+      }
+    }
+    to.set_scope("");
+    for (const Output& o : g.outputs())
+      to.output(values[static_cast<size_t>(o.ref.node)][static_cast<size_t>(o.ref.result)], o.name);
+    return to;
+  }
+
+ private:
+  bool is_meant(DType t) const { return std::find(from_.begin(), from_.end(), t) != from_.end(); }
+  Type changed(Type t) const {
+    if (is_meant(t.dtype)) t.dtype = dtype_;
+    return t;
+  }
+
+  /// Attributes that name a dtype name the new one.
+  Attrs changed(const Node& node) {
+    auto other = [&](DType t) { return is_meant(t) ? dtype_ : t; };
+    auto optional = [&](std::optional<DType> t) { return t ? std::optional(other(*t)) : t; };
+    if (node.op == &op::convert) return ConvertAttrs{other(node.attrs.as<ConvertAttrs>().dtype)};
+    if (node.op == &op::dequantize_blocks)
+      return DequantizeBlocksAttrs{other(node.attrs.as<DequantizeBlocksAttrs>().dtype)};
+    if (node.op == &op::iota) {
+      IotaAttrs a = node.attrs.as<IotaAttrs>();
+      a.type = changed(a.type);
+      return a;
+    }
+    if (node.op == &op::dot_general) {
+      DotAttrs a = node.attrs.as<DotAttrs>();
+      a.accumulate = optional(a.accumulate);
+      return a;
+    }
+    if (node.op == &op::convolution) {
+      ConvAttrs a = node.attrs.as<ConvAttrs>();
+      a.accumulate = optional(a.accumulate);
+      return a;
+    }
+    if (node.op == &op::dequantize_blockwise) {
+      DequantizeBlockwiseAttrs a = node.attrs.as<DequantizeBlockwiseAttrs>();
+      a.dtype = optional(a.dtype);
+      return a;
+    }
+    if (node.attrs.empty()) return node.attrs;
+    return with_subgraphs(node.attrs, [&](const Graph& body) { return run(body); });
+  }
+
+  std::vector<Value> emitted(Graph& to, const Node& node, Types types, const std::vector<Value>& operands) {
+    if (node.op != &op::bitcast) try {
+        std::vector<Value> out = to.emit(*node.op, operands, changed(node));
+        bool fits = out.size() == node.types.size();
+        for (size_t i = 0; fits && i < out.size(); ++i) {
+          DType got = out[i].dtype(), wanted = changed(node.types[i]).dtype;
+          fits = out[i].dims() == node.types[i].dims && (got == wanted || (is_float(got) && is_float(wanted)));
+        }
+        if (fits) {
+          for (size_t i = 0; i < out.size(); ++i) out[i] = convert(out[i], changed(node.types[i]).dtype);
+          return out;
+        }
+      } catch (const Error&) {
+        // It does not take them: between conversions, then.
+      }
+    std::vector<Value> as_they_were;
+    for (size_t i = 0; i < operands.size(); ++i)
+      as_they_were.push_back(is_meant(types[i].dtype) ? convert(operands[i], types[i].dtype) : operands[i]);
+    std::vector<Value> out = to.emit(*node.op, as_they_were, node.attrs);
+    for (Value& v : out)
+      if (is_meant(v.dtype())) v = convert(v, dtype_);
+    return out;
+  }
+
+  const std::vector<DType>& from_;
+  DType dtype_;
+};
+
+bool is_product(const OpDef* op) {
+  for (const OpDef* each : {&op::dot_general, &op::matmul, &op::linear, &op::lora_matmul, &op::grouped_matmul,
+                            &op::fused_matmul, &op::convolution, &op::conv, &op::conv_transpose, &op::attention})
+    if (op == each) return true;
+  return false;
+}
+
+}  // namespace
+
+Graph change_floats(const Graph& g, const std::vector<DType>& from, DType to) { return Changer(from, to).run(g); }
+
+Graph products_in_f16(const Graph& g) {
+  return with_bodies(g, [](const Graph& body) {
+    std::map<Ref, Value> constants;
+    return rewritten(body, [&](const Site& site) -> std::optional<std::vector<Value>> {
+      if (!is_product(site.node.op) || site.node.types[0].dtype != f32) return std::nullopt;
+      std::vector<Value> operands;
+      for (size_t i = 0; i < site.operands.size(); ++i) {
+        Value v = site.operands[i];
+        Ref r = site.node.operands[i];
+        if (v.dtype() == f32 && site.from.node(r).op == &op::constant) {  // the weights are of f16 in the file
+          auto [found, is_new] = constants.try_emplace(r);
+          if (is_new)
+            found->second = site.to.constant(changed_tensor(site.from.node(r).attrs.as<ConstantAttrs>().value, f16));
+          v = found->second;
+        }
+        operands.push_back(v.dtype() == f32 ? convert(v, f16) : v);
+      }
+      std::vector<Value> out = site.to.emit(*site.node.op, operands, site.node.attrs);
+      for (size_t i = 0; i < out.size(); ++i) out[i] = convert(out[i], site.node.types[i].dtype);
+      return out;
+    });
+  });
+}
+
+}  // namespace rlx

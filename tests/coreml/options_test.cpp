@@ -1,0 +1,238 @@
+// What a package may be besides a graph's program: another precision, packed weights, states, several functions,
+// images, labels. Each is written, read back and run; with RLX_COREML_CASES=dir the packages stay, for Apple's loader
+// to judge.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstdlib>
+
+#include "io/mlpackage.h"
+#include "reference/interpreter.h"
+#include "rlx/autodiff.h"
+#include "rlx/coreml.h"
+#include "rlx/coreml_model.h"
+#include "rlx/ops.h"
+#include "support/io_files.h"
+
+using namespace rlx;
+using namespace rlx::test;
+
+namespace {
+
+/// A folder for packages: the one that was asked for, or one that goes.
+class Packages {
+ public:
+  std::string operator/(const std::string& name) const {
+    const char* kept = std::getenv("RLX_COREML_CASES");
+    if (!kept) return temporary_ / (name + ".mlpackage");
+    std::filesystem::path folder = std::filesystem::path(kept) / ("options." + name);
+    std::filesystem::create_directories(folder);
+    return (folder / "model.mlpackage").string();
+  }
+
+ private:
+  TemporaryFolder temporary_;
+};
+
+Tensor numbers(const Shape& shape, double from = -1, double to = 1, DType dtype = f32) {
+  Tensor t(dtype, shape);
+  uint64_t state = 42;
+  for (size_t i = 0; i < t.element_count(); ++i) {
+    state = state * 6364136223846793005ull + 1442695040888963407ull;
+    store<double>(t, i, from + (to - from) * static_cast<double>(state >> 40) / static_cast<double>(1 << 24));
+  }
+  return t;
+}
+
+double distance(const Tensor& x, const Tensor& y) {
+  REQUIRE(x.element_count() == y.element_count());
+  double most = 0;
+  for (size_t i = 0; i < x.element_count(); ++i) most = std::max(most, std::abs(load_number(x, i) - load_number(y, i)));
+  return most;
+}
+
+/// A small model with weights: f32[2, 64] to probabilities of ten classes.
+struct Small {
+  Graph graph{"small"};
+  NamedTensors params;
+  Small() {
+    Value x = graph.input("x", f32, {2, 64});
+    Value w = graph.param("w", f32, {64, 96}), v = graph.param("v", f32, {96, 10});
+    graph.output(softmax(matmul(gelu(matmul(x, w)), v)), "probabilities");
+    params.emplace("w", numbers({64, 96}, -0.2, 0.2));
+    params.emplace("v", numbers({96, 10}, -0.2, 0.2));
+  }
+};
+
+Tensor run_one(const std::string& path, const std::vector<NamedTensor>& inputs) {
+  return CoremlModel::load(path, {.threads = 1}).predict(inputs).at(0).second;
+}
+
+}  // namespace
+
+TEST_CASE("a package of f16 has inputs and outputs of f16, half the weights, and rounds once an op") {
+  Packages packages;
+  Small small;
+  Tensor x = numbers({2, 64});
+  std::string wide = packages / "f32", half = packages / "f16", mixed = packages / "mixed";
+  auto wide_report = write_coreml(wide, small.graph, small.params);
+  auto half_report = write_coreml(half, small.graph, small.params, {.precision = CoreMLPrecision::half});
+  auto mixed_report = write_coreml(mixed, small.graph, small.params, {.precision = CoreMLPrecision::mixed});
+  Tensor exact = run_one(wide, {{"x", x}});
+  CHECK(half_report.weight_bytes < wide_report.weight_bytes * 6 / 10);
+  CHECK(mixed_report.weight_bytes < wide_report.weight_bytes * 6 / 10);
+  CHECK(half_report.minimum_ios == 16);
+  CHECK(text_of(half_report).find("computes in f16") != std::string::npos);
+  CHECK(text_of(mixed_report).find("computes in mixed precision") != std::string::npos);
+  Tensor x16(f16, x.shape());
+  for (size_t i = 0; i < x.element_count(); ++i) store<double>(x16, i, load_number(x, i));
+  Tensor of_half = run_one(half, {{"x", x16}}), of_mixed = run_one(mixed, {{"x", x}});
+  CHECK(of_half.dtype() == f16);
+  CHECK(of_mixed.dtype() == f32);
+  CHECK(distance(of_half, exact) < 0x1p-9);
+  CHECK(distance(of_mixed, exact) < 0x1p-9);
+  CHECK(distance(of_half, exact) > 0);
+}
+
+TEST_CASE("blocks and codes stay packed from iOS 18 on, with the numbers that they have unpacked") {
+  Packages packages;
+  Tensor x = numbers({2, 256}), dense = numbers({64, 256}, -0.3, 0.3);
+  for (DType format : {q4_0, q5_0, q8_0, q4_1, mxfp4}) {
+    CAPTURE(format);
+    Graph g;
+    Value v = g.input("x", f32, {2, 256});
+    g.output(dequant_matmul(v, g.param("w", format, {64, 256})));
+    NamedTensors params{{"w", quantized(dense, format)}};
+    std::string path = packages / text_of(format), unpacked = packages / text_of(format, "_unpacked");
+    auto report = write_coreml(path, g, params);
+    auto wide = write_coreml(unpacked, g, params, {.minimum_ios = 15});
+    CHECK(report.minimum_ios == 18);
+    CHECK(wide.minimum_ios == 15);
+    // Codes of 4 or 8 bits, and for each run of 32 a scale of f32, and a minimum if the format has one.
+    uint64_t elements = 64 * 256, eight = format == q5_0 || format == q8_0 || format == mxfp4;
+    uint64_t bytes = elements * (eight ? 8 : 4) / 8 + elements / 32 * (format == q4_1 ? 8 : 4);
+    CHECK(report.weight_bytes <= bytes + 1024);
+    CHECK(wide.weight_bytes > elements * 4);
+    CHECK(distance(run_one(path, {{"x", x}}), run_one(unpacked, {{"x", x}})) == 0);
+  }
+  // int8 and int4 with a scale for each 32 of a row
+  for (DType codes : {i8, i4}) {
+    Graph of_codes;
+    Value v = of_codes.input("x", f32, {2, 256});
+    Value w = of_codes.param("w", codes, {256, 64}), scale = of_codes.param("s", f32, {8, 64});
+    of_codes.output(dequant_matmul(v, w, {scale}, 32));
+    Tensor q(codes, {256, 64});
+    for (size_t i = 0; i < q.element_count(); ++i) store<int64_t>(q, i, static_cast<int64_t>(i % 15) - 7);
+    NamedTensors params{{"w", q}, {"s", numbers({8, 64}, 0.01, 0.1)}};
+    std::string path = packages / text_of(codes), unpacked = packages / text_of(codes, "_unpacked");
+    auto report = write_coreml(path, of_codes, params);
+    write_coreml(unpacked, of_codes, params, {.minimum_ios = 15});
+    CHECK(report.weight_bytes <= 256 * 64 * static_cast<uint64_t>(info(codes).bits) / 8 + 8 * 64 * 4 + 1024);
+    CHECK(distance(run_one(path, {{"x", x}}), run_one(unpacked, {{"x", x}})) == 0);
+  }
+}
+
+TEST_CASE("what an output leaves in a state is what the input has in the next prediction") {
+  Packages packages;
+  Graph g;
+  Value x = g.input("x", f32, {1, 4}), cache = g.input("cache", f32, {3, 4});
+  Value next = concatenate({slice_axis(cache, 0, 1, 3), x}, 0);
+  g.output(reduce_sum(next, {0}), "sum");
+  g.output(next, "cache_next");
+  std::string path = packages / "state";
+  CoreMLReport report = write_coreml(path, g, {}, {.states = {{"cache", "cache_next"}}});
+  CHECK(report.minimum_ios == 18);
+  CoremlModel model = CoremlModel::load(path, {.threads = 1});
+  REQUIRE(model.states().size() == 1);
+  CoremlState state = model.make_state();
+  double expected[] = {1, 3, 6, 9};  // of the last three of 1, 2, 3, 4
+  for (int step = 0; step < 4; ++step) {
+    auto out = model.predict({{"x", full(f32, {1, 4}, step + 1)}}, &state);
+    REQUIRE(out.size() == 1);
+    CHECK(load_number(out[0].second, 3) == expected[step]);
+  }
+  CHECK_THROWS_AS(write_coreml(path, g, {}, {.states = {{"cache", "nothing"}}}), Error);
+  CHECK_THROWS_AS(write_coreml(path, g, {}, {.minimum_ios = 17, .states = {{"cache", "cache_next"}}}), Error);
+}
+
+TEST_CASE("functions of one package share their weights") {
+  Packages packages;
+  Small small;
+  Graph other("logits");
+  Value x = other.input("x", f32, {1, 64});
+  other.output(matmul(x, other.param("w", f32, {64, 96})), "hidden");
+  std::string path = packages / "functions", alone = packages / "function_alone";
+  auto report = write_coreml(path, {{"classify", small.graph}, {"hidden", other}}, small.params);
+  auto one = write_coreml(alone, small.graph, small.params, {.minimum_ios = 18});
+  CHECK(report.weight_bytes == one.weight_bytes);
+  Tensor in = numbers({2, 64});
+  CHECK(distance(run_one(path, {{"x", in}}), run_one(alone, {{"x", in}})) == 0);
+  Tensor row = numbers({1, 64});
+  auto hidden = CoremlModel::load(path, {.function = "hidden", .threads = 1}).predict({{"x", row}});
+  CHECK(distance(hidden.at(0).second, interpret(other, std::array{row}, {{"w", small.params.at("w")}}).at(0)) < 1e-5);
+  CHECK_THROWS_AS(write_coreml(path, {{"a", other}, {"a", other}}, small.params), Error);
+}
+
+TEST_CASE("an image comes in as bytes and is scaled, a classifier answers with a label") {
+  Packages packages;
+  Graph g;
+  Value image = g.input("image", f32, {1, 3, 4, 5});
+  Value means = reshape(reduce_sum(image, {0, 2, 3}) / 20.0, {1, 3});
+  g.output(softmax(means), "scores");
+  std::string path = packages / "classifier";
+  CoreMLOptions options{.description = "tells colors",
+                        .feature_descriptions = {{"image", "a picture"}},
+                        .images = {{"image", {CoreMLImage::Color::rgb, 1 / 127.5, {-1, -1, -1}}}},
+                        .classes = {"red", "green", "blue"}};
+  write_coreml(path, g, {}, options);
+  CoremlModel model = CoremlModel::load(path, {.threads = 1});
+  CHECK(model.inputs()[0].kind == "image");
+  Tensor bytes(f32, {1, 3, 4, 5});  // green
+  for (size_t i = 0; i < 60; ++i) store<double>(bytes, i, i / 20 == 1 ? 255 : 0);
+  auto out = model.predict({{"image", bytes}});
+  REQUIRE(out.size() == 2);
+  CHECK(model.labels() == std::vector<std::string>{"red", "green", "blue"});
+  CHECK(load_number(out[0].second, 0) == 1);
+  CHECK(load_number(out[1].second, 1) == doctest::Approx(std::exp(1) / (std::exp(1) + 2 * std::exp(-1))));
+  mil::Model described = MlPackage::open(path).model();
+  CHECK(described.metadata.description == "tells colors");
+  CHECK(described.main.inputs[0].doc == "a picture");
+  CHECK(described.main.predicted_feature == "classLabel");
+  CHECK_THROWS_AS(write_coreml(path, g, {}, {.classes = {"one", "two"}}), Error);
+  CHECK_THROWS_AS(write_coreml(path, g, {}, {.images = {{"nothing", {}}}}), Error);
+}
+
+TEST_CASE("a step of training is a package: gradients and Adam") {
+  Packages packages;
+  Graph loss("loss");
+  {
+    Value x = loss.input("x", f32, {8, 3}), y = loss.input("y", f32, {8, 1}), w = loss.input("w", f32, {3, 1});
+    Value d = tanh(matmul(x, w)) - y;
+    loss.output(reduce_sum(d * d, {0, 1}) / 8.0, "loss");
+  }
+  Graph gradient = value_and_grad(loss, {"w"}), step("step");
+  std::vector<Value> in{step.input("x", f32, {8, 3}), step.input("y", f32, {8, 1}), step.input("w", f32, {3, 1})};
+  Value m = step.input("m", f32, {3, 1}), v = step.input("v", f32, {3, 1}), count = step.input("step", i32, {});
+  auto out = splice(step, gradient, in);
+  Value rate = scalar(step, 0.1, f32);
+  auto next = step.emit(op::adam_update, {in[2], out[1], rate, count, m, v}, AdamAttrs{});
+  step.output(out[0], "loss");
+  for (size_t i = 0; i < next.size(); ++i) step.output(next[i], std::array{"w_next", "m_next", "v_next"}[i]);
+  std::string path = packages / "adam";
+  write_coreml(path, step);
+  CoremlModel model = CoremlModel::load(path, {.threads = 1});
+  std::vector<Tensor> feed{numbers({8, 3}),     numbers({8, 1}),     full(f32, {3, 1}, 0.25),
+                           Tensor(f32, {3, 1}), Tensor(f32, {3, 1}), Tensor()};
+  std::vector<Tensor> packed = feed;
+  for (int s = 1; s <= 5; ++s) {
+    feed[5] = Tensor::scalar(s);
+    packed[5] = feed[5].reshaped({1});
+    auto wanted = interpret(step, feed);
+    std::vector<NamedTensor> named;
+    for (size_t i = 0; i < packed.size(); ++i) named.emplace_back(model.inputs()[i].name, packed[i]);
+    auto got = model.predict(named);
+    for (size_t i = 1; i < 4; ++i) feed[i + 1] = wanted[i], packed[i + 1] = got[i].second;
+    CHECK(distance(got[0].second, wanted[0]) < 1e-5);
+    CHECK(distance(got[1].second, wanted[1]) < 1e-5);
+  }
+}
