@@ -1,0 +1,123 @@
+// Graphs before and after complex numbers and many dims are taken apart: the reference gives both the same numbers.
+#include <doctest/doctest.h>
+
+#include <complex>
+
+#include "ir/verify.h"
+#include "passes/collapse_rank.h"
+#include "passes/split_complex.h"
+#include "reference/interpreter.h"
+#include "rlx/ops.h"
+
+using namespace rlx;
+
+namespace {
+
+Tensor counted(const Shape& shape, DType dtype = f32) {
+  Tensor t(dtype, shape);
+  for (size_t i = 0; i < t.element_count(); ++i) {
+    double v = static_cast<double>(i % 23) / 4 - 2;
+    if (is_complex(dtype)) store<std::complex<double>>(t, i, {v, static_cast<double>(i % 7) / 3 - 1});
+    else store<double>(t, i, v);
+  }
+  return t;
+}
+
+size_t widest(const Graph& g) {
+  size_t most = 0;
+  for (const Node& node : g.nodes())
+    for (const Type& t : node.types) most = std::max(most, t.dims.size());
+  return most;
+}
+
+/// The graph of a function of one wide value.
+template <class F>
+Graph wide_graph(const Dims& dims, F f) {
+  Graph g;
+  g.output(f(g.input("x", f32, dims)), "y");
+  return g;
+}
+
+void check_collapsed(const Graph& g) {
+  Graph flat = collapse_rank(g, 5);
+  verify(flat);
+  CHECK(widest(flat) <= 5);
+  Tensor x = counted(shape_of(g.input_types()[0].dims));
+  Tensor wanted = interpret(g, std::array{x})[0];
+  Tensor got = interpret(flat, std::array{x.reshaped(shape_of(flat.input_types()[0].dims))})[0];
+  REQUIRE(got.element_count() == wanted.element_count());
+  for (size_t i = 0; i < got.element_count(); ++i) CHECK(load_number(got, i) == load_number(wanted, i));
+}
+
+}  // namespace
+
+TEST_CASE("what is done to seven dims is done to five") {
+  Dims dims{2, 3, 2, 1, 3, 2, 2};
+  SUBCASE("an order that five dims hold") {
+    check_collapsed(wide_graph(dims, [](Value x) { return transpose(x, {4, 5, 6, 0, 1, 2, 3}); }));
+  }
+  SUBCASE("an order that they do not") {
+    check_collapsed(wide_graph(dims, [](Value x) { return transpose(x, {6, 4, 2, 5, 3, 1, 0}); }));
+    check_collapsed(wide_graph({2, 3, 4, 2, 3, 2}, [](Value x) { return transpose(x, {5, 3, 1, 4, 2, 0}); }));
+  }
+  SUBCASE("parts, edges and sums") {
+    check_collapsed(wide_graph(dims, [](Value x) {
+      return slice(x, {0, 1, 0, 0, 0, 0, 1}, {2, 3, 2, 1, 3, 1, 2}, {1, 1, 1, 1, 2, 1, 1});
+    }));
+    check_collapsed(wide_graph(dims, [](Value x) {
+      return pad(x, scalar(x.graph(), 7, f32), {{0, 1, 0, 0, -1, 0, 2}, {1, 0, 0, 2, 0, 0, 0}, {0, 0, 1, 0, 0, 0, 1}});
+    }));
+    check_collapsed(wide_graph(dims, [](Value x) { return reduce_sum(x, {1, 2, 5}); }));
+    check_collapsed(wide_graph(dims, [](Value x) { return reduce_max(x, {0, 3, 6}); }));
+    check_collapsed(wide_graph(dims, [](Value x) { return reverse(concatenate({x, x * 2.0}, 4), {0, 4}); }));
+  }
+  SUBCASE("spread and counted") {
+    check_collapsed(wide_graph({3, 2}, [](Value x) {
+      return broadcast_in_dim(x, {2, 2, 2, 3, 2, 2}, {3, 1}) + iota(x.graph(), {f32, {2, 2, 2, 3, 2, 2}}, 3);
+    }));
+  }
+  SUBCASE("in a loop over slices") {
+    check_collapsed(wide_graph({3, 2, 1, 2, 2, 2, 2}, [](Value x) {
+      Type slice{f32, {2, 1, 2, 2, 2, 2}};
+      Graph body = trace(std::vector{slice, slice}, [](Values v) {
+        Value sum = v[0] + v[1];
+        return std::vector{sum, transpose(sum, {5, 4, 3, 2, 1, 0})};
+      });
+      auto out = scan(x.graph(), {zeros_like(reshape(slice_axis(x, 0, 0, 1), slice.dims)), x}, {1, 1, 3, false, body});
+      return reshape(out[1], {96});
+    }));
+  }
+}
+
+TEST_CASE("complex numbers are pairs in loops and branches too") {
+  Graph g;
+  Value z = g.input("z", c64, {4});
+  Graph body = trace(std::vector{z.type()}, [](Values v) { return v[0] * v[0] + conjugate(v[0]); });
+  Graph small = trace(std::vector{z.type()}, [](Values v) {
+    Value size = reduce_max(abs(v[0]), {0});
+    return compare(size, full_like(size, 100), Comparison::lt);
+  });
+  auto out = while_loop({z}, {1, small, body, 3});
+  Graph negated = trace(std::vector{z.type()}, [](Values v) { return neg(v[0]); });
+  Graph same = trace(std::vector{z.type()}, [](Values v) { return v[0] / (v[0] * v[0]); });
+  Value first = reshape(real(slice_axis(z, 0, 0, 1)), {});
+  Value chosen = if_else(compare(first, zeros_like(first), Comparison::gt), {z}, negated, same)[0];
+  g.output(out[0], "looped");
+  g.output(chosen, "chosen");
+  Graph real_graph = split_complex(g);
+  verify(real_graph);
+  REQUIRE(real_graph.outputs().size() == 4);
+  CHECK(real_graph.outputs()[1].name == "looped_im");
+  Tensor x = counted({4}, c64), re(f32, {4}), im(f32, {4});
+  for (size_t i = 0; i < 4; ++i) {
+    auto v = load<std::complex<double>>(x, i);
+    store<double>(re, i, v.real()), store<double>(im, i, v.imag());
+  }
+  auto wanted = interpret(g, std::array{x}), got = interpret(real_graph, std::array{re, im});
+  for (size_t o = 0; o < 2; ++o)
+    for (size_t i = 0; i < 4; ++i) {
+      auto v = load<std::complex<double>>(wanted[o], i);
+      CHECK(load_number(got[2 * o], i) == doctest::Approx(v.real()).epsilon(1e-5));
+      CHECK(load_number(got[2 * o + 1], i) == doctest::Approx(v.imag()).epsilon(1e-5));
+    }
+}
