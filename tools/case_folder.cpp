@@ -138,7 +138,8 @@ CaseResult run_case(const CaseFolder& given, const std::string& outputs, bool wi
         inputs.emplace_back(name, read_npy((fs::path(c.path) / file).string()));
       std::vector<NamedTensor> results = model.predict(inputs, &state);
       for (const auto& [name, file] : c.steps[s].out) {
-        auto it = std::find_if(results.begin(), results.end(), [&](const NamedTensor& r) { return r.first == name; });
+        auto it = std::find_if(results.begin(), results.end(),
+                               [&, &name = name](const NamedTensor& r) { return r.first == name; });
         if (it == results.end()) return {false, text_of("step ", s, ": there is no output '", name, "'")};
         if (!outputs.empty()) {
           fs::create_directories(outputs);
@@ -146,7 +147,8 @@ CaseResult run_case(const CaseFolder& given, const std::string& outputs, bool wi
         }
       }
       for (const auto& [name, file] : c.steps[s].out) {
-        auto it = std::find_if(results.begin(), results.end(), [&](const NamedTensor& r) { return r.first == name; });
+        auto it = std::find_if(results.begin(), results.end(),
+                               [&, &name = name](const NamedTensor& r) { return r.first == name; });
         Difference d = compare_outputs(c, it->second, read_npy((fs::path(c.path) / file).string()));
         if (!d.ok)
           return {false,
