@@ -62,6 +62,7 @@ Optimizer optimizer_of(const TrainSettings& s) {
       {"lamb", Optimizer::lamb()},
       {"lion", Optimizer::lion()},
       {"muon", Optimizer::muon({.momentum = s.momentum > 0 ? s.momentum : 0.95})},
+      {"sophia", Optimizer::sophia()},
   };
   std::string names;
   for (const auto& [name, optimizer] : kAll) {
@@ -85,9 +86,14 @@ LearningRate rate_of(const TrainSettings& s, int64_t steps) {
   if (s.schedule != "constant")
     fail(ErrorCode::not_found, "there is no schedule '", s.schedule,
          "'; there are constant, linear, cosine, one_cycle");
-  LearningRate rate(s.learning_rate);
-  rate.options.warmup = s.warmup;
-  return rate;
+  return LearningRate::constant(s.learning_rate, s.warmup);
+}
+
+PrecisionPolicy precision_of(const TrainSettings& s) {
+  if (s.precision == "f32") return {};
+  if (s.precision == "f16") return PrecisionPolicy::auto_mixed(f16);
+  if (s.precision == "bf16") return PrecisionPolicy::auto_mixed(bf16);
+  fail(ErrorCode::not_found, "there is no precision '", s.precision, "'; there are f32, f16, bf16");
 }
 
 /// Sums over batches; a mean counts by the number of its examples.
@@ -188,7 +194,7 @@ StepResult Run::step() {
     loss += last.loss / static_cast<double>(s_.accumulate);
     norm = std::max(norm, last.grad_norm);
   }
-  session_->step_accumulated();
+  if (session_->pending_accumulation() > 0) session_->step_accumulated();  // else all overflowed, and the scale falls
   last.loss = loss, last.grad_norm = norm, last.step = session_->steps();
   return last;
 }
@@ -199,6 +205,7 @@ void Run::log_step(const StepResult& r) {
   MetricsLog::Line line = {
       {"step", r.step},           {"epoch", loader_.position().epoch}, {"loss", r.loss},
       {"grad_norm", r.grad_norm}, {"learning_rate", r.learning_rate},  {"examples_per_second", done / seconds}};
+  if (s_.precision == "f16") line.emplace_back("loss_scale", r.loss_scale);
   const auto& outputs = model_.loss.outputs();
   for (size_t i = 0; i < r.outputs.size(); ++i)
     if (r.outputs[i].rank() == 0 && outputs[i + 1].name != "correct")
@@ -318,6 +325,7 @@ TrainConfig train_config(const TrainSettings& s, const Graph& loss, int64_t step
   config.clip_norm = s.clip_norm, config.clip_value = s.clip_value, config.ema = s.ema;
   config.allow_unused = s.allow_unused;
   config.fused = s.accumulate == 1;
+  config.precision = precision_of(s), config.checkpoints = s.checkpoints, config.seed = static_cast<uint64_t>(s.seed);
   if (!s.freeze.empty()) config.groups.push_back({s.freeze, 1, {}, true});
   // Biases and the factors of norms are not pulled towards 0.
   ParamGroup vectors;

@@ -52,8 +52,8 @@ const std::vector<Setting>& settings_table() {
       {"model", "dropout", "P", "mlp, cnn, char_lm: while training (0)", &S::dropout},
       {"train", "hold_out", "PART",
        "of the examples, the last ones: kept to be tested by, where there is no --test (0)", &S::hold_out},
-      {"optimizer", "optimizer", "NAME", "sgd, adam, adamw, adagrad, rmsprop, adafactor, lamb, lion, muon (adamw)",
-       &S::optimizer},
+      {"optimizer", "optimizer", "NAME",
+       "sgd, adam, adamw, adagrad, rmsprop, adafactor, lamb, lion, muon, sophia (adamw)", &S::optimizer},
       {"optimizer", "learning_rate", "X", "the highest one (0.001)", &S::learning_rate},
       {"optimizer", "schedule", "NAME", "constant, linear, cosine, one_cycle (constant)", &S::schedule},
       {"optimizer", "warmup", "N", "steps in which the rate rises from 0 (0)", &S::warmup},
@@ -64,6 +64,8 @@ const std::vector<Setting>& settings_table() {
       {"optimizer", "clip_value", "X", "each gradient's elements are clamped to +-X (0: not)", &S::clip_value},
       {"optimizer", "ema", "X", "a moving mean of the params is kept, X of it a step; it is what is tested (0: none)",
        &S::ema},
+      {"optimizer", "precision", "NAME",
+       "f32; or f16, bf16: products in it, all else in f32, f16 with a scale that adapts (f32)", &S::precision},
       {"optimizer", "freeze", "NAME,...", "params that stay; NAME* stands for all that begin so", &S::freeze},
       {"train", "epochs", "N", "times that all examples are seen", &S::epochs},
       {"train", "steps", "N", "steps in all, instead of epochs", &S::steps},
@@ -74,6 +76,8 @@ const std::vector<Setting>& settings_table() {
       {"train", "log_every", "N", "steps between two lines of metrics (10)", &S::log_every},
       {"train", "evaluate_every", "N", "steps between two tests (an epoch)", &S::evaluate_every},
       {"train", "checkpoint_every", "N", "steps between two checkpoints (an epoch)", &S::checkpoint_every},
+      {"train", "checkpoints", "N",
+       "parts of the forward pass whose insides are computed again: less memory, more time (0: none)", &S::checkpoints},
       {"train", "patience", "N", "tests in a row without a better loss after which to stop (0: never)", &S::patience},
       {"train", "allow_unused", "", "a param that the loss does not depend on is no error", &S::allow_unused},
       {"train", "out", "DIR", "the folder that is written (trained)", &S::out},
@@ -130,6 +134,7 @@ void check_settings(const TrainSettings& s) {
                             {"evaluate_every", s.evaluate_every},
                             {"checkpoint_every", s.checkpoint_every},
                             {"patience", s.patience},
+                            {"checkpoints", s.checkpoints},
                             {"length", s.length}})
     if (value < 0) refuse(key, value, "at least 0");
   for (auto [key, value] :

@@ -26,13 +26,13 @@ struct TrainSettings {
   Sources data, test;
   double hold_out = 0;
   // [optimizer]
-  std::string optimizer = "adamw", schedule = "constant";
+  std::string optimizer = "adamw", schedule = "constant", precision = "f32";
   double learning_rate = 1e-3, last = 0, momentum = 0.9, weight_decay = -1, clip_norm = 0, clip_value = 0, ema = 0;
   int64_t warmup = 0;
   Strings freeze;
   // [train]
   int64_t epochs = 0, steps = 0, batch_size = 32, accumulate = 1, seed = 0, shift = 0;
-  int64_t log_every = 10, evaluate_every = 0, checkpoint_every = 0, patience = 0;
+  int64_t log_every = 10, evaluate_every = 0, checkpoint_every = 0, patience = 0, checkpoints = 0;
   bool allow_unused = false;
   std::string out = "trained";
   // [generate]

@@ -65,6 +65,28 @@ class Train(ProgramTest):
         self.assertIn("<polyline", (self.out / "loss.svg").read_text())
         self.assertRegex(self.succeeds("inspect", self.out / "params.safetensors"), r"out.weight +f32\[1, 3\]")
 
+    def test_it_learns_in_narrow_floats_and_with_parts_computed_again(self):
+        arguments = ["linear", "--steps", 200, "--learning-rate", 0.05, "--batch-size", 16]
+        self.train(*arguments, "--out", self.out)
+        wanted = metrics(self.out, "loss")
+        for name, more in (("f16", ["--precision", "f16"]), ("bf16", ["--precision", "bf16"]), ("parts", ["--checkpoints", 2]),
+                           ("batches", ["--precision", "f16", "--accumulate", 2])):
+            with self.subTest(name):
+                out = self.folder / name
+                self.train(*arguments, *more, "--out", out)
+                losses = metrics(out, "loss")
+                self.assertLess(losses[200], 0.1 * losses[1])
+                if name == "f16":
+                    self.assertEqual(metrics(out, "loss_scale")[200], 65536)
+                if name == "parts":
+                    self.assertEqual(losses, wanted)
+        self.fails(1, "there are f32, f16, bf16", "train", *arguments, "--precision", "f8", "--out", self.folder / "no")
+
+    def test_sophia_steps_by_the_curvature(self):
+        self.train("linear", "--steps", 200, "--learning-rate", 0.02, "--optimizer", "sophia", "--out", self.out)
+        losses = metrics(self.out, "loss")
+        self.assertLess(losses[200], 0.5 * losses[1])
+
     def test_a_graph_learns_from_every_kind_of_file(self):
         graph = self.file("g.rlx", GRAPH)
         rows = "".join(f"{self.x[3 * i]},{self.x[3 * i + 1]},{self.x[3 * i + 2]},{self.t[i]}\r\n" for i in range(60))
