@@ -234,7 +234,9 @@ TEST_CASE("every op of the table is written as an ML Program that gives its numb
     }
   }
   size_t whole = 0, some = 0, samples = 0, lowered = 0;
-  for (const auto& [name, count] : ops) {
+  for (const auto& entry : ops) {  // no structured binding: the checks below are lambdas
+    const std::string& name = entry.first;
+    const Count& count = entry.second;
     samples += count.samples, lowered += count.lowered;
     whole += count.lowered == count.samples;
     some += count.lowered > 0;
