@@ -16,6 +16,7 @@
 #include "rlx/coreml_model.h"
 #include "support/io_files.h"
 #include "support/laws.h"
+#include "support/sanitized.h"
 
 using namespace rlx;
 using namespace rlx::test;
@@ -187,7 +188,8 @@ TEST_CASE("every op of the table is written as an ML Program that gives its numb
     if (only && std::string(only).find(text_of(",", op->name, ",")) == std::string::npos) continue;
     Count& count = ops[std::string(op->name)];
     auto samples = op->samples();
-    for (size_t s = 0; s < samples.size(); ++s) {
+    // Sanitized: one sample an op, and what is not written is not counted.
+    for (size_t s = 0; s < samples.size() && !(test::sanitized() && count.samples > 0); ++s) {
       CAPTURE(op->name);
       CAPTURE(s);
       laws::Case c = in_f32(samples[s]);
@@ -242,6 +244,7 @@ TEST_CASE("every op of the table is written as an ML Program that gives its numb
     some += count.lowered > 0;
     size_t refused = count.samples - count.lowered;
     if (refused) MESSAGE("without a lowering: ", name, ", ", refused, " of ", count.samples, " samples; ", count.why);
+    if (test::sanitized()) continue;
     auto known = kRefused.find(name);
     CHECK_MESSAGE(refused == (known == kRefused.end() ? 0 : known->second), name, " has ", refused,
                   " samples that are not written: ", count.why);
