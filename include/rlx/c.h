@@ -211,6 +211,7 @@ typedef struct rlx_coreml_write_options {
   int narrow;                                           /* i64 and f64 become i32 and f32 */
   const char* dims;                                     /* numbers for symbols, "B=1 S=128"; NULL for none */
   const char *description, *author, *version, *license; /* may be NULL */
+  const char* precision; /* "f32", "f16" or "mixed" (products alone in f16); NULL for the graph's own */
 } rlx_coreml_write_options;
 /* Writes the graph as an .mlpackage, with a value for each of its params by name. Stores what became of it, as text to
    be freed by rlx_text_free, in *report, if that is not NULL. `options` may be NULL. */

@@ -1,4 +1,5 @@
 // Core ML packages through the C ABI; see rlx/c.h.
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "c_api/handles.h"
@@ -32,6 +33,15 @@ rlx::Bindings bindings_from(const char* text) {
     word.clear();
   }
   return dims;
+}
+
+rlx::CoreMLPrecision precision_from(const char* text) {
+  if (!text || !*text) return rlx::CoreMLPrecision::as_built;
+  auto names = names_of(rlx::CoreMLPrecision{});
+  auto found = std::find(names.begin(), names.end(), std::string_view(text));
+  if (found == names.end())
+    fail(ErrorCode::invalid_argument, "a package's precision is f32, f16 or mixed, not '", text, "'");
+  return static_cast<rlx::CoreMLPrecision>(found - names.begin());
 }
 
 }  // namespace
@@ -124,6 +134,7 @@ rlx_status rlx_coreml_write(const char* path, const rlx_graph* graph, const char
     o.minimum_ios = given.minimum_ios, o.narrow = given.narrow != 0, o.dims = bindings_from(given.dims);
     o.description = text_or_empty(given.description), o.author = text_or_empty(given.author);
     o.version = text_or_empty(given.version), o.license = text_or_empty(given.license);
+    o.precision = precision_from(given.precision);
     if (param_count) required(names, "names"), required(params, "params");
     rlx::NamedTensors values;
     for (size_t i = 0; i < param_count; ++i)

@@ -212,6 +212,22 @@ def test_what_is_lowered_is_written_for_the_system_asked_for(tmp_path):
         rlx.coreml.load(tmp_path / "nothing.mlpackage")
 
 
+@pytest.mark.parametrize("precision,inside,outside", [("f32", "f32", "f32"), ("f16", "f16", "f16"), ("mixed", "f16", "f32")])
+def test_a_package_computes_in_the_precision_asked_for(tmp_path, precision, inside, outside):
+    w = np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4)
+    x = np.linspace(0, 1, 6, dtype=np.float32).reshape(2, 3)
+    path = tmp_path / "layer.mlpackage"
+    rlx.coreml.convert(lambda x: rnp.tanh(x @ w), path, x, precision=precision)
+    model = rlx.coreml.load(path)
+    got, = model.predict({"x": x}).values()
+    wanted = np.tanh(x @ w)
+    error = np.abs(got.astype(np.float64) - wanted).max()
+    assert error < 1e-6 if inside == "f32" else 1e-6 < error < 2e-3
+    assert np.asarray(got).dtype == {"f32": np.float32, "f16": np.float16}[outside]
+    with pytest.raises(rlx.Error, match="f32, f16 or mixed, not 'f8'"):
+        rlx.coreml.convert(lambda x: rnp.tanh(x @ w), path, x, precision="f8")
+
+
 def test_a_graph_is_written_with_its_params_and_dims(tmp_path):
     graph = rlx.Graph.parse("""graph @layer {
       %0 = input() @"x" : f32[N, 2]

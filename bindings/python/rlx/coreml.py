@@ -365,13 +365,14 @@ def load(path, function=None, precision=None, threads=0, seed=None):
 
 
 def convert(source, path, *args, inputs=None, outputs=None, params=None, minimum_ios=0, narrow=False, dims=None, short_description="",
-            author="", version="", license=""):
+            author="", version="", license="", precision=None):
     """Writes an ML Program to `path` and returns what became of it, as text.
 
     source: a function of arrays, with example arguments or `rlx.ShapeDtype`s behind the path; what `rlx.jit(f).lower(...)` gives; or an
     `rlx.Graph`, with `params` by name where it has some. Features of a function are called as its parameters, results "y" or
     "y0", "y1", ..., or as `inputs` and `outputs` say. `minimum_ios` 15 to 18 chooses the oldest system that must run it (0: the
-    oldest that can); `narrow` lets i64 and f64 become i32 and f32; `dims` gives numbers to symbols.
+    oldest that can); `narrow` lets i64 and f64 become i32 and f32; `dims` gives numbers to symbols;
+    `precision` "f32", "f16" or "mixed" (products alone in f16) changes what it computes in.
     """
     if isinstance(source, _graph.Graph):
         graph = source
@@ -391,7 +392,8 @@ def convert(source, path, *args, inputs=None, outputs=None, params=None, minimum
         names = (c_char_p * max(1, len(params)))(*[n.encode() for n in params])
         options = CoremlWriteOptions(ctypes.sizeof(CoremlWriteOptions), minimum_ios, int(narrow),
                                      " ".join(f"{k}={v}" for k, v in (dims or {}).items()).encode(), short_description.encode(),
-                                     author.encode(), version.encode(), license.encode())
+                                     author.encode(), version.encode(), license.encode(),
+                                     (precision or "").encode())
         report = c_void_p()
         check(lib.rlx_coreml_write, str(path).encode(), graph.handle, names, (c_void_p * max(1, len(params)))(*[t.value for t in tensors]),
               len(params), byref(options), byref(report))

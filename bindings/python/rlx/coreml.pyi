@@ -1,7 +1,7 @@
 import enum
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from os import PathLike
-from typing import Any, overload
+from typing import Any, Literal, overload
 
 import numpy as np
 
@@ -80,4 +80,5 @@ def convert(
     author: str = ...,
     version: str = ...,
     license: str = ...,
+    precision: Literal["f32", "f16", "mixed"] | None = ...,
 ) -> str: ...
