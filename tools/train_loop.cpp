@@ -148,6 +148,7 @@ class Run {
   std::unique_ptr<MetricsLog> log_;
   Clock::time_point begin_ = Clock::now();
   int64_t begin_step_ = 0;
+  double loss_ = 0;  // of the step that was logged last
 };
 
 void Run::open_folder() {
@@ -206,6 +207,7 @@ void Run::log_step(const StepResult& r) {
       {"step", r.step},           {"epoch", loader_.position().epoch}, {"loss", r.loss},
       {"grad_norm", r.grad_norm}, {"learning_rate", r.learning_rate},  {"examples_per_second", done / seconds}};
   if (s_.precision == "f16") line.emplace_back("loss_scale", r.loss_scale);
+  loss_ = r.loss;
   const auto& outputs = model_.loss.outputs();
   for (size_t i = 0; i < r.outputs.size(); ++i)
     if (r.outputs[i].rank() == 0 && outputs[i + 1].name != "correct")
@@ -268,6 +270,9 @@ void Run::finish() {
   AtomicFile picture(path("loss.svg"));
   picture.write(curves_svg(curves, {.title = s_.model, .log_y = true}));
   picture.commit();
+  double seconds = std::chrono::duration<double>(Clock::now() - begin_).count();
+  write_out(text_of("step ", session_->steps(), ": loss ", fixed_text(loss_, 4), ", ", fixed_text(seconds, 1), " s; ",
+                    path("params.safetensors"), " is written, the curve in ", path("loss.svg"), "\n"));
   if (model_.writer) {
     std::string text = written_text(model_, session_->params(), s_, device_);
     AtomicFile sample(path("sample.txt"));

@@ -33,9 +33,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   for (const auto& finding : mlprogram::lint(*model, literal))
     if (finding.rule.empty() || finding.what.empty()) std::abort();
   for (const auto& [name, function] : model->program.functions)
-    for (bool f32 : {false, true}) {
+    for (bool single : {false, true}) {
       mlprogram::LowerOptions options;
-      options.function = name, options.f32 = f32;
+      options.function = name, options.f32 = single;
       expect_refusal([&] { verify(mlprogram::lower(*model, literal, options).graph); });
     }
   return 0;
