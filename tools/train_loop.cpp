@@ -42,15 +42,6 @@ class Interrupts {
   Interrupts& operator=(const Interrupts&) = delete;
 };
 
-OptimizerRule with_decay(OptimizerRule rule, double decay) {
-  std::visit(
-      [&](auto& attrs) {
-        if constexpr (requires { attrs.weight_decay; }) attrs.weight_decay = decay;
-      },
-      rule);
-  return rule;
-}
-
 Optimizer optimizer_of(const TrainSettings& s) {
   const std::pair<const char*, Optimizer> kAll[] = {
       {"sgd", Optimizer::sgd({.momentum = s.momentum})},
@@ -67,13 +58,7 @@ Optimizer optimizer_of(const TrainSettings& s) {
   std::string names;
   for (const auto& [name, optimizer] : kAll) {
     names += (names.empty() ? "" : ", ") + std::string(name);
-    if (s.optimizer != name) continue;
-    Optimizer chosen = optimizer;
-    if (s.weight_decay >= 0) {
-      chosen.rule = with_decay(chosen.rule, s.weight_decay);
-      if (chosen.for_vectors) chosen.for_vectors = with_decay(*chosen.for_vectors, s.weight_decay);
-    }
-    return chosen;
+    if (s.optimizer == name) return optimizer;
   }
   fail(ErrorCode::not_found, "there is no optimizer '", s.optimizer, "'; there are ", names);
 }
@@ -338,6 +323,7 @@ TrainConfig train_config(const TrainSettings& s, const Graph& loss, int64_t step
   for (Ref r : loss.params())
     if (loss.node(r).types[0].rank() < 2) vectors.params.push_back(loss.node(r).name);
   if (!vectors.params.empty()) config.groups.push_back(std::move(vectors));
+  if (s.weight_decay >= 0) config.groups.push_back({{"*"}, 1, s.weight_decay});
   return config;
 }
 

@@ -12,6 +12,7 @@
 #include "backends/coreml_framework/framework.h"
 #include "compile/backends.h"
 #include "compile/pipeline.h"
+#include "compile/with_values.h"
 #include "frontends/mil/lower.h"
 #include "io/mlpackage.h"
 #include "ir/leaves.h"
@@ -44,33 +45,6 @@ class ScratchFolder {
  private:
   fs::path path_;
 };
-
-/// The graph with each param as a constant.
-Graph with_constants(const Graph& g, const std::map<std::string, Tensor>& params) {
-  Graph to(g.name());
-  std::vector<std::vector<Value>> values(g.nodes().size());
-  auto value = [&](Ref r) { return values[static_cast<size_t>(r.node)][static_cast<size_t>(r.result)]; };
-  for (size_t n = 0; n < g.nodes().size(); ++n) {
-    const Node& node = g.nodes()[n];
-    if (node.op == &op::input) {
-      values[n] = {to.input(node.name, node.types[0])};
-      continue;
-    }
-    if (node.op == &op::param) {
-      auto found = params.find(node.name);
-      if (found == params.end()) fail(ErrorCode::invalid_argument, "param '", node.name, "' is not bound");
-      values[n] = {to.constant(found->second)};
-      continue;
-    }
-    std::vector<Value> operands;
-    for (Ref r : node.operands) operands.push_back(value(r));
-    to.set_scope(node.name);
-    values[n] = to.emit(*node.op, std::move(operands), node.attrs);
-  }
-  to.set_scope("");
-  for (const Output& o : g.outputs()) to.output(value(o.ref), o.name);
-  return to;
-}
 
 /// The tensor as a value of that dtype and shape: what crosses the boundary of a package is f32, f16 or i32, and of
 /// rank 1 at least.
@@ -234,7 +208,7 @@ class CoremlExecutable final : public Executable {
   /// With its params' values, which may fold further.
   Graph bound() const {
     auto backend = coreml::make_backend(options_here());
-    Pipelined legal = run_pipeline(with_constants(graph_, params_), *backend, {});
+    Pipelined legal = run_pipeline(with_values(graph_, params_), *backend, {});
     require_complete(legal.report, false);
     return std::move(legal.graph);
   }
@@ -242,7 +216,7 @@ class CoremlExecutable final : public Executable {
   Graph graph_;
   Device device_;
   LoadOptions options_;
-  std::map<std::string, Tensor> params_;
+  NamedTensors params_;
   std::mutex mutex_;
   mil::FunctionDescription description_;
   std::unique_ptr<Runner> runner_;
