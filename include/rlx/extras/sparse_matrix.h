@@ -43,8 +43,8 @@ class SparseMatrix {
   Tensor first_, second_, values_;
 };
 
-/// LU factorization of a square sparse matrix of any of its dtypes. Made from a pattern (ordering, symbolic analysis); then
-/// factored for values as often as they change; then solved with. One thread at a time.
+/// LU factorization of a square sparse matrix of any of its dtypes. Made from a pattern (ordering, symbolic analysis);
+/// then factored for values as often as they change; then solved with. One thread at a time.
 class SparseLu {
  public:
   /// Symbolic. Fails if the matrix is not square, or if this build is without Eigen (unsupported).
