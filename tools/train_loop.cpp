@@ -105,6 +105,8 @@ class Run {
   explicit Run(const TrainRun& run)
       : run_(run), s_(run.settings), device_(Device::parse(run.device), {run.threads}), model_(make_model(s_)),
         loader_(model_.data.train, loader_options(model_, s_)), early_(s_.patience) {
+    batch_size_ = loader_options(model_, s_).batch_size;
+    if (wants_tests()) test_loader();  // what cannot be batched is said now, not at the first test
     steps_per_epoch_ = std::max<int64_t>(1, loader_.batches_per_epoch() / s_.accumulate);
     steps_ = s_.steps > 0 ? s_.steps : (s_.epochs > 0 ? s_.epochs : 10) * steps_per_epoch_;
   }
@@ -116,10 +118,14 @@ class Run {
   void resume();
   StepResult step();
   void log_step(const StepResult& r);
+  bool wants_tests() const { return model_.data.test || s_.patience > 0; }
+  Loader test_loader() const;
   /// Whether training goes on.
   bool evaluate();
   void save();
   void finish();
+  /// What tests are made with and files are written of: the moving means, where there are any.
+  NamedTensors best_known() const;
 
   const TrainRun& run_;
   const TrainSettings& s_;
@@ -127,13 +133,13 @@ class Run {
   TrainModel model_;
   Loader loader_;
   EarlyStop early_;
-  int64_t steps_ = 0, steps_per_epoch_ = 1, saved_at_ = -1;
+  int64_t batch_size_ = 1, steps_ = 0, steps_per_epoch_ = 1, saved_at_ = -1;
   std::optional<TrainingSession> session_;
   std::optional<CompiledGraph> tested_;
   std::unique_ptr<MetricsLog> log_;
   Clock::time_point begin_ = Clock::now();
   int64_t begin_step_ = 0;
-  double loss_ = 0;  // of the step that was logged last
+  double loss_ = 0;  // of the latest step
 };
 
 void Run::open_folder() {
@@ -187,12 +193,11 @@ StepResult Run::step() {
 
 void Run::log_step(const StepResult& r) {
   double seconds = std::chrono::duration<double>(Clock::now() - begin_).count();
-  double done = static_cast<double>((r.step - begin_step_) * s_.accumulate * s_.batch_size);
+  double done = static_cast<double>((r.step - begin_step_) * s_.accumulate * batch_size_);
   MetricsLog::Line line = {
       {"step", r.step},           {"epoch", loader_.position().epoch}, {"loss", r.loss},
       {"grad_norm", r.grad_norm}, {"learning_rate", r.learning_rate},  {"examples_per_second", done / seconds}};
   if (s_.precision == "f16") line.emplace_back("loss_scale", r.loss_scale);
-  loss_ = r.loss;
   const auto& outputs = model_.loss.outputs();
   for (size_t i = 0; i < r.outputs.size(); ++i)
     if (r.outputs[i].rank() == 0 && outputs[i + 1].name != "correct")
@@ -200,20 +205,19 @@ void Run::log_step(const StepResult& r) {
   log_->write(line);
 }
 
-bool Run::evaluate() {
-  const auto& data = model_.data.test ? model_.data.test : model_.data.train;
-  if (!model_.data.test && s_.patience == 0) return true;
+Loader Run::test_loader() const {
   LoaderOptions options = loader_options(model_, s_);
   options.shuffle = false, options.transforms.clear();
   if (!options.drop_last) options.batch_size = std::max<int64_t>(options.batch_size, 100);
-  Loader all(data, options);
+  return Loader(model_.data.test ? model_.data.test : model_.data.train, options);
+}
+
+bool Run::evaluate() {
+  if (!wants_tests()) return true;
+  Loader all = test_loader();
   Totals totals;
   if (!tested_) tested_ = device_.compile(model_.tested);
-  tested_->set_params(s_.ema > 0 ? [&] {
-    NamedTensors params = session_->params();
-    for (auto& [name, mean] : session_->averaged_params()) params[name] = mean;
-    return params;
-  }() : session_->params());
+  tested_->set_params(best_known());
   for (int64_t i = 0; i < all.batches_per_epoch(); ++i) {
     Loader::Batch batch = all.next();
     int64_t examples = examples_in(batch);
@@ -231,7 +235,7 @@ bool Run::evaluate() {
     }
   log_->write(line);
   bool best = early_.improves(loss);
-  if (best && s_.patience > 0) write_safetensors(path("best.safetensors"), session_->params());
+  if (best && s_.patience > 0) write_safetensors(path("best.safetensors"), best_known());
   write_out(text + (best ? "  (the best so far)\n" : "\n"));
   flush_out();
   if (early_.should_stop())
@@ -240,15 +244,21 @@ bool Run::evaluate() {
   return !early_.should_stop();
 }
 
+NamedTensors Run::best_known() const {
+  NamedTensors params = session_->params();
+  if (s_.ema > 0)
+    for (auto& [name, mean] : session_->averaged_params()) params[name] = mean;
+  return params;
+}
+
 void Run::save() {
   if (saved_at_ == session_->steps()) return;
-  session_->save(path("checkpoint.safetensors"),
-                 {{"loader", loader_.state()}, {"early_stop", early_.state()}, {"model", s_.model}});
+  session_->save(path("checkpoint.safetensors"), {{"loader", loader_.state()}, {"early_stop", early_.state()}});
   saved_at_ = session_->steps();
 }
 
 void Run::finish() {
-  write_safetensors(path("params.safetensors"), session_->params());
+  write_safetensors(path("params.safetensors"), best_known());
   std::vector<Curve> curves = {read_curve(path("metrics.jsonl"), "loss"),
                                read_curve(path("metrics.jsonl"), "test_loss")};
   if (curves[1].x.empty()) curves.pop_back();
@@ -256,10 +266,13 @@ void Run::finish() {
   picture.write(curves_svg(curves, {.title = s_.model, .log_y = true}));
   picture.commit();
   double seconds = std::chrono::duration<double>(Clock::now() - begin_).count();
-  write_out(text_of("step ", session_->steps(), ": loss ", fixed_text(loss_, 4), ", ", fixed_text(seconds, 1), " s; ",
-                    path("params.safetensors"), " is written, the curve in ", path("loss.svg"), "\n"));
+  std::string reached =
+      session_->steps() > begin_step_
+          ? text_of("step ", session_->steps(), ": loss ", fixed_text(loss_, 4), ", ", fixed_text(seconds, 1), " s; ")
+          : text_of("step ", session_->steps(), ", as it was; ");
+  write_out(text_of(reached, path("params.safetensors"), " is written, the curve in ", path("loss.svg"), "\n"));
   if (model_.writer) {
-    std::string text = written_text(model_, session_->params(), s_, device_);
+    std::string text = written_text(model_, best_known(), s_, device_);
     AtomicFile sample(path("sample.txt"));
     sample.write(text);
     sample.commit();
@@ -278,7 +291,7 @@ void Run::operator()() {
   write_out(text_of(s_.model, ": ", params, " params, ", model_.data.train->size(), " examples to learn from",
                     model_.data.test ? text_of(", ", model_.data.test->size(), " to be tested by") : "", "; ",
                     run_.resume ? text_of("goes on behind step ", session_->steps(), " of ") : "", steps_, " steps of ",
-                    s_.accumulate > 1 ? text_of(s_.accumulate, " times ") : "", s_.batch_size, "; writes ", s_.out,
+                    s_.accumulate > 1 ? text_of(s_.accumulate, " times ") : "", batch_size_, "; writes ", s_.out,
                     "/\n"));
   flush_out();
 
@@ -289,7 +302,10 @@ void Run::operator()() {
     ProgressBar bar("training");
     auto is_due = [&](int64_t every) { return session_->steps() % (every > 0 ? every : steps_per_epoch_) == 0; };
     while (going && !interrupted && session_->steps() < steps_) {
+      int64_t before = session_->steps();
       StepResult r = step();
+      loss_ = r.loss;
+      if (session_->steps() == before) continue;  // it overflowed in f16, and the scale is lower now
       bool last = r.step == steps_;
       if (r.step % s_.log_every == 0 || r.step == 1 || last) log_step(r);
       bar.show(static_cast<size_t>(r.step), static_cast<size_t>(steps_));

@@ -227,7 +227,7 @@ void rlx_text_free(char* text);
    shape = cosine, steps = 1000, warmup = 100, last = 0.1}, clip_value = 0, clip_norm = 1, ema = 0.999, fused = true,
       allow_unused = false, precision = f16, loss_scale = {initial = 65536, growth = 2, backoff = 0.5, interval = 2000},
       seed = 0, key_input = "key", written = [{param = "mean", output = "new_mean"}], checkpoints = 0,
-      groups = [{params = ["*.bias"], lr_scale = 1, weight_decay = 0, frozen = false}],
+      groups = [{params = ["encoder.*"], lr_scale = 1, weight_decay = 0, frozen = false}],
       hessian = {kind = hutchinson, every = 10, beta2 = 0.99, logits = "", algorithm = philox}}
    The optimizers are sgd, adam, adamw, adagrad, rmsprop, adafactor, lamb, lion, muon and sophia; `attributes` are those
    of the op "<optimizer>_update", `others` those of adam_update for the params that are no matrices under muon. */

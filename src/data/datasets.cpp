@@ -134,7 +134,9 @@ std::shared_ptr<const Dataset> range_of(std::shared_ptr<const Dataset> whole, in
 }
 
 Transform random_shifts(std::string name, int64_t most) {
-  if (most < 0) fail(ErrorCode::invalid_argument, "images are shifted by at least 0 places, not by ", most);
+  constexpr int64_t kMost = int64_t{1} << 31;  // twice that and one is drawn from
+  if (most < 0 || most > kMost)
+    fail(ErrorCode::invalid_argument, "images are shifted by 0 to ", kMost, " places, not by ", most);
   return [name = std::move(name), most](std::vector<NamedTensor>& batch, std::span<RandomStream> random) {
     Tensor& images = named(batch, name);
     size_t rank = images.rank();

@@ -17,13 +17,20 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// Calls `see(text, object)` for each line of the file.
+bool ends_a_line(const std::string& path) {
+  auto file = MappedFile::open(path);
+  return file->bytes().empty() || file->bytes().back() == std::byte{'\n'};
+}
+
+/// Calls `see(text, object)` for each line of the file; one that its writer did not end is none.
 template <class See>
 void for_each_line(const std::string& path, See see) {
   with_context([&] { return "reading the metrics file '" + path + "'"; },
                [&] {
                  int64_t number = 0;
-                 for (const std::string& line : read_lines(path)) {
+                 auto lines = read_lines(path);
+                 if (!lines.empty() && !ends_a_line(path)) lines.pop_back();
+                 for (const std::string& line : lines) {
                    Json object = Json::parse(line, nullptr, false);
                    if (++number, !object.is_object())
                      fail(ErrorCode::parse, "line ", number, " is no JSON object; delete the line, or the file");
@@ -46,7 +53,7 @@ MetricsLog::MetricsLog(const std::string& path, int64_t keep_steps) : file_(new 
   std::error_code ignored;
   if (std::filesystem::exists(path, ignored)) {
     std::string kept;
-    bool all = true;
+    bool all = ends_a_line(path);
     for_each_line(path, [&](const std::string& line, const Json& object) {
       auto step = object.find("step");
       bool keep = step == object.end() || !step->is_number() || step->get<double>() <= static_cast<double>(keep_steps);

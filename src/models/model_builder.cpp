@@ -45,6 +45,11 @@ Value ModelBuilder::batch_norm(Value x, const std::string& name, bool training, 
     if (!training) return batch_norm_inference(x, gamma, beta, mean, variance, epsilon, 1);
     Axes others = {0};
     for (int64_t axis = 2; axis < x.rank(); ++axis) others.push_back(axis);
+    Dim each = 1;
+    for (int64_t axis : others) each = each * x.dim(axis);
+    if (each.is_static() && each.value() < 2)
+      fail(ErrorCode::shape_mismatch, "batch_norm while training takes the variance of each channel, of more than one ",
+           "value; ", x.type(), " has ", each.value());
     Moments of = moments(x, others);
     auto moved = [&](Value old, Value now) { return old * (1 - momentum) + stop_gradient(now) * momentum; };
     written_.emplace_back(full_name("running_mean"), moved(mean, of.mean));

@@ -1,7 +1,11 @@
 // Checkpoints of training sessions: one safetensors file with all that is kept; see rlx/train.h.
 #include <charconv>
+#include <cmath>
+#include <cstring>
+#include <limits>
 #include <sstream>
 
+#include "io/safetensors_header.h"
 #include "train/session_state.h"
 
 namespace rlx {
@@ -22,6 +26,21 @@ std::string rules_of(const std::vector<train::Trained>& trained) {
 }
 Tensor owned(Tensor t) {
   t.mutable_data();  // what is borrowed is copied
+  return t;
+}
+/// What safetensors has no dtype for (weights in blocks) is stored as its bytes.
+Tensor stored(const Tensor& t) {
+  if (safetensors_name(t.dtype())) return t;
+  Tensor bytes = Tensor::uninitialized(u8, {static_cast<int64_t>(t.byte_count())});
+  if (t.byte_count()) std::memcpy(bytes.mutable_data(), t.data(), t.byte_count());
+  return bytes;
+}
+Tensor restored(const SafetensorsFile& file, const std::string& name, const Type& type) {
+  Shape shape = shape_of(type.dims);
+  if (safetensors_name(type.dtype)) return owned(file.tensor(name, type.dtype, shape));
+  Tensor t = Tensor::uninitialized(type.dtype, shape);
+  Tensor bytes = file.tensor(name, u8, {static_cast<int64_t>(t.byte_count())});
+  if (t.byte_count()) std::memcpy(t.mutable_data(), bytes.data(), t.byte_count());
   return t;
 }
 /// The first line in which two texts differ, of each.
@@ -49,10 +68,12 @@ T number_in(std::string_view name, const std::string& text) {
 
 void TrainingSession::save(const std::string& path, const Notes& notes) const {
   const State& s = *state_;
+  s.require_whole();
   if (s.pending > 0)
     fail(ErrorCode::invalid_argument, "the gradients of ", s.pending, " batches wait, and a checkpoint does not keep ",
          "them; call step_accumulated() first");
-  NamedTensors tensors = s.fixed;
+  NamedTensors tensors;
+  for (const auto& [name, value] : s.fixed) tensors[name] = stored(value);
   for (size_t i = 0; i < s.layout.kept.size(); ++i) tensors[s.layout.kept[i].name] = s.kept[i];
   SafetensorsFile::Metadata metadata = {
       {"format", std::string(kFormat)}, {"steps", std::to_string(s.steps)}, {"rules", rules_of(s.layout.trained)}};
@@ -84,10 +105,14 @@ TrainingSession::Notes TrainingSession::load(const std::string& path) {
           fail(ErrorCode::invalid_argument, "it was trained as '", theirs, "', this session as '", ours, "'");
         }
         auto steps = number_in<int64_t>("steps", metadata("steps"));
+        if (steps >= std::numeric_limits<int32_t>::max())
+          fail(ErrorCode::parse, "its steps are ", steps, "; a step's number is an i32");
         double scale = s.scale;
         int64_t since_overflow = 0;
         if (train::is_scaled(s.config) && file.metadata().contains("loss_scale")) {
           scale = number_in<double>("loss_scale", metadata("loss_scale"));
+          if (!(scale > 0 && std::isfinite(scale)))
+            fail(ErrorCode::parse, "its loss_scale is ", scale, "; it is finite and above 0");
           since_overflow = number_in<int64_t>("since_overflow", metadata("since_overflow"));
         }
         // Copies: the file may be replaced by the next checkpoint.
@@ -95,7 +120,7 @@ TrainingSession::Notes TrainingSession::load(const std::string& path) {
         for (const auto& [name, type] : s.layout.kept)
           kept.push_back(owned(file.tensor(name, type.dtype, shape_of(type.dims))));
         NamedTensors fixed;
-        for (const auto& [name, value] : s.fixed) fixed[name] = owned(file.tensor(name, value.dtype(), value.shape()));
+        for (const auto& [name, value] : s.fixed) fixed[name] = restored(file, name, value.type());
         for (const auto& entry : file.entries())
           if (!fixed.contains(entry.name) && std::none_of(s.layout.kept.begin(), s.layout.kept.end(),
                                                           [&](const auto& n) { return n.name == entry.name; }))

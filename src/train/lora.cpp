@@ -1,6 +1,7 @@
 // Low-rank adapters; see rlx/lora.h.
 #include "rlx/lora.h"
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -66,10 +67,28 @@ Tensor added_to(const Tensor& weight, const Tensor& a, const Tensor& b, const Lo
   return sum;
 }
 
-const Tensor& param_named(const NamedTensors& params, const std::string& name) {
+const Tensor& param_of(const NamedTensors& params, const std::string& name, const Type& type) {
   auto found = params.find(name);
   if (found == params.end()) fail(ErrorCode::not_found, "there is no value for the param '", name, "'");
+  if (found->second.type() != type)
+    fail(ErrorCode::shape_mismatch, "the param '", name, "' is ", type, ", and its value ", found->second.type());
   return found->second;
+}
+const Tensor& a_of(const NamedTensors& params, const Lora& lora, const Lora::Module& m) {
+  return param_of(params, m.a, {f32, {lora.config.rank, m.in}});
+}
+const Tensor& b_of(const NamedTensors& params, const Lora& lora, const Lora::Module& m) {
+  return param_of(params, m.b, {f32, {m.out, lora.config.rank}});
+}
+
+/// PEFT's settings that change what an adapter computes, and that ours have not.
+void require_plain(const nlohmann::json& config) {
+  for (const char* key : {"use_rslora", "use_dora", "fan_in_fan_out", "lora_bias"})
+    if (auto set = config.find(key); set != config.end() && *set != false && !set->is_null())
+      fail(ErrorCode::unsupported, "adapter_config.json sets '", key, "', which these adapters have not");
+  for (const char* key : {"rank_pattern", "alpha_pattern", "modules_to_save", "layer_replication"})
+    if (auto set = config.find(key); set != config.end() && !set->empty())
+      fail(ErrorCode::unsupported, "adapter_config.json has a '", key, "', which these adapters have not");
 }
 
 std::string file_in(const std::string& folder, const char* name) {
@@ -115,6 +134,11 @@ Lora add_lora(const Graph& g, const LoraConfig& config) {
                      turned, module + ".lora_A.weight",        module + ".lora_B.weight"};
       at->second = {site.to.param(m.a, f32, {config.rank, m.in}), site.to.param(m.b, f32, {m.out, config.rank})};
       lora.modules.push_back(std::move(m));
+    } else if (auto same = std::find_if(lora.modules.begin(), lora.modules.end(),
+                                        [&](const Lora::Module& m) { return m.name == module; });
+               same->in_by_out != turned) {
+      fail(ErrorCode::unsupported, "the weight '", weight->name,
+           "' is used as it is and transposed; one adapter cannot serve both products");
     }
     Value low = linear(convert(x, f32), at->second.first);
     Value more = linear(low, at->second.second) * lora.scale();
@@ -160,9 +184,9 @@ NamedTensors merge_lora(const Lora& lora, const NamedTensors& params) {
   for (const Lora::Module& m : lora.modules)
     with_context([&] { return "merging the adapter of '" + m.name + "'"; },
                  [&] {
-                   param_named(params, m.weight.name);
+                   param_of(params, m.weight.name, m.weight.type);
                    Tensor& weight = merged.find(m.weight.name)->second;
-                   const Tensor &a = param_named(params, m.a), &b = param_named(params, m.b);
+                   const Tensor &a = a_of(params, lora, m), &b = b_of(params, lora, m);
                    DType dtype = weight.dtype();
                    if (is_float(dtype)) {
                      weight = added_to(weight, a, b, m, lora.scale());
@@ -188,8 +212,8 @@ void save_lora(const std::string& folder, const Lora& lora, const NamedTensors& 
                  NamedTensors tensors;
                  nlohmann::ordered_json targets = nlohmann::ordered_json::array();
                  for (const Lora::Module& m : lora.modules) {
-                   tensors.emplace(std::string(kInFront) + m.a, param_named(params, m.a));
-                   tensors.emplace(std::string(kInFront) + m.b, param_named(params, m.b));
+                   tensors.emplace(std::string(kInFront) + m.a, a_of(params, lora, m));
+                   tensors.emplace(std::string(kInFront) + m.b, b_of(params, lora, m));
                    targets.push_back(m.name);
                  }
                  nlohmann::ordered_json config = {
@@ -212,6 +236,7 @@ NamedTensors load_lora(const std::string& folder, const Lora& lora) {
         auto config = nlohmann::json::parse(begin, begin + text->bytes().size(), nullptr, false);
         if (!config.is_object() || config.value("peft_type", nlohmann::json()) != "LORA")
           fail(ErrorCode::parse, "adapter_config.json is no configuration of LoRA: \"peft_type\" is not \"LORA\"");
+        require_plain(config);
         for (auto [key, ours] : {std::pair<const char*, double>{"r", static_cast<double>(lora.config.rank)},
                                  {"lora_alpha", lora.config.alpha}}) {
           auto theirs = config.find(key);

@@ -46,6 +46,7 @@ std::vector<int64_t> parts_of(const Graph& g, int64_t count) {
 }  // namespace
 
 Graph in_segments(const Graph& g, int64_t count) {
+  count = std::min(count, static_cast<int64_t>(g.nodes().size()));
   if (count < 2) return g;
   auto parts = parts_of(g, count);
   auto part = [&](Ref r) { return parts[static_cast<size_t>(r.node)]; };

@@ -1,11 +1,11 @@
 // Training sessions; see rlx/train.h.
+#include <cmath>
+
 #include "train/curvature.h"
 #include "train/precision.h"
 #include "train/session_state.h"
 
 namespace rlx {
-
-using train::Trained;
 
 namespace {
 
@@ -19,8 +19,10 @@ void check_config(const TrainConfig& c) {
   const PrecisionPolicy& p = c.precision;
   if (p.compute != f32 && p.compute != f16 && p.compute != bf16)
     fail(ErrorCode::invalid_argument, "a step computes in f32, f16 or bf16, got ", p.compute);
-  if (!(p.loss_scale > 0 && p.growth >= 1 && p.backoff > 0 && p.backoff < 1) || p.growth_interval < 1)
-    fail(ErrorCode::invalid_argument, "a loss scale is above 0, grows by 1 or more, every 1 or more steps, and backs ",
+  if (!(p.loss_scale > 0 && std::isfinite(p.loss_scale) && p.growth >= 1 && p.backoff > 0 && p.backoff < 1) ||
+      p.growth_interval < 1)
+    fail(ErrorCode::invalid_argument,
+         "a loss scale is finite and above 0, grows by 1 or more, every 1 or more steps, and backs ",
          "off by a fraction; got loss_scale = ", p.loss_scale, ", growth = ", p.growth, ", backoff = ", p.backoff,
          ", growth_interval = ", p.growth_interval);
   const HessianEstimate& h = c.optimizer.hessian;
@@ -161,6 +163,7 @@ int64_t TrainingSession::step_accumulated() {
 
 std::vector<Tensor> TrainingSession::evaluate(const std::vector<NamedTensor>& batch, bool averaged) {
   State& s = *state_;
+  s.require_whole();
   auto inputs = s.ordered(batch);
   size_t first = averaged ? s.layout.first_mean : 0;
   if (averaged) averaged_params();  // fails if there are none
@@ -217,6 +220,7 @@ void TrainingSession::set_learning_rate(LearningRate rate) { state_->config.lear
 
 Tensor TrainingSession::param(const std::string& name) const {
   const State& s = *state_;
+  s.require_whole();
   for (size_t i = 0; i < s.layout.kept.size(); ++i)
     if ((i < s.layout.trained.size() || i >= s.layout.first_written) && s.layout.kept[i].name == name) return s.kept[i];
   if (auto found = s.fixed.find(name); found != s.fixed.end()) return found->second;
@@ -224,6 +228,7 @@ Tensor TrainingSession::param(const std::string& name) const {
 }
 NamedTensors TrainingSession::params() const {
   const State& s = *state_;
+  s.require_whole();
   NamedTensors all = s.fixed;
   for (size_t i = 0; i < s.layout.kept.size(); ++i)
     if (i < s.layout.trained.size() || i >= s.layout.first_written) all[s.layout.kept[i].name] = s.kept[i];
@@ -231,6 +236,7 @@ NamedTensors TrainingSession::params() const {
 }
 NamedTensors TrainingSession::averaged_params() const {
   const State& s = *state_;
+  s.require_whole();
   if (!s.layout.has_means)
     fail(ErrorCode::invalid_argument, "this session keeps no moving mean: set `ema` in its config");
   NamedTensors means;

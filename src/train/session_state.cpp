@@ -110,11 +110,15 @@ std::vector<Tensor> TrainingSession::State::ordered(const std::vector<NamedTenso
   return tensors;
 }
 
-std::vector<Tensor> TrainingSession::State::run_updating(CompiledGraph& graph, std::vector<Tensor> inputs,
-                                                         const std::vector<Tensor*>& places) {
+void TrainingSession::State::require_whole() const {
   if (is_damaged)
     fail(ErrorCode::invalid_argument,
          "an earlier step failed while it wrote, so that the params may be half updated; load a checkpoint");
+}
+
+std::vector<Tensor> TrainingSession::State::run_updating(CompiledGraph& graph, std::vector<Tensor> inputs,
+                                                         const std::vector<Tensor*>& places) {
+  require_whole();
   size_t before = graph.signature().outputs.size() - places.size();
   // Only the CPU is known to update in place; elsewhere the old values stay until the new ones are there.
   bool in_place = device.device() == Device::cpu() && graph.report().count(Verdict::interpreted) == 0;

@@ -52,6 +52,8 @@ struct TrainingSession::State {
   std::span<const Tensor> trained() const { return std::span(kept).first(layout.trained.size()); }
   std::span<const Tensor> written() const { return std::span(kept).subspan(layout.first_written); }
 
+  /// Fails if what is kept may be half updated: nobody is given it then, and no checkpoint is overwritten with it.
+  void require_whole() const;
   /// Runs a graph whose last outputs are the values of `places`, in order, which are its last inputs too: updates them
   /// where they are, if the device can. Gives the outputs before those.
   std::vector<Tensor> run_updating(CompiledGraph& graph, std::vector<Tensor> inputs,

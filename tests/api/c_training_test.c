@@ -102,7 +102,9 @@ static void it_learns(void) {
 
 static void it_goes_on(const char* path) {
   rlx_error* error = NULL;
-  const char* config = "{optimizer = \"adamw\", learning_rate = {peak = 0.1, shape = cosine, steps = 50, warmup = 5}}";
+  const char* config =
+      "{optimizer = \"adamw\", learning_rate = {peak = 0.1, shape = cosine, steps = 50, warmup = 5}, "
+      "groups = [{params = [\"w*\"], lr_scale = 1, weight_decay = 0, frozen = false}]}";
   rlx_training *whole = session_of(config), *resumed = session_of(config);
   const rlx_tensor* batch[] = {x, t};
   for (int i = 0; i < 7; ++i) OK(rlx_training_step(whole, kBatchNames, batch, 2, 0, NULL, NULL, 0, &error));

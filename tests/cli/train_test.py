@@ -32,13 +32,13 @@ def metrics(folder, key):
     return {line["step"]: line[key] for line in lines if key in line}
 
 
-def checkpoint(folder):
-    """(metadata, tensors as bytes) of the checkpoint."""
-    data = (folder / "checkpoint.safetensors").read_bytes()
+def checkpoint(folder, name="checkpoint.safetensors"):
+    """(metadata, tensors as bytes) of the checkpoint, or of another file of safetensors."""
+    data = (folder / name).read_bytes()
     (size,) = struct.unpack("<Q", data[:8])
     header = json.loads(data[8 : 8 + size])
     body = data[8 + size :]
-    metadata = header.pop("__metadata__")
+    metadata = header.pop("__metadata__", {})
     return metadata, {name: body[slice(*entry["data_offsets"])] for name, entry in header.items()}
 
 
@@ -81,6 +81,18 @@ class Train(ProgramTest):
                 if name == "parts":
                     self.assertEqual(losses, wanted)
         self.fails(1, "there are f32, f16, bf16", "train", *arguments, "--precision", "f8", "--out", self.folder / "no")
+
+    def test_steps_that_overflow_are_no_tests(self):
+        # t is so large that the first scales overflow: patience counts tests behind steps that were made.
+        write_npy(self.folder / "t.npy", "<f4", [60, 1], [40 * v for v in self.t])
+        graph = self.file("g.rlx", GRAPH)
+        self.train(graph, *self.data, "--precision", "f16", "--patience", 3, "--epochs", 20, "--hold-out", 0.2, "--batch-size", 48, "--learning-rate", 0.5,
+                   "--out", self.out)  # fmt: skip
+        lines = [json.loads(line) for line in (self.out / "metrics.jsonl").read_text().splitlines()]
+        self.assertLess(lines[0]["loss_scale"], 65536)
+        tested = [line["step"] for line in lines if "test_loss" in line]
+        self.assertEqual(tested, sorted(set(tested)))
+        self.assertEqual((tested[0], len(tested)), (1, 20))
 
     def test_sophia_steps_by_the_curvature(self):
         self.train("linear", "--steps", 200, "--learning-rate", 0.02, "--optimizer", "sophia", "--out", self.out)
@@ -257,14 +269,18 @@ class Train(ProgramTest):
 
     def test_patience_ends_it_early_and_keeps_the_best(self):
         text = self.train("linear", "--learning-rate", 1e-9, "--epochs", 50, "--patience", 3, "--hold-out", 0.2, "--weight-decay", 0,
-                          "--optimizer", "lion", "--out", self.out, "--ema", 0.5)  # fmt: skip
-        self.assertLessEqual(len(metrics(self.out, "test_loss")), 50)
-        self.assertTrue((self.out / "best.safetensors").exists())
+                          "--optimizer", "lion", "--out", self.out)  # fmt: skip
         self.assertRegex(text, "the best so far")
         rising = self.folder / "rising"
-        text = self.train("linear", "--optimizer", "lion", "--learning-rate", 10, "--epochs", 50, "--patience", 2, "--hold-out", 0.2, "--out", rising)
+        text = self.train("linear", "--optimizer", "lion", "--learning-rate", 10, "--epochs", 50, "--patience", 2, "--hold-out", 0.2, "--out", rising,
+                          "--ema", 0.5)  # fmt: skip
         self.assertRegex(text, "stopped: 2 tests in a row were no better")
         self.assertLess(max(metrics(rising, "test_loss")), 50 * 2)
+        # What was tested is what is written: the moving mean, which is not the param.
+        state, (_, written), (_, best) = checkpoint(rising)[1], *(checkpoint(rising, f"{name}.safetensors") for name in ("params", "best"))
+        self.assertEqual(written["out.weight"], state["mean/out.weight"])
+        self.assertNotEqual(written["out.weight"], state["out.weight"])
+        self.assertNotEqual(best["out.weight"], written["out.weight"])
 
     def test_small_images_and_text_are_learned(self):
         draw = random.Random(5)

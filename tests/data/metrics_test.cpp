@@ -33,6 +33,17 @@ TEST_CASE("metrics are a JSON object a line, and a resumed run takes out what it
   CHECK_THROWS_WITH_AS(MetricsLog("/nonexistent/m.jsonl"), doctest::Contains("/nonexistent/m.jsonl"), Error);
 }
 
+TEST_CASE("a last line that its writer did not end is none, whole as it may look") {
+  test::TemporaryFolder folder;
+  const std::string path = folder / "metrics.jsonl";
+  for (const char* torn : {"{\"step\":3,\"lo", "{\"step\":3,\"loss\":9}"}) {
+    test::put_file(path, std::string("{\"step\":1,\"loss\":3}\n{\"step\":2,\"loss\":2}\n") + torn);
+    CHECK(read_curve(path, "loss").x == std::vector<double>{1, 2});
+    { MetricsLog(path, 5).write({{"step", int64_t{3}}, {"loss", 1.0}}); }
+    CHECK(read_curve(path, "loss").y == std::vector<double>{3, 2, 1});
+  }
+}
+
 TEST_CASE("training stops after as many measurements without gain as it has patience for") {
   EarlyStop stop(2, 0.1);
   CHECK(stop.improves(1.0));

@@ -120,7 +120,47 @@ TEST_CASE("several products of one weight share an adapter") {
   CHECK_THROWS_WITH_AS(add_lora(g, {.targets = {"w"}, .rank = 0}), doctest::Contains("rank of at least 1"), Error);
 }
 
-TEST_CASE("adapters are kept as PEFT keeps them") {
+TEST_CASE("a weight that is used as it is and transposed has no adapter that serves both") {
+  Graph g("tied");
+  Value x = g.input("x", f32, {4, 32}), w = g.param("w", f32, {32, 32});
+  g.output(reduce_sum(square(matmul(matmul(x, w), transpose(w, {1, 0}))), {0, 1}), "loss");
+  CHECK_THROWS_WITH_AS(add_lora(g, {.targets = {"w"}}), doctest::Contains("'w' is used as it is and transposed"),
+                       Error);
+}
+
+TEST_CASE("adapters and weights that are not the graph's are not merged") {
+  Graph g = net("linear");
+  Lora lora = add_lora(g, {.targets = {"net"}, .rank = 4});
+  NamedTensors all = params_of(g);
+  all.merge(lora.initial(1));
+  for (auto [name, shape] : {std::pair<const char*, Shape>{"m.net.lora_B.weight", {64, 2}},
+                             {"m.net.lora_A.weight", {4, 33}},
+                             {"m.net.weight", {8, 8}}}) {
+    NamedTensors wrong = all;
+    wrong[name] = Tensor(f32, shape);
+    CHECK_THROWS_WITH_AS(merge_lora(lora, wrong), doctest::Contains(name), Error);
+    CHECK_THROWS_WITH_AS(merge_lora(lora, wrong), doctest::Contains("and its value"), Error);
+  }
+}
+
+TEST_CASE("a session over weights in blocks is saved and goes on") {
+  Graph g = net("blocks");
+  NamedTensors all = params_of(g);
+  Lora lora = add_lora(g, {.targets = {"net"}, .rank = 2});
+  all.merge(lora.initial(3));
+  TrainConfig config;
+  config.groups = lora.groups();
+  TrainingSession session(lora.graph, all, config), other(lora.graph, all, config);
+  test::TemporaryFolder folder;
+  session.step(kBatch);
+  session.save(folder / "c.safetensors");
+  double next = session.step(kBatch).loss;
+  other.load(folder / "c.safetensors");
+  CHECK(other.step(kBatch).loss == next);
+  CHECK(other.params() == session.params());
+}
+
+TEST_CASE("adapters have PEFT's names in files, and settings of PEFT's that ours have not are refused") {
   test::TemporaryFolder folder;
   Lora lora = add_lora(net("linear"), {.targets = {"net"}, .rank = 4, .alpha = 8});
   NamedTensors values = lora.initial(1);
@@ -132,6 +172,14 @@ TEST_CASE("adapters are kept as PEFT keeps them") {
   CHECK(test::file_content(folder / "adapter/adapter_config.json").find("\"lora_alpha\": 8.0") != std::string::npos);
   NamedTensors back = load_lora(folder / "adapter", lora);
   CHECK(back == values);
+
+  const std::string config = test::file_content(folder / "adapter/adapter_config.json");
+  for (const char* more : {"\"use_rslora\": true", "\"use_dora\": true", "\"alpha_pattern\": {\"net\": 3}"}) {
+    test::put_file(folder / "adapter/adapter_config.json", text_of("{", more, ",", config.substr(1)));
+    CHECK_THROWS_WITH_AS(load_lora(folder / "adapter", lora), doctest::Contains("which these adapters have not"),
+                         Error);
+  }
+  test::put_file(folder / "adapter/adapter_config.json", config);
 
   Lora other = add_lora(net("linear"), {.targets = {"net"}, .rank = 2, .alpha = 8});
   CHECK_THROWS_WITH_AS(load_lora(folder / "adapter", other), doctest::Contains("'r' = 4, the graph with 2"), Error);

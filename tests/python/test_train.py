@@ -280,3 +280,10 @@ def test_layers_with_state():
             assert np.max(np.abs(np.asarray(value) - wanted[f"{name}.{key}"])) < 1e-5, (name, key)
     loss, _ = rlx.jit(lambda p, s: net(p, s, ids, labels, training=False))(session.params, session.state)
     assert abs(float(loss) - wanted["eval_loss"]) < 1e-5
+
+
+def test_batch_norm_has_no_variance_of_one_value_to_learn_from():
+    ones, zeros = np.ones(3, np.float32), np.zeros(3, np.float32)
+    with pytest.raises(rlx.Error, match=r"more than one value; \(1, 3\) has 1"):
+        rlx.nn.batch_norm(np.ones((1, 3), np.float32), ones, zeros, zeros, ones)
+    rlx.nn.batch_norm(np.ones((1, 3), np.float32), ones, zeros, zeros, ones, training=False)

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "rlx/kernel.h"
 #include "support/io_files.h"
 #include "train/problems.h"
 
@@ -132,4 +133,73 @@ TEST_CASE("a checkpoint of another model is refused with the difference named") 
   test::put_file(path, whole.substr(0, whole.size() - 7));
   TrainingSession same = two_layer_session(8);
   CHECK(test::message_of([&] { same.load(path); }).find(path) != std::string::npos);
+}
+
+TEST_CASE("a session whose step broke off while it wrote is given to nobody, until it loads a checkpoint") {
+  static bool fails = false;
+  register_cpu_kernel({&op::cumsum, "fails when told", {}, [](const KernelSite& site) -> PreparedKernel {
+                         return {[count = site.results[0].count()](const KernelRun& run) {
+                           if (fails) throw std::runtime_error("it was told to");
+                           std::fill_n(run.out<float>(), count, 0.0F);
+                         }};
+                       }});
+  Graph g("sums");
+  Value x = g.input("x", f32, {4}), w = g.param("w", f32, {4});
+  g.output(reduce_sum(cumsum(x * w), {0}), "loss");
+  test::TemporaryFolder folder;
+  const std::string path = folder / "checkpoint.safetensors";
+  TrainingSession session(g, {{"w", full(f32, {4}, 1)}}, {}, Session(Device::cpu(), {1}));
+  std::vector<NamedTensor> batch = {{"x", full(f32, {4}, 2)}};
+  session.step(batch);
+  session.save(path);
+  const std::string before = test::file_content(path);
+  Tensor trained = session.param("w");
+  fails = true;
+  CHECK(test::message_of([&] { session.step(batch); }).find("it was told to") != std::string::npos);
+  fails = false;
+  const std::string damaged = "an earlier step failed while it wrote";
+  CHECK(test::message_of([&] { session.step(batch); }).starts_with(damaged));
+  CHECK(test::message_of([&] { session.save(path); }).starts_with(damaged));
+  CHECK(test::message_of([&] { session.param("w"); }).starts_with(damaged));
+  CHECK(test::message_of([&] { session.params(); }).starts_with(damaged));
+  CHECK(test::message_of([&] { session.evaluate(batch); }).starts_with(damaged));
+  CHECK(test::file_content(path) == before);
+  session.load(path);
+  CHECK(session.param("w") == trained);
+  CHECK(session.step(batch).step == 2);
+  unregister_cpu_kernel(op::cumsum, "fails when told");
+}
+
+TEST_CASE("numbers that no session writes are refused in a checkpoint") {
+  LinearRegression problem;
+  test::TemporaryFolder folder;
+  TrainConfig config;
+  config.precision = PrecisionPolicy::auto_mixed(f16);
+  TrainingSession session(LinearRegression::loss(), problem.initial(0.1), config);
+  session.step(problem.batch());
+  session.save(folder / "whole.safetensors");
+  auto file = SafetensorsFile::open(folder / "whole.safetensors");
+  NamedTensors tensors;
+  for (const std::string& name : file.names()) tensors[name] = file.tensor(name);
+  const std::string path = folder / "changed.safetensors";
+  auto load_changed = [&](const std::string& key, const std::string& value) {
+    auto metadata = file.metadata();
+    metadata[key] = value;
+    write_safetensors(path, tensors, metadata);
+    session.load(path);
+  };
+  auto refusal = [&](const std::string& key, const std::string& value) {
+    return test::message_of([&] { load_changed(key, value); });
+  };
+  for (const char* steps : {"9223372036854775807", "2147483647", "-1", "1e3", ""})
+    CHECK(refusal("steps", steps).starts_with("its steps"));
+  for (const char* scale : {"inf", "nan", "0", "-2", "x"})
+    CHECK(refusal("loss_scale", scale).starts_with("its loss_scale"));
+  CHECK(refusal("since_overflow", "-5").starts_with("its since_overflow"));
+  load_changed("steps", "2147483646");
+  CHECK(session.steps() == 2147483646);
+  config.precision.loss_scale = std::numeric_limits<double>::infinity();
+  CHECK(test::message_of([&] {
+          TrainingSession(LinearRegression::loss(), problem.initial(0.1), config);
+        }).starts_with("a loss scale is finite and above 0"));
 }

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "rlx/models.h"
+#include "support/io_files.h"
 #include "train/problems.h"
 
 using namespace rlx;
@@ -78,4 +79,15 @@ TEST_CASE("embeddings and batch norm train as PyTorch's do, and their running st
     forward.set_params(session.params());
     CHECK(std::abs(load_number(forward.run(batch())[0], 0) - load_number(golden.tensor("eval_loss"), 0)) < 1e-5);
   }
+}
+
+TEST_CASE("batch norm has no variance of one value to learn from") {
+  auto build = [](int64_t n) {
+    Graph graph("one");
+    ModelBuilder b(graph);
+    Value x = graph.input("x", f32, {n, 3});
+    b.batch_norm(x, "norm", true);
+  };
+  CHECK(test::message_of([&] { build(1); }).find("of more than one value; f32[1, 3] has 1") != std::string::npos);
+  build(2);
 }

@@ -1,7 +1,10 @@
 """Functions of neural networks, as jax.nn has them. Integers become float32."""
 
+import math
+
 from . import _dtypes, ops
 from ._array import as_array
+from ._native import Error, at_user_line
 from .numpy import _elementwise as ew
 from .numpy._reductions import _reduced
 from .numpy._shape import axes_of, axis_of, reshape, split
@@ -160,6 +163,9 @@ def batch_norm(x, gamma, beta, mean, variance, training=True, momentum=0.1, epsi
     if not training:
         return ops.batch_norm_inference(x, gamma, beta, mean, variance, epsilon=epsilon, feature_axis=axis), mean, variance
     others = tuple(a for a in range(x.ndim) if a != axis_of(axis, x.ndim))
+    count = math.prod(x.shape[a] for a in others)
+    if count < 2:
+        raise Error(at_user_line(f"batch_norm in training takes the variance of each channel, of more than one value; {x.shape} has {count}"))
     now, spread = rnp.mean(x, others), rnp.var(x, others)
     y = ops.batch_norm_inference(x, gamma, beta, now, spread, epsilon=epsilon, feature_axis=axis)
     moved = lambda old, new: old * (1 - momentum) + ops.stop_gradient(new) * momentum
