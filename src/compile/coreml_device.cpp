@@ -29,8 +29,10 @@ class ScratchFolder {
   ScratchFolder() {
     static std::atomic<unsigned> counter{0};
     std::error_code error;
+    fs::path base = fs::temp_directory_path(error);
+    if (error) fail(ErrorCode::io, "there is no folder for a package: ", error.message());
     do {
-      path_ = fs::temp_directory_path() / text_of("rlx-coreml-", getpid(), "-", counter++);
+      path_ = base / text_of("rlx-coreml-", getpid(), "-", counter++);
     } while (!fs::create_directory(path_, error) && !error);
     if (error) fail(ErrorCode::io, "cannot create '", path_.string(), "' for a package: ", error.message());
   }
@@ -71,11 +73,8 @@ class Runner {
 class FrontEndRunner final : public Runner {
  public:
   FrontEndRunner(const mil::Model& model, const LoadOptions& options) : options_(options) {
-    {
-      ScratchFolder folder;
-      write_mlpackage(folder.package(), model);
-      package_.emplace(MlPackage::open(folder.package()));
-    }  // what is mapped stays readable
+    write_mlpackage(folder_.package(), model);
+    package_.emplace(MlPackage::open(folder_.package()));
     options_.donated.clear();
   }
   std::vector<Tensor> run(const std::vector<Tensor>& inputs, const RunOptions& options) override {
@@ -120,6 +119,7 @@ class FrontEndRunner final : public Runner {
   }
 
   LoadOptions options_;
+  ScratchFolder folder_;  // weights are read out of it when a graph is made, which may be at any run
   std::optional<MlPackage> package_;
   mutable std::mutex mutex_;
   std::map<std::vector<Shape>, Loaded> by_sizes_;

@@ -18,13 +18,17 @@ constexpr int kOldestIos = 15, kNewestIos = 18, kOldestOpset = 5;
 /// The least elements of a constant that is worth a newer system: below that it hardly counts in bytes.
 constexpr size_t kManyElements = 4096;
 
-/// Whether weights are packed that only iOS 18 keeps packed.
+/// Whether weights are packed that only iOS 18 keeps packed: blocks, and codes that an op widens.
 bool has_packed_weights(const Graph& g) {
   for (const Node& node : g.nodes()) {
-    if (node.op != &op::constant) continue;
-    const Tensor& t = node.attrs.as<ConstantAttrs>().value;
-    bool codes = is_integer(t.dtype()) && info(t.dtype()).bits <= 8 && t.dtype() != boolean;
-    if ((is_block(t.dtype()) || codes) && t.element_count() >= kManyElements) return true;
+    bool widens = node.op->name.find("dequant") != std::string_view::npos;
+    for (Ref r : node.operands) {
+      const Node& operand = g.node(r);
+      if (operand.op != &op::constant) continue;
+      const Tensor& t = operand.attrs.as<ConstantAttrs>().value;
+      bool codes = is_integer(t.dtype()) && info(t.dtype()).bits <= 8 && t.dtype() != boolean;
+      if ((is_block(t.dtype()) || (codes && widens)) && t.element_count() >= kManyElements) return true;
+    }
   }
   return false;
 }
@@ -84,6 +88,7 @@ Made translated(const Graph& g, const NamedTensors& params, const CoreMLOptions&
   std::string reason;
   if (options.precision == CoreMLPrecision::half) with.oldest_opset = kOldestOpset + 1, reason = "precision f16";
   if (has_packed_weights(bound)) with.oldest_opset = newest.newest_opset, reason = "packed weights";
+  if (!options.states.empty()) with.oldest_opset = newest.newest_opset, reason = "states";
   for (with.newest_opset = with.oldest_opset;; ++with.newest_opset) try {
       Made result = made(with);
       if (result.translated.opset == with.oldest_opset && !reason.empty()) result.translated.opset_needed_by = reason;

@@ -27,7 +27,9 @@ fs::path inside(const fs::path& root, const fs::path& base, const std::string& r
     std::error_code error;
     fs::path real = fs::weakly_canonical(base / wanted, error);
     if (error) fail(ErrorCode::io, "cannot follow the path ", quoted_name(relative), ": ", error.message());
-    fs::path from_root = real.lexically_relative(fs::canonical(root));
+    fs::path real_root = fs::canonical(root, error);
+    if (error) fail(ErrorCode::io, "the package ", quoted_name(root.string()), " is gone: ", error.message());
+    fs::path from_root = real.lexically_relative(real_root);
     leaves = from_root.empty() || *from_root.begin() == "..";
   }
   if (leaves)

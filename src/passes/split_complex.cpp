@@ -43,9 +43,9 @@ Parts quotient(Parts x, Parts y) {
   Value large = maximum(abs(y.re), abs(y.im)), none = is_zero(large), safe = select(none, full_like(large, 1), large);
   Parts d{y.re / safe, y.im / safe};
   Value length = d.re * d.re + d.im * d.im;
-  // By zero: the parts' own quotients, as far as they go.
-  Value by = select(none, zero_like(length), length);
-  return {(x.re * d.re + x.im * d.im) / by / safe, (x.im * d.re - x.re * d.im) / by / safe};
+  // By zero: the parts' own quotients, infinities and NaN.
+  return {select(none, x.re / y.re, (x.re * d.re + x.im * d.im) / length / safe),
+          select(none, x.im / y.re, (x.im * d.re - x.re * d.im) / length / safe)};
 }
 Parts exponential(Parts z) {
   Value length = exp(z.re);

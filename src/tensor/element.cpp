@@ -62,17 +62,17 @@ uint64_t encode_float(DType dtype, double v) {
   double magnitude = std::abs(v);
   uint64_t most = largest_code(f), overflow = f.has_infinity ? infinity : most;
   if (std::isinf(v)) return sign | overflow;
-  int exponent = 0;
-  std::frexp(magnitude, &exponent);  // magnitude = fraction * 2^exponent, fraction in [0.5, 1)
-  int least = 1 - f.bias;            // of a normal number
-  int scale = std::max(exponent - 1, least) - f.mantissa_bits;
-  // Exact: a shift of the exponent, then one rounding, ties to even.
-  auto mantissa = static_cast<uint64_t>(std::nearbyint(std::ldexp(magnitude, -scale)));
-  uint64_t one = uint64_t{1} << f.mantissa_bits;
-  // A mantissa of `one` or more is a normal number; rounding up to 2 * one carries into the exponent by itself.
-  uint64_t code = mantissa;
-  if (mantissa >= one)
-    code = mantissa - one + (static_cast<uint64_t>(scale + f.mantissa_bits + f.bias) << f.mantissa_bits);
+  const auto wide = std::bit_cast<uint64_t>(magnitude);
+  uint64_t code = 0;
+  if (static_cast<int>(wide >> 52) - 1023 >= 1 - f.bias) {
+    // A normal number: ties to even where the mantissa ends, and a carry goes into the exponent by itself.
+    const int dropped = 52 - f.mantissa_bits;
+    const uint64_t rounded = wide + (uint64_t{1} << (dropped - 1)) - 1 + ((wide >> dropped) & 1);
+    code = (rounded >> dropped) - (static_cast<uint64_t>(1023 - f.bias) << f.mantissa_bits);
+  } else {
+    // Below, codes count units of the last place; one more than all of them is the least normal number.
+    code = static_cast<uint64_t>(std::nearbyint(std::ldexp(magnitude, f.bias - 1 + f.mantissa_bits)));
+  }
   if (code > most) code = overflow;
   if (f.fnuz && code == 0) sign = 0;  // there is no minus zero
   return sign | code;

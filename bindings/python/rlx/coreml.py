@@ -167,6 +167,7 @@ class MLModel:
             raise Error(at_user_line(f"precision is None (as the program says), 'f16' (the same) or 'f32', not {precision!r}"))
         self.handle = c_void_p()
         self._wide, self.compute_unit = precision == "f32", compute_units
+        self._labels = None
         options = CoremlOptions(ctypes.sizeof(CoremlOptions), function_name.encode() if function_name else None, int(self._wide), threads,
                                 int(seed is not None), seed or 0)
         check(lib.rlx_coreml_load, str(model).encode(), byref(options), byref(self.handle))
@@ -290,15 +291,20 @@ class MLModel:
         program = feature["program"]
         if a.ndim == 0 and program and program["shape"] == [1]:
             a = a.reshape(1)
-        return a.astype(dtype)
+        given = a.astype(dtype)
+        if dtype.kind in "iu" and a.dtype.kind in "iuf" and not np.array_equal(given, a):
+            raise Error(at_user_line(f"input '{name}' is of {dtype}, and the array of {a.dtype} holds numbers beyond it"), "shape_mismatch")
+        return given
 
     def _taken(self, results):
         text = c_char_p()
         about = self._about
         label, probabilities = about["predicted_feature"], about["predicted_probabilities"]
         if label in results or probabilities in results:
-            check(lib.rlx_coreml_labels, self.handle, byref(text))
-            labels = json.loads(text.value)
+            if self._labels is None:  # known after the first prediction, and the same from then on
+                check(lib.rlx_coreml_labels, self.handle, byref(text))
+                self._labels = json.loads(text.value)
+            labels = self._labels
             if label in results:
                 place = int(results[label].reshape(()))
                 results[label] = labels[place] if labels and isinstance(labels[0], str) else place

@@ -250,7 +250,11 @@ std::vector<std::optional<size_t>> states_among(const std::vector<std::string>& 
     auto at = std::find(names.begin(), names.end(), wanted);
     if (at == names.end())
       fail(ErrorCode::not_found, "the state '", wanted, "' is no ", output ? "output" : "input", " of the graph");
-    found[static_cast<size_t>(at - names.begin())] = s;
+    auto& place = found[static_cast<size_t>(at - names.begin())];
+    if (place)
+      fail(ErrorCode::invalid_argument, "two states have the ", output ? "output" : "input", " '", wanted,
+           "'; each has its own");
+    place = s;
   }
   return found;
 }
@@ -262,9 +266,16 @@ Translated translate(const Graph& legal, const Options& options, const Interface
   for (Ref r : legal.inputs()) in_names.push_back(legal.node(r).name);
   for (const Output& o : legal.outputs()) out_names.push_back(o.name);
   auto in_states = states_among(in_names, interface, false), out_states = states_among(out_names, interface, true);
-  for (const auto& [name, image] : interface.images)
-    if (std::find(in_names.begin(), in_names.end(), name) == in_names.end())
-      fail(ErrorCode::not_found, "the image '", name, "' is no input of the graph");
+  for (const auto& [name, image] : interface.images) {
+    auto at = std::find(in_names.begin(), in_names.end(), name);
+    if (at == in_names.end()) fail(ErrorCode::not_found, "the image '", name, "' is no input of the graph");
+    if (in_states[static_cast<size_t>(at - in_names.begin())])
+      fail(ErrorCode::invalid_argument, "the input '", name, "' is a state, and cannot be an image too");
+  }
+  for (const auto& [name, text] : interface.descriptions)
+    if (std::find(in_names.begin(), in_names.end(), name) == in_names.end() &&
+        std::find(out_names.begin(), out_names.end(), name) == out_names.end())
+      fail(ErrorCode::not_found, "the description of '", name, "' is of no input or output of the graph");
   size_t probabilities = 0;
   if (!interface.classes.empty()) {
     auto at = interface.probabilities.empty() ? out_names.begin()

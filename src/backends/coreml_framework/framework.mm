@@ -6,6 +6,8 @@
 #import <Foundation/Foundation.h>
 #include <sys/sysctl.h>
 
+#include <memory>
+
 #include "backends/coreml_framework/compiled_cache.h"
 #include "backends/coreml_framework/framework.h"
 #include "backends/coreml_framework/strided.h"
@@ -153,7 +155,7 @@ void add_block(MLComputePlan* plan, MLModelStructureProgramBlock* block, std::ve
   }
 }
 
-class Loaded final : public Model {
+class Loaded final : public Model, public std::enable_shared_from_this<Loaded> {
  public:
   Loaded(MLModel* model, MLModelConfiguration* configuration, NSURL* compiled, std::string function)
       : model_(model), configuration_(configuration), compiled_(compiled), function_(std::move(function)) {}
@@ -185,9 +187,10 @@ class Loaded final : public Model {
       return future;
     }
     Named copy = inputs;
+    auto self = shared_from_this();  // the model may be dropped before the answer is there
     dispatch_async(dispatch_get_global_queue(QOS_CLASS_USER_INITIATED, 0), ^{
       try {
-        promise->set_value(predict(copy));
+        promise->set_value(self->predict(copy));
       } catch (...) {
         promise->set_exception(std::current_exception());
       }

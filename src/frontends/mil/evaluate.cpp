@@ -10,24 +10,7 @@
 namespace rlx::mlprogram {
 namespace {
 
-/// What one question may cost: a program that somebody made to do harm must not take all memory, or for ever.
-struct Budget {
-  int64_t trips = 100'000;
-  int64_t bytes = int64_t{1} << 31;
-
-  void take_trip() {
-    if (--trips < 0) fail(ErrorCode::unsupported, "a loop that decides a size makes more than 100000 trips");
-  }
-  void take(const std::vector<Type>& results) {
-    for (const Type& t : results) {
-      if (!is_static(t.dims)) continue;
-      int64_t bits = 0;
-      if (__builtin_mul_overflow(element_count(shape_of(t.dims)), int64_t{info(t.dtype).bits}, &bits) ||
-          (bytes -= bits / 8) < 0)
-        fail(ErrorCode::out_of_memory, "what decides a size would take more than 2 GiB: ", t);
-    }
-  }
-};
+using Budget = Evaluator::Budget;
 
 std::vector<Tensor> run_node(const Node& node, const std::vector<Tensor>& operands, Budget& budget);
 
@@ -79,6 +62,19 @@ std::vector<Tensor> run_node(const Node& node, const std::vector<Tensor>& operan
 
 }  // namespace
 
+void Evaluator::Budget::take_trip() {
+  if (--trips < 0) fail(ErrorCode::unsupported, "loops that decide sizes make more than 100000 trips");
+}
+void Evaluator::Budget::take(const std::vector<Type>& results) {
+  constexpr int64_t kElement = 16;  // what the reference computes with: a double, or two
+  for (const Type& t : results) {
+    if (!is_static(t.dims)) continue;
+    int64_t needed = 0;
+    if (__builtin_mul_overflow(element_count(shape_of(t.dims)), kElement, &needed) || (bytes -= needed) < 0)
+      fail(ErrorCode::out_of_memory, "what decides sizes would take more than 2 GiB: ", t);
+  }
+}
+
 Evaluator::Source Evaluator::source_of(int32_t node) {
   const auto& nodes = graph_->nodes();
   while (sources_.size() <= static_cast<size_t>(node)) {  // operands stand before their users
@@ -98,7 +94,6 @@ Evaluator::Source Evaluator::source_of(int32_t node) {
 bool Evaluator::is_constant(Ref r) { return source_of(r.node) == Source::constants; }
 
 std::optional<Tensor> Evaluator::value(Ref wanted) {
-  Budget budget;
   std::vector<Ref> open = {wanted};  // a stack instead of recursion: chains of nodes may be long
   while (!open.empty()) {
     Ref r = open.back();
@@ -122,7 +117,7 @@ std::optional<Tensor> Evaluator::value(Ref wanted) {
     }
     std::vector<Tensor> operands;
     for (Ref operand : n.operands) operands.push_back(values_.at(operand));
-    std::vector<Tensor> results = run_node(n, operands, budget);
+    std::vector<Tensor> results = run_node(n, operands, budget_);
     for (size_t i = 0; i < results.size(); ++i) values_[{r.node, static_cast<int32_t>(i)}] = std::move(results[i]);
   }
   return values_.at(wanted);

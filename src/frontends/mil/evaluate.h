@@ -19,6 +19,15 @@ class Evaluator {
   /// The value, by the reference kernels; nothing if it depends on an input that was not fed.
   std::optional<Tensor> value(Ref r);
 
+  /// What all questions together may cost, as their values are kept: a program that somebody made to do harm must not
+  /// take all memory, or for ever.
+  struct Budget {
+    int64_t trips = 100'000;
+    int64_t bytes = int64_t{1} << 31;
+    void take_trip();
+    void take(const std::vector<Type>& results);
+  };
+
  private:
   enum class Source : uint8_t { unknown, constants, inputs };
   Source source_of(int32_t node);
@@ -26,6 +35,7 @@ class Evaluator {
   const Graph* graph_;
   std::vector<Source> sources_;
   std::map<Ref, Tensor> values_;
+  Budget budget_;
 };
 
 }  // namespace rlx::mlprogram

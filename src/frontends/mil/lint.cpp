@@ -170,7 +170,31 @@ class Linter {
   }
 
   // ---- operations ----
-  void check_block(const std::string& where, const mil::Block& block, Names names) {
+  /// What a block defines is known in it and forgotten behind it.
+  class Scope {
+   public:
+    explicit Scope(Names& names) : names_(names) {}
+    ~Scope() {
+      for (auto it = hidden_.rbegin(); it != hidden_.rend(); ++it) {
+        if (it->second) names_[it->first] = *it->second;
+        else names_.erase(it->first);
+      }
+    }
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+    void define(const std::string& name, Known known) {
+      auto found = names_.find(name);
+      hidden_.emplace_back(name, found == names_.end() ? std::nullopt : std::optional(found->second));
+      names_[name] = std::move(known);
+    }
+
+   private:
+    Names& names_;
+    std::vector<std::pair<std::string, std::optional<Known>>> hidden_;
+  };
+
+  void check_block(const std::string& where, const mil::Block& block, Names& names) {
+    Scope scope(names);
     for (const mil::Operation& op : block.operations) {
       std::string here = text_of(where, "/", op.type, " '", name_of(op), "'");
       check_operation(here, op, names);
@@ -178,7 +202,7 @@ class Linter {
         check_name(here, "result", output.name, names);
         if (op.type != "const" && !op.type.starts_with("constexpr_"))
           check_rank(here, output);  // weights may have more
-        names[output.name] = {output.type, constant_result(op, names)};
+        scope.define(output.name, {output.type, constant_result(op, names)});
       }
     }
     for (const std::string& output : block.outputs)
@@ -197,7 +221,7 @@ class Linter {
     return true;
   }
 
-  void check_operation(const std::string& here, const mil::Operation& op, const Names& names) {
+  void check_operation(const std::string& here, const mil::Operation& op, Names& names) {
     if (!op.attributes.contains("name")) found("attribute", here, "it has no name");
     int first = 0;
     const Signature* signature = find_signature(op.type, opset_, &first);
@@ -297,20 +321,20 @@ class Linter {
     }
   }
 
-  void check_blocks(const std::string& here, const mil::Operation& op, const Names& names) {
+  void check_blocks(const std::string& here, const mil::Operation& op, Names& names) {
     size_t wanted = op.type == "cond" || op.type == "while_loop" ? 2 : 0;
     if (op.blocks.size() != wanted)
       return found("block", here, "it has ", op.blocks.size(), " blocks instead of ", wanted);
     for (size_t b = 0; b < op.blocks.size(); ++b) {
       const mil::Block& block = op.blocks[b];
-      Names inner = names;
+      Scope scope(names);
       std::string where = text_of(here, op.type == "cond" ? (b ? "/false" : "/true") : (b ? "/body" : "/condition"));
       if (op.type == "cond" && !block.inputs.empty()) found("block", where, "a branch takes nothing");
-      for (const mil::NamedType& input : block.inputs) inner[input.name] = {input.type, false};
+      for (const mil::NamedType& input : block.inputs) scope.define(input.name, {input.type, false});
       size_t outputs = op.type == "while_loop" && b == 0 ? 1 : op.outputs.size();
       if (block.outputs.size() != outputs)
         found("block", where, "it has ", block.outputs.size(), " results instead of ", outputs);
-      check_block(where, block, inner);
+      check_block(where, block, names);
     }
   }
 
