@@ -93,7 +93,7 @@ struct Parser {
     g = Graph(in.peek() == '"' ? in.quoted() : std::string(in.word()));
     in.expect("{");
     while (!in.accept_word("return"))
-      with_context([line = in.line()] { return text_of("reading the node at line ", line); }, [&] { node(); });
+      with_context([start = in] { return text_of("reading the node at line ", start.line()); }, [&] { node(); });
     while (!in.accept("}")) {
       if (!g.outputs().empty()) in.expect(",");
       Value v = value();

@@ -187,3 +187,17 @@ TEST_CASE("sub-graphs nest 64 deep and no deeper, and what is nested deeper is r
   for (int i = 0; i < 100000; ++i) bomb += "graph @g { %0 = input() @\"c\" : bool[] %1 = if_else(%0) {then_branch = ";
   CHECK(message_of([&] { parse_graph(bomb); }).find("expected sub-graphs nested at most 64 deep") != std::string::npos);
 }
+
+TEST_CASE("a long text is read in time that grows with its length, and its errors still name the line") {
+  constexpr size_t kNodes = 30'000;  // some seconds, were each node's line counted from the beginning
+  Graph g("long");
+  Value x = g.input("x", f32, {2});
+  for (size_t i = 1; i < kNodes; ++i) x = tanh(x);
+  g.output(x, "y");
+  std::string printed = text(g);
+  CHECK(parse_graph(printed).nodes().size() == kNodes);
+  size_t last = printed.rfind("tanh");
+  CHECK(message_of([&] {
+          parse_graph(printed.replace(last, 4, "tanj"));
+        }).find(text_of("reading the node at line ", kNodes + 1)) != std::string::npos);
+}
