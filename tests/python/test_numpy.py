@@ -275,3 +275,22 @@ def test_floats_of_one_byte_are_those_of_ml_dtypes():
     codes = rlx.ops.scaled_quantize(x, scale, format="f4e2m1fn", layout="mx")  # and in again
     wide = np.asarray(rlx.ops.scaled_dequantize(codes, scale, format="f4e2m1fn", layout="mx"))
     np.testing.assert_array_equal(wide[0, :3], [0.5, -3, 6])
+
+
+@pytest.mark.parametrize("name", ["sum", "mean", "prod", "max", "min", "amax", "std", "var", "all", "any", "argmax", "argmin", "cumsum", "cumprod",
+                                  "median", "percentile", "ravel", "squeeze", "round", "conj", "nonzero", "sort", "transpose", "clip", "take",
+                                  "repeat", "concatenate", "dot", "exp", "add", "linalg.norm", "unique", "histogram"])  # fmt: skip
+def test_numpys_own_functions_take_our_arrays(name):
+    f = np
+    for part in name.split("."):
+        f = getattr(f, part)
+    more = {"percentile": (30,), "clip": (2, 4), "take": ([1, 0, 3],), "repeat": (2,), "dot": (np.ones(3),), "add": (1,)}.get(name, ())
+    x = np.arange(6.0).reshape(2, 3) + 1
+    for options in [{}, {"axis": 1}] if name in ("sum", "mean", "prod", "max", "amax", "std", "var", "all", "argmax", "cumsum") else [{}]:
+        got, wanted = f(rnp.asarray(x), *more, **options), f(x, *more, **options)
+        for g, w in zip(got, wanted, strict=True) if isinstance(wanted, tuple) else [(got, wanted)]:
+            np.testing.assert_allclose(np.asarray(g), w, rtol=1e-15)
+    with pytest.raises(TypeError):
+        np.sum(rnp.asarray(x), out=np.zeros(()))
+    with pytest.raises(IndexError, match="index -7 is out of range for axis 0 of 6 elements"):
+        np.take(rnp.asarray(x), [0, -7])

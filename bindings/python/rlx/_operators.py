@@ -43,11 +43,23 @@ def _setitem(x, index, values):
     raise TypeError("arrays do not change; write x = x.at[index].set(values)")
 
 
+def _method(f):
+    """NumPy's own functions call the method of an argument that is no array of its own, with dtype=None and out=None."""
+    def method(x, *args, out=None, **kwargs):
+        if out is not None:
+            raise TypeError("arrays do not change, so that out= has nothing to write to")
+        if kwargs.get("dtype", x) is None:
+            del kwargs["dtype"]
+        return f(x, *args, **kwargs)
+    method.__name__, method.__doc__ = f.__name__, f.__doc__
+    return method
+
+
 Array.__setitem__ = _setitem
 Array.reshape = lambda x, *shape: rnp.reshape(x, *shape)
 Array.transpose = lambda x, *axes: rnp.transpose(x, (axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes) or None)
 for _name in ("astype", "sum", "prod", "mean", "var", "std", "max", "min", "any", "all", "argmax", "argmin", "cumsum", "cumprod",
               "ravel", "squeeze", "swapaxes", "round", "conj", "clip", "dot", "take", "repeat", "trace", "diagonal"):
-    setattr(Array, _name, lambda x, *args, f=getattr(rnp, _name), **kwargs: f(x, *args, **kwargs))
+    setattr(Array, _name, _method(getattr(rnp, _name)))
 Array.flatten = Array.ravel
 Array.copy = lambda x: x

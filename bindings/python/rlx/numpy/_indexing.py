@@ -197,10 +197,10 @@ class At:
 
 def take(x, indices, axis=None, mode=None):
     """Elements at these places along an axis; of the flattened x for None. `mode`: "fill" (NaN out of range, the default),
-    "clip", or "wrap"."""
+    "clip", "wrap", or "raise" (IndexError out of range; the indices must be known, so not traced)."""
     x, indices = as_array(x), as_array(indices)
-    if mode not in (None, "fill", "clip", "wrap"):
-        raise ValueError(f"mode is {mode!r}; it is fill, clip or wrap")
+    if mode not in (None, "fill", "clip", "wrap", "raise"):
+        raise ValueError(f"mode is {mode!r}; it is fill, clip, wrap or raise")
     if not _dtypes.is_integer(indices.dtype_name):
         if indices.size:
             raise TypeError(f"indices are integers, got {indices.dtype_name}")
@@ -216,6 +216,11 @@ def take(x, indices, axis=None, mode=None):
         from ._elementwise import clip
         indices = clip(indices, 0, n - 1)
     else:
+        if mode == "raise":
+            known = np.asarray(indices)
+            out = known[(known < -n) | (known >= n)]
+            if out.size:
+                raise IndexError(f"index {out[0]} is out of range for axis {axis} of {n} elements")
         indices = _from_front(indices, n)
     return ops.take(x, indices, axis=axis)
 

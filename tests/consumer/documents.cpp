@@ -1,0 +1,72 @@
+// The parts of programs that README.md and docs/ show, each with the names around it that its text takes for granted.
+#include <rlx/coreml.h>
+#include <rlx/coreml_model.h>
+#include <rlx/data.h>
+#include <rlx/rlx.h>
+#include <rlx/train.h>
+
+#include <cstdio>
+
+namespace {
+
+int failures = 0;
+void check(bool holds, const char* what) {
+  std::printf("%s %s\n", holds ? "ok     " : "FAILED ", what);
+  failures += !holds;
+}
+
+rlx::Graph regression() {
+  rlx::Graph g("regression");
+  auto x = g.input("x", rlx::f32, {8, 3}), t = g.input("target", rlx::f32, {8, 1}), w = g.param("w", rlx::f32, {3, 1});
+  g.output(rlx::mean(rlx::square(rlx::matmul(x, w) - t), {0, 1}), "loss");
+  return g;
+}
+rlx::Tensor ramp(rlx::Shape shape) {
+  rlx::Tensor t(rlx::f32, std::move(shape));
+  for (size_t i = 0; i < t.element_count(); ++i) t.mutable_values<float>()[i] = static_cast<float>((7 * i + 1) % 11) / 11 - 0.5F;
+  return t;
+}
+
+void readme_training() {
+  rlx::Graph loss = regression();
+  rlx::NamedTensors initial = {{"w", ramp({3, 1})}};
+  rlx::Tensor x = ramp({8, 3}), t = ramp({8, 1});
+  struct {
+    int left;
+    explicit operator bool() { return left-- > 0; }
+  } more{3};
+#include "readme_training.inc"
+  check(session.steps() == 3, "README.md, training");
+}
+
+void training() {
+  rlx::Tensor initial = ramp({3, 1}), batch = ramp({8, 3}), targets = ramp({8, 1});
+#include "training.inc"
+  check(session.steps() == 200, "docs/training.md, a session");
+}
+
+void training_data() {
+  rlx::Graph g("images");
+  auto x = g.input("x", rlx::f32, {64, 1, 4, 4}), w = g.param("w", rlx::f32, {64, 1, 4, 4});
+  g.output(rlx::mean(rlx::square(x - w), {0, 1, 2, 3}), "loss");
+  rlx::TrainingSession session(g, {{"w", ramp({64, 1, 4, 4})}});
+  auto digits = rlx::arrays_dataset({{"x", ramp({256, 1, 4, 4})}});
+#include "training_data.inc"
+  check(session.steps() == 1, "docs/training.md, data");
+}
+
+void coreml_frontend() {
+  rlx::Graph g("model");
+  g.output(rlx::tanh(g.input("x", rlx::f32, {2, 3})), "y");
+  rlx::write_coreml("Model.mlpackage", g);
+  rlx::Tensor x = ramp({2, 3});
+#include "coreml_frontend.inc"
+  check(outputs.size() == 1 && graph.inputs().size() == 1, "docs/coreml_frontend.md");
+}
+
+}  // namespace
+
+int main() {
+  for (auto* part : {readme_training, training, training_data, coreml_frontend}) part();
+  return failures != 0;
+}

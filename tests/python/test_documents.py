@@ -1,0 +1,41 @@
+"""The Python that README.md and docs/ show runs, with the names around it that its text takes for granted."""
+
+import pathlib
+
+import numpy as np
+
+import rlx
+import rlx.numpy as rnp
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def code_of(document, n):
+    """The n-th block of Python of a document, counted from 0."""
+    return (ROOT / document).read_text().split("```python\n")[n + 1].split("```")[0]
+
+
+def run(document, n, names):
+    exec(compile(code_of(document, n), f"{document}, block {n}", "exec"), names)
+    return names
+
+
+def test_the_first_example():
+    rng = np.random.default_rng(0)
+    w, x, y = rng.normal(size=(4, 3)), rng.normal(size=(8, 4)), rng.normal(size=(8, 3))
+    names = run("README.md", 0, {"w": w, "x": x, "y": y})
+    t = np.tanh(x @ w)
+    wanted = x.T @ (2 * (t - y) * (1 - t * t)) / y.size
+    np.testing.assert_allclose(names["gradient"], wanted, rtol=1e-12)
+    np.testing.assert_allclose(np.asarray(names["per_example"](w, x, y)).mean(0), wanted, rtol=1e-12)
+
+
+def test_training(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    x = np.random.default_rng(1).normal(size=(16, 3)).astype(np.float32)
+    batch = {"x": x, "t": x @ np.float32([[1], [2], [3]])}
+    params = {"w": np.zeros((3, 1), np.float32), "b": np.zeros(1, np.float32)}
+    names = run("docs/training.md", 0, {"rlx": rlx, "rnp": rnp, "params": params, "batches": [batch] * 5})
+    assert names["result"].loss < np.mean(batch["t"] ** 2) and names["result"].step == 5
+    assert set(names["params"]) == {"w", "b"} and np.any(np.asarray(names["params"]["w"]))
+    assert (tmp_path / "run.safetensors").exists()
