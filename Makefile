@@ -1,7 +1,7 @@
 # The commands of this project. Each target is a few calls of scripts/ and CMake's presets, which work alone too:
 #   cmake --preset release && cmake --build --preset release && ctest --preset release
 .DEFAULT_GOAL := help
-.PHONY: help demo model test check wheel-check deps deps-check build asan tsan format format-check tidy install clean
+.PHONY: help demo model test check wheel-check bench deps deps-check build asan tsan format format-check tidy install clean
 # The steps of a target one after the other, also under `make -j`: each of them uses all cores by itself.
 .NOTPARALLEL:
 
@@ -11,6 +11,7 @@ help:
 	@echo "make check      make test, the sanitizers, format, the wheel, the demo: what CI runs"
 	@echo "make format     format all sources"
 	@echo "make tidy       clang-tidy over src/, extras/ and tools/ (slow; not part of check)"
+	@echo "make bench      RLX and its peers in turn, one table (scripts/bench-deps installs the peers)"
 	@echo "make install    install below PREFIX (default /usr/local)"
 	@echo "make clean      remove the build"
 	@echo "Parts of check: asan  tsan  wheel-check  format-check"
@@ -60,6 +61,10 @@ format:
 
 format-check:
 	scripts/format --check
+
+# One thread; BENCH="minilm --threads 2" and the like give the yardstick other arguments.
+bench: build model
+	python3 bench/yardstick $(BENCH)
 
 # With the clang build's compile commands, as the release build's are g++'s.
 tidy:

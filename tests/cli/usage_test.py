@@ -42,6 +42,11 @@ class Usage(ProgramTest):
                 self.assertIn("softmax_4096x1024", self.fails(2, f"there is no case '{name}'", "bench", "small_graph", name))
         self.fails(2, "need a model", "bench", "1x16")
 
+    def test_the_usual_benchmarks_are_listed_one_a_line(self):
+        names = self.succeeds("bench", "--list").splitlines()
+        for name in ("minilm_8x128", "ewchain_4096x4096", "small_graph"):
+            self.assertIn(name, names)
+
     def test_devices_tell_what_is_here(self):
         by_name = {d["device"]: d for d in json.loads(self.succeeds("devices", "--json"))}
         self.assertTrue(by_name["cpu"]["available"])

@@ -1,0 +1,141 @@
+#!/usr/bin/env python3
+"""RLX and its peers in turn on the same workloads, in one table.
+
+    bench/yardstick [SUITE...] [--threads T] [--rounds N] [--cases A,B] [--peers A,B] [--list]
+
+Suites: kernels, minilm, train; default: kernels and minilm. For each case every program runs in turn, round after round
+(A B C A B C), in a process of its own, so that what else the machine does meets all of them. Columns: the fastest and the
+median run; the distance of the quartiles over the median; the fastest run over that of the best other program (below 1:
+ahead); percent of the machine's limit that bounds the case (`build/release/bench/limits` measures it: multiply-adds,
+bytes written and read, bytes read); the time to build, compile and run once; peak memory above what the process had.
+
+With one thread, times are the processor's. A machine that is loaded or throttled is refused: --warn, or
+RLX_ALLOW_THROTTLE=1, goes on and says so. The peers come from scripts/bench-deps, into .deps/bench; one that is not
+installed is a row that says so. --ours adds another build of RLX, or takes another program in its place.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import shlex
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+if not __package__:  # run as a folder
+    sys.path[0] = str(ROOT / "bench")
+
+from yardstick import machine, peers, report, suites  # noqa: E402
+
+
+def arguments(words):
+    parser = argparse.ArgumentParser(prog="bench/yardstick", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    parser.add_argument("suites", nargs="*", metavar="SUITE", help="kernels, minilm, train")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--iters", type=int, default=10, help="runs in a round")
+    parser.add_argument("--budget", type=float, default=2, help="seconds of a round after which no run begins")
+    parser.add_argument("--cases", help="names, with commas between")
+    parser.add_argument("--peers", help="names, with commas between; empty: RLX alone")
+    parser.add_argument("--ours", action="append", metavar="[NAME=]COMMAND",
+                        help="what to run as RLX (default: build/release/bin/rlx bench)")  # fmt: skip
+    parser.add_argument("--limits", default=str(ROOT / "build/release/bench/limits"), help="the program that measures them")
+    parser.add_argument("--python", default=str(ROOT / ".deps/bench/venv/bin/python"), help="that has the peers")
+    parser.add_argument("--model", default=os.environ.get("RLX_MODEL"), help="folder of all-MiniLM-L6-v2")
+    parser.add_argument("--json", metavar="FILE", help="write every answer there")
+    parser.add_argument("--list", action="store_true", help="the cases and peers of each suite, and which are installed")
+    parser.add_argument("--warn", action="store_true", help="measure although the machine is loaded or throttled")
+    options = parser.parse_args(words)
+    options.suites = options.suites or ["kernels", "minilm"]
+    for suite in options.suites:
+        if suite not in suites.SUITES:
+            parser.error(f"there is no suite '{suite}'; there are {', '.join(suites.SUITES)}")
+    known = [c for suite in options.suites for c in suites.SUITES[suite]]
+    options.cases = options.cases.split(",") if options.cases else known
+    if unknown := [c for c in options.cases if c not in known]:
+        parser.error(f"no case of {', '.join(options.suites)}: {', '.join(unknown)}; there are {', '.join(known)}")
+    if options.peers is not None:
+        options.peers = [name for name in options.peers.split(",") if name] or ["none"]
+        all_peers = {name for suite in options.suites for name in peers.PROGRAMS[suite]} | {"none"}
+        if unknown := [name for name in options.peers if name not in all_peers]:
+            parser.error(f"no peer of {', '.join(options.suites)}: {', '.join(unknown)}; there are {', '.join(sorted(all_peers - {'none'}))}")
+    return options
+
+
+def our_programs(options, environment):
+    programs = []
+    for given in options.ours or [f"{ROOT / 'build/release/bin/rlx'} bench"]:
+        name, separator, command = given.partition("=")
+        if not separator or " " in name:
+            name, command = "rlx", given
+        programs.append(peers.Command(name, [*shlex.split(command), "--threads", str(options.threads)], environment))
+    return programs
+
+
+def list_all(options):
+    for suite in options.suites:
+        print(f"{suite}: {', '.join(suites.SUITES[suite])}")
+        for name, (_, _, packages) in peers.PROGRAMS[suite].items():
+            missing = peers.missing_packages(options.python, packages)
+            print(f"  {name}: {'not installed: ' + ', '.join(missing) if missing else 'installed'}")
+
+
+def run_case(case, programs, options, limits):
+    """(rows, {peer: why not}, answers) of one case: every program in each round, in turn."""
+    answers, failed = {p.name: [] for p in programs}, {}
+    for _ in range(options.rounds):
+        for program in programs:
+            if program.name in failed:
+                continue
+            try:
+                answers[program.name].append(program.measure(case, options.iters, options.budget))
+            except peers.PeerError as error:
+                failed[program.name] = str(error)
+    rows = [report.row_of(name, case, given, options.threads, limits)
+            for name, given in answers.items() if given and name not in failed]  # fmt: skip
+    if suites.kind_of(case) == "train":  # each begins with weights of its own
+        return rows, failed, answers
+    heads = {name: given[0]["head"] for name, given in answers.items() if given and given[0].get("head")}
+    for name in report.differences(heads):
+        print(f"yardstick: {case}: the numbers of {name} differ from the others'", file=sys.stderr)
+    return rows, failed, answers
+
+
+def main(words=None):
+    options = arguments(sys.argv[1:] if words is None else words)
+    if options.list:
+        return list_all(options)
+    environment = dict(os.environ, PYTHONPATH=str(ROOT / "bench"), RLX_ROOT=str(ROOT))
+    if options.model:
+        environment["RLX_MODEL"] = options.model
+    limits = machine.measure_limits(options.limits, options.threads)
+    found = machine.look(limits)
+    for complaint in found:
+        print(f"yardstick: this machine: {complaint}", file=sys.stderr)
+    if not machine.may_measure(found, options.warn):
+        sys.exit("yardstick: refused; --warn (or RLX_ALLOW_THROTTLE=1) measures all the same")
+    print(f"{machine.processor_name()}, threads: {options.threads}; " + (
+        f"{limits.fma_gflops:.0f} GF/s of f32 multiply-adds, {limits.triad_gbs:.1f} GB/s written and read, {limits.read_gbs:.1f} GB/s read"
+        if limits else f"limits not measured: {options.limits} is not built") + (" (measured on an unfit machine)" if found else ""))  # fmt: skip
+    print("\n" + report.HEADER, flush=True)
+    everything = []
+    for suite in options.suites:
+        ready, absent = peers.peers_of(suite, options.python, options.threads, environment, options.peers)
+        programs = our_programs(options, environment) + ready
+        try:
+            for case in suites.SUITES[suite]:
+                if case not in options.cases:
+                    continue
+                rows, failed, answers = run_case(case, programs, options, limits)
+                print("\n".join(report.table_lines(case, rows, failed | absent)), flush=True)
+                everything.append({"case": case, "threads": options.threads, "answers": answers, "absent": failed | absent})
+        finally:
+            for program in programs:
+                program.close()
+    if options.json:
+        pathlib.Path(options.json).write_text(json.dumps(everything), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

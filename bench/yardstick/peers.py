@@ -1,0 +1,131 @@
+"""The peers of each suite, and how one is asked for its times."""
+
+import dataclasses
+import json
+import pathlib
+import select
+import subprocess
+import time
+
+PROGRAMS = {  # suite: peer: (program, variant, the packages it needs)
+    "kernels": {
+        "onnxruntime": ("kernels_onnx", "onnxruntime", ("onnxruntime", "onnx")),
+        "openvino": ("kernels_onnx", "openvino", ("openvino", "onnx")),
+        "pytorch": ("kernels_torch", "", ("torch",)),
+        "pytorch-compiled": ("kernels_torch", "compile", ("torch",)),
+        "jax": ("kernels_jax", "", ("jax",)),
+    },
+    "minilm": {
+        "onnxruntime": ("minilm_onnx", "onnxruntime", ("onnxruntime", "onnx", "safetensors")),
+        "onnxruntime-fused": ("minilm_onnx", "onnxruntime-fused", ("onnxruntime", "onnx", "safetensors")),
+        "openvino": ("minilm_onnx", "openvino", ("openvino", "onnx", "safetensors")),
+        "pytorch": ("minilm_torch", "", ("torch", "safetensors")),
+        "jax": ("minilm_jax", "", ("jax", "safetensors")),
+    },
+    "train": {
+        "pytorch": ("train_torch", "", ("torch",)),
+        "jax": ("train_jax", "", ("jax",)),
+    },
+}
+ANSWER_SECONDS = 300
+
+
+class PeerError(Exception):
+    """A peer that cannot be measured; the text says why."""
+
+
+@dataclasses.dataclass
+class Server:
+    """A program that stays, and answers a line with a line."""
+
+    name: str
+    command: list
+    environment: dict
+    process: subprocess.Popen = None
+
+    def measure(self, case, iterations, budget):
+        if self.process is None or self.process.poll() is not None:
+            self.process = subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                            stderr=subprocess.PIPE, text=True, env=self.environment)  # fmt: skip
+        request = {"case": case, "iterations": iterations, "budget": budget}
+        try:
+            self.process.stdin.write(json.dumps(request) + "\n")
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            pass  # the answer, or its absence, says why
+        end = time.monotonic() + ANSWER_SECONDS + 10 * budget
+        while not select.select([self.process.stdout], [], [], 1)[0]:
+            if time.monotonic() > end:
+                self.close()
+                raise PeerError(f"no answer within {end:.0f} seconds")
+        line = self.process.stdout.readline()
+        if not line:
+            errors = self.process.stderr.read().strip().splitlines() or ["no message"]
+            code = self.process.wait()
+            self.close()
+            raise PeerError(f"ended with {code}: {errors[-1][:300]}")
+        return _answer(line)
+
+    def close(self):
+        if self.process:
+            self.process.kill()
+            self.process.wait()
+            for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
+                pipe.close()
+            self.process = None
+
+
+@dataclasses.dataclass
+class Command:
+    """A program that is run once for each request, as `rlx bench` is."""
+
+    name: str
+    command: list
+    environment: dict
+
+    def measure(self, case, iterations, budget):
+        command = [*self.command, "--iters", str(iterations), "--budget", str(budget), case]
+        done = subprocess.run(command, capture_output=True, text=True, env=self.environment,
+                              timeout=ANSWER_SECONDS + 10 * budget, check=False)  # fmt: skip
+        if done.returncode != 0 or not done.stdout.strip():
+            errors = done.stderr.strip().splitlines() or ["it printed nothing"]
+            raise PeerError(f"ended with {done.returncode}: {errors[0][:300]}")
+        return _answer(done.stdout.splitlines()[-1])
+
+    def close(self):
+        pass
+
+
+def _answer(line):
+    try:
+        answer = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise PeerError(f"printed what is not JSON: {line[:100]!r}") from error
+    if "error" in answer:
+        raise PeerError(answer["error"])
+    if not answer.get("times_ms"):
+        raise PeerError("printed no times")
+    return answer
+
+
+def missing_packages(python, packages):
+    """Those that this Python cannot import; all of them if there is no such Python."""
+    if not pathlib.Path(python).exists():
+        return list(packages)
+    code = "import importlib.util, sys; print(*(p for p in sys.argv[1:] if importlib.util.find_spec(p) is None))"
+    done = subprocess.run([str(python), "-c", code, *packages], capture_output=True, text=True, check=False)
+    return done.stdout.split() if done.returncode == 0 else list(packages)
+
+
+def peers_of(suite, python, threads, environment, chosen=None):
+    """(peers that can run, {peer: why it cannot})."""
+    ready, absent = [], {}
+    for name, (program, variant, packages) in PROGRAMS[suite].items():
+        if chosen and name not in chosen:
+            continue
+        if missing := missing_packages(python, packages):
+            absent[name] = f"not installed: {', '.join(missing)} (scripts/bench-deps installs it)"
+            continue
+        command = [str(python), "-m", f"yardstick.programs.{program}", "--threads", str(threads)]
+        ready.append(Server(name, command + (["--variant", variant] if variant else []), environment))
+    return ready, absent

@@ -1,0 +1,1 @@
+"""A program for each peer and suite, run by the yardstick: `python -m yardstick.programs.kernels_torch --threads 1`."""

@@ -1,0 +1,101 @@
+"""all-MiniLM-L6-v2 as an ONNX model of standard ops, run by ONNX Runtime (also after its own optimizer for transformers) or
+OpenVINO. The files are made once, in the cache. Reading them is part of the time to the first result."""
+
+from yardstick import serve
+
+THREADS, VARIANT = serve.threads_and_variant()
+
+import numpy as np  # noqa: E402
+import onnx  # noqa: E402
+from onnx import TensorProto, helper, numpy_helper  # noqa: E402
+from yardstick import suites  # noqa: E402
+from yardstick.programs import minilm_weights, runtimes  # noqa: E402
+
+HEADS = 12
+
+
+class Builder:
+    def __init__(self):
+        self.weights, self.nodes, self.constants = minilm_weights.load(), [], []
+
+    def constant(self, name, value, dtype=None):
+        self.constants.append(numpy_helper.from_array(np.ascontiguousarray(value, dtype), name))
+        return name
+
+    def weight(self, name, transposed=False):
+        return self.constant(name, self.weights[name].T if transposed else self.weights[name])
+
+    def __call__(self, op, *operands, **attributes):
+        result = f"t{len(self.nodes)}"
+        self.nodes.append(helper.make_node(op, list(operands), [result], name=f"{op}_{result}", **attributes))
+        return result
+
+    def linear(self, name, x):
+        return self("Add", self.weight(name + ".bias"), self("MatMul", x, self.weight(name + ".weight", transposed=True)))
+
+    def norm(self, name, x):
+        return self("LayerNormalization", x, self.weight(name + ".weight"), self.weight(name + ".bias"), axis=-1, epsilon=1e-12)
+
+    def heads(self, x, order):
+        return self("Transpose", self("Reshape", x, "split"), perm=order)
+
+
+def make(path):
+    b, size = Builder(), suites.WIDTH // HEADS
+    for name, value in {"sqrt2": 2**0.5, "one": 1, "half": 0.5, "scale": size**0.5, "lowest": -3.4028235e38, "eps": 1e-9}.items():
+        b.constant(name, value, np.float32)
+    for name, value in {"split": [0, 0, HEADS, size], "merge": [0, 0, suites.WIDTH], "at0": [0], "at1": [1], "at2": [2]}.items():
+        b.constant(name, value, np.int64)
+    length = b("Slice", b("Shape", "input_ids"), "at1", "at2")
+    positions = b("Slice", b.constant("positions", np.arange(512)[None], np.int64), "at0", length, "at1")
+    x = b("Add", b("Gather", b.weight("embeddings.word_embeddings.weight"), "input_ids"),
+          b("Gather", b.weight("embeddings.token_type_embeddings.weight"), "token_type_ids"))  # fmt: skip
+    x = b("Add", x, b("Gather", b.weight("embeddings.position_embeddings.weight"), positions))
+    x = b.norm("embeddings.LayerNorm", x)
+    keep = b("Cast", b("Unsqueeze", b("Unsqueeze", "attention_mask", "at1"), "at2"), to=TensorProto.FLOAT)
+    bias = b("Mul", b("Sub", "one", keep), "lowest")
+    for layer in range(suites.LAYERS):
+        p = f"encoder.layer.{layer}."
+        q, k, v = (b.heads(b.linear(f"{p}attention.self.{name}", x), order) for name, order in
+                   (("query", [0, 2, 1, 3]), ("key", [0, 2, 3, 1]), ("value", [0, 2, 1, 3])))  # fmt: skip
+        weights = b("Softmax", b("Add", b("Div", b("MatMul", q, k), "scale"), bias), axis=-1)
+        mixed = b("Reshape", b("Transpose", b("MatMul", weights, v), perm=[0, 2, 1, 3]), "merge")
+        x = b.norm(p + "attention.output.LayerNorm", b("Add", b.linear(p + "attention.output.dense", mixed), x))
+        u = b.linear(p + "intermediate.dense", x)
+        gelu = b("Mul", b("Mul", u, b("Add", b("Erf", b("Div", u, "sqrt2")), "one")), "half")
+        x = b.norm(p + "output.LayerNorm", b("Add", b.linear(p + "output.dense", gelu), x))
+    kept = b("Cast", b("Unsqueeze", "attention_mask", "at2"), to=TensorProto.FLOAT)
+    count = b("Max", b("ReduceSum", kept, "at1", keepdims=0), "eps")
+    x = b("Div", b("ReduceSum", b("Mul", x, kept), "at1", keepdims=0), count)
+    b("Div", x, b("ReduceL2", x, axes=[1], keepdims=1))
+    b.nodes[-1].output[0] = "embedding"
+    inputs = [helper.make_tensor_value_info(n, TensorProto.INT64, ["B", "S"])
+              for n in ("input_ids", "attention_mask", "token_type_ids")]  # fmt: skip
+    result = helper.make_tensor_value_info("embedding", TensorProto.FLOAT, ["B", suites.WIDTH])
+    graph = helper.make_graph(b.nodes, "minilm", inputs, [result], b.constants)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.checker.check_model(model)
+    onnx.save(model, path)
+
+
+def model_path():
+    plain, fused = (minilm_weights.bench_cache() / f"minilm{suffix}.onnx" for suffix in ("", "_fused"))
+    if not plain.exists():
+        make(plain)
+    if VARIANT != "onnxruntime-fused":
+        return str(plain)
+    if not fused.exists():
+        from onnxruntime.transformers import optimizer
+
+        optimizer.optimize_model(str(plain), model_type="bert", num_heads=HEADS, hidden_size=suites.WIDTH,
+                                 opt_level=0).save_model_to_file(str(fused))  # fmt: skip
+    return str(fused)
+
+
+def prepare(case):
+    path, inputs = model_path(), suites.minilm_inputs(case)
+    return lambda: runtimes.runner(VARIANT)(path, inputs, THREADS)
+
+
+if __name__ == "__main__":
+    serve.serve(prepare)

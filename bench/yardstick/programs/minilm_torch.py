@@ -1,0 +1,50 @@
+"""all-MiniLM-L6-v2 in PyTorch, eager, with its fused attention."""
+
+from yardstick import serve
+
+THREADS, _ = serve.threads_and_variant()
+
+import torch  # noqa: E402
+import torch.nn.functional as F  # noqa: E402
+from yardstick import suites  # noqa: E402
+from yardstick.programs import minilm_weights  # noqa: E402
+
+torch.set_num_threads(THREADS)
+WEIGHTS = {name: torch.from_numpy(w) for name, w in minilm_weights.load().items()}
+
+
+def linear(name, x):
+    return F.linear(x, WEIGHTS[name + ".weight"], WEIGHTS[name + ".bias"])
+
+
+def norm(name, x):
+    return F.layer_norm(x, x.shape[-1:], WEIGHTS[name + ".weight"], WEIGHTS[name + ".bias"], 1e-12)
+
+
+def net(ids, mask, types):
+    batch, length = ids.shape
+    words, places, kinds = (WEIGHTS[f"embeddings.{n}_embeddings.weight"] for n in ("word", "position", "token_type"))
+    x = norm("embeddings.LayerNorm", words[ids] + places[:length] + kinds[types])
+    keep = mask.to(torch.float32)
+    bias = ((1 - keep) * -1e9)[:, None, None, :]
+    for layer in range(suites.LAYERS):
+        p = f"encoder.layer.{layer}."
+        q, k, v = (linear(f"{p}attention.self.{n}", x).view(batch, length, 12, 32).transpose(1, 2) for n in ("query", "key", "value"))
+        mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=bias).transpose(1, 2).reshape(x.shape)
+        x = norm(p + "attention.output.LayerNorm", x + linear(p + "attention.output.dense", mixed))
+        x = norm(p + "output.LayerNorm", x + linear(p + "output.dense", F.gelu(linear(p + "intermediate.dense", x))))
+    return F.normalize((x * keep[:, :, None]).sum(1) / keep.sum(1, keepdim=True).clamp(min=1e-9), dim=-1)
+
+
+def prepare(case):
+    inputs = [torch.from_numpy(a) for a in suites.minilm_inputs(case).values()]
+
+    def run():
+        with torch.inference_mode():
+            return net(*inputs)
+
+    return lambda: run
+
+
+if __name__ == "__main__":
+    serve.serve(prepare)
