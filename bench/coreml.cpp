@@ -95,7 +95,7 @@ int main(int argc, char** argv) {
     NamedTensors params = SafetensorsFile::open(folder + "/model.safetensors").tensors();
     uint64_t weight_bytes = 0;
     for (Ref r : g.params()) weight_bytes += params.find(g.node(r).name)->second.byte_count();
-    CoreMLOptions options;
+    PackageOptions options;
     options.narrow = true, options.dims = {{"B", shape[0]}, {"S", shape[1]}};
     double write = 1e9;
     for (int i = 0; i < 3; ++i) write = std::min(write, timed([&] { write_coreml(path, g, params, options); }));

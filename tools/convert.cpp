@@ -16,25 +16,25 @@ struct Convert {
   std::string model, weights, output;
   std::vector<std::string> dims, states, images, functions;
   std::string precision = "as_built", classes;
-  CoreMLOptions options;
+  PackageOptions options;
   bool quiet = false;
   void run();
 };
 
 /// NAME, NAME:bgr, NAME:rgb:SCALE, NAME:gray:SCALE:BIAS: the same scale and bias for each channel.
-CoreMLImage image_of(const std::string& text) {
+PackageImage image_of(const std::string& text) {
   std::istringstream parts(text);
   std::string part;
-  CoreMLImage image;
+  PackageImage image;
   for (int i = 0; std::getline(parts, part, ':'); ++i) {
     double value = 0;
     bool number = i > 1 && CLI::detail::lexical_cast(part, value);
     if (i == 1 && (part == "rgb" || part == "bgr" || part == "gray"))
-      image.color = part == "rgb"   ? CoreMLImage::Color::rgb
-                    : part == "bgr" ? CoreMLImage::Color::bgr
-                                    : CoreMLImage::Color::grayscale;
+      image.color = part == "rgb"   ? PackageImage::Color::rgb
+                    : part == "bgr" ? PackageImage::Color::bgr
+                                    : PackageImage::Color::grayscale;
     else if (i == 2 && number) image.scale = value;
-    else if (i == 3 && number) image.bias.assign(image.color == CoreMLImage::Color::grayscale ? 1 : 3, value);
+    else if (i == 3 && number) image.bias.assign(image.color == PackageImage::Color::grayscale ? 1 : 3, value);
     else if (i > 0) throw UsageError("--image takes NAME[:rgb|bgr|gray[:SCALE[:BIAS]]], and got '" + text + "'");
   }
   return image;
@@ -62,22 +62,22 @@ void Convert::run() {
     for (std::string line; std::getline(lines, line);)
       if (!line.empty()) options.classes.push_back(line);
   }
-  auto names = names_of(CoreMLPrecision{});
+  auto names = names_of(PackagePrecision{});
   auto chosen = std::find(names.begin(), names.end(), precision);
   if (chosen == names.end()) throw UsageError("--precision is f16, f32 or mixed, and not '" + precision + "'");
-  options.precision = static_cast<CoreMLPrecision>(chosen - names.begin());
+  options.precision = static_cast<PackagePrecision>(chosen - names.begin());
   Graph g = load_model(model);
   std::string file = !weights.empty() ? weights : is_folder(model) ? model + "/model.safetensors" : "";
   NamedTensors params;
   if (!file.empty()) params = SafetensorsFile::open(file).tensors();
-  std::vector<CoreMLFunction> all;
+  std::vector<PackageFunction> all;
   if (!functions.empty()) all.push_back({"main", g, options});
   for (const std::string& function : functions) {
     size_t equals = function.find('=');
     if (equals == std::string::npos) throw UsageError("--function takes NAME=MODEL, and got '" + function + "'");
     all.push_back({function.substr(0, equals), load_model(function.substr(equals + 1)), options});
   }
-  CoreMLReport report = all.empty() ? write_coreml(output, g, params, options) : write_coreml(output, all, params);
+  PackageReport report = all.empty() ? write_coreml(output, g, params, options) : write_coreml(output, all, params);
   if (!quiet) write_out(text_of(report));
 }
 
@@ -100,6 +100,8 @@ Subcommand add_convert(CLI::App& rlx) {
   app->add_option("--image", convert->images,
                   "an input that is an image, NAME[:rgb|bgr|gray[:SCALE[:BIAS]]]; once for each");
   app->add_option("--classes", convert->classes, "a file with a label a line: the output is the label of a classifier");
+  app->add_option("--probabilities", convert->options.probabilities,
+                  "the output with one probability for each label; default: the only output");
   app->add_option("--function", convert->functions,
                   "NAME=MODEL: one more function over the same weights; MODEL is then `main`");
   app->add_option("--description", convert->options.description, "what the package says of itself");

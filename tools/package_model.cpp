@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 
 #include "io/mlpackage.h"
@@ -57,6 +59,20 @@ std::string first_numbers(const Tensor& t) {
   return text + (n > 6 ? " ..." : "");
 }
 
+/// The label that a classifier chose: the output that the package calls its predicted feature is the label's place.
+std::optional<std::string> label_among(const CoremlModel& model, const std::vector<NamedTensor>& results) {
+  std::vector<std::string> labels = model.labels();
+  if (labels.empty()) return std::nullopt;
+  auto described = nlohmann::json::parse(model.description_json());
+  auto predicted = described.at("predicted_feature").get<std::string>();
+  for (const auto& [name, tensor] : results) {
+    if (name != predicted || !is_integer(tensor.dtype()) || tensor.element_count() != 1) continue;
+    int64_t place = load_index(tensor, 0);
+    if (place >= 0 && place < static_cast<int64_t>(labels.size())) return labels[static_cast<size_t>(place)];
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 void run_package(const PackageRun& options, const std::vector<NamedTensor>& inputs) {
@@ -87,9 +103,7 @@ void run_package(const PackageRun& options, const std::vector<NamedTensor>& inpu
     if (!folder.empty()) OutputFolder(folder, entries).write(tensors);
     if (!options.output_file.empty()) write_safetensors(options.output_file, named);
     if (folder.empty() && options.output_file.empty()) write_out(table.text());
-    std::vector<std::string> labels = model.labels();
-    if (!labels.empty() && !tensors.empty() && tensors[0].element_count() == 1)
-      write_out("label " + line_text(labels[static_cast<size_t>(load_index(tensors[0], 0))], 200) + "\n");
+    if (auto label = label_among(model, results)) write_out("label " + line_text(*label, 200) + "\n");
   };
   if (options.steps.empty()) return write_step(model.predict(inputs, &state), options.output_dir);
   for (const std::string& folder : step_folders(options.steps)) {

@@ -201,7 +201,7 @@ rlx_status rlx_coreml_predict(rlx_coreml* model, const char* const* names, const
                               size_t input_count, rlx_coreml_state* state, rlx_tensor** outputs, size_t output_count,
                               rlx_error** error);
 /* The labels of a classifier as a JSON array of strings or of integers, "[]" for any other model; known after the first
-   prediction. Belongs to the model, until the next call for it. */
+   prediction. Belongs to the model, and stays as it is. */
 rlx_status rlx_coreml_labels(rlx_coreml* model, const char** json, rlx_error** error);
 void rlx_coreml_free(rlx_coreml* model);
 

@@ -10,27 +10,27 @@
 namespace rlx {
 
 /// In which floats a package computes.
-enum class CoreMLPrecision {
+enum class PackagePrecision {
   as_built,  ///< those of the graph
   single,    ///< f16 and bf16 become f32
   half,      ///< f32 and bf16 become f16, inputs and outputs with them; an op still rounds once, at its end
   mixed,     ///< products and their weights are of f16, all else and inputs and outputs of f32
 };
-constexpr std::array<std::string_view, 4> names_of(CoreMLPrecision) { return {"as_built", "f32", "f16", "mixed"}; }
+constexpr std::array<std::string_view, 4> names_of(PackagePrecision) { return {"as_built", "f32", "f16", "mixed"}; }
 
 /// What lives between predictions (iOS 18), as f16, zero at first: the next value of an input is an output.
-struct CoreMLState {
+struct PackageState {
   std::string input, output;
 };
 /// An input [1, channels, height, width] that is given as an image: the graph gets bytes * scale + bias.
-struct CoreMLImage {
+struct PackageImage {
   enum class Color { rgb, bgr, grayscale };
   Color color = Color::rgb;
   double scale = 1;
   std::vector<double> bias = {};  ///< one for each channel, or none
 };
 
-struct CoreMLOptions {
+struct PackageOptions {
   /// The oldest iOS that must run it, 15 to 18 (macOS 12 to 15); 0: the oldest that can.
   int minimum_ios = 0;
   /// i64 and f64, which Core ML does not compute in, become i32 and f32. Without this they are refused.
@@ -38,39 +38,39 @@ struct CoreMLOptions {
   Bindings dims = {};  ///< numbers for the graph's symbols; all must have one
   std::string description = {}, author = {}, version = {}, license = {};  ///< of the package
   std::map<std::string, std::string> feature_descriptions = {};           ///< of inputs, outputs and states
-  CoreMLPrecision precision = CoreMLPrecision::as_built;
-  std::vector<CoreMLState> states = {};
-  std::map<std::string, CoreMLImage> images = {};
+  PackagePrecision precision = PackagePrecision::as_built;
+  std::vector<PackageState> states = {};
+  std::map<std::string, PackageImage> images = {};
   /// Labels of a classifier: its outputs are then `classLabel` and, by label, `classLabel_probs`.
   std::vector<std::string> classes = {};
   std::string probabilities = {};  ///< the output with one for each label; the only one if empty
 };
 
-struct CoreMLReport {
+struct PackageReport {
   DispatchReport dispatch;              ///< which op is written as one operation, and which as several
   int minimum_ios = 15;                 ///< that the package needs
   std::string needed_by = {};           ///< the op that forced it; empty if it is the oldest there is
   std::vector<std::string> notes = {};  ///< what is not as the graph has it
   uint64_t model_bytes = 0, weight_bytes = 0;
-  CoreMLPrecision precision = CoreMLPrecision::as_built;
+  PackagePrecision precision = PackagePrecision::as_built;
 };
-std::ostream& operator<<(std::ostream&, const CoreMLReport&);
+std::ostream& operator<<(std::ostream&, const PackageReport&);
 
 /// Writes the package `path`, replacing one that is there. `params` has a value for each of the graph's params. Fails,
 /// before anything is written, where an op has no lowering (naming each with its reason), where a minimum is asked for
 /// that an op does not allow, and where the model is too large for Core ML (TooLarge, src/io/mlpackage.h).
-CoreMLReport write_coreml(const std::string& path, const Graph& g, const NamedTensors& params = {},
-                          const CoreMLOptions& options = {});
+PackageReport write_coreml(const std::string& path, const Graph& g, const NamedTensors& params = {},
+                           const PackageOptions& options = {});
 
 /// A graph as one function of a package with several.
-struct CoreMLFunction {
+struct PackageFunction {
   std::string name;
   Graph graph;
-  CoreMLOptions options = {};  ///< those of the package itself (description, author ...) are the first function's
+  PackageOptions options = {};  ///< those of the package itself (description, author ...) are the first function's
 };
 /// Several functions over shared weights, which stand in the package once: prefill and decode, or a model with other
 /// adapters. iOS 18. The first one runs when none is named.
-CoreMLReport write_coreml(const std::string& path, const std::vector<CoreMLFunction>& functions,
-                          const NamedTensors& params = {});
+PackageReport write_coreml(const std::string& path, const std::vector<PackageFunction>& functions,
+                           const NamedTensors& params = {});
 
 }  // namespace rlx

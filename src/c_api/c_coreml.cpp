@@ -35,13 +35,13 @@ rlx::Bindings bindings_from(const char* text) {
   return dims;
 }
 
-rlx::CoreMLPrecision precision_from(const char* text) {
-  if (!text || !*text) return rlx::CoreMLPrecision::as_built;
-  auto names = names_of(rlx::CoreMLPrecision{});
+rlx::PackagePrecision precision_from(const char* text) {
+  if (!text || !*text) return rlx::PackagePrecision::as_built;
+  auto names = names_of(rlx::PackagePrecision{});
   auto found = std::find(names.begin(), names.end(), std::string_view(text));
   if (found == names.end())
     fail(ErrorCode::invalid_argument, "a package's precision is f32, f16 or mixed, not '", text, "'");
-  return static_cast<rlx::CoreMLPrecision>(found - names.begin());
+  return static_cast<rlx::PackagePrecision>(found - names.begin());
 }
 
 }  // namespace
@@ -55,12 +55,13 @@ rlx_status rlx_coreml_load(const char* path, const rlx_coreml_options* options, 
     rlx::CoremlOptions o;
     o.function = text_or_empty(given.function), o.f32 = given.f32 != 0, o.threads = given.threads;
     if (given.seeded) o.seed = given.seed;
-    result = new rlx_coreml{rlx::CoremlModel::load(required_text(path, "path"), std::move(o)), {}, {}};
+    result = new rlx_coreml{rlx::CoremlModel::load(required_text(path, "path"), std::move(o))};
   });
 }
 rlx_status rlx_coreml_description(rlx_coreml* model, const char** json, rlx_error** error) {
   return guarded(error, [&] {
     auto& m = required(model, "model");
+    std::scoped_lock lock(m.mutex);
     if (m.text.empty()) m.text = m.model.description_json();
     required(json, "json") = m.text.c_str();
   });
@@ -119,8 +120,13 @@ rlx_status rlx_coreml_labels(rlx_coreml* model, const char** json, rlx_error** e
     auto& m = required(model, "model");
     nlohmann::json labels = m.model.labels();
     if (labels.empty()) labels = m.model.label_numbers();
-    m.labels = labels.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-    required(json, "json") = m.labels.c_str();
+    auto& text = required(json, "json");
+    std::scoped_lock lock(m.mutex);
+    if (labels.empty()) text = "[]";  // not known yet, or no classifier
+    else {
+      if (m.labels.empty()) m.labels = labels.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+      text = m.labels.c_str();
+    }
   });
 }
 void rlx_coreml_free(rlx_coreml* model) { delete model; }
@@ -130,7 +136,7 @@ rlx_status rlx_coreml_write(const char* path, const rlx_graph* graph, const char
                             const rlx_coreml_write_options* options, char** report, rlx_error** error) {
   return guarded(error, [&] {
     auto given = options_of(options);
-    rlx::CoreMLOptions o;
+    rlx::PackageOptions o;
     o.minimum_ios = given.minimum_ios, o.narrow = given.narrow != 0, o.dims = bindings_from(given.dims);
     o.description = text_or_empty(given.description), o.author = text_or_empty(given.author);
     o.version = text_or_empty(given.version), o.license = text_or_empty(given.license);

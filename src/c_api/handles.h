@@ -3,6 +3,7 @@
 
 #include <cstring>
 #include <memory>
+#include <mutex>
 #include <new>
 
 #include "rlx/c.h"
@@ -30,7 +31,9 @@ struct rlx_compiled {
 };
 struct rlx_coreml {
   rlx::CoremlModel model;
-  std::string text, labels;
+  // Texts that callers hold pointers to: each is made once, under the lock, and stays.
+  std::mutex mutex = {};
+  std::string text = {}, labels = {};
 };
 struct rlx_coreml_state {
   rlx::CoremlState values;

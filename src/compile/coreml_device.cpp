@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <complex>
 #include <cstring>
 #include <filesystem>
 #include <mutex>
@@ -11,11 +12,12 @@
 #include "backends/coreml/coreml.h"
 #include "backends/coreml_framework/framework.h"
 #include "compile/backends.h"
-#include "compile/pipeline.h"
+#include "compile/coreml_pipeline.h"
 #include "compile/with_values.h"
 #include "frontends/mil/lower.h"
 #include "io/mlpackage.h"
 #include "ir/leaves.h"
+#include "passes/collapse_rank.h"
 #include "rlx/element.h"
 
 namespace rlx {
@@ -151,7 +153,25 @@ class FrameworkRunner final : public Runner {
   std::shared_ptr<coreml_framework::Model> loaded_;
 };
 
-coreml::Options options_here() { return {.newest_opset = coreml_framework::newest_opset(), .narrow = false}; }
+/// Graphs are claimed with their complex numbers and many dims, which are taken apart behind the claims.
+coreml::Options options_here(bool before_split = false) {
+  return {.newest_opset = coreml_framework::newest_opset(), .narrow = false, .before_split = before_split};
+}
+
+Tensor part_of(const Tensor& z, bool imaginary) {
+  Tensor part = Tensor::uninitialized(real_part(z.dtype()), z.shape());
+  for (size_t i = 0; i < z.element_count(); ++i) {
+    auto value = load<std::complex<double>>(z, i);
+    store<double>(part, i, imaginary ? value.imag() : value.real());
+  }
+  return part;
+}
+Tensor complex_of(const Tensor& re, const Tensor& im, const Type& type) {
+  Tensor z = Tensor::uninitialized(type.dtype, re.shape());
+  for (size_t i = 0; i < z.element_count(); ++i)
+    store<std::complex<double>>(z, i, {load_number(re, i), load_number(im, i)});
+  return z;
+}
 
 class CoremlExecutable final : public Executable {
  public:
@@ -176,13 +196,25 @@ class CoremlExecutable final : public Executable {
       if (is_static(wanted.dims) ? inputs[i].type() != wanted : inputs[i].dtype() != wanted.dtype)
         fail(ErrorCode::shape_mismatch, "input '", graph_.node(graph_.inputs()[i]).name, "' is ", wanted, ", got ",
              inputs[i].type());
-      Shape shape = inputs[i].rank() == 0 ? Shape{1} : inputs[i].shape();
-      given.push_back(as(inputs[i], *description_.inputs[i].dtype, shape));
+      auto give = [&](const Tensor& t) {
+        const mil::Feature& feature = description_.inputs.at(given.size());
+        bool joined = is_wide(t.type(), coreml::kMostDims);
+        Shape shape = joined ? feature.shape : t.rank() == 0 ? Shape{1} : t.shape();
+        given.push_back(as(t, *feature.dtype, shape));
+      };
+      if (is_complex(wanted.dtype)) give(part_of(inputs[i], false)), give(part_of(inputs[i], true));
+      else give(inputs[i]);
     }
     std::vector<Tensor> results = r.run(given, options);
     auto types = graph_.output_types();
-    for (size_t i = 0; i < results.size(); ++i) {
-      Tensor result = as(results[i], types[i].dtype, types[i].rank() == 0 ? Shape{} : results[i].shape());
+    for (size_t i = 0, next = 0; i < types.size(); ++i) {
+      bool two = is_complex(types[i].dtype);
+      Tensor result = results.at(next++);
+      if (two) result = complex_of(result, results.at(next++), types[i]);
+      Shape shape = types[i].rank() == 0                   ? Shape{}
+                    : is_wide(types[i], coreml::kMostDims) ? shape_of(types[i].dims)
+                                                           : result.shape();
+      result = as(result, types[i].dtype, shape);
       if (options.memory.empty()) {
         outputs[i] = std::move(result);
         continue;
@@ -199,16 +231,16 @@ class CoremlExecutable final : public Executable {
   Runner& runner() {
     std::scoped_lock lock(mutex_);
     if (runner_) return *runner_;
-    coreml::Translated translated = coreml::translate(graph_.params().empty() ? graph_ : bound(), options_here());
+    bool plain = graph_.params().empty() && !is_to_be_split(graph_);
+    coreml::Translated translated = coreml::translate(plain ? graph_ : ready(), options_here());
     description_ = translated.model.main;
     if (coreml_framework::is_present()) runner_ = std::make_unique<FrameworkRunner>(translated.model, device_.units());
     else runner_ = std::make_unique<FrontEndRunner>(translated.model, options_);
     return *runner_;
   }
-  /// With its params' values, which may fold further.
-  Graph bound() const {
-    auto backend = coreml::make_backend(options_here());
-    Pipelined legal = run_pipeline(with_values(graph_, params_), *backend, {});
+  /// With its params' values, which may fold further, and without what programs do not have.
+  Graph ready() const {
+    Pipelined legal = coreml_pipeline(with_values(graph_, params_), options_here());
     require_complete(legal.report, false);
     return std::move(legal.graph);
   }
@@ -237,7 +269,7 @@ class CoremlProgram final : public Program {
 
 class CoremlDevice final : public Backend {
  public:
-  explicit CoremlDevice(Device device) : device_(device), writer_(coreml::make_backend(options_here())) {}
+  explicit CoremlDevice(Device device) : device_(device), writer_(coreml::make_backend(options_here(true))) {}
   std::string name() const override { return device_.name(); }
   std::string description() const override {
     if (coreml_framework::is_present()) return "CoreML.framework, " + text_of(coreml_framework::chip_info());
@@ -254,6 +286,9 @@ class CoremlDevice final : public Backend {
     return target;
   }
   std::unique_ptr<Program> lower(Graph legal) const override {
+    // What is missing only among the parts is said now, where no param's value is needed for it.
+    if (legal.params().empty() && is_to_be_split(legal))
+      require_complete(coreml_pipeline(legal, options_here()).report, false);
     return std::make_unique<CoremlProgram>(std::move(legal), device_);
   }
 

@@ -33,23 +33,23 @@ bool has_packed_weights(const Graph& g) {
   return false;
 }
 
-Graph in_precision(const Graph& g, CoreMLPrecision precision) {
+Graph in_precision(const Graph& g, PackagePrecision precision) {
   switch (precision) {
-    case CoreMLPrecision::single: return change_floats(g, {f16, bf16}, f32);
-    case CoreMLPrecision::half: return change_floats(g, {f32, bf16}, f16);
-    case CoreMLPrecision::mixed: return products_in_f16(g);
+    case PackagePrecision::single: return change_floats(g, {f16, bf16}, f32);
+    case PackagePrecision::half: return change_floats(g, {f32, bf16}, f16);
+    case PackagePrecision::mixed: return products_in_f16(g);
     default: return g;
   }
 }
 
-coreml::Interface interface_of(const CoreMLOptions& options) {
+coreml::Interface interface_of(const PackageOptions& options) {
   coreml::Interface to;
-  for (const CoreMLState& s : options.states) to.states.push_back({s.input, s.output});
+  for (const PackageState& s : options.states) to.states.push_back({s.input, s.output});
   for (const auto& [name, image] : options.images) {
     using Color = mil::Feature::ColorSpace;
-    Color color = image.color == CoreMLImage::Color::rgb   ? Color::rgb
-                  : image.color == CoreMLImage::Color::bgr ? Color::bgr
-                                                           : Color::grayscale;
+    Color color = image.color == PackageImage::Color::rgb   ? Color::rgb
+                  : image.color == PackageImage::Color::bgr ? Color::bgr
+                                                            : Color::grayscale;
     to.images[name] = {color, image.scale, image.bias};
   }
   to.classes = options.classes;
@@ -64,7 +64,7 @@ struct Made {
 };
 
 /// The program of one graph, for `oldest` or, where that is 0, for the oldest system that can run it.
-Made translated(const Graph& g, const NamedTensors& params, const CoreMLOptions& options, int oldest) {
+Made translated(const Graph& g, const NamedTensors& params, const PackageOptions& options, int oldest) {
   int minimum = std::max(options.minimum_ios, oldest);
   if (minimum && (minimum < kOldestIos || minimum > kNewestIos))
     fail(ErrorCode::invalid_argument, "a minimum of iOS ", minimum, " was asked for; ML Programs are written for iOS ",
@@ -75,9 +75,12 @@ Made translated(const Graph& g, const NamedTensors& params, const CoreMLOptions&
                          .narrow = options.narrow};
   if (oldest) newest.oldest_opset = newest.newest_opset;
   auto made = [&](const coreml::Options& with) -> Made {
-    Pipelined legal = coreml_pipeline(bound, with);
+    std::vector<std::string> notes;
+    Pipelined legal = coreml_pipeline(bound, with, &notes);
     require_complete(legal.report, false);
-    return {coreml::translate(legal.graph, with, interface_of(options)), std::move(legal.report)};
+    Made result{coreml::translate(legal.graph, with, interface_of(options)), std::move(legal.report)};
+    result.translated.notes.insert(result.translated.notes.begin(), notes.begin(), notes.end());
+    return result;
   };
   if (minimum) {
     newest.oldest_opset = std::max(newest.oldest_opset, newest.newest_opset == 8 ? 8 : kOldestOpset);
@@ -86,7 +89,7 @@ Made translated(const Graph& g, const NamedTensors& params, const CoreMLOptions&
   // The oldest system that can run it: newer operations are used only where nothing older does, or where asked for.
   coreml::Options with = newest;
   std::string reason;
-  if (options.precision == CoreMLPrecision::half) with.oldest_opset = kOldestOpset + 1, reason = "precision f16";
+  if (options.precision == PackagePrecision::half) with.oldest_opset = kOldestOpset + 1, reason = "precision f16";
   if (has_packed_weights(bound)) with.oldest_opset = newest.newest_opset, reason = "packed weights";
   if (!options.states.empty()) with.oldest_opset = newest.newest_opset, reason = "states";
   for (with.newest_opset = with.oldest_opset;; ++with.newest_opset) try {
@@ -98,36 +101,36 @@ Made translated(const Graph& g, const NamedTensors& params, const CoreMLOptions&
     }
 }
 
-void describe(mil::Model& model, const CoreMLOptions& options) {
+void describe(mil::Model& model, const PackageOptions& options) {
   model.metadata = {options.description, options.version, options.author, options.license};
   model.metadata.user.emplace("rlx.version", version());
 }
 
 }  // namespace
 
-CoreMLReport write_coreml(const std::string& path, const Graph& g, const NamedTensors& params,
-                          const CoreMLOptions& options) {
+PackageReport write_coreml(const std::string& path, const Graph& g, const NamedTensors& params,
+                           const PackageOptions& options) {
   Made made = translated(g, params, options, 0);
   describe(made.translated.model, options);
   MlPackageSizes sizes = write_mlpackage(path, made.translated.model);
-  CoreMLReport report{std::move(made.dispatch),
-                      made.translated.opset - kOldestOpset + kOldestIos,
-                      made.translated.opset_needed_by,
-                      made.translated.notes,
-                      sizes.model,
-                      sizes.weights};
+  PackageReport report{std::move(made.dispatch),
+                       made.translated.opset - kOldestOpset + kOldestIos,
+                       made.translated.opset_needed_by,
+                       made.translated.notes,
+                       sizes.model,
+                       sizes.weights};
   report.precision = options.precision;
   return report;
 }
 
-CoreMLReport write_coreml(const std::string& path, const std::vector<CoreMLFunction>& functions,
-                          const NamedTensors& params) {
+PackageReport write_coreml(const std::string& path, const std::vector<PackageFunction>& functions,
+                           const NamedTensors& params) {
   if (functions.empty()) fail(ErrorCode::invalid_argument, "a package has at least one function, and none was given");
   mil::Model model;
-  CoreMLReport report;
+  PackageReport report;
   report.minimum_ios = kNewestIos, report.needed_by = "several functions";
   report.precision = functions[0].options.precision;
-  for (const CoreMLFunction& f : functions) {
+  for (const PackageFunction& f : functions) {
     Made made = with_context([&] { return "writing the function '" + f.name + "'"; },
                              [&] { return translated(f.graph, params, f.options, kNewestIos); });
     mil::Model& one = made.translated.model;
@@ -147,13 +150,13 @@ CoreMLReport write_coreml(const std::string& path, const std::vector<CoreMLFunct
   return report;
 }
 
-std::ostream& operator<<(std::ostream& out, const CoreMLReport& report) {
+std::ostream& operator<<(std::ostream& out, const PackageReport& report) {
   out << report.dispatch << "Runs on iOS " << report.minimum_ios << " (macOS " << report.minimum_ios - 3
       << ") and later";
   if (!report.needed_by.empty()) out << "; needed by " << report.needed_by;
-  if (report.precision != CoreMLPrecision::as_built)
+  if (report.precision != PackagePrecision::as_built)
     out << "; computes in " << names_of(report.precision)[static_cast<size_t>(report.precision)]
-        << (report.precision == CoreMLPrecision::mixed ? " precision" : "");
+        << (report.precision == PackagePrecision::mixed ? " precision" : "");
   out << ".\n" << report.model_bytes << " bytes of model, " << report.weight_bytes << " bytes of weights.\n";
   for (const std::string& note : report.notes) out << "Note: " << note << ".\n";
   return out;

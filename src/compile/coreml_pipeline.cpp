@@ -40,15 +40,43 @@ void look(const Graph& g, Found& found) {
   }
 }
 
+Found found_in(const Graph& g) {
+  Found found;
+  look(g, found);
+  return found;
+}
+
+/// What an input or output becomes: the same walk as the two passes take over the signature.
+void note_signature(const Graph& before, const Graph& after, std::vector<std::string>& notes) {
+  auto note = [&](std::string_view what, const std::string& name, const Type& from, const Type& to) {
+    if (is_complex(from.dtype))
+      notes.push_back(text_of("the ", what, " '", name, "' is ", from, " in the graph, and '", name, "_re' and '", name,
+                              "_im' of ", to, " in the package"));
+    else if (is_wide(from, coreml::kMostDims))
+      notes.push_back(text_of("the ", what, " '", name, "' is ", from, " in the graph, and ", to,
+                              " in the package: its leading dims are joined"));
+  };
+  auto in = before.input_types(), new_in = after.input_types();
+  for (size_t i = 0, k = 0; i < in.size(); k += is_complex(in[i].dtype) ? 2 : 1, ++i)
+    note("input", before.node(before.inputs()[i]).name, in[i], new_in.at(k));
+  auto out = before.output_types(), new_out = after.output_types();
+  for (size_t i = 0, k = 0; i < out.size(); k += is_complex(out[i].dtype) ? 2 : 1, ++i)
+    note("output", before.outputs()[i].name, out[i], new_out.at(k));
+}
+
 }  // namespace
 
-Pipelined coreml_pipeline(const Graph& g, const coreml::Options& options) {
+bool is_to_be_split(const Graph& g) {
+  Found found = found_in(g);
+  return found.complex || found.wide || found.empty;
+}
+
+Pipelined coreml_pipeline(const Graph& g, const coreml::Options& options, std::vector<std::string>* notes) {
   coreml::Options first = options;
   first.before_split = true;
   Pipelined legal = run_pipeline(g, *coreml::make_backend(first), {});
   if (legal.report.count(Verdict::missing)) return legal;
-  Found found;
-  look(legal.graph, found);
+  Found found = found_in(legal.graph);
   if (!found.complex && !found.wide && !found.empty) return legal;
   Graph plain = std::move(legal.graph);
   if (found.empty) plain = without_empty_parts(plain);
@@ -57,6 +85,7 @@ Pipelined coreml_pipeline(const Graph& g, const coreml::Options& options) {
   Pipelined second = run_pipeline(plain, *coreml::make_backend(options), {});
   for (DispatchLine& line : second.report.lines)
     if (line.verdict == Verdict::missing) legal.report.lines.push_back(std::move(line));
+  if (notes) note_signature(g, second.graph, *notes);
   return {std::move(second.graph), std::move(legal.report)};
 }
 

@@ -8,8 +8,11 @@
 namespace rlx {
 
 /// A legal graph without complex numbers and without tensors of more than coreml::kMostDims dims: of complex inputs and
-/// outputs there are two each, and the leading dims of wide ones are joined. The report is that of the graph as it
-/// came.
-Pipelined coreml_pipeline(const Graph& g, const coreml::Options& options);
+/// outputs there are two each, and the leading dims of wide ones are joined, which is added to `notes`. The report is
+/// that of the graph as it came.
+Pipelined coreml_pipeline(const Graph& g, const coreml::Options& options, std::vector<std::string>* notes = nullptr);
+
+/// Whether a graph holds what the above takes apart.
+bool is_to_be_split(const Graph& g);
 
 }  // namespace rlx

@@ -99,6 +99,24 @@ class Lint(ProgramTest):
         self.fails(1, "nowhere", "lint", self.folder / "nowhere.mlpackage")
 
 
+class Run(PackageTest):
+    def test_the_label_is_the_predicted_feature_wherever_it_stands(self):
+        # The first output is a number that is far beyond the labels.
+        graph = self.file("m.rlx", '''rlx 1
+graph @m {
+  %0 = input() @"x" : f32[1, 3]
+  %1 = reduce_sum(%0) {axes = [0, 1]} : f32[]
+  %2 = softmax(%0) {axis = 1} : f32[1, 3]
+  return %1 @"sum", %2 @"scores"
+}
+''')
+        labels, package = self.file("labels.txt", "red\ngreen\nblue\n"), self.folder / "m.mlpackage"
+        self.succeeds("convert", graph, "-o", package, "--classes", labels, "--probabilities", "scores")
+        write_npy(self.folder / "x.npy", "<f4", [1, 3], [1e6, 3e6, 2e6])
+        out = self.succeeds("run", package, "--input", f"x={self.folder / 'x.npy'}")
+        self.assertIn("\nlabel green\n", out)
+
+
 class Compare(PackageTest):
     def test_two_precisions_differ_by_the_rounding_of_f16(self):
         name, file = case_input(CNN)
@@ -154,8 +172,8 @@ class Where(PackageTest):
         self.assertEqual({op["device"] for op in wide["ops"]} & {"ane"}, set())
         self.says(1, "would not run on the ane", "where", CASES / "models/cnn/fp32/model.mlpackage", "--target", "coreml:ane", "--strict")
         flexible = json.loads(self.succeeds("where", CASES / "models/flexible/fp16/model.mlpackage", "--target", "coreml:ane", "--json"))
-        if any("is a range" in op["reason"] for op in flexible["ops"]):
-            self.assertEqual({op["device"] for op in flexible["ops"]} & {"ane"}, set())
+        self.assertTrue(any("is a range" in op["reason"] for op in flexible["ops"]))
+        self.assertEqual({op["device"] for op in flexible["ops"]} & {"ane"}, set())
 
     def test_graphs_and_devices_still_have_reports(self):
         graph = self.file("m.rlx", 'rlx 1\ngraph @m {\n  %0 = input() @"x" : f32[4]\n  %1 = tanh(%0) : f32[4]\n  return %1 @"y"\n}\n')

@@ -49,7 +49,7 @@ TEST_CASE("the sentence encoder's package gives the CPU's embeddings, of its wei
   TemporaryFolder temporary;
   Graph g = load_model_graph(folder);
   NamedTensors params = SafetensorsFile::open(folder + "/model.safetensors").tensors();
-  CoreMLOptions options{.narrow = true, .dims = {{"B", 2}, {"S", 16}}};
+  PackageOptions options{.narrow = true, .dims = {{"B", 2}, {"S", 16}}};
   std::vector<Tensor> inputs, narrow;
   for (const Type& t : substitute(g, options.dims).input_types()) {
     Tensor ids(t.dtype, shape_of(t.dims));
@@ -67,13 +67,13 @@ TEST_CASE("the sentence encoder's package gives the CPU's embeddings, of its wei
   Tensor wanted = compiled.run(fed).at(0);
   uint64_t weights = 0;
   for (Ref r : g.params()) weights += params.at(g.node(r).name).byte_count();
-  for (CoreMLPrecision precision : {CoreMLPrecision::as_built, CoreMLPrecision::half, CoreMLPrecision::mixed}) {
+  for (PackagePrecision precision : {PackagePrecision::as_built, PackagePrecision::half, PackagePrecision::mixed}) {
     options.precision = precision;
     std::string name(names_of(precision)[static_cast<size_t>(precision)]);
     const char* kept = std::getenv("RLX_COREML_CASES");  // for Apple's loader
     std::string path = kept ? text_of(kept, "/minilm.", name, ".mlpackage") : temporary / (name + ".mlpackage");
     auto begin = std::chrono::steady_clock::now();
-    CoreMLReport report = write_coreml(path, g, params, options);
+    PackageReport report = write_coreml(path, g, params, options);
     double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     CoremlModel model = CoremlModel::load(path, {.threads = 1});
     std::vector<NamedTensor> named;
@@ -84,10 +84,12 @@ TEST_CASE("the sentence encoder's package gives the CPU's embeddings, of its wei
       most = std::max(most, std::abs(load_number(got, i) - load_number(wanted, i)));
     MESSAGE(text_of(report.weight_bytes + report.model_bytes), " bytes of a model of ", weights, ", written in ",
             seconds, " s; furthest from the CPU ", most, ", cosine ", cosine(got, wanted));
-    bool exact = precision == CoreMLPrecision::as_built;
+    bool exact = precision == PackagePrecision::as_built;
     CHECK(cosine(got, wanted) > 0.9999);
     if (exact) CHECK(most < 1e-5);
     auto size = static_cast<double>(report.weight_bytes + report.model_bytes);
-    CHECK(size <= static_cast<double>(weights) * (exact ? 1.01 : 0.8));
+    // Of mixed precision the tables of embeddings, half of the weights, stay f32.
+    double most_of_weights = exact ? 1.01 : precision == PackagePrecision::half ? 0.51 : 0.77;
+    CHECK(size <= static_cast<double>(weights) * most_of_weights);
   }
 }

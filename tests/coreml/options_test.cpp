@@ -76,8 +76,8 @@ TEST_CASE("a package of f16 has inputs and outputs of f16, half the weights, and
   Tensor x = numbers({2, 64});
   std::string wide = packages / "f32", half = packages / "f16", mixed = packages / "mixed";
   auto wide_report = write_coreml(wide, small.graph, small.params);
-  auto half_report = write_coreml(half, small.graph, small.params, {.precision = CoreMLPrecision::half});
-  auto mixed_report = write_coreml(mixed, small.graph, small.params, {.precision = CoreMLPrecision::mixed});
+  auto half_report = write_coreml(half, small.graph, small.params, {.precision = PackagePrecision::half});
+  auto mixed_report = write_coreml(mixed, small.graph, small.params, {.precision = PackagePrecision::mixed});
   Tensor exact = run_one(wide, {{"x", x}});
   CHECK(half_report.weight_bytes < wide_report.weight_bytes * 6 / 10);
   CHECK(mixed_report.weight_bytes < wide_report.weight_bytes * 6 / 10);
@@ -132,6 +132,103 @@ TEST_CASE("blocks and codes stay packed from iOS 18 on, with the numbers that th
   }
 }
 
+namespace {
+
+/// How a format stands in a package (docs/coreml.md): bits of a code, elements of a run, whether a run has a minimum.
+struct PackedForm {
+  DType format;
+  uint64_t bits, run;
+  bool has_minimum;
+};
+const PackedForm kPackedForms[] = {
+    {q4_0, 4, 32, false},    {q3_k, 4, 16, false},    {tq1_0, 4, 32, false},  {tq2_0, 4, 32, false},
+    {q1_0, 4, 32, false},    {q2_0, 4, 32, false},    {q4_1, 4, 32, true},    {q4_k, 4, 32, true},
+    {q2_k, 4, 16, true},     {q5_1, 8, 32, true},     {q5_k, 8, 32, true},    {q5_0, 8, 32, false},
+    {q6_k, 8, 16, false},    {q8_0, 8, 32, false},    {q8_k, 8, 32, false},   {iq1_s, 8, 32, false},
+    {iq1_m, 8, 16, false},   {iq2_xxs, 8, 32, false}, {iq2_xs, 8, 16, false}, {iq2_s, 8, 16, false},
+    {iq3_xxs, 8, 32, false}, {iq3_s, 8, 32, false},   {iq4_nl, 8, 32, false}, {iq4_xs, 8, 32, false},
+    {mxfp4, 8, 32, false},   {nvfp4, 8, 16, false},
+};
+
+/// Blocks that gguf made and their values by gguf (scripts/golden/blocks.py), rows that hold numbers only.
+struct GoldenBlocks {
+  Tensor blocks, values;
+  GoldenBlocks(const SafetensorsFile& file, DType format) {
+    Tensor bytes = file.tensor(text_of(format, "/blocks")), all = file.tensor(text_of(format, "/values"));
+    auto width = static_cast<size_t>(info(format).block_bytes), elements = static_cast<size_t>(all.shape()[1]);
+    std::vector<uint8_t> kept;
+    std::vector<float> numbers;
+    for (size_t row = 0; row < static_cast<size_t>(all.shape()[0]); ++row) {
+      auto values_of_row = all.values<float>().subspan(row * elements, elements);
+      if (!std::all_of(values_of_row.begin(), values_of_row.end(), [](float v) { return std::isfinite(v); })) continue;
+      auto from = bytes.values<uint8_t>().subspan(row * width, width);
+      kept.insert(kept.end(), from.begin(), from.end());
+      numbers.insert(numbers.end(), values_of_row.begin(), values_of_row.end());
+    }
+    auto rows = static_cast<int64_t>(kept.size() / width);
+    Tensor held = Tensor::of<uint8_t>({static_cast<int64_t>(kept.size())}, kept);
+    blocks = Tensor::borrow(format, {rows, static_cast<int64_t>(elements)}, held.bytes(), held.owner());
+    values = Tensor::of<float>({rows, static_cast<int64_t>(elements)}, numbers);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("every block format stands in a package of iOS 18 in its form, with gguf's numbers") {
+  auto golden = SafetensorsFile::open("tests/golden/blocks/blocks.safetensors");
+  size_t formats = 0;
+  for (size_t i = 0; i < kDTypeCount; ++i) formats += is_block(static_cast<DType>(i));
+  CHECK(std::size(kPackedForms) == formats);
+  Packages packages;
+  for (const PackedForm& form : kPackedForms) {
+    GoldenBlocks rows(golden, form.format);
+    CAPTURE(form.format);
+    REQUIRE(rows.values.element_count() >= 256);
+    Graph g;
+    Value w = g.param("w", form.format, {rows.values.shape()[0], rows.values.shape()[1]});
+    g.output(dequantize_blocks(w, f32) * g.input("x", f32, {1, rows.values.shape()[1]}), "y");
+    std::string path = packages / text_of("block_", form.format);
+    auto report = write_coreml(path, g, {{"w", rows.blocks}}, {.minimum_ios = 18});
+    uint64_t count = rows.values.element_count();
+    uint64_t bytes = count * form.bits / 8 + count / form.run * (form.has_minimum ? 8 : 4);
+    CHECK(report.weight_bytes >= bytes);
+    CHECK(report.weight_bytes <= bytes + 512);  // records of 64 bytes, each at a multiple of that
+    Tensor y = run_one(path, {{"x", full(f32, {1, rows.values.shape()[1]}, 1)}});
+    CHECK(distance(y, rows.values) == 0);
+  }
+}
+
+TEST_CASE("what a package cannot be is refused by name") {
+  Packages packages;
+  std::string path = packages / "refused";
+  Graph g;
+  Value x = g.input("x", f32, {1, 3, 4, 5}), cache = g.input("cache", f32, {1, 3, 4, 5});
+  Value other = g.input("other", f32, {1, 3, 4, 5});
+  g.output(x + cache, "next"), g.output(x * other, "more");
+  auto refused = [&](const PackageOptions& options, const char* why) {
+    CHECK_THROWS_WITH_AS(write_coreml(path, g, {}, options), doctest::Contains(why), Error);
+  };
+  refused({.states = {{"cache", "next"}, {"cache", "more"}}}, "two states have the input 'cache'");
+  refused({.states = {{"cache", "next"}, {"other", "next"}}}, "two states have the output 'next'");
+  refused({.states = {{"cache", "next"}}, .images = {{"cache", {}}}}, "the input 'cache' is a state");
+  refused({.feature_descriptions = {{"nothing", "a text"}}}, "the description of 'nothing'");
+  CHECK(!std::filesystem::exists(path));
+}
+
+TEST_CASE("the report says in which form complex and wide inputs and outputs stand in the package") {
+  Packages packages;
+  Graph g;
+  Value z = g.input("z", c64, {3}), w = g.input("w", f32, {2, 1, 3, 1, 2, 2});
+  g.output(z * z, "squares"), g.output(w + 1.0, "more");
+  std::string text = text_of(write_coreml(packages / "parts", g));
+  for (const char* said :
+       {"the input 'z' is c64[3] in the graph, and 'z_re' and 'z_im' of f32[3] in the package",
+        "the input 'w' is f32[2, 1, 3, 1, 2, 2] in the graph, and f32[2, 3, 1, 2, 2] in the package",
+        "the output 'squares' is c64[3] in the graph, and 'squares_re' and 'squares_im' of f32[3] in the package",
+        "the output 'more' is f32[2, 1, 3, 1, 2, 2] in the graph, and f32[2, 3, 1, 2, 2] in the package"})
+    CHECK_MESSAGE(text.find(said) != std::string::npos, said, " is not in\n", text);
+}
+
 TEST_CASE("what an output leaves in a state is what the input has in the next prediction") {
   Packages packages;
   Graph g;
@@ -140,7 +237,7 @@ TEST_CASE("what an output leaves in a state is what the input has in the next pr
   g.output(reduce_sum(next, {0}), "sum");
   g.output(next, "cache_next");
   std::string path = packages / "state";
-  CoreMLReport report = write_coreml(path, g, {}, {.states = {{"cache", "cache_next"}}});
+  PackageReport report = write_coreml(path, g, {}, {.states = {{"cache", "cache_next"}}});
   CHECK(report.minimum_ios == 18);
   CoremlModel model = CoremlModel::load(path, {.threads = 1});
   REQUIRE(model.states().size() == 1);
@@ -180,10 +277,10 @@ TEST_CASE("an image comes in as bytes and is scaled, a classifier answers with a
   Value means = reshape(reduce_sum(image, {0, 2, 3}) / 20.0, {1, 3});
   g.output(softmax(means), "scores");
   std::string path = packages / "classifier";
-  CoreMLOptions options{.description = "tells colors",
-                        .feature_descriptions = {{"image", "a picture"}},
-                        .images = {{"image", {CoreMLImage::Color::rgb, 1 / 127.5, {-1, -1, -1}}}},
-                        .classes = {"red", "green", "blue"}};
+  PackageOptions options{.description = "tells colors",
+                         .feature_descriptions = {{"image", "a picture"}},
+                         .images = {{"image", {PackageImage::Color::rgb, 1 / 127.5, {-1, -1, -1}}}},
+                         .classes = {"red", "green", "blue"}};
   write_coreml(path, g, {}, options);
   CoremlModel model = CoremlModel::load(path, {.threads = 1});
   CHECK(model.inputs()[0].kind == "image");

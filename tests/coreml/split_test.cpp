@@ -1,7 +1,9 @@
 // Graphs before and after complex numbers and many dims are taken apart: the reference gives both the same numbers.
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <complex>
+#include <limits>
 
 #include "ir/verify.h"
 #include "passes/collapse_rank.h"
@@ -120,4 +122,31 @@ TEST_CASE("complex numbers are pairs in loops and branches too") {
       CHECK(load_number(got[2 * o], i) == doctest::Approx(v.real()).epsilon(1e-5));
       CHECK(load_number(got[2 * o + 1], i) == doctest::Approx(v.imag()).epsilon(1e-5));
     }
+}
+
+TEST_CASE("a quotient by zero is that of the parts: infinities with their signs, and NaN") {
+  Graph g;
+  Value x = g.input("x", c64, {6}), y = g.input("y", c64, {6});
+  g.output(x / y, "q");
+  Graph parts = split_complex(g);
+  verify(parts);
+  auto line = [](const std::vector<float>& v) { return Tensor::of<float>({6}, v); };
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  Tensor x_re = line({1, 0, -3, 0, 1, 4}), x_im = line({-2, 3, 0, 0, 2, -6});
+  Tensor y_re = line({0, 0, 0, 0, -0.0F, 2}), y_im = line({0, 0, 0, 0, 0, 0});
+  auto got = interpret(parts, std::array{x_re, x_im, y_re, y_im});
+  REQUIRE(got.size() == 2);
+  auto number = [&](size_t part, size_t i) { return got[part].values<float>()[i]; };
+  CHECK(number(0, 0) == kInf);
+  CHECK(number(1, 0) == -kInf);
+  CHECK(std::isnan(number(0, 1)));
+  CHECK(number(1, 1) == kInf);
+  CHECK(number(0, 2) == -kInf);
+  CHECK(std::isnan(number(1, 2)));
+  CHECK(std::isnan(number(0, 3)));
+  CHECK(std::isnan(number(1, 3)));
+  CHECK(number(0, 4) == -kInf);  // by -0
+  CHECK(number(1, 4) == -kInf);
+  CHECK(number(0, 5) == 2);
+  CHECK(number(1, 5) == -3);
 }

@@ -55,18 +55,22 @@ TEST_CASE("what was compiled once is found again") {
   cache.folder = (root / "cache" / "deep").string();
   int compiled = 0;
   auto compile = [&] { return ++compiled, compiled_in(root / ("made" + std::to_string(compiled)), 10); };
-  std::string path = cache.find_or_make("k1", compile);
+  std::string path = cache.find_or_make("k1", compile).path;
   CHECK(fs::exists(fs::path(path) / "coremldata.bin"));
-  CHECK(cache.find_or_make("k1", compile) == path);
+  CHECK(cache.find_or_make("k1", compile).path == path);
   CHECK(compiled == 1);
-  CHECK(cache.find_or_make("k2", compile) != path);
+  CHECK(cache.find_or_make("k2", compile).path != path);
   CHECK(compiled == 2);
   // Somebody else was faster while this one compiled: theirs stays, nothing is left lying about.
-  std::string other = cache.find_or_make("k3", [&] {
-    compiled_in(fs::path(cache.folder) / "k3.mlmodelc", 77);
-    return compile();
-  });
+  std::string other = cache
+                          .find_or_make("k3",
+                                        [&] {
+                                          compiled_in(fs::path(cache.folder) / "k3.mlmodelc", 77);
+                                          return compile();
+                                        })
+                          .path;
   CHECK(fs::file_size(fs::path(other) / "coremldata.bin") == 77);
+  CHECK(!fs::exists(root / "made3"));
   CHECK(std::distance(fs::directory_iterator(cache.folder), fs::directory_iterator()) == 3);
 }
 
@@ -77,7 +81,7 @@ TEST_CASE("entries that were used longest ago go first") {
   CompiledCache cache;
   cache.folder = (root / "cache").string(), cache.most_bytes = 250;
   auto make = [&](const std::string& key) {
-    return cache.find_or_make(key, [&] { return compiled_in(root / "made", 100); });
+    return cache.find_or_make(key, [&] { return compiled_in(root / "made", 100); }).path;
   };
   std::string a = make("a"), b = make("b");
   auto now = fs::file_time_type::clock::now();
@@ -91,4 +95,39 @@ TEST_CASE("entries that were used longest ago go first") {
   std::string d = make("d");
   CHECK(fs::exists(d));
   CHECK(!fs::exists(a));
+}
+
+TEST_CASE("a cache that cannot be written to fails nobody") {
+  TemporaryFolder dir;
+  fs::path root(dir / "root");
+  fs::create_directories(root);
+  put_file((root / "file").string(), "in the way");
+  CompiledCache cache;
+  cache.folder = (root / "file" / "cache").string();  // below a file
+  CompiledModel made = cache.find_or_make("k", [&] { return compiled_in(root / "made", 10); });
+  CHECK(!made.kept);
+  CHECK(fs::exists(fs::path(made.path) / "coremldata.bin"));
+  // A file stands where the entry would: neither the move nor the copy can take its place.
+  cache.folder = (root / "cache").string();
+  fs::create_directories(cache.folder);
+  put_file((root / "cache" / "k.mlmodelc").string(), "in the way");
+  made = cache.find_or_make("k", [&] { return compiled_in(root / "again", 10); });
+  CHECK(!made.kept);
+  CHECK(made.path == (root / "again").string());
+  CHECK(fs::exists(fs::path(made.path) / "coremldata.bin"));
+  CHECK(std::distance(fs::directory_iterator(cache.folder), fs::directory_iterator()) == 1);  // and nothing half done
+}
+
+TEST_CASE("what ended in the middle of a removal goes, and what is being removed is no entry") {
+  TemporaryFolder dir;
+  fs::path root(dir / "root");
+  CompiledCache cache;
+  cache.folder = (root / "cache").string(), cache.most_bytes = 150;
+  std::string left = compiled_in(fs::path(cache.folder) / ".aside-x-1-0", 1000);
+  std::string young = compiled_in(fs::path(cache.folder) / ".aside-y-1-0", 1000);
+  fs::last_write_time(left, fs::file_time_type::clock::now() - std::chrono::hours(3));
+  std::string a = cache.find_or_make("a", [&] { return compiled_in(root / "made", 100); }).path;
+  CHECK(fs::exists(a));  // the others' bytes do not count
+  CHECK(!fs::exists(left));
+  CHECK(fs::exists(young));  // may be somebody's who is at it
 }

@@ -1,4 +1,5 @@
 // Programs that no converter writes: an error that names the op and says what is wrong, before memory is taken.
+#include "frontends/mil/evaluate.h"
 #include "programs.h"
 
 namespace rlx::test {
@@ -131,6 +132,46 @@ TEST_CASE("a size that takes for ever, or all memory, to compute") {
       .add(operation("fill", {{"shape", "sum"}, {"value", number(1)}}, {unknown("y", f32, 1)}))
       .result("y");
   CHECK(has(error_of(w.model), "2 GiB"));
+}
+
+TEST_CASE("several sizes that data decide are computed within one measure") {
+  // Each counts to the number of trips that x gives; two of them make more than the 100,000 that there are for all.
+  auto scalar = [](const char* name) { return scalar_type(name, i32); };
+  auto count_to = [&](const char* limit, const char* name) {
+    mil::Operation loop =
+        operation("while_loop", {{"loop_vars", mil::Argument{mil::Value::of(full(i32, {}, 0))}}}, {scalar(name)});
+    mil::Block condition, body;
+    condition.inputs = body.inputs = {scalar("v")};
+    condition.operations = {operation("less", {{"x", "v"}, {"y", limit}}, {scalar_type("go", boolean)})};
+    condition.outputs = {"go"};
+    body.operations = {operation("add", {{"x", "v"}, {"y", number(1, i32)}}, {scalar("w")})};
+    body.outputs = {"w"};
+    loop.blocks = {condition, body};
+    return loop;
+  };
+  auto asked = [&](double trips, int sizes) {
+    Written w;
+    w.input("x", Tensor(i32, {1}));
+    w.add(operation("squeeze", {{"x", "x"}}, {scalar("limit")}));
+    for (int i = 0; i < sizes; ++i) {
+      std::string n = std::to_string(i), count = "count" + n, shape = "shape" + n, y = "y" + n;
+      w.add(count_to("limit", count.c_str()))
+          .add(operation("expand_dims", {{"x", count.c_str()}, {"axes", integers({0})}}, {unknown(shape, i32, 1)}))
+          .add(operation("fill", {{"shape", shape.c_str()}, {"value", number(1)}}, {unknown(y, f32, 1)}))
+          .result(y);
+    }
+    mlprogram::LowerOptions options;
+    options.data["x"] = full(i32, {1}, trips), options.dims["x"] = {1};
+    return error_of(w.model, options);
+  };
+  CHECK(asked(300, 3) == "no error");
+  CHECK(has(asked(300, 400), "100000 trips"));  // of 300 trips each
+  // Of memory likewise: what one question may take, two may not.
+  mlprogram::Evaluator::Budget budget;
+  std::vector<Type> large{{f32, {int64_t{1} << 26}}};
+  budget.take(large);
+  budget.take({{f32, {(int64_t{1} << 26) - 1}}});
+  CHECK_THROWS_WITH_AS(budget.take(large), doctest::Contains("2 GiB"), Error);
 }
 
 TEST_CASE("a program that nests, or repeats, without measure") {

@@ -51,6 +51,16 @@ std::optional<std::string> refusal_of(const Question& q, const Options& options)
   return std::nullopt;
 }
 
+/// What the report says of an op that is taken and written in parts.
+std::string how_taken_apart(const Question& q) {
+  bool any_complex = false, any_wide = false;
+  for (const auto& list : {std::span<const Type>(q.operands), std::span<const Type>(q.node.types)})
+    for (const Type& t : list) any_complex |= is_complex(t.dtype), any_wide |= is_wide(t, kMostDims);
+  if (any_complex)
+    return text_of("complex numbers are pairs of real ones", any_wide ? "; of more than 5 dims some are joined" : "");
+  return any_wide ? "of more than 5 dims some are joined" : "";
+}
+
 class CoreML final : public Backend {
  public:
   explicit CoreML(Options options) : options_(options) {}
@@ -60,7 +70,9 @@ class CoreML final : public Backend {
     return "CoreML.framework is on Apple's systems only; packages are written here";
   }
   Target target() const override {
-    return {"coreml", [options = options_](const Question& q) { return refusal_of(q, options); }};
+    Target target{"coreml", [options = options_](const Question& q) { return refusal_of(q, options); }};
+    if (options_.before_split) target.remark = how_taken_apart;
+    return target;
   }
   std::unique_ptr<Program> lower(Graph) const override {
     fail(ErrorCode::unsupported, "an ML Program is written to a package, not run here: see `rlx convert`");

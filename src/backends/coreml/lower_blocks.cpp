@@ -62,6 +62,17 @@ Tensor with_cleared(const Tensor& x, int64_t at) {
   return y;
 }
 
+/// Whether all are multiples of the scale by -128 to 127, or by -127 to 128: the scale may have the other sign.
+bool are_multiples(std::span<const float> run, float scale) {
+  float low = 0, high = 0;
+  for (float v : run) {
+    float q = std::nearbyint(v / scale);
+    low = std::min(low, q), high = std::max(high, q);
+    if (!(low >= -128 && high <= 128) || q * scale != v) return false;
+  }
+  return low > -128 || high < 128;
+}
+
 /// The largest scale of which all of a run are multiples by -128 to 127; nothing if there is none.
 std::optional<float> scale_of(std::span<const float> run) {
   float least = 0;
@@ -69,16 +80,17 @@ std::optional<float> scale_of(std::span<const float> run) {
     if (v != 0 && (least == 0 || std::abs(v) < least)) least = std::abs(v);
   if (least == 0) return 0.0F;
   if (!std::isfinite(least)) return std::nullopt;
-  for (int k = 1; k < 128; ++k) {
-    float scale = least / static_cast<float>(k);
-    bool all = true;
-    for (size_t i = 0; i < run.size() && all; ++i) {
-      float q = std::nearbyint(run[i] / scale);
-      all = q >= -128 && q <= 127 && q * scale == run[i];
-    }
-    if (all) return scale;
-  }
+  for (int k = 1; k <= 128; ++k)
+    if (float scale = least / static_cast<float>(k); are_multiples(run, scale)) return scale;
   return std::nullopt;
+}
+
+/// The scale of a block whose format keeps it as an f32: its multiples are rounded, so they do not tell it.
+std::optional<float> stored_scale(const Tensor& x, size_t block) {
+  if (x.dtype() != q8_k) return std::nullopt;
+  float scale = 0;
+  std::memcpy(&scale, x.data() + block * static_cast<size_t>(info(q8_k).block_bytes), sizeof scale);
+  return scale;
 }
 
 struct Packed {
@@ -98,10 +110,15 @@ std::optional<Packed> packed(const Tensor& x) {
   for (size_t r = 0; r < p.scales.element_count(); ++r) {
     std::span<const float> values(from + r * static_cast<size_t>(run), static_cast<size_t>(run));
     auto scale = scale_of(values);
-    if (!scale) return std::nullopt;
+    if (!scale) {
+      scale = stored_scale(x, r * static_cast<size_t>(run) / static_cast<size_t>(info(x.dtype()).block_elements));
+      if (!scale || *scale == 0 || !std::isfinite(*scale) || !are_multiples(values, std::abs(*scale)))
+        return std::nullopt;
+      scale = std::abs(*scale);
+    }
     // The largest code is a negative one, as i4 has one more of those; codes beside a minimum have no sign.
     auto [low, high] = std::minmax_element(values.begin(), values.end());
-    if (bytes.minimum < 0 && *high > -*low) *scale = -*scale;
+    if (bytes.minimum < 0 ? *high > -*low : *low < 0) *scale = -*scale;
     p.scales.mutable_values<float>()[r] = *scale;
     for (size_t i = 0; i < values.size(); ++i) {
       auto q = static_cast<int8_t>(*scale == 0 ? 0 : std::nearbyint(values[i] / *scale));

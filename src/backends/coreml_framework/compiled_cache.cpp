@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -40,21 +41,59 @@ struct Fingerprint {
   }
 };
 
+/// Files below the folder; `error` says why the walk ended early.
+std::vector<fs::path> files_in(const fs::path& folder, std::error_code& error) {
+  std::vector<fs::path> files;
+  fs::recursive_directory_iterator each(folder, error), end;
+  while (!error && each != end) {
+    std::error_code unreadable;
+    if (each->is_regular_file(unreadable)) files.push_back(each->path());
+    each.increment(error);
+  }
+  return files;
+}
+
 uint64_t bytes_in(const fs::path& folder) {
   uint64_t sum = 0;
   std::error_code error;
-  for (const auto& entry : fs::recursive_directory_iterator(folder, error))
-    if (entry.is_regular_file(error)) sum += entry.file_size(error);
+  for (const fs::path& file : files_in(folder, error)) {
+    std::error_code gone;  // somebody else may be removing it
+    uintmax_t size = fs::file_size(file, gone);
+    if (!gone) sum += size;
+  }
   return sum;
+}
+
+constexpr char kAside[] = ".aside-";
+
+/// A name in the cache that nobody else has, and that is no entry.
+fs::path name_aside(const fs::path& folder, const std::string& key) {
+  static std::atomic<unsigned> counter{0};
+  return folder / text_of(kAside, key, "-", getpid(), "-", counter++);
+}
+
+/// Moves a folder, or copies it where the two places are of different file systems; beside its name first.
+bool moved(const fs::path& from, const fs::path& to, const fs::path& beside) {
+  std::error_code error;
+  fs::rename(from, to, error);
+  if (!error) return true;
+  if (!fs::is_directory(to, error)) {
+    fs::copy(from, beside, fs::copy_options::recursive, error);
+    if (!error) fs::rename(beside, to, error);
+    std::error_code ignored;
+    fs::remove_all(beside, ignored);
+  }
+  if (!fs::is_directory(to, error)) return false;
+  fs::remove_all(from, error);  // copied, or somebody was faster
+  return true;
 }
 
 }  // namespace
 
 std::string content_key(const std::string& package, const std::string& system) {
-  std::vector<fs::path> files;
   std::error_code error;
-  for (const auto& entry : fs::recursive_directory_iterator(package, error))
-    if (entry.is_regular_file(error)) files.push_back(entry.path());
+  std::vector<fs::path> files = files_in(package, error);
+  if (error) fail(ErrorCode::io, "the files of '", package, "' cannot be listed: ", error.message());
   if (files.empty()) fail(ErrorCode::not_found, "'", package, "' is no package: it holds no files");
   std::sort(files.begin(), files.end());
   Fingerprint key;
@@ -74,29 +113,18 @@ std::string content_key(const std::string& package, const std::string& system) {
   return key.hex();
 }
 
-std::string CompiledCache::find_or_make(const std::string& key, const std::function<std::string()>& compile) const {
+CompiledModel CompiledCache::find_or_make(const std::string& key, const std::function<std::string()>& compile) const {
   fs::path entry = fs::path(folder) / (key + ".mlmodelc");
   std::error_code error;
   if (fs::is_directory(entry, error)) {
     fs::last_write_time(entry, fs::file_time_type::clock::now(), error);  // used now
-    return entry.string();
+    return {entry.string()};
   }
-  fs::path made = compile();
+  std::string made = compile();
   fs::create_directories(folder, error);
-  if (error) fail(ErrorCode::io, "'", folder, "' for compiled models cannot be created: ", error.message());
-  fs::rename(made, entry, error);
-  if (error) {
-    // Of another file system, or somebody was faster.
-    static std::atomic<unsigned> counter{0};
-    fs::path beside = fs::path(folder) / ("." + key + "-" + std::to_string(getpid()) + "-" + std::to_string(counter++));
-    fs::copy(made, beside, fs::copy_options::recursive, error);
-    if (error) fail(ErrorCode::io, "a compiled model cannot be kept in '", folder, "': ", error.message());
-    fs::rename(beside, entry, error);
-    if (error) fs::remove_all(beside, error);
-    fs::remove_all(made, error);
-  }
+  if (error || !moved(made, entry, name_aside(folder, key))) return {made, false};
   trim(entry.filename().string());
-  return entry.string();
+  return {entry.string()};
 }
 
 void CompiledCache::trim(const std::string& keep) const {
@@ -106,18 +134,29 @@ void CompiledCache::trim(const std::string& keep) const {
     uint64_t bytes;
   };
   std::vector<Entry> entries;
-  std::error_code error;
+  std::error_code error, ignored;
   uint64_t sum = 0;
-  for (const auto& each : fs::directory_iterator(folder, error)) {
-    if (each.path().extension() != ".mlmodelc") continue;
-    entries.push_back({each.path(), each.last_write_time(error), bytes_in(each.path())});
+  auto old = fs::file_time_type::clock::now() - std::chrono::hours(1);
+  fs::directory_iterator each(folder, error), end;
+  for (; !error && each != end; each.increment(error)) {
+    std::error_code gone;
+    auto used = each->last_write_time(gone);
+    if (gone) continue;
+    // What a process left behind that ended in the middle of it.
+    if (each->path().filename().string().starts_with(kAside) && used < old) fs::remove_all(each->path(), ignored);
+    if (each->path().extension() != ".mlmodelc") continue;
+    entries.push_back({each->path(), used, bytes_in(each->path())});
     sum += entries.back().bytes;
   }
   std::sort(entries.begin(), entries.end(), [](const Entry& x, const Entry& y) { return x.used < y.used; });
   for (const Entry& e : entries) {
     if (sum <= most_bytes) return;
     if (e.path.filename() == keep) continue;
-    fs::remove_all(e.path, error);
+    fs::path aside = name_aside(folder, e.path.stem().string());
+    std::error_code failed;
+    fs::rename(e.path, aside, failed);
+    if (failed) continue;
+    fs::remove_all(aside, ignored);
     sum -= e.bytes;
   }
 }
@@ -131,7 +170,8 @@ CompiledCache default_cache() {
 #else
   const char* caches = ".cache";
 #endif
-  fs::path base = home && *home ? fs::path(home) / caches : fs::temp_directory_path();
+  std::error_code error;
+  fs::path base = home && *home ? fs::path(home) / caches : fs::temp_directory_path(error);
   cache.folder = (base / "rlx" / "coreml").string();
   return cache;
 }

@@ -6,6 +6,7 @@
 #import <Foundation/Foundation.h>
 #include <sys/sysctl.h>
 
+#include <filesystem>
 #include <memory>
 
 #include "backends/coreml_framework/compiled_cache.h"
@@ -157,8 +158,15 @@ void add_block(MLComputePlan* plan, MLModelStructureProgramBlock* block, std::ve
 
 class Loaded final : public Model, public std::enable_shared_from_this<Loaded> {
  public:
-  Loaded(MLModel* model, MLModelConfiguration* configuration, NSURL* compiled, std::string function)
-      : model_(model), configuration_(configuration), compiled_(compiled), function_(std::move(function)) {}
+  Loaded(MLModel* model, MLModelConfiguration* configuration, NSURL* compiled, std::string function,
+         CompiledModel folder)
+      : model_(model), configuration_(configuration), compiled_(compiled), function_(std::move(function)),
+        folder_(std::move(folder)) {}
+  ~Loaded() override {
+    model_ = nil;
+    std::error_code ignored;
+    if (!folder_.kept) std::filesystem::remove_all(folder_.path, ignored);
+  }
 
   Named predict(const Named& inputs) override {
     @autoreleasepool {
@@ -228,6 +236,7 @@ class Loaded final : public Model, public std::enable_shared_from_this<Loaded> {
   MLModelConfiguration* configuration_;
   NSURL* compiled_;
   std::string function_;
+  CompiledModel folder_;
 };
 
 std::string system_version() { return text_from([[NSProcessInfo processInfo] operatingSystemVersionString]); }
@@ -264,7 +273,7 @@ bool ane_available() {
 
 std::shared_ptr<Model> load(const std::string& package, ComputeUnits units, const std::string& function) {
   @autoreleasepool {
-    std::string compiled = default_cache().find_or_make(content_key(package, system_version()), [&] {
+    CompiledModel compiled = default_cache().find_or_make(content_key(package, system_version()), [&] {
       NSError* error = nil;
       NSURL* made = [MLModel compileModelAtURL:[NSURL fileURLWithPath:ns(package)] error:&error];
       if (!made) refuse("Core ML does not compile '" + package + "'", error);
@@ -276,11 +285,11 @@ std::shared_ptr<Model> load(const std::string& package, ComputeUnits units, cons
       if (@available(macOS 15.0, iOS 18.0, *)) [configuration setFunctionName:ns(function)];
       else fail(ErrorCode::unsupported, "functions of a package can be chosen from macOS 15 and iOS 18 on");
     }
-    NSURL* url = [NSURL fileURLWithPath:ns(compiled)];
+    NSURL* url = [NSURL fileURLWithPath:ns(compiled.path)];
     NSError* error = nil;
     MLModel* model = [MLModel modelWithContentsOfURL:url configuration:configuration error:&error];
     if (!model) refuse("Core ML does not load '" + package + "'", error);
-    return std::make_shared<Loaded>(model, configuration, url, function);
+    return std::make_shared<Loaded>(model, configuration, url, function, compiled);
   }
 }
 

@@ -1,0 +1,91 @@
+// Graphs on Device::coreml that programs hold only in another form, and weights beside the program. Expected values are
+// the reference's.
+#include <doctest/doctest.h>
+
+#include <complex>
+
+#include "reference/interpreter.h"
+#include "rlx/rlx.h"
+
+using namespace rlx;
+
+namespace {
+
+Tensor counted(const Shape& shape, DType dtype = f32) {
+  Tensor t(dtype, shape);
+  for (size_t i = 0; i < t.element_count(); ++i) {
+    double v = static_cast<double>(i % 23) / 4 - 2;
+    if (is_complex(dtype)) store<std::complex<double>>(t, i, {v, static_cast<double>(i % 7) / 3 - 1});
+    else store<double>(t, i, v);
+  }
+  return t;
+}
+
+void check_near(const Tensor& got, const Tensor& wanted) {
+  REQUIRE(got.type() == wanted.type());
+  for (size_t i = 0; i < wanted.element_count(); ++i) {
+    auto number = [&](const Tensor& t) {
+      return is_complex(t.dtype()) ? load<std::complex<double>>(t, i) : std::complex<double>(load_number(t, i));
+    };
+    std::complex<double> x = number(got), y = number(wanted);
+    CHECK_MESSAGE(std::abs(x - y) <= 1e-5 * std::max(1.0, std::abs(y)), "[", i, "] of ", text_of(got.type()));
+  }
+}
+
+size_t remarks(const DispatchReport& report, std::string_view text) {
+  size_t count = 0;
+  for (const DispatchLine& line : report.lines) count += line.reason.find(text) != std::string::npos;
+  return count;
+}
+
+}  // namespace
+
+TEST_CASE("a constant of many elements is read when the program is first run") {
+  Graph g("table");
+  Tensor table = counted({16, 8});  // 128 elements, which stand in weight.bin
+  g.output(g.input("x", f32, {16, 8}) + g.constant(table), "y");
+  CompiledGraph compiled = Session(Device::coreml()).compile(g);
+  Tensor x = counted({16, 8});
+  Tensor y = compiled.run({{"x", x}}).at(0);
+  for (size_t i = 0; i < y.element_count(); ++i) CHECK(load_number(y, i) == 2 * load_number(x, i));
+  CHECK(compiled.run({{"x", x}}).at(0) == y);
+}
+
+TEST_CASE("complex numbers go in and come out as such, and the report says how they are computed") {
+  Graph g("waves");
+  Value x = g.input("x", c64, {4, 3}), y = g.input("y", c64, {3, 2}), z = g.input("z", f32, {4, 2});
+  g.output(matmul(x, y), "product");
+  g.output(real(matmul(x, y)) + z, "real");
+  g.output(reduce_sum(x * x, {0, 1}), "sum");  // a scalar
+  CompiledGraph compiled = Session(Device::coreml()).compile(g);
+  CHECK(compiled.report().count(Verdict::missing) == 0);
+  CHECK(remarks(compiled.report(), "pairs of real ones") > 0);
+  CHECK(supports(g, Device::coreml()));
+  std::vector<Tensor> in{counted({4, 3}, c64), counted({3, 2}, c64), counted({4, 2})};
+  auto got = compiled.run({{"x", in[0]}, {"y", in[1]}, {"z", in[2]}}), wanted = interpret(g, in);
+  REQUIRE(got.size() == 3);
+  for (size_t o = 0; o < 3; ++o) check_near(got[o], wanted[o]);
+}
+
+TEST_CASE("seven dims are given and taken as they are, with params too") {
+  Graph g("wide");
+  Dims dims{2, 3, 1, 2, 2, 3, 2};
+  Value x = g.input("x", f32, dims), w = g.param("w", f32, dims);
+  g.output(transpose(x * w, {6, 4, 2, 5, 3, 1, 0}), "y");
+  g.output(reduce_sum(x, {1, 3, 6}), "sums");
+  CompiledGraph compiled = Session(Device::coreml()).compile(g);
+  CHECK(remarks(compiled.report(), "dims") > 0);
+  Tensor in = counted(shape_of(dims)), weights = full(f32, shape_of(dims), 0.5);
+  compiled.set_param("w", weights);
+  auto got = compiled.run({{"x", in}}), wanted = interpret(g, std::array{in}, {{"w", weights}});
+  REQUIRE(got.size() == 2);
+  for (size_t o = 0; o < 2; ++o) check_near(got[o], wanted[o]);
+  CHECK(got[0].shape() == Shape{2, 2, 1, 3, 2, 3, 2});
+}
+
+TEST_CASE("what has no rule is missing when it is compiled, and not when it is run") {
+  Graph g("none");
+  Value x = g.input("x", f32, {2, 2, 2, 2, 2, 2});
+  g.output(sort({x}, {.axis = 5})[0], "y");
+  CHECK_THROWS_WITH_AS(Session(Device::coreml()).compile(g), doctest::Contains("no rule joins dims around it"), Error);
+}
