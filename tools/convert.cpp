@@ -14,7 +14,7 @@ namespace {
 
 struct Convert {
   std::string model, weights, output;
-  std::vector<std::string> dims, states, images, functions;
+  std::vector<std::string> dims, shapes, states, images, functions;
   std::string precision = "as_built", classes;
   PackageOptions options;
   bool quiet = false;
@@ -50,6 +50,9 @@ void Convert::run() {
       throw UsageError("--dim takes NAME=NUMBER, and got '" + dim + "'");
     options.dims[dim.substr(0, equals)] = value;
   }
+  std::string all_shapes;
+  for (const std::string& each : shapes) all_shapes += each + " ";
+  options.shapes = package_shapes(all_shapes);
   for (const std::string& state : states) {
     size_t equals = state.find('=');
     if (equals == std::string::npos) throw UsageError("--state takes INPUT=OUTPUT, and got '" + state + "'");
@@ -92,6 +95,9 @@ Subcommand add_convert(CLI::App& rlx) {
   app->add_option("--weights", convert->weights,
                   "a .safetensors file with the params; default: model.safetensors of the folder");
   app->add_option("--dim", convert->dims, "a number for a symbolic dim, NAME=NUMBER; once for each");
+  app->add_option(
+      "--shapes", convert->shapes,
+      "sizes for a symbolic dim that stays open: NAME=LEAST..MOST, NAME=LEAST.., NAME=N,N,...; once for each");
   app->add_option("--minimum-ios", convert->options.minimum_ios, "15 to 18; default: the oldest that can run it");
   app->add_flag("--narrow", convert->options.narrow, "i64 becomes i32 and f64 becomes f32, which Core ML computes in");
   app->add_option("--precision", convert->precision,
@@ -112,7 +118,8 @@ Subcommand add_convert(CLI::App& rlx) {
 
 Examples:
   rlx convert model.rlx -o model.mlpackage
-  rlx convert all-MiniLM-L6-v2 -o minilm.mlpackage --dim B=1 --dim S=128 --narrow)");
+  rlx convert all-MiniLM-L6-v2 -o minilm.mlpackage --dim B=1 --dim S=128 --narrow
+  rlx convert all-MiniLM-L6-v2 -o minilm.mlpackage --shapes B=1..8 --shapes S=1..512 --narrow)");
   return {app, [convert] { convert->run(); }};
 }
 

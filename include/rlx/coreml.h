@@ -3,6 +3,7 @@
 
 #include <array>
 #include <map>
+#include <optional>
 
 #include "rlx/compile.h"
 #include "rlx/io.h"
@@ -30,12 +31,24 @@ struct PackageImage {
   std::vector<double> bias = {};  ///< one for each channel, or none
 };
 
+/// The sizes that a symbol may have in a package of flexible shapes.
+struct PackageSizes {
+  int64_t least = 1;
+  std::optional<int64_t> most = {};  ///< nothing: without bound
+  /// If any, only these; the lists of all symbols are equally long, and what stands at one place belongs together.
+  std::vector<int64_t> values = {};
+};
+/// "B=1..8 S=16,32,64 T=1..": a range, a list, a range without end; one symbol after another, by spaces.
+std::map<std::string, PackageSizes> package_shapes(const std::string& text);
+
 struct PackageOptions {
   /// The oldest iOS that must run it, 15 to 18 (macOS 12 to 15); 0: the oldest that can.
   int minimum_ios = 0;
   /// i64 and f64, which Core ML does not compute in, become i32 and f32. Without this they are refused.
   bool narrow = false;
-  Bindings dims = {};  ///< numbers for the graph's symbols; all must have one
+  Bindings dims = {};  ///< numbers for the graph's symbols; all must have one, or sizes
+  /// Sizes for symbols that stay open: ranges for all, or lists for all. Each is a dim of an input.
+  std::map<std::string, PackageSizes> shapes = {};
   std::string description = {}, author = {}, version = {}, license = {};  ///< of the package
   std::map<std::string, std::string> feature_descriptions = {};           ///< of inputs, outputs and states
   PackagePrecision precision = PackagePrecision::as_built;

@@ -155,7 +155,10 @@ class FrameworkRunner final : public Runner {
 
 /// Graphs are claimed with their complex numbers and many dims, which are taken apart behind the claims.
 coreml::Options options_here(bool before_split = false) {
-  return {.newest_opset = coreml_framework::newest_opset(), .narrow = false, .before_split = before_split};
+  return {.newest_opset = coreml_framework::newest_opset(),
+          .narrow = false,
+          .open_dims = true,
+          .before_split = before_split};
 }
 
 Tensor part_of(const Tensor& z, bool imaginary) {

@@ -1,5 +1,9 @@
 // From a graph to a Core ML package: params become constants, passes run for the Core ML target, the program is
 // written.
+#include <limits>
+#include <set>
+#include <sstream>
+
 #include "backends/coreml/coreml.h"
 #include "compile/coreml_pipeline.h"
 #include "compile/with_values.h"
@@ -52,10 +56,45 @@ coreml::Interface interface_of(const PackageOptions& options) {
                                                             : Color::grayscale;
     to.images[name] = {color, image.scale, image.bias};
   }
+  for (const auto& [symbol, sizes] : options.shapes) to.sizes[symbol] = {sizes.least, sizes.most, sizes.values};
   to.classes = options.classes;
   to.probabilities = options.probabilities;
   to.descriptions = options.feature_descriptions;
   return to;
+}
+
+/// Fails unless every symbol has a number or sizes that the graph takes.
+void check_shapes(const Graph& g, const PackageOptions& options) {
+  std::set<std::string> symbols;
+  for (const Type& t : g.input_types())
+    for (const Dim& d : t.dims) d.for_each_symbol([&](const std::string& s) { symbols.insert(s); });
+  Bindings least, most;
+  std::optional<size_t> length;
+  for (const auto& [symbol, sizes] : options.shapes) {
+    if (options.dims.contains(symbol))
+      fail(ErrorCode::invalid_argument, "the symbol ", symbol, " has a number and sizes; it can have one of these");
+    if (!symbols.contains(symbol))
+      fail(ErrorCode::not_found, "sizes are given for ", symbol, ", which is no symbol of an input");
+    if (length && *length != sizes.values.size())
+      fail(ErrorCode::invalid_argument, "the sizes of ", symbol, " are ", sizes.values.size(), " numbers, those of ",
+           options.shapes.begin()->first, " ", *length, "; a package has ranges, or lists that are equally long");
+    length = sizes.values.size();
+    auto bad = [&](int64_t n) { return n < 1 || n > std::numeric_limits<int32_t>::max(); };
+    if (bad(sizes.least) || (sizes.most && (bad(*sizes.most) || *sizes.most < sizes.least)) ||
+        std::any_of(sizes.values.begin(), sizes.values.end(), bad))
+      fail(ErrorCode::invalid_argument, "the sizes of ", symbol, " are no numbers from 1 on, the least first");
+    least[symbol] = sizes.values.empty() ? sizes.least : sizes.values.front();
+    most[symbol] = !sizes.values.empty() ? sizes.values.back() : sizes.most.value_or(sizes.least);
+  }
+  for (const std::string& symbol : symbols)
+    if (!options.shapes.contains(symbol) && !options.dims.contains(symbol))
+      fail(ErrorCode::unsupported, "the symbol ", symbol,
+           " has neither a number nor sizes, and a package wants one of these");
+  for (const Bindings* bindings : {&least, &most}) {
+    Bindings all = options.dims;
+    all.insert(bindings->begin(), bindings->end());
+    with_context([&] { return std::string("taking the sizes at one end"); }, [&] { return substitute(g, all); });
+  }
 }
 
 struct Made {
@@ -69,10 +108,12 @@ Made translated(const Graph& g, const NamedTensors& params, const PackageOptions
   if (minimum && (minimum < kOldestIos || minimum > kNewestIos))
     fail(ErrorCode::invalid_argument, "a minimum of iOS ", minimum, " was asked for; ML Programs are written for iOS ",
          kOldestIos, " to ", kNewestIos);
+  if (!options.shapes.empty()) check_shapes(g, options);
   Graph bound =
       in_precision(with_values(options.dims.empty() ? g : substitute(g, options.dims), params), options.precision);
   coreml::Options newest{.newest_opset = (minimum ? minimum : kNewestIos) - kOldestIos + kOldestOpset,
-                         .narrow = options.narrow};
+                         .narrow = options.narrow,
+                         .open_dims = !options.shapes.empty()};
   if (oldest) newest.oldest_opset = newest.newest_opset;
   auto made = [&](const coreml::Options& with) -> Made {
     std::vector<std::string> notes;
@@ -107,6 +148,33 @@ void describe(mil::Model& model, const PackageOptions& options) {
 }
 
 }  // namespace
+
+std::map<std::string, PackageSizes> package_shapes(const std::string& text) {
+  std::map<std::string, PackageSizes> shapes;
+  auto number = [](const std::string& word, const std::string& digits) {
+    if (digits.empty() || digits.size() > 9 || digits.find_first_not_of("0123456789") != std::string::npos)
+      fail(ErrorCode::invalid_argument, "sizes are NAME=LEAST..MOST, NAME=LEAST.. or NAME=N,N,..., not '", word, "'");
+    return std::stoll(digits);
+  };
+  std::istringstream words(text);
+  for (std::string word; words >> word;) {
+    size_t equals = word.find('='), dots = word.find("..");
+    std::string name = word.substr(0, equals), rest = equals == std::string::npos ? "" : word.substr(equals + 1);
+    PackageSizes sizes;
+    if (dots != std::string::npos && dots > equals) {
+      sizes.least = number(word, word.substr(equals + 1, dots - equals - 1));
+      if (dots + 2 < word.size()) sizes.most = number(word, word.substr(dots + 2));
+    } else {
+      std::istringstream parts(rest + ",");
+      for (std::string part; std::getline(parts, part, ',');) sizes.values.push_back(number(word, part));
+      if (sizes.values.empty()) number(word, "");
+    }
+    if (name.empty()) number(word, "");
+    if (!shapes.emplace(name, sizes).second)
+      fail(ErrorCode::invalid_argument, "the sizes of ", name, " are given twice");
+  }
+  return shapes;
+}
 
 PackageReport write_coreml(const std::string& path, const Graph& g, const NamedTensors& params,
                            const PackageOptions& options) {

@@ -105,7 +105,7 @@ class Run(PackageTest):
         graph = self.file("m.rlx", '''rlx 1
 graph @m {
   %0 = input() @"x" : f32[1, 3]
-  %1 = reduce_sum(%0) {axes = [0, 1]} : f32[]
+  %1 = reduce(%0) {kind = sum, axes = [0, 1]} : f32[]
   %2 = softmax(%0) {axis = 1} : f32[1, 3]
   return %1 @"sum", %2 @"scores"
 }

@@ -1,55 +1,17 @@
 // What a package may be besides a graph's program: another precision, packed weights, states, several functions,
 // images, labels. Each is written, read back and run; with RLX_COREML_CASES=dir the packages stay, for Apple's loader
 // to judge.
-#include <doctest/doctest.h>
-
-#include <cmath>
-#include <cstdlib>
-
+#include "coreml/packages.h"
 #include "io/mlpackage.h"
 #include "reference/interpreter.h"
 #include "rlx/autodiff.h"
 #include "rlx/coreml.h"
-#include "rlx/coreml_model.h"
 #include "rlx/ops.h"
-#include "support/io_files.h"
 
 using namespace rlx;
 using namespace rlx::test;
 
 namespace {
-
-/// A folder for packages: the one that was asked for, or one that goes.
-class Packages {
- public:
-  std::string operator/(const std::string& name) const {
-    const char* kept = std::getenv("RLX_COREML_CASES");
-    if (!kept) return temporary_ / (name + ".mlpackage");
-    std::filesystem::path folder = std::filesystem::path(kept) / ("options." + name);
-    std::filesystem::create_directories(folder);
-    return (folder / "model.mlpackage").string();
-  }
-
- private:
-  TemporaryFolder temporary_;
-};
-
-Tensor numbers(const Shape& shape, double from = -1, double to = 1, DType dtype = f32) {
-  Tensor t(dtype, shape);
-  uint64_t state = 42;
-  for (size_t i = 0; i < t.element_count(); ++i) {
-    state = state * 6364136223846793005ull + 1442695040888963407ull;
-    store<double>(t, i, from + (to - from) * static_cast<double>(state >> 40) / static_cast<double>(1 << 24));
-  }
-  return t;
-}
-
-double distance(const Tensor& x, const Tensor& y) {
-  REQUIRE(x.element_count() == y.element_count());
-  double most = 0;
-  for (size_t i = 0; i < x.element_count(); ++i) most = std::max(most, std::abs(load_number(x, i) - load_number(y, i)));
-  return most;
-}
 
 /// A small model with weights: f32[2, 64] to probabilities of ten classes.
 struct Small {
@@ -63,10 +25,6 @@ struct Small {
     params.emplace("v", numbers({96, 10}, -0.2, 0.2));
   }
 };
-
-Tensor run_one(const std::string& path, const std::vector<NamedTensor>& inputs) {
-  return CoremlModel::load(path, {.threads = 1}).predict(inputs).at(0).second;
-}
 
 }  // namespace
 

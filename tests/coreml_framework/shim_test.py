@@ -34,7 +34,7 @@ class Shim(unittest.TestCase):
     def test_mistakes_are_found(self):
         planted = {
             "compileModelAtURL:": "compileModelFromURL:",  # a selector that there is not
-            "fileURLWithPath:ns(compiled)": "fileURLWithPath:configuration",  # an argument of another class
+            "fileURLWithPath:ns(compiled.path)": "fileURLWithPath:configuration",  # an argument of another class
             "MLComputeUnitsCPUOnly;": "MLComputeUnitsOnlyCPU;",  # a name that there is not
             "[array dataType]": "[array dataTypes]",  # a property that there is not
         }

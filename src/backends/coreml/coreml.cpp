@@ -15,7 +15,7 @@ constexpr int kOldestOpset = 5, kFirstSpecification = 6;  // specification 6 has
 
 std::optional<std::string> refusal_of(const Question& q, const Options& options) {
   if (q.node.op == &op::input || q.node.op == &op::param) return std::nullopt;
-  TypeRules rules{options.narrow};
+  TypeRules rules{options.narrow, options.open_dims};
   if (q.node.op == &op::dequantize_blocks) {  // of blocks that are constants, which the graph behind it tells
     if (auto why = not_carried(q.node.types[0], rules)) return why;
     std::string why;
@@ -223,7 +223,60 @@ DType boundary_dtype(DType carried_dtype, int opset) {
   return carried_dtype;
 }
 
-mil::Feature feature_of(const Var& v) { return {.name = v.name, .shape = v.shape, .dtype = v.dtype}; }
+/// A feature of one shape; without any where a prediction decides it.
+mil::Feature feature_of(const Var& v) {
+  return {.name = v.name, .shape = is_open(v.shape) ? Shape{} : v.shape, .dtype = v.dtype};
+}
+
+/// The symbols that are dims of an input, which is where their numbers are found.
+void define_symbols(Emitter& e, const Type& type, Var input) {
+  input.shape.assign(std::max<size_t>(type.rank(), 1), 1);  // of which only the rank counts
+  for (size_t d = 0; d < type.rank(); ++d) {
+    if (type.dims[d].is_static()) continue;
+    std::string symbol = text_of(type.dims[d]);
+    if (type.dims[d] == Dim::symbol(symbol)) e.define(symbol, input, d);
+    else
+      fail(ErrorCode::unsupported, "the input '", input.name, "' is ", type, ": its dim ", symbol,
+           " is no plain symbol, and a package cannot hold a prediction to it");
+  }
+}
+
+/// Ranges or shapes of an array some of whose dims are symbols; what it is by default is the least or the first.
+void make_flexible(mil::Feature& feature, const Type& type, const Interface& interface) {
+  auto sizes_of = [&](const Dim& d) {
+    auto found = interface.sizes.find(text_of(d));
+    return found == interface.sizes.end() ? Interface::Sizes{} : found->second;
+  };
+  size_t listed = 0;
+  for (const Dim& d : type.dims)
+    if (!d.is_static()) listed = std::max(listed, sizes_of(d).values.size());
+  std::vector<Shape>& shapes = feature.flexibility.shapes;
+  for (size_t k = 0; k < listed; ++k) {
+    Shape shape;
+    for (const Dim& d : type.dims) shape.push_back(d.is_static() ? d.value() : sizes_of(d).values.at(k));
+    if (std::find(shapes.begin(), shapes.end(), shape) == shapes.end()) shapes.push_back(std::move(shape));
+  }
+  if (listed) {
+    feature.shape = shapes.front();
+    return;
+  }
+  for (const Dim& d : type.dims) {
+    Interface::Sizes sizes = d.is_static() ? Interface::Sizes{d.value(), d.value(), {}} : sizes_of(d);
+    feature.flexibility.ranges.push_back({sizes.least, sizes.most});
+    feature.shape.push_back(sizes.least);
+  }
+}
+
+/// Whether several inputs have lists of shapes, which iOS 18 is the first to take.
+bool has_several_lists(const Graph& g, const Interface& interface) {
+  size_t inputs = 0;
+  for (const Type& t : g.input_types())
+    inputs += std::any_of(t.dims.begin(), t.dims.end(), [&](const Dim& d) {
+      auto found = interface.sizes.find(text_of(d));
+      return !d.is_static() && found != interface.sizes.end() && !found->second.values.empty();
+    });
+  return inputs > 1;
+}
 
 }  // namespace
 
@@ -301,9 +354,13 @@ Translated translate(const Graph& legal, const Options& options, const Interface
       fail(ErrorCode::shape_mismatch, "there are ", interface.classes.size(), " labels, and the probabilities are ", t);
   }
   int oldest = std::max(kOldestOpset, options.oldest_opset);
-  if (!interface.states.empty()) oldest = 8;
+  const char* newest_for = !interface.states.empty()             ? "states"
+                           : has_several_lists(legal, interface) ? "several inputs with lists of shapes"
+                                                                 : nullptr;
+  if (newest_for) oldest = 8;
   if (oldest > options.newest_opset)
-    fail(ErrorCode::unsupported, "states need iOS 18, and the package is to run on iOS ", options.newest_opset + 10);
+    fail(ErrorCode::unsupported, newest_for ? newest_for : "what was asked for",
+         " need iOS 18, and the package is to run on iOS ", options.newest_opset + 10);
   // The first walk finds the opset, on which the types of inputs and outputs depend.
   int opset = oldest;
   bool f16_boundary = false;
@@ -319,7 +376,7 @@ Translated translate(const Graph& legal, const Options& options, const Interface
     std::vector<mil::NamedType> states;
     std::vector<Var> inputs;
     std::vector<std::string> state_names(interface.states.size());
-    TypeRules rules{options.narrow};
+    TypeRules rules{options.narrow, options.open_dims};
     auto described = [&](mil::Feature feature, const std::string& name) {
       auto found = interface.descriptions.find(name);
       if (found != interface.descriptions.end()) feature.doc = found->second;
@@ -330,14 +387,21 @@ Translated translate(const Graph& legal, const Options& options, const Interface
       const std::string& name = in_names[i];
       if (auto why = not_carried(types[i], rules)) fail(ErrorCode::unsupported, "the input '", name, "': ", *why);
       DType dtype = *carried(types[i].dtype);
-      Var in{e.fresh(name), in_states[i] ? f16 : boundary_dtype(dtype, opset), carried_shape(types[i])};
+      Var in{e.fresh(name), in_states[i] ? f16 : boundary_dtype(dtype, opset), {}};
+      define_symbols(e, types[i], in);
+      in.shape = e.carried(types[i]);
+      bool open = is_open(in.shape);
+      if (open && (in_states[i] || interface.images.contains(name)))
+        fail(ErrorCode::unsupported, "the ", in_states[i] ? "state" : "image", " '", name, "' is ", types[i],
+             "; it has one shape: give its symbols numbers");
       if (in.name != name) walk.note(text_of("the input '", name, "' is called '", in.name, "'"));
       if (in.dtype != types[i].dtype || types[i].rank() == 0)
         walk.note(text_of("the ", in_states[i] ? "state" : "input", " '", in.name, "' is ", types[i],
                           " in the graph, and ", in.dtype, in.shape.size() == 1 && types[i].rank() == 0 ? "[1]" : "",
                           " in the package"));
-      mil::ValueType tensor = mil::ValueType::tensor(mil::data_type_of(in.dtype), in.shape);
+      mil::ValueType tensor = type_of(in);
       mil::Feature feature = described(feature_of(in), name);
+      if (open) make_flexible(feature, types[i], interface);
       if (in_states[i]) {
         mil::ValueType held;
         held.kind = mil::ValueType::Kind::state;
@@ -405,7 +469,7 @@ Translated translate(const Graph& legal, const Options& options, const Interface
     }
     result.opset = opset;
     result.opset_needed_by = walk.opset() == opset && !walk.needed_by().empty() ? walk.needed_by()
-                             : !interface.states.empty()                        ? "states"
+                             : newest_for                                       ? newest_for
                              : f16_boundary                                     ? "inputs or outputs of f16"
                              : opset > kOldestOpset                             ? "what was asked for"
                                                                                 : "";

@@ -14,6 +14,8 @@ struct Options {
   int newest_opset = 8;
   /// Whether integers and floats of 64 bits may become those of 32.
   bool narrow = false;
+  /// Whether dims may be symbols, whose numbers are those of the inputs of a prediction.
+  bool open_dims = false;
   /// Whether claims are of a graph whose complex numbers and dims beyond kMostDims are still to be taken apart.
   bool before_split = false;
 };
@@ -31,8 +33,15 @@ struct Interface {
   };
   std::vector<State> states = {};
   std::map<std::string, Image> images = {};
-  std::vector<std::string> classes = {};  ///< labels, if it is a classifier
-  std::string probabilities = {};         ///< the output that has one for each label; the only one if empty
+  /// Numbers that a symbol may have.
+  struct Sizes {
+    int64_t least = 1;
+    std::optional<int64_t> most = {};  ///< nothing: without bound
+    std::vector<int64_t> values = {};  ///< if any, only these; the k-th of all symbols belong together
+  };
+  std::map<std::string, Sizes> sizes = {};  ///< of symbols; those that are not named have any
+  std::vector<std::string> classes = {};    ///< labels, if it is a classifier
+  std::string probabilities = {};           ///< the output that has one for each label; the only one if empty
   std::map<std::string, std::string> descriptions = {};  ///< of features
 };
 

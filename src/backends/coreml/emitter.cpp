@@ -1,14 +1,25 @@
 // Operations of an ML Program; see the header.
 #include "backends/coreml/emitter.h"
 
+#include "rlx/fields.h"
+
 namespace rlx::coreml {
 namespace {
-
-mil::ValueType type_of(const Var& v) { return mil::ValueType::tensor(mil::data_type_of(v.dtype), v.shape); }
 
 constexpr size_t kSmall = 256;  // bytes of a constant that is looked for among those that are there already
 
 }  // namespace
+
+bool is_open(const Shape& shape) {
+  return std::any_of(shape.begin(), shape.end(), [](int64_t extent) { return extent < 0; });
+}
+
+mil::ValueType type_of(const Var& v) {
+  mil::ValueType type = mil::ValueType::tensor(mil::data_type_of(v.dtype), v.shape);
+  for (mil::Dimension& d : type.dims)
+    if (*d.size < 0) d.size.reset();
+  return type;
+}
 
 Shape strides_of(const Shape& shape) {
   Shape strides(shape.size(), 1);
@@ -88,6 +99,99 @@ Var Emitter::text(std::string_view value) {
   Var var = emit_constant(mil::Value::of(std::string(value)), "t", boolean, {});
   scopes_.back().constants.emplace(std::move(key), var);
   return var;
+}
+
+void Emitter::define(const std::string& symbol, const Var& input, size_t axis) {
+  symbols_.emplace(symbol, Source{input, axis});
+}
+
+int64_t Emitter::extent(const Dim& dim) {
+  if (dim.is_static()) return dim.value();
+  dim.for_each_symbol([&](const std::string& symbol) {
+    if (!symbols_.contains(symbol))
+      fail(ErrorCode::unsupported, "the symbol ", symbol, " is no dim of an input, so a prediction does not tell it");
+  });
+  auto found = std::find(open_.begin(), open_.end(), dim);
+  if (found == open_.end()) found = open_.insert(found, dim);
+  return -1 - (found - open_.begin());
+}
+
+Dim Emitter::dim(int64_t extent) const {
+  return extent >= 0 ? Dim(extent) : open_.at(static_cast<size_t>(-1 - extent));
+}
+
+Shape Emitter::carried(const Type& type) {
+  Shape shape;
+  for (const Dim& d : type.dims) shape.push_back(extent(d));
+  return shape.empty() ? Shape{1} : shape;
+}
+
+int64_t Emitter::count(const Shape& shape) {
+  if (!is_open(shape)) return element_count(shape);
+  Dim all = 1;
+  for (int64_t each : shape) all = all * dim(each);
+  return extent(all);
+}
+
+template <class F>
+Var Emitter::outside(F f) {
+  std::vector<Scope> inner(std::make_move_iterator(scopes_.begin() + 1), std::make_move_iterator(scopes_.end()));
+  scopes_.resize(1);
+  Var made = f();
+  scopes_.insert(scopes_.end(), std::make_move_iterator(inner.begin()), std::make_move_iterator(inner.end()));
+  return made;
+}
+
+Var Emitter::symbol_size(const std::string& symbol) {
+  if (auto found = sizes_.find(symbol); found != sizes_.end()) return found->second;
+  const Source& source = symbols_.at(symbol);
+  auto rank = static_cast<int64_t>(source.input.shape.size()), axis = static_cast<int64_t>(source.axis);
+  Var shape = emit("shape", {{"x", source.input}}, i32, {rank});
+  Var number = rank == 1 ? shape : slice(shape, {axis}, {axis + 1}, {1});
+  return sizes_.emplace(symbol, number).first->second;
+}
+
+Var Emitter::size(int64_t extent) {
+  if (extent >= 0) return integers({extent});
+  std::string text = text_of(dim(extent));
+  if (auto found = sizes_.find(text); found != sizes_.end()) return found->second;
+  Var made = outside([&] {
+    // The polynomial as it is printed: a sum of products of numbers and symbols.
+    Scanner in(text);
+    std::optional<Var> sum;
+    do {
+      std::optional<Var> product;
+      do {
+        char c = in.peek();
+        bool number = c == '-' || (c >= '0' && c <= '9');
+        Var factor = number ? integers({in.number<int64_t>()}) : symbol_size(std::string(in.word()));
+        product = product ? mul(*product, factor) : factor;
+      } while (in.accept("*"));
+      sum = sum ? add(*sum, *product) : *product;
+    } while (in.accept("+"));
+    return *sum;
+  });
+  return sizes_.emplace(text, made).first->second;
+}
+
+Var Emitter::sizes(const Shape& shape) {
+  if (!is_open(shape)) return integers(shape);
+  std::vector<Var> parts;
+  Shape known;
+  auto flush = [&] {
+    if (!known.empty()) parts.push_back(integers(known));
+    known.clear();
+  };
+  for (int64_t extent : shape) {
+    if (extent >= 0) {
+      known.push_back(extent);
+      continue;
+    }
+    flush();
+    parts.push_back(size(extent));
+  }
+  flush();
+  return concat(parts, 0);
 }
 
 std::vector<Var> Emitter::emit_many(std::string_view type, const Arguments& arguments, std::vector<Var> results,
@@ -188,7 +292,13 @@ Var Emitter::log(const Var& x) { return emit("log", {{"x", x}, {"epsilon", numbe
 Var Emitter::reshape(const Var& x, const Shape& shape) {
   if (x.shape == shape) return x;
   if (x.shape.empty()) return reshape(emit("expand_dims", {{"x", x}, {"axes", integers({0})}}, x.dtype, {1}), shape);
-  return emit("reshape", {{"x", x}, {"shape", integers(shape)}}, x.dtype, shape);
+  // One extent that is open follows from the others.
+  auto open = [](int64_t each) { return each < 0; };
+  if (std::count_if(shape.begin(), shape.end(), open) > 1)
+    return emit("reshape", {{"x", x}, {"shape", sizes(shape)}}, x.dtype, shape);
+  Shape given = shape;
+  std::replace_if(given.begin(), given.end(), open, -1);
+  return emit("reshape", {{"x", x}, {"shape", integers(given)}}, x.dtype, shape);
 }
 Var Emitter::transpose(const Var& x, const Axes& permutation) {
   bool identity = true;
@@ -203,27 +313,33 @@ Var Emitter::transpose(const Var& x, const Axes& permutation) {
 Var Emitter::broadcast(const Var& x, const Shape& shape) {
   if (x.shape == shape) return x;
   Shape repeats;
-  for (size_t d = 0; d < shape.size(); ++d) repeats.push_back(shape[d] / x.shape[d]);
-  return emit("tile", {{"x", x}, {"reps", integers(repeats)}}, x.dtype, shape);
+  for (size_t d = 0; d < shape.size(); ++d)
+    repeats.push_back(shape[d] == x.shape[d] ? 1 : x.shape[d] == 1 ? shape[d] : shape[d] / x.shape[d]);
+  return emit("tile", {{"x", x}, {"reps", sizes(repeats)}}, x.dtype, shape);
 }
 Var Emitter::concat(const std::vector<Var>& xs, int64_t axis) {
   if (xs.size() == 1) return xs[0];
   Shape shape = xs[0].shape;
-  shape[static_cast<size_t>(axis)] = 0;
-  for (const Var& x : xs) shape[static_cast<size_t>(axis)] += x.shape[static_cast<size_t>(axis)];
+  Dim along = 0;
+  for (const Var& x : xs) along = along + dim(x.shape[static_cast<size_t>(axis)]);
+  shape[static_cast<size_t>(axis)] = extent(along);
   return emit("concat", {{"values", xs}, {"axis", integer(axis)}, {"interleave", flag(false)}}, xs[0].dtype, shape);
 }
 Var Emitter::slice(const Var& x, const Shape& starts, const Shape& limits, const Axes& strides) {
   Shape shape;
   bool whole = true;
   for (size_t d = 0; d < starts.size(); ++d) {
-    shape.push_back((limits[d] - starts[d] + strides[d] - 1) / strides[d]);
+    bool open = limits[d] < 0 || starts[d] < 0;
+    if (open && strides[d] != 1)
+      fail(ErrorCode::unsupported, "a slice with steps of an extent that a prediction decides");
+    shape.push_back(open ? extent(dim(limits[d]) - dim(starts[d]))
+                         : (limits[d] - starts[d] + strides[d] - 1) / strides[d]);
     whole &= starts[d] == 0 && limits[d] == x.shape[d] && strides[d] == 1;
   }
   if (whole) return x;
   return emit("slice_by_index",
-              {{"x", x}, {"begin", integers(starts)}, {"end", integers(limits)}, {"stride", integers(strides)}},
-              x.dtype, shape);
+              {{"x", x}, {"begin", sizes(starts)}, {"end", sizes(limits)}, {"stride", integers(strides)}}, x.dtype,
+              shape);
 }
 Var Emitter::filled(const Var& scalar, int64_t count) { return broadcast(reshape(scalar, {1}), {count}); }
 Var Emitter::gather_flat(const Var& x, const Var& indices) {

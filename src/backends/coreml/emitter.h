@@ -13,8 +13,14 @@ namespace rlx::coreml {
 struct Var {
   std::string name;
   DType dtype = f32;  ///< f16, f32, i32 or boolean: what programs compute with
-  Shape shape = {};   ///< of rank 0 only for parameters and literal scalars; a graph's scalars are carried as [1]
+  /// Of rank 0 only for parameters and literal scalars; a graph's scalars are carried as [1]. An extent below 0 is
+  /// open: a prediction decides it, and it stands for the dim that `Emitter::dim` gives. Equal ones are equal dims.
+  Shape shape = {};
 };
+/// Whether a prediction decides an extent of the shape.
+bool is_open(const Shape& shape);
+/// The type that a program declares for it; open extents are unknown.
+mil::ValueType type_of(const Var& v);
 
 /// An argument by the name that the operation gives it: one value, or several of a variadic one.
 struct Argument {
@@ -47,6 +53,21 @@ class Emitter {
   Var integers(const Shape& values);
   Var flag(bool value) { return constant(Tensor::scalar(value)); }
   Var text(std::string_view value);
+
+  // ---- extents ----
+  /// Where the number of a symbol is found: an input's extent along an axis. The first one counts.
+  void define(const std::string& symbol, const Var& input, size_t axis);
+  /// The extent that stands for a dim in shapes here. Fails for a symbol that is not defined.
+  int64_t extent(const Dim& dim);
+  Dim dim(int64_t extent) const;
+  /// The shape in which a value of that type is carried: [1] for a scalar.
+  Shape carried(const Type& type);
+  /// Elements of a shape: an extent itself.
+  int64_t count(const Shape& shape);
+  /// An extent's number, i32 [1]: a constant, or computed.
+  Var size(int64_t extent);
+  /// The numbers of all, i32 [n].
+  Var sizes(const Shape& shape);
 
   // ---- operations ----
   Var emit(std::string_view type, const Arguments& arguments, DType dtype, Shape shape);
@@ -86,7 +107,7 @@ class Emitter {
 
   // Moving data.
   Var reshape(const Var& x, const Shape& shape);
-  Var flat(const Var& x) { return reshape(x, {element_count(x.shape)}); }
+  Var flat(const Var& x) { return reshape(x, {count(x.shape)}); }
   Var transpose(const Var& x, const Axes& permutation);
   Var broadcast(const Var& x, const Shape& shape);  ///< of the same rank; extents of 1 stretch
   Var concat(const std::vector<Var>& xs, int64_t axis);
@@ -107,7 +128,18 @@ class Emitter {
     std::map<std::string, Var> constants;  // by dtype, shape and bytes
   };
   Var emit_constant(mil::Value value, std::string_view hint, DType dtype, Shape shape);
+  /// What `f` emits stands in the outermost block, which every other one sees.
+  template <class F>
+  Var outside(F f);
+  Var symbol_size(const std::string& symbol);
   int opset_;
+  struct Source {
+    Var input;
+    size_t axis;
+  };
+  std::map<std::string, Source> symbols_;
+  std::vector<Dim> open_;             // the dim of the extent -1 - i
+  std::map<std::string, Var> sizes_;  // of open extents and of symbols, by their texts, in the outermost block
   std::vector<Scope> scopes_;
   std::set<std::string, std::less<>> names_;
   std::map<std::string, int, std::less<>> counts_;

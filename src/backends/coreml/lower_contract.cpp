@@ -35,9 +35,9 @@ Var grouped(Emitter& e, const Var& x, const Axes& batch, const Axes& first, cons
   order.insert(order.end(), first.begin(), first.end());
   order.insert(order.end(), second.begin(), second.end());
   auto extent = [&](const Axes& axes) {
-    int64_t product = 1;
-    for (int64_t axis : axes) product *= x.shape[static_cast<size_t>(axis)];
-    return product;
+    Shape parts;
+    for (int64_t axis : axes) parts.push_back(x.shape[static_cast<size_t>(axis)]);
+    return e.count(parts);
   };
   Shape shape{extent(batch), extent(first), extent(second)};
   return e.reshape(e.transpose(x, order), shape);

@@ -90,21 +90,25 @@ Var fill_of(Emitter& e, DType dtype) { return e.constant(carried_constant(out_of
 /// A shape without dims is one of a single element.
 Shape at_least_one(const Shape& shape) { return shape.empty() ? Shape{1} : shape; }
 
-/// Whole slices along one dim of x, at indices that are one number each: what an embedding is.
+/// Whether whole slices along one dim of x are read, at indices that are one number each: what an embedding is.
+bool reads_rows(const GatherAttrs& a, const Places& p, const Type& x, const Type& out) {
+  if (p.map.size() != 1 || !p.x_batching.empty() || p.collapsed != p.map || x.rank() == 0) return false;
+  int64_t axis = p.map[0];
+  for (size_t d = 0; d < x.rank(); ++d)
+    if (static_cast<int64_t>(d) != axis && a.slice_sizes[d] != x.dims[d]) return false;
+  // The dims of the indices stand where the dim of x stood.
+  Axes outer = p.outer(out.rank());
+  for (size_t i = 0; i < outer.size(); ++i)
+    if (outer[i] != axis + static_cast<int64_t>(i)) return false;
+  return out.rank() > 0 && x.dims[static_cast<size_t>(axis)].is_static();
+}
+
 std::optional<Lowered> rows_of(Lowering& l, const GatherAttrs& a, const Places& p) {
   Emitter& e = l.e;
-  Shape x = shape_of(l.types[0].dims), sizes = shape_of(a.slice_sizes);
-  if (p.map.size() != 1 || !p.x_batching.empty() || p.collapsed != p.map || x.empty()) return std::nullopt;
+  if (!reads_rows(a, p, l.types[0], l.result())) return std::nullopt;
   int64_t axis = p.map[0];
-  for (size_t d = 0; d < x.size(); ++d)
-    if (static_cast<int64_t>(d) != axis && sizes[d] != x[d]) return std::nullopt;
-  Shape out = shape_of(l.result().dims);
+  Shape x = e.carried(l.types[0]), out = e.carried(l.result());
   size_t index_rank = out.size() - (x.size() - 1);
-  // The dims of the indices stand where the dim of x stood.
-  Axes outer = p.outer(out.size());
-  for (size_t i = 0; i < outer.size(); ++i)
-    if (outer[i] != axis + static_cast<int64_t>(i)) return std::nullopt;
-  if (out.empty()) return std::nullopt;
   Var indices = l.operand(1);
   Shape index_shape;
   for (size_t i = 0; i < index_rank; ++i) index_shape.push_back(out[static_cast<size_t>(axis) + i]);
@@ -131,6 +135,11 @@ std::optional<Lowered> rows_of(Lowering& l, const GatherAttrs& a, const Places& 
 }
 
 }  // namespace
+
+bool is_gather_of_rows(const Question& q) {
+  const auto& a = q.node.attrs.as<GatherAttrs>();
+  return reads_rows(a, Places(a), q.operands[0], q.node.types[0]);
+}
 
 Lowered lower_gather(Lowering& l) {
   Emitter& e = l.e;

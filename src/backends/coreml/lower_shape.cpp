@@ -9,7 +9,7 @@ namespace rlx::coreml {
 Lowered lower_broadcast(Lowering& l) {
   const auto& a = l.attrs<BroadcastAttrs>();
   Shape spread(l.shape().size(), 1);
-  for (size_t d = 0; d < a.axes.size(); ++d) spread[static_cast<size_t>(a.axes[d])] = l.types[0].dims[d].value();
+  for (size_t d = 0; d < a.axes.size(); ++d) spread[static_cast<size_t>(a.axes[d])] = l.e.extent(l.types[0].dims[d]);
   // The operand's dims in the order of the result's.
   Axes order(a.axes.size());
   std::iota(order.begin(), order.end(), 0);
@@ -33,8 +33,10 @@ Lowered lower_slice(Lowering& l) {
   const auto& a = l.attrs<SliceAttrs>();
   Var x = l.operand(0);
   if (l.types[0].rank() == 0) return {x};
-  return {
-      l.e.slice(x, shape_of(a.starts), shape_of(a.limits), a.strides.empty() ? Axes(a.starts.size(), 1) : a.strides)};
+  Shape starts, limits;
+  for (const Dim& d : a.starts) starts.push_back(l.e.extent(d));
+  for (const Dim& d : a.limits) limits.push_back(l.e.extent(d));
+  return {l.e.slice(x, starts, limits, a.strides.empty() ? Axes(a.starts.size(), 1) : a.strides)};
 }
 
 Lowered lower_pad(Lowering& l) {
@@ -65,7 +67,7 @@ Lowered lower_pad(Lowering& l) {
     add_low[d] = std::max<int64_t>(low[d], 0);
     add_high[d] = std::max<int64_t>(high[d], 0);
     starts[d] = std::max<int64_t>(-low[d], 0);
-    limits[d] = x.shape[d] + add_low[d] + add_high[d] - std::max<int64_t>(-high[d], 0);
+    limits[d] = e.extent(e.dim(x.shape[d]) + add_low[d] + add_high[d] - std::max<int64_t>(-high[d], 0));
   }
   auto constant = l.number(1);
   bool by_operation = constant && !is_bool && x.dtype != i32 && x.shape.size() <= 5;
@@ -76,7 +78,7 @@ Lowered lower_pad(Lowering& l) {
     for (size_t d = 0; d < low.size(); ++d) {
       both.push_back(add_low[d]);
       both.push_back(add_high[d]);
-      shape[d] += add_low[d] + add_high[d];
+      shape[d] = e.extent(e.dim(shape[d]) + add_low[d] + add_high[d]);
     }
     x = e.emit("pad",
                {{"x", x},
@@ -109,6 +111,13 @@ Lowered lower_iota(Lowering& l) {
   Shape line(l.shape().size(), 1);
   auto axis = static_cast<size_t>(valid_axis(a.axis, a.type.rank()));
   line[axis] = l.shape()[axis];
+  if (line[axis] < 0) {
+    Emitter& e = l.e;
+    Var end = e.emit("squeeze", {{"x", e.size(line[axis])}, {"axes", e.integers({0})}}, i32, {});
+    Var numbers =
+        e.emit("range_1d", {{"start", e.integer(0)}, {"end", end}, {"step", e.integer(1)}}, i32, {line[axis]});
+    return {e.reshape(wrapped(e, e.cast(numbers, l.dtype()), a.type.dtype), line)};
+  }
   Tensor numbers(l.dtype(), line);
   for (size_t i = 0; i < numbers.element_count(); ++i)
     with_element_type(numbers.dtype(),
@@ -117,7 +126,9 @@ Lowered lower_iota(Lowering& l) {
 }
 
 Lowered lower_extent(Lowering& l) {
-  return {l.e.constant(full(l.dtype(), {1}, static_cast<double>(l.attrs<ExtentAttrs>().dim.value())))};
+  const Dim& dim = l.attrs<ExtentAttrs>().dim;
+  if (!dim.is_static()) return {l.e.cast(l.e.size(l.e.extent(dim)), l.dtype())};
+  return {l.e.constant(full(l.dtype(), {1}, static_cast<double>(dim.value())))};
 }
 
 }  // namespace rlx::coreml

@@ -23,6 +23,7 @@ const Row* find_row(const Question& q, int opset, std::string* why) {
   for (const Row& row : kRows) {
     if (row.op != q.node.op) continue;
     if (row.opset > opset) reason = text_of("it needs opset CoreML", row.opset, " (iOS ", row.opset + 10, ")");
+    else if (auto open = cannot_be_open(row, q)) reason = *open;
     else if (auto refusal = row.when(q)) reason = *refusal;
     else return &row;
   }
@@ -66,7 +67,10 @@ std::optional<std::string> not_carried(const Type& type, const TypeRules& rules)
     return text_of("Core ML has no ", type.dtype, "; it is narrowed to ", *dtype, " only on request");
   if (type.rank() > kMostDims) return text_of(type, " has rank ", type.rank(), ", and Core ML at most ", kMostDims);
   for (const Dim& d : type.dims) {
-    if (!d.is_static()) return text_of(type, " has a dim that is no number; give its symbols numbers");
+    if (!d.is_static()) {
+      if (rules.open_dims) continue;
+      return text_of(type, " has a dim that is no number; give its symbols numbers");
+    }
     if (d.value() == 0) return text_of(type, " has no elements, and Core ML no such tensors");
     if (d.value() > std::numeric_limits<int32_t>::max()) return text_of(type, " has a dim beyond 32 bits");
   }
@@ -75,7 +79,7 @@ std::optional<std::string> not_carried(const Type& type, const TypeRules& rules)
 
 Shape carried_shape(const Type& type) { return type.dims.empty() ? Shape{1} : shape_of(type.dims); }
 
-Shape Lowering::shape(size_t i) const { return carried_shape(result(i)); }
+Shape Lowering::shape(size_t i) const { return e.carried(result(i)); }
 DType Lowering::dtype(size_t i) const { return *carried(result(i).dtype); }
 
 Var wrapped(Emitter& e, const Var& x, DType dtype) {

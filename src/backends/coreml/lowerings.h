@@ -49,13 +49,14 @@ const Row* find_row(const Question&, int opset, std::string* why = nullptr);
 
 /// Whether wider types may be carried in the 32 bits that programs have.
 struct TypeRules {
-  bool narrow = false;  ///< i64 as i32, f64 as f32
+  bool narrow = false;     ///< i64 as i32, f64 as f32
+  bool open_dims = false;  ///< dims that are no numbers
 };
 /// The dtype in which a program carries elements of `dtype`; nothing if it cannot.
 std::optional<DType> carried(DType dtype);
 /// Why a program cannot carry values of that type; nothing if it can.
 std::optional<std::string> not_carried(const Type& type, const TypeRules& rules);
-/// The shape in which it is carried: [1] for a scalar.
+/// The shape in which it is carried: [1] for a scalar. Fails for a dim that is no number; see Emitter::carried.
 Shape carried_shape(const Type& type);
 /// A constant in the dtype in which a program carries it.
 Tensor carried_constant(const Tensor& t);
@@ -82,6 +83,9 @@ Var real_of_unsigned(Emitter& e, const Var& x);
 /// The quotient of integers, towards zero; by zero all bits set. Not wrapped.
 Var integer_quotient(Emitter& e, const Var& x, const Var& y, DType dtype);
 
+/// Why a row that takes a node does not where a dim of it is no number; nothing if it does, or all are numbers.
+std::optional<std::string> cannot_be_open(const Row& row, const Question& q);
+
 namespace when {
 inline std::optional<std::string> always(const Question&) { return std::nullopt; }
 std::optional<std::string> is_float(const Question&);
@@ -90,6 +94,7 @@ std::optional<std::string> is_boolean(const Question&);
 std::optional<std::string> can_reduce(const Question&);
 std::optional<std::string> can_compare(const Question&);
 std::optional<std::string> can_slide(const Question&);
+std::optional<std::string> can_pool(const Question&);
 std::optional<std::string> can_select(const Question&);
 std::optional<std::string> can_convolve(const Question&);
 std::optional<std::string> can_scatter(const Question&);
