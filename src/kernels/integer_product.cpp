@@ -56,10 +56,11 @@ HWY_INLINE void vector_of_columns(const IntegerProduct& p, int64_t row, int64_t 
     RLX_UNROLL
     for (int r = 0; r < kN; ++r) total[r] = hn::Add(total[r], hn::ConvertTo(di, sum[r]));
   }
+  const V multiplier = p.multipliers ? hn::LoadU(d, p.multipliers + column) : hn::Set(d, p.multiplier);
   constexpr float kLow = std::is_same_v<Y, int8_t> ? -128.0f : 0.0f, kHigh = kLow + 255;
   RLX_UNROLL
   for (int r = 0; r < kN; ++r) {
-    V v = hn::Round(hn::Mul(hn::ConvertTo(d, total[r]), hn::Set(d, p.multiplier)));
+    V v = hn::Round(hn::Mul(hn::ConvertTo(d, total[r]), multiplier));
     v = hn::Add(v, hn::Set(d, static_cast<float>(p.y_zero_point)));
     v = hn::Min(hn::Max(v, hn::Set(d, kLow)), hn::Set(d, kHigh));
     hn::StoreU(hn::DemoteTo(hn::Rebind<Y, D>(), hn::ConvertTo(di, v)), hn::Rebind<Y, D>(),
@@ -118,7 +119,8 @@ void multiply_codes(const IntegerProduct& p, int64_t begin, int64_t end) noexcep
       for (int64_t i = 0; i < p.k; ++i)
         sum += static_cast<uint32_t>(static_cast<int32_t>(p.x[r * p.k + i]) *
                                      (code_at(p.w_dtype, p.w, i * p.n + j) - p.w_zero_point));
-      float v = std::nearbyint(static_cast<float>(static_cast<int32_t>(sum)) * p.multiplier);
+      float v = std::nearbyint(static_cast<float>(static_cast<int32_t>(sum)) *
+                               (p.multipliers ? p.multipliers[j] : p.multiplier));
       v = std::clamp(v + static_cast<float>(p.y_zero_point), low, low + 255);
       if (p.y_dtype == i8) static_cast<int8_t*>(p.y)[r * p.n + j] = static_cast<int8_t>(v);
       else static_cast<uint8_t*>(p.y)[r * p.n + j] = static_cast<uint8_t>(v);

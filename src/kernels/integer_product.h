@@ -18,6 +18,7 @@ struct IntegerProduct {
   const void* w = nullptr;           ///< [k, n]
   int32_t w_zero_point = 0, y_zero_point = 0;
   float multiplier = 1;
+  const float* multipliers = nullptr;  ///< [n], instead of the one, unless null
   const int32_t* bias = nullptr;
   void* y = nullptr;
 };

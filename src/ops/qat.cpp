@@ -40,19 +40,27 @@ Value fake_quantize_lsq_backward_x(Value x, Value scale, Value ct, FakeQuantizeL
 Value fake_quantize_lsq_backward_scale(Value x, Value scale, Value ct, FakeQuantizeLsqAttrs a) {
   return emit(op::fake_quantize_lsq_backward_scale, {x, scale, ct}, std::move(a));
 }
+Value fake_quantize_affine(Value x, Value scale, Value zero_point, FakeQuantizeAffineAttrs a) {
+  std::vector<Value> in = {x, scale};
+  if (zero_point) in.push_back(zero_point);
+  return emit(op::fake_quantize_affine, std::move(in), std::move(a));
+}
 
 namespace {
 
 constexpr double kLeastScale = 1e-12;
 
 double most(int64_t bits) { return std::ldexp(1, static_cast<int>(bits) - 1) - 1; }
+void require_scale_axes(const Type& x, const Axes& named) {
+  Axes axes = valid_axes(named, x.rank());
+  if (!std::is_sorted(axes.begin(), axes.end()))
+    fail(ErrorCode::invalid_argument, "the axes of the scales must be in the order of x's dims");
+}
 template <class A>
 void require_quantizable(const Type& x, const A& a) {
   require_kind(x, kReal, "x");
   if (a.bits < 2 || a.bits > 16) fail(ErrorCode::invalid_argument, "bits is ", a.bits, "; it goes from 2 to 16");
-  Axes axes = valid_axes(a.axes, x.rank());
-  if (!std::is_sorted(axes.begin(), axes.end()))
-    fail(ErrorCode::invalid_argument, "the axes of the scales must be in the order of x's dims");
+  require_scale_axes(x, a.axes);
 }
 Dims scale_dims(const Type& x, const Axes& axes) { return pick(x.dims, valid_axes(axes, x.rank())); }
 void require_scale(const Type& scale, const Type& x, const Axes& axes, std::string_view name) {
@@ -312,6 +320,96 @@ OpDef define_fake_quantize_lsq_backward_scale() {
                   {.dims = {{}, {}, {}}, .attrs = A{2}, .lo = 0.3, .hi = 2},
                   {.dims = {{3, 4}, {3, 4}, {3, 4}}, .attrs = A{2, {0, 1}}, .lo = 0.3, .hi = 2},
                   {.dims = {{0, 3}, {3}, {0, 3}}, .attrs = A{8, {-1}}, .lo = 0.3}},
+  });
+}
+
+namespace {
+
+/// x / s and the nearest whole numbers to it, as they are and clamped to the codes, all without the zero point.
+struct AffineCodes {
+  Value scale, exact, nearest, clamped;
+
+  AffineCodes(Values in, const FakeQuantizeAffineAttrs& a) {
+    Value x = in[0];
+    scale = over(at_least(in[1], kLeastScale), x, a.axes);
+    exact = x / scale;
+    nearest = round_nearest_even(exact);
+    Value low = full_like(x, static_cast<double>(a.low)), high = full_like(x, static_cast<double>(a.high));
+    if (in.size() > 2) {
+      Value zero_point = over(convert(in[2], x.dtype()), x, a.axes);
+      low = low - zero_point, high = high - zero_point;
+    }
+    clamped = minimum(maximum(nearest, low), high);
+  }
+};
+
+}  // namespace
+
+OpDef define_fake_quantize_affine() {
+  using A = FakeQuantizeAffineAttrs;
+  return define<A>({
+      .name = "fake_quantize_affine",
+      .doc =
+          "(clamp(round(x / s) + zero_point, low, high) - zero_point) s, ties to even, s = max(scale, 1e-12) for each "
+          "index along `axes`. Derivatives: of x, 1 or, by clipped_identity, 0 where a code is clamped; of the scale, "
+          "gradient_scale times the sum of ct psi, psi = round(x / s) - x / s, or the code less zero_point where it is "
+          "clamped",
+      .source = "Jacob et al., CVPR 2018; of the scale: Esser et al., ICLR 2020 (LSQ), equation 3",
+      .operands = {"x", "scale", "zero_point?"},
+      .surrogate_gradient = true,
+      .infer =
+          [](Types in, const A& a) {
+            require_kind(in[0], kReal, "x");
+            require_scale_axes(in[0], a.axes);
+            require_scale(in[1], in[0], a.axes, "scale");
+            if (in.size() > 2) {
+              if (!is_integer(in[2].dtype))
+                fail(ErrorCode::invalid_argument, "zero_point must be an integer, got ", in[2]);
+              require_dims(in[2], in[1].dims, "zero_point");
+            }
+            constexpr int64_t kMost = 1 << 16;
+            if (a.low >= a.high || a.low < -kMost || a.high > kMost)
+              fail(ErrorCode::invalid_argument, "the codes go from ", a.low, " to ", a.high,
+                   "; they must rise, and have at most 16 bits");
+            if (a.ste != SteKind::identity && a.ste != SteKind::clipped_identity)
+              fail(ErrorCode::invalid_argument, "ste ", names_of(a.ste)[size_t(a.ste)],
+                   " is symmetric around 0: fake_quantize has it; here there are identity and clipped_identity");
+            if (!std::isfinite(a.gradient_scale))
+              fail(ErrorCode::invalid_argument, "gradient_scale is ", a.gradient_scale, "; it must be a finite number");
+            return in[0];
+          },
+      .decompose =
+          [](Values in, const A& a) {
+            AffineCodes codes(in, a);
+            return codes.clamped * codes.scale;
+          },
+      .vjp =
+          [](Values in, Value, Value ct, const A& a) {
+            AffineCodes codes(in, a);
+            Many<Value> d(in.size());
+            Value inside = compare(codes.nearest, codes.clamped, Comparison::eq);
+            d[0] = a.ste == SteKind::identity ? ct : select(inside, ct, zeros_like(ct));
+            if (a.gradient_scale != 0) {
+              Value psi = codes.clamped - select(inside, codes.exact, zeros_like(ct));
+              size_t rank = in[0].dims().size();
+              d[1] = reduce_sum(ct * psi, other_axes(rank, valid_axes(a.axes, rank))) * a.gradient_scale;
+            }
+            return d;
+          },
+      .batch =
+          [](Values in, const A& a) {
+            return emit(op::fake_quantize_affine, {in.begin(), in.end()}, batched(in, a));
+          },
+      .samples = {{.dims = {{3, 4}, {}}, .lo = 0.1, .hi = 2},
+                  {.dims = {{2, 3, 2}, {3}}, .attrs = A{-7, 7, {1}, SteKind::identity}, .lo = 0.1, .hi = 2},
+                  {.dims = {{3, 4}, {}, {}},
+                   .dtypes = {f64, f64, i32},
+                   .attrs = A{-128, 127, {}, SteKind::clipped_identity, 0.25},
+                   .lo = 0.1,
+                   .hi = 2},
+                  {.dims = {{3, 4}, {4}, {4}}, .dtypes = {f64, f64, u8}, .attrs = A{0, 3, {-1}}, .lo = 0.5, .hi = 3},
+                  {.dims = {{}, {}}, .attrs = A{-1, 1, {}, SteKind::identity, 1}, .lo = 0.3, .hi = 2},
+                  {.dims = {{0, 3}, {3}}, .attrs = A{.axes = {1}, .gradient_scale = 0.5}, .lo = 0.3}},
   });
 }
 

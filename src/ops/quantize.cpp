@@ -19,9 +19,15 @@ Value dequantize(Value q, Value scale, Value zero_point, std::optional<int64_t> 
   if (zero_point) in.push_back(zero_point);
   return emit(op::dequantize, std::move(in), DequantizeAttrs{axis});
 }
-Value qmatmul(Value x, Value w, Value bias, QMatmulAttrs attrs) { return emit(op::qmatmul, {x, w, bias}, attrs); }
-Value qconv2d(Value x, Value w, Value bias, QConv2dAttrs attrs) {
-  return emit(op::qconv2d, {x, w, bias}, std::move(attrs));
+Value qmatmul(Value x, Value w, Value bias, QMatmulAttrs attrs, Value multipliers) {
+  std::vector<Value> in = {x, w, bias};
+  if (multipliers) in.push_back(multipliers);
+  return emit(op::qmatmul, std::move(in), attrs);
+}
+Value qconv2d(Value x, Value w, Value bias, QConv2dAttrs attrs, Value multipliers) {
+  std::vector<Value> in = {x, w, bias};
+  if (multipliers) in.push_back(multipliers);
+  return emit(op::qconv2d, std::move(in), std::move(attrs));
 }
 
 namespace {
@@ -74,11 +80,25 @@ void require_integer_product(Types in, const A& a) {
   if (!std::isfinite(a.multiplier))
     fail(ErrorCode::invalid_argument, "the multiplier is ", a.multiplier, "; it must be a finite number");
 }
-/// clamp(round(f32(acc) multiplier) + zero_point) as `dtype`.
-Value requantized(Value acc, double multiplier, int64_t zero_point, DType dtype) {
-  Value y = round_nearest_even(convert(acc, f32) * static_cast<double>(static_cast<float>(multiplier))) +
-            static_cast<double>(zero_point);
+/// `multipliers`, where they are given, are of f32 and one for each of `channels`.
+template <class A>
+void require_multipliers(Types in, const A& a, const Dim& channels) {
+  if (in.size() < 4) return;
+  if (in[3] != Type{f32, {channels}})
+    fail(ErrorCode::shape_mismatch, "multipliers must be ", Type{f32, {channels}}, ", got ", in[3]);
+  if (a.multiplier != 1)
+    fail(ErrorCode::invalid_argument, "beside multipliers the attribute multiplier must stay 1, and is ", a.multiplier);
+}
+/// clamp(round(f32(acc) multiplier) + zero_point) as `dtype`; channels, which may have multipliers of their own, lie
+/// along `axis`.
+template <class A>
+Value requantized(Value acc, Values in, const A& a, int64_t axis) {
+  Value sum = convert(acc, f32);
+  Value scaled = in.size() > 3 ? sum * broadcast_in_dim(in[3], sum.dims(), {axis})
+                               : sum * static_cast<double>(static_cast<float>(a.multiplier));
+  Value y = round_nearest_even(scaled) + static_cast<double>(a.out_zero_point);
   Graph& g = acc.graph();
+  DType dtype = in[0].dtype();
   return convert(minimum(maximum(y, scalar(g, lowest(dtype), f32)), scalar(g, highest(dtype), f32)), dtype);
 }
 
@@ -155,10 +175,12 @@ OpDef define_dequantize() {
 OpDef define_qmatmul() {
   return define<QMatmulAttrs>({
       .name = "qmatmul",
-      .doc = "codes x[..., k] times codes w[k, n], plus bias[n] of i32: acc = bias + sum (x - x_zero_point)(w - "
-             "w_zero_point) in i32, which wraps; then clamp(round(f32(acc) multiplier) + out_zero_point), ties to even",
+      .doc =
+          "codes x[..., k] times codes w[k, n], plus bias[n] of i32: acc = bias + sum (x - x_zero_point)(w - "
+          "w_zero_point) in i32, which wraps; then clamp(round(f32(acc) multiplier) + out_zero_point), ties to even. "
+          "`multipliers` f32[n] stand for the attribute where columns have scales of their own",
       .source = "Jacob et al., CVPR 2018, with the multiplier as an f32",
-      .operands = {"x", "w", "bias"},
+      .operands = {"x", "w", "bias", "multipliers?"},
       .covers = {"QMatMul"},
       .infer =
           [](Types in, const QMatmulAttrs& a) {
@@ -169,6 +191,7 @@ OpDef define_qmatmul() {
               fail(ErrorCode::shape_mismatch, "inner dimensions differ: x ", in[0], " has ", in[0].dims.back(), ", w ",
                    in[1], " has ", in[1].dims[0], "; the weight is [k, n]");
             require_dims(in[2], {in[1].dims[1]}, "bias");
+            require_multipliers(in, a, in[1].dims[1]);
             Type t = in[0];
             t.dims.back() = in[1].dims[1];
             return t;
@@ -177,7 +200,7 @@ OpDef define_qmatmul() {
           [](Values in, const QMatmulAttrs& a) {
             Value acc = dot_general(centered_codes(in[0], a.x_zero_point), centered_codes(in[1], a.w_zero_point),
                                     {{}, {}, {in[0].rank() - 1}, {0}});
-            return requantized(acc + in[2], a.multiplier, a.out_zero_point, in[0].dtype());
+            return requantized(acc + in[2], in, a, acc.rank() - 1);
           },
       .samples = {{.dims = {{3, 4}, {4, 2}, {2}},
                    .dtypes = {i8, i8, i32},
@@ -199,6 +222,11 @@ OpDef define_qmatmul() {
                    .attrs = QMatmulAttrs{0, 128, 3, 0.003},
                    .lo = 0,
                    .hi = 256},
+                  {.dims = {{4, 9}, {9, 19}, {19}, {19}},
+                   .dtypes = {i8, i8, i32, f32},
+                   .attrs = QMatmulAttrs{3, 0, -5},
+                   .lo = 0.01,
+                   .hi = 9},
                   {.dims = {{0, 4}, {4, 2}, {2}}, .dtypes = {i8, i8, i32}, .lo = -9, .hi = 9},
                   {.dims = {{2, 0}, {0, 3}, {3}}, .dtypes = {i8, i8, i32}, .lo = -9, .hi = 9}},
   });
@@ -209,9 +237,10 @@ OpDef define_qconv2d() {
   return define<QConv2dAttrs>({
       .name = "qconv2d",
       .doc = "codes x[n, c, h, w] with kernels of codes w[o, c / groups, kh, kw], plus bias[o] of i32: sums and "
-             "rounding as in qmatmul; places of the padding add nothing, as if they held the zero point",
+             "rounding as in qmatmul, multipliers f32[o]; places of the padding add nothing, as if they held the zero "
+             "point",
       .source = "Jacob et al., CVPR 2018, with the multiplier as an f32",
-      .operands = {"x", "w", "bias"},
+      .operands = {"x", "w", "bias", "multipliers?"},
       .covers = {"QConv2d"},
       .infer =
           [as_conv](Types in, const QConv2dAttrs& a) {
@@ -221,13 +250,13 @@ OpDef define_qconv2d() {
             std::array wide = {Type{i32, codes[0].dims}, Type{i32, codes[1].dims}};
             Type t{in[0].dtype, infer_types(op::conv, wide, as_conv(a))[0].dims};
             require_dims(in[2], {t.dims[1]}, "bias");
+            require_multipliers(in, a, t.dims[1]);
             return t;
           },
       .decompose =
           [as_conv](Values in, const QConv2dAttrs& a) {
             Value acc = conv(centered_codes(in[0], a.x_zero_point), centered_codes(in[1], a.w_zero_point), as_conv(a));
-            return requantized(acc + broadcast_in_dim(in[2], acc.dims(), {1}), a.multiplier, a.out_zero_point,
-                               in[0].dtype());
+            return requantized(acc + broadcast_in_dim(in[2], acc.dims(), {1}), in, a, 1);
           },
       .samples = {{.dims = {{1, 2, 5, 4}, {3, 2, 3, 3}, {3}},
                    .dtypes = {i8, i8, i32},
@@ -244,6 +273,11 @@ OpDef define_qconv2d() {
                    .attrs = QConv2dAttrs{.groups = 3, .x_zero_point = -7, .out_zero_point = 5, .multiplier = 0.01},
                    .lo = -128,
                    .hi = 128},
+                  {.dims = {{2, 2, 4, 3}, {3, 2, 3, 3}, {3}, {3}},
+                   .dtypes = {i8, i8, i32, f32},
+                   .attrs = QConv2dAttrs{.padding = {1, 1}, .x_zero_point = 2, .out_zero_point = -4},
+                   .lo = 0.01,
+                   .hi = 7},
                   {.dims = {{0, 1, 3, 3}, {2, 1, 1, 1}, {2}}, .dtypes = {i8, i8, i32}, .lo = -9, .hi = 9}},
   });
 }

@@ -1,7 +1,8 @@
-// Quantization-aware training: numbers rounded to the multiples of a scale, symmetric around 0, and derivatives that
-// look through the rounding. Neighbour: quantize.h, codes.
+// Quantization-aware training: numbers rounded to the multiples of a scale, and derivatives that look through the
+// rounding. Neighbours: quantize.h, codes; rlx/quantization.h, which puts these ops into a model.
 //
-// With `bits` bits the multiples go from -q to q, q = 2^(bits - 1) - 1: 127, 7, 1 for 8, 4, 2.
+// All but fake_quantize_affine are symmetric around 0. With `bits` bits the multiples go from -q to q, q = 2^(bits - 1)
+// - 1: 127, 7, 1 for 8, 4, 2.
 #pragma once
 
 #include "rlx/ops/op.h"
@@ -10,7 +11,7 @@ namespace rlx {
 
 namespace op {
 extern const OpDef fake_quantize, fake_quantize_backward, fake_quantize_lsq, fake_quantize_lsq_backward_x,
-    fake_quantize_lsq_backward_scale;
+    fake_quantize_lsq_backward_scale, fake_quantize_affine;
 }  // namespace op
 
 /// Where the scale comes from: max|x| / q of this x, a moving average of it, or the state alone.
@@ -66,5 +67,22 @@ Value fake_quantize_lsq(Value x, Value scale, FakeQuantizeLsqAttrs attrs = {});
 Value fake_quantize_lsq_backward_x(Value x, Value scale, Value ct, FakeQuantizeLsqAttrs attrs = {});
 /// The sum of ct psi over all but `attrs.axes`: psi = round(z) - z where |z| <= q, else sign(z) q; z = x / scale.
 Value fake_quantize_lsq_backward_scale(Value x, Value scale, Value ct, FakeQuantizeLsqAttrs attrs = {});
+
+struct FakeQuantizeAffineAttrs {
+  int64_t low = -128, high = 127;           ///< the codes that there are
+  Axes axes = {};                           ///< there is a scale for each index along these; left out: one for all of x
+  SteKind ste = SteKind::clipped_identity;  ///< identity or clipped_identity
+  double gradient_scale = 0;                ///< times what, LSQ's gradient of the scale; 0: the scale is not learnt
+  RLX_FIELDS(FakeQuantizeAffineAttrs, field("low", &FakeQuantizeAffineAttrs::low),
+             field("high", &FakeQuantizeAffineAttrs::high), field("axes", &FakeQuantizeAffineAttrs::axes),
+             field("ste", &FakeQuantizeAffineAttrs::ste),
+             field("gradient_scale", &FakeQuantizeAffineAttrs::gradient_scale));
+};
+/// What dequantize(quantize(x)) gives: (clamp(round(x / s) + zero_point, low, high) - zero_point) s, s = max(scale,
+/// 1e-12). `scale` has x's dtype and its extents along `attrs.axes`, zero_point (0 where it is absent) is of integers
+/// and has the same. A NaN stays one. Derivatives: of x as `ste` says, 1 everywhere or where no code is clamped; of the
+/// scale, times gradient_scale, the sum of ct psi: psi = round(x / s) - x / s where no code is clamped, else the code
+/// that it is clamped to, less the zero point.
+Value fake_quantize_affine(Value x, Value scale, Value zero_point = {}, FakeQuantizeAffineAttrs attrs = {});
 
 }  // namespace rlx

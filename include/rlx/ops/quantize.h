@@ -107,8 +107,9 @@ struct QMatmulAttrs {
              field("multiplier", &QMatmulAttrs::multiplier));
 };
 /// x[..., k] w[k, n] + bias[n] of codes, as codes: acc = bias + sum (x - x_zero_point)(w - w_zero_point) in i32, which
-/// wraps; the result is clamp(round(f32(acc) multiplier) + out_zero_point) of x's dtype, i8 or u8.
-Value qmatmul(Value x, Value w, Value bias, QMatmulAttrs attrs = {});
+/// wraps; the result is clamp(round(f32(acc) multiplier) + out_zero_point) of x's dtype, i8 or u8. Weights with a scale
+/// for each column have `multipliers` f32[n], and the attribute stays 1.
+Value qmatmul(Value x, Value w, Value bias, QMatmulAttrs attrs = {}, Value multipliers = {});
 
 struct QConv2dAttrs {
   Axes stride = {}, padding = {}, dilation = {};
@@ -121,6 +122,6 @@ struct QConv2dAttrs {
              field("out_zero_point", &QConv2dAttrs::out_zero_point), field("multiplier", &QConv2dAttrs::multiplier));
 };
 /// The same for a convolution of x[N, C, H, W] with w[O, C / groups, kH, kW], bias[O]; padding adds nothing to a sum.
-Value qconv2d(Value x, Value w, Value bias, QConv2dAttrs attrs = {});
+Value qconv2d(Value x, Value w, Value bias, QConv2dAttrs attrs = {}, Value multipliers = {});
 
 }  // namespace rlx

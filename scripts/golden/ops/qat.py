@@ -130,9 +130,47 @@ def learnt(f):
         f.add(f"fake_quantize_lsq_backward_scale_{name}", "fake_quantize_lsq_backward_scale", [x, s, cts[0]], [ds], "torch's autograd of LSQ", **attributes)
 
 
+def affine(f):
+    """torch's fake quantization with zero points; of learnt scales, its own LSQ, whose gradient of the scale is times a factor.
+    (Zero points are above 0: that of a tensor it rounds by adding 1/2 and cutting off, which for others gives the next.)"""
+    for low, high, dims, axes, zero, factor in ((-128, 127, (4, 9), (), 37, 0.125), (0, 255, (5, 7), (), 128, 0.02), (-7, 7, (4, 9), (0,), None, 0.5), (-128, 127, (2, 3, 5), (1,), 20, 0.25),
+                                                (-127, 127, (3, 2, 2, 2), (0,), None, 1.0), (-8, 7, (3, 5), (-1,), 3, 0.3)):
+        name, extents = f"{low}_{high}_{'x'.join(map(str, dims))}".replace("-", "m"), [dims[a] for a in axes]
+        s = uniform("as" + name, extents, 2.5 / (high - low), 4 / (high - low))
+        z = np.zeros(extents, i32) if zero is None else integers("az" + name, extents, zero - 2, zero + 3)
+        x = normal("ax" + name, dims)
+        wide_s, wide_z = stretched(s.astype(f64), x, axes), stretched(np.asarray(z), x, axes)
+        codes = x / wide_s  # no ties, and nothing at the ends of the codes, where two roundings may differ
+        codes = np.where(np.abs(codes - np.floor(codes) - 0.5) < 0.05, np.floor(codes) + 0.3, codes)
+        x = (codes * wide_s).astype(f32)
+        clamped = (np.rint(codes) + wide_z < low) | (np.rint(codes) + wide_z > high)
+        assert 0 < clamped.sum() < x.size, name
+        for learnt in (False, True):
+            tx, ts, tz = torch.from_numpy(x).requires_grad_(), torch.from_numpy(np.array(s, f32, ndmin=1)).requires_grad_(), torch.from_numpy(np.array(z, f32, ndmin=1))
+            if learnt and axes:
+                by = torch._fake_quantize_learnable_per_channel_affine(tx, ts, tz, axes[0] % x.ndim, low, high, factor)
+            elif learnt:
+                by = torch._fake_quantize_learnable_per_tensor_affine(tx, ts, tz, low, high, factor)
+            elif axes:
+                by = torch.fake_quantize_per_channel_affine(tx, ts.detach(), tz.int(), axes[0] % x.ndim, low, high)
+            else:
+                by = torch.fake_quantize_per_tensor_affine(tx, float(s), int(z), low, high)
+            y = by.detach().numpy()
+            case = f"fake_quantize_affine_{name}{'_learnt' if learnt else ''}"
+            ct = cotangents_of(case, [y])
+            by.backward(torch.from_numpy(ct[0]))
+            operands = [x, s] + ([] if zero is None else [z])
+            gradients = [tx.grad.numpy().copy(), ts.grad.numpy().reshape(extents).copy() if learnt else None] + ([] if zero is None else [None])
+            attributes = dict(low=low, high=high, axes=list(axes), gradient_scale=factor if learnt else None)
+            f.add(case, "fake_quantize_affine", operands, [y], "torch's fake_quantize_per_tensor_affine and per_channel_affine, learnable where the scale is", ct, gradients, **attributes)
+            if not learnt:
+                f.add(case + "_identity", "fake_quantize_affine", operands, [y], "the same; the gradient as it came", ct, [ct[0]] + [None] * (len(operands) - 1), ste="identity", **attributes)
+
+
 def cases():
     f = Family("qat")
     fake(f)
     with_state(f)
     learnt(f)
+    affine(f)
     return [f]

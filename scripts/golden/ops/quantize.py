@@ -251,7 +251,7 @@ def requantized(acc, multiplier, zero, dtype):
     """acc: exact integers; they wrap to i32, and the product is one of f32."""
     wrapped = acc.astype(np.int64).astype(i32)
     low, high = RANGE[NAMES[dtype][0]]
-    return np.clip(np.rint(wrapped.astype(f32) * f32.type(multiplier)) + f32.type(zero), low, high).astype(dtype)
+    return np.clip(np.rint(wrapped.astype(f32) * np.asarray(multiplier, f32)) + f32.type(zero), low, high).astype(dtype)
 
 
 def integer_products(f):
@@ -281,6 +281,18 @@ def integer_products(f):
         assert (acc == np.rint(acc)).all()
         f.add(f"qconv2d_{name}", "qconv2d", [x, w, bias], [requantized(acc, multiplier, oz, x_dtype)], "torch conv2d in f64, which is exact here", **attributes,
               x_zero_point=xz, w_zero_point=wz, out_zero_point=oz, multiplier=multiplier)
+    # A multiplier for each column or output feature.
+    for name, m, k, n, x_dtype, xz, oz in (("columns", (5,), 33, 70, i8, -3, 7), ("columns_u8", (2, 3), 17, 9, u8, 120, 128), ("column", (4,), 8, 1, i8, 0, 0)):
+        x = integers("mx" + name, (*m, k), *(RANGE[NAMES[x_dtype][0]]), x_dtype)
+        w, bias = integers("mw" + name, (k, n), -127, 128, i8), integers("mb" + name, (n,), -5000, 5000)
+        multipliers = uniform("mm" + name, (n,), 0.0002, 0.004)
+        acc = (x.astype(i64) - xz) @ w.astype(i64) + bias
+        f.add(f"qmatmul_{name}", "qmatmul", [x, w, bias, multipliers], [requantized(acc, multipliers, oz, x_dtype)], "numpy in i64", x_zero_point=xz, out_zero_point=oz)
+    x, w, bias = integers("mcx", (2, 3, 6, 5), -128, 128, i8), integers("mcw", (4, 3, 3, 3), -127, 128, i8), integers("mcb", (4,), -3000, 3000)
+    multipliers = uniform("mcm", (4,), 0.0005, 0.004)
+    acc = torch.nn.functional.conv2d(torch.from_numpy(x.astype(f64) + 5), torch.from_numpy(w.astype(f64)), torch.from_numpy(bias.astype(f64)), padding=1).numpy()
+    f.add("qconv2d_features", "qconv2d", [x, w, bias, multipliers], [requantized(acc, multipliers.reshape(4, 1, 1), 9, i8)], "torch conv2d in f64, which is exact here",
+          padding=[1, 1], x_zero_point=-5, out_zero_point=9)
 
 
 def cases():

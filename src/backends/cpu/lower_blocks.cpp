@@ -291,6 +291,7 @@ Prepared lower_qmatmul(const LoweringContext& c) {
   p.multiplier = static_cast<float>(a.multiplier);
   DType x = c.operands[0].dtype;
   auto zero_point = static_cast<int32_t>(a.x_zero_point);
+  bool by_columns = c.operands.size() > 3;
   size_t scratch = aligned(static_cast<size_t>(p.rows * p.k) * sizeof(float));
   double work_ns = static_cast<double>(p.rows * p.n * p.k) * 0.05;
   return make_step(text_of("codes ", p.rows, "x", p.k, "x", p.n), scratch, [=](const StepArgs& args) {
@@ -298,6 +299,7 @@ Prepared lower_qmatmul(const LoweringContext& c) {
     auto* centered = reinterpret_cast<float*>(args.scratch);
     kernels::center_codes(x, args.in(0), p.rows * p.k, zero_point, centered);
     call.x = centered, call.w = args.in(1), call.bias = args.in<int32_t>(2), call.y = args.out();
+    if (by_columns) call.multipliers = args.in<float>(3);
     for_ranges(args, p.n, kernels::IntegerProduct::kColumns, work_ns,
                [&](int64_t begin, int64_t end, int64_t) { kernels::multiply_codes(call, begin, end); });
   });
