@@ -12,6 +12,7 @@
 #include "rlx/models.h"
 #include "rlx/ops.h"
 #include "rlx/png.h"
+#include "rlx/quantization.h"
 #include "rlx/session.h"
 #include "rlx/train.h"
 #include "rlx/version.h"

@@ -1,0 +1,149 @@
+// Ranges of a graph's activations; see rlx/quantization.h.
+#include <algorithm>
+#include <iomanip>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "io/atomic_file.h"
+#include "quantization/plan.h"
+
+namespace rlx {
+namespace {
+
+using Json = nlohmann::ordered_json;
+constexpr const char* kFormat = "rlx calibration 1";
+
+std::string_view name_of(CalibrationMethod m) { return names_of(m)[static_cast<size_t>(m)]; }
+
+/// The member of an object; fails unless it is there and of that sort.
+const nlohmann::json& member(const nlohmann::json& object, const char* key,
+                             bool (nlohmann::json::*is)() const noexcept) {
+  auto found = object.find(key);
+  if (found == object.end() || !((*found).*is)())
+    fail(ErrorCode::parse, "'", key, "' is missing, or is not what it should be");
+  return *found;
+}
+double number(const nlohmann::json& object, const char* key) {
+  return member(object, key, &nlohmann::json::is_number).get<double>();
+}
+int64_t whole(const nlohmann::json& object, const char* key) {
+  return member(object, key, &nlohmann::json::is_number_integer).get<int64_t>();
+}
+
+}  // namespace
+
+const Calibration::Entry& Calibration::at(std::string_view name) const {
+  std::string names;
+  for (const Entry& e : activations) {
+    if (e.name == name) return e;
+    names += (names.empty() ? "'" : ", '") + e.name + "'";
+  }
+  fail(ErrorCode::not_found, "no range of '", name, "' was observed; there are ", names.empty() ? "none" : names);
+}
+
+std::string Calibration::table() const {
+  size_t width = 10;
+  for (const Entry& e : activations) width = std::max(width, e.name.size());
+  std::ostringstream out;
+  out << std::left << std::setw(static_cast<int>(width)) << "activation" << std::right;
+  for (const char* head : {"least", "greatest", "low", "high", "scale"}) out << std::setw(12) << head;
+  out << std::setw(12) << "zero point"
+      << "\n";
+  for (const Entry& e : activations) {
+    out << std::left << std::setw(static_cast<int>(width)) << e.name << std::right << std::setprecision(5);
+    for (double each : {e.seen.low, e.seen.high, e.range.low, e.range.high}) out << std::setw(12) << each;
+    if (e.range.low == 0 && e.range.high == 0) {
+      out << "  only zeros\n";
+      continue;
+    }
+    const CodeScale scale = scale_for(e.range, -128, 127, false);
+    out << std::setw(12) << scale.scale << std::setw(12) << scale.zero_point << "\n";
+  }
+  return out.str();
+}
+
+void Calibration::save(const std::string& path) const {
+  with_context([&] { return "writing the ranges '" + path + "'"; },
+               [&] {
+                 Json entries = Json::array();
+                 for (const Entry& e : activations)
+                   entries.push_back({{"name", e.name},
+                                      {"low", e.range.low},
+                                      {"high", e.range.high},
+                                      {"least", e.seen.low},
+                                      {"greatest", e.seen.high},
+                                      {"count", e.count}});
+                 Json all = {{"format", kFormat},
+                             {"method", name_of(options.method)},
+                             {"averaging", options.averaging},
+                             {"percentile", options.percentile},
+                             {"bins", options.bins},
+                             {"levels", options.levels},
+                             {"activations", entries}};
+                 AtomicFile file(path);
+                 file.write(all.dump(2) + "\n");
+                 file.commit();
+               });
+}
+
+Calibration Calibration::load(const std::string& path) {
+  return with_context(
+      [&] { return "reading the ranges '" + path + "'"; },
+      [&] {
+        auto text = MappedFile::open(path);
+        const auto* begin = reinterpret_cast<const char*>(text->bytes().data());
+        auto json = nlohmann::json::parse(begin, begin + text->bytes().size(), nullptr, false);
+        if (!json.is_object() || json.value("format", nlohmann::json()) != kFormat)
+          fail(ErrorCode::parse, "it is no file of ranges: \"format\" is not \"", kFormat, "\"");
+        Calibration c;
+        const auto method = member(json, "method", &nlohmann::json::is_string).get<std::string>();
+        constexpr auto kMethods = names_of(CalibrationMethod{});
+        auto known = std::find(kMethods.begin(), kMethods.end(), method);
+        if (known == kMethods.end()) fail(ErrorCode::parse, "'", method, "' is no method of calibration");
+        c.options = {static_cast<CalibrationMethod>(known - kMethods.begin()), number(json, "averaging"),
+                     number(json, "percentile"), whole(json, "bins"), whole(json, "levels")};
+        for (const auto& each : member(json, "activations", &nlohmann::json::is_array)) {
+          if (!each.is_object()) fail(ErrorCode::parse, "an entry of 'activations' is no object");
+          Entry e{member(each, "name", &nlohmann::json::is_string).get<std::string>(),
+                  {number(each, "least"), number(each, "greatest")},
+                  {number(each, "low"), number(each, "high")},
+                  whole(each, "count")};
+          if (!(e.range.low <= e.range.high))
+            fail(ErrorCode::parse, "the range of '", e.name, "' goes from ", e.range.low, " to ", e.range.high);
+          c.activations.push_back(std::move(e));
+        }
+        return c;
+      });
+}
+
+Calibration calibrate(const Graph& g, const NamedTensors& params, std::span<const std::vector<NamedTensor>> batches,
+                      const QuantizationConfig& config, const CalibrationOptions& options, const Session& device) {
+  const quantization::Plan plan = quantization::plan_of(g, config);
+  if (batches.empty())
+    fail(ErrorCode::invalid_argument, "there are no calibration data: the ranges of ", plan.activations.size(),
+         " activations of graph '", g.name(), "' want one batch at least");
+  std::vector<Ref> values;
+  std::vector<RangeObserver> observers;
+  for (const auto& a : plan.activations) {
+    values.push_back(a.value);
+    observers.emplace_back(options);
+  }
+  CompiledGraph compiled = device.compile(quantization::with_results(g, values));
+  compiled.set_params(params);
+  for (size_t b = 0; b < batches.size(); ++b) {
+    auto results = compiled.run(batches[b]);
+    for (size_t i = 0; i < results.size(); ++i)
+      with_context([&] { return text_of("the activation '", plan.activations[i].name, "' in batch ", b); },
+                   [&] { observers[i].observe(results[i]); });
+  }
+  Calibration c{options, {}};
+  for (size_t i = 0; i < observers.size(); ++i)
+    with_context([&] { return "the activation '" + plan.activations[i].name + "'"; },
+                 [&] {
+                   const RangeObserver& o = observers[i];
+                   c.activations.push_back({plan.activations[i].name, o.seen(), o.range(), o.count()});
+                 });
+  return c;
+}
+
+}  // namespace rlx

@@ -1,0 +1,189 @@
+// Ranges from numbers. The histograms, percentiles and entropies are those of ONNX Runtime (onnxruntime.quantization,
+// calibrate.py), so that the same data give the same scales.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "rlx/element.h"
+#include "rlx/quantization.h"
+
+namespace rlx {
+namespace {
+
+void require(bool good, const char* name, double value, const char* wanted) {
+  if (!good) fail(ErrorCode::invalid_argument, name, " is ", value, "; it must be ", wanted);
+}
+
+/// count + 1 edges from -threshold to threshold, in f32 as the numbers are.
+std::vector<double> edges_between(double threshold, size_t count) {
+  std::vector<double> edges(count + 1);
+  for (size_t i = 0; i <= count; ++i)
+    edges[i] = static_cast<float>(-threshold + 2 * threshold * static_cast<double>(i) / static_cast<double>(count));
+  return edges;
+}
+
+/// The bin that x lies in: edges[i] <= x < edges[i + 1], the last bin with its end.
+size_t bin_of(double x, const std::vector<double>& edges) {
+  double width = (edges.back() - edges.front()) / static_cast<double>(edges.size() - 1);
+  auto last = static_cast<double>(edges.size() - 2);
+  auto bin = static_cast<size_t>(std::clamp(std::floor((x - edges.front()) / width), 0.0, last));
+  while (bin > 0 && x < edges[bin]) --bin;
+  while (bin + 2 < edges.size() && x >= edges[bin + 1]) ++bin;
+  return bin;
+}
+
+/// Takes a little from what is not zero and gives it to what is, then scales the sum to 1; empty if all is zero.
+std::vector<double> smoothed(const std::vector<int64_t>& counts) {
+  constexpr double kEpsilon = 1e-4;
+  auto zeros = static_cast<double>(std::count(counts.begin(), counts.end(), 0));
+  double others = static_cast<double>(counts.size()) - zeros;
+  if (others == 0) return {};
+  double taken = kEpsilon * zeros / others;
+  std::vector<double> p(counts.size());
+  double sum = 0;
+  for (size_t i = 0; i < p.size(); ++i)
+    sum += p[i] = counts[i] == 0 ? kEpsilon : static_cast<double>(counts[i]) - taken;
+  for (double& each : p) each /= sum;
+  return p;
+}
+
+/// The Kullback-Leibler divergence of what `levels` bins keep of counts[begin, end), from those with all that lies
+/// outside added at their ends.
+double divergence(const std::vector<int64_t>& counts, size_t begin, size_t end, size_t levels) {
+  std::vector<int64_t> p(counts.begin() + static_cast<std::ptrdiff_t>(begin),
+                         counts.begin() + static_cast<std::ptrdiff_t>(end));
+  const std::vector<int64_t> inside = p;
+  p.front() += std::accumulate(counts.begin(), counts.begin() + static_cast<std::ptrdiff_t>(begin), int64_t{0});
+  p.back() += std::accumulate(counts.begin() + static_cast<std::ptrdiff_t>(end), counts.end(), int64_t{0});
+
+  const size_t merged = inside.size() / levels;  // bins that become one; the last one takes the rest too
+  std::vector<int64_t> q(p.size(), 0);
+  for (size_t level = 0; level < levels; ++level) {
+    const size_t first = level * merged, stop = first + merged;
+    const size_t sum_stop = level + 1 == levels ? inside.size() : stop;
+    int64_t sum = 0, used = 0;
+    for (size_t i = first; i < sum_stop; ++i) sum += inside[i];
+    for (size_t i = first; i < stop; ++i) used += p[i] != 0;
+    for (size_t i = first; i < stop && used > 0; ++i) q[i] = sum / used;
+  }
+  const std::vector<double> from = smoothed(p), to = smoothed(q);
+  if (from.empty() || to.empty()) return std::numeric_limits<double>::infinity();
+  double total = 0;
+  for (size_t i = 0; i < from.size(); ++i) total += from[i] * std::log(from[i] / to[i]);
+  return total;
+}
+
+}  // namespace
+
+CodeScale scale_for(Range range, int64_t low, int64_t high, bool symmetric) {
+  if (!std::isfinite(range.low) || !std::isfinite(range.high) || range.low > range.high)
+    fail(ErrorCode::invalid_argument, "a range from ", range.low, " to ", range.high, " has no scale");
+  if (low >= high || high <= 0 || low > 0)
+    fail(ErrorCode::invalid_argument, "codes go from below 0 to above it, not from ", low, " to ", high);
+  const double least = std::min(range.low, 0.0), most = std::max(range.high, 0.0);
+  if (least == most)
+    fail(ErrorCode::invalid_argument, "the range is only 0: no scale stands for it, for nothing but zeros was seen");
+  constexpr double kLeast = 1e-12;  // as the ops have it
+  if (symmetric) return {std::max(std::max(-least, most) / static_cast<double>(high), kLeast), 0};
+  const double scale = std::max((most - least) / static_cast<double>(high - low), kLeast);
+  const double zero_point = static_cast<double>(low) - std::nearbyint(least / scale);
+  return {scale, static_cast<int64_t>(std::clamp(zero_point, static_cast<double>(low), static_cast<double>(high)))};
+}
+
+RangeObserver::RangeObserver(CalibrationOptions options) : options_(options) {
+  require(options.averaging > 0 && options.averaging <= 1, "averaging", options.averaging, "above 0, and at most 1");
+  require(options.percentile > 50 && options.percentile <= 100, "percentile", options.percentile,
+          "above 50, and at most 100");
+  require(options.bins >= 2 && options.bins <= 1 << 20, "bins", static_cast<double>(options.bins), "2 to 1048576");
+  require(options.levels >= 2 && options.levels <= options.bins, "levels", static_cast<double>(options.levels),
+          "at least 2, and at most as many as the bins");
+}
+
+void RangeObserver::observe(const Tensor& x) {
+  if (!is_float(x.dtype())) fail(ErrorCode::invalid_argument, "ranges are taken of floats, not of ", x.type());
+  if (x.element_count() == 0) return;
+  std::vector<double> values(x.element_count());
+  Range batch = {std::numeric_limits<double>::infinity(), -std::numeric_limits<double>::infinity()};
+  for (size_t i = 0; i < values.size(); ++i) {
+    values[i] = load_number(x, i);
+    if (!std::isfinite(values[i]))
+      fail(ErrorCode::invalid_argument, "element ", i, " of ", x.type(), " is ", values[i],
+           "; a range needs finite numbers");
+    batch.low = std::min(batch.low, values[i]), batch.high = std::max(batch.high, values[i]);
+  }
+  const bool first = count_ == 0;
+  auto averaged = [&](double mean, double now) { return first ? now : mean + options_.averaging * (now - mean); };
+  average_ = {averaged(average_.low, batch.low), averaged(average_.high, batch.high)};
+  seen_ = first ? batch : Range{std::min(seen_.low, batch.low), std::max(seen_.high, batch.high)};
+  count_ += static_cast<int64_t>(values.size());
+  if (options_.method == CalibrationMethod::percentile || options_.method == CalibrationMethod::entropy)
+    count_in_bins(values);
+}
+
+void RangeObserver::count_in_bins(std::span<const double> x) {
+  double threshold = 0;
+  for (double each : x) threshold = std::max(threshold, std::abs(each));
+  Histogram& h = histogram_;
+  if (h.counts.empty() || h.edges.back() == 0) {
+    // Nothing but zeros so far: what they are counted in widens with the first other number.
+    const auto zeros = std::accumulate(h.counts.begin(), h.counts.end(), int64_t{0});
+    h.counts.assign(static_cast<size_t>(options_.bins), 0);
+    h.edges = edges_between(threshold, h.counts.size());
+    if (threshold == 0) {
+      h.counts[h.counts.size() / 2] += zeros + static_cast<int64_t>(x.size());
+      return;
+    }
+    h.counts[bin_of(0, h.edges)] += zeros;
+  } else if (threshold > h.edges.back()) {
+    const double old = h.edges.back(), width = 2 * old / static_cast<double>(h.counts.size());
+    const auto more = static_cast<size_t>((threshold - old) / width) + 1;
+    if (more > size_t{1} << 24)
+      fail(ErrorCode::invalid_argument, "a batch reaches ", threshold, " where those before it reached ", old,
+           "; a histogram with bins of ", width, " cannot hold both. Shuffle the batches, or calibrate by min_max");
+    h.counts.insert(h.counts.begin(), more, 0);
+    h.counts.resize(h.counts.size() + more, 0);
+    h.edges = edges_between(old + static_cast<double>(more) * width, h.counts.size());
+  }
+  for (double each : x) ++h.counts[bin_of(each, h.edges)];
+}
+
+Range RangeObserver::percentile_range() const {
+  const double cut = (100 - options_.percentile) / 200;
+  std::vector<double> below(histogram_.counts.size());  // the part of the numbers up to the end of each bin
+  double sum = 0;
+  for (size_t i = 0; i < below.size(); ++i)
+    below[i] = sum += static_cast<double>(histogram_.counts[i]) / static_cast<double>(count_);
+  auto edge_at = [&](double part) {
+    auto found = std::lower_bound(below.begin(), below.end(), part) - below.begin();
+    return histogram_.edges[std::min(static_cast<size_t>(found), below.size() - 1)];
+  };
+  return {std::max(edge_at(cut), seen_.low), std::min(edge_at(1 - cut), seen_.high)};
+}
+
+Range RangeObserver::entropy_range() const {
+  const std::vector<int64_t>& counts = histogram_.counts;
+  const auto levels = static_cast<size_t>(options_.levels);
+  const size_t middle = counts.size() / 2;
+  double least = std::numeric_limits<double>::infinity();
+  Range best = {histogram_.edges.front(), histogram_.edges.back()};
+  for (size_t half = levels / 2; half <= middle; ++half) {
+    const size_t begin = middle - half, end = std::min(middle + half + 1, counts.size());
+    const double d = divergence(counts, begin, end, levels);
+    if (d < least) least = d, best = {histogram_.edges[begin], histogram_.edges[end]};
+  }
+  return {std::max(best.low, seen_.low), std::min(best.high, seen_.high)};
+}
+
+Range RangeObserver::range() const {
+  if (count_ == 0) fail(ErrorCode::invalid_argument, "there are no calibration data: nothing was observed");
+  switch (options_.method) {
+    case CalibrationMethod::min_max: break;
+    case CalibrationMethod::moving_average: return average_;
+    case CalibrationMethod::percentile: return histogram_.edges.back() == 0 ? seen_ : percentile_range();
+    case CalibrationMethod::entropy: return histogram_.edges.back() == 0 ? seen_ : entropy_range();
+  }
+  return seen_;
+}
+
+}  // namespace rlx
