@@ -14,26 +14,19 @@ Value param_in(Graph& to, const Node& param) {
 
 }  // namespace
 
-std::vector<Value> replay(Graph& to, const Graph& from, Values inputs, const Rule& rule) {
-  if (inputs.size() != from.inputs().size())
-    fail(ErrorCode::internal, "graph '", from.name(), "' has ", from.inputs().size(), " inputs, got ", inputs.size());
+std::vector<Value> replay(Graph& to, const Graph& from, const Leaf& leaf, const Rule& rule) {
   std::vector<std::vector<Value>> values(from.nodes().size());
   const std::function<Value(Ref)> value_of = [&](Ref r) { return values[size_t(r.node)].at(size_t(r.result)); };
   std::string scope = to.scope();
-  size_t next_input = 0;
   for (size_t i = 0; i < from.nodes().size(); ++i) {
     const Node& node = from.nodes()[i];
-    if (node.op == &op::input) {
-      values[i] = {inputs[next_input++]};
-      continue;
-    }
-    if (node.op == &op::param) {
-      values[i] = {param_in(to, node)};
+    to.set_scope(node.name.empty() ? scope : node.name);
+    if (node.op == &op::input || node.op == &op::param) {
+      values[i] = {leaf({int32_t(i), 0})};
       continue;
     }
     std::vector<Value> operands;
     for (Ref r : node.operands) operands.push_back(value_of(r));
-    to.set_scope(node.name.empty() ? scope : node.name);
     std::optional<std::vector<Value>> made;
     if (rule) made = rule({from, to, i, node, operands, value_of});
     values[i] = made ? std::move(*made) : to.emit(*node.op, std::move(operands), node.attrs);
@@ -45,6 +38,17 @@ std::vector<Value> replay(Graph& to, const Graph& from, Values inputs, const Rul
   std::vector<Value> outputs;
   for (const Output& o : from.outputs()) outputs.push_back(value_of(o.ref));
   return outputs;
+}
+
+std::vector<Value> replay(Graph& to, const Graph& from, Values inputs, const Rule& rule) {
+  if (inputs.size() != from.inputs().size())
+    fail(ErrorCode::internal, "graph '", from.name(), "' has ", from.inputs().size(), " inputs, got ", inputs.size());
+  size_t next_input = 0;
+  auto leaf = [&](Ref r) {
+    const Node& node = from.node(r);
+    return node.op == &op::input ? inputs[next_input++] : param_in(to, node);
+  };
+  return replay(to, from, leaf, rule);
 }
 
 std::vector<Value> splice(Graph& to, const Graph& from, Values inputs) { return replay(to, from, inputs, nullptr); }
@@ -59,6 +63,14 @@ Graph rewritten(const Graph& g, const Rule& rule) {
   auto outputs = replay(to, g, inputs, rule);
   for (size_t i = 0; i < outputs.size(); ++i) to.output(outputs[i], g.outputs()[i].name);
   return prune(to);
+}
+
+Graph with_leaves(const Graph& g, const std::function<Value(Graph&, const Node&)>& leaf, const Rule& rule) {
+  Graph to(g.name());
+  auto outputs = replay(
+      to, g, [&](Ref r) { return leaf(to, g.node(r)); }, rule);
+  for (size_t i = 0; i < outputs.size(); ++i) to.output(outputs[i], g.outputs()[i].name);
+  return to;
 }
 
 Graph prune(const Graph& g) {
@@ -98,23 +110,17 @@ Attrs with_subgraphs(const Attrs& attrs, const std::function<Graph(const Graph&)
   return attrs.mapped({[](const Dim& d) { return d; }, [&](const Subgraph& g) { return Subgraph(f(*g)); }});
 }
 Graph substitute(const Graph& g, const Bindings& bindings) {
-  Graph to(g.name());
-  std::vector<std::vector<Value>> values;
-  for (const Node& node : g.nodes()) {
-    Type type = node.types.empty() ? Type{} : node.types[0];
-    for (Dim& d : type.dims) d = d.bound(bindings);
-    if (node.op == &op::input) values.push_back({to.input(node.name, type)});
-    else if (node.op == &op::param) values.push_back({to.param(node.name, type)});
-    else {
-      std::vector<Value> operands;
-      for (Ref r : node.operands) operands.push_back(values[size_t(r.node)][size_t(r.result)]);
-      to.set_scope(node.name);
-      values.push_back(to.emit(*node.op, std::move(operands), substitute(node.attrs, bindings)));
-    }
-  }
-  to.set_scope("");
-  for (const Output& o : g.outputs()) to.output(values[size_t(o.ref.node)][size_t(o.ref.result)], o.name);
-  return to;
+  return with_leaves(
+      g,
+      [&](Graph& to, const Node& leaf) {
+        Type type = leaf.types[0];
+        for (Dim& d : type.dims) d = d.bound(bindings);
+        return leaf.op == &op::input ? to.input(leaf.name, type) : to.param(leaf.name, type);
+      },
+      [&](const Site& site) {
+        return site.to.emit(*site.node.op, {site.operands.begin(), site.operands.end()},
+                            substitute(site.node.attrs, bindings));
+      });
 }
 
 Uses::Uses(const Graph& g) {

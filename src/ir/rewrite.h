@@ -19,13 +19,21 @@ struct Site {
 /// What stands for the node's results; nothing means "as it was".
 using Rule = std::function<std::optional<std::vector<Value>>(const Site&)>;
 
-/// Emits every node of `from` again into `to`, with `inputs` for its inputs; params are found by name or made.
+/// What stands in the new graph for an input or a param of the old one.
+using Leaf = std::function<Value(Ref)>;
+
+/// Emits every node of `from` again into `to`, and gives what stands for its outputs.
 /// Nodes keep their names; what a rule emits for a named node carries that name.
+std::vector<Value> replay(Graph& to, const Graph& from, const Leaf& leaf, const Rule& rule);
+/// The same with `inputs` for its inputs; params are found by name or made.
 std::vector<Value> replay(Graph& to, const Graph& from, Values inputs, const Rule& rule);
 /// Emits every node of `from` again as it is: inlines it.
 std::vector<Value> splice(Graph& to, const Graph& from, Values inputs);
 /// The whole graph, rewritten and pruned: same name, inputs, params and output names. Sub-graphs are left alone.
 Graph rewritten(const Graph& g, const Rule& rule);
+/// The whole graph with other leaves, which `leaf` puts into the new graph in the order of the old one; nothing is
+/// pruned. Same name and output names.
+Graph with_leaves(const Graph& g, const std::function<Value(Graph& to, const Node& leaf)>& leaf, const Rule& rule = {});
 
 /// Without the nodes that no output needs. Inputs and params stay: they are the graph's signature.
 Graph prune(const Graph& g);

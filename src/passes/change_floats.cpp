@@ -27,32 +27,18 @@ class Changer {
   Changer(const std::vector<DType>& from, DType to) : from_(from), dtype_(to) {}
 
   Graph run(const Graph& g) {
-    Graph to(g.name());
-    std::vector<std::vector<Value>> values(g.nodes().size());
-    for (size_t n = 0; n < g.nodes().size(); ++n) {
-      const Node& node = g.nodes()[n];
-      if (node.op == &op::input) {
-        values[n] = {to.input(node.name, changed(node.types[0]))};
-      } else if (node.op == &op::param) {
-        values[n] = {to.param(node.name, changed(node.types[0]))};
-      } else if (node.op == &op::constant) {
-        const Tensor& t = node.attrs.as<ConstantAttrs>().value;
-        values[n] = {to.constant(is_meant(t.dtype()) ? changed_tensor(t, dtype_) : t)};
-      } else {
-        std::vector<Value> operands;
-        std::vector<Type> types;
-        for (Ref r : node.operands) {
-          operands.push_back(values[static_cast<size_t>(r.node)][static_cast<size_t>(r.result)]);
-          types.push_back(g.type(r));
-        }
-        to.set_scope(node.name);
-        values[n] = emitted(to, node, types, operands);
-      }
-    }
-    to.set_scope("");
-    for (const Output& o : g.outputs())
-      to.output(values[static_cast<size_t>(o.ref.node)][static_cast<size_t>(o.ref.result)], o.name);
-    return to;
+    return with_leaves(
+        g,
+        [&](Graph& to, const Node& leaf) {
+          Type type = changed(leaf.types[0]);
+          return leaf.op == &op::input ? to.input(leaf.name, type) : to.param(leaf.name, type);
+        },
+        [&](const Site& site) -> std::optional<std::vector<Value>> {
+          if (site.node.op != &op::constant) return emitted(site);
+          const Tensor& t = site.node.attrs.as<ConstantAttrs>().value;
+          if (!is_meant(t.dtype())) return std::nullopt;
+          return std::vector{site.to.constant(changed_tensor(t, dtype_))};
+        });
   }
 
  private:
@@ -93,7 +79,10 @@ class Changer {
     return with_subgraphs(node.attrs, [&](const Graph& body) { return run(body); });
   }
 
-  std::vector<Value> emitted(Graph& to, const Node& node, Types types, const std::vector<Value>& operands) {
+  std::vector<Value> emitted(const Site& site) {
+    Graph& to = site.to;
+    const Node& node = site.node;
+    const std::vector<Value> operands(site.operands.begin(), site.operands.end());
     if (node.op != &op::bitcast) try {
         std::vector<Value> out = to.emit(*node.op, operands, changed(node));
         bool fits = out.size() == node.types.size();
@@ -110,7 +99,7 @@ class Changer {
       }
     std::vector<Value> as_they_were;
     for (size_t i = 0; i < operands.size(); ++i)
-      as_they_were.push_back(is_meant(types[i].dtype) ? convert(operands[i], types[i].dtype) : operands[i]);
+      as_they_were.push_back(convert(operands[i], site.from.type(node.operands[i]).dtype));
     std::vector<Value> out = to.emit(*node.op, as_they_were, node.attrs);
     for (Value& v : out)
       if (is_meant(v.dtype())) v = convert(v, dtype_);

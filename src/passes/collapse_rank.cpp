@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "ir/leaves.h"
+#include "ir/rewrite.h"
 #include "rlx/ops.h"
 
 namespace rlx {
@@ -94,41 +95,38 @@ class Collapser {
   /// Inputs and outputs of a graph that is a sub-graph are flat where they are wide, or where the mask says so.
   Graph run(const Graph& g, bool is_body, const Mask& flat_inputs = {}, const Mask& flat_outputs = {}) {
     Graph to(g.name());
-    std::vector<std::vector<Value>> values(g.nodes().size());
+    std::map<Ref, Value> leaves;  // first, for they are the signature
     size_t next = 0;
     for (size_t n = 0; n < g.nodes().size(); ++n) {
       const Node& node = g.nodes()[n];
       if (node.op != &op::input && node.op != &op::param) continue;
       const Type& t = node.types[0];
+      Value& leaf = leaves[{static_cast<int32_t>(n), 0}];
       bool asked = node.op == &op::input && next < flat_inputs.size() && flat_inputs[next];
       if (node.op == &op::input) ++next;
       if (!wide(t) && !asked) {
-        values[n] = {node.op == &op::input ? to.input(node.name, t) : to.param(node.name, t)};
+        leaf = node.op == &op::input ? to.input(node.name, t) : to.param(node.name, t);
         continue;
       }
       if (node.op == &op::param)
         fail(ErrorCode::unsupported, "the param '", node.name, "' is ", t, ", of too many dims; bind it first");
       Type carried = is_body ? Type{t.dtype, {element_count(t.dims)}} : Type{t.dtype, joined(t.dims)};
       Value in = to.input(node.name, carried);
-      values[n] = {wide(t) ? flat(in) : reshape(in, t.dims)};
+      leaf = wide(t) ? flat(in) : reshape(in, t.dims);
     }
-    for (size_t n = 0; n < g.nodes().size(); ++n) {
-      const Node& node = g.nodes()[n];
-      if (node.op == &op::input || node.op == &op::param) continue;
-      std::vector<Value> operands;
-      std::vector<Type> types;
-      for (Ref r : node.operands) {
-        operands.push_back(values[static_cast<size_t>(r.node)][static_cast<size_t>(r.result)]);
-        types.push_back(g.type(r));
-      }
-      to.set_scope(node.name);
-      values[n] = with_context([&] { return text_of("collapsing dims of ", node.op->name); },
-                               [&] { return collapsed(to, node, types, operands); });
-    }
-    to.set_scope("");
+    auto outputs = replay(
+        to, g, [&](Ref r) { return leaves.at(r); },
+        [&](const Site& site) {
+          std::vector<Type> types;
+          for (Ref r : site.node.operands) types.push_back(g.type(r));
+          return with_context([&] { return text_of("collapsing dims of ", site.node.op->name); },
+                              [&] {
+                                return collapsed(to, site.node, types, {site.operands.begin(), site.operands.end()});
+                              });
+        });
     for (size_t i = 0; i < g.outputs().size(); ++i) {
       const Output& o = g.outputs()[i];
-      Value v = values[static_cast<size_t>(o.ref.node)][static_cast<size_t>(o.ref.result)];
+      Value v = outputs[i];
       if (i < flat_outputs.size() && flat_outputs[i]) v = flat(v);
       else if (wide(g.type(o.ref)) && !is_body) v = reshape(v, joined(g.type(o.ref).dims));
       to.output(v, o.name);

@@ -237,29 +237,22 @@ Ref end_of_layer(const Graph& g, const Uses& uses, const Mask& behind_inputs, si
 }
 
 std::vector<Value> copied(Graph& to, const Graph& g, const Changes& changes) {
-  std::vector<std::vector<Value>> values(g.nodes().size());
-  for (size_t n = 0; n < values.size(); ++n) {
-    const Node& node = g.nodes()[n];
-    to.set_scope(node.name);
-    if (node.op == &op::input) {
-      values[n] = {to.input(node.name, node.types[0])};
-    } else if (node.op == &op::param) {
-      values[n] = {changes.param ? changes.param(node) : to.param(node.name, node.types[0])};
-    } else {
-      std::vector<Value> operands;
-      for (Ref r : node.operands)
-        operands.push_back(values[static_cast<size_t>(r.node)][static_cast<size_t>(r.result)]);
-      if (changes.operands) changes.operands(n, operands);
-      values[n] = to.emit(*node.op, std::move(operands), node.attrs);
-    }
-    for (size_t r = 0; changes.result && r < values[n].size(); ++r)
-      values[n][r] = changes.result({static_cast<int32_t>(n), static_cast<int32_t>(r)}, values[n][r]);
-  }
-  to.set_scope("");
-  std::vector<Value> outputs;
-  for (const Output& o : g.outputs())
-    outputs.push_back(values[static_cast<size_t>(o.ref.node)][static_cast<size_t>(o.ref.result)]);
-  return outputs;
+  auto standing_for = [&](Ref r, Value v) { return changes.result ? changes.result(r, v) : v; };
+  return replay(
+      to, g,
+      [&](Ref r) {
+        const Node& leaf = g.node(r);
+        if (leaf.op == &op::input) return standing_for(r, to.input(leaf.name, leaf.types[0]));
+        return standing_for(r, changes.param ? changes.param(leaf) : to.param(leaf.name, leaf.types[0]));
+      },
+      [&](const Site& site) {
+        std::vector<Value> operands(site.operands.begin(), site.operands.end());
+        if (changes.operands) changes.operands(site.index, operands);
+        std::vector<Value> made = to.emit(*site.node.op, std::move(operands), site.node.attrs);
+        for (size_t r = 0; r < made.size(); ++r)
+          made[r] = standing_for({static_cast<int32_t>(site.index), static_cast<int32_t>(r)}, made[r]);
+        return made;
+      });
 }
 
 Graph with_results(const Graph& g, std::span<const Ref> results) {
