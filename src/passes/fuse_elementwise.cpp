@@ -74,6 +74,9 @@ class Grouping {
                std::back_inserter(both));
     if (both.size() > kMostNodes || inputs(both).size() > kMostOperands || !is_convex(both)) return;
     for (int32_t n : both) group_of_[size_t(n)] = a;
+    spans_.erase(members_[a].front()), spans_.erase(members_[b].front());
+    spans_[both.front()] = both.back();
+    longest_ = std::max(longest_, both.back() - both.front());
     members_.erase(b);
     members_[a] = std::move(both);
   }
@@ -81,11 +84,10 @@ class Grouping {
   /// Is there no way out of `nodes` and back in? Groups are passed as a whole: what one member needs, all wait for.
   bool is_convex(const std::vector<int32_t>& nodes) {
     ++walk_;
+    const int32_t first = closed_from(nodes.front());
     std::vector<int32_t> open;
     auto visit = [&](int32_t n) {
-      // Everything that a node needs stands before it, so what ends before the first of `nodes` cannot lead there.
-      int32_t last = of(n) == kNone ? n : members(of(n)).back();
-      if (last < nodes.front() || seen_[size_t(n)] == walk_) return;
+      if (n < first || seen_[size_t(n)] == walk_) return;
       seen_[size_t(n)] = walk_;
       open.push_back(n);
     };
@@ -104,9 +106,22 @@ class Grouping {
     return true;
   }
 
+  /// The last place up to `n` that no group reaches across. What stands before it cannot lead behind it: a node needs
+  /// what stands before it, and through a group what that group's other members need.
+  int32_t closed_from(int32_t n) const {
+    for (auto span = spans_.lower_bound(n); span != spans_.begin();) {
+      --span;
+      if (span->first + longest_ < n) break;
+      if (span->second >= n) n = span->first;
+    }
+    return n;
+  }
+
   const Graph& g_;
   std::vector<int32_t> group_of_;                    // by node: the first node that joined, or none
   std::map<int32_t, std::vector<int32_t>> members_;  // sorted
+  std::map<int32_t, int32_t> spans_;                 // of groups of several nodes: the first and the last one
+  int32_t longest_ = 0;                              // of the spans
   std::vector<int32_t> seen_;                        // by node: the last walk that came by
   int32_t walk_ = 0;
 };
