@@ -87,6 +87,17 @@ def test_sizes_that_elements_decide_are_asked_for_while_tracing(name):
         rlx.jit(getattr(rnp, name))(np.array([1, 0, 2], np.int32))
 
 
+def test_ranges_between_traced_ends():
+    a, b = np.float64(0.2), np.float64(0.9)  # 0.2 + (0.9 - 0.2) is not 0.9
+    made = rlx.jit(lambda a, b: rnp.linspace(a, b, 4))(a, b)
+    close(made, np.linspace(a, b, 4))
+    assert float(made[-1]) == b
+    close(rlx.jit(lambda a, b: rnp.linspace(a, b, 4, endpoint=False))(a, b), np.linspace(a, b, 4, endpoint=False))
+    for base in (10.0, 2.0):
+        close(rlx.jit(lambda a, b: rnp.logspace(a, b, 5, base=base))(a, b), np.logspace(a, b, 5, base=base))
+        close(rnp.logspace(a, b, 5, base=base), np.logspace(a, b, 5, base=base))
+
+
 def test_sizes_given_while_tracing():
     x = np.array([[0, 3, 0], [5, 0, 7]], np.int32)
     close(rlx.jit(lambda a: rnp.nonzero(a, size=4, fill_value=-1))(x), (np.array([0, 1, 1, -1]), np.array([1, 0, 2, -1])))

@@ -99,13 +99,22 @@ def linspace(start, stop, num=50, endpoint=True, dtype=None):
     steps = convert(steps, a.dtype_name)
     steps = ops.reshape(steps, dims=(num,) + (1,) * a.ndim)
     made = add(a, multiply(steps, subtract(b, a)))
+    if endpoint and num > 1:
+        from ._elementwise import equal, where
+        made = where(equal(steps, 1), b, made)  # the last one is `stop` to the bit
     return made if dtype is None else astype(made, dtype)
 
 
 def logspace(start, stop, num=50, endpoint=True, base=10.0, dtype=None):
     """base to the powers of linspace."""
-    name = _dtypes.name_of(dtype) if dtype else "f32"
-    return _small(np.logspace(start, stop, num, endpoint=endpoint, base=base), name)
+    given = [as_array(x) for x in (start, stop, base)]
+    if current_trace() is None or not any(x.is_traced for x in given):
+        name = _dtypes.name_of(dtype) if dtype else "f64" if "f64" in [x.dtype_name for x in given] else "f32"
+        start, stop, base = (x.numpy() if hasattr(x, "numpy") else x for x in (start, stop, base))
+        return _small(np.logspace(start, stop, num, endpoint=endpoint, base=base), name)
+    from ._elementwise import power
+    made = power(base, linspace(start, stop, num, endpoint))
+    return made if dtype is None else astype(made, dtype)
 
 
 def eye(n, m=None, k=0, dtype=None):

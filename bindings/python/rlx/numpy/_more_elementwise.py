@@ -147,7 +147,10 @@ def nextafter(x1, x2):
     from_zero = ew.where(ew.less(b, 0), ew.negative(least), least)
     y = ew.where(ew.equal(a, 0), from_zero, stepped)
     y = ew.where(ew.equal(a, b), b, y)
-    return ew.where(ew.logical_or(ew.isnan(a), ew.isnan(b)), ew.constant_like(a, np.nan), y)
+    y = ew.where(ew.logical_or(ew.isnan(a), ew.isnan(b)), ew.constant_like(a, np.nan), y)
+    # Bits have no derivative: y moves with x1, by a difference that is 0.
+    finite = ew.where(ew.isfinite(a), a, ew.constant_like(a, 0))
+    return ew.subtract(ops.stop_gradient(y), ew.subtract(ops.stop_gradient(finite), finite))
 
 
 def frexp(x):
