@@ -8,6 +8,7 @@
 #include "rlx/ops/elementary.h"
 #include "rlx/ops/reduction.h"
 #include "rlx/ops/shape.h"
+#include "train/row_gradients.h"
 
 namespace rlx::train {
 namespace {
@@ -140,9 +141,15 @@ void output_written(Graph& to, const Layout& layout, const Graph& loss, Values o
         output_kept(to, ok, before[w], outputs[o], kept_name(layout.kept[layout.first_written + w]));
 }
 
-/// Outputs the gradients' norm, whether all is finite, and what the values that are kept and not written become.
+/// Outputs the gradients' norm, whether all is finite, and what the values that are kept and not written become. Of a
+/// table whose gradient is some rows, and whose rule leaves the others as they are, only those rows are computed.
 Value output_update(Graph& to, const Layout& layout, const TrainConfig& config, std::vector<Value> grads, Value lr,
                     Value step, const Leaves& leaves, Value also_finite) {
+  size_t count = layout.trained.size();
+  std::vector<Value> places(count);  // of the params that step by rows
+  for (size_t i = 0; i < count; ++i)
+    if (!layout.has_means && leaves_rows_alone(layout.trained[i].rule))
+      if (RowGradient by_rows = as_rows(grads[i])) grads[i] = by_rows.rows, places[i] = by_rows.places;
   Value norm = norm_of(to, grads), ok = is_finite(norm);
   if (also_finite) ok = logical_and(ok, is_finite(also_finite));
   to.output(norm, "grad_norm");
@@ -159,21 +166,28 @@ Value output_update(Graph& to, const Layout& layout, const TrainConfig& config, 
     if (config.clip_norm > 0) g = g * convert(minimum(config.clip_norm / (norm + 1e-6), scalar(to, 1, f32)), g.dtype());
   }
   std::vector<Value> params, states, means;
-  for (size_t i = 0; i < layout.trained.size(); ++i) {
+  auto kept = [&](Value before, Value after) { return select(broadcast_to(ok, after.dims()), after, before); };
+  for (size_t i = 0; i < count; ++i) {
     const Trained& t = layout.trained[i];
     Value rate = convert(lr, t.type.dtype);
     if (t.lr_scale != 1) rate = rate * t.lr_scale;
-    auto out = optimizer_update(t.rule, leaves.trained[i], grads[i], rate, step,
-                                Values(leaves.states).subspan(states.size(), t.states.size()));
-    params.push_back(out[0]);
-    states.insert(states.end(), out.begin() + 1, out.end());
-    if (layout.has_means) means.push_back(leaves.means[i] * config.ema + out[0] * (1 - config.ema));
+    std::vector<Value> before = {leaves.trained[i]}, now;
+    for (size_t s = 0; s < t.states.size(); ++s) before.push_back(leaves.states[states.size() + s]);
+    now = before;
+    if (places[i])
+      for (Value& v : now) v = rows_at(v, places[i]);
+    auto out = optimizer_update(t.rule, now[0], grads[i], rate, step, Values(now).subspan(1));
+    if (layout.has_means)
+      means.push_back(kept(leaves.means[i], leaves.means[i] * config.ema + out[0] * (1 - config.ema)));
+    for (size_t v = 0; v < out.size(); ++v) {
+      Value after = kept(now[v], out[v]);
+      if (places[i]) after = with_rows(before[v], places[i], after);
+      (v == 0 ? params : states).push_back(after);
+    }
   }
   size_t next = 0;
-  auto each = [&](const std::vector<Value>& before, const std::vector<Value>& after) {
-    for (size_t i = 0; i < after.size(); ++i) output_kept(to, ok, before[i], after[i], kept_name(layout.kept[next++]));
-  };
-  each(leaves.trained, params), each(leaves.states, states), each(leaves.means, means);
+  for (const auto* all : {&params, &states, &means})
+    for (Value v : *all) to.output(v, kept_name(layout.kept[next++]));
   return ok;
 }
 
