@@ -27,6 +27,7 @@ Subcommand add_tokenize(CLI::App& rlx);
 Subcommand add_search(CLI::App& rlx);
 Subcommand add_run(CLI::App& rlx);
 Subcommand add_train(CLI::App& rlx);
+Subcommand add_quantize(CLI::App& rlx);
 Subcommand add_inspect(CLI::App& rlx);
 Subcommand add_where(CLI::App& rlx);
 Subcommand add_ops(CLI::App& rlx);

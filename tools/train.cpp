@@ -5,6 +5,7 @@
 #include "tools/encoder_options.h"
 #include "tools/subcommands.h"
 #include "tools/train_loop.h"
+#include "tools/train_options.h"
 
 namespace rlx::tools {
 namespace {
@@ -13,25 +14,14 @@ struct Train {
   explicit Train(CLI::App& app);
   void run() const;
 
-  std::string model, config;
-  std::vector<std::string> data, test;
-  std::map<std::string_view, std::string> given;  // what the command line says, by the setting's key
+  SettingsOptions options;
   bool audits = false;
   TrainRun how;
 };
 
-Train::Train(CLI::App& app) {
-  app.add_option("MODEL", model, "linear, mlp, cnn, char_lm, or a .rlx file whose first output is the loss");
-  app.add_option("--config", config, "a TOML file with what stands below; options given here come before it")
-      ->type_name("FILE");
-  app.add_option("--data", data,
-                 "what an input is fed: FILE.npy, FILE.npz:ARRAY, FILE.safetensors:TENSOR,\n"
-                 "FILE.csv:COLUMN,... or an IDX file; char_lm: text=FILE or a folder. Repeatable")
-      ->allow_extra_args(false)
-      ->option_text("NAME=FILE");
-  app.add_option("--test", test, "the same of the examples to be tested by")
-      ->allow_extra_args(false)
-      ->option_text("NAME=FILE");
+Train::Train(CLI::App& app)
+    : options(app, "linear, mlp, cnn, char_lm, or a .rlx file whose first output is the loss",
+              [](const Setting&) { return true; }) {
   app.add_flag("--resume", how.resume, "go on with the checkpoint in the folder of --out");
   app.add_flag("--overwrite", how.overwrite, "begin anew, whatever is in that folder");
   app.add_flag("--audit", audits,
@@ -39,26 +29,13 @@ Train::Train(CLI::App& app) {
                "reaches is an error, unless --allow-unused");
   add_threads_option(app, how.threads);
   add_device_option(app, how.device);
-  for (const Setting& s : settings_table()) {
-    if (s.key == "name") continue;
-    std::string help(s.help), group = "[" + std::string(s.section) + "]";
-    if (std::holds_alternative<bool TrainSettings::*>(s.member))
-      app.add_flag_callback(
-             s.option(), [this, key = s.key] { given[key] = "true"; }, help)
-          ->group(group);
-    else
-      app.add_option_function<std::string>(
-             s.option(), [this, key = s.key](const std::string& text) { given[key] = text; }, help)
-          ->option_text(std::string(s.hint))
-          ->group(group);
-  }
   app.footer(
       R"(The built-in models take 'x' and the answers 't': labels (integers) or numbers (floats); images of bytes count as 0 to 1.
 A .rlx graph takes data for each of its inputs, by name, with the examples along the first dim, which may be a symbol; they
 are converted to its dtypes. An input 'key' u32[2] gets a new key each step. Params without a value are drawn.
 
 The folder of --out gets checkpoint.safetensors (to go on from), params.safetensors (the params alone), metrics.jsonl (a line
-of JSON every --log-every steps and for each test), loss.svg, of char_lm sample.txt; with --patience also best.safetensors.
+of JSON every --log-every steps and for each test), loss.svg, of char_lm sample.txt; with --patience also best.safetensors; with --activation-scales int8.rlx, the model in codes of 8 bits.
 Ctrl-C ends the step, writes the checkpoint and stops; --resume goes on exactly as if nothing had happened.
 
 A config file has the same names with _ for -, in the sections that stand above; files in it lie beside it:
@@ -70,27 +47,14 @@ Examples:
   rlx train linear --steps 200 --learning-rate 0.05 --out line
   rlx train mlp --data x=x.npy --data t=t.npy --hold-out 0.1 --epochs 20 --patience 3 --out digits
   rlx train --config examples/mnist_cnn.toml
+  rlx train --config examples/mnist_cnn.toml --params mnist_cnn/params.safetensors --activation-scales ema --epochs 2 --out int8
   rlx train char_lm --data text=docs --steps 500 --prompt "# " --out writer
   rlx train loss.rlx --params start.safetensors --data x=table.csv:height,weight --data t=table.csv:age --audit)");
 }
 
 void Train::run() const {
   TrainRun run = how;
-  TrainSettings& s = run.settings;
-  if (!config.empty()) read_config(config, s);
-  if (!model.empty()) s.model = model;
-  for (const Setting& setting : settings_table())
-    if (auto found = given.find(setting.key); found != given.end()) set_from_text(setting, found->second, s);
-  // Steps and epochs are one setting: the command line's comes before the file's.
-  if (given.contains("steps") && !given.contains("epochs")) s.epochs = 0;
-  if (given.contains("epochs") && !given.contains("steps")) s.steps = 0;
-  for (auto [option, words, sources] : {std::tuple{"--data", &data, &s.data}, {"--test", &test, &s.test}}) {
-    Sources own;
-    for (const std::string& word : *words) add_source(option, word, own);
-    for (auto& [name, files] : own) (*sources)[name] = files;
-  }
-  if (s.model.empty())
-    throw UsageError("name a MODEL: linear, mlp, cnn, char_lm or a .rlx file; or a --config that does");
+  run.settings = options.settings();
   if (run.resume && run.overwrite) throw UsageError("give either --resume or --overwrite, not both");
   if (audits) audit(run);
   else train(run);

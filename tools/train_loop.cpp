@@ -12,6 +12,7 @@
 #include "rlx/metrics.h"
 #include "tools/output.h"
 #include "tools/progress_bar.h"
+#include "tools/quantization.h"
 #include "tools/subcommands.h"
 
 namespace rlx::tools {
@@ -104,9 +105,10 @@ class Run {
  public:
   explicit Run(const TrainRun& run)
       : run_(run), s_(run.settings), device_(Device::parse(run.device), {run.threads}), model_(make_model(s_)),
-        loader_(model_.data.train, loader_options(model_, s_)), early_(s_.patience) {
+        quantized_(quantized_training(model_, s_, device_)), loader_(model_.data.train, loader_options(model_, s_)),
+        early_(s_.patience) {
     batch_size_ = loader_options(model_, s_).batch_size;
-    if (wants_tests()) test_loader();  // what cannot be batched is said now, not at the first test
+    if (wants_tests()) test_loader(model_, s_);  // what cannot be batched is said now, not at the first test
     steps_per_epoch_ = std::max<int64_t>(1, loader_.batches_per_epoch() / s_.accumulate);
     steps_ = s_.steps > 0 ? s_.steps : (s_.epochs > 0 ? s_.epochs : 10) * steps_per_epoch_;
   }
@@ -119,7 +121,6 @@ class Run {
   StepResult step();
   void log_step(const StepResult& r);
   bool wants_tests() const { return model_.data.test || s_.patience > 0; }
-  Loader test_loader() const;
   /// Whether training goes on.
   bool evaluate();
   void save();
@@ -131,6 +132,7 @@ class Run {
   const TrainSettings& s_;
   Session device_;
   TrainModel model_;
+  std::optional<QuantizedTraining> quantized_;
   Loader loader_;
   EarlyStop early_;
   int64_t batch_size_ = 1, steps_ = 0, steps_per_epoch_ = 1, saved_at_ = -1;
@@ -155,7 +157,7 @@ void Run::open_folder() {
   AtomicFile probe(path("checkpoint.safetensors"));
   if (run_.overwrite && !run_.resume)
     for (const char* name : {"checkpoint.safetensors", "metrics.jsonl", "params.safetensors", "best.safetensors",
-                             "loss.svg", "sample.txt"})
+                             "loss.svg", "sample.txt", "int8.rlx", "int8.safetensors"})
       fs::remove(path(name), error);
 }
 
@@ -205,34 +207,15 @@ void Run::log_step(const StepResult& r) {
   log_->write(line);
 }
 
-Loader Run::test_loader() const {
-  LoaderOptions options = loader_options(model_, s_);
-  options.shuffle = false, options.transforms.clear();
-  if (!options.drop_last) options.batch_size = std::max<int64_t>(options.batch_size, 100);
-  return Loader(model_.data.test ? model_.data.test : model_.data.train, options);
-}
-
 bool Run::evaluate() {
   if (!wants_tests()) return true;
-  Loader all = test_loader();
-  Totals totals;
   if (!tested_) tested_ = device_.compile(model_.tested);
   tested_->set_params(best_known());
-  for (int64_t i = 0; i < all.batches_per_epoch(); ++i) {
-    Loader::Batch batch = all.next();
-    int64_t examples = examples_in(batch);
-    totals.add(tested_->run(inputs_of(model_.tested, std::move(batch.tensors), s_.seed, session_->steps())),
-               model_.tested, examples);
-  }
-  double loss = totals.mean(0);
+  TestMeans means = test_means(*tested_, model_, s_, session_->steps());
+  double loss = means.loss;
   MetricsLog::Line line = {{"step", session_->steps()}, {"test_loss", loss}};
-  std::string text = text_of("step ", session_->steps(), " of ", steps_, "  test loss ", fixed_text(loss, 4));
-  for (size_t i = 1; model_.answers > 0 && i < model_.tested.outputs().size(); ++i)
-    if (model_.tested.outputs()[i].name == "correct") {
-      double accuracy = totals.mean(i) / static_cast<double>(model_.answers);
-      line.emplace_back("test_accuracy", accuracy);
-      text += "  accuracy " + fixed_text(100 * accuracy, 2) + " %";
-    }
+  if (means.accuracy) line.emplace_back("test_accuracy", *means.accuracy);
+  std::string text = text_of("step ", session_->steps(), " of ", steps_, "  test ", means.text());
   log_->write(line);
   bool best = early_.improves(loss);
   if (best && s_.patience > 0) write_safetensors(path("best.safetensors"), best_known());
@@ -271,6 +254,10 @@ void Run::finish() {
           ? text_of("step ", session_->steps(), ": loss ", fixed_text(loss_, 4), ", ", fixed_text(seconds, 1), " s; ")
           : text_of("step ", session_->steps(), ", as it was; ");
   write_out(text_of(reached, path("params.safetensors"), " is written, the curve in ", path("loss.svg"), "\n"));
+  if (quantized_) {
+    write_out(write_int8(*quantized_, model_, best_known(), s_, device_, path("int8.rlx")));
+    flush_out();
+  }
   if (model_.writer) {
     std::string text = written_text(model_, best_known(), s_, device_);
     AtomicFile sample(path("sample.txt"));
@@ -281,7 +268,7 @@ void Run::finish() {
 }
 
 void Run::operator()() {
-  session_.emplace(model_.loss, model_.initial, train_config(s_, model_.loss, steps_), device_);
+  session_.emplace(model_.loss, model_.initial, train_config(s_, model_, steps_), device_);
   open_folder();
   model_.initial.clear();
   if (run_.resume) resume();
@@ -324,8 +311,9 @@ void Run::operator()() {
 
 }  // namespace
 
-TrainConfig train_config(const TrainSettings& s, const Graph& loss, int64_t steps) {
+TrainConfig train_config(const TrainSettings& s, const TrainModel& model, int64_t steps) {
   TrainConfig config;
+  config.written = model.written, config.groups = model.groups;
   config.optimizer = optimizer_of(s);
   config.learning_rate = rate_of(s, steps);
   config.clip_norm = s.clip_norm, config.clip_value = s.clip_value, config.ema = s.ema;
@@ -336,8 +324,8 @@ TrainConfig train_config(const TrainSettings& s, const Graph& loss, int64_t step
   // Biases and the factors of norms are not pulled towards 0.
   ParamGroup vectors;
   vectors.weight_decay = 0;
-  for (Ref r : loss.params())
-    if (loss.node(r).types[0].rank() < 2) vectors.params.push_back(loss.node(r).name);
+  for (Ref r : model.loss.params())
+    if (model.loss.node(r).types[0].rank() < 2) vectors.params.push_back(model.loss.node(r).name);
   if (!vectors.params.empty()) config.groups.push_back(std::move(vectors));
   if (s.weight_decay >= 0) config.groups.push_back({{"*"}, 1, s.weight_decay});
   return config;
@@ -369,6 +357,32 @@ LoaderOptions loader_options(const TrainModel& model, const TrainSettings& s) {
     options.transforms.push_back(random_shifts(model.images, s.shift));
   }
   return options;
+}
+
+Loader test_loader(const TrainModel& model, const TrainSettings& s) {
+  LoaderOptions options = loader_options(model, s);
+  options.shuffle = false, options.transforms.clear();
+  if (!options.drop_last) options.batch_size = std::max<int64_t>(options.batch_size, 100);
+  return Loader(model.data.test ? model.data.test : model.data.train, options);
+}
+
+TestMeans test_means(const CompiledGraph& tested, const TrainModel& model, const TrainSettings& s, int64_t step) {
+  Loader all = test_loader(model, s);
+  Totals totals;
+  for (int64_t i = 0; i < all.batches_per_epoch(); ++i) {
+    Loader::Batch batch = all.next();
+    int64_t examples = examples_in(batch);
+    totals.add(tested.run(inputs_of(model.tested, std::move(batch.tensors), s.seed, step)), model.tested, examples);
+  }
+  TestMeans means{totals.mean(0)};
+  for (size_t i = 1; model.answers > 0 && i < model.tested.outputs().size(); ++i)
+    if (model.tested.outputs()[i].name == "correct")
+      means.accuracy = totals.mean(i) / static_cast<double>(model.answers);
+  return means;
+}
+
+std::string TestMeans::text() const {
+  return "loss " + fixed_text(loss, 4) + (accuracy ? "  accuracy " + fixed_text(100 * *accuracy, 2) + " %" : "");
 }
 
 void train(const TrainRun& run) {

@@ -193,6 +193,14 @@ Graph answers_graph(const std::string& name, const TrainData& data, const Answer
   return g;
 }
 
+Graph answering_graph(const std::string& name, const TrainData& data, const Body& body) {
+  Graph g(name);
+  Value x = g.input("x", type_named(data, "x", name));
+  ModelBuilder b(g);
+  g.output(body(b, numbers_of(x), {}), "y");
+  return g;
+}
+
 Value dropped(Value x, Value key, uint32_t place, double rate) {
   return key ? dropout(fold_in(key, place), x, rate) : x;
 }
@@ -258,6 +266,7 @@ TrainModel answers_model(const TrainSettings& s) {
   TrainModel model;
   model.loss = answers_graph(s.model, data, answers, s.dropout > 0, body);
   model.tested = answers_graph(s.model, data, answers, false, body);
+  model.answering = answering_graph(s.model, data, body);
   double bound = 1;  // a bias follows its weight
   model.initial = Initial(s).values(model.loss, [&](const std::string& name, const Shape& shape, RandomStream& random) {
     if (name.ends_with("weight")) bound = 1 / std::sqrt(fan_in(shape));

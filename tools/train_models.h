@@ -5,6 +5,7 @@
 
 #include "rlx/data.h"
 #include "rlx/graph.h"
+#include "rlx/train.h"
 #include "tools/train_settings.h"
 
 namespace rlx::tools {
@@ -27,6 +28,10 @@ struct Characters {
 struct TrainModel {
   Graph loss;
   Graph tested;  ///< the same outputs, without dropout
+  /// Of linear, mlp and cnn: from input x to output y, what the answers are compared with.
+  std::optional<Graph> answering;
+  std::map<std::string, std::string, std::less<>> written;  ///< as TrainConfig has it
+  std::vector<ParamGroup> groups;                           ///< before those of the settings
   NamedTensors initial;
   TrainData data;
   int64_t answers = 0;  ///< what "correct" counts, an example; 0: there is no such output

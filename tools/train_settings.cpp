@@ -81,6 +81,25 @@ const std::vector<Setting>& settings_table() {
       {"train", "patience", "N", "tests in a row without a better loss after which to stop (0: never)", &S::patience},
       {"train", "allow_unused", "", "a param that the loss does not depend on is no error", &S::allow_unused},
       {"train", "out", "DIR", "the folder that is written (trained)", &S::out},
+      {"quantize", "activation_scales", "KIND",
+       "trains with activations rounded to 8 bits, whose scales are: fixed (from calibration; for trained params), "
+       "ema,\n"
+       "learned (LSQ), per_batch; at the end int8.rlx is written (none)",
+       &S::activation_scales},
+      {"quantize", "weight_scales", "KIND", "of each output channel: per_batch (the greatest), fixed, ema, learned",
+       &S::weight_scales},
+      {"quantize", "ste", "NAME", "the rounding's derivative: clipped_identity, identity (clipped_identity)", &S::ste},
+      {"quantize", "activation_bits", "N", "2 to 8 (8)", &S::activation_bits},
+      {"quantize", "weight_bits", "N", "2 to 8 (8)", &S::weight_bits},
+      {"quantize", "symmetric", "", "activations have the zero point 0, as weights have", &S::symmetric},
+      {"quantize", "scale_decay", "X", "of ema: how much of the old mean stays in a step (0.99)", &S::scale_decay},
+      {"quantize", "calibration", "NAME", "ranges by min_max, moving_average, percentile, entropy (min_max)",
+       &S::calibration},
+      {"quantize", "percentile", "X", "of percentile: numbers that stay in range, in percent (99.99)", &S::percentile},
+      {"quantize", "calibration_batches", "N", "batches of the data that ranges are taken from (16)",
+       &S::calibration_batches},
+      {"quantize", "keep_float", "NAME,...", "layers that stay floats; NAME* stands for all that begin so",
+       &S::keep_float},
       {"generate", "prompt", "TEXT", "char_lm: what the text begins with that is written at the end (a new line)",
        &S::prompt},
       {"generate", "length", "N", "char_lm: characters to write (400)", &S::length},
@@ -124,7 +143,8 @@ void check_settings(const TrainSettings& s) {
                             {"layers", s.layers},
                             {"width", s.width},
                             {"heads", s.heads},
-                            {"context", s.context}})
+                            {"context", s.context},
+                            {"calibration_batches", s.calibration_batches}})
     if (value < 1 || value > int64_t{1} << 32) refuse(key, value, "at least 1");
   for (auto [key, value] : {std::pair{"epochs", s.epochs},
                             {"steps", s.steps},

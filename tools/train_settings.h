@@ -35,6 +35,12 @@ struct TrainSettings {
   int64_t log_every = 10, evaluate_every = 0, checkpoint_every = 0, patience = 0, checkpoints = 0;
   bool allow_unused = false;
   std::string out = "trained";
+  // [quantize]
+  std::string activation_scales, weight_scales = "per_batch", ste = "clipped_identity", calibration = "min_max";
+  int64_t activation_bits = 8, weight_bits = 8, calibration_batches = 16;
+  double percentile = 99.99, scale_decay = 0.99;
+  bool symmetric = false;
+  Strings keep_float;
   // [generate]
   std::string prompt = "\n";
   int64_t length = 400;
