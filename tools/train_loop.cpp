@@ -44,24 +44,11 @@ class Interrupts {
 };
 
 Optimizer optimizer_of(const TrainSettings& s) {
-  const std::pair<const char*, Optimizer> kAll[] = {
-      {"sgd", Optimizer::sgd({.momentum = s.momentum})},
-      {"adam", Optimizer::adam()},
-      {"adamw", Optimizer::adamw()},
-      {"adagrad", Optimizer::adagrad()},
-      {"rmsprop", Optimizer::rmsprop({.momentum = s.momentum})},
-      {"adafactor", Optimizer::adafactor()},
-      {"lamb", Optimizer::lamb()},
-      {"lion", Optimizer::lion()},
-      {"muon", Optimizer::muon({.momentum = s.momentum > 0 ? s.momentum : 0.95})},
-      {"sophia", Optimizer::sophia()},
-  };
-  std::string names;
-  for (const auto& [name, optimizer] : kAll) {
-    names += (names.empty() ? "" : ", ") + std::string(name);
-    if (s.optimizer == name) return optimizer;
-  }
-  fail(ErrorCode::not_found, "there is no optimizer '", s.optimizer, "'; there are ", names);
+  Optimizer o = Optimizer::named(s.optimizer);
+  if (auto* sgd = std::get_if<SgdAttrs>(&o.rule)) sgd->momentum = s.momentum;
+  if (auto* rmsprop = std::get_if<RmspropAttrs>(&o.rule)) rmsprop->momentum = s.momentum;
+  if (auto* muon = std::get_if<MuonAttrs>(&o.rule); muon && s.momentum > 0) muon->momentum = s.momentum;
+  return o;
 }
 
 LearningRate rate_of(const TrainSettings& s, int64_t steps) {

@@ -54,6 +54,9 @@ struct Optimizer {
   static Optimizer sophia(SophiaAttrs a = {}) { return {a}; }
   static Optimizer sophia(SophiaAttrs a, HessianEstimate estimate) { return {a, {}, std::move(estimate)}; }
 
+  /// By the name of one of these functions, with its defaults. Fails naming those there are.
+  static Optimizer named(std::string_view name);
+
   const OptimizerRule& rule_for(const Type& param) const;
 };
 

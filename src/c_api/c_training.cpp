@@ -95,24 +95,14 @@ A read_over(A into, const std::string& text, const std::string& what) {
 }
 
 rlx::Optimizer optimizer_from(const ConfigText& c) {
-  const std::string what = "attributes of the optimizer '" + c.optimizer + "'";
-  auto made = [&](auto defaults) { return read_over(defaults, c.attributes, what); };
-  using rlx::Optimizer;
-  if (c.optimizer == "sgd") return Optimizer::sgd(made(rlx::SgdAttrs{}));
-  if (c.optimizer == "adam") return Optimizer::adam(made(rlx::AdamAttrs{}));
-  if (c.optimizer == "adamw") return Optimizer::adamw(made(rlx::AdamAttrs{.weight_decay = 0.01}));
-  if (c.optimizer == "adagrad") return Optimizer::adagrad(made(rlx::AdagradAttrs{}));
-  if (c.optimizer == "rmsprop") return Optimizer::rmsprop(made(rlx::RmspropAttrs{}));
-  if (c.optimizer == "adafactor") return Optimizer::adafactor(made(rlx::AdafactorAttrs{}));
-  if (c.optimizer == "lamb") return Optimizer::lamb(made(rlx::LambAttrs{}));
-  if (c.optimizer == "lion") return Optimizer::lion(made(rlx::LionAttrs{}));
-  if (c.optimizer == "muon")
-    return Optimizer::muon(made(rlx::MuonAttrs{}), read_over(rlx::AdamAttrs{.decoupled = true}, c.others, "others"));
-  if (c.optimizer == "sophia")
-    return Optimizer::sophia(made(rlx::SophiaAttrs{}),
-                             {c.hessian.kind, c.hessian.every, c.hessian.beta2, c.hessian.logits, c.hessian.algorithm});
-  fail(ErrorCode::not_found, "there is no optimizer '", c.optimizer,
-       "'; there are sgd, adam, adamw, adagrad, rmsprop, adafactor, lamb, lion, muon and sophia");
+  auto o = rlx::Optimizer::named(c.optimizer);
+  auto read_into = [&](rlx::OptimizerRule& rule, const std::string& text, const std::string& what) {
+    std::visit([&](auto& attributes) { attributes = read_over(attributes, text, what); }, rule);
+  };
+  read_into(o.rule, c.attributes, "attributes of the optimizer '" + c.optimizer + "'");
+  if (o.for_vectors) read_into(*o.for_vectors, c.others, "others");
+  o.hessian = {c.hessian.kind, c.hessian.every, c.hessian.beta2, c.hessian.logits, c.hessian.algorithm};
+  return o;
 }
 
 rlx::TrainConfig config_from(const char* text) {

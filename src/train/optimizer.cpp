@@ -6,6 +6,20 @@
 
 namespace rlx {
 
+Optimizer Optimizer::named(std::string_view name) {
+  const std::pair<std::string_view, Optimizer> kAll[] = {
+      {"sgd", sgd()},         {"adam", adam()},           {"adamw", adamw()}, {"adagrad", adagrad()},
+      {"rmsprop", rmsprop()}, {"adafactor", adafactor()}, {"lamb", lamb()},   {"lion", lion()},
+      {"muon", muon()},       {"sophia", sophia()},
+  };
+  std::string names;
+  for (const auto& [known, optimizer] : kAll) {
+    if (known == name) return optimizer;
+    names += (names.empty() ? "" : ", ") + std::string(known);
+  }
+  fail(ErrorCode::not_found, "there is no optimizer '", name, "'; there are ", names);
+}
+
 const OptimizerRule& Optimizer::rule_for(const Type& param) const {
   return for_vectors && param.rank() < 2 ? *for_vectors : rule;
 }
