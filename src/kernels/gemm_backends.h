@@ -4,6 +4,7 @@
 #include <memory>
 #include <new>
 
+#include "base/large_pages.h"
 #include "kernels/gemm.h"
 
 namespace rlx::kernels {
@@ -17,7 +18,9 @@ struct AlignedDelete {
 };
 using AlignedMemory = std::unique_ptr<char[], AlignedDelete>;
 inline AlignedMemory aligned_memory(size_t bytes) {
-  return AlignedMemory(static_cast<char*>(::operator new[](bytes + 64, std::align_val_t(64))));
+  AlignedMemory memory(static_cast<char*>(::operator new[](bytes + 64, std::align_val_t(64))));
+  prefer_large_pages(memory.get(), bytes);
+  return memory;
 }
 
 // gemm_highway.cpp and gemm_batched.cpp: take everything.

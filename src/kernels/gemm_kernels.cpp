@@ -258,10 +258,24 @@ void multiply(const BlockProduct& b) {
       pack_panel(at(b.bias, epilogue.bias_dtype, column), epilogue.bias_dtype, 0, 1, 1, cols, width, bias);
     const RightPanel right = right_panel(b, p, panel_width, ways, rhs_scratch);
 
-    for (int64_t t = 0; t < row_tiles.tiles(); ++t) {
+    // The first tiles over this panel ask for the next one, so that memory works while the arithmetic does.
+    const char* next = nullptr;
+    int64_t next_lines = 0;  // at each step along k
+    if (b.packed && right.kind == RightPanel::plain && right.dtype == b.rhs.dtype && p + panels < b.panel_end) {
+      next = static_cast<const char*>(b.rhs.data) + b.layout.packed_bytes(b.k, b.rhs.dtype, b.panel_begin, p + panels);
+      next_lines = b.layout.packed_bytes(1, b.rhs.dtype, p + panels, p + panels + 1) / kCacheLine;
+    }
+    const int64_t tiles = row_tiles.tiles();
+    for (int64_t t = 0; t < tiles; ++t) {
       const int64_t row = row_tiles.begin(t), rows = row_tiles.begin(t + 1) - row;
       Y* to = y + row * b.y_row_stride + column * b.y_col_stride;
       const bool direct = plain && cols == width;
+      const char* const ahead = next;
+      int ahead_lines = 0;
+      if (const int64_t asking = std::min(tiles, next_lines); t < asking) {
+        ahead_lines = static_cast<int>(next_lines * (t + 1) / asking - next_lines * t / asking);
+        next += ahead_lines * kCacheLine * b.k;
+      }
       void* out = sums;
       int64_t out_row = width;
       if (direct) out = to, out_row = b.y_row_stride;
@@ -280,6 +294,7 @@ void multiply(const BlockProduct& b) {
                   right.panel_stride,
                   out,
                   out_row};
+        tile.ahead = ahead, tile.ahead_lines = ahead_lines;
         if (ways.bf16_dots) tile.lhs = at(b.lhs.data, bf16, row * b.lhs.row_stride), tile.lhs_row = b.lhs.row_stride;
         (panels > 1 ? panels_function<T, Rhs>(rows, panels) : tile_function<T, Rhs>(rows, vectors))(tile);
       });

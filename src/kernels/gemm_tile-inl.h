@@ -48,7 +48,11 @@ struct Tile {
   int64_t rhs_panel;  // distance between panels, for tiles of several
   void* out;
   int64_t out_row;
+  /// What a later tile reads, asked for meanwhile: as many lines of the cache as `ahead_lines` at each step along k.
+  const char* ahead = nullptr;
+  int ahead_lines = 0;
 };
+constexpr int64_t kCacheLine = 64;
 
 // Kinds of packed bf16: pairs of rows that are widened, and pairs that are multiplied with pairs of a bf16 left
 // operand.
@@ -105,7 +109,11 @@ void compute_tile(const Tile& tile) {
   const T* lhs = static_cast<const T*>(tile.lhs);
   const Rhs* rhs = static_cast<const Rhs*>(tile.rhs);
   const int64_t lhs_row = tile.lhs_row, lhs_k = tile.lhs_k, rhs_k = tile.rhs_k, panel = tile.rhs_panel;
+  const char* ahead = tile.ahead;
+  const int ahead_lines = tile.ahead_lines;
   for (int64_t k = tile.k; k > 0; --k) {
+    if constexpr (kRows > kTileRows / 2)  // fewer are a product of few rows, which reads several panels at once
+      for (int line = 0; line < ahead_lines; ++line, ahead += kCacheLine) __builtin_prefetch(ahead, 0, 2);
     hn::Vec<decltype(d)> right[kVectors];
 #pragma GCC unroll 24
     for (int j = 0; j < kVectors; ++j) right[j] = load_rhs(d, vector_at(rhs, j, hn::Lanes(d), panel));

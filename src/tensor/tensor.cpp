@@ -3,6 +3,8 @@
 
 #include <cstdlib>
 
+#include "base/large_pages.h"
+
 namespace rlx {
 namespace {
 
@@ -13,6 +15,7 @@ std::shared_ptr<void> allocate(size_t bytes) {
   size_t rounded = (std::max<size_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment;
   if (posix_memalign(&data, kAlignment, rounded) != 0)
     fail(ErrorCode::out_of_memory, "no memory for a tensor of ", bytes, " bytes");
+  prefer_large_pages(data, rounded);
   return {data, std::free};
 }
 
