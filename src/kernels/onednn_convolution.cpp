@@ -10,10 +10,12 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <mutex>
 #include <optional>
 #include <utility>
 #include <vector>
 
+#include "kernels/gemm_backends.h"
 #include "kernels/idle_objects.h"
 #include "kernels/onednn.h"
 #include "kernels/onednn_engine.h"
@@ -208,10 +210,12 @@ void move_strided(const Dims& dims, const Dims& strides, float* apart, float* de
   }
 }
 
+constexpr int kPacked = kY + 1;  ///< the weights as they were packed once
+
 /// Memory that the primitives read and write: in an operand, or in scratch.
 struct Place {
   memory::desc desc;
-  int operand = -1;    ///< an Operand, or -1
+  int operand = -1;    ///< an Operand, kPacked, or -1
   int64_t offset = 0;  ///< bytes
 };
 struct Stage {
@@ -228,6 +232,9 @@ struct Program {
   std::vector<std::pair<Side, int64_t>> copied_before, copied_after;
   int64_t scratch = 0;
   std::string name;
+  bool packs_weights = false;    ///< asked for: w is the same in every run
+  std::optional<size_t> packed;  ///< the place of the packed weights
+  Side packed_side;              ///< what they are packed of
 
   int64_t take(size_t bytes) {
     const int64_t at = scratch;
@@ -259,6 +266,11 @@ struct Program {
   }
   /// An input in the layout that the primitive wants.
   size_t add_input(const Side& side, const memory::desc& wanted) {
+    if (packs_weights && side.operand == kW && !(side.goes_forward() && desc_of(side.dims, side.strides) == wanted)) {
+      packed = add(wanted, kPacked, 0);
+      packed_side = side;
+      return *packed;
+    }
     const size_t given = add_given(side, false);
     if (places[given].desc == wanted) return given;
     const size_t place = add_scratch(wanted);
@@ -286,7 +298,7 @@ bool add_convolution(Program& p, const Desc& desc, const std::array<std::pair<in
   return true;
 }
 
-std::optional<Program> program_of(const Convolution& c) {
+std::optional<Program> program_of(const Convolution& c, bool packs_weights) {
   // Images are copied only where they are broadcast, as the cotangent of a sum is: less is read than written.
   for (const Side* side : {&c.src, &c.dst})
     if (!side->goes_forward() && (side->operand == kY || side->goes_backward())) return {};
@@ -294,6 +306,7 @@ std::optional<Program> program_of(const Convolution& c) {
   attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   const auto src = any_layout(c.src.dims), weights = any_layout(c.weights.dims), dst = any_layout(c.dst.dims);
   Program p;
+  p.packs_weights = packs_weights;
   bool is_made = false;
   using Forward = dnnl::convolution_forward;
   using Input = dnnl::convolution_backward_data;
@@ -342,7 +355,7 @@ class Runner {
       : program_(std::move(program)), calls_(threads, [&] { return Call(program_); }) {}
   const Program& program() const { return program_; }
 
-  void run(const std::array<float*, 3>& operands, char* scratch) const noexcept {
+  void run(const std::array<float*, 4>& operands, char* scratch) const noexcept {
     const auto copy = [&]<bool kToDense>(const std::vector<std::pair<Side, int64_t>>& sides) {
       for (const auto& [side, at] : sides)
         move_strided<kToDense>(side.dims, side.strides, operands[static_cast<size_t>(side.operand)] + side.offset,
@@ -367,6 +380,51 @@ class Runner {
  private:
   Program program_;
   IdleObjects<Call> calls_;
+};
+
+class OnednnWeights final : public ConvolutionWeights {
+ public:
+  explicit OnednnWeights(const void* data) : data_(static_cast<const float*>(data)) {}
+  size_t bytes() const override {
+    const std::scoped_lock lock(mutex_);
+    size_t total = 0;
+    for (const Form& f : forms_) total += f.desc.get_size();
+    return total;
+  }
+  /// What `side` describes `offset` elements further on, in the layout `wanted`.
+  float* packed(const Side& side, int64_t offset, const memory::desc& wanted) {
+    const std::scoped_lock lock(mutex_);
+    const int64_t begin = offset + side.offset;
+    for (const Form& f : forms_)
+      if (f.begin == begin && f.dims == side.dims && f.strides == side.strides && f.desc == wanted)
+        return reinterpret_cast<float*>(f.data.get());
+    Form& f = forms_.emplace_back(Form{begin, side.dims, side.strides, wanted, aligned_memory(wanted.get_size())});
+    float* from = const_cast<float*>(data_) + begin;
+    AlignedMemory dense;
+    memory::desc given;
+    if (side.goes_forward()) {
+      given = desc_of(side.dims, side.strides);
+    } else {
+      given = desc_of(side.dims, dense_strides(side.dims));
+      dense = aligned_memory(given.get_size());
+      move_strided<true>(side.dims, side.strides, from, reinterpret_cast<float*>(dense.get()));
+      from = reinterpret_cast<float*>(dense.get());
+    }
+    memory source(given, onednn_engine(), from), target(wanted, onednn_engine(), f.data.get());
+    dnnl::reorder(source, target).execute(onednn_stream(), source, target);
+    return reinterpret_cast<float*>(f.data.get());
+  }
+
+ private:
+  struct Form {
+    int64_t begin;
+    Dims dims, strides;
+    memory::desc desc;
+    AlignedMemory data;
+  };
+  const float* data_;
+  mutable std::mutex mutex_;
+  std::vector<Form> forms_;
 };
 
 /// A part of a convolution that one thread does.
@@ -398,7 +456,18 @@ void cut(std::vector<Slice>& slices, int64_t parts, int64_t unit, Count count, T
   slices = std::move(all);
 }
 
-std::vector<Slice> slices_of(const ConvolutionArgs& args, int64_t batch_groups, Form form, int threads) {
+/// How many images are done together: oneDNN has them in a layout of its own, and what it reads and writes there is to
+/// stay in the second-level cache. All of them where weights that are not packed would cost more to bring into theirs.
+int64_t images_together(const ConvolutionArgs& a, bool packs_weights) {
+  constexpr int64_t kCacheBytes = 2 << 20;
+  int64_t read = a.in_channels, made = a.out_channels, weights = a.out_channels * (a.in_channels / a.groups);
+  for (int d = 0; d < a.spatial; ++d) read *= a.in_dims[d], made *= a.out_dims[d], weights *= a.kernel[d];
+  if (!packs_weights && 4 * weights > read + made) return a.batch;
+  return std::max<int64_t>(1, kCacheBytes / std::max<int64_t>(1, int64_t{4} * (read + made)));
+}
+
+std::vector<Slice> slices_of(const ConvolutionArgs& args, int64_t batch_groups, Form form, int threads,
+                             bool packs_weights) {
   constexpr int64_t kChannels = 16;  // that a vector holds
   std::vector<Slice> slices = {{args, batch_groups}};
   const auto missing = [&] { return std::max<int64_t>(1, threads / static_cast<int64_t>(slices.size())); };
@@ -431,23 +500,36 @@ std::vector<Slice> slices_of(const ConvolutionArgs& args, int64_t batch_groups, 
           }
         });
   };
-  if (form == Form::weights) channels(), batch();
-  else batch(), channels();
+  if (form == Form::weights) {
+    channels(), batch();
+    return slices;
+  }
+  batch(), channels();
+  if (batch_groups == 1) {
+    const int64_t most = slices.front().args.batch, together = images_together(args, packs_weights);
+    cut(
+        slices, (most + together - 1) / together, 1, [](const Slice& s) { return s.args.batch; },
+        [](Slice& s, int64_t begin, int64_t count) {
+          s.offset[kX] += begin * s.args.x_batch_stride, s.offset[kY] += begin * s.args.y_batch_stride;
+          s.args.batch = count;
+        });
+  }
   return slices;
 }
 
 class OnednnConvolution final : public ConvolutionPlan {
  public:
   /// Empty of slices if oneDNN does not offer one of them.
-  OnednnConvolution(const ConvolutionArgs& args, int64_t batch_groups, size_t way, Form form, int threads)
-      : threads_(threads) {
+  OnednnConvolution(const ConvolutionArgs& args, int64_t batch_groups, size_t way, Form form, int threads,
+                    std::shared_ptr<ConvolutionWeights> weights)
+      : threads_(threads), weights_(std::move(weights)) {
     std::vector<Slice> shapes;
-    for (const Slice& s : slices_of(args, batch_groups, form, threads)) {
+    for (const Slice& s : slices_of(args, batch_groups, form, threads, weights_ != nullptr)) {
       size_t i = 0;
       while (i < shapes.size() && !shapes[i].has_shape_of(s)) ++i;
       if (i == shapes.size()) {
         const auto all = ways(s.args, s.batch_groups);
-        auto program = way < all.size() ? program_of(all[way]) : std::nullopt;
+        auto program = way < all.size() ? program_of(all[way], weights_ != nullptr) : std::nullopt;
         if (!program) {
           slices_.clear();
           return;
@@ -456,21 +538,28 @@ class OnednnConvolution final : public ConvolutionPlan {
         runners_.push_back(std::make_unique<Runner>(std::move(*program), threads));
         shapes.push_back(s);
       }
-      slices_.push_back({s.offset, i});
+      const Program& program = runners_[i]->program();
+      float* packed = nullptr;
+      if (program.packed)
+        packed = static_cast<OnednnWeights&>(*weights_).packed(program.packed_side, s.offset[kW],
+                                                               program.places[*program.packed].desc);
+      else reads_weights_ = true;
+      slices_.push_back({s.offset, i, packed});
     }
   }
   bool is_offered() const { return !slices_.empty(); }
   size_t scratch_bytes() const override { return static_cast<size_t>(per_thread_ * threads_); }
+  bool reads_weights() const override { return reads_weights_; }
   std::string name() const override { return runners_[0]->program().name; }
 
   void run(const void* x, const void* w, void* y, void* scratch, ThreadPool& pool) const noexcept override {
     pool.parallel_for(threads_, static_cast<int64_t>(slices_.size()), [&](int64_t part, int slot) {
       const SingleThreadedOpenMp guard;
       const auto& s = slices_[static_cast<size_t>(part)];
-      runners_[s.runner]->run(
-          {static_cast<float*>(const_cast<void*>(x)) + s.offset[kX],
-           static_cast<float*>(const_cast<void*>(w)) + s.offset[kW], static_cast<float*>(y) + s.offset[kY]},
-          static_cast<char*>(scratch) + slot * per_thread_);
+      runners_[s.runner]->run({static_cast<float*>(const_cast<void*>(x)) + s.offset[kX],
+                               s.packed ? nullptr : static_cast<float*>(const_cast<void*>(w)) + s.offset[kW],
+                               static_cast<float*>(y) + s.offset[kY], s.packed},
+                              static_cast<char*>(scratch) + slot * per_thread_);
     });
   }
 
@@ -478,8 +567,11 @@ class OnednnConvolution final : public ConvolutionPlan {
   struct Part {
     std::array<int64_t, 3> offset;
     size_t runner;
+    float* packed;  ///< its weights, or null
   };
   int threads_;
+  std::shared_ptr<ConvolutionWeights> weights_;
+  bool reads_weights_ = false;
   int64_t per_thread_ = 0;
   std::vector<Part> slices_;
   std::vector<std::unique_ptr<Runner>> runners_;
@@ -487,14 +579,18 @@ class OnednnConvolution final : public ConvolutionPlan {
 
 }  // namespace
 
-std::shared_ptr<const ConvolutionPlan> plan_convolution(const ConvolutionArgs& args, int64_t batch_groups,
-                                                        int threads) {
+std::shared_ptr<ConvolutionWeights> convolution_weights(const void* data) {
+  return std::make_shared<OnednnWeights>(data);
+}
+
+std::shared_ptr<const ConvolutionPlan> plan_convolution(const ConvolutionArgs& args, int64_t batch_groups, int threads,
+                                                        std::shared_ptr<ConvolutionWeights> weights) {
   if (args.dtype != f32 || args.out_dtype != f32) return nullptr;
   const SingleThreadedOpenMp guard;
   const auto all = ways(args, batch_groups);
   for (size_t way = 0; way < all.size(); ++way) {
     try {
-      auto plan = std::make_shared<OnednnConvolution>(args, batch_groups, way, all[way].form, threads);
+      auto plan = std::make_shared<OnednnConvolution>(args, batch_groups, way, all[way].form, threads, weights);
       if (plan->is_offered()) return plan;
     } catch (const dnnl::error&) {  // not offered
     }
@@ -508,7 +604,11 @@ std::shared_ptr<const ConvolutionPlan> plan_convolution(const ConvolutionArgs& a
 
 namespace rlx::kernels {
 
-std::shared_ptr<const ConvolutionPlan> plan_convolution(const ConvolutionArgs&, int64_t, int) { return nullptr; }
+std::shared_ptr<ConvolutionWeights> convolution_weights(const void*) { return nullptr; }
+std::shared_ptr<const ConvolutionPlan> plan_convolution(const ConvolutionArgs&, int64_t, int,
+                                                        std::shared_ptr<ConvolutionWeights>) {
+  return nullptr;
+}
 
 }  // namespace rlx::kernels
 

@@ -13,11 +13,23 @@ namespace rlx::kernels {
 
 class ThreadPool;
 
+/// Weights that stay the same from run to run, in the layouts that oneDNN's kernels want: each is made once, by the
+/// first plan that wants it, and shared by the plans of all shapes. May be used from several threads.
+class ConvolutionWeights {
+ public:
+  virtual ~ConvolutionWeights() = default;
+  virtual size_t bytes() const = 0;
+};
+/// `data`: where the operand w begins. Null where oneDNN is not built in.
+std::shared_ptr<ConvolutionWeights> convolution_weights(const void* data);
+
 /// A convolution that is ready to run; immutable, several runs may overlap.
 class ConvolutionPlan {
  public:
   virtual ~ConvolutionPlan() = default;
   virtual size_t scratch_bytes() const = 0;
+  /// False if the weights were packed when the plan was made: `w` of a run is then not looked at.
+  virtual bool reads_weights() const = 0;
   virtual std::string name() const = 0;
   /// Pointers to the first elements; the scratch memory is aligned to 64 bytes.
   virtual void run(const void* x, const void* w, void* y, void* scratch, ThreadPool& pool) const noexcept = 0;
@@ -26,6 +38,8 @@ class ConvolutionPlan {
 /// Null where oneDNN is not built in, or does not offer it (f32 alone is asked for) other than by its reference.
 /// With `batch_groups`, x holds that many times args.batch, and each of these groups makes its own output channels.
 /// The pointers of `args` are not looked at, nor is `reversed`: a kernel that is read backwards has negative strides.
-std::shared_ptr<const ConvolutionPlan> plan_convolution(const ConvolutionArgs& args, int64_t batch_groups, int threads);
+/// With `weights`, the operand w is what they were made of.
+std::shared_ptr<const ConvolutionPlan> plan_convolution(const ConvolutionArgs& args, int64_t batch_groups, int threads,
+                                                        std::shared_ptr<ConvolutionWeights> weights = nullptr);
 
 }  // namespace rlx::kernels

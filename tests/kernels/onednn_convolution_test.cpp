@@ -109,7 +109,7 @@ ConvolutionArgs random_args(Random& r, Meaning kind, int64_t& batch_groups) {
 
 TEST_CASE("oneDNN's convolutions equal their definition as values and as gradients, for any number of threads") {
 #if RLX_HAS_ONEDNN
-  int offered = 0;
+  int offered = 0, packed = 0;
   constexpr uint64_t kSeeds = 240;
   for (uint64_t seed = 0; seed < kSeeds; ++seed) {
     Random r(seed);
@@ -127,14 +127,24 @@ TEST_CASE("oneDNN's convolutions equal their definition as values and as gradien
         first_tap += (a.kernel[d] - 1) * a.w_strides[d], a.w_strides[d] = -a.w_strides[d];
     const int threads = 1 + static_cast<int>(seed % 5);
     CAPTURE(seed);
-    const auto plan = plan_convolution(a, batch_groups, threads);
+    // Every other time with weights that are packed beforehand: then the run is given none.
+    const bool packs = seed / 4 % 2 == 1;
+    const auto weights = packs ? convolution_weights(first_tap) : nullptr;
+    const auto plan = plan_convolution(a, batch_groups, threads, weights);
     if (!plan) continue;
     ++offered;
     CAPTURE(plan->name());
     std::vector<float> y(static_cast<size_t>(y_size), 99.0f);
     Scratch scratch(plan->scratch_bytes());
     for (int again = 0; again < 2; ++again)
-      plan->run(x.data(), first_tap, y.data(), scratch.data(), ThreadPool::shared());
+      plan->run(x.data(), plan->reads_weights() ? first_tap : nullptr, y.data(), scratch.data(), ThreadPool::shared());
+    if (!plan->reads_weights()) {
+      ++packed;
+      const size_t once = weights->bytes();
+      CHECK(once > 0);
+      plan_convolution(a, batch_groups, threads, weights);
+      CHECK(weights->bytes() == once);  // the second plan finds them
+    }
     const int64_t made = a.out_channels / batch_groups;
     for (int64_t i = 0; i < y_size; ++i) {
       const int64_t channel = i / y_area % a.out_channels, image = i / y_area / a.out_channels;
@@ -149,6 +159,7 @@ TEST_CASE("oneDNN's convolutions equal their definition as values and as gradien
     }
   }
   CHECK(offered > static_cast<int>(kSeeds) * 9 / 10);
+  CHECK(packed > static_cast<int>(kSeeds) / 8);
 #else
   CHECK(plan_convolution(ConvolutionArgs{}, 1, 1) == nullptr);
 #endif

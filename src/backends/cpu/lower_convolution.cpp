@@ -6,7 +6,9 @@
 
 #include "backends/cpu/convolution_product.h"
 #include "backends/cpu/lowerings.h"
+#include "kernels/depthwise.h"
 #include "kernels/onednn_convolution.h"
+#include "rlx/io.h"
 #include "rlx/ops/window.h"
 
 namespace rlx::cpu {
@@ -138,8 +140,38 @@ class ConvolutionStep final : public Step {
   size_t scratch_ = 0, per_thread_ = 0;
 };
 
+/// Planes over the threads; null if it is something else.
+Prepared depthwise_step(const ConvolutionArgs& args, int64_t batch_groups, int threads) {
+  if (batch_groups > 1 || !kernels::is_depthwise(args)) return nullptr;
+  const int64_t planes = args.batch * args.out_channels;
+  double work = static_cast<double>(planes) * 0.05;
+  for (int d = 0; d < args.spatial; ++d) work *= static_cast<double>(args.out_dims[d] * args.kernel[d]);
+  const size_t per_thread = (kernels::depthwise_scratch_bytes(args) + 63) / 64 * 64;
+  return make_step("depthwise convolution", per_thread * static_cast<size_t>(threads), [=](const StepArgs& step) {
+    ConvolutionArgs call = args;
+    call.x = step.in(0), call.w = step.in(1), call.y = step.out();
+    for_ranges(step, planes, 1, work, [&](int64_t begin, int64_t end, int64_t part) {
+      kernels::depthwise(call, begin, end, step.scratch + per_thread * static_cast<size_t>(part));
+    });
+  });
+}
+
+class OnednnStep final : public Step {
+ public:
+  explicit OnednnStep(std::shared_ptr<const kernels::ConvolutionPlan> plan) : plan_(std::move(plan)) {}
+  size_t scratch_bytes() const override { return plan_->scratch_bytes(); }
+  bool reads_operand(size_t i) const override { return i != 1 || plan_->reads_weights(); }
+  std::string kernel() const override { return text_of("onednn convolution, ", plan_->name()); }
+  void run(const StepArgs& step) const noexcept override {
+    plan_->run(step.in(0), step.in(1), step.out(), step.scratch, step.pool);
+  }
+
+ private:
+  std::shared_ptr<const kernels::ConvolutionPlan> plan_;
+};
+
 /// oneDNN's, or null: also where there is so little to do that making its kernels takes longer than many runs.
-Prepared onednn_step(const ConvolutionArgs& a, int64_t batch_groups, int threads) {
+Prepared onednn_step(const LoweringContext& c, const ConvolutionArgs& a, int64_t batch_groups) {
   constexpr double kWorthwhile = 1 << 18;  // multiplications
   double work = static_cast<double>(a.batch * a.out_channels) * static_cast<double>(a.in_channels / a.groups);
   double elements = static_cast<double>(a.batch * batch_groups * a.in_channels), taps = 1, outputs = 1;
@@ -149,11 +181,11 @@ Prepared onednn_step(const ConvolutionArgs& a, int64_t batch_groups, int threads
   for (int d = 0; d < a.spatial; ++d) work /= static_cast<double>(a.lhs_dilation[d]);
   work *= taps * outputs;
   if (work < kWorthwhile || elements == 0) return nullptr;
-  auto plan = kernels::plan_convolution(a, batch_groups, threads);
+  const Tensor* weights = c.bound(1);
+  auto plan = kernels::plan_convolution(a, batch_groups, c.threads, weights ? c.packed.convolution(*weights) : nullptr);
   if (!plan) return nullptr;
-  return make_step(text_of("onednn convolution, ", plan->name()), plan->scratch_bytes(), [plan](const StepArgs& step) {
-    plan->run(step.in(0), step.in(1), step.out(), step.scratch, step.pool);
-  });
+  if (weights && !plan->reads_weights()) release_pages(*weights);  // packed, and not read again
+  return std::make_unique<OnednnStep>(std::move(plan));
 }
 
 }  // namespace
@@ -172,7 +204,8 @@ std::string when_convolution(const Question& q) {
 Prepared lower_convolution(const LoweringContext& c) {
   const auto& a = c.attrs<ConvAttrs>();
   const ConvolutionArgs whole = convolution_args(a, c.operands[0], c.operands[1], c.results[0]);
-  if (auto step = onednn_step(whole, a.batch_group_count, c.threads)) return step;
+  if (auto step = depthwise_step(whole, a.batch_group_count, c.threads)) return step;
+  if (auto step = onednn_step(c, whole, a.batch_group_count)) return step;
   auto parts = groups_of_batch(whole, a.batch_group_count);
   // A result without elements has no phases, and so no parts.
   for (int d = 0, spatial = parts[0].args.spatial; d < spatial && !parts.empty(); ++d)

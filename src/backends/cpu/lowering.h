@@ -6,6 +6,7 @@
 
 #include "backends/cpu/step.h"
 #include "kernels/gemm.h"
+#include "kernels/onednn_convolution.h"
 #include "passes/legalize.h"
 #include "plan/storage.h"
 
@@ -17,6 +18,8 @@ class Schedule;
 class PackedCache {
  public:
   std::shared_ptr<const kernels::PackedWeights> pack(const kernels::WeightsSpec& spec, const Tensor& weights);
+  /// What oneDNN's convolutions pack of these weights; null where it is not built in.
+  std::shared_ptr<kernels::ConvolutionWeights> convolution(const Tensor& weights);
   size_t bytes() const;
 
  private:
@@ -27,6 +30,7 @@ class PackedCache {
   };
   mutable std::mutex mutex_;
   std::vector<Entry> entries_;
+  std::vector<std::pair<const void*, std::shared_ptr<kernels::ConvolutionWeights>>> convolutions_;
 };
 
 /// An output that is left in an input's memory: whoever runs the graph passes one pointer for both.

@@ -21,10 +21,19 @@ std::shared_ptr<const kernels::PackedWeights> PackedCache::pack(const kernels::W
   return entries_.back().packed;
 }
 
+std::shared_ptr<kernels::ConvolutionWeights> PackedCache::convolution(const Tensor& weights) {
+  std::scoped_lock lock(mutex_);
+  for (const auto& [data, packed] : convolutions_)
+    if (data == weights.data()) return packed;
+  return convolutions_.emplace_back(weights.data(), kernels::convolution_weights(weights.data())).second;
+}
+
 size_t PackedCache::bytes() const {
   std::scoped_lock lock(mutex_);
   size_t total = 0;
   for (const Entry& e : entries_) total += e.packed->bytes();
+  for (const auto& [data, packed] : convolutions_)
+    if (packed) total += packed->bytes();
   return total;
 }
 
