@@ -1,9 +1,17 @@
-// `rlx where`: which device runs which node, and why not natively. Nothing is run.
+// `rlx where`: which device runs which node, and why not natively; and the memory that the CPU plans. Nothing is run.
+#include <set>
+
 #include <CLI/CLI.hpp>
 
+#include "backends/cpu/lowering.h"
+#include "backends/cpu/schedule.h"
 #include "compile/coreml_placement.h"
 #include "io/mlpackage.h"
+#include "ir/rewrite.h"
+#include "passes/hoist_params.h"
 #include "rlx/compile.h"
+#include "rlx/io.h"
+#include "rlx/session.h"
 #include "tools/encoder_options.h"
 #include "tools/model_graph.h"
 #include "tools/output.h"
@@ -16,10 +24,27 @@ namespace {
 
 struct Where {
   std::string model, target = "cpu", function;
-  bool strict = false, json = false, nodes = false;
+  bool strict = false, json = false, nodes = false, memory = false;
+  std::vector<std::string> dims;
+  int threads = 1;
   void run() const;
   void predict() const;
+  void plan_memory() const;
 };
+
+Bindings numbers_of(const std::vector<std::string>& dims) {
+  Bindings numbers;
+  for (const std::string& dim : dims) {
+    const size_t equals = dim.find('=');
+    int64_t value = 0;
+    if (equals == std::string::npos || !CLI::detail::lexical_cast(dim.substr(equals + 1), value) || value <= 0)
+      throw UsageError("--dim takes NAME=NUMBER, and got '" + dim + "'");
+    numbers[dim.substr(0, equals)] = value;
+  }
+  return numbers;
+}
+
+std::string mib_text(size_t bytes) { return fixed_text(static_cast<double>(bytes) / (1 << 20), 2) + " MiB"; }
 
 std::string nodes_text(const DispatchReport& report) {
   TextTable table("llll");
@@ -71,7 +96,48 @@ void Where::predict() const {
   if (strict && other) fail(ErrorCode::unsupported, other, " of ", placed.size(), " ops would not run on the ", wanted);
 }
 
+/// The arena of one run on the CPU beside the least that any plan needs. Weights are packed as for a run, from zeros.
+void Where::plan_memory() const {
+  if (Device::parse(target).kind() != DeviceKind::cpu) throw UsageError("--memory is for --target cpu");
+  const Graph g = substitute(load_model(model), numbers_of(dims));
+  std::set<std::string> open;
+  for (const Type& type : g.input_types())
+    for (const Dim& dim : type.dims) dim.for_each_symbol([&](const std::string& symbol) { open.insert(symbol); });
+  if (!open.empty())
+    throw UsageError("--memory needs a number for '" + *open.begin() + "': --dim " + *open.begin() + "=NUMBER");
+  const Graph lowered = Session(Device::cpu(), {threads}).compile(g).lowered();
+  const Hoisted parts = hoist_params(lowered);
+  NamedTensors params;
+  size_t param_bytes = 0;
+  for (Ref r : parts.main.params()) {
+    const Type& type = parts.main.type(r);
+    auto [at, is_new] = params.emplace(parts.main.node(r).name, Tensor(type.dtype, shape_of(type.dims)));
+    if (is_new) param_bytes += at->second.byte_count();
+  }
+  cpu::PackedCache packed;
+  const cpu::Schedule schedule(
+      {parts.main, threads, packed, [&](const std::string& name) { return &params.at(name); }});
+  const size_t arena = schedule.arena_bytes(), live = schedule.live_bytes();
+  if (json) {
+    write_out(text_of("{\"steps\": ", schedule.step_count(), ", \"arena_bytes\": ", arena, ", \"largest_live_bytes\": ",
+                      live, ", \"packed_bytes\": ", packed.bytes(), ", \"param_bytes\": ", param_bytes, "}\n"));
+    return;
+  }
+  TextTable table("lr");
+  table.add({"params", mib_text(param_bytes)});
+  table.add({"of them packed", mib_text(packed.bytes())});
+  table.add({"arena", mib_text(arena)});
+  table.add({"largest live set", mib_text(live)});
+  write_out(table.text());
+  if (live > 0)
+    write_out(text_of("The arena of ", schedule.step_count(), " steps is ",
+                      fixed_text(100.0 * (static_cast<double>(arena) / static_cast<double>(live) - 1), 1),
+                      " % above the least that any plan needs.\n"));
+}
+
 void Where::run() const {
+  if (memory) return plan_memory();
+  if (!dims.empty()) throw UsageError("--dim is for --memory");
   if (is_package(model) && Device::parse(target).kind() == DeviceKind::coreml) return predict();
   if (!function.empty()) throw UsageError("--function is for Core ML packages and --target coreml");
   DispatchReport report = dispatch_report(load_model(model), Device::parse(target), CompileOptions::from_environment());
@@ -93,6 +159,12 @@ Subcommand add_where(CLI::App& rlx) {
   app->add_flag("--strict", where->strict, "exit code 1 unless every node is native");
   app->add_flag("--json", where->json, "print {target, nodes: [{node, op, verdict, reason}]}");
   app->add_flag("--nodes", where->nodes, "print a line for each node instead of one for each op");
+  app->add_flag("--memory", where->memory, "print the memory of a run on the CPU instead, and the least it could be");
+  app->add_option("--dim", where->dims, "with --memory: a number for a symbolic dim; once for each")
+      ->type_name("NAME=NUMBER");
+  app->add_option("--threads", where->threads, "with --memory: threads to plan for (default 1)")
+      ->option_text("T")
+      ->check(CLI::Range(1, 256));
   app->add_option("--function", where->function, "of a Core ML package with several")->type_name("NAME");
   app->footer(
       R"(native: the device has a kernel for the node; composed: it is made of ops that the device has; rewritten: it runs in
@@ -102,6 +174,7 @@ coreml:cpu, where Core ML would run each op is predicted from published rules; -
 
 Examples:
   rlx where all-MiniLM-L6-v2 --strict
+  rlx where all-MiniLM-L6-v2 --memory --dim B=8 --dim S=128
   rlx where model.rlx --target coreml --json
   rlx where Model.mlpackage --target coreml:ane --nodes)");
   return {app, [where] { where->run(); }};

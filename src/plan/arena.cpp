@@ -2,19 +2,27 @@
 #include "plan/arena.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
+#include <utility>
 
 #include "rlx/error.h"
 
 namespace rlx {
 
+namespace {
+
+constexpr size_t kAlignment = 64;
+size_t rounded(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+}  // namespace
+
 ArenaPlan plan_arena(std::span<const BufferLife> buffers) {
-  constexpr size_t kAlignment = 64, kMostBytes = size_t{1} << 60;  // no machine has more, and no sum below wraps
+  constexpr size_t kMostBytes = size_t{1} << 60;  // no machine has more, and no sum below wraps
   ArenaPlan plan{std::vector<size_t>(buffers.size()), 0};
   std::vector<size_t> order(buffers.size()), placed;  // `placed` by offset
   std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return buffers[a].bytes > buffers[b].bytes; });
-  auto rounded = [](size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; };
   for (size_t i : order) {
     const BufferLife& b = buffers[i];
     if (b.bytes == 0) continue;
@@ -36,6 +44,20 @@ ArenaPlan plan_arena(std::span<const BufferLife> buffers) {
                   i);
   }
   return plan;
+}
+
+size_t largest_live_bytes(std::span<const BufferLife> buffers) {
+  std::map<size_t, std::pair<size_t, size_t>> changes;  // at a step: what begins, and what ended before it
+  for (const BufferLife& b : buffers) {
+    changes[b.first].first += rounded(b.bytes);
+    changes[b.last + 1].second += rounded(b.bytes);
+  }
+  size_t live = 0, most = 0;
+  for (const auto& [step, change] : changes) {
+    live += change.first - change.second;
+    most = std::max(most, live);
+  }
+  return most;
 }
 
 }  // namespace rlx

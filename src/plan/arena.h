@@ -22,4 +22,7 @@ struct ArenaPlan {
 /// (Pisarchyk, Lee 2020, "greedy by size"). Buffers of no bytes take none. Fails if no memory could hold the sum.
 ArenaPlan plan_arena(std::span<const BufferLife> buffers);
 
+/// The most that is needed at one time: no arena for these buffers is smaller.
+size_t largest_live_bytes(std::span<const BufferLife> buffers);
+
 }  // namespace rlx

@@ -87,6 +87,27 @@ class Run(ProgramTest):
         self.assertTrue(all(n["verdict"] in ("native", "composed", "rewritten") for n in report["nodes"]))
         self.assertIn("dense", self.succeeds("where", self.graph, "--nodes"))
 
+    def test_the_memory_of_a_run_stands_beside_the_least_there_is(self):
+        graph = self.file("square.rlx", """rlx 1
+graph @g {
+  %0 = input() @"x" : f32[n, 16]
+  %1 = param() @"w" : f32[16, 16]
+  %2 = matmul(%0, %1) : f32[n, 16]
+  %3 = matmul(%2, %1) : f32[n, 16]
+  %4 = matmul(%3, %1) : f32[n, 16]
+  return %4 @"y"
+}
+""")
+        plan = json.loads(self.succeeds("where", graph, "--memory", "--dim", "n=32", "--json"))
+        self.assertEqual((plan["steps"], plan["param_bytes"]), (3, 16 * 16 * 4))
+        # Two products between the first and the last live at one time, each of 32 x 16 elements of 4 bytes.
+        self.assertGreaterEqual(plan["largest_live_bytes"], 2 * 32 * 16 * 4)
+        self.assertGreaterEqual(plan["arena_bytes"], plan["largest_live_bytes"])
+        self.assertLessEqual(plan["arena_bytes"], 1.1 * plan["largest_live_bytes"])
+        self.assertRegex(self.succeeds("where", graph, "--memory", "--dim", "n=32"), r"largest live set +\d")
+        self.fails(2, "needs a number for 'n': --dim n=NUMBER", "where", graph, "--memory")
+        self.fails(2, "--dim is for --memory", "where", graph, "--dim", "n=32")
+
     def test_strict_makes_a_composed_node_an_error(self):
         self.succeeds("where", self.graph, "--target", "null")
         self.assertEqual(self.run_code("where", self.graph, "--target", "null", "--strict"), 1)

@@ -197,12 +197,15 @@ TEST_CASE("buffers whose lives overlap do not overlap in the arena, and others s
       lives.push_back({bits() % 5 == 0 ? 0 : 1 + bits() % 5000, first, first + bits() % 8});
     }
     ArenaPlan plan = plan_arena(lives);
-    size_t most_alive = 0, total = 0;
+    size_t most_alive = 0, most_places = 0, total = 0;
     for (size_t step = 0; step < 30; ++step) {
-      size_t alive = 0;
-      for (const BufferLife& b : lives) alive += b.first <= step && step <= b.last ? b.bytes : 0;
-      most_alive = std::max(most_alive, alive);
+      size_t alive = 0, places = 0;
+      for (const BufferLife& b : lives)
+        if (b.first <= step && step <= b.last) alive += b.bytes, places += (b.bytes + 63) / 64 * 64;
+      most_alive = std::max(most_alive, alive), most_places = std::max(most_places, places);
     }
+    CHECK(largest_live_bytes(lives) == most_places);
+    CHECK(largest_live_bytes(lives) <= plan.bytes);
     for (size_t i = 0; i < lives.size(); ++i) {
       total += (lives[i].bytes + 63) / 64 * 64;
       CHECK(plan.offsets[i] % 64 == 0);

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "backends/cpu/lowerings.h"
+#include "base/large_pages.h"
 #include "ir/leaves.h"
 #include "plan/arena.h"
 #include "rlx/ops/fused.h"
@@ -189,7 +190,7 @@ Schedule::Schedule(const Request& request) {
   }
 
   ArenaPlan arena = plan_arena(lives);
-  arena_bytes_ = arena.bytes;
+  arena_bytes_ = arena.bytes, live_bytes_ = largest_live_bytes(lives);
   for (Entry& entry : steps_) entry.scratch_offset = arena.offsets[entry.scratch_offset];
   for (size_t s = 0; s < slots_.size(); ++s) {
     Slot& slot = slots_[s];
@@ -204,6 +205,7 @@ std::unique_ptr<RunState> Schedule::new_state() const {
   auto state = std::make_unique<RunState>();
   state->memory.reset(new (std::nothrow) std::byte[arena_bytes_ + kAlignment]);
   if (!state->memory) fail(ErrorCode::out_of_memory, "no memory for an arena of ", arena_bytes_, " bytes");
+  prefer_large_pages(state->memory.get(), arena_bytes_);
   auto address = reinterpret_cast<uintptr_t>(state->memory.get());
   state->arena = state->memory.get() + (kAlignment - address % kAlignment) % kAlignment;
   state->pointers.resize(slots_.size());

@@ -33,6 +33,8 @@ class Schedule {
   ~Schedule();
 
   size_t arena_bytes() const { return arena_bytes_; }
+  /// The most that values and scratch need at one step: no arena is smaller.
+  size_t live_bytes() const { return live_bytes_; }
   size_t pointer_count() const { return slots_.size(); }
   /// Memory for runs of this schedule, one at a time.
   std::unique_ptr<RunState> new_state() const;
@@ -69,7 +71,7 @@ class Schedule {
   std::vector<Patch> patches_;
   std::vector<Tensor> kept_;  // constants and params that steps point into
   std::vector<Type> output_types_;
-  size_t arena_bytes_ = 0;
+  size_t arena_bytes_ = 0, live_bytes_ = 0;
 };
 
 }  // namespace rlx::cpu
