@@ -40,7 +40,8 @@ def row_of(peer, case, answers, threads, limits):
     times = [t for answer in answers for t in times_of(answer, threads)]
     quartiles = statistics.quantiles(times, n=4) if len(times) > 1 else [times[0]] * 3
     median = statistics.median(times)
-    firsts = [a["first_ms"] for a in answers if a.get("first_ms") is not None]
+    first = "first_cpu_ms" if threads == 1 and all("first_cpu_ms" in a for a in answers) else "first_ms"
+    firsts = [a[first] for a in answers if a.get(first) is not None]
     peaks = [a["peak_mib"] for a in answers if a.get("peak_mib") is not None]
     return Row(peer, min(times), median, (quartiles[2] - quartiles[0]) / median if median else 0.0, len(times),
                percent_of_limit(case, min(times), limits), min(firsts, default=None), max(peaks, default=None))  # fmt: skip

@@ -1,7 +1,7 @@
 """Run by the peers' programs: answers requests on standard input, times what they name.
 
 A request is a line {"case": ..., "iterations": N, "budget": S}. The answer is a line
-  {"case", "times_ms": [...], "cpu_ms": [...], "first_ms", "head": [first numbers of the result], "peak_mib"}
+  {"case", "times_ms": [...], "cpu_ms": [...], "first_ms", "first_cpu_ms", "head": [of the result], "peak_mib"}
 or {"case", "error"}. The case of the last request stays prepared, so that rounds of one case build it once.
 """
 
@@ -76,14 +76,15 @@ def serve(prepare):
                 _forget_peak()
                 before = _status("VmRSS")
                 build = prepare(case)
-                begin = time.perf_counter()
+                cpu_begin, begin = time.process_time(), time.perf_counter()
                 run = build()
                 run()
-                first = (time.perf_counter() - begin) * 1e3
+                first = (time.perf_counter() - begin) * 1e3, (time.process_time() - cpu_begin) * 1e3
                 last = case
             wall, cpu = measure(run, request["iterations"], request["budget"])
             head = np.asarray(run(), dtype=np.float64).ravel()[:8]
-            answer = {"case": case, "times_ms": wall, "cpu_ms": cpu, "first_ms": first, "head": head.tolist()}
+            answer = {"case": case, "times_ms": wall, "cpu_ms": cpu, "first_ms": first[0],
+                      "first_cpu_ms": first[1], "head": head.tolist()}
             if before is not None and (peak := _status("VmHWM")) is not None:
                 peaks[case] = max(0.0, peak - before)
             if case in peaks:

@@ -69,6 +69,8 @@ class Statistics(unittest.TestCase):
         answers = [{"times_ms": [9.0], "cpu_ms": [2.0]}]
         self.assertEqual(report.row_of("p", "gemm_512", answers, 2, None).minimum, 9)
         self.assertEqual(report.row_of("p", "gemm_512", answers, 1, None).minimum, 2)
+        answers[0] |= {"first_ms": 30, "first_cpu_ms": 20}
+        self.assertEqual([report.row_of("p", "gemm_512", answers, threads, None).first_ms for threads in (1, 2)], [20, 30])
 
     def test_bandwidth_is_of_what_is_read_or_written(self):
         # 67 MB in 8 ms is 8.4 GB/s: of 8 read, of 10 written and read
