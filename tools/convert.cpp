@@ -102,6 +102,8 @@ Subcommand add_convert(CLI::App& rlx) {
   app->add_flag("--narrow", convert->options.narrow, "i64 becomes i32 and f64 becomes f32, which Core ML computes in");
   app->add_option("--precision", convert->precision,
                   "f16, f32, or mixed: products in f16, all else in f32; default: as the model has it");
+  app->add_flag("--nearest", convert->options.nearest,
+                "blocks that the system asked for has no exact form for become the nearest ones in 8 bits, not floats");
   app->add_option("--state", convert->states, "INPUT=OUTPUT: what lives between predictions; once for each");
   app->add_option("--image", convert->images,
                   "an input that is an image, NAME[:rgb|bgr|gray[:SCALE[:BIAS]]]; once for each");

@@ -212,6 +212,13 @@ typedef struct rlx_coreml_write_options {
   const char* dims;                                     /* numbers for symbols, "B=1 S=128"; NULL for none */
   const char *description, *author, *version, *license; /* may be NULL */
   const char* precision; /* "f32", "f16" or "mixed" (products alone in f16); NULL for the graph's own */
+  const char* shapes; /* sizes for symbols that stay open, "B=1..8 S=16,32": package_shapes in rlx/coreml.h; or NULL */
+  /* What inputs and outputs are to whoever calls the model, as a JSON object; each key may be left out:
+     "states": [[input, output], ...], "images": {input: {"color": "rgb" | "bgr" | "gray", "scale": number,
+     "bias": [number for each channel]}}, "classes": [label, ...], "probabilities": output, "texts": {feature: text}.
+     PackageOptions in rlx/coreml.h says what they mean. NULL for none. */
+  const char* features;
+  int nearest; /* blocks without an exact form become the nearest codes of 8 bits */
 } rlx_coreml_write_options;
 /* Writes the graph as an .mlpackage, with a value for each of its params by name. Stores what became of it, as text to
    be freed by rlx_text_free, in *report, if that is not NULL. `options` may be NULL. */

@@ -49,6 +49,9 @@ struct PackageOptions {
   Bindings dims = {};  ///< numbers for the graph's symbols; all must have one, or sizes
   /// Sizes for symbols that stay open: ranges for all, or lists for all. Each is a dim of an input.
   std::map<std::string, PackageSizes> shapes = {};
+  /// Blocks that no form of the asked-for system holds exactly become the nearest multiples of a scale in 8 bits, not
+  /// floats; the report names the greatest change.
+  bool nearest = false;
   std::string description = {}, author = {}, version = {}, license = {};  ///< of the package
   std::map<std::string, std::string> feature_descriptions = {};           ///< of inputs, outputs and states
   PackagePrecision precision = PackagePrecision::as_built;

@@ -35,6 +35,46 @@ rlx::Bindings bindings_from(const char* text) {
   return dims;
 }
 
+/// Fails for a key that is not among `known`.
+void check_keys(const nlohmann::json& object, const char* what, std::initializer_list<std::string_view> known) {
+  if (!object.is_object()) fail(ErrorCode::invalid_argument, what, " are a JSON object, not ", object.type_name());
+  for (const auto& [key, value] : object.items())
+    if (std::find(known.begin(), known.end(), key) == known.end())
+      fail(ErrorCode::invalid_argument, what, " have no '", key, "'");
+}
+
+rlx::PackageImage image_from(const std::string& name, const nlohmann::json& json) {
+  check_keys(json, "the properties of an image", {"color", "scale", "bias"});
+  rlx::PackageImage image;
+  auto color = json.value("color", std::string("rgb"));
+  if (color == "bgr") image.color = rlx::PackageImage::Color::bgr;
+  else if (color == "gray") image.color = rlx::PackageImage::Color::grayscale;
+  else if (color != "rgb")
+    fail(ErrorCode::invalid_argument, "the image '", name, "' is rgb, bgr or gray, not '", color, "'");
+  image.scale = json.value("scale", 1.0);
+  image.bias = json.value("bias", std::vector<double>{});
+  return image;
+}
+
+/// What the JSON of `rlx_coreml_write_options::features` says.
+void read_features(const char* text, rlx::PackageOptions& options) {
+  if (!text || !*text) return;
+  try {
+    auto all = nlohmann::json::parse(text);
+    check_keys(all, "the features of a package", {"states", "images", "classes", "probabilities", "texts"});
+    if (all.contains("states"))
+      for (const auto& state : all["states"])
+        options.states.push_back({state.at(0).get<std::string>(), state.at(1).get<std::string>()});
+    if (all.contains("images"))
+      for (const auto& [name, image] : all["images"].items()) options.images[name] = image_from(name, image);
+    options.classes = all.value("classes", std::vector<std::string>{});
+    options.probabilities = all.value("probabilities", std::string());
+    options.feature_descriptions = all.value("texts", std::map<std::string, std::string>{});
+  } catch (const nlohmann::json::exception& e) {
+    fail(ErrorCode::invalid_argument, "the features of a package are not read: ", e.what());
+  }
+}
+
 rlx::PackagePrecision precision_from(const char* text) {
   if (!text || !*text) return rlx::PackagePrecision::as_built;
   auto names = names_of(rlx::PackagePrecision{});
@@ -140,7 +180,9 @@ rlx_status rlx_coreml_write(const char* path, const rlx_graph* graph, const char
     o.minimum_ios = given.minimum_ios, o.narrow = given.narrow != 0, o.dims = bindings_from(given.dims);
     o.description = text_or_empty(given.description), o.author = text_or_empty(given.author);
     o.version = text_or_empty(given.version), o.license = text_or_empty(given.license);
-    o.precision = precision_from(given.precision);
+    o.precision = precision_from(given.precision), o.nearest = given.nearest != 0;
+    o.shapes = rlx::package_shapes(text_or_empty(given.shapes));
+    read_features(given.features, o);
     if (param_count) required(names, "names"), required(params, "params");
     rlx::NamedTensors values;
     for (size_t i = 0; i < param_count; ++i)

@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "backends/coreml/coreml.h"
+#include "backends/coreml/weights.h"
 #include "compile/coreml_pipeline.h"
 #include "compile/with_values.h"
 #include "io/mlpackage.h"
@@ -12,6 +13,7 @@
 #include "ir/rewrite.h"
 #include "passes/change_floats.h"
 #include "rlx/coreml.h"
+#include "rlx/ops/quantize.h"
 #include "rlx/version.h"
 
 namespace rlx {
@@ -19,22 +21,33 @@ namespace {
 
 constexpr int kOldestIos = 15, kNewestIos = 18, kOldestOpset = 5;
 
-/// The least elements of a constant that is worth a newer system: below that it hardly counts in bytes.
-constexpr size_t kManyElements = 4096;
-
-/// Whether weights are packed that only iOS 18 keeps packed: blocks, and codes that an op widens.
-bool has_packed_weights(const Graph& g) {
+/// The oldest opset that keeps the graph's packed weights packed: 8 for blocks and most codes that an op widens, 6 for
+/// codes of 8 bits with a scale for all or for each place along an axis; the oldest of all where there are none.
+int opset_for_weights(const Graph& g) {
+  int opset = kOldestOpset;
   for (const Node& node : g.nodes()) {
     bool widens = node.op->name.find("dequant") != std::string_view::npos;
+    bool by_channel = node.op == &op::dequantize;
     for (Ref r : node.operands) {
       const Node& operand = g.node(r);
       if (operand.op != &op::constant) continue;
       const Tensor& t = operand.attrs.as<ConstantAttrs>().value;
       bool codes = is_integer(t.dtype()) && info(t.dtype()).bits <= 8 && t.dtype() != boolean;
-      if ((is_block(t.dtype()) || (codes && widens)) && t.element_count() >= kManyElements) return true;
+      if (!(is_block(t.dtype()) || (codes && widens)) || t.element_count() < coreml::kManyWeights) continue;
+      if (by_channel && info(t.dtype()).bits == 8) opset = std::max(opset, kOldestOpset + 1);
+      else opset = kOldestOpset + kNewestIos - kOldestIos;
     }
   }
-  return false;
+  return opset;
+}
+
+/// Whether iOS 16 has a smaller form for some weights: codes by channel, tables of few numbers, nearest codes.
+bool has_weights_of_few_bits(const Graph& g, bool nearest) {
+  int opset = opset_for_weights(g);
+  if (opset == kOldestOpset + 1 || (nearest && opset > kOldestOpset)) return true;
+  return std::any_of(g.nodes().begin(), g.nodes().end(), [](const Node& node) {
+    return node.op == &op::constant && coreml::palette_of(node.attrs.as<ConstantAttrs>().value).has_value();
+  });
 }
 
 Graph in_precision(const Graph& g, PackagePrecision precision) {
@@ -113,7 +126,8 @@ Made translated(const Graph& g, const NamedTensors& params, const PackageOptions
       in_precision(with_values(options.dims.empty() ? g : substitute(g, options.dims), params), options.precision);
   coreml::Options newest{.newest_opset = (minimum ? minimum : kNewestIos) - kOldestIos + kOldestOpset,
                          .narrow = options.narrow,
-                         .open_dims = !options.shapes.empty()};
+                         .open_dims = !options.shapes.empty(),
+                         .nearest = options.nearest};
   if (oldest) newest.oldest_opset = newest.newest_opset;
   auto made = [&](const coreml::Options& with) -> Made {
     std::vector<std::string> notes;
@@ -124,14 +138,17 @@ Made translated(const Graph& g, const NamedTensors& params, const PackageOptions
     return result;
   };
   if (minimum) {
-    newest.oldest_opset = std::max(newest.oldest_opset, newest.newest_opset == 8 ? 8 : kOldestOpset);
+    // Weights are smaller from iOS 16 on, and most of them from iOS 18 on: what was asked for is used for them.
+    bool smaller = newest.newest_opset == 8 || has_weights_of_few_bits(bound, options.nearest);
+    if (smaller) newest.oldest_opset = std::max(newest.oldest_opset, newest.newest_opset);
     return made(newest);
   }
   // The oldest system that can run it: newer operations are used only where nothing older does, or where asked for.
   coreml::Options with = newest;
   std::string reason;
   if (options.precision == PackagePrecision::half) with.oldest_opset = kOldestOpset + 1, reason = "precision f16";
-  if (has_packed_weights(bound)) with.oldest_opset = newest.newest_opset, reason = "packed weights";
+  if (int opset = opset_for_weights(bound); opset > with.oldest_opset)
+    with.oldest_opset = opset, reason = "packed weights";
   if (!options.states.empty()) with.oldest_opset = newest.newest_opset, reason = "states";
   for (with.newest_opset = with.oldest_opset;; ++with.newest_opset) try {
       Made result = made(with);

@@ -65,6 +65,32 @@ TEST_CASE("the sentence encoder's package gives the CPU's embeddings, of its wei
   std::vector<NamedTensor> fed;
   for (size_t i = 0; i < inputs.size(); ++i) fed.emplace_back(g.node(g.inputs()[i]).name, inputs[i]);
   Tensor wanted = compiled.run(fed).at(0);
+  // Of any size: one package for all.
+  {
+    const char* kept = std::getenv("RLX_COREML_CASES");
+    std::string path = kept ? text_of(kept, "/minilm.shapes.mlpackage") : temporary / "shapes.mlpackage";
+    write_coreml(path, g, params, {.narrow = true, .shapes = package_shapes("B=1..8 S=1..512")});
+    CoremlModel model = CoremlModel::load(path, {.threads = 1});
+    for (const Shape& shape : {Shape{2, 16}, Shape{1, 7}, Shape{3, 40}}) {
+      std::vector<NamedTensor> wide, narrowed;
+      for (size_t i = 0; i < inputs.size(); ++i) {
+        Tensor ids(inputs[i].dtype(), shape), same(i32, shape);
+        for (size_t k = 0; k < ids.element_count(); ++k) {
+          int64_t place = static_cast<int64_t>(k) % shape[1];
+          int64_t id = i == 0 ? 101 + static_cast<int64_t>(k * 37 % 2000) : place < (shape[1] + 1) / 2;
+          store<int64_t>(ids, k, id), store<int64_t>(same, k, id);
+        }
+        wide.emplace_back(g.node(g.inputs()[i]).name, ids);
+        narrowed.emplace_back(model.inputs()[i].name, same);
+      }
+      Tensor expected = compiled.run(wide).at(0), got = model.predict(narrowed).at(0).second;
+      REQUIRE(got.shape() == expected.shape());
+      double most = 0;
+      for (size_t i = 0; i < got.element_count(); ++i)
+        most = std::max(most, std::abs(load_number(got, i) - load_number(expected, i)));
+      CHECK(most < 1e-5);
+    }
+  }
   uint64_t weights = 0;
   for (Ref r : g.params()) weights += params.at(g.node(r).name).byte_count();
   for (PackagePrecision precision : {PackagePrecision::as_built, PackagePrecision::half, PackagePrecision::mixed}) {

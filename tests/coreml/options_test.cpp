@@ -67,7 +67,7 @@ TEST_CASE("blocks and codes stay packed from iOS 18 on, with the numbers that th
     CHECK(report.minimum_ios == 18);
     CHECK(wide.minimum_ios == 15);
     // Codes of 4 or 8 bits, and for each run of 32 a scale of f32, and a minimum if the format has one.
-    uint64_t elements = 64 * 256, eight = format == q5_0 || format == q8_0 || format == mxfp4;
+    uint64_t elements = 64 * 256, eight = format == q5_0 || format == q8_0;
     uint64_t bytes = elements * (eight ? 8 : 4) / 8 + elements / 32 * (format == q4_1 ? 8 : 4);
     CHECK(report.weight_bytes <= bytes + 1024);
     CHECK(wide.weight_bytes > elements * 4);
@@ -99,13 +99,13 @@ struct PackedForm {
   bool has_minimum;
 };
 const PackedForm kPackedForms[] = {
-    {q4_0, 4, 32, false},    {q3_k, 4, 16, false},    {tq1_0, 4, 32, false},  {tq2_0, 4, 32, false},
-    {q1_0, 4, 32, false},    {q2_0, 4, 32, false},    {q4_1, 4, 32, true},    {q4_k, 4, 32, true},
-    {q2_k, 4, 16, true},     {q5_1, 8, 32, true},     {q5_k, 8, 32, true},    {q5_0, 8, 32, false},
+    {q1_0, 1, 32, false},    {q2_0, 2, 32, false},    {tq1_0, 2, 32, false},  {tq2_0, 2, 32, false},
+    {q2_k, 2, 16, true},     {q3_k, 3, 16, false},    {iq4_nl, 4, 32, false}, {iq4_xs, 4, 32, false},
+    {mxfp4, 4, 32, false},   {nvfp4, 4, 16, false},   {q4_0, 4, 32, false},   {q4_1, 4, 32, true},
+    {q4_k, 4, 32, true},     {q5_1, 8, 32, true},     {q5_k, 8, 32, true},    {q5_0, 8, 32, false},
     {q6_k, 8, 16, false},    {q8_0, 8, 32, false},    {q8_k, 8, 32, false},   {iq1_s, 8, 32, false},
     {iq1_m, 8, 16, false},   {iq2_xxs, 8, 32, false}, {iq2_xs, 8, 16, false}, {iq2_s, 8, 16, false},
-    {iq3_xxs, 8, 32, false}, {iq3_s, 8, 32, false},   {iq4_nl, 8, 32, false}, {iq4_xs, 8, 32, false},
-    {mxfp4, 8, 32, false},   {nvfp4, 8, 16, false},
+    {iq3_xxs, 8, 32, false}, {iq3_s, 8, 32, false},
 };
 
 /// Blocks that gguf made and their values by gguf (scripts/golden/blocks.py), rows that hold numbers only.
@@ -154,6 +154,119 @@ TEST_CASE("every block format stands in a package of iOS 18 in its form, with gg
     Tensor y = run_one(path, {{"x", full(f32, {1, rows.values.shape()[1]}, 1)}});
     CHECK(distance(y, rows.values) == 0);
   }
+}
+
+TEST_CASE("weights of few different numbers are a table and places in it, from iOS 16 on") {
+  Packages packages;
+  Tensor x = numbers({2, 96});
+  for (int entries : {2, 4, 7, 16, 50, 256, 257}) {
+    CAPTURE(entries);
+    Tensor centroids = numbers({entries}), w(f32, {96, 64});
+    for (size_t i = 0; i < w.element_count(); ++i) copy_element(w, i, centroids, i * 31 % static_cast<size_t>(entries));
+    Graph g;
+    g.output(matmul(g.input("x", f32, {2, 96}), g.param("w", f32, {96, 64})), "y");
+    Tensor wanted = interpret(g, std::array{x}, {{"w", w}}).at(0);
+    for (int ios : {15, 16, 17, 18}) {
+      CAPTURE(ios);
+      std::string path = packages / text_of("palette_", entries, "_", ios);
+      PackageReport report = write_coreml(path, g, {{"w", w}}, {.minimum_ios = ios});
+      uint64_t bits = entries <= 2    ? 1
+                      : entries <= 4  ? 2
+                      : entries <= 7  ? 3
+                      : entries <= 16 ? 4
+                      : entries <= 50 ? 6
+                                      : 8;
+      if (bits == 3 && ios < 18) bits = 4;
+      if (ios == 15 || entries > 256) bits = 32;
+      uint64_t bytes = 96 * 64 * bits / 8 + (bits < 32 ? uint64_t{4} << bits : 0);
+      CHECK(report.weight_bytes >= bytes - 64);  // a table of less than 10 stands in the model
+      CHECK(report.weight_bytes <= bytes + 512);
+      CHECK(report.minimum_ios == (bits == 32 && ios < 18 ? 15 : ios));
+      CHECK(distance(run_one(path, {{"x", x}}), wanted) <= 1e-5);
+    }
+  }
+  // In f16 the table is of f16.
+  Tensor few(f32, {96, 64});
+  for (size_t i = 0; i < few.element_count(); ++i) store<double>(few, i, static_cast<double>(i % 5) / 4);
+  Graph g;
+  g.output(matmul(g.input("x", f32, {2, 96}), g.param("w", f32, {96, 64})), "y");
+  PackageReport report =
+      write_coreml(packages / "palette_f16", g, {{"w", few}}, {.minimum_ios = 16, .precision = PackagePrecision::half});
+  CHECK(report.weight_bytes <= 96 * 64 * 4 / 8 + 512);
+}
+
+TEST_CASE("codes of 8 bits by channel stay such from iOS 16 on") {
+  Packages packages;
+  Tensor x = numbers({2, 96});
+  for (DType codes : {i8, u8})
+    for (bool by_channel : {false, true})
+      for (bool with_zero : {false, true}) {
+        CAPTURE(codes);
+        CAPTURE(by_channel);
+        CAPTURE(with_zero);
+        Shape line = by_channel ? Shape{64} : Shape{};
+        Graph g;
+        Value v = g.input("x", f32, {2, 96}), w = g.param("w", codes, {96, 64});
+        Value s = g.param("s", f32, by_channel ? Dims{64} : Dims{});
+        std::vector<Value> in{w, s};
+        if (with_zero) in.push_back(g.param("z", codes, by_channel ? Dims{64} : Dims{}));
+        DequantizeAttrs attrs;
+        if (by_channel) attrs.axis = 1;
+        g.output(matmul(v, g.emit(op::dequantize, in, attrs)[0]), "y");
+        Tensor q(codes, {96, 64});
+        for (size_t i = 0; i < q.element_count(); ++i)
+          store<int64_t>(q, i, static_cast<int64_t>(i * 37 % 256) - (codes == i8 ? 128 : 0));
+        NamedTensors params{{"w", q}, {"s", numbers(line, 0.001, 0.01)}};
+        if (with_zero) params["z"] = numbers(line, 0, 9, codes);
+        Tensor wanted = interpret(g, std::array{x}, {params.begin(), params.end()}).at(0);
+        for (int ios : {0, 15, 17, 18}) {
+          CAPTURE(ios);
+          std::string path = packages / text_of("channels_", codes, by_channel, with_zero, "_", ios);
+          PackageReport report = write_coreml(path, g, params, {.minimum_ios = ios});
+          CHECK(report.minimum_ios == (ios ? ios : 16));
+          uint64_t bytes = 96 * 64;
+          if (ios == 15) {  // integers of 32 bits, which stand in the model there
+            CHECK(report.model_bytes > bytes);
+          } else {
+            CHECK(report.weight_bytes >= bytes);
+            CHECK(report.weight_bytes <= bytes + 64 * 5 + 512);
+          }
+          CHECK(distance(run_one(path, {{"x", x}}), wanted) <= 1e-5);
+        }
+      }
+}
+
+TEST_CASE("blocks become the nearest codes where that is asked for, and the report says how far they are") {
+  Packages packages;
+  Tensor x = full(f32, {1, 256}, 1), dense = numbers({32, 256}, -0.3, 0.3);
+  Graph g;
+  g.output(dequantize_blocks(g.param("w", q4_0, {32, 256}), f32) * g.input("x", f32, {1, 256}), "y");
+  NamedTensors params{{"w", quantized(dense, q4_0)}};
+  Tensor exact = dequantized(params["w"], f32);
+  auto note_of = [](const PackageReport& report) {
+    for (const std::string& note : report.notes)
+      if (note.find("greatest change is ") != std::string::npos) return note;
+    return std::string();
+  };
+  // iOS 16 has codes by channel only: without the word the weights are f32.
+  std::string plain = packages / "not_nearest", near = packages / "nearest_16", newest = packages / "nearest_18";
+  PackageReport report = write_coreml(plain, g, params, {.minimum_ios = 16});
+  CHECK(report.weight_bytes > 32 * 256 * 4);
+  CHECK(note_of(report).empty());
+  CHECK(distance(run_one(plain, {{"x", x}}), exact) == 0);
+  report = write_coreml(near, g, params, {.minimum_ios = 16, .nearest = true});
+  CHECK(report.minimum_ios == 16);
+  CHECK(report.weight_bytes < 32 * 256 + 32 * 4 + 512);
+  double change = distance(run_one(near, {{"x", x}}), exact);
+  CHECK(change > 0);
+  CHECK(change <= 0.3 / 127 / 2 * 1.2);  // half a step of a scale by 127ths of the greatest, about 0.3
+  std::string said = note_of(report);
+  REQUIRE(!said.empty());
+  CHECK(std::stod(said.substr(said.find("change is ") + 10)) == doctest::Approx(change).epsilon(1e-3));
+  // What iOS 18 holds exactly is not changed.
+  report = write_coreml(newest, g, params, {.minimum_ios = 18, .nearest = true});
+  CHECK(note_of(report).empty());
+  CHECK(distance(run_one(newest, {{"x", x}}), exact) == 0);
 }
 
 TEST_CASE("what a package cannot be is refused by name") {

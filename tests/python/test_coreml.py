@@ -245,6 +245,67 @@ def test_a_graph_is_written_with_its_params_and_dims(tmp_path):
         rlx.coreml.convert(graph, tmp_path / "layer.mlpackage", dims={"N": 4})
 
 
+def test_shapes_stay_open(tmp_path):
+    graph = rlx.Graph.parse("""graph @sum {
+      %0 = input() @"x" : f32[B, S]
+      %1 = softmax(%0) {axis = 1} : f32[B, S]
+      return %1 @"y"
+    }""")
+    path = tmp_path / "open.mlpackage"
+    for shapes, chosen in (({"B": (1, 4), "S": (2, None)}, "shapeRange"), ({"B": range(1, 5), "S": (2, 9)}, "shapeRange"),
+                           ({"B": [1, 3], "S": [2, 5]}, "enumeratedShapes")):
+        rlx.coreml.convert(graph, path, shapes=shapes)
+        model = rlx.coreml.load(path)
+        array = model.get_spec().description.input[0].type.multiArrayType
+        assert array.WhichOneof("ShapeFlexibility") == chosen
+        for shape in ((1, 2), (3, 5)):
+            x = np.random.default_rng(1).normal(size=shape).astype(np.float32)
+            e = np.exp(x - x.max(1, keepdims=True))
+            np.testing.assert_allclose(model.predict({"x": x})["y"], e / e.sum(1, keepdims=True), rtol=1e-5)
+    assert [list(s.shape) for s in array.enumeratedShapes.shapes] == [[1, 2], [3, 5]]
+    with pytest.raises(rlx.Error, match="neither a number nor sizes"):
+        rlx.coreml.convert(graph, path, shapes={"B": (1, 4)})
+    with pytest.raises(rlx.Error, match=r"the sizes of B are a range .* not 3"):
+        rlx.coreml.convert(graph, path, shapes={"B": 3})
+
+
+def test_states_are_kept_between_predictions(tmp_path):
+    path = tmp_path / "counter.mlpackage"
+
+    def step(x, total):
+        return {"y": x + total, "next": x + total}
+
+    x = np.ones((1, 4), np.float32)
+    rlx.coreml.convert(step, path, x, np.zeros((1, 4), np.float32), states={"total": "next"})
+    model = rlx.coreml.load(path)
+    state = model.make_state()
+    assert [model.predict({"x": x}, state=state)["y"][0, 0] for _ in range(3)] == [1, 2, 3]
+    assert state.read_state("total")[0, 0] == 3
+
+
+def test_images_and_labels_are_written(tmp_path):
+    path = tmp_path / "colors.mlpackage"
+
+    def color(image):
+        means = rnp.mean(image, axis=(2, 3))
+        return {"brightness": rnp.sum(means), "scores": means * 5}
+
+    rlx.coreml.convert(color, path, np.zeros((1, 3, 4, 5), np.float32), images={"image": {"color": "bgr", "scale": 1 / 127.5, "bias": [-1, -1, -1]}},
+                       classes=["blue", "green", "red"], probabilities="scores", feature_descriptions={"image": "a picture"})
+    model = rlx.coreml.load(path)
+    assert model.input_description["image"] == "a picture"
+    picture = np.zeros((4, 5, 3), np.uint8)
+    picture[..., 0] = 255  # red, of RGB
+    got = model.predict({"image": picture})
+    assert got["classLabel"] == "red"
+    assert got["classLabel_probs"] == pytest.approx({"blue": -5, "green": -5, "red": 5})
+    np.testing.assert_allclose(got["brightness"], [-1], atol=1e-6)
+    with pytest.raises(rlx.Error, match="rgb, bgr or gray, not 'cmyk'"):
+        rlx.coreml.convert(color, path, np.zeros((1, 3, 4, 5), np.float32), images={"image": "cmyk"})
+    with pytest.raises(rlx.Error, match="have no 'colour'"):
+        rlx.coreml.convert(color, path, np.zeros((1, 3, 4, 5), np.float32), images={"image": {"colour": "rgb"}})
+
+
 def test_the_readme_keeps_its_word(models, tmp_path, monkeypatch):
     """The five lines under "Test a Core ML model without a Mac", pasted."""
     text = (ROOT / "README.md").read_text()

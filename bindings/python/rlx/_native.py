@@ -45,7 +45,8 @@ class CoremlOptions(Structure):
 
 class CoremlWriteOptions(Structure):
     _fields_ = [("struct_size", c_size_t), ("minimum_ios", c_int), ("narrow", c_int), ("dims", c_char_p), ("description", c_char_p),
-                ("author", c_char_p), ("version", c_char_p), ("license", c_char_p), ("precision", c_char_p)]
+                ("author", c_char_p), ("version", c_char_p), ("license", c_char_p), ("precision", c_char_p), ("shapes", c_char_p),
+                ("features", c_char_p), ("nearest", c_int)]
 
 
 class StepResultStruct(Structure):

@@ -371,7 +371,8 @@ def load(path, function=None, precision=None, threads=0, seed=None):
 
 
 def convert(source, path, *args, inputs=None, outputs=None, params=None, minimum_ios=0, narrow=False, dims=None, short_description="",
-            author="", version="", license="", precision=None):
+            author="", version="", license="", precision=None, shapes=None, states=None, images=None, classes=None,
+            probabilities=None, feature_descriptions=None, nearest=False):
     """Writes an ML Program to `path` and returns what became of it, as text.
 
     source: a function of arrays, with example arguments or `rlx.ShapeDtype`s behind the path; what `rlx.jit(f).lower(...)` gives; or an
@@ -379,6 +380,15 @@ def convert(source, path, *args, inputs=None, outputs=None, params=None, minimum
     "y0", "y1", ..., or as `inputs` and `outputs` say. `minimum_ios` 15 to 18 chooses the oldest system that must run it (0: the
     oldest that can); `narrow` lets i64 and f64 become i32 and f32; `dims` gives numbers to symbols;
     `precision` "f32", "f16" or "mixed" (products alone in f16) changes what it computes in.
+
+    What a package may be besides:
+    shapes: sizes for symbols that stay open, {"B": (1, 8), "S": (1, None)} as ranges (None: without end) or {"S": [16, 32]} as
+        lists, all of one kind.
+    states: {input: output}: what an output leaves is what the input has in the next prediction (iOS 18, f16).
+    images: inputs [1, channels, height, width] that are given as images, {name: "rgb" or "bgr" or "gray"}, or {name: {"color": ...,
+        "scale": number, "bias": [a number for each channel]}}: the graph gets bytes * scale + bias.
+    classes: labels of a classifier, whose `probabilities` name the output that has one for each; the only output if left out.
+    feature_descriptions: texts for inputs, outputs and states. nearest: blocks without an exact form become the nearest codes.
     """
     if isinstance(source, _graph.Graph):
         graph = source
@@ -399,7 +409,8 @@ def convert(source, path, *args, inputs=None, outputs=None, params=None, minimum
         options = CoremlWriteOptions(ctypes.sizeof(CoremlWriteOptions), minimum_ios, int(narrow),
                                      " ".join(f"{k}={v}" for k, v in (dims or {}).items()).encode(), short_description.encode(),
                                      author.encode(), version.encode(), license.encode(),
-                                     (precision or "").encode())
+                                     (precision or "").encode(), _shapes_text(shapes).encode(),
+                                     _features_text(states, images, classes, probabilities, feature_descriptions).encode(), int(nearest))
         report = c_void_p()
         check(lib.rlx_coreml_write, str(path).encode(), graph.handle, names, (c_void_p * max(1, len(params)))(*[t.value for t in tensors]),
               len(params), byref(options), byref(report))
@@ -410,6 +421,38 @@ def convert(source, path, *args, inputs=None, outputs=None, params=None, minimum
         return ctypes.string_at(report.value).decode()
     finally:
         lib.rlx_text_free(report)
+
+
+def _shapes_text(shapes):
+    """{"B": (1, 8), "S": [16, 32]} as "B=1..8 S=16,32"."""
+    words = []
+    for name, sizes in (shapes or {}).items():
+        if isinstance(sizes, range) and sizes.step == 1 and len(sizes):
+            sizes = (sizes.start, sizes.stop - 1)
+        if isinstance(sizes, tuple) and len(sizes) == 2:
+            least, most = sizes
+            words.append(f"{name}={int(least)}..{'' if most is None else int(most)}")
+        elif isinstance(sizes, list) and sizes:
+            words.append(f"{name}={','.join(str(int(n)) for n in sizes)}")
+        else:
+            raise Error(at_user_line(f"the sizes of {name} are a range (least, most) or a list of numbers, not {sizes!r}"))
+    return " ".join(words)
+
+
+def _features_text(states, images, classes, probabilities, texts):
+    """What inputs and outputs are to whoever calls the model, as JSON; see rlx_coreml_write_options."""
+    features = {}
+    if states:
+        features["states"] = [[i, o] for i, o in dict(states).items()]
+    if images:
+        features["images"] = {name: {"color": image} if isinstance(image, str) else dict(image) for name, image in images.items()}
+    if classes:
+        features["classes"] = [str(label) for label in classes]
+    if probabilities:
+        features["probabilities"] = probabilities
+    if texts:
+        features["texts"] = dict(texts)
+    return json.dumps(features) if features else ""
 
 
 def _named_graph(f, args, inputs, outputs):

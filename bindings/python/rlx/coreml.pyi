@@ -81,4 +81,11 @@ def convert(
     version: str = ...,
     license: str = ...,
     precision: Literal["f32", "f16", "mixed"] | None = ...,
+    shapes: Mapping[str, tuple[int, int | None] | range | list[int]] | None = ...,
+    states: Mapping[str, str] | None = ...,
+    images: Mapping[str, str | Mapping[str, Any]] | None = ...,
+    classes: Sequence[str] | None = ...,
+    probabilities: str | None = ...,
+    feature_descriptions: Mapping[str, str] | None = ...,
+    nearest: bool = ...,
 ) -> str: ...

@@ -2,6 +2,7 @@
 #include "backends/coreml/coreml.h"
 
 #include "backends/coreml/lowerings.h"
+#include "backends/coreml/weights.h"
 #include "ir/leaves.h"
 #include "passes/collapse_rank.h"
 #include "passes/split_complex.h"
@@ -110,7 +111,7 @@ class Walk {
           continue;
         }
         note_narrowed(t);
-        values[n] = {{e_.constant(carried_constant(t)), {}}};
+        values[n] = {{weights(carried_constant(t)), {}}};
         continue;
       }
       with_context([&] { return text_of("writing ", node.op->name, node.name.empty() ? "" : " '" + node.name + "'"); },
@@ -159,6 +160,13 @@ class Walk {
     return packed;
   }
 
+  /// A constant; of few different elements, from iOS 16 on, a table and places in it.
+  Var weights(const Tensor& t) {
+    if (e_.opset() > kOldestOpset)
+      if (auto palette = palette_of(t)) return looked_up(e_, *palette);
+    return e_.constant(t);
+  }
+
   void note_narrowed(const Tensor& t) {
     if (t.dtype() != i64) return;
     for (int64_t v : t.values<int64_t>())
@@ -187,6 +195,8 @@ class Walk {
                  const Node& from = g.node(node.operands[i]);
                  return from.op == &op::constant ? &from.attrs.as<ConstantAttrs>().value : nullptr;
                },
+               [&](std::string text) { note(std::move(text)); },
+               options_.nearest,
                [&](const Graph& body, const std::vector<Var>& inputs) { return write(body, inputs); }};
     std::vector<Var> results = row->lower(l);
     values[n].clear();

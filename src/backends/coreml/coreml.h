@@ -16,6 +16,8 @@ struct Options {
   bool narrow = false;
   /// Whether dims may be symbols, whose numbers are those of the inputs of a prediction.
   bool open_dims = false;
+  /// Whether blocks that no form holds exactly become the nearest multiples of a scale.
+  bool nearest = false;
   /// Whether claims are of a graph whose complex numbers and dims beyond kMostDims are still to be taken apart.
   bool before_split = false;
 };

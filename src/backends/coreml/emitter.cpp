@@ -247,11 +247,24 @@ void Emitter::classify(const Var& probabilities, const std::vector<std::string>&
   scopes_.back().block.operations.push_back(std::move(op));
 }
 
-Var Emitter::emit_literals(std::string_view type, const std::vector<std::pair<std::string_view, Tensor>>& literals,
-                           DType dtype, Shape shape) {
+Var Emitter::emit_literals(std::string_view type, const Literals& literals, DType dtype, Shape shape,
+                           const Arguments& others) {
   mil::Operation op;
   op.type = type;
   for (const auto& [name, tensor] : literals) op.inputs[std::string(name)].emplace_back(mil::Value::of(tensor));
+  for (const Argument& argument : others)
+    for (const Var& v : argument.values) op.inputs[std::string(argument.name)].emplace_back(v.name);
+  Var result{fresh(type), dtype, std::move(shape)};
+  op.outputs.push_back({result.name, type_of(result)});
+  op.attributes.emplace("name", mil::Value::of(result.name));
+  scopes_.back().block.operations.push_back(std::move(op));
+  return result;
+}
+
+Var Emitter::emit_attributes(std::string_view type, const Literals& attributes, DType dtype, Shape shape) {
+  mil::Operation op;
+  op.type = type;
+  for (const auto& [name, tensor] : attributes) op.attributes.emplace(std::string(name), mil::Value::of(tensor));
   Var result{fresh(type), dtype, std::move(shape)};
   op.outputs.push_back({result.name, type_of(result)});
   op.attributes.emplace("name", mil::Value::of(result.name));

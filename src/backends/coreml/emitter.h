@@ -79,9 +79,12 @@ class Emitter {
   /// The label with the greatest probability, by its name in the program, and all probabilities by label.
   void classify(const Var& probabilities, const std::vector<std::string>& labels, const std::string& label_name,
                 const std::string& probabilities_name);
-  /// An operation whose arguments are literals: a constexpr of iOS 18.
-  Var emit_literals(std::string_view type, const std::vector<std::pair<std::string_view, Tensor>>& literals,
-                    DType dtype, Shape shape);
+  using Literals = std::vector<std::pair<std::string_view, Tensor>>;
+  /// An operation whose arguments are literals, or what another such one gives: a constexpr of iOS 18.
+  Var emit_literals(std::string_view type, const Literals& literals, DType dtype, Shape shape,
+                    const Arguments& others = {});
+  /// An operation whose arguments are attributes: a constexpr of iOS 16.
+  Var emit_attributes(std::string_view type, const Literals& attributes, DType dtype, Shape shape);
 
   // Element-wise, of operands that broadcast.
   Var unary(std::string_view type, const Var& x) { return emit(type, {{"x", x}}, x.dtype, x.shape); }

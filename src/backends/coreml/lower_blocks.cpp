@@ -5,10 +5,12 @@
 // A block's elements are a scale times small integers, or that and a number for each run of 16 or 32. Both are found by
 // the decoder (rlx/blocks.h) alone: with the bytes of the minimum cleared it gives the products, with those of the
 // scale cleared the minimum. What is found is compared with what the decoder gives, so that it is exact or not used.
+#include <array>
 #include <cmath>
 #include <cstring>
 
 #include "backends/coreml/lowerings.h"
+#include "backends/coreml/weights.h"
 #include "rlx/blocks.h"
 #include "rlx/ops.h"
 
@@ -23,7 +25,7 @@ std::optional<std::string> has_codes(const Question& q) {
 
 namespace {
 
-constexpr int kOpsetOfBlocks = 8;
+constexpr int kOpsetOfBlocks = 8, kOpsetOfChannels = 6;
 
 /// Where a block has the scale and the minimum of all its runs; formats without a minimum have none.
 struct Bytes {
@@ -93,18 +95,111 @@ std::optional<float> stored_scale(const Tensor& x, size_t block) {
   return scale;
 }
 
+/// The integers that a format multiplies with its scales, where they are few: sixteen at most, in powers of two.
+std::vector<int8_t> integers_of(DType t) {
+  switch (t) {
+    case q1_0: return {-1, 1};
+    case q2_0:
+    case tq2_0: return {-1, 0, 1, 2};
+    case tq1_0: return {-1, 0, 1, 1};
+    case q2_k: return {0, 1, 2, 3};
+    case q3_k: return {-4, -3, -2, -1, 0, 1, 2, 3};
+    case iq4_nl:  // the table of llama.cpp's IQ4_NL and IQ4_XS
+    case iq4_xs: return {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+    case mxfp4:  // halves of E2M1
+    case nvfp4: return {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+    default: return {};
+  }
+}
+
 struct Packed {
-  Tensor codes, scales;              ///< i4, u4 or i8 of x's shape; f32 with one for each run
+  /// i4, u4 or i8 of x's shape; with a table its places in it, u1 to u4. Scales: f32 with one for each run.
+  Tensor codes, scales;
   std::optional<Tensor> added = {};  ///< likewise
+  std::optional<Tensor> table = {};  ///< i8
+
+  int64_t integer(size_t i) const {
+    int64_t code = load_index(codes, i);
+    return table ? load_index(*table, static_cast<size_t>(code)) : code;
+  }
 };
+
+/// Places in the format's table, if every run is a scale times its integers.
+std::optional<Packed> packed_by_table(const Tensor& products, DType format, const Shape& runs) {
+  std::vector<int8_t> integers = integers_of(format);
+  if (integers.empty()) return std::nullopt;
+  std::array<int, 256> place;
+  place.fill(-1);
+  for (size_t i = integers.size(); i-- > 0;) place[static_cast<size_t>(integers[i] + 128)] = static_cast<int>(i);
+  std::vector<int> by_size(integers.begin(), integers.end());
+  std::sort(by_size.begin(), by_size.end(), [](int a, int b) { return std::abs(a) > std::abs(b); });
+  DType type = integers.size() == 2 ? u1 : integers.size() == 4 ? u2 : integers.size() == 8 ? u3 : u4;
+  Packed p{Tensor(type, products.shape()), Tensor(f32, runs)};
+  p.table = Tensor::of<int8_t>({static_cast<int64_t>(integers.size())}, integers);
+  size_t run = products.element_count() / p.scales.element_count();
+  const float* from = products.values<float>().data();
+  auto place_of = [&](float v, float scale) {
+    float q = std::nearbyint(v / scale);
+    if (!(q >= -128 && q <= 127) || q * scale != v) return -1;
+    return place[static_cast<size_t>(static_cast<int>(q) + 128)];
+  };
+  for (size_t r = 0; r < p.scales.element_count(); ++r) {
+    std::span<const float> values(from + r * run, run);
+    float most = 0;
+    for (float v : values)
+      if (std::abs(v) > std::abs(most)) most = v;
+    if (most == 0) {
+      int64_t zero = std::max(place[128], 0);  // where the table has none, any integer times a scale of zero
+      for (size_t i = 0; i < run; ++i) store<int64_t>(p.codes, r * run + i, zero);
+      continue;
+    }
+    bool found = false;
+    for (size_t k = 0; k < by_size.size() && by_size[k] != 0 && !found; ++k) {
+      float scale = most / static_cast<float>(by_size[k]);
+      if (scale == 0 || !std::isfinite(scale)) continue;
+      found = std::all_of(values.begin(), values.end(), [&](float v) { return place_of(v, scale) >= 0; });
+      if (!found) continue;
+      p.scales.mutable_values<float>()[r] = scale;
+      for (size_t i = 0; i < run; ++i) store<int64_t>(p.codes, r * run + i, place_of(values[i], scale));
+    }
+    if (!found) return std::nullopt;
+  }
+  return p;
+}
+
+std::optional<Packed> packed_by_scales(const Tensor& x, const Tensor& products, int64_t run, const Shape& runs);
 std::optional<Packed> packed(const Tensor& x) {
   int64_t run = run_of(x.dtype());
   if (info(x.dtype()).block_elements % run != 0) return std::nullopt;
   Bytes bytes = bytes_of(x.dtype());
   Tensor products = dequantized(bytes.minimum < 0 ? x : with_cleared(x, bytes.minimum), f32);
-  Shape shape = x.shape(), runs = shape;
+  Shape runs = x.shape();
   runs.back() /= run;
-  Packed p{Tensor(i8, shape), Tensor(f32, runs), std::nullopt};
+  auto p = packed_by_table(products, x.dtype(), runs);
+  if (!p) p = packed_by_scales(x, products, run, runs);
+  if (!p) return std::nullopt;
+  if (bytes.minimum >= 0) {
+    Tensor minimum = dequantized(with_cleared(x, bytes.scale), f32);
+    p->added = Tensor(f32, runs);
+    for (size_t r = 0; r < p->scales.element_count(); ++r)
+      p->added->mutable_values<float>()[r] = minimum.values<float>()[r * static_cast<size_t>(run)];
+  }
+  // Exact, or not used: a minimum that is no number, for one, is none.
+  Tensor wanted = dequantized(x, f32);
+  for (size_t i = 0; i < wanted.element_count(); ++i) {
+    size_t r = i / static_cast<size_t>(run);
+    float v = static_cast<float>(p->integer(i)) * p->scales.values<float>()[r];
+    if (p->added) v += p->added->values<float>()[r];
+    if (v != wanted.values<float>()[i]) return std::nullopt;
+  }
+  return p;
+}
+
+/// Codes of 4 or 8 bits, by the largest scale of which a run's elements are multiples.
+std::optional<Packed> packed_by_scales(const Tensor& x, const Tensor& products, int64_t run, const Shape& runs) {
+  Bytes bytes = bytes_of(x.dtype());
+  const Shape& shape = x.shape();
+  Packed p{Tensor(i8, shape), Tensor(f32, runs)};
   const float* from = products.values<float>().data();
   int8_t least = 0, most = 0;
   for (size_t r = 0; r < p.scales.element_count(); ++r) {
@@ -132,20 +227,6 @@ std::optional<Packed> packed(const Tensor& x) {
     for (size_t i = 0; i < four.element_count(); ++i) store<int64_t>(four, i, p.codes.values<int8_t>()[i]);
     p.codes = four;
   }
-  if (bytes.minimum >= 0) {
-    Tensor minimum = dequantized(with_cleared(x, bytes.scale), f32);
-    p.added = Tensor(f32, runs);
-    for (size_t r = 0; r < p.scales.element_count(); ++r)
-      p.added->mutable_values<float>()[r] = minimum.values<float>()[r * static_cast<size_t>(run)];
-  }
-  // Exact, or not used: a minimum that is no number, for one, is none.
-  Tensor wanted = dequantized(x, f32);
-  for (size_t i = 0; i < wanted.element_count(); ++i) {
-    size_t r = i / static_cast<size_t>(run);
-    float v = static_cast<float>(load_index(p.codes, i)) * p.scales.values<float>()[r];
-    if (p.added) v += p.added->values<float>()[r];
-    if (v != wanted.values<float>()[i]) return std::nullopt;
-  }
   return p;
 }
 
@@ -161,6 +242,24 @@ Var spread(Emitter& e, const Var& scales, const Shape& shape, size_t axis, int64
   return e.reshape(rows, shape);
 }
 
+/// Blocks as multiples of a scale that come nearest to them: one scale for each run from iOS 18 on, one for each place
+/// along the first dim from iOS 16 on. Nothing before that, and for elements that are no numbers.
+std::optional<Var> nearest_blocks(Lowering& l, const Tensor& x) {
+  Emitter& e = l.e;
+  if (e.opset() < kOpsetOfChannels || x.rank() == 0 || x.element_count() == 0) return std::nullopt;
+  Tensor values = dequantized(x, f32);
+  auto all = values.values<float>();
+  if (!std::all_of(all.begin(), all.end(), [](float v) { return std::isfinite(v); })) return std::nullopt;
+  int64_t run = e.opset() >= kOpsetOfBlocks ? run_of(x.dtype()) : 0;
+  Nearest n = nearest_codes(values, run);
+  l.note(text_of("weights of ", x.type(), l.node.name.empty() ? "" : " of '" + l.node.name + "'",
+                 " are the nearest multiples of a scale for each ",
+                 run ? text_of("run of ", run) : std::string("place along their first dim"),
+                 ", in 8 bits; the greatest change is ", n.change));
+  if (run == 0) return affine(e, n.codes, n.scales, std::nullopt, 0);
+  return e.emit_literals("constexpr_blockwise_shift_scale", {{"data", n.codes}, {"scale", n.scales}}, f32, x.shape());
+}
+
 }  // namespace
 
 Lowered lower_dequantize_blocks(Lowering& l) {
@@ -173,8 +272,14 @@ Lowered lower_dequantize_blocks(Lowering& l) {
   Shape shape = l.shape();
   std::optional<Packed> p;
   if (e.opset() >= kOpsetOfBlocks && x->rank() > 0) p = packed(*x);
+  if (!p && l.nearest)
+    if (auto y = nearest_blocks(l, *x)) return {e.cast(*y, l.dtype())};
   if (!p) return {e.constant(carried_constant(dequantized(*x, dtype == f16 ? f16 : f32)).reshaped(shape))};
-  Var y = e.emit_literals("constexpr_blockwise_shift_scale", {{"data", p->codes}, {"scale", p->scales}}, f32, shape);
+  Emitter::Literals literals{{"scale", p->scales}};
+  Arguments others;
+  if (p->table) others.emplace_back("data", looked_up(e, {p->codes, *p->table}));
+  else literals.emplace_back("data", p->codes);
+  Var y = e.emit_literals("constexpr_blockwise_shift_scale", literals, f32, shape, others);
   if (p->added) {
     size_t last = shape.size() - 1;
     y = e.add(y, spread(e, e.constant(*p->added), shape, last, shape[last] / p->added->shape().back()));
@@ -224,6 +329,18 @@ Lowered read_codes(Lowering& l, size_t axis, int64_t size, const Beside& beside,
       std::vector<std::pair<std::string_view, Tensor>> literals{{"data", *codes}, {"scale", *s}};
       if (z) literals.emplace_back("offset", *z);
       y = e.emit_literals("constexpr_blockwise_shift_scale", literals, f32, shape);
+    }
+  }
+  if (constant && !y && (from == i8 || from == u8) && e.opset() >= kOpsetOfChannels && l.types[0].rank() > 0 &&
+      (!zero_point || zero_point->dtype() == from)) {
+    // One scale for all, or for each place along an axis: what iOS 16 has.
+    auto fits_axis = [&](const Tensor& t) {
+      return t.element_count() == 1 || (size == 1 && t.element_count() == static_cast<size_t>(shape[axis]));
+    };
+    if (fits_axis(*scale) && (!zero_point || fits_axis(*zero_point))) {
+      Tensor wide = Tensor::uninitialized(f32, scale->shape());
+      for (size_t i = 0; i < wide.element_count(); ++i) store<double>(wide, i, load_number(*scale, i));
+      y = affine(e, *codes, wide, zero_point ? std::optional(*zero_point) : std::nullopt, static_cast<int64_t>(axis));
     }
   }
   if (!y) {

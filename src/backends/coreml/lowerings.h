@@ -23,6 +23,8 @@ struct Lowering {
   std::function<std::optional<double>(size_t)> number;
   std::function<bool(size_t)> is_constant;      ///< whether the graph has the operand's value
   std::function<const Tensor*(size_t)> tensor;  ///< that value, or null
+  std::function<void(std::string)> note;        ///< what the report says of the package
+  bool nearest = false;                         ///< whether weights may become what comes nearest to them
   /// Writes a sub-graph into the current block; its inputs are values that it sees.
   std::function<std::vector<Var>(const Graph&, const std::vector<Var>&)> body;
 
