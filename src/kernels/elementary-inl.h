@@ -79,7 +79,7 @@ HWY_INLINE V ExpFast(D d, V x) {
   const V n = hn::Sub(hn::MulAdd(x, hn::Set(d, 0x1.715476p+0f), magic), magic);
   V r = hn::NegMulAdd(n, hn::Set(d, 0.693359375f), x);
   r = hn::NegMulAdd(n, hn::Set(d, -2.12194440e-4f), r);
-  return ScaleByPowerOfTwo(d, hn::Add(hn::Set(d, 1.0f), expm1_reduced(d, r)), n);
+  return ScaleByPowerOfTwo(d, exp_reduced(d, r), n);
 }
 
 /// x Phi(x) as max(x, 0) - |x| Phi(-|x|), where Phi(-a) = 2^(a R(a) - 1): no division and no cancellation. The
@@ -100,7 +100,7 @@ HWY_INLINE V GeluErfFast(D d, V x) {
   // x comes second in Max, where x86 passes on a NaN.
   return hn::NegMulAdd(a, q, hn::Max(hn::Zero(d), x));
 }
-/// tanh a = e / (e + 2) with e = expm1(2a), as Tanh, without a rounding instruction.
+/// tanh a = 1 - 2 / (e^2a + 1), as Tanh, without a rounding instruction.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V TanhFast(D d, V x) {
   const hn::RebindToSigned<D> di;
@@ -111,8 +111,8 @@ HWY_INLINE V TanhFast(D d, V x) {
   V r = hn::NegMulAdd(n, hn::Set(d, 0.693359375f), hn::Add(a, a));
   r = hn::NegMulAdd(n, hn::Set(d, -2.12194440e-4f), r);
   const V power = hn::BitCast(d, hn::ShiftLeft<23>(hn::BitCast(di, shifted)));
-  const V e = hn::MulAdd(power, expm1_reduced(d, r), hn::Sub(power, hn::Set(d, 1.0f)));
-  return hn::CopySign(hn::Div(e, hn::Add(e, hn::Set(d, 2.0f))), x);
+  const V one = hn::Set(d, 1.0f), sum = hn::MulAdd(power, expm1_reduced(d, r), hn::Add(power, one));
+  return hn::CopySign(small_tanh_or(d, a, hn::Sub(one, hn::Div(hn::Set(d, 2.0f), sum))), x);
 }
 
 template <class D, class V = hn::Vec<D>>

@@ -87,8 +87,8 @@ HWY_INLINE F32Vec sign_of(F32Tag d, F32Vec x) {
 HWY_INLINE F32Vec one_plus_exp_of_minus(F32Tag d, F32Vec x) {
   return hn::Add(hn::Set(d, 1.0f), ExpFast(d, hn::Neg(x)));
 }
-HWY_INLINE F32Vec logistic(F32Tag d, F32Vec x) { return hn::Div(hn::Set(d, 1.0f), one_plus_exp_of_minus(d, x)); }
-HWY_INLINE F32Vec silu(F32Tag d, F32Vec x) { return hn::Div(x, one_plus_exp_of_minus(d, x)); }
+HWY_INLINE F32Vec logistic(F32Tag d, F32Vec x) { return sigmoid_of(d, x, ExpFast(d, hn::Neg(hn::Abs(x)))); }
+HWY_INLINE F32Vec silu(F32Tag d, F32Vec x) { return hn::Mul(x, logistic(d, x)); }
 /// x (1 + tanh u) / 2 = x logistic(2u), u = sqrt(2 / pi) (x + 0.044715 x^3) (Hendrycks and Gimpel 2016).
 HWY_INLINE F32Vec gelu_tanh(F32Tag d, F32Vec x) {
   const F32Vec c = hn::MulAdd(hn::Mul(x, x), hn::Set(d, 0.0713548162f), hn::Set(d, 1.59576912f));
