@@ -42,7 +42,7 @@ def arguments(words):
                         help="what to run as RLX (default: build/release/bin/rlx bench)")  # fmt: skip
     parser.add_argument("--limits", default=str(ROOT / "build/release/bench/limits"), help="the program that measures them")
     parser.add_argument("--python", default=str(ROOT / ".deps/bench/venv/bin/python"), help="that has the peers")
-    parser.add_argument("--model", default=os.environ.get("RLX_MODEL"), help="folder of all-MiniLM-L6-v2")
+    parser.add_argument("--model", default=os.environ.get("RLX_MODEL"), help="folder of all-MiniLM-L6-v2 (default: where scripts/fetch_minilm.py leaves it)")  # fmt: skip
     parser.add_argument("--json", metavar="FILE", help="write every answer there")
     parser.add_argument("--list", action="store_true", help="the cases and peers of each suite, and which are installed")
     parser.add_argument("--warn", action="store_true", help="measure although the machine is loaded or throttled")
@@ -107,8 +107,8 @@ def main(words=None):
     if options.list:
         return list_all(options)
     environment = dict(os.environ, PYTHONPATH=str(ROOT / "bench"), RLX_ROOT=str(ROOT))
-    if options.model:
-        environment["RLX_MODEL"] = options.model
+    cache = pathlib.Path(os.environ.get("RLX_CACHE") or pathlib.Path.home() / ".cache/rlx")
+    environment["RLX_MODEL"] = options.model or str(cache / "all-MiniLM-L6-v2")
     limits = machine.measure_limits(options.limits, options.threads)
     found = machine.look(limits)
     for complaint in found:

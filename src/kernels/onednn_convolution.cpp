@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/gemm_backends.h"
+#include "kernels/aligned_memory.h"
 #include "kernels/idle_objects.h"
 #include "kernels/onednn.h"
 #include "kernels/onednn_engine.h"

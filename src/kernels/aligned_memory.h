@@ -1,0 +1,21 @@
+// Memory for packed weights. Those of one model are read one after the other in every run: pieces share slabs in large
+// pages, which saves most of the address translations and lets the processor's prefetching go on from piece to piece.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+namespace rlx::kernels {
+
+/// Keeps what the memory lies in; a slab goes with its last piece.
+struct AlignedDelete {
+  std::shared_ptr<char> holder = nullptr;
+  void operator()(char*) { holder.reset(); }
+};
+/// Starts at a multiple of 64 bytes, and a vector may be read behind its end.
+using AlignedMemory = std::unique_ptr<char[], AlignedDelete>;
+
+/// Throws std::bad_alloc. May be called from several threads.
+AlignedMemory aligned_memory(size_t bytes);
+
+}  // namespace rlx::kernels
