@@ -2,6 +2,7 @@
 // one wanted, conversions stand around it.
 #include "passes/change_floats.h"
 
+#include <bit>
 #include <cmath>
 
 #include "ir/leaves.h"
@@ -12,8 +13,27 @@
 namespace rlx {
 namespace {
 
+/// A finite number in f16, ties to even; beyond its range the largest.
+uint16_t half_bits(float v) {
+  auto word = std::bit_cast<uint32_t>(std::clamp(v, -65504.0F, 65504.0F));
+  uint32_t sign = word >> 16 & 0x8000, magnitude = word & 0x7fffffff;
+  if (magnitude < 0x38800000)  // below 2^-14: a sum with 0.5 has the steps of 2^-24 that subnormal numbers have
+    return static_cast<uint16_t>(
+        sign | (std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude) + 0.5F) - std::bit_cast<uint32_t>(0.5F)));
+  magnitude += 0xfff + (magnitude >> 13 & 1);
+  return static_cast<uint16_t>(sign | (magnitude - (uint32_t{112} << 23)) >> 13);
+}
+
 Tensor changed_tensor(const Tensor& t, DType to) {
   Tensor y = Tensor::uninitialized(to, t.shape());
+  if (t.dtype() == f32 && to == f16) {  // weights of models: many, and a line at a time
+    const float* from = t.values<float>().data();
+    auto* words = reinterpret_cast<uint16_t*>(y.mutable_data());
+    for (size_t i = 0; i < t.element_count(); ++i)
+      words[i] = std::isfinite(from[i]) ? half_bits(from[i])
+                                        : static_cast<uint16_t>(encode_float(f16, static_cast<double>(from[i])));
+    return y;
+  }
   double largest = to == f16 ? 65504 : INFINITY;
   for (size_t i = 0; i < t.element_count(); ++i) {
     double v = load<double>(t, i);

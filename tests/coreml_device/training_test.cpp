@@ -20,14 +20,14 @@ TrainConfig adam(bool fused) {
   return config;
 }
 
-void check_same_params(const TrainingSession& a, const TrainingSession& b) {
+void check_same_params(const TrainingSession& a, const TrainingSession& b, double bound = kApart) {
   for (const auto& entry : a.params()) {
     const std::string& name = entry.first;
     const Tensor& value = entry.second;
     Tensor other = b.param(name);
     REQUIRE(other.type() == value.type());
     for (size_t i = 0; i < value.element_count(); ++i)
-      CHECK_MESSAGE(std::abs(load_number(value, i) - load_number(other, i)) < kApart, name, "[", i, "] ",
+      CHECK_MESSAGE(std::abs(load_number(value, i) - load_number(other, i)) < bound, name, "[", i, "] ",
                     load_number(value, i), " and ", load_number(other, i));
   }
 }
@@ -96,6 +96,35 @@ TEST_CASE("a mini CNN on Device::coreml") {
     }
     CHECK(last < first);
     check_same_params(cpu, coreml);
+  }
+}
+
+TEST_CASE("automatic mixed precision on Device::coreml, with its loss scale") {
+  MiniCnn problem;
+  for (bool fused : {true, false}) {
+    CAPTURE(fused);
+    TrainConfig config = adam(fused);
+    config.precision = PrecisionPolicy::auto_mixed(f16);
+    TrainingSession cpu(MiniCnn::loss(), MiniCnn::initial(), config);
+    TrainingSession coreml(MiniCnn::loss(), MiniCnn::initial(), config, Session(Device::coreml()));
+    TrainingSession wide(MiniCnn::loss(), MiniCnn::initial(), adam(fused), Session(Device::coreml()));
+    double first = 0, last = 0;
+    for (int i = 0; i < 5; ++i) {
+      StepResult wanted = cpu.step(problem.batch()), got = coreml.step(problem.batch());
+      wide.step(problem.batch());
+      CHECK(got.loss_scale == wanted.loss_scale);
+      CHECK(got.skipped == wanted.skipped);
+      last = got.loss;
+      if (i == 0) first = last;
+    }
+    CHECK(last < first);
+    check_same_params(cpu, coreml, 2e-3);
+    // It did compute in f16: the weights are not those of f32.
+    double apart = 0;
+    for (const auto& entry : wide.params())
+      for (size_t i = 0; i < entry.second.element_count(); ++i)
+        apart = std::max(apart, std::abs(load_number(entry.second, i) - load_number(coreml.param(entry.first), i)));
+    CHECK(apart > 0);
   }
 }
 

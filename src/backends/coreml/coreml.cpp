@@ -41,6 +41,8 @@ std::optional<std::string> refusal_of(const Question& q, const Options& options)
       if (auto why = cannot_split_complex(q)) return why;
     if (any_wide)
       if (auto why = cannot_collapse(q)) return why;
+    // Only primitives are written in parts; what others are made of may be complex or wide itself.
+    if (any_empty && !q.node.op->is_primitive()) return "parts of it have no elements, and Core ML no such tensors";
     if (any_complex || any_wide || any_empty) return std::nullopt;
   }
   for (const Type& t : q.operands)
@@ -434,6 +436,8 @@ Translated translate(const Graph& legal, const Options& options, const Interface
     std::vector<Var> computed = walk.write(legal, inputs);
     for (size_t i = 0; i < computed.size(); ++i) {
       const std::string& name = out_names[i];
+      if (auto why = not_carried(legal.output_types()[i], rules))
+        fail(ErrorCode::unsupported, "the output '", name, "': ", *why);
       Var out = computed[i];
       if (out_states[i]) {
         Shape held = result.model.main.states[0].shape;
