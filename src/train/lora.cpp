@@ -83,10 +83,11 @@ const Tensor& b_of(const NamedTensors& params, const Lora& lora, const Lora::Mod
 
 /// PEFT's settings that change what an adapter computes, and that ours have not.
 void require_plain(const nlohmann::json& config) {
-  for (const char* key : {"use_rslora", "use_dora", "fan_in_fan_out", "lora_bias"})
+  for (const char* key : {"use_rslora", "use_dora", "use_qalora", "use_bdlora", "fan_in_fan_out", "lora_bias"})
     if (auto set = config.find(key); set != config.end() && *set != false && !set->is_null())
       fail(ErrorCode::unsupported, "adapter_config.json sets '", key, "', which these adapters have not");
-  for (const char* key : {"rank_pattern", "alpha_pattern", "modules_to_save", "layer_replication"})
+  for (const char* key : {"rank_pattern", "alpha_pattern", "modules_to_save", "layer_replication", "target_parameters",
+                          "alora_invocation_tokens", "arrow_config"})
     if (auto set = config.find(key); set != config.end() && !set->empty())
       fail(ErrorCode::unsupported, "adapter_config.json has a '", key, "', which these adapters have not");
 }
