@@ -2,20 +2,28 @@
 // a run of the graph that it came from.
 //
 //     build/release/bench/coreml FOLDER [F16.mlpackage]
+//     build/release/bench/coreml --large GIB
 //
 // FOLDER is that of a sentence encoder (all-MiniLM-L6-v2). Runs are timed with one thread, in processor time, the least
-// of many; writing and loading by the clock. F16.mlpackage is the same model in f16, which is timed beside the f32
-// package.
+// of many; writing and loading by the clock. F16.mlpackage is the same model in f16 by somebody else, which is timed
+// beside the f32 package as ours is.
+//
+// --large writes a model of that many GiB of weights, which stand in a mapped file, and measures what memory of its own
+// the process has at most meanwhile (Linux).
 #include <sys/stat.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <ctime>
 #include <filesystem>
+#include <fstream>
+#include <thread>
 
 #include "rlx/coreml.h"
 #include "rlx/coreml_model.h"
 #include "rlx/models.h"
+#include "rlx/ops.h"
 
 using namespace rlx;
 namespace fs = std::filesystem;
@@ -84,11 +92,78 @@ std::vector<NamedTensor> inputs_of(const CoremlModel& model, const Shape& shape)
   return inputs;
 }
 
+/// MiB of memory that belongs to the process alone: what is mapped from files does not count.
+double own_memory() {
+  std::ifstream status("/proc/self/status");
+  std::string word;
+  while (status >> word)
+    if (word == "RssAnon:") {
+      double kib = 0;
+      status >> kib;
+      return kib / 1024;
+    }
+  return 0;
+}
+
+/// Layers of 64 MiB each, whose weights are a file of zeros but for one number each, so that none is another's.
+void write_large(double gib) {
+  constexpr int64_t kWidth = 4096, kBytes = kWidth * kWidth * 4;
+  auto layers = static_cast<int64_t>(gib * static_cast<double>(int64_t{1} << 30) / static_cast<double>(kBytes));
+  fs::path base = fs::temp_directory_path() / "rlx-bench-large";
+  fs::create_directories(base);
+  std::string weights = (base / "model.safetensors").string(), path = (base / "model.mlpackage").string();
+  std::string header = "{";
+  Graph g("large");
+  Value x = g.input("x", f32, {1, kWidth});
+  for (int64_t i = 0; i < layers; ++i) {
+    std::string name = "w" + std::to_string(i);
+    header += text_of(i ? "," : "", "\"", name, "\":{\"dtype\":\"F32\",\"shape\":[", kWidth, ",", kWidth,
+                      "],\"data_offsets\":[", i * kBytes, ",", (i + 1) * kBytes, "]}");
+    x = matmul(x, g.param(name, f32, {kWidth, kWidth}));
+  }
+  g.output(x, "y");
+  header += "}";
+  header.resize((header.size() + 7) / 8 * 8, ' ');
+  {
+    std::ofstream out(weights, std::ios::binary);
+    uint64_t size = header.size();
+    out.write(reinterpret_cast<const char*>(&size), sizeof size);
+    out << header;
+    for (int64_t i = 0; i < layers; ++i) {
+      out.seekp(static_cast<std::streamoff>(8 + header.size()) + i * kBytes);
+      float number = static_cast<float>(i + 1);
+      out.write(reinterpret_cast<const char*>(&number), sizeof number);
+    }
+  }
+  fs::resize_file(weights, 8 + header.size() + static_cast<uint64_t>(layers * kBytes));
+  NamedTensors params = SafetensorsFile::open(weights).tensors();
+  double before = own_memory();
+  std::atomic<bool> done{false};
+  std::atomic<double> most{before};
+  std::thread watch([&] {
+    while (!done) {
+      most = std::max(most.load(), own_memory());
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+  });
+  PackageReport report;
+  double seconds = timed([&] { report = write_coreml(path, g, params); });
+  done = true;
+  watch.join();
+  std::printf(
+      "{\"weight_bytes\": %lld, \"package_bytes\": %llu, \"write_s\": %.2f, \"memory_before_mib\": %.1f, "
+      "\"most_memory_mib\": %.1f}\n",
+      static_cast<long long>(layers * kBytes), static_cast<unsigned long long>(bytes_in(path)), seconds, before,
+      most.load());
+  fs::remove_all(base);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc < 2) return std::fprintf(stderr, "usage: coreml FOLDER [F16.mlpackage]\n"), 2;
+  if (argc < 2) return std::fprintf(stderr, "usage: coreml FOLDER [F16.mlpackage] | --large GIB\n"), 2;
   try {
+    if (std::string(argv[1]) == "--large") return write_large(argc > 2 ? std::atof(argv[2]) : 1.5), 0;
     std::string folder = argv[1], path = (fs::temp_directory_path() / "rlx-bench.mlpackage").string();
     const Shape shape = {1, 128};
     Graph g = load_model_graph(folder);
@@ -115,14 +190,22 @@ int main(int argc, char** argv) {
     auto [graph, package] = least_of([&] { compiled.run_ordered(given); }, [&] { model->predict(inputs); }, 30);
     std::printf(", \"graph_ms\": %.3f, \"package_ms\": %.3f, \"package_beside_graph\": %.4f", graph * 1e3,
                 package * 1e3, package / graph);
-    if (argc > 2) {
-      CoremlModel half = CoremlModel::load(argv[2], {.threads = 1});
+    std::string half_path = (fs::temp_directory_path() / "rlx-bench-f16.mlpackage").string();
+    options.precision = PackagePrecision::half;
+    write = 1e9;
+    for (int i = 0; i < 3; ++i) write = std::min(write, timed([&] { write_coreml(half_path, g, params, options); }));
+    std::printf(", \"f16_write_s\": %.3f, \"f16_package_beside_weights\": %.4f", write,
+                static_cast<double>(bytes_in(half_path)) / static_cast<double>(weight_bytes));
+    auto beside = [&](const std::string& of, const char* name) {
+      CoremlModel half = CoremlModel::load(of, {.threads = 1});
       auto half_inputs = inputs_of(half, shape);
       auto [wide, narrow] = least_of([&] { model->predict(inputs); }, [&] { half.predict(half_inputs); }, 15);
-      std::printf(", \"f16_ms\": %.3f, \"f16_beside_f32\": %.3f", narrow * 1e3, narrow / wide);
-    }
+      std::printf(", \"%s_ms\": %.3f, \"%s_beside_f32\": %.3f", name, narrow * 1e3, name, narrow / wide);
+    };
+    beside(half_path, "f16");
+    if (argc > 2) beside(argv[2], "given_f16");
     std::printf("}\n");
-    fs::remove_all(path);
+    fs::remove_all(path), fs::remove_all(half_path);
   } catch (const std::exception& e) {
     std::fprintf(stderr, "%s\n", e.what());
     return 1;

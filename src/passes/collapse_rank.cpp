@@ -315,7 +315,8 @@ bool is_wide(const Type& t, size_t most) { return t.dims.size() > most; }
 std::optional<std::string> cannot_collapse(const Question& q) {
   for (const Type& t : q.operands)
     for (const Dim& d : t.dims)
-      if (!d.is_static() || d.value() == 0) return text_of(t, " is to be of fewer dims, and one of them is no number");
+      if (!d.is_static()) return text_of(t, " is to be of fewer dims, and one of them is no number");
+      else if (d.value() == 0) return text_of(t, " has no elements, and is to be of fewer dims");
   const OpDef* op = q.node.op;
   if (op == &op::reduce && q.node.attrs.as<ReduceAttrs>().kind == Reduction::custom)
     return "no rule reduces many dims by a function of one's own";
