@@ -289,6 +289,7 @@ class CoremlDevice final : public Backend {
     return target;
   }
   std::unique_ptr<Program> lower(Graph legal) const override {
+    coreml::check_open_inputs(legal);
     // What is missing only among the parts is said now, where no param's value is needed for it.
     if (legal.params().empty() && is_to_be_split(legal))
       require_complete(coreml_pipeline(legal, options_here()).report, false);

@@ -117,6 +117,29 @@ graph @m {
         self.assertIn("\nlabel green\n", out)
 
 
+class Convert(PackageTest):
+    LAYER = '''rlx 1
+graph @layer {
+  %0 = input() @"x" : f32[B, S]
+  %1 = softmax(%0) {axis = 1} : f32[B, S]
+  return %1 @"y"
+}
+'''
+
+    def test_sizes_stay_open(self):
+        graph, package = self.file("open.rlx", self.LAYER), self.folder / "open.mlpackage"
+        self.succeeds("convert", graph, "-o", package, "--shapes", "B=1..4", "--shapes", "S=2..")
+        self.assertIn("[?, ?]", self.succeeds("inspect", package))
+        self.assertIn("clean", self.succeeds("lint", package))
+        for rows, columns in ((1, 2), (3, 5)):
+            write_npy(self.folder / "x.npy", "<f4", [rows, columns], [0] * (rows * columns))
+            out = self.succeeds("run", package, "--input", f"x={self.folder / 'x.npy'}")
+            self.assertRegex(out, rf"y +f32\[{rows}, {columns}\] +{1 / columns:g} ")
+        self.fails(1, "neither a number nor sizes", "convert", graph, "-o", package, "--shapes", "B=1..4")
+        self.fails(1, "NAME=LEAST..MOST", "convert", graph, "-o", package, "--shapes", "B=few")
+        self.succeeds("convert", graph, "-o", package, "--dim", "B=1", "--shapes", "S=16,32")
+
+
 class Compare(PackageTest):
     def test_two_precisions_differ_by_the_rounding_of_f16(self):
         name, file = case_input(CNN)

@@ -230,4 +230,8 @@ TEST_CASE("Device::coreml runs a graph with symbols at every size") {
     CHECK(got.type() == wanted.type());
     CHECK(distance(got, wanted) < 1e-5);
   }
+  Graph twice("twice");
+  Value a = twice.input("a", f32, {kS}), b = twice.input("b", f32, {kS * 2});
+  twice.output(concatenate({a, a}, 0) + b, "y");
+  CHECK_THROWS_WITH_AS(Session(Device::coreml()).compile(twice), doctest::Contains("'b' is f32[2*S]"), Error);
 }

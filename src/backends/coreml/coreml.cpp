@@ -243,14 +243,8 @@ mil::Feature feature_of(const Var& v) {
 /// The symbols that are dims of an input, which is where their numbers are found.
 void define_symbols(Emitter& e, const Type& type, Var input) {
   input.shape.assign(std::max<size_t>(type.rank(), 1), 1);  // of which only the rank counts
-  for (size_t d = 0; d < type.rank(); ++d) {
-    if (type.dims[d].is_static()) continue;
-    std::string symbol = text_of(type.dims[d]);
-    if (type.dims[d] == Dim::symbol(symbol)) e.define(symbol, input, d);
-    else
-      fail(ErrorCode::unsupported, "the input '", input.name, "' is ", type, ": its dim ", symbol,
-           " is no plain symbol, and a package cannot hold a prediction to it");
-  }
+  for (size_t d = 0; d < type.rank(); ++d)
+    if (!type.dims[d].is_static()) e.define(text_of(type.dims[d]), input, d);
 }
 
 /// Ranges or shapes of an array some of whose dims are symbols; what it is by default is the least or the first.
@@ -338,7 +332,16 @@ std::vector<std::optional<size_t>> states_among(const std::vector<std::string>& 
 
 }  // namespace
 
+void check_open_inputs(const Graph& g) {
+  for (Ref r : g.inputs())
+    for (const Dim& d : g.type(r).dims)
+      if (std::string symbol = text_of(d); !d.is_static() && d != Dim::symbol(symbol))
+        fail(ErrorCode::unsupported, "the input '", g.node(r).name, "' is ", g.type(r), ": its dim ", symbol,
+             " is no plain symbol, and a package cannot hold a prediction to it");
+}
+
 Translated translate(const Graph& legal, const Options& options, const Interface& interface) {
+  check_open_inputs(legal);
   std::vector<std::string> in_names, out_names;
   for (Ref r : legal.inputs()) in_names.push_back(legal.node(r).name);
   for (const Output& o : legal.outputs()) out_names.push_back(o.name);

@@ -62,4 +62,7 @@ struct Translated {
 /// States are of f16, which is all that Core ML has.
 Translated translate(const Graph& legal, const Options& options = {}, const Interface& interface = {});
 
+/// Fails where a dim of an input is neither a number nor a symbol alone, which is all that a package says of inputs.
+void check_open_inputs(const Graph& g);
+
 }  // namespace rlx::coreml
