@@ -27,12 +27,13 @@ typedef enum rlx_status {
   RLX_INTERNAL = 8
 } rlx_status;
 
-typedef struct rlx_error rlx_error;       /* freed by rlx_error_free */
-typedef struct rlx_tensor rlx_tensor;     /* freed by rlx_tensor_free */
-typedef struct rlx_graph rlx_graph;       /* freed by rlx_graph_free */
-typedef struct rlx_session rlx_session;   /* freed by rlx_session_free */
-typedef struct rlx_compiled rlx_compiled; /* freed by rlx_compiled_free */
-typedef struct rlx_training rlx_training; /* freed by rlx_training_free */
+typedef struct rlx_error rlx_error;               /* freed by rlx_error_free */
+typedef struct rlx_tensor rlx_tensor;             /* freed by rlx_tensor_free */
+typedef struct rlx_graph rlx_graph;               /* freed by rlx_graph_free */
+typedef struct rlx_session rlx_session;           /* freed by rlx_session_free */
+typedef struct rlx_compiled rlx_compiled;         /* freed by rlx_compiled_free */
+typedef struct rlx_training rlx_training;         /* freed by rlx_training_free */
+typedef struct rlx_quantization rlx_quantization; /* freed by rlx_quantization_free */
 
 /* ---- the library ---- */
 /* "0.1.0" */
@@ -279,6 +280,43 @@ rlx_status rlx_training_report(rlx_training* training, const char** json, rlx_er
    "spare", "program", "total"}, "loss_scale"} as JSON, likewise. */
 rlx_status rlx_training_status(rlx_training* training, const char** json, rlx_error** error);
 void rlx_training_free(rlx_training* training);
+
+/* ---- quantization ---- */
+/* docs/quantization.md tells what is quantized, and where scales come from. `config` is text in the form of attributes,
+   or NULL; every member may be left out: {activations = fixed, weights = per_batch, ste = clipped_identity, symmetric =
+   false, decay = 0.99, skip = ["head*"], classes = [{op = "conv", quantize = true, weight_bits = 8, activation_bits =
+   8}]} Scales are fixed, per_batch, ema or learned. */
+/* Runs the graph over batches, `batch_count` times `input_count` values, batch by batch in the order of `inputs`, and
+   stores the ranges of its activations as JSON, to be freed by rlx_text_free. `options`, text or NULL: {method =
+   min_max, averaging = 0.01, percentile = 99.99, bins = 2048, levels = 128}; methods are min_max, moving_average,
+   percentile and entropy. */
+rlx_status rlx_calibrate(rlx_session* session, const rlx_graph* graph, const char* const* names,
+                         const rlx_tensor* const* params, size_t param_count, const char* const* inputs,
+                         size_t input_count, const rlx_tensor* const* batches, size_t batch_count, const char* config,
+                         const char* options, char** ranges, rlx_error** error);
+/* The ranges as a table, to be freed by rlx_text_free. */
+rlx_status rlx_ranges_table(const char* ranges, char** table, rlx_error** error);
+/* Puts fake quantization into a graph; for `training`, moving means are outputs of it. */
+rlx_status rlx_quantize(const rlx_graph* graph, const char* config, int training, rlx_quantization** quantization,
+                        rlx_error** error);
+/* The graph with fake quantization, as a new handle. */
+rlx_status rlx_quantization_graph(const rlx_quantization* quantization, rlx_graph** graph, rlx_error** error);
+/* {"points": [{"name", "is_weight", "low", "high"}], "written": {param: output}, "groups": [{"params", "weight_decay",
+   "frozen"}]} as JSON, which belongs to `quantization`: what a config of rlx_training_create is to say. */
+rlx_status rlx_quantization_describe(rlx_quantization* quantization, const char** json, rlx_error** error);
+/* Initial values of the quantizers' params, from those of the model and from `ranges`, JSON or NULL. Stores how many
+   there are (if `count` is not NULL); with room for them, their names, which belong to `quantization` until its next
+   call, and new tensors. */
+rlx_status rlx_quantization_initial(rlx_quantization* quantization, const char* const* names,
+                                    const rlx_tensor* const* params, size_t param_count, const char* ranges,
+                                    const char** made_names, rlx_tensor** made, size_t room, size_t* count,
+                                    rlx_error** error);
+void rlx_quantization_free(rlx_quantization* quantization);
+/* The graph of 8-bit codes, without params, that a graph with fake quantization means. Stores what became of its layers
+   as a table (if `table` is not NULL), to be freed by rlx_text_free. */
+rlx_status rlx_export_int8(rlx_session* session, const rlx_graph* graph, const char* const* names,
+                           const rlx_tensor* const* params, size_t param_count, rlx_graph** int8, char** table,
+                           rlx_error** error);
 
 #ifdef __cplusplus
 }

@@ -94,7 +94,9 @@ struct Calibration {
   const Entry& at(std::string_view name) const;
   /// A row for each activation: what was seen, the range, scale and zero point of i8 codes.
   std::string table() const;
-  /// As JSON; the file appears complete or not at all.
+  std::string json() const;
+  static Calibration from_json(std::string_view json);
+  /// As JSON in a file, which appears complete or not at all.
   void save(const std::string& path) const;
   static Calibration load(const std::string& path);
 };
@@ -178,7 +180,7 @@ struct Int8Model {
   };
   Graph graph;
   std::vector<Line> lines;
-  size_t float_bytes = 0, bytes = 0;  ///< of the weights, before and after
+  size_t float_bytes = 0, bytes = 0;  ///< of the params before, and of the constants that they became
 
   std::string table() const;
 };

@@ -189,9 +189,7 @@ rlx_status rlx_coreml_write(const char* path, const rlx_graph* graph, const char
       values[required_text(names[i], "a name")] = required(params[i], "a param").tensor;
     std::string text =
         text_of(rlx::write_coreml(required_text(path, "path"), required(graph, "graph").graph, values, o));
-    if (!report) return;
-    *report = new char[text.size() + 1];
-    std::memcpy(*report, text.c_str(), text.size() + 1);
+    if (report) *report = own_text(text);
   });
 }
 void rlx_text_free(char* text) { delete[] text; }

@@ -82,18 +82,6 @@ struct ConfigText {
              field("hessian", &ConfigText::hessian));
 };
 
-/// `text` read over the defaults that `into` holds.
-template <class A>
-A read_over(A into, const std::string& text, const std::string& what) {
-  return rlx::with_context([&] { return "reading the " + what; },
-                           [&] {
-                             rlx::Scanner in(text);
-                             parse(in, into);
-                             if (!in.at_end()) in.unexpected("the end of the text");
-                             return into;
-                           });
-}
-
 rlx::Optimizer optimizer_from(const ConfigText& c) {
   auto o = rlx::Optimizer::named(c.optimizer);
   auto read_into = [&](rlx::OptimizerRule& rule, const std::string& text, const std::string& what) {
@@ -121,13 +109,6 @@ rlx::TrainConfig config_from(const char* text) {
 }
 
 // ---- batches and results ----
-std::vector<rlx::NamedTensor> named(const char* const* names, const rlx_tensor* const* values, size_t count) {
-  if (count) required(names, "names"), required(values, "values");
-  std::vector<rlx::NamedTensor> all;
-  for (size_t i = 0; i < count; ++i)
-    all.emplace_back(required_text(names[i], "a name"), required(values[i], "a value").tensor);
-  return all;
-}
 void store_outputs(std::vector<rlx::Tensor> from, rlx_tensor** outputs, size_t count) {
   if (!outputs && count == 0) return;
   if (from.size() != count)

@@ -8,6 +8,7 @@
 
 #include "rlx/c.h"
 #include "rlx/coreml_model.h"
+#include "rlx/quantization.h"
 #include "rlx/session.h"
 #include "rlx/train.h"
 
@@ -41,6 +42,10 @@ struct rlx_coreml_state {
 
 struct rlx_training {
   rlx::TrainingSession session;
+  std::string json;
+};
+struct rlx_quantization {
+  rlx::Quantization made;
   std::string json;
 };
 
@@ -112,6 +117,30 @@ inline rlx::Type type_from(const char* text) {
   parse(in, type);
   if (!in.at_end()) in.unexpected("the end of the type");
   return type;
+}
+/// `text`, in the form of attributes, read over the defaults that `into` holds.
+template <class A>
+A read_over(A into, const std::string& text, const std::string& what) {
+  return rlx::with_context([&] { return "reading the " + what; },
+                           [&] {
+                             rlx::Scanner in(text);
+                             parse(in, into);
+                             if (!in.at_end()) in.unexpected("the end of the text");
+                             return into;
+                           });
+}
+inline std::vector<rlx::NamedTensor> named(const char* const* names, const rlx_tensor* const* values, size_t count) {
+  if (count) required(names, "names"), required(values, "values");
+  std::vector<rlx::NamedTensor> all;
+  for (size_t i = 0; i < count; ++i)
+    all.emplace_back(required_text(names[i], "a name"), required(values[i], "a value").tensor);
+  return all;
+}
+/// A text that rlx_text_free frees.
+inline char* own_text(const std::string& text) {
+  auto* copy = new char[text.size() + 1];
+  std::memcpy(copy, text.c_str(), text.size() + 1);
+  return copy;
 }
 inline rlx::Value value_in(rlx::Graph& g, rlx_value v) {
   bool known = v.node >= 0 && static_cast<size_t>(v.node) < g.nodes().size() && v.result >= 0 &&

@@ -62,58 +62,64 @@ std::string Calibration::table() const {
   return out.str();
 }
 
+std::string Calibration::json() const {
+  Json entries = Json::array();
+  for (const Entry& e : activations)
+    entries.push_back({{"name", e.name},
+                       {"low", e.range.low},
+                       {"high", e.range.high},
+                       {"least", e.seen.low},
+                       {"greatest", e.seen.high},
+                       {"count", e.count}});
+  Json all = {{"format", kFormat},
+              {"method", name_of(options.method)},
+              {"averaging", options.averaging},
+              {"percentile", options.percentile},
+              {"bins", options.bins},
+              {"levels", options.levels},
+              {"activations", entries}};
+  return all.dump(2) + "\n";
+}
+
+Calibration Calibration::from_json(std::string_view text) {
+  auto json = nlohmann::json::parse(text.begin(), text.end(), nullptr, false);
+  if (!json.is_object() || json.value("format", nlohmann::json()) != kFormat)
+    fail(ErrorCode::parse, "they are no ranges: \"format\" is not \"", kFormat, "\"");
+  Calibration c;
+  const auto method = member(json, "method", &nlohmann::json::is_string).get<std::string>();
+  constexpr auto kMethods = names_of(CalibrationMethod{});
+  auto known = std::find(kMethods.begin(), kMethods.end(), method);
+  if (known == kMethods.end()) fail(ErrorCode::parse, "'", method, "' is no method of calibration");
+  c.options = {static_cast<CalibrationMethod>(known - kMethods.begin()), number(json, "averaging"),
+               number(json, "percentile"), whole(json, "bins"), whole(json, "levels")};
+  for (const auto& each : member(json, "activations", &nlohmann::json::is_array)) {
+    if (!each.is_object()) fail(ErrorCode::parse, "an entry of 'activations' is no object");
+    Entry e{member(each, "name", &nlohmann::json::is_string).get<std::string>(),
+            {number(each, "least"), number(each, "greatest")},
+            {number(each, "low"), number(each, "high")},
+            whole(each, "count")};
+    if (!(e.range.low <= e.range.high))
+      fail(ErrorCode::parse, "the range of '", e.name, "' goes from ", e.range.low, " to ", e.range.high);
+    c.activations.push_back(std::move(e));
+  }
+  return c;
+}
+
 void Calibration::save(const std::string& path) const {
   with_context([&] { return "writing the ranges '" + path + "'"; },
                [&] {
-                 Json entries = Json::array();
-                 for (const Entry& e : activations)
-                   entries.push_back({{"name", e.name},
-                                      {"low", e.range.low},
-                                      {"high", e.range.high},
-                                      {"least", e.seen.low},
-                                      {"greatest", e.seen.high},
-                                      {"count", e.count}});
-                 Json all = {{"format", kFormat},
-                             {"method", name_of(options.method)},
-                             {"averaging", options.averaging},
-                             {"percentile", options.percentile},
-                             {"bins", options.bins},
-                             {"levels", options.levels},
-                             {"activations", entries}};
                  AtomicFile file(path);
-                 file.write(all.dump(2) + "\n");
+                 file.write(json());
                  file.commit();
                });
 }
 
 Calibration Calibration::load(const std::string& path) {
-  return with_context(
-      [&] { return "reading the ranges '" + path + "'"; },
-      [&] {
-        auto text = MappedFile::open(path);
-        const auto* begin = reinterpret_cast<const char*>(text->bytes().data());
-        auto json = nlohmann::json::parse(begin, begin + text->bytes().size(), nullptr, false);
-        if (!json.is_object() || json.value("format", nlohmann::json()) != kFormat)
-          fail(ErrorCode::parse, "it is no file of ranges: \"format\" is not \"", kFormat, "\"");
-        Calibration c;
-        const auto method = member(json, "method", &nlohmann::json::is_string).get<std::string>();
-        constexpr auto kMethods = names_of(CalibrationMethod{});
-        auto known = std::find(kMethods.begin(), kMethods.end(), method);
-        if (known == kMethods.end()) fail(ErrorCode::parse, "'", method, "' is no method of calibration");
-        c.options = {static_cast<CalibrationMethod>(known - kMethods.begin()), number(json, "averaging"),
-                     number(json, "percentile"), whole(json, "bins"), whole(json, "levels")};
-        for (const auto& each : member(json, "activations", &nlohmann::json::is_array)) {
-          if (!each.is_object()) fail(ErrorCode::parse, "an entry of 'activations' is no object");
-          Entry e{member(each, "name", &nlohmann::json::is_string).get<std::string>(),
-                  {number(each, "least"), number(each, "greatest")},
-                  {number(each, "low"), number(each, "high")},
-                  whole(each, "count")};
-          if (!(e.range.low <= e.range.high))
-            fail(ErrorCode::parse, "the range of '", e.name, "' goes from ", e.range.low, " to ", e.range.high);
-          c.activations.push_back(std::move(e));
-        }
-        return c;
-      });
+  return with_context([&] { return "reading the ranges '" + path + "'"; },
+                      [&] {
+                        auto file = MappedFile::open(path);
+                        return from_json({reinterpret_cast<const char*>(file->bytes().data()), file->bytes().size()});
+                      });
 }
 
 Calibration calibrate(const Graph& g, const NamedTensors& params, std::span<const std::vector<NamedTensor>> batches,

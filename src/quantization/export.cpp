@@ -314,7 +314,7 @@ std::string Int8Model::table() const {
   row("layer", "op", "becomes") << "\n";
   for (const Line& line : lines)
     row(line.layer, line.op, line.becomes) << (line.reason.empty() ? "" : ": " + line.reason) << "\n";
-  out << "weights: " << float_bytes << " bytes become " << bytes << "\n";
+  out << "params: " << float_bytes << " bytes become " << bytes << "\n";
   return out.str();
 }
 

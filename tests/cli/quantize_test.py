@@ -133,7 +133,7 @@ class Quantize(ProgramTest):
             (["--percentile", "20", "--calibration", "percentile"], "percentile is 20; it must be above 50"),
             (["--calibration-batches", "0"], "calibration_batches is 0; it must be at least 1"),
             (["--params", self.folder / "none.safetensors"], "none.safetensors"),
-            (["--ranges", self.folder / "x.npy"], "it is no file of ranges"),
+            (["--ranges", self.folder / "x.npy"], "they are no ranges"),
         ):
             self.fails(1, re.escape(words), "quantize", *model, "--out", self.out, *arguments)
         self.fails(1, "there is no activation_scales 'mean'", "train", *model, "--activation-scales", "mean", "--out", self.folder / "new")

@@ -124,5 +124,5 @@ TEST_CASE("a graph's ranges are collected by name, print as a table, and are sto
   batches.push_back({{"x", broken}});
   CHECK_THROWS_WITH_AS(calibrate(test::net(), params, batches), doctest::Contains("in batch 1"), Error);
   test::put_file(folder / "cut.json", test::file_content(folder / "ranges.json").substr(0, 100));
-  CHECK_THROWS_WITH_AS(Calibration::load(folder / "cut.json"), doctest::Contains("no file of ranges"), Error);
+  CHECK_THROWS_WITH_AS(Calibration::load(folder / "cut.json"), doctest::Contains("they are no ranges"), Error);
 }

@@ -9,7 +9,7 @@
     gradient = rlx.grad(loss)(w, x, y)        # NumPy in, arrays out
 
 Functions of arrays stand in `rlx.numpy`, `rlx.nn`, `rlx.linalg`, `rlx.fft` and `rlx.special`, the ops of the table in
-`rlx.ops`, Core ML packages in `rlx.coreml`; transforms and control flow here.
+`rlx.ops`, training in `rlx.train` and `rlx.quantization`, Core ML packages in `rlx.coreml`; transforms and control flow here.
 """
 
 from . import _array, _control, _graph, _native, _transforms, ops, tree
@@ -23,6 +23,7 @@ from ._native import Error, TracedValueError, __version__
 from ._transforms import (Jit, Lowered, ShapeDtype, checkpoint, custom_jvp, custom_vjp, grad, hessian, hvp, jacfwd, jacrev, jit, jvp,
                           value_and_grad, vjp, vmap)
 from . import train
+from . import quantization
 from .numpy import bfloat16
 from . import coreml
 

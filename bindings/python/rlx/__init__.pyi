@@ -10,6 +10,7 @@ from . import linalg as linalg
 from . import nn as nn
 from . import numpy as numpy
 from . import ops as ops
+from . import quantization as quantization
 from . import random as random
 from . import special as special
 from . import train as train

@@ -143,6 +143,16 @@ _SIGNATURES = {
     "rlx_training_report": (c_int, [_p, POINTER(c_char_p), _err]),
     "rlx_training_status": (c_int, [_p, POINTER(c_char_p), _err]),
     "rlx_training_free": (None, [_p]),
+    "rlx_calibrate": (c_int, [_p, _p, POINTER(c_char_p), POINTER(_p), c_size_t, POINTER(c_char_p), c_size_t, POINTER(_p), c_size_t,
+                              c_char_p, c_char_p, POINTER(_p), _err]),
+    "rlx_ranges_table": (c_int, [c_char_p, POINTER(_p), _err]),
+    "rlx_quantize": (c_int, [_p, c_char_p, c_int, POINTER(_p), _err]),
+    "rlx_quantization_graph": (c_int, [_p, POINTER(_p), _err]),
+    "rlx_quantization_describe": (c_int, [_p, POINTER(c_char_p), _err]),
+    "rlx_quantization_initial": (c_int, [_p, POINTER(c_char_p), POINTER(_p), c_size_t, c_char_p, POINTER(c_char_p), POINTER(_p),
+                                         c_size_t, POINTER(c_size_t), _err]),
+    "rlx_quantization_free": (None, [_p]),
+    "rlx_export_int8": (c_int, [_p, _p, POINTER(c_char_p), POINTER(_p), c_size_t, POINTER(_p), POINTER(_p), _err]),
 }
 for _name, (_result, _arguments) in _SIGNATURES.items():
     _function = getattr(lib, _name)

@@ -323,6 +323,7 @@ class TrainingSession:
     loss_scale     a `LossScale`, for "f16"
     state          a tree that steps write but do not train (the running statistics of batch norm): the loss is then called as
                    loss(params, state, *batch) and returns (loss, new state) or (loss, new state, aux)
+    written        of a loss that is a graph: a dict from params that are not trained to the outputs that they become in each step
     seed           if given, the loss is called with key=..., a key that is another one in each step
     checkpoints    the forward pass is cut into so many parts, which are computed twice instead of kept
     fused          False: gradients come out of one graph and go into another one
@@ -331,7 +332,7 @@ class TrainingSession:
     """
 
     def __init__(self, loss, params, optimizer=None, *, groups=(), clip_value=0.0, clip_norm=0.0, ema=0.0, precision="f32",
-                 loss_scale=LossScale(), state=None, seed=None, checkpoints=0, fused=True, allow_unused=False, session=None):
+                 loss_scale=LossScale(), state=None, written=None, seed=None, checkpoints=0, fused=True, allow_unused=False, session=None):
         optimizer = optimizer if optimizer is not None else adam()
         if not isinstance(optimizer, Optimizer):
             raise TypeError(at_user_line(f"an optimizer is made by rlx.train.adamw(...) and its like, got {type(optimizer).__name__}"))
@@ -346,6 +347,8 @@ class TrainingSession:
         self._state_names = ["state." + n for n in _names(self._state_structure, "state")] if state is not None else []
         if state is not None and self._is_graph:
             raise Error(at_user_line("`state` belongs to a loss that is a function"))
+        if written and not self._is_graph:
+            raise Error(at_user_line("`written` belongs to a loss that is a graph; a function has `state`"))
         types = lambda of: [(x.dtype_name, x.shape) for x in of]
         self._params = (self._names, self._structure, types(arrays))
         self._state = (self._state_names, self._state_structure, types(state_arrays)) if state is not None else None
@@ -357,7 +360,8 @@ class TrainingSession:
             learning_rate=dict(rate._asdict(), shape=_Word(rate.shape)), clip_value=float(clip_value), clip_norm=float(clip_norm),
             ema=float(ema), fused=bool(fused), allow_unused=bool(allow_unused), precision=_Word(_PRECISIONS[str(precision)]),
             loss_scale=loss_scale._asdict(), seed=_signed(seed or 0), key_input="train.key" if self._has_key else "",
-            written=[dict(param=n, output="new/" + n) for n in self._state_names], checkpoints=int(checkpoints),
+            written=[dict(param=n, output="new/" + n) for n in self._state_names]
+            + [dict(param=str(n), output=str(o)) for n, o in (written or {}).items()], checkpoints=int(checkpoints),
             groups=[dict(params=[g.params] if isinstance(g.params, str) else list(g.params), lr_scale=float(g.lr_scale),
                          weight_decay=g.weight_decay, frozen=bool(g.frozen)) for g in groups],
             hessian=optimizer.hessian)

@@ -72,6 +72,7 @@ class TrainingSession:
         precision: Literal["f32", "float32", "f16", "float16", "bf16", "bfloat16"] = ...,
         loss_scale: LossScale = ...,
         state: PyTree = ...,
+        written: Mapping[str, str] | None = ...,
         seed: int | None = ...,
         checkpoints: int = ...,
         fused: bool = ...,
