@@ -102,9 +102,9 @@ int main(void) {
           "calibrate the graph first");
   REFUSED(rlx_quantization_initial(made, param_names, params, 1, ranges, names, values, 2, NULL, &error),
           "got room for 2");
-  REFUSED(rlx_calibrate(session, net, param_names, params, 1, inputs, 1, NULL, 0, NULL, NULL, &ranges, &error), error,
+  REFUSED(rlx_calibrate(session, net, param_names, params, 1, inputs, 1, NULL, 0, NULL, NULL, &table, &error),
           "there are no calibration data");
-  expect_error(rlx_export_int8(session, net, param_names, params, 1, &int8, NULL, &error), "has no fake quantization");
+  REFUSED(rlx_export_int8(session, net, param_names, params, 1, &int8, NULL, &error), "has no fake quantization");
   REFUSED(rlx_ranges_table("{}", &table, &error), "they are no ranges");
 
   rlx_tensor_free(y), rlx_tensor_free(x), rlx_tensor_free(w);
