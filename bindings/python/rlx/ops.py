@@ -36,9 +36,9 @@ __all__ = ["abs", "neg", "sign", "floor", "ceil", "round_nearest_even", "round_n
            "quantize", "dequantize", "dequantize_blocks", "dequantize_blockwise", "dequant_matmul", "dequant_grouped_matmul",
            "dequant_moe_weights", "qmatmul", "qconv2d", "scaled_quant_scale", "scaled_quantize", "scaled_dequantize",
            "scaled_matmul", "scaled_grouped_matmul", "scaled_round", "fake_quantize", "fake_quantize_backward",
-           "fake_quantize_lsq", "fake_quantize_lsq_backward_x", "fake_quantize_lsq_backward_scale", "spline_activation",
-           "spline_activation_backward_x", "spline_activation_backward_coeff", "synth_reconstruct", "synth_matmul",
-           "synth_matmul_backward", "fft_q", "fft_butterfly_stage", "log_mel", "log_mel_backward", "welch_peaks",
+           "fake_quantize_lsq", "fake_quantize_lsq_backward_x", "fake_quantize_lsq_backward_scale", "fake_quantize_affine",
+           "spline_activation", "spline_activation_backward_x", "spline_activation_backward_coeff", "synth_reconstruct",
+           "synth_matmul", "synth_matmul_backward", "fft_q", "fft_butterfly_stage", "log_mel", "log_mel_backward", "welch_peaks",
            "partitioned_conv", "lu", "cholesky", "geqrf", "householder_product", "qr", "triangular_solve", "solve", "inverse",
            "det", "slogdet", "eigh", "eigh_backward", "svd", "eig", "pinv", "lstsq", "expm", "bimap", "reeig", "reeig_backward",
            "logeig", "logeig_backward", "spd_matrix_fn", "spd_matrix_fn_backward", "spd_matrix_fn_hessian", "spd_log_map",
@@ -2377,14 +2377,15 @@ def dequant_moe_weights(w, *, dtype="f32"):
     return emit_op("dequant_moe_weights", [w], [("dtype", dtype, "dtype")])
 
 
-def qmatmul(x, w, bias, *, x_zero_point=0, w_zero_point=0, out_zero_point=0, multiplier=1):
+def qmatmul(x, w, bias, multipliers=None, *, x_zero_point=0, w_zero_point=0, out_zero_point=0, multiplier=1):
     """Codes x[..., k] times codes w[k, n], plus bias[n] of i32: acc = bias + sum (x - x_zero_point)(w -
     w_zero_point) in i32, which wraps; then clamp(round(f32(acc) multiplier) + out_zero_point), ties to even.
+    `multipliers` f32[n] stand for the attribute where columns have scales of their own.
 
     Source: Jacob et al., CVPR 2018, with the multiplier as an f32
 
     Attributes: x_zero_point (int; 0), w_zero_point (int; 0), out_zero_point (int; 0), multiplier (float; 1)."""
-    return emit_op("qmatmul", [x, w, bias], [
+    return emit_op("qmatmul", [x, w, bias, multipliers], [
         ("x_zero_point", x_zero_point, "int"),
         ("w_zero_point", w_zero_point, "int"),
         ("out_zero_point", out_zero_point, "int"),
@@ -2392,16 +2393,16 @@ def qmatmul(x, w, bias, *, x_zero_point=0, w_zero_point=0, out_zero_point=0, mul
     ])
 
 
-def qconv2d(x, w, bias, *, stride=(), padding=(), dilation=(), groups=1, x_zero_point=0, w_zero_point=0,
-        out_zero_point=0, multiplier=1):
+def qconv2d(x, w, bias, multipliers=None, *, stride=(), padding=(), dilation=(), groups=1, x_zero_point=0,
+        w_zero_point=0, out_zero_point=0, multiplier=1):
     """Codes x[n, c, h, w] with kernels of codes w[o, c / groups, kh, kw], plus bias[o] of i32: sums and rounding as
-    in qmatmul; places of the padding add nothing, as if they held the zero point.
+    in qmatmul, multipliers f32[o]; places of the padding add nothing, as if they held the zero point.
 
     Source: Jacob et al., CVPR 2018, with the multiplier as an f32
 
     Attributes: stride (list of int; ()), padding (list of int; ()), dilation (list of int; ()), groups (int; 1),
     x_zero_point (int; 0), w_zero_point (int; 0), out_zero_point (int; 0), multiplier (float; 1)."""
-    return emit_op("qconv2d", [x, w, bias], [
+    return emit_op("qconv2d", [x, w, bias, multipliers], [
         ("stride", stride, "list of int"),
         ("padding", padding, "list of int"),
         ("dilation", dilation, "list of int"),
@@ -2581,6 +2582,26 @@ def fake_quantize_lsq_backward_scale(x, scale, ct, *, bits=8, axes=()):
     return emit_op("fake_quantize_lsq_backward_scale", [x, scale, ct], [
         ("bits", bits, "int"),
         ("axes", axes, "list of int"),
+    ])
+
+
+def fake_quantize_affine(x, scale, zero_point=None, *, low=-128, high=127, axes=(), ste="clipped_identity",
+        gradient_scale=0):
+    """(clamp(round(x / s) + zero_point, low, high) - zero_point) s, ties to even, s = max(scale, 1e-12) for each
+    index along `axes`. Derivatives: of x, 1 or, by clipped_identity, 0 where a code is clamped; of the scale,
+    gradient_scale times the sum of ct psi, psi = round(x / s) - x / s, or the code less zero_point where it is
+    clamped.
+
+    Source: Jacob et al., CVPR 2018; of the scale: Esser et al., ICLR 2020 (LSQ), equation 3
+
+    Attributes: low (int; -128), high (int; 127), axes (list of int; ()), ste (identity | clipped_identity | tanh
+    | hard_tanh; "clipped_identity"), gradient_scale (float; 0)."""
+    return emit_op("fake_quantize_affine", [x, scale, zero_point], [
+        ("low", low, "int"),
+        ("high", high, "int"),
+        ("axes", axes, "list of int"),
+        ("ste", ste, "identity|clipped_identity|tanh|hard_tanh"),
+        ("gradient_scale", gradient_scale, "float"),
     ])
 
 

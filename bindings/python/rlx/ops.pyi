@@ -926,6 +926,7 @@ def qmatmul(
     x: ArrayLike,
     w: ArrayLike,
     bias: ArrayLike,
+    multipliers: ArrayLike | None = ...,
     *,
     x_zero_point: int = ...,
     w_zero_point: int = ...,
@@ -936,6 +937,7 @@ def qconv2d(
     x: ArrayLike,
     w: ArrayLike,
     bias: ArrayLike,
+    multipliers: ArrayLike | None = ...,
     *,
     stride: int | Sequence[int] = ...,
     padding: int | Sequence[int] = ...,
@@ -1041,6 +1043,17 @@ def fake_quantize_lsq_backward_scale(
     *,
     bits: int = ...,
     axes: int | Sequence[int] = ...,
+) -> Array: ...
+def fake_quantize_affine(
+    x: ArrayLike,
+    scale: ArrayLike,
+    zero_point: ArrayLike | None = ...,
+    *,
+    low: int = ...,
+    high: int = ...,
+    axes: int | Sequence[int] = ...,
+    ste: Literal["identity", "clipped_identity", "tanh", "hard_tanh"] = ...,
+    gradient_scale: float = ...,
 ) -> Array: ...
 def spline_activation(x: ArrayLike, coeff: ArrayLike, *, grid_min: float = ..., grid_max: float = ...) -> Array: ...
 def spline_activation_backward_x(
