@@ -24,4 +24,7 @@ struct CumulateArgs {
 /// Does the lines [begin, end) of the outer * inner. For inner > 1 split ranges at multiples of 16 where possible.
 void cumulate(const CumulateArgs& args, int64_t begin, int64_t end) noexcept;
 
+/// The sums along dense rows of f32, each element included in its own.
+void cumulate_row_sums(const float* x, float* y, int64_t rows, int64_t extent) noexcept;
+
 }  // namespace rlx::kernels

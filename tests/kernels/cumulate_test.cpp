@@ -134,3 +134,27 @@ TEST_CASE("complex numbers") {
   cumulate(args, 0, 1);
   CHECK(y == std::vector<C>{{4, 2}, {3, 0}, {3, 1}});
 }
+
+TEST_CASE("sums along rows of f32 are the sums in double, rounded, on every target and also in place") {
+  for_each_target([] {
+    Random r(5);
+    for (int64_t extent = 0; extent < 70; ++extent) {
+      std::vector<float> x;
+      for (int64_t i = 0; i < 3 * extent; ++i) x.push_back(static_cast<float>(r.between(-2, 2)));
+      if (extent == 40) x[45] = static_cast<float>(kInfinity), x[50] = static_cast<float>(kNaN);
+      std::vector<float> y(x.size());
+      cumulate_row_sums(x.data(), y.data(), 3, extent);
+      std::vector<float> same = x;
+      cumulate_row_sums(same.data(), same.data(), 3, extent);
+      double sum = 0;
+      for (size_t i = 0; i < x.size(); ++i) {
+        sum = (i % static_cast<size_t>(extent) ? sum : 0) + static_cast<double>(x[i]);
+        CAPTURE(i);
+        // The double's own rounding depends on the order; of what is rounded to f32 that is at most the last place.
+        if (std::isfinite(sum)) CHECK(std::fabs(static_cast<double>(y[i]) - sum) <= 0x1p-24 * std::fabs(sum) + 1e-14);
+        else CHECK((std::isnan(sum) ? std::isnan(y[i]) : static_cast<double>(y[i]) == sum));
+        CHECK((same[i] == y[i] || std::isnan(y[i])));
+      }
+    }
+  });
+}
