@@ -2,10 +2,13 @@
 #include <rlx/coreml.h>
 #include <rlx/coreml_model.h>
 #include <rlx/data.h>
+#include <rlx/graph_file.h>
+#include <rlx/quantization.h>
 #include <rlx/rlx.h>
 #include <rlx/train.h>
 
 #include <cstdio>
+#include <iostream>
 
 namespace {
 
@@ -23,18 +26,22 @@ rlx::Graph regression() {
 }
 rlx::Tensor ramp(rlx::Shape shape) {
   rlx::Tensor t(rlx::f32, std::move(shape));
-  for (size_t i = 0; i < t.element_count(); ++i) t.mutable_values<float>()[i] = static_cast<float>((7 * i + 1) % 11) / 11 - 0.5F;
+  for (size_t i = 0; i < t.element_count(); ++i)
+    t.mutable_values<float>()[i] = static_cast<float>((7 * i + 1) % 11) / 11 - 0.5F;
   return t;
 }
+
+/// True so many times.
+struct Times {
+  int left;
+  explicit operator bool() { return left-- > 0; }
+};
 
 void readme_training() {
   rlx::Graph loss = regression();
   rlx::NamedTensors initial = {{"w", ramp({3, 1})}};
   rlx::Tensor x = ramp({8, 3}), t = ramp({8, 1});
-  struct {
-    int left;
-    explicit operator bool() { return left-- > 0; }
-  } more{3};
+  Times more{3};
 #include "readme_training.inc"
   check(session.steps() == 3, "README.md, training");
 }
@@ -55,6 +62,16 @@ void training_data() {
   check(session.steps() == 1, "docs/training.md, data");
 }
 
+void quantization() {
+  rlx::Graph loss = regression(), graph("prediction");
+  graph.output(rlx::matmul(graph.input("x", rlx::f32, {8, 3}), graph.param("w", rlx::f32, {3, 1})), "y");
+  rlx::NamedTensors params = {{"w", ramp({3, 1})}};
+  rlx::Tensor x = ramp({8, 3}), t = ramp({8, 1});
+  Times more{3};
+#include "quantization.inc"
+  check(int8.lines.size() == 1 && int8.lines[0].becomes == "qmatmul", "docs/quantization.md");
+}
+
 void coreml_frontend() {
   rlx::Graph g("model");
   g.output(rlx::tanh(g.input("x", rlx::f32, {2, 3})), "y");
@@ -67,6 +84,6 @@ void coreml_frontend() {
 }  // namespace
 
 int main() {
-  for (auto* part : {readme_training, training, training_data, coreml_frontend}) part();
+  for (auto* part : {readme_training, training, training_data, quantization, coreml_frontend}) part();
   return failures != 0;
 }

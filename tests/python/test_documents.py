@@ -39,3 +39,32 @@ def test_training(tmp_path, monkeypatch):
     assert names["result"].loss < np.mean(batch["t"] ** 2) and names["result"].step == 5
     assert set(names["params"]) == {"w", "b"} and np.any(np.asarray(names["params"]["w"]))
     assert (tmp_path / "run.safetensors").exists()
+
+
+def test_quantization(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(2)
+    x = rng.normal(size=(16, 3)).astype(np.float32)
+    w, t = rng.normal(size=(3, 2)).astype(np.float32), rng.normal(size=(16, 2)).astype(np.float32)
+    graph = rlx.Graph.parse("""rlx 1
+graph @prediction {
+  %0 = input() @"x" : f32[16, 3]
+  %1 = param() @"w" : f32[3, 2]
+  %2 = matmul(%0, %1) : f32[16, 2]
+  return %2 @"y"
+}
+""")
+    loss = rlx.Graph.parse("""rlx 1
+graph @loss {
+  %0 = input() @"x" : f32[16, 3]
+  %1 = input() @"t" : f32[16, 2]
+  %2 = param() @"w" : f32[3, 2]
+  %3 = matmul(%0, %2) : f32[16, 2]
+  %4 = sub(%3, %1) : f32[16, 2]
+  %5 = square(%4) : f32[16, 2]
+  %6 = mean(%5) {axes = [0, 1]} : f32[]
+  return %6 @"loss"
+}
+""")
+    names = run("docs/quantization.md", 0, {"rlx": rlx, "loss": loss, "graph": graph, "params": {"w": w}, "batches": [{"x": x, "t": t}] * 3})
+    assert "qmatmul" in names["int8"].table and (tmp_path / "int8.rlx").exists()
