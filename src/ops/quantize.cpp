@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "ops/composite_rules.h"
+#include "ops/requantized.h"
 
 namespace rlx {
 
@@ -89,20 +90,16 @@ void require_multipliers(Types in, const A& a, const Dim& channels) {
   if (a.multiplier != 1)
     fail(ErrorCode::invalid_argument, "beside multipliers the attribute multiplier must stay 1, and is ", a.multiplier);
 }
-/// clamp(round(f32(acc) multiplier) + zero_point) as `dtype`; channels, which may have multipliers of their own, lie
-/// along `axis`.
-template <class A>
-Value requantized(Value acc, Values in, const A& a, int64_t axis) {
-  Value sum = convert(acc, f32);
-  Value scaled = in.size() > 3 ? sum * broadcast_in_dim(in[3], sum.dims(), {axis})
-                               : sum * static_cast<double>(static_cast<float>(a.multiplier));
-  Value y = round_nearest_even(scaled) + static_cast<double>(a.out_zero_point);
-  Graph& g = acc.graph();
-  DType dtype = in[0].dtype();
-  return convert(minimum(maximum(y, scalar(g, lowest(dtype), f32)), scalar(g, highest(dtype), f32)), dtype);
-}
-
 }  // namespace
+
+Value requantized(Value acc, const Requantization& r) {
+  Value sum = convert(acc, f32);
+  Value scaled = r.multipliers ? sum * broadcast_in_dim(r.multipliers, sum.dims(), {r.axis})
+                               : sum * static_cast<double>(static_cast<float>(r.multiplier));
+  Value y = round_nearest_even(scaled) + static_cast<double>(r.zero_point);
+  Graph& g = acc.graph();
+  return convert(minimum(maximum(y, scalar(g, lowest(r.dtype), f32)), scalar(g, highest(r.dtype), f32)), r.dtype);
+}
 
 OpDef define_quantize() {
   return define<QuantizeAttrs>({
@@ -200,7 +197,7 @@ OpDef define_qmatmul() {
           [](Values in, const QMatmulAttrs& a) {
             Value acc = dot_general(centered_codes(in[0], a.x_zero_point), centered_codes(in[1], a.w_zero_point),
                                     {{}, {}, {in[0].rank() - 1}, {0}});
-            return requantized(acc + in[2], in, a, acc.rank() - 1);
+            return requantized(acc + in[2], Requantization(in, a, acc.rank() - 1));
           },
       .samples = {{.dims = {{3, 4}, {4, 2}, {2}},
                    .dtypes = {i8, i8, i32},
@@ -256,7 +253,7 @@ OpDef define_qconv2d() {
       .decompose =
           [as_conv](Values in, const QConv2dAttrs& a) {
             Value acc = conv(centered_codes(in[0], a.x_zero_point), centered_codes(in[1], a.w_zero_point), as_conv(a));
-            return requantized(acc + broadcast_in_dim(in[2], acc.dims(), {1}), in, a, 1);
+            return requantized(acc + broadcast_in_dim(in[2], acc.dims(), {1}), Requantization(in, a, 1));
           },
       .samples = {{.dims = {{1, 2, 5, 4}, {3, 2, 3, 3}, {3}},
                    .dtypes = {i8, i8, i32},
