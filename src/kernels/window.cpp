@@ -9,6 +9,7 @@
 
 #include "kernels/narrow_float.h"
 #include "kernels/row_of_windows.h"
+#include "kernels/window_pairs.h"
 #include "rlx/element.h"
 
 namespace rlx::kernels {
@@ -158,6 +159,7 @@ void reduce_window(const ReduceWindowArgs& args, int64_t begin, int64_t end) noe
     one.low[0] = 0, one.base_dilation[0] = one.window_dilation[0] = 1;
     return reduce_window(one, begin, end);
   }
+  if (are_pairs(args)) return reduce_pairs(args, begin, end);
   switch (args.dtype) {
     case DType::f32: return slide_float<Access<float, float>>(args, begin, end);
     case DType::f16: return slide_float<Access<F16, float>>(args, begin, end);
@@ -255,6 +257,7 @@ size_t select_and_scatter_scratch_bytes(const SelectAndScatterArgs& args) {
 }
 void select_and_scatter(const SelectAndScatterArgs& args, int64_t begin, int64_t end, void* scratch) noexcept {
   auto* taps = static_cast<int64_t*>(scratch);
+  if (are_pairs(args)) return select_pairs(args, begin, end);
   if (args.dtype == f32) select_by<float>(args, begin, end, taps);
   else select_by<double>(args, begin, end, taps);
 }

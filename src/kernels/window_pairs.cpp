@@ -1,0 +1,170 @@
+// See the header. A row of outputs reads two rows of elements, even and odd ones apart; the last vector of a row may
+// overlap the one before it, for it computes the same again.
+#include "kernels/window_pairs.h"
+
+#include <algorithm>
+
+#include "kernels/highway_targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/window_pairs.cpp"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace rlx::kernels {
+namespace HWY_NAMESPACE {
+namespace {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+/// One lane, or many: f(tag, index of the first output).
+template <class F>
+HWY_INLINE void over_row(int64_t n, F f) {
+  const auto by = [&](auto d) HWY_ATTR {
+    const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+    if (n < lanes) return false;
+    for (int64_t i = 0; i + lanes <= n; i += lanes) f(d, i);
+    if (n % lanes != 0) f(d, n - lanes);
+    return true;
+  };
+  if (by(hn::CappedTag<float, 8>()) || by(hn::CappedTag<float, 4>())) return;
+  for (int64_t i = 0; i < n; ++i) f(hn::CappedTag<float, 1>(), i);
+}
+
+/// A NaN stays; else what is better than the best before it takes its place.
+template <bool kLargest>
+void reduce_row(const float* top, const float* bottom, float* y, int64_t n) {
+  over_row(n, [&](auto d, int64_t i) HWY_ATTR {
+    using V = hn::Vec<decltype(d)>;
+    const auto better = [](V best, V next) HWY_ATTR {
+      const auto stays = kLargest ? hn::Gt(best, next) : hn::Lt(best, next);
+      return hn::IfThenElse(hn::Or(hn::IsNaN(best), stays), best, next);
+    };
+    V a, b, c, e;
+    hn::LoadInterleaved2(d, top + 2 * i, a, b);
+    hn::LoadInterleaved2(d, bottom + 2 * i, c, e);
+    hn::StoreU(better(better(better(a, b), c), e), d, y + i);
+  });
+}
+
+template <Kept kKept>
+void select_row(const float* top, const float* bottom, const float* source, float* y_top, float* y_bottom, int64_t n) {
+  over_row(n, [&](auto d, int64_t i) HWY_ATTR {
+    using V = hn::Vec<decltype(d)>;
+    const auto stays = [](V best, V next) HWY_ATTR {
+      switch (kKept) {
+        case Kept::first_greatest: return hn::Ge(best, next);
+        case Kept::last_greatest: return hn::Gt(best, next);
+        case Kept::first_least: return hn::Le(best, next);
+        default: return hn::Lt(best, next);
+      }
+    };
+    V a, b, c, e;
+    hn::LoadInterleaved2(d, top + 2 * i, a, b);
+    hn::LoadInterleaved2(d, bottom + 2 * i, c, e);
+    const V ct = hn::LoadU(d, source + i);
+    // Where an element stays, the later one gets nothing; where it does not, all before it get nothing.
+    const auto first = stays(a, b);
+    const V one = hn::IfThenElse(first, a, b);
+    const auto upper = stays(one, c);
+    const V two = hn::IfThenElse(upper, one, c);
+    const auto three = stays(two, e);
+    const V in_three = hn::IfThenElseZero(three, ct), in_upper = hn::IfThenElseZero(upper, in_three);
+    hn::StoreInterleaved2(hn::IfThenElseZero(first, in_upper), hn::IfThenZeroElse(first, in_upper), d, y_top + 2 * i);
+    hn::StoreInterleaved2(hn::IfThenZeroElse(upper, in_three), hn::IfThenZeroElse(three, ct), d, y_bottom + 2 * i);
+  });
+}
+
+void reduce_max_row(const float* top, const float* bottom, float* y, int64_t n) { reduce_row<true>(top, bottom, y, n); }
+void reduce_min_row(const float* top, const float* bottom, float* y, int64_t n) {
+  reduce_row<false>(top, bottom, y, n);
+}
+
+void select_kept_row(Kept kept, const float* top, const float* bottom, const float* source, float* y_top,
+                     float* y_bottom, int64_t n) {
+  switch (kept) {
+    case Kept::first_greatest: return select_row<Kept::first_greatest>(top, bottom, source, y_top, y_bottom, n);
+    case Kept::last_greatest: return select_row<Kept::last_greatest>(top, bottom, source, y_top, y_bottom, n);
+    case Kept::first_least: return select_row<Kept::first_least>(top, bottom, source, y_top, y_bottom, n);
+    case Kept::last_least: return select_row<Kept::last_least>(top, bottom, source, y_top, y_bottom, n);
+  }
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace rlx::kernels
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace rlx::kernels {
+namespace {
+
+HWY_EXPORT(reduce_max_row);
+HWY_EXPORT(reduce_min_row);
+HWY_EXPORT(select_kept_row);
+
+/// In the last two dims 2 by 2, one behind the other; in the others nothing slides.
+template <class Args>
+bool slide_by_pairs(const Args& a, const int64_t* dilation) {
+  if (a.dtype != DType::f32 || a.rank < 2) return false;
+  for (int d = 0; d < a.rank; ++d) {
+    const int64_t size = d >= a.rank - 2 ? 2 : 1;
+    if (a.window[d] != size || a.stride[d] != size || a.low[d] != 0 || dilation[d] != 1 ||
+        a.out_dims[d] * size > a.x_dims[d] || a.out_dims[d] == 0)
+      return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+bool are_pairs(const ReduceWindowArgs& a) {
+  const bool spread = std::any_of(a.base_dilation, a.base_dilation + a.rank, [](int64_t by) { return by != 1; });
+  return (a.op == ReduceOp::max || a.op == ReduceOp::min) && !spread && slide_by_pairs(a, a.window_dilation) &&
+         a.x_strides[a.rank - 1] == 1;
+}
+bool are_pairs(const SelectAndScatterArgs& a) { return slide_by_pairs(a, a.dilation); }
+
+void reduce_pairs(const ReduceWindowArgs& a, int64_t begin, int64_t end) noexcept {
+  const auto row_of =
+      a.op == ReduceOp::max ? HWY_DYNAMIC_DISPATCH(reduce_max_row) : HWY_DYNAMIC_DISPATCH(reduce_min_row);
+  const int last = a.rank - 1;
+  const int64_t width = a.out_dims[last];
+  const auto* x = static_cast<const float*>(a.x);
+  auto* y = static_cast<float*>(a.y);
+  for (int64_t at = begin; at < end;) {
+    const int64_t column = at % width, stop = std::min(end, at - column + width);
+    int64_t row = at / width, from = 2 * (row % a.out_dims[last - 1]) * a.x_strides[last - 1] + 2 * column;
+    row /= a.out_dims[last - 1];
+    for (int d = last - 2; d >= 0; --d) {
+      from += row % a.out_dims[d] * a.x_strides[d];
+      row /= a.out_dims[d];
+    }
+    row_of(x + from, x + from + a.x_strides[last - 1], y + at, stop - at);
+    at = stop;
+  }
+}
+
+void select_pairs(const SelectAndScatterArgs& a, int64_t begin, int64_t end) noexcept {
+  const auto row_of = HWY_DYNAMIC_DISPATCH(select_kept_row);
+  const int last = a.rank - 1;
+  const int64_t height = a.out_dims[last - 1], width = a.out_dims[last], stride = a.x_dims[last];
+  const int64_t plane = a.x_dims[last - 1] * stride;
+  int64_t planes = end - begin, first = begin;
+  for (int d = 0; d < last - 1; ++d) planes *= a.x_dims[d], first *= a.x_dims[d];
+  const bool leaves_some = 2 * height != a.x_dims[last - 1] || 2 * width != stride;
+  for (int64_t p = first; p < first + planes; ++p) {
+    const float* x = static_cast<const float*>(a.x) + p * plane;
+    const float* source = static_cast<const float*>(a.source) + p * height * width;
+    float* y = static_cast<float*>(a.y) + p * plane;
+    if (leaves_some) std::fill(y, y + plane, 0.0F);
+    for (int64_t r = 0; r < height; ++r, source += width) {
+      const int64_t top = 2 * r * stride;
+      row_of(a.kept, x + top, x + top + stride, source, y + top, y + top + stride, width);
+    }
+  }
+}
+
+}  // namespace rlx::kernels
+#endif  // HWY_ONCE

@@ -1,0 +1,87 @@
+// Pools of 2 by 2 against their definition, for rows of every width, odd extents, ties and NaN.
+#include "kernels/window_pairs.h"
+
+#include "kernels/kernel_test.h"
+
+using namespace rlx;
+using namespace rlx::kernels;
+using namespace rlx::test;
+
+namespace {
+
+bool stays(Kept kept, float best, float next) {
+  switch (kept) {
+    case Kept::first_greatest: return best >= next;
+    case Kept::last_greatest: return best > next;
+    case Kept::first_least: return best <= next;
+    default: return best < next;
+  }
+}
+
+}  // namespace
+
+TEST_CASE("pools of pairs and their gradients equal their definition") {
+  for_each_target([&] {
+    for (int64_t width = 1; width <= 40; ++width) {
+      Random r(static_cast<uint64_t>(width));
+      const int64_t planes = 3, rows = 4 + width % 2, columns = 2 * width + r.below(2), height = rows / 2;
+      std::vector<float> x(static_cast<size_t>(planes * rows * columns)),
+          source(static_cast<size_t>(planes * height * width));
+      for (float& v : x) v = r.below(30) == 0 ? std::nanf("") : static_cast<float>(r.below(4));
+      for (float& v : source) v = static_cast<float>(1 + r.below(9));
+      std::vector<float> y(source.size(), 7.0F), back(x.size(), 7.0F);
+
+      ReduceWindowArgs pool;
+      pool.x = x.data(), pool.y = y.data(), pool.rank = 3;
+      SelectAndScatterArgs select;
+      select.x = x.data(), select.source = source.data(), select.y = back.data(), select.rank = 2,
+      select.units = planes;
+      const int64_t x_dims[] = {planes, rows, columns}, out_dims[] = {planes, height, width};
+      for (int d = 0; d < 3; ++d) {
+        pool.x_dims[d] = x_dims[d], pool.x_strides[d] = d == 0 ? rows * columns : d == 1 ? columns : 1;
+        pool.out_dims[d] = out_dims[d], pool.window[d] = pool.stride[d] = d == 0 ? 1 : 2;
+        pool.base_dilation[d] = pool.window_dilation[d] = 1;
+        if (d > 0) select.x_dims[d - 1] = x_dims[d], select.out_dims[d - 1] = out_dims[d];
+        if (d > 0) select.window[d - 1] = select.stride[d - 1] = 2, select.dilation[d - 1] = 1;
+      }
+      REQUIRE(are_pairs(pool) == false);  // a sum
+      REQUIRE(are_pairs(select));
+      auto places = [&](int64_t k) {
+        const int64_t at = (k / width * 2 + k / width / height * (rows - 2 * height)) * columns + k % width * 2;
+        return std::array<int64_t, 4>{at, at + 1, at + columns, at + columns + 1};
+      };
+      const auto count = static_cast<int64_t>(y.size());
+      for (ReduceOp op : {ReduceOp::max, ReduceOp::min}) {
+        pool.op = op;
+        REQUIRE(are_pairs(pool));
+        const int64_t middle = r.below(count + 1);
+        reduce_window(pool, 0, middle);
+        reduce_window(pool, middle, count);
+        for (int64_t k = 0; k < count; ++k) {
+          float want = x[static_cast<size_t>(places(k)[0])];
+          for (int64_t at : places(k)) {
+            const float v = x[static_cast<size_t>(at)];
+            if (want == want && (v != v || (op == ReduceOp::max ? v > want : v < want))) want = v;
+          }
+          const float got = y[static_cast<size_t>(k)];
+          REQUIRE((got == want || (got != got && want != want)));
+        }
+      }
+      for (Kept kept : {Kept::first_greatest, Kept::last_greatest, Kept::first_least, Kept::last_least}) {
+        select.kept = kept;
+        std::vector<int64_t> scratch(16);
+        select_and_scatter(select, 0, 1, scratch.data());
+        select_and_scatter(select, 1, planes, scratch.data());
+        std::vector<float> want(x.size(), 0.0F);
+        for (int64_t k = 0; k < count; ++k) {
+          int64_t best = places(k)[0];
+          for (int64_t at : places(k))
+            if (at != best && !stays(kept, x[static_cast<size_t>(best)], x[static_cast<size_t>(at)])) best = at;
+          want[static_cast<size_t>(best)] += source[static_cast<size_t>(k)];
+        }
+        CAPTURE(width);
+        REQUIRE(back == want);
+      }
+    }
+  });
+}
