@@ -89,8 +89,9 @@ template <class A>
 AdamMoments adam_moments(Values in, Value grad, const A& a) {
   DType t = grad.dtype();
   Value m = moving(in[4], grad, a.beta1), v = moving(in[5], square(grad), a.beta2);
-  Value root = sqrt(v) / sqrt(correction(in[3], a.beta2, t)) + a.epsilon;
-  return {m, v, m / correction(in[3], a.beta1, t) / root};
+  // One division for each element: the corrections are scalars, and so are their reciprocals.
+  Value root = sqrt(v) * (1.0 / sqrt(correction(in[3], a.beta2, t))) + a.epsilon;
+  return {m, v, m * (1.0 / correction(in[3], a.beta1, t)) / root};
 }
 template <class A>
 void require_adam(const A& a) {
