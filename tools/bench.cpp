@@ -7,6 +7,7 @@
 #include <ctime>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #ifdef __linux__
 #include <sched.h>
 #endif
@@ -115,16 +116,23 @@ std::string json_list(const Numbers& numbers, Text text) {
 }
 std::string ms_text(double ms) { return fixed_text(ms, 6); }  // to the nanosecond
 
+/// `c` and `result` outlive what is returned.
+std::function<void()> compiled_run(const BenchCase& c, const Session& session, std::vector<Tensor>& result) {
+  const Graph graph = c.graph();
+  result.resize(graph.outputs().size());
+  auto compiled = std::make_shared<CompiledGraph>(session.compile(graph));
+  compiled->set_params(c.params);
+  return [compiled, &c, &result] { compiled->run_into(c.inputs, result); };
+}
+
 /// `resident_kib`: what the process held before the case's arrays were made.
 void Bench::measure(BenchCase& c, double resident_kib) const {
   Session session(Device::parse(device), {threads});
   const double first_cpu_begin = cpu_ms();
   const Tick begin = Tick::now();
-  const Graph graph = c.graph();
-  std::vector<Tensor> result(graph.outputs().size());
-  CompiledGraph compiled = session.compile(graph);
-  compiled.set_params(c.params);
-  compiled.run_into(c.inputs, result);
+  std::vector<Tensor> result;
+  const std::function<void()> run = c.start ? c.start(session, result) : compiled_run(c, session, result);
+  run();
   const double first_ms = Tick::now().ms_since(begin), first_cpu_ms = cpu_ms() - first_cpu_begin;
   // The first numbers, of complex ones both parts.
   std::vector<float> first(std::min<size_t>(8, result[0].byte_count() / sizeof(float)));
@@ -135,7 +143,7 @@ void Bench::measure(BenchCase& c, double resident_kib) const {
   double shortest = 1e30;
   for (int i = 0; i < kWarmUp; ++i) {
     const Tick warm_up = Tick::now();
-    compiled.run_into(c.inputs, result);
+    run();
     shortest = std::min(shortest, Tick::now().ms_since(warm_up));
   }
   const int batch = static_cast<int>(std::clamp(kBatch_ms / std::max(shortest, 1e-6), 1.0, 1e5));
@@ -143,9 +151,9 @@ void Bench::measure(BenchCase& c, double resident_kib) const {
   const Tick timing = Tick::now();
   while (static_cast<int>(wall.size()) < iterations) {
     const double cpu_begin = cpu_ms();
-    const Tick run = Tick::now();
-    for (int i = 0; i < batch; ++i) compiled.run_into(c.inputs, result);
-    wall.push_back(Tick::now().ms_since(run) / batch);
+    const Tick start = Tick::now();
+    for (int i = 0; i < batch; ++i) run();
+    wall.push_back(Tick::now().ms_since(start) / batch);
     cpu.push_back((cpu_ms() - cpu_begin) / batch);
     if (Tick::now().ms_since(timing) > budget_seconds * 1e3 && wall.size() >= kLeast) break;
   }

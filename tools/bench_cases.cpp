@@ -44,6 +44,9 @@ const BenchFamily kFamilies[] = {
     {"qr", "N", "Q and R", {"512"}},
     {"svd", "N", "singular values and both factors", {"256"}},
     {"solve", "N", "a x = b for N right-hand sides", {"512"}},
+    {"train_mlp", "", "156 steps of 64 digits through 784-256-128-10, with Adam", {}},
+    {"train_cnn", "", "156 steps of 64 digits through two 3 by 3 convolutions of 16 and 32 channels, with Adam", {}},
+    {"train_encoder", "", "a step of 4 pre-norm layers of width 256 on 16 rows of 128 tokens, with Adam", {}},
     {"small_graph", "", "gelu(x[1,16]·w[16,16] + b)·c - x: what a run costs by itself", {}},
 };
 
@@ -297,6 +300,8 @@ BenchCase bench_case(const std::string& name, const std::string& model) {
     c.name = name;
     return c;
   }
+  for (const BenchFamily& known : kFamilies)
+    if (name == known.name && name.starts_with("train_")) return training_case(name);
   std::string full = name.find('_') == std::string::npos ? "minilm_" + name : name;
   std::string_view view = full, family = view.substr(0, view.rfind('_'));
   Shape shape = parse_shape(view.substr(std::min(view.size(), family.size() + 1)));

@@ -7,6 +7,7 @@
 
 #include "rlx/graph.h"
 #include "rlx/io.h"
+#include "rlx/session.h"
 
 namespace rlx::tools {
 
@@ -17,6 +18,8 @@ struct BenchCase {
   std::function<Graph()> graph;
   NamedTensors params = {};
   std::vector<Tensor> inputs = {};  ///< in the order of the graph's inputs
+  /// Instead of a graph: what is timed, and where it puts its results.
+  std::function<std::function<void()>(const Session&, std::vector<Tensor>& results)> start = {};
 };
 
 /// A family of cases, as `rlx bench --help` lists them.
@@ -29,5 +32,7 @@ std::span<const BenchFamily> bench_families();
 /// The case of that name: "gemm_512", "minilm_1x16" or, short for it, "1x16". Fails as wrong usage, naming those that
 /// there are. `model` is the folder of the sentence encoder; needed by the cases of minilm only.
 BenchCase bench_case(const std::string& name, const std::string& model);
+/// train_mlp, train_cnn, train_encoder: tools/bench_training.cpp.
+BenchCase training_case(const std::string& name);
 
 }  // namespace rlx::tools
