@@ -36,12 +36,15 @@ NamedTensors tensors_in(const SafetensorsFile& file, const std::string& front) {
 
 void check_merged(const Lora& lora, const NamedTensors& params, const SafetensorsFile& model) {
   NamedTensors merged = merge_lora(lora, params);
-  for (const auto& [name, wanted] : tensors_in(model, "merged/")) {
-    CHECK_MESSAGE(distance(merged.at(name), wanted) < 1e-6, name);
+  for (const auto& wanted : tensors_in(model, "merged/")) {
+    const std::string& name = wanted.first;
+    CHECK_MESSAGE(distance(merged.at(name), wanted.second) < 1e-6, name);
     CHECK_MESSAGE(distance(merged.at(name), params.at(name)) > 1e-3, name);
   }
-  for (const auto& [name, value] : merged)
-    if (!model.find("merged/" + name)) CHECK_MESSAGE(value == params.at(name), name);
+  for (const auto& weight : merged) {
+    const std::string& name = weight.first;
+    if (!model.find("merged/" + name)) CHECK_MESSAGE(weight.second == params.at(name), name);
+  }
 }
 
 nlohmann::json json_of(const std::string& path) { return nlohmann::json::parse(test::file_content(path)); }
@@ -114,11 +117,11 @@ TEST_CASE("settings by which newer versions of PEFT compute otherwise are refuse
                                                              {"target_parameters", {"experts.weight"}},
                                                              {"alora_invocation_tokens", {1, 2}},
                                                              {"arrow_config", {{"top_k", 1}}}};
-  for (const auto& [key, value] : settings) {
+  for (const auto& setting : settings) {
     auto changed = plain;
-    changed[key] = value;
+    changed[setting.first] = setting.second;
     test::put_file(folder / "adapter/adapter_config.json", changed.dump());
-    CHECK_THROWS_WITH_AS(load_lora(folder / "adapter", lora), doctest::Contains(key), Error);
+    CHECK_THROWS_WITH_AS(load_lora(folder / "adapter", lora), doctest::Contains(setting.first), Error);
   }
   test::put_file(folder / "adapter/adapter_config.json", plain.dump());
   CHECK(load_lora(folder / "adapter", lora) == lora.initial());
