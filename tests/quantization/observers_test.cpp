@@ -21,8 +21,8 @@ RangeObserver observed(const SafetensorsFile& file, const std::string& name, con
   return observer;
 }
 void check_range(const Range& range, const Tensor& expected, const std::string& what) {
-  for (auto [ours, i] : {std::pair{range.low, size_t{0}}, {range.high, size_t{1}}}) {
-    double theirs = load_number(expected, i);
+  for (size_t i = 0; i < 2; ++i) {
+    const double ours = i == 0 ? range.low : range.high, theirs = load_number(expected, i);
     CHECK_MESSAGE(ours == doctest::Approx(theirs).epsilon(1e-6), what, ": ", ours, " instead of ", theirs);
   }
 }

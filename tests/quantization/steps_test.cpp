@@ -27,7 +27,7 @@ double farthest(const Tensor& a, const Tensor& b) {
 TEST_CASE("steps with every kind of scale follow PyTorch's within 1e-5") {
   auto file = SafetensorsFile::open("tests/golden/quantization/steps.safetensors");
   const NamedTensors start = test::net_params(file, "start/");
-  for (auto [run, activations, weights, ste] :
+  for (auto [name_of_run, activations, weights, ste] :
        {std::tuple{"fixed_per_batch", "fixed", "per_batch", SteKind::clipped_identity},
         {"fixed_fixed_identity", "fixed", "fixed", SteKind::identity},
         {"ema_per_batch", "ema", "per_batch", SteKind::clipped_identity},
@@ -35,8 +35,9 @@ TEST_CASE("steps with every kind of scale follow PyTorch's within 1e-5") {
         {"per_batch_per_batch", "per_batch", "per_batch", SteKind::clipped_identity},
         {"learned_learned", "learned", "learned", SteKind::clipped_identity},
         {"learned_per_batch", "learned", "per_batch", SteKind::clipped_identity}}) {
+    const std::string run = name_of_run;
     CAPTURE(run);
-    const NamedTensors expected = test::tensors_under(file, text_of(run, "/"));
+    const NamedTensors expected = test::tensors_under(file, run + "/");
     QuantizationConfig config;
     config.activations = kind_named(activations), config.weights = kind_named(weights);
     config.ste = ste, config.decay = 0.9;
