@@ -5,7 +5,8 @@
 
 #include "rlx/graph_file.h"
 #include "tools/output.h"
-#include "tools/train_loop.h"
+#include "tools/train_session.h"
+#include "tools/train_tests.h"
 
 namespace rlx::tools {
 namespace {

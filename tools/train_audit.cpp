@@ -8,6 +8,7 @@
 #include "tools/output.h"
 #include "tools/text_table.h"
 #include "tools/train_loop.h"
+#include "tools/train_session.h"
 
 namespace rlx::tools {
 namespace {

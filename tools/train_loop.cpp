@@ -8,20 +8,20 @@
 #include <filesystem>
 
 #include "io/atomic_file.h"
-#include "rlx/element.h"
 #include "rlx/metrics.h"
 #include "tools/output.h"
 #include "tools/progress_bar.h"
 #include "tools/quantization.h"
 #include "tools/subcommands.h"
+#include "tools/train_session.h"
+#include "tools/train_tests.h"
+#include "tools/train_text.h"
 
 namespace rlx::tools {
 namespace {
 
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
-
-constexpr uint32_t kKeys = 17;  // the stream of keys for dropout
 
 std::atomic<bool> interrupted = false;
 
@@ -42,51 +42,6 @@ class Interrupts {
   Interrupts(const Interrupts&) = delete;
   Interrupts& operator=(const Interrupts&) = delete;
 };
-
-Optimizer optimizer_of(const TrainSettings& s) {
-  Optimizer o = Optimizer::named(s.optimizer);
-  if (auto* sgd = std::get_if<SgdAttrs>(&o.rule)) sgd->momentum = s.momentum;
-  if (auto* rmsprop = std::get_if<RmspropAttrs>(&o.rule)) rmsprop->momentum = s.momentum;
-  if (auto* muon = std::get_if<MuonAttrs>(&o.rule); muon && s.momentum > 0) muon->momentum = s.momentum;
-  return o;
-}
-
-LearningRate rate_of(const TrainSettings& s, int64_t steps) {
-  LearningRate::Options options{.warmup = s.warmup, .last = s.last};
-  if (s.schedule == "linear") return LearningRate::linear(s.learning_rate, steps, options);
-  if (s.schedule == "cosine") return LearningRate::cosine(s.learning_rate, steps, options);
-  if (s.schedule == "one_cycle") return LearningRate::one_cycle(s.learning_rate, steps);
-  if (s.schedule != "constant")
-    fail(ErrorCode::not_found, "there is no schedule '", s.schedule,
-         "'; there are constant, linear, cosine, one_cycle");
-  return LearningRate::constant(s.learning_rate, s.warmup);
-}
-
-PrecisionPolicy precision_of(const TrainSettings& s) {
-  if (s.precision == "f32") return {};
-  if (s.precision == "f16") return PrecisionPolicy::auto_mixed(f16);
-  if (s.precision == "bf16") return PrecisionPolicy::auto_mixed(bf16);
-  fail(ErrorCode::not_found, "there is no precision '", s.precision, "'; there are f32, f16, bf16");
-}
-
-/// Sums over batches; a mean counts by the number of its examples.
-class Totals {
- public:
-  void add(std::span<const Tensor> outputs, const Graph& g, int64_t examples) {
-    sums_.resize(outputs.size());
-    for (size_t i = 0; i < outputs.size(); ++i)
-      if (outputs[i].rank() == 0 && is_float(outputs[i].dtype()))
-        sums_[i] += load_number(outputs[i], 0) * (g.outputs()[i].name == "correct" ? 1 : static_cast<double>(examples));
-    examples_ += examples;
-  }
-  double mean(size_t output) const { return sums_[output] / static_cast<double>(examples_); }
-
- private:
-  std::vector<double> sums_;
-  int64_t examples_ = 0;
-};
-
-int64_t examples_in(const Loader::Batch& batch) { return batch.tensors.at(0).second.shape().at(0); }
 
 class Run {
  public:
@@ -298,107 +253,10 @@ void Run::operator()() {
 
 }  // namespace
 
-TrainConfig train_config(const TrainSettings& s, const TrainModel& model, int64_t steps) {
-  TrainConfig config;
-  config.written = model.written, config.groups = model.groups;
-  config.optimizer = optimizer_of(s);
-  config.learning_rate = rate_of(s, steps);
-  config.clip_norm = s.clip_norm, config.clip_value = s.clip_value, config.ema = s.ema;
-  config.allow_unused = s.allow_unused;
-  config.fused = s.accumulate == 1;
-  config.precision = precision_of(s), config.checkpoints = s.checkpoints, config.seed = static_cast<uint64_t>(s.seed);
-  if (!s.freeze.empty()) config.groups.push_back({s.freeze, 1, {}, true});
-  // Biases and the factors of norms are not pulled towards 0.
-  ParamGroup vectors;
-  vectors.weight_decay = 0;
-  for (Ref r : model.loss.params())
-    if (model.loss.node(r).types[0].rank() < 2) vectors.params.push_back(model.loss.node(r).name);
-  if (!vectors.params.empty()) config.groups.push_back(std::move(vectors));
-  if (s.weight_decay >= 0) config.groups.push_back({{"*"}, 1, s.weight_decay});
-  return config;
-}
-
-std::vector<NamedTensor> inputs_of(const Graph& loss, std::vector<NamedTensor> batch, int64_t seed, int64_t step) {
-  for (Ref r : loss.inputs()) {
-    const Node& input = loss.node(r);
-    bool given = std::any_of(batch.begin(), batch.end(), [&](const NamedTensor& t) { return t.first == input.name; });
-    if (given || input.name != "key" || input.types[0] != Type{u32, {2}}) continue;
-    RandomStream random(static_cast<uint64_t>(seed), kKeys, static_cast<uint32_t>(step));
-    uint32_t first = random.next();
-    batch.emplace_back("key", Tensor::of<uint32_t>({2}, {first, random.next()}));
-  }
-  return batch;
-}
-
-LoaderOptions loader_options(const TrainModel& model, const TrainSettings& s) {
-  LoaderOptions options{.batch_size = s.batch_size, .seed = static_cast<uint64_t>(s.seed)};
-  // A graph whose batch is a number takes batches of that size alone.
-  for (Ref r : model.loss.inputs()) {
-    const Dims& dims = model.loss.node(r).types[0].dims;
-    if (!dims.empty() && dims[0].is_static() && model.loss.node(r).name != "key")
-      options.batch_size = dims[0].value(), options.drop_last = true;
-  }
-  if (s.shift > 0) {
-    if (model.images.empty())
-      fail(ErrorCode::invalid_argument, "shift moves images, of which the model '", s.model, "' has none");
-    options.transforms.push_back(random_shifts(model.images, s.shift));
-  }
-  return options;
-}
-
-Loader test_loader(const TrainModel& model, const TrainSettings& s) {
-  LoaderOptions options = loader_options(model, s);
-  options.shuffle = false, options.transforms.clear();
-  if (!options.drop_last) options.batch_size = std::max<int64_t>(options.batch_size, 100);
-  return Loader(model.data.test ? model.data.test : model.data.train, options);
-}
-
-TestMeans test_means(const CompiledGraph& tested, const TrainModel& model, const TrainSettings& s, int64_t step) {
-  Loader all = test_loader(model, s);
-  Totals totals;
-  for (int64_t i = 0; i < all.batches_per_epoch(); ++i) {
-    Loader::Batch batch = all.next();
-    int64_t examples = examples_in(batch);
-    totals.add(tested.run(inputs_of(model.tested, std::move(batch.tensors), s.seed, step)), model.tested, examples);
-  }
-  TestMeans means{totals.mean(0)};
-  for (size_t i = 1; model.answers > 0 && i < model.tested.outputs().size(); ++i)
-    if (model.tested.outputs()[i].name == "correct")
-      means.accuracy = totals.mean(i) / static_cast<double>(model.answers);
-  return means;
-}
-
-std::string TestMeans::text() const {
-  return "loss " + fixed_text(loss, 4) + (accuracy ? "  accuracy " + fixed_text(100 * *accuracy, 2) + " %" : "");
-}
-
 void train(const TrainRun& run) {
   check_settings(run.settings);
   Run loop(run);
   loop();
-}
-
-std::string written_text(const TrainModel& model, const NamedTensors& params, const TrainSettings& s,
-                         const Session& device) {
-  CompiledGraph writer = device.compile(*model.writer);
-  writer.set_params(params);
-  Tensor start = model.characters.encode(s.prompt);
-  auto values = start.values<int32_t>();
-  std::vector<int32_t> written(values.begin(), values.end());
-  if (written.empty()) written.push_back(0);
-  std::string text = s.prompt;
-  RandomStream random(static_cast<uint64_t>(s.seed), kKeys + 1);
-  for (int64_t i = 0; i < s.length; ++i) {
-    // What stands behind a place does not change it: the model is causal.
-    size_t seen = std::min(written.size(), static_cast<size_t>(s.context));
-    Tensor x(i32, {1, s.context});
-    std::copy(written.end() - static_cast<std::ptrdiff_t>(seen), written.end(), x.mutable_values<int32_t>().begin());
-    uint32_t first = random.next();
-    Tensor next = writer.run({{"x", x}, {"key", Tensor::of<uint32_t>({2}, {first, random.next()})}})[0];
-    written.push_back(next.values<int32_t>()[seen - 1]);
-    text += model.characters.all[static_cast<size_t>(written.back())];
-  }
-  return text;
 }
 
 }  // namespace rlx::tools
