@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """RLX and its peers in turn on the same workloads, in one table.
 
-    bench/yardstick [SUITE...] [--threads T] [--rounds N] [--cases A,B] [--peers A,B] [--list]
+    python3 bench/yardstick [SUITE...] [--threads T] [--rounds N] [--cases A,B] [--peers A,B] [--list]
 
 Suites: kernels, minilm, train; default: kernels and minilm. For each case every program runs in turn, round after round
 (A B C A B C), in a process of its own, so that what else the machine does meets all of them. Columns: the fastest and the
@@ -29,7 +29,7 @@ from yardstick import machine, peers, report, suites  # noqa: E402
 
 
 def arguments(words):
-    parser = argparse.ArgumentParser(prog="bench/yardstick", description=__doc__,
+    parser = argparse.ArgumentParser(prog="python3 bench/yardstick", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     parser.add_argument("suites", nargs="*", metavar="SUITE", help="kernels, minilm, train")
     parser.add_argument("--threads", type=int, default=1)
