@@ -17,6 +17,7 @@
 #include "frontends/mil/lower.h"
 #include "io/mlpackage.h"
 #include "ir/leaves.h"
+#include "ir/rewrite.h"
 #include "passes/collapse_rank.h"
 #include "rlx/element.h"
 
@@ -208,6 +209,7 @@ class CoremlExecutable final : public Executable {
       if (is_complex(wanted.dtype)) give(part_of(inputs[i], false)), give(part_of(inputs[i], true));
       else give(inputs[i]);
     }
+    solve_symbols(graph_, inputs);  // a symbol is the same number in all inputs
     std::vector<Tensor> results = r.run(given, options);
     auto types = graph_.output_types();
     for (size_t i = 0, next = 0; i < types.size(); ++i) {

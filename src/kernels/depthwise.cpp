@@ -24,6 +24,7 @@ namespace {
 constexpr int64_t kMaxTaps = 64;
 constexpr int64_t kBandBytes = 24 << 10;  ///< of padded rows: they share the first cache with what is written
 constexpr int64_t kMostLanes = 16;
+constexpr double kMostScratch = 1 << 20;  ///< of each thread
 
 /// The plane and the band, one dim as two: the first then has extent 1.
 struct Plane {
@@ -167,8 +168,17 @@ bool is_depthwise(const ConvolutionArgs& a) {
     taps *= a.kernel[d];
     if (a.lhs_dilation[d] != 1 || a.kernel[d] < 1 || a.stride[d] < 1) return false;
   }
+  for (int d = 0; d < a.spatial; ++d)
+    if (a.out_dims[d] < 1) return false;
   const int last = a.spatial - 1;
-  return taps <= kMaxTaps && a.stride[last] == 1 && (a.in_dims[last] <= 1 || a.x_strides[last] == 1) &&
+  if (taps > kMaxTaps) return false;
+  const Plane p(a);
+  const double row_bytes = static_cast<double>(p.pitch) * sizeof(float);  // distances may be as large as they like
+  const double least = static_cast<double>(p.padded_rows(1)) * row_bytes;
+  // Taps so far apart that for each row of outputs all rows between them would be copied anew.
+  if (p.row_gap > 1 && least > kBandBytes) return false;
+  if (std::max(least, static_cast<double>(p.padded_rows(p.band)) * row_bytes) > kMostScratch) return false;
+  return a.stride[last] == 1 && (a.in_dims[last] <= 1 || a.x_strides[last] == 1) &&
          (a.out_dims[last] <= 1 || a.y_strides[last] == 1);
 }
 

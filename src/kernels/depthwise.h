@@ -8,7 +8,8 @@
 namespace rlx::kernels {
 
 /// Whether it is one: f32, f16 or bf16, groups of one input channel, outputs side by side along the last dim that step
-/// by one input each, no gaps in the input, at most 64 taps. `reversed` is not looked at.
+/// by one input each, no gaps in the input, at most 64 taps, none of them so far apart that the rows between do not
+/// stay in the cache, and no result that is empty. `reversed` is not looked at.
 bool is_depthwise(const ConvolutionArgs& args);
 
 /// Per calling thread, aligned to 64 bytes.

@@ -398,7 +398,7 @@ class OnednnWeights final : public ConvolutionWeights {
     for (const Form& f : forms_)
       if (f.begin == begin && f.dims == side.dims && f.strides == side.strides && f.desc == wanted)
         return reinterpret_cast<float*>(f.data.get());
-    Form& f = forms_.emplace_back(Form{begin, side.dims, side.strides, wanted, aligned_memory(wanted.get_size())});
+    Form f{begin, side.dims, side.strides, wanted, aligned_memory(wanted.get_size())};
     float* from = const_cast<float*>(data_) + begin;
     AlignedMemory dense;
     memory::desc given;
@@ -412,7 +412,8 @@ class OnednnWeights final : public ConvolutionWeights {
     }
     memory source(given, onednn_engine(), from), target(wanted, onednn_engine(), f.data.get());
     dnnl::reorder(source, target).execute(onednn_stream(), source, target);
-    return reinterpret_cast<float*>(f.data.get());
+    forms_.push_back(std::move(f));  // only now, for nothing before is sure to succeed
+    return reinterpret_cast<float*>(forms_.back().data.get());
   }
 
  private:

@@ -124,7 +124,12 @@ bool are_pairs(const ReduceWindowArgs& a) {
   return (a.op == ReduceOp::max || a.op == ReduceOp::min) && !spread && slide_by_pairs(a, a.window_dilation) &&
          a.x_strides[a.rank - 1] == 1;
 }
-bool are_pairs(const SelectAndScatterArgs& a) { return slide_by_pairs(a, a.dilation); }
+bool are_pairs(const SelectAndScatterArgs& a) {
+  // Planes of x and of what is scattered are counted alike: padding below nothing leaves fewer of these.
+  for (int d = 0; d < a.rank - 2; ++d)
+    if (a.out_dims[d] != a.x_dims[d]) return false;
+  return slide_by_pairs(a, a.dilation);
+}
 
 void reduce_pairs(const ReduceWindowArgs& a, int64_t begin, int64_t end) noexcept {
   const auto row_of =

@@ -97,8 +97,9 @@ struct CoremlModel::State {
   std::vector<CoremlFeature> inputs, outputs, states;
   std::vector<std::string> labels;
   std::vector<int64_t> label_numbers;
-  std::map<std::string, Tensor> defaults;  // of inputs that may be left out
-  bool random = false;                     // the function draws numbers
+  std::map<std::string, Tensor> defaults;                     // of inputs that may be left out
+  std::map<std::string, mil::Feature::Flexibility> flexible;  // of arrays: the sizes that the package allows
+  bool random = false;                                        // the function draws numbers
 
   std::mutex mutex;
   std::list<std::shared_ptr<const Plan>> plans;  // the one that was used last comes first
@@ -137,7 +138,27 @@ struct CoremlModel::State {
     if (f.shape.empty() && t.rank() == 1 && t.element_count() == 1) t = t.reshaped({});
     if (t.dtype() != f.dtype)
       fail(ErrorCode::shape_mismatch, "input '", f.name, "' is given as ", given.type(), ", but is of ", f.dtype);
+    require_allowed(f.name, t);
     return t;
+  }
+
+  /// Core ML refuses sizes beside those that the package names, so that they are refused here too.
+  void require_allowed(const std::string& name, const Tensor& t) const {
+    auto found = flexible.find(name);
+    if (found == flexible.end()) return;
+    const auto& [shapes, ranges] = found->second;
+    if (!shapes.empty() && std::find(shapes.begin(), shapes.end(), t.shape()) == shapes.end()) {
+      std::string all;
+      for (const Shape& shape : shapes)
+        all += (all.empty() ? "" : ", ") + text_of(Type{t.dtype(), Dims(shape.begin(), shape.end())});
+      fail(ErrorCode::shape_mismatch, "input '", name, "' is given as ", t.type(), "; the package allows ", all);
+    }
+    if (!shapes.empty() || ranges.size() != t.rank()) return;
+    for (size_t d = 0; d < t.rank(); ++d)
+      if (t.shape()[d] < ranges[d].lower || (ranges[d].upper && t.shape()[d] > *ranges[d].upper))
+        fail(ErrorCode::shape_mismatch, "input '", name, "' is given as ", t.type(), "; the package allows ",
+             ranges[d].lower, " to ", ranges[d].upper ? text_of(*ranges[d].upper) : "any number of",
+             " elements along dim ", d);
   }
 };
 
@@ -159,6 +180,9 @@ CoremlModel CoremlModel::load(const std::string& path, CoremlOptions options) {
                  for (const mil::NamedType& input : function.inputs)
                    (input.type.kind == mil::ValueType::Kind::state ? state->states : state->inputs)
                        .push_back(feature_of(input, description, widen));
+                 if (description)
+                   for (const mil::Feature& f : description->inputs)
+                     if (f.kind == mil::Feature::Kind::array) state->flexible[f.name] = f.flexibility;
                  if (description)
                    for (const mil::Feature& f : description->inputs)
                      if (f.optional && f.dtype && f.kind == mil::Feature::Kind::array)

@@ -159,6 +159,21 @@ TEST_CASE("the description has ranges or lists, and the least or the first is th
   CHECK(in.flexibility.shapes == std::vector<Shape>{{1, 16, 2}, {2, 16, 2}, {2, 64, 2}});
   CHECK(in.shape == Shape{1, 16, 2});
   check_at(listed, g, {{"B", 2}, {"S", 64}});
+  // At a prediction no other sizes are taken, as Core ML takes none.
+  auto refused_at = [](const std::string& package, const Shape& shape) {
+    try {
+      CoremlModel::load(package).predict({{"x", numbers(shape)}});
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  CHECK(refused_at(listed, {2, 16, 2}).empty());
+  CHECK(refused_at(listed, {1, 64, 2}).find("the package allows f32[1, 16, 2], f32[2, 16, 2], f32[2, 64, 2]") !=
+        std::string::npos);
+  CHECK(refused_at(path, {9, 4, 2}).find("the package allows 1 to 8 elements along dim 0") != std::string::npos);
+  CHECK(refused_at(path, {8, 3, 2}).find("the package allows 4 to any number of elements along dim 1") !=
+        std::string::npos);
   // A number for one symbol, sizes for the other.
   write_coreml(path, g, {}, {.dims = {{"B", 3}}, .shapes = package_shapes("S=2..5")});
   CHECK(MlPackage::open(path).model().main.inputs.at(0).shape == Shape{3, 2, 2});
@@ -210,6 +225,11 @@ TEST_CASE("what cannot stay open is refused by name") {
   Value bits = turned.input("x", i32, {kS});
   turned.output(bitwise_xor(bits, reverse(bits, {0})), "y");
   refused(turned, "S=1..8", "tables that are laid out for one size");
+  Graph spread("spread");
+  Value image = spread.input("x", f32, {kB, 2, 5, 8}), kernel = spread.param("w", f32, {2, 3, 3, 3});
+  spread.output(conv_transpose(image, kernel, {.stride = {1, 2}}), "y");
+  CHECK_THROWS_WITH_AS(write_coreml(path, spread, {{"w", numbers({2, 3, 3, 3})}}, {.shapes = package_shapes("B=1..4")}),
+                       doctest::Contains("gaps between elements"), Error);
   // States and images have one shape.
   Graph state("state");
   Value held = state.input("held", f32, {kS});
@@ -230,6 +250,11 @@ TEST_CASE("Device::coreml runs a graph with symbols at every size") {
     CHECK(got.type() == wanted.type());
     CHECK(distance(got, wanted) < 1e-5);
   }
+  Graph both("both");
+  both.output(both.input("x", f32, {kB, 2}) + both.input("z", f32, {kB, 2}), "y");
+  CompiledGraph held = Session(Device::coreml()).compile(both);
+  CHECK_THROWS_WITH_AS(held.run({{"x", numbers({3, 2})}, {"z", numbers({1, 2})}}), doctest::Contains("the dim B"),
+                       Error);
   Graph twice("twice");
   Value a = twice.input("a", f32, {kS}), b = twice.input("b", f32, {kS * 2});
   twice.output(concatenate({a, a}, 0) + b, "y");

@@ -107,6 +107,11 @@ TEST_CASE("what is no convolution of each channel alone, or has no kernel, is re
   CHECK(refused([](ConvolutionArgs& b) { b.out_dtype = f16; }));
   CHECK(refused([](ConvolutionArgs& b) { b.in_channels = 8; }));
   CHECK(refused([](ConvolutionArgs& b) { b.spatial = 3; }));
+  CHECK(refused([](ConvolutionArgs& b) { b.out_dims[1] = 0, b.kernel[1] = 1; }));
+  CHECK(refused([](ConvolutionArgs& b) { b.out_dims[0] = 0; }));
+  CHECK(refused([](ConvolutionArgs& b) { b.in_dims[0] = 4096, b.rhs_dilation[0] = 1000; }));
+  CHECK(refused([](ConvolutionArgs& b) { b.in_dims[1] = b.out_dims[1] = int64_t{1} << 40; }));
+  CHECK(refused([](ConvolutionArgs& b) { b.rhs_dilation[1] = int64_t{1} << 40; }));
   CHECK(refused([](ConvolutionArgs& b) { b.stride[1] = 2; }));
   CHECK(refused([](ConvolutionArgs& b) { b.lhs_dilation[0] = 2; }));
   CHECK(refused([](ConvolutionArgs& b) { b.kernel[0] = b.kernel[1] = 9; }));

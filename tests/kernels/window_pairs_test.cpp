@@ -85,3 +85,16 @@ TEST_CASE("pools of pairs and their gradients equal their definition") {
     }
   });
 }
+
+TEST_CASE("planes that are fewer behind the window than before it are no pairs to scatter into") {
+  SelectAndScatterArgs a;
+  a.rank = 3;
+  const int64_t x_dims[] = {5, 4, 6}, out_dims[] = {5, 2, 3};
+  for (int d = 0; d < 3; ++d) {
+    a.x_dims[d] = x_dims[d], a.out_dims[d] = out_dims[d];
+    a.window[d] = a.stride[d] = d == 0 ? 1 : 2, a.dilation[d] = 1;
+  }
+  CHECK(are_pairs(a));
+  a.out_dims[0] = 3;  // padding below nothing
+  CHECK_FALSE(are_pairs(a));
+}

@@ -148,3 +148,20 @@ def test_traced_and_eager_agree(rng):
     close(rlx.jit(lambda x, w: rlx.conv(x, w))(x, w), rlx.conv(x, w))
     close(rlx.jit(lambda x: rlx.top_k(x, 2))(x), rlx.top_k(x, 2))
     close(rlx.jit(lambda x: rlx.index_add(x, 0, rnp.ones((2, 6))))(x), rlx.index_add(x, 0, np.ones((2, 6))))
+
+
+def test_windows_that_padding_below_nothing_cuts_off(rng):
+    """The gradient in f32, which has a kernel for pairs, is that in f64, which has none."""
+    def f(x):
+        return rnp.sum(rlx.reduce_window(x, "max", -np.inf, (1, 1, 2, 2), (1, 1, 2, 2), [(0, 0), (0, -2), (0, 0), (0, 0)]))
+
+    x = rng.normal(size=(2, 5, 4, 6))
+    wanted = np.asarray(rlx.jit(rlx.grad(f))(x))
+    assert wanted[:, 3:].max() == 0 and wanted[:, :3].sum() == 2 * 3 * 6
+    close(rlx.jit(rlx.grad(f))(x.astype("f4")), wanted.astype("f4"))
+
+
+def test_empty_convolutions():
+    for x, w, groups in [((1, 1, 0), (1, 1, 1), 1), ((1, 4, 8, 0), (4, 1, 1, 1), 4), ((0, 2, 5), (2, 1, 3), 2)]:
+        made = rlx.jit(lambda x, w, groups=groups: rlx.conv(x, w, groups=groups))(np.zeros(x, "f4"), np.ones(w, "f4"))
+        assert made.shape == (x[0], w[0], *(n - k + 1 for n, k in zip(x[2:], w[2:])))

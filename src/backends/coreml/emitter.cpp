@@ -117,7 +117,11 @@ int64_t Emitter::extent(const Dim& dim) {
 }
 
 Dim Emitter::dim(int64_t extent) const {
-  return extent >= 0 ? Dim(extent) : open_.at(static_cast<size_t>(-1 - extent));
+  if (extent >= 0) return extent;
+  const auto place = static_cast<size_t>(-1 - extent);
+  if (place >= open_.size())
+    fail(ErrorCode::internal, "an extent of ", extent, " stands for none of ", open_.size(), " open sizes");
+  return open_[place];
 }
 
 Shape Emitter::carried(const Type& type) {

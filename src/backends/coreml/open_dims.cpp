@@ -51,8 +51,8 @@ std::optional<std::string> convolution_cannot(const Question& q) {
   if (!q.operands[0].dims[static_cast<size_t>(layout.lhs[1])].is_static()) return "features that are no number";
   for (size_t d = 0; d < s.base.size(); ++d) {
     bool open = !q.operands[0].dims[static_cast<size_t>(layout.lhs[d + 2])].is_static();
-    if (open && (s.base[d] != 1 || !s.low[d].is_static() || !s.high[d].is_static()))
-      return "gaps or padding along a dim that is no number";
+    if (s.base[d] != 1 && has_symbols(q.operands[0])) return "gaps between elements";
+    if (open && (!s.low[d].is_static() || !s.high[d].is_static())) return "padding along a dim that is no number";
   }
   return std::nullopt;
 }
