@@ -99,8 +99,15 @@ void Where::predict() const {
 /// The arena of one run on the CPU beside the least that any plan needs. Weights are packed as for a run, from zeros.
 void Where::plan_memory() const {
   if (Device::parse(target).kind() != DeviceKind::cpu) throw UsageError("--memory is for --target cpu");
-  const Graph g = substitute(load_model(model), numbers_of(dims));
-  std::set<std::string> open;
+  if (strict || nodes) throw UsageError("--strict and --nodes are about dispatch, which --memory does not print");
+  const Graph given = load_model(model);
+  std::set<std::string> known, open;
+  for (const Type& type : given.input_types())
+    for (const Dim& dim : type.dims) dim.for_each_symbol([&](const std::string& symbol) { known.insert(symbol); });
+  const Bindings numbers = numbers_of(dims);
+  for (const auto& [symbol, number] : numbers)
+    if (!known.contains(symbol)) throw UsageError("--dim: the model has no symbolic dim '" + symbol + "'");
+  const Graph g = substitute(given, numbers);
   for (const Type& type : g.input_types())
     for (const Dim& dim : type.dims) dim.for_each_symbol([&](const std::string& symbol) { open.insert(symbol); });
   if (!open.empty())

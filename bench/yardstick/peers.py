@@ -5,6 +5,7 @@ import json
 import pathlib
 import select
 import subprocess
+import tempfile
 import time
 
 PROGRAMS = {  # suite: peer: (program, variant, the packages it needs)
@@ -42,11 +43,14 @@ class Server:
     command: list
     environment: dict
     process: subprocess.Popen = None
+    errors: object = None  # a file, for a pipe that nobody reads would fill
 
     def measure(self, case, iterations, budget):
         if self.process is None or self.process.poll() is not None:
-            self.process = subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                            stderr=subprocess.PIPE, text=True, env=self.environment)  # fmt: skip
+            self.close()
+            self.errors = tempfile.TemporaryFile("w+")
+            self.process = subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors,
+                                            text=True, env=self.environment)  # fmt: skip
         request = {"case": case, "iterations": iterations, "budget": budget}
         try:
             self.process.stdin.write(json.dumps(request) + "\n")
@@ -60,8 +64,9 @@ class Server:
                 raise PeerError(f"no answer within {end:.0f} seconds")
         line = self.process.stdout.readline()
         if not line:
-            errors = self.process.stderr.read().strip().splitlines() or ["no message"]
             code = self.process.wait()
+            self.errors.seek(0)
+            errors = self.errors.read().strip().splitlines() or ["no message"]
             self.close()
             raise PeerError(f"ended with {code}: {errors[-1][:300]}")
         return _answer(line)
@@ -70,7 +75,7 @@ class Server:
         if self.process:
             self.process.kill()
             self.process.wait()
-            for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
+            for pipe in (self.process.stdin, self.process.stdout, self.errors):
                 pipe.close()
             self.process = None
 
@@ -85,8 +90,11 @@ class Command:
 
     def measure(self, case, iterations, budget):
         command = [*self.command, "--iters", str(iterations), "--budget", str(budget), case]
-        done = subprocess.run(command, capture_output=True, text=True, env=self.environment,
-                              timeout=ANSWER_SECONDS + 10 * budget, check=False)  # fmt: skip
+        limit = ANSWER_SECONDS + 10 * budget
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, env=self.environment, timeout=limit, check=False)
+        except subprocess.TimeoutExpired as late:
+            raise PeerError(f"no answer within {limit:.0f} seconds") from late
         if done.returncode != 0 or not done.stdout.strip():
             errors = done.stderr.strip().splitlines() or ["it printed nothing"]
             raise PeerError(f"ended with {done.returncode}: {errors[0][:300]}")

@@ -107,6 +107,8 @@ graph @g {
         self.assertRegex(self.succeeds("where", graph, "--memory", "--dim", "n=32"), r"largest live set +\d")
         self.fails(2, "needs a number for 'n': --dim n=NUMBER", "where", graph, "--memory")
         self.fails(2, "--dim is for --memory", "where", graph, "--dim", "n=32")
+        self.fails(2, "no symbolic dim 'm'", "where", graph, "--memory", "--dim", "n=32", "--dim", "m=2")
+        self.fails(2, "about dispatch", "where", graph, "--memory", "--dim", "n=32", "--strict")
 
     def test_strict_makes_a_composed_node_an_error(self):
         self.succeeds("where", self.graph, "--target", "null")

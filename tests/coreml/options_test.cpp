@@ -367,6 +367,8 @@ TEST_CASE("an image comes in as bytes and is scaled, a classifier answers with a
   CHECK(described.main.inputs[0].doc == "a picture");
   CHECK(described.main.predicted_feature == "classLabel");
   CHECK_THROWS_AS(write_coreml(path, g, {}, {.classes = {"one", "two"}}), Error);
+  CHECK_THROWS_WITH_AS(write_coreml(path, g, {}, {.probabilities = "y"}), doctest::Contains("no labels are given"),
+                       Error);
   CHECK_THROWS_AS(write_coreml(path, g, {}, {.images = {{"nothing", {}}}}), Error);
 }
 

@@ -356,6 +356,9 @@ Translated translate(const Graph& legal, const Options& options, const Interface
     if (std::find(in_names.begin(), in_names.end(), name) == in_names.end() &&
         std::find(out_names.begin(), out_names.end(), name) == out_names.end())
       fail(ErrorCode::not_found, "the description of '", name, "' is of no input or output of the graph");
+  if (interface.classes.empty() && !interface.probabilities.empty())
+    fail(ErrorCode::invalid_argument, "'", interface.probabilities, "' is to hold the probabilities of a classifier, ",
+         "and no labels are given");
   size_t probabilities = 0;
   if (!interface.classes.empty()) {
     auto at = interface.probabilities.empty() ? out_names.begin()
