@@ -62,6 +62,7 @@ HWY_INLINE void vector_of_columns(const IntegerProduct& p, int64_t row, int64_t 
   for (int r = 0; r < kN; ++r) {
     V v = hn::Round(hn::Mul(hn::ConvertTo(d, total[r]), multiplier));
     v = hn::Add(v, hn::Set(d, static_cast<float>(p.y_zero_point)));
+    v = hn::IfThenZeroElse(hn::IsNaN(v), v);  // as a conversion has it
     v = hn::Min(hn::Max(v, hn::Set(d, kLow)), hn::Set(d, kHigh));
     hn::StoreU(hn::DemoteTo(hn::Rebind<Y, D>(), hn::ConvertTo(di, v)), hn::Rebind<Y, D>(),
                static_cast<Y*>(p.y) + (row + r) * p.n + column);
@@ -121,7 +122,8 @@ void multiply_codes(const IntegerProduct& p, int64_t begin, int64_t end) noexcep
                                      (code_at(p.w_dtype, p.w, i * p.n + j) - p.w_zero_point));
       float v = std::nearbyint(static_cast<float>(static_cast<int32_t>(sum)) *
                                (p.multipliers ? p.multipliers[j] : p.multiplier));
-      v = std::clamp(v + static_cast<float>(p.y_zero_point), low, low + 255);
+      v += static_cast<float>(p.y_zero_point);
+      v = std::isnan(v) ? 0 : std::clamp(v, low, low + 255);
       if (p.y_dtype == i8) static_cast<int8_t*>(p.y)[r * p.n + j] = static_cast<int8_t>(v);
       else static_cast<uint8_t*>(p.y)[r * p.n + j] = static_cast<uint8_t>(v);
     }

@@ -1,0 +1,33 @@
+// Products of codes by multipliers that are no numbers; tests/ops and tests/golden have the other values.
+#include "kernels/integer_product.h"
+
+#include <cmath>
+
+#include "kernels/kernel_test.h"
+
+using namespace rlx;
+using namespace rlx::kernels;
+using namespace rlx::test;
+
+TEST_CASE("a multiplier that is NaN gives the code 0, in whole vectors and behind them") {
+  for_each_target([] {
+    constexpr int64_t kN = 19, kRows = 5, kK = 3;
+    const std::vector<float> x(kRows * kK, 2);
+    const std::vector<int8_t> w(kK * kN, 3);
+    const std::vector<int32_t> bias(kN, 2);  // 2 + 3 * 2 * 3 = 20
+    std::vector<float> multipliers(kN, 0.5);
+    for (int64_t j : {0, 5, 15, 16, 18}) multipliers[static_cast<size_t>(j)] = NAN;
+    multipliers[7] = multipliers[17] = INFINITY;
+    for (DType dtype : {i8, u8}) {
+      std::vector<uint8_t> y(kRows * kN, 77);
+      IntegerProduct p{.rows = kRows, .k = kK, .n = kN, .x = x.data(), .w_dtype = i8, .y_dtype = dtype};
+      p.w = w.data(), p.y_zero_point = 4, p.multipliers = multipliers.data(), p.bias = bias.data(), p.y = y.data();
+      multiply_codes(p, 0, kN);
+      for (size_t i = 0; i < y.size(); ++i) {
+        const float by = multipliers[i % kN];
+        INFO("row ", i / kN, ", column ", i % kN, ", ", std::string(name_of(dtype)));
+        CHECK(y[i] == (std::isnan(by) ? 0 : std::isinf(by) ? (dtype == i8 ? 127 : 255) : 14));
+      }
+    }
+  });
+}
