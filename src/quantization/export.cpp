@@ -135,6 +135,7 @@ class Exporter {
   /// One number for each output channel, along `axis` of `type`, behind a broadcast; nothing if it is no such thing.
   std::optional<Ref> channel_bias(Ref bias, const Type& type, int64_t axis) const {
     if (behind_[static_cast<size_t>(bias.node)]) return std::nullopt;
+    const Dim channels = type.dims[static_cast<size_t>(axis)];
     for (;;) {
       const Node& node = g_.node(bias);
       if (node.op != &op::broadcast_in_dim) break;
@@ -143,7 +144,7 @@ class Exporter {
       // [c], or c among ones, spread over the other dims.
       int64_t place = -1;
       for (size_t d = 0; d < from.dims.size(); ++d)
-        if (a.axes[d] == axis && from.dims[d] == type.dims[static_cast<size_t>(axis)]) place = static_cast<int64_t>(d);
+        if (a.axes[d] == axis && from.dims[d] == channels) place = static_cast<int64_t>(d);
         else if (from.dims[d] != Dim(1)) return std::nullopt;
       if (place < 0) return std::nullopt;
       bias = node.operands[0], axis = place;
@@ -152,7 +153,8 @@ class Exporter {
     const Type& t = g_.type(bias);
     Dim count = 1;
     for (const Dim& d : t.dims) count = count * d;
-    if (axis < static_cast<int64_t>(t.rank()) && t.dims[static_cast<size_t>(axis)] == count) return bias;
+    const bool is_there = axis < static_cast<int64_t>(t.rank()) && t.dims[static_cast<size_t>(axis)] == channels;
+    if (is_there && count == channels) return bias;
     return std::nullopt;
   }
 
@@ -218,16 +220,19 @@ class Exporter {
     const Node& node = g_.nodes()[m.node];
     const auto channels =
         static_cast<size_t>(w.codes->shape()[static_cast<size_t>(*quantization::channel_axis(node, g_))]);
-    const size_t sums = w.codes->element_count() / std::max<size_t>(channels, 1);
     std::optional<Tensor> bias;
     if (m.bias) bias = quantization::known_values(g_, {&*m.bias, 1}, params_, device_)[0];
+    if (bias && bias->element_count() != channels) return false;
     biases_.assign(channels, 0), multipliers_.assign(channels, 0);
-    const double room = std::ldexp(1, 31) - 1 - static_cast<double>(sums) * 255 * 128;
+    // How far a code of x is from its zero point at most.
+    const auto x_reach = static_cast<double>(std::max(x.high - code_zero(x), code_zero(x) - x.low));
+    const std::vector<int64_t> sizes = channel_sizes(*w.codes, *quantization::channel_axis(node, g_));
     for (size_t c = 0; c < channels; ++c) {
+      const double room = std::ldexp(1, 31) - 1 - x_reach * static_cast<double>(sizes[c]);
       const double scale = x.scales[0] * w.scales[w.scales.size() == 1 ? 0 : c];
       double wanted = bias ? std::nearbyint(load_number(*bias, c) / scale) : 0;
       multipliers_[c] = static_cast<float>(scale / q.scales[0]);
-      if (!(std::abs(wanted) < room) && is_zero(w, c)) {  // any scale serves a channel without weights
+      if (bias && sizes[c] == 0 && !(std::abs(wanted) < room)) {  // any scale serves a channel without weights
         multipliers_[c] = 0x1p-16F;
         wanted = std::clamp(std::nearbyint(load_number(*bias, c) / q.scales[0] * 0x1p16), -0x1p30, 0x1p30);
       }
@@ -236,7 +241,16 @@ class Exporter {
     }
     return true;
   }
-  static bool is_zero(const Quantizer& w, size_t channel) { return w.scales.size() > 1 && w.scales[channel] <= 1e-12; }
+  /// The sum of the sizes of a weight's codes, for each place along `axis`.
+  static std::vector<int64_t> channel_sizes(const Tensor& codes, int64_t axis) {
+    size_t inner = 1;
+    for (size_t d = static_cast<size_t>(axis) + 1; d < codes.rank(); ++d)
+      inner *= static_cast<size_t>(codes.shape()[d]);
+    const auto channels = static_cast<size_t>(codes.shape()[static_cast<size_t>(axis)]);
+    std::vector<int64_t> sizes(channels, 0);
+    for (size_t i = 0; i < codes.element_count(); ++i) sizes[i / inner % channels] += std::abs(load_index(codes, i));
+    return sizes;
+  }
 
   /// The product's codes, from what `biases_of` has left for it.
   Value product(Graph& to, const Match& m, const Quantizer& q) {

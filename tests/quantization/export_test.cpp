@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 
 #include "quantization/net.h"
@@ -156,6 +157,74 @@ TEST_CASE("a channel of zeros keeps its bias") {
   Exported e = exported(g, params, x);
   CHECK(count(e.model.graph, op::qmatmul) == 1);
   CHECK(farthest(run(e.model.graph, {}, x), run(e.faked, e.params, x)) < 1e-5);
+}
+
+TEST_CASE("a channel whose scale is too small for its bias is no channel of zeros") {
+  Graph g("collapsed");
+  g.output(linear(g.input("x", f32, {4, 2048}), g.param("a.weight", f32, {2, 2048}), g.param("a.bias", f32, {2})), "y");
+  NamedTensors params = {{"a.weight", waves({2, 2048}, 1)}, {"a.bias", Tensor::of<float>({2}, {0.5, 0.5})}};
+  Tensor x = waves({4, 2048}, 2);
+  std::vector<NamedTensor> batch = {{"x", x}};
+  QuantizationConfig config;
+  config.weights = ScaleKind::learned;
+  Quantization q = add_quantization(g, config);
+  params.merge(q.initial(params, calibrate(g, params, {&batch, 1}, config)));
+  store<double>(params.at("a.weight.scale"), 1, -1e-4);  // training went below zero: the op takes 1e-12
+  Int8Model model = export_int8(q.graph, params);
+  CHECK(model.lines[0].becomes == "float");
+  CHECK(model.lines[0].reason == "a bias, or a sum, does not fit 32 bits");
+  CHECK(farthest(run(model.graph, {}, x), run(q.graph, params, x)) < 1e-4);
+}
+
+TEST_CASE("sums that may not fit 32 bits stay floats, those that do become codes") {
+  for (bool full : {false, true}) {
+    Graph g("long");
+    g.output(matmul(g.input("x", f32, {1, 66400}), g.param("w", f32, {66400, 2})), "y");
+    // Codes of 0 to 255 by 127: 66312 products fit.
+    Tensor w(f32, {66400, 2}), x = waves({1, 66400}, 1);
+    for (size_t i = 0; i < 66400; ++i) {
+      store<double>(w, 2 * i + 1, full || i < 66300 ? 1 : 0);
+      store<double>(x, i, std::abs(load_number(x, i)));
+    }
+    Exported e = exported(g, {{"w", w}}, x);
+    CHECK(e.model.lines[0].reason == std::string(full ? "a bias, or a sum, does not fit 32 bits" : ""));
+    // A channel is zeros, and there is no bias.
+    CHECK(load_number(run(e.model.graph, {}, x), 0) == 0);
+  }
+  // Codes of weights up to 255: 60000 products of 255 by 255 are more than 2^31.
+  Graph g("unsigned");
+  Value x = g.input("x", f32, {1, 60000}), s = g.param("s", f32, {});
+  Value codes = fake_quantize_affine(x, s, g.param("z", i32, {}));
+  Value y = matmul(codes, fake_quantize_affine(g.param("w", f32, {60000, 2}), s, {}, {0, 255}));
+  g.output(fake_quantize_affine(y, g.param("t", f32, {})), "y");
+  Tensor w(f32, {60000, 2}), in(f32, {1, 60000});
+  for (size_t i = 0; i < 120000; ++i) store<double>(w, i, 2.55);
+  for (size_t i = 0; i < 60000; ++i) store<double>(in, i, 2.55);
+  NamedTensors params = {
+      {"w", w}, {"s", Tensor::scalar(0.01F)}, {"z", Tensor::scalar<int32_t>(-128)}, {"t", Tensor::scalar(4000.0F)}};
+  Int8Model model = export_int8(g, params);
+  // 2.55 * 2.55 * 60000 = 390150, of which 98 steps of 4000 are 392000.
+  CHECK(load_number(run(model.graph, {}, in), 0) == doctest::Approx(392000).epsilon(1e-6));
+  CHECK(count(model.graph, op::qmatmul) == 0);
+}
+
+TEST_CASE("one number that is spread over the channels is no bias of theirs") {
+  Graph g("spread");
+  Value y = conv(g.input("x", f32, {1, 2, 4, 4}), g.param("w", f32, {16, 2, 1, 1}));
+  Value spread = broadcast_in_dim(g.param("b", f32, {1}), {16, 1, 1}, {0});
+  g.output(y + broadcast_in_dim(spread, {1, 16, 4, 4}, {1, 2, 3}), "y");
+  Tensor x = waves({1, 2, 4, 4}, 1);
+  Exported e = exported(g, {{"w", waves({16, 2, 1, 1}, 2)}, {"b", Tensor::of<float>({1}, std::array{0.5F})}}, x);
+  CHECK(e.model.lines[0].reason == "what is added to it is no bias of its output channels");
+  CHECK(farthest(run(e.model.graph, {}, x), run(e.faked, e.params, x)) < 1e-4);
+  // In two steps, one number for each channel is one.
+  Graph two("two_steps");
+  y = conv(two.input("x", f32, {1, 2, 4, 4}), two.param("w", f32, {16, 2, 1, 1}));
+  spread = broadcast_in_dim(two.param("b", f32, {16}), {16, 1, 1}, {0});
+  two.output(y + broadcast_in_dim(spread, {1, 16, 4, 4}, {1, 2, 3}), "y");
+  e = exported(two, {{"w", waves({16, 2, 1, 1}, 2)}, {"b", waves({16}, 3)}}, x);
+  CHECK(count(e.model.graph, op::qconv2d) == 1);
+  CHECK(farthest(run(e.model.graph, {}, x), run(e.faked, e.params, x)) < 0.05);
 }
 
 TEST_CASE("what has no integer form stays floats between codes, and the table says why") {
