@@ -1,6 +1,8 @@
 // Ranges of a graph's activations; see rlx/quantization.h.
 #include <algorithm>
+#include <cmath>
 #include <iomanip>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -27,7 +29,28 @@ double number(const nlohmann::json& object, const char* key) {
   return member(object, key, &nlohmann::json::is_number).get<double>();
 }
 int64_t whole(const nlohmann::json& object, const char* key) {
-  return member(object, key, &nlohmann::json::is_number_integer).get<int64_t>();
+  const auto& found = member(object, key, &nlohmann::json::is_number_integer);
+  if (found.is_number_unsigned() && found.get<uint64_t>() > uint64_t{std::numeric_limits<int64_t>::max()})
+    fail(ErrorCode::parse, "'", key, "' is ", found.get<uint64_t>(), ", more than 64 bits with a sign hold");
+  return found.get<int64_t>();
+}
+
+/// " ('its name')", if it has one.
+std::string name_in(const nlohmann::json& entry) {
+  if (!entry.is_object() || !entry.contains("name") || !entry["name"].is_string()) return "";
+  return " ('" + entry["name"].get<std::string>() + "')";
+}
+
+Calibration::Entry entry_of(const nlohmann::json& json) {
+  if (!json.is_object()) fail(ErrorCode::parse, "it is no object");
+  Calibration::Entry e{member(json, "name", &nlohmann::json::is_string).get<std::string>(),
+                       {number(json, "least"), number(json, "greatest")},
+                       {number(json, "low"), number(json, "high")},
+                       whole(json, "count")};
+  if (!(e.range.low <= e.range.high)) fail(ErrorCode::parse, "the range goes from ", e.range.low, " to ", e.range.high);
+  if (!(e.seen.low <= e.seen.high)) fail(ErrorCode::parse, "what was seen goes from ", e.seen.low, " to ", e.seen.high);
+  if (e.count < 0) fail(ErrorCode::parse, "'count' is ", e.count, "; it must be at least 0");
+  return e;
 }
 
 }  // namespace
@@ -54,6 +77,10 @@ std::string Calibration::table() const {
     for (double each : {e.seen.low, e.seen.high, e.range.low, e.range.high}) out << std::setw(12) << each;
     if (e.range.low == 0 && e.range.high == 0) {
       out << "  only zeros\n";
+      continue;
+    }
+    if (!std::isfinite(e.range.high - e.range.low)) {
+      out << "  too wide\n";
       continue;
     }
     const CodeScale scale = scale_for(e.range, -128, 127, false);
@@ -92,16 +119,11 @@ Calibration Calibration::from_json(std::string_view text) {
   if (known == kMethods.end()) fail(ErrorCode::parse, "'", method, "' is no method of calibration");
   c.options = {static_cast<CalibrationMethod>(known - kMethods.begin()), number(json, "averaging"),
                number(json, "percentile"), whole(json, "bins"), whole(json, "levels")};
-  for (const auto& each : member(json, "activations", &nlohmann::json::is_array)) {
-    if (!each.is_object()) fail(ErrorCode::parse, "an entry of 'activations' is no object");
-    Entry e{member(each, "name", &nlohmann::json::is_string).get<std::string>(),
-            {number(each, "least"), number(each, "greatest")},
-            {number(each, "low"), number(each, "high")},
-            whole(each, "count")};
-    if (!(e.range.low <= e.range.high))
-      fail(ErrorCode::parse, "the range of '", e.name, "' goes from ", e.range.low, " to ", e.range.high);
-    c.activations.push_back(std::move(e));
-  }
+  const RangeObserver checked(c.options);
+  for (const auto& each : member(json, "activations", &nlohmann::json::is_array))
+    c.activations.push_back(
+        with_context([&] { return text_of("entry ", c.activations.size(), " of 'activations'", name_in(each)); },
+                     [&] { return entry_of(each); }));
   return c;
 }
 

@@ -155,6 +155,26 @@ Tensor weight_scales(const Tensor& w, const Quantization::Point& p) {
   return scales;
 }
 
+/// A scale that stands for no number cannot be fixed: training would never leave what its codes reach.
+void check_fixed(const Tensor& scales, const Quantization::Point& p) {
+  double most = 0;
+  for (size_t i = 0; i < scales.element_count(); ++i) most = std::max(most, load_number(scales, i));
+  if (scales.element_count() > 0 && most <= 1.01 * kLeastScale)  // as bf16 rounds it
+    fail(ErrorCode::invalid_argument, "the weight '", p.name, "' is 0, or nearly, in all of its ",
+         scales.element_count(),
+         " channels, so that no fixed scale follows from it; take per_batch for the scales of weights, or leave its "
+         "layer float");
+}
+
+/// The number that `dtype` has for the scale of `p`.
+Tensor activation_scale(double scale, const Quantization::Point& p, Range range) {
+  Tensor rounded = filled(p.dtype, {}, {scale});
+  if (!std::isfinite(load_number(rounded, 0)))
+    fail(ErrorCode::invalid_argument, "a range from ", range.low, " to ", range.high, " has the scale ", scale,
+         ", which ", p.dtype, " does not hold");
+  return rounded;
+}
+
 }  // namespace
 
 Quantization add_quantization(const Graph& g, const QuantizationConfig& config, bool training) {
@@ -203,7 +223,9 @@ NamedTensors Quantization::initial(const NamedTensors& params, const Calibration
     if (kind == ScaleKind::per_batch) continue;
     if (p.is_weight) {
       const Tensor weight = quantization::known_values(graph, {&p.value, 1}, params, device)[0];
-      values.emplace(p.name + ".scale", weight_scales(weight, p));
+      Tensor scales = weight_scales(weight, p);
+      if (kind == ScaleKind::fixed) check_fixed(scales, p);
+      values.emplace(p.name + ".scale", std::move(scales));
     } else if (kind == ScaleKind::ema) {
       Range range = ranges ? ranges->at(p.name).range : Range{kInfinity, -kInfinity};
       values.emplace(p.name + ".range", filled(p.dtype, {2}, {range.low, range.high}));
@@ -211,12 +233,15 @@ NamedTensors Quantization::initial(const NamedTensors& params, const Calibration
       if (!ranges)
         fail(ErrorCode::invalid_argument, "the scale of '", p.name, "' is ", names_of(kind)[static_cast<size_t>(kind)],
              ": it begins with a range that was observed; calibrate the graph first");
-      CodeScale scale =
-          with_context([&] { return "the scale of '" + p.name + "'"; },
-                       [&] { return scale_for(ranges->at(p.name).range, p.low, p.high, config.symmetric); });
-      values.emplace(p.name + ".scale", filled(p.dtype, {}, {scale.scale}));
-      if (!config.symmetric)
-        values.emplace(p.name + ".zero_point", Tensor::scalar<int32_t>(static_cast<int32_t>(scale.zero_point)));
+      const Range& range = ranges->at(p.name).range;
+      with_context([&] { return "the scale of '" + p.name + "'"; },
+                   [&] {
+                     CodeScale scale = scale_for(range, p.low, p.high, config.symmetric);
+                     values.emplace(p.name + ".scale", activation_scale(scale.scale, p, range));
+                     if (!config.symmetric)
+                       values.emplace(p.name + ".zero_point",
+                                      Tensor::scalar<int32_t>(static_cast<int32_t>(scale.zero_point)));
+                   });
     }
   }
   return values;

@@ -15,11 +15,16 @@ void require(bool good, const char* name, double value, const char* wanted) {
   if (!good) fail(ErrorCode::invalid_argument, name, " is ", value, "; it must be ", wanted);
 }
 
+constexpr double kMostFloat = std::numeric_limits<float>::max();
+/// Of the entropies, whose time grows with the square of the bins.
+constexpr int64_t kMostEntropyBins = int64_t{1} << 16;
+
 /// count + 1 edges from -threshold to threshold, in f32 as the numbers are.
 std::vector<double> edges_between(double threshold, size_t count) {
   std::vector<double> edges(count + 1);
   for (size_t i = 0; i <= count; ++i)
-    edges[i] = static_cast<float>(-threshold + 2 * threshold * static_cast<double>(i) / static_cast<double>(count));
+    edges[i] = static_cast<float>(std::clamp(
+        -threshold + 2 * threshold * static_cast<double>(i) / static_cast<double>(count), -kMostFloat, kMostFloat));
   return edges;
 }
 
@@ -74,6 +79,12 @@ double divergence(const std::vector<int64_t>& counts, size_t begin, size_t end, 
   return total;
 }
 
+/// What two ranges share; what was seen, if that is no range: then all lies in one bin, or beyond all others.
+Range within(Range seen, Range found) {
+  const Range both = {std::max(found.low, seen.low), std::min(found.high, seen.high)};
+  return both.low < both.high ? both : seen;
+}
+
 }  // namespace
 
 CodeScale scale_for(Range range, int64_t low, int64_t high, bool symmetric) {
@@ -84,6 +95,8 @@ CodeScale scale_for(Range range, int64_t low, int64_t high, bool symmetric) {
   const double least = std::min(range.low, 0.0), most = std::max(range.high, 0.0);
   if (least == most)
     fail(ErrorCode::invalid_argument, "the range is only 0: no scale stands for it, for nothing but zeros was seen");
+  if (!std::isfinite(most - least))
+    fail(ErrorCode::invalid_argument, "a range from ", range.low, " to ", range.high, " has no finite scale");
   constexpr double kLeast = 1e-12;  // as the ops have it
   if (symmetric) return {std::max(std::max(-least, most) / static_cast<double>(high), kLeast), 0};
   const double scale = std::max((most - least) / static_cast<double>(high - low), kLeast);
@@ -98,11 +111,15 @@ RangeObserver::RangeObserver(CalibrationOptions options) : options_(options) {
   require(options.bins >= 2 && options.bins <= 1 << 20, "bins", static_cast<double>(options.bins), "2 to 1048576");
   require(options.levels >= 2 && options.levels <= options.bins, "levels", static_cast<double>(options.levels),
           "at least 2, and at most as many as the bins");
+  require(options.method != CalibrationMethod::entropy || options.bins <= kMostEntropyBins, "bins",
+          static_cast<double>(options.bins), "at most 65536 where entropies are compared");
 }
 
 void RangeObserver::observe(const Tensor& x) {
   if (!is_float(x.dtype())) fail(ErrorCode::invalid_argument, "ranges are taken of floats, not of ", x.type());
   if (x.element_count() == 0) return;
+  const bool has_histogram =
+      options_.method == CalibrationMethod::percentile || options_.method == CalibrationMethod::entropy;
   std::vector<double> values(x.element_count());
   Range batch = {std::numeric_limits<double>::infinity(), -std::numeric_limits<double>::infinity()};
   for (size_t i = 0; i < values.size(); ++i) {
@@ -110,6 +127,9 @@ void RangeObserver::observe(const Tensor& x) {
     if (!std::isfinite(values[i]))
       fail(ErrorCode::invalid_argument, "element ", i, " of ", x.type(), " is ", values[i],
            "; a range needs finite numbers");
+    if (has_histogram && std::abs(values[i]) > kMostFloat)
+      fail(ErrorCode::invalid_argument, "element ", i, " of ", x.type(), " is ", values[i],
+           "; the bins of a histogram are numbers of f32, to ", kMostFloat, ". Calibrate by min_max");
     batch.low = std::min(batch.low, values[i]), batch.high = std::max(batch.high, values[i]);
   }
   const bool first = count_ == 0;
@@ -117,13 +137,13 @@ void RangeObserver::observe(const Tensor& x) {
   average_ = {averaged(average_.low, batch.low), averaged(average_.high, batch.high)};
   seen_ = first ? batch : Range{std::min(seen_.low, batch.low), std::max(seen_.high, batch.high)};
   count_ += static_cast<int64_t>(values.size());
-  if (options_.method == CalibrationMethod::percentile || options_.method == CalibrationMethod::entropy)
-    count_in_bins(values);
+  if (has_histogram) count_in_bins(values);
 }
 
 void RangeObserver::count_in_bins(std::span<const double> x) {
   double threshold = 0;
   for (double each : x) threshold = std::max(threshold, std::abs(each));
+  threshold = static_cast<float>(threshold);  // of f64: what f32 has no number for counts as 0
   Histogram& h = histogram_;
   if (h.counts.empty() || h.edges.back() == 0) {
     // Nothing but zeros so far: what they are counted in widens with the first other number.
@@ -137,10 +157,14 @@ void RangeObserver::count_in_bins(std::span<const double> x) {
     h.counts[bin_of(0, h.edges)] += zeros;
   } else if (threshold > h.edges.back()) {
     const double old = h.edges.back(), width = 2 * old / static_cast<double>(h.counts.size());
-    const auto more = static_cast<size_t>((threshold - old) / width) + 1;
-    if (more > size_t{1} << 24)
+    const double grown = std::floor((threshold - old) / width) + 1;  // at each end
+    const bool entropy = options_.method == CalibrationMethod::entropy;
+    const double most = entropy ? double{kMostEntropyBins} : double{1 << 25};
+    if (!(static_cast<double>(h.counts.size()) + 2 * grown <= most))
       fail(ErrorCode::invalid_argument, "a batch reaches ", threshold, " where those before it reached ", old,
-           "; a histogram with bins of ", width, " cannot hold both. Shuffle the batches, or calibrate by min_max");
+           "; a histogram with bins of ", width, " cannot hold both in ", most,
+           " bins. Shuffle the batches, or calibrate by ", entropy ? "percentile or " : "", "min_max");
+    const auto more = static_cast<size_t>(grown);
     h.counts.insert(h.counts.begin(), more, 0);
     h.counts.resize(h.counts.size() + more, 0);
     h.edges = edges_between(old + static_cast<double>(more) * width, h.counts.size());
@@ -158,7 +182,7 @@ Range RangeObserver::percentile_range() const {
     auto found = std::lower_bound(below.begin(), below.end(), part) - below.begin();
     return histogram_.edges[std::min(static_cast<size_t>(found), below.size() - 1)];
   };
-  return {std::max(edge_at(cut), seen_.low), std::min(edge_at(1 - cut), seen_.high)};
+  return within(seen_, {edge_at(cut), edge_at(1 - cut)});
 }
 
 Range RangeObserver::entropy_range() const {
@@ -172,7 +196,7 @@ Range RangeObserver::entropy_range() const {
     const double d = divergence(counts, begin, end, levels);
     if (d < least) least = d, best = {histogram_.edges[begin], histogram_.edges[end]};
   }
-  return {std::max(best.low, seen_.low), std::min(best.high, seen_.high)};
+  return within(seen_, best);
 }
 
 Range RangeObserver::range() const {

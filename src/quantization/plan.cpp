@@ -136,11 +136,12 @@ class Planner {
     Ref value = node.operands[1];
     auto axis = channel_axis(node, g_);
     if (!axis) return;
+    const int64_t bits = bits_of(layer).weight_bits;
     for (PlannedWeight& known : plan_.weights)
-      if (known.value == value && known.axis == *axis) return known.nodes.push_back(layer.node);
+      if (known.value == value && known.axis == *axis && known.bits == bits) return known.nodes.push_back(layer.node);
     const Node* param = param_behind(g_, value);
     std::string name = unique(param ? param->name : layer.name + ".weight");
-    plan_.weights.push_back({value, {layer.node}, std::move(name), *axis, bits_of(layer).weight_bits});
+    plan_.weights.push_back({value, {layer.node}, std::move(name), *axis, bits});
   }
 
   std::string unique(std::string name) {

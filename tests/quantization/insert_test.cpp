@@ -71,6 +71,43 @@ TEST_CASE("products of two activations, dot_general and tied weights") {
   CHECK(q.graph.node(q.graph.node(q.graph.outputs()[1].ref).operands[0]).op == &op::param);
 }
 
+TEST_CASE("one weight in layers of two classes has the bits of each") {
+  Graph g("tied");
+  Value w = g.param("w", f32, {8, 8});
+  g.output(dot_general(linear(g.input("x", f32, {4, 8}), w), w, {{}, {}, {1}, {1}}), "y");
+  QuantizationConfig config;
+  CHECK(names_of_points(add_quantization(g, config)) == Names{"w.output", "w.output.2", "x", "w"});
+  for (const char* few : {"linear", "dot_general"}) {
+    config = {};
+    config.classes[few].weight_bits = 2;
+    Quantization q = add_quantization(g, config);
+    REQUIRE(names_of_points(q) == Names{"w.output", "w.output.2", "x", "w", "w.2"});
+    const bool first = few == std::string("linear");
+    CHECK(q.points[3].high == (first ? 1 : 127));
+    CHECK(q.points[4].high == (first ? 127 : 1));
+  }
+}
+
+TEST_CASE("scales that would stand for nothing are refused before they are fixed") {
+  QuantizationConfig config;
+  config.weights = ScaleKind::fixed;
+  for (DType dtype : {f32, f16, bf16}) {
+    Graph g("zeros");
+    g.output(matmul(g.input("x", dtype, {4, 3}), g.param("w", dtype, {3, 2})), "y");
+    Quantization q = add_quantization(g, config);
+    Calibration ranges;
+    ranges.activations = {{"w.output", {-1, 1}, {-1, 1}, 4}, {"x", {-1, 1}, {-1, 1}, 4}};
+    Tensor w(dtype, {3, 2});
+    CHECK_THROWS_WITH_AS(q.initial({{"w", w}}, ranges),
+                         doctest::Contains("the weight 'w' is 0, or nearly, in all of its 2 channels"), Error);
+    store<double>(w, 1, 0.5);  // of the second channel
+    CHECK(q.initial({{"w", w}}, ranges).contains("w.scale"));
+    ranges.activations[1].range = {-1e300, 1e300};
+    CHECK_THROWS_WITH_AS(q.initial({{"w", w}}, ranges),
+                         doctest::Contains("a range from -1e+300 to 1e+300 has the scale 7.84314e+297, which "), Error);
+  }
+}
+
 TEST_CASE("classes have bits of their own, and layers can be left out") {
   QuantizationConfig config;
   config.classes["conv"] = {true, 4, 6};

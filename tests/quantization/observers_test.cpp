@@ -72,6 +72,88 @@ TEST_CASE("a percentile lies within a bin of the exact one") {
   CHECK(std::abs(observer.range().high - 0.99) < 2.0 / 2048);
 }
 
+TEST_CASE("where a percentile leaves nothing, the range is what was seen") {
+  // 9 of 10 are 0, and the tails that are cut hold the others.
+  Tensor x(f32, {1000});
+  for (size_t i = 0; i < 100; ++i) store<double>(x, 10 * i, 1);
+  for (double constant : {0.0, 1.0, -3.0}) {
+    RangeObserver observer({.method = CalibrationMethod::percentile, .percentile = 60});
+    Tensor all = x;
+    if (constant != 0)
+      for (size_t i = 0; i < 1000; ++i) store<double>(all, i, constant);
+    observer.observe(all);
+    CHECK(observer.range() == observer.seen());
+    CHECK(scale_for(observer.range(), -128, 127, false).scale > 0);
+  }
+  for (CalibrationMethod method : {CalibrationMethod::percentile, CalibrationMethod::entropy}) {
+    RangeObserver observer({.method = method});
+    observer.observe(Tensor::of<float>({4}, {100, 100.01F, 100.02F, 100.03F}));
+    CHECK(observer.range().low <= observer.range().high);
+  }
+}
+
+TEST_CASE("histograms of numbers near the ends of f32, and beyond them") {
+  for (CalibrationMethod method : {CalibrationMethod::percentile, CalibrationMethod::entropy}) {
+    RangeObserver observer({.method = method});
+    CHECK_THROWS_WITH_AS(observer.observe(Tensor::of<double>({3}, {1, 1e300, 2})),
+                         doctest::Contains("element 1 of f64[3] is 1e+300; the bins"), Error);
+    CHECK(observer.count() == 0);
+    // What f32 has no number for counts as 0; the range is that of what was seen.
+    observer.observe(Tensor::of<double>({3}, {1e-60, -1e-60, 1e-61}));
+    CHECK(observer.range() == Range{-1e-60, 1e-60});
+    observer.observe(Tensor::of<double>({3}, {3.0e38, -3.4e38, 0}));
+    observer.observe(Tensor::of<float>({2}, {3.4028234e38F, 0}));
+    CHECK(observer.range().low >= observer.seen().low);
+    CHECK(observer.range().high <= observer.seen().high);
+    CHECK(observer.range().low < observer.range().high);
+    RangeObserver wide({.method = method});
+    wide.observe(Tensor::of<float>({2}, {1e-45F, 0}));
+    CHECK_THROWS_WITH_AS(wide.observe(Tensor::of<float>({2}, {3e38F, 0})), doctest::Contains("cannot hold both"),
+                         Error);
+  }
+}
+
+TEST_CASE("entropies are compared of 65536 bins at most, for their time grows with the square") {
+  RangeObserver observer({.method = CalibrationMethod::entropy});
+  observer.observe(Tensor::of<float>({3}, {1, -1, 0.5F}));
+  CHECK_THROWS_WITH_AS(
+      observer.observe(Tensor::of<float>({2}, {100, 0})),
+      doctest::Contains("a batch reaches 100 where those before it reached 1; a histogram with bins of 0.000976562 "
+                        "cannot hold both in 65536 bins. Shuffle the batches, or calibrate by percentile or min_max"),
+      Error);
+  CHECK_THROWS_WITH_AS(RangeObserver({.method = CalibrationMethod::entropy, .bins = 1 << 17}),
+                       doctest::Contains("bins is 131072; it must be at most 65536"), Error);
+  RangeObserver percentile({.method = CalibrationMethod::percentile});
+  percentile.observe(Tensor::of<float>({3}, {1, -1, 0.5F}));
+  percentile.observe(Tensor::of<float>({2}, {100, 0}));
+  CHECK(percentile.range().high > 99);
+}
+
+TEST_CASE("ranges whose scale is not finite are refused, and files that hold no ranges") {
+  CHECK_THROWS_WITH_AS(scale_for({-1e308, 1e308}, -128, 127, false),
+                       doctest::Contains("a range from -1e+308 to 1e+308 has no finite scale"), Error);
+  auto text = [](const std::string& options, const std::string& entry) {
+    return R"({"format": "rlx calibration 1", "method": "min_max", "averaging": 0.01, )" + options +
+           R"(, "levels": 128, "activations": [{"name": "x", )" + entry + "}]}";
+  };
+  const std::string good = R"("percentile": 99, "bins": 2048)";
+  const std::string range = R"("low": -1, "high": 1, "least": -1, "greatest": 1, "count": )";
+  CHECK(Calibration::from_json(text(good, range + "3")).at("x").count == 3);
+  CHECK(Calibration::from_json(text(good, R"("low": -1e308, "high": 1e308, "least": 0, "greatest": 0, "count": 1)"))
+            .table()
+            .find("too wide") != std::string::npos);
+  auto refused = [&](const std::string& options, const std::string& entry, const char* words) {
+    CHECK_THROWS_WITH_AS(Calibration::from_json(text(options, entry)), doctest::Contains(words), Error);
+  };
+  refused(R"("percentile": 1, "bins": 2048)", range + "3", "percentile is 1; it must be above 50");
+  refused(R"("percentile": 99, "bins": -5)", range + "3", "bins is -5");
+  refused(good, range + "-3", "'count' is -3");
+  refused(good, range + "18446744073709551615", "'count' is 18446744073709551615");
+  refused(good, range + "\"many\"", "entry 0 of 'activations' ('x')");
+  refused(good, R"("low": 2, "high": 1, "least": 0, "greatest": 0, "count": 1)", "entry 0 of 'activations' ('x')");
+  refused(good, R"("low": 0, "high": 1, "least": 2, "greatest": 0, "count": 1)", "what was seen goes from 2 to 0");
+}
+
 TEST_CASE("what has no range is refused with its numbers") {
   CHECK_THROWS_WITH_AS(RangeObserver().range(), doctest::Contains("no calibration data"), Error);
   RangeObserver observer;
