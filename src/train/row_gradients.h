@@ -14,7 +14,8 @@ struct RowGradient {
 };
 
 /// `gradient`, if it is nothing but rows added to zeros, and of these at most a quarter as many as the table has (below
-/// that, sorting them pays). Rows that meet are added in their order, so the sums are those of `gradient` to the bit.
+/// that, sorting them pays). Rows that meet are added in their order: of one look-up the sums are those of `gradient`
+/// to the bit; of several, whose gradients it would sum first, to a rounding.
 RowGradient as_rows(Value gradient);
 
 /// Whether a row whose gradient is zero stays as it is, and its states too: plain gradient descent and Adagrad without
