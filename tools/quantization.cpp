@@ -65,6 +65,7 @@ std::optional<QuantizedTraining> quantized_training(TrainModel& model, const Tra
   model.loss = learning.graph;
   model.tested = add_quantization(model.tested, kept.config).graph;
   if (model.answering) model.answering = add_quantization(*model.answering, kept.config).graph;
+  if (model.writer) model.writer = add_quantization(*model.writer, kept.config).graph;
   model.written = learning.written, model.groups = learning.groups();
   model.initial.merge(scales);
   return kept;

@@ -95,6 +95,16 @@ class Quantize(ProgramTest):
             self.assertEqual("int8.rlx is written" in text, kind != "per_batch")
             self.assertEqual("no int8 model is written" in text, kind == "per_batch")
 
+    def test_a_model_that_writes_does_so_by_its_scales(self):
+        (self.folder / "text.txt").write_text("the cat sat on the mat. " * 40)
+        run = ["train", "char_lm", "--data", f"text={self.folder}/text.txt", "--context", 8, "--width", 16, "--layers", 1, "--heads", 2,
+               "--batch-size", 4, "--steps", 3, "--length", 20, "--prompt", "the ", "--threads", 1]
+        for kind in ("ema", "fixed", "learned", "per_batch"):
+            self.succeeds(*run, "--activation-scales", kind, "--out", self.folder / kind)
+            sample = (self.folder / kind / "sample.txt").read_text()
+            self.assertTrue(sample.startswith("the "))
+            self.assertEqual(len(sample), 24)
+
     def test_a_training_that_was_interrupted_goes_on_to_the_same_codes(self):
         run = ["train", "mlp", *self.data, "--hidden", "32", "--activation-scales", "ema", "--threads", 1]
         self.succeeds(*run, "--steps", 30, "--out", self.folder / "whole")
