@@ -116,7 +116,9 @@ std::map<size_t, Quantizer> quantizers_in(const Graph& g, const NamedTensors& pa
     for (double& scale : q.scales) {
       if (!std::isfinite(scale) || (!x && scale <= kLeastScale))
         fail(ErrorCode::invalid_argument, "node ", n, node.name.empty() ? "" : " of '" + node.name + "'",
-             " has the scale ", scale, ", which no numbers gave: calibrate the graph, or train it for a step");
+             " has the scale ", scale,
+             scale < 0 ? ", which training has driven below 0: take a smaller learning rate, or fixed scales"
+                       : ", which no numbers gave: calibrate the graph, or train it for a step");
       scale = std::max(scale, kLeastScale);
     }
     q.zero_points.assign(q.scales.size(), 0);

@@ -273,6 +273,11 @@ TEST_CASE("what cannot be exported is refused by name") {
   unset.merge(q.initial(params));
   CHECK_THROWS_WITH_AS(export_int8(q.graph, unset), doctest::Contains("which no numbers gave"), Error);
   CHECK_THROWS_WITH_AS(export_int8(q.graph, params), doctest::Contains("no value for the param 'x.range'"), Error);
+  Graph driven("driven");
+  driven.output(fake_quantize_fixed(driven.input("x", f32, {3}), driven.param("s", f32, {})), "y");
+  CHECK_THROWS_WITH_AS(export_int8(driven, {{"s", Tensor::scalar(-0.5F)}}),
+                       doctest::Contains("has the scale -0.5, which training has driven below 0: take a smaller"),
+                       Error);
   Graph wide("wide");
   wide.output(fake_quantize_fixed(wide.input("x", f32, {3}), wide.param("s", f32, {}), {.bits = 12}), "y");
   CHECK_THROWS_WITH_AS(export_int8(wide, {{"s", Tensor::scalar(1.0F)}}),
