@@ -29,12 +29,15 @@ class Packages {
   TemporaryFolder temporary_;
 };
 
+/// Integers are cut off towards 0.
 inline Tensor numbers(const Shape& shape, double from = -1, double to = 1, DType dtype = f32) {
   Tensor t(dtype, shape);
   uint64_t state = 42;
   for (size_t i = 0; i < t.element_count(); ++i) {
     state = state * 6364136223846793005ull + 1442695040888963407ull;
-    store<double>(t, i, from + (to - from) * static_cast<double>(state >> 40) / static_cast<double>(1 << 24));
+    const double value = from + (to - from) * static_cast<double>(state >> 40) / static_cast<double>(1 << 24);
+    if (is_integer(dtype)) store<int64_t>(t, i, static_cast<int64_t>(value));
+    else store<double>(t, i, value);
   }
   return t;
 }
