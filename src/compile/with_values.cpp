@@ -6,17 +6,21 @@
 
 namespace rlx {
 
+const Tensor& value_of(const NamedTensors& params, const Node& param) {
+  auto found = params.find(param.name);
+  if (found == params.end())
+    fail(ErrorCode::not_found, "there is no value for the param '", param.name, "' (", param.types[0], ") among the ",
+         params.size(), " given");
+  if (found->second.type() != param.types[0])
+    fail(ErrorCode::shape_mismatch, "the param '", param.name, "' is ", param.types[0], ", and its value ",
+         found->second.type());
+  return found->second;
+}
+
 Graph with_values(const Graph& g, const NamedTensors& params) {
   return with_leaves(g, [&](Graph& to, const Node& leaf) {
     if (leaf.op == &op::input) return to.input(leaf.name, leaf.types[0]);
-    auto found = params.find(leaf.name);
-    if (found == params.end())
-      fail(ErrorCode::not_found, "the param '", leaf.name, "', ", leaf.types[0], ", has no value among the ",
-           params.size(), " given");
-    if (found->second.type() != leaf.types[0])
-      fail(ErrorCode::shape_mismatch, "the param '", leaf.name, "' is ", leaf.types[0], ", and its value ",
-           found->second.type());
-    return to.constant(found->second);
+    return to.constant(value_of(params, leaf));
   });
 }
 

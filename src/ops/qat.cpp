@@ -4,6 +4,7 @@
 #include "rlx/ops/qat.h"
 
 #include "ops/composite_rules.h"
+#include "ops/least_scale.h"
 #include "rlx/ops/elementary.h"
 #include "rlx/ops/reduction.h"
 #include "rlx/ops/shape.h"
@@ -47,8 +48,6 @@ Value fake_quantize_affine(Value x, Value scale, Value zero_point, FakeQuantizeA
 }
 
 namespace {
-
-constexpr double kLeastScale = 1e-12;
 
 double most(int64_t bits) { return std::ldexp(1, static_cast<int>(bits) - 1) - 1; }
 void require_scale_axes(const Type& x, const Axes& named) {

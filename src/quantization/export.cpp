@@ -6,6 +6,7 @@
 #include <iomanip>
 #include <sstream>
 
+#include "compile/with_values.h"
 #include "ir/leaves.h"
 #include "quantization/quantizers.h"
 #include "rlx/element.h"
@@ -54,14 +55,9 @@ class Exporter {
 
  private:
   Value constant_of(Graph& to, const Node& param) {
-    auto found = params_.find(param.name);
-    if (found == params_.end())
-      fail(ErrorCode::not_found, "there is no value for the param '", param.name, "' (", param.types[0], ")");
-    if (found->second.type() != param.types[0])
-      fail(ErrorCode::shape_mismatch, "the param '", param.name, "' is ", param.types[0], ", and its value ",
-           found->second.type());
-    model_.float_bytes += found->second.byte_count();
-    return to.constant(found->second);
+    const Tensor& value = value_of(params_, param);
+    model_.float_bytes += value.byte_count();
+    return to.constant(value);
   }
 
   Value result(Ref r, Value v) {

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "ops/least_scale.h"
 #include "quantization/plan.h"
 #include "rlx/element.h"
 #include "rlx/ops.h"
@@ -14,7 +15,6 @@ using quantization::Plan;
 using quantization::PlannedActivation;
 using quantization::PlannedWeight;
 
-constexpr double kLeastScale = 1e-12;  // as the ops have it
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 int64_t most_code(int64_t bits) { return (int64_t{1} << (bits - 1)) - 1; }

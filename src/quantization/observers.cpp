@@ -5,6 +5,7 @@
 #include <limits>
 #include <numeric>
 
+#include "ops/least_scale.h"
 #include "rlx/element.h"
 #include "rlx/quantization.h"
 
@@ -97,9 +98,8 @@ CodeScale scale_for(Range range, int64_t low, int64_t high, bool symmetric) {
     fail(ErrorCode::invalid_argument, "the range is only 0: no scale stands for it, for nothing but zeros was seen");
   if (!std::isfinite(most - least))
     fail(ErrorCode::invalid_argument, "a range from ", range.low, " to ", range.high, " has no finite scale");
-  constexpr double kLeast = 1e-12;  // as the ops have it
-  if (symmetric) return {std::max(std::max(-least, most) / static_cast<double>(high), kLeast), 0};
-  const double scale = std::max((most - least) / static_cast<double>(high - low), kLeast);
+  if (symmetric) return {std::max(std::max(-least, most) / static_cast<double>(high), kLeastScale), 0};
+  const double scale = std::max((most - least) / static_cast<double>(high - low), kLeastScale);
   const double zero_point = static_cast<double>(low) - std::nearbyint(least / scale);
   return {scale, static_cast<int64_t>(std::clamp(zero_point, static_cast<double>(low), static_cast<double>(high)))};
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <set>
 
+#include "compile/with_values.h"
 #include "ir/leaves.h"
 #include "rlx/ops.h"
 
@@ -276,27 +277,22 @@ std::vector<Tensor> known_values(const Graph& g, std::span<const Ref> wanted, co
       for (Ref r : g.nodes()[n].operands) needed[static_cast<size_t>(r.node)] = true;
   Graph known(g.name());
   std::vector<std::vector<Value>> values(needed.size());
-  auto value_of = [&](Ref r) { return values[static_cast<size_t>(r.node)][static_cast<size_t>(r.result)]; };
+  auto made_of = [&](Ref r) { return values[static_cast<size_t>(r.node)][static_cast<size_t>(r.result)]; };
   for (size_t n = 0; n < needed.size(); ++n) {
     const Node& node = g.nodes()[n];
     if (!needed[n]) continue;
     if (node.op == &op::param) {
-      auto found = params.find(node.name);
-      if (found == params.end())
-        fail(ErrorCode::not_found, "there is no value for the param '", node.name, "' (", node.types[0], ")");
-      if (found->second.type() != node.types[0])
-        fail(ErrorCode::shape_mismatch, "the param '", node.name, "' is ", node.types[0], ", and its value ",
-             found->second.type());
+      value_of(params, node);  // fails by name
       values[n] = {known.param(node.name, node.types[0])};
     } else {
       std::vector<Value> operands;
-      for (Ref r : node.operands) operands.push_back(value_of(r));
+      for (Ref r : node.operands) operands.push_back(made_of(r));
       values[n] = known.emit(*node.op, std::move(operands), node.attrs);
     }
   }
-  for (Ref r : wanted) known.output(value_of(r));
+  for (Ref r : wanted) known.output(made_of(r));
   CompiledGraph compiled = device.compile(known);
-  for (Ref r : known.params()) compiled.set_param(known.node(r).name, params.find(known.node(r).name)->second);
+  for (Ref r : known.params()) compiled.set_param(known.node(r).name, value_of(params, known.node(r)));
   return compiled.run({});
 }
 

@@ -4,13 +4,12 @@
 #include <algorithm>
 #include <cmath>
 
+#include "ops/least_scale.h"
 #include "rlx/element.h"
 #include "rlx/ops.h"
 
 namespace rlx::quantization {
 namespace {
-
-constexpr double kLeastScale = 1e-12;  // as the ops have it
 
 /// What a node says of itself, without numbers of scales.
 Quantizer described(const Node& node, size_t n) {

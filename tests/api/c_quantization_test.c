@@ -1,28 +1,10 @@
 /* Quantization from C: ranges, fake quantization, its params, the graph of codes; mistakes have messages. */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "c_expect.h"
 #include "rlx/c.h"
-
-static int failures = 0;
-
-#define EXPECT(condition)                                                     \
-  do {                                                                        \
-    if (!(condition)) {                                                       \
-      fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition); \
-      ++failures;                                                             \
-    }                                                                         \
-  } while (0)
-
-static void expect_ok(rlx_status status, rlx_error* error, int line) {
-  if (status == RLX_OK) return;
-  fprintf(stderr, "line %d: status %d: %s\n", line, (int)status, rlx_error_message(error));
-  rlx_error_free(error);
-  exit(1);
-}
-#define OK(call) expect_ok((call), error, __LINE__)
 
 static void expect_error(rlx_status status, rlx_error* error, const char* words) {
   EXPECT(status != RLX_OK);

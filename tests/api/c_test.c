@@ -1,29 +1,12 @@
 /* The C ABI from C: a graph is parsed, another one built; both compile, run, report, and fail with messages. */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "c_expect.h"
 #include "rlx/c.h"
 
-static int failures = 0;
 static int released = 0;
-
-#define EXPECT(condition)                                                     \
-  do {                                                                        \
-    if (!(condition)) {                                                       \
-      fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition); \
-      ++failures;                                                             \
-    }                                                                         \
-  } while (0)
-
-static void expect_ok(rlx_status status, rlx_error* error, int line) {
-  if (status == RLX_OK) return;
-  fprintf(stderr, "line %d: status %d: %s\n", line, (int)status, rlx_error_message(error));
-  rlx_error_free(error);
-  exit(1);
-}
-#define OK(call) expect_ok((call), error, __LINE__)
 
 static void count_release(void* context) { *(int*)context += 1; }
 

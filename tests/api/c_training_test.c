@@ -2,29 +2,11 @@
 #define _POSIX_C_SOURCE 200809L
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "c_expect.h"
 #include "rlx/c.h"
-
-static int failures = 0;
-
-#define EXPECT(condition)                                                     \
-  do {                                                                        \
-    if (!(condition)) {                                                       \
-      fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition); \
-      ++failures;                                                             \
-    }                                                                         \
-  } while (0)
-
-static void expect_ok(rlx_status status, rlx_error* error, int line) {
-  if (status == RLX_OK) return;
-  fprintf(stderr, "line %d: status %d: %s\n", line, (int)status, rlx_error_message(error));
-  rlx_error_free(error);
-  exit(1);
-}
-#define OK(call) expect_ok((call), error, __LINE__)
 
 /* The linear regression of tests/train/problems.h: x_i = ((7 i + 1) mod 11) / 11 - 0.5, t = x (0.5, -1, 2). */
 static const char kLoss[] =

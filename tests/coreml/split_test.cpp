@@ -10,20 +10,12 @@
 #include "passes/split_complex.h"
 #include "reference/interpreter.h"
 #include "rlx/ops.h"
+#include "support/counted.h"
 
 using namespace rlx;
+using test::counted;
 
 namespace {
-
-Tensor counted(const Shape& shape, DType dtype = f32) {
-  Tensor t(dtype, shape);
-  for (size_t i = 0; i < t.element_count(); ++i) {
-    double v = static_cast<double>(i % 23) / 4 - 2;
-    if (is_complex(dtype)) store<std::complex<double>>(t, i, {v, static_cast<double>(i % 7) / 3 - 1});
-    else store<double>(t, i, v);
-  }
-  return t;
-}
 
 size_t widest(const Graph& g) {
   size_t most = 0;

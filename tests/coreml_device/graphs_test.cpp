@@ -6,20 +6,12 @@
 
 #include "reference/interpreter.h"
 #include "rlx/rlx.h"
+#include "support/counted.h"
 
 using namespace rlx;
+using test::counted;
 
 namespace {
-
-Tensor counted(const Shape& shape, DType dtype = f32) {
-  Tensor t(dtype, shape);
-  for (size_t i = 0; i < t.element_count(); ++i) {
-    double v = static_cast<double>(i % 23) / 4 - 2;
-    if (is_complex(dtype)) store<std::complex<double>>(t, i, {v, static_cast<double>(i % 7) / 3 - 1});
-    else store<double>(t, i, v);
-  }
-  return t;
-}
 
 void check_near(const Tensor& got, const Tensor& wanted) {
   REQUIRE(got.type() == wanted.type());

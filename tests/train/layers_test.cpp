@@ -9,19 +9,12 @@
 #include "train/problems.h"
 
 using namespace rlx;
+using test::numbers;
 
 namespace {
 
 constexpr int64_t kRows = 7, kWidth = 4, kClasses = 3;
 
-Tensor numbers(Shape shape, int64_t factor, int64_t add, int64_t modulus) {
-  Tensor t(f32, std::move(shape));
-  for (size_t i = 0; i < t.element_count(); ++i) {
-    int64_t k = (factor * static_cast<int64_t>(i) + add) % modulus;
-    store<double>(t, i, static_cast<double>(k) / static_cast<double>(modulus) - 0.5);
-  }
-  return t;
-}
 Tensor filled(Shape shape, double value) {
   Tensor t(f32, std::move(shape));
   for (size_t i = 0; i < t.element_count(); ++i) store<double>(t, i, value);

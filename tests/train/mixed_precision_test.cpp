@@ -10,18 +10,10 @@
 
 using namespace rlx;
 using test::LinearRegression;
+using test::numbers;
 
 namespace {
 
-/// Numbers of the golden script.
-Tensor made(Shape shape, int64_t factor, int64_t add, int64_t modulus) {
-  Tensor t(f32, std::move(shape));
-  for (size_t i = 0; i < t.element_count(); ++i) {
-    int64_t k = (factor * static_cast<int64_t>(i) + add) % modulus;
-    store<double>(t, i, static_cast<double>(k) / static_cast<double>(modulus) - 0.5);
-  }
-  return t;
-}
 Graph net(double factor) {
   Graph g("net");
   Value x = g.input("x", f32, {16, 6}), labels = g.input("labels", i64, {16});
@@ -30,11 +22,11 @@ Graph net(double factor) {
   g.output(mean(softmax_cross_entropy_with_logits(logits, labels), {0}) * factor, "loss");
   return g;
 }
-NamedTensors weights() { return {{"w1", made({6, 12}, 5, 3, 19)}, {"w2", made({12, 4}, 3, 2, 17)}}; }
+NamedTensors weights() { return {{"w1", numbers({6, 12}, 5, 3, 19)}, {"w2", numbers({12, 4}, 3, 2, 17)}}; }
 std::vector<NamedTensor> batch() {
   Tensor labels(i64, {16});
   for (int64_t i = 0; i < 16; ++i) store<int64_t>(labels, static_cast<size_t>(i), i * 3 % 4);
-  return {{"x", made({16, 6}, 7, 1, 23)}, {"labels", labels}};
+  return {{"x", numbers({16, 6}, 7, 1, 23)}, {"labels", labels}};
 }
 
 DType dtype_of_op(const Graph& g, std::string_view op) {
@@ -130,9 +122,9 @@ TEST_CASE("bodies of loops are computed in the low type too") {
     if (node.op == &op::remat) CHECK(dtype_of_op(*node.attrs.as<CallAttrs>().body, "matmul") == bf16);
   TrainConfig config;
   config.precision = PrecisionPolicy::auto_mixed(bf16);
-  TrainingSession session(g, {{"w", made({4, 4}, 3, 1, 7)}}, config);
-  double first = session.step({{"x", made({4, 4}, 5, 2, 11)}}).loss;
-  CHECK(session.step({{"x", made({4, 4}, 5, 2, 11)}}).loss < first);
+  TrainingSession session(g, {{"w", numbers({4, 4}, 3, 1, 7)}}, config);
+  double first = session.step({{"x", numbers({4, 4}, 5, 2, 11)}}).loss;
+  CHECK(session.step({{"x", numbers({4, 4}, 5, 2, 11)}}).loss < first);
 }
 
 TEST_CASE("the scale of the loss goes into checkpoints") {

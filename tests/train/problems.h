@@ -6,6 +6,16 @@
 
 namespace rlx::test {
 
+/// Numbers that scripts/golden makes too: x_i = ((factor i + add) mod modulus) / modulus - 0.5, in row-major order.
+inline Tensor numbers(Shape shape, int64_t factor, int64_t add, int64_t modulus) {
+  Tensor t(f32, std::move(shape));
+  for (size_t i = 0; i < t.element_count(); ++i) {
+    int64_t k = (factor * static_cast<int64_t>(i) + add) % modulus;
+    store<double>(t, i, static_cast<double>(k) / static_cast<double>(modulus) - 0.5);
+  }
+  return t;
+}
+
 /// Loss = the sum of (x W - t)^2, N = 8, D = 3: x_i = ((7 i + 1) mod 11) / 11 - 0.5 in row-major order, t = x W* with
 /// W* = (0.5, -1, 2).
 struct LinearRegression {

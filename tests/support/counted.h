@@ -1,0 +1,21 @@
+// Numbers for tests that need some, all alike: quarters from -2 on, in turns of 23.
+#pragma once
+
+#include <complex>
+
+#include "rlx/element.h"
+
+namespace rlx::test {
+
+/// Of a float or complex dtype.
+inline Tensor counted(const Shape& shape, DType dtype = f32) {
+  Tensor t(dtype, shape);
+  for (size_t i = 0; i < t.element_count(); ++i) {
+    double v = static_cast<double>(i % 23) / 4 - 2;
+    if (is_complex(dtype)) store<std::complex<double>>(t, i, {v, static_cast<double>(i % 7) / 3 - 1});
+    else store<double>(t, i, v);
+  }
+  return t;
+}
+
+}  // namespace rlx::test
