@@ -55,13 +55,24 @@ Calibration calibrated(const TrainModel& model, const NamedTensors& params, cons
 }
 
 std::optional<QuantizedTraining> quantized_training(TrainModel& model, const TrainSettings& s, const Session& device) {
-  if (s.activation_scales.empty()) return std::nullopt;
+  if (s.activation_scales.empty()) {
+    require_nothing_beside(model);
+    return std::nullopt;
+  }
   QuantizedTraining kept{quantization_config(s, s.activation_scales)};
   Quantization learning = add_quantization(model.loss, kept.config, true);
   NamedTensors scales;
   if (kept.config.activations == ScaleKind::fixed || kept.config.activations == ScaleKind::learned)
     scales = learning.initial(model.initial, calibrated(model, model.initial, s, kept.config, device));
   else scales = learning.initial(model.initial);
+  for (auto& [name, value] : scales)  // those of an earlier training go on
+    if (auto given = model.beside.extract(name)) {
+      if (given.mapped().type() != value.type())
+        fail(ErrorCode::shape_mismatch, "'", name, "' of the file of --params is ", given.mapped().type(), ", not ",
+             value.type());
+      value = given.mapped();
+    }
+  require_nothing_beside(model);
   model.loss = learning.graph;
   model.tested = add_quantization(model.tested, kept.config).graph;
   if (model.answering) model.answering = add_quantization(*model.answering, kept.config).graph;

@@ -19,7 +19,7 @@ struct QuantizedTraining {
   QuantizationConfig config;
 };
 /// Nothing unless the settings ask for it; else the model's graphs, initial values and groups are those of training
-/// with fake quantization.
+/// with fake quantization. Scales in the file of --params are taken; what else is beside the params in it fails.
 std::optional<QuantizedTraining> quantized_training(TrainModel& model, const TrainSettings& settings,
                                                     const Session& device);
 

@@ -101,6 +101,11 @@ void Quantize::run() const {
   TrainModel model = make_model(s);
   require_trained(s, model);
   const QuantizationConfig config = quantization_config(s, "fixed");
+  for (const auto& made : add_quantization(model.tested, config).points)  // of training with fake quantization
+    for (const char* of : {".scale", ".zero_point", ".range"})
+      if (model.beside.erase(made.name + of))
+        write_out(text_of("'", made.name, of, "' of ", s.params, " is left aside: scales are calibrated anew\n"));
+  require_nothing_beside(model);
   const Calibration seen =
       ranges.empty() ? calibrated(model, model.initial, s, config, session) : Calibration::load(ranges);
   Quantization q = add_quantization(model.tested, config);

@@ -36,6 +36,8 @@ void audit(const TrainRun& run) {
   const TrainSettings& s = run.settings;
   check_settings(s);
   TrainModel model = make_model(s);
+  if (!s.activation_scales.empty()) write_out("The model is looked at in floats, without its fake quantization.\n");
+  else require_nothing_beside(model);
   Names trained;
   for (Ref r : model.loss.params())
     if (const Node& param = model.loss.node(r); is_float(param.types[0].dtype) && !is_frozen(param.name, s.freeze))

@@ -23,8 +23,9 @@ class Initial {
     if (!s.params.empty()) given_ = SafetensorsFile::open(with_home(s.params)).tensors();
   }
   template <class Draw>  // of (name, type, random) -> double
-  NamedTensors values(const Graph& g, Draw draw) {
-    NamedTensors all;
+  void fill(TrainModel& model, Draw draw) {
+    const Graph& g = model.loss;
+    NamedTensors& all = model.initial;
     uint32_t index = 0;
     for (Ref r : g.params()) {
       const Node& param = g.node(r);
@@ -42,10 +43,7 @@ class Initial {
       all.emplace(param.name, std::move(t));
     }
     for (const auto& [name, value] : given_)
-      if (!all.contains(name))
-        fail(ErrorCode::not_found, "the file of --params has '", name, "', which is no param of graph '", g.name(),
-             "'");
-    return all;
+      if (!all.contains(name)) model.beside.emplace(name, value);
   }
 
  private:
@@ -268,7 +266,7 @@ TrainModel answers_model(const TrainSettings& s) {
   model.tested = answers_graph(s.model, data, answers, false, body);
   model.answering = answering_graph(s.model, data, body);
   double bound = 1;  // a bias follows its weight
-  model.initial = Initial(s).values(model.loss, [&](const std::string& name, const Shape& shape, RandomStream& random) {
+  Initial(s).fill(model, [&](const std::string& name, const Shape& shape, RandomStream& random) {
     if (name.ends_with("weight")) bound = 1 / std::sqrt(fan_in(shape));
     return uniform_within(bound, random);
   });
@@ -357,7 +355,7 @@ TrainModel language(const TrainSettings& s) {
   model.answers = s.context;
   // The outputs that are added to the residual stream are drawn smaller, by the root of their number.
   double smaller = 1 / std::sqrt(2.0 * static_cast<double>(s.layers));
-  model.initial = Initial(s).values(model.loss, [&](const std::string& name, const Shape&, RandomStream& random) {
+  Initial(s).fill(model, [&](const std::string& name, const Shape&, RandomStream& random) {
     if (name.ends_with("bias")) return 0.0;
     if (name.find("norm") != std::string::npos) return 1.0;
     bool added = name.ends_with("mixed.weight") || name.ends_with("down.weight");
@@ -403,7 +401,7 @@ TrainModel from_file(const TrainSettings& s) {
     if (std::none_of(model.loss.inputs().begin(), model.loss.inputs().end(),
                      [&](Ref r) { return model.loss.node(r).name == name; }))
       fail(ErrorCode::not_found, "--data names '", name, "', which is no input of graph '", model.loss.name(), "'");
-  model.initial = Initial(s).values(model.loss, [&](const std::string& name, const Shape& shape, RandomStream& random) {
+  Initial(s).fill(model, [&](const std::string& name, const Shape& shape, RandomStream& random) {
     if (shape.size() < 2)
       return name.ends_with("weight") || name.ends_with("gamma") || name.ends_with("scale") ? 1.0 : 0.0;
     return uniform_within(1 / std::sqrt(fan_in(shape)), random);
@@ -433,6 +431,15 @@ TrainModel make_model(const TrainSettings& s) {
   if (s.model == "char_lm") return language(s);
   if (s.model.ends_with(".rlx")) return from_file(s);
   fail(ErrorCode::not_found, "there is no model '", s.model, "'; there are linear, mlp, cnn, char_lm and .rlx files");
+}
+
+void require_nothing_beside(const TrainModel& model) {
+  if (model.beside.empty()) return;
+  const std::string& name = model.beside.begin()->first;
+  bool scale = name.ends_with(".scale") || name.ends_with(".zero_point") || name.ends_with(".range");
+  fail(ErrorCode::not_found, "the file of --params has '", name, "', which is no param of graph '", model.loss.name(),
+       "'",
+       scale ? "; if it is a scale of training with fake quantization, train with the same --activation-scales" : "");
 }
 
 }  // namespace rlx::tools

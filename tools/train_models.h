@@ -33,6 +33,7 @@ struct TrainModel {
   std::map<std::string, std::string, std::less<>> written;  ///< as TrainConfig has it
   std::vector<ParamGroup> groups;                           ///< before those of the settings
   NamedTensors initial;
+  NamedTensors beside;  ///< of the file of --params: what is no param of the loss, but may be one of its quantizers
   TrainData data;
   int64_t answers = 0;  ///< what "correct" counts, an example; 0: there is no such output
   std::string images;   ///< the input that --shift moves; empty: none
@@ -43,5 +44,7 @@ struct TrainModel {
 
 /// Builds the model that the settings name, for the data that they name.
 TrainModel make_model(const TrainSettings& settings);
+/// Fails naming what is left of the file of --params that nothing takes.
+void require_nothing_beside(const TrainModel& model);
 
 }  // namespace rlx::tools

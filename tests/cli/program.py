@@ -60,6 +60,16 @@ def read_npy(path):
     return header["shape"], array.array(TYPECODES[header["descr"]], data[10 + size :])
 
 
+def read_safetensors(path):
+    """(metadata, tensors as bytes)."""
+    data = path.read_bytes()
+    (size,) = struct.unpack("<Q", data[:8])
+    header = json.loads(data[8 : 8 + size])
+    body = data[8 + size :]
+    metadata = header.pop("__metadata__", {})
+    return metadata, {name: body[slice(*entry["data_offsets"])] for name, entry in header.items()}
+
+
 def write_safetensors(path, tensors):
     """`tensors`: name to (dtype as the format spells it, shape, bytes)."""
     header, at = {}, 0

@@ -5,9 +5,10 @@ import json
 import math
 import random
 import re
+import struct
 import unittest
 
-from program import ProgramTest, read_npy, write_npy
+from program import ProgramTest, read_npy, read_safetensors, write_npy
 
 LOSS = """rlx 1
 graph @g {
@@ -94,6 +95,33 @@ class Quantize(ProgramTest):
                                  "--epochs", 1, "--threads", 1, "--out", self.folder / kind)
             self.assertEqual("int8.rlx is written" in text, kind != "per_batch")
             self.assertEqual("no int8 model is written" in text, kind == "per_batch")
+
+    def test_what_was_trained_with_scales_is_trained_on_and_calibrated_anew(self):
+        run = ["mlp", *self.data, "--hidden", "32", "--threads", 1]
+        self.succeeds("train", *run, "--activation-scales", "ema", "--epochs", 15, "--learning-rate", 0.01, "--out", self.out)
+        params = self.out / "params.safetensors"
+        # Moving means go on from where they were; by a rate too small for f32 nothing else changes.
+        more = ["--params", params, "--steps", 1, "--optimizer", "sgd", "--learning-rate", 1e-40]
+        self.succeeds("train", *run, *more, "--activation-scales", "ema", "--scale-decay", 0.999, "--out", self.folder / "more")
+        (_, first), (_, then) = (read_safetensors(f) for f in (params, self.folder / "more/params.safetensors"))
+        self.assertEqual(set(first), set(then))
+        ranges = {name for name in first if name.endswith(".range")}
+        self.assertEqual(ranges, {"x.range", "hidden.0.output.range", "out.output.range"})
+        for name, data in first.items():
+            if name not in ranges:
+                self.assertEqual(data, then[name], name)
+                continue
+            for a, b in zip(struct.unpack("<2f", data), struct.unpack("<2f", then[name]), strict=True):
+                self.assertAlmostEqual(a, b, delta=0.01)
+        self.fails(1, "has 'hidden.0.output.range', which is no param .* train with the same --activation-scales",
+                   "train", *run, "--params", params, "--out", self.folder / "floats")
+        self.fails(1, "has 'hidden.0.output.range'", "train", *run, "--params", params, "--activation-scales", "fixed",
+                   "--out", self.folder / "fixed")  # fmt: skip
+        text = self.succeeds("quantize", *run, "--out", self.out)
+        self.assertIn("'hidden.0.output.range' of", text)
+        self.assertGreater(figures(next(line for line in text.splitlines() if line.startswith("int8 ")))[1], 85)
+        audit = self.succeeds("train", *run, "--params", params, "--activation-scales", "ema", "--audit")
+        self.assertIn("in floats, without its fake quantization", audit)
 
     def test_a_model_that_writes_does_so_by_its_scales(self):
         (self.folder / "text.txt").write_text("the cat sat on the mat. " * 40)

@@ -11,7 +11,7 @@ import subprocess
 import time
 import unittest
 
-from program import PROGRAM, ProgramTest, f32, write_npy, write_safetensors
+from program import PROGRAM, ProgramTest, f32, read_safetensors, write_npy, write_safetensors
 
 GRAPH = """rlx 1
 graph @g {
@@ -34,12 +34,7 @@ def metrics(folder, key):
 
 def checkpoint(folder, name="checkpoint.safetensors"):
     """(metadata, tensors as bytes) of the checkpoint, or of another file of safetensors."""
-    data = (folder / name).read_bytes()
-    (size,) = struct.unpack("<Q", data[:8])
-    header = json.loads(data[8 : 8 + size])
-    body = data[8 + size :]
-    metadata = header.pop("__metadata__", {})
-    return metadata, {name: body[slice(*entry["data_offsets"])] for name, entry in header.items()}
+    return read_safetensors(folder / name)
 
 
 class Train(ProgramTest):
