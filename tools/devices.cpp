@@ -1,6 +1,8 @@
 // `rlx devices`: what this build can run on, here.
 #include <CLI/CLI.hpp>
 
+#include <memory>
+
 #include "rlx/device.h"
 #include "tools/output.h"
 #include "tools/subcommands.h"

@@ -21,12 +21,12 @@ void ProgressBar::show(size_t done, size_t all) {
   if (!terminal_ || all == 0 || now - begin_ < 500ms || (drawn_ && now - last_ < 50ms && done < all)) return;
   last_ = now;
   drawn_ = true;
-  constexpr size_t kWidth = 30;
-  size_t filled = done * kWidth / all;
+  constexpr size_t kBarWidth = 30;
+  size_t filled = done * kBarWidth / all;
   double seconds = std::chrono::duration<double>(now - begin_).count();
   double left = done ? seconds * static_cast<double>(all - done) / static_cast<double>(done) : 0;
   std::fprintf(stderr, "\r%s [%s%s] %zu of %zu, %.0f s left\x1b[K", what_.c_str(), std::string(filled, '#').c_str(),
-               std::string(kWidth - filled, '.').c_str(), done, all, left);
+               std::string(kBarWidth - filled, '.').c_str(), done, all, left);
 }
 
 }  // namespace rlx::tools

@@ -43,9 +43,9 @@ class Interrupts {
   Interrupts& operator=(const Interrupts&) = delete;
 };
 
-class Run {
+class TrainLoop {
  public:
-  explicit Run(const TrainRun& run)
+  explicit TrainLoop(const TrainRun& run)
       : run_(run), s_(run.settings), device_(Device::parse(run.device), {run.threads}), model_(make_model(s_)),
         quantized_(quantized_training(model_, s_, device_)), loader_(model_.data.train, loader_options(model_, s_)),
         early_(s_.patience) {
@@ -86,7 +86,7 @@ class Run {
   double loss_ = 0;  // of the latest step
 };
 
-void Run::open_folder() {
+void TrainLoop::open_folder() {
   std::error_code error;
   bool there = fs::exists(path("checkpoint.safetensors"), error) || fs::exists(path("metrics.jsonl"), error);
   if (there && !run_.resume && !run_.overwrite)
@@ -103,7 +103,7 @@ void Run::open_folder() {
       fs::remove(path(name), error);
 }
 
-void Run::resume() {
+void TrainLoop::resume() {
   auto notes = session_->load(path("checkpoint.safetensors"));
   auto note = [&](const char* name) {
     auto found = notes.find(name);
@@ -117,7 +117,7 @@ void Run::resume() {
   saved_at_ = session_->steps();
 }
 
-StepResult Run::step() {
+StepResult TrainLoop::step() {
   auto batch = [&] {
     return inputs_of(model_.loss, loader_.next().tensors, s_.seed,
                      session_->steps() * s_.accumulate + session_->pending_accumulation());
@@ -135,7 +135,7 @@ StepResult Run::step() {
   return last;
 }
 
-void Run::log_step(const StepResult& r) {
+void TrainLoop::log_step(const StepResult& r) {
   double seconds = std::chrono::duration<double>(Clock::now() - begin_).count();
   double done = static_cast<double>((r.step - begin_step_) * s_.accumulate * batch_size_);
   MetricsLog::Line line = {
@@ -149,7 +149,7 @@ void Run::log_step(const StepResult& r) {
   log_->write(line);
 }
 
-bool Run::evaluate() {
+bool TrainLoop::evaluate() {
   if (!wants_tests()) return true;
   if (!tested_) tested_ = device_.compile(model_.tested);
   tested_->set_params(best_known());
@@ -169,20 +169,20 @@ bool Run::evaluate() {
   return !early_.should_stop();
 }
 
-NamedTensors Run::best_known() const {
+NamedTensors TrainLoop::best_known() const {
   NamedTensors params = session_->params();
   if (s_.ema > 0)
     for (auto& [name, mean] : session_->averaged_params()) params[name] = mean;
   return params;
 }
 
-void Run::save() {
+void TrainLoop::save() {
   if (saved_at_ == session_->steps()) return;
   session_->save(path("checkpoint.safetensors"), {{"loader", loader_.state()}, {"early_stop", early_.state()}});
   saved_at_ = session_->steps();
 }
 
-void Run::finish() {
+void TrainLoop::finish() {
   write_safetensors(path("params.safetensors"), best_known());
   std::vector<Curve> curves = {read_curve(path("metrics.jsonl"), "loss"),
                                read_curve(path("metrics.jsonl"), "test_loss")};
@@ -209,7 +209,7 @@ void Run::finish() {
   }
 }
 
-void Run::operator()() {
+void TrainLoop::operator()() {
   session_.emplace(model_.loss, model_.initial, train_config(s_, model_, steps_), device_);
   open_folder();
   model_.initial.clear();
@@ -255,7 +255,7 @@ void Run::operator()() {
 
 void train(const TrainRun& run) {
   check_settings(run.settings);
-  Run loop(run);
+  TrainLoop loop(run);
   loop();
 }
 

@@ -17,17 +17,16 @@ struct ClassText {
   RLX_FIELDS(ClassText, field("op", &ClassText::op), field("quantize", &ClassText::quantize),
              field("weight_bits", &ClassText::weight_bits), field("activation_bits", &ClassText::activation_bits));
 };
-struct ConfigText {
+struct QatText {
   rlx::ScaleKind activations = rlx::ScaleKind::fixed, weights = rlx::ScaleKind::per_batch;
   rlx::SteKind ste = rlx::SteKind::clipped_identity;
   bool symmetric = false;
   double decay = 0.99;
   std::vector<std::string> skip;
   std::vector<ClassText> classes;
-  RLX_FIELDS(ConfigText, field("activations", &ConfigText::activations), field("weights", &ConfigText::weights),
-             field("ste", &ConfigText::ste), field("symmetric", &ConfigText::symmetric),
-             field("decay", &ConfigText::decay), field("skip", &ConfigText::skip),
-             field("classes", &ConfigText::classes));
+  RLX_FIELDS(QatText, field("activations", &QatText::activations), field("weights", &QatText::weights),
+             field("ste", &QatText::ste), field("symmetric", &QatText::symmetric), field("decay", &QatText::decay),
+             field("skip", &QatText::skip), field("classes", &QatText::classes));
 };
 struct OptionsText {
   rlx::CalibrationMethod method = rlx::CalibrationMethod::min_max;
@@ -38,10 +37,10 @@ struct OptionsText {
              field("levels", &OptionsText::levels));
 };
 
-rlx::QuantizationConfig config_from(const char* text) {
+rlx::QuantizationConfig qat_config_from(const char* text) {
   rlx::QuantizationConfig config;
   if (!text) return config;
-  auto c = read_over(ConfigText{}, text, "config");
+  auto c = read_over(QatText{}, text, "config");
   config.activations = c.activations, config.weights = c.weights, config.ste = c.ste;
   config.symmetric = c.symmetric, config.decay = c.decay, config.skip = c.skip;
   for (const ClassText& each : c.classes)
@@ -74,9 +73,10 @@ rlx_status rlx_calibrate(rlx_session* session, const rlx_graph* graph, const cha
     if (input_count && batch_count) required(batches, "batches");
     std::vector<std::vector<rlx::NamedTensor>> all;
     for (size_t b = 0; b < batch_count; ++b) all.push_back(named(inputs, batches + b * input_count, input_count));
-    *ranges = own_text(rlx::calibrate(required(graph, "graph").graph, params_from(names, params, param_count), all,
-                                      config_from(config), options_from(options), required(session, "session").session)
-                           .json());
+    *ranges =
+        own_text(rlx::calibrate(required(graph, "graph").graph, params_from(names, params, param_count), all,
+                                qat_config_from(config), options_from(options), required(session, "session").session)
+                     .json());
   });
 }
 
@@ -92,7 +92,7 @@ rlx_status rlx_quantize(const rlx_graph* graph, const char* config, int training
   return guarded(error, [&] {
     required(quantization, "quantization");
     *quantization = new rlx_quantization{
-        rlx::add_quantization(required(graph, "graph").graph, config_from(config), training != 0), {}};
+        rlx::add_quantization(required(graph, "graph").graph, qat_config_from(config), training != 0), {}};
   });
 }
 

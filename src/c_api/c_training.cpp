@@ -58,7 +58,7 @@ struct HessianText {
              field("beta2", &HessianText::beta2), field("logits", &HessianText::logits),
              field("algorithm", &HessianText::algorithm));
 };
-struct ConfigText {
+struct TrainText {
   std::string optimizer = "adam", attributes = "{}", others = "{}";
   RateText learning_rate;
   double clip_value = 0, clip_norm = 0, ema = 0;
@@ -71,18 +71,18 @@ struct ConfigText {
   int64_t checkpoints = 0;
   std::vector<GroupText> groups;
   HessianText hessian;
-  RLX_FIELDS(ConfigText, field("optimizer", &ConfigText::optimizer), field("attributes", &ConfigText::attributes),
-             field("others", &ConfigText::others), field("learning_rate", &ConfigText::learning_rate),
-             field("clip_value", &ConfigText::clip_value), field("clip_norm", &ConfigText::clip_norm),
-             field("ema", &ConfigText::ema), field("fused", &ConfigText::fused),
-             field("allow_unused", &ConfigText::allow_unused), field("precision", &ConfigText::precision),
-             field("loss_scale", &ConfigText::loss_scale), field("seed", &ConfigText::seed),
-             field("key_input", &ConfigText::key_input), field("written", &ConfigText::written),
-             field("checkpoints", &ConfigText::checkpoints), field("groups", &ConfigText::groups),
-             field("hessian", &ConfigText::hessian));
+  RLX_FIELDS(TrainText, field("optimizer", &TrainText::optimizer), field("attributes", &TrainText::attributes),
+             field("others", &TrainText::others), field("learning_rate", &TrainText::learning_rate),
+             field("clip_value", &TrainText::clip_value), field("clip_norm", &TrainText::clip_norm),
+             field("ema", &TrainText::ema), field("fused", &TrainText::fused),
+             field("allow_unused", &TrainText::allow_unused), field("precision", &TrainText::precision),
+             field("loss_scale", &TrainText::loss_scale), field("seed", &TrainText::seed),
+             field("key_input", &TrainText::key_input), field("written", &TrainText::written),
+             field("checkpoints", &TrainText::checkpoints), field("groups", &TrainText::groups),
+             field("hessian", &TrainText::hessian));
 };
 
-rlx::Optimizer optimizer_from(const ConfigText& c) {
+rlx::Optimizer optimizer_from(const TrainText& c) {
   auto o = rlx::Optimizer::named(c.optimizer);
   auto read_into = [&](rlx::OptimizerRule& rule, const std::string& text, const std::string& what) {
     std::visit([&](auto& attributes) { attributes = read_over(attributes, text, what); }, rule);
@@ -96,7 +96,7 @@ rlx::Optimizer optimizer_from(const ConfigText& c) {
 rlx::TrainConfig config_from(const char* text) {
   rlx::TrainConfig config;
   if (!text) return config;
-  auto c = read_over(ConfigText{}, text, "config");
+  auto c = read_over(TrainText{}, text, "config");
   config.optimizer = optimizer_from(c), config.learning_rate = c.learning_rate.rate();
   config.clip_value = c.clip_value, config.clip_norm = c.clip_norm, config.ema = c.ema;
   config.fused = c.fused, config.allow_unused = c.allow_unused;

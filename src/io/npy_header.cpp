@@ -8,7 +8,7 @@
 namespace rlx {
 namespace {
 
-constexpr size_t kMostDims = 64;  // NumPy's
+constexpr size_t kMostNumpyDims = 64;  // NumPy's
 
 // NumPy's codes for the dtypes that are ours too: kind, bytes.
 struct Code {
@@ -16,7 +16,7 @@ struct Code {
   int bytes;
   DType dtype;
 };
-constexpr Code kCodes[] = {
+constexpr Code kNumpyCodes[] = {
     {'b', 1, boolean}, {'i', 1, i8},  {'i', 2, i16}, {'i', 4, i32}, {'i', 8, i64}, {'u', 1, u8},  {'u', 2, u16},
     {'u', 4, u32},     {'u', 8, u64}, {'f', 2, f16}, {'f', 4, f32}, {'f', 8, f64}, {'c', 8, c64}, {'c', 16, c128},
 };
@@ -109,7 +109,7 @@ class Parser {
     expect('(');
     while (!accept(')')) {
       if (!shape.empty() && !comma) unexpected("',' or ')'");
-      if (shape.size() == kMostDims) refuse("has a shape of more than ", kMostDims, " dims");
+      if (shape.size() == kMostNumpyDims) refuse("has a shape of more than ", kMostNumpyDims, " dims");
       skip_space();
       int64_t extent = 0;
       const char* begin = text_.data() + at_;
@@ -140,7 +140,7 @@ class Parser {
       auto [end, error] = std::from_chars(code.data() + 1, code.data() + code.size(), bytes);
       if (error != std::errc{} || end != code.data() + code.size()) bytes = 0;
     }
-    for (const Code& c : kCodes)
+    for (const Code& c : kNumpyCodes)
       if (c.kind == kind && c.bytes == bytes) {
         h.dtype = c.dtype;
         return;
@@ -168,7 +168,7 @@ NpyHeader parse_npy_header(std::string_view text, size_t offset) { return Parser
 
 std::string npy_header_text(DType dtype, const Shape& shape) {
   const Code* code = nullptr;
-  for (const Code& c : kCodes)
+  for (const Code& c : kNumpyCodes)
     if (c.dtype == dtype) code = &c;
   if (!code)
     fail(ErrorCode::unsupported, "NumPy has no dtype ", dtype,

@@ -13,6 +13,7 @@
 #endif
 
 #include "kernels/lapack_routines.h"
+#include "kernels/lapack_widened.h"
 #include "rlx/error.h"
 
 namespace rlx::kernels {
@@ -454,6 +455,10 @@ MatrixKernelPtr make(DType dtype, Args... args) {
   }
 }
 
+/// Real numbers in an element of a small matrix in single precision; 0 for any other.
+int64_t parts_if_small(DType t, int64_t larger) { return larger > kMostWidened ? 0 : t == f32 ? 1 : t == c64 ? 2 : 0; }
+DType wide(DType t) { return t == f32 ? f64 : c128; }
+
 }  // namespace
 
 MatrixKernelPtr make_lu(DType t, int64_t m, int64_t n) { return make<LuKernel>(t, m, n); }
@@ -472,8 +477,21 @@ MatrixKernelPtr make_householder_product(DType t, int64_t m, int64_t n, int64_t 
   return make<ReflectionsKernel>(t, m, n, k);
 }
 MatrixKernelPtr make_qr(DType t, int64_t m, int64_t n, bool full) { return make<QrKernel>(t, m, n, full); }
-MatrixKernelPtr make_eigh(DType t, int64_t n, MatrixPart reads) { return make<EighKernel>(t, n, reads); }
-MatrixKernelPtr make_svd(DType t, int64_t m, int64_t n) { return make<SvdKernel>(t, m, n); }
-MatrixKernelPtr make_eig(DType t, int64_t n) { return make<EigKernel>(t, n); }
+MatrixKernelPtr make_eigh(DType t, int64_t n, MatrixPart reads) {
+  if (int64_t parts = parts_if_small(t, n); parts > 0)
+    return widened(make<EighKernel>(wide(t), n, reads), parts * n * n, {n, parts * n * n, 0});
+  return make<EighKernel>(t, n, reads);
+}
+MatrixKernelPtr make_svd(DType t, int64_t m, int64_t n) {
+  int64_t k = std::min(m, n);
+  if (int64_t parts = parts_if_small(t, std::max(m, n)); parts > 0)
+    return widened(make<SvdKernel>(wide(t), m, n), parts * m * n, {parts * m * k, k, parts * k * n});
+  return make<SvdKernel>(t, m, n);
+}
+MatrixKernelPtr make_eig(DType t, int64_t n) {
+  if (int64_t parts = parts_if_small(t, n); parts > 0)
+    return widened(make<EigKernel>(wide(t), n), parts * n * n, {2 * n, 2 * n * n, 0});
+  return make<EigKernel>(t, n);
+}
 
 }  // namespace rlx::kernels

@@ -2,6 +2,7 @@
 // runs over whole vectors, whatever the extents, and a sum over rows needs no shuffles.
 #include "kernels/linear_recurrence.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 

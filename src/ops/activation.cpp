@@ -63,7 +63,6 @@ OpDef activation(std::string_view name, std::string_view doc, std::string_view s
   });
 }
 
-Value positive(Value x) { return compare(x, zeros_like(x), Comparison::gt); }
 Value min_zero(Value x) { return minimum(x, zeros_like(x)); }
 /// x where it is not positive, else 0: expm1 of what is not chosen must stay finite, for its derivative would be
 /// infinity times 0; and at 0 the whole derivative must pass, where `minimum` would let half of it.

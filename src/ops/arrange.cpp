@@ -77,10 +77,6 @@ BroadcastAttrs as_broadcast(const Type& x, const Dims& dims) {
   return {dims, axes_from(int64_t(dims.size() - x.rank()), x.rank())};
 }
 
-void require_per_dim(const Type& x, size_t given, std::string_view what) {
-  if (given != x.rank())
-    fail(ErrorCode::invalid_argument, what, " must have one entry for each dim of ", x, ", got ", given);
-}
 bool negative(const Dim& d) { return d.is_static() && d.value() < 0; }
 
 Type padded_type(const Type& x, const PadModeAttrs& a) {

@@ -16,7 +16,6 @@ Value activation_backward(Value x, Value ct, ActivationKind kind) {
 
 namespace {
 
-Value positive(Value x) { return compare(x, zeros_like(x), Comparison::gt); }
 /// f(x) where x is positive, else 0; f sees positive numbers only.
 Value where_positive(Value x, Value (*f)(Value)) {
   Value inside = positive(x);

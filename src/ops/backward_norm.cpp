@@ -1,20 +1,12 @@
 // Backward kinds of the norms; see rlx/ops/backward.h. With h the normalized x, r the root by which it was divided and
 // g = ct gamma, all take dx = (g - mean(g) - h mean(g h)) / r; the rms norms leave out the first mean.
-#include "ops/composite_rules.h"
+#include "ops/norm_rules.h"
 #include "rlx/ops/backward.h"
 #include "rlx/ops/elementary.h"
 
 namespace rlx {
 
-namespace {
-
-std::vector<Value> given(std::initializer_list<Value> values) {
-  std::vector<Value> all;
-  std::copy_if(values.begin(), values.end(), std::back_inserter(all), [](const Value& v) { return bool(v); });
-  return all;
-}
-
-}  // namespace
+namespace {}  // namespace
 
 std::vector<Value> layer_norm_backward(Value x, Value gamma, Value ct, LayerNormAttrs attrs) {
   return x.graph().emit(op::layer_norm_backward, given({x, gamma, ct}), attrs);
@@ -78,11 +70,6 @@ Many<Value> norm_backward(Value x, Value gamma, Value ct, const A& a, const Axes
   return all;
 }
 
-Axes trailing_axes(int64_t axis, size_t rank) {
-  int64_t first = valid_axis(axis, rank);
-  return axes_from(first, rank - size_t(first));
-}
-
 OpDef define_trailing_norm_backward(std::string_view name, std::string_view doc, std::vector<std::string_view> covers,
                                     bool with_mean) {
   return define<LayerNormAttrs>({
@@ -109,16 +96,6 @@ OpDef define_trailing_norm_backward(std::string_view name, std::string_view doc,
                   {.dims = {{6}, {6}}, .attrs = LayerNormAttrs{.has_gamma = false, .has_beta = false}},
                   {.dims = {{0, 3}, {3}, {0, 3}}}},
   });
-}
-
-/// x[n, c, ...] as [n, groups, c / groups, ...].
-Dims grouped_dims(const Type& x, int64_t groups) {
-  require_rank(x, 2, SIZE_MAX, "x");
-  if (groups < 1 || (x.dims[1].is_static() && x.dims[1].value() % groups != 0))
-    fail(ErrorCode::invalid_argument, x.dims[1], " channels of ", x, " do not divide into ", groups, " groups");
-  Dims dims = {x.dims[0], groups, x.dims[1] / groups};
-  dims.insert(dims.end(), x.dims.begin() + 2, x.dims.end());
-  return dims;
 }
 
 }  // namespace

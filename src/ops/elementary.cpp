@@ -87,11 +87,6 @@ Value floor_div_parts(Value x, Value y) {
 }
 
 template <class T>
-T remainder_of(T x, T y) {
-  if constexpr (std::is_same_v<T, double>) return std::fmod(x, y);
-  else return y == 0 ? x : std::is_signed_v<T> && y == T(-1) ? T(0) : static_cast<T>(x % y);
-}
-template <class T>
 T floor_mod_of(T x, T y) {
   T r = remainder_of(x, y);
   return r != T(0) && y != T(0) && (r < T(0)) != (y < T(0)) ? static_cast<T>(r + y) : r;

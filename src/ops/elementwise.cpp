@@ -145,16 +145,6 @@ T divided(T x, T y) {
   return x / y;
 }
 template <class T>
-T remainder_of(T x, T y) {
-  if constexpr (std::is_same_v<T, double>) return std::fmod(x, y);
-  else {
-    if (y == 0) return x;
-    if constexpr (std::is_signed_v<T>)
-      if (y == -1) return 0;
-    return x % y;
-  }
-}
-template <class T>
 T power(T x, T y) {
   if constexpr (std::is_integral_v<T>) {
     if constexpr (std::is_signed_v<T>)

@@ -2,6 +2,8 @@
 // accepts follows from the same list as what the reference computes, so the two cannot drift apart.
 #pragma once
 
+#include <cmath>
+
 #include "rlx/ops/complex.h"
 
 namespace rlx {
@@ -31,6 +33,12 @@ void require_kind(const Type& t, unsigned kinds, std::string_view what = "operan
 /// All of one type; returns it.
 const Type& require_same(Types in);
 
+/// `what` has an entry for each dim of x.
+inline void require_per_dim(const Type& x, size_t given, std::string_view what) {
+  if (given != x.rank())
+    fail(ErrorCode::invalid_argument, what, " must have one entry for each dim of ", x, ", got ", given);
+}
+
 /// Calls `f.operator()<T>()` with the element type of `dtype` if its kind is among `kKinds`, which `infer` made sure.
 template <unsigned kKinds, class F>
 Tensor with_kinds(DType dtype, F f) {
@@ -44,6 +52,13 @@ Tensor with_kinds(DType dtype, F f) {
   if constexpr ((kKinds & kComplex) != 0)
     if (bit == kComplex) return f.template operator()<Complex>();
   fail(ErrorCode::internal, "the reference has no kernel for ", dtype);
+}
+
+/// What truncating division leaves, of the sign of x. StableHLO leaves it open for integers where y is 0: x.
+template <class T>
+T remainder_of(T x, T y) {
+  if constexpr (std::is_same_v<T, double>) return std::fmod(x, y);
+  else return y == 0 ? x : std::is_signed_v<T> && y == T(-1) ? T(0) : static_cast<T>(x % y);
 }
 
 template <class R, class T, class F>
@@ -60,6 +75,9 @@ Tensor zip_elements(DType result, const Tensor& x, const Tensor& y, F f) {
   for (size_t i = 0; i < a.data.size(); ++i) out.data[i] = f(a.data[i], b.data[i]);
   return out.rounded_to(result);
 }
+
+/// Where x is above 0.
+inline Value positive(Value x) { return compare(x, zeros_like(x), Comparison::gt); }
 
 /// What samples of an op of these kinds are made of: floats (f64 stands for any) where it takes them.
 constexpr DType sample_dtype(unsigned kinds) {

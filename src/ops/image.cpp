@@ -21,7 +21,7 @@ Value repeated(Value x, int64_t axis, int64_t count) {
   return reshape(broadcast_in_dim(x, copies, other_axes(copies.size(), {axis + 1})), dims);
 }
 
-Value resized(Value x, int64_t axis, const Dim& size) {
+Value zoomed(Value x, int64_t axis, const Dim& size) {
   Graph& g = x.graph();
   Dim extent = x.dim(axis);
   if (size == extent) return x;
@@ -119,7 +119,7 @@ OpDef define_interpolate() {
       .decompose =
           [](Values in, const InterpolateAttrs& a) {
             Value y = in[0];
-            for (size_t i = 0; i < a.size.size(); ++i) y = resized(y, y.rank() - int64_t(a.size.size() - i), a.size[i]);
+            for (size_t i = 0; i < a.size.size(); ++i) y = zoomed(y, y.rank() - int64_t(a.size.size() - i), a.size[i]);
             return y;
           },
       .batch = [](Values in, const InterpolateAttrs& a) { return interpolate(in[0], a.size); },

@@ -59,7 +59,6 @@ Tensor out_of_range_value(DType dtype) {
 
 namespace {
 
-bool contains(const Axes& axes, int64_t axis) { return std::find(axes.begin(), axes.end(), axis) != axes.end(); }
 std::string listed(const Axes& axes) {
   std::ostringstream out;
   print(out, axes);

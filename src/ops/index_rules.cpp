@@ -9,7 +9,6 @@
 namespace rlx {
 namespace {
 
-bool contains(const Axes& axes, int64_t axis) { return std::find(axes.begin(), axes.end(), axis) != axes.end(); }
 size_t position(const Axes& axes, int64_t axis) {
   return size_t(std::find(axes.begin(), axes.end(), axis) - axes.begin());
 }

@@ -1,10 +1,14 @@
 // Derivatives and batches of the indexing primitives. Their inference and references stand in index.cpp.
 #pragma once
 
+#include <algorithm>
+
 #include "rlx/op_def.h"
 #include "rlx/ops/index.h"
 
 namespace rlx {
+
+inline bool contains(const Axes& axes, int64_t axis) { return std::find(axes.begin(), axes.end(), axis) != axes.end(); }
 
 /// What gather and scatter share: how a place among the indices and a place in a slice become a place in x.
 /// `outside` is gather's result or scatter's updates.

@@ -1,4 +1,5 @@
 // Eigenvalues and eigenvectors of Hermitian matrices, by Jacobi's rotations, and what their cotangents make of x.
+#include <limits>
 #include <numeric>
 
 #include "ops/linalg_jacobi.h"
@@ -27,12 +28,12 @@ plain::Matrix<T> diagonalize(plain::Matrix<T>& x) {
   auto v = plain::Matrix<T>::identity(x.rows);
   double all = 0;
   for (T element : x.data) all += plain::squared(element);
-  constexpr double kEps = std::numeric_limits<double>::epsilon();
+  constexpr double eps = std::numeric_limits<double>::epsilon();
   for (int sweep = 0; sweep < 60; ++sweep) {
     double off = 0;
     for (int64_t i = 0; i < x.rows; ++i)
       for (int64_t j = 0; j < x.rows; ++j) off += i == j ? 0 : plain::squared(x(i, j));
-    if (!(off > kEps * kEps * kEps * all)) break;
+    if (!(off > eps * eps * eps * all)) break;
     for (int64_t p = 0; p < x.rows; ++p)
       for (int64_t q = p + 1; q < x.rows; ++q) {
         double alpha = plain::real_of(x(p, p)), beta = plain::real_of(x(q, q)), size = std::abs(x(p, q));

@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "ops/composite_rules.h"
+#include "ops/linear_rules.h"
 #include "rlx/ops/quantize.h"
 #include "rlx/ops/reduction.h"
 
@@ -154,7 +154,8 @@ DType product_dtype(Types in, bool transposed) {
       fail(ErrorCode::shape_mismatch, "operands beside the blocks must have one dtype, got ", in[0], " and ", t);
   return in[0].dtype;
 }
-/// x[..., k] by a matrix w[k, n], or [n, k] if `transposed`: the result's dims.
+}  // namespace
+
 Dims product_dims(const Type& x, const Type& w, bool transposed) {
   require_rank(x, 1, SIZE_MAX, "x");
   require_rank(w, 2, 2, "w");
@@ -165,6 +166,9 @@ Dims product_dims(const Type& x, const Type& w, bool transposed) {
   dims.back() = w.dims[transposed ? 0 : 1];
   return dims;
 }
+
+namespace {
+
 Value product(Value x, Value w, bool transposed) {
   if (is_block(w.dtype())) w = dequantize_blocks(w, x.dtype() == f64 ? f64 : f32);
   return dot_general(x, w, {{}, {}, {x.rank() - 1}, {transposed ? 1 : 0}});

@@ -4,22 +4,13 @@
 
 #include <cmath>
 
-#include "ops/composite_rules.h"
+#include "ops/norm_rules.h"
 #include "rlx/ops/backward.h"
 #include "rlx/ops/elementary.h"
 
 namespace rlx {
 
-namespace {
-
-std::vector<Value> given(std::initializer_list<Value> values) {
-  std::vector<Value> all;
-  for (const Value& v : values)
-    if (v) all.push_back(v);
-  return all;
-}
-
-}  // namespace
+namespace {}  // namespace
 
 Value layer_norm(Value x, Value gamma, Value beta, double epsilon, int64_t axis) {
   return emit(op::layer_norm, given({x, gamma, beta}), LayerNormAttrs{axis, epsilon, bool(gamma), bool(beta)});
@@ -86,10 +77,6 @@ void require_affine(Types in, const A& a, const Dims& dims) {
                    flag_text("has_gamma", a.has_gamma) + " and " + flag_text("has_beta", a.has_beta));
   if (a.has_gamma) require_dims(in[1], dims, "gamma");
   if (a.has_beta) require_dims(in.back(), dims, "beta");
-}
-Axes trailing_axes(int64_t axis, size_t rank) {
-  int64_t first = valid_axis(axis, rank);
-  return axes_from(first, rank - static_cast<size_t>(first));
 }
 
 // ---- reference ----
@@ -210,17 +197,6 @@ OpDef define_channel_norm(std::string_view name, std::string_view doc, std::stri
                   {.dims = {{1, 2, 3, 2, 2}, {2}}, .attrs = ChannelNormAttrs{.has_beta = false}},
                   {.dims = {{2, 1, 3}}, .attrs = ChannelNormAttrs{.has_gamma = false, .has_beta = false}}},
   });
-}
-
-/// x[n, c, ...] as [n, groups, c / groups, ...], whose axes from 2 on are normalized.
-Dims grouped_dims(const Type& x, int64_t groups) {
-  require_rank(x, 2, SIZE_MAX, "x");
-  const Dim& channels = x.dims[1];
-  if (groups < 1 || (channels.is_static() && channels.value() % groups != 0))
-    fail(ErrorCode::invalid_argument, channels, " channels of ", x, " do not divide into ", groups, " groups");
-  Dims dims = {x.dims[0], groups, channels / groups};
-  dims.insert(dims.end(), x.dims.begin() + 2, x.dims.end());
-  return dims;
 }
 
 /// The operands behind x and residual, by the attributes.

@@ -3,6 +3,7 @@
 #include "rlx/ops/optimizer.h"
 
 #include "ops/composite_rules.h"
+#include "ops/special_rules.h"
 #include "rlx/ops/elementary.h"
 #include "rlx/ops/linear.h"
 #include "rlx/ops/reduction.h"
@@ -77,7 +78,6 @@ Value correction(Value step, double beta, DType dtype) {
   if (beta == 0) return scalar(step.graph(), 1, dtype);
   return neg(expm1(convert(step, dtype) * std::log(beta)));
 }
-Value at_least(Value v, double least) { return maximum(v, scalar(v.graph(), least, v.dtype())); }
 Axes every_axis(Value x) { return other_axes(x.dims().size(), {}); }
 Value root_mean_square(Value x) { return sqrt(mean_over(square(x), every_axis(x))); }
 

@@ -5,6 +5,7 @@
 
 #include "ops/composite_rules.h"
 #include "ops/least_scale.h"
+#include "ops/special_rules.h"
 #include "rlx/ops/elementary.h"
 #include "rlx/ops/reduction.h"
 #include "rlx/ops/shape.h"
@@ -78,7 +79,6 @@ Value largest(Value x, const Axes& axes) {
   // A scale over no elements has nothing to stand for: it becomes the least one.
   return maximum(reduce_max(abs(x), rest), scalar(x.graph(), 0, x.dtype()));
 }
-Value at_least(Value v, double least) { return maximum(v, scalar(v.graph(), least, v.dtype())); }
 Value batch_scale(Value x, int64_t bits, const Axes& axes) {
   return at_least(largest(x, axes) / most(bits), kLeastScale);
 }

@@ -1,5 +1,6 @@
 // Weights that are packed: in blocks that hold their scales, or as codes beside tensors of scales; and their products.
 #include "ops/block_scales.h"
+#include "ops/linear_rules.h"
 #include "rlx/ops/linear.h"
 #include "rlx/ops/quantize.h"
 
@@ -51,15 +52,12 @@ Type decoded_type(const Type& x, DType dtype) {
   return {dtype, x.dims};
 }
 
-DType result_dtype(const Type& scale, const std::optional<DType>& wanted) {
-  return wanted.value_or(has_arithmetic(scale.dtype) ? scale.dtype : f32);
-}
 /// The operands behind the codes by name, as the attributes say which there are.
 template <class T>
-struct Parts {
+struct BlockOperands {
   const T* scale = nullptr;
   const T *zero_point = nullptr, *bias = nullptr, *global = nullptr;
-  Parts(std::span<const T> rest, bool has_scale, bool has_zero_point, bool has_bias, bool has_global) {
+  BlockOperands(std::span<const T> rest, bool has_scale, bool has_zero_point, bool has_bias, bool has_global) {
     size_t wanted = size_t{has_scale} + has_zero_point + has_bias + has_global, next = 0;
     if (rest.size() != wanted)
       fail(ErrorCode::invalid_argument, "the attributes call for ", wanted, " operands behind the codes (scale, zero ",
@@ -72,7 +70,7 @@ struct Parts {
 
 Type blockwise_type(Types in, const DequantizeBlockwiseAttrs& a) {
   const Type& q = in[0];
-  Parts<Type> parts(in.subspan(1), true, a.has_zero_point, a.has_bias, a.has_global);
+  BlockOperands<Type> parts(in.subspan(1), true, a.has_zero_point, a.has_bias, a.has_global);
   if (!is_integer(q.dtype) && !is_float(q.dtype))
     fail(ErrorCode::invalid_argument, "codes are integers or floats, got ", q,
          is_block(q.dtype) ? "; blocks hold their scales: dequantize_blocks reads them" : "");
@@ -97,7 +95,7 @@ Type blockwise_type(Types in, const DequantizeBlockwiseAttrs& a) {
   return t;
 }
 Value blockwise_parts(Values in, const DequantizeBlockwiseAttrs& a) {
-  Parts<Value> parts(in.subspan(1), true, a.has_zero_point, a.has_bias, a.has_global);
+  BlockOperands<Value> parts(in.subspan(1), true, a.has_zero_point, a.has_bias, a.has_global);
   DType dtype = result_dtype(parts.scale->type(), a.dtype), work = is_low_precision(dtype) ? f32 : dtype;
   Value y = convert(in[0], work);
   auto stretched = [&](const Value& v) { return repeated(convert(v, work), y, a.axis, a.block_size); };
@@ -123,17 +121,6 @@ Type plane_type(const Type& w, int64_t planes) {
   if (w.dims[0] != Dim(planes))
     fail(ErrorCode::shape_mismatch, "codes of ", planes, " planes have them as dim 0, got ", w);
   return {w.dtype, {w.dims.begin() + 1, w.dims.end()}};
-}
-Dims product_dims(const Type& x, const Type& w, bool transposed) {
-  require_rank(x, 1, SIZE_MAX, "x");
-  require_rank(w, 2, 2, "w");
-  const Dim& k = w.dims[transposed ? 1 : 0];
-  if (x.dims.back() != k)
-    fail(ErrorCode::shape_mismatch, "inner dimensions differ: x ", x, " has ", x.dims.back(), ", w ", w, " has ", k,
-         transposed ? "; the weight is [n, k]" : "; the weight is [k, n]");
-  Dims dims = x.dims;
-  dims.back() = w.dims[transposed ? 0 : 1];
-  return dims;
 }
 
 /// A sample for each block format, of two rows.
@@ -227,7 +214,7 @@ OpDef define_dequant_matmul() {
       .infer =
           [](Types in, const A& a) {
             require_kind(in[0], kReal, "x");
-            Parts<Type> parts(in.subspan(2), a.has_scale, a.has_zero_point, a.has_bias, a.has_global);
+            BlockOperands<Type> parts(in.subspan(2), a.has_scale, a.has_zero_point, a.has_bias, a.has_global);
             if (is_block(in[1].dtype)) {
               if (!(a == A{}))
                 fail(ErrorCode::invalid_argument, in[1], " is packed in blocks, which hold their scales and lie along ",
@@ -299,7 +286,7 @@ OpDef define_dequant_grouped_matmul() {
           [](Types in, const A& a) {
             require_kind(in[0], kReal, "x");
             require_rank(in[0], 2, 2, "x");
-            Parts<Type> parts(in.subspan(3), a.has_scale, a.has_zero_point, a.has_bias, a.has_global);
+            BlockOperands<Type> parts(in.subspan(3), a.has_scale, a.has_zero_point, a.has_bias, a.has_global);
             if (is_block(in[1].dtype)) {
               if (!(a == A{}))
                 fail(ErrorCode::invalid_argument, in[1], " is packed in blocks, which hold their scales: it takes no ",

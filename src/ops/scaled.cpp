@@ -83,9 +83,6 @@ void require_result(DType dtype) {
   if (dtype != f64 && dtype != f32 && dtype != f16 && dtype != bf16)
     fail(ErrorCode::invalid_argument, "the result is of f64, f32, f16 or bf16, not ", dtype);
 }
-DType result_dtype(const Type& scale, const std::optional<DType>& wanted) {
-  return wanted.value_or(has_arithmetic(scale.dtype) ? scale.dtype : f32);
-}
 
 // ---- parts ----
 DType width_of(DType t) { return t == f64 ? f64 : f32; }

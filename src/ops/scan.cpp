@@ -318,7 +318,7 @@ std::vector<Value> in_chunks(Graph& g, Values in, const ScanAttrs& a, int64_t k,
   return last;
 }
 
-ScanAttrs plain(const CheckpointedScanAttrs& a) { return {a.carries, a.xs, a.length, a.reverse, a.body}; }
+ScanAttrs as_scan(const CheckpointedScanAttrs& a) { return {a.carries, a.xs, a.length, a.reverse, a.body}; }
 
 }  // namespace
 
@@ -332,7 +332,7 @@ OpDef define_checkpointed_scan() {
           [](Types in, const CheckpointedScanAttrs& a) {
             if (a.every < 1)
               fail(ErrorCode::invalid_argument, "every = ", a.every, " is no number of steps; it is at least 1");
-            return Many<Type>(scan_types(in, plain(a)));
+            return Many<Type>(scan_types(in, as_scan(a)));
           },
       .decompose = [](Graph& g, Values in, const CheckpointedScanAttrs& a) -> Many<Value> {
         if (!a.length.is_static())
@@ -346,8 +346,8 @@ OpDef define_checkpointed_scan() {
           case Checkpointing::sqrt: k = static_cast<int64_t>(std::ceil(std::sqrt(double(length)))); break;
           case Checkpointing::recursive: k = length <= 4 ? length : length / 2; break;
         }
-        if (k >= length) return scan(g, {in.begin(), in.end()}, plain(a));
-        return in_chunks(g, in, plain(a), k, recursive ? Checkpointing::recursive : Checkpointing::all);
+        if (k >= length) return scan(g, {in.begin(), in.end()}, as_scan(a));
+        return in_chunks(g, in, as_scan(a), k, recursive ? Checkpointing::recursive : Checkpointing::all);
       },
       .samples =
           [] {

@@ -110,11 +110,6 @@ Axes strides_of(const Axes& given, size_t rank, int64_t otherwise) {
   return given.empty() ? Axes(rank, otherwise) : given;
 }
 
-void require_per_dim(const Type& x, size_t given, std::string_view what) {
-  if (given != x.rank())
-    fail(ErrorCode::invalid_argument, what, " must have one entry for each dim of ", x, ", got ", given);
-}
-
 /// Blocks lie along the last dim, and are moved whole.
 void require_rows_kept(const Type& x, bool kept) {
   if (is_block(x.dtype) && !kept)

@@ -130,7 +130,7 @@ class Changer {
   DType dtype_;
 };
 
-bool is_product(const OpDef* op) {
+bool accumulates(const OpDef* op) {
   for (const OpDef* each : {&op::dot_general, &op::matmul, &op::linear, &op::lora_matmul, &op::grouped_matmul,
                             &op::fused_matmul, &op::convolution, &op::conv, &op::conv_transpose, &op::attention})
     if (op == each) return true;
@@ -145,7 +145,7 @@ Graph products_in_f16(const Graph& g) {
   return with_bodies(g, [](const Graph& body) {
     std::map<Ref, Value> constants;
     return rewritten(body, [&](const Site& site) -> std::optional<std::vector<Value>> {
-      if (!is_product(site.node.op) || site.node.types[0].dtype != f32) return std::nullopt;
+      if (!accumulates(site.node.op) || site.node.types[0].dtype != f32) return std::nullopt;
       std::vector<Value> operands;
       for (size_t i = 0; i < site.operands.size(); ++i) {
         Value v = site.operands[i];

@@ -7,15 +7,12 @@
 
 #include "ir/rewrite.h"
 #include "passes/constants.h"
-#include "rlx/ops.h"
+#include "passes/value_nodes.h"
 
 namespace rlx {
 namespace {
 
 const Axes kSwapHeads = {0, 2, 1, 3};  // [B, S, H, D] as [B, H, S, D], and back
-
-const Node& node_of(Value v) { return v.graph().node(v.ref()); }
-Value operand(Value v, size_t i = 0) { return v.graph().value(node_of(v).operands[i]); }
 
 /// x transposed; a transpose that x is already is joined in.
 Value transposed(Value x, Axes permutation) {

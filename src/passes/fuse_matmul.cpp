@@ -2,7 +2,7 @@
 #include "passes/fuse_matmul.h"
 
 #include "ir/rewrite.h"
-#include "rlx/ops.h"
+#include "passes/value_nodes.h"
 
 namespace rlx {
 namespace {
@@ -56,8 +56,6 @@ Value vector_over_last_dim(Value v) {
   return reshape(x, {x.dims().back()});
 }
 
-bool is_broadcast(Value v) { return v.graph().node(v.ref()).op == &op::broadcast_in_dim; }
-
 std::optional<Activation> activation_of(const OpDef* op) {
   if (op == &op::relu) return Activation::relu;
   if (op == &op::gelu) return Activation::gelu;
@@ -68,7 +66,7 @@ std::optional<Activation> activation_of(const OpDef* op) {
   return {};
 }
 
-struct Fuser {
+struct ProductFuser {
   Uses uses;
   Rounding rounding;
 
@@ -107,7 +105,7 @@ struct Fuser {
 }  // namespace
 
 Graph fuse_matmul(const Graph& g, Rounding rounding) {
-  Fuser fuser{Uses(g), rounding};
+  ProductFuser fuser{Uses(g), rounding};
   return rewritten(g, [&](const Site& site) -> std::optional<std::vector<Value>> {
     if (Value v = fuser.fused(site)) return std::vector{v};
     return std::nullopt;

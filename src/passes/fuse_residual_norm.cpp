@@ -4,14 +4,12 @@
 
 #include "ir/leaves.h"
 #include "ir/rewrite.h"
-#include "rlx/ops.h"
+#include "passes/value_nodes.h"
 
 namespace rlx {
 namespace {
 
-bool is_broadcast(Value v) { return v.graph().node(v.ref()).op == &op::broadcast_in_dim; }
-
-struct Fuser {
+struct NormFuser {
   Uses uses;
   Rounding rounding;
   std::map<size_t, Value> norms = {};  // by node: what was emitted at the sum
@@ -84,7 +82,7 @@ Graph fuse_residual_norm(const Graph& g, Rounding rounding) {
     return (node.op == &op::layer_norm || node.op == &op::rms_norm) && g.node(node.operands[0]).op == &op::add;
   });
   if (!any) return g;
-  Fuser fuser{Uses(g), rounding};
+  NormFuser fuser{Uses(g), rounding};
   return rewritten(g, [&](const Site& site) { return fuser.fused(site); });
 }
 

@@ -13,7 +13,7 @@ struct Group {
   std::vector<size_t> members;  // nodes, in order
 };
 
-struct Grouping {
+struct SharedInputs {
   const Graph& g;
   Uses uses{g};
   std::vector<bool> bound = bound_nodes(g);
@@ -81,7 +81,7 @@ std::vector<Value> emit_joined(const Site& site, const Group& group) {
 }  // namespace
 
 Graph fuse_shared_input(const Graph& g) {
-  Grouping grouping{g};
+  SharedInputs grouping{g};
   grouping.find();
   if (grouping.groups.empty()) return g;
   std::map<size_t, Value> made;  // by node

@@ -19,13 +19,13 @@ bool packs_weights(const OpDef* op) {
   return false;
 }
 
-struct Cut {
+struct ParamCut {
   const Graph& g;
   Uses uses{g};
   std::vector<bool> bound = bound_nodes(g);
   std::vector<bool> in_main, hoisted;  // by node; hoisted ones are needed by main, and computed before
 
-  explicit Cut(const Graph& graph) : g(graph), in_main(g.nodes().size()), hoisted(g.nodes().size()) {
+  explicit ParamCut(const Graph& graph) : g(graph), in_main(g.nodes().size()), hoisted(g.nodes().size()) {
     auto leaf_bytes = bytes_behind();
     for (const Output& o : g.outputs()) in_main[size_t(o.ref.node)] = true;
     for (size_t n = g.nodes().size(); n-- > 0;) {
@@ -101,7 +101,7 @@ bool names_a_leaf(const Graph& g, const std::string& name) {
 }  // namespace
 
 Hoisted hoist_params(const Graph& g) {
-  Cut cut(g);
+  ParamCut cut(g);
   Hoisted result{Graph(g.name() + ".prologue"), Graph(g.name()), {}};
   auto in_prologue = cone_of(g, cut.hoisted);
   Copy prologue{g, result.prologue}, main{g, result.main};
@@ -138,7 +138,7 @@ Hoisted hoist_params(const Graph& g) {
 }
 
 std::vector<bool> hoisted_nodes(const Graph& g) {
-  Cut cut(g);
+  ParamCut cut(g);
   auto nodes = cone_of(g, cut.hoisted);
   for (size_t n = 0; n < nodes.size(); ++n) nodes[n] = nodes[n] && !cut.in_main[n];
   return nodes;

@@ -1,6 +1,7 @@
 // The dispatch report as a table and as JSON.
 #include "rlx/report.h"
 
+#include <algorithm>
 #include <iomanip>
 #include <map>
 #include <nlohmann/json.hpp>

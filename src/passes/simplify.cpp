@@ -6,7 +6,7 @@
 #include "ir/leaves.h"
 #include "ir/rewrite.h"
 #include "passes/constants.h"
-#include "rlx/ops.h"
+#include "passes/value_nodes.h"
 
 namespace rlx {
 namespace {
@@ -35,7 +35,6 @@ const Node* maker(Value v, const OpDef& op) {
   const Node& node = v.graph().node(v.ref());
   return node.op == &op ? &node : nullptr;
 }
-Value operand(Value v, size_t i = 0) { return v.graph().value(v.graph().node(v.ref()).operands[i]); }
 bool is_splat(Value v, double wanted) {
   auto number = splat(v);
   return number && *number == wanted && std::signbit(*number) == std::signbit(wanted);

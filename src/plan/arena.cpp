@@ -18,7 +18,7 @@ size_t rounded(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kA
 }  // namespace
 
 ArenaPlan plan_arena(std::span<const BufferLife> buffers) {
-  constexpr size_t kMostBytes = size_t{1} << 60;  // no machine has more, and no sum below wraps
+  constexpr size_t kMostArenaBytes = size_t{1} << 60;  // no machine has more, and no sum below wraps
   ArenaPlan plan{std::vector<size_t>(buffers.size()), 0};
   std::vector<size_t> order(buffers.size()), placed;  // `placed` by offset
   std::iota(order.begin(), order.end(), size_t{0});
@@ -26,7 +26,7 @@ ArenaPlan plan_arena(std::span<const BufferLife> buffers) {
   for (size_t i : order) {
     const BufferLife& b = buffers[i];
     if (b.bytes == 0) continue;
-    if (b.bytes > kMostBytes) fail(ErrorCode::out_of_memory, "no memory for a buffer of ", b.bytes, " bytes");
+    if (b.bytes > kMostArenaBytes) fail(ErrorCode::out_of_memory, "no memory for a buffer of ", b.bytes, " bytes");
     size_t at = 0;
     for (size_t other : placed) {
       const BufferLife& o = buffers[other];
@@ -34,7 +34,7 @@ ArenaPlan plan_arena(std::span<const BufferLife> buffers) {
       if (at + rounded(b.bytes) <= plan.offsets[other]) break;  // the gap before it is large enough
       at = std::max(at, plan.offsets[other] + rounded(o.bytes));
     }
-    if (at + rounded(b.bytes) > kMostBytes)
+    if (at + rounded(b.bytes) > kMostArenaBytes)
       fail(ErrorCode::out_of_memory, "no memory for values that are needed at one time: ", at, " and ", b.bytes,
            " bytes");
     plan.offsets[i] = at;

@@ -77,7 +77,7 @@ mil::Model with_all_outputs(const mil::Model& model, const std::string& function
 }
 
 /// One graph of the function: for these sizes, and these assumptions.
-struct Plan {
+struct SizedPlan {
   std::string sizes;
   mlprogram::Lowered lowered;
   CompiledGraph compiled;
@@ -102,9 +102,9 @@ struct CoremlModel::State {
   bool random = false;                                        // the function draws numbers
 
   std::mutex mutex;
-  std::list<std::shared_ptr<const Plan>> plans;  // the one that was used last comes first
+  std::list<std::shared_ptr<const SizedPlan>> plans;  // the one that was used last comes first
 
-  std::shared_ptr<const Plan> find(const std::string& sizes) {
+  std::shared_ptr<const SizedPlan> find(const std::string& sizes) {
     std::lock_guard lock(mutex);
     for (auto it = plans.begin(); it != plans.end(); ++it)
       if ((*it)->sizes == sizes) {
@@ -113,14 +113,14 @@ struct CoremlModel::State {
       }
     return nullptr;
   }
-  std::shared_ptr<const Plan> make(const std::string& sizes, const std::map<std::string, Tensor>& data,
-                                   std::vector<Tensor> known) {
+  std::shared_ptr<const SizedPlan> make(const std::string& sizes, const std::map<std::string, Tensor>& data,
+                                        std::vector<Tensor> known) {
     mlprogram::LowerOptions o;
     o.function = function, o.f32 = options.f32, o.data = data, o.known = std::move(known);
     for (const auto& [name, tensor] : data) o.dims[name] = tensor.type().dims;
     mlprogram::Lowered lowered = mlprogram::lower(model(), reader_of(package), o);
     CompiledGraph compiled = session.compile(lowered.graph);
-    auto plan = std::make_shared<const Plan>(Plan{sizes, std::move(lowered), std::move(compiled)});
+    auto plan = std::make_shared<const SizedPlan>(SizedPlan{sizes, std::move(lowered), std::move(compiled)});
     std::lock_guard lock(mutex);
     if (plan->lowered.classifier) {
       labels = plan->lowered.classifier->names;
@@ -258,7 +258,7 @@ std::vector<NamedTensor> CoremlModel::predict(const std::vector<NamedTensor>& in
         Tensor::of<uint32_t>({2}, {static_cast<uint32_t>(seed >> 32), static_cast<uint32_t>(seed)});
   }
 
-  std::shared_ptr<const Plan> plan = s.find(sizes.str());
+  std::shared_ptr<const SizedPlan> plan = s.find(sizes.str());
   if (!plan) plan = s.make(sizes.str(), data, {});
   for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
     const mlprogram::Lowered& l = plan->lowered;

@@ -92,7 +92,7 @@ void require_plain(const nlohmann::json& config) {
       fail(ErrorCode::unsupported, "adapter_config.json has a '", key, "', which these adapters have not");
 }
 
-std::string file_in(const std::string& folder, const char* name) {
+std::string adapter_file(const std::string& folder, const char* name) {
   return (std::filesystem::path(folder) / name).string();
 }
 
@@ -221,8 +221,8 @@ void save_lora(const std::string& folder, const Lora& lora, const NamedTensors& 
                      {"peft_type", "LORA"},      {"r", lora.config.rank}, {"lora_alpha", lora.config.alpha},
                      {"lora_dropout", 0.0},      {"bias", "none"},        {"fan_in_fan_out", false},
                      {"target_modules", targets}};
-                 write_safetensors(file_in(folder, "adapter_model.safetensors"), tensors, {{"format", "pt"}});
-                 AtomicFile file(file_in(folder, "adapter_config.json"));
+                 write_safetensors(adapter_file(folder, "adapter_model.safetensors"), tensors, {{"format", "pt"}});
+                 AtomicFile file(adapter_file(folder, "adapter_config.json"));
                  file.write(config.dump(2) + "\n");
                  file.commit();
                });
@@ -232,7 +232,7 @@ NamedTensors load_lora(const std::string& folder, const Lora& lora) {
   return with_context(
       [&] { return "reading the adapters in '" + folder + "'"; },
       [&] {
-        auto text = MappedFile::open(file_in(folder, "adapter_config.json"));
+        auto text = MappedFile::open(adapter_file(folder, "adapter_config.json"));
         const auto* begin = reinterpret_cast<const char*>(text->bytes().data());
         auto config = nlohmann::json::parse(begin, begin + text->bytes().size(), nullptr, false);
         if (!config.is_object() || config.value("peft_type", nlohmann::json()) != "LORA")
@@ -247,7 +247,7 @@ NamedTensors load_lora(const std::string& folder, const Lora& lora) {
             fail(ErrorCode::invalid_argument, "they were made with '", key, "' = ", theirs->get<double>(),
                  ", the graph with ", ours);
         }
-        auto file = SafetensorsFile::open(file_in(folder, "adapter_model.safetensors"));
+        auto file = SafetensorsFile::open(adapter_file(folder, "adapter_model.safetensors"));
         NamedTensors values;
         for (const Lora::Module& m : lora.modules) {
           values.emplace(m.a, file.tensor(std::string(kInFront) + m.a, f32, {lora.config.rank, m.in}));

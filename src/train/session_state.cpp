@@ -14,7 +14,7 @@
 namespace rlx {
 namespace {
 
-constexpr double kLeastScale = 0x1p-40;  // gradients that overflow even then are infinite
+constexpr double kLeastLossScale = 0x1p-40;  // gradients that overflow even then are infinite
 
 Tensor scalar_tensor(DType dtype, double value) {
   Tensor t(dtype, {});
@@ -166,7 +166,7 @@ void TrainingSession::State::fail_not_finite(std::string_view what, double value
 bool TrainingSession::State::must_skip(const StepResult& r, std::span<const Tensor> batch) {
   if (!std::isfinite(r.loss)) fail_not_finite("the loss", r.loss, batch);
   if (std::isfinite(r.grad_norm)) return false;
-  if (!train::is_scaled(config) || scale * config.precision.backoff < kLeastScale)
+  if (!train::is_scaled(config) || scale * config.precision.backoff < kLeastLossScale)
     fail_not_finite("the gradients' norm", r.grad_norm, batch);
   scale *= config.precision.backoff, since_overflow = 0;
   return true;

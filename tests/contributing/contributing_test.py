@@ -97,19 +97,34 @@ def add_primitive(scratch):
 
     made = commands()
     objects = {}
-    # What includes a list must be compiled again; nothing else is.
-    for path in (entry_path, function_path, pathlib.Path("src/ops/table.cpp"), pathlib.Path("src/backends/cpu/lowerings.cpp")):
-        ours = path if path != function_path else entry_path  # which is compiled as its neighbours are
-        was = next(o for o in made if o.endswith(f"/{ours}.o"))
-        arguments = list(made[was])
-        own = scratch / path if (scratch / path).exists() else SOURCE / path
-        new = scratch / (path.name + ".o")
-        for flag, value in (("-o", new), ("-c", own), ("-MF", scratch / (path.name + ".d")), ("-MT", new)):
+
+    def compile_as(made_before, source):
+        """Compiles `source` as the object `made_before` was, but with the changed headers in front."""
+        arguments = list(made[made_before])
+        new = scratch / (source.name + ".o")
+        for flag, value in (("-o", new), ("-c", source), ("-MF", scratch / (source.name + ".d")), ("-MT", new)):
             arguments[arguments.index(flag) + 1] = str(value)
         first = next(i for i, a in enumerate(arguments) if a.startswith("-I"))
         arguments[first:first] = [f"-I{scratch / 'include'}", f"-I{scratch / 'src'}"]
         subprocess.run(arguments, check=True, cwd=BUILD)
-        objects[was if path != function_path else None] = str(new)
+        return str(new)
+
+    # What includes a list must be compiled again; nothing else is. A unit is a file, or several (CMAKE_UNITY_BUILD).
+    changed = (entry_path, pathlib.Path("src/ops/table.cpp"), pathlib.Path("src/backends/cpu/lowerings.cpp"))
+    for made_before, arguments in made.items():
+        if "-c" not in arguments:
+            continue
+        source = BUILD / arguments[arguments.index("-c") + 1]
+        held = [p for p in changed if source.samefile(SOURCE / p) or (source.parent.name == "Unity" and f"/{p}" in source.read_text())]
+        if not held:
+            continue
+        unit = scratch / source.name
+        own = {p: scratch / p if (scratch / p).exists() else SOURCE / p for p in held}
+        files = re.findall(r'#include "(.*)"', source.read_text()) if source.parent.name == "Unity" else [str(SOURCE / held[0])]
+        unit.write_text("".join(f'#include "{next((own[p] for p in held if f.endswith(f"/{p}")), f)}"\n' for f in files))
+        objects[made_before] = compile_as(made_before, unit)
+        if entry_path in held:  # the new function is compiled as its neighbours are
+            objects[None] = compile_as(made_before, scratch / function_path)
     link = next(list(a) for a in made.values() if "-shared" in a)
     link = [objects.get(a, a) for a in link]
     (scratch / "lib").mkdir()

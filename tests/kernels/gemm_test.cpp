@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 #include <hwy/targets.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <cstring>

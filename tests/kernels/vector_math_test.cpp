@@ -49,10 +49,12 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <string>
 #include <vector>
 
 namespace rlx::kernels {

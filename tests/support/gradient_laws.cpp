@@ -4,6 +4,7 @@
 // Pairings are those of docs/ir.md, "Derivatives of complex functions": <ct, y> is the real part of the sum of ct * y.
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 
 #include "autodiff/transforms.h"
 #include "ir/verify.h"

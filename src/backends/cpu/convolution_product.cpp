@@ -15,7 +15,6 @@ using kernels::ConvolutionArgs;
 constexpr int64_t kPieceBytes = 1 << 20;  // of the matrix: half of a usual L2 cache
 
 int64_t divided_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
-size_t aligned(int64_t bytes) { return (static_cast<size_t>(bytes) + 63) / 64 * 64; }
 int64_t size_of(DType t) { return static_cast<int64_t>(byte_size(t)); }
 
 struct Extents {
@@ -61,7 +60,7 @@ class PatchProduct final : public ConvolutionProduct {
     weight_bytes_ = reads_w_ ? 0 : aligned(a_.out_channels * k_ * size_of(a_.dtype));
     per_thread_ = patch_bytes_ + result_bytes_ +
                   std::max(products_[0].scratch_bytes(), products_[1] ? products_[1].scratch_bytes() : 0);
-    per_thread_ = aligned(static_cast<int64_t>(per_thread_));
+    per_thread_ = aligned(per_thread_);
     scratch_ = weight_bytes_ + per_thread_ * static_cast<size_t>(threads);
   }
   size_t scratch_bytes() const override { return scratch_; }

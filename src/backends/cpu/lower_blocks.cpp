@@ -25,7 +25,6 @@ int64_t rows_of(const Shape& shape) {
   for (size_t d = 0; d + 1 < shape.size(); ++d) rows *= shape[d];
   return rows;
 }
-size_t aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 /// Rows of x as f32: where they are, or converted into scratch.
 const float* as_f32(const StepArgs& args, DType dtype, int64_t count) {

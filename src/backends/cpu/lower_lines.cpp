@@ -1,4 +1,5 @@
 // Ops along one axis of a dense [outer, extent, inner] view: running results, positions of extremes.
+#include "backends/cpu/lines.h"
 #include "backends/cpu/lowerings.h"
 #include "kernels/cumulate.h"
 #include "kernels/extreme.h"
@@ -6,16 +7,6 @@
 
 namespace rlx::cpu {
 namespace {
-
-struct Lines {
-  int64_t outer = 1, extent = 1, inner = 1;
-  Lines(const Shape& shape, int64_t axis) {
-    auto at = size_t(valid_axis(axis, shape.size()));
-    for (size_t d = 0; d < shape.size(); ++d) (d < at ? outer : d > at ? inner : extent) *= shape[d];
-  }
-  int64_t count() const { return outer * inner; }
-  int64_t grain() const { return inner > 1 ? 16 : 1; }
-};
 
 /// The kernels take what a C++ compiler has arithmetic for, f16 and bf16.
 std::string has_arithmetic(const Question& q) {

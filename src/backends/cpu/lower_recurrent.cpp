@@ -9,8 +9,6 @@
 namespace rlx::cpu {
 namespace {
 
-size_t aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
-
 /// A layer's product in one direction: with packed weights, or with those that come at run time.
 struct InputProduct {
   kernels::PreparedGemm packed;

@@ -176,10 +176,10 @@ void plain_convolution(const PlainConvolution& p, const void* x_data, const void
     Out::write(y, y_at, sum);
   }
 }
-using Plain = void (*)(const PlainConvolution&, const void*, const void*, void*, int64_t, int64_t);
+using ConvolutionLoop = void (*)(const PlainConvolution&, const void*, const void*, void*, int64_t, int64_t);
 
 template <class T>
-Plain plain_into(DType sum) {
+ConvolutionLoop plain_into(DType sum) {
   if (sum == dtype_of<T>()) return plain_convolution<Stored<T>, Stored<T>>;
   if constexpr (std::is_integral_v<T>)
     return sum == i64   ? plain_convolution<Stored<T>, Stored<int64_t>>
@@ -188,11 +188,11 @@ Plain plain_into(DType sum) {
   else return nullptr;
 }
 template <DType kDType>
-Plain narrow_into(DType sum) {
+ConvolutionLoop narrow_into(DType sum) {
   if (sum == kDType) return plain_convolution<StoredNarrow<kDType>, StoredNarrow<kDType>>;
   return sum == f32 ? plain_convolution<StoredNarrow<kDType>, Stored<float>> : nullptr;
 }
-Plain plain_for(DType t, DType sum) {
+ConvolutionLoop plain_for(DType t, DType sum) {
   switch (t) {
     case DType::i8: return plain_into<int8_t>(sum);
     case DType::i16: return plain_into<int16_t>(sum);
@@ -238,7 +238,7 @@ Prepared lower_plain_convolution(const LoweringContext& c) {
   }
   p.stride = given(a.strides, spatial, 1), p.low = given(shape_of(a.padding_low), spatial, 0);
   p.lhs_dilation = given(a.lhs_dilation, spatial, 1), p.rhs_dilation = given(a.rhs_dilation, spatial, 1);
-  Plain convolve = plain_for(x.dtype, y.dtype);
+  ConvolutionLoop convolve = plain_for(x.dtype, y.dtype);
   int64_t count = y.count();
   double work = static_cast<double>(count) * static_cast<double>(w.count() / std::max<int64_t>(p.out_features, 1));
   return make_step("plain convolution", 0, [=](const StepArgs& args) {

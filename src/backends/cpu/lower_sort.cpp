@@ -1,18 +1,11 @@
 // Sorting: an argsort of the first operand, then every operand gathered by it.
+#include "backends/cpu/lines.h"
 #include "backends/cpu/lowerings.h"
 #include "kernels/sort.h"
 #include "rlx/ops.h"
 
 namespace rlx::cpu {
 namespace {
-
-struct Lines {
-  int64_t outer = 1, extent = 1, inner = 1;
-  Lines(const Shape& shape, int64_t axis) {
-    auto at = size_t(valid_axis(axis, shape.size()));
-    for (size_t d = 0; d < shape.size(); ++d) (d < at ? outer : d > at ? inner : extent) *= shape[d];
-  }
-};
 
 /// Sorts by operand 0 and writes the first `k` of each line: of operand i to result i, or the places themselves.
 Prepared sort_step(const LoweringContext& c, int64_t axis, bool descending, int64_t k, bool places) {

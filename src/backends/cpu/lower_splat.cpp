@@ -6,8 +6,6 @@
 namespace rlx::cpu {
 namespace {
 
-size_t aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
-
 /// What both directions need: the kernel's arguments, and how scratch is laid out: boxes, then a part for each thread.
 struct Raster {
   kernels::SplatArgs args;

@@ -21,6 +21,9 @@ struct View {
 };
 bool is_dense(const View&);
 
+/// Bytes of scratch, so that what follows them begins a cache line.
+inline size_t aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
+
 struct StepArgs {
   void* const* operands;
   void* const* results;

@@ -10,7 +10,7 @@
 namespace rlx {
 namespace {
 
-constexpr std::string_view kVersion = "rlx 1";
+constexpr std::string_view kFirstLine = "rlx 1";
 constexpr size_t kLargeConstant = 256;  // bytes
 
 std::string beside(const std::string& path) {
@@ -50,7 +50,7 @@ Graph parse_graph_text(std::string_view text) {
   return parse_versioned(in);
 }
 
-std::string graph_text(const Graph& g) { return text_of(kVersion, "\n", text(g)); }
+std::string graph_text(const Graph& g) { return text_of(kFirstLine, "\n", text(g)); }
 
 void save_graph(const std::string& path, const Graph& g) {
   with_context([&] { return text_of("saving '", path, "'"); },
@@ -65,7 +65,7 @@ void save_graph(const std::string& path, const Graph& g) {
                      constants.emplace(name, t);
                      return name;
                    });
-                   out << kVersion << "\n";
+                   out << kFirstLine << "\n";
                    print(out, g);
                    out << "\n";
                  }

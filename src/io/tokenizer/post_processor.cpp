@@ -11,9 +11,7 @@
 namespace rlx::tokenizer {
 namespace {
 
-using Kind = TemplatePiece::Kind;
-
-bool uses(std::span<const TemplatePiece> pieces, Kind kind) {
+bool uses(std::span<const TemplatePiece> pieces, PieceKind kind) {
   return std::any_of(pieces.begin(), pieces.end(), [&](const TemplatePiece& piece) { return piece.kind == kind; });
 }
 
@@ -38,11 +36,11 @@ Encoding special_tokens(const TemplatePiece& piece) {
 }  // namespace
 
 PostProcessor::PostProcessor(Template single, Template pair) : single_(std::move(single)), pair_(std::move(pair)) {
-  if (uses(single_, Kind::second)) fail(ErrorCode::parse, "the template for a single text uses a second text, B");
+  if (uses(single_, PieceKind::second)) fail(ErrorCode::parse, "the template for a single text uses a second text, B");
 }
 
 PostProcessor::PostProcessor()
-    : single_{{Kind::first, 0, {}, {}}}, pair_{{Kind::first, 0, {}, {}}, {Kind::second, 1, {}, {}}} {}
+    : single_{{PieceKind::first, 0, {}, {}}}, pair_{{PieceKind::first, 0, {}, {}}, {PieceKind::second, 1, {}, {}}} {}
 
 size_t PostProcessor::added_tokens(bool is_pair) const {
   size_t count = 0;
@@ -51,17 +49,17 @@ size_t PostProcessor::added_tokens(bool is_pair) const {
 }
 
 Encoding PostProcessor::process(Encoding first, Encoding* second, bool add_special_tokens) const {
-  if (second && !(uses(pair_, Kind::first) && uses(pair_, Kind::second)))
+  if (second && !(uses(pair_, PieceKind::first) && uses(pair_, PieceKind::second)))
     fail(ErrorCode::unsupported, "the tokenizer has no template for two texts that uses both");
   const Template& pieces = second ? pair_ : single_;
   Encoding result;
   reserve(result, added_tokens(second != nullptr) + first.size() + (second ? second->size() : 0));
   for (auto piece = pieces.begin(); piece != pieces.end(); ++piece) {
-    if (piece->kind == Kind::special) {
+    if (piece->kind == PieceKind::special) {
       if (add_special_tokens) append(result, special_tokens(*piece));
       continue;
     }
-    Encoding& text = piece->kind == Kind::first ? first : *second;
+    Encoding& text = piece->kind == PieceKind::first ? first : *second;
     set_type_ids(text, piece->type_id);
     bool is_used_again = uses({piece + 1, pieces.end()}, piece->kind);
     append(result, is_used_again ? text : std::move(text));

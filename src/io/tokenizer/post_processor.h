@@ -19,6 +19,7 @@ struct TemplatePiece {
   std::vector<int32_t> ids;         ///< of special tokens
   std::vector<std::string> tokens;  ///< as many
 };
+using PieceKind = TemplatePiece::Kind;
 using Template = std::vector<TemplatePiece>;
 
 class PostProcessor {

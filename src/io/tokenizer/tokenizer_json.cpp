@@ -79,10 +79,8 @@ std::vector<AddedToken> read_added_tokens(const std::optional<JsonValue>& sectio
   return tokens;
 }
 
-using Kind = TemplatePiece::Kind;
-
 TemplatePiece special_piece(int32_t type_id, int32_t id, const std::string& token) {
-  return {Kind::special, type_id, {id}, {token}};
+  return {PieceKind::special, type_id, {id}, {token}};
 }
 
 Template read_template(const JsonValue& pieces, const JsonValue& special_tokens) {
@@ -92,10 +90,10 @@ Template read_template(const JsonValue& pieces, const JsonValue& special_tokens)
     if (auto sequence = value.find("Sequence")) {
       const std::string& id = sequence->at("id").string();
       if (id != "A" && id != "B") sequence->at("id").refuse(ErrorCode::parse, "expected 'A' or 'B'");
-      piece.kind = id == "A" ? Kind::first : Kind::second;
+      piece.kind = id == "A" ? PieceKind::first : PieceKind::second;
       piece.type_id = static_cast<int32_t>(sequence->at("type_id").integer(0, kAnyId));
     } else if (auto special = value.find("SpecialToken")) {
-      piece.kind = Kind::special;
+      piece.kind = PieceKind::special;
       piece.type_id = static_cast<int32_t>(special->at("type_id").integer(0, kAnyId));
       JsonValue token = special_tokens.at(special->at("id").string());
       token.at("ids").for_each(
@@ -127,7 +125,7 @@ PostProcessor read_post_processor(const std::optional<JsonValue>& section) {
     return PostProcessor(read_template(section->at("single"), special_tokens),
                          read_template(section->at("pair"), special_tokens));
   }
-  TemplatePiece first{Kind::first, 0, {}, {}}, second{Kind::second, 0, {}, {}};
+  TemplatePiece first{PieceKind::first, 0, {}, {}}, second{PieceKind::second, 0, {}, {}};
   if (type == "BertProcessing") {
     TemplatePiece cls = read_token_and_id(section->at("cls")), sep = read_token_and_id(section->at("sep"));
     TemplatePiece last_sep = sep;

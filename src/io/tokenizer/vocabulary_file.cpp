@@ -1,5 +1,6 @@
 // BERT's tokenizer from a vocab.txt: what a model had before there was a tokenizer.json. The parts and the
 // special tokens are those of BertTokenizer in the Python package `transformers`.
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -40,7 +41,7 @@ TemplatePiece special(const Vocabulary& vocabulary, const std::string& token, in
   if (id == Vocabulary::kNone)
     fail(ErrorCode::parse, "the vocabulary of ", vocabulary.size(), " lines has no line '", token,
          "', which BERT's tokenizer needs");
-  return {TemplatePiece::Kind::special, type_id, {id}, {token}};
+  return {PieceKind::special, type_id, {id}, {token}};
 }
 
 }  // namespace
@@ -51,7 +52,7 @@ std::shared_ptr<const Tokenizer::Parts> parts_from_vocabulary(std::string_view l
     Vocabulary vocabulary = read_lines(lines);
     TemplatePiece cls = special(vocabulary, "[CLS]", 0), sep = special(vocabulary, "[SEP]", 0);
     TemplatePiece last_sep = special(vocabulary, "[SEP]", 1);
-    TemplatePiece first{TemplatePiece::Kind::first, 0, {}, {}}, second{TemplatePiece::Kind::second, 1, {}, {}};
+    TemplatePiece first{PieceKind::first, 0, {}, {}}, second{PieceKind::second, 1, {}, {}};
 
     std::vector<AddedToken> added;
     for (const char* content : {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"}) {

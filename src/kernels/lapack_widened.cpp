@@ -1,0 +1,44 @@
+#include "kernels/lapack_widened.h"
+
+#include <algorithm>
+
+namespace rlx::kernels {
+namespace {
+
+struct WidenedKernel final : MatrixKernel {
+  MatrixKernelPtr wide;
+  std::array<int64_t, 4> counts;  // the operand's, then those of the results
+  size_t wide_bytes;
+
+  static size_t bytes(int64_t count) { return (static_cast<size_t>(count) * sizeof(double) + 63) / 64 * 64; }
+
+  WidenedKernel(MatrixKernelPtr kernel, std::array<int64_t, 4> numbers)
+      : wide(std::move(kernel)), counts(numbers), wide_bytes((wide->scratch_bytes() + 63) / 64 * 64) {
+    scratch_bytes_ = wide_bytes;
+    for (int64_t count : counts) scratch_bytes_ += bytes(count);
+    work_ns_ = 1.5 * wide->work_ns();
+  }
+
+  void run(const void* const* in, void* const* out, std::byte* scratch) const noexcept override {
+    std::array<double*, 4> at{};
+    std::byte* next = scratch + wide_bytes;
+    for (size_t i = 0; i < 4; ++i) at[i] = reinterpret_cast<double*>(next), next += bytes(counts[i]);
+    const auto* x = static_cast<const float*>(in[0]);
+    std::copy(x, x + counts[0], at[0]);
+    const void* operand[] = {at[0]};
+    void* results[] = {at[1], at[2], at[3]};
+    wide->run(operand, results, scratch);
+    for (size_t r = 1; r < 4; ++r)
+      if (counts[r] > 0)
+        std::transform(at[r], at[r] + counts[r], static_cast<float*>(out[r - 1]),
+                       [](double v) { return static_cast<float>(v); });
+  }
+};
+
+}  // namespace
+
+MatrixKernelPtr widened(MatrixKernelPtr wide, int64_t operand, std::array<int64_t, 3> results) {
+  return std::make_unique<WidenedKernel>(std::move(wide), std::array{operand, results[0], results[1], results[2]});
+}
+
+}  // namespace rlx::kernels
