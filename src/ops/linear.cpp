@@ -161,7 +161,8 @@ Dims product_dims(const Type& x, const Type& w, bool transposed) {
   require_rank(w, 2, 2, "w");
   const Dim& k = w.dims[transposed ? 1 : 0];
   if (x.dims.back() != k)
-    inner_differ(x, x.dims.back(), w, k, transposed ? "the weight is [n, k]" : "the weight is [k, n]");
+    fail(ErrorCode::shape_mismatch, "inner dimensions differ: x ", x, " has ", x.dims.back(), ", w ", w, " has ", k,
+         transposed ? "; the weight is [n, k]" : "; the weight is [k, n]");
   Dims dims = x.dims;
   dims.back() = w.dims[transposed ? 0 : 1];
   return dims;
