@@ -1,5 +1,5 @@
-// The lines of a tensor along an axis, as kernels that work on one line at a time count them. Neighbours: lower_lines.cpp,
-// lower_sort.cpp.
+// The lines of a tensor along an axis, as kernels that work on one line at a time count them. Neighbours:
+// lower_lines.cpp, lower_sort.cpp.
 #pragma once
 
 #include "rlx/ops/shape.h"
