@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "backends/coreml/coreml.h"
+#include "backends/coreml/lowerings.h"
 #include "backends/coreml/weights.h"
 #include "compile/coreml_pipeline.h"
 #include "compile/with_values.h"
@@ -13,7 +14,6 @@
 #include "ir/rewrite.h"
 #include "passes/change_floats.h"
 #include "rlx/coreml.h"
-#include "rlx/ops/quantize.h"
 #include "rlx/version.h"
 
 namespace rlx {
@@ -21,32 +21,20 @@ namespace {
 
 constexpr int kOldestIos = 15, kNewestIos = 18, kOldestOpset = 5;
 
-/// The oldest opset that keeps the graph's packed weights packed: 8 for blocks and most codes that an op widens, 6 for
-/// codes of 8 bits with a scale for all or for each place along an axis; the oldest of all where there are none.
-int opset_for_weights(const Graph& g) {
-  int opset = kOldestOpset;
-  for (const Node& node : g.nodes()) {
-    bool widens = node.op->name.find("dequant") != std::string_view::npos;
-    bool by_channel = node.op == &op::dequantize;
-    for (Ref r : node.operands) {
-      const Node& operand = g.node(r);
-      if (operand.op != &op::constant) continue;
-      const Tensor& t = operand.attrs.as<ConstantAttrs>().value;
-      bool codes = is_integer(t.dtype()) && info(t.dtype()).bits <= 8 && t.dtype() != boolean;
-      if (!(is_block(t.dtype()) || (codes && widens)) || t.element_count() < coreml::kManyWeights) continue;
-      if (by_channel && info(t.dtype()).bits == 8) opset = std::max(opset, kOldestOpset + 1);
-      else opset = kOldestOpset + kNewestIos - kOldestIos;
-    }
-  }
-  return opset;
-}
-
 /// Whether iOS 16 has a smaller form for some weights: codes by channel, tables of few numbers, nearest codes.
-bool has_weights_of_few_bits(const Graph& g, bool nearest) {
-  int opset = opset_for_weights(g);
-  if (opset == kOldestOpset + 1 || (nearest && opset > kOldestOpset)) return true;
+bool has_weights_of_few_bits(const Graph& g, int opset_for_codes, bool nearest) {
+  if (opset_for_codes == kOldestOpset + 1 || (nearest && opset_for_codes > 0)) return true;
   return std::any_of(g.nodes().begin(), g.nodes().end(), [](const Node& node) {
     return node.op == &op::constant && coreml::palette_of(node.attrs.as<ConstantAttrs>().value).has_value();
+  });
+}
+
+/// Whether some constant may be codes. (What reads them is known of a legal graph only.)
+bool may_have_codes(const Graph& g) {
+  return std::any_of(g.nodes().begin(), g.nodes().end(), [](const Node& node) {
+    if (node.op != &op::constant) return false;
+    const Tensor& t = node.attrs.as<ConstantAttrs>().value;
+    return coreml::are_codes(t.dtype()) && t.element_count() >= coreml::kManyWeights;
   });
 }
 
@@ -137,9 +125,10 @@ Made translated(const Graph& g, const NamedTensors& params, const PackageOptions
     result.translated.notes.insert(result.translated.notes.begin(), notes.begin(), notes.end());
     return result;
   };
+  int opset_for_codes = may_have_codes(bound) ? coreml::opset_for_weights(coreml_pipeline(bound, newest).graph) : 0;
   if (minimum) {
     // Weights are smaller from iOS 16 on, and most of them from iOS 18 on: what was asked for is used for them.
-    bool smaller = newest.newest_opset == 8 || has_weights_of_few_bits(bound, options.nearest);
+    bool smaller = newest.newest_opset == 8 || has_weights_of_few_bits(bound, opset_for_codes, options.nearest);
     if (smaller) newest.oldest_opset = std::max(newest.oldest_opset, newest.newest_opset);
     return made(newest);
   }
@@ -147,8 +136,7 @@ Made translated(const Graph& g, const NamedTensors& params, const PackageOptions
   coreml::Options with = newest;
   std::string reason;
   if (options.precision == PackagePrecision::half) with.oldest_opset = kOldestOpset + 1, reason = "precision f16";
-  if (int opset = opset_for_weights(bound); opset > with.oldest_opset)
-    with.oldest_opset = opset, reason = "packed weights";
+  if (opset_for_codes > with.oldest_opset) with.oldest_opset = opset_for_codes, reason = "packed weights";
   if (!options.states.empty()) with.oldest_opset = newest.newest_opset, reason = "states";
   for (with.newest_opset = with.oldest_opset;; ++with.newest_opset) try {
       Made result = made(with);

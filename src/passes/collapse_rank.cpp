@@ -10,50 +10,51 @@
 namespace rlx {
 namespace {
 
-int64_t product(const Shape& shape, size_t from, size_t limit) {
-  int64_t all = 1;
-  for (size_t d = from; d < limit; ++d) all *= shape[d];
+const Dim kOne = 1;
+
+Dim product(const Dims& shape, size_t from, size_t limit) {
+  Dim all = 1;
+  for (size_t d = from; d < limit; ++d) all = all * shape[d];
   return all;
 }
-Dims dims_of(const Shape& shape) { return Dims(shape.begin(), shape.end()); }
+Dim product(const Dims& shape, const Axes& axes) {
+  Dim all = 1;
+  for (int64_t axis : axes) all = all * shape[static_cast<size_t>(axis)];
+  return all;
+}
 Value flat(Value x) { return x.rank() == 1 ? x : reshape(x, {element_count(x.dims())}); }
 
 /// x, which stands for `shape`, as the dims around `axis` joined: {before, extent, after}.
-Value around(Value x, const Shape& shape, size_t axis, size_t count = 1) {
+Value around(Value x, const Dims& shape, size_t axis, size_t count = 1) {
   return reshape(
       x, {product(shape, 0, axis), product(shape, axis, axis + count), product(shape, axis + count, shape.size())});
 }
 
 /// The transposition of what stands for `shape`, flat.
-Value transposed(Value x, const Shape& shape, const Axes& permutation, size_t most) {
+Value transposed(Value x, const Dims& shape, const Axes& permutation, size_t most) {
   // Dims that stay side by side are one, and those of one element none.
   std::vector<Axes> groups;
   for (int64_t axis : permutation) {
-    if (shape[static_cast<size_t>(axis)] == 1) continue;
+    if (shape[static_cast<size_t>(axis)] == kOne) continue;
     // Side by side, but for dims of one element in between.
     bool follows = !groups.empty() && groups.back().back() < axis;
     for (int64_t d = follows ? groups.back().back() + 1 : axis; d < axis; ++d)
-      follows &= shape[static_cast<size_t>(d)] == 1;
+      follows &= shape[static_cast<size_t>(d)] == kOne;
     if (follows) groups.back().push_back(axis);
     else groups.push_back({axis});
   }
-  auto extent_of = [&](const Axes& group) {
-    int64_t all = 1;
-    for (int64_t axis : group) all *= shape[static_cast<size_t>(axis)];
-    return all;
-  };
   Axes from(groups.size());  // groups in the order in which they stand now
   std::iota(from.begin(), from.end(), 0);
   std::sort(from.begin(), from.end(), [&](int64_t a, int64_t b) {
     return groups[static_cast<size_t>(a)][0] < groups[static_cast<size_t>(b)][0];
   });
-  Shape now;
-  for (int64_t g : from) now.push_back(extent_of(groups[static_cast<size_t>(g)]));
+  Dims now;
+  for (int64_t g : from) now.push_back(product(shape, groups[static_cast<size_t>(g)]));
   if (groups.size() <= most) {
     if (groups.size() < 2) return flat(x);
     Axes order(groups.size());
     for (size_t i = 0; i < from.size(); ++i) order[static_cast<size_t>(from[i])] = static_cast<int64_t>(i);
-    return flat(transpose(reshape(x, dims_of(now)), order));
+    return flat(transpose(reshape(x, now), order));
   }
   x = flat(x);
   for (size_t i = 0; i < groups.size(); ++i) {
@@ -72,7 +73,7 @@ Value transposed(Value x, const Shape& shape, const Axes& permutation, size_t mo
 }
 
 /// What stands for `shape` repeated along its dims of one element, flat.
-Value stretched(Value x, Shape shape, const Shape& to) {
+Value stretched(Value x, Dims shape, const Dims& to) {
   x = flat(x);
   for (size_t d = 0; d < to.size();) {
     if (shape[d] == to[d]) {
@@ -80,8 +81,8 @@ Value stretched(Value x, Shape shape, const Shape& to) {
       continue;
     }
     size_t end = d;
-    while (end < to.size() && shape[end] == 1) ++end;
-    int64_t before = product(shape, 0, d), count = product(to, d, end), after = product(shape, end, shape.size());
+    while (end < to.size() && shape[end] == kOne) ++end;
+    Dim before = product(shape, 0, d), count = product(to, d, end), after = product(shape, end, shape.size());
     x = flat(broadcast_in_dim(reshape(x, {before, after}), {before, count, after}, {0, 2}));
     for (; d < end; ++d) shape[d] = to[d];
   }
@@ -184,7 +185,7 @@ class Collapser {
     }
     if (op == &op::scan) return scanned(to, node, types, std::move(in));
     if (op->elementwise || op == &op::select || op == &op::optimization_barrier) return to.emit(*op, in, node.attrs);
-    Shape shape = types.empty() ? Shape{} : shape_of(types[0].dims);
+    Dims shape = types.empty() ? Dims{} : types[0].dims;
     if (op == &op::reshape) return {held(flat(in[0]), result)};
     if (op == &op::broadcast_in_dim) {
       const auto& a = node.attrs.as<BroadcastAttrs>();
@@ -192,16 +193,16 @@ class Collapser {
       std::iota(order.begin(), order.end(), 0);
       std::sort(order.begin(), order.end(),
                 [&](int64_t x, int64_t y) { return a.axes[static_cast<size_t>(x)] < a.axes[static_cast<size_t>(y)]; });
-      Shape spread(result.rank(), 1);
+      Dims spread(result.rank(), 1);
       for (size_t d = 0; d < a.axes.size(); ++d) spread[static_cast<size_t>(a.axes[d])] = shape[d];
-      return {held(stretched(transposed(in[0], shape, order, most_), spread, shape_of(result.dims)), result)};
+      return {held(stretched(transposed(in[0], shape, order, most_), spread, result.dims), result)};
     }
     if (op == &op::transpose)
       return {held(transposed(in[0], shape, node.attrs.as<TransposeAttrs>().permutation, most_), result)};
     if (op == &op::iota) {
       IotaAttrs a = node.attrs.as<IotaAttrs>();
       auto axis = static_cast<size_t>(valid_axis(a.axis, a.type.rank()));
-      Shape all = shape_of(a.type.dims), line(all.size(), 1);
+      Dims all = a.type.dims, line(all.size(), 1);
       line[axis] = all[axis];
       return {stretched(iota(to, {a.type.dtype, {all[axis]}}, 0), line, all)};
     }
@@ -213,16 +214,12 @@ class Collapser {
     DotAttrs a = node.attrs.as<DotAttrs>();
     DotAxes axes(a, types[0].rank(), types[1].rank());
     auto side = [&](size_t i, const Axes& batch, const Axes& first, const Axes& second) {
-      Shape shape = shape_of(types[i].dims);
+      const Dims& shape = types[i].dims;
       Axes order = batch;
       order.insert(order.end(), first.begin(), first.end());
       order.insert(order.end(), second.begin(), second.end());
-      auto extent = [&](const Axes& group) {
-        int64_t all = 1;
-        for (int64_t axis : group) all *= shape[static_cast<size_t>(axis)];
-        return all;
-      };
-      return reshape(transposed(in[i], shape, order, most_), {extent(batch), extent(first), extent(second)});
+      return reshape(transposed(in[i], shape, order, most_),
+                     {product(shape, batch), product(shape, first), product(shape, second)});
     };
     DotAttrs joint{{0}, {0}, {2}, {1}, a.accumulate};
     return to.emit(op::dot_general,
@@ -232,29 +229,27 @@ class Collapser {
   }
 
   /// What is done dim by dim. Flat.
-  static Value by_dims(const Node& node, Types types, const std::vector<Value>& in, Shape shape) {
+  static Value by_dims(const Node& node, Types types, const std::vector<Value>& in, Dims shape) {
     const OpDef* op = node.op;
     Value x = in[0];
     if (op == &op::slice) {
       const auto& a = node.attrs.as<SliceAttrs>();
-      Shape starts = shape_of(a.starts), limits = shape_of(a.limits);
       for (size_t d = 0; d < shape.size(); ++d) {
         int64_t stride = a.strides.empty() ? 1 : a.strides[d];
-        if (starts[d] == 0 && limits[d] == shape[d] && stride == 1) continue;
+        if (a.starts[d] == Dim(0) && a.limits[d] == shape[d] && stride == 1) continue;
         Value parts = around(x, shape, d);
-        x = slice(parts, {0, starts[d], 0}, {parts.dim(0), limits[d], parts.dim(2)}, {1, stride, 1});
-        shape[d] = x.dim(1).value();
+        x = slice(parts, {0, a.starts[d], 0}, {parts.dim(0), a.limits[d], parts.dim(2)}, {1, stride, 1});
+        shape[d] = x.dim(1);
       }
       return x;
     }
     if (op == &op::pad) {
       const auto& a = node.attrs.as<PadAttrs>();
-      Shape low = shape_of(a.low), high = shape_of(a.high);
       for (size_t d = 0; d < shape.size(); ++d) {
         int64_t gap = a.interior.empty() ? 0 : a.interior[d];
-        if (low[d] == 0 && high[d] == 0 && gap == 0) continue;
-        x = pad(around(x, shape, d), in[1], {{0, low[d], 0}, {0, high[d], 0}, {0, gap, 0}});
-        shape[d] = x.dim(1).value();
+        if (a.low[d] == Dim(0) && a.high[d] == Dim(0) && gap == 0) continue;
+        x = pad(around(x, shape, d), in[1], {{0, a.low[d], 0}, {0, a.high[d], 0}, {0, gap, 0}});
+        shape[d] = x.dim(1);
       }
       return x;
     }
@@ -266,7 +261,7 @@ class Collapser {
     if (op == &op::concatenate) {
       auto axis = static_cast<size_t>(valid_axis(node.attrs.as<AxisAttrs>().axis, shape.size()));
       std::vector<Value> parts;
-      for (size_t i = 0; i < in.size(); ++i) parts.push_back(around(in[i], shape_of(types[i].dims), axis));
+      for (size_t i = 0; i < in.size(); ++i) parts.push_back(around(in[i], types[i].dims, axis));
       return concatenate(parts, 1);
     }
     const auto& a = node.attrs.as<ReduceAttrs>();
@@ -294,8 +289,7 @@ class Collapser {
     for (size_t i = carries; i < carries + xs; ++i)
       if (wide(types[i])) {
         flat_inputs[i] = true;
-        int64_t length = types[i].dims[0].value();
-        in[i] = reshape(in[i], {length, element_count(types[i].dims).value() / length});
+        in[i] = reshape(in[i], {types[i].dims[0], product(types[i].dims, 1, types[i].rank())});
       }
     for (size_t i = carries; i < node.types.size(); ++i) flat_outputs[i] = wide(node.types[i]);
     a.body = run(*a.body, true, flat_inputs, flat_outputs);
@@ -315,8 +309,7 @@ bool is_wide(const Type& t, size_t most) { return t.dims.size() > most; }
 std::optional<std::string> cannot_collapse(const Question& q) {
   for (const Type& t : q.operands)
     for (const Dim& d : t.dims)
-      if (!d.is_static()) return text_of(t, " is to be of fewer dims, and one of them is no number");
-      else if (d.value() == 0) return text_of(t, " has no elements, and is to be of fewer dims");
+      if (d == Dim(0)) return text_of(t, " has no elements, and is to be of fewer dims");
   const OpDef* op = q.node.op;
   if (op == &op::reduce && q.node.attrs.as<ReduceAttrs>().kind == Reduction::custom)
     return "no rule reduces many dims by a function of one's own";

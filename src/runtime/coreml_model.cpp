@@ -136,6 +136,7 @@ struct CoremlModel::State {
     Tensor t = given;
     if (t.dtype() != f.dtype && options.f32 && t.dtype() == f16 && f.dtype == f32) t = converted(t, f32);
     if (f.shape.empty() && t.rank() == 1 && t.element_count() == 1) t = t.reshaped({});
+    if (t.rank() == 0 && f.shape == decltype(f.shape){1}) t = t.reshaped({1});
     if (t.dtype() != f.dtype)
       fail(ErrorCode::shape_mismatch, "input '", f.name, "' is given as ", given.type(), ", but is of ", f.dtype);
     require_allowed(f.name, t);

@@ -6,6 +6,7 @@
 #include "reference/interpreter.h"
 #include "rlx/autodiff.h"
 #include "rlx/coreml.h"
+#include "rlx/op_def.h"
 #include "rlx/ops.h"
 
 using namespace rlx;
@@ -87,6 +88,38 @@ TEST_CASE("blocks and codes stay packed from iOS 18 on, with the numbers that th
     write_coreml(unpacked, of_codes, params, {.minimum_ios = 15});
     CHECK(report.weight_bytes <= 256 * 64 * static_cast<uint64_t>(info(codes).bits) / 8 + 8 * 64 * 4 + 1024);
     CHECK(distance(run_one(path, {{"x", x}}), run_one(unpacked, {{"x", x}})) == 0);
+  }
+}
+
+TEST_CASE("what reads codes is known by its lowering, and not by its name") {
+  auto infer = [](Types in) { return Type{f32, in[0].dims}; };
+  // One that reads codes and is called otherwise, and one that is called so and reads none.
+  static const OpDef reads = define<>({.name = "user_unfold",
+                                       .doc = "codes times scales",
+                                       .operands = {"codes", "scales"},
+                                       .infer = infer,
+                                       .decompose = [](Values in) { return dequantize(in[0], in[1]); }});
+  static const OpDef only_named =
+      define<>({.name = "user_dequant_signs",
+                .doc = "signs of codes",
+                .operands = {"codes", "scales"},
+                .infer = infer,
+                .decompose = [](Values in) {
+                  return convert(sign(in[0]), f32) * broadcast_in_dim(in[1], in[0].type().dims, {});
+                }});
+  Packages packages;
+  for (const OpDef* op : {&reads, &only_named}) {
+    CAPTURE(op->name);
+    Graph g;
+    Value x = g.input("x", f32, {2, 64});
+    Value w = emit(*op, {g.param("w", i8, {64, 64}), g.param("s", f32, {})});
+    g.output(matmul(x, w), "y");
+    std::string path = packages / ("codes_of_" + std::string(op->name));
+    PackageReport report =
+        write_coreml(path, g, {{"w", numbers({64, 64}, -127, 127, i8)}, {"s", Tensor::scalar(0.5F)}});
+    CHECK(report.minimum_ios == (op == &reads ? 16 : 15));
+    CHECK(report.needed_by == (op == &reads ? "packed weights" : ""));
+    if (op == &reads) CHECK(report.weight_bytes < 64 * 64 * 2);
   }
 }
 

@@ -1,59 +1,11 @@
 // Packages of flexible shapes: symbols of a graph stay open, and the package gives at every size what the graph gives
 // with that number for the symbol. Expected values are the reference's.
-#include "coreml/packages.h"
+#include "coreml/open_packages.h"
 #include "io/mlpackage.h"
-#include "reference/interpreter.h"
-#include "rlx/coreml.h"
-#include "rlx/ops.h"
 #include "rlx/session.h"
 
 using namespace rlx;
 using namespace rlx::test;
-
-namespace {
-
-const Dim kB = Dim::symbol("B"), kS = Dim::symbol("S");
-
-/// Inputs of the graph at these sizes: integers below 7, floats around 0.
-std::vector<Tensor> inputs_for(const Graph& g) {
-  std::vector<Tensor> all;
-  for (const Type& t : g.input_types())
-    all.push_back(is_float(t.dtype) ? numbers(shape_of(t.dims), -1, 1, t.dtype)
-                                    : numbers(shape_of(t.dims), 0, 6.99, t.dtype));
-  return all;
-}
-
-void check_at(const std::string& path, const Graph& g, const Bindings& sizes, double tolerance = 1e-5) {
-  Graph fixed = substitute(g, sizes);
-  std::vector<Tensor> in = inputs_for(fixed), wanted = interpret(fixed, in);
-  CoremlModel model = CoremlModel::load(path, {.threads = 1});
-  std::vector<NamedTensor> named;
-  for (size_t i = 0; i < in.size(); ++i) named.emplace_back(model.inputs()[i].name, in[i]);
-  auto got = model.predict(named);
-  REQUIRE(got.size() == wanted.size());
-  for (size_t o = 0; o < got.size(); ++o) {
-    Shape shape = wanted[o].rank() == 0 ? Shape{1} : wanted[o].shape();
-    CHECK_MESSAGE(got[o].second.shape() == shape, "output ", o);
-    CHECK_MESSAGE(distance(got[o].second, wanted[o]) <= tolerance, "output ", o);
-  }
-}
-
-/// Writes the graph with open sizes, and compares at several of them.
-void check_open(const std::string& name, const Graph& g, const std::vector<Bindings>& sizes,
-                const PackageOptions& options = {.shapes = {{"B", {1, 8}}, {"S", {2, std::nullopt}}}}) {
-  CAPTURE(name);
-  Packages packages;
-  std::string path = packages / ("shapes_" + name);
-  PackageOptions used = options;
-  for (auto it = used.shapes.begin(); it != used.shapes.end();)  // those that the graph has
-    it = sizes[0].contains(it->first) ? std::next(it) : used.shapes.erase(it);
-  write_coreml(path, g, {}, used);
-  for (const Bindings& each : sizes) check_at(path, g, each);
-}
-
-const std::vector<Bindings> kSizes{{{"B", 1}, {"S", 2}}, {{"B", 3}, {"S", 5}}, {{"B", 2}, {"S", 16}}};
-
-}  // namespace
 
 TEST_CASE("layers over a batch and a sequence of any length") {
   Graph g("layers");
@@ -216,20 +168,20 @@ TEST_CASE("what cannot stay open is refused by name") {
   Graph twice("twice");
   twice.output(twice.input("x", f32, {kS}), "y"), twice.output(twice.input("z", f32, {kS * 2}), "w");
   refused(twice, "S=1..8", "'z' is f32[2*S]");
-  // Tables that are laid out for one size.
-  Graph picked("picked");
-  Value table = picked.input("x", f32, {kS, 4}), places = picked.input("places", i32, {kS, 4});
-  picked.output(take_along_axis(table, places, 0), "y");
-  refused(picked, "S=1..8", "places other than whole rows of a table");
-  Graph turned("turned");
-  Value bits = turned.input("x", i32, {kS});
-  turned.output(bitwise_xor(bits, reverse(bits, {0})), "y");
-  refused(turned, "S=1..8", "tables that are laid out for one size");
-  Graph spread("spread");
-  Value image = spread.input("x", f32, {kB, 2, 5, 8}), kernel = spread.param("w", f32, {2, 3, 3, 3});
-  spread.output(conv_transpose(image, kernel, {.stride = {1, 2}}), "y");
-  CHECK_THROWS_WITH_AS(write_coreml(path, spread, {{"w", numbers({2, 3, 3, 3})}}, {.shapes = package_shapes("B=1..4")}),
-                       doctest::Contains("gaps between elements"), Error);
+  // What ML Programs want as numbers.
+  Graph joint("joint");
+  joint.output(conv(joint.input("x", f32, {1, kS, 5, 5}), joint.input("w", f32, {2, kS, 3, 3})), "y");
+  refused(joint, "S=1..8", "the features of a convolution must be numbers");
+  Graph weights("weights");
+  weights.output(conv(weights.input("x", f32, {1, 3, 5, 5}), weights.input("w", f32, {kS, 3, 3, 3})), "y");
+  refused(weights, "S=1..8", "the dims of a convolution's weights must be numbers");
+  Graph padded("padded");
+  Value short_one = padded.input("x", f32, {kS});
+  padded.output(pad(short_one, scalar(padded, 0.0, f32), {{0}, {kS}, {}}), "y");
+  refused(padded, "S=1..8", "the extents of padding must be numbers");
+  Graph values("values");
+  values.output(eigh(values.input("x", f32, {kS, kS})).values, "y");
+  refused(values, "S=1..8", "is for a given size");
   // States and images have one shape.
   Graph state("state");
   Value held = state.input("held", f32, {kS});

@@ -17,7 +17,8 @@ constexpr int kOldestOpset = 5, kFirstSpecification = 6;  // specification 6 has
 std::optional<std::string> refusal_of(const Question& q, const Options& options) {
   if (q.node.op == &op::input || q.node.op == &op::param) return std::nullopt;
   TypeRules rules{options.narrow, options.open_dims};
-  if (q.node.op == &op::dequantize_blocks) {  // of blocks that are constants, which the graph behind it tells
+  // Of blocks that are constants, which the graph behind it tells.
+  if (packing_of(q.node.op).operands > 0 && is_block(q.operands[0].dtype)) {
     if (auto why = not_carried(q.node.types[0], rules)) return why;
     std::string why;
     if (!find_row(q, options.newest_opset, &why)) return why;
@@ -155,8 +156,7 @@ class Walk {
     std::vector<bool> packed(g.nodes().size()), otherwise = packed;
     for (const Node& node : g.nodes())
       for (size_t i = 0; i < node.operands.size(); ++i) {
-        bool keeps = i < 3 && (node.op == &op::dequantize || node.op == &op::dequantize_blockwise);
-        (keeps ? packed : otherwise)[static_cast<size_t>(node.operands[i].node)] = true;
+        (i < packing_of(node.op).operands ? packed : otherwise)[static_cast<size_t>(node.operands[i].node)] = true;
       }
     for (size_t n = 0; n < packed.size(); ++n) packed[n] = packed[n] && !otherwise[n];
     return packed;

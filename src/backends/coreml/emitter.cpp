@@ -21,12 +21,6 @@ mil::ValueType type_of(const Var& v) {
   return type;
 }
 
-Shape strides_of(const Shape& shape) {
-  Shape strides(shape.size(), 1);
-  for (size_t d = shape.size(); d-- > 1;) strides[d - 1] = strides[d] * shape[d];
-  return strides;
-}
-
 Shape broadcast_shape(const Shape& a, const Shape& b) {
   Shape result(std::max(a.size(), b.size()), 1);
   for (const Shape* s : {&a, &b})
@@ -124,10 +118,18 @@ Dim Emitter::dim(int64_t extent) const {
   return open_[place];
 }
 
-Shape Emitter::carried(const Type& type) {
+Shape Emitter::carried(const Type& type) { return type.dims.empty() ? Shape{1} : extents(type.dims); }
+
+Shape Emitter::extents(const Dims& dims) {
   Shape shape;
-  for (const Dim& d : type.dims) shape.push_back(extent(d));
-  return shape.empty() ? Shape{1} : shape;
+  for (const Dim& d : dims) shape.push_back(extent(d));
+  return shape;
+}
+
+Shape Emitter::strides(const Shape& shape) {
+  Shape strides(shape.size(), 1);
+  for (size_t d = shape.size(); d-- > 1;) strides[d - 1] = product(strides[d], shape[d]);
+  return strides;
 }
 
 int64_t Emitter::count(const Shape& shape) {
@@ -196,6 +198,16 @@ Var Emitter::sizes(const Shape& shape) {
   }
   flush();
   return concat(parts, 0);
+}
+
+Var Emitter::counting(int64_t extent) {
+  if (extent < 0) {
+    Var end = emit("squeeze", {{"x", size(extent)}, {"axes", integers({0})}}, i32, {});
+    return emit("range_1d", {{"start", integer(0)}, {"end", end}, {"step", integer(1)}}, i32, {extent});
+  }
+  Tensor numbers(i32, {extent});
+  for (size_t i = 0; i < numbers.element_count(); ++i) numbers.mutable_values<int32_t>()[i] = static_cast<int32_t>(i);
+  return constant(numbers);
 }
 
 std::vector<Var> Emitter::emit_many(std::string_view type, const Arguments& arguments, std::vector<Var> results,

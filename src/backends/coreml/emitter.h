@@ -62,12 +62,21 @@ class Emitter {
   Dim dim(int64_t extent) const;
   /// The shape in which a value of that type is carried: [1] for a scalar.
   Shape carried(const Type& type);
+  Shape extents(const Dims& dims);
+  /// Of extents that may be open.
+  int64_t product(int64_t a, int64_t b) { return extent(dim(a) * dim(b)); }
+  int64_t sum(int64_t a, int64_t b) { return extent(dim(a) + dim(b)); }
+  int64_t difference(int64_t a, int64_t b) { return extent(dim(a) - dim(b)); }
   /// Elements of a shape: an extent itself.
   int64_t count(const Shape& shape);
+  /// Row-major strides of a shape, extents too.
+  Shape strides(const Shape& shape);
   /// An extent's number, i32 [1]: a constant, or computed.
   Var size(int64_t extent);
   /// The numbers of all, i32 [n].
   Var sizes(const Shape& shape);
+  /// 0, 1, ... below an extent, i32 [extent].
+  Var counting(int64_t extent);
 
   // ---- operations ----
   Var emit(std::string_view type, const Arguments& arguments, DType dtype, Shape shape);
@@ -104,6 +113,10 @@ class Emitter {
   Var select(const Var& condition, const Var& on_true, const Var& on_false);
   /// min(max(x, low), high)
   Var clamp(const Var& x, double low, double high);
+  /// The same of places, from 0 to the last one.
+  Var clamp(const Var& places, const Var& last) {
+    return binary("minimum", binary("maximum", places, integer(0)), last);
+  }
   /// x itself if it has that dtype.
   Var cast(const Var& x, DType dtype);
   Var log(const Var& x);  ///< without the epsilon that the operation adds by default
@@ -148,8 +161,6 @@ class Emitter {
   std::map<std::string, int, std::less<>> counts_;
 };
 
-/// Row-major strides of a shape.
-Shape strides_of(const Shape& shape);
 /// The shape to which both broadcast, as NumPy has it.
 Shape broadcast_shape(const Shape& a, const Shape& b);
 

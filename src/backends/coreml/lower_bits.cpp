@@ -44,7 +44,7 @@ namespace {
 Var digits_of(Emitter& e, const Var& x) {
   Tensor powers(i32, {kDigits});
   for (int d = 0; d < kDigits; ++d) powers.mutable_values<int32_t>()[static_cast<size_t>(d)] = 1 << (4 * d);
-  Var column = e.reshape(x, {element_count(x.shape), 1});
+  Var column = e.reshape(x, {e.count(x.shape), 1});
   return e.binary("mod", e.binary("floor_div", column, e.constant(powers)), e.integer(16));
 }
 

@@ -233,11 +233,11 @@ std::optional<Packed> packed_by_scales(const Tensor& x, const Tensor& products, 
 /// One of `scales`, which has one for each run of `size` along `axis`, for each place of `shape`.
 Var spread(Emitter& e, const Var& scales, const Shape& shape, size_t axis, int64_t size) {
   if (size == 1 || scales.shape[axis] == 1) return scales;  // the operations stretch what has one element
-  int64_t before = 1, after = 1, runs = scales.shape[axis];
-  for (size_t d = 0; d < axis; ++d) before *= shape[d];
-  for (size_t d = axis + 1; d < shape.size(); ++d) after *= shape[d];
+  auto at = shape.begin() + static_cast<std::ptrdiff_t>(axis);
+  int64_t before = e.count(Shape(shape.begin(), at)), after = e.count(Shape(at + 1, shape.end()));
+  int64_t runs = scales.shape[axis];
   Var rows = e.broadcast(e.reshape(scales, {before, runs, 1, after}), {before, runs, size, after});
-  rows = e.reshape(rows, {before, runs * size, after});
+  rows = e.reshape(rows, {before, e.product(runs, size), after});
   rows = e.slice(rows, {0, 0, 0}, {before, shape[axis], after}, {1, 1, 1});
   return e.reshape(rows, shape);
 }
@@ -299,7 +299,7 @@ Lowered read_codes(Lowering& l, size_t axis, int64_t size, const Beside& beside,
                    const std::function<Var(const Var&)>& laid_out) {
   Emitter& e = l.e;
   DType from = l.types[0].dtype;
-  Shape shape = carried_shape(l.types[0]);
+  Shape shape = e.carried(l.types[0]);
   const Tensor *codes = l.tensor(0), *scale = l.tensor(1);
   const Tensor* zero_point = beside.zero_point ? l.tensor(*beside.zero_point) : nullptr;
   bool constant = codes && scale && (!beside.zero_point || zero_point);
@@ -363,14 +363,14 @@ Lowered lower_dequantize_blockwise(Lowering& l) {
   if (a.has_bias) beside.bias = next++;
   if (a.has_global) beside.global = next++;
   auto axis = static_cast<size_t>(valid_axis(a.axis, l.types[0].rank()));
-  int64_t size = a.block_size ? a.block_size : l.types[0].dims[axis].value();
+  int64_t size = a.block_size ? a.block_size : l.e.extent(l.types[0].dims[axis]);
   return read_codes(l, axis, size, beside, [](const Var& v) { return v; });
 }
 
 Lowered lower_dequantize(Lowering& l) {
   Emitter& e = l.e;
   const auto& a = l.attrs<DequantizeAttrs>();
-  Shape shape = carried_shape(l.types[0]), line(shape.size(), 1);
+  Shape shape = e.carried(l.types[0]), line(shape.size(), 1);
   size_t axis = a.axis ? static_cast<size_t>(valid_axis(*a.axis, l.types[0].rank())) : 0;
   if (a.axis) line[axis] = shape[axis];
   Beside beside;

@@ -110,7 +110,7 @@ Lowered lower_scan(Lowering& l) {
   Emitter& e = l.e;
   const auto& a = l.attrs<ScanAttrs>();
   auto carries = static_cast<size_t>(a.carries), slices = static_cast<size_t>(a.xs);
-  int64_t length = a.length.value();
+  int64_t length = e.extent(a.length);
   // The loop's variables: the trip, the carries, and the stacked results so far.
   std::vector<Var> initial{e.constant(Tensor(i32, {1}))}, xs, captured;
   for (size_t i = 0; i < l.types.size(); ++i)
@@ -122,10 +122,9 @@ Lowered lower_scan(Lowering& l) {
   for (Var& x : xs)
     if (x.dtype == boolean) x = e.cast(x, i32);
   auto results = loop(
-      e, initial,
-      [&](const std::vector<Var>& vars) { return scalar_of(e, e.test("less", vars[0], static_cast<double>(length))); },
+      e, initial, [&](const std::vector<Var>& vars) { return scalar_of(e, e.test("less", vars[0], e.size(length))); },
       [&](const std::vector<Var>& vars) {
-        Var at = a.reverse ? e.sub(e.integer(length - 1), vars[0]) : vars[0];
+        Var at = a.reverse ? e.sub(e.sub(e.size(length), vars[0]), 1.0) : vars[0];
         std::vector<Var> in(vars.begin() + 1, vars.begin() + 1 + static_cast<std::ptrdiff_t>(carries));
         for (size_t i = 0; i < xs.size(); ++i) {
           const Type& whole = l.types[carries + i];

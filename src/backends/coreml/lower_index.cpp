@@ -21,16 +21,52 @@ std::optional<std::string> can_sort(const Question& q) {
 
 namespace {
 
+/// A number that may be one of a prediction.
+Var number_of(Emitter& e, int64_t extent) { return extent < 0 ? e.size(extent) : e.integer(extent); }
+
+/// What running through one dim of `outside` adds to a place.
+struct Step {
+  size_t dim;
+  int64_t stride;
+};
+/// The sums of index times stride over these dims, of the rank of `outside`; a table where all of it is known now.
+Var offsets(Emitter& e, const Shape& outside, const std::vector<Step>& steps) {
+  Shape shape(outside.size(), 1), strides(outside.size(), 0);
+  bool known = true;
+  for (const Step& s : steps) {
+    shape[s.dim] = outside[s.dim];
+    strides[s.dim] = s.stride;
+    known &= s.stride >= 0 && outside[s.dim] >= 0;
+  }
+  if (known) {
+    Tensor table(i32, shape);
+    int32_t* to = table.mutable_values<int32_t>().data();
+    for_each_index(shape, [&](const Axes& index) {
+      int64_t at = 0;
+      for (size_t d = 0; d < index.size(); ++d) at += index[d] * strides[d];
+      *to++ = static_cast<int32_t>(at);
+    });
+    return e.constant(table);
+  }
+  Var total = e.constant(Tensor(i32, Shape(outside.size(), 1)));
+  for (const Step& s : steps) {
+    Shape line(outside.size(), 1);
+    line[s.dim] = outside[s.dim];
+    total = e.add(total, e.reshape(e.mul(e.counting(outside[s.dim]), number_of(e, s.stride)), line));
+  }
+  return total;
+}
+
 struct FlatPlaces {
   Var at;     ///< places in a flat x, of the shape of what is outside
   Var valid;  ///< whether the slice that a place belongs to lies within x
 };
 
-/// Where each element of `outside` (a gather's result, a scatter's updates) stands in a flat x. Starts are moved into
-/// x.
+/// Where each element of `outside` (a gather's result, a scatter's updates, [1] for a scalar) stands in a flat x.
+/// Starts are moved into x.
 FlatPlaces flat_places(Emitter& e, const Places& p, const Shape& x, Var indices, size_t index_rank,
                        const Shape& outside, const Shape& sizes) {
-  Shape strides = strides_of(x);
+  Shape strides = e.strides(x);
   Axes outer = p.outer(outside.size()), inner = p.inner(x.size()), index_dims = p.index_dims(index_rank);
   // A shape of the rank of `outside` with the extents of the outer dims: index vectors stand along those.
   Shape spread(outside.size(), 1);
@@ -49,36 +85,21 @@ FlatPlaces flat_places(Emitter& e, const Places& p, const Shape& x, Var indices,
     starts[along] = static_cast<int64_t>(k);
     limits[along] = static_cast<int64_t>(k) + 1;
     Var start = e.reshape(e.slice(indices, starts, limits, Axes(starts.size(), 1)), spread);
-    auto last = static_cast<double>(x[dim] - sizes[dim]);
+    Var last = number_of(e, e.difference(x[dim], sizes[dim]));
     Var in_range = e.both(e.test("greater_equal", start, 0.0), e.test("less_equal", start, last));
     valid = valid ? e.both(*valid, in_range) : in_range;
-    total = e.add(total, e.mul(e.clamp(start, 0, last), static_cast<double>(strides[dim])));
+    total = e.add(total, e.mul(e.clamp(start, last), number_of(e, strides[dim])));
   }
-  // What runs along with the indices, and what runs through a slice, is known now.
-  Tensor table(i32, [&] {
-    Shape shape(outside.size(), 1);
-    for (size_t i = 0; i < p.window.size(); ++i)
-      shape[static_cast<size_t>(p.window[i])] = outside[static_cast<size_t>(p.window[i])];
-    for (int64_t dim : p.index_batching) {
-      size_t at = static_cast<size_t>(std::find(index_dims.begin(), index_dims.end(), dim) - index_dims.begin());
-      shape[static_cast<size_t>(outer[at])] = outside[static_cast<size_t>(outer[at])];
-    }
-    return shape;
-  }());
-  size_t i = 0;
-  int32_t* to = table.mutable_values<int32_t>().data();
-  for_each_index(table.shape(), [&](const Axes& index) {
-    int64_t at = 0;
-    for (size_t w = 0; w < p.window.size(); ++w)
-      at += index[static_cast<size_t>(p.window[w])] * strides[static_cast<size_t>(inner[w])];
-    for (size_t b = 0; b < p.index_batching.size(); ++b) {
-      auto place = static_cast<size_t>(std::find(index_dims.begin(), index_dims.end(), p.index_batching[b]) -
-                                       index_dims.begin());
-      at += index[static_cast<size_t>(outer[place])] * strides[static_cast<size_t>(p.x_batching[b])];
-    }
-    to[i++] = static_cast<int32_t>(at);
-  });
-  Var at = e.add(total, e.constant(table));
+  // What runs along with the indices, and what runs through a slice.
+  std::vector<Step> steps;
+  for (size_t w = 0; w < p.window.size(); ++w)
+    steps.push_back({static_cast<size_t>(p.window[w]), strides[static_cast<size_t>(inner[w])]});
+  for (size_t b = 0; b < p.index_batching.size(); ++b) {
+    auto place =
+        static_cast<size_t>(std::find(index_dims.begin(), index_dims.end(), p.index_batching[b]) - index_dims.begin());
+    steps.push_back({static_cast<size_t>(outer[place]), strides[static_cast<size_t>(p.x_batching[b])]});
+  }
+  Var at = e.add(total, offsets(e, outside, steps));
   Shape ones(outside.size(), 1);
   Var all = valid ? *valid : e.constant(full(boolean, ones, 1));
   return {e.broadcast(at, outside), e.broadcast(all, outside)};
@@ -100,7 +121,7 @@ bool reads_rows(const GatherAttrs& a, const Places& p, const Type& x, const Type
   Axes outer = p.outer(out.rank());
   for (size_t i = 0; i < outer.size(); ++i)
     if (outer[i] != axis + static_cast<int64_t>(i)) return false;
-  return out.rank() > 0 && x.dims[static_cast<size_t>(axis)].is_static();
+  return out.rank() > 0;
 }
 
 std::optional<Lowered> rows_of(Lowering& l, const GatherAttrs& a, const Places& p) {
@@ -117,11 +138,11 @@ std::optional<Lowered> rows_of(Lowering& l, const GatherAttrs& a, const Places& 
   gathered.insert(gathered.end(), indices.shape.begin(), indices.shape.end());
   gathered.insert(gathered.end(), x.begin() + axis + 1, x.end());
   if (gathered.size() > 5) return std::nullopt;
-  auto last = static_cast<double>(x[static_cast<size_t>(axis)] - 1);
+  Var last = number_of(e, e.difference(x[static_cast<size_t>(axis)], 1));
   Var source = l.operand(0);
   bool is_bool = source.dtype == boolean;
   if (is_bool) source = e.cast(source, i32);
-  Var rows = e.emit("gather", {{"x", source}, {"indices", e.clamp(indices, 0, last)}, {"axis", e.integer(axis)}},
+  Var rows = e.emit("gather", {{"x", source}, {"indices", e.clamp(indices, last)}, {"axis", e.integer(axis)}},
                     source.dtype, gathered);
   if (is_bool) rows = e.cast(rows, boolean);
   if (a.out_of_range == OutOfRange::fill) {
@@ -136,24 +157,17 @@ std::optional<Lowered> rows_of(Lowering& l, const GatherAttrs& a, const Places& 
 
 }  // namespace
 
-bool is_gather_of_rows(const Question& q) {
-  const auto& a = q.node.attrs.as<GatherAttrs>();
-  return reads_rows(a, Places(a), q.operands[0], q.node.types[0]);
-}
-
 Lowered lower_gather(Lowering& l) {
   Emitter& e = l.e;
   const auto& a = l.attrs<GatherAttrs>();
   Places p(a);
   if (auto rows = rows_of(l, a, p)) return *rows;
-  Shape x = shape_of(l.types[0].dims), outside = shape_of(l.result().dims);
-  Shape flat_outside = outside;
-  FlatPlaces places = flat_places(e, p, x, l.operand(1), l.types[1].rank(), outside, shape_of(a.slice_sizes));
-  Var at = e.reshape(places.at, at_least_one(outside));
-  Var read = e.gather_flat(e.flat(l.operand(0)), at);
+  Shape x = e.extents(l.types[0].dims), outside = e.carried(l.result());
+  FlatPlaces places = flat_places(e, p, x, l.operand(1), l.types[1].rank(), outside, e.extents(a.slice_sizes));
+  Var read = e.gather_flat(e.flat(l.operand(0)), places.at);
   if (a.out_of_range == OutOfRange::fill) {
     Var fill = fill_of(e, l.types[0].dtype);
-    read = e.select(e.reshape(places.valid, at.shape), read, fill);
+    read = e.select(places.valid, read, fill);
   }
   return {e.reshape(read, l.shape())};
 }
@@ -162,18 +176,18 @@ Lowered lower_scatter(Lowering& l) {
   Emitter& e = l.e;
   const auto& a = l.attrs<ScatterAttrs>();
   Places p(a);
-  Shape x = shape_of(l.types[0].dims), outside = shape_of(l.types[2].dims), sizes(x.size(), 1);
+  Shape x = e.extents(l.types[0].dims), outside = e.carried(l.types[2]), sizes(x.size(), 1);
   Axes inner = p.inner(x.size());
   for (size_t w = 0; w < p.window.size(); ++w)
     sizes[static_cast<size_t>(inner[w])] = outside[static_cast<size_t>(p.window[w])];
   FlatPlaces places = flat_places(e, p, x, l.operand(1), l.types[1].rank(), outside, sizes);
   // What is out of range goes to one element more, which is cut off again.
-  int64_t count = element_count(x);
+  int64_t count = e.count(x);
   // Of several updates of one place the last counts, by their index vectors first: those dims lead.
   Axes order = p.outer(outside.size());
   order.insert(order.end(), p.window.begin(), p.window.end());
   auto in_order = [&](Var v) { return e.flat(std::is_sorted(order.begin(), order.end()) ? v : e.transpose(v, order)); };
-  Var at = e.select(in_order(places.valid), in_order(places.at), e.integer(count));
+  Var at = e.select(in_order(places.valid), in_order(places.at), number_of(e, count));
   Var target = l.operand(0), updates = l.operand(2);
   bool is_bool = target.dtype == boolean;
   if (is_bool) target = e.cast(target, i32), updates = e.cast(updates, i32);
@@ -199,8 +213,8 @@ Var starts_within(Lowering& l, size_t first, const Shape& x, const Shape& sizes)
     for (size_t i = first; i < l.types.size(); ++i) parts.push_back(l.operand(i));
   Var starts = e.concat(parts, 0);
   Shape last;
-  for (size_t d = 0; d < x.size(); ++d) last.push_back(x[d] - sizes[d]);
-  return e.binary("minimum", e.binary("maximum", starts, e.integer(0)), e.integers(last));
+  for (size_t d = 0; d < x.size(); ++d) last.push_back(e.difference(x[d], sizes[d]));
+  return e.clamp(starts, e.sizes(last));
 }
 
 }  // namespace
@@ -209,9 +223,9 @@ Lowered lower_dynamic_slice(Lowering& l) {
   Emitter& e = l.e;
   Var x = l.operand(0);
   if (l.types[0].rank() == 0) return {x};
-  Shape sizes = shape_of(l.attrs<DynamicSliceAttrs>().sizes);
+  Shape sizes = e.extents(l.attrs<DynamicSliceAttrs>().sizes);
   Var starts = starts_within(l, 1, x.shape, sizes);
-  return {e.emit("slice_by_size", {{"x", x}, {"begin", starts}, {"size", e.integers(sizes)}}, x.dtype, sizes)};
+  return {e.emit("slice_by_size", {{"x", x}, {"begin", starts}, {"size", e.sizes(sizes)}}, x.dtype, sizes)};
 }
 
 Lowered lower_dynamic_update_slice(Lowering& l) {
@@ -220,24 +234,18 @@ Lowered lower_dynamic_update_slice(Lowering& l) {
   if (l.types[0].rank() == 0) return {update};
   Var starts = starts_within(l, 2, x.shape, update.shape);
   // Places in a flat x: the slice's own, behind that of its first element.
-  Shape strides = strides_of(x.shape);
-  Tensor table(i32, update.shape);
-  size_t i = 0;
-  int32_t* to = table.mutable_values<int32_t>().data();
-  for_each_index(update.shape, [&](const Axes& index) {
-    int64_t at = 0;
-    for (size_t d = 0; d < index.size(); ++d) at += index[d] * strides[d];
-    to[i++] = static_cast<int32_t>(at);
-  });
+  Shape strides = e.strides(x.shape);
+  std::vector<Step> steps;
+  for (size_t d = 0; d < strides.size(); ++d) steps.push_back({d, strides[d]});
   // The sum of starts times strides, as a product.
   auto rank = static_cast<int64_t>(strides.size());
   Var first = e.emit("matmul",
                      {{"x", e.reshape(starts, {1, rank})},
-                      {"y", e.reshape(e.integers(strides), {rank, 1})},
+                      {"y", e.reshape(e.sizes(strides), {rank, 1})},
                       {"transpose_x", e.flag(false)},
                       {"transpose_y", e.flag(false)}},
                      i32, {1, 1});
-  Var at = e.add(e.flat(e.constant(table)), e.flat(first));
+  Var at = e.add(e.flat(offsets(e, update.shape, steps)), e.flat(first));
   return {e.reshape(e.scatter_flat(e.flat(x), at, e.flat(update), "update"), x.shape)};
 }
 

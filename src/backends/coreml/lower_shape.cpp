@@ -39,6 +39,20 @@ Lowered lower_slice(Lowering& l) {
   return {l.e.slice(x, starts, limits, a.strides.empty() ? Axes(a.starts.size(), 1) : a.strides)};
 }
 
+Var with_gaps(Emitter& e, const Var& x, size_t axis, int64_t gap, const Var& value) {
+  int64_t extent = x.shape[axis];
+  if (gap == 0 || extent == 1) return x;
+  auto at = x.shape.begin() + static_cast<std::ptrdiff_t>(axis);
+  int64_t front = e.count(Shape(x.shape.begin(), at)), back = e.count(Shape(at + 1, x.shape.end()));
+  int64_t spread = e.product(extent, gap + 1);
+  // Each element with its gap is a row, and the last gap is cut.
+  Var rows = e.pad(e.reshape(x, {front, extent, 1, back}), {0, 0, 0, 0}, {0, 0, gap, 0}, value);
+  Shape shape = x.shape;
+  shape[axis] = e.difference(spread, gap);
+  rows = e.slice(e.reshape(rows, {front, spread, back}), {0, 0, 0}, {front, shape[axis], back}, {1, 1, 1});
+  return e.reshape(rows, shape);
+}
+
 Lowered lower_pad(Lowering& l) {
   Emitter& e = l.e;
   const auto& a = l.attrs<PadAttrs>();
@@ -46,20 +60,7 @@ Lowered lower_pad(Lowering& l) {
   if (l.types[0].rank() == 0) return {x};
   bool is_bool = x.dtype == boolean;
   if (is_bool) x = e.cast(x, i32), value = e.cast(value, i32);
-  // Gaps: each element with its gap is a row, and the last gap is cut.
-  for (size_t d = 0; d < a.interior.size(); ++d) {
-    if (a.interior[d] == 0 || x.shape[d] == 1) continue;
-    int64_t before = 1, after = 1, extent = x.shape[d], step = a.interior[d] + 1;
-    for (size_t i = 0; i < d; ++i) before *= x.shape[i];
-    for (size_t i = d + 1; i < x.shape.size(); ++i) after *= x.shape[i];
-    Var rows = e.reshape(x, {before, extent, 1, after});
-    rows = e.pad(rows, {0, 0, 0, 0}, {0, 0, a.interior[d], 0}, value);
-    rows = e.reshape(rows, {before, extent * step, after});
-    rows = e.slice(rows, {0, 0, 0}, {before, extent * step - a.interior[d], after}, {1, 1, 1});
-    Shape wider = x.shape;
-    wider[d] = extent * step - a.interior[d];
-    x = e.reshape(rows, wider);
-  }
+  for (size_t d = 0; d < a.interior.size(); ++d) x = with_gaps(e, x, d, a.interior[d], value);
   Shape low = shape_of(a.low), high = shape_of(a.high), starts(low.size(), 0), limits = x.shape;
   // What is added first may be cut again on the other side: edges are padded before they are cut.
   Shape add_low = low, add_high = high;
@@ -113,10 +114,8 @@ Lowered lower_iota(Lowering& l) {
   line[axis] = l.shape()[axis];
   if (line[axis] < 0) {
     Emitter& e = l.e;
-    Var end = e.emit("squeeze", {{"x", e.size(line[axis])}, {"axes", e.integers({0})}}, i32, {});
-    Var numbers =
-        e.emit("range_1d", {{"start", e.integer(0)}, {"end", end}, {"step", e.integer(1)}}, i32, {line[axis]});
-    return {e.reshape(wrapped(e, e.cast(numbers, l.dtype()), a.type.dtype), line)};
+    Var numbers = e.cast(e.counting(line[axis]), l.dtype());
+    return {e.reshape(wrapped(e, numbers, a.type.dtype), line)};
   }
   Tensor numbers(l.dtype(), line);
   for (size_t i = 0; i < numbers.element_count(); ++i)

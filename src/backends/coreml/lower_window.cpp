@@ -12,8 +12,8 @@ namespace {
 constexpr int64_t kMostPlaces = int64_t{1} << 24;  // entries of a table of places: 64 MB in the package
 
 /// For each window and each of its elements, the place in a flat x; `outside` in padding and gaps.
-Tensor places_of(const Sliding& s, const Shape& extents, const Shape& counts, int32_t outside) {
-  Shape window = shape_of(s.window), strides = strides_of(extents);
+Tensor places_of(const Sliding& s, const Shape& extents, const Shape& strides, const Shape& counts, int32_t outside) {
+  Shape window = shape_of(s.window);
   Tensor table(i32, {element_count(counts), element_count(window)});
   int32_t* to = table.mutable_values<int32_t>().data();
   for_each_index(counts, [&](const Axes& place) {
@@ -27,6 +27,41 @@ Tensor places_of(const Sliding& s, const Shape& extents, const Shape& counts, in
     });
   });
   return table;
+}
+
+/// The same where a prediction decides extents: the places along each dim, by windows and elements, are computed, and
+/// joined to those along the dims before. i32 [windows, elements]; `outside` is a number of one element.
+Var computed_places(Emitter& e, const Sliding& s, const Shape& extents, const Shape& counts, const Var& outside) {
+  Shape strides = e.strides(extents), window = e.extents(s.window);
+  std::optional<Var> places, inside;
+  for (size_t d = 0; d < extents.size(); ++d) {
+    Var first = e.sub(e.mul(e.counting(counts[d]), static_cast<double>(s.stride[d])), e.size(e.extent(s.low[d])));
+    Var element = e.mul(e.counting(window[d]), static_cast<double>(s.dilation[d]));
+    Var at = e.add(e.reshape(first, {counts[d], 1}), e.reshape(element, {1, window[d]}));
+    Var lies = e.test("greater_equal", at, 0.0);
+    if (s.base[d] != 1) {
+      Var base = e.integer(s.base[d]);
+      lies = e.both(lies, e.test("equal", e.binary("mod", at, base), 0.0));
+      at = e.binary("floor_div", at, base);
+    }
+    lies = e.both(lies, e.test("less", at, e.size(extents[d])));
+    at = e.mul(at, e.size(strides[d]));
+    if (places) {
+      Shape before{places->shape[0], 1, places->shape[1], 1}, here{1, counts[d], 1, window[d]};
+      Shape joint{e.product(before[0], counts[d]), e.product(before[2], window[d])};
+      at = e.reshape(e.add(e.reshape(*places, before), e.reshape(at, here)), joint);
+      lies = e.reshape(e.both(e.reshape(*inside, before), e.reshape(lies, here)), joint);
+    }
+    places = at, inside = lies;
+  }
+  return e.select(*inside, *places, outside);
+}
+
+/// The one or the other; what lies outside stands at place `outside`.
+Var window_places(Emitter& e, const Sliding& s, const Shape& extents, const Shape& counts, int64_t outside) {
+  if (is_open(extents) || is_open(counts) || is_open(e.extents(s.window)))
+    return computed_places(e, s, extents, counts, e.size(outside));
+  return e.constant(places_of(s, extents, e.strides(extents), counts, static_cast<int32_t>(outside)));
 }
 
 /// A flat x with one element more, which stands for padding and gaps.
@@ -51,21 +86,10 @@ double start_of(Reduction kind, DType dtype) {
   }
 }
 
-/// x with `gap` zeros between its elements along `axis`.
-Var with_gaps(Emitter& e, const Var& x, size_t axis, int64_t gap) {
-  int64_t front = 1, back = 1, extent = x.shape[axis], spread = extent * (gap + 1);
-  if (gap == 0 || extent == 1) return x;
-  for (size_t i = 0; i < axis; ++i) front *= x.shape[i];
-  for (size_t i = axis + 1; i < x.shape.size(); ++i) back *= x.shape[i];
-  // Each element with its gap is a row, and the last gap is cut.
-  Var rows = e.pad(e.reshape(x, {front, extent, 1, back}), {0, 0, 0, 0}, {0, 0, gap, 0}, e.number(x.dtype, 0));
-  rows = e.slice(e.reshape(rows, {front, spread, back}), {0, 0, 0}, {front, spread - gap, back}, {1, 1, 1});
-  Shape shape = x.shape;
-  shape[axis] = spread - gap;
-  return e.reshape(rows, shape);
-}
-
-std::optional<std::string> too_many(int64_t places) {
+/// Where a prediction decides how many there are, no table stands in the package.
+std::optional<std::string> too_many(const Type& windows, const Dims& window) {
+  if (!is_static(windows.dims) || !is_static(window)) return std::nullopt;
+  const int64_t places = element_count(shape_of(windows.dims)) * element_count(shape_of(window));
   if (places <= kMostPlaces) return std::nullopt;
   return text_of("its windows have ", places, " elements together, a table too large for a package");
 }
@@ -76,7 +100,7 @@ namespace when {
 std::optional<std::string> can_slide(const Question& q) {
   const auto& a = q.node.attrs.as<ReduceWindowAttrs>();
   if (a.kind == Reduction::custom) return "ML Programs have no reduction by a function of one's own";
-  return too_many(element_count(shape_of(q.node.types[0].dims)) * element_count(shape_of(a.window_dims)));
+  return too_many(q.node.types[0], a.window_dims);
 }
 /// The pools of ML Programs, which take images of any size. Where all sizes are numbers a table does, exactly.
 std::optional<std::string> can_pool(const Question& q) {
@@ -101,7 +125,7 @@ std::optional<std::string> can_select(const Question& q) {
   const auto& a = q.node.attrs.as<SelectAndScatterAttrs>();
   if (a.select == Comparison::eq || a.select == Comparison::ne)
     return "an extreme element of a window is selected, and not one that equals another";
-  return too_many(element_count(shape_of(q.operands[1].dims)) * element_count(shape_of(a.window_dims)));
+  return too_many(q.operands[1], a.window_dims);
 }
 std::optional<std::string> can_convolve(const Question& q) {
   const auto& a = q.node.attrs.as<ConvAttrs>();
@@ -111,11 +135,13 @@ std::optional<std::string> can_convolve(const Question& q) {
   if (!rlx::is_float(q.operands[0].dtype)) {
     if (auto why = is_integer(q)) return why;
     ConvLayout layout(a, q.operands);
-    int64_t places = 1;
-    for (size_t d = 2; d < layout.out.size(); ++d)
-      places *= q.node.types[0].dims[static_cast<size_t>(layout.out[d])].value() *
-                q.operands[1].dims[static_cast<size_t>(layout.rhs[d])].value();
-    return too_many(places);
+    Type windows{i32, {}};
+    Dims window;
+    for (size_t d = 2; d < layout.out.size(); ++d) {
+      windows.dims.push_back(q.node.types[0].dims[static_cast<size_t>(layout.out[d])]);
+      window.push_back(q.operands[1].dims[static_cast<size_t>(layout.rhs[d])]);
+    }
+    return too_many(windows, window);
   }
   return std::nullopt;
 }
@@ -130,9 +156,8 @@ Lowered lower_reduce_window(Lowering& l) {
   bool is_bool = x.dtype == boolean;
   if (is_bool) x = e.cast(x, i32);
   Sliding s(a, x.shape.size());
-  auto outside = static_cast<int32_t>(element_count(x.shape));
-  Tensor table = places_of(s, x.shape, l.shape(), outside);
-  Var windows = e.gather_flat(with_one_more(e, x, start_of(a.kind, dtype)), e.constant(table));
+  Var places = window_places(e, s, x.shape, l.shape(), e.count(x.shape));
+  Var windows = e.gather_flat(with_one_more(e, x, start_of(a.kind, dtype)), places);
   Var r = e.reshape(reduced(e, windows, a.kind, {1}, is_bool ? i32 : dtype), l.shape());
   return {is_bool ? e.cast(r, boolean) : r};
 }
@@ -168,26 +193,19 @@ Lowered lower_select_and_scatter(Lowering& l) {
   Var x = l.operand(0), source = l.operand(1);
   if (l.types[0].rank() == 0) return {source};
   Sliding s(l.attrs<SelectAndScatterAttrs>(), x.shape.size());
-  auto outside = static_cast<int32_t>(element_count(x.shape));
-  Tensor table = places_of(s, x.shape, source.shape, outside);
-  int64_t count = element_count(source.shape);
+  int64_t outside = e.count(x.shape), count = e.count(source.shape);
+  Var places = window_places(e, s, x.shape, source.shape, outside);
   // Of equal elements the first is selected by ge and le, the last by gt and lt: windows are read backwards then.
   Comparison select = l.attrs<SelectAndScatterAttrs>().select;
-  if (select == Comparison::gt || select == Comparison::lt) {
-    auto values = table.mutable_values<int32_t>();
-    size_t window = values.size() / static_cast<size_t>(count);
-    for (size_t i = 0; i < values.size(); i += window)
-      std::reverse(values.begin() + static_cast<std::ptrdiff_t>(i),
-                   values.begin() + static_cast<std::ptrdiff_t>(i + window));
-  }
-  Var places = e.constant(table);
+  if (select == Comparison::gt || select == Comparison::lt)
+    places = e.emit("reverse", {{"x", places}, {"axes", e.integers({1})}}, i32, places.shape);
   bool least = select == Comparison::le || select == Comparison::lt;
   double start = start_of(least ? Reduction::min : Reduction::max, l.types[0].dtype);
   Var windows = e.gather_flat(with_one_more(e, x, start), places);
   Var best = e.emit(least ? "reduce_argmin" : "reduce_argmax",
                     {{"x", windows}, {"axis", e.integer(1)}, {"keep_dims", e.flag(true)}}, i32, {count, 1});
   Var at = e.emit("gather_along_axis", {{"x", places}, {"indices", best}, {"axis", e.integer(1)}}, i32, {count, 1});
-  Var zeros = e.constant(Tensor(x.dtype, {outside + int64_t{1}}));
+  Var zeros = e.filled(e.number(x.dtype, 0), e.sum(outside, 1));
   Var sums = e.scatter_flat(zeros, e.flat(at), e.flat(source), "add");
   return {e.reshape(e.slice(sums, {0}, {outside}, {1}), x.shape)};
 }
@@ -198,17 +216,16 @@ namespace {
 /// x is NCHW, w OIHW; the result is N, O, places.
 Var integer_convolution(Emitter& e, Var x, const Var& w, const Sliding& s, const Shape& counts, int64_t groups) {
   Shape extents(x.shape.begin() + 2, x.shape.end());
-  int64_t n = x.shape[0], c = x.shape[1], space = element_count(extents), o = w.shape[0];
-  int64_t places = element_count(counts), window = element_count(Shape(w.shape.begin() + 2, w.shape.end()));
-  Tensor table = places_of(s, extents, counts, static_cast<int32_t>(space));
-  x = e.reshape(x, {n * c, space});
-  x = e.concat({x, e.broadcast(e.constant(Tensor(i32, {1, 1})), {n * c, 1})}, 1);
-  Var at = e.constant(table.reshaped({places * window}));
-  Var read = e.emit("gather", {{"x", x}, {"indices", at}, {"axis", e.integer(1)}}, i32, {n * c, places * window});
-  int64_t each = c / groups;
+  int64_t n = x.shape[0], c = x.shape[1], space = e.count(extents), o = w.shape[0];
+  int64_t places = e.count(counts), window = e.count(Shape(w.shape.begin() + 2, w.shape.end()));
+  int64_t rows = e.product(n, c), reads = e.product(places, window), each = c / groups;
+  x = e.reshape(x, {rows, space});
+  x = e.concat({x, e.broadcast(e.constant(Tensor(i32, {1, 1})), {rows, 1})}, 1);
+  Var at = e.flat(window_places(e, s, extents, counts, space));
+  Var read = e.emit("gather", {{"x", x}, {"indices", at}, {"axis", e.integer(1)}}, i32, {rows, reads});
   read = e.transpose(e.reshape(read, {n, groups, each, places, window}), {0, 1, 3, 2, 4});
-  read = e.reshape(read, {n, groups, places, each * window});
-  Var kernels = e.reshape(w, {1, groups, o / groups, each * window});
+  read = e.reshape(read, {n, groups, places, e.product(each, window)});
+  Var kernels = e.reshape(w, {1, groups, o / groups, e.product(each, window)});
   Var y = e.emit("matmul", {{"x", read}, {"y", kernels}, {"transpose_x", e.flag(false)}, {"transpose_y", e.flag(true)}},
                  i32, {n, groups, places, o / groups});
   return e.reshape(e.transpose(y, {0, 1, 3, 2}), {n, o, places});
@@ -225,9 +242,9 @@ Lowered lower_convolution(Lowering& l) {
   int64_t groups = a.feature_group_count;
   if (int64_t g = a.batch_group_count; g > 1) {
     // Groups of the batch become groups of features: [g n, c, ...] -> [n, g c, ...].
-    Shape split{g, x.shape[0] / g, x.shape[1], 1}, joint = x.shape;
-    for (size_t d = 2; d < x.shape.size(); ++d) split[3] *= x.shape[d];
-    joint[0] /= g, joint[1] *= g;
+    Shape joint = x.shape;
+    joint[0] = e.extent(e.dim(x.shape[0]) / Dim(g)), joint[1] = e.product(x.shape[1], g);
+    Shape split{g, joint[0], x.shape[1], e.count(Shape(x.shape.begin() + 2, x.shape.end()))};
     x = e.reshape(e.transpose(e.reshape(x, split), {1, 0, 2, 3}), joint);
     groups *= g;
   }
@@ -237,7 +254,7 @@ Lowered lower_convolution(Lowering& l) {
   if (x.dtype == i32) {
     Shape counts, shape{x.shape[0], w.shape[0]};
     for (size_t d = 2; d < layout.out.size(); ++d)
-      counts.push_back(l.result().dims[static_cast<size_t>(layout.out[d])].value());
+      counts.push_back(e.extent(l.result().dims[static_cast<size_t>(layout.out[d])]));
     shape.insert(shape.end(), counts.begin(), counts.end());
     Var y = e.reshape(integer_convolution(e, x, w, s, counts, groups), shape);
     return {wrapped(e, e.transpose(y, back), l.result().dtype)};
@@ -252,7 +269,7 @@ Lowered lower_convolution(Lowering& l) {
   for (size_t d = 0; d < space; ++d) {
     int64_t before = s.low[d].value(), after = s.high[d].value(), gap = s.base[d] - 1;
     size_t axis = d + 2;
-    x = with_gaps(e, x, axis, gap);  // as in the derivative of a stride
+    x = with_gaps(e, x, axis, gap, e.number(x.dtype, 0));  // as in the derivative of a stride
     starts[axis] = std::max<int64_t>(-before, 0);
     limits = x.shape;
     limits[axis] = e.extent(e.dim(x.shape[axis]) - std::max<int64_t>(-after, 0));
@@ -265,7 +282,7 @@ Lowered lower_convolution(Lowering& l) {
     dilations.push_back(s.dilation[d]);
     // The operation spreads only weights that are constants.
     if (!l.is_constant(1) && dilations.back() > 1) {
-      w = with_gaps(e, w, axis, dilations.back() - 1);
+      w = with_gaps(e, w, axis, dilations.back() - 1, e.number(w.dtype, 0));
       dilations.back() = 1;
     }
     if (x.shape[axis] < 0) {

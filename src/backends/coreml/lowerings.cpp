@@ -2,14 +2,15 @@
 #include "backends/coreml/lowerings.h"
 
 #include "backends/coreml/coreml.h"
-
+#include "backends/coreml/weights.h"
 #include "rlx/ops.h"
 
 namespace rlx::coreml {
 namespace {
 
 const Row kRows[] = {
-#define RLX_LOWERING(name, condition, opset, function) {&op::name, condition, opset, function},
+#define RLX_LOWERING(name, condition, opset, function, ...) \
+  {&op::name, condition, opset, function __VA_OPT__(, ) __VA_ARGS__},
 #include "backends/coreml/lowerings.def"
 #undef RLX_LOWERING
 };
@@ -32,6 +33,26 @@ const Row* find_row(const Question& q, int opset, std::string* why) {
            : q.node.op->is_primitive() ? "there is no lowering to an ML Program yet"
                                        : "ML Programs have no such operation";
   return nullptr;
+}
+
+Packing packing_of(const OpDef* op) {
+  for (const Row& row : kRows)
+    if (row.op == op && row.packing.operands > 0) return row.packing;
+  return {};
+}
+
+int opset_for_weights(const Graph& legal) {
+  int opset = 0;
+  for (const Node& node : legal.nodes()) {
+    Packing packing = packing_of(node.op);
+    if (packing.operands == 0) continue;
+    const Node& from = legal.node(node.operands[0]);
+    if (from.op != &op::constant) continue;
+    const Tensor& codes = from.attrs.as<ConstantAttrs>().value;
+    if (!are_codes(codes.dtype()) || codes.element_count() < kManyWeights) continue;
+    opset = std::max(opset, info(codes.dtype()).bits == 8 ? packing.opset_of_bytes : packing.opset);
+  }
+  return opset;
 }
 
 std::optional<DType> carried(DType dtype) {
@@ -76,8 +97,6 @@ std::optional<std::string> not_carried(const Type& type, const TypeRules& rules)
   }
   return std::nullopt;
 }
-
-Shape carried_shape(const Type& type) { return type.dims.empty() ? Shape{1} : shape_of(type.dims); }
 
 Shape Lowering::shape(size_t i) const { return e.carried(result(i)); }
 DType Lowering::dtype(size_t i) const { return *carried(result(i).dtype); }

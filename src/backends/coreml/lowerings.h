@@ -38,16 +38,29 @@ struct Lowering {
 };
 using Lowered = std::vector<Var>;
 
+/// Constants that a row writes itself, in the few bits that they have: codes, and what stands beside them.
+struct Packing {
+  size_t operands = 0;     ///< how many of the first operands these are; 0 for rows that have none
+  int opset = 0;           ///< the first opset with a form for codes of any width
+  int opset_of_bytes = 0;  ///< and for codes of 8 bits
+};
+
 struct Row {
   const OpDef* op;
   /// Nothing, or why the row does not take the node.
   std::optional<std::string> (*when)(const Question&);
   int opset;
   Lowered (*lower)(Lowering&);
+  Packing packing = {};
 };
 /// The first row for an op that takes the node is the one.
 std::span<const Row> rows();
 const Row* find_row(const Question&, int opset, std::string* why = nullptr);
+/// What the op's rows keep packed.
+Packing packing_of(const OpDef* op);
+/// The oldest opset that keeps the packed weights of a legal graph packed, where they are large enough to be worth it;
+/// 0 where there are none.
+int opset_for_weights(const Graph& legal);
 
 /// Whether wider types may be carried in the 32 bits that programs have.
 struct TypeRules {
@@ -58,8 +71,6 @@ struct TypeRules {
 std::optional<DType> carried(DType dtype);
 /// Why a program cannot carry values of that type; nothing if it can.
 std::optional<std::string> not_carried(const Type& type, const TypeRules& rules);
-/// The shape in which it is carried: [1] for a scalar. Fails for a dim that is no number; see Emitter::carried.
-Shape carried_shape(const Type& type);
 /// A constant in the dtype in which a program carries it.
 Tensor carried_constant(const Tensor& t);
 /// After arithmetic on integers of fewer than 32 bits, which a program has as i32: what they wrap to.
@@ -84,6 +95,9 @@ Var ordered(Emitter& e, const Var& x, DType dtype);
 Var real_of_unsigned(Emitter& e, const Var& x);
 /// The quotient of integers, towards zero; by zero all bits set. Not wrapped.
 Var integer_quotient(Emitter& e, const Var& x, const Var& y, DType dtype);
+
+/// x with `gap` elements of that value, a scalar, between its own along `axis` (lower_shape.cpp).
+Var with_gaps(Emitter& e, const Var& x, size_t axis, int64_t gap, const Var& value);
 
 /// Why a row that takes a node does not where a dim of it is no number; nothing if it does, or all are numbers.
 std::optional<std::string> cannot_be_open(const Row& row, const Question& q);
@@ -110,7 +124,7 @@ std::optional<std::string> is_integer(const Question&);
 std::optional<std::string> has_codes(const Question&);
 }  // namespace when
 
-#define RLX_LOWERING(name, condition, opset, function) Lowered function(Lowering&);
+#define RLX_LOWERING(name, condition, opset, function, ...) Lowered function(Lowering&);
 #include "backends/coreml/lowerings.def"
 #undef RLX_LOWERING
 

@@ -51,6 +51,8 @@ std::optional<Palette> palette_of_words(const Tensor& t) {
 
 }  // namespace
 
+bool are_codes(DType dtype) { return is_block(dtype) || (is_integer(dtype) && info(dtype).bits <= 8); }
+
 std::optional<Palette> palette_of(const Tensor& t) {
   if (t.rank() < 2 || t.element_count() < kManyWeights) return std::nullopt;
   if (t.dtype() == f32) return palette_of_words<uint32_t>(t);

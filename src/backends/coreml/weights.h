@@ -9,6 +9,9 @@ namespace rlx::coreml {
 /// The least elements of a constant that is worth it.
 constexpr size_t kManyWeights = 4096;
 
+/// Blocks, and integers of at most 8 bits.
+bool are_codes(DType dtype);
+
 /// A tensor as places in a table of at most 256 of its elements, bit by bit the same.
 struct Palette {
   Tensor indices;  ///< u1, u2, u3, u4, u6 or u8, of the tensor's shape

@@ -1,0 +1,117 @@
+// The samples of every op with their extents left open: where the op takes symbols for them, the package takes any
+// sizes and gives the reference's numbers at those of the sample. What is refused stands in a list here, with the
+// reason.
+#include <cstdlib>
+#include <map>
+
+#include "backends/coreml/coreml.h"
+#include "compile/coreml_pipeline.h"
+#include "coreml/samples.h"
+#include "reference/interpreter.h"
+#include "rlx/ops.h"
+#include "support/sanitized.h"
+
+using namespace rlx;
+using namespace rlx::test;
+
+namespace fs = std::filesystem;
+
+namespace {
+
+/// Why samples are refused, and how many for each reason. Factorizations and transforms decompose into loops and tables
+/// that are made for a size; the channels of a convolution are numbers in every model.
+const std::map<std::string, size_t> kRefused = {{"is for a given size", 75},
+                                                {"the features of a convolution must be numbers", 13},
+                                                {"dims of a convolution's weights must be numbers", 1},
+                                                {"is made of others only if that is a number", 6},
+                                                {"is smaller is not known", 1}};
+
+/// The same with a symbol for each extent above 1; equal extents have the same. Those that attributes name are numbers.
+std::optional<Graph> opened(const OpDef& op, laws::Case c) {
+  bool any = false;
+  for (Type& t : c.types)
+    for (Dim& d : t.dims)
+      if (int64_t n = d.value(); n > 1) d = Dim::symbol(text_of("S", n)), any = true;
+  if (!any) return std::nullopt;
+  try {
+    return c.graph(op);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+}  // namespace
+
+TEST_CASE("every op that takes symbols for its extents is written with them open, or says why not") {
+  TemporaryFolder temporary;
+  const char* cases = std::getenv("RLX_COREML_CASES");
+  const char* only = std::getenv("RLX_COREML_OPS");
+  coreml::Options options{.narrow = true, .open_dims = true};
+  std::map<std::string, size_t> refused;
+  size_t samples = 0, written = 0;
+  for (const OpDef* op : all_ops()) {
+    if (only && std::string(only).find(text_of(",", op->name, ",")) == std::string::npos) continue;
+    size_t of_op = 0;
+    for (size_t s = 0; s < op->samples().size() && !(test::sanitized() && of_op > 0); ++s) {
+      CAPTURE(op->name);
+      CAPTURE(s);
+      laws::Case c = in_f32(op->samples()[s]);
+      std::optional<Graph> open = opened(*op, c);
+      if (!open) continue;
+      Graph g = c.graph(*op);
+      auto in_types = g.input_types();
+      bool blocks = std::any_of(in_types.begin(), in_types.end(), [](const Type& t) { return is_block(t.dtype); });
+      if (!has_elements(g) || blocks) continue;
+      ++samples, ++of_op;
+      auto refuse = [&](const std::string& why) {
+        bool known = false;
+        for (const auto& [reason, count] : kRefused)
+          if (!known && why.find(reason) != std::string::npos) ++refused[reason], known = true;
+        CHECK_MESSAGE(known, op->name, " sample ", s, " is refused: ", why);
+      };
+      coreml::Translated made;
+      try {
+        Pipelined legal = coreml_pipeline(*open, options);
+        std::string missing;
+        for (const DispatchLine& line : legal.report.lines)
+          if (line.verdict == Verdict::missing && missing.empty()) missing = text_of(line.op, ": ", line.reason);
+        if (!missing.empty()) {
+          refuse(missing);
+          continue;
+        }
+        made = coreml::translate(legal.graph, options);
+      } catch (const Error& error) {
+        CHECK_MESSAGE(error.code() == ErrorCode::unsupported, op->name, " sample ", s, ": ", error.what());
+        refuse(error.what());
+        continue;
+      }
+      ++written;
+      fs::path folder = fs::path(cases ? std::string(cases) : temporary / "") / text_of("open.", op->name, ".", s);
+      fs::create_directories(folder);
+      std::string package = (folder / "model.mlpackage").string();
+      write_mlpackage(package, made.model);
+      if (std::getenv("RLX_COREML_WRITE_ONLY")) continue;
+      auto inputs = c.inputs();
+      auto outputs = in_parts(interpret(g, inputs));
+      inputs = in_parts(inputs);
+      std::vector<DType> dtypes;
+      for (const Tensor& t : outputs) dtypes.push_back(t.dtype());
+      auto sized = [](mil::Feature feature, const Tensor& t) {
+        feature.shape = t.rank() == 0 ? Shape{1} : t.shape();
+        return feature;
+      };
+      for (size_t i = 0; i < inputs.size(); ++i)
+        inputs[i] = at_the_boundary(inputs[i], sized(made.model.main.inputs[i], inputs[i]));
+      for (size_t o = 0; o < outputs.size(); ++o)
+        outputs[o] = at_the_boundary(outputs[o], sized(made.model.main.outputs[o], outputs[o]));
+      std::string why = read_back(package, op->name, made.model, inputs, outputs, dtypes);
+      CHECK_MESSAGE(why.empty(), op->name, " sample ", s, ", read back: ", why);
+      if (!cases) fs::remove_all(folder);
+    }
+  }
+  for (const auto& entry : kRefused) {
+    const size_t got = refused[entry.first], expected = entry.second;
+    if (!only && !test::sanitized()) CHECK_MESSAGE(got == expected, entry.first);
+  }
+  MESSAGE(written, " of ", samples, " samples with open extents");
+}
