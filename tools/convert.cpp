@@ -7,6 +7,7 @@
 #include "rlx/coreml.h"
 #include "tools/model_graph.h"
 #include "tools/output.h"
+#include "tools/package_model.h"
 #include "tools/subcommands.h"
 
 namespace rlx::tools {
@@ -70,7 +71,9 @@ void Convert::run() {
   if (chosen == names.end()) throw UsageError("--precision is f16, f32 or mixed, and not '" + precision + "'");
   options.precision = static_cast<PackagePrecision>(chosen - names.begin());
   Graph g = load_model(model);
-  std::string file = !weights.empty() ? weights : is_folder(model) ? model + "/model.safetensors" : "";
+  std::string file = !weights.empty()                         ? weights
+                     : is_folder(model) && !is_package(model) ? model + "/model.safetensors"
+                                                              : "";
   NamedTensors params;
   if (!file.empty()) params = SafetensorsFile::open(file).tensors();
   std::vector<PackageFunction> all;
@@ -89,7 +92,7 @@ void Convert::run() {
 Subcommand add_convert(CLI::App& rlx) {
   CLI::App* app = rlx.add_subcommand("convert", "Write a model as a Core ML package");
   auto convert = std::make_shared<Convert>();
-  app->add_option("MODEL", convert->model, "a .rlx file, or a model folder")->required();
+  app->add_option("MODEL", convert->model, "a .rlx file, a model folder, or a Core ML package")->required();
   app->add_option("-o,--output", convert->output, "the package to write, X.mlpackage; one that is there is replaced")
       ->required();
   app->add_option("--weights", convert->weights,
@@ -104,6 +107,8 @@ Subcommand add_convert(CLI::App& rlx) {
                   "f16, f32, or mixed: products in f16, all else in f32; default: as the model has it");
   app->add_flag("--nearest", convert->options.nearest,
                 "blocks that the system asked for has no exact form for become the nearest ones in 8 bits, not floats");
+  app->add_flag("--native-random", convert->options.native_random,
+                "random numbers by Core ML's own operations: anew in each prediction, whatever the key");
   app->add_option("--state", convert->states, "INPUT=OUTPUT: what lives between predictions; once for each");
   app->add_option("--image", convert->images,
                   "an input that is an image, NAME[:rgb|bgr|gray[:SCALE[:BIAS]]]; once for each");
@@ -121,7 +126,8 @@ Subcommand add_convert(CLI::App& rlx) {
 Examples:
   rlx convert model.rlx -o model.mlpackage
   rlx convert all-MiniLM-L6-v2 -o minilm.mlpackage --dim B=1 --dim S=128 --narrow
-  rlx convert all-MiniLM-L6-v2 -o minilm.mlpackage --shapes B=1..8 --shapes S=1..512 --narrow)");
+  rlx convert all-MiniLM-L6-v2 -o minilm.mlpackage --shapes B=1..8 --shapes S=1..512 --narrow
+  rlx convert Model.mlpackage -o Half.mlpackage --precision f16)");
   return {app, [convert] { convert->run(); }};
 }
 

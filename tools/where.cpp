@@ -55,11 +55,12 @@ std::string nodes_text(const DispatchReport& report) {
   return table.text();
 }
 
-/// Where Core ML would run the operations of a package, by published rules.
+/// Where Core ML runs the operations of a package: by its own plan on Apple's systems, elsewhere by published rules.
 void Where::predict() const {
   Device device = Device::parse(target);
   MlPackage package = MlPackage::open(model);
-  auto placed = mlprogram::predict_placement(package.model(), function, device.units());
+  PlacementReport report = mlprogram::placement_of(model, package.model(), function, device.units());
+  const std::vector<PlacedOp>& placed = report.ops;
   size_t other = 0;
   std::string wanted(names_of(ComputeUnits{})[static_cast<size_t>(device.units())]), list;
   std::map<std::string, size_t> counts;
@@ -77,9 +78,12 @@ void Where::predict() const {
                "\", \"reason\": " + json_text(p.reason) + "}");
   }
   if (json) {
-    write_out("{\"target\": \"" + device.name() + "\", \"prediction\": true, \"ops\": [" + list + "]}\n");
+    write_out("{\"target\": \"" + device.name() + "\", \"prediction\": " + (report.predicted ? "true" : "false") +
+              ", \"ops\": [" + list + "]}\n");
   } else {
-    write_out("A prediction from published rules, not what a device said (" + device.name() + "):\n");
+    write_out((report.predicted ? "A prediction from published rules, not what a device said ("
+                                : "What Core ML plans on this system (") +
+              device.name() + "):\n");
     if (nodes) {
       write_out(table.text());
     } else {
@@ -177,7 +181,8 @@ Subcommand add_where(CLI::App& rlx) {
       R"(native: the device has a kernel for the node; composed: it is made of ops that the device has; rewritten: it runs in
 another shape with the same meaning; interpreted: it runs by the op's own reference, slowly; missing: none of these, so
 the model does not compile there, and the exit code is 1. Of a Core ML package with --target coreml, coreml:ane, coreml:gpu or
-coreml:cpu, where Core ML would run each op is predicted from published rules; --strict holds that all run there.
+coreml:cpu, where Core ML would run each op is predicted from published rules (on Apple's systems MLComputePlan says it); --strict
+holds that all run there.
 
 Examples:
   rlx where all-MiniLM-L6-v2 --strict

@@ -216,7 +216,8 @@ typedef struct rlx_coreml_write_options {
   const char* shapes; /* sizes for symbols that stay open, "B=1..8 S=16,32": package_shapes in rlx/coreml.h; or NULL */
   /* What inputs and outputs are to whoever calls the model, as a JSON object; each key may be left out:
      "states": [[input, output], ...], "images": {input: {"color": "rgb" | "bgr" | "gray", "scale": number,
-     "bias": [number for each channel]}}, "classes": [label, ...], "probabilities": output, "texts": {feature: text}.
+     "bias": [number for each channel]}}, "classes": [label, ...], "probabilities": output, "texts": {feature: text},
+     "native_random": whether Core ML draws random numbers itself.
      PackageOptions in rlx/coreml.h says what they mean. NULL for none. */
   const char* features;
   int nearest; /* blocks without an exact form become the nearest codes of 8 bits */

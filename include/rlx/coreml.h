@@ -52,6 +52,9 @@ struct PackageOptions {
   /// Blocks that no form of the asked-for system holds exactly become the nearest multiples of a scale in 8 bits, not
   /// floats; the report names the greatest change.
   bool nearest = false;
+  /// Random numbers may be drawn by Core ML's own operations, which is faster: anew in each prediction, from a stream
+  /// that Apple does not publish, whatever the key. Without this they are the numbers that the key gives everywhere.
+  bool native_random = false;
   std::string description = {}, author = {}, version = {}, license = {};  ///< of the package
   std::map<std::string, std::string> feature_descriptions = {};           ///< of inputs, outputs and states
   PackagePrecision precision = PackagePrecision::as_built;

@@ -36,4 +36,16 @@ struct DispatchReport {
 };
 std::ostream& operator<<(std::ostream&, const DispatchReport&);
 
+/// On which of its device's processors one operation of a program runs.
+struct PlacedOp {
+  std::string op, name;
+  std::string device;  ///< "ane", "gpu", "cpu"; "load": computed when the model is loaded; empty if it is not known
+  std::string reason;
+};
+struct PlacementReport {
+  /// From published rules; else what the device itself plans.
+  bool predicted = true;
+  std::vector<PlacedOp> ops = {};  ///< in the order of the program, nested blocks included
+};
+
 }  // namespace rlx

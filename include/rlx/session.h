@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <future>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -66,6 +67,10 @@ class CompiledGraph {
     return run(std::vector<NamedTensor>(inputs));
   }
   std::vector<Tensor> run(const std::vector<NamedTensor>& inputs) const;
+  /// Begins a run and returns: CoreML.framework's own background prediction where that runs the graph, a thread of its
+  /// own on any other device. The future gives what `run` gives, or throws what went wrong; names that are missing or
+  /// unknown fail here. The inputs must not change until then; the graph itself may be dropped.
+  std::future<std::vector<Tensor>> run_async(const std::vector<NamedTensor>& inputs) const;
   /// The same in the order of the graph's inputs, without looking up names.
   std::vector<Tensor> run_ordered(Tensors inputs) const;
   /// Writes into `outputs` where their types fit and nothing else shares them, so that nothing is allocated.
@@ -87,6 +92,10 @@ class CompiledGraph {
   Profile profile(const std::vector<NamedTensor>& inputs) const;
 
   const DispatchReport& report() const;
+  /// On which of the device's processors each operation runs: for Device::coreml what MLComputePlan says on Apple's
+  /// systems (macOS 14.4, iOS 17.4 and later), and a prediction, named so, elsewhere. All params are bound. Fails for
+  /// devices with one processor.
+  PlacementReport placement() const;
   const Signature& signature() const;
   std::vector<Layer> layers() const;
   ExecutionConfig config() const;

@@ -2,6 +2,8 @@
 // `backends/null` is the smallest one; copy it to begin another.
 #pragma once
 
+#include <exception>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -32,6 +34,16 @@ class Executable {
   /// place; any other is replaced. Fails if a param is not bound, or an input does not fit its type, or the memory for
   /// an output is not of its size.
   virtual void run(Tensors inputs, std::span<Tensor> outputs, const RunOptions& options) = 0;
+  /// What becomes of a run that was begun: its outputs, or what went wrong.
+  using Done = std::function<void(std::vector<Tensor> outputs, std::exception_ptr error)>;
+  /// Begins a run in the background and returns: `done` is called once, on any thread, also if this object is gone by
+  /// then. False, and nothing was begun, where the device has no such runs of its own. Fails as `run` does where that
+  /// is known at once.
+  virtual bool begin(Tensors, const RunOptions&, Done) { return false; }
+  /// On which processor of the device each operation runs. Fails where there is but one.
+  virtual PlacementReport placement() {
+    fail(ErrorCode::unsupported, "this device does not choose among processors: its report says what runs where");
+  }
   /// Does now what the first run would: packs weights and, if no shape is symbolic, plans memory. All params are bound.
   virtual void prepare() = 0;
   /// Bytes that the executable holds: packed weights and arenas.

@@ -61,7 +61,9 @@ void read_features(const char* text, rlx::PackageOptions& options) {
   if (!text || !*text) return;
   try {
     auto all = nlohmann::json::parse(text);
-    check_keys(all, "the features of a package", {"states", "images", "classes", "probabilities", "texts"});
+    check_keys(all, "the features of a package",
+               {"states", "images", "classes", "probabilities", "texts", "native_random"});
+    options.native_random = all.value("native_random", false);
     if (all.contains("states"))
       for (const auto& state : all["states"])
         options.states.push_back({state.at(0).get<std::string>(), state.at(1).get<std::string>()});

@@ -1,20 +1,15 @@
 // See the header.
 #include "compile/coreml_device.h"
 
-#include <unistd.h>
-
-#include <atomic>
 #include <complex>
 #include <cstring>
-#include <filesystem>
 #include <mutex>
 
 #include "backends/coreml/coreml.h"
-#include "backends/coreml_framework/framework.h"
 #include "compile/backends.h"
 #include "compile/coreml_pipeline.h"
+#include "compile/coreml_runner.h"
 #include "compile/with_values.h"
-#include "frontends/mil/lower.h"
 #include "io/mlpackage.h"
 #include "ir/leaves.h"
 #include "ir/rewrite.h"
@@ -23,33 +18,6 @@
 
 namespace rlx {
 namespace {
-
-namespace fs = std::filesystem;
-
-/// A folder that goes with the object.
-class ScratchFolder {
- public:
-  ScratchFolder() {
-    static std::atomic<unsigned> counter{0};
-    std::error_code error;
-    fs::path base = fs::temp_directory_path(error);
-    if (error) fail(ErrorCode::io, "there is no folder for a package: ", error.message());
-    do {
-      path_ = base / text_of("rlx-coreml-", getpid(), "-", counter++);
-    } while (!fs::create_directory(path_, error) && !error);
-    if (error) fail(ErrorCode::io, "cannot create '", path_.string(), "' for a package: ", error.message());
-  }
-  ~ScratchFolder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  ScratchFolder(const ScratchFolder&) = delete;
-  ScratchFolder& operator=(const ScratchFolder&) = delete;
-  std::string package() const { return (path_ / "program.mlpackage").string(); }
-
- private:
-  fs::path path_;
-};
 
 /// The tensor as a value of that dtype and shape: what crosses the boundary of a package is f32, f16 or i32, and of
 /// rank 1 at least.
@@ -64,102 +32,9 @@ Tensor as(const Tensor& t, DType dtype, const Shape& shape) {
   return out;
 }
 
-/// What runs a package that was written: inputs and outputs in the order of its description, of its types.
-class Runner {
- public:
-  virtual ~Runner() = default;
-  virtual std::vector<Tensor> run(const std::vector<Tensor>& inputs, const RunOptions& options) = 0;
-  virtual size_t memory_bytes() const = 0;
-};
-
-/// The MIL front end, on the CPU.
-class FrontEndRunner final : public Runner {
- public:
-  FrontEndRunner(const mil::Model& model, const LoadOptions& options) : options_(options) {
-    write_mlpackage(folder_.package(), model);
-    package_.emplace(MlPackage::open(folder_.package()));
-    options_.donated.clear();
-  }
-  std::vector<Tensor> run(const std::vector<Tensor>& inputs, const RunOptions& options) override {
-    std::vector<Tensor> outputs(package_->model().main.outputs.size());
-    RunOptions all = options;
-    all.memory = {};
-    loaded_for(inputs).run(inputs, outputs, all);
-    return outputs;
-  }
-  size_t memory_bytes() const override {
-    std::scoped_lock lock(mutex_);
-    size_t sum = 0;
-    for (const auto& [sizes, loaded] : by_sizes_) sum += loaded.executable->memory_bytes();
-    return sum;
-  }
-
- private:
-  struct Loaded {
-    std::unique_ptr<Program> program;
-    std::unique_ptr<Executable> executable;
-  };
-  /// A program that leaves sizes open has a graph for each set of them.
-  Executable& loaded_for(const std::vector<Tensor>& inputs) {
-    std::vector<Shape> sizes;
-    for (const Tensor& t : inputs) sizes.push_back(t.shape());
-    std::scoped_lock lock(mutex_);
-    Loaded& loaded = by_sizes_[sizes];
-    if (loaded.executable) return *loaded.executable;
-    mlprogram::LowerOptions how;
-    const mil::Model& model = package_->model();
-    for (size_t i = 0; i < inputs.size(); ++i) how.dims[model.main.inputs[i].name] = inputs[i].type().dims;
-    mlprogram::Lowered lowered = mlprogram::lower(
-        model, [&](const mil::Value& value) { return package_->tensor(value); }, how);
-    if (!lowered.states.empty() || lowered.random_key || !lowered.assumptions.empty())
-      fail(ErrorCode::internal, "a graph became a program that needs more than its inputs");
-    auto cpu = backend_of(Device::cpu());
-    Pipelined legal = run_pipeline(lowered.graph, *cpu, {});
-    require_complete(legal.report, false);
-    loaded.program = cpu->lower(std::move(legal.graph));
-    loaded.executable = loaded.program->load(options_);
-    return *loaded.executable;
-  }
-
-  LoadOptions options_;
-  ScratchFolder folder_;  // weights are read out of it when a graph is made, which may be at any run
-  std::optional<MlPackage> package_;
-  mutable std::mutex mutex_;
-  std::map<std::vector<Shape>, Loaded> by_sizes_;
-};
-
-/// CoreML.framework.
-class FrameworkRunner final : public Runner {
- public:
-  FrameworkRunner(const mil::Model& model, ComputeUnits units) : model_(model.main) {
-    ScratchFolder folder;
-    write_mlpackage(folder.package(), model);
-    loaded_ = coreml_framework::load(folder.package(), units);
-  }
-  std::vector<Tensor> run(const std::vector<Tensor>& inputs, const RunOptions&) override {
-    std::vector<std::pair<std::string, Tensor>> named;
-    for (size_t i = 0; i < inputs.size(); ++i) named.emplace_back(model_.inputs[i].name, inputs[i]);
-    std::vector<Tensor> outputs;
-    for (auto& [name, tensor] : loaded_->predict(named)) {
-      outputs.resize(model_.outputs.size());
-      for (size_t i = 0; i < model_.outputs.size(); ++i)
-        if (model_.outputs[i].name == name) outputs[i] = std::move(tensor);
-    }
-    return outputs;
-  }
-  size_t memory_bytes() const override { return 0; }  // the framework does not tell
-
- private:
-  mil::FunctionDescription model_;
-  std::shared_ptr<coreml_framework::Model> loaded_;
-};
-
 /// Graphs are claimed with their complex numbers and many dims, which are taken apart behind the claims.
-coreml::Options options_here(bool before_split = false) {
-  return {.newest_opset = coreml_framework::newest_opset(),
-          .narrow = false,
-          .open_dims = true,
-          .before_split = before_split};
+coreml::Options options_for(const coreml_framework::Framework& framework, bool before_split = false) {
+  return {.newest_opset = framework.newest_opset, .narrow = false, .open_dims = true, .before_split = before_split};
 }
 
 Tensor part_of(const Tensor& z, bool imaginary) {
@@ -179,8 +54,8 @@ Tensor complex_of(const Tensor& re, const Tensor& im, const Type& type) {
 
 class CoremlExecutable final : public Executable {
  public:
-  CoremlExecutable(Graph graph, Device device, LoadOptions options)
-      : graph_(std::move(graph)), device_(device), options_(std::move(options)) {}
+  CoremlExecutable(Graph graph, Device device, coreml_framework::Framework framework, LoadOptions options)
+      : graph_(std::move(graph)), device_(device), framework_(std::move(framework)), options_(std::move(options)) {}
 
   void bind(const std::string& name, Tensor value) override {
     params_[name] = std::move(value);
@@ -190,7 +65,38 @@ class CoremlExecutable final : public Executable {
   size_t memory_bytes() const override { return runner_ ? runner_->memory_bytes() : 0; }
 
   void run(Tensors inputs, std::span<Tensor> outputs, const RunOptions& options) override {
-    Runner& r = runner();
+    CoremlRunner& r = runner();
+    std::vector<Tensor> results = as_built(r.run(carried(inputs), options), graph_.output_types());
+    for (size_t i = 0; i < results.size(); ++i) {
+      Tensor& result = results[i];
+      if (options.memory.empty()) {
+        outputs[i] = std::move(result);
+        continue;
+      }
+      std::span<std::byte> to = options.memory[i];
+      if (to.size() != result.byte_count())
+        fail(ErrorCode::shape_mismatch, "output ", i, " of '", graph_.name(), "' is ", result.type(), ", ",
+             result.byte_count(), " bytes; there is room for ", to.size());
+      if (!to.empty()) std::memcpy(to.data(), result.data(), to.size());
+    }
+  }
+  bool begin(Tensors inputs, const RunOptions&, Done done) override {
+    CoremlRunner& r = runner();
+    return r.begin(carried(inputs), [types = graph_.output_types(), done = std::move(done)](std::vector<Tensor> results,
+                                                                                            std::exception_ptr error) {
+      if (!error) try {
+          results = as_built(std::move(results), types);
+        } catch (...) {
+          error = std::current_exception();
+        }
+      done(std::move(results), error);
+    });
+  }
+  PlacementReport placement() override { return runner().placement(); }
+
+ private:
+  /// Inputs as the package describes them.
+  std::vector<Tensor> carried(Tensors inputs) const {
     if (inputs.size() != graph_.inputs().size())
       fail(ErrorCode::invalid_argument, "graph '", graph_.name(), "' has ", graph_.inputs().size(), " inputs, got ",
            inputs.size());
@@ -210,8 +116,11 @@ class CoremlExecutable final : public Executable {
       else give(inputs[i]);
     }
     solve_symbols(graph_, inputs);  // a symbol is the same number in all inputs
-    std::vector<Tensor> results = r.run(given, options);
-    auto types = graph_.output_types();
+    return given;
+  }
+  /// Results as the graph has them.
+  static std::vector<Tensor> as_built(std::vector<Tensor> results, const std::vector<Type>& types) {
+    std::vector<Tensor> outputs;
     for (size_t i = 0, next = 0; i < types.size(); ++i) {
       bool two = is_complex(types[i].dtype);
       Tensor result = results.at(next++);
@@ -219,73 +128,76 @@ class CoremlExecutable final : public Executable {
       Shape shape = types[i].rank() == 0                   ? Shape{}
                     : is_wide(types[i], coreml::kMostDims) ? shape_of(types[i].dims)
                                                            : result.shape();
-      result = as(result, types[i].dtype, shape);
-      if (options.memory.empty()) {
-        outputs[i] = std::move(result);
-        continue;
-      }
-      std::span<std::byte> to = options.memory[i];
-      if (to.size() != result.byte_count())
-        fail(ErrorCode::shape_mismatch, "output ", i, " of '", graph_.name(), "' is ", result.type(), ", ",
-             result.byte_count(), " bytes; there is room for ", to.size());
-      if (!to.empty()) std::memcpy(to.data(), result.data(), to.size());
+      outputs.push_back(as(result, types[i].dtype, shape));
     }
+    return outputs;
   }
-
- private:
-  Runner& runner() {
+  CoremlRunner& runner() {
     std::scoped_lock lock(mutex_);
     if (runner_) return *runner_;
     bool plain = graph_.params().empty() && !is_to_be_split(graph_);
-    coreml::Translated translated = coreml::translate(plain ? graph_ : ready(), options_here());
+    coreml::Translated translated = coreml::translate(plain ? graph_ : ready(), options_for(framework_));
     description_ = translated.model.main;
-    if (coreml_framework::is_present()) runner_ = std::make_unique<FrameworkRunner>(translated.model, device_.units());
-    else runner_ = std::make_unique<FrontEndRunner>(translated.model, options_);
+    runner_ = make_coreml_runner(translated.model, device_.units(), options_, framework_);
     return *runner_;
   }
   /// With its params' values, which may fold further, and without what programs do not have.
   Graph ready() const {
-    Pipelined legal = coreml_pipeline(with_values(graph_, params_), options_here());
+    Pipelined legal = coreml_pipeline(with_values(graph_, params_), options_for(framework_));
     require_complete(legal.report, false);
     return std::move(legal.graph);
   }
 
   Graph graph_;
   Device device_;
+  coreml_framework::Framework framework_;
   LoadOptions options_;
   NamedTensors params_;
   std::mutex mutex_;
   mil::FunctionDescription description_;
-  std::unique_ptr<Runner> runner_;
+  std::unique_ptr<CoremlRunner> runner_;
 };
 
 class CoremlProgram final : public Program {
  public:
-  CoremlProgram(Graph legal, Device device) : graph_(std::move(legal)), device_(device) {}
+  CoremlProgram(Graph legal, Device device, coreml_framework::Framework framework)
+      : graph_(std::move(legal)), device_(device), framework_(std::move(framework)) {}
   const Graph& graph() const override { return graph_; }
   std::unique_ptr<Executable> load(const LoadOptions& options) const override {
-    return std::make_unique<CoremlExecutable>(graph_, device_, options);
+    return std::make_unique<CoremlExecutable>(graph_, device_, framework_, options);
   }
 
  private:
   Graph graph_;
   Device device_;
+  coreml_framework::Framework framework_;
 };
 
 class CoremlDevice final : public Backend {
  public:
-  explicit CoremlDevice(Device device) : device_(device), writer_(coreml::make_backend(options_here(true))) {}
+  CoremlDevice(Device device, coreml_framework::Framework framework)
+      : device_(device), framework_(std::move(framework)),
+        writer_(coreml::make_backend(options_for(framework_, true))) {}
   std::string name() const override { return device_.name(); }
   std::string description() const override {
-    if (coreml_framework::is_present()) return "CoreML.framework, " + text_of(coreml_framework::chip_info());
-    return "no CoreML.framework here: ML Programs are written, read back, and run by the MIL front end on the CPU";
+    if (!framework_.present)
+      return "no CoreML.framework here: ML Programs are written, read back, and run by the MIL front end on the CPU";
+    return text_of("CoreML.framework, ", framework_.chip.empty() ? "a processor without a name" : framework_.chip,
+                   framework_.ane ? ", with" : ", without", " a neural engine; ML Programs of iOS ",
+                   framework_.newest_opset + 10, " (macOS ", framework_.newest_opset + 7, ") and before");
   }
   int threads() const override { return backend_of(Device::cpu())->threads(); }
-  std::string unavailable() const override { return ""; }
+  /// Without the framework, the processor that was asked for is what `placement` predicts for.
+  std::string unavailable() const override {
+    if (framework_.present && device_.units() == ComputeUnits::ane && !framework_.ane)
+      return text_of("Core ML says that this system (", framework_.chip,
+                     ") has no neural engine; coreml takes what there is");
+    return "";
+  }
   /// What a report calls it says who runs the program.
   Target target() const override {
     Target target = writer_->target();
-    target.name = name() + (coreml_framework::is_present()
+    target.name = name() + (framework_.present
                                 ? " (an ML Program, by CoreML.framework)"
                                 : " (an ML Program; no CoreML.framework here: the MIL front end runs it on the CPU)");
     return target;
@@ -294,17 +206,20 @@ class CoremlDevice final : public Backend {
     coreml::check_open_inputs(legal);
     // What is missing only among the parts is said now, where no param's value is needed for it.
     if (legal.params().empty() && is_to_be_split(legal))
-      require_complete(coreml_pipeline(legal, options_here()).report, false);
-    return std::make_unique<CoremlProgram>(std::move(legal), device_);
+      require_complete(coreml_pipeline(legal, options_for(framework_)).report, false);
+    return std::make_unique<CoremlProgram>(std::move(legal), device_, framework_);
   }
 
  private:
   Device device_;
+  coreml_framework::Framework framework_;
   std::unique_ptr<Backend> writer_;
 };
 
 }  // namespace
 
-std::unique_ptr<Backend> make_coreml_device(Device device) { return std::make_unique<CoremlDevice>(device); }
+std::unique_ptr<Backend> make_coreml_device(Device device, const coreml_framework::Framework& framework) {
+  return std::make_unique<CoremlDevice>(device, framework);
+}
 
 }  // namespace rlx

@@ -4,10 +4,12 @@
 #pragma once
 
 #include "backends/backend.h"
-#include "rlx/device.h"
+#include "backends/coreml_framework/framework.h"
 
 namespace rlx {
 
-std::unique_ptr<Backend> make_coreml_device(Device device);
+/// `framework` is the system's, or what stands for it in a test.
+std::unique_ptr<Backend> make_coreml_device(
+    Device device, const coreml_framework::Framework& framework = coreml_framework::system_framework());
 
 }  // namespace rlx

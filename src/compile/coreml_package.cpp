@@ -64,6 +64,20 @@ coreml::Interface interface_of(const PackageOptions& options) {
   return to;
 }
 
+/// Fails for numbers that are given to symbols which no function has.
+void check_dims(const Bindings& dims, const std::vector<const Graph*>& graphs) {
+  std::set<std::string> symbols;
+  for (const Graph* g : graphs)
+    for (const Type& t : g->input_types())
+      for (const Dim& d : t.dims) d.for_each_symbol([&](const std::string& s) { symbols.insert(s); });
+  std::string known;
+  for (const std::string& s : symbols) known += (known.empty() ? "" : ", ") + s;
+  for (const auto& entry : dims)
+    if (!symbols.contains(entry.first))
+      fail(ErrorCode::not_found, "a number is given for ", entry.first, ", which is no symbol of an input; there are ",
+           known.empty() ? "none" : known);
+}
+
 /// Fails unless every symbol has a number or sizes that the graph takes.
 void check_shapes(const Graph& g, const PackageOptions& options) {
   std::set<std::string> symbols;
@@ -106,6 +120,8 @@ struct Made {
 /// The program of one graph, for `oldest` or, where that is 0, for the oldest system that can run it.
 Made translated(const Graph& g, const NamedTensors& params, const PackageOptions& options, int oldest) {
   int minimum = std::max(options.minimum_ios, oldest);
+  if (g.outputs().empty())
+    fail(ErrorCode::invalid_argument, "the graph '", g.name(), "' has no outputs, and Core ML takes no such program");
   if (minimum && (minimum < kOldestIos || minimum > kNewestIos))
     fail(ErrorCode::invalid_argument, "a minimum of iOS ", minimum, " was asked for; ML Programs are written for iOS ",
          kOldestIos, " to ", kNewestIos);
@@ -115,7 +131,8 @@ Made translated(const Graph& g, const NamedTensors& params, const PackageOptions
   coreml::Options newest{.newest_opset = (minimum ? minimum : kNewestIos) - kOldestIos + kOldestOpset,
                          .narrow = options.narrow,
                          .open_dims = !options.shapes.empty(),
-                         .nearest = options.nearest};
+                         .nearest = options.nearest,
+                         .native_random = options.native_random};
   if (oldest) newest.oldest_opset = newest.newest_opset;
   auto made = [&](const coreml::Options& with) -> Made {
     std::vector<std::string> notes;
@@ -183,6 +200,7 @@ std::map<std::string, PackageSizes> package_shapes(const std::string& text) {
 
 PackageReport write_coreml(const std::string& path, const Graph& g, const NamedTensors& params,
                            const PackageOptions& options) {
+  check_dims(options.dims, {&g});
   Made made = translated(g, params, options, 0);
   describe(made.translated.model, options);
   MlPackageSizes sizes = write_mlpackage(path, made.translated.model);
@@ -199,6 +217,9 @@ PackageReport write_coreml(const std::string& path, const Graph& g, const NamedT
 PackageReport write_coreml(const std::string& path, const std::vector<PackageFunction>& functions,
                            const NamedTensors& params) {
   if (functions.empty()) fail(ErrorCode::invalid_argument, "a package has at least one function, and none was given");
+  std::vector<const Graph*> graphs;
+  for (const PackageFunction& f : functions) graphs.push_back(&f.graph);
+  for (const PackageFunction& f : functions) check_dims(f.options.dims, graphs);
   mil::Model model;
   PackageReport report;
   report.minimum_ios = kNewestIos, report.needed_by = "several functions";

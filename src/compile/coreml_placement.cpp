@@ -10,6 +10,7 @@
 // The graphics processor takes f16 and f32, and not integers, strings, control flow or what data decide the size of.
 #include "compile/coreml_placement.h"
 
+#include <cmath>
 #include <set>
 
 #include "frontends/mil/lower.h"
@@ -46,7 +47,7 @@ class Prediction {
     }
     walk(function.body(), false);
   }
-  std::vector<Placement> take() { return std::move(placements_); }
+  std::vector<PlacedOp> take() { return std::move(placements_); }
 
  private:
   void walk(const mil::Block& block, bool in_control) {
@@ -65,7 +66,7 @@ class Prediction {
     }
   }
 
-  Placement place(const mil::Operation& op, bool in_control) {
+  PlacedOp place(const mil::Operation& op, bool in_control) {
     std::string why;
     if (units_ == ComputeUnits::all || units_ == ComputeUnits::ane) {
       Refusal refusal = ane_refuses(op, in_control);
@@ -156,13 +157,36 @@ class Prediction {
   std::string ranged_, odd_state_;  // names of what keeps the model off the engine
   std::map<std::string, mil::ValueType> types_;
   std::map<std::string, const mil::Operation*> constants_;
-  std::vector<Placement> placements_;
+  std::vector<PlacedOp> placements_;
 };
 
 }  // namespace
 
-std::vector<Placement> predict_placement(const mil::Model& model, const std::string& function, ComputeUnits units) {
+std::vector<PlacedOp> predict_placement(const mil::Model& model, const std::string& function, ComputeUnits units) {
   return Prediction(model, function, units).take();
+}
+
+PlacementReport placement_of(const std::vector<coreml_framework::PlannedOp>& plan) {
+  PlacementReport report{false};
+  for (const coreml_framework::PlannedOp& p : plan) {
+    if (p.op == "const") continue;
+    std::string reason = p.device.empty() ? "the plan names no processor" : "the plan prefers it";
+    for (size_t i = 0; i < p.other.size(); ++i) reason += text_of(i == 0 ? "; possible too: " : ", ", p.other[i]);
+    if (p.cost > 0) reason += text_of("; ", std::round(p.cost * 1000) / 10, " % of the estimated cost");
+    bool load = p.device.empty() && p.op.starts_with("constexpr_");
+    report.ops.push_back({p.op, p.output, load ? "load" : p.device, std::move(reason)});
+  }
+  return report;
+}
+
+PlacementReport placement_of(const std::string& package, const mil::Model& model, const std::string& function,
+                             ComputeUnits units, const coreml_framework::Framework& framework) {
+  std::string name = find_function(model, function).first;  // fails for one that there is not
+  if (framework.present) {
+    auto plan = framework.load(package, units, model.functions.empty() ? "" : name)->plan();
+    if (!plan.empty()) return placement_of(plan);  // systems before macOS 14.4 have none
+  }
+  return {true, predict_placement(model, function, units)};
 }
 
 }  // namespace rlx::mlprogram

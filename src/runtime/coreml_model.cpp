@@ -6,6 +6,7 @@
 #include <list>
 #include <mutex>
 #include <random>
+#include <set>
 
 #include "frontends/mil/lower.h"
 #include "io/mlpackage.h"
@@ -36,6 +37,18 @@ CoremlFeature feature_of(const mil::NamedType& named, const mil::FunctionDescrip
       for (const mil::Feature& each : *all)
         if (each.name == named.name && each.kind == mil::Feature::Kind::image) f.kind = "image";
   return f;
+}
+
+/// The sizes of an image as those of its array [1, channels, height, width].
+mil::Feature::Flexibility sizes_of_image(const mil::Feature& f) {
+  using Color = mil::Feature::ColorSpace;
+  const int64_t channels = f.color_space == Color::grayscale || f.color_space == Color::grayscale_f16 ? 1 : 3;
+  mil::Feature::Flexibility sizes;
+  for (const Shape& size : f.flexibility.shapes)
+    if (size.size() == 2) sizes.shapes.push_back({1, channels, size[0], size[1]});
+  if (const auto& ranges = f.flexibility.ranges; ranges.size() == 2)
+    sizes.ranges = {{1, 1}, {channels, channels}, ranges[1], ranges[0]};
+  return sizes;
 }
 
 /// The type with which each of a function's outputs is declared.
@@ -184,6 +197,7 @@ CoremlModel CoremlModel::load(const std::string& path, CoremlOptions options) {
                  if (description)
                    for (const mil::Feature& f : description->inputs)
                      if (f.kind == mil::Feature::Kind::array) state->flexible[f.name] = f.flexibility;
+                     else if (f.kind == mil::Feature::Kind::image) state->flexible[f.name] = sizes_of_image(f);
                  if (description)
                    for (const mil::Feature& f : description->inputs)
                      if (f.optional && f.dtype && f.kind == mil::Feature::Kind::array)
@@ -233,6 +247,16 @@ std::vector<NamedTensor> CoremlModel::predict(const std::vector<NamedTensor>& in
   State& s = *state_;
   std::map<std::string, Tensor> data;
   std::ostringstream sizes;
+  // A name that there is not is what went wrong more often than a forgotten input.
+  std::set<std::string_view> given;
+  for (const auto& entry : inputs) {
+    const std::string& name = entry.first;
+    if (!given.insert(name).second) fail(ErrorCode::invalid_argument, "input '", name, "' is given twice");
+    if (std::any_of(s.inputs.begin(), s.inputs.end(), [&](const CoremlFeature& f) { return f.name == name; })) continue;
+    std::string all;
+    for (const CoremlFeature& f : s.inputs) all += (all.empty() ? "'" : ", '") + f.name + "'";
+    fail(ErrorCode::not_found, "there is no input '", name, "'; there are ", all.empty() ? "none" : all);
+  }
   for (const CoremlFeature& f : s.inputs) {
     auto it = std::find_if(inputs.begin(), inputs.end(), [&](const NamedTensor& t) { return t.first == f.name; });
     auto otherwise = s.defaults.find(f.name);
@@ -241,12 +265,6 @@ std::vector<NamedTensor> CoremlModel::predict(const std::vector<NamedTensor>& in
     data[f.name] = s.fitted(f, it == inputs.end() ? otherwise->second : it->second);
     sizes << data[f.name].type() << ";";
   }
-  for (const auto& [name, tensor] : inputs)
-    if (!data.count(name)) {
-      std::string all;
-      for (const CoremlFeature& f : s.inputs) all += (all.empty() ? "'" : ", '") + f.name + "'";
-      fail(ErrorCode::not_found, "there is no input '", name, "'; there are ", all.empty() ? "none" : all);
-    }
   for (const CoremlFeature& f : s.states) {
     if (!state || !state->count(f.name))
       fail(ErrorCode::invalid_argument, "the function has the state '", f.name, "': hand a state to it (make_state)");

@@ -179,6 +179,19 @@ void CompiledGraph::run_into_memory(Tensors inputs, std::span<const std::span<st
   }
 }
 
+std::future<std::vector<Tensor>> CompiledGraph::run_async(const std::vector<NamedTensor>& inputs) const {
+  state_->compile();
+  std::vector<Tensor> given = ordered(inputs);
+  const RunOptions options{state_->threads.load(std::memory_order_relaxed)};
+  auto promise = std::make_shared<std::promise<std::vector<Tensor>>>();
+  auto done = [promise, state = state_](std::vector<Tensor> outputs, std::exception_ptr error) {
+    if (error) promise->set_exception(error);
+    else promise->set_value(std::move(outputs));
+  };
+  if (state_->executable->begin(given, options, done)) return promise->get_future();
+  return std::async(std::launch::async, [graph = *this, given = std::move(given)] { return graph.run_ordered(given); });
+}
+
 Profile CompiledGraph::profile(const std::vector<NamedTensor>& inputs) const {
   state_->compile();
   std::vector<StepTime> times;
@@ -197,6 +210,10 @@ Profile CompiledGraph::profile(const std::vector<NamedTensor>& inputs) const {
 const DispatchReport& CompiledGraph::report() const {
   state_->compile();
   return state_->program->report;
+}
+PlacementReport CompiledGraph::placement() const {
+  state_->compile();
+  return state_->executable->placement();
 }
 const Graph& CompiledGraph::lowered() const {
   state_->compile();

@@ -138,6 +138,18 @@ graph @layer {
         self.fails(1, "neither a number nor sizes", "convert", graph, "-o", package, "--shapes", "B=1..4")
         self.fails(1, "NAME=LEAST..MOST", "convert", graph, "-o", package, "--shapes", "B=few")
         self.succeeds("convert", graph, "-o", package, "--dim", "B=1", "--shapes", "S=16,32")
+        self.fails(1, "a number is given for T, which is no symbol of an input; there are B, S", "convert", graph, "-o", package,
+                   "--dim", "T=1", "--dim", "B=1", "--shapes", "S=2..")
+
+    def test_a_package_is_written_anew(self):
+        name, file = case_input(CNN)
+        package = self.folder / "wide.mlpackage"
+        self.assertIn("computes in f32", self.succeeds("convert", CNN / "model.mlpackage", "-o", package, "--precision", "f32"))
+        self.assertNotIn("f16", self.succeeds("inspect", package))
+        done = rlx("compare", CNN / "model.mlpackage", package, "--input", f"{name}={file}", "--bound", "0.02")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        for wrong, why in (("wrong", "there is no input 'wrong'; there are '"), (name, f"input '{name}' is given twice")):
+            self.fails(1, why, "run", package, "--input", f"{name}={file}", "--input", f"{wrong}={file}")
 
 
 class Compare(PackageTest):

@@ -439,3 +439,77 @@ TEST_CASE("a step of training is a package: gradients and Adam") {
     CHECK(distance(got[1].second, wanted[1]) < 1e-5);
   }
 }
+
+TEST_CASE("a grouped convolution of f16 is within half a step of its exact value, and what sums of f32 leave out") {
+  // |made - exact| <= step / 2 + n 2^-24 sum |terms|: one rounding to f16, and n roundings of f32 before it. Where
+  // terms cancel, the second part is many steps of a small element, so no bound in steps of the element alone holds.
+  Packages packages;
+  for (int64_t groups : {1, 2, 8}) {
+    const int64_t channels = 16, out = 24, each = channels / groups, side = 9;
+    Tensor x = numbers({1, channels, side, side}, -2, 2, f16), w = numbers({out, each, 3, 3}, -1, 1, f16);
+    Graph g("grouped");
+    g.output(
+        conv(g.input("x", f16, x.type().dims), g.param("w", f16, w.type().dims), {.padding = {1, 1}, .groups = groups}),
+        "y");
+    std::string path = packages / text_of("grouped_f16_", groups);
+    write_coreml(path, g, {{"w", w}});
+    Tensor made = run_one(path, {{"x", x}});
+    REQUIRE(made.type() == Type{f16, {1, out, side, side}});
+    size_t beyond = 0;
+    for (int64_t o = 0; o < out; ++o)
+      for (int64_t i = 0; i < side; ++i)
+        for (int64_t j = 0; j < side; ++j) {
+          double exact = 0, magnitude = 0;
+          for (int64_t c = 0; c < each; ++c)
+            for (int64_t a = std::max<int64_t>(0, 1 - i); a < std::min<int64_t>(3, side + 1 - i); ++a)
+              for (int64_t b = std::max<int64_t>(0, 1 - j); b < std::min<int64_t>(3, side + 1 - j); ++b) {
+                const int64_t from = o / (out / groups) * each + c;
+                const double term = load_number(x, static_cast<size_t>((from * side + i + a - 1) * side + j + b - 1)) *
+                                    load_number(w, static_cast<size_t>(((o * each + c) * 3 + a) * 3 + b));
+                exact += term, magnitude += std::abs(term);
+              }
+          const double got = load_number(made, static_cast<size_t>((o * side + i) * side + j));
+          const double step = std::ldexp(1.0, std::max(std::ilogb(std::max(std::abs(got), 1e-30)), -14) - 10);
+          const double left_out = static_cast<double>(each * 9) * std::ldexp(magnitude, -24);
+          beyond += std::abs(got - exact) > step / 2 + left_out;
+        }
+    CHECK(beyond == 0);
+  }
+}
+
+TEST_CASE("random numbers are those of the key, or of Core ML's own stream where that is asked for") {
+  Packages packages;
+  Graph g("drawn");
+  Value key = g.input("key", u32, {2}), x = g.input("x", f32, {1});
+  g.output(rng_uniform(key, {64, 64}, f32, -1, 3) + broadcast_in_dim(x, {64, 64}, {1}), "uniform");
+  g.output(rng_normal(key, {64, 64}, f32, 5, 0.5), "normal");
+  const std::vector<NamedTensor> in{{"key", Tensor(i32, {2})}, {"x", Tensor(f32, {1})}};
+  std::string own = packages / "random_own", keyed = packages / "random_keyed";
+  PackageReport report = write_coreml(own, g, {}, {.narrow = true, .native_random = true});
+  CHECK(std::any_of(report.notes.begin(), report.notes.end(),
+                    [](const std::string& note) { return note.find("drawn anew in each prediction") == 33; }));
+  write_coreml(keyed, g, {}, {.narrow = true});
+  auto operations = [](const std::string& path) {
+    std::set<std::string> all;
+    for (const mil::Operation& op : MlPackage::open(path).model().program.functions.at("main").body().operations)
+      all.insert(op.type);
+    return all;
+  };
+  CHECK(operations(own).contains("random_uniform"));
+  CHECK(operations(own).contains("random_normal"));
+  CHECK(!operations(keyed).contains("random_uniform"));
+  CoremlModel model = CoremlModel::load(own, {.threads = 1});
+  auto first = model.predict(in), second = model.predict(in);
+  CHECK(distance(first[0].second, second[0].second) > 0.1);
+  CHECK(distance(run_one(keyed, in), run_one(keyed, in)) == 0);
+  // Of 4096 draws: the mean within 5 of its standard deviations, and nothing beyond the ends.
+  double sum = 0, normal = 0, square = 0;
+  for (size_t i = 0; i < 4096; ++i) {
+    double u = load_number(first[0].second, i), n = load_number(first[1].second, i) - 5;
+    CHECK((u >= -1 && u < 3));
+    sum += u, normal += n, square += n * n;
+  }
+  CHECK(std::abs(sum / 4096 - 1) < 5 * 4 / std::sqrt(12.0 * 4096));
+  CHECK(std::abs(normal / 4096) < 5 * 0.5 / 64);
+  CHECK(std::abs(square / 4096 - 0.25) < 5 * 0.25 * std::sqrt(2.0 / 4096));
+}

@@ -142,6 +142,39 @@ TEST_CASE("the description has ranges or lists, and the least or the first is th
                        doctest::Contains("need iOS 18"), Error);
 }
 
+TEST_CASE("images have ranges or lists of sizes") {
+  Packages packages;
+  const Dim h = Dim::symbol("H"), w = Dim::symbol("W");
+  Graph g("pictures");
+  Value x = g.input("x", f32, {1, 3, h, w});
+  g.output(mean(relu(conv(x, g.constant(numbers({4, 3, 3, 3})), {.padding = {1, 1}})), {2, 3}), "y");
+  PackageOptions options{.shapes = package_shapes("H=4..32 W=6.."), .images = {{"x", {.scale = 1 / 255.0}}}};
+  std::string ranges = packages / "image_ranges", lists = packages / "image_lists";
+  write_coreml(ranges, g, {}, options);
+  mil::Feature in = MlPackage::open(ranges).model().main.inputs.at(0);
+  CHECK(in.kind == mil::Feature::Kind::image);
+  CHECK(in.shape == Shape{4, 6});
+  REQUIRE(in.flexibility.ranges.size() == 2);  // width first
+  CHECK(in.flexibility.ranges[0].lower == 6);
+  CHECK(!in.flexibility.ranges[0].upper);
+  CHECK(in.flexibility.ranges[1].upper == 32);
+  options.shapes = package_shapes("H=4,16 W=6,8");
+  write_coreml(lists, g, {}, options);
+  CHECK(MlPackage::open(lists).model().main.inputs.at(0).flexibility.shapes == std::vector<Shape>{{4, 6}, {16, 8}});
+  for (const auto& [path, sizes] :
+       std::map<std::string, std::vector<Shape>>{{ranges, {{4, 6}, {9, 31}}}, {lists, {{16, 8}, {4, 6}}}})
+    for (const Shape& size : sizes) {
+      Tensor bytes = numbers({1, 3, size[0], size[1]}, 0, 255), scaled = bytes;
+      for (size_t i = 0; i < scaled.element_count(); ++i) store<double>(scaled, i, load_number(bytes, i) / 255);
+      Graph fixed = substitute(g, {{"H", size[0]}, {"W", size[1]}});
+      CHECK(distance(run_one(path, {{"x", bytes}}), interpret(fixed, std::array{scaled})[0]) < 1e-5);
+    }
+  CHECK_THROWS_WITH_AS(run_one(ranges, {{"x", numbers({1, 3, 33, 6})}}),
+                       doctest::Contains("allows 4 to 32 elements along dim 2"), Error);
+  CHECK_THROWS_WITH_AS(run_one(lists, {{"x", numbers({1, 3, 4, 8})}}),
+                       doctest::Contains("the package allows f32[1, 3, 4, 6]"), Error);
+}
+
 TEST_CASE("what cannot stay open is refused by name") {
   Packages packages;
   std::string path = packages / "shapes_refused";

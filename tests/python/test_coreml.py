@@ -325,3 +325,36 @@ def test_the_readme_keeps_its_word(models, tmp_path, monkeypatch):
     np.save(tmp_path / "y.npy", y + 1)
     with pytest.raises(AssertionError):
         exec(compile(code, "README.md", "exec"), {})
+
+
+def test_what_is_asked_for_wrongly_is_named(models, tmp_path):
+    path = models / "cnn" / "fp32" / "model.mlpackage"
+    for units in (rlx.coreml.ComputeUnit.CPU_ONLY, "CPU_AND_NE"):
+        assert rlx.coreml.MLModel(path, compute_units=units).compute_unit in rlx.coreml.ComputeUnit
+    with pytest.raises(TypeError, match="compute_units is one of ComputeUnit.ALL, .*, not 'GPU_PLEASE'"):
+        rlx.coreml.MLModel(path, compute_units="GPU_PLEASE")
+    with pytest.raises(TypeError, match="a package is named by its path, not by NoneType"):
+        rlx.coreml.load(None)
+    x = np.ones((2, 3), np.float32)
+    with pytest.raises(rlx.Error, match="a package is called X.mlpackage, and not '.*z.foo'"):
+        rlx.coreml.convert(lambda a: a + 1, tmp_path / "z.foo", x)
+    with pytest.raises(rlx.Error, match="has no outputs, and Core ML takes no such program"):
+        rlx.coreml.convert(lambda a: None, tmp_path / "z.mlpackage", x)
+    with pytest.raises(rlx.Error, match=r"narrowed to f32 only on request \(--narrow, narrow=True\)"):
+        rlx.coreml.convert(lambda a: a + 1, tmp_path / "z.mlpackage", x.astype(np.float64))
+    with pytest.raises(rlx.Error, match="a number is given for B, which is no symbol of an input; there are none"):
+        rlx.coreml.convert(lambda a: a + 1, tmp_path / "z.mlpackage", x, dims={"B": 2})
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_package_is_saved_elsewhere(models, tmp_path):
+    model = rlx.coreml.load(models / "cnn" / "fp32" / "model.mlpackage")
+    (given, wanted), = steps(models / "cnn" / "fp32")
+    for _ in range(2):  # what is there is replaced
+        model.save(tmp_path / "copy.mlpackage")
+    assert [p.name for p in tmp_path.iterdir()] == ["copy.mlpackage"]
+    again = rlx.coreml.load(tmp_path / "copy.mlpackage").predict(given)
+    for name, value in model.predict(given).items():
+        np.testing.assert_array_equal(again[name], value)
+    with pytest.raises(rlx.Error, match="a package is called X.mlpackage"):
+        model.save(tmp_path / "copy")

@@ -12,6 +12,8 @@ import ctypes
 import enum
 import inspect
 import json
+import os
+import shutil
 import types
 import weakref
 from ctypes import byref, c_char_p, c_void_p
@@ -39,6 +41,22 @@ class ComputeUnit(enum.Enum):
     CPU_AND_GPU = 2
     CPU_ONLY = 3
     CPU_AND_NE = 4
+
+
+def _path(given):
+    """A path as text; specifications and bytes are not taken, as they have no weights beside them."""
+    try:
+        return os.fsdecode(os.fspath(given))
+    except TypeError:
+        raise TypeError(at_user_line(f"a package is named by its path, not by {type(given).__name__}")) from None
+
+
+def _compute_units(given):
+    """One of ours for one of ours or of coremltools, or for its name."""
+    name = getattr(given, "name", given)
+    if name not in ComputeUnit.__members__:
+        raise TypeError(at_user_line(f"compute_units is one of {', '.join(f'ComputeUnit.{n}' for n in ComputeUnit.__members__)}, not {given!r}"))
+    return ComputeUnit[name]
 
 
 class _Message(types.SimpleNamespace):
@@ -163,6 +181,8 @@ class MLModel:
 
     def __init__(self, model, compute_units=ComputeUnit.ALL, function_name=None, precision=None, threads=0, seed=None,
                  skip_model_load=False):
+        path = _path(model)
+        compute_units = _compute_units(compute_units)
         if precision not in (None, "f16", "f32"):
             raise Error(at_user_line(f"precision is None (as the program says), 'f16' (the same) or 'f32', not {precision!r}"))
         self.handle = c_void_p()
@@ -170,8 +190,9 @@ class MLModel:
         self._labels = None
         options = CoremlOptions(ctypes.sizeof(CoremlOptions), function_name.encode() if function_name else None, int(self._wide), threads,
                                 int(seed is not None), seed or 0)
-        check(lib.rlx_coreml_load, str(model).encode(), byref(options), byref(self.handle))
+        check(lib.rlx_coreml_load, path.encode(), byref(options), byref(self.handle))
         self._finalizer = weakref.finalize(self, lib.rlx_coreml_free, self.handle)
+        self.package_path = path
         text = c_char_p()
         check(lib.rlx_coreml_description, self.handle, byref(text))
         self._about = json.loads(text.value)
@@ -237,6 +258,19 @@ class MLModel:
         for what in ("inputs", "outputs", "states"):
             lines += [f"  {what[:-1]} {f['name']}: {f['kind']} {f['dtype'] or ''}{f['shape']}" for f in self._about[what]]
         return "\n".join(lines)
+
+    def save(self, save_path):
+        """Copies the package, as it is, to another path; one that is there is replaced."""
+        target = _path(save_path)
+        if not target.endswith(".mlpackage"):
+            raise Error(at_user_line(f"a package is called X.mlpackage, and not '{target}'"))
+        if os.path.abspath(target) == os.path.abspath(self.package_path):
+            return
+        beside = f"{target}.{os.getpid()}.tmp"
+        shutil.copytree(self.package_path, beside)
+        if os.path.isdir(target):
+            shutil.rmtree(target)
+        os.rename(beside, target)
 
     # ---- running it ----
     def make_state(self):
@@ -372,7 +406,7 @@ def load(path, function=None, precision=None, threads=0, seed=None):
 
 def convert(source, path, *args, inputs=None, outputs=None, params=None, minimum_ios=0, narrow=False, dims=None, short_description="",
             author="", version="", license="", precision=None, shapes=None, states=None, images=None, classes=None,
-            probabilities=None, feature_descriptions=None, nearest=False):
+            probabilities=None, feature_descriptions=None, nearest=False, native_random=False):
     """Writes an ML Program to `path` and returns what became of it, as text.
 
     source: a function of arrays, with example arguments or `rlx.ShapeDtype`s behind the path; what `rlx.jit(f).lower(...)` gives; or an
@@ -389,6 +423,7 @@ def convert(source, path, *args, inputs=None, outputs=None, params=None, minimum
         "scale": number, "bias": [a number for each channel]}}: the graph gets bytes * scale + bias.
     classes: labels of a classifier, whose `probabilities` name the output that has one for each; the only output if left out.
     feature_descriptions: texts for inputs, outputs and states. nearest: blocks without an exact form become the nearest codes.
+    native_random: random numbers by Core ML's own operations: anew in each prediction, whatever the key.
     """
     if isinstance(source, _graph.Graph):
         graph = source
@@ -398,6 +433,9 @@ def convert(source, path, *args, inputs=None, outputs=None, params=None, minimum
         graph = _named_graph(source, args, inputs, outputs)
     else:
         raise TypeError(at_user_line(f"convert takes a function, an rlx.Graph or what rlx.jit(f).lower(...) gives, not {type(source).__name__}"))
+    path = _path(path)
+    if not path.endswith(".mlpackage"):
+        raise Error(at_user_line(f"a package is called X.mlpackage, and not '{path}'"))
     if not callable(source) and (args or inputs or outputs):
         raise Error(at_user_line("example arguments and names are for functions; a graph has its own"))
     params = dict(params or {})
@@ -410,9 +448,9 @@ def convert(source, path, *args, inputs=None, outputs=None, params=None, minimum
                                      " ".join(f"{k}={v}" for k, v in (dims or {}).items()).encode(), short_description.encode(),
                                      author.encode(), version.encode(), license.encode(),
                                      (precision or "").encode(), _shapes_text(shapes).encode(),
-                                     _features_text(states, images, classes, probabilities, feature_descriptions).encode(), int(nearest))
+                                     _features_text(states, images, classes, probabilities, feature_descriptions, native_random).encode(), int(nearest))
         report = c_void_p()
-        check(lib.rlx_coreml_write, str(path).encode(), graph.handle, names, (c_void_p * max(1, len(params)))(*[t.value for t in tensors]),
+        check(lib.rlx_coreml_write, path.encode(), graph.handle, names, (c_void_p * max(1, len(params)))(*[t.value for t in tensors]),
               len(params), byref(options), byref(report))
     finally:
         for handle in tensors:
@@ -439,7 +477,7 @@ def _shapes_text(shapes):
     return " ".join(words)
 
 
-def _features_text(states, images, classes, probabilities, texts):
+def _features_text(states, images, classes, probabilities, texts, native_random):
     """What inputs and outputs are to whoever calls the model, as JSON; see rlx_coreml_write_options."""
     features = {}
     if states:
@@ -452,6 +490,8 @@ def _features_text(states, images, classes, probabilities, texts):
         features["probabilities"] = probabilities
     if texts:
         features["texts"] = dict(texts)
+    if native_random:
+        features["native_random"] = True
     return json.dumps(features) if features else ""
 
 

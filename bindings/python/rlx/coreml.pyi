@@ -26,6 +26,7 @@ class MLState:
 
 class MLModel:
     compute_unit: Any
+    package_path: str
     def __init__(
         self,
         model: str | PathLike[str],
@@ -55,6 +56,7 @@ class MLModel:
     @property
     def functions(self) -> dict[str, tuple[str, dict[str, int]]]: ...
     def get_spec(self) -> Any: ...
+    def save(self, save_path: str | PathLike[str]) -> None: ...
     def make_state(self) -> MLState: ...
     @overload
     def predict(self, data: Mapping[str, Any], state: MLState | None = ...) -> dict[str, Any]: ...
@@ -88,4 +90,5 @@ def convert(
     probabilities: str | None = ...,
     feature_descriptions: Mapping[str, str] | None = ...,
     nearest: bool = ...,
+    native_random: bool = ...,
 ) -> str: ...

@@ -21,7 +21,7 @@ std::optional<std::string> refusal_of(const Question& q, const Options& options)
   if (packing_of(q.node.op).operands > 0 && is_block(q.operands[0].dtype)) {
     if (auto why = not_carried(q.node.types[0], rules)) return why;
     std::string why;
-    if (!find_row(q, options.newest_opset, &why)) return why;
+    if (!find_row(q, options, &why)) return why;
     return std::nullopt;
   }
   if (options.before_split) {
@@ -51,7 +51,7 @@ std::optional<std::string> refusal_of(const Question& q, const Options& options)
   for (const Type& t : q.node.types)
     if (auto why = not_carried(t, rules)) return why;
   std::string why;
-  if (!find_row(q, options.newest_opset, &why)) return why;
+  if (!find_row(q, options, &why)) return why;
   return std::nullopt;
 }
 
@@ -181,7 +181,7 @@ class Walk {
     std::vector<Type> types;
     for (Ref r : node.operands) types.push_back(g.type(r));
     std::string why;
-    const Row* row = find_row({node, types}, options_.newest_opset, &why);
+    const Row* row = find_row({node, types}, options_, &why);
     if (!row) fail(ErrorCode::unsupported, "an ML Program cannot hold it: ", why);
     if (row->opset > opset_) opset_ = row->opset, needed_by_ = node.op->name;
     for (const Type& t : node.types)
@@ -290,6 +290,16 @@ std::unique_ptr<Backend> make_backend(const Options& options) { return std::make
 
 namespace {
 
+/// What is said of an array [1, channels, height, width] as an image's: [height, width], and ranges of width and
+/// height.
+void make_flexible_image(mil::Feature& feature) {
+  auto size_of = [](const Shape& shape) { return Shape{shape.at(2), shape.at(3)}; };
+  feature.shape = size_of(feature.shape);
+  auto& [shapes, ranges] = feature.flexibility;
+  for (Shape& shape : shapes) shape = size_of(shape);
+  if (!ranges.empty()) ranges = {ranges.at(3), ranges.at(2)};
+}
+
 /// An input that is an image: bytes of channels, scaled and moved as the graph wants them.
 Var image_input(Emitter& e, const Var& in, const Type& type, const Interface::Image& image, mil::Feature& feature) {
   using Color = mil::Feature::ColorSpace;
@@ -302,7 +312,8 @@ Var image_input(Emitter& e, const Var& in, const Type& type, const Interface::Im
          image.bias.size(), " biases");
   feature.kind = mil::Feature::Kind::image;
   feature.color_space = image.color_space;
-  feature.shape = {in.shape[2], in.shape[3]};
+  if (is_open(in.shape)) make_flexible_image(feature);
+  else feature.shape = {in.shape[2], in.shape[3]};
   Var x = image.scale == 1 ? in : e.mul(in, image.scale);
   if (image.bias.empty()) return x;
   Tensor bias(in.dtype, {1, in.shape[1], 1, 1});
@@ -409,8 +420,8 @@ Translated translate(const Graph& legal, const Options& options, const Interface
       define_symbols(e, types[i], in);
       in.shape = e.carried(types[i]);
       bool open = is_open(in.shape);
-      if (open && (in_states[i] || interface.images.contains(name)))
-        fail(ErrorCode::unsupported, "the ", in_states[i] ? "state" : "image", " '", name, "' is ", types[i],
+      if (open && in_states[i])
+        fail(ErrorCode::unsupported, "the state '", name, "' is ", types[i],
              "; it has one shape: give its symbols numbers");
       if (in.name != name) walk.note(text_of("the input '", name, "' is called '", in.name, "'"));
       if (in.dtype != types[i].dtype || types[i].rank() == 0)

@@ -18,6 +18,8 @@ struct Options {
   bool open_dims = false;
   /// Whether blocks that no form holds exactly become the nearest multiples of a scale.
   bool nearest = false;
+  /// Whether random numbers may be of Core ML's own stream, whatever the key.
+  bool native_random = false;
   /// Whether claims are of a graph whose complex numbers and dims beyond kMostDims are still to be taken apart.
   bool before_split = false;
 };

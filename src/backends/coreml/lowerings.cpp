@@ -19,11 +19,13 @@ const Row kRows[] = {
 
 std::span<const Row> rows() { return kRows; }
 
-const Row* find_row(const Question& q, int opset, std::string* why) {
+const Row* find_row(const Question& q, const Options& options, std::string* why) {
   std::string reason;
   for (const Row& row : kRows) {
     if (row.op != q.node.op) continue;
-    if (row.opset > opset) reason = text_of("it needs opset CoreML", row.opset, " (iOS ", row.opset + 10, ")");
+    if (row.other_stream && !options.native_random) continue;  // drawn from its key then, by what it is made of
+    if (row.opset > options.newest_opset)
+      reason = text_of("it needs opset CoreML", row.opset, " (iOS ", row.opset + 10, ")");
     else if (auto open = cannot_be_open(row, q)) reason = *open;
     else if (auto refusal = row.when(q)) reason = *refusal;
     else return &row;
@@ -85,7 +87,8 @@ std::optional<std::string> not_carried(const Type& type, const TypeRules& rules)
   auto dtype = carried(type.dtype);
   if (!dtype) return text_of("Core ML computes nothing in ", type.dtype);
   if (info(type.dtype).bits > 32 && !rules.narrow)
-    return text_of("Core ML has no ", type.dtype, "; it is narrowed to ", *dtype, " only on request");
+    return text_of("Core ML has no ", type.dtype, "; it is narrowed to ", *dtype,
+                   " only on request (--narrow, narrow=True)");
   if (type.rank() > kMostDims) return text_of(type, " has rank ", type.rank(), ", and Core ML at most ", kMostDims);
   for (const Dim& d : type.dims) {
     if (!d.is_static()) {

@@ -6,6 +6,7 @@
 #include <functional>
 #include <optional>
 
+#include "backends/coreml/coreml.h"
 #include "backends/coreml/emitter.h"
 #include "passes/legalize.h"
 
@@ -52,10 +53,11 @@ struct Row {
   int opset;
   Lowered (*lower)(Lowering&);
   Packing packing = {};
+  bool other_stream = false;  ///< random numbers of Core ML's own: only for who accepts them
 };
 /// The first row for an op that takes the node is the one.
 std::span<const Row> rows();
-const Row* find_row(const Question&, int opset, std::string* why = nullptr);
+const Row* find_row(const Question&, const Options&, std::string* why = nullptr);
 /// What the op's rows keep packed.
 Packing packing_of(const OpDef* op);
 /// The oldest opset that keeps the packed weights of a legal graph packed, where they are large enough to be worth it;
@@ -122,6 +124,9 @@ std::optional<std::string> can_bitcast(const Question&);
 std::optional<std::string> can_normalize(const Question&);
 std::optional<std::string> is_integer(const Question&);
 std::optional<std::string> has_codes(const Question&);
+std::optional<std::string> can_pick(const Question&);
+std::optional<std::string> can_double(const Question&);
+std::optional<std::string> can_draw(const Question&);
 }  // namespace when
 
 #define RLX_LOWERING(name, condition, opset, function, ...) Lowered function(Lowering&);

@@ -2,7 +2,8 @@
 // systems framework.mm stands behind this header; elsewhere framework_absent.cpp, which says so.
 #pragma once
 
-#include <future>
+#include <exception>
+#include <functional>
 #include <memory>
 
 #include "rlx/device.h"
@@ -35,8 +36,9 @@ class Model {
   virtual ~Model() = default;
   /// Inputs by name, f32, f16 or i32; all outputs by name. Fails with what the framework says.
   virtual Named predict(const Named& inputs) = 0;
-  /// The same, begun now; the future gives the outputs, or what went wrong.
-  virtual std::future<Named> predict_async(const Named& inputs) = 0;
+  /// The same, begun now: `done` gets the outputs or what went wrong, once, on a thread of the framework's. It must not
+  /// throw. The model may be dropped before.
+  virtual void predict_async(const Named& inputs, std::function<void(Named, std::exception_ptr)> done) = 0;
   /// Where each operation would run; empty on systems without MLComputePlan.
   virtual std::vector<PlannedOp> plan() = 0;
 };
@@ -44,5 +46,17 @@ class Model {
 /// Loads a package, compiled once for its content (compiled_cache.h). Fails where the framework is absent, or refuses
 /// the package.
 std::shared_ptr<Model> load(const std::string& package, ComputeUnits units, const std::string& function = {});
+
+/// All of the above as values, so that a test can put something else in its place.
+struct Framework {
+  bool present = false;
+  int newest_opset = 8;
+  std::string chip = {};
+  bool ane = false;
+  std::function<std::shared_ptr<Model>(const std::string& package, ComputeUnits units, const std::string& function)>
+      load = coreml_framework::load;
+};
+/// That of this system.
+const Framework& system_framework();
 
 }  // namespace rlx::coreml_framework

@@ -156,6 +156,19 @@ void add_block(MLComputePlan* plan, MLModelStructureProgramBlock* block, std::ve
   }
 }
 
+/// What `give` gives or throws, for whoever waits: an exception must not leave a block.
+template <class F>
+void answer(const std::function<void(Named, std::exception_ptr)>& done, F give) {
+  Named outputs;
+  std::exception_ptr wrong;
+  try {
+    outputs = give();
+  } catch (...) {
+    wrong = std::current_exception();
+  }
+  done(std::move(outputs), wrong);
+}
+
 class Loaded final : public Model, public std::enable_shared_from_this<Loaded> {
  public:
   Loaded(MLModel* model, MLModelConfiguration* configuration, NSURL* compiled, std::string function,
@@ -177,33 +190,24 @@ class Loaded final : public Model, public std::enable_shared_from_this<Loaded> {
     }
   }
 
-  std::future<Named> predict_async(const Named& inputs) override {
-    auto promise = std::make_shared<std::promise<Named>>();
-    std::future<Named> future = promise->get_future();
+  void predict_async(const Named& inputs, std::function<void(Named, std::exception_ptr)> done) override {
+    auto self = shared_from_this();  // whoever asked may drop the model before the answer is there
     if (@available(macOS 14.0, iOS 17.0, *)) {
       @autoreleasepool {
         [model_ predictionFromFeatures:provider_from(inputs)
                      completionHandler:^(id<MLFeatureProvider> outputs, NSError* error) {
-                       try {
-                         if (!outputs) refuse("the prediction failed", error);
-                         promise->set_value(outputs_from(outputs));
-                       } catch (...) {
-                         promise->set_exception(std::current_exception());
-                       }
+                       answer(done, [&] {
+                         if (!outputs) refuse("the prediction of " + self->folder_.path + " failed", error);
+                         return outputs_from(outputs);
+                       });
                      }];
       }
-      return future;
+      return;
     }
     Named copy = inputs;
-    auto self = shared_from_this();  // the model may be dropped before the answer is there
     dispatch_async(dispatch_get_global_queue(QOS_CLASS_USER_INITIATED, 0), ^{
-      try {
-        promise->set_value(self->predict(copy));
-      } catch (...) {
-        promise->set_exception(std::current_exception());
-      }
+      answer(done, [&] { return self->predict(copy); });
     });
-    return future;
   }
 
   std::vector<PlannedOp> plan() override {

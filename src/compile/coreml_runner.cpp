@@ -1,0 +1,168 @@
+// See the header.
+#include "compile/coreml_runner.h"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <filesystem>
+#include <mutex>
+
+#include "compile/backends.h"
+#include "compile/coreml_placement.h"
+#include "compile/pipeline.h"
+#include "frontends/mil/lower.h"
+#include "io/mlpackage.h"
+
+namespace rlx {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A folder that goes with the object.
+class ScratchFolder {
+ public:
+  ScratchFolder() {
+    static std::atomic<unsigned> counter{0};
+    std::error_code error;
+    fs::path base = fs::temp_directory_path(error);
+    if (error) fail(ErrorCode::io, "there is no folder for a package: ", error.message());
+    do {
+      path_ = base / text_of("rlx-coreml-", getpid(), "-", counter++);
+    } while (!fs::create_directory(path_, error) && !error);
+    if (error) fail(ErrorCode::io, "cannot create '", path_.string(), "' for a package: ", error.message());
+  }
+  ~ScratchFolder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  ScratchFolder(const ScratchFolder&) = delete;
+  ScratchFolder& operator=(const ScratchFolder&) = delete;
+  std::string package() const { return (path_ / "program.mlpackage").string(); }
+
+ private:
+  fs::path path_;
+};
+
+/// The MIL front end, on the CPU.
+class FrontEndRunner final : public CoremlRunner {
+ public:
+  FrontEndRunner(const mil::Model& model, ComputeUnits units, const LoadOptions& options)
+      : options_(options), units_(units) {
+    write_mlpackage(folder_.package(), model);
+    package_.emplace(MlPackage::open(folder_.package()));
+    options_.donated.clear();
+  }
+  std::vector<Tensor> run(const std::vector<Tensor>& inputs, const RunOptions& options) override {
+    std::vector<Tensor> outputs(package_->model().main.outputs.size());
+    RunOptions all = options;
+    all.memory = {};
+    loaded_for(inputs).run(inputs, outputs, all);
+    return outputs;
+  }
+  PlacementReport placement() override { return {true, mlprogram::predict_placement(package_->model(), "", units_)}; }
+  size_t memory_bytes() const override {
+    std::scoped_lock lock(mutex_);
+    size_t sum = 0;
+    for (const auto& [sizes, loaded] : by_sizes_) sum += loaded.executable->memory_bytes();
+    return sum;
+  }
+
+ private:
+  struct Loaded {
+    std::unique_ptr<Program> program;
+    std::unique_ptr<Executable> executable;
+  };
+  /// A program that leaves sizes open has a graph for each set of them.
+  Executable& loaded_for(const std::vector<Tensor>& inputs) {
+    std::vector<Shape> sizes;
+    for (const Tensor& t : inputs) sizes.push_back(t.shape());
+    std::scoped_lock lock(mutex_);
+    Loaded& loaded = by_sizes_[sizes];
+    if (loaded.executable) return *loaded.executable;
+    mlprogram::LowerOptions how;
+    const mil::Model& model = package_->model();
+    for (size_t i = 0; i < inputs.size(); ++i) how.dims[model.main.inputs[i].name] = inputs[i].type().dims;
+    mlprogram::Lowered lowered = mlprogram::lower(
+        model, [&](const mil::Value& value) { return package_->tensor(value); }, how);
+    if (!lowered.states.empty() || lowered.random_key || !lowered.assumptions.empty())
+      fail(ErrorCode::internal, "a graph became a program that needs more than its inputs");
+    auto cpu = backend_of(Device::cpu());
+    Pipelined legal = run_pipeline(lowered.graph, *cpu, {});
+    require_complete(legal.report, false);
+    loaded.program = cpu->lower(std::move(legal.graph));
+    loaded.executable = loaded.program->load(options_);
+    return *loaded.executable;
+  }
+
+  LoadOptions options_;
+  ComputeUnits units_;
+  ScratchFolder folder_;  // weights are read out of it when a graph is made, which may be at any run
+  std::optional<MlPackage> package_;
+  mutable std::mutex mutex_;
+  std::map<std::vector<Shape>, Loaded> by_sizes_;
+};
+
+/// CoreML.framework.
+class FrameworkRunner final : public CoremlRunner {
+ public:
+  FrameworkRunner(const mil::Model& model, ComputeUnits units, const coreml_framework::Framework& framework)
+      : model_(model), units_(units) {
+    ScratchFolder folder;
+    write_mlpackage(folder.package(), model);
+    loaded_ = framework.load(folder.package(), units, "");
+  }
+  std::vector<Tensor> run(const std::vector<Tensor>& inputs, const RunOptions&) override {
+    return in_order(model_.main, loaded_->predict(named(inputs)));
+  }
+  bool begin(const std::vector<Tensor>& inputs, Executable::Done done) override {
+    // The description goes along: this object may be gone when the answer is there.
+    loaded_->predict_async(named(inputs), [about = model_.main, done = std::move(done)](coreml_framework::Named outputs,
+                                                                                        std::exception_ptr error) {
+      std::vector<Tensor> all;
+      if (!error) try {
+          all = in_order(about, std::move(outputs));
+        } catch (...) {
+          error = std::current_exception();
+        }
+      done(std::move(all), error);
+    });
+    return true;
+  }
+  PlacementReport placement() override {
+    auto plan = loaded_->plan();
+    if (plan.empty()) return {true, mlprogram::predict_placement(model_, "", units_)};
+    return mlprogram::placement_of(plan);
+  }
+  size_t memory_bytes() const override { return 0; }  // the framework does not tell
+
+ private:
+  coreml_framework::Named named(const std::vector<Tensor>& inputs) const {
+    coreml_framework::Named all;
+    for (size_t i = 0; i < inputs.size(); ++i) all.emplace_back(model_.main.inputs.at(i).name, inputs[i]);
+    return all;
+  }
+  static std::vector<Tensor> in_order(const mil::FunctionDescription& about, coreml_framework::Named given) {
+    std::vector<Tensor> outputs;
+    for (const mil::Feature& f : about.outputs) {
+      auto found = std::find_if(given.begin(), given.end(), [&](const auto& each) { return each.first == f.name; });
+      if (found == given.end()) fail(ErrorCode::not_found, "CoreML.framework gave no output '", f.name, "'");
+      outputs.push_back(std::move(found->second));
+    }
+    return outputs;
+  }
+
+  mil::Model model_;
+  ComputeUnits units_;
+  std::shared_ptr<coreml_framework::Model> loaded_;
+};
+
+}  // namespace
+
+std::unique_ptr<CoremlRunner> make_coreml_runner(const mil::Model& model, ComputeUnits units,
+                                                 const LoadOptions& options,
+                                                 const coreml_framework::Framework& framework) {
+  if (framework.present) return std::make_unique<FrameworkRunner>(model, units, framework);
+  return std::make_unique<FrontEndRunner>(model, units, options);
+}
+
+}  // namespace rlx
