@@ -188,7 +188,12 @@ std::future<std::vector<Tensor>> CompiledGraph::run_async(const std::vector<Name
     if (error) promise->set_exception(error);
     else promise->set_value(std::move(outputs));
   };
-  if (state_->executable->begin(given, options, done)) return promise->get_future();
+  try {
+    if (state_->executable->begin(given, options, done)) return promise->get_future();
+  } catch (...) {  // where it goes wrong is one place for whoever waits
+    promise->set_exception(std::current_exception());
+    return promise->get_future();
+  }
   return std::async(std::launch::async, [graph = *this, given = std::move(given)] { return graph.run_ordered(given); });
 }
 

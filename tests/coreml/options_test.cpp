@@ -452,7 +452,7 @@ TEST_CASE("a grouped convolution of f16 is within half a step of its exact value
         conv(g.input("x", f16, x.type().dims), g.param("w", f16, w.type().dims), {.padding = {1, 1}, .groups = groups}),
         "y");
     std::string path = packages / text_of("grouped_f16_", groups);
-    write_coreml(path, g, {{"w", w}});
+    write_coreml(path, g, {{"w", w}}, {.minimum_ios = 16});  // the first with inputs of f16
     Tensor made = run_one(path, {{"x", x}});
     REQUIRE(made.type() == Type{f16, {1, out, side, side}});
     size_t beyond = 0;
@@ -486,13 +486,14 @@ TEST_CASE("random numbers are those of the key, or of Core ML's own stream where
   const std::vector<NamedTensor> in{{"key", Tensor(i32, {2})}, {"x", Tensor(f32, {1})}};
   std::string own = packages / "random_own", keyed = packages / "random_keyed";
   PackageReport report = write_coreml(own, g, {}, {.narrow = true, .native_random = true});
-  CHECK(std::any_of(report.notes.begin(), report.notes.end(),
-                    [](const std::string& note) { return note.find("drawn anew in each prediction") == 33; }));
+  CHECK(std::any_of(report.notes.begin(), report.notes.end(), [](const std::string& note) {
+    return note.find("drawn anew in each prediction") != std::string::npos;
+  }));
   write_coreml(keyed, g, {}, {.narrow = true});
   auto operations = [](const std::string& path) {
     std::set<std::string> all;
-    for (const mil::Operation& op : MlPackage::open(path).model().program.functions.at("main").body().operations)
-      all.insert(op.type);
+    const MlPackage package = MlPackage::open(path);
+    for (const mil::Operation& op : package.model().program.functions.at("main").body().operations) all.insert(op.type);
     return all;
   };
   CHECK(operations(own).contains("random_uniform"));

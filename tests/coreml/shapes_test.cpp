@@ -161,13 +161,13 @@ TEST_CASE("images have ranges or lists of sizes") {
   options.shapes = package_shapes("H=4,16 W=6,8");
   write_coreml(lists, g, {}, options);
   CHECK(MlPackage::open(lists).model().main.inputs.at(0).flexibility.shapes == std::vector<Shape>{{4, 6}, {16, 8}});
-  for (const auto& [path, sizes] :
-       std::map<std::string, std::vector<Shape>>{{ranges, {{4, 6}, {9, 31}}}, {lists, {{16, 8}, {4, 6}}}})
-    for (const Shape& size : sizes) {
-      Tensor bytes = numbers({1, 3, size[0], size[1]}, 0, 255), scaled = bytes;
+  const std::map<std::string, std::vector<Shape>> taken{{ranges, {{4, 6}, {9, 31}}}, {lists, {{16, 8}, {4, 6}}}};
+  for (const auto& entry : taken)
+    for (const Shape& size : entry.second) {
+      Tensor bytes = numbers({1, 3, size[0], size[1]}, 0, 255), scaled(f32, bytes.shape());
       for (size_t i = 0; i < scaled.element_count(); ++i) store<double>(scaled, i, load_number(bytes, i) / 255);
       Graph fixed = substitute(g, {{"H", size[0]}, {"W", size[1]}});
-      CHECK(distance(run_one(path, {{"x", bytes}}), interpret(fixed, std::array{scaled})[0]) < 1e-5);
+      CHECK(distance(run_one(entry.first, {{"x", bytes}}), interpret(fixed, std::array{scaled})[0]) < 1e-5);
     }
   CHECK_THROWS_WITH_AS(run_one(ranges, {{"x", numbers({1, 3, 33, 6})}}),
                        doctest::Contains("allows 4 to 32 elements along dim 2"), Error);
