@@ -195,9 +195,10 @@ CoremlModel CoremlModel::load(const std::string& path, CoremlOptions options) {
                    (input.type.kind == mil::ValueType::Kind::state ? state->states : state->inputs)
                        .push_back(feature_of(input, description, widen));
                  if (description)
-                   for (const mil::Feature& f : description->inputs)
+                   for (const mil::Feature& f : description->inputs) {
                      if (f.kind == mil::Feature::Kind::array) state->flexible[f.name] = f.flexibility;
-                     else if (f.kind == mil::Feature::Kind::image) state->flexible[f.name] = sizes_of_image(f);
+                     if (f.kind == mil::Feature::Kind::image) state->flexible[f.name] = sizes_of_image(f);
+                   }
                  if (description)
                    for (const mil::Feature& f : description->inputs)
                      if (f.optional && f.dtype && f.kind == mil::Feature::Kind::array)
