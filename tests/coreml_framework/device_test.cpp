@@ -1,5 +1,6 @@
-// Device::coreml with something in the place of CoreML.framework: a model that runs packages by the MIL front end, answers
-// in another order, in the background, or not at all. What stands in Objective-C++ is not tested here (shim_test.py).
+// Device::coreml with something in the place of CoreML.framework: a model that runs packages by the MIL front end,
+// answers in another order, in the background, or not at all. What stands in Objective-C++ is not tested here
+// (shim_test.py).
 #include "compile/coreml_device.h"
 
 #include <doctest/doctest.h>
