@@ -70,16 +70,23 @@ HWY_INLINE V ScaleByPowerOfTwo(D d, V v, V n) {
 #endif
 }
 
+/// m of e^x = m 2^n, for |x| <= 125.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V exp_in_parts(D d, V x, V& n) {
+  const V magic = hn::Set(d, 12582912.0f);
+  n = hn::Sub(hn::MulAdd(x, hn::Set(d, 0x1.715476p+0f), magic), magic);
+  V r = hn::NegMulAdd(n, hn::Set(d, 0.693359375f), x);
+  r = hn::NegMulAdd(n, hn::Set(d, -2.12194440e-4f), r);
+  return exp_reduced(d, r);
+}
+
 /// e^x over the whole range, as Exp, for loops that do nothing else: the exponent is found without a rounding
 /// instruction and applied by one where there is one.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V ExpFast(D d, V x) {
-  x = hn::Min(hn::Set(d, 89.0f), hn::Max(hn::Set(d, -105.0f), x));
-  const V magic = hn::Set(d, 12582912.0f);
-  const V n = hn::Sub(hn::MulAdd(x, hn::Set(d, 0x1.715476p+0f), magic), magic);
-  V r = hn::NegMulAdd(n, hn::Set(d, 0.693359375f), x);
-  r = hn::NegMulAdd(n, hn::Set(d, -2.12194440e-4f), r);
-  return ScaleByPowerOfTwo(d, exp_reduced(d, r), n);
+  V n;
+  const V m = exp_in_parts(d, hn::Min(hn::Set(d, 89.0f), hn::Max(hn::Set(d, -105.0f), x)), n);
+  return ScaleByPowerOfTwo(d, m, n);
 }
 
 /// x Phi(x) as max(x, 0) - |x| Phi(-|x|), where Phi(-a) = 2^(a R(a) - 1): no division and no cancellation. The
@@ -112,7 +119,7 @@ HWY_INLINE V TanhFast(D d, V x) {
   r = hn::NegMulAdd(n, hn::Set(d, -2.12194440e-4f), r);
   const V power = hn::BitCast(d, hn::ShiftLeft<23>(hn::BitCast(di, shifted)));
   const V one = hn::Set(d, 1.0f), sum = hn::MulAdd(power, expm1_reduced(d, r), hn::Add(power, one));
-  return hn::CopySign(small_tanh_or(d, a, hn::Sub(one, hn::Div(hn::Set(d, 2.0f), sum))), x);
+  return hn::CopySign(small_tanh_or(d, a, hn::NegMulAdd(hn::Set(d, 2.0f), quick_reciprocal(d, sum), one)), x);
 }
 
 template <class D, class V = hn::Vec<D>>
@@ -170,6 +177,64 @@ HWY_INLINE SinCosResult<V> SinCos(D d, V x) {
   const V sin_sign = hn::BitCast(d, hn::ShiftLeft<30>(hn::And(quadrant, hn::Set(di, 2))));
   const V cos_sign = hn::BitCast(d, hn::ShiftLeft<30>(hn::And(hn::Add(quadrant, one), hn::Set(di, 2))));
   return {hn::Xor(hn::IfThenElse(swap, c, s), sin_sign), hn::Xor(hn::IfThenElse(swap, s, c), cos_sign)};
+}
+
+/// ln gamma(x) of x >= 0: below 8 x is moved into [1, 2) by whole steps, whose product's logarithm is added; from 8 on
+/// Stirling's series. Near 1 and 2, where it is 0, it keeps its relative accuracy.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V LgammaPositive(D d, V x) {
+  const V one = hn::Set(d, 1.0f), two = hn::Set(d, 2.0f), bound = hn::Set(d, 8.0f);
+  const auto large = hn::Ge(x, bound);
+  V result = x;
+  if (!hn::AllTrue(d, large)) {
+    const auto below_one = hn::Lt(x, one);
+    V y = hn::IfThenElse(large, two, x), product = one;
+    for (int step = 0; step < 6; ++step) {
+      const V next = hn::Sub(y, one);
+      const auto moves = hn::Ge(next, one);
+      if (hn::AllFalse(d, moves)) break;
+      product = hn::IfThenElse(moves, hn::Mul(product, next), product);
+      y = hn::IfThenElse(moves, next, y);
+    }
+    const V from_one = hn::IfThenElse(below_one, x, hn::Sub(y, one));
+    const V from_two = hn::IfThenElse(below_one, hn::Sub(x, one), hn::Sub(y, two));
+    const V log = Log(d, hn::IfThenElse(below_one, x, product));
+    // lgamma(y) / ((y - 1) (y - 2)) in 2 y - 3, y in [1, 2].
+    const V p =
+        horner(d, hn::MulSub(two, from_one, one), 0.483128950495983f, -0.0729799510504546f, 0.015727853479238753f,
+               -0.00391349979280726f, 0.0010497816773023122f, -0.0002948871806554151f, 8.525577522215422e-05f,
+               -2.434717637839731e-05f, 7.22187185157695e-06f, -2.9794039552436527e-06f, 9.36653023804758e-07f);
+    result = hn::MulAdd(hn::Mul(from_one, from_two), p, hn::IfThenElse(below_one, hn::Neg(log), log));
+  }
+  if (!hn::AllFalse(d, large)) {
+    const V z = hn::IfThenElse(hn::Lt(x, bound), bound, x), inverse = hn::Div(one, z);  // a NaN stays one
+    const V series = horner(d, hn::Mul(inverse, inverse), 0x1.555556p-4f, -0x1.6c16c2p-9f, 0x1.a01a02p-11f);
+    // ln(2 pi) / 2 - 1/2
+    const V stirling = hn::MulAdd(hn::Sub(z, hn::Set(d, 0.5f)), hn::Sub(Log(d, z), one),
+                                  hn::MulAdd(series, inverse, hn::Set(d, 0.418938533f)));
+    result = hn::IfThenElse(large, stirling, result);
+  }
+  return result;
+}
+
+/// ln |gamma(x)|; infinite at 0, -1, -2 ... and at both infinities. Below 0 by gamma(x) gamma(1 - x) = pi / sin(pi x).
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V Lgamma(D d, V x) {
+  const auto negative = hn::Lt(x, hn::Zero(d));
+  if (HWY_LIKELY(hn::AllFalse(d, negative))) return LgammaPositive(d, x);
+  const V positive = LgammaPositive(d, hn::IfThenElse(negative, hn::Sub(hn::Set(d, 1.0f), x), x));
+  // Of whole numbers 0; exact. From 2^23 on all are whole.
+  const V part = hn::IfThenElseZero(hn::Gt(x, hn::Set(d, -8388608.0f)), hn::Sub(x, hn::Round(x)));
+  // A sine of a subnormal number has few bits: next to 0 it is its argument, made larger and 64 ln 2 taken off again.
+  const V angle = hn::Mul(part, hn::Set(d, 3.14159265f));
+  const auto tiny = hn::Lt(hn::Abs(part), hn::Set(d, 0x1p-40f));
+  const V sine =
+      hn::IfThenElse(tiny, hn::Mul(hn::Mul(part, hn::Set(d, 0x1p+64f)), hn::Set(d, 3.14159265f)), SinCos(d, angle).sin);
+  const V log = hn::Sub(Log(d, hn::Abs(sine)), hn::IfThenElseZero(tiny, hn::Set(d, 44.3614195f)));
+  const V turned = hn::Sub(hn::Sub(hn::Set(d, 1.14472989f), log), positive);
+  // There are only poles beyond; `positive` may be infinite too.
+  const auto far = hn::Lt(x, hn::Set(d, -8388608.0f));
+  return hn::IfThenElse(far, hn::Inf(d), hn::IfThenElse(negative, turned, positive));
 }
 
 }  // namespace HWY_NAMESPACE

@@ -35,7 +35,7 @@ namespace rlx::kernels {
   RLX_OP(round_nearest_afz) RLX_OP(trunc) RLX_OP(exp) RLX_OP(exp2) RLX_OP(expm1) RLX_OP(log) RLX_OP(log2)              \
       RLX_OP(log1p) RLX_OP(sqrt) RLX_OP(rsqrt) RLX_OP(cbrt) RLX_OP(reciprocal) RLX_OP(sin) RLX_OP(cos) RLX_OP(tan)     \
           RLX_OP(asin) RLX_OP(acos) RLX_OP(atan) RLX_OP(sinh) RLX_OP(cosh) RLX_OP(tanh) RLX_OP(asinh) RLX_OP(acosh)    \
-              RLX_OP(atanh) RLX_OP(erf) RLX_OP(erfc) RLX_OP(logistic) RLX_OP(gelu_erf) RLX_OP(gelu_tanh) RLX_OP(relu)  \
+              RLX_OP(atanh) RLX_OP(erf) RLX_OP(erfc) RLX_OP(lgamma) RLX_OP(logistic) RLX_OP(gelu_erf) RLX_OP(gelu_tanh) RLX_OP(relu)  \
                   RLX_OP(silu) RLX_OP(logical_not) RLX_OP(popcnt) RLX_OP(clz) RLX_OP(is_finite) RLX_OP(real)           \
                       RLX_OP(imag) RLX_OP(conj) RLX_OP(convert) /* two operands */                                     \
       RLX_OP(complex) RLX_OP(add) RLX_OP(sub) RLX_OP(mul) RLX_OP(div) RLX_OP(rem) RLX_OP(pow) RLX_OP(max) RLX_OP(min)  \
@@ -136,7 +136,7 @@ class ElementwiseProgram {
   int64_t tile_ = 0;
   std::vector<size_t> slot_offsets_;  ///< of the registers, in scratch
   size_t scratch_bytes_ = 0;
-  int operands_ = 0, results_ = 0;
+  int operands_ = 0, results_ = 0, ops_ = 0;
   bool stores_late_ = true;
 };
 

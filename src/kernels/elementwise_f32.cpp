@@ -88,7 +88,17 @@ HWY_INLINE F32Vec one_plus_exp_of_minus(F32Tag d, F32Vec x) {
   return hn::Add(hn::Set(d, 1.0f), ExpFast(d, hn::Neg(x)));
 }
 HWY_INLINE F32Vec logistic(F32Tag d, F32Vec x) { return sigmoid_of(d, x, ExpFast(d, hn::Neg(hn::Abs(x)))); }
-HWY_INLINE F32Vec silu(F32Tag d, F32Vec x) { return hn::Mul(x, logistic(d, x)); }
+/// x / (1 + e^-x). Below 0 it is x m / (1 + e) 2^n with e = m 2^n = e^x: e has few bits left where the result is still
+/// a normal number, or rounds to 0 where the result does not.
+HWY_INLINE F32Vec silu(F32Tag d, F32Vec x) {
+  const F32Vec lowest = hn::Set(d, -125.0f), zero = hn::Zero(d), one = hn::Set(d, 1.0f);
+  F32Vec n;
+  const F32Vec m = exp_in_parts(d, hn::Max(lowest, hn::Neg(hn::Abs(x))), n);
+  const auto negative = hn::Lt(x, zero);
+  const F32Vec y = hn::Mul(x, over_one_plus(d, hn::IfThenElse(negative, m, one), ScaleByPowerOfTwo(d, m, n)));
+  const F32Vec scaled = ScaleByPowerOfTwo(d, y, hn::IfThenElseZero(negative, n));
+  return hn::IfThenElse(hn::Lt(x, lowest), hn::Mul(x, zero), scaled);  // NaN of -infinity
+}
 /// x (1 + tanh u) / 2 = x logistic(2u), u = sqrt(2 / pi) (x + 0.044715 x^3) (Hendrycks and Gimpel 2016).
 HWY_INLINE F32Vec gelu_tanh(F32Tag d, F32Vec x) {
   const F32Vec c = hn::MulAdd(hn::Mul(x, x), hn::Set(d, 0.0713548162f), hn::Set(d, 1.59576912f));
@@ -112,6 +122,7 @@ RLX_UNARY(do_rsqrt, hn::Div(hn::Set(d, 1.0f), hn::Sqrt(x)))
 RLX_UNARY(do_reciprocal, hn::Div(hn::Set(d, 1.0f), x))
 RLX_UNARY(do_tanh, TanhFast(d, x))
 RLX_UNARY(do_erf, Erf(d, x))
+RLX_UNARY(do_lgamma, Lgamma(d, x))
 RLX_UNARY(do_logistic, logistic(d, x))
 RLX_UNARY(do_gelu_erf, GeluErfFast(d, x))
 RLX_UNARY(do_gelu_tanh, gelu_tanh(d, x))
@@ -268,7 +279,7 @@ Kernel f32_kernel(Op op) {
     RLX_CASE(trunc)
     RLX_CASE(round_nearest_even) RLX_CASE(round_nearest_afz) RLX_CASE(exp) RLX_CASE(expm1) RLX_CASE(log) RLX_CASE(log1p)
         RLX_CASE(sqrt) RLX_CASE(rsqrt) RLX_CASE(reciprocal) RLX_CASE(sin) RLX_CASE(cos) RLX_CASE(tan) RLX_CASE(tanh)
-            RLX_CASE(erf) RLX_CASE(logistic) RLX_CASE(gelu_erf) RLX_CASE(gelu_tanh) RLX_CASE(silu) RLX_CASE(relu)
+            RLX_CASE(erf) RLX_CASE(lgamma) RLX_CASE(logistic) RLX_CASE(gelu_erf) RLX_CASE(gelu_tanh) RLX_CASE(silu) RLX_CASE(relu)
                 RLX_CASE(add) RLX_CASE(sub) RLX_CASE(mul) RLX_CASE(div) RLX_CASE(max) RLX_CASE(min) RLX_CASE(clamp)
                     RLX_CASE(eq) RLX_CASE(ne) RLX_CASE(lt) RLX_CASE(le) RLX_CASE(gt) RLX_CASE(ge)
 #if HWY_NATIVE_FMA

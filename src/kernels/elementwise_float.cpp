@@ -106,6 +106,11 @@ Kernel find(Op op) {
     case Op::atanh: return unary<T>([](T x) { return std::atanh(x); });
     case Op::erf: return unary<T>([](T x) { return std::erf(x); });
     case Op::erfc: return unary<T>([](T x) { return std::erfc(x); });
+    case Op::lgamma:
+      return unary<T>([](T x) {
+        int sign = 0;
+        return static_cast<T>(lgamma_r(static_cast<double>(x), &sign));  // lgamma writes to a global
+      });
     case Op::logistic: return unary<T>([](T x) { return one / (one + std::exp(-x)); });
     case Op::gelu_erf: return unary<T>([](T x) { return half * x * std::erfc(-x * T(0.70710678118654752440)); });
     case Op::gelu_tanh:

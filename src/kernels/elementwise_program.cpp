@@ -4,12 +4,9 @@
 #include <array>
 #include <cstring>
 
-#if defined(__SSE2__)
-#include <emmintrin.h>
-#endif
-
 #include "kernels/elementwise.h"
 #include "kernels/elementwise_kernels.h"
+#include "kernels/memory_traffic.h"
 #include "rlx/error.h"
 
 namespace rlx::kernels {
@@ -19,11 +16,14 @@ namespace elementwise {
 /// an operand or result that can stand in for it.
 struct Step {
   enum class What : uint8_t { load, constant, op, store } what = What::op;
+  bool is_costly = false;
   bool forwards = false;       ///< op: the result goes straight to the memory of result `buffer`, if it lies dense
   uint8_t bytes = 0;           ///< load, store: of an element in memory
   uint8_t register_bytes = 0;  ///< of an element of dst (store: of a)
+  uint8_t a_bytes = 0, b_bytes = 0, c_bytes = 0;  ///< op: of an element of a, b, c
   uint16_t dst = 0, a = 0, b = 0, c = 0;
   int buffer = -1;
+  size_t stream_at = 0;  ///< op that forwards: two tiles in scratch, of which one is written past the caches
   Kernel kernel = nullptr, then = nullptr;
   std::array<std::byte, 16> value{};  ///< constant: as it stands in the register
 };
@@ -91,36 +91,19 @@ bool fits(ElementwiseOp op, DType in, DType out) {
   return domain_of(in) == domain_of(out) && (domain_of(in) != Domain::integer || in == out);
 }
 
+/// Whether an op takes long enough beside a load and a store for memory to work meanwhile.
+bool is_costly(ElementwiseOp op) {
+  using Op = ElementwiseOp;
+  return (op >= Op::exp && op <= Op::silu && op != Op::relu) || op == Op::div || op == Op::rem || op == Op::pow ||
+         op == Op::atan2;
+}
+
 size_t rounded_up(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
-/// Asks for what the next tile will read, so that memory works while this one is computed.
-void prefetch(const std::byte* from, int64_t bytes) {
-  for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(from + i);
-}
 /// A result of this size leaves every cache before it is read again: written past them, it costs no reads either.
 constexpr int64_t kStreamBytes = int64_t{32} << 20;
-
-/// memcpy whose stores bypass the caches; the caller ends with `stream_fence`.
-void stream_copy(void* to, const void* from, size_t bytes) {
-#if defined(__SSE2__)
-  if (reinterpret_cast<uintptr_t>(to) % 16 == 0) {
-    size_t i = 0;
-    for (; i + 64 <= bytes; i += 64)
-      for (size_t k = 0; k < 64; k += 16)
-        _mm_stream_si128(
-            reinterpret_cast<__m128i*>(static_cast<std::byte*>(to) + i + k),
-            _mm_loadu_si128(reinterpret_cast<const __m128i*>(static_cast<const std::byte*>(from) + i + k)));
-    std::memcpy(static_cast<std::byte*>(to) + i, static_cast<const std::byte*>(from) + i, bytes - i);
-    return;
-  }
-#endif
-  std::memcpy(to, from, bytes);
-}
-void stream_fence() {
-#if defined(__SSE2__)
-  _mm_sfence();
-#endif
-}
+/// Elements between two pieces of memory's work.
+constexpr int64_t kPiece = 192;
 
 /// Copies `count` elements of `bytes` bytes that are `stride` bytes apart.
 template <class T>
@@ -333,9 +316,11 @@ void ElementwiseProgram::finish() {
       const DType in = nodes_[node.op == ElementwiseOp::select ? node.b : node.a].dtype;
       step.kernel = node.pair ? node.pair : find_kernel(node.op, in, node.dtype);
       step.then = keeps_dtype(node.op, in) ? nullptr : find_narrow(node.dtype);
+      step.is_costly = !node.pair && is_costly(node.op);
       step.a = slot_of[node.a];
       step.b = node.b == kNone ? step.a : slot_of[node.b];
       step.c = node.c == kNone ? step.a : slot_of[node.c];
+      step.a_bytes = slot_bytes[step.a], step.b_bytes = slot_bytes[step.b], step.c_bytes = slot_bytes[step.c];
       // Operands that die here free their registers first: an op may write over an operand of its own size.
       std::array<Value, 3> operands{node.a, node.b, node.c};
       std::sort(operands.begin(), operands.end());
@@ -429,7 +414,21 @@ void ElementwiseProgram::finish() {
   slot_offsets_.push_back(offset);  // the registers' pointers, then the layouts of operands and of results
   offset += rounded_up(slot_bytes.size() * sizeof(void*));
   slot_offsets_.push_back(offset);
-  scratch_bytes_ = offset + rounded_up(static_cast<size_t>(operands_ + results_));
+  offset += rounded_up(static_cast<size_t>(operands_ + results_));
+  int costly = 0;
+  ops_ = 0;
+  for (Step& s : steps_) {
+    if (s.what != What::op) continue;
+    ++ops_;
+    costly += s.is_costly;
+    if (!s.forwards) continue;
+    s.stream_at = offset;
+    offset += 2 * rounded_up(static_cast<size_t>(tile_) * s.register_bytes);
+  }
+  scratch_bytes_ = offset;
+  // The traffic of memory is dealt out to the costly ops if there are any, else to all.
+  for (Step& s : steps_) s.is_costly = s.what == What::op && (s.is_costly || costly == 0);
+  if (costly > 0) ops_ = costly;
 }
 
 void ElementwiseProgram::run(const ElementwiseCall& call, int64_t begin, int64_t end, void* scratch) const noexcept {
@@ -460,6 +459,12 @@ void ElementwiseProgram::run(const ElementwiseCall& call, int64_t begin, int64_t
     all_simple = all_simple && result_layout[i] == Layout::dense;
     if (is_large && result_layout[i] == Layout::dense) result_layout[i] = Layout::dense_streamed;
   }
+  MemoryTraffic traffic;
+  // The traffic of a tile, dealt out to the pieces of its ops.
+  size_t widest = 4;
+  for (size_t i = once_; i < steps_.size() && is_large; ++i) widest = std::max<size_t>(widest, steps_[i].bytes);
+  const size_t dealt = ops_ == 0 ? 0 : (kPiece * widest / static_cast<size_t>(ops_) + 63) / 64 * 64;
+  int parity = 0;
   const int64_t longest = std::min(tile_, end - begin);
   for (size_t i = 0; i < once_; ++i) {
     const Step& s = steps_[i];
@@ -497,11 +502,20 @@ void ElementwiseProgram::run(const ElementwiseCall& call, int64_t begin, int64_t
             const ElementwiseBuffer& result = call.results[s.buffer];
             auto* data = static_cast<std::byte*>(result.data);
             if (result_layout[s.buffer] == Layout::dense) dst = data + at * s.register_bytes;
+            else if (result_layout[s.buffer] == Layout::dense_streamed)
+              dst = base + s.stream_at + static_cast<size_t>(parity * tile_) * s.register_bytes;
             else if (by_rows && result.strides[call.rank - 1] == 1)
               dst = data + tile.offset_of(result) * s.register_bytes;
           }
-          s.kernel(dst, pointer[s.a], pointer[s.b], pointer[s.c], count);
-          if (s.then) s.then(dst, dst, nullptr, nullptr, count);
+          const bool is_dealt = is_large && s.is_costly;
+          const int64_t piece = is_dealt ? kPiece : count;
+          for (int64_t k = 0; k < count; k += piece) {
+            const int64_t n = std::min(piece, count - k);
+            std::byte* to = dst + k * s.register_bytes;
+            s.kernel(to, pointer[s.a] + k * s.a_bytes, pointer[s.b] + k * s.b_bytes, pointer[s.c] + k * s.c_bytes, n);
+            if (s.then) s.then(to, to, nullptr, nullptr, n);
+            if (is_dealt) traffic.advance(dealt);
+          }
           pointer[s.dst] = dst;
           break;
         }
@@ -513,7 +527,9 @@ void ElementwiseProgram::run(const ElementwiseCall& call, int64_t begin, int64_t
           std::byte* from = nullptr;
           if (layout == Layout::dense) {
             from = data + at * s.bytes;
-            prefetch(from + count * s.bytes, std::min(count, end - at - count) * s.bytes);
+            const auto next = static_cast<size_t>(std::min(count, end - at - count) * s.bytes);
+            traffic.read(s.buffer, from + count * s.bytes, next);
+            if (!is_large) traffic.advance(next);
           } else if (by_rows && operand.strides[call.rank - 1] == 1) {
             from = data + tile.offset_of(operand) * s.bytes;
           } else {
@@ -542,12 +558,16 @@ void ElementwiseProgram::run(const ElementwiseCall& call, int64_t begin, int64_t
           std::byte* from = pointer[s.a];
           const bool is_streamed = result_layout[s.buffer] == Layout::dense_streamed;
           const bool is_run = result_layout[s.buffer] == Layout::dense || is_streamed;
+          const bool is_forwarded = steps_[i - 1].forwards && steps_[i - 1].buffer == s.buffer;
           if (is_run || (by_rows && result.strides[call.rank - 1] == 1)) {
             std::byte* to = data + (is_run ? at : tile.offset_of(result)) * s.bytes;
             if (from == to) break;  // written there by its op
             if (s.kernel) s.kernel(to, from, nullptr, nullptr, count);
-            else if (is_streamed) stream_copy(to, from, static_cast<size_t>(count) * s.bytes);
-            else std::memcpy(to, from, static_cast<size_t>(count) * s.bytes);
+            else if (is_streamed) {
+              const auto bytes = static_cast<size_t>(count) * s.bytes;
+              traffic.write(s.buffer, to, from, bytes);
+              if (!is_forwarded) traffic.finish(s.buffer);  // its register is used again
+            } else std::memcpy(to, from, static_cast<size_t>(count) * s.bytes);
             break;
           }
           if (s.kernel) {
@@ -564,8 +584,11 @@ void ElementwiseProgram::run(const ElementwiseCall& call, int64_t begin, int64_t
       }
     }
     at += count;
+    parity = 1 - parity;
   }
-  if (is_large) stream_fence();
+  if (!is_large) return;
+  traffic.finish();
+  stream_fence();
 }
 
 }  // namespace rlx::kernels

@@ -30,13 +30,14 @@ struct Function {
 };
 
 long double logistic(long double x) { return 1 / (1 + std::exp(-x)); }
+long double silu(long double x) { return x / (1 + std::exp(-x)); }
 
 // exp, tanh, erf, sigmoid, log and sin are promised to 2; the others have the bound that they reach.
 const Function kFunctions[] = {
     {"exp", Op::exp, std::exp, 2},          {"tanh", Op::tanh, std::tanh, 2},    {"erf", Op::erf, std::erf, 2},
     {"sigmoid", Op::logistic, logistic, 2}, {"log", Op::log, std::log, 2},       {"sin", Op::sin, std::sin, 2},
     {"cos", Op::cos, std::cos, 2},          {"expm1", Op::expm1, std::expm1, 2}, {"log1p", Op::log1p, std::log1p, 3},
-    {"sqrt", Op::sqrt, std::sqrt, 0.5},
+    {"sqrt", Op::sqrt, std::sqrt, 0.5},     {"silu", Op::silu, silu, 2.5},
 };
 
 std::vector<float> sweep() {

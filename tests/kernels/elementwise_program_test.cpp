@@ -192,3 +192,33 @@ TEST_CASE("merging dims keeps the addresses and drops what one stride covers") {
   CHECK(rank == 2);
   CHECK((dims[0] == 6 && dims[1] == 4 && b[0].strides[0] == 4 && b[1].strides[0] == 0 && b[1].strides[1] == 1));
 }
+
+// Results of this size are written past the caches, a tile behind what is computed.
+TEST_CASE("large results are whole: in place, at an odd address, twice, and of narrow elements") {
+  const int64_t n = (int64_t{8} << 20) + 1003;
+  std::vector<float> x(static_cast<size_t>(n) + 1), z(x.size()), again(x.size());
+  std::vector<uint8_t> above(x.size());
+  for (int64_t i = 0; i < n; ++i) x[size_t(i)] = static_cast<float>(i % 4093) - 2000;
+  ElementwiseProgram p;
+  const auto a = p.load(f32, 0), two = p.constant(f32, 2.0);
+  const auto doubled = p.apply(Op::mul, f32, a, two), root = p.apply(Op::sqrt, f32, p.apply(Op::mul, f32, a, a));
+  const auto sum = p.apply(Op::add, f32, doubled, root);
+  p.store(doubled, 0);
+  p.store(sum, 1);
+  p.store(sum, 2);
+  p.store(p.apply(Op::gt, boolean, a, p.constant(f32, 0.0)), 3);
+  p.finish();
+  Scratch scratch(p.scratch_bytes());
+  const ElementwiseBuffer from{x.data(), {1}},
+      to[] = {{x.data(), {1}}, {z.data() + 1, {1}}, {again.data(), {1}}, {above.data(), {1}}};
+  ElementwiseCall call;
+  call.rank = 1, call.dims[0] = n, call.operands = &from, call.results = to;
+  p.run(call, 0, 5000, scratch.data());
+  p.run(call, 5000, n, scratch.data());
+  int64_t wrong = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    const float v = static_cast<float>(i % 4093) - 2000, s = 2 * v + std::abs(v);
+    wrong += x[size_t(i)] != 2 * v || z[size_t(i) + 1] != s || again[size_t(i)] != s || above[size_t(i)] != (v > 0);
+  }
+  CHECK(wrong == 0);
+}

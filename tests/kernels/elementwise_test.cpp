@@ -24,6 +24,10 @@ double logistic(double x) { return 1 / (1 + std::exp(-x)); }
 double gelu(double x) { return x * 0.5 * std::erfc(-x * 0.70710678118654752440); }
 double gelu_tanh(double x) { return x * logistic(2 * 0.79788456080286535588 * (x + 0.044715 * x * x * x)); }
 double silu(double x) { return x * logistic(x); }
+double lgamma(double x) {
+  int sign_of_gamma = 0;
+  return lgamma_r(x, &sign_of_gamma);
+}
 double sign(double x) { return x == 0 || std::isnan(x) ? x : std::copysign(1.0, x); }
 double round_even(double x) { return std::nearbyint(x); }
 
@@ -60,6 +64,7 @@ const Unary kUnary[] = {
     {Op::atanh, "atanh", [](double x) { return std::atanh(x); }, -1, 1},
     {Op::erf, "erf", [](double x) { return std::erf(x); }, -5, 5},
     {Op::erfc, "erfc", [](double x) { return std::erfc(x); }, -5, 5},
+    {Op::lgamma, "lgamma", lgamma, -9, 20, 5, true},
     {Op::logistic, "logistic", logistic, -20, 20, 5},
     {Op::gelu_erf, "gelu_erf", gelu, -9, 9, 3, true},
     {Op::gelu_tanh, "gelu_tanh", gelu_tanh, -9, 9, 40, true},

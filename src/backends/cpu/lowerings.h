@@ -20,7 +20,7 @@
       OP(tanh) OP(logistic) OP(erf) OP(is_finite) OP(bitwise_not) OP(popcnt) OP(clz) OP(real) OP(imag) OP(complex)     \
           OP(add) OP(sub) OP(mul) OP(div) OP(rem) OP(pow) OP(maximum) OP(minimum) OP(atan2) OP(bitwise_and)            \
               OP(bitwise_or) OP(bitwise_xor) OP(shift_left) OP(shift_right_logical) OP(shift_right_arithmetic)         \
-                  OP(compare) OP(select) OP(convert) OP(reciprocal) OP(exp2) OP(log2) OP(erfc) OP(asin) OP(acos)       \
+                  OP(compare) OP(select) OP(convert) OP(reciprocal) OP(exp2) OP(log2) OP(erfc) OP(lgamma) OP(asin) OP(acos)       \
                       OP(atan) OP(sinh) OP(cosh) OP(asinh) OP(acosh) OP(atanh) OP(fma) OP(relu) OP(gelu) OP(gelu_tanh) \
                           OP(silu)
 // clang-format on

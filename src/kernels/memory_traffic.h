@@ -1,0 +1,72 @@
+// Memory that works while the processor computes: stores that bypass the caches, and what is read next, in pieces
+// between other work. All at once they would fill the buffers of the core, and both would wait for each other.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+namespace rlx::kernels {
+
+/// memcpy whose stores bypass the caches where the target has such stores; end with `stream_fence`.
+void stream_copy(void* to, const void* from, size_t bytes) noexcept;
+void stream_fence() noexcept;
+
+/// What is still to be written and to be asked for.
+class MemoryTraffic {
+ public:
+  /// So many results and operands are worked on in pieces; further results are written at once.
+  static constexpr int kMostLines = 8;
+
+  /// Result `line` is to be written; what was pending of it is written first. `from` stays until then.
+  void write(int line, std::byte* to, const std::byte* from, size_t bytes) noexcept {
+    if (line >= kMostLines) return stream_copy(to, from, bytes);
+    finish(line);
+    writes_[line] = {from, to, bytes};
+    write_lines_ = std::max(write_lines_, line + 1);
+  }
+  void finish(int line) noexcept {
+    if (line < kMostLines) copy(writes_[line], writes_[line].bytes);
+  }
+  void finish() noexcept {
+    for (int i = 0; i < write_lines_; ++i) finish(i);
+  }
+  /// Operand `line` will be read there.
+  void read(int line, const std::byte* from, size_t bytes) noexcept {
+    if (line >= kMostLines) return;
+    reads_[line] = {from, bytes};
+    read_lines_ = std::max(read_lines_, line + 1);
+  }
+  /// At most so many bytes of each.
+  void advance(size_t bytes) noexcept {
+    for (int i = 0; i < write_lines_; ++i) copy(writes_[i], std::min(bytes, writes_[i].bytes));
+    for (int i = 0; i < read_lines_; ++i) {
+      Read& r = reads_[i];
+      const size_t now = std::min(bytes, r.bytes);
+      for (size_t at = 0; at < now; at += 64) __builtin_prefetch(r.from + at);
+      r.from += now, r.bytes -= now;
+    }
+  }
+
+ private:
+  struct Write {
+    const std::byte* from = nullptr;
+    std::byte* to = nullptr;
+    size_t bytes = 0;
+  };
+  struct Read {
+    const std::byte* from = nullptr;
+    size_t bytes = 0;
+  };
+  static void copy(Write& w, size_t bytes) noexcept {
+    if (bytes == 0) return;
+    stream_copy(w.to, w.from, bytes);
+    w.from += bytes, w.to += bytes, w.bytes -= bytes;
+  }
+
+  Write writes_[kMostLines];
+  Read reads_[kMostLines];
+  int write_lines_ = 0, read_lines_ = 0;
+};
+
+}  // namespace rlx::kernels
