@@ -59,20 +59,27 @@ Wide log1p(Wide x) {
   return {std::log1p(a * (2 + a) + b * b) / 2, std::atan2(b, 1 + a)};
 }
 
+/// |x|. The squares of an f32 neither overflow nor vanish in f64; a NaN beside an infinity is left to the C library.
+double length(std::complex<float> x) {
+  const double re = x.real(), im = x.imag(), y = std::sqrt(re * re + im * im);
+  return y == y ? y : std::abs(Wide(x));
+}
+double length(Wide x) { return std::abs(x); }
+
 template <class C>
 Kernel find(Op op) {
   using R = typename C::value_type;
   switch (op) {
-    case Op::abs: return unary<C, R>([](C x) { return std::abs(x); });
+    case Op::abs: return unary<C, R>([](C x) { return length(x); });
     case Op::real: return unary<C, R>([](C x) { return x.real(); });
     case Op::imag: return unary<C, R>([](C x) { return x.imag(); });
     case Op::is_finite: return unary<C, bool>([](C x) { return std::isfinite(x.real()) && std::isfinite(x.imag()); });
     case Op::neg: return unary<C>([](C x) { return -x; });
     case Op::conj: return unary<C>([](C x) { return std::conj(x); });
     case Op::sign:
-      return wide<C>([](Wide x) {
-        const double length = std::abs(x);
-        return length == 0 || std::isnan(length) ? x : x / length;
+      return unary<C>([](C x) {
+        const double y = length(x);
+        return y == 0 || y != y ? Wide(x) : Wide(x) / y;
       });
     case Op::exp: return wide<C>([](Wide x) { return std::exp(x); });
     case Op::expm1: return wide<C>([](Wide x) { return expm1(x); });

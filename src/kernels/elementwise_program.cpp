@@ -102,6 +102,8 @@ size_t rounded_up(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 /// A result of this size leaves every cache before it is read again: written past them, it costs no reads either.
 constexpr int64_t kStreamBytes = int64_t{32} << 20;
+/// So many elements do not come from the cache of one core: what is read next is asked for in pieces.
+constexpr int64_t kFar = int64_t{128} << 10;
 /// Elements between two pieces of memory's work.
 constexpr int64_t kPiece = 192;
 
@@ -448,7 +450,7 @@ void ElementwiseProgram::run(const ElementwiseCall& call, int64_t begin, int64_t
     return shared;
   };
 
-  const bool is_large = call.element_count() >= kStreamBytes / 4;
+  const bool is_large = call.element_count() >= kStreamBytes / 4, is_far = call.element_count() >= kFar;
   bool all_simple = true;
   for (int i = 0; i < operands_; ++i) {
     operand_layout[i] = layout_of(call, call.operands[i]);
@@ -462,7 +464,7 @@ void ElementwiseProgram::run(const ElementwiseCall& call, int64_t begin, int64_t
   MemoryTraffic traffic;
   // The traffic of a tile, dealt out to the pieces of its ops.
   size_t widest = 4;
-  for (size_t i = once_; i < steps_.size() && is_large; ++i) widest = std::max<size_t>(widest, steps_[i].bytes);
+  for (size_t i = once_; i < steps_.size() && is_far; ++i) widest = std::max<size_t>(widest, steps_[i].bytes);
   const size_t dealt = ops_ == 0 ? 0 : (kPiece * widest / static_cast<size_t>(ops_) + 63) / 64 * 64;
   int parity = 0;
   const int64_t longest = std::min(tile_, end - begin);
@@ -507,7 +509,7 @@ void ElementwiseProgram::run(const ElementwiseCall& call, int64_t begin, int64_t
             else if (by_rows && result.strides[call.rank - 1] == 1)
               dst = data + tile.offset_of(result) * s.register_bytes;
           }
-          const bool is_dealt = is_large && s.is_costly;
+          const bool is_dealt = is_far && s.is_costly;
           const int64_t piece = is_dealt ? kPiece : count;
           for (int64_t k = 0; k < count; k += piece) {
             const int64_t n = std::min(piece, count - k);
@@ -529,7 +531,7 @@ void ElementwiseProgram::run(const ElementwiseCall& call, int64_t begin, int64_t
             from = data + at * s.bytes;
             const auto next = static_cast<size_t>(std::min(count, end - at - count) * s.bytes);
             traffic.read(s.buffer, from + count * s.bytes, next);
-            if (!is_large) traffic.advance(next);
+            if (!is_far) traffic.advance(next);
           } else if (by_rows && operand.strides[call.rank - 1] == 1) {
             from = data + tile.offset_of(operand) * s.bytes;
           } else {

@@ -315,7 +315,7 @@ struct EighKernel final : Kernel {
     if (n > 0) {
       T answer{}, none{};
       R real_answer{}, values{};
-      lapack::heevd(int(n), &none, &values, &answer, -1, &real_answer, -1, &liwork, -1);
+      lapack::heevd('V', int(n), &none, &values, &answer, -1, &real_answer, -1, &liwork, -1);
       lwork = work_size(answer, "work elements");
       if (kIsComplex<T>) lrwork = work_size(real_answer, "work elements");
     }
@@ -329,11 +329,14 @@ struct EighKernel final : Kernel {
     R* values = static_cast<R*>(out[0]);
     for (int64_t j = 0; j < n; ++j)
       for (int64_t i = 0; i < n; ++i) h[j * n + i] = hermitian_at(x, n, i, j, reads);
-    if (!all_finite(h, n * n) || lapack::heevd(int(n), h, values, work.in(scratch), lwork, rwork.in(scratch), lrwork,
-                                               iwork.in(scratch), liwork) != 0) {
-      fill_nan(values, n), fill_nan(vectors, n * n);
+    const bool finite = all_finite(h, n * n);
+    if (!finite || lapack::heevd(vectors ? 'V' : 'N', int(n), h, values, work.in(scratch), lwork, rwork.in(scratch),
+                                 lrwork, iwork.in(scratch), liwork) != 0) {
+      fill_nan(values, n);
+      if (vectors) fill_nan(vectors, n * n);
       return;
     }
+    if (!vectors) return;
     for (int64_t j = 0; j < n; ++j) {
       T turn = conjugated(phase_of_column(h + j * n, n, 1));
       for (int64_t i = 0; i < n; ++i) h[j * n + i] *= turn;
@@ -356,7 +359,7 @@ struct SvdKernel final : Kernel {
       T answer{}, none{};
       R real_none{};
       int int_none = 0;
-      lapack::gesdd(int(n), int(m), &none, &real_none, &none, &none, int(k), &answer, -1, &real_none, &int_none);
+      lapack::gesdd('S', int(n), int(m), &none, &real_none, &none, &none, int(k), &answer, -1, &real_none, &int_none);
       lwork = work_size(answer, "work elements");
     }
     int64_t larger = std::max(m, n);
@@ -370,11 +373,13 @@ struct SvdKernel final : Kernel {
     R* s = static_cast<R*>(out[1]);
     std::memcpy(x, in[0], static_cast<size_t>(m * n) * sizeof(T));
     // xᵀ = conj(v) s uᵀ: as LAPACK stores them these are vt and u row by row.
-    if (!all_finite(x, m * n) || lapack::gesdd(int(n), int(m), x, s, vt, u, int(k), work.in(scratch), lwork,
-                                               rwork.in(scratch), iwork.in(scratch)) != 0) {
-      fill_nan(u, m * k), fill_nan(s, k), fill_nan(vt, k * n);
+    if (!all_finite(x, m * n) || lapack::gesdd(u ? 'S' : 'N', int(n), int(m), x, s, vt, u, int(k), work.in(scratch),
+                                               lwork, rwork.in(scratch), iwork.in(scratch)) != 0) {
+      fill_nan(s, k);
+      if (u) fill_nan(u, m * k), fill_nan(vt, k * n);
       return;
     }
+    if (!u) return;
     for (int64_t j = 0; j < k; ++j) {
       T phase = phase_of_column(u + j, m, k), turn = conjugated(phase);
       for (int64_t i = 0; i < m; ++i) u[i * k + j] *= turn;

@@ -39,8 +39,8 @@ MatrixKernelPtr make_solve(DType, int64_t n, int64_t columns, MatrixForm a);    
 MatrixKernelPtr make_geqrf(DType, int64_t m, int64_t n);                           ///< x -> packed, taus
 MatrixKernelPtr make_householder_product(DType, int64_t m, int64_t n, int64_t k);  ///< packed, taus -> q
 MatrixKernelPtr make_qr(DType, int64_t m, int64_t n, bool full);                   ///< x -> q, r
-MatrixKernelPtr make_eigh(DType, int64_t n, MatrixPart reads);                     ///< x -> values, vectors
-MatrixKernelPtr make_svd(DType, int64_t m, int64_t n);                             ///< x -> u, s, vt
+MatrixKernelPtr make_eigh(DType, int64_t n, MatrixPart reads);                     ///< x -> values, vectors or null
+MatrixKernelPtr make_svd(DType, int64_t m, int64_t n);                             ///< x -> u, s, vt; or null, s, null
 MatrixKernelPtr make_eig(DType, int64_t n);                                        ///< x -> values, vectors; complex
 
 }  // namespace rlx::kernels

@@ -59,14 +59,14 @@ using ComplexDouble = std::complex<double>;
     int info = 0;                                                                                                        \
     p##orgqr_(&m, &n, &k, a, &lda, taus, work, &lwork, &info);                                                           \
   }                                                                                                                      \
-  inline int heevd(int n, T* a, T* values, T* work, int lwork, T*, int, int* iwork, int liwork) {                        \
+  inline int heevd(char job, int n, T* a, T* values, T* work, int lwork, T*, int, int* iwork, int liwork) {                        \
     int info = 0;                                                                                                        \
-    p##syevd_("V", "L", &n, a, &n, values, work, &lwork, iwork, &liwork, &info, 1, 1);                                   \
+    p##syevd_(&job, "L", &n, a, &n, values, work, &lwork, iwork, &liwork, &info, 1, 1);                                   \
     return info;                                                                                                         \
   }                                                                                                                      \
-  inline int gesdd(int m, int n, T* a, T* s, T* u, T* vt, int ldvt, T* work, int lwork, T*, int* iwork) {                \
+  inline int gesdd(char job, int m, int n, T* a, T* s, T* u, T* vt, int ldvt, T* work, int lwork, T*, int* iwork) {                \
     int info = 0;                                                                                                        \
-    p##gesdd_("S", &m, &n, a, &m, s, u, &m, vt, &ldvt, work, &lwork, iwork, &info, 1);                                   \
+    p##gesdd_(&job, &m, &n, a, &m, s, u, &m, vt, &ldvt, work, &lwork, iwork, &info, 1);                                   \
     return info;                                                                                                         \
   }                                                                                                                      \
   inline int geev(int n, T* a, T* re, T* im, T* vectors, T* work, int lwork, T*) {                                       \
@@ -91,14 +91,14 @@ using ComplexDouble = std::complex<double>;
     int info = 0;                                                                                                        \
     p##ungqr_(&m, &n, &k, a, &lda, taus, work, &lwork, &info);                                                           \
   }                                                                                                                      \
-  inline int heevd(int n, T* a, R* values, T* work, int lwork, R* rwork, int lrwork, int* iwork, int liwork) {           \
+  inline int heevd(char job, int n, T* a, R* values, T* work, int lwork, R* rwork, int lrwork, int* iwork, int liwork) {           \
     int info = 0;                                                                                                        \
-    p##heevd_("V", "L", &n, a, &n, values, work, &lwork, rwork, &lrwork, iwork, &liwork, &info, 1, 1);                   \
+    p##heevd_(&job, "L", &n, a, &n, values, work, &lwork, rwork, &lrwork, iwork, &liwork, &info, 1, 1);                   \
     return info;                                                                                                         \
   }                                                                                                                      \
-  inline int gesdd(int m, int n, T* a, R* s, T* u, T* vt, int ldvt, T* work, int lwork, R* rwork, int* iwork) {          \
+  inline int gesdd(char job, int m, int n, T* a, R* s, T* u, T* vt, int ldvt, T* work, int lwork, R* rwork, int* iwork) {          \
     int info = 0;                                                                                                        \
-    p##gesdd_("S", &m, &n, a, &m, s, u, &m, vt, &ldvt, work, &lwork, rwork, iwork, &info, 1);                            \
+    p##gesdd_(&job, &m, &n, a, &m, s, u, &m, vt, &ldvt, work, &lwork, rwork, iwork, &info, 1);                            \
     return info;                                                                                                         \
   }                                                                                                                      \
   inline int geev(int n, T* a, T* values, T*, T* vectors, T* work, int lwork, R* rwork) {                                \

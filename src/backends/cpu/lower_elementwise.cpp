@@ -28,10 +28,10 @@ std::optional<ElementwiseOp> machine_op(const Node& node) {
                       RLX_SAME(complex) RLX_SAME(add) RLX_SAME(sub) RLX_SAME(mul) RLX_SAME(div) RLX_SAME(rem)
                           RLX_SAME(pow) RLX_SAME(atan2) RLX_SAME(shift_left) RLX_SAME(shift_right_logical)
                               RLX_SAME(shift_right_arithmetic) RLX_SAME(select) RLX_SAME(convert) RLX_SAME(reciprocal)
-                                  RLX_SAME(exp2) RLX_SAME(log2) RLX_SAME(erfc) RLX_SAME(lgamma) RLX_SAME(asin) RLX_SAME(acos)
-                                      RLX_SAME(atan) RLX_SAME(sinh) RLX_SAME(cosh) RLX_SAME(asinh) RLX_SAME(acosh)
-                                          RLX_SAME(atanh) RLX_SAME(fma) RLX_SAME(relu) RLX_SAME(gelu_tanh)
-                                              RLX_SAME(silu){&op::gelu, ElementwiseOp::gelu_erf},
+                                  RLX_SAME(exp2) RLX_SAME(log2) RLX_SAME(erfc) RLX_SAME(lgamma) RLX_SAME(asin)
+                                      RLX_SAME(acos) RLX_SAME(atan) RLX_SAME(sinh) RLX_SAME(cosh) RLX_SAME(asinh)
+                                          RLX_SAME(acosh) RLX_SAME(atanh) RLX_SAME(fma) RLX_SAME(relu)
+                                              RLX_SAME(gelu_tanh) RLX_SAME(silu){&op::gelu, ElementwiseOp::gelu_erf},
       {&op::maximum, ElementwiseOp::max},
       {&op::minimum, ElementwiseOp::min},
       {&op::bitwise_not, ElementwiseOp::logical_not},

@@ -17,8 +17,10 @@ kernels::MatrixForm form_of(Transposition t) {
                                          : kernels::MatrixForm::adjoint;
 }
 
-/// `kernel` for each matrix: operands and results are as many as the first operand has matrices.
-Prepared stack_step(const LoweringContext& c, std::string name, kernels::MatrixKernelPtr kernel) {
+/// `kernel` for each matrix: operands and results are as many as the first operand has matrices. With `optional` it is
+/// handed null for results that nothing reads.
+Prepared stack_step(const LoweringContext& c, std::string name, kernels::MatrixKernelPtr kernel,
+                    const std::vector<bool>& optional = {}) {
   const View& x = c.operands[0];
   int64_t matrices = 1;
   for (size_t d = 0; d + 2 < x.shape.size(); ++d) matrices *= x.shape[d];
@@ -31,6 +33,8 @@ Prepared stack_step(const LoweringContext& c, std::string name, kernels::MatrixK
   constexpr size_t kMost = 4;
   if (c.operands.size() > kMost || c.results.size() > kMost) fail(ErrorCode::internal, "a kernel of many operands");
   size_t scratch = (kernel->scratch_bytes() + 63) / 64 * 64;
+  std::vector<bool> left_out(c.results.size());
+  for (size_t i = 0; i < optional.size(); ++i) left_out[i] = optional[i] && c.unread.size() > i && c.unread[i];
   int parts = static_cast<int>(std::clamp<int64_t>(matrices, 1, c.threads));
   std::shared_ptr<const kernels::MatrixKernel> shared = std::move(kernel);
   return make_step(std::move(name), scratch * static_cast<size_t>(parts),
@@ -43,7 +47,7 @@ Prepared stack_step(const LoweringContext& c, std::string name, kernels::MatrixK
                                     auto at = static_cast<size_t>(b);
                                     for (size_t i = 0; i < in.size(); ++i) from[i] = args.in<std::byte>(i) + at * in[i];
                                     for (size_t i = 0; i < out.size(); ++i)
-                                      to[i] = args.out<std::byte>(i) + at * out[i];
+                                      to[i] = left_out[i] ? nullptr : args.out<std::byte>(i) + at * out[i];
                                     shared->run(from, to, args.scratch + static_cast<size_t>(part) * scratch);
                                   }
                                 });
@@ -100,11 +104,14 @@ Prepared lower_qr(const LoweringContext& c) {
 }
 Prepared lower_eigh(const LoweringContext& c) {
   MatrixOf x(c.operands[0]);
-  return stack_step(c, "lapack heevd", kernels::make_eigh(x.dtype, x.n, part_of(c.attrs<TriangleAttrs>().reads)));
+  return stack_step(c, "lapack heevd", kernels::make_eigh(x.dtype, x.n, part_of(c.attrs<TriangleAttrs>().reads)),
+                    {false, true});
 }
 Prepared lower_svd(const LoweringContext& c) {
   MatrixOf x(c.operands[0]);
-  return stack_step(c, "lapack gesdd", kernels::make_svd(x.dtype, x.m, x.n));
+  // Both factors or none: LAPACK has no third way.
+  const bool values_only = c.unread.size() == 3 && c.unread[0] && c.unread[2];
+  return stack_step(c, "lapack gesdd", kernels::make_svd(x.dtype, x.m, x.n), {values_only, false, values_only});
 }
 Prepared lower_eig(const LoweringContext& c) {
   MatrixOf x(c.operands[0]);

@@ -55,6 +55,7 @@ struct LoweringContext {
   const std::function<const Tensor*(size_t operand)>& bound;
   /// A schedule for a sub-graph: its inputs and results dense.
   const std::function<std::unique_ptr<Schedule>(const Body&)>& nested;
+  std::vector<bool> unread = {};  ///< by result: neither a node nor an output of the graph reads it
 
   template <class A>
   const A& attrs() const {

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <map>
+#include <set>
 
 #include "backends/cpu/lowerings.h"
 #include "base/large_pages.h"
@@ -149,16 +150,24 @@ Schedule::Schedule(const Request& request) {
     slots_.push_back(slot);
   };
 
+  std::set<Ref> read;
+  for (const Node& node : g.nodes()) read.insert(node.operands.begin(), node.operands.end());
+  for (const Output& o : g.outputs()) read.insert(o.ref);
+
   for (size_t n = 0; n < g.nodes().size(); ++n) {
     const Node& node = g.nodes()[n];
     if (is_leaf(node) || (!plan.places[n].empty() && plan.places[n][0].is_view)) continue;
     const Lowering& row = lowering_of(g, node);
     std::vector<View> operands, results;
     for (Ref r : node.operands) operands.push_back(view(r));
-    for (size_t r = 0; r < node.types.size(); ++r) results.push_back(view({int32_t(n), int32_t(r)}));
+    std::vector<bool> unread;
+    for (size_t r = 0; r < node.types.size(); ++r) {
+      results.push_back(view({int32_t(n), int32_t(r)}));
+      unread.push_back(!read.contains({int32_t(n), int32_t(r)}));
+    }
     const std::function<const Tensor*(size_t)> bound = [&](size_t i) { return bound_tensor(node.operands[i]); };
-    LoweringContext context{node,  std::move(operands), std::move(results), request.threads, request.packed, bound,
-                            nested};
+    LoweringContext context{node,   std::move(operands), std::move(results), request.threads, request.packed, bound,
+                            nested, std::move(unread)};
     auto step = with_context(
         [&] { return text_of("preparing '", node.op->name, "'", node.name.empty() ? "" : " of '" + node.name + "'"); },
         [&] { return row.how(context); });
