@@ -14,6 +14,7 @@
 #include "passes/fuse_elementwise.h"
 #include "passes/fuse_matmul.h"
 #include "passes/fuse_residual_norm.h"
+#include "passes/fuse_rows.h"
 #include "passes/fuse_shared_input.h"
 #include "passes/hoist_invariants.h"
 #include "passes/legalize.h"
@@ -67,6 +68,7 @@ const Pass kBefore[] = {
     {"simplify_products", on<simplify_products>},  // and a layer written as dot_general no layer
     {"merge_equal_nodes", on<merge_equal_nodes>},  // before the fusions, which take in what has a single user
     {"hoist_invariants", on<hoist_invariants>},    // before the fusions: what they join depends on the trip
+    {"fuse_rows", rounding<fuse_rows>},            // a softmax that is written out may be attention's
     {"fuse_attention", rounding<fuse_attention>},  // before fuse_matmul and fuse_elementwise take its scale and bias
     {"simplify", on<simplify>},                    // cancels the transposes that attention's layout made superfluous
     {"fuse_matmul", rounding<fuse_matmul>},        // a sum is free in a product ...

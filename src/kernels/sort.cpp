@@ -1,13 +1,15 @@
-// Every dtype is mapped to unsigned keys whose order is the order of the values, so that one merge sort serves all.
-// top_k keeps the best k in a heap.
+// Every dtype is mapped to unsigned keys whose order is the order of the values: long lines are sorted by their digits,
+// short ones and complex numbers by merging. top_k sorts what is below a bound, or keeps the best k in a heap.
 #include "kernels/sort.h"
 
 #include <algorithm>
 #include <bit>
 #include <complex>
 #include <cstring>
+#include <utility>
 
 #include "kernels/narrow_float.h"
+#include "kernels/sort_keys.h"
 #include "rlx/element.h"
 
 namespace rlx::kernels {
@@ -90,6 +92,39 @@ Entry<Key>* merge_sort(Entry<Key>* from, Entry<Key>* to, int64_t n) {
   return from;
 }
 
+/// Sorts by one byte of the keys after the other, the lowest first, back and forth; returns where the result is. Bytes
+/// that all keys share cost nothing.
+template <class Key>
+Entry<Key>* radix_sort(Entry<Key>* from, Entry<Key>* to, int64_t n) {
+  constexpr int kBytes = sizeof(Key);
+  uint32_t counts[kBytes][256] = {};
+  for (int64_t i = 0; i < n; ++i)
+    for (int b = 0; b < kBytes; ++b) ++counts[b][from[i].key >> (8 * b) & 255];
+  for (int b = 0; b < kBytes; ++b) {
+    const int shift = 8 * b;
+    if (counts[b][from[0].key >> shift & 255] == n) continue;
+    uint32_t begin = 0;
+    for (uint32_t& count : counts[b]) begin += std::exchange(count, begin);
+    for (int64_t i = 0; i < n; ++i) to[counts[b][from[i].key >> shift & 255]++] = from[i];
+    std::swap(from, to);
+  }
+  return from;
+}
+template <class Key>
+Entry<Key>* sorted_entries(Entry<Key>* from, Entry<Key>* to, int64_t n) {
+  constexpr int64_t kLong = 16 * sizeof(Key);
+  if constexpr (std::is_integral_v<Key>)
+    if (n >= kLong) return radix_sort(from, to, n);
+  return merge_sort(from, to, n);
+}
+
+/// The first k of the order, sorted, into `best`, of 32-bit keys that are in `keys`; `places` holds as many.
+void select_by_bound(const uint32_t* keys, int64_t n, int64_t k, uint32_t* places, Entry<uint32_t>* best) {
+  const int64_t count = least_places(keys, n, k, reinterpret_cast<uint32_t*>(best), places);
+  for (int64_t i = 0; i < count; ++i) best[i] = {keys[places[i]], places[i]};
+  std::partial_sort(best, best + k, best + count, before<uint32_t>);
+}
+
 /// The first k of the order, sorted, into `best`: a heap whose top is the worst of those kept.
 template <class Key, class At>
 void select(At at, int64_t n, Entry<Key>* best, int64_t k) {
@@ -107,21 +142,36 @@ void select(At at, int64_t n, Entry<Key>* best, int64_t k) {
 
 template <class Key>
 void sort_lines(const SortArgs& a, int64_t line_begin, int64_t line_end, void* scratch) {
+  constexpr bool kNarrow = std::is_same_v<Key, uint32_t>;
   auto* entries = static_cast<Entry<Key>*>(scratch);
   const auto bytes = static_cast<int64_t>(byte_size(a.dtype));
   for (int64_t line = line_begin; line < line_end; ++line) {
     const int64_t outer = line / a.inner, inner = line % a.inner;
     const auto* base = static_cast<const std::byte*>(a.x) + (outer * a.outer_stride + inner * a.inner_stride) * bytes;
-    const auto at = [&](int64_t i) {
+    const auto key_at = [&](int64_t i) {
       const Key key = key_of(a.dtype, base, i * a.axis_stride, Key{});
-      return Entry<Key>{a.descending ? static_cast<Key>(~key) : key, static_cast<uint32_t>(i)};
+      return a.descending ? static_cast<Key>(~key) : key;
+    };
+    // 32-bit keys are made first, where the second half of the entries is to be.
+    auto* keys = reinterpret_cast<uint32_t*>(entries + a.extent);
+    if constexpr (kNarrow) {
+      if (a.dtype == f32 && a.axis_stride == 1)
+        keys_of_f32(reinterpret_cast<const float*>(base), a.extent, a.descending, keys);
+      else
+        for (int64_t i = 0; i < a.extent; ++i) keys[i] = key_at(i);
+    }
+    const auto at = [&](int64_t i) {
+      if constexpr (kNarrow) return Entry<Key>{keys[i], static_cast<uint32_t>(i)};
+      else return Entry<Key>{key_at(i), static_cast<uint32_t>(i)};
     };
     const Entry<Key>* sorted = entries;
-    if (a.k * 8 <= a.extent) {
-      if (a.k > 0) select<Key>(at, a.extent, entries, a.k);
-    } else {
+    if (a.k * 8 > a.extent) {
       for (int64_t i = 0; i < a.extent; ++i) entries[i] = at(i);
-      sorted = merge_sort(entries, entries + a.extent, a.extent);
+      sorted = sorted_entries(entries, entries + a.extent, a.extent);
+    } else if (a.k > 0 && (!kNarrow || a.extent < kLeastForPlaces)) {
+      select<Key>(at, a.extent, entries, a.k);
+    } else if constexpr (kNarrow) {
+      if (a.k > 0) select_by_bound(keys, a.extent, a.k, keys + a.extent, entries);
     }
     for (int64_t i = 0; i < a.k; ++i) {
       const int64_t to = (outer * a.k + i) * a.inner + inner;

@@ -285,6 +285,7 @@ OpDef define_lstm() {
           },
       .decompose = [](Graph& g, Values in,
                       const RecurrentAttrs& a) { return recurrent_parts(g, in, a, kLstm, lstm_step); },
+      .vjp = [](Values in, Values out, Values cts, const RecurrentAttrs& a) { return lstm_gradients(in, out, cts, a); },
       .batch = [](Values in, const Mask& batched, const RecurrentAttrs& a,
                   const Transforms&) { return recurrent_batch(op::lstm, kLstm, in, batched, a); },
       .samples = {{.dims = {{2, 3, 3}, {24}, {16}, {8}}, .attrs = RecurrentAttrs{2}},

@@ -4,6 +4,7 @@
 
 #include "ops/subgraph_rules.h"
 #include "rlx/ops/control.h"
+#include "rlx/ops/recurrent.h"
 
 namespace rlx {
 
@@ -30,5 +31,8 @@ Value split_front(Value x, const Dim& size);
 /// results taken apart again. The operand `shared` has no batch; if it got one, the rule declines.
 Many<Value> join_batches(const OpDef& op, Values in, const Mask& batched, const Attrs& attrs,
                          std::optional<size_t> shared = {});
+
+/// The rule of lstm, in lstm_gradients.cpp.
+Many<Value> lstm_gradients(Values in, Values out, Values cts, const RecurrentAttrs& a);
 
 }  // namespace rlx

@@ -123,3 +123,32 @@ TEST_CASE("top_k of a long line keeps the smaller index of equal values") {
   const std::vector<int64_t> want = expected(line, true, 400);
   CHECK(std::equal(order.begin(), order.end(), want.begin()));
 }
+
+TEST_CASE("top_k of lines longer than the vectors' groups, on every instruction set") {
+  for_each_target([] {
+    for (DType t : {f32, f16, i32, u8}) {
+      for (int64_t n : {256, 257, 303, 1000, 4099}) {
+        Random r(static_cast<uint64_t>(n));
+        Elements x(t, n);
+        std::vector<double> line;
+        for (int64_t i = 0; i < n; ++i) {
+          const int64_t pick = is_float(t) ? r.below(40) : 99;
+          x.set(i, pick == 0 ? kNaN : pick == 1 ? -kInfinity : pick == 2 ? -0.0 : static_cast<double>(r.below(120)));
+          line.push_back(x[i]);
+        }
+        for (bool descending : {false, true}) {
+          for (int64_t k : {int64_t{1}, int64_t{17}, n / 8, n}) {
+            std::vector<int32_t> order(static_cast<size_t>(k));
+            Scratch scratch(sort_scratch_bytes(t, n));
+            argsort({.dtype = t, .x = x.data(), .extent = n, .descending = descending, .indices = order.data(), .k = k},
+                    0, 1, scratch.data());
+            const std::vector<int64_t> want = expected(line, descending, k);
+            CAPTURE(n);
+            CAPTURE(k);
+            CHECK(std::equal(order.begin(), order.end(), want.begin()));
+          }
+        }
+      }
+    }
+  });
+}

@@ -12,6 +12,7 @@
 #include "passes/fuse_elementwise.h"
 #include "passes/fuse_matmul.h"
 #include "passes/fuse_residual_norm.h"
+#include "passes/fuse_rows.h"
 #include "passes/fuse_shared_input.h"
 #include "passes/hoist_params.h"
 #include "passes/merge_equal_nodes.h"
@@ -141,6 +142,7 @@ TEST_CASE("no pass changes the numbers of a random graph") {
       fuse_attention,
       fuse_matmul,
       fuse_residual_norm,
+      fuse_rows,
       fuse_shared_input,
       [](const Graph& g) { return fuse_elementwise(g, [](const Node& node) { return node.op->elementwise; }); },
   };
