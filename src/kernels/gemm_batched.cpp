@@ -1,11 +1,13 @@
 // The product of two operands that come at run time: which way round, what is packed when, who does which part.
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "kernels/gemm_backends.h"
 #include "kernels/gemm_grid.h"
 #include "kernels/gemm_kernels.h"
+#include "kernels/gemm_tiled.h"
 #include "kernels/thread_pool.h"
 
 namespace rlx::kernels {
@@ -13,6 +15,8 @@ namespace {
 
 // Packed columns of the right operand that all threads share stay below this, so that they stay in the outer cache.
 constexpr int64_t kSharedPanelBytes = 8 << 20;
+// By tiles a matrix with less to multiply is left to one thread, if there are enough of them.
+constexpr int64_t kWorkForAll = 1 << 24;
 
 void drop_batch_dim(BatchedGemmSpec& s, int dim) {
   for (int64_t* a : {s.batch_dims, s.lhs_batch_strides, s.rhs_batch_strides, s.y_batch_strides})
@@ -63,6 +67,13 @@ class HighwayBatchedPlan : public BatchedGemmPlan {
     block_.residual_row_stride = s_.y_m_stride;
     block_.y_dtype = s_.y_dtype;
 
+    block_.rows = s_.m;
+    if (batches_ > 0 && TiledProduct::suits(block_)) {
+      // Small matrices of many batches: each by one thread.
+      one_thread_each_ = batches_ >= 2 * s_.threads && product_work(s_.m, s_.k, s_.n) < kWorkForAll;
+      tiled_.emplace(block_, one_thread_each_ ? 1 : s_.threads);
+      return;
+    }
     // Either each part packs what it needs of the right operand for itself, panel by panel; or, when several row parts
     // would pack the same panels, all threads first pack a piece together.
     const int64_t panels = block_.layout.panels();
@@ -91,11 +102,23 @@ class HighwayBatchedPlan : public BatchedGemmPlan {
         static_cast<int64_t>(block_scratch_bytes(grid_.most_rows(), s_.k, block_.lhs, block_.rhs, block_.packed));
   }
 
-  size_t scratch_bytes() const override { return static_cast<size_t>(shared_bytes_ + slot_bytes_ * s_.threads); }
+  size_t scratch_bytes() const override {
+    if (tiled_) return tiled_->scratch_bytes() * static_cast<size_t>(one_thread_each_ ? s_.threads : 1);
+    return static_cast<size_t>(shared_bytes_ + slot_bytes_ * s_.threads);
+  }
 
   void run(const BatchedGemmOperands& operands, void* scratch, ThreadPool& pool) const noexcept override {
     BatchedGemmOperands o = operands;
     if (transposed_) std::swap(o.lhs, o.rhs);
+    if (tiled_) {
+      const auto run_batch = [&](int64_t batch, int slot) {
+        char* own = static_cast<char*>(scratch) + static_cast<size_t>(slot) * tiled_->scratch_bytes();
+        tiled_->run(block_of_batch(o, batch), own, pool);
+      };
+      if (one_thread_each_) return pool.parallel_for(s_.threads, batches_, run_batch);
+      for (int64_t batch = 0; batch < batches_; ++batch) run_batch(batch, 0);
+      return;
+    }
     if (!packs_together_) {
       pool.parallel_for(s_.threads, batches_ * grid_.parts(), [&](int64_t part, int slot) {
         BlockProduct block = block_of_batch(o, part / grid_.parts());
@@ -178,6 +201,8 @@ class HighwayBatchedPlan : public BatchedGemmPlan {
 
   BatchedGemmSpec s_;
   bool transposed_ = false, packs_together_ = false;
+  std::optional<TiledProduct> tiled_;
+  bool one_thread_each_ = false;
   int64_t batches_ = 1;
   Grid grid_;
   BlockProduct block_;

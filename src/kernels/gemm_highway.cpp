@@ -1,11 +1,13 @@
 // Our own product: how the work is cut into blocks and who does which. The arithmetic is in gemm_kernels.cpp.
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "kernels/gemm_backends.h"
 #include "kernels/gemm_grid.h"
 #include "kernels/gemm_kernels.h"
+#include "kernels/gemm_tiled.h"
 #include "kernels/thread_pool.h"
 
 namespace rlx::kernels {
@@ -33,13 +35,23 @@ class HighwayPlan : public GemmPlan {
     block_.y_dtype = spec.y_dtype;
     block_.residual_row_stride = spec.residual_stride;
     slot_bytes_ = block_scratch_bytes(grid_.most_rows(), w.k, block_.lhs, block_.rhs, true);
+    block_.rows = spec.m;
+    if (TiledProduct::suits(block_)) tiled_.emplace(block_, spec.threads);
   }
-  size_t scratch_bytes() const override { return slot_bytes_ * static_cast<size_t>(spec_.threads); }
+  size_t scratch_bytes() const override {
+    return tiled_ ? tiled_->scratch_bytes() : slot_bytes_ * static_cast<size_t>(spec_.threads);
+  }
 
   void run(const GemmOperands& o, void* scratch, ThreadPool& pool) const noexcept override {
     const Panels& w = *panels_;
     const auto x_size = static_cast<int64_t>(byte_size(w.x_dtype)),
                y_size = static_cast<int64_t>(byte_size(spec_.y_dtype));
+    if (tiled_) {
+      BlockProduct block = block_;
+      block.lhs.data = o.x, block.rhs.data = w.data.get();
+      block.y = o.y, block.bias = o.bias, block.residual = o.residual, block.epilogue = &spec_.epilogue;
+      return tiled_->run(block, scratch, pool);
+    }
     pool.parallel_for(spec_.threads, grid_.parts(), [&](int64_t part, int slot) {
       int64_t row_part = part / grid_.panel_parts, panel_part = part % grid_.panel_parts;
       int64_t row = grid_.row_begin(row_part);
@@ -63,6 +75,7 @@ class HighwayPlan : public GemmPlan {
   Grid grid_;
   BlockProduct block_;
   size_t slot_bytes_ = 0;
+  std::optional<TiledProduct> tiled_;
 };
 
 class HighwayWeights : public PackedWeights {

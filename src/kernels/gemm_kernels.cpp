@@ -313,6 +313,32 @@ void multiply_any(const BlockProduct& b) {
   else multiply<float, F16>(b);
 }
 
+template <class Y>
+void finish_as(const BlockProduct& b, float* sums, int64_t stride, int64_t row, int64_t rows, int64_t column,
+               int64_t cols) {
+  const Epilogue& e = *b.epilogue;
+  HWY_ALIGN float bias[32 + HWY_MAX_BYTES / sizeof(float)] = {};
+  if (e.bias) pack_panel(at(b.bias, e.bias_dtype, column), e.bias_dtype, 0, 1, 1, cols, 32, bias);
+  const int64_t y_column = column * b.y_col_stride;
+  Y* const y = static_cast<Y*>(b.y) + row * b.y_row_stride + y_column;
+  const Y* residual = nullptr;
+  int64_t residual_row = b.y_row_stride;
+  if (e.residual == Residual::in_place) residual = y;
+  if (e.residual == Residual::separate) {
+    residual_row = b.residual_row_stride;
+    residual = static_cast<const Y*>(b.residual) + row * residual_row + y_column;
+  }
+  finish_tile<float, Y>({sums, rows, stride, cols}, e, bias,
+                        {y, b.y_row_stride, b.y_col_stride, residual, residual_row});
+}
+
+void finish_any(const BlockProduct& b, float* sums, int64_t stride, int64_t row, int64_t rows, int64_t column,
+                int64_t cols) {
+  if (b.y_dtype == bf16) finish_as<BF16>(b, sums, stride, row, rows, column, cols);
+  else if (b.y_dtype == f16) finish_as<F16>(b, sums, stride, row, rows, column, cols);
+  else finish_as<float>(b, sums, stride, row, rows, column, cols);
+}
+
 }  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace rlx::kernels
@@ -326,6 +352,7 @@ HWY_EXPORT(lanes_f32);
 HWY_EXPORT(lanes_f64);
 HWY_EXPORT(pack_some_panels);
 HWY_EXPORT(multiply_any);
+HWY_EXPORT(finish_any);
 
 }  // namespace
 
@@ -354,6 +381,11 @@ size_t block_scratch_bytes(int64_t rows, int64_t k, const StridedMatrix& lhs, co
 }
 
 void multiply_block(const BlockProduct& block) noexcept { HWY_DYNAMIC_DISPATCH(multiply_any)(block); }
+
+void finish_sums(const BlockProduct& block, float* sums, int64_t stride, int64_t row, int64_t rows, int64_t column,
+                 int64_t cols) noexcept {
+  HWY_DYNAMIC_DISPATCH(finish_any)(block, sums, stride, row, rows, column, cols);
+}
 
 }  // namespace rlx::kernels
 #endif  // HWY_ONCE

@@ -76,4 +76,10 @@ struct BlockProduct {
 size_t block_scratch_bytes(int64_t rows, int64_t k, const StridedMatrix& lhs, const StridedMatrix& rhs, bool packed);
 void multiply_block(const BlockProduct& block) noexcept;
 
+/// What multiply_block does once it has sums: those of `rows` rows from `row` and `cols` columns (at most 32) from
+/// `column` go through the block's epilogue to y. They are changed, and a whole vector is read and written behind the
+/// last of a row.
+void finish_sums(const BlockProduct& block, float* sums, int64_t stride, int64_t row, int64_t rows, int64_t column,
+                 int64_t cols) noexcept;
+
 }  // namespace rlx::kernels

@@ -1,0 +1,173 @@
+// See the header. Memory: shared by the threads, the packed operand that all use and a byte for each block of it; then
+// for each thread what it packs itself, with such bytes too, a block of sums, and room for a block without tiles.
+#include "kernels/gemm_tiled.h"
+
+#include <algorithm>
+
+namespace rlx::kernels {
+namespace {
+
+constexpr int64_t kBlockRows = 2 * kTileLines;  // what multiply_tiles() makes
+// Rows that are packed at a time: they stay in the second-level cache, beside some columns.
+constexpr int64_t kLeftBytes = 1100 << 10;
+// Each block of rows reads all of the packed columns.
+constexpr int64_t kRowsWorthReading = 128;
+constexpr int64_t kSumsBytes = kBlockRows * kTiledColumns * 4;
+// A block of columns lies in two panels at most.
+constexpr int64_t kPlainBytes = kBlockRows * 2 * PanelLayout::kVectors * kTileLines * 4;
+
+int64_t divided_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+int64_t rounded_up(int64_t bytes) { return divided_up(bytes, 64) * 64; }
+bool is_narrow(DType t) { return t == f32 || t == bf16 || t == f16; }
+char* moved(const void* data, DType t, int64_t elements) {
+  return static_cast<char*>(const_cast<void*>(data)) + elements * static_cast<int64_t>(byte_size(t));
+}
+
+}  // namespace
+
+bool TiledProduct::suits(const BlockProduct& b) {
+  if (!has_matrix_tiles() || !is_narrow(b.lhs.dtype) || !is_narrow(b.rhs.dtype) || !is_narrow(b.y_dtype)) return false;
+  if (b.layout.lanes != kTileLines || (b.lhs.row_stride != 1 && b.lhs.col_stride != 1)) return false;
+  const TileForm form = tile_form(b.lhs.dtype, b.rhs.dtype);
+  if (b.packed ? b.rhs.dtype == bf16 && form != TileForm::one : b.rhs.row_stride != 1 && b.rhs.col_stride != 1)
+    return false;
+  // Fewer rows do not pay for packing the columns; what is short along k is mostly epilogue.
+  return b.rows >= (form == TileForm::three ? 48 : 16) && b.k >= kTileFloats && b.layout.n >= kTileLines;
+}
+
+TiledProduct::TiledProduct(const BlockProduct& b, int threads)
+    : m_(b.rows), n_(b.layout.n), k_(b.k), threads_(threads), form_(tile_form(b.lhs.dtype, b.rhs.dtype)),
+      pair_bytes_(2 * tiled_bytes(k_, form_)), row_blocks_(divided_up(m_, kBlockRows)),
+      column_blocks_(divided_up(n_, kTiledColumns)) {
+  const int64_t blocks_in_cache = std::max<int64_t>(1, kLeftBytes / pair_bytes_);
+  rows_first_ = row_blocks_ <= blocks_in_cache;
+  if (rows_first_) {
+    row_parts_ = 1;
+    // More than threads, so that one that was interrupted does not hold up the others.
+    column_parts_ = threads == 1 ? 1 : std::min<int64_t>(column_blocks_, 4 * threads);
+    shared_bytes_ = row_blocks_ * pair_bytes_ + rounded_up(row_blocks_);
+    packed_bytes_ = pair_bytes_;
+  } else {
+    column_parts_ = 1;
+    row_parts_ =
+        std::max(divided_up(row_blocks_, blocks_in_cache), std::min<int64_t>(4 * threads, m_ / kRowsWorthReading));
+    if (threads > 1) row_parts_ = divided_up(row_parts_, threads) * threads;
+    row_parts_ = std::min(row_parts_, row_blocks_);
+    shared_bytes_ = column_blocks_ * pair_bytes_ + rounded_up(column_blocks_);
+    const int64_t most = divided_up(row_blocks_, row_parts_);
+    packed_bytes_ = most * pair_bytes_ + rounded_up(most);
+  }
+  const auto plain = static_cast<int64_t>(block_scratch_bytes(kBlockRows, k_, b.lhs, b.rhs, b.packed));
+  slot_bytes_ = packed_bytes_ + kSumsBytes + kPlainBytes + rounded_up(plain);
+}
+
+bool TiledProduct::pack_rows(const BlockProduct& b, int64_t row, char* out) const noexcept {
+  bool is_fit = true;
+  for (int64_t i = row; i < std::min(row + kBlockRows, m_); i += kTileLines, out += pair_bytes_ / 2) {
+    const TileSource from{moved(b.lhs.data, b.lhs.dtype, i * b.lhs.row_stride), b.lhs.row_stride, b.lhs.col_stride,
+                          b.lhs.dtype};
+    is_fit = pack_left_tiles(from, std::min(m_ - i, kTileLines), k_, form_, out) && is_fit;
+  }
+  return is_fit;
+}
+
+bool TiledProduct::pack_columns(const BlockProduct& b, int64_t column, char* out) const noexcept {
+  bool is_fit = true;
+  for (int64_t tile = column / kTileLines; tile < column / kTileLines + 2; ++tile, out += kTileBytes) {
+    const int64_t lines = std::clamp<int64_t>(n_ - tile * kTileLines, 0, kTileLines);
+    is_fit = pack_right_tiles(right_source(b, tile), lines, k_, form_, out) && is_fit;
+  }
+  return is_fit;
+}
+
+TileSource TiledProduct::right_source(const BlockProduct& b, int64_t tile) const {
+  const DType t = b.rhs.dtype;
+  if (!b.packed) {
+    const int64_t column = std::min(tile * kTileLines, n_ - 1);  // behind the end nothing is read
+    return {moved(b.rhs.data, t, column * b.rhs.col_stride), b.rhs.col_stride, b.rhs.row_stride, t};
+  }
+  const PanelLayout& layout = b.layout;
+  const int64_t vector = std::min(tile, layout.vectors() - 1);
+  int64_t panel = vector / PanelLayout::kVectors;
+  while (layout.begin(panel) > vector) --panel;
+  while (layout.begin(panel + 1) <= vector) ++panel;
+  const int64_t begin = layout.begin(panel), width = (layout.begin(panel + 1) - begin) * kTileLines;
+  const bool pairs = t == bf16;
+  const char* data = static_cast<const char*>(b.rhs.data) + layout.packed_bytes(k_, t, 0, panel) +
+                     (vector - begin) * kTileLines * static_cast<int64_t>(byte_size(t)) * (pairs ? 2 : 1);
+  return {data, 1, width, t, pairs};
+}
+
+void TiledProduct::run(const BlockProduct& b, void* scratch, ThreadPool& pool) const noexcept {
+  char* const shared = static_cast<char*>(scratch);
+  const int64_t shared_blocks = rows_first_ ? row_blocks_ : column_blocks_;
+  char* const shared_fit = shared + shared_blocks * pair_bytes_;
+  pool.parallel_for(threads_, shared_blocks, [&](int64_t i) {
+    char* out = shared + i * pair_bytes_;
+    shared_fit[i] = rows_first_ ? pack_rows(b, i * kBlockRows, out) : pack_columns(b, i * kTiledColumns, out);
+  });
+  const auto shared_operand = [&](int64_t i) { return Operand{shared + i * pair_bytes_, shared_fit[i] != 0}; };
+  pool.parallel_for(threads_, row_parts_ * column_parts_, [&](int64_t part, int slot_number) {
+    char* const slot = shared + shared_bytes_ + slot_number * slot_bytes_;
+    const TileScope scope;
+    if (rows_first_) {
+      for (int64_t c = column_blocks_ * part / column_parts_; c < column_blocks_ * (part + 1) / column_parts_; ++c) {
+        const Operand right{slot, pack_columns(b, c * kTiledColumns, slot)};
+        for (int64_t r = 0; r < row_blocks_; ++r)
+          multiply(b, r * kBlockRows, shared_operand(r), c * kTiledColumns, right, slot);
+      }
+      return;
+    }
+    const int64_t begin = row_blocks_ * part / row_parts_, end = row_blocks_ * (part + 1) / row_parts_;
+    char* const fit = slot + divided_up(row_blocks_, row_parts_) * pair_bytes_;
+    for (int64_t r = begin; r < end; ++r)
+      fit[r - begin] = pack_rows(b, r * kBlockRows, slot + (r - begin) * pair_bytes_);
+    for (int64_t c = 0; c < column_blocks_; ++c)
+      for (int64_t r = begin; r < end; ++r)
+        multiply(b, r * kBlockRows, {slot + (r - begin) * pair_bytes_, fit[r - begin] != 0}, c * kTiledColumns,
+                 shared_operand(c), slot);
+  });
+}
+
+void TiledProduct::multiply(const BlockProduct& b, int64_t row, Operand left, int64_t column, Operand right,
+                            char* slot) const noexcept {
+  const int64_t rows = std::min(kBlockRows, m_ - row), cols = std::min(kTiledColumns, n_ - column);
+  float* const sums = reinterpret_cast<float*>(slot + packed_bytes_);
+  const Epilogue& e = *b.epilogue;
+  const bool plain = e.alpha == 1 && !e.bias && e.activation == Activation::none && e.residual == Residual::none &&
+                     b.y_dtype == f32 && b.y_col_stride == 1;
+  const bool is_fit = left.is_fit && right.is_fit;
+  const bool direct = is_fit && plain && cols == kTiledColumns && rows % kTileLines == 0;
+  if (is_fit)
+    multiply_tiles(form_, tile_steps(k_), left.tiles, rows > kTileLines ? left.tiles + pair_bytes_ / 2 : nullptr,
+                   right.tiles, direct ? static_cast<float*>(b.y) + row * b.y_row_stride + column : sums,
+                   direct ? b.y_row_stride : kTiledColumns);
+  else multiply_plainly(b, row, rows, column, cols, sums, slot + packed_bytes_ + kSumsBytes);
+  if (!direct) finish_sums(b, sums, kTiledColumns, row, rows, column, cols);
+}
+
+void TiledProduct::multiply_plainly(const BlockProduct& whole, int64_t row, int64_t rows, int64_t column, int64_t cols,
+                                    float* sums, char* scratch) const noexcept {
+  static constexpr Epilogue kNothing;
+  const PanelLayout& layout = whole.layout;
+  BlockProduct b = whole;
+  b.rows = rows;
+  b.lhs.data = moved(b.lhs.data, b.lhs.dtype, row * b.lhs.row_stride);
+  b.panel_begin = column / kTileLines / PanelLayout::kVectors;
+  while (layout.begin(b.panel_begin) * kTileLines > column) --b.panel_begin;
+  while (layout.begin(b.panel_begin + 1) * kTileLines <= column) ++b.panel_begin;
+  b.panel_end = b.panel_begin + 1;
+  while (layout.begin(b.panel_end) * kTileLines < column + cols) ++b.panel_end;
+  if (b.packed)
+    b.rhs.data = static_cast<const char*>(b.rhs.data) + layout.packed_bytes(k_, b.rhs.dtype, 0, b.panel_begin);
+  const int64_t first = layout.begin(b.panel_begin) * kTileLines, width = 2 * PanelLayout::kVectors * kTileLines;
+  float* const y = reinterpret_cast<float*>(scratch);
+  b.y = y - first, b.y_dtype = f32, b.y_row_stride = width, b.y_col_stride = 1;  // y is of the whole's first column
+  b.epilogue = &kNothing;
+  b.scratch = scratch + kPlainBytes;
+  multiply_block(b);
+  for (int64_t i = 0; i < rows; ++i)
+    for (int64_t j = 0; j < cols; ++j) sums[i * kTiledColumns + j] = y[i * width + column - first + j];
+}
+
+}  // namespace rlx::kernels

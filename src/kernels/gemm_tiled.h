@@ -1,0 +1,51 @@
+// A product by matrix tiles (matrix_tiles.h). Many rows: the right operand is packed first, by all threads, then blocks
+// of rows pass over it. Few rows: these are packed first, and columns are packed where they are used. Both plans of our
+// own product use it where the processor has tiles; numbers that tiles do not stand for well go through multiply_block.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/gemm_kernels.h"
+#include "kernels/matrix_tiles.h"
+#include "kernels/thread_pool.h"
+
+namespace rlx::kernels {
+
+class TiledProduct {
+ public:
+  /// Whether tiles are there, take these dtypes and strides, and pay for this size. `block` is the whole product.
+  static bool suits(const BlockProduct& block);
+
+  TiledProduct(const BlockProduct& block, int threads);
+
+  size_t scratch_bytes() const { return static_cast<size_t>(shared_bytes_ + slot_bytes_ * threads_); }
+  /// `block`: the whole product, with its operands.
+  void run(const BlockProduct& block, void* scratch, ThreadPool& pool) const noexcept;
+
+ private:
+  /// Two tiles of rows or of columns, packed one behind the other or between each other, and whether they may be used.
+  struct Operand {
+    const char* tiles;
+    bool is_fit;
+  };
+  bool pack_rows(const BlockProduct& b, int64_t row, char* out) const noexcept;
+  bool pack_columns(const BlockProduct& b, int64_t column, char* out) const noexcept;
+  TileSource right_source(const BlockProduct& b, int64_t tile) const;
+  /// Rows and columns of sums, all of k.
+  void multiply(const BlockProduct& b, int64_t row, Operand left, int64_t column, Operand right,
+                char* slot) const noexcept;
+  void multiply_plainly(const BlockProduct& b, int64_t row, int64_t rows, int64_t column, int64_t cols, float* sums,
+                        char* scratch) const noexcept;
+
+  int64_t m_, n_, k_;
+  int threads_;
+  TileForm form_;
+  int64_t pair_bytes_;                  // of two tiles
+  int64_t row_blocks_, column_blocks_;  // as wide as multiply_tiles()
+  bool rows_first_ = false;             // few rows: they are shared; else the columns are
+  int64_t row_parts_, column_parts_;
+  int64_t shared_bytes_, slot_bytes_, packed_bytes_;
+};
+
+}  // namespace rlx::kernels
