@@ -32,7 +32,7 @@ bool TiledProduct::suits(const BlockProduct& b) {
   if (b.packed ? b.rhs.dtype == bf16 && form != TileForm::one : b.rhs.row_stride != 1 && b.rhs.col_stride != 1)
     return false;
   // Fewer rows do not pay for packing the columns; what is short along k is mostly epilogue.
-  return b.rows >= (form == TileForm::three ? 48 : 16) && b.k >= kTileFloats && b.layout.n >= kTileLines;
+  return b.rows >= (form == TileForm::three ? 64 : 16) && b.k >= kTileFloats && b.layout.n >= kTileLines;
 }
 
 TiledProduct::TiledProduct(const BlockProduct& b, int threads)

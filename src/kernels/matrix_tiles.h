@@ -3,7 +3,7 @@
 // says so and nothing else here may be called.
 //
 // Wider floats are multiplied in parts: f32 = high + middle + low, each a bf16 and the sum exact, so that
-// x w = hh + hm + mh + mm + hl + lh, and what is left out is below 2^-24 |x w|: half a unit in the last place of f32.
+// x w = hh + hm + mh + mm + hl + lh, and what is left out has either sign and is 2^-25 |x w| on average, 2^-22 at most.
 // Six products of tiles still take less than half the time of f32 multiply-adds (Henry, Tang, Heinecke, "Leveraging the
 // bfloat16 artificial intelligence datatype for higher-precision computations", ARITH 2019). f16 = high + middle, with
 // all four products. A tile adds 32 products before it is added to the sums: these are rounded a sixth as often as a
