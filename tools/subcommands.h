@@ -33,6 +33,7 @@ Subcommand add_where(CLI::App& rlx);
 Subcommand add_ops(CLI::App& rlx);
 Subcommand add_devices(CLI::App& rlx);
 Subcommand add_bench(CLI::App& rlx);
+Subcommand add_calibrate(CLI::App& rlx);
 Subcommand add_conformance(CLI::App& rlx);
 Subcommand add_convert(CLI::App& rlx);
 Subcommand add_lint(CLI::App& rlx);

@@ -118,6 +118,8 @@ rlx_status rlx_graph_batch(const rlx_graph* graph, const uint8_t* batched, const
 /* ---- devices and sessions ---- */
 /* 1 if the device, "cpu" for one, can run here; else 0. */
 int rlx_device_available(const char* device);
+/* The name of the device that computes fastest of those that can run here; a constant. */
+const char* rlx_pick_best_device(void);
 
 typedef struct rlx_session_options {
   size_t struct_size; /* sizeof(rlx_session_options) */

@@ -8,6 +8,7 @@
 #include "rlx/io.h"
 #include "rlx/kernel.h"
 #include "rlx/lora.h"
+#include "rlx/machine.h"
 #include "rlx/metrics.h"
 #include "rlx/models.h"
 #include "rlx/ops.h"

@@ -157,6 +157,10 @@ int rlx_device_available(const char* device) {
   guarded(nullptr, [&] { available = rlx::is_available(rlx::Device::parse(required_text(device, "device"))); });
   return available;
 }
+const char* rlx_pick_best_device(void) {
+  static const std::string name = rlx::pick_best_device().name();
+  return name.c_str();
+}
 rlx_status rlx_session_create(const char* device, const rlx_session_options* options, rlx_session** session,
                               rlx_error** error) {
   return guarded(error, [&] {

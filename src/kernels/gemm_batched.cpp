@@ -92,9 +92,10 @@ class HighwayBatchedPlan : public BatchedGemmPlan {
       block_.rhs = {nullptr, 0, 1, packed_dtype_};
     } else if (s_.m > 0 && panels > 0) {
       grid_ = {s_.m, panels, 1, 1};
-      int64_t wanted = s_.threads == 1 ? 1
-                                       : std::clamp<int64_t>(batches_ * product_work(s_.m, s_.k, s_.n) / kPartWork, 1,
-                                                             s_.threads * kPartsPerThread);
+      int64_t wanted = s_.threads == 1
+                           ? 1
+                           : std::clamp<int64_t>(batches_ * product_work(s_.m, s_.k, s_.n) / cost_model().part_work, 1,
+                                                 s_.threads * kPartsPerThread);
       grid_.panel_parts = std::clamp<int64_t>(Grid::divided_up(wanted, std::max<int64_t>(1, batches_)), 1,
                                               most_panel_parts(panels, s_.m, s_.threads));
     }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "kernels/cost_model.h"
 #include "kernels/gemm_kernels.h"
 
 namespace rlx::kernels {
@@ -23,9 +24,7 @@ struct Grid {
 
 // A block's left operand should stay in the second-level cache while all panels pass over it.
 inline constexpr int64_t kLhsBlockBytes = 512 << 10;
-// Blocks smaller than this are not worth another thread's attention: some microseconds. In multiply-adds, of which
-// reading a weight counts as two.
-inline constexpr int64_t kPartWork = 1 << 18;
+// In multiply-adds, of which reading a weight counts as two: CostModel::part_work.
 inline int64_t product_work(int64_t m, int64_t k, int64_t n) { return (m + 2) * k * n; }
 // More blocks than threads, so that a thread that was interrupted does not hold up the others.
 inline constexpr int64_t kPartsPerThread = 4;
@@ -44,7 +43,8 @@ inline Grid make_grid(int64_t m, int64_t k, const PanelLayout& layout, int threa
   const int64_t row_bytes = std::max<int64_t>(1, k * 64 / layout.lanes);
   const int64_t by_cache = Grid::divided_up(m, std::max<int64_t>(64, kLhsBlockBytes / row_bytes));
   int64_t wanted = 1;
-  if (threads > 1) wanted = std::clamp<int64_t>(product_work(m, k, layout.n) / kPartWork, 1, threads * kPartsPerThread);
+  if (threads > 1)
+    wanted = std::clamp<int64_t>(product_work(m, k, layout.n) / cost_model().part_work, 1, threads * kPartsPerThread);
   if (wanted > threads) wanted = wanted / threads * threads;
   grid.row_parts = std::max(by_cache, std::min(wanted, std::max<int64_t>(1, m / kLeastRows)));
   if (grid.row_parts > threads) grid.row_parts = Grid::divided_up(grid.row_parts, threads) * threads;

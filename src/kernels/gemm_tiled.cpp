@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "kernels/cost_model.h"
+
 namespace rlx::kernels {
 namespace {
 
@@ -32,7 +34,8 @@ bool TiledProduct::suits(const BlockProduct& b) {
   if (b.packed ? b.rhs.dtype == bf16 && form != TileForm::one : b.rhs.row_stride != 1 && b.rhs.col_stride != 1)
     return false;
   // Fewer rows do not pay for packing the columns; what is short along k is mostly epilogue.
-  return b.rows >= (form == TileForm::three ? 64 : 16) && b.k >= kTileFloats && b.layout.n >= kTileLines;
+  return b.rows >= (form == TileForm::three ? cost_model().tile_rows : 16) && b.k >= kTileFloats &&
+         b.layout.n >= kTileLines;
 }
 
 TiledProduct::TiledProduct(const BlockProduct& b, int threads)

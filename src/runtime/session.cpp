@@ -9,6 +9,7 @@
 #include "compile/backends.h"
 #include "compile/pipeline.h"
 #include "ir/leaves.h"
+#include "runtime/machine.h"
 #include "runtime/program_cache.h"
 
 namespace rlx {
@@ -253,6 +254,7 @@ Session::Session(Device device, SessionOptions options) {
     fail(ErrorCode::not_found, "device '", device, "' is not available: ", why);
   if (options.threads < 0 || options.threads > 256)
     fail(ErrorCode::invalid_argument, "threads must be 0 (as many as there are) to 256, got ", options.threads);
+  use_measured_machine();
   int threads = options.threads > 0 ? options.threads : backend->threads();
   state_ = std::make_shared<State>(State{device, threads, std::move(backend)});
 }

@@ -64,6 +64,7 @@ PUBLIC = {
     "report.h": "passes",
     "compile.h": "compile",
     "coreml.h": "compile",
+    "machine.h": "runtime",
     "session.h": "runtime",
     "coreml_model.h": "runtime",
     "models.h": "models",

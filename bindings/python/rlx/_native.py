@@ -103,6 +103,7 @@ _SIGNATURES = {
     "rlx_graph_jvp": (c_int, [_p, POINTER(c_uint8), POINTER(_p), _err]),
     "rlx_graph_batch": (c_int, [_p, POINTER(c_uint8), c_char_p, POINTER(_p), _err]),
     "rlx_device_available": (c_int, [c_char_p]),
+    "rlx_pick_best_device": (c_char_p, []),
     "rlx_session_create": (c_int, [c_char_p, POINTER(SessionOptions), POINTER(_p), _err]),
     "rlx_session_free": (None, [_p]),
     "rlx_compile": (c_int, [_p, _p, POINTER(CompileOptions), POINTER(_p), _err]),

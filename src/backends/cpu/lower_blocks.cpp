@@ -4,7 +4,6 @@
 #include "backends/cpu/lowerings.h"
 #include "kernels/blocks.h"
 #include "kernels/code_weights.h"
-#include "kernels/integer_product.h"
 #include "kernels/narrow_float.h"
 #include "rlx/ops/linear.h"
 #include "rlx/ops/quantize.h"
@@ -278,29 +277,6 @@ Prepared lower_code_product(const LoweringContext& c) {
     operands.bind(args, call);
     for_ranges(args, call.n, kernels::CodeWeightsProduct::kColumns, work_ns,
                [&](int64_t begin, int64_t end, int64_t) { kernels::multiply_code_weights(call, begin, end); });
-  });
-}
-
-Prepared lower_qmatmul(const LoweringContext& c) {
-  const auto& a = c.attrs<QMatmulAttrs>();
-  kernels::IntegerProduct p;
-  p.k = c.operands[1].shape[0], p.n = c.operands[1].shape[1], p.rows = rows_of(c.operands[0].shape);
-  p.w_dtype = c.operands[1].dtype, p.y_dtype = c.results[0].dtype;
-  p.w_zero_point = static_cast<int32_t>(a.w_zero_point), p.y_zero_point = static_cast<int32_t>(a.out_zero_point);
-  p.multiplier = static_cast<float>(a.multiplier);
-  DType x = c.operands[0].dtype;
-  auto zero_point = static_cast<int32_t>(a.x_zero_point);
-  bool by_columns = c.operands.size() > 3;
-  size_t scratch = aligned(static_cast<size_t>(p.rows * p.k) * sizeof(float));
-  double work_ns = static_cast<double>(p.rows * p.n * p.k) * 0.05;
-  return make_step(text_of("codes ", p.rows, "x", p.k, "x", p.n), scratch, [=](const StepArgs& args) {
-    kernels::IntegerProduct call = p;
-    auto* centered = reinterpret_cast<float*>(args.scratch);
-    kernels::center_codes(x, args.in(0), p.rows * p.k, zero_point, centered);
-    call.x = centered, call.w = args.in(1), call.bias = args.in<int32_t>(2), call.y = args.out();
-    if (by_columns) call.multipliers = args.in<float>(3);
-    for_ranges(args, p.n, kernels::IntegerProduct::kColumns, work_ns,
-               [&](int64_t begin, int64_t end, int64_t) { kernels::multiply_codes(call, begin, end); });
   });
 }
 

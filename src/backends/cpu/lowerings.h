@@ -60,6 +60,9 @@ std::string when_block_experts(const Question&);
 std::string when_codes(const Question&);
 std::string when_code_product(const Question&);
 
+// lower_code_product.cpp
+std::string when_qconv2d(const Question&);
+
 // lower_packed.cpp
 std::string when_packed_convert(const Question&);
 

@@ -1,0 +1,230 @@
+// Products and convolutions of 8-bit codes. A convolution is a product: each output place has a row, the codes under
+// the kernel, channels innermost; rows of an image are taken in bands that stay in the cache.
+#include <cstring>
+
+#include "backends/cpu/lowerings.h"
+#include "kernels/aligned_memory.h"
+#include "kernels/code_product.h"
+#include "rlx/ops/quantize.h"
+
+namespace rlx::cpu {
+namespace {
+
+using kernels::CodeProduct;
+using kernels::CodeWeights;
+
+constexpr double kMultiply_ns = 0.002;  // and add, by tiles
+
+size_t aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
+
+/// Weights of each group as [k, n]: packed once if they are known, else in each run, into scratch.
+struct Weights {
+  CodeWeights shape;
+  int64_t groups;
+  size_t group_bytes;
+  std::shared_ptr<kernels::AlignedMemory> packed = nullptr;  ///< null: not known
+
+  Weights(CodeWeights of_group, int64_t count)
+      : shape(of_group), groups(count), group_bytes(aligned(kernels::packed_code_bytes(shape.k, shape.n))) {}
+  /// Where they are packed if that is not known before the run.
+  size_t scratch_bytes() const { return packed ? 0 : group_bytes * static_cast<size_t>(groups); }
+  CodeWeights of(int64_t group, const std::byte* scratch) const {
+    CodeWeights w = shape;
+    w.packed = (packed ? packed->get() : reinterpret_cast<const char*>(scratch)) + group * int64_t(group_bytes);
+    return w;
+  }
+  char* keep() {
+    packed = std::make_shared<kernels::AlignedMemory>(kernels::aligned_memory(scratch_bytes()));
+    return packed->get();
+  }
+};
+
+template <class A>
+CodeProduct product_of(const LoweringContext& c, const A& a) {
+  CodeProduct p;
+  p.dtype = c.results[0].dtype;
+  p.x_zero_point = static_cast<int32_t>(a.x_zero_point), p.y_zero_point = static_cast<int32_t>(a.out_zero_point);
+  p.multiplier = static_cast<float>(a.multiplier);
+  return p;
+}
+template <class A>
+CodeWeights weights_of(const LoweringContext& c, const A& a, int64_t k, int64_t n) {
+  return {c.operands[1].dtype, static_cast<int32_t>(a.w_zero_point), k, n};
+}
+
+/// A convolution of one group, over a band of output rows.
+struct Convolution {
+  int64_t batch, channels, height, width;  ///< channels: of a group
+  int64_t outputs, out_height, out_width;  ///< outputs: of a group
+  int64_t kernel[2], stride[2], padding[2], dilation[2];
+  int64_t groups, band;  ///< output rows in a band
+
+  Convolution(const LoweringContext& c, const QConv2dAttrs& a) {
+    const Shape &x = c.operands[0].shape, &w = c.operands[1].shape, &y = c.results[0].shape;
+    groups = a.groups;
+    batch = x[0], channels = w[1], height = x[2], width = x[3];
+    outputs = w[0] / groups, out_height = y[2], out_width = y[3];
+    for (size_t d = 0; d < 2; ++d) {
+      kernel[d] = w[d + 2];
+      stride[d] = a.stride.empty() ? 1 : a.stride[d];
+      padding[d] = a.padding.empty() ? 0 : a.padding[d];
+      dilation[d] = a.dilation.empty() ? 1 : a.dilation[d];
+    }
+    constexpr int64_t kPlaces = 256;
+    band = std::clamp<int64_t>(kPlaces / std::max<int64_t>(1, out_width), 1, std::max<int64_t>(1, out_height));
+  }
+  int64_t depth() const { return channels * kernel[0] * kernel[1]; }
+  int64_t bands() const { return (out_height + band - 1) / band; }
+  int64_t places() const { return band * out_width; }
+  int64_t padded_width() const { return width + 2 * padding[1]; }
+  int64_t band_height() const { return (band - 1) * stride[0] + (kernel[0] - 1) * dilation[0] + 1; }
+  size_t image_bytes() const { return aligned(static_cast<size_t>(band_height() * padded_width() * channels)); }
+  size_t rows_bytes() const { return aligned(static_cast<size_t>(places() * depth())); }
+  size_t results_bytes() const { return aligned(static_cast<size_t>(places() * outputs)); }
+  size_t product_bytes() const { return kernels::code_product_scratch_bytes(places(), depth()); }
+  size_t scratch_bytes() const { return image_bytes() + rows_bytes() + results_bytes() + product_bytes(); }
+
+  int64_t kernel_size() const { return outputs * depth(); }
+  /// The kernels of all groups as [k, outputs], channels innermost; `turned` holds those of one.
+  void pack(const Weights& weights, const std::byte* w, char* out, std::byte* turned) const {
+    const int64_t taps = kernel[0] * kernel[1];
+    for (int64_t g = 0; g < groups; ++g, w += kernel_size(), out += weights.group_bytes) {
+      for (int64_t o = 0; o < outputs; ++o)
+        for (int64_t i = 0; i < channels; ++i)
+          for (int64_t t = 0; t < taps; ++t) turned[(o * taps + t) * channels + i] = w[(o * channels + i) * taps + t];
+      kernels::pack_codes(weights.shape, turned, 1, depth(), out);
+    }
+  }
+
+  /// The input rows under a band with their padding, channels innermost.
+  void gather_image(const std::byte* x, int64_t first_row, int64_t rows, std::byte zero, std::byte* out) const {
+    for (int64_t r = 0; r < rows; ++r, out += padded_width() * channels) {
+      const int64_t y = first_row + r;
+      if (y < 0 || y >= height) {
+        std::fill_n(out, padded_width() * channels, zero);
+        continue;
+      }
+      std::fill_n(out, padding[1] * channels, zero);
+      std::fill_n(out + (padding[1] + width) * channels, padding[1] * channels, zero);
+      std::byte* to = out + padding[1] * channels;
+      for (int64_t i = 0; i < channels; ++i) {
+        const std::byte* from = x + (i * height + y) * width;
+        for (int64_t column = 0; column < width; ++column) to[column * channels + i] = from[column];
+      }
+    }
+  }
+  void gather_rows(const std::byte* image, int64_t rows, std::byte* out) const {
+    const bool adjacent = dilation[1] == 1;
+    const int64_t line = padded_width() * channels, run = adjacent ? kernel[1] * channels : channels;
+    for (int64_t r = 0; r < rows; ++r)
+      for (int64_t column = 0; column < out_width; ++column)
+        for (int64_t i = 0; i < kernel[0]; ++i) {
+          const std::byte* from = image + (r * stride[0] + i * dilation[0]) * line + column * stride[1] * channels;
+          for (int64_t j = 0; j < (adjacent ? 1 : kernel[1]); ++j, out += run)
+            std::memcpy(out, from + j * dilation[1] * channels, static_cast<size_t>(run));
+        }
+  }
+  void scatter_results(const std::byte* from, int64_t first_row, int64_t rows, std::byte* y) const {
+    const int64_t count = rows * out_width;
+    for (int64_t o = 0; o < outputs; ++o) {
+      std::byte* to = y + (o * out_height + first_row) * out_width;
+      for (int64_t i = 0; i < count; ++i) to[i] = from[i * outputs + o];
+    }
+  }
+};
+
+}  // namespace
+
+Prepared lower_qmatmul(const LoweringContext& c) {
+  const auto& a = c.attrs<QMatmulAttrs>();
+  const View& x = c.operands[0];
+  const int64_t k = c.operands[1].shape[0], n = c.operands[1].shape[1];
+  CodeProduct p = product_of(c, a);
+  p.rows = 1;
+  for (size_t d = 0; d + 1 < x.shape.size(); ++d) p.rows *= x.shape[d];
+  p.x_stride = k, p.y_stride = n;
+  Weights weights(weights_of(c, a, k, n), 1);
+  if (const Tensor* w = c.bound(1)) kernels::pack_codes(weights.shape, w->data(), n, 1, weights.keep());
+  const size_t own = weights.scratch_bytes(), per_thread = aligned(kernels::code_product_scratch_bytes(p.rows, k));
+  const bool by_columns = c.operands.size() > 3;
+  const double work_ns = static_cast<double>(p.rows * n * k) * kMultiply_ns + static_cast<double>(n * k) * 0.02;
+  return make_step(text_of("codes ", p.rows, "x", k, "x", n), own + per_thread * static_cast<size_t>(c.threads),
+                   [=](const StepArgs& args) {
+                     CodeProduct call = p;
+                     call.w = weights.of(0, args.scratch);
+                     if (own > 0) kernels::pack_codes(call.w, args.in(1), n, 1, reinterpret_cast<char*>(args.scratch));
+                     call.x = args.in(0), call.bias = args.in<int32_t>(2), call.y = args.out();
+                     if (by_columns) call.multipliers = args.in<float>(3);
+                     const auto scratch_of = [&](int64_t part) {
+                       return args.scratch + own + per_thread * static_cast<size_t>(part);
+                     };
+                     if (p.rows < 64 * args.width)  // all pack the few rows
+                       return for_ranges(args, n, CodeProduct::kColumns, work_ns,
+                                         [&](int64_t begin, int64_t end, int64_t part) {
+                                           kernels::multiply_packed_codes(call, begin, end, scratch_of(part));
+                                         });
+                     for_ranges(args, p.rows, 32, work_ns, [&](int64_t begin, int64_t end, int64_t part) {
+                       CodeProduct some = call;
+                       some.rows = end - begin;
+                       some.x = args.in<std::byte>(0) + begin * k, some.y = args.out<std::byte>() + begin * n;
+                       kernels::multiply_packed_codes(some, 0, n, scratch_of(part));
+                     });
+                   });
+}
+
+std::string when_qconv2d(const Question& q) {
+  const Type& w = q.operands[1];
+  for (const Dim& d : w.dims)
+    if (!d.is_static()) return text_of("kernels of ", w, " are not known in size");
+  const int64_t outputs = w.dims[0].value() / q.node.attrs.as<QConv2dAttrs>().groups;
+  if (outputs < 4) return text_of("groups of ", outputs, " output channels leave most of a product's columns empty");
+  return "";
+}
+
+Prepared lower_qconv2d(const LoweringContext& c) {
+  const auto& a = c.attrs<QConv2dAttrs>();
+  const Convolution conv(c, a);
+  CodeProduct p = product_of(c, a);
+  p.x_stride = conv.depth(), p.y_stride = conv.outputs;
+  Weights weights(weights_of(c, a, conv.depth(), conv.outputs), conv.groups);
+  size_t turned = aligned(static_cast<size_t>(conv.kernel_size()));
+  if (const Tensor* w = c.bound(1)) {
+    std::vector<std::byte> one(turned);
+    conv.pack(weights, w->data(), weights.keep(), one.data());
+    turned = 0;
+  }
+  const size_t packed = weights.scratch_bytes(), own = packed + turned, per_thread = conv.scratch_bytes();
+  const bool by_columns = c.operands.size() > 3;
+  const int64_t units = conv.batch * conv.groups * conv.bands();
+  const double work_ns = static_cast<double>(units * conv.places()) *
+                         (static_cast<double>(conv.kernel_size()) * kMultiply_ns + static_cast<double>(conv.outputs));
+  return make_step(
+      text_of("codes, convolved: ", conv.places(), "x", conv.depth(), "x", conv.outputs),
+      own + per_thread * static_cast<size_t>(c.threads), [=](const StepArgs& args) {
+        if (own > 0)
+          conv.pack(weights, args.in<std::byte>(1), reinterpret_cast<char*>(args.scratch), args.scratch + packed);
+        for_ranges(args, units, 1, work_ns, [&](int64_t begin, int64_t end, int64_t part) {
+          std::byte* image = args.scratch + own + per_thread * static_cast<size_t>(part);
+          std::byte *rows = image + conv.image_bytes(), *results = rows + conv.rows_bytes();
+          for (int64_t unit = begin; unit < end; ++unit) {
+            const int64_t band = unit % conv.bands(), plane = unit / conv.bands();
+            const int64_t g = plane % conv.groups;
+            const int64_t first = band * conv.band, height = std::min(conv.band, conv.out_height - first);
+            const std::byte* x = args.in<std::byte>(0) + plane * conv.channels * conv.height * conv.width;
+            conv.gather_image(x, first * conv.stride[0] - conv.padding[0], conv.band_height(),
+                              static_cast<std::byte>(p.x_zero_point), image);
+            conv.gather_rows(image, height, rows);
+            CodeProduct call = p;
+            call.w = weights.of(g, args.scratch);
+            call.rows = height * conv.out_width, call.x = rows, call.y = results;
+            call.bias = args.in<int32_t>(2) + g * conv.outputs;
+            if (by_columns) call.multipliers = args.in<float>(3) + g * conv.outputs;
+            kernels::multiply_packed_codes(call, 0, conv.outputs, results + conv.results_bytes());
+            conv.scatter_results(results, first, height,
+                                 args.out<std::byte>() + plane * conv.outputs * conv.out_height * conv.out_width);
+          }
+        });
+      });
+}
+
+}  // namespace rlx::cpu

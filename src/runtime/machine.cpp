@@ -1,0 +1,194 @@
+// The file of `rlx calibrate`, and what is made of it; measuring is in measure_machine.cpp.
+#include "runtime/machine.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iomanip>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+
+#include <cstring>
+#endif
+
+#include "compile/backends.h"
+#include "io/atomic_file.h"
+#include "kernels/cost_model.h"
+#include "kernels/thread_pool.h"
+#include "rlx/error.h"
+
+namespace rlx {
+namespace {
+
+using Json = nlohmann::ordered_json;
+constexpr const char* kFormat = "rlx machine 1";
+
+struct Measured {
+  const char *name, *what, *unit;
+  double MachineSpeeds::*value;
+  double most;  ///< what a machine can be measured to have; a greater number is damage
+};
+constexpr Measured kFields[] = {
+    {"small_product_gflops", "f32 product, 64 x 64 x 64", "GF/s", &MachineSpeeds::small_product_gflops, 1e6},
+    {"product_gflops", "f32 product, 1024 x 1024 x 1024", "GF/s", &MachineSpeeds::product_gflops, 1e6},
+    {"product_all_gflops", "the same by all threads", "GF/s", &MachineSpeeds::product_all_gflops, 1e8},
+    {"attention_gflops", "attention, 12 heads, 256 places", "GF/s", &MachineSpeeds::attention_gflops, 1e6},
+    {"read_gbs", "memory read", "GB/s", &MachineSpeeds::read_gbs, 1e5},
+    {"update_gbs", "memory read and written", "GB/s", &MachineSpeeds::update_gbs, 1e5},
+    {"reduction_gbs", "sums of rows in the cache", "GB/s", &MachineSpeeds::reduction_gbs, 1e5},
+    {"launch_us", "a run of one small op", "us", &MachineSpeeds::launch_us, 1e6},
+    {"hand_over_us", "parts for all threads", "us", &MachineSpeeds::hand_over_us, 1e6},
+    {"tile_rows", "rows that pay for matrix tiles", "", &MachineSpeeds::tile_rows, 1 << 20},
+};
+
+/// FNV-1a: the same in each process.
+uint64_t key_of(std::string_view text) {
+  uint64_t hash = 0xcbf29ce484222325u;
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+  return hash;
+}
+
+kernels::CostModel cost_model_of(const MachineSpeeds& s) {
+  kernels::CostModel model;
+  // A part should take some hand-overs' time: the default is 3.5 us at 75 multiply-adds a nanosecond.
+  constexpr double kHandOvers = 4;
+  if (s.hand_over_us > 0 && s.product_gflops > 0)
+    model.part_work = static_cast<int64_t>(
+        std::clamp(kHandOvers * s.hand_over_us * s.product_gflops * 500, double{1 << 16}, double{1 << 22}));
+  if (s.tile_rows > 0) model.tile_rows = static_cast<int64_t>(s.tile_rows);
+  return model;
+}
+
+}  // namespace
+
+std::string processor_name() {
+#if defined(__x86_64__)
+  unsigned r[4] = {};
+  char brand[49] = {};
+  for (unsigned i = 0; i < 3; ++i)
+    if (__get_cpuid(0x80000002 + i, &r[0], &r[1], &r[2], &r[3])) std::memcpy(brand + 16 * i, r, 16);
+  unsigned model = 0, rest = 0;
+  __get_cpuid(1, &model, &rest, &rest, &rest);
+  std::string name(brand);
+  while (!name.empty() && (name.back() == ' ' || name.back() == '\0')) name.pop_back();
+  std::ostringstream text;
+  text << name << ", model " << std::hex << model;
+  return text.str();
+#elif defined(__aarch64__)
+  return "arm64";
+#else
+  return "unknown processor";
+#endif
+}
+
+std::string machine_file() {
+  std::filesystem::path folder;
+  if (const char* given = std::getenv("RLX_CACHE_DIR"); given && *given) folder = given;
+  else if (const char* home = std::getenv("HOME"); home && *home) folder = std::filesystem::path(home) / ".cache/rlx";
+  else return "";
+  std::ostringstream name;
+  name << "machine-" << std::hex << std::setw(16) << std::setfill('0') << key_of(processor_name()) << ".json";
+  return (folder / name.str()).string();
+}
+
+std::string MachineSpeeds::json() const {
+  Json all = {{"format", kFormat}, {"processor", processor}, {"threads", threads}};
+  for (const Measured& f : kFields) all[f.name] = this->*f.value;
+  return all.dump(1) + "\n";
+}
+
+MachineSpeeds MachineSpeeds::parse(std::string_view text) {
+  const Json all = Json::parse(text, nullptr, false);
+  if (!all.is_object()) fail(ErrorCode::parse, "it is not a JSON object");
+  if (auto format = all.find("format"); format == all.end() || *format != kFormat)
+    fail(ErrorCode::parse, "its format is ", format == all.end() ? std::string("missing") : format->dump(), ", not \"",
+         kFormat, "\"");
+  MachineSpeeds s;
+  auto processor = all.find("processor"), threads = all.find("threads");
+  if (processor == all.end() || !processor->is_string()) fail(ErrorCode::parse, "'processor' is missing, or no text");
+  if (threads == all.end() || !threads->is_number_unsigned() || *threads < 1 || *threads > 4096)
+    fail(ErrorCode::parse, "'threads' is missing, or none of 1 to 4096");
+  s.processor = processor->get<std::string>(), s.threads = threads->get<int>();
+  for (const Measured& f : kFields) {
+    auto found = all.find(f.name);
+    if (found == all.end() || !found->is_number()) fail(ErrorCode::parse, "'", f.name, "' is missing, or no number");
+    const auto v = found->get<double>();
+    if (!(v >= 0 && v <= f.most)) fail(ErrorCode::parse, "'", f.name, "' is ", v, ", not 0 to ", f.most);
+    s.*f.value = v;
+  }
+  return s;
+}
+
+std::string MachineSpeeds::table() const {
+  std::ostringstream out;
+  out << processor << ", " << threads << (threads == 1 ? " thread\n" : " threads\n");
+  for (const Measured& f : kFields) {
+    const double v = this->*f.value;
+    out << std::left << std::setw(34) << f.what << std::right << std::setw(10) << std::fixed
+        << std::setprecision(v < 10    ? 2
+                             : v < 100 ? 1
+                                       : 0)
+        << v << " " << f.unit << "\n";
+  }
+  return out.str();
+}
+
+void save_machine(const MachineSpeeds& speeds, const std::string& path) {
+  with_context([&] { return "keeping the measurements in '" + path + "'"; },
+               [&] {
+                 const auto folder = std::filesystem::path(path).parent_path();
+                 std::error_code error;
+                 if (!folder.empty()) std::filesystem::create_directories(folder, error);
+                 if (error) fail(ErrorCode::io, "the folder cannot be made: ", error.message());
+                 AtomicFile file(path);
+                 file.write(speeds.json());
+                 file.commit();
+               });
+}
+
+MachineSpeeds load_machine(const std::string& path) {
+  constexpr std::streamsize kMost = 1 << 16;
+  std::ifstream in(path, std::ios::binary);
+  if (!in) fail(ErrorCode::io, "it cannot be read");
+  std::string text(static_cast<size_t>(kMost), '\0');
+  in.read(text.data(), kMost);
+  text.resize(static_cast<size_t>(in.gcount()));
+  MachineSpeeds s = MachineSpeeds::parse(text);
+  if (s.processor != processor_name())
+    fail(ErrorCode::invalid_argument, "it is of '", s.processor, "', and this is '", processor_name(), "'");
+  if (s.threads != kernels::ThreadPool::hardware_threads())
+    fail(ErrorCode::invalid_argument, "it is of ", s.threads, " threads, and there are ",
+         kernels::ThreadPool::hardware_threads());
+  return s;
+}
+
+void use_measured_machine() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    const std::string path = machine_file();
+    std::error_code error;
+    if (path.empty() || !std::filesystem::exists(path, error)) return;
+    try {
+      kernels::set_cost_model(cost_model_of(load_machine(path)));
+    } catch (const std::exception& e) {
+      std::fprintf(stderr, "rlx: the calibration '%s' is left aside: %s; `rlx calibrate` makes it anew\n", path.c_str(),
+                   e.what());
+    }
+  });
+}
+
+Device pick_best_device() {
+  for (const Device& device : {Device::cuda(), Device::rocm(), Device::metal(), Device::mlx(), Device::tpu(),
+                               Device::coreml(), Device::wgpu()})
+    if (is_available(device)) return device;
+  return Device::cpu();
+}
+
+}  // namespace rlx

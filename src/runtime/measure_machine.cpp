@@ -1,0 +1,162 @@
+// The measurements of `rlx calibrate`: the shortest of several runs each, of graphs that are compiled as any others
+// are.
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <iterator>
+
+#include "kernels/cost_model.h"
+#include "kernels/matrix_tiles.h"
+#include "kernels/thread_pool.h"
+#include "rlx/machine.h"
+#include "rlx/ops.h"
+#include "rlx/session.h"
+
+namespace rlx {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// Seconds of the shortest run, of as many as fit into a moment.
+template <class F>
+double shortest(F run) {
+  constexpr double kMoment = 0.15;
+  constexpr int kLeast = 4;
+  double best = 1e30, all = 0;
+  for (int i = 0; i < kLeast || all < kMoment; ++i) {
+    const auto begin = Clock::now();
+    run();
+    const double taken = std::chrono::duration<double>(Clock::now() - begin).count();
+    best = std::min(best, taken), all += taken;
+  }
+  return std::max(best, 1e-9);
+}
+
+/// Numbers between -1 and 1 that repeat after a while.
+Tensor numbers(Shape shape) {
+  Tensor t = Tensor::uninitialized(f32, std::move(shape));
+  int64_t i = 0;
+  for (float& v : t.mutable_values<float>()) v = static_cast<float>(i++ * 7919 % 2003 - 1001) / 1001;
+  return t;
+}
+
+/// Seconds of a graph of these inputs, of which the last `weights` are constants.
+template <class Build>
+double seconds_of(const std::vector<Shape>& shapes, int threads, Build build, size_t weights = 0, int repeats = 1) {
+  Graph g("machine");
+  std::vector<Value> in;
+  std::vector<Tensor> given;
+  for (size_t i = 0; i < shapes.size(); ++i) {
+    Tensor t = numbers(shapes[i]);
+    if (i + weights >= shapes.size()) {
+      in.push_back(g.constant(t));
+      continue;
+    }
+    in.push_back(g.input(text_of("x", i), f32, Dims(shapes[i].begin(), shapes[i].end())));
+    given.push_back(std::move(t));
+  }
+  g.output(build(in), "y");
+  const CompiledGraph compiled = Session(Device::cpu(), {threads}).compile(g, {});
+  std::vector<Tensor> results(1);
+  return shortest([&] {
+           for (int i = 0; i < repeats; ++i) compiled.run_into(given, results);
+         }) /
+         repeats;
+}
+
+Value product(std::vector<Value>& in) { return matmul(in[0], in[1]); }
+
+/// The fewest rows from which on products are faster by tiles, and stay so.
+double rows_that_pay() {
+  if (!kernels::has_matrix_tiles()) return 0;
+  const kernels::CostModel before = kernels::cost_model();
+  const int64_t rows[] = {32, 48, 64, 96, 128, 192, 256};
+  int64_t least = 512;
+  for (size_t i = std::size(rows); i-- > 0;) {
+    double seconds[2];
+    for (const bool tiles : {false, true}) {
+      kernels::set_cost_model({before.part_work, tiles ? 1 : int64_t{1} << 20});
+      // The second shape has another number of rows, so that no plan is found again.
+      seconds[tiles] = seconds_of({{rows[i], 384}, {384, 1536}}, 1, product, 1);
+    }
+    if (seconds[1] > seconds[0]) break;
+    least = rows[i];
+  }
+  kernels::set_cost_model(before);
+  return static_cast<double>(least);
+}
+
+}  // namespace
+
+MachineSpeeds measure_machine(const std::function<void(size_t, size_t, std::string_view)>& progress) {
+  MachineSpeeds s;
+  s.processor = processor_name();
+  s.threads = kernels::ThreadPool::hardware_threads();
+  const auto flops = [](double m, double k, double n, double seconds) { return 2 * m * k * n / seconds * 1e-9; };
+  const struct {
+    const char* what;
+    std::function<void()> measure;
+  } all[] = {
+      {"small products",
+       [&] {
+         s.small_product_gflops = flops(64, 64, 64, seconds_of({{64, 64}, {64, 64}}, 1, product, 1, 50));
+       }},
+      {"large products",
+       [&] {
+         s.product_gflops = flops(1024, 1024, 1024, seconds_of({{1024, 1024}, {1024, 1024}}, 1, product, 1));
+       }},
+      {"large products by all threads",
+       [&] {
+         s.product_all_gflops =
+             flops(1024, 1024, 1024, seconds_of({{1024, 1024}, {1024, 1024}}, s.threads, product, 1));
+       }},
+      {"attention",
+       [&] {
+         AttentionAttrs attrs;
+         attrs.heads = 12;
+         const Shape heads = {1, 12, 256, 64};
+         s.attention_gflops = flops(12 * 2, 256 * 256, 64, seconds_of({heads, heads, heads}, 1, [&](auto& in) {
+                                      return attention(in[0], in[1], in[2], attrs);
+                                    }));
+       }},
+      {"memory read",
+       [&] {
+         const double seconds = seconds_of({{16384, 4096}}, 1, [](auto& in) { return reduce_sum(in[0], {1}); });
+         s.read_gbs = 4.0 * 16384 * 4096 / seconds * 1e-9;
+       }},
+      {"memory written",
+       [&] {
+         const double seconds = seconds_of({{4096, 4096}, {4096, 4096}}, 1, [](auto& in) { return in[0] + in[1]; });
+         s.update_gbs = 12.0 * 4096 * 4096 / seconds * 1e-9;
+       }},
+      {"reductions",
+       [&] {
+         const double seconds = seconds_of({{256, 1024}}, 1, [](auto& in) { return reduce_sum(in[0], {1}); });
+         s.reduction_gbs = 4.0 * 256 * 1024 / seconds * 1e-9;
+       }},
+      {"runs of small graphs",
+       [&] {
+         s.launch_us = 1e6 * seconds_of(
+                                 {{16}}, 1, [](auto& in) { return in[0] + in[0]; }, 0, 1000);
+       }},
+      {"hand-over between threads",
+       [&] {
+         constexpr int kTimes = 200;
+         s.hand_over_us = 1e6 / kTimes * shortest([&] {
+                            for (int i = 0; i < kTimes; ++i)
+                              kernels::ThreadPool::shared().parallel_for(s.threads, s.threads, [](int64_t) {});
+                          });
+       }},
+      {"matrix tiles", [&] { s.tile_rows = rows_that_pay(); }},
+  };
+  size_t done = 0;
+  for (const auto& m : all) {
+    if (progress) progress(done, std::size(all), m.what);
+    m.measure();
+    ++done;
+  }
+  if (progress) progress(done, std::size(all), "");
+  return s;
+}
+
+}  // namespace rlx

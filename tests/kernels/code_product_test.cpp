@@ -1,0 +1,99 @@
+// Judge: the sums in 32 bits that wrap, one by one, rounded as the op says.
+#include "kernels/code_product.h"
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+#include <vector>
+
+#include "kernels/aligned_memory.h"
+#include "kernels/kernel_test.h"
+
+using namespace rlx;
+using namespace rlx::kernels;
+using namespace rlx::test;
+
+namespace {
+
+struct Case {
+  DType x = i8, w = i8;
+  int64_t m = 1, k = 1, n = 1;
+  int32_t x_zero = 0, w_zero = 0, y_zero = 0;
+};
+
+int32_t code(DType t, const std::vector<uint8_t>& codes, int64_t i) {
+  const uint8_t v = codes[static_cast<size_t>(i)];
+  return t == i8 ? static_cast<int8_t>(v) : v;
+}
+
+/// Codes that differ from the judge's, and bytes written outside.
+int64_t wrong_codes(const Case& c, std::mt19937& random) {
+  const auto draw = [&](int64_t count) {
+    std::vector<uint8_t> codes(static_cast<size_t>(count));
+    for (uint8_t& v : codes) v = static_cast<uint8_t>(random());
+    return codes;
+  };
+  const std::vector<uint8_t> x = draw(c.m * c.k), w = draw(c.k * c.n);
+  std::vector<int32_t> bias;
+  std::vector<float> multipliers;
+  for (int64_t j = 0; j < c.n; ++j) {
+    bias.push_back(j % 7 == 3 ? INT32_MAX - static_cast<int32_t>(random() % 99)
+                              : static_cast<int32_t>(random() % 2001) - 1000);
+    multipliers.push_back(0.00003f * static_cast<float>(random() % 1000));
+  }
+  CodeWeights weights{c.w, c.w_zero, c.k, c.n};
+  AlignedMemory packed = aligned_memory(packed_code_bytes(c.k, c.n));
+  pack_codes(weights, w.data(), c.n, 1, packed.get());
+  weights.packed = packed.get();
+  const size_t scratch_bytes = code_product_scratch_bytes(c.m, c.k);
+  AlignedMemory scratch = aligned_memory(scratch_bytes + 64);
+  std::fill_n(scratch.get() + scratch_bytes, 64, '\x55');
+  constexpr int64_t kBehind = 64;
+  std::vector<uint8_t> y(static_cast<size_t>(c.m * c.n + kBehind), 0x77);
+  CodeProduct p;
+  p.w = weights, p.dtype = c.x, p.rows = c.m, p.x = x.data(), p.x_stride = c.k;
+  p.x_zero_point = c.x_zero, p.y_zero_point = c.y_zero;
+  p.multipliers = multipliers.data(), p.bias = bias.data(), p.y = y.data(), p.y_stride = c.n;
+  const int64_t middle = std::min<int64_t>(CodeProduct::kColumns, c.n);
+  multiply_packed_codes(p, 0, middle, scratch.get());
+  if (middle < c.n) multiply_packed_codes(p, middle, c.n, scratch.get());
+
+  int64_t wrong = std::count_if(y.end() - kBehind, y.end(), [](uint8_t v) { return v != 0x77; }) +
+                  std::count_if(scratch.get() + scratch_bytes, scratch.get() + scratch_bytes + 64,
+                                [](char v) { return v != '\x55'; });
+  const float low = c.x == i8 ? -128.0f : 0.0f;
+  for (int64_t i = 0; i < c.m; ++i)
+    for (int64_t j = 0; j < c.n; ++j) {
+      auto sum = static_cast<uint32_t>(bias[static_cast<size_t>(j)]);
+      for (int64_t q = 0; q < c.k; ++q)
+        sum += static_cast<uint32_t>((code(c.x, x, i * c.k + q) - c.x_zero) * (code(c.w, w, q * c.n + j) - c.w_zero));
+      float v = std::nearbyint(static_cast<float>(static_cast<int32_t>(sum)) * multipliers[static_cast<size_t>(j)]) +
+                static_cast<float>(c.y_zero);
+      v = std::clamp(v, low, low + 255);
+      wrong += code(c.x, y, i * c.n + j) != static_cast<int32_t>(v);
+    }
+  return wrong;
+}
+
+}  // namespace
+
+TEST_CASE("products of codes are exact, whatever the signs, zero points and tails, and sums wrap") {
+  for_each_target([] {
+    std::mt19937 random(1);
+    for (DType x : {i8, u8})
+      for (DType w : {i8, u8})
+        for (int64_t m : {1, 5, 16, 17, 33, 70})
+          for (int64_t k : {0, 1, 3, 64, 65, 130})
+            for (int64_t n : {1, 15, 16, 33, 64, 100}) {
+              const auto zero = [&](DType t) { return static_cast<int32_t>(random() % 256) - (t == i8 ? 128 : 0); };
+              const Case c{x, w, m, k, n, zero(x), random() % 2 ? zero(w) : 0, zero(x)};
+              INFO(x, " times ", w, ", ", m, "x", k, "x", n, ", zero points ", c.x_zero, ", ", c.w_zero);
+              CHECK(wrong_codes(c, random) == 0);
+            }
+  });
+}
+
+TEST_CASE("rows that do not fit the cache are taken in pieces") {
+  std::mt19937 random(2);
+  CHECK(wrong_codes({i8, i8, 300, 4000, 20, 3, 0, 1}, random) == 0);
+}

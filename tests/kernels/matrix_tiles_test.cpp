@@ -1,0 +1,129 @@
+// Products large enough for matrix tiles, where the processor has them, beside sums in double.
+// tests/kernels/gemm_test.cpp has the other shapes and the epilogues.
+#include "kernels/matrix_tiles.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "kernels/gemm.h"
+#include "kernels/thread_pool.h"
+
+using namespace rlx;
+using namespace rlx::kernels;
+
+namespace {
+
+struct Product {
+  int64_t m, n, k;
+  std::vector<float> x, w, y;
+
+  Product(int64_t rows, int64_t columns, int64_t depth, float scale = 1) : m(rows), n(columns), k(depth) {
+    std::mt19937 random(7);
+    std::uniform_real_distribution<float> real(-scale, scale);
+    x.resize(static_cast<size_t>(m * k)), w.resize(static_cast<size_t>(k * n)), y.resize(static_cast<size_t>(m * n));
+    for (auto* values : {&x, &w})
+      for (float& v : *values) v = real(random);
+  }
+  void run(int threads, bool packed) {
+    std::vector<char> scratch;
+    const auto aligned = [&](size_t bytes) {
+      scratch.resize(bytes + 64);
+      return scratch.data() + (64 - reinterpret_cast<uintptr_t>(scratch.data()) % 64) % 64;
+    };
+    if (packed) {
+      WeightsSpec spec;
+      spec.k = k, spec.n = n, spec.k_stride = n, spec.n_stride = 1, spec.threads = threads;
+      GemmSpec gemm;
+      gemm.m = m, gemm.x_stride = k, gemm.y_stride = n, gemm.threads = threads;
+      const PreparedGemm product = PackedWeights::pack(spec, w.data())->prepare(gemm);
+      return product.run({x.data(), y.data()}, aligned(product.scratch_bytes()), ThreadPool::shared());
+    }
+    BatchedGemmSpec s;
+    s.m = m, s.n = n, s.k = k, s.lhs_m_stride = k, s.rhs_k_stride = n, s.y_m_stride = n, s.threads = threads;
+    const PreparedBatchedGemm product = prepare_batched_gemm(s);
+    product.run({x.data(), w.data(), y.data()}, aligned(product.scratch_bytes()), ThreadPool::shared());
+  }
+  float at(const std::vector<float>& v, int64_t i) const { return v[static_cast<size_t>(i)]; }
+  double sum(int64_t i, int64_t j) const {
+    double s = 0;
+    for (int64_t p = 0; p < k; ++p) s += static_cast<double>(at(x, i * k + p)) * static_cast<double>(at(w, p * n + j));
+    return s;
+  }
+  /// Of the sums of magnitudes, the worst.
+  double worst_error() const {
+    double worst = 0;
+    for (int64_t i = 0; i < m; ++i)
+      for (int64_t j = 0; j < n; ++j) {
+        double magnitude = 0;
+        for (int64_t p = 0; p < k; ++p)
+          magnitude += std::fabs(static_cast<double>(at(x, i * k + p)) * static_cast<double>(at(w, p * n + j)));
+        worst = std::max(worst, std::fabs(static_cast<double>(at(y, i * n + j)) - sum(i, j)) / magnitude);
+      }
+    return worst;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("an f32 product is as exact as one multiply-add after the other, with few rows and with many") {
+  for (int threads : {1, 2, 3})
+    for (bool packed : {false, true})
+      for (int64_t m : {64, 79, 700}) {
+        Product p(m, 83, 515);
+        p.run(threads, packed);
+        INFO(m, " rows, ", threads, " threads, packed ", packed);
+        CHECK(p.worst_error() < 0x1p-23);
+      }
+}
+
+TEST_CASE("integers below 2^24 are multiplied exactly") {
+  Product p(70, 50, 96);
+  std::mt19937 random(3);
+  for (auto* values : {&p.x, &p.w})
+    for (float& v : *values) v = static_cast<float>(static_cast<int>(random() % 511) - 255);
+  p.run(1, true);
+  int64_t wrong = 0;
+  for (int64_t i = 0; i < p.m; ++i)
+    for (int64_t j = 0; j < p.n; ++j) wrong += static_cast<double>(p.at(p.y, i * p.n + j)) != p.sum(i, j);
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("numbers that parts do not stand for are multiplied as they are") {
+  constexpr float kInf = std::numeric_limits<float>::infinity(), kNan = std::numeric_limits<float>::quiet_NaN();
+  for (bool packed : {false, true})
+    for (int64_t m : {70, 700})
+      for (int threads : {1, 2}) {
+        INFO(m, " rows, ", threads, " threads, packed ", packed);
+        Product p(m, 100, 520);
+        p.x[static_cast<size_t>(3 * p.k + 5)] = kInf;
+        p.x[static_cast<size_t>(40 * p.k + 1)] = kNan;
+        p.x[static_cast<size_t>(50 * p.k + 2)] = 3e38f;
+        p.w[static_cast<size_t>(7 * p.n + 60)] = -kInf;
+        p.run(threads, packed);
+        for (int64_t i = 0; i < p.m; ++i)
+          for (int64_t j = 0; j < p.n; ++j) {
+            const double want = p.sum(i, j), got = static_cast<double>(p.at(p.y, i * p.n + j));
+            const bool same = std::isnan(want)   ? std::isnan(got)
+                              : std::isinf(want) ? got == want
+                                                 : std::fabs(got - want) <= 1e-5 * std::max(30.0, std::fabs(want));
+            if (!same) FAIL_CHECK("row ", i, ", column ", j, ": ", got, " instead of ", want);
+          }
+      }
+}
+
+TEST_CASE("matrices of tiny numbers keep their digits") {
+  for (bool packed : {false, true}) {
+    Product p(64, 40, 64, 1e-18f);
+    for (float& v : p.w) v *= 1e16f;
+    p.run(1, packed);
+    CHECK(p.worst_error() < 0x1p-22);
+    Product q(64, 40, 64, 1e-30f);  // products below the least normal number
+    for (float& v : q.w) v *= 1e28f;
+    q.run(1, packed);
+    CHECK(q.worst_error() < 0x1p-20);
+  }
+}
