@@ -4,6 +4,7 @@
 #include "ir/text.h"
 #include "ir/verify.h"
 #include "rlx/graph_file.h"
+#include "rlx/machine.h"
 #include "rlx/op_def.h"
 #include "rlx/version.h"
 

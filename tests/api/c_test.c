@@ -121,6 +121,7 @@ static void mistakes_have_messages(void) {
          strstr(rlx_error_message(error), "cpu") != NULL);
   rlx_error_free(error);
   EXPECT(rlx_device_available("cpu") == 1 && rlx_device_available("cuda") == 0 && rlx_device_available(NULL) == 0);
+  EXPECT(rlx_device_available(rlx_pick_best_device()) == 1);
   rlx_tensor* tensor = NULL;
   const int64_t negative[] = {-1};
   EXPECT(rlx_tensor_create("f32", negative, 1, NULL, 0, &tensor, &error) == RLX_SHAPE_MISMATCH);

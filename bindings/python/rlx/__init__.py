@@ -30,6 +30,11 @@ from . import coreml
 remat = checkpoint
 
 
+def pick_best_device():
+    """The name of the device that computes fastest of those that can run here: what `Session` takes."""
+    return _native.lib.rlx_pick_best_device().decode()
+
+
 def stop_gradient(x):
     """x, through which no gradient flows; also for trees of arrays."""
     return tree.map(ops.stop_gradient, x)

@@ -1,0 +1,115 @@
+#include "rlx/machine.h"
+
+#include <doctest/doctest.h>
+
+#include <unistd.h>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "kernels/cost_model.h"
+#include "kernels/thread_pool.h"
+#include "rlx/error.h"
+
+using namespace rlx;
+
+namespace {
+
+MachineSpeeds plausible() {
+  MachineSpeeds s;
+  s.processor = processor_name(), s.threads = kernels::ThreadPool::hardware_threads();
+  s.small_product_gflops = 40.5, s.product_gflops = 120, s.product_all_gflops = 230, s.attention_gflops = 90;
+  s.read_gbs = 12.25, s.update_gbs = 17, s.reduction_gbs = 60, s.launch_us = 0.4, s.hand_over_us = 1.5,
+  s.tile_rows = 96;
+  return s;
+}
+
+struct File {
+  std::filesystem::path path = std::filesystem::temp_directory_path() / text_of("rlx-machine-", ::getpid(), ".json");
+  ~File() { std::filesystem::remove(path); }
+  void write(const std::string& text) const { std::ofstream(path) << text; }
+  /// What load_machine() says of it; empty if it takes it.
+  std::string refusal() const {
+    try {
+      load_machine(path.string());
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  }
+};
+
+std::string changed(std::string text, const std::string& from, const std::string& to) {
+  const size_t at = text.find(from);
+  REQUIRE(at != std::string::npos);
+  return text.replace(at, from.size(), to);
+}
+
+}  // namespace
+
+TEST_CASE("what was measured is read back as it was kept") {
+  const File file;
+  const MachineSpeeds s = plausible();
+  save_machine(s, file.path.string());
+  const MachineSpeeds read = load_machine(file.path.string());
+  CHECK(read.json() == s.json());
+  CHECK(read.product_all_gflops == 230);
+  CHECK(read.table().find("230 GF/s") != std::string::npos);
+}
+
+TEST_CASE("a calibration that is damaged, old, or of another machine is refused with the reason") {
+  const File file;
+  const std::string good = plausible().json();
+  CHECK(file.refusal().find("cannot be read") != std::string::npos);
+  const struct {
+    std::string text, reason;
+  } cases[] = {
+      {"", "not a JSON object"},
+      {good.substr(0, good.size() / 2), "not a JSON object"},
+      {"[1, 2]", "not a JSON object"},
+      {changed(good, "rlx machine 1", "rlx machine 0"), "format"},
+      {changed(good, "\"processor\": \"", "\"processor\": \"Other "), "and this is"},
+      {changed(good, "\"threads\": ", "\"threads\": 1"), "threads"},
+      {changed(good, "\"threads\": ", "\"threads\": -"), "'threads'"},
+      {changed(good, "12.25", "-12.25"), "'read_gbs' is -12.25"},
+      {changed(good, "12.25", "1e300"), "'read_gbs'"},
+      {changed(good, "12.25", "\"fast\""), "'read_gbs' is missing, or no number"},
+      {changed(good, "\"launch_us\"", "\"lunch_us\""), "'launch_us' is missing"},
+      {std::string(100000, ' ') + good, "not a JSON object"},
+  };
+  for (const auto& c : cases) {
+    file.write(c.text);
+    INFO(file.refusal());
+    CHECK(file.refusal().find(c.reason) != std::string::npos);
+  }
+  file.write(good);
+  CHECK(file.refusal().empty());
+}
+
+TEST_CASE("the file lies where compiled graphs are kept, by the name of the processor") {
+  const char* before = std::getenv("RLX_CACHE_DIR");
+  const std::string kept = before ? before : "";
+  ::setenv("RLX_CACHE_DIR", "/somewhere", 1);
+  const std::string path = machine_file();
+  CHECK(path.rfind("/somewhere/machine-", 0) == 0);
+  CHECK(path.size() == std::string("/somewhere/machine-0123456789abcdef.json").size());
+  if (before) ::setenv("RLX_CACHE_DIR", kept.c_str(), 1);
+  else ::unsetenv("RLX_CACHE_DIR");
+}
+
+TEST_CASE("measuring finds speeds, and leaves the cost model as it was") {
+  const kernels::CostModel before = kernels::cost_model();
+  size_t calls = 0;
+  const MachineSpeeds s = measure_machine([&](size_t done, size_t all, std::string_view) { calls += done <= all; });
+  CHECK(calls == 11);
+  CHECK(kernels::cost_model() == before);
+  for (double v : {s.small_product_gflops, s.product_gflops, s.product_all_gflops, s.attention_gflops, s.read_gbs,
+                   s.update_gbs, s.reduction_gbs, s.launch_us, s.hand_over_us})
+    CHECK(v > 0);
+  CHECK_NOTHROW(MachineSpeeds::parse(s.json()));
+}
+
+TEST_CASE("the best device is one that is available") {
+  CHECK(is_available(pick_best_device()));
+  CHECK(pick_best_device().kind() != DeviceKind::null);
+}
