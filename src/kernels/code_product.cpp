@@ -3,7 +3,6 @@
 #include "kernels/code_product.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "kernels/integer_product.h"
 #include "kernels/matrix_tiles.h"
@@ -39,20 +38,18 @@ int64_t rows_at_a_time(int64_t rows, int64_t k) {
 
 #if defined(__x86_64__) && defined(__linux__)
 
+#define RLX_WIDE __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq")))
+
 /// Rows of x as left tiles, and if asked for, the sum of each.
-void pack_code_rows(const CodeProduct& p, int64_t row, int64_t rows, char* out, uint32_t* sums) {
+RLX_WIDE void pack_code_rows(const CodeProduct& p, int64_t row, int64_t rows, char* out, uint32_t* sums) {
   const int64_t k = p.w.k, bytes = tile_bytes(k);
   for (int64_t i = 0; i < divided_up(rows, kBlockRows) * kBlockRows; ++i) {
     char* to = out + i / kTileLines * bytes + i % kTileLines * kTileCodes;
     const char* from = static_cast<const char*>(p.x) + (row + i) * p.x_stride;
     for (int64_t at = 0; at < k; at += kTileCodes, to += kTileBytes) {
       const int64_t count = i < rows ? std::min(k - at, kTileCodes) : 0;
-      if (count == kTileCodes) {
-        std::memcpy(to, from + at, kTileCodes);
-        continue;
-      }
-      std::memset(to, 0, kTileCodes);
-      if (count > 0) std::memcpy(to, from + at, static_cast<size_t>(count));
+      const __mmask64 mask = count == kTileCodes ? ~__mmask64{0} : (__mmask64{1} << count) - 1;
+      _mm512_store_si512(to, count > 0 ? _mm512_maskz_loadu_epi8(mask, from + at) : _mm512_setzero_si512());
     }
     if (!sums) continue;
     sums[i] = 0;
@@ -61,10 +58,8 @@ void pack_code_rows(const CodeProduct& p, int64_t row, int64_t rows, char* out, 
 }
 
 /// A block of sums to codes. `offsets`: what the columns add; `row_sums` may be null.
-__attribute__((target("avx512f,avx512bw,avx512vl,avx512dq"))) void requantize(const CodeProduct& p, const int32_t* sums,
-                                                                              int64_t rows, int64_t row, int64_t column,
-                                                                              int64_t cols, const int32_t* offsets,
-                                                                              const uint32_t* row_sums) {
+RLX_WIDE void requantize(const CodeProduct& p, const int32_t* sums, int64_t rows, int64_t row, int64_t column,
+                         int64_t cols, const int32_t* offsets, const uint32_t* row_sums) {
   const float low = p.dtype == i8 ? -128.0f : 0.0f;
   const __m512 lowest = _mm512_set1_ps(low), highest = _mm512_set1_ps(low + 255),
                zero_point = _mm512_set1_ps(static_cast<float>(p.y_zero_point));

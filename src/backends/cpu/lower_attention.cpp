@@ -249,14 +249,21 @@ Prepared lower_attention(const LoweringContext& c) {
   size_t per_thread = (kernels::attention_scratch_bytes(at.args) + 63) / 64 * 64;
   auto bytes = static_cast<int64_t>(c.operands[0].element_bytes());
   return make_step("flash_attention", per_thread * static_cast<size_t>(c.threads), [=](const StepArgs& step) {
-    for_ranges(step, tasks, 1, at.work_ns(), [&](int64_t begin, int64_t end, int64_t part) {
+    // More parts than threads, so that a thread that was interrupted does not hold up the others.
+    constexpr int64_t kPartsPerThread = 4;
+    constexpr double kWorthSplitting_ns = 4000;
+    const bool splits = step.width > 1 && at.work_ns() >= kWorthSplitting_ns;
+    const int64_t parts = splits ? std::min(tasks, kPartsPerThread * step.width) : std::min<int64_t>(tasks, 1);
+    step.pool.parallel_for(splits ? step.width : 1, parts, [&](int64_t part, int slot) {
+      int64_t begin = tasks * part / parts;
+      const int64_t end = tasks * (part + 1) / parts;
       while (begin < end) {  // all blocks of a head that fall to this part, in one call
         int64_t head = begin / blocks, first = begin % blocks, last = std::min(blocks, first + end - begin);
         int64_t b = head / heads, h = head % heads;
         kernels::AttentionArgs call = at.of(step, b, h);
         call.out = step.out<std::byte>() + y.offset(b, h) * bytes;
         kernels::attention(call, first * block, std::min(last * block, call.q_rows),
-                           step.scratch + per_thread * static_cast<size_t>(part));
+                           step.scratch + per_thread * static_cast<size_t>(slot));
         begin += last - first;
       }
     });

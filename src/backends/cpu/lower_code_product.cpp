@@ -1,5 +1,6 @@
 // Products and convolutions of 8-bit codes. A convolution is a product: each output place has a row, the codes under
 // the kernel, channels innermost; rows of an image are taken in bands that stay in the cache.
+#include <bit>
 #include <cstring>
 
 #include "backends/cpu/lowerings.h"
@@ -15,7 +16,39 @@ using kernels::CodeWeights;
 
 constexpr double kMultiply_ns = 0.002;  // and add, by tiles
 
+/// Copies go in pieces of this; what they write too much is written over, or is room at the end.
+constexpr int64_t kPiece = 16;
+
 size_t aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
+size_t aligned_with_room(int64_t bytes) { return aligned(static_cast<size_t>(bytes + kPiece)); }
+
+void copy_in_pieces(const std::byte* from, int64_t count, std::byte* to) {
+  for (int64_t i = 0; i < count; i += kPiece) std::memcpy(to + i, from + i, static_cast<size_t>(kPiece));
+}
+
+/// to[j * to_row + i] = from[i * from_row + j], eight by eight in registers (Warren, Hacker's Delight, 7-3, with bytes
+/// for bits), the rest one by one.
+void turn_bytes(const std::byte* from, int64_t from_row, int64_t rows, int64_t columns, std::byte* to, int64_t to_row) {
+  const auto swap_blocks = [](uint64_t& a, uint64_t& b, int shift, uint64_t mask) {
+    const uint64_t t = ((a >> shift) ^ b) & mask;
+    b ^= t, a ^= t << shift;
+  };
+  const bool in_registers = std::endian::native == std::endian::little;
+  for (int64_t i = 0; i < rows; i += 8)
+    for (int64_t j = 0; j < columns; j += 8) {
+      if (!in_registers || rows - i < 8 || columns - j < 8) {
+        for (int64_t r = i; r < std::min(i + 8, rows); ++r)
+          for (int64_t c = j; c < std::min(j + 8, columns); ++c) to[c * to_row + r] = from[r * from_row + c];
+        continue;
+      }
+      uint64_t line[8];
+      for (int64_t r = 0; r < 8; ++r) std::memcpy(&line[r], from + (i + r) * from_row + j, 8);
+      for (int r = 0; r < 4; ++r) swap_blocks(line[r], line[r + 4], 32, 0x00000000ffffffff);
+      for (int r : {0, 1, 4, 5}) swap_blocks(line[r], line[r + 2], 16, 0x0000ffff0000ffff);
+      for (int r : {0, 2, 4, 6}) swap_blocks(line[r], line[r + 1], 8, 0x00ff00ff00ff00ff);
+      for (int64_t c = 0; c < 8; ++c) std::memcpy(to + (j + c) * to_row + i, &line[c], 8);
+    }
+}
 
 /// Weights of each group as [k, n]: packed once if they are known, else in each run, into scratch.
 struct Weights {
@@ -78,8 +111,8 @@ struct Convolution {
   int64_t places() const { return band * out_width; }
   int64_t padded_width() const { return width + 2 * padding[1]; }
   int64_t band_height() const { return (band - 1) * stride[0] + (kernel[0] - 1) * dilation[0] + 1; }
-  size_t image_bytes() const { return aligned(static_cast<size_t>(band_height() * padded_width() * channels)); }
-  size_t rows_bytes() const { return aligned(static_cast<size_t>(places() * depth())); }
+  size_t image_bytes() const { return aligned_with_room(band_height() * padded_width() * channels); }
+  size_t rows_bytes() const { return aligned_with_room(places() * depth()); }
   size_t results_bytes() const { return aligned(static_cast<size_t>(places() * outputs)); }
   size_t product_bytes() const { return kernels::code_product_scratch_bytes(places(), depth()); }
   size_t scratch_bytes() const { return image_bytes() + rows_bytes() + results_bytes() + product_bytes(); }
@@ -107,10 +140,7 @@ struct Convolution {
       std::fill_n(out, padding[1] * channels, zero);
       std::fill_n(out + (padding[1] + width) * channels, padding[1] * channels, zero);
       std::byte* to = out + padding[1] * channels;
-      for (int64_t i = 0; i < channels; ++i) {
-        const std::byte* from = x + (i * height + y) * width;
-        for (int64_t column = 0; column < width; ++column) to[column * channels + i] = from[column];
-      }
+      turn_bytes(x + y * width, height * width, channels, width, to, channels);
     }
   }
   void gather_rows(const std::byte* image, int64_t rows, std::byte* out) const {
@@ -121,15 +151,11 @@ struct Convolution {
         for (int64_t i = 0; i < kernel[0]; ++i) {
           const std::byte* from = image + (r * stride[0] + i * dilation[0]) * line + column * stride[1] * channels;
           for (int64_t j = 0; j < (adjacent ? 1 : kernel[1]); ++j, out += run)
-            std::memcpy(out, from + j * dilation[1] * channels, static_cast<size_t>(run));
+            copy_in_pieces(from + j * dilation[1] * channels, run, out);
         }
   }
   void scatter_results(const std::byte* from, int64_t first_row, int64_t rows, std::byte* y) const {
-    const int64_t count = rows * out_width;
-    for (int64_t o = 0; o < outputs; ++o) {
-      std::byte* to = y + (o * out_height + first_row) * out_width;
-      for (int64_t i = 0; i < count; ++i) to[i] = from[i * outputs + o];
-    }
+    turn_bytes(from, outputs, rows * out_width, outputs, y + first_row * out_width, out_height * out_width);
   }
 };
 
