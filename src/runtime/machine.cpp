@@ -185,9 +185,14 @@ void use_measured_machine() {
 }
 
 Device pick_best_device() {
+#if defined(__APPLE__)
+  constexpr bool kHasCoreMl = true;
+#else
+  constexpr bool kHasCoreMl = false;  // elsewhere its packages are run on the CPU, to check them
+#endif
   for (const Device& device : {Device::cuda(), Device::rocm(), Device::metal(), Device::mlx(), Device::tpu(),
                                Device::coreml(), Device::wgpu()})
-    if (is_available(device)) return device;
+    if (is_available(device) && (device.kind() != DeviceKind::coreml || kHasCoreMl)) return device;
   return Device::cpu();
 }
 

@@ -141,11 +141,16 @@ MachineSpeeds measure_machine(const std::function<void(size_t, size_t, std::stri
        }},
       {"hand-over between threads",
        [&] {
-         constexpr int kTimes = 200;
-         s.hand_over_us = 1e6 / kTimes * shortest([&] {
-                            for (int i = 0; i < kTimes; ++i)
-                              kernels::ThreadPool::shared().parallel_for(s.threads, s.threads, [](int64_t) {});
-                          });
+         // Parts that take a while: one that no thread has begun in time, its caller takes back.
+         constexpr double kPart_us = 50;
+         const auto work = [](int64_t) {
+           const auto begin = Clock::now();
+           while (std::chrono::duration<double, std::micro>(Clock::now() - begin).count() < kPart_us) {
+           }
+         };
+         const double taken =
+             1e6 * shortest([&] { kernels::ThreadPool::shared().parallel_for(s.threads, s.threads, work); });
+         s.hand_over_us = std::max(0.0, taken - kPart_us);  // 0: not found, and the default stays
        }},
       {"matrix tiles", [&] { s.tile_rows = rows_that_pay(); }},
   };
