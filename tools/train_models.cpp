@@ -1,5 +1,5 @@
-// See the header. Params are drawn as PyTorch draws those of its layers (uniform within 1 / sqrt(fan_in)), but for
-// char_lm, which begins as GPT-2 does (Radford et al. 2019).
+// See the header. Neighbours: train_language.cpp has char_lm, train_examples.cpp the data, train_initial.h the first
+// values.
 #include "tools/train_models.h"
 
 #include <algorithm>
@@ -8,146 +8,17 @@
 #include "rlx/element.h"
 #include "rlx/graph_file.h"
 #include "rlx/models.h"
-#include "tools/train_data.h"
+#include "tools/train_examples.h"
+#include "tools/train_initial.h"
 
 namespace rlx::tools {
 namespace {
-
-// What the streams of random numbers are for; those of the loader have lower numbers.
-constexpr uint32_t kParams = 16;
-
-/// Draws a value for each param of a graph that has none.
-class Initial {
- public:
-  explicit Initial(const TrainSettings& s) : seed_(static_cast<uint64_t>(s.seed)) {
-    if (!s.params.empty()) given_ = SafetensorsFile::open(with_home(s.params)).tensors();
-  }
-  template <class Draw>  // of (name, type, random) -> double
-  void fill(TrainModel& model, Draw draw) {
-    const Graph& g = model.loss;
-    NamedTensors& all = model.initial;
-    uint32_t index = 0;
-    for (Ref r : g.params()) {
-      const Node& param = g.node(r);
-      RandomStream random(seed_, kParams, index++);
-      if (auto found = given_.find(param.name); found != given_.end()) {
-        all.emplace(param.name, found->second);
-        continue;
-      }
-      const Type& type = param.types[0];
-      if (!is_float(type.dtype) || !is_static(type.dims))
-        fail(ErrorCode::invalid_argument, "the param '", param.name, "' is ", type,
-             ", for which no value can be drawn; give a file that has it: --params FILE.safetensors");
-      Tensor t(type.dtype, shape_of(type.dims));
-      for (size_t i = 0; i < t.element_count(); ++i) store<double>(t, i, draw(param.name, t.shape(), random));
-      all.emplace(param.name, std::move(t));
-    }
-    for (const auto& [name, value] : given_)
-      if (!all.contains(name)) model.beside.emplace(name, value);
-  }
-
- private:
-  uint64_t seed_;
-  NamedTensors given_;
-};
 
 double uniform_within(double bound, RandomStream& random) { return bound * (2 * random.uniform() - 1); }
 double fan_in(const Shape& weight) {
   double n = 1;
   for (size_t d = 1; d < weight.size(); ++d) n *= static_cast<double>(weight[d]);
   return n;
-}
-
-// ---- data ----
-
-/// The elements as another dtype: what a graph wants of a file that has its own.
-Tensor converted(const Tensor& from, DType dtype) {
-  bool exact = is_integer(from.dtype()) && is_integer(dtype);
-  Tensor to(dtype, from.shape());
-  for (size_t i = 0; i < from.element_count(); ++i)
-    if (exact) store<int64_t>(to, i, load_index(from, i));
-    else if (is_float(dtype)) store<double>(to, i, load_number(from, i));
-    else store<int64_t>(to, i, static_cast<int64_t>(load_number(from, i)));
-  return to;
-}
-/// Of the graph's dtypes; [n] stands for [n, 1].
-void fit(NamedTensors& arrays, const Graph& g) {
-  for (Ref r : g.inputs()) {
-    auto found = arrays.find(g.node(r).name);
-    const Type& wanted = g.node(r).types[0];
-    if (found == arrays.end()) continue;
-    Tensor& array = found->second;
-    bool plain = [](DType t) { return is_float(t) || is_integer(t) || t == boolean; }(array.dtype());
-    bool loses = is_float(array.dtype()) && !is_float(wanted.dtype);
-    if (plain && !loses && array.dtype() != wanted.dtype && (is_float(wanted.dtype) || is_integer(wanted.dtype)))
-      array = converted(array, wanted.dtype);
-    if (array.rank() == 1 && wanted.rank() == 2 && wanted.dims[1] == Dim(1))
-      array = array.reshaped({array.shape()[0], 1});
-  }
-}
-
-TrainData data_of(const TrainSettings& s, const Graph* g = nullptr) {
-  TrainData data;
-  NamedTensors arrays = read_sources(s.data), test = read_sources(s.test);
-  if (arrays.empty())
-    fail(ErrorCode::invalid_argument, "no data are named: --data NAME=FILE for each input of the model");
-  if (g) fit(arrays, *g), fit(test, *g);
-  for (const auto& [name, array] : arrays) {
-    data.names.push_back(name);
-    data.types.push_back(array.type());
-    if (array.rank() > 0) data.types.back().dims[0] = Dim::symbol("N");
-  }
-  for (const auto& [name, array] : test) {
-    auto at = std::find(data.names.begin(), data.names.end(), name);
-    if (at == data.names.end()) fail(ErrorCode::not_found, "--test names '", name, "', which --data does not");
-    Type type = array.type(), wanted = data.types[static_cast<size_t>(at - data.names.begin())];
-    if (array.rank() > 0) type.dims[0] = Dim::symbol("N");
-    if (type != wanted)
-      fail(ErrorCode::shape_mismatch, "the data '", name, "' are ", wanted, " for training, ", type, " for testing");
-  }
-  if (!test.empty() && test.size() != arrays.size())
-    fail(ErrorCode::invalid_argument, "--data names ", arrays.size(), " inputs, --test ", test.size(),
-         "; both need all");
-  data.train = arrays_dataset(std::move(arrays));
-  if (!test.empty()) data.test = arrays_dataset(std::move(test));
-  return data;
-}
-
-/// Keeps the last examples to be tested by, if the settings say so and there are no others.
-void hold_out(TrainData& data, const TrainSettings& s) {
-  if (s.hold_out == 0 || data.test) return;
-  int64_t size = data.train->size(),
-          kept = std::max<int64_t>(1, static_cast<int64_t>(static_cast<double>(size) * s.hold_out));
-  if (kept >= size)
-    fail(ErrorCode::invalid_argument, "hold_out leaves nothing to learn from: there are ", size, " examples");
-  data.test = range_of(data.train, size - kept, size);
-  data.train = range_of(data.train, 0, size - kept);
-}
-
-const Type& type_named(const TrainData& data, const std::string& name, const std::string& model) {
-  for (size_t i = 0; i < data.names.size(); ++i)
-    if (data.names[i] == name) return data.types[i];
-  fail(ErrorCode::invalid_argument, "the model '", model, "' takes 'x' and the answers 't'; --data names no '", name,
-       "'");
-}
-
-/// One more than the greatest label.
-int64_t classes_in(const Dataset& data) {
-  int64_t most = 0;
-  for (int64_t begin = 0; begin < data.size(); begin += 1024) {
-    std::vector<int64_t> examples;
-    for (int64_t i = begin; i < std::min(begin + 1024, data.size()); ++i) examples.push_back(i);
-    for (const auto& [name, tensor] : data.gather(examples))
-      for (size_t i = 0; name == "t" && i < tensor.element_count(); ++i) {
-        int64_t label = load_index(tensor, i);
-        if (label < 0)
-          fail(ErrorCode::invalid_argument, "the label ", label, " of example ", begin, " and on is below 0");
-        most = std::max(most, label);
-      }
-  }
-  if (most > 1 << 20)
-    fail(ErrorCode::invalid_argument, "the greatest label is ", most, "; answers that are no classes must be floats");
-  return most + 1;
 }
 
 // ---- models of examples with answers ----
@@ -197,10 +68,6 @@ Graph answering_graph(const std::string& name, const TrainData& data, const Body
   ModelBuilder b(g);
   g.output(body(b, numbers_of(x), {}), "y");
   return g;
-}
-
-Value dropped(Value x, Value key, uint32_t place, double rate) {
-  return key ? dropout(fold_in(key, place), x, rate) : x;
 }
 
 Body body_of(const TrainSettings& s, int64_t outputs) {
@@ -276,101 +143,6 @@ TrainModel answers_model(const TrainSettings& s) {
   return model;
 }
 
-// ---- a language model of characters ----
-
-Characters characters_of(std::string_view text) {
-  std::vector<std::string> all;
-  for (size_t i = 0; i < text.size();) {
-    auto lead = static_cast<unsigned char>(text[i]);
-    size_t size = lead < 0x80 ? 1 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
-    all.emplace_back(text.substr(i, size));
-    i += size;
-  }
-  std::sort(all.begin(), all.end());
-  all.erase(std::unique(all.begin(), all.end()), all.end());
-  return {all};
-}
-
-/// Logits [N, S, characters] of what follows each place: a transformer with its norms in front (Radford et al. 2019).
-Value language_model(ModelBuilder& b, Value x, Value key, int64_t characters, const TrainSettings& s) {
-  constexpr double kEpsilon = 1e-5;
-  uint32_t place = 0;
-  auto drop = [&](Value v) { return dropped(v, key, place++, s.dropout); };
-  Value h = b.embedding(x, "characters", characters, s.width);
-  h = drop(h + slice_axis(b.within("positions",
-                                   [&] {
-                                     return b.param("weight", {s.context, s.width});
-                                   }),
-                          0, 0, x.dim(1)));
-  for (int64_t layer = 0; layer < s.layers; ++layer)
-    h = b.within(text_of("layer.", layer), [&] {
-      AttentionAttrs causal;
-      causal.causal = true;
-      Value mixed = b.self_attention(b.layer_norm(h, "norm1", kEpsilon), s.heads, {}, {.output = "mixed"}, causal);
-      Value y = h + drop(mixed);
-      return y + drop(b.feed_forward(b.layer_norm(y, "norm2", kEpsilon), "up", "down", 4 * s.width, Activation::gelu));
-    });
-  return b.linear(b.layer_norm(h, "norm", kEpsilon), "out", characters, false);
-}
-
-Graph language_graph(const TrainSettings& s, int64_t characters, bool with_key) {
-  Graph g("char_lm");
-  Dims dims = {Dim::symbol("N"), s.context};
-  Value x = g.input("x", i32, dims), t = g.input("t", i32, dims), key = with_key ? g.input("key", u32, {2}) : Value{};
-  ModelBuilder b(g);
-  Value logits = language_model(b, x, key, characters, s);
-  g.output(mean(softmax_cross_entropy_with_logits(logits, t), {0, 1}), "loss");
-  Value right = compare(convert(argmax(logits), i32), t, Comparison::eq);
-  g.output(reduce_sum(convert(right, f32), {0, 1}), "correct");
-  return g;
-}
-
-TrainModel language(const TrainSettings& s) {
-  if (s.width % s.heads != 0)
-    fail(ErrorCode::invalid_argument, "a width of ", s.width, " does not divide into ", s.heads, " heads");
-  for (const auto* sources : {&s.data, &s.test})
-    for (const auto& [name, files] : *sources)
-      if (name != "text") fail(ErrorCode::not_found, "the model 'char_lm' reads 'text'; --data names '", name, "'");
-  auto text_of_sources = [](const Sources& sources) {
-    auto found = sources.find("text");
-    return found == sources.end() ? std::string() : read_texts(found->second);
-  };
-  std::string text = text_of_sources(s.data), test = text_of_sources(s.test);
-  if (text.empty()) fail(ErrorCode::invalid_argument, "there is no text to learn from: --data text=FILE, or a folder");
-  TrainModel model;
-  model.characters = characters_of(text + test + s.prompt);
-  auto count = static_cast<int64_t>(model.characters.all.size());
-  TrainData& data = model.data;
-  auto windows = [&](const std::string& of) {
-    return windows_dataset(model.characters.encode(of), s.context, std::max<int64_t>(1, s.context / 2));
-  };
-  data.train = windows(text);
-  if (!test.empty()) data.test = windows(test);
-  data.names = {"t", "x"};
-  data.types.assign(2, Type{i32, {Dim::symbol("N"), s.context}});
-  hold_out(data, s);
-
-  model.loss = language_graph(s, count, s.dropout > 0);
-  model.tested = language_graph(s, count, false);
-  model.answers = s.context;
-  // The outputs that are added to the residual stream are drawn smaller, by the root of their number.
-  double smaller = 1 / std::sqrt(2.0 * static_cast<double>(s.layers));
-  Initial(s).fill(model, [&](const std::string& name, const Shape&, RandomStream& random) {
-    if (name.ends_with("bias")) return 0.0;
-    if (name.find("norm") != std::string::npos) return 1.0;
-    bool added = name.ends_with("mixed.weight") || name.ends_with("down.weight");
-    return 0.02 * (added ? smaller : 1) * random.normal();
-  });
-
-  Graph writer("char_lm_writer");
-  Value x = writer.input("x", i32, {1, s.context}), key = writer.input("key", u32, {2});
-  ModelBuilder b(writer);
-  Value logits = reshape(language_model(b, x, {}, count, s), {s.context, count});
-  writer.output(sample(key, logits, 0, 1, s.temperature), "next");
-  model.writer = std::move(writer);
-  return model;
-}
-
 // ---- a graph from a file ----
 
 TrainModel from_file(const TrainSettings& s) {
@@ -411,24 +183,13 @@ TrainModel from_file(const TrainSettings& s) {
 
 }  // namespace
 
-Tensor Characters::encode(std::string_view text) const {
-  std::vector<int32_t> numbers;
-  for (size_t i = 0; i < text.size();) {
-    auto lead = static_cast<unsigned char>(text[i]);
-    size_t size = lead < 0x80 ? 1 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
-    auto found = std::lower_bound(all.begin(), all.end(), text.substr(i, size));
-    if (found == all.end() || *found != text.substr(i, size))
-      fail(ErrorCode::not_found, "the character '", std::string(text.substr(i, size)),
-           "' is not in the text of the data");
-    numbers.push_back(static_cast<int32_t>(found - all.begin()));
-    i += size;
-  }
-  return Tensor::of<int32_t>({static_cast<int64_t>(numbers.size())}, numbers);
+Value dropped(Value x, Value key, uint32_t place, double rate) {
+  return key ? dropout(fold_in(key, place), x, rate) : x;
 }
 
 TrainModel make_model(const TrainSettings& s) {
   if (s.model == "linear" || s.model == "mlp" || s.model == "cnn") return answers_model(s);
-  if (s.model == "char_lm") return language(s);
+  if (s.model == "char_lm") return language_model(s);
   if (s.model.ends_with(".rlx")) return from_file(s);
   fail(ErrorCode::not_found, "there is no model '", s.model, "'; there are linear, mlp, cnn, char_lm and .rlx files");
 }

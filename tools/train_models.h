@@ -44,6 +44,10 @@ struct TrainModel {
 
 /// Builds the model that the settings name, for the data that they name.
 TrainModel make_model(const TrainSettings& settings);
+/// That of char_lm.
+TrainModel language_model(const TrainSettings& settings);
+/// x with dropout, if there is a key: one of its own for each place of a graph.
+Value dropped(Value x, Value key, uint32_t place, double rate);
 /// Fails naming what is left of the file of --params that nothing takes.
 void require_nothing_beside(const TrainModel& model);
 

@@ -190,6 +190,8 @@ class TrainingSession {
   /// `written` is.
   StepResult accumulate(const std::vector<NamedTensor>& batch);
   int64_t pending_accumulation() const;
+  /// The sum of the gradients that wait, of each trained param; empty if none does.
+  NamedTensors pending_gradients() const;
   /// One step by the mean of the gradients that wait; returns of how many. Fails if none does.
   int64_t step_accumulated();
   /// The outputs for a batch, by the params as they are, or by their moving mean. Nothing is written.

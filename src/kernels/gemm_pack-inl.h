@@ -45,6 +45,19 @@ HWY_INLINE void copy_row(const In* from, int64_t count, Out* to) {
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   int64_t i = 0;
   for (; i + lanes <= count; i += lanes) hn::StoreU(load_converted(d, from + i), d, reinterpret_cast<Lane*>(to + i));
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
+  // The tiles of a left operand are some eight rows high: half a vector, or a part of one.
+  if constexpr (std::is_same_v<Out, float> && std::is_same_v<In, float>) {
+    const hn::Half<decltype(d)> half;
+    if (count - i == lanes / 2) {
+      hn::StoreU(hn::LoadU(half, from + i), half, to + i);
+    } else if (i < count) {
+      const auto mask = hn::FirstN(d, static_cast<size_t>(count - i));
+      hn::BlendedStore(hn::MaskedLoad(mask, d, from + i), mask, d, to + i);
+    }
+    return;
+  }
+#endif
   for (; i < count; ++i) to[i] = converted<Out>(from[i]);
 }
 
@@ -65,6 +78,41 @@ int64_t transpose_four(const In* from, int64_t column_stride, int64_t k, int64_t
   return done;
 }
 
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
+// As many columns as a vector has lanes, each adjacent along k, four rows at a time: the columns' pieces of four stand
+// side by side in four vectors, column 4 b + v in block b of vector v, and are transposed within the blocks.
+template <class In>
+int64_t transpose_vectors(const In* from, int64_t column_stride, int64_t k, int64_t width, float* out) {
+  const F32Tag d;
+  const hn::Full128<float> d4;
+  const hn::RepartitionToWide<F32Tag> d64;
+  int64_t done = 0;
+  for (; done + 4 <= k; done += 4) {
+    F32Vec v[4];
+    for (int c = 0; c < 4; ++c) {
+      const In* column = from + c * column_stride + done;
+      const auto block = [&](int64_t b) HWY_ATTR { return hn::LoadU(d4, column + 4 * b * column_stride); };
+#if HWY_TARGET == HWY_AVX3
+      const hn::Half<F32Tag> half;
+      v[c] = hn::Combine(d, hn::Combine(half, block(3), block(2)), hn::Combine(half, block(1), block(0)));
+#else
+      v[c] = hn::Combine(d, block(1), block(0));
+#endif
+    }
+    const auto low01 = hn::BitCast(d64, hn::InterleaveLower(d, v[0], v[1]));
+    const auto high01 = hn::BitCast(d64, hn::InterleaveUpper(d, v[0], v[1]));
+    const auto low23 = hn::BitCast(d64, hn::InterleaveLower(d, v[2], v[3]));
+    const auto high23 = hn::BitCast(d64, hn::InterleaveUpper(d, v[2], v[3]));
+    float* to = out + done * width;
+    hn::StoreU(hn::BitCast(d, hn::InterleaveLower(d64, low01, low23)), d, to);
+    hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(d64, low01, low23)), d, to + width);
+    hn::StoreU(hn::BitCast(d, hn::InterleaveLower(d64, high01, high23)), d, to + 2 * width);
+    hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(d64, high01, high23)), d, to + 3 * width);
+  }
+  return done;
+}
+#endif
+
 /// out[i * width + j] = from[i * k_stride + j * n_stride] for i < k and j < count; 0 for count <= j < width.
 template <class Out, class In>
 HWY_NOINLINE void pack_panel(const In* from, int64_t k_stride, int64_t n_stride, int64_t k, int64_t count,
@@ -77,6 +125,15 @@ HWY_NOINLINE void pack_panel(const In* from, int64_t k_stride, int64_t n_stride,
     return;
   }
   int64_t j = 0;
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
+  if constexpr (std::is_same_v<Out, float> && std::is_same_v<In, float>) {
+    constexpr int64_t kColumns = hn::MaxLanes(F32Tag());
+    if (k_stride == 1)
+      for (; j + kColumns <= count; j += kColumns)
+        for (int64_t i = transpose_vectors(from + j * n_stride, n_stride, k, width, out + j); i < k; ++i)
+          for (int64_t c = j; c < j + kColumns; ++c) out[i * width + c] = from[i + c * n_stride];
+  }
+#endif
   if (k_stride == 1)
     for (; j + 4 <= count; j += 4) {
       int64_t done = transpose_four(from + j * n_stride, n_stride, k, width, out + j);

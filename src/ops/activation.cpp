@@ -82,11 +82,15 @@ constexpr double kGeluSlope = 0.79788456080286535587989211986876;  // sqrt(2 / p
 }  // namespace
 
 OpDef define_relu() {
-  return with_derivative(define_unary<kInteger | kReal>(
-                             "relu", "x where it is positive, else 0; the derivative at 0 is 0",
-                             [](auto x) { return x < decltype(x)(0) ? decltype(x)(0) : x; }, max_zero),
-                         [](Value x, Value) { return convert(positive(x), x.dtype()); }) |
-         Covers{"Activation", "ActivationBackward", "ReluBackward"};
+  OpDef relu = define_unary<kInteger | kReal>(
+      "relu", "x where it is positive, else 0; the derivative at 0 is 0",
+      [](auto x) { return x < decltype(x)(0) ? decltype(x)(0) : x; }, max_zero);
+  // By the result: a product that has taken in its activation has no other. And chosen, not multiplied: no infinite
+  // cotangent becomes a NaN where nothing passes.
+  relu.vjp = [](Values, Values out, Values cts, const Attrs&, const Transforms&) -> Many<Value> {
+    return {select(positive(out[0]), cts[0], zeros_like(cts[0]))};
+  };
+  return relu | Covers{"Activation", "ActivationBackward", "ReluBackward"};
 }
 OpDef define_relu6() {
   return with_derivative(activation(

@@ -45,6 +45,10 @@ Many<Type> updated(Types in, const A& a) {
     fail(ErrorCode::shape_mismatch, "lr must be ", lr, ", a scalar of the param's dtype, got ", in[2]);
   if (!is_integer(in[3].dtype) || in[3].rank() > 0)
     fail(ErrorCode::shape_mismatch, "step must be an integer scalar, got ", in[3]);
+  if (in.size() > 4 && in.back().dtype == boolean) {
+    if (in.back().rank() > 0) fail(ErrorCode::shape_mismatch, "apply must be bool[], got ", in.back());
+    in = in.first(in.size() - 1);
+  }
   States states = kept_by(a, in[0]);
   if (in.size() != 4 + states.size()) {
     std::string names;
@@ -59,6 +63,19 @@ Many<Type> updated(Types in, const A& a) {
     types.push_back(states[s].type);
   }
   return types;
+}
+
+/// A step as a rule's decomposition, which knows nothing of `apply`: where that is false, all comes out as it went in.
+template <class A>
+auto step_of(Many<Value> (*step)(Values, const A&)) {
+  return [step](Values in, const A& a) {
+    if (in.back().dtype() != boolean) return step(in, a);
+    Value apply = in.back();
+    Many<Value> out = step(in.first(in.size() - 1), a);
+    for (size_t r = 0; r < out.size(); ++r)
+      out[r] = select(broadcast_to(apply, out[r].dims()), out[r], in[r == 0 ? 0 : 3 + r]);
+    return out;
+  };
 }
 
 void require_fraction(double v, std::string_view name) {
@@ -106,6 +123,13 @@ Sample sample(Dims param, size_t states, Attrs attrs = {}) {
   return s;
 }
 
+/// The same with `apply` behind the states.
+Sample applied(Sample s) {
+  s.dtypes.resize(s.dims.size(), f64), s.dtypes.push_back(boolean);
+  s.dims.push_back({});
+  return s;
+}
+
 }  // namespace
 
 OpDef define_sgd_update() {
@@ -116,22 +140,23 @@ OpDef define_sgd_update() {
           "A step of gradient descent: g = grad + weight_decay param. Without momentum param - lr g; else velocity' = "
           "momentum velocity + g and param - lr velocity', or with `nesterov` param - lr (g + momentum velocity')",
       .source = "Robbins, Monro 1951; Sutskever et al., ICML 2013 (Nesterov), as PyTorch has them",
-      .operands = {"param", "grad", "lr", "step", "velocity?"},
+      .operands = {"param", "grad", "lr", "step", "velocity?", "apply?"},
       .infer =
           [](Types in, const A& a) {
             require_fraction(a.momentum, "momentum"), require_not_negative(a.weight_decay, "weight_decay");
             if (a.nesterov && a.momentum == 0) fail(ErrorCode::invalid_argument, "nesterov needs a momentum above 0");
             return updated(in, a);
           },
-      .decompose =
-          [](Values in, const A& a) {
-            Value g = decayed(in[1], in[0], a.weight_decay);
-            if (a.momentum == 0) return Many<Value>{in[0] - in[2] * g};
-            Value velocity = in[4] * a.momentum + g;
-            return Many<Value>{in[0] - in[2] * (a.nesterov ? g + velocity * a.momentum : velocity), velocity};
-          },
+      .decompose = step_of<A>([](Values in, const A& a) {
+        Value g = decayed(in[1], in[0], a.weight_decay);
+        if (a.momentum == 0) return Many<Value>{in[0] - in[2] * g};
+        Value velocity = in[4] * a.momentum + g;
+        return Many<Value>{in[0] - in[2] * (a.nesterov ? g + velocity * a.momentum : velocity), velocity};
+      }),
       .samples = {sample({3, 4}, 0), sample({5}, 0, A{.weight_decay = 0.1}), sample({2, 1, 3}, 1, A{.momentum = 0.9}),
-                  sample({7}, 1, A{0.9, true, 0.01}), sample({}, 1, A{.momentum = 0.5}), sample({0, 3}, 0)},
+                  sample({7}, 1, A{0.9, true, 0.01}), sample({}, 1, A{.momentum = 0.5}), sample({0, 3}, 0),
+                  sample({37}, 0, A{.weight_decay = 0.1}), applied(sample({3, 4}, 0)),
+                  applied(sample({19}, 1, A{.momentum = 0.9, .weight_decay = 0.1}))},
   });
 }
 
@@ -143,21 +168,20 @@ OpDef define_adam_update() {
           "A step by the mean of the gradients over the root of the mean of their squares, both corrected for having "
           "begun at 0. weight_decay is added to the gradient, or if `decoupled` (AdamW) shrinks the param",
       .source = "Kingma, Ba, ICLR 2015; Loshchilov, Hutter, ICLR 2019",
-      .operands = {"param", "grad", "lr", "step", "m", "v"},
+      .operands = {"param", "grad", "lr", "step", "m", "v", "apply?"},
       .infer =
           [](Types in, const A& a) {
             require_adam(a);
             return updated(in, a);
           },
-      .decompose =
-          [](Values in, const A& a) {
-            AdamMoments now = adam_moments(in, a.decoupled ? in[1] : decayed(in[1], in[0], a.weight_decay), a);
-            Value param = a.decoupled ? shrunk(in[0], in[2], a.weight_decay) : in[0];
-            return Many<Value>{param - in[2] * now.direction, now.m, now.v};
-          },
+      .decompose = step_of<A>([](Values in, const A& a) {
+        AdamMoments now = adam_moments(in, a.decoupled ? in[1] : decayed(in[1], in[0], a.weight_decay), a);
+        Value param = a.decoupled ? shrunk(in[0], in[2], a.weight_decay) : in[0];
+        return Many<Value>{param - in[2] * now.direction, now.m, now.v};
+      }),
       .samples = {sample({3, 4}, 2), sample({5}, 2, A{.weight_decay = 0.1}),
                   sample({2, 1, 3}, 2, A{.beta1 = 0.8, .weight_decay = 0.1, .decoupled = true}),
-                  sample({}, 2, A{.beta1 = 0}), sample({0, 3}, 2)},
+                  sample({}, 2, A{.beta1 = 0}), sample({0, 3}, 2), sample({5, 9}, 2), applied(sample({19}, 2))},
   });
 }
 
@@ -167,19 +191,18 @@ OpDef define_adagrad_update() {
       .name = "adagrad_update",
       .doc = "g = grad + weight_decay param; sum' = sum + g^2; param - lr g / (sqrt(sum') + epsilon)",
       .source = "Duchi, Hazan, Singer, JMLR 2011",
-      .operands = {"param", "grad", "lr", "step", "sum"},
+      .operands = {"param", "grad", "lr", "step", "sum", "apply?"},
       .infer =
           [](Types in, const A& a) {
             require_not_negative(a.epsilon, "epsilon"), require_not_negative(a.weight_decay, "weight_decay");
             return updated(in, a);
           },
-      .decompose =
-          [](Values in, const A& a) {
-            Value g = decayed(in[1], in[0], a.weight_decay), sum = in[4] + square(g);
-            return Many<Value>{in[0] - in[2] * g / (sqrt(sum) + a.epsilon), sum};
-          },
+      .decompose = step_of<A>([](Values in, const A& a) {
+        Value g = decayed(in[1], in[0], a.weight_decay), sum = in[4] + square(g);
+        return Many<Value>{in[0] - in[2] * g / (sqrt(sum) + a.epsilon), sum};
+      }),
       .samples = {sample({3, 4}, 1), sample({5}, 1, A{.weight_decay = 0.1}), sample({}, 1, A{.epsilon = 1e-3}),
-                  sample({0, 3}, 1)},
+                  sample({0, 3}, 1), applied(sample({37}, 1))},
   });
 }
 
@@ -192,27 +215,26 @@ OpDef define_rmsprop_update() {
           "or if `centered` with the mean's square taken off square'. param - lr u, or with a momentum velocity' = "
           "momentum velocity + u and param - lr velocity'",
       .source = "Tieleman, Hinton 2012; centered: Graves 2013",
-      .operands = {"param", "grad", "lr", "step", "square", "mean?", "velocity?"},
+      .operands = {"param", "grad", "lr", "step", "square", "mean?", "velocity?", "apply?"},
       .infer =
           [](Types in, const A& a) {
             require_fraction(a.alpha, "alpha"), require_fraction(a.momentum, "momentum");
             require_not_negative(a.epsilon, "epsilon"), require_not_negative(a.weight_decay, "weight_decay");
             return updated(in, a);
           },
-      .decompose =
-          [](Values in, const A& a) {
-            Value g = decayed(in[1], in[0], a.weight_decay);
-            Many<Value> states = {moving(in[4], square(g), a.alpha)};
-            Value spread = states[0];
-            if (a.centered) {
-              states.push_back(moving(in[5], g, a.alpha));
-              spread = spread - square(states[1]);
-            }
-            Value u = g / (sqrt(spread) + a.epsilon);
-            if (a.momentum > 0) states.push_back(u = in.back() * a.momentum + u);
-            states.insert(states.begin(), in[0] - in[2] * u);
-            return states;
-          },
+      .decompose = step_of<A>([](Values in, const A& a) {
+        Value g = decayed(in[1], in[0], a.weight_decay);
+        Many<Value> states = {moving(in[4], square(g), a.alpha)};
+        Value spread = states[0];
+        if (a.centered) {
+          states.push_back(moving(in[5], g, a.alpha));
+          spread = spread - square(states[1]);
+        }
+        Value u = g / (sqrt(spread) + a.epsilon);
+        if (a.momentum > 0) states.push_back(u = in.back() * a.momentum + u);
+        states.insert(states.begin(), in[0] - in[2] * u);
+        return states;
+      }),
       .samples = {sample({3, 4}, 1), sample({5}, 1, A{.weight_decay = 0.1}), sample({}, 2, A{.momentum = 0.9}),
                   // Squares and means whose difference is positive, as those of real gradients are.
                   Sample{{{4}, {4}, {}, {}, {4}, {4}}, {f64, f64, f64, i32}, A{.alpha = 0.5, .centered = true}, 1, 1.2},
@@ -221,7 +243,7 @@ OpDef define_rmsprop_update() {
                          A{.alpha = 0.5, .momentum = 0.5, .centered = true},
                          1,
                          1.2},
-                  sample({0, 3}, 1)},
+                  sample({0, 3}, 1), applied(sample({37}, 2, A{.momentum = 0.9}))},
   });
 }
 
@@ -244,7 +266,7 @@ OpDef define_adafactor_update() {
              "of what they make together, at most `clip` long in root mean square; the step is min(lr, 1 / sqrt(step)) "
              "times the param's root mean square, at least `least_scale`. weight_decay shrinks the param before",
       .source = "Shazeer, Stern, ICML 2018, as PyTorch has it",
-      .operands = {"param", "grad", "lr", "step", "rows_or_squares", "columns?"},
+      .operands = {"param", "grad", "lr", "step", "rows_or_squares", "columns?", "apply?"},
       .infer =
           [](Types in, const A& a) {
             require_not_negative(a.decay, "decay"), require_not_negative(a.epsilon, "epsilon");
@@ -252,35 +274,35 @@ OpDef define_adafactor_update() {
             if (!(a.clip > 0)) fail(ErrorCode::invalid_argument, "clip is ", a.clip, "; it must be above 0");
             return updated(in, a);
           },
-      .decompose =
-          [](Values in, const A& a) {
-            Value param = in[0], grad = in[1], lr = in[2], step = convert(in[3], grad.dtype());
-            auto rank = static_cast<int64_t>(param.dims().size());
-            Value now = pow(step, scalar(step.graph(), -a.decay, step.dtype()));
-            Value squares = square(grad);
-            auto moved = [&](Value old, Value to) { return old + now * (to - old); };
-            auto mean = [&](Value x, int64_t axis) {
-              Dims kept = x.dims();
-              kept[static_cast<size_t>(axis)] = 1;
-              return reshape(mean_over(x, {axis}), kept);
-            };
-            Value scale = at_least(root_mean_square(param), a.least_scale) * minimum(lr, rsqrt(step));
-            Many<Value> out = {shrunk(param, lr, a.weight_decay)};
-            Value estimate;
-            if (rank < 2) {
-              out.push_back(estimate = moved(in[4], squares));
-            } else {
-              Value rows = moved(in[4], mean(squares, rank - 1)), columns = moved(in[5], mean(squares, rank - 2));
-              out.push_back(rows), out.push_back(columns);
-              estimate = rows * columns / at_least(mean(rows, rank - 2), a.epsilon);
-            }
-            Value u = grad * rsqrt(at_least(estimate, a.epsilon * a.epsilon));
-            Value length = at_least(root_mean_square(u) / a.clip, 1);
-            out[0] = out[0] - scale / length * u;
-            return out;
-          },
+      .decompose = step_of<A>([](Values in, const A& a) {
+        Value param = in[0], grad = in[1], lr = in[2], step = convert(in[3], grad.dtype());
+        auto rank = static_cast<int64_t>(param.dims().size());
+        Value now = pow(step, scalar(step.graph(), -a.decay, step.dtype()));
+        Value squares = square(grad);
+        auto moved = [&](Value old, Value to) { return old + now * (to - old); };
+        auto mean = [&](Value x, int64_t axis) {
+          Dims kept = x.dims();
+          kept[static_cast<size_t>(axis)] = 1;
+          return reshape(mean_over(x, {axis}), kept);
+        };
+        Value scale = at_least(root_mean_square(param), a.least_scale) * minimum(lr, rsqrt(step));
+        Many<Value> out = {shrunk(param, lr, a.weight_decay)};
+        Value estimate;
+        if (rank < 2) {
+          out.push_back(estimate = moved(in[4], squares));
+        } else {
+          Value rows = moved(in[4], mean(squares, rank - 1)), columns = moved(in[5], mean(squares, rank - 2));
+          out.push_back(rows), out.push_back(columns);
+          estimate = rows * columns / at_least(mean(rows, rank - 2), a.epsilon);
+        }
+        Value u = grad * rsqrt(at_least(estimate, a.epsilon * a.epsilon));
+        Value length = at_least(root_mean_square(u) / a.clip, 1);
+        out[0] = out[0] - scale / length * u;
+        return out;
+      }),
       .samples = {factored_sample({3, 4}), factored_sample({5}, A{.weight_decay = 0.1}),
-                  factored_sample({2, 3, 2}, A{.decay = 0.5}), factored_sample({}), factored_sample({1, 3})},
+                  factored_sample({2, 3, 2}, A{.decay = 0.5}), factored_sample({}), factored_sample({1, 3}),
+                  applied(factored_sample({3, 2}))},
   });
 }
 
@@ -291,25 +313,24 @@ OpDef define_lamb_update() {
       .doc = "u = Adam's direction + weight_decay param; param - lr u |param| / |u|, the lengths over all elements, or "
              "param - lr u if one of them is 0",
       .source = "You et al., ICLR 2020, as Optax has it",
-      .operands = {"param", "grad", "lr", "step", "m", "v"},
+      .operands = {"param", "grad", "lr", "step", "m", "v", "apply?"},
       .infer =
           [](Types in, const A& a) {
             require_adam(a);
             return updated(in, a);
           },
-      .decompose =
-          [](Values in, const A& a) {
-            AdamMoments now = adam_moments(in, in[1], a);
-            Value u = decayed(now.direction, in[0], a.weight_decay);
-            auto squares = [](Value x) { return reduce_sum(square(x), every_axis(x)); };
-            Value param = squares(in[0]), step = squares(u), zero = zeros_like(param), one = full_like(param, 1);
-            Value stands = logical_or(compare(param, zero, Comparison::eq), compare(step, zero, Comparison::eq));
-            // The roots and the quotient are of 1 where there is no length: their derivatives stay finite.
-            Value ratio = sqrt(select(stands, one, param) / select(stands, one, step));
-            return Many<Value>{in[0] - in[2] * ratio * u, now.m, now.v};
-          },
+      .decompose = step_of<A>([](Values in, const A& a) {
+        AdamMoments now = adam_moments(in, in[1], a);
+        Value u = decayed(now.direction, in[0], a.weight_decay);
+        auto squares = [](Value x) { return reduce_sum(square(x), every_axis(x)); };
+        Value param = squares(in[0]), step = squares(u), zero = zeros_like(param), one = full_like(param, 1);
+        Value stands = logical_or(compare(param, zero, Comparison::eq), compare(step, zero, Comparison::eq));
+        // The roots and the quotient are of 1 where there is no length: their derivatives stay finite.
+        Value ratio = sqrt(select(stands, one, param) / select(stands, one, step));
+        return Many<Value>{in[0] - in[2] * ratio * u, now.m, now.v};
+      }),
       .samples = {sample({3, 4}, 2), sample({5}, 2, A{.weight_decay = 0.1}), sample({}, 2, A{.beta1 = 0.5}),
-                  sample({2, 1, 3}, 2), sample({0, 3}, 2)},
+                  sample({2, 1, 3}, 2), sample({0, 3}, 2), applied(sample({5}, 2))},
   });
 }
 
@@ -319,20 +340,19 @@ OpDef define_lion_update() {
       .name = "lion_update",
       .doc = "param - lr (sign(beta1 m + (1 - beta1) grad) + weight_decay param); m' = beta2 m + (1 - beta2) grad",
       .source = "Chen et al., NeurIPS 2023 (Symbolic discovery of optimization algorithms)",
-      .operands = {"param", "grad", "lr", "step", "m"},
+      .operands = {"param", "grad", "lr", "step", "m", "apply?"},
       .infer =
           [](Types in, const A& a) {
             require_fraction(a.beta1, "beta1"), require_fraction(a.beta2, "beta2");
             require_not_negative(a.weight_decay, "weight_decay");
             return updated(in, a);
           },
-      .decompose =
-          [](Values in, const A& a) {
-            Value u = decayed(sign(moving(in[4], in[1], a.beta1)), in[0], a.weight_decay);
-            return Many<Value>{in[0] - in[2] * u, moving(in[4], in[1], a.beta2)};
-          },
+      .decompose = step_of<A>([](Values in, const A& a) {
+        Value u = decayed(sign(moving(in[4], in[1], a.beta1)), in[0], a.weight_decay);
+        return Many<Value>{in[0] - in[2] * u, moving(in[4], in[1], a.beta2)};
+      }),
       .samples = {sample({3, 4}, 1), sample({5}, 1, A{.weight_decay = 0.1}), sample({}, 1, A{.beta1 = 0.5}),
-                  sample({0, 3}, 1)},
+                  sample({0, 3}, 1), applied(sample({37}, 1))},
   });
 }
 
@@ -369,7 +389,7 @@ OpDef define_muon_update() {
           "nearly orthogonal by `iterations` of Newton and Schulz over the last two dims; param (1 - lr weight_decay) "
           "- lr sqrt(max(1, rows / columns)) o",
       .source = "Jordan et al. 2024 (Muon), as PyTorch has it, in the param's own precision",
-      .operands = {"param", "grad", "lr", "step", "m"},
+      .operands = {"param", "grad", "lr", "step", "m", "apply?"},
       .infer =
           [](Types in, const A& a) {
             require_fraction(a.momentum, "momentum"), require_not_negative(a.weight_decay, "weight_decay");
@@ -383,18 +403,18 @@ OpDef define_muon_update() {
                 fail(ErrorCode::shape_mismatch, "the extents of Muon's matrix must be numbers, got ", in[0]);
             return updated(in, a);
           },
-      .decompose =
-          [](Values in, const A& a) {
-            Value m = moving(in[4], in[1], a.momentum);
-            Value o = orthogonalized(a.nesterov ? moving(m, in[1], a.momentum) : m, a);
-            size_t rank = in[0].dims().size();
-            auto rows = static_cast<double>(in[0].dims()[rank - 2].value());
-            auto columns = static_cast<double>(in[0].dims()[rank - 1].value());
-            double longer = columns > 0 ? std::sqrt(std::max(1.0, rows / columns)) : 1;
-            return Many<Value>{shrunk(in[0], in[2], a.weight_decay) - in[2] * longer * o, m};
-          },
+      .decompose = step_of<A>([](Values in, const A& a) {
+        Value m = moving(in[4], in[1], a.momentum);
+        Value o = orthogonalized(a.nesterov ? moving(m, in[1], a.momentum) : m, a);
+        size_t rank = in[0].dims().size();
+        auto rows = static_cast<double>(in[0].dims()[rank - 2].value());
+        auto columns = static_cast<double>(in[0].dims()[rank - 1].value());
+        double longer = columns > 0 ? std::sqrt(std::max(1.0, rows / columns)) : 1;
+        return Many<Value>{shrunk(in[0], in[2], a.weight_decay) - in[2] * longer * o, m};
+      }),
       .samples = {sample({3, 4}, 1), sample({5, 2}, 1, A{.nesterov = false, .weight_decay = 0.1}),
-                  sample({2, 3, 3}, 1, A{.iterations = 2}), sample({1, 4}, 1), sample({0, 3}, 1)},
+                  sample({2, 3, 3}, 1, A{.iterations = 2}), sample({1, 4}, 1), sample({0, 3}, 1),
+                  applied(sample({3, 2}, 1))},
   });
 }
 
@@ -405,7 +425,7 @@ OpDef define_sophia_update() {
       .doc = "m' = beta1 m + (1 - beta1) grad; param (1 - lr weight_decay) - lr clamp(m' / max(gamma h, epsilon), -1, "
              "1). h, a mean of estimates of the Hessian's diagonal, is read and given back as it is",
       .source = "Liu et al., ICLR 2024 (Sophia), algorithm 3",
-      .operands = {"param", "grad", "lr", "step", "m", "h"},
+      .operands = {"param", "grad", "lr", "step", "m", "h", "apply?"},
       .infer =
           [](Types in, const A& a) {
             require_fraction(a.beta1, "beta1"), require_not_negative(a.weight_decay, "weight_decay");
@@ -413,14 +433,13 @@ OpDef define_sophia_update() {
             if (!(a.epsilon > 0)) fail(ErrorCode::invalid_argument, "epsilon is ", a.epsilon, "; it must be above 0");
             return updated(in, a);
           },
-      .decompose =
-          [](Values in, const A& a) {
-            Value m = moving(in[4], in[1], a.beta1);
-            Value u = clamp(m / at_least(in[5] * a.gamma, a.epsilon), -1, 1);
-            return Many<Value>{shrunk(in[0], in[2], a.weight_decay) - in[2] * u, m, in[5]};
-          },
+      .decompose = step_of<A>([](Values in, const A& a) {
+        Value m = moving(in[4], in[1], a.beta1);
+        Value u = clamp(m / at_least(in[5] * a.gamma, a.epsilon), -1, 1);
+        return Many<Value>{shrunk(in[0], in[2], a.weight_decay) - in[2] * u, m, in[5]};
+      }),
       .samples = {sample({3, 4}, 2), sample({5}, 2, A{.weight_decay = 0.1}), sample({}, 2, A{.gamma = 2}),
-                  sample({0, 3}, 2)},
+                  sample({0, 3}, 2), applied(sample({37}, 2))},
   });
 }
 
@@ -434,9 +453,10 @@ std::vector<OptimizerState> states_of(const OptimizerRule& rule, const Type& par
   return std::visit([&](const auto& attrs) { return kept_by(attrs, param); }, rule);
 }
 std::vector<Value> optimizer_update(const OptimizerRule& rule, Value param, Value grad, Value lr, Value step,
-                                    Values states) {
+                                    Values states, Value apply) {
   std::vector<Value> in = {param, grad, lr, step};
   in.insert(in.end(), states.begin(), states.end());
+  if (apply) in.push_back(apply);
   return param.graph().emit(op_of(rule), in, std::visit([](const auto& attrs) { return Attrs(attrs); }, rule));
 }
 

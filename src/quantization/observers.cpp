@@ -17,7 +17,7 @@ void require(bool good, const char* name, double value, const char* wanted) {
 }
 
 constexpr double kMostFloat = std::numeric_limits<float>::max();
-/// Of the entropies, whose time grows with the square of the bins.
+/// Of the entropies, each of which takes longer the more bins there are.
 constexpr int64_t kMostEntropyBins = int64_t{1} << 16;
 
 /// count + 1 edges from -threshold to threshold, in f32 as the numbers are.
@@ -39,46 +39,114 @@ size_t bin_of(double x, const std::vector<double>& edges) {
   return bin;
 }
 
-/// Takes a little from what is not zero and gives it to what is, then scales the sum to 1; empty if all is zero.
-std::vector<double> smoothed(const std::vector<int64_t>& counts) {
-  constexpr double kEpsilon = 1e-4;
-  auto zeros = static_cast<double>(std::count(counts.begin(), counts.end(), 0));
-  double others = static_cast<double>(counts.size()) - zeros;
-  if (others == 0) return {};
-  double taken = kEpsilon * zeros / others;
-  std::vector<double> p(counts.size());
-  double sum = 0;
-  for (size_t i = 0; i < p.size(); ++i)
-    sum += p[i] = counts[i] == 0 ? kEpsilon : static_cast<double>(counts[i]) - taken;
-  for (double& each : p) each /= sum;
-  return p;
-}
-
-/// The Kullback-Leibler divergence of what `levels` bins keep of counts[begin, end), from those with all that lies
-/// outside added at their ends.
-double divergence(const std::vector<int64_t>& counts, size_t begin, size_t end, size_t levels) {
-  std::vector<int64_t> p(counts.begin() + static_cast<std::ptrdiff_t>(begin),
-                         counts.begin() + static_cast<std::ptrdiff_t>(end));
-  const std::vector<int64_t> inside = p;
-  p.front() += std::accumulate(counts.begin(), counts.begin() + static_cast<std::ptrdiff_t>(begin), int64_t{0});
-  p.back() += std::accumulate(counts.begin() + static_cast<std::ptrdiff_t>(end), counts.end(), int64_t{0});
-
-  const size_t merged = inside.size() / levels;  // bins that become one; the last one takes the rest too
-  std::vector<int64_t> q(p.size(), 0);
-  for (size_t level = 0; level < levels; ++level) {
-    const size_t first = level * merged, stop = first + merged;
-    const size_t sum_stop = level + 1 == levels ? inside.size() : stop;
-    int64_t sum = 0, used = 0;
-    for (size_t i = first; i < sum_stop; ++i) sum += inside[i];
-    for (size_t i = first; i < stop; ++i) used += p[i] != 0;
-    for (size_t i = first; i < stop && used > 0; ++i) q[i] = sum / used;
+/// Kullback-Leibler divergences of what `levels` bins keep of the inner bins of a histogram, from those bins with all
+/// that lies outside added at their ends. Of both a little is taken from what is not zero and given to what is, and the
+/// sum is scaled to 1. Asked for ever more inner bins; each answer takes time by the levels and by how many different
+/// counts there are, not by the bins: sums over bins are differences of running sums, and bins of one count are one
+/// logarithm.
+class Divergences {
+ public:
+  Divergences(const std::vector<int64_t>& counts, size_t levels) : counts_(counts), levels_(levels) {
+    different_ = counts;
+    std::sort(different_.begin(), different_.end());
+    different_.erase(std::unique(different_.begin(), different_.end()), different_.end());
+    bins_of_.resize(different_.size());
+    sum_.push_back(0), filled_.push_back(0);
+    for (int64_t count : counts) {
+      sum_.push_back(sum_.back() + count);
+      filled_.push_back(filled_.back() + (count != 0));
+    }
   }
-  const std::vector<double> from = smoothed(p), to = smoothed(q);
-  if (from.empty() || to.empty()) return std::numeric_limits<double>::infinity();
-  double total = 0;
-  for (size_t i = 0; i < from.size(); ++i) total += from[i] * std::log(from[i] / to[i]);
-  return total;
-}
+
+  /// Of bins [begin, end), which hold those of the answer before.
+  double of(size_t begin, size_t end) {
+    grow_to(begin, end);
+    const int64_t below = sum_[begin], above = sum_.back() - sum_[end];
+    const size_t bins = end - begin;
+    // The ends with what lies outside; all else is as it was counted.
+    const int64_t first = counts_[begin] + below, last = counts_[end - 1] + above + (bins == 1 ? below : 0);
+    const Smoothing p(filled_in(begin, end), bins);
+    const size_t merged = bins / levels_;  // bins that become one; the last one takes the rest too
+    levels_of_.clear();
+    int64_t filled_levels = 0;
+    for (size_t level = 0; level < levels_; ++level) {
+      const size_t from = begin + level * merged, stop = from + merged;
+      const int64_t sum = sum_[level + 1 == levels_ ? end : stop] - sum_[from], used = filled_in(from, stop);
+      levels_of_.push_back({stop, used > 0 ? sum / used : 0});
+      filled_levels += levels_of_.back().kept != 0;
+    }
+    const Smoothing q(filled_levels * static_cast<int64_t>(merged), bins);
+    if (p.is_empty || q.is_empty) return std::numeric_limits<double>::infinity();
+
+    double entropy = p.zeros * kEpsilon * std::log(kEpsilon), p_sum = p.zeros * kEpsilon;
+    const auto add = [&](int64_t count, double times) {
+      if (count == 0 || times == 0) return;
+      const double x = static_cast<double>(count) - p.taken;
+      entropy += times * x * std::log(x), p_sum += times * x;
+    };
+    add(first, 1);
+    if (bins > 1) add(last, 1);
+    for (size_t i = 0; i < different_.size(); ++i) {
+      const int64_t ends = (different_[i] == counts_[begin]) + (bins > 1 && different_[i] == counts_[end - 1]);
+      add(different_[i], static_cast<double>(bins_of_[i] - ends));
+    }
+    double cross = 0, q_sum = 0;
+    const auto cross_with = [&](size_t from, size_t stop, int64_t kept) {
+      if (from == stop) return;
+      const int64_t filled = filled_in(from, stop), empty = static_cast<int64_t>(stop - from) - filled;
+      const int64_t sum = sum_[stop] - sum_[from] + (from == begin ? below : 0) + (stop == end ? above : 0);
+      const double x =
+          static_cast<double>(sum) - static_cast<double>(filled) * p.taken + static_cast<double>(empty) * kEpsilon;
+      const double y = kept == 0 ? kEpsilon : static_cast<double>(kept) - q.taken;
+      cross += x * std::log(y), q_sum += y * static_cast<double>(stop - from);
+    };
+    size_t from = begin;
+    for (const Level& level : levels_of_) cross_with(from, level.stop, level.kept), from = level.stop;
+    cross_with(from, end, 0);
+    return (entropy - cross) / p_sum - std::log(p_sum) + std::log(q_sum);
+  }
+
+ private:
+  static constexpr double kEpsilon = 1e-4;
+
+  struct Smoothing {
+    double zeros, taken;
+    bool is_empty;
+    Smoothing(int64_t filled, size_t bins)
+        : zeros(static_cast<double>(bins) - static_cast<double>(filled)),
+          taken(kEpsilon * zeros / static_cast<double>(filled)), is_empty(filled == 0) {}
+  };
+
+  /// How many of the bins are not 0, those at the ends with what lies outside.
+  int64_t filled_in(size_t from, size_t stop) const {
+    if (from == stop) return 0;
+    int64_t filled = filled_[stop] - filled_[from];
+    if (from == begin_ && counts_[from] == 0 && sum_[from] > 0) ++filled;
+    if (stop == end_ && counts_[stop - 1] == 0 && sum_.back() > sum_[stop] && (stop - 1 != begin_ || sum_[begin_] == 0))
+      ++filled;
+    return filled;
+  }
+  void grow_to(size_t begin, size_t end) {
+    const auto add = [&](size_t bin) {
+      ++bins_of_[static_cast<size_t>(std::lower_bound(different_.begin(), different_.end(), counts_[bin]) -
+                                     different_.begin())];
+    };
+    if (begin_ == end_) begin_ = end_ = begin;
+    while (begin_ > begin) add(--begin_);
+    while (end_ < end) add(end_++);
+  }
+
+  const std::vector<int64_t>& counts_;
+  size_t levels_;
+  std::vector<int64_t> sum_, filled_;         // before each bin
+  std::vector<int64_t> different_, bins_of_;  // counts, and how many of the inner bins have them
+  size_t begin_ = 0, end_ = 0;                // the inner bins
+  struct Level {
+    size_t stop;
+    int64_t kept;  // what each of its bins has in the end
+  };
+  std::vector<Level> levels_of_;
+};
 
 /// What two ranges share; what was seen, if that is no range: then all lies in one bin, or beyond all others.
 Range within(Range seen, Range found) {
@@ -191,10 +259,13 @@ Range RangeObserver::entropy_range() const {
   const size_t middle = counts.size() / 2;
   double least = std::numeric_limits<double>::infinity();
   Range best = {histogram_.edges.front(), histogram_.edges.back()};
+  Divergences divergences(counts, levels);
   for (size_t half = levels / 2; half <= middle; ++half) {
     const size_t begin = middle - half, end = std::min(middle + half + 1, counts.size());
-    const double d = divergence(counts, begin, end, levels);
-    if (d < least) least = d, best = {histogram_.edges[begin], histogram_.edges[end]};
+    const double d = divergences.of(begin, end);
+    // Of equal ones the first: exact zeros, which a range with as many levels as bins has, come out as 1e-15 or so.
+    constexpr double kRounding = 1e-12;
+    if (d < least - kRounding) least = d, best = {histogram_.edges[begin], histogram_.edges[end]};
   }
   return within(seen_, best);
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <set>
 
+#include "base/name_pattern.h"
 #include "compile/with_values.h"
 #include "ir/leaves.h"
 #include "rlx/ops.h"
@@ -35,10 +36,6 @@ std::string layer_name(const Graph& g, const Node& node) {
     return name.ends_with(kWeight) ? name.substr(0, name.size() - kWeight.size()) : name;
   }
   return node.name.empty() ? std::string(node.op->name) : node.name;
-}
-
-bool matches(const std::string& pattern, const std::string& name) {
-  return pattern.ends_with('*') ? name.starts_with(pattern.substr(0, pattern.size() - 1)) : name == pattern;
 }
 
 void check(const QuantizationConfig& config) {
@@ -96,12 +93,12 @@ class Planner {
     std::string names;
     for (const Layer& layer : all) names += (names.empty() ? "'" : ", '") + layer.name + "'";
     for (const std::string& skip : config_.skip)
-      if (std::none_of(all.begin(), all.end(), [&](const Layer& layer) { return matches(skip, layer.name); }))
+      if (std::none_of(all.begin(), all.end(), [&](const Layer& layer) { return matches_name(skip, layer.name); }))
         fail(ErrorCode::not_found, "'", skip, "', which is to stay floats, is no layer of graph '", g_.name(),
              "'; there are ", names.empty() ? "none" : names);
     for (const Layer& layer : all)
       if (bits_of(layer).quantize && std::none_of(config_.skip.begin(), config_.skip.end(),
-                                                  [&](const auto& skip) { return matches(skip, layer.name); }))
+                                                  [&](const auto& skip) { return matches_name(skip, layer.name); }))
         wanted.push_back(layer);
     if (wanted.empty())
       fail(ErrorCode::invalid_argument, "there is nothing to quantize in graph '", g_.name(), "': of ", all.size(),

@@ -153,6 +153,14 @@ StepResult TrainingSession::accumulate(const std::vector<NamedTensor>& batch) {
   return r;
 }
 int64_t TrainingSession::pending_accumulation() const { return state_->pending; }
+NamedTensors TrainingSession::pending_gradients() const {
+  const State& s = *state_;
+  NamedTensors gradients;
+  // The sums are there before the first batch, and stay where one was skipped.
+  if (s.pending > 0)
+    for (size_t i = 0; i < s.sums.size(); ++i) gradients.emplace(s.layout.trained[i].name, s.sums[i]);
+  return gradients;
+}
 int64_t TrainingSession::step_accumulated() {
   State& s = *state_;
   if (s.pending == 0) fail(ErrorCode::invalid_argument, "no gradients wait; call accumulate() first");

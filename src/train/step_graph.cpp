@@ -3,6 +3,7 @@
 
 #include "autodiff/named.h"
 #include "autodiff/transforms.h"
+#include "base/name_pattern.h"
 #include "ir/rewrite.h"
 #include "rlx/ops/control.h"
 #include "rlx/ops/elementary.h"
@@ -13,15 +14,10 @@
 namespace rlx::train {
 namespace {
 
-bool matches(const std::string& pattern, const std::string& name) {
-  if (pattern.empty() || pattern.back() != '*') return pattern == name;
-  return name.starts_with(std::string_view(pattern).substr(0, pattern.size() - 1));
-}
-
 const ParamGroup* group_of(const std::string& name, const TrainConfig& config) {
   for (const ParamGroup& group : config.groups)
     for (const std::string& pattern : group.params)
-      if (matches(pattern, name)) return &group;
+      if (matches_name(pattern, name)) return &group;
   return nullptr;
 }
 
@@ -33,7 +29,7 @@ void require_params(const Graph& loss, const TrainConfig& config) {
       std::string names;
       for (Ref r : loss.params()) {
         const std::string& name = loss.node(r).name;
-        found |= matches(pattern, name);
+        found |= matches_name(pattern, name);
         names += (names.empty() ? "" : ", ") + name;
       }
       if (!found)
@@ -125,7 +121,10 @@ std::vector<Value> loss_and_gradients(Graph& to, const Graph& loss, const Closed
 
 Value norm_of(Graph& to, Values gradients) {
   Value sum = scalar(to, 0, f32);
-  for (Value g : gradients) sum = sum + convert(reduce_sum(square(g), other_axes(g.dims().size(), {})), f32);
+  for (Value g : gradients) {
+    Value all = reshape(g, {element_count(g.dims())});  // one pass, and no squares in memory
+    sum = sum + convert(dot_general(all, all, DotAttrs{{}, {}, {0}, {0}, {}}), f32);
+  }
   return sqrt(sum);
 }
 
@@ -176,12 +175,11 @@ Value output_update(Graph& to, const Layout& layout, const TrainConfig& config, 
     now = before;
     if (places[i])
       for (Value& v : now) v = rows_at(v, places[i]);
-    auto out = optimizer_update(t.rule, now[0], grads[i], rate, step, Values(now).subspan(1));
+    auto out = optimizer_update(t.rule, now[0], grads[i], rate, step, Values(now).subspan(1), ok);
     if (layout.has_means)
       means.push_back(kept(leaves.means[i], leaves.means[i] * config.ema + out[0] * (1 - config.ema)));
     for (size_t v = 0; v < out.size(); ++v) {
-      Value after = kept(now[v], out[v]);
-      if (places[i]) after = with_rows(before[v], places[i], after);
+      Value after = places[i] ? with_rows(before[v], places[i], out[v]) : out[v];
       (v == 0 ? params : states).push_back(after);
     }
   }

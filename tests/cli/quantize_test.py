@@ -121,7 +121,11 @@ class Quantize(ProgramTest):
         self.assertIn("'hidden.0.output.range' of", text)
         self.assertGreater(figures(next(line for line in text.splitlines() if line.startswith("int8 ")))[1], 85)
         audit = self.succeeds("train", *run, "--params", params, "--activation-scales", "ema", "--audit")
-        self.assertIn("in floats, without its fake quantization", audit)
+        self.assertRegex(audit, r"hidden.0.weight +f32\[[0-9]+, [0-9]+\] +\d")
+        self.assertNotIn("range", audit)  # they move, and no gradient moves them
+        # Learned scales are params like others.
+        audit = self.succeeds("train", *run, "--activation-scales", "learned", "--audit")
+        self.assertRegex(audit, r"hidden.0.*\.scale +f32\[.*\] +\d")
 
     def test_a_model_that_writes_does_so_by_its_scales(self):
         (self.folder / "text.txt").write_text("the cat sat on the mat. " * 40)

@@ -262,6 +262,14 @@ class Train(ProgramTest):
         self.succeeds("train", unreached, *self.data, "--audit", "--allow-unused")
         self.succeeds("train", unreached, *self.data, "--audit", "--freeze", "v")
 
+    def test_answers_of_yes_and_no_are_labels(self):
+        write_npy(self.folder / "yes.npy", "|b1", [60], [v > 0 for v in self.t])
+        data = [*self.data[:2], "--data", f"t={self.folder}/yes.npy"]
+        self.train("linear", *data, "--epochs", 20, "--learning-rate", 0.05, "--hold-out", 0.2, "--out", self.out)
+        self.assertGreaterEqual(metrics(self.out, "test_accuracy")[40], 0.9)
+        write_npy(self.folder / "no.npy", "<i8", [60], [0] * 59 + [-1])
+        self.fails(1, "the label of example 59 is -1; labels count from 0", "train", "linear", *data[:3], f"t={self.folder}/no.npy", "--out", self.folder / "no")
+
     def test_patience_ends_it_early_and_keeps_the_best(self):
         text = self.train("linear", "--learning-rate", 1e-9, "--epochs", 50, "--patience", 3, "--hold-out", 0.2, "--weight-decay", 0,
                           "--optimizer", "lion", "--out", self.out)  # fmt: skip

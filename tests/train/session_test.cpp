@@ -99,6 +99,31 @@ TEST_CASE("gradients of equal batches that wait make one plain step") {
   CHECK_THROWS_WITH_AS(waiting.step_accumulated(), doctest::Contains("call accumulate() first"), Error);
 }
 
+TEST_CASE("gradients that wait can be looked at, and stay as they were when more come") {
+  // Of the sum of (x w - t)^2: 2 sum of x (x w - t), batch by batch.
+  LinearRegression problem;
+  TrainingSession session(LinearRegression::loss(), problem.initial(0.1), with(Optimizer::adam(), 0.1));
+  CHECK(session.pending_gradients().empty());
+  session.accumulate(problem.batch());
+  const NamedTensors once = session.pending_gradients();
+  session.accumulate(problem.batch());
+  const NamedTensors twice = session.pending_gradients();
+  REQUIRE(once.size() == 1);
+  const auto& [name, gradient] = *once.begin();
+  for (size_t d = 0; d < 3; ++d) {
+    double wanted = 0;
+    for (size_t n = 0; n < 8; ++n) {
+      double error = -load_number(problem.t, n);
+      for (size_t k = 0; k < 3; ++k) error += 0.1 * load_number(problem.x, 3 * n + k);
+      wanted += 2 * load_number(problem.x, 3 * n + d) * error;
+    }
+    CHECK(load_number(gradient, d) == doctest::Approx(wanted).epsilon(1e-5));
+    CHECK(load_number(twice.at(name), d) == doctest::Approx(2 * wanted).epsilon(1e-5));
+  }
+  session.step_accumulated();
+  CHECK(session.pending_gradients().empty());
+}
+
 TEST_CASE("different batches that wait are averaged") {
   // The gradient of x w - t summed over a batch is linear in what is summed: two halves average to half of the whole.
   LinearRegression problem;

@@ -3122,7 +3122,7 @@ def spd_karcher_solve(x, weights, rhs):
     return emit_op("spd_karcher_solve", [x, weights, rhs], [])
 
 
-def sgd_update(param, grad, lr, step, velocity=None, *, momentum=0, nesterov=False, weight_decay=0):
+def sgd_update(param, grad, lr, step, velocity=None, apply=None, *, momentum=0, nesterov=False, weight_decay=0):
     """A step of gradient descent: g = grad + weight_decay param. Without momentum param - lr g; else velocity' =
     momentum velocity + g and param - lr velocity', or with `nesterov` param - lr (g + momentum velocity').
 
@@ -3131,14 +3131,14 @@ def sgd_update(param, grad, lr, step, velocity=None, *, momentum=0, nesterov=Fal
     Attributes: momentum (float; 0), nesterov (bool; False), weight_decay (float; 0).
 
     Gives a tuple of 1 or 2 arrays, or one alone."""
-    return emit_op("sgd_update", [param, grad, lr, step, velocity], [
+    return emit_op("sgd_update", [param, grad, lr, step, velocity, apply], [
         ("momentum", momentum, "float"),
         ("nesterov", nesterov, "bool"),
         ("weight_decay", weight_decay, "float"),
     ])
 
 
-def adam_update(param, grad, lr, step, m, v, *, beta1=0.9, beta2=0.999, epsilon=1e-08, weight_decay=0,
+def adam_update(param, grad, lr, step, m, v, apply=None, *, beta1=0.9, beta2=0.999, epsilon=1e-08, weight_decay=0,
         decoupled=False):
     """A step by the mean of the gradients over the root of the mean of their squares, both corrected for having
     begun at 0. weight_decay is added to the gradient, or if `decoupled` (AdamW) shrinks the param.
@@ -3149,7 +3149,7 @@ def adam_update(param, grad, lr, step, m, v, *, beta1=0.9, beta2=0.999, epsilon=
     decoupled (bool; False).
 
     Gives a tuple of 3 arrays."""
-    return emit_op("adam_update", [param, grad, lr, step, m, v], [
+    return emit_op("adam_update", [param, grad, lr, step, m, v, apply], [
         ("beta1", beta1, "float"),
         ("beta2", beta2, "float"),
         ("epsilon", epsilon, "float"),
@@ -3158,7 +3158,7 @@ def adam_update(param, grad, lr, step, m, v, *, beta1=0.9, beta2=0.999, epsilon=
     ])
 
 
-def adagrad_update(param, grad, lr, step, sum, *, epsilon=1e-10, weight_decay=0):
+def adagrad_update(param, grad, lr, step, sum, apply=None, *, epsilon=1e-10, weight_decay=0):
     """G = grad + weight_decay param; sum' = sum + g^2; param - lr g / (sqrt(sum') + epsilon).
 
     Source: Duchi, Hazan, Singer, JMLR 2011
@@ -3166,13 +3166,13 @@ def adagrad_update(param, grad, lr, step, sum, *, epsilon=1e-10, weight_decay=0)
     Attributes: epsilon (float; 1e-10), weight_decay (float; 0).
 
     Gives a tuple of 2 arrays."""
-    return emit_op("adagrad_update", [param, grad, lr, step, sum], [
+    return emit_op("adagrad_update", [param, grad, lr, step, sum, apply], [
         ("epsilon", epsilon, "float"),
         ("weight_decay", weight_decay, "float"),
     ])
 
 
-def rmsprop_update(param, grad, lr, step, square, mean=None, velocity=None, *, alpha=0.99, epsilon=1e-08,
+def rmsprop_update(param, grad, lr, step, square, mean=None, velocity=None, apply=None, *, alpha=0.99, epsilon=1e-08,
         weight_decay=0, momentum=0, centered=False):
     """G = grad + weight_decay param; square' = alpha square + (1 - alpha) g^2; u = g / (sqrt(square') + epsilon), or
     if `centered` with the mean's square taken off square'. param - lr u, or with a momentum velocity' = momentum
@@ -3184,7 +3184,7 @@ def rmsprop_update(param, grad, lr, step, square, mean=None, velocity=None, *, a
     centered (bool; False).
 
     Gives a tuple of 2 or 3 or 4 arrays."""
-    return emit_op("rmsprop_update", [param, grad, lr, step, square, mean, velocity], [
+    return emit_op("rmsprop_update", [param, grad, lr, step, square, mean, velocity, apply], [
         ("alpha", alpha, "float"),
         ("epsilon", epsilon, "float"),
         ("weight_decay", weight_decay, "float"),
@@ -3193,7 +3193,7 @@ def rmsprop_update(param, grad, lr, step, square, mean=None, velocity=None, *, a
     ])
 
 
-def adafactor_update(param, grad, lr, step, rows_or_squares, columns=None, *, decay=0.8,
+def adafactor_update(param, grad, lr, step, rows_or_squares, columns=None, apply=None, *, decay=0.8,
         epsilon=1.1920928955078125e-07, least_scale=0.001, clip=1, weight_decay=0):
     """The squares of the gradients are kept as their means over the last dim and over the one before it (of a
     vector, as they are), moved by step^-decay towards the new ones. u = grad over the root of what they make
@@ -3206,7 +3206,7 @@ def adafactor_update(param, grad, lr, step, rows_or_squares, columns=None, *, de
     (float; 1), weight_decay (float; 0).
 
     Gives a tuple of 2 or 3 arrays."""
-    return emit_op("adafactor_update", [param, grad, lr, step, rows_or_squares, columns], [
+    return emit_op("adafactor_update", [param, grad, lr, step, rows_or_squares, columns, apply], [
         ("decay", decay, "float"),
         ("epsilon", epsilon, "float"),
         ("least_scale", least_scale, "float"),
@@ -3215,7 +3215,7 @@ def adafactor_update(param, grad, lr, step, rows_or_squares, columns=None, *, de
     ])
 
 
-def lamb_update(param, grad, lr, step, m, v, *, beta1=0.9, beta2=0.999, epsilon=1e-06, weight_decay=0):
+def lamb_update(param, grad, lr, step, m, v, apply=None, *, beta1=0.9, beta2=0.999, epsilon=1e-06, weight_decay=0):
     """U = Adam's direction + weight_decay param; param - lr u |param| / |u|, the lengths over all elements, or param
     - lr u if one of them is 0.
 
@@ -3224,7 +3224,7 @@ def lamb_update(param, grad, lr, step, m, v, *, beta1=0.9, beta2=0.999, epsilon=
     Attributes: beta1 (float; 0.9), beta2 (float; 0.999), epsilon (float; 1e-06), weight_decay (float; 0).
 
     Gives a tuple of 3 arrays."""
-    return emit_op("lamb_update", [param, grad, lr, step, m, v], [
+    return emit_op("lamb_update", [param, grad, lr, step, m, v, apply], [
         ("beta1", beta1, "float"),
         ("beta2", beta2, "float"),
         ("epsilon", epsilon, "float"),
@@ -3232,7 +3232,7 @@ def lamb_update(param, grad, lr, step, m, v, *, beta1=0.9, beta2=0.999, epsilon=
     ])
 
 
-def lion_update(param, grad, lr, step, m, *, beta1=0.9, beta2=0.99, weight_decay=0):
+def lion_update(param, grad, lr, step, m, apply=None, *, beta1=0.9, beta2=0.99, weight_decay=0):
     """Param - lr (sign(beta1 m + (1 - beta1) grad) + weight_decay param); m' = beta2 m + (1 - beta2) grad.
 
     Source: Chen et al., NeurIPS 2023 (Symbolic discovery of optimization algorithms)
@@ -3240,14 +3240,14 @@ def lion_update(param, grad, lr, step, m, *, beta1=0.9, beta2=0.99, weight_decay
     Attributes: beta1 (float; 0.9), beta2 (float; 0.99), weight_decay (float; 0).
 
     Gives a tuple of 2 arrays."""
-    return emit_op("lion_update", [param, grad, lr, step, m], [
+    return emit_op("lion_update", [param, grad, lr, step, m, apply], [
         ("beta1", beta1, "float"),
         ("beta2", beta2, "float"),
         ("weight_decay", weight_decay, "float"),
     ])
 
 
-def muon_update(param, grad, lr, step, m, *, momentum=0.95, nesterov=True, iterations=5, epsilon=1e-07,
+def muon_update(param, grad, lr, step, m, apply=None, *, momentum=0.95, nesterov=True, iterations=5, epsilon=1e-07,
         weight_decay=0):
     """M' = momentum m + (1 - momentum) grad; o = m', or with `nesterov` momentum m' + (1 - momentum) grad, made
     nearly orthogonal by `iterations` of Newton and Schulz over the last two dims; param (1 - lr weight_decay) -
@@ -3259,7 +3259,7 @@ def muon_update(param, grad, lr, step, m, *, momentum=0.95, nesterov=True, itera
     weight_decay (float; 0).
 
     Gives a tuple of 2 arrays."""
-    return emit_op("muon_update", [param, grad, lr, step, m], [
+    return emit_op("muon_update", [param, grad, lr, step, m, apply], [
         ("momentum", momentum, "float"),
         ("nesterov", nesterov, "bool"),
         ("iterations", iterations, "int"),
@@ -3268,7 +3268,7 @@ def muon_update(param, grad, lr, step, m, *, momentum=0.95, nesterov=True, itera
     ])
 
 
-def sophia_update(param, grad, lr, step, m, h, *, beta1=0.965, gamma=0.05, epsilon=1e-15, weight_decay=0):
+def sophia_update(param, grad, lr, step, m, h, apply=None, *, beta1=0.965, gamma=0.05, epsilon=1e-15, weight_decay=0):
     """M' = beta1 m + (1 - beta1) grad; param (1 - lr weight_decay) - lr clamp(m' / max(gamma h, epsilon), -1, 1). h,
     a mean of estimates of the Hessian's diagonal, is read and given back as it is.
 
@@ -3277,7 +3277,7 @@ def sophia_update(param, grad, lr, step, m, h, *, beta1=0.965, gamma=0.05, epsil
     Attributes: beta1 (float; 0.965), gamma (float; 0.05), epsilon (float; 1e-15), weight_decay (float; 0).
 
     Gives a tuple of 3 arrays."""
-    return emit_op("sophia_update", [param, grad, lr, step, m, h], [
+    return emit_op("sophia_update", [param, grad, lr, step, m, h, apply], [
         ("beta1", beta1, "float"),
         ("gamma", gamma, "float"),
         ("epsilon", epsilon, "float"),

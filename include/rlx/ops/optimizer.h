@@ -123,8 +123,8 @@ struct OptimizerState {
 /// What the rule keeps beside a param of this type. All begin as zeros.
 std::vector<OptimizerState> states_of(const OptimizerRule& rule, const Type& param);
 
-/// The new param, then the new states.
+/// The new param, then the new states. Where `apply` (bool[], if given) is false, they come out as they went in.
 std::vector<Value> optimizer_update(const OptimizerRule& rule, Value param, Value grad, Value lr, Value step,
-                                    Values states);
+                                    Values states, Value apply = {});
 
 }  // namespace rlx

@@ -5,6 +5,7 @@
 
 #include "backends/cpu/lowerings.h"
 #include "backends/cpu/product.h"
+#include "kernels/dot.h"
 #include "kernels/move.h"
 #include "rlx/ops.h"
 
@@ -149,6 +150,23 @@ std::optional<kernels::BatchedGemmSpec> gemm_spec(const View& lhs, const View& r
   return s;
 }
 
+/// Two vectors, or what lies as such: all of both is contracted, in the same order.
+bool is_single_sum(const View& lhs, const View& rhs, const View& y) {
+  return lhs.dtype == f32 && rhs.dtype == f32 && y.dtype == f32 && y.count() == 1 && lhs.rank() == 1 &&
+         rhs.rank() == 1 && is_dense(lhs) && is_dense(rhs);
+}
+Prepared dot_step(int64_t count, int threads) {
+  return make_step("dot", static_cast<size_t>(threads) * sizeof(double), [=](const StepArgs& args) {
+    auto* sums = new (args.scratch) double[static_cast<size_t>(threads)]();
+    for_ranges(args, count, 4096, static_cast<double>(count) * 0.1, [&](int64_t begin, int64_t end, int64_t part) {
+      sums[part] = kernels::dot(args.in<float>(0) + begin, args.in<float>(1) + begin, end - begin);
+    });
+    double sum = 0;
+    for (int t = 0; t < threads; ++t) sum += sums[t];
+    *args.out<float>() = static_cast<float>(sum);
+  });
+}
+
 }  // namespace
 
 std::string when_dot(const Question& q) {
@@ -161,6 +179,7 @@ std::string when_dot(const Question& q) {
 Prepared lower_dot(const LoweringContext& c) {
   const View &lhs = c.operands[0], &rhs = c.operands[1], &y = c.results[0];
   DotAxes axes(c.attrs<DotAttrs>(), lhs.shape.size(), rhs.shape.size());
+  if (is_single_sum(lhs, rhs, y)) return dot_step(lhs.count(), c.threads);
   if (is_float(lhs.dtype)) {
     if (axes.lhs_batch.empty())
       if (auto rows = merged(lhs, axes.lhs_free), inner = merged(lhs, axes.lhs_contract);

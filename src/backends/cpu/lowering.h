@@ -68,8 +68,9 @@ using How = std::unique_ptr<Step> (*)(const LoweringContext&);
 using Strided = bool (*)(const Node&, size_t operand, const Shape&, std::span<const int64_t> strides);
 
 /// Whose buffer result 0 may take, if the operand is dead afterwards and of its size. Of a loop, each carry's result
-/// may take its first value's, if the body updates it in place.
-enum class Overwrites { none, first, any, carries };
+/// may take its first value's, if the body updates it in place. Of an optimizer's step, the new param may take the
+/// param's and each new state the old one's.
+enum class Overwrites { none, first, any, carries, params };
 
 struct Lowering {
   const OpDef* op;

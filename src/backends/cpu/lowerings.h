@@ -88,6 +88,7 @@ std::string when_l2_normalize(const Question&);
 std::string when_logsumexp(const Question&);
 std::string when_norm(const Question&);
 std::string when_norm_backward(const Question&);
+std::string when_params(const Question&);  // lower_optimizer.cpp
 
 // lower_loss.cpp
 std::string when_label_loss(const Question&);

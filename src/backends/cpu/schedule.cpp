@@ -78,6 +78,7 @@ StorageRules storage_rules(const Graph& g) {
           if (is_new) at->second = updated_carries(node);
           return result < at->second.size() && at->second[result] ? std::vector{result} : std::vector<size_t>{};
         }
+        if (overwrites == Overwrites::params) return {result == 0 ? 0 : 3 + result};
         // A region writes a tile of a result when all operands of that tile have been read, or keeps a copy of them.
         if (result > 0 && node.op != &op::elementwise_region) return {};
         if (overwrites == Overwrites::any) return overwritable_operands(node);
