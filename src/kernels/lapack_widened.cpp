@@ -26,11 +26,13 @@ struct WidenedKernel final : MatrixKernel {
     const auto* x = static_cast<const float*>(in[0]);
     std::copy(x, x + counts[0], at[0]);
     const void* operand[] = {at[0]};
-    void* results[] = {at[1], at[2], at[3]};
+    void* results[3] = {};
+    for (size_t r = 0; r < 3; ++r)
+      if (counts[r + 1] > 0 && out[r]) results[r] = at[r + 1];
     wide->run(operand, results, scratch);
-    for (size_t r = 1; r < 4; ++r)
-      if (counts[r] > 0)
-        std::transform(at[r], at[r] + counts[r], static_cast<float*>(out[r - 1]),
+    for (size_t r = 0; r < 3; ++r)
+      if (results[r])
+        std::transform(at[r + 1], at[r + 1] + counts[r + 1], static_cast<float*>(out[r]),
                        [](double v) { return static_cast<float>(v); });
   }
 };

@@ -13,7 +13,8 @@ namespace rlx::kernels {
 /// The most rows or columns of a matrix that is taken for small.
 constexpr int64_t kMostWidened = 32;
 
-/// `wide` of f64 or c128 for operands and results of half its width. Counts are of real numbers, two for a complex one.
+/// `wide` of f64 or c128 for operands and results of half its width. Counts are of real numbers, two for a complex one;
+/// a result that `wide` may be handed null for may be null here too.
 MatrixKernelPtr widened(MatrixKernelPtr wide, int64_t operand, std::array<int64_t, 3> results);
 
 }  // namespace rlx::kernels

@@ -28,7 +28,7 @@ namespace rlx {
 namespace {
 
 using Json = nlohmann::ordered_json;
-constexpr const char* kFormat = "rlx machine 1";
+constexpr const char* kMachineFormat = "rlx machine 1";
 
 struct Measured {
   const char *name, *what, *unit;
@@ -99,7 +99,7 @@ std::string machine_file() {
 }
 
 std::string MachineSpeeds::json() const {
-  Json all = {{"format", kFormat}, {"processor", processor}, {"threads", threads}};
+  Json all = {{"format", kMachineFormat}, {"processor", processor}, {"threads", threads}};
   for (const Measured& f : kFields) all[f.name] = this->*f.value;
   return all.dump(1) + "\n";
 }
@@ -107,9 +107,9 @@ std::string MachineSpeeds::json() const {
 MachineSpeeds MachineSpeeds::parse(std::string_view text) {
   const Json all = Json::parse(text, nullptr, false);
   if (!all.is_object()) fail(ErrorCode::parse, "it is not a JSON object");
-  if (auto format = all.find("format"); format == all.end() || *format != kFormat)
+  if (auto format = all.find("format"); format == all.end() || *format != kMachineFormat)
     fail(ErrorCode::parse, "its format is ", format == all.end() ? std::string("missing") : format->dump(), ", not \"",
-         kFormat, "\"");
+         kMachineFormat, "\"");
   MachineSpeeds s;
   auto processor = all.find("processor"), threads = all.find("threads");
   if (processor == all.end() || !processor->is_string()) fail(ErrorCode::parse, "'processor' is missing, or no text");

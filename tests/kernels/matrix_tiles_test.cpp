@@ -3,6 +3,7 @@
 #include "kernels/matrix_tiles.h"
 
 #include <doctest/doctest.h>
+#include <algorithm>
 
 #include <cmath>
 #include <limits>
