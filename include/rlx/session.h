@@ -69,7 +69,8 @@ class CompiledGraph {
   std::vector<Tensor> run(const std::vector<NamedTensor>& inputs) const;
   /// Begins a run and returns: CoreML.framework's own background prediction where that runs the graph, a thread of its
   /// own on any other device. The future gives what `run` gives, or throws what went wrong; names that are missing or
-  /// unknown fail here. The inputs must not change until then; the graph itself may be dropped.
+  /// unknown fail here. Neither inputs nor params may change until then; the graph itself may be
+  /// dropped. A future of a thread waits for it when it is dropped, as std::async's does.
   std::future<std::vector<Tensor>> run_async(const std::vector<NamedTensor>& inputs) const;
   /// The same in the order of the graph's inputs, without looking up names.
   std::vector<Tensor> run_ordered(Tensors inputs) const;

@@ -159,7 +159,11 @@ int rlx_device_available(const char* device) {
   return available;
 }
 const char* rlx_pick_best_device(void) {
-  static const std::string name = rlx::pick_best_device().name();
+  static const std::string name = [] {
+    std::string best = "cpu";  // what every process has
+    guarded(nullptr, [&] { best = rlx::pick_best_device().name(); });
+    return best;
+  }();
   return name.c_str();
 }
 rlx_status rlx_session_create(const char* device, const rlx_session_options* options, rlx_session** session,

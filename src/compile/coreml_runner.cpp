@@ -77,8 +77,7 @@ class FrontEndRunner final : public CoremlRunner {
     std::vector<Shape> sizes;
     for (const Tensor& t : inputs) sizes.push_back(t.shape());
     std::scoped_lock lock(mutex_);
-    Loaded& loaded = by_sizes_[sizes];
-    if (loaded.executable) return *loaded.executable;
+    if (auto found = by_sizes_.find(sizes); found != by_sizes_.end()) return *found->second.executable;
     mlprogram::LowerOptions how;
     const mil::Model& model = package_->model();
     for (size_t i = 0; i < inputs.size(); ++i) how.dims[model.main.inputs[i].name] = inputs[i].type().dims;
@@ -89,9 +88,9 @@ class FrontEndRunner final : public CoremlRunner {
     auto cpu = backend_of(Device::cpu());
     Pipelined legal = run_pipeline(lowered.graph, *cpu, {});
     require_complete(legal.report, false);
-    loaded.program = cpu->lower(std::move(legal.graph));
+    Loaded loaded{cpu->lower(std::move(legal.graph)), nullptr};
     loaded.executable = loaded.program->load(options_);
-    return *loaded.executable;
+    return *by_sizes_.emplace(std::move(sizes), std::move(loaded)).first->second.executable;
   }
 
   LoadOptions options_;

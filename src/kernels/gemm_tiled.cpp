@@ -12,6 +12,7 @@ namespace {
 constexpr int64_t kBlockRows = 2 * kTileLines;  // what multiply_tiles() makes
 // Rows that are packed at a time: they stay in the second-level cache, beside some columns.
 constexpr int64_t kLeftBytes = 1100 << 10;
+constexpr int64_t kMostShared = 64 << 20;  // bytes of packed columns
 // Each block of rows reads all of the packed columns.
 constexpr int64_t kRowsWorthReading = 128;
 constexpr int64_t kSumsBytes = kBlockRows * kTiledColumns * 4;
@@ -32,6 +33,11 @@ bool TiledProduct::suits(const BlockProduct& b) {
   if (b.layout.lanes != kTileLines || (b.lhs.row_stride != 1 && b.lhs.col_stride != 1)) return false;
   const TileForm form = tile_form(b.lhs.dtype, b.rhs.dtype);
   if (b.packed ? b.rhs.dtype == bf16 && form != TileForm::one : b.rhs.row_stride != 1 && b.rhs.col_stride != 1)
+    return false;
+  // All columns are packed at once unless all rows fit the cache: not for weights that would fill memory a second time.
+  const int64_t pair_bytes = 2 * tiled_bytes(b.k, form);
+  if (divided_up(b.rows, kBlockRows) > std::max<int64_t>(1, kLeftBytes / pair_bytes) &&
+      divided_up(b.layout.n, kTiledColumns) * pair_bytes > kMostShared)
     return false;
   // Fewer rows do not pay for packing the columns; what is short along k is mostly epilogue.
   return b.rows >= (form == TileForm::three ? cost_model().tile_rows : 16) && b.k >= kTileFloats &&

@@ -51,15 +51,16 @@ bool has_instructions() {
 #define RLX_WIDE __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")))
 #define RLX_WIDE_INLINE RLX_WIDE __attribute__((always_inline)) inline
 
-/// The bits of the largest magnitude seen.
-struct Magnitude {
-  __m512i most;
-};
-/// Whether parts of bf16 stand for numbers of at most this magnitude: their lowest parts are normal, and no product of
-/// parts overflows sooner than the number's own.
-bool is_fit(uint32_t most) {
-  constexpr uint32_t kTooLarge = 0x7e800000 /* 2^126 */, kTooSmall = 0x21800000 /* 2^-60 */;
-  return most == 0 || (most >= kTooSmall && most < kTooLarge);
+/// Whether parts of bf16 stand for the numbers of 16 lines, of which these are the bits of the largest magnitudes.
+/// Tiles take subnormal numbers for 0: where both lines have a number of 2^-50, so much is lost of a product as f32
+/// rounds of it anyway. Parts are rounded up, too: below 2^62 they overflow no sooner than the numbers. What is one
+/// bf16 already is not rounded, and may be infinite.
+RLX_WIDE bool are_fit(__m512i most, int parts) {
+  const __m512i least = _mm512_set1_epi32(0x26800000);  // 2^-50
+  const __mmask16 used = _mm512_test_epi32_mask(most, most);
+  const __mmask16 small = _mm512_mask_cmplt_epu32_mask(used, most, least);
+  const __mmask16 large = _mm512_cmpge_epu32_mask(most, _mm512_set1_epi32(0x5e800000));  // 2^62
+  return small == 0 && (parts == 1 || large == 0);
 }
 
 RLX_WIDE_INLINE __m512 as_f32(__m256i bf16s) {
@@ -96,8 +97,8 @@ RLX_WIDE_INLINE __m512 load_numbers(const char* from, __mmask16 mask) {
 RLX_WIDE_INLINE __mmask16 mask_of(int64_t count) {
   return count >= 16 ? __mmask16(0xffff) : count <= 0 ? __mmask16(0) : __mmask16((1u << count) - 1);
 }
-RLX_WIDE_INLINE void see(Magnitude& m, __m512 v) {
-  m.most = _mm512_max_epu32(m.most, _mm512_and_epi32(_mm512_castps_si512(v), _mm512_set1_epi32(0x7fffffff)));
+RLX_WIDE_INLINE __m512i magnitude(__m512 v) {
+  return _mm512_and_epi32(_mm512_castps_si512(v), _mm512_set1_epi32(0x7fffffff));
 }
 
 /// Of 16 vectors of 16, in place.
@@ -136,7 +137,7 @@ RLX_WIDE bool pack_tiles(const TileSource& s, int64_t lines, int64_t k, char* ou
   constexpr bool kTurned = kAlongK != kLeft;
   const __m512i interleaving = interleaving_words();
   const auto* const data = static_cast<const char*>(s.data);
-  Magnitude seen{_mm512_setzero_si512()};
+  __m512i most[16] = {};  // by line; all lines in the first where a vector has one element of each
   __m512i turned[kParts][16];
   for (int64_t begin = 0; begin < k; begin += kTileFloats, out += kParts * kPart) {
     const int64_t left = k - begin;
@@ -157,7 +158,8 @@ RLX_WIDE bool pack_tiles(const TileSource& s, int64_t lines, int64_t k, char* ou
         if (2 * i < left) first = load_numbers<kDtype>(from, mask);
         if (2 * i + 1 < left) second = load_numbers<kDtype>(from + s.k_stride * kSize, mask);
       }
-      see(seen, first), see(seen, second);
+      __m512i& seen = most[kAlongK ? i : 0];
+      seen = _mm512_max_epu32(seen, _mm512_max_epu32(magnitude(first), magnitude(second)));
       __m512i parts[kParts], pairs[kParts];
       split<kParts>(first, second, interleaving, parts, pairs);
       for (int p = 0; p < kParts; ++p) {
@@ -172,19 +174,26 @@ RLX_WIDE bool pack_tiles(const TileSource& s, int64_t lines, int64_t k, char* ou
         for (int64_t i = 0; i < 16; ++i) _mm512_store_si512(out + p * kPart + i * 64, turned[p][i]);
       }
   }
-  return is_fit(_mm512_reduce_max_epu32(seen.most));
+  if constexpr (!kAlongK) return are_fit(most[0], kParts);
+  alignas(64) uint32_t of_line[16];
+  for (int i = 0; i < 16; ++i) of_line[i] = _mm512_reduce_max_epu32(most[i]);
+  return are_fit(_mm512_load_si512(of_line), kParts);
 }
 
 /// bf16 that are packed in pairs already.
-RLX_WIDE void copy_pairs(const TileSource& s, int64_t lines, int64_t k, char* out) {
+RLX_WIDE bool copy_pairs(const TileSource& s, int64_t lines, int64_t k, char* out) {
   const auto* from = static_cast<const char*>(s.data);
   const __mmask16 mask = mask_of(lines);
+  __m512i most = _mm512_setzero_si512();  // of each line's even and odd places
   for (int64_t begin = 0; begin < k; begin += kTileFloats, out += 2 * kTileBytes)
     for (int64_t i = 0; i < 16; ++i) {
       __m512i v = _mm512_setzero_si512();
       if (begin + 2 * i < k) v = _mm512_maskz_loadu_epi32(mask, from + (begin / 2 + i) * s.k_stride * 4);
       _mm512_store_si512(out + i * 64, v);
+      most = _mm512_max_epu16(most, _mm512_and_epi32(v, _mm512_set1_epi32(0x7fff7fff)));
     }
+  const __m512i odd = _mm512_and_epi32(most, _mm512_set1_epi32(static_cast<int>(0xffff0000u)));
+  return are_fit(_mm512_max_epu32(odd, _mm512_slli_epi32(most, 16)), 1);
 }
 
 template <bool kLeft>
@@ -192,10 +201,7 @@ bool pack(const TileSource& s, int64_t lines, int64_t k, TileForm form, char* ou
   const bool along_k = s.k_stride == 1;
   const auto pack_as = [&](auto along) {
     constexpr bool kAlongK = decltype(along)::value;
-    if (form == TileForm::one) {  // inf and NaN are bf16 too
-      pack_tiles<bf16, 1, kAlongK, kLeft>(s, lines, k, out);
-      return true;
-    }
+    if (form == TileForm::one) return pack_tiles<bf16, 1, kAlongK, kLeft>(s, lines, k, out);
     if (form == TileForm::two) return pack_tiles<f16, 2, kAlongK, kLeft>(s, lines, k, out);
     if (s.dtype == bf16) return pack_tiles<bf16, 3, kAlongK, kLeft>(s, lines, k, out);
     if (s.dtype == f16) return pack_tiles<f16, 3, kAlongK, kLeft>(s, lines, k, out);
@@ -338,8 +344,7 @@ bool pack_left_tiles(const TileSource& s, int64_t lines, int64_t k, TileForm for
 }
 bool pack_right_tiles(const TileSource& s, int64_t lines, int64_t k, TileForm form, char* out) noexcept {
   if (!s.pairs) return pack<false>(s, lines, k, form, out);
-  copy_pairs(s, lines, k, out);
-  return true;
+  return copy_pairs(s, lines, k, out);
 }
 
 void multiply_tiles(TileForm form, int64_t steps, const char* upper, const char* lower, const char* right, float* sums,

@@ -55,7 +55,9 @@ inline int64_t tiled_bytes(int64_t k, TileForm form) { return tile_steps(k) * st
 
 /// Packs up to 16 lines (what is missing is zero). The left operand's go step by step along k, part by part; the right
 /// operand's too, with `out` at the first or second of two column tiles that are packed between each other.
-/// False if there is a number that parts do not stand for well: not finite, at least 2^126, or all of them below 2^-60.
+/// False if parts do not stand well for a line: for one with a number that is not finite or at least 2^62, unless the
+/// form is one, or for one whose largest is below 2^-50 and not 0. So the bound above is of the largest magnitudes of
+/// two lines: a number of 2^-76 of its line's largest, or smaller, may lose digits.
 bool pack_left_tiles(const TileSource& from, int64_t lines, int64_t k, TileForm form, char* out) noexcept;
 bool pack_right_tiles(const TileSource& from, int64_t lines, int64_t k, TileForm form, char* out) noexcept;
 

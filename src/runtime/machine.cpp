@@ -62,7 +62,7 @@ kernels::CostModel cost_model_of(const MachineSpeeds& s) {
   if (s.hand_over_us > 0 && s.product_gflops > 0)
     model.part_work = static_cast<int64_t>(
         std::clamp(kHandOvers * s.hand_over_us * s.product_gflops * 500, double{1 << 16}, double{1 << 22}));
-  if (s.tile_rows > 0) model.tile_rows = static_cast<int64_t>(s.tile_rows);
+  if (s.tile_rows > 0) model.tile_rows = static_cast<int64_t>(std::max(1.0, std::round(s.tile_rows)));
   return model;
 }
 
@@ -94,7 +94,8 @@ std::string machine_file() {
   else if (const char* home = std::getenv("HOME"); home && *home) folder = std::filesystem::path(home) / ".cache/rlx";
   else return "";
   std::ostringstream name;
-  name << "machine-" << std::hex << std::setw(16) << std::setfill('0') << key_of(processor_name()) << ".json";
+  name << "machine-" << std::hex << std::setw(16) << std::setfill('0')
+       << key_of(text_of(processor_name(), ", ", kernels::ThreadPool::hardware_threads())) << ".json";
   return (folder / name.str()).string();
 }
 
@@ -108,8 +109,11 @@ MachineSpeeds MachineSpeeds::parse(std::string_view text) {
   const Json all = Json::parse(text, nullptr, false);
   if (!all.is_object()) fail(ErrorCode::parse, "it is not a JSON object");
   if (auto format = all.find("format"); format == all.end() || *format != kMachineFormat)
-    fail(ErrorCode::parse, "its format is ", format == all.end() ? std::string("missing") : format->dump(), ", not \"",
-         kMachineFormat, "\"");
+    fail(ErrorCode::parse, "its format is ",
+         format == all.end()   ? std::string("missing")
+         : format->is_string() ? format->get<std::string>()
+                               : std::string("no text"),
+         ", not \"", kMachineFormat, "\"");
   MachineSpeeds s;
   auto processor = all.find("processor"), threads = all.find("threads");
   if (processor == all.end() || !processor->is_string()) fail(ErrorCode::parse, "'processor' is missing, or no text");

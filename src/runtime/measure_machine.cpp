@@ -69,20 +69,21 @@ Value product(std::vector<Value>& in) { return matmul(in[0], in[1]); }
 /// The fewest rows from which on products are faster by tiles, and stay so.
 double rows_that_pay() {
   if (!kernels::has_matrix_tiles()) return 0;
-  const kernels::CostModel before = kernels::cost_model();
+  struct Restored {  // also if a measurement fails
+    kernels::CostModel before = kernels::cost_model();
+    ~Restored() { kernels::set_cost_model(before); }
+  } restored;
   const int64_t rows[] = {32, 48, 64, 96, 128, 192, 256};
   int64_t least = 512;
   for (size_t i = std::size(rows); i-- > 0;) {
     double seconds[2];
     for (const bool tiles : {false, true}) {
-      kernels::set_cost_model({before.part_work, tiles ? 1 : int64_t{1} << 20});
-      // The second shape has another number of rows, so that no plan is found again.
+      kernels::set_cost_model({restored.before.part_work, tiles ? 1 : int64_t{1} << 20});
       seconds[tiles] = seconds_of({{rows[i], 384}, {384, 1536}}, 1, product, 1);
     }
     if (seconds[1] > seconds[0]) break;
     least = rows[i];
   }
-  kernels::set_cost_model(before);
   return static_cast<double>(least);
 }
 

@@ -9,7 +9,7 @@ import unittest
 
 from program import PROGRAM, ROOT, ProgramTest, rlx
 
-SUBCOMMANDS = ["embed", "tokenize", "search", "run", "train", "convert", "inspect", "where", "ops", "devices", "bench", "lint", "compare"]
+SUBCOMMANDS = ["embed", "tokenize", "search", "run", "train", "convert", "inspect", "where", "ops", "devices", "bench", "lint", "compare", "calibrate", "quantize"]
 
 
 class Usage(ProgramTest):

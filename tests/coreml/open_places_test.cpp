@@ -93,6 +93,8 @@ TEST_CASE("windows, strides that spread, and integers, over images of any size")
                              .padding_high = {0, 0, 1, 2}}),
            "dilated");
   g.output(reduce_window(x, {.kind = Reduction::prod, .window_dims = {1, 2, 1, 3}}), "products");
+  g.output(reduce_window(x, {.window_dims = {1, 1, 1, 2}, .padding_low = {0, 0, -2, -1}, .padding_high = {0, 0, 0, 0}}),
+           "cut");
   g.output(pad(x, scalar(g, 1.5, f32), {{0, 0, 1, -1}, {0, 0, 0, 2}, {0, 0, 2, 1}}), "gaps");
   Dims places{kB, 2, h - 1, w - 2};
   for (Comparison select : {Comparison::ge, Comparison::lt})

@@ -128,3 +128,33 @@ TEST_CASE("matrices of tiny numbers keep their digits") {
     CHECK(q.worst_error() < 0x1p-20);
   }
 }
+
+TEST_CASE("lines of other sizes than their neighbours keep their digits, and products reach the end of the exponents") {
+  for (bool packed : {false, true})
+    for (float scale : {0x1p-60f, 0x1p-58f, 0x1p-52f, 0x1p-50f, 0x1p-40f, 0x1p60f, 0x1p62f}) {
+      INFO("scale ", scale, ", packed ", packed);
+      Product both(64, 64, 64, scale);  // both operands, with products between 2^-120 and 2^124
+      both.run(1, packed);
+      CHECK(both.worst_error() < 0x1p-21);
+      Product row(64, 64, 64), column(64, 64, 64);
+      for (int64_t p = 0; p < 64; ++p) {
+        row.x[static_cast<size_t>(5 * 64 + p)] *= scale * scale;
+        column.w[static_cast<size_t>(p * 64 + 9)] *= scale * scale;
+      }
+      row.run(1, packed), column.run(1, packed);
+      CHECK(row.worst_error() < 0x1p-21);
+      CHECK(column.worst_error() < 0x1p-21);
+    }
+  for (bool packed : {false, true}) {
+    Product subnormal(64, 64, 64), large(64, 64, 64);
+    for (float& v : subnormal.w) v *= 0x1p100f;
+    for (int64_t p = 0; p < 64; ++p) subnormal.x[static_cast<size_t>(5 * 64 + p)] *= 0x1p-127f;
+    subnormal.run(1, packed);
+    CHECK(subnormal.worst_error() < 0x1p-20);
+    std::fill(large.x.begin(), large.x.end(), 0.0f), std::fill(large.w.begin(), large.w.end(), 0.0f);
+    for (int64_t i = 0; i < 64; ++i)
+      large.x[static_cast<size_t>(i * 64)] = large.w[static_cast<size_t>(i)] = 0x1.fffcbap63f;
+    large.run(1, packed);
+    CHECK(static_cast<double>(large.y[0]) == doctest::Approx(large.sum(0, 0)));
+  }
+}

@@ -35,7 +35,10 @@ Var computed_places(Emitter& e, const Sliding& s, const Shape& extents, const Sh
   Shape strides = e.strides(extents), window = e.extents(s.window);
   std::optional<Var> places, inside;
   for (size_t d = 0; d < extents.size(); ++d) {
-    Var first = e.sub(e.mul(e.counting(counts[d]), static_cast<double>(s.stride[d])), e.size(e.extent(s.low[d])));
+    Var first = e.mul(e.counting(counts[d]), static_cast<double>(s.stride[d]));
+    // Padding that cuts is a negative number, and no extent.
+    first = s.low[d].is_static() ? e.sub(first, static_cast<double>(s.low[d].value()))
+                                 : e.sub(first, e.size(e.extent(s.low[d])));
     Var element = e.mul(e.counting(window[d]), static_cast<double>(s.dilation[d]));
     Var at = e.add(e.reshape(first, {counts[d], 1}), e.reshape(element, {1, window[d]}));
     Var lies = e.test("greater_equal", at, 0.0);

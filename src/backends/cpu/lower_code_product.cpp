@@ -19,7 +19,6 @@ constexpr double kMultiply_ns = 0.002;  // and add, by tiles
 /// Copies go in pieces of this; what they write too much is written over, or is room at the end.
 constexpr int64_t kPiece = 16;
 
-size_t aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
 size_t aligned_with_room(int64_t bytes) { return aligned(static_cast<size_t>(bytes + kPiece)); }
 
 void copy_in_pieces(const std::byte* from, int64_t count, std::byte* to) {
