@@ -34,14 +34,13 @@ bool TiledProduct::suits(const BlockProduct& b) {
   const TileForm form = tile_form(b.lhs.dtype, b.rhs.dtype);
   if (b.packed ? b.rhs.dtype == bf16 && form != TileForm::one : b.rhs.row_stride != 1 && b.rhs.col_stride != 1)
     return false;
+  // Fewer rows do not pay for packing the columns; what is short along k is mostly epilogue.
+  if (b.rows < (form == TileForm::three ? cost_model().tile_rows : 16) || b.k < kTileFloats || b.layout.n < kTileLines)
+    return false;
   // All columns are packed at once unless all rows fit the cache: not for weights that would fill memory a second time.
   const int64_t pair_bytes = 2 * tiled_bytes(b.k, form);
-  if (divided_up(b.rows, kBlockRows) > std::max<int64_t>(1, kLeftBytes / pair_bytes) &&
-      divided_up(b.layout.n, kTiledColumns) * pair_bytes > kMostShared)
-    return false;
-  // Fewer rows do not pay for packing the columns; what is short along k is mostly epilogue.
-  return b.rows >= (form == TileForm::three ? cost_model().tile_rows : 16) && b.k >= kTileFloats &&
-         b.layout.n >= kTileLines;
+  return divided_up(b.rows, kBlockRows) <= std::max<int64_t>(1, kLeftBytes / pair_bytes) ||
+         divided_up(b.layout.n, kTiledColumns) * pair_bytes <= kMostShared;
 }
 
 TiledProduct::TiledProduct(const BlockProduct& b, int threads)

@@ -70,7 +70,9 @@ class Rows {
     auto by = splat(g_, node.operands[1]);
     if (!x || !by || !g_.type(*x).dims.back().is_static()) return {};
     auto n = static_cast<double>(g_.type(*x).dims.back().value());
-    bool is_mean = node.op == &op::div ? *by == n : static_cast<float>(*by) == static_cast<float>(1 / n);
+    bool is_mean = node.op == &op::div       ? *by == n
+                   : g_.type(r).dtype == f64 ? *by == 1 / n
+                                             : static_cast<float>(*by) == static_cast<float>(1 / n);
     return is_mean ? x : std::nullopt;
   }
   std::optional<Ref> squared(Ref r) const {
