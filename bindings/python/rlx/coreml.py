@@ -13,7 +13,6 @@ import enum
 import inspect
 import json
 import os
-import shutil
 import types
 import weakref
 from ctypes import byref, c_char_p, c_void_p
@@ -267,6 +266,8 @@ class MLModel:
         if os.path.abspath(target) == os.path.abspath(self.package_path):
             return
         beside = f"{target}.{os.getpid()}.tmp"
+        import shutil  # here, for it brings libraries of compression into the process
+
         shutil.copytree(self.package_path, beside)
         if os.path.isdir(target):
             shutil.rmtree(target)
