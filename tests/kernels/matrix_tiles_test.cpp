@@ -71,13 +71,15 @@ struct Product {
 }  // namespace
 
 TEST_CASE("an f32 product is as exact as one multiply-add after the other, with few rows and with many") {
+  // 515 multiply-adds one after the other round as often; tiles add 32 products before they round.
+  const double bound = has_matrix_tiles() ? 0x1p-23 : 0x1p-24 * std::sqrt(515.0);
   for (int threads : {1, 2, 3})
     for (bool packed : {false, true})
       for (int64_t m : {64, 79, 700}) {
         Product p(m, 83, 515);
         p.run(threads, packed);
         INFO(m, " rows, ", threads, " threads, packed ", packed);
-        CHECK(p.worst_error() < 0x1p-23);
+        CHECK(p.worst_error() < bound);
       }
 }
 
