@@ -25,7 +25,12 @@ struct Calibrate {
     } else {
       ProgressBar bar("calibrate");
       speeds = measure_machine([&](size_t done, size_t all, std::string_view) { bar.show(done, all); });
-      save_machine(speeds, path);
+      try {
+        save_machine(speeds, path);
+      } catch (const Error&) {  // what was measured is worth seeing all the same
+        write_out(json ? speeds.json() : speeds.table());
+        throw;
+      }
     }
     write_out(json ? speeds.json() : speeds.table() + (show ? "read from " : "kept in ") + path + "\n");
   }

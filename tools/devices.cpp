@@ -3,8 +3,6 @@
 #include <filesystem>
 #include <memory>
 
-#include <memory>
-
 #include "rlx/device.h"
 #include "rlx/error.h"
 #include "rlx/machine.h"

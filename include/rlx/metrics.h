@@ -2,6 +2,7 @@
 // rlx/train.h, which gives the numbers.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>

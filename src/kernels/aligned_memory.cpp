@@ -3,6 +3,7 @@
 
 #include <mutex>
 #include <new>
+#include <utility>
 
 #include "base/large_pages.h"
 

@@ -180,7 +180,8 @@ HWY_INLINE SinCosResult<V> SinCos(D d, V x) {
 }
 
 /// ln gamma(x) of x >= 0: below 8 x is moved into [1, 2) by whole steps, whose product's logarithm is added; from 8 on
-/// Stirling's series. Near 1 and 2, where it is 0, it keeps its relative accuracy.
+/// Stirling's series. Near 1 and 2, where it is 0, it keeps its relative accuracy;
+/// beside the zeros at negative x only the absolute one.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V LgammaPositive(D d, V x) {
   const V one = hn::Set(d, 1.0f), two = hn::Set(d, 2.0f), bound = hn::Set(d, 8.0f);

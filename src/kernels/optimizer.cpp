@@ -71,11 +71,13 @@ HWY_INLINE F32Vec stepped(const LionStep& a, F32Vec param, F32Vec grad, F32Vec (
   m[0] = moved(m[0], a.beta2, grad, a.rest2);
   return hn::NegMulAdd(number(a.rate), decayed(sign, param, a.decay), param);
 }
+/// Whether Max and Min keep what is no number is the processor's choice.
+HWY_INLINE F32Vec kept_nan(F32Vec v, F32Vec bounded) { return hn::IfThenElse(hn::IsNaN(v), v, bounded); }
 HWY_INLINE F32Vec stepped(const SophiaStep& a, F32Vec param, F32Vec grad, F32Vec (&states)[2]) {
   states[0] = moved(states[0], a.beta1, grad, a.rest1);
-  // Max and Min of x86 give the second operand where one is no number.
-  F32Vec u = hn::Div(states[0], hn::Max(number(a.epsilon), hn::Mul(states[1], number(a.gamma))));
-  u = hn::Min(number(1), hn::Max(number(-1), u));
+  const F32Vec scaled = hn::Mul(states[1], number(a.gamma));
+  const F32Vec ratio = hn::Div(states[0], kept_nan(scaled, hn::Max(number(a.epsilon), scaled)));
+  const F32Vec u = kept_nan(ratio, hn::Min(number(1), hn::Max(number(-1), ratio)));
   return hn::NegMulAdd(number(a.rate), u, kept(param, a.keep));
 }
 

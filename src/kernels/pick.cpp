@@ -3,6 +3,7 @@
 #include "kernels/pick.h"
 
 #include <cstring>
+#include <utility>
 
 namespace rlx::kernels {
 namespace {

@@ -6,8 +6,6 @@
 
 namespace rlx {
 
-namespace {}  // namespace
-
 std::vector<Value> layer_norm_backward(Value x, Value gamma, Value ct, LayerNormAttrs attrs) {
   return x.graph().emit(op::layer_norm_backward, given({x, gamma, ct}), attrs);
 }

@@ -10,8 +10,6 @@
 
 namespace rlx {
 
-namespace {}  // namespace
-
 Value layer_norm(Value x, Value gamma, Value beta, double epsilon, int64_t axis) {
   return emit(op::layer_norm, given({x, gamma, beta}), LayerNormAttrs{axis, epsilon, bool(gamma), bool(beta)});
 }

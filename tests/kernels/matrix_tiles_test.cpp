@@ -4,9 +4,12 @@
 
 #include <doctest/doctest.h>
 #include <algorithm>
+#include <bit>
 
 #include <cmath>
+#include <cstddef>
 #include <limits>
+#include <memory>
 #include <random>
 #include <vector>
 
@@ -159,5 +162,29 @@ TEST_CASE("lines of other sizes than their neighbours keep their digits, and pro
       large.x[static_cast<size_t>(i * 64)] = large.w[static_cast<size_t>(i)] = 0x1.fffcbap63f;
     large.run(1, packed);
     CHECK(static_cast<double>(large.y[0]) == doctest::Approx(large.sum(0, 0)));
+  }
+}
+
+TEST_CASE("bf16 rows that tiles would take for 0 are multiplied as they are, in any number of rows") {
+  constexpr int64_t n = 64;
+  const auto bits = [](float v) { return static_cast<uint16_t>(std::bit_cast<uint32_t>(v) >> 16); };
+  for (int64_t m : {8, 64}) {
+    std::vector<uint16_t> x(static_cast<size_t>(m * n), bits(1)), w(static_cast<size_t>(n * n), bits(0x1p100f));
+    for (int64_t k = 0; k < n; ++k) x[static_cast<size_t>(5 * n + k)] = bits(0x1p-130f);  // subnormal
+    w[3] = bits(std::numeric_limits<float>::infinity());                                  // k = 0, column 3
+    std::vector<float> y(static_cast<size_t>(m * n));
+    BatchedGemmSpec s;
+    s.m = m, s.n = n, s.k = n, s.lhs_m_stride = n, s.rhs_k_stride = n, s.y_m_stride = n;
+    s.lhs_dtype = s.rhs_dtype = bf16;
+    const PreparedBatchedGemm product = prepare_batched_gemm(s);
+    std::vector<std::max_align_t> scratch(product.scratch_bytes() / sizeof(std::max_align_t) + 8);
+    void* at = scratch.data();
+    size_t room = scratch.size() * sizeof(std::max_align_t);
+    product.run({x.data(), w.data(), y.data()}, std::align(64, product.scratch_bytes(), at, room),
+                ThreadPool::shared());
+    INFO(m, " rows");
+    CHECK(y[5 * n + 4] == 0x1p-24f);  // 64 products of 2^-30
+    CHECK(y[5 * n + 3] == std::numeric_limits<float>::infinity());
+    CHECK(y[4] == 0x1p106f);
   }
 }

@@ -40,16 +40,18 @@ NAMES = {
     "string": "string to_string stoll stoull stod getline",
     "string_view": "string_view",
     "unordered_map": "unordered_map",
+    "utility": "pair make_pair move forward swap exchange declval index_sequence make_index_sequence",
     "variant": "variant visit get_if holds_alternative monostate",
     "vector": "vector",
 }
 HEADER_OF = {name: header for header, names in NAMES.items() for name in names.split()}
 # Overloads of other headers have these names too.
 ALSO = {"hash": {"string", "string_view", "memory"}, "array": {"span"}, "function": set(), "remove": {"cstdio", "filesystem"},
-        "abs": {"cstdlib"}, "exp": {"complex"}, "log": {"complex"}, "sqrt": {"complex"}, "pow": {"complex"}, "sin": {"complex"},
+        "abs": {"cstdlib"}, "move": {"algorithm"}, "exp": {"complex"}, "log": {"complex"}, "sqrt": {"complex"}, "pow": {"complex"}, "sin": {"complex"},
         "cos": {"complex"}, "tan": {"complex"}, "sinh": {"complex"}, "cosh": {"complex"}, "tanh": {"complex"},
         "getline": {"istream", "fstream", "iostream"}}  # fmt: skip
 USED = re.compile(r"\bstd::(\w+)")
+SIZED = re.compile(r"\bu?int(?:8|16|32|64|ptr)_t\b")
 INCLUDED = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.M)
 COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"", re.S)
 
@@ -79,9 +81,13 @@ def brought(path):
 
 def missing(path):
     has = brought(path)
-    used = set(USED.findall(COMMENT.sub("", text_of(path))))
-    return sorted({f"<{HEADER_OF[name]}> for std::{name}" for name in used
-                   if name in HEADER_OF and HEADER_OF[name] not in has and not ALSO.get(name, set()) & has})  # fmt: skip
+    text = COMMENT.sub("", text_of(path))
+    found = {f"<{HEADER_OF[name]}> for std::{name}" for name in set(USED.findall(text))
+             if name in HEADER_OF and HEADER_OF[name] not in has and not ALSO.get(name, set()) & has}  # fmt: skip
+    sized = SIZED.search(text)
+    if sized and not {"cstdint", "stdint.h"} & has:
+        found.add(f"<cstdint> for {sized[0]}")
+    return sorted(found)
 
 
 def sources():

@@ -2,6 +2,7 @@
 // content that was compiled, by a key of every byte of the package and of the system that compiled it.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 

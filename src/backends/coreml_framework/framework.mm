@@ -18,7 +18,11 @@ namespace rlx::coreml_framework {
 namespace {
 
 std::string text_from(NSString* text) { return text ? std::string([text UTF8String]) : std::string(); }
-NSString* ns(const std::string& text) { return [NSString stringWithUTF8String:text.c_str()]; }
+NSString* ns(const std::string& text) {
+  NSString* made = [NSString stringWithUTF8String:text.c_str()];
+  if (!made) fail(ErrorCode::invalid_argument, "Core ML takes names and paths in UTF-8, and '", text, "' is not");
+  return made;
+}
 
 [[noreturn]] void refuse(const std::string& what, NSError* error) {
   fail(ErrorCode::unsupported, what, ": ",

@@ -1,6 +1,8 @@
 // What framework.mm uses of Grand Central Dispatch.
 #pragma once
 
+#include <cstdint>
+
 #import <Foundation/Foundation.h>
 
 @protocol OS_dispatch_queue <NSObject>
