@@ -126,7 +126,7 @@ size_t packed_code_bytes(int64_t k, int64_t n) {
 
 void pack_codes(const CodeWeights& w, const void* codes, int64_t k_stride, int64_t n_stride, char* out) noexcept {
   const auto* from = static_cast<const char*>(codes);
-  if (!has_matrix_tiles()) {
+  if (!w.tiled) {
     for (int64_t p = 0; p < w.k; ++p)
       for (int64_t j = 0; j < w.n; ++j) out[p * w.n + j] = from[p * k_stride + j * n_stride];
     return;
@@ -153,7 +153,7 @@ size_t code_product_scratch_bytes(int64_t rows, int64_t k) {
 }
 
 void multiply_packed_codes(const CodeProduct& p, int64_t begin, int64_t end, void* scratch) noexcept {
-  if (has_matrix_tiles()) return multiply_by_tiles(p, begin, end, static_cast<char*>(scratch));
+  if (p.w.tiled) return multiply_by_tiles(p, begin, end, static_cast<char*>(scratch));
   auto* centered = static_cast<float*>(scratch);
   for (int64_t first = 0; first < p.rows; first += kBlockRows) {
     IntegerProduct q;

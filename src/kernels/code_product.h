@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/matrix_tiles.h"
 #include "rlx/dtype.h"
 
 namespace rlx::kernels {
@@ -15,6 +16,7 @@ struct CodeWeights {
   int32_t zero_point = 0;
   int64_t k = 0, n = 0;
   const char* packed = nullptr;
+  bool tiled = has_matrix_tiles();  ///< in the tiles' form; asked once, as the processor takes microseconds to say
 };
 /// Bytes of the packed form, and packing: element (p, j) is at w[p * k_stride + j * n_stride]. `out` is aligned to 64.
 size_t packed_code_bytes(int64_t k, int64_t n);

@@ -138,7 +138,8 @@ OpDef define_sgd_update() {
       .name = "sgd_update",
       .doc =
           "A step of gradient descent: g = grad + weight_decay param. Without momentum param - lr g; else velocity' = "
-          "momentum velocity + g and param - lr velocity', or with `nesterov` param - lr (g + momentum velocity')",
+          "momentum velocity + g and param - lr velocity', or with `nesterov` param - lr (g + momentum velocity'); "
+          "where `apply` is false nothing changes",
       .source = "Robbins, Monro 1951; Sutskever et al., ICML 2013 (Nesterov), as PyTorch has them",
       .operands = {"param", "grad", "lr", "step", "velocity?", "apply?"},
       .infer =
@@ -166,7 +167,8 @@ OpDef define_adam_update() {
       .name = "adam_update",
       .doc =
           "A step by the mean of the gradients over the root of the mean of their squares, both corrected for having "
-          "begun at 0. weight_decay is added to the gradient, or if `decoupled` (AdamW) shrinks the param",
+          "begun at 0. weight_decay is added to the gradient, or if `decoupled` (AdamW) shrinks the param; where "
+          "`apply` is false nothing changes",
       .source = "Kingma, Ba, ICLR 2015; Loshchilov, Hutter, ICLR 2019",
       .operands = {"param", "grad", "lr", "step", "m", "v", "apply?"},
       .infer =
@@ -189,7 +191,8 @@ OpDef define_adagrad_update() {
   using A = AdagradAttrs;
   return define<A>({
       .name = "adagrad_update",
-      .doc = "g = grad + weight_decay param; sum' = sum + g^2; param - lr g / (sqrt(sum') + epsilon)",
+      .doc = "g = grad + weight_decay param; sum' = sum + g^2; param - lr g / (sqrt(sum') + epsilon); where `apply` is "
+             "false nothing changes",
       .source = "Duchi, Hazan, Singer, JMLR 2011",
       .operands = {"param", "grad", "lr", "step", "sum", "apply?"},
       .infer =
@@ -213,7 +216,7 @@ OpDef define_rmsprop_update() {
       .doc =
           "g = grad + weight_decay param; square' = alpha square + (1 - alpha) g^2; u = g / (sqrt(square') + epsilon), "
           "or if `centered` with the mean's square taken off square'. param - lr u, or with a momentum velocity' = "
-          "momentum velocity + u and param - lr velocity'",
+          "momentum velocity + u and param - lr velocity'; where `apply` is false nothing changes",
       .source = "Tieleman, Hinton 2012; centered: Graves 2013",
       .operands = {"param", "grad", "lr", "step", "square", "mean?", "velocity?", "apply?"},
       .infer =
@@ -264,7 +267,8 @@ OpDef define_adafactor_update() {
       .doc = "The squares of the gradients are kept as their means over the last dim and over the one before it (of a "
              "vector, as they are), moved by step^-decay towards the new ones. u = grad over the root "
              "of what they make together, at most `clip` long in root mean square; the step is min(lr, 1 / sqrt(step)) "
-             "times the param's root mean square, at least `least_scale`. weight_decay shrinks the param before",
+             "times the param's root mean square, at least `least_scale`. weight_decay shrinks the param before; where "
+             "`apply` is false nothing changes",
       .source = "Shazeer, Stern, ICML 2018, as PyTorch has it",
       .operands = {"param", "grad", "lr", "step", "rows_or_squares", "columns?", "apply?"},
       .infer =
@@ -311,7 +315,7 @@ OpDef define_lamb_update() {
   return define<A>({
       .name = "lamb_update",
       .doc = "u = Adam's direction + weight_decay param; param - lr u |param| / |u|, the lengths over all elements, or "
-             "param - lr u if one of them is 0",
+             "param - lr u if one of them is 0; where `apply` is false nothing changes",
       .source = "You et al., ICLR 2020, as Optax has it",
       .operands = {"param", "grad", "lr", "step", "m", "v", "apply?"},
       .infer =
@@ -338,7 +342,8 @@ OpDef define_lion_update() {
   using A = LionAttrs;
   return define<A>({
       .name = "lion_update",
-      .doc = "param - lr (sign(beta1 m + (1 - beta1) grad) + weight_decay param); m' = beta2 m + (1 - beta2) grad",
+      .doc = "param - lr (sign(beta1 m + (1 - beta1) grad) + weight_decay param); m' = beta2 m + (1 - beta2) grad; "
+             "where `apply` is false nothing changes",
       .source = "Chen et al., NeurIPS 2023 (Symbolic discovery of optimization algorithms)",
       .operands = {"param", "grad", "lr", "step", "m", "apply?"},
       .infer =
@@ -387,7 +392,7 @@ OpDef define_muon_update() {
       .doc =
           "m' = momentum m + (1 - momentum) grad; o = m', or with `nesterov` momentum m' + (1 - momentum) grad, made "
           "nearly orthogonal by `iterations` of Newton and Schulz over the last two dims; param (1 - lr weight_decay) "
-          "- lr sqrt(max(1, rows / columns)) o",
+          "- lr sqrt(max(1, rows / columns)) o; where `apply` is false nothing changes",
       .source = "Jordan et al. 2024 (Muon), as PyTorch has it, in the param's own precision",
       .operands = {"param", "grad", "lr", "step", "m", "apply?"},
       .infer =
@@ -423,7 +428,8 @@ OpDef define_sophia_update() {
   return define<A>({
       .name = "sophia_update",
       .doc = "m' = beta1 m + (1 - beta1) grad; param (1 - lr weight_decay) - lr clamp(m' / max(gamma h, epsilon), -1, "
-             "1). h, a mean of estimates of the Hessian's diagonal, is read and given back as it is",
+             "1). h, a mean of estimates of the Hessian's diagonal, is read and given back as it is; where `apply` is "
+             "false nothing changes",
       .source = "Liu et al., ICLR 2024 (Sophia), algorithm 3",
       .operands = {"param", "grad", "lr", "step", "m", "h", "apply?"},
       .infer =

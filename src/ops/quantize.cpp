@@ -275,6 +275,17 @@ OpDef define_qconv2d() {
                    .attrs = QConv2dAttrs{.padding = {1, 1}, .x_zero_point = 2, .out_zero_point = -4},
                    .lo = 0.01,
                    .hi = 7},
+                  {.dims = {{1, 4, 9, 7}, {8, 2, 3, 3}, {8}},
+                   .dtypes = {i8, u8, i32},
+                   .attrs = QConv2dAttrs{{1, 2}, {2, 1}, {2, 1}, 2, 3, 5, -6, 0.003},
+                   .lo = 0,
+                   .hi = 127},
+                  {.dims = {{2, 3, 20, 17}, {5, 3, 3, 2}, {5}},  // more places than are gathered at once
+                   .dtypes = {u8, i8, i32},
+                   .attrs =
+                       QConv2dAttrs{.padding = {1, 1}, .x_zero_point = 90, .out_zero_point = 7, .multiplier = 0.001},
+                   .lo = 0,
+                   .hi = 127},
                   {.dims = {{0, 1, 3, 3}, {2, 1, 1, 1}, {2}}, .dtypes = {i8, i8, i32}, .lo = -9, .hi = 9}},
   });
 }

@@ -16,6 +16,8 @@
 #include <cpuid.h>
 
 #include <cstring>
+#elif defined(__APPLE__)
+#include <sys/sysctl.h>
 #endif
 
 #include "compile/backends.h"
@@ -81,10 +83,18 @@ std::string processor_name() {
   std::ostringstream text;
   text << name << ", model " << std::hex << model;
   return text.str();
-#elif defined(__aarch64__)
-  return "arm64";
+#elif defined(__APPLE__)
+  char brand[128] = {};
+  size_t size = sizeof brand - 1;
+  return sysctlbyname("machdep.cpu.brand_string", brand, &size, nullptr, 0) == 0 ? brand : "unknown processor";
 #else
-  return "unknown processor";
+  // "model name", or on ARM the numbers of who made it and of what it is.
+  std::ifstream in("/proc/cpuinfo");
+  std::string name;
+  for (std::string line; std::getline(in, line) && !line.empty();)
+    for (const char* key : {"model name", "CPU implementer", "CPU part", "uarch"})
+      if (line.starts_with(key)) name += (name.empty() ? "" : ", ") + line.substr(line.find(':') + 1);
+  return name.empty() ? "unknown processor" : name;
 #endif
 }
 

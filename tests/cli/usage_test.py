@@ -9,12 +9,13 @@ import unittest
 
 from program import PROGRAM, ROOT, ProgramTest, rlx
 
-SUBCOMMANDS = ["embed", "tokenize", "search", "run", "train", "convert", "inspect", "where", "ops", "devices", "bench", "lint", "compare", "calibrate", "quantize"]
+SUBCOMMANDS = re.findall(r"(?m)^  (\w+)  ", rlx("--help").stdout.split("Subcommands:")[1].split("\n\n")[0])
 
 
 class Usage(ProgramTest):
     def test_help_of_each_subcommand_shows_its_use(self):
         self.assertIn("SUBCOMMAND", self.succeeds("--help"))
+        self.assertGreater(len(SUBCOMMANDS), 15)
         for name in SUBCOMMANDS:
             with self.subTest(name):
                 text = self.succeeds(name, "--help")

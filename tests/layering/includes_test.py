@@ -46,8 +46,8 @@ NAMES = {
 }
 HEADER_OF = {name: header for header, names in NAMES.items() for name in names.split()}
 # Overloads of other headers have these names too.
-ALSO = {"hash": {"string", "string_view", "memory"}, "array": {"span"}, "function": set(), "remove": {"cstdio", "filesystem"},
-        "abs": {"cstdlib"}, "move": {"algorithm"}, "exp": {"complex"}, "log": {"complex"}, "sqrt": {"complex"}, "pow": {"complex"}, "sin": {"complex"},
+ALSO = {"hash": {"string", "string_view", "memory"}, "array": {"span"}, "remove": {"cstdio", "filesystem"},
+        "move": {"algorithm"}, "exp": {"complex"}, "log": {"complex"}, "sqrt": {"complex"}, "pow": {"complex"}, "sin": {"complex"},
         "cos": {"complex"}, "tan": {"complex"}, "sinh": {"complex"}, "cosh": {"complex"}, "tanh": {"complex"},
         "getline": {"istream", "fstream", "iostream"}}  # fmt: skip
 USED = re.compile(r"\bstd::(\w+)")
@@ -105,6 +105,10 @@ def main():
         if missing(planted) != ["<vector> for std::vector"]:
             print(f"of a planted file, {missing(planted)} is missing, not <vector>")
             return 1
+    precompiled = set(re.findall(r"<(\w+)>", text_of(ROOT / "cmake/compiler.cmake").split("set(RLX_PCH_HEADERS")[1].split(")")[0]))
+    if precompiled != {*NAMES, "cstdint"}:
+        print("RLX_PCH_HEADERS and NAMES differ:", ", ".join(precompiled ^ {*NAMES, "cstdint"}))
+        return 1
     failures = 0
     count = 0
     for path in sources():

@@ -265,13 +265,25 @@ class MLModel:
             raise Error(at_user_line(f"a package is called X.mlpackage, and not '{target}'"))
         if os.path.abspath(target) == os.path.abspath(self.package_path):
             return
-        beside = f"{target}.{os.getpid()}.tmp"
+        if os.path.lexists(target) and not os.path.isfile(os.path.join(target, "Manifest.json")):
+            raise Error(at_user_line(f"'{target}' is there and no package; it is left as it is"))
         import shutil  # here, for it brings libraries of compression into the process
 
-        shutil.copytree(self.package_path, beside)
-        if os.path.isdir(target):
-            shutil.rmtree(target)
-        os.rename(beside, target)
+        beside, before = (f"{target}.{os.getpid()}.{kind}" for kind in ("tmp", "old"))
+        try:
+            shutil.copytree(self.package_path, beside)
+            if os.path.lexists(target):  # moved aside, so that one of the two is there whatever happens
+                os.rename(target, before)
+            os.rename(beside, target)
+        finally:
+            shutil.rmtree(beside, ignore_errors=True)
+            if os.path.lexists(before):
+                if not os.path.lexists(target):
+                    os.rename(before, target)
+                elif os.path.islink(before):
+                    os.unlink(before)
+                else:
+                    shutil.rmtree(before)
 
     # ---- running it ----
     def make_state(self):

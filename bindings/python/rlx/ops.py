@@ -3124,7 +3124,8 @@ def spd_karcher_solve(x, weights, rhs):
 
 def sgd_update(param, grad, lr, step, velocity=None, apply=None, *, momentum=0, nesterov=False, weight_decay=0):
     """A step of gradient descent: g = grad + weight_decay param. Without momentum param - lr g; else velocity' =
-    momentum velocity + g and param - lr velocity', or with `nesterov` param - lr (g + momentum velocity').
+    momentum velocity + g and param - lr velocity', or with `nesterov` param - lr (g + momentum velocity'); where
+    `apply` is false nothing changes.
 
     Source: Robbins, Monro 1951; Sutskever et al., ICML 2013 (Nesterov), as PyTorch has them
 
@@ -3141,7 +3142,8 @@ def sgd_update(param, grad, lr, step, velocity=None, apply=None, *, momentum=0, 
 def adam_update(param, grad, lr, step, m, v, apply=None, *, beta1=0.9, beta2=0.999, epsilon=1e-08, weight_decay=0,
         decoupled=False):
     """A step by the mean of the gradients over the root of the mean of their squares, both corrected for having
-    begun at 0. weight_decay is added to the gradient, or if `decoupled` (AdamW) shrinks the param.
+    begun at 0. weight_decay is added to the gradient, or if `decoupled` (AdamW) shrinks the param; where `apply`
+    is false nothing changes.
 
     Source: Kingma, Ba, ICLR 2015; Loshchilov, Hutter, ICLR 2019
 
@@ -3159,7 +3161,8 @@ def adam_update(param, grad, lr, step, m, v, apply=None, *, beta1=0.9, beta2=0.9
 
 
 def adagrad_update(param, grad, lr, step, sum, apply=None, *, epsilon=1e-10, weight_decay=0):
-    """G = grad + weight_decay param; sum' = sum + g^2; param - lr g / (sqrt(sum') + epsilon).
+    """G = grad + weight_decay param; sum' = sum + g^2; param - lr g / (sqrt(sum') + epsilon); where `apply` is false
+    nothing changes.
 
     Source: Duchi, Hazan, Singer, JMLR 2011
 
@@ -3176,7 +3179,7 @@ def rmsprop_update(param, grad, lr, step, square, mean=None, velocity=None, appl
         weight_decay=0, momentum=0, centered=False):
     """G = grad + weight_decay param; square' = alpha square + (1 - alpha) g^2; u = g / (sqrt(square') + epsilon), or
     if `centered` with the mean's square taken off square'. param - lr u, or with a momentum velocity' = momentum
-    velocity + u and param - lr velocity'.
+    velocity + u and param - lr velocity'; where `apply` is false nothing changes.
 
     Source: Tieleman, Hinton 2012; centered: Graves 2013
 
@@ -3198,7 +3201,8 @@ def adafactor_update(param, grad, lr, step, rows_or_squares, columns=None, apply
     """The squares of the gradients are kept as their means over the last dim and over the one before it (of a
     vector, as they are), moved by step^-decay towards the new ones. u = grad over the root of what they make
     together, at most `clip` long in root mean square; the step is min(lr, 1 / sqrt(step)) times the param's root
-    mean square, at least `least_scale`. weight_decay shrinks the param before.
+    mean square, at least `least_scale`. weight_decay shrinks the param before; where `apply` is false nothing
+    changes.
 
     Source: Shazeer, Stern, ICML 2018, as PyTorch has it
 
@@ -3217,7 +3221,7 @@ def adafactor_update(param, grad, lr, step, rows_or_squares, columns=None, apply
 
 def lamb_update(param, grad, lr, step, m, v, apply=None, *, beta1=0.9, beta2=0.999, epsilon=1e-06, weight_decay=0):
     """U = Adam's direction + weight_decay param; param - lr u |param| / |u|, the lengths over all elements, or param
-    - lr u if one of them is 0.
+    - lr u if one of them is 0; where `apply` is false nothing changes.
 
     Source: You et al., ICLR 2020, as Optax has it
 
@@ -3233,7 +3237,8 @@ def lamb_update(param, grad, lr, step, m, v, apply=None, *, beta1=0.9, beta2=0.9
 
 
 def lion_update(param, grad, lr, step, m, apply=None, *, beta1=0.9, beta2=0.99, weight_decay=0):
-    """Param - lr (sign(beta1 m + (1 - beta1) grad) + weight_decay param); m' = beta2 m + (1 - beta2) grad.
+    """Param - lr (sign(beta1 m + (1 - beta1) grad) + weight_decay param); m' = beta2 m + (1 - beta2) grad; where
+    `apply` is false nothing changes.
 
     Source: Chen et al., NeurIPS 2023 (Symbolic discovery of optimization algorithms)
 
@@ -3251,7 +3256,7 @@ def muon_update(param, grad, lr, step, m, apply=None, *, momentum=0.95, nesterov
         weight_decay=0):
     """M' = momentum m + (1 - momentum) grad; o = m', or with `nesterov` momentum m' + (1 - momentum) grad, made
     nearly orthogonal by `iterations` of Newton and Schulz over the last two dims; param (1 - lr weight_decay) -
-    lr sqrt(max(1, rows / columns)) o.
+    lr sqrt(max(1, rows / columns)) o; where `apply` is false nothing changes.
 
     Source: Jordan et al. 2024 (Muon), as PyTorch has it, in the param's own precision
 
@@ -3270,7 +3275,8 @@ def muon_update(param, grad, lr, step, m, apply=None, *, momentum=0.95, nesterov
 
 def sophia_update(param, grad, lr, step, m, h, apply=None, *, beta1=0.965, gamma=0.05, epsilon=1e-15, weight_decay=0):
     """M' = beta1 m + (1 - beta1) grad; param (1 - lr weight_decay) - lr clamp(m' / max(gamma h, epsilon), -1, 1). h,
-    a mean of estimates of the Hessian's diagonal, is read and given back as it is.
+    a mean of estimates of the Hessian's diagonal, is read and given back as it is; where `apply` is false nothing
+    changes.
 
     Source: Liu et al., ICLR 2024 (Sophia), algorithm 3
 

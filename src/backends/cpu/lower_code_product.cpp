@@ -14,7 +14,8 @@ namespace {
 using kernels::CodeProduct;
 using kernels::CodeWeights;
 
-constexpr double kMultiply_ns = 0.002;  // and add, by tiles
+/// And add.
+double multiply_ns(const CodeWeights& w) { return w.tiled ? 0.002 : 0.05; }
 
 /// Copies go in pieces of this; what they write too much is written over, or is room at the end.
 constexpr int64_t kPiece = 16;
@@ -81,7 +82,9 @@ CodeProduct product_of(const LoweringContext& c, const A& a) {
 }
 template <class A>
 CodeWeights weights_of(const LoweringContext& c, const A& a, int64_t k, int64_t n) {
-  return {c.operands[1].dtype, static_cast<int32_t>(a.w_zero_point), k, n};
+  CodeWeights w;
+  w.dtype = c.operands[1].dtype, w.zero_point = static_cast<int32_t>(a.w_zero_point), w.k = k, w.n = n;
+  return w;
 }
 
 /// A convolution of one group, over a band of output rows.
@@ -172,7 +175,8 @@ Prepared lower_qmatmul(const LoweringContext& c) {
   if (const Tensor* w = c.bound(1)) kernels::pack_codes(weights.shape, w->data(), n, 1, weights.keep());
   const size_t own = weights.scratch_bytes(), per_thread = aligned(kernels::code_product_scratch_bytes(p.rows, k));
   const bool by_columns = c.operands.size() > 3;
-  const double work_ns = static_cast<double>(p.rows * n * k) * kMultiply_ns + static_cast<double>(n * k) * 0.02;
+  const double work_ns =
+      static_cast<double>(p.rows * n * k) * multiply_ns(weights.shape) + static_cast<double>(n * k) * 0.02;
   return make_step(text_of("codes ", p.rows, "x", k, "x", n), own + per_thread * static_cast<size_t>(c.threads),
                    [=](const StepArgs& args) {
                      CodeProduct call = p;
@@ -221,8 +225,9 @@ Prepared lower_qconv2d(const LoweringContext& c) {
   const size_t packed = weights.scratch_bytes(), own = packed + turned, per_thread = conv.scratch_bytes();
   const bool by_columns = c.operands.size() > 3;
   const int64_t units = conv.batch * conv.groups * conv.bands();
-  const double work_ns = static_cast<double>(units * conv.places()) *
-                         (static_cast<double>(conv.kernel_size()) * kMultiply_ns + static_cast<double>(conv.outputs));
+  const double work_ns =
+      static_cast<double>(units * conv.places()) *
+      (static_cast<double>(conv.kernel_size()) * multiply_ns(weights.shape) + static_cast<double>(conv.outputs));
   return make_step(
       text_of("codes, convolved: ", conv.places(), "x", conv.depth(), "x", conv.outputs),
       own + per_thread * static_cast<size_t>(c.threads), [=](const StepArgs& args) {
