@@ -9,8 +9,10 @@
 #include "compile/backends.h"
 #include "compile/dump.h"
 #include "ir/verify.h"
+#include "passes/carry_channels_last.h"
 #include "passes/fold_constants.h"
 #include "passes/fuse_attention.h"
+#include "passes/fuse_convolution.h"
 #include "passes/fuse_elementwise.h"
 #include "passes/fuse_matmul.h"
 #include "passes/fuse_residual_norm.h"
@@ -59,6 +61,18 @@ Graph fuse_shared_input_for(const Graph& g, const Backend& backend, const Compil
   return backend.hoists_params() ? fuse_shared_input(g) : g;  // else each run would join the weights again
 }
 
+/// Op by op was not asked for, nor this op as its parts.
+bool may_finish_convolutions(const Backend& backend, const CompileOptions& options) {
+  return backend.finishes_convolutions() && options.kernel_dispatch == KernelDispatch::native &&
+         !options.force_common.contains("fused_conv");
+}
+Graph fuse_convolution_for(const Graph& g, const Backend& backend, const CompileOptions& options) {
+  return may_finish_convolutions(backend, options) ? with_bodies(g, fuse_convolution) : g;
+}
+Graph carry_channels_last_for(const Graph& g, const Backend& backend, const CompileOptions& options) {
+  return may_finish_convolutions(backend, options) ? with_bodies(g, carry_channels_last) : g;
+}
+
 // What stands before legalization sees the user's ops, and recognizes what they mean.
 const Pass kBefore[] = {
     {"prune", on<prune>},                          // what no output needs is not worth a look
@@ -71,6 +85,7 @@ const Pass kBefore[] = {
     {"fuse_rows", rounding<fuse_rows>},            // a softmax that is written out may be attention's
     {"fuse_attention", rounding<fuse_attention>},  // before fuse_matmul and fuse_elementwise take its scale and bias
     {"simplify", on<simplify>},                    // cancels the transposes that attention's layout made superfluous
+    {"fuse_convolution", fuse_convolution_for},    // as fuse_matmul, and with the norms that only scale
     {"fuse_matmul", rounding<fuse_matmul>},        // a sum is free in a product ...
     {"fuse_residual_norm", rounding<fuse_residual_norm>},  // ... so norms get those that no product took
     {"fuse_shared_input", fuse_shared_input_for},  // when bias and activation are known: products must agree in them
@@ -80,6 +95,7 @@ const Pass kBefore[] = {
 const Pass kAfter[] = {
     {"simplify", on<simplify>},              // decompositions stretch, convert and reshape without knowing each other
     {"fold_constants", on<fold_constants>},  // the numbers that they bring
+    {"carry_channels_last", carry_channels_last_for},  // all else is as small as it will get; regions are not yet made
     {"merge_equal_nodes", on<merge_equal_nodes>},  // and what they compute twice
     {"hoist_invariants", on<hoist_invariants>},    // of loops that were composites until now
     {"trim_control_flow", trim},                   // and what they no longer read

@@ -19,22 +19,24 @@ namespace rlx::kernels {
 class ThreadPool;
 
 /// gelu_erf: x (1 + erf(x / sqrt 2)) / 2; gelu_tanh: its tanh form; silu: x sigmoid(x).
-enum class Activation : uint8_t { none, relu, gelu_erf, gelu_tanh, silu, sigmoid, tanh };
+/// relu6: x limited to [0, 6]; hard_swish: x relu6(x + 3) / 6.
+enum class Activation : uint8_t { none, relu, gelu_erf, gelu_tanh, silu, sigmoid, tanh, relu6, hard_swish };
 
 /// Which implementation computes a product. `automatic` takes the one that measures faster for the case, and the
 /// other where that one does not offer it.
 enum class GemmBackend : uint8_t { automatic, onednn, highway };
 
-/// A matrix that is added after the activation: none, one of its own, or what y held before.
+/// A matrix that is added: none, one of its own, or what y held before.
 enum class Residual : uint8_t { none, separate, in_place };
 
-/// What follows the sum, in this order: act(alpha sum + bias) + residual.
+/// What follows the sum: act(alpha sum + bias) + residual, or with `residual_first` act(alpha sum + bias + residual).
 struct Epilogue {
   double alpha = 1;
   bool bias = false;  ///< one value per column
   DType bias_dtype = f32;
   Activation activation = Activation::none;
   Residual residual = Residual::none;  ///< of y's dtype
+  bool residual_first = false;
   /// Round to y's dtype after the sum and after each step, as separate ops would; f16 and bf16 only.
   bool round_each_step = false;
 

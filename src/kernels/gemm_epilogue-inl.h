@@ -7,9 +7,9 @@
 #endif
 
 #include "hwy/highway.h"
+#include "kernels/activation-inl.h"
 #include "kernels/gemm_kernels.h"
 #include "kernels/narrow_float-inl.h"
-#include "kernels/vector_math-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace rlx::kernels {
@@ -66,21 +66,6 @@ HWY_INLINE void transform(const Sums<T>& sums, F f) {
     }
 }
 
-// f gets the activation, as a function of a tag and a vector.
-template <class F>
-HWY_INLINE void with_activation(Activation activation, F f) {
-  switch (activation) {
-    case Activation::none: return f([](auto, auto v) HWY_ATTR { return v; });
-    // The constant first: NaN passes through on x86.
-    case Activation::relu: return f([](auto d, auto v) HWY_ATTR { return hn::Max(hn::Zero(d), v); });
-    case Activation::gelu_erf: return f([](auto d, auto v) HWY_ATTR { return GeluErf(d, v); });
-    case Activation::gelu_tanh: return f([](auto d, auto v) HWY_ATTR { return GeluTanh(d, v); });
-    case Activation::silu: return f([](auto d, auto v) HWY_ATTR { return Silu(d, v); });
-    case Activation::sigmoid: return f([](auto d, auto v) HWY_ATTR { return Sigmoid(d, v); });
-    case Activation::tanh: return f([](auto d, auto v) HWY_ATTR { return Tanh(d, v); });
-  }
-}
-
 // sums = act(alpha sums + bias); the bias is padded to whole vectors.
 template <class T, class Act>
 HWY_NOINLINE void scale_and_activate(const Sums<T>& sums, T alpha, const T* bias, Act act) {
@@ -114,6 +99,21 @@ HWY_NOINLINE void store_tile(const Sums<T>& sums, T alpha, const T* bias, Act ac
   }
 }
 
+template <class T, class Y>
+HWY_NOINLINE void add_residual(const Sums<T>& sums, const Destination<Y>& to) {
+  const hn::ScalableTag<T> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  for (int64_t i = 0; i < sums.rows; ++i) {
+    T* at = sums.data + i * sums.stride;
+    const Y* residual = to.residual + i * to.residual_row;
+    int64_t j = 0;
+    if (to.y_col == 1)
+      for (; j + lanes <= sums.cols; j += lanes)
+        hn::StoreU(hn::Add(hn::LoadU(d, at + j), load_value(d, residual + j)), d, at + j);
+    for (; j < sums.cols; ++j) at[j] += element(residual[j * to.y_col]);
+  }
+}
+
 // As if y's dtype had held each intermediate result.
 template <class T, class Y>
 HWY_NOINLINE void round_sums(const Sums<T>& sums) {
@@ -144,6 +144,14 @@ void finish_tile(const Sums<T>& sums, const Epilogue& epilogue, const T* bias, c
       round_sums<T, Y>(sums);
     }
     return store_tile(sums, T(1), kZeros, identity, to);
+  }
+  if (epilogue.residual_first && to.residual && epilogue.activation != Activation::none) {
+    scale_and_activate(sums, alpha, bias, identity);
+    add_residual(sums, to);
+    Destination<Y> rest = to;
+    rest.residual = nullptr;
+    with_activation(epilogue.activation, [&](auto act) { scale_and_activate(sums, T(1), kZeros, act); });
+    return store_tile(sums, T(1), kZeros, identity, rest);
   }
   if (epilogue.activation == Activation::none) return store_tile(sums, alpha, bias, identity, to);
   // In one pass where no other dtypes multiply the variants.

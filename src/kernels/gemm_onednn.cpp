@@ -97,6 +97,8 @@ void append_activation(dnnl::post_ops& ops, Activation activation) {
     case Activation::silu: return ops.append_eltwise(algorithm::eltwise_swish, 1, 0);
     case Activation::sigmoid: return ops.append_eltwise(algorithm::eltwise_logistic, 0, 0);
     case Activation::tanh: return ops.append_eltwise(algorithm::eltwise_tanh, 0, 0);
+    case Activation::relu6: return ops.append_eltwise(algorithm::eltwise_clip, 0, 6);
+    case Activation::hard_swish: return ops.append_eltwise(algorithm::eltwise_hardswish, 1.0F / 6, 0.5F);
   }
 }
 
@@ -118,13 +120,14 @@ Primitive make_primitive(const BlockedWeights& w, const GemmSpec& spec, int64_t 
   const Epilogue& e = spec.epilogue;
   dnnl::post_ops ops;
   if (e.alpha != 1) ops.append_eltwise(dnnl::algorithm::eltwise_linear, static_cast<float>(e.alpha), 0);
-  append_activation(ops, e.activation);
+  if (!e.residual_first) append_activation(ops, e.activation);
   if (e.residual == Residual::in_place) ops.append_sum(1.0f);
   if (e.residual == Residual::separate) {
     p.residual_arg = DNNL_ARG_ATTR_MULTIPLE_POST_OP(ops.len()) | DNNL_ARG_SRC_1;
     p.descs[kResidual] = matrix(rows, w.n, spec.y_dtype, w.n);
     ops.append_binary(dnnl::algorithm::binary_add, p.descs[kResidual]);
   }
+  if (e.residual_first) append_activation(ops, e.activation);
   dnnl::primitive_attr attr;
   attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   attr.set_post_ops(ops);

@@ -179,6 +179,9 @@ std::vector<Convolution> ways(const ConvolutionArgs& a, int64_t batch_groups) {
 memory::desc desc_of(const Dims& dims, Dims strides) {
   for (size_t d = dims.size(); d-- > 0;)
     if (dims[d] == 1) strides[d] = d + 1 < dims.size() ? dims[d + 1] * strides[d + 1] : 1;
+  // One image takes all of its elements, whichever dim is the outermost of them: so it is the layout of a batch.
+  if (dims[0] == 1)
+    for (size_t d = 1; d < dims.size(); ++d) strides[0] = std::max(strides[0], dims[d] * strides[d]);
   return {dims, memory::data_type::f32, strides};
 }
 memory::desc any_layout(const Dims& dims) { return {dims, memory::data_type::f32, memory::format_tag::any}; }
@@ -433,10 +436,13 @@ struct Slice {
   ConvolutionArgs args;
   int64_t batch_groups;
   std::array<int64_t, 3> offset{};  ///< of the operands, in elements
+  int64_t channel = 0;              ///< the first that it makes
 
   bool has_shape_of(const Slice& o) const {
     return args.batch == o.args.batch && args.out_channels == o.args.out_channels && args.groups == o.args.groups &&
-           args.in_channels == o.args.in_channels && batch_groups == o.batch_groups;
+           args.in_channels == o.args.in_channels && batch_groups == o.batch_groups &&
+           args.in_dims[0] == o.args.in_dims[0] && args.out_dims[0] == o.args.out_dims[0] &&
+           args.low[0] == o.args.low[0];
   }
 };
 
@@ -467,6 +473,16 @@ int64_t images_together(const ConvolutionArgs& a, bool packs_weights) {
   return std::max<int64_t>(1, kCacheBytes / std::max<int64_t>(1, int64_t{4} * (read + made)));
 }
 
+/// The rows [begin, begin + count) of the first spatial dim, and what they read of x.
+void take_rows(Slice& s, int64_t begin, int64_t count) {
+  ConvolutionArgs& a = s.args;
+  const int64_t first = begin * a.stride[0] - a.low[0];
+  const int64_t last = (begin + count - 1) * a.stride[0] - a.low[0] + (a.kernel[0] - 1) * a.rhs_dilation[0];
+  const int64_t from = std::clamp<int64_t>(first, 0, a.in_dims[0] - 1), to = std::clamp(last, from, a.in_dims[0] - 1);
+  s.offset[kX] += from * a.x_strides[0], s.offset[kY] += begin * a.y_strides[0];
+  a.low[0] = from - first, a.in_dims[0] = to + 1 - from, a.out_dims[0] = count;
+}
+
 std::vector<Slice> slices_of(const ConvolutionArgs& args, int64_t batch_groups, Form form, int threads,
                              bool packs_weights) {
   constexpr int64_t kChannels = 16;  // that a vector holds
@@ -490,7 +506,7 @@ std::vector<Slice> slices_of(const ConvolutionArgs& args, int64_t batch_groups, 
         [&](Slice& s, int64_t begin, int64_t count) {
           const int64_t made = groups > 1 ? of_group : 1;
           s.offset[kW] += begin * made * s.args.w_out_stride, s.offset[kY] += begin * made * s.args.y_channel_stride;
-          s.args.out_channels = count * made;
+          s.args.out_channels = count * made, s.channel += begin * made;
           if (args.groups > 1) {
             const int64_t read = args.in_channels / args.groups;
             s.offset[kX] += begin * read * s.args.x_channel_stride;
@@ -505,7 +521,13 @@ std::vector<Slice> slices_of(const ConvolutionArgs& args, int64_t batch_groups, 
     channels(), batch();
     return slices;
   }
-  batch(), channels();
+  // Of an image whose channels stand side by side, threads take rows: oneDNN wants all channels of a place.
+  const bool channels_last = args.spatial > 1 && args.x_channel_stride == 1 && args.y_channel_stride == 1;
+  const bool takes_rows = channels_last && form == Form::forward && batch_groups == 1 && args.groups == 1;
+  batch();
+  if (takes_rows && missing() > 1)
+    cut(slices, missing(), 1, [](const Slice& s) { return s.args.out_dims[0]; }, take_rows);
+  channels();
   if (batch_groups == 1) {
     const int64_t most = slices.front().args.batch, together = images_together(args, packs_weights);
     cut(
@@ -516,6 +538,24 @@ std::vector<Slice> slices_of(const ConvolutionArgs& args, int64_t batch_groups, 
         });
   }
   return slices;
+}
+
+/// y and the residual begin `offset` elements behind those of the whole.
+void finish_slice(const Slice& s, const ConvolutionFinish& finish, float* y, int64_t offset) noexcept {
+  const ConvolutionArgs& a = s.args;
+  const bool channels_last = a.y_channel_stride == 1 && a.out_channels > 1;
+  int64_t places = 1;
+  for (int d = 0; d < a.spatial; ++d) places *= a.out_dims[d];
+  FinishRows rows;
+  rows.activation = finish.activation, rows.bias_of_row = !channels_last;
+  rows.bias = finish.bias ? finish.bias + s.channel : nullptr;
+  rows.rows = channels_last ? places : a.out_channels, rows.cols = channels_last ? a.out_channels : places;
+  rows.y_row = rows.residual_row = channels_last ? a.y_strides[a.spatial - 1] : a.y_channel_stride;
+  for (int64_t image = 0; image < a.batch; ++image) {
+    const int64_t at = image * a.y_batch_stride;
+    rows.y = y + at, rows.residual = finish.residual ? finish.residual + offset + at : nullptr;
+    finish_rows(rows);
+  }
 }
 
 class OnednnConvolution final : public ConvolutionPlan {
@@ -545,7 +585,7 @@ class OnednnConvolution final : public ConvolutionPlan {
         packed = static_cast<OnednnWeights&>(*weights_).packed(program.packed_side, s.offset[kW],
                                                                program.places[*program.packed].desc);
       else reads_weights_ = true;
-      slices_.push_back({s.offset, i, packed});
+      slices_.push_back({s, i, packed});
     }
   }
   bool is_offered() const { return !slices_.empty(); }
@@ -553,20 +593,24 @@ class OnednnConvolution final : public ConvolutionPlan {
   bool reads_weights() const override { return reads_weights_; }
   std::string name() const override { return runners_[0]->program().name; }
 
-  void run(const void* x, const void* w, void* y, void* scratch, ThreadPool& pool) const noexcept override {
+  void run(const void* x, const void* w, void* y, const ConvolutionFinish& finish, void* scratch,
+           ThreadPool& pool) const noexcept override {
     pool.parallel_for(threads_, static_cast<int64_t>(slices_.size()), [&](int64_t part, int slot) {
       const SingleThreadedOpenMp guard;
       const auto& s = slices_[static_cast<size_t>(part)];
-      runners_[s.runner]->run({static_cast<float*>(const_cast<void*>(x)) + s.offset[kX],
-                               s.packed ? nullptr : static_cast<float*>(const_cast<void*>(w)) + s.offset[kW],
-                               static_cast<float*>(y) + s.offset[kY], s.packed},
+      const auto& offset = s.slice.offset;
+      float* const to = static_cast<float*>(y) + offset[kY];
+      runners_[s.runner]->run({static_cast<float*>(const_cast<void*>(x)) + offset[kX],
+                               s.packed ? nullptr : static_cast<float*>(const_cast<void*>(w)) + offset[kW], to,
+                               s.packed},
                               static_cast<char*>(scratch) + slot * per_thread_);
+      if (!finish.is_nothing()) finish_slice(s.slice, finish, to, offset[kY]);
     });
   }
 
  private:
   struct Part {
-    std::array<int64_t, 3> offset;
+    Slice slice;
     size_t runner;
     float* packed;  ///< its weights, or null
   };

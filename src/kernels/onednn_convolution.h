@@ -8,6 +8,7 @@
 #include <string>
 
 #include "kernels/convolution.h"
+#include "kernels/convolution_finish.h"
 
 namespace rlx::kernels {
 
@@ -31,8 +32,10 @@ class ConvolutionPlan {
   /// False if the weights were packed when the plan was made: `w` of a run is then not looked at.
   virtual bool reads_weights() const = 0;
   virtual std::string name() const = 0;
-  /// Pointers to the first elements; the scratch memory is aligned to 64 bytes.
-  virtual void run(const void* x, const void* w, void* y, void* scratch, ThreadPool& pool) const noexcept = 0;
+  /// Pointers to the first elements; the scratch memory is aligned to 64 bytes. Each piece of the result is finished
+  /// where it was made, while the caches hold it: only for a y that is dense, with channels as dim 1 or last.
+  virtual void run(const void* x, const void* w, void* y, const ConvolutionFinish& finish, void* scratch,
+                   ThreadPool& pool) const noexcept = 0;
 };
 
 /// Null where oneDNN is not built in, or does not offer it (f32 alone is asked for) other than by its reference.

@@ -18,6 +18,8 @@ Value activate(Value x, Activation kind) {
     case Activation::silu: return silu(x);
     case Activation::sigmoid: return logistic(x);
     case Activation::tanh: return tanh(x);
+    case Activation::relu6: return relu6(x);
+    case Activation::hard_swish: return hard_swish(x);
   }
   return x;
 }

@@ -41,6 +41,8 @@ double activated(double x, Activation kind) {
     case Activation::silu: return x / (1 + std::exp(-x));
     case Activation::sigmoid: return 1 / (1 + std::exp(-x));
     case Activation::tanh: return std::tanh(x);
+    case Activation::relu6: return x < 0 ? 0 : x > 6 ? 6 : x;
+    case Activation::hard_swish: return x * (x < -3 ? 0 : x > 3 ? 6 : x + 3) / 6;
   }
   return x;
 }

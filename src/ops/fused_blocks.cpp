@@ -1,6 +1,8 @@
 // Fused composites of several families; see the header.
 #include "rlx/ops/fused_blocks.h"
 
+#include <algorithm>
+
 #include "ir/leaves.h"
 #include "ops/composite_rules.h"
 #include "ops/subgraph_rules.h"
@@ -14,6 +16,19 @@ namespace rlx {
 Value fused_conv(Value x, Value w, Value bias, Value residual, FusedConvAttrs attrs) {
   attrs.has_bias = bool(bias), attrs.has_residual = bool(residual);
   return emit(op::fused_conv, present(std::array{x, w, bias, residual}), attrs);
+}
+
+ConvAttrs as_convolution(const FusedConvAttrs& a, size_t rank) {
+  ConvAttrs c{.strides = a.stride, .rhs_dilation = a.dilation, .feature_group_count = a.groups};
+  for (int64_t p : a.padding) c.padding_low.emplace_back(p);
+  for (int64_t p : a.padding_high.empty() ? a.padding : a.padding_high) c.padding_high.emplace_back(p);
+  if (!a.padding_high.empty() && c.padding_low.empty()) c.padding_low.assign(c.padding_high.size(), Dim(0));
+  if (a.channels_last && rank > 1) {
+    c.lhs_layout = axes_from(0, rank);
+    std::rotate(c.lhs_layout.begin() + 1, c.lhs_layout.end() - 1, c.lhs_layout.end());
+    c.out_layout = c.lhs_layout;
+  }
+  return c;
 }
 
 Value fused_attention_block(Value hidden, Value mask, AttentionBlockWeights w, int64_t heads, Value cos, Value sin,
@@ -50,7 +65,7 @@ std::vector<Value> batch_elementwise_region(std::vector<Value> operands, Graph b
 
 namespace {
 
-ConvNdAttrs plain(const FusedConvAttrs& a) { return {a.stride, a.padding, a.dilation, a.groups}; }
+size_t channel_axis(const FusedConvAttrs& a, size_t rank) { return a.channels_last ? rank - 1 : 1; }
 
 /// `rows` by any number of columns, which it returns.
 Dim require_matrix(const Type& w, const Dim& rows, std::string_view name) {
@@ -107,7 +122,8 @@ OpDef define_fused_conv() {
   return define<FusedConvAttrs>({
       .name = "fused_conv",
       .doc = "activation(conv(x, w) + bias + residual): bias[O] if has_bias, residual of the result's dims if "
-             "has_residual. f16 and bf16 round once, at the end",
+             "has_residual. With channels_last x [N, spatial..., C], and the result likewise. f16 and bf16 round once, "
+             "at the end",
       .operands = {"x", "w", "bias?", "residual?"},
       .covers = {"FusedConvBiasAct"},
       .infer =
@@ -115,25 +131,52 @@ OpDef define_fused_conv() {
             require_dtype(in, kReal);
             require_operands(in.size(), size_t{2} + a.has_bias + a.has_residual,
                              flag_text("has_bias", a.has_bias) + " and " + flag_text("has_residual", a.has_residual));
-            Type t = infer_types(op::conv, in.first(2), plain(a))[0];
-            if (a.has_bias) require_dims(in[2], {t.dims[1]}, "bias");
+            Type t = infer_types(op::convolution, in.first(2), as_convolution(a, in[0].rank()))[0];
+            if (a.has_bias) require_dims(in[2], {t.dims[channel_axis(a, t.rank())]}, "bias");
             if (a.has_residual) require_dims(in.back(), t.dims, "residual");
             return t;
           },
       .decompose =
           [](Values in, const FusedConvAttrs& a) {
-            Value y = conv(in[0], in[1], plain(a));
-            if (a.has_bias) y = y + broadcast_in_dim(in[2], y.dims(), {1});
+            Value y = convolution(in[0], in[1], as_convolution(a, in[0].dims().size()));
+            auto channels = static_cast<int64_t>(channel_axis(a, y.dims().size()));
+            if (a.has_bias) y = y + broadcast_in_dim(in[2], y.dims(), {channels});
             if (a.has_residual) y = y + in.back();
             return activate(y, a.activation);
           },
       .samples = {{.dims = {{2, 3, 5, 4}, {4, 3, 3, 3}, {4}},
                    .attrs = FusedConvAttrs{.padding = {1, 1}, .has_bias = true, .activation = Activation::silu}},
                   {.dims = {{1, 4, 6}, {6, 2, 3}, {6}, {1, 6, 3}},
-                   .attrs = FusedConvAttrs{{2}, {1}, {}, 2, true, true, Activation::tanh}},
+                   .attrs = FusedConvAttrs{.stride = {2},
+                                           .padding = {1},
+                                           .groups = 2,
+                                           .has_bias = true,
+                                           .has_residual = true,
+                                           .activation = Activation::tanh}},
                   {.dims = {{1, 2, 3, 3}, {2, 2, 2, 2}, {1, 2, 2, 2}},
                    .attrs = FusedConvAttrs{.has_residual = true, .activation = Activation::gelu}},
-                  {.dims = {{0, 2, 3}, {1, 2, 1}}}},
+                  {.dims = {{0, 2, 3}, {1, 2, 1}}},
+                  {.dims = {{2, 5, 4, 3}, {4, 3, 3, 2}, {4}, {2, 2, 4, 4}},
+                   .attrs = FusedConvAttrs{.stride = {2, 1},
+                                           .padding = {0, 1},
+                                           .padding_high = {1, 0},
+                                           .has_bias = true,
+                                           .has_residual = true,
+                                           .activation = Activation::hard_swish,
+                                           .channels_last = true}},
+                  {.dims = {{1, 4, 3, 6}, {6, 1, 3, 3}, {6}},
+                   .attrs = FusedConvAttrs{.padding = {1, 1},
+                                           .groups = 6,
+                                           .has_bias = true,
+                                           .activation = Activation::relu6,
+                                           .channels_last = true},
+                   .lo = -3,
+                   .hi = 3},
+                  {.dims = {{2, 3, 4}, {5, 4, 1}, {5}, {2, 3, 5}},
+                   .attrs = FusedConvAttrs{.has_bias = true,
+                                           .has_residual = true,
+                                           .activation = Activation::gelu,
+                                           .channels_last = true}}},
   });
 }
 

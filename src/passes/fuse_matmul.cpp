@@ -2,6 +2,7 @@
 #include "passes/fuse_matmul.h"
 
 #include "ir/rewrite.h"
+#include "passes/activations.h"
 #include "passes/value_nodes.h"
 
 namespace rlx {
@@ -56,16 +57,6 @@ Value vector_over_last_dim(Value v) {
   return reshape(x, {x.dims().back()});
 }
 
-std::optional<Activation> activation_of(const OpDef* op) {
-  if (op == &op::relu) return Activation::relu;
-  if (op == &op::gelu) return Activation::gelu;
-  if (op == &op::gelu_tanh) return Activation::gelu_tanh;
-  if (op == &op::silu) return Activation::silu;
-  if (op == &op::logistic) return Activation::sigmoid;
-  if (op == &op::tanh) return Activation::tanh;
-  return {};
-}
-
 struct ProductFuser {
   Uses uses;
   Rounding rounding;
@@ -93,7 +84,7 @@ struct ProductFuser {
     const Node& node = site.node;
     if (node.types.size() != 1 || !may_round_once(node.types[0].dtype, rounding)) return {};
     if (node.op == &op::add) return fused_add(site);
-    auto activation = activation_of(node.op);
+    auto activation = activation_of(node);
     if (!activation) return {};
     auto p = product_at(site, 0);
     if (!p || p->residual || p->activation != Activation::none) return {};

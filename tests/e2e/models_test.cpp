@@ -1,5 +1,5 @@
 // Small whole models: loaded from a file with their params, compiled every way, against what NumPy computes in f64.
-// scripts/golden/models.py wrote them.
+// scripts/golden/models.py wrote them; the convolutional ones are PyTorch's (scripts/golden/vision.py).
 #include <doctest/doctest.h>
 
 #include <set>
@@ -26,7 +26,7 @@ struct Model {
 };
 
 Model load(const std::string& name) {
-  std::string path = "tests/golden/models/" + name;
+  std::string path = "tests/golden/" + name;
   Model model{load_graph(path + ".rlx"), {}, {}};
   auto tensors = SafetensorsFile::open(path + ".safetensors");
   Signature s = signature_of(model.graph);
@@ -53,7 +53,7 @@ void check(const std::string& name, int threads, const CompileOptions& options, 
   }
 }
 
-constexpr const char* kModels[] = {"mlp", "cnn", "encoder"};
+constexpr const char* kModels[] = {"models/mlp", "models/cnn", "models/encoder", "vision/residual", "vision/inverted"};
 
 }  // namespace
 
@@ -104,12 +104,24 @@ TEST_CASE("every node of the small models has its place on the CPU, and those th
 }
 
 TEST_CASE("the passes find in the encoder what they are there for") {
-  Graph legal = legalize(load("encoder").graph, Device::cpu());
+  Graph legal = legalize(load("models/encoder").graph, Device::cpu());
   auto count = [&](std::string_view op) {
     return std::count_if(legal.nodes().begin(), legal.nodes().end(), [&](const Node& n) { return n.op->name == op; });
   };
   CHECK(count("gelu") == 0);                                                   // into the product before it
   CHECK(count("fused_residual_layer_norm") + count("fused_matmul") == 2 * 3);  // with o, up and down
+}
+
+TEST_CASE("convolutions take in what follows them, and channels stay side by side from the image to the mean") {
+  for (const char* name : {"vision/residual", "vision/inverted"}) {
+    CompiledGraph compiled = Session(Device::cpu()).compile(load(name).graph);
+    std::map<std::string_view, int> count;
+    for (const Node& node : compiled.lowered().nodes()) ++count[node.op->name];
+    CAPTURE(name);
+    CHECK(count["convolution"] + count["batch_norm_inference"] + count["relu"] == 0);
+    CHECK(count["fused_conv"] == (name == std::string("vision/residual") ? 7 : 9));
+    CHECK(count["transpose"] == 1);  // of the image, which is read where it lies
+  }
 }
 
 TEST_CASE("a model that is saved and loaded again, with its params beside it, is the same model") {

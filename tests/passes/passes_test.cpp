@@ -14,8 +14,10 @@
 
 #include "ir/text.h"
 #include "ir/verify.h"
+#include "passes/carry_channels_last.h"
 #include "passes/fold_constants.h"
 #include "passes/fuse_attention.h"
+#include "passes/fuse_convolution.h"
 #include "passes/fuse_elementwise.h"
 #include "passes/fuse_matmul.h"
 #include "passes/fuse_residual_norm.h"
@@ -51,6 +53,8 @@ const Pass kPasses[] = {
     {"merge_equal_nodes", merge_equal_nodes},
     {"simplify_products", simplify_products},
     {"fuse_attention", fuse_attention, -1},  // scores and weights of f32 are rounded between the ops, and not inside
+    {"fuse_convolution", fuse_convolution, -1},        // a scale goes to the weights, before the sum
+    {"carry_channels_last", carry_channels_last, -1},  // sums of a kernel run in another order
     {"fuse_matmul", fuse_matmul},
     {"fuse_residual_norm", fuse_residual_norm, -1},  // nor is the sum
     {"fuse_rows", fuse_rows, -1},                    // roundings are others in one pass

@@ -25,9 +25,9 @@ RLX_UNARY(hard_swish)
 // clang-format on
 
 /// What a fused op applies at its end.
-enum class Activation { none, relu, gelu, gelu_tanh, silu, sigmoid, tanh };
-constexpr std::array<std::string_view, 7> names_of(Activation) {
-  return {"none", "relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh"};
+enum class Activation { none, relu, gelu, gelu_tanh, silu, sigmoid, tanh, relu6, hard_swish };
+constexpr std::array<std::string_view, 9> names_of(Activation) {
+  return {"none", "relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh", "relu6", "hard_swish"};
 }
 Value activate(Value x, Activation kind);
 inline Value sigmoid(Value x) { return logistic(x); }

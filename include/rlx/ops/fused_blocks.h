@@ -15,14 +15,19 @@ extern const OpDef fused_conv, fused_attention_block, fused_transformer_layer, t
 
 struct FusedConvAttrs {
   Axes stride = {}, padding = {}, dilation = {};  ///< as in ConvNdAttrs
+  Axes padding_high = {};                         ///< after x, where it is not as much as before
   int64_t groups = 1;
   bool has_bias = false, has_residual = false;
   Activation activation = Activation::none;
+  bool channels_last = false;  ///< x, residual and the result are [N, spatial..., C]; w is [O, C / groups, kernel...]
   RLX_FIELDS(FusedConvAttrs, field("stride", &FusedConvAttrs::stride), field("padding", &FusedConvAttrs::padding),
-             field("dilation", &FusedConvAttrs::dilation), field("groups", &FusedConvAttrs::groups),
-             field("has_bias", &FusedConvAttrs::has_bias), field("has_residual", &FusedConvAttrs::has_residual),
-             field("activation", &FusedConvAttrs::activation));
+             field("padding_high", &FusedConvAttrs::padding_high), field("dilation", &FusedConvAttrs::dilation),
+             field("groups", &FusedConvAttrs::groups), field("has_bias", &FusedConvAttrs::has_bias),
+             field("has_residual", &FusedConvAttrs::has_residual), field("activation", &FusedConvAttrs::activation),
+             field("channels_last", &FusedConvAttrs::channels_last));
 };
+/// The convolution in it, of operands as they lie.
+ConvAttrs as_convolution(const FusedConvAttrs& attrs, size_t rank);
 /// activation(conv(x, w) + bias + residual): bias[O], residual of the result's dims. (A fused_matmul adds its residual
 /// behind the activation.) The builder sets `has_bias` and `has_residual` from what is given.
 Value fused_conv(Value x, Value w, Value bias = {}, Value residual = {}, FusedConvAttrs attrs = {});

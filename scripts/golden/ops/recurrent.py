@@ -188,7 +188,7 @@ def linear_recurrences(f):
 
 
 ACTIVATIONS = {"none": lambda x: x, "relu": F.relu, "gelu": F.gelu, "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"), "silu": F.silu,
-               "sigmoid": torch.sigmoid, "tanh": torch.tanh}
+               "sigmoid": torch.sigmoid, "tanh": torch.tanh, "relu6": F.relu6, "hard_swish": F.hardswish}
 
 
 def turned(x, cos, sin, heads, style):
@@ -223,19 +223,26 @@ def fused(f):
     def conv(name, x, w, activation, bias=False, residual=False, dtype=f32, **attributes):
         case = f"fused_conv_{name}"
         spatial = len(x) - 2
-        given = {k: attributes.get(k, [d] * spatial) for k, d in (("stride", 1), ("padding", 0), ("dilation", 1))}
-        groups = attributes.get("groups", 1)
-        plain = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}[spatial]
+        given = {k: attributes.get(k, [d] * spatial) for k, d in (("stride", 1), ("dilation", 1))}
+        low = attributes.get("padding", [0] * spatial)
+        edges = [e for pair in zip(low, attributes.get("padding_high", low)) for e in pair]
+        groups, last = attributes.get("groups", 1), attributes.get("channels_last", False)
+        torch_conv = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}[spatial]
+
+        def plain(x, w, b):
+            x = F.pad(x.movedim(-1, 1) if last else x, [e for i in reversed(range(spatial)) for e in edges[2 * i : 2 * i + 2]])
+            y = torch_conv(x, w, b, **given, groups=groups)
+            return y.movedim(1, -1) if last else y
 
         def run(x, w, *more):
-            y = plain(x, w, more[0] if bias else None, **given, groups=groups)
+            y = plain(x, w, more[0] if bias else None)
             return ACTIVATIONS[activation](y + more[-1] if residual else y)
 
         inputs = [normal(case + "x", x, dtype), normal(case + "w", w, dtype, 0.5)]
         if bias:
             inputs.append(normal(case + "b", (w[0],), dtype))
         if residual:
-            shape = plain(torch.zeros(x), torch.zeros(w), None, **given, groups=groups).shape
+            shape = plain(torch.zeros(x), torch.zeros(w), None).shape
             inputs.append(normal(case + "r", tuple(shape), dtype))
         f.add_derivative(case, "fused_conv", inputs, by_torch, run, "torch convolution, f64", **attributes, has_bias=bias, has_residual=residual,
                          activation=activation)
@@ -245,6 +252,19 @@ def fused(f):
     conv("residual_gelu", (1, 4, 9), (6, 2, 3), "gelu", residual=True, stride=[2], padding=[1], groups=2)
     conv("bias_residual_silu", (1, 2, 4, 5, 4), (3, 2, 2, 2, 2), "silu", bias=True, residual=True)
     conv("bias_residual_tanh_f64", (2, 2, 7), (3, 2, 3), "tanh", bias=True, residual=True, dtype=f64, dilation=[2])
+    conv("relu6_uneven", (2, 3, 6, 5), (4, 3, 3, 3), "relu6", bias=True, stride=[2, 2], padding=[0, 0], padding_high=[1, 1])
+    conv("hard_swish", (1, 2, 7), (3, 2, 3), "hard_swish", bias=True, residual=True)
+    last = dict(channels_last=True)
+    conv("last_bias_relu", (2, 6, 5, 3), (4, 3, 3, 3), "relu", bias=True, padding=[1, 1], **last)
+    conv("last_depthwise", (2, 7, 6, 21), (21, 1, 3, 3), "relu6", bias=True, residual=True, padding=[1, 1], groups=21, **last)
+    conv("last_depthwise_strided", (1, 9, 20, 16), (16, 1, 5, 3), "none", bias=True, stride=[2, 1], padding=[2, 0], padding_high=[1, 2], dilation=[1, 2], groups=16, **last)
+    conv("last_depthwise_1d", (2, 12, 5), (5, 1, 4), "silu", stride=[3], padding=[2], groups=5, **last)
+    conv("last_pointwise", (2, 5, 4, 24), (40, 24, 1, 1), "relu", bias=True, residual=True, **last)
+    conv("last_grouped", (1, 6, 6, 8), (12, 4, 3, 3), "gelu", residual=True, stride=[2, 2], padding=[1, 1], groups=2, **last)
+    conv("last_3d", (1, 4, 5, 4, 2), (3, 2, 2, 2, 2), "silu", bias=True, residual=True, **last)
+    conv("large", (2, 32, 20, 18), (48, 32, 3, 3), "relu", bias=True, residual=True, padding=[1, 1])
+    conv("last_large", (2, 20, 18, 32), (48, 32, 3, 3), "relu", bias=True, residual=True, padding=[1, 1], **last)
+    conv("last_large_strided", (1, 37, 18, 32), (33, 32, 3, 3), "hard_swish", bias=True, stride=[2, 2], padding=[1, 1], **last)
     conv("f16", (1, 3, 6, 6), (2, 3, 3, 3), "sigmoid", bias=True, dtype=f16)
     conv("bf16", (1, 3, 6, 6), (2, 3, 3, 3), "gelu_tanh", bias=True, residual=True, dtype=bf16)
 

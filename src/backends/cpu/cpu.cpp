@@ -50,6 +50,7 @@ class Cpu final : public Backend {
               return kernel ? text_of("by the registered kernel '", kernel->name, "'") : std::string();
             }};
   }
+  bool finishes_convolutions() const override { return true; }
   bool fuses_elementwise(const Node& node) const override {
     return is_machine_op(node) && !has_registered_kernel(*node.op);
   }

@@ -5,22 +5,15 @@
 #include <numeric>
 
 #include "backends/cpu/convolution_product.h"
+#include "backends/cpu/convolution_steps.h"
 #include "backends/cpu/lowerings.h"
 #include "kernels/depthwise.h"
-#include "kernels/onednn_convolution.h"
 #include "rlx/io.h"
 #include "rlx/ops/window.h"
 
 namespace rlx::cpu {
-namespace {
 
 using kernels::ConvolutionArgs;
-
-/// A convolution on parts of the operands and of the result.
-struct Part {
-  ConvolutionArgs args;
-  int64_t x = 0, w = 0, y = 0;  ///< where they begin, in elements
-};
 
 ConvolutionArgs convolution_args(const ConvAttrs& a, const View& x, const View& w, const View& y) {
   size_t rank = x.shape.size(), spatial = rank - 2;
@@ -48,6 +41,14 @@ ConvolutionArgs convolution_args(const ConvAttrs& a, const View& x, const View& 
   args.y_batch_stride = stride(y, out, 0), args.y_channel_stride = stride(y, out, 1);
   return args;
 }
+
+namespace {
+
+/// A convolution on parts of the operands and of the result.
+struct Part {
+  ConvolutionArgs args;
+  int64_t x = 0, w = 0, y = 0;  ///< where they begin, in elements
+};
 
 /// Each group of the batch makes its own output channels.
 std::vector<Part> groups_of_batch(const ConvolutionArgs& whole, int64_t groups) {
@@ -158,20 +159,24 @@ Prepared depthwise_step(const ConvolutionArgs& args, int64_t batch_groups, int t
 
 class OnednnStep final : public Step {
  public:
-  explicit OnednnStep(std::shared_ptr<const kernels::ConvolutionPlan> plan) : plan_(std::move(plan)) {}
+  OnednnStep(std::shared_ptr<const kernels::ConvolutionPlan> plan, const FinishOperands& finish)
+      : plan_(std::move(plan)), finish_(finish) {}
   size_t scratch_bytes() const override { return plan_->scratch_bytes(); }
   bool reads_operand(size_t i) const override { return i != 1 || plan_->reads_weights(); }
   std::string kernel() const override { return text_of("onednn convolution, ", plan_->name()); }
   void run(const StepArgs& step) const noexcept override {
-    plan_->run(step.in(0), step.in(1), step.out(), step.scratch, step.pool);
+    plan_->run(step.in(0), step.in(1), step.out(), finish_.of(step), step.scratch, step.pool);
   }
 
  private:
   std::shared_ptr<const kernels::ConvolutionPlan> plan_;
+  FinishOperands finish_;
 };
 
-/// oneDNN's, or null: also where there is so little to do that making its kernels takes longer than many runs.
-Prepared onednn_step(const LoweringContext& c, const ConvolutionArgs& a, int64_t batch_groups) {
+}  // namespace
+
+Prepared onednn_convolution(const LoweringContext& c, const ConvolutionArgs& a, int64_t batch_groups,
+                            const FinishOperands& finish) {
   constexpr double kWorthwhile = 1 << 18;  // multiplications
   double work = static_cast<double>(a.batch * a.out_channels) * static_cast<double>(a.in_channels / a.groups);
   double elements = static_cast<double>(a.batch * batch_groups * a.in_channels), taps = 1, outputs = 1;
@@ -185,10 +190,17 @@ Prepared onednn_step(const LoweringContext& c, const ConvolutionArgs& a, int64_t
   auto plan = kernels::plan_convolution(a, batch_groups, c.threads, weights ? c.packed.convolution(*weights) : nullptr);
   if (!plan) return nullptr;
   if (weights && !plan->reads_weights()) release_pages(*weights);  // packed, and not read again
-  return std::make_unique<OnednnStep>(std::move(plan));
+  return std::make_unique<OnednnStep>(std::move(plan), finish);
 }
 
-}  // namespace
+Prepared own_convolution(const ConvolutionArgs& whole, int64_t batch_groups, int threads) {
+  if (auto step = depthwise_step(whole, batch_groups, threads)) return step;
+  auto parts = groups_of_batch(whole, batch_groups);
+  // A result without elements has no phases, and so no parts.
+  for (int d = 0, spatial = parts[0].args.spatial; d < spatial && !parts.empty(); ++d)
+    if (parts[0].args.lhs_dilation[d] > 1) split_phases(parts, d);
+  return std::make_unique<ConvolutionStep>(parts, whole.dtype, whole.out_dtype, threads);
+}
 
 std::string when_convolution(const Question& q) {
   if (q.operands[0].rank() < 3 || q.operands[0].rank() > 2 + size_t(kernels::kMaxSpatial))
@@ -205,12 +217,8 @@ Prepared lower_convolution(const LoweringContext& c) {
   const auto& a = c.attrs<ConvAttrs>();
   const ConvolutionArgs whole = convolution_args(a, c.operands[0], c.operands[1], c.results[0]);
   if (auto step = depthwise_step(whole, a.batch_group_count, c.threads)) return step;
-  if (auto step = onednn_step(c, whole, a.batch_group_count)) return step;
-  auto parts = groups_of_batch(whole, a.batch_group_count);
-  // A result without elements has no phases, and so no parts.
-  for (int d = 0, spatial = parts[0].args.spatial; d < spatial && !parts.empty(); ++d)
-    if (parts[0].args.lhs_dilation[d] > 1) split_phases(parts, d);
-  return std::make_unique<ConvolutionStep>(parts, c.operands[0].dtype, c.results[0].dtype, c.threads);
+  if (auto step = onednn_convolution(c, whole, a.batch_group_count)) return step;
+  return own_convolution(whole, a.batch_group_count, c.threads);
 }
 
 }  // namespace rlx::cpu

@@ -14,6 +14,8 @@ kernels::Activation kernel_activation(Activation a) {
     case Activation::silu: return kernels::Activation::silu;
     case Activation::sigmoid: return kernels::Activation::sigmoid;
     case Activation::tanh: return kernels::Activation::tanh;
+    case Activation::relu6: return kernels::Activation::relu6;
+    case Activation::hard_swish: return kernels::Activation::hard_swish;
     case Activation::none: break;
   }
   return kernels::Activation::none;

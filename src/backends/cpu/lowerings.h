@@ -79,6 +79,10 @@ std::string when_select_windows(const Question&);
 // lower_convolution.cpp
 std::string when_convolution(const Question&);
 
+// lower_fused_conv.cpp
+std::string when_fused_conv(const Question&);
+bool fused_conv_strided(const Node&, size_t operand, const Shape&, std::span<const int64_t> strides);
+
 // lower_reduce.cpp
 std::string when_reduce(const Question&);
 

@@ -70,7 +70,7 @@ std::unique_ptr<Step> packed_product(const LoweringContext& c, const Product& p,
   gemm.x_stride = p.x_stride, gemm.y_stride = p.n, gemm.residual_stride = e.residual_stride;
   gemm.y_dtype = y;
   gemm.threads = c.threads;
-  gemm.epilogue.activation = e.activation;
+  gemm.epilogue.activation = e.activation, gemm.epilogue.residual_first = e.residual_first;
   gemm.epilogue.round_each_step = y == f16 || y == bf16;
   if (e.bias >= 0) gemm.epilogue.bias = true, gemm.epilogue.bias_dtype = c.operands[size_t(e.bias)].dtype;
   if (e.residual >= 0) gemm.epilogue.residual = kernels::Residual::separate;

@@ -16,6 +16,7 @@ struct ProductEpilogue {
   kernels::Activation activation = kernels::Activation::none;
   int bias = -1, residual = -1;
   int64_t residual_stride = 0;
+  bool residual_first = false;  ///< before the activation
 };
 
 /// The step, if operand 1 is bound and its dtypes can be packed; else null.

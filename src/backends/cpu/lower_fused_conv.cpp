@@ -1,0 +1,128 @@
+// Convolutions with what follows them. Channels side by side (`channels_last`) make a convolution of single places a
+// product, and a depthwise one a sum of vectors; all others are oneDNN's, or else our own with the rest behind it.
+#include "backends/cpu/convolution_steps.h"
+#include "backends/cpu/product.h"
+#include "kernels/aligned_memory.h"
+#include "kernels/depthwise_channels.h"
+#include "rlx/ops/fused_blocks.h"
+
+namespace rlx::cpu {
+namespace {
+
+using kernels::ConvolutionArgs;
+
+/// Does each result depend on one place of x alone, in the same order?
+bool is_pointwise(const ConvolutionArgs& a) {
+  if (a.groups != 1) return false;
+  for (int d = 0; d < a.spatial; ++d)
+    if (a.kernel[d] != 1 || a.stride[d] != 1 || a.low[d] != 0 || a.in_dims[d] != a.out_dims[d]) return false;
+  return true;
+}
+
+/// Rows of places, weights of channels; null if the weights are not known yet.
+Prepared pointwise_step(const LoweringContext& c, const ConvolutionArgs& a, const FinishOperands& finish) {
+  int64_t places = a.batch;
+  for (int d = 0; d < a.spatial; ++d) places *= a.out_dims[d];
+  return packed_product(c, {places, a.out_channels, a.in_channels, a.in_channels, a.w_in_stride, a.w_out_stride},
+                        {finish.activation, finish.bias, finish.residual, a.out_channels, true});
+}
+
+class DepthwiseStep final : public Step {
+ public:
+  DepthwiseStep(const ConvolutionArgs& args, const FinishOperands& finish, const Tensor* weights)
+      : args_(args), finish_(finish), bytes_(static_cast<size_t>(kernels::depthwise_weights_count(args)) * sizeof(float)) {
+    if (!weights) return;
+    packed_ = kernels::aligned_memory(bytes_);
+    ConvolutionArgs from = args;
+    from.w = weights->data();
+    kernels::pack_depthwise_weights(from, reinterpret_cast<float*>(packed_.get()));
+  }
+  size_t scratch_bytes() const override { return packed_ ? 0 : aligned(bytes_); }
+  bool reads_operand(size_t i) const override { return i != 1 || !packed_; }
+  std::string kernel() const override { return "depthwise convolution of channels"; }
+  void run(const StepArgs& step) const noexcept override {
+    ConvolutionArgs call = args_;
+    call.x = step.in(0), call.y = step.out();
+    auto* packed = reinterpret_cast<float*>(packed_.get());
+    if (!packed) {
+      call.w = step.in(1), packed = reinterpret_cast<float*>(step.scratch);
+      kernels::pack_depthwise_weights(call, packed);
+    }
+    const int64_t rows = call.batch * (call.spatial > 1 ? call.out_dims[0] : 1);
+    double work = static_cast<double>(call.batch * call.out_channels) * 0.05;
+    for (int d = 0; d < call.spatial; ++d) work *= static_cast<double>(call.out_dims[d] * call.kernel[d]);
+    for_ranges(step, rows, 1, work, [&](int64_t begin, int64_t end, int64_t) {
+      kernels::depthwise_of_channels(call, packed, finish_.of(step), begin, end);
+    });
+  }
+
+ private:
+  ConvolutionArgs args_;
+  FinishOperands finish_;
+  size_t bytes_;
+  kernels::AlignedMemory packed_;  ///< null if the weights come with each run
+};
+
+/// A convolution, and then what follows it over the whole result.
+class FinishedStep final : public Step {
+ public:
+  FinishedStep(Prepared convolution, const ConvolutionArgs& args, bool channels_last, const FinishOperands& finish)
+      : convolution_(std::move(convolution)), finish_(finish) {
+    int64_t places = 1;
+    for (int d = 0; d < args.spatial; ++d) places *= args.out_dims[d];
+    rows_.bias_of_row = !channels_last, rows_.activation = finish.activation;
+    rows_.rows = channels_last ? places : args.out_channels, rows_.cols = channels_last ? args.out_channels : places;
+    rows_.y_row = rows_.residual_row = rows_.cols;
+    images_ = args.batch;
+  }
+  size_t scratch_bytes() const override { return convolution_->scratch_bytes(); }
+  bool reads_operand(size_t i) const override { return i != 1 || convolution_->reads_operand(1); }
+  std::string kernel() const override { return convolution_->kernel(); }
+  void run(const StepArgs& step) const noexcept override {
+    convolution_->run(step);
+    const kernels::ConvolutionFinish finish = finish_.of(step);
+    if (finish.is_nothing()) return;
+    const int64_t image = rows_.rows * rows_.cols;
+    for_ranges(step, images_, 1, static_cast<double>(images_ * image) * 0.2, [&](int64_t begin, int64_t end, int64_t) {
+      kernels::FinishRows rows = rows_;
+      rows.bias = finish.bias;
+      for (int64_t i = begin; i < end; ++i) {
+        rows.y = step.out<float>() + i * image;
+        rows.residual = finish.residual ? finish.residual + i * image : nullptr;
+        kernels::finish_rows(rows);
+      }
+    });
+  }
+
+ private:
+  Prepared convolution_;
+  FinishOperands finish_;
+  kernels::FinishRows rows_;
+  int64_t images_ = 0;
+};
+
+}  // namespace
+
+std::string when_fused_conv(const Question& q) {
+  for (const Type& t : q.operands)
+    if (t.dtype != f32) return text_of("the kernels that finish a convolution take f32, got ", t.dtype);
+  return when_convolution(q);
+}
+
+bool fused_conv_strided(const Node&, size_t operand, const Shape&, std::span<const int64_t>) { return operand < 2; }
+
+Prepared lower_fused_conv(const LoweringContext& c) {
+  const auto& a = c.attrs<FusedConvAttrs>();
+  const View &x = c.operands[0], &y = c.results[0];
+  const ConvolutionArgs args = convolution_args(as_convolution(a, x.shape.size()), x, c.operands[1], y);
+  const FinishOperands finish{kernel_activation(a.activation), a.has_bias ? 2 : -1,
+                              a.has_residual ? 2 + a.has_bias : -1};
+  if (a.channels_last && is_pointwise(args) && is_dense(x))
+    if (auto step = pointwise_step(c, args, finish)) return step;
+  if (kernels::is_depthwise_of_channels(args))
+    return std::make_unique<DepthwiseStep>(args, finish, c.bound(1));
+  if (auto step = onednn_convolution(c, args, 1, finish)) return step;
+  return std::make_unique<FinishedStep>(own_convolution(args, 1, c.threads), args, a.channels_last, finish);
+}
+
+}  // namespace rlx::cpu

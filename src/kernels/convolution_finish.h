@@ -1,0 +1,33 @@
+// What follows a convolution, on sums that the caches still hold: act(y + bias + residual), in place. oneDNN could do
+// it on the way, but its relu takes NaN for 0. Neighbours: gemm_epilogue-inl.h, the same for products;
+// onednn_convolution.h and depthwise_channels.h, which call it piece by piece.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/gemm.h"
+
+namespace rlx::kernels {
+
+/// Which of it there is, and where: null for what there is not.
+struct ConvolutionFinish {
+  Activation activation = Activation::none;
+  const float* bias = nullptr;      ///< one for each output channel
+  const float* residual = nullptr;  ///< lies as y does, once y is dense
+
+  bool is_nothing() const { return activation == Activation::none && !bias && !residual; }
+};
+
+/// Rows of elements that stand side by side.
+struct FinishRows {
+  float* y = nullptr;
+  const float* residual = nullptr;
+  const float* bias = nullptr;  ///< one for each column, or with `bias_of_row` for each row
+  bool bias_of_row = false;
+  Activation activation = Activation::none;
+  int64_t rows = 0, cols = 0;
+  int64_t y_row = 0, residual_row = 0;  ///< strides
+};
+void finish_rows(const FinishRows& rows) noexcept;
+
+}  // namespace rlx::kernels

@@ -1,0 +1,163 @@
+// See the header.
+#include "kernels/depthwise_channels.h"
+
+#include <algorithm>
+
+#include "kernels/highway_targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/depthwise_channels.cpp"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "hwy/highway.h"
+#include "kernels/narrow_float-inl.h"
+
+#ifndef RLX_KERNELS_DEPTHWISE_CHANNELS_ONCE
+#define RLX_KERNELS_DEPTHWISE_CHANNELS_ONCE
+namespace rlx::kernels {
+namespace {
+
+/// Images of rows and columns; one spatial dim is one row.
+struct Image {
+  int64_t in_rows, in_cols, rows, cols, kernel_rows, kernel_cols;
+  int64_t row_step, col_step, row_gap, col_gap, low_rows, low_cols;
+  int64_t x_row, x_col, y_row, y_col;  ///< strides
+  int64_t channels;
+
+  explicit Image(const ConvolutionArgs& a) {
+    const int last = a.spatial - 1;
+    const bool flat = a.spatial == 1;
+    in_cols = a.in_dims[last], cols = a.out_dims[last], kernel_cols = a.kernel[last];
+    col_step = a.stride[last], col_gap = a.rhs_dilation[last], low_cols = a.low[last];
+    x_col = a.x_strides[last], y_col = a.y_strides[last];
+    in_rows = flat ? 1 : a.in_dims[0], rows = flat ? 1 : a.out_dims[0], kernel_rows = flat ? 1 : a.kernel[0];
+    row_step = flat ? 1 : a.stride[0], row_gap = flat ? 1 : a.rhs_dilation[0], low_rows = flat ? 0 : a.low[0];
+    x_row = flat ? 0 : a.x_strides[0], y_row = flat ? 0 : a.y_strides[0];
+    channels = a.out_channels;
+  }
+};
+
+/// The taps of a row or column that meet the input.
+struct Taps {
+  int64_t begin, end;
+  Taps(int64_t first, int64_t gap, int64_t count, int64_t extent) {
+    begin = first >= 0 ? 0 : std::min(count, (-first + gap - 1) / gap);
+    end = first >= extent ? begin : std::max(begin, std::min(count, (extent - 1 - first) / gap + 1));
+  }
+};
+
+}  // namespace
+}  // namespace rlx::kernels
+#endif  // RLX_KERNELS_DEPTHWISE_CHANNELS_ONCE
+
+HWY_BEFORE_NAMESPACE();
+namespace rlx::kernels {
+namespace HWY_NAMESPACE {
+namespace {
+constexpr int kTogether = 8;  ///< outputs that share a look at the weights
+
+/// kCount neighbouring outputs of one vector of channels; `x` is where the first output's first tap would be.
+template <int kCount, bool kSome>
+HWY_INLINE void sum_outputs(const Image& m, const float* x, const float* weights, Taps rows, Taps cols, float* y,
+                            size_t some) {
+  const F32Tag d;
+  const auto load = [&](const float* at) HWY_ATTR {
+    if constexpr (kSome) return load_f32_some(d, at, some);
+    else return hn::LoadU(d, at);
+  };
+  F32Vec sum[kCount];
+  RLX_UNROLL for (int i = 0; i < kCount; ++i) sum[i] = hn::Zero(d);
+  for (int64_t r = rows.begin; r < rows.end; ++r)
+    for (int64_t c = cols.begin; c < cols.end; ++c) {
+      const F32Vec weight = load(weights + (r * m.kernel_cols + c) * m.channels);
+      const float* at = x + r * m.row_gap * m.x_row + c * m.col_gap * m.x_col;
+      RLX_UNROLL for (int i = 0; i < kCount; ++i) sum[i] = hn::MulAdd(weight, load(at + i * m.col_step * m.x_col), sum[i]);
+    }
+  RLX_UNROLL for (int i = 0; i < kCount; ++i) {
+    if constexpr (kSome) store_f32_some(sum[i], d, y + i * m.y_col, some);
+    else hn::StoreU(sum[i], d, y + i * m.y_col);
+  }
+}
+
+/// One row of outputs of one vector of channels.
+template <bool kSome>
+HWY_INLINE void sum_row(const Image& m, const float* x, const float* weights, Taps rows, float* y, size_t some) {
+  const Taps all(0, 1, m.kernel_cols, m.kernel_cols);
+  const int64_t reach = (m.kernel_cols - 1) * m.col_gap;
+  // Outputs whose taps all meet the input.
+  const int64_t inner_begin = std::clamp<int64_t>((m.low_cols + m.col_step - 1) / m.col_step, 0, m.cols);
+  const int64_t last = m.in_cols - 1 + m.low_cols - reach;
+  const int64_t inner_end = last < 0 ? inner_begin : std::clamp<int64_t>(last / m.col_step + 1, inner_begin, m.cols);
+  const auto first_tap = [&](int64_t o) { return o * m.col_step - m.low_cols; };
+  const auto edge = [&](int64_t o) HWY_ATTR {
+    sum_outputs<1, kSome>(m, x + first_tap(o) * m.x_col, weights, rows, Taps(first_tap(o), m.col_gap, m.kernel_cols, m.in_cols),
+                          y + o * m.y_col, some);
+  };
+  int64_t o = 0;
+  for (; o < inner_begin; ++o) edge(o);
+  for (; o + kTogether <= inner_end; o += kTogether)
+    sum_outputs<kTogether, kSome>(m, x + first_tap(o) * m.x_col, weights, rows, all, y + o * m.y_col, some);
+  for (; o < inner_end; ++o)
+    sum_outputs<1, kSome>(m, x + first_tap(o) * m.x_col, weights, rows, all, y + o * m.y_col, some);
+  for (; o < m.cols; ++o) edge(o);
+}
+
+void rows_of(const ConvolutionArgs& a, const float* packed, const ConvolutionFinish& finish, int64_t begin,
+             int64_t end) {
+  const Image m(a);
+  const auto lanes = static_cast<int64_t>(hn::Lanes(F32Tag()));
+  for (int64_t at = begin; at < end; ++at) {
+    const int64_t image = at / m.rows, row = at % m.rows, first = row * m.row_step - m.low_rows;
+    const Taps rows(first, m.row_gap, m.kernel_rows, m.in_rows);
+    const float* x = static_cast<const float*>(a.x) + image * a.x_batch_stride + first * m.x_row;
+    float* y = static_cast<float*>(a.y) + image * a.y_batch_stride + row * m.y_row;
+    int64_t c = 0;
+    for (; c + lanes <= m.channels; c += lanes) sum_row<false>(m, x + c, packed + c, rows, y + c, 0);
+    if (c < m.channels) sum_row<true>(m, x + c, packed + c, rows, y + c, static_cast<size_t>(m.channels - c));
+    if (finish.is_nothing()) continue;
+    const float* residual = finish.residual ? finish.residual + at * m.cols * m.channels : nullptr;
+    finish_rows({y, residual, finish.bias, false, finish.activation, m.cols, m.channels, m.y_col, m.channels});
+  }
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace rlx::kernels
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace rlx::kernels {
+namespace {
+HWY_EXPORT(rows_of);
+}  // namespace
+
+bool is_depthwise_of_channels(const ConvolutionArgs& a) {
+  if (a.dtype != f32 || a.out_dtype != f32 || a.spatial < 1 || a.spatial > 2) return false;
+  if (a.groups < 1 || a.in_channels != a.groups || a.out_channels != a.groups) return false;
+  for (int d = 0; d < a.spatial; ++d)
+    if (a.lhs_dilation[d] != 1 || a.w_strides[d] < 0) return false;
+  return a.x_channel_stride == 1 && a.y_channel_stride == 1;
+}
+
+int64_t depthwise_weights_count(const ConvolutionArgs& a) {
+  int64_t count = a.out_channels;
+  for (int d = 0; d < a.spatial; ++d) count *= a.kernel[d];
+  return count;
+}
+
+void pack_depthwise_weights(const ConvolutionArgs& a, float* packed) noexcept {
+  const Image m(a);
+  const int64_t w_row = a.spatial == 1 ? 0 : a.w_strides[0], w_col = a.w_strides[a.spatial - 1];
+  for (int64_t r = 0; r < m.kernel_rows; ++r)
+    for (int64_t c = 0; c < m.kernel_cols; ++c) {
+      const float* w = static_cast<const float*>(a.w) + r * w_row + c * w_col;
+      for (int64_t o = 0; o < m.channels; ++o) *packed++ = w[o * a.w_out_stride];
+    }
+}
+
+void depthwise_of_channels(const ConvolutionArgs& args, const float* packed, const ConvolutionFinish& finish,
+                           int64_t begin, int64_t end) noexcept {
+  HWY_DYNAMIC_DISPATCH(rows_of)(args, packed, finish, begin, end);
+}
+
+}  // namespace rlx::kernels
+#endif  // HWY_ONCE

@@ -1,0 +1,108 @@
+// Convolutions with what follows them on the CPU, by each of its ways (products, depthwise, oneDNN, our own), against the
+// reference.
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "reference/interpreter.h"
+#include "rlx/ops.h"
+#include "rlx/session.h"
+#include "support/compare.h"
+
+using namespace rlx;
+
+namespace {
+
+struct Case {
+  Dims x, w;
+  FusedConvAttrs attrs;
+  bool bias = true, residual = false;
+};
+
+/// x, residual and, unless they are bound, weights and bias are inputs.
+struct Built {
+  Graph graph{"g"};
+  std::vector<Tensor> inputs;
+  std::map<std::string, Tensor, std::less<>> params;
+};
+Built built(const Case& c, bool bound, float first = 0.5F) {
+  Built b;
+  uint64_t seed = 3;
+  const auto leaf = [&](const char* name, const Dims& dims, bool is_param) {
+    Tensor t = random_tensor(f32, shape_of(dims), seed++, -1, 1);
+    if (is_param) return b.params.emplace(name, t), b.graph.param(name, f32, dims);
+    b.inputs.push_back(t);
+    return b.graph.input(name, f32, dims);
+  };
+  Value x = leaf("x", c.x, false), w = leaf("w", c.w, bound), bias, residual;
+  if (c.bias) bias = leaf("b", {c.w[0]}, bound);
+  if (c.residual) residual = leaf("r", fused_conv(x, w, {}, {}, c.attrs).dims(), false);
+  b.graph.output(fused_conv(x, w, bias, residual, c.attrs), "y");
+  if (b.inputs[0].element_count() > 0) b.inputs[0].mutable_values<float>()[0] = first;
+  return b;
+}
+
+std::string differs(const Case& c, float first = 0.5F) {
+  for (bool bound : {true, false}) {
+    const Built b = built(c, bound, first);
+    const auto wanted = interpret(b.graph, b.inputs, {b.params.begin(), b.params.end()});
+    for (int threads : {1, 2, 3}) {
+      auto compiled = Session(Device::cpu(), {threads}).compile(b.graph);
+      compiled.set_params(b.params);
+      for (int again = 0; again < 2; ++again)
+        if (auto why = difference(compiled.run_ordered(b.inputs), wanted, 2e-5); !why.empty())
+          return text_of(bound ? "bound, " : "given, ", threads, " threads: ", why);
+    }
+  }
+  return "";
+}
+
+/// The same convolution with channels behind the spatial dims.
+Case last(Case c) {
+  std::rotate(c.x.begin() + 1, c.x.begin() + 2, c.x.end());
+  c.attrs.channels_last = true;
+  return c;
+}
+
+const std::vector<Case> kCases = {
+    {{1, 24, 9, 7}, {40, 24, 1, 1}, {.activation = Activation::relu}, true, true},             // a product
+    {{3, 70, 5, 5}, {33, 70, 1, 1}, {.activation = Activation::hard_swish}},                   // columns left over
+    {{2, 16, 6, 6}, {8, 16, 1, 1}, {.stride = {2, 2}, .activation = Activation::relu}},        // no product
+    {{1, 16, 1, 1}, {8, 16, 1, 1}, {.activation = Activation::sigmoid}, true, true},           // one place
+    {{2, 35, 11, 19}, {35, 1, 3, 3}, {.padding = {1, 1}, .groups = 35, .activation = Activation::relu6}, true, true},
+    {{1, 48, 12, 9}, {48, 1, 5, 5}, {.stride = {2, 2}, .padding = {2, 2}, .groups = 48}},      // depthwise
+    {{1, 17, 8, 30}, {17, 1, 3, 3}, {.padding = {2, 0}, .padding_high = {0, 4}, .dilation = {2, 2}, .groups = 17}, false},
+    {{1, 20, 2, 2}, {20, 1, 5, 5}, {.padding = {4, 4}, .groups = 20}},                         // most taps see nothing
+    {{2, 6, 40}, {6, 1, 7}, {.stride = {3}, .padding = {3}, .groups = 6, .activation = Activation::silu}},
+    {{1, 64, 28, 26}, {48, 64, 3, 3}, {.padding = {1, 1}, .activation = Activation::relu}, true, true},  // oneDNN
+    {{3, 32, 17, 19}, {64, 32, 3, 3}, {.stride = {2, 2}, .padding = {1, 1}, .activation = Activation::gelu}},
+    {{1, 3, 64, 50}, {32, 3, 7, 7}, {.stride = {2, 2}, .padding = {3, 3}, .activation = Activation::relu}},
+    {{1, 32, 30, 30}, {64, 16, 3, 3}, {.padding = {1, 1}, .groups = 2, .activation = Activation::tanh}, true, true},
+    {{2, 48, 90}, {32, 48, 5}, {.padding = {2}, .activation = Activation::gelu_tanh}, true, true},
+    {{1, 16, 9, 10, 8}, {24, 16, 3, 3, 3}, {.padding = {1, 1, 1}, .activation = Activation::relu}, true, true},
+    {{2, 3, 5, 4}, {5, 3, 2, 2}, {.activation = Activation::relu}, true, true},                // our own
+    {{1, 4, 4, 4}, {8, 1, 3, 3}, {.groups = 4}, false, true},                                  // two outputs a group
+    {{0, 4, 4, 4}, {8, 4, 3, 3}, {}, true, true},
+    {{2, 0, 4, 4}, {8, 0, 1, 1}, {.activation = Activation::sigmoid}, true, true},
+};
+
+}  // namespace
+
+TEST_CASE("a finished convolution gives the reference's numbers, channels first and last, for each way and width") {
+  for (const Case& c : kCases)
+    for (const Case& laid_out : {c, last(c)}) {
+      CAPTURE(laid_out.x);
+      CAPTURE(laid_out.w);
+      CHECK(differs(laid_out) == "");
+    }
+}
+TEST_CASE("NaN and infinities pass through what follows a convolution") {
+  for (Activation activation : {Activation::none, Activation::relu, Activation::relu6, Activation::hard_swish})
+    for (float first : {NAN, INFINITY, -INFINITY})
+      for (const Case& c : {kCases[0], kCases[4], kCases[9], kCases[15]}) {
+        Case other = last(c);
+        other.attrs.activation = activation;
+        CAPTURE(other.w);
+        CHECK(differs(other, first) == "");
+      }
+}
