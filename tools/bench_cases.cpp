@@ -44,6 +44,8 @@ const BenchFamily kFamilies[] = {
     {"qr", "N", "Q and R", {"512"}},
     {"svd", "N", "singular values and both factors", {"256"}},
     {"solve", "N", "a x = b for N right-hand sides", {"512"}},
+    {"resnet50", "B", "ResNet-50 on B images of 224 x 224, norms as given", {"1", "8"}},
+    {"mobilenetv2", "B", "MobileNetV2 likewise", {"1", "8"}},
     {"train_mlp", "", "156 steps of 64 digits through 784-256-128-10, with Adam", {}},
     {"train_cnn", "", "156 steps of 64 digits through two 3 by 3 convolutions of 16 and 32 channels, with Adam", {}},
     {"train_encoder", "", "a step of 4 pre-norm layers of width 256 on 16 rows of 128 tokens, with Adam", {}},
@@ -308,7 +310,9 @@ BenchCase bench_case(const std::string& name, const std::string& model) {
   for (const BenchFamily& known : kFamilies) {
     auto wanted = static_cast<size_t>(std::count(known.shape.begin(), known.shape.end(), 'x')) + 1;
     if (known.name != family || known.shape.empty() || shape.size() != wanted) continue;
-    BenchCase c = family == "minilm" ? minilm(shape, model) : kernel_case(family, shape);
+    BenchCase c = family == "minilm"                                   ? minilm(shape, model)
+                  : family == "resnet50" || family == "mobilenetv2" ? vision_case(family, shape[0])
+                                                                      : kernel_case(family, shape);
     c.name = full;
     return c;
   }

@@ -34,5 +34,7 @@ std::span<const BenchFamily> bench_families();
 BenchCase bench_case(const std::string& name, const std::string& model);
 /// train_mlp, train_cnn, train_encoder: tools/bench_training.cpp.
 BenchCase training_case(const std::string& name);
+/// resnet50 and mobilenetv2 on that many images: tools/bench_vision.cpp.
+BenchCase vision_case(std::string_view family, int64_t images);
 
 }  // namespace rlx::tools

@@ -23,6 +23,12 @@ PROGRAMS = {  # suite: peer: (program, variant, the packages it needs)
         "pytorch": ("minilm_torch", "", ("torch", "safetensors")),
         "jax": ("minilm_jax", "", ("jax", "safetensors")),
     },
+    "vision": {
+        "onnxruntime": ("vision_onnx", "onnxruntime", ("onnxruntime", "onnx")),
+        "openvino": ("vision_onnx", "openvino", ("openvino", "onnx")),
+        "pytorch": ("vision_torch", "", ("torch",)),
+        "pytorch-compiled": ("vision_torch", "compile", ("torch",)),
+    },
     "train": {
         "pytorch": ("train_torch", "", ("torch",)),
         "jax": ("train_jax", "", ("jax",)),

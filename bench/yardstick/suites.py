@@ -12,8 +12,10 @@ KERNELS = [
 SUITES = {
     "kernels": KERNELS,
     "minilm": ["minilm_1x16", "minilm_1x128", "minilm_8x128", "minilm_32x128"],
+    "vision": ["resnet50_1", "resnet50_8", "mobilenetv2_1", "mobilenetv2_8"],
     "train": ["train_mlp", "train_cnn", "train_encoder"],
 }
+VISION_FLOPS = {"resnet50": 8_178_368_512, "mobilenetv2": 601_548_544}  # an image; programs/vision_nets.py counts them
 LAYERS, WIDTH, INNER = 6, 384, 1536  # all-MiniLM-L6-v2
 
 
@@ -41,6 +43,8 @@ def flops_of(case):
         return 4 * d[0] * d[1] * d[2] ** 2 * d[3]
     if kind == "conv3x3":
         return 2 * d[0] * d[1] ** 2 * 9 * d[2] ** 2
+    if kind in VISION_FLOPS:
+        return d[0] * VISION_FLOPS[kind]
     if kind == "minilm":
         return d[0] * d[1] * LAYERS * (2 * WIDTH * WIDTH * 4 + 4 * WIDTH * INNER + 4 * d[1] * WIDTH)
     return 0

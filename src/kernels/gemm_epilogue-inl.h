@@ -132,6 +132,10 @@ void finish_tile(const Sums<T>& sums, const Epilogue& epilogue, const T* bias, c
   HWY_ALIGN static constexpr T kZeros[8 * PanelLayout::kVectors * HWY_MAX_BYTES / sizeof(T)] = {};  // the widest tile
   const T alpha = static_cast<T>(epilogue.alpha);
   const auto identity = [](auto, auto v) HWY_ATTR { return v; };
+  // What is still to be added when the sums are stored.
+  Destination<Y> rest = to;
+  const bool adds_first = epilogue.residual_first && to.residual;
+  if (adds_first) rest.residual = nullptr;
   if (epilogue.round_each_step) {
     scale_and_activate(sums, alpha, kZeros, identity);
     round_sums<T, Y>(sums);
@@ -139,17 +143,19 @@ void finish_tile(const Sums<T>& sums, const Epilogue& epilogue, const T* bias, c
       scale_and_activate(sums, T(1), bias, identity);
       round_sums<T, Y>(sums);
     }
+    if (adds_first) {
+      add_residual(sums, to);
+      round_sums<T, Y>(sums);
+    }
     if (epilogue.activation != Activation::none) {
       with_activation(epilogue.activation, [&](auto act) { scale_and_activate(sums, T(1), kZeros, act); });
       round_sums<T, Y>(sums);
     }
-    return store_tile(sums, T(1), kZeros, identity, to);
+    return store_tile(sums, T(1), kZeros, identity, rest);
   }
-  if (epilogue.residual_first && to.residual && epilogue.activation != Activation::none) {
+  if (adds_first && epilogue.activation != Activation::none) {
     scale_and_activate(sums, alpha, bias, identity);
     add_residual(sums, to);
-    Destination<Y> rest = to;
-    rest.residual = nullptr;
     with_activation(epilogue.activation, [&](auto act) { scale_and_activate(sums, T(1), kZeros, act); });
     return store_tile(sums, T(1), kZeros, identity, rest);
   }

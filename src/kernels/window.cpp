@@ -10,6 +10,7 @@
 #include "kernels/narrow_float.h"
 #include "kernels/row_of_windows.h"
 #include "kernels/window_pairs.h"
+#include "kernels/window_rows.h"
 #include "rlx/element.h"
 
 namespace rlx::kernels {
@@ -34,6 +35,7 @@ struct Access {
     else return static_cast<T>(v);
   }
 };
+using AccessF32 = Access<float, float>;
 struct AccessF8 {
   using Accumulator = float;
   static float load(const ReduceWindowArgs& a, int64_t i) {
@@ -81,6 +83,13 @@ void slide(const ReduceWindowArgs& a, int64_t begin, int64_t end, typename Acces
           along.inside(tap[last], first, stop, from, to);
           const int64_t step = along.stride * a.x_strides[last];
           int64_t i = base + (from * along.stride + tap[last] * along.dilation - along.low) * a.x_strides[last];
+          if constexpr (std::is_same_v<Access, AccessF32>)
+            if (step == 1) {
+              if (from < to)
+                combine_rows(a.op, &totals[static_cast<size_t>(from - first)], static_cast<const float*>(a.x) + i,
+                             to - from);
+              from = to;
+            }
           for (int64_t o = from; o < to; ++o, i += step) {
             A& total = totals[static_cast<size_t>(o - first)];
             total = static_cast<A>(combine(total, Access::load(a, i)));
@@ -161,7 +170,7 @@ void reduce_window(const ReduceWindowArgs& args, int64_t begin, int64_t end) noe
   }
   if (are_pairs(args)) return reduce_pairs(args, begin, end);
   switch (args.dtype) {
-    case DType::f32: return slide_float<Access<float, float>>(args, begin, end);
+    case DType::f32: return slide_float<AccessF32>(args, begin, end);
     case DType::f16: return slide_float<Access<F16, float>>(args, begin, end);
     case DType::bf16: return slide_float<Access<BF16, float>>(args, begin, end);
     case DType::f64: return slide_float<Access<double, double>>(args, begin, end);

@@ -36,6 +36,10 @@ std::vector<T> permuted(const std::vector<T>& v) {
   for (int64_t axis : to_last(v.size())) out.push_back(v[static_cast<size_t>(axis)]);
   return out;
 }
+/// Channels first and last are then the same memory.
+bool is_one_place(const Dims& first) {
+  return std::all_of(first.begin() + 2, first.end(), [](const Dim& d) { return d == Dim(1); });
+}
 /// Elements, a symbol counted as 8.
 double size_of(const Type& t) {
   double n = 1;
@@ -88,8 +92,7 @@ class Carrier {
     const Dims& dims = last.dims();
     Dims back;
     for (int64_t axis : to_first(dims.size())) back.push_back(dims[static_cast<size_t>(axis)]);
-    const bool is_one_place = std::all_of(dims.begin() + 1, dims.end() - 1, [](const Dim& d) { return d == Dim(1); });
-    const Value first = is_one_place ? reshape(last, back) : transpose(last, to_first(dims.size()));
+    const Value first = is_one_place(back) ? reshape(last, back) : transpose(last, to_first(dims.size()));
     last_[first.ref()] = last;
     return first;
   }
@@ -99,7 +102,10 @@ class Carrier {
   Value last_of(Value first) {
     if (const auto found = last_.find(first.ref()); found != last_.end()) return found->second;
     const size_t rank = first.dims().size();
-    const Value last = is_broadcast(first) ? broadcast_last(first) : transpose(first, to_last(rank));
+    const Dims to = permuted(first.dims());
+    const Value last = is_one_place(first.dims()) ? reshape(first, to)
+                       : is_broadcast(first)      ? broadcast_last(first)
+                                                  : transpose(first, to_last(rank));
     return last_[first.ref()] = last;
   }
   /// What is repeated is small, so it is turned around before.

@@ -119,6 +119,8 @@ double activate(Activation a, double x) {
     case Activation::silu: return x / (1 + std::exp(-x));
     case Activation::sigmoid: return 1 / (1 + std::exp(-x));
     case Activation::tanh: return std::tanh(x);
+    case Activation::relu6: return std::clamp(x, 0.0, 6.0);
+    case Activation::hard_swish: return x * std::clamp(x + 3, 0.0, 6.0) / 6;
   }
   return x;
 }
@@ -136,9 +138,11 @@ Expected expected(double sum, double magnitude, int64_t k, const Epilogue& e, DT
   // 1.2: the steepest activation. Rounding errors of a sum are bounded by k units of the magnitudes, and seen to be
   // nearer to the square root.
   double tolerance = 1.2 * unit * (4 + 2 * std::sqrt(static_cast<double>(k))) * std::fabs(e.alpha) * magnitude;
+  const bool adds = e.residual != Residual::none;
+  if (adds && e.residual_first) v += residual, tolerance += unit * 8 * std::fabs(v);
   v = step(activate(e.activation, v));
   tolerance += unit * 8 * (std::fabs(v) + std::fabs(bias));
-  if (e.residual != Residual::none) v += residual;
+  if (adds && !e.residual_first) v += residual;
   tolerance +=
       narrow * 1.01 * std::fabs(v) + (e.round_each_step ? 3 * narrow * (std::fabs(v) + std::fabs(residual)) : 0);
   return {v, tolerance + 1e-37};
@@ -409,10 +413,11 @@ TEST_CASE("empty extents give nothing, and an empty sum gives the epilogue of ze
 
 TEST_CASE("every activation, with and without bias, residual and scale, follows the sum") {
   for (Activation activation : {Activation::none, Activation::relu, Activation::gelu_erf, Activation::gelu_tanh,
-                                Activation::silu, Activation::sigmoid, Activation::tanh})
+                                Activation::silu, Activation::sigmoid, Activation::tanh, Activation::relu6,
+                                Activation::hard_swish})
     for (Residual residual : {Residual::none, Residual::separate, Residual::in_place})
       for (DType dtype : {f32, bf16, f16, f64})
-        for (int variant = 0; variant < 4; ++variant) {
+        for (int variant = 0; variant < 8; ++variant) {
           Linear c;
           c.m = 13, c.n = 70, c.k = 40, c.threads = 2;
           c.x = c.w = c.y = c.epilogue.bias_dtype = dtype;
@@ -420,6 +425,7 @@ TEST_CASE("every activation, with and without bias, residual and scale, follows 
           c.epilogue.residual = residual;
           c.epilogue.bias = variant & 1;
           if (variant & 2) c.epilogue.alpha = 0.375;
+          c.epilogue.residual_first = variant & 4;
           check(c);
         }
 }

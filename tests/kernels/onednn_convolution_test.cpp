@@ -137,7 +137,8 @@ TEST_CASE("oneDNN's convolutions equal their definition as values and as gradien
     std::vector<float> y(static_cast<size_t>(y_size), 99.0f);
     Scratch scratch(plan->scratch_bytes());
     for (int again = 0; again < 2; ++again)
-      plan->run(x.data(), plan->reads_weights() ? first_tap : nullptr, y.data(), scratch.data(), ThreadPool::shared());
+      plan->run(x.data(), plan->reads_weights() ? first_tap : nullptr, y.data(), {}, scratch.data(),
+                ThreadPool::shared());
     if (!plan->reads_weights()) {
       ++packed;
       const size_t once = weights->bytes();
