@@ -1046,13 +1046,13 @@ def fused_matmul(x, w, bias=None, residual=None, *, transpose_rhs=False, activat
     """Activation(x w + bias) + residual: x[..., k], w[k, n] ([n, k] if transpose_rhs), bias[n] if has_bias, residual
     [..., n] if has_residual. f16 and bf16 round once, at the end.
 
-    Attributes: transpose_rhs (bool; False), activation (none | relu | gelu | gelu_tanh | silu | sigmoid | tanh;
-    "none")."""
+    Attributes: transpose_rhs (bool; False), activation (none | relu | gelu | gelu_tanh | silu | sigmoid | tanh |
+    relu6 | hard_swish; "none")."""
     return emit_op("fused_matmul", [x, w, bias, residual], [
         ("transpose_rhs", transpose_rhs, "bool"),
         ("has_bias", bias is not None, "bool"),
         ("has_residual", residual is not None, "bool"),
-        ("activation", activation, "none|relu|gelu|gelu_tanh|silu|sigmoid|tanh"),
+        ("activation", activation, "none|relu|gelu|gelu_tanh|silu|sigmoid|tanh|relu6|hard_swish"),
     ])
 
 
@@ -1961,10 +1961,10 @@ def glu(x, *, activation="sigmoid", axis=-1, gate_first=False):
 
     Source: Dauphin et al., ICML 2017; Shazeer, arXiv:2002.05202: with other activations
 
-    Attributes: activation (none | relu | gelu | gelu_tanh | silu | sigmoid | tanh; "sigmoid"), axis (int; -1),
-    gate_first (bool; False)."""
+    Attributes: activation (none | relu | gelu | gelu_tanh | silu | sigmoid | tanh | relu6 | hard_swish;
+    "sigmoid"), axis (int; -1), gate_first (bool; False)."""
     return emit_op("glu", [x], [
-        ("activation", activation, "none|relu|gelu|gelu_tanh|silu|sigmoid|tanh"),
+        ("activation", activation, "none|relu|gelu|gelu_tanh|silu|sigmoid|tanh|relu6|hard_swish"),
         ("axis", axis, "int"),
         ("gate_first", gate_first, "bool"),
     ])
@@ -1979,20 +1979,24 @@ def fused_swiglu(x, *, gate_first=False):
     return emit_op("fused_swiglu", [x], [("gate_first", gate_first, "bool")])
 
 
-def fused_conv(x, w, bias=None, residual=None, *, stride=(), padding=(), dilation=(), groups=1, activation="none"):
+def fused_conv(x, w, bias=None, residual=None, *, stride=(), padding=(), padding_high=(), dilation=(), groups=1,
+        activation="none", channels_last=False):
     """Activation(conv(x, w) + bias + residual): bias[O] if has_bias, residual of the result's dims if has_residual.
-    f16 and bf16 round once, at the end.
+    With channels_last x [N, spatial..., C], and the result likewise. f16 and bf16 round once, at the end.
 
-    Attributes: stride (list of int; ()), padding (list of int; ()), dilation (list of int; ()), groups (int; 1),
-    activation (none | relu | gelu | gelu_tanh | silu | sigmoid | tanh; "none")."""
+    Attributes: stride (list of int; ()), padding (list of int; ()), padding_high (list of int; ()), dilation
+    (list of int; ()), groups (int; 1), activation (none | relu | gelu | gelu_tanh | silu | sigmoid | tanh | relu6
+    | hard_swish; "none"), channels_last (bool; False)."""
     return emit_op("fused_conv", [x, w, bias, residual], [
         ("stride", stride, "list of int"),
         ("padding", padding, "list of int"),
+        ("padding_high", padding_high, "list of int"),
         ("dilation", dilation, "list of int"),
         ("groups", groups, "int"),
         ("has_bias", bias is not None, "bool"),
         ("has_residual", residual is not None, "bool"),
-        ("activation", activation, "none|relu|gelu|gelu_tanh|silu|sigmoid|tanh"),
+        ("activation", activation, "none|relu|gelu|gelu_tanh|silu|sigmoid|tanh|relu6|hard_swish"),
+        ("channels_last", channels_last, "bool"),
     ])
 
 
@@ -2021,12 +2025,12 @@ def fused_transformer_layer(hidden, mask, qkv_w, out_w, ln1_gamma, fc1_w, fc2_w,
     Source: Devlin et al., NAACL 2019: the layer of BERT
 
     Attributes: heads (int; 1), epsilon (float; 1e-05), has_bias (bool; False), activation (none | relu | gelu |
-    gelu_tanh | silu | sigmoid | tanh; "gelu")."""
+    gelu_tanh | silu | sigmoid | tanh | relu6 | hard_swish; "gelu")."""
     return emit_op("fused_transformer_layer", [hidden, mask, qkv_w, out_w, ln1_gamma, fc1_w, fc2_w, ln2_gamma, qkv_b, out_b, ln1_beta, fc1_b, fc2_b, ln2_beta], [
         ("heads", heads, "int"),
         ("epsilon", epsilon, "float"),
         ("has_bias", has_bias, "bool"),
-        ("activation", activation, "none|relu|gelu|gelu_tanh|silu|sigmoid|tanh"),
+        ("activation", activation, "none|relu|gelu|gelu_tanh|silu|sigmoid|tanh|relu6|hard_swish"),
     ])
 
 

@@ -286,7 +286,7 @@ def fused_matmul(
     residual: ArrayLike | None = ...,
     *,
     transpose_rhs: bool = ...,
-    activation: Literal["none", "relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh"] = ...,
+    activation: Literal["none", "relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh", "relu6", "hard_swish"] = ...,
 ) -> Array: ...
 def lora_matmul(x: ArrayLike, w: ArrayLike, a: ArrayLike, b: ArrayLike, *, scale: float = ...) -> Array: ...
 def grouped_matmul(x: ArrayLike, w: ArrayLike, index: ArrayLike) -> Array: ...
@@ -702,7 +702,7 @@ def elementwise_region(*xs: ArrayLike, body: Graph | str | None = ...) -> Any: .
 def glu(
     x: ArrayLike,
     *,
-    activation: Literal["none", "relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh"] = ...,
+    activation: Literal["none", "relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh", "relu6", "hard_swish"] = ...,
     axis: int = ...,
     gate_first: bool = ...,
 ) -> Array: ...
@@ -715,9 +715,11 @@ def fused_conv(
     *,
     stride: int | Sequence[int] = ...,
     padding: int | Sequence[int] = ...,
+    padding_high: int | Sequence[int] = ...,
     dilation: int | Sequence[int] = ...,
     groups: int = ...,
-    activation: Literal["none", "relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh"] = ...,
+    activation: Literal["none", "relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh", "relu6", "hard_swish"] = ...,
+    channels_last: bool = ...,
 ) -> Array: ...
 def fused_attention_block(
     hidden: ArrayLike,
@@ -753,7 +755,7 @@ def fused_transformer_layer(
     heads: int = ...,
     epsilon: float = ...,
     has_bias: bool = ...,
-    activation: Literal["none", "relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh"] = ...,
+    activation: Literal["none", "relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh", "relu6", "hard_swish"] = ...,
 ) -> Array: ...
 def transform_region(*xs: ArrayLike, body: Graph | str | None = ...) -> Any: ...
 def batch_elementwise_region(*xs: ArrayLike, body: Graph | str | None = ...) -> Any: ...
