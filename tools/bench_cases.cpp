@@ -310,9 +310,9 @@ BenchCase bench_case(const std::string& name, const std::string& model) {
   for (const BenchFamily& known : kFamilies) {
     auto wanted = static_cast<size_t>(std::count(known.shape.begin(), known.shape.end(), 'x')) + 1;
     if (known.name != family || known.shape.empty() || shape.size() != wanted) continue;
-    BenchCase c = family == "minilm"                                   ? minilm(shape, model)
+    BenchCase c = family == "minilm"                                ? minilm(shape, model)
                   : family == "resnet50" || family == "mobilenetv2" ? vision_case(family, shape[0])
-                                                                      : kernel_case(family, shape);
+                                                                    : kernel_case(family, shape);
     c.name = full;
     return c;
   }

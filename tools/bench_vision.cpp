@@ -1,5 +1,5 @@
-// Networks for images, as bench/yardstick/programs/vision_nets.py has them: the same layers, and the same random numbers
-// in the same order.
+// Networks for images, as bench/yardstick/programs/vision_nets.py has them: the same layers, and the same random
+// numbers in the same order.
 #include <cmath>
 
 #include "rlx/ops.h"
@@ -95,7 +95,8 @@ void mobilenetv2(Graph& g, Net& n) {
 BenchCase vision_case(std::string_view family, int64_t images) {
   BenchCase c;
   auto drawn = std::make_shared<std::pair<NamedTensors, Tensor>>();
-  const auto build = [drawn, images, layers = family == "resnet50" ? resnet50 : mobilenetv2, name = std::string(family)] {
+  const auto build = [drawn, images, layers = family == "resnet50" ? resnet50 : mobilenetv2,
+                      name = std::string(family)] {
     Graph g(name);
     Net net(g, drawn->first, drawn->second, images);
     layers(g, net);

@@ -70,7 +70,8 @@ HWY_INLINE void sum_outputs(const Image& m, const float* x, const float* weights
     for (int64_t c = cols.begin; c < cols.end; ++c) {
       const F32Vec weight = load(weights + (r * m.kernel_cols + c) * m.channels);
       const float* at = x + r * m.row_gap * m.x_row + c * m.col_gap * m.x_col;
-      RLX_UNROLL for (int i = 0; i < kCount; ++i) sum[i] = hn::MulAdd(weight, load(at + i * m.col_step * m.x_col), sum[i]);
+      RLX_UNROLL for (int i = 0; i < kCount; ++i) sum[i] =
+          hn::MulAdd(weight, load(at + i * m.col_step * m.x_col), sum[i]);
     }
   RLX_UNROLL for (int i = 0; i < kCount; ++i) {
     if constexpr (kSome) store_f32_some(sum[i], d, y + i * m.y_col, some);
@@ -89,8 +90,8 @@ HWY_INLINE void sum_row(const Image& m, const float* x, const float* weights, Ta
   const int64_t inner_end = last < 0 ? inner_begin : std::clamp<int64_t>(last / m.col_step + 1, inner_begin, m.cols);
   const auto first_tap = [&](int64_t o) { return o * m.col_step - m.low_cols; };
   const auto edge = [&](int64_t o) HWY_ATTR {
-    sum_outputs<1, kSome>(m, x + first_tap(o) * m.x_col, weights, rows, Taps(first_tap(o), m.col_gap, m.kernel_cols, m.in_cols),
-                          y + o * m.y_col, some);
+    sum_outputs<1, kSome>(m, x + first_tap(o) * m.x_col, weights, rows,
+                          Taps(first_tap(o), m.col_gap, m.kernel_cols, m.in_cols), y + o * m.y_col, some);
   };
   int64_t o = 0;
   for (; o < inner_begin; ++o) edge(o);

@@ -526,7 +526,8 @@ std::vector<Slice> slices_of(const ConvolutionArgs& args, int64_t batch_groups, 
   const bool takes_rows = channels_last && form == Form::forward && batch_groups == 1 && args.groups == 1;
   batch();
   if (takes_rows && missing() > 1)
-    cut(slices, missing(), 1, [](const Slice& s) { return s.args.out_dims[0]; }, take_rows);
+    cut(
+        slices, missing(), 1, [](const Slice& s) { return s.args.out_dims[0]; }, take_rows);
   channels();
   if (batch_groups == 1) {
     const int64_t most = slices.front().args.batch, together = images_together(args, packs_weights);
@@ -600,10 +601,10 @@ class OnednnConvolution final : public ConvolutionPlan {
       const auto& s = slices_[static_cast<size_t>(part)];
       const auto& offset = s.slice.offset;
       float* const to = static_cast<float*>(y) + offset[kY];
-      runners_[s.runner]->run({static_cast<float*>(const_cast<void*>(x)) + offset[kX],
-                               s.packed ? nullptr : static_cast<float*>(const_cast<void*>(w)) + offset[kW], to,
-                               s.packed},
-                              static_cast<char*>(scratch) + slot * per_thread_);
+      runners_[s.runner]->run(
+          {static_cast<float*>(const_cast<void*>(x)) + offset[kX],
+           s.packed ? nullptr : static_cast<float*>(const_cast<void*>(w)) + offset[kW], to, s.packed},
+          static_cast<char*>(scratch) + slot * per_thread_);
       if (!finish.is_nothing()) finish_slice(s.slice, finish, to, offset[kY]);
     });
   }

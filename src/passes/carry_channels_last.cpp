@@ -119,7 +119,7 @@ class Carrier {
     });
     Axes axes;
     for (int64_t i : order) axes.push_back(moved(from[static_cast<size_t>(i)], rank));
-    const Value turned = is_carried(x) && from.size() == rank ? last_of(x)
+    const Value turned = is_carried(x) && from.size() == rank         ? last_of(x)
                          : std::is_sorted(order.begin(), order.end()) ? x
                                                                       : transpose(x, order);
     return broadcast_in_dim(turned, permuted(first.dims()), axes);

@@ -6,8 +6,8 @@
 namespace rlx {
 
 /// Gives plain convolutions channels that stand side by side ([N, spatial..., C]), and carries that layout through what
-/// stands between them: element-wise ops, windows, pads, slices, concatenations, reductions. The kernels want it so, and
-/// brought each operand into it and each result back.
+/// stands between them: element-wise ops, windows, pads, slices, concatenations, reductions. The kernels want it so,
+/// and brought each operand into it and each result back.
 ///
 ///   before  %2 = conv(%0, %1)            after  %2 = transpose(%0) {permutation = [0, 2, 3, 1]}
 ///           %3 = tanh(%2)                       %3 = fused_conv(%2, %1) {channels_last = true}

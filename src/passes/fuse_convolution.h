@@ -1,5 +1,5 @@
-// A convolution and what is done to its result. Neighbours: fuse_matmul, the same for products; carry_channels_last, which
-// then lays the channels side by side.
+// A convolution and what is done to its result. Neighbours: fuse_matmul, the same for products; carry_channels_last,
+// which then lays the channels side by side.
 #pragma once
 
 #include "rlx/graph.h"

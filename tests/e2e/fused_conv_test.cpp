@@ -1,5 +1,5 @@
-// Convolutions with what follows them on the CPU, by each of its ways (products, depthwise, oneDNN, our own), against the
-// reference.
+// Convolutions with what follows them on the CPU, by each of its ways (products, depthwise, oneDNN, our own), against
+// the reference.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -65,14 +65,17 @@ Case last(Case c) {
 }
 
 const std::vector<Case> kCases = {
-    {{1, 24, 9, 7}, {40, 24, 1, 1}, {.activation = Activation::relu}, true, true},             // a product
-    {{3, 70, 5, 5}, {33, 70, 1, 1}, {.activation = Activation::hard_swish}},                   // columns left over
-    {{2, 16, 6, 6}, {8, 16, 1, 1}, {.stride = {2, 2}, .activation = Activation::relu}},        // no product
-    {{1, 16, 1, 1}, {8, 16, 1, 1}, {.activation = Activation::sigmoid}, true, true},           // one place
+    {{1, 24, 9, 7}, {40, 24, 1, 1}, {.activation = Activation::relu}, true, true},       // a product
+    {{3, 70, 5, 5}, {33, 70, 1, 1}, {.activation = Activation::hard_swish}},             // columns left over
+    {{2, 16, 6, 6}, {8, 16, 1, 1}, {.stride = {2, 2}, .activation = Activation::relu}},  // no product
+    {{1, 16, 1, 1}, {8, 16, 1, 1}, {.activation = Activation::sigmoid}, true, true},     // one place
     {{2, 35, 11, 19}, {35, 1, 3, 3}, {.padding = {1, 1}, .groups = 35, .activation = Activation::relu6}, true, true},
-    {{1, 48, 12, 9}, {48, 1, 5, 5}, {.stride = {2, 2}, .padding = {2, 2}, .groups = 48}},      // depthwise
-    {{1, 17, 8, 30}, {17, 1, 3, 3}, {.padding = {2, 0}, .dilation = {2, 2}, .padding_high = {0, 4}, .groups = 17}, false},
-    {{1, 20, 2, 2}, {20, 1, 5, 5}, {.padding = {4, 4}, .groups = 20}},                         // most taps see nothing
+    {{1, 48, 12, 9}, {48, 1, 5, 5}, {.stride = {2, 2}, .padding = {2, 2}, .groups = 48}},  // depthwise
+    {{1, 17, 8, 30},
+     {17, 1, 3, 3},
+     {.padding = {2, 0}, .dilation = {2, 2}, .padding_high = {0, 4}, .groups = 17},
+     false},
+    {{1, 20, 2, 2}, {20, 1, 5, 5}, {.padding = {4, 4}, .groups = 20}},  // most taps see nothing
     {{2, 6, 40}, {6, 1, 7}, {.stride = {3}, .padding = {3}, .groups = 6, .activation = Activation::silu}},
     {{1, 64, 28, 26}, {48, 64, 3, 3}, {.padding = {1, 1}, .activation = Activation::relu}, true, true},  // oneDNN
     {{3, 32, 17, 19}, {64, 32, 3, 3}, {.stride = {2, 2}, .padding = {1, 1}, .activation = Activation::gelu}},
@@ -80,8 +83,8 @@ const std::vector<Case> kCases = {
     {{1, 32, 30, 30}, {64, 16, 3, 3}, {.padding = {1, 1}, .groups = 2, .activation = Activation::tanh}, true, true},
     {{2, 48, 90}, {32, 48, 5}, {.padding = {2}, .activation = Activation::gelu_tanh}, true, true},
     {{1, 16, 9, 10, 8}, {24, 16, 3, 3, 3}, {.padding = {1, 1, 1}, .activation = Activation::relu}, true, true},
-    {{2, 3, 5, 4}, {5, 3, 2, 2}, {.activation = Activation::relu}, true, true},                // our own
-    {{1, 4, 4, 4}, {8, 1, 3, 3}, {.groups = 4}, false, true},                                  // two outputs a group
+    {{2, 3, 5, 4}, {5, 3, 2, 2}, {.activation = Activation::relu}, true, true},  // our own
+    {{1, 4, 4, 4}, {8, 1, 3, 3}, {.groups = 4}, false, true},                    // two outputs a group
     {{0, 4, 4, 4}, {8, 4, 3, 3}, {}, true, true},
     {{2, 0, 4, 4}, {8, 0, 1, 1}, {.activation = Activation::sigmoid}, true, true},
 };

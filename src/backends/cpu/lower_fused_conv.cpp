@@ -1,5 +1,7 @@
 // Convolutions with what follows them. Channels side by side (`channels_last`) make a convolution of single places a
 // product, and a depthwise one a sum of vectors; all others are oneDNN's, or else our own with the rest behind it.
+#include <algorithm>
+
 #include "backends/cpu/convolution_steps.h"
 #include "backends/cpu/product.h"
 #include "kernels/aligned_memory.h"
@@ -11,26 +13,79 @@ namespace {
 
 using kernels::ConvolutionArgs;
 
-/// Does each result depend on one place of x alone, in the same order?
+/// Does each result depend on one place of x alone?
 bool is_pointwise(const ConvolutionArgs& a) {
   if (a.groups != 1) return false;
   for (int d = 0; d < a.spatial; ++d)
-    if (a.kernel[d] != 1 || a.stride[d] != 1 || a.low[d] != 0 || a.in_dims[d] != a.out_dims[d]) return false;
+    if (a.kernel[d] != 1 || a.low[d] != 0 || (a.out_dims[d] - 1) * a.stride[d] >= a.in_dims[d]) return false;
   return true;
 }
+/// All places, in their order?
+bool takes_all_places(const ConvolutionArgs& a) {
+  for (int d = 0; d < a.spatial; ++d)
+    if (a.stride[d] != 1 || a.in_dims[d] != a.out_dims[d]) return false;
+  return true;
+}
+
+/// Brings the places that strides leave side by side, and multiplies them.
+class GatheredStep final : public Step {
+ public:
+  GatheredStep(Prepared product, const ConvolutionArgs& args, int operands)
+      : product_(std::move(product)), args_(args), operands_(operands), rows_(args.batch) {
+    for (int d = 0; d + 1 < args.spatial; ++d) rows_ *= args.out_dims[d];
+    bytes_ = aligned(static_cast<size_t>(rows_ * args.out_dims[args.spatial - 1] * args.in_channels) * sizeof(float));
+  }
+  size_t scratch_bytes() const override { return bytes_ + product_->scratch_bytes(); }
+  bool reads_operand(size_t i) const override { return product_->reads_operand(i); }
+  std::string kernel() const override { return product_->kernel() + ", gathered"; }
+  void run(const StepArgs& step) const noexcept override {
+    const int last = args_.spatial - 1;
+    const int64_t cols = args_.out_dims[last], channels = args_.in_channels;
+    auto* const gathered = reinterpret_cast<float*>(step.scratch);
+    for_ranges(step, rows_, 1, static_cast<double>(rows_ * cols * channels) * 0.1,
+               [&](int64_t begin, int64_t end, int64_t) {
+                 for (int64_t row = begin; row < end; ++row) {
+                   int64_t rest = row, from = 0;
+                   for (int d = last - 1; d >= 0; --d) {
+                     from += rest % args_.out_dims[d] * args_.stride[d] * args_.x_strides[d];
+                     rest /= args_.out_dims[d];
+                   }
+                   const float* x = step.in<float>(0) + rest * args_.x_batch_stride + from;
+                   float* to = gathered + row * cols * channels;
+                   for (int64_t c = 0; c < cols; ++c, to += channels)
+                     std::copy_n(x + c * args_.stride[last] * args_.x_strides[last], channels, to);
+                 }
+               });
+    void* operands[4];
+    std::copy_n(step.operands, operands_, operands);
+    operands[0] = gathered;
+    product_->run({operands, step.results, step.scratch + bytes_, step.width, step.pool});
+  }
+
+ private:
+  Prepared product_;
+  ConvolutionArgs args_;
+  int operands_;
+  int64_t rows_;  ///< of outputs, along the last spatial dim
+  size_t bytes_;
+};
 
 /// Rows of places, weights of channels; null if the weights are not known yet.
 Prepared pointwise_step(const LoweringContext& c, const ConvolutionArgs& a, const FinishOperands& finish) {
   int64_t places = a.batch;
   for (int d = 0; d < a.spatial; ++d) places *= a.out_dims[d];
-  return packed_product(c, {places, a.out_channels, a.in_channels, a.in_channels, a.w_in_stride, a.w_out_stride},
-                        {finish.activation, finish.bias, finish.residual, a.out_channels, true});
+  auto product =
+      packed_product(c, {places, a.out_channels, a.in_channels, a.in_channels, a.w_in_stride, a.w_out_stride},
+                     {finish.activation, finish.bias, finish.residual, a.out_channels, true});
+  if (!product || takes_all_places(a)) return product;
+  return std::make_unique<GatheredStep>(std::move(product), a, static_cast<int>(c.operands.size()));
 }
 
 class DepthwiseStep final : public Step {
  public:
   DepthwiseStep(const ConvolutionArgs& args, const FinishOperands& finish, const Tensor* weights)
-      : args_(args), finish_(finish), bytes_(static_cast<size_t>(kernels::depthwise_weights_count(args)) * sizeof(float)) {
+      : args_(args), finish_(finish),
+        bytes_(static_cast<size_t>(kernels::depthwise_weights_count(args)) * sizeof(float)) {
     if (!weights) return;
     packed_ = kernels::aligned_memory(bytes_);
     ConvolutionArgs from = args;
@@ -119,8 +174,7 @@ Prepared lower_fused_conv(const LoweringContext& c) {
                               a.has_residual ? 2 + a.has_bias : -1};
   if (a.channels_last && is_pointwise(args) && is_dense(x))
     if (auto step = pointwise_step(c, args, finish)) return step;
-  if (kernels::is_depthwise_of_channels(args))
-    return std::make_unique<DepthwiseStep>(args, finish, c.bound(1));
+  if (kernels::is_depthwise_of_channels(args)) return std::make_unique<DepthwiseStep>(args, finish, c.bound(1));
   if (auto step = onednn_convolution(c, args, 1, finish)) return step;
   return std::make_unique<FinishedStep>(own_convolution(args, 1, c.threads), args, a.channels_last, finish);
 }
