@@ -96,11 +96,11 @@ const Pass kAfter[] = {
     {"simplify", on<simplify>},              // decompositions stretch, convert and reshape without knowing each other
     {"fold_constants", on<fold_constants>},  // the numbers that they bring
     {"carry_channels_last", carry_channels_last_for},  // all else is as small as it will get; regions are not yet made
-    {"merge_equal_nodes", on<merge_equal_nodes>},  // and what they compute twice
-    {"hoist_invariants", on<hoist_invariants>},    // of loops that were composites until now
-    {"trim_control_flow", trim},                   // and what they no longer read
-    {"fuse_elementwise", fuse_elementwise_for},    // late: what a region has taken in, nobody else can see
-    {"widen_regions", widen_regions_for},          // rounds less within them, if that was allowed
+    {"merge_equal_nodes", on<merge_equal_nodes>},      // and what they compute twice
+    {"hoist_invariants", on<hoist_invariants>},        // of loops that were composites until now
+    {"trim_control_flow", trim},                       // and what they no longer read
+    {"fuse_elementwise", fuse_elementwise_for},        // late: what a region has taken in, nobody else can see
+    {"widen_regions", widen_regions_for},              // rounds less within them, if that was allowed
 };
 
 bool verbose() {

@@ -412,9 +412,9 @@ TEST_CASE("empty extents give nothing, and an empty sum gives the epilogue of ze
 }
 
 TEST_CASE("every activation, with and without bias, residual and scale, follows the sum") {
-  for (Activation activation : {Activation::none, Activation::relu, Activation::gelu_erf, Activation::gelu_tanh,
-                                Activation::silu, Activation::sigmoid, Activation::tanh, Activation::relu6,
-                                Activation::hard_swish})
+  for (Activation activation :
+       {Activation::none, Activation::relu, Activation::gelu_erf, Activation::gelu_tanh, Activation::silu,
+        Activation::sigmoid, Activation::tanh, Activation::relu6, Activation::hard_swish})
     for (Residual residual : {Residual::none, Residual::separate, Residual::in_place})
       for (DType dtype : {f32, bf16, f16, f64})
         for (int variant = 0; variant < 8; ++variant) {
