@@ -77,8 +77,10 @@ class Backend {
   virtual Target target() const = 0;
   /// May this element-wise node, which `target()` takes, be part of an elementwise_region?
   virtual bool fuses_elementwise(const Node&) const { return false; }
-  /// Are convolutions with what follows them one kernel, and fastest where channels stand last?
+  /// Are convolutions with what follows them one kernel?
   virtual bool finishes_convolutions() const { return false; }
+  /// And are they fastest where channels stand last?
+  virtual bool convolves_channels_last() const { return false; }
   /// What the claims of `target()` depend on beside the build: other kernels, another number, and no program is shared.
   virtual size_t claims_hash() const { return 0; }
   /// Does an executable compute what depends on params alone once, when they are bound (passes/hoist_params.h)?

@@ -70,7 +70,8 @@ Graph fuse_convolution_for(const Graph& g, const Backend& backend, const Compile
   return may_finish_convolutions(backend, options) ? with_bodies(g, fuse_convolution) : g;
 }
 Graph carry_channels_last_for(const Graph& g, const Backend& backend, const CompileOptions& options) {
-  return may_finish_convolutions(backend, options) ? with_bodies(g, carry_channels_last) : g;
+  const bool may = may_finish_convolutions(backend, options) && backend.convolves_channels_last();
+  return may ? with_bodies(g, carry_channels_last) : g;
 }
 
 // What stands before legalization sees the user's ops, and recognizes what they mean.

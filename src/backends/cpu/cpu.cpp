@@ -51,6 +51,8 @@ class Cpu final : public Backend {
             }};
   }
   bool finishes_convolutions() const override { return true; }
+  /// oneDNN's are; our own make a matrix of runs along the last dim.
+  bool convolves_channels_last() const override { return kernels::has_gemm_backend(kernels::GemmBackend::onednn); }
   bool fuses_elementwise(const Node& node) const override {
     return is_machine_op(node) && !has_registered_kernel(*node.op);
   }
