@@ -78,6 +78,9 @@ const std::vector<Case> kCases = {
     {{1, 20, 2, 2}, {20, 1, 5, 5}, {.padding = {4, 4}, .groups = 20}},  // most taps see nothing
     {{2, 6, 40}, {6, 1, 7}, {.stride = {3}, .padding = {3}, .groups = 6, .activation = Activation::silu}},
     {{1, 64, 28, 26}, {48, 64, 3, 3}, {.padding = {1, 1}, .activation = Activation::relu}, true, true},  // oneDNN
+    {{3, 40, 13, 15}, {37, 40, 3, 3}, {.padding = {1, 1}, .activation = Activation::relu}, true, true},  // tiles
+    {{1, 32, 20, 12}, {64, 32, 5, 2}, {.padding = {2, 0}, .dilation = {1, 2}, .padding_high = {1, 3}}, false},
+    {{2, 65, 14, 14}, {96, 65, 1, 3}, {.padding = {0, 1}, .activation = Activation::silu}, true, true},
     {{3, 32, 17, 19}, {64, 32, 3, 3}, {.stride = {2, 2}, .padding = {1, 1}, .activation = Activation::gelu}},
     {{1, 3, 64, 50}, {32, 3, 7, 7}, {.stride = {2, 2}, .padding = {3, 3}, .activation = Activation::relu}},
     {{1, 32, 30, 30}, {64, 16, 3, 3}, {.padding = {1, 1}, .groups = 2, .activation = Activation::tanh}, true, true},
@@ -102,7 +105,7 @@ TEST_CASE("a finished convolution gives the reference's numbers, channels first 
 TEST_CASE("NaN and infinities pass through what follows a convolution") {
   for (Activation activation : {Activation::none, Activation::relu, Activation::relu6, Activation::hard_swish})
     for (float first : {NAN, INFINITY, -INFINITY})
-      for (const Case& c : {kCases[0], kCases[4], kCases[9], kCases[15]}) {
+      for (const Case& c : {kCases[0], kCases[4], kCases[9], kCases[10], kCases[18]}) {
         Case other = last(c);
         other.attrs.activation = activation;
         CAPTURE(other.w);

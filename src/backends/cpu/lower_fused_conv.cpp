@@ -5,6 +5,7 @@
 #include "backends/cpu/convolution_steps.h"
 #include "backends/cpu/product.h"
 #include "kernels/aligned_memory.h"
+#include "kernels/convolution_tiles.h"
 #include "kernels/depthwise_channels.h"
 #include "rlx/ops/fused_blocks.h"
 
@@ -118,6 +119,29 @@ class DepthwiseStep final : public Step {
   kernels::AlignedMemory packed_;  ///< null if the weights come with each run
 };
 
+class TiledStep final : public Step {
+ public:
+  TiledStep(std::unique_ptr<kernels::TiledConvolution> convolution, const FinishOperands& finish)
+      : convolution_(std::move(convolution)), finish_(finish) {}
+  size_t scratch_bytes() const override { return convolution_->scratch_bytes(); }
+  std::string kernel() const override { return "convolution by matrix tiles"; }
+  void run(const StepArgs& step) const noexcept override {
+    convolution_->run(step.in(0), step.in(1), step.out(), finish_.of(step), step.scratch, step.pool);
+  }
+
+ private:
+  std::unique_ptr<kernels::TiledConvolution> convolution_;
+  FinishOperands finish_;
+};
+/// Null if the weights are not known yet, or if tiles do not suit.
+Prepared tiled_step(const LoweringContext& c, const ConvolutionArgs& a, const FinishOperands& finish) {
+  const Tensor* bound = c.bound(1);
+  if (!bound || !kernels::TiledConvolution::suits(a, 1)) return nullptr;
+  auto weights = c.packed.tiled(*bound, a);
+  if (!weights) return nullptr;
+  return std::make_unique<TiledStep>(kernels::tiled_convolution(a, c.threads, std::move(weights)), finish);
+}
+
 /// A convolution, and then what follows it over the whole result.
 class FinishedStep final : public Step {
  public:
@@ -175,6 +199,7 @@ Prepared lower_fused_conv(const LoweringContext& c) {
   if (a.channels_last && is_pointwise(args) && is_dense(x))
     if (auto step = pointwise_step(c, args, finish)) return step;
   if (kernels::is_depthwise_of_channels(args)) return std::make_unique<DepthwiseStep>(args, finish, c.bound(1));
+  if (auto step = tiled_step(c, args, finish)) return step;
   if (auto step = onednn_convolution(c, args, 1, finish)) return step;
   return std::make_unique<FinishedStep>(own_convolution(args, 1, c.threads), args, a.channels_last, finish);
 }

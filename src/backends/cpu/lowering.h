@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "backends/cpu/step.h"
+#include "kernels/convolution_tiles.h"
 #include "kernels/gemm.h"
 #include "kernels/onednn_convolution.h"
 #include "passes/legalize.h"
@@ -20,6 +21,8 @@ class PackedCache {
   std::shared_ptr<const kernels::PackedWeights> pack(const kernels::WeightsSpec& spec, const Tensor& weights);
   /// What oneDNN's convolutions pack of these weights; null where it is not built in.
   std::shared_ptr<kernels::ConvolutionWeights> convolution(const Tensor& weights);
+  /// As tiles of the processor want them; null if they do not suit.
+  std::shared_ptr<const kernels::TiledWeights> tiled(const Tensor& weights, const kernels::ConvolutionArgs& args);
   size_t bytes() const;
 
  private:
@@ -31,6 +34,7 @@ class PackedCache {
   mutable std::mutex mutex_;
   std::vector<Entry> entries_;
   std::vector<std::pair<const void*, std::shared_ptr<kernels::ConvolutionWeights>>> convolutions_;
+  std::vector<std::pair<kernels::ConvolutionArgs, std::shared_ptr<const kernels::TiledWeights>>> tiled_;
 };
 
 /// An output that is left in an input's memory: whoever runs the graph passes one pointer for both.

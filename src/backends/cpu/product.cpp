@@ -1,6 +1,8 @@
 // Packed products; see the header.
 #include "backends/cpu/product.h"
 
+#include <algorithm>
+
 #include "rlx/io.h"
 
 namespace rlx::cpu {
@@ -28,11 +30,28 @@ std::shared_ptr<kernels::ConvolutionWeights> PackedCache::convolution(const Tens
   return convolutions_.emplace_back(weights.data(), kernels::convolution_weights(weights.data())).second;
 }
 
+std::shared_ptr<const kernels::TiledWeights> PackedCache::tiled(const Tensor& weights,
+                                                                const kernels::ConvolutionArgs& args) {
+  auto same = [&](const kernels::ConvolutionArgs& a) {
+    return a.w == weights.data() && a.in_channels == args.in_channels && a.out_channels == args.out_channels &&
+           std::equal(a.kernel, a.kernel + a.spatial, args.kernel) && a.w_out_stride == args.w_out_stride &&
+           a.w_in_stride == args.w_in_stride && std::equal(a.w_strides, a.w_strides + a.spatial, args.w_strides);
+  };
+  std::scoped_lock lock(mutex_);
+  for (const auto& [known, packed] : tiled_)
+    if (same(known)) return packed;
+  kernels::ConvolutionArgs own = args;
+  own.w = weights.data();
+  return tiled_.emplace_back(own, kernels::tiled_weights(own)).second;
+}
+
 size_t PackedCache::bytes() const {
   std::scoped_lock lock(mutex_);
   size_t total = 0;
   for (const Entry& e : entries_) total += e.packed->bytes();
   for (const auto& [data, packed] : convolutions_)
+    if (packed) total += packed->bytes();
+  for (const auto& [args, packed] : tiled_)
     if (packed) total += packed->bytes();
   return total;
 }
