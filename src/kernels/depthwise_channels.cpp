@@ -53,34 +53,39 @@ HWY_BEFORE_NAMESPACE();
 namespace rlx::kernels {
 namespace HWY_NAMESPACE {
 namespace {
-constexpr int kTogether = 8;  ///< outputs that share a look at the weights
-
-/// kCount neighbouring outputs of one vector of channels; `x` is where the first output's first tap would be.
-template <int kCount, bool kSome>
+/// kCount neighbouring outputs of kVectors vectors of channels (with kSome of some lanes of one), so many that sums
+/// need not wait for each other; `x` is where the first output's first tap would be.
+template <int kCount, int kVectors, bool kSome>
 HWY_INLINE void sum_outputs(const Image& m, const float* x, const float* weights, Taps rows, Taps cols, float* y,
                             size_t some) {
   const F32Tag d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   const auto load = [&](const float* at) HWY_ATTR {
     if constexpr (kSome) return load_f32_some(d, at, some);
     else return hn::LoadU(d, at);
   };
-  F32Vec sum[kCount];
-  RLX_UNROLL for (int i = 0; i < kCount; ++i) sum[i] = hn::Zero(d);
+  F32Vec sum[kCount * kVectors];
+  RLX_UNROLL for (int i = 0; i < kCount * kVectors; ++i) sum[i] = hn::Zero(d);
   for (int64_t r = rows.begin; r < rows.end; ++r)
     for (int64_t c = cols.begin; c < cols.end; ++c) {
-      const F32Vec weight = load(weights + (r * m.kernel_cols + c) * m.channels);
+      const float* w = weights + (r * m.kernel_cols + c) * m.channels;
       const float* at = x + r * m.row_gap * m.x_row + c * m.col_gap * m.x_col;
-      RLX_UNROLL for (int i = 0; i < kCount; ++i) sum[i] =
-          hn::MulAdd(weight, load(at + i * m.col_step * m.x_col), sum[i]);
+      RLX_UNROLL for (int v = 0; v < kVectors; ++v) {
+        const F32Vec weight = load(w + v * lanes);
+        RLX_UNROLL for (int i = 0; i < kCount; ++i) {
+          F32Vec& total = sum[i * kVectors + v];
+          total = hn::MulAdd(weight, load(at + i * m.col_step * m.x_col + v * lanes), total);
+        }
+      }
     }
-  RLX_UNROLL for (int i = 0; i < kCount; ++i) {
-    if constexpr (kSome) store_f32_some(sum[i], d, y + i * m.y_col, some);
-    else hn::StoreU(sum[i], d, y + i * m.y_col);
+  RLX_UNROLL for (int i = 0; i < kCount; ++i) RLX_UNROLL for (int v = 0; v < kVectors; ++v) {
+    if constexpr (kSome) store_f32_some(sum[i * kVectors + v], d, y + i * m.y_col, some);
+    else hn::StoreU(sum[i * kVectors + v], d, y + i * m.y_col + v * lanes);
   }
 }
 
-/// One row of outputs of one vector of channels.
-template <bool kSome>
+/// One row of outputs of so many vectors of channels, kCount outputs together.
+template <int kCount, int kVectors, bool kSome>
 HWY_INLINE void sum_row(const Image& m, const float* x, const float* weights, Taps rows, float* y, size_t some) {
   const Taps all(0, 1, m.kernel_cols, m.kernel_cols);
   const int64_t reach = (m.kernel_cols - 1) * m.col_gap;
@@ -90,15 +95,13 @@ HWY_INLINE void sum_row(const Image& m, const float* x, const float* weights, Ta
   const int64_t inner_end = last < 0 ? inner_begin : std::clamp<int64_t>(last / m.col_step + 1, inner_begin, m.cols);
   const auto first_tap = [&](int64_t o) { return o * m.col_step - m.low_cols; };
   const auto edge = [&](int64_t o) HWY_ATTR {
-    sum_outputs<1, kSome>(m, x + first_tap(o) * m.x_col, weights, rows,
-                          Taps(first_tap(o), m.col_gap, m.kernel_cols, m.in_cols), y + o * m.y_col, some);
+    sum_outputs<1, kVectors, kSome>(m, x + first_tap(o) * m.x_col, weights, rows,
+                                    Taps(first_tap(o), m.col_gap, m.kernel_cols, m.in_cols), y + o * m.y_col, some);
   };
   int64_t o = 0;
   for (; o < inner_begin; ++o) edge(o);
-  for (; o + kTogether <= inner_end; o += kTogether)
-    sum_outputs<kTogether, kSome>(m, x + first_tap(o) * m.x_col, weights, rows, all, y + o * m.y_col, some);
-  for (; o < inner_end; ++o)
-    sum_outputs<1, kSome>(m, x + first_tap(o) * m.x_col, weights, rows, all, y + o * m.y_col, some);
+  for (; o + kCount <= inner_end; o += kCount)
+    sum_outputs<kCount, kVectors, kSome>(m, x + first_tap(o) * m.x_col, weights, rows, all, y + o * m.y_col, some);
   for (; o < m.cols; ++o) edge(o);
 }
 
@@ -112,8 +115,9 @@ void rows_of(const ConvolutionArgs& a, const float* packed, const ConvolutionFin
     const float* x = static_cast<const float*>(a.x) + image * a.x_batch_stride + first * m.x_row;
     float* y = static_cast<float*>(a.y) + image * a.y_batch_stride + row * m.y_row;
     int64_t c = 0;
-    for (; c + lanes <= m.channels; c += lanes) sum_row<false>(m, x + c, packed + c, rows, y + c, 0);
-    if (c < m.channels) sum_row<true>(m, x + c, packed + c, rows, y + c, static_cast<size_t>(m.channels - c));
+    for (; c + 4 * lanes <= m.channels; c += 4 * lanes) sum_row<4, 4, false>(m, x + c, packed + c, rows, y + c, 0);
+    for (; c + lanes <= m.channels; c += lanes) sum_row<8, 1, false>(m, x + c, packed + c, rows, y + c, 0);
+    if (c < m.channels) sum_row<8, 1, true>(m, x + c, packed + c, rows, y + c, static_cast<size_t>(m.channels - c));
     if (finish.is_nothing()) continue;
     const float* residual = finish.residual ? finish.residual + at * m.cols * m.channels : nullptr;
     finish_rows({y, residual, finish.bias, false, finish.activation, m.cols, m.channels, m.y_col, m.channels});
