@@ -47,6 +47,14 @@ void readme_training() {
   check(session.steps() == 3, "README.md, training");
 }
 
+void runtime() {
+  rlx::Graph g("prediction");
+  g.output(rlx::matmul(g.input("x", rlx::f32, {8, 3}), g.param("w", rlx::f32, {3, 1})), "y");
+  rlx::Tensor weights = ramp({3, 1}), x = ramp({8, 3});
+#include "runtime.inc"
+  check(out.size() == 1 && model.report().all_native(), "docs/runtime.md");
+}
+
 void training() {
   rlx::Tensor initial = ramp({3, 1}), batch = ramp({8, 3}), targets = ramp({8, 1});
 #include "training.inc"
@@ -85,6 +93,6 @@ void coreml_frontend() {
 }  // namespace
 
 int main() {
-  for (auto* part : {readme_training, training, training_data, quantization, coreml_frontend}) part();
+  for (auto* part : {readme_training, runtime, training, training_data, quantization, coreml_frontend}) part();
   return failures != 0;
 }
