@@ -15,6 +15,7 @@ Optimizer optimizer_of(const TrainSettings& s) {
 }
 
 LearningRate rate_of(const TrainSettings& s, int64_t steps) {
+  if (steps == 0) return s.learning_rate;  // nothing is trained, so nothing falls
   LearningRate::Options options{.warmup = s.warmup, .last = s.last};
   if (s.schedule == "linear") return LearningRate::linear(s.learning_rate, steps, options);
   if (s.schedule == "cosine") return LearningRate::cosine(s.learning_rate, steps, options);

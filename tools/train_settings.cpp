@@ -67,7 +67,7 @@ const std::vector<Setting>& settings_table() {
       {"optimizer", "precision", "NAME",
        "f32; or f16, bf16: products in it, all else in f32, f16 with a scale that adapts (f32)", &S::precision},
       {"optimizer", "freeze", "NAME,...", "params that stay; NAME* stands for all that begin so", &S::freeze},
-      {"train", "epochs", "N", "times that all examples are seen", &S::epochs},
+      {"train", "epochs", "N", "times that all examples are seen (10)", &S::epochs},
       {"train", "steps", "N", "steps in all, instead of epochs", &S::steps},
       {"train", "batch_size", "N", "examples a batch (32)", &S::batch_size},
       {"train", "accumulate", "N", "batches whose mean gradient makes a step (1)", &S::accumulate},
@@ -146,9 +146,9 @@ void check_settings(const TrainSettings& s) {
                             {"context", s.context},
                             {"calibration_batches", s.calibration_batches}})
     if (value < 1 || value > int64_t{1} << 32) refuse(key, value, "at least 1");
-  for (auto [key, value] : {std::pair{"epochs", s.epochs},
-                            {"steps", s.steps},
-                            {"warmup", s.warmup},
+  for (auto [key, value] : {std::pair{"epochs", s.epochs}, {"steps", s.steps}})
+    if (value < 0 && value != TrainSettings::kUnset) refuse(key, value, "at least 0");
+  for (auto [key, value] : {std::pair{"warmup", s.warmup},
                             {"seed", s.seed},
                             {"shift", s.shift},
                             {"evaluate_every", s.evaluate_every},
@@ -168,7 +168,8 @@ void check_settings(const TrainSettings& s) {
       if (n < 1 || n > 1 << 20) refuse(list == &s.hidden ? "hidden" : "channels", n, "1 to 1048576 each");
   if (s.hidden.empty()) refuse("hidden", "empty", "one width at least");
   if (s.channels.empty()) refuse("channels", "empty", "one number at least");
-  if (s.epochs > 0 && s.steps > 0) fail(ErrorCode::invalid_argument, "give either epochs or steps, not both");
+  if (s.epochs != TrainSettings::kUnset && s.steps != TrainSettings::kUnset)
+    fail(ErrorCode::invalid_argument, "give either epochs or steps, not both");
   if (s.model.empty())
     fail(ErrorCode::invalid_argument, "no model is named: linear, mlp, cnn, char_lm, or a .rlx file");
 }

@@ -17,6 +17,7 @@ using Strings = std::vector<std::string>;
 using Sources = std::map<std::string, Strings, std::less<>>;
 
 struct TrainSettings {
+  static constexpr int64_t kUnset = INT64_MIN;
   // [model]
   std::string model;  // linear, mlp, cnn, char_lm, or a .rlx file
   std::string params;
@@ -32,7 +33,8 @@ struct TrainSettings {
   int64_t warmup = 0;
   Strings freeze;
   // [train]
-  int64_t epochs = 0, steps = 0, batch_size = 32, accumulate = 1, seed = 0, shift = 0;
+  int64_t epochs = kUnset, steps = kUnset;
+  int64_t batch_size = 32, accumulate = 1, seed = 0, shift = 0;
   int64_t log_every = 10, evaluate_every = 0, checkpoint_every = 0, patience = 0, checkpoints = 0;
   bool allow_unused = false;
   std::string out = "trained";

@@ -154,6 +154,25 @@ class Train(ProgramTest):
                 self.fails(1, message, "train", *arguments, "--out", self.out)
         self.fails(1, "'linear' takes 'x' and the answers 't'", "train", "linear", *self.data, "--data", f"z={self.folder}/x.npy", "--out", self.out)
 
+    def test_no_epoch_and_no_step_leave_the_params_as_they_are(self):
+        self.train("mlp", *self.data, "--hidden", "8", "--epochs", 1, "--hold-out", 0.2, "--out", self.out)
+        params = self.out / "params.safetensors"
+        for i, none in enumerate((["--epochs", 0, "--schedule", "cosine", "--warmup", 5], ["--steps", 0])):
+            out = self.folder / f"none{i}"
+            text = self.train("mlp", *self.data, "--hidden", "8", "--hold-out", 0.2, "--params", params, *none, "--out", out)
+            self.assertRegex(text, r"; 0 steps of 32")
+            self.assertRegex(text, r"step 0 of 0  test loss")
+            self.assertEqual(list(metrics(out, "test_loss").values()), list(metrics(self.out, "test_loss").values()))
+            self.assertEqual(checkpoint(out, "params.safetensors")[1], checkpoint(self.out, "params.safetensors")[1])
+        self.fails(1, "epochs is -1; it must be at least 0", "train", "linear", "--epochs", -1, "--out", self.out)
+
+    def test_memory_is_told_and_less_with_parts_computed_again(self):
+        arguments = ["mlp", *self.data, "--hidden", ",".join(["32"] * 16), "--batch-size", 40, "--steps", 3]
+        text = self.train(*arguments, "--out", self.out)
+        self.assertRegex(text, r"memory [\d.]+ kB \(params [\d.]+ kB, states [\d.]+ kB, activations and gradients [\d.]+ kB\), of the process at most [\d.]+ MB")
+        self.train(*arguments, "--checkpoints", 4, "--out", self.folder / "parts")
+        self.assertLess(metrics(self.folder / "parts", "memory_bytes")[3], 0.95 * metrics(self.out, "memory_bytes")[3])
+
     def test_damaged_data_are_refused(self):
         (self.folder / "cut.npz").write_bytes(b"PK\3\4 cut")
         (self.folder / "cut.idx").write_bytes(struct.pack(">HBBII", 0, 13, 2, 60, 3) + bytes(100))
@@ -213,6 +232,7 @@ class Train(ProgramTest):
         again = ["train", "mlp", *self.data, "--steps", 4, "--out", self.out, "--resume"]
         self.fails(1, r"(?s)'hidden.0.weight'.*f32\[8, 3\].*f32\[9, 3\].*loading the checkpoint", *again, "--hidden", "9")
         self.fails(1, r"trained as 'hidden.0.weight: adam_update.*this session as 'hidden.0.weight: lion", *again, "--hidden", "8", "--optimizer", "lion")
+        self.fails(1, "this session trains 'hidden.1.bias' and 1 more, it does not", *again, "--hidden", "8,8")
         self.fails(1, "'batch_size=32'; this one has 'batch_size=16'", *again, "--hidden", "8", "--batch-size", 16)
         self.fails(1, "checkpoint.safetensors", "train", "linear", "--out", self.folder / "none", "--resume")
 

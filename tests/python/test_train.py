@@ -140,6 +140,26 @@ def test_accumulation_means_and_groups():
     assert np.all(np.asarray(both.params["a"]) != start()["w"])
 
 
+def test_a_session_changes_how_it_steps():
+    plain, turned = (train.Session(squares, start(), train.adam(0.05)) for _ in range(2))
+    assert turned.with_fused_optimizer(False) is turned and not turned.fused_active()
+    assert turned.step(BATCH).path == "gradient" and plain.step(BATCH).path == "fused"
+    assert turned.with_fused_optimizer().fused_active() and turned.update_path() == "fused"
+    for _ in range(10):
+        plain.step(BATCH), turned.step(BATCH)
+    assert np.max(np.abs(np.asarray(plain.params["w"]) - np.asarray(turned.params["w"]))) <= 1e-6
+    first = turned.with_precision_policy("f16", train.LossScale(1024.0)).step(BATCH)
+    assert first.loss_scale == 1024 and turned.loss_scale == 1024
+    for _ in range(200):
+        last = turned.step(BATCH)
+    assert last.loss < 0.1 * first.loss
+    assert turned.with_precision_policy("float32").loss_scale == 1
+    with pytest.raises(rlx.Error, match="precision is 'f32', 'f16' or 'bf16', got 'f8'"):
+        turned.with_precision_policy("f8")
+    before = train.Session(squares, start(), train.sgd(0.05)).with_precision_policy("bf16").with_fused_optimizer(False)
+    assert before.step(BATCH).path == "gradient" and not before.fused_active()
+
+
 def test_rates():
     seen = [train.Session(squares, start(), train.sgd(rate)) for rate in
             (train.constant(0.2, warmup=4), lambda step: 0.2 * min(1.0, (step - 1) / 4))]
@@ -249,6 +269,11 @@ def test_mistakes():
         train.Session(squares, start(), groups=[train.Group("v", frozen=True)]).step(BATCH)
     with pytest.raises(rlx.Error, match="the loss is nan at step 1"):
         train.Session(lambda p, x: rnp.sum(rnp.log(x * p["w"])), {"w": np.ones(2, np.float32)}).step(np.array([1, -1], np.float32))
+    for rate in (-0.1, float("nan"), lambda step: float("inf")):
+        with pytest.raises(rlx.Error, match="the learning rate is .*; it is finite and not below 0"):
+            train.Session(squares, start(), train.sgd(rate)).step(BATCH)
+    with pytest.raises(rlx.Error, match=r"label 1 is 3, and the classes of f32\[2, 3\] go from 0 to 2"):
+        train.Session(lambda p, t: rlx.nn.cross_entropy(p, t), np.ones((2, 3), np.float32)).step(np.array([0, 3]))
     with pytest.raises(rlx.Error, match="before this"):
         train.Session(squares, start()).save("nowhere.safetensors")
 

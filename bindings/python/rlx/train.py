@@ -207,6 +207,12 @@ def _text(value):
 _PRECISIONS = {"f32": "f32", "float32": "f32", "f16": "f16", "float16": "f16", "bf16": "bf16", "bfloat16": "bf16"}
 
 
+def _policy(precision, loss_scale):
+    if str(precision) not in _PRECISIONS:
+        raise Error(at_user_line(f"precision is 'f32', 'f16' or 'bf16', got {precision!r}"))
+    return dict(precision=_Word(_PRECISIONS[str(precision)]), loss_scale=loss_scale._asdict())
+
+
 def _names(structure, what):
     """A name for each leaf: "dense.w", "layers.0.w". A tree that is one leaf is called as `what`."""
     def walk(part, before):
@@ -336,8 +342,6 @@ class TrainingSession:
         optimizer = optimizer if optimizer is not None else adam()
         if not isinstance(optimizer, Optimizer):
             raise TypeError(at_user_line(f"an optimizer is made by rlx.train.adamw(...) and its like, got {type(optimizer).__name__}"))
-        if str(precision) not in _PRECISIONS:
-            raise Error(at_user_line(f"precision is 'f32', 'f16' or 'bf16', got {precision!r}"))
         self._loss, self._has_key, self._session = loss, seed is not None, session or _graph.default_session()
         self._handle, self._finalizer, self._losses, self._current = None, None, {}, None
         arrays, self._structure = _arrays(params, "params")
@@ -358,8 +362,8 @@ class TrainingSession:
         self._config = dict(
             optimizer=optimizer.name, attributes=_text(optimizer.attributes), others=_text(optimizer.others),
             learning_rate=dict(rate._asdict(), shape=_Word(rate.shape)), clip_value=float(clip_value), clip_norm=float(clip_norm),
-            ema=float(ema), fused=bool(fused), allow_unused=bool(allow_unused), precision=_Word(_PRECISIONS[str(precision)]),
-            loss_scale=loss_scale._asdict(), seed=_signed(seed or 0), key_input="train.key" if self._has_key else "",
+            ema=float(ema), fused=bool(fused), allow_unused=bool(allow_unused), **_policy(precision, loss_scale),
+            seed=_signed(seed or 0), key_input="train.key" if self._has_key else "",
             written=[dict(param=n, output="new/" + n) for n in self._state_names]
             + [dict(param=str(n), output=str(o)) for n, o in (written or {}).items()], checkpoints=int(checkpoints),
             groups=[dict(params=[g.params] if isinstance(g.params, str) else list(g.params), lr_scale=float(g.lr_scale),
@@ -397,6 +401,25 @@ class TrainingSession:
         arrays = [_array_of(handle) for handle in outputs]
         aux = self._aux(traced, arrays[1:])
         return arrays[0] if aux is None else (arrays[0], aux)
+
+    def with_fused_optimizer(self, fused=True):
+        """From the next step on forward, backward and update are one graph (or not). The numbers stay. Gives the session."""
+        if self._handle is not None:
+            check(lib.rlx_training_with_fused_optimizer, self._handle, int(bool(fused)))
+        self._config["fused"] = bool(fused)
+        return self
+
+    def fused_active(self):
+        """Whether forward, backward and update are one graph."""
+        return bool(lib.rlx_training_fused_active(self._handle)) if self._handle else self._config["fused"]
+
+    def with_precision_policy(self, precision, loss_scale=LossScale()):
+        """From the next step on computes in "f32", "f16" or "bf16", the params staying float32. Gives the session."""
+        policy = _policy(precision, loss_scale)
+        if self._handle is not None:
+            check(lib.rlx_training_with_precision_policy, self._handle, _text(policy).encode())
+        self._config.update(policy)
+        return self
 
     # ---- what it holds ----
     @property
