@@ -1,6 +1,7 @@
 // See the header.
 #include "tools/train_settings.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
@@ -106,6 +107,46 @@ const std::vector<Setting>& settings_table() {
       {"generate", "temperature", "X", "char_lm: below 1 the likelier ones are preferred (0.8)", &S::temperature},
   };
   return kTable;
+}
+
+namespace {
+
+std::string_view kind_of(const Setting& setting) {
+  return std::visit(
+      [](auto member) -> std::string_view {
+        using T = std::remove_cvref_t<decltype(TrainSettings{}.*member)>;
+        if constexpr (std::is_same_v<T, std::string>) return "string";
+        else if constexpr (std::is_same_v<T, bool>) return "true or false";
+        else if constexpr (std::is_same_v<T, int64_t>) return "whole number";
+        else if constexpr (std::is_same_v<T, double>) return "number";
+        else if constexpr (std::is_same_v<T, Strings>) return "string, or several";
+        else return "whole number, or several";
+      },
+      setting.member);
+}
+
+}  // namespace
+
+std::string settings_markdown() {
+  std::string text =
+      "# Settings of `rlx train`\n\nWritten by `rlx train --markdown`; a test compares. Each key of a config file "
+      "(TOML) "
+      "is an option of the command line too, `batch_size` `--batch-size`, which comes before the file; in parentheses "
+      "stands what it is when left out. Files in a config lie beside it, or are absolute, or begin with `~/`.\n\n"
+      "`[data]` and `[test]` have the names of the model's inputs as keys, and as values a file, or several, which are "
+      "put "
+      "behind one another: `x = \"images.npy\"` is `--data x=images.npy`. A file is `FILE.npy`, `FILE.npz:ARRAY`, "
+      "`FILE.safetensors:TENSOR`, `FILE.csv:COLUMN,...` or an IDX file; of char_lm `text` is a file or a folder.\n";
+  for (std::string_view section : {"model", "train", "optimizer", "quantize", "generate"}) {
+    text += "\n## [" + std::string(section) + "]\n\n| key | value | |\n|---|---|---|\n";
+    for (const Setting& s : settings_table()) {
+      if (s.section != section) continue;
+      std::string help(s.help);
+      std::replace(help.begin(), help.end(), '\n', ' ');
+      text += text_of("| `", s.key, "` | ", kind_of(s), " | ", help, " |\n");
+    }
+  }
+  return text;
 }
 
 void set_from_text(const Setting& setting, const std::string& text, TrainSettings& settings) {

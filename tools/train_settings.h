@@ -61,6 +61,9 @@ struct Setting {
 };
 const std::vector<Setting>& settings_table();
 
+/// The table as Markdown: docs/generated/train.md.
+std::string settings_markdown();
+
 /// Reads a TOML file into `settings`; files that it names are looked for beside it. Fails naming the line.
 void read_config(const std::string& path, TrainSettings& settings);
 /// `text` as the setting wants it; throws UsageError naming the option.

@@ -119,8 +119,9 @@ std::pair<Value, Value> position_losses(Values in, const CrossEntropyAttrs& a) {
     }
   } else {
     counts = full_like(loss, 1);
-    // -log_softmax's mean over the classes differs from its value at the label by what the logits do.
-    if (a.label_smoothing > 0) loss = loss - (nll(x, labels, axis) + mean_over(x, {axis})) * a.label_smoothing;
+    // The mean of -log_softmax over the classes is logsumexp less the mean of the logits.
+    if (a.label_smoothing > 0)
+      loss = loss * (1 - a.label_smoothing) + (logsumexp(x, {axis}) - mean_over(x, {axis})) * a.label_smoothing;
   }
   auto counted = [&](Value v) { return select(ignored, zeros_like(v), v); };
   return {counted(loss), counted(counts)};

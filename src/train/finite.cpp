@@ -13,13 +13,13 @@
 namespace rlx::train {
 namespace {
 
-enum class Kind { nan, infinity };
+enum class NotFinite { nan, infinity };
 
 /// The position of the first element of that kind.
-std::optional<size_t> find(const Tensor& t, Kind kind) {
+std::optional<size_t> find_in(const Tensor& t, NotFinite kind) {
   if (!is_float(t.dtype())) return {};
   for (size_t i = 0; i < t.element_count(); ++i)
-    if (double v = load_number(t, i); kind == Kind::nan ? std::isnan(v) : std::isinf(v)) return i;
+    if (double v = load_number(t, i); kind == NotFinite::nan ? std::isnan(v) : std::isinf(v)) return i;
   return {};
 }
 
@@ -51,18 +51,18 @@ std::string wrong_label(const Node& node, Tensors operands) {
 }
 
 /// A run of a graph, all of whose values are there.
-struct Values {
+struct NodeValues {
   const Graph& g;
   std::vector<std::vector<Tensor>> all;
 
   const Tensor& at(Ref r) const { return all[static_cast<size_t>(r.node)][static_cast<size_t>(r.result)]; }
   /// The first operand of a node that has a number of this kind.
-  std::optional<Ref> operand_with(Ref r, Kind kind) const {
+  std::optional<Ref> operand_with(Ref r, NotFinite kind) const {
     for (Ref operand : g.node(r).operands)
-      if (find(at(operand), kind)) return operand;
+      if (find_in(at(operand), kind)) return operand;
     return {};
   }
-  Ref origin(Ref r, Kind kind) const {
+  Ref origin(Ref r, NotFinite kind) const {
     while (auto before = operand_with(r, kind)) r = *before;
     return r;
   }
@@ -76,8 +76,8 @@ struct Values {
   }
 };
 
-Values run(const Graph& g, Tensors inputs, const NamedTensors& params) {
-  Values values{g, {}};
+NodeValues run_nodes(const Graph& g, Tensors inputs, const NamedTensors& params) {
+  NodeValues values{g, {}};
   size_t next_input = 0;
   for (const Node& node : g.nodes()) {
     std::vector<Tensor> operands;
@@ -94,20 +94,20 @@ Values run(const Graph& g, Tensors inputs, const NamedTensors& params) {
 std::string first_not_finite(const Graph& g, size_t output, Tensors inputs, const NamedTensors& params) {
   Bindings sizes = solve_symbols(g, inputs);
   Graph fixed = sizes.empty() ? g : substitute(g, sizes);
-  Values values = run(fixed, inputs, params);
+  NodeValues values = run_nodes(fixed, inputs, params);
   Ref last = fixed.outputs()[output].ref;
-  Kind kind = find(values.at(last), Kind::nan) ? Kind::nan : Kind::infinity;
-  if (!find(values.at(last), kind)) return "";
+  NotFinite kind = find_in(values.at(last), NotFinite::nan) ? NotFinite::nan : NotFinite::infinity;
+  if (!find_in(values.at(last), kind)) return "";
   Ref first = values.origin(last, kind);
   const Tensor& t = values.at(first);
-  size_t at = *find(t, kind);
+  size_t at = *find_in(t, kind);
   std::string text = text_of("the first number that is not finite is ", text_of_not_finite(load_number(t, at)),
                              ", element ", at, " of ", t.type(), ", ", values.text(first));
-  if (auto infinite = values.operand_with(first, Kind::infinity); infinite && kind == Kind::nan) {
-    Ref source = values.origin(*infinite, Kind::infinity);
+  if (auto infinite = values.operand_with(first, NotFinite::infinity); infinite && kind == NotFinite::nan) {
+    Ref source = values.origin(*infinite, NotFinite::infinity);
     const Tensor& from = values.at(source);
-    text += text_of(", of operands with ", text_of_not_finite(load_number(from, *find(from, Kind::infinity))), ", ",
-                    values.text(source));
+    text += text_of(", of operands with ", text_of_not_finite(load_number(from, *find_in(from, NotFinite::infinity))),
+                    ", ", values.text(source));
   }
   return text;
 }

@@ -312,3 +312,48 @@ def test_batch_norm_has_no_variance_of_one_value_to_learn_from():
     with pytest.raises(rlx.Error, match=r"more than one value; \(1, 3\) has 1"):
         rlx.nn.batch_norm(np.ones((1, 3), np.float32), ones, zeros, zeros, ones)
     rlx.nn.batch_norm(np.ones((1, 3), np.float32), ones, zeros, zeros, ones, training=False)
+
+
+def test_a_function_as_a_graph(tmp_path, rng):
+    """A loss with open dims becomes a graph that trains as the function does, is saved, and is quantized."""
+    weights = lambda *shape: rng.normal(size=shape).astype(np.float32) * 0.3
+    params = {"layers": [{"weight": weights(8, 16), "bias": weights(16)}, {"weight": weights(16, 3), "bias": weights(3)}]}
+
+    def net(params, x):
+        first, second = params["layers"]
+        return rlx.nn.relu(x @ first["weight"] + first["bias"]) @ second["weight"] + second["bias"]
+
+    def loss(params, x, t):
+        y = net(params, x)
+        return rlx.nn.cross_entropy(y, t), {"logits": y}
+
+    open_rows = rlx.ShapeDtype(("N", 8)), rlx.ShapeDtype(("N",), "i32")
+    graph = train.graph(loss, params, *open_rows)
+    named = train.named_params(params)
+    assert sorted(named) == ["layers.0.bias", "layers.0.weight", "layers.1.bias", "layers.1.weight"]
+    graph.save(tmp_path / "loss.rlx")
+    by_graph = train.Session(rlx.Graph.load(tmp_path / "loss.rlx"), named, train.adamw(0.01))
+    by_function = train.Session(loss, params, train.adamw(0.01))
+    x = rng.normal(size=(12, 8)).astype(np.float32)
+    t = (x[:, 0] > 0).astype(np.int32)
+    for rows in (12, 5, 1, 12):
+        a, b = by_graph.step({"x": x[:rows], "t": t[:rows]}), by_function.step(x[:rows], t[:rows])
+        assert a.loss == pytest.approx(b.loss, rel=1e-6) and a.aux[0].shape == (rows, 3)
+    learning = rlx.quantization.add(graph, training=True, activations="ema")
+    session = train.Session(learning.graph, {**named, **learning.initial(named)}, train.adamw(0.01), groups=learning.groups, written=learning.written)
+    first = session.step({"x": x, "t": t}).loss
+    for _ in range(50):
+        last = session.step({"x": x, "t": t}).loss
+    assert last < 0.5 * first
+    int8 = rlx.quantization.export(rlx.quantization.add(train.graph(net, params, open_rows[0]), activations="ema").graph, session.params)
+    assert int8.table.count("qmatmul") == 2
+
+    dropped = train.graph(lambda p, batch, key: rnp.mean(rlx.nn.dropout(key, batch["x"] @ p, 0.5) ** 2), weights(8), {"x": x, "more": (t, t)}, key=True)
+    assert dropped.count(0) == 4 and 'input() @"more.1"' in dropped.text() and 'input() @"key" : u32[2]' in dropped.text()
+    assert train.graph(lambda p: {"a": p, "b": p * 2}, weights(2)).text().count('@"b"') == 1
+    outer = []
+    rlx.jit(lambda v: outer.append(v) or v)(x)
+    with pytest.raises(rlx.Error):
+        train.graph(lambda p, x: rnp.sum(p * outer[0][0]), weights(8), x)
+    with pytest.raises(rlx.Error, match="already has an input named 'a'"):
+        train.graph(lambda p, x, y: p, weights(2), {"a": x}, {"a": x})

@@ -16,6 +16,7 @@ params then run as one compiled graph. docs/training.md tells what a step comput
 """
 
 import ctypes
+import inspect
 import json
 import weakref
 from ctypes import byref, c_char_p, c_int64, c_size_t, c_void_p
@@ -311,6 +312,45 @@ class _Loss:
             check(lib.rlx_graph_param, trace.graph.handle, name.encode(), _graph.type_text(dtype, dims).encode(), byref(value))
             arrays.append(Array(trace=trace, value=value, dtype=dtype, shape=dims))
         return tree.unflatten(structure, arrays)
+
+
+def named_params(params):
+    """The leaves of a tree by the names that a session gives them: {"dense.w": ..., "layers.0.w": ...}."""
+    arrays, structure = _arrays(params, "params")
+    return dict(zip(_names(structure, "params"), arrays))
+
+
+def graph(f, params, *inputs, key=False):
+    """f(params, *inputs) as an `rlx.Graph`: what `rlx.quantization`, `TrainingSession`, `rlx train` and other languages take.
+
+    Its params are named as `named_params` names them. An input that is an array is called as f's own parameter, one that is a tree
+    by the keys within; `rlx.ShapeDtype(("N", 3))` may stand for an array, with names for dims that are open. With `key` f is called
+    with key=..., the input "key". A scalar that comes first among the results is called "loss", one that comes alone else "y", the
+    others by their keys."""
+    arrays, structure = _arrays(params, "params")
+    words = list(inspect.signature(f).parameters)[1:]
+    trace = Trace(getattr(f, "__name__", "graph").replace("<", "").replace(">", "") or "graph")
+    with trace:
+        given = [_Loss._params(trace, _names(structure, "params"), structure, [(x.dtype_name, x.shape) for x in arrays])]
+        for i, tree_of in enumerate(inputs):
+            leaves, inner = _arrays(tree_of, "inputs")
+            made = [Array(trace=trace, value=trace.graph.input(x.dtype_name, x.shape, name), dtype=x.dtype_name, shape=x.shape)
+                    for x, name in zip(leaves, _names(inner, words[i] if i < len(words) else str(i)))]
+            given.append(tree.unflatten(inner, made))
+        keywords = {}
+        if key:
+            keywords["key"] = Array(trace=trace, value=trace.graph.input("u32", (2,), "key"), dtype="u32", shape=(2,))
+        out = f(*given, **keywords)
+        leaves, inner = _arrays(out, "the result")
+        leaves = [trace.lift(x) for x in leaves]
+        names = _names(inner, "y")
+        if leaves and leaves[0].shape == () and type(out) is not dict:
+            names = ["loss"] + (_names(_arrays(out[1:] if len(out) > 2 else out[1], "the result")[1], "aux") if len(leaves) > 1 else [])
+        for name, leaf in zip(names, leaves):
+            trace.graph.output(leaf._value, name)
+    if trace.captured:
+        raise Error(at_user_line("the function used a value of a trace that has ended, or of one around it; pass it as an input"))
+    return trace.graph
 
 
 class TrainingSession:

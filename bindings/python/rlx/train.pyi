@@ -58,6 +58,9 @@ class Memory(NamedTuple):
     program: int
     total: int
 
+def named_params(params: PyTree) -> dict[str, Array]: ...
+def graph(f: Callable[..., Any], params: PyTree, *inputs: PyTree, key: bool = ...) -> Graph: ...
+
 class TrainingSession:
     def __init__(
         self,
