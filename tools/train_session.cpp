@@ -51,7 +51,7 @@ TrainConfig train_config(const TrainSettings& s, const TrainModel& model, int64_
   for (Ref r : model.loss.params())
     if (model.loss.node(r).types[0].rank() < 2) vectors.params.push_back(model.loss.node(r).name);
   if (!vectors.params.empty()) config.groups.push_back(std::move(vectors));
-  if (s.weight_decay >= 0) config.groups.push_back({{"*"}, 1, s.weight_decay});
+  if (s.weight_decay != TrainSettings::kOwn) config.groups.push_back({{"*"}, 1, s.weight_decay});
   return config;
 }
 

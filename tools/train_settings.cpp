@@ -202,6 +202,8 @@ void check_settings(const TrainSettings& s) {
        {std::pair{"hold_out", s.hold_out}, {"dropout", s.dropout}, {"ema", s.ema}, {"momentum", s.momentum}})
     if (!(value >= 0 && value < 1)) refuse(key, value, "from 0 to below 1");
   if (!(s.learning_rate > 0) || !std::isfinite(s.learning_rate)) refuse("learning_rate", s.learning_rate, "above 0");
+  if (s.weight_decay != TrainSettings::kOwn && !(s.weight_decay >= 0 && std::isfinite(s.weight_decay)))
+    refuse("weight_decay", s.weight_decay, "at least 0");
   if (!(s.last >= 0 && s.last <= 1)) refuse("last", s.last, "from 0 to 1");
   if (!(s.temperature > 0)) refuse("temperature", s.temperature, "above 0");
   for (const auto* list : {&s.hidden, &s.channels})

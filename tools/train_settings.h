@@ -2,6 +2,7 @@
 // command line come. Neighbours: tools/train.cpp, the subcommand; tools/train_config.cpp, which reads the file.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -18,6 +19,7 @@ using Sources = std::map<std::string, Strings, std::less<>>;
 
 struct TrainSettings {
   static constexpr int64_t kUnset = INT64_MIN;
+  static constexpr double kOwn = -HUGE_VAL;
   // [model]
   std::string model;  // linear, mlp, cnn, char_lm, or a .rlx file
   std::string params;
@@ -29,7 +31,7 @@ struct TrainSettings {
   double hold_out = 0;
   // [optimizer]
   std::string optimizer = "adamw", schedule = "constant", precision = "f32";
-  double learning_rate = 1e-3, last = 0, momentum = 0.9, weight_decay = -1, clip_norm = 0, clip_value = 0, ema = 0;
+  double learning_rate = 1e-3, last = 0, momentum = 0.9, weight_decay = kOwn, clip_norm = 0, clip_value = 0, ema = 0;
   int64_t warmup = 0;
   Strings freeze;
   // [train]

@@ -127,10 +127,17 @@ OpDef define_softmax_cross_entropy_backward() {
   });
 }
 OpDef define_nll() {
-  return define_label_loss(
+  OpDef op = define_label_loss(
       "nll", "-log_probs[label] along `axis`; NaN for a label that is no class", "log_probs",
       [](const std::vector<double>& x, size_t label) { return -x[label]; },
       [](Value, Value chosen, int64_t) { return -chosen; });
+  // Derived, it would look for the labels among all classes on the way forward too.
+  op.vjp = [](Values in, Values, Values cts, const Attrs& a, const Transforms&) -> Many<Value> {
+    int64_t axis = valid_axis(a.as<AxisAttrs>().axis, in[0].dims().size());
+    Value ct = broadcast_like(-cts[0], in[0], {axis});
+    return select(named_classes(in[0], in[1], axis), ct, zeros_like(ct));
+  };
+  return op;
 }
 
 OpDef define_softmax_cross_entropy() {

@@ -104,7 +104,8 @@ void check_smoothing(double smoothing, std::string_view name) {
 /// The losses of all positions, 0 where the label does not count, and what each counts in a mean.
 std::pair<Value, Value> position_losses(Values in, const CrossEntropyAttrs& a) {
   Value x = in[0], labels = convert(in[1], i64);
-  Value ignored = compare(labels, full_like(labels, static_cast<double>(a.ignore_index)), Comparison::eq);
+  Value index = x.graph().constant(Tensor::scalar(a.ignore_index));  // any 64 bits, which a double has not room for
+  Value ignored = compare(labels, broadcast_to(index, labels.dims()), Comparison::eq);
   labels = select(ignored, zeros_like(labels), labels);  // a class that is there: its gradient is multiplied by 0
   const int64_t axis = valid_axis(a.axis, x.dims().size());
   Value loss = softmax_cross_entropy_with_logits(x, labels, axis), counts;

@@ -7,6 +7,7 @@
 #include "ir/rewrite.h"
 #include "reference/interpreter.h"
 #include "rlx/element.h"
+#include "rlx/ops/elementwise.h"
 #include "rlx/ops/loss.h"
 #include "train/step_graph.h"
 
@@ -15,11 +16,13 @@ namespace {
 
 enum class NotFinite { nan, infinity };
 
+bool is_of(NotFinite kind, double v) { return kind == NotFinite::nan ? std::isnan(v) : std::isinf(v); }
+
 /// The position of the first element of that kind.
 std::optional<size_t> find_in(const Tensor& t, NotFinite kind) {
   if (!is_float(t.dtype())) return {};
   for (size_t i = 0; i < t.element_count(); ++i)
-    if (double v = load_number(t, i); kind == NotFinite::nan ? std::isnan(v) : std::isinf(v)) return i;
+    if (is_of(kind, load_number(t, i))) return i;
   return {};
 }
 
@@ -50,27 +53,45 @@ std::string wrong_label(const Node& node, Tensors operands) {
   return "";
 }
 
+/// An element of a value.
+struct Place {
+  Ref ref;
+  size_t at;
+};
+
 /// A run of a graph, all of whose values are there.
 struct NodeValues {
   const Graph& g;
   std::vector<std::vector<Tensor>> all;
 
-  const Tensor& at(Ref r) const { return all[static_cast<size_t>(r.node)][static_cast<size_t>(r.result)]; }
-  /// The first operand of a node that has a number of this kind.
-  std::optional<Ref> operand_with(Ref r, NotFinite kind) const {
-    for (Ref operand : g.node(r).operands)
-      if (find_in(at(operand), kind)) return operand;
+  const Tensor& of(Ref r) const { return all[static_cast<size_t>(r.node)][static_cast<size_t>(r.result)]; }
+  double number(Place p) const { return load_number(of(p.ref), p.at); }
+
+  /// Where an operand of the node that made `p` has a number of this kind: of an element-wise op at the same element,
+  /// of a select in what it chose, else anywhere.
+  std::optional<Place> before(Place p, NotFinite kind) const {
+    const Node& node = g.node(p.ref);
+    size_t count = of(p.ref).element_count();
+    for (size_t i = 0; i < node.operands.size(); ++i) {
+      const Tensor& operand = of(node.operands[i]);
+      if (!node.op->elementwise || operand.element_count() != count) {
+        if (auto at = find_in(operand, kind)) return Place{node.operands[i], *at};
+        continue;
+      }
+      if (node.op == &op::select && i > 0 && (load_number(of(node.operands[0]), p.at) != 0) != (i == 1)) continue;
+      if (is_float(operand.dtype()) && is_of(kind, load_number(operand, p.at))) return Place{node.operands[i], p.at};
+    }
     return {};
   }
-  Ref origin(Ref r, NotFinite kind) const {
-    while (auto before = operand_with(r, kind)) r = *before;
-    return r;
+  Place origin(Place p, NotFinite kind) const {
+    while (auto earlier = before(p, kind)) p = *earlier;
+    return p;
   }
   std::string text(Ref r) const {
     const Node& node = g.node(r);
     if (node.op == &op::input || node.op == &op::param) return "in " + leaf_text(node);
     std::vector<Tensor> operands;
-    for (Ref operand : node.operands) operands.push_back(at(operand));
+    for (Ref operand : node.operands) operands.push_back(of(operand));
     return text_of("made by node ", r.node, ", '", node.op->name, "'",
                    node.name.empty() ? "" : " of '" + node.name + "'", wrong_label(node, operands));
   }
@@ -81,7 +102,7 @@ NodeValues run_nodes(const Graph& g, Tensors inputs, const NamedTensors& params)
   size_t next_input = 0;
   for (const Node& node : g.nodes()) {
     std::vector<Tensor> operands;
-    for (Ref r : node.operands) operands.push_back(values.at(r));
+    for (Ref r : node.operands) operands.push_back(values.of(r));
     if (node.op == &op::input) values.all.push_back({inputs[next_input++]});
     else if (node.op == &op::param) values.all.push_back({params.find(node.name)->second});
     else values.all.push_back(run_op(*node.op, node.attrs, operands));
@@ -96,18 +117,15 @@ std::string first_not_finite(const Graph& g, size_t output, Tensors inputs, cons
   Graph fixed = sizes.empty() ? g : substitute(g, sizes);
   NodeValues values = run_nodes(fixed, inputs, params);
   Ref last = fixed.outputs()[output].ref;
-  NotFinite kind = find_in(values.at(last), NotFinite::nan) ? NotFinite::nan : NotFinite::infinity;
-  if (!find_in(values.at(last), kind)) return "";
-  Ref first = values.origin(last, kind);
-  const Tensor& t = values.at(first);
-  size_t at = *find_in(t, kind);
-  std::string text = text_of("the first number that is not finite is ", text_of_not_finite(load_number(t, at)),
-                             ", element ", at, " of ", t.type(), ", ", values.text(first));
-  if (auto infinite = values.operand_with(first, NotFinite::infinity); infinite && kind == NotFinite::nan) {
-    Ref source = values.origin(*infinite, NotFinite::infinity);
-    const Tensor& from = values.at(source);
-    text += text_of(", of operands with ", text_of_not_finite(load_number(from, *find_in(from, NotFinite::infinity))),
-                    ", ", values.text(source));
+  NotFinite kind = find_in(values.of(last), NotFinite::nan) ? NotFinite::nan : NotFinite::infinity;
+  auto at = find_in(values.of(last), kind);
+  if (!at) return "";
+  Place first = values.origin({last, *at}, kind);
+  std::string text = text_of("the first number that is not finite is ", text_of_not_finite(values.number(first)),
+                             ", element ", first.at, " of ", values.of(first.ref).type(), ", ", values.text(first.ref));
+  if (auto infinite = values.before(first, NotFinite::infinity); infinite && kind == NotFinite::nan) {
+    Place source = values.origin(*infinite, NotFinite::infinity);
+    text += text_of(", of operands with ", text_of_not_finite(values.number(source)), ", ", values.text(source.ref));
   }
   return text;
 }

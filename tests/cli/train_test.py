@@ -148,6 +148,7 @@ class Train(ProgramTest):
             (["linear", "--schedule", "x"], "no schedule 'x'"), (["linear", "--dropout", 1], "dropout is 1"),
             (["linear", "--steps", 3, "--epochs", 3], "either epochs or steps"), (["linear", "--shift", 2], "shift moves images"),
             (["linear", "--data", "x=/nonexistent.npy"], "(?s)nonexistent.npy.*reading the data 'x'"),
+            (["linear", "--weight-decay", -0.1], "weight_decay is -0.1; it must be at least 0"),
             (["linear", "--freeze", "nothing"], "'nothing'"), (["linear", "--freeze", "out*"], "no param to train"),
         ]:  # fmt: skip
             with self.subTest(arguments):

@@ -269,6 +269,10 @@ def test_mistakes():
         train.Session(squares, start(), groups=[train.Group("v", frozen=True)]).step(BATCH)
     with pytest.raises(rlx.Error, match="the loss is nan at step 1"):
         train.Session(lambda p, x: rnp.sum(rnp.log(x * p["w"])), {"w": np.ones(2, np.float32)}).step(np.array([1, -1], np.float32))
+    with pytest.raises(TypeError, match="the params of a group are names, .* got 3"):
+        train.Session(squares, start(), groups=train.Group(3))
+    with pytest.raises(TypeError, match=r"a group is made by rlx.train.Group\(...\), got dict"):
+        train.Session(squares, start(), groups=[{"params": "w"}])
     for rate in (-0.1, float("nan"), lambda step: float("inf")):
         with pytest.raises(rlx.Error, match="the learning rate is .*; it is finite and not below 0"):
             train.Session(squares, start(), train.sgd(rate)).step(BATCH)

@@ -1748,9 +1748,9 @@ def nll(log_probs, labels, *, axis=-1):
 
 
 def cross_entropy(logits, labels, weight=None, *, axis=-1, ignore_index=-100, label_smoothing=0, reduction="mean"):
-    """Softmax_cross_entropy_with_logits of the labels other than `ignore_index`, whose loss is 0. `label_smoothing`
-    gives that part of a label's weight to all classes in equal parts. With `weight` [classes] each class counts
-    by its own; the mean is over the weights of the labels that count, NaN if none does.
+    """The losses of softmax_cross_entropy_with_logits, 0 for labels that are `ignore_index`, reduced.
+    `label_smoothing` gives that part of a label's weight to all classes in equal parts. With `weight` [classes]
+    each class counts by its own; the mean is over the weights of the labels that count, NaN if none does.
 
     Source: torch.nn.functional.cross_entropy; smoothing: Szegedy et al., CVPR 2016
 
@@ -1790,8 +1790,8 @@ def binary_cross_entropy_with_logits(logits, target, *, reduction="mean"):
 
 
 def huber(prediction, target, *, delta=1, reduction="mean"):
-    """D^2 / 2 where d = |prediction - target| is at most `delta`, beyond it delta (d - delta / 2); reduced over all
-    elements.
+    """With d = |prediction - target|: d^2 / 2 where d is at most `delta`, else delta (d - delta / 2), reduced over
+    all elements.
 
     Source: Huber 1964, as torch.nn.functional.huber_loss
 

@@ -208,6 +208,15 @@ def _text(value):
 _PRECISIONS = {"f32": "f32", "float32": "f32", "f16": "f16", "float16": "f16", "bf16": "bf16", "bfloat16": "bf16"}
 
 
+def _group_params(group):
+    if not isinstance(group, Group):
+        raise TypeError(at_user_line(f"a group is made by rlx.train.Group(...), got {type(group).__name__}"))
+    names = [group.params] if isinstance(group.params, str) else group.params
+    if not isinstance(names, (list, tuple, set)) or not all(isinstance(n, str) for n in names):
+        raise TypeError(at_user_line(f"the params of a group are names, or beginnings of names with a '*' behind them, got {names!r}"))
+    return list(names)
+
+
 def _policy(precision, loss_scale):
     if str(precision) not in _PRECISIONS:
         raise Error(at_user_line(f"precision is 'f32', 'f16' or 'bf16', got {precision!r}"))
@@ -361,7 +370,7 @@ class TrainingSession:
     by name. Params are named by their path in the tree: "dense.w", "layers.0.w".
 
     optimizer      `adamw(lr=...)` or another one; its lr is a number, a schedule, or a function of the number of the step
-    groups         a list of `Group`: the first one that names a param counts
+    groups         `Group`s: the first one that names a param counts
     clip_value     gradients are clamped to this on both sides
     clip_norm      all gradients are scaled so that their norm together is at most this
     ema            the fraction of a moving mean of the params that stays in each step
@@ -406,8 +415,8 @@ class TrainingSession:
             seed=_signed(seed or 0), key_input="train.key" if self._has_key else "",
             written=[dict(param=n, output="new/" + n) for n in self._state_names]
             + [dict(param=str(n), output=str(o)) for n, o in (written or {}).items()], checkpoints=int(checkpoints),
-            groups=[dict(params=[g.params] if isinstance(g.params, str) else list(g.params), lr_scale=float(g.lr_scale),
-                         weight_decay=g.weight_decay, frozen=bool(g.frozen)) for g in groups],
+            groups=[dict(params=_group_params(g), lr_scale=float(g.lr_scale), weight_decay=g.weight_decay, frozen=bool(g.frozen))
+                    for g in ([groups] if isinstance(groups, Group) else groups)],
             hessian=optimizer.hessian)
         if self._is_graph:
             self._start(loss)

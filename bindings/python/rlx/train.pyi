@@ -68,7 +68,7 @@ class TrainingSession:
         params: PyTree,
         optimizer: Optimizer | None = ...,
         *,
-        groups: Sequence[Group] = ...,
+        groups: Group | Sequence[Group] = ...,
         clip_value: float = ...,
         clip_norm: float = ...,
         ema: float = ...,
