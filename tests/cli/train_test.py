@@ -168,11 +168,11 @@ class Train(ProgramTest):
         self.fails(1, "epochs is -1; it must be at least 0", "train", "linear", "--epochs", -1, "--out", self.out)
 
     def test_memory_is_told_and_less_with_parts_computed_again(self):
-        arguments = ["mlp", *self.data, "--hidden", ",".join(["32"] * 16), "--batch-size", 40, "--steps", 3]
+        arguments = ["mlp", *self.data, "--hidden", ",".join(["8"] * 24), "--batch-size", 60, "--steps", 3]
         text = self.train(*arguments, "--out", self.out)
         self.assertRegex(text, r"memory [\d.]+ kB \(params [\d.]+ kB, states [\d.]+ kB, activations and gradients [\d.]+ kB\), of the process at most [\d.]+ MB")
         self.train(*arguments, "--checkpoints", 4, "--out", self.folder / "parts")
-        self.assertLess(metrics(self.folder / "parts", "memory_bytes")[3], 0.95 * metrics(self.out, "memory_bytes")[3])
+        self.assertLess(metrics(self.folder / "parts", "memory_bytes")[3], 0.8 * metrics(self.out, "memory_bytes")[3])
 
     def test_damaged_data_are_refused(self):
         (self.folder / "cut.npz").write_bytes(b"PK\3\4 cut")
