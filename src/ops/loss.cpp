@@ -33,7 +33,9 @@ Type label_type(const Type& x, const Type& labels, const AxisAttrs& a) {
 }
 /// Where along `axis` of x the class is that the label names.
 Value named_classes(Value x, Value labels, int64_t axis) {
-  return compare(broadcast_like(convert(labels, i64), x, {axis}), iota(x.graph(), {i64, x.dims()}, axis),
+  // A row of numbers that is stretched: all of them in memory would take longer than the comparison.
+  Value classes = iota(x.graph(), {i64, {x.dims()[static_cast<size_t>(axis)]}}, 0);
+  return compare(broadcast_like(convert(labels, i64), x, {axis}), broadcast_in_dim(classes, x.dims(), {axis}),
                  Comparison::eq);
 }
 
