@@ -355,6 +355,16 @@ def test_a_function_as_a_graph(tmp_path, rng):
     dropped = train.graph(lambda p, batch, key: rnp.mean(rlx.nn.dropout(key, batch["x"] @ p, 0.5) ** 2), weights(8), {"x": x, "more": (t, t)}, key=True)
     assert dropped.count(0) == 4 and 'input() @"more.1"' in dropped.text() and 'input() @"key" : u32[2]' in dropped.text()
     assert train.graph(lambda p: {"a": p, "b": p * 2}, weights(2)).text().count('@"b"') == 1
+    # Means and variances over dims that are open, and batch norm by them.
+    ones, zeros = np.ones(8, np.float32), np.zeros(8, np.float32)
+    def normed(p, x):
+        y, mean, variance = rlx.nn.batch_norm(x * p, ones, zeros, zeros, ones)
+        return rnp.mean(y**4), {"mean": mean, "variance": variance, "all": rnp.var(x), "std": rnp.std(x, axis=0, ddof=1)}
+    by_graph = train.Session(train.graph(normed, ones, open_rows[0]), {"params": ones}, train.sgd(0.1))
+    for rows in (12, 3):
+        (value, aux), (wanted, wanted_aux) = by_graph.evaluate({"x": x[:rows]}), normed(ones, x[:rows])
+        close(value, wanted, 1e-6)
+        close(aux, [wanted_aux[k] for k in sorted(wanted_aux)], 1e-6)
     outer = []
     rlx.jit(lambda v: outer.append(v) or v)(x)
     with pytest.raises(rlx.Error):

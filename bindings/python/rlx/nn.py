@@ -163,8 +163,8 @@ def batch_norm(x, gamma, beta, mean, variance, training=True, momentum=0.1, epsi
     if not training:
         return ops.batch_norm_inference(x, gamma, beta, mean, variance, epsilon=epsilon, feature_axis=axis), mean, variance
     others = tuple(a for a in range(x.ndim) if a != axis_of(axis, x.ndim))
-    count = math.prod(x.shape[a] for a in others)
-    if count < 2:
+    extents = [x.shape[a] for a in others]
+    if not any(isinstance(n, str) for n in extents) and (count := math.prod(extents)) < 2:
         raise Error(at_user_line(f"batch_norm in training takes the variance of each channel, of more than one value; {x.shape} has {count}"))
     now, spread = rnp.mean(x, others), rnp.var(x, others)
     y = ops.batch_norm_inference(x, gamma, beta, now, spread, epsilon=epsilon, feature_axis=axis)
