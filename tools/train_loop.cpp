@@ -14,6 +14,7 @@
 #include "tools/progress_bar.h"
 #include "tools/quantization.h"
 #include "tools/subcommands.h"
+#include "tools/train_examples.h"
 #include "tools/train_session.h"
 #include "tools/train_tests.h"
 #include "tools/train_text.h"
@@ -256,7 +257,12 @@ void TrainLoop::operator()() {
     auto is_due = [&](int64_t every) { return session_->steps() % (every > 0 ? every : steps_per_epoch_) == 0; };
     while (going && !interrupted && session_->steps() < steps_) {
       int64_t before = session_->steps();
-      StepResult r = step();
+      StepResult r = with_context(
+          [&] {
+            std::string bad = not_finite_in(*model_.data.train);
+            return bad.empty() ? text_of("making step ", before + 1) : "learning from data of which " + bad;
+          },
+          [&] { return step(); });
       loss_ = r.loss;
       if (session_->steps() == before) continue;  // it overflowed in f16, and the scale is lower now
       bool last = r.step == steps_;

@@ -257,6 +257,12 @@ class Train(ProgramTest):
         self.fails_after(r"the loss is (inf|nan) at step \d+; .*", "train", "linear", *self.data, "--optimizer", "sgd", "--momentum", 0,
                          "--learning-rate", 1e30, "--steps", 50, "--out", self.out)  # fmt: skip
 
+    def test_a_nan_in_the_data_is_found(self):
+        rows = "".join(f"{a},{a + 1},{'' if a == 41 else a}\n" for a in range(60))
+        table = self.file("holes.csv", "a,b,t\n" + rows)
+        self.fails_after(r"(?s)the loss is nan at step 1; .* in the input 't'.*while learning from data of which example 41 of 't' has nan", "train", "linear",
+                         "--data", f"x={table}:a,b", "--data", f"t={table}:t", "--batch-size", 64, "--out", self.out)  # fmt: skip
+
     def fails_after(self, pattern, *arguments):
         from program import rlx
 
