@@ -31,9 +31,12 @@ struct TrainSettings {
   double hold_out = 0;
   // [optimizer]
   std::string optimizer = "adamw", schedule = "constant", precision = "f32";
-  double learning_rate = 1e-3, last = 0, momentum = 0.9, weight_decay = kOwn, clip_norm = 0, clip_value = 0, ema = 0;
+  double learning_rate = 1e-3, last = 0, momentum = 0.9, weight_decay = kOwn, beta1 = kOwn, beta2 = kOwn,
+         epsilon = kOwn;
+  double clip_norm = 0, clip_value = 0, ema = 0;
   int64_t warmup = 0;
-  Strings freeze;
+  bool nesterov = false;
+  Strings freeze, lr_scale;
   // [train]
   int64_t epochs = kUnset, steps = kUnset;
   int64_t batch_size = 32, accumulate = 1, seed = 0, shift = 0;

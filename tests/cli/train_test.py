@@ -167,6 +167,26 @@ class Train(ProgramTest):
             self.assertEqual(checkpoint(out, "params.safetensors")[1], checkpoint(self.out, "params.safetensors")[1])
         self.fails(1, "epochs is -1; it must be at least 0", "train", "linear", "--epochs", -1, "--out", self.out)
 
+    def test_the_optimizer_and_its_groups_are_as_they_were_named(self):
+        self.file("c.toml", '[model]\nname = "mlp"\nhidden = [8]\n[optimizer]\noptimizer = "adamw"\nbeta1 = 0.8\nbeta2 = 0.95\nepsilon = 1e-6\n'
+                  'weight_decay = 0.25\nlr_scale = ["out.*=0.5", "hidden.0.bias=2"]\n[train]\nsteps = 2\n')  # fmt: skip
+        self.train("--config", self.folder / "c.toml", *self.data, "--out", self.out)
+        rules = dict(line.split(": ", 1) for line in checkpoint(self.out)[0]["rules"].splitlines())
+        adamw = "adam_update {beta1 = 0.8, beta2 = 0.95, epsilon = 1e-06, %sdecoupled = true} at %s times the rate"
+        self.assertEqual(rules, {"hidden.0.weight": adamw % ("weight_decay = 0.25, ", 1), "hidden.0.bias": adamw % ("", 2),
+                                 "out.weight": adamw % ("weight_decay = 0.25, ", 0.5), "out.bias": adamw % ("", 0.5)})  # fmt: skip
+        sgd = self.folder / "sgd"
+        self.train("mlp", *self.data, "--hidden", "8", "--steps", 2, "--optimizer", "sgd", "--nesterov", "--out", sgd)
+        self.assertIn("hidden.0.weight: sgd_update {momentum = 0.9, nesterov = true} at 1 times", checkpoint(sgd)[0]["rules"])
+        for arguments, message in [
+            (["--optimizer", "sgd", "--beta1", 0.5], "the optimizer 'sgd' has no beta1"), (["--nesterov"], "nesterov is a way of sgd, not of 'adamw'"),
+            (["--beta1", 1], "beta1 is 1; it goes from 0 to below 1"), (["--lr-scale", "out.*"], r"lr_scale is 'out.\*'; it is NAME=X"),
+            (["--lr-scale", "nowhere=2"], "lr_scale names the param 'nowhere', which the model has not"),
+            (["--lr-scale", "out.bias=-2"], "X finite and not below 0"),
+        ]:  # fmt: skip
+            with self.subTest(arguments):
+                self.fails(1, message, "train", "mlp", *self.data, *arguments, "--out", self.folder / "no")
+
     def test_memory_is_told_and_less_with_parts_computed_again(self):
         arguments = ["mlp", *self.data, "--hidden", ",".join(["8"] * 24), "--batch-size", 60, "--steps", 3]
         text = self.train(*arguments, "--out", self.out)
