@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 
 #include "tools/encoder_options.h"
+#include "tools/output.h"
 #include "tools/subcommands.h"
 #include "tools/train_loop.h"
 #include "tools/train_options.h"
@@ -15,7 +16,7 @@ struct Train {
   void run() const;
 
   SettingsOptions options;
-  bool audits = false;
+  bool audits = false, markdown = false;
   TrainRun how;
 };
 
@@ -27,6 +28,7 @@ Train::Train(CLI::App& app)
   app.add_flag("--audit", audits,
                "only list each trained param with the norm of its gradient; one that no gradient\n"
                "reaches is an error, unless --allow-unused");
+  app.add_flag("--markdown", markdown, "only print the settings as Markdown: docs/generated/train.md");
   add_threads_option(app, how.threads);
   add_device_option(app, how.device);
   app.footer(
@@ -53,6 +55,11 @@ Examples:
 }
 
 void Train::run() const {
+  if (markdown) {
+    write_out(settings_markdown());
+    flush_out();
+    return;
+  }
   TrainRun run = how;
   run.settings = options.settings();
   if (run.resume && run.overwrite) throw UsageError("give either --resume or --overwrite, not both");

@@ -2,6 +2,7 @@
 #include "tools/train_examples.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "rlx/element.h"
 #include "tools/train_data.h"
@@ -85,12 +86,42 @@ const Type& type_named(const TrainData& data, const std::string& name, const std
        "'");
 }
 
+namespace {
+
+/// Looks at all examples in their order, some at a time: `see(first, tensors)`, until it gives true.
+template <class See>
+void for_each_part(const Dataset& data, See see) {
+  constexpr int64_t kPart = 1024;
+  for (int64_t begin = 0; begin < data.size(); begin += kPart) {
+    std::vector<int64_t> examples;
+    for (int64_t i = begin; i < std::min(begin + kPart, data.size()); ++i) examples.push_back(i);
+    if (see(begin, data.gather(examples))) return;
+  }
+}
+
+}  // namespace
+
+std::string not_finite_in(const Dataset& data) {
+  std::string found;
+  for_each_part(data, [&](int64_t begin, const std::vector<NamedTensor>& part) {
+    for (const auto& [name, tensor] : part)
+      for (size_t i = 0; is_float(tensor.dtype()) && found.empty() && i < tensor.element_count(); ++i)
+        if (double v = load_number(tensor, i); !std::isfinite(v)) {
+          size_t each = tensor.element_count() / static_cast<size_t>(tensor.shape()[0]);
+          found = text_of("example ", begin + static_cast<int64_t>(i / each), " of '", name, "' has ",
+                          std::isnan(v) ? "nan"
+                          : v > 0       ? "inf"
+                                        : "-inf");
+        }
+    return !found.empty();
+  });
+  return found;
+}
+
 int64_t classes_in(const Dataset& data) {
   int64_t most = 0;
-  for (int64_t begin = 0; begin < data.size(); begin += 1024) {
-    std::vector<int64_t> examples;
-    for (int64_t i = begin; i < std::min(begin + 1024, data.size()); ++i) examples.push_back(i);
-    for (const auto& [name, tensor] : data.gather(examples))
+  for_each_part(data, [&](int64_t begin, const std::vector<NamedTensor>& part) {
+    for (const auto& [name, tensor] : part)
       for (size_t i = 0; name == "t" && i < tensor.element_count(); ++i) {
         int64_t label = load_index(tensor, i);
         if (label < 0)
@@ -98,7 +129,8 @@ int64_t classes_in(const Dataset& data) {
                "; labels count from 0");
         most = std::max(most, label);
       }
-  }
+    return false;
+  });
   if (most > 1 << 20)
     fail(ErrorCode::invalid_argument, "the greatest label is ", most, "; answers that are no classes must be floats");
   return most + 1;

@@ -11,6 +11,8 @@ TrainData data_of(const TrainSettings& settings, const Graph* g = nullptr);
 void hold_out(TrainData& data, const TrainSettings& settings);
 /// Of a batch of one input of the built-in model of that name.
 const Type& type_named(const TrainData& data, const std::string& name, const std::string& model);
+/// "example 7 of 'x' has nan": the first one that is not finite, or nothing.
+std::string not_finite_in(const Dataset& data);
 /// One more than the greatest label.
 int64_t classes_in(const Dataset& data);
 

@@ -1,5 +1,5 @@
 // First values of params: those of a file, and what is drawn for the others. Built-in models and graphs from files draw
-// as PyTorch draws those of its layers (uniform within 1 / sqrt(fan_in)), char_lm as GPT-2 does (Radford et al. 2019).
+// as PyTorch draws those of its layers (uniform within 1 / sqrt(fan_in)), char_lm normal numbers of that variance.
 #pragma once
 
 #include "rlx/element.h"

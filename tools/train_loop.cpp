@@ -1,6 +1,7 @@
 // See the header.
 #include "tools/train_loop.h"
 
+#include <sys/resource.h>
 #include <atomic>
 #include <chrono>
 #include <cmath>
@@ -13,6 +14,7 @@
 #include "tools/progress_bar.h"
 #include "tools/quantization.h"
 #include "tools/subcommands.h"
+#include "tools/train_examples.h"
 #include "tools/train_session.h"
 #include "tools/train_tests.h"
 #include "tools/train_text.h"
@@ -52,7 +54,8 @@ class TrainLoop {
     batch_size_ = loader_options(model_, s_).batch_size;
     if (wants_tests()) test_loader(model_, s_);  // what cannot be batched is said now, not at the first test
     steps_per_epoch_ = std::max<int64_t>(1, loader_.batches_per_epoch() / s_.accumulate);
-    steps_ = s_.steps > 0 ? s_.steps : (s_.epochs > 0 ? s_.epochs : 10) * steps_per_epoch_;
+    constexpr int64_t kEpochs = 10;
+    steps_ = s_.steps >= 0 ? s_.steps : (s_.epochs >= 0 ? s_.epochs : kEpochs) * steps_per_epoch_;
   }
   void operator()();
 
@@ -67,6 +70,8 @@ class TrainLoop {
   bool evaluate();
   void save();
   void finish();
+  /// What the session holds, and the most that the process has held.
+  std::string memory_text() const;
   /// What tests are made with and files are written of: the moving means, where there are any.
   NamedTensors best_known() const;
 
@@ -138,9 +143,13 @@ StepResult TrainLoop::step() {
 void TrainLoop::log_step(const StepResult& r) {
   double seconds = std::chrono::duration<double>(Clock::now() - begin_).count();
   double done = static_cast<double>((r.step - begin_step_) * s_.accumulate * batch_size_);
-  MetricsLog::Line line = {
-      {"step", r.step},           {"epoch", loader_.position().epoch}, {"loss", r.loss},
-      {"grad_norm", r.grad_norm}, {"learning_rate", r.learning_rate},  {"examples_per_second", done / seconds}};
+  MetricsLog::Line line = {{"step", r.step},
+                           {"epoch", loader_.position().epoch},
+                           {"loss", r.loss},
+                           {"grad_norm", r.grad_norm},
+                           {"learning_rate", r.learning_rate},
+                           {"examples_per_second", done / seconds},
+                           {"memory_bytes", static_cast<int64_t>(session_->memory().total())}};
   if (s_.precision == "f16") line.emplace_back("loss_scale", r.loss_scale);
   const auto& outputs = model_.loss.outputs();
   for (size_t i = 0; i < r.outputs.size(); ++i)
@@ -182,6 +191,21 @@ void TrainLoop::save() {
   saved_at_ = session_->steps();
 }
 
+std::string TrainLoop::memory_text() const {
+  TrainingMemory m = session_->memory();
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+#ifdef __APPLE__
+  constexpr double kUnit = 1;
+#else
+  constexpr double kUnit = 1024;
+#endif
+  auto bytes = [](size_t n) { return bytes_text(static_cast<double>(n)); };
+  return text_of("memory ", bytes(m.total()), " (params ", bytes(m.params), ", states ", bytes(m.states),
+                 ", activations and gradients ", bytes(m.program + m.gradients + m.spare), "), of the process at most ",
+                 bytes_text(static_cast<double>(usage.ru_maxrss) * kUnit));
+}
+
 void TrainLoop::finish() {
   write_safetensors(path("params.safetensors"), best_known());
   std::vector<Curve> curves = {read_curve(path("metrics.jsonl"), "loss"),
@@ -191,10 +215,10 @@ void TrainLoop::finish() {
   picture.write(curves_svg(curves, {.title = s_.model, .log_y = true}));
   picture.commit();
   double seconds = std::chrono::duration<double>(Clock::now() - begin_).count();
-  std::string reached =
-      session_->steps() > begin_step_
-          ? text_of("step ", session_->steps(), ": loss ", fixed_text(loss_, 4), ", ", fixed_text(seconds, 1), " s; ")
-          : text_of("step ", session_->steps(), ", as it was; ");
+  std::string reached = session_->steps() > begin_step_
+                            ? text_of("step ", session_->steps(), ": loss ", fixed_text(loss_, 4), ", ",
+                                      fixed_text(seconds, 1), " s, ", memory_text(), "; ")
+                            : text_of("step ", session_->steps(), ", as it was; ");
   write_out(text_of(reached, path("params.safetensors"), " is written, the curve in ", path("loss.svg"), "\n"));
   if (quantized_) {
     write_out(write_int8(*quantized_, model_, best_known(), s_, device_, path("int8.rlx")));
@@ -227,12 +251,18 @@ void TrainLoop::operator()() {
   Interrupts interrupts;
   bool going = true;
   begin_ = Clock::now(), begin_step_ = session_->steps();
+  if (steps_ == 0) evaluate();  // only the test was asked for
   {
     ProgressBar bar("training");
     auto is_due = [&](int64_t every) { return session_->steps() % (every > 0 ? every : steps_per_epoch_) == 0; };
     while (going && !interrupted && session_->steps() < steps_) {
       int64_t before = session_->steps();
-      StepResult r = step();
+      StepResult r = with_context(
+          [&] {
+            std::string bad = not_finite_in(*model_.data.train);
+            return bad.empty() ? text_of("making step ", before + 1) : "learning from data of which " + bad;
+          },
+          [&] { return step(); });
       loss_ = r.loss;
       if (session_->steps() == before) continue;  // it overflowed in f16, and the scale is lower now
       bool last = r.step == steps_;

@@ -43,8 +43,8 @@ TrainSettings SettingsOptions::settings() const {
   for (const Setting& setting : settings_table())
     if (auto found = given_.find(setting.key); found != given_.end()) set_from_text(setting, found->second, s);
   // Steps and epochs are one setting: the command line's comes before the file's.
-  if (given_.contains("steps") && !given_.contains("epochs")) s.epochs = 0;
-  if (given_.contains("epochs") && !given_.contains("steps")) s.steps = 0;
+  if (given_.contains("steps") && !given_.contains("epochs")) s.epochs = TrainSettings::kUnset;
+  if (given_.contains("epochs") && !given_.contains("steps")) s.steps = TrainSettings::kUnset;
   for (auto [option, words, sources] : {std::tuple{"--data", &data_, &s.data}, {"--test", &test_, &s.test}}) {
     Sources own;
     for (const std::string& word : *words) add_source(option, word, own);

@@ -1,6 +1,7 @@
 // See the header.
 #include "tools/train_settings.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
@@ -60,6 +61,12 @@ const std::vector<Setting>& settings_table() {
       {"optimizer", "last", "PART", "of the highest rate, at the end of linear and cosine (0)", &S::last},
       {"optimizer", "momentum", "X", "sgd, rmsprop, muon (0.9)", &S::momentum},
       {"optimizer", "weight_decay", "X", "instead of the optimizer's own; vectors are left alone", &S::weight_decay},
+      {"optimizer", "beta1", "X",
+       "adam, adamw, lamb, lion, sophia: of the mean gradient, what stays (the optimizer's own)", &S::beta1},
+      {"optimizer", "beta2", "X",
+       "adam, adamw, lamb: of the mean square, what stays; lion: of the mean gradient (its own)", &S::beta2},
+      {"optimizer", "epsilon", "X", "what keeps a divisor from 0 (the optimizer's own)", &S::epsilon},
+      {"optimizer", "nesterov", "", "sgd: steps by the velocity that comes next (not)", &S::nesterov},
       {"optimizer", "clip_norm", "X", "all gradients together are scaled to at most this norm (0: not)", &S::clip_norm},
       {"optimizer", "clip_value", "X", "each gradient's elements are clamped to +-X (0: not)", &S::clip_value},
       {"optimizer", "ema", "X", "a moving mean of the params is kept, X of it a step; it is what is tested (0: none)",
@@ -67,7 +74,9 @@ const std::vector<Setting>& settings_table() {
       {"optimizer", "precision", "NAME",
        "f32; or f16, bf16: products in it, all else in f32, f16 with a scale that adapts (f32)", &S::precision},
       {"optimizer", "freeze", "NAME,...", "params that stay; NAME* stands for all that begin so", &S::freeze},
-      {"train", "epochs", "N", "times that all examples are seen", &S::epochs},
+      {"optimizer", "lr_scale", "NAME=X,...",
+       "params that step at X times the rate; NAME* stands for all that begin so", &S::lr_scale},
+      {"train", "epochs", "N", "times that all examples are seen (10)", &S::epochs},
       {"train", "steps", "N", "steps in all, instead of epochs", &S::steps},
       {"train", "batch_size", "N", "examples a batch (32)", &S::batch_size},
       {"train", "accumulate", "N", "batches whose mean gradient makes a step (1)", &S::accumulate},
@@ -108,6 +117,46 @@ const std::vector<Setting>& settings_table() {
   return kTable;
 }
 
+namespace {
+
+std::string_view kind_of(const Setting& setting) {
+  return std::visit(
+      [](auto member) -> std::string_view {
+        using T = std::remove_cvref_t<decltype(TrainSettings{}.*member)>;
+        if constexpr (std::is_same_v<T, std::string>) return "string";
+        else if constexpr (std::is_same_v<T, bool>) return "true or false";
+        else if constexpr (std::is_same_v<T, int64_t>) return "whole number";
+        else if constexpr (std::is_same_v<T, double>) return "number";
+        else if constexpr (std::is_same_v<T, Strings>) return "string, or several";
+        else return "whole number, or several";
+      },
+      setting.member);
+}
+
+}  // namespace
+
+std::string settings_markdown() {
+  std::string text =
+      "# Settings of `rlx train`\n\nWritten by `rlx train --markdown`; a test compares. Each key of a config file "
+      "(TOML) "
+      "is an option of the command line too, `batch_size` `--batch-size`, which comes before the file; in parentheses "
+      "stands what it is when left out. Files in a config lie beside it, or are absolute, or begin with `~/`.\n\n"
+      "`[data]` and `[test]` have the names of the model's inputs as keys, and as values a file, or several, which are "
+      "put "
+      "behind one another: `x = \"images.npy\"` is `--data x=images.npy`. A file is `FILE.npy`, `FILE.npz:ARRAY`, "
+      "`FILE.safetensors:TENSOR`, `FILE.csv:COLUMN,...` or an IDX file; of char_lm `text` is a file or a folder.\n";
+  for (std::string_view section : {"model", "train", "optimizer", "quantize", "generate"}) {
+    text += "\n## [" + std::string(section) + "]\n\n| key | value | |\n|---|---|---|\n";
+    for (const Setting& s : settings_table()) {
+      if (s.section != section) continue;
+      std::string help(s.help);
+      std::replace(help.begin(), help.end(), '\n', ' ');
+      text += text_of("| `", s.key, "` | ", kind_of(s), " | ", help, " |\n");
+    }
+  }
+  return text;
+}
+
 void set_from_text(const Setting& setting, const std::string& text, TrainSettings& settings) {
   std::visit(
       [&](auto member) {
@@ -146,9 +195,9 @@ void check_settings(const TrainSettings& s) {
                             {"context", s.context},
                             {"calibration_batches", s.calibration_batches}})
     if (value < 1 || value > int64_t{1} << 32) refuse(key, value, "at least 1");
-  for (auto [key, value] : {std::pair{"epochs", s.epochs},
-                            {"steps", s.steps},
-                            {"warmup", s.warmup},
+  for (auto [key, value] : {std::pair{"epochs", s.epochs}, {"steps", s.steps}})
+    if (value < 0 && value != TrainSettings::kUnset) refuse(key, value, "at least 0");
+  for (auto [key, value] : {std::pair{"warmup", s.warmup},
                             {"seed", s.seed},
                             {"shift", s.shift},
                             {"evaluate_every", s.evaluate_every},
@@ -161,6 +210,8 @@ void check_settings(const TrainSettings& s) {
        {std::pair{"hold_out", s.hold_out}, {"dropout", s.dropout}, {"ema", s.ema}, {"momentum", s.momentum}})
     if (!(value >= 0 && value < 1)) refuse(key, value, "from 0 to below 1");
   if (!(s.learning_rate > 0) || !std::isfinite(s.learning_rate)) refuse("learning_rate", s.learning_rate, "above 0");
+  if (s.weight_decay != TrainSettings::kOwn && !(s.weight_decay >= 0 && std::isfinite(s.weight_decay)))
+    refuse("weight_decay", s.weight_decay, "at least 0");
   if (!(s.last >= 0 && s.last <= 1)) refuse("last", s.last, "from 0 to 1");
   if (!(s.temperature > 0)) refuse("temperature", s.temperature, "above 0");
   for (const auto* list : {&s.hidden, &s.channels})
@@ -168,7 +219,8 @@ void check_settings(const TrainSettings& s) {
       if (n < 1 || n > 1 << 20) refuse(list == &s.hidden ? "hidden" : "channels", n, "1 to 1048576 each");
   if (s.hidden.empty()) refuse("hidden", "empty", "one width at least");
   if (s.channels.empty()) refuse("channels", "empty", "one number at least");
-  if (s.epochs > 0 && s.steps > 0) fail(ErrorCode::invalid_argument, "give either epochs or steps, not both");
+  if (s.epochs != TrainSettings::kUnset && s.steps != TrainSettings::kUnset)
+    fail(ErrorCode::invalid_argument, "give either epochs or steps, not both");
   if (s.model.empty())
     fail(ErrorCode::invalid_argument, "no model is named: linear, mlp, cnn, char_lm, or a .rlx file");
 }

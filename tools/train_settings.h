@@ -2,6 +2,7 @@
 // command line come. Neighbours: tools/train.cpp, the subcommand; tools/train_config.cpp, which reads the file.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -17,6 +18,8 @@ using Strings = std::vector<std::string>;
 using Sources = std::map<std::string, Strings, std::less<>>;
 
 struct TrainSettings {
+  static constexpr int64_t kUnset = INT64_MIN;
+  static constexpr double kOwn = -HUGE_VAL;
   // [model]
   std::string model;  // linear, mlp, cnn, char_lm, or a .rlx file
   std::string params;
@@ -28,11 +31,15 @@ struct TrainSettings {
   double hold_out = 0;
   // [optimizer]
   std::string optimizer = "adamw", schedule = "constant", precision = "f32";
-  double learning_rate = 1e-3, last = 0, momentum = 0.9, weight_decay = -1, clip_norm = 0, clip_value = 0, ema = 0;
+  double learning_rate = 1e-3, last = 0, momentum = 0.9, weight_decay = kOwn, beta1 = kOwn, beta2 = kOwn,
+         epsilon = kOwn;
+  double clip_norm = 0, clip_value = 0, ema = 0;
   int64_t warmup = 0;
-  Strings freeze;
+  bool nesterov = false;
+  Strings freeze, lr_scale;
   // [train]
-  int64_t epochs = 0, steps = 0, batch_size = 32, accumulate = 1, seed = 0, shift = 0;
+  int64_t epochs = kUnset, steps = kUnset;
+  int64_t batch_size = 32, accumulate = 1, seed = 0, shift = 0;
   int64_t log_every = 10, evaluate_every = 0, checkpoint_every = 0, patience = 0, checkpoints = 0;
   bool allow_unused = false;
   std::string out = "trained";
@@ -58,6 +65,9 @@ struct Setting {
   std::string option() const;
 };
 const std::vector<Setting>& settings_table();
+
+/// The table as Markdown: docs/generated/train.md.
+std::string settings_markdown();
 
 /// Reads a TOML file into `settings`; files that it names are looked for beside it. Fails naming the line.
 void read_config(const std::string& path, TrainSettings& settings);

@@ -266,6 +266,13 @@ rlx_status rlx_training_evaluate(rlx_training* training, const char* const* name
 /* From now on another loss of the same params; from now on this constant rate. */
 rlx_status rlx_training_set_loss(rlx_training* training, const rlx_graph* loss, rlx_error** error);
 rlx_status rlx_training_set_learning_rate(rlx_training* training, double rate, rlx_error** error);
+/* From the next step on forward, backward and update are one graph, or (0) not. */
+rlx_status rlx_training_with_fused_optimizer(rlx_training* training, int fused, rlx_error** error);
+/* From the next step on computes in this precision; `policy` is {precision = f16, loss_scale = {...}}, as in a config,
+   or NULL for f32. Fails while gradients wait. */
+rlx_status rlx_training_with_precision_policy(rlx_training* training, const char* policy, rlx_error** error);
+/* Whether forward, backward and update are one graph. */
+int rlx_training_fused_active(const rlx_training* training);
 /* Steps that were made; gradients that wait. */
 int64_t rlx_training_steps(const rlx_training* training);
 int64_t rlx_training_pending(const rlx_training* training);

@@ -202,6 +202,11 @@ class TrainingSession {
   void set_loss(const Graph& loss);
   /// From the next step on.
   void set_learning_rate(LearningRate rate);
+  /// From the next step on forward, backward and update are one graph, or not: TrainConfig::fused. The numbers stay.
+  TrainingSession& with_fused_optimizer(bool fused = true);
+  /// From the next step on computes in this precision: TrainConfig::precision. A scale of the loss begins anew. Fails
+  /// while gradients wait.
+  TrainingSession& with_precision_policy(PrecisionPolicy policy);
 
   Tensor param(const std::string& name) const;
   NamedTensors params() const;

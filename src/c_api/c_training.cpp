@@ -36,6 +36,16 @@ struct ScaleText {
   RLX_FIELDS(ScaleText, field("initial", &ScaleText::initial), field("growth", &ScaleText::growth),
              field("backoff", &ScaleText::backoff), field("interval", &ScaleText::interval));
 };
+/// A part of the config that can be given by itself.
+struct PrecisionText {
+  rlx::DType precision = rlx::f32;
+  ScaleText loss_scale;
+  RLX_FIELDS(PrecisionText, field("precision", &PrecisionText::precision),
+             field("loss_scale", &PrecisionText::loss_scale));
+};
+rlx::PrecisionPolicy policy_of(rlx::DType precision, const ScaleText& scale) {
+  return {precision, scale.initial, scale.growth, scale.backoff, scale.interval};
+}
 struct WrittenText {
   std::string param, output;
   RLX_FIELDS(WrittenText, field("param", &WrittenText::param), field("output", &WrittenText::output));
@@ -100,8 +110,7 @@ rlx::TrainConfig config_from(const char* text) {
   config.optimizer = optimizer_from(c), config.learning_rate = c.learning_rate.rate();
   config.clip_value = c.clip_value, config.clip_norm = c.clip_norm, config.ema = c.ema;
   config.fused = c.fused, config.allow_unused = c.allow_unused;
-  config.precision = {c.precision, c.loss_scale.initial, c.loss_scale.growth, c.loss_scale.backoff,
-                      c.loss_scale.interval};
+  config.precision = policy_of(c.precision, c.loss_scale);
   config.seed = static_cast<uint64_t>(c.seed), config.key_input = c.key_input, config.checkpoints = c.checkpoints;
   for (const WrittenText& w : c.written) config.written[w.param] = w.output;
   for (const GroupText& g : c.groups) config.groups.push_back({g.params, g.lr_scale, g.weight_decay, g.frozen});
@@ -173,6 +182,18 @@ rlx_status rlx_training_set_loss(rlx_training* training, const rlx_graph* loss, 
 }
 rlx_status rlx_training_set_learning_rate(rlx_training* training, double rate, rlx_error** error) {
   return guarded(error, [&] { required(training, "training").session.set_learning_rate(rate); });
+}
+rlx_status rlx_training_with_fused_optimizer(rlx_training* training, int fused, rlx_error** error) {
+  return guarded(error, [&] { required(training, "training").session.with_fused_optimizer(fused != 0); });
+}
+rlx_status rlx_training_with_precision_policy(rlx_training* training, const char* policy, rlx_error** error) {
+  return guarded(error, [&] {
+    auto p = policy ? read_over(PrecisionText{}, policy, "policy") : PrecisionText{};
+    required(training, "training").session.with_precision_policy(policy_of(p.precision, p.loss_scale));
+  });
+}
+int rlx_training_fused_active(const rlx_training* training) {
+  return training && training->session.fused_active() ? 1 : 0;
 }
 int64_t rlx_training_steps(const rlx_training* training) { return training ? training->session.steps() : 0; }
 int64_t rlx_training_pending(const rlx_training* training) {

@@ -1,4 +1,5 @@
-// Losses as composites; see the header.
+// Losses of classes, one for each position, as composites; see the header. Neighbour: reduced_losses.cpp, losses that
+// end in one number.
 #include "rlx/ops/loss.h"
 
 #include <cmath>
@@ -19,12 +20,6 @@ Value nll(Value log_probs, Value labels, int64_t axis) { return emit(op::nll, {l
 Value softmax_cross_entropy(Value logits, Value targets, int64_t axis) {
   return emit(op::softmax_cross_entropy, {logits, targets}, AxisAttrs{axis});
 }
-Value mse(Value prediction, Value target, LossReduction reduction) {
-  return emit(op::mse, {prediction, target}, LossAttrs{reduction});
-}
-Value binary_cross_entropy_with_logits(Value logits, Value target, LossReduction reduction) {
-  return emit(op::binary_cross_entropy_with_logits, {logits, target}, LossAttrs{reduction});
-}
 
 namespace {
 
@@ -38,7 +33,9 @@ Type label_type(const Type& x, const Type& labels, const AxisAttrs& a) {
 }
 /// Where along `axis` of x the class is that the label names.
 Value named_classes(Value x, Value labels, int64_t axis) {
-  return compare(broadcast_like(convert(labels, i64), x, {axis}), iota(x.graph(), {i64, x.dims()}, axis),
+  // A row of numbers that is stretched: all of them in memory would take longer than the comparison.
+  Value classes = iota(x.graph(), {i64, {x.dims()[static_cast<size_t>(axis)]}}, 0);
+  return compare(broadcast_like(convert(labels, i64), x, {axis}), broadcast_in_dim(classes, x.dims(), {axis}),
                  Comparison::eq);
 }
 
@@ -88,42 +85,6 @@ double log_sum_exp(const std::vector<double>& x) {
   return max + std::log(sum);
 }
 
-/// A loss of each element and its target, reduced over all of them.
-OpDef define_element_loss(std::string_view name, std::string_view doc, std::string_view x_name,
-                          double (*f)(double x, double target), Value (*parts)(Value x, Value target)) {
-  return define<LossAttrs>({
-      .name = name,
-      .doc = doc,
-      .operands = {x_name, "target"},
-      .infer =
-          [](Types in, const LossAttrs& a) {
-            require_kind(require_same(in), kReal);
-            return a.reduction == LossReduction::none ? in[0] : Type{in[0].dtype, {}};
-          },
-      .reference =
-          [f](Tensors in, const LossAttrs& a) {
-            Array<double> x(in[0]), target(in[1]);
-            double sum = 0;
-            for (size_t i = 0; i < x.data.size(); ++i) sum += x.data[i] = f(x.data[i], target.data[i]);
-            if (a.reduction == LossReduction::none) return x.rounded_to(in[0].dtype());
-            if (a.reduction == LossReduction::mean) sum /= static_cast<double>(x.data.size());
-            return Array<double>({}, sum).rounded_to(in[0].dtype());
-          },
-      .decompose =
-          [parts](Values in, const LossAttrs& a) {
-            Value y = parts(in[0], in[1]);
-            if (a.reduction == LossReduction::none) return y;
-            Axes all = axes_from(0, y.dims().size());
-            return a.reduction == LossReduction::mean ? mean_over(y, all) : reduce_sum(y, all);
-          },
-      .samples = {{.dims = {{3, 4}, {3, 4}}},
-                  {.dims = {{2, 3, 2}, {2, 3, 2}}, .attrs = LossAttrs{LossReduction::none}},
-                  {.dims = {{5}, {5}}, .attrs = LossAttrs{LossReduction::sum}},
-                  {.dims = {{}, {}}},
-                  {.dims = {{0}, {0}}, .attrs = LossAttrs{LossReduction::sum}}},
-  });
-}
-
 }  // namespace
 
 OpDef define_softmax_cross_entropy_with_logits() {
@@ -168,10 +129,17 @@ OpDef define_softmax_cross_entropy_backward() {
   });
 }
 OpDef define_nll() {
-  return define_label_loss(
+  OpDef op = define_label_loss(
       "nll", "-log_probs[label] along `axis`; NaN for a label that is no class", "log_probs",
       [](const std::vector<double>& x, size_t label) { return -x[label]; },
       [](Value, Value chosen, int64_t) { return -chosen; });
+  // Derived, it would look for the labels among all classes on the way forward too.
+  op.vjp = [](Values in, Values, Values cts, const Attrs& a, const Transforms&) -> Many<Value> {
+    int64_t axis = valid_axis(a.as<AxisAttrs>().axis, in[0].dims().size());
+    Value ct = broadcast_like(-cts[0], in[0], {axis});
+    return select(named_classes(in[0], in[1], axis), ct, zeros_like(ct));
+  };
+  return op;
 }
 
 OpDef define_softmax_cross_entropy() {
@@ -215,22 +183,6 @@ OpDef define_softmax_cross_entropy() {
                   {.dims = {{3, 1, 2}, {3, 1, 2}}, .attrs = AxisAttrs{-2}},
                   {.dims = {{3, 19}, {3, 19}}, .dtypes = {f16, f16}, .lo = 0, .hi = 1}},
   });
-}
-
-OpDef define_mse() {
-  return define_element_loss(
-      "mse", "(prediction - target)^2, reduced over all elements", "prediction",
-      [](double x, double target) { return (x - target) * (x - target); }, squared_difference);
-}
-OpDef define_binary_cross_entropy_with_logits() {
-  return define_element_loss(
-      "binary_cross_entropy_with_logits",
-      "-(target ln s + (1 - target) ln (1 - s)) with s = 1 / (1 + e^-logit), reduced over all elements", "logits",
-      [](double x, double target) {
-        double large = std::log1p(std::exp(-std::abs(x)));  // -ln of the larger of s and 1 - s
-        return target * (large + std::max(-x, 0.0)) + (1 - target) * (large + std::max(x, 0.0));
-      },
-      [](Value x, Value target) { return maximum(x, zeros_like(x)) - x * target + log1p(exp(-abs(x))); });
 }
 
 }  // namespace rlx

@@ -1,8 +1,11 @@
 // Checkpoints of training sessions: one safetensors file with all that is kept; see rlx/train.h.
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstring>
+#include <iterator>
 #include <limits>
+#include <set>
 #include <sstream>
 
 #include "io/safetensors_header.h"
@@ -54,6 +57,30 @@ std::pair<std::string, std::string> first_difference(const std::string& a, const
   return {one, other};
 }
 
+/// The params that rules are for.
+std::set<std::string> params_in(const std::string& rules) {
+  std::set<std::string> names;
+  std::istringstream lines(rules);
+  for (std::string line; std::getline(lines, line);)
+    if (size_t end = line.find(": "); end != std::string::npos) names.insert(line.substr(0, end));
+  return names;
+}
+/// Which params the rules of a checkpoint and of this session do not share: "; it trains 'a' (1 more), ...".
+std::string difference_of_params(const std::string& theirs, const std::string& ours) {
+  auto a = params_in(theirs), b = params_in(ours);
+  auto only = [](const std::set<std::string>& in, const std::set<std::string>& not_in) {
+    std::vector<std::string> names;
+    std::set_difference(in.begin(), in.end(), not_in.begin(), not_in.end(), std::back_inserter(names));
+    return names.empty()       ? ""
+           : names.size() == 1 ? text_of("'", names[0], "'")
+                               : text_of("'", names[0], "' and ", names.size() - 1, " more");
+  };
+  std::string text, more = only(a, b), missing = only(b, a);
+  if (!more.empty()) text += "; it trains " + more + ", this session does not";
+  if (!missing.empty()) text += "; this session trains " + missing + ", it does not";
+  return text;
+}
+
 /// A number in the metadata; fails unless it is one that is not negative.
 template <class T>
 T number_in(std::string_view name, const std::string& text) {
@@ -102,7 +129,8 @@ TrainingSession::Notes TrainingSession::load(const std::string& path) {
           fail(ErrorCode::parse, "its format is '", metadata("format"), "'; this is '", kFormat, "'");
         if (std::string rules = rules_of(s.layout.trained); metadata("rules") != rules) {
           auto [theirs, ours] = first_difference(metadata("rules"), rules);
-          fail(ErrorCode::invalid_argument, "it was trained as '", theirs, "', this session as '", ours, "'");
+          fail(ErrorCode::invalid_argument, "it was trained as '", theirs, "', this session as '", ours, "'",
+               difference_of_params(metadata("rules"), rules));
         }
         auto steps = number_in<int64_t>("steps", metadata("steps"));
         if (steps >= std::numeric_limits<int32_t>::max())

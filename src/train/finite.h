@@ -6,8 +6,10 @@
 
 namespace rlx::train {
 
-/// Runs g node by node by the reference and tells of the first float result with an infinity or NaN: its op, its place
-/// and its scope. An input or param counts too. Empty if there is none.
-std::string first_not_finite(const Graph& g, Tensors inputs, const NamedTensors& params);
+/// Runs g node by node by the reference, and goes back from the output `output`, which is not finite, to the node that
+/// made it so: NaN, or else an infinity, of operands that had none. Tells of its op, the element's place and its scope;
+/// of a NaN made of infinities also where those began. An input or param counts as a node. Numbers that a `select` has
+/// left out, and -inf in masks, are not blamed. Empty if the output is finite.
+std::string first_not_finite(const Graph& g, size_t output, Tensors inputs, const NamedTensors& params);
 
 }  // namespace rlx::train

@@ -75,8 +75,11 @@ constexpr Row kRows[] = {
     {"softmax_cross_entropy_with_logits", kFull},
     {"softmax_cross_entropy", kFull},
     {"nll", kFull},
+    {"cross_entropy", kFull},
     {"mse", kFull},
     {"binary_cross_entropy_with_logits", kFull},
+    {"huber", kFull},
+    {"kl_divergence", kFull},
     // Neither element-wise nor plain moves, and as good in few digits.
     {"dropout", kFollows},
     {"pool", kFollows},

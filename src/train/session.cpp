@@ -1,5 +1,6 @@
 // Training sessions; see rlx/train.h.
 #include <cmath>
+#include <utility>
 
 #include "train/curvature.h"
 #include "train/precision.h"
@@ -9,14 +10,7 @@ namespace rlx {
 
 namespace {
 
-void check_config(const TrainConfig& c) {
-  if (c.clip_norm < 0 || c.clip_value < 0)
-    fail(ErrorCode::invalid_argument, "gradients are clipped at a positive number, got clip_norm = ", c.clip_norm,
-         ", clip_value = ", c.clip_value);
-  if (!(c.ema >= 0 && c.ema < 1)) fail(ErrorCode::invalid_argument, "ema is ", c.ema, "; it goes from 0 to below 1");
-  if (c.checkpoints < 0)
-    fail(ErrorCode::invalid_argument, "checkpoints is ", c.checkpoints, "; it counts parts of the forward pass");
-  const PrecisionPolicy& p = c.precision;
+void check_precision(const PrecisionPolicy& p) {
   if (p.compute != f32 && p.compute != f16 && p.compute != bf16)
     fail(ErrorCode::invalid_argument, "a step computes in f32, f16 or bf16, got ", p.compute);
   if (!(p.loss_scale > 0 && std::isfinite(p.loss_scale) && p.growth >= 1 && p.backoff > 0 && p.backoff < 1) ||
@@ -25,6 +19,26 @@ void check_config(const TrainConfig& c) {
          "a loss scale is finite and above 0, grows by 1 or more, every 1 or more steps, and backs ",
          "off by a fraction; got loss_scale = ", p.loss_scale, ", growth = ", p.growth, ", backoff = ", p.backoff,
          ", growth_interval = ", p.growth_interval);
+}
+void check_rate(const LearningRate& rate) {
+  if (!(rate.peak >= 0 && std::isfinite(rate.peak)))
+    fail(ErrorCode::invalid_argument, "the learning rate is ", rate.peak, "; it is finite and not below 0");
+  if (!std::isfinite(rate.options.last))
+    fail(ErrorCode::invalid_argument, "the last learning rate is ", rate.options.last, " of the highest; it is finite");
+}
+void check_config(const TrainConfig& c) {
+  check_rate(c.learning_rate);
+  for (const ParamGroup& group : c.groups)
+    if (!(group.lr_scale >= 0 && std::isfinite(group.lr_scale)))
+      fail(ErrorCode::invalid_argument, "the group of '", group.params.empty() ? "" : group.params[0],
+           "' steps at lr_scale = ", group.lr_scale, " times the learning rate; it is finite and not below 0");
+  if (!(c.clip_norm >= 0 && c.clip_value >= 0))
+    fail(ErrorCode::invalid_argument, "gradients are clipped at a positive number, got clip_norm = ", c.clip_norm,
+         ", clip_value = ", c.clip_value);
+  if (!(c.ema >= 0 && c.ema < 1)) fail(ErrorCode::invalid_argument, "ema is ", c.ema, "; it goes from 0 to below 1");
+  if (c.checkpoints < 0)
+    fail(ErrorCode::invalid_argument, "checkpoints is ", c.checkpoints, "; it counts parts of the forward pass");
+  check_precision(c.precision);
   const HessianEstimate& h = c.optimizer.hessian;
   if (h.every < 1 || !(h.beta2 >= 0 && h.beta2 < 1))
     fail(ErrorCode::invalid_argument, "the Hessian is estimated every 1 or more steps, and beta2 goes from 0 to below ",
@@ -103,8 +117,7 @@ TrainingSession::TrainingSession(const Graph& loss, NamedTensors initial, TrainC
                  if (train::is_scaled(s.config)) s.scale = s.config.precision.loss_scale;
                  s.losses.push_front(s.made_loss(loss));
                  // What cannot be compiled is said now, not at the first step.
-                 if (s.config.fused) s.fused_graph();
-                 else s.gradient_graph(), s.update_graph();
+                 s.compile_step();
                  if (train::wants_curvature(s.layout)) s.curvature_graph();
                });
 }
@@ -214,8 +227,7 @@ void TrainingSession::set_loss(const Graph& loss) {
                  auto made = s.made_loss(loss);
                  s.losses.push_front(std::move(made));
                  try {
-                   if (s.config.fused) s.fused_graph();
-                   else s.gradient_graph();
+                   s.compile_step();
                  } catch (...) {
                    s.losses.pop_front();
                    throw;
@@ -224,7 +236,39 @@ void TrainingSession::set_loss(const Graph& loss) {
                  if (s.losses.size() > kMostLosses) s.losses.pop_back();
                });
 }
-void TrainingSession::set_learning_rate(LearningRate rate) { state_->config.learning_rate = rate; }
+void TrainingSession::set_learning_rate(LearningRate rate) {
+  check_rate(rate);
+  state_->config.learning_rate = rate;
+}
+
+TrainingSession& TrainingSession::with_fused_optimizer(bool fused) {
+  State& s = *state_;
+  const bool before = std::exchange(s.config.fused, fused);
+  try {
+    s.compile_step();
+  } catch (...) {
+    s.config.fused = before;
+    throw;
+  }
+  return *this;
+}
+TrainingSession& TrainingSession::with_precision_policy(PrecisionPolicy policy) {
+  State& s = *state_;
+  check_precision(policy);
+  if (s.pending > 0)
+    fail(ErrorCode::invalid_argument, "the gradients of ", s.pending, " batches wait; call step_accumulated() first");
+  const PrecisionPolicy before = std::exchange(s.config.precision, policy);
+  auto losses = std::exchange(s.losses, {});
+  try {
+    s.losses.push_front(s.made_loss(losses.front().given));
+    s.compile_step();
+  } catch (...) {
+    s.config.precision = before, s.losses = std::move(losses);
+    throw;
+  }
+  s.scale = train::is_scaled(s.config) ? policy.loss_scale : 1, s.since_overflow = 0;
+  return *this;
+}
 
 Tensor TrainingSession::param(const std::string& name) const {
   const State& s = *state_;

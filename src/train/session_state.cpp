@@ -67,6 +67,10 @@ CompiledGraph& TrainingSession::State::curvature_graph() {
   return compiled(loss().curvature,
                   [&] { return train::curvature_graph(loss().given, layout, config.optimizer.hessian); });
 }
+void TrainingSession::State::compile_step() {
+  if (config.fused) fused_graph();
+  else gradient_graph(), update_graph();
+}
 std::vector<CompiledGraph*> TrainingSession::State::all_compiled() {
   std::vector<CompiledGraph*> all;
   auto add = [&](std::optional<CompiledGraph>& g) {
@@ -102,6 +106,10 @@ std::vector<Tensor> TrainingSession::State::ordered(const std::vector<NamedTenso
       fail(ErrorCode::invalid_argument, "the batch has no '", input.name, "' (", input.types[0], ") for graph '",
            g.name(), "'");
   }
+  for (size_t i = 0; i < batch.size(); ++i)
+    for (size_t j = 0; j < i; ++j)
+      if (batch[i].first == batch[j].first)
+        fail(ErrorCode::invalid_argument, "the batch has '", batch[i].first, "' twice");
   for (const auto& [given, tensor] : batch)
     if (std::none_of(g.inputs().begin(), g.inputs().end(),
                      [&, &wanted = given](Ref r) { return g.node(r).name == wanted; }))
@@ -151,13 +159,14 @@ void TrainingSession::State::fail_not_finite(std::string_view what, double value
   std::vector<Tensor> inputs(batch.begin(), batch.end()), params(trained().begin(), trained().end());
   params.insert(params.end(), written().begin(), written().end());
   inputs.insert(inputs.end(), params.begin(), params.end());
-  std::string found = train::first_not_finite(train::forward_graph(loss().computed, layout), inputs, fixed);
+  std::string found = train::first_not_finite(train::forward_graph(loss().computed, layout), 0, inputs, fixed);
   if (found.empty()) {
     inputs.assign(batch.begin(), batch.end());
     if (train::is_scaled(config)) inputs.push_back(scalar_tensor(f32, scale));
     inputs.insert(inputs.end(), params.begin(), params.end());
     for (const train::Trained& t : layout.trained) inputs.push_back(Tensor(t.type.dtype, shape_of(t.type.dims)));
-    found = train::first_not_finite(train::gradient_graph(loss().computed, layout, config), inputs, fixed);
+    const size_t norm = loss().given.outputs().size();
+    found = train::first_not_finite(train::gradient_graph(loss().computed, layout, config), norm, inputs, fixed);
   }
   fail(ErrorCode::invalid_argument, what, " is ", name_of_number(value), " at step ", steps + 1, "; ",
        found.empty() ? "computed again node by node, all numbers are finite" : found, ". Nothing was updated");

@@ -42,6 +42,8 @@ struct TrainingSession::State {
   CompiledGraph& update_graph();
   CompiledGraph& fused_graph();
   CompiledGraph& curvature_graph();
+  /// What a step runs.
+  void compile_step();
   /// Every compiled graph there is.
   std::vector<CompiledGraph*> all_compiled();
   void bind_fixed();

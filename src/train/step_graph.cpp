@@ -151,8 +151,8 @@ Value output_update(Graph& to, const Layout& layout, const TrainConfig& config, 
       if (RowGradient by_rows = as_rows(grads[i])) grads[i] = by_rows.rows, places[i] = by_rows.places;
   Value norm = norm_of(to, grads), ok = is_finite(norm);
   if (also_finite) ok = logical_and(ok, is_finite(also_finite));
-  to.output(norm, "grad_norm");
-  to.output(ok, "ok");
+  to.output(norm, "train/grad_norm");
+  to.output(ok, "train/ok");
   // Behind the norm: else an update would be fused with its gradient's square, before it is known whether it counts,
   // and would need memory of its own.
   grads.push_back(ok);
@@ -283,8 +283,8 @@ Graph gradient_graph(const Graph& loss, const Layout& layout, const TrainConfig&
   for (size_t o = 0; o < outputs; ++o) to.output(out[o], loss.outputs()[o].name);
   auto gradients = Values(out).subspan(outputs);
   Value norm = norm_of(to, gradients), ok = logical_and(is_finite(norm), is_finite(out[0]));
-  to.output(norm, "grad_norm");
-  to.output(ok, "ok");
+  to.output(norm, "train/grad_norm");
+  to.output(ok, "train/ok");
   output_written(to, layout, loss, Values(out).first(outputs), ok, leaves.written);
   std::vector<Value> held(gradients.begin(), gradients.end());  // behind the norm, as in `output_update`
   held.push_back(ok);

@@ -79,6 +79,21 @@ static void it_learns(void) {
   OK(rlx_training_step(training, kBatchNames, batch, 2, 0, &result, NULL, 0, &error));
   EXPECT(result.learning_rate == 0.25);
   OK(rlx_training_set_loss(training, loss, &error));
+  EXPECT(rlx_training_fused_active(training));
+  OK(rlx_training_with_fused_optimizer(training, 0, &error));
+  OK(rlx_training_step(training, kBatchNames, batch, 2, 0, &result, NULL, 0, &error));
+  EXPECT(!rlx_training_fused_active(training) && result.path == 0);
+  OK(rlx_training_with_fused_optimizer(training, 1, &error));
+  OK(rlx_training_with_precision_policy(training, "{precision = f16, loss_scale = {initial = 512}}", &error));
+  OK(rlx_training_step(training, kBatchNames, batch, 2, 0, &result, NULL, 0, &error));
+  EXPECT(result.path == 1 && result.loss_scale == 512);
+  OK(rlx_training_with_precision_policy(training, NULL, &error));
+  OK(rlx_training_step(training, kBatchNames, batch, 2, 0, &result, NULL, 0, &error));
+  EXPECT(result.loss_scale == 1);
+  EXPECT(rlx_training_with_precision_policy(training, "{precision = f64}", &error) == RLX_INVALID_ARGUMENT &&
+         strstr(rlx_error_message(error), "a step computes in f32, f16 or bf16, got f64") != NULL);
+  rlx_error_free(error);
+  error = NULL;
   rlx_training_free(training);
 }
 
@@ -129,6 +144,7 @@ static void mistakes_have_messages(void) {
   expect_refused("{optimizer = \"adamn\"}", "there is no optimizer 'adamn'; there are sgd, adam,");
   expect_refused("{optimizer = \"sgd\", attributes = \"{momentun = 1}\"}", "attributes of the optimizer 'sgd'");
   expect_refused("{learning_rates = 1}", "a known attribute (optimizer, ");
+  expect_refused("{learning_rate = {peak = -1}}", "the learning rate is -1; it is finite and not below 0");
   expect_refused("{precision = f64}", "a step computes in f32, f16 or bf16, got f64");
   expect_refused("{} more", "the end of the text");
   rlx_training* training = session_of(NULL);

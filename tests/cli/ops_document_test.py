@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""docs/generated/ops.md is what `rlx ops --markdown` prints."""
+"""docs/generated/ is what the program prints: ops.md `rlx ops --markdown`, train.md `rlx train --markdown`."""
 
 import difflib
 import sys
@@ -8,15 +8,19 @@ from program import ROOT, rlx
 
 
 def main():
-    result = rlx("ops", "--markdown")
-    if result.returncode != 0:
-        sys.exit(result.stderr)
-    document = ROOT / "docs/generated/ops.md"
-    written = document.read_text(encoding="utf-8") if document.exists() else ""
-    difference = list(difflib.unified_diff(written.splitlines(), result.stdout.splitlines(), "docs/generated/ops.md", "rlx ops --markdown", lineterm=""))
-    if difference:
-        print("\n".join(difference[:60]))
-        sys.exit("The op table has changed: rlx ops --markdown > docs/generated/ops.md")
+    stale = []
+    for name in ("ops", "train"):
+        result = rlx(name, "--markdown")
+        if result.returncode != 0:
+            sys.exit(result.stderr)
+        document = ROOT / f"docs/generated/{name}.md"
+        written = document.read_text(encoding="utf-8") if document.exists() else ""
+        difference = list(difflib.unified_diff(written.splitlines(), result.stdout.splitlines(), f"docs/generated/{name}.md", f"rlx {name} --markdown", lineterm=""))
+        if difference:
+            print("\n".join(difference[:60]))
+            stale.append(f"rlx {name} --markdown > docs/generated/{name}.md")
+    if stale:
+        sys.exit("The documents are no longer what is printed:\n" + "\n".join(stale))
 
 
 if __name__ == "__main__":

@@ -148,11 +148,51 @@ class Train(ProgramTest):
             (["linear", "--schedule", "x"], "no schedule 'x'"), (["linear", "--dropout", 1], "dropout is 1"),
             (["linear", "--steps", 3, "--epochs", 3], "either epochs or steps"), (["linear", "--shift", 2], "shift moves images"),
             (["linear", "--data", "x=/nonexistent.npy"], "(?s)nonexistent.npy.*reading the data 'x'"),
+            (["linear", "--weight-decay", -0.1], "weight_decay is -0.1; it must be at least 0"),
             (["linear", "--freeze", "nothing"], "'nothing'"), (["linear", "--freeze", "out*"], "no param to train"),
         ]:  # fmt: skip
             with self.subTest(arguments):
                 self.fails(1, message, "train", *arguments, "--out", self.out)
         self.fails(1, "'linear' takes 'x' and the answers 't'", "train", "linear", *self.data, "--data", f"z={self.folder}/x.npy", "--out", self.out)
+
+    def test_no_epoch_and_no_step_leave_the_params_as_they_are(self):
+        self.train("mlp", *self.data, "--hidden", "8", "--epochs", 1, "--hold-out", 0.2, "--out", self.out)
+        params = self.out / "params.safetensors"
+        for i, none in enumerate((["--epochs", 0, "--schedule", "cosine", "--warmup", 5], ["--steps", 0])):
+            out = self.folder / f"none{i}"
+            text = self.train("mlp", *self.data, "--hidden", "8", "--hold-out", 0.2, "--params", params, *none, "--out", out)
+            self.assertRegex(text, r"; 0 steps of 32")
+            self.assertRegex(text, r"step 0 of 0  test loss")
+            self.assertEqual(list(metrics(out, "test_loss").values()), list(metrics(self.out, "test_loss").values()))
+            self.assertEqual(checkpoint(out, "params.safetensors")[1], checkpoint(self.out, "params.safetensors")[1])
+        self.fails(1, "epochs is -1; it must be at least 0", "train", "linear", "--epochs", -1, "--out", self.out)
+
+    def test_the_optimizer_and_its_groups_are_as_they_were_named(self):
+        self.file("c.toml", '[model]\nname = "mlp"\nhidden = [8]\n[optimizer]\noptimizer = "adamw"\nbeta1 = 0.8\nbeta2 = 0.95\nepsilon = 1e-6\n'
+                  'weight_decay = 0.25\nlr_scale = ["out.*=0.5", "hidden.0.bias=2"]\n[train]\nsteps = 2\n')  # fmt: skip
+        self.train("--config", self.folder / "c.toml", *self.data, "--out", self.out)
+        rules = dict(line.split(": ", 1) for line in checkpoint(self.out)[0]["rules"].splitlines())
+        adamw = "adam_update {beta1 = 0.8, beta2 = 0.95, epsilon = 1e-06, %sdecoupled = true} at %s times the rate"
+        self.assertEqual(rules, {"hidden.0.weight": adamw % ("weight_decay = 0.25, ", 1), "hidden.0.bias": adamw % ("", 2),
+                                 "out.weight": adamw % ("weight_decay = 0.25, ", 0.5), "out.bias": adamw % ("", 0.5)})  # fmt: skip
+        sgd = self.folder / "sgd"
+        self.train("mlp", *self.data, "--hidden", "8", "--steps", 2, "--optimizer", "sgd", "--nesterov", "--out", sgd)
+        self.assertIn("hidden.0.weight: sgd_update {momentum = 0.9, nesterov = true} at 1 times", checkpoint(sgd)[0]["rules"])
+        for arguments, message in [
+            (["--optimizer", "sgd", "--beta1", 0.5], "the optimizer 'sgd' has no beta1"), (["--nesterov"], "nesterov is a way of sgd, not of 'adamw'"),
+            (["--beta1", 1], "beta1 is 1; it goes from 0 to below 1"), (["--lr-scale", "out.*"], r"lr_scale is 'out.\*'; it is NAME=X"),
+            (["--lr-scale", "nowhere=2"], "lr_scale names the param 'nowhere', which the model has not"),
+            (["--lr-scale", "out.bias=-2"], "X finite and not below 0"),
+        ]:  # fmt: skip
+            with self.subTest(arguments):
+                self.fails(1, message, "train", "mlp", *self.data, *arguments, "--out", self.folder / "no")
+
+    def test_memory_is_told_and_less_with_parts_computed_again(self):
+        arguments = ["mlp", *self.data, "--hidden", ",".join(["8"] * 24), "--batch-size", 60, "--steps", 3]
+        text = self.train(*arguments, "--out", self.out)
+        self.assertRegex(text, r"memory [\d.]+ kB \(params [\d.]+ kB, states [\d.]+ kB, activations and gradients [\d.]+ kB\), of the process at most [\d.]+ MB")
+        self.train(*arguments, "--checkpoints", 4, "--out", self.folder / "parts")
+        self.assertLess(metrics(self.folder / "parts", "memory_bytes")[3], 0.8 * metrics(self.out, "memory_bytes")[3])
 
     def test_damaged_data_are_refused(self):
         (self.folder / "cut.npz").write_bytes(b"PK\3\4 cut")
@@ -213,6 +253,7 @@ class Train(ProgramTest):
         again = ["train", "mlp", *self.data, "--steps", 4, "--out", self.out, "--resume"]
         self.fails(1, r"(?s)'hidden.0.weight'.*f32\[8, 3\].*f32\[9, 3\].*loading the checkpoint", *again, "--hidden", "9")
         self.fails(1, r"trained as 'hidden.0.weight: adam_update.*this session as 'hidden.0.weight: lion", *again, "--hidden", "8", "--optimizer", "lion")
+        self.fails(1, "this session trains 'hidden.1.bias' and 1 more, it does not", *again, "--hidden", "8,8")
         self.fails(1, "'batch_size=32'; this one has 'batch_size=16'", *again, "--hidden", "8", "--batch-size", 16)
         self.fails(1, "checkpoint.safetensors", "train", "linear", "--out", self.folder / "none", "--resume")
 
@@ -235,6 +276,12 @@ class Train(ProgramTest):
     def test_a_loss_that_is_no_number_ends_it_with_the_node(self):
         self.fails_after(r"the loss is (inf|nan) at step \d+; .*", "train", "linear", *self.data, "--optimizer", "sgd", "--momentum", 0,
                          "--learning-rate", 1e30, "--steps", 50, "--out", self.out)  # fmt: skip
+
+    def test_a_nan_in_the_data_is_found(self):
+        rows = "".join(f"{a},{a + 1},{'' if a == 41 else a}\n" for a in range(60))
+        table = self.file("holes.csv", "a,b,t\n" + rows)
+        self.fails_after(r"(?s)the loss is nan at step 1; .* in the input 't'.*while learning from data of which example 41 of 't' has nan", "train", "linear",
+                         "--data", f"x={table}:a,b", "--data", f"t={table}:t", "--batch-size", 64, "--out", self.out)  # fmt: skip
 
     def fails_after(self, pattern, *arguments):
         from program import rlx

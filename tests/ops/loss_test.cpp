@@ -58,3 +58,38 @@ TEST_CASE("mse reduces as it is told") {
                            {{{3}, {0, 4, 16}}}) == "");
   CHECK(mismatch_of_floats([](Values v) { return mse(v[0], v[1]); }, {{{0}, {}}, {{0}, {}}}, {{{}, {kNaN}}}) == "");
 }
+TEST_CASE("cross_entropy leaves out labels that do not count, whatever their logits are, and weighs the others") {
+  // Row 2 has no finite logit, and its label does not count.
+  Numbers x{{3, 3}, {1, 2, 3, 0, -1, 2, kNaN, kInf, 0}};
+  Tensor labels = tensor(i64, {3}, {2, 0, -100});
+  auto of = [&](CrossEntropyAttrs a, std::vector<double> weight, Shape shape, std::vector<double> wanted) {
+    std::vector<Tensor> in = {tensor(f64, x.shape, x.values), labels};
+    if (!weight.empty()) in.push_back(tensor(f64, {3}, weight));
+    return mismatch(
+        [&](Values v) { return v.size() > 2 ? cross_entropy(v[0], v[1], v[2], a) : cross_entropy(v[0], v[1], a); }, in,
+        {tensor(f64, shape, wanted)});
+  };
+  const double first = 0.4076059644443804, second = 2.1698460195562856;
+  CHECK(of({.reduction = LossReduction::none}, {}, {3}, {first, second, 0}) == "");
+  CHECK(of({}, {}, {}, {(first + second) / 2}) == "");
+  CHECK(of({.reduction = LossReduction::sum}, {}, {}, {first + second}) == "");
+  CHECK(of({.reduction = LossReduction::batch_mean}, {}, {}, {(first + second) / 3}) == "");
+  CHECK(of({}, {3, 0, 1}, {}, {(3 * second + first) / 4}) == "");
+  CHECK(of({.ignore_index = 0}, {}, {}, {kNaN}) == "");  // -100 is no class then
+  // Smoothing pulls towards the mean of all classes: 0.7 of the label's loss, 0.3 of their mean.
+  CHECK(of({.label_smoothing = 0.3, .reduction = LossReduction::none}, {}, {3}, {first + 0.3, second - 0.1, 0}) == "");
+}
+TEST_CASE("huber is a parabola within delta and a line beyond, and overflows nowhere") {
+  Numbers x{{5}, {0, 0.5, 1, -3, 1e30}}, t{{5}, {0, 0, 0, 0, 0}};
+  CHECK(mismatch_of_floats([](Values v) { return huber(v[0], v[1], 1, LossReduction::none); }, {x, t},
+                           {{{5}, {0, 0.125, 0.5, 2.5, 1e30}}}) == "");
+  CHECK(mismatch_of_floats([](Values v) { return huber(v[0], v[1], 0.5); }, {{{2}, {2, 0.25}}, {{2}, {0, 0}}},
+                           {{{}, {0.453125}}}) == "");
+}
+TEST_CASE("kl_divergence adds nothing where the target is 0") {
+  Numbers x{{2, 2}, {-kInf, 0, -0.6931471805599453, -0.6931471805599453}}, t{{2, 2}, {0, 1, 0.5, 0.5}};
+  CHECK(mismatch_of_floats([](Values v) { return kl_divergence(v[0], v[1], {.reduction = LossReduction::batch_mean}); },
+                           {x, t}, {{{}, {0}}}) == "");
+  CHECK(mismatch_of_floats([](Values v) { return kl_divergence(v[0], v[1], {.reduction = LossReduction::sum}); },
+                           {{{2}, {-1, -2}}, {{2}, {0.25, 0.75}}}, {{{}, {1.1876648553811917}}}) == "");
+}

@@ -6,6 +6,7 @@ import numpy as np
 
 import rlx
 import rlx.numpy as rnp
+from rlx import train
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -39,6 +40,24 @@ def test_training(tmp_path, monkeypatch):
     assert names["result"].loss < np.mean(batch["t"] ** 2) and names["result"].step == 5
     assert set(names["params"]) == {"w", "b"} and np.any(np.asarray(names["params"]["w"]))
     assert (tmp_path / "run.safetensors").exists()
+
+
+def test_training_goes_on_where_it_was(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    x = np.random.default_rng(1).normal(size=(200, 3)).astype(np.float32)
+    data = {"x": x, "t": x @ np.float32([[1], [2], [3]]), "np": np}
+    code = code_of("docs/training.md", 1)
+
+    def trained(resuming, steps):
+        loss = lambda p, b: rnp.mean((b["x"] @ p["w"] - b["t"]) ** 2)
+        session = train.Session(loss, {"w": np.zeros((3, 1), np.float32)}, train.adamw(train.cosine(0.01, 1000)))
+        exec(code.replace("1000", str(steps)), {**data, "session": session, "resuming": resuming})
+        return session
+
+    whole = trained(False, 1000)
+    trained(False, 550)
+    resumed = trained(True, 1000)
+    assert resumed.steps == 1000 and np.array_equal(whole.params["w"], resumed.params["w"])
 
 
 def test_quantization(tmp_path, monkeypatch):

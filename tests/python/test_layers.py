@@ -165,3 +165,34 @@ def test_empty_convolutions():
     for x, w, groups in [((1, 1, 0), (1, 1, 1), 1), ((1, 4, 8, 0), (4, 1, 1, 1), 4), ((0, 2, 5), (2, 1, 3), 2)]:
         made = rlx.jit(lambda x, w, groups=groups: rlx.conv(x, w, groups=groups))(np.zeros(x, "f4"), np.ones(w, "f4"))
         assert made.shape == (x[0], w[0], *(n - k + 1 for n, k in zip(x[2:], w[2:])))
+
+
+def test_losses(rng):
+    """Beside the formulas in float64; tests/golden/ops/loss_gradients.* has PyTorch's numbers and derivatives."""
+    x, labels, w = rng.normal(size=(6, 4)).astype("f4"), np.array([0, 3, -100, 2, 1, 0]), rng.uniform(size=4).astype("f4")
+    logp, keep = sp.log_softmax(x.astype("f8"), axis=1), labels >= 0
+    safe = np.where(keep, labels, 0)
+    each = np.where(keep, -logp[np.arange(6), safe], 0)
+    close(nn.cross_entropy(x, labels, reduction="none"), each, 1e-6)
+    close(nn.cross_entropy(x, labels), each.sum() / 5, 1e-6)
+    close(nn.cross_entropy(x.T, labels, axis=0, reduction="sum"), each.sum(), 1e-6)
+    smooth = np.where(keep, 0.8 * each - 0.2 * logp.mean(1), 0)
+    close(nn.cross_entropy(x, labels, label_smoothing=0.2), smooth.sum() / 5, 1e-6)
+    counted = w[safe] * keep
+    close(nn.cross_entropy(x, labels, weight=w), (counted * each).sum() / counted.sum(), 1e-6)
+    targets = sp.softmax(rng.normal(size=(6, 4)), axis=1)
+    close(nn.cross_entropy(x, targets.astype("f4"), w, label_smoothing=0.1), -((0.9 * targets + 0.025) * w * logp).sum() / 6, 1e-6)
+    close(nn.smooth_labels(targets, 0.1), 0.9 * targets + 0.025)
+    a, b = (rng.normal(size=(3, 5)) * 2 for _ in range(2))
+    d = np.abs(a - b)
+    close(nn.mse(a, b), (d**2).mean())
+    close(nn.huber(a, b, delta=0.5, reduction="none"), np.where(d <= 0.5, d**2 / 2, 0.5 * (d - 0.25)))
+    close(nn.binary_cross_entropy_with_logits(a, d > 1, reduction="sum"), (softplus(a) - a * (d > 1)).sum())
+    q, p = sp.log_softmax(a, axis=1), sp.softmax(b, axis=1)
+    close(nn.kl_divergence(q, p, reduction="batch_mean"), (p * (np.log(p) - q)).sum() / 3)
+    close(nn.kl_divergence(q, np.log(p), log_target=True), (p * (np.log(p) - q)).mean())
+    for loss in (nn.mse, nn.huber, nn.kl_divergence, nn.binary_cross_entropy_with_logits):
+        with pytest.raises(ValueError, match=r"compares arrays of one shape, got \(3, 1\) and \(3,\)"):
+            loss(np.ones((3, 1)), np.ones(3))
+    with pytest.raises(rlx.Error, match=r"weight must be f32\[4\], one for each class"):
+        nn.cross_entropy(x, labels, w[:3])

@@ -140,6 +140,26 @@ def test_accumulation_means_and_groups():
     assert np.all(np.asarray(both.params["a"]) != start()["w"])
 
 
+def test_a_session_changes_how_it_steps():
+    plain, turned = (train.Session(squares, start(), train.adam(0.05)) for _ in range(2))
+    assert turned.with_fused_optimizer(False) is turned and not turned.fused_active()
+    assert turned.step(BATCH).path == "gradient" and plain.step(BATCH).path == "fused"
+    assert turned.with_fused_optimizer().fused_active() and turned.update_path() == "fused"
+    for _ in range(10):
+        plain.step(BATCH), turned.step(BATCH)
+    assert np.max(np.abs(np.asarray(plain.params["w"]) - np.asarray(turned.params["w"]))) <= 1e-6
+    first = turned.with_precision_policy("f16", train.LossScale(1024.0)).step(BATCH)
+    assert first.loss_scale == 1024 and turned.loss_scale == 1024
+    for _ in range(200):
+        last = turned.step(BATCH)
+    assert last.loss < 0.1 * first.loss
+    assert turned.with_precision_policy("float32").loss_scale == 1
+    with pytest.raises(rlx.Error, match="precision is 'f32', 'f16' or 'bf16', got 'f8'"):
+        turned.with_precision_policy("f8")
+    before = train.Session(squares, start(), train.sgd(0.05)).with_precision_policy("bf16").with_fused_optimizer(False)
+    assert before.step(BATCH).path == "gradient" and not before.fused_active()
+
+
 def test_rates():
     seen = [train.Session(squares, start(), train.sgd(rate)) for rate in
             (train.constant(0.2, warmup=4), lambda step: 0.2 * min(1.0, (step - 1) / 4))]
@@ -249,6 +269,15 @@ def test_mistakes():
         train.Session(squares, start(), groups=[train.Group("v", frozen=True)]).step(BATCH)
     with pytest.raises(rlx.Error, match="the loss is nan at step 1"):
         train.Session(lambda p, x: rnp.sum(rnp.log(x * p["w"])), {"w": np.ones(2, np.float32)}).step(np.array([1, -1], np.float32))
+    with pytest.raises(TypeError, match="the params of a group are names, .* got 3"):
+        train.Session(squares, start(), groups=train.Group(3))
+    with pytest.raises(TypeError, match=r"a group is made by rlx.train.Group\(...\), got dict"):
+        train.Session(squares, start(), groups=[{"params": "w"}])
+    for rate in (-0.1, float("nan"), lambda step: float("inf")):
+        with pytest.raises(rlx.Error, match="the learning rate is .*; it is finite and not below 0"):
+            train.Session(squares, start(), train.sgd(rate)).step(BATCH)
+    with pytest.raises(rlx.Error, match=r"label 1 is 3, and the classes of f32\[2, 3\] go from 0 to 2"):
+        train.Session(lambda p, t: rlx.nn.cross_entropy(p, t), np.ones((2, 3), np.float32)).step(np.array([0, 3]))
     with pytest.raises(rlx.Error, match="before this"):
         train.Session(squares, start()).save("nowhere.safetensors")
 
@@ -287,3 +316,58 @@ def test_batch_norm_has_no_variance_of_one_value_to_learn_from():
     with pytest.raises(rlx.Error, match=r"more than one value; \(1, 3\) has 1"):
         rlx.nn.batch_norm(np.ones((1, 3), np.float32), ones, zeros, zeros, ones)
     rlx.nn.batch_norm(np.ones((1, 3), np.float32), ones, zeros, zeros, ones, training=False)
+
+
+def test_a_function_as_a_graph(tmp_path, rng):
+    """A loss with open dims becomes a graph that trains as the function does, is saved, and is quantized."""
+    weights = lambda *shape: rng.normal(size=shape).astype(np.float32) * 0.3
+    params = {"layers": [{"weight": weights(8, 16), "bias": weights(16)}, {"weight": weights(16, 3), "bias": weights(3)}]}
+
+    def net(params, x):
+        first, second = params["layers"]
+        return rlx.nn.relu(x @ first["weight"] + first["bias"]) @ second["weight"] + second["bias"]
+
+    def loss(params, x, t):
+        y = net(params, x)
+        return rlx.nn.cross_entropy(y, t), {"logits": y}
+
+    open_rows = rlx.ShapeDtype(("N", 8)), rlx.ShapeDtype(("N",), "i32")
+    graph = train.graph(loss, params, *open_rows)
+    named = train.named_params(params)
+    assert sorted(named) == ["layers.0.bias", "layers.0.weight", "layers.1.bias", "layers.1.weight"]
+    graph.save(tmp_path / "loss.rlx")
+    by_graph = train.Session(rlx.Graph.load(tmp_path / "loss.rlx"), named, train.adamw(0.01))
+    by_function = train.Session(loss, params, train.adamw(0.01))
+    x = rng.normal(size=(12, 8)).astype(np.float32)
+    t = (x[:, 0] > 0).astype(np.int32)
+    for rows in (12, 5, 1, 12):
+        a, b = by_graph.step({"x": x[:rows], "t": t[:rows]}), by_function.step(x[:rows], t[:rows])
+        assert a.loss == pytest.approx(b.loss, rel=1e-6) and a.aux[0].shape == (rows, 3)
+    learning = rlx.quantization.add(graph, training=True, activations="ema")
+    session = train.Session(learning.graph, {**named, **learning.initial(named)}, train.adamw(0.01), groups=learning.groups, written=learning.written)
+    first = session.step({"x": x, "t": t}).loss
+    for _ in range(50):
+        last = session.step({"x": x, "t": t}).loss
+    assert last < 0.5 * first
+    int8 = rlx.quantization.export(rlx.quantization.add(train.graph(net, params, open_rows[0]), activations="ema").graph, session.params)
+    assert int8.table.count("qmatmul") == 2
+
+    dropped = train.graph(lambda p, batch, key: rnp.mean(rlx.nn.dropout(key, batch["x"] @ p, 0.5) ** 2), weights(8), {"x": x, "more": (t, t)}, key=True)
+    assert dropped.count(0) == 4 and 'input() @"more.1"' in dropped.text() and 'input() @"key" : u32[2]' in dropped.text()
+    assert train.graph(lambda p: {"a": p, "b": p * 2}, weights(2)).text().count('@"b"') == 1
+    # Means and variances over dims that are open, and batch norm by them.
+    ones, zeros = np.ones(8, np.float32), np.zeros(8, np.float32)
+    def normed(p, x):
+        y, mean, variance = rlx.nn.batch_norm(x * p, ones, zeros, zeros, ones)
+        return rnp.mean(y**4), {"mean": mean, "variance": variance, "all": rnp.var(x), "std": rnp.std(x, axis=0, ddof=1)}
+    by_graph = train.Session(train.graph(normed, ones, open_rows[0]), {"params": ones}, train.sgd(0.1))
+    for rows in (12, 3):
+        (value, aux), (wanted, wanted_aux) = by_graph.evaluate({"x": x[:rows]}), normed(ones, x[:rows])
+        close(value, wanted, 1e-6)
+        close(aux, [wanted_aux[k] for k in sorted(wanted_aux)], 1e-6)
+    outer = []
+    rlx.jit(lambda v: outer.append(v) or v)(x)
+    with pytest.raises(rlx.Error):
+        train.graph(lambda p, x: rnp.sum(p * outer[0][0]), weights(8), x)
+    with pytest.raises(rlx.Error, match="already has an input named 'a'"):
+        train.graph(lambda p, x, y: p, weights(2), {"a": x}, {"a": x})

@@ -165,3 +165,28 @@ TEST_CASE("gradients that overflow at any scale are an error, and so are those t
   CHECK(load_number(full.param("w"), 0) == 0);
   CHECK(full.steps() == 0);
 }
+
+TEST_CASE("a session goes over to another precision, and the scale of its loss begins anew") {
+  LinearRegression problem;
+  TrainConfig config;
+  config.optimizer = Optimizer::sgd(), config.learning_rate = 0.1;
+  TrainingSession session(LinearRegression::loss(), problem.initial(0), config);
+  double first = session.step(problem.batch()).loss, last = 0;
+  CHECK(&session.with_precision_policy(PrecisionPolicy::auto_mixed()) == &session);
+  CHECK(session.loss_scale() == 65536);
+  for (int i = 0; i < 40; ++i) last = session.step(problem.batch()).loss;
+  CHECK(last < 0.1 * first);
+  CHECK(session.loss_scale() < 65536);  // some steps overflowed
+  session.accumulate(problem.batch());
+  CHECK_THROWS_WITH_AS(session.with_precision_policy({}), doctest::Contains("the gradients of 1 batches wait"), Error);
+  session.step_accumulated();
+  session.with_precision_policy({});
+  CHECK(session.loss_scale() == 1);
+  int64_t before = session.steps();
+  for (int i = 0; i < 40; ++i) last = session.step(problem.batch()).loss;
+  CHECK(session.steps() == before + 40);
+  CHECK(last < 1e-4 * first);
+  CHECK_THROWS_WITH_AS(session.with_precision_policy({.compute = f64}),
+                       doctest::Contains("computes in f32, f16 or bf16, got f64"), Error);
+  CHECK(session.step(problem.batch()).loss < 1e-4 * first);
+}

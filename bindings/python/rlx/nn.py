@@ -163,10 +163,68 @@ def batch_norm(x, gamma, beta, mean, variance, training=True, momentum=0.1, epsi
     if not training:
         return ops.batch_norm_inference(x, gamma, beta, mean, variance, epsilon=epsilon, feature_axis=axis), mean, variance
     others = tuple(a for a in range(x.ndim) if a != axis_of(axis, x.ndim))
-    count = math.prod(x.shape[a] for a in others)
-    if count < 2:
+    extents = [x.shape[a] for a in others]
+    if not any(isinstance(n, str) for n in extents) and (count := math.prod(extents)) < 2:
         raise Error(at_user_line(f"batch_norm in training takes the variance of each channel, of more than one value; {x.shape} has {count}"))
     now, spread = rnp.mean(x, others), rnp.var(x, others)
     y = ops.batch_norm_inference(x, gamma, beta, now, spread, epsilon=epsilon, feature_axis=axis)
     moved = lambda old, new: old * (1 - momentum) + ops.stop_gradient(new) * momentum
     return y, moved(mean, now), moved(variance, rnp.var(x, others, ddof=1))
+
+
+# ---- losses ----
+def _pair(name, x, target):
+    """Two operands of one dtype; losses do not broadcast: (n, 1) against (n,) would be n * n of them."""
+    x, target = ew.promoted(ew.inexact(x), target)
+    if x.shape != target.shape:
+        raise ValueError(at_user_line(f"{name} compares arrays of one shape, got {x.shape} and {target.shape}"))
+    return x, target
+
+
+def cross_entropy(logits, labels, weight=None, axis=-1, ignore_index=-100, label_smoothing=0.0, reduction="mean"):
+    """-log_softmax of the logits at the labels, as torch.nn.functional.cross_entropy; the classes stand along `axis`. Labels are
+    integers, of which those that are `ignore_index` do not count, or the weights of all classes, of the logits' shape. `weight`
+    (classes,) counts each class by its own: the mean over labels that are integers is over the weights that count. `reduction`:
+    "none", "mean", "sum"."""
+    logits, labels = ew.inexact(logits), as_array(labels)
+    if weight is not None:
+        weight = rnp.astype(as_array(weight), logits.dtype_name)
+    if _dtypes.is_integer(labels.dtype_name):
+        return ops.cross_entropy(logits, labels, weight, axis=axis, ignore_index=ignore_index, label_smoothing=label_smoothing, reduction=reduction)
+    logits, targets = _pair("cross_entropy with weights of all classes", logits, labels)
+    if label_smoothing:
+        targets = smooth_labels(targets, label_smoothing, axis)
+    if weight is not None:
+        shape = [1] * logits.ndim
+        shape[axis_of(axis, logits.ndim)] = -1
+        targets = targets * reshape(weight, shape)
+    losses = ops.softmax_cross_entropy(logits, targets, axis=axis)
+    if reduction not in ("none", "mean", "sum"):
+        raise ValueError(at_user_line(f"reduction is 'none', 'mean' or 'sum', got {reduction!r}"))
+    return losses if reduction == "none" else rnp.mean(losses) if reduction == "mean" else rnp.sum(losses)
+
+
+def smooth_labels(targets, smoothing, axis=-1):
+    """(1 - smoothing) targets + smoothing / classes, the classes along an axis."""
+    return ops.smooth_labels(ew.inexact(targets), smoothing=smoothing, axis=axis)
+
+
+def mse(prediction, target, reduction="mean"):
+    """(prediction - target)^2. `reduction`, here and below: "none", "mean", "sum", "batch_mean" (the sum over the first extent)."""
+    return ops.mse(*_pair("mse", prediction, target), reduction=reduction)
+
+
+def huber(prediction, target, delta=1.0, reduction="mean"):
+    """d^2 / 2 where d = |prediction - target| is at most `delta`, beyond it delta (d - delta / 2)."""
+    return ops.huber(*_pair("huber", prediction, target), delta=delta, reduction=reduction)
+
+
+def binary_cross_entropy_with_logits(logits, target, reduction="mean"):
+    """-(target ln s + (1 - target) ln (1 - s)), s = sigmoid(logits)."""
+    return ops.binary_cross_entropy_with_logits(*_pair("binary_cross_entropy_with_logits", logits, target), reduction=reduction)
+
+
+def kl_divergence(log_prediction, target, log_target=False, reduction="mean"):
+    """target (ln target - log_prediction), 0 where the target is 0; with `log_target` the target has logarithms too. "batch_mean"
+    is the mean divergence of a batch of distributions."""
+    return ops.kl_divergence(*_pair("kl_divergence", log_prediction, target), log_target=log_target, reduction=reduction)

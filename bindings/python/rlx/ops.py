@@ -25,30 +25,30 @@ __all__ = ["abs", "neg", "sign", "floor", "ceil", "round_nearest_even", "round_n
            "gated_residual", "attention", "rope", "axial_rope2d", "take", "take_along_axis", "gather_nd", "scatter_add_rows",
            "scatter_nd", "scatter_elements", "kv_append", "narrow", "strided_slice", "expand", "stack", "split", "tile", "roll",
            "pad_mode", "trilu", "diag", "diagonal", "conv", "conv_transpose", "pool", "resize_nearest2x", "interpolate",
-           "im2col", "softmax_cross_entropy_with_logits", "softmax_cross_entropy", "nll", "mse",
-           "binary_cross_entropy_with_logits", "relu_backward", "activation_backward", "conv_backward_input",
-           "conv_backward_weight", "max_pool_backward", "softmax_cross_entropy_backward", "attention_backward", "rope_backward",
-           "layer_norm_backward", "rms_norm_backward", "group_norm_backward", "batch_norm_inference_backward",
-           "ada_layer_norm_backward", "gated_residual_backward", "elementwise_region", "glu", "fused_swiglu", "fused_conv",
-           "fused_attention_block", "fused_transformer_layer", "transform_region", "batch_elementwise_region", "lstm", "gru",
-           "rnn", "selective_scan", "mamba2", "gated_delta_net", "gated_delta_net_backward", "sort", "top_k", "sort_values",
-           "argsort", "if_else", "call", "remat", "custom_fn", "optimization_barrier", "while_loop", "scan", "checkpointed_scan",
-           "quantize", "dequantize", "dequantize_blocks", "dequantize_blockwise", "dequant_matmul", "dequant_grouped_matmul",
-           "dequant_moe_weights", "qmatmul", "qconv2d", "scaled_quant_scale", "scaled_quantize", "scaled_dequantize",
-           "scaled_matmul", "scaled_grouped_matmul", "scaled_round", "fake_quantize", "fake_quantize_backward",
-           "fake_quantize_lsq", "fake_quantize_lsq_backward_x", "fake_quantize_lsq_backward_scale", "fake_quantize_affine",
-           "spline_activation", "spline_activation_backward_x", "spline_activation_backward_coeff", "synth_reconstruct",
-           "synth_matmul", "synth_matmul_backward", "fft_q", "fft_butterfly_stage", "log_mel", "log_mel_backward", "welch_peaks",
-           "partitioned_conv", "lu", "cholesky", "geqrf", "householder_product", "qr", "triangular_solve", "solve", "inverse",
-           "det", "slogdet", "eigh", "eigh_backward", "svd", "eig", "pinv", "lstsq", "expm", "bimap", "reeig", "reeig_backward",
-           "logeig", "logeig_backward", "spd_matrix_fn", "spd_matrix_fn_backward", "spd_matrix_fn_hessian", "spd_log_map",
-           "spd_log_map_backward", "spd_exp_map", "spd_exp_map_backward", "spd_parallel_transport",
-           "spd_parallel_transport_backward", "spd_batch_norm", "spd_batch_norm_backward", "spd_karcher_mean",
-           "spd_karcher_mean_backward", "spd_karcher_solve", "sgd_update", "adam_update", "adagrad_update", "rmsprop_update",
-           "adafactor_update", "lamb_update", "lion_update", "muon_update", "sophia_update", "sparse_matmul",
-           "sparse_sampled_matmul", "sparse_to_dense", "sparse_sample", "sparse_triangular_solve", "sparse_solve", "sparse_cg",
-           "gaussian_splat_prepare", "gaussian_splat_rasterize", "gaussian_splat_rasterize_backward", "gaussian_splat_render",
-           "gaussian_splat_render_backward"]
+           "im2col", "softmax_cross_entropy_with_logits", "softmax_cross_entropy", "nll", "cross_entropy", "smooth_labels",
+           "mse", "binary_cross_entropy_with_logits", "huber", "kl_divergence", "relu_backward", "activation_backward",
+           "conv_backward_input", "conv_backward_weight", "max_pool_backward", "softmax_cross_entropy_backward",
+           "attention_backward", "rope_backward", "layer_norm_backward", "rms_norm_backward", "group_norm_backward",
+           "batch_norm_inference_backward", "ada_layer_norm_backward", "gated_residual_backward", "elementwise_region", "glu",
+           "fused_swiglu", "fused_conv", "fused_attention_block", "fused_transformer_layer", "transform_region",
+           "batch_elementwise_region", "lstm", "gru", "rnn", "selective_scan", "mamba2", "gated_delta_net",
+           "gated_delta_net_backward", "sort", "top_k", "sort_values", "argsort", "if_else", "call", "remat", "custom_fn",
+           "optimization_barrier", "while_loop", "scan", "checkpointed_scan", "quantize", "dequantize", "dequantize_blocks",
+           "dequantize_blockwise", "dequant_matmul", "dequant_grouped_matmul", "dequant_moe_weights", "qmatmul", "qconv2d",
+           "scaled_quant_scale", "scaled_quantize", "scaled_dequantize", "scaled_matmul", "scaled_grouped_matmul",
+           "scaled_round", "fake_quantize", "fake_quantize_backward", "fake_quantize_lsq", "fake_quantize_lsq_backward_x",
+           "fake_quantize_lsq_backward_scale", "fake_quantize_affine", "spline_activation", "spline_activation_backward_x",
+           "spline_activation_backward_coeff", "synth_reconstruct", "synth_matmul", "synth_matmul_backward", "fft_q",
+           "fft_butterfly_stage", "log_mel", "log_mel_backward", "welch_peaks", "partitioned_conv", "lu", "cholesky", "geqrf",
+           "householder_product", "qr", "triangular_solve", "solve", "inverse", "det", "slogdet", "eigh", "eigh_backward", "svd",
+           "eig", "pinv", "lstsq", "expm", "bimap", "reeig", "reeig_backward", "logeig", "logeig_backward", "spd_matrix_fn",
+           "spd_matrix_fn_backward", "spd_matrix_fn_hessian", "spd_log_map", "spd_log_map_backward", "spd_exp_map",
+           "spd_exp_map_backward", "spd_parallel_transport", "spd_parallel_transport_backward", "spd_batch_norm",
+           "spd_batch_norm_backward", "spd_karcher_mean", "spd_karcher_mean_backward", "spd_karcher_solve", "sgd_update",
+           "adam_update", "adagrad_update", "rmsprop_update", "adafactor_update", "lamb_update", "lion_update", "muon_update",
+           "sophia_update", "sparse_matmul", "sparse_sampled_matmul", "sparse_to_dense", "sparse_sample",
+           "sparse_triangular_solve", "sparse_solve", "sparse_cg", "gaussian_splat_prepare", "gaussian_splat_rasterize",
+           "gaussian_splat_rasterize_backward", "gaussian_splat_render", "gaussian_splat_render_backward"]
 
 def abs(x):
     """|x|; of a complex number its magnitude, a real one."""
@@ -1747,18 +1747,72 @@ def nll(log_probs, labels, *, axis=-1):
     return emit_op("nll", [log_probs, labels], [("axis", axis, "int")])
 
 
+def cross_entropy(logits, labels, weight=None, *, axis=-1, ignore_index=-100, label_smoothing=0, reduction="mean"):
+    """The losses of softmax_cross_entropy_with_logits, 0 for labels that are `ignore_index`, reduced.
+    `label_smoothing` gives that part of a label's weight to all classes in equal parts. With `weight` [classes]
+    each class counts by its own; the mean is over the weights of the labels that count, NaN if none does.
+
+    Source: torch.nn.functional.cross_entropy; smoothing: Szegedy et al., CVPR 2016
+
+    Attributes: axis (int; -1), ignore_index (int; -100), label_smoothing (float; 0), reduction (none | mean | sum
+    | batch_mean; "mean")."""
+    return emit_op("cross_entropy", [logits, labels, weight], [
+        ("axis", axis, "int"),
+        ("ignore_index", ignore_index, "int"),
+        ("label_smoothing", label_smoothing, "float"),
+        ("reduction", reduction, "none|mean|sum|batch_mean"),
+    ])
+
+
+def smooth_labels(targets, *, smoothing=0.1, axis=-1):
+    """(1 - smoothing) targets + smoothing / classes, the classes along `axis`: for softmax_cross_entropy.
+
+    Source: Szegedy et al., CVPR 2016; optax.smooth_labels
+
+    Attributes: smoothing (float; 0.1), axis (int; -1)."""
+    return emit_op("smooth_labels", [targets], [("smoothing", smoothing, "float"), ("axis", axis, "int")])
+
+
 def mse(prediction, target, *, reduction="mean"):
     """(prediction - target)^2, reduced over all elements.
 
-    Attributes: reduction (none | mean | sum; "mean")."""
-    return emit_op("mse", [prediction, target], [("reduction", reduction, "none|mean|sum")])
+    Attributes: reduction (none | mean | sum | batch_mean; "mean")."""
+    return emit_op("mse", [prediction, target], [("reduction", reduction, "none|mean|sum|batch_mean")])
 
 
 def binary_cross_entropy_with_logits(logits, target, *, reduction="mean"):
     """-(target ln s + (1 - target) ln (1 - s)) with s = 1 / (1 + e^-logit), reduced over all elements.
 
-    Attributes: reduction (none | mean | sum; "mean")."""
-    return emit_op("binary_cross_entropy_with_logits", [logits, target], [("reduction", reduction, "none|mean|sum")])
+    Attributes: reduction (none | mean | sum | batch_mean; "mean")."""
+    return emit_op("binary_cross_entropy_with_logits", [logits, target], [
+        ("reduction", reduction, "none|mean|sum|batch_mean"),
+    ])
+
+
+def huber(prediction, target, *, delta=1, reduction="mean"):
+    """With d = |prediction - target|: d^2 / 2 where d is at most `delta`, else delta (d - delta / 2), reduced over
+    all elements.
+
+    Source: Huber 1964, as torch.nn.functional.huber_loss
+
+    Attributes: delta (float; 1), reduction (none | mean | sum | batch_mean; "mean")."""
+    return emit_op("huber", [prediction, target], [
+        ("delta", delta, "float"),
+        ("reduction", reduction, "none|mean|sum|batch_mean"),
+    ])
+
+
+def kl_divergence(log_prediction, target, *, log_target=False, reduction="mean"):
+    """Target (ln target - log_prediction), 0 where the target is 0; with `log_target` the target has logarithms too.
+    Reduced over all elements; batch_mean is the mean divergence of a batch of distributions.
+
+    Source: Kullback, Leibler 1951, as torch.nn.functional.kl_div
+
+    Attributes: log_target (bool; False), reduction (none | mean | sum | batch_mean; "mean")."""
+    return emit_op("kl_divergence", [log_prediction, target], [
+        ("log_target", log_target, "bool"),
+        ("reduction", reduction, "none|mean|sum|batch_mean"),
+    ])
 
 
 def relu_backward(x, ct):

@@ -572,12 +572,42 @@ def im2col(
 def softmax_cross_entropy_with_logits(logits: ArrayLike, labels: ArrayLike, *, axis: int = ...) -> Array: ...
 def softmax_cross_entropy(logits: ArrayLike, targets: ArrayLike, *, axis: int = ...) -> Array: ...
 def nll(log_probs: ArrayLike, labels: ArrayLike, *, axis: int = ...) -> Array: ...
-def mse(prediction: ArrayLike, target: ArrayLike, *, reduction: Literal["none", "mean", "sum"] = ...) -> Array: ...
+def cross_entropy(
+    logits: ArrayLike,
+    labels: ArrayLike,
+    weight: ArrayLike | None = ...,
+    *,
+    axis: int = ...,
+    ignore_index: int = ...,
+    label_smoothing: float = ...,
+    reduction: Literal["none", "mean", "sum", "batch_mean"] = ...,
+) -> Array: ...
+def smooth_labels(targets: ArrayLike, *, smoothing: float = ..., axis: int = ...) -> Array: ...
+def mse(
+    prediction: ArrayLike,
+    target: ArrayLike,
+    *,
+    reduction: Literal["none", "mean", "sum", "batch_mean"] = ...,
+) -> Array: ...
 def binary_cross_entropy_with_logits(
     logits: ArrayLike,
     target: ArrayLike,
     *,
-    reduction: Literal["none", "mean", "sum"] = ...,
+    reduction: Literal["none", "mean", "sum", "batch_mean"] = ...,
+) -> Array: ...
+def huber(
+    prediction: ArrayLike,
+    target: ArrayLike,
+    *,
+    delta: float = ...,
+    reduction: Literal["none", "mean", "sum", "batch_mean"] = ...,
+) -> Array: ...
+def kl_divergence(
+    log_prediction: ArrayLike,
+    target: ArrayLike,
+    *,
+    log_target: bool = ...,
+    reduction: Literal["none", "mean", "sum", "batch_mean"] = ...,
 ) -> Array: ...
 def relu_backward(x: ArrayLike, ct: ArrayLike) -> Array: ...
 def activation_backward(

@@ -16,6 +16,7 @@ params then run as one compiled graph. docs/training.md tells what a step comput
 """
 
 import ctypes
+import inspect
 import json
 import weakref
 from ctypes import byref, c_char_p, c_int64, c_size_t, c_void_p
@@ -207,6 +208,21 @@ def _text(value):
 _PRECISIONS = {"f32": "f32", "float32": "f32", "f16": "f16", "float16": "f16", "bf16": "bf16", "bfloat16": "bf16"}
 
 
+def _group_params(group):
+    if not isinstance(group, Group):
+        raise TypeError(at_user_line(f"a group is made by rlx.train.Group(...), got {type(group).__name__}"))
+    names = [group.params] if isinstance(group.params, str) else group.params
+    if not isinstance(names, (list, tuple, set)) or not all(isinstance(n, str) for n in names):
+        raise TypeError(at_user_line(f"the params of a group are names, or beginnings of names with a '*' behind them, got {names!r}"))
+    return list(names)
+
+
+def _policy(precision, loss_scale):
+    if str(precision) not in _PRECISIONS:
+        raise Error(at_user_line(f"precision is 'f32', 'f16' or 'bf16', got {precision!r}"))
+    return dict(precision=_Word(_PRECISIONS[str(precision)]), loss_scale=loss_scale._asdict())
+
+
 def _names(structure, what):
     """A name for each leaf: "dense.w", "layers.0.w". A tree that is one leaf is called as `what`."""
     def walk(part, before):
@@ -307,6 +323,45 @@ class _Loss:
         return tree.unflatten(structure, arrays)
 
 
+def named_params(params):
+    """The leaves of a tree by the names that a session gives them: {"dense.w": ..., "layers.0.w": ...}."""
+    arrays, structure = _arrays(params, "params")
+    return dict(zip(_names(structure, "params"), arrays))
+
+
+def graph(f, params, *inputs, key=False):
+    """f(params, *inputs) as an `rlx.Graph`: what `rlx.quantization`, `TrainingSession`, `rlx train` and other languages take.
+
+    Its params are named as `named_params` names them. An input that is an array is called as f's own parameter, one that is a tree
+    by the keys within; `rlx.ShapeDtype(("N", 3))` may stand for an array, with names for dims that are open. With `key` f is called
+    with key=..., the input "key". A scalar that comes first among the results is called "loss", one that comes alone else "y", the
+    others by their keys."""
+    arrays, structure = _arrays(params, "params")
+    words = list(inspect.signature(f).parameters)[1:]
+    trace = Trace(getattr(f, "__name__", "graph").replace("<", "").replace(">", "") or "graph")
+    with trace:
+        given = [_Loss._params(trace, _names(structure, "params"), structure, [(x.dtype_name, x.shape) for x in arrays])]
+        for i, tree_of in enumerate(inputs):
+            leaves, inner = _arrays(tree_of, "inputs")
+            made = [Array(trace=trace, value=trace.graph.input(x.dtype_name, x.shape, name), dtype=x.dtype_name, shape=x.shape)
+                    for x, name in zip(leaves, _names(inner, words[i] if i < len(words) else str(i)))]
+            given.append(tree.unflatten(inner, made))
+        keywords = {}
+        if key:
+            keywords["key"] = Array(trace=trace, value=trace.graph.input("u32", (2,), "key"), dtype="u32", shape=(2,))
+        out = f(*given, **keywords)
+        leaves, inner = _arrays(out, "the result")
+        leaves = [trace.lift(x) for x in leaves]
+        names = _names(inner, "y")
+        if leaves and leaves[0].shape == () and type(out) is not dict:
+            names = ["loss"] + (_names(_arrays(out[1:] if len(out) > 2 else out[1], "the result")[1], "aux") if len(leaves) > 1 else [])
+        for name, leaf in zip(names, leaves):
+            trace.graph.output(leaf._value, name)
+    if trace.captured:
+        raise Error(at_user_line("the function used a value of a trace that has ended, or of one around it; pass it as an input"))
+    return trace.graph
+
+
 class TrainingSession:
     """Trains `params`, a tree of arrays, by `loss`.
 
@@ -315,7 +370,7 @@ class TrainingSession:
     by name. Params are named by their path in the tree: "dense.w", "layers.0.w".
 
     optimizer      `adamw(lr=...)` or another one; its lr is a number, a schedule, or a function of the number of the step
-    groups         a list of `Group`: the first one that names a param counts
+    groups         `Group`s: the first one that names a param counts
     clip_value     gradients are clamped to this on both sides
     clip_norm      all gradients are scaled so that their norm together is at most this
     ema            the fraction of a moving mean of the params that stays in each step
@@ -336,8 +391,6 @@ class TrainingSession:
         optimizer = optimizer if optimizer is not None else adam()
         if not isinstance(optimizer, Optimizer):
             raise TypeError(at_user_line(f"an optimizer is made by rlx.train.adamw(...) and its like, got {type(optimizer).__name__}"))
-        if str(precision) not in _PRECISIONS:
-            raise Error(at_user_line(f"precision is 'f32', 'f16' or 'bf16', got {precision!r}"))
         self._loss, self._has_key, self._session = loss, seed is not None, session or _graph.default_session()
         self._handle, self._finalizer, self._losses, self._current = None, None, {}, None
         arrays, self._structure = _arrays(params, "params")
@@ -358,12 +411,12 @@ class TrainingSession:
         self._config = dict(
             optimizer=optimizer.name, attributes=_text(optimizer.attributes), others=_text(optimizer.others),
             learning_rate=dict(rate._asdict(), shape=_Word(rate.shape)), clip_value=float(clip_value), clip_norm=float(clip_norm),
-            ema=float(ema), fused=bool(fused), allow_unused=bool(allow_unused), precision=_Word(_PRECISIONS[str(precision)]),
-            loss_scale=loss_scale._asdict(), seed=_signed(seed or 0), key_input="train.key" if self._has_key else "",
+            ema=float(ema), fused=bool(fused), allow_unused=bool(allow_unused), **_policy(precision, loss_scale),
+            seed=_signed(seed or 0), key_input="train.key" if self._has_key else "",
             written=[dict(param=n, output="new/" + n) for n in self._state_names]
             + [dict(param=str(n), output=str(o)) for n, o in (written or {}).items()], checkpoints=int(checkpoints),
-            groups=[dict(params=[g.params] if isinstance(g.params, str) else list(g.params), lr_scale=float(g.lr_scale),
-                         weight_decay=g.weight_decay, frozen=bool(g.frozen)) for g in groups],
+            groups=[dict(params=_group_params(g), lr_scale=float(g.lr_scale), weight_decay=g.weight_decay, frozen=bool(g.frozen))
+                    for g in ([groups] if isinstance(groups, Group) else groups)],
             hessian=optimizer.hessian)
         if self._is_graph:
             self._start(loss)
@@ -397,6 +450,25 @@ class TrainingSession:
         arrays = [_array_of(handle) for handle in outputs]
         aux = self._aux(traced, arrays[1:])
         return arrays[0] if aux is None else (arrays[0], aux)
+
+    def with_fused_optimizer(self, fused=True):
+        """From the next step on forward, backward and update are one graph (or not). The numbers stay. Gives the session."""
+        if self._handle is not None:
+            check(lib.rlx_training_with_fused_optimizer, self._handle, int(bool(fused)))
+        self._config["fused"] = bool(fused)
+        return self
+
+    def fused_active(self):
+        """Whether forward, backward and update are one graph."""
+        return bool(lib.rlx_training_fused_active(self._handle)) if self._handle else self._config["fused"]
+
+    def with_precision_policy(self, precision, loss_scale=LossScale()):
+        """From the next step on computes in "f32", "f16" or "bf16", the params staying float32. Gives the session."""
+        policy = _policy(precision, loss_scale)
+        if self._handle is not None:
+            check(lib.rlx_training_with_precision_policy, self._handle, _text(policy).encode())
+        self._config.update(policy)
+        return self
 
     # ---- what it holds ----
     @property

@@ -1,5 +1,6 @@
 """Derivatives of norms, attention, rotary positions, losses and activations, by PyTorch, and the backward kinds of these,
 whose results are the same cotangents."""
+import optax
 import torch
 import torch.nn.functional as F
 
@@ -83,6 +84,44 @@ def residuals(f):
               lambda x, y, gate: x + gate * y, "torch autograd in f64")
 
 
+def reduced_losses(f):
+    """The losses that PyTorch reduces, with its options; class weights get no derivative there."""
+    torch_name = {"batch_mean": "batchmean"}
+    labels = np.array([3, -100, 0, 8, 3, -100, 5])
+    for case, dtype, ignored, smoothing, reduction, weighted in (
+            ("plain", f64, -100, 0, "mean", False), ("sum", f32, -100, 0, "sum", False), ("none", f32, 3, 0.1, "none", False), ("smooth", f64, -100, 0.1, "mean", False),
+            ("smooth_all", f32, -100, 1.0, "mean", False), ("weighted", f64, -100, 0, "mean", True), ("weighted_smooth", f64, 3, 0.25, "mean", True),
+            ("weighted_none", f32, -100, 0.25, "none", True), ("bf16", bf16, -100, 0.1, "mean", False)):
+        x, ids = normal("ce" + case, (7, 9), f64, 3).astype(dtype), np.where(labels < 0, ignored, labels).astype(i64)
+        weight = uniform("cew" + case, (9,), 0, 2, dtype) if weighted else None
+        function = lambda v, l: F.cross_entropy(v, l, weight=torch.from_numpy(weight.astype(f64)) if weighted else None, ignore_index=ignored,
+                                                label_smoothing=smoothing, reduction=reduction)
+        outputs, cotangents, gradients = by_torch("d_cross_entropy_" + case, function, [x, ids])
+        f.add("d_cross_entropy_" + case, "cross_entropy", [x, ids] + [weight] * weighted, outputs, "torch autograd of cross_entropy", cotangents,
+              list(gradients) + [None] * weighted, ignore_index=ignored, label_smoothing=smoothing, reduction=reduction)
+    x, ids = normal("ceimage", (2, 4, 3, 5), f32), integers("ceimage", (2, 3, 5), 0, 4, i64)
+    f.add_derivative("d_cross_entropy_image", "cross_entropy", [x, ids], by_torch, lambda v, l: F.cross_entropy(v, l, ignore_index=2), "torch autograd of cross_entropy",
+                     axis=1, ignore_index=2)
+    x, ids = normal("cenone", (3, 4), f32), np.full(3, -100, i64)
+    f.add("cross_entropy_of_nothing", "cross_entropy", [x, ids], [F.cross_entropy(torch.from_numpy(x), torch.from_numpy(ids)).numpy()], "torch cross_entropy")
+    targets = torch.softmax(torch.from_numpy(normal("smooth", (5, 6), f64)), 1).numpy()
+    f.add("smooth_labels", "smooth_labels", [targets], [np.asarray(optax.smooth_labels(targets, 0.3))], "optax.smooth_labels", smoothing=0.3)
+    x, target = normal("huber", (4, 6), f32, 3), normal("hubert", (4, 6), f32)
+    for delta, reduction in ((1.0, "mean"), (0.25, "sum"), (2.5, "none")):
+        f.add_derivative(f"d_huber_{reduction}", "huber", [x, target], by_torch, lambda x, y: F.huber_loss(x, y, reduction=reduction, delta=delta),
+                         "torch autograd of huber_loss", delta=delta, reduction=reduction)
+    log_p, p = (torch.log_softmax(torch.from_numpy(normal(name, (4, 6), f64)), 1).numpy() for name in ("klp", "klq"))
+    for log_target in (False, True):
+        for reduction in ("none", "mean", "sum", "batch_mean"):
+            f.add_derivative(f"d_kl_divergence_{'log_' * log_target}{reduction}", "kl_divergence", [log_p, p if log_target else np.exp(p)], by_torch,
+                             lambda x, y: F.kl_div(x, y, reduction=torch_name.get(reduction, reduction), log_target=log_target), "torch autograd of kl_div",
+                             log_target=log_target, reduction=reduction)
+    sparse = np.array([[0, 0.25, 0.75], [1, 0, 0]], f32)
+    x = np.log(np.array([[0.2, 0.3, 0.5], [0.6, 0.2, 0.2]], f32))
+    f.add("kl_divergence_zero_target", "kl_divergence", [x, sparse], [F.kl_div(torch.from_numpy(x), torch.from_numpy(sparse), reduction="batchmean").numpy()], "torch kl_div",
+          reduction="batch_mean")
+
+
 def losses(f):
     logits = normal("dlogits", (6, 9), f64, 5)
     logits[0, 3], logits[1, 2] = 800, -800
@@ -103,6 +142,7 @@ def losses(f):
                   lambda v, l: F.cross_entropy(v.movedim(axis, 1), l, reduction="none"), "torch autograd of cross_entropy", axis=axis)
         f.add_derivative(f"d_nll_axis{axis % 3}", "nll", [x, labels], by_torch, lambda v, l: F.nll_loss(v.movedim(axis, 1), l, reduction="none"),
                          "torch autograd of nll_loss", axis=axis)
+    reduced_losses(f)
     x, target = normal("dprediction", (3, 5), f32, 30), uniform("dtarget", (3, 5), 0, 1)
     for reduction in ("none", "mean", "sum"):
         f.add_derivative(f"d_mse_{reduction}", "mse", [x, target], by_torch, lambda x, y: F.mse_loss(x, y, reduction=reduction), "torch autograd of mse_loss",

@@ -1,5 +1,7 @@
 """Reductions, and what is made of them."""
 
+import operator
+
 import numpy as np
 
 from .. import _dtypes, ops
@@ -84,10 +86,18 @@ def _count(x, axes):
     return n
 
 
+def _is_open(x, axes):
+    """Whether how many elements lie along these axes is known when the graph runs, not when it is traced."""
+    return str in [type(x.shape[a]) for a in axes]
+
+
 def mean(x, axis=None, dtype=None, keepdims=False):
     """The mean over these axes, in floats."""
     x = inexact(x) if dtype is None else convert(as_array(x), _dtypes.name_of(dtype))
-    n = _count(x, axes_of(axis, x.ndim))
+    axes = axes_of(axis, x.ndim)
+    if _is_open(x, axes):
+        return ops.mean(x, axes=axes, keep_dims=keepdims)
+    n = _count(x, axes)
     total = _reduced(x, "sum", axis, keepdims)
     return divide(total, constant_like(total, n))
 
@@ -95,7 +105,10 @@ def mean(x, axis=None, dtype=None, keepdims=False):
 def var(x, axis=None, ddof=0, keepdims=False):
     """The variance over these axes: squares of distances from the mean, divided by the count less `ddof`."""
     x = inexact(x)
-    n = _count(x, axes_of(axis, x.ndim))
+    axes = axes_of(axis, x.ndim)
+    if _is_open(x, axes):
+        return ops.variance(x, axes=axes, keep_dims=keepdims, correction=operator.index(ddof))
+    n = _count(x, axes)
     d = subtract(x, mean(x, axis, keepdims=True))
     if _dtypes.is_complex(x.dtype_name):
         re, im = ops.real(d), ops.imag(d)
