@@ -181,7 +181,11 @@ class Walk {
     std::vector<Type> types;
     for (Ref r : node.operands) types.push_back(g.type(r));
     std::string why;
-    const Row* row = find_row({node, types}, options_, &why);
+    auto tensor = [&](size_t i) -> const Tensor* {
+      const Node& from = g.node(node.operands[i]);
+      return from.op == &op::constant ? &from.attrs.as<ConstantAttrs>().value : nullptr;
+    };
+    const Row* row = find_row({node, types, [&](size_t i) { return tensor(i) != nullptr; }}, options_, &why);
     if (!row) fail(ErrorCode::unsupported, "an ML Program cannot hold it: ", why);
     if (row->opset > opset_) opset_ = row->opset, needed_by_ = node.op->name;
     for (const Type& t : node.types)
@@ -192,11 +196,8 @@ class Walk {
                [&](size_t i) { return whole(g, values, node.operands[i]); },
                [&](size_t i) { return whole(g, values, node.operands[i], false); },
                [&](size_t i) { return number_of(g, node.operands[i]); },
-               [&](size_t i) { return g.node(node.operands[i]).op == &op::constant; },
-               [&](size_t i) -> const Tensor* {
-                 const Node& from = g.node(node.operands[i]);
-                 return from.op == &op::constant ? &from.attrs.as<ConstantAttrs>().value : nullptr;
-               },
+               [&](size_t i) { return tensor(i) != nullptr; },
+               tensor,
                [&](std::string text) { note(std::move(text)); },
                options_.nearest,
                [&](const Graph& body, const std::vector<Var>& inputs) { return write(body, inputs); }};
@@ -351,7 +352,8 @@ void check_open_inputs(const Graph& g) {
              " is no plain symbol, and a package cannot hold a prediction to it");
 }
 
-Translated translate(const Graph& legal, const Options& options, const Interface& interface) {
+Translated translate(const Graph& claimed, const Options& options, const Interface& interface) {
+  const Graph legal = with_constant_weights(claimed);
   check_open_inputs(legal);
   std::vector<std::string> in_names, out_names;
   for (Ref r : legal.inputs()) in_names.push_back(legal.node(r).name);

@@ -10,11 +10,6 @@ std::optional<std::string> can_reduce(const Question& q) {
     return "ML Programs have no reduction by a function of one's own";
   return std::nullopt;
 }
-std::optional<std::string> can_normalize(const Question& q) {
-  // The operation wants its parameters as constants; a program whose weights are inputs has them otherwise.
-  (void)q;
-  return is_float(q);
-}
 }  // namespace when
 
 namespace {
@@ -147,12 +142,16 @@ Lowered lower_layer_norm(Lowering& l) {
   Var x = l.operand(0);
   int64_t first = valid_axis(a.axis, x.shape.size());
   Axes axes = axes_from(first, x.shape.size() - static_cast<size_t>(first));
-  Var y = e.emit("layer_norm", {{"x", x}, {"axes", e.integers(axes)}, {"epsilon", e.number(x.dtype, a.epsilon)}},
-                 x.dtype, x.shape);
-  // gamma and beta apart: the operation wants constants, and theirs may be computed.
-  size_t next = 1;
-  if (a.has_gamma) y = e.mul(y, l.operand(next++));
-  if (a.has_beta) y = e.add(y, l.operand(next));
+  Arguments arguments{{"x", x}, {"axes", e.integers(axes)}, {"epsilon", e.epsilon(x.dtype, a.epsilon)}};
+  // The operation has constants only for them.
+  size_t gamma = 1, beta = a.has_gamma ? 2 : 1;
+  bool scaled = a.has_gamma && l.is_constant(gamma), moved = a.has_beta && l.is_constant(beta);
+  moved &= scaled || !a.has_gamma;  // what is computed stands outside, and is to be before it
+  if (scaled) arguments.emplace_back("gamma", l.operand(gamma));
+  if (moved) arguments.emplace_back("beta", l.operand(beta));
+  Var y = e.emit("layer_norm", arguments, x.dtype, x.shape);
+  if (a.has_gamma && !scaled) y = e.mul(y, l.operand(gamma));
+  if (a.has_beta && !moved) y = e.add(y, l.operand(beta));
   return {y};
 }
 

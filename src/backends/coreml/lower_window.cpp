@@ -150,6 +150,18 @@ std::optional<std::string> can_convolve(const Question& q) {
 }
 }  // namespace when
 
+std::optional<std::string> open::convolution(const Question& q) {
+  const auto& a = q.node.attrs.as<ConvAttrs>();
+  ConvLayout layout(a, q.operands);
+  Sliding s = layout.sliding(a, q.operands);
+  bool floats = rlx::is_float(q.operands[0].dtype);
+  if (!q.operands[0].dims[static_cast<size_t>(layout.lhs[1])].is_static()) return "the features of a convolution";
+  if (!is_static(q.operands[1].dims) && floats) return "the dims of a convolution's weights";
+  for (size_t d = 0; d < s.base.size(); ++d)
+    if (floats && (!s.low[d].is_static() || !s.high[d].is_static())) return "the padding of a convolution";
+  return std::nullopt;
+}
+
 Lowered lower_reduce_window(Lowering& l) {
   Emitter& e = l.e;
   const auto& a = l.attrs<ReduceWindowAttrs>();
