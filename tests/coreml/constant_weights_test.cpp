@@ -66,9 +66,9 @@ TEST_CASE(
     size_t samples;  // that the operation takes
   };
   TemporaryFolder temporary;
-  for (const Row& row :
-       {Row{&op::lstm, "lstm", 5}, Row{&op::gru, "gru", 5}, Row{&op::rnn, "rnn", 4},
-        Row{&op::batch_norm_inference, "batch_norm", 1}, Row{&op::conv_transpose, "conv_transpose", 4}})
+  for (const Row& row : {Row{&op::lstm, "lstm", 5}, Row{&op::gru, "gru", 5}, Row{&op::rnn, "rnn", 4},
+                         Row{&op::batch_norm_inference, "batch_norm", 1}, Row{&op::instance_norm, "instance_norm", 3},
+                         Row{&op::conv_transpose, "conv_transpose", 4}})
     for (DType dtype : {f32, f16}) {
       size_t taken = 0;
       for (size_t s = 0; s < row.op->samples().size(); ++s) {
@@ -80,7 +80,10 @@ TEST_CASE(
         Graph g = c.graph(*row.op);
         if (!has_elements(g)) continue;
         std::vector<Tensor> inputs = c.inputs();
-        size_t weights = row.op == &op::conv_transpose ? 1 : row.op == &op::lstm || row.op == &op::rnn ? 3 : 4;
+        size_t weights = row.op == &op::conv_transpose               ? 1
+                         : row.op == &op::instance_norm              ? 2
+                         : row.op == &op::lstm || row.op == &op::rnn ? 3
+                                                                     : 4;
         g = with_constants(g, inputs, [&](size_t i) { return i >= 1 && i <= weights; });
         Pipelined legal = coreml_pipeline(g, {});
         REQUIRE(legal.report.count(Verdict::missing) == 0);

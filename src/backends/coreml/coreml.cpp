@@ -108,7 +108,7 @@ class Walk {
              "' has no value; a package holds its weights: bind it first");
       if (node.op == &op::constant) {
         const Tensor& t = node.attrs.as<ConstantAttrs>().value;
-        // Packed weights are written by what reads them, in another form.
+        // Written by what reads it: packed weights, layers of a stack.
         if (is_block(t.dtype()) || packed[n]) {
           values[n] = {{Var{"", f32, {}}, {}}};
           continue;
@@ -145,18 +145,18 @@ class Walk {
   }
   Var whole(const Graph& g, Values& values, Ref r, bool repeated = true) {
     Held& h = held(values, r);
-    // A constant that was left to packed readers, and is wanted otherwise.
-    if (h.var.name.empty()) h.var = e_.constant(carried_constant(g.node(r).attrs.as<ConstantAttrs>().value));
+    // A constant that was left to the rows that read it, and is wanted as it is.
+    if (h.var.name.empty()) h.var = weights(carried_constant(g.node(r).attrs.as<ConstantAttrs>().value));
     if (repeated && !h.repeated.empty()) h = {e_.broadcast(h.var, h.repeated), {}};
     return h.var;
   }
 
-  /// Nodes that are read by ops alone that may keep them packed.
+  /// Nodes that are read by ops alone whose rows write them, in a form of their own.
   static std::vector<bool> read_packed(const Graph& g) {
     std::vector<bool> packed(g.nodes().size()), otherwise = packed;
     for (const Node& node : g.nodes())
       for (size_t i = 0; i < node.operands.size(); ++i) {
-        (i < packing_of(node.op).operands ? packed : otherwise)[static_cast<size_t>(node.operands[i].node)] = true;
+        (is_left_to_row(node.op, i) ? packed : otherwise)[static_cast<size_t>(node.operands[i].node)] = true;
       }
     for (size_t n = 0; n < packed.size(); ++n) packed[n] = packed[n] && !otherwise[n];
     return packed;

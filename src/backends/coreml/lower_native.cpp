@@ -27,6 +27,11 @@ std::optional<std::string> has_channels_second(const Question& q) {
     return text_of("the operation takes 3 to 5 dims, the second of them the features, and not ", q.operands[0]);
   return is_float(q);
 }
+std::optional<std::string> has_space(const Question& q) {
+  size_t rank = q.operands[0].rank();
+  if (rank < 3 || rank > 4) return text_of("the operation takes 3 or 4 dims, and not ", q.operands[0]);
+  return is_float(q);
+}
 std::optional<std::string> can_convolve_back(const Question& q) {
   const auto& a = q.node.attrs.as<ConvTransposeAttrs>();
   const Type &x = q.operands[0], &w = q.operands[1];
@@ -75,6 +80,16 @@ Lowered lower_batch_norm(Lowering& l) {
                   {"variance", l.operand(4)},
                   {"epsilon", e.epsilon(x.dtype, l.attrs<BatchNormAttrs>().epsilon)}},
                  x.dtype, x.shape)};
+}
+
+Lowered lower_instance_norm(Lowering& l) {
+  Emitter& e = l.e;
+  const auto& a = l.attrs<ChannelNormAttrs>();
+  Var x = l.operand(0);
+  Arguments arguments{{"x", x}, {"epsilon", e.epsilon(x.dtype, a.epsilon)}};
+  if (a.has_gamma) arguments.emplace_back("gamma", l.operand(1));
+  if (a.has_beta) arguments.emplace_back("beta", l.operand(a.has_gamma ? 2 : 1));
+  return {e.emit("instance_norm", arguments, x.dtype, x.shape)};
 }
 
 Lowered lower_conv_transpose(Lowering& l) {

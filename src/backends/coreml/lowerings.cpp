@@ -69,6 +69,12 @@ const Row* find_row(const Question& q, const Options& options, std::string* why)
   return nullptr;
 }
 
+bool is_left_to_row(const OpDef* op, size_t operand) {
+  return operand < packing_of(op).operands || std::any_of(std::begin(kRows), std::end(kRows), [&](const Row& row) {
+           return row.op == op && is_constant_only(row, operand);
+         });
+}
+
 Packing packing_of(const OpDef* op) {
   for (const Row& row : kRows)
     if (row.op == op && row.also.packing.operands > 0) return row.also.packing;

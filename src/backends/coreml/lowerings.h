@@ -78,6 +78,8 @@ const Row* find_row(const Question&, const Options&, std::string* why = nullptr)
 /// Weights that rows take as constants only, computed where they are made of constants: legal graphs, claimed with
 /// their params or with what is made of them, become what can be written.
 Graph with_constant_weights(const Graph& legal);
+/// Whether a constant at that operand is written by the op's rows: packed, or as constants of their own.
+bool is_left_to_row(const OpDef* op, size_t operand);
 /// What the op's rows keep packed.
 Packing packing_of(const OpDef* op);
 /// The oldest opset that keeps the packed weights of a legal graph packed, where they are large enough to be worth it;
@@ -130,6 +132,7 @@ std::optional<std::string> can_reduce(const Question&);
 std::optional<std::string> can_compare(const Question&);
 std::optional<std::string> can_slide(const Question&);
 std::optional<std::string> can_pool(const Question&);
+std::optional<std::string> can_average(const Question&);
 std::optional<std::string> can_select(const Question&);
 std::optional<std::string> can_convolve(const Question&);
 std::optional<std::string> can_scatter(const Question&);
@@ -144,6 +147,7 @@ std::optional<std::string> can_pick(const Question&);
 std::optional<std::string> can_double(const Question&);
 std::optional<std::string> can_draw(const Question&);
 std::optional<std::string> has_channels_second(const Question&);
+std::optional<std::string> has_space(const Question&);
 std::optional<std::string> can_convolve_back(const Question&);
 }  // namespace when
 
