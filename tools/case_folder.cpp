@@ -10,6 +10,7 @@
 #include "io/mlpackage.h"
 #include "rlx/element.h"
 #include "rlx/io.h"
+#include "tools/package_inputs.h"
 
 namespace rlx::tools {
 namespace fs = std::filesystem;
@@ -144,7 +145,7 @@ CaseResult run_case(const CaseFolder& given, const std::string& outputs, bool wi
       std::vector<NamedTensor> inputs;
       for (const auto& [name, file] : c.steps[s].in)
         inputs.emplace_back(name, read_npy((fs::path(c.path) / file).string()));
-      std::vector<NamedTensor> results = model.predict(inputs, &state);
+      std::vector<NamedTensor> results = model.predict(as_wanted(model, inputs), &state);
       for (const auto& entry : c.steps[s].out) {
         const std::string &name = entry.first, &file = entry.second;
         auto it = std::find_if(results.begin(), results.end(), [&](const NamedTensor& r) { return r.first == name; });

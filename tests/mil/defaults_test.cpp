@@ -84,7 +84,7 @@ TEST_CASE("index vectors are held to the extent of each dim where that is asked 
     return apply(
         "scatter_nd", x,
         {{"indices", indices}, {"updates", mil::Value::of(line({10}))}, {"validate_indices", number(1, boolean)}}, 7,
-        f32, 2);
+        f32, 2, "data");
   };
   close(read(1, 2), {6});
   close(add(1, 2), {1, 2, 3, 4, 5, 16});
