@@ -88,6 +88,7 @@ Lowered lower_instance_norm(Lowering& l) {
   Var x = l.operand(0);
   Arguments arguments{{"x", x}, {"epsilon", e.epsilon(x.dtype, a.epsilon)}};
   if (a.has_gamma) arguments.emplace_back("gamma", l.operand(1));
+  else if (a.has_beta) arguments.emplace_back("gamma", e.constant(full(x.dtype, {x.shape[1]}, 1)));
   if (a.has_beta) arguments.emplace_back("beta", l.operand(a.has_gamma ? 2 : 1));
   return {e.emit("instance_norm", arguments, x.dtype, x.shape)};
 }

@@ -7,6 +7,12 @@
 
 namespace rlx::coreml {
 
+/// In the dtype that programs carry it in.
+std::optional<std::string> when::is_f32(const Question& q) {
+  if (carried(q.operands[0].dtype) != f32) return text_of("of f32 only, and not of ", q.operands[0].dtype);
+  return std::nullopt;
+}
+
 namespace {
 
 struct Cell {

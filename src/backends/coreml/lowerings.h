@@ -146,6 +146,7 @@ std::optional<std::string> has_codes(const Question&);
 std::optional<std::string> can_pick(const Question&);
 std::optional<std::string> can_double(const Question&);
 std::optional<std::string> can_draw(const Question&);
+std::optional<std::string> is_f32(const Question&);
 std::optional<std::string> has_channels_second(const Question&);
 std::optional<std::string> has_space(const Question&);
 std::optional<std::string> can_convolve_back(const Question&);
