@@ -10,6 +10,7 @@
 #include "io/mlpackage.h"
 #include "rlx/element.h"
 #include "rlx/io.h"
+#include "tools/package_inputs.h"
 
 namespace rlx::tools {
 namespace fs = std::filesystem;
@@ -51,6 +52,13 @@ CaseFolder CaseFolder::read(const std::string& path) {
     for (const json& step : j.at("steps"))
       c.steps.push_back({step.at("in").get<std::map<std::string, std::string>>(),
                          step.at("out").get<std::map<std::string, std::string>>()});
+    if (std::all_of(c.steps.begin(), c.steps.end(), [](const CaseStep& step) { return step.out.empty(); }))
+      fail(ErrorCode::parse, "'", file, "' has no step with an output, so there is nothing to compare");
+    for (const CaseStep& step : c.steps)
+      for (const auto& files : {step.in, step.out})
+        for (const auto& [name, each] : files)
+          if (fs::path(each).filename() != each || each == "." || each == "..")
+            fail(ErrorCode::parse, "'", file, "': '", each, "', the file of '", name, "', is no name in its folder");
     return c;
   } catch (const json::exception& e) {
     fail(ErrorCode::parse, "'", file, "': ", e.what());
@@ -78,7 +86,7 @@ Difference compare_outputs(const CaseFolder& c, const Tensor& got, const Tensor&
     double bound = exact ? 0 : atol + rtol * std::fabs(e);
     if (!exact && c.f16) bound += 4 * 0x1p-10 * std::max(std::fabs(e), largest);
     double away = std::fabs(g - e);
-    if (away <= bound) continue;
+    if (std::isfinite(g) && std::isfinite(e) && away <= bound) continue;  // an infinite number has an infinite bound
     ++wrong;
     double excess = std::isfinite(away) && bound > 0 ? away / bound : INFINITY;
     if (excess > worst || wrong == 1) worst = excess, worst_at = i;
@@ -132,30 +140,27 @@ CaseResult run_case(const CaseFolder& given, const std::string& outputs, bool wi
     if (!c.f16 && c.inside_unknown) c.f16 = holds_f16(MlPackage::open(package));
     CoremlModel model = CoremlModel::load(package, options);
     CoremlState state = model.make_state();
+    std::string wrong;  // the first that is; the other steps go on, for who reads the outputs
     for (size_t s = 0; s < c.steps.size(); ++s) {
       std::vector<NamedTensor> inputs;
       for (const auto& [name, file] : c.steps[s].in)
         inputs.emplace_back(name, read_npy((fs::path(c.path) / file).string()));
-      std::vector<NamedTensor> results = model.predict(inputs, &state);
-      for (const auto& [name, file] : c.steps[s].out) {
-        auto it = std::find_if(results.begin(), results.end(),
-                               [&, &name = name](const NamedTensor& r) { return r.first == name; });
+      std::vector<NamedTensor> results = model.predict(as_wanted(model, inputs), &state);
+      for (const auto& entry : c.steps[s].out) {
+        const std::string &name = entry.first, &file = entry.second;
+        auto it = std::find_if(results.begin(), results.end(), [&](const NamedTensor& r) { return r.first == name; });
         if (it == results.end()) return {false, text_of("step ", s, ": there is no output '", name, "'")};
         if (!outputs.empty()) {
           fs::create_directories(outputs);
           write_npy((fs::path(outputs) / file).string(), it->second);
         }
-      }
-      for (const auto& [name, file] : c.steps[s].out) {
-        auto it = std::find_if(results.begin(), results.end(),
-                               [&, &name = name](const NamedTensor& r) { return r.first == name; });
+        if (!wrong.empty()) continue;
         Difference d = compare_outputs(c, it->second, read_npy((fs::path(c.path) / file).string()));
         if (!d.ok)
-          return {false,
-                  text_of(c.steps.size() > 1 ? text_of("step ", s, ", ") : "", "output '", name, "': ", d.worst)};
+          wrong = text_of(c.steps.size() > 1 ? text_of("step ", s, ", ") : "", "output '", name, "': ", d.worst);
       }
     }
-    return {true, {}};
+    return {wrong.empty(), wrong};
   } catch (const std::exception& e) {
     return {false, e.what()};
   }

@@ -9,12 +9,11 @@
 #include "io/mlpackage.h"
 #include "ir/leaves.h"
 #include "rlx/element.h"
+#include "tools/package_inputs.h"
 #include "tools/text_table.h"
 
 namespace rlx::tools {
 namespace {
-
-bool is_number(DType t) { return is_byte_sized(t) && !is_complex(t) && info(t).bits <= 64; }
 
 ComparedValue compared(const Trace::Step& a, const Trace::Step& b) {
   ComparedValue c{a.name, a.op, 0, 0, {}};
@@ -53,7 +52,7 @@ Trace trace_package(const std::string& path, const std::string& function, bool f
     for (const mil::NamedType& output : op.outputs) ops[output.name] = op.type;
   CoremlState state = model.make_state();
   Trace trace;
-  for (auto& [name, value] : model.predict(inputs, &state))
+  for (auto& [name, value] : model.predict(as_wanted(model, inputs), &state))
     if (is_number(value.dtype())) trace.steps.push_back({name, ops[name], std::move(value)});
   return trace;
 }

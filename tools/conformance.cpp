@@ -72,7 +72,9 @@ void Conformance::run() const {
   std::vector<std::string> failures;
   nlohmann::json cases = nlohmann::json::array();
   if (!json_file.empty()) AtomicFile probe(json_file);
-  for (const std::string& path : find_cases(folder)) {
+  const std::vector<std::string> paths = find_cases(folder);
+  if (paths.empty()) fail(ErrorCode::not_found, "no case.json lies below '", folder, "'");
+  for (const std::string& path : paths) {
     std::string name = fs::relative(path, folder).string();
     CaseFolder c;
     CaseResult result;
@@ -92,6 +94,11 @@ void Conformance::run() const {
     if (!json_file.empty())
       cases.push_back(
           {{"case", name}, {"passed", result.passed}, {"error", result.error}, {"f16", c.f16}, {"ops", c.ops}});
+  }
+  if (all.passed + all.failed == 0) {
+    std::string list;
+    for (const std::string& op : only) list += (list.empty() ? "" : ", ") + op;
+    fail(ErrorCode::not_found, "none of the ", paths.size(), " cases below '", folder, "' has the op ", list);
   }
   TextTable table("lrlrl");
   for (const auto& [op, counts] : by_op)
@@ -130,7 +137,7 @@ Subcommand add_conformance(CLI::App& rlx) {
   app->add_flag("--f32", c.f32, "compute in f32 what a program computes in f16");
   app->footer(
       R"(An f32 case passes within its tolerance, an f16 case within its tight tolerance and the rounding of f16. Exit code 1 if any
-case failed.
+case failed, and if there is none.
 
 Examples:
   rlx conformance cases

@@ -13,6 +13,7 @@
 #include "tools/compare_values.h"
 #include "tools/output.h"
 #include "tools/output_folder.h"
+#include "tools/package_inputs.h"
 #include "tools/subcommands.h"
 #include "tools/text_table.h"
 
@@ -105,7 +106,7 @@ void run_package(const PackageRun& options, const std::vector<NamedTensor>& inpu
     if (folder.empty() && options.output_file.empty()) write_out(table.text());
     if (auto label = label_among(model, results)) write_out("label " + line_text(*label, 200) + "\n");
   };
-  if (options.steps.empty()) return write_step(model.predict(inputs, &state), options.output_dir);
+  if (options.steps.empty()) return write_step(model.predict(as_wanted(model, inputs), &state), options.output_dir);
   for (const std::string& folder : step_folders(options.steps)) {
     std::vector<NamedTensor> all = inputs;
     for (const CoremlFeature& f : model.inputs()) {
@@ -114,7 +115,7 @@ void run_package(const PackageRun& options, const std::vector<NamedTensor>& inpu
     }
     std::string name = fs::path(folder).filename().string();
     if (options.output_dir.empty()) write_out("step " + name + "\n");
-    write_step(model.predict(all, &state),
+    write_step(model.predict(as_wanted(model, all), &state),
                options.output_dir.empty() ? "" : (fs::path(options.output_dir) / name).string());
   }
 }

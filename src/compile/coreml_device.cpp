@@ -52,19 +52,36 @@ Tensor complex_of(const Tensor& re, const Tensor& im, const Type& type) {
   return z;
 }
 
+/// The dims of its values that are no numbers, those in the bodies of control flow too.
+void add_open_dims(const Graph& g, std::vector<Dim>& dims) {
+  for (const Node& node : g.nodes()) {
+    for (const Type& t : node.types)
+      for (const Dim& d : t.dims)
+        if (!d.is_static() && std::find(dims.begin(), dims.end(), d) == dims.end()) dims.push_back(d);
+    if (!node.attrs.empty() && holds_subgraph(node.attrs))
+      with_subgraphs(node.attrs, [&](const Graph& body) { return add_open_dims(body, dims), body; });
+  }
+}
+
 class CoremlExecutable final : public Executable {
  public:
   CoremlExecutable(Graph graph, Device device, coreml_framework::Framework framework, LoadOptions options)
-      : graph_(std::move(graph)), device_(device), framework_(std::move(framework)), options_(std::move(options)) {}
+      : graph_(std::move(graph)), device_(device), framework_(std::move(framework)), options_(std::move(options)) {
+    add_open_dims(graph_, open_dims_);
+  }
 
   void bind(const std::string& name, Tensor value) override {
     params_[name] = std::move(value);
     runner_.reset();  // weights stand in the package
+    by_cpu_.reset();
   }
   void prepare() override { runner(); }
-  size_t memory_bytes() const override { return runner_ ? runner_->memory_bytes() : 0; }
+  size_t memory_bytes() const override {
+    return (runner_ ? runner_->memory_bytes() : 0) + (by_cpu_ ? by_cpu_->memory_bytes() : 0);
+  }
 
   void run(Tensors inputs, std::span<Tensor> outputs, const RunOptions& options) override {
+    if (has_empty_values(inputs)) return by_cpu().run(inputs, outputs, options);
     CoremlRunner& r = runner();
     std::vector<Tensor> results = as_built(r.run(carried(inputs), options), graph_.output_types());
     for (size_t i = 0; i < results.size(); ++i) {
@@ -81,6 +98,7 @@ class CoremlExecutable final : public Executable {
     }
   }
   bool begin(Tensors inputs, const RunOptions&, Done done) override {
+    if (has_empty_values(inputs)) return false;
     CoremlRunner& r = runner();
     return r.begin(carried(inputs), [types = graph_.output_types(), done = std::move(done)](std::vector<Tensor> results,
                                                                                             std::exception_ptr error) {
@@ -102,7 +120,7 @@ class CoremlExecutable final : public Executable {
            inputs.size());
     std::vector<Tensor> given;
     for (size_t i = 0; i < inputs.size(); ++i) {
-      Type wanted = graph_.type(graph_.inputs()[i]);
+      Type wanted = graph_.type(graph_.inputs()[i]);  // of open sizes `has_empty_values` has seen that they agree
       if (is_static(wanted.dims) ? inputs[i].type() != wanted : inputs[i].dtype() != wanted.dtype)
         fail(ErrorCode::shape_mismatch, "input '", graph_.node(graph_.inputs()[i]).name, "' is ", wanted, ", got ",
              inputs[i].type());
@@ -115,7 +133,6 @@ class CoremlExecutable final : public Executable {
       if (is_complex(wanted.dtype)) give(part_of(inputs[i], false)), give(part_of(inputs[i], true));
       else give(inputs[i]);
     }
-    solve_symbols(graph_, inputs);  // a symbol is the same number in all inputs
     return given;
   }
   /// Results as the graph has them.
@@ -131,6 +148,24 @@ class CoremlExecutable final : public Executable {
       outputs.push_back(as(result, types[i].dtype, shape));
     }
     return outputs;
+  }
+  /// Whether some value has no elements at these sizes: a window that fits nowhere, a batch of nothing. Core ML has no
+  /// such values, and what a package computes of sizes is no size there. Fails where a symbol is two numbers.
+  bool has_empty_values(Tensors inputs) const {
+    if (open_dims_.empty()) return false;
+    Bindings sizes = solve_symbols(graph_, inputs);
+    return std::any_of(open_dims_.begin(), open_dims_.end(), [&](const Dim& d) { return d.bound(sizes).value() < 1; });
+  }
+  /// What runs such sizes.
+  Executable& by_cpu() {
+    std::scoped_lock lock(mutex_);
+    if (by_cpu_) return *by_cpu_;
+    auto cpu = backend_of(Device::cpu());
+    Pipelined legal = run_pipeline(with_values(graph_, params_), *cpu, {});
+    require_complete(legal.report, false);
+    cpu_program_ = cpu->lower(std::move(legal.graph));
+    by_cpu_ = cpu_program_->load(options_);
+    return *by_cpu_;
   }
   CoremlRunner& runner() {
     std::scoped_lock lock(mutex_);
@@ -156,6 +191,9 @@ class CoremlExecutable final : public Executable {
   std::mutex mutex_;
   mil::FunctionDescription description_;
   std::unique_ptr<CoremlRunner> runner_;
+  std::vector<Dim> open_dims_;  // of all values, each once
+  std::unique_ptr<Program> cpu_program_;
+  std::unique_ptr<Executable> by_cpu_;
 };
 
 class CoremlProgram final : public Program {

@@ -1,6 +1,7 @@
 // From a graph to a Core ML package: params become constants, passes run for the Core ML target, the program is
 // written.
 #include <limits>
+#include <optional>
 #include <set>
 #include <sstream>
 
@@ -29,7 +30,7 @@ bool has_weights_of_few_bits(const Graph& g, int opset_for_codes, bool nearest) 
   });
 }
 
-/// Whether some constant may be codes. (What reads them is known of a legal graph only.)
+/// Whether some constant may be codes.
 bool may_have_codes(const Graph& g) {
   return std::any_of(g.nodes().begin(), g.nodes().end(), [](const Node& node) {
     if (node.op != &op::constant) return false;
@@ -134,15 +135,33 @@ Made translated(const Graph& g, const NamedTensors& params, const PackageOptions
                          .nearest = options.nearest,
                          .native_random = options.native_random};
   if (oldest) newest.oldest_opset = newest.newest_opset;
-  auto made = [&](const coreml::Options& with) -> Made {
+  struct Legal {
+    Pipelined pipelined;
     std::vector<std::string> notes;
-    Pipelined legal = coreml_pipeline(bound, with, &notes);
-    require_complete(legal.report, false);
-    Made result{coreml::translate(legal.graph, with, interface_of(options)), std::move(legal.report)};
-    result.translated.notes.insert(result.translated.notes.begin(), notes.begin(), notes.end());
+  };
+  auto legal_for = [&](const coreml::Options& with) {
+    Legal legal;
+    legal.pipelined = coreml_pipeline(bound, with, &legal.notes);
+    return legal;
+  };
+  // What reads codes is known of a legal graph only. Claims follow from the newest opset, so the graph may serve again.
+  std::optional<Legal> kept;
+  int opset_for_codes = 0;
+  if (may_have_codes(bound)) {
+    kept = legal_for(newest);
+    opset_for_codes = coreml::opset_for_weights(kept->pipelined.graph);
+  }
+  auto made = [&](const coreml::Options& with) -> Made {
+    bool fits = kept && with.newest_opset == newest.newest_opset;
+    Legal legal = fits ? std::move(*kept) : legal_for(with);
+    if (fits) kept.reset();
+    require_complete(legal.pipelined.report, false);
+    Made result{coreml::translate(legal.pipelined.graph, with, interface_of(options)),
+                std::move(legal.pipelined.report)};
+    std::vector<std::string>& notes = result.translated.notes;
+    notes.insert(notes.begin(), legal.notes.begin(), legal.notes.end());
     return result;
   };
-  int opset_for_codes = may_have_codes(bound) ? coreml::opset_for_weights(coreml_pipeline(bound, newest).graph) : 0;
   if (minimum) {
     // Weights are smaller from iOS 16 on, and most of them from iOS 18 on: what was asked for is used for them.
     bool smaller = newest.newest_opset == 8 || has_weights_of_few_bits(bound, opset_for_codes, options.nearest);

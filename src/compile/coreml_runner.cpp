@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <filesystem>
+#include <list>
 #include <mutex>
 
 #include "compile/backends.h"
@@ -17,6 +18,8 @@ namespace rlx {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr size_t kMostSizes = 32;  // whose graphs are kept
 
 /// A folder that goes with the object.
 class ScratchFolder {
@@ -56,28 +59,28 @@ class FrontEndRunner final : public CoremlRunner {
     std::vector<Tensor> outputs(package_->model().main.outputs.size());
     RunOptions all = options;
     all.memory = {};
-    loaded_for(inputs).run(inputs, outputs, all);
+    loaded_for(inputs)->executable->run(inputs, outputs, all);
     return outputs;
   }
   PlacementReport placement() override { return {true, mlprogram::predict_placement(package_->model(), "", units_)}; }
   size_t memory_bytes() const override {
     std::scoped_lock lock(mutex_);
     size_t sum = 0;
-    for (const auto& [sizes, loaded] : by_sizes_) sum += loaded.executable->memory_bytes();
+    for (const auto& loaded : latest_) sum += loaded->executable->memory_bytes();
     return sum;
   }
 
  private:
   struct Loaded {
+    std::vector<Shape> sizes;
     std::unique_ptr<Program> program;
     std::unique_ptr<Executable> executable;
   };
-  /// A program that leaves sizes open has a graph for each set of them.
-  Executable& loaded_for(const std::vector<Tensor>& inputs) {
+  /// A program that leaves sizes open has a graph for each set of them. Those of other sizes run while one is made.
+  std::shared_ptr<const Loaded> loaded_for(const std::vector<Tensor>& inputs) {
     std::vector<Shape> sizes;
     for (const Tensor& t : inputs) sizes.push_back(t.shape());
-    std::scoped_lock lock(mutex_);
-    if (auto found = by_sizes_.find(sizes); found != by_sizes_.end()) return *found->second.executable;
+    if (auto found = find(sizes)) return found;
     mlprogram::LowerOptions how;
     const mil::Model& model = package_->model();
     for (size_t i = 0; i < inputs.size(); ++i) how.dims[model.main.inputs[i].name] = inputs[i].type().dims;
@@ -88,9 +91,20 @@ class FrontEndRunner final : public CoremlRunner {
     auto cpu = backend_of(Device::cpu());
     Pipelined legal = run_pipeline(lowered.graph, *cpu, {});
     require_complete(legal.report, false);
-    Loaded loaded{cpu->lower(std::move(legal.graph)), nullptr};
+    Loaded loaded{sizes, cpu->lower(std::move(legal.graph)), nullptr};
     loaded.executable = loaded.program->load(options_);
-    return *by_sizes_.emplace(std::move(sizes), std::move(loaded)).first->second.executable;
+    if (auto found = find(sizes)) return found;  // another run was faster
+    std::scoped_lock lock(mutex_);
+    latest_.push_front(std::make_shared<const Loaded>(std::move(loaded)));
+    if (latest_.size() > kMostSizes) latest_.pop_back();
+    return latest_.front();
+  }
+  std::shared_ptr<const Loaded> find(const std::vector<Shape>& sizes) {
+    std::scoped_lock lock(mutex_);
+    auto at = std::find_if(latest_.begin(), latest_.end(), [&](const auto& each) { return each->sizes == sizes; });
+    if (at == latest_.end()) return nullptr;
+    latest_.splice(latest_.begin(), latest_, at);
+    return latest_.front();
   }
 
   LoadOptions options_;
@@ -98,7 +112,7 @@ class FrontEndRunner final : public CoremlRunner {
   ScratchFolder folder_;  // weights are read out of it when a graph is made, which may be at any run
   std::optional<MlPackage> package_;
   mutable std::mutex mutex_;
-  std::map<std::vector<Shape>, Loaded> by_sizes_;
+  std::list<std::shared_ptr<const Loaded>> latest_;  // the one that ran last comes first
 };
 
 /// CoreML.framework.

@@ -1,6 +1,8 @@
 // See the header.
 #include "passes/bound_values.h"
 
+#include <set>
+
 #include "ir/leaves.h"
 #include "rlx/ops/control.h"
 
@@ -29,6 +31,23 @@ std::vector<bool> bound_nodes(const Graph& g) {
                !has_symbols(node);
   }
   return bound;
+}
+
+bool is_weight(const Graph& g, Ref r) {
+  std::set<int32_t> seen;
+  std::vector<Ref> open{r};
+  while (!open.empty()) {
+    Ref next = open.back();
+    open.pop_back();
+    if (!seen.insert(next.node).second) continue;
+    const Node& node = g.node(next);
+    if (node.op == &op::constant || node.op == &op::param) continue;
+    bool simple =
+        (node.op->moves_data || node.op->elementwise) && !node.operands.empty() && node.op != &op::optimization_barrier;
+    if (!simple || holds_subgraph(node.attrs) || has_symbols(node)) return false;
+    open.insert(open.end(), node.operands.begin(), node.operands.end());
+  }
+  return true;
 }
 
 }  // namespace rlx

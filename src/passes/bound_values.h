@@ -13,4 +13,8 @@ bool has_symbols(const Node& node);
 /// what stands behind a barrier; an iota counts as a constant.
 std::vector<bool> bound_nodes(const Graph& g);
 
+/// Is the value a param or a constant, or made of such alone by moving elements and computing them one by one? What
+/// wants its weights as constants may have it, for little work.
+bool is_weight(const Graph& g, Ref r);
+
 }  // namespace rlx

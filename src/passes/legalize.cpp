@@ -2,6 +2,7 @@
 #include "passes/legalize.h"
 
 #include "ir/leaves.h"
+#include "passes/bound_values.h"
 
 namespace rlx {
 namespace {
@@ -31,18 +32,17 @@ struct Legalizer {
     if (node.op == &op::constant) return std::nullopt;
     std::vector<Type> types;
     for (const Value& v : site.operands) types.push_back(v.type());
+    const Question asked{node, types, [&](size_t i) { return is_weight(site.to, site.operands[i].ref()); }};
     std::string name(node.op->name);
     bool common = node.op->decompose && (options.common || options.force_common.contains(name));
-    std::optional<std::string> refusal = common ? "the common form was asked for" : target.refusal({node, types});
-    bool interpreted = !refusal && target.interprets && target.interprets({node, types});
+    std::optional<std::string> refusal = common ? "the common form was asked for" : target.refusal(asked);
+    bool interpreted = !refusal && target.interprets && target.interprets(asked);
     if (interpreted && options.force_native.contains(name)) refusal = "it would run by its reference";
     if (!refusal) {
       if (interpreted)
         report.push_back({node.name, name, Verdict::interpreted,
                           text_of("no kernel and no decomposition: its reference runs, on one thread")});
-      else
-        report.push_back(
-            {node.name, name, Verdict::native, target.remark ? target.remark({node, types}) : std::string()});
+      else report.push_back({node.name, name, Verdict::native, target.remark ? target.remark(asked) : std::string()});
       if (node.attrs.empty()) return std::nullopt;
       Attrs attrs = with_subgraphs(node.attrs, [&](const Graph& body) { return legal(body); });
       return site.to.emit(*node.op, {site.operands.begin(), site.operands.end()}, std::move(attrs));
@@ -53,7 +53,7 @@ struct Legalizer {
     }
     if (!common)
       for (const Rewriting& r : target.rewritings)
-        if (r.op == node.op && r.applies({node, types})) {
+        if (r.op == node.op && r.applies(asked)) {
           report.push_back({node.name, name, Verdict::rewritten, text_of(*refusal, "; ", r.what)});
           return inlined(site, trace(types, [&](Graph& g, Values v) { return r.build(g, v, node.attrs); }));
         }
@@ -66,7 +66,7 @@ struct Legalizer {
         *refusal += text_of("; ", e.what());
       }
     for (const Target& other : others)
-      if (!other.refusal({node, types})) *refusal += text_of("; ", other.name, " would take it");
+      if (!other.refusal(asked)) *refusal += text_of("; ", other.name, " would take it");
     report.push_back({node.name, name, Verdict::missing, *refusal});
     return std::nullopt;
   }

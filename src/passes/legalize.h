@@ -13,6 +13,9 @@ namespace rlx {
 struct Question {
   const Node& node;
   Types operands;
+  /// Whether the elements of an operand are known before any input is (`is_weight` in passes/bound_values.h). Nothing
+  /// is known of any if there is no function.
+  std::function<bool(size_t)> is_weight = {};
 };
 
 /// Another shape with the same meaning, for a target that takes an op only in some shape (a softmax whose axis is not

@@ -10,6 +10,7 @@
 #include "compile/pipeline.h"
 #include "io/atomic_file.h"
 #include "ir/leaves.h"
+#include "passes/bound_values.h"
 #include "passes/legalize.h"
 #include "rlx/graph_file.h"
 #include "rlx/version.h"
@@ -61,7 +62,8 @@ void check_entry(const Graph& legal, const Graph& g, const Backend& backend) {
     if (node.op == &op::input || node.op == &op::param || node.op == &op::constant) continue;
     std::vector<Type> types;
     for (Ref r : node.operands) types.push_back(legal.type(r));
-    if (auto why = target.refusal({node, types})) fail(ErrorCode::parse, "it has the op '", node.op->name, "': ", *why);
+    if (auto why = target.refusal({node, types, [&](size_t i) { return is_weight(legal, node.operands[i]); }}))
+      fail(ErrorCode::parse, "it has the op '", node.op->name, "': ", *why);
   }
 }
 

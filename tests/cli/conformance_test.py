@@ -67,6 +67,39 @@ class Conformance(ProgramTest):
         done = self.run_program("conformance", self.folder / "cases", code=1)
         self.assertIn("1 passed, 1 failed", done.stdout)
 
+    def test_nothing_to_judge_is_an_error(self):
+        empty = self.folder / "empty"
+        (empty / "a").mkdir(parents=True)
+        done = self.run_program("conformance", empty, code=1)
+        self.assertIn(f"no case.json lies below '{empty}'", done.stderr)
+        self.copy("square")
+        done = self.run_program("conformance", self.folder / "cases", "--op", "lstm", code=1)
+        self.assertIn("none of the 1 cases below", done.stderr)
+
+    def test_a_case_that_compares_nothing_or_leaves_its_folder_fails(self):
+        case = self.copy("square")
+        file = case / "case.json"
+        content = json.loads(file.read_text())
+        for damage, words in (({"steps": []}, "nothing to compare"),
+                              ({"steps": [{"in": {"x": "../x.npy"}, "out": {"y": "y.npy"}}]}, "no name in its folder")):
+            file.chmod(0o600)
+            file.write_text(json.dumps(content | damage))
+            done = self.run_program("conformance", self.folder / "cases", code=1)
+            self.assertIn(words, done.stdout)
+
+    def test_infinities_agree_by_sign_alone(self):
+        case = self.copy("square")
+        step = json.loads((case / "case.json").read_text())["steps"][0]
+        (file,), (given,) = step["out"].values(), step["in"].values()
+        shape, values = read_npy(case / file)
+        for got, wanted, passes in ((1e30, float("inf"), True), (1e30, float("-inf"), False), (1, float("inf"), False)):
+            ins, outs = [1.0] * len(values), [1.0] * len(values)
+            ins[0], outs[0] = got, wanted
+            write_npy(case / given, "<f4", list(shape), ins)
+            write_npy(case / file, "<f4", list(shape), outs)
+            done = self.run_program("conformance", self.folder / "cases", code=0 if passes else 1)
+            self.assertIn("1 passed" if passes else "1 failed", done.stdout)
+
     def test_outputs_are_written_under_the_names_of_the_expected_ones(self):
         case = smallest_case("square")
         out = self.folder / "out"

@@ -141,6 +141,26 @@ graph @layer {
         self.fails(1, "a number is given for T, which is no symbol of an input; there are B, S", "convert", graph, "-o", package,
                    "--dim", "T=1", "--dim", "B=1", "--shapes", "S=2..")
 
+    def test_arrays_are_taken_in_any_dtype_that_keeps_their_values(self):
+        def package(dtype):
+            text = f'rlx 1\ngraph @m {{\n  %0 = input() @"x" : {dtype}[2]\n  %1 = add(%0, %0) : {dtype}[2]\n  return %1 @"y"\n}}\n'
+            path = self.folder / f"{dtype}.mlpackage"
+            self.succeeds("convert", self.file(f"{dtype}.rlx", text), "-o", path, "--minimum-ios", "16")
+            return path
+
+        def run(path, kind, values, *more):
+            write_npy(self.folder / "x.npy", kind, [2], values)
+            return self.succeeds("run", path, "--input", f"x={self.folder / 'x.npy'}", *more)
+
+        half, whole = package("f16"), package("i32")
+        self.assertRegex(run(half, "<f4", [0.1, 2]), r"f16\[2\] +0.199951 4")
+        self.assertIn("as it is written, and in f32", run(half, "<f8", [0.1, 2], "--compare"))
+        self.assertRegex(run(whole, "<i8", [-3, 2]), r"i32\[2\] +-6 4")
+        self.assertRegex(run(whole, "<f4", [-3, 2]), r"i32\[2\] +-6 4")
+        for kind, values, held in (("<f4", [0.5, 2], "0.5"), ("<i8", [1, 2**40], r"1.09951e\+12")):
+            write_npy(self.folder / "x.npy", kind, [2], values)
+            self.fails(1, f"holds {held}", "run", whole, "--input", f"x={self.folder / 'x.npy'}")
+
     def test_a_package_is_written_anew(self):
         name, file = case_input(CNN)
         package = self.folder / "wide.mlpackage"

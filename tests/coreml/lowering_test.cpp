@@ -1,20 +1,16 @@
 // Every op of the table as a Core ML package. What has no lowering says why, and stands in a list here; what has one is
 // written, read back, run, and compared with the reference. With RLX_COREML_CASES=dir the packages stay there, as cases
 // for `rlx conformance` and for others to judge; RLX_COREML_OPS=",add,sub," takes only some ops.
-#include <cstdlib>
 #include <map>
 
 #include "backends/coreml/coreml.h"
 #include "compile/coreml_pipeline.h"
 #include "coreml/samples.h"
-#include "reference/interpreter.h"
 #include "rlx/coreml.h"
 #include "support/sanitized.h"
 
 using namespace rlx;
 using namespace rlx::test;
-
-namespace fs = std::filesystem;
 
 namespace {
 
@@ -52,14 +48,12 @@ std::string reason_of_refusal(const Graph& g, const coreml::Options& options) tr
 
 TEST_CASE("every op of the table is written as an ML Program that gives its numbers, or says why not") {
   TemporaryFolder temporary;
-  const char* cases = std::getenv("RLX_COREML_CASES");
-  const char* only = std::getenv("RLX_COREML_OPS");
   coreml::Options options{.narrow = true};
   std::map<std::string, Count> ops;
   size_t without_elements = 0;
   for (const OpDef* op : all_ops()) {
     if (op->samples().empty()) continue;
-    if (only && std::string(only).find(text_of(",", op->name, ",")) == std::string::npos) continue;
+    if (left_out(*op)) continue;
     Count& count = ops[std::string(op->name)];
     auto samples = op->samples();
     // Sanitized: one sample an op, and what is not written is not counted.
@@ -97,21 +91,8 @@ TEST_CASE("every op of the table is written as an ML Program that gives its numb
         continue;
       }
       ++count.lowered;
-      fs::path folder = fs::path(cases ? std::string(cases) : temporary / "") / text_of(op->name, ".", s);
-      fs::create_directories(folder);
-      std::string package = (folder / "model.mlpackage").string();
-      write_mlpackage(package, made.model);
-      if (std::getenv("RLX_COREML_WRITE_ONLY")) continue;  // others judge what is written
-      auto outputs = in_parts(interpret(*g, inputs));
-      inputs = in_parts(inputs);
-      std::vector<DType> dtypes;
-      for (const Tensor& t : outputs) dtypes.push_back(t.dtype());
-      for (size_t i = 0; i < inputs.size(); ++i) inputs[i] = at_the_boundary(inputs[i], made.model.main.inputs[i]);
-      for (size_t o = 0; o < outputs.size(); ++o) outputs[o] = at_the_boundary(outputs[o], made.model.main.outputs[o]);
-      if (cases) write_case(folder, made.model, inputs, outputs);
-      std::string why = read_back(package, op->name, made.model, inputs, outputs, dtypes);
+      std::string why = judged(folder_for_cases(temporary) / text_of(op->name, ".", s), op->name, made, *g, inputs);
       CHECK_MESSAGE(why.empty(), op->name, " sample ", s, ", read back: ", why);
-      if (!cases) fs::remove_all(folder);
     }
   }
   size_t whole = 0, some = 0, samples = 0, lowered = 0;

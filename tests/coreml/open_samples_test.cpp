@@ -7,7 +7,6 @@
 #include "backends/coreml/coreml.h"
 #include "compile/coreml_pipeline.h"
 #include "coreml/samples.h"
-#include "reference/interpreter.h"
 #include "rlx/ops.h"
 #include "support/sanitized.h"
 
@@ -44,13 +43,12 @@ std::optional<Graph> opened(const OpDef& op, laws::Case c) {
 
 TEST_CASE("every op that takes symbols for its extents is written with them open, or says why not") {
   TemporaryFolder temporary;
-  const char* cases = std::getenv("RLX_COREML_CASES");
   const char* only = std::getenv("RLX_COREML_OPS");
   coreml::Options options{.narrow = true, .open_dims = true};
   std::map<std::string, size_t> refused;
   size_t samples = 0, written = 0;
   for (const OpDef* op : all_ops()) {
-    if (only && std::string(only).find(text_of(",", op->name, ",")) == std::string::npos) continue;
+    if (left_out(*op)) continue;
     size_t of_op = 0;
     for (size_t s = 0; s < op->samples().size() && !(test::sanitized() && of_op > 0); ++s) {
       CAPTURE(op->name);
@@ -86,27 +84,9 @@ TEST_CASE("every op that takes symbols for its extents is written with them open
         continue;
       }
       ++written;
-      fs::path folder = fs::path(cases ? std::string(cases) : temporary / "") / text_of("open.", op->name, ".", s);
-      fs::create_directories(folder);
-      std::string package = (folder / "model.mlpackage").string();
-      write_mlpackage(package, made.model);
-      if (std::getenv("RLX_COREML_WRITE_ONLY")) continue;
-      auto inputs = c.inputs();
-      auto outputs = in_parts(interpret(g, inputs));
-      inputs = in_parts(inputs);
-      std::vector<DType> dtypes;
-      for (const Tensor& t : outputs) dtypes.push_back(t.dtype());
-      auto sized = [](mil::Feature feature, const Tensor& t) {
-        feature.shape = t.rank() == 0 ? Shape{1} : t.shape();
-        return feature;
-      };
-      for (size_t i = 0; i < inputs.size(); ++i)
-        inputs[i] = at_the_boundary(inputs[i], sized(made.model.main.inputs[i], inputs[i]));
-      for (size_t o = 0; o < outputs.size(); ++o)
-        outputs[o] = at_the_boundary(outputs[o], sized(made.model.main.outputs[o], outputs[o]));
-      std::string why = read_back(package, op->name, made.model, inputs, outputs, dtypes);
+      fs::path folder = folder_for_cases(temporary) / text_of("open.", op->name, ".", s);
+      std::string why = judged(folder, op->name, made, g, c.inputs(), true);
       CHECK_MESSAGE(why.empty(), op->name, " sample ", s, ", read back: ", why);
-      if (!cases) fs::remove_all(folder);
     }
   }
   for (const auto& entry : kRefusedOpen) {

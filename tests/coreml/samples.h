@@ -8,8 +8,10 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "backends/coreml/coreml.h"
 #include "io/mlpackage.h"
 #include "ir/rewrite.h"
+#include "reference/interpreter.h"
 #include "rlx/coreml_model.h"
 #include "rlx/element.h"
 #include "support/io_files.h"
@@ -25,9 +27,9 @@ inline laws::Case in_f32(const Sample& sample) {
   return c;
 }
 
-/// A tensor as it crosses the boundary of a package.
-inline Tensor at_the_boundary(const Tensor& t, const mil::Feature& feature) {
-  Tensor out(*feature.dtype, feature.shape);
+/// A tensor as it crosses the boundary of a package; of its own shape where sizes are open.
+inline Tensor at_the_boundary(const Tensor& t, const mil::Feature& feature, bool open) {
+  Tensor out(*feature.dtype, !open ? feature.shape : t.rank() == 0 ? Shape{1} : t.shape());
   REQUIRE(out.element_count() == t.element_count());
   for (size_t i = 0; i < t.element_count(); ++i) {
     if (is_float(out.dtype())) store<double>(out, i, load_number(t, i));
@@ -59,14 +61,14 @@ inline std::vector<Tensor> in_parts(const std::vector<Tensor>& all) {
   return parts;
 }
 
-/// Blocks are weights: the graph with those among its inputs as constants, and what is left of the inputs.
-inline Graph with_blocks_bound(const Graph& g, std::vector<Tensor>& inputs) {
+/// The graph with some of its inputs as constants, and what is left of the inputs.
+inline Graph with_constants(const Graph& g, std::vector<Tensor>& inputs, const std::function<bool(size_t)>& chosen) {
   Graph to(g.name());
   std::vector<Value> values;
   std::vector<Tensor> rest;
   for (size_t i = 0; i < inputs.size(); ++i) {
     const Node& node = g.node(g.inputs()[i]);
-    if (is_block(node.types[0].dtype)) {
+    if (chosen(i)) {
       values.push_back(to.constant(inputs[i]));
       continue;
     }
@@ -77,6 +79,10 @@ inline Graph with_blocks_bound(const Graph& g, std::vector<Tensor>& inputs) {
   for (size_t i = 0; i < outputs.size(); ++i) to.output(outputs[i], g.outputs()[i].name);
   inputs = rest;
   return to;
+}
+/// Blocks are weights.
+inline Graph with_blocks_bound(const Graph& g, std::vector<Tensor>& inputs) {
+  return with_constants(g, inputs, [&](size_t i) { return is_block(g.type(g.inputs()[i]).dtype); });
 }
 
 /// The largest finite magnitude in a tensor.
@@ -138,6 +144,40 @@ inline std::string read_back(const std::string& path, std::string_view op, const
     }
   }
   return "";
+}
+
+/// Writes the program to `folder` and compares what it makes of the inputs with what the reference makes of them by the
+/// graph: empty if they agree. With RLX_COREML_CASES the folder stays, a case for `rlx conformance` unless sizes are
+/// open; with RLX_COREML_WRITE_ONLY others judge what is written.
+inline std::string judged(const std::filesystem::path& folder, std::string_view op, const coreml::Translated& made,
+                          const Graph& g, std::vector<Tensor> inputs, bool open = false) {
+  std::filesystem::create_directories(folder);
+  std::string package = (folder / "model.mlpackage").string();
+  write_mlpackage(package, made.model);
+  if (std::getenv("RLX_COREML_WRITE_ONLY")) return "";
+  const mil::FunctionDescription& about = made.model.main;
+  auto outputs = in_parts(interpret(g, inputs));
+  inputs = in_parts(inputs);
+  std::vector<DType> dtypes;
+  for (const Tensor& t : outputs) dtypes.push_back(t.dtype());
+  for (size_t i = 0; i < inputs.size(); ++i) inputs[i] = at_the_boundary(inputs[i], about.inputs[i], open);
+  for (size_t o = 0; o < outputs.size(); ++o) outputs[o] = at_the_boundary(outputs[o], about.outputs[o], open);
+  bool stays = std::getenv("RLX_COREML_CASES") != nullptr;
+  if (stays && !open) write_case(folder, made.model, inputs, outputs);
+  std::string why = read_back(package, op, made.model, inputs, outputs, dtypes);
+  if (!stays) std::filesystem::remove_all(folder);
+  return why;
+}
+/// The folder that was asked for, or one that goes.
+inline std::filesystem::path folder_for_cases(const TemporaryFolder& temporary) {
+  const char* cases = std::getenv("RLX_COREML_CASES");
+  return cases ? std::string(cases) : temporary / "";
+}
+
+/// Whether RLX_COREML_OPS=",add,sub," leaves the op out.
+inline bool left_out(const OpDef& op) {
+  const char* only = std::getenv("RLX_COREML_OPS");
+  return only && std::string(only).find(text_of(",", op.name, ",")) == std::string::npos;
 }
 
 inline bool has_elements(const Graph& g) {

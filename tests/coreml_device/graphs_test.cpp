@@ -81,3 +81,27 @@ TEST_CASE("what has no rule is missing when it is compiled, and not when it is r
   g.output(sort({x}, {.axis = 5})[0], "y");
   CHECK_THROWS_WITH_AS(Session(Device::coreml()).compile(g), doctest::Contains("no rule joins dims around it"), Error);
 }
+
+TEST_CASE("sizes at which a window fits nowhere, or nothing is given, run as on the CPU") {
+  Graph g("windows");
+  Dim h = Dim::symbol("H");
+  Value x = g.input("x", f32, {1, 2, h, 6});
+  PoolAttrs dilated{PoolKind::max, {2, 2}, {1, 1}};
+  dilated.dilation = {2, 2};
+  Value wide = pool(x, dilated), kernel = g.constant(counted({4, 2, 3, 3}));
+  g.output(wide, "dilated");
+  g.output(conv(x, kernel), "conv");
+  g.output(reduce_sum(wide, {0, 1, 2, 3}), "sum");
+  g.output(concatenate({wide, slice_axis(x, 3, 0, 4)}, 2), "joined");
+  g.output(exp(x * 0.01), "same");
+  CompiledGraph by_cpu = Session(Device::cpu()).compile(g), by_coreml = Session(Device::coreml()).compile(g);
+  for (int64_t size : {5, 0, 1, 2, 3}) {
+    CAPTURE(size);
+    Tensor in = counted({1, 2, size, 6});
+    auto wanted = by_cpu.run({{"x", in}}), got = by_coreml.run({{"x", in}}),
+         later = by_coreml.run_async({{"x", in}}).get();
+    REQUIRE(got.size() == wanted.size());
+    for (size_t o = 0; o < got.size(); ++o) check_near(got[o], wanted[o]), check_near(later[o], wanted[o]);
+  }
+  CHECK_THROWS_WITH_AS(by_coreml.run({{"x", counted({1, 2, 0})}}), doctest::Contains("input 'x'"), Error);
+}

@@ -73,6 +73,59 @@ TEST_CASE("a negative index counts from the end up to iOS 16, and is out of rang
   close(apply("gather", x, {{"indices", integers({2})}, {"validate_indices", number(1, boolean)}}, 7, f32, 1), {3});
 }
 
+TEST_CASE("index vectors are held to the extent of each dim where that is asked for") {
+  Tensor x = Tensor::of<float>({2, 3}, {1, 2, 3, 4, 5, 6});
+  auto read = [&](int32_t row, int32_t column) {
+    mil::Value indices = mil::Value::of(Tensor::of<int32_t>({1, 2}, {row, column}));
+    return apply("gather_nd", x, {{"indices", indices}, {"validate_indices", number(1, boolean)}}, 7, f32, 1);
+  };
+  auto add = [&](int32_t row, int32_t column) {
+    mil::Value indices = mil::Value::of(Tensor::of<int32_t>({1, 2}, {row, column}));
+    return apply(
+        "scatter_nd", x,
+        {{"indices", indices}, {"updates", mil::Value::of(line({10}))}, {"validate_indices", number(1, boolean)}}, 7,
+        f32, 2, "data");
+  };
+  close(read(1, 2), {6});
+  close(add(1, 2), {1, 2, 3, 4, 5, 16});
+  for (auto at : {std::pair{2, 0}, {0, 3}, {0, -1}}) {
+    CHECK_THROWS_WITH_AS(read(at.first, at.second), doctest::Contains("out of range of 2 by 3 places"), Error);
+    CHECK_THROWS_WITH_AS(add(at.first, at.second), doctest::Contains("out of range of 2 by 3 places"), Error);
+  }
+}
+
+TEST_CASE("a reflection without align_corners is one at the borders of pixels") {
+  // Expected values: torch.nn.functional.grid_sample(x, grid, padding_mode="reflection", align_corners=...).
+  Tensor x = Tensor::of<float>({1, 1, 3, 3}, {1, 2, 4, 8, 16, 32, 64, 128, 256});
+  Tensor grid = Tensor::of<float>({1, 1, 4, 2}, {-0.9F, -0.9F, 0.6F, 1, -1.6F, 0.2F, 1.9F, -3.1F});
+  auto sample = [&](bool align) {
+    return apply("resample", x,
+                 {{"coordinates", mil::Value::of(grid)},
+                  {"sampling_mode", word("bilinear")},
+                  {"padding_mode", word("reflection")},
+                  {"padding_value", number(0)},
+                  {"coordinates_mode", word("normalized_minus_one_to_one")},
+                  {"align_corners", number(align, boolean)}},
+                 5, f32, 4);
+  };
+  close(sample(false), {1, 243.2, 34.72, 147.2});
+  close(sample(true), {1.87, 204.8, 30.72, 128.48});
+}
+
+TEST_CASE("up to iOS 15 a normalized box that lies beyond the image reads the whole of it") {
+  // The box and the numbers of coremltools' own test, iOS15/test_image_resizing.py.
+  Tensor x(f32, {1, 1, 4, 4});
+  for (size_t i = 0; i < 16; ++i) x.mutable_values<float>()[i] = static_cast<float>(i + 1);
+  close(apply("crop_resize", x,
+              {{"roi", mil::Value::of(Tensor::of<float>({1, 1, 4, 1, 1}, {2, 2, 1, 1}))},
+               {"target_height", number(2, i32)},
+               {"target_width", number(2, i32)},
+               {"normalized_coordinates", number(1, boolean)},
+               {"sampling_mode", word("UNALIGN_CORNERS")}},
+              5, f32, 5),
+        {3.5, 5.5, 11.5, 13.5});
+}
+
 TEST_CASE("a 0 in reshape is x's dim there, or as far from the end") {
   Tensor x = Tensor::of<float>({2, 3}, {1, 2, 3, 4, 5, 6});
   CHECK(apply("reshape", x, {{"shape", integers({0, -1})}}, 5, f32, 2).shape() == Shape{2, 3});

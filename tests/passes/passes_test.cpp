@@ -16,6 +16,7 @@
 #include "ir/verify.h"
 #include "passes/carry_channels_last.h"
 #include "passes/fold_constants.h"
+#include "passes/fold_weights.h"
 #include "passes/fuse_attention.h"
 #include "passes/fuse_convolution.h"
 #include "passes/fuse_elementwise.h"
@@ -40,6 +41,9 @@ namespace {
 Graph fuse_all_elementwise(const Graph& g) {
   return fuse_elementwise(g, [](const Node& node) { return node.op->elementwise; });
 }
+Graph fold_right_operands(const Graph& g) {
+  return fold_weights(g, [](const Node& node, size_t operand) { return node.op->name == "matmul" && operand == 1; });
+}
 Graph hoist_all_invariants(const Graph& g) { return with_bodies(g, hoist_invariants); }
 
 struct Pass {
@@ -50,6 +54,7 @@ struct Pass {
 const Pass kPasses[] = {
     {"simplify", simplify},
     {"fold_constants", fold_constants},
+    {"fold_weights", fold_right_operands},
     {"merge_equal_nodes", merge_equal_nodes},
     {"simplify_products", simplify_products},
     {"fuse_attention", fuse_attention, -1},  // scores and weights of f32 are rounded between the ops, and not inside

@@ -108,7 +108,7 @@ class Walk {
              "' has no value; a package holds its weights: bind it first");
       if (node.op == &op::constant) {
         const Tensor& t = node.attrs.as<ConstantAttrs>().value;
-        // Packed weights are written by what reads them, in another form.
+        // Written by what reads it: packed weights, layers of a stack.
         if (is_block(t.dtype()) || packed[n]) {
           values[n] = {{Var{"", f32, {}}, {}}};
           continue;
@@ -145,18 +145,18 @@ class Walk {
   }
   Var whole(const Graph& g, Values& values, Ref r, bool repeated = true) {
     Held& h = held(values, r);
-    // A constant that was left to packed readers, and is wanted otherwise.
-    if (h.var.name.empty()) h.var = e_.constant(carried_constant(g.node(r).attrs.as<ConstantAttrs>().value));
+    // A constant that was left to the rows that read it, and is wanted as it is.
+    if (h.var.name.empty()) h.var = weights(carried_constant(g.node(r).attrs.as<ConstantAttrs>().value));
     if (repeated && !h.repeated.empty()) h = {e_.broadcast(h.var, h.repeated), {}};
     return h.var;
   }
 
-  /// Nodes that are read by ops alone that may keep them packed.
+  /// Nodes that are read by ops alone whose rows write them, in a form of their own.
   static std::vector<bool> read_packed(const Graph& g) {
     std::vector<bool> packed(g.nodes().size()), otherwise = packed;
     for (const Node& node : g.nodes())
       for (size_t i = 0; i < node.operands.size(); ++i) {
-        (i < packing_of(node.op).operands ? packed : otherwise)[static_cast<size_t>(node.operands[i].node)] = true;
+        (is_left_to_row(node.op, i) ? packed : otherwise)[static_cast<size_t>(node.operands[i].node)] = true;
       }
     for (size_t n = 0; n < packed.size(); ++n) packed[n] = packed[n] && !otherwise[n];
     return packed;
@@ -181,7 +181,11 @@ class Walk {
     std::vector<Type> types;
     for (Ref r : node.operands) types.push_back(g.type(r));
     std::string why;
-    const Row* row = find_row({node, types}, options_, &why);
+    auto tensor = [&](size_t i) -> const Tensor* {
+      const Node& from = g.node(node.operands[i]);
+      return from.op == &op::constant ? &from.attrs.as<ConstantAttrs>().value : nullptr;
+    };
+    const Row* row = find_row({node, types, [&](size_t i) { return tensor(i) != nullptr; }}, options_, &why);
     if (!row) fail(ErrorCode::unsupported, "an ML Program cannot hold it: ", why);
     if (row->opset > opset_) opset_ = row->opset, needed_by_ = node.op->name;
     for (const Type& t : node.types)
@@ -192,11 +196,8 @@ class Walk {
                [&](size_t i) { return whole(g, values, node.operands[i]); },
                [&](size_t i) { return whole(g, values, node.operands[i], false); },
                [&](size_t i) { return number_of(g, node.operands[i]); },
-               [&](size_t i) { return g.node(node.operands[i]).op == &op::constant; },
-               [&](size_t i) -> const Tensor* {
-                 const Node& from = g.node(node.operands[i]);
-                 return from.op == &op::constant ? &from.attrs.as<ConstantAttrs>().value : nullptr;
-               },
+               [&](size_t i) { return tensor(i) != nullptr; },
+               tensor,
                [&](std::string text) { note(std::move(text)); },
                options_.nearest,
                [&](const Graph& body, const std::vector<Var>& inputs) { return write(body, inputs); }};
@@ -351,7 +352,8 @@ void check_open_inputs(const Graph& g) {
              " is no plain symbol, and a package cannot hold a prediction to it");
 }
 
-Translated translate(const Graph& legal, const Options& options, const Interface& interface) {
+Translated translate(const Graph& claimed, const Options& options, const Interface& interface) {
+  const Graph legal = with_constant_weights(claimed);
   check_open_inputs(legal);
   std::vector<std::string> in_names, out_names;
   for (Ref r : legal.inputs()) in_names.push_back(legal.node(r).name);

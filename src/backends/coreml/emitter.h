@@ -49,6 +49,8 @@ class Emitter {
   /// A constant in one of the dtypes that programs compute with. Equal small ones are emitted once a block.
   Var constant(const Tensor& value);
   Var number(DType dtype, double value) { return constant(full(dtype, {}, value)); }
+  /// What a norm adds to a variance: of f16 the least number that it has, where it would be 0.
+  Var epsilon(DType dtype, double value) { return number(dtype, dtype == f16 ? std::max(value, 0x1p-24) : value); }
   Var integer(int64_t value) { return number(i32, static_cast<double>(value)); }
   Var integers(const Shape& values);
   Var flag(bool value) { return constant(Tensor::scalar(value)); }

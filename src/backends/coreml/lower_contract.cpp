@@ -10,11 +10,6 @@ std::optional<std::string> can_reduce(const Question& q) {
     return "ML Programs have no reduction by a function of one's own";
   return std::nullopt;
 }
-std::optional<std::string> can_normalize(const Question& q) {
-  // The operation wants its parameters as constants; a program whose weights are inputs has them otherwise.
-  (void)q;
-  return is_float(q);
-}
 }  // namespace when
 
 namespace {
@@ -95,12 +90,21 @@ Lowered lower_cumsum(Lowering& l) {
   Emitter& e = l.e;
   const auto& a = l.attrs<CumulateAttrs>();
   Var x = l.operand(0);
-  return {e.emit("cumsum",
-                 {{"x", x},
-                  {"axis", e.integer(valid_axis(a.axis, x.shape.size()))},
-                  {"exclusive", e.flag(a.exclusive)},
-                  {"reverse", e.flag(a.reverse)}},
-                 x.dtype, x.shape)};
+  int64_t axis = valid_axis(a.axis, x.shape.size());
+  bool exclusive = a.exclusive;
+  if (int64_t n = x.shape[static_cast<size_t>(axis)]; exclusive && n > 1) {
+    // Sums of what stands one place before: coremltools' reader fails on `exclusive` where x is a constant.
+    Shape from(x.shape.size(), 0), to = x.shape, first = x.shape;
+    first[static_cast<size_t>(axis)] = 1;
+    (a.reverse ? from : to)[static_cast<size_t>(axis)] += a.reverse ? 1 : -1;
+    Var zeros = e.broadcast(e.constant(Tensor(x.dtype, Shape(x.shape.size(), 1))), first);
+    Var kept = e.slice(x, from, to, Axes(x.shape.size(), 1));
+    x = e.concat(a.reverse ? std::vector{kept, zeros} : std::vector{zeros, kept}, axis);
+    exclusive = false;
+  }
+  return {e.emit(
+      "cumsum", {{"x", x}, {"axis", e.integer(axis)}, {"exclusive", e.flag(exclusive)}, {"reverse", e.flag(a.reverse)}},
+      x.dtype, x.shape)};
 }
 
 Lowered lower_dot(Lowering& l) {
@@ -147,12 +151,16 @@ Lowered lower_layer_norm(Lowering& l) {
   Var x = l.operand(0);
   int64_t first = valid_axis(a.axis, x.shape.size());
   Axes axes = axes_from(first, x.shape.size() - static_cast<size_t>(first));
-  Var y = e.emit("layer_norm", {{"x", x}, {"axes", e.integers(axes)}, {"epsilon", e.number(x.dtype, a.epsilon)}},
-                 x.dtype, x.shape);
-  // gamma and beta apart: the operation wants constants, and theirs may be computed.
-  size_t next = 1;
-  if (a.has_gamma) y = e.mul(y, l.operand(next++));
-  if (a.has_beta) y = e.add(y, l.operand(next));
+  Arguments arguments{{"x", x}, {"axes", e.integers(axes)}, {"epsilon", e.epsilon(x.dtype, a.epsilon)}};
+  // The operation has constants only for them.
+  size_t gamma = 1, beta = a.has_gamma ? 2 : 1;
+  bool scaled = a.has_gamma && l.is_constant(gamma), moved = a.has_beta && l.is_constant(beta);
+  moved &= scaled;  // Apple's loader looks for gamma where there is a beta
+  if (scaled) arguments.emplace_back("gamma", l.operand(gamma));
+  if (moved) arguments.emplace_back("beta", l.operand(beta));
+  Var y = e.emit("layer_norm", arguments, x.dtype, x.shape);
+  if (a.has_gamma && !scaled) y = e.mul(y, l.operand(gamma));
+  if (a.has_beta && !moved) y = e.add(y, l.operand(beta));
   return {y};
 }
 

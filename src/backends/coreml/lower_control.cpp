@@ -23,6 +23,11 @@ std::optional<std::string> can_attend(const Question& q) {
 }
 }  // namespace when
 
+std::optional<std::string> open::attention(const Question& q) {
+  if (q.operands[0].dims.back().is_static()) return std::nullopt;
+  return "the width of its keys";
+}
+
 namespace {
 
 /// A value as a result of a block: one that the block itself emits.

@@ -6,6 +6,19 @@
 
 namespace rlx::coreml {
 
+std::optional<std::string> open::slice(const Question& q) {
+  const auto& a = q.node.attrs.as<SliceAttrs>();
+  for (size_t d = 0; d < a.strides.size(); ++d)
+    if (a.strides[d] != 1 && !(a.starts[d].is_static() && a.limits[d].is_static()))
+      return "the ends of a slice with steps";
+  return std::nullopt;
+}
+std::optional<std::string> open::pad(const Question& q) {
+  const auto& a = q.node.attrs.as<PadAttrs>();
+  if (!is_static(a.low) || !is_static(a.high)) return "the extents of padding";
+  return std::nullopt;
+}
+
 Lowered lower_broadcast(Lowering& l) {
   const auto& a = l.attrs<BroadcastAttrs>();
   Shape spread(l.shape().size(), 1);

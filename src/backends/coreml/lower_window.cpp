@@ -105,25 +105,6 @@ std::optional<std::string> can_slide(const Question& q) {
   if (a.kind == Reduction::custom) return "ML Programs have no reduction by a function of one's own";
   return too_many(q.node.types[0], a.window_dims);
 }
-/// The pools of ML Programs, which take images of any size. Where all sizes are numbers a table does, exactly.
-std::optional<std::string> can_pool(const Question& q) {
-  const auto& a = q.node.attrs.as<ReduceWindowAttrs>();
-  const Type& x = q.operands[0];
-  if (is_static(x.dims)) return "tables of places are exact where sizes are numbers";
-  if (a.kind != Reduction::max && a.kind != Reduction::min && a.kind != Reduction::sum)
-    return "pools are of maxima, minima and sums";
-  if (!rlx::is_float(x.dtype) || x.rank() < 3 || x.rank() > 5) return "pools are of floats, over the dims behind two";
-  Sliding s(a, x.rank());
-  for (size_t d = 0; d < x.rank(); ++d) {
-    if (!s.window[d].is_static() || !s.low[d].is_static() || !s.high[d].is_static())
-      return "a window or padding that is no number";
-    bool still = s.window[d] == Dim(1) && s.stride[d] == 1 && s.low[d] == Dim(0) && s.high[d] == Dim(0);
-    if (d < 2 && !still) return "pools are over the dims behind two";
-    if (s.base[d] != 1 || s.dilation[d] != 1) return "pools have no gaps";
-    if (s.low[d].value() < 0 || s.high[d].value() < 0) return "pools cut nothing off";
-  }
-  return std::nullopt;
-}
 std::optional<std::string> can_select(const Question& q) {
   const auto& a = q.node.attrs.as<SelectAndScatterAttrs>();
   if (a.select == Comparison::eq || a.select == Comparison::ne)
@@ -150,6 +131,18 @@ std::optional<std::string> can_convolve(const Question& q) {
 }
 }  // namespace when
 
+std::optional<std::string> open::convolution(const Question& q) {
+  const auto& a = q.node.attrs.as<ConvAttrs>();
+  ConvLayout layout(a, q.operands);
+  Sliding s = layout.sliding(a, q.operands);
+  bool floats = rlx::is_float(q.operands[0].dtype);
+  if (!q.operands[0].dims[static_cast<size_t>(layout.lhs[1])].is_static()) return "the features of a convolution";
+  if (!is_static(q.operands[1].dims) && floats) return "the dims of a convolution's weights";
+  for (size_t d = 0; d < s.base.size(); ++d)
+    if (floats && (!s.low[d].is_static() || !s.high[d].is_static())) return "the padding of a convolution";
+  return std::nullopt;
+}
+
 Lowered lower_reduce_window(Lowering& l) {
   Emitter& e = l.e;
   const auto& a = l.attrs<ReduceWindowAttrs>();
@@ -163,32 +156,6 @@ Lowered lower_reduce_window(Lowering& l) {
   Var windows = e.gather_flat(with_one_more(e, x, start_of(a.kind, dtype)), places);
   Var r = e.reshape(reduced(e, windows, a.kind, {1}, is_bool ? i32 : dtype), l.shape());
   return {is_bool ? e.cast(r, boolean) : r};
-}
-
-Lowered lower_pool(Lowering& l) {
-  Emitter& e = l.e;
-  const auto& a = l.attrs<ReduceWindowAttrs>();
-  Var x = l.operand(0);
-  Sliding s(a, x.shape.size());
-  Shape kernel, strides, pad;
-  for (size_t d = 2; d < x.shape.size(); ++d) {
-    kernel.push_back(s.window[d].value());
-    strides.push_back(s.stride[d]);
-    pad.push_back(s.low[d].value());
-    pad.push_back(s.high[d].value());
-  }
-  bool sums = a.kind == Reduction::sum, least = a.kind == Reduction::min;
-  if (least) x = e.mul(x, -1.0);
-  Arguments arguments{{"x", x},
-                      {"kernel_sizes", e.integers(kernel)},
-                      {"strides", e.integers(strides)},
-                      {"pad_type", e.text("custom")},
-                      {"pad", e.integers(pad)},
-                      {"ceil_mode", e.flag(false)}};
-  if (sums) arguments.emplace_back("exclude_padding_from_average", e.flag(false));
-  Var y = e.emit(sums ? "avg_pool" : "max_pool", arguments, x.dtype, l.shape());
-  if (sums) y = e.mul(y, static_cast<double>(element_count(kernel)));
-  return {least ? e.mul(y, -1.0) : y};
 }
 
 Lowered lower_select_and_scatter(Lowering& l) {

@@ -3,6 +3,7 @@
 
 #include "backends/coreml/coreml.h"
 #include "backends/coreml/weights.h"
+#include "passes/fold_weights.h"
 #include "rlx/ops.h"
 
 namespace rlx::coreml {
@@ -15,19 +16,50 @@ const Row kRows[] = {
 #undef RLX_LOWERING
 };
 
+bool has_symbols(const Type& t) { return !is_static(t.dims); }
+
+/// Why a row does not take a node some of whose dims are symbols; nothing if it does, or all are numbers.
+std::optional<std::string> cannot_be_open(const Row& row, const Question& q) {
+  if (!row.also.open || (std::none_of(q.operands.begin(), q.operands.end(), has_symbols) &&
+                         std::none_of(q.node.types.begin(), q.node.types.end(), has_symbols)))
+    return std::nullopt;
+  auto what = row.also.open(q);
+  if (what) what = text_of("in an ML Program ", *what, " must be numbers, and here are symbols; give them numbers");
+  return what;
+}
+
+bool is_constant_only(const Row& row, size_t operand) { return operand < 32 && (row.also.constants >> operand & 1); }
+
+/// Why a row that has constants only for some operands does not take the node.
+std::optional<std::string> not_constant(const Row& row, const Question& q) {
+  for (size_t i = 0; i < q.operands.size(); ++i)
+    if (is_constant_only(row, i) && !(q.is_weight && q.is_weight(i)))
+      return text_of("the operation has constants only for ", q.node.op->operands[i],
+                     ", and here it is computed from an input");
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::span<const Row> rows() { return kRows; }
+
+Graph with_constant_weights(const Graph& legal) {
+  return fold_weights(legal, [](const Node& node, size_t operand) {
+    return std::any_of(std::begin(kRows), std::end(kRows),
+                       [&](const Row& row) { return row.op == node.op && is_constant_only(row, operand); });
+  });
+}
 
 const Row* find_row(const Question& q, const Options& options, std::string* why) {
   std::string reason;
   for (const Row& row : kRows) {
     if (row.op != q.node.op) continue;
-    if (row.other_stream && !options.native_random) continue;  // drawn from its key then, by what it is made of
+    if (row.also.other_stream && !options.native_random) continue;  // drawn from its key then, by what it is made of
     if (row.opset > options.newest_opset)
       reason = text_of("it needs opset CoreML", row.opset, " (iOS ", row.opset + 10, ")");
     else if (auto open = cannot_be_open(row, q)) reason = *open;
     else if (auto refusal = row.when(q)) reason = *refusal;
+    else if (auto constants = not_constant(row, q)) reason = *constants;
     else return &row;
   }
   if (why)
@@ -37,9 +69,15 @@ const Row* find_row(const Question& q, const Options& options, std::string* why)
   return nullptr;
 }
 
+bool is_left_to_row(const OpDef* op, size_t operand) {
+  return operand < packing_of(op).operands || std::any_of(std::begin(kRows), std::end(kRows), [&](const Row& row) {
+           return row.op == op && is_constant_only(row, operand);
+         });
+}
+
 Packing packing_of(const OpDef* op) {
   for (const Row& row : kRows)
-    if (row.op == op && row.packing.operands > 0) return row.packing;
+    if (row.op == op && row.also.packing.operands > 0) return row.also.packing;
   return {};
 }
 

@@ -46,18 +46,40 @@ struct Packing {
   int opset_of_bytes = 0;  ///< and for codes of 8 bits
 };
 
-struct Row {
-  const OpDef* op;
-  /// Nothing, or why the row does not take the node.
-  std::optional<std::string> (*when)(const Question&);
-  int opset;
-  Lowered (*lower)(Lowering&);
+/// Nothing, or why not.
+using Condition = std::optional<std::string> (*)(const Question&);
+
+/// What few rows have.
+struct Particulars {
+  /// Operands that are constants in every program, one bit each: a node whose own is computed from an input is not
+  /// taken. They arrive as `Lowering::tensor`.
+  uint32_t constants = 0;
+  /// What must be numbers where dims of the node are symbols, if anything.
+  Condition open = nullptr;
   Packing packing = {};
   bool other_stream = false;  ///< random numbers of Core ML's own: only for who accepts them
+};
+constexpr uint32_t operands(std::initializer_list<int> places) {
+  uint32_t bits = 0;
+  for (int place : places) bits |= uint32_t{1} << place;
+  return bits;
+}
+
+struct Row {
+  const OpDef* op;
+  Condition when;  ///< the row takes the node
+  int opset;
+  Lowered (*lower)(Lowering&);
+  Particulars also = {};
 };
 /// The first row for an op that takes the node is the one.
 std::span<const Row> rows();
 const Row* find_row(const Question&, const Options&, std::string* why = nullptr);
+/// Weights that rows take as constants only, computed where they are made of constants: legal graphs, claimed with
+/// their params or with what is made of them, become what can be written.
+Graph with_constant_weights(const Graph& legal);
+/// Whether a constant at that operand is written by the op's rows: packed, or as constants of their own.
+bool is_left_to_row(const OpDef* op, size_t operand);
 /// What the op's rows keep packed.
 Packing packing_of(const OpDef* op);
 /// The oldest opset that keeps the packed weights of a legal graph packed, where they are large enough to be worth it;
@@ -101,9 +123,6 @@ Var integer_quotient(Emitter& e, const Var& x, const Var& y, DType dtype);
 /// x with `gap` elements of that value, a scalar, between its own along `axis` (lower_shape.cpp).
 Var with_gaps(Emitter& e, const Var& x, size_t axis, int64_t gap, const Var& value);
 
-/// Why a row that takes a node does not where a dim of it is no number; nothing if it does, or all are numbers.
-std::optional<std::string> cannot_be_open(const Row& row, const Question& q);
-
 namespace when {
 inline std::optional<std::string> always(const Question&) { return std::nullopt; }
 std::optional<std::string> is_float(const Question&);
@@ -113,6 +132,7 @@ std::optional<std::string> can_reduce(const Question&);
 std::optional<std::string> can_compare(const Question&);
 std::optional<std::string> can_slide(const Question&);
 std::optional<std::string> can_pool(const Question&);
+std::optional<std::string> can_average(const Question&);
 std::optional<std::string> can_select(const Question&);
 std::optional<std::string> can_convolve(const Question&);
 std::optional<std::string> can_scatter(const Question&);
@@ -121,13 +141,25 @@ std::optional<std::string> can_scan(const Question&);
 std::optional<std::string> can_attend(const Question&);
 std::optional<std::string> has_bits(const Question&);
 std::optional<std::string> can_bitcast(const Question&);
-std::optional<std::string> can_normalize(const Question&);
 std::optional<std::string> is_integer(const Question&);
 std::optional<std::string> has_codes(const Question&);
 std::optional<std::string> can_pick(const Question&);
 std::optional<std::string> can_double(const Question&);
 std::optional<std::string> can_draw(const Question&);
+std::optional<std::string> is_f32(const Question&);
+std::optional<std::string> has_channels_second(const Question&);
+std::optional<std::string> has_space(const Question&);
+std::optional<std::string> can_convolve_back(const Question&);
 }  // namespace when
+
+/// Lowerings hand shapes on, or compute them by Emitter::sizes, so what they write is right for every size. These are
+/// the few that cannot, and say what of a node must be a number.
+namespace open {
+std::optional<std::string> slice(const Question&);
+std::optional<std::string> pad(const Question&);
+std::optional<std::string> convolution(const Question&);
+std::optional<std::string> attention(const Question&);
+}  // namespace open
 
 #define RLX_LOWERING(name, condition, opset, function, ...) Lowered function(Lowering&);
 #include "backends/coreml/lowerings.def"

@@ -17,7 +17,11 @@
 namespace rlx::coreml_framework {
 namespace {
 
-std::string text_from(NSString* text) { return text ? std::string([text UTF8String]) : std::string(); }
+/// Empty for nil, and for what UTF-8 cannot say.
+std::string text_from(NSString* text) {
+  const char* bytes = text ? [text UTF8String] : nullptr;
+  return bytes ? bytes : std::string();
+}
 NSString* ns(const std::string& text) {
   NSString* made = [NSString stringWithUTF8String:text.c_str()];
   if (!made) fail(ErrorCode::invalid_argument, "Core ML takes names and paths in UTF-8, and '", text, "' is not");
@@ -132,6 +136,8 @@ Named outputs_from(id<MLFeatureProvider> provider) {
   return outputs;
 }
 
+constexpr int64_t kPlanSeconds = 120;  // that making a plan, which compiles for each processor, may take
+
 std::string device_name(id device) {
   if (@available(macOS 14.0, iOS 17.0, *)) {
     if ([device isKindOfClass:[MLNeuralEngineComputeDevice class]]) return "ane";
@@ -228,7 +234,11 @@ class Loaded final : public Model, public std::enable_shared_from_this<Loaded> {
                          wrong = error;
                          dispatch_semaphore_signal(done);
                        }];
-        dispatch_semaphore_wait(done, DISPATCH_TIME_FOREVER);
+        // What comes later finds its variables, which are the block's too.
+        dispatch_time_t latest = dispatch_time(DISPATCH_TIME_NOW, kPlanSeconds * static_cast<int64_t>(NSEC_PER_SEC));
+        if (dispatch_semaphore_wait(done, latest) != 0)
+          fail(ErrorCode::unsupported, "Core ML has made no plan of '", folder_.path, "' in ", kPlanSeconds,
+               " seconds; ask again");
         if (!plan) refuse("no plan of the model can be made", wrong);
         MLModelStructureProgram* program = [[plan modelStructure] program];
         NSString* name = function_.empty() ? @"main" : ns(function_);

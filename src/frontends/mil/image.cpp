@@ -142,13 +142,15 @@ std::string lowered(std::string word) {
 }
 
 Value resampled(Call& op, Value x, Value horizontal, Value vertical, const std::string& sampling,
-                const std::string& padding, double padding_value) {
+                const std::string& padding, double padding_value, bool align_corners) {
   Sampler sampler{channels_last(x), own_image(op.graph(), horizontal.dims()), {}};
   if (padding == "constant") {
     sampler.outside = padding_value;
   } else if (padding == "reflection" || padding == "symmetric") {
-    vertical = reflected(op, vertical, x.dim(2), padding == "reflection");
-    horizontal = reflected(op, horizontal, x.dim(3), padding == "reflection");
+    // Without align_corners a reflection is one at the borders of pixels, as PyTorch's, for which it is written.
+    bool at_centres = padding == "reflection" && align_corners;
+    vertical = reflected(op, vertical, x.dim(2), at_centres);
+    horizontal = reflected(op, horizontal, x.dim(3), at_centres);
   } else if (padding == "border") {
     auto within = [&](Value c, const Dim& extent) {
       return maximum(zeros_like(c),
@@ -245,7 +247,7 @@ MIL_OP(resample) {
   double value = op.number("padding_value");
   Value horizontal = from_coordinates(op, nth(coordinates, 0), mode, align, x.dim(3));
   Value vertical = from_coordinates(op, nth(coordinates, 1), mode, align, x.dim(2));
-  return one(resampled(op, x, horizontal, vertical, lowered(op.word("sampling_mode")), padding, value));
+  return one(resampled(op, x, horizontal, vertical, lowered(op.word("sampling_mode")), padding, value, align));
 }
 
 MIL_OP(affine) {
@@ -277,7 +279,7 @@ MIL_OP(affine) {
   Value vertical = coefficient(3) * u + coefficient(4) * v + coefficient(5);
   return one(resampled(op, x, from_coordinates(op, horizontal, mode, align, x.dim(3)),
                        from_coordinates(op, vertical, mode, align, x.dim(2)), lowered(op.word("sampling_mode")),
-                       padding, value));
+                       padding, value, align));
 }
 
 namespace {
@@ -340,10 +342,21 @@ MIL_OP(crop_resize) {
       Value half = c[i + 2] * 0.5;
       c[i + 2] = c[i] + half, c[i] = c[i] - half;
     }
-  for (int i = 0; i < 4; ++i) {
-    c[i] = c[i] * scale;
-    if (normalized) c[i] = c[i] * (rlx::extent(op.graph(), x.dim(i % 2 ? 3 : 2), x.dtype()) - 1.0);
-  }
+  for (Value& each : c) each = each * scale;
+  // Before there was a pad_value, what lies beyond the image as a whole read the whole of it, by coremltools' test.
+  if (normalized && op.opset() < 6)
+    for (int i = 0; i < 2; ++i) {
+      Value low = minimum(c[i], c[i + 2]), high = maximum(c[i], c[i + 2]);
+      Value before = rlx::logical_and(compare(high, zeros_like(high), Comparison::le),
+                                      compare(low, zeros_like(low), Comparison::lt));
+      Value behind = rlx::logical_and(compare(low, full_like(low, 1), Comparison::ge),
+                                      compare(high, full_like(high, 1), Comparison::gt));
+      Value beyond = rlx::logical_or(before, behind);
+      c[i] = rlx::select(beyond, zeros_like(low), c[i]);
+      c[i + 2] = rlx::select(beyond, full_like(low, 1), c[i + 2]);
+    }
+  for (int i = 0; normalized && i < 4; ++i)
+    c[i] = c[i] * (rlx::extent(op.graph(), x.dim(i % 2 ? 3 : 2), x.dtype()) - 1.0);
   Value y_at = box_grid(op, mode, c[0], c[2], h), x_at = box_grid(op, mode, c[1], c[3], w);
   auto sample = [&](Value which) {  // [N]
     Dims places = {n, h, w};

@@ -21,15 +21,25 @@ bool wraps(Call& op, Value indices) {
   return false;
 }
 
-/// `validate_indices`: an index out of range ends the run.
-void check(Call& op, Value indices, const Dim& extent) {
-  if (!op.flag("validate_indices", false)) return;
-  Value in_range = rlx::logical_and(
-      compare(indices, zeros_like(indices), Comparison::ge),
-      compare(indices, broadcast_to(rlx::extent(op.graph(), extent, indices.dtype()), indices.dims()), Comparison::lt));
+/// The extents of places along some dims, in the dtype of the indices.
+Value extents_of(Call& op, Value indices, const Dims& dims) {
+  std::vector<Value> extents;
+  for (const Dim& d : dims) extents.push_back(rlx::extent(op.graph(), d, indices.dtype()));
+  return rlx::stack(extents, 0);
+}
+
+/// `validate_indices`: an index out of range ends the run. Of index vectors each place has an extent of its own.
+void check(Call& op, Value indices, const Dims& extents) {
+  if (!op.flag("validate_indices", false) || extents.empty()) return;
+  Value most = broadcast_to(extents_of(op, indices, extents), indices.dims());
+  Value in_range =
+      rlx::logical_and(compare(indices, zeros_like(indices), Comparison::ge), compare(indices, most, Comparison::lt));
   Value all = rlx::reduce_all(in_range, axes_from(0, indices.dims().size()));
   std::optional<Tensor> known = op.scope().elements(all, "that all indices are in range");
-  if (known && !known->values<bool>()[0]) op.wrong("an index is out of range of ", extent, " places");
+  if (!known || known->values<bool>()[0]) return;
+  std::string places;
+  for (const Dim& d : extents) places += text_of(places.empty() ? "" : " by ", d);
+  op.wrong("an index is out of range of ", places, " places");
 }
 
 ScatterReduction reduction(Call& op, const std::string& mode, Value& updates) {
@@ -51,14 +61,10 @@ Results scattered(Call& op, Value data, Value updates, F scatter) {
   return one(scatter(data, updates, r));
 }
 
-Value wrapped_vectors(Call& op, Value indices, const Dims& dims, int64_t first) {
-  if (!wraps(op, indices)) return indices;
-  std::vector<Value> extents;
-  int64_t depth = static_dim(op, indices, -1);
-  for (int64_t i = 0; i < depth; ++i)
-    extents.push_back(rlx::extent(op.graph(), dims[static_cast<size_t>(first + i)], indices.dtype()));
-  if (extents.empty()) return indices;
-  Value from_end = indices + rlx::stack(extents, 0);
+/// Index vectors into dims of these extents.
+Value wrapped_vectors(Call& op, Value indices, const Dims& extents) {
+  if (extents.empty() || !wraps(op, indices)) return indices;
+  Value from_end = indices + extents_of(op, indices, extents);
   return rlx::select(compare(indices, zeros_like(indices), Comparison::lt), from_end, indices);
 }
 
@@ -75,7 +81,7 @@ MIL_OP(gather) {
   Value x = op("x");
   int64_t axis = valid_axis(op.integer("axis", 0), x.dims().size());
   Value indices = wrapped_indices(op, op("indices"), x.dim(axis));
-  check(op, indices, x.dim(axis));
+  check(op, indices, {x.dim(axis)});
   int64_t batch = op.integer("batch_dims", 0);
   if (batch < 0) batch += indices.rank();
   if (batch == 0) return one(take(x, indices, axis));
@@ -98,7 +104,7 @@ MIL_OP(gather_along_axis) {
   Value x = op("x");
   int64_t axis = valid_axis(op.integer("axis", 0), x.dims().size());
   Value indices = wrapped_indices(op, op("indices"), x.dim(axis));
-  check(op, indices, x.dim(axis));
+  check(op, indices, {x.dim(axis)});
   return one(take_along_axis(x, indices, axis));
 }
 
@@ -107,8 +113,10 @@ MIL_OP(gather_nd) {
   int64_t batch = op.integer("batch_dims", 0);
   if (indices.rank() < 1 || batch < 0 || batch + static_dim(op, indices, -1) > x.rank())
     op.wrong("index vectors of ", indices.type(), " do not fit x ", x.type(), " behind ", batch, " batch dims");
-  indices = wrapped_vectors(op, indices, x.dims(), batch);
-  if (op.flag("validate_indices", false)) op.refuse("validate_indices of index vectors");
+  auto first = x.dims().begin() + batch;
+  Dims extents(first, first + static_dim(op, indices, -1));
+  indices = wrapped_vectors(op, indices, extents);
+  check(op, indices, extents);
   return one(rlx::gather_nd(x, indices, batch));
 }
 
@@ -116,7 +124,7 @@ MIL_OP(scatter) {
   Value data = op("data"), updates = op("updates");
   int64_t axis = valid_axis(op.integer("axis", 0), data.dims().size());
   Value indices = wrapped_indices(op, op("indices"), data.dim(axis));
-  check(op, indices, data.dim(axis));
+  check(op, indices, {data.dim(axis)});
   ScatterAttrs a;
   for (int64_t d = 0; d < data.rank(); ++d)
     if (d != axis) a.update_window_dims.push_back(d < axis ? d : d - 1 + indices.rank());
@@ -134,7 +142,7 @@ MIL_OP(scatter_along_axis) {
   Value data = op("data"), updates = op("updates");
   int64_t axis = valid_axis(op.integer("axis", 0), data.dims().size());
   Value indices = wrapped_indices(op, op("indices"), data.dim(axis));
-  check(op, indices, data.dim(axis));
+  check(op, indices, {data.dim(axis)});
   return scattered(op, data, updates,
                    [&](Value x, Value u, ScatterReduction r) { return scatter_elements(x, indices, u, axis, r); });
 }
@@ -143,8 +151,9 @@ MIL_OP(scatter_nd) {
   Value data = op("data"), updates = op("updates"), indices = as_indices(op("indices"));
   if (indices.rank() < 1 || static_dim(op, indices, -1) > data.rank())
     op.wrong("index vectors of ", indices.type(), " do not fit data ", data.type());
-  indices = wrapped_vectors(op, indices, data.dims(), 0);
-  if (op.flag("validate_indices", false)) op.refuse("validate_indices of index vectors");
+  Dims extents(data.dims().begin(), data.dims().begin() + static_dim(op, indices, -1));
+  indices = wrapped_vectors(op, indices, extents);
+  check(op, indices, extents);
   return scattered(op, data, updates,
                    [&](Value x, Value u, ScatterReduction r) { return rlx::scatter_nd(x, indices, u, r); });
 }
