@@ -19,7 +19,7 @@ struct BenchCase {
   NamedTensors params = {};
   std::vector<Tensor> inputs = {};  ///< in the order of the graph's inputs
   /// Instead of a graph: what is timed, and where it puts its results.
-  std::function<std::function<void()>(const Session&, std::vector<Tensor>& results)> start = {};
+  std::function<std::function<void()>(const BenchCase& self, const Session&, std::vector<Tensor>& results)> start = {};
 };
 
 /// A family of cases, as `rlx bench --help` lists them.
