@@ -23,6 +23,11 @@ PROGRAMS = {  # suite: peer: (program, variant, the packages it needs)
         "pytorch": ("minilm_torch", "", ("torch", "safetensors")),
         "jax": ("minilm_jax", "", ("jax", "safetensors")),
     },
+    "start": {
+        "onnxruntime": ("minilm_onnx", "onnxruntime", ("onnxruntime", "onnx", "safetensors")),
+        "openvino": ("minilm_onnx", "openvino", ("openvino", "onnx", "safetensors")),
+        "pytorch": ("minilm_torch", "", ("torch", "safetensors")),
+    },
     "train": {
         "pytorch": ("train_torch", "", ("torch",)),
         "jax": ("train_jax", "", ("jax",)),

@@ -12,6 +12,7 @@ KERNELS = [
 SUITES = {
     "kernels": KERNELS,
     "minilm": ["minilm_1x16", "minilm_1x128", "minilm_8x128", "minilm_32x128"],
+    "start": ["first_1x128", "restart_1x128"],
     "train": ["train_mlp", "train_cnn", "train_encoder"],
 }
 LAYERS, WIDTH, INNER = 6, 384, 1536  # all-MiniLM-L6-v2

@@ -15,6 +15,7 @@
 #include <algorithm>
 
 #include "kernels/gemm_kernels.h"
+#include "kernels/highway_targets.h"
 #include "kernels/matrix_tiles.h"
 
 namespace rlx::kernels {
@@ -38,16 +39,19 @@ inline int four_at(const char* row) {
 template <int kRows>
 RLX_VNNI_512 void multiply_512(int64_t steps, const char* left, const char* right, int32_t* sums, int64_t stride) {
   __m512i all[kRows][2];
+  RLX_UNROLL
   for (int i = 0; i < kRows; ++i) all[i][0] = all[i][1] = _mm512_setzero_si512();
   for (int64_t s = 0; s < steps; ++s, left += kTileBytes, right += 2 * kTileBytes)
     for (int64_t p = 0; p < kFours; ++p) {
       const __m512i w0 = _mm512_load_si512(right + p * 64), w1 = _mm512_load_si512(right + kTileBytes + p * 64);
+      RLX_UNROLL
       for (int i = 0; i < kRows; ++i) {
         const __m512i x = _mm512_set1_epi32(four_at(left + i * kTileCodes + p * 4));
         all[i][0] = _mm512_dpbusd_epi32(all[i][0], x, w0);
         all[i][1] = _mm512_dpbusd_epi32(all[i][1], x, w1);
       }
     }
+  RLX_UNROLL
   for (int i = 0; i < kRows; ++i, sums += stride) {
     _mm512_storeu_si512(sums, all[i][0]);
     _mm512_storeu_si512(sums + 16, all[i][1]);
@@ -59,18 +63,21 @@ template <int kRows>
 RLX_VNNI_256 void multiply_256(int64_t steps, const char* left, const char* right, int32_t* sums, int64_t stride) {
   for (int half = 0; half < 2; ++half) {
     __m256i all[kRows][2];
+    RLX_UNROLL
     for (int i = 0; i < kRows; ++i) all[i][0] = all[i][1] = _mm256_setzero_si256();
     const char *x = left, *w = right + half * kTileBytes;
     for (int64_t s = 0; s < steps; ++s, x += kTileBytes, w += 2 * kTileBytes)
       for (int64_t p = 0; p < kFours; ++p) {
         const auto* columns = reinterpret_cast<const __m256i*>(w + p * 64);
         const __m256i w0 = _mm256_load_si256(columns), w1 = _mm256_load_si256(columns + 1);
+        RLX_UNROLL
         for (int i = 0; i < kRows; ++i) {
           const __m256i four = _mm256_set1_epi32(four_at(x + i * kTileCodes + p * 4));
           all[i][0] = _mm256_dpbusd_avx_epi32(all[i][0], four, w0);
           all[i][1] = _mm256_dpbusd_avx_epi32(all[i][1], four, w1);
         }
       }
+    RLX_UNROLL
     for (int i = 0; i < kRows; ++i) {
       auto* to = reinterpret_cast<__m256i*>(sums + i * stride + half * 16);
       _mm256_storeu_si256(to, all[i][0]);
