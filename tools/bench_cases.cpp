@@ -25,6 +25,11 @@ const BenchFamily kFamilies[] = {
     {"restart", "BxS", "the same with what an earlier start left in the disk cache", {"1x128"}},
     {"gemm", "N", "a·b, both given at each run", {"512", "1024", "2048"}},
     {"linear", "MxKxN", "x·w, w constant", {"1x4096x4096", "16x1024x4096"}},
+    {"linear_i8", "MxKxN", "x·w, w codes of 8 bits with a scale for 64 along K", {"1x4096x4096", "16x4096x4096"}},
+    {"linear_i4", "MxKxN", "the same, codes of 4 bits", {"1x4096x4096", "16x4096x4096"}},
+    {"qmatmul", "MxKxN", "codes of 8 bits times codes, as codes", {"16x1024x4096", "128x384x1536"}},
+    {"digits", "N", "the net of examples/mnist_cnn.toml on N images", {"1", "64"}},
+    {"digits_i8", "N", "the same as codes of 8 bits", {"1", "64"}},
     {"q4_k_gemv", "N", "x[1,N]·wᵀ, w[N,N] of q4_k blocks and constant", {"4096"}},
     {"softmax", "MxN", "along the rows", {"4096x1024"}},
     {"layernorm", "MxN", "along the rows, with gamma and beta", {"4096x1024"}},
@@ -321,6 +326,8 @@ BenchCase kernel_case(std::string_view family, const Shape& d) {
       throw UsageError(text_of("q4_k has blocks of ", info(q4_k).block_elements, "; ", d[0], " is not made of those"));
     return q4_k_gemv(d[0]);
   }
+  for (std::string_view known : {"linear_i8", "linear_i4", "qmatmul", "digits", "digits_i8"})
+    if (family == known) return codes_case(family, d);
   if (family == "linear")
     return kernel({{d[0], d[1]}}, {{d[1], d[2]}}, [](Values x, Values w) { return matmul(x[0], w[0]); });
   if (family == "softmax") return kernel({d}, {}, [](Values x, Values) { return softmax(x[0]); });

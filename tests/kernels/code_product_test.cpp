@@ -103,8 +103,8 @@ TEST_CASE("the largest codes of either sign do not saturate on their way, in any
     if (!has_code_form(form)) continue;
     for (DType x_dtype : {i8, u8})
       for (DType w_dtype : {i8, u8})
-        for (uint8_t x_code : {0x7f, 0x80, 0xff})
-          for (uint8_t w_code : {0x7f, 0x80, 0xff}) {
+        for (const uint8_t x_code : {uint8_t{0x7f}, uint8_t{0x80}, uint8_t{0xff}})
+          for (const uint8_t w_code : {uint8_t{0x7f}, uint8_t{0x80}, uint8_t{0xff}}) {
             constexpr int64_t kDepth = 256, kColumns = 32;
             const std::vector<uint8_t> x(kDepth, x_code), w(kDepth * kColumns, w_code);
             const std::vector<int32_t> bias(kColumns);
