@@ -29,12 +29,13 @@ Graph two_layers() {
   return g;
 }
 NamedTensors weights(uint64_t seed) {
+  const Graph g = two_layers();
   NamedTensors all;
-  for (Ref r : two_layers().params()) {
-    const Graph g = two_layers();
-    all.emplace(g.node(r).name, random_tensor(f32, shape_of(g.type(r).dims), seed++, -0.1, 0.1));
-  }
+  for (Ref r : g.params()) all.emplace(g.node(r).name, random_tensor(f32, shape_of(g.type(r).dims), seed++, -0.1, 0.1));
   return all;
+}
+std::vector<Tensor> by_reference(const NamedTensors& params, Tensors inputs) {
+  return interpret(two_layers(), inputs, {params.begin(), params.end()});
 }
 
 struct Model {
@@ -102,8 +103,7 @@ std::string with_header(const std::string& file, const std::function<void(nlohma
 TEST_CASE("weights that one session packed are taken by the next, and by other widths and shapes") {
   const Model model;
   const auto wanted = model.plain();
-  CHECK(difference(wanted, interpret(two_layers(), Model::inputs(), {weights(1).begin(), weights(1).end()}), 1e-4) ==
-        "");
+  CHECK(difference(wanted, by_reference(weights(1), Model::inputs()), 1e-4) == "");
   CHECK(difference(model.run(), wanted, 0) == "");
   const std::string path = model.only_file(), kept = test::file_content(path);
   CHECK(kept.size() > size_t{640 * (512 + 64) * 4});
@@ -132,7 +132,7 @@ TEST_CASE("what is taken is what was kept: the file is really read") {
   }
   NamedTensors negative = weights(1);
   for (float& v : negative.at("w0").mutable_values<float>()) v = -v;
-  const auto other = interpret(two_layers(), Model::inputs(), {negative.begin(), negative.end()});
+  const auto other = by_reference(negative, Model::inputs());
   CHECK(difference(model.run(), other, 1e-4) == "");
   CHECK(difference(model.run(), wanted, 1e-4) != "");
 }
@@ -217,7 +217,8 @@ TEST_CASE("weights that are in memory, or that were written a moment ago, leave 
   CompileOptions options;
   options.cache_dir = model.cache;
   CompiledGraph compiled = Session(Device::cpu(), {1}).compile(two_layers(), options);
-  compiled.set_params({weights(1).begin(), weights(1).end()});
+  const NamedTensors in_memory = weights(1);
+  compiled.set_params({in_memory.begin(), in_memory.end()});
   CHECK(difference(compiled.run_ordered(Model::inputs()), model.plain(), 0) == "");
   CHECK(model.packed_files().empty());
   write_safetensors(model.file, weights(2));
@@ -237,8 +238,7 @@ TEST_CASE("a param that is bound anew is packed anew, and what was kept stays ri
   NamedTensors mixed = weights(1);
   mixed.at("w0") = random_tensor(f32, {640, 512}, 77, -0.1, 0.1);
   compiled.set_param("w0", mixed.at("w0"));
-  CHECK(difference(compiled.run_ordered(Model::inputs()),
-                   interpret(two_layers(), Model::inputs(), {mixed.begin(), mixed.end()}), 1e-4) == "");
+  CHECK(difference(compiled.run_ordered(Model::inputs()), by_reference(mixed, Model::inputs()), 1e-4) == "");
   CHECK(difference(model.run(), wanted, 0) == "");
 }
 
