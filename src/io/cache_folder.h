@@ -7,7 +7,7 @@
 
 namespace rlx {
 
-constexpr char kPackedSuffix[] = ".packed";
+constexpr char kPackedSuffix[] = ".packed", kCheckedSuffix[] = ".checked";
 
 /// Makes it the latest one. Nothing happens if it cannot be done.
 void mark_as_used(const std::string& path) noexcept;

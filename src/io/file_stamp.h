@@ -4,6 +4,8 @@
 #include <compare>
 #include <cstdint>
 #include <optional>
+#include <span>
+#include <string>
 
 #include "rlx/io.h"
 
@@ -23,8 +25,12 @@ struct MappedOrigin {
   /// was written just before could be written again within the same tick of the clock that the system stamps by.
   bool is_settled = false;
 };
-/// Nothing for a tensor that does not lie in a mapped file.
-std::optional<MappedOrigin> mapped_origin(const Tensor&);
+/// Nothing for bytes that do not lie in a mapped file.
+std::optional<MappedOrigin> mapped_origin(std::span<const std::byte>);
+
+/// What tells this start of the system from the one before; empty where it does not say. A crash may leave a file
+/// without what was last written to it, and with the times that it had.
+std::string system_start();
 
 /// Asks the system for all pages at once, which takes a tenth of what they take one by one.
 void load_pages(const MappedFile&) noexcept;

@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <ctime>
+#include <fstream>
 #include <mutex>
 #include <system_error>
 
@@ -26,13 +27,13 @@ struct Mappings {
   std::mutex mutex;
   std::map<const std::byte*, Mapping> by_begin;
 
-  /// The mapping that the tensor lies in; null if it lies in none. The mutex is held.
-  const Mapping* find(const Tensor& tensor) const {
-    auto after = by_begin.upper_bound(tensor.data());
+  /// The mapping that the bytes lie in; null if they lie in none. The mutex is held.
+  const Mapping* find(std::span<const std::byte> wanted) const {
+    auto after = by_begin.upper_bound(wanted.data());
     if (after == by_begin.begin()) return nullptr;
     const Mapping& mapping = std::prev(after)->second;
     std::span<const std::byte> bytes = mapping.file->bytes();
-    return tensor.data() + tensor.byte_count() > bytes.data() + bytes.size() ? nullptr : &mapping;
+    return wanted.data() + wanted.size() > bytes.data() + bytes.size() ? nullptr : &mapping;
   }
 };
 Mappings& mappings() {
@@ -127,17 +128,24 @@ void MappedFile::release(std::span<const std::byte> range) const {
 
 bool release_pages(const Tensor& tensor) {
   std::lock_guard lock(mappings().mutex);
-  const Mapping* mapping = mappings().find(tensor);
+  const Mapping* mapping = mappings().find(tensor.bytes());
   if (mapping) mapping->file->release(tensor.bytes());
   return mapping != nullptr;
 }
 
-std::optional<MappedOrigin> mapped_origin(const Tensor& tensor) {
+std::optional<MappedOrigin> mapped_origin(std::span<const std::byte> bytes) {
   std::lock_guard lock(mappings().mutex);
-  const Mapping* mapping = mappings().find(tensor);
+  const Mapping* mapping = mappings().find(bytes);
   if (!mapping) return std::nullopt;
-  return MappedOrigin{mapping->stamp, static_cast<size_t>(tensor.data() - mapping->file->bytes().data()),
+  return MappedOrigin{mapping->stamp, static_cast<size_t>(bytes.data() - mapping->file->bytes().data()),
                       mapping->is_settled};
+}
+
+std::string system_start() {
+  std::ifstream in("/proc/sys/kernel/random/boot_id");  // Linux
+  std::string id;
+  std::getline(in, id);
+  return id;
 }
 
 void load_pages([[maybe_unused]] const MappedFile& file) noexcept {

@@ -195,6 +195,31 @@ TEST_CASE("a file that is damaged, or is of something else, is left aside and ma
   CHECK(difference(model.run(), wanted, 0) == "");
 }
 
+TEST_CASE("sums are compared once in each state of the file, and again when anything about it has changed") {
+  const Model model;
+  const auto wanted = model.run();
+  const std::string path = model.only_file(), checked = path + ".checked", sound = test::file_content(path);
+  CHECK(!fs::exists(checked));
+  Model::settle();
+  CHECK(difference(model.run(), wanted, 0) == "");
+  if (!fs::exists("/proc/sys/kernel/random/boot_id")) return;  // sums are compared each time
+  const std::string said = test::file_content(checked);
+  CHECK(said.starts_with("rlx checked 1\n"));
+  for (const std::string& other : {std::string(), said + "x", said.substr(0, 30), std::string(100000, 'x')}) {
+    test::put_file(checked, other);
+    CHECK(difference(model.run(), wanted, 0) == "");
+    CHECK(test::file_content(checked) == said);
+  }
+  std::string changed = sound;
+  changed[4096 * 3 + 7] ^= 4;
+  const auto time = fs::last_write_time(path);
+  test::put_file(path, changed);    // the same file, as long as before ...
+  fs::last_write_time(path, time);  // ... and as old, as far as a program can make it so
+  Model::settle();
+  CHECK(difference(model.run(), wanted, 0) == "");
+  CHECK(test::file_content(path) == sound);
+}
+
 TEST_CASE("weights that were written over in place are not taken for those that were packed") {
   const Model model;
   const auto before = model.run();

@@ -29,7 +29,7 @@ KeptWeights::KeptWeights(const std::string& prefix, const Graph& prologue, const
   if (!std::filesystem::exists(path_, error)) return;
   try {
     file_ = PackedFile::open(path_, of_, threads);
-    mark_as_used(path_);
+    mark_as_used(path_ + kCheckedSuffix);  // the file's own times say whether it was written to
   } catch (const std::exception& e) {
     std::fprintf(stderr, "rlx: the packed weights '%s' are left aside and made again: %s\n", path_.c_str(), e.what());
   }

@@ -4,11 +4,13 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "base/hash.h"
 #include "base/rounded_up.h"
 #include "io/atomic_file.h"
+#include "io/cache_folder.h"
 #include "io/file_stamp.h"
 #include "kernels/thread_pool.h"
 #include "rlx/error.h"
@@ -56,6 +58,31 @@ std::vector<Piece> pieces_of(const nlohmann::json& header, std::span<const std::
   return pieces;
 }
 
+/// What `path`.checked holds of a file whose sums were found right; empty if that would not hold for long.
+std::string checked_text(const MappedFile& file) {
+  const auto origin = mapped_origin(file.bytes());
+  const std::string start = system_start();
+  if (!origin || !origin->is_settled || start.empty()) return "";
+  return text_of("rlx checked 1\n", origin->file.device, ':', origin->file.inode, ' ', origin->file.size, ' ',
+                 origin->file.modified_ns, ' ', origin->file.changed_ns, "\nsince ", start, "\n");
+}
+std::string small_file(const std::string& path) {
+  constexpr std::streamsize kMost = 4096;
+  std::ifstream in(path, std::ios::binary);
+  std::string text(static_cast<size_t>(kMost), '\0');
+  in.read(text.data(), kMost);
+  text.resize(static_cast<size_t>(std::max<std::streamsize>(in.gcount(), 0)));
+  return text;
+}
+void keep_small_file(const std::string& path, const std::string& text) {
+  try {
+    AtomicFile file(path);
+    file.write(text);
+    file.commit(AtomicFile::Flush::no);
+  } catch (const Error&) {  // the sums are compared again the next time
+  }
+}
+
 std::string to_be_told_from(std::string_view of, const std::string& other) {
   auto [mine, theirs] = std::mismatch(of.begin(), of.end(), other.begin(), other.end());
   const auto line = [](std::string_view text, size_t at) {
@@ -66,6 +93,15 @@ std::string to_be_told_from(std::string_view of, const std::string& other) {
   const auto at = static_cast<size_t>(mine - of.begin());
   return text_of("it was made of '", line(other, static_cast<size_t>(theirs - other.begin())), "', and this is '",
                  line(of, at), "'");
+}
+
+void compare_sums(const std::vector<Piece>& pieces, std::span<const std::byte> file, int threads) {
+  std::atomic<size_t> damaged{pieces.size()};
+  kernels::ThreadPool::shared().parallel_for(threads, static_cast<int64_t>(pieces.size()), [&](int64_t i) {
+    const Piece& p = pieces[static_cast<size_t>(i)];
+    if (checksum(file.subspan(p.offset, p.bytes)) != p.sum) damaged = static_cast<size_t>(i);
+  });
+  if (damaged < pieces.size()) refuse_piece(pieces[damaged], "does not have the sum that it was written with");
 }
 
 }  // namespace
@@ -83,12 +119,11 @@ std::shared_ptr<const PackedFile> PackedFile::open(const std::string& path, std:
     fail(ErrorCode::parse, "its header is not as it is written: ", e.what());
   }
   load_pages(*file);
-  std::atomic<size_t> damaged{pieces.size()};
-  kernels::ThreadPool::shared().parallel_for(threads, static_cast<int64_t>(pieces.size()), [&](int64_t i) {
-    const Piece& p = pieces[static_cast<size_t>(i)];
-    if (checksum(bytes.subspan(p.offset, p.bytes)) != p.sum) damaged = static_cast<size_t>(i);
-  });
-  if (damaged < pieces.size()) refuse_piece(pieces[damaged], "does not have the sum that it was written with");
+  const std::string checked = checked_text(*file), checked_path = path + kCheckedSuffix;
+  if (checked.empty() || small_file(checked_path) != checked) {
+    compare_sums(pieces, bytes, threads);
+    if (!checked.empty()) keep_small_file(checked_path, checked);
+  }
   std::shared_ptr<PackedFile> opened(new PackedFile);
   for (Piece& p : pieces) opened->pieces_.emplace(std::move(p.name), bytes.subspan(p.offset, p.bytes));
   opened->file_ = std::move(file);
@@ -136,7 +171,7 @@ std::string weights_identity(const std::map<std::string, Tensor>& params) {
   size_t read = 0;
   for (const auto& [name, value] : params) {
     text += text_of(name, ' ', value.type());
-    if (auto origin = mapped_origin(value)) {
+    if (auto origin = mapped_origin(value.bytes())) {
       if (!origin->is_settled) return "";
       auto known = std::find(files.begin(), files.end(), origin->file);
       if (known == files.end()) {
