@@ -1,5 +1,5 @@
-// Any bytes as a file of packed weights: refused with an rlx::Error, or every piece lies in the file, a page of it behind
-// each.
+// Any bytes as a file of packed weights: refused with an rlx::Error, or every piece lies in the file, a page of it
+// behind each.
 #include <unistd.h>
 
 #include <cstdint>

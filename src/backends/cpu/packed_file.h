@@ -22,9 +22,9 @@ class PackedFile {
  public:
   using Pieces = std::map<std::string, std::span<const std::byte>, std::less<>>;
 
-  /// The file, if it was made of `of`. Every piece is read and compared with its sum, unless that was done before, since
-  /// the system started, of the file as it is: `path`.checked says so. Fails if anything is not as `write` leaves it, or
-  /// if it was made of something else.
+  /// The file, if it was made of `of`. Every piece is read and compared with its sum, unless that was done before,
+  /// since the system started, of the file as it is: `path`.checked says so. Fails if anything is not as `write` leaves
+  /// it, or if it was made of something else.
   static std::shared_ptr<const PackedFile> open(const std::string& path, std::string_view of, int threads);
   /// Replaces the file at once.
   static void write(const std::string& path, std::string_view of, const Pieces& pieces);
