@@ -1,7 +1,10 @@
 // See the header.
 #include "tools/bench_cases.h"
 
+#include <unistd.h>
+
 #include <charconv>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <memory>
@@ -18,8 +21,15 @@ const BenchFamily kFamilies[] = {
      "BxS",
      "all-MiniLM-L6-v2 on B rows of S tokens, mean pooling, norm 1",
      {"1x16", "1x128", "8x128", "32x128"}},
+    {"first", "BxS", "the same from nothing: maps the weights, builds, compiles, packs, runs once", {"1x128"}},
+    {"restart", "BxS", "the same with what an earlier start left in the disk cache", {"1x128"}},
     {"gemm", "N", "a·b, both given at each run", {"512", "1024", "2048"}},
     {"linear", "MxKxN", "x·w, w constant", {"1x4096x4096", "16x1024x4096"}},
+    {"linear_i8", "MxKxN", "x·w, w codes of 8 bits with a scale for 64 along K", {"1x4096x4096", "16x4096x4096"}},
+    {"linear_i4", "MxKxN", "the same, codes of 4 bits", {"1x4096x4096", "16x4096x4096"}},
+    {"qmatmul", "MxKxN", "codes of 8 bits times codes, as codes", {"16x1024x4096", "128x384x1536"}},
+    {"digits", "N", "the net of examples/mnist_cnn.toml on N images", {"1", "64"}},
+    {"digits_i8", "N", "the same as codes of 8 bits", {"1", "64"}},
     {"q4_k_gemv", "N", "x[1,N]·wᵀ, w[N,N] of q4_k blocks and constant", {"4096"}},
     {"softmax", "MxN", "along the rows", {"4096x1024"}},
     {"layernorm", "MxN", "along the rows, with gamma and beta", {"4096x1024"}},
@@ -110,21 +120,70 @@ NamedTensors read_weights(const std::string& folder, const Graph& graph) {
   return weights;
 }
 
-BenchCase minilm(const Shape& shape, const std::string& model) {
+std::string weights_file(const std::string& folder) {
+  return (std::filesystem::path(folder) / "model.safetensors").string();
+}
+std::string config_file(const std::string& folder) { return (std::filesystem::path(folder) / "config.json").string(); }
+
+/// A folder of its own that goes with the case.
+struct ScratchFolder {
+  std::filesystem::path path;
+  ScratchFolder() {
+    std::string name = (std::filesystem::temp_directory_path() / "rlx-bench-XXXXXX").string();
+    if (!mkdtemp(name.data())) fail(ErrorCode::io, "no folder can be made in '", name, "'");
+    path = name;
+  }
+  ~ScratchFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path, ignored);
+  }
+  ScratchFolder(const ScratchFolder&) = delete;
+  ScratchFolder& operator=(const ScratchFolder&) = delete;
+};
+
+/// What a process does until it has its first result, from mapped weights on; `cache_dir` may be empty.
+void start_minilm(const std::string& model, const std::string& cache_dir, const Session& like, Tensors inputs,
+                  std::vector<Tensor>& results) {
+  const auto weights = SafetensorsFile::open(weights_file(model));
+  CompileOptions options = CompileOptions::from_environment();
+  options.cache_dir = cache_dir;
+  CompiledGraph compiled = Session(like.device(), {like.threads()})  // a session remembers what it compiled
+                               .compile(sentence_encoder_graph(BertConfig::load(config_file(model))), options);
+  for (const auto& param : compiled.signature().params)
+    compiled.set_param(param.name, weights.tensor(param.name, param.type.dtype, shape_of(param.type.dims)));
+  compiled.run_into(inputs, results);
+}
+
+BenchCase minilm(std::string_view family, const Shape& shape, const std::string& model) {
   if (model.empty())
     throw UsageError(
         "the minilm cases need a model: give --model DIR, or set RLX_MODEL (or PERF_WORK, the benchmark's folder)");
   BenchCase c;
   auto config = std::make_shared<BertConfig>();
-  c.prepare = [shape, model, config](BenchCase& self) {
-    *config = BertConfig::load((std::filesystem::path(model) / "config.json").string());
-    self.params = read_weights(model, sentence_encoder_graph(*config));
+  const bool is_start = family != "minilm";
+  c.prepare = [shape, model, config, is_start](BenchCase& self) {
+    *config = BertConfig::load(config_file(model));
+    if (!is_start) self.params = read_weights(model, sentence_encoder_graph(*config));
     Tensor ids(i64, shape), mask(i64, shape), types(i64, shape);
     auto id = ids.mutable_values<int64_t>(), keep = mask.mutable_values<int64_t>();
     for (size_t i = 0; i < id.size(); ++i) id[i] = static_cast<int64_t>(i) * 131 % 30000, keep[i] = 1;
     self.inputs = {ids, mask, types};
   };
-  c.graph = [config] { return sentence_encoder_graph(*config); };
+  if (!is_start) {
+    c.graph = [config] { return sentence_encoder_graph(*config); };
+    return c;
+  }
+  // The inputs are made in prepare(), and this is called behind it.
+  c.start = [model, is_cached = family == "restart"](const BenchCase& self, const Session& session,
+                                                     std::vector<Tensor>& results) -> std::function<void()> {
+    results.resize(1);
+    auto folder = is_cached ? std::make_shared<ScratchFolder>() : nullptr;
+    auto run = [=, inputs = self.inputs, &results] {
+      start_minilm(model, folder ? folder->path.string() : "", session, inputs, results);
+    };
+    if (is_cached) run();
+    return run;
+  };
   return c;
 }
 
@@ -269,6 +328,8 @@ BenchCase kernel_case(std::string_view family, const Shape& d) {
       throw UsageError(text_of("q4_k has blocks of ", info(q4_k).block_elements, "; ", d[0], " is not made of those"));
     return q4_k_gemv(d[0]);
   }
+  for (std::string_view known : {"linear_i8", "linear_i4", "qmatmul", "digits", "digits_i8"})
+    if (family == known) return codes_case(family, d);
   if (family == "linear")
     return kernel({{d[0], d[1]}}, {{d[1], d[2]}}, [](Values x, Values w) { return matmul(x[0], w[0]); });
   if (family == "softmax") return kernel({d}, {}, [](Values x, Values) { return softmax(x[0]); });
@@ -310,9 +371,11 @@ BenchCase bench_case(const std::string& name, const std::string& model) {
   for (const BenchFamily& known : kFamilies) {
     auto wanted = static_cast<size_t>(std::count(known.shape.begin(), known.shape.end(), 'x')) + 1;
     if (known.name != family || known.shape.empty() || shape.size() != wanted) continue;
-    BenchCase c = family == "minilm"                                ? minilm(shape, model)
-                  : family == "resnet50" || family == "mobilenetv2" ? vision_case(family, shape[0])
-                                                                    : kernel_case(family, shape);
+    const bool is_minilm = family == "minilm" || family == "first" || family == "restart";
+    const bool is_vision = family == "resnet50" || family == "mobilenetv2";
+    BenchCase c = is_minilm   ? minilm(family, shape, model)
+                  : is_vision ? vision_case(family, shape[0])
+                              : kernel_case(family, shape);
     c.name = full;
     return c;
   }

@@ -19,7 +19,7 @@ struct BenchCase {
   NamedTensors params = {};
   std::vector<Tensor> inputs = {};  ///< in the order of the graph's inputs
   /// Instead of a graph: what is timed, and where it puts its results.
-  std::function<std::function<void()>(const Session&, std::vector<Tensor>& results)> start = {};
+  std::function<std::function<void()>(const BenchCase& self, const Session&, std::vector<Tensor>& results)> start = {};
 };
 
 /// A family of cases, as `rlx bench --help` lists them.
@@ -32,6 +32,8 @@ std::span<const BenchFamily> bench_families();
 /// The case of that name: "gemm_512", "minilm_1x16" or, short for it, "1x16". Fails as wrong usage, naming those that
 /// there are. `model` is the folder of the sentence encoder; needed by the cases of minilm only.
 BenchCase bench_case(const std::string& name, const std::string& model);
+/// linear_i8, linear_i4, qmatmul, digits, digits_i8: tools/bench_codes.cpp.
+BenchCase codes_case(std::string_view family, const Shape& shape);
 /// train_mlp, train_cnn, train_encoder: tools/bench_training.cpp.
 BenchCase training_case(const std::string& name);
 /// resnet50 and mobilenetv2 on that many images: tools/bench_vision.cpp.

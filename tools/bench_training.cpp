@@ -109,7 +109,7 @@ BenchCase training_case(const std::string& name) {
     *params = initial(g);
     for (int64_t i = 0; i < (is_encoder ? 1 : kBatches); ++i) batches->push_back(batch(g, random));
   };
-  c.start = [=](const Session& session, std::vector<Tensor>& results) -> std::function<void()> {
+  c.start = [=](const BenchCase&, const Session& session, std::vector<Tensor>& results) -> std::function<void()> {
     TrainConfig config;
     config.learning_rate = 1e-3;
     auto training = std::make_shared<TrainingSession>(net(), *params, config, session);

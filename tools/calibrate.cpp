@@ -48,8 +48,8 @@ Subcommand add_calibrate(CLI::App& rlx) {
       R"(Measures products small and large, attention, memory, reductions, what a run costs by itself and what it costs to hand
 parts to other threads; a few seconds, in which the machine should do nothing else. The result is kept as
 machine-KEY.json (KEY: the processor and its threads) in RLX_CACHE_DIR, else in ~/.cache/rlx. Each later process reads it once, and by it
-decides how finely products are split over threads and from how many rows on they go through matrix tiles. Without it
-the defaults stand. A file that is damaged, old, or of another processor is left aside with a word.
+decides how finely work is split over threads, how many of them sessions use that name no number, and from how many rows on
+products go through matrix tiles. Without it the defaults stand. A file that is damaged, old, or of another processor is left aside with a word.
 
 Examples:
   rlx calibrate

@@ -3,7 +3,7 @@
 
     python3 bench/yardstick [SUITE...] [--threads T] [--rounds N] [--cases A,B] [--peers A,B] [--list]
 
-Suites: kernels, minilm, vision, train; default: kernels and minilm. For each case every program runs in turn, round after round
+Suites: kernels, minilm, vision, start, train; default: kernels and minilm. For each case every program runs in turn, round after round
 (A B C A B C), in a process of its own, so that what else the machine does meets all of them. Columns: the fastest and the
 median run; the distance of the quartiles over the median; the fastest run over that of the best other program (below 1:
 ahead); percent of the machine's limit that bounds the case (`build/release/bench/limits` measures it: multiply-adds,
@@ -31,7 +31,7 @@ from yardstick import machine, peers, report, suites  # noqa: E402
 def arguments(words):
     parser = argparse.ArgumentParser(prog="python3 bench/yardstick", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
-    parser.add_argument("suites", nargs="*", metavar="SUITE", help="kernels, minilm, vision, train")
+    parser.add_argument("suites", nargs="*", metavar="SUITE", help="kernels, minilm, vision, start, train")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--iters", type=int, default=10, help="runs in a round")

@@ -29,6 +29,11 @@ PROGRAMS = {  # suite: peer: (program, variant, the packages it needs)
         "pytorch": ("vision_torch", "", ("torch",)),
         "pytorch-compiled": ("vision_torch", "compile", ("torch",)),
     },
+    "start": {
+        "onnxruntime": ("minilm_onnx", "onnxruntime", ("onnxruntime", "onnx", "safetensors")),
+        "openvino": ("minilm_onnx", "openvino", ("openvino", "onnx", "safetensors")),
+        "pytorch": ("minilm_torch", "", ("torch", "safetensors")),
+    },
     "train": {
         "pytorch": ("train_torch", "", ("torch",)),
         "jax": ("train_jax", "", ("jax",)),

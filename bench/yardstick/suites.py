@@ -13,6 +13,7 @@ SUITES = {
     "kernels": KERNELS,
     "minilm": ["minilm_1x16", "minilm_1x128", "minilm_8x128", "minilm_32x128"],
     "vision": ["resnet50_1", "resnet50_8", "mobilenetv2_1", "mobilenetv2_8"],
+    "start": ["first_1x128", "restart_1x128"],
     "train": ["train_mlp", "train_cnn", "train_encoder"],
 }
 VISION_FLOPS = {"resnet50": 8_178_368_512, "mobilenetv2": 601_548_544}  # an image; programs/vision_nets.py counts them

@@ -13,14 +13,15 @@ namespace rlx {
 struct MachineSpeeds {
   std::string processor;  ///< its name and model, by which a file is known to be this machine's
   int threads = 1;        ///< of the measurements that use all
-  // f32 products: 64 x 64 x 64 and 1024 x 1024 x 1024, and the latter by all threads; attention of 12 heads of 64 over
-  // 256 places.
-  double small_product_gflops = 0, product_gflops = 0, product_all_gflops = 0, attention_gflops = 0;
-  // Memory that no cache holds: read (sums of rows), read and written (a sum of two arrays); and 4 MiB in the cache.
-  double read_gbs = 0, update_gbs = 0, reduction_gbs = 0;
-  double launch_us = 0;     ///< a run of a graph of one small op
-  double hand_over_us = 0;  ///< until all threads have begun and ended a part
-  double tile_rows = 0;     ///< rows from which on f32 products are faster by matrix tiles; 0: there are none
+  // Products of f32. 64 x 64 x 64: how much of one is worth another thread. 1024 x 1024 x 1024, by one thread, by half
+  // of them and by all: as many as sessions use that do not ask for a number.
+  double small_product_gflops = 0, product_gflops = 0, product_half_gflops = 0, product_all_gflops = 0;
+  double attention_gflops = 0;  ///< 12 heads of 64 over 256 places: how much of it is worth another thread
+  double reduction_gbs = 0;     ///< sums of rows, 1 MiB in the cache: the same for all that is no product
+  double hand_over_us = 0;      ///< until all threads have begun and ended a part: the same for all
+  double tile_rows = 0;  ///< rows from which on f32 products go by matrix tiles, as it is faster; 0: there are none
+  // For comparing devices: memory that no cache holds, and a run of a graph of one small op.
+  double read_gbs = 0, launch_us = 0;
 
   std::string json() const;
   /// Fails, saying what is wrong, for anything but what json() wrote.
@@ -29,7 +30,8 @@ struct MachineSpeeds {
   std::string table() const;
 };
 
-/// Takes some seconds. `progress(done, all, what)` is called before each measurement and behind the last.
+/// Takes some seconds. `progress(done, all, what)` is called before each measurement and behind the last. Sessions that
+/// other threads use meanwhile choose as before, and so does this process behind it: the next one reads the file.
 MachineSpeeds measure_machine(const std::function<void(size_t, size_t, std::string_view)>& progress = {});
 
 /// Name and model of the processor that this process runs on.

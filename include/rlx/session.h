@@ -119,7 +119,7 @@ class CompiledGraph {
 };
 
 struct SessionOptions {
-  int threads = 0;  ///< 0: as many as the process may use
+  int threads = 0;  ///< 0: as many as the process may use, or fewer where `rlx calibrate` found that no more help
 };
 
 /// A device and the programs compiled for it. Equal graphs compiled with equal options share one program.

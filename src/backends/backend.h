@@ -53,6 +53,8 @@ class Executable {
 struct LoadOptions {
   int threads = 1;            ///< the most that a run will use
   std::vector<bool> donated;  ///< inputs that a run may overwrite
+  /// How names of files begin in which the executable may keep what the next process would make again; empty: none.
+  std::string keep_in = {};
 };
 
 /// A legal graph, lowered: it can be written to disk, and loaded where the device is.

@@ -76,17 +76,20 @@ void AtomicFile::write(std::span<const std::byte> bytes) {
   }
 }
 
-void AtomicFile::commit() {
+void AtomicFile::commit(Flush to_disk) {
   // Some file systems report a full disk only here.
   if (close(std::exchange(fd_, -1)) != 0) refuse("write", path_, errno);
   if (temporary_.empty()) return;
-  // Opened anew: a library that wrote by path may have put another file there.
-  int fd = open(temporary_.c_str(), O_RDONLY | O_CLOEXEC);
-  int error = fd < 0 || fsync(fd) != 0 ? errno : 0;
-  if (fd >= 0) close(fd);
-  if (error) refuse("write", path_, error);
+  if (to_disk == Flush::yes) {
+    // Opened anew: a library that wrote by path may have put another file there.
+    int fd = open(temporary_.c_str(), O_RDONLY | O_CLOEXEC);
+    int error = fd < 0 || fsync(fd) != 0 ? errno : 0;
+    if (fd >= 0) close(fd);
+    if (error) refuse("write", path_, error);
+  }
   if (std::rename(temporary_.c_str(), target_.c_str()) != 0) refuse("replace", path_, errno);
   temporary_.clear();
+  if (to_disk == Flush::no) return;
   // The new name is on the disk when its folder is. The content is safe either way, so a file system that
   // cannot sync folders is no error.
   int folder = open(folder_of(target_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -21,8 +21,10 @@ class AtomicFile {
 
   void write(std::span<const std::byte> bytes);
   void write(std::string_view text) { write(std::as_bytes(std::span(text.data(), text.size()))); }
+  /// `no` for what is found out and made again if it is not whole after a crash: a cache.
+  enum class Flush { yes, no };
   /// Gives the file its name. Nothing may be written after that.
-  void commit();
+  void commit(Flush to_disk = Flush::yes);
 
   /// For a library that writes by path: it may also put another file there. Fails for a device or a pipe.
   const std::string& temporary_path() const;

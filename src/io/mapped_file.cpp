@@ -5,10 +5,12 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <ctime>
+#include <fstream>
 #include <mutex>
 #include <system_error>
 
-#include "rlx/io.h"
+#include "io/file_stamp.h"
 
 namespace rlx {
 namespace {
@@ -16,13 +18,44 @@ namespace {
 // Live mappings by their first byte. A tensor keeps its owner as a pointer to void, which cannot be asked
 // whether it is a mapping; and advice on memory that is none would erase it: MADV_DONTNEED fills anonymous
 // pages with zeros.
+struct Mapping {
+  const MappedFile* file = nullptr;
+  FileStamp stamp = {};
+  bool is_settled = false;
+};
 struct Mappings {
   std::mutex mutex;
-  std::map<const std::byte*, const MappedFile*> by_begin;
+  std::map<const std::byte*, Mapping> by_begin;
+
+  /// The mapping that the bytes lie in; null if they lie in none. The mutex is held.
+  const Mapping* find(std::span<const std::byte> wanted) const {
+    auto after = by_begin.upper_bound(wanted.data());
+    if (after == by_begin.begin()) return nullptr;
+    const Mapping& mapping = std::prev(after)->second;
+    std::span<const std::byte> bytes = mapping.file->bytes();
+    return wanted.data() + wanted.size() > bytes.data() + bytes.size() ? nullptr : &mapping;
+  }
 };
 Mappings& mappings() {
   static auto* all = new Mappings;  // never destroyed: static tensors may outlive any other static
   return *all;
+}
+
+#if defined(__APPLE__)
+constexpr auto kModified = &stat::st_mtimespec, kChanged = &stat::st_ctimespec;
+#else
+constexpr auto kModified = &stat::st_mtim, kChanged = &stat::st_ctim;
+#endif
+int64_t nanoseconds(const timespec& t) { return int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec; }
+
+FileStamp stamp_of(const struct stat& s) {
+  return {static_cast<uint64_t>(s.st_dev), static_cast<uint64_t>(s.st_ino), static_cast<uint64_t>(s.st_size),
+          nanoseconds(s.*kModified), nanoseconds(s.*kChanged)};
+}
+bool is_settled(const FileStamp& stamp) {
+  constexpr int64_t kTicks_ns = 200'000'000;  // file systems stamp by ticks of 10 ms and less
+  timespec now{};
+  return clock_gettime(CLOCK_REALTIME, &now) == 0 && nanoseconds(now) - stamp.changed_ns >= kTicks_ns;
 }
 
 [[noreturn]] void refuse(const std::string& path, int error) {
@@ -35,7 +68,7 @@ Mappings& mappings() {
 MappedFile::MappedFile(std::string path, std::span<const std::byte> bytes) : path_(std::move(path)), bytes_(bytes) {
   if (bytes_.empty()) return;
   std::lock_guard lock(mappings().mutex);
-  mappings().by_begin[bytes_.data()] = this;
+  mappings().by_begin[bytes_.data()].file = this;
 }
 
 MappedFile::~MappedFile() {
@@ -71,7 +104,13 @@ std::shared_ptr<const MappedFile> MappedFile::open(const std::string& path) {
       fail(ErrorCode::io, "cannot map the ", size, " bytes of '", path, "': ", std::generic_category().message(errno));
     bytes = {static_cast<const std::byte*>(begin), size};
   }
-  return std::shared_ptr<const MappedFile>(new MappedFile(path, bytes));
+  std::shared_ptr<const MappedFile> mapped(new MappedFile(path, bytes));
+  if (!bytes.empty()) {
+    std::lock_guard lock(mappings().mutex);
+    Mapping& mapping = mappings().by_begin[bytes.data()];
+    mapping.stamp = stamp_of(status), mapping.is_settled = is_settled(mapping.stamp);
+  }
+  return mapped;
 }
 
 void MappedFile::release(std::span<const std::byte> range) const {
@@ -89,13 +128,31 @@ void MappedFile::release(std::span<const std::byte> range) const {
 
 bool release_pages(const Tensor& tensor) {
   std::lock_guard lock(mappings().mutex);
-  auto after = mappings().by_begin.upper_bound(tensor.data());
-  if (after == mappings().by_begin.begin()) return false;
-  const MappedFile& file = *std::prev(after)->second;
-  std::span<const std::byte> bytes = file.bytes();
-  if (tensor.data() + tensor.byte_count() > bytes.data() + bytes.size()) return false;
-  file.release(tensor.bytes());
-  return true;
+  const Mapping* mapping = mappings().find(tensor.bytes());
+  if (mapping) mapping->file->release(tensor.bytes());
+  return mapping != nullptr;
+}
+
+std::optional<MappedOrigin> mapped_origin(std::span<const std::byte> bytes) {
+  std::lock_guard lock(mappings().mutex);
+  const Mapping* mapping = mappings().find(bytes);
+  if (!mapping) return std::nullopt;
+  return MappedOrigin{mapping->stamp, static_cast<size_t>(bytes.data() - mapping->file->bytes().data()),
+                      mapping->is_settled};
+}
+
+std::string system_start() {
+  std::ifstream in("/proc/sys/kernel/random/boot_id");  // Linux
+  std::string id;
+  std::getline(in, id);
+  return id;
+}
+
+void load_pages([[maybe_unused]] const MappedFile& file) noexcept {
+#if defined(MADV_POPULATE_READ)
+  // Linux 5.14 and later. If it cannot be done, the pages come one by one.
+  madvise(const_cast<std::byte*>(file.bytes().data()), file.bytes().size(), MADV_POPULATE_READ);
+#endif
 }
 
 }  // namespace rlx

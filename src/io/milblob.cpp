@@ -4,6 +4,7 @@
 #include <bit>
 #include <limits>
 
+#include "base/rounded_up.h"
 #include "io/atomic_file.h"
 
 namespace rlx {
@@ -30,8 +31,6 @@ struct Record {
   uint64_t reserved[4];
 };
 static_assert(sizeof(Record) == kRecordBytes);
-
-uint64_t aligned(uint64_t offset) { return (offset + kAlignment - 1) / kAlignment * kAlignment; }
 
 uint32_t code_of(DType dtype) {
   for (uint32_t i = 0; i < std::size(kCodes); ++i)
@@ -119,7 +118,7 @@ std::vector<MilBlobFile::Entry> MilBlobFile::entries() const {
       fail(ErrorCode::parse, "the header of '", path_, "' tells of ", count_, " blobs, and there are ", i,
            "; the file is cut or damaged");
     Entry entry = at(next);
-    next = aligned(entry.data + entry.byte_count);
+    next = rounded_up(entry.data + entry.byte_count, kAlignment);
     all.push_back(entry);
   }
   if (next < bytes_.size())
@@ -163,7 +162,7 @@ uint64_t MilBlobLayout::add(const Tensor& tensor) {
   }
   if (blobs_.size() == std::numeric_limits<uint32_t>::max())
     fail(ErrorCode::unsupported, "a file of weights cannot have more than ", blobs_.size(), " blobs");
-  uint64_t record = blobs_.empty() ? kHeaderBytes : aligned(byte_count());
+  uint64_t record = blobs_.empty() ? kHeaderBytes : rounded_up(byte_count(), kAlignment);
   by_hash_.emplace(hash, blobs_.size());
   blobs_.push_back({tensor, record, hash});
   return record;

@@ -3,6 +3,7 @@
 
 #include <charconv>
 
+#include "base/rounded_up.h"
 #include "io/names_in_messages.h"
 
 namespace rlx {
@@ -182,7 +183,7 @@ std::string npy_header_text(DType dtype, const Shape& shape) {
   // Room for the first extent to grow to 21 digits, so that rows can be appended in place.
   if (!shape.empty()) text.append(21 - std::to_string(shape[0]).size(), ' ');
   // The data begin at a multiple of 64 bytes, behind a newline. Version 2 has four bytes for the length.
-  auto padded = [&](size_t prefix) { return (prefix + text.size() + 1 + 63) / 64 * 64 - prefix; };
+  auto padded = [&](size_t prefix) { return aligned(prefix + text.size() + 1) - prefix; };
   bool long_header = padded(10) > 0xffff;
   size_t length = padded(long_header ? 12 : 10);
   std::string out = std::string("\x93NUMPY") + (long_header ? '\2' : '\1') + '\0';

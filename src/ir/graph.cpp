@@ -1,6 +1,8 @@
 // Building, comparing and hashing graphs.
 #include "rlx/graph.h"
 
+#include <algorithm>
+
 #include "ir/leaves.h"
 #include "rlx/op_def.h"
 
@@ -12,9 +14,11 @@ struct GraphBody {
   std::deque<Node> nodes;
   std::vector<Ref> inputs, params;
   std::vector<Output> outputs;
+  std::vector<size_t>
+      leaf_hashes;  // of the names of inputs and params: a graph has hundreds, and is copied by each pass
 };
 
-Graph::Graph(std::string name) : body_(new GraphBody{this, std::move(name), {}, {}, {}, {}, {}}) {}
+Graph::Graph(std::string name) : body_(new GraphBody{this, std::move(name), {}, {}, {}, {}, {}, {}}) {}
 Graph::Graph(const Graph& o) : body_(new GraphBody(*o.body_)) { body_->owner = this; }
 Graph::Graph(Graph&& o) noexcept : body_(std::move(o.body_)) { body_->owner = this; }
 Graph& Graph::operator=(Graph o) noexcept {
@@ -66,13 +70,16 @@ size_t hash_of(const Graph& g) {
 
 Value Graph::leaf(const OpDef& op, std::string name, Type type) {
   if (name.empty()) fail(ErrorCode::invalid_argument, "an ", op.name, " needs a name: it is fed or bound by it");
-  for (auto* leaves : {&body_->inputs, &body_->params})
-    for (Ref r : *leaves)
-      if (node(r).name == name)
-        fail(ErrorCode::invalid_argument, "graph '", this->name(), "' already has an ", node(r).op->name, " named '",
-             name, "'; inputs and params share one set of names");
+  const size_t hash = std::hash<std::string_view>{}(name);
+  if (std::find(body_->leaf_hashes.begin(), body_->leaf_hashes.end(), hash) != body_->leaf_hashes.end())
+    for (auto* leaves : {&body_->inputs, &body_->params})
+      for (Ref r : *leaves)
+        if (node(r).name == name)
+          fail(ErrorCode::invalid_argument, "graph '", this->name(), "' already has an ", node(r).op->name, " named '",
+               name, "'; inputs and params share one set of names");
   if (rlx::is_static(type.dims)) byte_count(type.dtype, shape_of(type.dims));
   body_->nodes.push_back({&op, {}, {}, {std::move(type)}, std::move(name)});
+  body_->leaf_hashes.push_back(hash);
   return {body_.get(), {static_cast<int32_t>(body_->nodes.size() - 1), 0}};
 }
 Value Graph::input(std::string name, Type type) {
@@ -152,15 +159,16 @@ size_t hash_of(const Subgraph& g) { return g ? hash_of(*g) : 0; }
 // ---- operands ----
 std::vector<Type> infer_types(const OpDef& op, Types operands, const Attrs& attrs) {
   size_t least = 0, most = op.operands.size();
-  std::string list;
   for (std::string_view name : op.operands) {
-    list += (list.empty() ? "" : ", ") + std::string(name);
     least += !name.ends_with("?") && !name.ends_with("...");
     if (name.ends_with("...")) most = SIZE_MAX;
   }
-  if (operands.size() < least || operands.size() > most)
+  if (operands.size() < least || operands.size() > most) {
+    std::string list;
+    for (std::string_view name : op.operands) list += (list.empty() ? "" : ", ") + std::string(name);
     fail(ErrorCode::invalid_argument, op.name, " takes (", list, "), got ", operands.size(), " operand",
          operands.size() == 1 ? "" : "s");
+  }
   if (!op.takes(attrs)) fail(ErrorCode::invalid_argument, "the attributes given to ", op.name, " belong to another op");
   std::vector<Type> types = op.infer(operands, attrs);
   for (const Type& t : types)

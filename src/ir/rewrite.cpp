@@ -1,6 +1,8 @@
 // Replaying, pruning and binding graphs; see the header.
 #include "ir/rewrite.h"
 
+#include <algorithm>
+
 #include "ir/leaves.h"
 
 namespace rlx {
@@ -55,14 +57,16 @@ std::vector<Value> splice(Graph& to, const Graph& from, Values inputs) { return 
 
 Graph rewritten(const Graph& g, const Rule& rule) {
   Graph to(g.name());
-  std::vector<Value> inputs;
-  for (const Node& node : g.nodes()) {  // leaves first, so that a rule never changes the signature's order
-    if (node.op == &op::input) inputs.push_back(to.input(node.name, node.types[0]));
-    if (node.op == &op::param) to.param(node.name, node.types[0]);
+  std::vector<Value> leaves(g.nodes().size());
+  for (size_t n = 0; n < g.nodes().size(); ++n) {  // leaves first, so that a rule never changes the signature's order
+    const Node& node = g.nodes()[n];
+    if (node.op == &op::input) leaves[n] = to.input(node.name, node.types[0]);
+    if (node.op == &op::param) leaves[n] = to.param(node.name, node.types[0]);
   }
-  auto outputs = replay(to, g, inputs, rule);
+  auto outputs = replay(
+      to, g, [&](Ref r) { return leaves[size_t(r.node)]; }, rule);
   for (size_t i = 0; i < outputs.size(); ++i) to.output(outputs[i], g.outputs()[i].name);
-  return prune(to);
+  return prune(std::move(to));
 }
 
 Graph with_leaves(const Graph& g, const std::function<Value(Graph&, const Node&)>& leaf, const Rule& rule) {
@@ -73,7 +77,10 @@ Graph with_leaves(const Graph& g, const std::function<Value(Graph&, const Node&)
   return to;
 }
 
-Graph prune(const Graph& g) {
+namespace {
+
+/// By node: is it a leaf, or needed for an output?
+std::vector<bool> needed_nodes(const Graph& g) {
   std::vector<bool> needed(g.nodes().size());
   for (const Output& o : g.outputs()) needed[size_t(o.ref.node)] = true;
   for (size_t n = g.nodes().size(); n-- > 0;) {
@@ -82,6 +89,11 @@ Graph prune(const Graph& g) {
     if (needed[n])
       for (Ref r : g.nodes()[n].operands) needed[size_t(r.node)] = true;
   }
+  return needed;
+}
+bool are_all(const std::vector<bool>& flags) { return std::find(flags.begin(), flags.end(), false) == flags.end(); }
+
+Graph pruned(const Graph& g, const std::vector<bool>& needed) {
   Graph to(g.name());
   std::vector<std::vector<Value>> values(g.nodes().size());
   for (size_t n = 0; n < g.nodes().size(); ++n) {
@@ -99,6 +111,17 @@ Graph prune(const Graph& g) {
   to.set_scope("");
   for (const Output& o : g.outputs()) to.output(values[size_t(o.ref.node)][size_t(o.ref.result)], o.name);
   return to;
+}
+
+}  // namespace
+
+Graph prune(const Graph& g) {
+  const std::vector<bool> needed = needed_nodes(g);
+  return are_all(needed) ? g : pruned(g, needed);
+}
+Graph prune(Graph&& g) {
+  const std::vector<bool> needed = needed_nodes(g);
+  return are_all(needed) ? std::move(g) : pruned(g, needed);
 }
 
 Attrs substitute(const Attrs& attrs, const Bindings& bindings) {

@@ -37,6 +37,7 @@ Graph with_leaves(const Graph& g, const std::function<Value(Graph& to, const Nod
 
 /// Without the nodes that no output needs. Inputs and params stay: they are the graph's signature.
 Graph prune(const Graph& g);
+Graph prune(Graph&& g);
 
 /// Puts numbers for symbols, in types, attributes and sub-graphs.
 Graph substitute(const Graph&, const Bindings&);

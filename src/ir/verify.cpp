@@ -1,7 +1,7 @@
 // The verifier; see the header.
 #include "ir/verify.h"
 
-#include <set>
+#include <unordered_set>
 
 #include "ir/leaves.h"
 #include "rlx/op_def.h"
@@ -10,7 +10,7 @@ namespace rlx {
 namespace {
 
 void verify_graph(const Graph& g, bool is_subgraph) {
-  std::set<std::string_view> names;
+  std::unordered_set<std::string_view> names;
   auto check_ref = [&](Ref r, size_t before, const char* what) {
     bool defined = r.node >= 0 && static_cast<size_t>(r.node) < before && r.result >= 0 &&
                    static_cast<size_t>(r.result) < g.node(r).types.size();

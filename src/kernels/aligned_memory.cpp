@@ -6,16 +6,23 @@
 #include <utility>
 
 #include "base/large_pages.h"
+#include "base/rounded_up.h"
 
 namespace rlx::kernels {
 namespace {
 
 constexpr size_t kAlignment = 64, kBehind = 64;
 
+/// Deletes a block, and knows what of it is in use.
+struct BlockDelete {
+  std::align_val_t alignment;
+  size_t used = 0;  // of a slab: under its mutex
+  void operator()(char* p) const { ::operator delete[](p, alignment); }
+};
 std::shared_ptr<char> block(size_t bytes, size_t alignment) {
   const auto aligned = std::align_val_t(alignment);
   auto* data = static_cast<char*>(::operator new[](bytes, aligned));
-  std::shared_ptr<char> holder(data, [aligned](char* p) { ::operator delete[](p, aligned); });
+  std::shared_ptr<char> holder(data, BlockDelete{aligned, bytes});
   prefer_large_pages(data, bytes);
   return holder;
 }
@@ -50,21 +57,31 @@ struct Slab {
     }
     char* piece = holder.get() + used;
     used += bytes;
+    std::get_deleter<BlockDelete>(holder)->used = rounded_up(used, kPage);
     return {piece, AlignedDelete{std::move(holder)}};
   }
 };
+Slab& filling() {
+  static auto* slab = new Slab;
+  return *slab;
+}
 
 }  // namespace
 
 AlignedMemory aligned_memory(size_t bytes) {
-  const size_t taken = (bytes + kBehind + kAlignment - 1) / kAlignment * kAlignment;
-  if (kShares && bytes >= Slab::kLeastPiece && bytes <= Slab::kMostPiece) {
-    static auto* slab = new Slab;
-    return slab->take(taken);
-  }
+  const size_t taken = rounded_up(bytes + kBehind, kAlignment);
+  if (kShares && bytes >= Slab::kLeastPiece && bytes <= Slab::kMostPiece) return filling().take(taken);
   std::shared_ptr<char> holder = block(taken, kAlignment);
   char* data = holder.get();
   return {data, AlignedDelete{std::move(holder)}};
+}
+
+std::pair<const void*, size_t> block_of(const AlignedMemory& piece, size_t piece_bytes) {
+  const std::shared_ptr<char>& holder = piece.get_deleter().holder;
+  const BlockDelete* block = holder ? std::get_deleter<BlockDelete>(holder) : nullptr;
+  if (!block) return {piece.get(), piece_bytes};
+  const std::scoped_lock lock(filling().mutex);
+  return {holder.get(), block->used};
 }
 
 }  // namespace rlx::kernels

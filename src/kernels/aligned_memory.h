@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <utility>
 
 namespace rlx::kernels {
 
@@ -17,5 +18,9 @@ using AlignedMemory = std::unique_ptr<char[], AlignedDelete>;
 
 /// Throws std::bad_alloc. May be called from several threads.
 AlignedMemory aligned_memory(size_t bytes);
+
+/// The block that a piece of `piece_bytes` lies in, and the bytes of it that were handed out, in whole pages of a slab:
+/// what is behind them takes no memory. Of a piece from elsewhere, the piece.
+std::pair<const void*, size_t> block_of(const AlignedMemory& piece, size_t piece_bytes);
 
 }  // namespace rlx::kernels

@@ -3,7 +3,9 @@
 #include "kernels/code_product.h"
 
 #include <algorithm>
+#include <cstring>
 
+#include "base/rounded_up.h"
 #include "kernels/integer_product.h"
 #include "kernels/matrix_tiles.h"
 
@@ -22,7 +24,6 @@ constexpr int64_t kBlockRows = 2 * kTileLines;
 // Rows that are packed at a time: they stay in the second-level cache while the columns pass.
 constexpr int64_t kPackedRowBytes = 512 << 10;
 
-int64_t divided_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t steps_of(int64_t k) { return divided_up(k, kTileCodes); }
 int64_t column_blocks(int64_t n) { return divided_up(n, kTiledColumns); }
 int64_t tile_bytes(int64_t k) { return steps_of(k) * kTileBytes; }
@@ -33,47 +34,101 @@ int32_t code_at(DType dtype, const void* codes, int64_t i) {
 }
 int64_t rows_at_a_time(int64_t rows, int64_t k) {
   const int64_t most = std::max<int64_t>(1, kPackedRowBytes / std::max<int64_t>(1, 2 * tile_bytes(k))) * kBlockRows;
-  return std::min(divided_up(rows, kBlockRows) * kBlockRows, most);
+  return std::min(rounded_up(rows, kBlockRows), most);
+}
+
+/// Codes as each form multiplies them: (x + x_shift)(w + w_shift), of which the zero points are told below. Tiles take
+/// either kind, dots u8 times i8.
+struct Shifts {
+  int32_t x = 0, w = 0;
+  Shifts(CodeForm form, DType x_dtype, DType w_dtype) {
+    if (form == CodeForm::tiles) return;
+    if (x_dtype == i8) x = 128;
+    if (w_dtype == u8) w = -128;
+  }
+  /// Moving by 128 modulo 256 turns the highest bit.
+  static char flip(int32_t shift) { return static_cast<char>(shift != 0 ? 0x80 : 0); }
+};
+
+template <class T>
+uint32_t sum_of(const T* codes, int64_t count) {
+  uint32_t sum = 0;
+  for (int64_t i = 0; i < count; ++i) sum += static_cast<uint32_t>(int32_t{codes[i]});
+  return sum;
 }
 
 #if defined(__x86_64__) && defined(__linux__)
 
 #define RLX_WIDE __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq")))
+#define RLX_AVX2 __attribute__((target("avx2,fma")))
 
-/// Rows of x as left tiles, and if asked for, the sum of each.
-RLX_WIDE void pack_code_rows(const CodeProduct& p, int64_t row, int64_t rows, char* out, uint32_t* sums) {
-  const int64_t k = p.w.k, bytes = tile_bytes(k);
-  for (int64_t i = 0; i < divided_up(rows, kBlockRows) * kBlockRows; ++i) {
-    char* to = out + i / kTileLines * bytes + i % kTileLines * kTileCodes;
-    const char* from = static_cast<const char*>(p.x) + (row + i) * p.x_stride;
-    for (int64_t at = 0; at < k; at += kTileCodes, to += kTileBytes) {
-      const int64_t count = i < rows ? std::min(k - at, kTileCodes) : 0;
-      const __mmask64 mask = count == kTileCodes ? ~__mmask64{0} : (__mmask64{1} << count) - 1;
-      _mm512_store_si512(to, count > 0 ? _mm512_maskz_loadu_epi8(mask, from + at) : _mm512_setzero_si512());
+RLX_WIDE void pack_row_512(const char* from, int64_t k, char flip, char* to) {
+  const __m512i flips = _mm512_set1_epi8(flip);
+  for (int64_t at = 0; at < k; at += kTileCodes, to += kTileBytes) {
+    const __mmask64 mask = k - at >= kTileCodes ? ~__mmask64{0} : (__mmask64{1} << (k - at)) - 1;
+    _mm512_store_si512(to, _mm512_xor_si512(_mm512_maskz_loadu_epi8(mask, from + at), flips));
+  }
+}
+#else
+void pack_row_512(const char*, int64_t, char, char*) {}
+#endif
+
+void pack_row(const char* from, int64_t k, char flip, char* to) {
+  for (int64_t at = 0; at < k; at += kTileCodes, to += kTileBytes) {
+    if (k - at >= kTileCodes) {
+      std::memcpy(to, from + at, kTileCodes);
+    } else {
+      std::memset(to, 0, kTileCodes);
+      std::memcpy(to, from + at, static_cast<size_t>(k - at));
     }
-    if (!sums) continue;
-    sums[i] = 0;
-    for (int64_t q = 0; q < k && i < rows; ++q) sums[i] += static_cast<uint32_t>(code_at(p.dtype, from, q));
+    for (int64_t q = 0; q < kTileCodes; ++q) to[q] = static_cast<char>(to[q] ^ flip);
   }
 }
 
-/// A block of sums to codes. `offsets`: what the columns add; `row_sums` may be null.
-RLX_WIDE void requantize(const CodeProduct& p, const int32_t* sums, int64_t rows, int64_t row, int64_t column,
-                         int64_t cols, const int32_t* offsets, const uint32_t* row_sums) {
-  const float low = p.dtype == i8 ? -128.0f : 0.0f;
-  const __m512 lowest = _mm512_set1_ps(low), highest = _mm512_set1_ps(low + 255),
-               zero_point = _mm512_set1_ps(static_cast<float>(p.y_zero_point));
-  for (int64_t j = 0; j < cols; j += 16) {
-    const auto mask = cols - j >= 16 ? __mmask16(0xffff) : __mmask16((1u << (cols - j)) - 1);
-    const __m512 by =
-        p.multipliers ? _mm512_maskz_loadu_ps(mask, p.multipliers + column + j) : _mm512_set1_ps(p.multiplier);
-    const __m512i offset = _mm512_loadu_si512(offsets + j);
-    char* y = static_cast<char*>(p.y) + row * p.y_stride + column + j;
-    for (int64_t i = 0; i < rows; ++i, y += p.y_stride) {
+/// Rows of x as left tiles, and if asked for, the sum of each.
+void pack_code_rows(const CodeProduct& p, Shifts shift, int64_t row, int64_t rows, char* out, uint32_t* sums) {
+  const int64_t k = p.w.k, bytes = tile_bytes(k);
+  const char flip = Shifts::flip(shift.x);
+  for (int64_t i = 0; i < rounded_up(rows, kBlockRows); ++i) {
+    char* to = out + i / kTileLines * bytes + i % kTileLines * kTileCodes;
+    const char* from = static_cast<const char*>(p.x) + (row + i) * p.x_stride;
+    if (i >= rows)
+      for (int64_t at = 0; at < k; at += kTileCodes, to += kTileBytes) std::memset(to, 0, kTileCodes);
+    else if (p.w.form == CodeForm::avx_vnni) pack_row(from, k, flip, to);
+    else pack_row_512(from, k, flip, to);
+    if (!sums) continue;
+    const uint32_t sum = i >= rows       ? 0
+                         : p.dtype == i8 ? sum_of(reinterpret_cast<const int8_t*>(from), k)
+                                         : sum_of(reinterpret_cast<const uint8_t*>(from), k);
+    sums[i] = sum + static_cast<uint32_t>(shift.x) * static_cast<uint32_t>(i < rows ? k : 0);
+  }
+}
+
+#if defined(__x86_64__) && defined(__linux__)
+
+/// What becomes of the sums of a block of columns.
+struct Requantize {
+  alignas(64) int32_t offsets[kTiledColumns] = {};  ///< what the columns add
+  alignas(64) float by[kTiledColumns] = {};
+  float lowest, highest, zero_point;
+  uint32_t w_zero;
+  char* y;  ///< of the block's first column
+  int64_t y_stride, columns;
+};
+
+/// `row_sums` may be null.
+RLX_WIDE void requantize_512(const Requantize& q, const int32_t* sums, int64_t row, int64_t rows,
+                             const uint32_t* row_sums) {
+  const __m512 lowest = _mm512_set1_ps(q.lowest), highest = _mm512_set1_ps(q.highest),
+               zero_point = _mm512_set1_ps(q.zero_point);
+  for (int64_t j = 0; j < q.columns; j += 16) {
+    const auto mask = q.columns - j >= 16 ? __mmask16(0xffff) : __mmask16((1u << (q.columns - j)) - 1);
+    const __m512 by = _mm512_load_ps(q.by + j);
+    const __m512i offset = _mm512_load_si512(q.offsets + j);
+    char* y = q.y + row * q.y_stride + j;
+    for (int64_t i = 0; i < rows; ++i, y += q.y_stride) {
       __m512i sum = _mm512_add_epi32(_mm512_loadu_si512(sums + i * kTiledColumns + j), offset);
-      if (row_sums)
-        sum = _mm512_sub_epi32(
-            sum, _mm512_set1_epi32(static_cast<int>(row_sums[i] * static_cast<uint32_t>(p.w.zero_point))));
+      if (row_sums) sum = _mm512_sub_epi32(sum, _mm512_set1_epi32(static_cast<int>(row_sums[i] * q.w_zero)));
       __m512 v = _mm512_roundscale_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(sum), by), 8);  // to nearest, ties to even
       v = _mm512_add_ps(v, zero_point);
       v = _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(v, v, _CMP_ORD_Q), v);  // NaN becomes 0, as a conversion has it
@@ -82,78 +137,119 @@ RLX_WIDE void requantize(const CodeProduct& p, const int32_t* sums, int64_t rows
     }
   }
 }
+RLX_AVX2 void requantize_256(const Requantize& q, const int32_t* sums, int64_t row, int64_t rows,
+                             const uint32_t* row_sums) {
+  const __m256 lowest = _mm256_set1_ps(q.lowest), highest = _mm256_set1_ps(q.highest),
+               zero_point = _mm256_set1_ps(q.zero_point);
+  const __m256i low_bytes = _mm256_set1_epi32(0x0c080400);  // of four lanes
+  for (int64_t j = 0; j < q.columns; j += 8) {
+    const auto count = static_cast<size_t>(std::min<int64_t>(8, q.columns - j));
+    const __m256 by = _mm256_load_ps(q.by + j);
+    const __m256i offset = _mm256_load_si256(reinterpret_cast<const __m256i*>(q.offsets + j));
+    char* y = q.y + row * q.y_stride + j;
+    for (int64_t i = 0; i < rows; ++i, y += q.y_stride) {
+      const auto* from = reinterpret_cast<const __m256i*>(sums + i * kTiledColumns + j);
+      __m256i sum = _mm256_add_epi32(_mm256_loadu_si256(from), offset);
+      if (row_sums) sum = _mm256_sub_epi32(sum, _mm256_set1_epi32(static_cast<int>(row_sums[i] * q.w_zero)));
+      __m256 v = _mm256_round_ps(_mm256_mul_ps(_mm256_cvtepi32_ps(sum), by), 8);
+      v = _mm256_add_ps(v, zero_point);
+      v = _mm256_and_ps(_mm256_cmp_ps(v, v, _CMP_ORD_Q), v);
+      v = _mm256_min_ps(_mm256_max_ps(v, lowest), highest);
+      const __m256i bytes = _mm256_shuffle_epi8(_mm256_cvtps_epi32(v), low_bytes);
+      const int halves[2] = {_mm256_extract_epi32(bytes, 0), _mm256_extract_epi32(bytes, 4)};
+      std::memcpy(y, halves, count);
+    }
+  }
+}
 
-void multiply_by_tiles(const CodeProduct& p, int64_t begin, int64_t end, char* scratch) {
+/// By tiles or by dots; only the former want a scope.
+void multiply_in_blocks(const CodeProduct& p, int64_t begin, int64_t end, char* scratch) {
   const int64_t k = p.w.k, bytes = tile_bytes(k), at_a_time = rows_at_a_time(p.rows, k);
   const auto* column_sums = reinterpret_cast<const uint32_t*>(p.w.packed + column_sums_at(k, p.w.n));
   auto* sums = reinterpret_cast<int32_t*>(scratch);
   auto* row_sums = reinterpret_cast<uint32_t*>(scratch + kBlockRows * kTiledColumns * 4);
   char* rows_packed = scratch + kBlockRows * kTiledColumns * 4 + at_a_time * 4;
-  const bool with_row_sums = p.w.zero_point != 0;
-  const auto x_zero = static_cast<uint32_t>(p.x_zero_point), w_zero = static_cast<uint32_t>(p.w.zero_point);
-  const TileScope scope;
+  const Shifts shift(p.w.form, p.dtype, p.w.dtype);
+  const auto x_zero = static_cast<uint32_t>(p.x_zero_point + shift.x),
+             w_zero = static_cast<uint32_t>(p.w.zero_point + shift.w);
+  Requantize q;
+  q.lowest = p.dtype == i8 ? -128.0f : 0.0f, q.highest = q.lowest + 255;
+  q.zero_point = static_cast<float>(p.y_zero_point), q.w_zero = w_zero, q.y_stride = p.y_stride;
   for (int64_t first = 0; first < p.rows; first += at_a_time) {
     const int64_t rows = std::min(at_a_time, p.rows - first);
-    pack_code_rows(p, first, rows, rows_packed, with_row_sums ? row_sums : nullptr);
+    pack_code_rows(p, shift, first, rows, rows_packed, w_zero != 0 ? row_sums : nullptr);
     for (int64_t column = begin; column < end; column += kTiledColumns) {
-      const int64_t cols = std::min(kTiledColumns, end - column);
-      int32_t offsets[kTiledColumns] = {};
-      for (int64_t j = 0; j < cols; ++j)
-        offsets[j] = static_cast<int32_t>(static_cast<uint32_t>(p.bias[column + j]) - x_zero * column_sums[column + j] +
-                                          static_cast<uint32_t>(k) * x_zero * w_zero);
+      q.columns = std::min(kTiledColumns, end - column), q.y = static_cast<char*>(p.y) + column;
+      for (int64_t j = 0; j < q.columns; ++j) {
+        q.offsets[j] =
+            static_cast<int32_t>(static_cast<uint32_t>(p.bias[column + j]) - x_zero * column_sums[column + j] +
+                                 static_cast<uint32_t>(k) * x_zero * w_zero);
+        q.by[j] = p.multipliers ? p.multipliers[column + j] : p.multiplier;
+      }
       const char* right = p.w.packed + column / kTiledColumns * 2 * bytes;
       for (int64_t i = 0; i < rows; i += kBlockRows) {
         const int64_t count = std::min(kBlockRows, rows - i);
-        const char* upper = rows_packed + i / kTileLines * bytes;
-        multiply_code_tiles(p.dtype, p.w.dtype, steps_of(k), upper, count > kTileLines ? upper + bytes : nullptr, right,
-                            sums, kTiledColumns);
-        requantize(p, sums, count, first + i, column, cols, offsets, with_row_sums ? row_sums + i : nullptr);
+        const char *upper = rows_packed + i / kTileLines * bytes, *lower = upper + bytes;
+        if (p.w.form == CodeForm::tiles)
+          multiply_code_tiles(p.dtype, p.w.dtype, steps_of(k), upper, count > kTileLines ? lower : nullptr, right, sums,
+                              kTiledColumns);
+        else multiply_code_dots(p.w.form, steps_of(k), count, upper, lower, right, sums, kTiledColumns);
+        const uint32_t* of_rows = w_zero != 0 ? row_sums + i : nullptr;
+        if (p.w.form == CodeForm::avx_vnni) requantize_256(q, sums, first + i, count, of_rows);
+        else requantize_512(q, sums, first + i, count, of_rows);
       }
     }
   }
 }
 
 #else
-void multiply_by_tiles(const CodeProduct&, int64_t, int64_t, char*) {}
+void multiply_in_blocks(const CodeProduct&, int64_t, int64_t, char*) {}
 #endif
 
 }  // namespace
 
-size_t packed_code_bytes(int64_t k, int64_t n) {
-  if (!has_matrix_tiles()) return static_cast<size_t>(k * n);
-  return static_cast<size_t>(column_sums_at(k, n) + column_blocks(n) * kTiledColumns * 4);
+size_t packed_code_bytes(const CodeWeights& w) {
+  if (w.form == CodeForm::plain) return static_cast<size_t>(w.k * w.n);
+  return static_cast<size_t>(column_sums_at(w.k, w.n) + column_blocks(w.n) * kTiledColumns * 4);
 }
 
 void pack_codes(const CodeWeights& w, const void* codes, int64_t k_stride, int64_t n_stride, char* out) noexcept {
   const auto* from = static_cast<const char*>(codes);
-  if (!w.tiled) {
+  if (w.form == CodeForm::plain) {
     for (int64_t p = 0; p < w.k; ++p)
       for (int64_t j = 0; j < w.n; ++j) out[p * w.n + j] = from[p * k_stride + j * n_stride];
     return;
   }
   const int64_t bytes = tile_bytes(w.k), columns = column_blocks(w.n) * kTiledColumns;
   auto* sums = reinterpret_cast<uint32_t*>(out + column_sums_at(w.k, w.n));
+  const int32_t shift = Shifts(w.form, i8, w.dtype).w;
+  const char flip = Shifts::flip(shift);
   for (int64_t j = 0; j < columns; ++j) {
     char* tile = out + j / kTiledColumns * 2 * bytes + j % kTiledColumns / kTileLines * kTileBytes + j % kTileLines * 4;
     sums[j] = 0;
     for (int64_t p = 0; p < steps_of(w.k) * kTileCodes; ++p) {
       const bool is_there = p < w.k && j < w.n;
       const int64_t at = p * k_stride + j * n_stride;
-      tile[p / kTileCodes * 2 * kTileBytes + p % kTileCodes / 4 * 64 + p % 4] = is_there ? from[at] : char{0};
-      if (is_there) sums[j] += static_cast<uint32_t>(code_at(w.dtype, codes, at));
+      tile[p / kTileCodes * 2 * kTileBytes + p % kTileCodes / 4 * 64 + p % 4] =
+          is_there ? static_cast<char>(from[at] ^ flip) : char{0};
+      if (is_there) sums[j] += static_cast<uint32_t>(code_at(w.dtype, codes, at) + shift);
     }
   }
 }
 
-size_t code_product_scratch_bytes(int64_t rows, int64_t k) {
-  const int64_t at_a_time = rows_at_a_time(rows, k);
+size_t code_product_scratch_bytes(const CodeWeights& w, int64_t rows) {
+  const int64_t k = w.k, at_a_time = rows_at_a_time(rows, k);
   const int64_t tiles = kBlockRows * kTiledColumns * 4 + at_a_time * 4 + at_a_time / kTileLines * tile_bytes(k);
   const int64_t plain = std::min<int64_t>(rows, kBlockRows) * k * 4;
-  return static_cast<size_t>(divided_up(has_matrix_tiles() ? tiles : plain, 64) * 64);
+  return static_cast<size_t>(aligned(w.form != CodeForm::plain ? tiles : plain));
 }
 
 void multiply_packed_codes(const CodeProduct& p, int64_t begin, int64_t end, void* scratch) noexcept {
-  if (p.w.tiled) return multiply_by_tiles(p, begin, end, static_cast<char*>(scratch));
+  if (p.w.form == CodeForm::tiles) {
+    const TileScope scope;
+    return multiply_in_blocks(p, begin, end, static_cast<char*>(scratch));
+  }
+  if (p.w.form != CodeForm::plain) return multiply_in_blocks(p, begin, end, static_cast<char*>(scratch));
   auto* centered = static_cast<float*>(scratch);
   for (int64_t first = 0; first < p.rows; first += kBlockRows) {
     IntegerProduct q;

@@ -1,11 +1,12 @@
 // Products of 8-bit codes with weights that are packed, requantized: what qmatmul and qconv2d are. By matrix tiles
-// where the processor has them, else by integer_product.h; sums are exact either way, so both give the same codes.
+// where the processor has them, else four by four (code_dots.h), else by integer_product.h; sums are exact in each
+// form, so all give the same codes.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/matrix_tiles.h"
+#include "kernels/code_dots.h"
 #include "rlx/dtype.h"
 
 namespace rlx::kernels {
@@ -16,10 +17,10 @@ struct CodeWeights {
   int32_t zero_point = 0;
   int64_t k = 0, n = 0;
   const char* packed = nullptr;
-  bool tiled = has_matrix_tiles();  ///< in the tiles' form; asked once, as the processor takes microseconds to say
+  CodeForm form = best_code_form();
 };
 /// Bytes of the packed form, and packing: element (p, j) is at w[p * k_stride + j * n_stride]. `out` is aligned to 64.
-size_t packed_code_bytes(int64_t k, int64_t n);
+size_t packed_code_bytes(const CodeWeights& weights);
 void pack_codes(const CodeWeights& weights, const void* w, int64_t k_stride, int64_t n_stride, char* out) noexcept;
 
 /// y[i, j] = clamp(round(f32(bias[j] + sum (x - x_zero)(w - w_zero)) multiplier) + y_zero), sums in i32, which wraps;
@@ -40,7 +41,7 @@ struct CodeProduct {
   void* y = nullptr;
   int64_t y_stride = 0;
 };
-size_t code_product_scratch_bytes(int64_t rows, int64_t k);
+size_t code_product_scratch_bytes(const CodeWeights& weights, int64_t rows);
 /// Its columns [begin, end); begin is a multiple of kColumns.
 void multiply_packed_codes(const CodeProduct& p, int64_t begin, int64_t end, void* scratch) noexcept;
 

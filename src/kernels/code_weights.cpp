@@ -1,15 +1,17 @@
-// See the header. The product gathers sum x q over a block of k in registers, and scales it once:
+// See the header. The product gathers sum x q over some rows of the weights in registers, scales it and adds it to y:
 // scale (sum x q - zero_point sum x) + bias sum x.
 #include "kernels/code_weights.h"
 
 #include <algorithm>
 #include <cstring>
 
+#include "base/rounded_up.h"
 #include "kernels/highway_targets.h"
 #include "rlx/element.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/code_weights.cpp"
+#include "hwy/cache_control.h"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
 
@@ -24,90 +26,149 @@ using DI = hn::Rebind<int32_t, D>;
 using DB = hn::Rebind<uint8_t, D>;
 using V = hn::Vec<D>;
 
-constexpr int kRows = 4;
+// Rows of weights that are taken at a time: each lies in a page of its own, and all those stay translated while the
+// columns pass.
+constexpr int64_t kDepth = 128;
+constexpr int kMostRows = HWY_MAX_BYTES >= 64 ? 6 : 2;  // whose sums fit the registers
+constexpr int kVectors = 4;                             // of columns side by side: with 8 bits, a cache line
 
-/// As many codes as the vector has lanes, from position `at` on; of 4-bit codes an even one.
-template <DType kCodes>
-HWY_INLINE V load_codes(const uint8_t* w, int64_t at) {
-  if constexpr (kCodes == i8)
-    return hn::ConvertTo(
-        D(), hn::PromoteTo(DI(), hn::LoadU(hn::Rebind<int8_t, D>(), reinterpret_cast<const int8_t*>(w + at))));
-  else if constexpr (kCodes == u8) return hn::ConvertTo(D(), hn::PromoteTo(DI(), hn::LoadU(DB(), w + at)));
-  else {
-    HWY_ALIGN uint8_t bytes[16] = {};  // half a vector: the memory may end behind it
-    std::memcpy(bytes, w + at / 2, hn::Lanes(DB()) / 2);
-    const auto pairs = hn::Load(DB(), bytes);
-    const auto low = hn::And(pairs, hn::Set(DB(), 15)), high = hn::ShiftRight<4>(pairs);
-    auto q = hn::PromoteTo(DI(), hn::InterleaveLower(DB(), low, high));
-    if constexpr (kCodes == i4) q = hn::Sub(hn::Xor(q, hn::Set(DI(), 8)), hn::Set(DI(), 8));
-    return hn::ConvertTo(D(), q);
+/// Pairs of columns share a byte: their sums are of the even columns, then of the odd ones.
+constexpr bool is_paired(DType codes) { return codes == i4 || codes == u4; }
+
+template <DType kCodes, int kV>
+HWY_INLINE void load_codes(const uint8_t* w, V (&q)[kV]) {
+  const auto lanes = hn::Lanes(D());
+  const DI di;
+  if constexpr (!is_paired(kCodes)) {
+    RLX_UNROLL
+    for (size_t v = 0; v < kV; ++v) {
+      if constexpr (kCodes == i8)
+        q[v] = hn::ConvertTo(
+            D(), hn::PromoteTo(di, hn::LoadU(hn::Rebind<int8_t, D>(), reinterpret_cast<const int8_t*>(w) + v * lanes)));
+      else q[v] = hn::ConvertTo(D(), hn::PromoteTo(di, hn::LoadU(DB(), w + v * lanes)));
+    }
+  } else {
+    RLX_UNROLL
+    for (size_t v = 0; v < kV; v += 2) {
+      const uint8_t* from = w + v / 2 * lanes;
+      if constexpr (kCodes == i4) {
+        const auto pairs = hn::PromoteTo(di, hn::LoadU(hn::Rebind<int8_t, D>(), reinterpret_cast<const int8_t*>(from)));
+        q[v] = hn::ConvertTo(D(), hn::ShiftRight<28>(hn::ShiftLeft<28>(pairs)));
+        q[v + 1] = hn::ConvertTo(D(), hn::ShiftRight<4>(pairs));
+      } else {
+        const auto pairs = hn::PromoteTo(di, hn::LoadU(DB(), from));
+        q[v] = hn::ConvertTo(D(), hn::And(pairs, hn::Set(di, 15)));
+        q[v + 1] = hn::ConvertTo(D(), hn::ShiftRight<4>(pairs));
+      }
+    }
   }
 }
 
-/// One vector of columns from `column` on, for kN rows of x.
-template <DType kCodes, int kN>
-HWY_INLINE void vector_of_columns(const CodeWeightsProduct& p, int64_t row, int64_t column) {
+/// Rows [begin, end) of the weights, which have one scale, for kN rows of x, and what they add to kV vectors of columns
+/// of y. `plain`: the sums of x over these rows.
+template <DType kCodes, int kN, int kV>
+HWY_INLINE void add_columns(const CodeWeightsProduct& p, int64_t row, int64_t column, int64_t begin, int64_t end,
+                            const float* plain) {
   const D d;
-  const auto* w = static_cast<const uint8_t*>(p.w.data);
-  const float* x = p.x + row * p.x_stride;
-  V total[kN];
-  RLX_UNROLL
-  for (int r = 0; r < kN; ++r) total[r] = hn::Zero(d);
-  HWY_ALIGN float scales[16], zeros[16], biases[16];
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  for (int64_t g = 0, begin = 0; begin < p.k; ++g, begin += p.block) {
-    const int64_t end = HWY_MIN(begin + p.block, p.k);
-    V sum[kN];
-    float plain[kN];
+  const auto* w = static_cast<const uint8_t*>(p.w.data);
+  const int64_t w_stride = is_paired(kCodes) ? p.n / 2 : p.n;
+  const uint8_t* from = w + begin * w_stride + (is_paired(kCodes) ? column / 2 : column);
+  const float* x = p.x + row * p.x_stride;
+  V sum[kN][kV];
+  RLX_UNROLL
+  for (int r = 0; r < kN; ++r) {
     RLX_UNROLL
-    for (int r = 0; r < kN; ++r) sum[r] = hn::Zero(d), plain[r] = 0;
-    for (int64_t i = begin; i < end; ++i) {
-      const V q = load_codes<kCodes>(w, i * p.n + column);
-      RLX_UNROLL
-      for (int r = 0; r < kN; ++r) sum[r] = hn::MulAdd(hn::Set(d, x[r * p.x_stride + i]), q, sum[r]);
-    }
-    p.scale.read(g * p.n + column, lanes, scales);
-    if (p.zero_point.data || p.bias.data) {
-      for (int r = 0; r < kN; ++r)
-        for (int64_t i = begin; i < end; ++i) plain[r] += x[r * p.x_stride + i];
-    }
-    if (p.zero_point.data) {
-      p.zero_point.read(g * p.n + column, lanes, zeros);
-      RLX_UNROLL
-      for (int r = 0; r < kN; ++r) sum[r] = hn::NegMulAdd(hn::Load(d, zeros), hn::Set(d, plain[r]), sum[r]);
-    }
+    for (int v = 0; v < kV; ++v) sum[r][v] = hn::Zero(d);
+  }
+  for (int64_t i = begin; i < end; ++i, from += w_stride) {
+    V q[kV];
+    load_codes<kCodes>(from, q);
+    hwy::Prefetch(from + 128);  // as far as the columns of the next two turns: the rows are too many streams
     RLX_UNROLL
-    for (int r = 0; r < kN; ++r) total[r] = hn::MulAdd(hn::Load(d, scales), sum[r], total[r]);
-    if (p.bias.data) {
-      p.bias.read(g * p.n + column, lanes, biases);
+    for (int r = 0; r < kN; ++r) {
+      const V by = hn::Set(d, x[r * p.x_stride + i]);
       RLX_UNROLL
-      for (int r = 0; r < kN; ++r) total[r] = hn::MulAdd(hn::Load(d, biases), hn::Set(d, plain[r]), total[r]);
+      for (int v = 0; v < kV; ++v) sum[r][v] = hn::MulAdd(by, q[v], sum[r][v]);
     }
   }
-  const V global = hn::Set(d, p.global ? *p.global : 1.0f);
+  if constexpr (is_paired(kCodes)) {
+    RLX_UNROLL
+    for (int r = 0; r < kN; ++r) {
+      RLX_UNROLL
+      for (int v = 0; v < kV; v += 2) {
+        HWY_ALIGN float in_order[32];
+        hn::StoreInterleaved2(sum[r][v], sum[r][v + 1], d, in_order);
+        sum[r][v] = hn::Load(d, in_order), sum[r][v + 1] = hn::Load(d, in_order + lanes);
+      }
+    }
+  }
+  const int64_t scales = begin / p.block * p.n + column;
   RLX_UNROLL
-  for (int r = 0; r < kN; ++r) hn::StoreU(hn::Mul(total[r], global), d, p.y + (row + r) * p.n + column);
+  for (int v = 0; v < kV; ++v) {
+    HWY_ALIGN float scale[16], zero[16] = {}, bias[16] = {};
+    const int64_t first = scales + v * lanes;
+    p.scale.read(first, lanes, scale);
+    if (p.zero_point.data) p.zero_point.read(first, lanes, zero);
+    if (p.bias.data) p.bias.read(first, lanes, bias);
+    RLX_UNROLL
+    for (int r = 0; r < kN; ++r) {
+      float* y = p.y + (row + r) * p.n + column + v * lanes;
+      V all = sum[r][v], total = hn::LoadU(d, y);
+      if (p.zero_point.data) all = hn::NegMulAdd(hn::Load(d, zero), hn::Set(d, plain[r]), all);
+      total = hn::MulAdd(hn::Load(d, scale), all, total);
+      if (p.bias.data) total = hn::MulAdd(hn::Load(d, bias), hn::Set(d, plain[r]), total);
+      hn::StoreU(total, d, y);
+    }
+  }
+}
+
+template <DType kCodes, int kN>
+void add_rows(const CodeWeightsProduct& p, int64_t row, int64_t column, int64_t stop, int64_t begin, int64_t end) {
+  const auto lanes = static_cast<int64_t>(hn::Lanes(D()));
+  constexpr int kLeast = is_paired(kCodes) ? 2 : 1;
+  float plain[kN] = {};
+  if (p.zero_point.data || p.bias.data)
+    for (int r = 0; r < kN; ++r)
+      for (int64_t i = begin; i < end; ++i) plain[r] += p.x[(row + r) * p.x_stride + i];
+  for (; column + kVectors * lanes <= stop; column += kVectors * lanes)
+    add_columns<kCodes, kN, kVectors>(p, row, column, begin, end, plain);
+  for (; column + kLeast * lanes <= stop; column += kLeast * lanes)
+    add_columns<kCodes, kN, kLeast>(p, row, column, begin, end, plain);
+}
+
+template <DType kCodes, int kN = kMostRows>
+void add_some_rows(const CodeWeightsProduct& p, int64_t row, int64_t rows, int64_t column, int64_t stop, int64_t begin,
+                   int64_t end) {
+  if constexpr (kN > 0) {
+    if (rows == kN) add_rows<kCodes, kN>(p, row, column, stop, begin, end);
+    else add_some_rows<kCodes, kN - 1>(p, row, rows, column, stop, begin, end);
+  }
 }
 
 template <DType kCodes>
-void columns_of(const CodeWeightsProduct& p, int64_t begin, int64_t end) {
-  const auto lanes = static_cast<int64_t>(hn::Lanes(D()));
-  for (int64_t row = 0; row < p.rows;) {
-    const int64_t rows = p.rows - row >= kRows ? kRows : 1;
-    int64_t j = begin;
-    for (; j + lanes <= end; j += lanes)
-      if (rows == kRows) vector_of_columns<kCodes, kRows>(p, row, j);
-      else vector_of_columns<kCodes, 1>(p, row, j);
-    row += rows;
+void columns_of(const CodeWeightsProduct& p, int64_t column, int64_t stop) {
+  for (int64_t r = 0; r < p.rows; ++r) std::fill_n(p.y + r * p.n + column, stop - column, 0.0f);
+  const int64_t groups = divided_up(p.rows, kMostRows);  // about equally large
+  for (int64_t begin = 0; begin < p.k;) {
+    const int64_t end = std::min({begin + kDepth, begin / p.block * p.block + p.block, p.k});
+    for (int64_t g = 0; g < groups; ++g) {
+      const int64_t row = p.rows * g / groups;
+      add_some_rows<kCodes>(p, row, p.rows * (g + 1) / groups - row, column, stop, begin, end);
+    }
+    begin = end;
   }
+  if (!p.global) return;
+  for (int64_t r = 0; r < p.rows; ++r)
+    for (int64_t j = column; j < stop; ++j) p.y[r * p.n + j] *= *p.global;
 }
 
 }  // namespace
 
 /// Columns in whole vectors; returns where they end.
 int64_t multiply_whole_vectors(const CodeWeightsProduct& p, int64_t begin, int64_t end) {
-  const auto lanes = static_cast<int64_t>(hn::Lanes(D()));
-  const int64_t stop = begin + (end - begin) / lanes * lanes;
+  const auto whole = static_cast<int64_t>(hn::Lanes(D())) * (is_paired(p.codes) ? 2 : 1);
+  const int64_t stop = begin + (end - begin) / whole * whole;
   switch (p.codes) {
     case DType::i8: columns_of<i8>(p, begin, stop); break;
     case DType::u8: columns_of<u8>(p, begin, stop); break;

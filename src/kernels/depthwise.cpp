@@ -7,6 +7,7 @@
 #include <array>
 #include <cstring>
 
+#include "base/rounded_up.h"
 #include "kernels/highway_targets.h"
 #include "kernels/narrow_float.h"
 
@@ -44,8 +45,8 @@ struct Plane {
     stride = flat ? 1 : a.stride[0], row_gap = flat ? 1 : a.rhs_dilation[0], low_rows = flat ? 0 : a.low[0];
     x_row = flat ? 0 : a.x_strides[0], y_row = flat ? 0 : a.y_strides[0], w_row = flat ? 0 : a.w_strides[0];
     // Whole vectors of outputs are computed; what is behind the last is read and thrown away.
-    pitch = (cols + kMostLanes - 1) / kMostLanes * kMostLanes + (kernel_cols - 1) * col_gap;
-    pitch = (pitch + kMostLanes - 1) / kMostLanes * kMostLanes;
+    pitch = rounded_up(cols, kMostLanes) + (kernel_cols - 1) * col_gap;
+    pitch = rounded_up(pitch, kMostLanes);
     const int64_t in_cache = kBandBytes / static_cast<int64_t>(sizeof(float)) / pitch;
     band =
         std::clamp<int64_t>((in_cache - (kernel_rows - 1) * row_gap - 1) / stride + 1, 1, std::max<int64_t>(1, rows));

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 
+#include "base/rounded_up.h"
 #include "kernels/elementwise.h"
 #include "kernels/elementwise_kernels.h"
 #include "kernels/memory_traffic.h"
@@ -97,8 +98,6 @@ bool is_costly(ElementwiseOp op) {
   return (op >= Op::exp && op <= Op::silu && op != Op::relu) || op == Op::div || op == Op::rem || op == Op::pow ||
          op == Op::atan2;
 }
-
-size_t rounded_up(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 /// A result of this size leaves every cache before it is read again: written past them, it costs no reads either.
 constexpr int64_t kStreamBytes = int64_t{32} << 20;
@@ -409,14 +408,14 @@ void ElementwiseProgram::finish() {
   for (uint8_t b : slot_bytes) {
     slot_offsets_.push_back(offset);
     // Registers a multiple of 4 KiB apart would make loads wait for stores to the other one (same low 12 bits).
-    offset += rounded_up(static_cast<size_t>(tile_) * b) + 320;
+    offset += aligned(static_cast<size_t>(tile_) * b) + 320;
   }
   slot_offsets_.push_back(offset);  // elements of strided operands and results, side by side
-  offset += rounded_up(static_cast<size_t>(tile_) * 16);
+  offset += aligned(static_cast<size_t>(tile_) * 16);
   slot_offsets_.push_back(offset);  // the registers' pointers, then the layouts of operands and of results
-  offset += rounded_up(slot_bytes.size() * sizeof(void*));
+  offset += aligned(slot_bytes.size() * sizeof(void*));
   slot_offsets_.push_back(offset);
-  offset += rounded_up(static_cast<size_t>(operands_ + results_));
+  offset += aligned(static_cast<size_t>(operands_ + results_));
   int costly = 0;
   ops_ = 0;
   for (Step& s : steps_) {
@@ -425,7 +424,7 @@ void ElementwiseProgram::finish() {
     costly += s.is_costly;
     if (!s.forwards) continue;
     s.stream_at = offset;
-    offset += 2 * rounded_up(static_cast<size_t>(tile_) * s.register_bytes);
+    offset += 2 * aligned(static_cast<size_t>(tile_) * s.register_bytes);
   }
   scratch_bytes_ = offset;
   // The traffic of memory is dealt out to the costly ops if there are any, else to all.
@@ -465,7 +464,7 @@ void ElementwiseProgram::run(const ElementwiseCall& call, int64_t begin, int64_t
   // The traffic of a tile, dealt out to the pieces of its ops.
   size_t widest = 4;
   for (size_t i = once_; i < steps_.size() && is_far; ++i) widest = std::max<size_t>(widest, steps_[i].bytes);
-  const size_t dealt = ops_ == 0 ? 0 : (kPiece * widest / static_cast<size_t>(ops_) + 63) / 64 * 64;
+  const size_t dealt = ops_ == 0 ? 0 : aligned(kPiece * widest / static_cast<size_t>(ops_));
   int parity = 0;
   const int64_t longest = std::min(tile_, end - begin);
   for (size_t i = 0; i < once_; ++i) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "kernels/gemm_backends.h"
+#include "kernels/gemm_kernels.h"
 #include "kernels/gemm_plan_cache.h"
 #include "rlx/error.h"
 
@@ -56,6 +57,20 @@ std::shared_ptr<const PackedWeights> PackedWeights::pack(const WeightsSpec& spec
   check_backend(spec.backend);
   if (spec.backend == GemmBackend::onednn) return pack_onednn(spec, data);
   return pack_highway(spec, data);
+}
+
+std::shared_ptr<const PackedWeights> PackedWeights::adopt(const WeightsSpec& spec, std::span<const std::byte> packed,
+                                                          std::shared_ptr<const void> owner) {
+  check_extents(0, spec.n, spec.k);
+  check_dtypes(spec.x_dtype, spec.dtype, spec.x_dtype, {});
+  if (spec.backend == GemmBackend::onednn) return nullptr;
+  return adopt_highway(spec, packed, std::move(owner));
+}
+
+std::string packed_form() {
+  constexpr int kVersion = 1;  // to be raised when pack_panels() writes anything else
+  return text_of("panels ", kVersion, " of ", PanelLayout::kVectors, " times ", product_lanes(f32), " and ",
+                 product_lanes(f64));
 }
 
 PreparedGemm PackedWeights::prepare(const GemmSpec& spec) const {

@@ -10,6 +10,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
+#include <string>
 #include <utility>
 
 #include "rlx/dtype.h"
@@ -106,6 +108,11 @@ class PackedWeights {
  public:
   /// Copies the weights. Throws rlx::Error (unsupported) for dtypes or a backend that are not offered.
   static std::shared_ptr<const PackedWeights> pack(const WeightsSpec& spec, const void* data);
+  /// Takes what `packed()` gave of equal weights under an equal spec, in a process that `packed_form()` says the same
+  /// of. They start at a multiple of 64, a vector may be read behind their end, and `owner` keeps them. Null if their
+  /// number is not what the spec takes.
+  static std::shared_ptr<const PackedWeights> adopt(const WeightsSpec& spec, std::span<const std::byte> packed,
+                                                    std::shared_ptr<const void> owner);
 
   virtual ~PackedWeights();
 
@@ -119,6 +126,10 @@ class PackedWeights {
   size_t bytes() const { return bytes_; }
   /// The implementation that was chosen; never `automatic`.
   GemmBackend backend() const { return backend_; }
+  /// The weights as they were packed, to be kept and adopted; empty for an implementation that does not say.
+  virtual std::span<const std::byte> packed() const { return {}; }
+  /// The block of memory that they lie in, and the bytes of it in use; weights of others may lie in it too.
+  virtual std::pair<const void*, size_t> block() const { return {this, bytes_}; }
 
   /// For implementations: a plan for a spec that was checked, not kept.
   virtual std::shared_ptr<const ProductPlan<GemmOperands>> plan(const GemmSpec& spec) const = 0;
@@ -173,5 +184,8 @@ PreparedBatchedGemm prepare_batched_gemm(const BatchedGemmSpec& spec);
 
 /// True if this build has that implementation and the processor can run it.
 bool has_gemm_backend(GemmBackend backend);
+
+/// In which form weights are packed here; changes whenever `adopt` could not take what was packed elsewhere.
+std::string packed_form();
 
 }  // namespace rlx::kernels

@@ -13,6 +13,8 @@ using BatchedGemmPlan = ProductPlan<BatchedGemmOperands>;
 
 // gemm_highway.cpp and gemm_batched.cpp: take everything.
 std::shared_ptr<const PackedWeights> pack_highway(const WeightsSpec& spec, const void* data);
+std::shared_ptr<const PackedWeights> adopt_highway(const WeightsSpec& spec, std::span<const std::byte> packed,
+                                                   std::shared_ptr<const void> owner);
 std::shared_ptr<const BatchedGemmPlan> plan_batched_highway(const BatchedGemmSpec& spec);
 
 // gemm_onednn.cpp. Throws rlx::Error (unsupported) for what it does not take; so does its prepare().

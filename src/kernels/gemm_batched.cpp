@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/rounded_up.h"
 #include "kernels/gemm_backends.h"
 #include "kernels/gemm_grid.h"
 #include "kernels/gemm_kernels.h"
@@ -87,7 +88,7 @@ class HighwayBatchedPlan : public BatchedGemmPlan {
                                           std::min<int64_t>(panels, 2 * s_.threads), panels);
       grid_ = make_grid(s_.m, s_.k, {piece_panels_ * PanelLayout::kVectors * block_.layout.lanes, block_.layout.lanes},
                         s_.threads);
-      shared_bytes_ = (piece_panels_ * panel_bytes_ + 63) / 64 * 64;
+      shared_bytes_ = aligned(piece_panels_ * panel_bytes_);
       block_.packed = true;
       block_.rhs = {nullptr, 0, 1, packed_dtype_};
     } else if (s_.m > 0 && panels > 0) {
@@ -96,7 +97,7 @@ class HighwayBatchedPlan : public BatchedGemmPlan {
                            ? 1
                            : std::clamp<int64_t>(batches_ * product_work(s_.m, s_.k, s_.n) / cost_model().part_work, 1,
                                                  s_.threads * kPartsPerThread);
-      grid_.panel_parts = std::clamp<int64_t>(Grid::divided_up(wanted, std::max<int64_t>(1, batches_)), 1,
+      grid_.panel_parts = std::clamp<int64_t>(divided_up(wanted, std::max<int64_t>(1, batches_)), 1,
                                               most_panel_parts(panels, s_.m, s_.threads));
     }
     slot_bytes_ =

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "base/rounded_up.h"
 #include "kernels/cost_model.h"
 #include "kernels/gemm_kernels.h"
 
@@ -18,8 +19,6 @@ struct Grid {
   int64_t row_begin(int64_t part) const { return rows * part / row_parts; }
   int64_t panel_begin(int64_t part) const { return panels * part / panel_parts; }
   int64_t most_rows() const { return row_parts == 0 ? 0 : divided_up(rows, row_parts); }
-
-  static int64_t divided_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 };
 
 // A block's left operand should stay in the second-level cache while all panels pass over it.
@@ -41,13 +40,13 @@ inline Grid make_grid(int64_t m, int64_t k, const PanelLayout& layout, int threa
   if (m == 0 || grid.panels == 0) return grid;
   constexpr int64_t kLeastRows = 32;  // a part with fewer would read the weights too often
   const int64_t row_bytes = std::max<int64_t>(1, k * 64 / layout.lanes);
-  const int64_t by_cache = Grid::divided_up(m, std::max<int64_t>(64, kLhsBlockBytes / row_bytes));
+  const int64_t by_cache = divided_up(m, std::max<int64_t>(64, kLhsBlockBytes / row_bytes));
   int64_t wanted = 1;
   if (threads > 1)
     wanted = std::clamp<int64_t>(product_work(m, k, layout.n) / cost_model().part_work, 1, threads * kPartsPerThread);
   if (wanted > threads) wanted = wanted / threads * threads;
   grid.row_parts = std::max(by_cache, std::min(wanted, std::max<int64_t>(1, m / kLeastRows)));
-  if (grid.row_parts > threads) grid.row_parts = Grid::divided_up(grid.row_parts, threads) * threads;
+  if (grid.row_parts > threads) grid.row_parts = divided_up(grid.row_parts, threads) * threads;
   grid.row_parts = std::min(grid.row_parts, m);
   grid.panel_parts = std::clamp<int64_t>(wanted / grid.row_parts, 1, most_panel_parts(grid.panels, m, threads));
   return grid;

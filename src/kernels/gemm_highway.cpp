@@ -16,9 +16,13 @@ namespace {
 // Shared by the weights and the plans that were made of them.
 struct Panels {
   PanelLayout layout;
-  int64_t k = 0;
-  DType dtype = f32, x_dtype = f32;
-  AlignedMemory data;
+  int64_t k;
+  DType dtype, x_dtype;
+  AlignedMemory data = {};
+
+  explicit Panels(const WeightsSpec& spec)
+      : layout{spec.n, product_lanes(spec.dtype)}, k(spec.k), dtype(spec.dtype), x_dtype(spec.x_dtype) {}
+  size_t bytes() const { return static_cast<size_t>(layout.packed_bytes(k, dtype, 0, layout.panels())); }
 };
 
 class HighwayPlan : public GemmPlan {
@@ -80,12 +84,16 @@ class HighwayPlan : public GemmPlan {
 
 class HighwayWeights : public PackedWeights {
  public:
-  HighwayWeights(const WeightsSpec& spec, std::shared_ptr<const Panels> panels, size_t bytes)
-      : PackedWeights(spec, GemmBackend::highway, bytes), panels_(std::move(panels)) {}
+  HighwayWeights(const WeightsSpec& spec, std::shared_ptr<const Panels> panels)
+      : PackedWeights(spec, GemmBackend::highway, panels->bytes()), panels_(std::move(panels)) {}
 
   std::shared_ptr<const GemmPlan> plan(const GemmSpec& spec) const override {
     return std::make_shared<HighwayPlan>(panels_, spec);
   }
+  std::span<const std::byte> packed() const override {
+    return {reinterpret_cast<const std::byte*>(panels_->data.get()), bytes()};
+  }
+  std::pair<const void*, size_t> block() const override { return block_of(panels_->data, bytes()); }
 
  private:
   std::shared_ptr<const Panels> panels_;
@@ -94,18 +102,25 @@ class HighwayWeights : public PackedWeights {
 }  // namespace
 
 std::shared_ptr<const PackedWeights> pack_highway(const WeightsSpec& spec, const void* data) {
-  auto panels = std::make_shared<Panels>();
-  panels->layout = {spec.n, product_lanes(spec.dtype)};
-  panels->k = spec.k, panels->dtype = spec.dtype, panels->x_dtype = spec.x_dtype;
+  auto panels = std::make_shared<Panels>(spec);
   const PanelLayout& layout = panels->layout;
-  const auto bytes = static_cast<size_t>(layout.packed_bytes(spec.k, spec.dtype, 0, layout.panels()));
-  panels->data = aligned_memory(bytes);
+  panels->data = aligned_memory(panels->bytes());
   const StridedMatrix matrix{data, spec.k_stride, spec.n_stride, spec.dtype};
   ThreadPool::shared().parallel_for(spec.threads, layout.panels(), [&](int64_t p) {
     pack_panels(matrix, spec.k, layout, p, p + 1, panels->data.get() + layout.packed_bytes(spec.k, spec.dtype, 0, p),
                 spec.dtype);
   });
-  return std::make_shared<HighwayWeights>(spec, std::move(panels), bytes);
+  return std::make_shared<HighwayWeights>(spec, std::move(panels));
+}
+
+std::shared_ptr<const PackedWeights> adopt_highway(const WeightsSpec& spec, std::span<const std::byte> packed,
+                                                   std::shared_ptr<const void> owner) {
+  auto panels = std::make_shared<Panels>(spec);
+  if (packed.size() != panels->bytes()) return nullptr;
+  // Nobody writes through it; a pointer to const would take another type of memory.
+  auto* data = const_cast<char*>(reinterpret_cast<const char*>(packed.data()));
+  panels->data = {data, AlignedDelete{std::shared_ptr<char>(std::const_pointer_cast<void>(std::move(owner)), data)}};
+  return std::make_shared<HighwayWeights>(spec, std::move(panels));
 }
 
 }  // namespace rlx::kernels

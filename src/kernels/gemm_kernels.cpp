@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/rounded_up.h"
 #include "kernels/highway_targets.h"
 #include "kernels/narrow_float.h"
 
@@ -26,7 +27,6 @@ constexpr int64_t kRowsForDots = 4;
 const void* at(const void* data, DType dtype, int64_t elements) {
   return static_cast<const char*>(data) + elements * static_cast<int64_t>(byte_size(dtype));
 }
-int64_t rounded_up(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 // Where the left operand can be read in place; see gemm_tile-inl.h.
 bool reads_lhs_in_place(const StridedMatrix& lhs, DType accumulator, int64_t rows) {
@@ -77,7 +77,7 @@ void pack_some_panels(const StridedMatrix& matrix, int64_t k, const PanelLayout&
 // How the rows are cut into tiles: as evenly as can be, for a tile of one row is slow.
 struct RowTiles {
   int64_t rows;
-  int64_t tiles() const { return (rows + kTileRows - 1) / kTileRows; }
+  int64_t tiles() const { return divided_up(rows, kTileRows); }
   int64_t begin(int64_t tile) const { return rows * tile / tiles(); }
 };
 
@@ -227,7 +227,7 @@ void multiply(const BlockProduct& b) {
   LeftTiles<T> left{};
   if (!ways.bf16_dots) {
     if (!reads_lhs_in_place(b.lhs, accumulator, b.rows))
-      rhs_scratch += rounded_up(b.rows * b.k * int64_t(sizeof(T))) / int64_t(sizeof(T));
+      rhs_scratch += aligned(b.rows * b.k * int64_t(sizeof(T))) / int64_t(sizeof(T));
     left = left_tiles(b, lhs_scratch);
   }
   const RowTiles row_tiles{b.rows};
@@ -374,9 +374,9 @@ size_t block_scratch_bytes(int64_t rows, int64_t k, const StridedMatrix& lhs, co
   const DType accumulator = rhs.dtype == f64 ? f64 : f32;
   const auto size = static_cast<int64_t>(byte_size(accumulator));
   int64_t bytes = 0;
-  if (!reads_lhs_in_place(lhs, accumulator, rows)) bytes += rounded_up(rows * k * size);
+  if (!reads_lhs_in_place(lhs, accumulator, rows)) bytes += aligned(rows * k * size);
   if (!packed || rhs.dtype != accumulator)
-    bytes += rounded_up(k * PanelLayout::kVectors * product_lanes(accumulator) * size);
+    bytes += aligned(k * PanelLayout::kVectors * product_lanes(accumulator) * size);
   return static_cast<size_t>(bytes);
 }
 

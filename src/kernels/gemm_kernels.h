@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/rounded_up.h"
 #include "kernels/gemm.h"
 
 namespace rlx::kernels {
@@ -24,8 +25,8 @@ struct PanelLayout {
   int64_t n = 0;
   int64_t lanes = 1;  ///< of a vector of the accumulator's type
 
-  int64_t vectors() const { return (n + lanes - 1) / lanes; }
-  int64_t panels() const { return (vectors() + kVectors - 1) / kVectors; }
+  int64_t vectors() const { return divided_up(n, lanes); }
+  int64_t panels() const { return divided_up(vectors(), kVectors); }
   /// The first vector of a panel, also of the one behind the last.
   int64_t begin(int64_t panel) const {
     int64_t back = panels() - panel, all = vectors();

@@ -2,6 +2,7 @@
 // layout that brgemm asks for does not depend on the number of rows: weights are packed once for all shapes. oneDNN 3.2
 // takes its slow reference implementation for a y whose rows are not adjacent (so columns cannot be split, either);
 // such shapes are refused.
+#include "base/rounded_up.h"
 #include "kernels/gemm_backends.h"
 #include "rlx/error.h"
 
@@ -160,7 +161,7 @@ class OnednnPlan : public GemmPlan {
       if (!find(row(i + 1) - row(i)))
         calls_.push_back(std::make_unique<CallPool>(make_primitive(*weights_, spec, row(i + 1) - row(i)), threads));
     for (const auto& calls : calls_)
-      slot_bytes_ = std::max(slot_bytes_, (calls->primitive().descs[kScratch].get_size() + 63) / 64 * 64);
+      slot_bytes_ = std::max(slot_bytes_, aligned(calls->primitive().descs[kScratch].get_size()));
   }
 
   size_t scratch_bytes() const override { return slot_bytes_ * static_cast<size_t>(spec_.threads); }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/rounded_up.h"
 #include "kernels/cost_model.h"
 
 namespace rlx::kernels {
@@ -19,8 +20,6 @@ constexpr int64_t kSumsBytes = kBlockRows * kTiledColumns * 4;
 // A block of columns lies in two panels at most.
 constexpr int64_t kPlainBytes = kBlockRows * 2 * PanelLayout::kVectors * kTileLines * 4;
 
-int64_t divided_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
-int64_t rounded_up(int64_t bytes) { return divided_up(bytes, 64) * 64; }
 bool is_narrow(DType t) { return t == f32 || t == bf16 || t == f16; }
 char* moved(const void* data, DType t, int64_t elements) {
   return static_cast<char*>(const_cast<void*>(data)) + elements * static_cast<int64_t>(byte_size(t));
@@ -53,7 +52,7 @@ TiledProduct::TiledProduct(const BlockProduct& b, int threads)
     row_parts_ = 1;
     // More than threads, so that one that was interrupted does not hold up the others.
     column_parts_ = threads == 1 ? 1 : std::min<int64_t>(column_blocks_, 4 * threads);
-    shared_bytes_ = row_blocks_ * pair_bytes_ + rounded_up(row_blocks_);
+    shared_bytes_ = row_blocks_ * pair_bytes_ + aligned(row_blocks_);
     packed_bytes_ = pair_bytes_;
   } else {
     column_parts_ = 1;
@@ -61,12 +60,12 @@ TiledProduct::TiledProduct(const BlockProduct& b, int threads)
         std::max(divided_up(row_blocks_, blocks_in_cache), std::min<int64_t>(4 * threads, m_ / kRowsWorthReading));
     if (threads > 1) row_parts_ = divided_up(row_parts_, threads) * threads;
     row_parts_ = std::min(row_parts_, row_blocks_);
-    shared_bytes_ = column_blocks_ * pair_bytes_ + rounded_up(column_blocks_);
+    shared_bytes_ = column_blocks_ * pair_bytes_ + aligned(column_blocks_);
     const int64_t most = divided_up(row_blocks_, row_parts_);
-    packed_bytes_ = most * pair_bytes_ + rounded_up(most);
+    packed_bytes_ = most * pair_bytes_ + aligned(most);
   }
   const auto plain = static_cast<int64_t>(block_scratch_bytes(kBlockRows, k_, b.lhs, b.rhs, b.packed));
-  slot_bytes_ = packed_bytes_ + kSumsBytes + kPlainBytes + rounded_up(plain);
+  slot_bytes_ = packed_bytes_ + kSumsBytes + kPlainBytes + aligned(plain);
 }
 
 bool TiledProduct::pack_rows(const BlockProduct& b, int64_t row, char* out) const noexcept {

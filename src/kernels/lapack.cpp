@@ -12,6 +12,7 @@
 #include <dlfcn.h>
 #endif
 
+#include "base/rounded_up.h"
 #include "kernels/lapack_routines.h"
 #include "kernels/lapack_widened.h"
 #include "rlx/error.h"
@@ -116,7 +117,7 @@ class Kernel : public MatrixKernel {
   template <class T>
   Place<T> reserve(int64_t count) {
     Place<T> place{scratch_bytes_};
-    scratch_bytes_ += (static_cast<size_t>(std::max<int64_t>(count, 1)) * sizeof(T) + 63) / 64 * 64;
+    scratch_bytes_ += aligned(static_cast<size_t>(std::max<int64_t>(count, 1)) * sizeof(T));
     return place;
   }
   /// Of so many multiplications and additions.

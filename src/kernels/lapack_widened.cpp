@@ -1,5 +1,7 @@
 #include "kernels/lapack_widened.h"
 
+#include "base/rounded_up.h"
+
 #include <algorithm>
 
 namespace rlx::kernels {
@@ -10,10 +12,10 @@ struct WidenedKernel final : MatrixKernel {
   std::array<int64_t, 4> counts;  // the operand's, then those of the results
   size_t wide_bytes;
 
-  static size_t bytes(int64_t count) { return (static_cast<size_t>(count) * sizeof(double) + 63) / 64 * 64; }
+  static size_t bytes(int64_t count) { return aligned(static_cast<size_t>(count) * sizeof(double)); }
 
   WidenedKernel(MatrixKernelPtr kernel, std::array<int64_t, 4> numbers)
-      : wide(std::move(kernel)), counts(numbers), wide_bytes((wide->scratch_bytes() + 63) / 64 * 64) {
+      : wide(std::move(kernel)), counts(numbers), wide_bytes(aligned(wide->scratch_bytes())) {
     scratch_bytes_ = wide_bytes;
     for (int64_t count : counts) scratch_bytes_ += bytes(count);
     work_ns_ = 1.5 * wide->work_ns();

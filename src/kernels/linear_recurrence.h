@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/rounded_up.h"
 #include "rlx/dtype.h"
 
 namespace rlx::kernels {
@@ -21,7 +22,7 @@ struct SelectiveScanArgs {
   int64_t batch = 0, steps = 0, channels = 0, n = 0;
   const void *x = nullptr, *delta = nullptr, *a = nullptr, *b = nullptr, *c = nullptr, *state = nullptr;
   void *y = nullptr, *last_state = nullptr;
-  int64_t blocks() const { return (channels + kStateColumns - 1) / kStateColumns; }
+  int64_t blocks() const { return divided_up(channels, kStateColumns); }
   int64_t tasks() const { return batch * blocks(); }
 };
 /// Scratch for n rows twice: the state and a's columns.
@@ -32,7 +33,7 @@ struct Mamba2Args {
   int64_t batch = 0, steps = 0, heads = 0, width = 0, n = 0;
   const void *x = nullptr, *dt = nullptr, *a = nullptr, *b = nullptr, *c = nullptr, *state = nullptr;
   void *y = nullptr, *last_state = nullptr;
-  int64_t blocks() const { return (width + kStateColumns - 1) / kStateColumns; }
+  int64_t blocks() const { return divided_up(width, kStateColumns); }
   int64_t tasks() const { return batch * heads * blocks(); }
 };
 void mamba2(const Mamba2Args& args, int64_t begin, int64_t end, void* scratch) noexcept;
@@ -43,7 +44,7 @@ struct GatedDeltaNetArgs {
   bool gate_per_channel = false;
   const void *q = nullptr, *k = nullptr, *v = nullptr, *g = nullptr, *beta = nullptr, *state = nullptr;
   void *y = nullptr, *last_state = nullptr;
-  int64_t blocks() const { return (m + kStateColumns - 1) / kStateColumns; }
+  int64_t blocks() const { return divided_up(m, kStateColumns); }
   int64_t tasks() const { return batch * heads * blocks(); }
 };
 void gated_delta_net(const GatedDeltaNetArgs& args, int64_t begin, int64_t end, void* scratch) noexcept;

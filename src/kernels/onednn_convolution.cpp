@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/rounded_up.h"
 #include "kernels/aligned_memory.h"
 #include "kernels/idle_objects.h"
 #include "kernels/onednn.h"
@@ -241,7 +242,7 @@ struct Program {
 
   int64_t take(size_t bytes) {
     const int64_t at = scratch;
-    scratch += static_cast<int64_t>((bytes + 63) / 64 * 64);
+    scratch += static_cast<int64_t>(aligned(bytes));
     return at;
   }
   size_t add(memory::desc desc, int operand, int64_t offset) {
@@ -452,7 +453,7 @@ template <class Count, class Take>
 void cut(std::vector<Slice>& slices, int64_t parts, int64_t unit, Count count, Take take) {
   std::vector<Slice> all;
   for (const Slice& s : slices) {
-    const int64_t units = (count(s) + unit - 1) / unit, pieces = std::clamp<int64_t>(units, 1, parts);
+    const int64_t units = divided_up(count(s), unit), pieces = std::clamp<int64_t>(units, 1, parts);
     for (int64_t i = 0; i < pieces; ++i) {
       const int64_t begin = units * i / pieces * unit, end = std::min(count(s), units * (i + 1) / pieces * unit);
       Slice piece = s;
@@ -532,7 +533,7 @@ std::vector<Slice> slices_of(const ConvolutionArgs& args, int64_t batch_groups, 
   if (batch_groups == 1) {
     const int64_t most = slices.front().args.batch, together = images_together(args, packs_weights);
     cut(
-        slices, (most + together - 1) / together, 1, [](const Slice& s) { return s.args.batch; },
+        slices, divided_up(most, together), 1, [](const Slice& s) { return s.args.batch; },
         [](Slice& s, int64_t begin, int64_t count) {
           s.offset[kX] += begin * s.args.x_batch_stride, s.offset[kY] += begin * s.args.y_batch_stride;
           s.args.batch = count;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/rounded_up.h"
 #include "kernels/highway_targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -18,7 +19,6 @@
 #define RLX_KERNELS_RECURRENT_LAYOUT
 namespace rlx::kernels {
 namespace {
-int64_t rounded_up(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
 /// A gate's columns, and all gates' columns.
 int64_t gate_stride(int64_t hidden) { return rounded_up(hidden, 16); }
 int64_t row_stride(RecurrentCell cell, int64_t hidden) {

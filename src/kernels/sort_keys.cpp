@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/rounded_up.h"
 #include "kernels/highway_targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -82,7 +83,7 @@ HWY_EXPORT(least);
 void keys_of_f32(const float* x, int64_t n, bool descending, uint32_t* to) noexcept {
   HWY_DYNAMIC_DISPATCH(keys)(x, n, descending, to);
 }
-int64_t least_places_work(int64_t k) { return (2 * k + 63) / 64 * 64; }
+int64_t least_places_work(int64_t k) { return aligned(2 * k); }
 int64_t least_places(const uint32_t* from, int64_t n, int64_t k, uint32_t* work, uint32_t* places) noexcept {
   return HWY_DYNAMIC_DISPATCH(least)(from, n, k, work, places);
 }

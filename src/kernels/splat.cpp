@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/rounded_up.h"
 #include "kernels/highway_targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -383,7 +384,7 @@ SplatBox box_of(const SplatArgs& a, const T* s) {
 
 }  // namespace
 
-int64_t SplatArgs::tile_rows() const { return (height + kTile - 1) / kTile; }
+int64_t SplatArgs::tile_rows() const { return divided_up(height, kTile); }
 
 void splat_boxes(const SplatArgs& args, SplatBox* boxes, int64_t begin, int64_t end) noexcept {
   for (int64_t i = begin; i < end; ++i)

@@ -3,6 +3,7 @@
 #include "kernels/window_pairs.h"
 
 #include <algorithm>
+#include <type_traits>
 
 #include "kernels/highway_targets.h"
 
@@ -48,6 +49,37 @@ void reduce_row(const float* top, const float* bottom, float* y, int64_t n) {
   });
 }
 
+/// Bytes: two rows at once, then the even ones and the odd ones, which share lanes of twice the width.
+template <class T, bool kLargest>
+void reduce_byte_row(const T* top, const T* bottom, T* y, int64_t n) {
+  const auto by = [&](auto d) HWY_ATTR {  // of int16_t
+    const hn::Repartition<T, decltype(d)> bytes;
+    const hn::Rebind<T, decltype(d)> out;
+    const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+    if (n < lanes) return false;
+    const auto at = [&](int64_t i) HWY_ATTR {
+      const auto a = hn::LoadU(bytes, top + 2 * i), b = hn::LoadU(bytes, bottom + 2 * i);
+      const auto pairs = hn::BitCast(d, kLargest ? hn::Max(a, b) : hn::Min(a, b));
+      auto even = hn::And(pairs, hn::Set(d, 0xff)), odd = pairs;
+      if constexpr (std::is_signed_v<T>) {
+        even = hn::ShiftRight<8>(hn::ShiftLeft<8>(pairs)), odd = hn::ShiftRight<8>(pairs);
+      } else {
+        odd = hn::BitCast(d, hn::ShiftRight<8>(hn::BitCast(hn::RebindToUnsigned<decltype(d)>(), pairs)));
+      }
+      hn::StoreU(hn::DemoteTo(out, kLargest ? hn::Max(even, odd) : hn::Min(even, odd)), out, y + i);
+    };
+    for (int64_t i = 0; i + lanes <= n; i += lanes) at(i);
+    if (n % lanes != 0) at(n - lanes);
+    return true;
+  };
+  if (by(hn::CappedTag<int16_t, 16>()) || by(hn::CappedTag<int16_t, 8>()) || by(hn::CappedTag<int16_t, 4>())) return;
+  for (int64_t i = 0; i < n; ++i) {
+    const T a = kLargest ? std::max(top[2 * i], top[2 * i + 1]) : std::min(top[2 * i], top[2 * i + 1]);
+    const T b = kLargest ? std::max(bottom[2 * i], bottom[2 * i + 1]) : std::min(bottom[2 * i], bottom[2 * i + 1]);
+    y[i] = kLargest ? std::max(a, b) : std::min(a, b);
+  }
+}
+
 template <Kept kKept>
 void select_row(const float* top, const float* bottom, const float* source, float* y_top, float* y_bottom, int64_t n) {
   over_row(n, [&](auto d, int64_t i) HWY_ATTR {
@@ -81,6 +113,19 @@ void reduce_min_row(const float* top, const float* bottom, float* y, int64_t n) 
   reduce_row<false>(top, bottom, y, n);
 }
 
+void reduce_max_i8_row(const int8_t* top, const int8_t* bottom, int8_t* y, int64_t n) {
+  reduce_byte_row<int8_t, true>(top, bottom, y, n);
+}
+void reduce_min_i8_row(const int8_t* top, const int8_t* bottom, int8_t* y, int64_t n) {
+  reduce_byte_row<int8_t, false>(top, bottom, y, n);
+}
+void reduce_max_u8_row(const uint8_t* top, const uint8_t* bottom, uint8_t* y, int64_t n) {
+  reduce_byte_row<uint8_t, true>(top, bottom, y, n);
+}
+void reduce_min_u8_row(const uint8_t* top, const uint8_t* bottom, uint8_t* y, int64_t n) {
+  reduce_byte_row<uint8_t, false>(top, bottom, y, n);
+}
+
 void select_kept_row(Kept kept, const float* top, const float* bottom, const float* source, float* y_top,
                      float* y_bottom, int64_t n) {
   switch (kept) {
@@ -102,12 +147,16 @@ namespace {
 
 HWY_EXPORT(reduce_max_row);
 HWY_EXPORT(reduce_min_row);
+HWY_EXPORT(reduce_max_i8_row);
+HWY_EXPORT(reduce_min_i8_row);
+HWY_EXPORT(reduce_max_u8_row);
+HWY_EXPORT(reduce_min_u8_row);
 HWY_EXPORT(select_kept_row);
 
 /// In the last two dims 2 by 2, one behind the other; in the others nothing slides.
 template <class Args>
 bool slide_by_pairs(const Args& a, const int64_t* dilation) {
-  if (a.dtype != DType::f32 || a.rank < 2) return false;
+  if (a.rank < 2) return false;
   for (int d = 0; d < a.rank; ++d) {
     const int64_t size = d >= a.rank - 2 ? 2 : 1;
     if (a.window[d] != size || a.stride[d] != size || a.low[d] != 0 || dilation[d] != 1 ||
@@ -121,23 +170,25 @@ bool slide_by_pairs(const Args& a, const int64_t* dilation) {
 
 bool are_pairs(const ReduceWindowArgs& a) {
   const bool spread = std::any_of(a.base_dilation, a.base_dilation + a.rank, [](int64_t by) { return by != 1; });
-  return (a.op == ReduceOp::max || a.op == ReduceOp::min) && !spread && slide_by_pairs(a, a.window_dilation) &&
-         a.x_strides[a.rank - 1] == 1;
+  const bool has_kernel = a.dtype == f32 || a.dtype == i8 || a.dtype == u8;
+  return has_kernel && (a.op == ReduceOp::max || a.op == ReduceOp::min) && !spread &&
+         slide_by_pairs(a, a.window_dilation) && a.x_strides[a.rank - 1] == 1;
 }
 bool are_pairs(const SelectAndScatterArgs& a) {
   // Planes of x and of what is scattered are counted alike: padding below nothing leaves fewer of these.
   for (int d = 0; d < a.rank - 2; ++d)
     if (a.out_dims[d] != a.x_dims[d]) return false;
-  return slide_by_pairs(a, a.dilation);
+  return a.dtype == f32 && slide_by_pairs(a, a.dilation);
 }
 
-void reduce_pairs(const ReduceWindowArgs& a, int64_t begin, int64_t end) noexcept {
-  const auto row_of =
-      a.op == ReduceOp::max ? HWY_DYNAMIC_DISPATCH(reduce_max_row) : HWY_DYNAMIC_DISPATCH(reduce_min_row);
+namespace {
+
+template <class T, class Row>
+void reduce_rows(const ReduceWindowArgs& a, int64_t begin, int64_t end, Row row_of) {
   const int last = a.rank - 1;
   const int64_t width = a.out_dims[last];
-  const auto* x = static_cast<const float*>(a.x);
-  auto* y = static_cast<float*>(a.y);
+  const auto* x = static_cast<const T*>(a.x);
+  auto* y = static_cast<T*>(a.y);
   for (int64_t at = begin; at < end;) {
     const int64_t column = at % width, stop = std::min(end, at - column + width);
     int64_t row = at / width, from = 2 * (row % a.out_dims[last - 1]) * a.x_strides[last - 1] + 2 * column;
@@ -149,6 +200,20 @@ void reduce_pairs(const ReduceWindowArgs& a, int64_t begin, int64_t end) noexcep
     row_of(x + from, x + from + a.x_strides[last - 1], y + at, stop - at);
     at = stop;
   }
+}
+
+}  // namespace
+
+void reduce_pairs(const ReduceWindowArgs& a, int64_t begin, int64_t end) noexcept {
+  const bool largest = a.op == ReduceOp::max;
+  if (a.dtype == f32)
+    return reduce_rows<float>(a, begin, end,
+                              largest ? HWY_DYNAMIC_DISPATCH(reduce_max_row) : HWY_DYNAMIC_DISPATCH(reduce_min_row));
+  if (a.dtype == i8)
+    return reduce_rows<int8_t>(
+        a, begin, end, largest ? HWY_DYNAMIC_DISPATCH(reduce_max_i8_row) : HWY_DYNAMIC_DISPATCH(reduce_min_i8_row));
+  reduce_rows<uint8_t>(a, begin, end,
+                       largest ? HWY_DYNAMIC_DISPATCH(reduce_max_u8_row) : HWY_DYNAMIC_DISPATCH(reduce_min_u8_row));
 }
 
 void select_pairs(const SelectAndScatterArgs& a, int64_t begin, int64_t end) noexcept {

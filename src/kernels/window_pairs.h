@@ -1,5 +1,6 @@
-// Pools of 2 by 2 elements side by side, f32: the greatest or least of four, and where its gradient goes. Each element
-// lies in one window at most, so nothing is added up. Neighbour: window.h, for windows of every kind.
+// Pools of 2 by 2 elements side by side, f32, i8 and u8: the greatest or least of four, and of f32 where its gradient
+// goes. Each element lies in one window at most, so nothing is added up. Neighbour: window.h, for windows of every
+// kind.
 #pragma once
 
 #include <cstdint>

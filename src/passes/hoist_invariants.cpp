@@ -152,6 +152,9 @@ std::optional<std::vector<Value>> hoist_from(const Site& site, size_t first_capt
 }  // namespace
 
 Graph hoist_invariants(const Graph& g) {
+  if (std::none_of(g.nodes().begin(), g.nodes().end(),
+                   [](const Node& node) { return node.op == &op::scan || node.op == &op::while_loop; }))
+    return g;
   return rewritten(g, [](const Site& site) -> std::optional<std::vector<Value>> {
     if (site.node.op == &op::scan) {
       const auto& a = site.node.attrs.as<ScanAttrs>();

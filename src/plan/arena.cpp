@@ -6,16 +6,10 @@
 #include <numeric>
 #include <utility>
 
+#include "base/rounded_up.h"
 #include "rlx/error.h"
 
 namespace rlx {
-
-namespace {
-
-constexpr size_t kAlignment = 64;
-size_t rounded(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
-
-}  // namespace
 
 ArenaPlan plan_arena(std::span<const BufferLife> buffers) {
   constexpr size_t kMostArenaBytes = size_t{1} << 60;  // no machine has more, and no sum below wraps
@@ -31,14 +25,14 @@ ArenaPlan plan_arena(std::span<const BufferLife> buffers) {
     for (size_t other : placed) {
       const BufferLife& o = buffers[other];
       if (o.last < b.first || b.last < o.first) continue;
-      if (at + rounded(b.bytes) <= plan.offsets[other]) break;  // the gap before it is large enough
-      at = std::max(at, plan.offsets[other] + rounded(o.bytes));
+      if (at + aligned(b.bytes) <= plan.offsets[other]) break;  // the gap before it is large enough
+      at = std::max(at, plan.offsets[other] + aligned(o.bytes));
     }
-    if (at + rounded(b.bytes) > kMostArenaBytes)
+    if (at + aligned(b.bytes) > kMostArenaBytes)
       fail(ErrorCode::out_of_memory, "no memory for values that are needed at one time: ", at, " and ", b.bytes,
            " bytes");
     plan.offsets[i] = at;
-    plan.bytes = std::max(plan.bytes, at + rounded(b.bytes));
+    plan.bytes = std::max(plan.bytes, at + aligned(b.bytes));
     placed.insert(std::upper_bound(placed.begin(), placed.end(), i,
                                    [&](size_t x, size_t y) { return plan.offsets[x] < plan.offsets[y]; }),
                   i);
@@ -49,8 +43,8 @@ ArenaPlan plan_arena(std::span<const BufferLife> buffers) {
 size_t largest_live_bytes(std::span<const BufferLife> buffers) {
   std::map<size_t, std::pair<size_t, size_t>> changes;  // at a step: what begins, and what ended before it
   for (const BufferLife& b : buffers) {
-    changes[b.first].first += rounded(b.bytes);
-    changes[b.last + 1].second += rounded(b.bytes);
+    changes[b.first].first += aligned(b.bytes);
+    changes[b.last + 1].second += aligned(b.bytes);
   }
   size_t live = 0, most = 0;
   for (const auto& [step, change] : changes) {

@@ -20,6 +20,7 @@
 #include <sys/sysctl.h>
 #endif
 
+#include "base/hash.h"
 #include "compile/backends.h"
 #include "io/atomic_file.h"
 #include "kernels/cost_model.h"
@@ -30,7 +31,7 @@ namespace rlx {
 namespace {
 
 using Json = nlohmann::ordered_json;
-constexpr const char* kMachineFormat = "rlx machine 1";
+constexpr const char* kMachineFormat = "rlx machine 2";
 
 struct Measured {
   const char *name, *what, *unit;
@@ -40,35 +41,37 @@ struct Measured {
 constexpr Measured kFields[] = {
     {"small_product_gflops", "f32 product, 64 x 64 x 64", "GF/s", &MachineSpeeds::small_product_gflops, 1e6},
     {"product_gflops", "f32 product, 1024 x 1024 x 1024", "GF/s", &MachineSpeeds::product_gflops, 1e6},
+    {"product_half_gflops", "the same by half of the threads", "GF/s", &MachineSpeeds::product_half_gflops, 1e8},
     {"product_all_gflops", "the same by all threads", "GF/s", &MachineSpeeds::product_all_gflops, 1e8},
     {"attention_gflops", "attention, 12 heads, 256 places", "GF/s", &MachineSpeeds::attention_gflops, 1e6},
-    {"read_gbs", "memory read", "GB/s", &MachineSpeeds::read_gbs, 1e5},
-    {"update_gbs", "memory read and written", "GB/s", &MachineSpeeds::update_gbs, 1e5},
     {"reduction_gbs", "sums of rows in the cache", "GB/s", &MachineSpeeds::reduction_gbs, 1e5},
-    {"launch_us", "a run of one small op", "us", &MachineSpeeds::launch_us, 1e6},
     {"hand_over_us", "parts for all threads", "us", &MachineSpeeds::hand_over_us, 1e6},
     {"tile_rows", "rows that pay for matrix tiles", "", &MachineSpeeds::tile_rows, 1 << 20},
+    {"read_gbs", "memory read", "GB/s", &MachineSpeeds::read_gbs, 1e5},
+    {"launch_us", "a run of one small op", "us", &MachineSpeeds::launch_us, 1e6},
 };
 
-/// FNV-1a: the same in each process.
-uint64_t key_of(std::string_view text) {
-  uint64_t hash = 0xcbf29ce484222325u;
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
-  return hash;
-}
+}  // namespace
 
 kernels::CostModel cost_model_of(const MachineSpeeds& s) {
+  // A part should take as long as some hand-overs. Work that is no product is estimated in nanoseconds of a machine
+  // that sums rows at 137 GB/s in its cache.
+  constexpr double kHandOvers = 4, kReduction_gbs = 137;
   kernels::CostModel model;
-  // A part should take some hand-overs' time: the default is 3.5 us at 75 multiply-adds a nanosecond.
-  constexpr double kHandOvers = 4;
-  if (s.hand_over_us > 0 && s.product_gflops > 0)
+  const double part_us = kHandOvers * s.hand_over_us;
+  if (part_us > 0 && s.small_product_gflops > 0)
     model.part_work = static_cast<int64_t>(
-        std::clamp(kHandOvers * s.hand_over_us * s.product_gflops * 500, double{1 << 16}, double{1 << 22}));
+        std::clamp(part_us * s.small_product_gflops * 500, double{1 << 16}, double{1 << 22}));  // 2 flops each
+  if (part_us > 0 && s.reduction_gbs > 0)
+    model.split_ns = std::clamp(part_us * 1000 * s.reduction_gbs / kReduction_gbs, 1000.0, 100000.0);
+  if (s.attention_gflops > 0) model.attention_ns = std::clamp(2 / s.attention_gflops, 0.0005, 2.0);
   if (s.tile_rows > 0) model.tile_rows = static_cast<int64_t>(std::max(1.0, std::round(s.tile_rows)));
+  // Where two threads share the units that multiply, the second of them brings hand-overs and nothing else.
+  constexpr double kNoFaster = 0.97;
+  if (s.threads > 1 && s.product_all_gflops > 0 && s.product_half_gflops >= kNoFaster * s.product_all_gflops)
+    model.threads = s.threads / 2;
   return model;
 }
-
-}  // namespace
 
 std::string processor_name() {
 #if defined(__x86_64__)
@@ -103,10 +106,8 @@ std::string machine_file() {
   if (const char* given = std::getenv("RLX_CACHE_DIR"); given && *given) folder = given;
   else if (const char* home = std::getenv("HOME"); home && *home) folder = std::filesystem::path(home) / ".cache/rlx";
   else return "";
-  std::ostringstream name;
-  name << "machine-" << std::hex << std::setw(16) << std::setfill('0')
-       << key_of(text_of(processor_name(), ", ", kernels::ThreadPool::hardware_threads())) << ".json";
-  return (folder / name.str()).string();
+  const uint64_t key = fnv1a(text_of(processor_name(), ", ", kernels::ThreadPool::hardware_threads()));
+  return (folder / ("machine-" + hex_text(key) + ".json")).string();
 }
 
 std::string MachineSpeeds::json() const {

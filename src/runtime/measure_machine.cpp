@@ -69,16 +69,14 @@ Value product(std::vector<Value>& in) { return matmul(in[0], in[1]); }
 /// The fewest rows from which on products are faster by tiles, and stay so.
 double rows_that_pay() {
   if (!kernels::has_matrix_tiles()) return 0;
-  struct Restored {  // also if a measurement fails
-    kernels::CostModel before = kernels::cost_model();
-    ~Restored() { kernels::set_cost_model(before); }
-  } restored;
   const int64_t rows[] = {32, 48, 64, 96, 128, 192, 256};
   int64_t least = 512;
   for (size_t i = std::size(rows); i-- > 0;) {
     double seconds[2];
     for (const bool tiles : {false, true}) {
-      kernels::set_cost_model({restored.before.part_work, tiles ? 1 : int64_t{1} << 20});
+      kernels::CostModel model = kernels::cost_model();
+      model.tile_rows = tiles ? 1 : int64_t{1} << 20;
+      const kernels::CostModelHere here(model);
       seconds[tiles] = seconds_of({{rows[i], 384}, {384, 1536}}, 1, product, 1);
     }
     if (seconds[1] > seconds[0]) break;
@@ -106,10 +104,13 @@ MachineSpeeds measure_machine(const std::function<void(size_t, size_t, std::stri
        [&] {
          s.product_gflops = flops(1024, 1024, 1024, seconds_of({{1024, 1024}, {1024, 1024}}, 1, product, 1));
        }},
-      {"large products by all threads",
+      {"large products by several threads",
        [&] {
-         s.product_all_gflops =
-             flops(1024, 1024, 1024, seconds_of({{1024, 1024}, {1024, 1024}}, s.threads, product, 1));
+         const auto speed_of = [&](int threads) {
+           return flops(1024, 1024, 1024, seconds_of({{1024, 1024}, {1024, 1024}}, threads, product, 1));
+         };
+         s.product_half_gflops = speed_of(std::max(1, s.threads / 2));
+         s.product_all_gflops = speed_of(s.threads);
        }},
       {"attention",
        [&] {
@@ -124,11 +125,6 @@ MachineSpeeds measure_machine(const std::function<void(size_t, size_t, std::stri
        [&] {
          const double seconds = seconds_of({{16384, 4096}}, 1, [](auto& in) { return reduce_sum(in[0], {1}); });
          s.read_gbs = 4.0 * 16384 * 4096 / seconds * 1e-9;
-       }},
-      {"memory written",
-       [&] {
-         const double seconds = seconds_of({{4096, 4096}, {4096, 4096}}, 1, [](auto& in) { return in[0] + in[1]; });
-         s.update_gbs = 12.0 * 4096 * 4096 / seconds * 1e-9;
        }},
       {"reductions",
        [&] {

@@ -131,7 +131,7 @@ std::shared_ptr<const CachedProgram> ProgramCache::find_or_make(const Graph& g, 
     if (!options.cache_dir.empty()) save_entry({options.cache_dir, key}, g, *made);
   }
   auto program = std::make_shared<const CachedProgram>(
-      CachedProgram{backend.lower(std::move(made->graph)), std::move(made->report)});
+      CachedProgram{backend.lower(std::move(made->graph)), std::move(made->report), key});
   if (entries_.size() >= kMostPrograms) entries_.erase(entries_.begin());
   entries_.push_back({std::move(key), g, program});
   return program;

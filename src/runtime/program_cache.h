@@ -12,6 +12,7 @@ namespace rlx {
 struct CachedProgram {
   std::shared_ptr<const Program> program;
   DispatchReport report;
+  std::string key;
 };
 
 ExecutionConfig config_of(const Graph& g, const Backend& backend, const CompileOptions& options);

@@ -1,14 +1,17 @@
 // Sessions and compiled graphs; see the header.
 #include "rlx/session.h"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <filesystem>
 #include <mutex>
 
 #include "compile/backends.h"
 #include "compile/pipeline.h"
 #include "ir/leaves.h"
+#include "kernels/cost_model.h"
 #include "runtime/machine.h"
 #include "runtime/program_cache.h"
 
@@ -59,6 +62,7 @@ struct CompiledGraph::State {
     program = cache->find_or_make(graph, *backend, options);
     LoadOptions load{most_threads, {}};
     for (const auto& input : signature.inputs) load.donated.push_back(options.donate.contains(input.name));
+    if (!options.cache_dir.empty()) load.keep_in = (std::filesystem::path(options.cache_dir) / program->key).string();
     executable = program->program->load(load);
     for (auto& [name, value] : waiting) executable->bind(name, std::move(value));
     waiting.clear();
@@ -256,6 +260,8 @@ Session::Session(Device device, SessionOptions options) {
     fail(ErrorCode::invalid_argument, "threads must be 0 (as many as there are) to 256, got ", options.threads);
   use_measured_machine();
   int threads = options.threads > 0 ? options.threads : backend->threads();
+  if (const int measured = kernels::cost_model().threads; options.threads == 0 && measured > 0)
+    threads = std::min(threads, measured);
   state_ = std::make_shared<State>(State{device, threads, std::move(backend)});
 }
 Device Session::device() const { return state_->device; }

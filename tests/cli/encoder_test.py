@@ -72,6 +72,34 @@ class Embed(ProgramTest):
         self.succeeds("embed", "A sentence.", RLX_MODEL=str(MODEL))
 
 
+class Starts(ProgramTest):
+    def test_a_start_gives_what_a_run_gives_with_and_without_what_an_earlier_one_left(self):
+        lines = [json.loads(line) for line in self.succeeds(
+            "bench", "--model", MODEL, "--iters", 5, "--budget", 0, "1x16", "first_1x16", "restart_1x16").splitlines()]
+        self.assertEqual([line["case"] for line in lines], ["minilm_1x16", "first_1x16", "restart_1x16"])
+        self.assertEqual(lines[1]["head"], lines[0]["head"])
+        self.assertEqual(lines[2]["head"], lines[0]["head"])
+
+    def test_embeddings_are_the_same_from_the_disk_cache(self):
+        cache = self.folder / "cache"
+
+        def embed(**environment):
+            return self.succeeds("embed", "--model", MODEL, "--json", "--threads", 1, "One sentence.", **environment)
+
+        wanted = embed()
+        for _ in range(3):
+            self.assertEqual(embed(RLX_CACHE_DIR=str(cache)), wanted)
+        kept = [path for path in cache.iterdir() if path.suffix == ".packed"]
+        self.assertEqual(len(kept), 1)
+        content = bytearray(kept[0].read_bytes())
+        content[len(content) // 2] ^= 1
+        kept[0].write_bytes(content)
+        done = rlx("embed", "--model", MODEL, "--json", "--threads", 1, "One sentence.", RLX_CACHE_DIR=str(cache))
+        self.assertEqual((done.returncode, done.stdout), (0, wanted))
+        self.assertIn("left aside and made again: piece '", done.stderr)
+        self.assertEqual(embed(RLX_CACHE_DIR=str(cache)), wanted)
+
+
 class Tokenize(ProgramTest):
     def test_5000_lines_have_the_ids_of_the_tokenizers_package(self):
         lines = GOLDEN / "tokenizer/lines.txt"

@@ -155,7 +155,8 @@ class Bench(ProgramTest):
 
     def test_every_kernel_case_runs(self):
         cases = ["gemm_8", "softmax_4x8", "layernorm_4x8", "ewchain_4x8", "sdpa_1x2x8x4", "conv3x3_1x4x6",
-                 "dwconv3x3_2x4x6", "sumcol_4x8"]
+                 "dwconv3x3_2x4x6", "sumcol_4x8", "linear_i8_2x128x64", "linear_i4_2x128x64", "qmatmul_2x8x8", "digits_2",
+                 "digits_i8_2"]
         self.assertEqual([line["case"] for line in self.lines(*cases, "--iters", 1)], cases)
 
 

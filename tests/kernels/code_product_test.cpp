@@ -27,7 +27,7 @@ int32_t code(DType t, const std::vector<uint8_t>& codes, int64_t i) {
 }
 
 /// Codes that differ from the judge's, and bytes written outside.
-int64_t wrong_codes(const Case& c, std::mt19937& random) {
+int64_t wrong_codes(const Case& c, std::mt19937& random, CodeForm form = best_code_form()) {
   const auto draw = [&](int64_t count) {
     std::vector<uint8_t> codes(static_cast<size_t>(count));
     for (uint8_t& v : codes) v = static_cast<uint8_t>(random());
@@ -42,10 +42,11 @@ int64_t wrong_codes(const Case& c, std::mt19937& random) {
     multipliers.push_back(0.00003f * static_cast<float>(random() % 1000));
   }
   CodeWeights weights{c.w, c.w_zero, c.k, c.n};
-  AlignedMemory packed = aligned_memory(packed_code_bytes(c.k, c.n));
+  weights.form = form;
+  AlignedMemory packed = aligned_memory(packed_code_bytes(weights));
   pack_codes(weights, w.data(), c.n, 1, packed.get());
   weights.packed = packed.get();
-  const size_t scratch_bytes = code_product_scratch_bytes(c.m, c.k);
+  const size_t scratch_bytes = code_product_scratch_bytes(weights, c.m);
   AlignedMemory scratch = aligned_memory(scratch_bytes + 64);
   std::fill_n(scratch.get() + scratch_bytes, 64, '\x55');
   constexpr int64_t kBehind = 64;
@@ -77,23 +78,55 @@ int64_t wrong_codes(const Case& c, std::mt19937& random) {
 
 }  // namespace
 
-TEST_CASE("products of codes are exact, whatever the signs, zero points and tails, and sums wrap") {
+TEST_CASE("products of codes are exact, whatever the form, signs, zero points and tails, and sums wrap") {
   for_each_target([] {
-    std::mt19937 random(1);
-    for (DType x : {i8, u8})
-      for (DType w : {i8, u8})
-        for (int64_t m : {1, 5, 16, 17, 33, 70})
-          for (int64_t k : {0, 1, 3, 64, 65, 130})
-            for (int64_t n : {1, 15, 16, 33, 64, 100}) {
-              const auto zero = [&](DType t) { return static_cast<int32_t>(random() % 256) - (t == i8 ? 128 : 0); };
-              const Case c{x, w, m, k, n, zero(x), random() % 2 ? zero(w) : 0, zero(x)};
-              INFO(x, " times ", w, ", ", m, "x", k, "x", n, ", zero points ", c.x_zero, ", ", c.w_zero);
-              CHECK(wrong_codes(c, random) == 0);
-            }
+    for (CodeForm form : {CodeForm::plain, CodeForm::avx_vnni, CodeForm::avx512_vnni, CodeForm::tiles}) {
+      if (!has_code_form(form)) continue;
+      std::mt19937 random(1);
+      for (DType x : {i8, u8})
+        for (DType w : {i8, u8})
+          for (int64_t m : {1, 5, 16, 17, 33, 70})
+            for (int64_t k : {0, 1, 3, 64, 65, 130})
+              for (int64_t n : {1, 15, 16, 33, 64, 100}) {
+                const auto zero = [&](DType t) { return static_cast<int32_t>(random() % 256) - (t == i8 ? 128 : 0); };
+                const Case c{x, w, m, k, n, zero(x), random() % 2 ? zero(w) : 0, zero(x)};
+                INFO("form ", static_cast<int>(form), ": ", x, " times ", w, ", ", m, "x", k, "x", n, ", zero points ",
+                     c.x_zero, ", ", c.w_zero);
+                CHECK(wrong_codes(c, random, form) == 0);
+              }
+    }
   });
+}
+
+TEST_CASE("the largest codes of either sign do not saturate on their way, in any form") {
+  for (CodeForm form : {CodeForm::plain, CodeForm::avx_vnni, CodeForm::avx512_vnni, CodeForm::tiles}) {
+    if (!has_code_form(form)) continue;
+    for (DType x_dtype : {i8, u8})
+      for (DType w_dtype : {i8, u8})
+        for (const uint8_t x_code : {uint8_t{0x7f}, uint8_t{0x80}, uint8_t{0xff}})
+          for (const uint8_t w_code : {uint8_t{0x7f}, uint8_t{0x80}, uint8_t{0xff}}) {
+            constexpr int64_t kDepth = 256, kColumns = 32;
+            const std::vector<uint8_t> x(kDepth, x_code), w(kDepth * kColumns, w_code);
+            const std::vector<int32_t> bias(kColumns);
+            std::vector<uint8_t> y(kColumns);
+            CodeProduct p;
+            p.w.dtype = w_dtype, p.w.k = kDepth, p.w.n = kColumns, p.w.form = form;
+            AlignedMemory packed = aligned_memory(packed_code_bytes(p.w)),
+                          scratch = aligned_memory(code_product_scratch_bytes(p.w, 1));
+            pack_codes(p.w, w.data(), kColumns, 1, packed.get());
+            p.w.packed = packed.get(), p.dtype = x_dtype, p.rows = 1, p.x = x.data(), p.x_stride = kDepth;
+            p.multiplier = 1.0f / 65536, p.bias = bias.data(), p.y = y.data(), p.y_stride = kColumns;
+            multiply_packed_codes(p, 0, kColumns, scratch.get());
+            const int64_t sum = kDepth * code(x_dtype, x, 0) * code(w_dtype, w, 0);
+            const float low = x_dtype == i8 ? -128.0f : 0.0f;
+            const float wanted = std::clamp(std::nearbyint(static_cast<float>(sum) / 65536), low, low + 255);
+            for (int64_t j = 0; j < kColumns; ++j) CHECK(code(x_dtype, y, j) == static_cast<int32_t>(wanted));
+          }
+  }
 }
 
 TEST_CASE("rows that do not fit the cache are taken in pieces") {
   std::mt19937 random(2);
-  CHECK(wrong_codes({i8, i8, 300, 4000, 20, 3, 0, 1}, random) == 0);
+  for (CodeForm form : {CodeForm::plain, CodeForm::avx_vnni, CodeForm::avx512_vnni, CodeForm::tiles})
+    if (has_code_form(form)) CHECK(wrong_codes({i8, i8, 300, 4000, 20, 3, 0, 1}, random, form) == 0);
 }

@@ -98,3 +98,53 @@ TEST_CASE("planes that are fewer behind the window than before it are no pairs t
   a.out_dims[0] = 3;  // padding below nothing
   CHECK_FALSE(are_pairs(a));
 }
+
+namespace {
+
+template <class T>
+void check_pools_of_bytes(DType dtype) {
+  for (int64_t width = 1; width <= 70; ++width) {
+    Random r(static_cast<uint64_t>(width));
+    const int64_t planes = 2, rows = 4 + width % 2, columns = 2 * width + r.below(2), height = rows / 2;
+    std::vector<T> x(static_cast<size_t>(planes * rows * columns)), y(static_cast<size_t>(planes * height * width) + 1);
+    for (T& v : x) v = static_cast<T>(r.below(256));
+    ReduceWindowArgs pool;
+    pool.dtype = dtype, pool.x = x.data(), pool.y = y.data(), pool.rank = 3;
+    const int64_t x_dims[] = {planes, rows, columns}, out_dims[] = {planes, height, width};
+    for (int d = 0; d < 3; ++d) {
+      pool.x_dims[d] = x_dims[d], pool.x_strides[d] = d == 0 ? rows * columns : d == 1 ? columns : 1;
+      pool.out_dims[d] = out_dims[d], pool.window[d] = pool.stride[d] = d == 0 ? 1 : 2;
+      pool.base_dilation[d] = pool.window_dilation[d] = 1;
+    }
+    const auto count = static_cast<int64_t>(y.size()) - 1;
+    for (ReduceOp op : {ReduceOp::max, ReduceOp::min}) {
+      pool.op = op;
+      REQUIRE(are_pairs(pool));
+      y.back() = 77;
+      const int64_t middle = r.below(count + 1);
+      reduce_window(pool, 0, middle);
+      reduce_window(pool, middle, count);
+      int64_t wrong = y.back() != 77;
+      for (int64_t k = 0; k < count; ++k) {
+        const int64_t at = k / width / height * rows * columns + k / width % height * 2 * columns + k % width * 2;
+        T wanted = x[static_cast<size_t>(at)];
+        for (int64_t next : {at + 1, at + columns, at + columns + 1}) {
+          const T v = x[static_cast<size_t>(next)];
+          if (op == ReduceOp::max ? v > wanted : v < wanted) wanted = v;
+        }
+        wrong += y[static_cast<size_t>(k)] != wanted;
+      }
+      CAPTURE(width);
+      CHECK(wrong == 0);
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("pools of pairs of bytes equal their definition, of either sign") {
+  for_each_target([&] {
+    check_pools_of_bytes<int8_t>(i8);
+    check_pools_of_bytes<uint8_t>(u8);
+  });
+}

@@ -6,10 +6,13 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "kernels/cost_model.h"
 #include "kernels/thread_pool.h"
 #include "rlx/error.h"
+#include "rlx/session.h"
+#include "runtime/machine.h"
 
 using namespace rlx;
 
@@ -18,9 +21,9 @@ namespace {
 MachineSpeeds plausible() {
   MachineSpeeds s;
   s.processor = processor_name(), s.threads = kernels::ThreadPool::hardware_threads();
-  s.small_product_gflops = 40.5, s.product_gflops = 120, s.product_all_gflops = 230, s.attention_gflops = 90;
-  s.read_gbs = 12.25, s.update_gbs = 17, s.reduction_gbs = 60, s.launch_us = 0.4, s.hand_over_us = 1.5,
-  s.tile_rows = 96;
+  s.small_product_gflops = 40.5, s.product_gflops = 120, s.product_half_gflops = 125, s.product_all_gflops = 230;
+  s.attention_gflops = 80, s.reduction_gbs = 137, s.hand_over_us = 1.5, s.tile_rows = 96;
+  s.read_gbs = 12.25, s.launch_us = 0.4;
   return s;
 }
 
@@ -67,7 +70,7 @@ TEST_CASE("a calibration that is damaged, old, or of another machine is refused 
       {"", "not a JSON object"},
       {good.substr(0, good.size() / 2), "not a JSON object"},
       {"[1, 2]", "not a JSON object"},
-      {changed(good, "rlx machine 1", "rlx machine 0"), "format"},
+      {changed(good, "rlx machine 2", "rlx machine 1"), "format"},
       {changed(good, "\"processor\": \"", "\"processor\": \"Other "), "and this is"},
       {changed(good, "\"threads\": ", "\"threads\": 1"), "threads"},
       {changed(good, "\"threads\": ", "\"threads\": -"), "'threads'"},
@@ -101,12 +104,53 @@ TEST_CASE("measuring finds speeds, and leaves the cost model as it was") {
   const kernels::CostModel before = kernels::cost_model();
   size_t calls = 0;
   const MachineSpeeds s = measure_machine([&](size_t done, size_t all, std::string_view) { calls += done <= all; });
-  CHECK(calls == 11);
+  CHECK(calls == 10);
   CHECK(kernels::cost_model() == before);
-  for (double v : {s.small_product_gflops, s.product_gflops, s.product_all_gflops, s.attention_gflops, s.read_gbs,
-                   s.update_gbs, s.reduction_gbs, s.launch_us})
+  for (double v : {s.small_product_gflops, s.product_gflops, s.product_half_gflops, s.product_all_gflops,
+                   s.attention_gflops, s.read_gbs, s.reduction_gbs, s.launch_us})
     CHECK(v > 0);
   CHECK_NOTHROW(MachineSpeeds::parse(s.json()));
+}
+
+TEST_CASE("what was measured decides what is split, by how many threads, and what goes by tiles") {
+  MachineSpeeds s = plausible();
+  s.threads = 8;
+  const kernels::CostModel usual, model = cost_model_of(s);
+  CHECK(model.part_work == int64_t{121500});  // 4 x 1.5 us x 40.5 GF/s, of 2 flops each
+  CHECK(model.split_ns == doctest::Approx(6000));
+  CHECK(model.attention_ns == doctest::Approx(0.025));
+  CHECK(model.tile_rows == 96);
+  CHECK(model.threads == 0);  // all are faster than half
+  s.product_half_gflops = 228;
+  CHECK(cost_model_of(s).threads == 4);
+  s.reduction_gbs = 274;  // twice as fast: what takes as long is twice as much
+  CHECK(cost_model_of(s).split_ns == doctest::Approx(12000));
+  CHECK(cost_model_of(MachineSpeeds()) == usual);
+  s.hand_over_us = 1e6, s.small_product_gflops = 1e6, s.attention_gflops = 1e-9;  // nonsense stays within bounds
+  CHECK(cost_model_of(s).part_work == 1 << 22);
+  CHECK(cost_model_of(s).split_ns == 100000);
+  CHECK(cost_model_of(s).attention_ns == 2);
+}
+
+TEST_CASE("sessions that are used while another thread measures choose as before") {
+  const kernels::CostModel before = kernels::cost_model();
+  const kernels::CostModelHere measuring({1, 1, 1, 1, 1});
+  CHECK(kernels::cost_model().tile_rows == 1);
+  kernels::CostModel elsewhere;
+  int threads = 0;
+  std::thread([&] {
+    elsewhere = kernels::cost_model();
+    threads = Session().threads();
+  }).join();
+  CHECK(elsewhere == before);
+  CHECK(threads == (before.threads > 0 ? before.threads : kernels::ThreadPool::hardware_threads()));
+  CHECK(Session().threads() == 1);  // as this thread's model says, where nobody asks for a number
+  CHECK(Session(Device::cpu(), {2}).threads() == 2);
+  {
+    const kernels::CostModelHere inner({2, 2, 2, 2, 2});
+    CHECK(kernels::cost_model().tile_rows == 2);
+  }
+  CHECK(kernels::cost_model().tile_rows == 1);
 }
 
 TEST_CASE("the best device is one that is available") {

@@ -1,10 +1,17 @@
-"""ONNX Runtime and OpenVINO behind one function: a model and its inputs give a function that runs."""
+"""ONNX Runtime and OpenVINO behind one function: a model and its inputs give a function that runs. `kept`: where what was
+compiled is looked for, and left for the next time."""
+
+import pathlib
 
 
-def onnxruntime_runner(model, inputs, threads):
+def onnxruntime_runner(model, inputs, threads, kept=None):
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
+    if kept and pathlib.Path(kept + ".onnx").exists():
+        model, options.graph_optimization_level = kept + ".onnx", onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    elif kept:
+        options.optimized_model_filepath = kept + ".onnx"
     options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
     options.log_severity_level = 3
     session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
@@ -33,10 +40,12 @@ class _Bound:
         return self.binding.get_outputs()[0].numpy().astype(dtype)
 
 
-def openvino_runner(model, inputs, threads):
+def openvino_runner(model, inputs, threads, kept=None):
     import openvino
 
     core = openvino.Core()
+    if kept:
+        core.set_property({"CACHE_DIR": kept})
     read = core.read_model(model)
     read.reshape({name: list(value.shape) for name, value in inputs.items()})
     settings = {"INFERENCE_NUM_THREADS": threads, "NUM_STREAMS": 1, "PERFORMANCE_HINT": "LATENCY",

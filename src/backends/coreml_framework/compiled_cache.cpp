@@ -12,6 +12,7 @@
 #include <fstream>
 #include <vector>
 
+#include "base/hash.h"
 #include "rlx/error.h"
 
 namespace rlx::coreml_framework {
@@ -19,27 +20,17 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// FNV-1a, 64 bits, twice from different beginnings: 128 bits name a content.
+/// FNV-1a twice, the second time of each byte's complement from another beginning: 128 bits name a content.
 struct Fingerprint {
-  uint64_t a = 0xcbf29ce484222325, b = 0x9ae16a3b2f90404f;
+  Fnv1a a, b{0x9ae16a3b2f90404f};
   void add(const char* bytes, size_t count) {
-    constexpr uint64_t kPrime = 0x100000001b3;
-    for (size_t i = 0; i < count; ++i) {
-      a = (a ^ static_cast<unsigned char>(bytes[i])) * kPrime;
-      b = (b ^ static_cast<unsigned char>(bytes[i]) ^ (b >> 29)) * kPrime;
-    }
+    for (size_t i = 0; i < count; ++i) a.add(bytes[i]), b.add(static_cast<char>(~bytes[i]));
   }
   void add(const std::string& text) {
     add(text.data(), text.size());
     add("\0", 1);
   }
-  std::string hex() const {
-    constexpr char kHex[] = "0123456789abcdef";
-    std::string text;
-    for (uint64_t half : {a, b})
-      for (int shift = 60; shift >= 0; shift -= 4) text += kHex[(half >> shift) & 15];
-    return text;
-  }
+  std::string hex() const { return hex_text(a.hash) + hex_text(b.hash); }
 };
 
 /// Files below the folder; `error` says why the walk ended early.

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "backends/cpu/nested.h"
+#include "base/rounded_up.h"
 
 namespace rlx::cpu {
 
@@ -16,7 +17,7 @@ class BodyCall {
   BodyCall(const LoweringContext& c, const Graph& body) : body_(c, {body}) {
     for (const Type& t : body.output_types()) sizes_.push_back(byte_size(t.dtype));
   }
-  size_t scratch_bytes() const { return body_.arena_bytes() + body_.table_bytes() + rounded(sizes_.size() * kScalar); }
+  size_t scratch_bytes() const { return body_.arena_bytes() + body_.table_bytes() + aligned(sizes_.size() * kScalar); }
   /// In one run's scratch.
   struct Ready : Nested::Ready {
     const BodyCall& call;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/rounded_up.h"
 #include "kernels/convolution_matrix.h"
 #include "kernels/gemm.h"
 
@@ -14,7 +15,6 @@ using kernels::ConvolutionArgs;
 
 constexpr int64_t kPieceBytes = 1 << 20;  // of the matrix: half of a usual L2 cache
 
-int64_t divided_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t size_of(DType t) { return static_cast<int64_t>(byte_size(t)); }
 
 struct Extents {

@@ -7,6 +7,7 @@
 #include <map>
 #include <mutex>
 
+#include "backends/cpu/kept_weights.h"
 #include "backends/cpu/lowerings.h"
 #include "backends/cpu/schedule.h"
 #include "ir/leaves.h"
@@ -79,8 +80,9 @@ class CpuExecutable final : public Executable {
     std::scoped_lock lock(mutex_);
     params_[name] = aligned(std::move(value));
     for (const std::string& made : hoisted_) params_.erase(made);
+    kept_ = {};
     instances_.clear();  // their steps point into the old value
-    packed_ = std::make_unique<PackedCache>();
+    packed_.reset();
   }
 
   void run(Tensors inputs, std::span<Tensor> outputs, const RunOptions& options) override {
@@ -132,7 +134,7 @@ class CpuExecutable final : public Executable {
 
   size_t memory_bytes() const override {
     std::scoped_lock lock(mutex_);
-    size_t total = packed_->bytes();
+    size_t total = packed_ ? packed_->bytes() : 0;
     for (const auto& instance : instances_) total += instance->schedule.arena_bytes();
     return total;
   }
@@ -191,7 +193,7 @@ class CpuExecutable final : public Executable {
       if (!params_.contains(name))
         fail(ErrorCode::invalid_argument, "param '", name, "' (", type, ") of '", graph_.name(),
              "' is not bound; bind it with set_param before the first run");
-    hoist();
+    if (!packed_) start_packing();
     Bindings bindings = solve_symbols(graph_, inputs);
     Graph fixed = bindings.empty() ? graph_ : substitute(graph_, bindings);
     std::vector<Shape> shapes;
@@ -209,13 +211,36 @@ class CpuExecutable final : public Executable {
           std::any_of(request.updates.begin(), request.updates.end(), [&](Update u) { return u.input == pair.input; });
     std::vector<std::pair<DType, Shape>> outputs;
     for (const Type& t : fixed.output_types()) outputs.emplace_back(t.dtype, shape_of(t.dims));
-    return std::shared_ptr<Instance>(
+    std::shared_ptr<Instance> instance(
         new Instance{std::move(shapes), std::move(pairs), Schedule(request), std::move(outputs), {}, {}});
+    std::map<std::string, Tensor> values;
+    for (const std::string& name : hoisted_) values.emplace(name, params_.at(name));
+    if (kept_.is_used()) kept_.keep(packed_->made(), values);
+    return instance;
   }
 
-  /// Computes what depends on params alone, if a param was bound since the last time.
+  /// When params were bound: takes what an earlier process kept of them, and computes what depends on them alone.
+  void start_packing() {
+    std::map<std::string, Tensor> bound;
+    if (!options_.keep_in.empty())
+      for (const auto& [name, type] : signature_) bound.emplace(name, params_.at(name));
+    kept_ = KeptWeights(options_.keep_in, prologue_, bound, options_.threads);
+    bool is_complete = true;
+    for (size_t i = 0; i < hoisted_.size() && is_complete; ++i) {
+      auto value = kept_.value(hoisted_[i], prologue_.type(prologue_.outputs()[i].ref));
+      is_complete = value.has_value();
+      if (value) params_[hoisted_[i]] = std::move(*value);
+    }
+    if (!is_complete) hoist();
+    std::map<const void*, std::string> names;
+    if (kept_.is_used())
+      for (const auto& [name, value] : params_)
+        if (value.byte_count() > 0) names.emplace(value.data(), name);
+    packed_ = std::make_unique<PackedCache>(kept_.file(), std::move(names));
+  }
+
+  /// Computes what depends on params alone.
   void hoist() {
-    if (hoisted_.empty() || params_.contains(hoisted_[0])) return;
     PackedCache once;
     Schedule schedule(
         {prologue_, options_.threads, once, [this](const std::string& name) { return &params_.at(name); }});
@@ -246,7 +271,8 @@ class CpuExecutable final : public Executable {
   std::vector<Pair> pairs_;
   mutable std::mutex mutex_;
   std::map<std::string, Tensor> params_;
-  std::unique_ptr<PackedCache> packed_ = std::make_unique<PackedCache>();
+  KeptWeights kept_;
+  std::unique_ptr<PackedCache> packed_;  // null until all params are bound and a run needs them
   std::list<std::shared_ptr<Instance>> instances_;
 };
 

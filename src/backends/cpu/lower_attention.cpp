@@ -91,7 +91,7 @@ struct Attending {
   int64_t bias_offset(int64_t b, int64_t h) const { return b * bias_batch_stride + h * bias_head_stride; }
   double work_ns() const {
     return static_cast<double>(q.batch * heads * q.positions * k.positions) * static_cast<double>(q.width + v.width) *
-           0.02;
+           kernels::cost_model().attention_ns;
   }
 };
 
@@ -251,8 +251,7 @@ Prepared lower_attention(const LoweringContext& c) {
   return make_step("flash_attention", per_thread * static_cast<size_t>(c.threads), [=](const StepArgs& step) {
     // More parts than threads, so that a thread that was interrupted does not hold up the others.
     constexpr int64_t kPartsPerThread = 4;
-    constexpr double kWorthSplitting_ns = 4000;
-    const bool splits = step.width > 1 && at.work_ns() >= kWorthSplitting_ns;
+    const bool splits = step.width > 1 && at.work_ns() >= kernels::cost_model().split_ns;
     const int64_t parts = splits ? std::min(tasks, kPartsPerThread * step.width) : std::min<int64_t>(tasks, 1);
     step.pool.parallel_for(splits ? step.width : 1, parts, [&](int64_t part, int slot) {
       int64_t begin = tasks * part / parts;

@@ -270,7 +270,7 @@ Prepared lower_code_product(const LoweringContext& c) {
   p.block = a.block_size > 0 ? a.block_size : std::max<int64_t>(p.k, 1);
   p.scale = operands.scale, p.zero_point = operands.zero_point, p.bias = operands.bias;
   p.rows = rows_of(c.operands[0].shape), p.x_stride = p.k;
-  double work_ns = static_cast<double>(p.rows * p.n * p.k) * 0.1;
+  double work_ns = static_cast<double>((p.rows + 2) * p.n * p.k) * 0.02;
   return make_step(text_of(p.codes, " codes ", p.rows, "x", p.k, "x", p.n), 0, [=](const StepArgs& args) {
     kernels::CodeWeightsProduct call = p;
     call.x = args.in<float>(0), call.w.data = args.in(1), call.y = args.out<float>();

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "backends/cpu/lowerings.h"
+#include "base/rounded_up.h"
 #include "kernels/aligned_memory.h"
 #include "kernels/code_product.h"
 #include "rlx/ops/quantize.h"
@@ -15,7 +16,15 @@ using kernels::CodeProduct;
 using kernels::CodeWeights;
 
 /// And add.
-double multiply_ns(const CodeWeights& w) { return w.tiled ? 0.002 : 0.05; }
+double multiply_ns(const CodeWeights& w) {
+  switch (w.form) {
+    case kernels::CodeForm::tiles: return 0.002;
+    case kernels::CodeForm::avx512_vnni: return 0.004;
+    case kernels::CodeForm::avx_vnni: return 0.01;
+    case kernels::CodeForm::plain: break;
+  }
+  return 0.05;
+}
 
 /// Copies go in pieces of this; what they write too much is written over, or is room at the end.
 constexpr int64_t kPiece = 16;
@@ -58,7 +67,7 @@ struct Weights {
   std::shared_ptr<kernels::AlignedMemory> packed = nullptr;  ///< null: not known
 
   Weights(CodeWeights of_group, int64_t count)
-      : shape(of_group), groups(count), group_bytes(aligned(kernels::packed_code_bytes(shape.k, shape.n))) {}
+      : shape(of_group), groups(count), group_bytes(aligned(kernels::packed_code_bytes(shape))) {}
   /// Where they are packed if that is not known before the run.
   size_t scratch_bytes() const { return packed ? 0 : group_bytes * static_cast<size_t>(groups); }
   CodeWeights of(int64_t group, const std::byte* scratch) const {
@@ -109,14 +118,18 @@ struct Convolution {
     band = std::clamp<int64_t>(kPlaces / std::max<int64_t>(1, out_width), 1, std::max<int64_t>(1, out_height));
   }
   int64_t depth() const { return channels * kernel[0] * kernel[1]; }
-  int64_t bands() const { return (out_height + band - 1) / band; }
+  int64_t bands() const { return divided_up(out_height, band); }
   int64_t places() const { return band * out_width; }
   int64_t padded_width() const { return width + 2 * padding[1]; }
   int64_t band_height() const { return (band - 1) * stride[0] + (kernel[0] - 1) * dilation[0] + 1; }
   size_t image_bytes() const { return aligned_with_room(band_height() * padded_width() * channels); }
   size_t rows_bytes() const { return aligned_with_room(places() * depth()); }
   size_t results_bytes() const { return aligned(static_cast<size_t>(places() * outputs)); }
-  size_t product_bytes() const { return kernels::code_product_scratch_bytes(places(), depth()); }
+  size_t product_bytes() const {
+    CodeWeights w;
+    w.k = depth(), w.n = outputs;
+    return kernels::code_product_scratch_bytes(w, places());
+  }
   size_t scratch_bytes() const { return image_bytes() + rows_bytes() + results_bytes() + product_bytes(); }
 
   int64_t kernel_size() const { return outputs * depth(); }
@@ -173,7 +186,8 @@ Prepared lower_qmatmul(const LoweringContext& c) {
   p.x_stride = k, p.y_stride = n;
   Weights weights(weights_of(c, a, k, n), 1);
   if (const Tensor* w = c.bound(1)) kernels::pack_codes(weights.shape, w->data(), n, 1, weights.keep());
-  const size_t own = weights.scratch_bytes(), per_thread = aligned(kernels::code_product_scratch_bytes(p.rows, k));
+  const size_t own = weights.scratch_bytes(),
+               per_thread = aligned(kernels::code_product_scratch_bytes(weights.shape, p.rows));
   const bool by_columns = c.operands.size() > 3;
   const double work_ns =
       static_cast<double>(p.rows * n * k) * multiply_ns(weights.shape) + static_cast<double>(n * k) * 0.02;

@@ -7,6 +7,7 @@
 #include "backends/cpu/convolution_product.h"
 #include "backends/cpu/convolution_steps.h"
 #include "backends/cpu/lowerings.h"
+#include "base/rounded_up.h"
 #include "kernels/depthwise.h"
 #include "rlx/io.h"
 #include "rlx/ops/window.h"
@@ -100,7 +101,7 @@ class ConvolutionStep final : public Step {
     for (const Part& p : parts) {
       Ready part{p, convolution_product(p.args, threads)};
       if (part.product) scratch_ = std::max(scratch_, part.product->scratch_bytes());
-      else per_thread_ = std::max(per_thread_, (kernels::convolution_scratch_bytes(p.args) + 63) / 64 * 64);
+      else per_thread_ = std::max(per_thread_, aligned(kernels::convolution_scratch_bytes(p.args)));
       parts_.push_back(std::move(part));
     }
     scratch_ = std::max(scratch_, per_thread_ * static_cast<size_t>(threads));
@@ -147,7 +148,7 @@ Prepared depthwise_step(const ConvolutionArgs& args, int64_t batch_groups, int t
   const int64_t planes = args.batch * args.out_channels;
   double work = static_cast<double>(planes) * 0.05;
   for (int d = 0; d < args.spatial; ++d) work *= static_cast<double>(args.out_dims[d] * args.kernel[d]);
-  const size_t per_thread = (kernels::depthwise_scratch_bytes(args) + 63) / 64 * 64;
+  const size_t per_thread = aligned(kernels::depthwise_scratch_bytes(args));
   return make_step("depthwise convolution", per_thread * static_cast<size_t>(threads), [=](const StepArgs& step) {
     ConvolutionArgs call = args;
     call.x = step.in(0), call.w = step.in(1), call.y = step.out();

@@ -26,7 +26,7 @@ Prepared lower_reduce_custom(const LoweringContext& c) {
   std::vector<int64_t> cell_strides(shape.size(), 0), dense = dense_strides(c.results[0].shape);
   for (size_t k = 0; k < kept.size(); ++k) cell_strides[size_t(kept[k])] = dense[k];
   int64_t count = c.operands[0].count(), cells = c.results[0].count();
-  size_t index_bytes = rounded(shape.size() * sizeof(int64_t));
+  size_t index_bytes = aligned(shape.size() * sizeof(int64_t));
   return make_step("reduce by a sub-graph", fold->scratch_bytes() + index_bytes, [=](const StepArgs& args) {
     auto combine = fold->ready(args.scratch + index_bytes);
     for (size_t i = 0; i < n; ++i)
@@ -104,7 +104,7 @@ Prepared lower_sort_custom(const LoweringContext& c) {
   size_t n = c.operands.size();
   std::vector<size_t> sizes;
   for (const View& v : c.operands) sizes.push_back(v.element_bytes());
-  size_t order_bytes = rounded(size_t(extent) * sizeof(int64_t));
+  size_t order_bytes = aligned(size_t(extent) * sizeof(int64_t));
   return make_step("sort by a sub-graph", compare->scratch_bytes() + 2 * order_bytes, [=](const StepArgs& args) {
     auto body = compare->ready(args.scratch + 2 * order_bytes);
     auto* order = reinterpret_cast<int64_t*>(args.scratch);

@@ -5,6 +5,7 @@
 
 #include "backends/cpu/lowerings.h"
 #include "backends/cpu/product.h"
+#include "base/rounded_up.h"
 #include "kernels/dot.h"
 #include "kernels/move.h"
 #include "rlx/ops.h"
@@ -112,7 +113,7 @@ struct Gathered {
     if (order.size() > static_cast<size_t>(kernels::kMaxCopyRank))
       fail(ErrorCode::unsupported, "a product of rank ", order.size());
     plan = kernels::plan_copy(size, static_cast<int>(order.size()), shape.data(), from.data(), to.data());
-    bytes = (static_cast<size_t>(v.count() * size) + 63) / 64 * 64;
+    bytes = aligned(static_cast<size_t>(v.count() * size));
   }
   void run(const StepArgs& args, const void* from, std::byte* to) const {
     for_ranges(args, plan.units, 1, static_cast<double>(bytes) * 0.2,

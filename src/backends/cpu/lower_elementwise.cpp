@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "backends/cpu/lowerings.h"
+#include "base/rounded_up.h"
 #include "ir/leaves.h"
 #include "kernels/elementwise.h"
 #include "rlx/ops.h"
@@ -214,8 +215,8 @@ Prepared region_step(const Graph& body, const LoweringContext& c) {
   for (const auto& l : builder.loads) plan->operand_of.push_back(l.operand);
 
   int64_t elements = c.results[0].count();
-  size_t per_thread = (plan->program.scratch_bytes() + 63) / 64 * 64;
-  size_t buffer_bytes = (count * sizeof(ElementwiseBuffer) + 63) / 64 * 64;
+  size_t per_thread = aligned(plan->program.scratch_bytes());
+  size_t buffer_bytes = aligned(count * sizeof(ElementwiseBuffer));
   size_t nodes = body.nodes().size();
   return make_step(
       "elementwise", buffer_bytes + per_thread * static_cast<size_t>(c.threads), [=](const StepArgs& args) {

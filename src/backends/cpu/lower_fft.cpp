@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "backends/cpu/lowerings.h"
+#include "base/rounded_up.h"
 #include "kernels/fft.h"
 #include "rlx/ops.h"
 
@@ -44,12 +45,11 @@ Prepared fft_step(const LoweringContext& c) {
     else if (inverse == (a.norm == FftNorm::backward)) pass.lines.scale = 1 / count;
     if (is_real_axis && !inverse) pass.lines.in = kernels::FftEnd::real, pass.lines.out = kernels::FftEnd::half;
     if (is_real_axis && inverse) pass.lines.in = kernels::FftEnd::half, pass.lines.out = kernels::FftEnd::real;
-    scratch = std::max(scratch, (kernels::fft_scratch_bytes(*pass.plan, pass.lines) + 63) / 64 * 64);
+    scratch = std::max(scratch, aligned(kernels::fft_scratch_bytes(*pass.plan, pass.lines)));
     passes.push_back(std::move(pass));
   }
   // The passes before irfft's last one work on a copy of the operand, which must stay as it is.
-  size_t copy =
-      a.kind == FftKind::irfft && passes.size() > 1 ? (size_t(in.count()) * in.element_bytes() + 63) / 64 * 64 : 0;
+  size_t copy = a.kind == FftKind::irfft && passes.size() > 1 ? aligned(size_t(in.count()) * in.element_bytes()) : 0;
   bool empty = out.count() == 0;
   return make_step("fft", copy + scratch * size_t(c.threads), [=](const StepArgs& args) {
     if (empty) return;

@@ -1,5 +1,6 @@
 // Linear algebra by LAPACK: one kernel for the matrices of a stack, which are split over the threads.
 #include "backends/cpu/lowerings.h"
+#include "base/rounded_up.h"
 #include "kernels/lapack.h"
 #include "rlx/ops.h"
 
@@ -32,7 +33,7 @@ Prepared stack_step(const LoweringContext& c, std::string name, kernels::MatrixK
   };
   constexpr size_t kMost = 4;
   if (c.operands.size() > kMost || c.results.size() > kMost) fail(ErrorCode::internal, "a kernel of many operands");
-  size_t scratch = (kernel->scratch_bytes() + 63) / 64 * 64;
+  size_t scratch = aligned(kernel->scratch_bytes());
   std::vector<bool> left_out(c.results.size());
   for (size_t i = 0; i < optional.size(); ++i) left_out[i] = optional[i] && c.unread.size() > i && c.unread[i];
   int parts = static_cast<int>(std::clamp<int64_t>(matrices, 1, c.threads));

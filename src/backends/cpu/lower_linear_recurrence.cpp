@@ -1,5 +1,6 @@
 // selective_scan, mamba2, gated_delta_net: one kernel call for the blocks of columns that fall to a thread.
 #include "backends/cpu/lowerings.h"
+#include "base/rounded_up.h"
 #include "kernels/linear_recurrence.h"
 #include "rlx/ops/recurrent.h"
 
@@ -10,7 +11,7 @@ namespace {
 template <class Args, class Bind, class Kernel>
 Prepared recurrence_step(const LoweringContext& c, const char* name, const Args& args, int64_t rows, double work_ns,
                          Bind bind, Kernel kernel) {
-  size_t per_thread = (kernels::linear_recurrence_scratch_bytes(args.dtype, rows) + 63) / 64 * 64;
+  size_t per_thread = aligned(kernels::linear_recurrence_scratch_bytes(args.dtype, rows));
   return make_step(name, per_thread * static_cast<size_t>(c.threads), [=](const StepArgs& step) {
     Args call = args;
     bind(call, step);

@@ -1,5 +1,6 @@
 // Losses of a softmax along the last axis, and their gradients; nll along any axis.
 #include "backends/cpu/lowerings.h"
+#include "base/rounded_up.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/index.h"
 #include "rlx/ops.h"
@@ -38,7 +39,7 @@ Prepared lower_cross_entropy(const LoweringContext& c) {
   auto run_rows = backward       ? kernels::label_cross_entropy_backward_rows
                   : with_targets ? kernels::target_cross_entropy_rows
                                  : kernels::label_cross_entropy_rows;
-  size_t per_thread = (kernels::cross_entropy_scratch_bytes(x.dtype, args.cols) + 63) / 64 * 64;
+  size_t per_thread = aligned(kernels::cross_entropy_scratch_bytes(x.dtype, args.cols));
   return make_step("cross_entropy", per_thread * static_cast<size_t>(c.threads), [=](const StepArgs& step) {
     kernels::CrossEntropyArgs call = args;
     call.logits = step.in(0), call.y = step.out();

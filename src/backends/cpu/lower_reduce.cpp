@@ -1,6 +1,7 @@
 // Reductions: axes are brought into one [outer, reduce, inner] view. Where they do not stand together, one group of
 // neighbours is reduced after the other; low precision, which is to round once, is transposed instead.
 #include "backends/cpu/lowerings.h"
+#include "base/rounded_up.h"
 #include "kernels/move.h"
 #include "kernels/reduce.h"
 #include "rlx/ops.h"
@@ -45,8 +46,7 @@ Prepared staged_reduce(const View& x, Axes axes, const kernels::ReduceArgs& like
     stage.args.reduce_stride = stage.args.inner;
     stage.args.outer_stride = stage.args.reduce * stage.args.inner;
     shape.erase(shape.begin() + std::ptrdiff_t(begin), shape.begin() + std::ptrdiff_t(end));
-    if (!axes.empty())
-      scratch += (static_cast<size_t>(stage.args.outer * stage.args.inner) * x.element_bytes() + 63) / 64 * 64;
+    if (!axes.empty()) scratch += aligned(static_cast<size_t>(stage.args.outer * stage.args.inner) * x.element_bytes());
     stages.push_back(stage);
   }
   return make_step("reduce", scratch, [stages = std::move(stages)](const StepArgs& step) {

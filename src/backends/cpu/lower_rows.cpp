@@ -1,6 +1,7 @@
 // Kernels over the last axis: softmax and its logarithms, layer and RMS normalization with what is added before, and
 // their gradients.
 #include "backends/cpu/lowerings.h"
+#include "base/rounded_up.h"
 #include "kernels/norm_backward.h"
 #include "kernels/rows.h"
 #include "rlx/ops/backward.h"
@@ -19,7 +20,7 @@ struct Rows {
   Rows(const View& x, int64_t axis) {
     auto first = size_t(valid_axis(axis, x.shape.size()));
     for (size_t d = 0; d < x.shape.size(); ++d) (d < first ? rows : cols) *= x.shape[d];
-    per_thread = (kernels::rows_scratch_bytes(x.dtype, cols) + 63) / 64 * 64;
+    per_thread = aligned(kernels::rows_scratch_bytes(x.dtype, cols));
     work_ns = static_cast<double>(rows * cols) * 0.25;
   }
   template <class F>
@@ -175,7 +176,7 @@ Prepared lower_norm_backward(const LoweringContext& c) {
   kernels::NormBackwardArgs args;
   args.dtype = x.dtype, args.cols = rows.cols, args.eps = a.epsilon;
   args.centred = c.node.op == &op::layer_norm_backward;
-  rows.per_thread = (kernels::norm_backward_scratch_bytes(args) + 63) / 64 * 64;
+  rows.per_thread = aligned(kernels::norm_backward_scratch_bytes(args));
   rows.work_ns *= 2;
   const int threads = c.threads;
   const bool gamma = a.has_gamma, beta = a.has_beta;

@@ -75,7 +75,7 @@ class ScanStep final : public Step {
       carries_.push_back({plan.carries[i], byte_count_of(c.node.types[i])});
       if (plan.carries[i].home != Home::buffers || length_ < 2) continue;
       carries_[i].spare = scratch_bytes_;
-      scratch_bytes_ += rounded(carries_[i].bytes);
+      scratch_bytes_ += aligned(carries_[i].bytes);
     }
     for (size_t x = n; x < n + static_cast<size_t>(a.xs); ++x)
       xs_.push_back(c.operands[x].strides[0] * static_cast<int64_t>(c.operands[x].element_bytes()));

@@ -1,6 +1,7 @@
 // Sorting: an argsort of the first operand, then every operand gathered by it.
 #include "backends/cpu/lines.h"
 #include "backends/cpu/lowerings.h"
+#include "base/rounded_up.h"
 #include "kernels/sort.h"
 #include "rlx/ops.h"
 
@@ -18,8 +19,8 @@ Prepared sort_step(const LoweringContext& c, int64_t axis, bool descending, int6
   sort.index_dtype = i32;
   sort.k = k;
   int64_t count = lines.outer * lines.inner, kept = count * k;
-  size_t per_thread = (kernels::sort_scratch_bytes(sort.dtype, lines.extent) + 63) / 64 * 64;
-  size_t index_bytes = (static_cast<size_t>(kept) * sizeof(int32_t) + 63) / 64 * 64;
+  size_t per_thread = aligned(kernels::sort_scratch_bytes(sort.dtype, lines.extent));
+  size_t index_bytes = aligned(static_cast<size_t>(kept) * sizeof(int32_t));
   std::vector<size_t> sizes;
   for (const View& v : c.operands) sizes.push_back(v.element_bytes());
   return make_step("sort", index_bytes + per_thread * static_cast<size_t>(c.threads), [=](const StepArgs& args) {

@@ -21,13 +21,13 @@ class WhileStep final : public Step {
         most_trips_(a.max_trips) {
     // The condition and the body run one after another: one arena serves both.
     arena_bytes_ = std::max(condition_.arena_bytes(), body_.arena_bytes());
-    scratch_bytes_ = arena_bytes_ + condition_.table_bytes() + body_.table_bytes() + rounded(sizeof(bool));
+    scratch_bytes_ = arena_bytes_ + condition_.table_bytes() + body_.table_bytes() + aligned(sizeof(bool));
     for (const Type& t : c.node.types) carries_.push_back({byte_count_of(t)});
     for (Update u : updates) carries_[u.input].is_updated = true;
     for (Carry& carry : carries_) {
       if (carry.is_updated) continue;
       carry.spare = scratch_bytes_;
-      scratch_bytes_ += rounded(carry.bytes);
+      scratch_bytes_ += aligned(carry.bytes);
     }
   }
   size_t scratch_bytes() const override { return scratch_bytes_; }

@@ -1,7 +1,9 @@
 // reduce_window, and select_and_scatter of f32 and f64. Neighbours: lower_convolution.cpp; lower_scatter_windows.cpp,
 // for other dtypes.
 #include "backends/cpu/lowerings.h"
+#include "base/rounded_up.h"
 #include "kernels/window.h"
+#include "kernels/window_pairs.h"
 #include "rlx/ops/window.h"
 
 namespace rlx::cpu {
@@ -53,11 +55,12 @@ Prepared lower_reduce_window(const LoweringContext& c) {
   fill_dims(args.window_dilation, a.window_dilation, rank, 1);
   int64_t count = y.count(), area = 1;
   for (size_t d = 0; d < rank; ++d) area *= args.window[d];
+  const double work_ns = static_cast<double>(count) * (kernels::are_pairs(args) ? 0.3 : static_cast<double>(area));
   return make_step("reduce_window", 0, [=](const StepArgs& step) {
     kernels::ReduceWindowArgs call = args;
     call.x = step.in(0);
     call.y = step.out();
-    for_ranges(step, count, 16, static_cast<double>(count * area),
+    for_ranges(step, count, 16, work_ns,
                [&](int64_t begin, int64_t end, int64_t) { kernels::reduce_window(call, begin, end); });
   });
 }
@@ -96,7 +99,7 @@ Prepared lower_select_windows(const LoweringContext& c) {
   int64_t taps = 1;
   for (int64_t w : window) taps *= w;
   const double work = static_cast<double>(source.count()) * static_cast<double>(taps);
-  const size_t per_thread = (kernels::select_and_scatter_scratch_bytes(args) + 63) / 64 * 64;
+  const size_t per_thread = aligned(kernels::select_and_scatter_scratch_bytes(args));
   return make_step("select_and_scatter", per_thread * static_cast<size_t>(c.threads), [=](const StepArgs& step) {
     kernels::SelectAndScatterArgs call = args;
     call.x = step.in(0), call.source = step.in(1), call.y = step.out();

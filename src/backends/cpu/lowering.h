@@ -2,6 +2,7 @@
 // kernel stand in one row, so they cannot drift apart.
 #pragma once
 
+#include <map>
 #include <mutex>
 
 #include "backends/cpu/step.h"
@@ -15,22 +16,34 @@ namespace rlx::cpu {
 
 class Schedule;
 
+class PackedFile;
+
 /// Weights packed for the kernels, shared by every shape that a graph is run for.
 class PackedCache {
  public:
+  PackedCache() = default;
+  /// With what an earlier process kept (it may be null), and the names by which it knows params, by their data.
+  PackedCache(std::shared_ptr<const PackedFile> kept, std::map<const void*, std::string> names)
+      : kept_(std::move(kept)), names_(std::move(names)) {}
+
   std::shared_ptr<const kernels::PackedWeights> pack(const kernels::WeightsSpec& spec, const Tensor& weights);
   /// What oneDNN's convolutions pack of these weights; null where it is not built in.
   std::shared_ptr<kernels::ConvolutionWeights> convolution(const Tensor& weights);
   /// As tiles of the processor want them; null if they do not suit.
   std::shared_ptr<const kernels::TiledWeights> tiled(const Tensor& weights, const kernels::ConvolutionArgs& args);
   size_t bytes() const;
+  /// What was packed here of named params, to be kept; it stays where it is.
+  std::map<std::string, std::span<const std::byte>, std::less<>> made() const;
 
  private:
   struct Entry {
     const void* data;
     kernels::WeightsSpec spec;
     std::shared_ptr<const kernels::PackedWeights> packed;
+    std::string made = {};  ///< the piece's name, if it was packed here and can be kept
   };
+  std::shared_ptr<const PackedFile> kept_;
+  std::map<const void*, std::string> names_;
   mutable std::mutex mutex_;
   std::vector<Entry> entries_;
   std::vector<std::pair<const void*, std::shared_ptr<kernels::ConvolutionWeights>>> convolutions_;

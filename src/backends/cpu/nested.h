@@ -2,10 +2,9 @@
 #pragma once
 
 #include "backends/cpu/schedule.h"
+#include "base/rounded_up.h"
 
 namespace rlx::cpu {
-
-inline size_t rounded(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 class Nested {
  public:
@@ -13,8 +12,8 @@ class Nested {
       : schedule_(c.nested(body)), inputs_(body.graph.inputs().size()), outputs_(body.graph.outputs().size()) {}
 
   /// Of sub-graphs that run one after another, the arenas may be one.
-  size_t arena_bytes() const { return rounded(schedule_->arena_bytes()); }
-  size_t table_bytes() const { return rounded((schedule_->pointer_count() + inputs_ + outputs_) * sizeof(void*)); }
+  size_t arena_bytes() const { return aligned(schedule_->arena_bytes()); }
+  size_t table_bytes() const { return aligned((schedule_->pointer_count() + inputs_ + outputs_) * sizeof(void*)); }
 
   /// In one run's scratch.
   struct Ready {

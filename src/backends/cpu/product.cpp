@@ -3,9 +3,18 @@
 
 #include <algorithm>
 
+#include "backends/cpu/packed_file.h"
 #include "rlx/io.h"
 
 namespace rlx::cpu {
+namespace {
+
+/// How many threads will use them decides nothing about how they are packed.
+std::string piece_name(const std::string& param, const kernels::WeightsSpec& s) {
+  return text_of(param, ' ', s.k, 'x', s.n, " by ", s.k_stride, ',', s.n_stride, " of ", s.dtype, " for ", s.x_dtype);
+}
+
+}  // namespace
 
 std::shared_ptr<const kernels::PackedWeights> PackedCache::pack(const kernels::WeightsSpec& spec,
                                                                 const Tensor& weights) {
@@ -17,10 +26,25 @@ std::shared_ptr<const kernels::PackedWeights> PackedCache::pack(const kernels::W
   std::scoped_lock lock(mutex_);
   for (const Entry& e : entries_)
     if (same(e)) return e.packed;
-  entries_.push_back({weights.data(), spec, kernels::PackedWeights::pack(spec, weights.data())});
+  auto named = names_.find(weights.data());
+  std::string piece = named == names_.end() ? "" : piece_name(named->second, spec);
+  if (kept_ && !piece.empty())
+    if (auto adopted = kernels::PackedWeights::adopt(spec, kept_->find(piece), kept_))
+      return entries_.emplace_back(Entry{weights.data(), spec, std::move(adopted)}).packed;
+  auto packed = kernels::PackedWeights::pack(spec, weights.data());
+  if (packed->packed().empty()) piece.clear();
+  entries_.push_back({weights.data(), spec, std::move(packed), std::move(piece)});
   // Packed weights are not read again: pages of a mapped file that hold them can go.
   release_pages(weights);
   return entries_.back().packed;
+}
+
+std::map<std::string, std::span<const std::byte>, std::less<>> PackedCache::made() const {
+  std::scoped_lock lock(mutex_);
+  std::map<std::string, std::span<const std::byte>, std::less<>> pieces;
+  for (const Entry& e : entries_)
+    if (!e.made.empty()) pieces.emplace(e.made, e.packed->packed());
+  return pieces;
 }
 
 std::shared_ptr<kernels::ConvolutionWeights> PackedCache::convolution(const Tensor& weights) {
@@ -47,8 +71,10 @@ std::shared_ptr<const kernels::TiledWeights> PackedCache::tiled(const Tensor& we
 
 size_t PackedCache::bytes() const {
   std::scoped_lock lock(mutex_);
+  std::map<const void*, size_t> blocks;  // several pieces lie in one
+  for (const Entry& e : entries_) blocks.insert(e.packed->block());
   size_t total = 0;
-  for (const Entry& e : entries_) total += e.packed->bytes();
+  for (const auto& [block, bytes] : blocks) total += bytes;
   for (const auto& [data, packed] : convolutions_)
     if (packed) total += packed->bytes();
   for (const auto& [args, packed] : tiled_)

@@ -4,6 +4,8 @@
 
 #include <memory>
 
+#include "base/rounded_up.h"
+#include "kernels/cost_model.h"
 #include "kernels/thread_pool.h"
 #include "rlx/op_def.h"
 
@@ -22,7 +24,6 @@ struct View {
 bool is_dense(const View&);
 
 /// Bytes of scratch, so that what follows them begins a cache line.
-inline size_t aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 struct StepArgs {
   void* const* operands;
@@ -71,10 +72,9 @@ std::unique_ptr<Step> make_step(std::string kernel, size_t scratch, F f) {
 /// part number below `width`. `work` estimates the whole in nanoseconds: too little of it stays on this thread.
 template <class F>
 void for_ranges(const StepArgs& args, int64_t count, int64_t grain, double work_ns, F f) {
-  constexpr double kWorthSplitting_ns = 4000;  // a hot hand-over costs about 1 us; below this it never pays
   if (count <= 0) return;
-  int64_t blocks = (count + grain - 1) / grain;
-  int64_t parts = work_ns < kWorthSplitting_ns ? 1 : std::min<int64_t>(args.width, blocks);
+  int64_t blocks = divided_up(count, grain);
+  int64_t parts = work_ns < kernels::cost_model().split_ns ? 1 : std::min<int64_t>(args.width, blocks);
   if (parts <= 1) return f(int64_t{0}, count, int64_t{0});
   args.pool.parallel_for(args.width, parts, [&](int64_t part) {
     int64_t begin = blocks * part / parts * grain, end = std::min(count, blocks * (part + 1) / parts * grain);

@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/hash.h"
+
 namespace rlx::tokenizer {
 
 class Vocabulary {
@@ -34,12 +36,12 @@ class Vocabulary {
   size_t size() const { return size_; }
   size_t longest_token_bytes() const { return longest_; }
 
-  // FNV-1a (Fowler, Noll, Vo), 64 bits.
-  static constexpr uint64_t kHashBasis = 0xcbf29ce484222325u;
-  static uint64_t extend_hash(uint64_t hash, char c) { return (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u; }
-  static uint64_t extend_hash(uint64_t hash, std::string_view text) {
-    for (char c : text) hash = extend_hash(hash, c);
-    return hash;
+  static constexpr uint64_t kHashBasis = Fnv1a().hash;
+  template <class Text>  // a char or several
+  static uint64_t extend_hash(uint64_t hash, const Text& text) {
+    Fnv1a all{hash};
+    all.add(text);
+    return all.hash;
   }
   /// The id of the token `prefix` + `rest`, whose hash the caller has.
   int32_t find(std::string_view prefix, std::string_view rest, uint64_t hash) const {

@@ -1,0 +1,70 @@
+// See the header.
+#include "backends/cpu/kept_weights.h"
+
+#include <cstdio>
+#include <filesystem>
+
+#include "base/hash.h"
+#include "io/cache_folder.h"
+#include "kernels/gemm.h"
+#include "rlx/error.h"
+#include "rlx/version.h"
+
+namespace rlx::cpu {
+namespace {
+
+std::string value_name(const std::string& name, const Type& type) { return text_of("value ", name, ' ', type); }
+
+}  // namespace
+
+KeptWeights::KeptWeights(const std::string& prefix, const Graph& prologue, const std::map<std::string, Tensor>& params,
+                         int threads) {
+  if (prefix.empty()) return;
+  const std::string weights = weights_identity(params);
+  if (weights.empty()) return;
+  of_ = text_of("rlx ", RLX_VERSION, "\n", kernels::packed_form(), "\nprologue ", hex_text(hash_of(prologue)), "\n",
+                weights);
+  path_ = text_of(prefix, '-', hex_text(fnv1a(of_)), kPackedSuffix);
+  std::error_code error;
+  if (!std::filesystem::exists(path_, error)) return;
+  try {
+    file_ = PackedFile::open(path_, of_, threads);
+    mark_as_used(path_ + kCheckedSuffix);  // the file's own times say whether it was written to
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "rlx: the packed weights '%s' are left aside and made again: %s\n", path_.c_str(), e.what());
+  }
+}
+
+std::optional<Tensor> KeptWeights::value(const std::string& name, const Type& type) const {
+  if (!file_) return std::nullopt;
+  const Shape shape = shape_of(type.dims);
+  const auto bytes = file_->find(value_name(name, type));
+  if (bytes.empty() || bytes.size() != byte_count(type.dtype, shape)) return std::nullopt;
+  return Tensor::borrow(type.dtype, shape, bytes, file_);
+}
+
+void KeptWeights::keep(PackedFile::Pieces packed, const std::map<std::string, Tensor>& values) {
+  constexpr size_t kLeast = size_t{1} << 20;  // less is packed sooner than a file is opened
+  if (!is_used()) return;
+  for (const auto& [name, value] : values)
+    if (value.byte_count() > 0) packed.emplace(value_name(name, value.type()), value.bytes());
+  size_t bytes = 0;
+  bool is_new = false;
+  for (const auto& [name, piece] : packed) {
+    bytes += piece.size();
+    is_new |= !file_ || file_->find(name).empty();
+  }
+  if (!is_new || bytes < kLeast) return;
+  if (file_) packed.insert(file_->pieces().begin(), file_->pieces().end());
+  try {
+    const std::filesystem::path folder = std::filesystem::path(path_).parent_path();
+    std::filesystem::create_directories(folder);
+    PackedFile::write(path_, of_, packed);
+    trim_cache_folder(folder.string(), path_);
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "rlx: the packed weights could not be kept: %s\n", e.what());
+  }
+  path_.clear();  // what other shapes need beside this is packed when they come
+}
+
+}  // namespace rlx::cpu

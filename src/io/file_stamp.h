@@ -1,0 +1,38 @@
+// Which file a tensor's bytes were mapped from, so that what was made of them can be found again without reading them.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "rlx/io.h"
+
+namespace rlx {
+
+/// What a file was when it was mapped. Whatever is written to a file changes `changed_ns`, which no program can set.
+struct FileStamp {
+  uint64_t device = 0, inode = 0, size = 0;
+  int64_t modified_ns = 0, changed_ns = 0;  ///< since 1970
+  auto operator<=>(const FileStamp&) const = default;
+};
+
+struct MappedOrigin {
+  FileStamp file;
+  size_t offset = 0;  ///< of the tensor's first byte in the file
+  /// The file had lain unchanged for a while when it was mapped: whatever changed it since has another time. One that
+  /// was written just before could be written again within the same tick of the clock that the system stamps by.
+  bool is_settled = false;
+};
+/// Nothing for bytes that do not lie in a mapped file.
+std::optional<MappedOrigin> mapped_origin(std::span<const std::byte>);
+
+/// What tells this start of the system from the one before; empty where it does not say. A crash may leave a file
+/// without what was last written to it, and with the times that it had.
+std::string system_start();
+
+/// Asks the system for all pages at once, which takes a tenth of what they take one by one.
+void load_pages(const MappedFile&) noexcept;
+
+}  // namespace rlx

@@ -1,0 +1,317 @@
+// Packed weights on disk: taken where program, weights and machine are the same, and made again where anything is not.
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "backends/cpu/packed_file.h"
+#include "reference/interpreter.h"
+#include "rlx/io.h"
+#include "rlx/ops.h"
+#include "rlx/session.h"
+#include "support/compare.h"
+#include "support/io_files.h"
+
+using namespace rlx;
+namespace fs = std::filesystem;
+
+namespace {
+
+/// Products with two weights, one of which is computed of a param.
+Graph two_layers() {
+  Graph g("two_layers");
+  Value x = g.input("x", f32, {Dim::symbol("N"), 512});
+  Value h = linear(x, g.param("w0", f32, {640, 512}), g.param("b0", f32, {640}));
+  g.output(matmul(h, exp(g.param("w1", f32, {640, 64}))), "y");
+  return g;
+}
+NamedTensors weights(uint64_t seed) {
+  const Graph g = two_layers();
+  NamedTensors all;
+  for (Ref r : g.params()) all.emplace(g.node(r).name, random_tensor(f32, shape_of(g.type(r).dims), seed++, -0.1, 0.1));
+  return all;
+}
+std::vector<Tensor> by_reference(const NamedTensors& params, Tensors inputs) {
+  return interpret(two_layers(), inputs, {params.begin(), params.end()});
+}
+
+struct Model {
+  test::TemporaryFolder folder;
+  std::string file = folder / "weights.safetensors", cache = folder / "cache";
+
+  explicit Model(uint64_t seed = 1) { write(seed); }
+  void write(uint64_t seed) const {
+    write_safetensors(file, weights(seed));
+    settle();
+  }
+  /// What was written just now might be written again within the same tick, and is not relied upon.
+  static void settle() { std::this_thread::sleep_for(std::chrono::milliseconds(250)); }
+
+  std::vector<Tensor> run(const Graph& g = two_layers(), int threads = 1, int64_t rows = 3) const {
+    const auto opened = SafetensorsFile::open(file);
+    CompileOptions options;
+    options.cache_dir = cache;
+    CompiledGraph compiled = Session(Device::cpu(), {threads}).compile(g, options);
+    for (const auto& param : compiled.signature().params) compiled.set_param(param.name, opened.tensor(param.name));
+    return compiled.run_ordered(inputs(rows));
+  }
+  static std::vector<Tensor> inputs(int64_t rows = 3) { return {random_tensor(f32, {rows, 512}, 7)}; }
+  /// What a session gives that keeps nothing.
+  std::vector<Tensor> plain(int64_t rows = 3) const {
+    CompiledGraph compiled = Session(Device::cpu(), {1}).compile(two_layers(), {});
+    const auto opened = SafetensorsFile::open(file);
+    for (const auto& param : compiled.signature().params) compiled.set_param(param.name, opened.tensor(param.name));
+    return compiled.run_ordered(inputs(rows));
+  }
+  std::vector<std::string> packed_files() const {
+    std::vector<std::string> all;
+    std::error_code none;
+    for (const auto& entry : fs::directory_iterator(cache, none))
+      if (entry.path().extension() == ".packed") all.push_back(entry.path().string());
+    return all;
+  }
+  std::string only_file() const {
+    REQUIRE(packed_files().size() == 1);
+    return packed_files()[0];
+  }
+};
+
+/// What the header says a file was made of.
+std::string made_of(const std::string& path) {
+  const std::string text = test::file_content(path);
+  uint64_t bytes = 0;
+  std::memcpy(&bytes, text.data() + 8, sizeof bytes);
+  return nlohmann::json::parse(text.substr(16, bytes)).at("of");
+}
+/// The file with another header, its pieces where they were.
+std::string with_header(const std::string& file, const std::function<void(nlohmann::json&)>& change) {
+  uint64_t bytes = 0;
+  std::memcpy(&bytes, file.data() + 8, sizeof bytes);
+  auto header = nlohmann::json::parse(file.substr(16, bytes));
+  change(header);
+  std::string text = header.dump();
+  REQUIRE(text.size() <= bytes);
+  text.resize(bytes, ' ');
+  return file.substr(0, 16) + text + file.substr(16 + bytes);
+}
+
+}  // namespace
+
+TEST_CASE("weights that one session packed are taken by the next, and by other widths and shapes") {
+  const Model model;
+  const auto wanted = model.plain();
+  CHECK(difference(wanted, by_reference(weights(1), Model::inputs()), 1e-4) == "");
+  CHECK(difference(model.run(), wanted, 0) == "");
+  const std::string path = model.only_file(), kept = test::file_content(path);
+  CHECK(kept.size() > size_t{640 * (512 + 64) * 4});
+  CHECK(difference(model.run(), wanted, 0) == "");
+  CHECK(difference(model.run(two_layers(), 2), wanted, 1e-5) == "");
+  CHECK(difference(model.run(two_layers(), 1, 90), model.plain(90), 0) == "");
+  CHECK(test::file_content(model.only_file()) == kept);  // nothing was made again
+}
+
+TEST_CASE("what is taken is what was kept: the file is really read") {
+  const Model model;
+  const auto wanted = model.run();
+  const std::string path = model.only_file(), of = made_of(path);
+  {
+    const auto file = cpu::PackedFile::open(path, of, 1);
+    std::vector<std::vector<std::byte>> turned;
+    cpu::PackedFile::Pieces pieces;
+    for (const auto& [name, bytes] : file->pieces()) {
+      turned.emplace_back(bytes.begin(), bytes.end());
+      if (name.starts_with("w0"))
+        for (size_t i = 3; i < turned.back().size(); i += 4) turned.back()[i] ^= std::byte{0x80};  // the signs
+    }
+    size_t i = 0;
+    for (const auto& [name, bytes] : file->pieces()) pieces.emplace(name, turned[i++]);
+    cpu::PackedFile::write(path, of, pieces);
+  }
+  NamedTensors negative = weights(1);
+  for (float& v : negative.at("w0").mutable_values<float>()) v = -v;
+  const auto other = by_reference(negative, Model::inputs());
+  CHECK(difference(model.run(), other, 1e-4) == "");
+  CHECK(difference(model.run(), wanted, 1e-4) != "");
+}
+
+TEST_CASE("a file that is damaged, or is of something else, is left aside and made again") {
+  const Model model;
+  const auto wanted = model.run();
+  const std::string path = model.only_file(), sound = test::file_content(path);
+  auto piece = [](nlohmann::json& header) -> nlohmann::json& { return header.at("pieces").at(0); };
+  const struct {
+    const char* what;
+    std::string content;
+  } cases[] = {
+      {"empty", ""},
+      {"cut in the header", sound.substr(0, 40)},
+      {"cut in a piece", sound.substr(0, sound.size() / 2)},
+      {"without the page behind it", sound.substr(0, sound.size() - 4096)},
+      {"another magic", "RLXPACK2" + sound.substr(8)},
+      {"a header longer than the file", sound.substr(0, 8) + std::string(8, '\xff') + sound.substr(16)},
+      {"no JSON", sound.substr(0, 16) + "]" + sound.substr(17)},
+      {"no pieces", with_header(sound, [](auto& h) { h.erase("pieces"); })},
+      {"a piece without a name", with_header(sound, [&](auto& h) { piece(h).erase("name"); })},
+      {"a name that is a number", with_header(sound, [&](auto& h) { piece(h)["name"] = 7; })},
+      {"an offset behind the end", with_header(sound, [&](auto& h) { piece(h)["offset"] = uint64_t{1} << 62; })},
+      {"an offset below 0", with_header(sound, [&](auto& h) { piece(h)["offset"] = -4096; })},
+      {"an offset between pages", with_header(sound, [&](auto& h) { piece(h)["offset"] = 4097; })},
+      {"more bytes than there are", with_header(sound, [&](auto& h) { piece(h)["bytes"] = ~uint64_t{0}; })},
+      {"another sum", with_header(sound, [&](auto& h) { piece(h)["sum"] = 1; })},
+      {"of another version", with_header(sound,
+                                         [](auto& h) {
+                                           std::string of = h.at("of");
+                                           h["of"] = of.replace(of.find("rlx"), 3, "RLX");
+                                         })},
+      {"of other weights", with_header(sound,
+                                       [](auto& h) {
+                                         std::string of = h.at("of");
+                                         h["of"] = of.replace(of.find("bytes"), 1, "B");
+                                       })},
+      {"one bit in the last piece",
+       [&] {
+         std::string changed = sound;
+         changed[sound.size() - 4096 - 4096] ^= 1;
+         return changed;
+       }()},
+  };
+  for (const auto& c : cases) {
+    CAPTURE(c.what);
+    test::put_file(path, c.content);
+    CHECK(difference(model.run(), wanted, 0) == "");
+    CHECK(test::file_content(model.only_file()) == sound);
+  }
+  // Pieces of other sizes are no weights of this spec, whatever their sums.
+  {
+    const std::string of = made_of(path);
+    const auto file = cpu::PackedFile::open(path, of, 1);
+    cpu::PackedFile::Pieces halves;
+    for (const auto& [name, bytes] : file->pieces()) halves.emplace(name, bytes.first(bytes.size() / 2));
+    cpu::PackedFile::write(path, of, halves);
+  }
+  CHECK(difference(model.run(), wanted, 0) == "");
+}
+
+TEST_CASE("sums are compared once in each state of the file, and again when anything about it has changed") {
+  const Model model;
+  const auto wanted = model.run();
+  const std::string path = model.only_file(), checked = path + ".checked", sound = test::file_content(path);
+  CHECK(!fs::exists(checked));
+  Model::settle();
+  CHECK(difference(model.run(), wanted, 0) == "");
+  if (!fs::exists("/proc/sys/kernel/random/boot_id")) return;  // sums are compared each time
+  const std::string said = test::file_content(checked);
+  CHECK(said.starts_with("rlx checked 1\n"));
+  for (const std::string& other : {std::string(), said + "x", said.substr(0, 30), std::string(100000, 'x')}) {
+    test::put_file(checked, other);
+    CHECK(difference(model.run(), wanted, 0) == "");
+    CHECK(test::file_content(checked) == said);
+  }
+  std::string changed = sound;
+  changed[4096 * 3 + 7] ^= 4;
+  const auto time = fs::last_write_time(path);
+  test::put_file(path, changed);    // the same file, as long as before ...
+  fs::last_write_time(path, time);  // ... and as old, as far as a program can make it so
+  Model::settle();
+  CHECK(difference(model.run(), wanted, 0) == "");
+  CHECK(test::file_content(path) == sound);
+}
+
+TEST_CASE("weights that were written over in place are not taken for those that were packed") {
+  const Model model;
+  const auto before = model.run();
+  const auto time = fs::last_write_time(model.file);
+  const std::string other = model.folder / "other.safetensors";
+  write_safetensors(other, weights(5));
+  const std::string content = test::file_content(other);
+  CHECK(content.size() == test::file_content(model.file).size());
+  test::put_file(model.file, content);  // the same file, as long as before
+  fs::last_write_time(model.file, time);
+  Model::settle();
+  const auto after = model.run();
+  CHECK(difference(after, model.plain(), 0) == "");
+  CHECK(difference(after, before, 1e-3) != "");
+  CHECK(model.packed_files().size() == 2);
+}
+
+TEST_CASE("weights that are in memory, or that were written a moment ago, leave nothing behind") {
+  const Model model;
+  CompileOptions options;
+  options.cache_dir = model.cache;
+  CompiledGraph compiled = Session(Device::cpu(), {1}).compile(two_layers(), options);
+  const NamedTensors in_memory = weights(1);
+  compiled.set_params({in_memory.begin(), in_memory.end()});
+  CHECK(difference(compiled.run_ordered(Model::inputs()), model.plain(), 0) == "");
+  CHECK(model.packed_files().empty());
+  write_safetensors(model.file, weights(2));
+  CHECK(difference(model.run(), model.plain(), 0) == "");
+  CHECK(model.packed_files().empty());
+}
+
+TEST_CASE("a param that is bound anew is packed anew, and what was kept stays right") {
+  const Model model;
+  const auto wanted = model.run();
+  const auto opened = SafetensorsFile::open(model.file);
+  CompileOptions options;
+  options.cache_dir = model.cache;
+  CompiledGraph compiled = Session(Device::cpu(), {1}).compile(two_layers(), options);
+  for (const auto& param : compiled.signature().params) compiled.set_param(param.name, opened.tensor(param.name));
+  CHECK(difference(compiled.run_ordered(Model::inputs()), wanted, 0) == "");
+  NamedTensors mixed = weights(1);
+  mixed.at("w0") = random_tensor(f32, {640, 512}, 77, -0.1, 0.1);
+  compiled.set_param("w0", mixed.at("w0"));
+  CHECK(difference(compiled.run_ordered(Model::inputs()), by_reference(mixed, Model::inputs()), 1e-4) == "");
+  CHECK(difference(model.run(), wanted, 0) == "");
+}
+
+TEST_CASE("the folder is kept within its limit: what was used the longest ago goes, other files stay") {
+  const Model model;
+  const char* before = std::getenv("RLX_CACHE_MIB");
+  const std::string limit_before = before ? before : "";
+  setenv("RLX_CACHE_MIB", "5", 1);  // each model takes about 1.6
+  fs::create_directories(model.cache);
+  const std::string other = model.cache + "/notes-eager-of-mine.txt";
+  test::put_file(other, std::string(6 << 20, 'x'));
+  auto named = [](const std::string& name) {
+    Graph g(name);
+    Value x = g.input("x", f32, {Dim::symbol("N"), 512});
+    g.output(linear(x, g.param("w0", f32, {640, 512}), g.param("b0", f32, {640})), name);
+    return g;
+  };
+  std::vector<std::string> first, latest;
+  for (int i = 0; i < 6; ++i) {
+    model.run(named(text_of("model", i)));
+    if (i == 0) first = model.packed_files();
+    std::this_thread::sleep_for(std::chrono::milliseconds(15));
+  }
+  uintmax_t sum = 0;
+  for (const std::string& path : model.packed_files()) sum += fs::file_size(path);
+  CHECK(sum <= uintmax_t{5} << 20);
+  CHECK(model.packed_files().size() >= 2);
+  CHECK(!fs::exists(first.at(0)));
+  CHECK(fs::exists(other));
+  // The latest is there, and was not made again.
+  latest = model.packed_files();
+  model.run(named("model5"));
+  auto now = model.packed_files();
+  std::sort(latest.begin(), latest.end()), std::sort(now.begin(), now.end());
+  CHECK(now == latest);
+  if (before) setenv("RLX_CACHE_MIB", limit_before.c_str(), 1);
+  else unsetenv("RLX_CACHE_MIB");
+}
+
+TEST_CASE("memory that packed weights hold is counted by the pages of their slabs, once for each") {
+  Graph g("many");
+  Value x = g.input("x", f32, {8, 256}), y = x;
+  for (int i = 0; i < 12; ++i) y = linear(y, g.param(text_of("w", i), f32, {256, 256}));
+  g.output(y);
+  CompiledGraph compiled = Session(Device::cpu(), {1}).compile(g, {});
+  for (int i = 0; i < 12; ++i) compiled.set_param(text_of("w", i), random_tensor(f32, {256, 256}, 1, -0.1, 0.1));
+  compiled.run_ordered({{random_tensor(f32, {8, 256}, 2)}});
+  const size_t pieces = size_t{12} * 256 * 256 * 4;  // 3 MiB
+  CHECK(compiled.memory_bytes() >= pieces);
+  CHECK(compiled.memory_bytes() <= pieces + (size_t{20} << 20));  // two slabs at most, of which others may use a part
+}

@@ -1,0 +1,173 @@
+// What sessions promise of threads: one pool for all, that wakes at once and sleeps when nobody needs it, and results
+// that do not depend on who was faster.
+#include <doctest/doctest.h>
+
+#include <time.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "kernels/thread_pool.h"
+#include "rlx/ops.h"
+#include "rlx/session.h"
+#include "support/compare.h"
+
+using namespace rlx;
+using kernels::ThreadPool;
+using Clock = std::chrono::steady_clock;
+
+namespace {
+
+double us_since(Clock::time_point begin) {
+  return std::chrono::duration<double, std::micro>(Clock::now() - begin).count();
+}
+double processor_ms() {
+  timespec now{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) * 1e3 + static_cast<double>(now.tv_nsec) * 1e-6;
+}
+
+/// Everything that splits its work in a way of its own, at sizes that are worth it.
+Graph wide_model() {
+  Graph g("wide");
+  Value x = g.input("x", f32, {96, 256}), image = g.input("image", f32, {2, 8, 40, 40});
+  Value hidden = gelu(linear(x, g.param("w", f32, {512, 256}), g.param("b", f32, {512})));
+  g.output(hidden, "linear");
+  Value gamma = g.param("gamma", f32, {512});
+  Value normal = layer_norm(hidden, gamma, g.param("beta", f32, {512}), 1e-5);
+  g.output(normal, "layer_norm");
+  g.output(softmax(hidden), "softmax");
+  Value heads = reshape(x, {1, 4, 96, 64});
+  g.output(attention(heads, heads * 0.5, heads + 1.0, {.heads = 4}), "attention");
+  g.output(matmul(transpose(hidden, {1, 0}), x), "matmul");
+  g.output(reduce_sum(hidden, {0}), "columns");
+  g.output(reduce_sum(hidden, {1}), "rows");
+  g.output(reduce_sum(hidden * hidden, {0, 1}), "all");
+  g.output(cumsum(hidden, 0), "cumsum");
+  g.output(tanh(hidden * 1.5 + 0.25) * hidden, "chain");
+  g.output(convolution(image, g.param("kernel", f32, {16, 8, 3, 3}), {.padding_low = {1, 1}, .padding_high = {1, 1}}),
+           "convolution");
+  g.output(sort({hidden})[0], "sort");
+  auto backward = layer_norm_backward(hidden, gamma, normal, {});
+  const char* names[] = {"dx", "dgamma", "dbeta"};
+  for (size_t i = 0; i < std::size(names); ++i) g.output(backward[i], names[i]);
+  return g;
+}
+CompiledGraph compiled_for(const Graph& g, int threads) {
+  CompiledGraph compiled = Session(Device::cpu(), {threads}).compile(g);
+  uint64_t seed = 1;
+  for (const auto& param : compiled.signature().params)
+    compiled.set_param(param.name, random_tensor(f32, shape_of(param.type.dims), seed++, -0.5, 0.5));
+  return compiled;
+}
+std::vector<Tensor> inputs_of(const Graph& g) {
+  std::vector<Tensor> inputs;
+  for (const Type& type : g.input_types()) inputs.push_back(random_tensor(f32, shape_of(type.dims), 9 + inputs.size()));
+  return inputs;
+}
+
+}  // namespace
+
+TEST_CASE("a number of threads gives the same bits in each run, whoever was faster") {
+  const Graph g = wide_model();
+  const auto inputs = inputs_of(g);
+  for (int threads : {2, 3, 4}) {
+    CAPTURE(threads);
+    const CompiledGraph compiled = compiled_for(g, threads);
+    const auto first = compiled.run_ordered(inputs);
+    std::atomic<bool> done = false;
+    std::thread disturber([&] {  // takes workers away at any time
+      while (!done) ThreadPool::shared().parallel_for(2, 4, [](int64_t) { std::this_thread::yield(); });
+    });
+    for (int round = 0; round < 12; ++round) CHECK(difference(compiled.run_ordered(inputs), first, 0) == "");
+    done = true;
+    disturber.join();
+    CHECK(difference(compiled_for(g, threads).run_ordered(inputs), first, 0) == "");
+  }
+}
+
+TEST_CASE("results are equal for any number of threads, within what sums round") {
+  const Graph g = wide_model();
+  const auto inputs = inputs_of(g);
+  const auto one = compiled_for(g, 1).run_ordered(inputs);
+  for (int threads : {2, 3, 5, 8}) {
+    CAPTURE(threads);
+    CHECK(difference(compiled_for(g, threads).run_ordered(inputs), one, 2e-5) == "");
+  }
+}
+
+TEST_CASE("sessions share one pool: it has as many threads as the widest run asks for, however many run at once") {
+  const Graph g = wide_model();
+  const auto inputs = inputs_of(g);
+  constexpr int kWidth = 3, kSessions = 5;
+  const int before = ThreadPool::shared().workers();
+  std::atomic<int> wrong = 0;
+  const auto wanted = compiled_for(g, kWidth).run_ordered(inputs);
+  std::vector<std::thread> callers;
+  for (int c = 0; c < kSessions; ++c)
+    callers.emplace_back([&] {
+      const CompiledGraph own = compiled_for(g, kWidth);
+      for (int round = 0; round < 5; ++round)
+        if (!difference(own.run_ordered(inputs), wanted, 0).empty()) ++wrong;
+    });
+  for (std::thread& caller : callers) caller.join();
+  CHECK(wrong == 0);
+  CHECK(ThreadPool::shared().workers() == std::max(before, kWidth - 1));
+
+  // Each worker serves one caller at a time: there are never more parts under way than callers and workers.
+  std::atomic<int> running = 0, most = 0;
+  callers.clear();
+  for (int c = 0; c < kSessions; ++c)
+    callers.emplace_back([&] {
+      for (int round = 0; round < 20; ++round)
+        ThreadPool::shared().parallel_for(kWidth, 8, [&](int64_t) {
+          int now = ++running, seen = most;
+          while (now > seen && !most.compare_exchange_weak(seen, now)) {
+          }
+          std::this_thread::sleep_for(std::chrono::microseconds(50));
+          --running;
+        });
+    });
+  for (std::thread& caller : callers) caller.join();
+  CHECK(most <= kSessions + ThreadPool::shared().workers());
+  CHECK(most > kSessions);  // and workers did take part
+}
+
+TEST_CASE("threads begin within microseconds while there is work, and within some more when they have slept") {
+  if (ThreadPool::hardware_threads() < 2) {
+    MESSAGE("there is one processor: skipped");
+    return;
+  }
+  // Until both parts have begun, each on its own thread. The shortest: the machine may have other things to do.
+  const auto begun_us = [] {
+    std::atomic<int> begun = 0;
+    const auto begin = Clock::now();
+    double taken = 0;
+    ThreadPool::shared().parallel_for(2, 2, [&](int64_t part) {
+      ++begun;
+      while (begun < 2 && us_since(begin) < 2e7) {
+      }
+      if (part == 0) taken = us_since(begin);
+    });
+    return taken;
+  };
+  double awake = 1e9, slept = 1e9;
+  for (int i = 0; i < 300; ++i) awake = std::min(awake, begun_us());
+  for (int i = 0; i < 30; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    slept = std::min(slept, begun_us());
+  }
+  INFO("awake ", awake, " us, slept ", slept, " us");
+  CHECK(awake < 20);
+  CHECK(slept < 500);
+}
+
+TEST_CASE("threads that have nothing to do take no processor time") {
+  ThreadPool::shared().parallel_for(4, 64, [](int64_t) {});
+  std::this_thread::sleep_for(std::chrono::milliseconds(5));  // longer than they look for work
+  const double begin = processor_ms();
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  CHECK(processor_ms() - begin < 10);
+}
