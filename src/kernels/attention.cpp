@@ -15,6 +15,7 @@
 #define HWY_TARGET_INCLUDE "kernels/attention.cpp"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
+#include "kernels/attention_by_tiles-inl.h"
 #include "kernels/attention_tiles-inl.h"
 
 #ifndef RLX_KERNELS_ATTENTION_ONCE
@@ -130,6 +131,9 @@ template <class T>
 void attend(const AttentionArgs& a, int64_t row_begin, int64_t row_end, float* scratch) {
   const F32Tag d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+#if HWY_TARGET == HWY_AVX3 && RLX_HAS_TILES
+  if (tiles_suit(a) && TiledAttention<T>(a, scratch).attend(row_begin, row_end)) return;
+#endif
   const Layout layout(a.head_dim, a.value_dim);
   for (int64_t row = row_begin; row < row_end;) {
     QueryBlock b{};
@@ -199,7 +203,8 @@ void attention_f64(const AttentionArgs& a, int64_t row_begin, int64_t row_end, d
 
 size_t attention_scratch_bytes(const AttentionArgs& args) {
   if (args.dtype == f64) return static_cast<size_t>(args.value_dim) * sizeof(double);
-  return static_cast<size_t>(Layout(args.head_dim, args.value_dim).total) * sizeof(float);
+  const auto plain = static_cast<size_t>(Layout(args.head_dim, args.value_dim).total) * sizeof(float);
+  return tiles_suit(args) ? std::max(plain, static_cast<size_t>(TiledLayout(args).total)) : plain;
 }
 int64_t attention_row_block() { return HWY_DYNAMIC_DISPATCH(query_block)(); }
 

@@ -34,9 +34,12 @@ struct AttentionArgs {
   /// Query i stands at position p = Sk - Sq + i and sees the keys p - left ... p + right; negative: no limit.
   /// Causal is right = 0; a sliding window w is left = w, right = 0.
   int64_t left = -1, right = -1;
+
+  /// Whether products may go through matrix tiles: has_matrix_tiles(), which is not asked for each call.
+  bool tiles = false;
 };
 
-/// Scratch per calling thread. It depends on dtype, head_dim and value_dim only.
+/// Scratch per calling thread. It does not depend on pointers, strides and masks.
 size_t attention_scratch_bytes(const AttentionArgs& args);
 
 /// Computes the query rows [row_begin, row_end). `scratch` is aligned to 64 bytes.

@@ -14,6 +14,7 @@
 #include "hwy/highway.h"
 #include "kernels/attention.h"
 #include "kernels/elementary-inl.h"
+#include "kernels/matrix_tiles.h"
 #include "kernels/narrow_float-inl.h"
 #include "kernels/narrow_float.h"
 
@@ -193,6 +194,23 @@ template <class T>
 void pack_queries(const QueryBlock& b, const T* q, int64_t q_stride, int64_t width, float scale, float* queries) {
   const hn::Full128<float> d;
   int64_t i = 0;
+#if HWY_TARGET == HWY_AVX3 && RLX_HAS_TILES
+  if constexpr (std::is_same_v<T, float>) {
+    const F32Tag wide;
+    const F32Vec s = hn::Set(wide, scale);
+    for (; i + kTileLines <= b.count; i += kTileLines) {
+      int64_t c = 0;
+      for (; c + kTileLines <= width; c += kTileLines) {
+        float* to = queries + c * b.stride + i;
+        turn_tile(q + i * q_stride + c, q_stride, to, b.stride);
+        for (float* at = to; at < to + kTileLines * b.stride; at += b.stride)
+          hn::Store(hn::Mul(hn::Load(wide, at), s), wide, at);
+      }
+      for (; c < width; ++c)
+        for (int64_t k = 0; k < kTileLines; ++k) queries[c * b.stride + i + k] = q[(i + k) * q_stride + c] * scale;
+    }
+  }
+#endif
   if constexpr (std::is_same_v<T, float>) {
     // 4 x 4 at a time through registers.
     const auto s = hn::Set(d, scale);

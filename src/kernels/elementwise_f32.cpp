@@ -1,4 +1,5 @@
 // The element-wise ops on f32 that are worth vectors; elementwise_float.cpp has the plain form of all of them.
+#include <algorithm>
 #include <cmath>
 
 #include "kernels/elementwise_kernels.h"
@@ -7,6 +8,7 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/elementwise_f32.cpp"
+#include "hwy/cache_control.h"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
 #include "kernels/elementary-inl.h"
@@ -18,6 +20,7 @@ namespace HWY_NAMESPACE {
 namespace {
 
 using Op = ElementwiseOp;
+using elementwise::BusyKernel;
 using elementwise::Kernel;
 using BoolTag = hn::Rebind<uint8_t, F32Tag>;
 using I32Tag = hn::RebindToSigned<F32Tag>;
@@ -61,10 +64,40 @@ HWY_INLINE void map(void* dst, const void* a, const void* b, const void* c, int6
   }
 }
 
+template <class F>
+HWY_INLINE void map_busy(void* dst, const void* a, int64_t n, const TrafficLines& lines, F f) {
+  const F32Tag d;
+  const hn::CappedTag<uint8_t, 64> bytes;
+  constexpr int64_t kLine = 64, kFloats = kLine / 4;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d)), width = static_cast<int64_t>(hn::Lanes(bytes));
+  const float* x = static_cast<const float*>(a);
+  float* y = static_cast<float*>(dst);
+  const auto move = [&](int64_t line) HWY_ATTR {
+    if (line < lines.reads) __builtin_prefetch(lines.read + line * kLine);
+    if (line >= lines.writes) return;
+    for (int64_t k = line * kLine; k < (line + 1) * kLine; k += width)
+      hn::Stream(hn::Load(bytes, reinterpret_cast<const uint8_t*>(lines.from) + k), bytes,
+                 reinterpret_cast<uint8_t*>(lines.to) + k);
+  };
+  int64_t i = 0, line = 0;
+  for (; i + kFloats <= n; ++line) {
+    move(line);
+    for (const int64_t end = i + kFloats; i < end; i += lanes) hn::StoreU(f(d, hn::LoadU(d, x + i)), d, y + i);
+  }
+  if (i < n) map(y + i, x + i, n - i, f);
+  for (; line < std::max(lines.reads, lines.writes); ++line) move(line);
+}
+
 // An op written as an expression in the tag `d` and the vectors x, y, z.
 #define RLX_UNARY(name, ...)                                                          \
   void name(void* dst, const void* a, const void*, const void*, int64_t n) noexcept { \
     map(dst, a, n, [](F32Tag d, F32Vec x) HWY_ATTR { return (void)d, __VA_ARGS__; }); \
+  }
+// The same beside memory's work.
+#define RLX_COSTLY(name, ...)                                                                     \
+  RLX_UNARY(do_##name, __VA_ARGS__)                                                               \
+  void busy_##name(void* dst, const void* a, int64_t n, const TrafficLines& lines) noexcept {     \
+    map_busy(dst, a, n, lines, [](F32Tag d, F32Vec x) HWY_ATTR { return (void)d, __VA_ARGS__; }); \
   }
 #define RLX_BINARY(name, ...)                                                                      \
   void name(void* dst, const void* a, const void* b, const void*, int64_t n) noexcept {            \
@@ -113,20 +146,20 @@ RLX_UNARY(do_ceil, hn::Ceil(x))
 RLX_UNARY(do_trunc, hn::Trunc(x))
 RLX_UNARY(do_round_nearest_even, hn::Round(x))
 RLX_UNARY(do_round_nearest_afz, half_away_from_zero(d, x))
-RLX_UNARY(do_exp, ExpFast(d, x))
+RLX_COSTLY(exp, ExpFast(d, x))
 RLX_UNARY(do_expm1, Expm1(d, x))
-RLX_UNARY(do_log, Log(d, x))
+RLX_COSTLY(log, Log(d, x))
 RLX_UNARY(do_log1p, Log1p(d, x))
 RLX_UNARY(do_sqrt, hn::Sqrt(x))
 RLX_UNARY(do_rsqrt, hn::Div(hn::Set(d, 1.0f), hn::Sqrt(x)))
 RLX_UNARY(do_reciprocal, hn::Div(hn::Set(d, 1.0f), x))
-RLX_UNARY(do_tanh, TanhFast(d, x))
-RLX_UNARY(do_erf, Erf(d, x))
+RLX_COSTLY(tanh, TanhFast(d, x))
+RLX_COSTLY(erf, Erf(d, x))
 RLX_UNARY(do_lgamma, Lgamma(d, x))
-RLX_UNARY(do_logistic, logistic(d, x))
-RLX_UNARY(do_gelu_erf, GeluErfFast(d, x))
-RLX_UNARY(do_gelu_tanh, gelu_tanh(d, x))
-RLX_UNARY(do_silu, silu(d, x))
+RLX_COSTLY(logistic, logistic(d, x))
+RLX_COSTLY(gelu_erf, GeluErfFast(d, x))
+RLX_COSTLY(gelu_tanh, gelu_tanh(d, x))
+RLX_COSTLY(silu, silu(d, x))
 RLX_UNARY(do_relu, hn::Max(hn::Zero(d), x))
 RLX_BINARY(do_add, hn::Add(x, y))
 RLX_BINARY(do_sub, hn::Sub(x, y))
@@ -291,6 +324,19 @@ Kernel f32_kernel(Op op) {
     default: return nullptr;
   }
 }
+BusyKernel busy_kernel(Op op) {
+  switch (op) {
+    case Op::exp: return busy_exp;
+    case Op::log: return busy_log;
+    case Op::tanh: return busy_tanh;
+    case Op::erf: return busy_erf;
+    case Op::logistic: return busy_logistic;
+    case Op::gelu_erf: return busy_gelu_erf;
+    case Op::gelu_tanh: return busy_gelu_tanh;
+    case Op::silu: return busy_silu;
+    default: return nullptr;
+  }
+}
 Kernel pair_kernel(Op first, Op second, bool first_is_right) {
   const int row = first == Op::add ? 0 : first == Op::sub ? 1 : first == Op::mul ? 2 : -1;
   const int column = second == Op::add ? 0 : second == Op::sub ? (first_is_right ? 3 : 1) : second == Op::mul ? 2 : -1;
@@ -322,6 +368,7 @@ HWY_AFTER_NAMESPACE();
 namespace rlx::kernels {
 namespace {
 HWY_EXPORT(f32_kernel);
+HWY_EXPORT(busy_kernel);
 HWY_EXPORT(pair_kernel);
 HWY_EXPORT(load_kernel);
 HWY_EXPORT(store_kernel);
@@ -330,6 +377,7 @@ HWY_EXPORT(narrow_kernel);
 namespace elementwise {
 
 Kernel find_f32(ElementwiseOp op) { return HWY_DYNAMIC_DISPATCH(f32_kernel)(op); }
+BusyKernel find_f32_busy(ElementwiseOp op) { return HWY_DYNAMIC_DISPATCH(busy_kernel)(op); }
 Kernel find_f32_pair(ElementwiseOp first, ElementwiseOp second, bool first_is_right) {
   return HWY_DYNAMIC_DISPATCH(pair_kernel)(first, second, first_is_right);
 }

@@ -26,6 +26,7 @@ struct Step {
   int buffer = -1;
   size_t stream_at = 0;  ///< op that forwards: two tiles in scratch, of which one is written past the caches
   Kernel kernel = nullptr, then = nullptr;
+  BusyKernel busy = nullptr;          ///< op: the kernel that does memory's work too
   std::array<std::byte, 16> value{};  ///< constant: as it stands in the register
 };
 
@@ -318,6 +319,7 @@ void ElementwiseProgram::finish() {
       step.kernel = node.pair ? node.pair : find_kernel(node.op, in, node.dtype);
       step.then = keeps_dtype(node.op, in) ? nullptr : find_narrow(node.dtype);
       step.is_costly = !node.pair && is_costly(node.op);
+      if (step.is_costly && in == f32 && node.dtype == f32) step.busy = find_f32_busy(node.op);
       step.a = slot_of[node.a];
       step.b = node.b == kNone ? step.a : slot_of[node.b];
       step.c = node.c == kNone ? step.a : slot_of[node.c];
@@ -509,6 +511,11 @@ void ElementwiseProgram::run(const ElementwiseCall& call, int64_t begin, int64_t
               dst = data + tile.offset_of(result) * s.register_bytes;
           }
           const bool is_dealt = is_far && s.is_costly;
+          if (is_dealt && s.busy && ops_ == 1 && traffic.is_simple()) {
+            s.busy(dst, pointer[s.a], count, traffic.take((count + 15) / 16));
+            pointer[s.dst] = dst;
+            break;
+          }
           const int64_t piece = is_dealt ? kPiece : count;
           for (int64_t k = 0; k < count; k += piece) {
             const int64_t n = std::min(piece, count - k);

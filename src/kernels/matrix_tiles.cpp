@@ -7,19 +7,17 @@
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #endif
 
-#if defined(__x86_64__) && defined(__linux__)
-#define RLX_HAS_TILES 1
+#if RLX_HAS_TILES
 #include <cpuid.h>
 #include <immintrin.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-#else
-#define RLX_HAS_TILES 0
 #endif
 
 #include <type_traits>
 
 #include "kernels/gemm_kernels.h"
+#include "kernels/highway_targets.h"
 
 namespace rlx::kernels {
 
@@ -102,23 +100,23 @@ RLX_WIDE_INLINE __m512i magnitude(__m512 v) {
 /// Of 16 vectors of 16, in place.
 RLX_WIDE_INLINE void transpose(__m512i* r) {
   __m512i t[16];
-  for (int i = 0; i < 8; ++i) {
+  RLX_UNROLL for (int i = 0; i < 8; ++i) {
     t[2 * i] = _mm512_unpacklo_epi32(r[2 * i], r[2 * i + 1]);
     t[2 * i + 1] = _mm512_unpackhi_epi32(r[2 * i], r[2 * i + 1]);
   }
-  for (int i = 0; i < 16; i += 4) {
+  RLX_UNROLL for (int i = 0; i < 16; i += 4) {
     r[i] = _mm512_unpacklo_epi64(t[i], t[i + 2]);
     r[i + 1] = _mm512_unpackhi_epi64(t[i], t[i + 2]);
     r[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]);
     r[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
   }
-  for (int j = 0; j < 4; ++j) {
+  RLX_UNROLL for (int j = 0; j < 4; ++j) {
     t[j] = _mm512_shuffle_i32x4(r[j], r[4 + j], 0x88);
     t[4 + j] = _mm512_shuffle_i32x4(r[8 + j], r[12 + j], 0x88);
     t[8 + j] = _mm512_shuffle_i32x4(r[j], r[4 + j], 0xdd);
     t[12 + j] = _mm512_shuffle_i32x4(r[8 + j], r[12 + j], 0xdd);
   }
-  for (int j = 0; j < 4; ++j) {
+  RLX_UNROLL for (int j = 0; j < 4; ++j) {
     r[j] = _mm512_shuffle_i32x4(t[j], t[4 + j], 0x88);
     r[8 + j] = _mm512_shuffle_i32x4(t[j], t[4 + j], 0xdd);
     r[4 + j] = _mm512_shuffle_i32x4(t[8 + j], t[12 + j], 0x88);
@@ -310,6 +308,13 @@ void multiply_form(int64_t steps, const char* upper, const char* lower, const ch
   else run([](const Step& s) { bf16_step<kForm, false>(s); });
 }
 
+RLX_WIDE void turn(const float* from, int64_t stride, float* to, int64_t to_stride) {
+  __m512i lines[16];
+  RLX_UNROLL for (int i = 0; i < 16; ++i) lines[i] = _mm512_loadu_si512(from + i * stride);
+  transpose(lines);
+  RLX_UNROLL for (int i = 0; i < 16; ++i) _mm512_storeu_si512(to + i * to_stride, lines[i]);
+}
+
 template <bool kLeftSigned, bool kRightSigned>
 void multiply_codes_as(int64_t steps, const char* upper, const char* lower, const char* right, int32_t* sums,
                        int64_t stride) {
@@ -346,11 +351,19 @@ bool pack_right_tiles(const TileSource& s, int64_t lines, int64_t k, TileForm fo
   return copy_pairs(s, lines, k, out);
 }
 
+RLX_WIDE bool parts_stand_for(const uint32_t* magnitudes) noexcept {
+  return are_fit(_mm512_loadu_si512(magnitudes), 3);
+}
+
 void multiply_tiles(TileForm form, int64_t steps, const char* upper, const char* lower, const char* right, float* sums,
                     int64_t stride) noexcept {
   if (form == TileForm::one) multiply_form<TileForm::one>(steps, upper, lower, right, sums, stride);
   else if (form == TileForm::two) multiply_form<TileForm::two>(steps, upper, lower, right, sums, stride);
   else multiply_form<TileForm::three>(steps, upper, lower, right, sums, stride);
+}
+
+void turn_tile(const float* from, int64_t stride, float* to, int64_t to_stride) noexcept {
+  turn(from, stride, to, to_stride);
 }
 
 void multiply_code_tiles(DType left, DType right_dtype, int64_t steps, const char* upper, const char* lower,
@@ -369,6 +382,8 @@ TileScope::~TileScope() = default;
 bool pack_left_tiles(const TileSource&, int64_t, int64_t, TileForm, char*) noexcept { return false; }
 bool pack_right_tiles(const TileSource&, int64_t, int64_t, TileForm, char*) noexcept { return false; }
 void multiply_tiles(TileForm, int64_t, const char*, const char*, const char*, float*, int64_t) noexcept {}
+bool parts_stand_for(const uint32_t*) noexcept { return false; }
+void turn_tile(const float*, int64_t, float*, int64_t) noexcept {}
 void multiply_code_tiles(DType, DType, int64_t, const char*, const char*, const char*, int32_t*, int64_t) noexcept {}
 
 #endif

@@ -14,6 +14,13 @@
 
 #include "rlx/dtype.h"
 
+/// Whether they are compiled in.
+#if defined(__x86_64__) && defined(__linux__)
+#define RLX_HAS_TILES 1
+#else
+#define RLX_HAS_TILES 0
+#endif
+
 namespace rlx::kernels {
 
 /// How many bf16 an element is taken for.
@@ -61,11 +68,17 @@ inline int64_t tiled_bytes(int64_t k, TileForm form) { return tile_steps(k) * st
 bool pack_left_tiles(const TileSource& from, int64_t lines, int64_t k, TileForm form, char* out) noexcept;
 bool pack_right_tiles(const TileSource& from, int64_t lines, int64_t k, TileForm form, char* out) noexcept;
 
+/// The same of the bits of 16 lines' largest magnitudes, for who packs lines in three parts himself.
+bool parts_stand_for(const uint32_t* magnitudes) noexcept;
+
 /// sums[i * stride + j] for 16 rows from `upper` and 16 more from `lower`, unless that is null, and 32 columns.
 void multiply_tiles(TileForm form, int64_t steps, const char* upper, const char* lower, const char* right, float* sums,
                     int64_t stride) noexcept;
 
-/// The same for codes of i8 or u8; `steps` of 64 along k.
+/// to[j * to_stride + i] = from[i * stride + j], 16 x 16. It takes AVX-512, not matrix tiles.
+void turn_tile(const float* from, int64_t stride, float* to, int64_t to_stride = kTileLines) noexcept;
+
+/// As multiply_tiles() for codes of i8 or u8; `steps` of 64 along k.
 void multiply_code_tiles(DType left_dtype, DType right_dtype, int64_t steps, const char* upper, const char* lower,
                          const char* right, int32_t* sums, int64_t stride) noexcept;
 

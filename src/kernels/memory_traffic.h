@@ -12,6 +12,15 @@ namespace rlx::kernels {
 void stream_copy(void* to, const void* from, size_t bytes) noexcept;
 void stream_fence() noexcept;
 
+/// Lines of 64 bytes for a loop that deals them out itself, one of each kind for every 64 bytes that it computes: what
+/// it asks for, and what it writes past the caches, where `to` is at a line.
+struct TrafficLines {
+  const std::byte* read = nullptr;
+  const std::byte* from = nullptr;
+  std::byte* to = nullptr;
+  int64_t reads = 0, writes = 0;
+};
+
 /// What is still to be written and to be asked for.
 class MemoryTraffic {
  public:
@@ -36,6 +45,21 @@ class MemoryTraffic {
     if (line >= kMostLines) return;
     reads_[line] = {from, bytes};
     read_lines_ = std::max(read_lines_, line + 1);
+  }
+  /// Whether there is one operand and one result at most: what take() can give.
+  bool is_simple() const noexcept { return read_lines_ <= 1 && write_lines_ <= 1; }
+  /// Up to `most` lines of the first operand and of the first result; they count as done.
+  TrafficLines take(int64_t most) noexcept {
+    Read& r = reads_[0];
+    Write& w = writes_[0];
+    TrafficLines lines{r.from, w.from, w.to, std::min(most, static_cast<int64_t>((r.bytes + 63) / 64)), 0};
+    const size_t read = std::min(r.bytes, static_cast<size_t>(lines.reads) * 64);
+    r.from += read, r.bytes -= read;
+    if (reinterpret_cast<uintptr_t>(w.to) % 64 != 0) return lines;
+    lines.writes = std::min(most, static_cast<int64_t>(w.bytes / 64));
+    const size_t written = static_cast<size_t>(lines.writes) * 64;
+    w.from += written, w.to += written, w.bytes -= written;
+    return lines;
   }
   /// At most so many bytes of each.
   void advance(size_t bytes) noexcept {

@@ -21,6 +21,9 @@ namespace rlx::kernels {
 namespace HWY_NAMESPACE {
 namespace {
 
+// A row that may be elsewhere is asked for while the one before is computed; a longer one would push that out.
+constexpr size_t kFarBytes = 16384;
+
 template <class T>
 void softmax_typed(const SoftmaxArgs& a, int64_t row_begin, int64_t row_end, float* scratch) {
   const F32Tag d;
@@ -38,7 +41,11 @@ void softmax_typed(const SoftmaxArgs& a, int64_t row_begin, int64_t row_end, flo
       continue;
     }
     float* e = f32_target(y, scratch);
+    const bool has_next = row + 1 < row_end && n * sizeof(T) <= kFarBytes;
+    const T* next_x = row_of<T>(a.x, a.x_stride, has_next ? row + 1 : row);
+    const T* next_y = row_of<T>(a.y, a.y_stride, has_next ? row + 1 : row);
     const float sum = row_sum(x, n, -std::numeric_limits<float>::infinity(), [&](F32Vec v, size_t i) HWY_ATTR {
+      __builtin_prefetch(next_x + i), __builtin_prefetch(next_y + i, 1);
       const F32Vec w = ExpNonpositive(d, hn::Sub(v, shift));
       if (i + hn::Lanes(d) <= n) hn::StoreU(w, d, e + i);
       else store_f32_some(w, d, e + i, n - i);
@@ -151,7 +158,10 @@ void norm_typed(const NormArgs& a, int64_t row_begin, int64_t row_end, float* sc
     if constexpr (kCentred)
       mean = row_sum(s, n, 0, [](F32Vec v, size_t) HWY_ATTR { return v; }) / static_cast<float>(n);
     const F32Vec shift = hn::Set(d, mean);
-    const float squares = row_sum(s, n, mean, [&](F32Vec v, size_t) HWY_ATTR {
+    const bool has_next = row + 1 < row_end && n * sizeof(T) <= kFarBytes;
+    const T* next_x = row_of<T>(a.x, a.x_stride, has_next ? row + 1 : row);
+    const float squares = row_sum(s, n, mean, [&](F32Vec v, size_t i) HWY_ATTR {
+      __builtin_prefetch(next_x + i);
       const F32Vec distance = hn::Sub(v, shift);
       return hn::Mul(distance, distance);
     });

@@ -1,6 +1,8 @@
 // See the header. All forms accumulate in f32 or wider and round f16 and bf16 once, so the same bits come out.
 #include "passes/simplify_products.h"
 
+#include <algorithm>
+
 #include "ir/rewrite.h"
 #include "rlx/ops.h"
 
@@ -50,8 +52,25 @@ Value dot_rule(Value lhs, Value rhs, const DotAttrs& a) {
   return changed ? dot_general(lhs, rhs, folded) : Value();
 }
 
-Value rule(const Site& site) {
+/// A transpose that changes the places of the operands' free dims, of a product that nothing else uses: gradients of
+/// right operands are written so.
+Value transpose_rule(const Site& site, const Uses& uses) {
+  const Value product = site.operands[0];
+  const Node& node = product.graph().node(product.ref());
+  if (node.op != &op::dot_general || !uses.only_one(site.node.operands[0])) return {};
+  const auto& a = node.attrs.as<DotAttrs>();
+  const Value lhs = product.graph().value(node.operands[0]), rhs = product.graph().value(node.operands[1]);
+  const DotAxes axes(a, lhs.dims().size(), rhs.dims().size());
+  const size_t batch = axes.lhs_batch.size(), left = axes.lhs_free.size(), right = axes.rhs_free.size();
+  Axes swapped = axes_from(0, batch + left + right);
+  std::rotate(swapped.begin() + std::ptrdiff_t(batch), swapped.begin() + std::ptrdiff_t(batch + left), swapped.end());
+  if (valid_axes(site.node.attrs.as<TransposeAttrs>().permutation, swapped.size()) != swapped) return {};
+  return dot_general(rhs, lhs, {axes.rhs_batch, axes.lhs_batch, axes.rhs_contract, axes.lhs_contract, a.accumulate});
+}
+
+Value rule(const Site& site, const Uses& uses) {
   const OpDef* op = site.node.op;
+  if (op == &op::transpose) return transpose_rule(site, uses);
   if (op == &op::dot_general) return dot_rule(site.operands[0], site.operands[1], site.node.attrs.as<DotAttrs>());
   if (op != &op::matmul && op != &op::linear && op != &op::fused_matmul) return {};
   Value x = site.operands[0], w = untransposed_matrix(site.operands[1]);
@@ -71,8 +90,9 @@ Graph simplify_products(const Graph& g) {
   bool any = std::any_of(g.nodes().begin(), g.nodes().end(),
                          [](const Node& node) { return node.op == &op::dot_general || node.op == &op::transpose; });
   if (!any) return g;
-  return rewritten(g, [](const Site& site) -> std::optional<std::vector<Value>> {
-    if (Value v = rule(site)) return std::vector{v};
+  const Uses uses(g);
+  return rewritten(g, [&](const Site& site) -> std::optional<std::vector<Value>> {
+    if (Value v = rule(site, uses)) return std::vector{v};
     return std::nullopt;
   });
 }

@@ -14,6 +14,10 @@ namespace rlx {
 ///   before  %2 = dot_general(%0, %1) {..., lhs_contract = [2], rhs_contract = [0]}
 ///   after   %2 = matmul(%0, %1)      of [B, S, k] and [k, n]: imported graphs write their layers so
 ///
+///   before  %2 = dot_general(%0, %1) {lhs_batch = [0], rhs_batch = [0], lhs_contract = [2], rhs_contract = [1]}
+///           %3 = transpose(%2) {permutation = [0, 2, 1]}
+///   after   %3 = dot_general(%1, %0) {lhs_batch = [0], rhs_batch = [0], lhs_contract = [1], rhs_contract = [2]}
+///
 /// A transpose goes into any dot_general, as long as the free dims keep their order. The other forms are for floats and
 /// a right operand of rank 2, weights most often; batched products of two activations stay.
 Graph simplify_products(const Graph& g);

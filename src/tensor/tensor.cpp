@@ -1,22 +1,15 @@
 // Storage of tensors. Owned storage is 64-byte aligned: kernels load whole vectors from its start.
 #include "rlx/tensor.h"
 
-#include <cstdlib>
-
-#include "base/large_pages.h"
+#include "base/spare_memory.h"
 
 namespace rlx {
 namespace {
 
-constexpr size_t kAlignment = 64;
-
 std::shared_ptr<void> allocate(size_t bytes) {
-  void* data = nullptr;
-  size_t rounded = (std::max<size_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment;
-  if (posix_memalign(&data, kAlignment, rounded) != 0)
-    fail(ErrorCode::out_of_memory, "no memory for a tensor of ", bytes, " bytes");
-  prefer_large_pages(data, rounded);
-  return {data, std::free};
+  void* data = take_memory(bytes);
+  if (!data) fail(ErrorCode::out_of_memory, "no memory for a tensor of ", bytes, " bytes");
+  return {data, [bytes](void* p) { give_memory(p, bytes); }};
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include "kernels/attention.h"
 
 #include "kernels/kernel_test.h"
+#include "kernels/matrix_tiles.h"
 
 using namespace rlx;
 using namespace rlx::kernels;
@@ -20,12 +21,15 @@ struct Problem {
   std::vector<int> kept{};       ///< key mask, if not empty
   DType mask_dtype = boolean;
   double spread = 2;  ///< of q and k
+  double q_factor = 1, k_factor = 1;
+  bool tiles = false;
 };
 
 void check(const Problem& p) {
   const int64_t gap = 3;
-  const Elements q = Elements::random(p.t, p.sq * (p.d + gap), 1, -p.spread, p.spread);
-  const Elements k = Elements::random(p.t, p.sk * (p.d + gap), 2, -p.spread, p.spread);
+  const double q_size = p.spread * p.q_factor, k_size = p.spread * p.k_factor;
+  const Elements q = Elements::random(p.t, p.sq * (p.d + gap), 1, -q_size, q_size);
+  const Elements k = Elements::random(p.t, p.sk * (p.d + gap), 2, -k_size, k_size);
   const Elements v = Elements::random(p.t, p.sk * (p.dv + gap), 3);
   const Elements bias = Elements::random(p.t, p.sq * p.sk + 1, 4);
   Elements mask(p.mask_dtype, p.sk);
@@ -37,6 +41,7 @@ void check(const Problem& p) {
   a.q = q.data(), a.k = k.data(), a.v = v.data(), a.out = out.data();
   a.q_stride = a.k_stride = p.d + gap, a.v_stride = p.dv + gap, a.out_stride = p.dv + 1;
   a.q_rows = p.sq, a.k_rows = p.sk, a.head_dim = p.d, a.value_dim = p.dv;
+  a.tiles = p.tiles;
   a.scale = p.scale, a.soft_cap = p.soft_cap, a.left = p.left, a.right = p.right;
   if (p.bias) {
     a.bias = bias.data(), a.bias_dtype = p.t;
@@ -183,4 +188,103 @@ TEST_CASE("no keys at all give zeros") {
   for_each_target([] {
     for (DType t : float_dtypes()) check({.t = t, .sq = 3, .sk = 0});
   });
+}
+
+TEST_CASE("attention that is large enough for matrix tiles equals the formula, with them and without") {
+  for_each_target([] {
+    for (bool tiles : {false, true}) {
+      if (tiles && !has_matrix_tiles()) continue;
+      INFO("tiles ", tiles);
+      for (DType t : {f32, f16, bf16}) {
+        check({.t = t, .sq = 130, .sk = 289, .d = 40, .dv = 48, .tiles = tiles});
+        check({.t = t, .sq = 257, .sk = 131, .d = 33, .dv = 35, .tiles = tiles});
+        check({.t = t, .sq = 64, .sk = 333, .d = 64, .dv = 80, .tiles = tiles});
+        check({.t = t, .sq = 129, .sk = 129, .d = 96, .dv = 96, .right = 0, .tiles = tiles});
+        check(
+            {.t = t, .sq = 300, .sk = 200, .d = 32, .dv = 32, .right = 0, .tiles = tiles});  // queries that see nothing
+        check({.t = t, .sq = 200, .sk = 310, .d = 32, .dv = 32, .left = 37, .right = 5, .tiles = tiles});
+        check({.t = t, .sq = 200, .sk = 310, .d = 32, .dv = 32, .bias = true, .tiles = tiles});
+        check({.t = t, .sq = 200, .sk = 310, .d = 32, .dv = 32, .scale = 1.5, .soft_cap = 4, .tiles = tiles});
+        check({.t = t, .sq = 200, .sk = 310, .d = 32, .dv = 32, .kept = {1, 0, 0}, .tiles = tiles});
+        check({.t = t, .sq = 200, .sk = 310, .d = 32, .dv = 32, .kept = {0}, .tiles = tiles});
+      }
+      // More keys than are packed at a time, and the first of them masked: results are kept in between.
+      std::vector<int> late(2100, 0);
+      std::fill(late.begin() + 1500, late.end(), 1);
+      check({.t = f32, .sq = 70, .sk = 2100, .d = 64, .dv = 64, .tiles = tiles});
+      check({.t = f32, .sq = 600, .sk = 1100, .d = 64, .dv = 64, .left = 40, .right = 0, .tiles = tiles});
+      check({.t = f32, .sq = 70, .sk = 2100, .d = 64, .dv = 64, .kept = late, .tiles = tiles});
+      check({.t = f32, .sq = 70, .sk = 2100, .d = 64, .dv = 64, .scale = 1, .spread = 6, .tiles = tiles});
+    }
+  });
+}
+
+TEST_CASE("numbers that parts of bf16 do not stand for are attended to as they are") {
+  for (bool tiles : {false, true}) {
+    if (tiles && !has_matrix_tiles()) continue;
+    INFO("tiles ", tiles);
+    for (double factor : {0x1p-100, 0x1p-60, 0x1p-51, 0x1p-49, 0x1p61, 0x1p63, 0x1p100}) {
+      INFO("factor ", factor);
+      check({.t = f32,
+             .sq = 100,
+             .sk = 220,
+             .d = 64,
+             .dv = 64,
+             .q_factor = factor,
+             .k_factor = 1 / factor,
+             .tiles = tiles});
+      check({.t = f32,
+             .sq = 100,
+             .sk = 220,
+             .d = 64,
+             .dv = 64,
+             .q_factor = 1 / factor,
+             .k_factor = factor,
+             .tiles = tiles});
+    }
+    // Infinity and NaN: in a query they reach its own row, in a value its column, in a key all.
+    constexpr double kInf = std::numeric_limits<double>::infinity(), kNan = std::numeric_limits<double>::quiet_NaN();
+    for (DType t : {f32, f16, bf16})
+      for (int where : {0, 1, 2})
+        for (double special : {kInf, kNan}) {
+          const int64_t n = 160, d = 64, at = 77 * d + 3;
+          Elements operands[3] = {Elements::random(t, n * d, 1), Elements::random(t, n * d, 2),
+                                  Elements::random(t, n * d, 3)};
+          operands[where].set(at, special);
+          Elements out(t, n * d);
+          AttentionArgs a;
+          a.dtype = t, a.q = operands[0].data(), a.k = operands[1].data(), a.v = operands[2].data(), a.out = out.data();
+          a.q_stride = a.k_stride = a.v_stride = a.out_stride = d, a.q_rows = a.k_rows = n,
+          a.head_dim = a.value_dim = d;
+          a.tiles = tiles;
+          Scratch scratch(attention_scratch_bytes(a));
+          attention(a, 0, n, scratch.data());
+          for (int64_t i = 0; i < n * d; ++i) {
+            const bool reached = where == 0 ? i / d == 77 : where == 2 ? i % d == 3 : std::isnan(special);
+            if (where == 1 && std::isinf(special)) continue;  // q decides, row by row
+            INFO(std::string(name_of(t)), " operand ", where, " element ", i, ": ", out[i]);
+            REQUIRE((std::isnan(out[i]) || std::isinf(out[i])) == reached);
+          }
+        }
+  }
+}
+
+TEST_CASE("the result of a query does not depend on the queries that a call is about") {
+  for (bool tiles : {false, true}) {
+    if (tiles && !has_matrix_tiles()) continue;
+    const int64_t n = 200, d = 64;
+    const Elements q = Elements::random(f32, n * d, 1), k = Elements::random(f32, n * d, 2);
+    const Elements v = Elements::random(f32, n * d, 3);
+    Elements whole(f32, n * d), parts(f32, n * d);
+    AttentionArgs a;
+    a.q = q.data(), a.k = k.data(), a.v = v.data(), a.out = whole.data();
+    a.q_stride = a.k_stride = a.v_stride = a.out_stride = d, a.q_rows = a.k_rows = n, a.head_dim = a.value_dim = d;
+    a.tiles = tiles;
+    Scratch scratch(attention_scratch_bytes(a));
+    attention(a, 0, n, scratch.data());
+    a.out = parts.data();
+    const int64_t block = attention_row_block();
+    for (int64_t i = 0; i < n; i += block) attention(a, i, std::min(n, i + block), scratch.data());
+    for (int64_t i = 0; i < n * d; ++i) REQUIRE(whole[i] == parts[i]);
+  }
 }

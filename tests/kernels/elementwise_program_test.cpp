@@ -222,3 +222,44 @@ TEST_CASE("large results are whole: in place, at an odd address, twice, and of n
   }
   CHECK(wrong == 0);
 }
+
+// The costly ops have kernels that ask for what is read next and write what was computed before, line by line.
+TEST_CASE("costly ops over large arrays give what they give over small ones, wherever the arrays begin") {
+  const int64_t n = (int64_t{8} << 20) + 1003, small = 4093;
+  std::vector<float> y(static_cast<size_t>(n) + 17);
+  Elements x(f32, n + 1), pattern(f32, small);
+  for (int64_t i = 0; i < small; ++i) pattern.as<float>()[i] = static_cast<float>(i - 2000) * 0.01f;
+  for (int64_t i = 0; i <= n; ++i) x.as<float>()[i] = pattern.as<float>()[i % small];
+  for (Op op : {Op::exp, Op::log, Op::tanh, Op::erf, Op::logistic, Op::gelu_erf, Op::gelu_tanh, Op::silu}) {
+    // Once alone, once between cheap ops: the result is then that of another op.
+    for (bool alone : {true, false}) {
+      ElementwiseProgram p;
+      const auto a = p.load(f32, 0);
+      const auto b = p.apply(op, f32, alone ? a : p.apply(Op::mul, f32, a, p.constant(f32, 0.5)));
+      p.store(alone ? b : p.apply(Op::add, f32, b, a), 0);
+      p.finish();
+      Scratch scratch(p.scratch_bytes());
+      Elements want(f32, small);
+      const ElementwiseBuffer small_from{pattern.as<float>(), {1}}, small_to{want.as<float>(), {1}};
+      ElementwiseCall few;
+      few.rank = 1, few.dims[0] = small, few.operands = &small_from, few.results = &small_to;
+      p.run(few, 0, small, scratch.data());
+      auto* const aligned = reinterpret_cast<float*>((reinterpret_cast<uintptr_t>(y.data()) + 63) / 64 * 64);
+      for (int64_t shift : {0, 1}) {
+        const ElementwiseBuffer from{x.as<float>() + shift, {1}}, to{aligned + shift, {1}};
+        ElementwiseCall call;
+        call.rank = 1, call.dims[0] = n, call.operands = &from, call.results = &to;
+        p.run(call, 0, 5008, scratch.data());
+        p.run(call, 5008, 3000007, scratch.data());
+        p.run(call, 3000007, n, scratch.data());
+        int64_t wrong = 0;
+        for (int64_t i = 0; i < n; ++i) {
+          const float got = aligned[i + shift], expected = want.as<float>()[(i + shift) % small];
+          wrong += !(got == expected || (std::isnan(got) && std::isnan(expected)));
+        }
+        INFO("op ", static_cast<int>(op), ", alone ", alone, ", shift ", shift);
+        CHECK(wrong == 0);
+      }
+    }
+  }
+}

@@ -5,6 +5,7 @@
 
 #include "backends/cpu/lowerings.h"
 #include "kernels/attention.h"
+#include "kernels/matrix_tiles.h"
 #include "rlx/ops/attention.h"
 
 namespace rlx::cpu {
@@ -52,6 +53,7 @@ struct Attending {
     args.q_stride = q.row_stride, args.k_stride = k.row_stride, args.v_stride = v.row_stride;
     args.q_rows = q.positions, args.k_rows = k.positions;
     args.head_dim = q.width, args.value_dim = v.width;
+    args.tiles = kernels::has_matrix_tiles();
     args.scale = a.scale.value_or(1 / std::sqrt(static_cast<double>(q.width)));
     args.soft_cap = a.softcap.value_or(0);
     if (a.window) args.left = *a.window, args.right = *a.window;
@@ -244,7 +246,8 @@ Prepared lower_attention(const LoweringContext& c) {
   Attending at(c, a, 3);
   Heads y(c.results[0], a.layout, a.heads);
   at.args.out_stride = y.row_stride;
-  int64_t heads = a.heads, block = kernels::attention_row_block();
+  // Keys are packed for each range of queries that goes through tiles: it is not too short then.
+  int64_t heads = a.heads, block = kernels::attention_row_block() * (at.args.tiles ? 2 : 1);
   int64_t blocks = (at.q.positions + block - 1) / block, tasks = at.q.batch * heads * blocks;
   size_t per_thread = (kernels::attention_scratch_bytes(at.args) + 63) / 64 * 64;
   auto bytes = static_cast<int64_t>(c.operands[0].element_bytes());

@@ -1,6 +1,6 @@
 // General products: two operands of any strides, contracted over any axes. Floats go to the packed products, straight
-// from where they lie if the axes merge; integers, bools and complex numbers, and what does not merge, are brought into
-// [batch, rows, inner] first.
+// from where they lie if the axes merge; what does not merge is gathered first, and so are integers, bools and complex
+// numbers, into [batch, rows, inner].
 #include <complex>
 
 #include "backends/cpu/lowerings.h"
@@ -36,10 +36,10 @@ std::optional<Merged> merged(const View& v, const Axes& axes) {
   }
   return m;
 }
-Axes in_order(const Axes& batch, const Axes& free, const Axes& contract) {
+Axes in_order(const Axes& batch, const Axes& second, const Axes& third) {
   Axes all = batch;
-  all.insert(all.end(), free.begin(), free.end());
-  all.insert(all.end(), contract.begin(), contract.end());
+  all.insert(all.end(), second.begin(), second.end());
+  all.insert(all.end(), third.begin(), third.end());
   return all;
 }
 
@@ -127,6 +127,30 @@ View regrouped(const View& v, const Axes& order) {
   return r;
 }
 
+/// An operand of a float product: in place if its groups merge, else gathered, with rows that lie side by side kept so.
+struct Operand {
+  View view;
+  Axes batch, contract;  ///< positions in it
+  std::optional<Gathered> copy;
+
+  Operand(const View& v, const Axes& batch_axes, const Axes& free, const Axes& contract_axes)
+      : view(v), batch(batch_axes), contract(contract_axes) {
+    if (merged(v, free) && merged(v, contract)) return;
+    const bool free_last = !free.empty() && v.strides[size_t(free.back())] == 1;
+    const Axes order = free_last ? in_order(batch, contract, free) : in_order(batch, free, contract);
+    copy.emplace(v, order);
+    view = regrouped(v, order);
+    contract = axes_from(int64_t(batch.size() + (free_last ? 0 : free.size())), contract.size());
+    batch = axes_from(0, batch.size());
+  }
+  size_t bytes() const { return copy ? copy->bytes : 0; }
+  const void* ready(const StepArgs& args, const void* from, std::byte* scratch) const {
+    if (!copy) return from;
+    copy->run(args, from, scratch);
+    return scratch;
+  }
+};
+
 /// A float product if both operands' groups merge; `axes` are positions in these views.
 std::optional<kernels::BatchedGemmSpec> gemm_spec(const View& lhs, const View& rhs, const View& y, const DotAxes& axes,
                                                   int threads) {
@@ -170,6 +194,15 @@ Prepared dot_step(int64_t count, int threads) {
 
 }  // namespace
 
+/// Any strides, but not one number everywhere (a cotangent of ones, say): no element stands beside another then, and
+/// the slow way through the product costs more than writing it out.
+bool dot_strided(const Node&, size_t, const Shape& shape, std::span<const int64_t> strides) {
+  bool is_scalar = true, is_one = true;
+  for (size_t d = 0; d < shape.size(); ++d)
+    if (shape[d] != 1) is_one = false, is_scalar = is_scalar && strides[d] == 0;
+  return is_one || !is_scalar;
+}
+
 std::string when_dot(const Question& q) {
   if (auto why = when::is_byte_sized(q); !why.empty()) return why;
   DType t = q.operands[0].dtype, sum = q.node.types[0].dtype;
@@ -196,28 +229,24 @@ Prepared lower_dot(const LoweringContext& c) {
       });
     }
   }
-  // Bring both into [batch, free, contracted].
-  Axes lhs_order = in_order(axes.lhs_batch, axes.lhs_free, axes.lhs_contract),
-       rhs_order = in_order(axes.rhs_batch, axes.rhs_free, axes.rhs_contract);
-  Gathered left(lhs, lhs_order), right(rhs, rhs_order);
-  size_t batch_rank = axes.lhs_batch.size();
   if (is_float(lhs.dtype)) {
-    DotAttrs regular{axes_from(0, batch_rank), axes_from(0, batch_rank),
-                     axes_from(int64_t(batch_rank + axes.lhs_free.size()), axes.lhs_contract.size()),
-                     axes_from(int64_t(batch_rank + axes.rhs_free.size()), axes.rhs_contract.size())};
-    auto spec = gemm_spec(regrouped(lhs, lhs_order), regrouped(rhs, rhs_order), y,
-                          DotAxes(regular, lhs.shape.size(), rhs.shape.size()), c.threads);
+    const Operand left(lhs, axes.lhs_batch, axes.lhs_free, axes.lhs_contract);
+    const Operand right(rhs, axes.rhs_batch, axes.rhs_free, axes.rhs_contract);
+    const DotAttrs regular{left.batch, right.batch, left.contract, right.contract};
+    auto spec = gemm_spec(left.view, right.view, y, DotAxes(regular, lhs.shape.size(), rhs.shape.size()), c.threads);
     if (!spec)
-      fail(ErrorCode::unsupported, "a product with ", batch_rank, " batch dims; the CPU takes ",
+      fail(ErrorCode::unsupported, "a product with ", axes.lhs_batch.size(), " batch dims; the CPU takes ",
            kernels::BatchedGemmSpec::kMaxBatchRank);
     auto gemm = kernels::prepare_batched_gemm(*spec);
-    return make_step("gemm", left.bytes + right.bytes + gemm.scratch_bytes(), [=](const StepArgs& args) {
-      left.run(args, args.in(0), args.scratch);
-      right.run(args, args.in(1), args.scratch + left.bytes);
-      gemm.run({args.scratch, args.scratch + left.bytes, args.out()}, args.scratch + left.bytes + right.bytes,
+    return make_step("gemm", left.bytes() + right.bytes() + gemm.scratch_bytes(), [=](const StepArgs& args) {
+      std::byte *for_right = args.scratch + left.bytes(), *own = for_right + right.bytes();
+      gemm.run({left.ready(args, args.in(0), args.scratch), right.ready(args, args.in(1), for_right), args.out()}, own,
                args.pool);
     });
   }
+  // Bring both into [batch, free, contracted].
+  Gathered left(lhs, in_order(axes.lhs_batch, axes.lhs_free, axes.lhs_contract)),
+      right(rhs, in_order(axes.rhs_batch, axes.rhs_free, axes.rhs_contract));
   int64_t batches = extent_of(lhs, axes.lhs_batch), m = extent_of(lhs, axes.lhs_free),
           n = extent_of(rhs, axes.rhs_free), k = extent_of(lhs, axes.lhs_contract);
   PlainProduct product = plain_product_for(lhs.dtype, y.dtype);

@@ -51,6 +51,7 @@ std::string when_dot(const Question&);
 
 // lower_matmul.cpp
 std::string when_matmul(const Question&);
+bool dot_strided(const Node&, size_t operand, const Shape&, std::span<const int64_t> strides);
 bool matmul_strided(const Node&, size_t operand, const Shape&, std::span<const int64_t> strides);
 kernels::Activation kernel_activation(rlx::Activation);
 
