@@ -61,10 +61,11 @@ Graph fuse_shared_input_for(const Graph& g, const Backend& backend, const Compil
   return backend.hoists_params() ? fuse_shared_input(g) : g;  // else each run would join the weights again
 }
 
-/// Op by op was not asked for, nor this op as its parts.
+/// Op by op was not asked for, nor one of these as its parts.
 bool may_finish_convolutions(const Backend& backend, const CompileOptions& options) {
-  return backend.finishes_convolutions() && options.kernel_dispatch == KernelDispatch::native &&
-         !options.force_common.contains("fused_conv");
+  for (const char* op : {"fused_conv", "conv", "batch_norm_inference"})
+    if (options.force_common.contains(op)) return false;
+  return backend.finishes_convolutions() && options.kernel_dispatch == KernelDispatch::native;
 }
 Graph fuse_convolution_for(const Graph& g, const Backend& backend, const CompileOptions& options) {
   return may_finish_convolutions(backend, options) ? with_bodies(g, fuse_convolution) : g;

@@ -2,6 +2,7 @@
 #include "kernels/depthwise_channels.h"
 
 #include <algorithm>
+#include <type_traits>
 
 #include "kernels/highway_targets.h"
 
@@ -36,12 +37,14 @@ struct Image {
   }
 };
 
-/// The taps of a row or column that meet the input.
+/// The taps of a row or column that meet the input, and where the first of them does. Padding, strides and distances
+/// are as large as they like: nothing is added to them but what stays within the padded input.
 struct Taps {
-  int64_t begin, end;
+  int64_t begin, end, at;
   Taps(int64_t first, int64_t gap, int64_t count, int64_t extent) {
-    begin = first >= 0 ? 0 : std::min(count, (-first + gap - 1) / gap);
+    begin = first >= 0 ? 0 : std::min(count, (-first - 1) / gap + 1);
     end = first >= extent ? begin : std::max(begin, std::min(count, (extent - 1 - first) / gap + 1));
+    at = begin < end ? first + begin * gap : 0;
   }
 };
 
@@ -54,7 +57,8 @@ namespace rlx::kernels {
 namespace HWY_NAMESPACE {
 namespace {
 /// kCount neighbouring outputs of kVectors vectors of channels (with kSome of some lanes of one), so many that sums
-/// need not wait for each other; `x` is where the first output's first tap would be.
+/// need not wait for each other; `x` is where the first of these taps
+/// meets the input for the first output.
 template <int kCount, int kVectors, bool kSome>
 HWY_INLINE void sum_outputs(const Image& m, const float* x, const float* weights, Taps rows, Taps cols, float* y,
                             size_t some) {
@@ -69,7 +73,7 @@ HWY_INLINE void sum_outputs(const Image& m, const float* x, const float* weights
   for (int64_t r = rows.begin; r < rows.end; ++r)
     for (int64_t c = cols.begin; c < cols.end; ++c) {
       const float* w = weights + (r * m.kernel_cols + c) * m.channels;
-      const float* at = x + r * m.row_gap * m.x_row + c * m.col_gap * m.x_col;
+      const float* at = x + (r - rows.begin) * m.row_gap * m.x_row + (c - cols.begin) * m.col_gap * m.x_col;
       RLX_UNROLL for (int v = 0; v < kVectors; ++v) {
         const F32Vec weight = load(w + v * lanes);
         RLX_UNROLL for (int i = 0; i < kCount; ++i) {
@@ -87,22 +91,22 @@ HWY_INLINE void sum_outputs(const Image& m, const float* x, const float* weights
 /// One row of outputs of so many vectors of channels, kCount outputs together.
 template <int kCount, int kVectors, bool kSome>
 HWY_INLINE void sum_row(const Image& m, const float* x, const float* weights, Taps rows, float* y, size_t some) {
-  const Taps all(0, 1, m.kernel_cols, m.kernel_cols);
   const int64_t reach = (m.kernel_cols - 1) * m.col_gap;
   // Outputs whose taps all meet the input.
-  const int64_t inner_begin = std::clamp<int64_t>((m.low_cols + m.col_step - 1) / m.col_step, 0, m.cols);
+  const int64_t inner_begin = m.low_cols <= 0 ? 0 : std::min((m.low_cols - 1) / m.col_step + 1, m.cols);
   const int64_t last = m.in_cols - 1 + m.low_cols - reach;
   const int64_t inner_end = last < 0 ? inner_begin : std::clamp<int64_t>(last / m.col_step + 1, inner_begin, m.cols);
-  const auto first_tap = [&](int64_t o) { return o * m.col_step - m.low_cols; };
-  const auto edge = [&](int64_t o) HWY_ATTR {
-    sum_outputs<1, kVectors, kSome>(m, x + first_tap(o) * m.x_col, weights, rows,
-                                    Taps(first_tap(o), m.col_gap, m.kernel_cols, m.in_cols), y + o * m.y_col, some);
+  const auto taps_of = [&](int64_t o) {
+    return Taps(o * m.col_step - m.low_cols, m.col_gap, m.kernel_cols, m.in_cols);
+  };
+  const auto sum = [&]<int kTogether>(std::integral_constant<int, kTogether>, int64_t o) HWY_ATTR {
+    const Taps cols = taps_of(o);
+    sum_outputs<kTogether, kVectors, kSome>(m, x + cols.at * m.x_col, weights, rows, cols, y + o * m.y_col, some);
   };
   int64_t o = 0;
-  for (; o < inner_begin; ++o) edge(o);
-  for (; o + kCount <= inner_end; o += kCount)
-    sum_outputs<kCount, kVectors, kSome>(m, x + first_tap(o) * m.x_col, weights, rows, all, y + o * m.y_col, some);
-  for (; o < m.cols; ++o) edge(o);
+  for (; o < inner_begin; ++o) sum(std::integral_constant<int, 1>(), o);
+  for (; o + kCount <= inner_end; o += kCount) sum(std::integral_constant<int, kCount>(), o);
+  for (; o < m.cols; ++o) sum(std::integral_constant<int, 1>(), o);
 }
 
 void rows_of(const ConvolutionArgs& a, const float* packed, const ConvolutionFinish& finish, int64_t begin,
@@ -112,7 +116,7 @@ void rows_of(const ConvolutionArgs& a, const float* packed, const ConvolutionFin
   for (int64_t at = begin; at < end; ++at) {
     const int64_t image = at / m.rows, row = at % m.rows, first = row * m.row_step - m.low_rows;
     const Taps rows(first, m.row_gap, m.kernel_rows, m.in_rows);
-    const float* x = static_cast<const float*>(a.x) + image * a.x_batch_stride + first * m.x_row;
+    const float* x = static_cast<const float*>(a.x) + image * a.x_batch_stride + rows.at * m.x_row;
     float* y = static_cast<float*>(a.y) + image * a.y_batch_stride + row * m.y_row;
     int64_t c = 0;
     for (; c + 4 * lanes <= m.channels; c += 4 * lanes) sum_row<4, 4, false>(m, x + c, packed + c, rows, y + c, 0);

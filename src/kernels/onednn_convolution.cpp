@@ -545,7 +545,8 @@ std::vector<Slice> slices_of(const ConvolutionArgs& args, int64_t batch_groups, 
 /// y and the residual begin `offset` elements behind those of the whole.
 void finish_slice(const Slice& s, const ConvolutionFinish& finish, float* y, int64_t offset) noexcept {
   const ConvolutionArgs& a = s.args;
-  const bool channels_last = a.y_channel_stride == 1 && a.out_channels > 1;
+  // Also of a slice that makes one channel: the others of a place lie between its elements.
+  const bool channels_last = a.y_channel_stride == 1;
   int64_t places = 1;
   for (int d = 0; d < a.spatial; ++d) places *= a.out_dims[d];
   FinishRows rows;

@@ -24,7 +24,7 @@ struct WindowDim {
   /// The outputs [begin, end) within [first, last) whose position is inside the input (base_dilation = 1).
   void inside(int64_t tap, int64_t first, int64_t last, int64_t& begin, int64_t& end) const {
     const int64_t offset = tap * dilation - low;
-    const int64_t least = offset >= 0 ? 0 : (-offset + stride - 1) / stride;
+    const int64_t least = offset >= 0 ? 0 : (-offset - 1) / stride + 1;  // strides are as large as they like
     const int64_t most = extent - 1 - offset < 0 ? 0 : (extent - 1 - offset) / stride + 1;
     begin = std::clamp(least, first, last);
     end = std::clamp(most, begin, last);
@@ -39,11 +39,11 @@ struct WindowDim {
     const int64_t common = std::gcd(stride, base_dilation), offset = tap * dilation - low;
     Met m;
     m.period = base_dilation / common, m.step = stride / common;
-    const int64_t least = offset >= 0 ? 0 : (-offset + stride - 1) / stride;
+    const int64_t least = offset >= 0 ? 0 : (-offset - 1) / stride + 1;  // strides are as large as they like
     const int64_t room = (extent - 1) * base_dilation - offset;
     const int64_t end = room < 0 ? 0 : std::min(last, room / stride + 1);
     m.begin = std::max(first, least);
-    for (int64_t tries = 1; (m.begin * stride + offset) % base_dilation != 0; ++m.begin, ++tries)
+    for (int64_t tries = 1; m.begin < end && (m.begin * stride + offset) % base_dilation != 0; ++m.begin, ++tries)
       if (tries == m.period) return m;  // this tap meets gaps alone
     if (m.begin >= end) return m;
     m.count = (end - m.begin + m.period - 1) / m.period;

@@ -102,10 +102,10 @@ class ConvolutionFuser {
     }
     return {};
   }
-  Value added(const Site& site) const {
+  Value added(const Site& site) {
     for (size_t i : {size_t{0}, size_t{1}}) {
       auto c = convolution_at(site, i);
-      if (!c || c->residual) continue;
+      if (!c || c->residual || (c->bias && !is_bound_but_for_x(site, i, *c))) continue;
       if (Value bias = vector_over_channels(site.operands[1 - i])) {
         c->bias = c->bias ? c->bias + bias : bias;
         return c->emit();

@@ -6,6 +6,7 @@
 #include "backends/cpu/lowerings.h"
 #include "backends/cpu/rewritings.h"
 #include "kernels/gemm.h"
+#include "rlx/ops/conv.h"
 
 namespace rlx::cpu {
 namespace {
@@ -50,7 +51,10 @@ class Cpu final : public Backend {
               return kernel ? text_of("by the registered kernel '", kernel->name, "'") : std::string();
             }};
   }
-  bool finishes_convolutions() const override { return true; }
+  /// Not past a kernel from outside the library, which whoever registered it wants to see used.
+  bool finishes_convolutions() const override {
+    return !has_registered_kernel(op::conv) && !has_registered_kernel(op::convolution);
+  }
   /// oneDNN's are; our own make a matrix of runs along the last dim.
   bool convolves_channels_last() const override { return kernels::has_gemm_backend(kernels::GemmBackend::onednn); }
   bool fuses_elementwise(const Node& node) const override {
