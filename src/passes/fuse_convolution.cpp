@@ -71,11 +71,11 @@ class ConvolutionFuser {
     is_bound_[at] = yes ? Known::yes : Known::no;
     return yes;
   }
-  /// Are the convolution's weights and bias, and all operands of the site but the i-th, known without inputs?
-  bool is_bound_but_for_x(const Site& site, size_t i, const PlainConvolution& c) {
-    for (size_t other = 0; other < site.operands.size(); ++other)
-      if (other != i && !is_bound(site.operands[other])) return false;
-    return is_bound(c.w) && (!c.bias || is_bound(c.bias));
+  /// Are they known without inputs? What they are repeated over may be a symbol.
+  bool are_bound(std::initializer_list<Value> values) {
+    bool all = true;
+    for (Value v : values) all = all && (!v || is_bound(v));
+    return all;
   }
   /// scale conv + shift, one number each a channel.
   static Value rescaled(PlainConvolution c, Value scale, Value shift) {
@@ -90,26 +90,27 @@ class ConvolutionFuser {
     const auto& a = site.node.attrs.as<BatchNormAttrs>();
     const auto c = convolution_at(site, 0);
     if (!c || c->residual || valid_axis(a.feature_axis, site.node.types[0].rank()) != 1) return {};
-    if (!is_bound_but_for_x(site, 0, *c)) return {};
+    if (!are_bound({c->w, c->bias, site.operands[1], site.operands[2], site.operands[3], site.operands[4]})) return {};
     const Value scale = site.operands[1] * rsqrt(site.operands[4] + a.epsilon);
     return rescaled(*c, scale, site.operands[2] - site.operands[3] * scale);
   }
   Value scaled(const Site& site) {
     for (size_t i : {size_t{0}, size_t{1}}) {
       const auto c = convolution_at(site, i);
-      if (!c || c->residual || !is_bound_but_for_x(site, i, *c)) continue;
-      if (Value scale = vector_over_channels(site.operands[1 - i])) return rescaled(*c, scale, {});
+      if (!c || c->residual) continue;
+      const Value scale = vector_over_channels(site.operands[1 - i]);
+      if (scale && are_bound({c->w, c->bias, scale})) return rescaled(*c, scale, {});
     }
     return {};
   }
   Value added(const Site& site) {
     for (size_t i : {size_t{0}, size_t{1}}) {
       auto c = convolution_at(site, i);
-      if (!c || c->residual || (c->bias && !is_bound_but_for_x(site, i, *c))) continue;
-      if (Value bias = vector_over_channels(site.operands[1 - i])) {
-        c->bias = c->bias ? c->bias + bias : bias;
-        return c->emit();
-      }
+      if (!c || c->residual) continue;
+      const Value bias = vector_over_channels(site.operands[1 - i]);
+      if (!bias || (c->bias && !are_bound({c->bias, bias}))) continue;
+      c->bias = c->bias ? c->bias + bias : bias;
+      return c->emit();
     }
     for (size_t i : {size_t{0}, size_t{1}}) {
       auto c = convolution_at(site, i);
