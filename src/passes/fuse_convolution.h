@@ -17,9 +17,9 @@ namespace rlx {
 ///
 /// Each step only in that order, and only if nothing else uses what it takes in. A batch_norm_inference, or a product
 /// with a number for each channel, goes into weights and bias where these and it are known once params are bound, and a
-/// second bias into the first: so w is scaled before the sum and not the sum after it. That rounds otherwise, by a unit in
-/// the last place of each product, and what passes the range of f32 is w scaled instead of the sum scaled. f32 alone,
-/// for which there are kernels.
+/// second bias into the first: so w is scaled before the sum and not the sum after it. That rounds otherwise, by a unit
+/// in the last place of each product, and what passes the range of f32 is w scaled instead of the sum scaled. f32
+/// alone, for which there are kernels.
 Graph fuse_convolution(const Graph& g);
 
 }  // namespace rlx

@@ -140,7 +140,8 @@ TEST_CASE("threads take part while there is work, and when they have slept; how 
     MESSAGE("there is one processor: skipped");
     return;
   }
-  // Until both parts have begun, each on its own thread. The shortest; what it should be, `rlx calibrate` and bench/ say.
+  // Until both parts have begun, each on its own thread. The shortest; what it should be, `rlx calibrate` and bench/
+  // say.
   const auto begun_us = [] {
     std::atomic<int> begun = 0;
     const auto begin = Clock::now();
