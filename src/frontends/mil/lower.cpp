@@ -206,8 +206,13 @@ Lowered lower(const mil::Model& model, const TensorOf& tensor_of, const LowerOpt
     }
     const mil::Block& body = f.body();
     std::vector<ItemPtr> outputs = scope.run(body);
-    for (size_t i = 0; i < outputs.size(); ++i)
-      graph.output(scope.value_of(outputs[i], body.outputs[i]), body.outputs[i]);
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      // A model may give one value twice; outputs of a graph have names of their own.
+      const std::string& called = body.outputs[i];
+      auto before = body.outputs.begin() + static_cast<std::ptrdiff_t>(i);
+      bool again = std::find(body.outputs.begin(), before, called) != before;
+      graph.output(scope.value_of(outputs[i], called), again ? text_of(called, "#", i) : called);
+    }
     result.results = outputs.size();
   });
   for (const std::string& state : result.states) graph.output(scope.state(state), "state:" + state);
