@@ -14,7 +14,7 @@ bool is_leaf(const Node& node) { return node.op == &op::input || node.op == &op:
 
 bool packs_weights(const OpDef* op) {
   for (const OpDef* product : {&op::matmul, &op::linear, &op::fused_matmul, &op::dot_general, &op::lora_matmul,
-                               &op::grouped_matmul, &op::convolution})
+                               &op::grouped_matmul, &op::convolution, &op::fused_conv})
     if (op == product) return true;
   return false;
 }
