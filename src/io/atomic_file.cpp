@@ -37,11 +37,13 @@ std::string follow_links(const std::string& path) {
 
 }  // namespace
 
-AtomicFile::AtomicFile(const std::string& path) : path_(path), target_(follow_links(path)) {
+AtomicFile::AtomicFile(const std::string& path, Links links)
+    : path_(path), target_(links == Links::follow ? follow_links(path) : path) {
+  const bool is_private = links == Links::replace;
   struct stat status {};
-  bool exists = stat(target_.c_str(), &status) == 0;
+  bool exists = (is_private ? lstat(target_.c_str(), &status) : stat(target_.c_str(), &status)) == 0;
   if (exists && S_ISDIR(status.st_mode)) refuse("write", path, EISDIR);
-  if (exists && !S_ISREG(status.st_mode)) {
+  if (exists && !is_private && !S_ISREG(status.st_mode)) {
     // /dev/stdout and the like: replacing the device itself is the last thing anyone wants.
     fd_ = open(target_.c_str(), O_WRONLY | O_CLOEXEC);
     if (fd_ < 0) refuse("write", path, errno);
@@ -50,7 +52,7 @@ AtomicFile::AtomicFile(const std::string& path) : path_(path), target_(follow_li
   static std::atomic<unsigned> counter{0};
   do {
     temporary_ = text_of(folder_of(target_), ".rlx-", getpid(), "-", counter++, ".tmp");
-    fd_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    fd_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, is_private ? 0600 : 0666);
   } while (fd_ < 0 && errno == EEXIST);
   if (fd_ < 0) {
     int error = errno;
@@ -58,7 +60,7 @@ AtomicFile::AtomicFile(const std::string& path) : path_(path), target_(follow_li
     refuse("create", path, error);
   }
   // The file that is replaced keeps its permissions; that they cannot be kept is no reason not to write.
-  if (exists && fchmod(fd_, status.st_mode & 07777) != 0) errno = 0;
+  if (exists && !is_private && fchmod(fd_, status.st_mode & 07777) != 0) errno = 0;
 }
 
 AtomicFile::~AtomicFile() {

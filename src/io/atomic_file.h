@@ -12,8 +12,11 @@ namespace rlx {
 
 class AtomicFile {
  public:
+  /// What a symbolic link of that name stands for: the file that is written, or, in a folder where the names are ours,
+  /// nothing: it is replaced, and the file is the user's alone (0600).
+  enum class Links { follow, replace };
   /// Creates the temporary file; fails if the folder does not let it.
-  explicit AtomicFile(const std::string& path);
+  explicit AtomicFile(const std::string& path, Links links = Links::follow);
   /// Removes what was not committed.
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
@@ -31,7 +34,7 @@ class AtomicFile {
 
  private:
   std::string path_;       // as the user gave it
-  std::string target_;     // what is replaced: `path_` with its symbolic links followed
+  std::string target_;     // what is replaced: `path_`, its symbolic links followed if they are to be
   std::string temporary_;  // empty if `path_` is a device or a pipe, which has no content to replace
   int fd_ = -1;
 };

@@ -11,7 +11,9 @@
 
 namespace rlx {
 
-/// What a file was when it was mapped. Whatever is written to a file changes `changed_ns`, which no program can set.
+/// What a file was when it was mapped. write(2) changes `changed_ns`, which no program can set. A store through a
+/// shared mapping changes it only where it faults: with the first store to a page after the page was flushed
+/// (`flushed_stamp`).
 struct FileStamp {
   uint64_t device = 0, inode = 0, size = 0;
   int64_t modified_ns = 0, changed_ns = 0;  ///< since 1970
@@ -24,9 +26,16 @@ struct MappedOrigin {
   /// The file had lain unchanged for a while when it was mapped: whatever changed it since has another time. One that
   /// was written just before could be written again within the same tick of the clock that the system stamps by.
   bool is_settled = false;
+  std::string path;  ///< by which it was mapped
 };
 /// Nothing for bytes that do not lie in a mapped file.
 std::optional<MappedOrigin> mapped_origin(std::span<const std::byte>);
+
+/// Flushes the file: from then on the first store to any of its pages through any mapping changes the stamp, which is
+/// returned. So of bytes that were read between two calls with equal stamps, and for as long as the stamp stays, it is
+/// known what they are. Nothing where that does not hold: for file systems in memory, on networks and in user space,
+/// and systems other than Linux.
+std::optional<FileStamp> flushed_stamp(const std::string& path);
 
 /// What tells this start of the system from the one before; empty where it does not say. A crash may leave a file
 /// without what was last written to it, and with the times that it had.

@@ -3,7 +3,12 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#if defined(__linux__)
+#include <linux/magic.h>
+#include <sys/vfs.h>
+#endif
 
+#include <algorithm>
 #include <cerrno>
 #include <ctime>
 #include <fstream>
@@ -53,9 +58,33 @@ FileStamp stamp_of(const struct stat& s) {
           nanoseconds(s.*kModified), nanoseconds(s.*kChanged)};
 }
 bool is_settled(const FileStamp& stamp) {
-  constexpr int64_t kTicks_ns = 200'000'000;  // file systems stamp by ticks of 10 ms and less
+  // Most file systems stamp by ticks of 10 ms and less; who leaves no part of a second may have ticks of one or two.
+  constexpr int64_t kSecond_ns = 1'000'000'000, kTicks_ns = 200'000'000, kSlowTicks_ns = 2'100'000'000;
+  const bool is_whole = stamp.changed_ns % kSecond_ns == 0;
   timespec now{};
-  return clock_gettime(CLOCK_REALTIME, &now) == 0 && nanoseconds(now) - stamp.changed_ns >= kTicks_ns;
+  return clock_gettime(CLOCK_REALTIME, &now) == 0 &&
+         nanoseconds(now) - stamp.changed_ns >= (is_whole ? kSlowTicks_ns : kTicks_ns);
+}
+
+struct OpenFile {
+  int fd;
+  ~OpenFile() {
+    if (fd >= 0) close(fd);
+  }
+};
+
+/// Whether pages that were flushed are protected, so that the next store through a mapping faults and stamps the file.
+/// Of an overlay it is taken that its layers are of this kind.
+bool stamps_stores([[maybe_unused]] int fd) {
+#if defined(__linux__)
+  struct statfs system {};
+  if (fstatfs(fd, &system) != 0) return false;
+  constexpr uint32_t kSuch[] = {EXT4_SUPER_MAGIC, XFS_SUPER_MAGIC, BTRFS_SUPER_MAGIC, F2FS_SUPER_MAGIC,
+                                OVERLAYFS_SUPER_MAGIC};
+  return std::find(std::begin(kSuch), std::end(kSuch), static_cast<uint32_t>(system.f_type)) != std::end(kSuch);
+#else
+  return false;
+#endif
 }
 
 [[noreturn]] void refuse(const std::string& path, int error) {
@@ -81,15 +110,9 @@ MappedFile::~MappedFile() {
 }
 
 std::shared_ptr<const MappedFile> MappedFile::open(const std::string& path) {
-  struct Descriptor {
-    int fd;
-    ~Descriptor() {
-      if (fd >= 0) close(fd);
-    }
-  };
   // O_NONBLOCK: opening a pipe that nobody writes to would wait for ever. It changes nothing for regular
   // files.
-  Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
+  OpenFile file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
   if (file.fd < 0) refuse(path, errno);
   struct stat status {};
   if (fstat(file.fd, &status) != 0) refuse(path, errno);
@@ -138,7 +161,15 @@ std::optional<MappedOrigin> mapped_origin(std::span<const std::byte> bytes) {
   const Mapping* mapping = mappings().find(bytes);
   if (!mapping) return std::nullopt;
   return MappedOrigin{mapping->stamp, static_cast<size_t>(bytes.data() - mapping->file->bytes().data()),
-                      mapping->is_settled};
+                      mapping->is_settled, mapping->file->path()};
+}
+
+std::optional<FileStamp> flushed_stamp(const std::string& path) {
+  const OpenFile file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
+  struct stat status {};
+  if (file.fd < 0 || !stamps_stores(file.fd) || fsync(file.fd) != 0 || fstat(file.fd, &status) != 0)
+    return std::nullopt;
+  return stamp_of(status);
 }
 
 std::string system_start() {

@@ -9,6 +9,7 @@
 
 #include "compile/pipeline.h"
 #include "io/atomic_file.h"
+#include "io/cache_folder.h"
 #include "ir/leaves.h"
 #include "passes/bound_values.h"
 #include "passes/legalize.h"
@@ -32,6 +33,18 @@ struct DiskEntry {
   DiskEntry(const std::string& dir, const std::string& key)
       : legal(std::filesystem::path(dir) / (key + ".rlx")), given(std::filesystem::path(dir) / (key + ".given.rlx")),
         report(std::filesystem::path(dir) / (key + ".json")) {}
+
+  /// Of these and the constants beside them, those that there are, be they links to nothing.
+  std::vector<std::filesystem::path> present() const {
+    std::vector<std::filesystem::path> all;
+    std::error_code error;
+    for (const auto& graph : {legal, given})
+      for (const char* extension : {".rlx", ".safetensors"})
+        all.push_back(std::filesystem::path(graph).replace_extension(extension));
+    all.push_back(report);
+    std::erase_if(all, [&](const auto& path) { return !exists(symlink_status(path, error)); });
+    return all;
+  }
 };
 
 DispatchReport report_from(const std::string& text) {
@@ -72,6 +85,7 @@ std::optional<Pipelined> load_entry(const DiskEntry& entry, const Graph& g, cons
   std::error_code error;
   if (!std::filesystem::exists(entry.report, error)) return {};
   try {
+    for (const auto& file : entry.present()) require_own_entry(file.string());
     if (!(load_graph(entry.given.string()) == g)) return {};
     std::ifstream in(entry.report);
     std::string text((std::istreambuf_iterator<char>(in)), {});
@@ -80,16 +94,20 @@ std::optional<Pipelined> load_entry(const DiskEntry& entry, const Graph& g, cons
     return Pipelined{std::move(legal), report_from(text)};
   } catch (const std::exception& e) {
     // A cache is no source of truth: what cannot be read is compiled again, and said.
-    std::fprintf(stderr, "rlx: compiled graph '%s' is damaged and is made again: %s\n", entry.legal.c_str(), e.what());
+    std::fprintf(stderr, "rlx: compiled graph '%s' is left aside and made again: %s\n", entry.legal.c_str(), e.what());
     return {};
   }
 }
 void save_entry(const DiskEntry& entry, const Graph& g, const Pipelined& made) {
   try {
-    std::filesystem::create_directories(entry.legal.parent_path());
+    namespace fs = std::filesystem;
+    make_cache_folder(entry.legal.parent_path().string());
+    for (const fs::path& file : entry.present())
+      if (fs::is_symlink(file)) fs::remove(file);  // else it is its target that would be written
     save_graph(entry.legal.string(), made.graph);
     save_graph(entry.given.string(), g);
-    AtomicFile report(entry.report.string());  // last: an entry is there once its report is
+    for (const fs::path& file : entry.present()) fs::permissions(file, fs::perms::owner_read | fs::perms::owner_write);
+    AtomicFile report(entry.report.string(), AtomicFile::Links::replace);  // last: an entry is there once its report is
     report.write(made.report.json());
     report.commit();
   } catch (const std::exception& e) {

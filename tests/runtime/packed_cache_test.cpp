@@ -1,5 +1,8 @@
 // Packed weights on disk: taken where program, weights and machine are the same, and made again where anything is not.
 #include <doctest/doctest.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <cstring>
@@ -235,6 +238,155 @@ TEST_CASE("weights that were written over in place are not taken for those that 
   CHECK(difference(after, model.plain(), 0) == "");
   CHECK(difference(after, before, 1e-3) != "");
   CHECK(model.packed_files().size() == 2);
+}
+
+TEST_CASE("stores through a mapping that has stored before are seen") {
+  const Model model;
+  const int fd = open(model.file.c_str(), O_RDWR);
+  REQUIRE(fd >= 0);
+  const size_t size = fs::file_size(model.file);
+  void* mapped = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  close(fd);
+  REQUIRE(mapped != MAP_FAILED);
+  auto* begin = static_cast<char*>(mapped);
+  auto store = [&](uint64_t seed) {  // the weights alone: the header stays
+    const NamedTensors all = weights(seed);
+    const auto opened = SafetensorsFile::open(model.file);
+    for (const auto& entry : opened.entries())
+      std::memcpy(begin + entry.offset, all.at(entry.name).bytes().data(), entry.byte_count);
+  };
+  store(3);
+  Model::settle();
+  const auto first = model.run();
+  CHECK(difference(first, model.plain(), 0) == "");
+  CHECK(model.packed_files().size() == 1);
+  store(4);  // to pages that have been stored to
+  CHECK(difference(model.run(), model.plain(), 0) == "");
+  CHECK(difference(model.plain(), first, 1e-3) != "");
+  munmap(mapped, size);
+}
+
+TEST_CASE("weights whose stores are not seen are not kept: files in memory") {
+  if (!fs::is_directory("/dev/shm")) {
+    MESSAGE("this system has no /dev/shm: not tested");
+    return;
+  }
+  const Model model;
+  std::string name = "/dev/shm/rlx-test-XXXXXX";
+  const int fd = mkstemp(name.data());
+  REQUIRE(fd >= 0);
+  close(fd);
+  test::put_file(name, test::file_content(model.file));
+  Model in_memory;
+  in_memory.file = name;
+  Model::settle();
+  CHECK(difference(in_memory.run(), model.plain(), 0) == "");
+  CHECK(in_memory.packed_files().empty());
+  fs::remove(name);
+}
+
+TEST_CASE("links in the folder are replaced, and what they stand for is left alone") {
+  const Model model;
+  const auto wanted = model.run();
+  Model::settle();
+  model.run();
+  const std::string path = model.only_file(), sound = test::file_content(path), victim = model.folder / "victim";
+  std::vector<fs::path> entries;
+  for (const auto& entry : fs::directory_iterator(model.cache)) entries.push_back(entry.path());
+  CHECK(entries.size() == 5);  // the graph, what it was made from, the report, packed weights, and that they are right
+  for (const bool is_there : {true, false})
+    for (const fs::path& entry : entries) {
+      CAPTURE(entry.string());
+      if (is_there) test::put_file(victim, "mine");
+      else fs::remove(victim);
+      const auto time = is_there ? fs::last_write_time(victim) : fs::file_time_type();
+      fs::remove(entry);
+      fs::create_symlink(victim, entry);
+      CHECK(difference(model.run(), wanted, 0) == "");
+      Model::settle();
+      CHECK(difference(model.run(), wanted, 0) == "");
+      CHECK(fs::is_regular_file(fs::symlink_status(entry)));
+      CHECK(fs::exists(victim) == is_there);
+      if (!is_there) continue;
+      CHECK(test::file_content(victim) == "mine");
+      CHECK(fs::last_write_time(victim) == time);
+    }
+  CHECK(test::file_content(path) == sound);
+}
+
+TEST_CASE("what others may write to is not believed") {
+  const Model model;
+  const auto wanted = model.run();
+  CHECK(fs::status(model.cache).permissions() == fs::perms::owner_all);
+  constexpr auto kPrivate = fs::perms::owner_read | fs::perms::owner_write;
+  const std::string path = model.only_file(), of = made_of(path);
+  for (const auto& entry : fs::directory_iterator(model.cache)) CHECK(entry.status().permissions() == kPrivate);
+  auto put_zeros = [&] {
+    const std::vector<std::byte> zeros(size_t{640} * 512 * 4);
+    cpu::PackedFile::Pieces pieces;
+    {
+      const auto file = cpu::PackedFile::open(path, of, 1);
+      for (const auto& [name, bytes] : file->pieces())
+        pieces.emplace(name, std::span(zeros).first(std::min(bytes.size(), zeros.size())));
+    }
+    cpu::PackedFile::write(path, of, pieces);
+  };
+  put_zeros();
+  CHECK(difference(model.run(), wanted, 1e-3) != "");  // from a folder of one's own it is believed
+  for (const auto who : {fs::perms::group_write, fs::perms::others_write}) {
+    fs::permissions(path, kPrivate | who);
+    CHECK(difference(model.run(), wanted, 0) == "");
+    CHECK(fs::status(path).permissions() == kPrivate);  // made again
+    put_zeros();
+    fs::permissions(model.cache, fs::perms::owner_all | who);
+    CHECK(difference(model.run(), wanted, 0) == "");
+    fs::permissions(model.cache, fs::perms::owner_all);
+  }
+  fs::remove_all(model.cache);
+  fs::create_directory(model.cache);
+  fs::permissions(model.cache, fs::perms::all);
+  CHECK(difference(model.run(), wanted, 0) == "");
+  CHECK(fs::is_empty(model.cache));
+}
+
+TEST_CASE("params may have names that are no UTF-8, or are full of quotes") {
+  const Model model;
+  for (const std::string name : {"w\xff\xc3", "w\xc3\xbf\xc3\x83", "w\xe4\xb8\xad", "w\"\\\n\x01\x02\x7f"}) {
+    CAPTURE(name);
+    Graph g("odd");
+    g.output(linear(g.input("x", f32, {3, 512}), g.param(name, f32, {640, 512})), "y");
+    const auto opened = SafetensorsFile::open(model.file);
+    const auto before = model.packed_files();
+    std::vector<Tensor> first;
+    fs::file_time_type written;
+    for (int i = 0; i < 2; ++i) {
+      CompileOptions options;
+      options.cache_dir = model.cache;
+      CompiledGraph compiled = Session(Device::cpu(), {1}).compile(g, options);
+      compiled.set_param(name, opened.tensor("w0"));
+      const auto given = compiled.run_ordered(Model::inputs());
+      auto now = model.packed_files();
+      std::erase_if(now, [&](const auto& path) { return std::count(before.begin(), before.end(), path) > 0; });
+      REQUIRE(now.size() == 1);
+      if (i == 0) first = given, written = fs::last_write_time(now[0]);
+      CHECK(difference(given, first, 0) == "");
+      CHECK(fs::last_write_time(now[0]) == written);  // found, and not made again
+    }
+  }
+}
+
+TEST_CASE("what a killed process left half written goes after an hour") {
+  const Model model;
+  fs::create_directory(model.cache);
+  const std::string old = model.cache + "/.rlx-123-4.tmp", young = model.cache + "/.rlx-123-5.tmp",
+                    other = model.cache + "/.rlx-notes";
+  for (const std::string& path : {old, young, other}) test::put_file(path, "half");
+  for (const std::string& path : {old, other})
+    fs::last_write_time(path, fs::file_time_type::clock::now() - std::chrono::minutes(61));
+  model.run();
+  CHECK(!fs::exists(old));
+  CHECK(fs::exists(young));
+  CHECK(fs::exists(other));
 }
 
 TEST_CASE("weights that are in memory, or that were written a moment ago, leave nothing behind") {

@@ -1,6 +1,7 @@
 // See the header.
 #include "backends/cpu/kept_weights.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 
@@ -20,14 +21,25 @@ std::string value_name(const std::string& name, const Type& type) { return text_
 KeptWeights::KeptWeights(const std::string& prefix, const Graph& prologue, const std::map<std::string, Tensor>& params,
                          int threads) {
   if (prefix.empty()) return;
-  const std::string weights = weights_identity(params);
-  if (weights.empty()) return;
+  WeightsIdentity weights = weights_identity(params);
+  if (weights.text.empty()) return;
+  weight_files_ = std::move(weights.files);
   of_ = text_of("rlx ", RLX_VERSION, "\n", kernels::packed_form(), "\nprologue ", hex_text(hash_of(prologue)), "\n",
-                weights);
+                weights.text);
   path_ = text_of(prefix, '-', hex_text(fnv1a(of_)), kPackedSuffix);
   std::error_code error;
-  if (!std::filesystem::exists(path_, error)) return;
+  if (std::filesystem::exists(path_, error)) find(threads);
+  if (!file_ && !are_as_mapped()) path_.clear();  // before anything is packed: see flushed_stamp
+}
+
+bool KeptWeights::are_as_mapped() const {
+  return std::all_of(weight_files_.begin(), weight_files_.end(),
+                     [](const auto& file) { return flushed_stamp(file.first) == file.second; });
+}
+
+void KeptWeights::find(int threads) {
   try {
+    require_own_entry(path_);
     file_ = PackedFile::open(path_, of_, threads);
     mark_as_used(path_ + kCheckedSuffix);  // the file's own times say whether it was written to
   } catch (const std::exception& e) {
@@ -57,10 +69,10 @@ void KeptWeights::keep(PackedFile::Pieces packed, const std::map<std::string, Te
   if (!is_new || bytes < kLeast) return;
   if (file_) packed.insert(file_->pieces().begin(), file_->pieces().end());
   try {
-    const std::filesystem::path folder = std::filesystem::path(path_).parent_path();
-    std::filesystem::create_directories(folder);
-    PackedFile::write(path_, of_, packed);
-    trim_cache_folder(folder.string(), path_);
+    const std::string folder = std::filesystem::path(path_).parent_path().string();
+    make_cache_folder(folder);
+    if (are_as_mapped()) PackedFile::write(path_, of_, packed);
+    trim_cache_folder(folder, path_);
   } catch (const std::exception& e) {
     std::fprintf(stderr, "rlx: the packed weights could not be kept: %s\n", e.what());
   }

@@ -28,7 +28,12 @@ class KeptWeights {
   void keep(PackedFile::Pieces packed, const std::map<std::string, Tensor>& values);
 
  private:
+  void find(int threads);
+  /// Whether the weights' files are what they were when they were mapped, and stores to them will be seen.
+  bool are_as_mapped() const;
+
   std::string path_, of_;
+  std::map<std::string, FileStamp> weight_files_;  // by path
   std::shared_ptr<const PackedFile> file_;
 };
 

@@ -11,7 +11,6 @@
 #include "base/rounded_up.h"
 #include "io/atomic_file.h"
 #include "io/cache_folder.h"
-#include "io/file_stamp.h"
 #include "kernels/thread_pool.h"
 #include "rlx/error.h"
 
@@ -20,6 +19,28 @@ namespace {
 
 constexpr std::string_view kMagic = "RLXPACK1";
 constexpr size_t kHeaderAt = 16, kPage = 4096, kMostHeader = size_t{64} << 20;
+
+/// Any bytes as UTF-8, so that JSON takes them: each as the character of Latin-1 that it is.
+std::string as_characters(std::string_view bytes) {
+  std::string text;
+  for (const char c : bytes) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte >= 0x80) text += static_cast<char>(0xc0 | byte >> 6);
+    text += static_cast<char>(byte >= 0x80 ? 0x80 | (byte & 0x3f) : byte);
+  }
+  return text;
+}
+std::string as_bytes_again(std::string_view text) {
+  std::string bytes;
+  for (size_t i = 0; i < text.size(); ++i) {
+    auto byte = static_cast<unsigned char>(text[i]);
+    if (byte >= 0x80 && (byte > 0xc3 || i + 1 == text.size()))
+      fail(ErrorCode::parse, "its header has a character beyond Latin-1");
+    if (byte >= 0x80) byte = static_cast<unsigned char>(byte << 6 | (static_cast<unsigned char>(text[++i]) & 0x3f));
+    bytes += static_cast<char>(byte);
+  }
+  return bytes;
+}
 
 struct Piece {
   std::string name;
@@ -47,8 +68,8 @@ nlohmann::json header_of(std::span<const std::byte> file) {
 std::vector<Piece> pieces_of(const nlohmann::json& header, std::span<const std::byte> file) {
   std::vector<Piece> pieces;
   for (const auto& p : header.at("pieces")) {
-    Piece piece{p.at("name").get<std::string>(), p.at("offset").get<size_t>(), p.at("bytes").get<size_t>(),
-                p.at("sum").get<uint64_t>()};
+    Piece piece{as_bytes_again(p.at("name").get<std::string>()), p.at("offset").get<size_t>(),
+                p.at("bytes").get<size_t>(), p.at("sum").get<uint64_t>()};
     if (piece.offset % kPage != 0) refuse_piece(piece, "does not start at a page");
     if (piece.offset > file.size() || piece.bytes > file.size() - piece.offset ||
         kPage > file.size() - piece.offset - piece.bytes)
@@ -66,8 +87,14 @@ std::string checked_text(const MappedFile& file) {
   return text_of("rlx checked 1\n", origin->file.device, ':', origin->file.inode, ' ', origin->file.size, ' ',
                  origin->file.modified_ns, ' ', origin->file.changed_ns, "\nsince ", start, "\n");
 }
+/// Empty if there is none, or if it is not the user's own.
 std::string small_file(const std::string& path) {
   constexpr std::streamsize kMost = 4096;
+  try {
+    require_own_entry(path);
+  } catch (const Error&) {
+    return "";
+  }
   std::ifstream in(path, std::ios::binary);
   std::string text(static_cast<size_t>(kMost), '\0');
   in.read(text.data(), kMost);
@@ -76,7 +103,7 @@ std::string small_file(const std::string& path) {
 }
 void keep_small_file(const std::string& path, const std::string& text) {
   try {
-    AtomicFile file(path);
+    AtomicFile file(path, AtomicFile::Links::replace);
     file.write(text);
     file.commit(AtomicFile::Flush::no);
   } catch (const Error&) {  // the sums are compared again the next time
@@ -112,7 +139,7 @@ std::shared_ptr<const PackedFile> PackedFile::open(const std::string& path, std:
   std::vector<Piece> pieces;
   try {
     const nlohmann::json header = header_of(bytes);
-    if (const auto made_of = header.at("of").get<std::string>(); made_of != of)
+    if (const auto made_of = as_bytes_again(header.at("of").get<std::string>()); made_of != of)
       fail(ErrorCode::parse, to_be_told_from(of, made_of));
     pieces = pieces_of(header, bytes);
   } catch (const nlohmann::json::exception& e) {
@@ -132,13 +159,15 @@ std::shared_ptr<const PackedFile> PackedFile::open(const std::string& path, std:
 
 void PackedFile::write(const std::string& path, std::string_view of, const Pieces& pieces) {
   // Offsets count from behind the header, whose size depends on their digits: so its room is taken generously.
-  nlohmann::json header = {{"of", of}, {"pieces", nlohmann::json::array()}};
-  size_t room = of.size() * 2 + kPage;
-  for (const auto& [name, bytes] : pieces) room += name.size() * 2 + 160;
+  constexpr size_t kLongest = 6;  // of a byte in JSON, "\u0001"
+  nlohmann::json header = {{"of", as_characters(of)}, {"pieces", nlohmann::json::array()}};
+  size_t room = header.dump().size() + kPage;
+  for (const auto& [name, bytes] : pieces) room += name.size() * kLongest + 160;
   const size_t first = rounded_up(kHeaderAt + room, kPage);
   size_t at = first;
   for (const auto& [name, bytes] : pieces) {
-    header["pieces"].push_back({{"name", name}, {"offset", at}, {"bytes", bytes.size()}, {"sum", checksum(bytes)}});
+    header["pieces"].push_back(
+        {{"name", as_characters(name)}, {"offset", at}, {"bytes", bytes.size()}, {"sum", checksum(bytes)}});
     at = rounded_up(at + bytes.size(), kPage);
   }
   std::string text = header.dump();
@@ -147,7 +176,7 @@ void PackedFile::write(const std::string& path, std::string_view of, const Piece
   text.resize(first - kHeaderAt, ' ');
   const uint64_t text_bytes = text.size();
   const std::string zeros(kPage, '\0');
-  AtomicFile file(path);
+  AtomicFile file(path, AtomicFile::Links::replace);
   file.write(kMagic);
   file.write(std::as_bytes(std::span(&text_bytes, 1)));
   file.write(text);
@@ -164,15 +193,17 @@ std::span<const std::byte> PackedFile::find(std::string_view name) const {
   return found == pieces_.end() ? std::span<const std::byte>() : found->second;
 }
 
-std::string weights_identity(const std::map<std::string, Tensor>& params) {
+WeightsIdentity weights_identity(const std::map<std::string, Tensor>& params) {
   constexpr size_t kMostRead = size_t{1} << 20;
   std::string text;
   std::vector<FileStamp> files;
+  std::map<std::string, FileStamp> paths;
   size_t read = 0;
   for (const auto& [name, value] : params) {
     text += text_of(name, ' ', value.type());
     if (auto origin = mapped_origin(value.bytes())) {
-      if (!origin->is_settled) return "";
+      if (!origin->is_settled) return {};
+      paths.emplace(origin->path, origin->file);
       auto known = std::find(files.begin(), files.end(), origin->file);
       if (known == files.end()) {
         const FileStamp& f = *files.insert(files.end(), origin->file);
@@ -184,11 +215,12 @@ std::string weights_identity(const std::map<std::string, Tensor>& params) {
     } else if ((read += value.byte_count()) <= kMostRead) {
       text += text_of(" with the sum ", hex_text(checksum(value.bytes())));
     } else {
-      return "";
+      return {};
     }
     text += '\n';
   }
-  return files.empty() ? "" : text;  // what is small and in memory is packed in no time
+  if (files.empty()) return {};  // what is small and in memory is packed in no time
+  return {std::move(text), std::move(paths)};
 }
 
 }  // namespace rlx::cpu

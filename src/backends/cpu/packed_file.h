@@ -4,7 +4,8 @@
 //
 //   0   "RLXPACK1"
 //   8   bytes of the header, u64
-//   16  the header, JSON: {"of": text, "pieces": [{"name", "offset", "bytes", "sum"}, ...]}
+//   16  the header, JSON: {"of": text, "pieces": [{"name", "offset", "bytes", "sum"}, ...]}; params may have names that
+//       are no UTF-8, so each byte of a text is a character of Latin-1
 //   pieces, each from a multiple of 4096 on; behind the last, 4096 zeros, as vectors are read behind its end
 #pragma once
 
@@ -14,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "rlx/io.h"
+#include "io/file_stamp.h"
 
 namespace rlx::cpu {
 
@@ -40,7 +41,12 @@ class PackedFile {
 };
 
 /// What a file of packed weights is made of, in words: the params by the places where they are mapped, small ones that
-/// are not by their content. Empty if it cannot be said without reading megabytes, or surely.
-std::string weights_identity(const std::map<std::string, Tensor>& params);
+/// are not by their content. Empty if it cannot be said without reading megabytes, or surely. It holds for as long as
+/// the files have their stamps, if they were flushed before they were packed (io/file_stamp.h).
+struct WeightsIdentity {
+  std::string text;
+  std::map<std::string, FileStamp> files;  ///< by path
+};
+WeightsIdentity weights_identity(const std::map<std::string, Tensor>& params);
 
 }  // namespace rlx::cpu
