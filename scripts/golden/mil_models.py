@@ -69,6 +69,19 @@ class Recurrent(nn.Module):
         return self.layers(x)[0]
 
 
+class Packed(nn.Module):
+    """Sequences of unequal lengths. coremltools takes the number of rows of the initial state from the longest length, not
+    from the batch, as in its own TestLSTMWithPackedSequence."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.LSTM(4, 6)
+
+    def forward(self, x, lengths):
+        packed = nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True)
+        return nn.utils.rnn.pad_packed_sequence(self.layer(packed)[0], batch_first=True, padding_value=-1)[0]
+
+
 class Embedding(nn.Module):
     def __init__(self):
         super().__init__()
@@ -249,6 +262,14 @@ def main():
         x = torch.randn(1, 8)
         steps.append(([x.numpy(), here.numpy(), seen.numpy()], flat(fresh(x, here, seen))))
     save(out / "cache" / "fp16", converted, "fp16", steps)
+
+    packed = Packed().eval()
+    steps = []
+    for lengths in ([10, 5, 1], [10, 10, 7]):
+        example = (torch.randn(3, 10, 4), torch.tensor(lengths))
+        steps.append(([e.numpy() for e in example], flat(packed(*example))))
+    for precision in ("fp32", "fp16"):
+        save(out / "packed" / precision, convert(packed, example, precision), precision, steps)
     tar(out)
 
 

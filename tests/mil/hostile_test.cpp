@@ -59,6 +59,35 @@ TEST_CASE("what is declared is checked") {
   CHECK(has(error_of(with(operation("relu", {{"x", "x"}}, {wrong})).model), "int32"));
 }
 
+TEST_CASE("initial states of a recurrent layer have a row for each sequence") {
+  auto error = [](const std::string& type, int64_t gates, const Shape& state, const std::string& direction) {
+    auto zeros = [](const Shape& dims) { return mil::Value::of(full(f32, dims, 0)); };
+    std::vector<Given> given = {{"x", zeros({2, 3, 4})},
+                                {"initial_h", zeros(state)},
+                                {"weight_ih", zeros({gates * 5, 4})},
+                                {"weight_hh", zeros({gates * 5, 5})},
+                                {"direction", word(direction)}};
+    std::vector<mil::NamedType> results = {unknown("y", f32, 3), unknown("h", f32, 2)};
+    if (type == "lstm")
+      given.emplace_back("initial_c", zeros({3, state.back()})), results.push_back(unknown("c", f32, 2));
+    if (direction == "bidirectional") {
+      given.emplace_back("weight_ih_back", zeros({gates * 5, 4}));
+      given.emplace_back("weight_hh_back", zeros({gates * 5, 5}));
+    }
+    return error_of(with(operation(type, given, results)).result("h").model);
+  };
+  for (auto [type, gates] : {std::pair{"rnn", 1}, {"gru", 3}, {"lstm", 4}}) {
+    CAPTURE(type);
+    CHECK(error(type, gates, {3, 5}, "forward") == "no error");
+    CHECK(error(type, gates, {7, 5}, "reverse") == "no error");  // as coremltools writes for a PackedSequence
+    CHECK(has(error(type, gates, {2, 5}, "forward"), "initial_h f32[2, 5] has 2 rows for the 3 sequences"));
+    CHECK(has(error(type, gates, {3, 6}, "forward"), "initial_h f32[3, 6] is not [b, 5]"));
+    CHECK(has(error(type, gates, {5}, "forward"), "initial_h f32[5] is not [b, 5]"));
+  }
+  CHECK(error("lstm", 4, {4, 10}, "bidirectional") == "no error");
+  CHECK(has(error("lstm", 4, {3, 5}, "bidirectional"), "initial_h f32[3, 5] is not [b, 10]"));
+}
+
 TEST_CASE("giant counts") {
   auto fails = [](mil::Operation op, int opset = 5) {
     return error_of(with(std::move(op), opset).model) != "no error";

@@ -33,6 +33,21 @@ void expect_layer(Call& op, Value x, Value w_ih, Value w_hh, int64_t gates) {
              x.type());
 }
 
+/// The initial state `name`: a row of `width` for each sequence of x. MIL asks for as many rows as x has sequences, but
+/// its results take their batch from x alone, and coremltools writes more rows for a PackedSequence (the longest length
+/// in place of the count of sequences): the first ones are read.
+Value initial_state(Call& op, const std::string& name, Value x, const Dim& width) {
+  Value state = op(name);
+  if (state.rank() != 2 || state.dim(1) != width)
+    op.wrong(name, " ", state.type(), " is not [b, ", width, "] for x ", x.type());
+  Dim rows = state.dim(0), batch = x.dim(1);
+  if (!rows.is_static() || !batch.is_static() || rows == batch) return state;
+  if (rows.value() < batch.value())
+    op.wrong(name, " ", state.type(), " has ", rows, " rows for the ", batch, " sequences of x ", x.type(),
+             ": give it a row for each");
+  return slice_axis(state, 0, 0, batch);
+}
+
 /// x wᵀ + bias for all steps: [s, b, G].
 Value inputs_product(Value x, Value w, Value bias) {
   Value y = rlx::matmul(x, transposed(w));
@@ -90,8 +105,9 @@ Value as(Value v, Value like) { return v && v.dtype() != like.dtype() ? convert(
 }  // namespace
 
 MIL_OP(rnn) {
-  Value x = op("x"), h = op("initial_h"), w_ih = as(op("weight_ih"), x), w_hh = as(op("weight_hh"), x);
+  Value x = op("x"), w_ih = as(op("weight_ih"), x), w_hh = as(op("weight_hh"), x);
   expect_layer(op, x, w_ih, w_hh, 1);
+  Value h = initial_state(op, "initial_h", x, w_hh.dim(1));
   Activate act = activation(op, "activation", "tanh");
   Value xs = inputs_product(x, w_ih, as(op.maybe("bias"), x));
   Run r = run_steps(
@@ -104,8 +120,9 @@ MIL_OP(rnn) {
 // of the state. Before iOS 18 there is one bias; `input_bias` is that of the inputs, and `bias` then that of the
 // states.
 MIL_OP(gru) {
-  Value x = op("x"), h0 = op("initial_h"), w_ih = as(op("weight_ih"), x), w_hh = as(op("weight_hh"), x);
+  Value x = op("x"), w_ih = as(op("weight_ih"), x), w_hh = as(op("weight_hh"), x);
   expect_layer(op, x, w_ih, w_hh, 3);
+  Value h0 = initial_state(op, "initial_h", x, w_hh.dim(1));
   Activate gate = activation(op, "recurrent_activation", "sigmoid"), act = activation(op, "activation", "tanh");
   bool reset_after = op.opset() >= 8 && op.flag("reset_after", false);
   Value bias = as(op.maybe("bias"), x), input_bias = op.opset() >= 8 ? as(op.maybe("input_bias"), x) : Value();
@@ -131,17 +148,19 @@ MIL_OP(gru) {
 // Gates input, forget, output, cell. `clip` bounds the cell state. With peepholes the first two see the old cell state
 // and the output gate the new one.
 MIL_OP(lstm) {
-  Value x = op("x"), h0 = op("initial_h"), c0 = op("initial_c");
+  Value x = op("x");
   Activate gate = activation(op, "recurrent_activation", "sigmoid"), cell = activation(op, "cell_activation", "tanh"),
            act = activation(op, "activation", "tanh");
   bool both = false, reverse = is_reverse(op, true, &both);
   std::optional<double> clip;
   if (op.has("clip")) clip = op.number("clip");
+  expect_layer(op, x, op("weight_ih"), op("weight_hh"), 4);
+  if (both) expect_layer(op, x, op("weight_ih_back"), op("weight_hh_back"), 4);
+  Dim size = op("weight_hh").dim(1), width = both ? size * Dim(2) : size;
+  Value h0 = initial_state(op, "initial_h", x, width), c0 = initial_state(op, "initial_c", x, width);
   auto layer = [&](const std::string& suffix, Value h, Value c, bool backward) {
     Value w_ih = as(op("weight_ih" + suffix), x), w_hh = as(op("weight_hh" + suffix), x);
     Value bias = as(op.maybe("bias" + suffix), x), peephole = as(op.maybe("peephole" + suffix), x);
-    expect_layer(op, x, w_ih, w_hh, 4);
-    Dim size = w_hh.dim(1);
     std::vector<Value> captured = {transposed(w_hh)};
     if (peephole) captured.push_back(peephole);
     return run_steps(op.graph(), {h, c}, inputs_product(x, w_ih, bias), captured, backward,
@@ -161,7 +180,6 @@ MIL_OP(lstm) {
     Run r = layer("", h0, c0, reverse);
     return several({sequence(op, r), r.last[0], r.last[1]});
   }
-  Dim size = op("weight_hh").dim(1);
   Run forth = layer("", part(h0, 0, size), part(c0, 0, size), false);
   Run back = layer("_back", part(h0, 1, size), part(c0, 1, size), true);
   auto side_by_side = [](Value a, Value b) { return concatenate({a, b}, a.rank() - 1); };
