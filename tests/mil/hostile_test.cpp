@@ -76,7 +76,9 @@ TEST_CASE("initial states of a recurrent layer have a row for each sequence") {
     }
     return error_of(with(operation(type, given, results)).result("h").model);
   };
-  for (auto [type, gates] : {std::pair{"rnn", 1}, {"gru", 3}, {"lstm", 4}}) {
+  for (const auto& layer : {std::pair{"rnn", 1}, {"gru", 3}, {"lstm", 4}}) {
+    const auto* const type = layer.first;
+    const int gates = layer.second;
     CAPTURE(type);
     CHECK(error(type, gates, {3, 5}, "forward") == "no error");
     CHECK(error(type, gates, {7, 5}, "reverse") == "no error");  // as coremltools writes for a PackedSequence
