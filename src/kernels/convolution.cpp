@@ -176,7 +176,8 @@ void row_plain(const RowGeometry& g, const T* x, const T* w, Out* y, int64_t beg
           if (g.along.base_dilation == 1) {
             int64_t low = 0, high = 0;
             g.along.inside(k, first, stop, low, high);
-            const int64_t step = g.along.stride * g.x_stride;
+            if (low == high) continue;
+            const int64_t step = high - low > 1 ? g.along.stride * g.x_stride : 0;
             int64_t at = (low * g.along.stride + k * g.along.dilation - g.along.low) * g.x_stride;
             for (int64_t o = low; o < high; ++o, at += step)
               totals[static_cast<size_t>(o - first)] += factor * static_cast<A>(from[at]);

@@ -16,8 +16,11 @@ struct WindowDim {
 
   /// The input index, or -1 if the position is padding or between the elements.
   int64_t index_of(int64_t output, int64_t tap) const {
-    const int64_t position = output * stride + tap * dilation - low;
-    if (position < 0 || position % base_dilation != 0) return -1;
+    int64_t position = 0;  // of lanes beyond the row too, which may pass the range of numbers
+    if (__builtin_mul_overflow(output, stride, &position) ||
+        __builtin_add_overflow(position, tap * dilation - low, &position) || position < 0 ||
+        position % base_dilation != 0)
+      return -1;
     const int64_t index = position / base_dilation;
     return index < extent ? index : -1;
   }

@@ -81,13 +81,14 @@ void slide(const ReduceWindowArgs& a, int64_t begin, int64_t end, typename Acces
         if (along.base_dilation == 1) {
           int64_t from = 0, to = 0;
           along.inside(tap[last], first, stop, from, to);
-          const int64_t step = along.stride * a.x_strides[last];
-          int64_t i = base + (from * along.stride + tap[last] * along.dilation - along.low) * a.x_strides[last];
+          // Strides are as large as they like: where nothing is met, or one element, they are not multiplied.
+          const int64_t step = to - from > 1 ? along.stride * a.x_strides[last] : 0;
+          int64_t i = base;
+          if (from < to) i += (from * along.stride + tap[last] * along.dilation - along.low) * a.x_strides[last];
           if constexpr (std::is_same_v<Access, AccessF32>)
             if (step == 1) {
-              if (from < to)
-                combine_rows(a.op, &totals[static_cast<size_t>(from - first)], static_cast<const float*>(a.x) + i,
-                             to - from);
+              combine_rows(a.op, &totals[static_cast<size_t>(from - first)], static_cast<const float*>(a.x) + i,
+                           to - from);
               from = to;
             }
           for (int64_t o = from; o < to; ++o, i += step) {

@@ -113,6 +113,25 @@ TEST_CASE("paddings, strides and distances may be as large as numbers are") {
     const Case c{{1, 20, 7}, {20, 1, 3}, attrs};
     CHECK(differs(c) == "");
     CHECK(differs(last(c)) == "");
+    const int64_t pad = attrs.padding[0], high = attrs.padding_high.empty() ? pad : attrs.padding_high[0];
+    const int64_t gap = attrs.dilation.empty() ? 1 : attrs.dilation[0];
+    Graph g("pool");
+    g.output(reduce_window(g.input("x", f32, {7}), {.kind = Reduction::max,
+                                                    .window_dims = {3},
+                                                    .strides = {attrs.stride[0]},
+                                                    .window_dilation = {gap},
+                                                    .padding_low = {pad},
+                                                    .padding_high = {high}}));
+    const Tensor x = random_tensor(f32, {7}, 1);
+    const Tensor got = Session(Device::cpu()).compile(g).run_ordered({{x}})[0];
+    for (size_t o = 0; o < got.element_count(); ++o) {
+      float most = -INFINITY;
+      for (int t = 0; t < 3; ++t) {
+        const long double at = static_cast<long double>(o) * attrs.stride[0] + t * gap - static_cast<long double>(pad);
+        if (at >= 0 && at < 7) most = std::max(most, x.values<float>()[static_cast<size_t>(at)]);
+      }
+      CHECK(got.values<float>()[o] == most);
+    }
   }
 }
 TEST_CASE("NaN and infinities pass through what follows a convolution") {
