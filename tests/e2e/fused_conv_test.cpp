@@ -43,9 +43,10 @@ Built built(const Case& c, bool bound, float first = 0.5F) {
 }
 
 std::string differs(const Case& c, float first = 0.5F) {
+  std::vector<Tensor> wanted;  // the same numbers, whether weights are bound or given
   for (bool bound : {true, false}) {
     const Built b = built(c, bound, first);
-    const auto wanted = interpret(b.graph, b.inputs, {b.params.begin(), b.params.end()});
+    if (bound) wanted = interpret(b.graph, b.inputs, {b.params.begin(), b.params.end()});
     for (int threads : {1, 2, 3}) {
       auto compiled = Session(Device::cpu(), {threads}).compile(b.graph);
       compiled.set_params(b.params);
@@ -77,15 +78,15 @@ const std::vector<Case> kCases = {
      false},
     {{1, 20, 2, 2}, {20, 1, 5, 5}, {.padding = {4, 4}, .groups = 20}},  // most taps see nothing
     {{2, 6, 40}, {6, 1, 7}, {.stride = {3}, .padding = {3}, .groups = 6, .activation = Activation::silu}},
-    {{1, 64, 28, 26}, {48, 64, 3, 3}, {.padding = {1, 1}, .activation = Activation::relu}, true, true},  // oneDNN
-    {{3, 40, 13, 15}, {37, 40, 3, 3}, {.padding = {1, 1}, .activation = Activation::relu}, true, true},  // tiles
-    {{1, 32, 20, 12}, {64, 32, 5, 2}, {.padding = {2, 0}, .dilation = {1, 2}, .padding_high = {1, 3}}, false},
-    {{2, 65, 14, 14}, {96, 65, 1, 3}, {.padding = {0, 1}, .activation = Activation::silu}, true, true},
-    {{3, 32, 17, 19}, {64, 32, 3, 3}, {.stride = {2, 2}, .padding = {1, 1}, .activation = Activation::gelu}},
-    {{1, 3, 64, 50}, {32, 3, 7, 7}, {.stride = {2, 2}, .padding = {3, 3}, .activation = Activation::relu}},
-    {{1, 32, 30, 30}, {64, 16, 3, 3}, {.padding = {1, 1}, .groups = 2, .activation = Activation::tanh}, true, true},
+    {{1, 32, 16, 9}, {32, 32, 3, 3}, {.padding = {1, 1}, .activation = Activation::relu}, true, true},   // oneDNN
+    {{2, 33, 12, 11}, {37, 33, 3, 3}, {.padding = {1, 1}, .activation = Activation::relu}, true, true},  // tiles
+    {{1, 32, 14, 10}, {33, 32, 5, 2}, {.padding = {2, 0}, .dilation = {1, 2}, .padding_high = {1, 3}}, false},
+    {{1, 65, 12, 11}, {33, 65, 1, 3}, {.padding = {0, 1}, .activation = Activation::silu}, true, true},
+    {{2, 32, 9, 11}, {32, 32, 3, 3}, {.stride = {2, 2}, .padding = {1, 1}, .activation = Activation::gelu}},
+    {{1, 3, 33, 29}, {16, 3, 7, 7}, {.stride = {2, 2}, .padding = {3, 3}, .activation = Activation::relu}},
+    {{1, 32, 10, 10}, {32, 16, 3, 3}, {.padding = {1, 1}, .groups = 2, .activation = Activation::tanh}, true, true},
     {{2, 48, 90}, {32, 48, 5}, {.padding = {2}, .activation = Activation::gelu_tanh}, true, true},
-    {{1, 16, 9, 10, 8}, {24, 16, 3, 3, 3}, {.padding = {1, 1, 1}, .activation = Activation::relu}, true, true},
+    {{1, 16, 5, 6, 4}, {16, 16, 3, 3, 3}, {.padding = {1, 1, 1}, .activation = Activation::relu}, true, true},
     {{1, 64, 64}, {33, 64, 3}, {.activation = Activation::relu}},                // a slice of one channel
     {{1, 32, 6, 5, 4}, {17, 32, 3, 3, 3}, {.padding = {1, 1, 1}}, true, true},   // likewise
     {{2, 3, 5, 4}, {5, 3, 2, 2}, {.activation = Activation::relu}, true, true},  // our own
@@ -135,7 +136,7 @@ TEST_CASE("paddings, strides and distances may be as large as numbers are") {
   }
 }
 TEST_CASE("NaN and infinities pass through what follows a convolution") {
-  for (Activation activation : {Activation::none, Activation::relu, Activation::relu6, Activation::hard_swish})
+  for (Activation activation : {Activation::relu, Activation::relu6, Activation::hard_swish})
     for (float first : {NAN, INFINITY, -INFINITY})
       for (const Case& c : {kCases[0], kCases[4], kCases[9], kCases[10], kCases[20]}) {
         Case other = last(c);
