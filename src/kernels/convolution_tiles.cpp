@@ -93,7 +93,8 @@ class Convolution final : public TiledConvolution {
  public:
   Convolution(const ConvolutionArgs& a, int threads, std::shared_ptr<const TiledWeights> weights)
       : a_(a), threads_(threads), steps_(tile_steps(a.in_channels)), taps_(taps_of(a)),
-        column_blocks_(column_blocks_of(a)), weights_(std::static_pointer_cast<const Weights>(std::move(weights))) {
+        column_blocks_(column_blocks_of(a)), together_(std::clamp<int64_t>(a.batch, 1, threads)),
+        weights_(std::static_pointer_cast<const Weights>(std::move(weights))) {
     rows_ = a.out_dims[0] + (a.kernel[0] - 1) * a.rhs_dilation[0];
     pitch_ = a.out_dims[1] + (a.kernel[1] - 1) * a.rhs_dilation[1];
     place_blocks_ = ((a.out_dims[0] - 1) * pitch_ + a.out_dims[1] + kBlock - 1) / kBlock;
@@ -104,36 +105,42 @@ class Convolution final : public TiledConvolution {
     own_ = kBlock * kBlock * 4 + steps_ * kParts * kTileBytes;
   }
   size_t scratch_bytes() const override {
-    return static_cast<size_t>(a_.batch * steps_ * plane_ + threads_ * own_) + convolution_scratch_bytes(a_);
+    return static_cast<size_t>(together_ * steps_ * plane_ + threads_ * own_) + convolution_scratch_bytes(a_);
   }
 
   void run(const void* x, const void* w, void* y, const ConvolutionFinish& finish, void* scratch,
            ThreadPool& pool) const noexcept override {
     char* const packed = static_cast<char*>(scratch);
-    char* const own = packed + a_.batch * steps_ * plane_;
-    std::atomic<bool> is_fit = true;
-    pool.parallel_for(threads_, a_.batch * rows_ + a_.batch, [&](int64_t part, int slot) {
-      const int64_t image = part / (rows_ + 1), row = part % (rows_ + 1);
-      char* const to = packed + image * steps_ * plane_;
-      if (row == rows_) return clear(to, rows_ * pitch_, places_);
-      if (!pack_row(static_cast<const float*>(x) + image * a_.x_batch_stride, row, to,
-                    own + slot * own_ + kBlock * kBlock * 4))
-        is_fit = false;
-    });
-    if (!is_fit) return run_slowly(x, w, y, finish, own + threads_ * own_);
-    const int64_t parts = std::min<int64_t>(place_blocks_, threads_ == 1 ? 1 : 4 * threads_);
-    pool.parallel_for(threads_, a_.batch * parts, [&](int64_t part, int slot) {
-      const TileScope scope;
-      const int64_t image = part / parts, piece = part % parts;
-      const char* from = packed + image * steps_ * plane_;
-      for (int64_t column = 0; column < column_blocks_; ++column)
-        for (int64_t b = place_blocks_ * piece / parts; b < place_blocks_ * (piece + 1) / parts; ++b)
-          multiply(from, b * kBlock, column, reinterpret_cast<float*>(own + slot * own_), static_cast<float*>(y), image,
-                   finish);
-    });
+    char* const own = packed + together_ * steps_ * plane_;
+    for (int64_t first = 0; first < a_.batch; first += together_) {
+      const int64_t images = std::min(together_, a_.batch - first);
+      if (!pack(static_cast<const float*>(x), first, images, packed, own, pool))
+        return run_slowly(x, w, y, finish, own + threads_ * own_);
+      const int64_t parts = std::min<int64_t>(place_blocks_, threads_ == 1 ? 1 : 4 * threads_);
+      pool.parallel_for(threads_, images * parts, [&](int64_t part, int slot) {
+        const TileScope scope;
+        const int64_t image = part / parts, piece = part % parts;
+        const char* from = packed + image * steps_ * plane_;
+        for (int64_t column = 0; column < column_blocks_; ++column)
+          for (int64_t b = place_blocks_ * piece / parts; b < place_blocks_ * (piece + 1) / parts; ++b)
+            multiply(from, b * kBlock, column, reinterpret_cast<float*>(own + slot * own_), static_cast<float*>(y),
+                     first + image, finish);
+      });
+    }
   }
 
  private:
+  bool pack(const float* x, int64_t first, int64_t images, char* packed, char* own, ThreadPool& pool) const noexcept {
+    std::atomic<bool> is_fit = true;
+    pool.parallel_for(threads_, images * (rows_ + 1), [&](int64_t part, int slot) {
+      const int64_t image = part / (rows_ + 1), row = part % (rows_ + 1);
+      char* const to = packed + image * steps_ * plane_;
+      if (row == rows_) return clear(to, rows_ * pitch_, places_);
+      if (!pack_row(x + (first + image) * a_.x_batch_stride, row, to, own + slot * own_ + kBlock * kBlock * 4))
+        is_fit = false;
+    });
+    return is_fit;
+  }
   void clear(char* planes, int64_t begin, int64_t end) const {
     for (int64_t s = 0; s < steps_; ++s)
       std::memset(planes + s * plane_ + begin * kPlace, 0, static_cast<size_t>((end - begin) * kPlace));
@@ -206,6 +213,7 @@ class Convolution final : public TiledConvolution {
   ConvolutionArgs a_;
   int threads_;
   int64_t steps_, taps_, column_blocks_;
+  int64_t together_;              ///< images that are packed at a time: one for each thread, so that caches hold them
   int64_t rows_ = 0, pitch_ = 0;  ///< of the padded image
   int64_t place_blocks_ = 0, places_ = 0, plane_ = 0;
   int64_t own_ = 0;  ///< bytes of each thread: sums, and tiles on their way
