@@ -123,7 +123,7 @@ const char* rlx_pick_best_device(void);
 
 typedef struct rlx_session_options {
   size_t struct_size; /* sizeof(rlx_session_options) */
-  int threads;        /* 0: as many as the process may use */
+  int threads;        /* 0: as many as the process may use, or that `rlx calibrate` found of use */
 } rlx_session_options;
 /* `options` may be NULL. */
 rlx_status rlx_session_create(const char* device, const rlx_session_options* options, rlx_session** session,
@@ -176,7 +176,7 @@ typedef struct rlx_coreml_options {
   size_t struct_size;   /* sizeof(rlx_coreml_options) */
   const char* function; /* of a package with several; NULL or "" for the default one */
   int f32;              /* compute in f32 what the program computes in f16 */
-  int threads;          /* 0: as many as the process may use */
+  int threads;          /* 0: as many as the process may use, or that `rlx calibrate` found of use */
   int seeded;           /* whether `seed` counts */
   uint64_t seed;        /* of random ops that have none; fresh each run where it does not count */
 } rlx_coreml_options;

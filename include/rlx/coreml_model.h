@@ -14,7 +14,7 @@ namespace rlx {
 struct CoremlOptions {
   std::string function = {};          ///< of a package with several; the default one if empty
   bool f32 = false;                   ///< compute in f32 what the program computes in f16
-  int threads = 0;                    ///< 0: as many as the process may use
+  int threads = 0;                    ///< 0: as of a session
   std::optional<uint64_t> seed = {};  ///< of random ops that have none; fresh each run where left out
   /// Every tensor that an op of the function gives is an output, in the order of the program (not those inside of
   /// control flow): for finding out where two models part. Compressed weights and constants are not.

@@ -92,7 +92,7 @@ class SentenceEncoder {
  public:
   struct Options {
     Device device = Device::cpu();
-    int threads = 0;             ///< 0: as many as the process may use
+    int threads = 0;             ///< 0: as of a session
     int64_t most_tokens = 8192;  ///< of one batch, padding included
     CompileOptions compile = CompileOptions::from_environment();
   };

@@ -44,10 +44,15 @@ class SpareMemory {
     return nullptr;
   }
   void give(void* data, size_t bytes) {
-    const std::scoped_lock lock(mutex_);
-    while (count_ > 0 && (count_ == kBlocks || kept_ + bytes > kMost)) std::free(remove(0));
-    blocks_[count_++] = {data, bytes};
-    kept_ += bytes;
+    std::array<void*, kBlocks> freed{};  // without the lock: the system may take its time
+    size_t count = 0;
+    {
+      const std::scoped_lock lock(mutex_);
+      while (count_ > 0 && (count_ == kBlocks || kept_ + bytes > kMost)) freed[count++] = remove(0);
+      blocks_[count_++] = {data, bytes};
+      kept_ += bytes;
+    }
+    for (size_t i = 0; i < count; ++i) std::free(freed[i]);
   }
 
  private:
@@ -66,6 +71,7 @@ class SpareMemory {
   std::array<Block, kBlocks> blocks_{};
   size_t count_ = 0, kept_ = 0;
 };
+
 /// At least `bytes` bytes at a multiple of 64; null if there is no memory. May be called from several threads.
 inline void* take_memory(size_t bytes) noexcept {
   if (SpareMemory::keeps(bytes))

@@ -72,11 +72,13 @@ class CoremlExecutable final : public Executable {
 
   void bind(const std::string& name, Tensor value) override {
     params_[name] = std::move(value);
+    std::scoped_lock lock(mutex_);
     runner_.reset();  // weights stand in the package
     by_cpu_.reset();
   }
   void prepare() override { runner(); }
   size_t memory_bytes() const override {
+    std::scoped_lock lock(mutex_);
     return (runner_ ? runner_->memory_bytes() : 0) + (by_cpu_ ? by_cpu_->memory_bytes() : 0);
   }
 
@@ -188,7 +190,7 @@ class CoremlExecutable final : public Executable {
   coreml_framework::Framework framework_;
   LoadOptions options_;
   NamedTensors params_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   mil::FunctionDescription description_;
   std::unique_ptr<CoremlRunner> runner_;
   std::vector<Dim> open_dims_;  // of all values, each once

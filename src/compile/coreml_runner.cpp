@@ -80,7 +80,10 @@ class FrontEndRunner final : public CoremlRunner {
   std::shared_ptr<const Loaded> loaded_for(const std::vector<Tensor>& inputs) {
     std::vector<Shape> sizes;
     for (const Tensor& t : inputs) sizes.push_back(t.shape());
-    if (auto found = find(sizes)) return found;
+    {
+      std::scoped_lock lock(mutex_);
+      if (auto found = find(sizes)) return found;
+    }
     mlprogram::LowerOptions how;
     const mil::Model& model = package_->model();
     for (size_t i = 0; i < inputs.size(); ++i) how.dims[model.main.inputs[i].name] = inputs[i].type().dims;
@@ -93,14 +96,14 @@ class FrontEndRunner final : public CoremlRunner {
     require_complete(legal.report, false);
     Loaded loaded{sizes, cpu->lower(std::move(legal.graph)), nullptr};
     loaded.executable = loaded.program->load(options_);
-    if (auto found = find(sizes)) return found;  // another run was faster
     std::scoped_lock lock(mutex_);
+    if (auto found = find(sizes)) return found;  // another run was faster
     latest_.push_front(std::make_shared<const Loaded>(std::move(loaded)));
     if (latest_.size() > kMostSizes) latest_.pop_back();
     return latest_.front();
   }
+  /// With the lock.
   std::shared_ptr<const Loaded> find(const std::vector<Shape>& sizes) {
-    std::scoped_lock lock(mutex_);
     auto at = std::find_if(latest_.begin(), latest_.end(), [&](const auto& each) { return each->sizes == sizes; });
     if (at == latest_.end()) return nullptr;
     latest_.splice(latest_.begin(), latest_, at);

@@ -26,7 +26,6 @@ template <class F>
 HWY_INLINE void with_activation(Activation activation, F f) {
   switch (activation) {
     case Activation::none: return f([](auto, auto v) HWY_ATTR { return v; });
-    // The constant first: NaN passes through on x86.
     case Activation::relu: return f([](auto d, auto v) HWY_ATTR { return hn::Max(hn::Zero(d), v); });
     case Activation::gelu_erf: return f([](auto d, auto v) HWY_ATTR { return GeluErf(d, v); });
     case Activation::gelu_tanh: return f([](auto d, auto v) HWY_ATTR { return GeluTanh(d, v); });

@@ -59,13 +59,17 @@ int64_t column_blocks_of(const ConvolutionArgs& a) { return (a.out_channels + kB
 /// Block by block, tap by tap, 32 input channels after the other.
 class Weights final : public TiledWeights {
  public:
-  explicit Weights(const ConvolutionArgs& a)
+  Weights(const ConvolutionArgs& a, int threads)
       : bytes_(static_cast<size_t>(column_blocks_of(a) * taps_of(a) * tile_steps(a.in_channels) * kRight)),
         tiles_(aligned_memory(bytes_)) {
-    std::vector<float> lines(static_cast<size_t>(a.in_channels * kTileLines));
-    char* out = tiles_.get();
-    for (int64_t block = 0; block < column_blocks_of(a); ++block)
-      for (int64_t tap = 0; tap < taps_of(a); ++tap, out += tile_steps(a.in_channels) * kRight)
+    const int64_t steps = tile_steps(a.in_channels), taps = taps_of(a);
+    const auto room = static_cast<size_t>(a.in_channels * kTileLines);
+    std::vector<float> all_lines(room * static_cast<size_t>(threads));
+    std::atomic<bool> is_fit = true;
+    ThreadPool::shared().parallel_for(threads, column_blocks_of(a), [&](int64_t block, int slot) {
+      float* const lines = all_lines.data() + room * static_cast<size_t>(slot);
+      char* out = tiles_.get() + block * taps * steps * kRight;
+      for (int64_t tap = 0; tap < taps; ++tap, out += steps * kRight)
         for (int64_t half = 0; half < 2; ++half) {
           const int64_t first = block * kBlock + half * kTileLines;
           const int64_t count = std::clamp<int64_t>(a.out_channels - first, 0, kTileLines);
@@ -73,11 +77,13 @@ class Weights final : public TiledWeights {
                            tap / a.kernel[1] * a.w_strides[0] + tap % a.kernel[1] * a.w_strides[1];
           for (int64_t o = 0; o < count; ++o)
             for (int64_t c = 0; c < a.in_channels; ++c)
-              lines[static_cast<size_t>(o * a.in_channels + c)] = w[o * a.w_out_stride + c * a.w_in_stride];
-          is_fit_ = pack_right_tiles({lines.data(), a.in_channels, 1, f32}, count, a.in_channels, TileForm::three,
-                                     out + half * kTileBytes) &&
-                    is_fit_;
+              lines[o * a.in_channels + c] = w[o * a.w_out_stride + c * a.w_in_stride];
+          if (!pack_right_tiles({lines, a.in_channels, 1, f32}, count, a.in_channels, TileForm::three,
+                                out + half * kTileBytes))
+            is_fit = false;
         }
+    });
+    is_fit_ = is_fit;
   }
   size_t bytes() const override { return bytes_; }
   bool is_fit() const { return is_fit_; }
@@ -241,8 +247,8 @@ bool TiledConvolution::suits(const ConvolutionArgs& a, int64_t batch_groups) {
   return is_dense && a.x_channel_stride == 1 && a.y_channel_stride == 1 && has_matrix_tiles();
 }
 
-std::shared_ptr<const TiledWeights> tiled_weights(const ConvolutionArgs& args) {
-  auto made = std::make_shared<Weights>(args);
+std::shared_ptr<const TiledWeights> tiled_weights(const ConvolutionArgs& args, int threads) {
+  auto made = std::make_shared<Weights>(args, threads);
   if (!made->is_fit()) return nullptr;
   return made;
 }
@@ -258,7 +264,7 @@ std::unique_ptr<TiledConvolution> tiled_convolution(const ConvolutionArgs& args,
 namespace rlx::kernels {
 
 bool TiledConvolution::suits(const ConvolutionArgs&, int64_t) { return false; }
-std::shared_ptr<const TiledWeights> tiled_weights(const ConvolutionArgs&) { return nullptr; }
+std::shared_ptr<const TiledWeights> tiled_weights(const ConvolutionArgs&, int) { return nullptr; }
 std::unique_ptr<TiledConvolution> tiled_convolution(const ConvolutionArgs&, int, std::shared_ptr<const TiledWeights>) {
   return nullptr;
 }

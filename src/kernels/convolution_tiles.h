@@ -19,7 +19,7 @@ class TiledWeights {
   virtual size_t bytes() const = 0;
 };
 /// Reads `args.w`; null if numbers in it do not stand well as bf16 parts.
-std::shared_ptr<const TiledWeights> tiled_weights(const ConvolutionArgs& args);
+std::shared_ptr<const TiledWeights> tiled_weights(const ConvolutionArgs& args, int threads);
 
 class TiledConvolution {
  public:

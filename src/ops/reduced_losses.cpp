@@ -262,7 +262,9 @@ OpDef define_kl_divergence() {
   using A = KlDivergenceAttrs;
   return define_element_loss<A>(
       "kl_divergence",
-      "target (ln target - log_prediction), 0 where the target is 0; with `log_target` the target has logarithms too. "
+      "target (ln target - log_prediction), 0 where the target is 0; with `log_target` the target has logarithms too, "
+      "of which "
+      "-inf gives NaN. "
       "Reduced over all elements; batch_mean is the mean divergence of a batch of distributions",
       "log_prediction", "Kullback, Leibler 1951, as torch.nn.functional.kl_div",
       [](double x, double target, const A& a) {

@@ -194,6 +194,7 @@ double moved_elements(const Graph& g) {
 }  // namespace
 
 Graph carry_channels_last(const Graph& g) {
+  if (!has_convolutions(g)) return g;
   Carrier carrier;
   Graph laid_out = rewritten(g, [&](const Site& site) { return carrier.carry(site); });
   if (carrier.carried == 0 || moved_elements(laid_out) - moved_elements(g) > 0.75 * carrier.carried) return g;

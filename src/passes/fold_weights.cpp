@@ -33,20 +33,27 @@ class Folder {
   }
 
  private:
-  /// What a node made of constants gives; null where a param stands behind it.
-  const std::vector<Tensor>* values_of(const Graph& g, int32_t n) {
-    if (auto found = values_.find(n); found != values_.end()) return &found->second;
-    const Node& node = g.node({n, 0});
-    if (node.op == &op::param) return nullptr;
-    std::vector<Tensor> in;
-    for (Ref r : node.operands) {
-      const std::vector<Tensor>* all = values_of(g, r.node);
-      if (!all) return nullptr;
-      in.push_back(all->at(static_cast<size_t>(r.result)));
+  /// What a node made of constants gives; null where a param stands behind it. Chains may be long: no recursion.
+  const std::vector<Tensor>* values_of(const Graph& g, int32_t wanted) {
+    std::vector<int32_t> open{wanted};
+    while (!open.empty()) {
+      const int32_t n = open.back();
+      const Node& node = g.node({n, 0});
+      if (values_.contains(n)) {
+        open.pop_back();
+        continue;
+      }
+      if (node.op == &op::param) return nullptr;
+      const size_t before = open.size();
+      for (Ref r : node.operands)
+        if (!values_.contains(r.node)) open.push_back(r.node);
+      if (open.size() > before) continue;
+      std::vector<Tensor> in;
+      for (Ref r : node.operands) in.push_back(values_.at(r.node).at(static_cast<size_t>(r.result)));
+      values_.emplace(n, node.op == &op::constant ? std::vector{node.attrs.as<ConstantAttrs>().value}
+                                                  : run_op(*node.op, node.attrs, in));
     }
-    std::vector<Tensor> out =
-        node.op == &op::constant ? std::vector{node.attrs.as<ConstantAttrs>().value} : run_op(*node.op, node.attrs, in);
-    return &values_.emplace(n, std::move(out)).first->second;
+    return &values_.at(wanted);
   }
 
   const std::function<bool(const Node&, size_t)>& wanted_;

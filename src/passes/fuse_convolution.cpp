@@ -2,6 +2,8 @@
 // made.
 #include "passes/fuse_convolution.h"
 
+#include <algorithm>
+
 #include "ir/rewrite.h"
 #include "passes/activations.h"
 #include "passes/bound_values.h"
@@ -57,19 +59,19 @@ class ConvolutionFuser {
     for (Ref r : node_of(v).operands) all.push_back(v.graph().value(r));
     return all;
   }
-  /// Is it known once params are bound? Asked of the new graph, which holds what the last step made.
+  /// Is it known once params are bound? Asked of the new graph, which holds what the last step made; its nodes stand
+  /// behind their operands.
   bool is_bound(Value v) {
-    const auto at = static_cast<size_t>(v.ref().node);
-    if (at >= is_bound_.size()) is_bound_.resize(at + 1, Known::open);
-    if (is_bound_[at] != Known::open) return is_bound_[at] == Known::yes;
-    const Node& node = node_of(v);
-    bool yes = node.op == &op::param || node.op == &op::constant;
-    if (!yes && !node.operands.empty() && node.op != &op::optimization_barrier && !has_symbols(node)) {
-      yes = true;
-      for (Value each : operands_of(v)) yes = yes && is_bound(each);
+    const Graph& g = v.graph();
+    for (size_t at = is_bound_.size(); at < g.nodes().size(); ++at) {
+      const Node& node = g.nodes()[at];
+      bool yes = node.op == &op::param || node.op == &op::constant;
+      if (!yes && !node.operands.empty() && node.op != &op::optimization_barrier && !has_symbols(node))
+        yes = std::all_of(node.operands.begin(), node.operands.end(),
+                          [&](Ref r) { return is_bound_[static_cast<size_t>(r.node)]; });
+      is_bound_.push_back(yes);
     }
-    is_bound_[at] = yes ? Known::yes : Known::no;
-    return yes;
+    return is_bound_[static_cast<size_t>(v.ref().node)];
   }
   /// Are they known without inputs? What they are repeated over may be a symbol.
   bool are_bound(std::initializer_list<Value> values) {
@@ -121,14 +123,14 @@ class ConvolutionFuser {
     return {};
   }
 
-  enum class Known : uint8_t { open, yes, no };
   Uses uses_;
-  std::vector<Known> is_bound_;  ///< by node of the new graph
+  std::vector<bool> is_bound_;  ///< by node of the new graph
 };
 
 }  // namespace
 
 Graph fuse_convolution(const Graph& g) {
+  if (!has_convolutions(g)) return g;
   ConvolutionFuser fuser(g);
   return rewritten(g, [&](const Site& site) -> std::optional<std::vector<Value>> {
     if (Value v = fuser.fused(site)) return std::vector{v};

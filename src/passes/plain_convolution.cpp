@@ -25,6 +25,12 @@ bool is_in_order(const Axes& layout) {
 
 }  // namespace
 
+bool has_convolutions(const Graph& g) {
+  return std::any_of(g.nodes().begin(), g.nodes().end(), [](const Node& node) {
+    return node.op == &op::conv || node.op == &op::convolution || node.op == &op::fused_conv;
+  });
+}
+
 std::optional<PlainConvolution> plain_convolution(const Node& node, Values operands) {
   if (node.types.size() != 1 || node.types[0].dtype != f32) return {};
   if (node.op == &op::fused_conv) {

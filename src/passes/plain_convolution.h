@@ -12,6 +12,9 @@ struct PlainConvolution {
   Value emit() const { return fused_conv(x, w, bias, residual, attrs); }
 };
 
+/// Is there anything for passes about convolutions to do?
+bool has_convolutions(const Graph& g);
+
 /// conv, fused_conv, and a convolution that is no more than these: channels as dim 1, nothing dilated but the kernel,
 /// padding in numbers. f32 alone. `operands`: the node's, in the graph where it is to be emitted.
 std::optional<PlainConvolution> plain_convolution(const Node& node, Values operands);

@@ -91,6 +91,7 @@ std::optional<Pipelined> load_entry(const DiskEntry& entry, const Graph& g, cons
     std::string text((std::istreambuf_iterator<char>(in)), {});
     Graph legal = load_graph(entry.legal.string());
     check_entry(legal, g, backend);
+    for (const auto& file : entry.present()) mark_as_used(file.string());
     return Pipelined{std::move(legal), report_from(text)};
   } catch (const std::exception& e) {
     // A cache is no source of truth: what cannot be read is compiled again, and said.
@@ -110,6 +111,7 @@ void save_entry(const DiskEntry& entry, const Graph& g, const Pipelined& made) {
     AtomicFile report(entry.report.string(), AtomicFile::Links::replace);  // last: an entry is there once its report is
     report.write(made.report.json());
     report.commit();
+    trim_cache_folder(entry.report.parent_path().string(), entry.report.string());
   } catch (const std::exception& e) {
     std::fprintf(stderr, "rlx: the compiled graph could not be kept: %s\n", e.what());
   }

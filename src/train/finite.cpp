@@ -26,8 +26,6 @@ std::optional<size_t> find_in(const Tensor& t, NotFinite kind) {
   return {};
 }
 
-std::string_view text_of_not_finite(double v) { return std::isnan(v) ? "nan" : v > 0 ? "inf" : "-inf"; }
-
 /// "the param 'w'": what is kept is an input of the graphs of a step.
 std::string leaf_text(const Node& node) {
   std::string kept = kept_name({"", {}});
@@ -121,11 +119,11 @@ std::string first_not_finite(const Graph& g, size_t output, Tensors inputs, cons
   auto at = find_in(values.of(last), kind);
   if (!at) return "";
   Place first = values.origin({last, *at}, kind);
-  std::string text = text_of("the first number that is not finite is ", text_of_not_finite(values.number(first)),
+  std::string text = text_of("the first number that is not finite is ", name_of_not_finite(values.number(first)),
                              ", element ", first.at, " of ", values.of(first.ref).type(), ", ", values.text(first.ref));
   if (auto infinite = values.before(first, NotFinite::infinity); infinite && kind == NotFinite::nan) {
     Place source = values.origin(*infinite, NotFinite::infinity);
-    text += text_of(", of operands with ", text_of_not_finite(values.number(source)), ", ", values.text(source.ref));
+    text += text_of(", of operands with ", name_of_not_finite(values.number(source)), ", ", values.text(source.ref));
   }
   return text;
 }

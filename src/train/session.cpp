@@ -23,8 +23,9 @@ void check_precision(const PrecisionPolicy& p) {
 void check_rate(const LearningRate& rate) {
   if (!(rate.peak >= 0 && std::isfinite(rate.peak)))
     fail(ErrorCode::invalid_argument, "the learning rate is ", rate.peak, "; it is finite and not below 0");
-  if (!std::isfinite(rate.options.last))
-    fail(ErrorCode::invalid_argument, "the last learning rate is ", rate.options.last, " of the highest; it is finite");
+  if (!(rate.options.last >= 0 && std::isfinite(rate.options.last)))
+    fail(ErrorCode::invalid_argument, "the last learning rate is ", rate.options.last,
+         " of the highest; it is finite and not below 0");
 }
 void check_config(const TrainConfig& c) {
   check_rate(c.learning_rate);
@@ -245,7 +246,8 @@ TrainingSession& TrainingSession::with_fused_optimizer(bool fused) {
   State& s = *state_;
   const bool before = std::exchange(s.config.fused, fused);
   try {
-    s.compile_step();
+    with_context([&] { return text_of("training '", s.name, fused ? "' in one graph" : "' in two graphs"); },
+                 [&] { s.compile_step(); });
   } catch (...) {
     s.config.fused = before;
     throw;
@@ -260,8 +262,11 @@ TrainingSession& TrainingSession::with_precision_policy(PrecisionPolicy policy) 
   const PrecisionPolicy before = std::exchange(s.config.precision, policy);
   auto losses = std::exchange(s.losses, {});
   try {
-    s.losses.push_front(s.made_loss(losses.front().given));
-    s.compile_step();
+    with_context([&] { return "training '" + s.name + "' in another precision"; },
+                 [&] {
+                   s.losses.push_front(s.made_loss(losses.front().given));
+                   s.compile_step();
+                 });
   } catch (...) {
     s.config.precision = before, s.losses = std::move(losses);
     throw;

@@ -24,8 +24,6 @@ Tensor scalar_tensor(DType dtype, double value) {
 }
 double number(const Tensor& t) { return load_number(t, 0); }
 
-std::string_view name_of_number(double v) { return std::isnan(v) ? "nan" : v > 0 ? "inf" : "-inf"; }
-
 /// Borrows, so that the owner may still be told that it is the only one.
 Tensor view_of(const Tensor& t) { return Tensor::borrow(t.dtype(), t.shape(), t.bytes()); }
 
@@ -168,7 +166,7 @@ void TrainingSession::State::fail_not_finite(std::string_view what, double value
     const size_t norm = loss().given.outputs().size();
     found = train::first_not_finite(train::gradient_graph(loss().computed, layout, config), norm, inputs, fixed);
   }
-  fail(ErrorCode::invalid_argument, what, " is ", name_of_number(value), " at step ", steps + 1, "; ",
+  fail(ErrorCode::invalid_argument, what, " is ", train::name_of_not_finite(value), " at step ", steps + 1, "; ",
        found.empty() ? "computed again node by node, all numbers are finite" : found, ". Nothing was updated");
 }
 
@@ -258,8 +256,9 @@ double TrainingSession::State::apply_sums(double rate) {
   auto outputs = run_updating(update_graph(), std::move(inputs), places);
   double norm = number(outputs[0]);
   if (!std::isfinite(norm))
-    fail(ErrorCode::invalid_argument, "the norm of the mean of ", pending, " gradients is ", name_of_number(norm),
-         " at step ", steps + 1, ", though each has a finite one. Nothing was updated");
+    fail(ErrorCode::invalid_argument, "the norm of the mean of ", pending, " gradients is ",
+         train::name_of_not_finite(norm), " at step ", steps + 1,
+         ", though each has a finite one. Nothing was updated");
   sums.clear(), pending = 0;
   note_good_step();
   return norm;

@@ -210,5 +210,7 @@ TEST_CASE("every op whose operands behind the first are constants gives its numb
       CHECK_MESSAGE(why.empty(), op->name, " sample ", s, ", with constants: ", why);
     }
   }
+  // A sample that is no longer written would go without a word.
+  if (!std::getenv("RLX_COREML_OPS") && !test::sanitized()) CHECK(samples == 835);
   MESSAGE(samples, " samples with constants behind the first operand");
 }

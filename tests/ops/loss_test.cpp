@@ -59,7 +59,7 @@ TEST_CASE("mse reduces as it is told") {
   CHECK(mismatch_of_floats([](Values v) { return mse(v[0], v[1]); }, {{{0}, {}}, {{0}, {}}}, {{{}, {kNaN}}}) == "");
 }
 TEST_CASE("cross_entropy leaves out labels that do not count, whatever their logits are, and weighs the others") {
-  // Row 2 has no finite logit, and its label does not count.
+  // Row 2 holds NaN and inf, and its label does not count.
   Numbers x{{3, 3}, {1, 2, 3, 0, -1, 2, kNaN, kInf, 0}};
   Tensor labels = tensor(i64, {3}, {2, 0, -100});
   auto of = [&](CrossEntropyAttrs a, std::vector<double> weight, Shape shape, std::vector<double> wanted) {

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "backends/cpu/packed_file.h"
+#include "io/file_stamp.h"
 #include "reference/interpreter.h"
 #include "rlx/io.h"
 #include "rlx/ops.h"
@@ -61,6 +62,12 @@ struct Model {
     for (const auto& param : compiled.signature().params) compiled.set_param(param.name, opened.tensor(param.name));
     return compiled.run_ordered(inputs(rows));
   }
+  /// Is anything kept of a file that lies here?
+  bool keeps() const {
+    if (flushed_stamp(file)) return true;
+    MESSAGE("the file system of '", file, "' does not stamp stores through mappings: nothing is kept, skipped");
+    return false;
+  }
   static std::vector<Tensor> inputs(int64_t rows = 3) { return {random_tensor(f32, {rows, 512}, 7)}; }
   /// What a session gives that keeps nothing.
   std::vector<Tensor> plain(int64_t rows = 3) const {
@@ -105,6 +112,7 @@ std::string with_header(const std::string& file, const std::function<void(nlohma
 
 TEST_CASE("weights that one session packed are taken by the next, and by other widths and shapes") {
   const Model model;
+  if (!model.keeps()) return;
   const auto wanted = model.plain();
   CHECK(difference(wanted, by_reference(weights(1), Model::inputs()), 1e-4) == "");
   CHECK(difference(model.run(), wanted, 0) == "");
@@ -118,6 +126,7 @@ TEST_CASE("weights that one session packed are taken by the next, and by other w
 
 TEST_CASE("what is taken is what was kept: the file is really read") {
   const Model model;
+  if (!model.keeps()) return;
   const auto wanted = model.run();
   const std::string path = model.only_file(), of = made_of(path);
   {
@@ -142,6 +151,7 @@ TEST_CASE("what is taken is what was kept: the file is really read") {
 
 TEST_CASE("a file that is damaged, or is of something else, is left aside and made again") {
   const Model model;
+  if (!model.keeps()) return;
   const auto wanted = model.run();
   const std::string path = model.only_file(), sound = test::file_content(path);
   auto piece = [](nlohmann::json& header) -> nlohmann::json& { return header.at("pieces").at(0); };
@@ -161,6 +171,7 @@ TEST_CASE("a file that is damaged, or is of something else, is left aside and ma
       {"a name that is a number", with_header(sound, [&](auto& h) { piece(h)["name"] = 7; })},
       {"an offset behind the end", with_header(sound, [&](auto& h) { piece(h)["offset"] = uint64_t{1} << 62; })},
       {"an offset below 0", with_header(sound, [&](auto& h) { piece(h)["offset"] = -4096; })},
+      {"an offset that is no count", with_header(sound, [&](auto& h) { piece(h)["offset"] = 1e300; })},
       {"an offset between pages", with_header(sound, [&](auto& h) { piece(h)["offset"] = 4097; })},
       {"more bytes than there are", with_header(sound, [&](auto& h) { piece(h)["bytes"] = ~uint64_t{0}; })},
       {"another sum", with_header(sound, [&](auto& h) { piece(h)["sum"] = 1; })},
@@ -200,12 +211,16 @@ TEST_CASE("a file that is damaged, or is of something else, is left aside and ma
 
 TEST_CASE("sums are compared once in each state of the file, and again when anything about it has changed") {
   const Model model;
+  if (!model.keeps()) return;
   const auto wanted = model.run();
   const std::string path = model.only_file(), checked = path + ".checked", sound = test::file_content(path);
   CHECK(!fs::exists(checked));
   Model::settle();
   CHECK(difference(model.run(), wanted, 0) == "");
-  if (!fs::exists("/proc/sys/kernel/random/boot_id")) return;  // sums are compared each time
+  if (!fs::exists("/proc/sys/kernel/random/boot_id")) {
+    MESSAGE("this system does not say since when it runs: sums are compared each time, the rest is skipped");
+    return;
+  }
   const std::string said = test::file_content(checked);
   CHECK(said.starts_with("rlx checked 1\n"));
   for (const std::string& other : {std::string(), said + "x", said.substr(0, 30), std::string(100000, 'x')}) {
@@ -225,6 +240,7 @@ TEST_CASE("sums are compared once in each state of the file, and again when anyt
 
 TEST_CASE("weights that were written over in place are not taken for those that were packed") {
   const Model model;
+  if (!model.keeps()) return;
   const auto before = model.run();
   const auto time = fs::last_write_time(model.file);
   const std::string other = model.folder / "other.safetensors";
@@ -242,6 +258,7 @@ TEST_CASE("weights that were written over in place are not taken for those that 
 
 TEST_CASE("stores through a mapping that has stored before are seen") {
   const Model model;
+  if (!model.keeps()) return;
   const int fd = open(model.file.c_str(), O_RDWR);
   REQUIRE(fd >= 0);
   const size_t size = fs::file_size(model.file);
@@ -272,6 +289,7 @@ TEST_CASE("weights whose stores are not seen are not kept: files in memory") {
     return;
   }
   const Model model;
+  if (!model.keeps()) return;
   std::string name = "/dev/shm/rlx-test-XXXXXX";
   const int fd = mkstemp(name.data());
   REQUIRE(fd >= 0);
@@ -287,6 +305,7 @@ TEST_CASE("weights whose stores are not seen are not kept: files in memory") {
 
 TEST_CASE("links in the folder are replaced, and what they stand for is left alone") {
   const Model model;
+  if (!model.keeps()) return;
   const auto wanted = model.run();
   Model::settle();
   model.run();
@@ -316,6 +335,7 @@ TEST_CASE("links in the folder are replaced, and what they stand for is left alo
 
 TEST_CASE("what others may write to is not believed") {
   const Model model;
+  if (!model.keeps()) return;
   const auto wanted = model.run();
   CHECK(fs::status(model.cache).permissions() == fs::perms::owner_all);
   constexpr auto kPrivate = fs::perms::owner_read | fs::perms::owner_write;
@@ -351,6 +371,7 @@ TEST_CASE("what others may write to is not believed") {
 
 TEST_CASE("params may have names that are no UTF-8, or are full of quotes") {
   const Model model;
+  if (!model.keeps()) return;
   for (const std::string name : {"w\xff\xc3", "w\xc3\xbf\xc3\x83", "w\xe4\xb8\xad", "w\"\\\n\x01\x02\x7f"}) {
     CAPTURE(name);
     Graph g("odd");
@@ -377,6 +398,7 @@ TEST_CASE("params may have names that are no UTF-8, or are full of quotes") {
 
 TEST_CASE("what a killed process left half written goes after an hour") {
   const Model model;
+  if (!model.keeps()) return;
   fs::create_directory(model.cache);
   const std::string old = model.cache + "/.rlx-123-4.tmp", young = model.cache + "/.rlx-123-5.tmp",
                     other = model.cache + "/.rlx-notes";
@@ -391,6 +413,7 @@ TEST_CASE("what a killed process left half written goes after an hour") {
 
 TEST_CASE("weights that are in memory, or that were written a moment ago, leave nothing behind") {
   const Model model;
+  if (!model.keeps()) return;
   CompileOptions options;
   options.cache_dir = model.cache;
   CompiledGraph compiled = Session(Device::cpu(), {1}).compile(two_layers(), options);
@@ -398,13 +421,23 @@ TEST_CASE("weights that are in memory, or that were written a moment ago, leave 
   compiled.set_params({in_memory.begin(), in_memory.end()});
   CHECK(difference(compiled.run_ordered(Model::inputs()), model.plain(), 0) == "");
   CHECK(model.packed_files().empty());
-  write_safetensors(model.file, weights(2));
-  CHECK(difference(model.run(), model.plain(), 0) == "");
-  CHECK(model.packed_files().empty());
+  // On a machine that is busy the moment may have passed: then again.
+  bool in_time = false;
+  for (uint64_t tries = 0; tries < 20 && !in_time; ++tries) {
+    const auto begin = std::chrono::steady_clock::now();
+    write_safetensors(model.file, weights(2 + tries));
+    const auto got = model.run();
+    in_time = std::chrono::steady_clock::now() - begin < std::chrono::milliseconds(180);
+    CHECK(difference(got, model.plain(), 0) == "");
+    if (in_time) CHECK(model.packed_files().empty());
+    for (const std::string& late : model.packed_files()) fs::remove(late);
+  }
+  if (!in_time) MESSAGE("the machine was too busy to see that");
 }
 
 TEST_CASE("a param that is bound anew is packed anew, and what was kept stays right") {
   const Model model;
+  if (!model.keeps()) return;
   const auto wanted = model.run();
   const auto opened = SafetensorsFile::open(model.file);
   CompileOptions options;
@@ -421,6 +454,7 @@ TEST_CASE("a param that is bound anew is packed anew, and what was kept stays ri
 
 TEST_CASE("the folder is kept within its limit: what was used the longest ago goes, other files stay") {
   const Model model;
+  if (!model.keeps()) return;
   const char* before = std::getenv("RLX_CACHE_MIB");
   const std::string limit_before = before ? before : "";
   setenv("RLX_CACHE_MIB", "5", 1);  // each model takes about 1.6

@@ -125,7 +125,7 @@ TEST_CASE("a session goes over from one graph to two and back, and the numbers s
   }
 }
 
-TEST_CASE("a small convolutional net without a convolution learns its two classes") {
+TEST_CASE("scaled channels, a pool and a linear layer learn two classes") {
   // Scaled channels, relu, 2x2 max-pool, a linear layer, summed cross entropy.
   Graph g("small_cnn");
   Value x = g.input("x", f32, {8, 2, 4, 4}), t = g.input("t", i32, {8});
@@ -381,6 +381,11 @@ TEST_CASE("rates that would spoil the params are refused") {
     TrainConfig config;
     config.groups = {{.params = {"w"}, .lr_scale = rate}};
     refused(config, "the group of 'w' steps at lr_scale = ");
+  }
+  for (double last : {-0.5, double(NAN), double(INFINITY)}) {
+    TrainConfig config = with(Optimizer::sgd(), 0.1);
+    config.learning_rate.options.last = last;
+    refused(config, "the last learning rate is");
   }
   TrainConfig config;
   config.clip_norm = NAN;

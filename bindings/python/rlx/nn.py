@@ -186,6 +186,8 @@ def cross_entropy(logits, labels, weight=None, axis=-1, ignore_index=-100, label
     integers, of which those that are `ignore_index` do not count, or the weights of all classes, of the logits' shape. `weight`
     (classes,) counts each class by its own: the mean over labels that are integers is over the weights that count. `reduction`:
     "none", "mean", "sum"."""
+    if reduction not in ("none", "mean", "sum"):
+        raise ValueError(at_user_line(f"reduction is 'none', 'mean' or 'sum', got {reduction!r}"))
     logits, labels = ew.inexact(logits), as_array(labels)
     if weight is not None:
         weight = rnp.astype(as_array(weight), logits.dtype_name)
@@ -199,8 +201,6 @@ def cross_entropy(logits, labels, weight=None, axis=-1, ignore_index=-100, label
         shape[axis_of(axis, logits.ndim)] = -1
         targets = targets * reshape(weight, shape)
     losses = ops.softmax_cross_entropy(logits, targets, axis=axis)
-    if reduction not in ("none", "mean", "sum"):
-        raise ValueError(at_user_line(f"reduction is 'none', 'mean' or 'sum', got {reduction!r}"))
     return losses if reduction == "none" else rnp.mean(losses) if reduction == "mean" else rnp.sum(losses)
 
 
@@ -225,6 +225,6 @@ def binary_cross_entropy_with_logits(logits, target, reduction="mean"):
 
 
 def kl_divergence(log_prediction, target, log_target=False, reduction="mean"):
-    """target (ln target - log_prediction), 0 where the target is 0; with `log_target` the target has logarithms too. "batch_mean"
+    """target (ln target - log_prediction), 0 where the target is 0; with `log_target` the target has logarithms too, of which -inf gives NaN, as PyTorch's does. "batch_mean"
     is the mean divergence of a batch of distributions."""
     return ops.kl_divergence(*_pair("kl_divergence", log_prediction, target), log_target=log_target, reduction=reduction)

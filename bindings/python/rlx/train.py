@@ -353,8 +353,10 @@ def graph(f, params, *inputs, key=False):
         leaves, inner = _arrays(out, "the result")
         leaves = [trace.lift(x) for x in leaves]
         names = _names(inner, "y")
-        if leaves and leaves[0].shape == () and type(out) is not dict:
-            names = ["loss"] + (_names(_arrays(out[1:] if len(out) > 2 else out[1], "the result")[1], "aux") if len(leaves) > 1 else [])
+        first, rest = (out[0], out[1:]) if type(out) is tuple and out else (out, ())
+        if not isinstance(first, (dict, list, tuple)) and leaves[0].shape == ():
+            names = ["loss"] + (_names(_arrays(rest[0] if len(rest) == 1 else rest, "the result")[1], "aux") if rest else [])
+        assert len(names) == len(leaves)
         for name, leaf in zip(names, leaves):
             trace.graph.output(leaf._value, name)
     if trace.captured:

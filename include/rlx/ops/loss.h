@@ -70,7 +70,8 @@ struct KlDivergenceAttrs {
   RLX_FIELDS(KlDivergenceAttrs, field("log_target", &KlDivergenceAttrs::log_target),
              field("reduction", &KlDivergenceAttrs::reduction));
 };
-/// target (ln target - log_prediction), 0 where the target is 0.
+/// target (ln target - log_prediction), 0 where the target is 0; with `log_target` a logarithm of -inf gives NaN, as
+/// PyTorch's does.
 Value kl_divergence(Value log_prediction, Value target, KlDivergenceAttrs attrs = {});
 
 }  // namespace rlx

@@ -23,6 +23,8 @@ std::optional<std::string> can_pool(const Question& q) {
     if (d < 2 && !still) return "pools are over the dims behind two";
     if (s.base[d] != 1 || s.dilation[d] != 1) return "pools have no gaps";
     if (s.low[d].value() < 0 || s.high[d].value() < 0) return "pools cut nothing off";
+    if (!still && std::max(s.low[d].value(), s.high[d].value()) >= s.window[d].value())
+      return "windows that lie in padding alone";
   }
   return std::nullopt;
 }

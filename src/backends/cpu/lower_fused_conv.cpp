@@ -4,7 +4,6 @@
 
 #include "backends/cpu/convolution_steps.h"
 #include "backends/cpu/product.h"
-#include "kernels/aligned_memory.h"
 #include "kernels/convolution_tiles.h"
 #include "kernels/depthwise_channels.h"
 #include "rlx/ops/fused_blocks.h"
@@ -84,25 +83,22 @@ Prepared pointwise_step(const LoweringContext& c, const ConvolutionArgs& a, cons
 
 class DepthwiseStep final : public Step {
  public:
-  DepthwiseStep(const ConvolutionArgs& args, const FinishOperands& finish, const Tensor* weights)
+  /// Without weights they come with each run, and are packed there.
+  DepthwiseStep(const ConvolutionArgs& args, const FinishOperands& finish,
+                std::shared_ptr<const kernels::DepthwiseWeights> weights)
       : args_(args), finish_(finish),
-        bytes_(static_cast<size_t>(kernels::depthwise_weights_count(args)) * sizeof(float)) {
-    if (!weights) return;
-    packed_ = kernels::aligned_memory(bytes_);
-    ConvolutionArgs from = args;
-    from.w = weights->data();
-    kernels::pack_depthwise_weights(from, reinterpret_cast<float*>(packed_.get()));
-  }
-  size_t scratch_bytes() const override { return packed_ ? 0 : aligned(bytes_); }
-  bool reads_operand(size_t i) const override { return i != 1 || !packed_; }
+        bytes_(static_cast<size_t>(kernels::depthwise_weights_count(args)) * sizeof(float)),
+        weights_(std::move(weights)) {}
+  size_t scratch_bytes() const override { return weights_ ? 0 : aligned(bytes_); }
+  bool reads_operand(size_t i) const override { return i != 1 || !weights_; }
   std::string kernel() const override { return "depthwise convolution of channels"; }
   void run(const StepArgs& step) const noexcept override {
     ConvolutionArgs call = args_;
     call.x = step.in(0), call.y = step.out();
-    auto* packed = reinterpret_cast<float*>(packed_.get());
-    if (!packed) {
-      call.w = step.in(1), packed = reinterpret_cast<float*>(step.scratch);
-      kernels::pack_depthwise_weights(call, packed);
+    const float* packed = weights_ ? weights_->data() : reinterpret_cast<float*>(step.scratch);
+    if (!weights_) {
+      call.w = step.in(1);
+      kernels::pack_depthwise_weights(call, reinterpret_cast<float*>(step.scratch));
     }
     const int64_t rows = call.batch * (call.spatial > 1 ? call.out_dims[0] : 1);
     double work = static_cast<double>(call.batch * call.out_channels) * 0.05;
@@ -116,7 +112,7 @@ class DepthwiseStep final : public Step {
   ConvolutionArgs args_;
   FinishOperands finish_;
   size_t bytes_;
-  kernels::AlignedMemory packed_;  ///< null if the weights come with each run
+  std::shared_ptr<const kernels::DepthwiseWeights> weights_;
 };
 
 class TiledStep final : public Step {
@@ -137,7 +133,7 @@ class TiledStep final : public Step {
 Prepared tiled_step(const LoweringContext& c, const ConvolutionArgs& a, const FinishOperands& finish) {
   const Tensor* bound = c.bound(1);
   if (!bound || !kernels::TiledConvolution::suits(a, 1)) return nullptr;
-  auto weights = c.packed.tiled(*bound, a);
+  auto weights = c.packed.tiled(*bound, a, c.threads);
   if (!weights) return nullptr;
   return std::make_unique<TiledStep>(kernels::tiled_convolution(a, c.threads, std::move(weights)), finish);
 }
@@ -198,7 +194,10 @@ Prepared lower_fused_conv(const LoweringContext& c) {
                               a.has_residual ? 2 + a.has_bias : -1};
   if (a.channels_last && is_pointwise(args) && is_dense(x))
     if (auto step = pointwise_step(c, args, finish)) return step;
-  if (kernels::is_depthwise_of_channels(args)) return std::make_unique<DepthwiseStep>(args, finish, c.bound(1));
+  if (kernels::is_depthwise_of_channels(args)) {
+    const Tensor* bound = c.bound(1);
+    return std::make_unique<DepthwiseStep>(args, finish, bound ? c.packed.depthwise(*bound, args) : nullptr);
+  }
   if (auto step = tiled_step(c, args, finish)) return step;
   if (auto step = onednn_convolution(c, args, 1, finish)) return step;
   return std::make_unique<FinishedStep>(own_convolution(args, 1, c.threads), args, a.channels_last, finish);

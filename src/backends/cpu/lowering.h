@@ -7,6 +7,7 @@
 
 #include "backends/cpu/step.h"
 #include "kernels/convolution_tiles.h"
+#include "kernels/depthwise_channels.h"
 #include "kernels/gemm.h"
 #include "kernels/onednn_convolution.h"
 #include "passes/legalize.h"
@@ -30,12 +31,19 @@ class PackedCache {
   /// What oneDNN's convolutions pack of these weights; null where it is not built in.
   std::shared_ptr<kernels::ConvolutionWeights> convolution(const Tensor& weights);
   /// As tiles of the processor want them; null if they do not suit.
-  std::shared_ptr<const kernels::TiledWeights> tiled(const Tensor& weights, const kernels::ConvolutionArgs& args);
+  std::shared_ptr<const kernels::TiledWeights> tiled(const Tensor& weights, const kernels::ConvolutionArgs& args,
+                                                     int threads);
+  /// Channels side by side, for depthwise convolutions.
+  std::shared_ptr<const kernels::DepthwiseWeights> depthwise(const Tensor& weights,
+                                                             const kernels::ConvolutionArgs& args);
   size_t bytes() const;
   /// What was packed here of named params, to be kept; it stays where it is.
   std::map<std::string, std::span<const std::byte>, std::less<>> made() const;
 
  private:
+  template <class List, class Pack>
+  auto convolution_weights(List& list, const Tensor& weights, const kernels::ConvolutionArgs& args, Pack pack);
+
   struct Entry {
     const void* data;
     kernels::WeightsSpec spec;
@@ -48,6 +56,7 @@ class PackedCache {
   std::vector<Entry> entries_;
   std::vector<std::pair<const void*, std::shared_ptr<kernels::ConvolutionWeights>>> convolutions_;
   std::vector<std::pair<kernels::ConvolutionArgs, std::shared_ptr<const kernels::TiledWeights>>> tiled_;
+  std::vector<std::pair<kernels::ConvolutionArgs, std::shared_ptr<const kernels::DepthwiseWeights>>> depthwise_;
 };
 
 /// An output that is left in an input's memory: whoever runs the graph passes one pointer for both.

@@ -48,10 +48,10 @@ Prepared copy_step(const View& from, const View& to);
 
 // lower_dot.cpp
 std::string when_dot(const Question&);
+bool dot_strided(const Node&, size_t operand, const Shape&, std::span<const int64_t> strides);
 
 // lower_matmul.cpp
 std::string when_matmul(const Question&);
-bool dot_strided(const Node&, size_t operand, const Shape&, std::span<const int64_t> strides);
 bool matmul_strided(const Node&, size_t operand, const Shape&, std::span<const int64_t> strides);
 kernels::Activation kernel_activation(rlx::Activation);
 

@@ -68,6 +68,9 @@ nlohmann::json header_of(std::span<const std::byte> file) {
 std::vector<Piece> pieces_of(const nlohmann::json& header, std::span<const std::byte> file) {
   std::vector<Piece> pieces;
   for (const auto& p : header.at("pieces")) {
+    for (const char* number : {"offset", "bytes", "sum"})
+      if (!p.at(number).is_number_unsigned())
+        fail(ErrorCode::parse, "the '", number, "' of a piece is ", p.at(number).dump(), "; it is a count");
     Piece piece{as_bytes_again(p.at("name").get<std::string>()), p.at("offset").get<size_t>(),
                 p.at("bytes").get<size_t>(), p.at("sum").get<uint64_t>()};
     if (piece.offset % kPage != 0) refuse_piece(piece, "does not start at a page");

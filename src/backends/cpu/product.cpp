@@ -47,6 +47,23 @@ std::map<std::string, std::span<const std::byte>, std::less<>> PackedCache::made
   return pieces;
 }
 
+/// Of one list: what was packed of these weights for a convolution that reads them alike, or now is.
+template <class List, class Pack>
+auto PackedCache::convolution_weights(List& list, const Tensor& weights, const kernels::ConvolutionArgs& args,
+                                      Pack pack) {
+  kernels::ConvolutionArgs own = args;
+  own.w = weights.data();
+  auto same = [&](const kernels::ConvolutionArgs& a) {
+    return a.w == own.w && a.in_channels == own.in_channels && a.out_channels == own.out_channels &&
+           std::equal(a.kernel, a.kernel + a.spatial, own.kernel) && a.w_out_stride == own.w_out_stride &&
+           a.w_in_stride == own.w_in_stride && std::equal(a.w_strides, a.w_strides + a.spatial, own.w_strides);
+  };
+  std::scoped_lock lock(mutex_);
+  for (const auto& [known, packed] : list)
+    if (same(known)) return packed;
+  return list.emplace_back(own, pack(own)).second;
+}
+
 std::shared_ptr<kernels::ConvolutionWeights> PackedCache::convolution(const Tensor& weights) {
   std::scoped_lock lock(mutex_);
   for (const auto& [data, packed] : convolutions_)
@@ -55,18 +72,18 @@ std::shared_ptr<kernels::ConvolutionWeights> PackedCache::convolution(const Tens
 }
 
 std::shared_ptr<const kernels::TiledWeights> PackedCache::tiled(const Tensor& weights,
-                                                                const kernels::ConvolutionArgs& args) {
-  auto same = [&](const kernels::ConvolutionArgs& a) {
-    return a.w == weights.data() && a.in_channels == args.in_channels && a.out_channels == args.out_channels &&
-           std::equal(a.kernel, a.kernel + a.spatial, args.kernel) && a.w_out_stride == args.w_out_stride &&
-           a.w_in_stride == args.w_in_stride && std::equal(a.w_strides, a.w_strides + a.spatial, args.w_strides);
-  };
-  std::scoped_lock lock(mutex_);
-  for (const auto& [known, packed] : tiled_)
-    if (same(known)) return packed;
-  kernels::ConvolutionArgs own = args;
-  own.w = weights.data();
-  return tiled_.emplace_back(own, kernels::tiled_weights(own)).second;
+                                                                const kernels::ConvolutionArgs& args, int threads) {
+  return convolution_weights(tiled_, weights, args,
+                             [&](const kernels::ConvolutionArgs& own) { return kernels::tiled_weights(own, threads); });
+}
+
+std::shared_ptr<const kernels::DepthwiseWeights> PackedCache::depthwise(const Tensor& weights,
+                                                                        const kernels::ConvolutionArgs& args) {
+  return convolution_weights(depthwise_, weights, args, [](const kernels::ConvolutionArgs& own) {
+    auto packed = std::make_shared<kernels::DepthwiseWeights>(kernels::depthwise_weights_count(own));
+    kernels::pack_depthwise_weights(own, packed->data());
+    return packed;
+  });
 }
 
 size_t PackedCache::bytes() const {
@@ -79,6 +96,7 @@ size_t PackedCache::bytes() const {
     if (packed) total += packed->bytes();
   for (const auto& [args, packed] : tiled_)
     if (packed) total += packed->bytes();
+  for (const auto& [args, packed] : depthwise_) total += packed->size() * sizeof(float);
   return total;
 }
 

@@ -23,8 +23,6 @@ struct View {
 };
 bool is_dense(const View&);
 
-/// Bytes of scratch, so that what follows them begins a cache line.
-
 struct StepArgs {
   void* const* operands;
   void* const* results;
