@@ -1803,8 +1803,9 @@ def huber(prediction, target, *, delta=1, reduction="mean"):
 
 
 def kl_divergence(log_prediction, target, *, log_target=False, reduction="mean"):
-    """Target (ln target - log_prediction), 0 where the target is 0; with `log_target` the target has logarithms too.
-    Reduced over all elements; batch_mean is the mean divergence of a batch of distributions.
+    """Target (ln target - log_prediction), 0 where the target is 0; with `log_target` the target has logarithms too,
+    of which -inf gives NaN. Reduced over all elements; batch_mean is the mean divergence of a batch of
+    distributions.
 
     Source: Kullback, Leibler 1951, as torch.nn.functional.kl_div
 
