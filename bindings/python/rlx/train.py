@@ -239,6 +239,11 @@ def _names(structure, what):
     return names
 
 
+def _aux_names(structure):
+    """What stands beside a loss: "aux" if it is one leaf, else "aux.logits", "aux.0"."""
+    return [name if name == "aux" else "aux." + name for name in _names(structure, "aux")]
+
+
 class _Tensors:
     """Arrays as C tensors with names, for one call. They borrow: the arrays must live as long as what they are given to."""
 
@@ -307,8 +312,8 @@ class _Loss:
             rest = parts[1 if state is None else 2:]
             leaves, self.aux_structure = _arrays(rest[0] if rest else None, "what the loss returns beside the loss")
             self.aux_count = len(leaves)
-            for name, leaf in zip(_names(self.aux_structure, "aux"), leaves):
-                trace.graph.output(trace.lift(leaf)._value, "aux" if name == "aux" else "aux." + name)
+            for name, leaf in zip(_aux_names(self.aux_structure), leaves):
+                trace.graph.output(trace.lift(leaf)._value, name)
         if trace.captured:
             raise Error(at_user_line("the loss used a value of a trace that has ended, or of one around it; pass it in the batch"))
         self.graph = trace.graph
@@ -334,8 +339,8 @@ def graph(f, params, *inputs, key=False):
 
     Its params are named as `named_params` names them. An input that is an array is called as f's own parameter, one that is a tree
     by the keys within; `rlx.ShapeDtype(("N", 3))` may stand for an array, with names for dims that are open. With `key` f is called
-    with key=..., the input "key". A scalar that comes first among the results is called "loss", one that comes alone else "y", the
-    others by their keys."""
+    with key=..., the input "key". A result that is a scalar, or a tuple's first, is called "loss", what stands beside it as of
+    a session's loss ("aux", "aux.logits"); else results are called by their keys, one that comes alone "y"."""
     arrays, structure = _arrays(params, "params")
     words = list(inspect.signature(f).parameters)[1:]
     trace = Trace(getattr(f, "__name__", "graph").replace("<", "").replace(">", "") or "graph")
@@ -355,7 +360,7 @@ def graph(f, params, *inputs, key=False):
         names = _names(inner, "y")
         first, rest = (out[0], out[1:]) if type(out) is tuple and out else (out, ())
         if not isinstance(first, (dict, list, tuple)) and leaves[0].shape == ():
-            names = ["loss"] + (_names(_arrays(rest[0] if len(rest) == 1 else rest, "the result")[1], "aux") if rest else [])
+            names = ["loss"] + (_aux_names(_arrays(rest[0] if len(rest) == 1 else rest, "the result")[1]) if rest else [])
         assert len(names) == len(leaves)
         for name, leaf in zip(names, leaves):
             trace.graph.output(leaf._value, name)
