@@ -218,12 +218,15 @@ void TiledAttention<T>::advance(const TiledStrip* next) {
   const int64_t products = (score_blocks * steps + value_blocks * value_steps) * products_by_three(kForm);
   const int64_t pairs = is_scored_ ? scored.count / 2 : 0;
   int64_t due = 0;
-  const auto between = [&]() HWY_ATTR {
+  const auto between = [&](int64_t) HWY_ATTR {
     for (due += pairs; due >= products; due -= products) w.two();
+  };
+  const auto right_of = [](const char* first) HWY_ATTR {
+    return [first](int64_t step) HWY_ATTR { return first + step * 6 * kTileBytes; };
   };
   for (int64_t i = 0; i < score_blocks; ++i) {
     const char* k = next->keys + 2 * i * at_.key_tile_bytes;
-    multiply_by_three<kForm, true>(steps, k, k + at_.key_tile_bytes, scratch_ + at_.queries,
+    multiply_by_three<kForm, true>(steps, k, k + at_.key_tile_bytes, right_of(scratch_ + at_.queries),
                                    next->b.scores + i * kTileFloats * kTiledQueries, kTiledQueries, false, between);
   }
   const int64_t tile_bytes = at_.chunk_keys / kTileFloats * at_.value_step_bytes;
@@ -231,10 +234,10 @@ void TiledAttention<T>::advance(const TiledStrip* next) {
     const char* v = weighed.values + 2 * i * tile_bytes;
     float* const out = weighed.s.out + 2 * i * kTileLines * kTiledQueries;
     if (2 * i + 1 < at_.value_tiles)
-      multiply_by_three<kForm, true>(value_steps, v, v + tile_bytes, weighed.weights, out, kTiledQueries,
+      multiply_by_three<kForm, true>(value_steps, v, v + tile_bytes, right_of(weighed.weights), out, kTiledQueries,
                                      !weighed.is_first, between);
     else
-      multiply_by_three<kForm, false>(value_steps, v, nullptr, weighed.weights, out, kTiledQueries, !weighed.is_first,
+      multiply_by_three<kForm, false>(value_steps, v, nullptr, right_of(weighed.weights), out, kTiledQueries, !weighed.is_first,
                                       between);
   }
   if (is_scored_) {

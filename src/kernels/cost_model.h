@@ -10,9 +10,9 @@ struct CostModel {
   /// Parts of a product with fewer multiply-adds than this are not worth another thread's attention: some microseconds.
   /// Reading a weight counts as two. Read when products are prepared.
   int64_t part_work = 1 << 18;
-  /// f32 products with fewer rows are multiplied without matrix tiles: these do not pay for packing the columns. Read
+  /// f32 products with fewer rows are multiplied without matrix tiles: these do not pay for splitting the columns. Read
   /// when products are prepared.
-  int64_t tile_rows = 64;
+  int64_t tile_rows = 24;
   /// Other work is split over threads if it is estimated to take longer: a hot hand-over costs about 1 us, and below
   /// this it never pays. Read in each run.
   double split_ns = 4000;

@@ -72,6 +72,8 @@ struct GemmOperands {
   void* y = nullptr;  ///< overlaps no operand
   const void* bias = nullptr;
   const void* residual = nullptr;  ///< for Residual::separate
+  /// Packed weights that will be read next, by another product: memory may be asked for them meanwhile.
+  std::span<const std::byte> ahead = {};
 };
 
 /// What an implementation makes of a spec; see PreparedProduct.

@@ -50,10 +50,12 @@ class HighwayPlan : public GemmPlan {
     const Panels& w = *panels_;
     const auto x_size = static_cast<int64_t>(byte_size(w.x_dtype)),
                y_size = static_cast<int64_t>(byte_size(spec_.y_dtype));
+    const std::span ahead(reinterpret_cast<const char*>(o.ahead.data()), o.ahead.size());
     if (tiled_) {
       BlockProduct block = block_;
       block.lhs.data = o.x, block.rhs.data = w.data.get();
       block.y = o.y, block.bias = o.bias, block.residual = o.residual, block.epilogue = &spec_.epilogue;
+      block.ahead = ahead;
       return tiled_->run(block, scratch, pool);
     }
     pool.parallel_for(spec_.threads, grid_.parts(), [&](int64_t part, int slot) {
@@ -68,6 +70,7 @@ class HighwayPlan : public GemmPlan {
       block.bias = o.bias;
       if (o.residual) block.residual = static_cast<const char*>(o.residual) + row * spec_.residual_stride * y_size;
       block.epilogue = &spec_.epilogue;
+      if (panel_part + 1 == grid_.panel_parts) block.ahead = ahead;
       block.scratch = static_cast<char*>(scratch) + slot_bytes_ * static_cast<size_t>(slot);
       multiply_block(block);
     });

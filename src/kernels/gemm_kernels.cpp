@@ -261,9 +261,17 @@ void multiply(const BlockProduct& b) {
     // The first tiles over this panel ask for the next one, so that memory works while the arithmetic does.
     const char* next = nullptr;
     int64_t next_lines = 0;  // at each step along k
-    if (b.packed && right.kind == RightPanel::plain && right.dtype == b.rhs.dtype && p + panels < b.panel_end) {
-      next = static_cast<const char*>(b.rhs.data) + b.layout.packed_bytes(b.k, b.rhs.dtype, b.panel_begin, p + panels);
-      next_lines = b.layout.packed_bytes(1, b.rhs.dtype, p + panels, p + panels + 1) / kCacheLine;
+    if (b.packed && right.kind == RightPanel::plain && right.dtype == b.rhs.dtype) {
+      const int64_t after = p + panels;
+      next_lines = b.layout.packed_bytes(1, b.rhs.dtype, p, p + 1) / kCacheLine;
+      if (after < b.panel_end) {
+        next = static_cast<const char*>(b.rhs.data) + b.layout.packed_bytes(b.k, b.rhs.dtype, b.panel_begin, after);
+        next_lines = b.layout.packed_bytes(1, b.rhs.dtype, after, after + 1) / kCacheLine;
+      } else if (static_cast<int64_t>(b.ahead.size()) >= next_lines * kCacheLine * b.k) {
+        next = b.ahead.data();
+      } else {
+        next_lines = 0;
+      }
     }
     const int64_t tiles = row_tiles.tiles();
     for (int64_t t = 0; t < tiles; ++t) {

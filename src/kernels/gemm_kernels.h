@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "base/rounded_up.h"
 #include "kernels/gemm.h"
@@ -71,6 +72,7 @@ struct BlockProduct {
   int64_t residual_row_stride = 0;  ///< its column stride is y's
   const Epilogue* epilogue = nullptr;
   void* scratch = nullptr;
+  std::span<const char> ahead;  ///< what will be read after a packed right operand; memory may be asked for it
 };
 
 /// Scratch bytes that multiply_block needs for blocks of at most `rows` rows; a multiple of 64.

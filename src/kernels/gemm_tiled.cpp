@@ -13,6 +13,10 @@ namespace {
 constexpr int64_t kBlockRows = 2 * kTileLines;  // what multiply_tiles() makes
 // Rows that are packed at a time: they stay in the second-level cache, beside some columns.
 constexpr int64_t kLeftBytes = 1100 << 10;
+// Beside them a block of columns, where these are split while products run, and not two.
+constexpr int64_t kLeftBytesOfSplitting = 1200 << 10;
+// Columns that are packed before they are multiplied want so many rows.
+constexpr int64_t kRowsWorthPacking = 64;
 constexpr int64_t kMostShared = 64 << 20;  // bytes of packed columns
 // Each block of rows reads all of the packed columns.
 constexpr int64_t kRowsWorthReading = 128;
@@ -20,6 +24,10 @@ constexpr int64_t kSumsBytes = kBlockRows * kTiledColumns * 4;
 // A block of columns lies in two panels at most.
 constexpr int64_t kPlainBytes = kBlockRows * 2 * PanelLayout::kVectors * kTileLines * 4;
 
+/// Whether columns are f32 side by side, so that they can be split while products run.
+bool splits_columns(const BlockProduct& b, TileForm form) {
+  return form == TileForm::three && b.rhs.dtype == f32 && (b.packed || b.rhs.col_stride == 1);
+}
 bool is_narrow(DType t) { return t == f32 || t == bf16 || t == f16; }
 char* moved(const void* data, DType t, int64_t elements) {
   return static_cast<char*>(const_cast<void*>(data)) + elements * static_cast<int64_t>(byte_size(t));
@@ -33,9 +41,13 @@ bool TiledProduct::suits(const BlockProduct& b) {
   const TileForm form = tile_form(b.lhs.dtype, b.rhs.dtype);
   if (b.packed ? b.rhs.dtype == bf16 && form != TileForm::one : b.rhs.row_stride != 1 && b.rhs.col_stride != 1)
     return false;
-  // Fewer rows do not pay for packing the columns; what is short along k is mostly epilogue.
-  if (b.rows < (form == TileForm::three ? cost_model().tile_rows : 16) || b.k < kTileFloats || b.layout.n < kTileLines)
-    return false;
+  int64_t least_rows = 16;
+  if (form == TileForm::three) {
+    least_rows = cost_model().tile_rows;
+    if (!splits_columns(b, form)) least_rows = std::max(least_rows, kRowsWorthPacking);
+  }
+  // What is short along k is mostly epilogue.
+  if (b.rows < least_rows || b.k < kTileFloats || b.layout.n < kTileLines) return false;
   // All columns are packed at once unless all rows fit the cache: not for weights that would fill memory a second time.
   const int64_t pair_bytes = 2 * tiled_bytes(b.k, form);
   return divided_up(b.rows, kBlockRows) <= std::max<int64_t>(1, kLeftBytes / pair_bytes) ||
@@ -47,13 +59,15 @@ TiledProduct::TiledProduct(const BlockProduct& b, int threads)
       pair_bytes_(2 * tiled_bytes(k_, form_)), row_blocks_(divided_up(m_, kBlockRows)),
       column_blocks_(divided_up(n_, kTiledColumns)) {
   const int64_t blocks_in_cache = std::max<int64_t>(1, kLeftBytes / pair_bytes_);
-  rows_first_ = row_blocks_ <= blocks_in_cache;
+  rows_first_ = row_blocks_ <= blocks_in_cache ||
+                (splits_columns(b, form_) && row_blocks_ * pair_bytes_ <= kLeftBytesOfSplitting);
   if (rows_first_) {
     row_parts_ = 1;
     // More than threads, so that one that was interrupted does not hold up the others.
     column_parts_ = threads == 1 ? 1 : std::min<int64_t>(column_blocks_, 4 * threads);
     shared_bytes_ = row_blocks_ * pair_bytes_ + aligned(row_blocks_);
-    packed_bytes_ = pair_bytes_;
+    splits_ = splits_columns(b, form_);
+    packed_bytes_ = splits_ ? TiledColumns::bytes(k_, row_blocks_) : pair_bytes_;
   } else {
     column_parts_ = 1;
     row_parts_ =
@@ -117,6 +131,7 @@ void TiledProduct::run(const BlockProduct& b, void* scratch, ThreadPool& pool) c
   pool.parallel_for(threads_, row_parts_ * column_parts_, [&](int64_t part, int slot_number) {
     char* const slot = shared + shared_bytes_ + slot_number * slot_bytes_;
     const TileScope scope;
+    if (splits_) return multiply_splitting(b, part, shared, slot);
     if (rows_first_) {
       for (int64_t c = column_blocks_ * part / column_parts_; c < column_blocks_ * (part + 1) / column_parts_; ++c) {
         const Operand right{slot, pack_columns(b, c * kTiledColumns, slot)};
@@ -136,21 +151,73 @@ void TiledProduct::run(const BlockProduct& b, void* scratch, ThreadPool& pool) c
   });
 }
 
+ColumnBlock TiledProduct::column_block(const BlockProduct& b, int64_t block) const {
+  ColumnBlock columns;
+  for (int64_t h = 0; h < 2; ++h) {
+    const int64_t tile = 2 * block + h;
+    const TileSource from = right_source(b, tile);
+    columns.half[h] = {static_cast<const float*>(from.data), from.k_stride,
+                       std::clamp<int64_t>(n_ - tile * kTileLines, 0, kTileLines)};
+  }
+  return columns;
+}
+
+void TiledProduct::multiply_splitting(const BlockProduct& b, int64_t part, const char* rows,
+                                      char* slot) const noexcept {
+  const int64_t begin = column_blocks_ * part / column_parts_, end = column_blocks_ * (part + 1) / column_parts_;
+  const char* const rows_fit = rows + row_blocks_ * pair_bytes_;
+  TiledColumns columns(k_, row_blocks_, slot);
+  if (b.packed) {
+    // Panels are packed in the order in which their columns are used; blocks do not begin where panels do.
+    const auto of = [&](const char* data, int64_t size, int64_t at) { return data + size * at / column_blocks_; };
+    const char* const data = static_cast<const char*>(b.rhs.data);
+    const int64_t size = b.layout.packed_bytes(k_, b.rhs.dtype, 0, b.layout.panels());
+    const auto ahead_size = static_cast<int64_t>(b.ahead.size());
+    columns.stream({of(data, size, begin), of(data, size, end)},
+                   {of(b.ahead.data(), ahead_size, begin), of(b.ahead.data(), ahead_size, end)});
+  }
+  if (begin < end) columns.begin(column_block(b, begin));
+  for (int64_t c = begin; c < end; ++c, columns.advance()) {
+    if (c + 1 < end) columns.follow_with(column_block(b, c + 1));
+    else columns.follow_with_nothing();
+    bool is_fit = false;
+    for (int64_t r = 0; r < row_blocks_; ++r) {
+      const Place at = place_of(b, r * kBlockRows, c * kTiledColumns, slot);
+      const char* const upper = rows + r * pair_bytes_;
+      columns.multiply(upper, at.rows > kTileLines ? upper + pair_bytes_ / 2 : nullptr, at.sums, at.stride);
+      if (r == 0) is_fit = columns.is_fit();
+      finish(b, at, rows_fit[r] != 0 && is_fit, slot);
+    }
+  }
+}
+
+TiledProduct::Place TiledProduct::place_of(const BlockProduct& b, int64_t row, int64_t column, char* slot) const {
+  Place at{row, std::min(kBlockRows, m_ - row), column, std::min(kTiledColumns, n_ - column)};
+  const Epilogue& e = *b.epilogue;
+  at.is_y = e.alpha == 1 && !e.bias && e.activation == Activation::none && e.residual == Residual::none &&
+            b.y_dtype == f32 && b.y_col_stride == 1 && at.cols == kTiledColumns && at.rows % kTileLines == 0;
+  at.sums = at.is_y ? static_cast<float*>(b.y) + row * b.y_row_stride + column
+                    : reinterpret_cast<float*>(slot + packed_bytes_);
+  at.stride = at.is_y ? b.y_row_stride : kTiledColumns;
+  return at;
+}
+
 void TiledProduct::multiply(const BlockProduct& b, int64_t row, Operand left, int64_t column, Operand right,
                             char* slot) const noexcept {
-  const int64_t rows = std::min(kBlockRows, m_ - row), cols = std::min(kTiledColumns, n_ - column);
-  float* const sums = reinterpret_cast<float*>(slot + packed_bytes_);
-  const Epilogue& e = *b.epilogue;
-  const bool plain = e.alpha == 1 && !e.bias && e.activation == Activation::none && e.residual == Residual::none &&
-                     b.y_dtype == f32 && b.y_col_stride == 1;
+  const Place at = place_of(b, row, column, slot);
   const bool is_fit = left.is_fit && right.is_fit;
-  const bool direct = is_fit && plain && cols == kTiledColumns && rows % kTileLines == 0;
   if (is_fit)
-    multiply_tiles(form_, tile_steps(k_), left.tiles, rows > kTileLines ? left.tiles + pair_bytes_ / 2 : nullptr,
-                   right.tiles, direct ? static_cast<float*>(b.y) + row * b.y_row_stride + column : sums,
-                   direct ? b.y_row_stride : kTiledColumns);
-  else multiply_plainly(b, row, rows, column, cols, sums, slot + packed_bytes_ + kSumsBytes);
-  if (!direct) finish_sums(b, sums, kTiledColumns, row, rows, column, cols);
+    multiply_tiles(form_, tile_steps(k_), left.tiles, at.rows > kTileLines ? left.tiles + pair_bytes_ / 2 : nullptr,
+                   right.tiles, at.sums, at.stride);
+  finish(b, at, is_fit, slot);
+}
+
+void TiledProduct::finish(const BlockProduct& b, const Place& at, bool is_fit, char* slot) const noexcept {
+  if (is_fit && at.is_y) return;
+  float* const sums = reinterpret_cast<float*>(slot + packed_bytes_);
+  if (!is_fit)
+    multiply_plainly(b, at.row, at.rows, at.column, at.cols, sums, slot + packed_bytes_ + kSumsBytes);
+  finish_sums(b, sums, kTiledColumns, at.row, at.rows, at.column, at.cols);
 }
 
 void TiledProduct::multiply_plainly(const BlockProduct& whole, int64_t row, int64_t rows, int64_t column, int64_t cols,

@@ -1,5 +1,6 @@
 // A product by matrix tiles (matrix_tiles.h). Many rows: the right operand is packed first, by all threads, then blocks
-// of rows pass over it. Few rows: these are packed first, and columns are packed where they are used. Both plans of our
+// of rows pass over it. Few rows: these are packed first, and columns are packed where they are used,
+// those of f32 that stand side by side while the products before them run (tiled_columns.h). Both plans of our
 // own product use it where the processor has tiles; numbers that tiles do not stand for well go through multiply_block.
 #pragma once
 
@@ -8,6 +9,7 @@
 
 #include "kernels/gemm_kernels.h"
 #include "kernels/matrix_tiles.h"
+#include "kernels/tiled_columns.h"
 #include "kernels/thread_pool.h"
 
 namespace rlx::kernels {
@@ -32,9 +34,22 @@ class TiledProduct {
   bool pack_rows(const BlockProduct& b, int64_t row, char* out) const noexcept;
   bool pack_columns(const BlockProduct& b, int64_t column, char* out) const noexcept;
   TileSource right_source(const BlockProduct& b, int64_t tile) const;
-  /// Rows and columns of sums, all of k.
+  /// Rows and columns of sums, and where tiles leave them: in y itself, where nothing is to be done to them.
+  struct Place {
+    int64_t row, rows, column, cols;
+    bool is_y = false;
+    float* sums = nullptr;
+    int64_t stride = 0;
+  };
+  Place place_of(const BlockProduct& b, int64_t row, int64_t column, char* slot) const;
+  /// All of k.
   void multiply(const BlockProduct& b, int64_t row, Operand left, int64_t column, Operand right,
                 char* slot) const noexcept;
+  /// A part of the columns by all rows, which are packed.
+  void multiply_splitting(const BlockProduct& b, int64_t part, const char* rows, char* slot) const noexcept;
+  ColumnBlock column_block(const BlockProduct& b, int64_t block) const;
+  /// What the product does to sums, which are made without tiles unless they are fit.
+  void finish(const BlockProduct& b, const Place& at, bool is_fit, char* slot) const noexcept;
   void multiply_plainly(const BlockProduct& b, int64_t row, int64_t rows, int64_t column, int64_t cols, float* sums,
                         char* scratch) const noexcept;
 
@@ -44,6 +59,7 @@ class TiledProduct {
   int64_t pair_bytes_;                  // of two tiles
   int64_t row_blocks_, column_blocks_;  // as wide as multiply_tiles()
   bool rows_first_ = false;             // few rows: they are shared; else the columns are
+  bool splits_ = false;                 // and columns are packed while products run
   int64_t row_parts_, column_parts_;
   int64_t shared_bytes_, slot_bytes_, packed_bytes_;
 };

@@ -69,7 +69,7 @@ Value product(std::vector<Value>& in) { return matmul(in[0], in[1]); }
 /// The fewest rows from which on products are faster by tiles, and stay so.
 double rows_that_pay() {
   if (!kernels::has_matrix_tiles()) return 0;
-  const int64_t rows[] = {32, 48, 64, 96, 128, 192, 256};
+  const int64_t rows[] = {12, 16, 24, 32, 48, 64, 96, 128, 192, 256};
   int64_t least = 512;
   for (size_t i = std::size(rows); i-- > 0;) {
     double seconds[2];

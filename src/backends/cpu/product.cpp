@@ -104,19 +104,22 @@ namespace {
 
 class PackedStep final : public Step {
  public:
-  PackedStep(std::string kernel, kernels::PreparedGemm gemm, int bias, int residual)
-      : kernel_(std::move(kernel)), gemm_(std::move(gemm)), bias_(bias), residual_(residual) {}
+  PackedStep(std::string kernel, kernels::PreparedGemm gemm, std::span<const std::byte> weights, int bias, int residual)
+      : kernel_(std::move(kernel)), gemm_(std::move(gemm)), weights_(weights), bias_(bias), residual_(residual) {}
   size_t scratch_bytes() const override { return gemm_.scratch_bytes(); }
   bool reads_operand(size_t i) const override { return i != 1; }
   std::string kernel() const override { return kernel_; }
+  std::span<const std::byte> packed_weights() const override { return weights_; }
+  void read_ahead(std::span<const std::byte> weights) override { ahead_ = weights; }
   void run(const StepArgs& args) const noexcept override {
     auto operand = [&](int i) { return i >= 0 ? args.in(static_cast<size_t>(i)) : nullptr; };
-    gemm_.run({args.in(0), args.out(), operand(bias_), operand(residual_)}, args.scratch, args.pool);
+    gemm_.run({args.in(0), args.out(), operand(bias_), operand(residual_), ahead_}, args.scratch, args.pool);
   }
 
  private:
   std::string kernel_;
   kernels::PreparedGemm gemm_;
+  std::span<const std::byte> weights_, ahead_;
   int bias_, residual_;
 };
 
@@ -140,7 +143,7 @@ std::unique_ptr<Step> packed_product(const LoweringContext& c, const Product& p,
   auto prepared = packed->prepare(gemm);
   const char* backend = packed->backend() == kernels::GemmBackend::onednn ? "onednn" : "highway";
   return std::make_unique<PackedStep>(text_of(backend, " ", w, " ", p.m, "x", p.k, "x", p.n), std::move(prepared),
-                                      e.bias, e.residual);
+                                      packed->packed(), e.bias, e.residual);
 }
 
 }  // namespace rlx::cpu

@@ -199,6 +199,13 @@ Schedule::Schedule(const Request& request) {
     steps_.push_back(std::move(entry));
   }
 
+  // Few rows are multiplied as fast as weights arrive: those of the next product are asked for by the one before it.
+  std::span<const std::byte> weights;
+  for (auto entry = steps_.rbegin(); entry != steps_.rend(); ++entry) {
+    if (!weights.empty()) entry->step->read_ahead(weights);
+    if (const auto own = entry->step->packed_weights(); !own.empty()) weights = own;
+  }
+
   ArenaPlan arena = plan_arena(lives);
   arena_bytes_ = arena.bytes, live_bytes_ = largest_live_bytes(lives);
   for (Entry& entry : steps_) entry.scratch_offset = arena.offsets[entry.scratch_offset];

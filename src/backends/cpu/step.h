@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 
 #include "base/rounded_up.h"
 #include "kernels/cost_model.h"
@@ -48,6 +49,10 @@ class Step {
   virtual bool reads_operand(size_t) const { return true; }
   /// Which kernel it is, for profiles: "onednn f32 128x384x1152".
   virtual std::string kernel() const { return ""; }
+  /// Packed weights that it reads from their beginning to their end, if that is all it does with them.
+  virtual std::span<const std::byte> packed_weights() const { return {}; }
+  /// Those of a later step, which may be asked for while this one runs. They live as long as the schedule.
+  virtual void read_ahead(std::span<const std::byte>) {}
   virtual void run(const StepArgs& args) const noexcept = 0;
 };
 
