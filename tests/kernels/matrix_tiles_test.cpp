@@ -88,6 +88,39 @@ TEST_CASE("an f32 product is as exact as one multiply-add after the other, with 
       }
 }
 
+TEST_CASE("columns that are split while products run: one block of rows and several, any number of columns and of k") {
+  for (bool packed : {false, true})
+    for (int64_t m : {24, 32, 33, 49, 90})
+      for (int64_t n : {16, 17, 33, 47, 64, 97})
+        for (int64_t k : {32, 33, 63, 64, 130}) {
+          Product p(m, n, k);
+          for (int threads : {1, 2}) {
+            std::fill(p.y.begin(), p.y.end(), 1e30f);
+            p.run(threads, packed);
+            INFO(m, " x ", k, " x ", n, ", ", threads, " threads, packed ", packed);
+            CHECK(p.worst_error() < 0x1p-22);
+          }
+        }
+}
+
+TEST_CASE("columns of the smallest numbers, and a NaN that is one by its last bit alone") {
+  for (bool packed : {false, true})
+    for (int64_t m : {24, 70}) {
+      INFO(m, " rows, packed ", packed);
+      Product p(m, 96, 64);
+      for (float& v : p.x) v *= 0x1p100f;
+      for (int64_t i = 0; i < p.k; ++i) {
+        p.w[static_cast<size_t>(i * p.n + 3)] *= 0x1p-127f;   // subnormal, some without upper halves
+        p.w[static_cast<size_t>(i * p.n + 40)] *= 0x1p-140f;  // all without
+      }
+      p.run(1, packed);
+      CHECK(p.worst_error() < 0x1p-20);
+      p.w[static_cast<size_t>(5 * p.n + 90)] = std::bit_cast<float>(0x7f800001u);
+      p.run(1, packed);
+      for (int64_t i = 0; i < m; ++i) CHECK(std::isnan(p.at(p.y, i * p.n + 90)));
+    }
+}
+
 TEST_CASE("integers below 2^24 are multiplied exactly") {
   Product p(70, 50, 96);
   std::mt19937 random(3);
@@ -103,7 +136,7 @@ TEST_CASE("integers below 2^24 are multiplied exactly") {
 TEST_CASE("numbers that parts do not stand for are multiplied as they are") {
   constexpr float kInf = std::numeric_limits<float>::infinity(), kNan = std::numeric_limits<float>::quiet_NaN();
   for (bool packed : {false, true})
-    for (int64_t m : {70, 700})
+    for (int64_t m : {52, 70, 700})
       for (int threads : {1, 2}) {
         INFO(m, " rows, ", threads, " threads, packed ", packed);
         Product p(m, 100, 520);
@@ -125,6 +158,10 @@ TEST_CASE("numbers that parts do not stand for are multiplied as they are") {
 
 TEST_CASE("matrices of tiny numbers keep their digits") {
   for (bool packed : {false, true}) {
+    Product few(24, 40, 64, 1e-18f);
+    for (float& v : few.w) v *= 1e16f;
+    few.run(1, packed);
+    CHECK(few.worst_error() < 0x1p-22);
     Product p(64, 40, 64, 1e-18f);
     for (float& v : p.w) v *= 1e16f;
     p.run(1, packed);
