@@ -237,8 +237,8 @@ void TiledAttention<T>::advance(const TiledStrip* next) {
       multiply_by_three<kForm, true>(value_steps, v, v + tile_bytes, right_of(weighed.weights), out, kTiledQueries,
                                      !weighed.is_first, between);
     else
-      multiply_by_three<kForm, false>(value_steps, v, nullptr, right_of(weighed.weights), out, kTiledQueries, !weighed.is_first,
-                                      between);
+      multiply_by_three<kForm, false>(value_steps, v, nullptr, right_of(weighed.weights), out, kTiledQueries,
+                                      !weighed.is_first, between);
   }
   if (is_scored_) {
     while (w.key + 2 <= w.keys) w.two();

@@ -215,8 +215,7 @@ void TiledProduct::multiply(const BlockProduct& b, int64_t row, Operand left, in
 void TiledProduct::finish(const BlockProduct& b, const Place& at, bool is_fit, char* slot) const noexcept {
   if (is_fit && at.is_y) return;
   float* const sums = reinterpret_cast<float*>(slot + packed_bytes_);
-  if (!is_fit)
-    multiply_plainly(b, at.row, at.rows, at.column, at.cols, sums, slot + packed_bytes_ + kSumsBytes);
+  if (!is_fit) multiply_plainly(b, at.row, at.rows, at.column, at.cols, sums, slot + packed_bytes_ + kSumsBytes);
   finish_sums(b, sums, kTiledColumns, at.row, at.rows, at.column, at.cols);
 }
 

@@ -9,8 +9,8 @@
 
 #include "kernels/gemm_kernels.h"
 #include "kernels/matrix_tiles.h"
-#include "kernels/tiled_columns.h"
 #include "kernels/thread_pool.h"
+#include "kernels/tiled_columns.h"
 
 namespace rlx::kernels {
 

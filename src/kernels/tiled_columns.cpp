@@ -1,13 +1,12 @@
 // See the header. f32 = high + middle + low by cutting: each part takes the upper 16 bits of what is left, which leaves
 // nothing after three. The rows' parts are rounded, so that what a product leaves out has either sign. The first
-// block of rows multiplies each step along k while the next one is split; where there are no more rows, two steps are all that
-// is kept, in the first-level cache, else all steps of a block and the first of the next.
+// block of rows multiplies each step along k while the next one is split; where there are no more rows, two steps are
+// all that is kept, in the first-level cache, else all steps of a block and the first of the next.
 #include "kernels/tiled_columns.h"
 
 #include <algorithm>
 
 #include "base/rounded_up.h"
-
 #include "kernels/highway_targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -165,7 +164,8 @@ void multiply_splitting(const TiledRows& rows, const Slots& slots, TiledColumns:
         right = out, out = slots.behind(out);
         return right;
       },
-      rows.sums, rows.stride, false, [&](int64_t product) RLX_INLINE_LAMBDA {
+      rows.sums, rows.stride, false,
+      [&](int64_t product) RLX_INLINE_LAMBDA {
         ask();
         const int64_t end = kPairs * (product + 1) / kProducts;
         RLX_UNROLL for (int64_t n = kPairs * product / kProducts; n < end; ++n) {
@@ -251,8 +251,9 @@ void TiledColumns::follow_with_nothing() noexcept { set_out(heads_[1 - at_hand_]
 
 void TiledColumns::multiply(const char* upper, const char* lower, float* sums, int64_t stride) noexcept {
   const Slots slots{memory_, memory_ + memory_bytes_, memory_ + step_ * kStepBytes};
-  HWY_DYNAMIC_DISPATCH(multiply_columns)({upper, lower, tile_steps(k_), sums, stride}, slots,
-                                         is_split_ ? nullptr : &heads_[at_hand_], heads_[1 - at_hand_], stream_);
+  HWY_DYNAMIC_DISPATCH(multiply_columns)
+  ({upper, lower, tile_steps(k_), sums, stride}, slots, is_split_ ? nullptr : &heads_[at_hand_], heads_[1 - at_hand_],
+   stream_);
   is_split_ = true;
 }
 

@@ -1,6 +1,6 @@
-// Columns of f32 that are split into the parts of matrix tiles (matrix_tiles.h) while products run: the vectors split what
-// comes next while the tiles multiply, so that neither waits, and nothing but the columns themselves comes from memory.
-// For products of few rows, which are packed before; user: gemm_tiled.cpp.
+// Columns of f32 that are split into the parts of matrix tiles (matrix_tiles.h) while products run: the vectors split
+// what comes next while the tiles multiply, so that neither waits, and nothing but the columns themselves comes from
+// memory. For products of few rows, which are packed before; user: gemm_tiled.cpp.
 #pragma once
 
 #include <cstdint>
@@ -28,8 +28,8 @@ class TiledColumns {
   static int64_t bytes(int64_t k, int64_t row_blocks);
   TiledColumns(int64_t k, int64_t row_blocks, char* memory) noexcept;
 
-  /// Where all columns lie one after the other in the order in which they are split, and what is read once they all are: memory
-  /// is asked for in that order. Before begin(); else rows are asked for some time before they are split.
+  /// Where all columns lie one after the other in the order in which they are split, and what is read once they all
+  /// are: memory is asked for in that order. Before begin(); else rows are asked for some time before they are split.
   void stream(std::span<const char> columns, std::span<const char> then) noexcept;
   void begin(const ColumnBlock& first) noexcept;
   /// What is split during the products that follow; nothing comes after the last block.
@@ -37,7 +37,8 @@ class TiledColumns {
   void follow_with_nothing() noexcept;
   /// As multiply_tiles() with parts of f32 and the block of columns at hand.
   void multiply(const char* upper, const char* lower, float* sums, int64_t stride) noexcept;
-  /// After a product: whether parts stand for the columns at hand (see pack_right_tiles()). If not, the sums mean nothing.
+  /// After a product: whether parts stand for the columns at hand (see pack_right_tiles()). If not, the sums mean
+  /// nothing.
   bool is_fit() const noexcept;
   void advance() noexcept;
 

@@ -1,7 +1,8 @@
 // Products of matrix tiles with other work in between: a product of parts keeps the tiles busy for 64 cycles, in which
 // the vectors can do something else. The processor finds that by itself only where it stands between the instructions:
 // it has hardly more tiles than their names, so that all that follows waits for one to become free. Compiled for
-// AVX-512 alone; users: attention_by_tiles-inl.h, tiled_columns.cpp. Neighbour: matrix_tiles.h, whose packed operands these are.
+// AVX-512 alone; users: attention_by_tiles-inl.h, tiled_columns.cpp. Neighbour: matrix_tiles.h, whose packed operands
+// these are.
 #if defined(RLX_KERNELS_TILES_BETWEEN_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef RLX_KERNELS_TILES_BETWEEN_INL_H_
 #undef RLX_KERNELS_TILES_BETWEEN_INL_H_
@@ -38,8 +39,8 @@ HWY_INLINE void add_products() {
 constexpr int64_t products_by_three(TileForm left) { return left == TileForm::one ? 3 : left == TileForm::two ? 5 : 6; }
 
 /// As multiply_tiles(), of a right operand in three parts whatever form the left one has, and with `adds` to what is in
-/// `sums`. `right_of` tells where a step's tiles of the right operand are, before they are read. `between` is called after
-/// each product of parts, products_by_three() times a step, with the number of that product.
+/// `sums`. `right_of` tells where a step's tiles of the right operand are, before they are read. `between` is called
+/// after each product of parts, products_by_three() times a step, with the number of that product.
 template <TileForm kLeft, bool kBoth, class RightOf, class Between>
 HWY_INLINE void multiply_by_three(int64_t steps, const char* upper, const char* lower, RightOf right_of, float* sums,
                                   int64_t stride, bool adds, Between between) {
@@ -58,7 +59,9 @@ HWY_INLINE void multiply_by_three(int64_t steps, const char* upper, const char* 
     const auto left = [&](int64_t part) HWY_ATTR __attribute__((always_inline)) {
       load_left(upper + part * kTileBytes, kBoth ? lower + part * kTileBytes : nullptr);
     };
-    const auto multiply = [&](int64_t product) HWY_ATTR __attribute__((always_inline)) { add_products<kBoth>(), between(product); };
+    const auto multiply = [&](int64_t product) HWY_ATTR __attribute__((always_inline)) {
+      add_products<kBoth>(), between(product);
+    };
     // High, middle and low parts are 0, 1 and 2. Each product shares an operand with the one before it.
     if constexpr (kLeft == TileForm::three) {
       left(2), load_right(right), multiply(0);
