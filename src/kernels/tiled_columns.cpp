@@ -20,11 +20,10 @@
 namespace rlx::kernels {
 namespace {
 
-constexpr int64_t kPairs = kTileFloats / 2;  // of rows, in a step
-constexpr int64_t kProducts = 6;             // of parts, in a step
+constexpr int64_t kProducts = 6;  // of parts, in a step
 constexpr int64_t kStepBytes = 6 * kTileBytes;
-/// Columns are asked for so long before they are split: rows, or where all columns lie one after the other, bytes.
-constexpr int64_t kRowsAhead = 96, kBytesAhead = 96 << 10;
+/// Columns that lie one after the other are asked for so long before they are split.
+constexpr int64_t kBytesAhead = 96 << 10;
 constexpr int64_t kStepLines = kTileFloats * kTiledColumns * 4 / 64;  // of a step's columns
 
 /// Of a product: 16 rows, or 32 with `lower`.
@@ -54,6 +53,10 @@ namespace HWY_NAMESPACE {
 namespace {
 
 #if HWY_TARGET == HWY_AVX3 && RLX_HAS_TILES
+
+constexpr int64_t kPairs = kTileFloats / 2;  // of rows, in a step
+/// Rows that lie apart are asked for so long before they are split.
+constexpr int64_t kRowsAhead = 96;
 
 /// TiledColumns::Head in registers: no arrays, which would stay in memory.
 class Splitter {
