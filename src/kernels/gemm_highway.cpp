@@ -70,13 +70,26 @@ class HighwayPlan : public GemmPlan {
       block.bias = o.bias;
       if (o.residual) block.residual = static_cast<const char*>(o.residual) + row * spec_.residual_stride * y_size;
       block.epilogue = &spec_.epilogue;
-      if (panel_part + 1 == grid_.panel_parts) block.ahead = ahead;
+      block.ahead = after(panel_part, ahead);
       block.scratch = static_cast<char*>(scratch) + slot_bytes_ * static_cast<size_t>(slot);
       multiply_block(block);
     });
   }
 
  private:
+  /// What the thread of that part will probably read next: its share of the parts goes on (ThreadPool), or is at its
+  /// end, and the same share of the next product's weights follows.
+  std::span<const char> after(int64_t panel_part, std::span<const char> next) const {
+    const Panels& w = *panels_;
+    const int64_t parts = grid_.panel_parts, shares = std::min<int64_t>(spec_.threads, parts);
+    const int64_t share = panel_part * shares / parts;
+    if ((panel_part + 1) * shares / parts == share) {
+      const int64_t from = w.layout.packed_bytes(w.k, w.dtype, 0, grid_.panel_begin(panel_part + 1));
+      return {w.data.get() + from, w.bytes() - static_cast<size_t>(from)};
+    }
+    return next.subspan(next.size() * static_cast<size_t>(share) / static_cast<size_t>(shares) / 64 * 64);
+  }
+
   std::shared_ptr<const Panels> panels_;
   GemmSpec spec_;
   Grid grid_;

@@ -168,13 +168,15 @@ void TiledProduct::multiply_splitting(const BlockProduct& b, int64_t part, const
   const char* const rows_fit = rows + row_blocks_ * pair_bytes_;
   TiledColumns columns(k_, row_blocks_, slot);
   if (b.packed) {
-    // Panels are packed in the order in which their columns are used; blocks do not begin where panels do.
-    const auto of = [&](const char* data, int64_t size, int64_t at) { return data + size * at / column_blocks_; };
-    const char* const data = static_cast<const char*>(b.rhs.data);
+    // Panels are packed in the order in which their columns are used; blocks do not begin where panels do. A thread
+    // goes on to the end of its share of the parts (ThreadPool), then probably to the same share of what is read next.
+    const int64_t shares = std::min<int64_t>(threads_, column_parts_), share = part * shares / column_parts_;
+    const int64_t share_end = column_blocks_ * divided_up((share + 1) * column_parts_, shares) / column_parts_;
     const int64_t size = b.layout.packed_bytes(k_, b.rhs.dtype, 0, b.layout.panels());
-    const auto ahead_size = static_cast<int64_t>(b.ahead.size());
-    columns.stream({of(data, size, begin), of(data, size, end)},
-                   {of(b.ahead.data(), ahead_size, begin), of(b.ahead.data(), ahead_size, end)});
+    const char* const data = static_cast<const char*>(b.rhs.data);
+    const auto ahead = static_cast<int64_t>(b.ahead.size());
+    columns.stream({data + size * begin / column_blocks_, data + size * share_end / column_blocks_},
+                   {b.ahead.data() + ahead * share / shares, b.ahead.data() + ahead * (share + 1) / shares});
   }
   if (begin < end) columns.begin(column_block(b, begin));
   for (int64_t c = begin; c < end; ++c, columns.advance()) {
