@@ -18,7 +18,7 @@ struct ConvolutionFinish {
   bool is_nothing() const { return activation == Activation::none && !bias && !residual; }
 };
 
-/// Rows of elements that stand side by side.
+/// Rows of elements that stand side by side: in place, or `from` where the sums are.
 struct FinishRows {
   float* y = nullptr;
   const float* residual = nullptr;
@@ -27,6 +27,8 @@ struct FinishRows {
   Activation activation = Activation::none;
   int64_t rows = 0, cols = 0;
   int64_t y_row = 0, residual_row = 0;  ///< strides
+  const float* from = nullptr;
+  int64_t from_row = 0;
 };
 void finish_rows(const FinishRows& rows) noexcept;
 

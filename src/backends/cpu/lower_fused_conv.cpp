@@ -4,7 +4,6 @@
 
 #include "backends/cpu/convolution_steps.h"
 #include "backends/cpu/product.h"
-#include "kernels/convolution_tiles.h"
 #include "kernels/depthwise_channels.h"
 #include "rlx/ops/fused_blocks.h"
 
@@ -81,6 +80,18 @@ Prepared pointwise_step(const LoweringContext& c, const ConvolutionArgs& a, cons
   return std::make_unique<GatheredStep>(std::move(product), a, static_cast<int>(c.operands.size()));
 }
 
+/// For so few places that packing the weights into tiles in each run would take as long as the product; here they stay
+/// packed. Null if they are more, or if tiles do not suit.
+Prepared few_places_step(const LoweringContext& c, ConvolutionArgs a, const FinishOperands& finish) {
+  constexpr int64_t kMostPlaces = 256;
+  if (a.spatial != 2 || a.batch * a.out_dims[0] * a.out_dims[1] > kMostPlaces) return nullptr;
+  if (takes_all_places(a)) {  // images are more rows of one
+    for (int64_t* rows : {&a.in_dims[0], &a.out_dims[0]}) *rows *= a.batch;
+    a.x_batch_stride *= a.batch, a.y_batch_stride *= a.batch, a.batch = 1;
+  }
+  return tiled_convolution(c, a, 1, finish);
+}
+
 class DepthwiseStep final : public Step {
  public:
   /// Without weights they come with each run, and are packed there.
@@ -114,29 +125,6 @@ class DepthwiseStep final : public Step {
   size_t bytes_;
   std::shared_ptr<const kernels::DepthwiseWeights> weights_;
 };
-
-class TiledStep final : public Step {
- public:
-  TiledStep(std::unique_ptr<kernels::TiledConvolution> convolution, const FinishOperands& finish)
-      : convolution_(std::move(convolution)), finish_(finish) {}
-  size_t scratch_bytes() const override { return convolution_->scratch_bytes(); }
-  std::string kernel() const override { return "convolution by matrix tiles"; }
-  void run(const StepArgs& step) const noexcept override {
-    convolution_->run(step.in(0), step.in(1), step.out(), finish_.of(step), step.scratch, step.pool);
-  }
-
- private:
-  std::unique_ptr<kernels::TiledConvolution> convolution_;
-  FinishOperands finish_;
-};
-/// Null if the weights are not known yet, or if tiles do not suit.
-Prepared tiled_step(const LoweringContext& c, const ConvolutionArgs& a, const FinishOperands& finish) {
-  const Tensor* bound = c.bound(1);
-  if (!bound || !kernels::TiledConvolution::suits(a, 1)) return nullptr;
-  auto weights = c.packed.tiled(*bound, a, c.threads);
-  if (!weights) return nullptr;
-  return std::make_unique<TiledStep>(kernels::tiled_convolution(a, c.threads, std::move(weights)), finish);
-}
 
 /// A convolution, and then what follows it over the whole result.
 class FinishedStep final : public Step {
@@ -192,13 +180,15 @@ Prepared lower_fused_conv(const LoweringContext& c) {
   const ConvolutionArgs args = convolution_args(as_convolution(a, x.shape.size()), x, c.operands[1], y);
   const FinishOperands finish{kernel_activation(a.activation), a.has_bias ? 2 : -1,
                               a.has_residual ? 2 + a.has_bias : -1};
-  if (a.channels_last && is_pointwise(args) && is_dense(x))
+  if (a.channels_last && is_pointwise(args) && is_dense(x)) {
+    if (auto step = few_places_step(c, args, finish)) return step;
     if (auto step = pointwise_step(c, args, finish)) return step;
+  }
   if (kernels::is_depthwise_of_channels(args)) {
     const Tensor* bound = c.bound(1);
     return std::make_unique<DepthwiseStep>(args, finish, bound ? c.packed.depthwise(*bound, args) : nullptr);
   }
-  if (auto step = tiled_step(c, args, finish)) return step;
+  if (auto step = tiled_convolution(c, args, 1, finish)) return step;
   if (auto step = onednn_convolution(c, args, 1, finish)) return step;
   return std::make_unique<FinishedStep>(own_convolution(args, 1, c.threads), args, a.channels_last, finish);
 }
