@@ -33,11 +33,25 @@ constexpr int64_t kCacheLine = 64;
   asm volatile(text ::[upper] "r"(upper), [lower] "r"(upper + kTileLines * kPlace), [right] "r"(right), \
                [place] "r"(kPlace), [line] "r"(kCacheLine)                                              \
                : "memory");                                                                             \
-  for (int64_t i = 0; i < lines; ++i, ahead += kCacheLine) __builtin_prefetch(ahead, 0, 2)
+  ask(next)
 
-/// One tap of 32 input channels; asks for 6 * `lines` lines of the cache from `ahead` on. Without kBoth 16 places.
+/// What is multiplied later: read from several places at once, for one stream does not fill the memory's width.
+struct Ahead {
+  static constexpr int64_t kStreams = 4;
+  const char* at = nullptr;
+  int64_t stream = 0;  ///< bytes of each; what is left of them
+  int64_t left = 0;
+  int64_t lines = 0;  ///< that are asked for at a time, of each
+};
+inline void ask(Ahead& a) {
+  if (a.left <= 0) return;
+  for (int64_t i = 0; i < a.lines; ++i, a.at += kCacheLine, a.left -= kCacheLine)
+    for (int64_t s = 0; s < Ahead::kStreams; ++s) __builtin_prefetch(a.at + s * a.stream, 0, 2);
+}
+
+/// One tap of 32 input channels; asks six times for what is next. Without kBoth 16 places.
 template <bool kBoth>
-inline void add_products(const char* upper, const char* right, const char* ahead, int64_t lines) {
+inline void add_products(const char* upper, const char* right, Ahead& next) {
   if constexpr (kBoth) {
     RLX_ADD(RLX_LEFT(128) RLX_LOWER(128) RLX_RIGHT(0, 1024) RLX_DOTS RLX_LOWER_DOTS);  // low, high
     RLX_ADD(RLX_LEFT(64) RLX_LOWER(64) RLX_DOTS RLX_LOWER_DOTS);                       // middle, high
@@ -171,14 +185,19 @@ class Convolution final : public TiledConvolution {
   void multiply(const Call& call, Range blocks, Range columns) const {
     const int64_t count = blocks.end - blocks.begin, of_image = places_.blocks();
     if (count <= 0) return;
-    const int64_t lines = divided_up(divided_up(kRight / kCacheLine, count), 6);  // a sixth of a tap's share
+    constexpr int64_t kAsked = 6 * Ahead::kStreams * kCacheLine;  // bytes for each tap, for one line at a time
+    Ahead next;
     for (int64_t column = columns.begin; column < columns.end; ++column) {
-      const char* ahead = column + 1 < columns.end ? weights_->block(column + 1) : nullptr;
+      if (column + 1 < columns.end) {
+        next.at = weights_->block(column + 1);
+        next.stream = next.left = weights_->block_bytes() / Ahead::kStreams;
+        next.lines = divided_up(kRight, kAsked * count);
+      }
       for (int64_t b = blocks.begin; b < blocks.end; ++b) {
         const int64_t image = b / of_image, place = b % of_image * kBlock;
         const char* planes = call.packed + image * places_.image_bytes() + place * kPlace;
-        if (places_.count() - place > kTileLines) sum<true>(planes, column, ahead, lines);
-        else sum<false>(planes, column, ahead, lines);
+        if (places_.count() - place > kTileLines) sum<true>(planes, column, next);
+        else sum<false>(planes, column, next);
         store_sums(call.sums);
         store(call, call.first + image, place, column * kBlock);
       }
@@ -186,17 +205,13 @@ class Convolution final : public TiledConvolution {
   }
   /// All taps and channels of a block, in the tiles of sums.
   template <bool kBoth>
-  void sum(const char* planes, int64_t column, const char*& ahead, int64_t lines) const {
+  void sum(const char* planes, int64_t column, Ahead& next) const {
     clear_sums();
     const char* right = weights_->block(column);
-    const char* const end = weights_->block(column + 1) + (ahead ? weights_->block_bytes() : 0);
     for (const int64_t tap : places_.taps()) {
       const char* left = planes + tap;
-      for (int64_t s = 0; s < places_.steps(); ++s, left += places_.plane_bytes(), right += kRight) {
-        const bool asks = ahead && ahead < end;
-        add_products<kBoth>(left, right, ahead, asks ? lines : 0);
-        if (asks) ahead += 6 * lines * kCacheLine;
-      }
+      for (int64_t s = 0; s < places_.steps(); ++s, left += places_.plane_bytes(), right += kRight)
+        add_products<kBoth>(left, right, next);
     }
   }
   void store(const Call& call, int64_t image, int64_t place, int64_t channel) const {
