@@ -90,7 +90,21 @@ const std::vector<Case> kCases = {
     {{1, 64, 64}, {33, 64, 3}, {.activation = Activation::relu}},                // a slice of one channel
     {{1, 32, 6, 5, 4}, {17, 32, 3, 3, 3}, {.padding = {1, 1, 1}}, true, true},   // likewise
     {{2, 3, 5, 4}, {5, 3, 2, 2}, {.activation = Activation::relu}, true, true},  // our own
-    {{1, 4, 4, 4}, {8, 1, 3, 3}, {.groups = 4}, false, true},                    // two outputs a group
+    // Tiles: steps whose planes are odd and even rows, some of them without taps; few places of many channels, whose
+    // threads take channels; products of few places; more places than the cache holds.
+    {{2, 40, 15, 13},
+     {33, 40, 3, 3},
+     {.stride = {2, 2}, .padding = {1, 1}, .activation = Activation::relu},
+     true,
+     true},
+    {{1, 32, 31, 26}, {32, 32, 3, 2}, {.stride = {3, 2}, .padding = {2, 1}, .dilation = {2, 2}}, true, true},
+    {{1, 33, 25, 26}, {32, 33, 1, 1}, {.stride = {4, 3}, .padding = {0, 0}, .activation = Activation::silu}},
+    {{3, 96, 7, 7}, {200, 96, 3, 3}, {.padding = {1, 1}, .activation = Activation::relu6}, true, true},
+    {{1, 64, 7, 7}, {100, 64, 1, 1}, {.activation = Activation::hard_swish}, true, true},
+    {{3, 40, 5, 6}, {70, 40, 1, 1}, {.activation = Activation::relu}, true, true},
+    {{2, 64, 13, 14}, {130, 64, 1, 1}, {.stride = {2, 2}}, true, true},
+    {{1, 64, 90, 40}, {40, 64, 3, 1}, {.padding = {1, 0}, .activation = Activation::relu}, true, true},
+    {{1, 4, 4, 4}, {8, 1, 3, 3}, {.groups = 4}, false, true},  // two outputs a group
     {{0, 4, 4, 4}, {8, 4, 3, 3}, {}, true, true},
     {{2, 0, 4, 4}, {8, 0, 1, 1}, {.activation = Activation::sigmoid}, true, true},
 };
@@ -104,6 +118,41 @@ TEST_CASE("a finished convolution gives the reference's numbers, channels first 
       CAPTURE(laid_out.w);
       CHECK(differs(laid_out) == "");
     }
+}
+TEST_CASE("a convolution alone by tiles gives the reference's numbers, also of an image that lies otherwise") {
+  for (const bool turned : {false, true})
+    for (int64_t step : {1, 2}) {
+      Graph g("alone");
+      const Dims x = turned ? Dims{2, 17, 14, 50} : Dims{2, 50, 17, 14};
+      const Value image = g.input("x", f32, x), w = g.param("w", f32, {70, 50, 3, 3});
+      g.output(convolution(turned ? transpose(image, {0, 3, 1, 2}) : image, w,
+                           {.strides = {step, step}, .padding_low = {1, 2}, .padding_high = {2, 0}}));
+      const std::vector<Tensor> in = {random_tensor(f32, shape_of(x), 7, -1, 1)};
+      const std::map<std::string, Tensor> params = {{"w", random_tensor(f32, {70, 50, 3, 3}, 8, -1, 1)}};
+      const auto wanted = interpret(g, in, params);
+      for (int threads : {1, 2, 3}) {
+        auto compiled = Session(Device::cpu(), {threads}).compile(g);
+        compiled.set_params({params.begin(), params.end()});
+        CHECK(difference(compiled.run_ordered(in), wanted, 2e-5) == "");
+      }
+    }
+}
+TEST_CASE("numbers that matrix tiles do not stand for keep their digits") {
+  for (float scale : {0x1p-60F, 0x1p-100F, 0x1p63F})
+    for (const Case& c : {kCases[10], kCases[21], kCases[24], kCases[25], kCases[28]})
+      for (Case laid_out : {c, last(c)}) {
+        laid_out.bias = laid_out.residual = false;
+        laid_out.attrs.activation = Activation::none;
+        Built b = built(laid_out, true);
+        for (float& v : b.inputs[0].mutable_values<float>()) v *= scale;
+        std::vector<Tensor> wanted = interpret(b.graph, b.inputs, {b.params.begin(), b.params.end()});
+        auto compiled = Session(Device::cpu(), {2}).compile(b.graph);
+        compiled.set_params(b.params);
+        std::vector<Tensor> got = compiled.run_ordered(b.inputs);
+        for (std::vector<Tensor>* all : {&got, &wanted})
+          for (float& v : (*all)[0].mutable_values<float>()) v /= scale;
+        CHECK(difference(got, wanted, 2e-5) == "");
+      }
 }
 TEST_CASE("paddings, strides and distances may be as large as numbers are") {
   constexpr int64_t kHuge = int64_t{1} << 62, kLess = kHuge - (int64_t{1} << 40);
@@ -138,7 +187,7 @@ TEST_CASE("paddings, strides and distances may be as large as numbers are") {
 TEST_CASE("NaN and infinities pass through what follows a convolution") {
   for (Activation activation : {Activation::relu, Activation::relu6, Activation::hard_swish})
     for (float first : {NAN, INFINITY, -INFINITY})
-      for (const Case& c : {kCases[0], kCases[4], kCases[9], kCases[10], kCases[20]}) {
+      for (const Case& c : {kCases[0], kCases[4], kCases[9], kCases[10], kCases[20], kCases[26]}) {
         Case other = last(c);
         other.attrs.activation = activation;
         CAPTURE(other.w);
