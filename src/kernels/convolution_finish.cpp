@@ -55,6 +55,18 @@ namespace {
 HWY_EXPORT(finish);
 }  // namespace
 
+ClampedFinish clamped_finish(const ConvolutionFinish& finish) {
+  ClampedFinish c;
+  const bool is_clamp = finish.activation == Activation::none || finish.activation == Activation::relu ||
+                        finish.activation == Activation::relu6;
+  c.is_all = is_clamp && !finish.residual;
+  if (!c.is_all) return c;
+  c.bias = finish.bias;
+  if (finish.activation != Activation::none) c.low = 0;
+  if (finish.activation == Activation::relu6) c.high = 6;
+  return c;
+}
+
 void finish_rows(const FinishRows& rows) noexcept { HWY_DYNAMIC_DISPATCH(finish)(rows); }
 
 }  // namespace rlx::kernels

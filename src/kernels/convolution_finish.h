@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 
 #include "kernels/gemm.h"
 
@@ -17,6 +18,15 @@ struct ConvolutionFinish {
 
   bool is_nothing() const { return activation == Activation::none && !bias && !residual; }
 };
+
+/// What a kernel can do to its sums before it writes them: min(high, max(low, sum + bias)).
+struct ClampedFinish {
+  const float* bias = nullptr;
+  float low = -std::numeric_limits<float>::infinity(), high = std::numeric_limits<float>::infinity();
+  bool is_all = false;  ///< nothing is left for finish_rows()
+};
+/// None of it where there is more.
+ClampedFinish clamped_finish(const ConvolutionFinish& finish);
 
 /// Rows of elements that stand side by side: in place, or `from` where the sums are.
 struct FinishRows {

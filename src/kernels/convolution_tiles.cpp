@@ -230,10 +230,12 @@ class Convolution final : public TiledConvolution {
     rows.bias = finish.bias ? finish.bias + channel : nullptr, rows.bias_of_row = !channels_last;
     rows.activation = finish.activation, rows.from_row = kBlock;
     rows.y_row = rows.residual_row = channels_last ? a_.y_strides[1] : a_.y_channel_stride;
-    for (int64_t i = 0; i < kBlock;) {  // the part of each row of outputs
-      const int64_t row = (place + i) / pitch, col = (place + i) % pitch;
-      if (row >= a_.out_dims[0]) return;
-      const int64_t run = std::min(kBlock - i, pitch - col), kept = std::min(run, a_.out_dims[1] - col);
+    const bool is_one_row = pitch == a_.out_dims[1];  // rows of outputs follow each other without a gap
+    for (int64_t i = 0; i < kBlock;) {                // the part of each row of outputs
+      const int64_t row = (place + i) / pitch, col = (place + i) % pitch, left = places_.count() - place - i;
+      if (left <= 0) return;
+      const int64_t run = std::min(kBlock - i, is_one_row ? left : pitch - col);
+      const int64_t kept = std::min(run, is_one_row ? left : a_.out_dims[1] - col);
       if (kept > 0) {
         const int64_t at =
             image * a_.y_batch_stride + row * a_.y_strides[0] + col * a_.y_strides[1] + channel * a_.y_channel_stride;

@@ -140,7 +140,7 @@ RLX_WIDE bool pack_tiles(const TileSource& s, int64_t lines, int64_t k, char* ou
   __m512i turned[kParts][16];
   for (int64_t begin = 0; begin < k; begin += kTileFloats, out += step_bytes) {
     const int64_t left = k - begin;
-    for (int64_t i = 0; i < 16; ++i) {
+    for (int64_t i = 0; i < (kTurned ? 16 : kept); ++i) {
       __m512 first = _mm512_setzero_ps(), second = first;
       if constexpr (kAlongK) {
         if (i < lines) {
@@ -164,7 +164,7 @@ RLX_WIDE bool pack_tiles(const TileSource& s, int64_t lines, int64_t k, char* ou
       for (int p = 0; p < kParts; ++p) {
         const __m512i v = kAlongK ? parts[p] : pairs[p];
         if constexpr (kTurned) turned[p][i] = v;
-        else if (i < kept) _mm512_store_si512(out + p * part_bytes + i * line_bytes, v);
+        else _mm512_store_si512(out + p * part_bytes + i * line_bytes, v);
       }
     }
     if constexpr (kTurned)
