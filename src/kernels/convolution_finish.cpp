@@ -59,9 +59,9 @@ ClampedFinish clamped_finish(const ConvolutionFinish& finish) {
   ClampedFinish c;
   const bool is_clamp = finish.activation == Activation::none || finish.activation == Activation::relu ||
                         finish.activation == Activation::relu6;
-  c.is_all = is_clamp && !finish.residual;
+  c.is_all = is_clamp;
   if (!c.is_all) return c;
-  c.bias = finish.bias;
+  c.bias = finish.bias, c.residual = finish.residual;
   if (finish.activation != Activation::none) c.low = 0;
   if (finish.activation == Activation::relu6) c.high = 6;
   return c;

@@ -19,9 +19,9 @@ struct ConvolutionFinish {
   bool is_nothing() const { return activation == Activation::none && !bias && !residual; }
 };
 
-/// What a kernel can do to its sums before it writes them: min(high, max(low, sum + bias)).
+/// What a kernel can do to its sums before it writes them: min(high, max(low, sum + bias + residual)).
 struct ClampedFinish {
-  const float* bias = nullptr;
+  const float *bias = nullptr, *residual = nullptr;
   float low = -std::numeric_limits<float>::infinity(), high = std::numeric_limits<float>::infinity();
   bool is_all = false;  ///< nothing is left for finish_rows()
 };

@@ -121,7 +121,7 @@ void few_rows_of(const ConvolutionArgs& a, const float* packed, const Convolutio
                  int64_t end) {
   const Image m(a);
   const auto lanes = static_cast<int64_t>(hn::Lanes(F32Tag()));
-  const ClampedFinish clamped = clamped_finish(finish);
+  const ClampedFinish clamped = finish.residual ? ClampedFinish{} : clamped_finish(finish);
   const auto rows_of_channels = [&]<int kCount, int kVectors, bool kSome>(
                                     std::integral_constant<int, kCount>, std::integral_constant<int, kVectors>,
                                     std::bool_constant<kSome>, int64_t c) HWY_ATTR {
@@ -137,10 +137,12 @@ void few_rows_of(const ConvolutionArgs& a, const float* packed, const Convolutio
     }
   };
   constexpr std::integral_constant<int, 1> kOne;
+  constexpr std::integral_constant<int, 2> kTwo;
   constexpr std::integral_constant<int, 4> kFour;
   constexpr std::integral_constant<int, 8> kEight;
   int64_t c = 0;
   for (; c + 4 * lanes <= m.channels; c += 4 * lanes) rows_of_channels(kFour, kFour, std::false_type(), c);
+  for (; c + 2 * lanes <= m.channels; c += 2 * lanes) rows_of_channels(kEight, kTwo, std::false_type(), c);
   for (; c + lanes <= m.channels; c += lanes) rows_of_channels(kEight, kOne, std::false_type(), c);
   if (c < m.channels) rows_of_channels(kEight, kOne, std::true_type(), c);
   if (clamped.is_all) return;

@@ -92,24 +92,25 @@ struct Geometry {
   int64_t row_count;
 };
 
-/// kCount neighbouring outputs, kVectors vectors of channels (with kSome of some lanes of one). `at`: the first output.
-template <int kCount, int kVectors, bool kSome>
+/// kCount neighbouring outputs, kVectors vectors of channels, of whose last one with kSome only `some` lanes are there.
+/// `at`: the first output. With kDense what a row of the kernel sees stands side by side.
+template <int kCount, int kVectors, bool kSome, bool kDense>
 HWY_INLINE void sum_outputs(const Geometry& g, const ClampedFinish& finish, int64_t at, int64_t channel, float* y,
                             size_t some) {
   const F32Tag d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  const auto load = [&](const float* from) HWY_ATTR {
-    if constexpr (kSome) return load_f32_some(d, from, some);
-    else return hn::LoadU(d, from);
+  const auto load = [&](const float* from, int v) HWY_ATTR {
+    return kSome && v + 1 == kVectors ? load_f32_some(d, from + v * lanes, some) : hn::LoadU(d, from + v * lanes);
   };
   F32Vec sum[kCount * kVectors];
   RLX_UNROLL for (int i = 0; i < kCount * kVectors; ++i) sum[i] = hn::Zero(d);
   for (int64_t r = 0; r < g.row_count; ++r) {
     const float* w = g.rows[r].weights + channel;
+    const float* const row = g.rows[r].x + at * g.step;
     for (int64_t s = 0; s < g.seen_count; ++s, w += g.out_channels) {
-      const float* x = g.rows[r].x + at * g.step + g.seen[s];
+      const float* x = row + (kDense ? s : g.seen[s]);
       F32Vec weight[kVectors];
-      RLX_UNROLL for (int v = 0; v < kVectors; ++v) weight[v] = load(w + v * lanes);
+      RLX_UNROLL for (int v = 0; v < kVectors; ++v) weight[v] = load(w, v);
       RLX_UNROLL for (int i = 0; i < kCount; ++i) {
         const F32Vec seen = hn::Set(d, x[i * g.step]);
         RLX_UNROLL for (int v = 0; v < kVectors; ++v) {
@@ -120,30 +121,54 @@ HWY_INLINE void sum_outputs(const Geometry& g, const ClampedFinish& finish, int6
     }
   }
   const auto low = hn::Set(d, finish.low), high = hn::Set(d, finish.high);
-  RLX_UNROLL for (int v = 0; v < kVectors; ++v) {
-    const F32Vec bias = finish.bias ? load(finish.bias + channel + v * lanes) : hn::Zero(d);
-    RLX_UNROLL for (int i = 0; i < kCount; ++i) {
-      float* const to = y + (at + i) * g.y_step + channel + v * lanes;
-      const F32Vec out = hn::Min(high, hn::Max(low, hn::Add(sum[i * kVectors + v], bias)));  // NaN passes
-      if constexpr (kSome) store_f32_some(out, d, to, some);
-      else hn::StoreU(out, d, to);
+  F32Vec bias[kVectors];
+  RLX_UNROLL for (int v = 0; v < kVectors; ++v) bias[v] = finish.bias ? load(finish.bias + channel, v) : hn::Zero(d);
+  RLX_UNROLL for (int i = 0; i < kCount; ++i) {
+    const int64_t to = (at + i) * g.y_step + channel;
+    RLX_UNROLL for (int v = 0; v < kVectors; ++v) {
+      F32Vec out = hn::Add(sum[i * kVectors + v], bias[v]);
+      if (finish.residual) out = hn::Add(out, load(finish.residual + to, v));
+      out = hn::Min(high, hn::Max(low, out));  // NaN passes
+      if (kSome && v + 1 == kVectors) store_f32_some(out, d, y + to + v * lanes, some);
+      else hn::StoreU(out, d, y + to + v * lanes);
     }
   }
 }
 
-template <int kVectors, bool kSome>
+template <int kVectors, bool kSome, bool kDense>
 HWY_INLINE void sum_row(const Geometry& g, const ClampedFinish& finish, int64_t cols, int64_t channel, float* y,
                         size_t some) {
-  constexpr int kCount = HWY_TARGET == HWY_AVX3 ? 12 : 4;
+  constexpr int kCount = (HWY_TARGET == HWY_AVX3 ? 24 : 8) / kVectors;
   int64_t at = 0;
-  for (; at + kCount <= cols; at += kCount) sum_outputs<kCount, kVectors, kSome>(g, finish, at, channel, y, some);
-  for (; at + 4 <= cols; at += 4) sum_outputs<4, kVectors, kSome>(g, finish, at, channel, y, some);
-  for (; at < cols; ++at) sum_outputs<1, kVectors, kSome>(g, finish, at, channel, y, some);
+  for (; at + kCount <= cols; at += kCount)
+    sum_outputs<kCount, kVectors, kSome, kDense>(g, finish, at, channel, y, some);
+  for (; at + 4 <= cols; at += 4) sum_outputs<4, kVectors, kSome, kDense>(g, finish, at, channel, y, some);
+  for (; at < cols; ++at) sum_outputs<1, kVectors, kSome, kDense>(g, finish, at, channel, y, some);
+}
+/// All channels.
+template <bool kDense>
+HWY_INLINE void sum_channels(const Geometry& g, const ClampedFinish& finish, int64_t cols, float* y) {
+  const auto lanes = static_cast<int64_t>(hn::Lanes(F32Tag()));
+  int64_t c = 0;
+  for (; c + 2 * lanes <= g.out_channels; c += 2 * lanes) sum_row<2, false, kDense>(g, finish, cols, c, y, 0);
+  const int64_t left = g.out_channels - c;
+  if (left > lanes) sum_row<2, true, kDense>(g, finish, cols, c, y, static_cast<size_t>(left - lanes));
+  else if (left == lanes) sum_row<1, false, kDense>(g, finish, cols, c, y, 0);
+  else if (left > 0) sum_row<1, true, kDense>(g, finish, cols, c, y, static_cast<size_t>(left));
+}
+
+void thin(const ThinProduct& p) {
+  const TapRow row{p.x, p.weights};
+  Geometry g{};
+  g.seen_count = g.step = p.k, g.out_channels = g.y_step = p.n, g.rows = &row, g.row_count = 1;
+  const ClampedFinish clamped = clamped_finish(p.finish);
+  sum_channels<true>(g, clamped, p.rows, p.y);
+  if (clamped.is_all) return;
+  finish_rows({p.y, p.finish.residual, p.finish.bias, false, p.finish.activation, p.rows, p.n, p.n, p.n});
 }
 
 void rows_of(const ConvolutionArgs& a, const float* packed, const ConvolutionFinish& finish, int64_t begin, int64_t end,
              void* scratch) {
-  const auto lanes = static_cast<int64_t>(hn::Lanes(F32Tag()));
   auto* const tap_rows = static_cast<TapRow*>(scratch);
   auto* const seen = reinterpret_cast<int64_t*>(tap_rows + a.kernel[0]);
   Ring ring(a, reinterpret_cast<float*>(seen + a.kernel[1] * a.in_channels));
@@ -165,10 +190,9 @@ void rows_of(const ConvolutionArgs& a, const float* packed, const ConvolutionFin
         tap_rows[g.row_count++] = {ring.row(r), packed + t * a.kernel[1] * a.in_channels * a.out_channels};
     const int64_t to = image * a.y_batch_stride + row * a.y_strides[0], cols = a.out_dims[1];
     float* const y = static_cast<float*>(a.y) + to;
-    int64_t c = 0;
-    for (; c + 2 * lanes <= a.out_channels; c += 2 * lanes) sum_row<2, false>(g, clamped, cols, c, y, 0);
-    for (; c + lanes <= a.out_channels; c += lanes) sum_row<1, false>(g, clamped, cols, c, y, 0);
-    if (c < a.out_channels) sum_row<1, true>(g, clamped, cols, c, y, static_cast<size_t>(a.out_channels - c));
+    ClampedFinish own = clamped;
+    if (own.residual) own.residual += to;
+    sum_channels<false>(g, own, cols, y);
     if (clamped.is_all) continue;
     finish_rows({y, finish.residual ? finish.residual + to : nullptr, finish.bias, false, finish.activation, cols,
                  a.out_channels, g.y_step, g.y_step});
@@ -184,6 +208,7 @@ HWY_AFTER_NAMESPACE();
 namespace rlx::kernels {
 namespace {
 HWY_EXPORT(rows_of);
+HWY_EXPORT(thin);
 }  // namespace
 
 bool has_few_channels(const ConvolutionArgs& a) {
@@ -224,6 +249,8 @@ void few_channels(const ConvolutionArgs& args, const float* packed, const Convol
                   int64_t end, void* scratch) noexcept {
   HWY_DYNAMIC_DISPATCH(rows_of)(args, packed, finish, begin, end, scratch);
 }
+
+void thin_product(const ThinProduct& product) noexcept { HWY_DYNAMIC_DISPATCH(thin)(product); }
 
 }  // namespace rlx::kernels
 #endif  // HWY_ONCE

@@ -23,4 +23,14 @@ size_t few_channels_scratch_bytes(const ConvolutionArgs& args);
 void few_channels(const ConvolutionArgs& args, const float* packed, const ConvolutionFinish& finish, int64_t begin,
                   int64_t end, void* scratch) noexcept;
 
+/// y[rows, n] = x[rows, k] w[k, n], finished in registers, all of it dense: for so few columns, or so short sums, that
+/// what follows a product takes as long as it does. The residual lies as y does.
+struct ThinProduct {
+  int64_t rows = 0, k = 0, n = 0;
+  const float *x = nullptr, *weights = nullptr;
+  float* y = nullptr;
+  ConvolutionFinish finish;
+};
+void thin_product(const ThinProduct& product) noexcept;
+
 }  // namespace rlx::kernels

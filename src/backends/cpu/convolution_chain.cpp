@@ -8,6 +8,7 @@
 
 #include "backends/cpu/convolution_steps.h"
 #include "kernels/depthwise_channels.h"
+#include "kernels/few_channels.h"
 #include "rlx/ops/fused_blocks.h"
 
 namespace rlx::cpu {
@@ -41,37 +42,25 @@ bool is_depthwise(const Graph& g, const Node& node) {
          is_leaf(g.node(node.operands[1]));
 }
 
-/// A product for each number of rows of places up to some.
-class RowProducts {
+/// A product of each row of places.
+class RowProduct {
  public:
-  RowProducts() = default;
-  RowProducts(const LoweringContext& c, const ConvolutionArgs& a, const FinishOperands& finish, int64_t most)
-      : places_(a.out_dims[1]), in_(a.in_channels), out_(a.out_channels) {
-    const auto packed = c.packed.pack({in_, out_, a.w_in_stride, a.w_out_stride, f32, f32, c.threads}, *c.bound(1));
-    for (int64_t rows = 1; rows <= most; ++rows) {
-      kernels::GemmSpec gemm;
-      gemm.m = rows * places_, gemm.x_stride = in_, gemm.y_stride = gemm.residual_stride = out_;
-      gemm.epilogue.activation = finish.activation, gemm.epilogue.residual_first = true;
-      gemm.epilogue.bias = finish.bias >= 0;
-      if (finish.residual >= 0) gemm.epilogue.residual = kernels::Residual::separate;
-      products_.push_back(packed->prepare(gemm));
-      scratch_ = std::max(scratch_, aligned(products_.back().scratch_bytes()));
-    }
-  }
-  size_t scratch_bytes() const { return scratch_; }
+  RowProduct() = default;
+  RowProduct(const LoweringContext& c, const ConvolutionArgs& a)
+      : places_(a.out_dims[1]), in_(a.in_channels), out_(a.out_channels),
+        weights_(
+            c.packed.rows(*c.bound(1), a, kernels::few_channels_weights_count, kernels::pack_few_channels_weights)) {}
   /// `rows` from row `x_row` of x to row `y_row` of y, of which the residual's are counterparts.
   void run(int64_t rows, const float* x, int64_t x_row, float* y, int64_t y_row,
-           const kernels::ConvolutionFinish& finish, std::byte* scratch, kernels::ThreadPool& pool) const noexcept {
+           kernels::ConvolutionFinish finish) const noexcept {
     const int64_t to = y_row * places_ * out_;
-    products_[static_cast<size_t>(rows - 1)].run(
-        {x + x_row * places_ * in_, y + to, finish.bias, finish.residual ? finish.residual + to : nullptr}, scratch,
-        pool);
+    if (finish.residual) finish.residual += to;
+    kernels::thin_product({rows * places_, in_, out_, x + x_row * places_ * in_, weights_->data(), y + to, finish});
   }
 
  private:
   int64_t places_ = 0, in_ = 0, out_ = 0;
-  std::vector<kernels::PreparedGemm> products_;
-  size_t scratch_ = 0;
+  std::shared_ptr<const std::vector<float>> weights_;
 };
 
 struct Link {
@@ -91,12 +80,12 @@ class ChainStep final : public Step {
     const int64_t seen = std::min(d.in_dims[0], (rows - 1) * d.stride[0] + reach_ + 1);
     if (has_first_) {
       first_finish_ = links[0].finish;
-      first_ = RowProducts(*contexts[0], links[0].args, links[0].finish, seen);
+      first_ = RowProduct(*contexts[0], links[0].args);
       seen_bytes_ = aligned(static_cast<size_t>(seen * d.in_dims[1] * d.in_channels) * sizeof(float));
     }
-    last_ = RowProducts(*contexts.back(), links.back().args, links.back().finish, rows);
+    last_ = RowProduct(*contexts.back(), links.back().args);
     made_bytes_ = aligned(static_cast<size_t>(rows * d.out_dims[1] * d.out_channels) * sizeof(float));
-    own_ = seen_bytes_ + made_bytes_ + std::max(first_.scratch_bytes(), last_.scratch_bytes());
+    own_ = seen_bytes_ + made_bytes_;
     const LoweringContext& c = *contexts[contexts.size() - 2];
     weights_ = c.packed.rows(*c.bound(1), d, kernels::depthwise_weights_count, kernels::pack_depthwise_weights);
     size_t at = 0;
@@ -132,23 +121,22 @@ class ChainStep final : public Step {
     ConvolutionArgs d = depthwise_.args;
     const int64_t image = band / bands_, begin = band % bands_ * rows_, end = std::min(begin + rows_, d.out_dims[0]);
     auto* const made = reinterpret_cast<float*>(own + seen_bytes_);
-    std::byte* const scratch = own + seen_bytes_ + made_bytes_;
     const int64_t from = begin * d.stride[0] - d.low[0];  // the first row that is read, padding included
     d.x = step.in<float>(0) + image * d.x_batch_stride, d.y = made;
     d.low[0] = -from, d.out_dims[0] = end - begin, d.batch = 1;
     if (has_first_) {
       const int64_t rows = d.in_dims[0], first = std::clamp<int64_t>(from, 0, rows);
       const int64_t last = std::clamp(from + (end - begin - 1) * d.stride[0] + reach_ + 1, first, rows);
-      make(step, image, first, last, seen, own, scratch);
+      make(step, image, first, last, seen, own);
       d.x = own, d.in_dims[0] = last - first, d.low[0] = first - from;
     }
     kernels::depthwise_of_channels(d, weights_->data(), depthwise_.finish.of(step), 0, end - begin);
     last_.run(end - begin, made, 0, step.out<float>(), image * depthwise_.args.out_dims[0] + begin,
-              last_finish_.of(step), scratch, step.pool);
+              last_finish_.of(step));
   }
   /// The rows [begin, end) of the first product; those that are there already move to the front.
-  void make(const StepArgs& step, int64_t image, int64_t begin, int64_t end, Seen& seen, std::byte* own,
-            std::byte* scratch) const noexcept {
+  void make(const StepArgs& step, int64_t image, int64_t begin, int64_t end, Seen& seen,
+            std::byte* own) const noexcept {
     const ConvolutionArgs& d = depthwise_.args;
     auto* const rows = reinterpret_cast<float*>(own);
     const int64_t row = d.in_dims[1] * d.in_channels;
@@ -158,7 +146,7 @@ class ChainStep final : public Step {
                    static_cast<size_t>((seen.end - begin) * row) * sizeof(float));
     if (end > seen.end)
       first_.run(end - seen.end, step.in<float>(0), image * d.in_dims[0] + seen.end, rows, seen.end - begin,
-                 first_finish_.of(step), scratch, step.pool);
+                 first_finish_.of(step));
     seen.begin = begin, seen.end = std::max(end, seen.end);
   }
 
@@ -167,7 +155,7 @@ class ChainStep final : public Step {
   Link depthwise_;
   FinishOperands first_finish_, last_finish_;
   int64_t rows_, bands_ = 0, reach_ = 0;
-  RowProducts first_, last_;
+  RowProduct first_, last_;
   std::shared_ptr<const std::vector<float>> weights_;
   size_t seen_bytes_ = 0, made_bytes_ = 0, own_ = 0;
   std::vector<size_t> packed_operands_;
@@ -205,7 +193,7 @@ std::vector<ConvolutionChain> convolution_chains(const Graph& g) {
 }
 
 std::unique_ptr<Step> lower_convolution_chain(std::span<const LoweringContext* const> contexts) {
-  constexpr int64_t kFewestPlaces = 784, kCacheBytes = 512 << 10, kWorthBytes = 1 << 20, kMostRows = 64;
+  constexpr int64_t kFewestPlaces = 784, kCacheBytes = 768 << 10, kWorthBytes = 3 << 19, kMostRows = 64;
   std::vector<Link> links;
   int at = 0;
   for (const LoweringContext* c : contexts) {
