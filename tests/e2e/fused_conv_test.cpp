@@ -142,6 +142,55 @@ TEST_CASE("a convolution alone by tiles gives the reference's numbers, also of a
       }
     }
 }
+TEST_CASE("products around a depthwise convolution give the reference's numbers, band by band") {
+  struct Block {
+    Dims x;
+    int64_t inner, out, step;
+    bool expands, residual;
+    Activation first = Activation::relu6, second = Activation::relu6, last = Activation::none;
+    int64_t size = 3, padding = 1;
+  };
+  const Block blocks[] = {
+      {{2, 61, 53, 24}, 100, 24, 1, true, true},
+      {{1, 90, 57, 16}, 96, 24, 2, true, false, Activation::relu, Activation::none, Activation::relu},
+      {{3, 64, 50, 48}, 48, 17, 1, false, false},
+      {{1, 70, 66, 33}, 64, 40, 2, true, false, Activation::gelu, Activation::silu, Activation::relu, 5, 2},
+      {{1, 75, 75, 40}, 80, 40, 1, true, true, Activation::tanh, Activation::hard_swish, Activation::sigmoid, 3, 1},
+      {{1, 66, 70, 20}, 64, 20, 1, true, false, Activation::relu6, Activation::relu6, Activation::none, 3, 0},
+  };
+  for (const Block& b : blocks) {
+    Graph g("block");
+    std::vector<Tensor> in = {random_tensor(f32, shape_of(b.x), 5, -2, 2)};
+    std::map<std::string, Tensor, std::less<>> params;
+    const auto param = [&](const Dims& dims) {
+      const std::string name = text_of("p", params.size());
+      params.emplace(name, random_tensor(f32, shape_of(dims), 50 + params.size(), -1, 1));
+      return g.param(name, f32, dims);
+    };
+    const auto conv = [&](Value x, int64_t out, const FusedConvAttrs& given, Value residual = {}) {
+      FusedConvAttrs a = given;
+      a.channels_last = true;
+      const int64_t size = a.groups > 1 ? b.size : 1, channels = x.dims()[3].value() / a.groups;
+      const Value w = param({out, channels, size, size});
+      return fused_conv(x, w, param({out}), residual, a);
+    };
+    const Value x = g.input("x", f32, b.x);
+    const Value many = b.expands ? conv(x, b.inner, {.activation = b.first}) : x;
+    const Value made = conv(
+        many, b.inner,
+        {.stride = {b.step, b.step}, .padding = {b.padding, b.padding}, .groups = b.inner, .activation = b.second});
+    g.output(conv(made, b.out, {.activation = b.last}, b.residual ? x : Value{}), "y");
+    for (float odd : {0.25F, NAN}) {  // NaN passes through all of it
+      in[0].mutable_values<float>()[77] = odd;
+      const auto wanted = interpret(g, in, {params.begin(), params.end()});
+      for (int threads : {1, 2, 3}) {
+        auto compiled = Session(Device::cpu(), {threads}).compile(g);
+        compiled.set_params(params);
+        for (int again = 0; again < 2; ++again) CHECK(difference(compiled.run_ordered(in), wanted, 2e-5) == "");
+      }
+    }
+  }
+}
 TEST_CASE("numbers that matrix tiles do not stand for keep their digits") {
   for (float scale : {0x1p-60F, 0x1p-100F, 0x1p63F})
     for (const Case& c : {kCases[10], kCases[25], kCases[28], kCases[29], kCases[32]})

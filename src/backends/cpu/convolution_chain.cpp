@@ -37,9 +37,10 @@ bool is_product(const Graph& g, const Node& node) {
 }
 bool is_depthwise(const Graph& g, const Node& node) {
   const FusedConvAttrs* a = finished_convolution(g, node);
-  const Dims& x = g.type(node.operands.empty() ? Ref{} : node.operands[0]).dims;
-  return a && !a->has_residual && x[3] == Dim(a->groups) && g.type(node.operands[1]).dims[0] == x[3] &&
-         is_leaf(g.node(node.operands[1]));
+  if (!a || a->has_residual) return false;
+  const Dim& channels = g.type(node.operands[0]).dims[3];
+  const Ref w = node.operands[1];
+  return channels == Dim(a->groups) && g.type(w).dims[0] == channels && is_leaf(g.node(w));
 }
 
 /// A product of each row of places.
