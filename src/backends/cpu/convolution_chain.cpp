@@ -194,7 +194,7 @@ std::vector<ConvolutionChain> convolution_chains(const Graph& g) {
 }
 
 std::unique_ptr<Step> lower_convolution_chain(std::span<const LoweringContext* const> contexts) {
-  constexpr int64_t kFewestPlaces = 784, kCacheBytes = 768 << 10, kWorthBytes = 3 << 19, kMostRows = 64;
+  constexpr int64_t kThin = 48, kFewestPlaces = 784, kCacheBytes = 768 << 10, kWorthBytes = 3 << 19, kMostRows = 64;
   std::vector<Link> links;
   int at = 0;
   for (const LoweringContext* c : contexts) {
@@ -208,6 +208,9 @@ std::unique_ptr<Step> lower_convolution_chain(std::span<const LoweringContext* c
   const ConvolutionArgs& d = links[links.size() - 2].args;
   if (!kernels::is_depthwise_of_channels(d) || d.low[0] < 0 || d.low[0] > d.kernel[0] * d.rhs_dilation[0] ||
       d.stride[0] > kMostRows || d.rhs_dilation[0] > kMostRows || d.kernel[0] > kMostRows)
+    return nullptr;
+  // Wider products are faster by themselves, by tiles or panel by panel.
+  if ((links.size() == 3 && links[0].args.in_channels > kThin) || links.back().args.out_channels > kThin)
     return nullptr;
   const int64_t in_row = d.in_dims[1] * d.in_channels * 4, out_row = d.out_dims[1] * d.out_channels * 4;
   if (d.in_dims[0] * d.in_dims[1] < kFewestPlaces || d.out_dims[0] * d.out_dims[1] == 0 ||
