@@ -2,6 +2,7 @@
 // case.
 #include <algorithm>
 #include <CLI/CLI.hpp>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
@@ -18,6 +19,7 @@
 #include "tools/output.h"
 #include "tools/subcommands.h"
 #include "tools/text_input.h"
+#include "tools/text_table.h"
 #include "tools/tick.h"
 
 namespace rlx::tools {
@@ -32,7 +34,7 @@ struct Bench {
   std::string model, device = "cpu";
   int threads = 1, iterations = 20;
   double budget_seconds = 6;
-  bool list = false;
+  bool list = false, steps = false;
 };
 
 std::string usual_cases() {
@@ -53,6 +55,7 @@ Bench::Bench(CLI::App& app) : cases(app, "CASE", "what to time; see below") {
   app.add_option("--budget", budget_seconds, "seconds after which no further run begins, once there are 5 (default 6)")
       ->option_text("S")
       ->check(CLI::Range(0.0, 1e9));
+  app.add_flag("--steps", steps, "prints each step's fastest of the runs to standard error, too");
   add_model_option(app, model);
   add_device_option(app, device);
   std::string footer = "Cases; any shape, the usual ones in brackets:\n";
@@ -125,6 +128,25 @@ std::function<void()> compiled_run(const BenchCase& c, const Session& session, s
   return [compiled, &c, &result] { compiled->run_into(c.inputs, result); };
 }
 
+/// The steps of a case, each with the fastest of so many runs.
+void print_steps(const BenchCase& c, const Session& session, int runs) {
+  const Graph graph = c.graph();
+  CompiledGraph compiled = session.compile(graph);
+  compiled.set_params(c.params);
+  std::vector<NamedTensor> inputs;
+  for (size_t i = 0; i < c.inputs.size(); ++i) inputs.emplace_back(compiled.signature().inputs[i].name, c.inputs[i]);
+  Profile fastest = compiled.profile(inputs);
+  for (int i = 1; i < runs; ++i) {
+    const Profile again = compiled.profile(inputs);
+    for (size_t s = 0; s < fastest.steps.size(); ++s)
+      fastest.steps[s].duration_us = std::min(fastest.steps[s].duration_us, again.steps[s].duration_us);
+  }
+  TextTable table("rlll");
+  for (const Profile::Step& s : fastest.steps)
+    table.add({fixed_text(s.duration_us, 1) + " us", s.op, s.kernel, s.node});
+  std::fputs(table.text().c_str(), stderr);
+}
+
 /// `resident_kib`: what the process held before the case's arrays were made.
 void Bench::measure(BenchCase& c, double resident_kib) const {
   Session session(Device::parse(device), {threads});
@@ -166,6 +188,7 @@ void Bench::measure(BenchCase& c, double resident_kib) const {
                     ", \"times_ms\": ", json_list(wall, ms_text), ", \"cpu_ms\": ", json_list(cpu, ms_text),
                     ", \"first_ms\": ", ms_text(first_ms), ", \"first_cpu_ms\": ", ms_text(first_cpu_ms),
                     ", \"head\": ", json_list(first, [](float x) { return number_text(x); }), memory, "}\n"));
+  if (steps && !c.start) print_steps(c, session, iterations);
   flush_out();  // a case that follows may take its time
 }
 

@@ -21,6 +21,7 @@ void finish_with(const FinishRows& r, Act act) {
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   for (int64_t i = 0; i < r.rows; ++i) {
     float* y = r.y + i * r.y_row;
+    const float* sums = r.from ? r.from + i * r.from_row : y;
     const float* residual = r.residual ? r.residual + i * r.residual_row : nullptr;
     const auto of_row = hn::Set(d, r.bias && r.bias_of_row ? r.bias[i] : 0.0F);
     const float* bias = r.bias_of_row ? nullptr : r.bias;
@@ -31,10 +32,10 @@ void finish_with(const FinishRows& r, Act act) {
     };
     int64_t j = 0;
     const auto whole = [&](const float* at) HWY_ATTR { return hn::LoadU(d, at); };
-    for (; j + lanes <= r.cols; j += lanes) hn::StoreU(finished(hn::LoadU(d, y + j), whole, j), d, y + j);
+    for (; j + lanes <= r.cols; j += lanes) hn::StoreU(finished(hn::LoadU(d, sums + j), whole, j), d, y + j);
     if (const auto rest = static_cast<size_t>(r.cols - j); rest > 0) {
       const auto part = [&](const float* at) HWY_ATTR { return load_f32_some(d, at, rest); };
-      store_f32_some(finished(part(y + j), part, j), d, y + j, rest);
+      store_f32_some(finished(part(sums + j), part, j), d, y + j, rest);
     }
   }
 }
@@ -53,6 +54,18 @@ namespace rlx::kernels {
 namespace {
 HWY_EXPORT(finish);
 }  // namespace
+
+ClampedFinish clamped_finish(const ConvolutionFinish& finish) {
+  ClampedFinish c;
+  const bool is_clamp = finish.activation == Activation::none || finish.activation == Activation::relu ||
+                        finish.activation == Activation::relu6;
+  c.is_all = is_clamp;
+  if (!c.is_all) return c;
+  c.bias = finish.bias, c.residual = finish.residual;
+  if (finish.activation != Activation::none) c.low = 0;
+  if (finish.activation == Activation::relu6) c.high = 6;
+  return c;
+}
 
 void finish_rows(const FinishRows& rows) noexcept { HWY_DYNAMIC_DISPATCH(finish)(rows); }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 
 #include "kernels/gemm.h"
 
@@ -18,7 +19,16 @@ struct ConvolutionFinish {
   bool is_nothing() const { return activation == Activation::none && !bias && !residual; }
 };
 
-/// Rows of elements that stand side by side.
+/// What a kernel can do to its sums before it writes them: min(high, max(low, sum + bias + residual)).
+struct ClampedFinish {
+  const float *bias = nullptr, *residual = nullptr;
+  float low = -std::numeric_limits<float>::infinity(), high = std::numeric_limits<float>::infinity();
+  bool is_all = false;  ///< nothing is left for finish_rows()
+};
+/// None of it where there is more.
+ClampedFinish clamped_finish(const ConvolutionFinish& finish);
+
+/// Rows of elements that stand side by side: in place, or `from` where the sums are.
 struct FinishRows {
   float* y = nullptr;
   const float* residual = nullptr;
@@ -27,6 +37,8 @@ struct FinishRows {
   Activation activation = Activation::none;
   int64_t rows = 0, cols = 0;
   int64_t y_row = 0, residual_row = 0;  ///< strides
+  const float* from = nullptr;
+  int64_t from_row = 0;
 };
 void finish_rows(const FinishRows& rows) noexcept;
 

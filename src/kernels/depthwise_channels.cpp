@@ -60,8 +60,8 @@ namespace {
 /// need not wait for each other; `x` is where the first of these taps
 /// meets the input for the first output.
 template <int kCount, int kVectors, bool kSome>
-HWY_INLINE void sum_outputs(const Image& m, const float* x, const float* weights, Taps rows, Taps cols, float* y,
-                            size_t some) {
+HWY_INLINE void sum_outputs(const Image& m, const ClampedFinish& finish, const float* x, const float* weights,
+                            Taps rows, Taps cols, float* y, size_t some) {
   const F32Tag d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   const auto load = [&](const float* at) HWY_ATTR {
@@ -82,15 +82,21 @@ HWY_INLINE void sum_outputs(const Image& m, const float* x, const float* weights
         }
       }
     }
-  RLX_UNROLL for (int i = 0; i < kCount; ++i) RLX_UNROLL for (int v = 0; v < kVectors; ++v) {
-    if constexpr (kSome) store_f32_some(sum[i * kVectors + v], d, y + i * m.y_col, some);
-    else hn::StoreU(sum[i * kVectors + v], d, y + i * m.y_col + v * lanes);
+  const auto low = hn::Set(d, finish.low), high = hn::Set(d, finish.high);
+  RLX_UNROLL for (int v = 0; v < kVectors; ++v) {
+    const F32Vec bias = finish.bias ? load(finish.bias + v * lanes) : hn::Zero(d);
+    RLX_UNROLL for (int i = 0; i < kCount; ++i) {
+      const F32Vec out = hn::Min(high, hn::Max(low, hn::Add(sum[i * kVectors + v], bias)));  // NaN passes
+      if constexpr (kSome) store_f32_some(out, d, y + i * m.y_col, some);
+      else hn::StoreU(out, d, y + i * m.y_col + v * lanes);
+    }
   }
 }
 
 /// One row of outputs of so many vectors of channels, kCount outputs together.
 template <int kCount, int kVectors, bool kSome>
-HWY_INLINE void sum_row(const Image& m, const float* x, const float* weights, Taps rows, float* y, size_t some) {
+HWY_INLINE void sum_row(const Image& m, const ClampedFinish& finish, const float* x, const float* weights, Taps rows,
+                        float* y, size_t some) {
   const int64_t reach = (m.kernel_cols - 1) * m.col_gap;
   // Outputs whose taps all meet the input.
   const int64_t inner_begin = m.low_cols <= 0 ? 0 : std::min((m.low_cols - 1) / m.col_step + 1, m.cols);
@@ -101,7 +107,8 @@ HWY_INLINE void sum_row(const Image& m, const float* x, const float* weights, Ta
   };
   const auto sum = [&]<int kTogether>(std::integral_constant<int, kTogether>, int64_t o) HWY_ATTR {
     const Taps cols = taps_of(o);
-    sum_outputs<kTogether, kVectors, kSome>(m, x + cols.at * m.x_col, weights, rows, cols, y + o * m.y_col, some);
+    sum_outputs<kTogether, kVectors, kSome>(m, finish, x + cols.at * m.x_col, weights, rows, cols, y + o * m.y_col,
+                                            some);
   };
   int64_t o = 0;
   for (; o < inner_begin; ++o) sum(std::integral_constant<int, 1>(), o);
@@ -109,23 +116,50 @@ HWY_INLINE void sum_row(const Image& m, const float* x, const float* weights, Ta
   for (; o < m.cols; ++o) sum(std::integral_constant<int, 1>(), o);
 }
 
-void rows_of(const ConvolutionArgs& a, const float* packed, const ConvolutionFinish& finish, int64_t begin,
-             int64_t end) {
+/// All rows of some channels before the next ones: what a row reads is what the one before it has read.
+void few_rows_of(const ConvolutionArgs& a, const float* packed, const ConvolutionFinish& finish, int64_t begin,
+                 int64_t end) {
   const Image m(a);
   const auto lanes = static_cast<int64_t>(hn::Lanes(F32Tag()));
+  const ClampedFinish clamped = finish.residual ? ClampedFinish{} : clamped_finish(finish);
+  const auto rows_of_channels = [&]<int kCount, int kVectors, bool kSome>(
+                                    std::integral_constant<int, kCount>, std::integral_constant<int, kVectors>,
+                                    std::bool_constant<kSome>, int64_t c) HWY_ATTR {
+    ClampedFinish own = clamped;
+    if (own.bias) own.bias += c;
+    const auto some = static_cast<size_t>(m.channels - c);
+    for (int64_t at = begin; at < end; ++at) {
+      const int64_t image = at / m.rows, row = at % m.rows, first = row * m.row_step - m.low_rows;
+      const Taps rows(first, m.row_gap, m.kernel_rows, m.in_rows);
+      const float* x = static_cast<const float*>(a.x) + image * a.x_batch_stride + rows.at * m.x_row;
+      float* y = static_cast<float*>(a.y) + image * a.y_batch_stride + row * m.y_row;
+      sum_row<kCount, kVectors, kSome>(m, own, x + c, packed + c, rows, y + c, some);
+    }
+  };
+  constexpr std::integral_constant<int, 1> kOne;
+  constexpr std::integral_constant<int, 2> kTwo;
+  constexpr std::integral_constant<int, 4> kFour;
+  constexpr std::integral_constant<int, 8> kEight;
+  int64_t c = 0;
+  for (; c + 4 * lanes <= m.channels; c += 4 * lanes) rows_of_channels(kFour, kFour, std::false_type(), c);
+  for (; c + 2 * lanes <= m.channels; c += 2 * lanes) rows_of_channels(kEight, kTwo, std::false_type(), c);
+  for (; c + lanes <= m.channels; c += lanes) rows_of_channels(kEight, kOne, std::false_type(), c);
+  if (c < m.channels) rows_of_channels(kEight, kOne, std::true_type(), c);
+  if (clamped.is_all) return;
   for (int64_t at = begin; at < end; ++at) {
-    const int64_t image = at / m.rows, row = at % m.rows, first = row * m.row_step - m.low_rows;
-    const Taps rows(first, m.row_gap, m.kernel_rows, m.in_rows);
-    const float* x = static_cast<const float*>(a.x) + image * a.x_batch_stride + rows.at * m.x_row;
-    float* y = static_cast<float*>(a.y) + image * a.y_batch_stride + row * m.y_row;
-    int64_t c = 0;
-    for (; c + 4 * lanes <= m.channels; c += 4 * lanes) sum_row<4, 4, false>(m, x + c, packed + c, rows, y + c, 0);
-    for (; c + lanes <= m.channels; c += lanes) sum_row<8, 1, false>(m, x + c, packed + c, rows, y + c, 0);
-    if (c < m.channels) sum_row<8, 1, true>(m, x + c, packed + c, rows, y + c, static_cast<size_t>(m.channels - c));
-    if (finish.is_nothing()) continue;
+    float* y = static_cast<float*>(a.y) + at / m.rows * a.y_batch_stride + at % m.rows * m.y_row;
     const float* residual = finish.residual ? finish.residual + at * m.cols * m.channels : nullptr;
     finish_rows({y, residual, finish.bias, false, finish.activation, m.cols, m.channels, m.y_col, m.channels});
   }
+}
+
+void rows_of(const ConvolutionArgs& a, const float* packed, const ConvolutionFinish& finish, int64_t begin,
+             int64_t end) {
+  constexpr int64_t kCacheBytes = 256 << 10;  // of the second-level cache, for what some rows read and write
+  const Image m(a);
+  const int64_t row = (std::min<int64_t>(m.row_step, 8) * m.in_cols + m.cols) * m.channels * 4;
+  const int64_t rows = std::max<int64_t>(1, kCacheBytes / std::max<int64_t>(1, row));
+  for (int64_t at = begin; at < end; at += rows) few_rows_of(a, packed, finish, at, std::min(end, at + rows));
 }
 
 }  // namespace

@@ -2,8 +2,6 @@
 // nothing and any stride is as good as another. Neighbour: depthwise.h, for channels in planes.
 #pragma once
 
-#include <vector>
-
 #include "kernels/convolution.h"
 #include "kernels/convolution_finish.h"
 
@@ -17,9 +15,6 @@ bool is_depthwise_of_channels(const ConvolutionArgs& args);
 int64_t depthwise_weights_count(const ConvolutionArgs& args);
 /// Writes them from args.w: [taps][channels].
 void pack_depthwise_weights(const ConvolutionArgs& args, float* packed) noexcept;
-/// Weights that stay the same from run to run.
-using DepthwiseWeights = std::vector<float>;
-
 /// The rows [begin, end) of batch * out_dims[0] (batch alone for one spatial dim), finished. The residual's rows lie as
 /// y's would, were it dense.
 void depthwise_of_channels(const ConvolutionArgs& args, const float* packed, const ConvolutionFinish& finish,

@@ -126,18 +126,21 @@ RLX_WIDE_INLINE void transpose(__m512i* r) {
 
 /// A tile's vectors are made of 32 elements of a line if memory runs along k, else of pairs of elements of 16 lines.
 /// The left operand's tiles have the former, the right one's the latter: where these differ, a tile is turned.
+/// With `apart`, lines stand where that says, and only those that there are.
 template <DType kDtype, int kParts, bool kAlongK, bool kLeft>
-RLX_WIDE bool pack_tiles(const TileSource& s, int64_t lines, int64_t k, char* out) {
-  constexpr int64_t kPart = kLeft ? kTileBytes : 2 * kTileBytes;
+RLX_WIDE bool pack_tiles(const TileSource& s, int64_t lines, int64_t k, char* out, const LinesApart* apart = nullptr) {
+  const int64_t kept = apart ? lines : 16, line_bytes = apart ? apart->line_bytes : 64;
+  const int64_t part_bytes = apart ? 64 : kLeft ? kTileBytes : 2 * kTileBytes;
+  const int64_t step_bytes = apart ? apart->step_bytes : kParts * part_bytes;
   constexpr auto kSize = static_cast<int64_t>(kDtype == f32 ? 4 : 2);
   constexpr bool kTurned = kAlongK != kLeft;
   const __m512i interleaving = interleaving_words();
   const auto* const data = static_cast<const char*>(s.data);
   __m512i most[16] = {};  // by line; all lines in the first where a vector has one element of each
   __m512i turned[kParts][16];
-  for (int64_t begin = 0; begin < k; begin += kTileFloats, out += kParts * kPart) {
+  for (int64_t begin = 0; begin < k; begin += kTileFloats, out += step_bytes) {
     const int64_t left = k - begin;
-    for (int64_t i = 0; i < 16; ++i) {
+    for (int64_t i = 0; i < (kTurned ? 16 : kept); ++i) {
       __m512 first = _mm512_setzero_ps(), second = first;
       if constexpr (kAlongK) {
         if (i < lines) {
@@ -161,13 +164,13 @@ RLX_WIDE bool pack_tiles(const TileSource& s, int64_t lines, int64_t k, char* ou
       for (int p = 0; p < kParts; ++p) {
         const __m512i v = kAlongK ? parts[p] : pairs[p];
         if constexpr (kTurned) turned[p][i] = v;
-        else _mm512_store_si512(out + p * kPart + i * 64, v);
+        else _mm512_store_si512(out + p * part_bytes + i * line_bytes, v);
       }
     }
     if constexpr (kTurned)
       for (int p = 0; p < kParts; ++p) {
         transpose(turned[p]);
-        for (int64_t i = 0; i < 16; ++i) _mm512_store_si512(out + p * kPart + i * 64, turned[p][i]);
+        for (int64_t i = 0; i < kept; ++i) _mm512_store_si512(out + p * part_bytes + i * line_bytes, turned[p][i]);
       }
   }
   if constexpr (!kAlongK) return are_fit(most[0], kParts);
@@ -346,6 +349,10 @@ TileScope::~TileScope() { asm volatile("tilerelease"); }
 bool pack_left_tiles(const TileSource& s, int64_t lines, int64_t k, TileForm form, char* out) noexcept {
   return pack<true>(s, lines, k, form, out);
 }
+bool pack_left_lines(const TileSource& s, int64_t lines, int64_t k, char* out, const LinesApart& apart) noexcept {
+  if (s.k_stride == 1) return pack_tiles<f32, 3, true, true>(s, lines, k, out, &apart);
+  return pack_tiles<f32, 3, false, true>(s, lines, k, out, &apart);
+}
 bool pack_right_tiles(const TileSource& s, int64_t lines, int64_t k, TileForm form, char* out) noexcept {
   if (!s.pairs) return pack<false>(s, lines, k, form, out);
   return copy_pairs(s, lines, k, out);
@@ -380,6 +387,7 @@ bool has_matrix_tiles() { return false; }
 TileScope::TileScope() = default;
 TileScope::~TileScope() = default;
 bool pack_left_tiles(const TileSource&, int64_t, int64_t, TileForm, char*) noexcept { return false; }
+bool pack_left_lines(const TileSource&, int64_t, int64_t, char*, const LinesApart&) noexcept { return false; }
 bool pack_right_tiles(const TileSource&, int64_t, int64_t, TileForm, char*) noexcept { return false; }
 void multiply_tiles(TileForm, int64_t, const char*, const char*, const char*, float*, int64_t) noexcept {}
 bool parts_stand_for(const uint32_t*) noexcept { return false; }

@@ -68,6 +68,13 @@ inline int64_t tiled_bytes(int64_t k, TileForm form) { return tile_steps(k) * st
 bool pack_left_tiles(const TileSource& from, int64_t lines, int64_t k, TileForm form, char* out) noexcept;
 bool pack_right_tiles(const TileSource& from, int64_t lines, int64_t k, TileForm form, char* out) noexcept;
 
+/// The left operand's lines of f32 in three parts where the caller wants them: step s of line i at
+/// s * step_bytes + i * line_bytes, its parts side by side, 64 bytes each. Lines that are missing are not written.
+struct LinesApart {
+  int64_t line_bytes, step_bytes;
+};
+bool pack_left_lines(const TileSource& from, int64_t lines, int64_t k, char* out, const LinesApart& apart) noexcept;
+
 /// The same of the bits of 16 lines' largest magnitudes, for who packs lines in three parts himself.
 bool parts_stand_for(const uint32_t* magnitudes) noexcept;
 

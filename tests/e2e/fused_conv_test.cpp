@@ -90,7 +90,26 @@ const std::vector<Case> kCases = {
     {{1, 64, 64}, {33, 64, 3}, {.activation = Activation::relu}},                // a slice of one channel
     {{1, 32, 6, 5, 4}, {17, 32, 3, 3, 3}, {.padding = {1, 1, 1}}, true, true},   // likewise
     {{2, 3, 5, 4}, {5, 3, 2, 2}, {.activation = Activation::relu}, true, true},  // our own
-    {{1, 4, 4, 4}, {8, 1, 3, 3}, {.groups = 4}, false, true},                    // two outputs a group
+    // A few channels; 60 outputs beside each other, a residual, rows that see nothing, gaps.
+    {{2, 3, 20, 60}, {40, 3, 3, 3}, {.padding = {1, 1}, .activation = Activation::relu6}, true, true},
+    {{1, 1, 17, 40}, {33, 1, 5, 3}, {.stride = {3, 2}, .padding = {4, 2}, .dilation = {2, 3}}, true},
+    {{3, 4, 9, 31}, {8, 4, 1, 2}, {.stride = {1, 3}, .padding = {0, 0}, .activation = Activation::gelu}, false, true},
+    {{1, 2, 6, 7}, {16, 2, 2, 2}, {.stride = {5, 4}, .padding = {2, 2}, .padding_high = {9, 8}}, true},
+    // Tiles: steps whose planes are odd and even rows, some of them without taps; few places of many channels, whose
+    // threads take channels; products of few places; more places than the cache holds.
+    {{2, 40, 15, 13},
+     {33, 40, 3, 3},
+     {.stride = {2, 2}, .padding = {1, 1}, .activation = Activation::relu},
+     true,
+     true},
+    {{1, 32, 31, 26}, {32, 32, 3, 2}, {.stride = {3, 2}, .padding = {2, 1}, .dilation = {2, 2}}, true, true},
+    {{1, 33, 25, 26}, {32, 33, 1, 1}, {.stride = {4, 3}, .padding = {0, 0}, .activation = Activation::silu}},
+    {{3, 96, 7, 7}, {200, 96, 3, 3}, {.padding = {1, 1}, .activation = Activation::relu6}, true, true},
+    {{1, 64, 7, 7}, {100, 64, 1, 1}, {.activation = Activation::hard_swish}, true, true},
+    {{3, 40, 5, 6}, {70, 40, 1, 1}, {.activation = Activation::relu}, true, true},
+    {{2, 64, 13, 14}, {130, 64, 1, 1}, {.stride = {2, 2}}, true, true},
+    {{1, 64, 90, 40}, {40, 64, 3, 1}, {.padding = {1, 0}, .activation = Activation::relu}, true, true},
+    {{1, 4, 4, 4}, {8, 1, 3, 3}, {.groups = 4}, false, true},  // two outputs a group
     {{0, 4, 4, 4}, {8, 4, 3, 3}, {}, true, true},
     {{2, 0, 4, 4}, {8, 0, 1, 1}, {.activation = Activation::sigmoid}, true, true},
 };
@@ -104,6 +123,90 @@ TEST_CASE("a finished convolution gives the reference's numbers, channels first 
       CAPTURE(laid_out.w);
       CHECK(differs(laid_out) == "");
     }
+}
+TEST_CASE("a convolution alone by tiles gives the reference's numbers, also of an image that lies otherwise") {
+  for (const bool turned : {false, true})
+    for (int64_t step : {1, 2}) {
+      Graph g("alone");
+      const Dims x = turned ? Dims{2, 17, 14, 50} : Dims{2, 50, 17, 14};
+      const Value image = g.input("x", f32, x), w = g.param("w", f32, {70, 50, 3, 3});
+      g.output(convolution(turned ? transpose(image, {0, 3, 1, 2}) : image, w,
+                           {.strides = {step, step}, .padding_low = {1, 2}, .padding_high = {2, 0}}));
+      const std::vector<Tensor> in = {random_tensor(f32, shape_of(x), 7, -1, 1)};
+      const std::map<std::string, Tensor> params = {{"w", random_tensor(f32, {70, 50, 3, 3}, 8, -1, 1)}};
+      const auto wanted = interpret(g, in, params);
+      for (int threads : {1, 2, 3}) {
+        auto compiled = Session(Device::cpu(), {threads}).compile(g);
+        compiled.set_params({params.begin(), params.end()});
+        CHECK(difference(compiled.run_ordered(in), wanted, 2e-5) == "");
+      }
+    }
+}
+TEST_CASE("products around a depthwise convolution give the reference's numbers, band by band") {
+  struct Block {
+    Dims x;
+    int64_t inner, out, step;
+    bool expands, residual;
+    Activation first = Activation::relu6, second = Activation::relu6, last = Activation::none;
+    int64_t size = 3, padding = 1;
+  };
+  const Block blocks[] = {
+      {{2, 61, 53, 24}, 100, 24, 1, true, true},
+      {{1, 90, 57, 16}, 96, 24, 2, true, false, Activation::relu, Activation::none, Activation::relu},
+      {{3, 64, 50, 48}, 48, 17, 1, false, false},
+      {{1, 70, 66, 33}, 64, 40, 2, true, false, Activation::gelu, Activation::silu, Activation::relu, 5, 2},
+      {{1, 75, 75, 40}, 80, 40, 1, true, true, Activation::tanh, Activation::hard_swish, Activation::sigmoid, 3, 1},
+      {{1, 66, 70, 20}, 64, 20, 1, true, false, Activation::relu6, Activation::relu6, Activation::none, 3, 0},
+  };
+  for (const Block& b : blocks) {
+    Graph g("block");
+    std::vector<Tensor> in = {random_tensor(f32, shape_of(b.x), 5, -2, 2)};
+    std::map<std::string, Tensor, std::less<>> params;
+    const auto param = [&](const Dims& dims) {
+      const std::string name = text_of("p", params.size());
+      params.emplace(name, random_tensor(f32, shape_of(dims), 50 + params.size(), -1, 1));
+      return g.param(name, f32, dims);
+    };
+    const auto conv = [&](Value x, int64_t out, const FusedConvAttrs& given, Value residual = {}) {
+      FusedConvAttrs a = given;
+      a.channels_last = true;
+      const int64_t size = a.groups > 1 ? b.size : 1, channels = x.dims()[3].value() / a.groups;
+      const Value w = param({out, channels, size, size});
+      return fused_conv(x, w, param({out}), residual, a);
+    };
+    const Value x = g.input("x", f32, b.x);
+    const Value many = b.expands ? conv(x, b.inner, {.activation = b.first}) : x;
+    const Value made = conv(
+        many, b.inner,
+        {.stride = {b.step, b.step}, .padding = {b.padding, b.padding}, .groups = b.inner, .activation = b.second});
+    g.output(conv(made, b.out, {.activation = b.last}, b.residual ? x : Value{}), "y");
+    for (float odd : {0.25F, NAN}) {  // NaN passes through all of it
+      in[0].mutable_values<float>()[77] = odd;
+      const auto wanted = interpret(g, in, {params.begin(), params.end()});
+      for (int threads : {1, 2, 3}) {
+        auto compiled = Session(Device::cpu(), {threads}).compile(g);
+        compiled.set_params(params);
+        for (int again = 0; again < 2; ++again) CHECK(difference(compiled.run_ordered(in), wanted, 2e-5) == "");
+      }
+    }
+  }
+}
+TEST_CASE("numbers that matrix tiles do not stand for keep their digits") {
+  for (float scale : {0x1p-60F, 0x1p-100F, 0x1p63F})
+    for (const Case& c : {kCases[10], kCases[25], kCases[28], kCases[29], kCases[32]})
+      for (Case laid_out : {c, last(c)}) {
+        laid_out.bias = laid_out.residual = false;
+        laid_out.attrs.activation = Activation::none;
+        Built b = built(laid_out, true);
+        for (float& v : b.inputs[0].mutable_values<float>()) v *= scale;
+        std::vector<Tensor> wanted = interpret(b.graph, b.inputs, {b.params.begin(), b.params.end()});
+        auto compiled = Session(Device::cpu(), {2}).compile(b.graph);
+        compiled.set_params(b.params);
+        std::vector<Tensor> got = compiled.run_ordered(b.inputs);
+        for (std::vector<Tensor>* all : {&got, &wanted})
+          for (float& v : (*all)[0].mutable_values<float>()) v /= scale;
+        CHECK(difference(got, wanted, 2e-5) == "");
+      }
 }
 TEST_CASE("paddings, strides and distances may be as large as numbers are") {
   constexpr int64_t kHuge = int64_t{1} << 62, kLess = kHuge - (int64_t{1} << 40);
@@ -138,7 +241,7 @@ TEST_CASE("paddings, strides and distances may be as large as numbers are") {
 TEST_CASE("NaN and infinities pass through what follows a convolution") {
   for (Activation activation : {Activation::relu, Activation::relu6, Activation::hard_swish})
     for (float first : {NAN, INFINITY, -INFINITY})
-      for (const Case& c : {kCases[0], kCases[4], kCases[9], kCases[10], kCases[20]}) {
+      for (const Case& c : {kCases[0], kCases[4], kCases[9], kCases[10], kCases[20], kCases[30]}) {
         Case other = last(c);
         other.attrs.activation = activation;
         CAPTURE(other.w);

@@ -21,6 +21,9 @@ struct FinishOperands {
   }
 };
 
+/// By matrix tiles, or null: if the weights are not known yet, or if tiles do not suit.
+Prepared tiled_convolution(const LoweringContext& c, const kernels::ConvolutionArgs& args, int64_t batch_groups,
+                           const FinishOperands& finish = {});
 /// oneDNN's, or null: also where there is so little to do that making its kernels takes longer than many runs.
 Prepared onednn_convolution(const LoweringContext& c, const kernels::ConvolutionArgs& args, int64_t batch_groups,
                             const FinishOperands& finish = {});

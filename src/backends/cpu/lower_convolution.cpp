@@ -218,6 +218,7 @@ Prepared lower_convolution(const LoweringContext& c) {
   const auto& a = c.attrs<ConvAttrs>();
   const ConvolutionArgs whole = convolution_args(a, c.operands[0], c.operands[1], c.results[0]);
   if (auto step = depthwise_step(whole, a.batch_group_count, c.threads)) return step;
+  if (auto step = tiled_convolution(c, whole, a.batch_group_count)) return step;
   if (auto step = onednn_convolution(c, whole, a.batch_group_count)) return step;
   return own_convolution(whole, a.batch_group_count, c.threads);
 }

@@ -4,8 +4,8 @@
 
 #include "backends/cpu/convolution_steps.h"
 #include "backends/cpu/product.h"
-#include "kernels/convolution_tiles.h"
 #include "kernels/depthwise_channels.h"
+#include "kernels/few_channels.h"
 #include "rlx/ops/fused_blocks.h"
 
 namespace rlx::cpu {
@@ -81,62 +81,76 @@ Prepared pointwise_step(const LoweringContext& c, const ConvolutionArgs& a, cons
   return std::make_unique<GatheredStep>(std::move(product), a, static_cast<int>(c.operands.size()));
 }
 
-class DepthwiseStep final : public Step {
+/// For so few places that packing the weights into tiles in each run would take as long as the product; here they stay
+/// packed. Null if they are more, or if tiles do not suit.
+Prepared few_places_step(const LoweringContext& c, ConvolutionArgs a, const FinishOperands& finish) {
+  constexpr int64_t kMostPlaces = 256;
+  if (a.spatial != 2 || a.batch * a.out_dims[0] * a.out_dims[1] > kMostPlaces) return nullptr;
+  if (takes_all_places(a)) {  // images are more rows of one
+    for (int64_t* rows : {&a.in_dims[0], &a.out_dims[0]}) *rows *= a.batch;
+    a.x_batch_stride *= a.batch, a.y_batch_stride *= a.batch, a.batch = 1;
+  }
+  return tiled_convolution(c, a, 1, finish);
+}
+
+/// A kernel that makes rows of outputs with weights in a layout of its own.
+struct RowKernel {
+  const char* name;
+  int64_t (*weights_count)(const ConvolutionArgs&);
+  void (*pack)(const ConvolutionArgs&, float*) noexcept;
+  size_t (*scratch_bytes)(const ConvolutionArgs&);  ///< of a thread
+  void (*run)(const ConvolutionArgs&, const float* packed, const kernels::ConvolutionFinish&, int64_t begin,
+              int64_t end, void* scratch) noexcept;
+};
+constexpr RowKernel kDepthwise = {
+    "depthwise convolution of channels", kernels::depthwise_weights_count, kernels::pack_depthwise_weights,
+    [](const ConvolutionArgs&) { return size_t{0}; },
+    [](const ConvolutionArgs& a, const float* packed, const kernels::ConvolutionFinish& finish, int64_t begin,
+       int64_t end, void*) noexcept { kernels::depthwise_of_channels(a, packed, finish, begin, end); }};
+constexpr RowKernel kFewChannels = {"convolution of few channels", kernels::few_channels_weights_count,
+                                    kernels::pack_few_channels_weights, kernels::few_channels_scratch_bytes,
+                                    kernels::few_channels};
+
+class RowStep final : public Step {
  public:
-  /// Without weights they come with each run, and are packed there.
-  DepthwiseStep(const ConvolutionArgs& args, const FinishOperands& finish,
-                std::shared_ptr<const kernels::DepthwiseWeights> weights)
-      : args_(args), finish_(finish),
-        bytes_(static_cast<size_t>(kernels::depthwise_weights_count(args)) * sizeof(float)),
-        weights_(std::move(weights)) {}
-  size_t scratch_bytes() const override { return weights_ ? 0 : aligned(bytes_); }
+  /// Weights that are not bound come with each run, and are packed there.
+  RowStep(const RowKernel& kernel, const LoweringContext& c, const ConvolutionArgs& args, const FinishOperands& finish)
+      : kernel_(kernel), args_(args), finish_(finish), own_(aligned(kernel.scratch_bytes(args))), threads_(c.threads),
+        bytes_(static_cast<size_t>(kernel.weights_count(args)) * sizeof(float)) {
+    if (const Tensor* bound = c.bound(1)) weights_ = c.packed.rows(*bound, args, kernel.weights_count, kernel.pack);
+  }
+  size_t scratch_bytes() const override {
+    return own_ * static_cast<size_t>(threads_) + (weights_ ? 0 : aligned(bytes_));
+  }
   bool reads_operand(size_t i) const override { return i != 1 || !weights_; }
-  std::string kernel() const override { return "depthwise convolution of channels"; }
+  std::string kernel() const override { return kernel_.name; }
   void run(const StepArgs& step) const noexcept override {
     ConvolutionArgs call = args_;
     call.x = step.in(0), call.y = step.out();
-    const float* packed = weights_ ? weights_->data() : reinterpret_cast<float*>(step.scratch);
+    std::byte* const given = step.scratch + own_ * static_cast<size_t>(threads_);
+    const float* packed = weights_ ? weights_->data() : reinterpret_cast<float*>(given);
     if (!weights_) {
       call.w = step.in(1);
-      kernels::pack_depthwise_weights(call, reinterpret_cast<float*>(step.scratch));
+      kernel_.pack(call, reinterpret_cast<float*>(given));
     }
     const int64_t rows = call.batch * (call.spatial > 1 ? call.out_dims[0] : 1);
     double work = static_cast<double>(call.batch * call.out_channels) * 0.05;
+    work *= static_cast<double>(call.in_channels / call.groups);
     for (int d = 0; d < call.spatial; ++d) work *= static_cast<double>(call.out_dims[d] * call.kernel[d]);
-    for_ranges(step, rows, 1, work, [&](int64_t begin, int64_t end, int64_t) {
-      kernels::depthwise_of_channels(call, packed, finish_.of(step), begin, end);
+    for_ranges(step, rows, 1, work, [&](int64_t begin, int64_t end, int64_t part) {
+      kernel_.run(call, packed, finish_.of(step), begin, end, step.scratch + own_ * static_cast<size_t>(part));
     });
   }
 
  private:
+  const RowKernel& kernel_;
   ConvolutionArgs args_;
   FinishOperands finish_;
+  size_t own_;
+  int threads_;
   size_t bytes_;
-  std::shared_ptr<const kernels::DepthwiseWeights> weights_;
+  std::shared_ptr<const std::vector<float>> weights_;
 };
-
-class TiledStep final : public Step {
- public:
-  TiledStep(std::unique_ptr<kernels::TiledConvolution> convolution, const FinishOperands& finish)
-      : convolution_(std::move(convolution)), finish_(finish) {}
-  size_t scratch_bytes() const override { return convolution_->scratch_bytes(); }
-  std::string kernel() const override { return "convolution by matrix tiles"; }
-  void run(const StepArgs& step) const noexcept override {
-    convolution_->run(step.in(0), step.in(1), step.out(), finish_.of(step), step.scratch, step.pool);
-  }
-
- private:
-  std::unique_ptr<kernels::TiledConvolution> convolution_;
-  FinishOperands finish_;
-};
-/// Null if the weights are not known yet, or if tiles do not suit.
-Prepared tiled_step(const LoweringContext& c, const ConvolutionArgs& a, const FinishOperands& finish) {
-  const Tensor* bound = c.bound(1);
-  if (!bound || !kernels::TiledConvolution::suits(a, 1)) return nullptr;
-  auto weights = c.packed.tiled(*bound, a, c.threads);
-  if (!weights) return nullptr;
-  return std::make_unique<TiledStep>(kernels::tiled_convolution(a, c.threads, std::move(weights)), finish);
-}
 
 /// A convolution, and then what follows it over the whole result.
 class FinishedStep final : public Step {
@@ -192,13 +206,14 @@ Prepared lower_fused_conv(const LoweringContext& c) {
   const ConvolutionArgs args = convolution_args(as_convolution(a, x.shape.size()), x, c.operands[1], y);
   const FinishOperands finish{kernel_activation(a.activation), a.has_bias ? 2 : -1,
                               a.has_residual ? 2 + a.has_bias : -1};
-  if (a.channels_last && is_pointwise(args) && is_dense(x))
+  if (a.channels_last && is_pointwise(args) && is_dense(x)) {
+    if (auto step = few_places_step(c, args, finish)) return step;
     if (auto step = pointwise_step(c, args, finish)) return step;
-  if (kernels::is_depthwise_of_channels(args)) {
-    const Tensor* bound = c.bound(1);
-    return std::make_unique<DepthwiseStep>(args, finish, bound ? c.packed.depthwise(*bound, args) : nullptr);
   }
-  if (auto step = tiled_step(c, args, finish)) return step;
+  if (kernels::is_depthwise_of_channels(args)) return std::make_unique<RowStep>(kDepthwise, c, args, finish);
+  if (a.channels_last && kernels::has_few_channels(args))
+    return std::make_unique<RowStep>(kFewChannels, c, args, finish);
+  if (auto step = tiled_convolution(c, args, 1, finish)) return step;
   if (auto step = onednn_convolution(c, args, 1, finish)) return step;
   return std::make_unique<FinishedStep>(own_convolution(args, 1, c.threads), args, a.channels_last, finish);
 }

@@ -7,7 +7,6 @@
 
 #include "backends/cpu/step.h"
 #include "kernels/convolution_tiles.h"
-#include "kernels/depthwise_channels.h"
 #include "kernels/gemm.h"
 #include "kernels/onednn_convolution.h"
 #include "passes/legalize.h"
@@ -33,16 +32,18 @@ class PackedCache {
   /// As tiles of the processor want them; null if they do not suit.
   std::shared_ptr<const kernels::TiledWeights> tiled(const Tensor& weights, const kernels::ConvolutionArgs& args,
                                                      int threads);
-  /// Channels side by side, for depthwise convolutions.
-  std::shared_ptr<const kernels::DepthwiseWeights> depthwise(const Tensor& weights,
-                                                             const kernels::ConvolutionArgs& args);
+  /// As `write` lays them, so many: for kernels that make rows of outputs.
+  using Count = int64_t (*)(const kernels::ConvolutionArgs&);
+  using Write = void (*)(const kernels::ConvolutionArgs&, float*) noexcept;
+  std::shared_ptr<const std::vector<float>> rows(const Tensor& weights, const kernels::ConvolutionArgs& args,
+                                                 Count count, Write write);
   size_t bytes() const;
   /// What was packed here of named params, to be kept; it stays where it is.
   std::map<std::string, std::span<const std::byte>, std::less<>> made() const;
 
  private:
-  template <class List, class Pack>
-  auto convolution_weights(List& list, const Tensor& weights, const kernels::ConvolutionArgs& args, Pack pack);
+  template <class List, class Make>
+  auto convolution_weights(List& list, const Tensor& weights, const kernels::ConvolutionArgs& args, Make make);
 
   struct Entry {
     const void* data;
@@ -56,7 +57,7 @@ class PackedCache {
   std::vector<Entry> entries_;
   std::vector<std::pair<const void*, std::shared_ptr<kernels::ConvolutionWeights>>> convolutions_;
   std::vector<std::pair<kernels::ConvolutionArgs, std::shared_ptr<const kernels::TiledWeights>>> tiled_;
-  std::vector<std::pair<kernels::ConvolutionArgs, std::shared_ptr<const kernels::DepthwiseWeights>>> depthwise_;
+  std::map<Write, std::vector<std::pair<kernels::ConvolutionArgs, std::shared_ptr<const std::vector<float>>>>> rows_;
 };
 
 /// An output that is left in an input's memory: whoever runs the graph passes one pointer for both.

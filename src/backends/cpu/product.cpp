@@ -48,9 +48,9 @@ std::map<std::string, std::span<const std::byte>, std::less<>> PackedCache::made
 }
 
 /// Of one list: what was packed of these weights for a convolution that reads them alike, or now is.
-template <class List, class Pack>
+template <class List, class Make>
 auto PackedCache::convolution_weights(List& list, const Tensor& weights, const kernels::ConvolutionArgs& args,
-                                      Pack pack) {
+                                      Make make) {
   kernels::ConvolutionArgs own = args;
   own.w = weights.data();
   auto same = [&](const kernels::ConvolutionArgs& a) {
@@ -61,7 +61,7 @@ auto PackedCache::convolution_weights(List& list, const Tensor& weights, const k
   std::scoped_lock lock(mutex_);
   for (const auto& [known, packed] : list)
     if (same(known)) return packed;
-  return list.emplace_back(own, pack(own)).second;
+  return list.emplace_back(own, make(own)).second;
 }
 
 std::shared_ptr<kernels::ConvolutionWeights> PackedCache::convolution(const Tensor& weights) {
@@ -77,11 +77,14 @@ std::shared_ptr<const kernels::TiledWeights> PackedCache::tiled(const Tensor& we
                              [&](const kernels::ConvolutionArgs& own) { return kernels::tiled_weights(own, threads); });
 }
 
-std::shared_ptr<const kernels::DepthwiseWeights> PackedCache::depthwise(const Tensor& weights,
-                                                                        const kernels::ConvolutionArgs& args) {
-  return convolution_weights(depthwise_, weights, args, [](const kernels::ConvolutionArgs& own) {
-    auto packed = std::make_shared<kernels::DepthwiseWeights>(kernels::depthwise_weights_count(own));
-    kernels::pack_depthwise_weights(own, packed->data());
+std::shared_ptr<const std::vector<float>> PackedCache::rows(const Tensor& weights, const kernels::ConvolutionArgs& args,
+                                                            Count count, Write write) {
+  std::unique_lock lock(mutex_);
+  auto& list = rows_[write];
+  lock.unlock();  // a map's elements stay where they are
+  return convolution_weights(list, weights, args, [&](const kernels::ConvolutionArgs& own) {
+    auto packed = std::make_shared<std::vector<float>>(count(own));
+    write(own, packed->data());
     return packed;
   });
 }
@@ -96,7 +99,8 @@ size_t PackedCache::bytes() const {
     if (packed) total += packed->bytes();
   for (const auto& [args, packed] : tiled_)
     if (packed) total += packed->bytes();
-  for (const auto& [args, packed] : depthwise_) total += packed->size() * sizeof(float);
+  for (const auto& [write, list] : rows_)
+    for (const auto& [args, packed] : list) total += packed->size() * sizeof(float);
   return total;
 }
 

@@ -1,10 +1,12 @@
 // Making and running schedules; see the header.
 #include "backends/cpu/schedule.h"
 
+#include <array>
 #include <chrono>
 #include <map>
 #include <set>
 
+#include "backends/cpu/convolution_chain.h"
 #include "backends/cpu/lowerings.h"
 #include "base/large_pages.h"
 #include "ir/leaves.h"
@@ -155,10 +157,9 @@ Schedule::Schedule(const Request& request) {
   for (const Node& node : g.nodes()) read.insert(node.operands.begin(), node.operands.end());
   for (const Output& o : g.outputs()) read.insert(o.ref);
 
-  for (size_t n = 0; n < g.nodes().size(); ++n) {
+  /// Calls f with what the lowering of a node is handed.
+  const auto with_lowering = [&](size_t n, auto f) {
     const Node& node = g.nodes()[n];
-    if (is_leaf(node) || (!plan.places[n].empty() && plan.places[n][0].is_view)) continue;
-    const Lowering& row = lowering_of(g, node);
     std::vector<View> operands, results;
     for (Ref r : node.operands) operands.push_back(view(r));
     std::vector<bool> unread;
@@ -167,18 +168,64 @@ Schedule::Schedule(const Request& request) {
       unread.push_back(!read.contains({int32_t(n), int32_t(r)}));
     }
     const std::function<const Tensor*(size_t)> bound = [&](size_t i) { return bound_tensor(node.operands[i]); };
-    LoweringContext context{node,   std::move(operands), std::move(results), request.threads, request.packed, bound,
-                            nested, std::move(unread)};
-    auto step = with_context(
+    return f(LoweringContext{node, std::move(operands), std::move(results), request.threads, request.packed, bound,
+                             nested, std::move(unread)});
+  };
+  const auto prepared = [&](const Node& node, auto make) {
+    return with_context(
         [&] { return text_of("preparing '", node.op->name, "'", node.name.empty() ? "" : " of '" + node.name + "'"); },
-        [&] { return row.how(context); });
+        make);
+  };
+  const auto add_step = [&](size_t n, std::unique_ptr<Step> step, const std::vector<Ref>& operands) {
+    const Node& node = g.nodes()[n];
     auto steps_read = [&made = *step](size_t i) { return made.reads_operand(i); };
     Entry entry{std::move(step), slots_.size(), 0, lives.size(), std::string(node.op->name), node.name};
-    for (size_t i = 0; i < node.operands.size(); ++i) add_slot(node.operands[i], !steps_read(i));
+    for (size_t i = 0; i < operands.size(); ++i) add_slot(operands[i], !steps_read(i));
     entry.first_result = slots_.size();
     for (size_t r = 0; r < node.types.size(); ++r) add_slot({int32_t(n), int32_t(r)}, false);
     lives.push_back({entry.step->scratch_bytes(), n, n});
     steps_.push_back(std::move(entry));
+  };
+
+  // Nodes that one step does stand where the last of them does: until then what they read lives, and what lies between
+  // them needs no memory.
+  std::map<size_t, std::unique_ptr<Step>> joined;
+  std::map<size_t, std::vector<Ref>> joined_operands;
+  std::set<size_t> done;
+  for (const ConvolutionChain& chain : convolution_chains(g)) {
+    const size_t last = chain.nodes.back();
+    auto step = prepared(g.nodes()[last], [&] {
+      return with_lowering(chain.nodes[0], [&](const LoweringContext& a) {
+        return with_lowering(chain.nodes[1], [&](const LoweringContext& b) {
+          if (chain.nodes.size() == 2) return lower_convolution_chain(std::array{&a, &b});
+          return with_lowering(last, [&](const LoweringContext& c) {
+            return lower_convolution_chain(std::array{&a, &b, &c});
+          });
+        });
+      });
+    });
+    if (!step) continue;
+    std::vector<Ref>& operands = joined_operands[last];
+    for (size_t n : chain.nodes) {
+      const std::vector<Ref>& all = g.nodes()[n].operands;
+      operands.insert(operands.end(), all.begin() + (n == chain.nodes[0] ? 0 : 1), all.end());
+      if (n != last) done.insert(n), lives[plan.of({int32_t(n), 0}).root].bytes = 0;
+    }
+    for (Ref r : operands) {
+      BufferLife& life = lives[plan.of(r).root];
+      life.last = std::max(life.last, last);
+    }
+    joined[last] = std::move(step);
+  }
+
+  for (size_t n = 0; n < g.nodes().size(); ++n) {
+    const Node& node = g.nodes()[n];
+    if (is_leaf(node) || (!plan.places[n].empty() && plan.places[n][0].is_view) || done.contains(n)) continue;
+    if (const auto found = joined.find(n); found != joined.end()) {
+      add_step(n, std::move(found->second), joined_operands[n]);
+      continue;
+    }
+    add_step(n, prepared(node, [&] { return with_lowering(n, lowering_of(g, node).how); }), node.operands);
   }
   for (size_t o : plan.copied_outputs) {  // outputs that are leaves, views, or twice the same value
     Ref r = g.outputs()[o].ref;
