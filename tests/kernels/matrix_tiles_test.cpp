@@ -94,11 +94,14 @@ TEST_CASE("columns that are split while products run: one block of rows and seve
       for (int64_t n : {16, 47, 48, 49, 64, 80, 97})
         for (int64_t k : {32, 33, 63, 64, 130}) {
           Product p(m, n, k);
+          // By tiles, or what k multiply-adds may round where there are none or columns are too few.
+          const bool tiles = has_matrix_tiles() && product_lanes(f32) == kTileLines && n >= 48;
+          const double bound = tiles ? 0x1p-22 : 0x1p-24 * static_cast<double>(k);
           for (int threads : {1, 2}) {
             std::fill(p.y.begin(), p.y.end(), 1e30f);
             p.run(threads, packed);
             INFO(m, " x ", k, " x ", n, ", ", threads, " threads, packed ", packed);
-            CHECK(p.worst_error() < 0x1p-22);
+            CHECK(p.worst_error() < bound);
           }
         }
 }
