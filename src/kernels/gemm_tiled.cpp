@@ -16,6 +16,8 @@ constexpr int64_t kLeftBytes = 1100 << 10;
 constexpr int64_t kMostShared = 64 << 20;  // bytes of packed columns
 // Each block of rows reads all of the packed columns.
 constexpr int64_t kRowsWorthReading = 128;
+// For fewer columns packing the rows takes longer than the product by multiply-adds.
+constexpr int64_t kFewestColumns = 48;
 constexpr int64_t kSumsBytes = kBlockRows * kTiledColumns * 4;
 // A block of columns lies in two panels at most.
 constexpr int64_t kPlainBytes = kBlockRows * 2 * PanelLayout::kVectors * kTileLines * 4;
@@ -34,7 +36,7 @@ bool TiledProduct::suits(const BlockProduct& b) {
   if (b.packed ? b.rhs.dtype == bf16 && form != TileForm::one : b.rhs.row_stride != 1 && b.rhs.col_stride != 1)
     return false;
   // Fewer rows do not pay for packing the columns; what is short along k is mostly epilogue.
-  if (b.rows < (form == TileForm::three ? cost_model().tile_rows : 16) || b.k < kTileFloats || b.layout.n < 48)
+  if (b.rows < (form == TileForm::three ? cost_model().tile_rows : 16) || b.k < kTileFloats || b.layout.n < kFewestColumns)
     return false;
   // All columns are packed at once unless all rows fit the cache: not for weights that would fill memory a second time.
   const int64_t pair_bytes = 2 * tiled_bytes(b.k, form);
