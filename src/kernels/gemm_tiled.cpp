@@ -36,7 +36,8 @@ bool TiledProduct::suits(const BlockProduct& b) {
   if (b.packed ? b.rhs.dtype == bf16 && form != TileForm::one : b.rhs.row_stride != 1 && b.rhs.col_stride != 1)
     return false;
   // Fewer rows do not pay for packing the columns; what is short along k is mostly epilogue.
-  if (b.rows < (form == TileForm::three ? cost_model().tile_rows : 16) || b.k < kTileFloats || b.layout.n < kFewestColumns)
+  if (b.rows < (form == TileForm::three ? cost_model().tile_rows : 16) || b.k < kTileFloats ||
+      b.layout.n < kFewestColumns)
     return false;
   // All columns are packed at once unless all rows fit the cache: not for weights that would fill memory a second time.
   const int64_t pair_bytes = 2 * tiled_bytes(b.k, form);
