@@ -17,10 +17,11 @@ constexpr int64_t kLeftBytes = 1100 << 10;
 constexpr int64_t kLeftBytesOfSplitting = 1200 << 10;
 // Columns that are packed before they are multiplied want so many rows.
 constexpr int64_t kRowsWorthPacking = 64;
-constexpr int64_t kColumnsWorthPacking = 48;
 constexpr int64_t kMostShared = 64 << 20;  // bytes of packed columns
 // Each block of rows reads all of the packed columns.
 constexpr int64_t kRowsWorthReading = 128;
+// For fewer columns packing the rows takes longer than the product by multiply-adds.
+constexpr int64_t kFewestColumns = 48;
 constexpr int64_t kSumsBytes = kBlockRows * kTiledColumns * 4;
 // A block of columns lies in two panels at most.
 constexpr int64_t kPlainBytes = kBlockRows * 2 * PanelLayout::kVectors * kTileLines * 4;
@@ -47,8 +48,8 @@ bool TiledProduct::suits(const BlockProduct& b) {
     least_rows = cost_model().tile_rows;
     if (!splits_columns(b, form)) least_rows = std::max(least_rows, kRowsWorthPacking);
   }
-  // What is short along k is mostly epilogue, and rows are packed for all columns that there are.
-  if (b.rows < least_rows || b.k < kTileFloats || b.layout.n < kColumnsWorthPacking) return false;
+  // What is short along k is mostly epilogue.
+  if (b.rows < least_rows || b.k < kTileFloats || b.layout.n < kFewestColumns) return false;
   // All columns are packed at once unless all rows fit the cache: not for weights that would fill memory a second time.
   const int64_t pair_bytes = 2 * tiled_bytes(b.k, form);
   return divided_up(b.rows, kBlockRows) <= std::max<int64_t>(1, kLeftBytes / pair_bytes) ||
