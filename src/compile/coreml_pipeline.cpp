@@ -1,7 +1,9 @@
-// Two rounds where they are needed: the first leaves ops that have a rule, of complex numbers or of many dims, as they
-// are, and parts without elements; the second makes what is left of those legal.
+// What combines by a function of one's own is spelled out first. Two rounds where they are needed: the first leaves ops
+// that have a rule, of complex numbers or of many dims, as they are, and parts without elements; the second makes what
+// is left of those legal.
 #include "compile/coreml_pipeline.h"
 
+#include "compile/spell_out_combiners.h"
 #include "passes/collapse_rank.h"
 #include "passes/split_complex.h"
 #include "passes/subgraphs.h"
@@ -74,7 +76,7 @@ bool is_to_be_split(const Graph& g) {
 Pipelined coreml_pipeline(const Graph& g, const coreml::Options& options, std::vector<std::string>* notes) {
   coreml::Options first = options;
   first.before_split = true;
-  Pipelined legal = run_pipeline(g, *coreml::make_backend(first), {});
+  Pipelined legal = run_pipeline(spell_out_combiners(g), *coreml::make_backend(first), {});
   if (legal.report.count(Verdict::missing)) return legal;
   Found found = found_in(legal.graph);
   if (!found.complex && !found.wide && !found.empty) return legal;
