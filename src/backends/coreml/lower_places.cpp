@@ -65,7 +65,12 @@ Valid valid_places(Lowering& l, const PlaceForm& form, size_t operand) {
   for (int64_t k = 0; k < (vectors ? form.entries : 1); ++k)
     extents.push_back(x.dims[static_cast<size_t>(form.axis + k)]);
   Var at = l.operand(operand);
-  if (lie_within(l.tensor(operand), extents)) return {at, std::nullopt};
+  if (const Tensor* indices = l.tensor(operand); lie_within(indices, extents)) {
+    // Rows are named by a line of numbers.
+    Tensor line = carried_constant(*indices);
+    if (form.kind == PlaceForm::Kind::rows) line = line.reshaped({static_cast<int64_t>(line.element_count())});
+    return {e.constant(line), std::nullopt};
+  }
   Shape limits = e.extents(extents), last;
   for (int64_t n : limits) last.push_back(e.difference(n, 1));
   Var end = e.sizes(last);
