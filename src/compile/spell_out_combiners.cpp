@@ -1,6 +1,7 @@
 // See the header.
 #include "compile/spell_out_combiners.h"
 
+#include "ir/rewrite.h"
 #include "ops/index_rules.h"
 #include "ops/window_geometry.h"
 #include "passes/subgraphs.h"

@@ -113,6 +113,14 @@ TEST_CASE("what ML Programs have as one operation is one operation") {
        [](Graph& g) {
          return interpolate(x_of(g, {1, 2, 3, 4}), {5, 3});
        }},
+      {"resize_bilinear", 5,
+       [](Graph& g) {
+         return resize_linear(x_of(g, {1, 2, 3, 4}), {5, 3});
+       }},
+      {"resize_bilinear", 5,
+       [](Graph& g) {
+         return resize_linear(x_of(g, {2, 3, 4}), {6, 8}, ResizeGrid::align_corners);
+       }},
       {"reduce_l2_norm", 5,
        [](Graph& g) {
          return norm(x_of(g, {3, 4}), NormKind::l2, {1});

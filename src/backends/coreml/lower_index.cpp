@@ -13,6 +13,10 @@ std::optional<std::string> can_scatter(const Question& q) {
     return "ML Programs have no update by a function of one's own";
   return std::nullopt;
 }
+std::optional<std::string> has_dims(const Question& q) {
+  if (q.operands[0].rank() == 0) return "a scalar is put in whole";
+  return std::nullopt;
+}
 std::optional<std::string> has_order(const Question& q) {
   if (q.operands[0].dtype == boolean) return "ML Programs sort numbers only";
   if (q.operands[0].rank() == 0) return "a scalar is in order";
@@ -189,6 +193,13 @@ Lowered lower_dynamic_slice(Lowering& l) {
   Shape sizes = e.extents(l.attrs<DynamicSliceAttrs>().sizes);
   Var starts = starts_within(l, 1, x.shape, sizes);
   return {e.emit("slice_by_size", {{"x", x}, {"begin", starts}, {"size", e.sizes(sizes)}}, x.dtype, sizes)};
+}
+
+Lowered lower_slice_update(Lowering& l) {
+  Emitter& e = l.e;
+  Var x = l.operand(0), update = l.operand(1);
+  Var begin = starts_within(l, 2, x.shape, update.shape), end = e.add(begin, e.sizes(update.shape));
+  return {e.emit("slice_update", {{"x", x}, {"update", update}, {"begin", begin}, {"end", end}}, x.dtype, x.shape)};
 }
 
 Lowered lower_dynamic_update_slice(Lowering& l) {

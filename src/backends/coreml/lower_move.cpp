@@ -15,6 +15,10 @@ std::optional<std::string> can_resize(const Question& q) {
     return "the operation resizes two dims, and one of them is no number";
   return is_float(q);
 }
+std::optional<std::string> is_image(const Question& q) {
+  if (q.node.attrs.as<ResizeLinearAttrs>().size.size() > 2) return "the operation resizes the last two dims";
+  return is_float(q);
+}
 std::optional<std::string> can_mirror(const Question& q) {
   const auto& a = q.node.attrs.as<PadModeAttrs>();
   const Type& x = q.operands[0];
@@ -90,6 +94,28 @@ Lowered lower_interpolate(Lowering& l) {
                           {"target_size_height", e.integer(to[rank - 2])},
                           {"target_size_width", e.integer(to[rank - 1])}},
                          x.dtype, to);
+  return {e.reshape(y, l.shape())};
+}
+
+Lowered lower_resize_linear(Lowering& l) {
+  Emitter& e = l.e;
+  const auto& a = l.attrs<ResizeLinearAttrs>();
+  constexpr std::string_view kModes[] = {"UNALIGN_CORNERS", "DEFAULT", "STRICT_ALIGN_CORNERS", "ALIGN_CORNERS",
+                                         "OFFSET_CORNERS"};
+  Var x = l.operand(0);
+  Shape from = x.shape, to = l.shape();
+  // A line is an image of height 1, which every grid leaves as it is; what stands before it is joined.
+  if (a.size.size() == 1) {
+    int64_t before = e.count(Shape(from.begin(), from.end() - 1));
+    from = {before, 1, from.back()}, to = {before, 1, to.back()};
+  }
+  while (from.size() < 3) from.insert(from.begin(), 1), to.insert(to.begin(), 1);
+  Var y = e.emit("resize_bilinear",
+                 {{"x", e.reshape(x, from)},
+                  {"target_size_height", e.integer(to[to.size() - 2])},
+                  {"target_size_width", e.integer(to.back())},
+                  {"sampling_mode", e.text(kModes[static_cast<size_t>(a.grid)])}},
+                 x.dtype, to);
   return {e.reshape(y, l.shape())};
 }
 

@@ -137,6 +137,8 @@ std::optional<Var> scattered(Lowering& l, const Places& p, const Var& data, cons
     sizes[static_cast<size_t>(inner[w])] = l.types[2].dims[static_cast<size_t>(p.window[w])];
   auto form = form_of(p, x, l.types[1], l.types[2], sizes);
   if (!form || form->batch > 0) return std::nullopt;
+  // Apple's loader wants equal extents there, and takes no two open ones for equal.
+  if (form->kind == PlaceForm::Kind::along_axis && is_open(data.shape)) return std::nullopt;
   Valid places = valid_places(l, *form, 1);
   Var at = places.at, target = data, updates = given;
   auto axis = static_cast<size_t>(form->axis);
