@@ -191,7 +191,7 @@ OpDef define_resize_linear() {
       .infer =
           [](Types in, const ResizeLinearAttrs& a) {
             Type t = in[0];
-            require_kind(t, kReal | kComplex);
+            require_kind(t, kReal);
             if (a.size.empty() || a.size.size() > t.rank())
               fail(ErrorCode::invalid_argument, "size must name 1 to ", t.rank(), " extents for the last dims of ",
                    in[0], ", got ", a.size.size());
