@@ -157,6 +157,16 @@ TEST_CASE("what ML Programs have as one operation is one operation") {
          Value y = g.input("y", {f32, {5, 4, 6}});
          return transpose(dot_general(x_of(g, {3, 4, 5}), y, a), {1, 0, 2});
        }},
+      {"scaled_dot_product_attention", 8,
+       [](Graph& g) {
+         Value k = g.input("k", {f32, {1, 2, 5, 8}}), v = g.input("v", {f32, {1, 2, 5, 8}});
+         return attention(x_of(g, {1, 2, 3, 8}), k, v, {.heads = 2, .causal = true, .window = 1});
+       }},
+      {"slice_update", 8,
+       [](Graph& g) {
+         return dynamic_update_slice(x_of(g, {5, 4}), g.input("u", {f32, {2, 4}}),
+                                     {g.constant(Tensor::of<int32_t>({2}, std::vector<int32_t>{1, 0}))});
+       }},
       {"quantize dequantize", 7,
        [](Graph& g) {
          Value scale = g.constant(full(f32, {4}, 0.1)), zero = g.constant(full(u8, {4}, 3));

@@ -3,6 +3,7 @@
 // slice.
 #include "backends/coreml/lower_places.h"
 #include "ops/index_rules.h"
+#include "rlx/element.h"
 #include "rlx/ops.h"
 
 namespace rlx::coreml {
@@ -171,9 +172,26 @@ Lowered lower_scatter(Lowering& l) {
 
 namespace {
 
+/// The starts of a dynamic slice where they and all extents are numbers, moved so that the slice lies within x.
+std::optional<Shape> known_starts(Lowering& l, size_t first, const Shape& x, const Shape& sizes) {
+  if (is_open(x) || is_open(sizes)) return std::nullopt;
+  Shape starts;
+  for (size_t i = first; i < l.types.size(); ++i) {
+    const Tensor* t = l.tensor(i);
+    if (!t) return std::nullopt;
+    for (size_t k = 0; k < t->element_count(); ++k) {
+      const size_t d = starts.size();
+      const double last = static_cast<double>(x.at(d) - sizes.at(d));
+      starts.push_back(static_cast<int64_t>(std::clamp(load_number(*t, k), 0.0, last)));
+    }
+  }
+  return starts;
+}
+
 /// The starts of a dynamic slice as one vector, moved so that the slice lies within x.
 Var starts_within(Lowering& l, size_t first, const Shape& x, const Shape& sizes) {
   Emitter& e = l.e;
+  if (auto known = known_starts(l, first, x, sizes)) return e.integers(*known);
   std::vector<Var> parts;
   if (l.types.size() == first + 1 && l.types[first].rank() == 1) parts.push_back(l.operand(first));
   else
@@ -198,7 +216,13 @@ Lowered lower_dynamic_slice(Lowering& l) {
 Lowered lower_slice_update(Lowering& l) {
   Emitter& e = l.e;
   Var x = l.operand(0), update = l.operand(1);
-  Var begin = starts_within(l, 2, x.shape, update.shape), end = e.add(begin, e.sizes(update.shape));
+  Var begin = starts_within(l, 2, x.shape, update.shape), end;
+  if (auto known = known_starts(l, 2, x.shape, update.shape)) {
+    for (size_t d = 0; d < known->size(); ++d) (*known)[d] += update.shape[d];
+    end = e.integers(*known);
+  } else {
+    end = e.add(begin, e.sizes(update.shape));
+  }
   return {e.emit("slice_update", {{"x", x}, {"update", update}, {"begin", begin}, {"end", end}}, x.dtype, x.shape)};
 }
 
