@@ -1,9 +1,12 @@
-// Two rounds where they are needed: the first leaves ops that have a rule, of complex numbers or of many dims, as they
-// are, and parts without elements; the second makes what is left of those legal.
+// What combines by a function of one's own is spelled out first. Two rounds where they are needed: the first leaves ops
+// that have a rule, of complex numbers or of many dims, as they are, and parts without elements; the second makes what
+// is left of those legal.
 #include "compile/coreml_pipeline.h"
 
+#include "compile/spell_out_combiners.h"
 #include "passes/collapse_rank.h"
 #include "passes/split_complex.h"
+#include "passes/split_words.h"
 #include "passes/subgraphs.h"
 #include "rlx/ops/shape.h"
 
@@ -27,7 +30,7 @@ Graph without_empty_parts(const Graph& g) {
 }
 
 struct Found {
-  bool complex = false, wide = false, empty = false;
+  bool complex = false, wide = false, empty = false, words = false;
 };
 void look(const Graph& g, Found& found) {
   for (const Node& node : g.nodes()) {
@@ -40,9 +43,21 @@ void look(const Graph& g, Found& found) {
   }
 }
 
-Found found_in(const Graph& g) {
+bool has_double_words(const Graph& g) {
+  bool found = false;
+  for (const Node& node : g.nodes()) {
+    for (const Type& t : node.types) found |= t.dtype == i64 || t.dtype == u64;
+    if (!node.attrs.empty())
+      with_subgraphs(node.attrs, [&](const Graph& body) { return found |= has_double_words(body), body; });
+  }
+  return found;
+}
+
+/// Where the caller lets integers be narrowed, only those are kept whole whose high halves are read.
+Found found_in(const Graph& g, bool narrow) {
   Found found;
   look(g, found);
+  found.words = narrow ? reads_high_words(g) : has_double_words(g);
   return found;
 }
 
@@ -67,18 +82,19 @@ void note_signature(const Graph& before, const Graph& after, std::vector<std::st
 }  // namespace
 
 bool is_to_be_split(const Graph& g) {
-  Found found = found_in(g);
-  return found.complex || found.wide || found.empty;
+  Found found = found_in(g, false);
+  return found.complex || found.wide || found.empty || found.words;
 }
 
 Pipelined coreml_pipeline(const Graph& g, const coreml::Options& options, std::vector<std::string>* notes) {
   coreml::Options first = options;
   first.before_split = true;
-  Pipelined legal = run_pipeline(g, *coreml::make_backend(first), {});
+  Pipelined legal = run_pipeline(spell_out_combiners(g), *coreml::make_backend(first), {});
   if (legal.report.count(Verdict::missing)) return legal;
-  Found found = found_in(legal.graph);
-  if (!found.complex && !found.wide && !found.empty) return legal;
+  Found found = found_in(legal.graph, options.narrow);
+  if (!found.complex && !found.wide && !found.empty && !found.words) return legal;
   Graph plain = std::move(legal.graph);
+  if (found.words) plain = split_words(plain, !options.narrow);
   if (found.empty) plain = without_empty_parts(plain);
   if (found.complex) plain = split_complex(plain);
   if (found.wide) plain = collapse_rank(plain, coreml::kMostDims);

@@ -1,8 +1,13 @@
 // Resizing and unfolding, dim by dim.
 #include "rlx/ops/image.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "ops/elementwise_rules.h"
+#include "ops/resize_grid.h"
 #include "ops/window_rules.h"
+#include "rlx/element.h"
 #include "rlx/ops/take.h"
 
 namespace rlx {
@@ -66,6 +71,10 @@ Type im2col_type(const Type& x, const Im2colAttrs& a) {
 
 }  // namespace
 
+Value resize_linear(Value x, Dims size, ResizeGrid grid) {
+  return emit(op::resize_linear, {x}, ResizeLinearAttrs{std::move(size), grid});
+}
+
 OpDef define_resize_nearest2x() {
   return define<>({
       .name = "resize_nearest2x",
@@ -128,6 +137,95 @@ OpDef define_interpolate() {
                   {.dims = {{1, 1, 2, 3, 4}}, .attrs = InterpolateAttrs{{3, 3, 1}}},
                   {.dims = {{1, 4}}, .attrs = InterpolateAttrs{{3, 0}}},
                   {.dims = {{3}}, .attrs = InterpolateAttrs{{0}}}},
+  });
+}
+
+std::vector<double> grid_places(ResizeGrid grid, int64_t in, int64_t out) {
+  std::vector<double> places;
+  const auto e = static_cast<double>(in), n = static_cast<double>(out);
+  for (int64_t i = 0; i < out; ++i) {
+    const auto k = static_cast<double>(i);
+    double at = 0;
+    switch (grid) {
+      case ResizeGrid::half_pixel: at = (k + 0.5) * e / n - 0.5; break;
+      case ResizeGrid::asymmetric: at = k * e / n; break;
+      case ResizeGrid::align_corners: at = out == 1 ? 0 : k * (e - 1) / (n - 1); break;
+      case ResizeGrid::align_ends: at = out == 1 ? (e - 1) / 2 : k * (e - 1) / (n - 1); break;
+      case ResizeGrid::half_pixel_corners: at = (k + 0.5) * std::max(1.0, e - 1) / n; break;
+    }
+    places.push_back(std::clamp(at, 0.0, std::max(0.0, e - 1)));
+  }
+  return places;
+}
+
+namespace {
+/// Reads between the places of an axis.
+Value between(Value x, int64_t axis, const std::vector<double>& at) {
+  const auto n = static_cast<int64_t>(at.size()), last = x.dim(axis).value() - 1;
+  Tensor low(i32, {n}), high(i32, {n});
+  Shape along(x.dims().size(), 1);
+  along[static_cast<size_t>(axis)] = n;
+  Tensor weight(x.dtype(), along);
+  for (size_t i = 0; i < at.size(); ++i) {
+    const auto from = static_cast<int64_t>(std::floor(at[i]));
+    store<int64_t>(low, i, from);
+    store<int64_t>(high, i, std::min(from + 1, last));
+    store<double>(weight, i, at[i] - static_cast<double>(from));
+  }
+  Graph& g = x.graph();
+  Value a = take(x, g.constant(low), axis, OutOfRange::clip), b = take(x, g.constant(high), axis, OutOfRange::clip);
+  return a + (b - a) * g.constant(weight);
+}
+}  // namespace
+
+OpDef define_resize_linear() {
+  return define<ResizeLinearAttrs>({
+      .name = "resize_linear",
+      .doc =
+          "the last dims resized to `size`, each in turn: what is read between two places is their mean, weighted by "
+          "how near they are. Of n places over an extent e, place k is read at: half_pixel (k + 1/2) e / n - 1/2; "
+          "asymmetric k e / n; align_corners k (e - 1) / (n - 1), 0 if n is 1; align_ends the same, (e - 1) / 2 if n "
+          "is 1; half_pixel_corners (k + 1/2) max(e - 1, 1) / n; and within the extent",
+      .source = "torch.nn.functional.interpolate; MIL resize_bilinear, whose five sampling modes the grids are",
+      .operands = {"x"},
+      .infer =
+          [](Types in, const ResizeLinearAttrs& a) {
+            Type t = in[0];
+            require_kind(t, kReal);
+            if (a.size.empty() || a.size.size() > t.rank())
+              fail(ErrorCode::invalid_argument, "size must name 1 to ", t.rank(), " extents for the last dims of ",
+                   in[0], ", got ", a.size.size());
+            for (size_t i = 0; i < a.size.size(); ++i) {
+              Dim& d = t.dims[t.rank() - a.size.size() + i];
+              for (const Dim& each : {d, a.size[i]})
+                if (!each.is_static())
+                  fail(ErrorCode::unsupported, "the weights between places are those of numbers, and ", in[0],
+                       " resized to ", a.size[i], " has a symbol there; give it a number");
+              if (a.size[i].value() < 0 || (d == Dim(0) && a.size[i] != Dim(0)))
+                fail(ErrorCode::shape_mismatch, "an extent of ", d, " of ", in[0], " cannot be resized to ", a.size[i]);
+              d = a.size[i];
+            }
+            return t;
+          },
+      .decompose =
+          [](Values in, const ResizeLinearAttrs& a) {
+            Value y = in[0];
+            for (size_t i = 0; i < a.size.size(); ++i) {
+              int64_t axis = y.rank() - static_cast<int64_t>(a.size.size() - i), out = a.size[i].value();
+              Dim extent = y.dim(axis);
+              y = extent == Dim(0) ? y : between(y, axis, grid_places(a.grid, extent.value(), out));
+            }
+            return y;
+          },
+      .batch = [](Values in, const ResizeLinearAttrs& a) { return resize_linear(in[0], a.size, a.grid); },
+      .samples = {{.dims = {{1, 2, 5}}, .attrs = ResizeLinearAttrs{{7}}},
+                  {.dims = {{1, 2, 3, 4}}, .attrs = ResizeLinearAttrs{{6, 3}, ResizeGrid::align_corners}},
+                  {.dims = {{1, 1, 2, 3, 4}}, .attrs = ResizeLinearAttrs{{3, 3, 1}, ResizeGrid::align_ends}},
+                  {.dims = {{2, 3}}, .attrs = ResizeLinearAttrs{{5, 4}, ResizeGrid::asymmetric}},
+                  {.dims = {{2, 3, 4}},
+                   .dtypes = {bf16},
+                   .attrs = ResizeLinearAttrs{{5, 7}, ResizeGrid::half_pixel_corners}},
+                  {.dims = {{1, 4}}, .attrs = ResizeLinearAttrs{{3, 0}}}},
   });
 }
 

@@ -25,13 +25,13 @@ __all__ = ["abs", "neg", "sign", "floor", "ceil", "round_nearest_even", "round_n
            "gated_residual", "attention", "rope", "axial_rope2d", "take", "take_along_axis", "gather_nd", "scatter_add_rows",
            "scatter_nd", "scatter_elements", "kv_append", "narrow", "strided_slice", "expand", "stack", "split", "tile", "roll",
            "pad_mode", "trilu", "diag", "diagonal", "conv", "conv_transpose", "pool", "resize_nearest2x", "interpolate",
-           "im2col", "softmax_cross_entropy_with_logits", "softmax_cross_entropy", "nll", "cross_entropy", "smooth_labels",
-           "mse", "binary_cross_entropy_with_logits", "huber", "kl_divergence", "relu_backward", "activation_backward",
-           "conv_backward_input", "conv_backward_weight", "max_pool_backward", "softmax_cross_entropy_backward",
-           "attention_backward", "rope_backward", "layer_norm_backward", "rms_norm_backward", "group_norm_backward",
-           "batch_norm_inference_backward", "ada_layer_norm_backward", "gated_residual_backward", "elementwise_region", "glu",
-           "fused_swiglu", "fused_conv", "fused_attention_block", "fused_transformer_layer", "transform_region",
-           "batch_elementwise_region", "lstm", "gru", "rnn", "selective_scan", "mamba2", "gated_delta_net",
+           "resize_linear", "im2col", "softmax_cross_entropy_with_logits", "softmax_cross_entropy", "nll", "cross_entropy",
+           "smooth_labels", "mse", "binary_cross_entropy_with_logits", "huber", "kl_divergence", "relu_backward",
+           "activation_backward", "conv_backward_input", "conv_backward_weight", "max_pool_backward",
+           "softmax_cross_entropy_backward", "attention_backward", "rope_backward", "layer_norm_backward", "rms_norm_backward",
+           "group_norm_backward", "batch_norm_inference_backward", "ada_layer_norm_backward", "gated_residual_backward",
+           "elementwise_region", "glu", "fused_swiglu", "fused_conv", "fused_attention_block", "fused_transformer_layer",
+           "transform_region", "batch_elementwise_region", "lstm", "gru", "rnn", "selective_scan", "mamba2", "gated_delta_net",
            "gated_delta_net_backward", "sort", "top_k", "sort_values", "argsort", "if_else", "call", "remat", "custom_fn",
            "optimization_barrier", "while_loop", "scan", "checkpointed_scan", "quantize", "dequantize", "dequantize_blocks",
            "dequantize_blockwise", "dequant_matmul", "dequant_grouped_matmul", "dequant_moe_weights", "qmatmul", "qconv2d",
@@ -1710,6 +1710,22 @@ def interpolate(x, *, size=()):
 
     Attributes: size (list of dim; ())."""
     return emit_op("interpolate", [x], [("size", size, "list of dim")])
+
+
+def resize_linear(x, *, size=(), grid="half_pixel"):
+    """The last dims resized to `size`, each in turn: what is read between two places is their mean, weighted by how
+    near they are. Of n places over an extent e, place k is read at: half_pixel (k + 1/2) e / n - 1/2; asymmetric
+    k e / n; align_corners k (e - 1) / (n - 1), 0 if n is 1; align_ends the same, (e - 1) / 2 if n is 1;
+    half_pixel_corners (k + 1/2) max(e - 1, 1) / n; and within the extent.
+
+    Source: torch.nn.functional.interpolate; MIL resize_bilinear, whose five sampling modes the grids are
+
+    Attributes: size (list of dim; ()), grid (half_pixel | asymmetric | align_corners | align_ends |
+    half_pixel_corners; "half_pixel")."""
+    return emit_op("resize_linear", [x], [
+        ("size", size, "list of dim"),
+        ("grid", grid, "half_pixel|asymmetric|align_corners|align_ends|half_pixel_corners"),
+    ])
 
 
 def im2col(x, *, kernel_size=(), stride=(), padding=(), dilation=()):

@@ -174,6 +174,10 @@ def images(f):
                                  ("volume", (1, 2, 3, 4, 5), [5, 2, 7])):
             f.add_derivative(f"d_interpolate_{name}{tag}", "interpolate", [normal("dinterpolate" + name, dims, dtype)], by_torch,
                              lambda v: F.interpolate(v, size=size, mode="nearest"), "torch autograd of interpolate, nearest", size=size)
+        for name, dims, size, align in (("up", (2, 3, 4, 5), [9, 7], False), ("corners", (2, 3, 8, 9), [3, 4], True)):
+            f.add_derivative(f"d_resize_linear_{name}{tag}", "resize_linear", [normal("dresize_linear" + name, dims, dtype)], by_torch,
+                             lambda v: F.interpolate(v, size=size, mode="bilinear", align_corners=align), "torch autograd of interpolate, bilinear", size=size,
+                             grid="align_corners" if align else "half_pixel")
         for name, dims, kernel, stride, padding, dilation in (("plain", (2, 3, 4, 5), [2, 3], [1, 1], [0, 0], [1, 1]),
                                                               ("all", (2, 3, 5, 6), [2, 3], [1, 2], [1, 0], [2, 1])):
             f.add_derivative(f"d_im2col_{name}{tag}", "im2col", [normal("dcolumns" + name, dims, dtype)], by_torch,

@@ -124,6 +124,13 @@ def images(f):
     for name, dims, size in (("up", (2, 3, 4, 5), [9, 7]), ("down", (2, 3, 8, 9), [3, 4]), ("one_dim", (2, 3, 7), [11]), ("volume", (1, 2, 3, 4, 5), [5, 2, 7])):
         x = normal("interpolate" + name, dims)
         f.add(f"interpolate_{name}", "interpolate", [x], [F.interpolate(t(x), size=size, mode="nearest").numpy()], "torch interpolate, nearest", size=size)
+    for name, dims, size, align in (("up", (2, 3, 4, 5), [9, 7], False), ("down", (2, 3, 8, 9), [3, 4], False), ("corners", (2, 3, 4, 5), [9, 7], True),
+                                    ("to_one", (1, 2, 4, 5), [1, 3], True), ("one_dim", (2, 3, 7), [11], False), ("volume", (1, 2, 3, 4, 5), [5, 2, 7], True)):
+        mode = {1: "linear", 2: "bilinear", 3: "trilinear"}[len(size)]
+        for dtype in (f32, f64):
+            x = normal("resize_linear" + name, dims, dtype)
+            f.add(f"resize_linear_{name}" + ("_f64" if dtype is f64 else ""), "resize_linear", [x], [F.interpolate(t(x), size=size, mode=mode, align_corners=align).numpy()],
+                  f"torch interpolate, {mode}", size=size, grid="align_corners" if align else "half_pixel")
     x = normal("columns", (2, 3, 5, 6))
     columns = F.unfold(t(x), (2, 3), dilation=(2, 1), padding=(1, 0), stride=(1, 2)).numpy()
     f.add("im2col", "im2col", [x], [columns.transpose(0, 2, 1).reshape(-1, 18).copy()], "torch unfold", kernel_size=[2, 3], stride=[1, 2], padding=[1, 0],

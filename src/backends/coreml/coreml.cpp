@@ -6,6 +6,7 @@
 #include "ir/leaves.h"
 #include "passes/collapse_rank.h"
 #include "passes/split_complex.h"
+#include "passes/split_words.h"
 #include "rlx/fields.h"
 #include "rlx/ops.h"
 
@@ -25,12 +26,14 @@ std::optional<std::string> refusal_of(const Question& q, const Options& options)
     return std::nullopt;
   }
   if (options.before_split) {
-    bool any_complex = false, any_wide = false, any_empty = false;
+    bool any_complex = false, any_wide = false, any_empty = false, any_words = false;
     for (const auto& list : {std::span<const Type>(q.operands), std::span<const Type>(q.node.types)})
       for (Type t : list) {
         any_complex |= is_complex(t.dtype);
         any_wide |= is_wide(t, kMostDims);
         t.dtype = real_part(t.dtype);
+        // Taken apart into words: where they are not narrowed, or where half of one does not answer.
+        if (t.dtype == i64 || t.dtype == u64) any_words = true, t.dtype = i32;
         t.dims.resize(std::min(t.dims.size(), kMostDims));
         // What has no elements may be joined to what has: nothing is left of it then.
         bool empty = std::find(t.dims.begin(), t.dims.end(), Dim(0)) != t.dims.end();
@@ -42,6 +45,13 @@ std::optional<std::string> refusal_of(const Question& q, const Options& options)
       if (auto why = cannot_split_complex(q)) return why;
     if (any_wide)
       if (auto why = cannot_collapse(q)) return why;
+    if (any_words && !any_complex && !any_wide && !any_empty) {
+      std::string why;
+      if (options.narrow && find_row(q, options, &why)) return std::nullopt;
+      auto no_rule = cannot_split_words(q);
+      if (!no_rule) return std::nullopt;
+      if (options.narrow) return why;
+    }
     // Only primitives are written in parts; what others are made of may be complex or wide itself.
     if (any_empty && !q.node.op->is_primitive()) return "parts of it have no elements, and Core ML no such tensors";
     if (any_complex || any_wide || any_empty) return std::nullopt;

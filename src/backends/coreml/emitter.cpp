@@ -39,7 +39,23 @@ void Emitter::begin_block(std::vector<Var> inputs) {
 mil::Block Emitter::end_block(const std::vector<Var>& outputs) {
   mil::Block block = std::move(scopes_.back().block);
   scopes_.pop_back();
-  for (const Var& out : outputs) block.outputs.push_back(out.name);
+  for (const Var& out : outputs) {
+    ++uses_[out.name];
+    block.outputs.push_back(out.name);
+  }
+  // Without what nothing reads: from the end on, so that what it alone read goes too.
+  auto unread = [&](const mil::Operation& op) {
+    if (op.outputs.empty() || !op.blocks.empty()) return false;
+    for (const mil::NamedType& out : op.outputs)
+      if (uses_[out.name] > 0) return false;
+    for (const auto& [name, bindings] : op.inputs)
+      for (const mil::Binding& b : bindings)
+        if (const auto* read = std::get_if<std::string>(&b)) --uses_[*read];
+    return true;
+  };
+  std::vector<mil::Operation>& all = block.operations;
+  auto kept = std::remove_if(all.rbegin(), all.rend(), unread);
+  all.erase(all.begin(), kept.base());
   return block;
 }
 
@@ -216,7 +232,7 @@ std::vector<Var> Emitter::emit_many(std::string_view type, const Arguments& argu
   op.type = type;
   for (const Argument& argument : arguments) {
     mil::Argument& bindings = op.inputs[std::string(argument.name)];
-    for (const Var& v : argument.values) bindings.emplace_back(v.name);
+    for (const Var& v : argument.values) bindings.emplace_back(v.name), ++uses_[v.name];
   }
   for (Var& result : results) {
     if (result.name.empty()) result.name = fresh(type);
@@ -236,7 +252,7 @@ void Emitter::emit_effect(std::string_view type, const Arguments& arguments) {
   mil::Operation op;
   op.type = type;
   for (const Argument& argument : arguments)
-    for (const Var& v : argument.values) op.inputs[std::string(argument.name)].emplace_back(v.name);
+    for (const Var& v : argument.values) op.inputs[std::string(argument.name)].emplace_back(v.name), ++uses_[v.name];
   op.attributes.emplace("name", mil::Value::of(fresh(type)));
   scopes_.back().block.operations.push_back(std::move(op));
 }
@@ -257,6 +273,7 @@ void Emitter::classify(const Var& probabilities, const std::vector<std::string>&
   mil::Operation op;
   op.type = "classify";
   op.inputs["probabilities"].emplace_back(probabilities.name);
+  ++uses_[probabilities.name];
   op.inputs["classes"].emplace_back(std::move(list));
   op.outputs = {{label_name, text}, {probabilities_name, dictionary}};
   op.attributes.emplace("name", mil::Value::of(label_name));
@@ -269,7 +286,7 @@ Var Emitter::emit_literals(std::string_view type, const Literals& literals, DTyp
   op.type = type;
   for (const auto& [name, tensor] : literals) op.inputs[std::string(name)].emplace_back(mil::Value::of(tensor));
   for (const Argument& argument : others)
-    for (const Var& v : argument.values) op.inputs[std::string(argument.name)].emplace_back(v.name);
+    for (const Var& v : argument.values) op.inputs[std::string(argument.name)].emplace_back(v.name), ++uses_[v.name];
   Var result{fresh(type), dtype, std::move(shape)};
   op.outputs.push_back({result.name, type_of(result)});
   op.attributes.emplace("name", mil::Value::of(result.name));
@@ -313,8 +330,16 @@ Var Emitter::clamp(const Var& x, double low, double high) {
 }
 Var Emitter::cast(const Var& x, DType dtype) {
   if (x.dtype == dtype) return x;
-  std::string_view name = dtype == f16 ? "fp16" : dtype == f32 ? "fp32" : dtype == i32 ? "int32" : "bool";
-  return emit("cast", {{"x", x}, {"dtype", text(name)}}, dtype, x.shape);
+  if (auto found = widened_.find(x.name); found != widened_.end() && found->second.dtype == dtype) return found->second;
+  std::string_view name = dtype == f16   ? "fp16"
+                          : dtype == f32 ? "fp32"
+                          : dtype == i32 ? "int32"
+                          : dtype == i8  ? "int8"
+                          : dtype == u8  ? "uint8"
+                                         : "bool";
+  Var to = emit("cast", {{"x", x}, {"dtype", text(name)}}, dtype, x.shape);
+  if (dtype == i32 && (x.dtype == i8 || x.dtype == u8)) widened_.emplace(to.name, x);
+  return to;
 }
 Var Emitter::log(const Var& x) { return emit("log", {{"x", x}, {"epsilon", number(x.dtype, 0)}}, x.dtype, x.shape); }
 
@@ -337,7 +362,15 @@ Var Emitter::transpose(const Var& x, const Axes& permutation) {
     shape.push_back(x.shape[static_cast<size_t>(permutation[d])]);
   }
   if (identity) return x;
-  return emit("transpose", {{"x", x}, {"perm", integers(permutation)}}, x.dtype, std::move(shape));
+  if (auto found = transposed_.find(x.name); found != transposed_.end()) {
+    const auto& [from, first] = found->second;
+    Axes both;
+    for (int64_t d : permutation) both.push_back(first[static_cast<size_t>(d)]);
+    return transpose(from, both);
+  }
+  Var to = emit("transpose", {{"x", x}, {"perm", integers(permutation)}}, x.dtype, std::move(shape));
+  transposed_.emplace(to.name, std::pair(x, permutation));
+  return to;
 }
 Var Emitter::broadcast(const Var& x, const Shape& shape) {
   if (x.shape == shape) return x;

@@ -12,7 +12,7 @@ namespace rlx::coreml {
 /// A value of the program that is being written.
 struct Var {
   std::string name;
-  DType dtype = f32;  ///< f16, f32, i32 or boolean: what programs compute with
+  DType dtype = f32;  ///< f16, f32, i32 or boolean, what programs compute with; i8 or u8 of codes
   /// Of rank 0 only for parameters and literal scalars; a graph's scalars are carried as [1]. An extent below 0 is
   /// open: a prediction decides it, and it stands for the dim that `Emitter::dim` gives. Equal ones are equal dims.
   Shape shape = {};
@@ -39,7 +39,7 @@ class Emitter {
 
   // ---- blocks ----
   void begin_block(std::vector<Var> inputs = {});
-  /// What was emitted since `begin_block`, with these results.
+  /// What was emitted since `begin_block`, with these results, as far as anything reads it.
   mil::Block end_block(const std::vector<Var>& outputs);
   /// A name that nothing has yet: `hint` with what is no letter, digit or '_' replaced, and a number behind it if
   /// needed.
@@ -159,6 +159,9 @@ class Emitter {
   std::vector<Dim> open_;             // the dim of the extent -1 - i
   std::map<std::string, Var> sizes_;  // of open extents and of symbols, by their texts, in the outermost block
   std::vector<Scope> scopes_;
+  std::map<std::string, int, std::less<>> uses_;                         // of a name, by operations and results
+  std::map<std::string, Var, std::less<>> widened_;                      // what an i32 was before its cast
+  std::map<std::string, std::pair<Var, Axes>, std::less<>> transposed_;  // what it was before, and how
   std::set<std::string, std::less<>> names_;
   std::map<std::string, int, std::less<>> counts_;
 };

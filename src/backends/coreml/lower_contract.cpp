@@ -44,6 +44,23 @@ Var product(Emitter& e, const Var& x, const Var& y, bool transpose_x, bool trans
                 x.dtype, std::move(shape));
 }
 
+/// The products that the operation of that name has, its batch moved to the front; nothing for any other.
+std::optional<Var> einsum(Emitter& e, const Var& x, const Var& y, const DotAxes& axes) {
+  if (!is_float(x.dtype) || x.dtype != y.dtype || x.shape.size() != y.shape.size()) return std::nullopt;
+  auto is = [&](const Axes& lb, const Axes& rb, const Axes& lc, const Axes& rc) {
+    return axes.lhs_batch == lb && axes.rhs_batch == rb && axes.lhs_contract == lc && axes.rhs_contract == rc;
+  };
+  auto emitted = [&](std::string_view equation, Shape shape, const Axes& order) {
+    Var r = e.emit("einsum", {{"values", {x, y}}, {"equation", e.text(equation)}}, x.dtype, std::move(shape));
+    return e.transpose(r, order);
+  };
+  const Shape &a = x.shape, &b = y.shape;
+  if (a.size() == 4 && is({0, 2}, {0, 2}, {3}, {1}))
+    return emitted("nchw,nwhu->nchu", {a[0], a[1], a[2], b[3]}, {0, 2, 1, 3});
+  if (a.size() == 3 && is({1}, {1}, {2}, {0})) return emitted("chw,whr->chr", {a[0], a[1], b[2]}, {1, 0, 2});
+  return std::nullopt;
+}
+
 }  // namespace
 
 Var reduced(Emitter& e, const Var& x, Reduction kind, const Axes& axes, DType dtype) {
@@ -67,6 +84,14 @@ Lowered lower_mean(Lowering& l) {
   return {l.e.reduce("reduce_mean", x, valid_axes(a.axes, x.shape.size()), a.keep_dims)};
 }
 
+Lowered lower_norm(Lowering& l) {
+  const auto& a = l.attrs<NormAttrs>();
+  Var x = l.operand(0);
+  if (a.axes.empty()) return {l.e.unary("abs", x)};  // over no dims; the operation without axes is over all
+  return {l.e.reduce(a.kind == NormKind::l1 ? "reduce_l1_norm" : "reduce_l2_norm", x,
+                     valid_axes(a.axes, x.shape.size()), a.keep_dims)};
+}
+
 Lowered lower_argmax(Lowering& l) {
   Emitter& e = l.e;
   const auto& a = l.attrs<ArgReduceAttrs>();
@@ -74,16 +99,19 @@ Lowered lower_argmax(Lowering& l) {
   int64_t axis = valid_axis(a.axis, x.shape.size());
   Shape kept = x.shape;
   kept[static_cast<size_t>(axis)] = 1;
-  // NaN is what comes first: where there is one it is made the extreme itself.
   bool is_max = l.node.op == &op::argmax;
+  auto place = [&](const Var& seen) -> Lowered {
+    Var at = e.emit(is_max ? "reduce_argmax" : "reduce_argmin",
+                    {{"x", seen}, {"axis", e.integer(axis)}, {"keep_dims", e.flag(true)}}, i32, kept);
+    return {e.reshape(at, l.shape())};
+  };
+  if (x.dtype == i32) return place(ordered(e, x, l.types[0].dtype));
+  // NaN is what comes first: where there is one it is made the extreme itself.
   double extreme = std::numeric_limits<double>::infinity() * (is_max ? 1 : -1);
   Var number = e.test("equal", x, x);
   Var has_nan = e.negated(e.cast(e.reduce("reduce_min", e.cast(number, i32), {axis}, true), boolean));
   Var marked = e.select(number, e.number(x.dtype, 0), e.number(x.dtype, extreme));
-  Var seen = e.select(has_nan, marked, x);
-  Var at = e.emit(is_max ? "reduce_argmax" : "reduce_argmin",
-                  {{"x", seen}, {"axis", e.integer(axis)}, {"keep_dims", e.flag(true)}}, i32, kept);
-  return {e.reshape(at, l.shape())};
+  return place(e.select(has_nan, marked, x));
 }
 
 Lowered lower_cumsum(Lowering& l) {
@@ -102,9 +130,10 @@ Lowered lower_cumsum(Lowering& l) {
     x = e.concat(a.reverse ? std::vector{kept, zeros} : std::vector{zeros, kept}, axis);
     exclusive = false;
   }
-  return {e.emit(
+  Var sums = e.emit(
       "cumsum", {{"x", x}, {"axis", e.integer(axis)}, {"exclusive", e.flag(exclusive)}, {"reverse", e.flag(a.reverse)}},
-      x.dtype, x.shape)};
+      x.dtype, x.shape);
+  return {wrapped(e, sums, l.types[0].dtype)};
 }
 
 Lowered lower_dot(Lowering& l) {
@@ -118,10 +147,28 @@ Lowered lower_dot(Lowering& l) {
   if (axes.lhs_batch.empty() && axes.lhs_contract == Axes{last} && last > 0 && y.shape.size() == 2 &&
       axes.rhs_contract.size() == 1)
     return {wrapped(e, product(e, x, y, false, axes.rhs_contract[0] == 1, l.shape()), l.result().dtype)};
+  if (auto summed = einsum(e, x, y, axes)) return {*summed};
   Var left = grouped(e, x, axes.lhs_batch, axes.lhs_free, axes.lhs_contract);
   Var right = grouped(e, y, axes.rhs_batch, axes.rhs_contract, axes.rhs_free);
   Var r = product(e, left, right, false, false, {left.shape[0], left.shape[1], right.shape[2]});
   return {wrapped(e, e.reshape(r, l.shape()), l.result().dtype)};
+}
+
+Lowered lower_linear(Lowering& l) {
+  Emitter& e = l.e;
+  Var x = l.operand(0), w = l.operand(1);
+  bool biased = l.types.size() > 2;
+  // The operation has constants only, of at most 3 dims; what is unpacked before is one of a product.
+  if (l.is_constant(1) && (!biased || l.is_constant(2)) && x.shape.size() <= 3) {
+    Arguments arguments{{"x", x}, {"weight", w}};
+    if (biased) arguments.emplace_back("bias", l.operand(2));
+    return {e.emit("linear", arguments, x.dtype, l.shape())};
+  }
+  Shape row = x.shape, shape = l.shape();
+  if (row.size() == 1) row.insert(row.begin(), 1), shape.insert(shape.begin(), 1);
+  Var y = product(e, e.reshape(x, row), w, false, true, shape);
+  if (biased) y = e.add(y, l.operand(2));
+  return {e.reshape(y, l.shape())};
 }
 
 Lowered lower_matmul(Lowering& l) {

@@ -1,7 +1,9 @@
-// Reading and writing at computed places. Every gather and scatter becomes one over a flat operand, whose places are
-// computed: starts times strides, and a table of what lies within a slice. Whole rows of one dim are read as such.
-#include "backends/coreml/lowerings.h"
+// Reading and writing at computed places. A gather or scatter that is no operation of ML Programs (lower_places.h)
+// becomes one over a flat operand, whose places are computed: starts times strides, and a table of what lies within a
+// slice.
+#include "backends/coreml/lower_places.h"
 #include "ops/index_rules.h"
+#include "rlx/element.h"
 #include "rlx/ops.h"
 
 namespace rlx::coreml {
@@ -10,6 +12,15 @@ namespace when {
 std::optional<std::string> can_scatter(const Question& q) {
   if (q.node.attrs.as<ScatterAttrs>().kind == ScatterKind::custom)
     return "ML Programs have no update by a function of one's own";
+  return std::nullopt;
+}
+std::optional<std::string> has_dims(const Question& q) {
+  if (q.operands[0].rank() == 0) return "a scalar is put in whole";
+  return std::nullopt;
+}
+std::optional<std::string> has_order(const Question& q) {
+  if (q.operands[0].dtype == boolean) return "ML Programs sort numbers only";
+  if (q.operands[0].rank() == 0) return "a scalar is in order";
   return std::nullopt;
 }
 std::optional<std::string> can_sort(const Question& q) {
@@ -105,69 +116,22 @@ FlatPlaces flat_places(Emitter& e, const Places& p, const Shape& x, Var indices,
   return {e.broadcast(at, outside), e.broadcast(all, outside)};
 }
 
-/// What is read out of range.
-Var fill_of(Emitter& e, DType dtype) { return e.constant(carried_constant(out_of_range_value(dtype)).reshaped({})); }
-
-/// A shape without dims is one of a single element.
-Shape at_least_one(const Shape& shape) { return shape.empty() ? Shape{1} : shape; }
-
-/// Whether whole slices along one dim of x are read, at indices that are one number each: what an embedding is.
-bool reads_rows(const GatherAttrs& a, const Places& p, const Type& x, const Type& out) {
-  if (p.map.size() != 1 || !p.x_batching.empty() || p.collapsed != p.map || x.rank() == 0) return false;
-  int64_t axis = p.map[0];
-  for (size_t d = 0; d < x.rank(); ++d)
-    if (static_cast<int64_t>(d) != axis && a.slice_sizes[d] != x.dims[d]) return false;
-  // The dims of the indices stand where the dim of x stood.
-  Axes outer = p.outer(out.rank());
-  for (size_t i = 0; i < outer.size(); ++i)
-    if (outer[i] != axis + static_cast<int64_t>(i)) return false;
-  return out.rank() > 0;
-}
-
-std::optional<Lowered> rows_of(Lowering& l, const GatherAttrs& a, const Places& p) {
-  Emitter& e = l.e;
-  if (!reads_rows(a, p, l.types[0], l.result())) return std::nullopt;
-  int64_t axis = p.map[0];
-  Shape x = e.carried(l.types[0]), out = e.carried(l.result());
-  size_t index_rank = out.size() - (x.size() - 1);
-  Var indices = l.operand(1);
-  Shape index_shape;
-  for (size_t i = 0; i < index_rank; ++i) index_shape.push_back(out[static_cast<size_t>(axis) + i]);
-  indices = e.reshape(indices, at_least_one(index_shape));
-  Shape gathered(x.begin(), x.begin() + axis);
-  gathered.insert(gathered.end(), indices.shape.begin(), indices.shape.end());
-  gathered.insert(gathered.end(), x.begin() + axis + 1, x.end());
-  if (gathered.size() > 5) return std::nullopt;
-  Var last = number_of(e, e.difference(x[static_cast<size_t>(axis)], 1));
-  Var source = l.operand(0);
-  bool is_bool = source.dtype == boolean;
-  if (is_bool) source = e.cast(source, i32);
-  Var rows = e.emit("gather", {{"x", source}, {"indices", e.clamp(indices, last)}, {"axis", e.integer(axis)}},
-                    source.dtype, gathered);
-  if (is_bool) rows = e.cast(rows, boolean);
-  if (a.out_of_range == OutOfRange::fill) {
-    Var valid = e.both(e.test("greater_equal", indices, 0.0), e.test("less_equal", indices, last));
-    Shape spread(gathered.size(), 1);
-    for (size_t i = 0; i < indices.shape.size(); ++i) spread[static_cast<size_t>(axis) + i] = indices.shape[i];
-    Var fill = fill_of(e, l.types[0].dtype);
-    rows = e.select(e.reshape(valid, spread), rows, fill);
-  }
-  return Lowered{e.reshape(rows, l.shape())};
-}
-
 }  // namespace
+
+Var out_of_range(Emitter& e, DType dtype) {
+  return e.constant(carried_constant(out_of_range_value(dtype)).reshaped({}));
+}
 
 Lowered lower_gather(Lowering& l) {
   Emitter& e = l.e;
   const auto& a = l.attrs<GatherAttrs>();
   Places p(a);
-  if (auto rows = rows_of(l, a, p)) return *rows;
+  if (auto read = gathered(l, a, p)) return {*read};
   Shape x = e.extents(l.types[0].dims), outside = e.carried(l.result());
   FlatPlaces places = flat_places(e, p, x, l.operand(1), l.types[1].rank(), outside, e.extents(a.slice_sizes));
   Var read = e.gather_flat(e.flat(l.operand(0)), places.at);
   if (a.out_of_range == OutOfRange::fill) {
-    Var fill = fill_of(e, l.types[0].dtype);
-    read = e.select(places.valid, read, fill);
+    read = e.select(places.valid, read, out_of_range(e, l.types[0].dtype));
   }
   return {e.reshape(read, l.shape())};
 }
@@ -176,6 +140,19 @@ Lowered lower_scatter(Lowering& l) {
   Emitter& e = l.e;
   const auto& a = l.attrs<ScatterAttrs>();
   Places p(a);
+  Var target = l.operand(0), updates = l.operand(2);
+  bool is_bool = target.dtype == boolean;
+  if (is_bool) target = e.cast(target, i32), updates = e.cast(updates, i32);
+  bool orders = a.kind == ScatterKind::max || a.kind == ScatterKind::min;
+  DType dtype = l.types[0].dtype;
+  if (orders) target = ordered(e, target, dtype), updates = ordered(e, updates, dtype);
+  constexpr std::string_view kModes[] = {"update", "add", "mul", "max", "min"};
+  std::string_view mode = kModes[static_cast<size_t>(a.kind)];
+  auto finished = [&](Var put) -> Lowered {
+    put = wrapped(e, orders ? ordered(e, put, dtype) : put, dtype);
+    return {is_bool ? e.cast(put, boolean) : put};
+  };
+  if (auto put = scattered(l, p, target, updates, mode)) return finished(*put);
   Shape x = e.extents(l.types[0].dims), outside = e.carried(l.types[2]), sizes(x.size(), 1);
   Axes inner = p.inner(x.size());
   for (size_t w = 0; w < p.window.size(); ++w)
@@ -188,25 +165,33 @@ Lowered lower_scatter(Lowering& l) {
   order.insert(order.end(), p.window.begin(), p.window.end());
   auto in_order = [&](Var v) { return e.flat(std::is_sorted(order.begin(), order.end()) ? v : e.transpose(v, order)); };
   Var at = e.select(in_order(places.valid), in_order(places.at), number_of(e, count));
-  Var target = l.operand(0), updates = l.operand(2);
-  bool is_bool = target.dtype == boolean;
-  if (is_bool) target = e.cast(target, i32), updates = e.cast(updates, i32);
-  bool orders = a.kind == ScatterKind::max || a.kind == ScatterKind::min;
-  DType dtype = l.types[0].dtype;
-  if (orders) target = ordered(e, target, dtype), updates = ordered(e, updates, dtype);
   Var longer = e.concat({e.flat(target), e.constant(Tensor(target.dtype, {1}))}, 0);
-  constexpr std::string_view kModes[] = {"update", "add", "mul", "max", "min"};
-  Var put = e.scatter_flat(longer, at, in_order(updates), kModes[static_cast<size_t>(a.kind)]);
-  put = e.reshape(e.slice(put, {0}, {count}, {1}), l.shape());
-  put = wrapped(e, orders ? ordered(e, put, dtype) : put, dtype);
-  return {is_bool ? e.cast(put, boolean) : put};
+  Var put = e.scatter_flat(longer, at, in_order(updates), mode);
+  return finished(e.reshape(e.slice(put, {0}, {count}, {1}), l.shape()));
 }
 
 namespace {
 
+/// The starts of a dynamic slice where they and all extents are numbers, moved so that the slice lies within x.
+std::optional<Shape> known_starts(Lowering& l, size_t first, const Shape& x, const Shape& sizes) {
+  if (is_open(x) || is_open(sizes)) return std::nullopt;
+  Shape starts;
+  for (size_t i = first; i < l.types.size(); ++i) {
+    const Tensor* t = l.tensor(i);
+    if (!t) return std::nullopt;
+    for (size_t k = 0; k < t->element_count(); ++k) {
+      const size_t d = starts.size();
+      const double last = static_cast<double>(x.at(d) - sizes.at(d));
+      starts.push_back(static_cast<int64_t>(std::clamp(load_number(*t, k), 0.0, last)));
+    }
+  }
+  return starts;
+}
+
 /// The starts of a dynamic slice as one vector, moved so that the slice lies within x.
 Var starts_within(Lowering& l, size_t first, const Shape& x, const Shape& sizes) {
   Emitter& e = l.e;
+  if (auto known = known_starts(l, first, x, sizes)) return e.integers(*known);
   std::vector<Var> parts;
   if (l.types.size() == first + 1 && l.types[first].rank() == 1) parts.push_back(l.operand(first));
   else
@@ -226,6 +211,19 @@ Lowered lower_dynamic_slice(Lowering& l) {
   Shape sizes = e.extents(l.attrs<DynamicSliceAttrs>().sizes);
   Var starts = starts_within(l, 1, x.shape, sizes);
   return {e.emit("slice_by_size", {{"x", x}, {"begin", starts}, {"size", e.sizes(sizes)}}, x.dtype, sizes)};
+}
+
+Lowered lower_slice_update(Lowering& l) {
+  Emitter& e = l.e;
+  Var x = l.operand(0), update = l.operand(1);
+  Var begin = starts_within(l, 2, x.shape, update.shape), end;
+  if (auto known = known_starts(l, 2, x.shape, update.shape)) {
+    for (size_t d = 0; d < known->size(); ++d) (*known)[d] += update.shape[d];
+    end = e.integers(*known);
+  } else {
+    end = e.add(begin, e.sizes(update.shape));
+  }
+  return {e.emit("slice_update", {{"x", x}, {"update", update}, {"begin", begin}, {"end", end}}, x.dtype, x.shape)};
 }
 
 Lowered lower_dynamic_update_slice(Lowering& l) {
@@ -249,17 +247,30 @@ Lowered lower_dynamic_update_slice(Lowering& l) {
   return {e.reshape(e.scatter_flat(e.flat(x), at, e.flat(update), "update"), x.shape)};
 }
 
+namespace {
+/// Where the elements in order along the axis stood.
+Var order_of(Emitter& e, Var key, DType dtype, int64_t axis, bool descending) {
+  // Equal elements keep their order upwards; downwards argsort turns it around, so what is sorted is turned instead:
+  // into -key, or -1 - key of integers, the least of which has no opposite.
+  key = ordered(e, key, dtype);
+  if (descending) key = is_float(key.dtype) ? e.mul(key, -1.0) : e.add(e.mul(key, -1.0), -1.0);
+  return e.emit("argsort", {{"x", key}, {"axis", e.integer(axis)}, {"ascending", e.flag(true)}}, i32, key.shape);
+}
+}  // namespace
+
+Lowered lower_argsort(Lowering& l) {
+  const auto& a = l.attrs<OrderAttrs>();
+  Var key = l.operand(0);
+  return {order_of(l.e, key, l.types[0].dtype, valid_axis(a.axis, key.shape.size()), a.descending)};
+}
+
 Lowered lower_sort(Lowering& l) {
   Emitter& e = l.e;
   const auto& a = l.attrs<SortAttrs>();
   Var key = l.operand(0);
   if (l.types[0].rank() == 0) return lower_same(l);
   int64_t axis = valid_axis(a.axis, key.shape.size());
-  // Equal elements keep their order upwards; downwards argsort turns it around, so what is sorted is turned instead:
-  // into -key, or -1 - key of integers, the least of which has no opposite.
-  key = ordered(e, key, l.types[0].dtype);
-  if (a.descending) key = is_float(key.dtype) ? e.mul(key, -1.0) : e.add(e.mul(key, -1.0), -1.0);
-  Var order = e.emit("argsort", {{"x", key}, {"axis", e.integer(axis)}, {"ascending", e.flag(true)}}, i32, key.shape);
+  Var order = order_of(e, key, l.types[0].dtype, axis, a.descending);
   Lowered sorted;
   for (size_t i = 0; i < l.types.size(); ++i) {
     Var x = l.operand(i);

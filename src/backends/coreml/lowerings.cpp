@@ -156,6 +156,12 @@ std::optional<std::string> is_float(const Question& q) {
     if (!rlx::is_float(t.dtype)) return text_of("of floats only, and not of ", t.dtype);
   return std::nullopt;
 }
+std::optional<std::string> is_one_float(const Question& q) {
+  for (const Type& t : q.operands)
+    if (t.dtype != q.operands[0].dtype)
+      return text_of("of one dtype only, and not of ", q.operands[0].dtype, " and ", t.dtype);
+  return is_float(q);
+}
 std::optional<std::string> is_number(const Question& q) {
   for (const Type& t : q.operands)
     if (t.dtype == boolean) return "of numbers only, and not of bools";

@@ -150,6 +150,17 @@ std::optional<std::string> is_f32(const Question&);
 std::optional<std::string> has_channels_second(const Question&);
 std::optional<std::string> has_space(const Question&);
 std::optional<std::string> can_convolve_back(const Question&);
+std::optional<std::string> can_clip(const Question&);
+std::optional<std::string> has_band(const Question&);
+std::optional<std::string> can_resize(const Question&);
+std::optional<std::string> is_image(const Question&);
+std::optional<std::string> can_mirror(const Question&);
+std::optional<std::string> has_parts(const Question&);
+std::optional<std::string> can_quantize(const Question&);
+std::optional<std::string> can_dequantize(const Question&);
+std::optional<std::string> has_order(const Question&);
+std::optional<std::string> has_dims(const Question&);
+std::optional<std::string> is_one_float(const Question&);
 }  // namespace when
 
 /// Lowerings hand shapes on, or compute them by Emitter::sizes, so what they write is right for every size. These are

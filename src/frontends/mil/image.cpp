@@ -2,45 +2,29 @@
 #include <cmath>
 
 #include "frontends/mil/handlers.h"
+#include "ops/resize_grid.h"
 #include "rlx/element.h"
 
 namespace rlx::mlprogram {
 namespace {
 
-/// Where on an axis of `in` places each of `out` results is read; see `resize_bilinear` in MIL's documentation.
-std::vector<double> grid(Call& op, const std::string& mode, int64_t in, int64_t out) {
-  if (out < 1) op.wrong("an extent of ", out, " is wanted");
-  std::vector<double> g;
-  double xin = static_cast<double>(in), xout = static_cast<double>(out);
-  for (int64_t i = 0; i < out; ++i) {
-    double at = 0, k = static_cast<double>(i);
-    if (mode == "STRICT_ALIGN_CORNERS") at = out == 1 ? 0 : k * (xin - 1) / (xout - 1);
-    else if (mode == "ALIGN_CORNERS") at = out == 1 ? (xin - 1) / 2 : k * (xin - 1) / (xout - 1);
-    else if (mode == "DEFAULT") at = k * xin / xout;
-    else if (mode == "OFFSET_CORNERS") at = (k + 0.5) * std::max(1.0, xin - 1) / xout;
-    else if (mode == "UNALIGN_CORNERS") at = (k + 0.5) * xin / xout - 0.5;
-    else op.wrong("sampling_mode '", mode, "' is none of MIL's");
-    g.push_back(std::clamp(at, 0.0, xin - 1));
-  }
-  return g;
+ResizeGrid grid_of(Call& op, const std::string& mode) {
+  if (mode == "STRICT_ALIGN_CORNERS") return ResizeGrid::align_corners;
+  if (mode == "ALIGN_CORNERS") return ResizeGrid::align_ends;
+  if (mode == "DEFAULT") return ResizeGrid::asymmetric;
+  if (mode == "OFFSET_CORNERS") return ResizeGrid::half_pixel_corners;
+  if (mode == "UNALIGN_CORNERS") return ResizeGrid::half_pixel;
+  op.wrong("sampling_mode '", mode, "' is none of MIL's");
 }
 
-/// Reads between the places of an axis.
-Value linear(Value x, int64_t axis, const std::vector<double>& at) {
-  int64_t n = static_cast<int64_t>(at.size()), last = x.dim(axis).value() - 1;
-  Tensor low(i32, {n}), high(i32, {n});
-  Shape along(x.dims().size(), 1);
-  along[static_cast<size_t>(axis)] = n;
-  Tensor weight(x.dtype(), along);
-  for (size_t i = 0; i < at.size(); ++i) {
-    int64_t from = static_cast<int64_t>(std::floor(at[i]));
-    store<int64_t>(low, i, from);
-    store<int64_t>(high, i, std::min(from + 1, last));
-    store<double>(weight, i, at[i] - static_cast<double>(from));
-  }
-  Graph& g = x.graph();
-  Value a = take(x, g.constant(low), axis), b = take(x, g.constant(high), axis);
-  return a + (b - a) * g.constant(weight);
+int64_t wanted_extent(Call& op, int64_t out) {
+  if (out < 1) op.wrong("an extent of ", out, " is wanted");
+  return out;
+}
+
+Value image_resized(Call& op, Value x, ResizeGrid grid, int64_t h, int64_t w) {
+  static_dim(op, x, -2), static_dim(op, x, -1);
+  return resize_linear(x, {wanted_extent(op, h), wanted_extent(op, w)}, grid);
 }
 
 Value nearest(Value x, int64_t axis, const std::vector<int64_t>& at) {
@@ -173,8 +157,7 @@ MIL_OP(resize_bilinear) {
   expect_rank3(op, x);
   std::string mode = op.word("sampling_mode", "DEFAULT");
   int64_t h = op.integer("target_size_height", 1), w = op.integer("target_size_width", 1);
-  x = linear(x, x.rank() - 2, grid(op, mode, static_dim(op, x, -2), h));
-  return one(linear(x, x.rank() - 1, grid(op, mode, static_dim(op, x, -1), w)));
+  return one(image_resized(op, x, grid_of(op, mode), h, w));
 }
 
 MIL_OP(upsample_bilinear) {
@@ -182,10 +165,10 @@ MIL_OP(upsample_bilinear) {
   expect_rank3(op, x);
   bool align = op.flag("align_corners", true), half = op.flag("half_pixel_centers", !align);
   if (align && half) op.refuse("align_corners and half_pixel_centers exclude each other");
-  std::string mode = align ? "STRICT_ALIGN_CORNERS" : half ? "UNALIGN_CORNERS" : "DEFAULT";
+  ResizeGrid grid = align ? ResizeGrid::align_corners : half ? ResizeGrid::half_pixel : ResizeGrid::asymmetric;
   int64_t h = static_dim(op, x, -2), w = static_dim(op, x, -1);
-  x = linear(x, x.rank() - 2, grid(op, mode, h, scaled_extent(op, "scale_factor_height", h)));
-  return one(linear(x, x.rank() - 1, grid(op, mode, w, scaled_extent(op, "scale_factor_width", w))));
+  return one(image_resized(op, x, grid, scaled_extent(op, "scale_factor_height", h),
+                           scaled_extent(op, "scale_factor_width", w)));
 }
 
 MIL_OP(resize_nearest_neighbor) {
@@ -193,8 +176,10 @@ MIL_OP(resize_nearest_neighbor) {
   expect_rank3(op, x);
   int64_t h = op.integer("target_size_height"), w = op.integer("target_size_width");
   int64_t in_h = static_dim(op, x, -2), in_w = static_dim(op, x, -1);
-  x = nearest(x, x.rank() - 2, nearest_places(grid(op, "DEFAULT", in_h, h), true, in_h));
-  return one(nearest(x, x.rank() - 1, nearest_places(grid(op, "DEFAULT", in_w, w), true, in_w)));
+  x = nearest(x, x.rank() - 2,
+              nearest_places(grid_places(ResizeGrid::asymmetric, in_h, wanted_extent(op, h)), true, in_h));
+  return one(nearest(x, x.rank() - 1,
+                     nearest_places(grid_places(ResizeGrid::asymmetric, in_w, wanted_extent(op, w)), true, in_w)));
 }
 
 MIL_OP(upsample_nearest_neighbor) {
@@ -202,8 +187,8 @@ MIL_OP(upsample_nearest_neighbor) {
   expect_rank3(op, x);
   int64_t h = static_dim(op, x, -2), w = static_dim(op, x, -1);
   int64_t to_h = scaled_extent(op, "scale_factor_height", h), to_w = scaled_extent(op, "scale_factor_width", w);
-  x = nearest(x, x.rank() - 2, nearest_places(grid(op, "DEFAULT", h, to_h), true, h));
-  return one(nearest(x, x.rank() - 1, nearest_places(grid(op, "DEFAULT", w, to_w), true, w)));
+  x = nearest(x, x.rank() - 2, nearest_places(grid_places(ResizeGrid::asymmetric, h, to_h), true, h));
+  return one(nearest(x, x.rank() - 1, nearest_places(grid_places(ResizeGrid::asymmetric, w, to_w), true, w)));
 }
 
 // The rightmost dims, to what `shape` ends with; a 0 there leaves the dim as it is.
@@ -218,12 +203,25 @@ MIL_OP(resize) {
     op.wrong("interpolation_mode '", interpolation, "' is neither LINEAR nor NEAREST_NEIGHBOR");
   bool floats = is_float(x.dtype());
   if (!floats && interpolation == "LINEAR") x = convert(x, f32);
+  ResizeGrid grid = grid_of(op, mode);
+  const Axes to(shape.end() - count, shape.end());
+  if (interpolation == "LINEAR" && count > 0 && std::count(to.begin(), to.end(), 0) == 0) {
+    Dims size;
+    for (int64_t i = 0; i < count; ++i)
+      static_dim(op, x, rank - count + i), size.emplace_back(wanted_extent(op, to[static_cast<size_t>(i)]));
+    return one(convert(resize_linear(x, size, grid), given.dtype()));
+  }
   for (int64_t i = 0; i < count; ++i) {
-    int64_t axis = rank - count + i, to = shape[shape.size() - static_cast<size_t>(count - i)];
-    if (to == 0) continue;
+    int64_t axis = rank - count + i, out = to[static_cast<size_t>(i)];
+    if (out == 0) continue;
     int64_t in = static_dim(op, x, axis);
-    std::vector<double> at = grid(op, mode, in, to);
-    x = interpolation == "LINEAR" ? linear(x, axis, at) : nearest(x, axis, nearest_places(at, false, in));
+    if (interpolation == "LINEAR") {
+      // The dims behind it stay as they are, on any grid.
+      Value lines = swap_axes(x, axis, -1);
+      x = swap_axes(resize_linear(lines, {wanted_extent(op, out)}, grid), axis, -1);
+    } else {
+      x = nearest(x, axis, nearest_places(grid_places(grid, in, wanted_extent(op, out)), false, in));
+    }
   }
   return one(convert(x, given.dtype()));
 }

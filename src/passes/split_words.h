@@ -1,0 +1,25 @@
+// Integers of 64 bits as pairs of 32, for targets that have only those. Not in the pass list: a backend asks for it.
+#pragma once
+
+#include "passes/legalize.h"
+
+namespace rlx {
+
+/// Nothing if `split_words` has a rule for the node, which has integers of 64 bits; else why not.
+std::optional<std::string> cannot_split_words(const Question& q);
+
+/// Whether the graph reads bits above the lowest 32 of some integer, in a way that half of it cannot answer: shifts to
+/// the right, quotients and remainders of u64.
+bool reads_high_words(const Graph& g);
+
+/// Integers of 64 bits become two words of u32, and what is done to them is done to the words: exactly.
+///
+///   before  %1 = convert(%0) {dtype = i64}        after  %1 = convert(%0) {dtype = u32}
+///           %2 = add(%1, %1)                             %2 = add(%1, %1)  %3 = compare(%2, %1) {direction = lt} ...
+///
+/// With `all` every one of them; else those that high words are read of, and what these are made of and made to. What
+/// has no rule keeps its own dtypes, and takes and gives the low words alone; so do inputs, outputs and the borders of
+/// sub-graphs.
+Graph split_words(const Graph& g, bool all);
+
+}  // namespace rlx

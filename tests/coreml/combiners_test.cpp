@@ -1,0 +1,91 @@
+// Reductions, windows, scatters and sorts by a function of one's own, of sizes that stay open too.
+#include <doctest/doctest.h>
+
+#include "compile/spell_out_combiners.h"
+#include "reference/interpreter.h"
+#include "rlx/element.h"
+#include "rlx/ops.h"
+
+using namespace rlx;
+
+namespace {
+
+/// Two running values: not commutative, so the order of the elements shows.
+Graph last_and_weighted() {
+  return trace(std::vector<Type>(4, Type{f32, {}}), [](Graph&, Values v) -> Many<Value> {
+    return {v[0] * 0.5 + v[2], v[1] * v[2] + v[3]};
+  });
+}
+
+void same_spelled_out(const Graph& g, std::vector<Tensor> in) {
+  Graph spelled = spell_out_combiners(g);
+  for (const Node& node : spelled.nodes()) {
+    if (node.op == &op::reduce) CHECK(node.attrs.as<ReduceAttrs>().kind != Reduction::custom);
+    if (node.op == &op::sort) CHECK(!node.attrs.as<SortAttrs>().comparator);
+    CHECK(node.op != &op::reduce_window);
+  }
+  auto wanted = interpret(g, in), got = interpret(spelled, in);
+  REQUIRE(wanted.size() == got.size());
+  for (size_t o = 0; o < wanted.size(); ++o) {
+    REQUIRE(wanted[o].type() == got[o].type());
+    for (size_t i = 0; i < wanted[o].element_count(); ++i)
+      CHECK(load_number(got[o], i) == doctest::Approx(load_number(wanted[o], i)).epsilon(1e-6));
+  }
+}
+
+Tensor counted(Shape shape, int modulus) {
+  Tensor t(f32, shape);
+  for (size_t i = 0; i < t.element_count(); ++i)
+    store<double>(t, i, static_cast<double>((static_cast<int>(i) * 7 + 3) % modulus) - 4);
+  return t;
+}
+
+}  // namespace
+
+TEST_CASE("a reduction by a function goes through the elements in their order") {
+  for (bool open : {false, true}) {
+    Dim rows = open ? Dim::symbol("R") : Dim(3);
+    Graph g;
+    Value x = g.input("x", {f32, {rows, 2, 4}}), y = g.input("y", {f32, {rows, 2, 4}});
+    Value one = g.constant(full(f32, {}, 1)), two = g.constant(full(f32, {}, 2));
+    auto out = reduce_custom({x, y}, {one, two}, {0, 2}, last_and_weighted());
+    g.output(out[0], "a"), g.output(out[1], "b");
+    same_spelled_out(g, {counted({3, 2, 4}, 9), counted({3, 2, 4}, 5)});
+  }
+}
+
+TEST_CASE("windows of a function hold its initial values in padding and gaps") {
+  Graph g;
+  Value x = g.input("x", {f32, {5, 6}}), y = g.input("y", {f32, {5, 6}});
+  Value one = g.constant(full(f32, {}, 1)), two = g.constant(full(f32, {}, 2));
+  ReduceWindowAttrs a{Reduction::custom, {2, 3}, {1, 2}, {1, 2}, {2, 1}, {1, 0}, {0, 2}, {}};
+  a.body = last_and_weighted();
+  auto out = reduce_window_custom({x, y}, {one, two}, a);
+  g.output(out[0], "a"), g.output(out[1], "b");
+  same_spelled_out(g, {counted({5, 6}, 9), counted({5, 6}, 5)});
+}
+
+TEST_CASE("updates by a function come one after another, and those out of range not at all") {
+  Graph g;
+  Value x = g.input("x", {f32, {4, 3}}), indices = g.input("i", {i32, {5, 1}}), u = g.input("u", {f32, {5, 3}});
+  ScatterAttrs a{ScatterKind::custom, {1}, {0}, {}, {}, {0}, 1, {}};
+  a.body =
+      trace(std::vector<Type>(2, Type{f32, {}}), [](Graph&, Values v) -> Many<Value> { return v[0] * 0.5 + v[1]; });
+  g.output(scatter_custom({x}, indices, {u}, a)[0], "y");
+  same_spelled_out(
+      g, {counted({4, 3}, 9), Tensor::of<int32_t>({5, 1}, std::vector<int32_t>{2, 0, 2, 7, -1}), counted({5, 3}, 11)});
+}
+
+TEST_CASE("a sort by a comparator is stable, and moves what goes along") {
+  Graph g;
+  Value x = g.input("x", {f32, {2, 9, 2}}), place = g.input("p", {i32, {2, 9, 2}});
+  SortAttrs a{1, false, {}};
+  // By magnitude, downwards: many ties.
+  a.comparator = trace(std::vector<Type>{{f32, {}}, {f32, {}}, {i32, {}}, {i32, {}}},
+                       [](Graph&, Values v) -> Many<Value> { return compare(abs(v[0]), abs(v[1]), Comparison::gt); });
+  auto out = sort({x, place}, a);
+  g.output(out[0], "y"), g.output(out[1], "q");
+  Tensor places(i32, {2, 9, 2});
+  for (size_t i = 0; i < places.element_count(); ++i) places.mutable_values<int32_t>()[i] = static_cast<int32_t>(i);
+  same_spelled_out(g, {counted({2, 9, 2}, 6), places});
+}
