@@ -64,4 +64,14 @@ bool ConvolutionPlaces::pack(const float* image, int64_t piece, char* planes) co
   return is_fit;
 }
 
+bool ConvolutionPlaces::is_row_fit(int64_t row, const char* pieces_fit) const noexcept {
+  const auto columns = static_cast<int64_t>(col_.phases.size());
+  for (int64_t t = 0; t < a_.kernel[0]; ++t) {
+    const int64_t at = t * a_.rhs_dilation[0], first = row_.phase(at) * columns;
+    for (int64_t phase = first; phase < first + columns; ++phase)
+      if (pieces_fit[phase * (rows_ + 1) + row + at / row_.step] == 0) return false;
+  }
+  return true;
+}
+
 }  // namespace rlx::kernels

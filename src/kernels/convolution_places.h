@@ -33,6 +33,8 @@ class ConvolutionPlaces {
   /// (matrix_tiles.h).
   int64_t pieces() const { return phases_ * (rows_ + 1); }
   bool pack(const float* image, int64_t piece, char* planes) const noexcept;
+  /// Whether all that a row of outputs reads is fit, by what pack() said of each piece of its image.
+  bool is_row_fit(int64_t row, const char* pieces_fit) const noexcept;
 
  private:
   /// Rows, or columns, that are `offset` from a multiple of the step.

@@ -130,9 +130,9 @@ class Convolution final : public TiledConvolution {
   Convolution(const ConvolutionArgs& a, int threads, std::shared_ptr<const TiledWeights> weights)
       : a_(a), threads_(threads), places_(a), columns_(divided_up(a.out_channels, kBlock)),
         weights_(std::static_pointer_cast<const Weights>(std::move(weights))) {
-    constexpr int64_t kCacheBytes = 1 << 20;  // half of the second-level cache, for places
-    const int64_t image = places_.image_bytes(), most = std::max<int64_t>(1, kCacheBytes / image);
-    together_ = std::clamp<int64_t>(most * threads, 1, a.batch);
+    constexpr int64_t kCacheBytes = 1 << 20;      // half of the second-level cache, for places
+    const int64_t image = places_.image_bytes();  // a larger one is left to all threads
+    together_ = std::clamp<int64_t>(kCacheBytes / image * threads, 1, a.batch);
     // Parts that caches hold, and some more than threads, so that one that was interrupted does not hold up the others.
     const int64_t blocks = together_ * places_.blocks(), wanted = threads == 1 ? 1 : 4 * threads;
     place_parts_ = std::min(blocks, divided_up(together_ * image, kCacheBytes));
@@ -140,27 +140,27 @@ class Convolution final : public TiledConvolution {
     if (columns_ * weights_->block_bytes() > together_ * image)
       column_parts_ = std::min(columns_, divided_up(wanted, place_parts_));
     place_parts_ = std::min(blocks, std::max(place_parts_, divided_up(wanted, column_parts_)));
-    slow_bytes_ = aligned(static_cast<int64_t>(convolution_scratch_bytes(a)));
-    own_ = std::max(2 * kBlock * kBlock * 4, slow_bytes_);
+    own_ = std::max(2 * kBlock * kBlock * 4, aligned(static_cast<int64_t>(convolution_scratch_bytes(a))));
+    fit_bytes_ = aligned(together_ * places_.pieces());
   }
   size_t scratch_bytes() const override {
-    return static_cast<size_t>(together_ * places_.image_bytes() + threads_ * own_);
+    return static_cast<size_t>(together_ * places_.image_bytes() + fit_bytes_ + threads_ * own_);
   }
 
   void run(const void* x, const void* w, void* y, const ConvolutionFinish& finish, void* scratch,
            ThreadPool& pool) const noexcept override {
     char* const packed = static_cast<char*>(scratch);
-    char* const own = packed + together_ * places_.image_bytes();
+    char* const fit = packed + together_ * places_.image_bytes();
+    char* const own = fit + fit_bytes_;
     for (int64_t first = 0; first < a_.batch; first += together_) {
       const int64_t images = std::min(together_, a_.batch - first), pieces = places_.pieces();
       std::atomic<bool> is_fit = true;
       pool.parallel_for(threads_, images * pieces, [&](int64_t part) {
         const int64_t image = part / pieces;
-        if (!places_.pack(static_cast<const float*>(x) + (first + image) * a_.x_batch_stride, part % pieces,
-                          packed + image * places_.image_bytes()))
-          is_fit = false;
+        fit[part] = places_.pack(static_cast<const float*>(x) + (first + image) * a_.x_batch_stride, part % pieces,
+                                 packed + image * places_.image_bytes());
+        if (fit[part] == 0) is_fit = false;
       });
-      if (!is_fit) return run_slowly(x, w, y, finish, own, pool);
       pool.parallel_for(threads_, place_parts_ * column_parts_, [&](int64_t part, int slot) {
         const TileScope scope;
         const int64_t blocks = images * places_.blocks();
@@ -168,6 +168,14 @@ class Convolution final : public TiledConvolution {
         multiply({packed, reinterpret_cast<float*>(own + slot * own_), static_cast<float*>(y), first, &finish},
                  {blocks * of_places / place_parts_, blocks * (of_places + 1) / place_parts_},
                  {columns_ * of_columns / column_parts_, columns_ * (of_columns + 1) / column_parts_});
+      });
+      if (is_fit) continue;
+      ConvolutionArgs whole = a_;
+      whole.x = x, whole.w = w, whole.y = y;
+      pool.parallel_for(threads_, images * a_.out_dims[0], [&](int64_t part, int slot) {
+        const int64_t image = part / a_.out_dims[0], row = part % a_.out_dims[0];
+        if (!places_.is_row_fit(row, fit + image * pieces))
+          run_slowly(whole, first + image, row, finish, own + slot * own_);
       });
     }
   }
@@ -250,26 +258,23 @@ class Convolution final : public TiledConvolution {
       i += run;
     }
   }
-  void run_slowly(const void* x, const void* w, void* y, const ConvolutionFinish& finish, char* own,
-                  ThreadPool& pool) const noexcept {
-    ConvolutionArgs call = a_;
-    call.x = x, call.w = w, call.y = y;
-    const int64_t units = call.batch * call.out_channels;
-    pool.parallel_for(threads_, units, [&](int64_t unit, int slot) {
-      convolution(call, unit * call.out_dims[0], (unit + 1) * call.out_dims[0], own + slot * own_);
-    });
-    if (finish.is_nothing()) return;
-    const bool channels_last = a_.y_channel_stride == 1;
-    const int64_t places = a_.out_dims[0] * a_.out_dims[1];
-    FinishRows rows;
-    rows.bias = finish.bias, rows.bias_of_row = !channels_last, rows.activation = finish.activation;
-    rows.rows = channels_last ? places : a_.out_channels, rows.cols = channels_last ? a_.out_channels : places;
-    rows.y_row = rows.residual_row = rows.cols;
-    for (int64_t image = 0; image < a_.batch; ++image) {
-      const int64_t at = image * a_.y_batch_stride;
-      rows.y = static_cast<float*>(y) + at, rows.residual = finish.residual ? finish.residual + at : nullptr;
-      finish_rows(rows);
+  /// A row of outputs, all channels.
+  static void run_slowly(const ConvolutionArgs& a, int64_t image, int64_t row, const ConvolutionFinish& finish,
+                         void* own) noexcept {
+    for (int64_t channel = 0; channel < a.out_channels; ++channel) {
+      const int64_t unit = (image * a.out_channels + channel) * a.out_dims[0] + row;
+      convolution(a, unit, unit + 1, own);
     }
+    if (finish.is_nothing()) return;
+    const bool channels_last = a.y_channel_stride == 1;
+    const int64_t at = image * a.y_batch_stride + row * a.y_strides[0];
+    FinishRows rows;
+    rows.y = static_cast<float*>(a.y) + at, rows.residual = finish.residual ? finish.residual + at : nullptr;
+    rows.bias = finish.bias, rows.bias_of_row = !channels_last, rows.activation = finish.activation;
+    rows.rows = channels_last ? a.out_dims[1] : a.out_channels,
+    rows.cols = channels_last ? a.out_channels : a.out_dims[1];
+    rows.y_row = rows.residual_row = channels_last ? a.y_strides[1] : a.y_channel_stride;
+    finish_rows(rows);
   }
 
   ConvolutionArgs a_;
@@ -278,7 +283,8 @@ class Convolution final : public TiledConvolution {
   int64_t columns_;                     ///< blocks of output channels
   int64_t together_ = 1;                ///< images that are packed at a time, so that caches hold them
   int64_t place_parts_, column_parts_;  ///< what threads take
-  int64_t slow_bytes_, own_;            ///< of each thread
+  int64_t own_;                         ///< bytes of each thread
+  int64_t fit_bytes_;
   std::shared_ptr<const Weights> weights_;
 };
 
@@ -293,7 +299,8 @@ bool is_dense(const ConvolutionArgs& a) {
 
 bool TiledConvolution::suits(const ConvolutionArgs& a, int64_t batch_groups) {
   constexpr int64_t kMostWeights = 4 << 20, kFewestPlaces = 33, kFewestChannels = 32, kMostStep = 4;
-  if (a.dtype != f32 || a.out_dtype != f32 || a.spatial != 2 || a.groups != 1 || batch_groups != 1) return false;
+  if (a.dtype != f32 || a.out_dtype != f32 || a.spatial != 2 || a.groups != 1 || batch_groups != 1 || a.batch < 1)
+    return false;
   int64_t taps = 1;
   for (int d = 0; d < 2; ++d) {
     if (a.stride[d] < 1 || a.stride[d] > kMostStep || a.lhs_dilation[d] != 1 || a.w_strides[d] < 0 || a.kernel[d] < 1 ||
@@ -302,6 +309,8 @@ bool TiledConvolution::suits(const ConvolutionArgs& a, int64_t batch_groups) {
     taps *= a.kernel[d];
     // Padding, or gaps between taps, that dwarf the image are not worth packing.
     if (a.low[d] < 0 || a.low[d] > a.kernel[d] * a.rhs_dilation[d] || a.rhs_dilation[d] > 4) return false;
+    const int64_t seen = (a.out_dims[d] - 1) * a.stride[d] + (a.kernel[d] - 1) * a.rhs_dilation[d] + 1 - a.low[d];
+    if (seen - a.in_dims[d] > a.kernel[d] * a.rhs_dilation[d]) return false;
   }
   if (taps > 64 || a.in_channels < kFewestChannels || a.out_channels < kFewestChannels) return false;
   if (a.out_dims[0] * a.out_dims[1] < kFewestPlaces || taps * a.in_channels * a.out_channels > kMostWeights)

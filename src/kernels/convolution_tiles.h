@@ -1,6 +1,7 @@
-// Convolutions of f32 by matrix tiles (matrix_tiles.h): images whose channels stand side by side are packed once,
-// padding included, and every tap reads the same packed places, shifted; rows of 16 places run on over the edges of the
-// image, whose results are thrown away. Neighbours: gemm_tiled.h, products; onednn_convolution.h, everything else.
+// Convolutions of f32 by matrix tiles (matrix_tiles.h): images are packed once, padding included, whether their
+// channels or their columns stand side by side, and every tap reads the same packed places, shifted; rows of 16 places
+// run on over the edges of the image, whose results are thrown away. Neighbours: convolution_places.h, how images are
+// packed; gemm_tiled.h, products; onednn_convolution.h, everything else.
 #pragma once
 
 #include <memory>
@@ -23,13 +24,13 @@ std::shared_ptr<const TiledWeights> tiled_weights(const ConvolutionArgs& args, i
 
 class TiledConvolution {
  public:
-  /// Is it one, and are tiles faster? Two spatial dims, steps of 1, several taps, channels side by side and enough of
-  /// them, weights that do not fill the caches.
+  /// Is it one, and are tiles faster? Two spatial dims, steps of up to 4, one tap or several, channels or columns side
+  /// by side, enough places and channels, weights that do not fill the caches.
   static bool suits(const ConvolutionArgs& args, int64_t batch_groups);
   virtual ~TiledConvolution() = default;
   virtual size_t scratch_bytes() const = 0;
-  /// Scratch memory is aligned to 64 bytes. `w` is read where numbers do not stand well as bf16 parts: then all is done
-  /// by convolution(), slowly.
+  /// Scratch memory is aligned to 64 bytes. `w` is read where numbers of the image do not stand well as bf16 parts:
+  /// then the rows of outputs that they reach are done again by convolution(), slowly.
   virtual void run(const void* x, const void* w, void* y, const ConvolutionFinish& finish, void* scratch,
                    ThreadPool& pool) const noexcept = 0;
 };

@@ -57,8 +57,8 @@ namespace rlx::kernels {
 namespace HWY_NAMESPACE {
 namespace {
 /// kCount neighbouring outputs of kVectors vectors of channels (with kSome of some lanes of one), so many that sums
-/// need not wait for each other; `x` is where the first of these taps
-/// meets the input for the first output.
+/// need not wait for each other, finished as far as `finish` goes; `x` is where the first of these taps meets the input
+/// for the first output.
 template <int kCount, int kVectors, bool kSome>
 HWY_INLINE void sum_outputs(const Image& m, const ClampedFinish& finish, const float* x, const float* weights,
                             Taps rows, Taps cols, float* y, size_t some) {

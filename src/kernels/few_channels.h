@@ -1,6 +1,6 @@
 // Convolutions of images of a few channels, as the first of a network is: of 3 channels even tiles would be mostly
 // empty. A vector holds output channels, which stand side by side; what the taps of some neighbouring outputs read is
-// broadcast. Neighbours: depthwise_channels.h, convolution_tiles.h.
+// broadcast. And products that are as thin, by the same code. Neighbours: depthwise_channels.h, convolution_tiles.h.
 #pragma once
 
 #include "kernels/convolution.h"
@@ -19,7 +19,8 @@ void pack_few_channels_weights(const ConvolutionArgs& args, float* packed) noexc
 
 /// Of a thread: rows of the input, padded.
 size_t few_channels_scratch_bytes(const ConvolutionArgs& args);
-/// The rows [begin, end) of batch * out_dims[0], finished. The residual lies as y does.
+/// The rows [begin, end) of batch * out_dims[0], finished. The residual lies as y does. Weights that are not finite
+/// make NaN of the padding beside an image, and nothing of the padding above and below it.
 void few_channels(const ConvolutionArgs& args, const float* packed, const ConvolutionFinish& finish, int64_t begin,
                   int64_t end, void* scratch) noexcept;
 

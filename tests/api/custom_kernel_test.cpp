@@ -223,6 +223,20 @@ TEST_CASE("ops of the library take kernels, too: the latest that fits, before th
   CHECK(run(soft) == before);
   CHECK(run(chain) == chained);
 }
+TEST_CASE("a kernel for finished convolutions is asked where several of them would be one step") {
+  Registration kernel({&op::fused_conv, "forty-two", {}, [](const KernelSite& site) {
+                         const int64_t n = site.results[0].count();
+                         return PreparedKernel{
+                             .run = [n](const KernelRun& r) { std::fill_n(r.out<float>(), n, 42.0F); }};
+                       }});
+  Graph g("pair");
+  const Value x = g.input("x", f32, {1, 112, 112, 32});
+  const Value w = g.constant(full(f32, {32, 1, 3, 3}, 1)), v = g.constant(full(f32, {40, 32, 1, 1}, 1));
+  const Value made = fused_conv(x, w, {}, {}, {.padding = {1, 1}, .groups = 32, .channels_last = true});
+  g.output(fused_conv(made, v, {}, {}, {.channels_last = true}), "y");
+  const Tensor y = Session().compile(g).run_ordered(std::array{full(f32, {1, 112, 112, 32}, 1)})[0];
+  CHECK(y.values<float>()[0] == 42);
+}
 TEST_CASE("what a kernel throws arrives as an error with its place, and the next run is a new one") {
   static int what = 0;
   auto run = [](int now) {

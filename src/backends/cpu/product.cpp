@@ -61,7 +61,9 @@ auto PackedCache::convolution_weights(List& list, const Tensor& weights, const k
   std::scoped_lock lock(mutex_);
   for (const auto& [known, packed] : list)
     if (same(known)) return packed;
-  return list.emplace_back(own, make(own)).second;
+  auto packed = make(own);
+  if (packed) release_pages(weights);  // as in pack()
+  return list.emplace_back(own, std::move(packed)).second;
 }
 
 std::shared_ptr<kernels::ConvolutionWeights> PackedCache::convolution(const Tensor& weights) {

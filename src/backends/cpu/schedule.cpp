@@ -192,7 +192,11 @@ Schedule::Schedule(const Request& request) {
   std::map<size_t, std::unique_ptr<Step>> joined;
   std::map<size_t, std::vector<Ref>> joined_operands;
   std::set<size_t> done;
-  for (const ConvolutionChain& chain : convolution_chains(g)) {
+  for (ConvolutionChain chain : convolution_chains(g)) {
+    if (joined.contains(chain.nodes[0])) chain.nodes.erase(chain.nodes.begin());  // it is the last of another one
+    const auto of_the_table = [&](size_t n) { return lowering_of(g, g.nodes()[n]).when == when_fused_conv; };
+    if (!std::all_of(chain.nodes.begin(), chain.nodes.end(), of_the_table))
+      continue;  // a kernel from outside comes first
     const size_t last = chain.nodes.back();
     auto step = prepared(g.nodes()[last], [&] {
       return with_lowering(chain.nodes[0], [&](const LoweringContext& a) {
