@@ -31,4 +31,6 @@ OpDef define_constant() {
   });
 }
 
+bool is_leaf(const Node& node) { return node.op == &op::input || node.op == &op::param || node.op == &op::constant; }
+
 }  // namespace rlx

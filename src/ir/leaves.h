@@ -8,3 +8,9 @@ namespace rlx::op {
 extern const OpDef input, param, constant;
 
 }  // namespace rlx::op
+
+namespace rlx {
+
+bool is_leaf(const Node& node);
+
+}  // namespace rlx

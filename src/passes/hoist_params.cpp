@@ -10,8 +10,6 @@
 namespace rlx {
 namespace {
 
-bool is_leaf(const Node& node) { return node.op == &op::input || node.op == &op::param || node.op == &op::constant; }
-
 bool packs_weights(const OpDef* op) {
   for (const OpDef* product : {&op::matmul, &op::linear, &op::fused_matmul, &op::dot_general, &op::lora_matmul,
                                &op::grouped_matmul, &op::convolution, &op::fused_conv})

@@ -10,8 +10,6 @@
 namespace rlx::train {
 namespace {
 
-bool is_leaf(const Node& node) { return node.op == &op::input || node.op == &op::param || node.op == &op::constant; }
-
 /// What a node weighs: its results' bytes, a symbol counting as 64.
 double weight_of(const Node& node) {
   double all = 0;

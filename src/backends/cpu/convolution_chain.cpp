@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "backends/cpu/convolution_steps.h"
+#include "ir/leaves.h"
 #include "kernels/depthwise_channels.h"
 #include "kernels/few_channels.h"
 #include "rlx/ops/fused_blocks.h"
@@ -15,8 +16,6 @@ namespace rlx::cpu {
 namespace {
 
 using kernels::ConvolutionArgs;
-
-bool is_leaf(const Node& node) { return node.op == &op::input || node.op == &op::param || node.op == &op::constant; }
 
 const FusedConvAttrs* finished_convolution(const Graph& g, const Node& node) {
   if (node.op != &op::fused_conv) return nullptr;

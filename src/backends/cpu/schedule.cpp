@@ -61,8 +61,6 @@ std::map<size_t, Ref> takers_of(const Graph& g, std::span<const Update> updates)
   for (Update u : updates) takers[u.input] = g.outputs()[u.output].ref;
   return takers;
 }
-bool is_leaf(const Node& node) { return node.op == &op::input || node.op == &op::param || node.op == &op::constant; }
-
 }  // namespace
 
 StorageRules storage_rules(const Graph& g) {
