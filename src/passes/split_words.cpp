@@ -165,10 +165,27 @@ bool moves(const OpDef* op) {
 }
 bool has_rule(const OpDef* op) {
   if (moves(op)) return true;
-  for (const OpDef* each :
-       {&op::constant, &op::iota, &op::convert, &op::add, &op::sub, &op::mul, &op::neg, &op::div, &op::rem,
-        &op::bitwise_and, &op::bitwise_or, &op::bitwise_xor, &op::bitwise_not, &op::shift_left,
-        &op::shift_right_logical, &op::shift_right_arithmetic, &op::compare, &op::maximum, &op::minimum})
+  for (const OpDef* each : {&op::constant,
+                            &op::iota,
+                            &op::convert,
+                            &op::add,
+                            &op::sub,
+                            &op::mul,
+                            &op::neg,
+                            &op::abs,
+                            &op::sign,
+                            &op::div,
+                            &op::rem,
+                            &op::bitwise_and,
+                            &op::bitwise_or,
+                            &op::bitwise_xor,
+                            &op::bitwise_not,
+                            &op::shift_left,
+                            &op::shift_right_logical,
+                            &op::shift_right_arithmetic,
+                            &op::compare,
+                            &op::maximum,
+                            &op::minimum})
     if (op == each) return true;
   return false;
 }
@@ -217,7 +234,8 @@ class Together {
 
 class WordSplitter {
  public:
-  WordSplitter(const Graph& from, bool all) : from_(from), together_(from, all), words_(from.nodes().size()) {}
+  WordSplitter(const Graph& from, bool all, bool is_body)
+      : from_(from), all_(all), is_body_(is_body), together_(from, all), words_(from.nodes().size()) {}
 
   Graph run() {
     return rewritten(from_, [&](const Site& site) -> std::optional<std::vector<Value>> {
@@ -242,10 +260,17 @@ class WordSplitter {
   }
   /// The low word, as what has no rule takes it.
   static Value joined(Words w, DType dtype) { return convert(dtype == i64 ? as_i32(w.low) : w.low, dtype); }
-  /// The words of an operand; of one that was not split its low word and its sign.
+  /// The words of an operand; of an input its low word and its sign.
   Words words(const Site& site, size_t i) const {
     Ref r = site.node.operands[i];
     if (const auto& held = words_[static_cast<size_t>(r.node)]) return *held;
+    // Where integers are narrowed, what lost its high words on the way here is not what was computed.
+    const Node& maker = from_.node(r);
+    bool is_input = maker.op == &op::input || maker.op == &op::param;
+    if (!all_ && is_double_word(from_.type(r).dtype) && (!is_input || is_body_))
+      fail(ErrorCode::unsupported, "high words of ", from_.type(r), " are read behind ", site.node.op->name,
+           ", which takes it from ", is_input ? "outside its loop or branch" : maker.op->name,
+           ", and that hands on the low 32 bits alone: no rule makes pairs of words of it");
     return extended(site.operands[i]);
   }
   static Words extended(Value x) {
@@ -273,8 +298,24 @@ class WordSplitter {
       negative = is_negative(w);
       w = choose(*negative, negated(w), w);
     }
-    Value y = convert(w.high, real) * std::ldexp(1.0, 32) + convert(w.low, real);
+    Value y = real == f32 ? rounded_once(w, info(to).bits < 32)
+                          : convert(w.high, real) * std::ldexp(1.0, 32) + convert(w.low, real);
     return convert(negative ? select(*negative, -y, y) : y, to);
+  }
+  /// In f32: of the leading 32 bits, the last of which also says whether any of the others is set. For narrower floats
+  /// of 24 bits, which f32 holds, so that what narrows them rounds for the first time.
+  static Value rounded_once(Words w, bool for_narrower) {
+    auto any = [](Value x) { return as_word(compare(x, zeros_like(x), Comparison::ne)); };
+    Value scale = full_like(convert(w.high, f32), std::ldexp(1.0, 32));
+    for (int64_t places : {32, 16, 8, 4, 2, 1}) {
+      Value free = compare(w.high, full_like(w.high, std::ldexp(1.0, 32 - static_cast<int>(places))), Comparison::lt);
+      w = choose(free, moved_left(w, places), w);
+      scale = select(free, scale * std::ldexp(1.0, -static_cast<int>(places)), scale);
+    }
+    Value leading = bitwise_or(w.high, any(w.low));
+    if (!for_narrower) return convert(leading, f32) * scale;
+    Value kept = shifted_right(leading, 8), cut = leading - shifted_left(kept, 8);
+    return convert(bitwise_or(kept, any(cut)), f32) * (scale * 256.0);
   }
 
   Words split(const Site& site) const {
@@ -302,6 +343,12 @@ class WordSplitter {
     Words x = words(site, 0);
     if (op == &op::neg) return negated(x);
     if (op == &op::bitwise_not) return {bitwise_not(x.high), bitwise_not(x.low)};
+    if (op == &op::abs) return choose(is_negative(x), negated(x), x);
+    if (op == &op::sign) {
+      Value set = as_word(compare(bitwise_or(x.high, x.low), zeros_like(x.low), Comparison::ne));
+      Words one{zeros_like(set), set};
+      return is_signed ? choose(is_negative(x), negated(one), one) : one;
+    }
     Words y = words(site, 1);
     if (op == &op::add) return sum(x, y);
     if (op == &op::sub) return difference(x, y);
@@ -350,6 +397,7 @@ class WordSplitter {
   }
 
   const Graph& from_;
+  bool all_, is_body_;
   Together together_;
   std::vector<std::optional<Words>> words_;
 };
@@ -372,7 +420,13 @@ bool reads_high_words(const Graph& g) {
 }
 
 Graph split_words(const Graph& g, bool all) {
-  return with_bodies(g, [&](const Graph& body) { return WordSplitter(body, all).run(); });
+  auto in_body = [&](const Graph& body) { return WordSplitter(body, all, true).run(); };
+  Graph outer = rewritten(g, [&](const Site& site) -> std::optional<std::vector<Value>> {
+    if (!holds_programs(site.node)) return std::nullopt;
+    Attrs attrs = with_subgraphs(site.node.attrs, [&](const Graph& body) { return with_bodies(body, in_body); });
+    return site.to.emit(*site.node.op, {site.operands.begin(), site.operands.end()}, std::move(attrs));
+  });
+  return WordSplitter(outer, all, false).run();
 }
 
 }  // namespace rlx
