@@ -2,6 +2,7 @@
 #include "passes/split_words.h"
 
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "ir/leaves.h"
@@ -167,6 +168,7 @@ bool has_rule(const OpDef* op) {
   if (moves(op)) return true;
   for (const OpDef* each : {&op::constant,
                             &op::iota,
+                            &op::gather,
                             &op::convert,
                             &op::add,
                             &op::sub,
@@ -282,9 +284,10 @@ class WordSplitter {
     return {sign_of_word(low), low};
   }
 
-  /// What is no double word itself: comparisons and conversions.
+  /// What is no double word itself: comparisons, conversions, and what is read at places that are.
   Value narrow(const Site& site) const {
     DType from = from_.type(site.node.operands[0]).dtype;
+    if (site.node.op == &op::gather) return gather(site.operands[0], places(site), site.node.attrs.as<GatherAttrs>());
     if (site.node.op == &op::compare)
       return compared(words(site, 0), words(site, 1), site.node.attrs.as<CompareAttrs>().direction, from == i64);
     Words w = words(site, 0);
@@ -318,6 +321,29 @@ class WordSplitter {
     return convert(bitwise_or(kept, any(cut)), f32) * (scale * 256.0);
   }
 
+  /// A gather's indices as 32 bits: what these do not hold as the furthest that they do.
+  Value places(const Site& site) const {
+    Ref r = site.node.operands[1];
+    const auto& held = words_[static_cast<size_t>(r.node)];
+    if (!held) return site.operands[1];
+    if (from_.type(r).dtype == u64)
+      return select(compare(held->high, zeros_like(held->high), Comparison::eq), held->low,
+                    bitwise_not(zeros_like(held->low)));
+    Value low = as_i32(held->low), sign = as_i32(sign_of_word(held->high));
+    Value furthest = bitwise_xor(sign, full_like(sign, std::numeric_limits<int32_t>::max()));
+    return select(compare(held->high, sign_of_word(held->low), Comparison::eq), low, furthest);
+  }
+  Words gathered(const Site& site) const {
+    Words x = words(site, 0);
+    Value at = places(site);
+    const auto& a = site.node.attrs.as<GatherAttrs>();
+    Words y{gather(x.high, at, a), gather(x.low, at, a)};
+    if (a.out_of_range != OutOfRange::fill || site.node.types[0].dtype == u64) return y;
+    // Out of range words without a sign have all bits set, and i64 is the least.
+    Value none = zeros_like(y.low), lost = compare(gather(zeros_like(x.low), at, a), none, Comparison::ne);
+    return choose(lost, {full_like(none, std::ldexp(1.0, 31)), none}, y);
+  }
+
   Words split(const Site& site) const {
     const Node& node = site.node;
     const OpDef* op = node.op;
@@ -331,6 +357,7 @@ class WordSplitter {
       return {zeros_like(low), low};
     }
     if (op == &op::convert) return converted(site, dtype);
+    if (op == &op::gather) return gathered(site);
     if (moves(op)) {
       std::vector<Value> high, low;
       for (size_t i = 0; i < site.operands.size(); ++i) {
