@@ -272,7 +272,8 @@ class WordSplitter {
     if (!all_ && is_double_word(from_.type(r).dtype) && (!is_input || is_body_))
       fail(ErrorCode::unsupported, "high words of ", from_.type(r), " are read behind ", site.node.op->name,
            ", which takes it from ", is_input ? "outside its loop or branch" : maker.op->name,
-           ", and that hands on the low 32 bits alone: no rule makes pairs of words of it");
+           ", and that hands on the low 32 bits alone: no rule makes pairs of words of it. Convert what it takes to 32 "
+           "bits if its numbers fit, or run this on another device");
     return extended(site.operands[i]);
   }
   static Words extended(Value x) {
