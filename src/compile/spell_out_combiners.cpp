@@ -1,6 +1,8 @@
 // See the header.
 #include "compile/spell_out_combiners.h"
 
+#include <limits>
+
 #include "ir/rewrite.h"
 #include "ops/index_rules.h"
 #include "ops/window_geometry.h"
@@ -141,7 +143,16 @@ List sorted(const Site& site) {
   Dim n = dims[static_cast<size_t>(axis)];
   Axes order = other_axes(rank, {axis});
   Dims moved = pick(dims, order);
-  Dim lanes = element_count(moved), pairs = lanes * n * n;
+  Dim lanes = element_count(moved);
+  if (n.is_static()) {
+    const double each = static_cast<double>(n.value()) * static_cast<double>(n.value());
+    const double all = each * (lanes.is_static() ? static_cast<double>(lanes.value()) : 1);
+    if (all > std::numeric_limits<int32_t>::max())
+      fail(ErrorCode::unsupported, "sort by a comparator of ", site.operands[0].type(), " compares each of its ", n,
+           " elements with each, ", static_cast<int64_t>(each), " pairs for each of ", lanes,
+           " rows, more than 32 bits count; sort by value (sort without a comparator) or shorter rows");
+  }
+  Dim pairs = lanes * n * n;
   order.push_back(axis), moved.push_back(n);
   Axes back(rank);
   for (size_t d = 0; d < rank; ++d) back[static_cast<size_t>(order[d])] = static_cast<int64_t>(d);
@@ -159,12 +170,12 @@ List sorted(const Site& site) {
   Value i = iota(site.to, {i32, square}, 1), j = iota(site.to, {i32, square}, 2);
   Value before = select(compare(j, i, Comparison::lt), bitwise_not(mirrored),
                         bitwise_and(comes_first, compare(j, i, Comparison::gt)));
-  Value place = reduce_sum(convert(before, i32), {2});
+  // In order of these counts, and not at these places: a comparator that contradicts itself, as `<` does of NaN, counts
+  // alike for several.
+  Value standing = argsort(reduce_sum(convert(before, i32), {2}), 1);
   List out;
-  for (const Value& x : flat) {
-    Value put = scatter_elements(zeros_like(x), place, x, 1);
-    out.push_back(transpose(reshape(put, moved), back));
-  }
+  for (const Value& x : flat)
+    out.push_back(transpose(reshape(take_along_axis(x, standing, 1, OutOfRange::clip), moved), back));
   return out;
 }
 
@@ -178,9 +189,15 @@ Graph spell_out_combiners(const Graph& g) {
       if (node.op == &op::scatter) return node.attrs.as<ScatterAttrs>().kind == ScatterKind::custom;
       return node.op == &op::sort && static_cast<bool>(node.attrs.as<SortAttrs>().comparator);
     };
+    // What has no elements is told so by what asks for this.
+    auto any_empty = [](const Site& site) {
+      auto is_empty = [](const Type& t) { return std::find(t.dims.begin(), t.dims.end(), Dim(0)) != t.dims.end(); };
+      return std::any_of(site.node.types.begin(), site.node.types.end(), is_empty) ||
+             std::any_of(site.operands.begin(), site.operands.end(), [&](Value v) { return is_empty(v.type()); });
+    };
     if (std::none_of(body.nodes().begin(), body.nodes().end(), holds_one)) return body;
     return rewritten(body, [&](const Site& site) -> std::optional<List> {
-      if (!holds_one(site.node)) return std::nullopt;
+      if (!holds_one(site.node) || any_empty(site)) return std::nullopt;
       if (site.node.op == &op::reduce) return reduced(site);
       if (site.node.op == &op::reduce_window) return reduced_windows(site);
       return site.node.op == &op::scatter ? scattered(site) : sorted(site);

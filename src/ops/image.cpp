@@ -165,16 +165,22 @@ Value between(Value x, int64_t axis, const std::vector<double>& at) {
   Tensor low(i32, {n}), high(i32, {n});
   Shape along(x.dims().size(), 1);
   along[static_cast<size_t>(axis)] = n;
-  Tensor weight(x.dtype(), along);
+  Tensor weight(x.dtype(), along), rest = weight, exact(boolean, along);
+  bool any_exact = false;
   for (size_t i = 0; i < at.size(); ++i) {
     const auto from = static_cast<int64_t>(std::floor(at[i]));
     store<int64_t>(low, i, from);
     store<int64_t>(high, i, std::min(from + 1, last));
-    store<double>(weight, i, at[i] - static_cast<double>(from));
+    const double beyond = at[i] - static_cast<double>(from);
+    store<double>(weight, i, beyond), store<double>(rest, i, 1 - beyond);
+    store<int64_t>(exact, i, beyond == 0);
+    any_exact |= beyond == 0;
   }
   Graph& g = x.graph();
   Value a = take(x, g.constant(low), axis, OutOfRange::clip), b = take(x, g.constant(high), axis, OutOfRange::clip);
-  return a + (b - a) * g.constant(weight);
+  // A mean, not a step from the one to the other, which may overflow and is no number between infinities.
+  Value mean = a * g.constant(rest) + b * g.constant(weight);
+  return any_exact ? select(broadcast_to(g.constant(exact), mean.dims()), a, mean) : mean;
 }
 }  // namespace
 

@@ -2,6 +2,7 @@
 #include "passes/split_words.h"
 
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "ir/leaves.h"
@@ -165,10 +166,28 @@ bool moves(const OpDef* op) {
 }
 bool has_rule(const OpDef* op) {
   if (moves(op)) return true;
-  for (const OpDef* each :
-       {&op::constant, &op::iota, &op::convert, &op::add, &op::sub, &op::mul, &op::neg, &op::div, &op::rem,
-        &op::bitwise_and, &op::bitwise_or, &op::bitwise_xor, &op::bitwise_not, &op::shift_left,
-        &op::shift_right_logical, &op::shift_right_arithmetic, &op::compare, &op::maximum, &op::minimum})
+  for (const OpDef* each : {&op::constant,
+                            &op::iota,
+                            &op::gather,
+                            &op::convert,
+                            &op::add,
+                            &op::sub,
+                            &op::mul,
+                            &op::neg,
+                            &op::abs,
+                            &op::sign,
+                            &op::div,
+                            &op::rem,
+                            &op::bitwise_and,
+                            &op::bitwise_or,
+                            &op::bitwise_xor,
+                            &op::bitwise_not,
+                            &op::shift_left,
+                            &op::shift_right_logical,
+                            &op::shift_right_arithmetic,
+                            &op::compare,
+                            &op::maximum,
+                            &op::minimum})
     if (op == each) return true;
   return false;
 }
@@ -217,7 +236,8 @@ class Together {
 
 class WordSplitter {
  public:
-  WordSplitter(const Graph& from, bool all) : from_(from), together_(from, all), words_(from.nodes().size()) {}
+  WordSplitter(const Graph& from, bool all, bool is_body)
+      : from_(from), all_(all), is_body_(is_body), together_(from, all), words_(from.nodes().size()) {}
 
   Graph run() {
     return rewritten(from_, [&](const Site& site) -> std::optional<std::vector<Value>> {
@@ -242,10 +262,18 @@ class WordSplitter {
   }
   /// The low word, as what has no rule takes it.
   static Value joined(Words w, DType dtype) { return convert(dtype == i64 ? as_i32(w.low) : w.low, dtype); }
-  /// The words of an operand; of one that was not split its low word and its sign.
+  /// The words of an operand; of an input its low word and its sign.
   Words words(const Site& site, size_t i) const {
     Ref r = site.node.operands[i];
     if (const auto& held = words_[static_cast<size_t>(r.node)]) return *held;
+    // Where integers are narrowed, what lost its high words on the way here is not what was computed.
+    const Node& maker = from_.node(r);
+    bool is_input = maker.op == &op::input || maker.op == &op::param;
+    if (!all_ && is_double_word(from_.type(r).dtype) && (!is_input || is_body_))
+      fail(ErrorCode::unsupported, "high words of ", from_.type(r), " are read behind ", site.node.op->name,
+           ", which takes it from ", is_input ? "outside its loop or branch" : maker.op->name,
+           ", and that hands on the low 32 bits alone: no rule makes pairs of words of it. Convert what it takes to 32 "
+           "bits if its numbers fit, or run this on another device");
     return extended(site.operands[i]);
   }
   static Words extended(Value x) {
@@ -257,9 +285,10 @@ class WordSplitter {
     return {sign_of_word(low), low};
   }
 
-  /// What is no double word itself: comparisons and conversions.
+  /// What is no double word itself: comparisons, conversions, and what is read at places that are.
   Value narrow(const Site& site) const {
     DType from = from_.type(site.node.operands[0]).dtype;
+    if (site.node.op == &op::gather) return gather(site.operands[0], places(site), site.node.attrs.as<GatherAttrs>());
     if (site.node.op == &op::compare)
       return compared(words(site, 0), words(site, 1), site.node.attrs.as<CompareAttrs>().direction, from == i64);
     Words w = words(site, 0);
@@ -273,8 +302,47 @@ class WordSplitter {
       negative = is_negative(w);
       w = choose(*negative, negated(w), w);
     }
-    Value y = convert(w.high, real) * std::ldexp(1.0, 32) + convert(w.low, real);
+    Value y = real == f32 ? rounded_once(w, info(to).bits < 32)
+                          : convert(w.high, real) * std::ldexp(1.0, 32) + convert(w.low, real);
     return convert(negative ? select(*negative, -y, y) : y, to);
+  }
+  /// In f32: of the leading 32 bits, the last of which also says whether any of the others is set. For narrower floats
+  /// of 24 bits, which f32 holds, so that what narrows them rounds for the first time.
+  static Value rounded_once(Words w, bool for_narrower) {
+    auto any = [](Value x) { return as_word(compare(x, zeros_like(x), Comparison::ne)); };
+    Value scale = full_like(convert(w.high, f32), std::ldexp(1.0, 32));
+    for (int64_t places : {32, 16, 8, 4, 2, 1}) {
+      Value free = compare(w.high, full_like(w.high, std::ldexp(1.0, 32 - static_cast<int>(places))), Comparison::lt);
+      w = choose(free, moved_left(w, places), w);
+      scale = select(free, scale * std::ldexp(1.0, -static_cast<int>(places)), scale);
+    }
+    Value leading = bitwise_or(w.high, any(w.low));
+    if (!for_narrower) return convert(leading, f32) * scale;
+    Value kept = shifted_right(leading, 8), cut = leading - shifted_left(kept, 8);
+    return convert(bitwise_or(kept, any(cut)), f32) * (scale * 256.0);
+  }
+
+  /// A gather's indices as 32 bits: what these do not hold as the furthest that they do.
+  Value places(const Site& site) const {
+    Ref r = site.node.operands[1];
+    const auto& held = words_[static_cast<size_t>(r.node)];
+    if (!held) return site.operands[1];
+    if (from_.type(r).dtype == u64)
+      return select(compare(held->high, zeros_like(held->high), Comparison::eq), held->low,
+                    bitwise_not(zeros_like(held->low)));
+    Value low = as_i32(held->low), sign = as_i32(sign_of_word(held->high));
+    Value furthest = bitwise_xor(sign, full_like(sign, std::numeric_limits<int32_t>::max()));
+    return select(compare(held->high, sign_of_word(held->low), Comparison::eq), low, furthest);
+  }
+  Words gathered(const Site& site) const {
+    Words x = words(site, 0);
+    Value at = places(site);
+    const auto& a = site.node.attrs.as<GatherAttrs>();
+    Words y{gather(x.high, at, a), gather(x.low, at, a)};
+    if (a.out_of_range != OutOfRange::fill || site.node.types[0].dtype == u64) return y;
+    // Out of range words without a sign have all bits set, and i64 is the least.
+    Value none = zeros_like(y.low), lost = compare(gather(zeros_like(x.low), at, a), none, Comparison::ne);
+    return choose(lost, {full_like(none, std::ldexp(1.0, 31)), none}, y);
   }
 
   Words split(const Site& site) const {
@@ -290,6 +358,7 @@ class WordSplitter {
       return {zeros_like(low), low};
     }
     if (op == &op::convert) return converted(site, dtype);
+    if (op == &op::gather) return gathered(site);
     if (moves(op)) {
       std::vector<Value> high, low;
       for (size_t i = 0; i < site.operands.size(); ++i) {
@@ -302,6 +371,12 @@ class WordSplitter {
     Words x = words(site, 0);
     if (op == &op::neg) return negated(x);
     if (op == &op::bitwise_not) return {bitwise_not(x.high), bitwise_not(x.low)};
+    if (op == &op::abs) return choose(is_negative(x), negated(x), x);
+    if (op == &op::sign) {
+      Value set = as_word(compare(bitwise_or(x.high, x.low), zeros_like(x.low), Comparison::ne));
+      Words one{zeros_like(set), set};
+      return is_signed ? choose(is_negative(x), negated(one), one) : one;
+    }
     Words y = words(site, 1);
     if (op == &op::add) return sum(x, y);
     if (op == &op::sub) return difference(x, y);
@@ -350,6 +425,7 @@ class WordSplitter {
   }
 
   const Graph& from_;
+  bool all_, is_body_;
   Together together_;
   std::vector<std::optional<Words>> words_;
 };
@@ -372,7 +448,13 @@ bool reads_high_words(const Graph& g) {
 }
 
 Graph split_words(const Graph& g, bool all) {
-  return with_bodies(g, [&](const Graph& body) { return WordSplitter(body, all).run(); });
+  auto in_body = [&](const Graph& body) { return WordSplitter(body, all, true).run(); };
+  Graph outer = rewritten(g, [&](const Site& site) -> std::optional<std::vector<Value>> {
+    if (!holds_programs(site.node)) return std::nullopt;
+    Attrs attrs = with_subgraphs(site.node.attrs, [&](const Graph& body) { return with_bodies(body, in_body); });
+    return site.to.emit(*site.node.op, {site.operands.begin(), site.operands.end()}, std::move(attrs));
+  });
+  return WordSplitter(outer, all, false).run();
 }
 
 }  // namespace rlx

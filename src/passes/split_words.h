@@ -19,7 +19,8 @@ bool reads_high_words(const Graph& g);
 ///
 /// With `all` every one of them; else those that high words are read of, and what these are made of and made to. What
 /// has no rule keeps its own dtypes, and takes and gives the low words alone; so do inputs, outputs and the borders of
-/// sub-graphs.
+/// sub-graphs. Without `all`, what is given so and not by an input of the whole graph must reach no reader of high
+/// words: Unsupported, with the name of the op that gives it.
 Graph split_words(const Graph& g, bool all);
 
 }  // namespace rlx

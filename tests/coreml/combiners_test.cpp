@@ -1,6 +1,8 @@
 // Reductions, windows, scatters and sorts by a function of one's own, of sizes that stay open too.
 #include <doctest/doctest.h>
 
+#include <cmath>
+
 #include "compile/spell_out_combiners.h"
 #include "reference/interpreter.h"
 #include "rlx/element.h"
@@ -88,4 +90,58 @@ TEST_CASE("a sort by a comparator is stable, and moves what goes along") {
   Tensor places(i32, {2, 9, 2});
   for (size_t i = 0; i < places.element_count(); ++i) places.mutable_values<int32_t>()[i] = static_cast<int32_t>(i);
   same_spelled_out(g, {counted({2, 9, 2}, 6), places});
+}
+
+TEST_CASE("a sort by a comparator that contradicts itself loses nothing and invents nothing") {
+  Graph g;
+  Value x = g.input("x", {f32, {6}}), place = g.input("p", {i32, {6}});
+  SortAttrs a{0, false, {}};
+  a.comparator = trace(std::vector<Type>{{f32, {}}, {f32, {}}, {i32, {}}, {i32, {}}},
+                       [](Graph&, Values v) -> Many<Value> { return compare(v[0], v[1], Comparison::lt); });
+  auto out = sort({x, place}, a);
+  g.output(out[0], "y"), g.output(out[1], "q");
+  const float nan = std::nanf("");
+  std::vector<float> given{3, nan, 1, nan, 2, 0.5f};
+  auto got = interpret(spell_out_combiners(g), std::vector{Tensor::of<float>({6}, given),
+                                                           Tensor::of<int32_t>({6}, std::vector{0, 1, 2, 3, 4, 5})});
+  int seen = 0;
+  for (size_t i = 0; i < 6; ++i) {
+    const auto from = static_cast<size_t>(load_number(got[1], i));
+    REQUIRE(from < 6);
+    seen |= 1 << from;
+    const float y = static_cast<float>(load_number(got[0], i));
+    CHECK((y == given[from] || (std::isnan(y) && std::isnan(given[from]))));
+  }
+  CHECK(seen == 63);
+}
+
+TEST_CASE("a sort by a comparator whose pairs 32 bits do not count is refused with their number") {
+  Graph g;
+  Value x = g.input("x", {f32, {2, 60000}});
+  SortAttrs a{1, false, {}};
+  a.comparator = trace(std::vector<Type>{{f32, {}}, {f32, {}}},
+                       [](Graph&, Values v) -> Many<Value> { return compare(v[0], v[1], Comparison::gt); });
+  g.output(sort({x}, a)[0], "y");
+  std::string text;
+  try {
+    spell_out_combiners(g);
+  } catch (const Error& e) {
+    text = e.what();
+  }
+  CHECK_MESSAGE(text.find("60000") != std::string::npos, text);
+  CHECK_MESSAGE(text.find("3600000000") != std::string::npos, text);
+}
+
+TEST_CASE("what has no elements is not spelled out") {
+  Graph g;
+  Value x = g.input("x", {f32, {2, 3}}), one = g.constant(full(f32, {}, 1));
+  ReduceWindowAttrs a{Reduction::custom, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {0, 0}, {0, 0}, {}};
+  a.body =
+      trace(std::vector<Type>(2, Type{f32, {}}), [](Graph&, Values v) -> Many<Value> { return v[0] * 0.5 + v[1]; });
+  Value y = reduce_window_custom({x}, {one}, a)[0];
+  CHECK(text_of(y.type()) == "f32[0, 1]");
+  g.output(y, "y");
+  Graph spelled = spell_out_combiners(g);
+  CHECK(std::any_of(spelled.nodes().begin(), spelled.nodes().end(),
+                    [](const Node& node) { return node.op == &op::reduce_window; }));
 }

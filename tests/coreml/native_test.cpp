@@ -113,14 +113,6 @@ TEST_CASE("what ML Programs have as one operation is one operation") {
        [](Graph& g) {
          return interpolate(x_of(g, {1, 2, 3, 4}), {5, 3});
        }},
-      {"resize_bilinear", 5,
-       [](Graph& g) {
-         return resize_linear(x_of(g, {1, 2, 3, 4}), {5, 3});
-       }},
-      {"resize_bilinear", 5,
-       [](Graph& g) {
-         return resize_linear(x_of(g, {2, 3, 4}), {6, 8}, ResizeGrid::align_corners);
-       }},
       {"reduce_l2_norm", 5,
        [](Graph& g) {
          return norm(x_of(g, {3, 4}), NormKind::l2, {1});
@@ -203,6 +195,16 @@ TEST_CASE("what ML Programs have as one operation is one operation") {
          return scatter_nd(x_of(g, {5, 4}), i, g.constant(full(f32, {2, 4}, 7)));
        }},
   };
+  for (ResizeGrid grid : {ResizeGrid::half_pixel, ResizeGrid::asymmetric, ResizeGrid::align_corners,
+                          ResizeGrid::align_ends, ResizeGrid::half_pixel_corners})
+    for (const Dims& dims : {Dims{1, 2, 3, 4}, Dims{2, 3, 4}}) {
+      CAPTURE(static_cast<int>(grid));
+      CHECK(written(
+                [&](Graph& g) {
+                  g.output(resize_linear(x_of(g, dims), {5, 3}, grid), "y");
+                },
+                5) == "resize_bilinear");
+    }
   for (const Row& row : kRows) {
     CAPTURE(std::string(row.operation));
     CHECK(written([&](Graph& g) { g.output(row.build(g), "y"); }, row.opset) == row.operation);
@@ -273,4 +275,88 @@ TEST_CASE("indices out of range are moved or dropped as the graph says, whatever
                    {numbers, indices}) == "");
     }
   }
+}
+
+TEST_CASE("limits that are one number in the operand's dtype are no clip") {
+  for (auto limits : {std::pair{0.1, 0.10000001}, std::pair{70000.0, 80000.0}, std::pair{0.0, 1e-9}}) {
+    auto build = [&](Graph& g) { g.output(clamp(x_of(g, {3, 4}, f16), limits.first, limits.second), "y"); };
+    CHECK(written(build, 8).find("clip") == std::string::npos);
+  }
+}
+
+TEST_CASE("products with open batches are no einsum, whose batches Apple's loader wants to be equal") {
+  Graph g;
+  Dim b = Dim::symbol("B");
+  Value x = g.input("x", {f32, {b, 3, 4, 5}}), y = g.input("y", {f32, {b, 5, 4, 6}});
+  g.output(dot_general(x, y, {{0, 2}, {0, 2}, {3}, {1}}), "z");
+  coreml::Options options{.newest_opset = 8, .open_dims = true};
+  Pipelined legal = coreml_pipeline(g, options);
+  require_complete(legal.report, false);
+  CHECK(operations(coreml::translate(legal.graph, options).model).find("einsum") == std::string::npos);
+}
+
+TEST_CASE("squares of f16 are summed in f32, as the graph says") {
+  auto build = [](Graph& g) { g.output(norm(x_of(g, {3, 4}, f16), NormKind::l2, {1}), "y"); };
+  CHECK(written(build, 8).find("reduce_l2_norm") == std::string::npos);
+}
+
+namespace {
+/// What a package of the graph gives beside the reference: nothing if the same.
+std::string beside_the_reference(const std::string& path, const Graph& g, const std::vector<Tensor>& in,
+                                 bool narrow = false) {
+  coreml::Options options{.newest_opset = 8, .narrow = narrow};
+  Pipelined legal = coreml_pipeline(g, options);
+  coreml::Translated made = coreml::translate(legal.graph, options);
+  return judged(path, "gather", made, g, in);
+}
+}  // namespace
+
+TEST_CASE("indices without a sign lie beyond the end where their highest bit is set") {
+  TemporaryFolder temporary;
+  const std::vector<uint32_t> kFar{4294967295u, 1, 2147483648u, 0};
+  Tensor x = Tensor::of<float>({3}, std::vector<float>{5, 6, 7});
+  const std::pair<const char*, std::function<Value(Value, Value)>> kRows[] = {
+      {"clip", [](Value v, Value i) { return take(v, i, 0, OutOfRange::clip); }},
+      {"fill", [](Value v, Value i) { return take(v, i, 0); }},
+      {"added", [](Value v, Value i) { return scatter_elements(v, i, full_like(convert(i, f32), 2), 0); }},
+  };
+  for (const auto& row : kRows)
+    for (bool known : {false, true}) {
+      CAPTURE(std::string(row.first));
+      CAPTURE(known);
+      Graph g;
+      Value v = g.input("x", {f32, {3}});
+      Tensor places = Tensor::of<uint32_t>({4}, kFar);
+      Value i = known ? g.constant(places) : g.input("i", {u32, {4}});
+      g.output(row.second(v, i), "y");
+      std::vector<Tensor> in{x};
+      if (!known) in.push_back(places);
+      CHECK(beside_the_reference(folder_for_cases(temporary) / text_of("far.", row.first, ".", known), g, in) == "");
+    }
+  Graph g;
+  Value v = g.input("x", {f32, {3}}), start = g.input("i", {u32, {1}});
+  g.output(dynamic_slice(v, {start}, {2}), "y");
+  CHECK(beside_the_reference(folder_for_cases(temporary) / "far.slice", g,
+                             {x, Tensor::of<uint32_t>({1}, std::vector<uint32_t>{3000000000u})}) == "");
+  // A constant that --narrow would wrap to 1.
+  Graph wide;
+  Value far = wide.constant(Tensor::of<int64_t>({2}, std::vector<int64_t>{4294967297, -4294967295}));
+  wide.output(take(wide.input("x", {f32, {3}}), far, 0, OutOfRange::clip), "y");
+  CHECK(beside_the_reference(folder_for_cases(temporary) / "far.wide", wide, {x}, true) == "");
+}
+
+TEST_CASE("NaN is the largest, downwards too") {
+  TemporaryFolder temporary;
+  const float nan = std::numeric_limits<float>::quiet_NaN(), infinity = std::numeric_limits<float>::infinity();
+  Tensor x =
+      Tensor::of<float>({3, 4}, std::vector<float>{1, nan, infinity, nan, 2, -infinity, 2, 5, nan, nan, nan, nan});
+  for (bool descending : {false, true})
+    for (int axis : {0, 1}) {
+      CAPTURE(descending);
+      CAPTURE(axis);
+      Graph g;
+      Value v = g.input("x", {f32, {3, 4}});
+      g.output(argsort(v, axis, descending), "y");
+      CHECK(beside_the_reference(folder_for_cases(temporary) / text_of("nan.", descending, ".", axis), g, {x}) == "");
+    }
 }

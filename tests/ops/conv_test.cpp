@@ -19,6 +19,13 @@ const Dim n = Dim::symbol("n");
 TEST_CASE("convolutions and pools do what PyTorch does") { check_rows(kConv, -1); }
 TEST_CASE("images resize and unfold as PyTorch's do") { check_rows(kImage); }
 
+TEST_CASE("what is read at a place exactly is what stands there, beside infinities too") {
+  Graph g =
+      trace(std::vector{Type{f32, {4}}}, [](Values v) { return resize_linear(v[0], {7}, ResizeGrid::align_corners); });
+  CHECK(interpret(made_of_primitives(g), std::array{tensor_of("f32[4] [1, inf, 2, -inf]")})[0] ==
+        tensor_of("f32[7] [1, inf, inf, inf, 2, -inf, -inf]"));
+}
+
 TEST_CASE("an adaptive mean pool has windows of unequal lengths where it must") {
   // torch.nn.functional.adaptive_avg_pool2d, PyTorch 2.15
   Tensor x = tensor_of("f64[1, 1, 3, 4] [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]");

@@ -131,6 +131,10 @@ def images(f):
             x = normal("resize_linear" + name, dims, dtype)
             f.add(f"resize_linear_{name}" + ("_f64" if dtype is f64 else ""), "resize_linear", [x], [F.interpolate(t(x), size=size, mode=mode, align_corners=align).numpy()],
                   f"torch interpolate, {mode}", size=size, grid="align_corners" if align else "half_pixel")
+    large = np.array([[[3e38, -3e38, 3.2e38, -2.5e38, -3.4e38]]], f32)  # the differences overflow, their means do not
+    f.add("resize_linear_large", "resize_linear", [large], [F.interpolate(t(large), size=[10], mode="linear").numpy()], "torch interpolate, linear", size=[10], grid="half_pixel")
+    infinite = np.array([[[1, np.inf, np.inf, 2, -np.inf, -np.inf]]], f32)
+    f.add("resize_linear_infinite", "resize_linear", [infinite], [F.interpolate(t(infinite), size=[5], mode="linear").numpy()], "torch interpolate, linear", size=[5], grid="half_pixel")
     x = normal("columns", (2, 3, 5, 6))
     columns = F.unfold(t(x), (2, 3), dilation=(2, 1), padding=(1, 0), stride=(1, 2)).numpy()
     f.add("im2col", "im2col", [x], [columns.transpose(0, 2, 1).reshape(-1, 18).copy()], "torch unfold", kernel_size=[2, 3], stride=[1, 2], padding=[1, 0],

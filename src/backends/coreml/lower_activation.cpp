@@ -1,15 +1,21 @@
 // Activations, limits and other ops with parameters that ML Programs have as one operation each. Up to iOS 16 a
 // parameter has the operand's dtype, and a slope rounded to f16 would be another one.
 #include "backends/coreml/lowerings.h"
+#include "rlx/element.h"
 #include "rlx/ops.h"
 
 namespace rlx::coreml {
 
 namespace when {
 std::optional<std::string> can_clip(const Question& q) {
+  if (auto why = is_float(q)) return why;
   const auto& a = q.node.attrs.as<ClampAttrs>();
-  if (!(a.min < a.max)) return "the operation wants limits that differ";
-  return is_float(q);
+  Tensor limits(*carried(q.operands[0].dtype), {2});
+  store<double>(limits, 0, a.min), store<double>(limits, 1, a.max);
+  // As they are written: limits of f32 may be one number of f16.
+  if (!(load_number(limits, 0) < load_number(limits, 1)))
+    return text_of("the operation wants limits that differ in ", limits.dtype(), ", and not ", a.min, " and ", a.max);
+  return std::nullopt;
 }
 /// Diagonals that lie on the side that is kept: the operation counts those that stay on the other.
 std::optional<std::string> has_band(const Question& q) {

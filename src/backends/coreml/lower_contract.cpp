@@ -5,6 +5,10 @@
 namespace rlx::coreml {
 
 namespace when {
+std::optional<std::string> has_norm(const Question& q) {
+  // Squares are summed in f32, and nothing says in what the operation sums those of f16.
+  return q.node.attrs.as<NormAttrs>().kind == NormKind::l2 ? is_f32(q) : is_float(q);
+}
 std::optional<std::string> can_reduce(const Question& q) {
   if (q.node.attrs.as<ReduceAttrs>().kind == Reduction::custom)
     return "ML Programs have no reduction by a function of one's own";
@@ -55,6 +59,9 @@ std::optional<Var> einsum(Emitter& e, const Var& x, const Var& y, const DotAxes&
     return e.transpose(r, order);
   };
   const Shape &a = x.shape, &b = y.shape;
+  // Apple's loader wants equal extents there, and takes no two open ones for equal.
+  for (int64_t d : axes.lhs_batch)
+    if (a[static_cast<size_t>(d)] < 0 || b[static_cast<size_t>(d)] < 0) return std::nullopt;
   if (a.size() == 4 && is({0, 2}, {0, 2}, {3}, {1}))
     return emitted("nchw,nwhu->nchu", {a[0], a[1], a[2], b[3]}, {0, 2, 1, 3});
   if (a.size() == 3 && is({1}, {1}, {2}, {0})) return emitted("chw,whr->chr", {a[0], a[1], b[2]}, {1, 0, 2});

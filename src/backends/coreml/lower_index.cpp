@@ -128,7 +128,7 @@ Lowered lower_gather(Lowering& l) {
   Places p(a);
   if (auto read = gathered(l, a, p)) return {*read};
   Shape x = e.extents(l.types[0].dims), outside = e.carried(l.result());
-  FlatPlaces places = flat_places(e, p, x, l.operand(1), l.types[1].rank(), outside, e.extents(a.slice_sizes));
+  FlatPlaces places = flat_places(e, p, x, places_operand(l, 1), l.types[1].rank(), outside, e.extents(a.slice_sizes));
   Var read = e.gather_flat(e.flat(l.operand(0)), places.at);
   if (a.out_of_range == OutOfRange::fill) {
     read = e.select(places.valid, read, out_of_range(e, l.types[0].dtype));
@@ -157,7 +157,7 @@ Lowered lower_scatter(Lowering& l) {
   Axes inner = p.inner(x.size());
   for (size_t w = 0; w < p.window.size(); ++w)
     sizes[static_cast<size_t>(inner[w])] = outside[static_cast<size_t>(p.window[w])];
-  FlatPlaces places = flat_places(e, p, x, l.operand(1), l.types[1].rank(), outside, sizes);
+  FlatPlaces places = flat_places(e, p, x, places_operand(l, 1), l.types[1].rank(), outside, sizes);
   // What is out of range goes to one element more, which is cut off again.
   int64_t count = e.count(x);
   // Of several updates of one place the last counts, by their index vectors first: those dims lead.
@@ -193,9 +193,9 @@ Var starts_within(Lowering& l, size_t first, const Shape& x, const Shape& sizes)
   Emitter& e = l.e;
   if (auto known = known_starts(l, first, x, sizes)) return e.integers(*known);
   std::vector<Var> parts;
-  if (l.types.size() == first + 1 && l.types[first].rank() == 1) parts.push_back(l.operand(first));
+  if (l.types.size() == first + 1 && l.types[first].rank() == 1) parts.push_back(places_operand(l, first));
   else
-    for (size_t i = first; i < l.types.size(); ++i) parts.push_back(l.operand(i));
+    for (size_t i = first; i < l.types.size(); ++i) parts.push_back(places_operand(l, i));
   Var starts = e.concat(parts, 0);
   Shape last;
   for (size_t d = 0; d < x.size(); ++d) last.push_back(e.difference(x[d], sizes[d]));
@@ -254,7 +254,16 @@ Var order_of(Emitter& e, Var key, DType dtype, int64_t axis, bool descending) {
   // into -key, or -1 - key of integers, the least of which has no opposite.
   key = ordered(e, key, dtype);
   if (descending) key = is_float(key.dtype) ? e.mul(key, -1.0) : e.add(e.mul(key, -1.0), -1.0);
-  return e.emit("argsort", {{"x", key}, {"axis", e.integer(axis)}, {"ascending", e.flag(true)}}, i32, key.shape);
+  Var order = e.emit("argsort", {{"x", key}, {"axis", e.integer(axis)}, {"ascending", e.flag(true)}}, i32, key.shape);
+  if (!descending || !is_float(key.dtype)) return order;
+  // NaN is the largest, and so is -NaN: those that stand last are turned to the front.
+  auto along = static_cast<size_t>(axis);
+  Shape line(key.shape.size(), 1);
+  line[along] = key.shape[along];
+  Var others = e.reduce("reduce_sum", e.cast(e.test("equal", key, key), i32), {axis}, true);
+  Var at = e.add(e.reshape(e.counting(line[along]), line), others);
+  at = e.binary("mod", at, number_of(e, line[along]));
+  return e.emit("gather_along_axis", {{"x", order}, {"indices", at}, {"axis", e.integer(axis)}}, i32, key.shape);
 }
 }  // namespace
 

@@ -57,6 +57,19 @@ std::optional<PlaceForm> form_of(const Places& p, const Type& x, const Type& ind
   return std::nullopt;
 }
 
+Var places_operand(Lowering& l, size_t i) {
+  constexpr double least = std::numeric_limits<int32_t>::min(), most = std::numeric_limits<int32_t>::max();
+  if (const Tensor* t = l.tensor(i)) {
+    Tensor numbers(i32, t->rank() == 0 ? Shape{1} : t->shape());
+    for (size_t k = 0; k < t->element_count(); ++k)
+      numbers.mutable_values<int32_t>()[k] = static_cast<int32_t>(std::clamp(load_number(*t, k), least, most));
+    return l.e.constant(numbers);
+  }
+  Var at = l.operand(i);
+  // Without a sign the upper half of the numbers is carried as negative ones.
+  return is_wide_unsigned(l.types[i].dtype) ? l.e.select(l.e.test("less", at, 0.0), l.e.number(i32, most), at) : at;
+}
+
 Valid valid_places(Lowering& l, const PlaceForm& form, size_t operand) {
   Emitter& e = l.e;
   const Type &x = l.types[0], &type = l.types[operand];
@@ -64,13 +77,13 @@ Valid valid_places(Lowering& l, const PlaceForm& form, size_t operand) {
   bool vectors = form.kind == PlaceForm::Kind::vectors;
   for (int64_t k = 0; k < (vectors ? form.entries : 1); ++k)
     extents.push_back(x.dims[static_cast<size_t>(form.axis + k)]);
-  Var at = l.operand(operand);
   if (const Tensor* indices = l.tensor(operand); lie_within(indices, extents)) {
     // Rows are named by a line of numbers.
     Tensor line = carried_constant(*indices);
     if (form.kind == PlaceForm::Kind::rows) line = line.reshaped({static_cast<int64_t>(line.element_count())});
     return {e.constant(line), std::nullopt};
   }
+  Var at = places_operand(l, operand);
   Shape limits = e.extents(extents), last;
   for (int64_t n : limits) last.push_back(e.difference(n, 1));
   Var end = e.sizes(last);

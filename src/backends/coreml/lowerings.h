@@ -97,6 +97,8 @@ std::optional<DType> carried(DType dtype);
 std::optional<std::string> not_carried(const Type& type, const TypeRules& rules);
 /// A constant in the dtype in which a program carries it.
 Tensor carried_constant(const Tensor& t);
+/// An operand of places as i32, for comparison with extents: beyond its range at its ends.
+Var places_operand(Lowering& l, size_t i);
 /// After arithmetic on integers of fewer than 32 bits, which a program has as i32: what they wrap to.
 Var wrapped(Emitter& e, const Var& x, DType dtype);
 
@@ -129,6 +131,7 @@ std::optional<std::string> is_float(const Question&);
 std::optional<std::string> is_number(const Question&);
 std::optional<std::string> is_boolean(const Question&);
 std::optional<std::string> can_reduce(const Question&);
+std::optional<std::string> has_norm(const Question&);
 std::optional<std::string> can_compare(const Question&);
 std::optional<std::string> can_slide(const Question&);
 std::optional<std::string> can_pool(const Question&);
