@@ -195,7 +195,7 @@ TEST_CASE("products around a depthwise convolution give the reference's numbers,
 }
 TEST_CASE("separable convolutions one after the other: a product that ends one chain may begin no other") {
   Graph g("stack");
-  Value x = g.input("x", f32, {2, 112, 96, 16});
+  Value x = g.input("x", f32, {1, 80, 78, 32});
   std::map<std::string, Tensor, std::less<>> params;
   const auto conv = [&](int64_t out, int64_t size, int64_t groups) {
     const std::string name = text_of("w", params.size());
@@ -204,9 +204,9 @@ TEST_CASE("separable convolutions one after the other: a product that ends one c
     x = fused_conv(x, g.param(name, f32, dims), {}, {},
                    {.padding = {size / 2, size / 2}, .groups = groups, .channels_last = true});
   };
-  conv(16, 3, 16), conv(32, 1, 1), conv(32, 3, 32), conv(40, 1, 1), conv(40, 3, 40), conv(24, 1, 1);
+  conv(32, 3, 32), conv(32, 1, 1), conv(32, 3, 32), conv(40, 1, 1), conv(40, 3, 40), conv(24, 1, 1);
   g.output(x, "y");
-  const std::vector<Tensor> in = {random_tensor(f32, {2, 112, 96, 16}, 9, -1, 1)};
+  const std::vector<Tensor> in = {random_tensor(f32, {1, 80, 78, 32}, 9, -1, 1)};
   const auto wanted = interpret(g, in, {params.begin(), params.end()});
   for (int threads : {1, 2}) {
     auto compiled = Session(Device::cpu(), {threads}).compile(g);
@@ -215,7 +215,7 @@ TEST_CASE("separable convolutions one after the other: a product that ends one c
   }
 }
 TEST_CASE("one place that matrix tiles do not stand for costs its neighbours nothing but time") {
-  for (const float odd : {0x1p-70F, 0x1p70F, INFINITY, NAN})
+  for (const float odd : {0x1p-70F, 0x1p70F, NAN})
     for (const int64_t step : {1, 2})
       for (Case c : {Case{{2, 40, 19, 15},
                           {36, 40, 3, 3},
