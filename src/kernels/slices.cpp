@@ -1,0 +1,354 @@
+// See the header. An integer q of 24 bits becomes digits d2 2^16 + d1 2^8 + d0, each of -128 to 127: the bytes of
+// q + 0x808080, each less 128. Tiles want four numbers along k in 32 bits, of each column.
+#include "kernels/slices.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+#if defined(__GNUC__) && !defined(__clang__)  // before the header, as in matrix_tiles.cpp
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
+#if RLX_HAS_TILES
+#include <immintrin.h>
+#endif
+
+#include "kernels/highway_targets.h"
+
+namespace rlx::kernels {
+namespace {
+
+// Digits of 7 bits and a sign stand for so much, without an overflow of the first.
+constexpr int32_t kMost24 = 0x7f7f7f, kMost32 = 0x7f7f7f7f;
+// For three slices a column's largest number may be so many times the root of its mean square, or sqrt(k / 8) times:
+// then sums of f32 along k lose as much.
+constexpr float kMostUneven = 8;
+constexpr float kLeast = 0x1p-60f, kMost = 0x1p60f;
+// By how many powers of 2 rows of weights differ in size at least, to be balanced, and at most.
+constexpr int kLeastBalance = 2, kMostBalance = 24;
+
+/// What a one of the third slice stands for; 1 where all are 0. The quotient is rounded up.
+float unit_of(float most, bool has_fourth) {
+  if (most == 0) return 1;
+  return std::nextafter(
+      has_fourth ? most / (static_cast<float>(kMost32 - 0x7f) / 256) : most / static_cast<float>(kMost24), most);
+}
+
+}  // namespace
+
+#if RLX_HAS_TILES
+namespace {
+
+#define RLX_WIDE __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq")))
+#define RLX_WIDE_INLINE RLX_WIDE __attribute__((always_inline)) inline
+
+RLX_WIDE_INLINE __mmask16 mask_of(int64_t count) {
+  return count >= 16 ? __mmask16(0xffff) : count <= 0 ? __mmask16(0) : __mmask16((1u << count) - 1);
+}
+RLX_WIDE_INLINE __m512 magnitude(__m512 v) {
+  return _mm512_castsi512_ps(_mm512_and_epi32(_mm512_castps_si512(v), _mm512_set1_epi32(0x7fffffff)));
+}
+
+/// 16 rows along k of 16 columns, zeros beyond the ends.
+RLX_WIDE void load_square(const StridedMatrix& w, const SlicedLayout& l, int64_t p, int64_t column, float* out) {
+  const auto* const data = static_cast<const float*>(w.data) + p * w.row_stride + column * w.col_stride;
+  const int64_t rows = std::min<int64_t>(16, l.k - p), cols = std::min<int64_t>(16, l.n - column);
+  if (w.col_stride == 1) {
+    for (int64_t i = 0; i < 16; ++i)
+      _mm512_store_ps(out + i * 16,
+                      i < rows ? _mm512_maskz_loadu_ps(mask_of(cols), data + i * w.row_stride) : _mm512_setzero_ps());
+    return;
+  }
+  alignas(64) float lines[256];
+  for (int64_t j = 0; j < 16; ++j)
+    _mm512_store_ps(lines + j * 16,
+                    j < cols ? _mm512_maskz_loadu_ps(mask_of(rows), data + j * w.col_stride) : _mm512_setzero_ps());
+  turn_tile(lines, 16, out);
+}
+
+/// Sums of magnitudes along a row of weights.
+RLX_WIDE void sum_rows(const StridedMatrix& w, const SlicedLayout& l, int64_t p, float* sums) {
+  __m512 sum[16] = {};
+  alignas(64) float square[256];
+  for (int64_t column = 0; column < l.n; column += 16) {
+    load_square(w, l, p, column, square);
+    for (int i = 0; i < 16; ++i) sum[i] = _mm512_add_ps(sum[i], magnitude(_mm512_load_ps(square + i * 16)));
+  }
+  for (int i = 0; i < 16; ++i) sums[i] = _mm512_reduce_add_ps(sum[i]);
+}
+
+/// The largest of a block's columns and their mean squares, once its rows are balanced, in units of `usual`.
+RLX_WIDE void survey_columns(const StridedMatrix& w, const SlicedLayout& l, int64_t block, const float* balances,
+                             float usual, float* most, float* mean_square) {
+  __m512 m = _mm512_setzero_ps(), s = m;
+  alignas(64) float square[256];
+  for (int64_t p = 0; p < l.k; p += 16) {
+    load_square(w, l, p, block * 16, square);
+    for (int i = 0; i < 16; ++i) {
+      const __m512 v =
+          _mm512_div_ps(magnitude(_mm512_load_ps(square + i * 16)), _mm512_set1_ps(balances[p + i] * usual));
+      m = _mm512_max_ps(v, m), s = _mm512_fmadd_ps(v, v, s);
+    }
+  }
+  _mm512_storeu_ps(most, m), _mm512_storeu_ps(mean_square, _mm512_div_ps(s, _mm512_set1_ps(static_cast<float>(l.k))));
+}
+
+/// v / unit, rounded; what is not 0 does not become 0, so that it still makes infinities of infinities.
+RLX_WIDE_INLINE __m512i to_integers(__m512 v, __m512d low_inverse, __m512d high_inverse) {
+  const __m256 low = _mm512_castps512_ps256(v), high = _mm512_extractf32x8_ps(v, 1);
+  const __m256i a = _mm512_cvtpd_epi32(_mm512_mul_pd(_mm512_cvtps_pd(low), low_inverse));
+  const __m256i b = _mm512_cvtpd_epi32(_mm512_mul_pd(_mm512_cvtps_pd(high), high_inverse));
+  const __m512i q = _mm512_inserti64x4(_mm512_castsi256_si512(a), b, 1);
+  const __mmask16 lost = _mm512_cmpneq_ps_mask(v, _mm512_setzero_ps()) & _mm512_testn_epi32_mask(q, q);
+  const __m512i one = _mm512_or_epi32(_mm512_srai_epi32(_mm512_castps_si512(v), 31), _mm512_set1_epi32(1));
+  return _mm512_mask_mov_epi32(q, lost, one);
+}
+
+RLX_WIDE void slice_block(const StridedMatrix& w, const SlicedLayout& l, int64_t block, const float* balances,
+                          const float* units, char* out, char* fourth) {
+  const __m512d one = _mm512_set1_pd(fourth ? 256 : 1);
+  const __m512d low = _mm512_div_pd(one, _mm512_cvtps_pd(_mm256_loadu_ps(units + block * 16))),
+                high = _mm512_div_pd(one, _mm512_cvtps_pd(_mm256_loadu_ps(units + block * 16 + 8)));
+  const __m512i bias = _mm512_set1_epi32(static_cast<int>(0x80808080u)), byte = _mm512_set1_epi32(0xff);
+  const int up = fourth ? 0 : 8;  // the first digit becomes the highest byte
+  alignas(64) float square[256];
+  for (int64_t p = 0; p < l.steps() * kTileCodes; p += 16) {
+    load_square(w, l, p, block * 16, square);
+    for (int64_t i = 0; i < 16; i += 4) {
+      __m512i q[4];
+      for (int64_t r = 0; r < 4; ++r) {
+        const __m512 v = _mm512_div_ps(_mm512_load_ps(square + (i + r) * 16), _mm512_set1_ps(balances[p + i + r]));
+        const __m512i integers = _mm512_sll_epi32(to_integers(v, low, high), _mm_cvtsi32_si128(up));
+        q[r] = _mm512_xor_epi32(_mm512_add_epi32(integers, bias), bias);
+      }
+      const int64_t line = (p % kTileCodes + i) / 4, step = p / kTileCodes;
+      for (int slice = 0; slice < (fourth ? 4 : 3); ++slice) {
+        const auto down = static_cast<unsigned>(24 - 8 * slice);
+        __m512i four = _mm512_setzero_si512();
+        for (int r = 3; r >= 0; --r)
+          four = _mm512_or_epi32(_mm512_slli_epi32(four, 8), _mm512_and_epi32(_mm512_srli_epi32(q[r], down), byte));
+        char* const tile =
+            slice == 3 ? fourth + step * kTileBytes : out + step * SlicedLayout::kStepBytes + slice * kTileBytes;
+        _mm512_store_si512(tile + line * 64, four);
+      }
+    }
+  }
+}
+
+RLX_WIDE void restore_block(const SlicedColumns& w, int64_t block, float* out) {
+  const SlicedLayout& l = w.layout();
+  const char *const tiles = w.tiles(block), *const fourth = w.fourth(block);
+  const __m512 units = _mm512_mul_ps(_mm512_loadu_ps(w.units(block)), _mm512_set1_ps(fourth ? 0x1p-8f : 1.0f));
+  for (int64_t p = 0; p < l.k; ++p) {
+    const int64_t step = p / kTileCodes, line = p % kTileCodes / 4 * 64;
+    const __m128i up = _mm_cvtsi32_si128(static_cast<int>(24 - p % 4 * 8));
+    __m512i q = _mm512_setzero_si512();
+    for (int slice = 0; slice < (fourth ? 4 : 3); ++slice) {
+      const char* const tile =
+          slice == 3 ? fourth + step * kTileBytes : tiles + step * SlicedLayout::kStepBytes + slice * kTileBytes;
+      const __m512i digits = _mm512_srai_epi32(_mm512_sll_epi32(_mm512_load_si512(tile + line), up), 24);
+      q = _mm512_add_epi32(_mm512_slli_epi32(q, 8), digits);
+    }
+    const __m512 balance = _mm512_set1_ps(w.balances()[p]);
+    _mm512_storeu_ps(out + p * 16, _mm512_mul_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(q), units), balance));
+  }
+}
+
+/// The largest magnitude of a row that was balanced, NaN and infinities above all.
+RLX_WIDE float most_of(const float* row, int64_t k, const float* balances) {
+  __m512i most = _mm512_setzero_si512();
+  for (int64_t p = 0; p < k; p += 16) {
+    const __m512 v = _mm512_mul_ps(_mm512_maskz_loadu_ps(mask_of(k - p), row + p), _mm512_loadu_ps(balances + p));
+    most = _mm512_max_epu32(most, _mm512_castps_si512(magnitude(v)));
+  }
+  return std::bit_cast<float>(_mm512_reduce_max_epu32(most));
+}
+
+/// The power of 2 that makes integers of numbers up to that size; 0 if none does.
+float row_scale(float most) {
+  if (most == 0) return 1;
+  if (!(most >= kLeast && most <= kMost)) return 0;
+  const float scale = std::ldexp(1.0f, 30 - std::ilogb(most));
+  return most * scale > static_cast<float>(kMost32 - 0x7f) ? scale / 2 : scale;
+}
+
+/// A row's bytes of each slice, 64 k at a time, at out + slice * kTileBytes.
+RLX_WIDE void slice_row(const float* row, const SlicedLayout& l, const float* balances, float scale, char* out) {
+  // Of four numbers in 16 bytes, their bytes by slice, the highest first.
+  const __m512i by_slice = _mm512_broadcast_i32x4(_mm_set_epi8(12, 8, 4, 0, 13, 9, 5, 1, 14, 10, 6, 2, 15, 11, 7, 3));
+  const __m512i in_order = _mm512_set_epi32(15, 11, 7, 3, 14, 10, 6, 2, 13, 9, 5, 1, 12, 8, 4, 0);
+  const __m512 by = _mm512_set1_ps(scale);
+  const __m512i bias = _mm512_set1_epi32(static_cast<int>(0x80808080u));
+  for (int64_t p = 0; p < l.steps() * kTileCodes; p += kTileCodes, out += SlicedLayout::kRowStepBytes) {
+    __m512i q[4], t[4];
+    RLX_UNROLL for (int v = 0; v < 4; ++v) {
+      const int64_t at = p + v * 16;
+      const __mmask16 mask = mask_of(l.k - at);
+      __m512 x = _mm512_maskz_loadu_ps(mask, row + at);
+      x = _mm512_mul_ps(_mm512_mul_ps(x, _mm512_loadu_ps(balances + at)), by);
+      const __m512i digits = _mm512_xor_epi32(_mm512_add_epi32(_mm512_cvtps_epi32(x), bias), bias);
+      q[v] = _mm512_shuffle_epi8(digits, by_slice);
+    }
+    // 4 x 4 of 32 bits in each 16 bytes.
+    t[0] = _mm512_unpacklo_epi32(q[0], q[1]), t[1] = _mm512_unpackhi_epi32(q[0], q[1]);
+    t[2] = _mm512_unpacklo_epi32(q[2], q[3]), t[3] = _mm512_unpackhi_epi32(q[2], q[3]);
+    q[0] = _mm512_unpacklo_epi64(t[0], t[2]), q[1] = _mm512_unpackhi_epi64(t[0], t[2]);
+    q[2] = _mm512_unpacklo_epi64(t[1], t[3]), q[3] = _mm512_unpackhi_epi64(t[1], t[3]);
+    RLX_UNROLL for (int v = 0; v < 4; ++v)
+        _mm512_store_si512(out + v * kTileBytes, _mm512_permutexvar_epi32(in_order, q[v]));
+  }
+}
+
+// Registers: 0 to 3 the sums, by weight; 4 a slice of the columns; 5 to 7 slices of the rows.
+#define RLX_ZERO "tilezero %%tmm0\n\ttilezero %%tmm1\n\ttilezero %%tmm2\n\ttilezero %%tmm3"
+#define RLX_LOAD(tile, from, at) \
+  asm volatile("tileloadd " #at "(%0,%1,1), %%tmm" #tile ::"r"(from), "r"(int64_t{64}) : "memory")
+#define RLX_DOT(sums, rows) asm volatile("tdpbssd %%tmm4, %%tmm" #rows ", %%tmm" #sums ::: "memory")
+#define RLX_STORE(tile, to) asm volatile("tilestored %%tmm" #tile ", (%0,%1,1)" ::"r"(to), "r"(int64_t{64}) : "memory")
+
+template <bool kFourth>
+RLX_WIDE void multiply(const SlicedColumns& w, int64_t block, const char* rows, const float* row_units, float* sums,
+                       int64_t stride, MemoryAhead& ahead) {
+  const char *columns = w.tiles(block), *fourth = w.fourth(block);
+  const char* at = ahead.at;
+  const char* const end = ahead.end;
+  // A quarter of the lines: the processor asks for those beside them by itself.
+  const auto ask = [&](int64_t line) __attribute__((always_inline)) { _mm_prefetch(at + line * 256, _MM_HINT_T1); };
+  asm volatile(RLX_ZERO ::: "memory");
+  for (int64_t steps = w.layout().steps(); steps > 0; --steps) {
+    RLX_LOAD(4, columns, 0);
+    RLX_LOAD(5, rows, 0);
+    RLX_DOT(0, 5);
+    ask(0), ask(1);
+    RLX_LOAD(6, rows, 1024);
+    RLX_DOT(1, 6);
+    ask(2), ask(3);
+    RLX_LOAD(7, rows, 3072);
+    RLX_DOT(3, 7);
+    ask(4), ask(5);
+    RLX_LOAD(7, rows, 2048);
+    RLX_DOT(2, 7);
+    RLX_LOAD(4, columns, 1024);
+    RLX_DOT(1, 5);
+    ask(6), ask(7);
+    RLX_DOT(2, 6);
+    ask(8), ask(9);
+    RLX_DOT(3, 7);
+    RLX_LOAD(4, columns, 2048);
+    RLX_DOT(2, 5);
+    ask(10), ask(11);
+    RLX_DOT(3, 6);
+    if constexpr (kFourth) {
+      RLX_LOAD(4, fourth, 0);
+      RLX_DOT(3, 5);
+      fourth += kTileBytes;
+    }
+    rows += SlicedLayout::kRowStepBytes, columns += SlicedLayout::kStepBytes;
+    at = std::min(at + SlicedLayout::kStepBytes, end);
+  }
+  ahead.at = at;
+  alignas(64) int32_t s[4][256];
+  RLX_STORE(0, s[0]);
+  RLX_STORE(1, s[1]);
+  RLX_STORE(2, s[2]);
+  RLX_STORE(3, s[3]);
+  const __m512 units = _mm512_loadu_ps(w.units(block));
+  for (int64_t i = 0; i < 16; ++i) {
+    const auto level = [&](int slice) RLX_WIDE __attribute__((always_inline)) {
+      return _mm512_cvtepi32_ps(_mm512_load_si512(s[slice] + i * 16));
+    };
+    __m512 sum = _mm512_fmadd_ps(level(2), _mm512_set1_ps(0x1p-16f), _mm512_mul_ps(level(3), _mm512_set1_ps(0x1p-24f)));
+    sum = _mm512_fmadd_ps(level(1), _mm512_set1_ps(0x1p-8f), sum);
+    sum = _mm512_add_ps(level(0), sum);
+    _mm512_storeu_ps(sums + i * stride, _mm512_mul_ps(_mm512_mul_ps(sum, units), _mm512_set1_ps(row_units[i])));
+  }
+}
+
+}  // namespace
+
+bool plan_slicing(const StridedMatrix& w, const SlicedLayout& l, int threads, SlicingPlan& plan) {
+  ThreadPool& pool = ThreadPool::shared();
+  const int64_t padded = l.steps() * kTileCodes;
+  std::vector<float> sums(static_cast<size_t>(padded), 0.0f);
+  pool.parallel_for(threads, divided_up(l.k, 16),
+                    [&](int64_t part) { sum_rows(w, l, part * 16, &sums[size_t(part * 16)]); });
+  double total = 0;
+  for (float s : sums) total += static_cast<double>(s);
+  if (!(total > 0) || !std::isfinite(total)) return false;
+  const double mean = total / static_cast<double>(l.k);
+  plan.balances.assign(static_cast<size_t>(padded), 1.0f);
+  for (size_t p = 0; p < sums.size(); ++p) {
+    if (sums[p] == 0) continue;
+    const auto by = static_cast<int>(std::lround(std::log2(static_cast<double>(sums[p]) / mean)));
+    if (std::abs(by) > kMostBalance) return false;
+    if (std::abs(by) >= kLeastBalance) plan.balances[p] = std::ldexp(1.0f, by);
+  }
+  const float usual = std::ldexp(1.0f, std::ilogb(mean / static_cast<double>(l.n)));
+  const float uneven = std::max(kMostUneven, std::sqrt(static_cast<float>(l.k) / 8));
+  const size_t blocks = static_cast<size_t>(l.blocks());
+  plan.units.assign(blocks * 16, 1.0f), plan.fourth_places.assign(blocks, -1);
+  std::vector<char> with_fourth(blocks, 0), unfit(blocks, 0);
+  pool.parallel_for(threads, l.blocks(), [&](int64_t block) {
+    const auto b = static_cast<size_t>(block);
+    float most[16], mean_square[16];
+    survey_columns(w, l, block, plan.balances.data(), usual, most, mean_square);
+    for (int j = 0; j < 16; ++j) {
+      if (most[j] > uneven * std::sqrt(mean_square[j])) with_fourth[b] = 1;
+      most[j] *= usual;
+      if (most[j] != 0 && !(most[j] >= kLeast && most[j] <= kMost)) unfit[b] = 1;
+    }
+    for (size_t j = 0; j < 16; ++j) plan.units[b * 16 + j] = unit_of(most[j], with_fourth[b] != 0);
+  });
+  plan.fourth_blocks = 0;
+  for (size_t block = 0; block < blocks; ++block)
+    if (with_fourth[block]) plan.fourth_places[block] = static_cast<int32_t>(plan.fourth_blocks++);
+  return std::find(unfit.begin(), unfit.end(), 1) == unfit.end();
+}
+
+void slice_columns(const StridedMatrix& w, const SlicedLayout& l, const SlicingPlan& plan, int threads, char* out) {
+  std::memset(out, 0, static_cast<size_t>(l.tiles()));
+  std::memcpy(out, SlicedLayout::kMark, sizeof SlicedLayout::kMark);
+  std::memcpy(out + l.units(), plan.units.data(), plan.units.size() * sizeof(float));
+  std::memcpy(out + l.balances(), plan.balances.data(), plan.balances.size() * sizeof(float));
+  std::memcpy(out + l.fourth_places(), plan.fourth_places.data(), plan.fourth_places.size() * sizeof(int32_t));
+  ThreadPool::shared().parallel_for(threads, l.blocks(), [&](int64_t block) {
+    const int32_t place = plan.fourth_places[static_cast<size_t>(block)];
+    slice_block(w, l, block, plan.balances.data(), plan.units.data(), out + l.tiles() + block * l.block_bytes(),
+                place < 0 ? nullptr : out + l.fourths() + place * l.fourth_bytes());
+  });
+}
+
+void SlicedColumns::restore(int64_t block, float* out) const noexcept { restore_block(*this, block, out); }
+
+RLX_WIDE void slice_rows(const float* rows, int64_t stride, int64_t lines, const SlicedLayout& l, const float* balances,
+                         char* out, float* units) noexcept {
+  for (int64_t i = 0; i < kTileLines; ++i, rows += stride, out += 64) {
+    const float scale = i < lines ? row_scale(most_of(rows, l.k, balances)) : 0;
+    // The first slices of both weigh 2^24 and 2^16 more than the last ones.
+    units[i] = scale == 0 ? 0 : 0x1p40f / scale;
+    if (scale != 0) slice_row(rows, l, balances, scale, out);
+    else
+      for (int64_t t = 0; t < l.steps() * 4; ++t) _mm512_store_si512(out + t * kTileBytes, _mm512_setzero_si512());
+  }
+}
+
+void multiply_slices(const SlicedColumns& columns, int64_t block, const char* rows, const float* row_units, float* sums,
+                     int64_t stride, MemoryAhead& ahead) noexcept {
+  if (columns.fourth(block)) multiply<true>(columns, block, rows, row_units, sums, stride, ahead);
+  else multiply<false>(columns, block, rows, row_units, sums, stride, ahead);
+}
+
+#else
+
+void SlicedColumns::restore(int64_t, float*) const noexcept {}
+bool plan_slicing(const StridedMatrix&, const SlicedLayout&, int, SlicingPlan&) { return false; }
+void slice_columns(const StridedMatrix&, const SlicedLayout&, const SlicingPlan&, int, char*) {}
+void slice_rows(const float*, int64_t, int64_t, const SlicedLayout&, const float*, char*, float*) noexcept {}
+void multiply_slices(const SlicedColumns&, int64_t, const char*, const float*, float*, int64_t, MemoryAhead&) noexcept {
+}
+
+#endif
+
+}  // namespace rlx::kernels
