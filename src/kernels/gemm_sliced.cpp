@@ -125,8 +125,10 @@ class SlicedPlan : public GemmPlan {
   void multiply(const BlockProduct& b, int64_t begin, int64_t end, int64_t pair_begin, int64_t pair_end, char* kept,
                 char* slot, Reading reading) const noexcept {
     const SlicedColumns w = weights_->columns();
-    MemoryAhead nothing{w.tiles(0), w.tiles(0)};
+    MemoryAhead nothing{w.tiles(0), w.tiles(0), 0};
     MemoryAhead ask = nothing;
+    // The first tiles of rows share the asking.
+    const int64_t asking = std::min<int64_t>(end - begin, 4);
     if (reading.rest.end) {
       reading.rest.at = std::min(w.tiles(2 * pair_begin) + kBytesAhead, reading.rest.end);
       ask = reading.rest;
@@ -144,8 +146,9 @@ class SlicedPlan : public GemmPlan {
         for (int64_t half = 0; half * kTileLines < cols; ++half) {
           const int64_t block = 2 * pair + half;
           if (ask.at >= ask.end && reading.next.at < reading.next.end) ask = reading.next, reading.next.at = ask.end;
+          ask.stride = 256 / asking;
           multiply_slices(w, block, kept + (tile - begin) * tile_bytes_, units, sums + half * kTileLines, stride,
-                          tile == begin ? ask : nothing);
+                          tile < begin + asking ? ask : nothing);
           multiply_plainly(b, block, first, rows, units, sums + half * kTileLines, stride, slot);
         }
         if (!is_y) finish_sums(b, sums, stride, first, rows, column, cols);

@@ -214,31 +214,34 @@ RLX_WIDE void multiply(const SlicedColumns& w, int64_t block, const char* rows, 
   const char *columns = w.tiles(block), *fourth = w.fourth(block);
   const char* at = ahead.at;
   const char* const end = ahead.end;
-  // A quarter of the lines: the processor asks for those beside them by itself.
-  const auto ask = [&](int64_t line) __attribute__((always_inline)) { _mm_prefetch(at + line * 256, _MM_HINT_T1); };
+  const int64_t apart = ahead.stride;
+  const auto ask = [&]() __attribute__((always_inline)) {
+    _mm_prefetch(at, _MM_HINT_T1), _mm_prefetch(at + apart, _MM_HINT_T1);
+    at += 2 * apart;
+  };
   asm volatile(RLX_ZERO ::: "memory");
   for (int64_t steps = w.layout().steps(); steps > 0; --steps) {
     RLX_LOAD(4, columns, 0);
     RLX_LOAD(5, rows, 0);
     RLX_DOT(0, 5);
-    ask(0), ask(1);
+    ask();
     RLX_LOAD(6, rows, 1024);
     RLX_DOT(1, 6);
-    ask(2), ask(3);
+    ask();
     RLX_LOAD(7, rows, 3072);
     RLX_DOT(3, 7);
-    ask(4), ask(5);
+    ask();
     RLX_LOAD(7, rows, 2048);
     RLX_DOT(2, 7);
     RLX_LOAD(4, columns, 1024);
     RLX_DOT(1, 5);
-    ask(6), ask(7);
+    ask();
     RLX_DOT(2, 6);
-    ask(8), ask(9);
+    ask();
     RLX_DOT(3, 7);
     RLX_LOAD(4, columns, 2048);
     RLX_DOT(2, 5);
-    ask(10), ask(11);
+    ask();
     RLX_DOT(3, 6);
     if constexpr (kFourth) {
       RLX_LOAD(4, fourth, 0);
@@ -246,7 +249,7 @@ RLX_WIDE void multiply(const SlicedColumns& w, int64_t block, const char* rows, 
       fourth += kTileBytes;
     }
     rows += SlicedLayout::kRowStepBytes, columns += SlicedLayout::kStepBytes;
-    at = std::min(at + SlicedLayout::kStepBytes, end);
+    at = std::min(at, end);
   }
   ahead.at = at;
   alignas(64) int32_t s[4][256];

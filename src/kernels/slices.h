@@ -95,6 +95,8 @@ void slice_rows(const float* rows, int64_t stride, int64_t lines, const SlicedLa
 /// Memory that will be read after what is at hand, asked for while tiles multiply.
 struct MemoryAhead {
   const char *at = nullptr, *end = nullptr;
+  int64_t stride =
+      256;  ///< of what is asked for, twelve times a step; the processor asks for what is between by itself
 };
 /// sums[i * stride + j] of 16 rows and 16 columns, by the units of both. Within a TileScope.
 void multiply_slices(const SlicedColumns& columns, int64_t block, const char* rows, const float* row_units, float* sums,
