@@ -27,13 +27,23 @@ constexpr int32_t kMost24 = 0x7f7f7f, kMost32 = 0x7f7f7f7f;
 constexpr float kMostUneven = 8;
 constexpr float kLeast = 0x1p-60f, kMost = 0x1p60f;
 // By how many powers of 2 rows of weights differ in size at least, to be balanced, and at most.
-constexpr int kLeastBalance = 2, kMostBalance = 24;
+constexpr int kLeastBalance = 2, kMostBalance = 40;
 
-/// What a one of the third slice stands for; 1 where all are 0. The quotient is rounded up.
-float unit_of(float most, bool has_fourth) {
+/// What was found of 16 columns, once their rows are balanced.
+struct ColumnSurvey {
+  float most[16];  ///< the largest magnitudes
+  float mean_square[16];
+  int32_t last_bit[16];  ///< the least power of 2 in the numbers of a column
+};
+/// Whether three slices stand for a column as it is: so integers are multiplied exactly.
+bool is_exact(float most, int32_t last_bit) { return most <= std::ldexp(static_cast<float>(kMost24), last_bit); }
+/// What a one of the third slice stands for.
+float unit_of(float most, int32_t last_bit, bool has_fourth) {
   if (most == 0) return 1;
-  return std::nextafter(
-      has_fourth ? most / (static_cast<float>(kMost32 - 0x7f) / 256) : most / static_cast<float>(kMost24), most);
+  if (is_exact(most, last_bit)) return std::ldexp(1.0f, last_bit);
+  // Rounded up.
+  const float ones = has_fourth ? static_cast<float>(kMost32 - 0x7f) / 256 : static_cast<float>(kMost24);
+  return std::nextafter(most / ones, most);
 }
 
 }  // namespace
@@ -41,7 +51,7 @@ float unit_of(float most, bool has_fourth) {
 #if RLX_HAS_TILES
 namespace {
 
-#define RLX_WIDE __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq")))
+#define RLX_WIDE __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512cd")))
 #define RLX_WIDE_INLINE RLX_WIDE __attribute__((always_inline)) inline
 
 RLX_WIDE_INLINE __mmask16 mask_of(int64_t count) {
@@ -79,20 +89,32 @@ RLX_WIDE void sum_rows(const StridedMatrix& w, const SlicedLayout& l, int64_t p,
   for (int i = 0; i < 16; ++i) sums[i] = _mm512_reduce_add_ps(sum[i]);
 }
 
-/// The largest of a block's columns and their mean squares, once its rows are balanced, in units of `usual`.
-RLX_WIDE void survey_columns(const StridedMatrix& w, const SlicedLayout& l, int64_t block, const float* balances,
-                             float usual, float* most, float* mean_square) {
-  __m512 m = _mm512_setzero_ps(), s = m;
+/// Mean squares are in units of `usual`.
+RLX_WIDE ColumnSurvey survey_columns(const StridedMatrix& w, const SlicedLayout& l, int64_t block,
+                                     const float* balances, float usual) {
+  __m512 most = _mm512_setzero_ps(), squares = most;
+  __m512i last = _mm512_set1_epi32(1 << 20);
+  const __m512i hidden = _mm512_set1_epi32(0x00800000);
   alignas(64) float square[256];
   for (int64_t p = 0; p < l.k; p += 16) {
     load_square(w, l, p, block * 16, square);
     for (int i = 0; i < 16; ++i) {
-      const __m512 v =
-          _mm512_div_ps(magnitude(_mm512_load_ps(square + i * 16)), _mm512_set1_ps(balances[p + i] * usual));
-      m = _mm512_max_ps(v, m), s = _mm512_fmadd_ps(v, v, s);
+      const __m512 v = _mm512_div_ps(magnitude(_mm512_load_ps(square + i * 16)), _mm512_set1_ps(balances[p + i]));
+      const __m512 relative = _mm512_div_ps(v, _mm512_set1_ps(usual));
+      most = _mm512_max_ps(v, most), squares = _mm512_fmadd_ps(relative, relative, squares);
+      const __m512i bits = _mm512_castps_si512(v);
+      const __m512i fraction = _mm512_ternarylogic_epi32(bits, _mm512_set1_epi32(0x007fffff), hidden, 0xea);  // & |
+      const __m512i lowest = _mm512_and_epi32(fraction, _mm512_sub_epi32(_mm512_setzero_si512(), fraction));
+      const __m512i place = _mm512_sub_epi32(_mm512_set1_epi32(31 - 150), _mm512_lzcnt_epi32(lowest));
+      const __m512i at = _mm512_add_epi32(place, _mm512_srli_epi32(bits, 23));
+      last = _mm512_mask_min_epi32(last, _mm512_test_epi32_mask(bits, bits), last, at);
     }
   }
-  _mm512_storeu_ps(most, m), _mm512_storeu_ps(mean_square, _mm512_div_ps(s, _mm512_set1_ps(static_cast<float>(l.k))));
+  ColumnSurvey found;
+  _mm512_storeu_ps(found.most, most);
+  _mm512_storeu_ps(found.mean_square, _mm512_div_ps(squares, _mm512_set1_ps(static_cast<float>(l.k))));
+  _mm512_storeu_si512(found.last_bit, last);
+  return found;
 }
 
 /// v / unit, rounded; what is not 0 does not become 0, so that it still makes infinities of infinities.
@@ -277,32 +299,37 @@ bool plan_slicing(const StridedMatrix& w, const SlicedLayout& l, int threads, Sl
   std::vector<float> sums(static_cast<size_t>(padded), 0.0f);
   pool.parallel_for(threads, divided_up(l.k, 16),
                     [&](int64_t part) { sum_rows(w, l, part * 16, &sums[size_t(part * 16)]); });
-  double total = 0;
-  for (float s : sums) total += static_cast<double>(s);
-  if (!(total > 0) || !std::isfinite(total)) return false;
-  const double mean = total / static_cast<double>(l.k);
+  double logs = 0;
+  int64_t rows = 0;
+  for (float sum : sums) {
+    if (!std::isfinite(sum)) return false;
+    if (sum != 0) logs += std::log2(static_cast<double>(sum)), ++rows;
+  }
+  if (rows == 0) return false;
+  const double middle = logs / static_cast<double>(rows);
   plan.balances.assign(static_cast<size_t>(padded), 1.0f);
   for (size_t p = 0; p < sums.size(); ++p) {
     if (sums[p] == 0) continue;
-    const auto by = static_cast<int>(std::lround(std::log2(static_cast<double>(sums[p]) / mean)));
+    const auto by = static_cast<int>(std::lround(std::log2(static_cast<double>(sums[p])) - middle));
     if (std::abs(by) > kMostBalance) return false;
     if (std::abs(by) >= kLeastBalance) plan.balances[p] = std::ldexp(1.0f, by);
   }
-  const float usual = std::ldexp(1.0f, std::ilogb(mean / static_cast<double>(l.n)));
+  const auto usual = static_cast<float>(std::exp2(middle) / static_cast<double>(l.n));
   const float uneven = std::max(kMostUneven, std::sqrt(static_cast<float>(l.k) / 8));
   const size_t blocks = static_cast<size_t>(l.blocks());
   plan.units.assign(blocks * 16, 1.0f), plan.fourth_places.assign(blocks, -1);
   std::vector<char> with_fourth(blocks, 0), unfit(blocks, 0);
   pool.parallel_for(threads, l.blocks(), [&](int64_t block) {
     const auto b = static_cast<size_t>(block);
-    float most[16], mean_square[16];
-    survey_columns(w, l, block, plan.balances.data(), usual, most, mean_square);
+    const ColumnSurvey found = survey_columns(w, l, block, plan.balances.data(), usual);
     for (int j = 0; j < 16; ++j) {
-      if (most[j] > uneven * std::sqrt(mean_square[j])) with_fourth[b] = 1;
-      most[j] *= usual;
-      if (most[j] != 0 && !(most[j] >= kLeast && most[j] <= kMost)) unfit[b] = 1;
+      const float most = found.most[j];
+      if (!is_exact(most, found.last_bit[j]) && most / usual > uneven * std::sqrt(found.mean_square[j]))
+        with_fourth[b] = 1;
+      if (most != 0 && !(most >= kLeast && most <= kMost)) unfit[b] = 1;
     }
-    for (size_t j = 0; j < 16; ++j) plan.units[b * 16 + j] = unit_of(most[j], with_fourth[b] != 0);
+    for (size_t j = 0; j < 16; ++j)
+      plan.units[b * 16 + j] = unit_of(found.most[j], found.last_bit[j], with_fourth[b] != 0);
   });
   plan.fourth_blocks = 0;
   for (size_t block = 0; block < blocks; ++block)

@@ -1,0 +1,257 @@
+// Products by slices of integers (kernels/slices.h), where the processor has matrix tiles, beside sums in double; where
+// it has none the same products go by multiply-adds, and what is asked of them holds too. The epilogues are in
+// gemm_test.cpp.
+#include "kernels/slices.h"
+
+#include <doctest/doctest.h>
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "kernels/gemm.h"
+#include "kernels/gemm_backends.h"
+#include "kernels/thread_pool.h"
+
+using namespace rlx;
+using namespace rlx::kernels;
+
+namespace {
+
+constexpr float kInf = std::numeric_limits<float>::infinity(), kNan = std::numeric_limits<float>::quiet_NaN();
+
+struct Product {
+  int64_t m, n, k;
+  bool turned;  // weights [n, k]
+  std::vector<float> x, w, y;
+
+  Product(int64_t rows, int64_t columns, int64_t depth, bool weights_turned = false)
+      : m(rows), n(columns), k(depth), turned(weights_turned) {
+    std::mt19937 random(static_cast<unsigned>(m * 31 + n * 7 + k));
+    std::normal_distribution<float> real;
+    x.resize(static_cast<size_t>(m * k)), w.resize(static_cast<size_t>(k * n)), y.resize(static_cast<size_t>(m * n));
+    for (auto* values : {&x, &w})
+      for (float& v : *values) v = real(random);
+  }
+  float& x_at(int64_t i, int64_t p) { return x[static_cast<size_t>(i * k + p)]; }
+  float& w_at(int64_t p, int64_t j) { return w[static_cast<size_t>(turned ? j * k + p : p * n + j)]; }
+  float& y_at(int64_t i, int64_t j) { return y[static_cast<size_t>(i * n + j)]; }
+
+  WeightsSpec spec(int threads) const {
+    WeightsSpec s;
+    s.k = k, s.n = n, s.k_stride = turned ? 1 : n, s.n_stride = turned ? k : 1, s.threads = threads;
+    return s;
+  }
+  bool is_sliced() const { return pack_sliced(spec(1), w.data()) != nullptr; }
+  void run(const PackedWeights& weights, int threads) {
+    GemmSpec gemm;
+    gemm.m = m, gemm.x_stride = k, gemm.y_stride = n, gemm.threads = threads;
+    const PreparedGemm product = weights.prepare(gemm);
+    std::vector<char> scratch(product.scratch_bytes() + 128, '\x7f');
+    char* aligned = scratch.data() + (64 - reinterpret_cast<uintptr_t>(scratch.data()) % 64) % 64;
+    std::fill(y.begin(), y.end(), 1e30f);
+    product.run({x.data(), y.data()}, aligned, ThreadPool::shared());
+    CHECK(std::all_of(aligned + product.scratch_bytes(), scratch.data() + scratch.size(),
+                      [](char c) { return c == '\x7f'; }));
+  }
+  void run(int threads = 1) { run(*PackedWeights::pack(spec(threads), w.data()), threads); }
+
+  struct Sum {
+    double exact = 0, magnitude = 0;
+    double plain_error = 0;  ///< of a sum of f32, one multiply-add after the other
+  };
+  Sum sum(int64_t i, int64_t j) {
+    Sum s;
+    float plain = 0;
+    for (int64_t p = 0; p < k; ++p) {
+      const double term = static_cast<double>(x_at(i, p)) * static_cast<double>(w_at(p, j));
+      s.exact += term, s.magnitude += std::fabs(term);
+      plain = std::fma(x_at(i, p), w_at(p, j), plain);
+    }
+    s.plain_error = static_cast<double>(plain) - s.exact;
+    return s;
+  }
+  /// Root mean squares of the errors, over those of sums of f32; and the worst error over the sum of magnitudes.
+  struct Errors {
+    double over_plain, worst;
+  };
+  Errors errors() {
+    double squares = 0, plain_squares = 0, worst = 0;
+    for (int64_t i = 0; i < m; ++i)
+      for (int64_t j = 0; j < n; ++j) {
+        const Sum s = sum(i, j);
+        const double error = static_cast<double>(y_at(i, j)) - s.exact;
+        squares += error * error, plain_squares += s.plain_error * s.plain_error;
+        worst = std::max(worst, std::fabs(error) / s.magnitude);
+      }
+    return {std::sqrt(squares / plain_squares), worst};
+  }
+  int64_t inexact() {
+    int64_t wrong = 0;
+    for (int64_t i = 0; i < m; ++i)
+      for (int64_t j = 0; j < n; ++j) wrong += !(static_cast<double>(y_at(i, j)) == sum(i, j).exact);
+    return wrong;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("by slices: any number of rows, columns and of k, either way round, lose less than sums of f32 do") {
+  if (!has_matrix_tiles()) MESSAGE("no matrix tiles here: this file's products go by multiply-adds");
+  for (bool turned : {false, true})
+    for (int64_t m : {1, 15, 16, 17, 33, 300})
+      for (int64_t n : {48, 49, 64, 83, 97})
+        for (int64_t k : {700, 768, 1025}) {
+          if (m == 300 && n != 83) continue;
+          Product p(m, n, k, turned);
+          CHECK(p.is_sliced() == has_matrix_tiles());
+          for (int threads : {1, 2, 3}) {
+            INFO(m, " x ", k, " x ", n, ", turned ", turned, ", ", threads, " threads");
+            p.run(threads);
+            const auto [over_plain, worst] = p.errors();
+            CHECK(over_plain < 1.01);
+            CHECK(worst < (has_matrix_tiles() ? 0x1p-22 : 0x1p-24 * static_cast<double>(k)));
+          }
+        }
+}
+
+TEST_CASE("by slices: the same results with any number of threads") {
+  Product p(70, 200, 400);
+  p.run(1);
+  const std::vector<float> one = p.y;
+  for (int threads : {2, 3, 5}) {
+    p.run(threads);
+    CHECK(p.y == one);
+  }
+}
+
+TEST_CASE("by slices: integers are multiplied exactly, also where rows of weights are balanced") {
+  for (int variant = 0; variant < 3; ++variant) {
+    Product p(20, 200, 512);
+    std::mt19937 random(3);
+    for (float& v : p.x) v = static_cast<float>(static_cast<int>(random() % 31) - 15);
+    for (int64_t i = 0; i < p.k; ++i)
+      for (int64_t j = 0; j < p.n; ++j) {
+        float& v = p.w_at(i, j);
+        if (variant == 0) v = i <= j ? 1.0f : 0.0f;  // running sums
+        else v = static_cast<float>(static_cast<int>(random() % 101) - 50) * (variant == 2 && i == 7 ? 256.0f : 1.0f);
+      }
+    p.run();
+    INFO("variant ", variant);
+    CHECK(p.is_sliced() == has_matrix_tiles());
+    CHECK(p.inexact() == 0);
+  }
+}
+
+TEST_CASE("by slices: one large number in a column costs the others nothing") {
+  Product p(17, 64, 1024);
+  for (int64_t j = 0; j < p.n; j += 5) p.w_at(3 * j, j) = 1000;  // of them, three slices would leave 14 bits
+  for (int64_t i = 0; i < p.m; ++i)
+    for (int64_t j = 0; j < p.n; j += 5) p.x_at(i, 3 * j) = 0;
+  p.run();
+  CHECK(p.is_sliced() == has_matrix_tiles());
+  const auto [over_plain, worst] = p.errors();
+  CHECK(over_plain < 1.01);
+  CHECK(worst < (has_matrix_tiles() ? 0x1p-22 : 0x1p-24 * 1024));
+}
+
+TEST_CASE("by slices: features of unlike units, with weights that make up for it") {
+  Product p(33, 80, 600);
+  for (int64_t f = 0; f < p.k; f += 7) {
+    const float unit = std::ldexp(1.37f, static_cast<int>(f % 41) - 20);
+    for (int64_t i = 0; i < p.m; ++i) p.x_at(i, f) *= unit;
+    for (int64_t j = 0; j < p.n; ++j) p.w_at(f, j) /= unit;
+  }
+  p.run();
+  CHECK(p.is_sliced() == has_matrix_tiles());
+  const auto [over_plain, worst] = p.errors();
+  CHECK(over_plain < 1.1);
+  CHECK(worst < (has_matrix_tiles() ? 0x1p-22 : 0x1p-24 * 600));
+}
+
+TEST_CASE("by slices: rows of any size, each for itself") {
+  Product p(24, 50, 800);
+  const float scales[] = {0x1p-120f, 0x1p-61f, 0x1p-59f, 0x1p-30f, 1, 0x1p40f, 0x1p59f, 0x1p61f, 0x1p110f, 0};
+  for (int64_t i = 0; i < p.m; ++i)
+    for (int64_t f = 0; f < p.k; ++f) p.x_at(i, f) *= scales[i % 10];
+  p.run();
+  for (int64_t i = 0; i < p.m; ++i)
+    for (int64_t j = 0; j < p.n; ++j) {
+      const Product::Sum s = p.sum(i, j);
+      INFO("row ", i, " column ", j);
+      CHECK(std::fabs(static_cast<double>(p.y_at(i, j)) - s.exact) <= 0x1p-20 * s.magnitude);
+    }
+}
+
+TEST_CASE("by slices: what is not finite stays in its row, and infinities keep the signs of their weights") {
+  Product p(20, 60, 640);
+  Product clean = p;
+  for (Product* q : {&p, &clean}) q->w_at(5, 7) = -1e-20f, q->w_at(5, 8) = 1e-20f, q->w_at(5, 9) = 0;
+  clean.run();
+  p.x_at(2, 11) = kNan, p.x_at(4, 5) = kInf, p.x_at(6, 5) = kInf, p.x_at(6, 6) = -kInf;
+  p.run();
+  for (int64_t i = 0; i < p.m; ++i)
+    for (int64_t j = 0; j < p.n; ++j) {
+      INFO("row ", i, " column ", j);
+      const float y = p.y_at(i, j);
+      if (i == 2) CHECK(std::isnan(y));
+      else if (i == 4 && j == 9) CHECK(std::isnan(y));
+      else if (i == 4) CHECK(y == std::copysign(kInf, p.w_at(5, j)));
+      else if (i == 6 && p.w_at(5, j) * p.w_at(6, j) > 0) CHECK(std::isnan(y));
+      else if (i != 6) CHECK(y == clean.y_at(i, j));
+    }
+}
+
+TEST_CASE("weights that slices do not stand for are multiplied by multiply-adds") {
+  for (const float odd : {kNan, kInf, 1e30f, 0x1p-70f}) {
+    Product p(3, 64, 640);
+    for (int64_t f = 0; f < (odd == 0x1p-70f ? p.k : 1); ++f) p.w_at(f, 40) = odd;
+    INFO(odd);
+    CHECK(!p.is_sliced());
+    p.run();
+    for (int64_t i = 0; i < p.m; ++i)
+      for (int64_t j = 0; j < p.n; ++j) {
+        const Product::Sum s = p.sum(i, j);
+        const auto y = static_cast<double>(p.y_at(i, j));
+        if (std::isnan(s.exact)) CHECK(std::isnan(y));
+        else if (std::isinf(s.exact)) CHECK(y == s.exact);
+        else CHECK(std::fabs(y - s.exact) <= 0x1p-20 * s.magnitude);
+      }
+  }
+  Product zeros(3, 64, 640);
+  std::fill(zeros.w.begin(), zeros.w.end(), 0.0f);
+  zeros.run();
+  CHECK(std::all_of(zeros.y.begin(), zeros.y.end(), [](float v) { return v == 0; }));
+}
+
+TEST_CASE("sliced weights that were kept are taken, and others are not") {
+  Product p(18, 70, 650);
+  p.w_at(100, 3) = 500;  // a fourth slice
+  const auto weights = PackedWeights::pack(p.spec(1), p.w.data());
+  if (!has_matrix_tiles()) return;
+  p.run(*weights, 1);
+  const std::vector<float> expected = p.y;
+  const std::span<const std::byte> packed = weights->packed();
+  const auto block = std::shared_ptr<std::byte>(static_cast<std::byte*>(std::aligned_alloc(64, packed.size() + 4096)),
+                                                [](std::byte* b) { std::free(b); });
+  std::copy(packed.begin(), packed.end(), block.get());
+  const std::span<const std::byte> kept(block.get(), packed.size());
+  const auto adopted = PackedWeights::adopt(p.spec(1), kept, block);
+  REQUIRE(adopted);
+  p.run(*adopted, 1);
+  CHECK(p.y == expected);
+
+  CHECK(!PackedWeights::adopt(p.spec(1), kept.first(kept.size() - 64), block));
+  CHECK(!PackedWeights::adopt(p.spec(1), kept.first(32), block));
+  const SlicedLayout layout{p.k, p.n};
+  auto* const places = reinterpret_cast<int32_t*>(block.get() + layout.fourth_places());
+  CHECK(places[0] == 0);
+  for (const int32_t place : {1, 1 << 30, -2, -1}) {
+    places[0] = place;
+    INFO(place);
+    CHECK(!PackedWeights::adopt(p.spec(1), kept, block));
+  }
+}
