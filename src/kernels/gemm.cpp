@@ -6,7 +6,7 @@
 #include "kernels/gemm_backends.h"
 #include "kernels/gemm_kernels.h"
 #include "kernels/gemm_plan_cache.h"
-#include "kernels/matrix_tiles.h"
+#include "kernels/slices.h"
 #include "rlx/error.h"
 
 namespace rlx::kernels {
@@ -67,14 +67,14 @@ std::shared_ptr<const PackedWeights> PackedWeights::adopt(const WeightsSpec& spe
   check_extents(0, spec.n, spec.k);
   check_dtypes(spec.x_dtype, spec.dtype, spec.x_dtype, {});
   if (spec.backend == GemmBackend::onednn) return nullptr;
-  if (are_sliced(spec, packed)) return adopt_sliced(spec, packed, std::move(owner));
+  if (hold_slices(spec, packed)) return adopt_sliced(spec, packed, std::move(owner));
   return adopt_highway(spec, packed, std::move(owner));
 }
 
 std::string packed_form() {
   constexpr int kVersion = 2;  // to be raised when pack_panels() or slice_columns() writes anything else
-  return text_of("panels ", has_matrix_tiles() ? "and slices " : "", kVersion, " of ", PanelLayout::kVectors, " times ", product_lanes(f32), " and ",
-                 product_lanes(f64));
+  return text_of("panels ", slices_weights() ? "and slices " : "", kVersion, " of ", PanelLayout::kVectors, " times ",
+                 product_lanes(f32), " and ", product_lanes(f64));
 }
 
 PreparedGemm PackedWeights::prepare(const GemmSpec& spec) const {

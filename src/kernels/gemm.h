@@ -3,8 +3,8 @@
 // run() neither allocates nor locks. Two implementations stand behind one interface: oneDNN (gemm_onednn.cpp) where
 // it was built in, and our own with Highway (gemm_highway.cpp) everywhere.
 //
-// Each output is accumulated in f32 (in f64 for f64) and rounded once to y's dtype. For a given shape and thread
-// count, results are deterministic.
+// Each output is accumulated in f32 (in f64 for f64; by slices in integers) and rounded once to y's dtype. For a given
+// shape and thread count, results are deterministic.
 #pragma once
 
 #include <cstddef>
@@ -128,6 +128,8 @@ class PackedWeights {
   size_t bytes() const { return bytes_; }
   /// The implementation that was chosen; never `automatic`.
   GemmBackend backend() const { return backend_; }
+  /// True if they are in slices of integers (slices.h), and products go by those.
+  virtual bool are_sliced() const { return false; }
   /// The weights as they were packed, to be kept and adopted; empty for an implementation that does not say.
   virtual std::span<const std::byte> packed() const { return {}; }
   /// The block of memory that they lie in, and the bytes of it in use; weights of others may lie in it too.

@@ -19,7 +19,7 @@ std::shared_ptr<const BatchedGemmPlan> plan_batched_highway(const BatchedGemmSpe
 
 // gemm_sliced.cpp: products by tiles of integers. Null for weights or a processor that they are not for.
 std::shared_ptr<const PackedWeights> pack_sliced(const WeightsSpec& spec, const void* data);
-bool are_sliced(const WeightsSpec& spec, std::span<const std::byte> packed);
+bool hold_slices(const WeightsSpec& spec, std::span<const std::byte> packed);
 std::shared_ptr<const PackedWeights> adopt_sliced(const WeightsSpec& spec, std::span<const std::byte> packed,
                                                   std::shared_ptr<const void> owner);
 

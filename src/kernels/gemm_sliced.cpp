@@ -194,6 +194,7 @@ class SlicedWeights : public PackedWeights {
   std::shared_ptr<const GemmPlan> plan(const GemmSpec& spec) const override {
     return std::make_shared<SlicedPlan>(weights_, spec);
   }
+  bool are_sliced() const override { return true; }
   std::span<const std::byte> packed() const override {
     return {reinterpret_cast<const std::byte*>(weights_->data.get()), bytes()};
   }
@@ -206,7 +207,7 @@ class SlicedWeights : public PackedWeights {
 }  // namespace
 
 std::shared_ptr<const PackedWeights> pack_sliced(const WeightsSpec& spec, const void* data) {
-  if (!has_matrix_tiles() || spec.dtype != f32 || spec.x_dtype != f32) return nullptr;
+  if (!slices_weights() || spec.dtype != f32 || spec.x_dtype != f32) return nullptr;
   if (spec.k < kLeastK || spec.n < kLeastColumns || spec.k * spec.n < kLeastWeights) return nullptr;
   if (spec.k_stride != 1 && spec.n_stride != 1) return nullptr;
   const SlicedLayout layout{spec.k, spec.n};
@@ -219,9 +220,9 @@ std::shared_ptr<const PackedWeights> pack_sliced(const WeightsSpec& spec, const 
   return std::make_shared<SlicedWeights>(spec, std::move(packed));
 }
 
-bool are_sliced(const WeightsSpec& spec, std::span<const std::byte> packed) {
+bool hold_slices(const WeightsSpec& spec, std::span<const std::byte> packed) {
   const SlicedLayout layout{spec.k, spec.n};
-  if (!has_matrix_tiles() || static_cast<int64_t>(packed.size()) < layout.bytes(0)) return false;
+  if (!slices_weights() || static_cast<int64_t>(packed.size()) < layout.bytes(0)) return false;
   return std::memcmp(packed.data(), SlicedLayout::kMark, sizeof SlicedLayout::kMark) == 0;
 }
 

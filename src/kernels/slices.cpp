@@ -15,6 +15,7 @@
 #include <immintrin.h>
 #endif
 
+#include "kernels/cost_model.h"
 #include "kernels/highway_targets.h"
 
 namespace rlx::kernels {
@@ -47,6 +48,8 @@ float unit_of(float most, int32_t last_bit, bool has_fourth) {
 }
 
 }  // namespace
+
+bool slices_weights() { return has_matrix_tiles() && cost_model().weight_slices; }
 
 #if RLX_HAS_TILES
 namespace {

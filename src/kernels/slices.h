@@ -24,6 +24,9 @@
 
 namespace rlx::kernels {
 
+/// Whether weights are sliced here: the processor has the tiles, and nobody has asked for the weights as they are.
+bool slices_weights();
+
 /// Where what lies in k x n sliced weights. Blocks are 16 columns wide, steps 64 long.
 struct SlicedLayout {
   static constexpr char kMark[8] = {'R', 'L', 'X', 'S', 'L', 'I', 'C', '1'};  ///< what they begin with

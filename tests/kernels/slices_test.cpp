@@ -10,8 +10,10 @@
 #include <limits>
 #include <memory>
 #include <random>
+#include <string>
 #include <vector>
 
+#include "kernels/cost_model.h"
 #include "kernels/gemm.h"
 #include "kernels/gemm_backends.h"
 #include "kernels/thread_pool.h"
@@ -254,4 +256,14 @@ TEST_CASE("sliced weights that were kept are taken, and others are not") {
     INFO(place);
     CHECK(!PackedWeights::adopt(p.spec(1), kept, block));
   }
+}
+
+TEST_CASE("weights are left as they are where that is asked for") {
+  const Product p(1, 64, 640);
+  CostModel model;
+  model.weight_slices = false;
+  const CostModelHere here(model);
+  const auto weights = PackedWeights::pack(p.spec(1), p.w.data());
+  CHECK(!weights->are_sliced());
+  CHECK(packed_form().find("slices") == std::string::npos);
 }

@@ -147,7 +147,9 @@ std::unique_ptr<Step> packed_product(const LoweringContext& c, const Product& p,
   if (e.bias >= 0) gemm.epilogue.bias = true, gemm.epilogue.bias_dtype = c.operands[size_t(e.bias)].dtype;
   if (e.residual >= 0) gemm.epilogue.residual = kernels::Residual::separate;
   auto prepared = packed->prepare(gemm);
-  const char* backend = packed->backend() == kernels::GemmBackend::onednn ? "onednn" : "highway";
+  const char* backend = packed->are_sliced()                                ? "slices"
+                        : packed->backend() == kernels::GemmBackend::onednn ? "onednn"
+                                                                            : "highway";
   return std::make_unique<PackedStep>(text_of(backend, " ", w, " ", p.m, "x", p.k, "x", p.n), std::move(prepared),
                                       packed->packed(), e.bias, e.residual);
 }
