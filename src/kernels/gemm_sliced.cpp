@@ -208,7 +208,8 @@ class SlicedWeights : public PackedWeights {
 
 std::shared_ptr<const PackedWeights> pack_sliced(const WeightsSpec& spec, const void* data) {
   if (!slices_weights() || spec.dtype != f32 || spec.x_dtype != f32) return nullptr;
-  if (spec.k < kLeastK || spec.n < kLeastColumns || spec.k * spec.n < kLeastWeights) return nullptr;
+  if (spec.k < kLeastK || spec.k > SlicedLayout::kMostK || spec.n < kLeastColumns || spec.k * spec.n < kLeastWeights)
+    return nullptr;
   if (spec.k_stride != 1 && spec.n_stride != 1) return nullptr;
   const SlicedLayout layout{spec.k, spec.n};
   const StridedMatrix weights{data, spec.k_stride, spec.n_stride, f32};
@@ -222,7 +223,8 @@ std::shared_ptr<const PackedWeights> pack_sliced(const WeightsSpec& spec, const 
 
 bool hold_slices(const WeightsSpec& spec, std::span<const std::byte> packed) {
   const SlicedLayout layout{spec.k, spec.n};
-  if (!slices_weights() || static_cast<int64_t>(packed.size()) < layout.bytes(0)) return false;
+  if (!slices_weights() || spec.k > SlicedLayout::kMostK || static_cast<int64_t>(packed.size()) < layout.bytes(0))
+    return false;
   return std::memcmp(packed.data(), SlicedLayout::kMark, sizeof SlicedLayout::kMark) == 0;
 }
 

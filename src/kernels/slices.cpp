@@ -92,9 +92,9 @@ RLX_WIDE void sum_rows(const StridedMatrix& w, const SlicedLayout& l, int64_t p,
   for (int i = 0; i < 16; ++i) sums[i] = _mm512_reduce_add_ps(sum[i]);
 }
 
-/// Mean squares are in units of `usual`.
+/// Mean squares are in units of the usual size.
 RLX_WIDE ColumnSurvey survey_columns(const StridedMatrix& w, const SlicedLayout& l, int64_t block,
-                                     const float* balances, float usual) {
+                                     const float* inverses, float usual_inverse) {
   __m512 most = _mm512_setzero_ps(), squares = most;
   __m512i last = _mm512_set1_epi32(1 << 20);
   const __m512i hidden = _mm512_set1_epi32(0x00800000);
@@ -102,8 +102,8 @@ RLX_WIDE ColumnSurvey survey_columns(const StridedMatrix& w, const SlicedLayout&
   for (int64_t p = 0; p < l.k; p += 16) {
     load_square(w, l, p, block * 16, square);
     for (int i = 0; i < 16; ++i) {
-      const __m512 v = _mm512_div_ps(magnitude(_mm512_load_ps(square + i * 16)), _mm512_set1_ps(balances[p + i]));
-      const __m512 relative = _mm512_div_ps(v, _mm512_set1_ps(usual));
+      const __m512 v = _mm512_mul_ps(magnitude(_mm512_load_ps(square + i * 16)), _mm512_set1_ps(inverses[p + i]));
+      const __m512 relative = _mm512_mul_ps(v, _mm512_set1_ps(usual_inverse));
       most = _mm512_max_ps(v, most), squares = _mm512_fmadd_ps(relative, relative, squares);
       const __m512i bits = _mm512_castps_si512(v);
       const __m512i fraction = _mm512_ternarylogic_epi32(bits, _mm512_set1_epi32(0x007fffff), hidden, 0xea);  // & |
@@ -131,7 +131,7 @@ RLX_WIDE_INLINE __m512i to_integers(__m512 v, __m512d low_inverse, __m512d high_
   return _mm512_mask_mov_epi32(q, lost, one);
 }
 
-RLX_WIDE void slice_block(const StridedMatrix& w, const SlicedLayout& l, int64_t block, const float* balances,
+RLX_WIDE void slice_block(const StridedMatrix& w, const SlicedLayout& l, int64_t block, const float* inverses,
                           const float* units, char* out, char* fourth) {
   const __m512d one = _mm512_set1_pd(fourth ? 256 : 1);
   const __m512d low = _mm512_div_pd(one, _mm512_cvtps_pd(_mm256_loadu_ps(units + block * 16))),
@@ -144,7 +144,7 @@ RLX_WIDE void slice_block(const StridedMatrix& w, const SlicedLayout& l, int64_t
     for (int64_t i = 0; i < 16; i += 4) {
       __m512i q[4];
       for (int64_t r = 0; r < 4; ++r) {
-        const __m512 v = _mm512_div_ps(_mm512_load_ps(square + (i + r) * 16), _mm512_set1_ps(balances[p + i + r]));
+        const __m512 v = _mm512_mul_ps(_mm512_load_ps(square + (i + r) * 16), _mm512_set1_ps(inverses[p + i + r]));
         const __m512i integers = _mm512_sll_epi32(to_integers(v, low, high), _mm_cvtsi32_si128(up));
         q[r] = _mm512_xor_epi32(_mm512_add_epi32(integers, bias), bias);
       }
@@ -311,11 +311,13 @@ bool plan_slicing(const StridedMatrix& w, const SlicedLayout& l, int threads, Sl
   if (rows == 0) return false;
   const double middle = logs / static_cast<double>(rows);
   plan.balances.assign(static_cast<size_t>(padded), 1.0f);
+  plan.inverses = plan.balances;
   for (size_t p = 0; p < sums.size(); ++p) {
     if (sums[p] == 0) continue;
     const auto by = static_cast<int>(std::lround(std::log2(static_cast<double>(sums[p])) - middle));
     if (std::abs(by) > kMostBalance) return false;
-    if (std::abs(by) >= kLeastBalance) plan.balances[p] = std::ldexp(1.0f, by);
+    if (std::abs(by) >= kLeastBalance)
+      plan.balances[p] = std::ldexp(1.0f, by), plan.inverses[p] = std::ldexp(1.0f, -by);
   }
   const auto usual = static_cast<float>(std::exp2(middle) / static_cast<double>(l.n));
   const float uneven = std::max(kMostUneven, std::sqrt(static_cast<float>(l.k) / 8));
@@ -324,7 +326,7 @@ bool plan_slicing(const StridedMatrix& w, const SlicedLayout& l, int threads, Sl
   std::vector<char> with_fourth(blocks, 0), unfit(blocks, 0);
   pool.parallel_for(threads, l.blocks(), [&](int64_t block) {
     const auto b = static_cast<size_t>(block);
-    const ColumnSurvey found = survey_columns(w, l, block, plan.balances.data(), usual);
+    const ColumnSurvey found = survey_columns(w, l, block, plan.inverses.data(), 1 / usual);
     for (int j = 0; j < 16; ++j) {
       const float most = found.most[j];
       if (!is_exact(most, found.last_bit[j]) && most / usual > uneven * std::sqrt(found.mean_square[j]))
@@ -348,7 +350,7 @@ void slice_columns(const StridedMatrix& w, const SlicedLayout& l, const SlicingP
   std::memcpy(out + l.fourth_places(), plan.fourth_places.data(), plan.fourth_places.size() * sizeof(int32_t));
   ThreadPool::shared().parallel_for(threads, l.blocks(), [&](int64_t block) {
     const int32_t place = plan.fourth_places[static_cast<size_t>(block)];
-    slice_block(w, l, block, plan.balances.data(), plan.units.data(), out + l.tiles() + block * l.block_bytes(),
+    slice_block(w, l, block, plan.inverses.data(), plan.units.data(), out + l.tiles() + block * l.block_bytes(),
                 place < 0 ? nullptr : out + l.fourths() + place * l.fourth_bytes());
   });
 }

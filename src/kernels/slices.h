@@ -29,6 +29,8 @@ bool slices_weights();
 
 /// Where what lies in k x n sliced weights. Blocks are 16 columns wide, steps 64 long.
 struct SlicedLayout {
+  static constexpr int64_t kMostK =
+      (int64_t{1} << 31) / (4 * 128 * 128) - 1;  ///< four products of slices along it fit i32
   static constexpr char kMark[8] = {'R', 'L', 'X', 'S', 'L', 'I', 'C', '1'};  ///< what they begin with
   static constexpr int64_t kSlices = 3;                                       ///< of a weight
   static constexpr int64_t kStepBytes = kSlices * kTileBytes;                 ///< of a block
@@ -80,7 +82,7 @@ class SlicedColumns {
 
 /// How weights are sliced, found before they are.
 struct SlicingPlan {
-  std::vector<float> units, balances;
+  std::vector<float> units, balances, inverses;  ///< inverses: of the balances
   std::vector<int32_t> fourth_places;
   int64_t fourth_blocks = 0;
 };

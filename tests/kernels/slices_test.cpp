@@ -174,6 +174,22 @@ TEST_CASE("by slices: features of unlike units, with weights that make up for it
   CHECK(worst < (has_matrix_tiles() ? 0x1p-22 : 0x1p-24 * 600));
 }
 
+TEST_CASE("by slices: the largest sums along k do not overflow, and longer ones go by multiply-adds") {
+  for (int64_t k : {SlicedLayout::kMostK, SlicedLayout::kMostK + 1}) {
+    Product p(2, 48, k);
+    // All digits at their ends, and a column with a fourth slice.
+    std::fill(p.x.begin(), p.x.end(), -0x1.010102p+0f), std::fill(p.w.begin(), p.w.end(), -0x1.010102p+0f);
+    for (int64_t f = 0; f < k; ++f) p.w_at(f, 3) = f == 5 ? -300.0f : -0x1.010102p-8f;
+    CHECK(p.is_sliced() == (has_matrix_tiles() && k == SlicedLayout::kMostK));
+    p.run();
+    for (int64_t j : {0, 3, 4}) {
+      const Product::Sum s = p.sum(0, j);
+      CHECK(std::fabs(static_cast<double>(p.y_at(1, j)) - s.exact) <=
+            0x1p-20 * s.magnitude * (k == SlicedLayout::kMostK ? 1 : 64));
+    }
+  }
+}
+
 TEST_CASE("by slices: rows of any size, each for itself") {
   Product p(24, 50, 800);
   const float scales[] = {0x1p-120f, 0x1p-61f, 0x1p-59f, 0x1p-30f, 1, 0x1p40f, 0x1p59f, 0x1p61f, 0x1p110f, 0};
