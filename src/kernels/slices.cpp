@@ -75,26 +75,18 @@ RLX_WIDE void load_square(const StridedMatrix& w, const SlicedLayout& l, int64_t
     return;
   }
   alignas(64) float lines[256];
-  for (int64_t j = 0; j < 16; ++j)
-    _mm512_store_ps(lines + j * 16,
-                    j < cols ? _mm512_maskz_loadu_ps(mask_of(rows), data + j * w.col_stride) : _mm512_setzero_ps());
+  for (int64_t j = 0; j < 16; ++j) {
+    const float* const line = data + j * w.col_stride;
+    // The next block's, as the processor foresees too few columns side by side.
+    _mm_prefetch(reinterpret_cast<const char*>(line + 16 * w.col_stride), _MM_HINT_T1);
+    _mm512_store_ps(lines + j * 16, j < cols ? _mm512_maskz_loadu_ps(mask_of(rows), line) : _mm512_setzero_ps());
+  }
   turn_tile(lines, 16, out);
 }
 
-/// Sums of magnitudes along a row of weights.
-RLX_WIDE void sum_rows(const StridedMatrix& w, const SlicedLayout& l, int64_t p, float* sums) {
-  __m512 sum[16] = {};
-  alignas(64) float square[256];
-  for (int64_t column = 0; column < l.n; column += 16) {
-    load_square(w, l, p, column, square);
-    for (int i = 0; i < 16; ++i) sum[i] = _mm512_add_ps(sum[i], magnitude(_mm512_load_ps(square + i * 16)));
-  }
-  for (int i = 0; i < 16; ++i) sums[i] = _mm512_reduce_add_ps(sum[i]);
-}
-
-/// Mean squares are in units of the usual size.
+/// Magnitudes of each row are added to `row_sums`, unless that is null.
 RLX_WIDE ColumnSurvey survey_columns(const StridedMatrix& w, const SlicedLayout& l, int64_t block,
-                                     const float* inverses, float usual_inverse) {
+                                     const float* inverses, float* row_sums) {
   __m512 most = _mm512_setzero_ps(), squares = most;
   __m512i last = _mm512_set1_epi32(1 << 20);
   const __m512i hidden = _mm512_set1_epi32(0x00800000);
@@ -103,8 +95,8 @@ RLX_WIDE ColumnSurvey survey_columns(const StridedMatrix& w, const SlicedLayout&
     load_square(w, l, p, block * 16, square);
     for (int i = 0; i < 16; ++i) {
       const __m512 v = _mm512_mul_ps(magnitude(_mm512_load_ps(square + i * 16)), _mm512_set1_ps(inverses[p + i]));
-      const __m512 relative = _mm512_mul_ps(v, _mm512_set1_ps(usual_inverse));
-      most = _mm512_max_ps(v, most), squares = _mm512_fmadd_ps(relative, relative, squares);
+      if (row_sums) row_sums[p + i] += _mm512_reduce_add_ps(v);
+      most = _mm512_max_ps(v, most), squares = _mm512_fmadd_ps(v, v, squares);
       const __m512i bits = _mm512_castps_si512(v);
       const __m512i fraction = _mm512_ternarylogic_epi32(bits, _mm512_set1_epi32(0x007fffff), hidden, 0xea);  // & |
       const __m512i lowest = _mm512_and_epi32(fraction, _mm512_sub_epi32(_mm512_setzero_si512(), fraction));
@@ -298,48 +290,56 @@ RLX_WIDE void multiply(const SlicedColumns& w, int64_t block, const char* rows, 
 
 bool plan_slicing(const StridedMatrix& w, const SlicedLayout& l, int threads, SlicingPlan& plan) {
   ThreadPool& pool = ThreadPool::shared();
-  const int64_t padded = l.steps() * kTileCodes;
-  std::vector<float> sums(static_cast<size_t>(padded), 0.0f);
-  pool.parallel_for(threads, divided_up(l.k, 16),
-                    [&](int64_t part) { sum_rows(w, l, part * 16, &sums[size_t(part * 16)]); });
-  double logs = 0;
+  const auto padded = static_cast<size_t>(l.steps() * kTileCodes), blocks = static_cast<size_t>(l.blocks());
+  plan.balances.assign(padded, 1.0f), plan.inverses = plan.balances;
+  std::vector<ColumnSurvey> found(blocks);
+  // Sums of so many groups of blocks, whatever the number of threads.
+  const int64_t groups = std::min<int64_t>(l.blocks(), 16);
+  std::vector<float> group_sums(static_cast<size_t>(groups) * padded, 0.0f);
+  pool.parallel_for(threads, groups, [&](int64_t g) {
+    for (int64_t block = l.blocks() * g / groups; block < l.blocks() * (g + 1) / groups; ++block)
+      found[static_cast<size_t>(block)] =
+          survey_columns(w, l, block, plan.inverses.data(), &group_sums[static_cast<size_t>(g) * padded]);
+  });
+  std::vector<double> logs(padded, 0);
+  double all_logs = 0;
   int64_t rows = 0;
-  for (float sum : sums) {
+  for (size_t p = 0; p < padded; ++p) {
+    double sum = 0;
+    for (size_t g = 0; g < static_cast<size_t>(groups); ++g) sum += static_cast<double>(group_sums[g * padded + p]);
     if (!std::isfinite(sum)) return false;
-    if (sum != 0) logs += std::log2(static_cast<double>(sum)), ++rows;
+    logs[p] = std::log2(sum);
+    if (sum != 0) all_logs += logs[p], ++rows;
   }
   if (rows == 0) return false;
-  const double middle = logs / static_cast<double>(rows);
-  plan.balances.assign(static_cast<size_t>(padded), 1.0f);
-  plan.inverses = plan.balances;
-  for (size_t p = 0; p < sums.size(); ++p) {
-    if (sums[p] == 0) continue;
-    const auto by = static_cast<int>(std::lround(std::log2(static_cast<double>(sums[p])) - middle));
+  bool is_balanced = true;
+  for (size_t p = 0; p < padded; ++p) {
+    if (std::isinf(logs[p])) continue;  // a row of zeros
+    const auto by = static_cast<int>(std::lround(logs[p] - all_logs / static_cast<double>(rows)));
     if (std::abs(by) > kMostBalance) return false;
-    if (std::abs(by) >= kLeastBalance)
-      plan.balances[p] = std::ldexp(1.0f, by), plan.inverses[p] = std::ldexp(1.0f, -by);
+    if (std::abs(by) < kLeastBalance) continue;
+    plan.balances[p] = std::ldexp(1.0f, by), plan.inverses[p] = std::ldexp(1.0f, -by);
+    is_balanced = false;
   }
-  const auto usual = static_cast<float>(std::exp2(middle) / static_cast<double>(l.n));
+  if (!is_balanced)
+    pool.parallel_for(threads, l.blocks(), [&](int64_t block) {
+      found[static_cast<size_t>(block)] = survey_columns(w, l, block, plan.inverses.data(), nullptr);
+    });
   const float uneven = std::max(kMostUneven, std::sqrt(static_cast<float>(l.k) / 8));
-  const size_t blocks = static_cast<size_t>(l.blocks());
   plan.units.assign(blocks * 16, 1.0f), plan.fourth_places.assign(blocks, -1);
-  std::vector<char> with_fourth(blocks, 0), unfit(blocks, 0);
-  pool.parallel_for(threads, l.blocks(), [&](int64_t block) {
-    const auto b = static_cast<size_t>(block);
-    const ColumnSurvey found = survey_columns(w, l, block, plan.inverses.data(), 1 / usual);
-    for (int j = 0; j < 16; ++j) {
-      const float most = found.most[j];
-      if (!is_exact(most, found.last_bit[j]) && most / usual > uneven * std::sqrt(found.mean_square[j]))
-        with_fourth[b] = 1;
-      if (most != 0 && !(most >= kLeast && most <= kMost)) unfit[b] = 1;
-    }
-    for (size_t j = 0; j < 16; ++j)
-      plan.units[b * 16 + j] = unit_of(found.most[j], found.last_bit[j], with_fourth[b] != 0);
-  });
   plan.fourth_blocks = 0;
-  for (size_t block = 0; block < blocks; ++block)
-    if (with_fourth[block]) plan.fourth_places[block] = static_cast<int32_t>(plan.fourth_blocks++);
-  return std::find(unfit.begin(), unfit.end(), 1) == unfit.end();
+  for (size_t block = 0; block < blocks; ++block) {
+    const ColumnSurvey& c = found[block];
+    bool has_fourth = false;
+    for (int j = 0; j < 16; ++j) {
+      if (c.most[j] != 0 && !(c.most[j] >= kLeast && c.most[j] <= kMost)) return false;
+      const bool is_even = std::isfinite(c.mean_square[j]) && c.most[j] <= uneven * std::sqrt(c.mean_square[j]);
+      has_fourth = has_fourth || (!is_even && !is_exact(c.most[j], c.last_bit[j]));
+    }
+    for (size_t j = 0; j < 16; ++j) plan.units[block * 16 + j] = unit_of(c.most[j], c.last_bit[j], has_fourth);
+    if (has_fourth) plan.fourth_places[block] = static_cast<int32_t>(plan.fourth_blocks++);
+  }
+  return true;
 }
 
 void slice_columns(const StridedMatrix& w, const SlicedLayout& l, const SlicingPlan& plan, int threads, char* out) {
