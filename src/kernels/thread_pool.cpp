@@ -111,31 +111,31 @@ struct alignas(64) ThreadPool::Worker {
   std::atomic<int> callers_waiting{0};  ///< callers that wait on `job_done`
   int share = 0;                        ///< written while claimed, read while running
   Job* job = nullptr;
-  std::atomic<int> processor{-1};       ///< where it was seen last
+  std::atomic<int> processor{-1};  ///< where it was seen last
   std::mutex mutex;
   std::condition_variable job_posted, job_done;
 #if defined(__linux__)
-  cpu_set_t allowed;  ///< written before `thread`
   std::atomic<pid_t> thread{0};
 #endif
 
-  /// Notes where this thread is, and as what the system knows it.
+  /// Notes as what the system knows this thread.
   void arrive() noexcept {
 #if defined(__linux__)
-    if (sched_getaffinity(0, sizeof allowed, &allowed) == 0) thread.store(static_cast<pid_t>(syscall(SYS_gettid)));
+    thread.store(static_cast<pid_t>(syscall(SYS_gettid)));
 #endif
   }
-  /// To any processor that it may use but this one.
-  void leave(int taken) noexcept {
+  /// To any processor that it may use but this one; where it goes then is the system's choice again.
+  void leave([[maybe_unused]] int taken) noexcept {
     processor.store(-1, std::memory_order_relaxed);  // until it is seen again
 #if defined(__linux__)
     const pid_t id = thread.load();
-    if (id == 0) return;
+    cpu_set_t allowed;
+    if (id == 0 || sched_getaffinity(id, sizeof allowed, &allowed) != 0) return;
     cpu_set_t others = allowed;
     CPU_CLR(static_cast<size_t>(taken), &others);
-    if (CPU_COUNT(&others) > 0) sched_setaffinity(id, sizeof others, &others);
-#else
-    static_cast<void>(taken);
+    if (CPU_COUNT(&others) == 0) return;
+    sched_setaffinity(id, sizeof others, &others);
+    sched_setaffinity(id, sizeof allowed, &allowed);
 #endif
   }
 };
