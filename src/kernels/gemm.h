@@ -50,9 +50,10 @@ struct Epilogue {
 struct WeightsSpec {
   int64_t k = 0, n = 0;
   int64_t k_stride = 0, n_stride = 0;
-  DType dtype = f32;    ///< f32, bf16, f16, or f64
-  DType x_dtype = f32;  ///< of the other operand: f64 if and only if the weights are, else any of the others
-  int threads = 1;      ///< the most that will run products with them
+  DType dtype = f32;       ///< f32, bf16, f16, or f64
+  DType x_dtype = f32;     ///< of the other operand: f64 if and only if the weights are, else any of the others
+  int threads = 1;         ///< the most that will run products with them
+  bool many_rows = false;  ///< products will have 32 rows or more: decides how small weights are packed
   GemmBackend backend = GemmBackend::automatic;
 };
 

@@ -17,9 +17,13 @@ namespace {
 constexpr int64_t kPairColumns = 2 * kTileLines;  // what finish_sums() takes at once
 // Rows that are sliced at a time stay in the second-level cache, beside a block of columns.
 constexpr int64_t kRowBytes = 1 << 20;
-// Weights that the second-level cache holds gain nothing from being smaller.
-constexpr int64_t kLeastWeights = 1 << 15;
+// Fewer tiles of rows at a time read the columns too often.
+constexpr int64_t kTilesOfPart = 4;
+// Few rows of weights that the caches hold gain nothing from these being smaller.
+constexpr int64_t kLeastWeights = 1 << 15, kLeastWeightsOfManyRows = 1 << 12;
 constexpr int64_t kLeastK = 64, kLeastColumns = 48;
+// All threads may read so many bytes of weights, which their second-level caches hold.
+constexpr size_t kWeightsOfThread = 256 << 10;
 // How long before they are multiplied columns are asked for.
 constexpr int64_t kBytesAhead = 32 << 10;
 
@@ -38,17 +42,22 @@ class SlicedPlan : public GemmPlan {
     tile_bytes_ = layout_.steps() * SlicedLayout::kRowStepBytes;
     row_tiles_ = divided_up(spec.m, kTileLines), pairs_ = divided_up(layout_.blocks(), int64_t{2});
     const int64_t in_cache = std::max<int64_t>(1, kRowBytes / tile_bytes_);
-    is_shared_ = row_tiles_ <= in_cache;
+    // Threads share rows that others have sliced, and divide the columns, unless that is more to pass on than the
+    // columns are, which all would read.
+    const bool divides_rows = spec.threads > 1 && row_tiles_ >= 2 * spec.threads &&
+                              (spec.m > layout_.n || weights_->bytes <= kWeightsOfThread);
+    is_shared_ = row_tiles_ <= in_cache && !divides_rows;
+    // Parts are more than threads, so that one that was interrupted does not hold up the others.
     if (is_shared_) {
       row_parts_ = 1, tiles_kept_ = row_tiles_;
-      // More than threads, so that one that was interrupted does not hold up the others.
       column_parts_ = spec.threads == 1 ? 1 : std::min<int64_t>(pairs_, 4 * spec.threads);
     } else {
       column_parts_ = 1;
       row_parts_ = divided_up(row_tiles_, in_cache);
-      if (spec.threads > 1)
-        row_parts_ = std::min(divided_up(std::max<int64_t>(row_parts_, 4 * spec.threads), spec.threads) * spec.threads,
-                              row_tiles_);
+      if (spec.threads > 1) {
+        const int64_t parts = std::clamp<int64_t>(row_tiles_ / kTilesOfPart, spec.threads, 4 * spec.threads);
+        row_parts_ = std::min(divided_up(std::max(row_parts_, parts), spec.threads) * spec.threads, row_tiles_);
+      }
       tiles_kept_ = divided_up(row_tiles_, row_parts_);
     }
     block_.rows = spec.m, block_.k = layout_.k;
@@ -208,8 +217,8 @@ class SlicedWeights : public PackedWeights {
 
 std::shared_ptr<const PackedWeights> pack_sliced(const WeightsSpec& spec, const void* data) {
   if (!slices_weights() || spec.dtype != f32 || spec.x_dtype != f32) return nullptr;
-  if (spec.k < kLeastK || spec.k > SlicedLayout::kMostK || spec.n < kLeastColumns || spec.k * spec.n < kLeastWeights)
-    return nullptr;
+  if (spec.k < kLeastK || spec.k > SlicedLayout::kMostK || spec.n < kLeastColumns) return nullptr;
+  if (spec.k * spec.n < (spec.many_rows ? kLeastWeightsOfManyRows : kLeastWeights)) return nullptr;
   if (spec.k_stride != 1 && spec.n_stride != 1) return nullptr;
   const SlicedLayout layout{spec.k, spec.n};
   const StridedMatrix weights{data, spec.k_stride, spec.n_stride, f32};

@@ -81,6 +81,22 @@ Prepared pointwise_step(const LoweringContext& c, const ConvolutionArgs& a, cons
   return std::make_unique<GatheredStep>(std::move(product), a, static_cast<int>(c.operands.size()));
 }
 
+/// Few channels in, where products by slices (kernels/slices.h) spend their time on what follows the sums: tiles of
+/// bf16 whose weights stay packed. Null if there are more places, whose rows want packing only once, or if tiles do not
+/// suit.
+Prepared few_places_step(const LoweringContext& c, ConvolutionArgs a, const FinishOperands& finish) {
+  constexpr int64_t kFewPlaces = 256, kMostPlaces = 1024, kFewestChannels = 48, kMostChannelsIn = 127;
+  const int64_t places = a.spatial == 2 ? a.batch * a.out_dims[0] * a.out_dims[1] : kMostPlaces + 1;
+  // More places multiply fewer channels without tiles.
+  if (a.in_channels > kMostChannelsIn || places > (a.out_channels < kFewestChannels ? kFewPlaces : kMostPlaces))
+    return nullptr;
+  if (takes_all_places(a)) {  // images are more rows of one
+    for (int64_t* rows : {&a.in_dims[0], &a.out_dims[0]}) *rows *= a.batch;
+    a.x_batch_stride *= a.batch, a.y_batch_stride *= a.batch, a.batch = 1;
+  }
+  return tiled_convolution(c, a, 1, finish);
+}
+
 /// A kernel that makes rows of outputs with weights in a layout of its own.
 struct RowKernel {
   const char* name;
@@ -194,8 +210,10 @@ Prepared lower_fused_conv(const LoweringContext& c) {
   const ConvolutionArgs args = convolution_args(as_convolution(a, x.shape.size()), x, c.operands[1], y);
   const FinishOperands finish{kernel_activation(a.activation), a.has_bias ? 2 : -1,
                               a.has_residual ? 2 + a.has_bias : -1};
-  if (a.channels_last && is_pointwise(args) && is_dense(x))
+  if (a.channels_last && is_pointwise(args) && is_dense(x)) {
+    if (auto step = few_places_step(c, args, finish)) return step;
     if (auto step = pointwise_step(c, args, finish)) return step;
+  }
   if (kernels::is_depthwise_of_channels(args)) return std::make_unique<RowStep>(kDepthwise, c, args, finish);
   if (a.channels_last && kernels::has_few_channels(args))
     return std::make_unique<RowStep>(kFewChannels, c, args, finish);
