@@ -39,12 +39,15 @@ struct ColumnSurvey {
 /// Whether three slices stand for a column as it is: so integers are multiplied exactly.
 bool is_exact(float most, int32_t last_bit) { return most <= std::ldexp(static_cast<float>(kMost24), last_bit); }
 /// What a one of the third slice stands for.
-float unit_of(float most, int32_t last_bit, bool has_fourth) {
+float unit_of(float most, int32_t last_bit) {
   if (most == 0) return 1;
-  if (is_exact(most, last_bit)) return std::ldexp(1.0f, last_bit);
-  // Rounded up.
-  const float ones = has_fourth ? static_cast<float>(kMost32 - 0x7f) / 256 : static_cast<float>(kMost24);
-  return std::nextafter(most / ones, most);
+  if (is_exact(most, last_bit)) {
+    // The smallest power of 2 that does: numbers of few bits go into the first slices, as products of the last ones of
+    // both operands are left out.
+    const float unit = std::ldexp(1.0f, std::ilogb(most) - 22);
+    return most <= static_cast<float>(kMost24) * unit ? unit : 2 * unit;
+  }
+  return std::nextafter(most / static_cast<float>(kMost24), most);  // rounded up
 }
 
 }  // namespace
@@ -314,7 +317,10 @@ bool plan_slicing(const StridedMatrix& w, const SlicedLayout& l, int threads, Sl
   if (rows == 0) return false;
   bool is_balanced = true;
   for (size_t p = 0; p < padded; ++p) {
-    if (std::isinf(logs[p])) continue;  // a row of zeros
+    if (std::isinf(logs[p])) {
+      plan.balances[p] = 0;  // a row of zeros: what it meets must not decide how finely the others are cut
+      continue;
+    }
     const auto by = static_cast<int>(std::lround(logs[p] - all_logs / static_cast<double>(rows)));
     if (std::abs(by) > kMostBalance) return false;
     if (std::abs(by) < kLeastBalance) continue;
@@ -336,7 +342,7 @@ bool plan_slicing(const StridedMatrix& w, const SlicedLayout& l, int threads, Sl
       const bool is_even = std::isfinite(c.mean_square[j]) && c.most[j] <= uneven * std::sqrt(c.mean_square[j]);
       has_fourth = has_fourth || (!is_even && !is_exact(c.most[j], c.last_bit[j]));
     }
-    for (size_t j = 0; j < 16; ++j) plan.units[block * 16 + j] = unit_of(c.most[j], c.last_bit[j], has_fourth);
+    for (size_t j = 0; j < 16; ++j) plan.units[block * 16 + j] = unit_of(c.most[j], c.last_bit[j]);
     if (has_fourth) plan.fourth_places[block] = static_cast<int32_t>(plan.fourth_blocks++);
   }
   return true;

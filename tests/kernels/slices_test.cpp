@@ -190,6 +190,41 @@ TEST_CASE("by slices: the largest sums along k do not overflow, and longer ones 
   }
 }
 
+TEST_CASE("by slices: weights of few bits, beside numbers of many") {
+  for (int variant = 0; variant < 5; ++variant) {
+    Product p(17, 512, 512);
+    std::mt19937 random(5);
+    for (int64_t i = 0; i < p.k; ++i)
+      for (int64_t j = 0; j < p.n; ++j) {
+        const int bits = static_cast<int>(random() >> 8);
+        const float all[] = {i == j ? 1.0f : 0.0f, bits % 2 ? 1.0f : -1.0f, i <= j ? 1.0f : 0.0f,
+                             static_cast<float>(bits % 15 - 7), 0x1p-7f * static_cast<float>(bits % 255 - 127)};
+        p.w_at(i, j) = all[variant];
+      }
+    p.run();
+    INFO("variant ", variant);
+    double squares = 0, error = 0;
+    for (int64_t i = 0; i < p.m; ++i)
+      for (int64_t j = 0; j < p.n; ++j) {
+        const double exact = p.sum(i, j).exact, by = static_cast<double>(p.y_at(i, j)) - exact;
+        squares += exact * exact, error += by * by;
+      }
+    CHECK(std::sqrt(error / squares) < 0x1p-20);
+  }
+}
+
+TEST_CASE("by slices: what meets a row of zeros costs nothing") {
+  for (const float large : {1e6f, 1e9f, 1e17f}) {
+    Product p(17, 128, 512);
+    for (int64_t j = 0; j < p.n; ++j) p.w_at(9, j) = 0;
+    for (int64_t i = 0; i < p.m; ++i) p.x_at(i, 9) = large;
+    p.run();
+    INFO(large);
+    CHECK(p.is_sliced() == has_matrix_tiles());
+    CHECK(p.errors().over_plain < 1.01);
+  }
+}
+
 TEST_CASE("by slices: rows of any size, each for itself") {
   Product p(24, 50, 800);
   const float scales[] = {0x1p-120f, 0x1p-61f, 0x1p-59f, 0x1p-30f, 1, 0x1p40f, 0x1p59f, 0x1p61f, 0x1p110f, 0};
