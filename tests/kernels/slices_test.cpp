@@ -179,7 +179,7 @@ TEST_CASE("by slices: the largest sums along k do not overflow, and longer ones 
     Product p(2, 48, k);
     // All digits at their ends, and a column with a fourth slice.
     std::fill(p.x.begin(), p.x.end(), -0x1.010102p+0f), std::fill(p.w.begin(), p.w.end(), -0x1.010102p+0f);
-    for (int64_t f = 0; f < k; ++f) p.w_at(f, 3) = f == 5 ? -300.0f : -0x1.010102p-8f;
+    for (int64_t f = 0; f < k; ++f) p.w_at(f, 3) = f == 5 ? -5.0f : -0x1.010102p-8f;
     CHECK(p.is_sliced() == (has_matrix_tiles() && k == SlicedLayout::kMostK));
     p.run();
     for (int64_t j : {0, 3, 4}) {
@@ -187,6 +187,65 @@ TEST_CASE("by slices: the largest sums along k do not overflow, and longer ones 
       CHECK(std::fabs(static_cast<double>(p.y_at(1, j)) - s.exact) <=
             0x1p-20 * s.magnitude * (k == SlicedLayout::kMostK ? 1 : 64));
     }
+  }
+}
+
+TEST_CASE("by slices: weights of few bits, beside numbers of many") {
+  for (int variant = 0; variant < 5; ++variant) {
+    Product p(17, 512, 512);
+    std::mt19937 random(5);
+    for (int64_t i = 0; i < p.k; ++i)
+      for (int64_t j = 0; j < p.n; ++j) {
+        const int bits = static_cast<int>(random() >> 8);
+        const float all[] = {i == j ? 1.0f : 0.0f, bits % 2 ? 1.0f : -1.0f, i <= j ? 1.0f : 0.0f,
+                             static_cast<float>(bits % 15 - 7), 0x1p-7f * static_cast<float>(bits % 255 - 127)};
+        p.w_at(i, j) = all[variant];
+      }
+    p.run();
+    INFO("variant ", variant);
+    double squares = 0, error = 0;
+    for (int64_t i = 0; i < p.m; ++i)
+      for (int64_t j = 0; j < p.n; ++j) {
+        const double exact = p.sum(i, j).exact, by = static_cast<double>(p.y_at(i, j)) - exact;
+        squares += exact * exact, error += by * by;
+      }
+    CHECK(std::sqrt(error / squares) < 0x1p-20);
+  }
+}
+
+TEST_CASE("by slices: what meets a row of zeros costs nothing") {
+  for (const float large : {1e6f, 1e9f, 1e17f}) {
+    Product p(17, 128, 512);
+    for (int64_t j = 0; j < p.n; ++j) p.w_at(9, j) = 0;
+    for (int64_t i = 0; i < p.m; ++i) p.x_at(i, 9) = large;
+    p.run();
+    INFO(large);
+    CHECK(p.is_sliced() == has_matrix_tiles());
+    CHECK(p.errors().over_plain < 1.01);
+  }
+}
+
+TEST_CASE("by slices: a few large weights do not take digits from the others of their row, nor tiny ones add up") {
+  for (int variant = 0; variant < 3; ++variant) {
+    Product p(17, 128, 1024);
+    for (float& v : p.x) v = std::fabs(v);
+    for (int64_t f = 0; f < p.k; ++f)
+      for (int64_t j = 0; j < p.n; ++j) {
+        float& v = p.w_at(f, j);
+        if (variant == 0 && f == 0 && j == 5) v = 1e6f;
+        if (variant == 1 && f < 512 && j >= 64) v *= 1e4f;
+        if (variant == 2 && (f + j) % 2) v = 1e-20f;
+      }
+    p.run();
+    INFO("variant ", variant);
+    double squares = 0, error = 0;
+    for (int64_t i = 0; i < p.m; ++i)
+      for (int64_t j = 16; j < 64; ++j) {
+        const Product::Sum s = p.sum(i, j);
+        const double by = static_cast<double>(p.y_at(i, j)) - s.exact;
+        squares += s.exact * s.exact, error += by * by;
+      }
+    CHECK(std::sqrt(error / squares) < 0x1p-19);
   }
 }
 
