@@ -3,7 +3,6 @@
 // the second-level cache takes, and its thread slices it.
 #include <algorithm>
 #include <cstring>
-#include <optional>
 #include <utility>
 
 #include "kernels/gemm_backends.h"
@@ -19,7 +18,7 @@ constexpr int64_t kPairColumns = 2 * kTileLines;  // what finish_sums() takes at
 constexpr int64_t kRowBytes = 1 << 20;
 // Fewer tiles of rows at a time read the columns too often.
 constexpr int64_t kTilesOfPart = 4;
-// Few rows of weights that the caches hold gain nothing from these being smaller.
+// Few rows multiply small weights, which lie in some cache, as fast without tiles.
 constexpr int64_t kLeastWeights = 1 << 15, kLeastWeightsOfManyRows = 1 << 12;
 constexpr int64_t kLeastK = 64, kLeastColumns = 48;
 // All threads may read so many bytes of weights, which their second-level caches hold.
@@ -105,9 +104,9 @@ class SlicedPlan : public GemmPlan {
   float* row_units(char* kept, int64_t i) const {
     return reinterpret_cast<float*>(kept + tiles_kept_ * tile_bytes_ + i * 64);
   }
-  /// Sums of 16 rows and 32 columns, a block of columns as f32, and what a product without tiles needs.
+  /// Sums of 16 rows and 32 columns, two blocks of columns as f32, and what a product without tiles needs.
   static constexpr int64_t kSumsBytes = kTileLines * kPairColumns * 4;
-  int64_t own_bytes() const { return kSumsBytes + aligned(layout_.restored_bytes()) + plain_scratch_; }
+  int64_t own_bytes() const { return kSumsBytes + 2 * aligned(layout_.restored_bytes()) + plain_scratch_; }
   int64_t slot_bytes() const { return own_bytes() + (is_shared_ ? 0 : kept_bytes()); }
 
   const float* row(const BlockProduct& b, int64_t i) const {
@@ -140,10 +139,11 @@ class SlicedPlan : public GemmPlan {
     const int64_t asking = std::min<int64_t>(end - begin, 4);
     if (reading.rest.end) {
       reading.rest.at = std::min(w.tiles(2 * pair_begin) + kBytesAhead, reading.rest.end);
-      ask = reading.rest;
+      ask = reading.rest, ask.stride = 256 / asking;
     }
     for (int64_t pair = pair_begin; pair < pair_end; ++pair) {
       const int64_t column = pair * kPairColumns;
+      int64_t restored[2] = {-1, -1};
       for (int64_t tile = begin; tile < end; ++tile) {
         const int64_t first = tile * kTileLines, rows = std::min(kTileLines, spec_.m - first);
         const int64_t cols = std::min(kPairColumns, layout_.n - column);
@@ -154,34 +154,36 @@ class SlicedPlan : public GemmPlan {
         const float* const units = row_units(kept, tile - begin);
         for (int64_t half = 0; half * kTileLines < cols; ++half) {
           const int64_t block = 2 * pair + half;
-          if (ask.at >= ask.end && reading.next.at < reading.next.end) ask = reading.next, reading.next.at = ask.end;
-          ask.stride = 256 / asking;
+          if (ask.at >= ask.end && reading.next.at < reading.next.end) {
+            ask = reading.next, reading.next.at = ask.end;
+            ask.stride = 256 / asking;
+          }
           multiply_slices(w, block, kept + (tile - begin) * tile_bytes_, units, sums + half * kTileLines, stride,
                           tile < begin + asking ? ask : nothing);
-          multiply_plainly(b, block, first, rows, units, sums + half * kTileLines, stride, slot);
+          multiply_plainly(b, block, first, rows, units, sums + half * kTileLines, stride, restored[half], slot);
         }
         if (!is_y) finish_sums(b, sums, stride, first, rows, column, cols);
       }
     }
   }
 
-  /// The rows that slices do not stand for.
+  /// The rows that slices do not stand for. `restored`: which block stands in the slot's place for that half as f32.
   void multiply_plainly(const BlockProduct& whole, int64_t block, int64_t first, int64_t rows, const float* units,
-                        float* sums, int64_t stride, char* slot) const noexcept {
+                        float* sums, int64_t stride, int64_t& restored, char* slot) const noexcept {
     static constexpr Epilogue kNothing;
-    auto* const restored = reinterpret_cast<float*>(slot + kSumsBytes);
-    bool is_restored = false;
-    for (int64_t i = 0; i < rows; ++i) {
+    auto* const weights = reinterpret_cast<float*>(slot + kSumsBytes + block % 2 * aligned(layout_.restored_bytes()));
+    for (int64_t i = 0, count = 1; i < rows; i += count, count = 1) {
       if (units[i] != 0) continue;
-      if (!is_restored) weights_->columns().restore(block, restored), is_restored = true;
+      while (i + count < rows && units[i + count] == 0) ++count;
+      if (restored != block) weights_->columns().restore(block, weights), restored = block;
       BlockProduct b = whole;
-      b.rows = 1;
+      b.rows = count;
       b.lhs.data = row(whole, first + i);
       b.layout = {kTileLines, kTileLines}, b.panel_begin = 0, b.panel_end = 1;
-      b.packed = true, b.rhs = {restored, kTileLines, 1, f32};
+      b.packed = true, b.rhs = {weights, kTileLines, 1, f32};
       b.y = sums + i * stride, b.y_dtype = f32, b.y_row_stride = stride, b.y_col_stride = 1;
       b.bias = b.residual = nullptr, b.epilogue = &kNothing;
-      b.scratch = slot + kSumsBytes + aligned(layout_.restored_bytes());
+      b.scratch = slot + kSumsBytes + 2 * aligned(layout_.restored_bytes());
       multiply_block(b);
     }
   }

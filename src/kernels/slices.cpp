@@ -27,9 +27,10 @@ constexpr int32_t kMost24 = 0x7f7f7f, kMost32 = 0x7f7f7f7f;
 // For three slices a column's largest number may be so many times the root of its mean square, or sqrt(k / 8) times:
 // then sums of f32 along k lose as much.
 constexpr float kMostUneven = 8;
-// Beyond that four slices lose too much of what is usual in a column: by how many powers of 2 its largest number is
-// above its geometric mean, and the standard deviation of the numbers' exponents.
-constexpr float kMostAbove = 12, kMostSpread = 6;
+// The other operand's rows are cut by their largest number, and columns by theirs, so every sum should have a part of
+// both: numbers of a column may be 0 or negligible for one in so many rows, and spread by so many powers of 2 around
+// their geometric mean (normally distributed ones by 1.6); its largest number may be above that by so many.
+constexpr float kZerosShare = 16, kMostSpread = 3, kMostAbove = 9;
 constexpr float kLeast = 0x1p-60f, kMost = 0x1p60f;
 // By how many powers of 2 rows of weights differ in size at least, to be balanced, and at most.
 constexpr int kLeastBalance = 2, kMostBalance = 40;
@@ -38,8 +39,8 @@ constexpr int kLeastBalance = 2, kMostBalance = 40;
 struct ColumnSurvey {
   float most[16];  ///< the largest magnitudes
   float mean_square[16];
-  float log[16], log_spread[16];  ///< mean and variance of the exponents of what is not 0
-  int32_t last_bit[16];           ///< the least power of 2 in the numbers of a column
+  float count[16], log[16], log_variance[16];  ///< how many are not 0; mean and variance of their exponents
+  int32_t last_bit[16];                        ///< the least power of 2 in the numbers of a column
 };
 /// Whether three slices stand for a column as it is: so integers are multiplied exactly.
 bool is_exact(float most, int32_t last_bit) { return most <= std::ldexp(static_cast<float>(kMost24), last_bit); }
@@ -122,10 +123,11 @@ RLX_WIDE ColumnSurvey survey_columns(const StridedMatrix& w, const SlicedLayout&
   ColumnSurvey found;
   _mm512_storeu_ps(found.most, most);
   _mm512_storeu_ps(found.mean_square, _mm512_div_ps(squares, _mm512_set1_ps(static_cast<float>(l.k))));
+  _mm512_storeu_ps(found.count, counts);
   counts = _mm512_max_ps(counts, _mm512_set1_ps(1));
   const __m512 mean = _mm512_div_ps(logs, counts);
   _mm512_storeu_ps(found.log, mean);
-  _mm512_storeu_ps(found.log_spread, _mm512_fnmadd_ps(mean, mean, _mm512_div_ps(log_squares, counts)));
+  _mm512_storeu_ps(found.log_variance, _mm512_fnmadd_ps(mean, mean, _mm512_div_ps(log_squares, counts)));
   _mm512_storeu_si512(found.last_bit, last);
   return found;
 }
@@ -359,13 +361,13 @@ bool plan_slicing(const StridedMatrix& w, const SlicedLayout& l, int threads, Sl
     bool has_fourth = false;
     for (int j = 0; j < 16; ++j) {
       if (c.most[j] != 0 && !(c.most[j] >= kLeast && c.most[j] <= kMost)) return false;
-      if (c.most[j] == 0 || is_exact(c.most[j], c.last_bit[j])) continue;
-      if (static_cast<float>(std::ilogb(c.most[j])) - c.log[j] > kMostAbove ||
-          c.log_spread[j] > kMostSpread * kMostSpread)
-        return false;
-      const bool is_even =
-          c.log_spread[j] < 9 && std::isfinite(c.mean_square[j]) && c.most[j] <= uneven * std::sqrt(c.mean_square[j]);
-      has_fourth = has_fourth || !is_even;
+      if (c.most[j] == 0) continue;
+      const bool is_dense = static_cast<float>(rows) - c.count[j] <= static_cast<float>(rows) / kZerosShare;
+      const bool is_like = c.log_variance[j] <= kMostSpread * kMostSpread &&
+                           static_cast<float>(std::ilogb(c.most[j])) - c.log[j] <= kMostAbove;
+      if (!is_dense || !is_like) return false;
+      const bool is_even = std::isfinite(c.mean_square[j]) && c.most[j] <= uneven * std::sqrt(c.mean_square[j]);
+      has_fourth = has_fourth || (!is_even && !is_exact(c.most[j], c.last_bit[j]));
     }
     for (size_t j = 0; j < 16; ++j) plan.units[block * 16 + j] = unit_of(c.most[j], c.last_bit[j]);
     if (has_fourth) plan.fourth_places[block] = static_cast<int32_t>(plan.fourth_blocks++);

@@ -143,14 +143,14 @@ TEST_CASE("by slices: integers are multiplied exactly, also where rows of weight
       }
     p.run();
     INFO("variant ", variant);
-    CHECK(p.is_sliced() == has_matrix_tiles());
+    CHECK(p.is_sliced() == (has_matrix_tiles() && variant > 0));  // not where half of the weights are 0
     CHECK(p.inexact() == 0);
   }
 }
 
 TEST_CASE("by slices: one large number in a column costs the others nothing") {
   Product p(17, 64, 1024);
-  for (int64_t j = 0; j < p.n; j += 5) p.w_at(3 * j, j) = 1000;  // of them, three slices would leave 14 bits
+  for (int64_t j = 0; j < p.n; j += 5) p.w_at(3 * j, j) = 100;  // beside it, three slices would leave 17 bits
   for (int64_t i = 0; i < p.m; ++i)
     for (int64_t j = 0; j < p.n; j += 5) p.x_at(i, 3 * j) = 0;
   p.run();
@@ -179,13 +179,13 @@ TEST_CASE("by slices: the largest sums along k do not overflow, and longer ones 
     Product p(2, 48, k);
     // All digits at their ends, and a column with a fourth slice.
     std::fill(p.x.begin(), p.x.end(), -0x1.010102p+0f), std::fill(p.w.begin(), p.w.end(), -0x1.010102p+0f);
-    for (int64_t f = 0; f < k; ++f) p.w_at(f, 3) = f == 5 ? -5.0f : -0x1.010102p-8f;
+    for (int64_t f = 0; f < k; ++f) p.w_at(f, 3) = f == 5 ? -1.5f : -0x1.010102p-8f;
     CHECK(p.is_sliced() == (has_matrix_tiles() && k == SlicedLayout::kMostK));
     p.run();
     for (int64_t j : {0, 3, 4}) {
       const Product::Sum s = p.sum(0, j);
-      CHECK(std::fabs(static_cast<double>(p.y_at(1, j)) - s.exact) <=
-            0x1p-20 * s.magnitude * (k == SlicedLayout::kMostK ? 1 : 64));
+      const double bound = p.is_sliced() ? 0x1p-20 : 0x1p-24 * static_cast<double>(k);
+      CHECK(std::fabs(static_cast<double>(p.y_at(1, j)) - s.exact) <= bound * s.magnitude);
     }
   }
 }
@@ -249,6 +249,21 @@ TEST_CASE("by slices: a few large weights do not take digits from the others of 
   }
 }
 
+TEST_CASE("weights of which a part is 0 or next to nothing are multiplied as they are: rows may be large there alone") {
+  for (const float small : {0.0f, 1e-12f})
+    for (const bool scattered : {false, true}) {
+      Product p(17, 96, 512);
+      for (int64_t f = 0; f < p.k; ++f)
+        for (int64_t j = 0; j < p.n; ++j)
+          if (scattered ? (f + j) % 8 == 0 : (f < 256) != (j < 48)) p.w_at(f, j) = small;
+      for (int64_t i = 0; i < p.m; ++i)
+        for (int64_t f = 0; f < 256; ++f) p.x_at(i, f) *= 1e7f;
+      CHECK(!p.is_sliced());
+      p.run();
+      CHECK(p.errors().worst < 0x1p-24 * 512);
+    }
+}
+
 TEST_CASE("by slices: rows of any size, each for itself") {
   Product p(24, 50, 800);
   const float scales[] = {0x1p-120f, 0x1p-61f, 0x1p-59f, 0x1p-30f, 1, 0x1p40f, 0x1p59f, 0x1p61f, 0x1p110f, 0};
@@ -306,7 +321,7 @@ TEST_CASE("weights that slices do not stand for are multiplied by multiply-adds"
 
 TEST_CASE("sliced weights that were kept are taken, and others are not") {
   Product p(18, 70, 650);
-  p.w_at(100, 3) = 500;  // a fourth slice
+  p.w_at(100, 3) = 60;  // a fourth slice
   const auto weights = PackedWeights::pack(p.spec(1), p.w.data());
   if (!has_matrix_tiles()) return;
   p.run(*weights, 1);
