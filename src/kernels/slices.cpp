@@ -30,7 +30,7 @@ constexpr float kMostUneven = 8;
 // The other operand's rows are cut by their largest number, and columns by theirs, so every sum should have a part of
 // both: numbers of a column may be 0 or negligible for one in so many rows, and spread by so many powers of 2 around
 // their geometric mean (normally distributed ones by 1.6); its largest number may be above that by so many.
-constexpr float kZerosShare = 16, kMostSpread = 3, kMostAbove = 9;
+constexpr float kZerosShare = 16, kMostSpread = 3, kMostAbove = 12;
 constexpr float kLeast = 0x1p-60f, kMost = 0x1p60f;
 // By how many powers of 2 rows of weights differ in size at least, to be balanced, and at most.
 constexpr int kLeastBalance = 2, kMostBalance = 40;
@@ -238,12 +238,76 @@ RLX_WIDE void slice_row(const float* row, const SlicedLayout& l, const float* ba
   }
 }
 
-// Registers: 0 to 3 the sums, by weight; 4 a slice of the columns; 5 to 7 slices of the rows.
-#define RLX_ZERO "tilezero %%tmm0\n\ttilezero %%tmm1\n\ttilezero %%tmm2\n\ttilezero %%tmm3"
+// Registers: 0 to 3, and 4 of four slices, the sums by weight; then a slice of the columns, and slices of the rows.
+#define RLX_ZERO                                                                 \
+  "tilezero %%tmm0\n\ttilezero %%tmm1\n\ttilezero %%tmm2\n\ttilezero %%tmm3\n\t" \
+  "tilezero %%tmm4"
 #define RLX_LOAD(tile, from, at) \
   asm volatile("tileloadd " #at "(%0,%1,1), %%tmm" #tile ::"r"(from), "r"(int64_t{64}) : "memory")
-#define RLX_DOT(sums, rows) asm volatile("tdpbssd %%tmm4, %%tmm" #rows ", %%tmm" #sums ::: "memory")
+#define RLX_DOT(sums, rows, columns) asm volatile("tdpbssd %%tmm" #columns ", %%tmm" #rows ", %%tmm" #sums ::: "memory")
 #define RLX_STORE(tile, to) asm volatile("tilestored %%tmm" #tile ", (%0,%1,1)" ::"r"(to), "r"(int64_t{64}) : "memory")
+
+/// A step of three slices: products that weigh 2^-32 of the first are left out. `ask` is called six times.
+template <class Ask>
+RLX_WIDE_INLINE void add_three(const char* columns, const char* rows, Ask ask) {
+  RLX_LOAD(4, columns, 0);
+  RLX_LOAD(5, rows, 0);
+  RLX_DOT(0, 5, 4);
+  ask();
+  RLX_LOAD(6, rows, 1024);
+  RLX_DOT(1, 6, 4);
+  ask();
+  RLX_LOAD(7, rows, 3072);
+  RLX_DOT(3, 7, 4);
+  ask();
+  RLX_LOAD(7, rows, 2048);
+  RLX_DOT(2, 7, 4);
+  RLX_LOAD(4, columns, 1024);
+  RLX_DOT(1, 5, 4);
+  ask();
+  RLX_DOT(2, 6, 4);
+  ask();
+  RLX_DOT(3, 7, 4);
+  RLX_LOAD(4, columns, 2048);
+  RLX_DOT(2, 5, 4);
+  ask();
+  RLX_DOT(3, 6, 4);
+}
+/// Of four: those that weigh 2^-40 are.
+template <class Ask>
+RLX_WIDE_INLINE void add_four(const char* columns, const char* fourth, const char* rows, Ask ask) {
+  RLX_LOAD(5, columns, 0);
+  RLX_LOAD(6, rows, 0);
+  RLX_DOT(0, 6, 5);
+  ask();
+  RLX_LOAD(7, rows, 1024);
+  RLX_DOT(1, 7, 5);
+  RLX_LOAD(6, rows, 2048);
+  RLX_DOT(2, 6, 5);
+  ask();
+  RLX_LOAD(7, rows, 3072);
+  RLX_DOT(3, 7, 5);
+  RLX_LOAD(5, columns, 1024);
+  RLX_DOT(4, 7, 5);
+  ask();
+  RLX_DOT(3, 6, 5);
+  RLX_LOAD(7, rows, 1024);
+  RLX_DOT(2, 7, 5);
+  ask();
+  RLX_LOAD(6, rows, 0);
+  RLX_DOT(1, 6, 5);
+  RLX_LOAD(5, columns, 2048);
+  RLX_DOT(2, 6, 5);
+  ask();
+  RLX_DOT(3, 7, 5);
+  RLX_LOAD(7, rows, 2048);
+  RLX_DOT(4, 7, 5);
+  ask();
+  RLX_LOAD(5, fourth, 0);
+  RLX_DOT(3, 6, 5);
+  RLX_LOAD(7, rows, 1024);
+  RLX_DOT(4, 7, 5);
+}
 
 template <bool kFourth>
 RLX_WIDE void multiply(const SlicedColumns& w, int64_t block, const char* rows, const float* row_units, float* sums,
@@ -258,48 +322,26 @@ RLX_WIDE void multiply(const SlicedColumns& w, int64_t block, const char* rows, 
   };
   asm volatile(RLX_ZERO ::: "memory");
   for (int64_t steps = w.layout().steps(); steps > 0; --steps) {
-    RLX_LOAD(4, columns, 0);
-    RLX_LOAD(5, rows, 0);
-    RLX_DOT(0, 5);
-    ask();
-    RLX_LOAD(6, rows, 1024);
-    RLX_DOT(1, 6);
-    ask();
-    RLX_LOAD(7, rows, 3072);
-    RLX_DOT(3, 7);
-    ask();
-    RLX_LOAD(7, rows, 2048);
-    RLX_DOT(2, 7);
-    RLX_LOAD(4, columns, 1024);
-    RLX_DOT(1, 5);
-    ask();
-    RLX_DOT(2, 6);
-    ask();
-    RLX_DOT(3, 7);
-    RLX_LOAD(4, columns, 2048);
-    RLX_DOT(2, 5);
-    ask();
-    RLX_DOT(3, 6);
-    if constexpr (kFourth) {
-      RLX_LOAD(4, fourth, 0);
-      RLX_DOT(3, 5);
-      fourth += kTileBytes;
-    }
+    if constexpr (kFourth) add_four(columns, fourth, rows, ask), fourth += kTileBytes;
+    else add_three(columns, rows, ask);
     rows += SlicedLayout::kRowStepBytes, columns += SlicedLayout::kStepBytes;
     at = std::min(at, end);
   }
   ahead.at = at;
-  alignas(64) int32_t s[4][256];
+  alignas(64) int32_t s[5][256];
   RLX_STORE(0, s[0]);
   RLX_STORE(1, s[1]);
   RLX_STORE(2, s[2]);
   RLX_STORE(3, s[3]);
+  if constexpr (kFourth) RLX_STORE(4, s[4]);
   const __m512 units = _mm512_loadu_ps(w.units(block));
   for (int64_t i = 0; i < 16; ++i) {
     const auto level = [&](int slice) RLX_WIDE __attribute__((always_inline)) {
       return _mm512_cvtepi32_ps(_mm512_load_si512(s[slice] + i * 16));
     };
-    __m512 sum = _mm512_fmadd_ps(level(2), _mm512_set1_ps(0x1p-16f), _mm512_mul_ps(level(3), _mm512_set1_ps(0x1p-24f)));
+    __m512 sum = _mm512_mul_ps(level(3), _mm512_set1_ps(0x1p-24f));
+    if constexpr (kFourth) sum = _mm512_fmadd_ps(level(4), _mm512_set1_ps(0x1p-32f), sum);
+    sum = _mm512_fmadd_ps(level(2), _mm512_set1_ps(0x1p-16f), sum);
     sum = _mm512_fmadd_ps(level(1), _mm512_set1_ps(0x1p-8f), sum);
     sum = _mm512_add_ps(level(0), sum);
     _mm512_storeu_ps(sums + i * stride, _mm512_mul_ps(_mm512_mul_ps(sum, units), _mm512_set1_ps(row_units[i])));

@@ -249,6 +249,18 @@ TEST_CASE("by slices: a few large weights do not take digits from the others of 
   }
 }
 
+TEST_CASE("by slices: large numbers in rows and in columns, at different places") {
+  Product p(33, 96, 768);
+  for (int64_t j = 0; j < p.n; ++j) p.w_at(7 * j % p.k, j) = 1000;
+  for (int64_t i = 0; i < p.m; ++i)
+    for (int64_t f = 0; f < 4; ++f) p.x_at(i, (i + 100 * f) % p.k) = 1000;
+  CHECK(p.is_sliced() == has_matrix_tiles());
+  p.run();
+  const auto [over_plain, worst] = p.errors();
+  CHECK(over_plain < 1.5);
+  CHECK(worst < 0x1p-20);
+}
+
 TEST_CASE("weights of which a part is 0 or next to nothing are multiplied as they are: rows may be large there alone") {
   for (const float small : {0.0f, 1e-12f})
     for (const bool scattered : {false, true}) {
