@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <random>
@@ -259,6 +260,33 @@ TEST_CASE("by slices: large numbers in rows and in columns, at different places"
   const auto [over_plain, worst] = p.errors();
   CHECK(over_plain < 1.5);
   CHECK(worst < 0x1p-20);
+}
+
+TEST_CASE("by slices: weights and rows of many kinds lose less than sums of f32 do") {
+  const auto heavy = [](float v) { return v / std::sqrt(std::fabs(v) + 0.01f) * std::exp(std::fabs(v)); };
+  const struct {
+    const char* what;
+    std::function<float(float v, int64_t p)> x, w;
+  } kinds[] = {
+      {"positive", [](float v, int64_t) { return std::fabs(v); }, [](float v, int64_t) { return std::fabs(v); }},
+      {"half of a row 0", [](float v, int64_t) { return std::max(v, 0.0f); }, [](float v, int64_t) { return v; }},
+      {"heavy tails", [&](float v, int64_t) { return heavy(v); }, [&](float v, int64_t) { return heavy(v); }},
+      {"a large feature", [](float v, int64_t p) { return p == 3 ? 1e5f * v : v; }, [](float v, int64_t) { return v; }},
+      {"signs alone", [](float v, int64_t) { return v; }, [](float v, int64_t) { return v < 0 ? -1.0f : 1.0f; }},
+      {"one number", [](float v, int64_t) { return v; }, [](float, int64_t) { return 0.002f; }},
+      {"few bits", [](float v, int64_t) { return v; }, [](float v, int64_t) { return std::round(v * 64) + 0.5f; }},
+  };
+  for (const auto& kind : kinds) {
+    Product p(17, 96, 1024);
+    for (int64_t i = 0; i < p.m; ++i)
+      for (int64_t f = 0; f < p.k; ++f) p.x_at(i, f) = kind.x(p.x_at(i, f), f);
+    for (int64_t f = 0; f < p.k; ++f)
+      for (int64_t j = 0; j < p.n; ++j) p.w_at(f, j) = kind.w(p.w_at(f, j), f);
+    INFO(kind.what);
+    CHECK(p.is_sliced() == has_matrix_tiles());
+    p.run();
+    CHECK(p.errors().over_plain < 1.01);
+  }
 }
 
 TEST_CASE("weights of which a part is 0 or next to nothing are multiplied as they are: rows may be large there alone") {
