@@ -1,7 +1,9 @@
 // Sequence models with bound weights: NAME_stepsxhidden_bBATCH. One JSON line a case: the fastest and the median time
 // of a run in milliseconds. recurrent.py runs this and PyTorch in turn.
 //
-//   build/release/bench/recurrent [--threads T] [CASE...]
+//   build/release/bench/recurrent [--threads T] [--steps] [CASE...]
+//
+// --steps: what each step takes, the fastest of 20 runs, to standard error.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -31,13 +33,16 @@ Graph stacked(const char* kind, int64_t steps, int64_t width, int64_t batch, int
   return g;
 }
 /// Its value and its cotangents, weights included.
-Graph lstm_gradient(int64_t steps, int64_t width, int64_t batch) {
-  Graph g(text_of("lstm_gradient_", steps, "x", width, "_b", batch));
-  int64_t rows = 4 * width;
+Graph gradient(const char* kind, int64_t steps, int64_t width, int64_t batch) {
+  Graph g(text_of(kind, "_gradient_", steps, "x", width, "_b", batch));
+  bool is_lstm = !std::strcmp(kind, "lstm"), is_gru = !std::strcmp(kind, "gru");
+  int64_t rows = (is_lstm ? 4 : is_gru ? 3 : 1) * width;
   Value x = g.input("x", f32, {batch, steps, width}), w = g.input("w_ih", f32, {rows * width}),
         u = g.input("w_hh", f32, {rows * width}), b = g.input("bias", f32, {rows});
-  g.output(lstm(x, w, u, b, {width})[0]);
-  return value_and_vjp(g, {true, true, true, true}, {true});
+  g.output((is_lstm  ? lstm(x, w, u, b, {width})
+            : is_gru ? gru(x, w, u, b, g.input("b_hh", f32, {rows}), {width})
+                     : rnn(x, w, u, b, {width}))[0]);
+  return value_and_vjp(g, std::vector<bool>(g.inputs().size(), true), {true});
 }
 /// The same from a cell written by hand, through `scan`.
 Graph lstm_by_scan_gradient(int64_t steps, int64_t width, int64_t batch) {
@@ -91,12 +96,27 @@ Tensor filled(const Type& type, bool negative) {
   return t;
 }
 
-void measure(const Graph& g, int threads) {
+/// The steps of a graph, in their order.
+void print_steps(const CompiledGraph& compiled, const std::vector<Tensor>& inputs) {
+  std::vector<NamedTensor> named;
+  for (size_t i = 0; i < inputs.size(); ++i) named.emplace_back(compiled.signature().inputs[i].name, inputs[i]);
+  Profile fastest = compiled.profile(named);
+  for (int run = 1; run < 20; ++run) {
+    const Profile again = compiled.profile(named);
+    for (size_t s = 0; s < fastest.steps.size(); ++s)
+      fastest.steps[s].duration_us = std::min(fastest.steps[s].duration_us, again.steps[s].duration_us);
+  }
+  for (const Profile::Step& s : fastest.steps)
+    std::fprintf(stderr, "%9.1f us  %-16s %s\n", s.duration_us, s.op.c_str(), s.kernel.c_str());
+}
+
+void measure(const Graph& g, int threads, bool steps) {
   CompiledGraph compiled = Session(Device::cpu(), {threads}).compile(g);
   for (Ref r : g.params()) compiled.set_param(g.node(r).name, filled(g.type(r), false));
   std::vector<Tensor> inputs, outputs(g.outputs().size());
   for (Ref r : g.inputs()) inputs.push_back(filled(g.type(r), g.node(r).name == "a" || g.node(r).name == "g"));
   compiled.run_into(inputs, outputs);
+  if (steps) print_steps(compiled, inputs);
   std::vector<double> times;
   auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(600);
   do {
@@ -114,9 +134,11 @@ void measure(const Graph& g, int threads) {
 
 int main(int count, char** words) {
   int threads = 1;
+  bool steps = false;
   std::vector<std::string> wanted;
   for (int i = 1; i < count; ++i) {
     if (!std::strcmp(words[i], "--threads") && i + 1 < count) threads = std::max(1, std::atoi(words[++i]));
+    else if (!std::strcmp(words[i], "--steps")) steps = true;
     else wanted.emplace_back(words[i]);
   }
   std::vector<Graph> all;
@@ -124,12 +146,13 @@ int main(int count, char** words) {
     for (int64_t batch : {1, 16}) all.push_back(stacked(kind, 128, 256, batch, 1, false));
   all.push_back(stacked("lstm", 128, 256, 1, 2, true));
   for (int64_t batch : {1, 16}) {
-    all.push_back(lstm_gradient(128, 256, batch));
+    for (const char* kind : {"lstm", "gru", "rnn"}) all.push_back(gradient(kind, 128, 256, batch));
     all.push_back(lstm_by_scan_gradient(128, 256, batch));
   }
+  for (const char* kind : {"lstm", "gru", "rnn"}) all.push_back(gradient(kind, 64, 128, 16));
   all.push_back(scan_graph(256, 1024, 16, 1));
   all.push_back(mamba2_graph(256, 16, 64, 64, 1));
   all.push_back(delta_graph(256, 8, 128, 1));
   for (const Graph& g : all)
-    if (wanted.empty() || std::find(wanted.begin(), wanted.end(), g.name()) != wanted.end()) measure(g, threads);
+    if (wanted.empty() || std::find(wanted.begin(), wanted.end(), g.name()) != wanted.end()) measure(g, threads, steps);
 }

@@ -52,8 +52,9 @@ def peer(case):
     kind, extents, batch, layers, both = re.fullmatch(r"(\w+?)_([\dx]+)_b(\d+)(?:_l(\d+))?(_both)?", case).groups()
     e, b = [int(n) for n in extents.split("x")], int(batch)
     r = lambda *dims: 0.1 * (torch.rand(*dims) - 0.5)
-    if kind in ("lstm_gradient", "scan_lstm_gradient"):
-        module = torch.nn.LSTM(e[1], e[1], batch_first=True)
+    modules = {"lstm": torch.nn.LSTM, "gru": torch.nn.GRU, "rnn": torch.nn.RNN}
+    if kind.endswith("_gradient"):
+        module = modules[kind.removeprefix("scan_").removesuffix("_gradient")](e[1], e[1], batch_first=True)
         x, ct = r(b, e[0], e[1]).requires_grad_(), r(b, e[0], e[1])
 
         def forward_and_back():
@@ -61,8 +62,8 @@ def peer(case):
                 return torch.autograd.grad(module(x)[0], [x, *module.parameters()], ct)
 
         return forward_and_back
-    if kind in ("lstm", "gru", "rnn"):
-        module = {"lstm": torch.nn.LSTM, "gru": torch.nn.GRU, "rnn": torch.nn.RNN}[kind](e[1], e[1], int(layers or 1), batch_first=True, bidirectional=bool(both))
+    if kind in modules:
+        module = modules[kind](e[1], e[1], int(layers or 1), batch_first=True, bidirectional=bool(both))
         x = r(b, e[0], e[1])
         return lambda: module(x)
     if kind == "selective_scan":

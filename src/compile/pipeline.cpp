@@ -78,6 +78,7 @@ Graph carry_channels_last_for(const Graph& g, const Backend& backend, const Comp
 // What stands before legalization sees the user's ops, and recognizes what they mean.
 const Pass kBefore[] = {
     {"prune", on<prune>},                          // what no output needs is not worth a look
+    {"merge_equal_nodes", on<merge_equal_nodes>},  // a loop of a value and of its gradient, while they still are equal
     {"trim_control_flow", trim},                   // nor is what loops compute for nobody, of which gradients have much
     {"simplify", on<simplify>},                    // what does nothing stands between the ops that the others look for
     {"fold_constants", on<fold_constants>},        // a scale that is computed is no number yet

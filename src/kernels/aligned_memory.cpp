@@ -76,6 +76,12 @@ AlignedMemory aligned_memory(size_t bytes) {
   return {data, AlignedDelete{std::move(holder)}};
 }
 
+AlignedMemory adopted_memory(std::span<const std::byte> bytes, std::shared_ptr<const void> owner) {
+  // A pointer to const would take another type of memory.
+  auto* data = const_cast<char*>(reinterpret_cast<const char*>(bytes.data()));
+  return {data, AlignedDelete{std::shared_ptr<char>(std::const_pointer_cast<void>(std::move(owner)), data)}};
+}
+
 std::pair<const void*, size_t> block_of(const AlignedMemory& piece, size_t piece_bytes) {
   const std::shared_ptr<char>& holder = piece.get_deleter().holder;
   const BlockDelete* block = holder ? std::get_deleter<BlockDelete>(holder) : nullptr;

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <span>
 #include <utility>
 
 namespace rlx::kernels {
@@ -18,6 +19,9 @@ using AlignedMemory = std::unique_ptr<char[], AlignedDelete>;
 
 /// Throws std::bad_alloc. May be called from several threads.
 AlignedMemory aligned_memory(size_t bytes);
+
+/// Memory of someone else, which `owner` keeps. Nobody writes through it.
+AlignedMemory adopted_memory(std::span<const std::byte> bytes, std::shared_ptr<const void> owner);
 
 /// The block that a piece of `piece_bytes` lies in, and the bytes of it that were handed out, in whole pages of a slab:
 /// what is behind them takes no memory. Of a piece from elsewhere, the piece.

@@ -24,7 +24,7 @@ ConvolutionPlaces::ConvolutionPlaces(const ConvolutionArgs& a)
       phases_(static_cast<int64_t>(row_.phases.size() * col_.phases.size())), rows_(a.out_dims[0] + row_.reach),
       pitch_(a.out_dims[1] + col_.reach), count_((a.out_dims[0] - 1) * pitch_ + a.out_dims[1]) {
   // What the last block reads lies behind the image.
-  places_ = std::max(rows_ * pitch_, blocks() * kBlock + row_.reach * pitch_ + col_.reach);
+  places_ = std::max(rows_ * pitch_, tiles() * kTile + row_.reach * pitch_ + col_.reach);
   plane_ = places_ * kPlace;
   planes_ = phases_ * steps_;
   for (int64_t t = 0; t < a.kernel[0]; ++t)

@@ -15,7 +15,7 @@ class ConvolutionPlaces {
   static constexpr int64_t kParts = 3;
   static constexpr int64_t kLine = 64;               ///< bytes of 32 bf16
   static constexpr int64_t kPlace = kParts * kLine;  ///< bytes of 32 channels of a place
-  static constexpr int64_t kBlock = 32;              ///< places that are multiplied together
+  static constexpr int64_t kTile = 16, kBlock = 32;  ///< places that are multiplied together: a tile, or two
 
   /// Two spatial dims; `x` has its channels or its columns side by side.
   explicit ConvolutionPlaces(const ConvolutionArgs& args);
@@ -25,7 +25,7 @@ class ConvolutionPlaces {
   int64_t image_bytes() const { return plane_ * planes_; }
   int64_t pitch() const { return pitch_; }
   int64_t count() const { return count_; }  ///< of places that outputs begin at, those over the edge included
-  int64_t blocks() const { return (count_ + kBlock - 1) / kBlock; }
+  int64_t tiles() const { return (count_ + kTile - 1) / kTile; }
   /// Where a tap begins, in bytes, in the order of the weights.
   const std::vector<int64_t>& taps() const { return taps_; }
 

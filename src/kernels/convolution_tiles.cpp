@@ -133,13 +133,25 @@ class Convolution final : public TiledConvolution {
     constexpr int64_t kCacheBytes = 1 << 20;      // half of the second-level cache, for places
     const int64_t image = places_.image_bytes();  // a larger one is left to all threads
     together_ = std::clamp<int64_t>(kCacheBytes / image * threads, 1, a.batch);
-    // Parts that caches hold, and some more than threads, so that one that was interrupted does not hold up the others.
-    const int64_t blocks = together_ * places_.blocks(), wanted = threads == 1 ? 1 : 4 * threads;
-    place_parts_ = std::min(blocks, divided_up(together_ * image, kCacheBytes));
-    column_parts_ = 1;
-    if (columns_ * weights_->block_bytes() > together_ * image)
-      column_parts_ = std::min(columns_, divided_up(wanted, place_parts_));
-    place_parts_ = std::min(blocks, std::max(place_parts_, divided_up(wanted, column_parts_)));
+    const int64_t tiles = together_ * places_.tiles(), most = 4 * threads;
+    const int64_t weight_bytes = columns_ * weights_->block_bytes();
+    const int64_t by_cache = divided_up(together_ * image, kCacheBytes);
+    place_parts_ = by_cache, column_parts_ = 1, pack_parts_ = together_ * places_.pieces();
+    if (threads > 1) {
+      // Threads share the places: what a step before wrote, and one behind reads, is in the cache of the same core,
+      // from which another one gets it slower than it would compute it. Of weights that are read from memory it is
+      // better to read each once, and with fewer places there is nothing to be shared.
+      constexpr int64_t kMostWeights = 5 << 19;
+      const bool by_columns = weight_bytes > together_ * image && (tiles < 2 * threads || weight_bytes > kMostWeights);
+      if (by_columns) column_parts_ = std::min(columns_, divided_up(most, by_cache));
+      // Some more parts than threads, so that one that was interrupted does not hold up the others; but few tiles are
+      // as many parts as threads, two tiles of which share their weights.
+      constexpr int64_t kFewTiles = 4;
+      int64_t parts = divided_up(most, column_parts_);
+      if (!by_columns && tiles < kFewTiles * parts) pack_parts_ = parts = threads;
+      place_parts_ = std::max(by_cache, parts);
+    }
+    place_parts_ = std::min(tiles, place_parts_);
     own_ = std::max(2 * kBlock * kBlock * 4, aligned(static_cast<int64_t>(convolution_scratch_bytes(a))));
     fit_bytes_ = aligned(together_ * places_.pieces());
   }
@@ -155,18 +167,20 @@ class Convolution final : public TiledConvolution {
     for (int64_t first = 0; first < a_.batch; first += together_) {
       const int64_t images = std::min(together_, a_.batch - first), pieces = places_.pieces();
       std::atomic<bool> is_fit = true;
-      pool.parallel_for(threads_, images * pieces, [&](int64_t part) {
-        const int64_t image = part / pieces;
-        fit[part] = places_.pack(static_cast<const float*>(x) + (first + image) * a_.x_batch_stride, part % pieces,
-                                 packed + image * places_.image_bytes());
-        if (fit[part] == 0) is_fit = false;
+      const int64_t all = images * pieces;
+      pool.parallel_for(threads_, pack_parts_, [&](int64_t part) {
+        for (int64_t i = all * part / pack_parts_; i < all * (part + 1) / pack_parts_; ++i) {
+          fit[i] = places_.pack(static_cast<const float*>(x) + (first + i / pieces) * a_.x_batch_stride, i % pieces,
+                                packed + i / pieces * places_.image_bytes());
+          if (fit[i] == 0) is_fit = false;
+        }
       });
       pool.parallel_for(threads_, place_parts_ * column_parts_, [&](int64_t part, int slot) {
         const TileScope scope;
-        const int64_t blocks = images * places_.blocks();
+        const int64_t tiles = images * places_.tiles();
         const int64_t of_columns = part / place_parts_, of_places = part % place_parts_;
         multiply({packed, reinterpret_cast<float*>(own + slot * own_), static_cast<float*>(y), first, &finish},
-                 {blocks * of_places / place_parts_, blocks * (of_places + 1) / place_parts_},
+                 {tiles * of_places / place_parts_, tiles * (of_places + 1) / place_parts_},
                  {columns_ * of_columns / column_parts_, columns_ * (of_columns + 1) / column_parts_});
       });
       if (is_fit) continue;
@@ -192,9 +206,9 @@ class Convolution final : public TiledConvolution {
     const ConvolutionFinish* finish;
   };
 
-  /// Blocks of places of all images, and of output channels.
-  void multiply(const Call& call, Range blocks, Range columns) const {
-    const int64_t count = blocks.end - blocks.begin, of_image = places_.blocks();
+  /// Tiles of 16 places of all images, two at a time, and blocks of output channels.
+  void multiply(const Call& call, Range tiles, Range columns) const {
+    const int64_t count = tiles.end - tiles.begin, of_image = places_.tiles();
     if (count <= 0) return;
     constexpr int64_t kAsked = 6 * Ahead::kStreams * kCacheLine;  // bytes for each tap, for one line at a time
     Ahead next;
@@ -202,15 +216,17 @@ class Convolution final : public TiledConvolution {
       if (column + 1 < columns.end) {
         next.at = weights_->block(column + 1);
         next.stream = next.left = weights_->block_bytes() / Ahead::kStreams;
-        next.lines = divided_up(kRight, kAsked * count);
+        next.lines = divided_up(kRight, kAsked * divided_up(count, 2));
       }
-      for (int64_t b = blocks.begin; b < blocks.end; ++b) {
-        const int64_t image = b / of_image, place = b % of_image * kBlock;
+      for (int64_t t = tiles.begin; t < tiles.end;) {
+        const int64_t image = t / of_image, tile = t % of_image, place = tile * kTileLines;
+        const int64_t now = std::min<int64_t>({2, tiles.end - t, of_image - tile});
         const char* planes = call.packed + image * places_.image_bytes() + place * kPlace;
-        if (places_.count() - place > kTileLines) sum<true>(planes, column, next);
+        if (now == 2) sum<true>(planes, column, next);
         else sum<false>(planes, column, next);
         store_sums(call.sums);
-        store(call, call.first + image, place, column * kBlock);
+        store(call, call.first + image, {place, std::min(places_.count(), place + now * kTileLines)}, column * kBlock);
+        t += now;
       }
     }
   }
@@ -225,7 +241,7 @@ class Convolution final : public TiledConvolution {
         add_products<kBoth>(left, right, next);
     }
   }
-  void store(const Call& call, int64_t image, int64_t place, int64_t channel) const {
+  void store(const Call& call, int64_t image, Range places, int64_t channel) const {
     const bool channels_last = a_.y_channel_stride == 1;
     const int64_t channels = std::min(kBlock, a_.out_channels - channel), pitch = places_.pitch();
     const float* sums = call.sums;
@@ -241,11 +257,10 @@ class Convolution final : public TiledConvolution {
     rows.bias = finish.bias ? finish.bias + channel : nullptr, rows.bias_of_row = !channels_last;
     rows.activation = finish.activation, rows.from_row = kBlock;
     rows.y_row = rows.residual_row = channels_last ? a_.y_strides[1] : a_.y_channel_stride;
-    const bool is_one_row = pitch == a_.out_dims[1];  // rows of outputs follow each other without a gap
-    for (int64_t i = 0; i < kBlock;) {                // the part of each row of outputs
-      const int64_t row = (place + i) / pitch, col = (place + i) % pitch, left = places_.count() - place - i;
-      if (left <= 0) return;
-      const int64_t run = std::min(kBlock - i, is_one_row ? left : pitch - col);
+    const bool is_one_row = pitch == a_.out_dims[1];           // rows of outputs follow each other without a gap
+    for (int64_t place = places.begin; place < places.end;) {  // the part of each row of outputs
+      const int64_t i = place - places.begin, row = place / pitch, col = place % pitch, left = places.end - place;
+      const int64_t run = std::min(left, is_one_row ? left : pitch - col);
       const int64_t kept = std::min(run, is_one_row ? left : a_.out_dims[1] - col);
       if (kept > 0) {
         const int64_t at =
@@ -255,7 +270,7 @@ class Convolution final : public TiledConvolution {
         rows.rows = channels_last ? kept : channels, rows.cols = channels_last ? channels : kept;
         finish_rows(rows);
       }
-      i += run;
+      place += run;
     }
   }
   /// A row of outputs, all channels.
@@ -283,6 +298,7 @@ class Convolution final : public TiledConvolution {
   int64_t columns_;                     ///< blocks of output channels
   int64_t together_ = 1;                ///< images that are packed at a time, so that caches hold them
   int64_t place_parts_, column_parts_;  ///< what threads take
+  int64_t pack_parts_;                  ///< of the pieces that they pack before
   int64_t own_;                         ///< bytes of each thread
   int64_t fit_bytes_;
   std::shared_ptr<const Weights> weights_;

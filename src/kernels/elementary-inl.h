@@ -110,6 +110,9 @@ HWY_INLINE V GeluErfFast(D d, V x) {
 /// tanh a = 1 - 2 / (e^2a + 1), as Tanh, without a rounding instruction.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V TanhFast(D d, V x) {
+#if HWY_TARGET == HWY_AVX3
+  return Tanh(d, x);
+#else
   const hn::RebindToSigned<D> di;
   const V a = hn::Min(hn::Set(d, 9.1f), hn::Abs(x));  // 1 from 9.1 on
   const V magic = hn::Set(d, 12582912.0f + 127.0f);
@@ -120,6 +123,7 @@ HWY_INLINE V TanhFast(D d, V x) {
   const V power = hn::BitCast(d, hn::ShiftLeft<23>(hn::BitCast(di, shifted)));
   const V one = hn::Set(d, 1.0f), sum = hn::MulAdd(power, expm1_reduced(d, r), hn::Add(power, one));
   return hn::CopySign(small_tanh_or(d, a, hn::NegMulAdd(hn::Set(d, 2.0f), quick_reciprocal(d, sum), one)), x);
+#endif
 }
 
 template <class D, class V = hn::Vec<D>>

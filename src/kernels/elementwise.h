@@ -136,6 +136,7 @@ class ElementwiseProgram {
   int64_t tile_ = 0;
   std::vector<size_t> slot_offsets_;  ///< of the registers, in scratch
   size_t scratch_bytes_ = 0;
+  size_t together_begin_ = 0, together_ = 0;  ///< steps that are done piece by piece, one after the other
   int operands_ = 0, results_ = 0, ops_ = 0;
   bool stores_late_ = true;
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <span>
 
 #include "base/rounded_up.h"
 #include "kernels/elementwise.h"
@@ -106,6 +107,10 @@ constexpr int64_t kStreamBytes = int64_t{32} << 20;
 constexpr int64_t kFar = int64_t{128} << 10;
 /// Elements between two pieces of memory's work.
 constexpr int64_t kPiece = 192;
+// A costly op and those beside it are done so many elements at a time: memory goes on with what the costly one asked
+// for while the others compute.
+constexpr int64_t kTogether = 256;
+constexpr size_t kMostTogether = 16;
 
 /// Copies `count` elements of `bytes` bytes that are `stride` bytes apart.
 template <class T>
@@ -432,6 +437,18 @@ void ElementwiseProgram::finish() {
   // The traffic of memory is dealt out to the costly ops if there are any, else to all.
   for (Step& s : steps_) s.is_costly = s.what == What::op && (s.is_costly || costly == 0);
   if (costly > 0) ops_ = costly;
+  // A costly op with the ops beside it.
+  together_begin_ = steps_.size(), together_ = 0;
+  if (costly != 1) return;
+  const auto is_op = [&](size_t i) { return steps_[i].what == What::op; };
+  size_t first = once_;
+  while (!steps_[first].busy)
+    if (++first == steps_.size()) return;
+  size_t last = first + 1;
+  while (first > once_ && is_op(first - 1)) --first;
+  while (last < steps_.size() && is_op(last)) ++last;
+  if (last - first < 2 || last - first > kMostTogether) return;
+  together_begin_ = first, together_ = last - first;
 }
 
 void ElementwiseProgram::run(const ElementwiseCall& call, int64_t begin, int64_t end, void* scratch) const noexcept {
@@ -490,7 +507,18 @@ void ElementwiseProgram::run(const ElementwiseCall& call, int64_t begin, int64_t
   const int64_t row = call.rank > 0 ? call.dims[call.rank - 1] : 1;
   const bool by_rows = !all_simple && row >= 64;
   Tile tile{call};
-  for (int64_t at = begin; at < end;) {
+  int64_t at = begin;
+  const auto destination = [&](const Step& s) -> std::byte* {
+    if (!s.forwards) return slot(s.dst);
+    const ElementwiseBuffer& result = call.results[s.buffer];
+    auto* data = static_cast<std::byte*>(result.data);
+    if (result_layout[s.buffer] == Layout::dense) return data + at * s.register_bytes;
+    if (result_layout[s.buffer] == Layout::dense_streamed)
+      return base + s.stream_at + static_cast<size_t>(parity * tile_) * s.register_bytes;
+    if (by_rows && result.strides[call.rank - 1] == 1) return data + tile.offset_of(result) * s.register_bytes;
+    return slot(s.dst);
+  };
+  while (at < end) {
     int64_t count = std::min(tile_, end - at);
     if (by_rows) count = std::min(count, row - at % row);
     if (all_simple) tile.begin = at, tile.count = count;
@@ -500,16 +528,34 @@ void ElementwiseProgram::run(const ElementwiseCall& call, int64_t begin, int64_t
       const Step& s = steps_[i];
       switch (s.what) {
         case What::op: {
-          std::byte* dst = slot(s.dst);
-          if (s.forwards) {
-            const ElementwiseBuffer& result = call.results[s.buffer];
-            auto* data = static_cast<std::byte*>(result.data);
-            if (result_layout[s.buffer] == Layout::dense) dst = data + at * s.register_bytes;
-            else if (result_layout[s.buffer] == Layout::dense_streamed)
-              dst = base + s.stream_at + static_cast<size_t>(parity * tile_) * s.register_bytes;
-            else if (by_rows && result.strides[call.rank - 1] == 1)
-              dst = data + tile.offset_of(result) * s.register_bytes;
+          if (i == together_begin_ && is_far && traffic.is_simple()) {
+            struct Bound {
+              std::byte *dst, *a, *b, *c;
+            } bound[kMostTogether];
+            const std::span<const Step> ops(steps_.data() + together_begin_, together_);
+            for (size_t o = 0; o < ops.size(); ++o) {
+              std::byte* dst = destination(ops[o]);
+              bound[o] = {dst, pointer[ops[o].a], pointer[ops[o].b], pointer[ops[o].c]};
+              pointer[ops[o].dst] = dst;
+            }
+            for (int64_t k = 0; k < count; k += kTogether) {
+              const int64_t n = std::min(kTogether, count - k);
+              for (size_t o = 0; o < ops.size(); ++o) {
+                const Step& op = ops[o];
+                const Bound& its = bound[o];
+                std::byte* const to = its.dst + k * op.register_bytes;
+                if (op.busy) {
+                  op.busy(to, its.a + k * op.a_bytes, n, traffic.take((n + 15) / 16));
+                  continue;
+                }
+                op.kernel(to, its.a + k * op.a_bytes, its.b + k * op.b_bytes, its.c + k * op.c_bytes, n);
+                if (op.then) op.then(to, to, nullptr, nullptr, n);
+              }
+            }
+            i += ops.size() - 1;
+            break;
           }
+          std::byte* const dst = destination(s);
           const bool is_dealt = is_far && s.is_costly;
           if (is_dealt && s.busy && ops_ == 1 && traffic.is_simple()) {
             s.busy(dst, pointer[s.a], count, traffic.take((count + 15) / 16));

@@ -6,6 +6,7 @@
 #include "kernels/gemm_backends.h"
 #include "kernels/gemm_kernels.h"
 #include "kernels/gemm_plan_cache.h"
+#include "kernels/slices.h"
 #include "rlx/error.h"
 
 namespace rlx::kernels {
@@ -56,6 +57,8 @@ std::shared_ptr<const PackedWeights> PackedWeights::pack(const WeightsSpec& spec
   check_dtypes(spec.x_dtype, spec.dtype, spec.x_dtype, {});
   check_backend(spec.backend);
   if (spec.backend == GemmBackend::onednn) return pack_onednn(spec, data);
+  if (spec.backend == GemmBackend::automatic)
+    if (auto sliced = pack_sliced(spec, data)) return sliced;
   return pack_highway(spec, data);
 }
 
@@ -64,13 +67,14 @@ std::shared_ptr<const PackedWeights> PackedWeights::adopt(const WeightsSpec& spe
   check_extents(0, spec.n, spec.k);
   check_dtypes(spec.x_dtype, spec.dtype, spec.x_dtype, {});
   if (spec.backend == GemmBackend::onednn) return nullptr;
+  if (hold_slices(spec, packed)) return adopt_sliced(spec, packed, std::move(owner));
   return adopt_highway(spec, packed, std::move(owner));
 }
 
 std::string packed_form() {
-  constexpr int kVersion = 1;  // to be raised when pack_panels() writes anything else
-  return text_of("panels ", kVersion, " of ", PanelLayout::kVectors, " times ", product_lanes(f32), " and ",
-                 product_lanes(f64));
+  constexpr int kVersion = 2;  // to be raised when pack_panels() or slice_columns() writes anything else
+  return text_of("panels ", slices_weights() ? "and slices " : "", kVersion, " of ", PanelLayout::kVectors, " times ",
+                 product_lanes(f32), " and ", product_lanes(f64));
 }
 
 PreparedGemm PackedWeights::prepare(const GemmSpec& spec) const {

@@ -3,8 +3,8 @@
 // run() neither allocates nor locks. Two implementations stand behind one interface: oneDNN (gemm_onednn.cpp) where
 // it was built in, and our own with Highway (gemm_highway.cpp) everywhere.
 //
-// Each output is accumulated in f32 (in f64 for f64) and rounded once to y's dtype. For a given shape and thread
-// count, results are deterministic.
+// Each output is accumulated in f32 (in f64 for f64; by slices in integers) and rounded once to y's dtype. For a given
+// shape and thread count, results are deterministic.
 #pragma once
 
 #include <cstddef>
@@ -50,9 +50,10 @@ struct Epilogue {
 struct WeightsSpec {
   int64_t k = 0, n = 0;
   int64_t k_stride = 0, n_stride = 0;
-  DType dtype = f32;    ///< f32, bf16, f16, or f64
-  DType x_dtype = f32;  ///< of the other operand: f64 if and only if the weights are, else any of the others
-  int threads = 1;      ///< the most that will run products with them
+  DType dtype = f32;       ///< f32, bf16, f16, or f64
+  DType x_dtype = f32;     ///< of the other operand: f64 if and only if the weights are, else any of the others
+  int threads = 1;         ///< the most that will run products with them
+  bool many_rows = false;  ///< products will have 32 rows or more: decides how small weights are packed
   GemmBackend backend = GemmBackend::automatic;
 };
 
@@ -128,6 +129,8 @@ class PackedWeights {
   size_t bytes() const { return bytes_; }
   /// The implementation that was chosen; never `automatic`.
   GemmBackend backend() const { return backend_; }
+  /// True if they are in slices of integers (slices.h), and products go by those.
+  virtual bool are_sliced() const { return false; }
   /// The weights as they were packed, to be kept and adopted; empty for an implementation that does not say.
   virtual std::span<const std::byte> packed() const { return {}; }
   /// The block of memory that they lie in, and the bytes of it in use; weights of others may lie in it too.

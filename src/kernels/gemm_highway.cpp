@@ -133,9 +133,7 @@ std::shared_ptr<const PackedWeights> adopt_highway(const WeightsSpec& spec, std:
                                                    std::shared_ptr<const void> owner) {
   auto panels = std::make_shared<Panels>(spec);
   if (packed.size() != panels->bytes()) return nullptr;
-  // Nobody writes through it; a pointer to const would take another type of memory.
-  auto* data = const_cast<char*>(reinterpret_cast<const char*>(packed.data()));
-  panels->data = {data, AlignedDelete{std::shared_ptr<char>(std::const_pointer_cast<void>(std::move(owner)), data)}};
+  panels->data = adopted_memory(packed, std::move(owner));
   return std::make_shared<HighwayWeights>(spec, std::move(panels));
 }
 

@@ -1,5 +1,5 @@
-// w_hh is transposed into panels of a few vectors of its rows, which are columns then: a step reads the panels one
-// after the other, and all sequences at hand use one while it is in L1. Gates are padded to whole vectors.
+// w_hh is transposed into the panels of step_product-inl.h, in which its rows are columns. Gates are padded to whole
+// vectors.
 #include "kernels/recurrent.h"
 
 #include <algorithm>
@@ -12,6 +12,7 @@
 #define HWY_TARGET_INCLUDE "kernels/recurrent.cpp"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
+#include "kernels/step_product-inl.h"
 #include "kernels/vector_math-inl.h"
 
 // What every target agrees on. Vectors have at most 16 lanes here, panels 4 of them.
@@ -34,85 +35,26 @@ namespace HWY_NAMESPACE {
 namespace {
 
 template <class T>
-using Tag = hn::CappedTag<T, 16>;
-constexpr size_t kPanelVectors = 4;
-// Rows of h that share a load of the weights: as many as leave registers for them.
-constexpr int kTileRows = HWY_MAX_BYTES >= 64 ? 6 : 3;
+using Tag = StepTag<T>;
 
+/// w[gates hidden, hidden], transposed, as multiply_step reads it. Vectors of columns lie in one gate each.
 template <class T>
 void pack(RecurrentCell cell, int64_t hidden, const T* w, T* packed) {
-  const int64_t width = static_cast<int64_t>(kPanelVectors * hn::Lanes(Tag<T>())), gate = gate_stride(hidden),
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(Tag<T>())), width = panel_width<T>(), gate = gate_stride(hidden),
                 columns = row_stride(cell, hidden), gates = recurrent_gates(cell);
-  for (int64_t panel = 0; panel < columns; panel += width)
-    for (int64_t k = 0; k < hidden; ++k)
-      for (int64_t j = panel; j < panel + width; ++j) {
-        const int64_t g = j / gate, unit = j % gate;
-        *packed++ = g < gates && unit < hidden ? w[(g * hidden + unit) * hidden + k] : T(0);
-      }
-}
-
-/// sums[row, panel] += h[row, :] * panel for `Rows` rows.
-template <int Rows, class T>
-HWY_INLINE void multiply_tile(const T* panel, int64_t hidden, const T* h, int64_t h_stride, T* sums, int64_t stride) {
-  const Tag<T> d;
-  const size_t lanes = hn::Lanes(d);
-  using V = hn::Vec<Tag<T>>;
-  // One row has too few sums to hide an addition's latency: it takes two steps of k at a time.
-  constexpr int kChains = Rows == 1 ? 2 : 1;
-  V sum[Rows * kChains][kPanelVectors];
-  RLX_UNROLL
-  for (int r = 0; r < Rows; ++r) RLX_UNROLL
-  for (size_t v = 0; v < kPanelVectors; ++v) {
-    sum[r][v] = hn::LoadU(d, sums + r * stride + v * lanes);
-    if (kChains == 2) sum[kChains - 1][v] = hn::Zero(d);
-  }
-  int64_t k = 0;
-  if constexpr (kChains == 2) {
-    for (; k + 2 <= hidden; k += 2) {
-      const V first = hn::Set(d, h[k]), second = hn::Set(d, h[k + 1]);
-      RLX_UNROLL
-      for (size_t v = 0; v < kPanelVectors; ++v) {
-        sum[0][v] = hn::MulAdd(first, hn::Load(d, panel + v * lanes), sum[0][v]);
-        sum[1][v] = hn::MulAdd(second, hn::Load(d, panel + (kPanelVectors + v) * lanes), sum[1][v]);
-      }
-      panel += 2 * kPanelVectors * lanes;
+  constexpr int64_t kBlock = 16;  // of a row, as what is read and written by a block stays in the first-level cache
+  for (int64_t column = 0; column < columns; column += lanes) {
+    const int64_t g = column / gate, unit = column % gate;
+    const int64_t count = g < gates ? std::clamp<int64_t>(hidden - unit, 0, lanes) : 0;
+    const T* from = w + (g * hidden + unit) * hidden;
+    T* to = packed + column / width * width * hidden + column % width;
+    for (int64_t first = 0; first < hidden; first += kBlock) {
+      const int64_t last = std::min(hidden, first + kBlock);
+      for (int64_t l = 0; l < count; ++l)
+        for (int64_t k = first; k < last; ++k) to[k * width + l] = from[l * hidden + k];
+      for (int64_t l = count; l < lanes; ++l)
+        for (int64_t k = first; k < last; ++k) to[k * width + l] = 0;
     }
-  }
-  for (; k < hidden; ++k) {
-    V w[kPanelVectors];
-    RLX_UNROLL
-    for (size_t v = 0; v < kPanelVectors; ++v) w[v] = hn::Load(d, panel + v * lanes);
-    RLX_UNROLL
-    for (int r = 0; r < Rows; ++r) {
-      const V x = hn::Set(d, h[r * h_stride + k]);
-      RLX_UNROLL
-      for (size_t v = 0; v < kPanelVectors; ++v) sum[r][v] = hn::MulAdd(x, w[v], sum[r][v]);
-    }
-    panel += kPanelVectors * lanes;
-  }
-  RLX_UNROLL
-  for (int r = 0; r < Rows; ++r) RLX_UNROLL
-  for (size_t v = 0; v < kPanelVectors; ++v) {
-    V total = sum[r][v];
-    if (kChains == 2) total = hn::Add(total, sum[kChains - 1][v]);
-    hn::StoreU(total, d, sums + r * stride + v * lanes);
-  }
-}
-
-/// sums[rows, columns] += h[rows, hidden] * the packed weights.
-template <class T>
-void multiply(const T* packed, int64_t hidden, int64_t columns, const T* h, int64_t h_stride, T* sums, int64_t rows) {
-  const int64_t width = static_cast<int64_t>(kPanelVectors * hn::Lanes(Tag<T>()));
-  for (int64_t panel = 0; panel < columns; panel += width, packed += hidden * width) {
-    int64_t r = 0;
-    auto tile = [&]<int kRows>() {
-      multiply_tile<kRows>(packed, hidden, h + r * h_stride, h_stride, sums + r * columns + panel, columns);
-      r += kRows;
-    };
-    while (r + kTileRows <= rows) tile.template operator()<kTileRows>();
-    if (kTileRows > 3 && r + 3 <= rows) tile.template operator()<3>();
-    if (r + 2 <= rows) tile.template operator()<2>();
-    if (r < rows) tile.template operator()<1>();
   }
 }
 
@@ -122,15 +64,20 @@ HWY_INLINE void for_vectors(int64_t count, F f) {
   for (int64_t j = 0; j < count; j += lanes) f(j);
 }
 
-template <class T>
-void lstm_gates(const T* sums, int64_t gate, T* h, T* c) {
+/// The gates themselves go to `kept`, which may be the sums, where `kKeep` says so.
+template <bool kKeep, class T>
+void lstm_gates(const T* sums, int64_t gate, T* h, T* c, T* kept) {
   const Tag<T> d;
   for_vectors<T>(gate, [&](int64_t j) HWY_ATTR {
     auto at = [&](int64_t g) HWY_ATTR { return hn::LoadU(d, sums + g * gate + j); };
-    const auto kept = hn::Mul(Sigmoid(d, at(1)), hn::LoadU(d, c + j));
-    const auto cell = hn::MulAdd(Sigmoid(d, at(0)), Tanh(d, at(2)), kept);
+    const auto in = Sigmoid(d, at(0)), forget = Sigmoid(d, at(1)), candidate = Tanh(d, at(2)), out = Sigmoid(d, at(3));
+    const auto cell = hn::MulAdd(in, candidate, hn::Mul(forget, hn::LoadU(d, c + j)));
     hn::StoreU(cell, d, c + j);
-    hn::StoreU(hn::Mul(Sigmoid(d, at(3)), Tanh(d, cell)), d, h + j);
+    hn::StoreU(hn::Mul(out, Tanh(d, cell)), d, h + j);
+    if constexpr (kKeep) {
+      hn::StoreU(in, d, kept + j), hn::StoreU(forget, d, kept + gate + j);
+      hn::StoreU(candidate, d, kept + 2 * gate + j), hn::StoreU(out, d, kept + 3 * gate + j);
+    }
   });
 }
 /// `x` is the products' n, not padded; the sums' n is that of h.
@@ -172,13 +119,15 @@ void run(const RecurrentArgs& a, int64_t begin, int64_t end, T* scratch) {
     for (int64_t g = 0; g < gates; ++g)
       std::copy_n(static_cast<const T*>(a.b_hh) + g * hidden, hidden, bias + g * gate);
 
+  // Without padding the products are added to where they lie.
+  const bool in_place = !gru && columns == products;
   const Tag<T> d;
   for (int64_t step = 0; step < a.steps; ++step) {
     const int64_t t = a.reverse ? a.steps - 1 - step : step;
     auto product_of = [&](int64_t r) {
       return static_cast<const T*>(a.products) + ((begin + r) * a.steps + t) * products;
     };
-    for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t r = 0; r < rows && !in_place; ++r) {
       const T* x = product_of(r);
       T* sum = sums + r * columns;
       if (!gru) {
@@ -192,10 +141,19 @@ void run(const RecurrentArgs& a, int64_t begin, int64_t end, T* scratch) {
         });
       std::memcpy(sum + 2 * gate, bias + 2 * gate, size_t(gate) * sizeof(T));
     }
-    multiply(static_cast<const T*>(a.w_hh), hidden, columns, h, gate, sums, rows);
+    multiply_step(static_cast<const T*>(a.w_hh), hidden, columns, h, gate, in_place ? product_of(0) : sums,
+                  in_place ? a.steps * products : columns, sums, columns, rows);
     for (int64_t r = 0; r < rows; ++r) {
       T *sum = sums + r * columns, *state = h + r * gate;
-      if (lstm) lstm_gates(sum, gate, state, c + r * gate);
+      if (lstm && a.gates) {
+        const int64_t at = (begin + r) * a.steps + t;
+        T* kept = static_cast<T*>(a.gates) + at * products;
+        const bool padded = gate != hidden;
+        lstm_gates<true>(sum, gate, state, c + r * gate, padded ? sum : kept);
+        for (int64_t g = 0; g < gates && padded; ++g)
+          std::memcpy(kept + g * hidden, sum + g * gate, size_t(hidden) * sizeof(T));
+        std::memcpy(static_cast<T*>(a.cells) + at * hidden, c + r * gate, size_t(hidden) * sizeof(T));
+      } else if (lstm) lstm_gates<false>(sum, gate, state, c + r * gate, sum);
       else if (gru) gru_gates(sum, product_of(r) + 2 * hidden, gate, state);
       else rnn_gates(sum, a.cell == RecurrentCell::rnn_relu, gate, state);
       std::memcpy(static_cast<T*>(a.y) + (begin + r) * a.y_batch_stride + t * a.y_step_stride, state,

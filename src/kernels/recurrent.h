@@ -28,6 +28,8 @@ struct RecurrentArgs {
   const void* c0 = nullptr;
   void* h_n = nullptr;  ///< [batch, hidden]; may be h0
   void* c_n = nullptr;
+  void* gates = nullptr;  ///< of lstm: what lstm_backward.h wants, [batch, steps, 4 hidden]; or null
+  void* cells = nullptr;  ///< [batch, steps, hidden] then
 };
 
 /// Bytes of w_hh in the order in which the kernel reads it.

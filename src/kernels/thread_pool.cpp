@@ -7,6 +7,9 @@
 // has run out of parts to take, he takes back what no worker has begun and waits only for those that run. The job
 // is on the caller's stack: a worker's last touch of it comes before it stores `idle`. Workers are never
 // destroyed, so a caller may wait on their words.
+//
+// A worker that waits on the caller's own processor never begins: both run all the time, and it takes the system
+// milliseconds to see that another processor is idle. So a caller that had to take its work back sends it away.
 #include "kernels/thread_pool.h"
 
 #include <algorithm>
@@ -22,6 +25,8 @@
 
 #if defined(__linux__)
 #include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #endif
 #if defined(__x86_64__) || defined(__i386__)
 #include <immintrin.h>
@@ -65,6 +70,15 @@ bool spin_until(Ready ready, std::chrono::microseconds limit) {
   return ready();
 }
 
+// The processor that this thread is on; -1 where it cannot be chosen.
+int processor() {
+#if defined(__linux__)
+  return sched_getcpu();
+#else
+  return -1;
+#endif
+}
+
 // The parts that one thread begins with; others take from it when they have finished theirs.
 struct alignas(64) Share {
   std::atomic<int64_t> next;
@@ -97,8 +111,33 @@ struct alignas(64) ThreadPool::Worker {
   std::atomic<int> callers_waiting{0};  ///< callers that wait on `job_done`
   int share = 0;                        ///< written while claimed, read while running
   Job* job = nullptr;
+  std::atomic<int> processor{-1};  ///< where it was seen last
   std::mutex mutex;
   std::condition_variable job_posted, job_done;
+#if defined(__linux__)
+  std::atomic<pid_t> thread{0};
+#endif
+
+  /// Notes as what the system knows this thread.
+  void arrive() noexcept {
+#if defined(__linux__)
+    thread.store(static_cast<pid_t>(syscall(SYS_gettid)));
+#endif
+  }
+  /// To any processor that it may use but this one; where it goes then is the system's choice again.
+  void leave([[maybe_unused]] int taken) noexcept {
+    processor.store(-1, std::memory_order_relaxed);  // until it is seen again
+#if defined(__linux__)
+    const pid_t id = thread.load();
+    cpu_set_t allowed;
+    if (id == 0 || sched_getaffinity(id, sizeof allowed, &allowed) != 0) return;
+    cpu_set_t others = allowed;
+    CPU_CLR(static_cast<size_t>(taken), &others);
+    if (CPU_COUNT(&others) == 0) return;
+    sched_setaffinity(id, sizeof others, &others);
+    sched_setaffinity(id, sizeof allowed, &allowed);
+#endif
+  }
 };
 
 ThreadPool& ThreadPool::shared() {
@@ -120,6 +159,7 @@ void ThreadPool::start_workers(int count) noexcept {
     Worker* worker = nullptr;
     try {
       worker = new Worker;
+      worker->processor.store(processor(), std::memory_order_relaxed);  // threads often begin where they were made
       std::thread([worker] { work(*worker); }).detach();
     } catch (const std::exception&) {  // out of threads or memory: go on with those there are, and do not ask again
       delete worker;
@@ -134,7 +174,9 @@ void ThreadPool::start_workers(int count) noexcept {
 void ThreadPool::work(Worker& worker) noexcept {
   use_one_openmp_thread();
   inside_part = true;
+  worker.arrive();
   for (;;) {
+    worker.processor.store(processor(), std::memory_order_relaxed);
     uint32_t seen = 0;
     auto posted = [&] {
       seen = worker.state.load();
@@ -212,7 +254,11 @@ void ThreadPool::parallel_for(int width, int64_t parts, PartFunction fn) noexcep
     Worker& worker = *claims[i].worker;
     uint32_t posted = claims[i].ticket | kPosted, running = claims[i].ticket | kRunning;
     // Nothing is left to do for a worker that has not begun: it need not even wake up.
-    if (worker.state.compare_exchange_strong(posted, claims[i].ticket | kIdle)) continue;
+    if (worker.state.compare_exchange_strong(posted, claims[i].ticket | kIdle)) {
+      const int seen = worker.processor.load(std::memory_order_relaxed);
+      if (seen >= 0 && seen == processor()) worker.leave(seen);
+      continue;
+    }
     auto done = [&] { return worker.state.load() != running; };
     if (spin_until(done, kCallerSpin)) continue;
     std::unique_lock lock(worker.mutex);

@@ -157,10 +157,73 @@ HWY_INLINE V small_tanh_or(D d, V a, V beyond) {
   return hn::IfThenElse(hn::Lt(a, hn::Set(d, kTanhBySeries)), hn::MulAdd(hn::Mul(a, z), p, a), beyond);
 }
 
+#if HWY_TARGET == HWY_AVX3
+// tanh for a >= 0 by 31 polynomials: below 1/16 one in a, from there to 9.1 four to an octave around a center c, where
+// tanh is nearly a float (Gal, Bachelis, ACM Transactions on Mathematical Software 17 (1991)), so that hardly more than
+// the last rounding is wrong. A permutation of two registers looks up each number. Errors 2^-26 at most.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V tanh_by_table(D d, V a) {
+  static_assert(hn::MaxLanes(D()) == 16);
+  // By the low 5 bits of exponent and 2 bits of mantissa: c, tanh c, then what the powers of a - c are multiplied by.
+  // clang-format off
+  HWY_ALIGN static constexpr float kNumbers[7][32] = {
+      {0x1.202ec8p+1f, 0x1.5fe7f2p+1f, 0x1.a01c78p+1f, 0x1.e0246ep+1f, 0x1.1fe142p+2f, 0x1.5fe8bep+2f, 0x1.9fef28p+2f,
+       0x1.e02eep+2f, 0x1.11c87ap+3f, 0, 0, 0, 0x1.202a4cp-4f, 0x1.5fe34p-4f, 0x1.9fd63ap-4f, 0x1.dfe2e6p-4f,
+       0x1.1ff20ep-3f, 0x1.6006ap-3f, 0x1.a01ad6p-3f, 0x1.e01738p-3f, 0x1.201c7cp-2f, 0x1.602b4ap-2f, 0x1.9fd89ap-2f,
+       0x1.e0167ep-2f, 0x1.2018bp-1f, 0x1.5ffc7cp-1f, 0x1.a01cfcp-1f, 0x1.dfd2ecp-1f, 0x1.20155cp+0f, 0x1.5fef1ep+0f,
+       0x1.a01248p+0f, 0x1.dfd734p+0f},
+      {0x1.f4c7f6p-1f, 0x1.fbd37ap-1f, 0x1.fe7728p-1f, 0x1.ff6f6ap-1f, 0x1.ffdf88p-1f, 0x1.fffb9cp-1f, 0x1.ffff68p-1f,
+       0x1.ffffecp-1f, 0x1.fffffep-1f, 0, 0, 0, 0x1.1fb0d4p-4f, 0x1.5f0648p-4f, 0x1.9e69fep-4f, 0x1.ddb3dep-4f,
+       0x1.1e1024p-3f, 0x1.5c9976p-3f, 0x1.9a78dep-3f, 0x1.d77c5ap-3f, 0x1.18bdf2p-2f, 0x1.52e952p-2f, 0x1.8a6654p-2f,
+       0x1.bfc09cp-2f, 0x1.051ab4p-1f, 0x1.31559cp-1f, 0x1.5798eep-1f, 0x1.77c36ep-1f, 0x1.9e6b72p-1f, 0x1.c27104p-1f,
+       0x1.d9cc3cp-1f, 0x1.e8714ap-1f},
+      {0x1.631258p-5f, 0x1.0a0ac4p-6f, 0x1.884158p-8f, 0x1.210336p-9f, 0x1.03b96p-11f, 0x1.1900a6p-14f,
+       0x1.3001eap-17f, 0x1.4695f8p-20f, 0x1.3e1d66p-23f, 0, 0, 1, 0x1.fd7964p-1f, 0x1.fc3d5cp-1f, 0x1.fac24ap-1f,
+       0x1.f9093p-1f, 0x1.f602cp-1f, 0x1.f12a74p-1f, 0x1.eb6ec4p-1f, 0x1.e4dd2ap-1f, 0x1.d983fep-1f, 0x1.c7ea62p-1f,
+       0x1.b40c1cp-1f, 0x1.9e1bbap-1f, 0x1.7ad846p-1f, 0x1.49e972p-1f, 0x1.196a6cp-1f, 0x1.d871dep-2f, 0x1.61204ep-2f,
+       0x1.cedcf8p-3f, 0x1.26374ep-3f, 0x1.703f8ep-4f},
+      {-0x1.5b480ap-5f, -0x1.07dbaep-6f, -0x1.870d7cp-8f, -0x1.20ac2ep-9f, -0x1.03564cp-11f, -0x1.18a418p-14f,
+       -0x1.2f9fdep-17f, -0x1.af2e7cp-20f, -0x1.1c338cp-21f, 0, 0, 0, -0x1.1e458cp-4f, -0x1.5c7238p-4f,
+       -0x1.9a2c04p-4f, -0x1.d73492p-4f, -0x1.187b56p-3f, -0x1.527fd2p-3f, -0x1.89fbc2p-3f, -0x1.be7f34p-3f,
+       -0x1.03a3dap-2f, -0x1.2dc97ep-2f, -0x1.4fe476p-2f, -0x1.6a24fep-2f, -0x1.8265fep-2f, -0x1.897d76p-2f,
+       -0x1.79b5b2p-2f, -0x1.5abbbep-2f, -0x1.1dd3bap-2f, -0x1.9736fap-3f, -0x1.1043acp-3f, -0x1.5f4e1cp-4f},
+      {0x1.baa5e4p-6f, 0x1.5a127p-7f, 0x1.032206p-8f, 0x1.800998p-10f, 0x1.59a638p-12f, 0x1.762f3ap-15f,
+       0x1.94d60ep-18f, 0x1.ae547cp-21f, 0x1.69bb86p-24f, 0, 0, -0x1.55553ep-2f, -0x1.4e780cp-2f, -0x1.4c3cf4p-2f,
+       -0x1.476cd2p-2f, -0x1.4216b8p-2f, -0x1.3b5942p-2f, -0x1.2ef2a4p-2f, -0x1.1fa8cp-2f, -0x1.10157cp-2f,
+       -0x1.e8f03p-3f, -0x1.9828d4p-3f, -0x1.42c31cp-3f, -0x1.d6fd84p-4f, -0x1.bc4bc4p-5f, 0x1.d7c1eep-7f,
+       0x1.07667cp-4f, 0x1.83fcdcp-4f, 0x1.c69344p-4f, 0x1.97ef14p-4f, 0x1.33c282p-4f, 0x1.a8ca3p-5f},
+      {-0x1.94ea36p-7f, -0x1.51ce2cp-8f, -0x1.02cd42p-9f, -0x1.82b748p-11f, -0x1.69f2eap-13f, -0x1.884a7p-16f,
+       -0x1.a881cep-19f, 0x1.31ae26p-20f, 0x1.449ceep-20f, 0, 0, 0, 0x1.84974cp-5f, 0x1.b350aap-5f, 0x1.0e0d8ap-4f,
+       0x1.3efd8ap-4f, 0x1.690314p-4f, 0x1.acc4c6p-4f, 0x1.f0a0f6p-4f, 0x1.118376p-3f, 0x1.331106p-3f, 0x1.502b28p-3f,
+       0x1.5c087p-3f, 0x1.585298p-3f, 0x1.39eedcp-3f, 0x1.e96e9p-4f, 0x1.46de34p-4f, 0x1.63ba1cp-5f, 0x1.d9bfc8p-9f,
+       -0x1.59becap-6f, -0x1.9bb118p-6f, -0x1.55ddf2p-6f},
+      {0x1.04a4b6p-8f, 0x1.f65a6p-10f, 0x1.94651ap-11f, 0x1.332428p-12f, 0x1.1fb044p-14f, 0x1.38b17ap-17f,
+       0x1.52babp-20f, 0x1.01ec22p-22f, 0x1.f2978cp-24f, 0, 0, 0x1.10787p-3f, -0x1.b8028ep+0f, 0x1.625a22p+3f,
+       -0x1.7b01bcp-2f, -0x1.57105ap+3f, 0x1.daf182p-1f, 0x1.10ca18p+0f, -0x1.64e988p+0f, 0x1.a2b7d2p-1f,
+       0x1.4ec38cp-5f, 0x1.773fdep-5f, 0x1.8ff816p-5f, 0x1.9e465ap-9f, -0x1.3fcd8cp-5f, -0x1.0e214ap-4f,
+       -0x1.e9451ap-5f, -0x1.bbf44cp-5f, -0x1.06dfe4p-5f, -0x1.3861cap-7f, 0x1.64dd9ap-10f, 0x1.2c095ep-8f},
+  };
+  // clang-format on
+  const hn::RebindToSigned<D> di;
+  // Numbers first: x86 then passes on a NaN, of which any entry makes one.
+  a = hn::Min(hn::Set(d, 9.1f), a);
+  const auto entry = hn::ShiftRight<21>(hn::BitCast(di, hn::Max(hn::Set(d, 0x1.cp-5f), a)));
+  auto number = [&](int i) HWY_ATTR {
+    return V{_mm512_permutex2var_ps(hn::Load(d, kNumbers[i]).raw, entry.raw, hn::Load(d, kNumbers[i] + 16).raw)};
+  };
+  const V t = hn::Sub(a, number(0));
+  return hn::MulAdd(t, polynomial(d, t, number(2), number(3), number(4), number(5), number(6)), number(1));
+}
+#endif
+
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V Tanh(D d, V x) {
   if constexpr (sizeof(hn::TFromD<D>) == 8) {
     return lane_by_lane(d, x, [](double v) { return std::tanh(v); });
+#if HWY_TARGET == HWY_AVX3
+  } else if constexpr (hn::MaxLanes(D()) == 16) {
+    return hn::CopySign(tanh_by_table(d, hn::Abs(x)), x);
+#endif
   } else {
     // tanh a = 1 - 2 / (e^2a + 1); 1 from 9.1 on.
     V a = hn::Min(hn::Set(d, 9.1f), hn::Abs(x)), n;

@@ -1,5 +1,6 @@
 // lstm, gru, rnn: stacked layers in one or both directions. A layer multiplies the inputs of all steps at once; what
-// remains for its scan is the product with the hidden state. Neighbours: state_space.cpp, delta_net.cpp.
+// remains for its scan is the product with the hidden state. Neighbours: lstm_layer.cpp, that scan of lstm;
+// state_space.cpp, delta_net.cpp.
 #include "rlx/ops/recurrent.h"
 
 #include <cmath>
@@ -72,22 +73,38 @@ Value part(Value x, int64_t i, int64_t count) {
   return slice_axis(x, x.rank() - 1, width * i, width * (i + 1));
 }
 
-// ---- a step: the state before, w_ih x + b_ih, w_hh h (+ b_hh) -> the state behind, h first ----
-std::vector<Value> lstm_step(Values state, Value x, Value h) {
-  Value gates = x + h;
-  Value c = logistic(part(gates, 1, 4)) * state[1] + logistic(part(gates, 0, 4)) * tanh(part(gates, 2, 4));
-  return {logistic(part(gates, 3, 4)) * tanh(c), c};
-}
-std::vector<Value> gru_step(Values state, Value x, Value h) {
+// ---- a step: the state before, w_ih x + b_ih, w_hh h (+ b_hh) -> the state behind ----
+Value gru_step(Value state, Value x, Value h) {
   Value r = logistic(part(x, 0, 3) + part(h, 0, 3)), z = logistic(part(x, 1, 3) + part(h, 1, 3));
   Value n = tanh(part(x, 2, 3) + r * part(h, 2, 3));
-  return {(1.0 - z) * n + z * state[0]};
+  return (1.0 - z) * n + z * state;
 }
-std::vector<Value> rnn_step(Value x, Value h, bool relu_cell) { return {relu_cell ? relu(x + h) : tanh(x + h)}; }
+Value rnn_step(Value x, Value h, bool relu_cell) { return relu_cell ? relu(x + h) : tanh(x + h); }
 
-/// `step(state, x, h)` as above.
-template <class A, class Step>
-Many<Value> recurrent_parts(Graph& g, Values in, const A& a, const Cell& cell, Step step) {
+/// One layer in one direction, behind the product with its inputs.
+struct LayerParts {
+  Value products, w_hh, b_hh;  // [B, S, rows]; [rows, H]; [rows], of gru
+  std::vector<Value> states;   // [B, H]
+  bool reverse;
+};
+/// By a scan over its steps: y and the last state. `step(state, x, h)` as above.
+template <class Step>
+std::vector<Value> layer_by_scan(const LayerParts& p, Step step) {
+  std::vector<Value> captured = {p.w_hh};
+  if (p.b_hh) captured.push_back(p.b_hh);
+  auto out = scan_of(p.products.graph(), p.states, {time_first(p.products)}, captured, p.products.dim(1), p.reverse,
+                     [&](Values v) {
+                       Value h = dot_general(v[0], v[2], {{}, {}, {1}, {1}});
+                       if (v.size() > 3) h = h + v[3];
+                       Value next = step(v[0], v[1], h);
+                       return std::vector{next, next};
+                     });
+  return {time_first(out[1]), out[0]};
+}
+
+/// `run` makes y and the last states, h first, of a layer's parts.
+template <class A, class Run>
+Many<Value> recurrent_parts(Graph& g, Values in, const A& a, const Cell& cell, Run run) {
   RecurrentDims d(in[0].type(), a, cell);
   DType dtype = in[0].dtype();
   std::vector<std::vector<Value>> last(cell.states);  // of all layers and directions
@@ -102,22 +119,15 @@ Many<Value> recurrent_parts(Graph& g, Values in, const A& a, const Cell& cell, S
       int64_t square = d.rows * d.hidden;
       Value w_hh = reshape(slice_axis(in[2], 0, block * square, (block + 1) * square), {d.rows, d.hidden});
       Value products = dot_general(y, w_ih, {{}, {}, {2}, {1}}) + rows_of(in[3]);
-      std::vector<Value> states, captured = {w_hh};
+      std::vector<Value> states;
       for (size_t i = 0; i < cell.states; ++i) {
         bool given = in.size() > cell.first_state();
         states.push_back(given ? squeeze(slice_axis(in[cell.first_state() + i], 0, block, block + 1), {0})
                                : full(g, 0, {dtype, {d.batch, d.hidden}}));
       }
-      if (cell.biases == 2) captured.push_back(rows_of(in[4]));
-      auto out = scan_of(g, states, {time_first(products)}, captured, d.steps, direction == 1, [&](Values v) {
-        Value h = dot_general(v[0], v[cell.states + 1], {{}, {}, {1}, {1}});
-        if (cell.biases == 2) h = h + v[cell.states + 2];
-        auto next = step(v.first(cell.states), v[cell.states], h);
-        next.push_back(next[0]);
-        return next;
-      });
-      for (size_t i = 0; i < cell.states; ++i) last[i].push_back(expand_dims(out[i], 0));
-      directions.push_back(time_first(out.back()));
+      auto out = run(LayerParts{products, w_hh, cell.biases == 2 ? rows_of(in[4]) : Value{}, states, direction == 1});
+      for (size_t i = 0; i < cell.states; ++i) last[i].push_back(expand_dims(out[i + 1], 0));
+      directions.push_back(out[0]);
     }
     y = directions.size() == 1 ? directions[0] : concatenate(directions, 2);
   }
@@ -283,9 +293,12 @@ OpDef define_lstm() {
               hidden = sigmoid_of(x[3 * n] + h[3 * n]) * std::tanh(c);
             });
           },
-      .decompose = [](Graph& g, Values in,
-                      const RecurrentAttrs& a) { return recurrent_parts(g, in, a, kLstm, lstm_step); },
-      .vjp = [](Values in, Values out, Values cts, const RecurrentAttrs& a) { return lstm_gradients(in, out, cts, a); },
+      .decompose =
+          [](Graph& g, Values in, const RecurrentAttrs& a) {
+            return recurrent_parts(g, in, a, kLstm, [](const LayerParts& p) {
+              return lstm_layer(p.products, p.w_hh, p.states[0], p.states[1], {p.reverse});
+            });
+          },
       .batch = [](Values in, const Mask& batched, const RecurrentAttrs& a,
                   const Transforms&) { return recurrent_batch(op::lstm, kLstm, in, batched, a); },
       .samples = {{.dims = {{2, 3, 3}, {24}, {16}, {8}}, .attrs = RecurrentAttrs{2}},
@@ -318,8 +331,10 @@ OpDef define_gru() {
               state[0][j] = (1 - z) * std::tanh(x[2 * n] + r * h[2 * n]) + z * state[0][j];
             });
           },
-      .decompose = [](Graph& g, Values in,
-                      const RecurrentAttrs& a) { return recurrent_parts(g, in, a, kGru, gru_step); },
+      .decompose =
+          [](Graph& g, Values in, const RecurrentAttrs& a) {
+            return recurrent_parts(g, in, a, kGru, [](const LayerParts& p) { return layer_by_scan(p, gru_step); });
+          },
       .batch = [](Values in, const Mask& batched, const RecurrentAttrs& a,
                   const Transforms&) { return recurrent_batch(op::gru, kGru, in, batched, a); },
       .samples = {{.dims = {{2, 3, 3}, {18}, {12}, {6}, {6}}, .attrs = RecurrentAttrs{2}},
@@ -351,7 +366,9 @@ OpDef define_rnn() {
           },
       .decompose =
           [](Graph& g, Values in, const RnnAttrs& a) {
-            return recurrent_parts(g, in, a, kRnn, [&](Values, Value x, Value h) { return rnn_step(x, h, a.relu); });
+            return recurrent_parts(g, in, a, kRnn, [&](const LayerParts& p) {
+              return layer_by_scan(p, [&](Value, Value x, Value h) { return rnn_step(x, h, a.relu); });
+            });
           },
       .batch = [](Values in, const Mask& batched, const RnnAttrs& a,
                   const Transforms&) { return recurrent_batch(op::rnn, kRnn, in, batched, a); },

@@ -32,7 +32,4 @@ Value split_front(Value x, const Dim& size);
 Many<Value> join_batches(const OpDef& op, Values in, const Mask& batched, const Attrs& attrs,
                          std::optional<size_t> shared = {});
 
-/// The rule of lstm, in lstm_gradients.cpp.
-Many<Value> lstm_gradients(Values in, Values out, Values cts, const RecurrentAttrs& a);
-
 }  // namespace rlx

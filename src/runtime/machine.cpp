@@ -187,15 +187,18 @@ MachineSpeeds load_machine(const std::string& path) {
 void use_measured_machine() {
   static std::once_flag once;
   std::call_once(once, [] {
+    kernels::CostModel model;
     const std::string path = machine_file();
     std::error_code error;
-    if (path.empty() || !std::filesystem::exists(path, error)) return;
-    try {
-      kernels::set_cost_model(cost_model_of(load_machine(path)));
-    } catch (const std::exception& e) {
-      std::fprintf(stderr, "rlx: the calibration '%s' is left aside: %s; `rlx calibrate` makes it anew\n", path.c_str(),
-                   e.what());
-    }
+    if (!path.empty() && std::filesystem::exists(path, error)) try {
+        model = cost_model_of(load_machine(path));
+      } catch (const std::exception& e) {
+        std::fprintf(stderr, "rlx: the calibration '%s' is left aside: %s; `rlx calibrate` makes it anew\n",
+                     path.c_str(), e.what());
+      }
+    const char* slices = std::getenv("RLX_WEIGHT_SLICES");
+    model.weight_slices = !slices || std::string_view(slices) != "0";
+    kernels::set_cost_model(model);
   });
 }
 

@@ -70,6 +70,30 @@ TEST_CASE("lstm, gru and rnn equal their references at any extents, weights boun
   });
 }
 
+TEST_CASE("a layer of lstm and its way back equal what they are made of at any extents") {
+  for_each_target([] {
+    Random random(4);
+    for (DType t : {f32, f64})
+      for (int64_t hidden : {1, 5, 16, 17, 64, 70, 150})
+        for (int64_t batch : {0, 1, 2, 7, 13}) {
+          const int64_t steps = random.below(5);
+          const bool reverse = random.below(2) == 1;
+          const Dims gates = {batch, steps, 4 * hidden}, y = {batch, steps, hidden}, state = {batch, hidden},
+                     w_hh = {4 * hidden, hidden};
+          auto run = [&](const OpDef& op, const std::vector<Dims>& dims) {
+            Graph g(text_of(op.name, " ", t, " batch ", batch, " steps ", steps, " hidden ", hidden,
+                            reverse ? " reverse" : ""));
+            std::vector<Value> in;
+            for (const Dims& d : dims) in.push_back(g.input(text_of("x", in.size()), t, d));
+            for (const Value& v : g.emit(op, in, LstmLayerAttrs{reverse})) g.output(v);
+            check(g, 1 + static_cast<int>(random.below(3)), hidden);
+          };
+          run(op::lstm_layer, {gates, w_hh, state, state});
+          run(op::lstm_layer_backward, {gates, y, w_hh, state, y, state, state});
+        }
+  });
+}
+
 TEST_CASE("no steps, no sequences and no inputs leave the states as they were") {
   for (const OpDef* op : {&op::lstm, &op::gru, &op::rnn})
     for (bool bound : {false, true})

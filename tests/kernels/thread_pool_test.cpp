@@ -1,6 +1,11 @@
 #include "kernels/thread_pool.h"
 
 #include <doctest/doctest.h>
+#if defined(__linux__)
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 #include <atomic>
 #include <chrono>
@@ -99,3 +104,42 @@ TEST_CASE("a caller may outwait a part that takes long") {
   });
   CHECK(done == 2);
 }
+
+#if defined(__linux__)
+TEST_CASE("a worker that was on its caller's processor takes part, and may use what it was allowed to before") {
+  if (ThreadPool::hardware_threads() < 2) return;
+  cpu_set_t all;
+  REQUIRE(sched_getaffinity(0, sizeof all, &all) == 0);
+  const auto caller = static_cast<pid_t>(syscall(SYS_gettid));
+  // Both parts of a call wait for each other, so that the worker has one: who it is.
+  auto both = [&] {
+    std::atomic<int> arrived{0};
+    std::atomic<pid_t> other{0};
+    ThreadPool::shared().parallel_for(2, 2, [&](int64_t) {
+      const auto self = static_cast<pid_t>(syscall(SYS_gettid));
+      if (self != caller) other = self;
+      ++arrived;
+      const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+      while (arrived < 2 && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+    });
+    return other.load();
+  };
+  for (int round = 0; round < 20; ++round) {
+    const pid_t worker = both();
+    REQUIRE(worker != 0);
+    cpu_set_t here;
+    CPU_ZERO(&here);
+    CPU_SET(static_cast<size_t>(sched_getcpu()), &here);
+    REQUIRE(sched_setaffinity(worker, sizeof here, &here) == 0);
+    REQUIRE(sched_setaffinity(worker, sizeof all, &all) == 0);
+    for (int call = 0; call < 100; ++call) {
+      std::atomic<int> done{0};
+      ThreadPool::shared().parallel_for(2, 2, [&](int64_t) { ++done; });
+      CHECK(done == 2);
+    }
+    cpu_set_t now;
+    REQUIRE(sched_getaffinity(worker, sizeof now, &now) == 0);
+    CHECK(CPU_EQUAL(&now, &all));
+  }
+}
+#endif

@@ -9,6 +9,7 @@ from conftest import close
 
 import rlx
 import rlx.numpy as rnp
+from rlx import ops
 
 
 def numeric(f, x, h=1e-6):
@@ -80,6 +81,27 @@ def test_vjp_and_jvp_of_several_results(rng):
     close((ga, gb), (np.broadcast_to(b, (2, 3)) + 2, a.sum(0)))
     with pytest.raises(rlx.Error, match="cotangent"):
         pullback((np.ones((2, 4)), 2.0))
+
+
+def test_a_traced_value_and_its_pullback_run_the_function_once(rng):
+    step = lambda carry, x: (rnp.tanh(carry * 0.5 + x), carry * x)
+    functions = {
+        "scan": (lambda x: rlx.scan(step, x[0], x)[1], [rng.normal(size=(5, 3)).astype(np.float32)], 2),  # and one back
+        "lstm_layer": (lambda x, w: ops.lstm(x, w, w, w[:8], hidden_size=2)[0],
+                       [rng.normal(size=dims).astype(np.float32) for dims in ((2, 3, 2), (16,))], 1),
+    }
+    for op, (f, args, count) in functions.items():
+        def both(*args):
+            value, pullback = rlx.vjp(f, *args)
+            return value, pullback(rnp.ones_like(value))
+
+        compiled = rlx.jit(both)
+        value, cts = compiled(*args)
+        alone, pullback = rlx.vjp(f, *args)
+        close((value, cts), (alone, pullback(np.ones(alone.shape, np.float32))))
+        found = [node["op"] for node in compiled.report()["nodes"]]
+        assert found.count(op) == count, found
+        assert "lstm" not in found
 
 
 @pytest.mark.parametrize("in_axes,out_axes", [(0, 0), (1, 0), (-1, 1), ((0, None), 0), ((None, 1), 1)])

@@ -134,7 +134,7 @@ TEST_CASE("what was measured decides what is split, by how many threads, and wha
 
 TEST_CASE("sessions that are used while another thread measures choose as before") {
   const kernels::CostModel before = kernels::cost_model();
-  const kernels::CostModelHere measuring({1, 1, 1, 1, 1});
+  const kernels::CostModelHere measuring({.part_work = 1, .tile_rows = 1, .threads = 1});
   CHECK(kernels::cost_model().tile_rows == 1);
   kernels::CostModel elsewhere;
   int threads = 0;
@@ -147,7 +147,7 @@ TEST_CASE("sessions that are used while another thread measures choose as before
   CHECK(Session().threads() == 1);  // as this thread's model says, where nobody asks for a number
   CHECK(Session(Device::cpu(), {2}).threads() == 2);
   {
-    const kernels::CostModelHere inner({2, 2, 2, 2, 2});
+    const kernels::CostModelHere inner({.tile_rows = 2});
     CHECK(kernels::cost_model().tile_rows == 2);
   }
   CHECK(kernels::cost_model().tile_rows == 1);

@@ -327,10 +327,14 @@ def vjp(f, *primals, has_aux=False):
         structure, aux_structure = traced.out_structure[1]
     else:
         structure = traced.out_structure
-    results = _apply(traced.graph, arrays + traced.captured)
     given = [i < main_outs and _has_derivative(dtype) for i, (dtype, _) in enumerate(traced.out_types)]
     wrt = [_has_derivative(x.dtype_name) for x in arrays]
-    back = traced.graph.vjp(wrt + [False] * len(traced.captured), given, False)
+    active = wrt + [False] * len(traced.captured)
+    back = traced.graph.vjp(active, given, False)
+    # In a trace the value comes from the ops that `back` runs first too, which keep what the gradient wants: they are
+    # merged, which those of the function as it was written may not be. Given no cotangent, that is all it has.
+    forth = traced.graph.vjp(active, [False] * outs, True) if current_trace() is not None else traced.graph
+    results = _apply(forth, arrays + traced.captured)[:outs]
 
     def pullback(ct):
         cts, its = tree.flatten(ct)

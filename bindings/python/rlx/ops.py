@@ -31,24 +31,25 @@ __all__ = ["abs", "neg", "sign", "floor", "ceil", "round_nearest_even", "round_n
            "softmax_cross_entropy_backward", "attention_backward", "rope_backward", "layer_norm_backward", "rms_norm_backward",
            "group_norm_backward", "batch_norm_inference_backward", "ada_layer_norm_backward", "gated_residual_backward",
            "elementwise_region", "glu", "fused_swiglu", "fused_conv", "fused_attention_block", "fused_transformer_layer",
-           "transform_region", "batch_elementwise_region", "lstm", "gru", "rnn", "selective_scan", "mamba2", "gated_delta_net",
-           "gated_delta_net_backward", "sort", "top_k", "sort_values", "argsort", "if_else", "call", "remat", "custom_fn",
-           "optimization_barrier", "while_loop", "scan", "checkpointed_scan", "quantize", "dequantize", "dequantize_blocks",
-           "dequantize_blockwise", "dequant_matmul", "dequant_grouped_matmul", "dequant_moe_weights", "qmatmul", "qconv2d",
-           "scaled_quant_scale", "scaled_quantize", "scaled_dequantize", "scaled_matmul", "scaled_grouped_matmul",
-           "scaled_round", "fake_quantize", "fake_quantize_backward", "fake_quantize_lsq", "fake_quantize_lsq_backward_x",
-           "fake_quantize_lsq_backward_scale", "fake_quantize_affine", "spline_activation", "spline_activation_backward_x",
-           "spline_activation_backward_coeff", "synth_reconstruct", "synth_matmul", "synth_matmul_backward", "fft_q",
-           "fft_butterfly_stage", "log_mel", "log_mel_backward", "welch_peaks", "partitioned_conv", "lu", "cholesky", "geqrf",
-           "householder_product", "qr", "triangular_solve", "solve", "inverse", "det", "slogdet", "eigh", "eigh_backward", "svd",
-           "eig", "pinv", "lstsq", "expm", "bimap", "reeig", "reeig_backward", "logeig", "logeig_backward", "spd_matrix_fn",
-           "spd_matrix_fn_backward", "spd_matrix_fn_hessian", "spd_log_map", "spd_log_map_backward", "spd_exp_map",
-           "spd_exp_map_backward", "spd_parallel_transport", "spd_parallel_transport_backward", "spd_batch_norm",
-           "spd_batch_norm_backward", "spd_karcher_mean", "spd_karcher_mean_backward", "spd_karcher_solve", "sgd_update",
-           "adam_update", "adagrad_update", "rmsprop_update", "adafactor_update", "lamb_update", "lion_update", "muon_update",
-           "sophia_update", "sparse_matmul", "sparse_sampled_matmul", "sparse_to_dense", "sparse_sample",
-           "sparse_triangular_solve", "sparse_solve", "sparse_cg", "gaussian_splat_prepare", "gaussian_splat_rasterize",
-           "gaussian_splat_rasterize_backward", "gaussian_splat_render", "gaussian_splat_render_backward"]
+           "transform_region", "batch_elementwise_region", "lstm", "gru", "rnn", "lstm_layer", "lstm_layer_backward",
+           "selective_scan", "mamba2", "gated_delta_net", "gated_delta_net_backward", "sort", "top_k", "sort_values", "argsort",
+           "if_else", "call", "remat", "custom_fn", "optimization_barrier", "while_loop", "scan", "checkpointed_scan",
+           "quantize", "dequantize", "dequantize_blocks", "dequantize_blockwise", "dequant_matmul", "dequant_grouped_matmul",
+           "dequant_moe_weights", "qmatmul", "qconv2d", "scaled_quant_scale", "scaled_quantize", "scaled_dequantize",
+           "scaled_matmul", "scaled_grouped_matmul", "scaled_round", "fake_quantize", "fake_quantize_backward",
+           "fake_quantize_lsq", "fake_quantize_lsq_backward_x", "fake_quantize_lsq_backward_scale", "fake_quantize_affine",
+           "spline_activation", "spline_activation_backward_x", "spline_activation_backward_coeff", "synth_reconstruct",
+           "synth_matmul", "synth_matmul_backward", "fft_q", "fft_butterfly_stage", "log_mel", "log_mel_backward", "welch_peaks",
+           "partitioned_conv", "lu", "cholesky", "geqrf", "householder_product", "qr", "triangular_solve", "solve", "inverse",
+           "det", "slogdet", "eigh", "eigh_backward", "svd", "eig", "pinv", "lstsq", "expm", "bimap", "reeig", "reeig_backward",
+           "logeig", "logeig_backward", "spd_matrix_fn", "spd_matrix_fn_backward", "spd_matrix_fn_hessian", "spd_log_map",
+           "spd_log_map_backward", "spd_exp_map", "spd_exp_map_backward", "spd_parallel_transport",
+           "spd_parallel_transport_backward", "spd_batch_norm", "spd_batch_norm_backward", "spd_karcher_mean",
+           "spd_karcher_mean_backward", "spd_karcher_solve", "sgd_update", "adam_update", "adagrad_update", "rmsprop_update",
+           "adafactor_update", "lamb_update", "lion_update", "muon_update", "sophia_update", "sparse_matmul",
+           "sparse_sampled_matmul", "sparse_to_dense", "sparse_sample", "sparse_triangular_solve", "sparse_solve", "sparse_cg",
+           "gaussian_splat_prepare", "gaussian_splat_rasterize", "gaussian_splat_rasterize_backward", "gaussian_splat_render",
+           "gaussian_splat_render_backward"]
 
 def abs(x):
     """|x|; of a complex number its magnitude, a real one."""
@@ -2171,6 +2172,33 @@ def rnn(x, w_ih, w_hh, bias, h0=None, *, hidden_size=1, num_layers=1, bidirectio
         ("num_layers", num_layers, "int"),
         ("bidirectional", bidirectional, "bool"),
         ("relu", relu, "bool"),
+    ])
+
+
+def lstm_layer(products, w_hh, h0, c0, *, reverse=False):
+    """One layer of lstm in one direction, behind the product with its inputs: products[B, S, 4 H] = w_ih x + bias,
+    of gates i, f, g, o; w_hh[4 H, H], h0 and c0[B, H]. Results: y[B, S, H], the last h, the last c, the gates
+    behind their activations [B, S, 4 H] and the cells behind each step [B, S, H], of which gradients are made.
+
+    Source: torch.nn.LSTM; Hochreiter, Schmidhuber, Neural Computation 9 (1997)
+
+    Attributes: reverse (bool; False).
+
+    Gives a tuple of 5 arrays."""
+    return emit_op("lstm_layer", [products, w_hh, h0, c0], [("reverse", reverse, "bool")])
+
+
+def lstm_layer_backward(gates, cells, w_hh, c0, y_ct, h_ct, c_ct, gates_ct=None, cells_ct=None, *, reverse=False):
+    """The cotangents of products, h0 and c0 of lstm_layer from its gates, its cells and the cotangents of its
+    results, those of gates and cells both or neither.
+
+    Source: the transpose of Hochreiter, Schmidhuber, Neural Computation 9 (1997), step by step
+
+    Attributes: reverse (bool; False).
+
+    Gives a tuple of 3 arrays."""
+    return emit_op("lstm_layer_backward", [gates, cells, w_hh, c0, y_ct, h_ct, c_ct, gates_ct, cells_ct], [
+        ("reverse", reverse, "bool"),
     ])
 
 

@@ -831,6 +831,27 @@ def rnn(
     bidirectional: bool = ...,
     relu: bool = ...,
 ) -> tuple[Array, Array]: ...
+def lstm_layer(
+    products: ArrayLike,
+    w_hh: ArrayLike,
+    h0: ArrayLike,
+    c0: ArrayLike,
+    *,
+    reverse: bool = ...,
+) -> tuple[Array, Array, Array, Array, Array]: ...
+def lstm_layer_backward(
+    gates: ArrayLike,
+    cells: ArrayLike,
+    w_hh: ArrayLike,
+    c0: ArrayLike,
+    y_ct: ArrayLike,
+    h_ct: ArrayLike,
+    c_ct: ArrayLike,
+    gates_ct: ArrayLike | None = ...,
+    cells_ct: ArrayLike | None = ...,
+    *,
+    reverse: bool = ...,
+) -> tuple[Array, Array, Array]: ...
 def selective_scan(
     x: ArrayLike,
     delta: ArrayLike,

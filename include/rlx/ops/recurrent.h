@@ -7,7 +7,8 @@
 namespace rlx {
 
 namespace op {
-extern const OpDef lstm, gru, rnn, selective_scan, mamba2, gated_delta_net, gated_delta_net_backward;
+extern const OpDef lstm, gru, rnn, lstm_layer, lstm_layer_backward, selective_scan, mamba2, gated_delta_net,
+    gated_delta_net_backward;
 }  // namespace op
 
 struct RecurrentAttrs {
@@ -37,6 +38,19 @@ std::vector<Value> lstm(Value x, Value w_ih, Value w_hh, Value bias, RecurrentAt
 std::vector<Value> gru(Value x, Value w_ih, Value w_hh, Value b_ih, Value b_hh, RecurrentAttrs attrs, Value h0 = {});
 /// h = tanh(w_ih x + w_hh h + bias). Returns y, h_n.
 std::vector<Value> rnn(Value x, Value w_ih, Value w_hh, Value bias, RnnAttrs attrs, Value h0 = {});
+
+struct LstmLayerAttrs {
+  bool reverse = false;  ///< from the last step to the first
+  RLX_FIELDS(LstmLayerAttrs, field("reverse", &LstmLayerAttrs::reverse));
+};
+/// What lstm is made of: one layer in one direction behind the product with its inputs, products[B, S, 4 H] = w_ih x +
+/// bias. w_hh[4 H, H], h0 and c0[B, H]. Returns y[B, S, H], h_n, c_n, and what gradients want of it: the gates[B, S, 4
+/// H] behind their activations and the cells[B, S, H] behind each step.
+std::vector<Value> lstm_layer(Value products, Value w_hh, Value h0, Value c0, LstmLayerAttrs attrs = {});
+/// The cotangents of products, h0 and c0 from those of the results; w_hh's is a product of the first with the states.
+/// Those of gates and cells, which only gradients of gradients have, come together or not at all.
+std::vector<Value> lstm_layer_backward(Value gates, Value cells, Value w_hh, Value c0, Value y_ct, Value h_ct,
+                                       Value c_ct, LstmLayerAttrs attrs = {}, Value gates_ct = {}, Value cells_ct = {});
 
 /// The tensors of one layer in one direction, as PyTorch keeps them: weight_ih_l0[G, in], weight_hh_l0[G, H],
 /// bias_ih_l0 and bias_hh_l0[G]. Biases may be absent.

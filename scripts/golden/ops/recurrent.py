@@ -84,6 +84,75 @@ def stacked(f, kind):
         add("relu_wide", relu=True, hidden=21, scale=0.2)
 
 
+def lstm_layer(reverse):
+    """torch.lstm step by step, its inputs given as products: the weights of the inputs are the identity."""
+    def run(products, w_hh, h, c):
+        eye, gates, cells, ys = torch.eye(products.shape[2], dtype=products.dtype), [], [], []
+        order = range(products.shape[1])
+        for t in reversed(order) if reverse else order:
+            i, f, g, o = (products[:, t] + h @ w_hh.T).chunk(4, 1)
+            gates.append(torch.cat([i.sigmoid(), f.sigmoid(), g.tanh(), o.sigmoid()], 1))
+            _, h, c = (x[0] for x in torch.lstm(products[:, t:t + 1], (h[None], c[None]), [eye, w_hh], False, 1, 0.0, False, False, True))
+            ys.append(h), cells.append(c)
+        stacked = [torch.stack(list(reversed(x)) if reverse else x, 1) for x in (ys, gates, cells)]
+        return stacked[0], h, c, stacked[1], stacked[2]
+
+    return run
+
+
+def lstm_layer_backward(reverse):
+    """The transpose, which JAX makes, of how small changes of products, h0 and c0 move the results."""
+    def run(gates, cells, w_hh, c0, *cts):
+        i, f, g, o = jnp.split(gates, 4, 2)
+        order = range(gates.shape[1])
+        order = list(reversed(order)) if reverse else list(order)
+
+        def tangents(d_products, d_h, d_c):
+            found, before = {}, c0
+            for t in order:
+                d_i, d_f, d_g, d_o = jnp.split(d_products[:, t] + d_h @ w_hh.T, 4, 1)
+                d_i, d_f, d_g, d_o = d_i * i[:, t] * (1 - i[:, t]), d_f * f[:, t] * (1 - f[:, t]), d_g * (1 - g[:, t] ** 2), d_o * o[:, t] * (1 - o[:, t])
+                d_c = f[:, t] * d_c + d_f * before + d_i * g[:, t] + i[:, t] * d_g
+                squashed = jnp.tanh(cells[:, t])
+                d_h = d_o * squashed + o[:, t] * (1 - squashed ** 2) * d_c
+                before = cells[:, t]
+                found[t] = d_h, jnp.concatenate([d_i, d_f, d_g, d_o], 1), d_c
+            y, d_gates, d_cells = (jnp.stack([found[t][k] for t in sorted(found)], 1) for k in range(3))
+            return (y, d_h, d_c) + ((d_gates, d_cells) if len(cts) > 3 else ())
+
+        return jax.vjp(tangents, jnp.zeros_like(gates), jnp.zeros_like(c0), jnp.zeros_like(c0))[1](cts)
+
+    return run
+
+
+def layers_of_lstm(f):
+    def add(name, batch=2, steps=5, hidden=4, reverse=False, dtype=f32, of_gates=False):
+        case = f"lstm_layer_{name}"
+        given = {"reverse": True} if reverse else {}
+        state, y = (batch, hidden), (batch, steps, hidden)
+        w_hh = normal(case + "u", (4 * hidden, hidden), dtype, 0.5 * (4 / max(hidden, 4)) ** 0.5)
+        f.add_derivative(case, "lstm_layer", [normal(case + "x", (batch, steps, 4 * hidden), dtype), w_hh, normal(case + "h", state, dtype, 0.7),
+                                              normal(case + "c", state, dtype, 0.7)], by_torch, lstm_layer(reverse), "torch.lstm, f64", **given)
+        back = f"lstm_layer_backward_{name}"
+        inputs = [uniform(back + "gates", (batch, steps, 4 * hidden), 0.05, 0.95, dtype), normal(back + "cells", y, dtype), w_hh, normal(back + "c", state, dtype),
+                  normal(back + "y_ct", y, dtype), normal(back + "h_ct", state, dtype), normal(back + "c_ct", state, dtype)]
+        if of_gates:
+            inputs += [normal(back + "gates_ct", (batch, steps, 4 * hidden), dtype), normal(back + "cells_ct", y, dtype)]
+        f.add_derivative(back, "lstm_layer_backward", inputs, by_jax, lstm_layer_backward(reverse), "the transpose of its tangents, jax.vjp, f64", **given)
+
+    add("plain")
+    add("reverse", reverse=True)
+    add("f64", dtype=f64, reverse=True)
+    add("f16", dtype=f16)
+    add("bf16", dtype=bf16, reverse=True)
+    add("one_step", steps=1)
+    add("one_unit", hidden=1, batch=1)
+    add("wide", batch=3, steps=3, hidden=37)
+    add("whole_vectors", batch=7, steps=3, hidden=16, reverse=True)
+    add("of_gates", of_gates=True)
+    add("of_gates_reverse_f64", of_gates=True, reverse=True, dtype=f64)
+
+
 def selective(x, delta, a, b, c, state=None):
     """y_t = c_t . (exp(a sum of delta up to t) s_0 + sum over r <= t of exp(a sum of delta between) delta_r x_r b_r)"""
     total = jnp.cumsum(delta, axis=1)
@@ -320,6 +389,7 @@ def cases():
     f, g, h = Family("recurrent"), Family("state_space"), Family("fused_blocks")
     for kind in GATES:
         stacked(f, kind)
+    layers_of_lstm(f)
     linear_recurrences(g)
     fused(h)
     return [f, g, h]

@@ -75,7 +75,6 @@ class ChainStep final : public Step {
       : has_first_(links.size() == 3), threads_(contexts[0]->threads), depthwise_(links[links.size() - 2]),
         last_finish_(links.back().finish), rows_(rows) {
     const ConvolutionArgs& d = depthwise_.args;
-    bands_ = divided_up(d.out_dims[0], rows);
     reach_ = (d.kernel[0] - 1) * d.rhs_dilation[0];
     const int64_t seen = std::min(d.in_dims[0], (rows - 1) * d.stride[0] + reach_ + 1);
     if (has_first_) {
@@ -102,12 +101,18 @@ class ChainStep final : public Step {
     return text_of(has_first_ ? "product, " : "", "depthwise convolution, product; ", rows_, " rows at a time");
   }
   void run(const StepArgs& step) const noexcept override {
-    const int64_t bands = depthwise_.args.batch * bands_;
-    const int64_t parts = std::min<int64_t>(bands, step.width == 1 ? 1 : 4 * step.width);
+    const int64_t of_image = depthwise_.args.out_dims[0], rows = depthwise_.args.batch * of_image;
+    // A part begins with rows that the one before it has made as well: no more of them than threads, unless there are
+    // bands enough for some more, so that a thread that was interrupted does not hold up the others.
+    const int64_t bands = divided_up(rows, rows_), many = 4 * step.width;
+    const int64_t parts = std::min<int64_t>(rows, bands < 4 * many ? step.width : many);
     step.pool.parallel_for(step.width, parts, [&](int64_t part, int slot) {
       Seen seen;
-      for (int64_t band = bands * part / parts; band < bands * (part + 1) / parts; ++band)
-        run_band(step, band, seen, step.scratch + own_ * static_cast<size_t>(slot));
+      for (int64_t row = rows * part / parts, last = rows * (part + 1) / parts; row < last;) {
+        const int64_t begin = row % of_image, end = std::min({begin + rows_, of_image, begin + last - row});
+        run_band(step, {row / of_image, begin, end}, seen, step.scratch + own_ * static_cast<size_t>(slot));
+        row += end - begin;
+      }
     });
   }
 
@@ -117,9 +122,13 @@ class ChainStep final : public Step {
     int64_t image = -1, begin = 0, end = 0;
   };
 
-  void run_band(const StepArgs& step, int64_t band, Seen& seen, std::byte* own) const noexcept {
+  /// Rows of the last result; no more than rows_.
+  struct Band {
+    int64_t image, begin, end;
+  };
+  void run_band(const StepArgs& step, const Band& band, Seen& seen, std::byte* own) const noexcept {
     ConvolutionArgs d = depthwise_.args;
-    const int64_t image = band / bands_, begin = band % bands_ * rows_, end = std::min(begin + rows_, d.out_dims[0]);
+    const auto [image, begin, end] = band;
     auto* const made = reinterpret_cast<float*>(own + seen_bytes_);
     const int64_t from = begin * d.stride[0] - d.low[0];  // the first row that is read, padding included
     d.x = step.in<float>(0) + image * d.x_batch_stride, d.y = made;
@@ -154,7 +163,7 @@ class ChainStep final : public Step {
   int threads_;
   Link depthwise_;
   FinishOperands first_finish_, last_finish_;
-  int64_t rows_, bands_ = 0, reach_ = 0;
+  int64_t rows_, reach_ = 0;
   RowProduct first_, last_;
   std::shared_ptr<const std::vector<float>> weights_;
   size_t seen_bytes_ = 0, made_bytes_ = 0, own_ = 0;

@@ -81,11 +81,15 @@ Prepared pointwise_step(const LoweringContext& c, const ConvolutionArgs& a, cons
   return std::make_unique<GatheredStep>(std::move(product), a, static_cast<int>(c.operands.size()));
 }
 
-/// For so few places that packing the weights into tiles in each run would take as long as the product; here they stay
-/// packed. Null if they are more, or if tiles do not suit.
+/// Few channels in, where products by slices (kernels/slices.h) spend their time on what follows the sums: tiles of
+/// bf16 whose weights stay packed. Null if there are more places, whose rows want packing only once, or if tiles do not
+/// suit.
 Prepared few_places_step(const LoweringContext& c, ConvolutionArgs a, const FinishOperands& finish) {
-  constexpr int64_t kMostPlaces = 256;
-  if (a.spatial != 2 || a.batch * a.out_dims[0] * a.out_dims[1] > kMostPlaces) return nullptr;
+  constexpr int64_t kFewPlaces = 256, kMostPlaces = 1024, kFewestChannels = 48, kMostChannelsIn = 127;
+  const int64_t places = a.spatial == 2 ? a.batch * a.out_dims[0] * a.out_dims[1] : kMostPlaces + 1;
+  // More places multiply fewer channels without tiles.
+  if (a.in_channels > kMostChannelsIn || places > (a.out_channels < kFewestChannels ? kFewPlaces : kMostPlaces))
+    return nullptr;
   if (takes_all_places(a)) {  // images are more rows of one
     for (int64_t* rows : {&a.in_dims[0], &a.out_dims[0]}) *rows *= a.batch;
     a.x_batch_stride *= a.batch, a.y_batch_stride *= a.batch, a.batch = 1;

@@ -136,6 +136,9 @@ std::string when_plain_convolution(const Question&);
 // lower_recurrent.cpp, lower_linear_recurrence.cpp
 std::string when_recurrent(const Question&);
 
+// lower_lstm_layer.cpp
+std::string when_lstm_layer_backward(const Question&);
+
 // lower_linalg.cpp
 std::string when_svd(const Question&);
 

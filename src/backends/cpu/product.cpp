@@ -11,7 +11,8 @@ namespace {
 
 /// How many threads will use them decides nothing about how they are packed.
 std::string piece_name(const std::string& param, const kernels::WeightsSpec& s) {
-  return text_of(param, ' ', s.k, 'x', s.n, " by ", s.k_stride, ',', s.n_stride, " of ", s.dtype, " for ", s.x_dtype);
+  return text_of(param, ' ', s.k, 'x', s.n, " by ", s.k_stride, ',', s.n_stride, " of ", s.dtype, " for ", s.x_dtype,
+                 s.many_rows ? ", many rows" : "");
 }
 
 }  // namespace
@@ -21,7 +22,7 @@ std::shared_ptr<const kernels::PackedWeights> PackedCache::pack(const kernels::W
   auto same = [&](const Entry& e) {
     return e.data == weights.data() && e.spec.k == spec.k && e.spec.n == spec.n && e.spec.k_stride == spec.k_stride &&
            e.spec.n_stride == spec.n_stride && e.spec.dtype == spec.dtype && e.spec.x_dtype == spec.x_dtype &&
-           e.spec.threads == spec.threads;
+           e.spec.threads == spec.threads && e.spec.many_rows == spec.many_rows;
   };
   std::scoped_lock lock(mutex_);
   for (const Entry& e : entries_)
@@ -136,6 +137,9 @@ std::unique_ptr<Step> packed_product(const LoweringContext& c, const Product& p,
   DType x = c.operands[0].dtype, w = c.operands[1].dtype, y = c.results[0].dtype;
   if (!weights || (w == f64) != (x == f64) || (y == f64) != (x == f64)) return nullptr;
   kernels::WeightsSpec spec{p.k, p.n, p.w_k_stride, p.w_n_stride, w, x, c.threads};
+  // Large weights are packed once, however many rows they meet.
+  constexpr int64_t kManyRows = 32, kSmall = 1 << 15;
+  spec.many_rows = p.m >= kManyRows && p.k * p.n < kSmall;
   auto packed = c.packed.pack(spec, *weights);
   kernels::GemmSpec gemm;
   gemm.m = p.m;
@@ -147,7 +151,9 @@ std::unique_ptr<Step> packed_product(const LoweringContext& c, const Product& p,
   if (e.bias >= 0) gemm.epilogue.bias = true, gemm.epilogue.bias_dtype = c.operands[size_t(e.bias)].dtype;
   if (e.residual >= 0) gemm.epilogue.residual = kernels::Residual::separate;
   auto prepared = packed->prepare(gemm);
-  const char* backend = packed->backend() == kernels::GemmBackend::onednn ? "onednn" : "highway";
+  const char* backend = packed->are_sliced()                                ? "slices"
+                        : packed->backend() == kernels::GemmBackend::onednn ? "onednn"
+                                                                            : "highway";
   return std::make_unique<PackedStep>(text_of(backend, " ", w, " ", p.m, "x", p.k, "x", p.n), std::move(prepared),
                                       packed->packed(), e.bias, e.residual);
 }

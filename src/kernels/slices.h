@@ -1,0 +1,114 @@
+// Products of f32 by matrix tiles of 8-bit integers (matrix_tiles.h): numbers are scaled to integers, of 24 bits for a
+// column of weights and of 31 for a row of the other operand, and these cut into slices of 8 bits. Products of
+// slices are exact, and so are their sums; those that weigh 2^-32 of the first are left out (Ozaki, Ogita, Oishi, Rump,
+// "Error-free transformations of matrix multiplication", Numerical Algorithms 59, 2012; Ootomo, Ozaki, Yokota, "DGEMM
+// on integer matrix multiplication unit", 2024). Nine products of tiles, each 64 long along k, take the place of the
+// twelve that parts of bf16 need for as much, weights take three bytes instead of four to read, and nothing is done to
+// them in a run.
+//
+// What is lost: a weight is off by up to 2^-24 of its column's largest, as if it were rounded to f32 next to that one.
+// That is less than sums of f32 lose along k as long as a column's numbers are of like size; a block of columns where
+// they are not gets a fourth slice, thirteen products, and loses 2^-32. First each row of weights that is much larger
+// or smaller than the others is brought to their size by a power of 2, the other operand's column taking the inverse:
+// so features of unlike units, with weights that make up for it, lose nothing. A row of the other operand is off by up
+// to 2^-31 of its largest; one that is not finite, or beyond 2^-60 ... 2^60, is multiplied by multiply-adds.
+//
+// So an error is measured by the largest numbers of a row and of a column, which is right where these meet. Weights
+// of which a part is 0 or next to nothing may meet large numbers there alone (filters of a spectrum, blocks along a
+// diagonal, pruned ones): they are not sliced.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/rounded_up.h"
+#include "kernels/gemm_kernels.h"
+#include "kernels/matrix_tiles.h"
+#include "kernels/thread_pool.h"
+
+namespace rlx::kernels {
+
+/// Whether weights are sliced here: the processor has the tiles, and nobody has asked for the weights as they are.
+bool slices_weights();
+
+/// Where what lies in k x n sliced weights. Blocks are 16 columns wide, steps 64 long.
+struct SlicedLayout {
+  static constexpr int64_t kMostK =
+      (int64_t{1} << 31) / (4 * 128 * 128) - 1;  ///< four products of slices along it fit i32
+  static constexpr char kMark[8] = {'R', 'L', 'X', 'S', 'L', 'I', 'C', '1'};  ///< what they begin with
+  static constexpr int64_t kSlices = 3;                                       ///< of a weight
+  static constexpr int64_t kStepBytes = kSlices * kTileBytes;                 ///< of a block
+  static constexpr int64_t kRowStepBytes = 4 * kTileBytes;                    ///< of 16 rows of the other operand
+
+  int64_t k = 0, n = 0;
+
+  int64_t steps() const { return divided_up(k, kTileCodes); }
+  int64_t blocks() const { return divided_up(n, kTileLines); }
+  int64_t block_bytes() const { return steps() * kStepBytes; }
+  int64_t units() const { return aligned(static_cast<int64_t>(sizeof kMark)); }    ///< f32, by column
+  int64_t balances() const { return units() + blocks() * 64; }                     ///< f32, along k
+  int64_t fourth_places() const { return balances() + steps() * kTileCodes * 4; }  ///< i32, by block; -1: it has none
+  int64_t tiles() const { return fourth_places() + aligned(blocks() * 4); }
+  int64_t fourths() const { return tiles() + blocks() * block_bytes(); }
+  int64_t fourth_bytes() const { return steps() * kTileBytes; }
+  /// With so many blocks that have a fourth slice.
+  int64_t bytes(int64_t fourth_blocks) const { return fourths() + fourth_blocks * fourth_bytes(); }
+  int64_t restored_bytes() const { return k * kTileLines * 4; }
+};
+
+/// Sliced weights in memory.
+class SlicedColumns {
+ public:
+  SlicedColumns(SlicedLayout layout, const char* data) : layout_(layout), data_(data) {}
+
+  const SlicedLayout& layout() const { return layout_; }
+  const char* tiles(int64_t block) const { return data_ + layout_.tiles() + block * layout_.block_bytes(); }
+  /// What a one of the third slice stands for, of 16 columns.
+  const float* units(int64_t block) const { return at<float>(layout_.units()) + block * kTileLines; }
+  /// Powers of 2 by which the other operand is multiplied along k.
+  const float* balances() const { return at<float>(layout_.balances()); }
+  /// A block's fourth slice, or null.
+  const char* fourth(int64_t block) const {
+    const int64_t place = at<int32_t>(layout_.fourth_places())[block];
+    return place < 0 ? nullptr : data_ + layout_.fourths() + place * layout_.fourth_bytes();
+  }
+  /// Writes a block as f32, [k, 16].
+  void restore(int64_t block, float* out) const noexcept;
+
+ private:
+  template <class T>
+  const T* at(int64_t offset) const {
+    return reinterpret_cast<const T*>(data_ + offset);
+  }
+  SlicedLayout layout_;
+  const char* data_;
+};
+
+/// How weights are sliced, found before they are.
+struct SlicingPlan {
+  std::vector<float> units, balances, inverses;  ///< inverses: of the balances
+  std::vector<int32_t> fourth_places;
+  int64_t fourth_blocks = 0;
+};
+/// False if weights cannot be sliced: not all are finite, or their sizes differ beyond measure; `plan` is of no use
+/// then. k x n, f32, one stride 1.
+bool plan_slicing(const StridedMatrix& weights, const SlicedLayout& layout, int threads, SlicingPlan& plan);
+void slice_columns(const StridedMatrix& weights, const SlicedLayout& layout, const SlicingPlan& plan, int threads,
+                   char* out);
+
+/// Up to 16 rows of f32, element by element side by side. Of each row the factor of what a one stands for, 0 for one
+/// that slices do not stand for. `out`: layout.steps() times kRowStepBytes.
+void slice_rows(const float* rows, int64_t stride, int64_t lines, const SlicedLayout& layout, const float* balances,
+                char* out, float* units) noexcept;
+
+/// Memory that will be read after what is at hand, asked for while tiles multiply.
+struct MemoryAhead {
+  const char *at = nullptr, *end = nullptr;
+  int64_t stride =
+      256;  ///< of what is asked for, twelve times a step; the processor asks for what is between by itself
+};
+/// sums[i * stride + j] of 16 rows and 16 columns, by the units of both. Within a TileScope.
+void multiply_slices(const SlicedColumns& columns, int64_t block, const char* rows, const float* row_units, float* sums,
+                     int64_t stride, MemoryAhead& ahead) noexcept;
+
+}  // namespace rlx::kernels
