@@ -50,12 +50,15 @@ struct Epilogue {
 struct WeightsSpec {
   int64_t k = 0, n = 0;
   int64_t k_stride = 0, n_stride = 0;
-  DType dtype = f32;       ///< f32, bf16, f16, or f64
-  DType x_dtype = f32;     ///< of the other operand: f64 if and only if the weights are, else any of the others
-  int threads = 1;         ///< the most that will run products with them
-  bool many_rows = false;  ///< products will have 32 rows or more: decides how small weights are packed
+  DType dtype = f32;    ///< f32, bf16, f16, or f64
+  DType x_dtype = f32;  ///< of the other operand: f64 if and only if the weights are, else any of the others
+  int threads = 1;      ///< the most that will run products with them
+  int64_t rows = 0;     ///< rows_for_packing() of the products that they are for
   GemmBackend backend = GemmBackend::automatic;
 };
+/// What packing weights of k x n asks of the m rows of a product: the fewest that are multiplied as many are, or 0 if
+/// these are fewer. Large weights are packed one way for all.
+int64_t rows_for_packing(int64_t k, int64_t n, int64_t m);
 
 /// One product's shape. Strides are the distances between rows, in elements; within a row elements are adjacent.
 struct GemmSpec {

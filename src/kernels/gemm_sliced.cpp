@@ -18,8 +18,8 @@ constexpr int64_t kPairColumns = 2 * kTileLines;  // what finish_sums() takes at
 constexpr int64_t kRowBytes = 1 << 20;
 // Fewer tiles of rows at a time read the columns too often.
 constexpr int64_t kTilesOfPart = 4;
-// Few rows multiply small weights, which lie in some cache, as fast without tiles.
-constexpr int64_t kLeastWeights = 1 << 15, kLeastWeightsOfManyRows = 1 << 12;
+// Tiles take as long for one row as for 16: without them few rows multiply weights that lie in some cache faster.
+constexpr struct { int64_t rows, weights; } kLeast[] = {{1, 1 << 21}, {12, 1 << 15}, {32, 1 << 12}};
 constexpr int64_t kLeastK = 64, kLeastColumns = 48;
 // All threads may read so many bytes of weights, which their second-level caches hold.
 constexpr size_t kWeightsOfThread = 256 << 10;
@@ -217,10 +217,17 @@ class SlicedWeights : public PackedWeights {
 
 }  // namespace
 
+int64_t rows_for_packing(int64_t k, int64_t n, int64_t m) {
+  // The fewest rows from which on such weights are sliced, if the product has them.
+  for (const auto& least : kLeast)
+    if (k * n >= least.weights) return m >= least.rows ? least.rows : 0;
+  return 0;
+}
+
 std::shared_ptr<const PackedWeights> pack_sliced(const WeightsSpec& spec, const void* data) {
   if (!slices_weights() || spec.dtype != f32 || spec.x_dtype != f32) return nullptr;
   if (spec.k < kLeastK || spec.k > SlicedLayout::kMostK || spec.n < kLeastColumns) return nullptr;
-  if (spec.k * spec.n < (spec.many_rows ? kLeastWeightsOfManyRows : kLeastWeights)) return nullptr;
+  if (rows_for_packing(spec.k, spec.n, spec.rows) == 0) return nullptr;
   if (spec.k_stride != 1 && spec.n_stride != 1) return nullptr;
   const SlicedLayout layout{spec.k, spec.n};
   const StridedMatrix weights{data, spec.k_stride, spec.n_stride, f32};

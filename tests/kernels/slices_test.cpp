@@ -46,6 +46,7 @@ struct Product {
   WeightsSpec spec(int threads) const {
     WeightsSpec s;
     s.k = k, s.n = n, s.k_stride = turned ? 1 : n, s.n_stride = turned ? k : 1, s.threads = threads;
+    s.rows = 32;
     return s;
   }
   bool is_sliced() const { return pack_sliced(spec(1), w.data()) != nullptr; }

@@ -12,7 +12,7 @@ namespace {
 /// How many threads will use them decides nothing about how they are packed.
 std::string piece_name(const std::string& param, const kernels::WeightsSpec& s) {
   return text_of(param, ' ', s.k, 'x', s.n, " by ", s.k_stride, ',', s.n_stride, " of ", s.dtype, " for ", s.x_dtype,
-                 s.many_rows ? ", many rows" : "");
+                 s.rows > 0 ? text_of(", rows from ", s.rows) : "");
 }
 
 }  // namespace
@@ -22,7 +22,7 @@ std::shared_ptr<const kernels::PackedWeights> PackedCache::pack(const kernels::W
   auto same = [&](const Entry& e) {
     return e.data == weights.data() && e.spec.k == spec.k && e.spec.n == spec.n && e.spec.k_stride == spec.k_stride &&
            e.spec.n_stride == spec.n_stride && e.spec.dtype == spec.dtype && e.spec.x_dtype == spec.x_dtype &&
-           e.spec.threads == spec.threads && e.spec.many_rows == spec.many_rows;
+           e.spec.threads == spec.threads && e.spec.rows == spec.rows;
   };
   std::scoped_lock lock(mutex_);
   for (const Entry& e : entries_)
@@ -137,9 +137,7 @@ std::unique_ptr<Step> packed_product(const LoweringContext& c, const Product& p,
   DType x = c.operands[0].dtype, w = c.operands[1].dtype, y = c.results[0].dtype;
   if (!weights || (w == f64) != (x == f64) || (y == f64) != (x == f64)) return nullptr;
   kernels::WeightsSpec spec{p.k, p.n, p.w_k_stride, p.w_n_stride, w, x, c.threads};
-  // Large weights are packed once, however many rows they meet.
-  constexpr int64_t kManyRows = 32, kSmall = 1 << 15;
-  spec.many_rows = p.m >= kManyRows && p.k * p.n < kSmall;
+  spec.rows = kernels::rows_for_packing(p.k, p.n, p.m);
   auto packed = c.packed.pack(spec, *weights);
   kernels::GemmSpec gemm;
   gemm.m = p.m;
