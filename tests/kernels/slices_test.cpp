@@ -260,7 +260,7 @@ TEST_CASE("by slices: large numbers in rows and in columns, at different places"
   p.run();
   const auto [over_plain, worst] = p.errors();
   CHECK(over_plain < 1.5);
-  CHECK(worst < 0x1p-20);
+  CHECK(worst < (has_matrix_tiles() ? 0x1p-20 : 0x1p-24 * 768));
 }
 
 TEST_CASE("by slices: weights and rows of many kinds lose less than sums of f32 do") {
