@@ -57,8 +57,7 @@ std::shared_ptr<const PackedWeights> PackedWeights::pack(const WeightsSpec& spec
   check_dtypes(spec.x_dtype, spec.dtype, spec.x_dtype, {});
   check_backend(spec.backend);
   if (spec.backend == GemmBackend::onednn) return pack_onednn(spec, data);
-  if (spec.backend == GemmBackend::automatic)
-    if (auto sliced = pack_sliced(spec, data)) return sliced;
+  if (auto sliced = pack_sliced(spec, data)) return sliced;
   return pack_highway(spec, data);
 }
 

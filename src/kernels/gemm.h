@@ -1,7 +1,7 @@
 // Products: y = act(alpha x W + bias) + residual with weights that were packed once, and the batched product of two
 // operands that both come at run time. Everything that a shape decides is decided in a prepared object, whose
-// run() neither allocates nor locks. Two implementations stand behind one interface: oneDNN (gemm_onednn.cpp) where
-// it was built in, and our own with Highway (gemm_highway.cpp) everywhere.
+// run() neither allocates nor locks. Behind one interface stand oneDNN (gemm_onednn.cpp) where it was built in, our own
+// with Highway (gemm_highway.cpp) everywhere, and slices of integers (gemm_sliced.cpp) on processors with matrix tiles.
 //
 // Each output is accumulated in f32 (in f64 for f64; by slices in integers) and rounded once to y's dtype. For a given
 // shape and thread count, results are deterministic.
@@ -56,9 +56,9 @@ struct WeightsSpec {
   int64_t rows = 0;     ///< rows_for_packing() of the products that they are for
   GemmBackend backend = GemmBackend::automatic;
 };
-/// What packing weights of k x n asks of the m rows of a product: the fewest that are multiplied as many are, or 0 if
-/// these are fewer. Large weights are packed one way for all.
-int64_t rows_for_packing(int64_t k, int64_t n, int64_t m);
+/// What packing these weights asks of the m rows of a product: the fewest that are multiplied as many are, or 0 if
+/// these are fewer, or if rows decide nothing here. Large weights are packed one way for all.
+int64_t rows_for_packing(const WeightsSpec& spec, int64_t m);
 
 /// One product's shape. Strides are the distances between rows, in elements; within a row elements are adjacent.
 struct GemmSpec {

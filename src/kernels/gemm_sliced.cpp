@@ -217,18 +217,17 @@ class SlicedWeights : public PackedWeights {
 
 }  // namespace
 
-int64_t rows_for_packing(int64_t k, int64_t n, int64_t m) {
-  // The fewest rows from which on such weights are sliced, if the product has them.
+int64_t rows_for_packing(const WeightsSpec& spec, int64_t m) {
+  if (!slices_weights() || spec.backend != GemmBackend::automatic || spec.dtype != f32 || spec.x_dtype != f32) return 0;
+  if (spec.k < kLeastK || spec.k > SlicedLayout::kMostK || spec.n < kLeastColumns) return 0;
+  if (spec.k_stride != 1 && spec.n_stride != 1) return 0;
   for (const auto& least : kLeast)
-    if (k * n >= least.weights) return m >= least.rows ? least.rows : 0;
+    if (spec.k * spec.n >= least.weights) return m >= least.rows ? least.rows : 0;
   return 0;
 }
 
 std::shared_ptr<const PackedWeights> pack_sliced(const WeightsSpec& spec, const void* data) {
-  if (!slices_weights() || spec.dtype != f32 || spec.x_dtype != f32) return nullptr;
-  if (spec.k < kLeastK || spec.k > SlicedLayout::kMostK || spec.n < kLeastColumns) return nullptr;
-  if (rows_for_packing(spec.k, spec.n, spec.rows) == 0) return nullptr;
-  if (spec.k_stride != 1 && spec.n_stride != 1) return nullptr;
+  if (rows_for_packing(spec, spec.rows) == 0) return nullptr;
   const SlicedLayout layout{spec.k, spec.n};
   const StridedMatrix weights{data, spec.k_stride, spec.n_stride, f32};
   SlicingPlan plan;

@@ -184,18 +184,24 @@ MachineSpeeds load_machine(const std::string& path) {
   return s;
 }
 
+/// As `rlx calibrate` has measured; the defaults where it has not.
+static kernels::CostModel kept_cost_model() {
+  const std::string path = machine_file();
+  std::error_code error;
+  if (path.empty() || !std::filesystem::exists(path, error)) return {};
+  try {
+    return cost_model_of(load_machine(path));
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "rlx: the calibration '%s' is left aside: %s; `rlx calibrate` makes it anew\n", path.c_str(),
+                 e.what());
+    return {};
+  }
+}
+
 void use_measured_machine() {
   static std::once_flag once;
   std::call_once(once, [] {
-    kernels::CostModel model;
-    const std::string path = machine_file();
-    std::error_code error;
-    if (!path.empty() && std::filesystem::exists(path, error)) try {
-        model = cost_model_of(load_machine(path));
-      } catch (const std::exception& e) {
-        std::fprintf(stderr, "rlx: the calibration '%s' is left aside: %s; `rlx calibrate` makes it anew\n",
-                     path.c_str(), e.what());
-      }
+    kernels::CostModel model = kept_cost_model();
     const char* slices = std::getenv("RLX_WEIGHT_SLICES");
     model.weight_slices = !slices || std::string_view(slices) != "0";
     kernels::set_cost_model(model);

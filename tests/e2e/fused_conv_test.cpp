@@ -215,7 +215,7 @@ TEST_CASE("separable convolutions one after the other: a product that ends one c
   }
 }
 TEST_CASE("one place that matrix tiles do not stand for costs its neighbours nothing but time") {
-  for (const float odd : {0x1p-70F, 0x1p70F, NAN})
+  for (const float odd : {0x1p-70F, 0x1p70F, INFINITY, NAN})
     for (const int64_t step : {1, 2})
       for (Case c : {Case{{2, 40, 19, 15},
                           {36, 40, 3, 3},

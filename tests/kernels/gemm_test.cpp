@@ -208,7 +208,7 @@ double worst_error(const Linear& c, const LinearData& data) {
   weights_spec.k = c.k, weights_spec.n = c.n, weights_spec.dtype = c.w, weights_spec.x_dtype = c.x;
   weights_spec.k_stride = c.transposed ? 1 : c.n, weights_spec.n_stride = c.transposed ? c.k : 1;
   weights_spec.threads = c.threads, weights_spec.backend = c.backend;
-  weights_spec.rows = rows_for_packing(c.k, c.n, c.m);
+  weights_spec.rows = rows_for_packing(weights_spec, c.m);
   GemmSpec spec;
   spec.m = c.m, spec.x_stride = c.k + c.pad, spec.residual_stride = c.n + 2 * c.pad, spec.y_stride = c.n + 3 * c.pad;
   spec.y_dtype = c.y, spec.epilogue = c.epilogue, spec.threads = c.threads;

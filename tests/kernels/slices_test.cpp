@@ -396,5 +396,6 @@ TEST_CASE("weights are left as they are where that is asked for") {
   const CostModelHere here(model);
   const auto weights = PackedWeights::pack(p.spec(1), p.w.data());
   CHECK(!weights->are_sliced());
+  CHECK(rows_for_packing(p.spec(1), 100) == 0);  // so that nothing is packed twice
   CHECK(packed_form().find("slices") == std::string::npos);
 }

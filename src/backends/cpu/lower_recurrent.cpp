@@ -104,7 +104,7 @@ class RecurrentStep final : public Step {
       auto bytes =
           w_ih->bytes().subspan(static_cast<size_t>(at) * element_, static_cast<size_t>(rows_ * columns) * element_);
       kernels::WeightsSpec weights{columns, rows_, 1, columns, dtype_, dtype_, c.threads};
-      weights.rows = kernels::rows_for_packing(columns, rows_, batch_ * steps_);
+      weights.rows = kernels::rows_for_packing(weights, batch_ * steps_);
       kernels::GemmSpec spec;
       spec.m = batch_ * steps_, spec.x_stride = columns, spec.y_stride = rows_, spec.y_dtype = dtype_;
       spec.epilogue = epilogue, spec.threads = c.threads;

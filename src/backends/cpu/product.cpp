@@ -137,7 +137,7 @@ std::unique_ptr<Step> packed_product(const LoweringContext& c, const Product& p,
   DType x = c.operands[0].dtype, w = c.operands[1].dtype, y = c.results[0].dtype;
   if (!weights || (w == f64) != (x == f64) || (y == f64) != (x == f64)) return nullptr;
   kernels::WeightsSpec spec{p.k, p.n, p.w_k_stride, p.w_n_stride, w, x, c.threads};
-  spec.rows = kernels::rows_for_packing(p.k, p.n, p.m);
+  spec.rows = kernels::rows_for_packing(spec, p.m);
   auto packed = c.packed.pack(spec, *weights);
   kernels::GemmSpec gemm;
   gemm.m = p.m;
