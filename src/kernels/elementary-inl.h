@@ -25,7 +25,9 @@ HWY_INLINE V horner(D d, V, float c0) {
 }
 template <class D, class V = hn::Vec<D>, class... C>
 HWY_INLINE V horner(D d, V x, float c0, float c1, C... rest) {
-  return hn::MulAdd(horner(d, x, c1, rest...), x, hn::Set(d, c0));
+  V above = horner(d, x, c1, rest...);
+  hn::Between(d, above);
+  return hn::MulAdd(above, x, hn::Set(d, c0));
 }
 
 /// 2^x for x <= 0, with results below 2^-126 flushed to 0, also for -infinity: the weights of softmax. 1.2e-7.
@@ -63,7 +65,7 @@ template <class D, class V = hn::Vec<D>>
 HWY_INLINE V ScaleByPowerOfTwo(D d, V v, V n) {
 #if HWY_TARGET == HWY_AVX3
   (void)d;
-  return V{_mm512_scalef_ps(v.raw, n.raw)};
+  return hn::EachVector([](auto x, auto e) HWY_ATTR { return decltype(x){_mm512_scalef_ps(x.raw, e.raw)}; }, v, n);
 #else
   const V half = hn::Floor(hn::Mul(n, hn::Set(d, 0.5f)));
   return hn::Mul(hn::Mul(v, power_of_two(d, half)), power_of_two(d, hn::Sub(n, half)));

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "kernels/elementwise_chain.h"
 #include "rlx/dtype.h"
 
 namespace rlx::kernels {
@@ -77,6 +78,7 @@ void merge_elementwise_dims(int& rank, int64_t* dims, ElementwiseBuffer* buffers
 
 namespace elementwise {
 struct Step;
+struct PlannedChain;
 }  // namespace elementwise
 
 class ElementwiseProgram {
@@ -121,23 +123,32 @@ class ElementwiseProgram {
     int operand = 0;
     std::complex<double> value = 0;
     int64_t integer = 0;
-    void (*pair)(void*, const void*, const void*, const void*, int64_t) noexcept = nullptr;  ///< instead of op's
   };
+  class Run;
   struct Stored {
     Value value;
     int result;
   };
-  void pair_up();
+
+  void put_in_order();
+  void link_chains(size_t& offset);
 
   std::vector<Node> nodes_;
   std::vector<Stored> stores_;
   std::vector<elementwise::Step> steps_;  ///< first those that run once per call, then those of each tile
   size_t once_ = 0;                       ///< how many run once
-  int64_t tile_ = 0;
-  std::vector<size_t> slot_offsets_;  ///< of the registers, in scratch
-  size_t scratch_bytes_ = 0;
-  size_t together_begin_ = 0, together_ = 0;  ///< steps that are done piece by piece, one after the other
-  int operands_ = 0, results_ = 0, ops_ = 0;
+  int64_t tile_ = 0, dense_tile_ = 0;     ///< elements; the latter if all arrays are dense
+  bool is_one_chain_ = false;
+  // Offsets in scratch: of each register, of strided operands' and results' elements side by side, of the registers'
+  // pointers, of the layouts of operands and results, of what
+  // runs of chains need.
+  std::vector<size_t> register_at_;
+  size_t raw_at_ = 0, pointers_at_ = 0, layouts_at_ = 0, chains_at_ = 0, scratch_bytes_ = 0;
+  elementwise::ChainTarget chain_;
+  std::vector<elementwise::PlannedChain> chains_;
+  int operands_ = 0, results_ = 0;
+  size_t share_ =
+      0;  ///< of memory's work: bytes of each operand and result with a block of a chain, or kPiece of an op
   bool stores_late_ = true;
 };
 

@@ -30,13 +30,11 @@ constexpr size_t domain_bytes(Domain d) {
 /// dst[i] = op(a[i], b[i], c[i]) for i in [0, n). dst may be one of the operands if their elements have one size.
 using Kernel = void (*)(void* dst, const void* a, const void* b, const void* c, int64_t n) noexcept;
 
-/// The same of one operand, with memory's work between the elements: so both take no longer than the slower one.
-using BusyKernel = void (*)(void* dst, const void* a, int64_t n, const TrafficLines& lines) noexcept;
+/// The same of one operand, with memory's work between the elements: n / 16 lines of each kind.
+using BusyKernel = void (*)(void* dst, const void* a, int64_t n, const MemoryTraffic::Lines& lines) noexcept;
 
-BusyKernel find_f32_busy(ElementwiseOp op);  ///< of costly ops; null of others
+BusyKernel find_f32_busy(ElementwiseOp op);  ///< of ops of one operand that take long
 Kernel find_f32(ElementwiseOp op);           ///< vectorized; null where only `find_float` has it
-/// (a first b) second c in one pass, with the rounding of two; c second (a first b) if `first_is_right`.
-Kernel find_f32_pair(ElementwiseOp first, ElementwiseOp second, bool first_is_right);
 Kernel find_float(ElementwiseOp op, DType);  ///< plain, for f32 and f64
 Kernel find_narrow_fma();                    ///< of f16 and less, whose result is still to be narrowed
 Kernel find_integer(ElementwiseOp op, DType);

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <span>
+#include <utility>
 
 namespace rlx::kernels {
 
@@ -12,20 +14,12 @@ namespace rlx::kernels {
 void stream_copy(void* to, const void* from, size_t bytes) noexcept;
 void stream_fence() noexcept;
 
-/// Lines of 64 bytes for a loop that deals them out itself, one of each kind for every 64 bytes that it computes: what
-/// it asks for, and what it writes past the caches, where `to` is at a line.
-struct TrafficLines {
-  const std::byte* read = nullptr;
-  const std::byte* from = nullptr;
-  std::byte* to = nullptr;
-  int64_t reads = 0, writes = 0;
-};
-
 /// What is still to be written and to be asked for.
 class MemoryTraffic {
  public:
   /// So many results and operands are worked on in pieces; further results are written at once.
   static constexpr int kMostLines = 8;
+  static constexpr size_t kLine = 64;  ///< bytes of a line of the caches
 
   /// Result `line` is to be written; what was pending of it is written first. `from` stays until then.
   void write(int line, std::byte* to, const std::byte* from, size_t bytes) noexcept {
@@ -46,30 +40,34 @@ class MemoryTraffic {
     reads_[line] = {from, bytes};
     read_lines_ = std::max(read_lines_, line + 1);
   }
-  /// Whether there is one operand and one result at most: what take() can give.
-  bool is_simple() const noexcept { return read_lines_ <= 1 && write_lines_ <= 1; }
-  /// Up to `most` lines of the first operand and of the first result; they count as done.
-  TrafficLines take(int64_t most) noexcept {
-    Read& r = reads_[0];
+  /// For loops that move lines themselves.
+  struct Lines {
+    const std::byte* ahead;  ///< to ask for; null if there is nothing
+    const std::byte* from;   ///< to write past the caches to `to`, which lies at a line; null if there is nothing
+    std::byte* to;
+  };
+  /// `bytes` of the first operand and of the first result, if there are so many; they count as done.
+  Lines take(size_t bytes) noexcept {
     Write& w = writes_[0];
-    TrafficLines lines{r.from, w.from, w.to, std::min(most, static_cast<int64_t>((r.bytes + 63) / 64)), 0};
-    const size_t read = std::min(r.bytes, static_cast<size_t>(lines.reads) * 64);
-    r.from += read, r.bytes -= read;
-    if (reinterpret_cast<uintptr_t>(w.to) % 64 != 0) return lines;
-    lines.writes = std::min(most, static_cast<int64_t>(w.bytes / 64));
-    const size_t written = static_cast<size_t>(lines.writes) * 64;
-    w.from += written, w.to += written, w.bytes -= written;
+    const bool writes = w.bytes >= bytes && reinterpret_cast<uintptr_t>(w.to) % kLine == 0;
+    Read& r = reads_[0];
+    const bool reads = r.bytes >= bytes;
+    const Lines lines{reads ? r.from : nullptr, writes ? w.from : nullptr, writes ? w.to : nullptr};
+    if (reads) r.from += bytes, r.bytes -= bytes;
+    if (writes) w.from += bytes, w.to += bytes, w.bytes -= bytes;
     return lines;
   }
+  /// All that is to be asked for of the first operand; it counts as done.
+  std::span<const std::byte> take_ahead() noexcept {
+    Read& r = reads_[0];
+    return {r.from, std::exchange(r.bytes, 0)};
+  }
+  /// Whether there is anything but the first operand.
+  bool has_more() const noexcept { return read_lines_ > 1 || write_lines_ > 0; }
   /// At most so many bytes of each.
   void advance(size_t bytes) noexcept {
     for (int i = 0; i < write_lines_; ++i) copy(writes_[i], std::min(bytes, writes_[i].bytes));
-    for (int i = 0; i < read_lines_; ++i) {
-      Read& r = reads_[i];
-      const size_t now = std::min(bytes, r.bytes);
-      for (size_t at = 0; at < now; at += 64) __builtin_prefetch(r.from + at);
-      r.from += now, r.bytes -= now;
-    }
+    for (int i = 0; i < read_lines_; ++i) ask(reads_[i], bytes);
   }
 
  private:
@@ -82,6 +80,11 @@ class MemoryTraffic {
     const std::byte* from = nullptr;
     size_t bytes = 0;
   };
+  static void ask(Read& r, size_t bytes) noexcept {
+    const size_t now = std::min(bytes, r.bytes);
+    for (size_t at = 0; at < now; at += kLine) __builtin_prefetch(r.from + at);
+    r.from += now, r.bytes -= now;
+  }
   static void copy(Write& w, size_t bytes) noexcept {
     if (bytes == 0) return;
     stream_copy(w.to, w.from, bytes);

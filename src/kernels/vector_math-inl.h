@@ -18,6 +18,8 @@
 
 #include <cmath>
 
+#include "kernels/abreast-inl.h"
+
 HWY_BEFORE_NAMESPACE();
 namespace rlx::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
@@ -209,7 +211,11 @@ HWY_INLINE V tanh_by_table(D d, V a) {
   a = hn::Min(hn::Set(d, 9.1f), a);
   const auto entry = hn::ShiftRight<21>(hn::BitCast(di, hn::Max(hn::Set(d, 0x1.cp-5f), a)));
   auto number = [&](int i) HWY_ATTR {
-    return V{_mm512_permutex2var_ps(hn::Load(d, kNumbers[i]).raw, entry.raw, hn::Load(d, kNumbers[i] + 16).raw)};
+    const hn::ScalableTag<float> one;
+    const auto low = hn::Load(one, kNumbers[i]), high = hn::Load(one, kNumbers[i] + 16);
+    return hn::EachVector(
+        [&](auto e) HWY_ATTR { return decltype(hn::Zero(one)){_mm512_permutex2var_ps(low.raw, e.raw, high.raw)}; },
+        entry);
   };
   const V t = hn::Sub(a, number(0));
   return hn::MulAdd(t, polynomial(d, t, number(2), number(3), number(4), number(5), number(6)), number(1));

@@ -86,7 +86,9 @@ TEST_CASE("random programs compute what their ops say, however registers are sha
     for (uint64_t seed = 0; seed < 200; ++seed) {
       Random r(seed);
       const DType t = seed % 3 == 0 ? f64 : seed % 3 == 1 ? f32 : i64;
-      const int64_t n = 1 + r.below(3000);
+      // Some do not come from one core's cache; some have more ops than a chain, or an operand of one element.
+      const int64_t n = seed % 20 == 1 ? 150000 + r.below(3000) : 1 + r.below(3000);
+      const bool has_scalar = seed % 5 == 2;
       ElementwiseProgram p;
       std::vector<ElementwiseProgram::Value> values;
       std::vector<std::vector<double>> exact;
@@ -97,13 +99,14 @@ TEST_CASE("random programs compute what their ops say, however registers are sha
         exact.emplace_back();
         for (int64_t i = 0; i < n; ++i) {
           operands.back().set(i, static_cast<double>(r.below(9) - 4));
-          exact.back().push_back(operands.back()[i]);
+          exact.back().push_back(operands.back()[has_scalar && k == 2 ? 0 : i]);
         }
       }
       values.push_back(p.constant(t, 2.0));
       exact.emplace_back(n, 2.0);
+      const auto low = p.constant(t, -1000.0), high = p.constant(t, 1000.0);
       std::vector<size_t> stored;
-      const int64_t ops = 1 + r.below(25);
+      const int64_t ops = 1 + r.below(seed % 7 == 1 ? 90 : 25);
       for (int64_t k = 0; k < ops; ++k) {
         const auto a = static_cast<size_t>(r.below(static_cast<int64_t>(values.size())));
         const auto b = static_cast<size_t>(r.below(static_cast<int64_t>(values.size())));
@@ -114,14 +117,16 @@ TEST_CASE("random programs compute what their ops say, however registers are sha
               p.apply(Op::select, t, p.apply(Op::lt, boolean, values[a], values[b]), values[a], values[b]));
         } else {
           const Op op[] = {Op::add, Op::sub, Op::max, Op::neg, Op::mul};
-          // Products of products would leave the exact range: they are clamped by min.
+          // Products of products would leave the exact range, and sums of sums do after a while: one is clamped.
           const auto second = which == 4 ? p.apply(Op::sign, t, values[b]) : values[b];
-          values.push_back(p.apply(op[which == 4 ? 4 : which], t, values[a], second));
+          const auto first = which < 2 ? p.apply(Op::clamp, t, low, values[a], high) : values[a];
+          values.push_back(p.apply(op[which], t, first, second));
         }
         for (size_t i = 0; i < static_cast<size_t>(n); ++i) {
           const double u = exact[a][i], v = exact[b][i];
-          z.push_back(which == 0   ? u + v
-                      : which == 1 ? u - v
+          const double w = std::clamp(u, -1000.0, 1000.0);
+          z.push_back(which == 0   ? w + v
+                      : which == 1 ? w - v
                       : which == 2 ? std::max(u, v)
                       : which == 3 ? std::min(u, v)
                                    : u * ((v > 0) - (v < 0)));
@@ -137,7 +142,7 @@ TEST_CASE("random programs compute what their ops say, however registers are sha
       std::vector<ElementwiseBuffer> from, to;
       // Every other seed writes the first result over an operand.
       const bool in_place = seed % 2 == 0;
-      for (Elements& e : operands) from.push_back({e.data(), {1}});
+      for (Elements& e : operands) from.push_back({e.data(), {has_scalar && from.size() == 2 ? 0 : 1}});
       for (Elements& e : results) to.push_back({e.data(), {1}});
       if (in_place) to[0].data = operands[1].data();
       Scratch scratch(p.scratch_bytes());
@@ -149,6 +154,29 @@ TEST_CASE("random programs compute what their ops say, however registers are sha
           CAPTURE(seed);
           REQUIRE((k == 0 && in_place ? operands[1] : results[k])[i] == exact[stored[k]][static_cast<size_t>(i)]);
         }
+    }
+  });
+}
+
+TEST_CASE("one op with a constant, over any number of elements") {
+  for_each_target([] {
+    for (int64_t n : {1, 15, 16, 127, 128, 129, 511, 1024, 1025, 4096, 4097, 9000, 131072 + 77}) {
+      for (bool two : {false, true}) {
+        Elements x(f32, n), y(f32, n);
+        for (int64_t i = 0; i < n; ++i) x.set(i, static_cast<double>(i % 511 - 200));
+        ElementwiseProgram p;
+        auto value = p.apply(Op::mul, f32, p.load(f32, 0), p.constant(f32, 3.0));
+        if (two) value = p.apply(Op::sub, f32, p.constant(f32, 7.0), value);
+        p.store(value, 0);
+        p.finish();
+        Scratch scratch(p.scratch_bytes());
+        const ElementwiseBuffer from{x.data(), {1}}, to{y.data(), {1}};
+        p.run({1, {n}, &from, &to}, 0, n, scratch.data());
+        int64_t wrong = 0;
+        for (int64_t i = 0; i < n; ++i) wrong += y[i] != (two ? 7 - 3 * x[i] : 3 * x[i]);
+        CAPTURE(n);
+        CHECK(wrong == 0);
+      }
     }
   });
 }
