@@ -6,7 +6,7 @@
 #include "kernels/gemm_backends.h"
 #include "kernels/gemm_kernels.h"
 #include "kernels/gemm_plan_cache.h"
-#include "kernels/slices.h"
+#include "kernels/sliced_weights.h"
 #include "rlx/error.h"
 
 namespace rlx::kernels {

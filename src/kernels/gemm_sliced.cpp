@@ -1,13 +1,15 @@
-// Products with weights in slices (slices.h): 16 rows at a time are sliced, then pairs of blocks of columns pass over
-// them. Few rows are sliced first and shared by the threads, which divide the columns; of many, a part is as much as
-// the second-level cache takes, and its thread slices it.
+// Products with weights in slices (sliced_product.h): 16 rows at a time are sliced, then pairs of blocks of columns
+// pass over them. Few rows are sliced first and shared by the threads, which divide the columns; of many, a part is as
+// much as the second-level cache takes, and its thread slices it.
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
 #include "kernels/gemm_backends.h"
 #include "kernels/gemm_kernels.h"
-#include "kernels/slices.h"
+#include "kernels/sliced_product.h"
+#include "kernels/sliced_weights.h"
+#include "kernels/slicing_plan.h"
 #include "kernels/thread_pool.h"
 
 namespace rlx::kernels {

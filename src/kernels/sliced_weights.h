@@ -19,17 +19,20 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "base/rounded_up.h"
 #include "kernels/gemm_kernels.h"
 #include "kernels/matrix_tiles.h"
-#include "kernels/thread_pool.h"
 
 namespace rlx::kernels {
 
+struct SlicingPlan;
+
 /// Whether weights are sliced here: the processor has the tiles, and nobody has asked for the weights as they are.
 bool slices_weights();
+
+/// Between these the largest number of a column, or of a row of the other operand, must be for slices to stand for it.
+inline constexpr float kLeastSliced = 0x1p-60f, kMostSliced = 0x1p60f;
 
 /// Where what lies in k x n sliced weights. Blocks are 16 columns wide, steps 64 long.
 struct SlicedLayout {
@@ -84,31 +87,8 @@ class SlicedColumns {
   const char* data_;
 };
 
-/// How weights are sliced, found before they are.
-struct SlicingPlan {
-  std::vector<float> units, balances, inverses;  ///< inverses: of the balances
-  std::vector<int32_t> fourth_places;
-  int64_t fourth_blocks = 0;
-};
-/// False if weights cannot be sliced: not all are finite, or their sizes differ beyond measure; `plan` is of no use
-/// then. k x n, f32, one stride 1.
-bool plan_slicing(const StridedMatrix& weights, const SlicedLayout& layout, int threads, SlicingPlan& plan);
+/// By a plan of these weights. `out`: as many bytes as the layout takes, aligned to 64.
 void slice_columns(const StridedMatrix& weights, const SlicedLayout& layout, const SlicingPlan& plan, int threads,
                    char* out);
-
-/// Up to 16 rows of f32, element by element side by side. Of each row the factor of what a one stands for, 0 for one
-/// that slices do not stand for. `out`: layout.steps() times kRowStepBytes.
-void slice_rows(const float* rows, int64_t stride, int64_t lines, const SlicedLayout& layout, const float* balances,
-                char* out, float* units) noexcept;
-
-/// Memory that will be read after what is at hand, asked for while tiles multiply.
-struct MemoryAhead {
-  const char *at = nullptr, *end = nullptr;
-  int64_t stride =
-      256;  ///< of what is asked for, twelve times a step; the processor asks for what is between by itself
-};
-/// sums[i * stride + j] of 16 rows and 16 columns, by the units of both. Within a TileScope.
-void multiply_slices(const SlicedColumns& columns, int64_t block, const char* rows, const float* row_units, float* sums,
-                     int64_t stride, MemoryAhead& ahead) noexcept;
 
 }  // namespace rlx::kernels
