@@ -34,31 +34,36 @@ float row_scale(float most) {
   return most * scale > static_cast<float>(kMost32 - 0x7f) ? scale / 2 : scale;
 }
 
-/// A row's bytes of each slice, 64 k at a time, at out + slice * kTileBytes.
-RLX_WIDE void slice_row(const float* row, const SlicedLayout& l, const float* balances, float scale, char* out) {
+/// 64 numbers of a row, or fewer, as bytes of each slice at out + slice * kTileBytes.
+template <bool kAll>
+RLX_WIDE_INLINE void slice_step(const float* row, int64_t count, const float* balances, __m512 scale, char* out) {
   // Of four numbers in 16 bytes, their bytes by slice, the highest first.
   const __m512i by_slice = _mm512_broadcast_i32x4(_mm_set_epi8(12, 8, 4, 0, 13, 9, 5, 1, 14, 10, 6, 2, 15, 11, 7, 3));
   const __m512i in_order = _mm512_set_epi32(15, 11, 7, 3, 14, 10, 6, 2, 13, 9, 5, 1, 12, 8, 4, 0);
-  const __m512 by = _mm512_set1_ps(scale);
   const __m512i bias = _mm512_set1_epi32(static_cast<int>(0x80808080u));
-  for (int64_t p = 0; p < l.steps() * kTileCodes; p += kTileCodes, out += SlicedLayout::kRowStepBytes) {
-    __m512i q[4], t[4];
-    RLX_UNROLL for (int v = 0; v < 4; ++v) {
-      const int64_t at = p + v * 16;
-      const __mmask16 mask = mask_of(l.k - at);
-      __m512 x = _mm512_maskz_loadu_ps(mask, row + at);
-      x = _mm512_mul_ps(_mm512_mul_ps(x, _mm512_loadu_ps(balances + at)), by);
-      const __m512i digits = _mm512_xor_epi32(_mm512_add_epi32(_mm512_cvtps_epi32(x), bias), bias);
-      q[v] = _mm512_shuffle_epi8(digits, by_slice);
-    }
-    // 4 x 4 of 32 bits in each 16 bytes.
-    t[0] = _mm512_unpacklo_epi32(q[0], q[1]), t[1] = _mm512_unpackhi_epi32(q[0], q[1]);
-    t[2] = _mm512_unpacklo_epi32(q[2], q[3]), t[3] = _mm512_unpackhi_epi32(q[2], q[3]);
-    q[0] = _mm512_unpacklo_epi64(t[0], t[2]), q[1] = _mm512_unpackhi_epi64(t[0], t[2]);
-    q[2] = _mm512_unpacklo_epi64(t[1], t[3]), q[3] = _mm512_unpackhi_epi64(t[1], t[3]);
-    RLX_UNROLL for (int v = 0; v < 4; ++v)
-        _mm512_store_si512(out + v * kTileBytes, _mm512_permutexvar_epi32(in_order, q[v]));
+  __m512i q[4], t[4];
+  RLX_UNROLL for (int v = 0; v < 4; ++v) {
+    __m512 x = _mm512_setzero_ps();
+    if constexpr (kAll) x = _mm512_loadu_ps(row + v * 16);
+    else if (v * 16 < count) x = _mm512_maskz_loadu_ps(mask_of(count - v * 16), row + v * 16);
+    x = _mm512_mul_ps(_mm512_mul_ps(x, _mm512_loadu_ps(balances + v * 16)), scale);
+    const __m512i digits = _mm512_xor_epi32(_mm512_add_epi32(_mm512_cvtps_epi32(x), bias), bias);
+    q[v] = _mm512_shuffle_epi8(digits, by_slice);
   }
+  // 4 x 4 of 32 bits in each 16 bytes.
+  t[0] = _mm512_unpacklo_epi32(q[0], q[1]), t[1] = _mm512_unpackhi_epi32(q[0], q[1]);
+  t[2] = _mm512_unpacklo_epi32(q[2], q[3]), t[3] = _mm512_unpackhi_epi32(q[2], q[3]);
+  q[0] = _mm512_unpacklo_epi64(t[0], t[2]), q[1] = _mm512_unpackhi_epi64(t[0], t[2]);
+  q[2] = _mm512_unpacklo_epi64(t[1], t[3]), q[3] = _mm512_unpackhi_epi64(t[1], t[3]);
+  RLX_UNROLL for (int v = 0; v < 4; ++v)
+      _mm512_store_si512(out + v * kTileBytes, _mm512_permutexvar_epi32(in_order, q[v]));
+}
+RLX_WIDE void slice_row(const float* row, int64_t k, const float* balances, float scale, char* out) {
+  const __m512 by = _mm512_set1_ps(scale);
+  int64_t p = 0;
+  for (; p + kTileCodes <= k; p += kTileCodes, out += SlicedLayout::kRowStepBytes)
+    slice_step<true>(row + p, kTileCodes, balances + p, by, out);
+  if (p < k) slice_step<false>(row + p, k - p, balances + p, by, out);
 }
 
 // Registers: 0 to 3, and 4 of four slices, the sums by weight; then a slice of the columns, and slices of the rows.
@@ -136,11 +141,13 @@ template <bool kFourth>
 RLX_WIDE void multiply(const SlicedColumns& w, int64_t block, const char* rows, const float* row_units, float* sums,
                        int64_t stride, MemoryAhead& ahead) {
   const char *columns = w.tiles(block), *fourth = w.fourth(block);
-  const char* at = ahead.at;
-  const char* const end = ahead.end;
-  const int64_t apart = ahead.stride;
+  // Numbers, as a step asks for what is behind the end, too.
+  auto at = reinterpret_cast<uintptr_t>(ahead.at);
+  const auto begin = at, end = reinterpret_cast<uintptr_t>(ahead.end);
+  const auto apart = static_cast<uintptr_t>(ahead.stride);
   const auto ask = [&]() __attribute__((always_inline)) {
-    _mm_prefetch(at, _MM_HINT_T1), _mm_prefetch(at + apart, _MM_HINT_T1);
+    _mm_prefetch(reinterpret_cast<const char*>(at), _MM_HINT_T1);
+    _mm_prefetch(reinterpret_cast<const char*>(at + apart), _MM_HINT_T1);
     at += 2 * apart;
   };
   asm volatile(RLX_ZERO ::: "memory");
@@ -150,7 +157,7 @@ RLX_WIDE void multiply(const SlicedColumns& w, int64_t block, const char* rows, 
     rows += SlicedLayout::kRowStepBytes, columns += SlicedLayout::kStepBytes;
     at = std::min(at, end);
   }
-  ahead.at = at;
+  ahead.at += at - begin;
   alignas(64) int32_t s[5][256];
   RLX_STORE(0, s[0]);
   RLX_STORE(1, s[1]);
@@ -175,13 +182,21 @@ RLX_WIDE void multiply(const SlicedColumns& w, int64_t block, const char* rows, 
 
 RLX_WIDE void slice_rows(const float* rows, int64_t stride, int64_t lines, const SlicedLayout& l, const float* balances,
                          char* out, float* units) noexcept {
-  for (int64_t i = 0; i < kTileLines; ++i, rows += stride, out += 64) {
-    const float scale = i < lines ? row_scale(most_of(rows, l.k, balances)) : 0;
+  for (int64_t i = 0; i < kTileLines; ++i, out += 64) {
+    const float* const row = i < lines ? rows + i * stride : nullptr;
+    const float scale = row ? row_scale(most_of(row, l.k, balances)) : 0;
     // The first slices of both weigh 2^24 and 2^16 more than the last ones.
     units[i] = scale == 0 ? 0 : 0x1p40f / scale;
-    if (scale != 0) slice_row(rows, l, balances, scale, out);
+    if (scale != 0) slice_row(row, l.k, balances, scale, out);
     else
       for (int64_t t = 0; t < l.steps() * 4; ++t) _mm512_store_si512(out + t * kTileBytes, _mm512_setzero_si512());
+  }
+}
+
+void ask_ahead(const SlicedLayout& layout, MemoryAhead& ahead) noexcept {
+  for (int64_t i = 0; i < 12 * layout.steps() && ahead.at < ahead.end; ++i) {
+    _mm_prefetch(ahead.at, _MM_HINT_T1);
+    ahead.at += std::min<int64_t>(ahead.stride, ahead.end - ahead.at);
   }
 }
 
@@ -193,6 +208,7 @@ void multiply_slices(const SlicedColumns& columns, int64_t block, const char* ro
 
 #else
 
+void ask_ahead(const SlicedLayout&, MemoryAhead&) noexcept {}
 void slice_rows(const float*, int64_t, int64_t, const SlicedLayout&, const float*, char*, float*) noexcept {}
 void multiply_slices(const SlicedColumns&, int64_t, const char*, const float*, float*, int64_t, MemoryAhead&) noexcept {
 }

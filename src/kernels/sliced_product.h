@@ -19,6 +19,8 @@ struct MemoryAhead {
   int64_t stride =
       256;  ///< of what is asked for, twelve times a step; the processor asks for what is between by itself
 };
+/// Asks for as much as multiply_slices() does, for a block that is multiplied otherwise.
+void ask_ahead(const SlicedLayout& layout, MemoryAhead& ahead) noexcept;
 /// sums[i * stride + j] of 16 rows and 16 columns, by the units of both. Within a TileScope.
 void multiply_slices(const SlicedColumns& columns, int64_t block, const char* rows, const float* row_units, float* sums,
                      int64_t stride, MemoryAhead& ahead) noexcept;

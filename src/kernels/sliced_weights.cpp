@@ -2,6 +2,7 @@
 // q + 0x808080, each less 128. Tiles want four numbers along k in 32 bits, of each column.
 #include "kernels/sliced_weights.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "kernels/cost_model.h"
@@ -16,14 +17,15 @@ bool slices_weights() { return has_matrix_tiles() && cost_model().weight_slices;
 #if RLX_HAS_TILES
 namespace {
 
-/// v / unit, rounded; what is not 0 does not become 0, so that it still makes infinities of infinities.
-RLX_WIDE_INLINE __m512i to_integers(__m512 v, __m512d low_inverse, __m512d high_inverse) {
+/// weights * balance / unit, rounded; what is not 0 does not become 0, so that it still makes infinities of infinities.
+RLX_WIDE_INLINE __m512i to_integers(__m512 weights, float balance, __m512d low_inverse, __m512d high_inverse) {
+  const __m512 v = _mm512_mul_ps(weights, _mm512_set1_ps(balance));
   const __m256 low = _mm512_castps512_ps256(v), high = _mm512_extractf32x8_ps(v, 1);
   const __m256i a = _mm512_cvtpd_epi32(_mm512_mul_pd(_mm512_cvtps_pd(low), low_inverse));
   const __m256i b = _mm512_cvtpd_epi32(_mm512_mul_pd(_mm512_cvtps_pd(high), high_inverse));
   const __m512i q = _mm512_inserti64x4(_mm512_castsi256_si512(a), b, 1);
-  const __mmask16 lost = _mm512_cmpneq_ps_mask(v, _mm512_setzero_ps()) & _mm512_testn_epi32_mask(q, q);
-  const __m512i one = _mm512_or_epi32(_mm512_srai_epi32(_mm512_castps_si512(v), 31), _mm512_set1_epi32(1));
+  const __mmask16 lost = _mm512_cmpneq_ps_mask(weights, _mm512_setzero_ps()) & _mm512_testn_epi32_mask(q, q);
+  const __m512i one = _mm512_or_epi32(_mm512_srai_epi32(_mm512_castps_si512(weights), 31), _mm512_set1_epi32(1));
   return _mm512_mask_mov_epi32(q, lost, one);
 }
 
@@ -40,8 +42,9 @@ RLX_WIDE void slice_block(const StridedMatrix& w, const SlicedLayout& l, int64_t
     for (int64_t i = 0; i < 16; i += 4) {
       __m512i q[4];
       for (int64_t r = 0; r < 4; ++r) {
-        const __m512 v = _mm512_mul_ps(_mm512_load_ps(square + (i + r) * 16), _mm512_set1_ps(inverses[p + i + r]));
-        const __m512i integers = _mm512_sll_epi32(to_integers(v, low, high), _mm_cvtsi32_si128(up));
+        const __m512 weights = _mm512_load_ps(square + (i + r) * 16);
+        const __m512i integers =
+            _mm512_sll_epi32(to_integers(weights, inverses[p + i + r], low, high), _mm_cvtsi32_si128(up));
         q[r] = _mm512_xor_epi32(_mm512_add_epi32(integers, bias), bias);
       }
       const int64_t line = (p % kTileCodes + i) / 4, step = p / kTileCodes;
@@ -55,6 +58,14 @@ RLX_WIDE void slice_block(const StridedMatrix& w, const SlicedLayout& l, int64_t
         _mm512_store_si512(tile + line * 64, four);
       }
     }
+  }
+}
+
+/// Keeps a block as f32.
+void copy_block(const StridedMatrix& w, const SlicedLayout& l, int64_t block, char* out, char* fourth) {
+  for (int64_t p = 0; p < l.steps() * kTileCodes; p += 16, out += kTileBytes) {
+    if (p * 64 == l.block_bytes()) out = fourth;
+    load_square(w, l, p, block * 16, reinterpret_cast<float*>(out));
   }
 }
 
@@ -84,15 +95,23 @@ void slice_columns(const StridedMatrix& w, const SlicedLayout& l, const SlicingP
   std::memcpy(out, SlicedLayout::kMark, sizeof SlicedLayout::kMark);
   std::memcpy(out + l.units(), plan.units.data(), plan.units.size() * sizeof(float));
   std::memcpy(out + l.balances(), plan.balances.data(), plan.balances.size() * sizeof(float));
-  std::memcpy(out + l.fourth_places(), plan.fourth_places.data(), plan.fourth_places.size() * sizeof(int32_t));
+  std::memcpy(out + l.forms(), plan.forms.data(), plan.forms.size() * sizeof(int32_t));
   ThreadPool::shared().parallel_for(threads, l.blocks(), [&](int64_t block) {
-    const int32_t place = plan.fourth_places[static_cast<size_t>(block)];
-    slice_block(w, l, block, plan.inverses.data(), plan.units.data(), out + l.tiles() + block * l.block_bytes(),
-                place < 0 ? nullptr : out + l.fourths() + place * l.fourth_bytes());
+    const int32_t form = plan.forms[static_cast<size_t>(block)];
+    char* const tiles = out + l.tiles() + block * l.block_bytes();
+    char* const fourth =
+        form == SlicedLayout::kThreeSlices ? nullptr : out + l.fourths() + SlicedLayout::place(form) * l.fourth_bytes();
+    if (SlicedLayout::is_plain(form)) copy_block(w, l, block, tiles, fourth);
+    else slice_block(w, l, block, plan.inverses.data(), plan.units.data(), tiles, fourth);
   });
 }
 
-void SlicedColumns::restore(int64_t block, float* out) const noexcept { restore_block(*this, block, out); }
+void SlicedColumns::restore(int64_t block, float* out) const noexcept {
+  if (!is_plain(block)) return restore_block(*this, block, out);
+  const int64_t bytes = layout_.restored_bytes(), first = std::min(bytes, layout_.block_bytes());
+  std::memcpy(out, tiles(block), static_cast<size_t>(first));
+  std::memcpy(reinterpret_cast<char*>(out) + first, fourth(block), static_cast<size_t>(bytes - first));
+}
 
 #else
 

@@ -30,22 +30,23 @@ RLX_WIDE_INLINE __m512 magnitude(__m512 v) {
   return _mm512_castsi512_ps(_mm512_and_epi32(_mm512_castps_si512(v), _mm512_set1_epi32(0x7fffffff)));
 }
 
-/// 16 rows along k of 16 columns, zeros beyond the ends.
+/// 16 rows along k of 16 columns, zeros beyond the ends, where no pointer is formed either.
 RLX_WIDE inline void load_square(const StridedMatrix& w, const SlicedLayout& l, int64_t p, int64_t column, float* out) {
-  const auto* const data = static_cast<const float*>(w.data) + p * w.row_stride + column * w.col_stride;
-  const int64_t rows = std::min<int64_t>(16, l.k - p), cols = std::min<int64_t>(16, l.n - column);
+  const int64_t rows = std::clamp<int64_t>(l.k - p, 0, 16), cols = std::min<int64_t>(16, l.n - column);
+  const auto at = [&](int64_t i, int64_t j) {
+    return static_cast<const float*>(w.data) + (p + i) * w.row_stride + (column + j) * w.col_stride;
+  };
   if (w.col_stride == 1) {
     for (int64_t i = 0; i < 16; ++i)
-      _mm512_store_ps(out + i * 16,
-                      i < rows ? _mm512_maskz_loadu_ps(mask_of(cols), data + i * w.row_stride) : _mm512_setzero_ps());
+      _mm512_store_ps(out + i * 16, i < rows ? _mm512_maskz_loadu_ps(mask_of(cols), at(i, 0)) : _mm512_setzero_ps());
     return;
   }
   alignas(64) float lines[256];
   for (int64_t j = 0; j < 16; ++j) {
-    const float* const line = data + j * w.col_stride;
+    const bool is_used = j < cols && rows > 0;
     // The next block's, as the processor foresees too few columns side by side.
-    _mm_prefetch(reinterpret_cast<const char*>(line + 16 * w.col_stride), _MM_HINT_T1);
-    _mm512_store_ps(lines + j * 16, j < cols ? _mm512_maskz_loadu_ps(mask_of(rows), line) : _mm512_setzero_ps());
+    if (is_used && column + j + 16 < l.n) _mm_prefetch(reinterpret_cast<const char*>(at(0, j + 16)), _MM_HINT_T1);
+    _mm512_store_ps(lines + j * 16, is_used ? _mm512_maskz_loadu_ps(mask_of(rows), at(0, j)) : _mm512_setzero_ps());
   }
   turn_tile(lines, 16, out);
 }

@@ -11,8 +11,8 @@ namespace rlx::kernels {
 /// How weights are sliced, found before they are.
 struct SlicingPlan {
   std::vector<float> units, balances, inverses;  ///< inverses: of the balances
-  std::vector<int32_t> fourth_places;
-  int64_t fourth_blocks = 0;
+  std::vector<int32_t> forms;                    ///< of blocks
+  int64_t fourth_blocks = 0;                     ///< those that have a fourth quarter
 };
 /// False if weights cannot be sliced: not all are finite, or their sizes differ beyond measure; `plan` is of no use
 /// then. k x n, f32, one stride 1.

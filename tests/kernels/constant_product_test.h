@@ -30,6 +30,10 @@ struct ConstantProduct {
     for (auto* values : {&x, &w})
       for (float& v : *values) v = real(random);
   }
+  /// Weights of 0.5 to 2 alone, which slices stand for however few they are.
+  void make_weights_alike() {
+    for (float& v : w) v = std::copysign(std::clamp(std::fabs(v), 0.5f, 2.0f), v);
+  }
   float& x_at(int64_t i, int64_t p) { return x[static_cast<size_t>(i * k + p)]; }
   float& w_at(int64_t p, int64_t j) { return w[static_cast<size_t>(turned ? j * k + p : p * n + j)]; }
   float& y_at(int64_t i, int64_t j) { return y[static_cast<size_t>(i * n + j)]; }

@@ -6,12 +6,15 @@
 #include <doctest/doctest.h>
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <functional>
 #include <random>
 #include <vector>
 
+#include "kernels/aligned_memory.h"
 #include "kernels/constant_product_test.h"
 #include "kernels/sliced_weights.h"
+#include "kernels/slicing_plan.h"
 
 using namespace rlx;
 using namespace rlx::kernels;
@@ -234,5 +237,47 @@ TEST_CASE("by slices: what is not finite stays in its row, and infinities keep t
       else if (i == 4) CHECK(y == std::copysign(kInf, p.w_at(5, j)));
       else if (i == 6 && p.w_at(5, j) * p.w_at(6, j) > 0) CHECK(std::isnan(y));
       else if (i != 6) CHECK(y == clean.y_at(i, j));
+    }
+}
+
+TEST_CASE("by slices: no rows at all") {
+  ConstantProduct p(0, 64, 640);
+  CHECK(p.is_sliced() == has_matrix_tiles());
+  for (int threads : {1, 2}) p.run(threads);
+}
+
+TEST_CASE("by slices: 16 rows and columns of any length, of which nothing is read behind the last") {
+  if (!has_matrix_tiles()) return;
+  for (const int64_t k : {1, 3, 16, 17, 63, 64, 65, 127, 130})
+    for (const int64_t lines : {1, 7, 16}) {
+      ConstantProduct p(lines, 16, k);
+      p.make_weights_alike();
+      p.x.insert(p.x.end(), 100, kNan);
+      const SlicedLayout layout{k, 16};
+      const StridedMatrix weights{p.w.data(), 16, 1, f32};
+      SlicingPlan plan;
+      REQUIRE(plan_slicing(weights, layout, 1, plan));
+      const AlignedMemory columns = aligned_memory(static_cast<size_t>(layout.bytes(plan.fourth_blocks)));
+      slice_columns(weights, layout, plan, 1, columns.get());
+      const SlicedColumns sliced(layout, columns.get());
+      const int64_t row_bytes = layout.steps() * SlicedLayout::kRowStepBytes;
+      const AlignedMemory rows = aligned_memory(static_cast<size_t>(2 * row_bytes));
+      std::memset(rows.get(), 0x11, static_cast<size_t>(row_bytes));
+      std::memset(rows.get() + row_bytes, 0xee, static_cast<size_t>(row_bytes));
+      float units[16], sums[256];
+      for (int copy = 0; copy < 2; ++copy)
+        slice_rows(p.x.data(), k, lines, layout, sliced.balances(), rows.get() + copy * row_bytes, units);
+      INFO(lines, " x ", k);
+      CHECK(std::memcmp(rows.get(), rows.get() + row_bytes, static_cast<size_t>(row_bytes)) == 0);
+      {
+        const TileScope scope;
+        MemoryAhead nothing{columns.get(), columns.get(), 0};
+        multiply_slices(sliced, 0, rows.get(), units, sums, 16, nothing);
+      }
+      for (int64_t i = 0; i < 16; ++i)
+        for (int64_t j = 0; j < 16; ++j) {
+          const ConstantProduct::Sum s = i < lines ? p.sum(i, j) : ConstantProduct::Sum{};
+          CHECK(std::fabs(static_cast<double>(sums[i * 16 + j]) - s.exact) <= 0x1p-21 * s.magnitude);
+        }
     }
 }
