@@ -155,7 +155,7 @@ class SlicedPlan : public GemmPlan {
             is_y ? static_cast<float*>(b.y) + first * b.y_row_stride + column : reinterpret_cast<float*>(slot);
         const int64_t stride = is_y ? b.y_row_stride : kPairColumns;
         const float* const units = row_units(kept, tile - begin);
-        int plain_rows = 0;  // and those that are missing
+        int plain_rows = 0;
         for (int i = 0; i < kTileLines; ++i) plain_rows += units[i] == 0;
         for (int64_t half = 0; half * kTileLines < cols; ++half) {
           const int64_t block = 2 * pair + half;

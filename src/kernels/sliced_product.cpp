@@ -186,7 +186,7 @@ RLX_WIDE void slice_rows(const float* rows, int64_t stride, int64_t lines, const
     const float* const row = i < lines ? rows + i * stride : nullptr;
     const float scale = row ? row_scale(most_of(row, l.k, balances)) : 0;
     // The first slices of both weigh 2^24 and 2^16 more than the last ones.
-    units[i] = scale == 0 ? 0 : 0x1p40f / scale;
+    units[i] = !row ? 1 : scale == 0 ? 0 : 0x1p40f / scale;
     if (scale != 0) slice_row(row, l.k, balances, scale, out);
     else
       for (int64_t t = 0; t < l.steps() * 4; ++t) _mm512_store_si512(out + t * kTileBytes, _mm512_setzero_si512());

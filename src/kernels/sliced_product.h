@@ -9,7 +9,7 @@
 namespace rlx::kernels {
 
 /// Up to 16 rows of f32, element by element side by side. Of each row the factor of what a one stands for, 0 for one
-/// that slices do not stand for. `out`: layout.steps() times kRowStepBytes.
+/// that slices do not stand for; of rows that are missing, zeros, it is 1. `out`: layout.steps() times kRowStepBytes.
 void slice_rows(const float* rows, int64_t stride, int64_t lines, const SlicedLayout& layout, const float* balances,
                 char* out, float* units) noexcept;
 

@@ -269,6 +269,7 @@ TEST_CASE("by slices: 16 rows and columns of any length, of which nothing is rea
         slice_rows(p.x.data(), k, lines, layout, sliced.balances(), rows.get() + copy * row_bytes, units);
       INFO(lines, " x ", k);
       CHECK(std::memcmp(rows.get(), rows.get() + row_bytes, static_cast<size_t>(row_bytes)) == 0);
+      CHECK(std::count(units, units + 16, 0.0f) == 0);
       {
         const TileScope scope;
         MemoryAhead nothing{columns.get(), columns.get(), 0};
