@@ -164,11 +164,12 @@ class SlicedPlan : public GemmPlan {
             ask.stride = 256 / asking;
           }
           MemoryAhead& asked = tile < begin + asking ? ask : nothing;
-          if (w.is_plain(block)) ask_ahead(layout_, asked);
+          const bool is_plain = w.is_plain(block);
+          if (is_plain) ask_ahead(layout_, asked);
           else
             multiply_slices(w, block, kept + (tile - begin) * tile_bytes_, units, sums + half * kTileLines, stride,
                             asked);
-          if (plain_rows != 0 || w.is_plain(block))
+          if (is_plain || plain_rows != 0)
             multiply_plainly(b, block, first, rows, units, sums + half * kTileLines, stride, restored[half], slot);
         }
         if (!is_y) finish_sums(b, sums, stride, first, rows, column, cols);
