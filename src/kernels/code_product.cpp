@@ -91,7 +91,7 @@ void pack_code_rows(const CodeProduct& p, Shifts shift, int64_t row, int64_t row
   const char flip = Shifts::flip(shift.x);
   for (int64_t i = 0; i < rounded_up(rows, kBlockRows); ++i) {
     char* to = out + i / kTileLines * bytes + i % kTileLines * kTileCodes;
-    const char* from = static_cast<const char*>(p.x) + (row + i) * p.x_stride;
+    const char* from = static_cast<const char*>(p.x) + (row + std::min(i, rows - 1)) * p.x_stride;
     if (i >= rows)
       for (int64_t at = 0; at < k; at += kTileCodes, to += kTileBytes) std::memset(to, 0, kTileCodes);
     else if (p.w.form == CodeForm::avx_vnni) pack_row(from, k, flip, to);

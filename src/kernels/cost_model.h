@@ -13,8 +13,8 @@ struct CostModel {
   /// f32 products with fewer rows are multiplied without matrix tiles: these do not pay for splitting the columns. Read
   /// when products are prepared.
   int64_t tile_rows = 24;
-  /// Constant weights of f32 are kept in slices of integers where the processor has matrix tiles (slices.h). Read when
-  /// weights are packed.
+  /// Constant weights of f32 are kept in slices of integers where the processor has matrix tiles (sliced_weights.h).
+  /// Read when weights are packed.
   bool weight_slices = true;
   /// Other work is split over threads if it is estimated to take longer: a hot hand-over costs about 1 us, and below
   /// this it never pays. Read in each run.

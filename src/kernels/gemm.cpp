@@ -6,7 +6,7 @@
 #include "kernels/gemm_backends.h"
 #include "kernels/gemm_kernels.h"
 #include "kernels/gemm_plan_cache.h"
-#include "kernels/slices.h"
+#include "kernels/sliced_weights.h"
 #include "rlx/error.h"
 
 namespace rlx::kernels {
@@ -71,7 +71,7 @@ std::shared_ptr<const PackedWeights> PackedWeights::adopt(const WeightsSpec& spe
 }
 
 std::string packed_form() {
-  constexpr int kVersion = 2;  // to be raised when pack_panels() or slice_columns() writes anything else
+  constexpr int kVersion = 3;  // to be raised when pack_panels() or slice_columns() writes anything else
   return text_of("panels ", slices_weights() ? "and slices " : "", kVersion, " of ", PanelLayout::kVectors, " times ",
                  product_lanes(f32), " and ", product_lanes(f64));
 }

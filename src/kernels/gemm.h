@@ -132,7 +132,7 @@ class PackedWeights {
   size_t bytes() const { return bytes_; }
   /// The implementation that was chosen; never `automatic`.
   GemmBackend backend() const { return backend_; }
-  /// True if they are in slices of integers (slices.h), and products go by those.
+  /// True if they are in slices of integers (sliced_weights.h), and products go by those.
   virtual bool are_sliced() const { return false; }
   /// The weights as they were packed, to be kept and adopted; empty for an implementation that does not say.
   virtual std::span<const std::byte> packed() const { return {}; }

@@ -1,13 +1,15 @@
-// Products with weights in slices (slices.h): 16 rows at a time are sliced, then pairs of blocks of columns pass over
-// them. Few rows are sliced first and shared by the threads, which divide the columns; of many, a part is as much as
-// the second-level cache takes, and its thread slices it.
+// Products with weights in slices (sliced_product.h): 16 rows at a time are sliced, then pairs of blocks of columns
+// pass over them. Few rows are sliced first and shared by the threads, which divide the columns; of many, a part is as
+// much as the second-level cache takes, and its thread slices it.
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
 #include "kernels/gemm_backends.h"
 #include "kernels/gemm_kernels.h"
-#include "kernels/slices.h"
+#include "kernels/sliced_product.h"
+#include "kernels/sliced_weights.h"
+#include "kernels/slicing_plan.h"
 #include "kernels/thread_pool.h"
 
 namespace rlx::kernels {
@@ -136,9 +138,10 @@ class SlicedPlan : public GemmPlan {
     MemoryAhead nothing{w.tiles(0), w.tiles(0), 0};
     MemoryAhead ask = nothing;
     // The first tiles of rows share the asking.
-    const int64_t asking = std::min<int64_t>(end - begin, 4);
+    const int64_t asking = std::clamp<int64_t>(end - begin, 1, 4);
     if (reading.rest.end) {
-      reading.rest.at = std::min(w.tiles(2 * pair_begin) + kBytesAhead, reading.rest.end);
+      const char* const first = w.tiles(2 * pair_begin);
+      reading.rest.at = first + std::min(kBytesAhead, reading.rest.end - first);
       ask = reading.rest, ask.stride = 256 / asking;
     }
     for (int64_t pair = pair_begin; pair < pair_end; ++pair) {
@@ -152,30 +155,41 @@ class SlicedPlan : public GemmPlan {
             is_y ? static_cast<float*>(b.y) + first * b.y_row_stride + column : reinterpret_cast<float*>(slot);
         const int64_t stride = is_y ? b.y_row_stride : kPairColumns;
         const float* const units = row_units(kept, tile - begin);
+        int plain_rows = 0;
+        for (int i = 0; i < kTileLines; ++i) plain_rows += units[i] == 0;
         for (int64_t half = 0; half * kTileLines < cols; ++half) {
           const int64_t block = 2 * pair + half;
           if (ask.at >= ask.end && reading.next.at < reading.next.end) {
             ask = reading.next, reading.next.at = ask.end;
             ask.stride = 256 / asking;
           }
-          multiply_slices(w, block, kept + (tile - begin) * tile_bytes_, units, sums + half * kTileLines, stride,
-                          tile < begin + asking ? ask : nothing);
-          multiply_plainly(b, block, first, rows, units, sums + half * kTileLines, stride, restored[half], slot);
+          MemoryAhead& asked = tile < begin + asking ? ask : nothing;
+          const bool is_plain = w.is_plain(block);
+          if (is_plain) ask_ahead(layout_, asked);
+          else
+            multiply_slices(w, block, kept + (tile - begin) * tile_bytes_, units, sums + half * kTileLines, stride,
+                            asked);
+          if (is_plain || plain_rows != 0)
+            multiply_plainly(b, block, first, rows, units, sums + half * kTileLines, stride, restored[half], slot);
         }
         if (!is_y) finish_sums(b, sums, stride, first, rows, column, cols);
       }
     }
   }
 
-  /// The rows that slices do not stand for. `restored`: which block stands in the slot's place for that half as f32.
+  /// The rows that slices do not stand for, of a block that is not sliced all. `restored`: which block stands in the
+  /// slot's place for that half as f32.
   void multiply_plainly(const BlockProduct& whole, int64_t block, int64_t first, int64_t rows, const float* units,
                         float* sums, int64_t stride, int64_t& restored, char* slot) const noexcept {
     static constexpr Epilogue kNothing;
     auto* const weights = reinterpret_cast<float*>(slot + kSumsBytes + block % 2 * aligned(layout_.restored_bytes()));
+    const SlicedColumns w = weights_->columns();
+    const bool takes_all = w.is_plain(block);
+    const auto takes = [&](int64_t i) { return takes_all || units[i] == 0; };
     for (int64_t i = 0, count = 1; i < rows; i += count, count = 1) {
-      if (units[i] != 0) continue;
-      while (i + count < rows && units[i + count] == 0) ++count;
-      if (restored != block) weights_->columns().restore(block, weights), restored = block;
+      if (!takes(i)) continue;
+      while (i + count < rows && takes(i + count)) ++count;
+      if (restored != block) w.restore(block, weights), restored = block;
       BlockProduct b = whole;
       b.rows = count;
       b.lhs.data = row(whole, first + i);
@@ -215,14 +229,20 @@ class SlicedWeights : public PackedWeights {
   std::shared_ptr<const Weights> weights_;
 };
 
+/// All but their numbers and the rows they are for.
+bool may_be_sliced(const WeightsSpec& spec) {
+  if (!slices_weights() || spec.backend != GemmBackend::automatic || spec.dtype != f32 || spec.x_dtype != f32)
+    return false;
+  return spec.k >= kLeastK && spec.k <= SlicedLayout::kMostK && spec.n >= kLeastColumns &&
+         (spec.k_stride == 1 || spec.n_stride == 1);
+}
+
 }  // namespace
 
 int64_t rows_for_packing(const WeightsSpec& spec, int64_t m) {
-  if (!slices_weights() || spec.backend != GemmBackend::automatic || spec.dtype != f32 || spec.x_dtype != f32) return 0;
-  if (spec.k < kLeastK || spec.k > SlicedLayout::kMostK || spec.n < kLeastColumns) return 0;
-  if (spec.k_stride != 1 && spec.n_stride != 1) return 0;
+  if (!may_be_sliced(spec)) return 0;
   for (const auto& least : kLeast)
-    if (spec.k * spec.n >= least.weights) return m >= least.rows ? least.rows : 0;
+    if (spec.n >= divided_up(least.weights, spec.k)) return m >= least.rows ? least.rows : 0;
   return 0;
 }
 
@@ -240,18 +260,19 @@ std::shared_ptr<const PackedWeights> pack_sliced(const WeightsSpec& spec, const 
 
 bool hold_slices(const WeightsSpec& spec, std::span<const std::byte> packed) {
   const SlicedLayout layout{spec.k, spec.n};
-  if (!slices_weights() || spec.k > SlicedLayout::kMostK || static_cast<int64_t>(packed.size()) < layout.bytes(0))
-    return false;
+  // A column takes many bytes: with no more columns than bytes nothing below overflows.
+  const auto size = static_cast<int64_t>(packed.size());
+  if (!may_be_sliced(spec) || spec.n > size || size < layout.bytes(0)) return false;
   return std::memcmp(packed.data(), SlicedLayout::kMark, sizeof SlicedLayout::kMark) == 0;
 }
 
 std::shared_ptr<const PackedWeights> adopt_sliced(const WeightsSpec& spec, std::span<const std::byte> packed,
                                                   std::shared_ptr<const void> owner) {
   const SlicedLayout layout{spec.k, spec.n};
-  const auto* const places = reinterpret_cast<const int32_t*>(packed.data() + layout.fourth_places());
+  const auto* const forms = reinterpret_cast<const int32_t*>(packed.data() + layout.forms());
   int64_t fourths = 0;
   for (int64_t block = 0; block < layout.blocks(); ++block)
-    if (places[block] != -1 && places[block] != fourths++) return nullptr;
+    if (forms[block] != SlicedLayout::kThreeSlices && SlicedLayout::place(forms[block]) != fourths++) return nullptr;
   if (static_cast<int64_t>(packed.size()) != layout.bytes(fourths)) return nullptr;
   auto weights = std::make_shared<Weights>(Weights{layout, packed.size()});
   weights->data = adopted_memory(packed, std::move(owner));

@@ -149,13 +149,12 @@ RLX_WIDE bool pack_tiles(const TileSource& s, int64_t lines, int64_t k, char* ou
           if (left > 16) second = load_numbers<kDtype>(from + 16 * kSize, mask_of(left - 16));
         }
       } else {
-        const char* from = data + (begin + 2 * i) * s.k_stride * kSize;
         const __mmask16 mask = mask_of(lines);
+        const auto row = [&](int64_t below) { return data + (begin + 2 * i + below) * s.k_stride * kSize; };
         // Rows of 64 bytes that are far apart: the processor does not foresee them.
-        _mm_prefetch(from + 32 * s.k_stride * kSize, _MM_HINT_T0);
-        _mm_prefetch(from + 33 * s.k_stride * kSize, _MM_HINT_T0);
-        if (2 * i < left) first = load_numbers<kDtype>(from, mask);
-        if (2 * i + 1 < left) second = load_numbers<kDtype>(from + s.k_stride * kSize, mask);
+        if (2 * i + 33 < left) _mm_prefetch(row(32), _MM_HINT_T0), _mm_prefetch(row(33), _MM_HINT_T0);
+        if (2 * i < left) first = load_numbers<kDtype>(row(0), mask);
+        if (2 * i + 1 < left) second = load_numbers<kDtype>(row(1), mask);
       }
       __m512i& seen = most[kAlongK ? i : 0];
       seen = _mm512_max_epu32(seen, _mm512_max_epu32(magnitude(first), magnitude(second)));

@@ -79,36 +79,40 @@ class Splitter {
 
  private:
   struct Half {
-    const float* row;
-    int64_t stride;
+    // Numbers, as they run on behind the last row, and there may be no columns.
+    uintptr_t row, stride;
     __mmask16 lines;
     __m512i most, bits;
 
     HWY_INLINE void load(const TiledColumns::Head& head, int h) {
       const ColumnBlock::Half& half = head.rest.half[h];
-      row = half.data, stride = half.k_stride, lines = static_cast<__mmask16>((1u << half.lines) - 1);
+      row = reinterpret_cast<uintptr_t>(half.data), stride = static_cast<uintptr_t>(half.k_stride) * sizeof(float);
+      lines = static_cast<__mmask16>((1u << half.lines) - 1);
       most = _mm512_load_si512(head.most[h]), bits = _mm512_load_si512(head.bits[h]);
     }
     HWY_INLINE void store(TiledColumns::Head& head, int h) const {
-      head.rest.half[h].data = row;
+      head.rest.half[h].data = reinterpret_cast<const float*>(row);
       _mm512_store_si512(head.most[h], most), _mm512_store_si512(head.bits[h], bits);
     }
     HWY_INLINE void ask_for_rows() const {
-      const char* const ahead = reinterpret_cast<const char*>(row + kRowsAhead * stride);
-      _mm_prefetch(ahead, _MM_HINT_T1), _mm_prefetch(ahead + stride * int64_t{sizeof(float)}, _MM_HINT_T1);
+      const uintptr_t ahead = row + kRowsAhead * stride;
+      _mm_prefetch(reinterpret_cast<const char*>(ahead), _MM_HINT_T1);
+      _mm_prefetch(reinterpret_cast<const char*>(ahead + stride), _MM_HINT_T1);
     }
     HWY_INLINE void pair(int64_t rows_left, char* out) {
-      const float* const below = row + stride;
+      const uintptr_t below = row + stride;
       __m512 first = _mm512_setzero_ps(), second = first;
-      if (HWY_LIKELY(rows_left > 1))
-        first = _mm512_maskz_loadu_ps(lines, row), second = _mm512_maskz_loadu_ps(lines, below);
-      else if (rows_left == 1) first = _mm512_maskz_loadu_ps(lines, row);
+      if (HWY_LIKELY(rows_left > 1)) first = load_row(row), second = load_row(below);
+      else if (rows_left == 1) first = load_row(row);
       row = below + stride;
       bits = _mm512_ternarylogic_epi32(bits, _mm512_castps_si512(first), _mm512_castps_si512(second), 0xfe);
       const __m512i high = write_part(first, second, out);
       most = _mm512_max_epu16(most, _mm512_and_si512(high, _mm512_set1_epi32(0x7fff7fff)));
       write_part(first, second, out + 2 * kTileBytes);
       write_part(first, second, out + 4 * kTileBytes);
+    }
+    HWY_INLINE __m512 load_row(uintptr_t at) const {
+      return _mm512_maskz_loadu_ps(lines, reinterpret_cast<const float*>(at));
     }
     /// The upper words of both, side by side, which are taken from them.
     HWY_INLINE static __m512i write_part(__m512& first, __m512& second, char* out) {

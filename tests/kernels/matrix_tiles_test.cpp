@@ -42,7 +42,7 @@ struct Product {
     if (packed) {
       WeightsSpec spec;
       spec.k = k, spec.n = n, spec.k_stride = n, spec.n_stride = 1, spec.threads = threads;
-      spec.backend = GemmBackend::highway;  // not by slices of integers, which slices_test.cpp is about
+      spec.backend = GemmBackend::highway;  // not by slices of integers, which sliced_product_test.cpp is about
       GemmSpec gemm;
       gemm.m = m, gemm.x_stride = k, gemm.y_stride = n, gemm.threads = threads;
       const PreparedGemm product = PackedWeights::pack(spec, w.data())->prepare(gemm);

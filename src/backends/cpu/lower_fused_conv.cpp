@@ -81,9 +81,9 @@ Prepared pointwise_step(const LoweringContext& c, const ConvolutionArgs& a, cons
   return std::make_unique<GatheredStep>(std::move(product), a, static_cast<int>(c.operands.size()));
 }
 
-/// Few channels in, where products by slices (kernels/slices.h) spend their time on what follows the sums: tiles of
-/// bf16 whose weights stay packed. Null if there are more places, whose rows want packing only once, or if tiles do not
-/// suit.
+/// Few channels in, where products by slices (kernels/sliced_weights.h) spend their time on what follows the sums:
+/// tiles of bf16 whose weights stay packed. Null if there are more places, whose rows want packing only once, or if
+/// tiles do not suit.
 Prepared few_places_step(const LoweringContext& c, ConvolutionArgs a, const FinishOperands& finish) {
   constexpr int64_t kFewPlaces = 256, kMostPlaces = 1024, kFewestChannels = 48, kMostChannelsIn = 127;
   const int64_t places = a.spatial == 2 ? a.batch * a.out_dims[0] * a.out_dims[1] : kMostPlaces + 1;

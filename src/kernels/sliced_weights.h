@@ -15,21 +15,25 @@
 //
 // So an error is measured by the largest numbers of a row and of a column, which is right where these meet. Weights
 // of which a part is 0 or next to nothing may meet large numbers there alone (filters of a spectrum, blocks along a
-// diagonal, pruned ones): they are not sliced.
+// diagonal, pruned ones): they are not sliced. If that is said of some columns alone, the blocks of 16 that they are in
+// stay f32, among the others, and are multiplied by multiply-adds.
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "base/rounded_up.h"
 #include "kernels/gemm_kernels.h"
 #include "kernels/matrix_tiles.h"
-#include "kernels/thread_pool.h"
 
 namespace rlx::kernels {
 
+struct SlicingPlan;
+
 /// Whether weights are sliced here: the processor has the tiles, and nobody has asked for the weights as they are.
 bool slices_weights();
+
+/// Between these the largest number of a column, or of a row of the other operand, must be for slices to stand for it.
+inline constexpr float kLeastSliced = 0x1p-60f, kMostSliced = 0x1p60f;
 
 /// Where what lies in k x n sliced weights. Blocks are 16 columns wide, steps 64 long.
 struct SlicedLayout {
@@ -40,18 +44,28 @@ struct SlicedLayout {
   static constexpr int64_t kStepBytes = kSlices * kTileBytes;                 ///< of a block
   static constexpr int64_t kRowStepBytes = 4 * kTileBytes;                    ///< of 16 rows of the other operand
 
+  /// Forms of blocks: of three slices; of four, where that is the place of the fourth; or as f32, [k, 16], which takes
+  /// as much as four slices: so the first three quarters are where three slices would be, and this is the last one's
+  /// place.
+  static constexpr int32_t kThreeSlices = -1;
+  static constexpr int32_t four_slices(int32_t place) { return place; }
+  static constexpr int32_t plain(int32_t place) { return kThreeSlices - 1 - place; }
+  /// The place of a fourth quarter; a form that is not kThreeSlices.
+  static constexpr int32_t place(int32_t form) { return is_plain(form) ? kThreeSlices - 1 - form : form; }
+  static constexpr bool is_plain(int32_t form) { return form < kThreeSlices; }
+
   int64_t k = 0, n = 0;
 
   int64_t steps() const { return divided_up(k, kTileCodes); }
   int64_t blocks() const { return divided_up(n, kTileLines); }
   int64_t block_bytes() const { return steps() * kStepBytes; }
-  int64_t units() const { return aligned(static_cast<int64_t>(sizeof kMark)); }    ///< f32, by column
-  int64_t balances() const { return units() + blocks() * 64; }                     ///< f32, along k
-  int64_t fourth_places() const { return balances() + steps() * kTileCodes * 4; }  ///< i32, by block; -1: it has none
-  int64_t tiles() const { return fourth_places() + aligned(blocks() * 4); }
+  int64_t units() const { return aligned(static_cast<int64_t>(sizeof kMark)); }  ///< f32, by column
+  int64_t balances() const { return units() + blocks() * 64; }                   ///< f32, along k
+  int64_t forms() const { return balances() + steps() * kTileCodes * 4; }        ///< i32, by block
+  int64_t tiles() const { return forms() + aligned(blocks() * 4); }
   int64_t fourths() const { return tiles() + blocks() * block_bytes(); }
   int64_t fourth_bytes() const { return steps() * kTileBytes; }
-  /// With so many blocks that have a fourth slice.
+  /// With so many blocks of which there is a fourth quarter.
   int64_t bytes(int64_t fourth_blocks) const { return fourths() + fourth_blocks * fourth_bytes(); }
   int64_t restored_bytes() const { return k * kTileLines * 4; }
 };
@@ -67,10 +81,12 @@ class SlicedColumns {
   const float* units(int64_t block) const { return at<float>(layout_.units()) + block * kTileLines; }
   /// Powers of 2 by which the other operand is multiplied along k.
   const float* balances() const { return at<float>(layout_.balances()); }
-  /// A block's fourth slice, or null.
+  /// Whether a block is not sliced: then it is read by restore() alone.
+  bool is_plain(int64_t block) const { return SlicedLayout::is_plain(form(block)); }
+  /// A block's fourth slice, or the last quarter of one that is not sliced; or null.
   const char* fourth(int64_t block) const {
-    const int64_t place = at<int32_t>(layout_.fourth_places())[block];
-    return place < 0 ? nullptr : data_ + layout_.fourths() + place * layout_.fourth_bytes();
+    if (form(block) == SlicedLayout::kThreeSlices) return nullptr;
+    return data_ + layout_.fourths() + SlicedLayout::place(form(block)) * layout_.fourth_bytes();
   }
   /// Writes a block as f32, [k, 16].
   void restore(int64_t block, float* out) const noexcept;
@@ -80,35 +96,14 @@ class SlicedColumns {
   const T* at(int64_t offset) const {
     return reinterpret_cast<const T*>(data_ + offset);
   }
+  int32_t form(int64_t block) const { return at<int32_t>(layout_.forms())[block]; }
+
   SlicedLayout layout_;
   const char* data_;
 };
 
-/// How weights are sliced, found before they are.
-struct SlicingPlan {
-  std::vector<float> units, balances, inverses;  ///< inverses: of the balances
-  std::vector<int32_t> fourth_places;
-  int64_t fourth_blocks = 0;
-};
-/// False if weights cannot be sliced: not all are finite, or their sizes differ beyond measure; `plan` is of no use
-/// then. k x n, f32, one stride 1.
-bool plan_slicing(const StridedMatrix& weights, const SlicedLayout& layout, int threads, SlicingPlan& plan);
+/// By a plan of these weights. `out`: as many bytes as the layout takes, aligned to 64.
 void slice_columns(const StridedMatrix& weights, const SlicedLayout& layout, const SlicingPlan& plan, int threads,
                    char* out);
-
-/// Up to 16 rows of f32, element by element side by side. Of each row the factor of what a one stands for, 0 for one
-/// that slices do not stand for. `out`: layout.steps() times kRowStepBytes.
-void slice_rows(const float* rows, int64_t stride, int64_t lines, const SlicedLayout& layout, const float* balances,
-                char* out, float* units) noexcept;
-
-/// Memory that will be read after what is at hand, asked for while tiles multiply.
-struct MemoryAhead {
-  const char *at = nullptr, *end = nullptr;
-  int64_t stride =
-      256;  ///< of what is asked for, twelve times a step; the processor asks for what is between by itself
-};
-/// sums[i * stride + j] of 16 rows and 16 columns, by the units of both. Within a TileScope.
-void multiply_slices(const SlicedColumns& columns, int64_t block, const char* rows, const float* row_units, float* sums,
-                     int64_t stride, MemoryAhead& ahead) noexcept;
 
 }  // namespace rlx::kernels
