@@ -110,7 +110,7 @@ HWY_INLINE auto ShiftRight(const Abreast<A, N>& a) {
   return Each<N>([&](int i) HWY_ATTR { return ShiftRight<kBits>(a.v[i]); });
 }
 template <class D, class B, class V>
-HWY_INLINE void Between(AbreastTag<D, 8, B> d, Abreast<V, 8>& x) {
+HWY_INLINE void Between([[maybe_unused]] AbreastTag<D, 8, B> d, [[maybe_unused]] Abreast<V, 8>& x) {
   if constexpr (!std::is_same_v<B, NothingBetween>) {
 #if HWY_TARGET == HWY_AVX3
     // Compilers move arithmetic behind what is done between, all of which would then come at once.
