@@ -29,7 +29,7 @@ PlannedChain plan_chain(std::span<const Part> parts, const ChainTarget& target, 
   chain.busy_code = target.busy_load;  // a chain begins with a load
   const auto add_pointer = [&](int which, uint16_t value, size_t bytes) {
     chain.pointers.push_back({static_cast<uint16_t>(chain.links.size() - 1), static_cast<uint8_t>(which),
-                              static_cast<uint8_t>(bytes), value, true, 0});
+                              static_cast<uint8_t>(bytes), value, true, 0, -1});
   };
   const auto block_of = [&](size_t bytes) {
     const size_t at = offset;
@@ -76,13 +76,17 @@ PlannedChain plan_chain(std::span<const Part> parts, const ChainTarget& target, 
     auto part =
         std::find_if(chain.parts.begin(), chain.parts.end(), [&](const auto& q) { return q.value == pointer.value; });
     if (part == chain.parts.end()) {
-      chain.parts.push_back({pointer.value, pointer.bytes, false, block_of(pointer.bytes)});
+      chain.parts.push_back({pointer.value, pointer.bytes, false, block_of(pointer.bytes), -1});
       part = chain.parts.end() - 1;
     }
     part->is_result = part->is_result || pointer.which == 2;
     pointer.at = part->at;
   }
-  if (chain.streamed_link > 0) chain.streamed_at = block_of(sizeof(float));
+  if (chain.streamed_link == 0) return chain;
+  chain.streamed_at = block_of(sizeof(float));
+  // Its pointer comes last: it may be the one that does not move.
+  std::stable_partition(chain.pointers.begin(), chain.pointers.end(),
+                        [&](const PlannedPointer& p) { return p.link != chain.streamed_link; });
   return chain;
 }
 

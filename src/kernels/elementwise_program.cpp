@@ -327,12 +327,16 @@ void ElementwiseProgram::finish() {
     offset += aligned(static_cast<size_t>(tile_) * b) + 320;
   }
   for (uint16_t slot : slot_of) register_at_.push_back(slot_offsets[slot]);
-  for (PlannedChain& chain : chains_)
-    for (PlannedPointer& pointer : chain.pointers)
-      if (nodes_[pointer.value].what == Node::What::constant)
-        pointer.moves = false, pointer.at = register_at_[pointer.value];
-  for (PlannedChain& chain : chains_)
-    std::erase_if(chain.parts, [&](const PlannedPart& p) { return nodes_[p.value].what == Node::What::constant; });
+  for (PlannedChain& chain : chains_) {
+    const auto operand_of = [&](Value v) { return nodes_[v].what == Node::What::load ? nodes_[v].operand : -1; };
+    const auto is_constant = [&](Value v) { return nodes_[v].what == Node::What::constant; };
+    for (PlannedPointer& p : chain.pointers) {
+      p.operand = operand_of(p.value);
+      if (is_constant(p.value)) p.moves = false, p.at = register_at_[p.value];
+    }
+    for (PlannedPart& p : chain.parts) p.operand = operand_of(p.value);
+    std::erase_if(chain.parts, [&](const PlannedPart& p) { return is_constant(p.value); });
+  }
   raw_at_ = offset;
   offset += aligned(static_cast<size_t>(tile_) * 16);
   pointers_at_ = offset;

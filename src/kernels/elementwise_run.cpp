@@ -153,10 +153,8 @@ class ElementwiseProgram::Run {
     }
   }
 
-  bool is_one_element(size_t value) const {
-    const Node& node = program_.nodes_[value];
-    return node.what == Node::What::load && operand_layout_[node.operand] == Layout::one_element;
-  }
+  /// Whether the operand fills its register once and for all.
+  bool is_one_element(int operand) const { return operand >= 0 && operand_layout_[operand] == Layout::one_element; }
   /// Links of all chains, with the pointers that stay as they are.
   void link_chains() {
     auto* chain = reinterpret_cast<RunningChain*>(base_ + program_.chains_at_);
@@ -172,14 +170,10 @@ class ElementwiseProgram::Run {
       for (const PlannedPointer& p : planned.pointers) {
         std::byte** const pointer = p.which == 2 ? &link[p.link].to : &link[p.link].from[p.which];
         *pointer = p.moves ? slot(p.value) : base_ + p.at;
-        if (p.moves && !is_one_element(p.value))
+        if (p.moves && !is_one_element(p.operand))
           moving[chain->moving_count++] = {pointer, static_cast<uint32_t>(p.bytes * program_.chain_.block),
                                            static_cast<uint32_t>(&p - planned.pointers.data())};
       }
-      // The one that may stay comes last.
-      for (size_t m = 0; m < chain->moving_count; ++m)
-        if (planned.streamed_link > 0 && moving[m].pointer == &link[planned.streamed_link].to)
-          std::swap(moving[m], moving[chain->moving_count - 1]);
       link += planned.links.size(), moving += chain->moving_count, ++chain;
     }
   }
@@ -211,7 +205,7 @@ class ElementwiseProgram::Run {
     for (const Moving& m : all) *m.pointer = base_ + planned.pointers[m.index].at;
     const auto left = static_cast<size_t>(count_ - whole);
     for (const PlannedPart& p : planned.parts)
-      if (!p.is_result && !is_one_element(p.value))
+      if (!p.is_result && !is_one_element(p.operand))
         std::memcpy(base_ + p.at, pointer_[p.value] + whole * p.bytes, left * p.bytes);
     if (is_far_) lines_ = {reinterpret_cast<const std::byte*>(running.links), nullptr, nullptr};
     if (is_far_ && running.pending) finish(planned, running);

@@ -55,6 +55,7 @@ struct PlannedPointer {
   uint16_t value;  ///< whose register it is
   bool moves;      ///< through the tile; else it stays at offset `at` of scratch
   size_t at;       ///< of one that moves: where it is for what is left of a tile behind its blocks
+  int operand;     ///< that the value is; -1 of others
 };
 /// A value in memory that a chain reads or writes, and the block in scratch where it stands for fewer elements than a
 /// block has.
@@ -63,6 +64,7 @@ struct PlannedPart {
   uint8_t bytes;  ///< of an element
   bool is_result;
   size_t at;
+  int operand;  ///< that the value is; -1 of others
 };
 struct PlannedChain {
   std::vector<Link::Code> links;

@@ -24,12 +24,12 @@ class MemoryTraffic {
   /// Result `line` is to be written; what was pending of it is written first. `from` stays until then.
   void write(int line, std::byte* to, const std::byte* from, size_t bytes) noexcept {
     if (line >= kMostLines) return stream_copy(to, from, bytes);
+    while (write_lines_ <= line) writes_[write_lines_++] = {};
     finish(line);
     writes_[line] = {from, to, bytes};
-    write_lines_ = std::max(write_lines_, line + 1);
   }
   void finish(int line) noexcept {
-    if (line < kMostLines) copy(writes_[line], writes_[line].bytes);
+    if (line < write_lines_) copy(writes_[line], writes_[line].bytes);
   }
   void finish() noexcept {
     for (int i = 0; i < write_lines_; ++i) finish(i);
@@ -37,8 +37,8 @@ class MemoryTraffic {
   /// Operand `line` will be read there.
   void read(int line, const std::byte* from, size_t bytes) noexcept {
     if (line >= kMostLines) return;
+    while (read_lines_ <= line) reads_[read_lines_++] = {};
     reads_[line] = {from, bytes};
-    read_lines_ = std::max(read_lines_, line + 1);
   }
   /// For loops that move lines themselves.
   struct Lines {
@@ -48,19 +48,23 @@ class MemoryTraffic {
   };
   /// `bytes` of the first operand and of the first result, if there are so many; they count as done.
   Lines take(size_t bytes) noexcept {
-    Write& w = writes_[0];
-    const bool writes = w.bytes >= bytes && reinterpret_cast<uintptr_t>(w.to) % kLine == 0;
-    Read& r = reads_[0];
-    const bool reads = r.bytes >= bytes;
-    const Lines lines{reads ? r.from : nullptr, writes ? w.from : nullptr, writes ? w.to : nullptr};
-    if (reads) r.from += bytes, r.bytes -= bytes;
-    if (writes) w.from += bytes, w.to += bytes, w.bytes -= bytes;
+    Lines lines{};
+    if (read_lines_ > 0 && reads_[0].bytes >= bytes) {
+      Read& r = reads_[0];
+      lines.ahead = r.from;
+      r.from += bytes, r.bytes -= bytes;
+    }
+    if (write_lines_ > 0 && writes_[0].bytes >= bytes && reinterpret_cast<uintptr_t>(writes_[0].to) % kLine == 0) {
+      Write& w = writes_[0];
+      lines.from = w.from, lines.to = w.to;
+      w.from += bytes, w.to += bytes, w.bytes -= bytes;
+    }
     return lines;
   }
   /// All that is to be asked for of the first operand; it counts as done.
   std::span<const std::byte> take_ahead() noexcept {
-    Read& r = reads_[0];
-    return {r.from, std::exchange(r.bytes, 0)};
+    if (read_lines_ == 0) return {};
+    return {reads_[0].from, std::exchange(reads_[0].bytes, 0)};
   }
   /// Whether there is anything but the first operand.
   bool has_more() const noexcept { return read_lines_ > 1 || write_lines_ > 0; }
@@ -72,13 +76,13 @@ class MemoryTraffic {
 
  private:
   struct Write {
-    const std::byte* from = nullptr;
-    std::byte* to = nullptr;
-    size_t bytes = 0;
+    const std::byte* from;
+    std::byte* to;
+    size_t bytes;
   };
   struct Read {
-    const std::byte* from = nullptr;
-    size_t bytes = 0;
+    const std::byte* from;
+    size_t bytes;
   };
   static void ask(Read& r, size_t bytes) noexcept {
     const size_t now = std::min(bytes, r.bytes);
@@ -91,6 +95,7 @@ class MemoryTraffic {
     w.from += bytes, w.to += bytes, w.bytes -= bytes;
   }
 
+  // Only so many of them are set: runs over few elements are short.
   Write writes_[kMostLines];
   Read reads_[kMostLines];
   int write_lines_ = 0, read_lines_ = 0;
