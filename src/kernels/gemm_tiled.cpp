@@ -30,6 +30,11 @@ constexpr int64_t kPlainBytes = kBlockRows * 2 * PanelLayout::kVectors * kTileLi
 bool splits_columns(const BlockProduct& b, TileForm form) {
   return form == TileForm::three && b.rhs.dtype == f32 && (b.packed || b.rhs.col_stride == 1);
 }
+/// Whether columns are f32 along k, as a left operand wants them: y' = w' x' has to turn the few rows and the sums, y =
+/// x w all of the columns.
+bool turns_sums(const BlockProduct& b, TileForm form) {
+  return form == TileForm::three && b.rhs.dtype == f32 && !b.packed && b.rhs.row_stride == 1 && b.rhs.col_stride != 1;
+}
 bool is_narrow(DType t) { return t == f32 || t == bf16 || t == f16; }
 char* moved(const void* data, DType t, int64_t elements) {
   return static_cast<char*>(const_cast<void*>(data)) + elements * static_cast<int64_t>(byte_size(t));
@@ -69,7 +74,8 @@ TiledProduct::TiledProduct(const BlockProduct& b, int threads)
     column_parts_ = threads == 1 ? 1 : std::min<int64_t>(column_blocks_, 4 * threads);
     shared_bytes_ = row_blocks_ * pair_bytes_ + aligned(row_blocks_);
     splits_ = splits_columns(b, form_);
-    packed_bytes_ = splits_ ? TiledColumns::bytes(k_, row_blocks_) : pair_bytes_;
+    turns_ = turns_sums(b, form_);
+    packed_bytes_ = splits_ ? TiledColumns::bytes(k_, row_blocks_) : pair_bytes_ + (turns_ ? kSumsBytes : 0);
   } else {
     column_parts_ = 1;
     row_parts_ =
@@ -103,6 +109,24 @@ bool TiledProduct::pack_columns(const BlockProduct& b, int64_t column, char* out
   return is_fit;
 }
 
+bool TiledProduct::pack_rows_as_right(const BlockProduct& b, int64_t row, char* out) const noexcept {
+  bool is_fit = true;
+  for (int64_t i = row; i < row + kBlockRows; i += kTileLines, out += kTileBytes) {
+    const int64_t from = std::min(i, m_ - 1);  // behind the end nothing is read
+    const TileSource lines{moved(b.lhs.data, b.lhs.dtype, from * b.lhs.row_stride), b.lhs.row_stride, b.lhs.col_stride,
+                           b.lhs.dtype};
+    is_fit = pack_right_tiles(lines, std::clamp<int64_t>(m_ - i, 0, kTileLines), k_, form_, out) && is_fit;
+  }
+  return is_fit;
+}
+
+bool TiledProduct::pack_columns_as_left(const BlockProduct& b, int64_t column, char* out) const noexcept {
+  bool is_fit = true;
+  for (int64_t i = column; i < std::min(column + kTiledColumns, n_); i += kTileLines, out += pair_bytes_ / 2)
+    is_fit = pack_left_tiles(right_source(b, i / kTileLines), std::min(n_ - i, kTileLines), k_, form_, out) && is_fit;
+  return is_fit;
+}
+
 TileSource TiledProduct::right_source(const BlockProduct& b, int64_t tile) const {
   const DType t = b.rhs.dtype;
   if (!b.packed) {
@@ -127,7 +151,9 @@ void TiledProduct::run(const BlockProduct& b, void* scratch, ThreadPool& pool) c
   char* const shared_fit = shared + shared_blocks * pair_bytes_;
   pool.parallel_for(threads_, shared_blocks, [&](int64_t i) {
     char* out = shared + i * pair_bytes_;
-    shared_fit[i] = rows_first_ ? pack_rows(b, i * kBlockRows, out) : pack_columns(b, i * kTiledColumns, out);
+    shared_fit[i] = turns_        ? pack_rows_as_right(b, i * kBlockRows, out)
+                    : rows_first_ ? pack_rows(b, i * kBlockRows, out)
+                                  : pack_columns(b, i * kTiledColumns, out);
   });
   const auto shared_operand = [&](int64_t i) { return Operand{shared + i * pair_bytes_, shared_fit[i] != 0}; };
   pool.parallel_for(threads_, row_parts_ * column_parts_, [&](int64_t part, int slot_number) {
@@ -136,9 +162,9 @@ void TiledProduct::run(const BlockProduct& b, void* scratch, ThreadPool& pool) c
     if (splits_) return multiply_splitting(b, part, shared, slot);
     if (rows_first_) {
       for (int64_t c = column_blocks_ * part / column_parts_; c < column_blocks_ * (part + 1) / column_parts_; ++c) {
-        const Operand right{slot, pack_columns(b, c * kTiledColumns, slot)};
-        for (int64_t r = 0; r < row_blocks_; ++r)
-          multiply(b, r * kBlockRows, shared_operand(r), c * kTiledColumns, right, slot);
+        const int64_t column = c * kTiledColumns;
+        const Operand right{slot, turns_ ? pack_columns_as_left(b, column, slot) : pack_columns(b, column, slot)};
+        for (int64_t r = 0; r < row_blocks_; ++r) multiply(b, r * kBlockRows, shared_operand(r), column, right, slot);
       }
       return;
     }
@@ -210,10 +236,20 @@ void TiledProduct::multiply(const BlockProduct& b, int64_t row, Operand left, in
                             char* slot) const noexcept {
   const Place at = place_of(b, row, column, slot);
   const bool is_fit = left.is_fit && right.is_fit;
-  if (is_fit)
+  if (is_fit && turns_) multiply_turned(at, right.tiles, left.tiles, slot);
+  else if (is_fit)
     multiply_tiles(form_, tile_steps(k_), left.tiles, at.rows > kTileLines ? left.tiles + pair_bytes_ / 2 : nullptr,
                    right.tiles, at.sums, at.stride);
   finish(b, at, is_fit, slot);
+}
+
+void TiledProduct::multiply_turned(const Place& at, const char* columns, const char* rows, char* slot) const noexcept {
+  float* const sums = reinterpret_cast<float*>(slot + pair_bytes_);
+  multiply_tiles(form_, tile_steps(k_), columns, at.cols > kTileLines ? columns + pair_bytes_ / 2 : nullptr, rows, sums,
+                 kBlockRows);
+  for (int64_t i = 0; i < at.rows; i += kTileLines)
+    for (int64_t j = 0; j < at.cols; j += kTileLines)
+      turn_tile(sums + j * kBlockRows + i, kBlockRows, at.sums + i * at.stride + j, at.stride);
 }
 
 void TiledProduct::finish(const BlockProduct& b, const Place& at, bool is_fit, char* slot) const noexcept {

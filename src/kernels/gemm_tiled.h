@@ -33,6 +33,8 @@ class TiledProduct {
   };
   bool pack_rows(const BlockProduct& b, int64_t row, char* out) const noexcept;
   bool pack_columns(const BlockProduct& b, int64_t column, char* out) const noexcept;
+  bool pack_rows_as_right(const BlockProduct& b, int64_t row, char* out) const noexcept;
+  bool pack_columns_as_left(const BlockProduct& b, int64_t column, char* out) const noexcept;
   TileSource right_source(const BlockProduct& b, int64_t tile) const;
   /// Rows and columns of sums, and where tiles leave them: in y itself, where nothing is to be done to them.
   struct Place {
@@ -45,6 +47,7 @@ class TiledProduct {
   /// All of k.
   void multiply(const BlockProduct& b, int64_t row, Operand left, int64_t column, Operand right,
                 char* slot) const noexcept;
+  void multiply_turned(const Place& at, const char* columns, const char* rows, char* slot) const noexcept;
   /// A part of the columns by all rows, which are packed.
   void multiply_splitting(const BlockProduct& b, int64_t part, const char* rows, char* slot) const noexcept;
   ColumnBlock column_block(const BlockProduct& b, int64_t block) const;
@@ -60,6 +63,7 @@ class TiledProduct {
   int64_t row_blocks_, column_blocks_;  // as wide as multiply_tiles()
   bool rows_first_ = false;             // few rows: they are shared; else the columns are
   bool splits_ = false;                 // and columns are packed while products run
+  bool turns_ = false;                  // or columns are the left operand and sums are turned
   int64_t row_parts_, column_parts_;
   int64_t shared_bytes_, slot_bytes_, packed_bytes_;
 };
