@@ -21,7 +21,9 @@ class TiledProduct {
 
   TiledProduct(const BlockProduct& block, int threads);
 
-  size_t scratch_bytes() const { return static_cast<size_t>(shared_bytes_ + slot_bytes_ * threads_); }
+  size_t scratch_bytes() const {
+    return static_cast<size_t>((packs_apart_ ? 0 : shared_bytes_) + slot_bytes_ * threads_);
+  }
   /// `block`: the whole product, with its operands.
   void run(const BlockProduct& block, void* scratch, ThreadPool& pool) const noexcept;
 
@@ -48,7 +50,13 @@ class TiledProduct {
   void multiply(const BlockProduct& b, int64_t row, Operand left, int64_t column, Operand right,
                 char* slot) const noexcept;
   void multiply_turned(const Place& at, const char* columns, const char* rows, char* slot) const noexcept;
-  /// A part of the columns by all rows, which are packed.
+  int64_t shared_blocks() const { return rows_first_ ? row_blocks_ : column_blocks_; }
+  /// Packs a block of the operand that all parts read, and notes behind them all whether it is fit.
+  void pack_shared(const BlockProduct& b, int64_t block, char* to) const noexcept;
+  /// A part of the rows by all columns, which are packed.
+  void multiply_rows(const BlockProduct& b, int64_t part, const char* columns, char* slot) const noexcept;
+  /// A part of the columns by all rows, which are packed; the columns before each block, or while products run.
+  void multiply_columns(const BlockProduct& b, int64_t part, const char* rows, char* slot) const noexcept;
   void multiply_splitting(const BlockProduct& b, int64_t part, const char* rows, char* slot) const noexcept;
   ColumnBlock column_block(const BlockProduct& b, int64_t block) const;
   /// What the product does to sums, which are made without tiles unless they are fit.
@@ -64,6 +72,7 @@ class TiledProduct {
   bool rows_first_ = false;             // few rows: they are shared; else the columns are
   bool splits_ = false;                 // and columns are packed while products run
   bool turns_ = false;                  // or columns are the left operand and sums are turned
+  bool packs_apart_ = false;            // what is shared is packed by each thread for itself
   int64_t row_parts_, column_parts_;
   int64_t shared_bytes_, slot_bytes_, packed_bytes_;
 };
