@@ -3,6 +3,7 @@
 #include "kernels/gemm_tiled.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/rounded_up.h"
 #include "kernels/cost_model.h"
@@ -79,7 +80,6 @@ TiledProduct::TiledProduct(const BlockProduct& b, int threads)
     shared_bytes_ = row_blocks_ * pair_bytes_ + aligned(row_blocks_);
     packs_apart_ = threads > 1 && threads <= column_blocks_ && n_ >= kColumnsWorthPackingTwice * threads &&
                    shared_bytes_ <= kPackedApart;
-    if (packs_apart_) column_parts_ = threads;
     splits_ = splits_columns(b, form_);
     turns_ = turns_sums(b, form_);
     packed_bytes_ = splits_ ? TiledColumns::bytes(k_, row_blocks_) : pair_bytes_ + (turns_ ? kSumsBytes : 0);
@@ -163,10 +163,12 @@ void TiledProduct::run(const BlockProduct& b, void* scratch, ThreadPool& pool) c
   char* const shared = static_cast<char*>(scratch);
   if (!packs_apart_)
     pool.parallel_for(threads_, shared_blocks(), [&](int64_t block) { pack_shared(b, block, shared); });
+  bool has_packed[ThreadPool::kMaxWorkers + 1] = {};
   pool.parallel_for(threads_, row_parts_ * column_parts_, [&](int64_t part, int slot_number) {
     char* const slot = shared + (packs_apart_ ? 0 : shared_bytes_) + slot_number * slot_bytes_;
     char* const packed = packs_apart_ ? slot + slot_bytes_ - shared_bytes_ : shared;
-    for (int64_t block = 0; packs_apart_ && block < shared_blocks(); ++block) pack_shared(b, block, packed);
+    if (packs_apart_ && !std::exchange(has_packed[slot_number], true))
+      for (int64_t block = 0; block < shared_blocks(); ++block) pack_shared(b, block, packed);
     const TileScope scope;
     if (splits_) multiply_splitting(b, part, packed, slot);
     else if (rows_first_) multiply_columns(b, part, packed, slot);
