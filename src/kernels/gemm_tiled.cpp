@@ -1,5 +1,6 @@
 // See the header. Memory: shared by the threads, the packed operand that all use and a byte for each block of it; then
-// for each thread what it packs itself, with such bytes too, a block of sums, and room for a block without tiles.
+// for each thread what it packs itself, with such bytes too, a block of sums, and room for a block without tiles; and,
+// where each packs them for itself, the rows.
 #include "kernels/gemm_tiled.h"
 
 #include <algorithm>
@@ -78,8 +79,7 @@ TiledProduct::TiledProduct(const BlockProduct& b, int threads)
     // More than threads, so that one that was interrupted does not hold up the others.
     column_parts_ = threads == 1 ? 1 : std::min<int64_t>(column_blocks_, 4 * threads);
     shared_bytes_ = row_blocks_ * pair_bytes_ + aligned(row_blocks_);
-    packs_apart_ = threads > 1 && threads <= column_blocks_ && n_ >= kColumnsWorthPackingTwice * threads &&
-                   shared_bytes_ <= kPackedApart;
+    packs_apart_ = threads > 1 && n_ >= kColumnsWorthPackingTwice * threads && shared_bytes_ <= kPackedApart;
     splits_ = splits_columns(b, form_);
     turns_ = turns_sums(b, form_);
     packed_bytes_ = splits_ ? TiledColumns::bytes(k_, row_blocks_) : pair_bytes_ + (turns_ ? kSumsBytes : 0);

@@ -1,7 +1,8 @@
 // A product by matrix tiles (matrix_tiles.h). Many rows: the right operand is packed first, by all threads, then blocks
-// of rows pass over it. Few rows: these are packed first, and columns are packed where they are used,
-// those of f32 that stand side by side while the products before them run (tiled_columns.h). Both plans of our
-// own product use it where the processor has tiles; numbers that tiles do not stand for well go through multiply_block.
+// of rows pass over it. Few rows: these are packed first, and columns are packed where they are used, those of f32 that
+// stand side by side while the products before them run (tiled_columns.h), those along k as the left operand of turned
+// products. Both plans of our own product use it where the processor has tiles; numbers that tiles do not stand for
+// well go through multiply_block.
 #pragma once
 
 #include <cstddef>
@@ -49,6 +50,7 @@ class TiledProduct {
   /// All of k.
   void multiply(const BlockProduct& b, int64_t row, Operand left, int64_t column, Operand right,
                 char* slot) const noexcept;
+  /// The same by columns as the left operand.
   void multiply_turned(const Place& at, const char* columns, const char* rows, char* slot) const noexcept;
   int64_t shared_blocks() const { return rows_first_ ? row_blocks_ : column_blocks_; }
   /// Packs a block of the operand that all parts read, and notes behind them all whether it is fit.
@@ -72,7 +74,7 @@ class TiledProduct {
   bool rows_first_ = false;             // few rows: they are shared; else the columns are
   bool splits_ = false;                 // and columns are packed while products run
   bool turns_ = false;                  // or columns are the left operand and sums are turned
-  bool packs_apart_ = false;            // what is shared is packed by each thread for itself
+  bool packs_apart_ = false;            // few rows: each thread packs them for itself
   int64_t row_parts_, column_parts_;
   int64_t shared_bytes_, slot_bytes_, packed_bytes_;
 };
