@@ -1,8 +1,10 @@
 // See the header. Memory: shared by the threads, the packed operand that all use and a byte for each block of it; then
-// for each thread what it packs itself, with such bytes too, a block of sums, and room for a block without tiles.
+// for each thread what it packs itself, with such bytes too, a block of sums, and room for a block without tiles; and,
+// where each packs them for itself, the rows.
 #include "kernels/gemm_tiled.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/rounded_up.h"
 #include "kernels/cost_model.h"
@@ -22,6 +24,10 @@ constexpr int64_t kMostShared = 64 << 20;  // bytes of packed columns
 constexpr int64_t kRowsWorthReading = 128;
 // For fewer columns packing the rows takes longer than the product by multiply-adds.
 constexpr int64_t kFewestColumns = 48;
+// Rows of so few bytes are packed by each thread for itself where they meet so many columns a thread: what another core
+// wrote is read as slowly as from the third-level cache.
+constexpr int64_t kPackedApart = 512 << 10;
+constexpr int64_t kColumnsWorthPackingTwice = 64;
 constexpr int64_t kSumsBytes = kBlockRows * kTiledColumns * 4;
 // A block of columns lies in two panels at most.
 constexpr int64_t kPlainBytes = kBlockRows * 2 * PanelLayout::kVectors * kTileLines * 4;
@@ -29,6 +35,11 @@ constexpr int64_t kPlainBytes = kBlockRows * 2 * PanelLayout::kVectors * kTileLi
 /// Whether columns are f32 side by side, so that they can be split while products run.
 bool splits_columns(const BlockProduct& b, TileForm form) {
   return form == TileForm::three && b.rhs.dtype == f32 && (b.packed || b.rhs.col_stride == 1);
+}
+/// Whether columns are f32 along k, as a left operand wants them: y' = w' x' has to turn the few rows and the sums, y =
+/// x w all of the columns.
+bool turns_sums(const BlockProduct& b, TileForm form) {
+  return form == TileForm::three && b.rhs.dtype == f32 && !b.packed && b.rhs.row_stride == 1 && b.rhs.col_stride != 1;
 }
 bool is_narrow(DType t) { return t == f32 || t == bf16 || t == f16; }
 char* moved(const void* data, DType t, int64_t elements) {
@@ -68,8 +79,10 @@ TiledProduct::TiledProduct(const BlockProduct& b, int threads)
     // More than threads, so that one that was interrupted does not hold up the others.
     column_parts_ = threads == 1 ? 1 : std::min<int64_t>(column_blocks_, 4 * threads);
     shared_bytes_ = row_blocks_ * pair_bytes_ + aligned(row_blocks_);
+    packs_apart_ = threads > 1 && n_ >= kColumnsWorthPackingTwice * threads && shared_bytes_ <= kPackedApart;
     splits_ = splits_columns(b, form_);
-    packed_bytes_ = splits_ ? TiledColumns::bytes(k_, row_blocks_) : pair_bytes_;
+    turns_ = turns_sums(b, form_);
+    packed_bytes_ = splits_ ? TiledColumns::bytes(k_, row_blocks_) : pair_bytes_ + (turns_ ? kSumsBytes : 0);
   } else {
     column_parts_ = 1;
     row_parts_ =
@@ -81,7 +94,7 @@ TiledProduct::TiledProduct(const BlockProduct& b, int threads)
     packed_bytes_ = most * pair_bytes_ + aligned(most);
   }
   const auto plain = static_cast<int64_t>(block_scratch_bytes(kBlockRows, k_, b.lhs, b.rhs, b.packed));
-  slot_bytes_ = packed_bytes_ + kSumsBytes + kPlainBytes + aligned(plain);
+  slot_bytes_ = packed_bytes_ + kSumsBytes + kPlainBytes + aligned(plain) + (packs_apart_ ? shared_bytes_ : 0);
 }
 
 bool TiledProduct::pack_rows(const BlockProduct& b, int64_t row, char* out) const noexcept {
@@ -103,6 +116,24 @@ bool TiledProduct::pack_columns(const BlockProduct& b, int64_t column, char* out
   return is_fit;
 }
 
+bool TiledProduct::pack_rows_as_right(const BlockProduct& b, int64_t row, char* out) const noexcept {
+  bool is_fit = true;
+  for (int64_t i = row; i < row + kBlockRows; i += kTileLines, out += kTileBytes) {
+    const int64_t from = std::min(i, m_ - 1);  // behind the end nothing is read
+    const TileSource lines{moved(b.lhs.data, b.lhs.dtype, from * b.lhs.row_stride), b.lhs.row_stride, b.lhs.col_stride,
+                           b.lhs.dtype};
+    is_fit = pack_right_tiles(lines, std::clamp<int64_t>(m_ - i, 0, kTileLines), k_, form_, out) && is_fit;
+  }
+  return is_fit;
+}
+
+bool TiledProduct::pack_columns_as_left(const BlockProduct& b, int64_t column, char* out) const noexcept {
+  bool is_fit = true;
+  for (int64_t i = column; i < std::min(column + kTiledColumns, n_); i += kTileLines, out += pair_bytes_ / 2)
+    is_fit = pack_left_tiles(right_source(b, i / kTileLines), std::min(n_ - i, kTileLines), k_, form_, out) && is_fit;
+  return is_fit;
+}
+
 TileSource TiledProduct::right_source(const BlockProduct& b, int64_t tile) const {
   const DType t = b.rhs.dtype;
   if (!b.packed) {
@@ -121,36 +152,49 @@ TileSource TiledProduct::right_source(const BlockProduct& b, int64_t tile) const
   return {data, 1, width, t, pairs};
 }
 
+void TiledProduct::pack_shared(const BlockProduct& b, int64_t block, char* to) const noexcept {
+  char* const out = to + block * pair_bytes_;
+  to[shared_blocks() * pair_bytes_ + block] = turns_        ? pack_rows_as_right(b, block * kBlockRows, out)
+                                              : rows_first_ ? pack_rows(b, block * kBlockRows, out)
+                                                            : pack_columns(b, block * kTiledColumns, out);
+}
+
 void TiledProduct::run(const BlockProduct& b, void* scratch, ThreadPool& pool) const noexcept {
   char* const shared = static_cast<char*>(scratch);
-  const int64_t shared_blocks = rows_first_ ? row_blocks_ : column_blocks_;
-  char* const shared_fit = shared + shared_blocks * pair_bytes_;
-  pool.parallel_for(threads_, shared_blocks, [&](int64_t i) {
-    char* out = shared + i * pair_bytes_;
-    shared_fit[i] = rows_first_ ? pack_rows(b, i * kBlockRows, out) : pack_columns(b, i * kTiledColumns, out);
-  });
-  const auto shared_operand = [&](int64_t i) { return Operand{shared + i * pair_bytes_, shared_fit[i] != 0}; };
+  if (!packs_apart_)
+    pool.parallel_for(threads_, shared_blocks(), [&](int64_t block) { pack_shared(b, block, shared); });
+  bool has_packed[ThreadPool::kMaxWorkers + 1] = {};
   pool.parallel_for(threads_, row_parts_ * column_parts_, [&](int64_t part, int slot_number) {
-    char* const slot = shared + shared_bytes_ + slot_number * slot_bytes_;
+    char* const slot = shared + (packs_apart_ ? 0 : shared_bytes_) + slot_number * slot_bytes_;
+    char* const packed = packs_apart_ ? slot + slot_bytes_ - shared_bytes_ : shared;
+    if (packs_apart_ && !std::exchange(has_packed[slot_number], true))
+      for (int64_t block = 0; block < shared_blocks(); ++block) pack_shared(b, block, packed);
     const TileScope scope;
-    if (splits_) return multiply_splitting(b, part, shared, slot);
-    if (rows_first_) {
-      for (int64_t c = column_blocks_ * part / column_parts_; c < column_blocks_ * (part + 1) / column_parts_; ++c) {
-        const Operand right{slot, pack_columns(b, c * kTiledColumns, slot)};
-        for (int64_t r = 0; r < row_blocks_; ++r)
-          multiply(b, r * kBlockRows, shared_operand(r), c * kTiledColumns, right, slot);
-      }
-      return;
-    }
-    const int64_t begin = row_blocks_ * part / row_parts_, end = row_blocks_ * (part + 1) / row_parts_;
-    char* const fit = slot + divided_up(row_blocks_, row_parts_) * pair_bytes_;
-    for (int64_t r = begin; r < end; ++r)
-      fit[r - begin] = pack_rows(b, r * kBlockRows, slot + (r - begin) * pair_bytes_);
-    for (int64_t c = 0; c < column_blocks_; ++c)
-      for (int64_t r = begin; r < end; ++r)
-        multiply(b, r * kBlockRows, {slot + (r - begin) * pair_bytes_, fit[r - begin] != 0}, c * kTiledColumns,
-                 shared_operand(c), slot);
+    if (splits_) multiply_splitting(b, part, packed, slot);
+    else if (rows_first_) multiply_columns(b, part, packed, slot);
+    else multiply_rows(b, part, packed, slot);
   });
+}
+
+void TiledProduct::multiply_columns(const BlockProduct& b, int64_t part, const char* rows, char* slot) const noexcept {
+  const char* const rows_fit = rows + row_blocks_ * pair_bytes_;
+  for (int64_t c = column_blocks_ * part / column_parts_; c < column_blocks_ * (part + 1) / column_parts_; ++c) {
+    const int64_t column = c * kTiledColumns;
+    const Operand right{slot, turns_ ? pack_columns_as_left(b, column, slot) : pack_columns(b, column, slot)};
+    for (int64_t r = 0; r < row_blocks_; ++r)
+      multiply(b, r * kBlockRows, {rows + r * pair_bytes_, rows_fit[r] != 0}, column, right, slot);
+  }
+}
+
+void TiledProduct::multiply_rows(const BlockProduct& b, int64_t part, const char* columns, char* slot) const noexcept {
+  const char* const columns_fit = columns + column_blocks_ * pair_bytes_;
+  const int64_t begin = row_blocks_ * part / row_parts_, end = row_blocks_ * (part + 1) / row_parts_;
+  char* const fit = slot + divided_up(row_blocks_, row_parts_) * pair_bytes_;
+  for (int64_t r = begin; r < end; ++r) fit[r - begin] = pack_rows(b, r * kBlockRows, slot + (r - begin) * pair_bytes_);
+  for (int64_t c = 0; c < column_blocks_; ++c)
+    for (int64_t r = begin; r < end; ++r)
+      multiply(b, r * kBlockRows, {slot + (r - begin) * pair_bytes_, fit[r - begin] != 0}, c * kTiledColumns,
+               {columns + c * pair_bytes_, columns_fit[c] != 0}, slot);
 }
 
 ColumnBlock TiledProduct::column_block(const BlockProduct& b, int64_t block) const {
@@ -210,10 +254,20 @@ void TiledProduct::multiply(const BlockProduct& b, int64_t row, Operand left, in
                             char* slot) const noexcept {
   const Place at = place_of(b, row, column, slot);
   const bool is_fit = left.is_fit && right.is_fit;
-  if (is_fit)
+  if (is_fit && turns_) multiply_turned(at, right.tiles, left.tiles, slot);
+  else if (is_fit)
     multiply_tiles(form_, tile_steps(k_), left.tiles, at.rows > kTileLines ? left.tiles + pair_bytes_ / 2 : nullptr,
                    right.tiles, at.sums, at.stride);
   finish(b, at, is_fit, slot);
+}
+
+void TiledProduct::multiply_turned(const Place& at, const char* columns, const char* rows, char* slot) const noexcept {
+  float* const sums = reinterpret_cast<float*>(slot + pair_bytes_);
+  multiply_tiles(form_, tile_steps(k_), columns, at.cols > kTileLines ? columns + pair_bytes_ / 2 : nullptr, rows, sums,
+                 kBlockRows);
+  for (int64_t i = 0; i < at.rows; i += kTileLines)
+    for (int64_t j = 0; j < at.cols; j += kTileLines)
+      turn_tile(sums + j * kBlockRows + i, kBlockRows, at.sums + i * at.stride + j, at.stride);
 }
 
 void TiledProduct::finish(const BlockProduct& b, const Place& at, bool is_fit, char* slot) const noexcept {

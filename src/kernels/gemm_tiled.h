@@ -1,7 +1,8 @@
 // A product by matrix tiles (matrix_tiles.h). Many rows: the right operand is packed first, by all threads, then blocks
-// of rows pass over it. Few rows: these are packed first, and columns are packed where they are used,
-// those of f32 that stand side by side while the products before them run (tiled_columns.h). Both plans of our
-// own product use it where the processor has tiles; numbers that tiles do not stand for well go through multiply_block.
+// of rows pass over it. Few rows: these are packed first, and columns are packed where they are used, those of f32 that
+// stand side by side while the products before them run (tiled_columns.h), those along k as the left operand of turned
+// products. Both plans of our own product use it where the processor has tiles; numbers that tiles do not stand for
+// well go through multiply_block.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +22,9 @@ class TiledProduct {
 
   TiledProduct(const BlockProduct& block, int threads);
 
-  size_t scratch_bytes() const { return static_cast<size_t>(shared_bytes_ + slot_bytes_ * threads_); }
+  size_t scratch_bytes() const {
+    return static_cast<size_t>((packs_apart_ ? 0 : shared_bytes_) + slot_bytes_ * threads_);
+  }
   /// `block`: the whole product, with its operands.
   void run(const BlockProduct& block, void* scratch, ThreadPool& pool) const noexcept;
 
@@ -33,6 +36,8 @@ class TiledProduct {
   };
   bool pack_rows(const BlockProduct& b, int64_t row, char* out) const noexcept;
   bool pack_columns(const BlockProduct& b, int64_t column, char* out) const noexcept;
+  bool pack_rows_as_right(const BlockProduct& b, int64_t row, char* out) const noexcept;
+  bool pack_columns_as_left(const BlockProduct& b, int64_t column, char* out) const noexcept;
   TileSource right_source(const BlockProduct& b, int64_t tile) const;
   /// Rows and columns of sums, and where tiles leave them: in y itself, where nothing is to be done to them.
   struct Place {
@@ -45,7 +50,15 @@ class TiledProduct {
   /// All of k.
   void multiply(const BlockProduct& b, int64_t row, Operand left, int64_t column, Operand right,
                 char* slot) const noexcept;
-  /// A part of the columns by all rows, which are packed.
+  /// The same by columns as the left operand.
+  void multiply_turned(const Place& at, const char* columns, const char* rows, char* slot) const noexcept;
+  int64_t shared_blocks() const { return rows_first_ ? row_blocks_ : column_blocks_; }
+  /// Packs a block of the operand that all parts read, and notes behind them all whether it is fit.
+  void pack_shared(const BlockProduct& b, int64_t block, char* to) const noexcept;
+  /// A part of the rows by all columns, which are packed.
+  void multiply_rows(const BlockProduct& b, int64_t part, const char* columns, char* slot) const noexcept;
+  /// A part of the columns by all rows, which are packed; the columns before each block, or while products run.
+  void multiply_columns(const BlockProduct& b, int64_t part, const char* rows, char* slot) const noexcept;
   void multiply_splitting(const BlockProduct& b, int64_t part, const char* rows, char* slot) const noexcept;
   ColumnBlock column_block(const BlockProduct& b, int64_t block) const;
   /// What the product does to sums, which are made without tiles unless they are fit.
@@ -60,6 +73,8 @@ class TiledProduct {
   int64_t row_blocks_, column_blocks_;  // as wide as multiply_tiles()
   bool rows_first_ = false;             // few rows: they are shared; else the columns are
   bool splits_ = false;                 // and columns are packed while products run
+  bool turns_ = false;                  // or columns are the left operand and sums are turned
+  bool packs_apart_ = false;            // few rows: each thread packs them for itself
   int64_t row_parts_, column_parts_;
   int64_t shared_bytes_, slot_bytes_, packed_bytes_;
 };

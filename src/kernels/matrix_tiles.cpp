@@ -65,10 +65,10 @@ RLX_WIDE_INLINE __m512 as_f32(__m256i bf16s) {
 /// Two vectors as bf16, one after the other: by parts, of which each takes what the one before has left.
 template <int kParts>
 RLX_WIDE_INLINE void split(__m512 first, __m512 second, __m512i interleaving, __m512i* parts, __m512i* pairs) {
-  for (int p = 0;; ++p) {
+  RLX_UNROLL for (int p = 0; p < kParts; ++p) {
     parts[p] = (__m512i)_mm512_cvtne2ps_pbh(second, first);
     pairs[p] = _mm512_permutexvar_epi16(interleaving, parts[p]);
-    if (p + 1 == kParts) return;
+    if (p + 1 == kParts) break;
     first = _mm512_sub_ps(first, _mm512_castsi512_ps(_mm512_slli_epi32(pairs[p], 16)));
     second = _mm512_sub_ps(
         second, _mm512_castsi512_ps(_mm512_and_epi32(pairs[p], _mm512_set1_epi32(static_cast<int>(0xffff0000u)))));
@@ -134,6 +134,7 @@ RLX_WIDE bool pack_tiles(const TileSource& s, int64_t lines, int64_t k, char* ou
   const int64_t step_bytes = apart ? apart->step_bytes : kParts * part_bytes;
   constexpr auto kSize = static_cast<int64_t>(kDtype == f32 ? 4 : 2);
   constexpr bool kTurned = kAlongK != kLeft;
+  constexpr int64_t kBytesAhead = 512;
   const __m512i interleaving = interleaving_words();
   const auto* const data = static_cast<const char*>(s.data);
   __m512i most[16] = {};  // by line; all lines in the first where a vector has one element of each
@@ -145,6 +146,8 @@ RLX_WIDE bool pack_tiles(const TileSource& s, int64_t lines, int64_t k, char* ou
       if constexpr (kAlongK) {
         if (i < lines) {
           const char* from = data + (i * s.line_stride + begin) * kSize;
+          _mm_prefetch(from + kBytesAhead, _MM_HINT_T0);
+          if constexpr (kSize == 4) _mm_prefetch(from + kBytesAhead + 64, _MM_HINT_T0);
           first = load_numbers<kDtype>(from, mask_of(left));
           if (left > 16) second = load_numbers<kDtype>(from + 16 * kSize, mask_of(left - 16));
         }
@@ -160,7 +163,7 @@ RLX_WIDE bool pack_tiles(const TileSource& s, int64_t lines, int64_t k, char* ou
       seen = _mm512_max_epu32(seen, _mm512_max_epu32(magnitude(first), magnitude(second)));
       __m512i parts[kParts], pairs[kParts];
       split<kParts>(first, second, interleaving, parts, pairs);
-      for (int p = 0; p < kParts; ++p) {
+      RLX_UNROLL for (int p = 0; p < kParts; ++p) {
         const __m512i v = kAlongK ? parts[p] : pairs[p];
         if constexpr (kTurned) turned[p][i] = v;
         else _mm512_store_si512(out + p * part_bytes + i * line_bytes, v);

@@ -2,6 +2,7 @@
 // the division that it needs take less time than that on every machine measured.
 #include "kernels/optimizer.h"
 
+#include "kernels/flush_subnormals.h"
 #include "kernels/highway_targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -173,7 +174,18 @@ struct Dispatch {
 
 }  // namespace
 
+bool flushes_subnormals(const OptimizerStep& step) noexcept {
+  constexpr float kLeastEpsilon = 0x1p-40f;
+  return FlushSubnormals::kHasEffect && std::visit(
+                                            [](const auto& a) {
+                                              if constexpr (requires { a.epsilon; }) return a.epsilon >= kLeastEpsilon;
+                                              else return true;
+                                            },
+                                            step);
+}
+
 void step_params(const OptimizerStep& step, const OptimizerBuffers& buffers, int64_t begin, int64_t end) noexcept {
+  const FlushSubnormals scope(flushes_subnormals(step));
   std::visit(Dispatch{buffers, begin, end}, step);
 }
 

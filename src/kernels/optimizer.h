@@ -46,6 +46,11 @@ struct OptimizerBuffers {
   float* new_states[kMostOptimizerStates]{};
 };
 
+/// Whether numbers below 2^-126 count as 0. Moments of a param without gradients fade until they are such numbers,
+/// which take some ten times as long; what they would change of a param is nothing beside its epsilon: a root is off by
+/// 2^-63. With an epsilon below 2^-40 it might be something.
+bool flushes_subnormals(const OptimizerStep& step) noexcept;
+
 /// Elements [begin, end). What an element becomes does not depend on where the range begins.
 void step_params(const OptimizerStep& step, const OptimizerBuffers& buffers, int64_t begin, int64_t end) noexcept;
 

@@ -204,8 +204,24 @@ void multiply_columns(const TiledRows& rows, const Slots& slots, TiledColumns::H
   else multiply_splitting<false>(rows, slots, *at_hand, following, stream);
 }
 
+/// Whether parts stand for the columns of a head that is split.
+bool is_split_fit(const TiledColumns::Head& head) {
+  alignas(64) uint32_t magnitudes[kTileLines];
+  for (int h = 0; h < 2; ++h) {
+    const __m512i most = _mm512_load_si512(head.most[h]);
+    const __m512i largest = _mm512_max_epu32(_mm512_and_si512(most, _mm512_set1_epi32(static_cast<int>(0xffff0000u))),
+                                             _mm512_slli_epi32(most, 16));
+    // Numbers that have no upper half.
+    const __m512i rest = _mm512_and_si512(_mm512_load_si512(head.bits[h]), _mm512_set1_epi32(0x7fffffff));
+    _mm512_store_si512(magnitudes, _mm512_mask_mov_epi32(largest, _mm512_testn_epi32_mask(largest, largest), rest));
+    if (!parts_stand_for(magnitudes)) return false;
+  }
+  return true;
+}
+
 #else  // never called: there are no tiles
 
+bool is_split_fit(const TiledColumns::Head&) { return false; }
 void split_step(TiledColumns::Head&, char*) {}
 void multiply_columns(const TiledRows&, const Slots&, TiledColumns::Head*, TiledColumns::Head&, TiledColumns::Stream&) {
 }
@@ -220,15 +236,13 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace rlx::kernels {
 namespace {
+HWY_EXPORT(is_split_fit);
 HWY_EXPORT(split_step);
 HWY_EXPORT(multiply_columns);
 
 void set_out(TiledColumns::Head& head, const ColumnBlock& block, int64_t rows) {
+  head = TiledColumns::Head{};
   head.rest = block, head.rows_left = rows;
-  for (int h = 0; h < 2; ++h) {
-    std::fill_n(head.most[h], kTileLines, 0u);
-    std::fill_n(head.bits[h], kTileLines, 0u);
-  }
 }
 
 }  // namespace
@@ -264,19 +278,7 @@ void TiledColumns::multiply(const char* upper, const char* lower, float* sums, i
   is_split_ = true;
 }
 
-bool TiledColumns::is_fit() const noexcept {
-  const Head& head = heads_[at_hand_];
-  for (int h = 0; h < 2; ++h) {
-    uint32_t magnitudes[kTileLines];
-    for (int i = 0; i < kTileLines; ++i) {
-      magnitudes[i] = std::max(head.most[h][i] & 0xffff0000u, head.most[h][i] << 16);
-      // Numbers that have no upper half.
-      if (magnitudes[i] == 0) magnitudes[i] = head.bits[h][i] & 0x7fffffffu;
-    }
-    if (!parts_stand_for(magnitudes)) return false;
-  }
-  return true;
-}
+bool TiledColumns::is_fit() const noexcept { return HWY_DYNAMIC_DISPATCH(is_split_fit)(heads_[at_hand_]); }
 
 void TiledColumns::advance() noexcept {
   at_hand_ = 1 - at_hand_, is_split_ = false;

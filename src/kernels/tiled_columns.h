@@ -51,8 +51,8 @@ class TiledColumns {
     ColumnBlock rest;       ///< what is still to be split
     int64_t rows_left = 0;  ///< of it, along k
     /// Largest magnitudes by the upper halves of numbers (of even and odd rows, side by side), and all bits that occur.
-    alignas(64) uint32_t most[2][kTileLines];
-    alignas(64) uint32_t bits[2][kTileLines];
+    alignas(64) uint32_t most[2][kTileLines]{};
+    alignas(64) uint32_t bits[2][kTileLines]{};
   };
 
  private:

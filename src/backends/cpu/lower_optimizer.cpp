@@ -65,10 +65,14 @@ std::unique_ptr<Step> params_step(const LoweringContext& c) {
     }
     const OptimizerStep step = numbers_of(attrs, static_cast<double>(*args.in<float>(2)),
                                           static_cast<double>(kernels::read_index(args.in(3), step_dtype, 0)));
-    // Pages are what memory is fetched by ahead of time: a part is some of them.
+    // Pages are what memory is fetched by ahead of time: a part is some of them. The first is the last, so that the
+    // next forward pass, which begins with it, finds it in the cache.
     constexpr int64_t kGrain = 4096;
     for_ranges(args, count, kGrain, static_cast<double>(count) * 0.5 * static_cast<double>(2 + states),
-               [&](int64_t begin, int64_t end, int64_t) { kernels::step_params(step, b, begin, end); });
+               [&](int64_t begin, int64_t end, int64_t) {
+                 for (int64_t at = end; at > begin; at -= kGrain)
+                   kernels::step_params(step, b, std::max(begin, at - kGrain), at);
+               });
   });
 }
 

@@ -1,0 +1,69 @@
+// Steps of optimizers whose moments fade. The rules themselves: tests/golden/ops/optimizers.rlx.
+#include "kernels/optimizer.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <vector>
+
+#include "kernels/flush_subnormals.h"
+
+using namespace rlx::kernels;
+
+namespace {
+
+/// A param's elements with the moments of Adam.
+struct Params {
+  std::vector<float> param, grad, m, v;
+
+  explicit Params(size_t count) : param(count, 1), grad(count), m(count), v(count) {}
+  void step(const OptimizerStep& rule) {
+    OptimizerBuffers b{param.data(), grad.data(), {m.data(), v.data()}, param.data(), {m.data(), v.data()}};
+    step_params(rule, b, 0, static_cast<int64_t>(param.size()));
+  }
+};
+AdamStep adam(float epsilon) {
+  return {.rate = 1e-3f, .root = 1, .beta1 = 0.9f, .rest1 = 0.1f, .beta2 = 0.999f, .rest2 = 1e-3f, .epsilon = epsilon};
+}
+bool is_subnormal(float v) { return std::fpclassify(v) == FP_SUBNORMAL; }
+
+}  // namespace
+
+TEST_CASE("moments without gradients fade to 0, and params become what they become in f64") {
+  Params p(37);
+  std::vector<double> param(p.param.size(), 1), m(p.param.size()), v(p.param.size());
+  const AdamStep rule = adam(1e-8f);
+  for (int step = 0; step < 2000; ++step) {
+    for (size_t i = 0; i < p.grad.size(); ++i) {
+      p.grad[i] = step < 3 ? 1e-3f * static_cast<float>(i) : 0;
+      const auto g = static_cast<double>(p.grad[i]);
+      m[i] = static_cast<double>(rule.beta1) * m[i] + static_cast<double>(rule.rest1) * g;
+      v[i] = static_cast<double>(rule.beta2) * v[i] + static_cast<double>(rule.rest2) * g * g;
+      param[i] -= static_cast<double>(rule.rate) * m[i] / (std::sqrt(v[i]) + static_cast<double>(rule.epsilon));
+    }
+    p.step(rule);
+    if (FlushSubnormals::kHasEffect)
+      for (float kept : p.m) CHECK_FALSE(is_subnormal(kept));
+  }
+  for (size_t i = 0; i < m.size(); ++i) {
+    CHECK(static_cast<double>(p.param[i]) == doctest::Approx(param[i]).epsilon(1e-5));
+    CHECK(static_cast<double>(p.v[i]) == doctest::Approx(v[i]).epsilon(1e-3));
+    if (FlushSubnormals::kHasEffect) CHECK(p.m[i] == 0);
+  }
+}
+
+TEST_CASE("an epsilon that does not outweigh the smallest numbers keeps them, and so does arithmetic after a step") {
+  CHECK(flushes_subnormals(adam(1e-8f)) == FlushSubnormals::kHasEffect);
+  CHECK_FALSE(flushes_subnormals(adam(0)));
+  CHECK_FALSE(flushes_subnormals(adam(1e-20f)));
+  Params p(20);
+  for (float& g : p.grad) g = 1e-20f;  // its square is subnormal
+  p.step(adam(0));
+  for (float v : p.v) CHECK(is_subnormal(v));
+  // 0.1 g / sqrt(0.001 g^2), of which a subnormal square has few digits.
+  for (float v : p.param)
+    CHECK(static_cast<double>(v) == doctest::Approx(1 - 1e-3 * 0.1 / std::sqrt(1e-3)).epsilon(1e-4));
+  volatile float least = 0x1p-126f;
+  p.step(adam(1e-8f));
+  CHECK(least * 0.5f == 0x1p-127f);
+}
