@@ -1,7 +1,7 @@
 // Chains of f32 ops whose values go from op to op in vector registers, block after block: no value goes through memory
 // that only the next op reads. Each op is code that works on the block in registers, with memory beside it, and goes on
 // to the code of the next link (threaded code: Bell, Communications of the ACM 16 (1973), with vectors as arguments).
-// elementwise_program.cpp makes chains of its ops; elementwise_f32-inl.h has what the ops compute.
+// elementwise_links.cpp makes chains of a program's ops; elementwise_f32-inl.h has what the ops compute.
 #pragma once
 
 #include <cstddef>
