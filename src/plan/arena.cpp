@@ -1,4 +1,4 @@
-// Greedy by size; see the header.
+// Greedy, in the order that gives the least; see the header.
 #include "plan/arena.h"
 
 #include <algorithm>
@@ -11,12 +11,13 @@
 
 namespace rlx {
 
-ArenaPlan plan_arena(std::span<const BufferLife> buffers) {
+namespace {
+
+/// Each buffer in turn goes to the lowest gap that is free while it lives.
+ArenaPlan place_in_order(std::span<const BufferLife> buffers, std::span<const size_t> order) {
   constexpr size_t kMostArenaBytes = size_t{1} << 60;  // no machine has more, and no sum below wraps
   ArenaPlan plan{std::vector<size_t>(buffers.size()), 0};
-  std::vector<size_t> order(buffers.size()), placed;  // `placed` by offset
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return buffers[a].bytes > buffers[b].bytes; });
+  std::vector<size_t> placed;  // by offset
   for (size_t i : order) {
     const BufferLife& b = buffers[i];
     if (b.bytes == 0) continue;
@@ -38,6 +39,28 @@ ArenaPlan plan_arena(std::span<const BufferLife> buffers) {
                   i);
   }
   return plan;
+}
+
+}  // namespace
+
+ArenaPlan plan_arena(std::span<const BufferLife> buffers) {
+  std::vector<size_t> order(buffers.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  const auto size = [&](size_t i) { return buffers[i].bytes; };
+  const auto steps = [&](size_t i) { return buffers[i].last - buffers[i].first + 1; };
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return size(a) > size(b); });
+  ArenaPlan best = place_in_order(buffers, order);
+  // The largest first is the best rule, but not in every case.
+  const size_t least = largest_live_bytes(buffers);
+  const auto try_order = [&](auto before) {
+    if (best.bytes <= least) return;
+    std::stable_sort(order.begin(), order.end(), before);
+    if (ArenaPlan plan = place_in_order(buffers, order); plan.bytes < best.bytes) best = std::move(plan);
+  };
+  try_order([&](size_t a, size_t b) { return steps(a) > steps(b); });  // of equal lives the largest
+  try_order([&](size_t a, size_t b) { return buffers[a].first < buffers[b].first; });
+  try_order([&](size_t a, size_t b) { return buffers[a].last > buffers[b].last; });
+  return best;
 }
 
 size_t largest_live_bytes(std::span<const BufferLife> buffers) {

@@ -222,6 +222,13 @@ TEST_CASE("buffers whose lives overlap do not overlap in the arena, and others s
   }
 }
 
+TEST_CASE("where the largest buffers first leave a gap, another order does without it") {
+  // The largest would stand at 0 in steps 2 and 3, and the first one above it from step 0 to 4: 576 bytes.
+  const BufferLife lives[] = {{192, 0, 4}, {192, 4, 4}, {128, 4, 5}, {256, 2, 3}};
+  CHECK(plan_arena(lives).bytes == 512);
+  CHECK(largest_live_bytes(lives) == 512);
+}
+
 TEST_CASE("buffers that are too large together are out of memory, not a small sum") {
   std::vector<BufferLife> lives(17, {size_t{1} << 60, 0, 1});  // 2^64 + 2^60 bytes
   Error error = test::error_of([&] { plan_arena(lives); });
