@@ -6,12 +6,12 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/elementwise_chain.cpp"
-#include "hwy/cache_control.h"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
 #include "kernels/abreast-inl.h"
 #include "kernels/elementwise.h"
 #include "kernels/elementwise_f32-inl.h"
+#include "kernels/memory_traffic-inl.h"
 
 // Highway warns of GCC's code for vectors as arguments on Arm64 (shared-inl.h); vectors of no fixed size are untried.
 #ifndef RLX_HAS_CHAINS
@@ -66,22 +66,14 @@ struct EachVector {
     x = hn::Each<kVectors>([&](int i) HWY_ATTR { return Step::vector(link, i, x.v[i]); });
   }
 };
-/// Line `i` of a busy link's traffic: what it asks for, and what it writes past the caches, if anything.
-HWY_INLINE void move_line(MemoryTraffic::Lines lines, int i) {
-  constexpr int kLines = static_cast<int>(kBlock * sizeof(float) / MemoryTraffic::kLine);
-  if (i >= kLines) return;
-  const size_t line = static_cast<size_t>(i) * MemoryTraffic::kLine;
-  __builtin_prefetch(lines.ahead + line);
-  if (!lines.to) return;
-  const hn::CappedTag<uint8_t, MemoryTraffic::kLine> d;
-  for (size_t k = line; k < line + MemoryTraffic::kLine; k += hn::Lanes(d))
-    hn::Stream(hn::Load(d, reinterpret_cast<const uint8_t*>(lines.from) + k), d,
-               reinterpret_cast<uint8_t*>(lines.to) + k);
+/// Line `i` of a busy link's traffic, if a block has so many.
+HWY_INLINE void move_line_of_block(const MemoryTraffic::Lines& lines, int i) {
+  if (i < static_cast<int>(kBlock * sizeof(float) / MemoryTraffic::kLine)) move_line(lines, i);
 }
 template <bool is_busy>
 struct Load : EachVector<Load<is_busy>> {
   static HWY_INLINE F32Vec vector(const Link& link, int i, F32Vec) {
-    if constexpr (is_busy) move_line(*link.lines, i);
+    if constexpr (is_busy) move_line_of_block(*link.lines, i);
     return operand(link.from[0], i);
   }
 };
@@ -111,7 +103,7 @@ constexpr bool is_abreast([[maybe_unused]] Op op) {
 struct MoveNext {
   MemoryTraffic::Lines lines;
   int* next = nullptr;
-  HWY_INLINE void operator()() const { move_line(lines, (*next)++); }
+  HWY_INLINE void operator()() const { move_line_of_block(lines, (*next)++); }
 };
 template <Op op, bool is_busy>
 struct Long {
@@ -127,7 +119,7 @@ struct Long {
       HWY_ALIGN float lanes[kBlock];
       hn::Each<kVectors>([&](int i) HWY_ATTR { return hn::Store(x.v[i], F32Tag(), lanes + i * kLanes), 0; });
       for (int i = 0; i < kVectors; ++i) {
-        if constexpr (is_busy) move_line(*link.lines, i);
+        if constexpr (is_busy) move_line_of_block(*link.lines, i);
         hn::Store(unary<op>(F32Tag(), hn::Load(F32Tag(), lanes + i * kLanes)), F32Tag(), lanes + i * kLanes);
       }
       x = hn::Each<kVectors>([&](int i) HWY_ATTR { return hn::Load(F32Tag(), lanes + i * kLanes); });
@@ -222,8 +214,7 @@ void run(const Link* links, int64_t blocks, std::span<const Moving> moving, Bloc
   const auto asked = static_cast<int64_t>(traffic.ahead.size() / kBytes);
   for (int64_t block = 0; block < blocks; ++block) {
     if (traffic.lines) {
-      const std::byte* const ahead = traffic.ahead.data() + static_cast<size_t>(block) * kBytes;
-      traffic.lines->ahead = block < asked ? ahead : reinterpret_cast<const std::byte*>(links);
+      traffic.lines->ahead = block < asked ? traffic.ahead.data() + static_cast<size_t>(block) * kBytes : nullptr;
       if (traffic.more) traffic.more->advance(traffic.share);
     }
     first(links, none, none, none, none, none, none, none, none);

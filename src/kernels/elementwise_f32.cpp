@@ -8,10 +8,10 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/elementwise_f32.cpp"
-#include "hwy/cache_control.h"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
 #include "kernels/elementwise_f32-inl.h"
+#include "kernels/memory_traffic-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace rlx::kernels {
@@ -60,16 +60,6 @@ HWY_INLINE void map(void* dst, const void* a, const void* b, const void* c, int6
   }
 }
 
-/// Line `i` of memory's work.
-HWY_INLINE void move_line(const MemoryTraffic::Lines& lines, int64_t i) {
-  const hn::CappedTag<uint8_t, MemoryTraffic::kLine> d;
-  const auto line = static_cast<size_t>(i) * MemoryTraffic::kLine;
-  if (lines.ahead) __builtin_prefetch(lines.ahead + line);
-  if (!lines.to) return;
-  for (size_t k = line; k < line + MemoryTraffic::kLine; k += hn::Lanes(d))
-    hn::Stream(hn::Load(d, reinterpret_cast<const uint8_t*>(lines.from) + k), d,
-               reinterpret_cast<uint8_t*>(lines.to) + k);
-}
 template <Op op>
 void busy_kernel(void* dst, const void* a, int64_t n, const MemoryTraffic::Lines& lines) noexcept {
   const F32Tag d;

@@ -207,7 +207,7 @@ class ElementwiseProgram::Run {
     for (const PlannedPart& p : planned.parts)
       if (!p.is_result && !is_one_element(p.operand))
         std::memcpy(base_ + p.at, pointer_[p.value] + whole * p.bytes, left * p.bytes);
-    if (is_far_) lines_ = {reinterpret_cast<const std::byte*>(running.links), nullptr, nullptr};
+    lines_ = {};
     if (is_far_ && running.pending) finish(planned, running);
     target.run(running.links, 1, {}, {});
     for (const PlannedPart& p : planned.parts)
