@@ -225,7 +225,7 @@ void ElementwiseProgram::finish() {
       }
       step.op = node.op;
       step.uses = uses[i];
-      step.is_f32 = domain_of(in) == Domain::f32 && (step.register_bytes == 1 || domain_of(node.dtype) == Domain::f32);
+      step.is_f32 = step.kernel == find_f32(node.op);
       if (step.then) {
         step.link_then = node.dtype == f16 ? chain_.narrow_f16 : node.dtype == bf16 ? chain_.narrow_bf16 : nullptr;
         step.is_f32 = step.is_f32 && step.link_then;

@@ -196,6 +196,23 @@ TEST_CASE("each op rounds its f16 result, unless its dtype is f32") {
   });
 }
 
+TEST_CASE("a product and a sum of f16 in one are rounded once, also among other ops") {
+  for_each_target([] {
+    // The sum is just below the middle of two f16, where f32 has to round to: from there it would go up.
+    Elements a = Elements::filled(f16, 300, 0x1.694p+0), b = Elements::filled(f16, 300, 0x1.74cp+0),
+             c = Elements::filled(f16, 300, 0x1.efp+3);
+    Elements y(f16, 300);
+    ElementwiseProgram p;
+    const auto sum = p.apply(Op::fma, f16, p.load(f16, 0), p.load(f16, 1), p.load(f16, 2));
+    p.store(p.apply(Op::neg, f16, p.apply(Op::abs, f16, sum)), 0);
+    p.finish();
+    Scratch scratch(p.scratch_bytes());
+    const ElementwiseBuffer from[] = {{a.data(), {1}}, {b.data(), {1}}, {c.data(), {1}}}, to{y.data(), {1}};
+    p.run({1, {300}, from, &to}, 0, 300, scratch.data());
+    CHECK((y[0] == -0x1.184p+4 && y[299] == -0x1.184p+4));
+  });
+}
+
 TEST_CASE("a constant, an operand and one value twice can be stored, and an empty range writes nothing") {
   Elements x = Elements::filled(i32, 5, 7), y(i32, 5), z(i32, 5), w(i32, 5);
   ElementwiseProgram p;
