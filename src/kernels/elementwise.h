@@ -130,7 +130,14 @@ class ElementwiseProgram {
     int result;
   };
 
+  /// Places in scratch, which values share that do not live at one time.
+  struct Places {
+    std::vector<uint8_t> bytes;  ///< of an element in each
+    std::vector<uint16_t> of;    ///< the place of each value
+  };
   void put_in_order();
+  Places make_steps();
+  void lay_out(const Places& places);
   void link_chains(size_t& offset);
 
   std::vector<Node> nodes_;

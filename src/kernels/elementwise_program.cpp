@@ -173,7 +173,12 @@ void ElementwiseProgram::put_in_order() {
 }
 
 void ElementwiseProgram::finish() {
+  chain_ = chain_target();
   put_in_order();
+  lay_out(make_steps());
+}
+
+ElementwiseProgram::Places ElementwiseProgram::make_steps() {
   // A value lives until its last use; a store follows its value at once.
   std::vector<size_t> last_use(nodes_.size(), 0);
   std::vector<int> uses(nodes_.size(), 0);
@@ -196,13 +201,14 @@ void ElementwiseProgram::finish() {
     return nodes_[s.value].what != Node::What::op || s.value >= last_read_of_operands;
   });
 
-  // Registers: one for each operand that is loaded and each constant (they may be filled once per call), the others
-  // are reused as soon as their value is dead. Sizes differ, so each size has its own free list.
-  std::vector<uint8_t> slot_bytes;
+  // One place for each operand that is loaded and each constant (they may be filled once per call), the others are
+  // reused as soon as their value is dead. Sizes differ, so each size has its own free list.
+  Places places;
+  std::vector<uint8_t>& slot_bytes = places.bytes;
+  std::vector<uint16_t>& slot_of = places.of;
+  slot_of.resize(nodes_.size());
   std::array<std::vector<uint16_t>, 17> free;
-  std::vector<uint16_t> slot_of(nodes_.size());
   std::vector<Step> constants, loads, body;
-  chain_ = chain_target();
   const auto release = [&](size_t value) {
     if (nodes_[value].what == Node::What::op) free[slot_bytes[slot_of[value]]].push_back(slot_of[value]);
   };
@@ -304,10 +310,13 @@ void ElementwiseProgram::finish() {
     body.push_back(store);
   }
   steps_.insert(steps_.end(), body.begin(), body.end());
+  return places;
+}
 
+void ElementwiseProgram::lay_out(const Places& places) {
   // All registers together should stay in half of a 32 KiB L1; the other half holds operands and results.
   size_t bytes_per_element = 0;
-  for (uint8_t b : slot_bytes) bytes_per_element += b;
+  for (uint8_t b : places.bytes) bytes_per_element += b;
   tile_ = 1024;
   while (tile_ > 128 && static_cast<size_t>(tile_) * bytes_per_element > 16384) tile_ /= 2;
   size_t offset = 0;
@@ -321,12 +330,12 @@ void ElementwiseProgram::finish() {
                   chains_.size() == 1 && linked > 1 && linked == ops && conversions == 0 && stores_late_;
   dense_tile_ = is_one_chain_ ? kChainTile : tile_;
   std::vector<size_t> slot_offsets;
-  for (uint8_t b : slot_bytes) {
+  for (uint8_t b : places.bytes) {
     slot_offsets.push_back(offset);
     // Registers a multiple of 4 KiB apart would make loads wait for stores to the other one (same low 12 bits).
     offset += aligned(static_cast<size_t>(tile_) * b) + 320;
   }
-  for (uint16_t slot : slot_of) register_at_.push_back(slot_offsets[slot]);
+  for (uint16_t slot : places.of) register_at_.push_back(slot_offsets[slot]);
   for (PlannedChain& chain : chains_) {
     const auto operand_of = [&](Value v) { return nodes_[v].what == Node::What::load ? nodes_[v].operand : -1; };
     const auto is_constant = [&](Value v) { return nodes_[v].what == Node::What::constant; };
