@@ -197,8 +197,10 @@ ElementwiseProgram::Places ElementwiseProgram::make_steps() {
     if (nodes_[i].what == Node::What::load) last_read_of_operands = std::max(last_read_of_operands, last_use[i]);
 
   // Operands may stay in place, instead of being copied, if no result is written before the last of them is read.
+  // Constants are stored at the end; an operand that is a result itself may be written over one still to be read.
   stores_late_ = std::all_of(stores_.begin(), stores_.end(), [&](const Stored& s) {
-    return nodes_[s.value].what != Node::What::op || s.value >= last_read_of_operands;
+    const auto what = nodes_[s.value].what;
+    return what == Node::What::constant || (what == Node::What::op && s.value >= last_read_of_operands);
   });
 
   // One place for each operand that is loaded and each constant (they may be filled once per call), the others are

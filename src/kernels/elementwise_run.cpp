@@ -41,9 +41,12 @@ class ElementwiseProgram::Run {
     is_far_ = call_.element_count() >= kFar;
     const bool is_large = call_.element_count() >= kStreamBytes / 4, all_simple = find_layouts(is_large);
     tile_size_ = all_simple ? program_.dense_tile_ : program_.tile_;
-    fill_constants(program_.is_one_chain_ ? program_.chain_.block
-                                          : std::max(program_.chain_.block, std::min(program_.tile_, end - begin)));
-    link_chains();
+    // Kernels are done with fewer elements before links have their pointers.
+    const int64_t block = program_.chain_.block, few = block / 2;
+    const bool links = end - begin >= few;
+    const int64_t longest = std::min(program_.tile_, end - begin);
+    fill_constants(!links ? longest : program_.is_one_chain_ ? block : std::max(block, longest));
+    if (links) link_chains();
     // With strided buffers a tile ends where a row does, if rows are long enough to be worth their own tiles: each
     // buffer is then one run.
     const int64_t row = call_.rank > 0 ? call_.dims[call_.rank - 1] : 1;
@@ -58,7 +61,7 @@ class ElementwiseProgram::Run {
         switch (s.what) {
           case What::op:
             // One op alone gains by a loop of its own.
-            if (s.chain > 1 || (s.chain == 1 && is_far_ && !s.busy)) {
+            if (count_ >= few && (s.chain > 1 || (s.chain == 1 && is_far_ && !s.busy))) {
               chain(tiled.subspan(i, s.chain));
               i += s.chain - size_t{1};
             } else {

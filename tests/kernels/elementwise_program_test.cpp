@@ -229,6 +229,30 @@ TEST_CASE("a constant, an operand and one value twice can be stored, and an empt
   CHECK((y[0] == 0 && y[1] == 3 && z[3] == 7 && w[3] == 7 && y[4] == 0));
 }
 
+TEST_CASE("operands that are results themselves can be written over each other") {
+  const int64_t n = 1500;
+  for (bool swaps : {false, true}) {
+    Elements x(f32, n), y(f32, n), sum(f32, n);
+    for (int64_t i = 0; i < n; ++i) x.set(i, static_cast<double>(i)), y.set(i, static_cast<double>(-3 * i));
+    ElementwiseProgram p;
+    const auto a = p.load(f32, 0), b = p.load(f32, 1);
+    p.store(b, 0);
+    if (swaps) p.store(a, 1);
+    p.store(p.apply(Op::add, f32, a, b), swaps ? 2 : 1);
+    p.finish();
+    Scratch scratch(p.scratch_bytes());
+    const ElementwiseBuffer from[] = {{x.data(), {1}}, {y.data(), {1}}};
+    const ElementwiseBuffer to[] = {{x.data(), {1}}, {swaps ? y.data() : sum.data(), {1}}, {sum.data(), {1}}};
+    p.run({1, {n}, from, to}, 0, n, scratch.data());
+    int64_t wrong = 0;
+    for (int64_t i = 0; i < n; ++i) {
+      const auto v = static_cast<double>(i);
+      wrong += x[i] != -3 * v || y[i] != (swaps ? v : -3 * v) || sum[i] != -2 * v;
+    }
+    CHECK(wrong == 0);
+  }
+}
+
 TEST_CASE("merging dims keeps the addresses and drops what one stride covers") {
   int rank = 4;
   int64_t dims[] = {2, 1, 3, 4};
