@@ -240,10 +240,9 @@ class ElementwiseProgram::Run {
     std::byte* from = nullptr;
     if (layout == Layout::dense) {
       from = data + at_ * s.bytes;
-      const int64_t ahead = is_far_ ? kAhead : count_;
-      const auto next = static_cast<size_t>(std::max<int64_t>(0, std::min(count_, end_ - at_ - ahead)) * s.bytes);
-      traffic_.read(s.buffer, from + ahead * s.bytes, next);
-      if (!is_far_) traffic_.advance(next);
+      // What is near comes as fast unasked: asked for at once, it would wait for itself and push out what is read now.
+      const int64_t next = is_far_ ? std::min(count_, end_ - at_ - kAhead) : 0;
+      if (next > 0) traffic_.read(s.buffer, from + kAhead * s.bytes, static_cast<size_t>(next) * s.bytes);
     } else if (by_rows_ && operand.strides[call_.rank - 1] == 1) {
       from = data + tile_.offset_of(operand) * s.bytes;
     } else {
