@@ -14,12 +14,11 @@
 #include "kernels/memory_traffic-inl.h"
 
 // Highway warns of GCC's code for vectors as arguments on Arm64 (shared-inl.h); vectors of no fixed size are untried.
-#ifndef RLX_HAS_CHAINS
+#undef RLX_HAS_CHAINS  // this file is read once for each target
 #if HWY_HAVE_SCALABLE || (HWY_COMPILER_GCC_ACTUAL && HWY_ARCH_ARM_A64)
 #define RLX_HAS_CHAINS 0
 #else
 #define RLX_HAS_CHAINS 1
-#endif
 #endif
 
 HWY_BEFORE_NAMESPACE();
