@@ -197,6 +197,7 @@ class ElementwiseProgram::Run {
       traffic = {traffic_.take_ahead(), nullptr, &lines_, traffic_.has_more() ? &traffic_ : nullptr, program_.share_};
     std::span<const Moving> moving = all;
     if (std::byte* const to = streamed_to(planned, ops)) {
+      traffic_.finish(ops[planned.streamed_step].buffer);  // rows before did not begin at a line: written by tiles
       running.links[planned.streamed_link].to = base_ + planned.streamed_at;
       pointer_[ops[planned.streamed_step].dst] = traffic.stream_to = to;
       moving = moving.first(moving.size() - 1);

@@ -292,6 +292,29 @@ TEST_CASE("large results are whole: in place, at an odd address, twice, and of n
   CHECK(wrong == 0);
 }
 
+// Of rows that begin at a line of the caches only now and then, some are written a block behind and some a tile.
+TEST_CASE("large results are whole whose rows are computed one by one") {
+  for (int64_t row : {65, 72, 100, 127, 200}) {
+    const int64_t rows = (int64_t{8} << 20) / row + 20, n = rows * row;
+    std::vector<float> x(static_cast<size_t>(n)), y(x.size() + 16), bias(static_cast<size_t>(row));
+    for (int64_t i = 0; i < n; ++i) x[size_t(i)] = static_cast<float>(i % 4093) - 2000;
+    for (int64_t i = 0; i < row; ++i) bias[size_t(i)] = static_cast<float>(3 * i);
+    auto* const to_line = reinterpret_cast<float*>((reinterpret_cast<uintptr_t>(y.data()) + 63) / 64 * 64);
+    ElementwiseProgram p;
+    const auto sum = p.apply(Op::add, f32, p.load(f32, 0), p.load(f32, 1));
+    p.store(p.apply(Op::mul, f32, sum, p.constant(f32, 2.0)), 0);
+    p.finish();
+    Scratch scratch(p.scratch_bytes());
+    const ElementwiseBuffer from[] = {{x.data(), {row, 1}}, {bias.data(), {0, 1}}}, to{to_line, {row, 1}};
+    p.run({2, {rows, row}, from, &to}, 0, n, scratch.data());
+    int64_t wrong = 0;
+    for (int64_t i = 0; i < n; ++i)
+      wrong += to_line[i] != 2 * (static_cast<float>(i % 4093) - 2000 + static_cast<float>(3 * (i % row)));
+    CAPTURE(row);
+    CHECK(wrong == 0);
+  }
+}
+
 // The costly ops have kernels that ask for what is read next and write what was computed before, line by line.
 TEST_CASE("costly ops over large arrays give what they give over small ones, wherever the arrays begin") {
   const int64_t n = (int64_t{8} << 20) + 1003, small = 4093;
