@@ -14,8 +14,10 @@
 #include "kernels/memory_traffic-inl.h"
 
 // Highway warns of GCC's code for vectors as arguments on Arm64 (shared-inl.h); vectors of no fixed size are untried.
+// Clang passes vectors in memory that are wider than what the whole file is compiled for: twice as slow as kernels.
 #undef RLX_HAS_CHAINS  // this file is read once for each target
-#if HWY_HAVE_SCALABLE || (HWY_COMPILER_GCC_ACTUAL && HWY_ARCH_ARM_A64)
+#if HWY_HAVE_SCALABLE || (HWY_COMPILER_GCC_ACTUAL && HWY_ARCH_ARM_A64) || \
+    (HWY_COMPILER_CLANG && (HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3))
 #define RLX_HAS_CHAINS 0
 #else
 #define RLX_HAS_CHAINS 1
