@@ -193,7 +193,7 @@ void ElementwiseProgram::finish() {
 
   // Operands may stay in place, instead of being copied, if no result is written before the last of them is read.
   stores_late_ = std::all_of(stores_.begin(), stores_.end(), [&](const Stored& s) {
-    return nodes_[s.value].what != Node::What::op || s.value >= last_read_of_operands;
+    return nodes_[s.value].what == Node::What::constant || s.value >= last_read_of_operands;
   });
 
   // Registers: one for each operand that is loaded and each constant (they may be filled once per call), the others
