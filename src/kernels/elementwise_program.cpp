@@ -323,14 +323,20 @@ void ElementwiseProgram::lay_out(const Places& places) {
   while (tile_ > 128 && static_cast<size_t>(tile_) * bytes_per_element > 16384) tile_ /= 2;
   size_t offset = 0;
   link_chains(offset);
-  // A chain that is all there is to do reads and writes dense arrays without registers.
+  // Chains that are all there is to do, and whose values are operands, results or a block's, need no registers for
+  // tiles.
   size_t linked = 0, ops = 0, conversions = 0;
-  for (const Step& s : std::span(steps_).subspan(once_))
+  std::vector<bool> is_result(nodes_.size(), false);
+  for (const Step& s : std::span(steps_).subspan(once_)) {
     linked += s.chain, ops += s.what == What::op, conversions += s.what != What::op && s.kernel;
-  is_one_chain_ = std::all_of(stores_.begin(), stores_.end(),
-                              [&](const Stored& s) { return nodes_[s.value].what == Node::What::op; }) &&
-                  chains_.size() == 1 && linked > 1 && linked == ops && conversions == 0 && stores_late_;
-  dense_tile_ = is_one_chain_ ? kChainTile : tile_;
+    if (s.forwards) is_result[s.dst] = true;
+  }
+  only_chains_ = ops > 1 && linked == ops && conversions == 0;
+  for (const Stored& s : stores_) only_chains_ = only_chains_ && nodes_[s.value].what == Node::What::op;
+  for (const PlannedChain& chain : chains_)
+    for (const PlannedPart& p : chain.parts)
+      only_chains_ = only_chains_ && (nodes_[p.value].what != Node::What::op || is_result[p.value]);
+  dense_tile_ = only_chains_ ? kChainTile : tile_;
   std::vector<size_t> slot_offsets;
   for (uint8_t b : places.bytes) {
     slot_offsets.push_back(offset);

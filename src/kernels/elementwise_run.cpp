@@ -40,12 +40,14 @@ class ElementwiseProgram::Run {
     const std::span<const Step> steps(program_.steps_), tiled = steps.subspan(program_.once_);
     is_far_ = call_.element_count() >= kFar;
     const bool is_large = call_.element_count() >= kStreamBytes / 4, all_simple = find_layouts(is_large);
-    tile_size_ = all_simple ? program_.dense_tile_ : program_.tile_;
+    only_chains_ = program_.only_chains_;  // unless an operand is copied into its register
+    for (int i = 0; i < program_.operands_; ++i) only_chains_ = only_chains_ && !is_overwritten(call_.operands[i]);
+    tile_size_ = all_simple && only_chains_ ? program_.dense_tile_ : program_.tile_;
     // Kernels are done with fewer elements before links have their pointers.
     const int64_t block = program_.chain_.block, few = block / 2;
     const bool links = end - begin >= few;
     const int64_t longest = std::min(program_.tile_, end - begin);
-    fill_constants(!links ? longest : program_.is_one_chain_ ? block : std::max(block, longest));
+    fill_constants(!links ? longest : only_chains_ ? block : std::max(block, longest));
     if (links) link_chains();
     // With strided buffers a tile ends where a row does, if rows are long enough to be worth their own tiles: each
     // buffer is then one run.
@@ -61,7 +63,7 @@ class ElementwiseProgram::Run {
         switch (s.what) {
           case What::op:
             // One op alone gains by a loop of its own.
-            if (count_ >= few && (s.chain > 1 || (s.chain == 1 && is_far_ && !s.busy))) {
+            if (count_ >= few && (s.chain > 1 || (s.chain == 1 && (only_chains_ || (is_far_ && !s.busy))))) {
               chain(tiled.subspan(i, s.chain));
               i += s.chain - size_t{1};
             } else {
@@ -303,7 +305,7 @@ class ElementwiseProgram::Run {
   std::span<RunningChain> chains_;
   int64_t at_ = 0, count_ = 0, end_ = 0, tile_size_ = 0;
   int parity_ = 0;
-  bool is_far_ = false, by_rows_ = false;
+  bool is_far_ = false, by_rows_ = false, only_chains_ = false;
 };
 
 void ElementwiseProgram::run(const ElementwiseCall& call, int64_t begin, int64_t end, void* scratch) const noexcept {

@@ -37,9 +37,11 @@ bool splits_columns(const BlockProduct& b, TileForm form) {
   return form == TileForm::three && b.rhs.dtype == f32 && (b.packed || b.rhs.col_stride == 1);
 }
 /// Whether columns are f32 along k, as a left operand wants them: y' = w' x' has to turn the few rows and the sums, y =
-/// x w all of the columns.
+/// x w all of the columns. Rows along k are turned for y' alone, so they must be fewer; others for y alone.
 bool turns_sums(const BlockProduct& b, TileForm form) {
-  return form == TileForm::three && b.rhs.dtype == f32 && !b.packed && b.rhs.row_stride == 1 && b.rhs.col_stride != 1;
+  if (form != TileForm::three || b.rhs.dtype != f32 || b.packed) return false;
+  if (b.rhs.row_stride != 1 || b.rhs.col_stride == 1) return false;
+  return b.lhs.col_stride != 1 || b.rows <= b.layout.n / 2;
 }
 bool is_narrow(DType t) { return t == f32 || t == bf16 || t == f16; }
 char* moved(const void* data, DType t, int64_t elements) {

@@ -2,6 +2,9 @@
 // the division that it needs take less time than that on every machine measured.
 #include "kernels/optimizer.h"
 
+#include <algorithm>
+#include <type_traits>
+
 #include "kernels/flush_subnormals.h"
 #include "kernels/highway_targets.h"
 
@@ -178,7 +181,12 @@ bool flushes_subnormals(const OptimizerStep& step) noexcept {
   constexpr float kLeastEpsilon = 0x1p-40f;
   return FlushSubnormals::kHasEffect && std::visit(
                                             [](const auto& a) {
-                                              if constexpr (requires { a.epsilon; }) return a.epsilon >= kLeastEpsilon;
+                                              using A = std::remove_cvref_t<decltype(a)>;
+                                              if constexpr (std::is_same_v<A, LionStep>) return false;
+                                              else if constexpr (std::is_same_v<A, AdamStep>)
+                                                return a.epsilon >= kLeastEpsilon * std::max(1.0f, a.root);
+                                              else if constexpr (requires { a.epsilon; })
+                                                return a.epsilon >= kLeastEpsilon;
                                               else return true;
                                             },
                                             step);

@@ -48,7 +48,8 @@ struct OptimizerBuffers {
 
 /// Whether numbers below 2^-126 count as 0. Moments of a param without gradients fade until they are such numbers,
 /// which take some ten times as long; what they would change of a param is nothing beside its epsilon: a root is off by
-/// 2^-63. With an epsilon below 2^-40 it might be something.
+/// 2^-63. With an epsilon below 2^-40, times the correction of Adam's root, it might be something; Lion takes whole
+/// steps by the sign of a moment, however small that is.
 bool flushes_subnormals(const OptimizerStep& step) noexcept;
 
 /// Elements [begin, end). What an element becomes does not depend on where the range begins.

@@ -23,8 +23,9 @@ constexpr float kMostUneven = 8;
 // both: numbers of a column may be 0 or negligible for one in so many rows, and spread by so many powers of 2 around
 // their geometric mean (normally distributed ones by 1.6); its largest number may be above that by so many.
 constexpr float kZerosShare = 16, kMostSpread = 3, kMostAbove = 12;
-// One block in so many may be unfit; what is left is surveyed anew, so often.
-constexpr int64_t kPlainShare = 8;
+// One block in so many may be unfit; what is left is surveyed anew, so often. Of weights that are shorter along k none
+// may: from 128 rows on their slices gain nothing that could pay for it.
+constexpr int64_t kPlainShare = 8, kLeastPlainK = 128;
 constexpr int kMostRounds = 4;
 // By how many powers of 2 rows of weights differ in size at least, to be balanced, and at most.
 constexpr int kLeastBalance = 2, kMostBalance = 40;
@@ -182,7 +183,7 @@ bool plan_slicing(const StridedMatrix& w, const SlicedLayout& l, int threads, Sl
     for (size_t b = 0; b < blocks; ++b)
       if (!is_plain[b] && !are_fit(found[b], rows)) is_plain[b] = 1, ++unfit;
     plain_blocks += unfit;
-    if (plain_blocks * kPlainShare > l.blocks()) return false;
+    if (plain_blocks * kPlainShare > l.blocks() || (plain_blocks > 0 && l.k < kLeastPlainK)) return false;
   }
   plan.units.assign(blocks * 16, 1.0f), plan.forms.assign(blocks, SlicedLayout::kThreeSlices);
   int32_t fourths = 0;

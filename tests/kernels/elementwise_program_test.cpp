@@ -253,6 +253,57 @@ TEST_CASE("operands that are results themselves can be written over each other")
   }
 }
 
+TEST_CASE("two results, of which one is computed of the other, also over an operand") {
+  for_each_target([] {
+    for (int64_t n : {5, 300, 1025, 5000, 20000, 140000}) {
+      for (bool in_place : {false, true}) {
+        Elements x(f32, n), y(f32, n), first(f32, n), second(f32, n);
+        for (int64_t i = 0; i < n; ++i) x.set(i, static_cast<double>(i % 7)), y.set(i, static_cast<double>(i % 11));
+        ElementwiseProgram p;
+        const auto a = p.load(f32, 0), b = p.load(f32, 1);
+        const auto one = p.apply(Op::sub, f32, p.apply(Op::mul, f32, a, p.constant(f32, 3.0)), b);
+        p.store(one, 0);
+        p.store(p.apply(Op::add, f32, p.apply(Op::mul, f32, one, a), p.constant(f32, 2.0)), 1);
+        p.finish();
+        Scratch scratch(p.scratch_bytes());
+        const ElementwiseBuffer from[] = {{x.data(), {1}}, {y.data(), {1}}},
+                                to[] = {{in_place ? x.data() : first.data(), {1}}, {second.data(), {1}}};
+        p.run({1, {n}, from, to}, 0, n, scratch.data());
+        int64_t wrong = 0;
+        for (int64_t i = 0; i < n; ++i) {
+          const auto u = static_cast<double>(i % 7), v = static_cast<double>(i % 11);
+          wrong += (in_place ? x : first)[i] != 3 * u - v || second[i] != (3 * u - v) * u + 2;
+        }
+        CAPTURE(n);
+        CAPTURE(in_place);
+        CHECK(wrong == 0);
+      }
+    }
+  });
+}
+
+TEST_CASE("an operand that is stored over another one does not change what is computed of that one") {
+  for_each_target([] {
+    for (int64_t n : {5, 300, 5000}) {
+      Elements x(f32, n), y(f32, n), z(f32, n);
+      for (int64_t i = 0; i < n; ++i) x.set(i, static_cast<double>(i % 7)), y.set(i, static_cast<double>(i % 11));
+      ElementwiseProgram p;
+      const auto a = p.load(f32, 0), b = p.load(f32, 1);
+      p.store(p.apply(Op::sub, f32, p.apply(Op::mul, f32, b, p.constant(f32, 3.0)), a), 0);
+      p.store(b, 1);
+      p.finish();
+      Scratch scratch(p.scratch_bytes());
+      const ElementwiseBuffer from[] = {{x.data(), {1}}, {y.data(), {1}}}, to[] = {{z.data(), {1}}, {x.data(), {1}}};
+      p.run({1, {n}, from, to}, 0, n, scratch.data());
+      int64_t wrong = 0;
+      for (int64_t i = 0; i < n; ++i)
+        wrong += z[i] != static_cast<double>(3 * (i % 11) - i % 7) || x[i] != static_cast<double>(i % 11);
+      CAPTURE(n);
+      CHECK(wrong == 0);
+    }
+  });
+}
+
 TEST_CASE("merging dims keeps the addresses and drops what one stride covers") {
   int rank = 4;
   int64_t dims[] = {2, 1, 3, 4};

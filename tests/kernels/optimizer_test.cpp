@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -66,4 +67,31 @@ TEST_CASE("an epsilon that does not outweigh the smallest numbers keeps them, an
   volatile float least = 0x1p-126f;
   p.step(adam(1e-8f));
   CHECK(least * 0.5f == 0x1p-127f);
+}
+
+TEST_CASE("Lion takes whole steps by moments that have faded to subnormal numbers") {
+  Params p(21);
+  for (size_t i = 0; i < p.m.size(); ++i) p.m[i] = i % 2 == 0 ? 1e-40f : -1e-42f;
+  p.step(LionStep{.rate = 0.125f, .beta1 = 0.9f, .rest1 = 0.1f, .beta2 = 0.99f, .rest2 = 0.01f});
+  for (size_t i = 0; i < p.m.size(); ++i) {
+    CHECK(p.param[i] == (i % 2 == 0 ? 0.875f : 1.125f));
+    CHECK(is_subnormal(p.m[i]));
+  }
+}
+
+TEST_CASE("squares that the correction of Adam's root brings up beside epsilon are kept") {
+  // The first step with beta2 = 1 - 2^-27: the square g^2 2^-27 = 2^-131 is subnormal, and root times its root is g.
+  const float g = 0x1p-52f, epsilon = 0x1p-39f, rate = 1;
+  const AdamStep rule{.rate = rate,
+                      .root = 0x1p13f * std::sqrt(2.0f),
+                      .beta1 = 0,
+                      .rest1 = 1,
+                      .beta2 = 1,
+                      .rest2 = 0x1p-27f,
+                      .epsilon = epsilon};
+  Params p(21);
+  std::fill(p.param.begin(), p.param.end(), 0.0f), std::fill(p.grad.begin(), p.grad.end(), g);
+  p.step(rule);
+  const double exact = -static_cast<double>(g) / static_cast<double>(g + epsilon);
+  for (float v : p.param) CHECK(static_cast<double>(v) / exact == doctest::Approx(1).epsilon(1e-6));
 }

@@ -170,6 +170,17 @@ TEST_CASE(
   CHECK(!two.is_sliced());
 }
 
+TEST_CASE("weights that are short along k are not sliced beside a block that is unfit") {
+  for (const int64_t k : {64, 127, 128}) {
+    ConstantProduct p(16, 256, k);
+    p.make_weights_alike();
+    CHECK(p.is_sliced() == has_matrix_tiles());
+    for (int64_t i = 0; i < k; i += 2) p.w_at(i, 40) = 0;
+    INFO("k ", k);
+    CHECK(p.is_sliced() == (has_matrix_tiles() && k >= 128));
+  }
+}
+
 TEST_CASE("weights that balancing would round to 0 still make infinities of infinities") {
   ConstantProduct p(3, 64, 4096);
   for (int64_t j = 0; j < p.n; ++j) p.w_at(5, j) *= 0x1p30f;
