@@ -108,7 +108,7 @@ class ElementwiseProgram {
   size_t scratch_bytes() const;
   /// Elements that one pass works on: split ranges at multiples of this.
   int64_t tile() const { return tile_; }
-  DType dtype_of(Value value) const;
+  DType dtype_of(Value value) const;  ///< until `finish`, which numbers values anew
 
   /// Elements [begin, end) of the iteration space in row-major order. A result may overlap an operand only if both
   /// have the same data and strides.

@@ -43,16 +43,17 @@ class ElementwiseProgram::Run {
     only_chains_ = program_.only_chains_;  // unless an operand is copied into its register
     for (int i = 0; i < program_.operands_; ++i) only_chains_ = only_chains_ && !is_overwritten(call_.operands[i]);
     tile_size_ = all_simple && only_chains_ ? program_.dense_tile_ : program_.tile_;
-    // Kernels are done with fewer elements before links have their pointers.
-    const int64_t block = program_.chain_.block, few = block / 2;
-    const bool links = end - begin >= few;
-    const int64_t longest = std::min(program_.tile_, end - begin);
-    fill_constants(!links ? longest : only_chains_ ? block : std::max(block, longest));
-    if (links) link_chains();
     // With strided buffers a tile ends where a row does, if rows are long enough to be worth their own tiles: each
     // buffer is then one run.
     const int64_t row = call_.rank > 0 ? call_.dims[call_.rank - 1] : 1;
     by_rows_ = !all_simple && row >= 64;
+    // Kernels are done with fewer elements before links have their pointers, and with rows before blocks that they
+    // fill by less than four fifths.
+    const int64_t block = program_.chain_.block, few = block / 2;
+    const bool links = block > 0 && end - begin >= few && !(by_rows_ && rounded_up(row, block) * 4 > row * 5);
+    const int64_t longest = std::min(program_.tile_, end - begin);
+    fill_constants(!links ? longest : only_chains_ ? block : std::max(block, longest));
+    if (links) link_chains();
     for (at_ = begin, end_ = end; at_ < end; at_ += count_, parity_ = 1 - parity_) {
       count_ = std::min(tile_size_, end - at_);
       if (by_rows_) count_ = std::min(count_, row - at_ % row);
@@ -63,7 +64,7 @@ class ElementwiseProgram::Run {
         switch (s.what) {
           case What::op:
             // One op alone gains by a loop of its own.
-            if (count_ >= few && (s.chain > 1 || (s.chain == 1 && (only_chains_ || (is_far_ && !s.busy))))) {
+            if (links && count_ >= few && (s.chain > 1 || (s.chain == 1 && (only_chains_ || (is_far_ && !s.busy))))) {
               chain(tiled.subspan(i, s.chain));
               i += s.chain - size_t{1};
             } else {
