@@ -145,10 +145,9 @@ class ElementwiseProgram {
   std::vector<elementwise::Step> steps_;  ///< first those that run once per call, then those of each tile
   size_t once_ = 0;                       ///< how many run once
   int64_t tile_ = 0, dense_tile_ = 0;     ///< elements; the latter if all arrays are dense
-  bool only_chains_ = false;  ///< which need no registers for tiles
+  bool only_chains_ = false;              ///< which need no registers for tiles
   // Offsets in scratch: of each register, of strided operands' and results' elements side by side, of the registers'
-  // pointers, of the layouts of operands and results, of what
-  // runs of chains need.
+  // pointers, of the layouts of operands and results, of what runs of chains need.
   std::vector<size_t> register_at_;
   size_t raw_at_ = 0, pointers_at_ = 0, layouts_at_ = 0, chains_at_ = 0, scratch_bytes_ = 0;
   elementwise::ChainTarget chain_;
