@@ -1,7 +1,7 @@
 # The commands of this project. Each target is a few calls of scripts/ and CMake's presets, which work alone too:
 #   cmake --preset release && cmake --build --preset release && ctest --preset release
 .DEFAULT_GOAL := help
-.PHONY: help demo model test check wheel-check bench deps deps-check build asan tsan format format-check tidy install clean
+.PHONY: help demo model test check wheel-check bench attack deps deps-check build asan tsan format format-check tidy install clean
 # The steps of a target one after the other, also under `make -j`: each of them uses all cores by itself.
 .NOTPARALLEL:
 
@@ -12,6 +12,7 @@ help:
 	@echo "make format     format all sources"
 	@echo "make tidy       clang-tidy over src/, extras/ and tools/ (slow; not part of check)"
 	@echo "make bench      RLX and its peers in turn, one table (scripts/bench-deps installs the peers)"
+	@echo "make attack     an hour of damaged files, caches and truncated weights against the program (SECONDS=3600)"
 	@echo "make install    install below PREFIX (default /usr/local)"
 	@echo "make clean      remove the build"
 	@echo "Parts of check: asan  tsan  wheel-check  format-check"
@@ -65,6 +66,11 @@ format-check:
 # One thread; BENCH="minilm --threads 2" and the like give the yardstick other arguments.
 bench: build model
 	python3 bench/yardstick $(BENCH)
+
+# A minute of it is a test of its own (attack.files_test). What fails is kept in build/attack.
+SECONDS ?= 3600
+attack: build
+	python3 tests/attack/files_test.py --seconds $(SECONDS)
 
 # With the clang build's compile commands, as the release build's are g++'s.
 tidy:

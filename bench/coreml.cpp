@@ -136,7 +136,7 @@ void write_large(double gib) {
     }
   }
   fs::resize_file(weights, 8 + header.size() + static_cast<uint64_t>(layers * kBytes));
-  NamedTensors params = SafetensorsFile::open(weights).tensors();
+  NamedTensors params = SafetensorsFile::open(weights, FileAccess::mapped).tensors();
   double before = own_memory();
   std::atomic<bool> done{false};
   std::atomic<double> most{before};

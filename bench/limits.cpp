@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "base/large_pages.h"
-#include "kernels/highway_targets.h"
+#include "kernels/vector/highway_targets.h"
 
 #include "hwy/cache_control.h"
 

@@ -9,7 +9,7 @@ if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
 endif()
 if(PROJECT_IS_TOP_LEVEL)
   set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bin")
-  set(CMAKE_LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/lib")
+  set(CMAKE_LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/${CMAKE_INSTALL_LIBDIR}")  # as installed: cmake/run_paths.cmake
 endif()
 
 # ccache, if it is there. The sloppiness is what it needs to work with precompiled headers.
@@ -36,6 +36,12 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   if(CMAKE_UNITY_BUILD)  # it takes a file that a unity build includes for a header, whose names many files would see
     target_compile_options(rlx_compiler_settings INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)
   endif()
+endif()
+
+# A program loads only what it calls itself; what the library calls is the library's to find (cmake/run_paths.cmake).
+# Debian's g++ asks the linker for this by itself, clang does not.
+if(CMAKE_SYSTEM_NAME STREQUAL "Linux")
+  target_link_options(rlx_compiler_settings INTERFACE -Wl,--as-needed)
 endif()
 
 if(RLX_SANITIZE)

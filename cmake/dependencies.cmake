@@ -32,7 +32,7 @@ endif()
 rlx_require(libzip_FOUND "libzip (libzip-dev)")
 
 # LAPACK and BLAS, by their Fortran names. OpenBLAS's serial build on Debian: our threads call it, one matrix each; with a
-# threaded one src/kernels/lapack.cpp asks for one thread. Reference BLAS works too, slowly.
+# threaded one src/kernels/linalg/lapack.cpp asks for one thread. Reference BLAS works too, slowly.
 find_package(LAPACK QUIET)
 rlx_require(LAPACK_FOUND "LAPACK (libopenblas-serial-dev)")
 

@@ -2,15 +2,10 @@
 include(CMakePackageConfigHelpers)
 
 # Self-contained: the program finds the library, and the library finds the oneDNN that it was built with, wherever
-# the tree is moved to. oneDNN lies in a folder of ours, so that it never hides one of the system.
+# the tree is moved to; cmake/run_paths.cmake.
 set(private_libdir "${CMAKE_INSTALL_LIBDIR}/rlx")
 file(RELATIVE_PATH bin_to_lib "/${CMAKE_INSTALL_BINDIR}" "/${CMAKE_INSTALL_LIBDIR}")
-if(APPLE)
-  set(origin "@loader_path")
-else()
-  set(origin "$ORIGIN")
-endif()
-set_target_properties(rlx PROPERTIES INSTALL_RPATH "${origin}/rlx")
+rlx_look_beside(rlx)
 if(RLX_HAS_ONEDNN)
   install(IMPORTED_RUNTIME_ARTIFACTS DNNL::dnnl LIBRARY DESTINATION "${private_libdir}")
 endif()
@@ -19,7 +14,7 @@ install(TARGETS rlx EXPORT rlxTargets
   LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}"
   INCLUDES DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
 if(TARGET rlx_program)
-  set_target_properties(rlx_program PROPERTIES INSTALL_RPATH "${origin}/${bin_to_lib}")
+  rlx_look_in(rlx_program "${bin_to_lib}")
   install(TARGETS rlx_program RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
 endif()
 install(DIRECTORY include/rlx "${PROJECT_BINARY_DIR}/include/rlx" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"

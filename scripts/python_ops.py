@@ -82,12 +82,19 @@ def with_star(parameters, keywords):
     return [*parameters, *keywords]
 
 
+def sentence(doc):
+    """With a capital letter, unless it begins with code, in which case letters matter: "y_i = e^x_i", "x / y"."""
+    first, _, rest = doc.partition(" ")
+    is_code = not first.isalpha() or len(first) == 1 and first != "a"
+    return doc if is_code else first[:1].upper() + first[1:] + (" " + rest if rest else "")
+
+
 def wrapper(op):
     operands, declared, attrs, emitted = parameters_of(op)
     signature = ", ".join(with_star([d for _, _, d in declared], [f"{p}={default(kind, text)}" for p, _, kind, text in attrs]))
     lines = textwrap.wrap(f"def {python_name(op['name'])}({signature}):", 118, subsequent_indent="        ",
                           break_long_words=False, break_on_hyphens=False)
-    doc = op["doc"][:1].upper() + op["doc"][1:] + "."
+    doc = sentence(op["doc"]) + "."
     body = textwrap.wrap(doc, 110)
     if op.get("source"):
         body += ["", *textwrap.wrap("Source: " + op["source"], 110)]

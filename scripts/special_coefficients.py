@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes src/ops/special_coefficients.h: the polynomials of which src/ops/special.cpp and gamma.cpp are made.
+"""Writes src/ops/core/special_coefficients.h: the polynomials of which src/ops/core/special.cpp and gamma.cpp are made.
 
 usage: special_coefficients.py        (needs mpmath; the versions that it used are written into the header)
 
@@ -13,7 +13,7 @@ import mpmath as mp
 from mpmath import mpf
 
 mp.mp.dps = 50
-HEADER = pathlib.Path(__file__).resolve().parents[1] / "src/ops/special_coefficients.h"
+HEADER = pathlib.Path(__file__).resolve().parents[1] / "src/ops/core/special_coefficients.h"
 
 
 def chebyshev(f, low, high, n):

@@ -3,10 +3,10 @@
 
 #include "rlx/io.h"
 #include "tools/compare_values.h"
+#include "tools/coreml/package_model.h"
 #include "tools/encoder_options.h"
 #include "tools/model_graph.h"
 #include "tools/output.h"
-#include "tools/package_model.h"
 #include "tools/subcommands.h"
 
 namespace rlx::tools {

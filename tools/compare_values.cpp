@@ -9,7 +9,7 @@
 #include "io/mlpackage.h"
 #include "ir/leaves.h"
 #include "rlx/element.h"
-#include "tools/package_inputs.h"
+#include "tools/coreml/package_inputs.h"
 #include "tools/text_table.h"
 
 namespace rlx::tools {

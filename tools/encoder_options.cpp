@@ -1,6 +1,8 @@
 // See the header.
 #include "tools/encoder_options.h"
 
+#include <map>
+
 namespace rlx::tools {
 
 CLI::Option* add_model_option(CLI::App& app, std::string& folder) {
@@ -19,16 +21,32 @@ CLI::Option* add_device_option(CLI::App& app, std::string& device, const std::st
   return app.add_option(name, device, "device, as `rlx devices` lists them (default cpu)")->type_name("DEVICE");
 }
 
+void add_accuracy_options(CLI::App& app, CompileOptions& options) {
+  std::map<std::string, Accuracy> names;
+  for (size_t i = 0; i < names_of(Accuracy()).size(); ++i)
+    names.emplace(names_of(Accuracy())[i], static_cast<Accuracy>(i));
+  app.add_option(
+         "--accuracy", options.accuracy,
+         "of products of f32: f32 (default), exact (computed in f64), or row_relative (errors relative to a row's "
+         "largest number; faster where there are matrix tiles)")
+      ->type_name("f32|exact|row_relative")
+      ->transform(CLI::CheckedTransformer(names));
+  app.add_flag("--batch-invariant", options.batch_invariant,
+               "a row's bits do not depend on how many rows are multiplied with it");
+}
+
 EncoderOptions::EncoderOptions(CLI::App& app) {
   add_model_option(app, model)->required();
   add_threads_option(app, threads);
   add_device_option(app, device);
+  add_accuracy_options(app, compile);
 }
 
 SentenceEncoder EncoderOptions::load() const {
   SentenceEncoder::Options options;
   options.device = Device::parse(device);
   options.threads = threads;
+  options.compile = compile;
   return SentenceEncoder::load(model, options);
 }
 

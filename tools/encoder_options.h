@@ -15,12 +15,16 @@ CLI::Option* add_threads_option(CLI::App& app, int& threads);
 /// `--device D`, as Device::parse reads it.
 CLI::Option* add_device_option(CLI::App& app, std::string& device, const std::string& name = "--device");
 
+/// `--accuracy A` and `--batch-invariant`, into those of `options`.
+void add_accuracy_options(CLI::App& app, CompileOptions& options);
+
 struct EncoderOptions {
   explicit EncoderOptions(CLI::App& app);
   SentenceEncoder load() const;
 
   std::string model, device = "cpu";
   int threads = 0;
+  CompileOptions compile = CompileOptions::from_environment();
 };
 
 }  // namespace rlx::tools

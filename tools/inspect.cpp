@@ -7,9 +7,9 @@
 #include "rlx/op_def.h"
 #include "rlx/session.h"
 #include "rlx/tokenizer.h"
+#include "tools/coreml/package_model.h"
 #include "tools/model_graph.h"
 #include "tools/output.h"
-#include "tools/package_model.h"
 #include "tools/subcommands.h"
 #include "tools/text_table.h"
 
@@ -106,20 +106,20 @@ void Inspect::safetensors(const std::string& path) const {
     });
 }
 
-std::vector<std::string> array_row(const std::string& name, const Tensor& t) {
-  return {line_text(name, 200), text_of(t.type()), bytes_text(static_cast<double>(t.byte_count()))};
+std::vector<std::string> array_row(const std::string& name, const Type& type) {
+  return {line_text(name, 200), text_of(type), storage_text(type)};
 }
 
 void Inspect::npy() const {
   TextTable table("lll");
-  table.add(array_row(model, read_npy(model)));
+  table.add(array_row(model, read_npy_type(model)));
   write_out(table.text());
 }
 
 void Inspect::npz() const {
   auto file = NpzFile::open(model);
   list(text_of("'", model, "': ", file.names().size(), " arrays"), file.names(), "llr",
-       [&](const std::string& name) { return array_row(name, file.array(name)); });
+       [&](const std::string& name) { return array_row(name, file.type(name)); });
 }
 
 void Inspect::run() const {

@@ -6,8 +6,10 @@
 #include <new>
 #include <sstream>
 
+#include "base/printable_text.h"
 #include "rlx/error.h"
 #include "rlx/version.h"
+#include "tools/npz_limit.h"
 #include "tools/output.h"
 #include "tools/plugins.h"
 #include "tools/subcommands.h"
@@ -30,7 +32,8 @@ Exit code: 0; 1 if a file, a device or a value was not right; 2 if the command l
 int wrong_usage(const CLI::App& app, const std::string& message) {
   std::string name = "rlx";
   for (const CLI::App* sub : app.get_subcommands()) name += " " + sub->get_name();
-  std::fprintf(stderr, "%s: %s\nSee `%s --help`.\n", name.c_str(), message.c_str(), name.c_str());
+  const std::string said = printable_text(message);
+  std::fprintf(stderr, "%s: %s\nSee `%s --help`.\n", name.c_str(), said.c_str(), name.c_str());
   return 2;
 }
 
@@ -41,6 +44,15 @@ int run(int argc, char** argv) {
   app.add_option("--load", plugins, "a shared library that registers ops or kernels; before the subcommand; repeatable")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  app.add_option("--npz-limit", npz_limit,
+                 "bytes that the arrays of a .npz archive may unpack to, where the default of 1 GiB, or 32 times the "
+                 "file, is too little; before the subcommand")
+      ->option_text("BYTES")
+      ->check([](const std::string& text) {
+        const bool is_number = !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
+        return is_number && text != "0" ? std::string()
+                                        : "takes a number of bytes of at least 1, and got '" + text + "'";
+      });
   app.require_subcommand(1);  // also keeps a sentence "search" behind `embed` from being taken for a subcommand
   app.footer(kFooter);
   std::vector<Subcommand> subcommands;
@@ -74,11 +86,11 @@ int main(int argc, char** argv) {
   } catch (const rlx::tools::ReaderLeft&) {
     return 0;
   } catch (const rlx::Error& error) {
-    std::fprintf(stderr, "rlx: error: %s\n", error.what());
+    rlx::say("error: ", error.what());
   } catch (const std::bad_alloc&) {
     std::fputs("rlx: error: out of memory\n", stderr);
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "rlx: error: %s\n", error.what());
+    rlx::say("error: ", error.what());
   }
   return 1;
 }

@@ -5,7 +5,7 @@
 
 #include "rlx/graph_file.h"
 #include "rlx/models.h"
-#include "tools/package_model.h"
+#include "tools/coreml/package_model.h"
 
 namespace rlx::tools {
 

@@ -6,9 +6,9 @@
 #include <charconv>
 #include <cmath>
 #include <cstdio>
-#include <nlohmann/json.hpp>
 #include <system_error>
 
+#include "base/printable_text.h"
 #include "rlx/error.h"
 
 namespace rlx::tools {
@@ -29,7 +29,8 @@ std::string shortest(Number value) {
 
 }  // namespace
 
-void write_out(std::string_view text) {
+void write_out(std::string_view raw) {
+  const std::string text = printable_text(raw);
   errno = 0;
   if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size()) refused(errno);
 }
@@ -54,17 +55,14 @@ std::string bytes_text(double bytes) {
   return fixed_text(bytes, unit == 0 ? 0 : 1) + kUnits[unit];
 }
 
-std::string json_text(std::string_view text) {
-  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-}
+std::string json_text(std::string_view text) { return json_quoted(text); }
 
 std::string line_text(std::string_view text, size_t most) {
-  std::string line;
-  size_t characters = 0;
-  for (char c : text) {
-    bool begins = (static_cast<unsigned char>(c) & 0xC0) != 0x80;  // not a UTF-8 continuation byte
-    if (begins && ++characters > most) return line + "...";
-    line += static_cast<unsigned char>(c) < 0x20 || c == 0x7F ? ' ' : c;
+  const std::string line = printable_line(text);
+  size_t end = 0;
+  for (size_t characters = 0; end < line.size(); ++characters) {
+    if (characters == most) return line.substr(0, end) + "...";
+    end += utf8_character_bytes(std::string_view(line).substr(end));
   }
   return line;
 }

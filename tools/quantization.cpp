@@ -5,8 +5,8 @@
 
 #include "rlx/graph_file.h"
 #include "tools/output.h"
-#include "tools/train_session.h"
-#include "tools/train_tests.h"
+#include "tools/train/session.h"
+#include "tools/train/verify.h"
 
 namespace rlx::tools {
 namespace {

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "rlx/quantization.h"
-#include "tools/train_models.h"
+#include "tools/train/models.h"
 
 namespace rlx::tools {
 

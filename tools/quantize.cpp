@@ -12,9 +12,9 @@
 #include "tools/quantization.h"
 #include "tools/subcommands.h"
 #include "tools/text_table.h"
-#include "tools/train_options.h"
-#include "tools/train_session.h"
-#include "tools/train_tests.h"
+#include "tools/train/options.h"
+#include "tools/train/session.h"
+#include "tools/train/verify.h"
 
 namespace rlx::tools {
 namespace {

@@ -5,11 +5,12 @@
 #include "io/atomic_file.h"
 #include "rlx/io.h"
 #include "rlx/session.h"
+#include "tools/coreml/package_model.h"
 #include "tools/encoder_options.h"
 #include "tools/model_graph.h"
+#include "tools/npz_limit.h"
 #include "tools/output.h"
 #include "tools/output_folder.h"
-#include "tools/package_model.h"
 #include "tools/subcommands.h"
 #include "tools/text_table.h"
 
@@ -26,6 +27,7 @@ struct Run {
   std::vector<std::string> params, inputs;
   int threads = 0;
   bool compare = false;
+  CompileOptions compile = CompileOptions::from_environment();
 };
 
 Run::Run(CLI::App& app) {
@@ -51,6 +53,7 @@ Run::Run(CLI::App& app) {
   app.add_flag("--compare", compare, "of a Core ML package: a table of ops beside the same in f32 (more: rlx compare)");
   add_threads_option(app, threads);
   add_device_option(app, device);
+  add_accuracy_options(app, compile);
   app.footer(
       R"(Params that stand in several files are taken from the first. Without --output-dir and --output, the outputs' types and
 first values are printed.
@@ -72,7 +75,7 @@ std::vector<NamedTensor> Run::read_inputs() const {
     if (equals != std::string::npos && equals > 0)
       with_context([&] { return text_of("reading input '", word.substr(0, equals), "'"); },
                    [&] { all.emplace_back(word.substr(0, equals), read_npy(word.substr(equals + 1))); });
-    else if (word.ends_with(".npz")) add_all(NpzFile::open(word).arrays());
+    else if (word.ends_with(".npz")) add_all(NpzFile::open(word, npz_limit).arrays());
     else if (word.ends_with(".safetensors")) add_all(SafetensorsFile::open(word).tensors());
     else throw UsageError("--input is NAME=FILE.npy, FILE.npz or FILE.safetensors, not '" + word + "'");
   }
@@ -134,6 +137,10 @@ void Run::run() const {
   if (is_package(model)) {
     if (!params.empty() || !profile.empty())
       throw UsageError("--params and --profile are for graphs, not for packages");
+    if (compile.accuracy != Accuracy::as_f32 || compile.batch_invariant)
+      throw UsageError(
+          "--accuracy and --batch-invariant are for graphs, not for packages; convert the package first: "
+          "rlx convert PACKAGE GRAPH.rlx");
     return run_package({model, function, steps, output_dir, output_file, precision == "f32", threads, compare},
                        read_inputs());
   }
@@ -146,7 +153,7 @@ void Run::run() const {
   if (!output_dir.empty()) folder.emplace(output_dir, signature.outputs);
   for (const std::string& path : {output_file, profile})
     if (!path.empty()) AtomicFile probe(path);
-  CompiledGraph compiled = Session(Device::parse(device), {threads}).compile(graph);
+  CompiledGraph compiled = Session(Device::parse(device), {threads}).compile(graph, compile);
   bind_params(compiled);
   std::vector<NamedTensor> given = read_inputs();
   std::vector<Tensor> results = compiled.run(given);

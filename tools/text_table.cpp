@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "base/printable_text.h"
+
 namespace rlx::tools {
 namespace {
 
@@ -13,6 +15,11 @@ size_t width_of(const std::string& cell) {
 }
 
 }  // namespace
+
+void TextTable::add(std::vector<std::string> cells) {
+  for (std::string& cell : cells) cell = printable_line(cell);
+  rows_.push_back(std::move(cells));
+}
 
 std::string TextTable::text(size_t indent) const {
   std::vector<size_t> widths(alignment_.size());

@@ -11,7 +11,8 @@ class TextTable {
  public:
   /// One letter a column: 'l' left-aligned, 'r' right-aligned.
   explicit TextTable(std::string alignment) : alignment_(std::move(alignment)) {}
-  void add(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
+  /// Cells become printable lines (base/printable_text.h): names from files stand in them.
+  void add(std::vector<std::string> cells);
   bool empty() const { return rows_.empty(); }
   /// Each row a line, behind `indent` spaces.
   std::string text(size_t indent = 0) const;

@@ -12,10 +12,10 @@
 #include "rlx/compile.h"
 #include "rlx/io.h"
 #include "rlx/session.h"
+#include "tools/coreml/package_model.h"
 #include "tools/encoder_options.h"
 #include "tools/model_graph.h"
 #include "tools/output.h"
-#include "tools/package_model.h"
 #include "tools/subcommands.h"
 #include "tools/text_table.h"
 
@@ -127,7 +127,7 @@ void Where::plan_memory() const {
   }
   cpu::PackedCache packed;
   const cpu::Schedule schedule(
-      {parts.main, threads, packed, [&](const std::string& name) { return &params.at(name); }});
+      {parts.main, threads, {}, packed, [&](const std::string& name) { return &params.at(name); }});
   const size_t arena = schedule.arena_bytes(), live = schedule.live_bytes();
   if (json) {
     write_out(text_of("{\"steps\": ", schedule.step_count(), ", \"arena_bytes\": ", arena, ", \"largest_live_bytes\": ",

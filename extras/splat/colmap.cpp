@@ -259,7 +259,7 @@ ColmapModel read_colmap(const std::string& folder) {
       {ColmapFile::cameras, "cameras"}, {ColmapFile::images, "images"}, {ColmapFile::points, "points3D"}};
   for (auto [part, name] : kParts) {
     std::string path = (fs::path(folder) / (std::string(name) + (is_text ? ".txt" : ".bin"))).string();
-    auto file = MappedFile::open(path);
+    auto file = FileBytes::read(path);
     parse_colmap(model, part, is_text, file->bytes(), path);
   }
   std::set<uint32_t> cameras;

@@ -290,7 +290,7 @@ SplatScene parse_splat_ply(std::span<const std::byte> bytes, const std::string& 
                       });
 }
 SplatScene read_splat_ply(const std::string& path) {
-  auto file = MappedFile::open(path);
+  auto file = FileBytes::read(path);
   return parse_splat_ply(file->bytes(), path);
 }
 

@@ -3,7 +3,9 @@
    Objects are opaque and freed by their own rlx_<noun>_free, which takes NULL. A call that can fail returns an
    rlx_status; on anything but RLX_OK it leaves its results alone and, if `error` is not NULL, stores there an error to
    be freed by rlx_error_free. No exception crosses this boundary. Strings are UTF-8 and end in NUL unless a size is
-   given; those returned belong to the object they were asked of. An object may be used by one thread at a time, but for
+   given; those returned belong to the object they were asked of. A pointer that may be NULL is said to be so; any other
+   that is NULL is RLX_INVALID_ARGUMENT, as is a count that no memory holds. A function without a status gives 0, "" or
+   NULL for a NULL. An object may be used by one thread at a time, but for
    rlx_compiled_run, which may be called from several threads at once. */
 #ifndef RLX_C_H
 #define RLX_C_H
@@ -45,7 +47,9 @@ const char* rlx_error_message(const rlx_error* error);
 rlx_status rlx_error_status(const rlx_error* error);
 void rlx_error_free(rlx_error* error);
 
-/* ---- tensors: dense, row-major; `dtype` is a name: "f32", "i64", "bool", ... ---- */
+/* ---- tensors: dense, row-major; `dtype` is a name: "f32", "i64", "bool", ... ----
+   An element of "bool" is a byte that is 0 or 1. Any other is refused with an error that names the element, here and in
+   rlx_compiled_call: what compares as true in C is written as `x != 0`. */
 /* Copies `size` bytes from `data`; NULL gives zeros. */
 rlx_status rlx_tensor_create(const char* dtype, const int64_t* dims, size_t rank, const void* data, size_t size,
                              rlx_tensor** tensor, rlx_error** error);
@@ -84,7 +88,8 @@ rlx_status rlx_graph_emit(rlx_graph* graph, const char* op, const rlx_value* ope
 rlx_status rlx_graph_trace(rlx_graph* graph, const char* op, const rlx_value* operands, size_t operand_count,
                            const char* attrs, rlx_value* results, size_t room, size_t* count, char* types,
                            size_t types_room, size_t* types_size, rlx_error** error);
-/* Emits the nodes of `from`, which has no params, with these values for its inputs; stores its outputs. */
+/* Emits the nodes of `from`, which has no params, with these values for its inputs; stores its outputs. `from` may be
+   `graph` itself, as it is before the call. */
 rlx_status rlx_graph_inline(rlx_graph* graph, const rlx_graph* from, const rlx_value* inputs, size_t input_count,
                             rlx_value* results, size_t room, size_t* count, rlx_error** error);
 /* `name` may be NULL. */
@@ -131,10 +136,12 @@ rlx_status rlx_session_create(const char* device, const rlx_session_options* opt
 void rlx_session_free(rlx_session* session);
 
 typedef struct rlx_compile_options {
-  size_t struct_size; /* sizeof(rlx_compile_options) */
-  int strict;         /* a node that is not native is an error */
-  int common;         /* decompose every composite */
-  int mode;           /* 0 eager, 1 lazy, 2 ahead of time */
+  size_t struct_size;  /* sizeof(rlx_compile_options) */
+  int strict;          /* a node that is not native is an error */
+  int common;          /* decompose every composite */
+  int mode;            /* 0 eager, 1 lazy, 2 ahead of time */
+  int accuracy;        /* of products of f32: 0 as sums of f32 are, 1 exact, 2 relative to a row's largest number */
+  int batch_invariant; /* a row's bits do not depend on how many rows are multiplied with it */
 } rlx_compile_options;
 /* `options` may be NULL. The graph may be freed afterwards. */
 rlx_status rlx_compile(rlx_session* session, const rlx_graph* graph, const rlx_compile_options* options,

@@ -18,6 +18,16 @@ constexpr std::array<std::string_view, 2> names_of(KernelDispatch) { return {"na
 enum class Precision { strict, relaxed };
 constexpr std::array<std::string_view, 2> names_of(Precision) { return {"strict", "relaxed"}; }
 
+/// How far products of f32 (matrices, convolutions, attention) may be from the true sums; docs/runtime.md, "Products of
+/// f32", has the figures.
+/// as_f32 ("f32"): as far as sums of f32 are, element by element: an error is bounded by the terms of its own sum.
+/// exact: products, and all other ops that are not element-wise, are computed in f64 from operands of f32 and rounded
+/// once. On devices that have f64; several times slower. row_relative: an error may be relative to the largest number
+/// of the row and of the column, as in formats with a common exponent. On processors with matrix tiles weights are then
+/// kept as integers, which is faster by up to 1.4. Not for rows whose numbers have unlike sizes.
+enum class Accuracy { as_f32, exact, row_relative };
+constexpr std::array<std::string_view, 3> names_of(Accuracy) { return {"f32", "exact", "row_relative"}; }
+
 /// When the work is done. eager: passes and lowering in compile(); lazy: at the first run; aot: eager, and the
 /// weights are packed as soon as the last one is bound, so that the first run costs what every other does.
 enum class CompileMode { eager, lazy, aot };
@@ -28,6 +38,10 @@ struct CompileOptions {
   std::set<std::string> force_common = {};  ///< names of ops to decompose
   std::set<std::string> force_native = {};  ///< names of ops that must not be decomposed
   Precision precision = Precision::strict;
+  Accuracy accuracy = Accuracy::as_f32;
+  /// Products with weights sum in an order that k and n alone decide, so that the bits of a row do not depend on how
+  /// many rows are multiplied with it (docs/runtime.md says which ops that makes invariant, and what it costs).
+  bool batch_invariant = false;
   CompileMode mode = CompileMode::eager;
   bool strict = false;                     ///< a node that is not native is an error
   std::set<std::string> donate = {};       ///< inputs whose memory a run may overwrite

@@ -1,7 +1,7 @@
 // Kernels from outside the library: a user's own way to run an op on the CPU, his op or one of ours. A registered
 // kernel is a claim as a row of the CPU's own table is: it is asked before the table, its refusals go into the dispatch
 // report, `strict` and `force_native` count it as native, `KernelDispatch::common` decomposes a composite in spite of
-// it.
+// it. What its functions throw arrives as an rlx::Error that names the kernel; an rlx::Error as it is.
 #pragma once
 
 #include "rlx/op_def.h"
@@ -83,8 +83,8 @@ struct CpuKernel {
 /// element-wise ops that have a kernel stay out of such chains. Fails if the op or a function is missing, or if the op
 /// has a kernel of that name.
 void register_cpu_kernel(CpuKernel kernel);
-/// Forgets it; a graph that was compiled with it must be compiled again, and says so if it meets new shapes. Fails if
-/// there is none.
+/// Forgets it; a graph that was compiled with it must be compiled again, and says so if it meets new shapes: no other
+/// kernel takes its place unasked. Fails if there is none.
 void unregister_cpu_kernel(const OpDef& op, std::string_view name);
 
 }  // namespace rlx

@@ -2,7 +2,7 @@
 // that type into the `OpDef` which everything else reads.
 //
 // A rule is a lambda. It may leave off trailing arguments that it does not need and return one thing or several.
-// The adaptors below are the only place that knows.
+// The adaptors below are the only place that knows. What a rule throws arrives as an rlx::Error that names rule and op.
 #pragma once
 
 #include <sstream>

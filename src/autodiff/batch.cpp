@@ -1,6 +1,7 @@
 // Batching (vmap). The batch is always dim 0.
 #include <map>
 
+#include "autodiff/rules.h"
 #include "autodiff/transforms.h"
 #include "autodiff/widened.h"
 #include "ir/rewrite.h"
@@ -47,7 +48,7 @@ struct Batcher {
         if (!op.batch_takes_unbatched) v = widened(v);
       }
       if (!op.batch) return to.emit(op, in, node.attrs);
-      auto out = op.batch(in, which, node.attrs, kTransforms);
+      auto out = batched_by_rule(op, in, which, node);
       if (!out.empty()) return out;
       in.assign(operands.begin(), operands.end());
     }

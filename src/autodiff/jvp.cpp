@@ -1,6 +1,7 @@
 // Forward mode: tangents travel with the values.
 #include <map>
 
+#include "autodiff/rules.h"
 #include "autodiff/transforms.h"
 #include "autodiff/widened.h"
 #include "ir/rewrite.h"
@@ -24,7 +25,7 @@ std::vector<Value> transposed_vjp(Graph& to, const OpDef& op, const Attrs& attrs
   Graph rule = trace(types_of(args), [&](Values v) {
     std::vector<Value> cts;
     for (size_t r = 0, next = in.size() + out.size(); r < results; ++r) cts.push_back(moving[r] ? v[next++] : Value{});
-    auto d = op.vjp(v.first(in.size()), v.subspan(in.size(), out.size()), cts, attrs, kTransforms);
+    auto d = cotangents_by_rule(op, v.first(in.size()), v.subspan(in.size(), out.size()), cts, attrs);
     std::vector<Value> wanted;
     for (size_t i = 0; i < in.size() && i < d.size(); ++i)
       if (tangents[i] && d[i]) wanted.push_back(d[i]), seeds.push_back(tangents[i]);
@@ -68,7 +69,7 @@ struct Pusher {
   std::vector<Value> pushed(const Node& node, Values in, Values moving) {
     const OpDef& op = *node.op;
     if (op.jvp) {
-      std::vector<Value> out = op.jvp(in, moving, node.attrs, kTransforms);
+      std::vector<Value> out = tangents_by_rule(op, in, moving, node);
       for (size_t r = 0, next = node.types.size(); r < node.types.size(); ++r)
         if (has_derivative(node.types[r].dtype)) {
           if (Value t = out[next++]) tangents[out[r].ref()] = t;
@@ -82,7 +83,7 @@ struct Pusher {
       fail(ErrorCode::unsupported, "'", op.name, "' has no gradient",
            to.scope().empty() ? "" : " (in '" + to.scope() + "')",
            "; stop_gradient in front of it says that none is wanted");
-    std::vector<Value> out = op.save ? op.save(in, node.attrs) : to.emit(op, {in.begin(), in.end()}, node.attrs);
+    std::vector<Value> out = results_and_kept(to, op, in, node.attrs);
     size_t results = node.types.size();
     std::vector<Value> d;
     if (computes_widened(op, in, node.attrs)) {

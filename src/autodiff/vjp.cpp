@@ -1,6 +1,7 @@
 // Reverse mode: record the graph once more, then walk the record backwards.
 #include <map>
 
+#include "autodiff/rules.h"
 #include "autodiff/transforms.h"
 #include "autodiff/widened.h"
 #include "ir/rewrite.h"
@@ -58,7 +59,7 @@ struct Recorder {
         fail(ErrorCode::unsupported, "'", op.name, "' has no gradient",
              site.to.scope().empty() ? "" : " (in '" + site.to.scope() + "')",
              "; stop_gradient in front of it says that none is wanted");
-      std::vector<Value> out = op.save ? op.save(in, node.attrs) : to.emit(op, {in.begin(), in.end()}, node.attrs);
+      std::vector<Value> out = results_and_kept(to, op, in, node.attrs);
       tape.push_back({&op,
                       node.attrs,
                       {in.begin(), in.end()},
@@ -74,6 +75,13 @@ struct Recorder {
   }
 };
 
+/// In the values' dtype; floats that are for storage alone have no arithmetic, and are added in f32.
+Value sum(Value a, Value b) {
+  const DType t = a.dtype();
+  if (is_complex(t) || info(t).bits >= 16) return a + b;
+  return convert(convert(a, f32) + convert(b, f32), t);
+}
+
 /// The cotangents that arrived so far at each value.
 struct Cotangents {
   const Recorder& recorder;
@@ -87,7 +95,7 @@ struct Cotangents {
     if (!ct || !recorder.is_active(v)) return;
     if (ct.type() != v.type()) fail(ErrorCode::internal, "a cotangent of ", v.type(), " came as ", ct.type());
     auto [at, fresh] = sums.emplace(v.ref(), ct);
-    if (!fresh) at->second = at->second + ct;
+    if (!fresh) at->second = sum(at->second, ct);
   }
 };
 
@@ -116,9 +124,9 @@ Graph reverse_mode(const Graph& g, const Mask& wrt, const Mask& given, bool with
                      entry->scope.empty() ? "" : " of '" + entry->scope + "'");
     };
     auto d = with_context(describe, [&]() -> std::vector<Value> {
-      if (!entry->wide) return entry->op->vjp(entry->in, entry->out, arrived, entry->attrs, kTransforms);
+      if (!entry->wide) return cotangents_by_rule(*entry->op, entry->in, entry->out, arrived, entry->attrs);
       std::vector<Value> operands = widened(entry->in), results = widened(entry->out), wide = widened(arrived);
-      std::vector<Value> narrow = entry->op->vjp(operands, results, wide, entry->attrs, kTransforms);
+      std::vector<Value> narrow = cotangents_by_rule(*entry->op, operands, results, wide, entry->attrs);
       narrow_to(narrow, entry->in);
       return narrow;
     });

@@ -6,8 +6,11 @@
 namespace rlx {
 
 bool computes_widened(const OpDef& op, Values operands, const Attrs& attrs) {
-  return !op.moves_data && !holds_subgraph(attrs) &&
-         std::any_of(operands.begin(), operands.end(), [](Value v) { return is_low_precision(v.dtype()); });
+  // The rules of ops that move elements add cotangents where one element became several, and floats of fewer than 16
+  // bits have no addition.
+  return !holds_subgraph(attrs) && std::any_of(operands.begin(), operands.end(), [&](Value v) {
+    return is_low_precision(v.dtype()) && (!op.moves_data || info(v.dtype()).bits < 16);
+  });
 }
 std::vector<Value> widened(Values values) {
   std::vector<Value> wide(values.begin(), values.end());

@@ -55,6 +55,8 @@ struct LoadOptions {
   std::vector<bool> donated;  ///< inputs that a run may overwrite
   /// How names of files begin in which the executable may keep what the next process would make again; empty: none.
   std::string keep_in = {};
+  /// Of products of f32, as CompileOptions::accuracy and batch_invariant ask for them.
+  bool exact = false, row_relative = false, batch_invariant = false;
 };
 
 /// A legal graph, lowered: it can be written to disk, and loaded where the device is.

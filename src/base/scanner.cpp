@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "base/printable_text.h"
+
 namespace rlx {
 namespace {
 
@@ -97,15 +99,20 @@ void Scanner::unexpected(const std::string& wanted) const {
 }
 
 void write_quoted(std::ostream& out, std::string_view text) {
-  constexpr char kHex[] = "0123456789abcdef";
   out << '"';
-  for (char c : text) {
-    auto code = static_cast<unsigned char>(c);
+  while (!text.empty()) {
+    const size_t whole = utf8_character_bytes(text), bytes = whole ? whole : 1;
+    const char c = text[0];
     if (c == '\n') out << "\\n";
     else if (c == '\t') out << "\\t";
     else if (c == '"' || c == '\\') out << '\\' << c;
-    else if (code < 0x20 || code == 0x7f) out << "\\x" << kHex[code >> 4] << kHex[code & 15];
-    else out << c;
+    else if (whole && !is_control_character(text, whole)) out << text.substr(0, bytes);
+    else {
+      std::string escaped;
+      for (const char byte : text.substr(0, bytes)) append_escaped(escaped, byte);
+      out << escaped;
+    }
+    text.remove_prefix(bytes);
   }
   out << '"';
 }

@@ -40,6 +40,7 @@ rlx_status rlx_tensor_create(const char* dtype, const int64_t* dims, size_t rank
     if (data) {
       if (size != made.byte_count())
         fail(ErrorCode::shape_mismatch, made.type(), " has ", made.byte_count(), " bytes, got ", size);
+      check_bools(made.type(), bytes_from(data, size));
       if (size) std::memcpy(made.mutable_data(), data, size);
     }
     result = new rlx_tensor{std::move(made)};
@@ -53,6 +54,7 @@ rlx_status rlx_tensor_borrow(const char* dtype, const int64_t* dims, size_t rank
     auto shape = shape_from(dims, rank);
     auto bytes = bytes_from(data, size);
     rlx::Tensor checked = rlx::Tensor::borrow(type, shape, bytes);  // fails before the bytes are ours to release
+    check_bools(checked.type(), bytes);
     std::shared_ptr<const void> owner;
     if (release) owner = std::shared_ptr<const void>(data, [release, context](const void*) { release(context); });
     result = new rlx_tensor{rlx::Tensor::borrow(type, std::move(shape), bytes, std::move(owner))};
@@ -69,7 +71,8 @@ void rlx_tensor_free(rlx_tensor* tensor) { delete tensor; }
 rlx_status rlx_graph_parse(const char* text, size_t size, rlx_graph** graph, rlx_error** error) {
   return guarded(error, [&] {
     auto& result = required(graph, "graph");
-    if (!text) fail(ErrorCode::invalid_argument, "text is NULL");
+    required(text, "text");
+    check_count(size, 1, "the bytes of the text");
     std::string_view source(text, size);
     rlx::Scanner first(source);
     rlx::Graph g = first.accept_word("rlx") ? rlx::parse_graph_text(source) : rlx::parse_graph(source);
@@ -79,30 +82,35 @@ rlx_status rlx_graph_parse(const char* text, size_t size, rlx_graph** graph, rlx
 }
 rlx_status rlx_graph_load(const char* path, rlx_graph** graph, rlx_error** error) {
   return guarded(error, [&] {
-    required(graph, "graph") = new rlx_graph{rlx::load_graph(required_text(path, "path")), {}};
+    auto& result = required(graph, "graph");
+    result = new rlx_graph{rlx::load_graph(required_text(path, "path")), {}};
   });
 }
 rlx_status rlx_graph_save(const rlx_graph* graph, const char* path, rlx_error** error) {
   return guarded(error, [&] { rlx::save_graph(required_text(path, "path"), required(graph, "graph").graph); });
 }
 rlx_status rlx_graph_create(const char* name, rlx_graph** graph, rlx_error** error) {
-  return guarded(error, [&] { required(graph, "graph") = new rlx_graph{rlx::Graph(required_text(name, "name")), {}}; });
+  return guarded(error, [&] {
+    auto& result = required(graph, "graph");
+    result = new rlx_graph{rlx::Graph(required_text(name, "name")), {}};
+  });
 }
 rlx_status rlx_graph_input(rlx_graph* graph, const char* name, const char* type, rlx_value* value, rlx_error** error) {
   return guarded(error, [&] {
-    required(value, "value") =
-        handle_of(required(graph, "graph").graph.input(required_text(name, "name"), type_from(type)));
+    auto& result = required(value, "value");
+    result = handle_of(required(graph, "graph").graph.input(required_text(name, "name"), type_from(type)));
   });
 }
 rlx_status rlx_graph_param(rlx_graph* graph, const char* name, const char* type, rlx_value* value, rlx_error** error) {
   return guarded(error, [&] {
-    required(value, "value") =
-        handle_of(required(graph, "graph").graph.param(required_text(name, "name"), type_from(type)));
+    auto& result = required(value, "value");
+    result = handle_of(required(graph, "graph").graph.param(required_text(name, "name"), type_from(type)));
   });
 }
 rlx_status rlx_graph_constant(rlx_graph* graph, const rlx_tensor* tensor, rlx_value* value, rlx_error** error) {
   return guarded(error, [&] {
-    required(value, "value") = handle_of(required(graph, "graph").graph.constant(required(tensor, "tensor").tensor));
+    auto& result = required(value, "value");
+    result = handle_of(required(graph, "graph").graph.constant(required(tensor, "tensor").tensor));
   });
 }
 rlx_status rlx_graph_emit(rlx_graph* graph, const char* op, const rlx_value* operands, size_t operand_count,
@@ -110,11 +118,10 @@ rlx_status rlx_graph_emit(rlx_graph* graph, const char* op, const rlx_value* ope
   return guarded(error, [&] {
     rlx::Graph& g = required(graph, "graph").graph;
     const rlx::OpDef& def = rlx::find_op(required_text(op, "op"));
-    if (operand_count) required(operands, "operands");
     std::vector<rlx::Value> values;
     std::vector<rlx::Type> types;
-    for (size_t i = 0; i < operand_count; ++i) {
-      values.push_back(value_in(g, operands[i]));
+    for (rlx_value operand : array_from(operands, operand_count, "operands")) {
+      values.push_back(value_in(g, operand));
       types.push_back(values.back().type());
     }
     rlx::Attrs parsed;
@@ -183,7 +190,10 @@ rlx_status rlx_compile(rlx_session* session, const rlx_graph* graph, const rlx_c
     auto given = options_of(options);
     if (given.mode < 0 || given.mode > 2)
       fail(ErrorCode::invalid_argument, "mode is ", given.mode, "; it is 0, 1 or 2");
+    if (given.accuracy < 0 || given.accuracy > 2)
+      fail(ErrorCode::invalid_argument, "accuracy is ", given.accuracy, "; it is 0, 1 or 2");
     auto all = rlx::CompileOptions::from_environment();
+    all.accuracy = static_cast<rlx::Accuracy>(given.accuracy), all.batch_invariant = given.batch_invariant != 0;
     all.strict = given.strict != 0;
     if (given.common) all.kernel_dispatch = rlx::KernelDispatch::common;
     all.mode = static_cast<rlx::CompileMode>(given.mode);
@@ -222,10 +232,10 @@ rlx_status rlx_compiled_run(const rlx_compiled* compiled, const rlx_tensor* cons
     if (output_count != graph.signature().outputs.size())
       fail(ErrorCode::invalid_argument, "the graph has ", graph.signature().outputs.size(), " outputs, got room for ",
            output_count);
-    if (input_count) required(inputs, "inputs");
     if (output_count) required(outputs, "outputs");
     std::vector<rlx::Tensor> given;
-    for (size_t i = 0; i < input_count; ++i) given.push_back(required(inputs[i], "an input").tensor);
+    for (const rlx_tensor* input : array_from(inputs, input_count, "inputs"))
+      given.push_back(required(input, "an input").tensor);
     auto results = graph.run_ordered(given);
     std::vector<std::unique_ptr<rlx_tensor>> made;
     for (rlx::Tensor& t : results) made.push_back(std::make_unique<rlx_tensor>(rlx_tensor{std::move(t)}));
@@ -234,9 +244,10 @@ rlx_status rlx_compiled_run(const rlx_compiled* compiled, const rlx_tensor* cons
 }
 rlx_status rlx_compiled_report(rlx_compiled* compiled, const char** json, rlx_error** error) {
   return guarded(error, [&] {
+    auto& result = required(json, "json");
     auto& c = required(compiled, "compiled");
     c.report = c.compiled.report().json();
-    required(json, "json") = c.report.c_str();
+    result = c.report.c_str();
   });
 }
 void rlx_compiled_free(rlx_compiled* compiled) { delete compiled; }

@@ -102,15 +102,18 @@ rlx_status rlx_coreml_load(const char* path, const rlx_coreml_options* options, 
 }
 rlx_status rlx_coreml_description(rlx_coreml* model, const char** json, rlx_error** error) {
   return guarded(error, [&] {
+    auto& result = required(json, "json");
     auto& m = required(model, "model");
     std::scoped_lock lock(m.mutex);
     if (m.text.empty()) m.text = m.model.description_json();
-    required(json, "json") = m.text.c_str();
+    result = m.text.c_str();
   });
 }
 rlx_status rlx_coreml_make_state(const rlx_coreml* model, rlx_coreml_state** state, rlx_error** error) {
-  return guarded(error,
-                 [&] { required(state, "state") = new rlx_coreml_state{required(model, "model").model.make_state()}; });
+  return guarded(error, [&] {
+    auto& result = required(state, "state");
+    result = new rlx_coreml_state{required(model, "model").model.make_state()};
+  });
 }
 rlx_status rlx_coreml_state_read(const rlx_coreml_state* state, const char* name, rlx_tensor** tensor,
                                  rlx_error** error) {
@@ -118,7 +121,8 @@ rlx_status rlx_coreml_state_read(const rlx_coreml_state* state, const char* name
     const auto& values = required(state, "state").values;
     auto found = values.find(required_text(name, "name"));
     if (found == values.end()) fail(ErrorCode::not_found, "there is no state '", name, "'");
-    required(tensor, "tensor") = new rlx_tensor{found->second};
+    auto& result = required(tensor, "tensor");
+    result = new rlx_tensor{found->second};
   });
 }
 rlx_status rlx_coreml_state_write(rlx_coreml_state* state, const char* name, const rlx_tensor* tensor,
@@ -146,11 +150,8 @@ rlx_status rlx_coreml_predict(rlx_coreml* model, const char* const* names, const
     auto& m = required(model, "model").model;
     if (output_count != m.outputs().size())
       fail(ErrorCode::invalid_argument, "the model has ", m.outputs().size(), " outputs, got room for ", output_count);
-    if (input_count) required(names, "names"), required(inputs, "inputs");
     if (output_count) required(outputs, "outputs");
-    std::vector<rlx::NamedTensor> given;
-    for (size_t i = 0; i < input_count; ++i)
-      given.emplace_back(required_text(names[i], "a name"), required(inputs[i], "an input").tensor);
+    auto given = named(names, inputs, input_count);
     auto results = m.predict(given, state ? &state->values : nullptr);
     std::vector<std::unique_ptr<rlx_tensor>> made;
     for (auto& [name, tensor] : results) made.push_back(std::make_unique<rlx_tensor>(rlx_tensor{std::move(tensor)}));
@@ -185,10 +186,8 @@ rlx_status rlx_coreml_write(const char* path, const rlx_graph* graph, const char
     o.precision = precision_from(given.precision), o.nearest = given.nearest != 0;
     o.shapes = rlx::package_shapes(text_or_empty(given.shapes));
     read_features(given.features, o);
-    if (param_count) required(names, "names"), required(params, "params");
     rlx::NamedTensors values;
-    for (size_t i = 0; i < param_count; ++i)
-      values[required_text(names[i], "a name")] = required(params[i], "a param").tensor;
+    for (auto& [name, value] : named(names, params, param_count)) values[name] = std::move(value);
     std::string text =
         text_of(rlx::write_coreml(required_text(path, "path"), required(graph, "graph").graph, values, o));
     if (report) *report = own_text(text);

@@ -70,7 +70,11 @@ rlx_status rlx_calibrate(rlx_session* session, const rlx_graph* graph, const cha
                          const char* options, char** ranges, rlx_error** error) {
   return guarded(error, [&] {
     required(ranges, "ranges");
-    if (input_count && batch_count) required(batches, "batches");
+    if (input_count == 0 && batch_count)
+      fail(ErrorCode::invalid_argument, "there are ", batch_count, " batches of no inputs; name those of the graph");
+    array_from(inputs, input_count, "inputs");
+    if (input_count) check_count(batch_count, input_count * sizeof *batches, "batches");
+    if (batch_count) required(batches, "batches");
     std::vector<std::vector<rlx::NamedTensor>> all;
     for (size_t b = 0; b < batch_count; ++b) all.push_back(named(inputs, batches + b * input_count, input_count));
     *ranges =

@@ -218,7 +218,7 @@ rlx_status rlx_training_param(const rlx_training* training, const char* name, in
 rlx_status rlx_training_save(const rlx_training* training, const char* path, const char* const* names,
                              const char* const* texts, size_t count, rlx_error** error) {
   return guarded(error, [&] {
-    if (count) required(names, "names"), required(texts, "texts");
+    array_from(names, count, "names"), array_from(texts, count, "texts");
     rlx::TrainingSession::Notes notes;
     for (size_t i = 0; i < count; ++i) notes[required_text(names[i], "a name")] = required_text(texts[i], "a text");
     required(training, "training").session.save(required_text(path, "path"), notes);
@@ -235,13 +235,15 @@ rlx_status rlx_training_load(rlx_training* training, const char* path, const cha
 }
 rlx_status rlx_training_report(rlx_training* training, const char** json, rlx_error** error) {
   return guarded(error, [&] {
+    auto& result = required(json, "json");
     auto& t = required(training, "training");
     t.json = t.session.report().json();
-    required(json, "json") = t.json.c_str();
+    result = t.json.c_str();
   });
 }
 rlx_status rlx_training_status(rlx_training* training, const char** json, rlx_error** error) {
   return guarded(error, [&] {
+    auto& result = required(json, "json");
     auto& t = required(training, "training");
     rlx::UpdateEligibility native = t.session.eligibility();
     rlx::TrainingMemory m = t.session.memory();
@@ -257,7 +259,7 @@ rlx_status rlx_training_status(rlx_training* training, const char** json, rlx_er
           {"total", m.total()}}},
         {"loss_scale", t.session.loss_scale()}};
     t.json = all.dump();
-    required(json, "json") = t.json.c_str();
+    result = t.json.c_str();
   });
 }
 void rlx_training_free(rlx_training* training) { delete training; }

@@ -3,6 +3,8 @@
 #include "c_api/handles.h"
 #include "ir/rewrite.h"
 
+#include <optional>
+
 namespace {
 
 using namespace rlx::c;
@@ -53,8 +55,11 @@ rlx_status rlx_graph_inline(rlx_graph* graph, const rlx_graph* from, const rlx_v
                             rlx_value* results, size_t room, size_t* count, rlx_error** error) {
   return guarded(error, [&] {
     rlx::Graph& to = required(graph, "graph").graph;
-    const rlx::Graph& body = closed(from);
-    if (input_count) required(inputs, "inputs");
+    // Nodes are added to `to` while those of `from` are read: of a graph that goes into itself, those that it has now.
+    std::optional<rlx::Graph> as_it_is;
+    if (from == graph) as_it_is = closed(from);
+    const rlx::Graph& body = as_it_is ? *as_it_is : closed(from);
+    array_from(inputs, input_count, "inputs");
     if (input_count != body.inputs().size())
       fail(ErrorCode::invalid_argument, "graph '", body.name(), "' has ", body.inputs().size(), " inputs, got ",
            input_count);
@@ -69,6 +74,7 @@ rlx_status rlx_graph_inline(rlx_graph* graph, const rlx_graph* from, const rlx_v
     if (body.outputs().size() > room)
       fail(ErrorCode::invalid_argument, "'", body.name(), "' has ", body.outputs().size(),
            " outputs, there is room for ", room);
+    if (!body.outputs().empty()) required(results, "results");
     auto out = splice(to, body, values);
     for (size_t r = 0; r < out.size(); ++r) results[r] = handle_of(out[r]);
   });
@@ -99,8 +105,8 @@ rlx_status rlx_graph_vjp(const rlx_graph* graph, const uint8_t* wrt, const uint8
     for (size_t i = 0; i < of_outputs.size(); ++i)
       if (of_outputs[i] && !rlx::has_derivative(g.output_types()[i].dtype))
         fail(ErrorCode::invalid_argument, "output ", i, " is ", g.output_types()[i], ": it has no cotangent");
-    required(result, "result") =
-        handle(with_outputs ? value_and_vjp(g, of_inputs, of_outputs) : vjp(g, of_inputs, of_outputs));
+    required(result, "result");
+    *result = handle(with_outputs ? value_and_vjp(g, of_inputs, of_outputs) : vjp(g, of_inputs, of_outputs));
   });
 }
 rlx_status rlx_graph_jvp(const rlx_graph* graph, const uint8_t* active, rlx_graph** result, rlx_error** error) {
@@ -110,14 +116,16 @@ rlx_status rlx_graph_jvp(const rlx_graph* graph, const uint8_t* active, rlx_grap
     for (size_t i = 0; i < mask.size(); ++i)
       if (mask[i] && !rlx::has_derivative(g.input_types()[i].dtype))
         fail(ErrorCode::invalid_argument, "input ", i, " is ", g.input_types()[i], ": it has no tangent");
-    required(result, "result") = handle(jvp(g, mask));
+    required(result, "result");
+    *result = handle(jvp(g, mask));
   });
 }
 rlx_status rlx_graph_batch(const rlx_graph* graph, const uint8_t* batched, const char* size, rlx_graph** result,
                            rlx_error** error) {
   return guarded(error, [&] {
     const rlx::Graph& g = closed(graph);
-    required(result, "result") = handle(batch(g, mask_from(batched, g.inputs().size(), "batched"), dim_from(size)));
+    required(result, "result");
+    *result = handle(batch(g, mask_from(batched, g.inputs().size(), "batched"), dim_from(size)));
   });
 }
 
@@ -135,13 +143,17 @@ rlx_status rlx_compiled_call(const rlx_compiled* compiled, const rlx_buffer* inp
     given.reserve(input_count);
     for (size_t i = 0; i < input_count; ++i) {
       const rlx::Type& type = s.inputs[i].type;
-      given.push_back(rlx::Tensor::borrow(type.dtype, shape_of(type.dims),
-                                          {static_cast<const std::byte*>(inputs[i].data), inputs[i].size}));
+      auto bytes = rlx::with_context([&] { return text_of("taking input ", i); },
+                                     [&] { return bytes_from(inputs[i].data, inputs[i].size); });
+      given.push_back(rlx::Tensor::borrow(type.dtype, shape_of(type.dims), bytes));
+      check_bools(given.back().type(), bytes);
     }
     std::vector<std::span<std::byte>> memory;
     memory.reserve(output_count);
     for (size_t i = 0; i < output_count; ++i)
-      memory.emplace_back(static_cast<std::byte*>(outputs[i].data), outputs[i].size);
+      memory.push_back(rlx::with_context(
+          [&] { return text_of("taking the memory of output ", i); },
+          [&] { return array_from(static_cast<std::byte*>(outputs[i].data), outputs[i].size, "data"); }));
     graph.run_into_memory(given, memory);
   });
 }

@@ -1,11 +1,15 @@
 // What the files of the C ABI share: the objects behind the handles, and `guarded`, where exceptions end.
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <memory>
 #include <mutex>
 #include <new>
+#include <span>
 
+#include "base/printable_text.h"
 #include "rlx/c.h"
 #include "rlx/coreml_model.h"
 #include "rlx/quantization.h"
@@ -54,7 +58,7 @@ namespace rlx::c {
 inline rlx_status store(rlx_error** error, rlx_status status, const char* message) noexcept {
   if (error) {
     try {
-      *error = new rlx_error{status, message};
+      *error = new rlx_error{status, printable_text(message)};
     } catch (...) {
       *error = nullptr;  // no memory for the message either: the status has to do
     }
@@ -90,6 +94,19 @@ inline std::string required_text(const char* text, const char* what) {
   return text;
 }
 
+/// Fails for a number of elements that no array has: it came from a negative one, or from memory that is none.
+inline void check_count(size_t count, size_t element_bytes, const char* what) {
+  if (count > static_cast<size_t>(PTRDIFF_MAX) / element_bytes)
+    fail(ErrorCode::invalid_argument, what, " are ", count, " by the count that is given; no memory holds so many");
+}
+/// The elements of an array of the caller, which may be NULL if there are none.
+template <class T>
+std::span<T> array_from(T* elements, size_t count, const char* what) {
+  check_count(count, sizeof(T), what);
+  if (count) required(elements, what);
+  return {elements, count};
+}
+
 /// An options struct as the library knows it: members that an older caller does not have keep their defaults.
 template <class Options>
 Options options_of(const Options* given) {
@@ -107,8 +124,15 @@ inline rlx::Shape shape_from(const int64_t* dims, size_t rank) {
   return {dims, dims + rank};
 }
 inline std::span<const std::byte> bytes_from(const void* data, size_t size) {
-  if (size && !data) fail(ErrorCode::invalid_argument, "data is NULL");
-  return {static_cast<const std::byte*>(data), size};
+  return array_from(static_cast<const std::byte*>(data), size, "data");
+}
+/// Fails for a byte that is no bool: in C++ whoever reads it as one may do anything, and `bitwise_not` of 2 would be 3.
+inline void check_bools(const rlx::Type& type, std::span<const std::byte> bytes) {
+  if (type.dtype != rlx::boolean) return;
+  auto bad = std::find_if(bytes.begin(), bytes.end(), [](std::byte b) { return b > std::byte{1}; });
+  if (bad != bytes.end())
+    fail(ErrorCode::invalid_argument, "element ", bad - bytes.begin(), " of ", type, " is ", std::to_integer<int>(*bad),
+         "; a bool is 0 or 1: give x != 0, or an array of u8");
 }
 inline rlx::Type type_from(const char* text) {
   std::string source = required_text(text, "type");
@@ -130,7 +154,7 @@ A read_over(A into, const std::string& text, const std::string& what) {
                            });
 }
 inline std::vector<rlx::NamedTensor> named(const char* const* names, const rlx_tensor* const* values, size_t count) {
-  if (count) required(names, "names"), required(values, "values");
+  array_from(names, count, "names"), array_from(values, count, "values");
   std::vector<rlx::NamedTensor> all;
   for (size_t i = 0; i < count; ++i)
     all.emplace_back(required_text(names[i], "a name"), required(values[i], "a value").tensor);

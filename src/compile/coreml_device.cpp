@@ -68,6 +68,10 @@ class CoremlExecutable final : public Executable {
   CoremlExecutable(Graph graph, Device device, coreml_framework::Framework framework, LoadOptions options)
       : graph_(std::move(graph)), device_(device), framework_(std::move(framework)), options_(std::move(options)) {
     add_open_dims(graph_, open_dims_);
+    if (framework_.present && options_.batch_invariant)
+      fail(ErrorCode::unsupported,
+           "CoreML.framework does not say in which order it sums: results that do not depend on the "
+           "batch (batch_invariant) are for the device cpu");
   }
 
   void bind(const std::string& name, Tensor value) override {

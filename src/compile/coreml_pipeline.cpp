@@ -29,6 +29,13 @@ Graph without_empty_parts(const Graph& g) {
   });
 }
 
+/// A pass that the runner of passes does not run, within the same bounds.
+template <class Pass>
+Graph limited(const Graph& g, Pass pass) {
+  const GrowthLimit limit(room_to_grow(g), [&] { return text_of("graph '", g.name(), "'"); });
+  return pass(g);
+}
+
 struct Found {
   bool complex = false, wide = false, empty = false, words = false;
 };
@@ -89,15 +96,15 @@ bool is_to_be_split(const Graph& g) {
 Pipelined coreml_pipeline(const Graph& g, const coreml::Options& options, std::vector<std::string>* notes) {
   coreml::Options first = options;
   first.before_split = true;
-  Pipelined legal = run_pipeline(spell_out_combiners(g), *coreml::make_backend(first), {});
+  Pipelined legal = run_pipeline(limited(g, spell_out_combiners), *coreml::make_backend(first), {});
   if (legal.report.count(Verdict::missing)) return legal;
   Found found = found_in(legal.graph, options.narrow);
   if (!found.complex && !found.wide && !found.empty && !found.words) return legal;
   Graph plain = std::move(legal.graph);
-  if (found.words) plain = split_words(plain, !options.narrow);
+  if (found.words) plain = limited(plain, [&](const Graph& before) { return split_words(before, !options.narrow); });
   if (found.empty) plain = without_empty_parts(plain);
-  if (found.complex) plain = split_complex(plain);
-  if (found.wide) plain = collapse_rank(plain, coreml::kMostDims);
+  if (found.complex) plain = limited(plain, split_complex);
+  if (found.wide) plain = limited(plain, [](const Graph& before) { return collapse_rank(before, coreml::kMostDims); });
   Pipelined second = run_pipeline(plain, *coreml::make_backend(options), {});
   for (DispatchLine& line : second.report.lines)
     if (line.verdict == Verdict::missing) legal.report.lines.push_back(std::move(line));

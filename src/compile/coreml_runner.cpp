@@ -1,10 +1,6 @@
 // See the header.
 #include "compile/coreml_runner.h"
 
-#include <unistd.h>
-
-#include <atomic>
-#include <filesystem>
 #include <list>
 #include <mutex>
 
@@ -13,56 +9,28 @@
 #include "compile/pipeline.h"
 #include "frontends/mil/lower.h"
 #include "io/mlpackage.h"
+#include "io/private_folder.h"
 
 namespace rlx {
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr size_t kMostSizes = 32;  // whose graphs are kept
-
-/// A folder that goes with the object.
-class ScratchFolder {
- public:
-  ScratchFolder() {
-    static std::atomic<unsigned> counter{0};
-    std::error_code error;
-    fs::path base = fs::temp_directory_path(error);
-    if (error) fail(ErrorCode::io, "there is no folder for a package: ", error.message());
-    do {
-      path_ = base / text_of("rlx-coreml-", getpid(), "-", counter++);
-    } while (!fs::create_directory(path_, error) && !error);
-    if (error) fail(ErrorCode::io, "cannot create '", path_.string(), "' for a package: ", error.message());
-  }
-  ~ScratchFolder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  ScratchFolder(const ScratchFolder&) = delete;
-  ScratchFolder& operator=(const ScratchFolder&) = delete;
-  std::string package() const { return (path_ / "program.mlpackage").string(); }
-
- private:
-  fs::path path_;
-};
 
 /// The MIL front end, on the CPU.
 class FrontEndRunner final : public CoremlRunner {
  public:
   FrontEndRunner(const mil::Model& model, ComputeUnits units, const LoadOptions& options)
-      : options_(options), units_(units) {
-    write_mlpackage(folder_.package(), model);
-    package_.emplace(MlPackage::open(folder_.package()));
+      : options_(options), units_(units), package_(model) {
     options_.donated.clear();
   }
   std::vector<Tensor> run(const std::vector<Tensor>& inputs, const RunOptions& options) override {
-    std::vector<Tensor> outputs(package_->model().main.outputs.size());
+    std::vector<Tensor> outputs(package_.model().main.outputs.size());
     RunOptions all = options;
     all.memory = {};
     loaded_for(inputs)->executable->run(inputs, outputs, all);
     return outputs;
   }
-  PlacementReport placement() override { return {true, mlprogram::predict_placement(package_->model(), "", units_)}; }
+  PlacementReport placement() override { return {true, mlprogram::predict_placement(package_.model(), "", units_)}; }
   size_t memory_bytes() const override {
     std::scoped_lock lock(mutex_);
     size_t sum = 0;
@@ -85,14 +53,16 @@ class FrontEndRunner final : public CoremlRunner {
       if (auto found = find(sizes)) return found;
     }
     mlprogram::LowerOptions how;
-    const mil::Model& model = package_->model();
+    const mil::Model& model = package_.model();
     for (size_t i = 0; i < inputs.size(); ++i) how.dims[model.main.inputs[i].name] = inputs[i].type().dims;
     mlprogram::Lowered lowered = mlprogram::lower(
-        model, [&](const mil::Value& value) { return package_->tensor(value); }, how);
+        model, [&](const mil::Value& value) { return package_.tensor(value); }, how);
     if (!lowered.states.empty() || lowered.random_key || !lowered.assumptions.empty())
       fail(ErrorCode::internal, "a graph became a program that needs more than its inputs");
     auto cpu = backend_of(Device::cpu());
-    Pipelined legal = run_pipeline(lowered.graph, *cpu, {});
+    CompileOptions options;
+    if (options_.exact) options.accuracy = Accuracy::exact;
+    Pipelined legal = run_pipeline(lowered.graph, *cpu, options);
     require_complete(legal.report, false);
     Loaded loaded{sizes, cpu->lower(std::move(legal.graph)), nullptr};
     loaded.executable = loaded.program->load(options_);
@@ -112,8 +82,7 @@ class FrontEndRunner final : public CoremlRunner {
 
   LoadOptions options_;
   ComputeUnits units_;
-  ScratchFolder folder_;  // weights are read out of it when a graph is made, which may be at any run
-  std::optional<MlPackage> package_;
+  PackageInMemory package_;  // weights are taken out of it when a graph is made, which may be at any run
   mutable std::mutex mutex_;
   std::list<std::shared_ptr<const Loaded>> latest_;  // the one that ran last comes first
 };
@@ -123,9 +92,10 @@ class FrameworkRunner final : public CoremlRunner {
  public:
   FrameworkRunner(const mil::Model& model, ComputeUnits units, const coreml_framework::Framework& framework)
       : model_(model), units_(units) {
-    ScratchFolder folder;
-    write_mlpackage(folder.package(), model);
-    loaded_ = framework.load(folder.package(), units, "");
+    PrivateFolder folder("rlx-coreml-");
+    const std::string package = folder.path() + "/program.mlpackage";
+    write_mlpackage(package, model);
+    loaded_ = framework.load(package, units, "");
   }
   std::vector<Tensor> run(const std::vector<Tensor>& inputs, const RunOptions&) override {
     return in_order(model_.main, loaded_->predict(named(inputs)));

@@ -18,7 +18,8 @@ class CoremlRunner {
   virtual size_t memory_bytes() const = 0;
 };
 
-/// Writes the model as a package and loads it: by the framework if it is present.
+/// By the framework if it is present, which is given a package in a folder of its own until it has loaded it; else as
+/// it would be read from a package, without one.
 std::unique_ptr<CoremlRunner> make_coreml_runner(const mil::Model& model, ComputeUnits units,
                                                  const LoadOptions& options,
                                                  const coreml_framework::Framework& framework);

@@ -3,8 +3,9 @@
 
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
+#include <sstream>
 
+#include "io/atomic_file.h"
 #include "ir/text.h"
 
 namespace rlx {
@@ -23,13 +24,17 @@ void StageDump::stage(std::string_view name, const Graph& g) {
   std::string number = std::to_string(count_++);
   std::filesystem::path path = std::filesystem::path(folder_) /
                                (std::string(number.size() < 2 ? "0" : "") + number + "_" + std::string(name) + ".rlx");
-  std::ofstream out(path);
+  std::ostringstream out;
   {
     ConstantsElsewhere left_out(out, 256, [](const Tensor&) { return "left out of this dump"; });
     print(out, g);
   }
   out << "\n";
-  if (!out.flush()) fail(ErrorCode::io, "RLX_DUMP: cannot write '", path.string(), "'");
+  with_context("writing a stage for RLX_DUMP", [&] {
+    AtomicFile file(path.string());
+    file.write(out.str());
+    file.commit(AtomicFile::Flush::no);  // there are dozens, made again by the next compile
+  });
 }
 
 }  // namespace rlx

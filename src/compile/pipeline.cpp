@@ -6,10 +6,12 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "base/growth_limit.h"
 #include "compile/backends.h"
 #include "compile/dump.h"
 #include "ir/verify.h"
 #include "passes/carry_channels_last.h"
+#include "passes/change_floats.h"
 #include "passes/fold_constants.h"
 #include "passes/fuse_attention.h"
 #include "passes/fuse_convolution.h"
@@ -48,6 +50,10 @@ Graph rounding(const Graph& g, const Backend&, const CompileOptions& options) {
 }
 Graph widen_regions_for(const Graph& g, const Backend&, const CompileOptions& options) {
   return options.precision == Precision::relaxed ? with_bodies(g, widen_regions) : g;
+}
+
+Graph sums_in_f64_for(const Graph& g, const Backend&, const CompileOptions& options) {
+  return options.accuracy == Accuracy::exact ? sums_in_f64(g) : g;
 }
 
 Graph trim(const Graph& g, const Backend&, const CompileOptions&) { return trim_control_flow(g); }
@@ -91,6 +97,7 @@ const Pass kBefore[] = {
     {"fuse_convolution", fuse_convolution_for},    // as fuse_matmul, and with the norms that only scale
     {"fuse_matmul", rounding<fuse_matmul>},        // a sum is free in a product ...
     {"fuse_residual_norm", rounding<fuse_residual_norm>},  // ... so norms get those that no product took
+    {"sums_in_f64", sums_in_f64_for},              // if exact sums were asked for: what is fused is rounded once
     {"fuse_shared_input", fuse_shared_input_for},  // when bias and activation are known: products must agree in them
 };
 
@@ -135,6 +142,9 @@ Pipelined run_pipeline(const Graph& g, const Backend& backend, const CompileOpti
     auto begin = std::chrono::steady_clock::now();
     Graph after = with_context([&] { return text_of("running pass '", name, "'"); },
                                [&] {
+                                 const GrowthLimit limit(room_to_grow(before), [&] {
+                                   return text_of("graph '", before.name(), "' of ", before.nodes().size(), " nodes");
+                                 });
                                  Graph made = run(before);
                                  verify(made);
                                  return made;

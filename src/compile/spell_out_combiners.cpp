@@ -4,8 +4,8 @@
 #include <limits>
 
 #include "ir/rewrite.h"
-#include "ops/index_rules.h"
-#include "ops/window_geometry.h"
+#include "ops/core/index_rules.h"
+#include "ops/nn/window_geometry.h"
 #include "passes/subgraphs.h"
 #include "rlx/autodiff.h"
 #include "rlx/ops.h"

@@ -278,7 +278,7 @@ CsvTable parse_csv(std::string_view text, const CsvOptions& options, const std::
 }
 
 CsvTable read_csv(const std::string& path, const CsvOptions& options) {
-  auto file = MappedFile::open(path);
+  auto file = FileBytes::read(path);
   return parse_csv({reinterpret_cast<const char*>(file->bytes().data()), file->bytes().size()}, options, path);
 }
 

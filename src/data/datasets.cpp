@@ -1,4 +1,4 @@
-// Datasets over tensors in memory, or in mapped files; see rlx/data.h.
+// Datasets over tensors in memory; see rlx/data.h.
 #include <algorithm>
 
 #include "rlx/data.h"

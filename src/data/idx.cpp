@@ -68,7 +68,7 @@ Tensor parse_idx(std::span<const std::byte> bytes, const std::string& name) {
 }
 
 Tensor read_idx(const std::string& path) {
-  auto file = MappedFile::open(path);
+  auto file = FileBytes::read(path);
   return parse_idx(file->bytes(), path);
 }
 

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <thread>
 
+#include "base/user_code.h"
 #include "io/names_in_messages.h"
 #include "rlx/data.h"
 
@@ -55,12 +56,14 @@ struct Loader::State {
     auto begin = static_cast<size_t>(p.batch * options.batch_size);
     size_t count = std::min(static_cast<size_t>(options.batch_size), order.size() - begin);
     auto examples = std::span(order).subspan(begin, count);
-    Batch batch{data->gather(examples), p, p.batch + 1 == batches};
+    Batch batch{user_code("the data set", [&] { return data->gather(examples); }), p, p.batch + 1 == batches};
     if (!options.transforms.empty()) {
       std::vector<RandomStream> random;
       for (int64_t example : examples)
         random.emplace_back(options.seed, kTransforms, static_cast<uint32_t>(p.epoch), static_cast<uint32_t>(example));
-      for (const Transform& transform : options.transforms) transform(batch.tensors, random);
+      for (size_t t = 0; t < options.transforms.size(); ++t)
+        user_code([&] { return text_of("transform ", t, " of the loader"); },
+                  [&] { options.transforms[t](batch.tensors, random); });
     }
     return batch;
   }

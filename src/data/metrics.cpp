@@ -18,7 +18,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 bool ends_a_line(const std::string& path) {
-  auto file = MappedFile::open(path);
+  auto file = FileBytes::read(path);
   return file->bytes().empty() || file->bytes().back() == std::byte{'\n'};
 }
 

@@ -1,7 +1,7 @@
 // Random numbers on the host; see rlx/data.h.
 #include <cmath>
 
-#include "ops/random_bits.h"
+#include "ops/random/random_bits.h"
 #include "rlx/data.h"
 
 namespace rlx {

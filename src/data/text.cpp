@@ -9,7 +9,7 @@ namespace rlx {
 std::string read_text(const std::string& path) {
   return with_context([&] { return "reading the text file '" + path + "'"; },
                       [&] {
-                        auto file = MappedFile::open(path);
+                        auto file = FileBytes::read(path);
                         std::string_view text(reinterpret_cast<const char*>(file->bytes().data()),
                                               file->bytes().size());
                         if (size_t valid = tokenizer::valid_utf8_prefix(text); valid != text.size())

@@ -20,7 +20,7 @@ struct FileStamp {
   auto operator<=>(const FileStamp&) const = default;
 };
 
-struct MappedOrigin {
+struct FileOrigin {
   FileStamp file;
   size_t offset = 0;  ///< of the tensor's first byte in the file
   /// The file had lain unchanged for a while when it was mapped: whatever changed it since has another time. One that
@@ -28,8 +28,8 @@ struct MappedOrigin {
   bool is_settled = false;
   std::string path;  ///< by which it was mapped
 };
-/// Nothing for bytes that do not lie in a mapped file.
-std::optional<MappedOrigin> mapped_origin(std::span<const std::byte>);
+/// Nothing for bytes that neither lie in a mapped file nor were copied by FileBytes.
+std::optional<FileOrigin> file_origin(std::span<const std::byte>);
 
 /// Flushes the file: from then on the first store to any of its pages through any mapping changes the stamp, which is
 /// returned. So of bytes that were read between two calls with equal stamps, and for as long as the stamp stays, it is
@@ -37,11 +37,16 @@ std::optional<MappedOrigin> mapped_origin(std::span<const std::byte>);
 /// and systems other than Linux.
 std::optional<FileStamp> flushed_stamp(const std::string& path);
 
+/// Whether the file holds what was copied of it, as far as copies of it are in this process. A mapping needs no such
+/// question. Of a file whose bytes were copied before it was flushed, nothing else says that nobody stored to it
+/// between.
+bool equals_copies(const std::string& path, const FileStamp& stamp);
+
 /// What tells this start of the system from the one before; empty where it does not say. A crash may leave a file
 /// without what was last written to it, and with the times that it had.
 std::string system_start();
 
 /// Asks the system for all pages at once, which takes a tenth of what they take one by one.
-void load_pages(const MappedFile&) noexcept;
+void load_pages(const FileBytes&) noexcept;
 
 }  // namespace rlx

@@ -1,6 +1,7 @@
 // MILBlob files, read and laid out; see the header. Every number in a file is checked before it is used.
 #include "io/milblob.h"
 
+#include <algorithm>
 #include <bit>
 #include <limits>
 
@@ -59,8 +60,11 @@ size_t hash_bytes(std::span<const std::byte> bytes) {
 bool is_blob_dtype(DType dtype) { return code_of(dtype) != 0; }
 
 MilBlobFile MilBlobFile::open(const std::string& path) {
-  auto file = MappedFile::open(path);
-  return read(file->bytes(), file, path);
+  auto file = FileBytes::open(path);
+  file->load(0, std::min<size_t>(kHeaderBytes, file->bytes().size()));
+  MilBlobFile opened = read(file->bytes(), file, path);
+  opened.file_ = std::move(file);
+  return opened;
 }
 
 MilBlobFile MilBlobFile::read(std::span<const std::byte> bytes, std::shared_ptr<const void> owner, std::string name) {
@@ -88,6 +92,7 @@ MilBlobFile::Entry MilBlobFile::at(uint64_t offset) const {
   if (offset < kHeaderBytes || offset % kAlignment != 0)
     refuse("is none: blobs stand at multiples of 64, behind the header");
   if (offset > bytes_.size() || bytes_.size() - offset < kRecordBytes) refuse("lies behind the end");
+  if (file_) file_->load(offset, kRecordBytes);
   Record record;
   std::memcpy(&record, bytes_.data() + offset, sizeof record);
   if (record.sentinel != kSentinel) refuse("does not begin with the mark of a record");
@@ -133,6 +138,7 @@ Tensor MilBlobFile::tensor(uint64_t offset, DType dtype, const Shape& shape) con
   if (entry.dtype != dtype || entry.count != rlx::element_count(shape))
     fail(ErrorCode::parse, "the blob at byte ", offset, " of '", path_, "' has ", entry.count, " elements of ",
          entry.dtype, ", but ", wanted, " is read from it; the file is damaged, or does not belong to this model");
+  if (file_) file_->load(entry.data, entry.byte_count);
   std::span<const std::byte> data = bytes_.subspan(entry.data, entry.byte_count);
   size_t alignment = is_byte_sized(dtype) ? byte_size(dtype) : 1;
   bool fits = rlx::byte_count(dtype, shape) == data.size();
@@ -172,6 +178,12 @@ size_t MilBlobLayout::hash() const {
   size_t h = blobs_.size();
   for (const Blob& blob : blobs_) h = mix(h, blob.hash);
   return h;
+}
+
+const Tensor* MilBlobLayout::find(uint64_t record) const {
+  auto at = std::lower_bound(blobs_.begin(), blobs_.end(), record,
+                             [](const Blob& blob, uint64_t wanted) { return blob.record < wanted; });
+  return at != blobs_.end() && at->record == record ? &at->tensor : nullptr;
 }
 
 void MilBlobLayout::write(AtomicFile& file) const {

@@ -23,7 +23,7 @@ class MilBlobFile {
     int64_t count;        ///< elements
   };
 
-  /// Maps the file and reads its header; blobs are read when they are asked for.
+  /// Opens the file and reads its header; blobs are read when they are asked for.
   static MilBlobFile open(const std::string& path);
   /// The same from memory, which must stay for as long as `owner` or this call's user keeps it.
   static MilBlobFile read(std::span<const std::byte> bytes, std::shared_ptr<const void> owner = nullptr,
@@ -38,13 +38,15 @@ class MilBlobFile {
   Entry at(uint64_t offset) const;
   /// Every blob, in the order of the file. Fails unless they are as many as the header says and follow each other.
   std::vector<Entry> entries() const;
-  /// The blob as a tensor that borrows from the file. Fails unless it has that dtype and as many elements as `shape`.
+  /// The blob as a tensor that borrows from what was read of the file. Fails unless it has that dtype and as many
+  /// elements as `shape`.
   Tensor tensor(uint64_t offset, DType dtype, const Shape& shape) const;
 
  private:
   std::string path_;
   std::span<const std::byte> bytes_;
   std::shared_ptr<const void> owner_;
+  std::shared_ptr<const FileBytes> file_;  // of which is loaded what is asked for
   uint32_t count_ = 0;
 };
 
@@ -63,6 +65,8 @@ class MilBlobLayout {
   /// Of what the file will hold.
   size_t hash() const;
   void write(AtomicFile& file) const;
+  /// The tensor whose record will stand at `record`; null if none will.
+  const Tensor* find(uint64_t record) const;
 
  private:
   struct Blob {

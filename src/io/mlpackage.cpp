@@ -3,8 +3,8 @@
 
 #include <filesystem>
 #include <mutex>
-#include <nlohmann/json.hpp>
 
+#include "io/json_tree.h"
 #include "io/mil_codec.h"
 #include "io/names_in_messages.h"
 
@@ -12,7 +12,6 @@ namespace rlx {
 namespace {
 
 namespace fs = std::filesystem;
-using nlohmann::json;
 
 // A manifest names a handful of items; one of Apple's has 600 bytes.
 constexpr size_t kManifestByteLimit = size_t{1} << 20;
@@ -38,35 +37,33 @@ fs::path inside(const fs::path& root, const fs::path& base, const std::string& r
   return base / wanted;
 }
 
-json parse_manifest(const fs::path& path) {
-  auto file = MappedFile::open(path.string());
+JsonTree parse_manifest(const fs::path& path) {
+  auto file = FileBytes::read(path.string());
   if (file->bytes().size() > kManifestByteLimit)
     fail(ErrorCode::parse, "the manifest has ", file->bytes().size(), " bytes; more than ", kManifestByteLimit,
          " are no manifest");
-  auto* begin = reinterpret_cast<const char*>(file->bytes().data());
-  json manifest = json::parse(begin, begin + file->bytes().size(), nullptr, /*allow_exceptions=*/false);
+  JsonTree manifest = json_or_null({reinterpret_cast<const char*>(file->bytes().data()), file->bytes().size()});
   if (!manifest.is_object()) fail(ErrorCode::parse, "the manifest is no JSON object; it is cut or damaged");
   return manifest;
 }
 
 /// The path of the item that is the root, relative to Data/.
-std::string root_item(const json& manifest) {
-  auto text = [](const json& object, const char* key, std::string_view whose) -> std::string {
-    auto found = object.find(key);
-    if (found == object.end() || !found->is_string())
-      fail(ErrorCode::parse, whose, " has no \"", key, "\"; the package is damaged");
-    return found->get<std::string>();
+std::string root_item(const JsonTree& manifest) {
+  auto text = [](const JsonTree& object, const char* key, std::string_view whose) -> std::string {
+    const JsonTree* found = object.find(key);
+    if (!found || !found->is_string()) fail(ErrorCode::parse, whose, " has no \"", key, "\"; the package is damaged");
+    return found->string();
   };
   std::string version = text(manifest, "fileFormatVersion", "the manifest");
   if (!version.starts_with("1."))
     fail(ErrorCode::unsupported, "the package is of format version ", quoted_name(version),
          "; version 1 is known here");
   std::string root = text(manifest, "rootModelIdentifier", "the manifest");
-  auto items = manifest.find("itemInfoEntries");
-  if (items == manifest.end() || !items->is_object())
+  const JsonTree* items = manifest.find("itemInfoEntries");
+  if (!items || !items->is_object())
     fail(ErrorCode::parse, "the manifest has no \"itemInfoEntries\"; the package is damaged");
-  auto item = items->find(root);
-  if (item == items->end() || !item->is_object())
+  const JsonTree* item = items->find(root);
+  if (!item || !item->is_object())
     fail(ErrorCode::parse, "the manifest lists no item ", quoted_name(root),
          ", which it calls its model; the package is damaged");
   return text(*item, "path", "the manifest's item of the model");
@@ -105,7 +102,7 @@ MlPackage MlPackage::open(const std::string& path) {
                         std::string item = root_item(parse_manifest(c.root / "Manifest.json"));
                         fs::path model = inside(c.root, c.root / "Data", item);
                         c.folder = model.parent_path();
-                        auto file = MappedFile::open(model.string());
+                        auto file = FileBytes::read(model.string());
                         c.model_bytes = file->bytes().size();
                         c.model = mil::decode_model(file->bytes());
                         return package;

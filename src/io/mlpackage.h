@@ -41,6 +41,19 @@ class MlPackage {
   std::shared_ptr<Contents> contents_;
 };
 
+/// What `write_mlpackage` would write, without a file: the model as it is read back, and its weights, which are shared.
+class PackageInMemory {
+ public:
+  explicit PackageInMemory(const mil::Model& model);
+  const mil::Model& model() const { return model_; }
+  /// As MlPackage::tensor.
+  Tensor tensor(const mil::Value& value) const;
+
+ private:
+  mil::Model model_;
+  MilBlobLayout blobs_;
+};
+
 struct MlPackageSizes {
   uint64_t model;    ///< bytes of model.mlmodel
   uint64_t weights;  ///< bytes of weight.bin; 0: there is none

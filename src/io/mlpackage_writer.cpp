@@ -137,6 +137,22 @@ void put(const fs::path& path, std::string_view content) {
 
 MlPackageSizes check_model_size(const mil::Model& model) { return lay_out(model).sizes(); }
 
+PackageInMemory::PackageInMemory(const mil::Model& model) {
+  Laid laid = lay_out(model);
+  model_ = mil::decode_model(std::as_bytes(std::span(laid.model)));
+  blobs_ = std::move(laid.blobs);
+}
+
+Tensor PackageInMemory::tensor(const mil::Value& value) const {
+  if (auto* tensor = std::get_if<Tensor>(&value.data)) return *tensor;
+  auto* blob = std::get_if<mil::BlobRef>(&value.data);
+  auto shape = value.type.shape();
+  const Tensor* found = blob ? blobs_.find(blob->offset) : nullptr;
+  if (!found || !shape || found->dtype() != mil::dtype_of(value.type.dtype))
+    fail(ErrorCode::internal, "a literal of type ", value.type, " is no tensor of the model that it was made of");
+  return found->shape() == *shape ? *found : found->reshaped(*shape);
+}
+
 MlPackageSizes write_mlpackage(const std::string& path, const mil::Model& model) {
   return with_context(
       [&] { return "writing the Core ML package '" + path + "'"; },

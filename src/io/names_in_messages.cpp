@@ -5,6 +5,8 @@
 #include <numeric>
 #include <utility>
 
+#include "base/printable_text.h"
+
 namespace rlx {
 namespace {
 
@@ -29,14 +31,12 @@ size_t edit_distance(std::string_view a, std::string_view b) {
 
 std::string quoted_name(std::string_view text) {
   constexpr size_t kShown = 100;
-  constexpr char kHex[] = "0123456789abcdef";
   size_t end = std::min(text.size(), kShown);
   // Not in the middle of a UTF-8 sequence.
   while (end < text.size() && end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;
   std::string out = "'";
-  for (char c : text.substr(0, end)) {
-    auto code = static_cast<unsigned char>(c);
-    if (code < 0x20 || code == 0x7f) (out += "\\x") += {kHex[code >> 4], kHex[code & 15]};
+  for (char c : printable_text(text.substr(0, end))) {
+    if (c == '\n' || c == '\t') out += c == '\n' ? "\\x0a" : "\\x09";  // a name stays within its line
     else out += c;
   }
   return out + (end < text.size() ? "...'" : "'");

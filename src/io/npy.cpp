@@ -17,7 +17,7 @@ namespace {
 constexpr std::string_view kMagic = "\x93NUMPY";
 // A header for our dtypes has some 130 bytes and at most 64 extents of 20 digits; NumPy itself refuses
 // 10,000.
-constexpr size_t kMostHeaderBytes = 1 << 16;
+constexpr size_t kMostHeaderBytes = kMostNpyStart - 12;
 
 // `t` has the bytes of an array whose first index varies fastest; the result has them in our order.
 Tensor from_fortran_order(const Tensor& t) {
@@ -36,10 +36,12 @@ void swap_bytes(Tensor& t) {
   for (size_t i = 0; i < t.byte_count(); i += size) std::reverse(data + i, data + i + size);
 }
 
-Tensor parse(std::span<const std::byte> bytes, std::shared_ptr<const void> owner) {
+}  // namespace
+
+NpyStart parse_npy_start(std::span<const std::byte> bytes, uint64_t file_bytes) {
   std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   if (text.size() < 10 || !text.starts_with(kMagic))
-    fail(ErrorCode::parse, "the file has ", text.size(), " bytes and ",
+    fail(ErrorCode::parse, "the file has ", file_bytes, " bytes and ",
          text.starts_with(kMagic) ? "ends within the header" : "does not begin with \\x93NUMPY, as .npy files do",
          text.starts_with("PK\3\4") ? "; it looks like a .npz archive" : "");
   auto byte = [&](size_t i) { return std::to_integer<size_t>(bytes[i]); };
@@ -51,24 +53,32 @@ Tensor parse(std::span<const std::byte> bytes, std::shared_ptr<const void> owner
   size_t length = byte(8) | byte(9) << 8;
   if (major > 1 && text.size() >= begin) length |= byte(10) << 16 | byte(11) << 24;
   if (text.size() < begin || length > text.size() - begin)
-    fail(ErrorCode::parse, "byte 8 tells of a header of ", length, " bytes, but the file has ", text.size(),
+    fail(ErrorCode::parse, "byte 8 tells of a header of ", length, " bytes, but the file has ", file_bytes,
          " bytes in all; it is cut or damaged");
   if (length > kMostHeaderBytes)
     fail(ErrorCode::parse, "byte 8 tells of a header of ", length, " bytes; no tensor needs more than ",
          kMostHeaderBytes);
-  NpyHeader header = parse_npy_header(text.substr(begin, length), begin);
-
-  size_t data_begin = begin + length, wanted = 0;
+  NpyStart start{parse_npy_header(text.substr(begin, length), begin), begin + length, 0};
   try {
-    wanted = byte_count(header.dtype, header.shape);
+    start.data_bytes = byte_count(start.header.dtype, start.header.shape);
   } catch (const Error& error) {
     fail(ErrorCode::parse, "damaged header: the shape is impossible: ", error.what());
   }
-  std::span<const std::byte> data = bytes.subspan(data_begin);
-  if (data.size() != wanted)
-    fail(ErrorCode::parse, "the header tells of ", Type{header.dtype, Dims(header.shape.begin(), header.shape.end())},
-         ", ", wanted, " bytes from byte ", data_begin, " on, but the file has ", data.size(), " there; ",
-         data.size() < wanted ? "it is cut: copy it again" : "it is damaged, or holds more than one array");
+  const uint64_t there = file_bytes - start.data_begin;
+  if (there != start.data_bytes)
+    fail(ErrorCode::parse, "the header tells of ", start.type(), ", ", start.data_bytes, " bytes from byte ",
+         start.data_begin, " on, but the file has ", there, " there; ",
+         there < start.data_bytes ? "it is cut: copy it again" : "it is damaged, or holds more than one array");
+  return start;
+}
+
+namespace {
+
+Tensor parse(std::span<const std::byte> bytes, std::shared_ptr<const void> owner) {
+  const NpyStart start = parse_npy_start(bytes, bytes.size());
+  const NpyHeader& header = start.header;
+  const size_t wanted = start.data_bytes;
+  const std::span<const std::byte> data = bytes.subspan(start.data_begin);
   if (header.dtype == boolean) {
     // In C++ a bool of 2 is no bool: whoever reads the elements as such may do anything.
     auto bad = std::find_if(data.begin(), data.end(), [](std::byte b) { return b > std::byte{1}; });
@@ -99,8 +109,15 @@ Tensor parse_npy(std::span<const std::byte> bytes, std::shared_ptr<const void> o
 }
 
 Tensor read_npy(const std::string& path) {
-  auto file = MappedFile::open(path);
+  auto file = FileBytes::read(path);
   return parse_npy(file->bytes(), file, path);
+}
+
+Type read_npy_type(const std::string& path) {
+  auto file = FileBytes::open(path);
+  file->load(0, std::min(file->bytes().size(), kMostNpyStart));
+  return with_context([&] { return "reading the .npy file '" + path + "'"; },
+                      [&] { return parse_npy_start(file->bytes(), file->bytes().size()).type(); });
 }
 
 void write_npy(const std::string& path, const Tensor& tensor) {

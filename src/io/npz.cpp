@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "io/names_in_messages.h"
+#include "io/npy_header.h"
 #include "rlx/io.h"
 
 namespace rlx {
@@ -53,7 +54,10 @@ struct NpzFile::Archive {
   void open();
   void list();
   const Member* find(std::string_view name) const;
+  Type type(const Member&) const;
   Tensor read(const Member&) const;
+  const Member& member(std::string_view name) const;
+  std::unique_ptr<zip_file_t, ZipFileCloser> unpacker(const Member&) const;
 };
 
 void NpzFile::Archive::open() {
@@ -110,51 +114,81 @@ const Member* NpzFile::Archive::find(std::string_view name) const {
   return at != members.end() && at->name == name ? &*at : nullptr;
 }
 
+const Member& NpzFile::Archive::member(std::string_view name) const {
+  const Member* found = find(name);
+  if (!found)
+    fail(ErrorCode::not_found, "'", path, "' has no array ", quoted_name(name), " among its ", names.size(),
+         nearest_names(name, {names.begin(), names.end()}));
+  return *found;
+}
+
+std::unique_ptr<zip_file_t, ZipFileCloser> NpzFile::Archive::unpacker(const Member& member) const {
+  std::unique_ptr<zip_file_t, ZipFileCloser> file(zip_fopen_index(zip.get(), member.index, 0));
+  if (!file)
+    fail(ErrorCode::parse, "the member cannot be opened: ", zip_strerror(zip.get()), "; the archive is damaged");
+  return file;
+}
+
+Type NpzFile::Archive::type(const Member& member) const {
+  return with_context([&] { return "reading the beginning of " + quoted_name(member.name) + " of '" + path + "'"; },
+                      [&] {
+                        std::vector<std::byte> first(std::min<uint64_t>(member.byte_count, kMostNpyStart));
+                        std::lock_guard lock(mutex);
+                        auto file = unpacker(member);
+                        for (size_t done = 0; done < first.size();) {
+                          const zip_int64_t got = zip_fread(file.get(), first.data() + done, first.size() - done);
+                          if (got <= 0)
+                            fail(ErrorCode::parse, "the data break off at byte ", done, " of ", member.byte_count, ": ",
+                                 zip_file_strerror(file.get()), "; the archive is damaged: copy it again");
+                          done += static_cast<size_t>(got);
+                        }
+                        return parse_npy_start(first, member.byte_count).type();
+                      });
+}
+
 Tensor NpzFile::Archive::read(const Member& member) const {
   if (member.byte_count > limit())
     fail(ErrorCode::out_of_memory, "array ", quoted_name(member.name), " of '", path, "' would unpack to ",
          member.byte_count, " bytes, more than the limit of ", limit(),
-         "; if that is meant, give NpzFile::open a higher limit");
+         "; if that is meant, give NpzFile::open a higher limit (the program: rlx --npz-limit BYTES)");
   Tensor unpacked = Tensor::uninitialized(u8, {static_cast<int64_t>(member.byte_count)});
-  with_context(
-      [&] { return "unpacking " + quoted_name(member.name) + " of '" + path + "'"; },
-      [&] {
-        std::lock_guard lock(mutex);
-        std::unique_ptr<zip_file_t, ZipFileCloser> file(zip_fopen_index(zip.get(), member.index, 0));
-        if (!file)
-          fail(ErrorCode::parse, "the member cannot be opened: ", zip_strerror(zip.get()), "; the archive is damaged");
-        std::byte* data = unpacked.mutable_data();
-        uint64_t done = 0;
-        // One byte more than there should be: reading the end is what makes libzip compare the
-        // checksum.
-        for (std::byte extra{};;) {
-          bool full = done == member.byte_count;
-          zip_int64_t got = zip_fread(file.get(), full ? &extra : data + done, full ? 1 : member.byte_count - done);
-          if (got < 0)
-            fail(ErrorCode::parse, "the data break off at byte ", done, " of ", member.byte_count, ": ",
-                 zip_file_strerror(file.get()), "; the archive is damaged: copy it again");
-          if (got == 0 && full) break;
-          if (got == 0 || full)
-            fail(ErrorCode::parse, "the archive tells of ", member.byte_count, " bytes, but there are ",
-                 full ? "more" : "fewer");
-          done += static_cast<uint64_t>(got);
-        }
-      });
+  with_context([&] { return "unpacking " + quoted_name(member.name) + " of '" + path + "'"; },
+               [&] {
+                 std::lock_guard lock(mutex);
+                 auto file = unpacker(member);
+                 std::byte* data = unpacked.mutable_data();
+                 uint64_t done = 0;
+                 // One byte more than there should be: reading the end is what makes libzip compare the
+                 // checksum.
+                 for (std::byte extra{};;) {
+                   bool full = done == member.byte_count;
+                   zip_int64_t got =
+                       zip_fread(file.get(), full ? &extra : data + done, full ? 1 : member.byte_count - done);
+                   if (got < 0)
+                     fail(ErrorCode::parse, "the data break off at byte ", done, " of ", member.byte_count, ": ",
+                          zip_file_strerror(file.get()), "; the archive is damaged: copy it again");
+                   if (got == 0 && full) break;
+                   if (got == 0 || full)
+                     fail(ErrorCode::parse, "the archive tells of ", member.byte_count, " bytes, but there are ",
+                          full ? "more" : "fewer");
+                   done += static_cast<uint64_t>(got);
+                 }
+               });
   return parse_npy(unpacked.bytes(), unpacked.owner(), member.name + ".npy' in '" + path);
 }
 
-NpzFile NpzFile::open(const std::string& path, uint64_t byte_limit) {
-  auto file = MappedFile::open(path);
+NpzFile NpzFile::open(const std::string& path, std::optional<uint64_t> byte_limit) {
+  auto file = FileBytes::read(path);
   return read(file->bytes(), file, path, byte_limit);
 }
 
 NpzFile NpzFile::read(std::span<const std::byte> bytes, std::shared_ptr<const void> owner, std::string name,
-                      uint64_t byte_limit) {
+                      std::optional<uint64_t> byte_limit) {
   auto archive = std::make_shared<Archive>();
   archive->path = std::move(name);
   archive->bytes = bytes;
   archive->owner = std::move(owner);
-  archive->byte_limit = byte_limit;
+  archive->byte_limit = byte_limit.value_or(std::max<uint64_t>(kNpzByteLimit, bytes.size() * kNpzInflationLimit));
   with_context([&] { return "reading the .npz file '" + archive->path + "'"; },
                [&] {
                  archive->open();
@@ -166,13 +200,8 @@ NpzFile NpzFile::read(std::span<const std::byte> bytes, std::shared_ptr<const vo
 const std::vector<std::string>& NpzFile::names() const { return archive_->names; }
 bool NpzFile::contains(std::string_view name) const { return archive_->find(name) != nullptr; }
 
-Tensor NpzFile::array(std::string_view name) const {
-  const Member* member = archive_->find(name);
-  if (!member)
-    fail(ErrorCode::not_found, "'", archive_->path, "' has no array ", quoted_name(name), " among its ", names().size(),
-         nearest_names(name, {names().begin(), names().end()}));
-  return archive_->read(*member);
-}
+Tensor NpzFile::array(std::string_view name) const { return archive_->read(archive_->member(name)); }
+Type NpzFile::type(std::string_view name) const { return archive_->type(archive_->member(name)); }
 
 NamedTensors NpzFile::arrays() const {
   uint64_t total = 0;
@@ -181,7 +210,7 @@ NamedTensors NpzFile::arrays() const {
     if (__builtin_add_overflow(total, member.byte_count, &total) || total > archive_->limit())
       fail(ErrorCode::out_of_memory, "the arrays of '", archive_->path,
            "' would unpack to more bytes than the limit of ", archive_->limit(),
-           "; read them one by one, or give NpzFile::open a higher limit");
+           "; read them one by one, or give NpzFile::open a higher limit (the program: rlx --npz-limit BYTES)");
   NamedTensors all;
   for (const Member& member : archive_->members) all.emplace(member.name, archive_->read(member));
   return all;

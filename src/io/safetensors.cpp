@@ -14,6 +14,7 @@ struct SafetensorsFile::Contents {
   std::string path;
   std::span<const std::byte> bytes;
   std::shared_ptr<const void> owner;
+  std::shared_ptr<const FileBytes> file;  // of which a tensor is loaded when it is asked for
   std::vector<Entry> entries;
   std::vector<size_t> by_name;  // indices of entries, sorted
   Metadata metadata;
@@ -43,12 +44,19 @@ std::string what_it_is(std::span<const std::byte> bytes) {
   return "the file is cut or damaged, or is no safetensors file; download or copy it again";
 }
 
+/// The length of the header, as the file says; 0 if it is too short to say it.
+uint64_t header_bytes(std::span<const std::byte> bytes) {
+  uint64_t length = 0;
+  if (bytes.size() >= kPrefix)
+    for (size_t i = 0; i < kPrefix; ++i) length |= std::to_integer<uint64_t>(bytes[i]) << (8 * i);
+  return length;
+}
+
 std::string_view header_of(std::span<const std::byte> bytes) {
   if (bytes.size() < kPrefix)
     fail(ErrorCode::parse, "the file has ", bytes.size(), " bytes; a safetensors file begins with ", kPrefix,
          " that tell the length of its header; the file is cut, or is no safetensors file");
-  uint64_t length = 0;
-  for (size_t i = 0; i < kPrefix; ++i) length |= std::to_integer<uint64_t>(bytes[i]) << (8 * i);
+  const uint64_t length = header_bytes(bytes);
   if (length > bytes.size() - kPrefix || length > kSafetensorsHeaderLimit)
     fail(ErrorCode::parse, "bytes 0 to 8 tell of a header of ", length, " bytes, but the file has ",
          bytes.size() - kPrefix, " bytes after them, and a header at most ", kSafetensorsHeaderLimit, "; ",
@@ -107,9 +115,16 @@ std::vector<Entry> placed(SafetensorsHeader&& header, size_t data_begin, size_t 
 
 }  // namespace
 
-SafetensorsFile SafetensorsFile::open(const std::string& path) {
-  auto file = MappedFile::open(path);
-  return read(file->bytes(), file, path);
+SafetensorsFile SafetensorsFile::open(const std::string& path, FileAccess access) {
+  auto file = access == FileAccess::mapped ? FileBytes::map(path) : FileBytes::open(path);
+  const size_t size = file->bytes().size();
+  file->load(0, std::min(size, kPrefix));
+  if (size > kPrefix)
+    file->load(0, kPrefix + std::min<uint64_t>(size - kPrefix, std::min<uint64_t>(header_bytes(file->bytes()),
+                                                                                  kSafetensorsHeaderLimit)));
+  auto opened = std::make_shared<Contents>(*read(file->bytes(), file, path).contents_);
+  opened->file = std::move(file);
+  return SafetensorsFile(std::move(opened));
 }
 
 SafetensorsFile SafetensorsFile::read(std::span<const std::byte> bytes, std::shared_ptr<const void> owner,
@@ -163,6 +178,9 @@ Tensor SafetensorsFile::tensor(std::string_view name) const {
     fail(ErrorCode::not_found, "'", path(), "' has no tensor ", quoted_name(name), " among its ", names.size(),
          nearest_names(name, names));
   }
+  if (contents_->file)
+    with_context([&] { return "reading " + in_file(*entry) + " of '" + path() + "'"; },
+                 [&] { contents_->file->load(entry->offset, entry->byte_count); });
   std::span<const std::byte> data = contents_->bytes.subspan(entry->offset, entry->byte_count);
   if (entry->dtype == boolean) {
     // In C++ a bool of 2 is no bool: whoever reads the elements as such may do anything.

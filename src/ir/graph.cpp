@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "base/growth_limit.h"
+#include "base/user_code.h"
 #include "ir/leaves.h"
 #include "rlx/op_def.h"
 
@@ -95,6 +97,7 @@ Value Graph::param(std::string name, Type type) {
 Value Graph::constant(Tensor value) { return emit(op::constant, {}, ConstantAttrs{std::move(value)})[0]; }
 
 std::vector<Value> Graph::emit(const OpDef& op, std::vector<Value> operands, Attrs attrs) {
+  GrowthLimit::count_node();
   Node node{&op, std::move(attrs), {}, {}, body_->scope};
   std::vector<Type> types;
   auto describe = [&] {
@@ -170,7 +173,8 @@ std::vector<Type> infer_types(const OpDef& op, Types operands, const Attrs& attr
          operands.size() == 1 ? "" : "s");
   }
   if (!op.takes(attrs)) fail(ErrorCode::invalid_argument, "the attributes given to ", op.name, " belong to another op");
-  std::vector<Type> types = op.infer(operands, attrs);
+  std::vector<Type> types =
+      user_code([&] { return text_of("the inference of '", op.name, "'"); }, [&] { return op.infer(operands, attrs); });
   for (const Type& t : types)
     for (const Dim& d : t.dims)
       if (d.is_static() && d.value() < 0)

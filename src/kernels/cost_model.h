@@ -1,5 +1,5 @@
-// What decides between ways of doing one thing, in one place: the defaults, or what was measured on this machine
-// (runtime/machine.cpp).
+// The figures by which kernels choose between strategies and split work over threads. They are defaults, or derived
+// from measurements of this machine (runtime/machine.cpp).
 #pragma once
 
 #include <cstdint>
@@ -7,37 +7,35 @@
 namespace rlx::kernels {
 
 struct CostModel {
-  /// Parts of a product with fewer multiply-adds than this are not worth another thread's attention: some microseconds.
-  /// Reading a weight counts as two. Read when products are prepared.
-  int64_t part_work = 1 << 18;
-  /// f32 products with fewer rows are multiplied without matrix tiles: these do not pay for splitting the columns. Read
-  /// when products are prepared.
+  /// The smallest task of a matrix product that is worth handing to another thread (some microseconds), in
+  /// multiply-adds; reading a weight counts as two. Read when products are prepared.
+  int64_t task_work = 1 << 18;
+  /// f32 products with fewer rows do not use matrix tiles (AMX): the speed of the tiles does not pay for splitting the
+  /// right operand's columns into bf16 terms. Read when products are prepared.
   int64_t tile_rows = 24;
-  /// Constant weights of f32 are kept in slices of integers where the processor has matrix tiles (sliced_weights.h).
-  /// Read when weights are packed.
-  bool weight_slices = true;
-  /// Other work is split over threads if it is estimated to take longer: a hot hand-over costs about 1 us, and below
-  /// this it never pays. Read in each run.
+  /// Work other than products is split over threads only if it is estimated to take longer than this on one thread, in
+  /// nanoseconds. Handing work to a spinning thread costs about 1000 ns. Read in each run.
   double split_ns = 4000;
-  /// Nanoseconds of a multiply-add of attention on one thread, by which its work is estimated. Read in each run.
+  /// Estimated time of a multiply-add of attention on one thread, in nanoseconds. Read in each run.
   double attention_ns = 0.02;
-  /// Threads of sessions that do not ask for a number; 0: as many as there are.
+  /// Threads of sessions that do not request a number; 0: as many as the processor has.
   int threads = 0;
 
   bool operator==(const CostModel&) const = default;
 };
 
+/// The cost model of this thread's innermost ScopedCostModel, else that of the process.
 CostModel cost_model() noexcept;
-/// For the process, from now on.
+/// Sets the cost model of the process.
 void set_cost_model(const CostModel& model) noexcept;
 
-/// On this thread, while it lives: for measurements, of which other threads' products know nothing.
-class CostModelHere {
+/// Replaces the cost model on the calling thread while it lives: for measurements, which must not affect other threads.
+class ScopedCostModel {
  public:
-  explicit CostModelHere(const CostModel& model) noexcept;
-  ~CostModelHere();
-  CostModelHere(const CostModelHere&) = delete;
-  CostModelHere& operator=(const CostModelHere&) = delete;
+  explicit ScopedCostModel(const CostModel& model) noexcept;
+  ~ScopedCostModel();
+  ScopedCostModel(const ScopedCostModel&) = delete;
+  ScopedCostModel& operator=(const ScopedCostModel&) = delete;
 
  private:
   CostModel model_;

@@ -1,19 +1,20 @@
-// See the header. The lanes of a vector are pixels side by side; a tile's light and colours stay in L1 while its splats
-// pass. The derivative goes front to back too, twice: what is behind a splat is what all of them make, less what the
-// ones so far have made. (Back to front, each pixel's hits would have to be kept.)
+// See the header. The lanes of a vector are neighbouring pixels; a tile's transmitted light and colours stay in L1
+// while its splats are composited. The gradient also runs front to back, twice: what the splats behind one contribute
+// is the total of all splats less that of the splats so far. (Back to front, the hits of each pixel would have to be
+// stored.)
 #include "kernels/splat.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include "base/rounded_up.h"
-#include "kernels/highway_targets.h"
+#include "kernels/vector/highway_targets.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/splat.cpp"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
-#include "kernels/vector_math-inl.h"
+#include "kernels/vector/vector_math-inl.h"
 
 #ifndef RLX_KERNELS_SPLAT_ONCE
 #define RLX_KERNELS_SPLAT_ONCE
@@ -21,9 +22,9 @@ namespace rlx::kernels {
 namespace {
 
 constexpr int64_t kTile = 16, kTilePixels = kTile * kTile;
-constexpr int64_t kTilesBetweenLooks = 8;  // splats, until a tile is asked whether it is done
+constexpr int64_t kTilesBetweenLooks = 8;  // splats between two checks whether a tile is done
 
-// Where the numbers of a splat stand.
+// Index of each of a splat's numbers.
 constexpr int64_t kCenter = 1, kConic = 3, kSlope = 6, kBend = 8, kOpacity = 11, kColor = 12;
 
 }  // namespace
@@ -43,7 +44,7 @@ struct Tile {
   int64_t x0, y0;
   HWY_ALIGN T light[kTilePixels], color[3][kTilePixels], steps[kTilePixels];
 
-  /// Pixels outside of the image are done before they begin.
+  /// Starts with full light; pixels outside of the image have none and so are done at once.
   void start(const SplatArgs& a) {
     for (int64_t y = 0; y < kTile; ++y)
       for (int64_t x = 0; x < kTile; ++x) light[y * kTile + x] = x0 + x < a.width && y0 + y < a.height ? T(1) : T(0);
@@ -52,7 +53,7 @@ struct Tile {
   }
 };
 
-/// A splat at as many pixels as a vector has lanes.
+/// The response of a splat at a vector of neighbouring pixels.
 template <class T>
 struct Response {
   using V = hn::Vec<Tag<T>>;
@@ -61,11 +62,11 @@ struct Response {
   hn::Mask<Tag<T>> counts;
 };
 
-/// What does not change while a splat is drawn into a tile.
+/// A splat's numbers and the part of a tile that its box covers.
 template <class T>
 struct Splat {
   const T* s;
-  int64_t row0, row1, column0, column1;  ///< of the tile, columns at multiples of a vector
+  int64_t row0, row1, column0, column1;  ///< within the tile; column0 is a multiple of a vector's lanes
 
   Splat(const T* numbers, const SplatBox& box, int64_t x0, int64_t y0) : s(numbers) {
     const auto lanes = static_cast<int64_t>(hn::Lanes(Tag<T>()));
@@ -74,7 +75,7 @@ struct Splat {
   }
 };
 
-/// False if it counts at none of the pixels.
+/// Computes the response; returns false if the splat contributes to none of the pixels.
 template <class T>
 HWY_INLINE bool respond(const SplatArgs& a, const T* s, T x, T y, const T* light, const T* steps, Response<T>& r) {
   const Tag<T> d;
@@ -111,8 +112,9 @@ bool is_done(const SplatArgs& a, const Tile<T>& tile) {
   return true;
 }
 
-/// Calls `f(splat, row, at, response)` for the splats of a tile in their order wherever they count; `at` is the place
-/// of the first pixel in the tile. `done_with(row)` is called behind the last of those of a splat.
+/// Calls `f(splat, at, response)` for the splats of a tile, in order, at each vector of pixels they contribute to; `at`
+/// is the index of its first pixel in the tile. Calls `done_with(row)` after the last vector of splat `row`, if there
+/// was any.
 template <class T, class F, class G>
 HWY_INLINE void for_each_response(const SplatArgs& a, const SplatBox* boxes, const int32_t* list, int64_t count,
                                   const Tile<T>& tile, F f, G done_with) {
@@ -136,7 +138,7 @@ HWY_INLINE void for_each_response(const SplatArgs& a, const SplatBox* boxes, con
   }
 }
 
-/// The light that passes, and what comes of the splats alone.
+/// Computes the light that all splats transmit and the colour that they add.
 template <class T>
 HWY_NOINLINE void composite(const SplatArgs& a, const SplatBox* boxes, const int32_t* list, int64_t count,
                             Tile<T>& tile) {
@@ -146,7 +148,7 @@ HWY_NOINLINE void composite(const SplatArgs& a, const SplatBox* boxes, const int
       a, boxes, list, count, tile,
       [&](const T* s, int64_t at, const Response<T>& r) HWY_ATTR {
         const auto light = hn::Load(d, tile.light + at), weight = hn::Mul(light, r.alpha);
-        // A colour that is no number spoils the pixels it is seen at, and no others: 0 * NaN would.
+        // Masked, so that a NaN colour affects only the pixels that the splat contributes to: 0 * NaN is NaN.
         for (int64_t i = 0; i < 3; ++i)
           hn::Store(hn::MulAdd(weight, hn::IfThenElseZero(r.counts, hn::Set(d, s[kColor + i])),
                                hn::Load(d, tile.color[i] + at)),
@@ -158,7 +160,7 @@ HWY_NOINLINE void composite(const SplatArgs& a, const SplatBox* boxes, const int
       [](int64_t) {});
 }
 
-/// light^power where there is light, else 0.
+/// light^power where light is positive, else 0.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V power_of(D d, V light, double power) {
   const auto some = hn::Gt(light, hn::Zero(d));
@@ -166,7 +168,7 @@ HWY_INLINE V power_of(D d, V light, double power) {
   return hn::IfThenElseZero(some, Exp(d, hn::Mul(Log(d, safe), hn::Set(d, static_cast<hn::TFromD<D>>(power)))));
 }
 
-/// The splats whose boxes meet a row of tiles; returns how many.
+/// Lists the splats whose boxes meet a row of tiles; returns how many.
 int64_t list_of_row(const SplatArgs& a, const SplatBox* boxes, int64_t tile_row, int32_t* list) {
   const int64_t y0 = tile_row * kTile, y1 = y0 + kTile;
   int64_t count = 0;
@@ -188,7 +190,7 @@ int64_t list_of_tile(const SplatBox* boxes, int64_t x0, const int32_t* row, int6
 template <class F>
 void for_each_tile(const SplatArgs& a, const SplatBox* boxes, int64_t tile_row, void* scratch, F f) {
   auto* row = static_cast<int32_t*>(scratch);
-  int32_t* list = row + a.n + 1;  // the place behind the last is written, and not counted
+  int32_t* list = row + a.n + 1;  // one slot more than splats: the slot behind the last is written and not counted
   const int64_t row_count = list_of_row(a, boxes, tile_row, row);
   for (int64_t x0 = 0; x0 < a.width; x0 += kTile) f(x0, list, list_of_tile(boxes, x0, row, row_count, list));
 }
@@ -222,11 +224,11 @@ HWY_INLINE void forward(const SplatArgs& a, const SplatBox* boxes, int64_t tile_
 
 template <class T>
 struct Backward {
-  HWY_ALIGN T d[3][kTilePixels];    // the cotangent of the light itself, before gamma
-  HWY_ALIGN T rest[kTilePixels];    // what the splats from here on and the background contribute to the loss
-  HWY_ALIGN T behind[kTilePixels];  // what the background alone contributes, where all light reaches it
+  HWY_ALIGN T d[3][kTilePixels];    // cotangent of the linear colour, before gamma
+  HWY_ALIGN T rest[kTilePixels];    // what the remaining splats and the background contribute to the loss
+  HWY_ALIGN T behind[kTilePixels];  // what the background alone would contribute if all light reached it
 
-  /// From a tile that is composited; adds to the background's cotangent.
+  /// Starts from a composited tile; adds to the background's cotangent.
   void start(const SplatArgs& a, const Tile<T>& tile, T* d_background) {
     const Tag<T> tag;
     const auto lanes = static_cast<int64_t>(hn::Lanes(tag));
@@ -279,7 +281,8 @@ HWY_INLINE void backward(const SplatArgs& a, const SplatBox* boxes, int64_t tile
     tile.start(a);
     const V zero = hn::Zero(d), one = hn::Set(d, T(1));
     V d_opacity = zero, d_color[3] = {zero, zero, zero};
-    // Sums of the cotangents of q and of the divisor times 1 (the divisor's only), dx, dy, dx^2, dx dy, dy^2.
+    // Sums over pixels of the cotangents of q and of the divisor, each times 1 (only the divisor's), dx, dy, dx^2, dx
+    // dy, dy^2.
     V q_x = zero, q_y = zero, q_xx = zero, q_xy = zero, q_yy = zero;
     V v_1 = zero, v_x = zero, v_y = zero, v_xx = zero, v_xy = zero, v_yy = zero;
     for_each_response(
@@ -359,20 +362,20 @@ HWY_EXPORT(tile_row_backward);
 
 namespace {
 
-/// Everything in double: a box may be too large, never too small.
+/// The box of a splat, in double: it may be too large, never too small.
 template <class T>
 SplatBox box_of(const SplatArgs& a, const T* s) {
-  // alpha is at most the opacity, for distances are not negative.
+  // alpha is at most the opacity, because distances are not negative.
   if (!(double(s[kOpacity]) >= static_cast<double>(static_cast<T>(a.alpha_cutoff)))) return {0, 0, 0, 0};
   const double conic[3] = {double(s[kConic]), double(s[kConic + 1]), double(s[kConic + 2])};
   const double determinant = conic[0] * conic[2] - conic[1] * conic[1];
   const auto width = static_cast<double>(a.width), height = static_cast<double>(a.height);
   if (!(determinant > 0) || !(conic[0] > 0)) return {0, 0, int32_t(a.width), int32_t(a.height)};  // no ellipse
   auto side = [&](double center, double variance, double pixels, int32_t& first, int32_t& behind) {
-    constexpr double kMargin = 1;  // for what f32 rounds otherwise
+    constexpr double kMargin = 1;  // pixels, for rounding differences to f32
     const double reach = std::sqrt(a.radius_squared * variance) * (1 + 1e-3) + kMargin;
     const double low = center - reach, high = center + reach;
-    if (!(low <= high)) return;  // no distance from the centre is a number
+    if (!(low <= high)) return;  // the centre or the variance is NaN
     first = static_cast<int32_t>(std::clamp(std::floor(low), 0.0, pixels));
     behind = static_cast<int32_t>(std::clamp(std::ceil(high), 0.0, pixels));
   };

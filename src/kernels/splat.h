@@ -1,6 +1,6 @@
-// Gaussian splats of one image, composited front to back tile by tile, and their derivative. f32 and f64; what the
-// numbers of a splat mean stands in rlx/extras/splat.h. A row of tiles is one task; tasks are independent, but for the
-// sums of the derivative, of which each thread has its own.
+// Gaussian splats of one image, composited front to back tile by tile, and the gradient. f32 and f64.
+// rlx/extras/splat.h defines the numbers of a splat. A row of tiles is one task; tasks are independent except for the
+// sums of the gradient, of which each thread has its own.
 #pragma once
 
 #include <cstddef>
@@ -20,20 +20,20 @@ struct SplatArgs {
   const void* splats = nullptr;      ///< [n, 15]
   const void* background = nullptr;  ///< [3]
   void* image = nullptr;             ///< [height, width, 4]
-  const void* ct = nullptr;          ///< [height, width, 4]: of the derivative, in place of the image
+  const void* ct = nullptr;          ///< [height, width, 4]: for the gradient only, which reads it and not `image`
 
   int64_t tile_rows() const;
 };
-/// The pixels that a splat may touch, as first and behind the last; none if it cannot count anywhere.
+/// The pixels [x0, x1) x [y0, y1) that a splat may touch; empty if it contributes nowhere.
 struct SplatBox {
   int32_t x0, y0, x1, y1;
 };
-/// Of the splats [begin, end).
+/// Computes the boxes of splats [begin, end).
 void splat_boxes(const SplatArgs& args, SplatBox* boxes, int64_t begin, int64_t end) noexcept;
 
-/// Scratch that each thread of the following needs.
+/// Scratch that each thread needs for the functions below.
 size_t splat_scratch_bytes(int64_t n);
-/// The pixels of one row of tiles.
+/// Writes the pixels of one row of tiles.
 void splat_tile_row(const SplatArgs& args, const SplatBox* boxes, int64_t tile_row, void* scratch) noexcept;
 /// Adds what one row of tiles contributes to d_splats[n, 15] and d_background[3], both of the dtype.
 void splat_tile_row_backward(const SplatArgs& args, const SplatBox* boxes, int64_t tile_row, void* d_splats,

@@ -1,18 +1,17 @@
 // BERT and its configuration; see rlx/models.h.
-#include <nlohmann/json.hpp>
-
+#include "io/json_tree.h"
 #include "rlx/io.h"
 #include "rlx/models.h"
 
 namespace rlx {
 namespace {
 
-int64_t positive(const nlohmann::json& json, const char* key, int64_t most) {
-  auto found = json.find(key);
-  if (found == json.end()) fail(ErrorCode::parse, "config.json has no '", key, "'");
-  if (!found->is_number_integer())
-    fail(ErrorCode::parse, "'", key, "' in config.json is ", found->dump().substr(0, 40), ", not a whole number");
-  auto v = found->get<int64_t>();
+int64_t positive(const JsonTree& json, const char* key, int64_t most) {
+  const JsonTree* found = json.find(key);
+  if (!found) fail(ErrorCode::parse, "config.json has no '", key, "'");
+  if (!found->is_integer())
+    fail(ErrorCode::parse, "'", key, "' in config.json is ", found->shown(), ", not a whole number");
+  const int64_t v = found->integer();
   if (v < 1 || v > most) fail(ErrorCode::parse, "'", key, "' in config.json is ", v, "; it must be 1 to ", most);
   return v;
 }
@@ -29,11 +28,14 @@ Activation activation_named(const std::string& name) {
 }  // namespace
 
 BertConfig BertConfig::from_json(std::string_view text) {
-  auto json = nlohmann::json::parse(text, nullptr, false);
+  const JsonTree json = json_or_null(text);
   if (!json.is_object()) fail(ErrorCode::parse, "config.json is no JSON object");
-  if (json.contains("model_type") && json["model_type"] != "bert")
-    fail(ErrorCode::unsupported, "'model_type' in config.json is ", json["model_type"].dump().substr(0, 40),
-         "; this builds \"bert\"");
+  const auto must_be = [&](const char* key, const char* known) {
+    const JsonTree* found = json.find(key);
+    if (found && !(found->is_string() && found->string() == known))
+      fail(ErrorCode::unsupported, "'", key, "' in config.json is ", found->shown(), "; this builds \"", known, "\"");
+  };
+  must_be("model_type", "bert");
   BertConfig c;
   c.vocab_size = positive(json, "vocab_size", 1 << 24);
   c.hidden_size = positive(json, "hidden_size", 1 << 16);
@@ -42,17 +44,15 @@ BertConfig BertConfig::from_json(std::string_view text) {
   c.intermediate_size = positive(json, "intermediate_size", 1 << 20);
   c.max_positions = positive(json, "max_position_embeddings", 1 << 20);
   c.type_vocab_size = positive(json, "type_vocab_size", 1 << 10);
-  if (json.contains("layer_norm_eps")) {
-    if (!json["layer_norm_eps"].is_number()) fail(ErrorCode::parse, "'layer_norm_eps' in config.json is no number");
-    c.layer_norm_epsilon = json["layer_norm_eps"].get<double>();
+  if (const JsonTree* epsilon = json.find("layer_norm_eps")) {
+    if (!epsilon->is_number()) fail(ErrorCode::parse, "'layer_norm_eps' in config.json is no number");
+    c.layer_norm_epsilon = epsilon->number();
   }
-  if (json.contains("hidden_act")) {
-    if (!json["hidden_act"].is_string()) fail(ErrorCode::parse, "'hidden_act' in config.json is no string");
-    c.activation = activation_named(json["hidden_act"].get<std::string>());
+  if (const JsonTree* act = json.find("hidden_act")) {
+    if (!act->is_string()) fail(ErrorCode::parse, "'hidden_act' in config.json is no string");
+    c.activation = activation_named(act->string());
   }
-  if (json.contains("position_embedding_type") && json["position_embedding_type"] != "absolute")
-    fail(ErrorCode::unsupported, "'position_embedding_type' in config.json is ",
-         json["position_embedding_type"].dump().substr(0, 40), "; this builds \"absolute\"");
+  must_be("position_embedding_type", "absolute");
   if (c.hidden_size % c.heads != 0)
     fail(ErrorCode::parse, "config.json: a hidden_size of ", c.hidden_size, " does not divide into ", c.heads,
          " heads");
@@ -62,7 +62,7 @@ BertConfig BertConfig::from_json(std::string_view text) {
 BertConfig BertConfig::load(const std::string& path) {
   return with_context([&] { return text_of("loading '", path, "'"); },
                       [&] {
-                        auto file = MappedFile::open(path);
+                        auto file = FileBytes::read(path);
                         return from_json({reinterpret_cast<const char*>(file->bytes().data()), file->bytes().size()});
                       });
 }

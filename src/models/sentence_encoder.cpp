@@ -1,9 +1,10 @@
 // Sentences to vectors; see rlx/models.h.
 #include <algorithm>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "base/user_code.h"
+#include "io/json_tree.h"
 #include "rlx/io.h"
 #include "rlx/models.h"
 
@@ -21,14 +22,14 @@ size_t max_tokens(const std::string& folder, const BertConfig& config) {
   std::error_code error;
   auto limit = static_cast<size_t>(config.max_positions);
   if (!std::filesystem::exists(path, error)) return limit;
-  auto file = MappedFile::open(path);
-  const auto* text = reinterpret_cast<const char*>(file->bytes().data());
-  auto json = nlohmann::json::parse(text, text + file->bytes().size(), nullptr, false);
-  if (!json.is_object() || !json.contains("max_seq_length")) return limit;
-  if (!json["max_seq_length"].is_number_integer() || json["max_seq_length"].get<int64_t>() < 2)
-    fail(ErrorCode::parse, "'max_seq_length' in '", path, "' is ", json["max_seq_length"].dump().substr(0, 40),
+  auto file = FileBytes::read(path);
+  const JsonTree json = json_or_null({reinterpret_cast<const char*>(file->bytes().data()), file->bytes().size()});
+  const JsonTree* length = json.find("max_seq_length");
+  if (!length) return limit;
+  if (!length->is_natural() || length->natural() < 2)
+    fail(ErrorCode::parse, "'max_seq_length' in '", path, "' is ", length->shown(),
          "; it must be a whole number of at least 2");
-  return std::min(limit, json["max_seq_length"].get<size_t>());
+  return std::min<size_t>(limit, length->natural());
 }
 
 }  // namespace
@@ -97,7 +98,7 @@ Tensor SentenceEncoder::embed(std::span<const std::string> sentences,
       std::copy_n(values.begin() + static_cast<std::ptrdiff_t>(i) * width(), width(),
                   rows + static_cast<std::ptrdiff_t>(order[done + i]) * width());
     done += count;
-    if (progress) progress(done, order.size());
+    if (progress) user_code("the progress callback", [&] { progress(done, order.size()); });
   }
   return result;
 }

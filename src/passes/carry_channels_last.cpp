@@ -133,7 +133,7 @@ class Carrier {
     return stand > 0 && stand >= stand_not;
   }
 
-  std::vector<Value> convolved(const Site& site, PlainConvolution c) {
+  std::vector<Value> convolved(const Site& site, DirectConvolution c) {
     carried += size_of(c.x.type()) + size_of(site.node.types[0]);
     c.attrs.channels_last = true;
     c.x = last_of(c.x);

@@ -165,4 +165,29 @@ Graph products_in_f16(const Graph& g) {
   });
 }
 
+Graph sums_in_f64(const Graph& g) {
+  return with_bodies(g, [](const Graph& body) {
+    return rewritten(body, [&](const Site& site) -> std::optional<std::vector<Value>> {
+      const Node& node = site.node;
+      const bool reads_f32 =
+          std::any_of(site.operands.begin(), site.operands.end(), [](Value v) { return v.dtype() == f32; });
+      if (node.op->elementwise || node.op->moves_data || !reads_f32 || holds_programs(node)) return std::nullopt;
+      std::vector<Value> wide;
+      for (Value v : site.operands) wide.push_back(v.dtype() == f32 ? convert(v, f64) : v);
+      std::vector<Value> out;
+      try {
+        out = site.to.emit(*node.op, wide, node.attrs);
+      } catch (const Error&) {
+        return std::nullopt;  // it takes no f64: a conversion, an op whose attributes name f32
+      }
+      for (size_t i = 0; i < out.size(); ++i) {
+        if (out[i].dtype() == node.types[i].dtype) continue;
+        if (out[i].dtype() != f64 || node.types[i].dtype != f32) return std::nullopt;
+        out[i] = convert(out[i], f32);
+      }
+      return out;
+    });
+  });
+}
+
 }  // namespace rlx

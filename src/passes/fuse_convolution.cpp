@@ -47,7 +47,7 @@ class ConvolutionFuser {
 
  private:
   /// The convolution at an operand, if it can take in more.
-  std::optional<PlainConvolution> convolution_at(const Site& site, size_t i) const {
+  std::optional<DirectConvolution> convolution_at(const Site& site, size_t i) const {
     if (!uses_.only_one(site.node.operands[i])) return {};
     auto c = plain_convolution(node_of(site.operands[i]), operands_of(site.operands[i]));
     if (!c || c->attrs.activation != Activation::none) return {};
@@ -80,7 +80,7 @@ class ConvolutionFuser {
     return all;
   }
   /// scale conv + shift, one number each a channel.
-  static Value rescaled(PlainConvolution c, Value scale, Value shift) {
+  static Value rescaled(DirectConvolution c, Value scale, Value shift) {
     Dims one(c.w.dims().size(), Dim(1));
     one[0] = c.w.dims()[0];
     c.w = c.w * broadcast_in_dim(scale, c.w.dims(), {0});

@@ -1,8 +1,10 @@
 // The walk that asks the target about every node; see the header.
 #include "passes/legalize.h"
 
+#include "base/growth_limit.h"
 #include "ir/leaves.h"
 #include "passes/bound_values.h"
+#include "passes/subgraphs.h"
 
 namespace rlx {
 namespace {
@@ -28,6 +30,23 @@ struct Legalizer {
   }
 
   std::optional<std::vector<Value>> lower(const Site& site) {
+    const Node& node = site.node;
+    std::vector<Ref> operands;
+    for (const Value& v : site.operands) operands.push_back(v.ref());
+    const GrowthLimit limit(room_to_grow(site.to, node, operands), [&] {
+      std::ostringstream text;
+      text << "'" << node.op->name << "(";
+      for (size_t i = 0; i < site.operands.size(); ++i) text << (i ? ", " : "") << site.operands[i].type();
+      text << ")";
+      if (!node.attrs.empty() && node.op != &op::constant) print(text << " ", node.attrs);
+      text << "'";
+      if (!node.name.empty()) text << " of '" << node.name << "'";
+      return text.str();
+    });
+    return lower_node(site);
+  }
+
+  std::optional<std::vector<Value>> lower_node(const Site& site) {
     const Node& node = site.node;
     if (node.op == &op::constant) return std::nullopt;
     std::vector<Type> types;

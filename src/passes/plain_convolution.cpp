@@ -31,17 +31,17 @@ bool has_convolutions(const Graph& g) {
   });
 }
 
-std::optional<PlainConvolution> plain_convolution(const Node& node, Values operands) {
+std::optional<DirectConvolution> plain_convolution(const Node& node, Values operands) {
   if (node.types.size() != 1 || node.types[0].dtype != f32) return {};
   if (node.op == &op::fused_conv) {
     const auto& a = node.attrs.as<FusedConvAttrs>();
     if (a.channels_last || operands[0].dtype() != f32) return {};
-    return PlainConvolution{operands[0], operands[1], a.has_bias ? operands[2] : Value(),
-                            a.has_residual ? operands.back() : Value(), a};
+    return DirectConvolution{operands[0], operands[1], a.has_bias ? operands[2] : Value(),
+                             a.has_residual ? operands.back() : Value(), a};
   }
   if (node.op != &op::conv && node.op != &op::convolution) return {};
   if (operands[0].dtype() != f32 || operands[1].dtype() != f32 || operands[0].rank() < 3) return {};
-  PlainConvolution c{operands[0], operands[1], {}, {}, {}};
+  DirectConvolution c{operands[0], operands[1], {}, {}, {}};
   if (node.op == &op::conv) {
     const auto& a = node.attrs.as<ConvNdAttrs>();
     c.attrs = {.stride = a.stride, .padding = a.padding, .dilation = a.dilation, .groups = a.groups};

@@ -5,7 +5,7 @@
 
 namespace rlx {
 
-struct PlainConvolution {
+struct DirectConvolution {
   Value x, w, bias, residual;
   FusedConvAttrs attrs;
 
@@ -17,6 +17,6 @@ bool has_convolutions(const Graph& g);
 
 /// conv, fused_conv, and a convolution that is no more than these: channels as dim 1, nothing dilated but the kernel,
 /// padding in numbers. f32 alone. `operands`: the node's, in the graph where it is to be emitted.
-std::optional<PlainConvolution> plain_convolution(const Node& node, Values operands);
+std::optional<DirectConvolution> plain_convolution(const Node& node, Values operands);
 
 }  // namespace rlx

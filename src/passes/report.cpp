@@ -4,8 +4,9 @@
 #include <algorithm>
 #include <iomanip>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <sstream>
+
+#include "base/printable_text.h"
 
 namespace rlx {
 
@@ -48,14 +49,14 @@ std::string DispatchReport::table() const {
 }
 
 std::string DispatchReport::json() const {
-  nlohmann::ordered_json all = nlohmann::ordered_json::array();
-  for (const DispatchLine& line : lines)
-    all.push_back({{"node", line.node},
-                   {"op", line.op},
-                   {"verdict", names_of(line.verdict)[static_cast<size_t>(line.verdict)]},
-                   {"reason", line.reason}});
-  return nlohmann::ordered_json{{"target", target}, {"nodes", all}}.dump(
-      2, ' ', false, nlohmann::ordered_json::error_handler_t::replace);  // names may be any bytes
+  std::string out = "{\n  \"target\": " + json_quoted(target) + ",\n  \"nodes\": [";
+  for (const DispatchLine& line : lines) {
+    out += &line == lines.data() ? "\n    {\n" : ",\n    {\n";
+    out += "      \"node\": " + json_quoted(line.node) + ",\n      \"op\": " + json_quoted(line.op);
+    out += ",\n      \"verdict\": " + json_quoted(names_of(line.verdict)[static_cast<size_t>(line.verdict)]);
+    out += ",\n      \"reason\": " + json_quoted(line.reason) + "\n    }";
+  }
+  return out + (lines.empty() ? "]\n}" : "\n  ]\n}");
 }
 
 std::ostream& operator<<(std::ostream& out, const DispatchReport& report) {

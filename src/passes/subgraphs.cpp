@@ -23,6 +23,43 @@ Graph with_bodies(const Graph& g, const std::function<Graph(const Graph&)>& pass
   }));
 }
 
+namespace {
+
+struct Contents {
+  size_t nodes = 0, constant_bytes = 0;
+
+  void add(const Node& node) {
+    ++nodes;
+    if (node.op == &op::constant) constant_bytes += node.attrs.as<ConstantAttrs>().value.byte_count();
+    if (holds_programs(node)) with_subgraphs(node.attrs, [&](const Graph& body) { return add(body), body; });
+  }
+  void add(const Graph& g) {
+    for (const Node& node : g.nodes()) add(node);
+  }
+  Growth room() const {
+    constexpr size_t kForEachByte = 32;  // 4-bit values become f32 by way of i32
+    Growth room = Growth::of(nodes);
+    room.bytes += kForEachByte * constant_bytes;
+    return room;
+  }
+};
+
+}  // namespace
+
+Growth room_to_grow(const Graph& g) {
+  Contents contents;
+  contents.add(g);
+  return contents.room();
+}
+Growth room_to_grow(const Graph& g, const Node& node, std::span<const Ref> operands) {
+  Contents contents;
+  contents.add(node);
+  for (const Ref& r : operands)
+    if (g.node(r).op == &op::constant)
+      contents.constant_bytes += g.node(r).attrs.as<ConstantAttrs>().value.byte_count();
+  return contents.room();
+}
+
 Graph with_outputs(const Graph& g, std::span<const size_t> outputs) {
   Graph to(g.name());
   std::vector<Value> inputs;

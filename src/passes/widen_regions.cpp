@@ -71,6 +71,12 @@ bool has_narrow_values(const Graph& body) {
   });
 }
 
+/// A result that is computed there, as backends want it.
+bool is_computed(const Graph& body, const Output& o) {
+  const OpDef* op = body.node(o.ref).op;
+  return op != &op::input && op != &op::constant && op != &op::broadcast_in_dim;
+}
+
 }  // namespace
 
 Graph widen_regions(const Graph& g) {
@@ -78,7 +84,11 @@ Graph widen_regions(const Graph& g) {
     if (site.node.op != &op::elementwise_region) return std::nullopt;
     const Graph& body = *site.node.attrs.as<ElementwiseRegionAttrs>().body;
     if (!has_narrow_values(body)) return std::nullopt;
-    return elementwise_region({site.operands.begin(), site.operands.end()}, Widener(body).run());
+    Graph wide = Widener(body).run();
+    // Of a region that only rounds an f32 operand nothing is left that a region could do.
+    for (const Output& o : wide.outputs())
+      if (!is_computed(wide, o)) return std::nullopt;
+    return elementwise_region({site.operands.begin(), site.operands.end()}, std::move(wide));
   });
 }
 

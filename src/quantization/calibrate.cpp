@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "io/atomic_file.h"
+#include "io/json_tree.h"
 #include "quantization/plan.h"
 
 namespace rlx {
@@ -18,32 +19,28 @@ constexpr const char* kFormat = "rlx calibration 1";
 std::string_view name_of(CalibrationMethod m) { return names_of(m)[static_cast<size_t>(m)]; }
 
 /// The member of an object; fails unless it is there and of that sort.
-const nlohmann::json& member(const nlohmann::json& object, const char* key,
-                             bool (nlohmann::json::*is)() const noexcept) {
-  auto found = object.find(key);
-  if (found == object.end() || !((*found).*is)())
-    fail(ErrorCode::parse, "'", key, "' is missing, or is not what it should be");
+const JsonTree& member(const JsonTree& object, const char* key, bool (JsonTree::*is)() const) {
+  const JsonTree* found = object.find(key);
+  if (!found || !(found->*is)()) fail(ErrorCode::parse, "'", key, "' is missing, or is not what it should be");
   return *found;
 }
-double number(const nlohmann::json& object, const char* key) {
-  return member(object, key, &nlohmann::json::is_number).get<double>();
-}
-int64_t whole(const nlohmann::json& object, const char* key) {
-  const auto& found = member(object, key, &nlohmann::json::is_number_integer);
-  if (found.is_number_unsigned() && found.get<uint64_t>() > uint64_t{std::numeric_limits<int64_t>::max()})
-    fail(ErrorCode::parse, "'", key, "' is ", found.get<uint64_t>(), ", more than 64 bits with a sign hold");
-  return found.get<int64_t>();
+double number(const JsonTree& object, const char* key) { return member(object, key, &JsonTree::is_number).number(); }
+int64_t whole(const JsonTree& object, const char* key) {
+  const JsonTree& found = member(object, key, &JsonTree::is_integer);
+  if (found.is_natural() && found.natural() > uint64_t{std::numeric_limits<int64_t>::max()})
+    fail(ErrorCode::parse, "'", key, "' is ", found.natural(), ", more than 64 bits with a sign hold");
+  return found.integer();
 }
 
 /// " ('its name')", if it has one.
-std::string name_in(const nlohmann::json& entry) {
-  if (!entry.is_object() || !entry.contains("name") || !entry["name"].is_string()) return "";
-  return " ('" + entry["name"].get<std::string>() + "')";
+std::string name_in(const JsonTree& entry) {
+  const JsonTree* name = entry.find("name");
+  return name && name->is_string() ? " ('" + name->string() + "')" : "";
 }
 
-Calibration::Entry entry_of(const nlohmann::json& json) {
+Calibration::Entry entry_of(const JsonTree& json) {
   if (!json.is_object()) fail(ErrorCode::parse, "it is no object");
-  Calibration::Entry e{member(json, "name", &nlohmann::json::is_string).get<std::string>(),
+  Calibration::Entry e{member(json, "name", &JsonTree::is_string).string(),
                        {number(json, "least"), number(json, "greatest")},
                        {number(json, "low"), number(json, "high")},
                        whole(json, "count")};
@@ -109,18 +106,19 @@ std::string Calibration::json() const {
 }
 
 Calibration Calibration::from_json(std::string_view text) {
-  auto json = nlohmann::json::parse(text.begin(), text.end(), nullptr, false);
-  if (!json.is_object() || json.value("format", nlohmann::json()) != kFormat)
+  const JsonTree json = json_or_null(text);
+  const JsonTree* format = json.find("format");
+  if (!format || !format->is_string() || format->string() != kFormat)
     fail(ErrorCode::parse, "they are no ranges: \"format\" is not \"", kFormat, "\"");
   Calibration c;
-  const auto method = member(json, "method", &nlohmann::json::is_string).get<std::string>();
+  const std::string method = member(json, "method", &JsonTree::is_string).string();
   constexpr auto kMethods = names_of(CalibrationMethod{});
   auto known = std::find(kMethods.begin(), kMethods.end(), method);
   if (known == kMethods.end()) fail(ErrorCode::parse, "'", method, "' is no method of calibration");
   c.options = {static_cast<CalibrationMethod>(known - kMethods.begin()), number(json, "averaging"),
                number(json, "percentile"), whole(json, "bins"), whole(json, "levels")};
   const RangeObserver checked(c.options);
-  for (const auto& each : member(json, "activations", &nlohmann::json::is_array))
+  for (const auto& each : member(json, "activations", &JsonTree::is_array).elements())
     c.activations.push_back(
         with_context([&] { return text_of("entry ", c.activations.size(), " of 'activations'", name_in(each)); },
                      [&] { return entry_of(each); }));
@@ -139,7 +137,7 @@ void Calibration::save(const std::string& path) const {
 Calibration Calibration::load(const std::string& path) {
   return with_context([&] { return "reading the ranges '" + path + "'"; },
                       [&] {
-                        auto file = MappedFile::open(path);
+                        auto file = FileBytes::read(path);
                         return from_json({reinterpret_cast<const char*>(file->bytes().data()), file->bytes().size()});
                       });
 }

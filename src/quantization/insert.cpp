@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include "ops/least_scale.h"
+#include "ops/quant/smallest_scale.h"
 #include "quantization/plan.h"
 #include "rlx/element.h"
 #include "rlx/ops.h"

@@ -5,7 +5,7 @@
 #include <limits>
 #include <numeric>
 
-#include "ops/least_scale.h"
+#include "ops/quant/smallest_scale.h"
 #include "rlx/element.h"
 #include "rlx/quantization.h"
 

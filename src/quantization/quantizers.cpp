@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "ops/least_scale.h"
+#include "ops/quant/smallest_scale.h"
 #include "rlx/element.h"
 #include "rlx/ops.h"
 

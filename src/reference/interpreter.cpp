@@ -1,6 +1,7 @@
 // Runs graphs; see the header.
 #include "reference/interpreter.h"
 
+#include "base/user_code.h"
 #include "ir/leaves.h"
 
 namespace rlx {
@@ -11,7 +12,9 @@ std::vector<Tensor> run_graph(const Graph& g, Tensors inputs) { return interpret
 }  // namespace
 
 std::vector<Tensor> run_op(const OpDef& op, const Attrs& attrs, Tensors inputs) {
-  if (op.reference) return op.reference(inputs, attrs, run_graph);
+  if (op.reference)
+    return user_code([&] { return text_of("the reference of '", op.name, "'"); },
+                     [&] { return op.reference(inputs, attrs, run_graph); });
   std::vector<Type> types;
   for (const Tensor& t : inputs) types.push_back(t.type());
   return interpret(trace(types, [&](Graph& g, Values in) { return decompose(g, op, in, attrs); }), inputs);

@@ -21,10 +21,11 @@
 #endif
 
 #include "base/hash.h"
+#include "base/printable_text.h"
 #include "compile/backends.h"
 #include "io/atomic_file.h"
 #include "kernels/cost_model.h"
-#include "kernels/thread_pool.h"
+#include "kernels/threads/thread_pool.h"
 #include "rlx/error.h"
 
 namespace rlx {
@@ -60,7 +61,7 @@ kernels::CostModel cost_model_of(const MachineSpeeds& s) {
   kernels::CostModel model;
   const double part_us = kHandOvers * s.hand_over_us;
   if (part_us > 0 && s.small_product_gflops > 0)
-    model.part_work = static_cast<int64_t>(
+    model.task_work = static_cast<int64_t>(
         std::clamp(part_us * s.small_product_gflops * 500, double{1 << 16}, double{1 << 22}));  // 2 flops each
   if (part_us > 0 && s.reduction_gbs > 0)
     model.split_ns = std::clamp(part_us * 1000 * s.reduction_gbs / kReduction_gbs, 1000.0, 100000.0);
@@ -192,20 +193,14 @@ static kernels::CostModel kept_cost_model() {
   try {
     return cost_model_of(load_machine(path));
   } catch (const std::exception& e) {
-    std::fprintf(stderr, "rlx: the calibration '%s' is left aside: %s; `rlx calibrate` makes it anew\n", path.c_str(),
-                 e.what());
+    say("the calibration '", path, "' is left aside: ", e.what(), "; `rlx calibrate` makes it anew");
     return {};
   }
 }
 
 void use_measured_machine() {
   static std::once_flag once;
-  std::call_once(once, [] {
-    kernels::CostModel model = kept_cost_model();
-    const char* slices = std::getenv("RLX_WEIGHT_SLICES");
-    model.weight_slices = !slices || std::string_view(slices) != "0";
-    kernels::set_cost_model(model);
-  });
+  std::call_once(once, [] { kernels::set_cost_model(kept_cost_model()); });
 }
 
 Device pick_best_device() {

@@ -5,9 +5,10 @@
 #include <cmath>
 #include <iterator>
 
+#include "base/user_code.h"
 #include "kernels/cost_model.h"
-#include "kernels/matrix_tiles.h"
-#include "kernels/thread_pool.h"
+#include "kernels/gemm/amx/tiles.h"
+#include "kernels/threads/thread_pool.h"
 #include "rlx/machine.h"
 #include "rlx/ops.h"
 #include "rlx/session.h"
@@ -76,8 +77,7 @@ double rows_that_pay() {
     for (const bool tiles : {false, true}) {
       kernels::CostModel model = kernels::cost_model();
       model.tile_rows = tiles ? 1 : int64_t{1} << 20;
-      model.weight_slices = false;  // they take tiles for any number of rows
-      const kernels::CostModelHere here(model);
+      const kernels::ScopedCostModel here(model);
       seconds[tiles] = seconds_of({{rows[i], 384}, {384, 1536}}, 1, product, 1);
     }
     if (seconds[1] > seconds[0]) break;
@@ -153,12 +153,15 @@ MachineSpeeds measure_machine(const std::function<void(size_t, size_t, std::stri
       {"matrix tiles", [&] { s.tile_rows = rows_that_pay(); }},
   };
   size_t done = 0;
+  const auto report = [&](std::string_view next) {
+    if (progress) user_code("the progress callback", [&] { progress(done, std::size(all), next); });
+  };
   for (const auto& m : all) {
-    if (progress) progress(done, std::size(all), m.what);
+    report(m.what);
     m.measure();
     ++done;
   }
-  if (progress) progress(done, std::size(all), "");
+  report("");
   return s;
 }
 

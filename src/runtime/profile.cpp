@@ -1,11 +1,11 @@
 // Profiles as a table and as a trace.
 #include <algorithm>
-#include <fstream>
 #include <iomanip>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "io/atomic_file.h"
 #include "rlx/session.h"
 
 namespace rlx {
@@ -55,9 +55,13 @@ std::string Profile::perfetto_json() const {
 }
 
 void Profile::write_perfetto(const std::string& path) const {
-  std::ofstream out(path);
-  out << perfetto_json() << "\n";
-  if (!out.flush()) fail(ErrorCode::io, "the trace cannot be written to '", path, "'");
+  with_context([&] { return "writing the trace '" + path + "'"; },
+               [&] {
+                 std::string trace = perfetto_json() + "\n";
+                 AtomicFile file(path);
+                 file.write(trace);
+                 file.commit();
+               });
 }
 
 }  // namespace rlx

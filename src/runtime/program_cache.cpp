@@ -1,19 +1,22 @@
 // See the header.
 #include "runtime/program_cache.h"
 
-#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
+#include <sstream>
 
+#include "base/hash.h"
+#include "base/printable_text.h"
 #include "compile/pipeline.h"
 #include "io/atomic_file.h"
 #include "io/cache_folder.h"
+#include "io/json_tree.h"
 #include "ir/leaves.h"
 #include "passes/bound_values.h"
 #include "passes/legalize.h"
 #include "rlx/graph_file.h"
+#include "rlx/io.h"
 #include "rlx/version.h"
 
 namespace rlx {
@@ -26,13 +29,13 @@ bool asked_for(const char* variable) {
   return v && *v && std::string_view(v) != "0";
 }
 
-/// The entry on disk: key.rlx (the legal graph, with large constants beside it), key.given.rlx (what it was made from)
-/// and key.json (the report).
+/// The entry on disk: key.rlx (the legal graph, with large constants beside it), key.given.rlx (what it was made from),
+/// key.json (the report), and key.sums: a line with the checksum and the name of each of the others.
 struct DiskEntry {
-  std::filesystem::path legal, given, report;
+  std::filesystem::path legal, given, report, sums;
   DiskEntry(const std::string& dir, const std::string& key)
       : legal(std::filesystem::path(dir) / (key + ".rlx")), given(std::filesystem::path(dir) / (key + ".given.rlx")),
-        report(std::filesystem::path(dir) / (key + ".json")) {}
+        report(std::filesystem::path(dir) / (key + ".json")), sums(std::filesystem::path(dir) / (key + ".sums")) {}
 
   /// Of these and the constants beside them, those that there are, be they links to nothing.
   std::vector<std::filesystem::path> present() const {
@@ -42,20 +45,48 @@ struct DiskEntry {
       for (const char* extension : {".rlx", ".safetensors"})
         all.push_back(std::filesystem::path(graph).replace_extension(extension));
     all.push_back(report);
+    all.push_back(sums);
     std::erase_if(all, [&](const auto& path) { return !exists(symlink_status(path, error)); });
     return all;
   }
+  /// What key.sums holds of the files as they are now. No file of ours is empty.
+  std::string sums_now() const {
+    std::string text = "rlx sums 1\n";
+    for (const auto& file : present())
+      if (file != sums)
+        text += hex_text(checksum(FileBytes::read(file.string())->bytes())) + " " + file.filename().string() + "\n";
+    return text;
+  }
 };
 
+std::string content_of(const std::filesystem::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+/// Fails unless every file of the entry is, byte for byte, the one that was written: a graph with one changed digit
+/// still parses, and would be believed.
+void check_sums(const DiskEntry& entry) {
+  std::istringstream now(entry.sums_now()), written(content_of(entry.sums));
+  for (std::string a, b;;) {
+    const bool more = static_cast<bool>(std::getline(now, a)), wanted = static_cast<bool>(std::getline(written, b));
+    if (!more && !wanted) return;
+    if (more != wanted || a != b)
+      fail(ErrorCode::parse, "its files do not have the sums that they were written with: '", wanted ? b : "nothing",
+           "' was written, and there is '", more ? a : "nothing", "'");
+  }
+}
+
 DispatchReport report_from(const std::string& text) {
-  auto json = nlohmann::json::parse(text);
-  DispatchReport report{json.at("target"), {}};
-  for (const auto& line : json.at("nodes")) {
+  const JsonTree json = parse_json(text);
+  DispatchReport report{json.at("target").string(), {}};
+  for (const JsonTree& line : json.at("nodes").elements()) {
     auto names = names_of(Verdict{});
-    auto verdict = std::find(names.begin(), names.end(), line.at("verdict").get<std::string>()) - names.begin();
-    if (verdict == std::ssize(names))
-      fail(ErrorCode::parse, "'", line.at("verdict").get<std::string>(), "' is no verdict");
-    report.lines.push_back({line.at("node"), line.at("op"), static_cast<Verdict>(verdict), line.at("reason")});
+    const std::string& named = line.at("verdict").string();
+    auto verdict = std::find(names.begin(), names.end(), named) - names.begin();
+    if (verdict == std::ssize(names)) fail(ErrorCode::parse, "'", named, "' is no verdict");
+    report.lines.push_back(
+        {line.at("node").string(), line.at("op").string(), static_cast<Verdict>(verdict), line.at("reason").string()});
   }
   return report;
 }
@@ -83,19 +114,19 @@ void check_entry(const Graph& legal, const Graph& g, const Backend& backend) {
 /// What an earlier process compiled; nothing if there is no such entry, or if it is damaged or of another graph.
 std::optional<Pipelined> load_entry(const DiskEntry& entry, const Graph& g, const Backend& backend) {
   std::error_code error;
-  if (!std::filesystem::exists(entry.report, error)) return {};
+  if (!std::filesystem::exists(entry.sums, error)) return {};
   try {
     for (const auto& file : entry.present()) require_own_entry(file.string());
+    check_sums(entry);
     if (!(load_graph(entry.given.string()) == g)) return {};
-    std::ifstream in(entry.report);
-    std::string text((std::istreambuf_iterator<char>(in)), {});
+    const std::string text = content_of(entry.report);
     Graph legal = load_graph(entry.legal.string());
     check_entry(legal, g, backend);
     for (const auto& file : entry.present()) mark_as_used(file.string());
     return Pipelined{std::move(legal), report_from(text)};
   } catch (const std::exception& e) {
     // A cache is no source of truth: what cannot be read is compiled again, and said.
-    std::fprintf(stderr, "rlx: compiled graph '%s' is left aside and made again: %s\n", entry.legal.c_str(), e.what());
+    say("compiled graph '", entry.legal.string(), "' is left aside and made again: ", e.what());
     return {};
   }
 }
@@ -108,12 +139,16 @@ void save_entry(const DiskEntry& entry, const Graph& g, const Pipelined& made) {
     save_graph(entry.legal.string(), made.graph);
     save_graph(entry.given.string(), g);
     for (const fs::path& file : entry.present()) fs::permissions(file, fs::perms::owner_read | fs::perms::owner_write);
-    AtomicFile report(entry.report.string(), AtomicFile::Links::replace);  // last: an entry is there once its report is
-    report.write(made.report.json());
-    report.commit();
-    trim_cache_folder(entry.report.parent_path().string(), entry.report.string());
+    const auto write = [](const fs::path& path, const std::string& text) {
+      AtomicFile file(path.string(), AtomicFile::Links::replace);
+      file.write(text);
+      file.commit();
+    };
+    write(entry.report, made.report.json());
+    write(entry.sums, entry.sums_now());  // last: an entry is there once its sums are
+    trim_cache_folder(entry.sums.parent_path().string(), entry.sums.string());
   } catch (const std::exception& e) {
-    std::fprintf(stderr, "rlx: the compiled graph could not be kept: %s\n", e.what());
+    say("the compiled graph could not be kept: ", e.what());
   }
 }
 
@@ -131,7 +166,9 @@ ExecutionConfig config_of(const Graph& g, const Backend& backend, const CompileO
     for (const std::string& name : *names) h = mix(h, hash_of(name));
     h = mix(h, names->size());
   }
-  config.options_hash = mix(mix(mix(h, static_cast<size_t>(options.precision)), options.strict), backend.claims_hash());
+  h = mix(mix(h, static_cast<size_t>(options.precision)), options.strict);
+  h = mix(mix(h, static_cast<size_t>(options.accuracy)), options.batch_invariant);
+  config.options_hash = mix(h, backend.claims_hash());
   return config;
 }
 
@@ -145,8 +182,7 @@ std::shared_ptr<const CachedProgram> ProgramCache::find_or_make(const Graph& g, 
   if (!options.cache_dir.empty()) made = load_entry({options.cache_dir, key}, g, backend);
   if (!made) {
     made = run_pipeline(g, backend, options);
-    if (asked_for("RLX_DISPATCH_REPORT"))
-      std::fprintf(stderr, "rlx: '%s' %s", g.name().c_str(), text_of(made->report).c_str());
+    if (asked_for("RLX_DISPATCH_REPORT")) say("'", g.name(), "' ", made->report);
     require_complete(made->report, options.strict);
     if (!options.cache_dir.empty()) save_entry({options.cache_dir, key}, g, *made);
   }

@@ -60,7 +60,11 @@ struct CompiledGraph::State {
     std::scoped_lock lock(compiling);
     if (compiled.load(std::memory_order_relaxed)) return;
     program = cache->find_or_make(graph, *backend, options);
-    LoadOptions load{most_threads, {}};
+    LoadOptions load;
+    load.threads = most_threads;
+    load.exact = options.accuracy == Accuracy::exact;
+    load.row_relative = options.accuracy == Accuracy::row_relative;
+    load.batch_invariant = options.batch_invariant;
     for (const auto& input : signature.inputs) load.donated.push_back(options.donate.contains(input.name));
     if (!options.cache_dir.empty()) load.keep_in = (std::filesystem::path(options.cache_dir) / program->key).string();
     executable = program->program->load(load);

@@ -126,23 +126,44 @@ void set_bits(Tensor& t, size_t i, uint64_t bits) {
   }
 }
 
+/// The elements' kind is one that is read and written as `type`; integers of either sign go as both 64-bit types.
+void check_kind(DType dtype, bool fits, const char* type) {
+  if (fits) return;
+  fail(ErrorCode::invalid_argument, "elements of ", dtype, " are not read and written as ", type,
+       "; use with_element_type(), or load_number() and full() for numbers of any dtype");
+}
+void check_real(const Tensor& t) { check_kind(t.dtype(), kind_of(t.dtype()) == Kind::real, "double"); }
+void check_integer(const Tensor& t) {
+  const Kind kind = kind_of(t.dtype());
+  check_kind(t.dtype(), kind == Kind::signed_int || kind == Kind::unsigned_int || kind == Kind::boolean, "integers");
+}
+/// Of floats a uint64_t is the code: what prints and tests them goes by their bits.
+void check_bits(const Tensor& t) { check_kind(t.dtype(), kind_of(t.dtype()) != Kind::complex, "uint64_t"); }
+void check_complex(const Tensor& t) {
+  check_kind(t.dtype(), kind_of(t.dtype()) == Kind::complex, "std::complex<double>");
+}
+
 }  // namespace
 
 template <>
 double load(const Tensor& t, size_t i) {
+  check_real(t);
   return decode_float(t.dtype(), bits_at(t, i));
 }
 template <>
 uint64_t load(const Tensor& t, size_t i) {
+  check_bits(t);
   return bits_at(t, i);
 }
 template <>
 int64_t load(const Tensor& t, size_t i) {
+  check_integer(t);
   int shift = 64 - info(t.dtype()).bits;
   return static_cast<int64_t>(bits_at(t, i) << shift) >> shift;
 }
 template <>
 Complex load(const Tensor& t, size_t i) {
+  check_complex(t);
   if (t.dtype() == c64) {
     std::complex<float> v = t.values<std::complex<float>>()[i];
     return {static_cast<double>(v.real()), static_cast<double>(v.imag())};
@@ -151,18 +172,22 @@ Complex load(const Tensor& t, size_t i) {
 }
 template <>
 void store(Tensor& t, size_t i, double v) {
+  check_real(t);
   set_bits(t, i, encode_float(t.dtype(), v));
 }
 template <>
 void store(Tensor& t, size_t i, uint64_t v) {
+  check_bits(t);
   set_bits(t, i, t.dtype() == boolean ? v != 0 : v);
 }
 template <>
 void store(Tensor& t, size_t i, int64_t v) {
+  check_integer(t);
   set_bits(t, i, static_cast<uint64_t>(v));
 }
 template <>
 void store(Tensor& t, size_t i, Complex v) {
+  check_complex(t);
   if (t.dtype() == c64)
     t.mutable_values<std::complex<float>>()[i] = {static_cast<float>(v.real()), static_cast<float>(v.imag())};
   else t.mutable_values<Complex>()[i] = v;

@@ -1,12 +1,14 @@
 // Storage of tensors. Owned storage is 64-byte aligned: kernels load whole vectors from its start.
 #include "rlx/tensor.h"
 
+#include "base/growth_limit.h"
 #include "base/spare_memory.h"
 
 namespace rlx {
 namespace {
 
 std::shared_ptr<void> allocate(size_t bytes) {
+  GrowthLimit::count_bytes(bytes);
   void* data = take_memory(bytes);
   if (!data) fail(ErrorCode::out_of_memory, "no memory for a tensor of ", bytes, " bytes");
   return {data, [bytes](void* p) { give_memory(p, bytes); }};

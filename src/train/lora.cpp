@@ -7,8 +7,9 @@
 #include <nlohmann/json.hpp>
 
 #include "io/atomic_file.h"
+#include "io/json_tree.h"
 #include "ir/rewrite.h"
-#include "ops/random_bits.h"
+#include "ops/random/random_bits.h"
 #include "rlx/blocks.h"
 #include "rlx/element.h"
 #include "rlx/ops.h"
@@ -82,13 +83,14 @@ const Tensor& b_of(const NamedTensors& params, const Lora& lora, const Lora::Mod
 }
 
 /// PEFT's settings that change what an adapter computes, and that ours have not.
-void require_plain(const nlohmann::json& config) {
+void require_plain(const JsonTree& config) {
   for (const char* key : {"use_rslora", "use_dora", "use_qalora", "use_bdlora", "fan_in_fan_out", "lora_bias"})
-    if (auto set = config.find(key); set != config.end() && *set != false && !set->is_null())
+    if (const JsonTree* set = config.find(key); set && !set->is_null() && !(set->is_boolean() && !set->boolean()))
       fail(ErrorCode::unsupported, "adapter_config.json sets '", key, "', which these adapters have not");
   for (const char* key : {"rank_pattern", "alpha_pattern", "modules_to_save", "layer_replication", "target_parameters",
                           "alora_invocation_tokens", "arrow_config"})
-    if (auto set = config.find(key); set != config.end() && !set->empty())
+    if (const JsonTree* set = config.find(key);
+        set && !set->is_null() && !((set->is_array() || set->is_object()) && set->elements().empty()))
       fail(ErrorCode::unsupported, "adapter_config.json has a '", key, "', which these adapters have not");
 }
 
@@ -100,7 +102,7 @@ std::string adapter_file(const std::string& folder, const char* name) {
 
 Lora add_lora(const Graph& g, const LoraConfig& config) {
   if (config.rank < 1 || config.rank > 1 << 16 || !std::isfinite(config.alpha))
-    fail(ErrorCode::invalid_argument, "adapters have a rank of at least 1 and a finite alpha, not ", config.rank,
+    fail(ErrorCode::invalid_argument, "adapters have a rank from 1 to 65536 and a finite alpha, not ", config.rank,
          " and ", config.alpha);
   Lora lora{config, Graph(), {}};
   std::map<std::string, std::pair<Value, Value>> made;  // A and B of a weight: several products may share it
@@ -232,19 +234,19 @@ NamedTensors load_lora(const std::string& folder, const Lora& lora) {
   return with_context(
       [&] { return "reading the adapters in '" + folder + "'"; },
       [&] {
-        auto text = MappedFile::open(adapter_file(folder, "adapter_config.json"));
-        const auto* begin = reinterpret_cast<const char*>(text->bytes().data());
-        auto config = nlohmann::json::parse(begin, begin + text->bytes().size(), nullptr, false);
-        if (!config.is_object() || config.value("peft_type", nlohmann::json()) != "LORA")
+        auto text = FileBytes::read(adapter_file(folder, "adapter_config.json"));
+        const JsonTree config =
+            json_or_null({reinterpret_cast<const char*>(text->bytes().data()), text->bytes().size()});
+        const JsonTree* kind = config.find("peft_type");
+        if (!kind || !kind->is_string() || kind->string() != "LORA")
           fail(ErrorCode::parse, "adapter_config.json is no configuration of LoRA: \"peft_type\" is not \"LORA\"");
         require_plain(config);
         for (auto [key, ours] : {std::pair<const char*, double>{"r", static_cast<double>(lora.config.rank)},
                                  {"lora_alpha", lora.config.alpha}}) {
-          auto theirs = config.find(key);
-          if (theirs == config.end() || !theirs->is_number())
-            fail(ErrorCode::parse, "adapter_config.json has no number '", key, "'");
-          if (theirs->get<double>() != ours)
-            fail(ErrorCode::invalid_argument, "they were made with '", key, "' = ", theirs->get<double>(),
+          const JsonTree* theirs = config.find(key);
+          if (!theirs || !theirs->is_number()) fail(ErrorCode::parse, "adapter_config.json has no number '", key, "'");
+          if (theirs->number() != ours)
+            fail(ErrorCode::invalid_argument, "they were made with '", key, "' = ", theirs->number(),
                  ", the graph with ", ours);
         }
         auto file = SafetensorsFile::open(adapter_file(folder, "adapter_model.safetensors"));

@@ -34,7 +34,8 @@ void check_config(const TrainConfig& c) {
       fail(ErrorCode::invalid_argument, "the group of '", group.params.empty() ? "" : group.params[0],
            "' steps at lr_scale = ", group.lr_scale, " times the learning rate; it is finite and not below 0");
   if (!(c.clip_norm >= 0 && c.clip_value >= 0))
-    fail(ErrorCode::invalid_argument, "gradients are clipped at a positive number, got clip_norm = ", c.clip_norm,
+    fail(ErrorCode::invalid_argument,
+         "gradients are clipped at a number above 0, or not, which is 0; got clip_norm = ", c.clip_norm,
          ", clip_value = ", c.clip_value);
   if (!(c.ema >= 0 && c.ema < 1)) fail(ErrorCode::invalid_argument, "ema is ", c.ema, "; it goes from 0 to below 1");
   if (c.checkpoints < 0)

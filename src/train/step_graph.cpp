@@ -233,7 +233,13 @@ Layout layout_of(const Graph& loss, const TrainConfig& config) {
     const Node& node = loss.node(r);
     const Type& type = node.types[0];
     const ParamGroup* group = group_of(node.name, config);
-    if (!is_float(type.dtype) || (group && group->frozen) || config.written.contains(node.name)) continue;
+    const bool stays = (group && group->frozen) || config.written.contains(node.name);
+    if (is_complex(type.dtype) && !stays)
+      fail(
+          ErrorCode::unsupported, "the param '", node.name, "' is ", type,
+          "; optimizers step real numbers alone. Keep its real and imaginary parts as two params, joined by `complex` ",
+          "in the graph, or freeze it");
+    if (!is_float(type.dtype) || stays) continue;
     if (!used[static_cast<size_t>(r.node)] && !config.allow_unused)
       fail(ErrorCode::invalid_argument, "the loss '", loss.outputs()[0].name, "' does not depend on the param '",
            node.name, "' (", type, "); freeze it, or set allow_unused");

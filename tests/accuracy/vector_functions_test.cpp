@@ -9,11 +9,11 @@
 #include <memory>
 #include <vector>
 
-#include "kernels/highway_targets.h"
+#include "kernels/vector/highway_targets.h"
 // Above: the instruction sets must be chosen before any Highway header.
 #include <doctest/doctest.h>
 
-#include "kernels/elementwise.h"
+#include "kernels/elementwise/elementwise.h"
 #include "kernels/kernel_test.h"
 #include "support/sanitized.h"
 
@@ -51,7 +51,7 @@ std::vector<float> sweep() {
 std::vector<float> values_of(Op op, std::vector<float>& x) {
   ElementwiseProgram p;
   p.store(p.apply(op, f32, p.load(f32, 0)), 0);
-  p.finish();
+  p.compile();
   std::vector<float> y(x.size());
   std::vector<std::byte> scratch(p.scratch_bytes() + 64);
   void* aligned = scratch.data();

@@ -22,4 +22,9 @@ static void expect_ok(rlx_status status, rlx_error* error, int line) {
   rlx_error_free(error);
   exit(1);
 }
-#define OK(call) expect_ok((call), error, __LINE__)
+/* The call comes first: it sets `error`. */
+#define OK(call)                           \
+  do {                                     \
+    rlx_status ok_status = (call);         \
+    expect_ok(ok_status, error, __LINE__); \
+  } while (0)

@@ -135,10 +135,85 @@ static void mistakes_have_messages(void) {
   rlx_error_free(NULL);
 }
 
+static void a_graph_goes_into_itself(void) {
+  static const char kTwice[] =
+      "rlx 1\n"
+      "graph @twice {\n"
+      "  %0 = input() @\"x\" : f32[2]\n"
+      "  %1 = add(%0, %0) : f32[2]\n"
+      "  return %1 @\"y\"\n"
+      "}\n";
+  rlx_error* error = NULL;
+  rlx_graph* graph = NULL;
+  rlx_session* session = NULL;
+  rlx_compiled* compiled = NULL;
+  OK(rlx_graph_parse(kTwice, strlen(kTwice), &graph, &error));
+  const rlx_value twice = {1, 0};
+  rlx_value four_times;
+  OK(rlx_graph_inline(graph, graph, &twice, 1, &four_times, 1, NULL, &error));
+  OK(rlx_graph_output(graph, four_times, "z", &error));
+  OK(rlx_session_create("cpu", NULL, &session, &error));
+  OK(rlx_compile(session, graph, NULL, &compiled, &error));
+  float x[] = {1, 3}, y[2], z[2];
+  const rlx_buffer input = {x, sizeof x}, outputs[] = {{y, sizeof y}, {z, sizeof z}};
+  OK(rlx_compiled_call(compiled, &input, 1, outputs, 2, &error));
+  EXPECT(y[0] == 2 && y[1] == 6 && z[0] == 4 && z[1] == 12);
+  rlx_compiled_free(compiled);
+  rlx_session_free(session);
+  rlx_graph_free(graph);
+}
+
+/* Fails with the words, whose error is freed. */
+static void expect_refused(rlx_status status, rlx_error* error, const char* words) {
+  EXPECT(status == RLX_INVALID_ARGUMENT && strstr(rlx_error_message(error), words) != NULL);
+  rlx_error_free(error);
+}
+
+static void a_bool_is_0_or_1(void) {
+  static const char kNot[] =
+      "rlx 1\n"
+      "graph @not {\n"
+      "  %0 = input() @\"x\" : bool[2, 2]\n"
+      "  %1 = bitwise_not(%0) : bool[2, 2]\n"
+      "  return %1 @\"y\"\n"
+      "}\n";
+  static const uint8_t right[] = {0, 1, 1, 0}, wrong[] = {0, 1, 2, 0};
+  static const char kWords[] = "element 2 of bool[2, 2] is 2; a bool is 0 or 1";
+  const int64_t dims[] = {2, 2};
+  rlx_error* error = NULL;
+  rlx_tensor* tensor = NULL;
+  rlx_status status = rlx_tensor_create("bool", dims, 2, wrong, sizeof wrong, &tensor, &error);
+  expect_refused(status, error, kWords);
+  int count = 0;
+  status = rlx_tensor_borrow("bool", dims, 2, wrong, sizeof wrong, count_release, &count, &tensor, &error);
+  expect_refused(status, error, kWords);
+  EXPECT(tensor == NULL && count == 0); /* the bytes were not taken */
+  rlx_graph* graph = NULL;
+  rlx_session* session = NULL;
+  rlx_compiled* compiled = NULL;
+  OK(rlx_graph_parse(kNot, strlen(kNot), &graph, &error));
+  OK(rlx_session_create("cpu", NULL, &session, &error));
+  OK(rlx_compile(session, graph, NULL, &compiled, &error));
+  uint8_t given[4], result[4] = {7, 7, 7, 7};
+  const rlx_buffer input = {given, sizeof given}, output = {result, sizeof result};
+  memcpy(given, wrong, sizeof given);
+  status = rlx_compiled_call(compiled, &input, 1, &output, 1, &error);
+  expect_refused(status, error, kWords);
+  EXPECT(result[0] == 7);
+  memcpy(given, right, sizeof given);
+  OK(rlx_compiled_call(compiled, &input, 1, &output, 1, &error));
+  EXPECT(result[0] == 1 && result[1] == 0 && result[2] == 0 && result[3] == 1);
+  rlx_compiled_free(compiled);
+  rlx_session_free(session);
+  rlx_graph_free(graph);
+}
+
 int main(void) {
   a_parsed_graph_runs();
   a_graph_is_built();
   mistakes_have_messages();
-  printf("RLX %s: 3 passed, %d failed\n", rlx_version_string(), failures);
+  a_graph_goes_into_itself();
+  a_bool_is_0_or_1();
+  printf("RLX %s: 5 passed, %d failed\n", rlx_version_string(), failures);
   return failures ? 1 : 0;
 }

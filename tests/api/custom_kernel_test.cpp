@@ -277,9 +277,9 @@ TEST_CASE("a graph whose kernel is gone says so when it meets new shapes") {
   CHECK(compiled.run_ordered(std::array{kPoint})[0] == kClipped);
   kernel.reset();
   CHECK(compiled.run_ordered(std::array{kPoint})[0] == kClipped);  // a step that was made has what it needs
-  CHECK(message_of([&] {
-          compiled.run_ordered(std::array{Tensor::of<float>({1}, {3})});
-        }).starts_with("the kernel for 'user_clip_norm' with which this graph was compiled has been unregistered"));
+  CHECK(message_of([&] { compiled.run_ordered(std::array{Tensor::of<float>({1}, {3})}); })
+            .starts_with("the kernel 'clip in one loop' for 'user_clip_norm' with which this graph was compiled has "
+                         "been unregistered"));
 }
 TEST_CASE("a kernel is registered whole, and once under its name") {
   Registration kernel(clip_kernel());
@@ -308,4 +308,67 @@ TEST_CASE("kernels are registered, asked and run by several threads at once") {
     });
   for (std::thread& thread : threads) thread.join();
   CHECK(wrong == 0);
+}
+TEST_CASE("whatever `prepare` and `refusal` throw arrives as an error that names the kernel and the place") {
+  static int what = 0;
+  auto thrower = [] {
+    if (what == 1) throw std::runtime_error("out of paper");
+    if (what == 2) throw 7;
+    if (what == 3) throw std::bad_alloc();
+    if (what == 4) fail(ErrorCode::io, "no ink");
+  };
+  auto compile = [](int now) {
+    what = now;
+    Graph g("clipping");
+    g.set_scope("head");
+    Value y = emit(kClip, {g.input("x", f32, {2})}, ClipAttrs{});
+    g.set_scope("");
+    g.output(y * 2.0);
+    return message_of([&] { Session().compile(g).run_ordered(std::array{kPoint}); });
+  };
+  const PreparedKernel nothing{[](const KernelRun&) {}};
+  {
+    Registration kernel({&kClip, "moody", {}, [&](const KernelSite&) { return thrower(), nothing; }});
+    const std::string place = "\n  while preparing 'user_clip_norm' of 'head'";
+    CHECK(compile(1).starts_with("the kernel 'moody' threw: out of paper" + place));
+    CHECK(compile(2).starts_with("the kernel 'moody' threw what is no std::exception" + place));
+    CHECK(compile(3).starts_with("the kernel 'moody' ran out of memory" + place));
+    CHECK(compile(4).starts_with("no ink" + place));
+    CHECK(compile(0).empty());
+  }
+  Registration kernel({&kClip, "picky", [&](Types, Types, const Attrs&) { return thrower(), std::string(); },
+                       [&](const KernelSite&) { return nothing; }});
+  const std::string place = "\n  while asking whether it takes 'user_clip_norm'";
+  CHECK(compile(1).starts_with("the kernel 'picky' threw: out of paper" + place));
+  CHECK(compile(2).starts_with("the kernel 'picky' threw what is no std::exception" + place));
+  CHECK(compile(4).starts_with("no ink" + place));
+  CHECK(compile(0).empty());
+}
+TEST_CASE(
+    "where an op of the library has lost the kernel that a graph was compiled with, none takes its place unasked") {
+  auto tanh_kernel = [](std::string name, float value) {
+    return CpuKernel{&op::tanh, std::move(name), {}, [=](const KernelSite& site) -> PreparedKernel {
+                       int64_t count = site.results[0].count();
+                       return {[=](const KernelRun& run) { std::fill_n(run.out<float>(), count, value); }};
+                     }};
+  };
+  const Tensor longer = Tensor::of<float>({3}, {1, 2, 3});
+  Graph plain = trace(std::vector{Type{f32, {Dim::symbol("N")}}}, [](Values v) { return tanh(v[0]); });
+  Graph in_branch = trace(std::vector{Type{f32, {Dim::symbol("N")}}}, [](Values v) {
+    Graph body = trace(std::vector{v[0].type()}, [](Values x) { return tanh(x[0]); });
+    return remat({v[0]}, body)[0];
+  });
+  for (const Graph& g : {plain, in_branch}) {
+    Registration other(tanh_kernel("always five", 5));
+    std::optional<Registration> kernel(std::in_place, tanh_kernel("always four", 4));
+    CompiledGraph compiled = Session().compile(g), unrun = Session().compile(g);
+    CHECK(compiled.run_ordered(std::array{kPoint})[0] == Tensor::of<float>({2}, {4, 4}));
+    kernel.reset();
+    CHECK(compiled.run_ordered(std::array{kPoint})[0] == Tensor::of<float>({2}, {4, 4}));
+    for (const CompiledGraph* one : {&compiled, &unrun})
+      CHECK(message_of([&] { one->run_ordered(std::array{longer}); }) ==
+            "the kernel 'always four' for 'tanh' with which this graph was compiled has been unregistered; compile the "
+            "graph again");
+    CHECK(Session().compile(g).run_ordered(std::array{longer})[0] == Tensor::of<float>({3}, {5, 5, 5}));
+  }
 }

@@ -19,6 +19,17 @@ using namespace rlx;
 
 namespace {
 
+/// The text of the error that `f` ends in; empty if it ends in none.
+template <class F>
+std::string message_of(F f) {
+  try {
+    f();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "";
+}
+
 struct HornerAttrs {
   std::vector<double> coefficients = {0, 1};  ///< of x^0, x^1, ...
   RLX_FIELDS(HornerAttrs, field("coefficients", &HornerAttrs::coefficients));
@@ -125,14 +136,6 @@ Value horner(Value x, std::vector<double> coefficients) {
 bool is_listed(const OpDef& op) {
   auto all = all_ops();
   return std::count(all.begin(), all.end(), &op) == 1;
-}
-std::string message_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
 }
 
 /// Known by its name while it lives.
@@ -246,11 +249,11 @@ TEST_CASE("what a reference throws while it runs arrives as an error with its pl
     return message_of([&] { compiled.run_ordered(std::array{Tensor::of<float>({3}, {1, 2, 3})}); });
   };
   CHECK(run(1) == "the printer is on fire\n  while running 'user_fails' of 'page'");
-  CHECK(run(2) == "the reference threw: out of paper\n  while running 'user_fails' of 'page'");
+  CHECK(run(2) == "the reference of 'user_fails' threw: out of paper\n  while running 'user_fails' of 'page'");
   CHECK(run(3) ==
         "result 0 of the reference is f64[3]; its inference says f32[3]\n  while running 'user_fails' of 'page'");
   CHECK(run(4).starts_with("result 0 of the reference is f32[]; its inference says f32[3]"));
-  CHECK(run(5).starts_with("the reference ran out of memory"));
+  CHECK(run(5).starts_with("the reference of 'user_fails' ran out of memory"));
   CHECK(run(0).empty());
   CHECK(compiled.run_ordered(std::array{Tensor::of<float>({3}, {1, 2, 3})})[0] == Tensor::of<float>({3}, {4, 6, 8}));
 }
@@ -372,4 +375,77 @@ TEST_CASE("ops are registered and looked up by several threads at once") {
     });
   for (std::thread& thread : threads) thread.join();
   CHECK(wrong == 0);
+}
+
+TEST_CASE("whatever a rule of the user's throws arrives as an error that names the rule and the op") {
+  static const auto thrower = [](auto...) -> Many<Value> { throw std::runtime_error("out of paper"); };
+  const auto same = [](Types in) { return in[0]; };
+  const auto copy = [](Tensors in) { return in[0]; };
+  const Tensor point = Tensor::of<double>({2}, {3, 4});
+  const auto graph_of = [&](const OpDef& op) {
+    return trace(std::vector{Type{f64, {2}}}, [&](Values v) { return emit(op, {v[0]}, NoAttrs{}); });
+  };
+  const OpDef infer = define<>({.name = "user_infer", .operands = {"x"}, .infer = [](Types in) -> Type {
+                                  if (in.size() == 1) throw 7;
+                                  return in[0];
+                                }});
+  CHECK(message_of([&] {
+          graph_of(infer);
+        }).starts_with("the inference of 'user_infer' threw what is no std::exception"));
+  const OpDef reference =
+      define<>({.name = "user_reference", .operands = {"x"}, .infer = same, .reference = [](Tensors in) -> Tensor {
+                  if (in.size() == 1) throw std::out_of_range("key");
+                  return in[0];
+                }});
+  CHECK(message_of([&] { interpret(graph_of(reference), std::array{point}); }) ==
+        "the reference of 'user_reference' threw: key");
+  const OpDef parts = define<>(
+      {.name = "user_parts", .operands = {"x"}, .infer = same, .decompose = [](Values in) { return thrower(in); }});
+  CHECK(message_of([&] {
+          Session().compile(graph_of(parts));
+        }).starts_with("the decomposition of 'user_parts' threw: out of paper"));
+  const OpDef vjp_op = define<>(
+      {.name = "user_vjp", .operands = {"x"}, .infer = same, .reference = copy, .vjp = [](Values in, Value, Value) {
+         return thrower(in);
+       }});
+  const OpDef jvp_op =
+      define<>({.name = "user_jvp", .operands = {"x"}, .infer = same, .reference = copy, .jvp = [](Values in, Values) {
+                  return thrower(in);
+                }});
+  const OpDef batch_op =
+      define<>({.name = "user_batch", .operands = {"x"}, .infer = same, .reference = copy, .batch = [](Values in) {
+                  return thrower(in);
+                }});
+  CHECK(message_of([&] { vjp(graph_of(vjp_op), {true}, {true}); }) ==
+        "the rule `vjp` of 'user_vjp' threw: out of paper\n  while differentiating 'user_vjp'");
+  CHECK(message_of([&] { jvp(graph_of(jvp_op), {true}); }) ==
+        "the rule `jvp` of 'user_jvp' threw: out of paper\n  while differentiating 'user_jvp'");
+  CHECK(message_of([&] { batch(graph_of(batch_op), {true}, 3); }) ==
+        "the rule `batch` of 'user_batch' threw: out of paper\n  while batching 'user_batch'");
+}
+
+TEST_CASE("a rule of the user's that gives too few or too many values is an error that counts them") {
+  const auto same = [](Types in) { return in[0]; };
+  const auto copy = [](Tensors in) { return in[0]; };
+  const OpDef op = define<>({.name = "user_counts",
+                             .operands = {"x"},
+                             .infer = same,
+                             .reference = copy,
+                             .vjp =
+                                 [](Values, Value, Value ct) {
+                                   return Many<Value>{ct, ct};
+                                 },
+                             .jvp = [](Values in, Values) { return Many<Value>{in[0]}; },
+                             .batch =
+                                 [](Values in) {
+                                   return Many<Value>{in[0], in[0]};
+                                 }});
+  const Graph g = trace(std::vector{Type{f64, {2}}}, [&](Values v) { return emit(op, {v[0]}, NoAttrs{}); });
+  CHECK(message_of([&] {
+          vjp(g, {true}, {true});
+        }).starts_with("the rule `vjp` of 'user_counts' gives 2 values instead of at most 1"));
+  CHECK(message_of([&] { jvp(g, {true}); }).starts_with("the rule `jvp` of 'user_counts' gives 1 values instead of 2"));
+  CHECK(message_of([&] {
+          batch(g, {true}, 3);
+        }).starts_with("the rule `batch` of 'user_counts' gives 2 values instead of 1"));
 }

@@ -140,6 +140,17 @@ TEST_CASE("gradients of f16 are f16, and computed in f32") {
   CHECK(back.output_types()[0] == Type{f16, {2}});
 }
 
+TEST_CASE("cotangents of a float that is for storage alone are added, although it has no arithmetic") {
+  Graph g;
+  Value x = g.input("x", f8e4m3fn, {2});
+  g.output(convert(concatenate({x, x, x}, 0), f32), "y");
+  auto out = interpret(vjp(g, {"x"}, false),
+                       std::array{Tensor(f8e4m3fn, {2}), Tensor::of<float>({6}, {1, 2, 0.5f, 4, 1, -2})});
+  REQUIRE(out.size() == 1);
+  CHECK(out[0].dtype() == f8e4m3fn);
+  CHECK(load<double>(out[0], 0) == 2.5);
+  CHECK(load<double>(out[0], 1) == 4);
+}
 TEST_CASE("wrong uses say what is wrong and what to do") {
   Graph vector("vector");
   Value v = vector.input("x", f32, {3});

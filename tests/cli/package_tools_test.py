@@ -161,6 +161,41 @@ graph @layer {
             write_npy(self.folder / "x.npy", kind, [2], values)
             self.fails(1, f"holds {held}", "run", whole, "--input", f"x={self.folder / 'x.npy'}")
 
+    def test_what_is_an_image_or_a_state_stays_one_when_a_package_is_written_anew(self):
+        graph = self.file("picture.rlx", '''rlx 1
+graph @picture {
+  %0 = input() @"picture" : f32[1, 3, 4, 5]
+  %1 = reduce(%0) {kind = sum, axes = [2, 3]} : f32[1, 3]
+  %2 = softmax(%1) {axis = 1} : f32[1, 3]
+  return %2 @"scores"
+}
+''')
+        first, second = (self.folder / f"{name}.mlpackage" for name in ("first", "second"))
+
+        def features(package):
+            """Its inputs, outputs and states, as far as they do not depend on what it is called."""
+            return [line for line in self.succeeds("inspect", package).splitlines() if "f16[" in line or "f32[" in line or "i32[" in line]
+
+        labels = self.file("labels.txt", "red\ngreen\nblue\n")
+        self.succeeds("convert", graph, "-o", first, "--image", "picture:bgr:0.5", "--classes", labels)
+        said = self.succeeds("convert", first, "-o", second)
+        self.assertRegex(said, r"the package is a classifier, whose labels are not kept: 'classLabel' becomes the label's number; --classes FILE")
+        self.assertRegex(features(first)[0], r"^ *input +picture +image ")
+        self.assertEqual(features(first)[0], features(second)[0])
+
+        graph = self.file("counter.rlx", '''rlx 1
+graph @counter {
+  %0 = input() @"x" : f16[2]
+  %1 = input() @"count" : f16[2]
+  %2 = add(%0, %1) : f16[2]
+  return %2 @"y", %2 @"next"
+}
+''')
+        self.succeeds("convert", graph, "-o", first, "--state", "count=next")
+        self.succeeds("convert", first, "-o", second)
+        self.assertEqual(sum("count" in line for line in features(first)), 1)
+        self.assertEqual(features(first), features(second))
+
     def test_a_package_is_written_anew(self):
         name, file = case_input(CNN)
         package = self.folder / "wide.mlpackage"

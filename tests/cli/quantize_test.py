@@ -173,7 +173,7 @@ class Quantize(ProgramTest):
             (["--keep-float", "head"], "'head', which is to stay floats, is no layer of graph 'mlp'; there are 'hidden.0', 'out'"),
             (["--weight-bits", "9"], "9 bits; it goes from 2 to 8"),
             (["--percentile", "20", "--calibration", "percentile"], "percentile is 20; it must be above 50"),
-            (["--calibration-batches", "0"], "calibration_batches is 0; it must be at least 1"),
+            (["--calibration-batches", "0"], "calibration_batches is 0; it must be from 1 to 4294967296"),
             (["--params", self.folder / "none.safetensors"], "none.safetensors"),
             (["--ranges", self.folder / "x.npy"], "they are no ranges"),
         ):

@@ -73,6 +73,13 @@ class Run(ProgramTest):
         events = events["traceEvents"] if isinstance(events, dict) else events
         self.assertTrue(any(e.get("ph") == "X" and "dur" in e for e in events))
 
+    def test_a_profile_replaces_an_older_one_whole(self):
+        trace, kept = self.file("trace.json", "old"), self.folder / "kept.json"
+        kept.hardlink_to(trace)
+        self.succeeds(*self.arguments, "--profile", trace, "--output-dir", self.folder / "o")
+        self.assertEqual(kept.read_text(), "old")
+        self.assertIn("traceEvents", json.loads(trace.read_text()))
+
     def test_inspect_shows_signature_ops_and_layers(self):
         text = self.succeeds("inspect", self.graph)
         for line in (r"graph 'small': 2 ops, 1 params of 6 elements \(24 B\)", r"x +f32\[2, 3\]", r"w +f32\[3, 2\] +24 B",
@@ -137,6 +144,11 @@ class Bench(ProgramTest):
         self.assertEqual((first["peer"], first["case"], first["threads"]), ("ours", "sumrow_8x5000", 2))
         self.assertEqual((len(first["times_ms"]), len(first["cpu_ms"]), second["case"]), (6, 6, "small_graph"))
         self.assertGreater(first["first_ms"], 0)
+
+    def test_training_cases_have_the_names_of_other_drivers_too(self):
+        own, others = self.lines("train_encoder", "tfenc", "--iters", 1)
+        self.assertEqual((own["case"], others["case"]), ("train_encoder", "train_tfenc_step"))
+        self.assertEqual(own["head"], others["head"])
 
     def test_the_budget_ends_a_case_but_leaves_it_five_runs(self):
         (line,) = self.lines("sumrow_8x5000", "--iters", 1000000, "--budget", 0)

@@ -141,6 +141,8 @@ class Train(ProgramTest):
         self.fails(2, "name a MODEL", "train")
         self.fails(2, "--epochs wants a whole number, not 'many'", "train", "linear", "--epochs", "many")
         self.fails(2, "--data is NAME=FILE", "train", "linear", "--data", "x.npy")
+        self.fails(2, "--steps is 99999999999999999999, which no whole number of 64 bits holds", "train", "linear", "--steps", 10**20 - 1)
+        self.fails(2, "--momentum is 1e999, which no f64 holds", "train", "linear", "--momentum", "1e999")
         self.fails(2, "either --resume or --overwrite", "train", "linear", "--resume", "--overwrite")
         for arguments, message in [
             (["mpl"], "no model 'mpl'; there are linear, mlp, cnn, char_lm"), (["mlp"], "no data are named"),
@@ -148,7 +150,13 @@ class Train(ProgramTest):
             (["linear", "--schedule", "x"], "no schedule 'x'"), (["linear", "--dropout", 1], "dropout is 1"),
             (["linear", "--steps", 3, "--epochs", 3], "either epochs or steps"), (["linear", "--shift", 2], "shift moves images"),
             (["linear", "--data", "x=/nonexistent.npy"], "(?s)nonexistent.npy.*reading the data 'x'"),
-            (["linear", "--weight-decay", -0.1], "weight_decay is -0.1; it must be at least 0"),
+            (["linear", "--weight-decay", -0.1], "weight_decay is -0.1; it must be at least 0 and finite"),
+            (["linear", "--weight-decay", "inf"], "weight_decay is inf; it must be at least 0 and finite"),
+            (["linear", "--batch-size", 10**12], "batch_size is 1000000000000; it must be from 1 to 4294967296"),
+            (["linear", "--accumulate", 10**12], "accumulate is 1000000000000; it must be from 1 to 4294967296"),
+            (["linear", "--learning-rate", "inf"], "learning_rate is inf; it must be above 0 and finite"),
+            (["linear", "--clip-norm", -1], "clip_norm is -1; it must be at least 0"),
+            (["linear", "--temperature", "inf"], "temperature is inf; it must be above 0 and finite"),
             (["linear", "--freeze", "nothing"], "'nothing'"), (["linear", "--freeze", "out*"], "no param to train"),
         ]:  # fmt: skip
             with self.subTest(arguments):
@@ -208,6 +216,38 @@ class Train(ProgramTest):
         self.fails(1, "holds a training already; go on with it by --resume", "train", *short)
         self.train(*short, "--overwrite")
         self.assertEqual(sorted(metrics(self.out, "loss")), [1, 4])
+
+    def test_params_that_no_training_wrote_are_never_overwritten(self):
+        short = ["linear", "--steps", 4, "--out", self.out]
+        mine = {"out.weight": ("F32", [1, 3], f32(1, 2, 3))}
+        for name in ("params.safetensors", "best.safetensors"):
+            with self.subTest(name):
+                self.out.mkdir(exist_ok=True)
+                write_safetensors(self.out / name, mine)
+                before = (self.out / name).read_bytes()
+                for how in ([], ["--overwrite"], ["--resume"]):
+                    self.fails(1, f"{name}' would be replaced, and `rlx train` did not write it: move it away", "train", *short, *how)
+                self.assertEqual([path.name for path in self.out.iterdir()], [name])
+                self.assertEqual((self.out / name).read_bytes(), before)
+                (self.out / name).unlink()
+        self.train(*short)
+        self.train("linear", "--steps", 6, "--out", self.out, "--resume")
+        self.train(*short, "--overwrite")
+        # What is left of a training is one too.
+        for name in ("checkpoint.safetensors", "metrics.jsonl", "loss.svg"):
+            (self.out / name).unlink()
+        self.fails(1, "holds a training already", "train", *short)
+        write_safetensors(self.out / "params.safetensors", mine)
+        self.fails(1, "did not write it", "train", *short, "--overwrite")
+
+    def test_complex_data_are_refused_with_what_to_do(self):
+        header = b"{'descr': '<c8', 'fortran_order': False, 'shape': (60, 3), }"
+        header += b" " * (-(len(header) + 11) % 64) + b"\n"
+        z = self.folder / "z.npy"
+        z.write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + bytes(60 * 3 * 8))
+        for name, data in (("x", [f"x={z}", self.data[3]]), ("t", [self.data[1], f"t={z}"])):
+            self.fails(1, rf"the data '{name}' are c64\[60, 3\]; the model 'linear' takes real numbers.*concatenate\(\[{name}.real, {name}.imag\]",
+                       "train", "linear", "--data", data[0], "--data", data[1], "--out", self.out)
 
     def arguments(self, out):
         return ["train", "mlp", *self.data, "--hidden", "8", "--dropout", 0.2, "--batch-size", 7, "--steps", 3000, "--optimizer", "adamw",
@@ -343,6 +383,18 @@ class Train(ProgramTest):
                    "--hold-out", 0.2, "--epochs", 12, "--batch-size", 8, "--learning-rate", 0.01, "--shift", 1, "--accumulate", 2,
                    "--out", self.out)  # fmt: skip
         self.assertEqual(list(metrics(self.out, "test_accuracy").values())[-1], 1)
+
+        # What becomes of bytes is said, is the user's to choose, and is part of the model that is written.
+        for words, said, factor in (((), "x holds bytes, which the model multiplies by 0.00392157 (--byte-scale)", "0.0039"),
+                                    (("--byte-scale", 0.5), "x holds bytes, which the model multiplies by 0.5 (--byte-scale)", "0.5"),
+                                    (("--byte-scale", 1), "x holds bytes, which the model multiplies by 1 (--byte-scale)", None)):  # fmt: skip
+            out = self.folder / f"bytes{len(words)}{words and words[1]}"
+            text = self.train("linear", "--data", f"x={self.folder}/i.idx", "--data", f"t={self.folder}/l.idx", "--steps", 1, *words, "--out", out)
+            self.assertIn(said, text)
+            written = (out / "model.rlx").read_text()
+            self.assertEqual(factor is not None, "mul(" in written)
+            self.assertIn(factor or "", written)
+        self.fails(1, "byte_scale is 0; it must be finite, and not 0", "train", "linear", "--byte-scale", 0)
 
         self.file("a.md", "abc größe " * 60)
         out = self.folder / "lm"

@@ -38,7 +38,7 @@ class Usage(ProgramTest):
                 self.fails(2, r"See `rlx.* --help`", *arguments)
 
     def test_an_unknown_benchmark_lists_those_that_there_are(self):
-        for name in ("gemm", "gemm_0", "gemm_2x2", "gemm_512x", "mlp", "minilm_1x16x2", "x", "99999999999999999999"):
+        for name in ("gemm", "gemm_0", "gemm_2x2", "gemm_512x", "mlps", "minilm_1x16x2", "x", "99999999999999999999"):
             with self.subTest(name):
                 self.assertIn("softmax_4096x1024", self.fails(2, f"there is no case '{name}'", "bench", "small_graph", name))
         self.fails(2, "need a model", "bench", "1x16")

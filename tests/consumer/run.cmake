@@ -12,6 +12,9 @@ file(REMOVE_RECURSE "${WORK_DIR}")
 file(MAKE_DIRECTORY "${WORK_DIR}")
 run("${CMAKE_COMMAND}" --install "${BUILD_DIR}" --prefix "${WORK_DIR}/installed")
 file(RENAME "${WORK_DIR}/installed" "${WORK_DIR}/moved")
+if(LINUX AND PYTHON)  # nothing of it is loaded from the current directory, nor from where it was made
+  run("${PYTHON}" "${DOCUMENTS}/scripts/check_run_paths" --forget "${DOCUMENTS}" "${WORK_DIR}/moved")
+endif()
 run("${CMAKE_COMMAND}" -G Ninja -S "${CMAKE_CURRENT_LIST_DIR}" -B "${WORK_DIR}/build"
     -D "CMAKE_PREFIX_PATH=${WORK_DIR}/moved" -D "DOCUMENTS=${DOCUMENTS}" -D "CMAKE_CXX_COMPILER=${CXX}" -D CMAKE_BUILD_TYPE=Release)
 run("${CMAKE_COMMAND}" --build "${WORK_DIR}/build")

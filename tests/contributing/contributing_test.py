@@ -19,7 +19,7 @@ BUILD = pathlib.Path(os.environ["RLX_PROGRAM"]).resolve().parents[1]
 MAIN = """
 #include <cstdio>
 
-#include "ops/elementwise_rules.h"
+#include "ops/core/elementwise_rules.h"
 #include "rlx/ops.h"
 #include "support/laws.h"
 
@@ -110,7 +110,7 @@ def add_primitive(scratch):
         return str(new)
 
     # What includes a list must be compiled again; nothing else is. A unit is a file, or several (CMAKE_UNITY_BUILD).
-    changed = (entry_path, pathlib.Path("src/ops/table.cpp"), pathlib.Path("src/backends/cpu/lowerings.cpp"))
+    changed = (entry_path, pathlib.Path("src/ops/core/table.cpp"), pathlib.Path("src/backends/cpu/lowerings.cpp"))
     for made_before, arguments in made.items():
         if "-c" not in arguments:
             continue
@@ -126,12 +126,14 @@ def add_primitive(scratch):
         if entry_path in held:  # the new function is compiled as its neighbours are
             objects[None] = compile_as(made_before, scratch / function_path)
     link = next(list(a) for a in made.values() if "-shared" in a)
-    link = [objects.get(a, a) for a in link]
+    # The shell's way to write a dollar between double quotes, which shlex leaves as it is.
+    link = [str(objects.get(a, a)).replace("\\$", "$") for a in link]
     (scratch / "lib").mkdir()
     link[link.index("-o") + 1] = str(scratch / "lib" / "librlx.so.0")
     link.insert(link.index("-o") + 2, objects[None])
     subprocess.run(link, check=True, cwd=BUILD)
     (scratch / "lib" / "librlx.so").symlink_to("librlx.so.0")
+    (scratch / "lib" / "rlx").symlink_to(BUILD / "lib" / "rlx")  # what the library looks for beside itself
     print("changed:", ", ".join(str(p.relative_to(scratch)) for p in sorted(scratch.rglob("*")) if p.suffix in (".h", ".cpp", ".def")))
     return line[2]
 

@@ -141,7 +141,7 @@ const PackedForm kPackedForms[] = {
     {iq3_xxs, 8, 32, false}, {iq3_s, 8, 32, false},
 };
 
-/// Blocks that gguf made and their values by gguf (scripts/golden/blocks.py), rows that hold numbers only.
+/// Blocks that gguf made and their values by gguf (tests/golden/generate/blocks.py), rows that hold numbers only.
 struct GoldenBlocks {
   Tensor blocks, values;
   GoldenBlocks(const SafetensorsFile& file, DType format) {

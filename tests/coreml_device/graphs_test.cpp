@@ -4,9 +4,11 @@
 
 #include <complex>
 
+#include "backends/coreml_framework/framework.h"
 #include "reference/interpreter.h"
 #include "rlx/rlx.h"
 #include "support/counted.h"
+#include "support/io_files.h"
 
 using namespace rlx;
 using test::counted;
@@ -41,6 +43,20 @@ TEST_CASE("a constant of many elements is read when the program is first run") {
   Tensor y = compiled.run({{"x", x}}).at(0);
   for (size_t i = 0; i < y.element_count(); ++i) CHECK(load_number(y, i) == 2 * load_number(x, i));
   CHECK(compiled.run({{"x", x}}).at(0) == y);
+}
+
+TEST_CASE("without CoreML.framework nothing of a model is written to files") {
+  if (coreml_framework::is_present()) return;  // it reads packages: tests/io/private_folder_test.cpp
+  test::TemporaryFolder folder;
+  const std::string before = std::getenv("TMPDIR") ? std::getenv("TMPDIR") : "";
+  setenv("TMPDIR", (folder / "nowhere").c_str(), 1);
+  Graph g("table");
+  g.output(g.input("x", f32, {16, 8}) + g.constant(counted({16, 8})), "y");
+  CompiledGraph compiled = Session(Device::coreml()).compile(g);
+  Tensor x = counted({16, 8});
+  CHECK(load_number(compiled.run({{"x", x}}).at(0), 100) == 2 * load_number(x, 100));
+  before.empty() ? unsetenv("TMPDIR") : setenv("TMPDIR", before.c_str(), 1);
+  CHECK(folder.file_count() == 0);
 }
 
 TEST_CASE("complex numbers go in and come out as such, and the report says how they are computed") {

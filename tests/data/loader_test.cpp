@@ -129,6 +129,20 @@ TEST_CASE("what goes wrong on the loader's thread is thrown by next") {
   CHECK_THROWS_WITH_AS(moved.next(), "a transform that fails", Error);
 }
 
+TEST_CASE("what a transform or a data set of the user's throws arrives as an error that names it, from either thread") {
+  struct Torn : Dataset {
+    int64_t size() const override { return 4; }
+    std::vector<NamedTensor> gather(std::span<const int64_t>) const override { throw std::runtime_error("torn"); }
+  };
+  const Transform broken = [](std::vector<NamedTensor>&, std::span<RandomStream>) { throw 7; };
+  for (int prefetch : {0, 2}) {
+    Loader transformed(numbers(4), {.prefetch = prefetch, .transforms = {broken}});
+    CHECK_THROWS_WITH_AS(transformed.next(), "transform 0 of the loader threw what is no std::exception", Error);
+    Loader torn(std::make_shared<Torn>(), {.prefetch = prefetch});
+    CHECK_THROWS_WITH_AS(torn.next(), "the data set threw: torn", Error);
+  }
+}
+
 TEST_CASE("data that make no batches are refused") {
   CHECK_THROWS_WITH_AS(Loader(numbers(3), {.batch_size = 4, .drop_last = true}),
                        doctest::Contains("no whole batch of 4"), Error);

@@ -1,4 +1,4 @@
-// IDX, CSV and text: what scripts/golden/data.py wrote, and what is damaged.
+// IDX, CSV and text: what tests/golden/generate/data.py wrote, and what is damaged.
 #include <doctest/doctest.h>
 
 #include <nlohmann/json.hpp>

@@ -1,11 +1,11 @@
 // Small whole models: loaded from a file with their params, compiled every way, against what NumPy computes in f64.
-// scripts/golden/models.py wrote them; the convolutional ones are PyTorch's (scripts/golden/vision.py).
+// tests/golden/generate/models.py wrote them; the convolutional ones are PyTorch's (tests/golden/generate/vision.py).
 #include <doctest/doctest.h>
 
 #include <set>
 
 #include "compile/pipeline.h"
-#include "kernels/gemm.h"
+#include "kernels/conv/onednn.h"
 #include "reference/interpreter.h"
 #include "rlx/graph_file.h"
 #include "rlx/io.h"
@@ -121,8 +121,7 @@ TEST_CASE("convolutions take in what follows them, and channels stay side by sid
     CAPTURE(name);
     CHECK(count["convolution"] + count["batch_norm_inference"] + count["relu"] == 0);
     CHECK(count["fused_conv"] == (name == std::string("vision/residual") ? 7 : 10));
-    if (kernels::has_gemm_backend(kernels::GemmBackend::onednn))
-      CHECK(count["transpose"] == 1);  // of the image, which is read where it lies
+    if (kernels::has_onednn()) CHECK(count["transpose"] == 1);  // of the image, which is read where it lies
   }
 }
 

@@ -1,5 +1,5 @@
 // Small programs: loops, attention and derivatives of derivatives, built as a user would, with their values and
-// cotangents as NumPy, PyTorch and JAX have them (scripts/golden/programs.py), by the reference and on the CPU.
+// cotangents as NumPy, PyTorch and JAX have them (tests/golden/generate/programs.py), by the reference and on the CPU.
 #include <doctest/doctest.h>
 
 #include "autodiff/transforms.h"

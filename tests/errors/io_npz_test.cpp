@@ -55,7 +55,8 @@ TEST_CASE("an array that unpacks to more than the limit is refused before it is 
   CHECK(error.code() == ErrorCode::out_of_memory);
   CHECK(std::string(error.what()) == "array 'zeros' of '" + path +
                                          "' would unpack to 10000128 bytes, more than the limit of "
-                                         "1000000; if that is meant, give NpzFile::open a higher limit");
+                                         "1000000; if that is meant, give NpzFile::open a higher limit (the program: "
+                                         "rlx --npz-limit BYTES)");
   CHECK(NpzFile::open(path).array("zeros").byte_count() == 10'000'000);
 }
 
@@ -69,7 +70,16 @@ TEST_CASE("arrays that are within the limit one by one are refused if they are n
   CHECK(message_of([&] { file.arrays(); }) ==
         "the arrays of '" + folder / "x.npz" +
             "' would unpack to more bytes than the limit of 1000000; read them one by one, "
-            "or give NpzFile::open a higher limit");
+            "or give NpzFile::open a higher limit (the program: rlx --npz-limit BYTES)");
+}
+
+TEST_CASE("without a limit an archive unpacks to 32 times its bytes, or to a gibibyte") {
+  TemporaryFolder folder;
+  const int64_t bytes = (int64_t{1} << 30) + 1;
+  write_npz(folder / "bomb.npz", {{"zeros", Tensor(u8, {bytes})}}, NpzCompression::deflated);
+  const NpzFile file = NpzFile::open(folder / "bomb.npz");
+  CHECK(error_of([&] { file.array("zeros"); }).code() == ErrorCode::out_of_memory);
+  CHECK(file.type("zeros") == Type{u8, {bytes}});  // of which a few bytes are unpacked
 }
 
 TEST_CASE("a stored archive is never larger than its limit, whatever that is") {

@@ -23,10 +23,10 @@ TEST_CASE("a file that is not there is named") {
 
 TEST_CASE("a folder or a pipe is no file") {
   TemporaryFolder folder;
-  CHECK(message_of([] { MappedFile::open("tests"); }) == "cannot map 'tests': it is a directory; name a file");
+  CHECK(message_of([] { FileBytes::read("tests"); }) == "cannot read 'tests': it is a directory; name a file");
   std::string pipe = folder / "pipe";
   REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
-  CHECK(message_of([&] { MappedFile::open(pipe); }) == "cannot map '" + pipe + "': it is no regular file; name a file");
+  CHECK(message_of([&] { FileBytes::read(pipe); }) == "cannot read '" + pipe + "': it is no regular file; name a file");
 }
 
 TEST_CASE("a path that cannot be written is named") {
@@ -109,7 +109,7 @@ TEST_CASE("a written file follows a link and keeps the permissions of the one it
 }
 
 TEST_CASE("only pages of the mapping itself can be released") {
-  auto file = MappedFile::open("README.md");
+  auto file = FileBytes::map("README.md");
   std::byte elsewhere[16] = {};
   CHECK(message_of([&] { file->release(elsewhere); }) ==
         "the range to release does not lie in the mapping of 'README.md'");

@@ -1,5 +1,5 @@
-// Block formats against gguf (scripts/golden/blocks.py), bit by bit: decoded by the reference and on the CPU, alone,
-// many at once and as other floats; and encoded.
+// Block formats against gguf (tests/golden/generate/blocks.py), bit by bit: decoded by the reference and on the CPU,
+// alone, many at once and as other floats; and encoded.
 #include <doctest/doctest.h>
 
 #include "reference/interpreter.h"

@@ -1,6 +1,6 @@
 // Single ops, and their derivatives, against numbers that NumPy, SciPy, PyTorch, JAX and ONNX's reference evaluator
-// computed: by the reference interpreter and on the CPU with one thread and with two. scripts/golden/README.md says how
-// the files were made.
+// computed: by the reference interpreter and on the CPU with one thread and with two. tests/golden/generate/README.md
+// says how the files were made.
 #include <doctest/doctest.h>
 
 #include <cmath>

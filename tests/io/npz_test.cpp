@@ -54,6 +54,16 @@ TEST_CASE("written archives hold NumPy's own .npy files and are the same each ti
   }
 }
 
+TEST_CASE("types are told without the elements, and are those of the arrays") {
+  for (std::string name : {"stored.npz", "deflated.npz"}) {
+    NpzFile file = NpzFile::open(kGolden + name);
+    for (const std::string& each : file.names()) CHECK(file.type(each) == file.array(each).type());
+  }
+  TemporaryFolder folder;
+  write_npy(folder / "w.npy", Tensor(f16, {3, 0, 7}));
+  CHECK(read_npy_type(folder / "w.npy") == Type{f16, {3, 0, 7}});
+}
+
 TEST_CASE("an archive without arrays is an archive") {
   TemporaryFolder folder;
   write_npz(folder / "none.npz", {});

@@ -1,4 +1,4 @@
-// The tokenizer against the golden files of scripts/golden/tokenizer.py: what the package `tokenizers` does
+// The tokenizer against the golden files of tests/golden/generate/tokenizer.py: what the package `tokenizers` does
 // to every code point, and the ids of 5,000 lines. The latter needs the files of all-MiniLM-L6-v2: $RLX_MODEL
 // names their folder, or scripts/fetch_minilm.py has put them into its cache.
 #include <doctest/doctest.h>

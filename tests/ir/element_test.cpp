@@ -1,5 +1,5 @@
 // Elements against ml_dtypes: what every code of every narrow float format means, and which code a number rounds to.
-// Packed integers and what a store of any kind keeps. scripts/golden/formats.py made the tables.
+// Packed integers and what a store of any kind keeps. tests/golden/generate/formats.py made the tables.
 #include <doctest/doctest.h>
 
 #include <bit>
@@ -128,4 +128,22 @@ TEST_CASE("full fills with the number, through the sign of an unsigned dtype, an
   CHECK(calls == 0);
   for_each_index({}, [&](const Axes& index) { calls += 1 + index.size(); });
   CHECK(calls == 1);
+}
+
+TEST_CASE("elements are read and written in the type of their kind alone") {
+  Tensor integers(i32, {2}), floats(f32, {2}), numbers(c64, {2}), flags(boolean, {2});
+  CHECK_THROWS_WITH_AS(store<double>(integers, 0, 1.0),
+                       doctest::Contains("elements of i32 are not read and written as double"), Error);
+  CHECK_THROWS_AS(load<double>(integers, 0), Error);
+  CHECK_THROWS_AS(store<double>(flags, 0, 1.0), Error);
+  CHECK_THROWS_AS(store<double>(numbers, 0, 1.0), Error);
+  CHECK_THROWS_AS(store<int64_t>(floats, 0, 1), Error);
+  CHECK_THROWS_AS(load<uint64_t>(numbers, 0), Error);
+  CHECK_THROWS_AS(load<int64_t>(numbers, 0), Error);
+  CHECK_THROWS_AS(store<Complex>(floats, 0, Complex(1, 0)), Error);
+  CHECK_THROWS_AS(load<Complex>(flags, 0), Error);
+  // Integers of either sign go as both.
+  store<uint64_t>(integers, 1, 7);
+  CHECK(load<int64_t>(integers, 1) == 7);
+  CHECK(load_number(full(i32, {1}, 3.0), 0) == 3);
 }

@@ -1,5 +1,5 @@
 // The gradient of attention against the formula, in double: dP = dY Vᵀ, dS = P (dP - rowsum(P dP)) and so on.
-#include "kernels/attention.h"
+#include "kernels/attention/attention.h"
 #include "kernels/kernel_test.h"
 
 using namespace rlx;

@@ -1,8 +1,8 @@
-// Attention against plain loops in double.
-#include "kernels/attention.h"
+// Attention against scalar loops in double.
+#include "kernels/attention/attention.h"
 
+#include "kernels/gemm/amx/tiles.h"
 #include "kernels/kernel_test.h"
-#include "kernels/matrix_tiles.h"
 
 using namespace rlx;
 using namespace rlx::kernels;
@@ -10,7 +10,7 @@ using namespace rlx::test;
 
 namespace {
 
-/// A problem with all operands in memory; the rows of q, k and v lie `gap` elements apart beyond their width.
+/// An attention to check. check() leaves a gap behind each row of q, k and v.
 struct Problem {
   DType t = f32;
   int64_t sq = 5, sk = 5, d = 8, dv = 8;
@@ -118,7 +118,7 @@ TEST_CASE("a key mask keeps values of 0.5 and more, and a row without keys gives
         check({.t = t, .sq = 30, .sk = 20, .kept = {0}, .mask_dtype = m});
         check({.t = t, .sq = 40, .sk = 40, .right = 0, .kept = {0, 0, 0, 0, 1}, .mask_dtype = m});
       }
-      // The whole first tile of keys is masked, the second one is not.
+      // The whole first score block is masked, the second one is not.
       std::vector<int> kept(150, 0);
       kept[140] = 1;
       check({.t = t, .sq = 5, .sk = 150, .kept = kept});
@@ -208,7 +208,7 @@ TEST_CASE("attention that is large enough for matrix tiles equals the formula, w
         check({.t = t, .sq = 200, .sk = 310, .d = 32, .dv = 32, .kept = {1, 0, 0}, .tiles = tiles});
         check({.t = t, .sq = 200, .sk = 310, .d = 32, .dv = 32, .kept = {0}, .tiles = tiles});
       }
-      // More keys than are packed at a time, and the first of them masked: results are kept in between.
+      // More keys than a chunk holds, also with the first ones masked: results are kept from chunk to chunk.
       std::vector<int> late(2100, 0);
       std::fill(late.begin() + 1500, late.end(), 1);
       check({.t = f32, .sq = 70, .sk = 2100, .d = 64, .dv = 64, .tiles = tiles});
@@ -219,7 +219,7 @@ TEST_CASE("attention that is large enough for matrix tiles equals the formula, w
   });
 }
 
-TEST_CASE("numbers that parts of bf16 do not stand for are attended to as they are") {
+TEST_CASE("numbers out of the range of split bf16 are attended to in f32") {
   for (bool tiles : {false, true}) {
     if (tiles && !has_matrix_tiles()) continue;
     INFO("tiles ", tiles);
@@ -242,7 +242,7 @@ TEST_CASE("numbers that parts of bf16 do not stand for are attended to as they a
              .k_factor = factor,
              .tiles = tiles});
     }
-    // Infinity and NaN: in a query they reach its own row, in a value its column, in a key all.
+    // Infinity and NaN in a query reach its own row, in a value its column, in a key all rows.
     constexpr double kInf = std::numeric_limits<double>::infinity(), kNan = std::numeric_limits<double>::quiet_NaN();
     for (DType t : {f32, f16, bf16})
       for (int where : {0, 1, 2})
@@ -261,7 +261,7 @@ TEST_CASE("numbers that parts of bf16 do not stand for are attended to as they a
           attention(a, 0, n, scratch.data());
           for (int64_t i = 0; i < n * d; ++i) {
             const bool reached = where == 0 ? i / d == 77 : where == 2 ? i % d == 3 : std::isnan(special);
-            if (where == 1 && std::isinf(special)) continue;  // q decides, row by row
+            if (where == 1 && std::isinf(special)) continue;  // depends on the sign of q, row by row
             INFO(std::string(name_of(t)), " operand ", where, " element ", i, ": ", out[i]);
             REQUIRE((std::isnan(out[i]) || std::isinf(out[i])) == reached);
           }
@@ -275,16 +275,16 @@ TEST_CASE("the result of a query does not depend on the queries that a call is a
     const int64_t n = 200, d = 64;
     const Elements q = Elements::random(f32, n * d, 1), k = Elements::random(f32, n * d, 2);
     const Elements v = Elements::random(f32, n * d, 3);
-    Elements whole(f32, n * d), parts(f32, n * d);
+    Elements whole(f32, n * d), by_blocks(f32, n * d);
     AttentionArgs a;
     a.q = q.data(), a.k = k.data(), a.v = v.data(), a.out = whole.data();
     a.q_stride = a.k_stride = a.v_stride = a.out_stride = d, a.q_rows = a.k_rows = n, a.head_dim = a.value_dim = d;
     a.tiles = tiles;
     Scratch scratch(attention_scratch_bytes(a));
     attention(a, 0, n, scratch.data());
-    a.out = parts.data();
+    a.out = by_blocks.data();
     const int64_t block = attention_row_block();
     for (int64_t i = 0; i < n; i += block) attention(a, i, std::min(n, i + block), scratch.data());
-    for (int64_t i = 0; i < n * d; ++i) REQUIRE(whole[i] == parts[i]);
+    for (int64_t i = 0; i < n * d; ++i) REQUIRE(whole[i] == by_blocks[i]);
   }
 }

@@ -9,9 +9,9 @@
 #include <random>
 #include <vector>
 
-#include "kernels/gemm.h"
-#include "kernels/gemm_backends.h"
-#include "kernels/thread_pool.h"
+#include "kernels/gemm/backends.h"
+#include "kernels/gemm/gemm.h"
+#include "kernels/threads/thread_pool.h"
 
 namespace rlx::test {
 
@@ -19,11 +19,11 @@ inline constexpr float kInf = std::numeric_limits<float>::infinity(), kNan = std
 
 struct ConstantProduct {
   int64_t m, n, k;
-  bool turned;  // weights [n, k]
+  bool transposed;  // weights [n, k]
   std::vector<float> x, w, y;
 
-  ConstantProduct(int64_t rows, int64_t columns, int64_t depth, bool weights_turned = false)
-      : m(rows), n(columns), k(depth), turned(weights_turned) {
+  ConstantProduct(int64_t rows, int64_t columns, int64_t depth, bool weights_transposed = false)
+      : m(rows), n(columns), k(depth), transposed(weights_transposed) {
     std::mt19937 random(static_cast<unsigned>(m * 31 + n * 7 + k));
     std::normal_distribution<float> real;
     x.resize(static_cast<size_t>(m * k)), w.resize(static_cast<size_t>(k * n)), y.resize(static_cast<size_t>(m * n));
@@ -35,16 +35,16 @@ struct ConstantProduct {
     for (float& v : w) v = std::copysign(std::clamp(std::fabs(v), 0.5f, 2.0f), v);
   }
   float& x_at(int64_t i, int64_t p) { return x[static_cast<size_t>(i * k + p)]; }
-  float& w_at(int64_t p, int64_t j) { return w[static_cast<size_t>(turned ? j * k + p : p * n + j)]; }
+  float& w_at(int64_t p, int64_t j) { return w[static_cast<size_t>(transposed ? j * k + p : p * n + j)]; }
   float& y_at(int64_t i, int64_t j) { return y[static_cast<size_t>(i * n + j)]; }
 
   kernels::WeightsSpec spec(int threads) const {
     kernels::WeightsSpec s;
-    s.k = k, s.n = n, s.k_stride = turned ? 1 : n, s.n_stride = turned ? k : 1, s.threads = threads;
-    s.rows = 32;
+    s.k = k, s.n = n, s.k_stride = transposed ? 1 : n, s.n_stride = transposed ? k : 1, s.threads = threads;
+    s.rows = 32, s.policy.row_relative = true;
     return s;
   }
-  bool is_sliced() const { return kernels::pack_sliced(spec(1), w.data()) != nullptr; }
+  bool is_split() const { return kernels::pack_split(spec(1), w.data()) != nullptr; }
   void run(const kernels::PackedWeights& weights, int threads) {
     kernels::GemmSpec gemm;
     gemm.m = m, gemm.x_stride = k, gemm.y_stride = n, gemm.threads = threads;

@@ -1,5 +1,5 @@
 // Cross-entropies and their gradient against the formulas in double.
-#include "kernels/cross_entropy.h"
+#include "kernels/norm/cross_entropy.h"
 
 #include "kernels/kernel_test.h"
 

@@ -1,5 +1,5 @@
 // Running sums, products and maxima against a loop in double, for integers modulo their width.
-#include "kernels/cumulate.h"
+#include "kernels/reduce/cumulate.h"
 
 #include <complex>
 
@@ -30,8 +30,8 @@ double combined(CumulateOp op, double x, double y) {
   return std::isnan(x) ? x : std::isnan(y) ? y : std::max(x, y);
 }
 
-/// What a line should hold, before it is rounded or wraps.
-std::vector<double> line(CumulateOp op, DType t, std::vector<double> x, bool exclusive, bool reverse) {
+/// The expected running results of a vector, before they are rounded or wrap.
+std::vector<double> expected(CumulateOp op, DType t, std::vector<double> x, bool exclusive, bool reverse) {
   if (reverse) std::reverse(x.begin(), x.end());
   double running = op == CumulateOp::sum ? 0 : op == CumulateOp::prod ? 1 : lowest(t);
   for (double& v : x) {
@@ -54,15 +54,15 @@ void check(CumulateOp op, const Elements& x, const View& v, bool exclusive, bool
                     .inner = v.inner,
                     .exclusive = exclusive,
                     .reverse = reverse};
-  const int64_t lines = v.outer * v.inner;
-  cumulate(args, 0, lines / 2);
-  cumulate(args, lines / 2, lines);
+  const int64_t vectors = v.outer * v.inner;
+  cumulate(args, 0, vectors / 2);
+  cumulate(args, vectors / 2, vectors);
   for (int64_t o = 0; o < v.outer; ++o)
     for (int64_t k = 0; k < v.inner; ++k) {
       auto at = [&](int64_t i) { return (o * v.extent + i) * v.inner + k; };
       std::vector<double> in;
       for (int64_t i = 0; i < v.extent; ++i) in.push_back(x[at(i)]);
-      const std::vector<double> want = line(op, t, in, exclusive, reverse);
+      const std::vector<double> want = expected(op, t, in, exclusive, reverse);
       for (int64_t i = 0; i < v.extent; ++i) {
         Elements wrapped(t, 1);
         if (is_integer(t)) wrapped.set(0, want[size_t(i)]);

@@ -1,7 +1,7 @@
-// Convolutions of a channel each against their definition, element by element: random extents, strides, gaps between
-// taps, padding on either side (also less than none), kernels read backwards, several outputs a channel, in f32, f16
-// and bf16. Whole numbers, so that sums are exact.
-#include "kernels/depthwise.h"
+// Depthwise convolutions against their definition, element by element: random extents, strides, dilations, padding on
+// either side (also negative), reversed kernels, several outputs per channel, in f32, f16 and bf16. Operands are whole
+// numbers, so that sums are exact.
+#include "kernels/conv/depthwise.h"
 
 #include "kernels/kernel_test.h"
 
@@ -30,7 +30,7 @@ Case random_case(Random& r) {
   }
   for (int d = last; d >= 0; --d) {
     a.x_strides[d] = c.x_size, a.w_strides[d] = c.w_size, a.y_strides[d] = c.y_size;
-    c.x_size *= a.in_dims[d] + (d == last ? r.below(3) : 0);  // rows may be apart
+    c.x_size *= a.in_dims[d] + (d == last ? r.below(3) : 0);  // rows may have gaps between them
     c.w_size *= a.kernel[d], c.y_size *= a.out_dims[d];
   }
   a.x_channel_stride = c.x_size, a.w_out_stride = c.w_size, a.w_in_stride = c.w_size, a.y_channel_stride = c.y_size;

@@ -1,5 +1,5 @@
 // The sum of products of two vectors, against f64.
-#include "kernels/dot.h"
+#include "kernels/gemm/dot.h"
 
 #include "kernels/kernel_test.h"
 

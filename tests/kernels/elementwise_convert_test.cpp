@@ -155,17 +155,17 @@ TEST_CASE("integers and doubles are rounded once on their way to f16 and bf16") 
   CHECK(z[1] == -0x1p40 - 0x1p33);
 }
 
-TEST_CASE("complex numbers convert by their parts, and to reals by their real part") {
+TEST_CASE("complex numbers convert by their real and imaginary parts, and to reals by their real part") {
   const std::complex<float> x[] = {{1.5f, -2}, {0, 3}, {0, 0}};
   std::complex<double> wide[3];
   apply_op(Op::convert, c128, {{c64, x}}, wide, 3);
   CHECK(wide[1] == std::complex<double>(0, 3));
-  Elements part(i32, 3), truth(boolean, 3);
-  apply_op(Op::convert, i32, {{c64, x}}, part.data(), 3);
-  CHECK(part[0] == 1);
+  Elements real(i32, 3), truth(boolean, 3);
+  apply_op(Op::convert, i32, {{c64, x}}, real.data(), 3);
+  CHECK(real[0] == 1);
   apply_op(Op::convert, boolean, {{c64, x}}, truth.data(), 3);
   CHECK((truth[0] == 1 && truth[1] == 1 && truth[2] == 0));
   std::complex<float> back[3];
-  apply_op(Op::convert, c64, {{i32, part.data()}}, back, 3);
+  apply_op(Op::convert, c64, {{i32, real.data()}}, back, 3);
   CHECK(back[0] == std::complex<float>(1, 0));
 }

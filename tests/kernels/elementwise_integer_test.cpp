@@ -168,7 +168,7 @@ TEST_CASE("integers narrower than 64 bits wrap between the ops of one program") 
   kernels::ElementwiseProgram p;
   const auto x = p.load(i8, 0);
   p.store(p.apply(Op::gt, boolean, p.apply(Op::add, i8, x, x), p.integer(i8, 0)), 0);
-  p.finish();
+  p.compile();
   Scratch scratch(p.scratch_bytes());
   int8_t in = 100;
   bool out = true;

@@ -51,7 +51,7 @@ TEST_CASE("operands broadcast and stride in any pattern, and any split into rang
       ElementwiseProgram p;
       const auto a = p.load(t, 0), b = p.load(t, 1), c = p.load(t, 2);
       p.store(p.apply(Op::sub, t, p.apply(Op::mul, t, a, b), p.apply(Op::max, t, c, a)), 0);
-      p.finish();
+      p.compile();
       ElementwiseBuffer buffers[] = {x.buffer, y.buffer, z.buffer, out.buffer};
       ElementwiseCall call;
       call.rank = static_cast<int>(rank);
@@ -86,7 +86,8 @@ TEST_CASE("random programs compute what their ops say, however registers are sha
     for (uint64_t seed = 0; seed < 200; ++seed) {
       Random r(seed);
       const DType t = seed % 3 == 0 ? f64 : seed % 3 == 1 ? f32 : i64;
-      // Some do not come from one core's cache; some have more ops than a chain, or an operand of one element.
+      // Some arrays exceed one core's cache; some programs have more ops than one threaded code, or an operand of one
+      // element.
       const int64_t n = seed % 20 == 1 ? 150000 + r.below(3000) : 1 + r.below(3000);
       const bool has_scalar = seed % 5 == 2;
       ElementwiseProgram p;
@@ -138,7 +139,7 @@ TEST_CASE("random programs compute what their ops say, however registers are sha
         p.store(values[stored[k]], static_cast<int>(k));
         results.push_back(Elements(t, n));
       }
-      p.finish();
+      p.compile();
       std::vector<ElementwiseBuffer> from, to;
       // Every other seed writes the first result over an operand.
       const bool in_place = seed % 2 == 0;
@@ -168,7 +169,7 @@ TEST_CASE("one op with a constant, over any number of elements") {
         auto value = p.apply(Op::mul, f32, p.load(f32, 0), p.constant(f32, 3.0));
         if (two) value = p.apply(Op::sub, f32, p.constant(f32, 7.0), value);
         p.store(value, 0);
-        p.finish();
+        p.compile();
         Scratch scratch(p.scratch_bytes());
         const ElementwiseBuffer from{x.data(), {1}}, to{y.data(), {1}};
         p.run({1, {n}, &from, &to}, 0, n, scratch.data());
@@ -188,7 +189,7 @@ TEST_CASE("each op rounds its f16 result, unless its dtype is f32") {
     const auto a = p.load(f16, 0), one = p.constant(f16, 1.0);
     p.store(p.apply(Op::add, f16, p.apply(Op::add, f16, a, one), one), 0);  // 2049 is no f16: 2048, twice
     p.store(p.apply(Op::add, f32, p.apply(Op::add, f32, a, one), one), 1);
-    p.finish();
+    p.compile();
     Scratch scratch(p.scratch_bytes());
     const ElementwiseBuffer from{x.data(), {1}}, to[] = {{y.data(), {1}}, {z.data(), {1}}};
     p.run({1, {100}, &from, to}, 0, 100, scratch.data());
@@ -205,7 +206,7 @@ TEST_CASE("a product and a sum of f16 in one are rounded once, also among other 
     ElementwiseProgram p;
     const auto sum = p.apply(Op::fma, f16, p.load(f16, 0), p.load(f16, 1), p.load(f16, 2));
     p.store(p.apply(Op::neg, f16, p.apply(Op::abs, f16, sum)), 0);
-    p.finish();
+    p.compile();
     Scratch scratch(p.scratch_bytes());
     const ElementwiseBuffer from[] = {{a.data(), {1}}, {b.data(), {1}}, {c.data(), {1}}}, to{y.data(), {1}};
     p.run({1, {300}, from, &to}, 0, 300, scratch.data());
@@ -220,7 +221,7 @@ TEST_CASE("a constant, an operand and one value twice can be stored, and an empt
   p.store(p.constant(i32, 3.0), 0);
   p.store(a, 1);
   p.store(a, 2);
-  p.finish();
+  p.compile();
   Scratch scratch(p.scratch_bytes());
   const ElementwiseBuffer from{x.data(), {1}}, to[] = {{y.data(), {1}}, {z.data(), {1}}, {w.data(), {1}}};
   p.run({1, {5}, &from, to}, 2, 2, scratch.data());
@@ -239,7 +240,7 @@ TEST_CASE("operands that are results themselves can be written over each other")
     p.store(b, 0);
     if (swaps) p.store(a, 1);
     p.store(p.apply(Op::add, f32, a, b), swaps ? 2 : 1);
-    p.finish();
+    p.compile();
     Scratch scratch(p.scratch_bytes());
     const ElementwiseBuffer from[] = {{x.data(), {1}}, {y.data(), {1}}};
     const ElementwiseBuffer to[] = {{x.data(), {1}}, {swaps ? y.data() : sum.data(), {1}}, {sum.data(), {1}}};
@@ -264,7 +265,7 @@ TEST_CASE("two results, of which one is computed of the other, also over an oper
         const auto one = p.apply(Op::sub, f32, p.apply(Op::mul, f32, a, p.constant(f32, 3.0)), b);
         p.store(one, 0);
         p.store(p.apply(Op::add, f32, p.apply(Op::mul, f32, one, a), p.constant(f32, 2.0)), 1);
-        p.finish();
+        p.compile();
         Scratch scratch(p.scratch_bytes());
         const ElementwiseBuffer from[] = {{x.data(), {1}}, {y.data(), {1}}},
                                 to[] = {{in_place ? x.data() : first.data(), {1}}, {second.data(), {1}}};
@@ -291,7 +292,7 @@ TEST_CASE("an operand that is stored over another one does not change what is co
       const auto a = p.load(f32, 0), b = p.load(f32, 1);
       p.store(p.apply(Op::sub, f32, p.apply(Op::mul, f32, b, p.constant(f32, 3.0)), a), 0);
       p.store(b, 1);
-      p.finish();
+      p.compile();
       Scratch scratch(p.scratch_bytes());
       const ElementwiseBuffer from[] = {{x.data(), {1}}, {y.data(), {1}}}, to[] = {{z.data(), {1}}, {x.data(), {1}}};
       p.run({1, {n}, from, to}, 0, n, scratch.data());
@@ -313,7 +314,7 @@ TEST_CASE("merging dims keeps the addresses and drops what one stride covers") {
   CHECK((dims[0] == 6 && dims[1] == 4 && b[0].strides[0] == 4 && b[1].strides[0] == 0 && b[1].strides[1] == 1));
 }
 
-// Results of this size are written past the caches, a tile behind what is computed.
+// Results of this size are written by non-temporal stores, one tile late.
 TEST_CASE("large results are whole: in place, at an odd address, twice, and of narrow elements") {
   const int64_t n = (int64_t{8} << 20) + 1003;
   std::vector<float> x(static_cast<size_t>(n) + 1), z(x.size()), again(x.size());
@@ -327,7 +328,7 @@ TEST_CASE("large results are whole: in place, at an odd address, twice, and of n
   p.store(sum, 1);
   p.store(sum, 2);
   p.store(p.apply(Op::gt, boolean, a, p.constant(f32, 0.0)), 3);
-  p.finish();
+  p.compile();
   Scratch scratch(p.scratch_bytes());
   const ElementwiseBuffer from{x.data(), {1}},
       to[] = {{x.data(), {1}}, {z.data() + 1, {1}}, {again.data(), {1}}, {above.data(), {1}}};
@@ -343,30 +344,31 @@ TEST_CASE("large results are whole: in place, at an odd address, twice, and of n
   CHECK(wrong == 0);
 }
 
-// Of rows that begin at a line of the caches only now and then, some are written a block behind and some a tile.
+// Only some of these rows begin at a cache line. Those are written by non-temporal stores one block late, the others
+// one tile late.
 TEST_CASE("large results are whole whose rows are computed one by one") {
   for (int64_t row : {65, 72, 100, 127, 200}) {
     const int64_t rows = (int64_t{8} << 20) / row + 20, n = rows * row;
     std::vector<float> x(static_cast<size_t>(n)), y(x.size() + 16), bias(static_cast<size_t>(row));
     for (int64_t i = 0; i < n; ++i) x[size_t(i)] = static_cast<float>(i % 4093) - 2000;
     for (int64_t i = 0; i < row; ++i) bias[size_t(i)] = static_cast<float>(3 * i);
-    auto* const to_line = reinterpret_cast<float*>((reinterpret_cast<uintptr_t>(y.data()) + 63) / 64 * 64);
+    auto* const aligned_to = reinterpret_cast<float*>((reinterpret_cast<uintptr_t>(y.data()) + 63) / 64 * 64);
     ElementwiseProgram p;
     const auto sum = p.apply(Op::add, f32, p.load(f32, 0), p.load(f32, 1));
     p.store(p.apply(Op::mul, f32, sum, p.constant(f32, 2.0)), 0);
-    p.finish();
+    p.compile();
     Scratch scratch(p.scratch_bytes());
-    const ElementwiseBuffer from[] = {{x.data(), {row, 1}}, {bias.data(), {0, 1}}}, to{to_line, {row, 1}};
+    const ElementwiseBuffer from[] = {{x.data(), {row, 1}}, {bias.data(), {0, 1}}}, to{aligned_to, {row, 1}};
     p.run({2, {rows, row}, from, &to}, 0, n, scratch.data());
     int64_t wrong = 0;
     for (int64_t i = 0; i < n; ++i)
-      wrong += to_line[i] != 2 * (static_cast<float>(i % 4093) - 2000 + static_cast<float>(3 * (i % row)));
+      wrong += aligned_to[i] != 2 * (static_cast<float>(i % 4093) - 2000 + static_cast<float>(3 * (i % row)));
     CAPTURE(row);
     CHECK(wrong == 0);
   }
 }
 
-// The costly ops have kernels that ask for what is read next and write what was computed before, line by line.
+// The costly ops have kernels that prefetch their operand and write earlier results, cache line by cache line.
 TEST_CASE("costly ops over large arrays give what they give over small ones, wherever the arrays begin") {
   const int64_t n = (int64_t{8} << 20) + 1003, small = 4093;
   std::vector<float> y(static_cast<size_t>(n) + 17);
@@ -383,7 +385,7 @@ TEST_CASE("costly ops over large arrays give what they give over small ones, whe
       if (others == 5)
         last = p.apply(Op::sub, f32, p.apply(Op::mul, f32, last, p.apply(Op::relu, f32, a)), p.apply(Op::abs, f32, a));
       p.store(last, 0);
-      p.finish();
+      p.compile();
       Scratch scratch(p.scratch_bytes());
       Elements want(f32, small);
       const ElementwiseBuffer small_from{pattern.as<float>(), {1}}, small_to{want.as<float>(), {1}};

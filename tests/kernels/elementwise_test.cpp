@@ -17,8 +17,8 @@ struct Unary {
   const char* name;
   double (*exact)(double);
   double lo, hi;             ///< where it is sampled densely
-  double f32_units = 4;      ///< roundings that the f32 result may be off by
-  bool of_argument = false;  ///< ... counted in units of the argument where that is larger
+  double f32_roundings = 4;  ///< allowed error of the f32 result, in roundings (half-ulps)
+  bool of_argument = false;  ///< roundings of the argument where that is larger than the result
 };
 double logistic(double x) { return 1 / (1 + std::exp(-x)); }
 double gelu(double x) { return x * 0.5 * std::erfc(-x * 0.70710678118654752440); }
@@ -105,7 +105,7 @@ TEST_CASE("unary ops equal the C library within a few roundings, in every float 
               !is_close(t, std::abs(want), 0) &&
               std::abs(want) > std::ldexp(2 - 0.75 * rounding(t), (1 << (info(t).exponent_bits - 1)) - 1);
           if (overflows ? std::isinf(y[i]) && std::signbit(y[i]) == std::signbit(want)
-                        : is_close(t, y[i], want, u.f32_units, u.of_argument ? std::abs(x[i]) : 0))
+                        : is_close(t, y[i], want, u.f32_roundings, u.of_argument ? std::abs(x[i]) : 0))
             continue;
           INFO(std::string(u.name), " ", std::string(name_of(t)), " of ", x[i], " gives ", y[i], ", not ", want);
           CHECK(false);
@@ -136,7 +136,7 @@ struct Binary {
   Op op;
   const char* name;
   double (*exact)(double, double);
-  double f32_units = 1;
+  double f32_roundings = 1;
 };
 double max_or_nan(double x, double y) { return std::isnan(x) || std::isnan(y) ? kNaN : std::max(x, y); }
 double min_or_nan(double x, double y) { return std::isnan(x) || std::isnan(y) ? kNaN : std::min(x, y); }
@@ -183,7 +183,7 @@ TEST_CASE("binary ops equal the C library, comparisons follow IEEE 754, max and 
           const double want = b.exact(x[i], y[i]);
           const bool overflows =
               std::abs(want) >= std::ldexp(2 - 0.75 * rounding(t), (1 << (info(t).exponent_bits - 1)) - 1);
-          if (overflows ? std::isinf(z[i]) : is_close(t, z[i], want, b.f32_units)) continue;
+          if (overflows ? std::isinf(z[i]) : is_close(t, z[i], want, b.f32_roundings)) continue;
           INFO(std::string(b.name), " ", std::string(name_of(t)), " of ", x[i], " and ", y[i], " gives ", z[i],
                ", not ", want);
           CHECK(false);
@@ -303,13 +303,13 @@ void check_complex(DType t, double tolerance) {
     apply_op(op, t, {{t, x.data()}, {t, y.data()}}, z.data(), n);
     for (size_t i = 0; i < x.size(); ++i) CHECK(near(z[i], exact(Complex128(x[i]), Complex128(y[i]))));
   }
-  const DType part = real_part(t);
-  Elements re(part, n), im(part, n), size(part, n), equal(boolean, n);
-  apply_op(Op::real, part, {{t, x.data()}}, re.data(), n);
-  apply_op(Op::imag, part, {{t, x.data()}}, im.data(), n);
-  apply_op(Op::abs, part, {{t, x.data()}}, size.data(), n);
+  const DType real_dtype = real_part(t);
+  Elements re(real_dtype, n), im(real_dtype, n), size(real_dtype, n), equal(boolean, n);
+  apply_op(Op::real, real_dtype, {{t, x.data()}}, re.data(), n);
+  apply_op(Op::imag, real_dtype, {{t, x.data()}}, im.data(), n);
+  apply_op(Op::abs, real_dtype, {{t, x.data()}}, size.data(), n);
   apply_op(Op::eq, boolean, {{t, x.data()}, {t, x.data()}}, equal.data(), n);
-  apply_op(Op::complex, t, {{part, re.data()}, {part, im.data()}}, z.data(), n);
+  apply_op(Op::complex, t, {{real_dtype, re.data()}, {real_dtype, im.data()}}, z.data(), n);
   for (size_t i = 0; i < x.size(); ++i) {
     CHECK(z[i] == x[i]);
     CHECK(std::abs(size[static_cast<int64_t>(i)] - std::abs(Complex128(x[i]))) <= tolerance * 5);

@@ -1,7 +1,7 @@
 // One-op element-wise programs, for the tests of the ops.
 #pragma once
 
-#include "kernels/elementwise.h"
+#include "kernels/elementwise/elementwise.h"
 #include "kernels/kernel_test.h"
 
 namespace rlx::test {
@@ -20,7 +20,7 @@ inline void apply_op(Op op, DType out, const std::vector<std::pair<DType, const 
   }
   values.resize(3, kernels::ElementwiseProgram::kNone);
   p.store(p.apply(op, out, values[0], values[1], values[2]), 0);
-  p.finish();
+  p.compile();
   Scratch scratch(p.scratch_bytes());
   const kernels::ElementwiseBuffer to{result, {1}};
   kernels::ElementwiseCall call;

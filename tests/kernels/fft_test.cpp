@@ -1,6 +1,6 @@
 // Transforms against the sum that defines them, on every instruction set: lengths that use every radix and the
-// convolution, one line and many, along the last dim and others, forward and backward, real ends.
-#include "kernels/fft.h"
+// convolution, one vector and many, along the last dim and others, forward and backward, real ends.
+#include "kernels/signal/fft.h"
 
 #include <complex>
 #include <map>
@@ -36,36 +36,36 @@ Numbers summed(const Numbers& x, bool inverse) {
 }
 
 int64_t given(FftEnd end, int64_t n) { return end == FftEnd::half ? n / 2 + 1 : n; }
-int64_t parts(FftEnd end) { return end == FftEnd::real ? 1 : 2; }
+int64_t reals(FftEnd end) { return end == FftEnd::real ? 1 : 2; }
 
-/// Lines of n numbers, which f32 holds exactly, and their transforms.
-struct Lines {
+/// Vectors of n numbers, which f32 holds exactly, and their transforms.
+struct Transforms {
   std::vector<double> in;  // as the kernel takes them
   std::vector<Numbers> out;
 };
 /// Made once for all dtypes and instruction sets: the sums take longer than the transforms.
-const Lines& lines_of(int64_t n, FftLines lines) {
-  static std::map<std::tuple<int64_t, int64_t, int64_t, FftEnd, bool>, Lines> made;
-  auto [place, fresh] = made.try_emplace({n, lines.outer, lines.inner, lines.in, lines.inverse});
-  Lines& all = place->second;
+const Transforms& transforms_of(int64_t n, FftVectors vectors) {
+  static std::map<std::tuple<int64_t, int64_t, int64_t, FftEnd, bool>, Transforms> made;
+  auto [entry, fresh] = made.try_emplace({n, vectors.outer, vectors.inner, vectors.in, vectors.inverse});
+  Transforms& all = entry->second;
   if (!fresh) return all;
-  Random random(static_cast<uint64_t>(n * 10 + lines.inner));
-  const int64_t rows = lines.outer * lines.inner, extent = given(lines.in, n), count = parts(lines.in);
+  Random random(static_cast<uint64_t>(n * 10 + vectors.inner));
+  const int64_t rows = vectors.outer * vectors.inner, extent = given(vectors.in, n), count = reals(vectors.in);
   all.in.resize(static_cast<size_t>(rows * extent * count));
   for (double& v : all.in) v = static_cast<float>(random.between(-1, 1));
   for (int64_t row = 0; row < rows; ++row) {
-    const int64_t o = row / lines.inner, i = row % lines.inner;
+    const int64_t o = row / vectors.inner, i = row % vectors.inner;
     Numbers x(static_cast<size_t>(n));
     for (int64_t k = 0; k < extent; ++k) {
-      const double* at = all.in.data() + ((o * extent + k) * lines.inner + i) * count;
+      const double* at = all.in.data() + ((o * extent + k) * vectors.inner + i) * count;
       x[size_t(k)] = {at[0], count == 1 ? 0 : at[1]};
     }
-    if (lines.in == FftEnd::half) {
+    if (vectors.in == FftEnd::half) {
       x[0].imag(0);
       if (n % 2 == 0) x[size_t(n / 2)].imag(0);
       for (int64_t k = extent; k < n; ++k) x[size_t(k)] = std::conj(x[size_t(n - k)]);
     }
-    all.out.push_back(summed(x, lines.inverse));
+    all.out.push_back(summed(x, vectors.inverse));
   }
   return all;
 }
@@ -73,31 +73,31 @@ const Lines& lines_of(int64_t n, FftLines lines) {
 /// The largest error of a transform of `outer` x n x `inner` numbers, over the root of n (what they are about as large
 /// as). Work is done in two ranges.
 template <class T>
-double error_of(int64_t n, FftLines lines) {
+double error_of(int64_t n, FftVectors vectors) {
   FftPlan<T> plan(n);
-  const Lines& wanted = lines_of(n, lines);
+  const Transforms& wanted = transforms_of(n, vectors);
   const std::vector<T> in(wanted.in.begin(), wanted.in.end());
-  const int64_t rows = lines.outer * lines.inner, extent = given(lines.out, n), count = parts(lines.out);
+  const int64_t rows = vectors.outer * vectors.inner, extent = given(vectors.out, n), count = reals(vectors.out);
   constexpr T kUntouched = static_cast<T>(777);
   std::vector<T> out(static_cast<size_t>(rows * extent * count) + 3, kUntouched);
-  std::vector<std::byte> scratch(fft_scratch_bytes(plan, lines) + 64);
+  std::vector<std::byte> scratch(fft_scratch_bytes(plan, vectors) + 64);
   auto* aligned = reinterpret_cast<T*>((reinterpret_cast<uintptr_t>(scratch.data()) + 63) / 64 * 64);
-  const int64_t units = fft_units(plan, lines), middle = units / 2;
-  fft(plan, lines, in.data(), out.data(), 0, middle, aligned);
-  fft(plan, lines, in.data(), out.data(), middle, units, aligned);
+  const int64_t tasks = fft_tasks(plan, vectors), middle = tasks / 2;
+  fft(plan, vectors, in.data(), out.data(), 0, middle, aligned);
+  fft(plan, vectors, in.data(), out.data(), middle, tasks, aligned);
   for (size_t i = out.size() - 3; i < out.size(); ++i) REQUIRE(out[i] == kUntouched);
 
-  double most = 0;
+  double max_error = 0;
   for (int64_t row = 0; row < rows; ++row) {
-    const int64_t o = row / lines.inner, i = row % lines.inner;
+    const int64_t o = row / vectors.inner, i = row % vectors.inner;
     for (int64_t k = 0; k < extent; ++k) {
-      const auto want = wanted.out[size_t(row)][size_t(k)] * lines.scale;
-      const T* got = out.data() + ((o * extent + k) * lines.inner + i) * count;
-      most = std::max(most, std::abs(static_cast<double>(got[0]) - want.real()));
-      if (count == 2) most = std::max(most, std::abs(static_cast<double>(got[1]) - want.imag()));
+      const auto want = wanted.out[size_t(row)][size_t(k)] * vectors.scale;
+      const T* got = out.data() + ((o * extent + k) * vectors.inner + i) * count;
+      max_error = std::max(max_error, std::abs(static_cast<double>(got[0]) - want.real()));
+      if (count == 2) max_error = std::max(max_error, std::abs(static_cast<double>(got[1]) - want.imag()));
     }
   }
-  return most / std::sqrt(static_cast<double>(n));
+  return max_error / std::sqrt(static_cast<double>(n));
 }
 
 }  // namespace
@@ -107,9 +107,9 @@ TEST_CASE("transforms are the sums that define them, of every length up to 70 an
     for (int64_t n = 1; n <= 380; n += n < 70 ? 1 : 13)
       for (int64_t rows : {1, 3, 20})
         for (bool inverse : {false, true}) {
-          FftLines lines{FftEnd::complex, FftEnd::complex, inverse, inverse ? 0.5 : 1.0, rows, 1};
-          CHECK_MESSAGE(error_of<float>(n, lines) < 2e-6, n, " x ", rows);
-          CHECK_MESSAGE(error_of<double>(n, lines) < 1e-14, n, " x ", rows);
+          FftVectors vectors{FftEnd::complex, FftEnd::complex, inverse, inverse ? 0.5 : 1.0, rows, 1};
+          CHECK_MESSAGE(error_of<float>(n, vectors) < 2e-6, n, " x ", rows);
+          CHECK_MESSAGE(error_of<double>(n, vectors) < 1e-14, n, " x ", rows);
         }
   });
 }
@@ -121,9 +121,9 @@ TEST_CASE("transforms run along any dim, and their ends may be real or half of a
         for (auto [in, out, inverse] :
              {std::tuple{FftEnd::complex, FftEnd::complex, false}, std::tuple{FftEnd::real, FftEnd::half, false},
               std::tuple{FftEnd::half, FftEnd::real, true}}) {
-          FftLines lines{in, out, inverse, 0.25, outer, inner};
-          CHECK_MESSAGE(error_of<float>(n, lines) < 2e-6, n, " x ", outer, " x ", inner);
-          CHECK_MESSAGE(error_of<double>(n, lines) < 2e-14, n, " x ", outer, " x ", inner);
+          FftVectors vectors{in, out, inverse, 0.25, outer, inner};
+          CHECK_MESSAGE(error_of<float>(n, vectors) < 2e-6, n, " x ", outer, " x ", inner);
+          CHECK_MESSAGE(error_of<double>(n, vectors) < 2e-14, n, " x ", outer, " x ", inner);
         }
       }
   });

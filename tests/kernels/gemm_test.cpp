@@ -1,4 +1,4 @@
-#include "kernels/gemm.h"
+#include "kernels/gemm/gemm.h"
 
 #include <doctest/doctest.h>
 #include <hwy/targets.h>
@@ -13,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-#include "kernels/thread_pool.h"
+#include "kernels/threads/thread_pool.h"
 #include "rlx/error.h"
 
 using namespace rlx;
@@ -148,11 +148,6 @@ Expected expected(double sum, double magnitude, int64_t k, const Epilogue& e, DT
   return {v, tolerance + 1e-37};
 }
 
-const GemmBackend kBackends[] = {GemmBackend::highway, GemmBackend::onednn, GemmBackend::automatic};
-const char* name(GemmBackend b) {
-  return b == GemmBackend::highway ? "highway" : b == GemmBackend::onednn ? "onednn" : "automatic";
-}
-
 struct Scratch {
   std::vector<char> bytes;
   explicit Scratch(size_t size) : bytes(size + 128, '\x7f') {
@@ -176,17 +171,16 @@ struct Linear {
   bool transposed = false;
   int64_t pad = 0;  // of each row
   int threads = 1;
-  GemmBackend backend = GemmBackend::automatic;
 };
 
 std::string text(const Linear& c) {
-  return text_of(name(c.backend), " m ", c.m, " n ", c.n, " k ", c.k, " ", c.x, " ", c.w, " -> ", c.y, " act ",
+  return text_of("m ", c.m, " n ", c.n, " k ", c.k, " ", c.x, " ", c.w, " -> ", c.y, " act ",
                  static_cast<int>(c.epilogue.activation), " residual ", static_cast<int>(c.epilogue.residual), " bias ",
                  c.epilogue.bias, " rounding ", c.epilogue.round_each_step, " alpha ", c.epilogue.alpha, " transposed ",
                  c.transposed, " pad ", c.pad, " threads ", c.threads);
 }
 
-// Its operands, the same for each implementation, and the sums.
+// Its operands and the sums.
 struct LinearData {
   Array x, w, bias, residual, y;
   Sums sums;
@@ -200,28 +194,21 @@ struct LinearData {
   }
 };
 
-// The largest error in units of its tolerance; a negative number if this implementation does not offer the case.
+// The largest error in units of its tolerance.
 double worst_error(const Linear& c, const LinearData& data) {
   const Array &x = data.x, &bias = data.bias, &residual = data.residual, &before = data.y;
   Array w = data.w, y = data.y;
   WeightsSpec weights_spec;
   weights_spec.k = c.k, weights_spec.n = c.n, weights_spec.dtype = c.w, weights_spec.x_dtype = c.x;
   weights_spec.k_stride = c.transposed ? 1 : c.n, weights_spec.n_stride = c.transposed ? c.k : 1;
-  weights_spec.threads = c.threads, weights_spec.backend = c.backend;
+  weights_spec.threads = c.threads;
   weights_spec.rows = rows_for_packing(weights_spec, c.m);
   GemmSpec spec;
   spec.m = c.m, spec.x_stride = c.k + c.pad, spec.residual_stride = c.n + 2 * c.pad, spec.y_stride = c.n + 3 * c.pad;
   spec.y_dtype = c.y, spec.epilogue = c.epilogue, spec.threads = c.threads;
 
-  PreparedGemm product;
-  std::shared_ptr<const PackedWeights> weights;
-  try {
-    weights = PackedWeights::pack(weights_spec, w.data());
-    product = weights->prepare(spec);
-  } catch (const Error& error) {
-    if (error.code() == ErrorCode::unsupported && c.backend == GemmBackend::onednn) return -1;
-    throw;
-  }
+  auto weights = PackedWeights::pack(weights_spec, w.data());
+  const PreparedGemm product = weights->prepare(spec);
   std::fill(w.bytes.begin(), w.bytes.end(), '\x7f');  // the weights were copied
   weights.reset();                                    // and the product keeps them
   Scratch scratch(product.scratch_bytes());
@@ -247,19 +234,10 @@ double worst_error(const Linear& c, const LinearData& data) {
   return worst;
 }
 
-// Checks the case with each implementation; true if oneDNN took it.
-bool check(Linear c) {
-  const LinearData data(c);
-  bool onednn = false;
-  for (GemmBackend backend : kBackends) {
-    if (!has_gemm_backend(backend)) continue;
-    c.backend = backend;
-    const double worst = worst_error(c, data);
-    CAPTURE(text(c));
-    CHECK(worst <= 1);
-    if (backend == GemmBackend::onednn) onednn = worst >= 0;
-  }
-  return onednn;
+void check(const Linear& c) {
+  const double worst = worst_error(c, LinearData(c));
+  CAPTURE(text(c));
+  CHECK(worst <= 1);
 }
 
 struct Batched {
@@ -303,13 +281,7 @@ double worst_error(const Batched& c, const BatchedData& data) {
   const BatchedGemmSpec& s = c.spec;
   const Array &lhs = data.lhs, &rhs = data.rhs, &bias = data.bias, &residual = data.residual, &before = data.y;
   Array y = data.y;
-  PreparedBatchedGemm product;
-  try {
-    product = prepare_batched_gemm(s);
-  } catch (const Error& error) {
-    if (error.code() == ErrorCode::unsupported && s.backend == GemmBackend::onednn) return -1;
-    throw;
-  }
+  const PreparedBatchedGemm product = prepare_batched_gemm(s);
   Scratch scratch(product.scratch_bytes());
   product.run({lhs.data(), rhs.data(), y.data(), bias.data(), residual.data()}, scratch.aligned(),
               ThreadPool::shared());
@@ -336,26 +308,21 @@ double worst_error(const Batched& c, const BatchedData& data) {
   return worst;
 }
 
-void check(Batched c) {
+void check(const Batched& c) {
   const BatchedData data(c);
-  for (GemmBackend backend : kBackends) {
-    if (!has_gemm_backend(backend)) continue;
-    c.spec.backend = backend;
-    const double worst = worst_error(c, data);
-    const BatchedGemmSpec& s = c.spec;
-    CAPTURE(name(backend));
-    CAPTURE(s.m);
-    CAPTURE(s.n);
-    CAPTURE(s.k);
-    CAPTURE(s.lhs_dtype);
-    CAPTURE(s.rhs_dtype);
-    CAPTURE(s.y_dtype);
-    CAPTURE(s.lhs_m_stride);
-    CAPTURE(s.rhs_k_stride);
-    CAPTURE(s.y_m_stride);
-    CAPTURE(s.threads);
-    CHECK(worst <= 1);
-  }
+  const double worst = worst_error(c, data);
+  const BatchedGemmSpec& s = c.spec;
+  CAPTURE(s.m);
+  CAPTURE(s.n);
+  CAPTURE(s.k);
+  CAPTURE(s.lhs_dtype);
+  CAPTURE(s.rhs_dtype);
+  CAPTURE(s.y_dtype);
+  CAPTURE(s.lhs_m_stride);
+  CAPTURE(s.rhs_k_stride);
+  CAPTURE(s.y_m_stride);
+  CAPTURE(s.threads);
+  CHECK(worst <= 1);
 }
 
 // [b0, b1, m, k] x [b0, b1, k, n], each matrix stored as it is or transposed.
@@ -477,8 +444,7 @@ TEST_CASE("the shapes of transformer layers are right on several threads") {
         c.epilogue.bias = true;
         if (n == 1536) c.epilogue.activation = Activation::gelu_erf;
         if (n == 384) c.epilogue.residual = Residual::separate;
-        const bool onednn = check(c);
-        CHECK(onednn == has_gemm_backend(GemmBackend::onednn));
+        check(c);
       }
 }
 
@@ -600,7 +566,7 @@ TEST_CASE("a product gives the same bits each time and on any number of threads"
   const int64_t m = 130, n = 200, k = 150;
   Array x(f32, m * k, random), w(f32, k * n, random);
   WeightsSpec spec;
-  spec.k = k, spec.n = n, spec.k_stride = n, spec.n_stride = 1, spec.threads = 4, spec.backend = GemmBackend::highway;
+  spec.k = k, spec.n = n, spec.k_stride = n, spec.n_stride = 1, spec.threads = 4;
   auto weights = PackedWeights::pack(spec, w.data());
   std::vector<float> first;
   for (int threads : {1, 1, 2, 3, 4}) {
@@ -620,37 +586,34 @@ TEST_CASE("one prepared product serves several threads at once") {
   std::mt19937 random(4);
   const int64_t m = 20, n = 100, k = 64;
   Array x(f32, m * k, random), w(f32, k * n, random);
-  for (GemmBackend backend : kBackends) {
-    if (!has_gemm_backend(backend)) continue;
-    WeightsSpec spec;
-    spec.k = k, spec.n = n, spec.k_stride = n, spec.n_stride = 1, spec.threads = 2, spec.backend = backend;
-    auto weights = PackedWeights::pack(spec, w.data());
-    GemmSpec shape;
-    shape.m = m, shape.x_stride = k, shape.y_stride = n, shape.threads = 2;
-    PreparedGemm product = weights->prepare(shape);
-    std::vector<float> want(m * n);
-    Scratch own(product.scratch_bytes());
-    product.run({x.data(), want.data()}, own.aligned(), ThreadPool::shared());
-    std::atomic<int> wrong{0};
-    std::vector<std::thread> callers;
-    for (int c = 0; c < 4; ++c)
-      callers.emplace_back([&] {
-        std::vector<float> y(m * n);
-        for (int round = 0; round < 200; ++round) {
-          GemmSpec other = shape;
-          other.m = 1 + round % m;  // through the cache of plans, with more shapes than it holds
-          PreparedGemm prepared = round % 2 ? product : weights->prepare(other);
-          const int64_t rows = round % 2 ? m : other.m;
-          Scratch scratch(prepared.scratch_bytes());
-          std::fill(y.begin(), y.end(), 0.0f);
-          prepared.run({x.data(), y.data()}, scratch.aligned(), ThreadPool::shared());
-          for (int64_t i = 0; i < rows * n; ++i)
-            if (std::fabs(y[i] - want[i]) > 1e-5f) ++wrong;
-        }
-      });
-    for (std::thread& caller : callers) caller.join();
-    CHECK(wrong == 0);
-  }
+  WeightsSpec spec;
+  spec.k = k, spec.n = n, spec.k_stride = n, spec.n_stride = 1, spec.threads = 2;
+  auto weights = PackedWeights::pack(spec, w.data());
+  GemmSpec shape;
+  shape.m = m, shape.x_stride = k, shape.y_stride = n, shape.threads = 2;
+  PreparedGemm product = weights->prepare(shape);
+  std::vector<float> want(m * n);
+  Scratch own(product.scratch_bytes());
+  product.run({x.data(), want.data()}, own.aligned(), ThreadPool::shared());
+  std::atomic<int> wrong{0};
+  std::vector<std::thread> callers;
+  for (int c = 0; c < 4; ++c)
+    callers.emplace_back([&] {
+      std::vector<float> y(m * n);
+      for (int round = 0; round < 200; ++round) {
+        GemmSpec other = shape;
+        other.m = 1 + round % m;  // through the cache of plans, with more shapes than it holds
+        PreparedGemm prepared = round % 2 ? product : weights->prepare(other);
+        const int64_t rows = round % 2 ? m : other.m;
+        Scratch scratch(prepared.scratch_bytes());
+        std::fill(y.begin(), y.end(), 0.0f);
+        prepared.run({x.data(), y.data()}, scratch.aligned(), ThreadPool::shared());
+        for (int64_t i = 0; i < rows * n; ++i)
+          if (std::fabs(y[i] - want[i]) > 1e-5f) ++wrong;
+      }
+    });
+  for (std::thread& caller : callers) caller.join();
+  CHECK(wrong == 0);
 }
 
 TEST_CASE("what cannot be computed is refused with the dtypes named") {

@@ -1,5 +1,5 @@
-// Norms with gamma and beta by channel, and their gradient, against plain loops in double.
-#include "kernels/group_norm.h"
+// Norms with gamma and beta by channel, and their gradient, against scalar loops in double.
+#include "kernels/norm/group_norm.h"
 
 #include "kernels/kernel_test.h"
 
@@ -57,7 +57,7 @@ struct Statistics {
 };
 
 GroupNormArgs args_of(const Shape3& s, DType t, const Elements& x, Elements& y) {
-  void* to = y.data();  // first: it may part y from x, whose elements it shares
+  void* to = y.data();  // non-const access first: it may copy the elements that y shares with x
   GroupNormArgs args{.dtype = t, .x = x.data(), .y = to};
   args.groups = s.groups, args.channels = s.channels, args.space = s.space, args.eps = 0.01;
   return args;
@@ -65,7 +65,7 @@ GroupNormArgs args_of(const Shape3& s, DType t, const Elements& x, Elements& y) 
 
 }  // namespace
 
-TEST_CASE("group and channel norms equal the formula, in place and not, in any parts") {
+TEST_CASE("group and channel norms equal the formula, in place and not, in any split") {
   for_each_target([] {
     for (DType t : float_dtypes())
       for (const Shape3& s : kShapes)
@@ -78,10 +78,10 @@ TEST_CASE("group and channel norms equal the formula, in place and not, in any p
           GroupNormArgs args = args_of(s, t, flags & 2 ? y : x, y);
           if (flags & 4) args.gamma = gamma.data();
           if (flags & 8) args.beta = beta.data();
-          const int64_t parts = over_channels ? s.n * s.space : s.n * s.groups;
+          const int64_t tasks = over_channels ? s.n * s.space : s.n * s.groups;
           auto f = over_channels ? channel_norm : group_norm;
-          f(args, 0, parts / 3);
-          f(args, parts / 3, parts);
+          f(args, 0, tasks / 3);
+          f(args, tasks / 3, tasks);
           for (const Group& group : groups_of(s, over_channels)) {
             const Statistics of(x, group, args.eps);
             for (size_t k = 0; k < group.at.size(); ++k) {
@@ -104,7 +104,7 @@ TEST_CASE("a mean far from zero costs no more digits than it must") {
       x.set(i, i == 0 ? 1e6 : 1000 + double(i % 3));  // an outlier, then a narrow band
     group_norm(args_of(s, f32, x, y), 0, 1);
     const Statistics of(x, groups_of(s, false)[0], 0.01);
-    // Sums of f32 in four lanes, in parts of 4096, lose 12.4 roundings here (NumPy, in the same order).
+    // Sums of f32 in four lanes, in blocks of 4096, lose 12.4 roundings here (NumPy, in the same order).
     for (int64_t i = 0; i < 18000; ++i)
       require_close(f32, i, y[i], (x[i] - of.mean) * of.inverse, 16, 1000 * of.inverse + 1);
   });

@@ -1,5 +1,5 @@
-// Products of codes by multipliers that are no numbers; tests/ops and tests/golden have the other values.
-#include "kernels/integer_product.h"
+// 8-bit products whose multipliers are NaN or infinite; tests/ops and tests/golden cover the other values.
+#include "kernels/quant/integer_product.h"
 
 #include <cmath>
 
@@ -9,7 +9,7 @@ using namespace rlx;
 using namespace rlx::kernels;
 using namespace rlx::test;
 
-TEST_CASE("a multiplier that is NaN gives the code 0, in whole vectors and behind them") {
+TEST_CASE("a multiplier that is NaN gives 0, in whole vectors and behind them") {
   for_each_target([] {
     constexpr int64_t kN = 19, kRows = 5, kK = 3;
     const std::vector<float> x(kRows * kK, 2);
@@ -22,11 +22,11 @@ TEST_CASE("a multiplier that is NaN gives the code 0, in whole vectors and behin
       std::vector<uint8_t> y(kRows * kN, 77);
       IntegerProduct p{.rows = kRows, .k = kK, .n = kN, .x = x.data(), .w_dtype = i8, .y_dtype = dtype};
       p.w = w.data(), p.y_zero_point = 4, p.multipliers = multipliers.data(), p.bias = bias.data(), p.y = y.data();
-      multiply_codes(p, 0, kN);
+      multiply_quantized(p, 0, kN);
       for (size_t i = 0; i < y.size(); ++i) {
-        const float by = multipliers[i % kN];
+        const float multiplier = multipliers[i % kN];
         INFO("row ", i / kN, ", column ", i % kN, ", ", std::string(name_of(dtype)));
-        CHECK(y[i] == (std::isnan(by) ? 0 : std::isinf(by) ? (dtype == i8 ? 127 : 255) : 14));
+        CHECK(y[i] == (std::isnan(multiplier) ? 0 : std::isinf(multiplier) ? (dtype == i8 ? 127 : 255) : 14));
       }
     }
   });

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "hwy/targets.h"
-#include "kernels/highway_targets.h"
+#include "kernels/vector/highway_targets.h"
 #include "rlx/element.h"
 
 namespace rlx::test {

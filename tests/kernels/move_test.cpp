@@ -1,5 +1,5 @@
 // Copies, pad, gather, fill and iota against index arithmetic.
-#include "kernels/move.h"
+#include "kernels/index/move.h"
 
 #include <numeric>
 
@@ -20,25 +20,25 @@ Bytes random_bytes(int64_t count, uint64_t seed) {
   return b;
 }
 
-/// Copies with `plan`, in uneven ranges of units.
+/// Copies with `plan`, in ranges of chunks of random size.
 void run(const CopyPlan& plan, const void* src, void* dst, Random& r) {
-  for (int64_t unit = 0; unit < plan.units;) {
-    const int64_t end = std::min(plan.units, unit + 1 + r.below(plan.units));
-    copy_strided(plan, src, dst, unit, end);
-    unit = end;
+  for (int64_t chunk = 0; chunk < plan.chunks;) {
+    const int64_t end = std::min(plan.chunks, chunk + 1 + r.below(plan.chunks));
+    copy_strided(plan, src, dst, chunk, end);
+    chunk = end;
   }
 }
 
 }  // namespace
 
-TEST_CASE("strided copies move every element to its place and touch nothing else") {
+TEST_CASE("strided copies move every element to its position and touch nothing else") {
   for (uint64_t seed = 0; seed < 600; ++seed) {
     Random r(seed);
     const int64_t bytes = int64_t{1} << r.below(5);
     const auto rank = static_cast<int>(r.below(6));
     std::vector<int64_t> dims(static_cast<size_t>(rank)), order(dims.size()), src(dims.size()), dst(dims.size());
     for (int64_t& d : dims) d = seed % 50 == 7 ? r.below(2) : 1 + r.below(rank <= 2 ? 150 : 9);
-    // The destination in row-major order with gaps; the source in another order, reversed or broadcast in places.
+    // The destination in row-major order with gaps; the source in another order, some dims reversed or broadcast.
     std::iota(order.begin(), order.end(), 0);
     for (size_t i = order.size(); i-- > 1;)
       std::swap(order[i], order[static_cast<size_t>(r.below(static_cast<int64_t>(i) + 1))]);
@@ -63,7 +63,7 @@ TEST_CASE("strided copies move every element to its place and touch nothing else
       std::memcpy(&want[static_cast<size_t>(t)], &from[static_cast<size_t>(s)], static_cast<size_t>(bytes));
     }
     const CopyPlan plan = plan_copy(bytes, rank, dims.data(), src.data(), dst.data());
-    CHECK((count == 0) == (plan.units == 0));
+    CHECK((count == 0) == (plan.chunks == 0));
     run(plan, from.data() + std::max<int64_t>(src_origin, 0), to.data(), r);
     CAPTURE(seed);
     REQUIRE((to == want));
@@ -89,7 +89,7 @@ TEST_CASE("a large transpose is exact for every element size") {
   }
 }
 
-TEST_CASE("pad puts elements apart, crops with negative padding, and leaves the rest filled") {
+TEST_CASE("pad inserts gaps between elements, crops with negative padding, and leaves the rest filled") {
   for (uint64_t seed = 0; seed < 500; ++seed) {
     Random r(seed);
     const auto rank = static_cast<int>(r.below(4));
@@ -122,9 +122,9 @@ TEST_CASE("pad puts elements apart, crops with negative padding, and leaves the 
       if (inside) want[static_cast<size_t>(at)] = x[static_cast<size_t>(i)];
     }
     const PadPlan plan = plan_pad(4, rank, dims.data(), low.data(), high.data(), interior.data());
-    if (plan.copy.units > 0)
+    if (plan.copy.chunks > 0)
       copy_strided(plan.copy, reinterpret_cast<unsigned char*>(x.data()) + plan.src_offset,
-                   reinterpret_cast<unsigned char*>(y.data()) + plan.dst_offset, 0, plan.copy.units);
+                   reinterpret_cast<unsigned char*>(y.data()) + plan.dst_offset, 0, plan.copy.chunks);
     CAPTURE(seed);
     REQUIRE(y == want);
   }

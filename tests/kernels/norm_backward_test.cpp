@@ -1,5 +1,5 @@
-// Gradients of the norms against plain loops in double.
-#include "kernels/norm_backward.h"
+// Gradients of the norms against scalar loops in double.
+#include "kernels/norm/norm_backward.h"
 
 #include "kernels/kernel_test.h"
 
@@ -37,7 +37,7 @@ Gradients by_formula(const Elements& x, const Elements& ct, const Elements& gamm
 
 }  // namespace
 
-TEST_CASE("the gradients of layer and RMS norms equal the formula, in parts of two threads too") {
+TEST_CASE("the gradients of layer and RMS norms equal the formula, also split over two threads") {
   struct Rows {
     int64_t rows, cols;
   };
@@ -54,15 +54,15 @@ TEST_CASE("the gradients of layer and RMS norms equal the formula, in parts of t
             NormBackwardArgs args{.dtype = t, .x = x.data(), .ct = ct.data(), .d_x = d_x.data(), .cols = r.cols};
             args.eps = 0.25, args.centred = centred;
             if (has_gamma) args.gamma = gamma.data();
-            const size_t apart = (norm_backward_scratch_bytes(args) + 63) / 64 * 64;
-            Scratch scratch(2 * apart);
-            auto* second = static_cast<std::byte*>(scratch.data()) + apart;
+            const size_t stride_bytes = (norm_backward_scratch_bytes(args) + 63) / 64 * 64;
+            Scratch scratch(2 * stride_bytes);
+            auto* second = static_cast<std::byte*>(scratch.data()) + stride_bytes;
             clear_norm_backward_sums(args, scratch.data());
             clear_norm_backward_sums(args, second);
             norm_backward_rows(args, 0, r.rows / 3, scratch.data());
             norm_backward_rows(args, r.rows / 3, r.rows / 2, second);
             norm_backward_rows(args, r.rows / 2, r.rows, scratch.data());
-            add_norm_backward_sums(args, scratch.data(), apart, 2, d_gamma.data(), d_beta.data());
+            add_norm_backward_sums(args, scratch.data(), stride_bytes, 2, d_gamma.data(), d_beta.data());
 
             const Gradients want = by_formula(x, ct, gamma, has_gamma, r.rows, r.cols, args.eps, centred);
             for (int64_t i = 0; i < r.rows * r.cols; ++i) require_close(t, i, d_x[i], want.x[size_t(i)], 64, 8);

@@ -1,9 +1,10 @@
-// Convolutions by oneDNN against their definition: plain ones, and gradients of inputs, of weights and of a transposed
-// convolution's weights, as their arguments say them. Whole numbers, so that sums are exact in any order.
-#include "kernels/onednn_convolution.h"
+// Convolutions by oneDNN against their definition: forward ones, and gradients of inputs, of weights and of a
+// transposed convolution's weights, as ConvolutionArgs describes them. Operands are whole numbers, so that sums are
+// exact in any order.
+#include "kernels/conv/onednn_convolution.h"
 
 #include "kernels/kernel_test.h"
-#include "kernels/thread_pool.h"
+#include "kernels/threads/thread_pool.h"
 
 using namespace rlx;
 using namespace rlx::kernels;
@@ -11,7 +12,7 @@ using namespace rlx::test;
 
 namespace {
 
-/// One output, element by element; `w` points to the first tap, whose strides may be negative.
+/// One output by the definition. `w` points to the first tap; its strides may be negative.
 float defined(const ConvolutionArgs& a, const float* x, const float* w, int64_t image, int64_t channel,
               const int64_t* output) {
   int64_t taps = 1;
@@ -43,19 +44,19 @@ std::vector<float> whole_numbers(Random& r, int64_t count) {
 
 enum class Meaning { forward, input, weights, transposed_weights };
 
-/// A random convolution's gradient of that kind, and whether x holds several groups of the batch.
+/// The arguments of a random convolution, or of a gradient of one; also sets the number of groups of the batch.
 ConvolutionArgs random_args(Random& r, Meaning kind, int64_t& batch_groups) {
   ConvolutionArgs a;
   a.spatial = 1 + static_cast<int>(r.below(3));
   const bool depthwise = r.below(4) == 0;
   const int64_t groups = depthwise ? 3 + r.below(30) : 1 + r.below(2), images = 1 + r.below(3);
   const int64_t in = groups * (depthwise ? 1 : 1 + r.below(20)), out = groups * (depthwise ? 1 : 1 + r.below(20));
-  int64_t image[kMaxSpatial], taps[kMaxSpatial], made[kMaxSpatial], stride[kMaxSpatial], apart[kMaxSpatial],
+  int64_t image[kMaxSpatial], taps[kMaxSpatial], made[kMaxSpatial], stride[kMaxSpatial], dilation[kMaxSpatial],
       low[kMaxSpatial];
   for (int d = 0; d < a.spatial; ++d) {
-    taps[d] = 1 + r.below(4), stride[d] = 1 + r.below(3), apart[d] = 1 + (r.below(3) == 0);
-    if (kind == Meaning::transposed_weights) apart[d] = 1;
-    const int64_t reach = (taps[d] - 1) * apart[d] + 1;
+    taps[d] = 1 + r.below(4), stride[d] = 1 + r.below(3), dilation[d] = 1 + (r.below(3) == 0);
+    if (kind == Meaning::transposed_weights) dilation[d] = 1;
+    const int64_t reach = (taps[d] - 1) * dilation[d] + 1;
     low[d] = std::min<int64_t>(reach - 1, r.below(3));
     made[d] = 1 + r.below(d == 0 ? 12 : 6);
     image[d] = (made[d] - 1) * stride[d] + reach - low[d] - r.below(std::min(stride[d] + low[d], reach));
@@ -69,17 +70,17 @@ ConvolutionArgs random_args(Random& r, Meaning kind, int64_t& batch_groups) {
     switch (kind) {
       case Meaning::forward:
         a.in_dims[d] = image[d], a.kernel[d] = taps[d], a.out_dims[d] = made[d];
-        a.stride[d] = stride[d], a.rhs_dilation[d] = apart[d], a.low[d] = low[d];
+        a.stride[d] = stride[d], a.rhs_dilation[d] = dilation[d], a.low[d] = low[d];
         break;
       case Meaning::input:
         a.in_dims[d] = made[d], a.kernel[d] = taps[d], a.out_dims[d] = image[d];
-        a.lhs_dilation[d] = stride[d], a.rhs_dilation[d] = apart[d], a.low[d] = (taps[d] - 1) * apart[d] - low[d];
+        a.lhs_dilation[d] = stride[d], a.rhs_dilation[d] = dilation[d], a.low[d] = (taps[d] - 1) * dilation[d] - low[d];
         break;
       case Meaning::weights:
         a.in_dims[d] = image[d], a.kernel[d] = made[d], a.out_dims[d] = taps[d];
-        a.rhs_dilation[d] = stride[d], a.stride[d] = apart[d], a.low[d] = low[d];
+        a.rhs_dilation[d] = stride[d], a.stride[d] = dilation[d], a.low[d] = low[d];
         break;
-      case Meaning::transposed_weights:  // x, spread out, under a kernel that is the larger image
+      case Meaning::transposed_weights:  // a dilated x, and the larger image as kernel
         a.in_dims[d] = made[d], a.kernel[d] = image[d], a.out_dims[d] = taps[d];
         a.lhs_dilation[d] = stride[d], a.low[d] = taps[d] - 1 - low[d];
         break;
@@ -122,12 +123,12 @@ TEST_CASE("oneDNN's convolutions equal their definition as values and as gradien
     y_size *= y_area;
     const auto x = whole_numbers(r, x_size), w = whole_numbers(r, w_size);
     const float* first_tap = w.data();
-    if (seed % 3 == 0 && (kind == Meaning::forward || kind == Meaning::input))  // a kernel read backwards
+    if (seed % 3 == 0 && (kind == Meaning::forward || kind == Meaning::input))  // a reversed kernel
       for (int d = 0; d < a.spatial; ++d)
         first_tap += (a.kernel[d] - 1) * a.w_strides[d], a.w_strides[d] = -a.w_strides[d];
     const int threads = 1 + static_cast<int>(seed % 5);
     CAPTURE(seed);
-    // Every other time with weights that are packed beforehand: then the run is given none.
+    // Every other seed packs the weights in advance: the run then gets none.
     const bool packs = seed / 4 % 2 == 1;
     const auto weights = packs ? convolution_weights(first_tap) : nullptr;
     const auto plan = plan_convolution(a, batch_groups, threads, weights);

@@ -1,5 +1,5 @@
-// Steps of optimizers whose moments fade. The rules themselves: tests/golden/ops/optimizers.rlx.
-#include "kernels/optimizer.h"
+// Optimizer steps whose moments decay to subnormal numbers. The rules themselves: tests/golden/ops/optimizers.rlx.
+#include "kernels/optim/optimizer.h"
 
 #include <doctest/doctest.h>
 
@@ -7,13 +7,13 @@
 #include <cmath>
 #include <vector>
 
-#include "kernels/flush_subnormals.h"
+#include "kernels/threads/flush_subnormals.h"
 
 using namespace rlx::kernels;
 
 namespace {
 
-/// A param's elements with the moments of Adam.
+/// A param with Adam's moments.
 struct Params {
   std::vector<float> param, grad, m, v;
 
@@ -64,9 +64,9 @@ TEST_CASE("an epsilon that does not outweigh the smallest numbers keeps them, an
   // 0.1 g / sqrt(0.001 g^2), of which a subnormal square has few digits.
   for (float v : p.param)
     CHECK(static_cast<double>(v) == doctest::Approx(1 - 1e-3 * 0.1 / std::sqrt(1e-3)).epsilon(1e-4));
-  volatile float least = 0x1p-126f;
+  volatile float smallest_normal = 0x1p-126f;
   p.step(adam(1e-8f));
-  CHECK(least * 0.5f == 0x1p-127f);
+  CHECK(smallest_normal * 0.5f == 0x1p-127f);
 }
 
 TEST_CASE("Lion takes whole steps by moments that have faded to subnormal numbers") {

@@ -1,10 +1,10 @@
-// Random bits on every instruction set against the plain generators of src/ops/random_bits.h.
-#include "kernels/random.h"
+// Random bits on every instruction set against the scalar generators of src/ops/random/random_bits.h.
+#include "kernels/random/random.h"
 
 #include <cstring>
 
 #include "kernels/kernel_test.h"
-#include "ops/random_bits.h"
+#include "ops/random/random_bits.h"
 
 using namespace rlx;
 using namespace rlx::kernels;
@@ -14,7 +14,7 @@ namespace {
 
 constexpr uint32_t kKey[2] = {0x12345678, 0x9abcdef0};
 
-/// The words of the stream that the elements are made of, one after the other.
+/// The words of the stream that the elements consist of, in order.
 std::vector<std::byte> expected(BitGenerator generator, int64_t count, size_t bytes) {
   std::vector<std::byte> all(static_cast<size_t>(count) * bytes);
   auto put = [&](size_t at, const void* from, size_t size) {

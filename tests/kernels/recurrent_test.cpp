@@ -1,5 +1,5 @@
 // The kernels of the sequence models at extents that are and are not multiples of vectors and tiles, on every
-// instruction set, against the plain loops of the ops' references.
+// instruction set, against the scalar references of the ops.
 #include "kernels/kernel_test.h"
 #include "reference/interpreter.h"
 #include "rlx/ops.h"
@@ -11,8 +11,8 @@ using namespace rlx::test;
 
 namespace {
 
-/// Weights of recurrent layers get smaller as there are more of them: a layer that multiplies every rounding error by
-/// ten would compare its roundings, not its arithmetic.
+/// Weights of recurrent layers get smaller as there are more of them: if a layer amplified rounding errors, the test
+/// would compare them and not the arithmetic.
 Tensor numbers(const Type& type, double size, uint64_t seed) {
   return random_tensor(type.dtype, shape_of(type.dims), seed, -size, size);
 }

@@ -1,5 +1,5 @@
-// Reductions against plain loops.
-#include "kernels/reduce.h"
+// Reductions against scalar loops.
+#include "kernels/reduce/reduce.h"
 
 #include <complex>
 
@@ -79,7 +79,7 @@ TEST_CASE("float reductions equal the exact ones, over rows and over columns, in
               want = combine(op, want, v);
               size += std::abs(v);
             }
-            // A sum's error is counted in units of all it adds; a product's grows with its length.
+            // A sum's error is relative to the sum of the magnitudes; a product's grows with its length.
             require_close(t, k, y[k], want, is_prod ? 2 + static_cast<double>(view.reduce) : 6, is_prod ? 0 : size);
           }
         }
@@ -131,12 +131,12 @@ TEST_CASE("a long f32 sum stays near the exact one") {
   });
 }
 
-TEST_CASE("max and min pass NaN on from any place") {
+TEST_CASE("max and min pass NaN on from any position") {
   for_each_target([] {
     for (DType t : float_dtypes()) {
-      for (int64_t place = 0; place < 70; place += 3) {
+      for (int64_t position = 0; position < 70; position += 3) {
         Elements x = Elements::random(t, 70, 1), y(t, 1);
-        x.set(place, kNaN);
+        x.set(position, kNaN);
         for (ReduceOp op : {ReduceOp::max, ReduceOp::min}) {
           reduce({.op = op, .dtype = t, .out_dtype = t, .x = x.data(), .y = y.data(), .reduce = 70, .reduce_stride = 1},
                  0, 1);
@@ -150,7 +150,7 @@ TEST_CASE("max and min pass NaN on from any place") {
                   .inner = 1,
                   .reduce_stride = 2},
                  0, 1);
-          REQUIRE(std::isnan(y[0]) == (place % 2 == 0));
+          REQUIRE(std::isnan(y[0]) == (position % 2 == 0));
         }
       }
     }

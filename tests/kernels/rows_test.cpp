@@ -1,5 +1,5 @@
-// Softmax and norms against plain loops in double.
-#include "kernels/rows.h"
+// Softmax and norms against scalar loops in double.
+#include "kernels/norm/rows.h"
 
 #include "kernels/kernel_test.h"
 
@@ -210,13 +210,13 @@ TEST_CASE("layer_norm keeps its digits when the mean is far from zero") {
 TEST_CASE("a norm may write over its residual") {
   for_each_target([] {
     const int64_t n = 33;
-    Elements x = Elements::random(f32, n, 1), residual = Elements::random(f32, n, 2), apart(f32, n);
+    Elements x = Elements::random(f32, n, 1), residual = Elements::random(f32, n, 2), separate(f32, n);
     Scratch scratch(rows_scratch_bytes(f32, n));
-    NormArgs args{.x = x.data(), .y = apart.data(), .x_stride = n, .y_stride = n, .cols = n};
+    NormArgs args{.x = x.data(), .y = separate.data(), .x_stride = n, .y_stride = n, .cols = n};
     args.residual = residual.data(), args.residual_stride = n;
     layer_norm_rows(args, 0, 1, scratch.data());
     args.y = residual.data();
     layer_norm_rows(args, 0, 1, scratch.data());
-    for (int64_t i = 0; i < n; ++i) CHECK(residual[i] == apart[i]);
+    for (int64_t i = 0; i < n; ++i) CHECK(residual[i] == separate[i]);
   });
 }

@@ -1,5 +1,5 @@
 // argsort and top_k against std::stable_sort.
-#include "kernels/sort.h"
+#include "kernels/index/sort.h"
 
 #include <algorithm>
 #include <complex>
@@ -18,11 +18,11 @@ constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 bool less(double a, double b) { return std::isnan(b) ? !std::isnan(a) : a < b; }
 
-std::vector<int64_t> expected(const std::vector<double>& line, bool descending, int64_t k) {
-  std::vector<int64_t> order(line.size());
+std::vector<int64_t> expected(const std::vector<double>& vector, bool descending, int64_t k) {
+  std::vector<int64_t> order(vector.size());
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
-    const double x = line[static_cast<size_t>(a)], y = line[static_cast<size_t>(b)];
+    const double x = vector[static_cast<size_t>(a)], y = vector[static_cast<size_t>(b)];
     return descending ? less(y, x) : less(x, y);
   });
   order.resize(static_cast<size_t>(k));
@@ -42,9 +42,9 @@ TEST_CASE("argsort and top_k are stable in every dtype, along any axis, NaN abov
       Elements x(t, outer * outer_stride + inner);
       for (int64_t i = 0; i < x.size(); ++i) {
         const double specials[] = {kNaN, kInfinity, -kInfinity, 0, -0.0};
-        const int64_t pick = is_float(t) ? r.below(12) : 99;
+        const int64_t choice = is_float(t) ? r.below(12) : 99;
         x.set(i, t == boolean ? static_cast<double>(r.below(2))
-                 : pick < 5   ? specials[pick]
+                 : choice < 5 ? specials[choice]
                               : static_cast<double>(r.below(20) - (kind_of(t) == Kind::unsigned_int ? 0 : 10)));
       }
       for (bool descending : {false, true}) {
@@ -69,9 +69,9 @@ TEST_CASE("argsort and top_k are stable in every dtype, along any axis, NaN abov
           argsort(args, 0, outer * inner, scratch.data());
           for (int64_t o = 0; o < outer; ++o) {
             for (int64_t i = 0; i < inner; ++i) {
-              std::vector<double> line;
-              for (int64_t e = 0; e < extent; ++e) line.push_back(x[o * outer_stride + e * axis_stride + i]);
-              const std::vector<int64_t> want = expected(line, descending, k);
+              std::vector<double> vector;
+              for (int64_t e = 0; e < extent; ++e) vector.push_back(x[o * outer_stride + e * axis_stride + i]);
+              const std::vector<int64_t> want = expected(vector, descending, k);
               for (int64_t e = 0; e < k; ++e) {
                 const auto at = static_cast<size_t>((o * k + e) * inner + i);
                 REQUIRE(narrow[at] == want[static_cast<size_t>(e)]);
@@ -107,34 +107,37 @@ TEST_CASE("complex numbers sort by real part, then imaginary part") {
   CHECK(order == std::vector<int32_t>{3, 1, 2, 0, 4});
 }
 
-TEST_CASE("top_k of a long line keeps the smaller index of equal values") {
+TEST_CASE("top_k of a long vector keeps the smaller index of equal values") {
   const int64_t n = 10000;
   Elements x(f32, n);
   Random r(4);
-  std::vector<double> line;
+  std::vector<double> vector;
   for (int64_t i = 0; i < n; ++i) {
     x.set(i, static_cast<double>(r.below(50)));
-    line.push_back(x[i]);
+    vector.push_back(x[i]);
   }
   std::vector<int32_t> order(400);
   Scratch scratch(sort_scratch_bytes(f32, n));
   SortArgs args{.x = x.data(), .extent = n, .descending = true, .indices = order.data(), .k = 400};
   argsort(args, 0, 1, scratch.data());
-  const std::vector<int64_t> want = expected(line, true, 400);
+  const std::vector<int64_t> want = expected(vector, true, 400);
   CHECK(std::equal(order.begin(), order.end(), want.begin()));
 }
 
-TEST_CASE("top_k of lines longer than the vectors' groups, on every instruction set") {
+TEST_CASE("top_k of vectors longer than the vectors' groups, on every instruction set") {
   for_each_target([] {
     for (DType t : {f32, f16, i32, u8}) {
       for (int64_t n : {256, 257, 303, 1000, 4099}) {
         Random r(static_cast<uint64_t>(n));
         Elements x(t, n);
-        std::vector<double> line;
+        std::vector<double> vector;
         for (int64_t i = 0; i < n; ++i) {
-          const int64_t pick = is_float(t) ? r.below(40) : 99;
-          x.set(i, pick == 0 ? kNaN : pick == 1 ? -kInfinity : pick == 2 ? -0.0 : static_cast<double>(r.below(120)));
-          line.push_back(x[i]);
+          const int64_t choice = is_float(t) ? r.below(40) : 99;
+          x.set(i, choice == 0   ? kNaN
+                   : choice == 1 ? -kInfinity
+                   : choice == 2 ? -0.0
+                                 : static_cast<double>(r.below(120)));
+          vector.push_back(x[i]);
         }
         for (bool descending : {false, true}) {
           for (int64_t k : {int64_t{1}, int64_t{17}, n / 8, n}) {
@@ -142,7 +145,7 @@ TEST_CASE("top_k of lines longer than the vectors' groups, on every instruction 
             Scratch scratch(sort_scratch_bytes(t, n));
             argsort({.dtype = t, .x = x.data(), .extent = n, .descending = descending, .indices = order.data(), .k = k},
                     0, 1, scratch.data());
-            const std::vector<int64_t> want = expected(line, descending, k);
+            const std::vector<int64_t> want = expected(vector, descending, k);
             CAPTURE(n);
             CAPTURE(k);
             CHECK(std::equal(order.begin(), order.end(), want.begin()));

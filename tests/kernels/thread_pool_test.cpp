@@ -1,4 +1,4 @@
-#include "kernels/thread_pool.h"
+#include "kernels/threads/thread_pool.h"
 
 #include <doctest/doctest.h>
 #if defined(__linux__)
@@ -16,37 +16,37 @@ using rlx::kernels::ThreadPool;
 
 namespace {
 
-// How often each part was called, in a call of that width.
-std::vector<int> counts(int width, int parts) {
-  std::vector<std::atomic<int>> called(parts);
-  ThreadPool::shared().parallel_for(width, parts, [&](int64_t part) { ++called[part]; });
+// How often each task was called, in a call of that width.
+std::vector<int> counts(int width, int tasks) {
+  std::vector<std::atomic<int>> called(tasks);
+  ThreadPool::shared().parallel_for(width, tasks, [&](int64_t task) { ++called[task]; });
   return {called.begin(), called.end()};
 }
 
 }  // namespace
 
-TEST_CASE("every part is called once, whatever the width") {
+TEST_CASE("every task is called once, whatever the width") {
   for (int width : {-1, 0, 1, 2, 3, 4, 16})
-    for (int parts : {0, 1, 2, 3, 7, 64, 1000}) {
+    for (int tasks : {0, 1, 2, 3, 7, 64, 1000}) {
       CAPTURE(width);
-      CAPTURE(parts);
-      CHECK(counts(width, parts) == std::vector<int>(parts, 1));
+      CAPTURE(tasks);
+      CHECK(counts(width, tasks) == std::vector<int>(tasks, 1));
     }
 }
 
-TEST_CASE("a width of one starts no thread and runs the parts in order on the caller") {
+TEST_CASE("a width of one starts no thread and runs the tasks in order on the caller") {
   std::vector<int64_t> seen;
   auto self = std::this_thread::get_id();
   int workers = ThreadPool::shared().workers();
-  ThreadPool::shared().parallel_for(1, 5, [&](int64_t part) {
+  ThreadPool::shared().parallel_for(1, 5, [&](int64_t task) {
     CHECK(std::this_thread::get_id() == self);
-    seen.push_back(part);
+    seen.push_back(task);
   });
   CHECK(seen == std::vector<int64_t>{0, 1, 2, 3, 4});
   CHECK(ThreadPool::shared().workers() == workers);
 }
 
-TEST_CASE("parts that wait for each other run on different threads") {
+TEST_CASE("tasks that wait for each other run on different threads") {
   std::atomic<int> arrived{0};
   ThreadPool::shared().parallel_for(3, 3, [&](int64_t) {
     ++arrived;
@@ -56,7 +56,7 @@ TEST_CASE("parts that wait for each other run on different threads") {
   CHECK(arrived == 3);
 }
 
-TEST_CASE("a call from inside a part runs inline") {
+TEST_CASE("a call from inside a task runs inline") {
   std::atomic<int> total{0}, elsewhere{0};
   ThreadPool::shared().parallel_for(4, 8, [&](int64_t) {
     auto self = std::this_thread::get_id();
@@ -70,25 +70,25 @@ TEST_CASE("a call from inside a part runs inline") {
 }
 
 TEST_CASE("callers on several threads do not disturb each other") {
-  constexpr int kCallers = 6, kCalls = 2000, kParts = 7;
+  constexpr int kCallers = 6, kCalls = 2000, kTasks = 7;
   std::vector<long> sums(kCallers);
   std::vector<std::thread> callers;
   for (int c = 0; c < kCallers; ++c)
     callers.emplace_back([&sums, c] {
       for (int call = 0; call < kCalls; ++call) {
-        long values[kParts] = {};  // plain memory: a part that ran for another caller, or late, would be a race
-        ThreadPool::shared().parallel_for(1 + call % 4, kParts, [&](int64_t part) { values[part] = c + part; });
+        long values[kTasks] = {};  // plain memory: a task that ran for another caller, or late, would be a race
+        ThreadPool::shared().parallel_for(1 + call % 4, kTasks, [&](int64_t task) { values[task] = c + task; });
         for (long value : values) sums[c] += value;
       }
     });
   for (std::thread& caller : callers) caller.join();
-  for (int c = 0; c < kCallers; ++c) CHECK(sums[c] == kCalls * (kParts * c + 21L));
+  for (int c = 0; c < kCallers; ++c) CHECK(sums[c] == kCalls * (kTasks * c + 21L));
 }
 
-TEST_CASE("what the parts wrote is visible after the call, also when the pool has slept") {
+TEST_CASE("what the tasks wrote is visible after the call, also when the pool has slept") {
   for (int round = 0; round < 30; ++round) {
     std::vector<int> values(64);
-    ThreadPool::shared().parallel_for(4, 64, [&](int64_t part) { values[part] = static_cast<int>(part) + round; });
+    ThreadPool::shared().parallel_for(4, 64, [&](int64_t task) { values[task] = static_cast<int>(task) + round; });
     int sum = 0;
     for (int value : values) sum += value;
     CHECK(sum == 2016 + 64 * round);
@@ -96,7 +96,7 @@ TEST_CASE("what the parts wrote is visible after the call, also when the pool ha
   }
 }
 
-TEST_CASE("a caller may outwait a part that takes long") {
+TEST_CASE("a caller waits for a task that takes long") {
   std::atomic<int> done{0};
   ThreadPool::shared().parallel_for(2, 2, [&](int64_t) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
@@ -106,12 +106,12 @@ TEST_CASE("a caller may outwait a part that takes long") {
 }
 
 #if defined(__linux__)
-TEST_CASE("a worker that was on its caller's processor takes part, and may use what it was allowed to before") {
+TEST_CASE("a worker that was on its caller's processor gets tasks, and keeps its affinity mask") {
   if (ThreadPool::hardware_threads() < 2) return;
   cpu_set_t all;
   REQUIRE(sched_getaffinity(0, sizeof all, &all) == 0);
   const auto caller = static_cast<pid_t>(syscall(SYS_gettid));
-  // Both parts of a call wait for each other, so that the worker has one: who it is.
+  // The two tasks of a call wait for each other, so the worker must run one: returns the worker's thread id.
   auto both = [&] {
     std::atomic<int> arrived{0};
     std::atomic<pid_t> other{0};

@@ -1,12 +1,12 @@
-// The functions of kernels/vector_math-inl.h on every instruction set of this processor, against the C library in
-// double. The bounds are those that the header promises, which were measured over all floats; here every 16381st.
+// The functions of kernels/vector/vector_math-inl.h on every instruction set of this processor, against the C library
+// in double. The bounds are those that the header promises, which were measured over all floats; here every 16381st.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/vector_math_test.cpp"
-#include "kernels/highway_targets.h"
+#include "kernels/vector/highway_targets.h"
 // Above: the instruction sets must be chosen before any Highway header.
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
-#include "kernels/vector_math-inl.h"
+#include "kernels/vector/vector_math-inl.h"
 
 #ifndef RLX_VECTOR_MATH_TEST_FUNCTIONS
 #define RLX_VECTOR_MATH_TEST_FUNCTIONS
@@ -93,7 +93,7 @@ struct Promise {
   Function function;
   float lo, hi;
   double ulps;
-  bool absolute = false;  ///< in half-units of max(1, |x|)
+  bool absolute = false;  ///< `ulps` are half-ulps of max(1, |x|)
 };
 
 template <class F>
@@ -134,9 +134,9 @@ TEST_CASE("vector functions are within their promised distance from the true val
         }
         int exponent = 0;
         std::frexp(want, &exponent);
-        const double unit = p.absolute ? std::ldexp(std::fmax(1.0, std::fabs(x[i])), -24)
-                                       : std::ldexp(1.0, std::max(exponent, -125) - 24);
-        const double error = std::fabs(y[i] - want) / unit;
+        const double ulp = p.absolute ? std::ldexp(std::fmax(1.0, std::fabs(x[i])), -24)
+                                      : std::ldexp(1.0, std::max(exponent, -125) - 24);
+        const double error = std::fabs(y[i] - want) / ulp;
         if (!(error <= worst)) worst = error, worst_at = x[i];
       }
       CAPTURE(static_cast<int>(p.function));

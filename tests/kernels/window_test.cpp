@@ -1,7 +1,7 @@
 // reduce_window and convolution against their definitions, index by index.
-#include "kernels/window.h"
+#include "kernels/reduce/window.h"
 
-#include "kernels/convolution.h"
+#include "kernels/conv/direct.h"
 #include "kernels/kernel_test.h"
 
 using namespace rlx;
@@ -146,9 +146,9 @@ TEST_CASE("convolution equals its definition for 1 to 3 dims, groups, strides, d
       Elements y(a.out_dtype, a.batch * a.y_batch_stride);
       a.x = x.data(), a.w = w.data(), a.y = y.data();
       Scratch scratch(convolution_scratch_bytes(a));
-      const int64_t units = a.batch * a.out_channels * a.out_dims[0];
-      for (int64_t begin = 0; begin < units;) {
-        const int64_t end = std::min(units, begin + 1 + r.below(units));
+      const int64_t tasks = a.batch * a.out_channels * a.out_dims[0];
+      for (int64_t begin = 0; begin < tasks;) {
+        const int64_t end = std::min(tasks, begin + 1 + r.below(tasks));
         convolution(a, begin, end, scratch.data());
         begin = end;
       }

@@ -1,4 +1,4 @@
-// Fine-tuning all-MiniLM-L6-v2: each loss of 20 steps is PyTorch's (scripts/golden/fine_tuning.py).
+// Fine-tuning all-MiniLM-L6-v2: each loss of 20 steps is PyTorch's (tests/golden/generate/fine_tuning.py).
 #include <doctest/doctest.h>
 
 #include <cmath>

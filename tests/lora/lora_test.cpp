@@ -117,7 +117,7 @@ TEST_CASE("several products of one weight share an adapter") {
   CHECK(lora.graph.params().size() == 4);
   CHECK_THROWS_WITH_AS(add_lora(g, {.targets = {"v"}}), doctest::Contains("there are 'w', 'w', 'out'"), Error);
   CHECK_THROWS_WITH_AS(add_lora(g, {}), doctest::Contains("no targets are given"), Error);
-  CHECK_THROWS_WITH_AS(add_lora(g, {.targets = {"w"}, .rank = 0}), doctest::Contains("rank of at least 1"), Error);
+  CHECK_THROWS_WITH_AS(add_lora(g, {.targets = {"w"}, .rank = 0}), doctest::Contains("a rank from 1 to 65536"), Error);
 }
 
 TEST_CASE("a weight that is used as it is and transposed has no adapter that serves both") {

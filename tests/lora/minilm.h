@@ -1,4 +1,5 @@
-// all-MiniLM-L6-v2 as a model that learns: the contrastive loss and the batches of scripts/golden/fine_tuning.py.
+// all-MiniLM-L6-v2 as a model that learns: the contrastive loss and the batches of
+// tests/golden/generate/fine_tuning.py.
 #pragma once
 
 #include <doctest/doctest.h>

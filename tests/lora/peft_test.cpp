@@ -1,5 +1,5 @@
-// Adapters that the package PEFT made (scripts/golden/peft_adapters.py): read, applied, merged, and written again as
-// they were.
+// Adapters that the package PEFT made (tests/golden/generate/peft_adapters.py): read, applied, merged, and written
+// again as they were.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -77,7 +77,7 @@ TEST_CASE("an adapter that PEFT made for BERT does what it does there, merges as
   check_merged(lora, params, model);
 
   test::TemporaryFolder temporary;
-  const char* kept = std::getenv("RLX_PEFT_FOLDER");  // for PEFT to read: scripts/golden/peft_adapters.py FOLDER
+  const char* kept = std::getenv("RLX_PEFT_FOLDER");  // for PEFT to read: tests/golden/generate/peft_adapters.py FOLDER
   const std::string folder = kept ? kept : temporary / "adapter";
   save_lora(folder, lora, params);
   auto ours = SafetensorsFile::open(folder + "/adapter_model.safetensors"),

@@ -1,5 +1,5 @@
-// Every case of tests/golden/ops (see scripts/golden/README.md) through the reference, and, where an op has both,
-// through its decomposition.
+// Every case of tests/golden/ops (see tests/golden/generate/README.md) through the reference, and, where an op has
+// both, through its decomposition.
 #include <doctest/doctest.h>
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // Random numbers: Random123's published vectors, JAX's numbers bit for bit, the CPU's kernels, and what a user can get
 // wrong.
 #include "ops/hard_cases.h"
-#include "ops/random_bits.h"
+#include "ops/random/random_bits.h"
 #include "rlx/session.h"
 #include "support/golden_family.h"
 

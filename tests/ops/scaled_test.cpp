@@ -1,5 +1,5 @@
 // Every code of every format of at most 8 bits, and what rounds to it, against ml_dtypes and the definition of a float
-// (scripts/golden/scaled_formats.py made the tables); then what scales do at the edges.
+// (tests/golden/generate/scaled_formats.py made the tables); then what scales do at the edges.
 #include "autodiff/transforms.h"
 #include "ops/hard_cases.h"
 #include "rlx/io.h"

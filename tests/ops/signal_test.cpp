@@ -1,5 +1,5 @@
-// What the builders of signals make, against SciPy and PyTorch (scripts/golden/signals.py), and the hard cases of the
-// ops.
+// What the builders of signals make, against SciPy and PyTorch (tests/golden/generate/signals.py), and the hard cases
+// of the ops.
 #include "autodiff/transforms.h"
 #include "ops/hard_cases.h"
 #include "rlx/io.h"

@@ -15,6 +15,7 @@
 #include "ir/text.h"
 #include "ir/verify.h"
 #include "passes/carry_channels_last.h"
+#include "passes/change_floats.h"
 #include "passes/fold_constants.h"
 #include "passes/fold_weights.h"
 #include "passes/fuse_attention.h"
@@ -69,6 +70,7 @@ const Pass kPasses[] = {
     {"fuse_attention_relaxed", [](const Graph& g) { return fuse_attention(g, Rounding::at_the_end); }, -1},
     {"fuse_matmul_relaxed", [](const Graph& g) { return fuse_matmul(g, Rounding::at_the_end); }, -1},
     {"fuse_residual_norm_relaxed", [](const Graph& g) { return fuse_residual_norm(g, Rounding::at_the_end); }, -1},
+    {"sums_in_f64", sums_in_f64, -1},  // sums are rounded once
     {"widen_regions", widen_regions, -1},
 
     {"trim_control_flow", trim_control_flow},

@@ -1,6 +1,6 @@
 """Calls of every name of the namespace whose derivatives are compared, and why the other names have none.
 
-`scripts/golden/python_gradients.py` draws what stands for an array (A, Z and D below) and has JAX, PyTorch or closed forms differentiate
+`tests/golden/generate/python_gradients.py` draws what stands for an array (A, Z and D below) and has JAX, PyTorch or closed forms differentiate
 the same call; `test_gradients.py` differentiates it with RLX. A call is a name, arguments and keywords; `_via=f` calls
 f(function, its numpy, *arguments) instead, where the name's own results are not unique (a sign, a phase) or its argument must be
 of a kind (symmetric, triangular), so that what is compared is smooth and the same for everybody.

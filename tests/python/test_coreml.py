@@ -120,7 +120,7 @@ def test_a_classifier_takes_an_image_and_gives_a_label(models):
     image = np.moveaxis(tensor[0], 0, 2)
     assert np.array_equal(image, image.astype(np.uint8))  # else it would be no image
     image = image.astype(np.uint8)
-    forms = [image, tensor]
+    forms = [image]
     try:
         from PIL import Image
         forms.append(Image.fromarray(image))
@@ -137,6 +137,10 @@ def test_a_classifier_takes_an_image_and_gives_a_label(models):
         model.predict({feature.name: np.zeros((h + 1, w, 3), np.uint8)})
     with pytest.raises(rlx.Error, match="HxWx3"):
         model.predict({feature.name: np.zeros((h, w), np.uint8)})
+    # What may have been scaled before is no image: the model would scale it again.
+    for other in (tensor, image.astype(np.float32) / 255, image[None], np.moveaxis(image, 2, 0)[None]):
+        with pytest.raises(rlx.Error, match=f"it takes one of PIL, or an array of uint8 HxWx3.*not an array of {other.dtype}"):
+            model.predict({feature.name: other})
 
 
 def test_the_description_is_that_of_the_package(models):

@@ -1,6 +1,6 @@
 """Derivatives of every name of the namespace beside those of JAX, PyTorch and closed forms, backward and forward, in f64 and f32.
 
-The calls stand in `gradient_cases.py`, the numbers in tests/golden/python_gradients (scripts/golden/python_gradients.py)."""
+The calls stand in `gradient_cases.py`, the numbers in tests/golden/python_gradients (tests/golden/generate/python_gradients.py)."""
 
 import json
 import pathlib

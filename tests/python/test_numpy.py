@@ -257,7 +257,7 @@ class Foreign:
 def test_dlpack_shares_memory_both_ways(rng):
     for dtype in ("f4", "f8", "f2", "i1", "i4", "i8", "u1", "b1", "c8"):
         x = (rng.normal(size=(2, 3)) * 4).astype(dtype)
-        assert np.shares_memory(rnp.asarray(Foreign(x)).numpy(), x)
+        assert np.shares_memory(rnp.from_dlpack(Foreign(x)).numpy(), x)
         a = rnp.asarray(x) + rnp.zeros_like(x) if dtype != "b1" else rnp.logical_or(x, x)
         back = np.from_dlpack(a)
         assert np.shares_memory(back, a.numpy()) and a.__dlpack_device__() == (1, 0)
@@ -269,7 +269,7 @@ def test_dlpack_shares_memory_both_ways(rng):
 def test_dlpack_carries_bf16():
     """NumPy has no bf16; PyTorch and JAX hand it over so."""
     x = rnp.asarray(np.arange(6).reshape(2, 3)).astype(rnp.bfloat16)
-    back = rnp.asarray(Foreign(x))
+    back = rnp.from_dlpack(Foreign(x))
     assert back.dtype == rnp.bfloat16 and np.shares_memory(back.numpy().view(np.uint16), x.numpy().view(np.uint16))
     close((back * 2).astype("f4"), np.arange(6).reshape(2, 3) * 2, dtype=False)
     with pytest.raises((TypeError, BufferError, RuntimeError)):
@@ -305,3 +305,14 @@ def test_numpys_own_functions_take_our_arrays(name):
         np.sum(rnp.asarray(x), out=np.zeros(()))
     with pytest.raises(IndexError, match="index -7 is out of range for axis 0 of 6 elements"):
         np.take(rnp.asarray(x), [0, -7])
+
+
+def test_a_byte_of_a_bool_that_is_neither_0_nor_1_is_refused():
+    """NumPy makes such an array by `view`; in C++ it would be no bool."""
+    x = np.array([0, 1, 2, 0], np.uint8).view(bool)
+    f = rlx.jit(lambda a: rlx.ops.bitwise_not(a))
+    assert f(np.array([False, True])).tolist() == [True, False]
+    for call in (f, rlx.ops.bitwise_not):
+        with pytest.raises(rlx.Error, match=r"element 2 of bool\[4\] is 2; a bool is 0 or 1"):
+            call(x)
+    assert f(x.view(np.uint8) != 0).tolist() == [True, False, False, True]

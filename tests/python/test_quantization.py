@@ -1,4 +1,4 @@
-"""Quantization from Python, beside the net that scripts/golden/quantization.py computes in integers and trains with PyTorch."""
+"""Quantization from Python, beside the net that tests/golden/generate/quantization.py computes in integers and trains with PyTorch."""
 
 import json
 import pathlib

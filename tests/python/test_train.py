@@ -1,4 +1,4 @@
-"""Training sessions from Python, beside the steps of PyTorch, Optax and published updates that scripts/golden records."""
+"""Training sessions from Python, beside the steps of PyTorch, Optax and published updates that tests/golden/generate records."""
 
 import json
 import pathlib
@@ -28,7 +28,7 @@ def golden(name):
     return arrays
 
 
-# The linear regression of scripts/golden/training.py.
+# The linear regression of tests/golden/generate/training.py.
 X = (((7 * np.arange(24) + 1) % 11) / 11 - 0.5).astype(np.float32).reshape(8, 3)
 T = (X.astype(np.float64) @ np.array([[0.5], [-1.0], [2.0]])).astype(np.float32)
 BATCH = {"x": X, "t": T}
@@ -283,7 +283,7 @@ def test_mistakes():
 
 
 def test_layers_with_state():
-    """An embedding whose indices repeat and batch norm, beside PyTorch's (scripts/golden/layers.py)."""
+    """An embedding whose indices repeat and batch norm, beside PyTorch's (tests/golden/generate/layers.py)."""
     wanted = golden("layers/steps.safetensors")
     numbers = lambda shape, factor, add, modulus: \
         ((((factor * np.arange(np.prod(shape)) + add) % modulus) / modulus) - 0.5).reshape(shape).astype(np.float32)

@@ -1,5 +1,5 @@
-// Graphs of codes: integer arithmetic by NumPy (scripts/golden/quantization.py) and the fake quantization are the
-// judges.
+// Graphs of codes: integer arithmetic by NumPy (tests/golden/generate/quantization.py) and the fake quantization are
+// the judges.
 #include <doctest/doctest.h>
 
 #include <algorithm>

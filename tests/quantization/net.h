@@ -1,4 +1,4 @@
-// The net of scripts/golden/quantization.py: conv, relu, max-pool, linear, and a cross-entropy.
+// The net of tests/golden/generate/quantization.py: conv, relu, max-pool, linear, and a cross-entropy.
 #pragma once
 
 #include "rlx/models.h"

@@ -1,4 +1,4 @@
-// Ranges: torch.ao's observers and ONNX Runtime's calibrators (scripts/golden/quantization.py) are the judges.
+// Ranges: torch.ao's observers and ONNX Runtime's calibrators (tests/golden/generate/quantization.py) are the judges.
 #include <doctest/doctest.h>
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// Quantization-aware training: ten steps by PyTorch's autograd (scripts/golden/quantization.py) are followed.
+// Quantization-aware training: ten steps by PyTorch's autograd (tests/golden/generate/quantization.py) are followed.
 #include <doctest/doctest.h>
 
 #include "quantization/net.h"

@@ -7,6 +7,7 @@
 #include <new>
 
 #include "runtime/small_model.h"
+#include "support/malloc_deletes.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define RLX_COUNTS_ALLOCATIONS 0
@@ -40,14 +41,6 @@ void* operator new(size_t bytes, const std::nothrow_t&) noexcept { return counte
 void* operator new[](size_t bytes, const std::nothrow_t&) noexcept { return counted(bytes); }
 void* operator new(size_t bytes, std::align_val_t a) { return checked(counted(bytes, static_cast<size_t>(a))); }
 void* operator new[](size_t bytes, std::align_val_t a) { return checked(counted(bytes, static_cast<size_t>(a))); }
-void operator delete(void* p) noexcept { std::free(p); }
-void operator delete[](void* p) noexcept { std::free(p); }
-void operator delete(void* p, size_t) noexcept { std::free(p); }
-void operator delete[](void* p, size_t) noexcept { std::free(p); }
-void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
-void operator delete[](void* p, std::align_val_t) noexcept { std::free(p); }
-void operator delete(void* p, size_t, std::align_val_t) noexcept { std::free(p); }
-void operator delete[](void* p, size_t, std::align_val_t) noexcept { std::free(p); }
 extern "C" int posix_memalign(void** memory, size_t alignment, size_t bytes) noexcept {
   *memory = counted(bytes, alignment);
   return *memory ? 0 : 12;  // ENOMEM

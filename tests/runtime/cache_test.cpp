@@ -3,6 +3,7 @@
 
 #include <filesystem>
 
+#include "base/hash.h"
 #include "rlx/graph_file.h"
 #include "runtime/small_model.h"
 #include "support/io_files.h"
@@ -36,6 +37,11 @@ std::map<std::string, std::string> contents(const std::string& folder) {
   return all;
 }
 
+uint64_t sum_of(const std::string& path) {
+  const std::string content = test::file_content(path);
+  return checksum(std::as_bytes(std::span(content)));
+}
+
 }  // namespace
 
 TEST_CASE("a graph compiled by one session is loaded by another from the folder that both name") {
@@ -46,11 +52,12 @@ TEST_CASE("a graph compiled by one session is loaded by another from the folder 
   auto options = kept_in(folder / "cache");
   CHECK(difference(run(g, options, inputs, test::small_params()), wanted, 0) == "");
   auto written = contents(folder / "cache");
-  CHECK(written.size() == 3);
+  CHECK(written.size() == 4);
   std::string key = Session().compile(g, options).config().cache_key();
   CHECK(written.contains(key + ".rlx"));
   CHECK(written.contains(key + ".given.rlx"));
   CHECK(written.contains(key + ".json"));
+  CHECK(written.contains(key + ".sums"));
   CHECK(difference(run(g, options, inputs, test::small_params()), wanted, 0) == "");
   CHECK(contents(folder / "cache") == written);  // nothing was made again
 
@@ -66,10 +73,15 @@ TEST_CASE("what is loaded is what was kept, not what would be compiled: the entr
   auto options = kept_in(folder / "");
   std::vector<Tensor> in = {Tensor::of<float>({2}, {1, 2})};
   run(g, options, in);
-  std::string legal = folder / (Session().compile(g).config().cache_key() + ".rlx");
+  const std::string key = Session().compile(g).config().cache_key(), legal = folder / (key + ".rlx");
+  const std::string before = hex_text(sum_of(legal));
   Graph other("g");
   other.output(-other.input("x", f32, {2}));
   save_graph(legal, other);
+  // As whoever writes entries would: with its sum.
+  std::string sums = test::file_content(folder / (key + ".sums"));
+  sums.replace(sums.find(before), before.size(), hex_text(sum_of(legal)));
+  test::put_file(folder / (key + ".sums"), sums);
   CHECK(run(g, options, in)[0] == Tensor::of<float>({2}, {-1, -2}));
 }
 
@@ -81,7 +93,7 @@ TEST_CASE("a damaged or foreign entry is compiled again and written anew, whatev
   auto wanted = run(g, {}, in);
   run(g, options, in);
   auto sound = contents(folder / "cache");
-  CHECK(sound.size() == 5);  // the graphs' constants stand beside them
+  CHECK(sound.size() == 6);  // the graphs' constants stand beside them
   for (const auto& [name, content] : sound)
     for (int damage = 0; damage < 5; ++damage) {
       std::string bad = content, path = folder / ("cache/" + name);
@@ -97,6 +109,36 @@ TEST_CASE("a damaged or foreign entry is compiled again and written anew, whatev
       CAPTURE(damage);
       CHECK(difference(run(g, options, in), wanted, 0) == "");
       CHECK(contents(folder / "cache") == sound);
+    }
+}
+
+TEST_CASE("an entry with one digit changed is compiled again, though it is a graph still") {
+  test::TemporaryFolder folder;
+  Graph g("g");
+  const Value x = g.input("x", f32, {2, 4}), scale = g.input("scale", f32, {4}), bias = g.input("bias", f32, {4});
+  g.output(layer_norm(x, scale, bias, 1e-12));
+  std::vector<Tensor> in = {Tensor::of<float>({2, 4}, {.1f, .2f, .1f, .3f, .2f, .1f, .3f, .1f}),
+                            Tensor::of<float>({4}, {1, 1, 1, 1}), Tensor::of<float>({4}, {0, 0, 0, 0})};
+  const auto options = kept_in(folder / "cache");
+  const auto wanted = run(g, options, in);
+  const std::string key = Session().compile(g).config().cache_key();
+  const std::string path = folder / ("cache/" + key + ".rlx"), sound = test::file_content(path);
+  std::string changed = sound;
+  const size_t at = changed.find("1e-12");
+  REQUIRE(at != std::string::npos);
+  test::put_file(path, changed.replace(at, 5, "1e-02"));
+  CHECK(difference(run(g, options, in), wanted, 0) == "");
+  CHECK(test::file_content(path) == sound);
+
+  // Nor is any other byte of any file believed: each is changed in turn, in its lowest bit.
+  const auto kept = contents(folder / "cache");
+  for (const auto& [name, content] : kept)
+    for (size_t i = 0; i < content.size(); i += 31) {
+      std::string bad = content;
+      bad[i] = static_cast<char>(bad[i] ^ 1);
+      test::put_file(folder / ("cache/" + name), bad);
+      CompiledGraph compiled = Session(Device::cpu(), {1}).compile(g, options);
+      REQUIRE(contents(folder / "cache") == kept);  // made again
     }
 }
 
@@ -122,7 +164,7 @@ TEST_CASE("options that change the program have entries of their own") {
   size_t entries = 0;
   auto adds_one = [&](const CompileOptions& o) {
     run(g, o, in);
-    entries += 3;
+    entries += 4;
     CHECK(contents(folder / "cache").size() == entries);
   };
   adds_one(options);

@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "kernels/cost_model.h"
-#include "kernels/thread_pool.h"
+#include "kernels/threads/thread_pool.h"
 #include "rlx/error.h"
 #include "rlx/session.h"
 #include "runtime/machine.h"
@@ -116,7 +116,7 @@ TEST_CASE("what was measured decides what is split, by how many threads, and wha
   MachineSpeeds s = plausible();
   s.threads = 8;
   const kernels::CostModel usual, model = cost_model_of(s);
-  CHECK(model.part_work == int64_t{121500});  // 4 x 1.5 us x 40.5 GF/s, of 2 flops each
+  CHECK(model.task_work == int64_t{121500});  // 4 x 1.5 us x 40.5 GF/s, of 2 flops each
   CHECK(model.split_ns == doctest::Approx(6000));
   CHECK(model.attention_ns == doctest::Approx(0.025));
   CHECK(model.tile_rows == 96);
@@ -127,14 +127,14 @@ TEST_CASE("what was measured decides what is split, by how many threads, and wha
   CHECK(cost_model_of(s).split_ns == doctest::Approx(12000));
   CHECK(cost_model_of(MachineSpeeds()) == usual);
   s.hand_over_us = 1e6, s.small_product_gflops = 1e6, s.attention_gflops = 1e-9;  // nonsense stays within bounds
-  CHECK(cost_model_of(s).part_work == 1 << 22);
+  CHECK(cost_model_of(s).task_work == 1 << 22);
   CHECK(cost_model_of(s).split_ns == 100000);
   CHECK(cost_model_of(s).attention_ns == 2);
 }
 
 TEST_CASE("sessions that are used while another thread measures choose as before") {
   const kernels::CostModel before = kernels::cost_model();
-  const kernels::CostModelHere measuring({.part_work = 1, .tile_rows = 1, .threads = 1});
+  const kernels::ScopedCostModel measuring({.task_work = 1, .tile_rows = 1, .threads = 1});
   CHECK(kernels::cost_model().tile_rows == 1);
   kernels::CostModel elsewhere;
   int threads = 0;
@@ -147,7 +147,7 @@ TEST_CASE("sessions that are used while another thread measures choose as before
   CHECK(Session().threads() == 1);  // as this thread's model says, where nobody asks for a number
   CHECK(Session(Device::cpu(), {2}).threads() == 2);
   {
-    const kernels::CostModelHere inner({.tile_rows = 2});
+    const kernels::ScopedCostModel inner({.tile_rows = 2});
     CHECK(kernels::cost_model().tile_rows == 2);
   }
   CHECK(kernels::cost_model().tile_rows == 1);

@@ -221,6 +221,28 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("a trace and a dumped stage take the place of older ones whole: who reads an old one keeps it") {
+  test::TemporaryFolder folder;
+  const std::string trace = folder / "trace.json", kept = folder / "kept.json", stage = folder / "00_given.rlx";
+  test::put_file(trace, "old"), test::put_file(stage, "old");
+  std::filesystem::create_hard_link(trace, kept), std::filesystem::create_hard_link(stage, folder / "kept.rlx");
+  Graph g("one");
+  g.output(g.input("x", f32, {2}) * 2.0, "y");
+  Profile profile = Session().compile(g).profile({{"x", Tensor(f32, {2})}});
+  profile.write_perfetto(trace);
+  CHECK(test::file_content(kept) == "old");
+  CHECK(nlohmann::json::parse(test::file_content(trace)).contains("traceEvents"));
+  {
+    Environment dump("RLX_DUMP", folder / "");
+    Session().compile(g);
+  }
+  CHECK(test::file_content(folder / "kept.rlx") == "old");
+  CHECK(test::file_content(stage).find("graph @one") != std::string::npos);
+  CHECK(test::message_of([&] {
+          profile.write_perfetto(folder / "none/trace.json");
+        }).find("while writing the trace '" + (folder / "none/trace.json")) != std::string::npos);
+}
+
 TEST_CASE("each stage of a compile can be dumped, and each is a graph that reads back and computes the same") {
   test::TemporaryFolder folder;
   Graph g = test::small_model(7);

@@ -9,7 +9,7 @@
 #include <chrono>
 #include <thread>
 
-#include "kernels/thread_pool.h"
+#include "kernels/threads/thread_pool.h"
 #include "rlx/ops.h"
 #include "rlx/session.h"
 #include "support/compare.h"

@@ -1,5 +1,5 @@
-// Files of splats and of COLMAP that plyfile and pycolmap wrote, and broken ones. scripts/golden/splat_files.py says
-// how they were made.
+// Files of splats and of COLMAP that plyfile and pycolmap wrote, and broken ones. tests/golden/generate/splat_files.py
+// says how they were made.
 #include <doctest/doctest.h>
 
 #include <filesystem>

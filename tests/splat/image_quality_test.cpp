@@ -1,4 +1,4 @@
-// The likeness of images against scikit-image; scripts/golden/splat_files.py.
+// The likeness of images against scikit-image; tests/golden/generate/splat_files.py.
 #include "rlx/extras/image_quality.h"
 
 #include <doctest/doctest.h>

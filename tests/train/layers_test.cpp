@@ -1,5 +1,5 @@
 // Layers with state in training beside PyTorch's: embeddings whose indices repeat, batch norm
-// (scripts/golden/layers.py).
+// (tests/golden/generate/layers.py).
 #include <doctest/doctest.h>
 
 #include <cmath>

@@ -1,5 +1,5 @@
 // Automatic mixed precision: what runs in which type, and steps beside those of PyTorch's autocast and gradient scaler
-// (scripts/golden/mixed_precision.py).
+// (tests/golden/generate/mixed_precision.py).
 #include <doctest/doctest.h>
 
 #include <cmath>

@@ -6,7 +6,8 @@
 
 namespace rlx::test {
 
-/// Numbers that scripts/golden makes too: x_i = ((factor i + add) mod modulus) / modulus - 0.5, in row-major order.
+/// Numbers that tests/golden/generate makes too: x_i = ((factor i + add) mod modulus) / modulus - 0.5, in row-major
+/// order.
 inline Tensor numbers(Shape shape, int64_t factor, int64_t add, int64_t modulus) {
   Tensor t(f32, std::move(shape));
   for (size_t i = 0; i < t.element_count(); ++i) {

@@ -271,6 +271,24 @@ TEST_CASE("groups freeze params and step them in ways of their own") {
   CHECK(load_number(frozen.param("b/w"), 1) != 2);
 }
 
+TEST_CASE("a complex param is not silently left as it is") {
+  // PyTorch and Optax step complex params as pairs of real ones; a session says that it does not.
+  Graph g("complex");
+  const Value w = g.param("w", c64, {3});
+  g.output(reduce_sum(complex_norm_sq(w), {0}) + reduce_sum(g.param("b", f32, {3}), {0}), "loss");
+  const NamedTensors initial = {{"w", Tensor(c64, {3})}, {"b", Tensor(f32, {3})}};
+  CHECK_THROWS_WITH_AS(
+      TrainingSession(g, initial),
+      doctest::Contains("the param 'w' is c64[3]; optimizers step real numbers alone. Keep its real and "
+                        "imaginary parts as two params, joined by `complex` in the graph, or freeze it"),
+      Error);
+  TrainConfig frozen;
+  frozen.groups = {{.params = {"w"}, .frozen = true}};
+  TrainingSession session(g, initial, frozen);
+  session.step({});
+  CHECK(session.params().at("w") == Tensor(c64, {3}));
+}
+
 TEST_CASE("what cannot be trained is said when the session is made") {
   LinearRegression problem;
   Graph g = LinearRegression::loss();
@@ -389,5 +407,5 @@ TEST_CASE("rates that would spoil the params are refused") {
   }
   TrainConfig config;
   config.clip_norm = NAN;
-  refused(config, "gradients are clipped at a positive number");
+  refused(config, "gradients are clipped at a number above 0");
 }

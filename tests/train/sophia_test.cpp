@@ -1,4 +1,5 @@
-// Sophia beside the published algorithm, with both estimates of the Hessian's diagonal: scripts/golden/sophia.py.
+// Sophia beside the published algorithm, with both estimates of the Hessian's diagonal:
+// tests/golden/generate/sophia.py.
 #include <doctest/doctest.h>
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// Tables of which a step reads some rows beside PyTorch's sparse gradients (scripts/golden/sparse_rows.py).
+// Tables of which a step reads some rows beside PyTorch's sparse gradients (tests/golden/generate/sparse_rows.py).
 #include <doctest/doctest.h>
 
 #include <cmath>

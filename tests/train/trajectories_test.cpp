@@ -1,4 +1,4 @@
-// Fifty steps of every optimizer and schedule beside those of PyTorch and Optax: scripts/golden/training.py.
+// Fifty steps of every optimizer and schedule beside those of PyTorch and Optax: tests/golden/generate/training.py.
 #include <doctest/doctest.h>
 
 #include <cmath>

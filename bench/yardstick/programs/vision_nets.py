@@ -1,5 +1,5 @@
 """Two networks for images of 224 x 224, as lists of layers: ResNet-50 (He et al., CVPR 2016, strides in the 3 x 3) and
-MobileNetV2 (Sandler et al., CVPR 2018), with random weights that `rlx bench` draws too (tools/bench_vision.cpp)."""
+MobileNetV2 (Sandler et al., CVPR 2018), with random weights that `rlx bench` draws too (tools/bench/vision.cpp)."""
 
 import numpy as np
 

@@ -145,7 +145,7 @@ class Array:
         data = self._elements("a NumPy array was asked for", "Call the function of rlx.numpy instead of that of numpy; return the "
                               "value to look at its elements")
         if dtype is None or data.dtype == dtype:
-            return data.copy() if copy else data
+            return data.copy() if copy else _read_only(data)
         if copy is False:
             raise ValueError(f"an array of {data.dtype} does not become one of {np.dtype(dtype)} without a copy")
         return data.astype(dtype)
@@ -157,8 +157,8 @@ class Array:
         return self._elements().__dlpack_device__()
 
     def numpy(self):
-        """The elements as a NumPy array (not a copy)."""
-        return self._elements()
+        """The elements as a NumPy array that is read-only: a view, not a copy, and arrays do not change."""
+        return _read_only(self._elements())
 
     def item(self, *index):
         return self._elements().item(*index)
@@ -226,19 +226,38 @@ def is_number(x):
     return isinstance(x, (bool, int, float, complex)) and not isinstance(x, np.generic)
 
 
-def as_array(x, dtype=None):
-    """Anything array-like as an Array. Python numbers take `dtype`, else the default of their kind."""
+def _read_only(a):
+    view = a.view()
+    view.flags.writeable = False
+    return view
+
+
+def _is_frozen(a):
+    """Whether nobody can write to the memory of a NumPy array, neither through it nor through what it is a view of."""
+    while isinstance(a, np.ndarray):
+        if a.flags.writeable:
+            return False
+        a = a.base
+    return True
+
+
+def as_array(x, dtype=None, share=False):
+    """Anything array-like as an Array. Python numbers take `dtype`, else the default of their kind. Memory that somebody else
+    may write to is copied, unless `share` says that it is only read before this call's caller returns, or was given away."""
     if isinstance(x, Array):
         return x if dtype is None or x.dtype_name == dtype else convert(x, dtype)
     if is_number(x):
         return Array(np.asarray(x, _dtypes.numpy_of(dtype or _dtypes.weak_dtype(x))))
     if isinstance(x, (list, tuple)):
         return _from_sequence(x, dtype)
-    if not isinstance(x, np.ndarray) and hasattr(x, "__dlpack__") and not isinstance(x, np.generic):
+    is_foreign_memory = not isinstance(x, (np.ndarray, np.generic)) and hasattr(x, "__dlpack__")
+    if is_foreign_memory:  # NumPy takes it for read-only where the capsule does not say
         x = _dlpack.from_dlpack(x)
     a = np.asarray(x)
     if not a.dtype.isnative:
         a = a.astype(a.dtype.newbyteorder("="))
+    elif not share and not isinstance(x, np.generic) and a.dtype in _dtypes.FROM_NUMPY and (is_foreign_memory or not _is_frozen(a)):
+        a = a.copy()
     if a.dtype not in _dtypes.FROM_NUMPY:
         if a.dtype.kind in "OUSV":
             raise TypeError(at_user_line(f"an array is needed, got {type(x).__name__}: {str(x)[:60]!r}"))

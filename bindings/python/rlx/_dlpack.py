@@ -52,7 +52,11 @@ def from_dlpack(x):
 
 
 def to_dlpack(a, **options):
-    """A capsule that shares the memory of a NumPy array."""
+    """A capsule that shares the memory of a NumPy array. It says that nobody may write there, if whoever asks knows version 1 of
+    the protocol: a capsule of before cannot."""
+    if (options.get("max_version") or (0, 0))[0] >= 1:
+        a = a.view()
+        a.flags.writeable = False
     if a.dtype != _dtypes.bfloat16:
         return a.__dlpack__(**options)
     capsule = a.view(np.uint16).__dlpack__(**options)

@@ -139,6 +139,9 @@ class Graph:
         return Graph(handle=out)
 
 
+_ACCURACIES = ("f32", "exact", "row_relative")  # in the order of rlx_compile_options
+
+
 class Session:
     """A device with its thread pool, and the programs that were compiled for it."""
 
@@ -149,9 +152,12 @@ class Session:
         self._finalizer = weakref.finalize(self, lib.rlx_session_free, self.handle)
         self.device = device
 
-    def compile(self, graph, strict=False):
+    def compile(self, graph, strict=False, accuracy="f32", batch_invariant=False):
         compiled = c_void_p()
-        options = CompileOptions(ctypes.sizeof(CompileOptions), int(strict), 0, 0)
+        if accuracy not in _ACCURACIES:
+            raise ValueError(f"accuracy is {', '.join(map(repr, _ACCURACIES))}, not {accuracy!r}")
+        options = CompileOptions(ctypes.sizeof(CompileOptions), int(strict), 0, 0, _ACCURACIES.index(accuracy),
+                                 int(batch_invariant))
         check(lib.rlx_compile, self.handle, graph.handle, byref(options), byref(compiled))
         return Compiled(compiled, graph.types(0), graph.types(2), self)
 

@@ -35,7 +35,8 @@ class SessionOptions(Structure):
 
 
 class CompileOptions(Structure):
-    _fields_ = [("struct_size", c_size_t), ("strict", c_int), ("common", c_int), ("mode", c_int)]
+    _fields_ = [("struct_size", c_size_t), ("strict", c_int), ("common", c_int), ("mode", c_int), ("accuracy", c_int),
+                ("batch_invariant", c_int)]
 
 
 class CoremlOptions(Structure):

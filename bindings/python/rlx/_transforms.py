@@ -23,15 +23,15 @@ class ShapeDtype:
         self.shape, self.dtype_name = tuple(shape), _dtypes.name_of(dtype)
 
 
-def _arrays(args, what="argument ", hint=""):
+def _arrays(args, what="argument ", hint="", share=False):
     leaves, structure = tree.flatten(args)
-    return [x if isinstance(x, ShapeDtype) or type(x) is Array else _leaf(leaves, i, structure, what, hint)
+    return [x if isinstance(x, ShapeDtype) or type(x) is Array else _leaf(leaves, i, structure, what, hint, share)
             for i, x in enumerate(leaves)], structure
 
 
-def _leaf(leaves, i, structure, what, hint):
+def _leaf(leaves, i, structure, what, hint, share):
     try:
-        return as_array(leaves[i])
+        return as_array(leaves[i], share=share)
     except (TypeError, ValueError) as error:
         if not is_foreign(leaves[i]):
             raise
@@ -108,9 +108,9 @@ class Lowered:
 class Jit:
     """A function that is traced and compiled once for each set of argument types and static arguments."""
 
-    def __init__(self, f, static_argnums=(), static_argnames=(), session=None):
+    def __init__(self, f, static_argnums=(), static_argnames=(), session=None, **options):
         functools.update_wrapper(self, f)
-        self._f, self._session = f, session
+        self._f, self._session, self._options = f, session, options
         self._static = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
         self._static_names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
         self._plain = not self._static
@@ -185,7 +185,7 @@ class Jit:
     def _lookup(self, args, kwargs):
         static, names, dynamic, rest = self._split(args, kwargs)
         arrays, structure = _arrays((dynamic, rest), f"an argument of '{getattr(self._f, '__name__', 'f')}', ",
-                                    ", or marked static: rlx.jit(f, static_argnums=...)")
+                                    ", or marked static: rlx.jit(f, static_argnums=...)", share=True)
         types = tuple((x.dtype_name, x.shape) for x in arrays)
         key = (structure, types, static, tuple(sorted(names.items())))
         try:
@@ -200,7 +200,7 @@ class Jit:
         if entry is None:
             traced = Traced(self._call_traced(static, names), structure, types, name=getattr(self._f, "__name__", "f"))
             session = self._session or _graph.default_session()
-            entry = self._cache[key] = (session.compile(traced.graph), traced)
+            entry = self._cache[key] = (session.compile(traced.graph, **self._options), traced)
         return entry, arrays
 
     def _slow(self, args, kwargs, key):
@@ -225,14 +225,19 @@ class Jit:
         return list(self._cache.values())[-1][0].report()
 
 
-def jit(f=None, *, static_argnums=(), static_argnames=()):
+def jit(f=None, *, static_argnums=(), static_argnames=(), accuracy="f32", batch_invariant=False):
     """f compiled: traced once for each set of argument types, then run without Python.
 
     Arguments named static are passed to f as they are and must be hashable; the others are trees of arrays.
+
+    accuracy         of products of float32: "f32" (errors as sums of f32 have them, element by element), "exact" (computed in
+                     float64 and rounded once, slower), "row_relative" (errors relative to the largest number of a row, faster
+                     on processors with matrix tiles)
+    batch_invariant  True: a row's bits do not depend on how many rows are multiplied with it
     """
-    if f is None:
-        return functools.partial(jit, static_argnums=static_argnums, static_argnames=static_argnames)
-    return Jit(f, static_argnums, static_argnames)
+    options = dict(static_argnums=static_argnums, static_argnames=static_argnames, accuracy=accuracy,
+                   batch_invariant=batch_invariant)
+    return functools.partial(jit, **options) if f is None else Jit(f, **options)
 
 
 # ---- derivatives ----

@@ -6,6 +6,8 @@ from .numpy._elementwise import promoted
 
 
 def _per_axis(value, rank, what):
+    if isinstance(value, str):
+        raise ValueError(f"{what} is {value!r}; it is a number, or one for each of the {rank} spatial dims")
     value = (value,) * rank if isinstance(value, int) else tuple(int(v) for v in value)
     if len(value) != rank:
         raise ValueError(f"{what} must have one entry for each of the {rank} spatial dims, got {len(value)}")
@@ -21,15 +23,38 @@ def _pairs(padding, rank):
     return pairs
 
 
+def _named_padding(name, extents, kernel, strides, dilation):
+    """The pairs that "SAME" and "VALID" stand for, as in jax.lax.padtype_to_pads: with "SAME" there is a result for each stride
+    that begins within x, and where the padding is odd the end gets one more."""
+    kind = name.upper()
+    if kind == "VALID":
+        return [(0, 0)] * len(extents)
+    if kind != "SAME":
+        raise ValueError(f"padding is {name!r}; it is \"SAME\", \"VALID\", a number, or a number or pair (low, high) for each spatial "
+                         "dim")
+    pairs = []
+    for n, k, stride, d in zip(extents, kernel, strides, dilation):
+        reach = (k - 1) * d + 1
+        if isinstance(n, str) and stride != 1:
+            raise ValueError(f"padding \"SAME\" with stride {stride} depends on the extent of the symbolic dim {n}; give the padding "
+                             "as numbers")
+        total = reach - 1 if stride == 1 else max((-(-n // stride) - 1) * stride + reach - n, 0)
+        pairs.append((total // 2, total - total // 2))
+    return pairs
+
+
 def conv(x, w, strides=1, padding=0, dilation=1, groups=1):
-    """Cross-correlation of x[n, c, spatial...] with w[out, c / groups, kernel...]; padding is a pair (low, high) for each
-    spatial dim."""
+    """Cross-correlation of x[n, c, spatial...] with w[out, c / groups, kernel...]. `padding` is a number, a number or a pair
+    (low, high) for each spatial dim, "VALID" (none) or "SAME" (as many results as strides begin in x)."""
     x, w = promoted(x, w)
     rank = x.ndim - 2
-    pairs = _pairs(padding, rank)
-    return ops.convolution(x, w, strides=_per_axis(strides, rank, "strides"), padding_low=[a for a, _ in pairs],
-                           padding_high=[b for _, b in pairs], rhs_dilation=_per_axis(dilation, rank, "dilation"),
-                           feature_group_count=groups)
+    if rank < 0 or w.ndim != x.ndim:
+        raise ValueError(f"conv takes x[n, c, spatial...] and w[out, c / groups, kernel...] of one rank, got shapes {x.shape} and "
+                         f"{w.shape}")
+    strides, dilation = _per_axis(strides, rank, "strides"), _per_axis(dilation, rank, "dilation")
+    pairs = _named_padding(padding, x.shape[2:], w.shape[2:], strides, dilation) if isinstance(padding, str) else _pairs(padding, rank)
+    return ops.convolution(x, w, strides=strides, padding_low=[a for a, _ in pairs], padding_high=[b for _, b in pairs],
+                           rhs_dilation=dilation, feature_group_count=groups)
 
 
 def conv_transpose(x, w, strides=1, padding=0, output_padding=0, dilation=1, groups=1):

@@ -369,15 +369,22 @@ class MLModel:
 
 
 def _image_tensor(name, feature, value):
-    """An image as [1, channels, height, width], in the order of channels that the model takes."""
+    """An image as [1, channels, height, width], in the order of channels that the model takes. The model scales what an image
+    holds, bytes from 0 to 255, by itself: so an array that could have been scaled before is refused."""
     color, gray = feature["color_space"], feature["color_space"].startswith("gray")
     wanted = _MODES.get(color, "RGB")
     mode = getattr(value, "mode", None)
     if mode is not None and not isinstance(value, np.ndarray) and mode != wanted:
         raise Error(at_user_line(f"input '{name}' takes an image of mode {wanted}, got {mode}: image.convert('{wanted}')"))
+    if hasattr(value, "detach"):  # of PyTorch
+        value = value.detach().cpu().numpy()
     a = np.asarray(value)
-    if a.ndim == 4:  # as the program has it
-        return a
+    elements = (np.float16, np.float32) if color == "grayscale_f16" else (np.uint8,)
+    if a.dtype not in elements or a.ndim not in (2, 3):
+        raise Error(at_user_line(
+            f"input '{name}' is an image: it takes one of PIL, or an array of {elements[0].__name__} {'HxW' if gray else 'HxWx3'} "
+            f"(bytes as the file holds them; the model scales and orders them), not an array of {a.dtype} of shape {a.shape}"),
+            "shape_mismatch")
     if a.ndim == 3 and a.shape[2] == 1:
         a = a[:, :, 0]
     if a.ndim != (2 if gray else 3) or (not gray and a.shape[2] != 3):
@@ -455,7 +462,7 @@ def convert(source, path, *args, inputs=None, outputs=None, params=None, minimum
     tensors = []
     try:
         for value in params.values():
-            tensors.append(_tensor(as_array(value).numpy()))
+            tensors.append(_tensor(as_array(value, share=True).numpy()))
         names = (c_char_p * max(1, len(params)))(*[n.encode() for n in params])
         options = CoremlWriteOptions(ctypes.sizeof(CoremlWriteOptions), minimum_ios, int(narrow),
                                      " ".join(f"{k}={v}" for k, v in (dims or {}).items()).encode(), short_description.encode(),

@@ -18,9 +18,16 @@ def _matrix(x, what="a matrix"):
     return x
 
 
-def cholesky(a, upper=False):
-    """L with a = L Lᴴ, lower triangular (U with a = Uᴴ U where `upper`); NaN where a is not positive definite."""
-    return ops.cholesky(_matrix(a), lower=not upper, reads="upper" if upper else "lower")
+def cholesky(a, upper=False, symmetrize_input=True):
+    """L with a = L Lᴴ, lower triangular (U with a = Uᴴ U where `upper`); NaN where a is not positive definite.
+
+    (a + aᴴ) / 2 is decomposed, as in jax.numpy.linalg, so that the gradient is symmetric; with `symmetrize_input` False only the
+    lower triangle of a is read (the upper one where `upper`), and the gradient is that of the triangle.
+    """
+    a = _matrix(a)
+    if symmetrize_input:
+        a = rnp.multiply(rnp.add(a, rnp.conj(rnp.swapaxes(a, -1, -2))), 0.5)
+    return ops.cholesky(a, lower=not upper, reads="upper" if upper else "lower")
 
 
 def qr(a, mode="reduced"):
@@ -100,8 +107,17 @@ def inv(a):
 
 
 def pinv(a, rcond=None, hermitian=False):
-    """The Moore-Penrose inverse; singular values below rcond times the largest count as 0."""
-    return ops.pinv(_matrix(a), cutoff=-1 if rcond is None else float(rcond))
+    """The Moore-Penrose inverse; singular values below rcond times the largest count as 0. `rcond` is a number, or an array with
+    one for each matrix of a stack, which may be traced."""
+    a = _matrix(a)
+    if rcond is None or isinstance(rcond, (int, float)):
+        return ops.pinv(a, cutoff=-1 if rcond is None else float(rcond))
+    u, s, vh = svd(a, full_matrices=False)
+    least = rnp.multiply(rnp.expand_dims(rnp.astype(rcond, s.dtype), -1), rnp.max(s, axis=-1, keepdims=True))
+    counts = rnp.greater(s, least)
+    inverse = rnp.where(counts, rnp.reciprocal(rnp.where(counts, s, 1)), 0)
+    adjoint = lambda m: rnp.conj(rnp.swapaxes(m, -1, -2))
+    return matmul(rnp.multiply(adjoint(vh), rnp.expand_dims(inverse, -2)), adjoint(u))
 
 
 def lstsq(a, b, rcond=None):

@@ -23,7 +23,8 @@ def relu6(x):
 
 def silu(x):
     """x sigmoid(x)."""
-    return ops.silu(ew.inexact(x))
+    x = ew.inexact(x)
+    return ew.multiply(x, sigmoid(x)) if _dtypes.is_complex(x.dtype_name) else ops.silu(x)
 
 
 swish = silu
@@ -77,7 +78,8 @@ def log_sigmoid(x):
 
 def sigmoid(x):
     """1 / (1 + e^-x)."""
-    return ops.logistic(ew.inexact(x))
+    x = ew.inexact(x)
+    return ew.reciprocal(ew.add(ew.exp(ew.negative(x)), 1)) if _dtypes.is_complex(x.dtype_name) else ops.logistic(x)
 
 
 def hard_sigmoid(x):

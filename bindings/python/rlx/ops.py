@@ -87,12 +87,12 @@ def round_nearest_afz(x):
 
 
 def exp(x):
-    """E^x."""
+    """e^x."""
     return emit_op("exp", [x], [])
 
 
 def expm1(x):
-    """E^x - 1, accurate near 0."""
+    """e^x - 1, accurate near 0."""
     return emit_op("expm1", [x], [])
 
 
@@ -102,7 +102,7 @@ def log(x):
 
 
 def log1p(x):
-    """Ln(1 + x), accurate near 0."""
+    """ln(1 + x), accurate near 0."""
     return emit_op("log1p", [x], [])
 
 
@@ -247,17 +247,17 @@ def bitwise_xor(lhs, rhs):
 
 
 def shift_left(x, count):
-    """X shifted toward the high bits; by the width or more: 0."""
+    """x shifted toward the high bits; by the width or more: 0."""
     return emit_op("shift_left", [x, count], [])
 
 
 def shift_right_logical(x, count):
-    """X shifted toward the low bits, zeros coming in; by the width or more: 0."""
+    """x shifted toward the low bits, zeros coming in; by the width or more: 0."""
     return emit_op("shift_right_logical", [x, count], [])
 
 
 def shift_right_arithmetic(x, count):
-    """X shifted toward the low bits, copies of the highest bit coming in."""
+    """x shifted toward the low bits, copies of the highest bit coming in."""
     return emit_op("shift_right_arithmetic", [x, count], [])
 
 
@@ -272,7 +272,7 @@ def compare(lhs, rhs, *, direction="eq", total_order=False):
 
 
 def select(condition, on_true, on_false):
-    """On_true where the condition holds, else on_false."""
+    """on_true where the condition holds, else on_false."""
     return emit_op("select", [condition, on_true, on_false], [])
 
 
@@ -293,7 +293,7 @@ def bitcast(x, *, dtype="f32"):
 
 
 def square(x):
-    """X * x."""
+    """x * x."""
     return emit_op("square", [x], [])
 
 
@@ -365,7 +365,7 @@ def atanh(x):
 
 
 def stop_gradient(x):
-    """X; no gradient flows back through it."""
+    """x; no gradient flows back through it."""
     return emit_op("stop_gradient", [x], [])
 
 
@@ -375,7 +375,7 @@ def floor_mod(lhs, rhs):
 
 
 def floor_div(lhs, rhs):
-    """Floor(lhs / rhs), as Python's //; integer x / 0 has all bits set."""
+    """floor(lhs / rhs), as Python's //; integer x / 0 has all bits set."""
     return emit_op("floor_div", [lhs, rhs], [])
 
 
@@ -385,19 +385,19 @@ def squared_difference(lhs, rhs):
 
 
 def logaddexp(lhs, rhs):
-    """Ln(e^lhs + e^rhs), without overflow."""
+    """ln(e^lhs + e^rhs), without overflow."""
     return emit_op("logaddexp", [lhs, rhs], [])
 
 
 def fma(x, y, z):
-    """X * y + z, rounded once.
+    """x * y + z, rounded once.
 
     Source: IEEE 754-2019, fusedMultiplyAdd"""
     return emit_op("fma", [x, y, z], [])
 
 
 def clamp(x, *, min=float('-inf'), max=float('inf')):
-    """X limited to [min, max]; NaN stays NaN. The derivative is 1 also at min and max.
+    """x limited to [min, max]; NaN stays NaN. The derivative is 1 also at min and max.
 
     Attributes: min (float; float('-inf')), max (float; float('inf'))."""
     return emit_op("clamp", [x], [("min", min, "float"), ("max", max, "float")])
@@ -411,7 +411,7 @@ def erfinv(x):
 
 
 def erfcx(x):
-    """E^(x^2) erfc(x).
+    """e^(x^2) erfc(x).
 
     Source: Shepherd, Laframboise, Math. Comp. 36 (1981): the function that is expanded"""
     return emit_op("erfcx", [x], [])
@@ -435,7 +435,7 @@ def ndtri(x):
 
 
 def logit(x):
-    """Ln(x / (1 - x))."""
+    """ln(x / (1 - x))."""
     return emit_op("logit", [x], [])
 
 
@@ -459,12 +459,12 @@ def entr(x):
 
 
 def sinc(x):
-    """Sin(pi x) / (pi x); 1 at 0."""
+    """sin(pi x) / (pi x); 1 at 0."""
     return emit_op("sinc", [x], [])
 
 
 def hypot(lhs, rhs):
-    """Sqrt(lhs^2 + rhs^2), without overflow; infinite if either is, the other NaN or not; its derivative at 0, 0 is
+    """sqrt(lhs^2 + rhs^2), without overflow; infinite if either is, the other NaN or not; its derivative at 0, 0 is
     0.
 
     Source: IEEE 754-2019, hypot"""
@@ -472,14 +472,14 @@ def hypot(lhs, rhs):
 
 
 def i0e(x):
-    """E^-|x| I0(x), I0 the modified Bessel function of order 0.
+    """e^-|x| I0(x), I0 the modified Bessel function of order 0.
 
     Source: DLMF 10.25; SciPy i0e"""
     return emit_op("i0e", [x], [])
 
 
 def i1e(x):
-    """E^-|x| I1(x), I1 the modified Bessel function of order 1.
+    """e^-|x| I1(x), I1 the modified Bessel function of order 1.
 
     Source: DLMF 10.25; SciPy i1e"""
     return emit_op("i1e", [x], [])
@@ -748,19 +748,19 @@ def fft(x, *, kind="fft", axes=(-1,), norm="backward", length=0):
 
 
 def relu(x):
-    """X where it is positive, else 0; the derivative at 0 is 0."""
+    """x where it is positive, else 0; the derivative at 0 is 0."""
     return emit_op("relu", [x], [])
 
 
 def relu6(x):
-    """X limited to [0, 6]; the derivative at 0 and 6 is 0.
+    """x limited to [0, 6]; the derivative at 0 and 6 is 0.
 
     Source: Krizhevsky 2010"""
     return emit_op("relu6", [x], [])
 
 
 def gelu(x):
-    """X Phi(x), Phi the normal distribution function: x (1 + erf(x / sqrt 2)) / 2.
+    """x Phi(x), Phi the normal distribution function: x (1 + erf(x / sqrt 2)) / 2.
 
     Source: Hendrycks, Gimpel, arXiv:1606.08415"""
     return emit_op("gelu", [x], [])
@@ -774,33 +774,33 @@ def gelu_tanh(x):
 
 
 def silu(x):
-    """X / (1 + e^-x).
+    """x / (1 + e^-x).
 
     Source: Elfwing, Uchibe, Doya, Neural Networks 107 (2018)"""
     return emit_op("silu", [x], [])
 
 
 def softplus(x):
-    """Ln(1 + e^x).
+    """ln(1 + e^x).
 
     Source: Dugas et al., NIPS 2000"""
     return emit_op("softplus", [x], [])
 
 
 def log_sigmoid(x):
-    """Ln(1 / (1 + e^-x))."""
+    """ln(1 / (1 + e^-x))."""
     return emit_op("log_sigmoid", [x], [])
 
 
 def mish(x):
-    """X tanh(ln(1 + e^x)).
+    """x tanh(ln(1 + e^x)).
 
     Source: Misra, BMVC 2020"""
     return emit_op("mish", [x], [])
 
 
 def softsign(x):
-    """X / (1 + |x|).
+    """x / (1 + |x|).
 
     Source: Bergstra et al. 2009"""
     return emit_op("softsign", [x], [])
@@ -814,14 +814,14 @@ def selu(x):
 
 
 def hard_swish(x):
-    """X (x + 3 limited to [0, 6]) / 6; the derivative is 0 up to -3 and 1 from 3 on.
+    """x (x + 3 limited to [0, 6]) / 6; the derivative is 0 up to -3 and 1 from 3 on.
 
     Source: Howard et al., ICCV 2019"""
     return emit_op("hard_swish", [x], [])
 
 
 def leaky_relu(x, *, slope=0.01):
-    """X where it is not negative, else slope * x.
+    """x where it is not negative, else slope * x.
 
     Source: Maas, Hannun, Ng, ICML 2013
 
@@ -830,7 +830,7 @@ def leaky_relu(x, *, slope=0.01):
 
 
 def elu(x, *, alpha=1):
-    """X where it is positive, else alpha (e^x - 1).
+    """x where it is positive, else alpha (e^x - 1).
 
     Source: Clevert, Unterthiner, Hochreiter, ICLR 2016
 
@@ -839,7 +839,7 @@ def elu(x, *, alpha=1):
 
 
 def celu(x, *, alpha=1):
-    """X where it is positive, else alpha (e^(x / alpha) - 1).
+    """x where it is positive, else alpha (e^(x / alpha) - 1).
 
     Source: Barron, arXiv:1704.07483
 
@@ -857,7 +857,7 @@ def hard_sigmoid(x, *, alpha=0.16666666666666666, beta=0.5):
 
 
 def broadcast_in_dim(x, *, dims=(), axes=()):
-    """X repeated to `dims`: dim i of x becomes dim axes[i], which it equals unless it is 1.
+    """x repeated to `dims`: dim i of x becomes dim axes[i], which it equals unless it is 1.
 
     Source: StableHLO specification, broadcast_in_dim
 
@@ -891,7 +891,7 @@ def slice(x, *, starts=(), limits=(), strides=()):
 
 
 def pad(x, value, *, low=(), high=(), interior=()):
-    """X with `value` before, after and between its elements; a negative amount cuts.
+    """x with `value` before, after and between its elements; a negative amount cuts.
 
     Source: StableHLO specification, pad
 
@@ -990,7 +990,7 @@ def gather(x, indices, *, offset_dims=(), collapsed_slice_dims=(), operand_batch
 def scatter(xs, indices, updates, *, kind="update", update_window_dims=(), inserted_window_dims=(),
         input_batching_dims=(), scatter_indices_batching_dims=(), scatter_dims_to_operand_dims=(), index_vector_dim=0,
         body=None):
-    """X with slices put in, or combined with what stands there, where the index vectors say; a slice that does not
+    """x with slices put in, or combined with what stands there, where the index vectors say; a slice that does not
     lie within x is dropped. Slices are put in one after another, in row-major order of the index vectors; of
     several that meet at a place `update` keeps the last.
 
@@ -1024,7 +1024,7 @@ def dynamic_slice(x, *starts, sizes=()):
 
 
 def dynamic_update_slice(x, update, *starts):
-    """X with `update` in place of the slice at `starts`, which are moved so that it lies within x.
+    """x with `update` in place of the slice at `starts`, which are moved so that it lies within x.
 
     Source: StableHLO specification, dynamic_update_slice"""
     return emit_op("dynamic_update_slice", [x, update, *starts], [])
@@ -1039,12 +1039,12 @@ def matmul(lhs, rhs):
 
 
 def linear(x, w, bias=None):
-    """X wᵀ + bias: x[..., k], w[n, k], bias[n]. w may be of a block format, such as q4_k: it is decoded exactly."""
+    """x wᵀ + bias: x[..., k], w[n, k], bias[n]. w may be of a block format, such as q4_k: it is decoded exactly."""
     return emit_op("linear", [x, w, bias], [])
 
 
 def fused_matmul(x, w, bias=None, residual=None, *, transpose_rhs=False, activation="none"):
-    """Activation(x w + bias) + residual: x[..., k], w[k, n] ([n, k] if transpose_rhs), bias[n] if has_bias, residual
+    """activation(x w + bias) + residual: x[..., k], w[k, n] ([n, k] if transpose_rhs), bias[n] if has_bias, residual
     [..., n] if has_residual. f16 and bf16 round once, at the end.
 
     Attributes: transpose_rhs (bool; False), activation (none | relu | gelu | gelu_tanh | silu | sigmoid | tanh |
@@ -1058,7 +1058,7 @@ def fused_matmul(x, w, bias=None, residual=None, *, transpose_rhs=False, activat
 
 
 def lora_matmul(x, w, a, b, *, scale=1):
-    """X w + scale (x a) b: x[..., k], w[k, n], a[k, r], b[r, n].
+    """x w + scale (x a) b: x[..., k], w[k, n], a[k, r], b[r, n].
 
     Source: Hu et al., ICLR 2022
 
@@ -1264,7 +1264,7 @@ def cummax(x, *, axis=-1, exclusive=False, reverse=False):
 
 
 def softmax(x, *, axis=-1):
-    """Y_i = e^x_i / sum_j e^x_j along `axis`; NaN where all x are -inf, or one is inf.
+    """y_i = e^x_i / sum_j e^x_j along `axis`; NaN where all x are -inf, or one is inf.
 
     Source: Blanchard, Higham, Higham, IMA J. Numer. Anal. 41 (2021): the shift by the maximum
 
@@ -1273,7 +1273,7 @@ def softmax(x, *, axis=-1):
 
 
 def log_softmax(x, *, axis=-1):
-    """Y_i = x_i - ln sum_j e^x_j along `axis`.
+    """y_i = x_i - ln sum_j e^x_j along `axis`.
 
     Source: Blanchard, Higham, Higham, IMA J. Numer. Anal. 41 (2021): the shift by the maximum
 
@@ -1305,7 +1305,7 @@ def layer_norm(x, gamma=None, beta=None, *, axis=-1, epsilon=1e-05):
 
 
 def rms_norm(x, gamma=None, beta=None, *, axis=-1, epsilon=1e-05):
-    """X / sqrt(mean(x^2) + epsilon) * gamma + beta over the dims from `axis` on.
+    """x / sqrt(mean(x^2) + epsilon) * gamma + beta over the dims from `axis` on.
 
     Source: Zhang, Sennrich, NeurIPS 2019
 
@@ -1319,7 +1319,7 @@ def rms_norm(x, gamma=None, beta=None, *, axis=-1, epsilon=1e-05):
 
 
 def group_norm(x, gamma=None, beta=None, *, num_groups=1, epsilon=1e-05):
-    """Layer_norm of x[n, c, ...] over the channels of a group and all of space, for each n; gamma[c], beta[c].
+    """layer_norm of x[n, c, ...] over the channels of a group and all of space, for each n; gamma[c], beta[c].
 
     Source: Wu, He, ECCV 2018
 
@@ -1333,7 +1333,7 @@ def group_norm(x, gamma=None, beta=None, *, num_groups=1, epsilon=1e-05):
 
 
 def instance_norm(x, gamma=None, beta=None, *, epsilon=1e-05):
-    """Layer_norm of x[n, c, ...] over all of space, for each n and channel; gamma[c], beta[c].
+    """layer_norm of x[n, c, ...] over all of space, for each n and channel; gamma[c], beta[c].
 
     Source: Ulyanov, Vedaldi, Lempitsky, arXiv:1607.08022
 
@@ -1346,7 +1346,7 @@ def instance_norm(x, gamma=None, beta=None, *, epsilon=1e-05):
 
 
 def layer_norm_2d(x, gamma=None, beta=None, *, epsilon=1e-05):
-    """Layer_norm of x[n, c, ...] over the channels, for each n and place; gamma[c], beta[c].
+    """layer_norm of x[n, c, ...] over the channels, for each n and place; gamma[c], beta[c].
 
     Source: Liu et al., CVPR 2022
 
@@ -1371,7 +1371,7 @@ def batch_norm_inference(x, gamma, beta, mean, variance, *, feature_axis=-1, eps
 
 
 def l2_normalize(x, *, axis=-1, epsilon=1e-12):
-    """X / max(sqrt(sum x^2), epsilon) along `axis`.
+    """x / max(sqrt(sum x^2), epsilon) along `axis`.
 
     Source: PyTorch, torch.nn.functional.normalize
 
@@ -1407,7 +1407,7 @@ def fused_residual_rms_norm(x, residual, bias, gamma, beta=None, *, epsilon=1e-0
 
 
 def ada_layer_norm(x, scale, shift, *, kind="layer_norm", epsilon=1e-05):
-    """Norm(x) (1 + scale) + shift, the norm over the last dim; scale and shift broadcast to x.
+    """norm(x) (1 + scale) + shift, the norm over the last dim; scale and shift broadcast to x.
 
     Source: Peebles, Xie, ICCV 2023
 
@@ -1419,7 +1419,7 @@ def ada_layer_norm(x, scale, shift, *, kind="layer_norm", epsilon=1e-05):
 
 
 def gated_residual(x, y, gate):
-    """X + gate y; y and gate broadcast to x.
+    """x + gate y; y and gate broadcast to x.
 
     Source: Peebles, Xie, ICCV 2023"""
     return emit_op("gated_residual", [x, y, gate], [])
@@ -1522,7 +1522,7 @@ def scatter_add_rows(updates, indices, *, size=0, axis=0):
 
 
 def scatter_nd(x, indices, updates, *, reduction="none"):
-    """X with updates where the index vectors, the last dim of the indices, say; several updates of one place are
+    """x with updates where the index vectors, the last dim of the indices, say; several updates of one place are
     combined by `reduction`, or the last one stays.
 
     Source: ONNX ScatterND
@@ -1532,7 +1532,7 @@ def scatter_nd(x, indices, updates, *, reduction="none"):
 
 
 def scatter_elements(x, indices, updates, *, axis=0, reduction="none"):
-    """X with each update at its own place, but at its index along `axis`; several updates of one place are combined
+    """x with each update at its own place, but at its index along `axis`; several updates of one place are combined
     by `reduction`, or the last one stays.
 
     Source: ONNX ScatterElements
@@ -1572,7 +1572,7 @@ def strided_slice(x, *, axis=0, start=0, length=0, step=1):
 
 
 def expand(x, *, dims=()):
-    """X repeated to `dims`, right-aligned; extents of 1 stretch, and no other.
+    """x repeated to `dims`, right-aligned; extents of 1 stretch, and no other.
 
     Attributes: dims (list of dim; ())."""
     return emit_op("expand", [x], [("dims", dims, "list of dim")])
@@ -1595,7 +1595,7 @@ def split(x, *, axis=0, sizes=()):
 
 
 def tile(x, *, reps=()):
-    """X repeated reps[d] times along each dim d.
+    """x repeated reps[d] times along each dim d.
 
     Attributes: reps (list of dim; ())."""
     return emit_op("tile", [x], [("reps", reps, "list of dim")])
@@ -1611,7 +1611,7 @@ def roll(x, *, shifts=(), axes=()):
 
 
 def pad_mode(x, *, mode="constant", low=(), high=(), value=0):
-    """X with low[d] places before and high[d] after each dim d: `value`, x mirrored at its edge, the edge itself, or
+    """x with low[d] places before and high[d] after each dim d: `value`, x mirrored at its edge, the edge itself, or
     x again from its other end.
 
     Source: numpy.pad: constant, reflect, edge, wrap
@@ -1652,7 +1652,7 @@ def diagonal(x, *, offset=0):
 
 
 def conv(x, w, *, stride=(), padding=(), dilation=(), groups=1):
-    """X [N, C, spatial...] with the kernels w [O, C / groups, kernel...]: cross-correlation, zeros around x, as much
+    """x [N, C, spatial...] with the kernels w [O, C / groups, kernel...]: cross-correlation, zeros around x, as much
     padding after as before.
 
     Attributes: stride (list of int; ()), padding (list of int; ()), dilation (list of int; ()), groups (int; 1)."""
@@ -1684,7 +1684,7 @@ def conv_transpose(x, w, *, stride=(), padding=(), output_padding=(), dilation=(
 
 def pool(x, *, kind="max", kernel_size=(), stride=(), padding=(), padding_high=(), dilation=(),
         count_include_pad=True):
-    """Max, mean, sum, min or prod of windows of the last dims. Padding is never the greatest or the least; a mean
+    """max, mean, sum, min or prod of windows of the last dims. Padding is never the greatest or the least; a mean
     divides by the kernel's whole area, or without count_include_pad by its part within x.
 
     Attributes: kind (max | mean | sum | min | prod; "max"), kernel_size (list of dim; ()), stride (list of int;
@@ -1744,7 +1744,7 @@ def im2col(x, *, kernel_size=(), stride=(), padding=(), dilation=()):
 
 
 def softmax_cross_entropy_with_logits(logits, labels, *, axis=-1):
-    """Logsumexp(logits) - logits[label] along `axis`; NaN for a label that is no class.
+    """logsumexp(logits) - logits[label] along `axis`; NaN for a label that is no class.
 
     Attributes: axis (int; -1)."""
     return emit_op("softmax_cross_entropy_with_logits", [logits, labels], [("axis", axis, "int")])
@@ -2053,7 +2053,7 @@ def fused_swiglu(x, *, gate_first=False):
 
 def fused_conv(x, w, bias=None, residual=None, *, stride=(), padding=(), padding_high=(), dilation=(), groups=1,
         activation="none", channels_last=False):
-    """Activation(conv(x, w) + bias + residual): bias[O] if has_bias, residual of the result's dims if has_residual.
+    """activation(conv(x, w) + bias + residual): bias[O] if has_bias, residual of the result's dims if has_residual.
     With channels_last x [N, spatial..., C], and the result likewise. f16 and bf16 round once, at the end.
 
     Attributes: stride (list of int; ()), padding (list of int; ()), padding_high (list of int; ()), dilation
@@ -2074,7 +2074,7 @@ def fused_conv(x, w, bias=None, residual=None, *, stride=(), padding=(), padding
 
 def fused_attention_block(hidden, mask, qkv_w, out_w, qkv_b=None, out_b=None, cos=None, sin=None, *, heads=1,
         has_bias=False, has_rope=False, rope_style="neox"):
-    """Q | k | v = hidden qkv_w + qkv_b, rotary positions of q and k if has_rope, attention with the key padding
+    """q | k | v = hidden qkv_w + qkv_b, rotary positions of q and k if has_rope, attention with the key padding
     mask, times out_w, + out_b; biases if has_bias. hidden[B, S, E], qkv_w[E, 3 heads D], out_w[heads D, E].
 
     Source: Vaswani et al., NIPS 2017, section 3.2.2
@@ -2091,7 +2091,7 @@ def fused_attention_block(hidden, mask, qkv_w, out_w, qkv_b=None, out_b=None, co
 def fused_transformer_layer(hidden, mask, qkv_w, out_w, ln1_gamma, fc1_w, fc2_w, ln2_gamma, qkv_b=None, out_b=None,
         ln1_beta=None, fc1_b=None, fc2_b=None, ln2_beta=None, *, heads=1, epsilon=1e-05, has_bias=False,
         activation="gelu"):
-    """H = layer_norm(hidden + fused_attention_block(hidden)), layer_norm(h + activation(h fc1_w + fc1_b) fc2_w +
+    """h = layer_norm(hidden + fused_attention_block(hidden)), layer_norm(h + activation(h fc1_w + fc1_b) fc2_w +
     fc2_b); all biases and betas if has_bias.
 
     Source: Devlin et al., NAACL 2019: the layer of BERT
@@ -2268,7 +2268,7 @@ def top_k(x, *, k=1, axis=-1):
 
 
 def sort_values(x, *, axis=-1, descending=False):
-    """X in order along `axis`; NaN counts as the largest.
+    """x in order along `axis`; NaN counts as the largest.
 
     Attributes: axis (int; -1), descending (bool; False)."""
     return emit_op("sort_values", [x], [("axis", axis, "int"), ("descending", descending, "bool")])
@@ -2390,7 +2390,7 @@ def checkpointed_scan(*operands, carries=0, xs=0, length=0, reverse=False, body=
 
 
 def quantize(x, scale, zero_point=None, *, axis=None, dtype="i8"):
-    """Clamp(round(x / scale) + zero_point) to what `dtype` holds, ties to even; scale and zero_point run along
+    """clamp(round(x / scale) + zero_point) to what `dtype` holds, ties to even; scale and zero_point run along
     `axis`, or are scalars. A NaN becomes 0.
 
     Source: ONNX, QuantizeLinear
@@ -2436,7 +2436,7 @@ def dequantize_blockwise(q, scale, zero_point=None, bias=None, global_=None, *, 
 
 def dequant_matmul(x, w, scale=None, zero_point=None, bias=None, global_=None, *, transpose_rhs=False, block_size=0,
         planes=1):
-    """X[..., k] times packed weights, of x's dtype: blocks w[n, k], or codes w[k, n] ([n, k] if transpose_rhs) with
+    """x[..., k] times packed weights, of x's dtype: blocks w[n, k], or codes w[k, n] ([n, k] if transpose_rhs) with
     scales for `block_size` elements along k each, as dequantize_blockwise has them; of several `planes`, which
     are dim 0, w is the sum.
 
@@ -2565,7 +2565,7 @@ def scaled_dequantize(codes, scale, *, format="f8e4m3fn", layout="per_tensor", b
 
 def scaled_matmul(lhs, rhs, lhs_scale, rhs_scale, bias=None, *, lhs_format="f8e4m3fn", rhs_format="f8e4m3fn",
         layout="per_tensor", block_size=0, dtype="f32"):
-    """Lhs[..., k] times the transposed rhs[n, k], codes with scales, plus bias[n], as `dtype`; sums are in f32, or
+    """lhs[..., k] times the transposed rhs[n, k], codes with scales, plus bias[n], as `dtype`; sums are in f32, or
     f64 for it. Scales and bias have derivatives; codes, being integers, have none (see scaled_round).
 
     Source: scaled_dequantize, dot_general
@@ -2602,7 +2602,7 @@ def scaled_grouped_matmul(lhs, rhs, lhs_scale, rhs_scale, index, bias=None, *, l
 
 
 def scaled_round(x, *, format="f8e4m3fn", layout="per_tensor", block_size=0, rounding="floor"):
-    """X as its codes have it: scaled_dequantize of scaled_quantize of x with the scale that fits. Its derivative
+    """x as its codes have it: scaled_dequantize of scaled_quantize of x with the scale that fits. Its derivative
     looks through the rounding: ct.
 
     Source: straight-through estimators: Bengio, Leonard, Courville 2013
@@ -2618,7 +2618,7 @@ def scaled_round(x, *, format="f8e4m3fn", layout="per_tensor", block_size=0, rou
 
 
 def fake_quantize(x, state=None, *, bits=8, axes=(), ste="identity", scale_mode="per_batch", decay=0.9):
-    """Clamp(round(x / s), -q, q) s, ties to even, q = 2^(bits - 1) - 1, with a scale s for each index along `axes`.
+    """clamp(round(x / s), -q, q) s, ties to even, q = 2^(bits - 1) - 1, with a scale s for each index along `axes`.
     per_batch: s = max(max|x| / q, 1e-12). fixed: s = max(state, 1e-12). ema: s = decay state + (1 - decay) of
     what per_batch has, or the latter while state <= 0, and s is a second result, the new state. Its derivative is
     that of `ste`, see fake_quantize_backward; the state has none.
@@ -2655,7 +2655,7 @@ def fake_quantize_backward(x, ct, scale=None, *, bits=8, axes=(), ste="identity"
 
 
 def fake_quantize_lsq(x, scale, *, bits=8, axes=()):
-    """Clamp(round(x / scale), -q, q) scale, ties to even, q = 2^(bits - 1) - 1, with a positive scale for each index
+    """clamp(round(x / scale), -q, q) scale, ties to even, q = 2^(bits - 1) - 1, with a positive scale for each index
     along `axes`. Its derivatives are fake_quantize_lsq_backward_x and fake_quantize_lsq_backward_scale.
 
     Source: Esser et al., ICLR 2020 (LSQ), without its gradient scale
@@ -2709,7 +2709,7 @@ def fake_quantize_affine(x, scale, zero_point=None, *, low=-128, high=127, axes=
 
 
 def spline_activation(x, coeff, *, grid_min=-1, grid_max=1):
-    """Sum_g coeff[c, g] exp(-((x - c_g) / h)^2) of x[..., c]: centres c_g uniform on [grid_min, grid_max], h apart;
+    """sum_g coeff[c, g] exp(-((x - c_g) / h)^2) of x[..., c]: centres c_g uniform on [grid_min, grid_max], h apart;
     of one bump, its centre is grid_min and h is 1.
 
     Source: Li, arXiv:2405.06721 (FastKAN)
@@ -2747,14 +2747,14 @@ def spline_activation_backward_coeff(x, ct, *, num_basis=1, grid_min=-1, grid_ma
 
 
 def synth_reconstruct(indices, codebook):
-    """W[n, b d + t] = codebook[indices[n, b], t]; NaN where there is no such entry.
+    """w[n, b d + t] = codebook[indices[n, b], t]; NaN where there is no such entry.
 
     Source: vector quantization: Gray, IEEE ASSP Magazine 1 (1984)"""
     return emit_op("synth_reconstruct", [indices, codebook], [])
 
 
 def synth_matmul(x, indices, codebook):
-    """X[..., k] times the transposed synth_reconstruct of indices[n, k / d] and codebook[e, d].
+    """x[..., k] times the transposed synth_reconstruct of indices[n, k / d] and codebook[e, d].
 
     Source: synth_reconstruct, linear"""
     return emit_op("synth_matmul", [x, indices, codebook], [])
@@ -2844,7 +2844,7 @@ def partitioned_conv(x, response, *, block=512):
 
 
 def lu(x):
-    """X[permutation] = L U: U with, below it, L without its diagonal of ones; then the pivots and the permutation
+    """x[permutation] = L U: U with, below it, L without its diagonal of ones; then the pivots and the permutation
     that they make (i32). The pivot is the first of the largest |Re x| + |Im x|.
 
     Source: Golub, Van Loan, Matrix Computations, 3.4; derivative: de Hoog, Anderssen, Lukas (2011)
@@ -2882,7 +2882,7 @@ def householder_product(x, taus):
 
 
 def qr(x, *, full=False):
-    """X = q r: min(m, n) orthonormal columns (`full`: m of them) and an upper triangle, whose diagonal is real and
+    """x = q r: min(m, n) orthonormal columns (`full`: m of them) and an upper triangle, whose diagonal is real and
     has the signs that Householder's reflections give it.
 
     Source: LAPACK xGEQRF and xORGQR; derivative: Walter, Lehmann, Lamour, Optim. Methods Softw. 27 (2012)
@@ -2894,7 +2894,7 @@ def qr(x, *, full=False):
 
 
 def triangular_solve(a, b, *, left_side=True, lower=True, transposition="none", unit_diagonal=False):
-    """X with op(a) x = b (not `left_side`: x op(a) = b), a[..., n, n] triangular; only that triangle is read, and
+    """x with op(a) x = b (not `left_side`: x op(a) = b), a[..., n, n] triangular; only that triangle is read, and
     its diagonal is 1 if `unit_diagonal`. A zero on the diagonal divides.
 
     Source: StableHLO specification, triangular_solve; BLAS xTRSM
@@ -2910,7 +2910,7 @@ def triangular_solve(a, b, *, left_side=True, lower=True, transposition="none", 
 
 
 def solve(a, b, *, transposition="none"):
-    """X with op(a) x = b for a[..., n, n] and b[..., n, k], or b[..., n] of one rank less than a; infinities or NaN
+    """x with op(a) x = b for a[..., n, n] and b[..., n, k], or b[..., n] of one rank less than a; infinities or NaN
     if a is singular.
 
     Source: LAPACK xGESV
@@ -2920,7 +2920,7 @@ def solve(a, b, *, transposition="none"):
 
 
 def inverse(x):
-    """Y with x y = 1; infinities or NaN if x is singular."""
+    """y with x y = 1; infinities or NaN if x is singular."""
     return emit_op("inverse", [x], [])
 
 
@@ -2962,7 +2962,7 @@ def eigh_backward(values, vectors, ct_values, ct_vectors):
 
 
 def svd(x, *, full=False):
-    """X = u diag(s) vt, s descending. In each column of u the first component of at least 0.45 times the largest
+    """x = u diag(s) vt, s descending. In each column of u the first component of at least 0.45 times the largest
     magnitude is real and positive. `full`: square u and vt; their other columns are those of the full `qr` of the
     first ones. NaN if x is not finite.
 
@@ -2998,7 +2998,7 @@ def pinv(x, *, cutoff=-1):
 
 
 def lstsq(a, b, *, cutoff=-1):
-    """X of least norm among those that make |a x - b| least: pinv(a) b, for b[..., m, k] or b[..., m].
+    """x of least norm among those that make |a x - b| least: pinv(a) b, for b[..., m, k] or b[..., m].
 
     Source: numpy.linalg.lstsq
 
@@ -3007,14 +3007,14 @@ def lstsq(a, b, *, cutoff=-1):
 
 
 def expm(x):
-    """E^x of a square matrix, the sum of x^k / k!; NaN if x is not finite.
+    """e^x of a square matrix, the sum of x^k / k!; NaN if x is not finite.
 
     Source: Higham, SIAM J. Matrix Anal. Appl. 26 (2005); derivative: Al-Mohy, Higham, ibid. 30 (2009)"""
     return emit_op("expm", [x], [])
 
 
 def bimap(w, x):
-    """W x wᵀ of square x; batch dims broadcast.
+    """w x wᵀ of square x; batch dims broadcast.
 
     Source: Huang, Van Gool, A Riemannian network for SPD matrix learning, AAAI 2017"""
     return emit_op("bimap", [w, x], [])
@@ -3167,7 +3167,7 @@ def spd_parallel_transport_backward(from_, to, v, ct, *, floor=float('-inf')):
 
 
 def spd_batch_norm(x, mean, g, *, floor=float('-inf')):
-    """X[..., b, n, n] carried from around M = `mean` to around G = `g`: G^½ (M^-½ x M^-½) G^½; `floor` is under the
+    """x[..., b, n, n] carried from around M = `mean` to around G = `g`: G^½ (M^-½ x M^-½) G^½; `floor` is under the
     eigenvalues of M and G.
 
     Source: Brooks et al., Riemannian batch normalization for SPD neural networks, NeurIPS 2019
@@ -3264,7 +3264,7 @@ def adam_update(param, grad, lr, step, m, v, apply=None, *, beta1=0.9, beta2=0.9
 
 
 def adagrad_update(param, grad, lr, step, sum, apply=None, *, epsilon=1e-10, weight_decay=0):
-    """G = grad + weight_decay param; sum' = sum + g^2; param - lr g / (sqrt(sum') + epsilon); where `apply` is false
+    """g = grad + weight_decay param; sum' = sum + g^2; param - lr g / (sqrt(sum') + epsilon); where `apply` is false
     nothing changes.
 
     Source: Duchi, Hazan, Singer, JMLR 2011
@@ -3280,7 +3280,7 @@ def adagrad_update(param, grad, lr, step, sum, apply=None, *, epsilon=1e-10, wei
 
 def rmsprop_update(param, grad, lr, step, square, mean=None, velocity=None, apply=None, *, alpha=0.99, epsilon=1e-08,
         weight_decay=0, momentum=0, centered=False):
-    """G = grad + weight_decay param; square' = alpha square + (1 - alpha) g^2; u = g / (sqrt(square') + epsilon), or
+    """g = grad + weight_decay param; square' = alpha square + (1 - alpha) g^2; u = g / (sqrt(square') + epsilon), or
     if `centered` with the mean's square taken off square'. param - lr u, or with a momentum velocity' = momentum
     velocity + u and param - lr velocity'; where `apply` is false nothing changes.
 
@@ -3323,7 +3323,7 @@ def adafactor_update(param, grad, lr, step, rows_or_squares, columns=None, apply
 
 
 def lamb_update(param, grad, lr, step, m, v, apply=None, *, beta1=0.9, beta2=0.999, epsilon=1e-06, weight_decay=0):
-    """U = Adam's direction + weight_decay param; param - lr u |param| / |u|, the lengths over all elements, or param
+    """u = Adam's direction + weight_decay param; param - lr u |param| / |u|, the lengths over all elements, or param
     - lr u if one of them is 0; where `apply` is false nothing changes.
 
     Source: You et al., ICLR 2020, as Optax has it
@@ -3357,7 +3357,7 @@ def lion_update(param, grad, lr, step, m, apply=None, *, beta1=0.9, beta2=0.99, 
 
 def muon_update(param, grad, lr, step, m, apply=None, *, momentum=0.95, nesterov=True, iterations=5, epsilon=1e-07,
         weight_decay=0):
-    """M' = momentum m + (1 - momentum) grad; o = m', or with `nesterov` momentum m' + (1 - momentum) grad, made
+    """m' = momentum m + (1 - momentum) grad; o = m', or with `nesterov` momentum m' + (1 - momentum) grad, made
     nearly orthogonal by `iterations` of Newton and Schulz over the last two dims; param (1 - lr weight_decay) -
     lr sqrt(max(1, rows / columns)) o; where `apply` is false nothing changes.
 
@@ -3377,7 +3377,7 @@ def muon_update(param, grad, lr, step, m, apply=None, *, momentum=0.95, nesterov
 
 
 def sophia_update(param, grad, lr, step, m, h, apply=None, *, beta1=0.965, gamma=0.05, epsilon=1e-15, weight_decay=0):
-    """M' = beta1 m + (1 - beta1) grad; param (1 - lr weight_decay) - lr clamp(m' / max(gamma h, epsilon), -1, 1). h,
+    """m' = beta1 m + (1 - beta1) grad; param (1 - lr weight_decay) - lr clamp(m' / max(gamma h, epsilon), -1, 1). h,
     a mean of estimates of the Hessian's diagonal, is read and given back as it is; where `apply` is false nothing
     changes.
 
@@ -3449,7 +3449,7 @@ def sparse_sample(first, second, dense, *, format="csr", rows=0, columns=0):
 
 def sparse_triangular_solve(first, second, values, b, *, format="csr", rows=0, columns=0, transposed=False,
         lower=True, unit_diagonal=False):
-    """X with a x = b (aᵀ x = b if `transposed`) for a triangle of a sparse matrix, b[..., n, k]; other entries are
+    """x with a x = b (aᵀ x = b if `transposed`) for a triangle of a sparse matrix, b[..., n, k]; other entries are
     not read, and the diagonal is 1 if `unit_diagonal`. A zero on the diagonal divides.
 
     Source: Davis, Direct Methods for Sparse Linear Systems (2006), 3.1
@@ -3467,7 +3467,7 @@ def sparse_triangular_solve(first, second, values, b, *, format="csr", rows=0, c
 
 
 def sparse_solve(first, second, values, b, *, format="csr", rows=0, columns=0, transposed=False, shift=0):
-    """X with (a + shift) x = b for a square sparse matrix, b[..., n, k]; with aᵀ if `transposed`. By LU with partial
+    """x with (a + shift) x = b for a square sparse matrix, b[..., n, k]; with aᵀ if `transposed`. By LU with partial
     pivoting; infinities or NaN if the matrix is singular.
 
     Source: Davis, Direct Methods for Sparse Linear Systems (2006), 6; the CPU's: Eigen 3, SparseLU
@@ -3485,7 +3485,7 @@ def sparse_solve(first, second, values, b, *, format="csr", rows=0, columns=0, t
 
 def sparse_cg(first, second, values, b, *, format="csr", rows=0, columns=0, tolerance=1e-06, max_iterations=1000,
         preconditioner="none", shift=0):
-    """X with (a + shift) x = b by conjugate gradients from 0 on, each column of b[..., n, k] for itself, until its
+    """x with (a + shift) x = b by conjugate gradients from 0 on, each column of b[..., n, k] for itself, until its
     residual's norm is at most `tolerance` times b's; and the steps it took, i32[..., k], negative where it ended
     before. a is symmetric, positive definite; its entries on and below the diagonal stand for both triangles.
 
@@ -3509,7 +3509,7 @@ def sparse_cg(first, second, values, b, *, format="csr", rows=0, columns=0, tole
 def gaussian_splat_prepare(positions, log_scales, rotations, opacities, colors, sh, camera, *, width=64, height=64,
         tile_size=8, radius_scale=3, alpha_cutoff=0.00392156862745098, max_splat_steps=32768,
         transmittance_threshold=1e-04, gamma=2.2, footprint="ray", low_pass=0, near=0.01, far=float('inf')):
-    """Splats[..., n, 15] (depth, center x y, conic a b c, slope gx gy, bend hxx hxy hyy, opacity, red, green, blue),
+    """splats[..., n, 15] (depth, center x y, conic a b c, slope gx gy, bend hxx hxy hyy, opacity, red, green, blue),
     the nearest first, of Gaussians as camera[..., 10] (position, target, up, vertical field of view) sees them;
     order[..., n]: which Gaussian each is; tiles[..., n, 4]: first x, y and behind the last x, y of those that it
     reaches. What lies outside of (near, far) is zeros and comes last.
@@ -3541,7 +3541,7 @@ def gaussian_splat_prepare(positions, log_scales, rotations, opacities, colors, 
 def gaussian_splat_rasterize(splats, background, *, width=64, height=64, tile_size=8, radius_scale=3,
         alpha_cutoff=0.00392156862745098, max_splat_steps=32768, transmittance_threshold=1e-04, gamma=2.2,
         footprint="ray", low_pass=0, near=0.01, far=float('inf')):
-    """Image[..., height, width, 4] of splats[..., n, 15], composited in their order over background[..., 3]: at the
+    """image[..., height, width, 4] of splats[..., n, 15], composited in their order over background[..., 3]: at the
     middle of each pixel, alpha = opacity exp(-q / 2), q = (a dx^2 + 2 b dx dy + c dy^2) / (1 + gx dx + gy dy +
     hxx dx^2 + 2 hxy dx dy + hyy dy^2), of those with 0 <= a dx^2 + 2 b dx dy + c dy^2 <= radius_scale^2 and alpha
     >= alpha_cutoff, until less than transmittance_threshold of the light passes or max_splat_steps have counted.
@@ -3602,7 +3602,7 @@ def gaussian_splat_rasterize_backward(splats, background, ct, *, width=64, heigh
 def gaussian_splat_render(positions, log_scales, rotations, opacities, colors, sh, camera, background, *, width=64,
         height=64, tile_size=8, radius_scale=3, alpha_cutoff=0.00392156862745098, max_splat_steps=32768,
         transmittance_threshold=1e-04, gamma=2.2, footprint="ray", low_pass=0, near=0.01, far=float('inf')):
-    """Gaussian_splat_prepare, then gaussian_splat_rasterize: [..., height, width, 4] of red, green, blue and
+    """gaussian_splat_prepare, then gaussian_splat_rasterize: [..., height, width, 4] of red, green, blue and
     opacity.
 
     Source: Kerbl et al., ACM TOG 42(4) (2023)

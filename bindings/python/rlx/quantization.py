@@ -150,7 +150,7 @@ def _config(config):
 
 
 def _named(values):
-    return [(str(n), as_array(v)._elements()) for n, v in values.items()]
+    return [(str(n), as_array(v, share=True)._elements()) for n, v in values.items()]
 
 
 def _session(session):

@@ -578,8 +578,8 @@ class TrainingSession:
         if self._is_graph:
             if len(batch) != 1 or not isinstance(batch[0], dict):
                 raise Error(at_user_line("a loss that is a graph takes its batch as one dict by name"))
-            return None, [(n, as_array(v)._elements()) for n, v in batch[0].items()]
-        arrays, structure = _arrays(list(batch), "batch")
+            return None, [(n, as_array(v, share=True)._elements()) for n, v in batch[0].items()]
+        arrays, structure = _arrays(list(batch), "batch", share=True)
         key = (structure, tuple((x.dtype_name, x.shape) for x in arrays))
         traced = self._losses.get(key)
         if traced is None:

@@ -7,6 +7,7 @@
 #include "passes/collapse_rank.h"
 #include "passes/split_complex.h"
 #include "passes/split_words.h"
+#include "passes/subgraphs.h"
 #include "rlx/fields.h"
 #include "rlx/ops.h"
 
@@ -128,7 +129,11 @@ class Walk {
         continue;
       }
       with_context([&] { return text_of("writing ", node.op->name, node.name.empty() ? "" : " '" + node.name + "'"); },
-                   [&] { write_node(g, n, values); });
+                   [&] {
+                     const GrowthLimit limit(room_to_grow(g, node, node.operands),
+                                             [&] { return text_of("'", node.op->name, "'"); });
+                     write_node(g, n, values);
+                   });
     }
     std::vector<Var> outputs;
     for (const Output& out : g.outputs()) outputs.push_back(whole(g, values, out.ref));
@@ -363,6 +368,7 @@ void check_open_inputs(const Graph& g) {
 }
 
 Translated translate(const Graph& claimed, const Options& options, const Interface& interface) {
+  const GrowthLimit limit(room_to_grow(claimed), [&] { return text_of("graph '", claimed.name(), "'"); });
   const Graph legal = with_constant_weights(claimed);
   check_open_inputs(legal);
   std::vector<std::string> in_names, out_names;

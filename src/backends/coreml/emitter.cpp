@@ -1,6 +1,7 @@
 // Operations of an ML Program; see the header.
 #include "backends/coreml/emitter.h"
 
+#include "base/growth_limit.h"
 #include "rlx/fields.h"
 
 namespace rlx::coreml {
@@ -72,6 +73,11 @@ std::string Emitter::fresh(std::string_view hint) {
   return candidate;
 }
 
+void Emitter::put(mil::Operation op) {
+  GrowthLimit::count_node();
+  scopes_.back().block.operations.push_back(std::move(op));
+}
+
 Var Emitter::emit_constant(mil::Value value, std::string_view hint, DType dtype, Shape shape) {
   Var var{fresh(hint), dtype, std::move(shape)};
   mil::Operation op;
@@ -79,7 +85,7 @@ Var Emitter::emit_constant(mil::Value value, std::string_view hint, DType dtype,
   op.outputs.push_back({var.name, value.type});
   op.attributes.emplace("name", mil::Value::of(var.name));
   op.attributes.emplace("val", std::move(value));
-  scopes_.back().block.operations.push_back(std::move(op));
+  put(std::move(op));
   return var;
 }
 
@@ -240,7 +246,7 @@ std::vector<Var> Emitter::emit_many(std::string_view type, const Arguments& argu
   }
   op.blocks = std::move(blocks);
   op.attributes.emplace("name", mil::Value::of(results.at(0).name));
-  scopes_.back().block.operations.push_back(std::move(op));
+  put(std::move(op));
   return results;
 }
 
@@ -254,7 +260,7 @@ void Emitter::emit_effect(std::string_view type, const Arguments& arguments) {
   for (const Argument& argument : arguments)
     for (const Var& v : argument.values) op.inputs[std::string(argument.name)].emplace_back(v.name), ++uses_[v.name];
   op.attributes.emplace("name", mil::Value::of(fresh(type)));
-  scopes_.back().block.operations.push_back(std::move(op));
+  put(std::move(op));
 }
 
 void Emitter::classify(const Var& probabilities, const std::vector<std::string>& labels, const std::string& label_name,
@@ -277,7 +283,7 @@ void Emitter::classify(const Var& probabilities, const std::vector<std::string>&
   op.inputs["classes"].emplace_back(std::move(list));
   op.outputs = {{label_name, text}, {probabilities_name, dictionary}};
   op.attributes.emplace("name", mil::Value::of(label_name));
-  scopes_.back().block.operations.push_back(std::move(op));
+  put(std::move(op));
 }
 
 Var Emitter::emit_literals(std::string_view type, const Literals& literals, DType dtype, Shape shape,
@@ -290,7 +296,7 @@ Var Emitter::emit_literals(std::string_view type, const Literals& literals, DTyp
   Var result{fresh(type), dtype, std::move(shape)};
   op.outputs.push_back({result.name, type_of(result)});
   op.attributes.emplace("name", mil::Value::of(result.name));
-  scopes_.back().block.operations.push_back(std::move(op));
+  put(std::move(op));
   return result;
 }
 
@@ -301,7 +307,7 @@ Var Emitter::emit_attributes(std::string_view type, const Literals& attributes, 
   Var result{fresh(type), dtype, std::move(shape)};
   op.outputs.push_back({result.name, type_of(result)});
   op.attributes.emplace("name", mil::Value::of(result.name));
-  scopes_.back().block.operations.push_back(std::move(op));
+  put(std::move(op));
   return result;
 }
 

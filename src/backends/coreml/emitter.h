@@ -145,6 +145,7 @@ class Emitter {
     mil::Block block;
     std::map<std::string, Var> constants;  // by dtype, shape and bytes
   };
+  void put(mil::Operation op);
   Var emit_constant(mil::Value value, std::string_view hint, DType dtype, Shape shape);
   /// What `f` emits stands in the outermost block, which every other one sees.
   template <class F>

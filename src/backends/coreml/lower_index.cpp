@@ -2,7 +2,7 @@
 // becomes one over a flat operand, whose places are computed: starts times strides, and a table of what lies within a
 // slice.
 #include "backends/coreml/lower_places.h"
-#include "ops/index_rules.h"
+#include "ops/core/index_rules.h"
 #include "rlx/element.h"
 #include "rlx/ops.h"
 

@@ -2,7 +2,7 @@
 // along an axis. Neighbour: lower_index.cpp, for places of any other kind, of a flat operand.
 #include "backends/coreml/lower_places.h"
 
-#include "ops/index_rules.h"
+#include "ops/core/index_rules.h"
 #include "rlx/element.h"
 #include "rlx/ops.h"
 

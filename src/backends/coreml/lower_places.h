@@ -2,7 +2,7 @@
 #pragma once
 
 #include "backends/coreml/lowerings.h"
-#include "ops/index_rules.h"
+#include "ops/core/index_rules.h"
 
 namespace rlx::coreml {
 

@@ -1,7 +1,7 @@
 // The pools of ML Programs: maxima, minima, means and sums of windows that slide over the dims behind two. Neighbour:
 // lower_window.cpp, for windows of any other kind.
 #include "backends/coreml/lowerings.h"
-#include "ops/window_geometry.h"
+#include "ops/nn/window_geometry.h"
 #include "rlx/ops.h"
 
 namespace rlx::coreml {

@@ -1,7 +1,7 @@
 // Sliding windows. A reduction reads its windows at places that are numbers here, and reduces them: right for every
 // stride, dilation and padding. Convolutions are those of ML Programs, their operands brought into NCHW and OIHW.
 #include "backends/coreml/lowerings.h"
-#include "ops/window_geometry.h"
+#include "ops/nn/window_geometry.h"
 #include "rlx/ops.h"
 
 namespace rlx::coreml {
@@ -9,7 +9,7 @@ namespace rlx::coreml {
 Var reduced(Emitter& e, const Var& x, Reduction kind, const Axes& axes, DType dtype);
 
 namespace {
-constexpr int64_t kMostPlaces = int64_t{1} << 24;  // entries of a table of places: 64 MB in the package
+constexpr int64_t kMaxPixels = int64_t{1} << 24;  // entries of a table of places: 64 MB in the package
 
 /// For each window and each of its elements, the place in a flat x; `outside` in padding and gaps.
 Tensor places_of(const Sliding& s, const Shape& extents, const Shape& strides, const Shape& counts, int32_t outside) {
@@ -93,7 +93,7 @@ double start_of(Reduction kind, DType dtype) {
 std::optional<std::string> too_many(const Type& windows, const Dims& window) {
   if (!is_static(windows.dims) || !is_static(window)) return std::nullopt;
   const int64_t places = element_count(shape_of(windows.dims)) * element_count(shape_of(window));
-  if (places <= kMostPlaces) return std::nullopt;
+  if (places <= kMaxPixels) return std::nullopt;
   return text_of("its windows have ", places, " elements together, a table too large for a package");
 }
 

@@ -1,5 +1,5 @@
-// Calling a sub-graph of scalars from a kernel: combiners and comparators. The body's memory is part of the calling
-// step's scratch.
+// Calls of a sub-graph of scalars from a step, for combiners and comparators (reduce, scatter, sort with a custom
+// body). The sub-graph's arena and pointers are in the calling step's scratch.
 #pragma once
 
 #include <cstring>
@@ -11,14 +11,14 @@ namespace rlx::cpu {
 
 inline constexpr size_t kScalar = 16;  // bytes: the widest element
 
-/// A body of scalars, ready to be called: 2n in, m out.
+/// A sub-graph whose inputs and outputs are scalars.
 class BodyCall {
  public:
   BodyCall(const LoweringContext& c, const Graph& body) : body_(c, {body}) {
     for (const Type& t : body.output_types()) sizes_.push_back(byte_size(t.dtype));
   }
   size_t scratch_bytes() const { return body_.arena_bytes() + body_.table_bytes() + aligned(sizes_.size() * kScalar); }
-  /// In one run's scratch.
+  /// The sub-graph with memory in one run's scratch. Set `inputs`, call it, then read `result(r)`.
   struct Ready : Nested::Ready {
     const BodyCall& call;
     std::byte* results;
@@ -38,7 +38,7 @@ class BodyCall {
   std::vector<size_t> sizes_;
 };
 
-/// Running scalars in place: cell i = body(cell i, element i).
+/// A sub-graph of 2n inputs and n outputs that accumulates: cells = body(cells, elements), for n cells and n elements.
 class Fold {
  public:
   Fold(const LoweringContext& c, const Graph& body, size_t operands) : call_(c, body), n_(operands) {}
@@ -46,7 +46,7 @@ class Fold {
   struct Ready {
     BodyCall::Ready body;
     size_t n;
-    /// `cells[i]`, `elements[i]`: the scalars of operand i.
+    /// `cell(i)` and `element(i)` return the addresses of the scalars of operand i.
     template <class Cell, class Element>
     void operator()(Cell cell, Element element) const noexcept {
       for (size_t i = 0; i < n; ++i) body.inputs[i] = cell(i), body.inputs[n + i] = const_cast<std::byte*>(element(i));

@@ -8,8 +8,8 @@
 
 #include "backends/cpu/convolution_steps.h"
 #include "ir/leaves.h"
-#include "kernels/depthwise_channels.h"
-#include "kernels/few_channels.h"
+#include "kernels/conv/depthwise_channels_last.h"
+#include "kernels/conv/few_channels.h"
 #include "rlx/ops/fused_blocks.h"
 
 namespace rlx::cpu {
@@ -17,16 +17,17 @@ namespace {
 
 using kernels::ConvolutionArgs;
 
-const FusedConvAttrs* finished_convolution(const Graph& g, const Node& node) {
+/// The attributes of a channels-last f32 fused_conv over two spatial dims; null for other nodes.
+const FusedConvAttrs* channels_last_attrs(const Graph& g, const Node& node) {
   if (node.op != &op::fused_conv) return nullptr;
   for (Ref r : node.operands)
     if (g.type(r).dtype != f32 || g.type(r).rank() == 3) return nullptr;
   const auto& a = node.attrs.as<FusedConvAttrs>();
   return a.channels_last && g.type(node.operands[0]).rank() == 4 ? &a : nullptr;
 }
-/// A product of the channels of each place, by weights that are known.
-bool is_product(const Graph& g, const Node& node) {
-  const FusedConvAttrs* a = finished_convolution(g, node);
+/// A pointwise convolution (a matrix product over the channels of each pixel) whose weights are a leaf.
+bool is_pointwise(const Graph& g, const Node& node) {
+  const FusedConvAttrs* a = channels_last_attrs(g, node);
   const auto all = [](const Axes& axes, int64_t n) {
     return std::all_of(axes.begin(), axes.end(), [&](int64_t i) { return i == n; });
   };
@@ -35,65 +36,66 @@ bool is_product(const Graph& g, const Node& node) {
   return w[2] == Dim(1) && w[3] == Dim(1) && is_leaf(g.node(node.operands[1]));
 }
 bool is_depthwise(const Graph& g, const Node& node) {
-  const FusedConvAttrs* a = finished_convolution(g, node);
+  const FusedConvAttrs* a = channels_last_attrs(g, node);
   if (!a || a->has_residual) return false;
   const Dim& channels = g.type(node.operands[0]).dims[3];
   const Ref w = node.operands[1];
   return channels == Dim(a->groups) && g.type(w).dims[0] == channels && is_leaf(g.node(w));
 }
 
-/// A product of each row of places.
+/// A pointwise convolution of rows of pixels, as a matrix product.
 class RowProduct {
  public:
   RowProduct() = default;
   RowProduct(const LoweringContext& c, const ConvolutionArgs& a)
-      : places_(a.out_dims[1]), in_(a.in_channels), out_(a.out_channels),
+      : row_pixels_(a.out_dims[1]), in_(a.in_channels), out_(a.out_channels),
         weights_(
             c.packed.rows(*c.bound(1), a, kernels::few_channels_weights_count, kernels::pack_few_channels_weights)) {}
-  /// `rows` from row `x_row` of x to row `y_row` of y, of which the residual's are counterparts.
+  /// Multiplies `rows` rows of x, from row `x_row` on, into y from row `y_row` on. The residual has y's layout.
   void run(int64_t rows, const float* x, int64_t x_row, float* y, int64_t y_row,
-           kernels::ConvolutionFinish finish) const noexcept {
-    const int64_t to = y_row * places_ * out_;
-    if (finish.residual) finish.residual += to;
-    kernels::thin_product({rows * places_, in_, out_, x + x_row * places_ * in_, weights_->data(), y + to, finish});
+           kernels::ConvolutionEpilogue epilogue) const noexcept {
+    const int64_t to = y_row * row_pixels_ * out_;
+    if (epilogue.residual) epilogue.residual += to;
+    kernels::skinny_product(
+        {rows * row_pixels_, in_, out_, x + x_row * row_pixels_ * in_, weights_->data(), y + to, epilogue});
   }
 
  private:
-  int64_t places_ = 0, in_ = 0, out_ = 0;
+  int64_t row_pixels_ = 0, in_ = 0, out_ = 0;
   std::shared_ptr<const std::vector<float>> weights_;
 };
 
-struct Link {
+struct Stage {
   ConvolutionArgs args;
-  FinishOperands finish;  ///< by positions among the chain's operands
+  EpilogueOperands epilogue;  ///< positions among the pipeline's operands
 };
 
-class ChainStep final : public Step {
+class PipelineStep final : public Step {
  public:
-  /// `rows` of the depthwise convolution at a time. The first link may be missing.
-  ChainStep(std::span<const LoweringContext* const> contexts, std::vector<Link> links, int64_t rows)
-      : has_first_(links.size() == 3), threads_(contexts[0]->threads), depthwise_(links[links.size() - 2]),
-        last_finish_(links.back().finish), rows_(rows) {
+  /// Computes `rows` output rows of the depthwise convolution at a time. `stages` are three, or two without the first.
+  PipelineStep(std::span<const LoweringContext* const> contexts, std::vector<Stage> stages, int64_t rows)
+      : has_first_(stages.size() == 3), threads_(contexts[0]->threads), depthwise_(stages[stages.size() - 2]),
+        last_epilogue_(stages.back().epilogue), rows_(rows) {
     const ConvolutionArgs& d = depthwise_.args;
     reach_ = (d.kernel[0] - 1) * d.rhs_dilation[0];
     const int64_t seen = std::min(d.in_dims[0], (rows - 1) * d.stride[0] + reach_ + 1);
     if (has_first_) {
-      first_finish_ = links[0].finish;
-      first_ = RowProduct(*contexts[0], links[0].args);
-      seen_bytes_ = aligned(static_cast<size_t>(seen * d.in_dims[1] * d.in_channels) * sizeof(float));
+      first_epilogue_ = stages[0].epilogue;
+      first_ = RowProduct(*contexts[0], stages[0].args);
+      first_bytes_ = aligned(static_cast<size_t>(seen * d.in_dims[1] * d.in_channels) * sizeof(float));
     }
-    last_ = RowProduct(*contexts.back(), links.back().args);
-    made_bytes_ = aligned(static_cast<size_t>(rows * d.out_dims[1] * d.out_channels) * sizeof(float));
-    own_ = seen_bytes_ + made_bytes_;
+    last_ = RowProduct(*contexts.back(), stages.back().args);
+    depthwise_bytes_ = aligned(static_cast<size_t>(rows * d.out_dims[1] * d.out_channels) * sizeof(float));
+    thread_bytes_ = first_bytes_ + depthwise_bytes_;
     const LoweringContext& c = *contexts[contexts.size() - 2];
     weights_ = c.packed.rows(*c.bound(1), d, kernels::depthwise_weights_count, kernels::pack_depthwise_weights);
     size_t at = 0;
-    for (const LoweringContext* link : contexts) {
+    for (const LoweringContext* stage : contexts) {
       packed_operands_.push_back(at + 1);
-      at += link->operands.size() - 1;
+      at += stage->operands.size() - 1;
     }
   }
-  size_t scratch_bytes() const override { return own_ * static_cast<size_t>(threads_); }
+  size_t scratch_bytes() const override { return thread_bytes_ * static_cast<size_t>(threads_); }
   bool reads_operand(size_t i) const override {
     return std::find(packed_operands_.begin(), packed_operands_.end(), i) == packed_operands_.end();
   }
@@ -102,50 +104,51 @@ class ChainStep final : public Step {
   }
   void run(const StepArgs& step) const noexcept override {
     const int64_t of_image = depthwise_.args.out_dims[0], rows = depthwise_.args.batch * of_image;
-    // A part begins with rows that the one before it has made as well: no more of them than threads, unless there are
-    // bands enough for some more, so that a thread that was interrupted does not hold up the others.
+    // A task computes the halo at its beginning again, which the task before it has computed: so there is one task per
+    // thread, or a few more if there are many bands, so that a thread that was interrupted does not delay the others.
     const int64_t bands = divided_up(rows, rows_), many = 4 * step.width;
-    const int64_t parts = std::min<int64_t>(rows, bands < 4 * many ? step.width : many);
-    step.pool.parallel_for(step.width, parts, [&](int64_t part, int slot) {
+    const int64_t tasks = std::min<int64_t>(rows, bands < 4 * many ? step.width : many);
+    step.pool.parallel_for(step.width, tasks, [&](int64_t task, int slot) {
       Seen seen;
-      for (int64_t row = rows * part / parts, last = rows * (part + 1) / parts; row < last;) {
+      for (int64_t row = rows * task / tasks, last = rows * (task + 1) / tasks; row < last;) {
         const int64_t begin = row % of_image, end = std::min({begin + rows_, of_image, begin + last - row});
-        run_band(step, {row / of_image, begin, end}, seen, step.scratch + own_ * static_cast<size_t>(slot));
+        run_band(step, {row / of_image, begin, end}, seen, step.scratch + thread_bytes_ * static_cast<size_t>(slot));
         row += end - begin;
       }
     });
   }
 
  private:
-  /// Rows of an image that the first product has made: [begin, end).
+  /// The rows [begin, end) of an image that the first product has computed and scratch memory still holds.
   struct Seen {
     int64_t image = -1, begin = 0, end = 0;
   };
 
-  /// Rows of the last result; no more than rows_.
+  /// Rows of the final result, rows_ at most.
   struct Band {
     int64_t image, begin, end;
   };
   void run_band(const StepArgs& step, const Band& band, Seen& seen, std::byte* own) const noexcept {
     ConvolutionArgs d = depthwise_.args;
     const auto [image, begin, end] = band;
-    auto* const made = reinterpret_cast<float*>(own + seen_bytes_);
+    auto* const made = reinterpret_cast<float*>(own + first_bytes_);
     const int64_t from = begin * d.stride[0] - d.low[0];  // the first row that is read, padding included
     d.x = step.in<float>(0) + image * d.x_batch_stride, d.y = made;
     d.low[0] = -from, d.out_dims[0] = end - begin, d.batch = 1;
     if (has_first_) {
       const int64_t rows = d.in_dims[0], first = std::clamp<int64_t>(from, 0, rows);
       const int64_t last = std::clamp(from + (end - begin - 1) * d.stride[0] + reach_ + 1, first, rows);
-      make(step, image, first, last, seen, own);
+      compute_first(step, image, first, last, seen, own);
       d.x = own, d.in_dims[0] = last - first, d.low[0] = first - from;
     }
-    kernels::depthwise_of_channels(d, weights_->data(), depthwise_.finish.of(step), 0, end - begin);
+    kernels::depthwise_of_channels(d, weights_->data(), depthwise_.epilogue.of(step), 0, end - begin);
     last_.run(end - begin, made, 0, step.out<float>(), image * depthwise_.args.out_dims[0] + begin,
-              last_finish_.of(step));
+              last_epilogue_.of(step));
   }
-  /// The rows [begin, end) of the first product; those that are there already move to the front.
-  void make(const StepArgs& step, int64_t image, int64_t begin, int64_t end, Seen& seen,
-            std::byte* own) const noexcept {
+  /// Computes the rows [begin, end) of the first product to the front of scratch; those of them in `seen` are moved
+  /// there.
+  void compute_first(const StepArgs& step, int64_t image, int64_t begin, int64_t end, Seen& seen,
+                     std::byte* own) const noexcept {
     const ConvolutionArgs& d = depthwise_.args;
     auto* const rows = reinterpret_cast<float*>(own);
     const int64_t row = d.in_dims[1] * d.in_channels;
@@ -155,32 +158,32 @@ class ChainStep final : public Step {
                    static_cast<size_t>((seen.end - begin) * row) * sizeof(float));
     if (end > seen.end)
       first_.run(end - seen.end, step.in<float>(0), image * d.in_dims[0] + seen.end, rows, seen.end - begin,
-                 first_finish_.of(step));
+                 first_epilogue_.of(step));
     seen.begin = begin, seen.end = std::max(end, seen.end);
   }
 
   bool has_first_;
   int threads_;
-  Link depthwise_;
-  FinishOperands first_finish_, last_finish_;
+  Stage depthwise_;
+  EpilogueOperands first_epilogue_, last_epilogue_;
   int64_t rows_, reach_ = 0;
   RowProduct first_, last_;
   std::shared_ptr<const std::vector<float>> weights_;
-  size_t seen_bytes_ = 0, made_bytes_ = 0, own_ = 0;
+  size_t first_bytes_ = 0, depthwise_bytes_ = 0, thread_bytes_ = 0;
   std::vector<size_t> packed_operands_;
 };
 
 }  // namespace
 
-std::vector<ConvolutionChain> convolution_chains(const Graph& g) {
+std::vector<ConvolutionPipeline> convolution_pipelines(const Graph& g) {
   const auto& nodes = g.nodes();
-  // Schedules are made for each shape: most graphs are done with here.
+  // Schedules are made anew for each shape: return early for the many graphs that have no such node.
   if (std::none_of(nodes.begin(), nodes.end(), [](const Node& node) { return node.op == &op::fused_conv; })) return {};
   std::map<Ref, int> readers;
   for (const Node& node : nodes)
     for (Ref r : node.operands) ++readers[r];
   for (const Output& o : g.outputs()) ++readers[o.ref];
-  // The node that alone reads the one before it, and has nothing but leaves in between.
+  // The node that computes operand 0 of node n, if n is its only reader and there are only leaves between the two.
   const auto before = [&](size_t n) -> std::optional<size_t> {
     const Ref x = nodes[n].operands[0];
     const auto from = static_cast<size_t>(x.node);
@@ -189,49 +192,49 @@ std::vector<ConvolutionChain> convolution_chains(const Graph& g) {
       if (!is_leaf(nodes[i])) return {};
     return from;
   };
-  std::vector<ConvolutionChain> chains;
+  std::vector<ConvolutionPipeline> pipelines;
   for (size_t n = 0; n < nodes.size(); ++n) {
-    if (!is_product(g, nodes[n])) continue;
+    if (!is_pointwise(g, nodes[n])) continue;
     const auto middle = before(n);
     if (!middle || !is_depthwise(g, nodes[*middle])) continue;
     const auto first = before(*middle);
     const bool has_first =
-        first && is_product(g, nodes[*first]) && !nodes[*first].attrs.as<FusedConvAttrs>().has_residual;
-    if (has_first) chains.push_back({{*first, *middle, n}});
-    else chains.push_back({{*middle, n}});
+        first && is_pointwise(g, nodes[*first]) && !nodes[*first].attrs.as<FusedConvAttrs>().has_residual;
+    if (has_first) pipelines.push_back({{*first, *middle, n}});
+    else pipelines.push_back({{*middle, n}});
   }
-  return chains;
+  return pipelines;
 }
 
-std::unique_ptr<Step> lower_convolution_chain(std::span<const LoweringContext* const> contexts) {
-  constexpr int64_t kThin = 48, kFewestPlaces = 784, kCacheBytes = 768 << 10, kWorthBytes = 3 << 19, kMostRows = 64;
-  std::vector<Link> links;
+std::unique_ptr<Step> lower_convolution_pipeline(std::span<const LoweringContext* const> contexts) {
+  constexpr int64_t kSkinny = 48, kMinPixels = 784, kCacheBytes = 768 << 10, kMinBytes = 3 << 19, kMaxRows = 64;
+  std::vector<Stage> stages;
   int at = 0;
   for (const LoweringContext* c : contexts) {
     const auto& a = c->attrs<FusedConvAttrs>();
     if (!c->bound(1) || !is_dense(c->operands[0]) || !is_dense(c->results[0])) return nullptr;
-    links.push_back(
+    stages.push_back(
         {convolution_args(as_convolution(a, 4), c->operands[0], c->operands[1], c->results[0]),
          {kernel_activation(a.activation), a.has_bias ? at + 2 : -1, a.has_residual ? at + 2 + a.has_bias : -1}});
     at += static_cast<int>(c->operands.size()) - 1;
   }
-  const ConvolutionArgs& d = links[links.size() - 2].args;
+  const ConvolutionArgs& d = stages[stages.size() - 2].args;
   if (!kernels::is_depthwise_of_channels(d) || d.low[0] < 0 || d.low[0] > d.kernel[0] * d.rhs_dilation[0] ||
-      d.stride[0] > kMostRows || d.rhs_dilation[0] > kMostRows || d.kernel[0] > kMostRows)
+      d.stride[0] > kMaxRows || d.rhs_dilation[0] > kMaxRows || d.kernel[0] > kMaxRows)
     return nullptr;
-  // Wider products are faster by themselves, by tiles or panel by panel.
-  if ((links.size() == 3 && links[0].args.in_channels > kThin) || links.back().args.out_channels > kThin)
+  // Wider products are faster as steps of their own, on matrix tiles or panel by panel.
+  if ((stages.size() == 3 && stages[0].args.in_channels > kSkinny) || stages.back().args.out_channels > kSkinny)
     return nullptr;
   const int64_t in_row = d.in_dims[1] * d.in_channels * 4, out_row = d.out_dims[1] * d.out_channels * 4;
-  if (d.in_dims[0] * d.in_dims[1] < kFewestPlaces || d.out_dims[0] * d.out_dims[1] == 0 ||
-      d.batch * (in_row * d.in_dims[0] + out_row * d.out_dims[0]) < kWorthBytes)
+  if (d.in_dims[0] * d.in_dims[1] < kMinPixels || d.out_dims[0] * d.out_dims[1] == 0 ||
+      d.batch * (in_row * d.in_dims[0] + out_row * d.out_dims[0]) < kMinBytes)
     return nullptr;
-  // As many rows as the cache holds, and no shorter a band at the end than need be.
+  // As many rows as the cache holds, then distributed evenly over the bands.
   const int64_t halo = std::max<int64_t>(0, (d.kernel[0] - 1) * d.rhs_dilation[0] + 1 - d.stride[0]) * in_row;
   const int64_t row = out_row + d.stride[0] * in_row;
-  int64_t rows = std::clamp<int64_t>((kCacheBytes - halo) / row, 1, std::min(kMostRows, d.out_dims[0]));
+  int64_t rows = std::clamp<int64_t>((kCacheBytes - halo) / row, 1, std::min(kMaxRows, d.out_dims[0]));
   rows = divided_up(d.out_dims[0], divided_up(d.out_dims[0], rows));
-  return std::make_unique<ChainStep>(contexts, std::move(links), rows);
+  return std::make_unique<PipelineStep>(contexts, std::move(stages), rows);
 }
 
 }  // namespace rlx::cpu

@@ -1,7 +1,7 @@
-// Convolutions one after the other over bands of rows, which the cache holds: a product of channels that makes many of
-// few, the depthwise convolution of these, and the product back to few (the inverted residuals of MobileNet). So the
-// many channels are never written to memory. Neighbour: schedule.cpp, which asks for it before it makes the steps one
-// by one.
+// Fused convolution pipelines: several convolutions computed together, band of rows by band of rows, so that the values
+// between them stay in cache. Such are the inverted residuals of MobileNet: a pointwise (1x1) convolution from few
+// channels to many, a depthwise convolution of these, and a pointwise one back to few. Neighbour: schedule.cpp, which
+// lowers these pipelines before it lowers other nodes one by one.
 #pragma once
 
 #include <span>
@@ -10,14 +10,15 @@
 
 namespace rlx::cpu {
 
-/// Nodes that follow each other, each the only reader of the one before it: [product,] depthwise convolution, product.
-struct ConvolutionChain {
+/// Nodes of fused_conv, each the only reader of the one before it: [pointwise,] depthwise, pointwise.
+struct ConvolutionPipeline {
   std::vector<size_t> nodes;
 };
-std::vector<ConvolutionChain> convolution_chains(const Graph& graph);
+/// All of a graph. The last node of one may be the first of the next.
+std::vector<ConvolutionPipeline> convolution_pipelines(const Graph& graph);
 
-/// The chain as one step, or null where that does not pay or suit. Its operands: all of the first node, then of each
-/// other node all but the first.
-std::unique_ptr<Step> lower_convolution_chain(std::span<const LoweringContext* const> links);
+/// One step for a pipeline, given a context for each of its nodes, or null where its kernel does not support it or does
+/// not pay. The step's operands are all operands of the first node, then of each other node all but the first.
+std::unique_ptr<Step> lower_convolution_pipeline(std::span<const LoweringContext* const> stages);
 
 }  // namespace rlx::cpu

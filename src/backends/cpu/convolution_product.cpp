@@ -5,15 +5,15 @@
 #include <cstring>
 
 #include "base/rounded_up.h"
-#include "kernels/convolution_matrix.h"
-#include "kernels/gemm.h"
+#include "kernels/conv/im2col.h"
+#include "kernels/gemm/gemm.h"
 
 namespace rlx::cpu {
 namespace {
 
 using kernels::ConvolutionArgs;
 
-constexpr int64_t kPieceBytes = 1 << 20;  // of the matrix: half of a usual L2 cache
+constexpr int64_t kPieceBytes = 1 << 20;  // of a piece of the im2col matrix: half of a usual second-level cache
 
 int64_t size_of(DType t) { return static_cast<int64_t>(byte_size(t)); }
 
@@ -33,7 +33,7 @@ bool is_dense(const int64_t* dims, const int64_t* strides, int spatial) {
 }
 
 // ---- a kernel smaller than the result: pieces of an image's outputs ----
-/// y[o, outputs] = w[o, channels * taps] patches[channels * taps, outputs], for each image, group and piece.
+/// y[o, outputs] = w[o, channels * taps] * patches[channels * taps, outputs], for each image, group and piece.
 class PatchProduct final : public ConvolutionProduct {
  public:
   PatchProduct(const ConvolutionArgs& args, int threads) : a_(args), e_(args) {
@@ -45,11 +45,11 @@ class PatchProduct final : public ConvolutionProduct {
     reads_w_ = is_dense(a_.kernel, a_.w_strides, a_.spatial) && (channels_ == 1 || a_.w_in_stride == e_.taps);
     writes_y_ = is_dense(a_.out_dims, a_.y_strides, a_.spatial);
 
-    // Pieces fill the cache, and there are some for each thread.
-    constexpr int64_t kLeast = 64, kMultiple = 16;
-    piece_ = std::max(kLeast, kPieceBytes / (k_ * size_of(a_.dtype)));
+    // Pieces fill the cache, and there are about two for each thread.
+    constexpr int64_t kMin = 64, kMultiple = 16;
+    piece_ = std::max(kMin, kPieceBytes / (k_ * size_of(a_.dtype)));
     if (threads > 1)
-      piece_ = std::min(piece_, std::max(kLeast, divided_up(e_.outputs * a_.batch * a_.groups, 2 * threads)));
+      piece_ = std::min(piece_, std::max(kMin, divided_up(e_.outputs * a_.batch * a_.groups, 2 * threads)));
     piece_ = std::min(e_.outputs, divided_up(piece_, kMultiple) * kMultiple);
     pieces_ = divided_up(e_.outputs, piece_);
     products_[0] = product(piece_);
@@ -73,12 +73,12 @@ class PatchProduct final : public ConvolutionProduct {
       w = step.scratch;
     }
     const double work = static_cast<double>(a_.batch * a_.out_channels * e_.outputs) * static_cast<double>(k_) * 0.02;
-    for_ranges(step, a_.batch * a_.groups * pieces_, 1, work, [&](int64_t begin, int64_t end, int64_t part) {
-      std::byte* patches = step.scratch + weight_bytes_ + per_thread_ * static_cast<size_t>(part);
+    for_ranges(step, a_.batch * a_.groups * pieces_, 1, work, [&](int64_t begin, int64_t end, int64_t slot) {
+      std::byte* patches = step.scratch + weight_bytes_ + per_thread_ * static_cast<size_t>(slot);
       std::byte* result = patches + patch_bytes_;
-      for (int64_t unit = begin; unit < end; ++unit) {
-        const int64_t first = unit % pieces_ * piece_, count = std::min(piece_, e_.outputs - first);
-        const int64_t group = unit / pieces_ % a_.groups, image = unit / pieces_ / a_.groups;
+      for (int64_t item = begin; item < end; ++item) {
+        const int64_t first = item % pieces_ * piece_, count = std::min(piece_, e_.outputs - first);
+        const int64_t group = item / pieces_ % a_.groups, image = item / pieces_ / a_.groups;
         const int64_t channel = group * channels_;
         std::byte* to = y + (image * a_.y_batch_stride + group * made_ * a_.y_channel_stride) * size_of(a_.out_dtype);
         kernels::BatchedGemmOperands operands;
@@ -91,7 +91,7 @@ class PatchProduct final : public ConvolutionProduct {
         }
         operands.y = writes_y_ ? to + first * size_of(a_.out_dtype) : result;
         products_[count < piece_].run(operands, result + result_bytes_, step.pool);
-        if (!writes_y_) spread(result, first, count, to);
+        if (!writes_y_) scatter(result, first, count, to);
       }
     });
   }
@@ -107,7 +107,7 @@ class PatchProduct final : public ConvolutionProduct {
     return kernels::prepare_batched_gemm(spec);
   }
 
-  /// The kernel as [output channels, channels * taps].
+  /// Copies the kernel to scratch memory as [output channels, channels * taps].
   void flatten(const StepArgs& step, const std::byte* w) const {
     const size_t size = byte_size(a_.dtype);
     for_ranges(step, a_.out_channels, 1, static_cast<double>(a_.out_channels * k_),
@@ -130,8 +130,8 @@ class PatchProduct final : public ConvolutionProduct {
                });
   }
 
-  /// A result [channels, count] to its places in y, which stand apart.
-  void spread(const std::byte* result, int64_t first, int64_t count, std::byte* y) const {
+  /// Copies a result [channels, count] to y, whose spatial dims are not dense.
+  void scatter(const std::byte* result, int64_t first, int64_t count, std::byte* y) const {
     const size_t size = byte_size(a_.out_dtype);
     for (int64_t o = 0; o < made_; ++o) {
       int64_t out[kernels::kMaxSpatial]{}, at = o * a_.y_channel_stride, rest = first;
@@ -153,15 +153,15 @@ class PatchProduct final : public ConvolutionProduct {
 
   ConvolutionArgs a_;
   Extents e_;
-  int64_t channels_, made_, k_;               // of a group
-  bool reads_x_, reads_w_, writes_y_;         // where they are, as matrices
-  int64_t piece_, pieces_;                    // outputs
+  int64_t channels_, made_, k_;               // of a group: input channels, output channels, length of the sums
+  bool reads_x_, reads_w_, writes_y_;         // whether x, w and y are matrices in their own memory
+  int64_t piece_, pieces_;                    // outputs of a piece; pieces of an image
   kernels::PreparedBatchedGemm products_[2];  // the second for the last, shorter piece
   size_t patch_bytes_, result_bytes_, weight_bytes_, per_thread_, scratch_;
 };
 
 // ---- a kernel larger than the result (gradients of weights): pieces of a channel's taps ----
-/// y[o, rows] = sum over channels and pieces of w[o, taps] columns[rows, taps], rows = batch * outputs.
+/// y[o, rows] = sum over channels and pieces of w[o, taps] * columns[rows, taps]^T, where rows = batch * outputs.
 class ColumnProduct final : public ConvolutionProduct {
  public:
   ColumnProduct(const ConvolutionArgs& args, int threads) : a_(args), e_(args), threads_(threads) {
@@ -169,14 +169,14 @@ class ColumnProduct final : public ConvolutionProduct {
     piece_ = std::min(e_.taps, std::max<int64_t>(32, kPieceBytes / (rows_ * size_of(a_.dtype))));
     tail_ = e_.taps % piece_;
     column_bytes_ = aligned(rows_ * piece_ * size_of(a_.dtype));
-    size_t most = 0;
+    size_t max_scratch = 0;
     for (bool more : {false, true})
       for (bool tail : {false, true})
         if (int64_t taps = tail ? tail_ : piece_; taps > 0) {
           products_[more][tail] = product(taps, more);
-          most = std::max(most, products_[more][tail].scratch_bytes());
+          max_scratch = std::max(max_scratch, products_[more][tail].scratch_bytes());
         }
-    scratch_ = column_bytes_ + most;
+    scratch_ = column_bytes_ + max_scratch;
   }
   size_t scratch_bytes() const override { return scratch_; }
 
@@ -215,7 +215,7 @@ class ColumnProduct final : public ConvolutionProduct {
   Extents e_;
   int threads_;
   int64_t rows_, piece_, tail_;
-  kernels::PreparedBatchedGemm products_[2][2];  // [added to what is there][the last, shorter piece]
+  kernels::PreparedBatchedGemm products_[2][2];  // [whether it adds to y][whether it is the last, shorter piece]
   size_t column_bytes_, scratch_;
 };
 
@@ -231,9 +231,9 @@ bool suits_columns(const ConvolutionArgs& a, const Extents& e) {
          (a.batch == 1 || a.y_batch_stride == e.outputs);
 }
 bool suits_patches(const ConvolutionArgs& a, const Extents& e) {
-  constexpr int64_t kLeastMade = 4, kLeastSum = 8, kLeastOutputs = 4;
-  return a.out_channels / a.groups >= kLeastMade && a.in_channels / a.groups * e.taps >= kLeastSum &&
-         e.outputs >= kLeastOutputs;
+  constexpr int64_t kMinMade = 4, kMinSum = 8, kMinOutputs = 4;
+  return a.out_channels / a.groups >= kMinMade && a.in_channels / a.groups * e.taps >= kMinSum &&
+         e.outputs >= kMinOutputs;
 }
 
 }  // namespace

@@ -1,13 +1,14 @@
-// Convolutions as matrix products: the kernel, laid out flat, times a matrix of the input that is made in pieces that
-// stay in the cache (kernels/convolution_matrix.h). Neighbour: lower_convolution.cpp, which takes convolutions apart
-// into what stands here or in kernels/convolution.h.
+// Convolutions as matrix products: the flattened kernel times the im2col matrix of the input, of which only a piece
+// that stays in the cache exists at a time (kernels/conv/im2col.h). Neighbour: lower_convolution.cpp, which decomposes
+// convolutions into those that are computed here or by kernels/conv/direct.h.
 #pragma once
 
 #include "backends/cpu/step.h"
-#include "kernels/convolution.h"
+#include "kernels/conv/direct.h"
 
 namespace rlx::cpu {
 
+/// `x`, `w` and `y` of a run point to the first elements.
 class ConvolutionProduct {
  public:
   virtual ~ConvolutionProduct() = default;
@@ -15,7 +16,7 @@ class ConvolutionProduct {
   virtual void run(const StepArgs& step, const std::byte* x, const std::byte* w, std::byte* y) const noexcept = 0;
 };
 
-/// The product that does it, or null if none suits: few channels, or a dtype that is not multiplied. No lhs_dilation.
+/// Null if no product suits: with few channels, or for a dtype without matrix products. `args` has no lhs_dilation.
 std::unique_ptr<ConvolutionProduct> convolution_product(const kernels::ConvolutionArgs& args, int threads);
 
 }  // namespace rlx::cpu

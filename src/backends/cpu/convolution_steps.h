@@ -1,33 +1,34 @@
-// The ways to convolve, as lower_convolution.cpp and lower_fused_conv.cpp choose among them.
+// The steps that lower_convolution.cpp and lower_fused_convolution.cpp choose from.
 #pragma once
 
 #include "backends/cpu/lowerings.h"
-#include "kernels/onednn_convolution.h"
+#include "kernels/conv/onednn_convolution.h"
 #include "rlx/ops/window.h"
 
 namespace rlx::cpu {
 
-/// Extents and strides from the views; null pointers.
+/// Takes extents and strides from the views; the pointers stay null.
 kernels::ConvolutionArgs convolution_args(const ConvAttrs& a, const View& x, const View& w, const View& y);
 
-/// What follows the convolution, by positions of operands in the node, or -1.
-struct FinishOperands {
+/// The epilogue of a convolution, its operands as positions among the node's operands; -1 if absent.
+struct EpilogueOperands {
   kernels::Activation activation = kernels::Activation::none;
   int bias = -1, residual = -1;
 
-  kernels::ConvolutionFinish of(const StepArgs& step) const {
+  kernels::ConvolutionEpilogue of(const StepArgs& step) const {
     const auto operand = [&](int i) { return i >= 0 ? step.in<float>(static_cast<size_t>(i)) : nullptr; };
     return {activation, operand(bias), operand(residual)};
   }
 };
 
-/// By matrix tiles, or null: if the weights are not known yet, or if tiles do not suit.
+/// A step on matrix tiles (kernels/conv/amx_convolution.h). Null if the weights are not bound, or if tiles do not suit.
 Prepared tiled_convolution(const LoweringContext& c, const kernels::ConvolutionArgs& args, int64_t batch_groups,
-                           const FinishOperands& finish = {});
-/// oneDNN's, or null: also where there is so little to do that making its kernels takes longer than many runs.
+                           const EpilogueOperands& epilogue = {});
+/// A step that calls oneDNN. Null if oneDNN does not support it, or if it is so small that creating oneDNN's kernels
+/// takes longer than many runs.
 Prepared onednn_convolution(const LoweringContext& c, const kernels::ConvolutionArgs& args, int64_t batch_groups,
-                            const FinishOperands& finish = {});
-/// Our own, which runs everywhere; operands 0 and 1 are x and w.
+                            const EpilogueOperands& epilogue = {});
+/// A step of our own kernels, which supports every convolution. Operands 0 and 1 are x and w.
 Prepared own_convolution(const kernels::ConvolutionArgs& args, int64_t batch_groups, int threads);
 
 }  // namespace rlx::cpu

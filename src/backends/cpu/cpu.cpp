@@ -5,7 +5,7 @@
 #include "backends/cpu/lowering.h"
 #include "backends/cpu/lowerings.h"
 #include "backends/cpu/rewritings.h"
-#include "kernels/gemm.h"
+#include "kernels/conv/onednn.h"
 #include "rlx/ops/conv.h"
 
 namespace rlx::cpu {
@@ -28,7 +28,7 @@ class Cpu final : public Backend {
   std::string name() const override { return "cpu"; }
   std::string description() const override {
     return text_of(kernels::ThreadPool::hardware_threads(), " threads, vectors by Highway",
-                   kernels::has_gemm_backend(kernels::GemmBackend::onednn) ? ", products by oneDNN" : "");
+                   kernels::has_onednn() ? ", some convolutions by oneDNN" : "");
   }
   int threads() const override { return kernels::ThreadPool::hardware_threads(); }
   std::string unavailable() const override { return ""; }
@@ -56,7 +56,7 @@ class Cpu final : public Backend {
     return !has_registered_kernel(op::conv) && !has_registered_kernel(op::convolution);
   }
   /// oneDNN's are; our own make a matrix of runs along the last dim.
-  bool convolves_channels_last() const override { return kernels::has_gemm_backend(kernels::GemmBackend::onednn); }
+  bool convolves_channels_last() const override { return kernels::has_onednn(); }
   bool fuses_elementwise(const Node& node) const override {
     return is_machine_op(node) && !has_registered_kernel(*node.op);
   }

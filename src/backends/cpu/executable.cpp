@@ -17,8 +17,8 @@
 namespace rlx::cpu {
 namespace {
 
-constexpr size_t kMostShapes = 32;      // schedules kept per executable
-constexpr size_t kMostIdleStates = 16;  // run states kept per shape
+constexpr size_t kMaxShapes = 32;      // schedules kept per executable
+constexpr size_t kMaxIdleStates = 16;  // run states kept per shape
 
 /// A donated input and the output of its name: one buffer, before the run and after it.
 struct Pair {
@@ -45,12 +45,12 @@ struct Instance {
     }
     auto state = schedule.new_state();
     std::scoped_lock lock(mutex);
-    idle.reserve(kMostIdleStates);
+    idle.reserve(kMaxIdleStates);
     return state;
   }
   void give_back(std::unique_ptr<RunState> state) {
     std::scoped_lock lock(mutex);
-    if (idle.size() < kMostIdleStates) idle.push_back(std::move(state));
+    if (idle.size() < kMaxIdleStates) idle.push_back(std::move(state));
   }
 };
 
@@ -70,6 +70,7 @@ class CpuExecutable final : public Executable {
           pairs_.push_back({i, o, false});
           options_.donated[i] = false;  // else anything might take it
         }
+    compiled_with_ = registered_kernels_in(legal);
   }
 
   void bind(const std::string& name, Tensor value) override {
@@ -129,6 +130,8 @@ class CpuExecutable final : public Executable {
       if (!is_static(type.dims)) return;  // its shapes come with the first run
       inputs.push_back(Tensor::uninitialized(type.dtype, shape_of(type.dims)));
     }
+    // Without params this is the end of compiling, during which kernels may come and go: those of now count.
+    if (signature_.empty()) compiled_with_ = registered_kernels_in(graph_);
     instance_for(inputs);
   }
 
@@ -184,7 +187,7 @@ class CpuExecutable final : public Executable {
       return instances_.front();
     }
     instances_.push_front(make_instance(inputs));
-    if (instances_.size() > kMostShapes) instances_.pop_back();
+    if (instances_.size() > kMaxShapes) instances_.pop_back();
     return instances_.front();
   }
 
@@ -193,13 +196,18 @@ class CpuExecutable final : public Executable {
       if (!params_.contains(name))
         fail(ErrorCode::invalid_argument, "param '", name, "' (", type, ") of '", graph_.name(),
              "' is not bound; bind it with set_param before the first run");
+    require_registered(compiled_with_);
     if (!packed_) start_packing();
     Bindings bindings = solve_symbols(graph_, inputs);
     Graph fixed = bindings.empty() ? graph_ : substitute(graph_, bindings);
     std::vector<Shape> shapes;
     for (const Tensor& t : inputs) shapes.push_back(t.shape());
-    Schedule::Request request{fixed, options_.threads, *packed_,
-                              [this](const std::string& name) { return &params_.at(name); }, options_.donated};
+    Schedule::Request request{fixed,
+                              options_.threads,
+                              policy(),
+                              *packed_,
+                              [this](const std::string& name) { return &params_.at(name); },
+                              options_.donated};
     std::vector<Update> wanted;
     for (const Pair& pair : pairs_)
       if (fixed.type(fixed.inputs()[pair.input]) == fixed.type(fixed.outputs()[pair.output].ref))
@@ -218,6 +226,8 @@ class CpuExecutable final : public Executable {
     if (kept_.is_used()) kept_.keep(packed_->made(), values);
     return instance;
   }
+
+  kernels::ProductPolicy policy() const { return {options_.row_relative, options_.batch_invariant}; }
 
   /// When params were bound: takes what an earlier process kept of them, and computes what depends on them alone.
   void start_packing() {
@@ -243,7 +253,7 @@ class CpuExecutable final : public Executable {
   void hoist() {
     PackedCache once;
     Schedule schedule(
-        {prologue_, options_.threads, once, [this](const std::string& name) { return &params_.at(name); }});
+        {prologue_, options_.threads, policy(), once, [this](const std::string& name) { return &params_.at(name); }});
     std::vector<Tensor> values;
     std::vector<void*> pointers;
     for (const Type& t : schedule.output_types()) {
@@ -269,6 +279,7 @@ class CpuExecutable final : public Executable {
   std::vector<std::string> hoisted_;
   LoadOptions options_;
   std::vector<Pair> pairs_;
+  std::vector<KernelInUse> compiled_with_;
   mutable std::mutex mutex_;
   std::map<std::string, Tensor> params_;
   KeptWeights kept_;

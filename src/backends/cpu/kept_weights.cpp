@@ -6,8 +6,9 @@
 #include <filesystem>
 
 #include "base/hash.h"
+#include "base/printable_text.h"
 #include "io/cache_folder.h"
-#include "kernels/gemm.h"
+#include "kernels/gemm/gemm.h"
 #include "rlx/error.h"
 #include "rlx/version.h"
 
@@ -29,7 +30,11 @@ KeptWeights::KeptWeights(const std::string& prefix, const Graph& prologue, const
   path_ = text_of(prefix, '-', hex_text(fnv1a(of_)), kPackedSuffix);
   std::error_code error;
   if (std::filesystem::exists(path_, error)) find(threads);
-  if (!file_ && !are_as_mapped()) path_.clear();  // before anything is packed: see flushed_stamp
+  // Before anything is packed: see flushed_stamp. What was copied was so before the file was flushed, and is compared.
+  if (!file_ && !(are_as_mapped() && std::all_of(weight_files_.begin(), weight_files_.end(), [](const auto& file) {
+                    return equals_copies(file.first, file.second);
+                  })))
+    path_.clear();
 }
 
 bool KeptWeights::are_as_mapped() const {
@@ -43,7 +48,7 @@ void KeptWeights::find(int threads) {
     file_ = PackedFile::open(path_, of_, threads);
     mark_as_used(path_ + kCheckedSuffix);  // the file's own times say whether it was written to
   } catch (const std::exception& e) {
-    std::fprintf(stderr, "rlx: the packed weights '%s' are left aside and made again: %s\n", path_.c_str(), e.what());
+    say("the packed weights '", path_, "' are left aside and made again: ", e.what());
   }
 }
 
@@ -56,7 +61,7 @@ std::optional<Tensor> KeptWeights::value(const std::string& name, const Type& ty
 }
 
 void KeptWeights::keep(PackedFile::Pieces packed, const std::map<std::string, Tensor>& values) {
-  constexpr size_t kLeast = size_t{1} << 20;  // less is packed sooner than a file is opened
+  constexpr size_t kMin = size_t{1} << 20;  // less is packed sooner than a file is opened
   if (!is_used()) return;
   for (const auto& [name, value] : values)
     if (value.byte_count() > 0) packed.emplace(value_name(name, value.type()), value.bytes());
@@ -66,7 +71,7 @@ void KeptWeights::keep(PackedFile::Pieces packed, const std::map<std::string, Te
     bytes += piece.size();
     is_new |= !file_ || file_->find(name).empty();
   }
-  if (!is_new || bytes < kLeast) return;
+  if (!is_new || bytes < kMin) return;
   if (file_) packed.insert(file_->pieces().begin(), file_->pieces().end());
   try {
     const std::string folder = std::filesystem::path(path_).parent_path().string();
@@ -74,7 +79,7 @@ void KeptWeights::keep(PackedFile::Pieces packed, const std::map<std::string, Te
     if (are_as_mapped()) PackedFile::write(path_, of_, packed);
     trim_cache_folder(folder, path_);
   } catch (const std::exception& e) {
-    std::fprintf(stderr, "rlx: the packed weights could not be kept: %s\n", e.what());
+    say("the packed weights could not be kept: ", e.what());
   }
   path_.clear();  // what other shapes need beside this is packed when they come
 }

@@ -1,4 +1,4 @@
-// The lines of a tensor along an axis, as kernels that work on one line at a time count them. Neighbours:
+// The vectors of a tensor along an axis, for kernels that work on one vector at a time (sort, cumulate, argmax). Users:
 // lower_lines.cpp, lower_sort.cpp.
 #pragma once
 
@@ -6,14 +6,15 @@
 
 namespace rlx::cpu {
 
-/// [outer, extent, inner]: a line is `extent` elements, `inner` apart.
-struct Lines {
+/// A dense tensor seen as [outer, extent, inner]: a vector has `extent` elements, `inner` apart.
+struct AxisVectors {
   int64_t outer = 1, extent = 1, inner = 1;
-  Lines(const Shape& shape, int64_t axis) {
+  AxisVectors(const Shape& shape, int64_t axis) {
     auto at = size_t(valid_axis(axis, shape.size()));
     for (size_t d = 0; d < shape.size(); ++d) (d < at ? outer : d > at ? inner : extent) *= shape[d];
   }
   int64_t count() const { return outer * inner; }
+  /// Ranges of vectors are split at multiples of this.
   int64_t grain() const { return inner > 1 ? 16 : 1; }
 };
 

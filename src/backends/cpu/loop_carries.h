@@ -1,5 +1,5 @@
-// How loops carry values from trip to trip without copying them: where the body allows, over the old one; else two
-// buffers take turns, one of which is the result's.
+// Shared by lower_while.cpp and lower_scan.cpp, which carry values from iteration to iteration without copying: the
+// body updates a carry in place where it can; otherwise two buffers alternate, one of which is the result's.
 #pragma once
 
 #include <cstring>
@@ -15,13 +15,15 @@ inline void copy_bytes(std::byte* to, const std::byte* from, size_t bytes) {
   if (bytes > 0 && to != from) std::memcpy(to, from, bytes);
 }
 
-/// The tensors that a loop's captured operands, those from `first` on, are in every run.
+/// The tensors of a loop's captured operands (those from number `first` on) that are the same in every run; null for
+/// the other operands.
 inline std::vector<const Tensor*> bound_captured(const LoweringContext& c, size_t first) {
   std::vector<const Tensor*> bound(c.operands.size());
   for (size_t i = first; i < bound.size(); ++i) bound[i] = c.bound(i);
   return bound;
 }
 
+/// For each carry of a while loop, whether the body updates it in place.
 std::vector<bool> updated_while_carries(const WhileAttrs&);
 
 }  // namespace rlx::cpu

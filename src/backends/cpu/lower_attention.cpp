@@ -1,17 +1,18 @@
-// Attention: one kernel call per batch, head and range of queries, reading q, k and v where they lie. Its gradient: one
-// task per batch and head of k, or several where these are few, whose sums are then added.
+// Lowers attention: a kernel call for each batch, head and range of queries, which reads q, k and v in their own
+// layout. Its gradient has a task for each batch and head of k, or several tasks if these are few, whose sums are then
+// added.
 #include <algorithm>
 #include <cstring>
 
 #include "backends/cpu/lowerings.h"
-#include "kernels/attention.h"
-#include "kernels/matrix_tiles.h"
+#include "kernels/attention/attention.h"
+#include "kernels/gemm/amx/tiles.h"
 #include "rlx/ops/attention.h"
 
 namespace rlx::cpu {
 namespace {
 
-/// Where an operand's batches, heads and positions stand, in elements.
+/// Extents of an operand, and the strides of its batches, heads and positions, in elements.
 struct Heads {
   int64_t batch = 1, positions = 1, width = 1;
   int64_t batch_stride = 0, head_stride = 0, row_stride = 0;
@@ -36,11 +37,11 @@ struct Heads {
   int64_t offset(int64_t b, int64_t h) const { return b * batch_stride + h * head_stride; }
 };
 
-/// What both directions make of the operands. `mask` is the operand of that role.
+/// The arguments of attention and of its gradient, from the operands.
 struct Attending {
   Heads q, k, v;
   AttentionMask mask;
-  int64_t heads, group;  ///< of q, and how many of them share one of k
+  int64_t heads, group;  ///< heads of q, and how many of them share a head of k
   kernels::AttentionArgs args;
   int64_t mask_batch_stride = 0, bias_batch_stride = 0, bias_head_stride = 0;
   size_t mask_operand, mask_bytes = 0;
@@ -75,7 +76,7 @@ struct Attending {
     args.bias_col_stride = stride(1), args.bias_row_stride = stride(2);
     bias_head_stride = stride(3), bias_batch_stride = stride(4);
   }
-  /// The args of a batch and a head of q, `out` left open.
+  /// The arguments for a batch and a head of q; `out` stays null.
   kernels::AttentionArgs of(const StepArgs& step, int64_t b, int64_t h) const {
     kernels::AttentionArgs call = args;
     auto bytes = static_cast<int64_t>(byte_size(args.dtype));
@@ -107,8 +108,8 @@ std::string when_mask(const Question& q, size_t operand) {
   return "";
 }
 
-/// The gradient. Each task has sums of its own for dk and dv: those of one thread are rounded and used again, those
-/// that share a head of k are added first.
+/// The gradient. Each task sums dk and dv in f32. If a head of k has one task, these sums are per thread, converted to
+/// the result after each task and used again. If it has several tasks, each has its own sums, which are added first.
 class AttentionBackwardStep final : public Step {
  public:
   AttentionBackwardStep(const LoweringContext& c, const AttentionAttrs& a)
@@ -117,50 +118,53 @@ class AttentionBackwardStep final : public Step {
         threads_(c.threads) {
     block_ = kernels::attention_row_block();
     blocks_ = (at_.q.positions + block_ - 1) / block_;
-    units_ = at_.q.batch * (at_.heads / at_.group);
-    splits_ = units_ == 0 ? 1 : std::clamp<int64_t>((threads_ + units_ - 1) / units_, 1, std::max<int64_t>(1, share()));
-    own_ = aligned(static_cast<int64_t>(kernels::attention_backward_scratch_bytes(at_.args)));
+    kv_heads_ = at_.q.batch * (at_.heads / at_.group);
+    tasks_per_head_ = kv_heads_ == 0 ? 1
+                                     : std::clamp<int64_t>((threads_ + kv_heads_ - 1) / kv_heads_, 1,
+                                                           std::max<int64_t>(1, query_blocks()));
+    thread_bytes_ = aligned(static_cast<int64_t>(kernels::attention_backward_scratch_bytes(at_.args)));
     dk_bytes_ = aligned(at_.k.positions * kernels::attention_sum_stride(at_.k.width) * kFloat);
     dv_bytes_ = aligned(at_.k.positions * kernels::attention_sum_stride(at_.v.width) * kFloat);
-    sums_ = splits_ == 1 ? threads_ : units_ * splits_;
+    sums_ = tasks_per_head_ == 1 ? threads_ : kv_heads_ * tasks_per_head_;
     if (at_.mask == AttentionMask::bias) {
       bias_count_ = c.results[3].count();
       bool shared = (at_.bias_batch_stride == 0 && at_.q.batch > 1) || (at_.bias_head_stride == 0 && at_.heads > 1) ||
-                    (at_.args.bias_row_stride == 0 && splits_ > 1);
+                    (at_.args.bias_row_stride == 0 && tasks_per_head_ > 1);
       if (shared && threads_ > 1) bias_bytes_ = aligned(bias_count_ * kFloat);
     }
   }
   size_t scratch_bytes() const override {
-    return static_cast<size_t>(threads_ * (own_ + bias_bytes_) + sums_ * (dk_bytes_ + dv_bytes_));
+    return static_cast<size_t>(threads_ * (thread_bytes_ + bias_bytes_) + sums_ * (dk_bytes_ + dv_bytes_));
   }
   std::string kernel() const override { return "flash_attention_backward"; }
 
   void run(const StepArgs& step) const noexcept override {
-    std::byte *sums = step.scratch + threads_ * own_, *biases = sums + sums_ * (dk_bytes_ + dv_bytes_);
+    std::byte *sums = step.scratch + threads_ * thread_bytes_, *biases = sums + sums_ * (dk_bytes_ + dv_bytes_);
     auto* d_bias = bias_count_ > 0 ? step.out<float>(3) : nullptr;
     if (d_bias) std::fill_n(d_bias, bias_count_, 0.0f);
     if (bias_bytes_ > 0) std::memset(biases, 0, static_cast<size_t>(threads_ * bias_bytes_));
     const double work = 3 * at_.work_ns();
-    for_ranges(step, units_ * splits_, 1, work, [&](int64_t begin, int64_t end, int64_t part) {
-      std::byte* own = step.scratch + part * own_;
-      float* bias = bias_bytes_ > 0 ? reinterpret_cast<float*>(biases + part * bias_bytes_) : d_bias;
+    for_ranges(step, kv_heads_ * tasks_per_head_, 1, work, [&](int64_t begin, int64_t end, int64_t slot) {
+      std::byte* own = step.scratch + slot * thread_bytes_;
+      float* bias = bias_bytes_ > 0 ? reinterpret_cast<float*>(biases + slot * bias_bytes_) : d_bias;
       for (int64_t task = begin; task < end; ++task) {
-        std::byte* mine = sums + (splits_ == 1 ? part : task) * (dk_bytes_ + dv_bytes_);
+        std::byte* mine = sums + (tasks_per_head_ == 1 ? slot : task) * (dk_bytes_ + dv_bytes_);
         run_task(step, task, mine, bias, own);
-        if (splits_ == 1) deliver(step, task, mine);
+        if (tasks_per_head_ == 1) write_sums(step, task, mine);
       }
     });
-    if (splits_ > 1)
-      for_ranges(step, units_, 1, work * 0.1, [&](int64_t begin, int64_t end, int64_t) {
-        for (int64_t unit = begin; unit < end; ++unit) {
-          std::byte* first = sums + unit * splits_ * (dk_bytes_ + dv_bytes_);
-          for (int64_t i = 1; i < splits_; ++i) add(first, first + i * (dk_bytes_ + dv_bytes_), dk_bytes_ + dv_bytes_);
-          deliver(step, unit, first);
+    if (tasks_per_head_ > 1)
+      for_ranges(step, kv_heads_, 1, work * 0.1, [&](int64_t begin, int64_t end, int64_t) {
+        for (int64_t kv_index = begin; kv_index < end; ++kv_index) {
+          std::byte* first = sums + kv_index * tasks_per_head_ * (dk_bytes_ + dv_bytes_);
+          for (int64_t i = 1; i < tasks_per_head_; ++i)
+            add(first, first + i * (dk_bytes_ + dv_bytes_), dk_bytes_ + dv_bytes_);
+          write_sums(step, kv_index, first);
         }
       });
     if (bias_bytes_ > 0)
-      for (int64_t part = 0; part < threads_; ++part)
-        add(reinterpret_cast<std::byte*>(d_bias), biases + part * bias_bytes_, bias_count_ * kFloat);
+      for (int64_t slot = 0; slot < threads_; ++slot)
+        add(reinterpret_cast<std::byte*>(d_bias), biases + slot * bias_bytes_, bias_count_ * kFloat);
   }
 
  private:
@@ -171,16 +175,16 @@ class AttentionBackwardStep final : public Step {
     const auto* more = reinterpret_cast<const float*>(from);
     for (int64_t i = 0; i < bytes / kFloat; ++i) sum[i] += more[i];
   }
-  /// Blocks of queries that share a head of k.
-  int64_t share() const { return at_.group * blocks_; }
+  /// Number of blocks of queries that share a head of k.
+  int64_t query_blocks() const { return at_.group * blocks_; }
 
   void run_task(const StepArgs& step, int64_t task, std::byte* sums, float* d_bias, std::byte* scratch) const {
-    const int64_t unit = task / splits_, split = task % splits_, kv_heads = at_.heads / at_.group;
-    const int64_t b = unit / kv_heads, kv_head = unit % kv_heads;
+    const int64_t kv_index = task / tasks_per_head_, split = task % tasks_per_head_, kv_heads = at_.heads / at_.group;
+    const int64_t b = kv_index / kv_heads, kv_head = kv_index % kv_heads;
     const auto bytes = static_cast<int64_t>(byte_size(at_.args.dtype));
     std::memset(sums, 0, static_cast<size_t>(dk_bytes_ + dv_bytes_));
-    int64_t begin = share() * split / splits_;
-    const int64_t end = share() * (split + 1) / splits_;
+    int64_t begin = query_blocks() * split / tasks_per_head_;
+    const int64_t end = query_blocks() * (split + 1) / tasks_per_head_;
     while (begin < end) {
       const int64_t h = kv_head * at_.group + begin / blocks_, first = begin % blocks_;
       const int64_t last = std::min(blocks_, first + end - begin);
@@ -194,8 +198,8 @@ class AttentionBackwardStep final : public Step {
       begin += last - first;
     }
   }
-  void deliver(const StepArgs& step, int64_t unit, const std::byte* sums) const {
-    const int64_t kv_heads = at_.heads / at_.group, b = unit / kv_heads, h = unit % kv_heads;
+  void write_sums(const StepArgs& step, int64_t kv_index, const std::byte* sums) const {
+    const int64_t kv_heads = at_.heads / at_.group, b = kv_index / kv_heads, h = kv_index % kv_heads;
     const DType t = at_.args.dtype;
     const auto put = [&](size_t result, const Heads& layout, const std::byte* from) {
       kernels::attention_round_sums(
@@ -207,8 +211,10 @@ class AttentionBackwardStep final : public Step {
 
   Attending at_;
   Heads ct_, dq_, dk_, dv_;
-  int64_t threads_, block_, blocks_, units_, splits_, sums_;
-  int64_t own_, dk_bytes_, dv_bytes_, bias_count_ = 0, bias_bytes_ = 0;
+  int64_t threads_, block_, blocks_;          ///< block: of queries; blocks: of one head of q
+  int64_t kv_heads_, tasks_per_head_, sums_;  ///< pairs of batch and head of k; tasks of each; pairs of sums dk and dv
+  int64_t thread_bytes_, dk_bytes_, dv_bytes_, bias_count_ = 0,
+                                               bias_bytes_ = 0;  ///< bytes of each; bias: 0 if not summed apart
 };
 
 }  // namespace
@@ -246,20 +252,21 @@ Prepared lower_attention(const LoweringContext& c) {
   Attending at(c, a, 3);
   Heads y(c.results[0], a.layout, a.heads);
   at.args.out_stride = y.row_stride;
-  // Keys are packed for each range of queries that goes through tiles: it is not too short then.
+  // Tiles pack the keys again for each range of queries, so ranges must not be too short.
   int64_t heads = a.heads, block = kernels::attention_row_block() * (at.args.tiles ? 2 : 1);
-  int64_t blocks = (at.q.positions + block - 1) / block, tasks = at.q.batch * heads * blocks;
+  int64_t blocks = (at.q.positions + block - 1) / block, all_blocks = at.q.batch * heads * blocks;
   size_t per_thread = (kernels::attention_scratch_bytes(at.args) + 63) / 64 * 64;
   auto bytes = static_cast<int64_t>(c.operands[0].element_bytes());
   return make_step("flash_attention", per_thread * static_cast<size_t>(c.threads), [=](const StepArgs& step) {
-    // More parts than threads, so that a thread that was interrupted does not hold up the others.
-    constexpr int64_t kPartsPerThread = 4;
+    // More tasks than threads, so that a thread that was interrupted does not delay the others.
+    constexpr int64_t kTasksPerThread = 4;
     const bool splits = step.width > 1 && at.work_ns() >= kernels::cost_model().split_ns;
-    const int64_t parts = splits ? std::min(tasks, kPartsPerThread * step.width) : std::min<int64_t>(tasks, 1);
-    step.pool.parallel_for(splits ? step.width : 1, parts, [&](int64_t part, int slot) {
-      int64_t begin = tasks * part / parts;
-      const int64_t end = tasks * (part + 1) / parts;
-      while (begin < end) {  // all blocks of a head that fall to this part, in one call
+    const int64_t tasks =
+        splits ? std::min(all_blocks, kTasksPerThread * step.width) : std::min<int64_t>(all_blocks, 1);
+    step.pool.parallel_for(splits ? step.width : 1, tasks, [&](int64_t task, int slot) {
+      int64_t begin = all_blocks * task / tasks;
+      const int64_t end = all_blocks * (task + 1) / tasks;
+      while (begin < end) {  // one call for all blocks of a head that are in this task
         int64_t head = begin / blocks, first = begin % blocks, last = std::min(blocks, first + end - begin);
         int64_t b = head / heads, h = head % heads;
         kernels::AttentionArgs call = at.of(step, b, h);

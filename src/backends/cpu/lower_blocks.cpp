@@ -1,10 +1,10 @@
-// Packed weights: blocks decoded, products that read blocks or codes where they lie. Rows of x up to
-// BlockWeightsProduct::kMostRows multiply straight from the blocks; for more, a strip of columns is decoded into the
-// cache and multiplied as a plain matrix.
+// Weights in block formats and quantized weights: dequantizing them, and products that dequantize on the fly. Up to
+// BlockWeightsProduct::kMaxRows rows of x multiply straight from the blocks; for more rows, a strip of columns is
+// decoded into the cache and multiplied as a dense f32 matrix.
 #include "backends/cpu/lowerings.h"
-#include "kernels/blocks.h"
-#include "kernels/code_weights.h"
-#include "kernels/narrow_float.h"
+#include "kernels/quant/blocks.h"
+#include "kernels/quant/quantized_weights.h"
+#include "kernels/vector/narrow_float.h"
 #include "rlx/ops/linear.h"
 #include "rlx/ops/quantize.h"
 
@@ -13,9 +13,9 @@ namespace {
 
 using kernels::BlockWeightsProduct;
 
-constexpr double kDecode_ns = 0.2;  // of an element, where there is no vector kernel for it
+constexpr double kDecode_ns = 0.2;  // an element, in formats without a vector kernel
 
-/// x is f32, f16 or bf16.
+/// Refuses all but f32, f16 and bf16.
 std::string narrow_or_f32(const Type& x) {
   return x.dtype == f32 || x.dtype == f16 || x.dtype == bf16 ? "" : text_of("no kernel multiplies ", x, " with blocks");
 }
@@ -25,7 +25,7 @@ int64_t rows_of(const Shape& shape) {
   return rows;
 }
 
-/// Rows of x as f32: where they are, or converted into scratch.
+/// Operand 0 as f32: itself, or converted into scratch.
 const float* as_f32(const StepArgs& args, DType dtype, int64_t count) {
   if (dtype == f32) return args.in<float>(0);
   auto* to = reinterpret_cast<float*>(args.scratch);
@@ -46,13 +46,13 @@ void decode_to(DType format, const std::byte* from, int64_t blocks, T* to) {
   }
 }
 
-/// What follows the sum, by operand.
-struct Tail {
+/// The epilogue of a product, and which operands are its bias and its residual (-1: absent).
+struct BlockEpilogue {
   kernels::Epilogue epilogue = {};
   int bias = -1, residual = -1;
 };
-Tail tail_of(const LoweringContext& c) {
-  Tail t;
+BlockEpilogue epilogue_of(const LoweringContext& c) {
+  BlockEpilogue t;
   if (c.node.op == &op::linear && c.operands.size() > 2) t.bias = 2;
   if (c.node.op == &op::fused_matmul) {
     const auto& a = c.attrs<FusedMatmulAttrs>();
@@ -68,7 +68,7 @@ const std::byte* operand(const StepArgs& args, int i) {
 }
 
 Prepared few_rows(const LoweringContext& c, int64_t m, int64_t k, int64_t n) {
-  Tail tail = tail_of(c);
+  BlockEpilogue tail = epilogue_of(c);
   DType x = c.operands[0].dtype;
   BlockWeightsProduct p{.format = c.operands[1].dtype, .k = k, .rows = m, .x_stride = k};
   p.y_dtype = c.results[0].dtype, p.y_stride = p.residual_stride = n, p.epilogue = tail.epilogue;
@@ -85,22 +85,22 @@ Prepared few_rows(const LoweringContext& c, int64_t m, int64_t k, int64_t n) {
 }
 
 Prepared many_rows(const LoweringContext& c, int64_t m, int64_t k, int64_t n) {
-  Tail tail = tail_of(c);
-  // A strip of decoded columns stays in the second cache.
+  BlockEpilogue tail = epilogue_of(c);
+  // A strip of decoded columns stays in the L2 cache.
   int64_t strip = std::clamp<int64_t>((int64_t{1} << 18) / k / 16 * 16, 16, 64);
   kernels::BatchedGemmSpec s;
   s.m = m, s.k = k;
   s.lhs_m_stride = k, s.lhs_k_stride = 1, s.rhs_k_stride = 1, s.rhs_n_stride = k;
   s.y_m_stride = n, s.y_n_stride = 1;
   s.lhs_dtype = c.operands[0].dtype, s.rhs_dtype = f32, s.y_dtype = c.results[0].dtype;
-  s.epilogue = tail.epilogue;
+  s.epilogue = tail.epilogue, s.policy = c.policy;
   auto product_of = [&](int64_t columns) {
     s.n = columns;
     return kernels::prepare_batched_gemm(s);
   };
   auto whole = product_of(std::min(strip, n)), rest = product_of(std::max<int64_t>(n % strip, 1));
   size_t strip_bytes = aligned(static_cast<size_t>(strip * k) * sizeof(float));
-  size_t per_part = strip_bytes + aligned(std::max(whole.scratch_bytes(), rest.scratch_bytes()));
+  size_t per_task = strip_bytes + aligned(std::max(whole.scratch_bytes(), rest.scratch_bytes()));
   DType format = c.operands[1].dtype;
   int64_t blocks = k / info(format).block_elements;
   int64_t row_bytes = blocks * info(format).block_bytes;
@@ -108,10 +108,10 @@ Prepared many_rows(const LoweringContext& c, int64_t m, int64_t k, int64_t n) {
   auto bias_bytes = tail.bias < 0 ? 0 : static_cast<int64_t>(byte_size(tail.epilogue.bias_dtype));
   double work_ns = static_cast<double>(n * k) * (kDecode_ns + 0.03 * static_cast<double>(m));
   return make_step(
-      text_of(format, " strips ", m, "x", k, "x", n), per_part * static_cast<size_t>(c.threads),
+      text_of(format, " strips ", m, "x", k, "x", n), per_task * static_cast<size_t>(c.threads),
       [=](const StepArgs& args) {
-        for_ranges(args, n, strip, work_ns, [&](int64_t begin, int64_t end, int64_t part) {
-          std::byte* scratch = args.scratch + per_part * static_cast<size_t>(part);
+        for_ranges(args, n, strip, work_ns, [&](int64_t begin, int64_t end, int64_t task) {
+          std::byte* scratch = args.scratch + per_task * static_cast<size_t>(task);
           auto* w = reinterpret_cast<float*>(scratch);
           for (int64_t column = begin; column < end; column += strip) {
             int64_t columns = std::min(strip, end - column);
@@ -126,17 +126,17 @@ Prepared many_rows(const LoweringContext& c, int64_t m, int64_t k, int64_t n) {
       });
 }
 
-/// The operands behind the codes, in order, and where each is.
-struct CodeOperands {
-  kernels::CodeReader scale, zero_point, bias;
+/// The operands behind the quantized values, which stand in this order, and the position of each (-1: absent).
+struct QuantizedOperands {
+  kernels::QuantizedReader scale, zero_point, bias;
   int scale_at = -1, zero_at = -1, bias_at = -1, global_at = -1;
 
-  CodeOperands(const LoweringContext& c, size_t first, bool has_zero_point, bool has_bias, bool has_global) {
+  QuantizedOperands(const LoweringContext& c, size_t first, bool has_zero_point, bool has_bias, bool has_global) {
     auto next = static_cast<int>(first);
-    auto add = [&](bool has, int& at, kernels::CodeReader* to) {
+    auto add = [&](bool has, int& at, kernels::QuantizedReader* to) {
       if (!has) return;
       at = next++;
-      if (to) *to = kernels::CodeReader::of(c.operands[size_t(at)].dtype);
+      if (to) *to = kernels::QuantizedReader::of(c.operands[size_t(at)].dtype);
     };
     add(true, scale_at, &scale);
     add(has_zero_point, zero_at, &zero_point);
@@ -150,9 +150,10 @@ struct CodeOperands {
     to.global = reinterpret_cast<const float*>(operand(args, global_at));
   }
 };
-std::string readable_codes(const Question& q, size_t first, bool has_global) {
+std::string readable_quantized(const Question& q, size_t first, bool has_global) {
   for (size_t i = first; i < q.operands.size(); ++i)
-    if (!kernels::CodeReader::reads(q.operands[i].dtype)) return text_of("no kernel reads codes with ", q.operands[i]);
+    if (!kernels::QuantizedReader::reads(q.operands[i].dtype))
+      return text_of("no kernel reads codes with ", q.operands[i]);
   if (has_global && q.operands.back().dtype != f32) return text_of("the global scale is ", q.operands.back());
   return q.node.types[0].dtype == f32 ? "" : text_of("codes become f32, not ", q.node.types[0]);
 }
@@ -187,7 +188,9 @@ std::string when_block_product(const Question& q) {
 }
 Prepared lower_block_product(const LoweringContext& c) {
   int64_t m = rows_of(c.operands[0].shape), k = c.operands[0].shape.back(), n = c.results[0].shape.back();
-  return m <= BlockWeightsProduct::kMostRows || k == 0 ? few_rows(c, m, k, n) : many_rows(c, m, k, n);
+  // few_rows() sums in another order than many_rows(), so results would depend on the batch.
+  const bool few = m <= BlockWeightsProduct::kMaxRows && !c.policy.batch_invariant;
+  return few || k == 0 ? few_rows(c, m, k, n) : many_rows(c, m, k, n);
 }
 
 std::string when_block_experts(const Question& q) {
@@ -224,34 +227,34 @@ Prepared lower_block_experts(const LoweringContext& c) {
   });
 }
 
-std::string when_codes(const Question& q) {
+std::string when_dequantize_blockwise(const Question& q) {
   const auto& a = q.node.attrs.as<DequantizeBlockwiseAttrs>();
   if (info(q.operands[0].dtype).bits > 8) return text_of("codes of ", q.operands[0].dtype, " are no codes of 8 bits");
-  return readable_codes(q, 0, a.has_global);
+  return readable_quantized(q, 0, a.has_global);
 }
-Prepared lower_codes(const LoweringContext& c) {
+Prepared lower_dequantize_blockwise(const LoweringContext& c) {
   const auto& a = c.attrs<DequantizeBlockwiseAttrs>();
-  CodeOperands operands(c, 1, a.has_zero_point, a.has_bias, a.has_global);
+  QuantizedOperands operands(c, 1, a.has_zero_point, a.has_bias, a.has_global);
   const Shape& shape = c.operands[0].shape;
   auto axis = size_t(valid_axis(a.axis, shape.size()));
-  kernels::CodeDecoding d{kernels::CodeReader::of(c.operands[0].dtype), operands.scale, operands.zero_point,
-                          operands.bias};
+  kernels::Dequantization d{kernels::QuantizedReader::of(c.operands[0].dtype), operands.scale, operands.zero_point,
+                            operands.bias};
   for (size_t i = 0; i < shape.size(); ++i) (i < axis ? d.outer : i == axis ? d.extent : d.inner) *= shape[i];
   d.block = a.block_size > 0 ? a.block_size : std::max<int64_t>(d.extent, 1);
   double work_ns = static_cast<double>(c.operands[0].count()) * 0.5;
   return make_step("decode codes", 0, [=](const StepArgs& args) {
-    kernels::CodeDecoding call = d;
+    kernels::Dequantization call = d;
     call.q.data = args.in(0);
     operands.bind(args, call);
     for_ranges(args, call.rows(), 1, work_ns, [&](int64_t begin, int64_t end, int64_t) {
-      kernels::decode_codes(call, args.out<float>(), begin, end);
+      kernels::dequantize_values(call, args.out<float>(), begin, end);
     });
   });
 }
 
-std::string when_code_product(const Question& q) {
+std::string when_quantized_weights_product(const Question& q) {
   const auto& a = q.node.attrs.as<DequantMatmulAttrs>();
-  if (!kernels::CodeWeightsProduct::takes(q.operands[1].dtype) || a.transpose_rhs)
+  if (!kernels::QuantizedWeightsProduct::supports(q.operands[1].dtype) || a.transpose_rhs)
     return text_of("codes of ", q.operands[1].dtype, a.transpose_rhs ? ", transposed," : "",
                    " are decoded before they are multiplied");
   if (a.planes > 1) return text_of("codes of ", a.planes, " planes are added before they are multiplied");
@@ -259,24 +262,24 @@ std::string when_code_product(const Question& q) {
   if (const Dim& n = q.operands[1].dims[1];
       info(q.operands[1].dtype).bits == 4 && !(n.is_static() && n.value() % 2 == 0))
     return text_of("rows of ", n, " codes of 4 bits may end within a byte");
-  return readable_codes(q, 2, a.has_global);
+  return readable_quantized(q, 2, a.has_global);
 }
-Prepared lower_code_product(const LoweringContext& c) {
+Prepared lower_quantized_weights_product(const LoweringContext& c) {
   const auto& a = c.attrs<DequantMatmulAttrs>();
-  CodeOperands operands(c, 2, a.has_zero_point, a.has_bias, a.has_global);
-  kernels::CodeWeightsProduct p;
-  p.codes = c.operands[1].dtype, p.w = kernels::CodeReader::of(p.codes);
+  QuantizedOperands operands(c, 2, a.has_zero_point, a.has_bias, a.has_global);
+  kernels::QuantizedWeightsProduct p;
+  p.w_dtype = c.operands[1].dtype, p.w = kernels::QuantizedReader::of(p.w_dtype);
   p.k = c.operands[1].shape[0], p.n = c.operands[1].shape[1];
   p.block = a.block_size > 0 ? a.block_size : std::max<int64_t>(p.k, 1);
   p.scale = operands.scale, p.zero_point = operands.zero_point, p.bias = operands.bias;
   p.rows = rows_of(c.operands[0].shape), p.x_stride = p.k;
   double work_ns = static_cast<double>((p.rows + 2) * p.n * p.k) * 0.02;
-  return make_step(text_of(p.codes, " codes ", p.rows, "x", p.k, "x", p.n), 0, [=](const StepArgs& args) {
-    kernels::CodeWeightsProduct call = p;
+  return make_step(text_of(p.w_dtype, " codes ", p.rows, "x", p.k, "x", p.n), 0, [=](const StepArgs& args) {
+    kernels::QuantizedWeightsProduct call = p;
     call.x = args.in<float>(0), call.w.data = args.in(1), call.y = args.out<float>();
     operands.bind(args, call);
-    for_ranges(args, call.n, kernels::CodeWeightsProduct::kColumns, work_ns,
-               [&](int64_t begin, int64_t end, int64_t) { kernels::multiply_code_weights(call, begin, end); });
+    for_ranges(args, call.n, kernels::QuantizedWeightsProduct::kColumns, work_ns,
+               [&](int64_t begin, int64_t end, int64_t) { kernels::multiply_quantized_weights(call, begin, end); });
   });
 }
 

@@ -1,4 +1,5 @@
-// Branches: each is a schedule of its own, whose arena is this step's scratch. Loops: lower_while.cpp, lower_scan.cpp.
+// `if`: each branch is a schedule of its own, and both share an arena in this step's scratch, because only one runs.
+// Loops: lower_while.cpp, lower_scan.cpp.
 #include "backends/cpu/lowerings.h"
 #include "backends/cpu/nested.h"
 #include "rlx/ops.h"

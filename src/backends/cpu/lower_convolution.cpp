@@ -1,14 +1,16 @@
-// Convolutions. What the kernels do not know is taken apart here: groups of the batch, and the dilation of the input,
-// which is a plain convolution for each phase of the outputs (those that meet the same taps). So the gradients, which
-// have both, run like any other convolution: as products, or where these do not suit by the kernel that needs no
-// matrix.
+// Lowers convolutions. What the kernels do not support is decomposed here: groups of the batch into one convolution
+// each, and a convolution of a dilated input into an undilated one for each phase of the outputs (those that meet the
+// same taps). So gradients, which have both, run like any other convolution: as matrix products or, where these do not
+// suit, by the direct kernel.
+#include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "backends/cpu/convolution_product.h"
 #include "backends/cpu/convolution_steps.h"
 #include "backends/cpu/lowerings.h"
 #include "base/rounded_up.h"
-#include "kernels/depthwise.h"
+#include "kernels/conv/depthwise.h"
 #include "rlx/io.h"
 #include "rlx/ops/window.h"
 
@@ -45,104 +47,136 @@ ConvolutionArgs convolution_args(const ConvAttrs& a, const View& x, const View& 
 
 namespace {
 
-/// A convolution on parts of the operands and of the result.
-struct Part {
+/// A convolution of slices of the operands into a slice of the result.
+struct SubConvolution {
   ConvolutionArgs args;
-  int64_t x = 0, w = 0, y = 0;  ///< where they begin, in elements
+  int64_t x = 0, w = 0, y = 0;  ///< where the slices begin, in elements
 };
 
-/// Each group of the batch makes its own output channels.
-std::vector<Part> groups_of_batch(const ConvolutionArgs& whole, int64_t groups) {
-  std::vector<Part> parts;
+/// A convolution for each group of the batch: each group computes its own output channels.
+std::vector<SubConvolution> groups_of_batch(const ConvolutionArgs& whole, int64_t groups) {
+  std::vector<SubConvolution> subs;
   for (int64_t g = 0; g < groups; ++g) {
-    Part p{whole};
+    SubConvolution p{whole};
     p.args.out_channels /= groups;
     p.x = g * p.args.batch * whole.x_batch_stride;
     p.w = g * p.args.out_channels * whole.w_out_stride;
     p.y = g * p.args.out_channels * whole.y_channel_stride;
-    parts.push_back(p);
+    subs.push_back(p);
   }
-  return parts;
+  return subs;
 }
 
-/// Along spatial dim d, outputs r, r + period, ... look at the same taps of an input whose elements are `base` apart.
-void split_phases(std::vector<Part>& parts, int d) {
-  std::vector<Part> split;
-  for (const Part& p : parts) {
-    const int64_t base = p.args.lhs_dilation[d], stride = p.args.stride[d], apart = p.args.rhs_dilation[d];
-    const int64_t period = base / std::gcd(stride, base), every = base / std::gcd(apart, base);
-    for (int64_t r = 0; r < std::min(period, p.args.out_dims[d]); ++r) {
-      Part phase = p;
+__extension__ using Wide = __int128;  // products of two 64-bit numbers
+
+/// The inverse of a modulo n, in [0, n); a and n are coprime (extended Euclid: Knuth, The Art of Computer Programming,
+/// volume 2, 4.5.2).
+int64_t inverse_of(int64_t a, int64_t n) {
+  int64_t r = n, next = a % n, t = 0, next_t = 1;
+  while (next != 0) {
+    const int64_t q = r / next;
+    r = std::exchange(next, r - q * next);
+    t = std::exchange(next_t, t - q * next_t);
+  }
+  return t < 0 ? t + n : t % n;
+}
+
+/// Replaces each convolution whose input is dilated by `base` along spatial dim d by undilated ones, one per phase. The
+/// outputs r, r + period, ... of a phase meet the same taps: first, first + every, ... So there are at most as many
+/// phases as taps, however large strides and dilations are. Outputs of no phase are 0.
+void split_phases(std::vector<SubConvolution>& subs, int d) {
+  std::vector<SubConvolution> split;
+  for (const SubConvolution& p : subs) {
+    const int64_t base = p.args.lhs_dilation[d], stride = p.args.stride[d], tap_step = p.args.rhs_dilation[d];
+    const int64_t common = std::gcd(stride, base), period = base / common, every = base / std::gcd(tap_step, base);
+    const int64_t outputs = std::min(period, p.args.out_dims[d]);
+    const auto undilated = [&](SubConvolution phase) {
       ConvolutionArgs& a = phase.args;
-      int64_t first = 0;  // tap
-      while (first < every && (r * stride + first * apart - a.low[d]) % base != 0) ++first;
-      const int64_t taps = first < every && first < a.kernel[d] ? (a.kernel[d] - first + every - 1) / every : 0;
-      phase.y += r * a.y_strides[d];
-      a.out_dims[d] = (a.out_dims[d] - r + period - 1) / period;
-      a.y_strides[d] *= period;
-      if (taps > 0) {
-        phase.w += first * a.w_strides[d];
-        a.low[d] = -((r * stride + first * apart - a.low[d]) / base);
-      }
-      a.kernel[d] = taps;
-      a.w_strides[d] *= every;
-      a.stride[d] = period * stride / base, a.rhs_dilation[d] = every * apart / base, a.lhs_dilation[d] = 1;
+      a.y_strides[d] *= std::min(period, p.args.out_dims[d]);  // a phase of one output needs no stride
+      a.w_strides[d] *= std::min(every, p.args.kernel[d]);
+      a.stride[d] = stride / common, a.rhs_dilation[d] = tap_step / std::gcd(tap_step, base), a.lhs_dilation[d] = 1;
+      return phase;
+    };
+    std::vector<std::pair<int64_t, int64_t>> phases;  // r, first
+    const int64_t inverse = inverse_of(stride / common, period);
+    for (int64_t first = 0; first < std::min(every, p.args.kernel[d]); ++first) {
+      // Solve r * stride = low - first * tap_step (mod base); common must divide the right side.
+      const auto wanted = static_cast<int64_t>((p.args.low[d] - static_cast<Wide>(first) * tap_step) % base);
+      const int64_t positive = wanted < 0 ? wanted + base : wanted;
+      if (positive % common != 0) continue;
+      const auto r = static_cast<int64_t>(static_cast<Wide>(positive / common) * inverse % period);
+      if (r < outputs) phases.emplace_back(r, first);
+    }
+    std::sort(phases.begin(), phases.end());
+    if (static_cast<int64_t>(phases.size()) < outputs) {  // fill with zeros before the phases are computed
+      SubConvolution none = p;
+      for (int s = 0; s < p.args.spatial; ++s) none.args.kernel[s] = 0, none.args.lhs_dilation[s] = 1;
+      split.push_back(none);
+    }
+    for (const auto& [r, first] : phases) {
+      SubConvolution phase = undilated(p);
+      ConvolutionArgs& a = phase.args;
+      phase.y += r * p.args.y_strides[d];
+      phase.w += first * p.args.w_strides[d];
+      a.out_dims[d] = (p.args.out_dims[d] - r + period - 1) / period;
+      a.kernel[d] = (p.args.kernel[d] - first + every - 1) / every;
+      a.low[d] = -static_cast<int64_t>(
+          (static_cast<Wide>(r) * stride + static_cast<Wide>(first) * tap_step - p.args.low[d]) / base);
       split.push_back(phase);
     }
   }
-  parts = std::move(split);
+  subs = std::move(split);
 }
 
-/// All parts in turn, each over all threads.
+/// Computes sub-convolutions one after the other, each on all threads.
 class ConvolutionStep final : public Step {
  public:
-  ConvolutionStep(const std::vector<Part>& parts, DType in, DType out, int threads)
+  ConvolutionStep(const std::vector<SubConvolution>& subs, DType in, DType out, int threads)
       : in_size_(static_cast<int64_t>(byte_size(in))), out_size_(static_cast<int64_t>(byte_size(out))) {
-    for (const Part& p : parts) {
-      Ready part{p, convolution_product(p.args, threads)};
-      if (part.product) scratch_ = std::max(scratch_, part.product->scratch_bytes());
+    for (const SubConvolution& p : subs) {
+      PreparedSub sub{p, convolution_product(p.args, threads)};
+      if (sub.product) scratch_ = std::max(scratch_, sub.product->scratch_bytes());
       else per_thread_ = std::max(per_thread_, aligned(kernels::convolution_scratch_bytes(p.args)));
-      parts_.push_back(std::move(part));
+      subs_.push_back(std::move(sub));
     }
     scratch_ = std::max(scratch_, per_thread_ * static_cast<size_t>(threads));
   }
   size_t scratch_bytes() const override { return scratch_; }
   std::string kernel() const override {
-    bool product = !parts_.empty() && parts_[0].product;
+    bool product = !subs_.empty() && subs_[0].product;
     return text_of(product ? "convolution as product" : "convolution",
-                   parts_.size() == 1 ? std::string() : text_of(", ", parts_.size(), " parts"));
+                   subs_.size() == 1 ? std::string() : text_of(", ", subs_.size(), " parts"));
   }
   void run(const StepArgs& step) const noexcept override {
-    for (const Ready& p : parts_) {
-      const std::byte *x = step.in<std::byte>(0) + p.part.x * in_size_,
-                      *w = step.in<std::byte>(1) + p.part.w * in_size_;
-      std::byte* y = step.out<std::byte>() + p.part.y * out_size_;
+    for (const PreparedSub& p : subs_) {
+      const std::byte *x = step.in<std::byte>(0) + p.sub.x * in_size_, *w = step.in<std::byte>(1) + p.sub.w * in_size_;
+      std::byte* y = step.out<std::byte>() + p.sub.y * out_size_;
       if (p.product) {
         p.product->run(step, x, w, y);
         continue;
       }
-      ConvolutionArgs call = p.part.args;
+      ConvolutionArgs call = p.sub.args;
       call.x = x, call.w = w, call.y = y;
-      const int64_t units = call.batch * call.out_channels * call.out_dims[0];
-      double work = static_cast<double>(units * (call.in_channels / call.groups) * call.kernel[0]) * 0.05;
+      const int64_t items = call.batch * call.out_channels * call.out_dims[0];
+      double work = static_cast<double>(items * (call.in_channels / call.groups) * call.kernel[0]) * 0.05;
       for (int d = 1; d < call.spatial; ++d) work *= static_cast<double>(call.out_dims[d] * call.kernel[d]);
-      for_ranges(step, units, 1, work, [&](int64_t begin, int64_t end, int64_t part) {
-        kernels::convolution(call, begin, end, step.scratch + per_thread_ * static_cast<size_t>(part));
+      for_ranges(step, items, 1, work, [&](int64_t begin, int64_t end, int64_t slot) {
+        kernels::convolution(call, begin, end, step.scratch + per_thread_ * static_cast<size_t>(slot));
       });
     }
   }
 
  private:
-  struct Ready {
-    Part part;
-    std::unique_ptr<ConvolutionProduct> product;
+  struct PreparedSub {
+    SubConvolution sub;
+    std::unique_ptr<ConvolutionProduct> product;  ///< null: the direct kernel computes it
   };
   int64_t in_size_, out_size_;
-  std::vector<Ready> parts_;
-  size_t scratch_ = 0, per_thread_ = 0;
+  std::vector<PreparedSub> subs_;
+  size_t scratch_ = 0, per_thread_ = 0;  ///< bytes: of all, and of each thread for the direct kernel
 };
 
-/// Planes over the threads; null if it is something else.
+/// Distributes the planes over the threads. Null if is_depthwise() is false.
 Prepared depthwise_step(const ConvolutionArgs& args, int64_t batch_groups, int threads) {
   if (batch_groups > 1 || !kernels::is_depthwise(args)) return nullptr;
   const int64_t planes = args.batch * args.out_channels;
@@ -152,33 +186,33 @@ Prepared depthwise_step(const ConvolutionArgs& args, int64_t batch_groups, int t
   return make_step("depthwise convolution", per_thread * static_cast<size_t>(threads), [=](const StepArgs& step) {
     ConvolutionArgs call = args;
     call.x = step.in(0), call.w = step.in(1), call.y = step.out();
-    for_ranges(step, planes, 1, work, [&](int64_t begin, int64_t end, int64_t part) {
-      kernels::depthwise(call, begin, end, step.scratch + per_thread * static_cast<size_t>(part));
+    for_ranges(step, planes, 1, work, [&](int64_t begin, int64_t end, int64_t slot) {
+      kernels::depthwise(call, begin, end, step.scratch + per_thread * static_cast<size_t>(slot));
     });
   });
 }
 
 class OnednnStep final : public Step {
  public:
-  OnednnStep(std::shared_ptr<const kernels::ConvolutionPlan> plan, const FinishOperands& finish)
-      : plan_(std::move(plan)), finish_(finish) {}
+  OnednnStep(std::shared_ptr<const kernels::ConvolutionPlan> plan, const EpilogueOperands& epilogue)
+      : plan_(std::move(plan)), epilogue_(epilogue) {}
   size_t scratch_bytes() const override { return plan_->scratch_bytes(); }
   bool reads_operand(size_t i) const override { return i != 1 || plan_->reads_weights(); }
   std::string kernel() const override { return text_of("onednn convolution, ", plan_->name()); }
   void run(const StepArgs& step) const noexcept override {
-    plan_->run(step.in(0), step.in(1), step.out(), finish_.of(step), step.scratch, step.pool);
+    plan_->run(step.in(0), step.in(1), step.out(), epilogue_.of(step), step.scratch, step.pool);
   }
 
  private:
   std::shared_ptr<const kernels::ConvolutionPlan> plan_;
-  FinishOperands finish_;
+  EpilogueOperands epilogue_;
 };
 
 }  // namespace
 
 Prepared onednn_convolution(const LoweringContext& c, const ConvolutionArgs& a, int64_t batch_groups,
-                            const FinishOperands& finish) {
-  constexpr double kWorthwhile = 1 << 18;  // multiplications
+                            const EpilogueOperands& epilogue) {
+  constexpr double kMinProducts = 1 << 18;  // multiplications
   double work = static_cast<double>(a.batch * a.out_channels) * static_cast<double>(a.in_channels / a.groups);
   double elements = static_cast<double>(a.batch * batch_groups * a.in_channels), taps = 1, outputs = 1;
   for (int d = 0; d < a.spatial; ++d)
@@ -186,21 +220,21 @@ Prepared onednn_convolution(const LoweringContext& c, const ConvolutionArgs& a, 
         elements *= static_cast<double>(a.in_dims[d]);
   for (int d = 0; d < a.spatial; ++d) work /= static_cast<double>(a.lhs_dilation[d]);
   work *= taps * outputs;
-  if (work < kWorthwhile || elements == 0) return nullptr;
+  if (work < kMinProducts || elements == 0) return nullptr;
   const Tensor* weights = c.bound(1);
   auto plan = kernels::plan_convolution(a, batch_groups, c.threads, weights ? c.packed.convolution(*weights) : nullptr);
   if (!plan) return nullptr;
-  if (weights && !plan->reads_weights()) release_pages(*weights);  // packed, and not read again
-  return std::make_unique<OnednnStep>(std::move(plan), finish);
+  if (weights && !plan->reads_weights()) release_pages(*weights);  // packed by the plan, not read again
+  return std::make_unique<OnednnStep>(std::move(plan), epilogue);
 }
 
 Prepared own_convolution(const ConvolutionArgs& whole, int64_t batch_groups, int threads) {
   if (auto step = depthwise_step(whole, batch_groups, threads)) return step;
-  auto parts = groups_of_batch(whole, batch_groups);
-  // A result without elements has no phases, and so no parts.
-  for (int d = 0, spatial = parts[0].args.spatial; d < spatial && !parts.empty(); ++d)
-    if (parts[0].args.lhs_dilation[d] > 1) split_phases(parts, d);
-  return std::make_unique<ConvolutionStep>(parts, whole.dtype, whole.out_dtype, threads);
+  auto subs = groups_of_batch(whole, batch_groups);
+  // If the result has no elements there are no phases, and so no sub-convolutions.
+  for (int d = 0; d < whole.spatial && !subs.empty(); ++d)
+    if (whole.lhs_dilation[d] > 1) split_phases(subs, d);
+  return std::make_unique<ConvolutionStep>(subs, whole.dtype, whole.out_dtype, threads);
 }
 
 std::string when_convolution(const Question& q) {

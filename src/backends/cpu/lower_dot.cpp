@@ -6,8 +6,8 @@
 #include "backends/cpu/lowerings.h"
 #include "backends/cpu/product.h"
 #include "base/rounded_up.h"
-#include "kernels/dot.h"
-#include "kernels/move.h"
+#include "kernels/gemm/dot.h"
+#include "kernels/index/move.h"
 #include "rlx/ops.h"
 
 namespace rlx::cpu {
@@ -116,7 +116,7 @@ struct Gathered {
     bytes = aligned(static_cast<size_t>(v.count() * size));
   }
   void run(const StepArgs& args, const void* from, std::byte* to) const {
-    for_ranges(args, plan.units, 1, static_cast<double>(bytes) * 0.2,
+    for_ranges(args, plan.chunks, 1, static_cast<double>(bytes) * 0.2,
                [&](int64_t begin, int64_t end, int64_t) { kernels::copy_strided(plan, from, to, begin, end); });
   }
 };
@@ -152,8 +152,8 @@ struct Operand {
 };
 
 /// A float product if both operands' groups merge; `axes` are positions in these views.
-std::optional<kernels::BatchedGemmSpec> gemm_spec(const View& lhs, const View& rhs, const View& y, const DotAxes& axes,
-                                                  int threads) {
+std::optional<kernels::BatchedGemmSpec> gemm_spec(const LoweringContext& c, const View& lhs, const View& rhs,
+                                                  const View& y, const DotAxes& axes) {
   auto rows = merged(lhs, axes.lhs_free), columns = merged(rhs, axes.rhs_free);
   auto lhs_inner = merged(lhs, axes.lhs_contract), rhs_inner = merged(rhs, axes.rhs_contract);
   if (!rows || !columns || !lhs_inner || !rhs_inner || axes.lhs_batch.size() > kernels::BatchedGemmSpec::kMaxBatchRank)
@@ -171,7 +171,7 @@ std::optional<kernels::BatchedGemmSpec> gemm_spec(const View& lhs, const View& r
     s.y_batch_strides[b] = y.strides[b];
   }
   s.lhs_dtype = lhs.dtype, s.rhs_dtype = rhs.dtype, s.y_dtype = y.dtype;
-  s.threads = threads;
+  s.threads = c.threads, s.policy = c.policy;
   return s;
 }
 
@@ -222,7 +222,7 @@ Prepared lower_dot(const LoweringContext& c) {
           Product product{rows->extent, columns->extent, inner->extent, rows->stride, along->stride, columns->stride};
           if (auto step = packed_product(c, product, {})) return step;
         }
-    if (auto spec = gemm_spec(lhs, rhs, y, axes, c.threads)) {
+    if (auto spec = gemm_spec(c, lhs, rhs, y, axes)) {
       auto gemm = kernels::prepare_batched_gemm(*spec);
       return make_step("gemm", gemm.scratch_bytes(), [=](const StepArgs& args) {
         gemm.run({args.in(0), args.in(1), args.out()}, args.scratch, args.pool);
@@ -233,7 +233,7 @@ Prepared lower_dot(const LoweringContext& c) {
     const Operand left(lhs, axes.lhs_batch, axes.lhs_free, axes.lhs_contract);
     const Operand right(rhs, axes.rhs_batch, axes.rhs_free, axes.rhs_contract);
     const DotAttrs regular{left.batch, right.batch, left.contract, right.contract};
-    auto spec = gemm_spec(left.view, right.view, y, DotAxes(regular, lhs.shape.size(), rhs.shape.size()), c.threads);
+    auto spec = gemm_spec(c, left.view, right.view, y, DotAxes(regular, lhs.shape.size(), rhs.shape.size()));
     if (!spec)
       fail(ErrorCode::unsupported, "a product with ", axes.lhs_batch.size(), " batch dims; the CPU takes ",
            kernels::BatchedGemmSpec::kMaxBatchRank);

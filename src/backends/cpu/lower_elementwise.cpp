@@ -1,11 +1,12 @@
-// Element-wise ops, one by one or a fused region of them: a program for the element-wise machine, run tile by tile.
-// Operands may have any strides, so broadcasts, transposes and slices in front of one cost nothing.
+// Lowers single element-wise ops, and fused regions of them, to programs for the element-wise machine
+// (kernels/elementwise), which run tile by tile. Operands may have any strides, so broadcasts, transposes and slices of
+// operands cost no copy.
 #include <cstring>
 
 #include "backends/cpu/lowerings.h"
 #include "base/rounded_up.h"
 #include "ir/leaves.h"
-#include "kernels/elementwise.h"
+#include "kernels/elementwise/elementwise.h"
 #include "rlx/ops.h"
 
 namespace rlx::cpu {
@@ -43,22 +44,23 @@ std::optional<ElementwiseOp> machine_op(const Node& node) {
 #undef RLX_SAME
   if (node.op == &op::compare) {
     const auto& a = node.attrs.as<CompareAttrs>();
-    static constexpr ElementwiseOp kPlain[] = {ElementwiseOp::eq, ElementwiseOp::ne, ElementwiseOp::lt,
-                                               ElementwiseOp::le, ElementwiseOp::gt, ElementwiseOp::ge};
+    static constexpr ElementwiseOp kIeee[] = {ElementwiseOp::eq, ElementwiseOp::ne, ElementwiseOp::lt,
+                                              ElementwiseOp::le, ElementwiseOp::gt, ElementwiseOp::ge};
     static constexpr ElementwiseOp kTotal[] = {ElementwiseOp::total_eq, ElementwiseOp::total_ne,
                                                ElementwiseOp::total_lt, ElementwiseOp::total_le,
                                                ElementwiseOp::total_gt, ElementwiseOp::total_ge};
-    return (a.total_order ? kTotal : kPlain)[static_cast<size_t>(a.direction)];
+    return (a.total_order ? kTotal : kIeee)[static_cast<size_t>(a.direction)];
   }
   for (const Row& row : kRows)
     if (row.op == node.op) return row.machine;
   return {};
 }
 
-/// Builds the program of a region, and the list of buffers that it loads: one for each operand and broadcast.
+/// Builds the program of a region, and the list of its operand buffers: one for each use of an operand with other
+/// strides (a broadcast) or as another dtype (bits).
 struct RegionBuilder {
   const std::vector<View>& operands;
-  const Shape& space;  // what all results have
+  const Shape& space;  // the iteration space: the shape of all results
   ElementwiseProgram program = {};
   struct Load {
     size_t operand;
@@ -97,14 +99,14 @@ struct RegionBuilder {
     return program.apply(*machine_op(node), node.types[0].dtype, in[0], in[1], in[2]);
   }
 
-  /// The values of a graph's outputs. Its nodes are element-wise ops, scalar constants, and broadcasts of inputs and
-  /// constants.
+  /// Translates a graph of element-wise ops, scalar constants, and broadcasts of inputs and constants. Returns the
+  /// values of its outputs.
   std::vector<ElementwiseProgram::Value> build(const Graph& body) {
-    struct Known {  // a value of the body: computed, or an operand that is not loaded before its broadcast is known
+    struct Known {  // a value of the body: computed, or an operand, which is loaded only when its broadcast is known
       std::optional<ElementwiseProgram::Value> value, bits;
       std::optional<size_t> operand;
       const Tensor* literal = nullptr;
-      const Node* choice = nullptr;  // a select that has its bits: computed as a number only where one is wanted
+      const Node* select = nullptr;  // a select whose bits are computed; its number only if an op needs it
       std::vector<int64_t> strides = {};
     };
     std::vector<Known> known(body.nodes().size());
@@ -114,11 +116,11 @@ struct RegionBuilder {
       if (k.value) return *k.value;
       if (k.operand) k.value = load(*k.operand, k.strides, operands[*k.operand].dtype);
       else if (k.literal) k.value = constant(*k.literal);
-      else k.value = apply(*k.choice, value_of);
+      else k.value = apply(*k.select, value_of);
       return *k.value;
     };
-    // f16 and bf16 are f32 in registers, and a NaN does not come back from there as it was. What is only chosen among
-    // operands and constants is chosen as bits.
+    // f16 and bf16 values are f32 in registers, and a NaN's bits may change on the way to f32 and back. So a select
+    // between operands or constants selects their bits as u16.
     auto has_bits = [&](Ref r) {
       const Known& k = known[size_t(r.node)];
       return (body.type(r).dtype == f16 || body.type(r).dtype == bf16) && (k.operand || k.literal || k.bits);
@@ -152,7 +154,7 @@ struct RegionBuilder {
             if (in[d] != Dim(1)) known[n].strides[size_t(axes[d])] = from.strides[d];
       } else {
         if (node.op == &op::select && has_bits(node.operands[1]) && has_bits(node.operands[2])) {
-          known[n].choice = &node;
+          known[n].select = &node;
           known[n].bits = program.apply(ElementwiseOp::select, u16, value_of(node.operands[0]),
                                         bits_of(node.operands[1]), bits_of(node.operands[2]));
         } else {
@@ -162,12 +164,12 @@ struct RegionBuilder {
     }
     std::vector<ElementwiseProgram::Value> results;
     for (const Output& o : body.outputs())
-      results.push_back(known[size_t(o.ref.node)].choice ? bits_of(o.ref) : value_of(o.ref));
+      results.push_back(known[size_t(o.ref.node)].select ? bits_of(o.ref) : value_of(o.ref));
     return results;
   }
 };
 
-/// Roughly what an element costs, in nanoseconds on one thread.
+/// Rough estimate of the time per element and op, in nanoseconds on one thread.
 constexpr double kElement_ns = 0.15;
 
 Prepared region_step(const Graph& body, const LoweringContext& c) {
@@ -175,9 +177,9 @@ Prepared region_step(const Graph& body, const LoweringContext& c) {
   RegionBuilder builder{c.operands, space};
   auto results = builder.build(body);
   for (size_t r = 0; r < results.size(); ++r) builder.program.store(results[r], static_cast<int>(r));
-  builder.program.finish();
+  builder.program.compile();
 
-  // Extents and strides, merged while every buffer walks on in one stride. Only pointers are left open.
+  // Merge neighbouring dims that have one common stride in every buffer. Only the pointers are left to the run.
   size_t operand_count = builder.loads.size(), count = operand_count + results.size();
   Shape dims = space;
   std::vector<std::vector<int64_t>> strides;
@@ -220,7 +222,8 @@ Prepared region_step(const Graph& body, const LoweringContext& c) {
   size_t nodes = body.nodes().size();
   return make_step(
       "elementwise", buffer_bytes + per_thread * static_cast<size_t>(c.threads), [=](const StepArgs& args) {
-        // Strides are fixed, pointers come with the run: the buffers are completed in this run's own scratch.
+        // Strides are fixed, but pointers differ from run to run: each run completes a copy of the buffers in its
+        // scratch.
         auto* buffers = new (args.scratch) ElementwiseBuffer[count];
         std::copy(plan->buffers.begin(), plan->buffers.end(), buffers);
         for (size_t b = 0; b < operand_count; ++b) buffers[b].data = args.operands[plan->operand_of[b]];
@@ -230,9 +233,9 @@ Prepared region_step(const Graph& body, const LoweringContext& c) {
         call.results = buffers + operand_count;
         for_ranges(args, elements, plan->program.tile(),
                    static_cast<double>(elements) * kElement_ns * static_cast<double>(nodes),
-                   [&](int64_t begin, int64_t end, int64_t part) {
+                   [&](int64_t begin, int64_t end, int64_t task) {
                      plan->program.run(call, begin, end,
-                                       args.scratch + buffer_bytes + per_thread * static_cast<size_t>(part));
+                                       args.scratch + buffer_bytes + per_thread * static_cast<size_t>(task));
                    });
       });
 }
@@ -252,7 +255,7 @@ std::string when_region(const Question& q) {
   for (const Node& node : body.nodes()) {
     if (node.op == &op::input || node.op == &op::constant || node.op == &op::broadcast_in_dim) continue;
     if (!machine_op(node)) return text_of("the element-wise machine does not know '", node.op->name, "'");
-    for (Ref r : node.operands)  // a broadcast in the middle would have to be computed at its own, smaller size
+    for (Ref r : node.operands)  // before a broadcast of a computed value, the program would need a smaller space
       if (body.node(r).op == &op::broadcast_in_dim) {
         const OpDef* source = body.node(body.node(r).operands[0]).op;
         if (source != &op::input && source != &op::constant) return "a computed value is broadcast inside";
@@ -279,7 +282,7 @@ std::vector<size_t> overwritable_operands(const Node& node) {
   Uses uses(body);
   for (size_t i = 0; i < node.operands.size(); ++i) {
     const auto& users = uses.of(body.inputs()[i]);
-    // A broadcast reads elsewhere: what stands there may have been written already.
+    // A broadcast reads elements at other indices than the one that is written, which may already be overwritten.
     if (std::none_of(users.begin(), users.end(),
                      [&](int32_t n) { return body.nodes()[size_t(n)].op == &op::broadcast_in_dim; }))
       all.push_back(i);

@@ -1,9 +1,9 @@
-// Fourier transforms: one pass over the lines of each axis. Plans are made here, when the extents are known.
+// Fourier transforms: one pass over the vectors along each axis. Plans are made here, when the extents are known.
 #include <cmath>
 
 #include "backends/cpu/lowerings.h"
 #include "base/rounded_up.h"
-#include "kernels/fft.h"
+#include "kernels/signal/fft.h"
 #include "rlx/ops.h"
 
 namespace rlx::cpu {
@@ -12,15 +12,15 @@ namespace {
 template <class T>
 struct Pass {
   std::shared_ptr<const kernels::FftPlan<T>> plan;
-  kernels::FftLines lines;
+  kernels::FftVectors vectors;
 };
 
-/// The pass along one axis of a tensor with that many numbers before and behind the line.
+/// The pass along one axis, for vectors of n elements.
 template <class T>
 Pass<T> pass_along(const Shape& shape, int64_t axis, int64_t n) {
   Pass<T> pass{std::make_shared<const kernels::FftPlan<T>>(n), {}};
   for (size_t d = 0; d < shape.size(); ++d)
-    if (int64_t(d) != axis) (int64_t(d) < axis ? pass.lines.outer : pass.lines.inner) *= shape[d];
+    if (int64_t(d) != axis) (int64_t(d) < axis ? pass.vectors.outer : pass.vectors.inner) *= shape[d];
   return pass;
 }
 
@@ -30,7 +30,7 @@ Prepared fft_step(const LoweringContext& c) {
   const View &in = c.operands[0], &out = c.results[0];
   Axes axes = valid_axes(a.axes, in.shape.size());
   bool inverse = a.kind == FftKind::ifft || a.kind == FftKind::irfft;
-  // rfft begins with the last of the axes, irfft ends with it.
+  // rfft starts with the last axis, which is real; irfft ends with it.
   if (a.kind == FftKind::rfft) std::reverse(axes.begin(), axes.end());
   std::vector<Pass<T>> passes;
   size_t scratch = 0;
@@ -39,16 +39,16 @@ Prepared fft_step(const LoweringContext& c) {
     const Shape& shape = a.kind == FftKind::rfft ? out.shape : in.shape;
     int64_t n = (a.kind == FftKind::rfft ? in : out).shape[size_t(axes[i])];
     Pass<T> pass = pass_along<T>(shape, axes[i], n);
-    pass.lines.inverse = inverse;
+    pass.vectors.inverse = inverse;
     auto count = static_cast<double>(n);
-    if (a.norm == FftNorm::ortho) pass.lines.scale = 1 / std::sqrt(count);
-    else if (inverse == (a.norm == FftNorm::backward)) pass.lines.scale = 1 / count;
-    if (is_real_axis && !inverse) pass.lines.in = kernels::FftEnd::real, pass.lines.out = kernels::FftEnd::half;
-    if (is_real_axis && inverse) pass.lines.in = kernels::FftEnd::half, pass.lines.out = kernels::FftEnd::real;
-    scratch = std::max(scratch, aligned(kernels::fft_scratch_bytes(*pass.plan, pass.lines)));
+    if (a.norm == FftNorm::ortho) pass.vectors.scale = 1 / std::sqrt(count);
+    else if (inverse == (a.norm == FftNorm::backward)) pass.vectors.scale = 1 / count;
+    if (is_real_axis && !inverse) pass.vectors.in = kernels::FftEnd::real, pass.vectors.out = kernels::FftEnd::half;
+    if (is_real_axis && inverse) pass.vectors.in = kernels::FftEnd::half, pass.vectors.out = kernels::FftEnd::real;
+    scratch = std::max(scratch, aligned(kernels::fft_scratch_bytes(*pass.plan, pass.vectors)));
     passes.push_back(std::move(pass));
   }
-  // The passes before irfft's last one work on a copy of the operand, which must stay as it is.
+  // The passes before irfft's last one work in scratch: the operand must not change.
   size_t copy = a.kind == FftKind::irfft && passes.size() > 1 ? aligned(size_t(in.count()) * in.element_bytes()) : 0;
   bool empty = out.count() == 0;
   return make_step("fft", copy + scratch * size_t(c.threads), [=](const StepArgs& args) {
@@ -58,11 +58,11 @@ Prepared fft_step(const LoweringContext& c) {
       const Pass<T>& pass = passes[i];
       T* to = copy && i + 1 < passes.size() ? reinterpret_cast<T*>(args.scratch) : args.out<T>();
       auto n = static_cast<double>(pass.plan->length());
-      double lines = static_cast<double>(pass.lines.outer * pass.lines.inner);
-      for_ranges(args, kernels::fft_units(*pass.plan, pass.lines), 1, lines * n * std::log2(n + 1) * 0.4,
-                 [&](int64_t begin, int64_t end, int64_t part) {
-                   kernels::fft(*pass.plan, pass.lines, from, to, begin, end,
-                                reinterpret_cast<T*>(args.scratch + copy + scratch * size_t(part)));
+      double vectors = static_cast<double>(pass.vectors.outer * pass.vectors.inner);
+      for_ranges(args, kernels::fft_tasks(*pass.plan, pass.vectors), 1, vectors * n * std::log2(n + 1) * 0.4,
+                 [&](int64_t begin, int64_t end, int64_t task) {
+                   kernels::fft(*pass.plan, pass.vectors, from, to, begin, end,
+                                reinterpret_cast<T*>(args.scratch + copy + scratch * size_t(task)));
                  });
       from = to;
     }

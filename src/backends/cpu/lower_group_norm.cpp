@@ -1,13 +1,13 @@
-// Norms of x[n, channels, space...] with gamma and beta by channel, over groups of channels and all of space or over
-// the channels, and their gradient.
+// Group norm, instance norm and layer norm over the channels of x[n, channels, space...], with gamma and beta per
+// channel, and the gradient of group norm.
 #include "backends/cpu/lowerings.h"
-#include "kernels/group_norm.h"
+#include "kernels/norm/group_norm.h"
 #include "rlx/ops.h"
 
 namespace rlx::cpu {
 namespace {
 
-/// The extents; the groups are for the caller to set.
+/// The extents and epsilon; the caller sets `groups`.
 kernels::GroupNormArgs args_of(const View& x, double epsilon) {
   kernels::GroupNormArgs args;
   args.dtype = x.dtype, args.eps = epsilon;
@@ -16,7 +16,7 @@ kernels::GroupNormArgs args_of(const View& x, double epsilon) {
   return args;
 }
 
-/// Operands behind x: gamma, beta.
+/// Sets gamma and beta, which are the operands behind x.
 void set_affine(kernels::GroupNormArgs& args, const StepArgs& step, bool gamma, bool beta) {
   if (gamma) args.gamma = step.in(1);
   if (beta) args.beta = step.in(1 + gamma);
@@ -38,10 +38,10 @@ std::string when_group_norm(const Question& q) {
 
 Prepared lower_group_norm(const LoweringContext& c) {
   const View& x = c.operands[0];
-  const bool whole = c.node.op == &op::group_norm;
+  const bool is_group_norm = c.node.op == &op::group_norm;
   kernels::GroupNormArgs args;
   bool gamma = false, beta = false;
-  if (whole) {
+  if (is_group_norm) {
     const auto& a = c.attrs<GroupNormAttrs>();
     args = args_of(x, a.epsilon);
     args.groups = a.num_groups, gamma = a.has_gamma, beta = a.has_beta;
@@ -97,11 +97,11 @@ Prepared lower_group_norm_backward(const LoweringContext& c) {
     call.x = step.in(0), call.ct = step.in(1 + gamma), call.y = step.out();
     if (gamma) call.gamma = step.in(1);
     auto* first = reinterpret_cast<double*>(step.scratch);
-    double* const both[2] = {first, first + sums};
+    double* const d_sums[2] = {first, first + sums};
     for_ranges(step, n * call.groups, 1, work,
-               [&](int64_t begin, int64_t end, int64_t) { kernels::group_norm_backward(call, begin, end, both); });
-    if (gamma) kernels::add_group_sums(call.dtype, both[0], n, call.channels, step.out(1));
-    if (beta) kernels::add_group_sums(call.dtype, both[1], n, call.channels, step.out(1 + gamma));
+               [&](int64_t begin, int64_t end, int64_t) { kernels::group_norm_backward(call, begin, end, d_sums); });
+    if (gamma) kernels::add_group_sums(call.dtype, d_sums[0], n, call.channels, step.out(1));
+    if (beta) kernels::add_group_sums(call.dtype, d_sums[1], n, call.channels, step.out(1 + gamma));
   });
 }
 

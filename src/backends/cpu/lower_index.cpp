@@ -1,11 +1,11 @@
-// Reading and writing at computed places. Index vectors are decoded once per slice; a slice is then a strided copy (or,
-// for a combining scatter, one element-wise step over it).
+// Gather, scatter and dynamic slices. Each index vector is decoded once per slice; a slice is then a strided copy or,
+// for a scatter that combines, one element-wise step.
 #include "backends/cpu/body_call.h"
 #include "backends/cpu/lowerings.h"
 #include "backends/cpu/scalar_combine.h"
-#include "kernels/add_run.h"
-#include "kernels/index.h"
-#include "kernels/move.h"
+#include "kernels/index/index.h"
+#include "kernels/index/move.h"
+#include "kernels/index/scatter_add.h"
 #include "rlx/ops/index.h"
 #include "rlx/ops/take.h"
 
@@ -17,20 +17,21 @@ namespace {
 
 constexpr size_t kMaxRank = 16;
 
-/// What gather and scatter share: index vectors, slices of x, and their counterpart with one slice per vector.
+/// What gather and scatter share: slices of x, one for each index vector, and their counterparts in the result or the
+/// updates (`other`).
 struct Slices {
-  Shape x_shape, sizes;            // of x; of a slice in each dim of x
+  Shape x_shape, sizes;            // extents of x; of a slice along each dim of x
   std::vector<int64_t> x_strides;  // in elements
-  std::vector<int64_t> limits;     // the last start that is in range, per dim of x
+  std::vector<int64_t> limits;     // the largest start that is in range, per dim of x
   DType index_dtype = i64;
   int64_t element = 1;  // bytes
   Axes index_map;
-  // Over the batch (the dims of the indices but the vectors', in order): extents, and strides in elements.
+  // The batch is all dims of the indices but the vectors', in order: extents, and strides in elements.
   Shape batch;
   std::vector<int64_t> index_strides, other_strides;
-  std::vector<int64_t> batch_to_x;  // dims of x that run along, or -1
+  std::vector<int64_t> batch_to_x;  // the batching dim of x for each batch dim, or -1
   int64_t vector_stride = 0;
-  // Over the slice, collapsed dims left out: extents and strides of both sides.
+  // The dims of a slice without the collapsed ones: extents, and strides in x and in `other`.
   Shape window;
   std::vector<int64_t> window_x_strides, window_other_strides;
 
@@ -44,7 +45,7 @@ struct Slices {
     for (int64_t extent : window) n *= extent;
     return n;
   }
-  /// A slice is one run of elements on both sides.
+  /// Whether a slice is contiguous on both sides.
   bool is_run() const {
     int64_t n = 1;
     for (size_t d = window.size(); d-- > 0;) {
@@ -88,7 +89,7 @@ struct Slices {
     int64_t x, other;  // elements
     bool in_range;
   };
-  /// The slice of index vector `i`; moved into range if `clip`.
+  /// Where the slice of index vector `i` starts; moved into range if `clip`.
   Start start(const std::byte* indices, int64_t i, bool clip) const {
     int64_t at[kMaxRank] = {};
     int64_t index_offset = 0;
@@ -169,7 +170,7 @@ Prepared lower_gather(const LoweringContext& c) {
   Tensor fill = blocks ? Tensor(u8, {}) : out_of_range_value(x.dtype);
   bool clip = a.out_of_range == OutOfRange::clip;
   int64_t count = s.count(), window = s.window_count(), bytes = window * s.element;
-  bool contiguous = window == 0 || copy.units == 1;
+  bool contiguous = window == 0 || copy.chunks == 1;
   return make_step("gather", 0, [=](const StepArgs& args) {
     const auto* from = args.in<std::byte>(0);
     auto* to = args.out<std::byte>();
@@ -178,7 +179,7 @@ Prepared lower_gather(const LoweringContext& c) {
                  for (int64_t i = begin; i < end; ++i) {
                    auto start = s.start(args.in<std::byte>(1), i, clip);
                    std::byte* target = to + start.other * s.element;
-                   if (start.in_range) kernels::copy_strided(copy, from + start.x * s.element, target, 0, copy.units);
+                   if (start.in_range) kernels::copy_strided(copy, from + start.x * s.element, target, 0, copy.chunks);
                    else if (contiguous && window == 1) std::memcpy(target, fill.data(), static_cast<size_t>(s.element));
                    else
                      for_each_pair(s.window, s.window_other_strides, s.window_other_strides, [&](int64_t at, int64_t) {
@@ -214,7 +215,7 @@ Prepared lower_scatter(const LoweringContext& c) {
   dense.strides = dense_strides(x.shape);
   Slices s(dense, indices, updates, a.update_window_dims, a.inserted_window_dims, a.input_batching_dims,
            a.scatter_indices_batching_dims, a.scatter_dims_to_operand_dims, a.index_vector_dim, sizes);
-  // The arrays differ in dtype alone: what is an offset in one is one in the others.
+  // The arrays differ only in dtype: an element's index in one is its index in the others.
   struct Array {
     std::shared_ptr<const Step> initial;
     int64_t element;
@@ -231,7 +232,8 @@ Prepared lower_scatter(const LoweringContext& c) {
         arrays[i].initial->run({args.operands + i, args.results + i, args.scratch, args.width, args.pool});
   };
   int64_t count = s.count();
-  // Updates meet in an order: one thread keeps it. (Splitting x by slices would need the indices sorted first.)
+  // Updates of the same element apply in order, so one thread does them all. (To split x over threads the indices would
+  // have to be sorted first.)
   auto each_update = [=](const StepArgs& args, auto f) {
     for (int64_t i = 0; i < count; ++i) {
       auto start = s.start(args.in<std::byte>(n), i, false);
@@ -293,7 +295,8 @@ Prepared lower_scatter_add_rows(const LoweringContext& c) {
   kernels::AddRun add = kernels::add_run(y.dtype);
   double work = static_cast<double>((outer * size + updates.count() / std::max<int64_t>(inner, 1)) * row_bytes) * 0.1;
   return make_step("scatter_add_rows", 0, [=](const StepArgs& args) {
-    // Each thread has rows of the result and looks for what goes there: updates of a row meet in their order.
+    // Each thread owns rows of the result and searches the indices for updates to them, so updates of a row apply in
+    // order.
     for_ranges(args, outer * size, 1, work, [&](int64_t begin, int64_t end, int64_t) {
       auto* to = args.out<std::byte>();
       std::memset(to + begin * row_bytes, 0, static_cast<size_t>((end - begin) * row_bytes));
@@ -311,7 +314,7 @@ Prepared lower_scatter_add_rows(const LoweringContext& c) {
 
 namespace {
 
-/// Where dynamic slices start: from one vector or a scalar per dim, moved so that they fit.
+/// The start of a dynamic slice: from one index vector or from a scalar per dim, clamped so that the slice fits.
 struct Starts {
   size_t first;  // operand
   bool vector;
@@ -325,7 +328,7 @@ struct Starts {
         strides(dense_strides(x.shape)) {
     for (size_t d = 0; d < sizes.size(); ++d) limits.push_back(x.shape[d] - sizes[d]);
   }
-  /// In elements of a dense x.
+  /// The offset of the start, in elements of a dense x.
   int64_t offset(const StepArgs& args) const {
     int64_t at = 0;
     for (size_t d = 0; d < limits.size(); ++d) {
@@ -355,14 +358,14 @@ Prepared lower_dynamic_update_slice(const LoweringContext& c) {
   const View &x = c.operands[0], &update = c.operands[1], &y = c.results[0];
   Starts starts(c, 2, x, update.shape);
   std::shared_ptr<const Step> whole(copy_step(x, y));
-  std::shared_ptr<const Step> part(copy_step(update, {x.dtype, update.shape, starts.strides}));
+  std::shared_ptr<const Step> write(copy_step(update, {x.dtype, update.shape, starts.strides}));
   auto element = static_cast<int64_t>(x.element_bytes());
   return make_step("dynamic_update_slice", 0, [=](const StepArgs& args) {
     if (args.in(0) != args.out()) whole->run(args);
     void* from = args.operands[1];
     void* to = args.out<std::byte>() + starts.offset(args) * element;
     StepArgs moved{&from, &to, args.scratch, args.width, args.pool};
-    part->run(moved);
+    write->run(moved);
   });
 }
 

@@ -1,25 +1,25 @@
-// Linear algebra by LAPACK: one kernel for the matrices of a stack, which are split over the threads.
+// Linear algebra by LAPACK: one kernel, called for each matrix of a stack; the matrices are split over threads.
 #include "backends/cpu/lowerings.h"
 #include "base/rounded_up.h"
-#include "kernels/lapack.h"
+#include "kernels/linalg/lapack.h"
 #include "rlx/ops.h"
 
 namespace rlx::cpu {
 namespace {
 
-kernels::MatrixPart part_of(Triangle t) {
-  return t == Triangle::both    ? kernels::MatrixPart::both
-         : t == Triangle::lower ? kernels::MatrixPart::lower
-                                : kernels::MatrixPart::upper;
+kernels::MatrixTriangle triangle_of(Triangle t) {
+  return t == Triangle::both    ? kernels::MatrixTriangle::both
+         : t == Triangle::lower ? kernels::MatrixTriangle::lower
+                                : kernels::MatrixTriangle::upper;
 }
 kernels::MatrixForm form_of(Transposition t) {
-  return t == Transposition::none        ? kernels::MatrixForm::plain
+  return t == Transposition::none        ? kernels::MatrixForm::as_is
          : t == Transposition::transpose ? kernels::MatrixForm::transposed
                                          : kernels::MatrixForm::adjoint;
 }
 
-/// `kernel` for each matrix: operands and results are as many as the first operand has matrices. With `optional` it is
-/// handed null for results that nothing reads.
+/// Calls `kernel` for each matrix of the first operand; the other operands and the results have as many. Results that
+/// nothing reads and that are marked in `optional` are passed as null.
 Prepared stack_step(const LoweringContext& c, std::string name, kernels::MatrixKernelPtr kernel,
                     const std::vector<bool>& optional = {}) {
   const View& x = c.operands[0];
@@ -31,25 +31,25 @@ Prepared stack_step(const LoweringContext& c, std::string name, kernels::MatrixK
       sizes.push_back(matrices == 0 ? 0 : static_cast<size_t>(v.count() / matrices) * v.element_bytes());
     return sizes;
   };
-  constexpr size_t kMost = 4;
-  if (c.operands.size() > kMost || c.results.size() > kMost) fail(ErrorCode::internal, "a kernel of many operands");
+  constexpr size_t kMax = 4;
+  if (c.operands.size() > kMax || c.results.size() > kMax) fail(ErrorCode::internal, "a kernel of many operands");
   size_t scratch = aligned(kernel->scratch_bytes());
   std::vector<bool> left_out(c.results.size());
   for (size_t i = 0; i < optional.size(); ++i) left_out[i] = optional[i] && c.unread.size() > i && c.unread[i];
-  int parts = static_cast<int>(std::clamp<int64_t>(matrices, 1, c.threads));
+  int tasks = static_cast<int>(std::clamp<int64_t>(matrices, 1, c.threads));
   std::shared_ptr<const kernels::MatrixKernel> shared = std::move(kernel);
-  return make_step(std::move(name), scratch * static_cast<size_t>(parts),
+  return make_step(std::move(name), scratch * static_cast<size_t>(tasks),
                    [=, in = bytes_of(c.operands), out = bytes_of(c.results)](const StepArgs& args) {
                      for_ranges(args, matrices, 1, shared->work_ns() * static_cast<double>(matrices),
-                                [&](int64_t begin, int64_t end, int64_t part) {
+                                [&](int64_t begin, int64_t end, int64_t task) {
                                   for (int64_t b = begin; b < end; ++b) {
-                                    const void* from[kMost];
-                                    void* to[kMost];
+                                    const void* from[kMax];
+                                    void* to[kMax];
                                     auto at = static_cast<size_t>(b);
                                     for (size_t i = 0; i < in.size(); ++i) from[i] = args.in<std::byte>(i) + at * in[i];
                                     for (size_t i = 0; i < out.size(); ++i)
                                       to[i] = left_out[i] ? nullptr : args.out<std::byte>(i) + at * out[i];
-                                    shared->run(from, to, args.scratch + static_cast<size_t>(part) * scratch);
+                                    shared->run(from, to, args.scratch + static_cast<size_t>(task) * scratch);
                                   }
                                 });
                    });
@@ -74,7 +74,7 @@ Prepared lower_lu(const LoweringContext& c) {
 Prepared lower_cholesky(const LoweringContext& c) {
   MatrixOf x(c.operands[0]);
   const auto& a = c.attrs<CholeskyAttrs>();
-  return stack_step(c, "lapack potrf", kernels::make_cholesky(x.dtype, x.n, a.lower, part_of(a.reads)));
+  return stack_step(c, "lapack potrf", kernels::make_cholesky(x.dtype, x.n, a.lower, triangle_of(a.reads)));
 }
 Prepared lower_triangular_solve(const LoweringContext& c) {
   MatrixOf b(c.operands[1]);
@@ -105,12 +105,12 @@ Prepared lower_qr(const LoweringContext& c) {
 }
 Prepared lower_eigh(const LoweringContext& c) {
   MatrixOf x(c.operands[0]);
-  return stack_step(c, "lapack heevd", kernels::make_eigh(x.dtype, x.n, part_of(c.attrs<TriangleAttrs>().reads)),
+  return stack_step(c, "lapack heevd", kernels::make_eigh(x.dtype, x.n, triangle_of(c.attrs<TriangleAttrs>().reads)),
                     {false, true});
 }
 Prepared lower_svd(const LoweringContext& c) {
   MatrixOf x(c.operands[0]);
-  // Both factors or none: LAPACK has no third way.
+  // LAPACK computes both factors or neither.
   const bool values_only = c.unread.size() == 3 && c.unread[0] && c.unread[2];
   return stack_step(c, "lapack gesdd", kernels::make_svd(x.dtype, x.m, x.n), {values_only, false, values_only});
 }

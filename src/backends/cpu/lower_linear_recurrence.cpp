@@ -1,13 +1,13 @@
-// selective_scan, mamba2, gated_delta_net: one kernel call for the blocks of columns that fall to a thread.
+// selective_scan, mamba2, gated_delta_net: each thread calls the kernel for a range of column blocks.
 #include "backends/cpu/lowerings.h"
 #include "base/rounded_up.h"
-#include "kernels/linear_recurrence.h"
+#include "kernels/recurrent/linear_recurrence.h"
 #include "rlx/ops/recurrent.h"
 
 namespace rlx::cpu {
 namespace {
 
-/// `bind(args, step)` puts the pointers in; `kernel` does a range of tasks.
+/// `bind(args, step)` sets the pointers; `kernel` runs a range of tasks.
 template <class Args, class Bind, class Kernel>
 Prepared recurrence_step(const LoweringContext& c, const char* name, const Args& args, int64_t rows, double work_ns,
                          Bind bind, Kernel kernel) {
@@ -15,8 +15,8 @@ Prepared recurrence_step(const LoweringContext& c, const char* name, const Args&
   return make_step(name, per_thread * static_cast<size_t>(c.threads), [=](const StepArgs& step) {
     Args call = args;
     bind(call, step);
-    for_ranges(step, call.tasks(), 1, work_ns, [&](int64_t begin, int64_t end, int64_t part) {
-      kernel(call, begin, end, step.scratch + per_thread * static_cast<size_t>(part));
+    for_ranges(step, call.tasks(), 1, work_ns, [&](int64_t begin, int64_t end, int64_t task) {
+      kernel(call, begin, end, step.scratch + per_thread * static_cast<size_t>(task));
     });
   });
 }

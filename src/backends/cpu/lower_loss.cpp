@@ -1,14 +1,15 @@
-// Losses of a softmax along the last axis, and their gradients; nll along any axis.
+// Cross-entropy of a softmax along the last axis and its gradient; nll along any axis.
 #include "backends/cpu/lowerings.h"
 #include "base/rounded_up.h"
-#include "kernels/cross_entropy.h"
-#include "kernels/index.h"
+#include "kernels/index/index.h"
+#include "kernels/norm/cross_entropy.h"
 #include "rlx/ops.h"
 
 namespace rlx::cpu {
 namespace {
 
-/// Of an op with an axis: that it is the last one of x. The others are composed: their classes are far apart.
+/// Refuses ops along another axis than the last one of x: the classes of a row must be contiguous. Others are
+/// decomposed.
 std::string is_last_axis(const Question& q) {
   auto rank = int64_t(q.operands[0].rank());
   int64_t axis = valid_axis(q.node.attrs.as<AxisAttrs>().axis, size_t(rank));
@@ -46,8 +47,8 @@ Prepared lower_cross_entropy(const LoweringContext& c) {
     (with_targets ? call.targets : call.labels) = step.in(1);
     if (backward) call.ct = step.in(2);
     for_ranges(step, rows, 1, static_cast<double>(rows * call.cols) * 0.3,
-               [&](int64_t begin, int64_t end, int64_t part) {
-                 run_rows(call, begin, end, step.scratch + per_thread * static_cast<size_t>(part));
+               [&](int64_t begin, int64_t end, int64_t task) {
+                 run_rows(call, begin, end, step.scratch + per_thread * static_cast<size_t>(task));
                });
   });
 }
@@ -61,7 +62,7 @@ std::string when_nll(const Question& q) {
 namespace {
 
 template <class T>
-void nll_lines(const StepArgs& step, DType label_dtype, int64_t extent, int64_t inner, int64_t begin, int64_t end) {
+void nll_results(const StepArgs& step, DType label_dtype, int64_t extent, int64_t inner, int64_t begin, int64_t end) {
   for (int64_t i = begin; i < end; ++i) {
     int64_t label = kernels::read_index(step.in(1), label_dtype, i);
     step.out<T>()[i] = label < 0 || label >= extent ? std::numeric_limits<T>::quiet_NaN()
@@ -76,11 +77,11 @@ Prepared lower_nll(const LoweringContext& c) {
   auto axis = size_t(valid_axis(c.attrs<AxisAttrs>().axis, x.shape.size()));
   int64_t extent = x.shape[axis], inner = 1, count = y.count();
   for (size_t d = axis + 1; d < x.shape.size(); ++d) inner *= x.shape[d];
-  auto lines = x.dtype == f64 ? nll_lines<double> : nll_lines<float>;
+  auto results_of = x.dtype == f64 ? nll_results<double> : nll_results<float>;
   DType labels = c.operands[1].dtype;
   return make_step("nll", 0, [=](const StepArgs& step) {
     for_ranges(step, count, 16, static_cast<double>(count) * 2,
-               [&](int64_t begin, int64_t end, int64_t) { lines(step, labels, extent, inner, begin, end); });
+               [&](int64_t begin, int64_t end, int64_t) { results_of(step, labels, extent, inner, begin, end); });
   });
 }
 

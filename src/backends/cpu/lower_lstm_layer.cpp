@@ -1,13 +1,13 @@
-// lstm_layer and lstm_layer_backward: sequences are split over threads, which share w_hh, packed once a run.
+// lstm_layer and lstm_layer_backward: sequences are split over threads, which share w_hh, packed once in each run.
 #include "backends/cpu/lowerings.h"
-#include "kernels/lstm_backward.h"
-#include "kernels/recurrent.h"
+#include "kernels/recurrent/lstm_backward.h"
+#include "kernels/recurrent/recurrent.h"
 #include "rlx/ops/recurrent.h"
 
 namespace rlx::cpu {
 namespace {
 
-/// What both directions of time have in common: w_hh[4 H, H], sequences of one dtype.
+/// Extents that both ops have: w_hh is [4 * hidden, hidden].
 struct LayerExtents {
   DType dtype;
   int64_t batch, steps, hidden;
@@ -38,13 +38,13 @@ Prepared lower_lstm_layer(const LoweringContext& c) {
   const size_t weights = aligned(kernels::recurrent_weight_bytes(a.cell, e.dtype, e.hidden)),
                sequence = aligned(kernels::recurrent_scratch_bytes(a, 1));
   return make_step(e.name("lstm"), weights + sequence * static_cast<size_t>(e.batch), [=](const StepArgs& step) {
-    kernels::RecurrentArgs given = a;
+    kernels::RecurrentArgs call = a;
     kernels::pack_recurrent(a.cell, e.dtype, e.hidden, step.in(1), step.scratch);
-    given.w_hh = step.scratch, given.products = step.in(0), given.h0 = step.in(2), given.c0 = step.in(3);
-    given.y = step.out(0), given.h_n = step.out(1), given.c_n = step.out(2);
-    if (keeps) given.gates = step.out(3), given.cells = step.out(4);
+    call.w_hh = step.scratch, call.products = step.in(0), call.h0 = step.in(2), call.c0 = step.in(3);
+    call.y = step.out(0), call.h_n = step.out(1), call.c_n = step.out(2);
+    if (keeps) call.gates = step.out(3), call.cells = step.out(4);
     for_ranges(step, e.batch, 1, e.work_ns(), [&](int64_t begin, int64_t end, int64_t) {
-      kernels::recurrent(given, begin, end, step.scratch + weights + static_cast<size_t>(begin) * sequence);
+      kernels::recurrent(call, begin, end, step.scratch + weights + static_cast<size_t>(begin) * sequence);
     });
   });
 }
@@ -57,13 +57,13 @@ Prepared lower_lstm_layer_backward(const LoweringContext& c) {
                sequence = aligned(kernels::lstm_backward_scratch_bytes(a, 1));
   return make_step(
       e.name("lstm backward"), weights + sequence * static_cast<size_t>(e.batch), [=](const StepArgs& step) {
-        kernels::LstmBackwardArgs given = a;
+        kernels::LstmBackwardArgs call = a;
         kernels::pack_lstm_backward(e.dtype, e.hidden, step.in(2), step.scratch);
-        given.w_hh = step.scratch, given.gates = step.in(0), given.cells = step.in(1), given.c0 = step.in(3);
-        given.y_ct = step.in(4), given.h_ct = step.in(5), given.c_ct = step.in(6);
-        given.products_ct = step.out(0), given.h0_ct = step.out(1), given.c0_ct = step.out(2);
+        call.w_hh = step.scratch, call.gates = step.in(0), call.cells = step.in(1), call.c0 = step.in(3);
+        call.y_ct = step.in(4), call.h_ct = step.in(5), call.c_ct = step.in(6);
+        call.products_ct = step.out(0), call.h0_ct = step.out(1), call.c0_ct = step.out(2);
         for_ranges(step, e.batch, 1, e.work_ns(), [&](int64_t begin, int64_t end, int64_t) {
-          kernels::lstm_backward(given, begin, end, step.scratch + weights + static_cast<size_t>(begin) * sequence);
+          kernels::lstm_backward(call, begin, end, step.scratch + weights + static_cast<size_t>(begin) * sequence);
         });
       });
 }

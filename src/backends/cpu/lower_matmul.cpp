@@ -26,6 +26,7 @@ namespace {
 /// Rows of a [..., k] operand as one dim, if a single stride walks them.
 std::optional<int64_t> row_stride(const View& v) {
   size_t rank = v.shape.size();
+  if (v.count() == 0) return rank > 0 ? std::max<int64_t>(v.shape[rank - 1], 1) : 1;  // no row, so no stride is wrong
   int64_t stride = rank > 0 ? std::max<int64_t>(v.shape[rank - 1], 1) : 1, rows = 1;
   bool first = true;
   for (size_t d = rank; d-- > 1;) {
@@ -56,7 +57,7 @@ Prepared weights_step(const LoweringContext& c, bool transposed, const ProductEp
   s.rhs_k_stride = product.w_k_stride, s.rhs_n_stride = product.w_n_stride;
   s.y_m_stride = n, s.y_n_stride = 1;
   s.lhs_dtype = x.dtype, s.rhs_dtype = w.dtype, s.y_dtype = y.dtype;
-  s.threads = c.threads;
+  s.threads = c.threads, s.policy = c.policy;
   s.epilogue.activation = epilogue.activation;
   s.epilogue.round_each_step = y.dtype == f16 || y.dtype == bf16;
   if (epilogue.bias >= 0) s.epilogue.bias = true, s.epilogue.bias_dtype = c.operands[size_t(epilogue.bias)].dtype;
@@ -116,7 +117,7 @@ Prepared lower_matmul(const LoweringContext& c) {
     s.lhs_batch_strides[b] = stride(x), s.rhs_batch_strides[b] = stride(w), s.y_batch_strides[b] = y.strides[b];
   }
   s.lhs_dtype = x.dtype, s.rhs_dtype = w.dtype, s.y_dtype = y.dtype;
-  s.threads = c.threads;
+  s.threads = c.threads, s.policy = c.policy;
   auto gemm = kernels::prepare_batched_gemm(s);
   return make_step("gemm", gemm.scratch_bytes(), [=](const StepArgs& args) {
     gemm.run({args.in(0), args.in(1), args.out()}, args.scratch, args.pool);

@@ -1,6 +1,6 @@
 // Ops that only move elements: strided copies.
 #include "backends/cpu/lowerings.h"
-#include "kernels/move.h"
+#include "kernels/index/move.h"
 #include "rlx/ops.h"
 
 namespace rlx::cpu {
@@ -16,14 +16,14 @@ struct Copy {
   void run(const StepArgs& args, const void* src, void* dst) const {
     const std::byte* from = static_cast<const std::byte*>(src) + src_offset;
     std::byte* to = static_cast<std::byte*>(dst) + dst_offset;
-    for_ranges(args, plan.units, 1, static_cast<double>(bytes) * kByte_ns,
+    for_ranges(args, plan.chunks, 1, static_cast<double>(bytes) * kByte_ns,
                [&](int64_t begin, int64_t end, int64_t) { kernels::copy_strided(plan, from, to, begin, end); });
   }
 };
 
 Copy plan_copy(const Shape& shape, size_t element_bytes, std::vector<int64_t> from, std::vector<int64_t> to) {
   Shape dims = shape;
-  // Neighbours that both sides walk in one stride become one dim: rank then fits what the kernel takes.
+  // Adjacent dims with a common stride on both sides become one dim, so that the rank fits the kernel.
   for (size_t d = dims.size(); d-- > 0;) {
     bool drop = dims[d] == 1;
     if (!drop && d + 1 < dims.size() && from[d] == from[d + 1] * dims[d + 1] && to[d] == to[d + 1] * dims[d + 1]) {
@@ -59,7 +59,7 @@ std::string when_bytes_move(const Question& q) {
 }
 
 Prepared copy_step(const View& from, const View& to) {
-  if (!is_byte_sized(from.dtype)) {  // packed elements have no addresses; they are dense, and copied as they lie
+  if (!is_byte_sized(from.dtype)) {  // packed elements have no addresses; they are dense and copied as bytes
     size_t bytes = byte_count(from.dtype, from.shape);
     return make_step("copy", 0, [=](const StepArgs& args) {
       if (bytes) std::memcpy(args.out(), args.in(0), bytes);

@@ -1,10 +1,10 @@
-// Steps of optimizers whose rule looks at one element at a time, in f32: one pass, in place.
+// Optimizer steps whose rule looks at one element at a time, in f32: one pass, in place.
 #include <cmath>
 #include <cstring>
 
 #include "backends/cpu/lowerings.h"
-#include "kernels/index.h"
-#include "kernels/optimizer.h"
+#include "kernels/index/index.h"
+#include "kernels/optim/optimizer.h"
 #include "rlx/ops/optimizer.h"
 
 namespace rlx::cpu {
@@ -16,7 +16,7 @@ float f(double v) { return static_cast<float>(v); }
 /// 1 - beta^step.
 double correction(double beta, double step) { return beta == 0 ? 1 : -std::expm1(step * std::log(beta)); }
 
-// The numbers of one step, by its rate and its number.
+// The numbers of one step, from its learning rate and its count.
 kernels::SgdStep numbers_of(const SgdAttrs& a, double rate, double) {
   return {a.momentum > 0, a.nesterov, f(rate), f(a.momentum), f(a.weight_decay)};
 }
@@ -65,8 +65,8 @@ std::unique_ptr<Step> params_step(const LoweringContext& c) {
     }
     const OptimizerStep step = numbers_of(attrs, static_cast<double>(*args.in<float>(2)),
                                           static_cast<double>(kernels::read_index(args.in(3), step_dtype, 0)));
-    // Pages are what memory is fetched by ahead of time: a part is some of them. The first is the last, so that the
-    // next forward pass, which begins with it, finds it in the cache.
+    // The hardware prefetcher stops at page boundaries, so ranges are whole pages. A range is done in blocks from its
+    // end to its begin, so that its begin is in the cache for the next forward pass, which reads it first.
     constexpr int64_t kGrain = 4096;
     for_ranges(args, count, kGrain, static_cast<double>(count) * 0.5 * static_cast<double>(2 + states),
                [&](int64_t begin, int64_t end, int64_t) {

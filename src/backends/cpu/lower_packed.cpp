@@ -1,5 +1,5 @@
-// Conversions from and to elements narrower than a byte: one by one, bit by bit. They are storage; what is read often
-// has kernels of its own (kernels/code_weights.h).
+// Conversions from and to elements narrower than a byte, one by one and bit by bit. Such dtypes are for storage; ops
+// that read them often have kernels of their own (kernels/quant/quantized_weights.h).
 #include "backends/cpu/lowerings.h"
 #include "rlx/ops/elementwise.h"
 
@@ -8,29 +8,31 @@ namespace {
 
 /// The bits of element i; elements narrower than a byte are packed from the low bit up.
 uint64_t read_bits(const std::byte* data, int bits, int64_t i) {
-  uint64_t code = 0;
+  uint64_t pattern = 0;
   if (bits >= 8) {
-    std::memcpy(&code, data + i * (bits / 8), static_cast<size_t>(bits / 8));
-    return code;
+    std::memcpy(&pattern, data + i * (bits / 8), static_cast<size_t>(bits / 8));
+    return pattern;
   }
   for (int64_t b = 0, first = i * bits; b < bits; ++b)
-    code |= static_cast<uint64_t>((std::to_integer<unsigned>(data[(first + b) / 8]) >> ((first + b) % 8)) & 1u) << b;
-  return code;
+    pattern |= static_cast<uint64_t>((std::to_integer<unsigned>(data[(first + b) / 8]) >> ((first + b) % 8)) & 1u) << b;
+  return pattern;
 }
-void write_bits(std::byte* data, int bits, int64_t i, uint64_t code) {
+void write_bits(std::byte* data, int bits, int64_t i, uint64_t pattern) {
   if (bits >= 8) {
-    std::memcpy(data + i * (bits / 8), &code, static_cast<size_t>(bits / 8));
+    std::memcpy(data + i * (bits / 8), &pattern, static_cast<size_t>(bits / 8));
     return;
   }
   for (int64_t b = 0, first = i * bits; b < bits; ++b) {
     std::byte mask{static_cast<unsigned char>(1u << ((first + b) % 8))};
     std::byte& at = data[(first + b) / 8];
-    at = (code >> b) & 1 ? at | mask : at & ~mask;
+    at = (pattern >> b) & 1 ? at | mask : at & ~mask;
   }
 }
 
-int64_t sign_extended(uint64_t code, int bits) { return static_cast<int64_t>(code << (64 - bits)) >> (64 - bits); }
-/// As `convert` says: truncated, saturated, NaN to 0.
+int64_t sign_extended(uint64_t pattern, int bits) {
+  return static_cast<int64_t>(pattern << (64 - bits)) >> (64 - bits);
+}
+/// A float as the bits of an integer, by the rules of `convert`: truncated, saturated, NaN becomes 0.
 uint64_t float_to_integer(double v, DType to) {
   int bits = info(to).bits;
   if (std::isnan(v)) return 0;
@@ -44,16 +46,16 @@ uint64_t float_to_integer(double v, DType to) {
   if (v >= limit) return bits == 64 ? ~uint64_t{0} : (uint64_t{1} << bits) - 1;
   return v <= 0 ? 0 : static_cast<uint64_t>(v);
 }
-uint64_t converted_bits(uint64_t code, DType from, DType to) {
+uint64_t converted_bits(uint64_t pattern, DType from, DType to) {
   auto from_number = [&](auto v) -> uint64_t {
     if (to == boolean) return v != 0;
     if (is_float(to)) return encode_float(to, static_cast<double>(v));
     if constexpr (std::is_same_v<decltype(v), double>) return float_to_integer(v, to);
     else return static_cast<uint64_t>(v);
   };
-  if (is_float(from)) return from_number(decode_float(from, code));
-  if (kind_of(from) == Kind::signed_int) return from_number(sign_extended(code, info(from).bits));
-  return from_number(code);
+  if (is_float(from)) return from_number(decode_float(from, pattern));
+  if (kind_of(from) == Kind::signed_int) return from_number(sign_extended(pattern, info(from).bits));
+  return from_number(pattern);
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
-// Floats to codes.
+// Quantization of floats to integers with scales and zero points.
 #include "backends/cpu/lowerings.h"
-#include "kernels/quantize.h"
+#include "kernels/quant/quantize.h"
 #include "rlx/ops.h"
 
 namespace rlx::cpu {
@@ -19,7 +19,7 @@ Prepared lower_quantize(const LoweringContext& c) {
   const View& x = c.operands[0];
   const auto& a = c.attrs<QuantizeAttrs>();
   kernels::QuantizeArgs args;
-  args.dtype = x.dtype, args.code_dtype = a.dtype;
+  args.dtype = x.dtype, args.quantized_dtype = a.dtype;
   const bool with_zero = c.operands.size() > 2;
   if (with_zero) args.zero_dtype = c.operands[2].dtype;
   int64_t count = x.count();

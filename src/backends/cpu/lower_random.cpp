@@ -1,6 +1,6 @@
-// Random bits.
+// rng_bits: random bits, key by key, blocks split over threads.
 #include "backends/cpu/lowerings.h"
-#include "kernels/random.h"
+#include "kernels/random/random.h"
 #include "rlx/ops.h"
 
 namespace rlx::cpu {

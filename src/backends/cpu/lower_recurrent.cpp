@@ -1,15 +1,15 @@
 // lstm, gru, rnn: a layer is one product for the inputs of all steps, then its recurrence, whose sequences (and
-// directions) are split over threads. Weights that are bound are packed once.
+// directions) are split over threads. Constant weights are packed once, when lowering.
 #include <cstring>
 
 #include "backends/cpu/lowerings.h"
-#include "kernels/recurrent.h"
+#include "kernels/recurrent/recurrent.h"
 #include "rlx/ops/recurrent.h"
 
 namespace rlx::cpu {
 namespace {
 
-/// A layer's product in one direction: with packed weights, or with those that come at run time.
+/// The input product of a layer in one direction: with packed constant weights, or with weights known only at run time.
 struct InputProduct {
   kernels::PreparedGemm packed;
   kernels::PreparedBatchedGemm batched;
@@ -57,16 +57,16 @@ class RecurrentStep final : public Step {
 
   void run(const StepArgs& step) const noexcept override {
     std::byte* free = step.scratch;
-    auto take = [&](size_t bytes) { return std::exchange(free, free + bytes); };
-    std::byte* product_scratch = take(product_scratch_);
-    std::byte* products = take(static_cast<size_t>(directions_) * products_bytes_);
-    std::byte* between[2] = {};
-    if (layers_ > 1) between[0] = take(layer_bytes_), between[1] = take(layer_bytes_);
-    std::byte* w_hh = packed_ ? nullptr : take(static_cast<size_t>(directions_) * weight_bytes());
+    auto reserve = [&](size_t bytes) { return std::exchange(free, free + bytes); };
+    std::byte* product_scratch = reserve(product_scratch_);
+    std::byte* products = reserve(static_cast<size_t>(directions_) * products_bytes_);
+    std::byte* layer_outputs[2] = {};
+    if (layers_ > 1) layer_outputs[0] = reserve(layer_bytes_), layer_outputs[1] = reserve(layer_bytes_);
+    std::byte* w_hh = packed_ ? nullptr : reserve(static_cast<size_t>(directions_) * weight_bytes());
 
     const std::byte* x = step.in<std::byte>(0);
     for (int64_t layer = 0; layer < layers_; ++layer) {
-      std::byte* y = layer + 1 == layers_ ? step.out<std::byte>() : between[layer % 2];
+      std::byte* y = layer + 1 == layers_ ? step.out<std::byte>() : layer_outputs[layer % 2];
       for (int64_t direction = 0; direction < directions_; ++direction) {
         int64_t block = layer * directions_ + direction;
         const InputProduct& p = products_[size_t(block)];
@@ -77,8 +77,8 @@ class RecurrentStep final : public Step {
           kernels::pack_recurrent(cell_, dtype_, hidden_, operand(step, 2, block * rows_ * hidden_),
                                   w_hh + size_t(direction) * weight_bytes());
       }
-      recur(step, layer, products, packed_ ? packed_.get() + size_t(layer * directions_) * weight_bytes() : w_hh, y,
-            free);
+      run_recurrence(step, layer, products,
+                     packed_ ? packed_.get() + size_t(layer * directions_) * weight_bytes() : w_hh, y, free);
       x = y;
     }
   }
@@ -104,6 +104,7 @@ class RecurrentStep final : public Step {
       auto bytes =
           w_ih->bytes().subspan(static_cast<size_t>(at) * element_, static_cast<size_t>(rows_ * columns) * element_);
       kernels::WeightsSpec weights{columns, rows_, 1, columns, dtype_, dtype_, c.threads};
+      weights.policy = c.policy;
       weights.rows = kernels::rows_for_packing(weights, batch_ * steps_);
       kernels::GemmSpec spec;
       spec.m = batch_ * steps_, spec.x_stride = columns, spec.y_stride = rows_, spec.y_dtype = dtype_;
@@ -115,7 +116,7 @@ class RecurrentStep final : public Step {
     spec.m = batch_ * steps_, spec.n = rows_, spec.k = columns;
     spec.lhs_m_stride = columns, spec.rhs_k_stride = 1, spec.rhs_n_stride = columns, spec.y_m_stride = rows_;
     spec.lhs_dtype = spec.rhs_dtype = spec.y_dtype = dtype_;
-    spec.epilogue = epilogue, spec.threads = c.threads;
+    spec.epilogue = epilogue, spec.threads = c.threads, spec.policy = c.policy;
     p.batched = kernels::prepare_batched_gemm(spec);
     return p;
   }
@@ -132,9 +133,9 @@ class RecurrentStep final : public Step {
                               packed_.get() + block * weight_bytes());
   }
 
-  /// The directions of a layer, one behind the other, are as many sequences to be split.
-  void recur(const StepArgs& step, int64_t layer, const std::byte* products, const std::byte* w_hh, std::byte* y,
-             std::byte* scratch) const {
+  /// Runs the recurrence of a layer. Its directions are treated as further sequences, to be split over threads.
+  void run_recurrence(const StepArgs& step, int64_t layer, const std::byte* products, const std::byte* w_hh,
+                      std::byte* y, std::byte* scratch) const {
     double work =
         static_cast<double>(directions_ * batch_ * steps_ * rows_) * (static_cast<double>(hidden_) * 0.03 + 1);
     for_ranges(step, directions_ * batch_, 1, work, [&](int64_t begin, int64_t end, int64_t) {
@@ -165,8 +166,8 @@ class RecurrentStep final : public Step {
   size_t first_state_;
   bool stateful_, reads_w_ih_ = true;
   size_t element_, product_scratch_ = 0, products_bytes_ = 0, layer_bytes_ = 0, sequence_bytes_ = 0;
-  std::vector<InputProduct> products_;  // of each layer and direction
-  std::shared_ptr<std::byte> packed_;   // w_hh of each, if it is bound
+  std::vector<InputProduct> products_;  // for each layer and direction
+  std::shared_ptr<std::byte> packed_;   // packed w_hh of each, if it is constant
 };
 
 }  // namespace

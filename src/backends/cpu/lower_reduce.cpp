@@ -1,9 +1,9 @@
-// Reductions: axes are brought into one [outer, reduce, inner] view. Where they do not stand together, one group of
-// neighbours is reduced after the other; low precision, which is to round once, is transposed instead.
+// Reductions. The axes are merged into one [outer, reduce, inner] view. If they are not adjacent, adjacent groups are
+// reduced one group after the other; low precision, which may round only once, is transposed instead.
 #include "backends/cpu/lowerings.h"
 #include "base/rounded_up.h"
-#include "kernels/move.h"
-#include "kernels/reduce.h"
+#include "kernels/index/move.h"
+#include "kernels/reduce/reduce.h"
 #include "rlx/ops.h"
 
 namespace rlx::cpu {
@@ -25,13 +25,14 @@ int64_t product(const Shape& shape, const Axes& axes) {
   return n;
 }
 
-/// A stage reads what the stage before it wrote, the first one x; the last one writes the result.
+/// One step of a staged reduction. The first stage reads x, each other the result of the one before; the last writes
+/// the result.
 struct Stage {
   kernels::ReduceArgs args;
-  size_t offset = 0;  // of what it writes, in scratch
+  size_t offset = 0;  // of its result, in scratch
 };
 
-/// The last group of neighbours among the axes first: it leaves the least to the others.
+/// Reduces the last group of adjacent axes first; each later stage reads the smaller result of the stage before.
 Prepared staged_reduce(const View& x, Axes axes, const kernels::ReduceArgs& like) {
   Shape shape = x.shape;
   std::vector<Stage> stages;
@@ -82,7 +83,7 @@ Prepared lower_reduce(const LoweringContext& c) {
   bool together = true;
   for (size_t i = 1; i < axes.size(); ++i) together &= axes[i] == axes[i - 1] + 1;
   if (!together && !is_low_precision(x.dtype)) return staged_reduce(x, axes, args);
-  // Apart: a transpose that puts them last comes first.
+  // Axes that are not adjacent are transposed to the end first.
   Axes order = kept;
   order.insert(order.end(), axes.begin(), axes.end());
   Shape moved_shape = pick(x.shape, order);
@@ -111,7 +112,7 @@ Prepared lower_reduce(const LoweringContext& c) {
     call.y = step.out();
     double work = static_cast<double>(elements) * 0.1;
     if (!together) {
-      for_ranges(step, copy.units, 1, work * 4, [&](int64_t begin, int64_t end, int64_t) {
+      for_ranges(step, copy.chunks, 1, work * 4, [&](int64_t begin, int64_t end, int64_t) {
         kernels::copy_strided(copy, step.in(0), step.scratch, begin, end);
       });
       call.x = step.scratch;

@@ -1,35 +1,20 @@
-// Ops that have a reference and nothing else, as users register them: their reference runs as a step, on copies of its
-// operands. It allocates as it likes, and it may throw; all other steps do neither.
+// Ops that have only a reference implementation, as users may register: the reference runs as a step, on copies of its
+// operands. It may allocate and throw; no other step does either.
 #include <cstring>
 #include <exception>
-#include <new>
 
 #include "backends/cpu/lowerings.h"
+#include "base/user_code.h"
 #include "reference/interpreter.h"
 
 namespace rlx::cpu {
 namespace {
 
-// A run is noexcept from here up to the executable, and a reference runs on the thread that runs the schedule: kernels
-// hand no sub-graph to the pool. So what it throws waits with that thread.
+// From here up to the executable, a run is noexcept. The reference runs on the thread that runs the schedule (kernels
+// never give sub-graphs to the pool), so its exception is kept in that thread until the executable rethrows it.
 thread_local std::exception_ptr error_of_run;
 
-/// Whatever the user's code throws arrives as an rlx::Error.
-void with_errors_of_ours(const std::string& what, const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error&) {
-    throw;
-  } catch (const std::bad_alloc&) {
-    fail(ErrorCode::out_of_memory, what, " ran out of memory");
-  } catch (const std::exception& e) {
-    fail(ErrorCode::invalid_argument, what, " threw: ", e.what());
-  } catch (...) {
-    fail(ErrorCode::invalid_argument, what, " threw what is no std::exception");
-  }
-}
-
-/// What is fixed when the step is made. The node's own attributes are needed: the schedule may outlive its graph.
+/// What is known when the step is made. It owns the node's attributes: the schedule may outlive its graph.
 struct Call {
   const OpDef* op;
   Attrs attrs;
@@ -40,7 +25,7 @@ struct Call {
     std::vector<Tensor> in;
     for (size_t i = 0; i < operands.size(); ++i) {
       const auto& [dtype, shape] = operands[i];
-      Tensor t = Tensor::uninitialized(dtype, shape);  // a copy: a result may lie where an operand does
+      Tensor t = Tensor::uninitialized(dtype, shape);  // a copy: a result may share memory with an operand
       if (t.byte_count()) std::memcpy(t.mutable_data(), args.in(i), t.byte_count());
       in.push_back(std::move(t));
     }
@@ -62,10 +47,10 @@ struct Call {
 void run_user_code(const UserCode& user, const StepArgs& args, const std::function<void()>& code) noexcept {
   try {
     with_context([&] { return text_of("running '", user.op, "'", user.node.empty() ? "" : " of '" + user.node + "'"); },
-                 [&] { with_errors_of_ours(user.what, code); });
+                 [&] { user_code(user.what, code); });
   } catch (...) {
     if (!error_of_run) error_of_run = std::current_exception();
-    // The steps that follow still run: on zeros, not on what memory held.
+    // The following steps still run: on zeros, not on whatever memory held.
     for (size_t r = 0; r < user.result_bytes.size(); ++r)
       if (user.result_bytes[r]) std::memset(args.out(r), 0, user.result_bytes[r]);
   }

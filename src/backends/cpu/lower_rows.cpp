@@ -1,9 +1,9 @@
-// Kernels over the last axis: softmax and its logarithms, layer and RMS normalization with what is added before, and
-// their gradients.
+// Ops over the last axis: softmax, log_softmax, l2_normalize, logsumexp, layer and RMS norm (with residual and bias),
+// and the norms' gradients.
 #include "backends/cpu/lowerings.h"
 #include "base/rounded_up.h"
-#include "kernels/norm_backward.h"
-#include "kernels/rows.h"
+#include "kernels/norm/norm_backward.h"
+#include "kernels/norm/rows.h"
 #include "rlx/ops/backward.h"
 #include "rlx/ops/norm.h"
 #include "rlx/ops/softmax.h"
@@ -11,12 +11,13 @@
 namespace rlx::cpu {
 namespace {
 
+/// A tensor as a matrix of rows, and how its rows are split over threads.
 struct Rows {
   int64_t rows = 1, cols = 1, grain = 1;
   size_t per_thread;
   double work_ns;
 
-  /// The dims from `axis` on are a row.
+  /// The dims from `axis` on form a row.
   Rows(const View& x, int64_t axis) {
     auto first = size_t(valid_axis(axis, x.shape.size()));
     for (size_t d = 0; d < x.shape.size(); ++d) (d < first ? rows : cols) *= x.shape[d];
@@ -25,8 +26,8 @@ struct Rows {
   }
   template <class F>
   void run(const StepArgs& args, F f) const {
-    for_ranges(args, rows, grain, work_ns, [&](int64_t begin, int64_t end, int64_t part) {
-      f(begin, end, args.scratch + per_thread * static_cast<size_t>(part));
+    for_ranges(args, rows, grain, work_ns, [&](int64_t begin, int64_t end, int64_t task) {
+      f(begin, end, args.scratch + per_thread * static_cast<size_t>(task));
     });
   }
   size_t scratch(int threads) const { return per_thread * static_cast<size_t>(threads); }
@@ -65,7 +66,7 @@ std::string when_l2_normalize(const Question& q) {
 
 namespace {
 
-/// x / max(|x|, epsilon), row by row; the sum of squares in f64.
+/// y = x / max(|x|, epsilon) for each row; the sum of squares is in f64.
 template <class T>
 void l2_normalize_rows(const T* x, T* y, int64_t cols, double epsilon, int64_t begin, int64_t end) {
   for (int64_t row = begin; row < end; ++row) {
@@ -147,7 +148,7 @@ Prepared lower_residual_norm(const LoweringContext& c) {
   args.dtype = x.dtype;
   args.x_stride = args.y_stride = args.residual_stride = args.sum_stride = args.cols = rows.cols;
   args.eps = a.epsilon;
-  args.round_sum = false;  // the op is defined whole: it rounds once
+  args.round_sum = false;  // the op is one op by definition, so it rounds once
   bool rms = c.node.op == &op::fused_residual_rms_norm, bias = a.has_bias, beta = a.has_beta;
   return make_step(rms ? "residual_rms_norm" : "residual_layer_norm", rows.scratch(c.threads),
                    [=](const StepArgs& step) {

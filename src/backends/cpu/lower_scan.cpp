@@ -1,11 +1,14 @@
-// `scan`: one schedule, step by step. Slices of the xs are read, and those of the ys written, where they lie. A carry
-// is not copied from step to step; it lives in one of four ways:
+// `scan`: runs the body's schedule once per step. The body reads slices of the xs and writes slices of the ys where
+// they lie. A carry is not copied from step to step either. It is kept in one of four ways:
 //
-//   buffers   two take turns, so that the last step writes into the result's
-//   updated   the body writes it over the old one, in the result's buffer
-//   after     it is also stacked as one of the ys (h of a recurrent net): each step finds it in the slice before
-//   before    one of the ys stacks it as each step found it (what reverse mode keeps): each step writes it into the
-//             slice behind
+//   two_buffers   the steps write alternately to two buffers, so that the last one writes to the result's
+//   in_place      the body updates it in the result's buffer
+//   stacked_new   one of the ys stacks its new values (h of a recurrent network): a step reads it from the slice that
+//   the
+//                 step before has written
+//   stacked_old   one of the ys stacks the values that the steps read (saved for reverse mode): each step writes the
+//   new
+//                 value to the slice of the next step
 #include "backends/cpu/loop_carries.h"
 #include "backends/cpu/lowerings.h"
 #include "ir/rewrite.h"
@@ -14,15 +17,16 @@
 namespace rlx::cpu {
 namespace {
 
-enum class Home { buffers, updated, after, before };
+enum class Home { two_buffers, in_place, stacked_new, stacked_old };
 
 struct Carry {
-  Home home = Home::buffers;
-  size_t y = 0;                  // of `after` and `before`: which
-  std::optional<size_t> output;  // of the body without what is written by others; nothing for `after`
+  Home home = Home::two_buffers;
+  size_t y = 0;                  // for stacked_*: the number of that y
+  std::optional<size_t> output;  // its number among the outputs of ScanPlan::body; none for stacked_new
 };
 
-/// Where each carry lives, and the body without the outputs that need not be written: of two that are one value, one.
+/// How each carry is kept, and the body without duplicate outputs: a value that is both a carry and a y is written
+/// once.
 struct ScanPlan {
   std::vector<Carry> carries;
   std::vector<std::optional<size_t>> y_outputs;
@@ -35,14 +39,14 @@ struct ScanPlan {
     auto output = [&](size_t i) { return whole.outputs()[i].ref; };
     std::vector<bool> is_taken(ys);
     for (size_t i = 0; i < n; ++i) {
-      if (output(i) == whole.inputs()[i]) continue;  // never changes
-      for (size_t y = 0; y < ys && carries[i].home == Home::buffers; ++y)
-        if (output(n + y) == whole.inputs()[i]) carries[i] = {Home::before, y, {}}, is_taken[y] = true;
+      if (output(i) == whole.inputs()[i]) continue;  // the body does not change it
+      for (size_t y = 0; y < ys && carries[i].home == Home::two_buffers; ++y)
+        if (output(n + y) == whole.inputs()[i]) carries[i] = {Home::stacked_old, y, {}}, is_taken[y] = true;
     }
     for (size_t i = 0; i < n; ++i) {
       if (output(i) == whole.inputs()[i]) continue;
-      for (size_t y = 0; y < ys && carries[i].home == Home::buffers; ++y)
-        if (output(n + y) == output(i) && !is_taken[y]) carries[i] = {Home::after, y, {}};
+      for (size_t y = 0; y < ys && carries[i].home == Home::two_buffers; ++y)
+        if (output(n + y) == output(i) && !is_taken[y]) carries[i] = {Home::stacked_new, y, {}};
     }
 
     std::vector<Value> inputs;
@@ -54,13 +58,13 @@ struct ScanPlan {
     };
     std::vector<Update> wanted;
     for (size_t i = 0; i < n; ++i) {
-      if (carries[i].home == Home::after) continue;
+      if (carries[i].home == Home::stacked_new) continue;
       carries[i].output = keep(i);
-      if (carries[i].home == Home::buffers) wanted.push_back({i, *carries[i].output});
+      if (carries[i].home == Home::two_buffers) wanted.push_back({i, *carries[i].output});
     }
     for (size_t y = 0; y < ys; ++y) y_outputs.push_back(is_taken[y] ? std::nullopt : std::optional(keep(n + y)));
     updates = possible_updates(body, wanted);
-    for (Update u : updates) carries[u.input].home = Home::updated;
+    for (Update u : updates) carries[u.input].home = Home::in_place;
   }
 };
 
@@ -73,7 +77,7 @@ class ScanStep final : public Step {
     scratch_bytes_ = body_.arena_bytes() + body_.table_bytes();
     for (size_t i = 0; i < n; ++i) {
       carries_.push_back({plan.carries[i], byte_count_of(c.node.types[i])});
-      if (plan.carries[i].home != Home::buffers || length_ < 2) continue;
+      if (plan.carries[i].home != Home::two_buffers || length_ < 2) continue;
       carries_[i].spare = scratch_bytes_;
       scratch_bytes_ += aligned(carries_[i].bytes);
     }
@@ -92,23 +96,23 @@ class ScanStep final : public Step {
       return;
     }
     auto body = body_.ready(args.scratch, args.scratch + body_.arena_bytes());
-    std::copy_n(args.operands, operands_, body.inputs.begin());  // where carries begin, and what is captured
+    std::copy_n(args.operands, operands_, body.inputs.begin());  // initial carries, xs, and captured operands
     for (size_t i = 0; i < n; ++i) {
       const Home home = carries_[i].home;
-      if (home != Home::updated && home != Home::before) continue;
-      std::byte* first = home == Home::updated ? args.out<std::byte>(i) : slice(args, carries_[i].y, 0);
+      if (home != Home::in_place && home != Home::stacked_old) continue;
+      std::byte* first = home == Home::in_place ? args.out<std::byte>(i) : slice(args, carries_[i].y, 0);
       copy_bytes(first, args.in<std::byte>(i), carries_[i].bytes);
       body.inputs[i] = first;
     }
     for (int64_t step = 0; step < length_; ++step) {
       for (size_t i = 0; i < n; ++i)
-        if (carries_[i].output) body.outputs[*carries_[i].output] = place_after(args, i, step);
+        if (carries_[i].output) body.outputs[*carries_[i].output] = buffer_after(args, i, step);
       for (size_t x = 0; x < xs_.size(); ++x)
         body.inputs[n + x] = const_cast<std::byte*>(args.in<std::byte>(n + x)) + position(step) * xs_[x];
       for (size_t y = 0; y < ys_.size(); ++y)
         if (ys_[y].output) body.outputs[*ys_[y].output] = slice(args, y, step);
       body.run(args.width);
-      for (size_t i = 0; i < n; ++i) body.inputs[i] = place_after(args, i, step);
+      for (size_t i = 0; i < n; ++i) body.inputs[i] = buffer_after(args, i, step);
     }
     for (size_t i = 0; i < n; ++i)
       copy_bytes(args.out<std::byte>(i), static_cast<std::byte*>(body.inputs[i]), carries_[i].bytes);
@@ -119,24 +123,24 @@ class ScanStep final : public Step {
   std::byte* slice(const StepArgs& args, size_t y, int64_t step) const {
     return args.out<std::byte>(carries_.size() + y) + static_cast<size_t>(position(step)) * ys_[y].bytes;
   }
-  /// Where a carry is when the step has run.
-  std::byte* place_after(const StepArgs& args, size_t i, int64_t step) const {
-    const PlacedCarry& c = carries_[i];
+  /// The buffer that holds carry i after a step has run.
+  std::byte* buffer_after(const StepArgs& args, size_t i, int64_t step) const {
+    const BufferedCarry& c = carries_[i];
     bool is_last = step == length_ - 1;
     switch (c.home) {
-      case Home::buffers: return (length_ - 1 - step) % 2 == 0 ? args.out<std::byte>(i) : args.scratch + c.spare;
-      case Home::updated: break;
-      case Home::after: return slice(args, c.y, step);
-      case Home::before:
+      case Home::two_buffers: return (length_ - 1 - step) % 2 == 0 ? args.out<std::byte>(i) : args.scratch + c.spare;
+      case Home::in_place: break;
+      case Home::stacked_new: return slice(args, c.y, step);
+      case Home::stacked_old:
         if (!is_last) return slice(args, c.y, step + 1);
     }
     return args.out<std::byte>(i);
   }
 
-  struct PlacedCarry : Carry {
+  struct BufferedCarry : Carry {
     size_t bytes;
-    size_t spare = 0;  // in the scratch: the buffer that takes turns with the result's
-    PlacedCarry(const Carry& c, size_t b) : Carry(c), bytes(b) {}
+    size_t spare = 0;  // offset in the scratch of the buffer that alternates with the result's
+    BufferedCarry(const Carry& c, size_t b) : Carry(c), bytes(b) {}
   };
   struct Stack {
     std::optional<size_t> output;
@@ -146,8 +150,8 @@ class ScanStep final : public Step {
   int64_t length_;
   bool reverse_;
   size_t operands_;
-  std::vector<PlacedCarry> carries_;
-  std::vector<int64_t> xs_;  // bytes from slice to slice
+  std::vector<BufferedCarry> carries_;
+  std::vector<int64_t> xs_;  // stride between slices, in bytes
   std::vector<Stack> ys_;
   size_t scratch_bytes_ = 0;
 };
@@ -169,7 +173,7 @@ Prepared lower_scan(const LoweringContext& c) {
 std::vector<bool> updated_carries(const Node& node) {
   if (node.op == &op::while_loop) return updated_while_carries(node.attrs.as<WhileAttrs>());
   std::vector<bool> updated;
-  for (const Carry& c : ScanPlan(node.attrs.as<ScanAttrs>()).carries) updated.push_back(c.home == Home::updated);
+  for (const Carry& c : ScanPlan(node.attrs.as<ScanAttrs>()).carries) updated.push_back(c.home == Home::in_place);
   return updated;
 }
 

@@ -2,50 +2,52 @@
 #include "backends/cpu/lines.h"
 #include "backends/cpu/lowerings.h"
 #include "base/rounded_up.h"
-#include "kernels/sort.h"
+#include "kernels/index/sort.h"
 #include "rlx/ops.h"
 
 namespace rlx::cpu {
 namespace {
 
-/// Sorts by operand 0 and writes the first `k` of each line: of operand i to result i, or the places themselves.
-Prepared sort_step(const LoweringContext& c, int64_t axis, bool descending, int64_t k, bool places) {
-  Lines lines(c.operands[0].shape, axis);
+/// Sorts every vector along `axis` by operand 0 and writes the first `k` elements of operand i to result i; with
+/// `with_indices`, result 1 receives the indices.
+Prepared sort_step(const LoweringContext& c, int64_t axis, bool descending, int64_t k, bool with_indices) {
+  AxisVectors vectors(c.operands[0].shape, axis);
   kernels::SortArgs sort;
   sort.dtype = c.operands[0].dtype;
-  sort.extent = lines.extent, sort.inner = lines.inner;
-  sort.outer_stride = lines.extent * lines.inner, sort.axis_stride = lines.inner;
+  sort.extent = vectors.extent, sort.inner = vectors.inner;
+  sort.outer_stride = vectors.extent * vectors.inner, sort.axis_stride = vectors.inner;
   sort.descending = descending;
   sort.index_dtype = i32;
   sort.k = k;
-  int64_t count = lines.outer * lines.inner, kept = count * k;
-  size_t per_thread = aligned(kernels::sort_scratch_bytes(sort.dtype, lines.extent));
-  size_t index_bytes = aligned(static_cast<size_t>(kept) * sizeof(int32_t));
+  int64_t count = vectors.outer * vectors.inner, results = count * k;
+  size_t per_thread = aligned(kernels::sort_scratch_bytes(sort.dtype, vectors.extent));
+  size_t index_bytes = aligned(static_cast<size_t>(results) * sizeof(int32_t));
   std::vector<size_t> sizes;
   for (const View& v : c.operands) sizes.push_back(v.element_bytes());
   return make_step("sort", index_bytes + per_thread * static_cast<size_t>(c.threads), [=](const StepArgs& args) {
     kernels::SortArgs call = sort;
     call.x = args.in(0);
-    auto* order = places ? args.out<int32_t>(1) : reinterpret_cast<int32_t*>(args.scratch);
+    auto* order = with_indices ? args.out<int32_t>(1) : reinterpret_cast<int32_t*>(args.scratch);
     call.indices = order;
-    for_ranges(
-        args, count, 1, static_cast<double>(count * lines.extent) * 20, [&](int64_t begin, int64_t end, int64_t part) {
-          kernels::argsort(call, begin, end, args.scratch + index_bytes + per_thread * static_cast<size_t>(part));
-          for (size_t i = 0; i < sizes.size(); ++i) {
-            size_t size = sizes[i];
-            const auto* from = args.in<std::byte>(i);
-            auto* to = args.out<std::byte>(i);
-            for (int64_t line = begin; line < end; ++line) {
-              int64_t base = line / lines.inner * lines.inner * lines.extent + line % lines.inner;
-              int64_t target = line / lines.inner * lines.inner * k + line % lines.inner;
-              for (int64_t r = 0; r < k; ++r) {
-                int64_t at = target + r * lines.inner;
-                std::memcpy(to + static_cast<size_t>(at) * size,
-                            from + static_cast<size_t>(base + order[at] * lines.inner) * size, size);
-              }
-            }
-          }
-        });
+    for_ranges(args, count, 1, static_cast<double>(count * vectors.extent) * 20,
+               [&](int64_t begin, int64_t end, int64_t task) {
+                 kernels::argsort(call, begin, end,
+                                  args.scratch + index_bytes + per_thread * static_cast<size_t>(task));
+                 for (size_t i = 0; i < sizes.size(); ++i) {
+                   size_t size = sizes[i];
+                   const auto* from = args.in<std::byte>(i);
+                   auto* to = args.out<std::byte>(i);
+                   for (int64_t vector = begin; vector < end; ++vector) {
+                     int64_t base = vector / vectors.inner * vectors.inner * vectors.extent + vector % vectors.inner;
+                     int64_t target = vector / vectors.inner * vectors.inner * k + vector % vectors.inner;
+                     for (int64_t r = 0; r < k; ++r) {
+                       int64_t at = target + r * vectors.inner;
+                       std::memcpy(to + static_cast<size_t>(at) * size,
+                                   from + static_cast<size_t>(base + order[at] * vectors.inner) * size, size);
+                     }
+                   }
+                 }
+               });
   });
 }
 
@@ -65,7 +67,7 @@ std::string when_sort(const Question& q) {
 }
 Prepared lower_sort(const LoweringContext& c) {
   const auto& a = c.attrs<SortAttrs>();
-  return sort_step(c, a.axis, a.descending, Lines(c.operands[0].shape, a.axis).extent, false);
+  return sort_step(c, a.axis, a.descending, AxisVectors(c.operands[0].shape, a.axis).extent, false);
 }
 
 std::string when_top_k(const Question& q) {

@@ -1,4 +1,4 @@
-// Gaussian splats in an image, and their derivative: rows of tiles over the threads.
+// Gaussian splats in an image, and their gradient: rows of tiles are split over threads.
 #include "backends/cpu/lowerings.h"
 #include "kernels/splat.h"
 #include "rlx/extras/splat.h"
@@ -6,7 +6,8 @@
 namespace rlx::cpu {
 namespace {
 
-/// What both directions need: the kernel's arguments, and how scratch is laid out: boxes, then a part for each thread.
+/// The kernel's arguments, and the layout of scratch, for both forward and backward: first the boxes, then a block of
+/// memory for each thread.
 struct Raster {
   kernels::SplatArgs args;
   int64_t batches = 1;
@@ -27,7 +28,7 @@ struct Raster {
     box_bytes = aligned(static_cast<size_t>(args.n) * sizeof(kernels::SplatBox));
     list_bytes = aligned(kernels::splat_scratch_bytes(args.n));
   }
-  /// Of one image; the boxes stand at the front of scratch.
+  /// The arguments for one image; also computes the boxes at the front of scratch.
   kernels::SplatArgs prepared(const StepArgs& step, int64_t batch) const {
     kernels::SplatArgs call = args;
     call.splats = step.in<std::byte>(0) + static_cast<size_t>(batch) * splats_bytes;
@@ -41,16 +42,17 @@ struct Raster {
 
 template <class T>
 void add_to(const std::byte* from, T* to, int64_t begin, int64_t end) {
-  const T* more = reinterpret_cast<const T*>(from);
-  for (int64_t i = begin; i < end; ++i) to[i] += more[i];
+  const T* addend = reinterpret_cast<const T*>(from);
+  for (int64_t i = begin; i < end; ++i) to[i] += addend[i];
 }
-/// The sum of the threads' parts, which are `stride` bytes apart.
-void sum_parts(const StepArgs& step, DType dtype, const std::byte* parts, size_t stride, std::byte* to, int64_t count) {
+/// Adds up the threads' partial sums, which are `stride` bytes apart.
+void add_partial_sums(const StepArgs& step, DType dtype, const std::byte* partial_sums, size_t stride, std::byte* to,
+                      int64_t count) {
   for_ranges(step, count, 256, static_cast<double>(count), [&](int64_t begin, int64_t end, int64_t) {
     const size_t element = byte_size(dtype);
     std::memset(to + static_cast<size_t>(begin) * element, 0, static_cast<size_t>(end - begin) * element);
-    for (int part = 0; part < step.width; ++part) {
-      const std::byte* from = parts + static_cast<size_t>(part) * stride;
+    for (int task = 0; task < step.width; ++task) {
+      const std::byte* from = partial_sums + static_cast<size_t>(task) * stride;
       dtype == f64 ? add_to(from, reinterpret_cast<double*>(to), begin, end)
                    : add_to(from, reinterpret_cast<float*>(to), begin, end);
     }
@@ -82,27 +84,28 @@ Prepared lower_splats(const LoweringContext& c) {
 
 Prepared lower_splats_backward(const LoweringContext& c) {
   Raster raster(c);
-  // Each thread's own sums, so that the order of additions, and with it every bit, is that of the thread count.
+  // Each task has sums of its own, so that the order of additions, and so every bit of the result, depends only on the
+  // number of threads.
   const size_t sums = aligned(raster.splats_bytes), backgrounds = 64,
-               part_bytes = raster.list_bytes + sums + backgrounds;
+               thread_bytes = raster.list_bytes + sums + backgrounds;
   return make_step(
-      "splats_backward", raster.box_bytes + part_bytes * static_cast<size_t>(c.threads), [=](const StepArgs& step) {
+      "splats_backward", raster.box_bytes + thread_bytes * static_cast<size_t>(c.threads), [=](const StepArgs& step) {
         auto* boxes = reinterpret_cast<const kernels::SplatBox*>(step.scratch);
-        std::byte* parts = step.scratch + raster.box_bytes;
+        std::byte* partial_sums = step.scratch + raster.box_bytes;
         for (int64_t batch = 0; batch < raster.batches; ++batch) {
           kernels::SplatArgs call = raster.prepared(step, batch);
           call.ct = step.in<std::byte>(2) + static_cast<size_t>(batch) * raster.image_bytes;
-          step.pool.parallel_for(step.width, step.width, [&](int64_t part) {
-            std::byte* own = parts + part_bytes * static_cast<size_t>(part);
+          step.pool.parallel_for(step.width, step.width, [&](int64_t task) {
+            std::byte* own = partial_sums + thread_bytes * static_cast<size_t>(task);
             std::memset(own, 0, sums + backgrounds);
-            for (int64_t row = part; row < call.tile_rows(); row += step.width)
+            for (int64_t row = task; row < call.tile_rows(); row += step.width)
               kernels::splat_tile_row_backward(call, boxes, row, own, own + sums, own + sums + backgrounds);
           });
-          sum_parts(step, call.dtype, parts, part_bytes,
-                    step.out<std::byte>(0) + static_cast<size_t>(batch) * raster.splats_bytes,
-                    call.n * kernels::kSplatNumbers);
-          sum_parts(step, call.dtype, parts + sums, part_bytes,
-                    step.out<std::byte>(1) + static_cast<size_t>(batch) * 3 * raster.element, 3);
+          add_partial_sums(step, call.dtype, partial_sums, thread_bytes,
+                           step.out<std::byte>(0) + static_cast<size_t>(batch) * raster.splats_bytes,
+                           call.n * kernels::kSplatNumbers);
+          add_partial_sums(step, call.dtype, partial_sums + sums, thread_bytes,
+                           step.out<std::byte>(1) + static_cast<size_t>(batch) * 3 * raster.element, 3);
         }
       });
 }

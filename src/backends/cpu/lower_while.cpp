@@ -1,5 +1,6 @@
-// `while_loop`: two schedules in turn. A carry begins where its operand lies; from then on its result's buffer and one
-// in the scratch take turns, or the body updates it where it is.
+// `while_loop`: runs the schedules of condition and body in turn. The first iteration reads a carry from its operand.
+// The iterations write it alternately to the result's buffer and to one in the scratch; or the carry is first copied to
+// the result's buffer and the body updates it there.
 #include "backends/cpu/loop_carries.h"
 #include "backends/cpu/lowerings.h"
 #include "rlx/ops.h"
@@ -18,7 +19,7 @@ class WhileStep final : public Step {
   WhileStep(const LoweringContext& c, const WhileAttrs& a, const std::vector<Update>& updates)
       : condition_(c, {*a.condition, bound_captured(c, static_cast<size_t>(a.carries))}),
         body_(c, {*a.body, bound_captured(c, static_cast<size_t>(a.carries)), updates}), operands_(c.operands.size()),
-        most_trips_(a.max_trips) {
+        max_trips_(a.max_trips) {
     // The condition and the body run one after another: one arena serves both.
     arena_bytes_ = std::max(condition_.arena_bytes(), body_.arena_bytes());
     scratch_bytes_ = arena_bytes_ + condition_.table_bytes() + body_.table_bytes() + aligned(sizeof(bool));
@@ -46,7 +47,7 @@ class WhileStep final : public Step {
       body.inputs[i] = body.outputs[i] = args.results[i];
     }
     std::copy_n(body.inputs.begin(), operands_, condition.inputs.begin());
-    for (int64_t trip = 0; !most_trips_ || trip < *most_trips_; ++trip) {
+    for (int64_t trip = 0; !max_trips_ || trip < *max_trips_; ++trip) {
       condition.run(args.width);
       if (!*goes_on || has_step_error()) break;
       for (size_t i = 0; i < carries_.size(); ++i)
@@ -63,11 +64,11 @@ class WhileStep final : public Step {
   struct Carry {
     size_t bytes;
     bool is_updated = false;
-    size_t spare = 0;  // in the scratch: the buffer that takes turns with the result's
+    size_t spare = 0;  // offset in the scratch of the buffer that alternates with the result's
   };
   Nested condition_, body_;
   size_t operands_;
-  std::optional<int64_t> most_trips_;
+  std::optional<int64_t> max_trips_;
   std::vector<Carry> carries_;
   size_t arena_bytes_ = 0, scratch_bytes_ = 0;
 };

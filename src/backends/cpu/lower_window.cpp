@@ -2,8 +2,8 @@
 // for other dtypes.
 #include "backends/cpu/lowerings.h"
 #include "base/rounded_up.h"
-#include "kernels/window.h"
-#include "kernels/window_pairs.h"
+#include "kernels/reduce/pool_2x2.h"
+#include "kernels/reduce/window.h"
 #include "rlx/ops/window.h"
 
 namespace rlx::cpu {
@@ -55,7 +55,7 @@ Prepared lower_reduce_window(const LoweringContext& c) {
   fill_dims(args.window_dilation, a.window_dilation, rank, 1);
   int64_t count = y.count(), area = 1;
   for (size_t d = 0; d < rank; ++d) area *= args.window[d];
-  const double work_ns = static_cast<double>(count) * (kernels::are_pairs(args) ? 0.3 : static_cast<double>(area));
+  const double work_ns = static_cast<double>(count) * (kernels::is_pool_2x2(args) ? 0.3 : static_cast<double>(area));
   return make_step("reduce_window", 0, [=](const StepArgs& step) {
     kernels::ReduceWindowArgs call = args;
     call.x = step.in(0);
@@ -79,15 +79,15 @@ Prepared lower_select_windows(const LoweringContext& c) {
   const Axes window = shape_of(a.window_dims), low = shape_of(a.padding_low);
   kernels::SelectAndScatterArgs args;
   args.dtype = x.dtype;
-  args.kept = a.select == Comparison::ge   ? kernels::Kept::first_greatest
-              : a.select == Comparison::gt ? kernels::Kept::last_greatest
-              : a.select == Comparison::le ? kernels::Kept::first_least
-                                           : kernels::Kept::last_least;
-  // Leading dims along which nothing slides only repeat what stands behind them.
+  args.kept = a.select == Comparison::ge   ? kernels::Kept::first_max
+              : a.select == Comparison::gt ? kernels::Kept::last_max
+              : a.select == Comparison::le ? kernels::Kept::first_min
+                                           : kernels::Kept::last_min;
+  // Leading dims along which nothing slides are counted as separate images.
   size_t first = 0;
   while (first + 1 < rank && window[first] == 1 && entry(a.strides, first, 1) == 1 && entry(low, first, 0) == 0 &&
          x.shape[first] == source.shape[first])
-    args.units *= x.shape[first++];
+    args.images *= x.shape[first++];
   args.rank = static_cast<int>(std::max<size_t>(rank - first, 1));
   args.x_dims[0] = args.out_dims[0] = args.window[0] = args.stride[0] = args.dilation[0] = 1;
   for (size_t d = first; d < rank; ++d) {
@@ -103,8 +103,8 @@ Prepared lower_select_windows(const LoweringContext& c) {
   return make_step("select_and_scatter", per_thread * static_cast<size_t>(c.threads), [=](const StepArgs& step) {
     kernels::SelectAndScatterArgs call = args;
     call.x = step.in(0), call.source = step.in(1), call.y = step.out();
-    for_ranges(step, args.units, 1, work, [&](int64_t begin, int64_t end, int64_t part) {
-      kernels::select_and_scatter(call, begin, end, step.scratch + per_thread * static_cast<size_t>(part));
+    for_ranges(step, args.images, 1, work, [&](int64_t begin, int64_t end, int64_t task) {
+      kernels::select_and_scatter(call, begin, end, step.scratch + per_thread * static_cast<size_t>(task));
     });
   });
 }

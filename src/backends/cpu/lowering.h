@@ -6,9 +6,9 @@
 #include <mutex>
 
 #include "backends/cpu/step.h"
-#include "kernels/convolution_tiles.h"
-#include "kernels/gemm.h"
-#include "kernels/onednn_convolution.h"
+#include "kernels/conv/amx_convolution.h"
+#include "kernels/conv/onednn_convolution.h"
+#include "kernels/gemm/gemm.h"
 #include "passes/legalize.h"
 #include "plan/storage.h"
 
@@ -77,6 +77,7 @@ struct LoweringContext {
   const Node& node;
   std::vector<View> operands, results;
   int threads;
+  kernels::ProductPolicy policy;  ///< what the step's products may do
   PackedCache& packed;
   /// The tensor of an operand that is a param or a constant; null for anything else.
   const std::function<const Tensor*(size_t operand)>& bound;

@@ -58,10 +58,10 @@ kernels::Activation kernel_activation(rlx::Activation);
 // lower_blocks.cpp
 std::string when_block_product(const Question&);
 std::string when_block_experts(const Question&);
-std::string when_codes(const Question&);
-std::string when_code_product(const Question&);
+std::string when_dequantize_blockwise(const Question&);
+std::string when_quantized_weights_product(const Question&);
 
-// lower_code_product.cpp
+// lower_requantized_product.cpp
 std::string when_qconv2d(const Question&);
 
 // lower_packed.cpp
@@ -80,7 +80,7 @@ std::string when_select_windows(const Question&);
 // lower_convolution.cpp
 std::string when_convolution(const Question&);
 
-// lower_fused_conv.cpp
+// lower_fused_convolution.cpp
 std::string when_fused_conv(const Question&);
 bool fused_conv_strided(const Node&, size_t operand, const Shape&, std::span<const int64_t> strides);
 
@@ -104,8 +104,8 @@ std::string when_nll(const Question&);
 std::string when_group_norm(const Question&);
 std::string when_group_norm_backward(const Question&);
 
-// lower_pick.cpp
-std::string when_pick(const Question&);
+// lower_outer_gather.cpp
+std::string when_outer_gather(const Question&);
 
 // lower_quantize.cpp
 std::string when_quantize(const Question&);
@@ -115,7 +115,7 @@ std::string when_splats(const Question&);
 
 // lower_lines.cpp
 std::string when_cumulate(const Question&);
-std::string when_extreme(const Question&);
+std::string when_argmax(const Question&);
 
 // lower_attention.cpp
 std::string when_attention(const Question&);
@@ -131,7 +131,7 @@ std::string when_top_k(const Question&);
 
 // lower_scatter_windows.cpp
 std::string when_select_and_scatter(const Question&);
-std::string when_plain_convolution(const Question&);
+std::string when_direct_convolution(const Question&);
 
 // lower_recurrent.cpp, lower_linear_recurrence.cpp
 std::string when_recurrent(const Question&);
@@ -160,8 +160,15 @@ void run_user_code(const UserCode&, const StepArgs&, const std::function<void()>
 /// The kernel that takes the node; else null, and `refusals` says why not, if there are any.
 std::shared_ptr<const CpuKernel> registered_kernel(const Question&, std::string& refusals);
 bool has_registered_kernel(const OpDef&);
-/// Had the op one that was unregistered?
-bool lost_registered_kernel(const OpDef&);
+/// A kernel that a graph was compiled with. Not kept alive: its code may be unloaded when it is unregistered.
+struct KernelInUse {
+  std::weak_ptr<const CpuKernel> kernel;
+  std::string op, name;
+};
+/// Those that take nodes of the graph or of its sub-graphs.
+std::vector<KernelInUse> registered_kernels_in(const Graph&);
+/// Fails if one of them has been unregistered: no other kernel takes its place unasked.
+void require_registered(std::span<const KernelInUse>);
 size_t registered_kernels_hash();
 Prepared lower_registered(const LoweringContext&);
 

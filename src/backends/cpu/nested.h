@@ -1,4 +1,5 @@
-// A sub-graph's schedule as part of a step: its arena and its pointers stand in the step's scratch.
+// The schedule of a sub-graph (branch, loop body, combiner) that a step runs, with its arena and pointer table in the
+// step's scratch.
 #pragma once
 
 #include "backends/cpu/schedule.h"
@@ -11,16 +12,16 @@ class Nested {
   Nested(const LoweringContext& c, const Body& body)
       : schedule_(c.nested(body)), inputs_(body.graph.inputs().size()), outputs_(body.graph.outputs().size()) {}
 
-  /// Of sub-graphs that run one after another, the arenas may be one.
+  /// Sub-graphs that do not run at the same time may share an arena, but not a table.
   size_t arena_bytes() const { return aligned(schedule_->arena_bytes()); }
   size_t table_bytes() const { return aligned((schedule_->pointer_count() + inputs_ + outputs_) * sizeof(void*)); }
 
-  /// In one run's scratch.
+  /// The schedule with memory in one run's scratch.
   struct Ready {
     const Schedule* schedule;
     std::byte* arena;
     void** pointers;
-    std::span<void*> inputs, outputs;  ///< to be filled in before a run
+    std::span<void*> inputs, outputs;  ///< to be filled in before `run`
     void run(int width) const noexcept { schedule->run(pointers, arena, inputs, outputs, width); }
   };
   Ready ready(std::byte* arena, std::byte* table) const noexcept {

@@ -5,20 +5,21 @@
 #include <atomic>
 #include <cstring>
 #include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "base/hash.h"
+#include "base/printable_text.h"
 #include "base/rounded_up.h"
 #include "io/atomic_file.h"
 #include "io/cache_folder.h"
-#include "kernels/thread_pool.h"
+#include "io/json_tree.h"
+#include "kernels/threads/thread_pool.h"
 #include "rlx/error.h"
 
 namespace rlx::cpu {
 namespace {
 
 constexpr std::string_view kMagic = "RLXPACK1";
-constexpr size_t kHeaderAt = 16, kPage = 4096, kMostHeader = size_t{64} << 20;
+constexpr size_t kHeaderAt = 16, kPage = 4096, kMaxHeader = size_t{64} << 20;
 
 /// Any bytes as UTF-8, so that JSON takes them: each as the character of Latin-1 that it is.
 std::string as_characters(std::string_view bytes) {
@@ -52,27 +53,26 @@ struct Piece {
   fail(ErrorCode::parse, "piece '", p.name, "', bytes ", p.offset, " to ", p.offset + p.bytes, ", ", what);
 }
 
-nlohmann::json header_of(std::span<const std::byte> file) {
+JsonTree header_of(std::span<const std::byte> file) {
   if (file.size() < kHeaderAt || std::memcmp(file.data(), kMagic.data(), kMagic.size()) != 0)
     fail(ErrorCode::parse, "it does not begin with '", kMagic, "'");
   uint64_t bytes = 0;
   std::memcpy(&bytes, file.data() + kMagic.size(), sizeof bytes);
-  if (bytes > kMostHeader || bytes > file.size() - kHeaderAt)
+  if (bytes > kMaxHeader || bytes > file.size() - kHeaderAt)
     fail(ErrorCode::parse, "it tells of a header of ", bytes, " bytes and has ", file.size());
-  const auto* text = reinterpret_cast<const char*>(file.data()) + kHeaderAt;
-  auto json = nlohmann::json::parse(text, text + bytes, nullptr, false);
+  JsonTree json = json_or_null({reinterpret_cast<const char*>(file.data()) + kHeaderAt, bytes});
   if (!json.is_object()) fail(ErrorCode::parse, "its header is no JSON object");
   return json;
 }
 
-std::vector<Piece> pieces_of(const nlohmann::json& header, std::span<const std::byte> file) {
+std::vector<Piece> pieces_of(const JsonTree& header, std::span<const std::byte> file) {
   std::vector<Piece> pieces;
-  for (const auto& p : header.at("pieces")) {
+  for (const JsonTree& p : header.at("pieces").elements()) {
     for (const char* number : {"offset", "bytes", "sum"})
-      if (!p.at(number).is_number_unsigned())
-        fail(ErrorCode::parse, "the '", number, "' of a piece is ", p.at(number).dump(), "; it is a count");
-    Piece piece{as_bytes_again(p.at("name").get<std::string>()), p.at("offset").get<size_t>(),
-                p.at("bytes").get<size_t>(), p.at("sum").get<uint64_t>()};
+      if (!p.at(number).is_natural())
+        fail(ErrorCode::parse, "the '", number, "' of a piece is ", p.at(number).shown(), "; it is a count");
+    Piece piece{as_bytes_again(p.at("name").string()), p.at("offset").natural(), p.at("bytes").natural(),
+                p.at("sum").natural()};
     if (piece.offset % kPage != 0) refuse_piece(piece, "does not start at a page");
     if (piece.offset > file.size() || piece.bytes > file.size() - piece.offset ||
         kPage > file.size() - piece.offset - piece.bytes)
@@ -83,8 +83,8 @@ std::vector<Piece> pieces_of(const nlohmann::json& header, std::span<const std::
 }
 
 /// What `path`.checked holds of a file whose sums were found right; empty if that would not hold for long.
-std::string checked_text(const MappedFile& file) {
-  const auto origin = mapped_origin(file.bytes());
+std::string checked_text(const FileBytes& file) {
+  const auto origin = file_origin(file.bytes());
   const std::string start = system_start();
   if (!origin || !origin->is_settled || start.empty()) return "";
   return text_of("rlx checked 1\n", origin->file.device, ':', origin->file.inode, ' ', origin->file.size, ' ',
@@ -92,15 +92,15 @@ std::string checked_text(const MappedFile& file) {
 }
 /// Empty if there is none, or if it is not the user's own.
 std::string small_file(const std::string& path) {
-  constexpr std::streamsize kMost = 4096;
+  constexpr std::streamsize kMax = 4096;
   try {
     require_own_entry(path);
   } catch (const Error&) {
     return "";
   }
   std::ifstream in(path, std::ios::binary);
-  std::string text(static_cast<size_t>(kMost), '\0');
-  in.read(text.data(), kMost);
+  std::string text(static_cast<size_t>(kMax), '\0');
+  in.read(text.data(), kMax);
   text.resize(static_cast<size_t>(std::max<std::streamsize>(in.gcount(), 0)));
   return text;
 }
@@ -137,17 +137,13 @@ void compare_sums(const std::vector<Piece>& pieces, std::span<const std::byte> f
 }  // namespace
 
 std::shared_ptr<const PackedFile> PackedFile::open(const std::string& path, std::string_view of, int threads) {
-  auto file = MappedFile::open(path);
+  auto file = FileBytes::map(path);
   const auto bytes = file->bytes();
   std::vector<Piece> pieces;
-  try {
-    const nlohmann::json header = header_of(bytes);
-    if (const auto made_of = as_bytes_again(header.at("of").get<std::string>()); made_of != of)
-      fail(ErrorCode::parse, to_be_told_from(of, made_of));
-    pieces = pieces_of(header, bytes);
-  } catch (const nlohmann::json::exception& e) {
-    fail(ErrorCode::parse, "its header is not as it is written: ", e.what());
-  }
+  const JsonTree header = header_of(bytes);
+  if (const auto made_of = as_bytes_again(header.at("of").string()); made_of != of)
+    fail(ErrorCode::parse, to_be_told_from(of, made_of));
+  pieces = pieces_of(header, bytes);
   load_pages(*file);
   const std::string checked = checked_text(*file), checked_path = path + kCheckedSuffix;
   if (checked.empty() || small_file(checked_path) != checked) {
@@ -163,17 +159,17 @@ std::shared_ptr<const PackedFile> PackedFile::open(const std::string& path, std:
 void PackedFile::write(const std::string& path, std::string_view of, const Pieces& pieces) {
   // Offsets count from behind the header, whose size depends on their digits: so its room is taken generously.
   constexpr size_t kLongest = 6;  // of a byte in JSON, "\u0001"
-  nlohmann::json header = {{"of", as_characters(of)}, {"pieces", nlohmann::json::array()}};
-  size_t room = header.dump().size() + kPage;
+  std::string text = "{\"of\":" + json_quoted(as_characters(of)) + ",\"pieces\":[";
+  size_t room = text.size() + kPage;
   for (const auto& [name, bytes] : pieces) room += name.size() * kLongest + 160;
   const size_t first = rounded_up(kHeaderAt + room, kPage);
   size_t at = first;
   for (const auto& [name, bytes] : pieces) {
-    header["pieces"].push_back(
-        {{"name", as_characters(name)}, {"offset", at}, {"bytes", bytes.size()}, {"sum", checksum(bytes)}});
+    text += text_of(text.ends_with('[') ? "" : ",", "{\"name\":", json_quoted(as_characters(name)), ",\"offset\":", at,
+                    ",\"bytes\":", bytes.size(), ",\"sum\":", checksum(bytes), "}");
     at = rounded_up(at + bytes.size(), kPage);
   }
-  std::string text = header.dump();
+  text += "]}";
   if (kHeaderAt + text.size() > first)
     fail(ErrorCode::internal, "a header of ", text.size(), " bytes outgrew its room");
   text.resize(first - kHeaderAt, ' ');
@@ -197,14 +193,14 @@ std::span<const std::byte> PackedFile::find(std::string_view name) const {
 }
 
 WeightsIdentity weights_identity(const std::map<std::string, Tensor>& params) {
-  constexpr size_t kMostRead = size_t{1} << 20;
+  constexpr size_t kMaxRead = size_t{1} << 20;
   std::string text;
   std::vector<FileStamp> files;
   std::map<std::string, FileStamp> paths;
   size_t read = 0;
   for (const auto& [name, value] : params) {
     text += text_of(name, ' ', value.type());
-    if (auto origin = mapped_origin(value.bytes())) {
+    if (auto origin = file_origin(value.bytes())) {
       if (!origin->is_settled) return {};
       paths.emplace(origin->path, origin->file);
       auto known = std::find(files.begin(), files.end(), origin->file);
@@ -215,7 +211,7 @@ WeightsIdentity weights_identity(const std::map<std::string, Tensor>& params) {
         known = files.end() - 1;
       }
       text += text_of(" at ", known - files.begin(), '+', origin->offset);
-    } else if ((read += value.byte_count()) <= kMostRead) {
+    } else if ((read += value.byte_count()) <= kMaxRead) {
       text += text_of(" with the sum ", hex_text(checksum(value.bytes())));
     } else {
       return {};

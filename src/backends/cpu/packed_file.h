@@ -36,7 +36,7 @@ class PackedFile {
 
  private:
   PackedFile() = default;
-  std::shared_ptr<const MappedFile> file_;
+  std::shared_ptr<const FileBytes> file_;
   Pieces pieces_;
 };
 

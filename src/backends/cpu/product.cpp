@@ -12,7 +12,7 @@ namespace {
 /// How many threads will use them decides nothing about how they are packed.
 std::string piece_name(const std::string& param, const kernels::WeightsSpec& s) {
   return text_of(param, ' ', s.k, 'x', s.n, " by ", s.k_stride, ',', s.n_stride, " of ", s.dtype, " for ", s.x_dtype,
-                 s.rows > 0 ? text_of(", rows from ", s.rows) : "");
+                 s.rows > 0 ? text_of(", rows from ", s.rows) : "", s.policy.row_relative ? ", row relative" : "");
 }
 
 }  // namespace
@@ -22,7 +22,7 @@ std::shared_ptr<const kernels::PackedWeights> PackedCache::pack(const kernels::W
   auto same = [&](const Entry& e) {
     return e.data == weights.data() && e.spec.k == spec.k && e.spec.n == spec.n && e.spec.k_stride == spec.k_stride &&
            e.spec.n_stride == spec.n_stride && e.spec.dtype == spec.dtype && e.spec.x_dtype == spec.x_dtype &&
-           e.spec.threads == spec.threads && e.spec.rows == spec.rows;
+           e.spec.threads == spec.threads && e.spec.rows == spec.rows && e.spec.policy == spec.policy;
   };
   std::scoped_lock lock(mutex_);
   for (const Entry& e : entries_)
@@ -117,16 +117,16 @@ class PackedStep final : public Step {
   bool reads_operand(size_t i) const override { return i != 1; }
   std::string kernel() const override { return kernel_; }
   std::span<const std::byte> packed_weights() const override { return weights_; }
-  void read_ahead(std::span<const std::byte> weights) override { ahead_ = weights; }
+  void prefetch_read(std::span<const std::byte> weights) override { prefetch_ = weights; }
   void run(const StepArgs& args) const noexcept override {
     auto operand = [&](int i) { return i >= 0 ? args.in(static_cast<size_t>(i)) : nullptr; };
-    gemm_.run({args.in(0), args.out(), operand(bias_), operand(residual_), ahead_}, args.scratch, args.pool);
+    gemm_.run({args.in(0), args.out(), operand(bias_), operand(residual_), prefetch_}, args.scratch, args.pool);
   }
 
  private:
   std::string kernel_;
   kernels::PreparedGemm gemm_;
-  std::span<const std::byte> weights_, ahead_;
+  std::span<const std::byte> weights_, prefetch_;
   int bias_, residual_;
 };
 
@@ -137,6 +137,7 @@ std::unique_ptr<Step> packed_product(const LoweringContext& c, const Product& p,
   DType x = c.operands[0].dtype, w = c.operands[1].dtype, y = c.results[0].dtype;
   if (!weights || (w == f64) != (x == f64) || (y == f64) != (x == f64)) return nullptr;
   kernels::WeightsSpec spec{p.k, p.n, p.w_k_stride, p.w_n_stride, w, x, c.threads};
+  spec.policy = c.policy;
   spec.rows = kernels::rows_for_packing(spec, p.m);
   auto packed = c.packed.pack(spec, *weights);
   kernels::GemmSpec gemm;
@@ -149,11 +150,9 @@ std::unique_ptr<Step> packed_product(const LoweringContext& c, const Product& p,
   if (e.bias >= 0) gemm.epilogue.bias = true, gemm.epilogue.bias_dtype = c.operands[size_t(e.bias)].dtype;
   if (e.residual >= 0) gemm.epilogue.residual = kernels::Residual::separate;
   auto prepared = packed->prepare(gemm);
-  const char* backend = packed->are_sliced()                                ? "slices"
-                        : packed->backend() == kernels::GemmBackend::onednn ? "onednn"
-                                                                            : "highway";
-  return std::make_unique<PackedStep>(text_of(backend, " ", w, " ", p.m, "x", p.k, "x", p.n), std::move(prepared),
-                                      packed->packed(), e.bias, e.residual);
+  return std::make_unique<PackedStep>(
+      text_of(packed->are_split() ? "ozaki" : "packed", " ", w, " ", p.m, "x", p.k, "x", p.n), std::move(prepared),
+      packed->packed(), e.bias, e.residual);
 }
 
 }  // namespace rlx::cpu

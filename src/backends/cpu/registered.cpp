@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <atomic>
 #include <mutex>
-#include <set>
 #include <shared_mutex>
 
 #include "backends/cpu/lowerings.h"
+#include "base/user_code.h"
 
 namespace rlx {
 namespace cpu {
@@ -17,7 +17,6 @@ using Kernel = std::shared_ptr<const CpuKernel>;
 struct Registry {
   std::shared_mutex mutex;  // guards what follows, save `count`
   std::vector<Kernel> kernels;
-  std::set<const OpDef*> lost;
   size_t changes = 0;
   std::atomic<size_t> count = 0;  // read without the lock: most processes register nothing
 };
@@ -42,7 +41,13 @@ std::vector<Kernel> kernels_of(const OpDef& op) {
 Kernel registered_kernel(const Question& q, std::string& refusals) {
   for (Kernel& kernel : kernels_of(*q.node.op)) {
     std::string why_not = when::is_byte_sized(q);
-    if (why_not.empty() && kernel->refusal) why_not = kernel->refusal(q.operands, q.node.types, q.node.attrs);
+    if (why_not.empty() && kernel->refusal)
+      why_not =
+          with_context([&] { return text_of("asking whether it takes '", q.node.op->name, "'"); },
+                       [&] {
+                         return user_code([&] { return text_of("the kernel '", kernel->name, "'"); },
+                                          [&] { return kernel->refusal(q.operands, q.node.types, q.node.attrs); });
+                       });
     if (why_not.empty()) return kernel;
     refusals += text_of(refusals.empty() ? "" : "; ", "not by the kernel '", kernel->name, "': ", why_not);
   }
@@ -51,9 +56,37 @@ Kernel registered_kernel(const Question& q, std::string& refusals) {
 
 bool has_registered_kernel(const OpDef& op) { return !kernels_of(op).empty(); }
 
-bool lost_registered_kernel(const OpDef& op) {
-  std::shared_lock lock(registry().mutex);
-  return registry().lost.contains(&op);
+std::vector<KernelInUse> registered_kernels_in(const Graph& g) {
+  std::vector<KernelInUse> found;
+  if (registry().count.load(std::memory_order_acquire) == 0) return found;
+  for (const Node& node : g.nodes()) {
+    std::vector<Type> operands;
+    for (Ref r : node.operands) operands.push_back(g.type(r));
+    std::string refusals;
+    if (Kernel kernel = registered_kernel({node, operands}, refusals))
+      found.push_back({kernel, std::string(node.op->name), kernel->name});
+    if (node.attrs.empty()) continue;
+    node.attrs.mapped({[](const Dim& d) { return d; },
+                       [&](const Subgraph& body) {
+                         if (!body) return body;
+                         auto inside = registered_kernels_in(*body);
+                         found.insert(found.end(), inside.begin(), inside.end());
+                         return body;
+                       }});
+  }
+  return found;
+}
+
+void require_registered(std::span<const KernelInUse> kernels) {
+  if (kernels.empty()) return;
+  Registry& all = registry();
+  std::shared_lock lock(all.mutex);
+  for (const KernelInUse& used : kernels) {
+    Kernel kernel = used.kernel.lock();
+    if (!kernel || std::find(all.kernels.begin(), all.kernels.end(), kernel) == all.kernels.end())
+      fail(ErrorCode::unsupported, "the kernel '", used.name, "' for '", used.op,
+           "' with which this graph was compiled has been unregistered; compile the graph again");
+  }
 }
 
 size_t registered_kernels_hash() {
@@ -82,7 +115,7 @@ Prepared lower_registered(const LoweringContext& c) {
   Kernel kernel = registered_kernel({c.node, types}, refusals);
   if (!kernel) fail(ErrorCode::unsupported, "the kernel for '", c.node.op->name, "' has just been unregistered");
   user.what = text_of("the kernel '", kernel->name, "'");
-  PreparedKernel prepared = kernel->prepare(site);
+  PreparedKernel prepared = user_code(user.what, [&] { return kernel->prepare(site); });
   if (!prepared.run) fail(ErrorCode::invalid_argument, user.what, " prepared nothing to run");
   return make_step(kernel->name, prepared.scratch_bytes,
                    [run = std::move(prepared.run), user = std::move(user)](const StepArgs& args) {
@@ -134,7 +167,6 @@ void unregister_cpu_kernel(const OpDef& op, std::string_view name) {
   std::unique_lock lock(all.mutex);
   if (std::erase_if(all.kernels, [&](const cpu::Kernel& k) { return k->op == &op && k->name == name; }) == 0)
     fail(ErrorCode::not_found, "'", op.name, "' has no registered kernel '", name, "'");
-  all.lost.insert(&op);
   ++all.changes;
   all.count.store(all.kernels.size(), std::memory_order_release);
 }

@@ -4,7 +4,7 @@
 #include "backends/cpu/rewritings.h"
 
 #include "backends/cpu/lowering.h"
-#include "ops/requantized.h"
+#include "ops/quant/requantized.h"
 #include "rlx/ops.h"
 
 namespace rlx::cpu {

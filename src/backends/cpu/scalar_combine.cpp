@@ -9,8 +9,9 @@
 namespace rlx::cpu {
 namespace {
 
+/// Elements whose memory is a C++ type.
 template <class T>
-struct Plain {
+struct Native {
   using Value = T;
   static T read(const std::byte* at) {
     T v;
@@ -19,6 +20,7 @@ struct Plain {
   }
   static void write(std::byte* at, T v) { std::memcpy(at, &v, sizeof v); }
 };
+/// f16 and bf16, which are combined in f32.
 template <DType kDType>
 struct Narrow {
   using Value = float;
@@ -62,22 +64,22 @@ void combine(std::byte* into, const std::byte* update) {
 template <ScatterKind kKind>
 ScalarCombine for_dtype(DType t) {
   switch (t) {
-    case DType::boolean: return combine<kKind, Plain<bool>>;
-    case DType::i8: return combine<kKind, Plain<int8_t>>;
-    case DType::i16: return combine<kKind, Plain<int16_t>>;
-    case DType::i32: return combine<kKind, Plain<int32_t>>;
-    case DType::i64: return combine<kKind, Plain<int64_t>>;
-    case DType::u8: return combine<kKind, Plain<uint8_t>>;
-    case DType::u16: return combine<kKind, Plain<uint16_t>>;
-    case DType::u32: return combine<kKind, Plain<uint32_t>>;
-    case DType::u64: return combine<kKind, Plain<uint64_t>>;
+    case DType::boolean: return combine<kKind, Native<bool>>;
+    case DType::i8: return combine<kKind, Native<int8_t>>;
+    case DType::i16: return combine<kKind, Native<int16_t>>;
+    case DType::i32: return combine<kKind, Native<int32_t>>;
+    case DType::i64: return combine<kKind, Native<int64_t>>;
+    case DType::u8: return combine<kKind, Native<uint8_t>>;
+    case DType::u16: return combine<kKind, Native<uint16_t>>;
+    case DType::u32: return combine<kKind, Native<uint32_t>>;
+    case DType::u64: return combine<kKind, Native<uint64_t>>;
     case DType::f16: return combine<kKind, Narrow<f16>>;
     case DType::bf16: return combine<kKind, Narrow<bf16>>;
-    case DType::f32: return combine<kKind, Plain<float>>;
-    case DType::f64: return combine<kKind, Plain<double>>;
-    case DType::c64: return combine<kKind, Plain<std::complex<float>>>;
-    case DType::c128: return combine<kKind, Plain<std::complex<double>>>;
-    default: return kKind == ScatterKind::update && byte_size(t) == 1 ? combine<kKind, Plain<uint8_t>> : nullptr;
+    case DType::f32: return combine<kKind, Native<float>>;
+    case DType::f64: return combine<kKind, Native<double>>;
+    case DType::c64: return combine<kKind, Native<std::complex<float>>>;
+    case DType::c128: return combine<kKind, Native<std::complex<double>>>;
+    default: return kKind == ScatterKind::update && byte_size(t) == 1 ? combine<kKind, Native<uint8_t>> : nullptr;
   }
 }
 

@@ -1,5 +1,5 @@
-// One element combined into another, by dtype: what scatter does where updates meet. Low precision rounds at every
-// update, as a chain of single updates would.
+// Combines one element into another, by dtype: what scatter does with an update. f16 and bf16 are rounded after each
+// update.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 namespace rlx::cpu {
 
 using ScalarCombine = void (*)(std::byte* into, const std::byte* update);
-/// Null for `custom`.
+/// Returns null for `custom`, whose combiner is a sub-graph (body_call.h), and for dtypes without arithmetic.
 ScalarCombine scalar_combine(ScatterKind kind, DType dtype);
 
 }  // namespace rlx::cpu

@@ -34,10 +34,9 @@ const Lowering& lowering_of(const Graph& g, const Node& node) {
   std::string why_not;
   auto types = operand_types(g, node);
   const Lowering* row = find_lowering({node, types}, why_not);
-  if (!row && lost_registered_kernel(*node.op))
-    fail(ErrorCode::unsupported, "the kernel for '", node.op->name,
-         "' with which this graph was compiled has been unregistered; compile the graph again");
-  if (!row) fail(ErrorCode::internal, "the CPU was handed '", node.op->name, "', which it does not take: ", why_not);
+  if (!row)
+    fail(ErrorCode::internal, "the CPU was handed '", node.op->name, "', which it does not take: ", why_not,
+         "; if a kernel for it was unregistered meanwhile, compile the graph again");
   return *row;
 }
 
@@ -128,7 +127,7 @@ Schedule::Schedule(const Request& request) {
   const std::function<std::unique_ptr<Schedule>(const Body&)> nested = [&](const Body& body) {
     auto no_param = [](const std::string&) -> const Tensor* { return nullptr; };
     return std::make_unique<Schedule>(
-        Request{body.graph, request.threads, request.packed, no_param, {}, body.updates, body.bound});
+        Request{body.graph, request.threads, request.policy, request.packed, no_param, {}, body.updates, body.bound});
   };
 
   std::vector<BufferLife> lives(plan.roots.size());
@@ -166,8 +165,8 @@ Schedule::Schedule(const Request& request) {
       unread.push_back(!read.contains({int32_t(n), int32_t(r)}));
     }
     const std::function<const Tensor*(size_t)> bound = [&](size_t i) { return bound_tensor(node.operands[i]); };
-    return f(LoweringContext{node, std::move(operands), std::move(results), request.threads, request.packed, bound,
-                             nested, std::move(unread)});
+    return f(LoweringContext{node, std::move(operands), std::move(results), request.threads, request.policy,
+                             request.packed, bound, nested, std::move(unread)});
   };
   const auto prepared = [&](const Node& node, auto make) {
     return with_context(
@@ -190,27 +189,28 @@ Schedule::Schedule(const Request& request) {
   std::map<size_t, std::unique_ptr<Step>> joined;
   std::map<size_t, std::vector<Ref>> joined_operands;
   std::set<size_t> done;
-  for (ConvolutionChain chain : convolution_chains(g)) {
-    if (joined.contains(chain.nodes[0])) chain.nodes.erase(chain.nodes.begin());  // it is the last of another one
+  for (ConvolutionPipeline pipeline : convolution_pipelines(g)) {
+    if (joined.contains(pipeline.nodes[0]))
+      pipeline.nodes.erase(pipeline.nodes.begin());  // it is the last of another one
     const auto of_the_table = [&](size_t n) { return lowering_of(g, g.nodes()[n]).when == when_fused_conv; };
-    if (!std::all_of(chain.nodes.begin(), chain.nodes.end(), of_the_table))
+    if (!std::all_of(pipeline.nodes.begin(), pipeline.nodes.end(), of_the_table))
       continue;  // a kernel from outside comes first
-    const size_t last = chain.nodes.back();
+    const size_t last = pipeline.nodes.back();
     auto step = prepared(g.nodes()[last], [&] {
-      return with_lowering(chain.nodes[0], [&](const LoweringContext& a) {
-        return with_lowering(chain.nodes[1], [&](const LoweringContext& b) {
-          if (chain.nodes.size() == 2) return lower_convolution_chain(std::array{&a, &b});
+      return with_lowering(pipeline.nodes[0], [&](const LoweringContext& a) {
+        return with_lowering(pipeline.nodes[1], [&](const LoweringContext& b) {
+          if (pipeline.nodes.size() == 2) return lower_convolution_pipeline(std::array{&a, &b});
           return with_lowering(last, [&](const LoweringContext& c) {
-            return lower_convolution_chain(std::array{&a, &b, &c});
+            return lower_convolution_pipeline(std::array{&a, &b, &c});
           });
         });
       });
     });
     if (!step) continue;
     std::vector<Ref>& operands = joined_operands[last];
-    for (size_t n : chain.nodes) {
+    for (size_t n : pipeline.nodes) {
       const std::vector<Ref>& all = g.nodes()[n].operands;
-      operands.insert(operands.end(), all.begin() + (n == chain.nodes[0] ? 0 : 1), all.end());
+      operands.insert(operands.end(), all.begin() + (n == pipeline.nodes[0] ? 0 : 1), all.end());
       if (n != last) done.insert(n), lives[plan.of({int32_t(n), 0}).root].bytes = 0;
     }
     for (Ref r : operands) {
@@ -251,7 +251,7 @@ Schedule::Schedule(const Request& request) {
   // Few rows are multiplied as fast as weights arrive: those of the next product are asked for by the one before it.
   std::span<const std::byte> weights;
   for (auto entry = steps_.rbegin(); entry != steps_.rend(); ++entry) {
-    if (!weights.empty()) entry->step->read_ahead(weights);
+    if (!weights.empty()) entry->step->prefetch_read(weights);
     if (const auto own = entry->step->packed_weights(); !own.empty()) weights = own;
   }
 

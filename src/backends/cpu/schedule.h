@@ -22,6 +22,7 @@ class Schedule {
   struct Request {
     const Graph& graph;  ///< static and legal
     int threads = 1;
+    kernels::ProductPolicy policy;
     PackedCache& packed;
     /// A param's tensor, by name; dense.
     std::function<const Tensor*(const std::string&)> param;

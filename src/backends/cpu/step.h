@@ -7,7 +7,7 @@
 
 #include "base/rounded_up.h"
 #include "kernels/cost_model.h"
-#include "kernels/thread_pool.h"
+#include "kernels/threads/thread_pool.h"
 #include "rlx/op_def.h"
 
 namespace rlx::cpu {
@@ -52,7 +52,7 @@ class Step {
   /// Packed weights that it reads from their beginning to their end, if that is all it does with them.
   virtual std::span<const std::byte> packed_weights() const { return {}; }
   /// Those of a later step, which may be asked for while this one runs. They live as long as the schedule.
-  virtual void read_ahead(std::span<const std::byte>) {}
+  virtual void prefetch_read(std::span<const std::byte>) {}
   virtual void run(const StepArgs& args) const noexcept = 0;
 };
 

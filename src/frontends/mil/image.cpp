@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "frontends/mil/handlers.h"
-#include "ops/resize_grid.h"
+#include "ops/nn/resize_grid.h"
 #include "rlx/element.h"
 
 namespace rlx::mlprogram {

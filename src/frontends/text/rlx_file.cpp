@@ -33,7 +33,7 @@ Graph parse_versioned(Scanner& in) {
 Graph load_graph(const std::string& path) {
   return with_context([&] { return text_of("loading '", path, "'"); },
                       [&] {
-                        auto file = MappedFile::open(path);
+                        auto file = FileBytes::read(path);
                         std::optional<SafetensorsFile> constants;  // opened when the text first names one
                         const std::function<Tensor(std::string_view)> find = [&](std::string_view name) {
                           if (!constants) constants = SafetensorsFile::open(beside(path));

@@ -9,8 +9,7 @@
 #include <string_view>
 #include <utility>
 
-#include <nlohmann/json.hpp>
-
+#include "io/json_tree.h"
 #include "rlx/error.h"
 
 namespace rlx::tokenizer {
@@ -18,7 +17,7 @@ namespace rlx::tokenizer {
 class JsonValue {
  public:
   /// `value` must outlive it.
-  JsonValue(const nlohmann::json& value, std::string path) : value_(&value), path_(std::move(path)) {}
+  JsonValue(const JsonTree& value, std::string path) : value_(&value), path_(std::move(path)) {}
 
   /// A member of an object, which must be there.
   JsonValue at(std::string_view key) const;
@@ -41,18 +40,8 @@ class JsonValue {
   void expect_object() const { expect(value_->is_object(), "an object"); }
 
  private:
-  const nlohmann::json* value_;
+  const JsonTree* value_;
   std::string path_;
 };
-
-/// Parses JSON text. What a JsonValue reads from the result must be used before the result dies.
-nlohmann::json parse_json(std::string_view text);
-
-/// As above, but the members of the object at `outer`.`inner` are given to `visit` one by one and not kept: a
-/// vocabulary of 30,000 tokens as a tree of JSON values would be most of the time that loading takes. Of a member
-/// that is an object or array itself, `visit` sees the beginning only, a discarded value, and should refuse it.
-using VisitMember = std::function<void(const std::string& name, const nlohmann::json& value)>;
-nlohmann::json parse_json(std::string_view text, std::string_view outer, std::string_view inner,
-                          const VisitMember& visit);
 
 }  // namespace rlx::tokenizer

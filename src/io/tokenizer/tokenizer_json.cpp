@@ -43,11 +43,11 @@ std::unique_ptr<const PreTokenizer> read_pre_tokenizer(const std::optional<JsonV
   refuse_kind(*section, "pre-tokenizer", "BertPreTokenizer, null");
 }
 
-void add_token(const std::string& token, const nlohmann::json& id, Vocabulary& vocabulary) {
+void add_token(const std::string& token, const JsonTree& id, Vocabulary& vocabulary) {
   // Its path is written only when something is wrong: there are tens of thousands of them.
-  if (!id.is_number_unsigned() || id.get<uint64_t>() > Vocabulary::kMaxId)
+  if (!id.is_natural() || id.natural() > Vocabulary::kMaxId)
     JsonValue(id, "model.vocab['" + token.substr(0, 60) + "']").integer(0, Vocabulary::kMaxId);
-  vocabulary.add(token, id.get<int64_t>());
+  vocabulary.add(token, id.integer());
 }
 
 std::unique_ptr<const Model> read_model(const JsonValue& section, Vocabulary vocabulary) {
@@ -189,9 +189,9 @@ std::shared_ptr<const Tokenizer::Parts> parts_from_json(std::string_view text) {
   return with_context("reading a tokenizer from JSON", [&] {
     Vocabulary vocabulary;
     vocabulary.reserve(std::min<size_t>(text.size() / 16, 1 << 16));  // a token and its id take some 16 bytes
-    nlohmann::json document =
-        parse_json(text, "model", "vocab",
-                   [&](const std::string& token, const nlohmann::json& id) { add_token(token, id, vocabulary); });
+    const JsonTree document = parse_json(text, "model", "vocab", [&](const std::string& token, const JsonTree& id) {
+      add_token(token, id, vocabulary);
+    });
     JsonValue root(document, "");
     if (auto version = root.find("version"); version && version->string() != "1.0")
       version->refuse(ErrorCode::unsupported, "expected '1.0'");
@@ -210,7 +210,7 @@ std::shared_ptr<const Tokenizer::Parts> parts_from_json(std::string_view text) {
 }
 
 VocabularyFileOptions vocabulary_file_options(std::string_view tokenizer_config) {
-  nlohmann::json document = parse_json(tokenizer_config);
+  const JsonTree document = parse_json(tokenizer_config);
   JsonValue root(document, "");
   VocabularyFileOptions options;
   if (auto value = root.find("do_lower_case")) options.lowercase = value->boolean();

@@ -11,7 +11,7 @@ import math as _math
 
 import numpy as _np
 
-from ._creation import (arange, array, asarray, astype, empty, eye, full, full_like, identity, linspace, logspace, meshgrid,
+from ._creation import (arange, array, asarray, astype, empty, eye, from_dlpack, full, full_like, identity, linspace, logspace, meshgrid,
                         ones, ones_like, tri, zeros, zeros_like)
 from ._elementwise import *  # noqa: F403
 from ._elementwise import abs, round  # shadow the builtins on purpose

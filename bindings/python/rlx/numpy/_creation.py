@@ -1,5 +1,7 @@
 """Arrays out of nothing, and out of what other packages hold."""
 
+import operator
+
 import numpy as np
 
 from .. import _dtypes, ops
@@ -8,11 +10,35 @@ from ._elementwise import broadcast_to
 
 
 def asarray(x, dtype=None, copy=None):
-    """Anything array-like as an array. Python's numbers are float32, int32 and complex64 unless `dtype` says otherwise."""
-    return as_array(x, None if dtype is None else _dtypes.name_of(dtype))
+    """Anything array-like as an array. Python's numbers are float32, int32 and complex64 unless `dtype` says otherwise.
+
+    Arrays do not change, so memory that can still be written to is copied: only arrays of RLX and read-only arrays of NumPy are
+    shared. `copy=False` gives the memory of x away instead (ValueError where `dtype` or the layout asks for a copy): writing to
+    it afterwards changes the result. `copy=True` always copies.
+    """
+    dtype = None if dtype is None else _dtypes.name_of(dtype)
+    if copy is None or isinstance(x, Array):
+        return as_array(x, dtype)
+    if copy:
+        return as_array(np.array(x) if isinstance(x, np.ndarray) else x, dtype)
+    made = as_array(x, None, share=True)
+    if dtype not in (None, made.dtype_name) or not isinstance(x, np.ndarray) and not hasattr(x, "__dlpack__"):
+        raise ValueError(f"copy=False, but a {type(x).__name__} of {made.dtype_name} becomes an array of {dtype or made.dtype_name} "
+                         "only by a copy")
+    return made
 
 
-array = asarray
+def array(x, dtype=None, copy=True):
+    """Anything array-like as an array of its own, as NumPy's `array`; `copy` is that of `asarray`."""
+    return asarray(x, dtype, copy)
+
+
+def from_dlpack(x, copy=None):
+    """The elements of another package's array, whose memory is shared and so given away: writing to it afterwards changes the
+    result. `copy=True` copies it."""
+    if not hasattr(x, "__dlpack__"):
+        raise TypeError(f"from_dlpack takes an object with __dlpack__, not {type(x).__name__}")
+    return as_array(x, share=not copy)
 
 
 def astype(x, dtype):
@@ -23,6 +49,8 @@ def astype(x, dtype):
 def shape_tuple(shape):
     if isinstance(shape, Array) and shape.ndim == 0:
         shape = shape.__index__()
+    if isinstance(shape, (bool, np.bool_)):
+        raise TypeError(f"a shape is an integer or several, not {shape}")
     return (shape,) if isinstance(shape, (int, str, np.integer)) else tuple(shape)
 
 
@@ -34,12 +62,12 @@ def full(shape, fill_value, dtype=None):
 
 def zeros(shape, dtype=None):
     """Zeros, float32 unless `dtype` says otherwise."""
-    return full(shape, 0, dtype or "f32")
+    return full(shape, 0, "f32" if dtype is None else dtype)
 
 
 def ones(shape, dtype=None):
     """Ones, float32 unless `dtype` says otherwise."""
-    return full(shape, 1, dtype or "f32")
+    return full(shape, 1, "f32" if dtype is None else dtype)
 
 
 def empty(shape, dtype=None):
@@ -75,9 +103,14 @@ def _small(values, dtype):
 
 def arange(start, stop=None, step=None, dtype=None):
     """start, start + step, ... before stop."""
+    if start is None:
+        raise TypeError("arange takes a number to stop at, not None")
     if stop is None:
         start, stop = 0, start
     step = 1 if step is None else step
+    for x in (start, stop, step):
+        if getattr(x, "ndim", 0):
+            raise TypeError(f"arange takes numbers, got an array of shape {x.shape}")
     numbers = [x.item() if isinstance(x, (Array, np.generic, np.ndarray)) else x for x in (start, stop, step)]
     if dtype is None:
         strong = [as_array(x).dtype_name for x in (start, stop, step) if not is_number(x)]
@@ -87,12 +120,22 @@ def arange(start, stop=None, step=None, dtype=None):
     return _small(np.arange(*numbers), name)
 
 
+def _of_steps(*ends):
+    """The dtype of what lies between them: floats or complex numbers, of 64 or 128 bits if one of them is so wide."""
+    names = [x.dtype_name for x in ends]
+    wide = "f64" in names or "c128" in names
+    return ("c128" if wide else "c64") if any(_dtypes.is_complex(n) for n in names) else "f64" if wide else "f32"
+
+
 def linspace(start, stop, num=50, endpoint=True, dtype=None):
     """`num` numbers from start to stop."""
     start, stop = (as_array(x) for x in (start, stop))
+    if dtype is not None and _dtypes.is_complex(_of_steps(start, stop)) and not _dtypes.is_complex(_dtypes.name_of(dtype)):
+        raise TypeError(f"numbers between complex ones are complex, and not {_dtypes.name_of(dtype)}")
     if current_trace() is None or not (start.is_traced or stop.is_traced):
-        name = _dtypes.name_of(dtype) if dtype else "f64" if "f64" in (start.dtype_name, stop.dtype_name) else "f32"
-        return _small(np.linspace(start.numpy(), stop.numpy(), num, endpoint=endpoint), name)
+        name = _dtypes.name_of(dtype) if dtype is not None else _of_steps(start, stop)
+        steps = np.linspace(start.numpy(), stop.numpy(), num, endpoint=endpoint)
+        return _small(np.floor(steps) if _dtypes.is_integer(name) else steps, name)
     from ._elementwise import add, inexact, multiply, subtract
     steps = _small(np.linspace(0, 1, num, endpoint=endpoint), "f64")
     a, b = inexact(start), inexact(stop)
@@ -102,6 +145,8 @@ def linspace(start, stop, num=50, endpoint=True, dtype=None):
     if endpoint and num > 1:
         from ._elementwise import equal, where
         made = where(equal(steps, 1), b, made)  # the last one is `stop` to the bit
+    if dtype is not None and _dtypes.is_integer(_dtypes.name_of(dtype)):
+        made = ops.floor(made)
     return made if dtype is None else astype(made, dtype)
 
 
@@ -109,7 +154,7 @@ def logspace(start, stop, num=50, endpoint=True, base=10.0, dtype=None):
     """base to the powers of linspace."""
     given = [as_array(x) for x in (start, stop, base)]
     if current_trace() is None or not any(x.is_traced for x in given):
-        name = _dtypes.name_of(dtype) if dtype else "f64" if "f64" in [x.dtype_name for x in given] else "f32"
+        name = _dtypes.name_of(dtype) if dtype is not None else _of_steps(*given)
         start, stop, base = (x.numpy() if hasattr(x, "numpy") else x for x in (start, stop, base))
         return _small(np.logspace(start, stop, num, endpoint=endpoint, base=base), name)
     from ._elementwise import power
@@ -119,7 +164,8 @@ def logspace(start, stop, num=50, endpoint=True, base=10.0, dtype=None):
 
 def eye(n, m=None, k=0, dtype=None):
     """Ones on a diagonal, zeros elsewhere."""
-    name = _dtypes.name_of(dtype or "f32")
+    name = _dtypes.name_of("f32" if dtype is None else dtype)
+    k = operator.index(k)
     m = n if m is None else m
     rows = ops.iota(type=f"i32[{n}, {m}]", axis=0)
     columns = ops.iota(type=f"i32[{n}, {m}]", axis=1)
@@ -134,11 +180,13 @@ def identity(n, dtype=None):
 
 def tri(n, m=None, k=0, dtype=None):
     """Ones at and below a diagonal, zeros elsewhere."""
-    return _small(np.tri(n, m, k), _dtypes.name_of(dtype or "f32"))
+    return _small(np.tri(n, m, k), _dtypes.name_of("f32" if dtype is None else dtype))
 
 
 def meshgrid(*xs, indexing="xy"):
     """Coordinates of a grid, one array for each axis."""
+    if indexing not in ("xy", "ij"):
+        raise ValueError(f"indexing is {indexing!r}; it is \"xy\" or \"ij\"")
     arrays = [ops.reshape(as_array(x), dims=(as_array(x).size,)) for x in xs]
     shape = [x.size for x in arrays]
     grids = []

@@ -2,6 +2,7 @@
 
 import builtins
 import math
+import operator
 import textwrap
 
 import numpy as np
@@ -282,7 +283,7 @@ def trunc(x):
 
 def round(x, decimals=0):
     """x rounded to so many decimals, halves to the even digit."""
-    x = as_array(x)
+    x, decimals = as_array(x), operator.index(decimals)
     if _dtypes.is_complex(x.dtype_name):
         return ops.complex(round(ops.real(x), decimals), round(ops.imag(x), decimals))
     if not _dtypes.is_float(x.dtype_name):
@@ -372,7 +373,7 @@ invert = bitwise_not
 
 
 def power(x1, x2):
-    """x1 to the power x2. Integers stay integers; an integer to a negative power is truncated."""
+    """x1 to the power x2. Integers stay integers; negative powers of theirs are an error, or while tracing truncated."""
     if is_number(x2) and isinstance(x2, int) and not isinstance(x2, bool) and 0 <= x2 <= 3 and not is_number(x1):
         x = as_array(x1)
         if x.dtype_name != "bool":
@@ -380,6 +381,8 @@ def power(x1, x2):
     a, b = together(x1, x2)
     if a.dtype_name == "bool":
         a, b = convert(a, "i32"), convert(b, "i32")
+    if b.dtype_name in ("i8", "i16", "i32", "i64") and not b.is_traced and b.size and b.numpy().min() < 0:
+        raise ValueError("integers to negative powers are no integers; make one of the operands a float")
     return ops.pow(a, b)
 
 

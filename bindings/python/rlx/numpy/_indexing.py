@@ -9,13 +9,27 @@ import numpy as np
 
 from .. import _dtypes, ops
 from .._array import Array, as_array, convert, is_number
-from ._creation import arange
+from ._creation import arange, zeros
 from ._elementwise import add, broadcast_arrays, broadcast_to, less, multiply, where
 from ._shape import axis_of, expand_dims, flip, reshape, slice_axis, transpose
 
 
-def _normal(index, rank):
-    """The index as a list with one entry for each dim, None and arrays of masks spelled out."""
+class _MaskPart(np.ndarray):
+    """The places along one dim that a mask selects. `extent` is the mask's own extent of that dim."""
+
+
+def _parts(mask):
+    if mask.ndim == 0:
+        raise TypeError("an index of True or False; use expand_dims")
+    for places, extent in zip(np.nonzero(mask), mask.shape):
+        part = places.astype(np.int32 if extent < 2**31 else np.int64).view(_MaskPart)
+        part.extent = extent
+        yield part
+
+
+def _normal(index, shape):
+    """The index as a list with one entry for each dim, None and the dims of masks spelled out."""
+    rank = len(shape)
     index = list(index) if isinstance(index, tuple) else [index]
     entries = []
     for i in index:
@@ -23,10 +37,12 @@ def _normal(index, rank):
             i = np.asarray(i)
         if isinstance(i, Array) and i.dtype_name == "bool":
             if i.is_traced:
-                raise TypeError("a mask that is traced selects a number of elements that is not known; use where, or nonzero(size=)")
+                raise TypeError("a mask that is traced selects a number of elements that is not known while tracing; use "
+                                "rlx.numpy.where(mask, x, other), x.at[mask].set(...) with one value for all, or "
+                                "nonzero(mask, size=...)")
             i = i.numpy()
         if isinstance(i, np.ndarray) and i.dtype == np.bool_:
-            entries += [n.astype(np.int32) for n in np.nonzero(i)]
+            entries += _parts(i)
         elif isinstance(i, np.ndarray) and i.size == 0 and i.dtype.kind == "f":
             entries.append(i.astype(np.int32))
         elif isinstance(i, (bool, np.bool_)):
@@ -41,7 +57,12 @@ def _normal(index, rank):
         raise IndexError("an index has one ... at most")
     at = dots[0] if dots else len(entries)
     fill = [slice(None)] * (rank - used)
-    return entries[:at] + fill + entries[at + 1:] if dots else entries + fill
+    entries = entries[:at] + fill + entries[at + 1:] if dots else entries + fill
+    for axis, i in enumerate(i for i in entries if i is not None):
+        if isinstance(i, _MaskPart) and i.extent != shape[axis]:
+            raise IndexError(f"a mask with extent {i.extent} for axis {axis}, whose extent is {shape[axis]}; a mask has the extents "
+                             "of the dims that it selects from")
+    return [i.view(np.ndarray) if isinstance(i, _MaskPart) else i for i in entries]
 
 
 def _is_array(i):
@@ -54,7 +75,7 @@ def _integer(i):
 
 def getitem(x, index):
     """x[index]."""
-    entries = _normal(index, x.ndim)
+    entries = _normal(index, x.shape)
     # First what is basic: integers, slices and None. Arrays stay as whole dims.
     dims, picked, arrays, at = [], x, [], 0
     for i in entries:
@@ -144,10 +165,38 @@ def _from_front(i, n):
 _SCATTER = {"set": "none", "add": "add", "multiply": "mul", "min": "min", "max": "max"}
 
 
+_COMBINE = {"set": lambda x, values: values, "add": ops.add, "multiply": ops.mul, "min": ops.minimum, "max": ops.maximum}
+
+
+def _traced_mask(index):
+    """The mask, where the index is one whose elements are not known while tracing; else None."""
+    if isinstance(index, tuple) and len(index) == 1:
+        index = index[0]
+    return index if isinstance(index, Array) and index.dtype_name == "bool" and index.is_traced else None
+
+
+def _updated_by_mask(x, mask, values, how):
+    """The same by a choice for each element, for a mask that is traced: each of the selected places gets the same values."""
+    if mask.ndim > x.ndim or mask.shape != x.shape[: mask.ndim]:
+        raise IndexError(f"a mask of shape {mask.shape} for an array of shape {x.shape}; a mask has the extents of the first dims of "
+                         "what it selects from")
+    rest = x.shape[mask.ndim:]
+    if values.ndim == len(rest) + 1 and values.shape[0] == 1:
+        values = reshape(values, values.shape[1:])
+    if values.ndim > len(rest):
+        raise TypeError(f"values of shape {values.shape} for a mask that is traced: how many places it selects is not known while "
+                        f"tracing, so all get the same values, of shape {rest}; use rlx.numpy.where(mask, values, x)")
+    chosen = broadcast_to(reshape(mask, mask.shape + (1,) * len(rest)), x.shape)
+    return where(chosen, _COMBINE[how](x, broadcast_to(values, x.shape)), x)
+
+
 def updated(x, index, values, how):
     """x with `values` put in, or combined, at x[index]. Of several values for one place `set` keeps the last."""
     x = as_array(x)
     values = convert(as_array(values), x.dtype_name)
+    mask = _traced_mask(index)
+    if mask is not None:
+        return _updated_by_mask(x, mask, values, how)
     n = x.size
     positions = getitem(reshape(arange(n, dtype="i32" if n < 2**31 else "i64"), x.shape), index)
     flat = reshape(positions, (positions.size, 1))
@@ -192,6 +241,9 @@ class At:
         return updated(self._x, self._index, values, "max")
 
     def apply(self, f):
+        if _traced_mask(self._index) is not None:
+            x = as_array(self._x)
+            return where(updated(zeros(x.shape, "bool"), self._index, True, "set"), f(x), x)
         return updated(self._x, self._index, f(self.get()), "set")
 
 

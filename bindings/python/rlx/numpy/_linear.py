@@ -142,6 +142,8 @@ def cross(x1, x2, axis=-1):
 
 def einsum(subscripts, *operands):
     """Sums of products by index letters: "ij,jk->ik"; "..." stands for batch dims. Two operands at a time."""
+    if not isinstance(subscripts, str):
+        raise TypeError(f"einsum takes the subscripts as a string such as \"ij,jk->ik\" first, not {type(subscripts).__name__}")
     arrays = _numbers(*operands) if len(operands) > 1 else [as_array(x) for x in operands]
     terms, _, out = subscripts.replace(" ", "").partition("->")
     terms = terms.split(",")

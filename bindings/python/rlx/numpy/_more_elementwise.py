@@ -9,13 +9,24 @@ from .._array import as_array, convert
 from . import _elementwise as ew
 
 
+def _real(name, *arrays):
+    """The arrays, none of which is complex: such a function has no value there."""
+    arrays = [as_array(x) for x in arrays]
+    for x in arrays:
+        if _dtypes.is_complex(x.dtype_name):
+            raise TypeError(f"{name} takes real numbers, got {x.dtype_name}")
+    return arrays
+
+
 def deg2rad(x):
     """Degrees as radians."""
+    x = _real("deg2rad", x)[0]
     return ew.multiply(ew.inexact(x), math.pi / 180)
 
 
 def rad2deg(x):
     """Radians as degrees."""
+    x = _real("rad2deg", x)[0]
     return ew.multiply(ew.inexact(x), 180 / math.pi)
 
 
@@ -41,6 +52,7 @@ def sinc(x):
 
 def hypot(x1, x2):
     """sqrt(x1^2 + x2^2), without overflow on the way."""
+    _real("hypot", x1, x2)
     a, b = ew.together(x1, x2)
     a, b = ew.abs(ew.inexact(a)), ew.abs(ew.inexact(b))
     large, small = ew.maximum(a, b), ew.minimum(a, b)
@@ -52,6 +64,7 @@ def hypot(x1, x2):
 
 def logaddexp2(x1, x2):
     """log2(2^x1 + 2^x2)."""
+    _real("logaddexp2", x1, x2)
     a, b = ew.together(x1, x2)
     a, b = ew.inexact(a), ew.inexact(b)
     # From the larger one on; equal ones, infinities among them, are 0 apart.
@@ -70,11 +83,12 @@ def _signs(x):
 
 def signbit(x):
     """The sign bit is set: also of -0."""
-    return _signs(x)
+    return _signs(_real("signbit", x)[0])
 
 
 def copysign(x1, x2):
     """x1 with the sign of x2."""
+    _real("copysign", x1, x2)
     a, b = ew.together(x1, x2)
     a, b = ew.inexact(a), ew.inexact(b)
     magnitude = ew.abs(a)
@@ -95,6 +109,7 @@ def fmin(x1, x2):
 
 def heaviside(x1, x2):
     """0 below 0, 1 above, x2 at 0."""
+    _real("heaviside", x1, x2)
     a, b = ew.together(x1, x2)
     a, b = ew.inexact(a), ew.inexact(b)
     step = ew.where(ew.less(a, 0), ew.constant_like(a, 0), ew.where(ew.equal(a, 0), b, ew.constant_like(a, 1)))
@@ -129,6 +144,7 @@ def nan_to_num(x, nan=0.0, posinf=None, neginf=None):
         return x
     if _dtypes.is_complex(x.dtype_name):
         return ops.complex(nan_to_num(ops.real(x), nan, posinf, neginf), nan_to_num(ops.imag(x), nan, posinf, neginf))
+    _real("nan_to_num", *[each for each in (nan, posinf, neginf) if each is not None])
     largest = float(np.finfo(x.dtype).max) if x.dtype_name != "bf16" else 3.3895313892515355e38
     y = ew.where(ew.isnan(x), ew.constant_like(x, nan), x)
     y = ew.where(ew.equal(x, np.inf), ew.constant_like(x, largest if posinf is None else posinf), y)
@@ -180,7 +196,10 @@ def frexp(x):
 
 
 def ldexp(x1, x2):
-    """x1 2^x2."""
+    """x1 2^x2, for integers x2."""
+    _real("ldexp", x1, x2)
+    if not _dtypes.is_integer(as_array(x2).dtype_name) and as_array(x2).dtype_name != "bool":
+        raise TypeError(f"ldexp takes integers for exponents, got {as_array(x2).dtype_name}")
     x = ew.inexact(x1)
     return ew.multiply(x, ew.exp2(convert(as_array(x2), x.dtype_name)))
 
@@ -216,7 +235,7 @@ def isclose(x1, x2, rtol=1e-5, atol=1e-8, equal_nan=False):
     a, b = ew.together(x1, x2)
     a, b = ew.inexact(a), ew.inexact(b)
     near = ew.less_equal(ew.abs(ew.subtract(a, b)), ew.add(ew.multiply(ew.abs(b), rtol), atol))
-    near = ew.where(ew.logical_and(ew.isfinite(a), ew.isfinite(b)), near, ew.equal(a, b))
+    near = ew.logical_or(ew.equal(a, b), ew.logical_and(ew.logical_and(ew.isfinite(a), ew.isfinite(b)), near))
     return ew.logical_or(near, ew.logical_and(ew.isnan(a), ew.isnan(b))) if equal_nan else near
 
 

@@ -1,5 +1,8 @@
 """Functions that move elements, less common ones; triangles, diagonals, stacks."""
 
+import math
+import operator
+
 import numpy as np
 
 from .. import ops
@@ -10,7 +13,7 @@ from ._shape import axes_of, axis_of, concatenate, expand_dims, flip, ravel, res
 
 
 def _triangle(x, k, upper):
-    x = as_array(x)
+    x, k = as_array(x), operator.index(k)
     if x.ndim < 2:
         if x.ndim == 0:
             raise ValueError("a triangle is one of an array of rank 1 or more")
@@ -126,8 +129,14 @@ def rot90(x, k=1, axes=(0, 1)):
 
 
 def unravel_index(indices, shape):
-    """Flat indices as one index for each dim."""
-    indices, shape = as_array(indices), (shape,) if isinstance(shape, int) else tuple(shape)
+    """Flat indices as one index for each dim. Negative ones count from the end; those out of range become the nearest in range,
+    as in JAX."""
+    indices = as_array(indices)
+    shape = [operator.index(n) for n in ((shape,) if isinstance(shape, (int, np.integer)) else shape)]
+    total = math.prod(shape)
+    if total < 1:
+        raise ValueError(f"an array of shape {tuple(shape)} has no elements to be indexed")
+    indices = ew.clip(ew.where(ew.less(indices, 0), ew.add(indices, total), indices), 0, total - 1)
     out = []
     for n in reversed(shape):
         out.append(ew.remainder(indices, n))
@@ -140,6 +149,8 @@ def diff(x, n=1, axis=-1):
     from ._shape import slice_axis
     x = as_array(x)
     axis = axis_of(axis, x.ndim)
+    if operator.index(n) < 0:
+        raise ValueError(f"n is {n}; differences are taken 0 times or more")
     for _ in range(n):
         extent = x.shape[axis]
         later, earlier = slice_axis(x, axis, min(1, extent), extent), slice_axis(x, axis, 0, max(extent - 1, 0))

@@ -1,5 +1,6 @@
 """Reductions, and what is made of them."""
 
+import builtins
 import operator
 
 import numpy as np
@@ -10,7 +11,13 @@ from ._elementwise import broadcast_to, constant_like, divide, inexact, multiply
 from ._shape import axes_of, axis_of, ravel, reshape
 
 
+def check_keepdims(keepdims):
+    if not isinstance(keepdims, (bool, np.bool_)) and operator.index(keepdims) not in (0, 1):
+        raise TypeError(f"keepdims is True or False, not {keepdims!r}")
+
+
 def _reduced(x, kind, axis, keepdims):
+    check_keepdims(keepdims)
     axes = axes_of(axis, x.ndim)
     made = ops.reduce(x, kind=kind, axes=axes) if axes else x
     return reshape(made, [1 if d in axes else n for d, n in enumerate(x.shape)]) if keepdims else made
@@ -92,7 +99,9 @@ def _is_open(x, axes):
 
 
 def mean(x, axis=None, dtype=None, keepdims=False):
-    """The mean over these axes, in floats."""
+    """The mean over these axes, in floats, or as `dtype`."""
+    if dtype is not None and not _dtypes.is_inexact(_dtypes.name_of(dtype)):
+        return convert(mean(x, axis, None, keepdims), _dtypes.name_of(dtype))
     x = inexact(x) if dtype is None else convert(as_array(x), _dtypes.name_of(dtype))
     axes = axes_of(axis, x.ndim)
     if _is_open(x, axes):
@@ -117,7 +126,7 @@ def var(x, axis=None, ddof=0, keepdims=False):
         d2 = ops.square(d)
     total = _reduced(d2, "sum", axis, keepdims)
     with np.errstate(all="ignore"):
-        return divide(total, constant_like(total, np.float64(n - ddof)))
+        return divide(total, constant_like(total, np.float64(builtins.max(n - ddof, 0))))
 
 
 def std(x, axis=None, ddof=0, keepdims=False):
@@ -173,8 +182,18 @@ def count_nonzero(x, axis=None, keepdims=False):
 
 
 def average(x, axis=None, weights=None):
-    """The mean, weighted."""
+    """The mean, weighted: `weights` have the shape of x, or are one for each place along the axis."""
     if weights is None:
         return mean(x, axis)
     x, w = inexact(x), inexact(weights)
+    if w.shape != x.shape:
+        if axis is None:
+            raise TypeError(f"weights of shape {w.shape} for an array of shape {x.shape}; name the axis that they are along")
+        axes = axes_of(axis, x.ndim)
+        if w.shape != tuple(x.shape[a] for a in axes):
+            raise ValueError(f"weights of shape {w.shape} for axis {axis} of an array of shape {x.shape}; they have the shape of the "
+                             "array, or of what is along the axis")
+        order = sorted(range(len(axes)), key=lambda i: axes[i])
+        w = ops.transpose(w, permutation=order)
+        w = broadcast_to(reshape(w, [n if d in axes else 1 for d, n in enumerate(x.shape)]), x.shape)
     return divide(sum(multiply(x, w), axis), sum(w, axis))

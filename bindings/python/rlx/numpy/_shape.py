@@ -1,6 +1,7 @@
 """Functions that move elements and compute none."""
 
 import math
+import operator
 
 import numpy as np
 
@@ -11,9 +12,12 @@ from ._elementwise import broadcast_to, promoted
 
 def axis_of(axis, rank):
     """`axis` counted from the front."""
-    if isinstance(axis, (bool, np.bool_)) or not -rank <= axis < rank:
+    if isinstance(axis, (bool, np.bool_)):
+        raise TypeError(f"an axis is an integer, not {axis}")
+    axis = operator.index(axis)
+    if not -rank <= axis < rank:
         raise ValueError(f"axis {axis} is out of range for an array of rank {rank}")
-    return int(axis) % rank
+    return axis % rank
 
 
 def axes_of(axis, rank):
@@ -29,6 +33,8 @@ def axes_of(axis, rank):
 def reshape(x, shape, *rest):
     """The same elements in row-major order under another shape; one extent may be -1."""
     x = as_array(x)
+    if rest and not isinstance(shape, (int, str, np.integer)):
+        raise TypeError(f"reshape takes a shape, or its extents one by one, not {shape!r} and {rest!r}")
     shape = (shape,) if isinstance(shape, (int, str, np.integer)) else tuple(shape)
     shape = [d if isinstance(d, str) else int(d) for d in shape + tuple(rest)]
     if -1 in shape:
@@ -57,6 +63,8 @@ permute_dims = transpose
 
 def moveaxis(x, source, destination):
     """Axes moved to other places; the rest keep their order."""
+    if source is None or destination is None:
+        raise TypeError("moveaxis takes an axis or several, not None")
     x = as_array(x)
     source, destination = axes_of(source, x.ndim), axes_of(destination, x.ndim)
     if len(source) != len(destination):
@@ -98,12 +106,15 @@ def squeeze(x, axis=None):
 def concatenate(arrays, axis=0, dtype=None):
     """The arrays one after another along `axis`; None flattens them first."""
     arrays = promoted(*arrays)
+    if axis is not None and any(x.ndim == 0 for x in arrays):
+        raise ValueError("arrays of rank 0 have no axis to be concatenated along; stack them")
     if dtype is not None:
         from ._creation import astype
         arrays = [astype(x, dtype) for x in arrays]
     if axis is None:
         arrays, axis = [ravel(x) for x in arrays], 0
-    return arrays[0] if len(arrays) == 1 else ops.concatenate(*arrays, axis=axis_of(axis, arrays[0].ndim))
+    axis = axis_of(axis, arrays[0].ndim)
+    return arrays[0] if len(arrays) == 1 else ops.concatenate(*arrays, axis=axis)
 
 
 concat = concatenate
@@ -116,12 +127,18 @@ def stack(arrays, axis=0):
     return concatenate([expand_dims(x, axis_of(axis, rank)) for x in arrays], axis_of(axis, rank))
 
 
+def _check_sections(sections):
+    if isinstance(sections, (bool, np.bool_)) or sections < 1:
+        raise ValueError(f"an array splits into 1 part or more, not into {sections}")
+
+
 def split(x, indices_or_sections, axis=0):
     """Parts along an axis: so many equal ones, or cut before these indices."""
     x = as_array(x)
     axis = axis_of(axis, x.ndim)
     n = x.shape[axis]
     if isinstance(indices_or_sections, (int, np.integer)):
+        _check_sections(indices_or_sections)
         if n % indices_or_sections:
             raise ValueError(f"{n} elements do not split into {indices_or_sections} equal parts; see array_split")
         cuts = list(range(0, n + 1, n // indices_or_sections)) if n else [0] * (indices_or_sections + 1)
@@ -135,6 +152,7 @@ def array_split(x, indices_or_sections, axis=0):
     x = as_array(x)
     n = x.shape[axis_of(axis, x.ndim)]
     if isinstance(indices_or_sections, (int, np.integer)):
+        _check_sections(indices_or_sections)
         each, extra = divmod(n, indices_or_sections)
         sizes = [each + 1] * extra + [each] * (indices_or_sections - extra)
         indices_or_sections = list(np.cumsum(sizes)[:-1])
@@ -163,7 +181,7 @@ def roll(x, shift, axis=None):
     shifts = (shift,) * len(axes) if isinstance(shift, (int, np.integer)) else tuple(shift)
     if len(axes) == 1:
         axes = axes * len(shifts)
-    if len(axes) != len(shifts):
+    if len(axes) != len(shifts) or not axes:
         raise ValueError(f"roll takes one shift for each axis, got {len(shifts)} for {len(axes)}")
     for a, s in zip(axes, shifts):
         a, s = axis_of(a, x.ndim), int(s)
@@ -201,7 +219,14 @@ def repeat(x, repeats, axis=None):
 
 
 def _pad_width(pad_width, rank):
-    width = np.broadcast_to(np.asarray(pad_width), (rank, 2)) if rank else np.zeros((0, 2), int)
+    width = np.asarray(pad_width)
+    if width.dtype.kind not in "iu":
+        raise TypeError(f"pad_width is integers, not {pad_width!r}")
+    if (width < 0).any():
+        raise ValueError(f"pad_width is {pad_width!r}; elements are added, so that none of it is negative (slice to take some away)")
+    if width.ndim > 1 and not rank:
+        raise ValueError(f"pad_width is {pad_width!r} for an array of rank 0, which has no dims")
+    width = np.broadcast_to(width, (rank, 2)) if rank else np.zeros((0, 2), int)
     return [(int(a), int(b)) for a, b in width]
 
 
@@ -210,6 +235,8 @@ def pad(x, pad_width, mode="constant", constant_values=0):
     after), or one such pair for each axis."""
     x = as_array(x)
     width = _pad_width(pad_width, x.ndim)
+    if mode not in ("constant", "edge", "reflect", "symmetric", "wrap"):
+        raise ValueError(f"mode is {mode!r}; it is constant, edge, reflect, symmetric or wrap")
     if mode == "constant":
         value = convert(as_array(constant_values), x.dtype_name)
         if not value.ndim:

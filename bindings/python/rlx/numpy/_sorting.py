@@ -94,7 +94,10 @@ def argwhere(x, size=None, fill_value=0):
 
 def bincount(x, weights=None, minlength=0, length=None):
     """How often each of 0, 1, 2, ... occurs, or the sum of its weights. While tracing, `length` or `minlength` says how many."""
-    x = ravel(x)
+    x = as_array(x)
+    if x.ndim != 1 or weights is not None and as_array(weights).shape != x.shape:
+        raise ValueError(f"bincount takes x of rank 1 and as many weights, got shapes {x.shape}"
+                         + ("" if weights is None else f" and {as_array(weights).shape}"))
     x = convert(x, "i32") if x.dtype_name == "bool" else x
     if not _dtypes.is_integer(x.dtype_name):
         raise TypeError(f"bincount counts integers, got {x.dtype_name}")
@@ -112,6 +115,8 @@ def bincount(x, weights=None, minlength=0, length=None):
 
 def isin(x, test_elements, invert=False):
     """Whether each element is among the others."""
+    if not isinstance(invert, (bool, np.bool_)):
+        raise TypeError(f"invert is True or False, not {invert!r}")
     a, b = ew.promoted(x, test_elements)
     if b.size == 0:
         found = ew.constant_like(ew.equal(a, a), False)

@@ -1,5 +1,6 @@
 """Statistics: quantiles, histograms, covariances, numbers that leave NaN out."""
 
+import builtins
 import math
 
 import numpy as np
@@ -10,7 +11,7 @@ from . import _elementwise as ew
 from ._creation import arange, full, linspace
 from ._indexing import take, take_along_axis
 from ._linear import matmul
-from ._reductions import any, count_nonzero, max, mean, min, sum
+from ._reductions import any, check_keepdims, count_nonzero, max, mean, min, sum
 from ._shape import axes_of, moveaxis, ravel, reshape, stack
 from ._sorting import searchsorted, sort
 
@@ -34,8 +35,11 @@ _METHODS = ("linear", "lower", "higher", "midpoint", "nearest")
 def _quantile(x, q, axis, keepdims, method, skip_nan):
     if method not in _METHODS:
         raise ValueError(f"method is {method!r}; it is one of {', '.join(_METHODS)}")
+    check_keepdims(keepdims)
     x = ew.inexact(x)
     q = as_array(q, x.dtype_name)
+    if not q.is_traced and not np.all((np.asarray(q) >= 0) & (np.asarray(q) <= 1)):
+        raise ValueError(f"quantiles are from 0 to 1 (percentiles from 0 to 100), got {np.asarray(q).tolist()}")
     axes = axes_of(axis, x.ndim)
     kept = [d for d in range(x.ndim) if d not in axes]
     n = math.prod(x.shape[a] for a in axes)
@@ -96,6 +100,8 @@ def median(x, axis=None, keepdims=False):
 
 def cov(x, y=None, rowvar=True, bias=False, ddof=None, fweights=None, aweights=None):
     """The covariance matrix of variables that are rows (columns where not `rowvar`)."""
+    if not isinstance(rowvar, (bool, int, np.bool_)) or not isinstance(bias, (bool, int, np.bool_)):
+        raise TypeError(f"rowvar and bias are True or False, not {rowvar!r} and {bias!r}")
     x = ew.inexact(x)
     x = reshape(x, (1, x.shape[0])) if x.ndim == 1 else x if rowvar else x.T
     if y is not None:
@@ -103,6 +109,9 @@ def cov(x, y=None, rowvar=True, bias=False, ddof=None, fweights=None, aweights=N
         y = ew.inexact(y)
         x = concatenate([x, reshape(y, (1, y.shape[0])) if y.ndim == 1 else y if rowvar else y.T], 0)
     ddof = (0 if bias else 1) if ddof is None else ddof
+    for name, weights in (("fweights", fweights), ("aweights", aweights)):
+        if weights is not None and as_array(weights).shape != x.shape[1:]:
+            raise ValueError(f"{name} has one number for each of the {x.shape[1]} observations, got the shape {as_array(weights).shape}")
     w = None
     if fweights is not None:
         w = convert(as_array(fweights), _dtypes.real_part(x.dtype_name))
@@ -111,7 +120,7 @@ def cov(x, y=None, rowvar=True, bias=False, ddof=None, fweights=None, aweights=N
         w = a if w is None else ew.multiply(w, a)
     if w is None:
         centred, total = ew.subtract(x, mean(x, 1, keepdims=True)), None
-        return _of_one(ew.divide(matmul(centred, ew.conj(centred).T), float(x.shape[1] - ddof)))
+        return _of_one(ew.divide(matmul(centred, ew.conj(centred).T), float(builtins.max(x.shape[1] - ddof, 0))))
     total = sum(w)
     centred = ew.subtract(x, ew.divide(sum(ew.multiply(x, w), 1, keepdims=True), total))
     if ddof == 0:
@@ -120,7 +129,7 @@ def cov(x, y=None, rowvar=True, bias=False, ddof=None, fweights=None, aweights=N
         factor = ew.subtract(total, ddof)
     else:
         factor = ew.subtract(total, ew.divide(ew.multiply(sum(ew.multiply(w, aweights)), ddof), total))
-    return _of_one(ew.divide(matmul(ew.multiply(centred, w), ew.conj(centred).T), factor))
+    return _of_one(ew.divide(matmul(ew.multiply(centred, w), ew.conj(centred).T), ew.maximum(factor, 0)))
 
 
 def _of_one(c):
@@ -142,13 +151,26 @@ def corrcoef(x, y=None, rowvar=True):
 def histogram_bin_edges(x, bins=10, range=None):
     """The edges of so many equal bins over the range of x, or over `range`."""
     x = ew.inexact(ravel(x))
-    if not isinstance(bins, int):
-        return as_array(bins)
+    if _dtypes.is_complex(x.dtype_name):
+        raise TypeError(f"bins are of real numbers, got {x.dtype_name}")
+    if not isinstance(bins, (int, np.integer)):
+        edges = as_array(bins)
+        if edges.ndim != 1 or not edges.is_traced and (np.diff(edges.numpy().astype(np.float64)) < 0).any():
+            raise ValueError(f"bins is a number, or the edges in ascending order, got {bins!r}")
+        return edges
+    if bins < 1:
+        raise ValueError(f"bins is {bins}; a histogram has 1 or more")
     if range is None:
         low, high = (min(x), max(x)) if x.size else (0.0, 1.0)
     else:
         low, high = range
+        if as_array(low).ndim or as_array(high).ndim:
+            raise ValueError(f"range is a pair of numbers, got {range!r}")
+        if not as_array(low).is_traced and not as_array(high).is_traced and not float(low) <= float(high):
+            raise ValueError(f"range goes from {float(low)} to {float(high)}; the second number is not below the first")
     low, high = as_array(low), as_array(high)
+    if not low.is_traced and not high.is_traced and not np.isfinite([float(low), float(high)]).all():
+        raise ValueError(f"the bins' range is [{float(low)}, {float(high)}]: there are elements that are not finite; give a range")
     same = ew.equal(low, high)
     low, high = ew.where(same, ew.subtract(low, 0.5), low), ew.where(same, ew.add(high, 0.5), high)
     return convert(linspace(convert(low, x.dtype_name), convert(high, x.dtype_name), bins + 1), x.dtype_name)
@@ -159,6 +181,8 @@ def histogram(x, bins=10, range=None, density=False, weights=None):
     x = ravel(x)
     edges = histogram_bin_edges(x, bins, range)
     counts = _counted([x], [edges], weights)
+    if weights is not None and as_array(weights).dtype_name == "bool":
+        counts = ew.greater(counts, 0)
     if density:
         from ._more_shape import diff
         counts = ew.divide(counts, ew.multiply(diff(edges), sum(ew.inexact(counts))))
@@ -177,19 +201,32 @@ def _counted(columns, edges, weights):
         inside = ew.logical_and(inside, ew.logical_and(ew.greater_equal(at, 0), ew.less(at, m)))
         cell = ew.add(ew.multiply(cell, m), at)
     total = math.prod(shape)
+    if weights is not None and as_array(weights).size != n:
+        raise ValueError(f"there is a weight for each of the {n} elements, got the shape {as_array(weights).shape}")
     values = full((n,), 1, "i32") if weights is None else ravel(weights)
+    if values.dtype_name == "bool":
+        values = convert(values, "f32")
     return reshape(full((total,), 0, values.dtype).at[ew.where(inside, cell, total)].add(values), shape)
 
 
 def histogramdd(sample, bins=10, range=None, density=False, weights=None):
     """(counts over a grid, as floats, and a list of edges) of points that are rows, or of a list of coordinates."""
     if isinstance(sample, (tuple, list)):
-        columns = [ravel(c) for c in sample]
+        columns = [as_array(c) for c in sample]
+        if columns and builtins.all(c.ndim == 0 for c in columns):  # the numbers of one coordinate
+            columns = [stack(columns)]
+        if builtins.any(c.ndim != 1 for c in columns):
+            raise ValueError(f"coordinates are arrays of rank 1, got shapes {[c.shape for c in columns]}")
+        if len({c.shape for c in columns}) > 1:
+            raise ValueError(f"each point has all coordinates, got {[c.shape[0] for c in columns]} of them")
     else:
         sample = as_array(sample)
+        sample = reshape(sample, (sample.shape[0], 1)) if sample.ndim == 1 else sample
         columns = [sample[:, d] for d in np.arange(sample.shape[1])]
     each = bins if isinstance(bins, (tuple, list)) else [bins] * len(columns)
     ranges = [None] * len(columns) if range is None else range
+    if len(each) != len(columns) or len(ranges) != len(columns):
+        raise ValueError(f"there are {len(columns)} coordinates, {len(each)} bins and {len(ranges)} ranges; give one for each")
     edges = [histogram_bin_edges(c, b, r) for c, b, r in zip(columns, each, ranges)]
     counts = _counted(columns, edges, weights)
     if weights is None:
@@ -217,6 +254,10 @@ def gradient(x, *spacing, axis=None):
             raise ValueError(f"gradient needs 2 elements along axis {a}, got {n}")
         at = lambda i, j: slice_axis(x, a, i, j)
         h = as_array(h)
+        if h.ndim > 1:
+            raise ValueError(f"the spacing along axis {a} is a number, or the coordinates along it, got the shape {h.shape}")
+        if h.ndim == 1 and h.shape[0] != n:
+            raise ValueError(f"the coordinates along axis {a} are {h.shape[0]}, its elements {n}")
         if h.ndim == 0:
             h = convert(h, x.dtype_name)
             inner = ew.divide(ew.subtract(at(2, n), at(0, n - 2)), ew.multiply(h, 2))

@@ -1,0 +1,230 @@
+// Lowers fused_conv: convolutions with an epilogue. In channels-last layout a pointwise convolution is a matrix
+// product, and depthwise ones and those of few channels have kernels of their own. All others go to matrix tiles, to
+// oneDNN, or to our own kernels with the epilogue as a second pass.
+#include <algorithm>
+
+#include "backends/cpu/convolution_steps.h"
+#include "backends/cpu/product.h"
+#include "kernels/conv/depthwise_channels_last.h"
+#include "kernels/conv/few_channels.h"
+#include "rlx/ops/fused_blocks.h"
+
+namespace rlx::cpu {
+namespace {
+
+using kernels::ConvolutionArgs;
+
+/// Whether each output depends on a single pixel of x.
+bool is_pointwise(const ConvolutionArgs& a) {
+  if (a.groups != 1) return false;
+  for (int d = 0; d < a.spatial; ++d)
+    if (a.kernel[d] != 1 || a.low[d] != 0 || (a.out_dims[d] - 1) * a.stride[d] >= a.in_dims[d]) return false;
+  return true;
+}
+/// Whether it reads all pixels, in their order.
+bool reads_all_pixels(const ConvolutionArgs& a) {
+  for (int d = 0; d < a.spatial; ++d)
+    if (a.stride[d] != 1 || a.in_dims[d] != a.out_dims[d]) return false;
+  return true;
+}
+
+/// Gathers the pixels that the strides select into a dense array, and multiplies it.
+class GatheredStep final : public Step {
+ public:
+  GatheredStep(Prepared product, const ConvolutionArgs& args, int operands)
+      : product_(std::move(product)), args_(args), operands_(operands), rows_(args.batch) {
+    for (int d = 0; d + 1 < args.spatial; ++d) rows_ *= args.out_dims[d];
+    bytes_ = aligned(static_cast<size_t>(rows_ * args.out_dims[args.spatial - 1] * args.in_channels) * sizeof(float));
+  }
+  size_t scratch_bytes() const override { return bytes_ + product_->scratch_bytes(); }
+  bool reads_operand(size_t i) const override { return product_->reads_operand(i); }
+  std::string kernel() const override { return product_->kernel() + ", gathered"; }
+  void run(const StepArgs& step) const noexcept override {
+    const int last = args_.spatial - 1;
+    const int64_t cols = args_.out_dims[last], channels = args_.in_channels;
+    auto* const gathered = reinterpret_cast<float*>(step.scratch);
+    for_ranges(step, rows_, 1, static_cast<double>(rows_ * cols * channels) * 0.1,
+               [&](int64_t begin, int64_t end, int64_t) {
+                 for (int64_t row = begin; row < end; ++row) {
+                   int64_t rest = row, from = 0;
+                   for (int d = last - 1; d >= 0; --d) {
+                     from += rest % args_.out_dims[d] * args_.stride[d] * args_.x_strides[d];
+                     rest /= args_.out_dims[d];
+                   }
+                   const float* x = step.in<float>(0) + rest * args_.x_batch_stride + from;
+                   float* to = gathered + row * cols * channels;
+                   for (int64_t c = 0; c < cols; ++c, to += channels)
+                     std::copy_n(x + c * args_.stride[last] * args_.x_strides[last], channels, to);
+                 }
+               });
+    void* operands[4];
+    std::copy_n(step.operands, operands_, operands);
+    operands[0] = gathered;
+    product_->run({operands, step.results, step.scratch + bytes_, step.width, step.pool});
+  }
+
+ private:
+  Prepared product_;
+  ConvolutionArgs args_;
+  int operands_;
+  int64_t rows_;  ///< rows of outputs along the last spatial dim
+  size_t bytes_;
+};
+
+/// The matrix product [pixels, in_channels] * [in_channels, out_channels]. Null if the weights are not bound.
+Prepared pointwise_step(const LoweringContext& c, const ConvolutionArgs& a, const EpilogueOperands& epilogue) {
+  int64_t pixels = a.batch;
+  for (int d = 0; d < a.spatial; ++d) pixels *= a.out_dims[d];
+  auto product =
+      packed_product(c, {pixels, a.out_channels, a.in_channels, a.in_channels, a.w_in_stride, a.w_out_stride},
+                     {epilogue.activation, epilogue.bias, epilogue.residual, a.out_channels, true});
+  if (!product || reads_all_pixels(a)) return product;
+  return std::make_unique<GatheredStep>(std::move(product), a, static_cast<int>(c.operands.size()));
+}
+
+/// A pointwise convolution of few pixels by split-bf16 tiles, with packed weights. Null if there are more pixels, for
+/// which a matrix product that packs rows once is faster, or if tiles do not suit. Where the policy allows Ozaki splits
+/// (kernels/gemm/ozaki/split_weights.h) only for few input channels: there these spend their time on the epilogue.
+Prepared few_pixels_step(const LoweringContext& c, ConvolutionArgs a, const EpilogueOperands& epilogue) {
+  constexpr int64_t kFewPixels = 256, kMaxPixels = 1024, kMinChannels = 48, kMaxChannelsIn = 127;
+  const int64_t pixels = a.spatial == 2 ? a.batch * a.out_dims[0] * a.out_dims[1] : kMaxPixels + 1;
+  // Tiles pay for more pixels if there are few input and enough output channels.
+  const bool many_in = a.in_channels > kMaxChannelsIn;
+  if (many_in && c.policy.row_relative) return nullptr;
+  if (pixels > (many_in || a.out_channels < kMinChannels ? kFewPixels : kMaxPixels)) return nullptr;
+  if (reads_all_pixels(a)) {  // the images of a batch are rows of one image
+    for (int64_t* rows : {&a.in_dims[0], &a.out_dims[0]}) *rows *= a.batch;
+    a.x_batch_stride *= a.batch, a.y_batch_stride *= a.batch, a.batch = 1;
+  }
+  return tiled_convolution(c, a, 1, epilogue);
+}
+
+/// A kernel that computes rows of outputs, with weights packed in a layout of its own.
+struct RowKernel {
+  const char* name;
+  int64_t (*weights_count)(const ConvolutionArgs&);
+  void (*pack)(const ConvolutionArgs&, float*) noexcept;
+  size_t (*scratch_bytes)(const ConvolutionArgs&);  ///< of each thread
+  void (*run)(const ConvolutionArgs&, const float* packed, const kernels::ConvolutionEpilogue&, int64_t begin,
+              int64_t end, void* scratch) noexcept;
+};
+constexpr RowKernel kDepthwise = {
+    "depthwise convolution of channels", kernels::depthwise_weights_count, kernels::pack_depthwise_weights,
+    [](const ConvolutionArgs&) { return size_t{0}; },
+    [](const ConvolutionArgs& a, const float* packed, const kernels::ConvolutionEpilogue& epilogue, int64_t begin,
+       int64_t end, void*) noexcept { kernels::depthwise_of_channels(a, packed, epilogue, begin, end); }};
+constexpr RowKernel kFewChannels = {"convolution of few channels", kernels::few_channels_weights_count,
+                                    kernels::pack_few_channels_weights, kernels::few_channels_scratch_bytes,
+                                    kernels::few_channels};
+
+class RowStep final : public Step {
+ public:
+  /// Weights that are not bound are packed in each run.
+  RowStep(const RowKernel& kernel, const LoweringContext& c, const ConvolutionArgs& args,
+          const EpilogueOperands& epilogue)
+      : kernel_(kernel), args_(args), epilogue_(epilogue), thread_bytes_(aligned(kernel.scratch_bytes(args))),
+        threads_(c.threads), bytes_(static_cast<size_t>(kernel.weights_count(args)) * sizeof(float)) {
+    if (const Tensor* bound = c.bound(1)) weights_ = c.packed.rows(*bound, args, kernel.weights_count, kernel.pack);
+  }
+  size_t scratch_bytes() const override {
+    return thread_bytes_ * static_cast<size_t>(threads_) + (weights_ ? 0 : aligned(bytes_));
+  }
+  bool reads_operand(size_t i) const override { return i != 1 || !weights_; }
+  std::string kernel() const override { return kernel_.name; }
+  void run(const StepArgs& step) const noexcept override {
+    ConvolutionArgs call = args_;
+    call.x = step.in(0), call.y = step.out();
+    std::byte* const packed_in_run = step.scratch + thread_bytes_ * static_cast<size_t>(threads_);
+    const float* packed = weights_ ? weights_->data() : reinterpret_cast<float*>(packed_in_run);
+    if (!weights_) {
+      call.w = step.in(1);
+      kernel_.pack(call, reinterpret_cast<float*>(packed_in_run));
+    }
+    const int64_t rows = call.batch * (call.spatial > 1 ? call.out_dims[0] : 1);
+    double work = static_cast<double>(call.batch * call.out_channels) * 0.05;
+    work *= static_cast<double>(call.in_channels / call.groups);
+    for (int d = 0; d < call.spatial; ++d) work *= static_cast<double>(call.out_dims[d] * call.kernel[d]);
+    for_ranges(step, rows, 1, work, [&](int64_t begin, int64_t end, int64_t slot) {
+      kernel_.run(call, packed, epilogue_.of(step), begin, end,
+                  step.scratch + thread_bytes_ * static_cast<size_t>(slot));
+    });
+  }
+
+ private:
+  const RowKernel& kernel_;
+  ConvolutionArgs args_;
+  EpilogueOperands epilogue_;
+  size_t thread_bytes_;
+  int threads_;
+  size_t bytes_;
+  std::shared_ptr<const std::vector<float>> weights_;
+};
+
+/// A convolution, then its epilogue as a second pass over the whole result.
+class SeparateEpilogueStep final : public Step {
+ public:
+  SeparateEpilogueStep(Prepared convolution, const ConvolutionArgs& args, bool channels_last,
+                       const EpilogueOperands& epilogue)
+      : convolution_(std::move(convolution)), epilogue_(epilogue) {
+    int64_t pixels = 1;
+    for (int d = 0; d < args.spatial; ++d) pixels *= args.out_dims[d];
+    rows_.bias_of_row = !channels_last, rows_.activation = epilogue.activation;
+    rows_.rows = channels_last ? pixels : args.out_channels, rows_.cols = channels_last ? args.out_channels : pixels;
+    rows_.y_row = rows_.residual_row = rows_.cols;
+    images_ = args.batch;
+  }
+  size_t scratch_bytes() const override { return convolution_->scratch_bytes(); }
+  bool reads_operand(size_t i) const override { return i != 1 || convolution_->reads_operand(1); }
+  std::string kernel() const override { return convolution_->kernel(); }
+  void run(const StepArgs& step) const noexcept override {
+    convolution_->run(step);
+    const kernels::ConvolutionEpilogue epilogue = epilogue_.of(step);
+    if (epilogue.is_nothing()) return;
+    const int64_t image = rows_.rows * rows_.cols;
+    for_ranges(step, images_, 1, static_cast<double>(images_ * image) * 0.2, [&](int64_t begin, int64_t end, int64_t) {
+      kernels::EpilogueRows rows = rows_;
+      rows.bias = epilogue.bias;
+      for (int64_t i = begin; i < end; ++i) {
+        rows.y = step.out<float>() + i * image;
+        rows.residual = epilogue.residual ? epilogue.residual + i * image : nullptr;
+        kernels::apply_epilogue_rows(rows);
+      }
+    });
+  }
+
+ private:
+  Prepared convolution_;
+  EpilogueOperands epilogue_;
+  kernels::EpilogueRows rows_;
+  int64_t images_ = 0;
+};
+
+}  // namespace
+
+std::string when_fused_conv(const Question& q) {
+  for (const Type& t : q.operands)
+    if (t.dtype != f32) return text_of("the kernels of fused convolutions take f32, got ", t.dtype);
+  return when_convolution(q);
+}
+
+bool fused_conv_strided(const Node&, size_t operand, const Shape&, std::span<const int64_t>) { return operand < 2; }
+
+Prepared lower_fused_conv(const LoweringContext& c) {
+  const auto& a = c.attrs<FusedConvAttrs>();
+  const View &x = c.operands[0], &y = c.results[0];
+  const ConvolutionArgs args = convolution_args(as_convolution(a, x.shape.size()), x, c.operands[1], y);
+  const EpilogueOperands epilogue{kernel_activation(a.activation), a.has_bias ? 2 : -1,
+                                  a.has_residual ? 2 + a.has_bias : -1};
+  if (a.channels_last && is_pointwise(args) && is_dense(x)) {
+    if (auto step = few_pixels_step(c, args, epilogue)) return step;
+    if (auto step = pointwise_step(c, args, epilogue)) return step;
+  }
+  if (kernels::is_depthwise_of_channels(args)) return std::make_unique<RowStep>(kDepthwise, c, args, epilogue);
+  if (a.channels_last && kernels::has_few_channels(args))
+    return std::make_unique<RowStep>(kFewChannels, c, args, epilogue);
+  if (auto step = tiled_convolution(c, args, 1, epilogue)) return step;
+  if (auto step = onednn_convolution(c, args, 1, epilogue)) return step;
+  return std::make_unique<SeparateEpilogueStep>(own_convolution(args, 1, c.threads), args, a.channels_last, epilogue);
+}
+
+}  // namespace rlx::cpu

@@ -1,0 +1,218 @@
+// Attention with transposed scores: a score block has a row for each key, and its queries lie along the vector lanes.
+// So keys and values are read in their own memory (single elements of k and of the weights are broadcast), only the
+// block of queries is packed, the softmax needs no reduction across lanes, and splitting the queries over threads
+// repeats no work. Score blocks follow each other along the keys, with a running maximum and sum (Milakov and
+// Gimelshein 2018; Dao et al. 2022). Scores are stored divided by ln 2: weights are then powers of 2, which saves a
+// product per weight.
+#include "kernels/attention/attention.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "kernels/vector/highway_targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/attention/attention.cpp"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "hwy/highway.h"
+#include "kernels/attention/amx_attention-inl.h"
+#include "kernels/attention/score_blocks-inl.h"
+
+#ifndef RLX_KERNELS_ATTENTION_ONCE
+#define RLX_KERNELS_ATTENTION_ONCE
+namespace rlx::kernels {
+namespace {
+
+/// Offsets in scratch, in floats; all are multiples of 16.
+struct Layout {
+  int64_t queries, scores, out, keys, values, total;
+  Layout(int64_t head_dim, int64_t value_dim) {
+    queries = 3 * kMaxBlockQueries;  // after the running maxima, sums and factors
+    scores = queries + rounded_up_to(head_dim, 16) * kMaxBlockQueries;
+    out = scores + kBlockKeys * kMaxBlockQueries;
+    keys = out + kMaxBlockQueries * rounded_up_to(value_dim, kMaxF32Lanes);
+    values = keys + kBlockKeys * rounded_up_to(head_dim, 16);
+    total = values + kBlockKeys * rounded_up_to(value_dim, kMaxF32Lanes);
+  }
+};
+
+}  // namespace
+}  // namespace rlx::kernels
+#endif  // RLX_KERNELS_ATTENTION_ONCE
+
+HWY_BEFORE_NAMESPACE();
+namespace rlx::kernels {
+namespace HWY_NAMESPACE {
+namespace {
+
+/// Replaces the scores by weights exp(score - maximum) and updates maximum, sum and factor.
+void weigh_scores(const QueryBlock& b, int64_t keys, bool is_first) {
+  const F32Tag d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  for (int64_t i = 0; i < b.stride; i += lanes) {
+    float* column = b.scores + i;
+    const F32Vec before = is_first ? hn::Set(d, kNoScore) : hn::Load(d, b.maximum + i);
+    F32Vec m0 = before, m1 = before, m2 = before, m3 = before;
+    int64_t j = 0;
+    for (; j + 4 <= keys; j += 4) {
+      m0 = hn::Max(m0, hn::Load(d, column + j * b.stride));
+      m1 = hn::Max(m1, hn::Load(d, column + (j + 1) * b.stride));
+      m2 = hn::Max(m2, hn::Load(d, column + (j + 2) * b.stride));
+      m3 = hn::Max(m3, hn::Load(d, column + (j + 3) * b.stride));
+    }
+    for (; j < keys; ++j) m0 = hn::Max(m0, hn::Load(d, column + j * b.stride));
+    const F32Vec m = hn::Max(hn::Max(m0, m1), hn::Max(m2, m3));
+    F32Vec s0 = hn::Zero(d), s1 = s0, s2 = s0, s3 = s0;
+    const auto weigh = [&](int64_t row) HWY_ATTR {
+      float* at = column + row * b.stride;
+      const F32Vec w = Exp2Nonpositive(d, hn::Sub(hn::Load(d, at), m));
+      hn::Store(w, d, at);
+      return w;
+    };
+    for (j = 0; j + 4 <= keys; j += 4) {
+      s0 = hn::Add(s0, weigh(j));
+      s1 = hn::Add(s1, weigh(j + 1));
+      s2 = hn::Add(s2, weigh(j + 2));
+      s3 = hn::Add(s3, weigh(j + 3));
+    }
+    for (; j < keys; ++j) s0 = hn::Add(s0, weigh(j));
+    F32Vec sum = hn::Add(hn::Add(s0, s1), hn::Add(s2, s3));
+    if (!is_first) {
+      const F32Vec factor = Exp2Nonpositive(d, hn::Sub(before, m));
+      sum = hn::MulAdd(hn::Load(d, b.sum + i), factor, sum);
+      hn::Store(factor, d, b.factor + i);
+    }
+    hn::Store(m, d, b.maximum + i);
+    hn::Store(sum, d, b.sum + i);
+  }
+}
+
+template <class T>
+void attend_block(const AttentionArgs& a, const QueryBlock& b, float* key_scratch, float* value_scratch) {
+  const F32Tag d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const int64_t columns = rounded_up_to(a.value_dim, lanes);
+  pack_queries(b, static_cast<const T*>(a.q) + b.first * a.q_stride, a.q_stride, a.head_dim,
+               static_cast<float>(a.scale) / kLn2, b.queries);
+  // All keys that a query of the block may see: from one query to the next, begin and end of its keys never decrease.
+  const int64_t key_begin = visible_keys(a, b.first).begin, key_end = visible_keys(a, b.first + b.count - 1).end;
+  const bool is_masked = a.key_mask || a.left >= 0 || a.right >= 0;
+  bool is_first = true;
+  for (int64_t key = key_begin; key < key_end; key += kBlockKeys) {
+    const int64_t keys = std::min(kBlockKeys, key_end - key);
+    const F32Rows k =
+        f32_rows(static_cast<const T*>(a.k) + key * a.k_stride, a.k_stride, keys, a.head_dim, false, key_scratch);
+    score_keys(b.queries, b.stride, k.data, k.stride, keys, a.head_dim, b.scores);
+    if (a.soft_cap > 0) cap_scores(b, keys, static_cast<float>(a.soft_cap));
+    if (a.bias) add_bias(a, b, key, keys);
+    if (is_masked) mask_scores(a, b, key, keys);
+    weigh_scores(b, keys, is_first);
+    const F32Rows v =
+        f32_rows(static_cast<const T*>(a.v) + key * a.v_stride, a.v_stride, keys, a.value_dim, true, value_scratch);
+    weighted_sums<false>(b.scores, b.stride, v.data, v.stride, keys, is_first ? SumStart::zero : SumStart::scaled,
+                         b.factor, b.out, b.out_stride, b.count, columns);
+    is_first = false;
+  }
+  for (int64_t i = 0; i < b.count; ++i) {
+    T* out = static_cast<T*>(a.out) + (b.first + i) * a.out_stride;
+    // No key at all, or none that a mask let through: the sum is 0.
+    const bool is_empty = is_first || b.sum[i] == 0;
+    const F32Vec inverse = hn::Set(d, is_empty ? 0.0f : 1.0f / b.sum[i]);
+    const float* row = b.out + i * b.out_stride;
+    for (int64_t c = 0; c < a.value_dim; c += lanes) {
+      const F32Vec y = is_empty ? hn::Zero(d) : hn::Mul(hn::Load(d, row + c), inverse);
+      if (c + lanes <= a.value_dim) store_f32(y, d, out + c);
+      else store_f32_some(y, d, out + c, static_cast<size_t>(a.value_dim - c));
+    }
+  }
+}
+
+template <class T>
+void attend(const AttentionArgs& a, int64_t row_begin, int64_t row_end, float* scratch) {
+  const F32Tag d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+#if HWY_TARGET == HWY_AVX3 && RLX_HAS_TILES
+  if (tiles_suit(a) && TiledAttention<T>(a, scratch).attend(row_begin, row_end)) return;
+#endif
+  const Layout layout(a.head_dim, a.value_dim);
+  for (int64_t row = row_begin; row < row_end;) {
+    QueryBlock b{};
+    b.maximum = scratch, b.sum = scratch + kMaxBlockQueries, b.factor = scratch + 2 * kMaxBlockQueries;
+    b.queries = scratch + layout.queries, b.scores = scratch + layout.scores, b.out = scratch + layout.out;
+    b.first = row;
+    b.count = std::min(kQueryVectors * lanes, row_end - row);
+    b.stride = rounded_up_to(b.count, lanes);
+    b.out_stride = rounded_up_to(a.value_dim, kMaxF32Lanes);
+    attend_block<T>(a, b, scratch + layout.keys, scratch + layout.values);
+    row += b.count;
+  }
+}
+
+void attention_f32(const AttentionArgs& a, int64_t row_begin, int64_t row_end, float* scratch) {
+  if (a.dtype == f16) attend<F16>(a, row_begin, row_end, scratch);
+  else if (a.dtype == bf16) attend<BF16>(a, row_begin, row_end, scratch);
+  else attend<float>(a, row_begin, row_end, scratch);
+}
+int64_t query_block() { return kQueryVectors * static_cast<int64_t>(hn::Lanes(F32Tag())); }
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace rlx::kernels
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace rlx::kernels {
+namespace {
+HWY_EXPORT(attention_f32);
+HWY_EXPORT(query_block);
+
+/// The scalar reference, one query at a time. It computes f64.
+void attention_f64(const AttentionArgs& a, int64_t row_begin, int64_t row_end, double* totals) {
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    const double* q = static_cast<const double*>(a.q) + row * a.q_stride;
+    double* out = static_cast<double*>(a.out) + row * a.out_stride;
+    std::fill(out, out + a.value_dim, 0.0);
+    const KeyRange range = visible_keys(a, row);
+    double maximum = -std::numeric_limits<double>::infinity(), sum = 0;
+    // A running maximum here too, key by key, so that scratch does not depend on the number of keys.
+    std::fill(totals, totals + a.value_dim, 0.0);
+    for (int64_t key = range.begin; key < range.end; ++key) {
+      if (a.key_mask && !keeps_key(a, key)) continue;
+      const double* k = static_cast<const double*>(a.k) + key * a.k_stride;
+      double score = 0;
+      for (int64_t c = 0; c < a.head_dim; ++c) score += q[c] * k[c];
+      score *= a.scale;
+      if (a.soft_cap > 0) score = a.soft_cap * std::tanh(score / a.soft_cap);
+      if (a.bias) {
+        const int64_t at = row * a.bias_row_stride + key * a.bias_col_stride;
+        score += a.bias_dtype == f64 ? static_cast<const double*>(a.bias)[at] : static_cast<double>(bias_at(a, at));
+      }
+      if (score == -std::numeric_limits<double>::infinity()) continue;
+      const double* v = static_cast<const double*>(a.v) + key * a.v_stride;
+      const double larger = std::max(maximum, score);
+      const double before = std::exp(maximum - larger), weight = std::exp(score - larger);
+      sum = sum * before + weight;
+      for (int64_t c = 0; c < a.value_dim; ++c) totals[c] = totals[c] * before + weight * v[c];
+      maximum = larger;
+    }
+    for (int64_t c = 0; c < a.value_dim; ++c) out[c] = sum == 0 ? 0 : totals[c] / sum;
+  }
+}
+
+}  // namespace
+
+size_t attention_scratch_bytes(const AttentionArgs& args) {
+  if (args.dtype == f64) return static_cast<size_t>(args.value_dim) * sizeof(double);
+  const auto by_vectors = static_cast<size_t>(Layout(args.head_dim, args.value_dim).total) * sizeof(float);
+  return tiles_suit(args) ? std::max(by_vectors, static_cast<size_t>(TiledLayout(args).total)) : by_vectors;
+}
+int64_t attention_row_block() { return HWY_DYNAMIC_DISPATCH(query_block)(); }
+
+void attention(const AttentionArgs& args, int64_t row_begin, int64_t row_end, void* scratch) noexcept {
+  if (args.dtype == f64) attention_f64(args, row_begin, row_end, static_cast<double*>(scratch));
+  else HWY_DYNAMIC_DISPATCH(attention_f32)(args, row_begin, row_end, static_cast<float*>(scratch));
+}
+
+}  // namespace rlx::kernels
+#endif  // HWY_ONCE

@@ -1,0 +1,39 @@
+// Convolutions of images of a few channels, such as the first one of a network: with 3 input channels matrix tiles
+// would be mostly empty. A vector holds output channels, which are contiguous; the inputs that the taps of a few
+// neighbouring outputs read are broadcast. Skinny matrix products use the same code. Neighbours:
+// depthwise_channels_last.h, amx_convolution.h.
+#pragma once
+
+#include "kernels/conv/direct.h"
+#include "kernels/conv/epilogue.h"
+
+namespace rlx::kernels {
+
+/// Whether few_channels() computes it: f32, up to 4 input channels and at least 8 contiguous output channels, no
+/// groups, 2 spatial dims, no lhs_dilation, paddings no larger than the kernel, strides and dilations of up to 64.
+bool has_few_channels(const ConvolutionArgs& args);
+
+/// Number of floats of the packed weights, and packing them from args.w: [taps][input channels][output channels].
+int64_t few_channels_weights_count(const ConvolutionArgs& args);
+void pack_few_channels_weights(const ConvolutionArgs& args, float* packed) noexcept;
+
+/// Scratch of a calling thread, for padded rows of the input.
+size_t few_channels_scratch_bytes(const ConvolutionArgs& args);
+/// Computes the output rows [begin, end) of batch * out_dims[0] and applies the epilogue. The residual has y's layout.
+/// Weights that are not finite give NaN with the padding left and right of an image (0 * inf), but not with the padding
+/// above and below it, which is skipped.
+void few_channels(const ConvolutionArgs& args, const float* packed, const ConvolutionEpilogue& epilogue, int64_t begin,
+                  int64_t end, void* scratch) noexcept;
+
+/// y[rows, n] = epilogue(x[rows, k] weights[k, n]), all of them dense and row-major; the epilogue is applied in
+/// registers. For n or k so small that a separate epilogue would take as long as the product. The residual has y's
+/// layout.
+struct SkinnyProduct {
+  int64_t rows = 0, k = 0, n = 0;
+  const float *x = nullptr, *weights = nullptr;
+  float* y = nullptr;
+  ConvolutionEpilogue epilogue;
+};
+void skinny_product(const SkinnyProduct& product) noexcept;
+
+}  // namespace rlx::kernels

@@ -1,0 +1,679 @@
+// See the header. How a ConvolutionArgs becomes one of oneDNN's three convolutions:
+// * forward: src = x, weights = w, dst = y.
+// * input (backward data), for a dilated x: y is the gradient of src, x that of dst, and the kernel is reversed.
+// * weights (backward weights): y is the gradient of the weights, so its spatial dims are the kernel's; w is the
+//   gradient of dst. The batch of x becomes oneDNN's input channels, and the channels of x become oneDNN's batch. For a
+//   dilated x, x and w exchange roles: x is dst and w is src.
+#include "kernels/conv/onednn_convolution.h"
+
+#if RLX_HAS_ONEDNN
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <mutex>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "base/rounded_up.h"
+#include "kernels/conv/onednn.h"
+#include "kernels/conv/onednn_engine.h"
+#include "kernels/memory/aligned_memory.h"
+#include "kernels/threads/idle_objects.h"
+#include "kernels/threads/thread_pool.h"
+
+namespace rlx::kernels {
+namespace {
+
+using dnnl::memory;
+using Dims = memory::dims;
+using dnnl::algorithm;
+
+enum class Form { forward, input, weights };
+enum Operand { kX, kW, kY };
+
+/// A view of an operand with the dims that oneDNN expects. Strides may be 0 or negative.
+struct Side {
+  Operand operand = kX;
+  int64_t offset = 0;  ///< elements from the pointer
+  Dims dims, strides;
+
+  void append(int64_t dim, int64_t stride) { dims.push_back(dim), strides.push_back(stride); }
+  /// Adds a spatial dim that is read backwards.
+  void append_reversed(int64_t dim, int64_t stride) {
+    offset += (dim - 1) * stride;
+    append(dim, -stride);
+  }
+  bool has_positive_strides() const {
+    for (size_t d = 0; d < dims.size(); ++d)
+      if (dims[d] > 1 && strides[d] <= 0) return false;
+    return true;
+  }
+  bool has_negative_stride() const {
+    for (size_t d = 0; d < dims.size(); ++d)
+      if (dims[d] > 1 && strides[d] < 0) return true;
+    return false;
+  }
+};
+
+/// The arguments of a oneDNN convolution, under oneDNN's names.
+struct Convolution {
+  Form form = Form::forward;
+  Side src, weights, dst;
+  Dims stride, dilation, low, high;
+
+  /// Adds a spatial dim of the forward convolution: extents of src, weights and dst, stride, dilation and padding
+  /// before src. False if oneDNN does not support the padding.
+  bool append(int64_t inputs, int64_t taps, int64_t outputs, int64_t step, int64_t tap_step, int64_t before) {
+    const int64_t after = (outputs - 1) * step + (taps - 1) * tap_step + 1 - inputs - before;
+    stride.push_back(step), dilation.push_back(tap_step - 1), low.push_back(before), high.push_back(after);
+    return before >= 0 && after + step > 0;
+  }
+};
+
+std::optional<Convolution> as_forward(const ConvolutionArgs& a) {
+  Convolution c;
+  const int64_t group_out = a.out_channels / a.groups, group_in = a.in_channels / a.groups;
+  c.src.operand = kX, c.weights.operand = kW, c.dst.operand = kY;
+  c.src.append(a.batch, a.x_batch_stride), c.src.append(a.in_channels, a.x_channel_stride);
+  c.dst.append(a.batch, a.y_batch_stride), c.dst.append(a.out_channels, a.y_channel_stride);
+  if (a.groups > 1) c.weights.append(a.groups, group_out * a.w_out_stride);
+  c.weights.append(group_out, a.w_out_stride), c.weights.append(group_in, a.w_in_stride);
+  for (int d = 0; d < a.spatial; ++d) {
+    if (a.lhs_dilation[d] != 1 ||
+        !c.append(a.in_dims[d], a.kernel[d], a.out_dims[d], a.stride[d], a.rhs_dilation[d], a.low[d]))
+      return {};
+    c.src.append(a.in_dims[d], a.x_strides[d]), c.dst.append(a.out_dims[d], a.y_strides[d]);
+    c.weights.append(a.kernel[d], a.w_strides[d]);
+  }
+  return c;
+}
+
+std::optional<Convolution> as_input_gradient(const ConvolutionArgs& a) {
+  Convolution c;
+  c.form = Form::input;
+  const int64_t group_out = a.out_channels / a.groups, group_in = a.in_channels / a.groups;
+  c.src.operand = kY, c.weights.operand = kW, c.dst.operand = kX;
+  c.src.append(a.batch, a.y_batch_stride), c.src.append(a.out_channels, a.y_channel_stride);
+  c.dst.append(a.batch, a.x_batch_stride), c.dst.append(a.in_channels, a.x_channel_stride);
+  if (a.groups > 1) c.weights.append(a.groups, group_out * a.w_out_stride);
+  c.weights.append(group_in, a.w_in_stride), c.weights.append(group_out, a.w_out_stride);
+  for (int d = 0; d < a.spatial; ++d) {
+    if (a.stride[d] != 1 || !c.append(a.out_dims[d], a.kernel[d], a.in_dims[d], a.lhs_dilation[d], a.rhs_dilation[d],
+                                      (a.kernel[d] - 1) * a.rhs_dilation[d] - a.low[d]))
+      return {};
+    c.src.append(a.out_dims[d], a.y_strides[d]), c.dst.append(a.in_dims[d], a.x_strides[d]);
+    c.weights.append_reversed(a.kernel[d], a.w_strides[d]);
+  }
+  return c;
+}
+
+std::optional<Convolution> as_weight_gradient(const ConvolutionArgs& a, int64_t batch_groups) {
+  if (a.groups != 1) return {};
+  Convolution c;
+  c.form = Form::weights;
+  const int64_t group_out = a.out_channels / batch_groups;
+  c.src.operand = kX, c.weights.operand = kY, c.dst.operand = kW;
+  c.src.append(a.in_channels, a.x_channel_stride), c.src.append(a.batch * batch_groups, a.x_batch_stride);
+  c.dst.append(a.in_channels, a.w_in_stride), c.dst.append(a.out_channels, a.w_out_stride);
+  if (batch_groups > 1) c.weights.append(batch_groups, group_out * a.y_channel_stride);
+  c.weights.append(group_out, a.y_channel_stride), c.weights.append(a.batch, a.y_batch_stride);
+  for (int d = 0; d < a.spatial; ++d) {
+    if (a.lhs_dilation[d] != 1 ||
+        !c.append(a.in_dims[d], a.out_dims[d], a.kernel[d], a.rhs_dilation[d], a.stride[d], a.low[d]))
+      return {};
+    c.src.append(a.in_dims[d], a.x_strides[d]), c.dst.append(a.kernel[d], a.w_strides[d]);
+    c.weights.append(a.out_dims[d], a.y_strides[d]);
+  }
+  return c;
+}
+
+/// The weight gradient of a transposed convolution, whose input is oneDNN's dst.
+std::optional<Convolution> as_transposed_weight_gradient(const ConvolutionArgs& a, int64_t batch_groups) {
+  if (a.groups != 1) return {};
+  Convolution c;
+  c.form = Form::weights;
+  const int64_t group_out = a.out_channels / batch_groups;
+  c.src.operand = kW, c.weights.operand = kY, c.dst.operand = kX;
+  c.src.append(a.in_channels, a.w_in_stride), c.src.append(a.out_channels, a.w_out_stride);
+  c.dst.append(a.in_channels, a.x_channel_stride), c.dst.append(a.batch * batch_groups, a.x_batch_stride);
+  if (batch_groups > 1) c.weights.append(batch_groups, group_out * a.y_channel_stride);
+  c.weights.append(a.batch, a.y_batch_stride), c.weights.append(group_out, a.y_channel_stride);
+  for (int d = 0; d < a.spatial; ++d) {
+    if (a.rhs_dilation[d] != 1 || !c.append(a.kernel[d], a.out_dims[d], a.in_dims[d], a.lhs_dilation[d], a.stride[d],
+                                            (a.out_dims[d] - 1) * a.stride[d] - a.low[d]))
+      return {};
+    c.src.append(a.kernel[d], a.w_strides[d]), c.dst.append(a.in_dims[d], a.x_strides[d]);
+    c.weights.append_reversed(a.out_dims[d], a.y_strides[d]);
+  }
+  return c;
+}
+
+/// The oneDNN convolutions that compute `a`, the most suitable one first.
+std::vector<Convolution> candidates(const ConvolutionArgs& a, int64_t batch_groups) {
+  constexpr int64_t kManyTaps = 32;
+  int64_t outputs = 1, taps = 1;
+  bool is_dilated = false, runs_backwards = false;
+  for (int d = 0; d < a.spatial; ++d) {
+    outputs *= a.out_dims[d], taps *= a.kernel[d];
+    is_dilated = is_dilated || a.lhs_dilation[d] > 1;
+    runs_backwards = runs_backwards || (a.kernel[d] > 1 && a.w_strides[d] < 0);
+  }
+  std::vector<std::optional<Convolution>> all;
+  const auto weights = [&] {
+    all.push_back(is_dilated ? as_transposed_weight_gradient(a, batch_groups) : as_weight_gradient(a, batch_groups));
+  };
+  const auto values = [&] {
+    if (batch_groups > 1) return;
+    if (is_dilated || runs_backwards) all.push_back(as_input_gradient(a));
+    if (!is_dilated) all.push_back(as_forward(a));
+  };
+  const bool is_wide = taps > outputs && taps >= kManyTaps;
+  if (is_wide) weights();
+  values();
+  if (!is_wide) weights();
+  std::vector<Convolution> found;
+  for (auto& c : all)
+    if (c) found.push_back(std::move(*c));
+  return found;
+}
+
+/// Replaces the arbitrary strides of dims of extent 1 by those of a dense array: oneDNN checks all strides for overlap.
+memory::desc desc_of(const Dims& dims, Dims strides) {
+  for (size_t d = dims.size(); d-- > 0;)
+    if (dims[d] == 1) strides[d] = d + 1 < dims.size() ? dims[d + 1] * strides[d + 1] : 1;
+  // The stride of a batch of one must span the whole image, whichever of the other dims is the outermost.
+  if (dims[0] == 1)
+    for (size_t d = 1; d < dims.size(); ++d) strides[0] = std::max(strides[0], dims[d] * strides[d]);
+  return {dims, memory::data_type::f32, strides};
+}
+memory::desc any_layout(const Dims& dims) { return {dims, memory::data_type::f32, memory::format_tag::any}; }
+Dims dense_strides(const Dims& dims) {
+  Dims strides(dims.size());
+  int64_t stride = 1;
+  for (size_t d = dims.size(); d-- > 0; stride *= dims[d]) strides[d] = stride;
+  return strides;
+}
+
+/// Copies between a dense row-major array and one of other strides.
+template <bool kToDense>
+void move_strided(const Dims& dims, const Dims& strides, float* strided, float* dense) {
+  const size_t last = dims.size() - 1;
+  std::array<int64_t, DNNL_MAX_NDIMS> at{};
+  for (;;) {
+    for (int64_t i = 0; i < dims[last]; ++i, ++dense) {
+      if constexpr (kToDense) *dense = strided[i * strides[last]];
+      else strided[i * strides[last]] = *dense;
+    }
+    size_t d = last;
+    for (;;) {
+      if (d-- == 0) return;
+      strided += strides[d];
+      if (++at[d] < dims[d]) break;
+      strided -= at[d] * strides[d];
+      at[d] = 0;
+    }
+  }
+}
+
+constexpr int kPacked = kY + 1;  ///< a run's fourth pointer: the weights packed in advance
+
+/// Memory that the primitives read and write: an operand, the packed weights, or scratch.
+struct Buffer {
+  memory::desc desc;
+  int operand = -1;    ///< an Operand, kPacked, or -1 for scratch
+  int64_t offset = 0;  ///< bytes
+};
+/// A primitive and its arguments.
+struct Stage {
+  dnnl::primitive primitive;
+  std::vector<std::pair<int, size_t>> args;  ///< DNNL_ARG_*, index of the buffer
+};
+
+/// The copies and primitives that compute one slice of a convolution, on one thread.
+struct Program {
+  std::vector<Buffer> buffers;
+  std::vector<Stage> stages;
+  /// Operands that are copied to dense scratch memory before, or from it after, and the byte offset there. oneDNN
+  /// accepts positive strides only, but a broadcast operand has strides of 0, and a reversed kernel negative ones.
+  std::vector<std::pair<Side, int64_t>> copied_before, copied_after;
+  int64_t scratch = 0;
+  std::string name;
+  bool packs_weights = false;    ///< w is constant: pack it in advance
+  std::optional<size_t> packed;  ///< index of the packed weights' buffer
+  Side packed_side;              ///< the weights before packing
+
+  /// Reserves scratch memory; returns its offset in bytes.
+  int64_t reserve(size_t bytes) {
+    const int64_t at = scratch;
+    scratch += static_cast<int64_t>(aligned(bytes));
+    return at;
+  }
+  size_t add(memory::desc desc, int operand, int64_t offset) {
+    buffers.push_back({std::move(desc), operand, offset});
+    return buffers.size() - 1;
+  }
+  size_t add_scratch(const memory::desc& desc) { return add(desc, -1, reserve(desc.get_size())); }
+
+  /// Adds the buffer of an operand: its own memory, or a dense copy if not all of its strides are positive.
+  size_t add_operand(const Side& side, bool is_result) {
+    if (side.has_positive_strides())
+      return add(desc_of(side.dims, side.strides), side.operand, side.offset * int64_t{4});
+    const size_t buffer = add_scratch(desc_of(side.dims, dense_strides(side.dims)));
+    (is_result ? copied_after : copied_before).emplace_back(side, buffers[buffer].offset);
+    return buffer;
+  }
+  void add_reorder(size_t from, size_t to) {
+    dnnl::primitive_attr attr;
+    attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+    const dnnl::reorder::primitive_desc desc(onednn_engine(), buffers[from].desc, onednn_engine(), buffers[to].desc,
+                                             attr);
+    Stage s{dnnl::reorder(desc), {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}}};
+    if (desc.scratchpad_desc().get_size() > 0)
+      s.args.emplace_back(DNNL_ARG_SCRATCHPAD, add_scratch(desc.scratchpad_desc()));
+    stages.push_back(std::move(s));
+  }
+  /// Adds an input in the layout `wanted`: packed in advance, in its own memory, or reordered in each run.
+  size_t add_input(const Side& side, const memory::desc& wanted) {
+    if (packs_weights && side.operand == kW &&
+        !(side.has_positive_strides() && desc_of(side.dims, side.strides) == wanted)) {
+      packed = add(wanted, kPacked, 0);
+      packed_side = side;
+      return *packed;
+    }
+    const size_t given = add_operand(side, false);
+    if (buffers[given].desc == wanted) return given;
+    const size_t buffer = add_scratch(wanted);
+    add_reorder(given, buffer);
+    return buffer;
+  }
+};
+
+/// Adds the primitive and the reorders it needs: `wanted` are the layouts of the inputs, `made` that of the result.
+/// False if oneDNN has only its reference implementation.
+template <class Primitive, class Desc>
+bool add_convolution(Program& p, const Desc& desc, const std::array<std::pair<int, const Side*>, 2>& inputs,
+                     const std::array<memory::desc, 2>& wanted, std::pair<int, const Side*> result,
+                     const memory::desc& made) {
+  p.name = desc.impl_info_str();
+  if (p.name.find("ref") != std::string::npos) return false;
+  std::vector<std::pair<int, size_t>> args;
+  for (size_t i = 0; i < 2; ++i) args.emplace_back(inputs[i].first, p.add_input(*inputs[i].second, wanted[i]));
+  const size_t given = p.add_operand(*result.second, true);
+  const bool is_direct = p.buffers[given].desc == made;
+  const size_t buffer = is_direct ? given : p.add_scratch(made);
+  args.emplace_back(result.first, buffer);
+  args.emplace_back(DNNL_ARG_SCRATCHPAD, p.add_scratch(desc.scratchpad_desc()));
+  p.stages.push_back({Primitive(desc), std::move(args)});
+  if (!is_direct) p.add_reorder(buffer, given);
+  return true;
+}
+
+std::optional<Program> program_of(const Convolution& c, bool packs_weights) {
+  // An image is copied only to expand a broadcast, as in the gradient of a sum, where the copy reads little.
+  for (const Side* side : {&c.src, &c.dst})
+    if (!side->has_positive_strides() && (side->operand == kY || side->has_negative_stride())) return {};
+  dnnl::primitive_attr attr;
+  attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  const auto src = any_layout(c.src.dims), weights = any_layout(c.weights.dims), dst = any_layout(c.dst.dims);
+  Program p;
+  p.packs_weights = packs_weights;
+  bool is_made = false;
+  using Forward = dnnl::convolution_forward;
+  using Input = dnnl::convolution_backward_data;
+  using Weights = dnnl::convolution_backward_weights;
+  const auto kind = c.form == Form::forward ? dnnl::prop_kind::forward_inference : dnnl::prop_kind::forward_training;
+  const Forward::primitive_desc forward(onednn_engine(), kind, algorithm::convolution_direct, src, weights, dst,
+                                        c.stride, c.dilation, c.low, c.high, attr);
+  if (c.form == Form::forward) {
+    is_made = add_convolution<Forward>(p, forward, {{{DNNL_ARG_SRC, &c.src}, {DNNL_ARG_WEIGHTS, &c.weights}}},
+                                       {forward.src_desc(), forward.weights_desc()}, {DNNL_ARG_DST, &c.dst},
+                                       forward.dst_desc());
+  } else if (c.form == Form::input) {
+    const Input::primitive_desc desc(onednn_engine(), algorithm::convolution_direct, src, weights, dst, c.stride,
+                                     c.dilation, c.low, c.high, forward, attr);
+    is_made = add_convolution<Input>(p, desc, {{{DNNL_ARG_DIFF_DST, &c.dst}, {DNNL_ARG_WEIGHTS, &c.weights}}},
+                                     {desc.diff_dst_desc(), desc.weights_desc()}, {DNNL_ARG_DIFF_SRC, &c.src},
+                                     desc.diff_src_desc());
+  } else {
+    const Weights::primitive_desc desc(onednn_engine(), algorithm::convolution_direct, src, weights, dst, c.stride,
+                                       c.dilation, c.low, c.high, forward, attr);
+    is_made = add_convolution<Weights>(p, desc, {{{DNNL_ARG_SRC, &c.src}, {DNNL_ARG_DIFF_DST, &c.dst}}},
+                                       {desc.src_desc(), desc.diff_dst_desc()}, {DNNL_ARG_DIFF_WEIGHTS, &c.weights},
+                                       desc.diff_weights_desc());
+  }
+  if (!is_made) return {};
+  return p;
+}
+
+/// oneDNN's memory objects and argument lists. They hold the pointers of a run, so each run in progress has its own.
+struct Call {
+  std::vector<memory> memories;
+  std::vector<std::vector<dnnl_exec_arg_t>> args;
+
+  explicit Call(const Program& p) {
+    for (const Buffer& buffer : p.buffers) memories.emplace_back(buffer.desc, onednn_engine(), nullptr);
+    for (const Stage& s : p.stages) {
+      auto& list = args.emplace_back();
+      for (auto [name, buffer] : s.args) list.push_back({name, memories[buffer].get()});
+    }
+  }
+};
+
+/// Runs a program, on several threads at once if need be.
+class Runner {
+ public:
+  Runner(Program program, int threads)
+      : program_(std::move(program)), calls_(threads, [&] { return Call(program_); }) {}
+  const Program& program() const { return program_; }
+
+  /// `operands`: x, w, y and the packed weights.
+  void run(const std::array<float*, 4>& operands, char* scratch) const noexcept {
+    const auto copy = [&]<bool kToDense>(const std::vector<std::pair<Side, int64_t>>& sides) {
+      for (const auto& [side, at] : sides)
+        move_strided<kToDense>(side.dims, side.strides, operands[static_cast<size_t>(side.operand)] + side.offset,
+                               reinterpret_cast<float*>(scratch + at));
+    };
+    copy.operator()<true>(program_.copied_before);
+    calls_.with_one([&] { return Call(program_); },
+                    [&](const Call& call) {
+                      for (size_t i = 0; i < call.memories.size(); ++i) {
+                        const Buffer& p = program_.buffers[i];
+                        char* base =
+                            p.operand < 0 ? scratch : reinterpret_cast<char*>(operands[static_cast<size_t>(p.operand)]);
+                        call.memories[i].set_data_handle(base + p.offset);
+                      }
+                      for (size_t s = 0; s < call.args.size(); ++s)
+                        dnnl_primitive_execute(program_.stages[s].primitive.get(), onednn_stream().get(),
+                                               static_cast<int>(call.args[s].size()), call.args[s].data());
+                    });
+    copy.operator()<false>(program_.copied_after);
+  }
+
+ private:
+  Program program_;
+  IdleObjects<Call> calls_;
+};
+
+class OnednnWeights final : public ConvolutionWeights {
+ public:
+  explicit OnednnWeights(const void* data) : data_(static_cast<const float*>(data)) {}
+  size_t bytes() const override {
+    const std::scoped_lock lock(mutex_);
+    size_t total = 0;
+    for (const Form& f : forms_) total += f.desc.get_size();
+    return total;
+  }
+  /// The weights that `side` describes, moved by `offset` elements, in the layout `wanted`; packs them at the first
+  /// call.
+  float* packed(const Side& side, int64_t offset, const memory::desc& wanted) {
+    const std::scoped_lock lock(mutex_);
+    const int64_t begin = offset + side.offset;
+    for (const Form& f : forms_)
+      if (f.begin == begin && f.dims == side.dims && f.strides == side.strides && f.desc == wanted)
+        return reinterpret_cast<float*>(f.data.get());
+    Form f{begin, side.dims, side.strides, wanted, aligned_memory(wanted.get_size())};
+    float* from = const_cast<float*>(data_) + begin;
+    AlignedMemory dense;
+    memory::desc given;
+    if (side.has_positive_strides()) {
+      given = desc_of(side.dims, side.strides);
+    } else {
+      given = desc_of(side.dims, dense_strides(side.dims));
+      dense = aligned_memory(given.get_size());
+      move_strided<true>(side.dims, side.strides, from, reinterpret_cast<float*>(dense.get()));
+      from = reinterpret_cast<float*>(dense.get());
+    }
+    memory source(given, onednn_engine(), from), target(wanted, onednn_engine(), f.data.get());
+    dnnl::reorder(source, target).execute(onednn_stream(), source, target);
+    forms_.push_back(std::move(f));  // last: everything before it may throw
+    return reinterpret_cast<float*>(forms_.back().data.get());
+  }
+
+ private:
+  struct Form {
+    int64_t begin;
+    Dims dims, strides;
+    memory::desc desc;
+    AlignedMemory data;
+  };
+  const float* data_;
+  mutable std::mutex mutex_;
+  std::vector<Form> forms_;
+};
+
+/// The slice of a convolution that one task computes.
+struct Slice {
+  ConvolutionArgs args;
+  int64_t batch_groups;
+  std::array<int64_t, 3> offset{};  ///< of the operands, in elements
+  int64_t channel = 0;              ///< its first output channel
+
+  bool has_shape_of(const Slice& o) const {
+    return args.batch == o.args.batch && args.out_channels == o.args.out_channels && args.groups == o.args.groups &&
+           args.in_channels == o.args.in_channels && batch_groups == o.batch_groups &&
+           args.in_dims[0] == o.args.in_dims[0] && args.out_dims[0] == o.args.out_dims[0] &&
+           args.low[0] == o.args.low[0];
+  }
+};
+
+/// Cuts each slice along one dim into at most `max_pieces`, whose extents are multiples of `multiple` but for the last.
+/// count(slice) is the extent of that dim, and narrow(slice, begin, count) restricts a slice to a range of it.
+template <class Count, class Narrow>
+void cut(std::vector<Slice>& slices, int64_t max_pieces, int64_t multiple, Count count, Narrow narrow) {
+  std::vector<Slice> all;
+  for (const Slice& s : slices) {
+    const int64_t multiples = divided_up(count(s), multiple), pieces = std::clamp<int64_t>(multiples, 1, max_pieces);
+    for (int64_t i = 0; i < pieces; ++i) {
+      const int64_t begin = multiples * i / pieces * multiple;
+      const int64_t end = std::min(count(s), multiples * (i + 1) / pieces * multiple);
+      Slice piece = s;
+      narrow(piece, begin, end - begin);
+      all.push_back(piece);
+    }
+  }
+  slices = std::move(all);
+}
+
+/// How many images one call of oneDNN computes: oneDNN reorders them to a layout of its own, which should stay in the
+/// second-level cache. All images where the weights are not packed in advance and reordering them for each call would
+/// cost more.
+int64_t images_per_call(const ConvolutionArgs& a, bool packs_weights) {
+  constexpr int64_t kCacheBytes = 2 << 20;
+  int64_t read = a.in_channels, made = a.out_channels, weights = a.out_channels * (a.in_channels / a.groups);
+  for (int d = 0; d < a.spatial; ++d) read *= a.in_dims[d], made *= a.out_dims[d], weights *= a.kernel[d];
+  if (!packs_weights && 4 * weights > read + made) return a.batch;
+  return std::max<int64_t>(1, kCacheBytes / std::max<int64_t>(1, int64_t{4} * (read + made)));
+}
+
+/// Restricts a slice to the output rows [begin, begin + count) of the first spatial dim, and x to the rows they read.
+void narrow_to_rows(Slice& s, int64_t begin, int64_t count) {
+  ConvolutionArgs& a = s.args;
+  const int64_t first = begin * a.stride[0] - a.low[0];
+  const int64_t last = (begin + count - 1) * a.stride[0] - a.low[0] + (a.kernel[0] - 1) * a.rhs_dilation[0];
+  const int64_t from = std::clamp<int64_t>(first, 0, a.in_dims[0] - 1), to = std::clamp(last, from, a.in_dims[0] - 1);
+  s.offset[kX] += from * a.x_strides[0], s.offset[kY] += begin * a.y_strides[0];
+  a.low[0] = from - first, a.in_dims[0] = to + 1 - from, a.out_dims[0] = count;
+}
+
+std::vector<Slice> slices_of(const ConvolutionArgs& args, int64_t batch_groups, Form form, int threads,
+                             bool packs_weights) {
+  constexpr int64_t kChannels = 16;  // f32 lanes of a vector, which oneDNN fills with channels
+  std::vector<Slice> slices = {{args, batch_groups}};
+  // How many pieces each slice must be cut into for every thread to have one.
+  const auto missing = [&] { return std::max<int64_t>(1, threads / static_cast<int64_t>(slices.size())); };
+  const auto batch = [&] {
+    if (batch_groups > 1 || missing() == 1) return;
+    cut(
+        slices, missing(), form == Form::weights ? kChannels : 1, [](const Slice& s) { return s.args.batch; },
+        [](Slice& s, int64_t begin, int64_t count) {
+          s.offset[kX] += begin * s.args.x_batch_stride, s.offset[kY] += begin * s.args.y_batch_stride;
+          s.args.batch = count;
+        });
+  };
+  const auto channels = [&] {
+    if (missing() == 1) return;
+    const int64_t groups = std::max(args.groups, batch_groups), of_group = args.out_channels / groups;
+    const int64_t multiple = groups > 1 ? std::max<int64_t>(1, kChannels / of_group) : kChannels;
+    cut(
+        slices, missing(), multiple, [&](const Slice& s) { return groups > 1 ? groups : s.args.out_channels; },
+        [&](Slice& s, int64_t begin, int64_t count) {
+          const int64_t made = groups > 1 ? of_group : 1;
+          s.offset[kW] += begin * made * s.args.w_out_stride, s.offset[kY] += begin * made * s.args.y_channel_stride;
+          s.args.out_channels = count * made, s.channel += begin * made;
+          if (args.groups > 1) {
+            const int64_t read = args.in_channels / args.groups;
+            s.offset[kX] += begin * read * s.args.x_channel_stride;
+            s.args.groups = count, s.args.in_channels = count * read;
+          } else if (batch_groups > 1) {
+            s.offset[kX] += begin * s.args.batch * s.args.x_batch_stride;
+            s.batch_groups = count;
+          }
+        });
+  };
+  if (form == Form::weights) {
+    channels(), batch();
+    return slices;
+  }
+  // Channels-last images are split by rows: oneDNN's kernels then need all channels of a pixel.
+  const bool channels_last = args.spatial > 1 && args.x_channel_stride == 1 && args.y_channel_stride == 1;
+  const bool splits_rows = channels_last && form == Form::forward && batch_groups == 1 && args.groups == 1;
+  batch();
+  if (splits_rows && missing() > 1)
+    cut(
+        slices, missing(), 1, [](const Slice& s) { return s.args.out_dims[0]; }, narrow_to_rows);
+  channels();
+  if (batch_groups == 1) {
+    const int64_t batch_count = slices.front().args.batch, together = images_per_call(args, packs_weights);
+    cut(
+        slices, divided_up(batch_count, together), 1, [](const Slice& s) { return s.args.batch; },
+        [](Slice& s, int64_t begin, int64_t count) {
+          s.offset[kX] += begin * s.args.x_batch_stride, s.offset[kY] += begin * s.args.y_batch_stride;
+          s.args.batch = count;
+        });
+  }
+  return slices;
+}
+
+/// `y` is the first element of the slice; it and the residual of the slice begin `offset` elements into the whole
+/// arrays.
+void apply_slice_epilogue(const Slice& s, const ConvolutionEpilogue& epilogue, float* y, int64_t offset) noexcept {
+  const ConvolutionArgs& a = s.args;
+  // Also for a slice of one channel: its elements are a pixel's channels apart.
+  const bool channels_last = a.y_channel_stride == 1;
+  int64_t pixels = 1;
+  for (int d = 0; d < a.spatial; ++d) pixels *= a.out_dims[d];
+  EpilogueRows rows;
+  rows.activation = epilogue.activation, rows.bias_of_row = !channels_last;
+  rows.bias = epilogue.bias ? epilogue.bias + s.channel : nullptr;
+  rows.rows = channels_last ? pixels : a.out_channels, rows.cols = channels_last ? a.out_channels : pixels;
+  rows.y_row = rows.residual_row = channels_last ? a.y_strides[a.spatial - 1] : a.y_channel_stride;
+  for (int64_t image = 0; image < a.batch; ++image) {
+    const int64_t at = image * a.y_batch_stride;
+    rows.y = y + at, rows.residual = epilogue.residual ? epilogue.residual + offset + at : nullptr;
+    apply_epilogue_rows(rows);
+  }
+}
+
+class OnednnConvolution final : public ConvolutionPlan {
+ public:
+  /// `way` is an index of candidates(). is_offered() is false if oneDNN has no fast kernel for one of the slices.
+  OnednnConvolution(const ConvolutionArgs& args, int64_t batch_groups, size_t candidate, Form form, int threads,
+                    std::shared_ptr<ConvolutionWeights> weights)
+      : threads_(threads), weights_(std::move(weights)) {
+    std::vector<Slice> shapes;
+    for (const Slice& s : slices_of(args, batch_groups, form, threads, weights_ != nullptr)) {
+      size_t i = 0;
+      while (i < shapes.size() && !shapes[i].has_shape_of(s)) ++i;
+      if (i == shapes.size()) {
+        const auto all = candidates(s.args, s.batch_groups);
+        auto program = candidate < all.size() ? program_of(all[candidate], weights_ != nullptr) : std::nullopt;
+        if (!program) {
+          tasks_.clear();
+          return;
+        }
+        per_thread_ = std::max(per_thread_, program->scratch);
+        runners_.push_back(std::make_unique<Runner>(std::move(*program), threads));
+        shapes.push_back(s);
+      }
+      const Program& program = runners_[i]->program();
+      float* packed = nullptr;
+      if (program.packed)
+        packed = static_cast<OnednnWeights&>(*weights_).packed(program.packed_side, s.offset[kW],
+                                                               program.buffers[*program.packed].desc);
+      else reads_weights_ = true;
+      tasks_.push_back({s, i, packed});
+    }
+  }
+  bool is_offered() const { return !tasks_.empty(); }
+  size_t scratch_bytes() const override { return static_cast<size_t>(per_thread_ * threads_); }
+  bool reads_weights() const override { return reads_weights_; }
+  std::string name() const override { return runners_[0]->program().name; }
+
+  void run(const void* x, const void* w, void* y, const ConvolutionEpilogue& epilogue, void* scratch,
+           ThreadPool& pool) const noexcept override {
+    pool.parallel_for(threads_, static_cast<int64_t>(tasks_.size()), [&](int64_t task, int slot) {
+      const SingleThreadedOpenMp guard;
+      const auto& s = tasks_[static_cast<size_t>(task)];
+      const auto& offset = s.slice.offset;
+      float* const to = static_cast<float*>(y) + offset[kY];
+      runners_[s.runner]->run(
+          {static_cast<float*>(const_cast<void*>(x)) + offset[kX],
+           s.packed ? nullptr : static_cast<float*>(const_cast<void*>(w)) + offset[kW], to, s.packed},
+          static_cast<char*>(scratch) + slot * per_thread_);
+      if (!epilogue.is_nothing()) apply_slice_epilogue(s.slice, epilogue, to, offset[kY]);
+    });
+  }
+
+ private:
+  struct Task {
+    Slice slice;
+    size_t runner;  ///< index; slices of the same shape share one
+    float* packed;  ///< the slice's packed weights, or null
+  };
+  int threads_;
+  std::shared_ptr<ConvolutionWeights> weights_;
+  bool reads_weights_ = false;
+  int64_t per_thread_ = 0;  ///< bytes of scratch
+  std::vector<Task> tasks_;
+  std::vector<std::unique_ptr<Runner>> runners_;
+};
+
+}  // namespace
+
+std::shared_ptr<ConvolutionWeights> convolution_weights(const void* data) {
+  return std::make_shared<OnednnWeights>(data);
+}
+
+std::shared_ptr<const ConvolutionPlan> plan_convolution(const ConvolutionArgs& args, int64_t batch_groups, int threads,
+                                                        std::shared_ptr<ConvolutionWeights> weights) {
+  if (args.dtype != f32 || args.out_dtype != f32) return nullptr;
+  const SingleThreadedOpenMp guard;
+  const auto all = candidates(args, batch_groups);
+  for (size_t candidate = 0; candidate < all.size(); ++candidate) {
+    try {
+      auto plan =
+          std::make_shared<OnednnConvolution>(args, batch_groups, candidate, all[candidate].form, threads, weights);
+      if (plan->is_offered()) return plan;
+    } catch (const dnnl::error&) {  // oneDNN does not support this candidate
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace rlx::kernels
+
+#else
+
+namespace rlx::kernels {
+
+std::shared_ptr<ConvolutionWeights> convolution_weights(const void*) { return nullptr; }
+std::shared_ptr<const ConvolutionPlan> plan_convolution(const ConvolutionArgs&, int64_t, int,
+                                                        std::shared_ptr<ConvolutionWeights>) {
+  return nullptr;
+}
+
+}  // namespace rlx::kernels
+
+#endif  // RLX_HAS_ONEDNN

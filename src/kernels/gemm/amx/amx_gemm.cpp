@@ -1,0 +1,326 @@
+// See the header. Scratch memory: the packed operand that all threads read, followed by the minimum magnitude of each
+// of its blocks; then for each thread a slot with what it packs itself (followed by minimum magnitudes too), a block of
+// sums, memory for a block of the fp32 fallback and, if each thread packs the rows for itself, the packed rows.
+#include "kernels/gemm/amx/amx_gemm.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "base/rounded_up.h"
+#include "kernels/cost_model.h"
+
+namespace rlx::kernels {
+namespace {
+
+constexpr int64_t kBlockRows = 2 * kTileRows;  // of multiply_tiles()
+// Bytes of packed rows at a time: they stay in the second-level cache, beside some columns.
+constexpr int64_t kLeftBytes = 1100 << 10;
+// The same where columns are split while products run: then one block of columns lies beside them, not two.
+constexpr int64_t kLeftBytesWhileSplitting = 1200 << 10;
+// f32 columns that are packed before they are multiplied pay from so many rows on.
+constexpr int64_t kRowsWorthPacking = 64;
+constexpr int64_t kMaxShared = 64 << 20;  // bytes of packed columns
+// Each task of rows reads all packed columns, so it should have so many rows.
+constexpr int64_t kRowsWorthReading = 128;
+// With fewer columns, packing the rows takes longer than the product by multiply-adds.
+constexpr int64_t kMinColumns = 48;
+// Up to so many bytes of packed rows, each thread packs them for itself if it has so many columns: what another core
+// has written is read as slowly as from the third-level cache.
+constexpr int64_t kMaxPackedPerThread = 512 << 10;
+constexpr int64_t kColumnsWorthPackingTwice = 64;
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr int64_t kSumsBytes = kBlockRows * kTiledColumns * 4;
+// Of the fp32 fallback's sums: a block of 32 columns lies in two panels at most.
+constexpr int64_t kFallbackSumsBytes = kBlockRows * 2 * PanelLayout::kVectors * kTileRows * 4;
+
+/// Whether the columns are f32 and adjacent in memory, so that they can be split while products run.
+bool splits_columns(const BlockProduct& b, TileForm form) {
+  return form == TileForm::three && b.rhs.dtype == f32 && (b.packed || b.rhs.col_stride == 1);
+}
+/// Whether to compute y^T = w^T x^T: if the columns are f32 and contiguous along k, the left operand's layout, so that
+/// they are packed without a transposition, and the sums are transposed instead. Rows of x that are contiguous along k
+/// must then be transposed while they are packed, so they may be at most half as many as the columns.
+bool transposes_sums(const BlockProduct& b, TileForm form) {
+  if (form != TileForm::three || b.rhs.dtype != f32 || b.packed) return false;
+  if (b.rhs.row_stride != 1 || b.rhs.col_stride == 1) return false;
+  return b.lhs.col_stride != 1 || b.rows <= b.layout.n / 2;
+}
+bool is_narrow(DType t) { return t == f32 || t == bf16 || t == f16; }
+char* moved(const void* data, DType t, int64_t elements) {
+  return static_cast<char*>(const_cast<void*>(data)) + elements * static_cast<int64_t>(byte_size(t));
+}
+
+/// Bytes of the minimum magnitudes of so many blocks, which are stored behind them.
+int64_t min_magnitudes_bytes(int64_t blocks) { return aligned(blocks * static_cast<int64_t>(sizeof(float))); }
+float* min_magnitudes(char* behind) { return reinterpret_cast<float*>(behind); }
+const float* min_magnitudes(const char* behind) { return reinterpret_cast<const float*>(behind); }
+
+}  // namespace
+
+bool TiledProduct::suits(const BlockProduct& b) {
+  if (b.batch_invariant) return false;  // products of few rows are by multiply-adds, which round differently
+  if (!has_matrix_tiles() || !is_narrow(b.lhs.dtype) || !is_narrow(b.rhs.dtype) || !is_narrow(b.y_dtype)) return false;
+  if (b.layout.lanes != kTileRows || (b.lhs.row_stride != 1 && b.lhs.col_stride != 1)) return false;
+  const TileForm form = tile_form(b.lhs.dtype, b.rhs.dtype);
+  if (b.packed ? b.rhs.dtype == bf16 && form != TileForm::one : b.rhs.row_stride != 1 && b.rhs.col_stride != 1)
+    return false;
+  int64_t min_rows = 16;
+  if (form == TileForm::three) {
+    min_rows = cost_model().tile_rows;
+    if (!splits_columns(b, form)) min_rows = std::max(min_rows, kRowsWorthPacking);
+  }
+  // With a small k, the time is mostly the epilogue's.
+  if (b.rows < min_rows || b.k < kTileFloats || b.layout.n < kMinColumns) return false;
+  // Unless all rows fit the cache, all columns are packed at once: not if they are so large that scratch memory would
+  // be a second copy of large weights.
+  const int64_t pair_bytes = 2 * tiled_bytes(b.k, form);
+  return divided_up(b.rows, kBlockRows) <= std::max<int64_t>(1, kLeftBytes / pair_bytes) ||
+         divided_up(b.layout.n, kTiledColumns) * pair_bytes <= kMaxShared;
+}
+
+TiledProduct::TiledProduct(const BlockProduct& b, int threads)
+    : m_(b.rows), n_(b.layout.n), k_(b.k), threads_(threads), form_(tile_form(b.lhs.dtype, b.rhs.dtype)),
+      pair_bytes_(2 * tiled_bytes(k_, form_)), row_blocks_(divided_up(m_, kBlockRows)),
+      column_blocks_(divided_up(n_, kTiledColumns)) {
+  const int64_t blocks_in_cache = std::max<int64_t>(1, kLeftBytes / pair_bytes_);
+  rows_first_ = row_blocks_ <= blocks_in_cache ||
+                (splits_columns(b, form_) && row_blocks_ * pair_bytes_ <= kLeftBytesWhileSplitting);
+  if (rows_first_) {
+    row_tasks_ = 1;
+    // Several tasks per thread, so that the others need not wait for a thread that was interrupted.
+    column_tasks_ = threads == 1 ? 1 : std::min<int64_t>(column_blocks_, 4 * threads);
+    shared_bytes_ = row_blocks_ * pair_bytes_ + min_magnitudes_bytes(row_blocks_);
+    packs_per_thread_ =
+        threads > 1 && n_ >= kColumnsWorthPackingTwice * threads && shared_bytes_ <= kMaxPackedPerThread;
+    splits_ = splits_columns(b, form_);
+    transposes_ = transposes_sums(b, form_);
+    packed_bytes_ = splits_ ? TiledColumns::bytes(k_, row_blocks_) : pair_bytes_ + (transposes_ ? kSumsBytes : 0);
+  } else {
+    column_tasks_ = 1;
+    row_tasks_ =
+        std::max(divided_up(row_blocks_, blocks_in_cache), std::min<int64_t>(4 * threads, m_ / kRowsWorthReading));
+    if (threads > 1) row_tasks_ = divided_up(row_tasks_, threads) * threads;
+    row_tasks_ = std::min(row_tasks_, row_blocks_);
+    shared_bytes_ = column_blocks_ * pair_bytes_ + min_magnitudes_bytes(column_blocks_);
+    const int64_t max_blocks = divided_up(row_blocks_, row_tasks_);
+    packed_bytes_ = max_blocks * pair_bytes_ + min_magnitudes_bytes(max_blocks);
+  }
+  const auto fallback_scratch = static_cast<int64_t>(block_scratch_bytes(kBlockRows, k_, b.lhs, b.rhs, b.packed));
+  slot_bytes_ = packed_bytes_ + kSumsBytes + kFallbackSumsBytes + aligned(fallback_scratch) +
+                (packs_per_thread_ ? shared_bytes_ : 0);
+}
+
+float TiledProduct::pack_rows(const BlockProduct& b, int64_t row, char* out) const noexcept {
+  float min_magnitude = kInfinity;
+  for (int64_t i = row; i < std::min(row + kBlockRows, m_); i += kTileRows, out += pair_bytes_ / 2) {
+    const TileSource from{moved(b.lhs.data, b.lhs.dtype, i * b.lhs.row_stride), b.lhs.row_stride, b.lhs.col_stride,
+                          b.lhs.dtype};
+    min_magnitude = std::min(min_magnitude, pack_left_tiles(from, std::min(m_ - i, kTileRows), k_, form_, out));
+  }
+  return min_magnitude;
+}
+
+float TiledProduct::pack_columns(const BlockProduct& b, int64_t column, char* out) const noexcept {
+  float min_magnitude = kInfinity;
+  for (int64_t tile = column / kTileRows; tile < column / kTileRows + 2; ++tile, out += kTileBytes) {
+    const int64_t rows = std::clamp<int64_t>(n_ - tile * kTileRows, 0, kTileRows);
+    min_magnitude = std::min(min_magnitude, pack_right_tiles(right_source(b, tile), rows, k_, form_, out));
+  }
+  return min_magnitude;
+}
+
+float TiledProduct::pack_rows_as_right(const BlockProduct& b, int64_t row, char* out) const noexcept {
+  float min_magnitude = kInfinity;
+  for (int64_t i = row; i < row + kBlockRows; i += kTileRows, out += kTileBytes) {
+    const int64_t from = std::min(i, m_ - 1);  // nothing is read behind the end
+    const TileSource rows{moved(b.lhs.data, b.lhs.dtype, from * b.lhs.row_stride), b.lhs.row_stride, b.lhs.col_stride,
+                          b.lhs.dtype};
+    min_magnitude =
+        std::min(min_magnitude, pack_right_tiles(rows, std::clamp<int64_t>(m_ - i, 0, kTileRows), k_, form_, out));
+  }
+  return min_magnitude;
+}
+
+float TiledProduct::pack_columns_as_left(const BlockProduct& b, int64_t column, char* out) const noexcept {
+  float min_magnitude = kInfinity;
+  for (int64_t i = column; i < std::min(column + kTiledColumns, n_); i += kTileRows, out += pair_bytes_ / 2)
+    min_magnitude = std::min(
+        min_magnitude, pack_left_tiles(right_source(b, i / kTileRows), std::min(n_ - i, kTileRows), k_, form_, out));
+  return min_magnitude;
+}
+
+TileSource TiledProduct::right_source(const BlockProduct& b, int64_t tile) const {
+  const DType t = b.rhs.dtype;
+  if (!b.packed) {
+    const int64_t column = std::min(tile * kTileRows, n_ - 1);  // nothing is read behind the end
+    return {moved(b.rhs.data, t, column * b.rhs.col_stride), b.rhs.col_stride, b.rhs.row_stride, t};
+  }
+  const PanelLayout& layout = b.layout;
+  const int64_t vector = std::min(tile, layout.vectors() - 1);
+  int64_t panel = vector / PanelLayout::kVectors;
+  while (layout.begin(panel) > vector) --panel;
+  while (layout.begin(panel + 1) <= vector) ++panel;
+  const int64_t begin = layout.begin(panel), width = (layout.begin(panel + 1) - begin) * kTileRows;
+  const bool pairs = t == bf16;
+  const char* data = static_cast<const char*>(b.rhs.data) + layout.packed_bytes(k_, t, 0, panel) +
+                     (vector - begin) * kTileRows * static_cast<int64_t>(byte_size(t)) * (pairs ? 2 : 1);
+  return {data, 1, width, t, pairs};
+}
+
+void TiledProduct::pack_shared(const BlockProduct& b, int64_t block, char* to) const noexcept {
+  char* const out = to + block * pair_bytes_;
+  min_magnitudes(to + shared_blocks() * pair_bytes_)[block] =
+      transposes_   ? pack_rows_as_right(b, block * kBlockRows, out)
+      : rows_first_ ? pack_rows(b, block * kBlockRows, out)
+                    : pack_columns(b, block * kTiledColumns, out);
+}
+
+void TiledProduct::run(const BlockProduct& b, void* scratch, ThreadPool& pool) const noexcept {
+  char* const shared = static_cast<char*>(scratch);
+  if (!packs_per_thread_)
+    pool.parallel_for(threads_, shared_blocks(), [&](int64_t block) { pack_shared(b, block, shared); });
+  bool has_packed[ThreadPool::kMaxWorkers + 1] = {};
+  pool.parallel_for(threads_, row_tasks_ * column_tasks_, [&](int64_t task, int slot_number) {
+    char* const slot = shared + (packs_per_thread_ ? 0 : shared_bytes_) + slot_number * slot_bytes_;
+    char* const packed = packs_per_thread_ ? slot + slot_bytes_ - shared_bytes_ : shared;
+    if (packs_per_thread_ && !std::exchange(has_packed[slot_number], true))
+      for (int64_t block = 0; block < shared_blocks(); ++block) pack_shared(b, block, packed);
+    const TileScope scope;
+    if (splits_) multiply_splitting(b, task, packed, slot);
+    else if (rows_first_) multiply_columns(b, task, packed, slot);
+    else multiply_rows(b, task, packed, slot);
+  });
+}
+
+void TiledProduct::multiply_columns(const BlockProduct& b, int64_t task, const char* rows, char* slot) const noexcept {
+  const float* const row_mins = min_magnitudes(rows + row_blocks_ * pair_bytes_);
+  for (int64_t c = column_blocks_ * task / column_tasks_; c < column_blocks_ * (task + 1) / column_tasks_; ++c) {
+    const int64_t column = c * kTiledColumns;
+    const Operand right{slot, transposes_ ? pack_columns_as_left(b, column, slot) : pack_columns(b, column, slot)};
+    for (int64_t r = 0; r < row_blocks_; ++r)
+      multiply(b, r * kBlockRows, {rows + r * pair_bytes_, row_mins[r]}, column, right, slot);
+  }
+}
+
+void TiledProduct::multiply_rows(const BlockProduct& b, int64_t task, const char* columns, char* slot) const noexcept {
+  const float* const column_mins = min_magnitudes(columns + column_blocks_ * pair_bytes_);
+  const int64_t begin = row_blocks_ * task / row_tasks_, end = row_blocks_ * (task + 1) / row_tasks_;
+  float* const row_mins = min_magnitudes(slot + divided_up(row_blocks_, row_tasks_) * pair_bytes_);
+  for (int64_t r = begin; r < end; ++r)
+    row_mins[r - begin] = pack_rows(b, r * kBlockRows, slot + (r - begin) * pair_bytes_);
+  for (int64_t c = 0; c < column_blocks_; ++c)
+    for (int64_t r = begin; r < end; ++r)
+      multiply(b, r * kBlockRows, {slot + (r - begin) * pair_bytes_, row_mins[r - begin]}, c * kTiledColumns,
+               {columns + c * pair_bytes_, column_mins[c]}, slot);
+}
+
+ColumnBlock TiledProduct::column_block(const BlockProduct& b, int64_t block) const {
+  ColumnBlock columns;
+  for (int64_t h = 0; h < 2; ++h) {
+    const int64_t tile = 2 * block + h;
+    const TileSource from = right_source(b, tile);
+    columns.half[h] = {static_cast<const float*>(from.data), from.k_stride,
+                       std::clamp<int64_t>(n_ - tile * kTileRows, 0, kTileRows)};
+  }
+  return columns;
+}
+
+void TiledProduct::multiply_splitting(const BlockProduct& b, int64_t task, const char* rows,
+                                      char* slot) const noexcept {
+  const int64_t begin = column_blocks_ * task / column_tasks_, end = column_blocks_ * (task + 1) / column_tasks_;
+  const float* const row_mins = min_magnitudes(rows + row_blocks_ * pair_bytes_);
+  TiledColumns columns(k_, row_blocks_, slot);
+  if (b.packed) {
+    // Panels lie in the order in which their columns are used; blocks do not begin where panels do. A thread goes on to
+    // the end of its share of the tasks (ThreadPool), then probably to the same share of the next product's weights.
+    const int64_t shares = std::min<int64_t>(threads_, column_tasks_), share = task * shares / column_tasks_;
+    const int64_t share_end = column_blocks_ * divided_up((share + 1) * column_tasks_, shares) / column_tasks_;
+    const int64_t size = b.layout.packed_bytes(k_, b.rhs.dtype, 0, b.layout.panels());
+    const char* const data = static_cast<const char*>(b.rhs.data);
+    const auto prefetch_bytes = static_cast<int64_t>(b.prefetch.size());
+    columns.stream({data + size * begin / column_blocks_, data + size * share_end / column_blocks_},
+                   {b.prefetch.data() + prefetch_bytes * share / shares,
+                    b.prefetch.data() + prefetch_bytes * (share + 1) / shares});
+  }
+  if (begin < end) columns.begin(column_block(b, begin));
+  for (int64_t c = begin; c < end; ++c, columns.advance()) {
+    if (c + 1 < end) columns.set_next(column_block(b, c + 1));
+    else columns.set_no_next();
+    float column_min = 0;
+    for (int64_t r = 0; r < row_blocks_; ++r) {
+      const OutputBlock out = output_block(b, r * kBlockRows, c * kTiledColumns, slot);
+      const char* const upper = rows + r * pair_bytes_;
+      columns.multiply(upper, out.rows > kTileRows ? upper + pair_bytes_ / 2 : nullptr, out.sums, out.stride);
+      if (r == 0) column_min = columns.min_magnitude();
+      store_output(b, out, split_bf16_suffices(row_mins[r], column_min), slot);
+    }
+  }
+}
+
+TiledProduct::OutputBlock TiledProduct::output_block(const BlockProduct& b, int64_t row, int64_t column,
+                                                     char* slot) const {
+  OutputBlock out{row, std::min(kBlockRows, m_ - row), column, std::min(kTiledColumns, n_ - column)};
+  const Epilogue& e = *b.epilogue;
+  out.is_y = e.alpha == 1 && !e.bias && e.activation == Activation::none && e.residual == Residual::none &&
+             b.y_dtype == f32 && b.y_col_stride == 1 && out.cols == kTiledColumns && out.rows % kTileRows == 0;
+  out.sums = out.is_y ? static_cast<float*>(b.y) + row * b.y_row_stride + column
+                      : reinterpret_cast<float*>(slot + packed_bytes_);
+  out.stride = out.is_y ? b.y_row_stride : kTiledColumns;
+  return out;
+}
+
+void TiledProduct::multiply(const BlockProduct& b, int64_t row, Operand left, int64_t column, Operand right,
+                            char* slot) const noexcept {
+  const OutputBlock out = output_block(b, row, column, slot);
+  const bool in_range = split_bf16_suffices(left.min_magnitude, right.min_magnitude);
+  if (in_range && transposes_) multiply_transposed(out, right.tiles, left.tiles, slot);
+  else if (in_range)
+    multiply_tiles(form_, tile_steps(k_), left.tiles, out.rows > kTileRows ? left.tiles + pair_bytes_ / 2 : nullptr,
+                   right.tiles, out.sums, out.stride);
+  store_output(b, out, in_range, slot);
+}
+
+void TiledProduct::multiply_transposed(const OutputBlock& out, const char* columns, const char* rows,
+                                       char* slot) const noexcept {
+  float* const sums = reinterpret_cast<float*>(slot + pair_bytes_);
+  multiply_tiles(form_, tile_steps(k_), columns, out.cols > kTileRows ? columns + pair_bytes_ / 2 : nullptr, rows, sums,
+                 kBlockRows);
+  for (int64_t i = 0; i < out.rows; i += kTileRows)
+    for (int64_t j = 0; j < out.cols; j += kTileRows)
+      transpose_tile(sums + j * kBlockRows + i, kBlockRows, out.sums + i * out.stride + j, out.stride);
+}
+
+void TiledProduct::store_output(const BlockProduct& b, const OutputBlock& out, bool in_range,
+                                char* slot) const noexcept {
+  if (in_range && out.is_y) return;
+  float* const sums = reinterpret_cast<float*>(slot + packed_bytes_);
+  if (!in_range) multiply_by_fma(b, out.row, out.rows, out.column, out.cols, sums, slot + packed_bytes_ + kSumsBytes);
+  apply_epilogue(b, sums, kTiledColumns, out.row, out.rows, out.column, out.cols);
+}
+
+void TiledProduct::multiply_by_fma(const BlockProduct& whole, int64_t row, int64_t rows, int64_t column, int64_t cols,
+                                   float* sums, char* scratch) const noexcept {
+  static constexpr Epilogue kNoEpilogue;
+  const PanelLayout& layout = whole.layout;
+  BlockProduct b = whole;
+  b.rows = rows;
+  b.lhs.data = moved(b.lhs.data, b.lhs.dtype, row * b.lhs.row_stride);
+  b.panel_begin = column / kTileRows / PanelLayout::kVectors;
+  while (layout.begin(b.panel_begin) * kTileRows > column) --b.panel_begin;
+  while (layout.begin(b.panel_begin + 1) * kTileRows <= column) ++b.panel_begin;
+  b.panel_end = b.panel_begin + 1;
+  while (layout.begin(b.panel_end) * kTileRows < column + cols) ++b.panel_end;
+  if (b.packed)
+    b.rhs.data = static_cast<const char*>(b.rhs.data) + layout.packed_bytes(k_, b.rhs.dtype, 0, b.panel_begin);
+  const int64_t first = layout.begin(b.panel_begin) * kTileRows, width = 2 * PanelLayout::kVectors * kTileRows;
+  float* const y = reinterpret_cast<float*>(scratch);
+  b.y = y - first, b.y_dtype = f32, b.y_row_stride = width, b.y_col_stride = 1;  // y is for the whole's first column
+  b.epilogue = &kNoEpilogue;
+  b.scratch = scratch + kFallbackSumsBytes;
+  multiply_block(b);
+  for (int64_t i = 0; i < rows; ++i)
+    for (int64_t j = 0; j < cols; ++j) sums[i * kTiledColumns + j] = y[i * width + column - first + j];
+}
+
+}  // namespace rlx::kernels

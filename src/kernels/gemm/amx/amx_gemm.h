@@ -1,0 +1,85 @@
+// A product by bf16 matrix tiles (tiles.h); users: fma_gemm.cpp and batched.cpp. With many rows, all threads pack the
+// right operand first, and each task then multiplies some rows by all columns. With few rows, the rows are packed
+// first, and each task packs some columns and multiplies them by all rows. f32 columns that are adjacent in memory are
+// packed while the products before them run (column_packing.h); those that are adjacent along k are packed as the left
+// operand of the transposed product. Blocks with numbers out of split range take the fp32 fallback, multiply_block().
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/gemm/amx/column_packing.h"
+#include "kernels/gemm/amx/tiles.h"
+#include "kernels/gemm/fma/micro_kernels.h"
+#include "kernels/threads/thread_pool.h"
+
+namespace rlx::kernels {
+
+class TiledProduct {
+ public:
+  /// Whether the processor has tiles, they support these dtypes and strides, and they are faster for this size. `block`
+  /// is the whole product.
+  static bool suits(const BlockProduct& block);
+
+  TiledProduct(const BlockProduct& block, int threads);
+
+  size_t scratch_bytes() const {
+    return static_cast<size_t>((packs_per_thread_ ? 0 : shared_bytes_) + slot_bytes_ * threads_);
+  }
+  /// `block` is the whole product, with its operands.
+  void run(const BlockProduct& block, void* scratch, ThreadPool& pool) const noexcept;
+
+ private:
+  /// 32 rows or columns, packed, and the minimum magnitude that packing returned for them (tiles.h).
+  struct Operand {
+    const char* tiles;
+    float min_magnitude;
+  };
+  // These pack 32 rows or columns and return their minimum magnitude.
+  float pack_rows(const BlockProduct& b, int64_t row, char* out) const noexcept;
+  float pack_columns(const BlockProduct& b, int64_t column, char* out) const noexcept;
+  float pack_rows_as_right(const BlockProduct& b, int64_t row, char* out) const noexcept;
+  float pack_columns_as_left(const BlockProduct& b, int64_t column, char* out) const noexcept;
+  TileSource right_source(const BlockProduct& b, int64_t tile) const;
+  /// A block of up to 32 rows and 32 columns of y, and where its sums are stored: in y itself, if there is no epilogue.
+  struct OutputBlock {
+    int64_t row, rows, column, cols;
+    bool is_y = false;
+    float* sums = nullptr;
+    int64_t stride = 0;
+  };
+  OutputBlock output_block(const BlockProduct& b, int64_t row, int64_t column, char* slot) const;
+  /// Multiplies a block of rows by a block of columns over all of k, and writes y.
+  void multiply(const BlockProduct& b, int64_t row, Operand left, int64_t column, Operand right,
+                char* slot) const noexcept;
+  /// The sums of a block with the columns as the left operand.
+  void multiply_transposed(const OutputBlock& out, const char* columns, const char* rows, char* slot) const noexcept;
+  int64_t shared_blocks() const { return rows_first_ ? row_blocks_ : column_blocks_; }
+  /// Packs a block of the operand that all tasks read, and stores its minimum magnitude behind all blocks.
+  void pack_shared(const BlockProduct& b, int64_t block, char* to) const noexcept;
+  /// One task: some rows by all columns, which are packed.
+  void multiply_rows(const BlockProduct& b, int64_t task, const char* columns, char* slot) const noexcept;
+  /// One task: some columns by all rows, which are packed. The columns are packed block by block, before they are
+  /// multiplied or, in multiply_splitting(), while the block before is.
+  void multiply_columns(const BlockProduct& b, int64_t task, const char* rows, char* slot) const noexcept;
+  void multiply_splitting(const BlockProduct& b, int64_t task, const char* rows, char* slot) const noexcept;
+  ColumnBlock column_block(const BlockProduct& b, int64_t block) const;
+  /// Applies the epilogue to a block's sums and writes y. Unless `in_range`, computes the sums by multiply-adds first.
+  void store_output(const BlockProduct& b, const OutputBlock& out, bool in_range, char* slot) const noexcept;
+  void multiply_by_fma(const BlockProduct& b, int64_t row, int64_t rows, int64_t column, int64_t cols, float* sums,
+                       char* scratch) const noexcept;
+
+  int64_t m_, n_, k_;
+  int threads_;
+  TileForm form_;
+  int64_t pair_bytes_;                  // of 32 packed rows or columns
+  int64_t row_blocks_, column_blocks_;  // of 32
+  bool rows_first_ = false;             // few rows: they are packed first; else the columns are
+  bool splits_ = false;                 // rows first, and columns are packed while products run
+  bool transposes_ = false;             // rows first, columns are the left operand, and sums are transposed
+  bool packs_per_thread_ = false;       // rows first, and each thread packs them for itself
+  int64_t row_tasks_, column_tasks_;
+  int64_t shared_bytes_, slot_bytes_, packed_bytes_;
+};
+
+}  // namespace rlx::kernels

@@ -1,0 +1,113 @@
+// Products of matrix tiles, software-pipelined with vector work: a product of two terms (four tile products) keeps the
+// tile multiplier busy for 64 cycles, during which the vector units can do something else. The vector instructions must
+// stand between the tile instructions: the processor renames hardly any tiles, so that all that follows waits for a
+// tile register. Compiled for AVX-512 alone. Users: amx_attention-inl.h, column_packing.cpp. The operands are packed as
+// in tiles.h.
+#if defined(RLX_KERNELS_GEMM_AMX_INTERLEAVED_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef RLX_KERNELS_GEMM_AMX_INTERLEAVED_INL_H_
+#undef RLX_KERNELS_GEMM_AMX_INTERLEAVED_INL_H_
+#else
+#define RLX_KERNELS_GEMM_AMX_INTERLEAVED_INL_H_
+#endif
+
+#include "hwy/highway.h"
+#include "kernels/gemm/amx/tiles.h"
+
+#if HWY_TARGET == HWY_AVX3 && RLX_HAS_TILES
+HWY_BEFORE_NAMESPACE();
+namespace rlx::kernels {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// Registers: 0 to 3 the sums (upper left, upper right, lower left, lower right), 4 and 5 the left operand, 6 and 7 the
+// right one. The compiler does not know that they are in use.
+HWY_INLINE void load_left(const char* upper, const char* lower) {
+  asm volatile("tileloadd (%0,%1,1), %%tmm4" ::"r"(upper), "r"(int64_t{64}) : "memory");
+  if (lower) asm volatile("tileloadd (%0,%1,1), %%tmm5" ::"r"(lower), "r"(int64_t{64}) : "memory");
+}
+HWY_INLINE void load_right(const char* right) {
+  asm volatile("tileloadd (%0,%1,1), %%tmm6\n\ttileloadd 1024(%0,%1,1), %%tmm7" ::"r"(right), "r"(int64_t{64})
+               : "memory");
+}
+template <bool kBoth>
+HWY_INLINE void add_products() {
+  asm volatile("tdpbf16ps %%tmm6, %%tmm4, %%tmm0\n\ttdpbf16ps %%tmm7, %%tmm4, %%tmm1" ::: "memory");
+  if constexpr (kBoth)
+    asm volatile("tdpbf16ps %%tmm6, %%tmm5, %%tmm2\n\ttdpbf16ps %%tmm7, %%tmm5, %%tmm3" ::: "memory");
+}
+
+/// Products of terms in one step, for a right operand of three terms; those below 2^-24 of the whole are left out.
+constexpr int64_t products_by_three(TileForm left) { return left == TileForm::one ? 3 : left == TileForm::two ? 5 : 6; }
+
+template <bool kBoth>
+HWY_INLINE void store_products(float* sums, int64_t stride_bytes) {
+  asm volatile("tilestored %%tmm0, (%0,%1,1)\n\ttilestored %%tmm1, 64(%0,%1,1)" ::"r"(sums), "r"(stride_bytes)
+               : "memory");
+  if constexpr (kBoth)
+    asm volatile(
+        "tilestored %%tmm2, (%0,%1,1)\n\ttilestored %%tmm3, 64(%0,%1,1)" ::"r"(sums + kTileRows * stride_bytes / 4),
+        "r"(stride_bytes)
+        : "memory");
+}
+/// As store_products(), added to the sums that are there.
+template <bool kBoth>
+HWY_INLINE void add_stored_products(float* sums, int64_t stride) {
+  const hn::ScalableTag<float> d;
+  HWY_ALIGN float partial[2 * kTileRows * kTiledColumns];
+  store_products<kBoth>(partial, kTiledColumns * 4);
+  for (int64_t i = 0; i < (kBoth ? 2 : 1) * kTileRows; ++i)
+    for (int64_t j = 0; j < kTiledColumns; j += kTileRows) {
+      float* const to = sums + i * stride + j;
+      hn::StoreU(hn::Add(hn::LoadU(d, to), hn::Load(d, partial + i * kTiledColumns + j)), d, to);
+    }
+}
+
+/// As multiply_tiles() for a right operand in three terms, whatever form the left one has; with `adds`, added to
+/// `sums`. right_of(step) returns the address of a step's tiles of the right operand and is called before they are
+/// read. between(product) is called after each product of terms, products_by_three() times a step.
+template <TileForm kLeft, bool kBoth, class RightOf, class Between>
+HWY_INLINE void multiply_by_three(int64_t steps, const char* upper, const char* lower, RightOf right_of, float* sums,
+                                  int64_t stride, bool adds, Between between) {
+  constexpr auto kTerms = static_cast<int64_t>(kLeft);
+  for (int64_t begin = 0; begin < steps; begin += kSumTileSteps) {
+    asm volatile("tilezero %%tmm0\n\ttilezero %%tmm1\n\ttilezero %%tmm2\n\ttilezero %%tmm3" ::: "memory");
+    const int64_t end = steps - begin > kSumTileSteps ? begin + kSumTileSteps : steps;
+    for (int64_t i = begin; i < end; ++i) {
+      const char* const right = right_of(i);
+      const auto left = [&](int64_t term) HWY_ATTR __attribute__((always_inline)) {
+        load_left(upper + term * kTileBytes, kBoth ? lower + term * kTileBytes : nullptr);
+      };
+      const auto multiply = [&](int64_t product) HWY_ATTR __attribute__((always_inline)) {
+        add_products<kBoth>(), between(product);
+      };
+      // High, middle and low terms are 0, 1 and 2. Each product shares an operand with the one before it.
+      if constexpr (kLeft == TileForm::three) {
+        left(2), load_right(right), multiply(0);
+        left(1), multiply(1);
+        load_right(right + 2 * kTileBytes), multiply(2);
+        left(0), multiply(3);
+        load_right(right + 4 * kTileBytes), multiply(4);
+      } else {
+        left(0), load_right(right + 4 * kTileBytes), multiply(0);
+        load_right(right + 2 * kTileBytes), multiply(1);
+        if constexpr (kLeft == TileForm::two) {
+          left(1), multiply(2);
+          load_right(right), multiply(3);
+          left(0), multiply(4);
+        }
+      }
+      if constexpr (kLeft != TileForm::two) load_right(right), multiply(products_by_three(kLeft) - 1);
+      upper += kTerms * kTileBytes;
+      if constexpr (kBoth) lower += kTerms * kTileBytes;
+    }
+    if (adds || begin > 0) add_stored_products<kBoth>(sums, stride);
+    else store_products<kBoth>(sums, stride * 4);
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace rlx::kernels
+HWY_AFTER_NAMESPACE();
+#endif
+
+#endif  // RLX_KERNELS_GEMM_AMX_INTERLEAVED_INL_H_

@@ -1,0 +1,432 @@
+// See the header. The instructions are written as assembly: the intrinsics want target attributes that depend on the
+// compiler, and no value of tiles leaves this file.
+#include "kernels/gemm/amx/tiles.h"
+
+#if defined(__GNUC__) && !defined(__clang__)      // before the header: it is its inline functions that are accused
+#pragma GCC diagnostic ignored "-Wuninitialized"  // of _mm512_undefined_epi32; gcc bug 105593, fixed in 13
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
+
+#if RLX_HAS_TILES
+#include <cpuid.h>
+#include <immintrin.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+#include <type_traits>
+
+#include "kernels/gemm/fma/micro_kernels.h"
+#include "kernels/vector/highway_targets.h"
+
+namespace rlx::kernels {
+
+TileForm tile_form(DType lhs, DType rhs) {
+  if (lhs == bf16 && rhs == bf16) return TileForm::one;
+  return lhs == f16 && rhs == f16 ? TileForm::two : TileForm::three;
+}
+
+#if RLX_HAS_TILES
+
+namespace {
+
+/// Linux saves a thread's tiles only after a request for permission (Documentation/arch/x86/xstate.rst).
+bool is_permitted() {
+  constexpr long kRequestPermission = 0x1023, kTileData = 18;
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+}
+bool has_instructions() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0) return false;
+  constexpr unsigned kBf16 = 1u << 22, kTile = 1u << 24, kInt8 = 1u << 25;
+  if ((d & kBf16) == 0 || (d & kTile) == 0 || (d & kInt8) == 0) return false;
+  return __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+}
+
+#define RLX_WIDE __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")))
+#define RLX_WIDE_INLINE RLX_WIDE __attribute__((always_inline)) inline
+
+/// What packing returns, from the bits of magnitudes. Rounding may enlarge a term; below 2^62 that overflows no sooner
+/// than the numbers do. A single bf16 term is not rounded, and may be infinite.
+float min_magnitude(uint32_t max_bits, uint32_t min_bits_less_one, int terms) {
+  constexpr uint32_t kTooLarge = 0x5e800000;  // 2^62
+  if (terms > 1 && max_bits >= kTooLarge) return 0;
+  if (min_bits_less_one == ~0u) return std::numeric_limits<float>::infinity();
+  const auto min = std::bit_cast<float>(min_bits_less_one + 1);
+  return min >= kMinSplitMagnitude ? min : 0;
+}
+/// The bits of magnitudes: the maximum, and the minimum less one of those that are not 0.
+struct MagnitudeRange {
+  __m512i max_bits, min_bits;
+
+  RLX_WIDE_INLINE void begin() { max_bits = _mm512_setzero_si512(), min_bits = _mm512_set1_epi32(-1); }
+  RLX_WIDE_INLINE void include(__m512 v) {
+    const __m512i bits = _mm512_and_epi32(_mm512_castps_si512(v), _mm512_set1_epi32(0x7fffffff));
+    max_bits = _mm512_max_epu32(max_bits, bits);
+    min_bits = _mm512_min_epu32(min_bits, _mm512_sub_epi32(bits, _mm512_set1_epi32(1)));
+  }
+  RLX_WIDE_INLINE float result(int terms) const {
+    return min_magnitude(_mm512_reduce_max_epu32(max_bits), _mm512_reduce_min_epu32(min_bits), terms);
+  }
+};
+
+RLX_WIDE_INLINE __m512 as_f32(__m256i bf16s) {
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bf16s), 16));
+}
+/// Splits two vectors of f32 into bf16 terms, each of the remainder that the term before has left: terms[p] has the two
+/// vectors one after the other, pairs[p] has them interleaved.
+template <int kTerms>
+RLX_WIDE_INLINE void split(__m512 first, __m512 second, __m512i interleaving, __m512i* terms, __m512i* pairs) {
+  RLX_UNROLL for (int p = 0; p < kTerms; ++p) {
+    terms[p] = (__m512i)_mm512_cvtne2ps_pbh(second, first);
+    pairs[p] = _mm512_permutexvar_epi16(interleaving, terms[p]);
+    if (p + 1 == kTerms) break;
+    first = _mm512_sub_ps(first, _mm512_castsi512_ps(_mm512_slli_epi32(pairs[p], 16)));
+    second = _mm512_sub_ps(
+        second, _mm512_castsi512_ps(_mm512_and_epi32(pairs[p], _mm512_set1_epi32(static_cast<int>(0xffff0000u)))));
+  }
+}
+/// The indices that interleave two halves of 16 words: 0, 16, 1, 17, ...
+RLX_WIDE_INLINE __m512i interleaving_words() {
+  const __m512i step = _mm512_set1_epi32(0x00010001);
+  __m512i index = _mm512_mullo_epi16(_mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0), step);
+  index = _mm512_or_epi32(index, _mm512_slli_epi32(index, 16));
+  return _mm512_or_epi32(index, _mm512_set1_epi32(16 << 16));
+}
+
+/// Up to 16 adjacent numbers as f32, zeros behind them.
+template <DType kDtype>
+RLX_WIDE_INLINE __m512 load_numbers(const char* from, __mmask16 mask) {
+  if constexpr (kDtype == f32) return _mm512_maskz_loadu_ps(mask, from);
+  const __m256i words = _mm256_maskz_loadu_epi16(mask, from);
+  if constexpr (kDtype == bf16) return as_f32(words);
+  return _mm512_cvtph_ps(words);
+}
+RLX_WIDE_INLINE __mmask16 mask_of(int64_t count) {
+  return count >= 16 ? __mmask16(0xffff) : count <= 0 ? __mmask16(0) : __mmask16((1u << count) - 1);
+}
+
+/// Transposes 16 x 16 elements of 32 bits in place.
+RLX_WIDE_INLINE void transpose(__m512i* r) {
+  __m512i t[16];
+  RLX_UNROLL for (int i = 0; i < 8; ++i) {
+    t[2 * i] = _mm512_unpacklo_epi32(r[2 * i], r[2 * i + 1]);
+    t[2 * i + 1] = _mm512_unpackhi_epi32(r[2 * i], r[2 * i + 1]);
+  }
+  RLX_UNROLL for (int i = 0; i < 16; i += 4) {
+    r[i] = _mm512_unpacklo_epi64(t[i], t[i + 2]);
+    r[i + 1] = _mm512_unpackhi_epi64(t[i], t[i + 2]);
+    r[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]);
+    r[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
+  }
+  RLX_UNROLL for (int j = 0; j < 4; ++j) {
+    t[j] = _mm512_shuffle_i32x4(r[j], r[4 + j], 0x88);
+    t[4 + j] = _mm512_shuffle_i32x4(r[8 + j], r[12 + j], 0x88);
+    t[8 + j] = _mm512_shuffle_i32x4(r[j], r[4 + j], 0xdd);
+    t[12 + j] = _mm512_shuffle_i32x4(r[8 + j], r[12 + j], 0xdd);
+  }
+  RLX_UNROLL for (int j = 0; j < 4; ++j) {
+    r[j] = _mm512_shuffle_i32x4(t[j], t[4 + j], 0x88);
+    r[8 + j] = _mm512_shuffle_i32x4(t[j], t[4 + j], 0xdd);
+    r[4 + j] = _mm512_shuffle_i32x4(t[8 + j], t[12 + j], 0x88);
+    r[12 + j] = _mm512_shuffle_i32x4(t[8 + j], t[12 + j], 0xdd);
+  }
+}
+
+/// Packs the terms of up to 16 rows. If memory is contiguous along k (kAlongK), a vector is loaded as 32 elements of
+/// one row, which is how a left tile stores them; else as pairs of elements of 16 rows, which is how a right tile does.
+/// Where the operand needs the other order, each tile is transposed. With `strides`, rows are stored where it says, and
+/// only those that exist.
+template <DType kDtype, int kTerms, bool kAlongK, bool kLeft>
+RLX_WIDE float pack_tiles(const TileSource& s, int64_t rows, int64_t k, char* out,
+                          const PackedRowStrides* strides = nullptr) {
+  const int64_t written_rows = strides ? rows : 16, row_bytes = strides ? strides->row_bytes : 64;
+  const int64_t term_bytes = strides ? 64 : kLeft ? kTileBytes : 2 * kTileBytes;
+  const int64_t step_bytes = strides ? strides->step_bytes : kTerms * term_bytes;
+  constexpr auto kSize = static_cast<int64_t>(kDtype == f32 ? 4 : 2);
+  constexpr bool kTransposed = kAlongK != kLeft;
+  constexpr int64_t kPrefetchBytes = 512;
+  const __m512i interleaving = interleaving_words();
+  const auto* const data = static_cast<const char*>(s.data);
+  MagnitudeRange range;
+  range.begin();
+  __m512i transposed[kTerms][16];
+  for (int64_t begin = 0; begin < k; begin += kTileFloats, out += step_bytes) {
+    const int64_t left = k - begin;
+    for (int64_t i = 0; i < (kTransposed ? 16 : written_rows); ++i) {
+      __m512 first = _mm512_setzero_ps(), second = first;
+      if constexpr (kAlongK) {
+        if (i < rows) {
+          const char* from = data + (i * s.row_stride + begin) * kSize;
+          _mm_prefetch(from + kPrefetchBytes, _MM_HINT_T0);
+          if constexpr (kSize == 4) _mm_prefetch(from + kPrefetchBytes + 64, _MM_HINT_T0);
+          first = load_numbers<kDtype>(from, mask_of(left));
+          if (left > 16) second = load_numbers<kDtype>(from + 16 * kSize, mask_of(left - 16));
+        }
+      } else {
+        const __mmask16 mask = mask_of(rows);
+        const auto row = [&](int64_t below) { return data + (begin + 2 * i + below) * s.k_stride * kSize; };
+        // The hardware prefetcher does not foresee rows of 64 bytes with a large stride.
+        if (2 * i + 33 < left) _mm_prefetch(row(32), _MM_HINT_T0), _mm_prefetch(row(33), _MM_HINT_T0);
+        if (2 * i < left) first = load_numbers<kDtype>(row(0), mask);
+        if (2 * i + 1 < left) second = load_numbers<kDtype>(row(1), mask);
+      }
+      range.include(first), range.include(second);
+      __m512i terms[kTerms], pairs[kTerms];
+      split<kTerms>(first, second, interleaving, terms, pairs);
+      RLX_UNROLL for (int p = 0; p < kTerms; ++p) {
+        const __m512i v = kAlongK ? terms[p] : pairs[p];
+        if constexpr (kTransposed) transposed[p][i] = v;
+        else _mm512_store_si512(out + p * term_bytes + i * row_bytes, v);
+      }
+    }
+    if constexpr (kTransposed)
+      for (int p = 0; p < kTerms; ++p) {
+        transpose(transposed[p]);
+        for (int64_t i = 0; i < written_rows; ++i)
+          _mm512_store_si512(out + p * term_bytes + i * row_bytes, transposed[p][i]);
+      }
+  }
+  return range.result(kTerms);
+}
+
+/// As pack_tiles for the right operand, of bf16 that are packed in pairs already.
+RLX_WIDE float copy_pairs(const TileSource& s, int64_t rows, int64_t k, char* out) {
+  const auto* from = static_cast<const char*>(s.data);
+  const __mmask16 mask = mask_of(rows);
+  MagnitudeRange range;
+  range.begin();
+  for (int64_t begin = 0; begin < k; begin += kTileFloats, out += 2 * kTileBytes)
+    for (int64_t i = 0; i < 16; ++i) {
+      __m512i v = _mm512_setzero_si512();
+      if (begin + 2 * i < k) v = _mm512_maskz_loadu_epi32(mask, from + (begin / 2 + i) * s.k_stride * 4);
+      _mm512_store_si512(out + i * 64, v);
+      range.include(_mm512_castsi512_ps(_mm512_slli_epi32(v, 16)));
+      range.include(_mm512_castsi512_ps(_mm512_and_epi32(v, _mm512_set1_epi32(static_cast<int>(0xffff0000u)))));
+    }
+  return range.result(1);
+}
+
+template <bool kLeft>
+float pack(const TileSource& s, int64_t rows, int64_t k, TileForm form, char* out) {
+  const bool along_k = s.k_stride == 1;
+  const auto pack_as = [&](auto along) {
+    constexpr bool kAlongK = decltype(along)::value;
+    if (form == TileForm::one) return pack_tiles<bf16, 1, kAlongK, kLeft>(s, rows, k, out);
+    if (form == TileForm::two) return pack_tiles<f16, 2, kAlongK, kLeft>(s, rows, k, out);
+    if (s.dtype == bf16) return pack_tiles<bf16, 3, kAlongK, kLeft>(s, rows, k, out);
+    if (s.dtype == f16) return pack_tiles<f16, 3, kAlongK, kLeft>(s, rows, k, out);
+    return pack_tiles<f32, 3, kAlongK, kLeft>(s, rows, k, out);
+  };
+  return along_k ? pack_as(std::true_type()) : pack_as(std::false_type());
+}
+
+// Registers: 0 to 3 the sums (upper left, upper right, lower left, lower right), 4 and 5 the rows, 6 and 7 the columns.
+#define RLX_LOAD_UPPER(at) "tileloadd " #at "(%[upper],%[stride],1), %%tmm4\n\t"
+#define RLX_LOAD_LOWER(at) "tileloadd " #at "(%[lower],%[stride],1), %%tmm5\n\t"
+#define RLX_LOAD_LEFT(at) RLX_LOAD_UPPER(at) RLX_LOAD_LOWER(at)
+#define RLX_LOAD_RIGHT(at, next)       \
+  "tileloadd " #at                     \
+  "(%[right],%[stride],1), %%tmm6\n\t" \
+  "tileloadd " #next "(%[right],%[stride],1), %%tmm7\n\t"
+#define RLX_MULTIPLY_UPPER(dot) dot " %%tmm6, %%tmm4, %%tmm0\n\t" dot " %%tmm7, %%tmm4, %%tmm1\n\t"
+#define RLX_MULTIPLY_LOWER(dot) dot " %%tmm6, %%tmm5, %%tmm2\n\t" dot " %%tmm7, %%tmm5, %%tmm3\n\t"
+#define RLX_MULTIPLY(dot) RLX_MULTIPLY_UPPER(dot) RLX_MULTIPLY_LOWER(dot)
+#define RLX_BF16 "tdpbf16ps"
+
+constexpr int64_t kRowBytes = 64;
+
+struct Step {
+  const char *upper, *lower, *right;
+};
+
+#define RLX_STEP(text)                                                                                          \
+  asm volatile(text ::[upper] "r"(s.upper), [lower] "r"(s.lower), [right] "r"(s.right), [stride] "r"(kRowBytes) \
+               : "memory")
+
+// Adds one step. Each product of terms shares an operand with the one before it.
+template <TileForm kForm, bool kBoth>
+inline void bf16_step(const Step& s) {
+  if constexpr (kForm == TileForm::one) {
+    if constexpr (kBoth) RLX_STEP(RLX_LOAD_LEFT(0) RLX_LOAD_RIGHT(0, 1024) RLX_MULTIPLY(RLX_BF16));
+    else RLX_STEP(RLX_LOAD_UPPER(0) RLX_LOAD_RIGHT(0, 1024) RLX_MULTIPLY_UPPER(RLX_BF16));
+  } else if constexpr (kForm == TileForm::two) {
+    if constexpr (kBoth)
+      RLX_STEP(RLX_LOAD_LEFT(1024) RLX_LOAD_RIGHT(2048, 3072) RLX_MULTIPLY(RLX_BF16)  // middle, middle
+               RLX_LOAD_LEFT(0) RLX_MULTIPLY(RLX_BF16)                                // high, middle
+               RLX_LOAD_RIGHT(0, 1024) RLX_MULTIPLY(RLX_BF16)                         // high, high
+               RLX_LOAD_LEFT(1024) RLX_MULTIPLY(RLX_BF16));                           // middle, high
+    else
+      RLX_STEP(RLX_LOAD_UPPER(1024) RLX_LOAD_RIGHT(2048, 3072) RLX_MULTIPLY_UPPER(RLX_BF16)  //
+               RLX_LOAD_UPPER(0) RLX_MULTIPLY_UPPER(RLX_BF16)                                //
+               RLX_LOAD_RIGHT(0, 1024) RLX_MULTIPLY_UPPER(RLX_BF16)                          //
+               RLX_LOAD_UPPER(1024) RLX_MULTIPLY_UPPER(RLX_BF16));
+  } else {
+    if constexpr (kBoth)
+      RLX_STEP(RLX_LOAD_LEFT(2048) RLX_LOAD_RIGHT(0, 1024) RLX_MULTIPLY(RLX_BF16)  // low, high
+               RLX_LOAD_LEFT(1024) RLX_MULTIPLY(RLX_BF16)                          // middle, high
+               RLX_LOAD_RIGHT(2048, 3072) RLX_MULTIPLY(RLX_BF16)                   // middle, middle
+               RLX_LOAD_LEFT(0) RLX_MULTIPLY(RLX_BF16)                             // high, middle
+               RLX_LOAD_RIGHT(4096, 5120) RLX_MULTIPLY(RLX_BF16)                   // high, low
+               RLX_LOAD_RIGHT(0, 1024) RLX_MULTIPLY(RLX_BF16));                    // high, high
+    else
+      RLX_STEP(RLX_LOAD_UPPER(2048) RLX_LOAD_RIGHT(0, 1024) RLX_MULTIPLY_UPPER(RLX_BF16)  //
+               RLX_LOAD_UPPER(1024) RLX_MULTIPLY_UPPER(RLX_BF16)                          //
+               RLX_LOAD_RIGHT(2048, 3072) RLX_MULTIPLY_UPPER(RLX_BF16)                    //
+               RLX_LOAD_UPPER(0) RLX_MULTIPLY_UPPER(RLX_BF16)                             //
+               RLX_LOAD_RIGHT(4096, 5120) RLX_MULTIPLY_UPPER(RLX_BF16)                    //
+               RLX_LOAD_RIGHT(0, 1024) RLX_MULTIPLY_UPPER(RLX_BF16));
+  }
+}
+
+template <bool kLeftSigned, bool kRightSigned, bool kBoth>
+inline void int8_step(const Step& s) {
+#define RLX_INT8_STEP(dot)                                                                   \
+  if constexpr (kBoth) RLX_STEP(RLX_LOAD_LEFT(0) RLX_LOAD_RIGHT(0, 1024) RLX_MULTIPLY(dot)); \
+  else RLX_STEP(RLX_LOAD_UPPER(0) RLX_LOAD_RIGHT(0, 1024) RLX_MULTIPLY_UPPER(dot))
+  if constexpr (kLeftSigned && kRightSigned) {
+    RLX_INT8_STEP("tdpbssd");
+  } else if constexpr (kLeftSigned) {
+    RLX_INT8_STEP("tdpbsud");
+  } else if constexpr (kRightSigned) {
+    RLX_INT8_STEP("tdpbusd");
+  } else {
+    RLX_INT8_STEP("tdpbuud");
+  }
+}
+
+inline void store_tiles(void* sums, int64_t stride_bytes, bool both) {
+  char* to = static_cast<char*>(sums);
+  asm volatile("tilestored %%tmm0, (%0,%1,1)\n\ttilestored %%tmm1, 64(%0,%1,1)" ::"r"(to), "r"(stride_bytes)
+               : "memory");
+  if (!both) return;
+  to += kTileRows * stride_bytes;
+  asm volatile("tilestored %%tmm2, (%0,%1,1)\n\ttilestored %%tmm3, 64(%0,%1,1)" ::"r"(to), "r"(stride_bytes)
+               : "memory");
+}
+RLX_WIDE void add_tiles(float* sums, int64_t stride, bool both) {
+  alignas(64) float partial[2 * kTileRows * kTiledColumns];
+  store_tiles(partial, kTiledColumns * 4, both);
+  for (int64_t i = 0; i < (both ? 2 : 1) * kTileRows; ++i)
+    for (int64_t j = 0; j < kTiledColumns; j += kTileRows) {
+      float* const to = sums + i * stride + j;
+      _mm512_storeu_ps(to, _mm512_add_ps(_mm512_loadu_ps(to), _mm512_load_ps(partial + i * kTiledColumns + j)));
+    }
+}
+
+/// Zeroes the sums and calls `add_step` for each step; a step has `terms` tiles of each 16 rows or columns.
+template <class AddStep>
+inline void all_steps(int64_t terms, int64_t steps, Step& s, AddStep add_step) {
+  asm volatile("tilezero %%tmm0\n\ttilezero %%tmm1\n\ttilezero %%tmm2\n\ttilezero %%tmm3" ::: "memory");
+  for (int64_t i = 0; i < steps; ++i) {
+    add_step(s);
+    s.upper += terms * kTileBytes, s.lower += terms * kTileBytes, s.right += 2 * terms * kTileBytes;
+  }
+}
+
+template <TileForm kForm>
+void multiply_form(int64_t steps, const char* upper, const char* lower, const char* right, float* sums,
+                   int64_t stride) {
+  Step s{upper, lower ? lower : upper, right};
+  for (int64_t begin = 0; begin < steps; begin += kSumTileSteps) {
+    const int64_t count = std::min(steps - begin, kSumTileSteps);
+    const auto run = [&](auto step) { all_steps(static_cast<int64_t>(kForm), count, s, step); };
+    if (lower) run([](const Step& at) { bf16_step<kForm, true>(at); });
+    else run([](const Step& at) { bf16_step<kForm, false>(at); });
+    if (begin == 0) store_tiles(sums, stride * 4, lower != nullptr);
+    else add_tiles(sums, stride, lower != nullptr);
+  }
+}
+
+RLX_WIDE void transpose_16x16(const float* from, int64_t stride, float* to, int64_t to_stride) {
+  __m512i rows[16];
+  RLX_UNROLL for (int i = 0; i < 16; ++i) rows[i] = _mm512_loadu_si512(from + i * stride);
+  transpose(rows);
+  RLX_UNROLL for (int i = 0; i < 16; ++i) _mm512_storeu_si512(to + i * to_stride, rows[i]);
+}
+
+template <bool kLeftSigned, bool kRightSigned>
+void multiply_int8_as(int64_t steps, const char* upper, const char* lower, const char* right, int32_t* sums,
+                      int64_t stride) {
+  Step s{upper, lower ? lower : upper, right};
+  if (lower) all_steps(1, steps, s, [](const Step& at) { int8_step<kLeftSigned, kRightSigned, true>(at); });
+  else all_steps(1, steps, s, [](const Step& at) { int8_step<kLeftSigned, kRightSigned, false>(at); });
+  store_tiles(sums, stride * 4, lower != nullptr);
+}
+
+}  // namespace
+
+bool has_matrix_tiles() {
+  static const bool has = has_instructions() && is_permitted();
+  // Compares with the width of the chosen vectors, without a cpuid: in a virtual machine that takes 20 us.
+  return has && product_lanes(f32) == kTileRows;
+}
+
+TileScope::TileScope() {
+  struct alignas(64) Config {  // Intel SDM, volume 1, table 18-1
+    uint8_t palette = 1, start_row = 0, reserved[14] = {};
+    uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+    uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+  };
+  static constexpr Config kConfig;
+  asm volatile("ldtilecfg %0" ::"m"(kConfig));
+}
+// Released tiles need not be saved when the system switches threads.
+TileScope::~TileScope() { asm volatile("tilerelease"); }
+
+float pack_left_tiles(const TileSource& s, int64_t rows, int64_t k, TileForm form, char* out) noexcept {
+  return pack<true>(s, rows, k, form, out);
+}
+float pack_left_rows(const TileSource& s, int64_t rows, int64_t k, char* out,
+                     const PackedRowStrides& strides) noexcept {
+  if (s.k_stride == 1) return pack_tiles<f32, 3, true, true>(s, rows, k, out, &strides);
+  return pack_tiles<f32, 3, false, true>(s, rows, k, out, &strides);
+}
+float pack_right_tiles(const TileSource& s, int64_t rows, int64_t k, TileForm form, char* out) noexcept {
+  if (!s.pairs) return pack<false>(s, rows, k, form, out);
+  return copy_pairs(s, rows, k, out);
+}
+
+float min_of_three_terms(uint32_t max_bits, uint32_t min_bits_less_one) noexcept {
+  return min_magnitude(max_bits, min_bits_less_one, 3);
+}
+
+void multiply_tiles(TileForm form, int64_t steps, const char* upper, const char* lower, const char* right, float* sums,
+                    int64_t stride) noexcept {
+  if (form == TileForm::one) multiply_form<TileForm::one>(steps, upper, lower, right, sums, stride);
+  else if (form == TileForm::two) multiply_form<TileForm::two>(steps, upper, lower, right, sums, stride);
+  else multiply_form<TileForm::three>(steps, upper, lower, right, sums, stride);
+}
+
+void transpose_tile(const float* from, int64_t stride, float* to, int64_t to_stride) noexcept {
+  transpose_16x16(from, stride, to, to_stride);
+}
+
+void multiply_int8_tiles(DType left, DType right_dtype, int64_t steps, const char* upper, const char* lower,
+                         const char* right, int32_t* sums, int64_t stride) noexcept {
+  if (left == i8 && right_dtype == i8) multiply_int8_as<true, true>(steps, upper, lower, right, sums, stride);
+  else if (left == i8) multiply_int8_as<true, false>(steps, upper, lower, right, sums, stride);
+  else if (right_dtype == i8) multiply_int8_as<false, true>(steps, upper, lower, right, sums, stride);
+  else multiply_int8_as<false, false>(steps, upper, lower, right, sums, stride);
+}
+
+#else
+
+bool has_matrix_tiles() { return false; }
+TileScope::TileScope() = default;
+TileScope::~TileScope() = default;
+float pack_left_tiles(const TileSource&, int64_t, int64_t, TileForm, char*) noexcept { return 0; }
+float pack_left_rows(const TileSource&, int64_t, int64_t, char*, const PackedRowStrides&) noexcept { return 0; }
+float pack_right_tiles(const TileSource&, int64_t, int64_t, TileForm, char*) noexcept { return 0; }
+void multiply_tiles(TileForm, int64_t, const char*, const char*, const char*, float*, int64_t) noexcept {}
+float min_of_three_terms(uint32_t, uint32_t) noexcept { return 0; }
+void transpose_tile(const float*, int64_t, float*, int64_t) noexcept {}
+void multiply_int8_tiles(DType, DType, int64_t, const char*, const char*, const char*, int32_t*, int64_t) noexcept {}
+
+#endif
+
+}  // namespace rlx::kernels

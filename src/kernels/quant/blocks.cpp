@@ -1,0 +1,294 @@
+// See the header. Each format is a class with a template `decode` that passes vectors of decoded elements to a
+// consumer: one that stores them, or one that multiplies them with the rows of x. A consumer is told which of four
+// accumulators an element belongs to, so that consecutive additions do not wait for each other.
+#include "kernels/quant/blocks.h"
+
+#include "kernels/vector/highway_targets.h"
+#include "rlx/blocks.h"
+#include "tensor/blocks/block_bits.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/quant/blocks.cpp"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "hwy/highway.h"
+#include "kernels/gemm/fma/epilogue-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace rlx::kernels {
+namespace HWY_NAMESPACE {
+namespace {
+
+using D = hn::CappedTag<float, 16>;  // a sub-block of Q6_K has 16 elements
+using DI = hn::Rebind<int32_t, D>;
+using V = hn::Vec<D>;
+using VI = hn::Vec<DI>;
+
+HWY_INLINE VI load_bytes(const uint8_t* from) { return hn::PromoteTo(DI(), hn::LoadU(hn::Rebind<uint8_t, D>(), from)); }
+HWY_INLINE VI load_signed(const uint8_t* from) {
+  return hn::PromoteTo(DI(), hn::LoadU(hn::Rebind<int8_t, D>(), reinterpret_cast<const int8_t*>(from)));
+}
+HWY_INLINE VI low_nibble(VI v) { return hn::And(v, hn::Set(DI(), 15)); }
+HWY_INLINE V as_float(VI v) { return hn::ConvertTo(D(), v); }
+
+struct Q8_0 {
+  static constexpr int64_t kElements = 32, kBytes = 34;
+  template <class Consumer>
+  static HWY_INLINE void decode(const uint8_t* b, Consumer& consume) {
+    const V d = hn::Set(D(), blocks::half_at(b));
+    const size_t lanes = hn::Lanes(D());
+    for (size_t i = 0; i < 32; i += 2 * lanes) {
+      consume.template operator()<0>(i, hn::Mul(d, as_float(load_signed(b + 2 + i))));
+      consume.template operator()<1>(i + lanes, hn::Mul(d, as_float(load_signed(b + 2 + i + lanes))));
+    }
+  }
+};
+
+struct Q4_0 {
+  static constexpr int64_t kElements = 32, kBytes = 18;
+  template <class Consumer>
+  static HWY_INLINE void decode(const uint8_t* b, Consumer& consume) {
+    const V d = hn::Set(D(), blocks::half_at(b));
+    const VI eight = hn::Set(DI(), 8);
+    for (size_t i = 0; i < 16; i += hn::Lanes(D())) {
+      const VI q = load_bytes(b + 2 + i);
+      consume.template operator()<0>(i, hn::Mul(d, as_float(hn::Sub(low_nibble(q), eight))));
+      consume.template operator()<1>(16 + i, hn::Mul(d, as_float(hn::Sub(hn::ShiftRight<4>(q), eight))));
+    }
+  }
+};
+
+struct Q4_K {
+  static constexpr int64_t kElements = 256, kBytes = 144;
+  template <class Consumer>
+  static HWY_INLINE void decode(const uint8_t* b, Consumer& consume) {
+    const float d = blocks::half_at(b), dmin = blocks::half_at(b + 2);
+    const size_t lanes = hn::Lanes(D());
+    for (int chunk = 0; chunk < 4; ++chunk) {
+      const auto low = blocks::scale_and_min(b + 4, 2 * chunk), high = blocks::scale_and_min(b + 4, 2 * chunk + 1);
+      // d * scale * q is exact in f32 (11 + 6 + 4 bits), so there is one rounding in whatever order it is computed.
+      const V low_scale = hn::Set(D(), d * blocks::integer(low.scale)),
+              low_min = hn::Set(D(), dmin * blocks::integer(low.min)),
+              high_scale = hn::Set(D(), d * blocks::integer(high.scale)),
+              high_min = hn::Set(D(), dmin * blocks::integer(high.min));
+      const uint8_t* quants = b + 16 + 32 * chunk;
+      const auto at = static_cast<size_t>(64 * chunk);
+      for (size_t i = 0; i < 32; i += 2 * lanes) {
+        const VI q0 = load_bytes(quants + i), q1 = load_bytes(quants + i + lanes);
+        consume.template operator()<0>(at + i, hn::MulSub(low_scale, as_float(low_nibble(q0)), low_min));
+        consume.template operator()<1>(at + i + lanes, hn::MulSub(low_scale, as_float(low_nibble(q1)), low_min));
+        consume.template operator()<2>(at + 32 + i, hn::MulSub(high_scale, as_float(hn::ShiftRight<4>(q0)), high_min));
+        consume.template operator()<3>(at + 32 + i + lanes,
+                                       hn::MulSub(high_scale, as_float(hn::ShiftRight<4>(q1)), high_min));
+      }
+    }
+  }
+};
+
+struct Q6_K {
+  static constexpr int64_t kElements = 256, kBytes = 210;
+  template <class Consumer>
+  static HWY_INLINE void decode(const uint8_t* b, Consumer& consume) {
+    const float d = blocks::half_at(b + 208);
+    const VI three = hn::Set(DI(), 3), offset = hn::Set(DI(), 32);
+    auto value = [&](VI low, VI high, int scale) HWY_ATTR {
+      const VI q = hn::Sub(hn::Or(low, hn::ShiftLeft<4>(hn::And(high, three))), offset);
+      return hn::Mul(hn::Set(D(), d * blocks::integer(static_cast<int8_t>(b[192 + scale]))), as_float(q));
+    };
+    for (int half = 0; half < 2; ++half)
+      for (size_t i = 0; i < 32; i += hn::Lanes(D())) {
+        const uint8_t* low = b + 64 * half + i;
+        const VI l0 = load_bytes(low), l1 = load_bytes(low + 32), high = load_bytes(b + 128 + 32 * half + i);
+        const int scale = 8 * half + static_cast<int>(i / 16);
+        const auto at = static_cast<size_t>(128 * half) + i;
+        consume.template operator()<0>(at, value(low_nibble(l0), high, scale));
+        consume.template operator()<1>(at + 32, value(low_nibble(l1), hn::ShiftRight<2>(high), scale + 2));
+        consume.template operator()<2>(at + 64, value(hn::ShiftRight<4>(l0), hn::ShiftRight<4>(high), scale + 4));
+        consume.template operator()<3>(at + 96, value(hn::ShiftRight<4>(l1), hn::ShiftRight<6>(high), scale + 6));
+      }
+  }
+};
+
+/// Calls f.operator()<Format>() if the format has vector kernels.
+template <class F>
+HWY_INLINE bool with_format(DType format, F f) {
+  switch (format) {
+    case DType::q8_0: f.template operator()<Q8_0>(); return true;
+    case DType::q4_0: f.template operator()<Q4_0>(); return true;
+    case DType::q4_k: f.template operator()<Q4_K>(); return true;
+    case DType::q6_k: f.template operator()<Q6_K>(); return true;
+    default: return false;
+  }
+}
+
+struct Store {
+  float* to;
+  template <int kAccumulator>
+  HWY_INLINE void operator()(size_t i, V w) {
+    hn::StoreU(w, D(), to + i);
+  }
+};
+
+/// Dot products of one column of weights with kRows rows of x. With many rows there are registers for fewer than four
+/// accumulators a row: accumulator numbers wrap.
+template <int kRows>
+struct Dots {
+  static constexpr int kAccumulators = kRows <= 2 ? 4 : kRows <= 4 ? 2 : 1;
+  const float* x;
+  int64_t stride;
+  V sums[kRows][kAccumulators];
+
+  HWY_INLINE Dots(const float* rows, int64_t x_stride) : x(rows), stride(x_stride) {
+    RLX_UNROLL
+    for (int r = 0; r < kRows; ++r) {
+      RLX_UNROLL
+      for (int p = 0; p < kAccumulators; ++p) sums[r][p] = hn::Zero(D());
+    }
+  }
+  template <int kAccumulator>
+  HWY_INLINE void operator()(size_t i, V w) {
+    RLX_UNROLL
+    for (int r = 0; r < kRows; ++r) {
+      V& sum = sums[r][kAccumulator % kAccumulators];
+      sum = hn::MulAdd(w, hn::LoadU(D(), x + r * stride + static_cast<int64_t>(i)), sum);
+    }
+  }
+  HWY_INLINE float total(int r) const {
+    V sum = sums[r][0];
+    RLX_UNROLL
+    for (int p = 1; p < kAccumulators; ++p) sum = hn::Add(sum, sums[r][p]);
+    return hn::GetLane(hn::SumOfLanes(D(), sum));
+  }
+};
+/// Passes the elements on to accumulators 2 and 3: for the second of two blocks, where a block uses accumulators 0 and
+/// 1.
+template <class Consumer>
+struct Shifted {
+  Consumer& consume;
+  template <int kAccumulator>
+  HWY_INLINE void operator()(size_t i, V w) {
+    consume.template operator()<kAccumulator + 2>(i, w);
+  }
+};
+
+template <int kRows, class Format>
+HWY_INLINE void row_dots(const uint8_t* w, int64_t k, const float* x, int64_t stride, float* to, int64_t to_stride) {
+  Dots<kRows> dots(x, stride);
+  int64_t left = k / Format::kElements;
+  if constexpr (Format::kElements == 32) {
+    for (; left >= 2; left -= 2) {
+      Format::decode(w, dots);
+      dots.x += Format::kElements;
+      Shifted<Dots<kRows>> second{dots};
+      Format::decode(w + Format::kBytes, second);
+      dots.x += Format::kElements;
+      w += 2 * Format::kBytes;
+    }
+  }
+  for (; left > 0; --left, w += Format::kBytes) {
+    Format::decode(w, dots);
+    dots.x += Format::kElements;
+  }
+  RLX_UNROLL
+  for (int r = 0; r < kRows; ++r) to[r * to_stride] = dots.total(r);
+}
+
+/// For formats without a vector kernel: each block is decoded to memory, where it stays in the cache.
+template <int kRows>
+HWY_INLINE void decoded_dots(BlockDecoder decode, const DTypeInfo& format, const std::byte* w, int64_t k,
+                             const float* x, int64_t stride, float* to, int64_t to_stride) {
+  Dots<kRows> dots(x, stride);
+  const auto lanes = static_cast<int64_t>(hn::Lanes(D()));
+  HWY_ALIGN float block[256];
+  for (int64_t left = k / format.block_elements; left > 0; --left, w += format.block_bytes) {
+    decode(w, 1, block);
+    for (int64_t i = 0; i < format.block_elements; i += lanes)
+      dots.template operator()<0>(static_cast<size_t>(i), hn::LoadU(D(), block + i));
+    dots.x += format.block_elements;
+  }
+  RLX_UNROLL
+  for (int r = 0; r < kRows; ++r) to[r * to_stride] = dots.total(r);
+}
+
+/// Writes to[r * to_stride] for all rows of x and one column.
+void column_dots(const BlockWeightsProduct& p, const std::byte* w, float* to, int64_t to_stride) {
+  const auto* bytes = reinterpret_cast<const uint8_t*>(w);
+  int64_t r = 0;
+  auto consume = [&]<int kRows>() HWY_ATTR {
+    const float* x = p.x + r * p.x_stride;
+    float* sums = to + r * to_stride;
+    if (!with_format(p.format, [&]<class Format>()
+                                   HWY_ATTR { row_dots<kRows, Format>(bytes, p.k, x, p.x_stride, sums, to_stride); }))
+      decoded_dots<kRows>(block_decoder(p.format), info(p.format), w, p.k, x, p.x_stride, sums, to_stride);
+    r += kRows;
+  };
+  if (p.rows - r >= 8) consume.template operator()<8>();
+  if (p.rows - r >= 4) consume.template operator()<4>();
+  if (p.rows - r >= 2) consume.template operator()<2>();
+  if (p.rows - r >= 1) consume.template operator()<1>();
+}
+
+template <class Y>
+void apply_epilogue(const BlockWeightsProduct& p, float* sums, int64_t column, int64_t columns) {
+  HWY_ALIGN float bias[BlockWeightsProduct::kColumns] = {};
+  auto read = [&]<class B>(const B* from) {
+    for (int64_t j = 0; j < columns; ++j) bias[j] = to_f32(from[column + j]);
+  };
+  if (p.epilogue.bias) {
+    if (p.epilogue.bias_dtype == f16) read(static_cast<const F16*>(p.bias));
+    else if (p.epilogue.bias_dtype == bf16) read(static_cast<const BF16*>(p.bias));
+    else read(static_cast<const float*>(p.bias));
+  }
+  const auto* residual = static_cast<const Y*>(p.residual);
+  apply_tile_epilogue<float, Y>(
+      {sums, p.rows, BlockWeightsProduct::kColumns, columns}, p.epilogue, bias,
+      {static_cast<Y*>(p.y) + column, p.y_stride, 1, residual ? residual + column : nullptr, p.residual_stride});
+}
+
+}  // namespace
+
+void multiply_block_weights(const BlockWeightsProduct& p, int64_t begin, int64_t end) {
+  constexpr int64_t kColumns = BlockWeightsProduct::kColumns;
+  HWY_ALIGN float sums[BlockWeightsProduct::kMaxRows * kColumns];
+  const DTypeInfo& format = info(p.format);
+  const int64_t row_bytes = p.k / format.block_elements * format.block_bytes;
+  for (int64_t column = begin; column < end; column += kColumns) {
+    const int64_t columns = HWY_MIN(kColumns, end - column);
+    for (int64_t j = 0; j < columns; ++j) column_dots(p, p.w + (column + j) * row_bytes, sums + j, kColumns);
+    // The epilogue computes all kColumns columns and stores `columns` of them: zeros keep the others from being NaN.
+    for (int64_t r = 0; r < p.rows; ++r)
+      for (int64_t j = columns; j < kColumns; ++j) sums[r * kColumns + j] = 0;
+    if (p.y_dtype == f16) apply_epilogue<F16>(p, sums, column, columns);
+    else if (p.y_dtype == bf16) apply_epilogue<BF16>(p, sums, column, columns);
+    else apply_epilogue<float>(p, sums, column, columns);
+  }
+}
+
+void decode_blocks(DType format, const std::byte* from, int64_t blocks, float* to) {
+  const bool vectors = with_format(format, [&]<class Format>() HWY_ATTR {
+    for (int64_t b = 0; b < blocks; ++b) {
+      Store store{to + b * Format::kElements};
+      Format::decode(reinterpret_cast<const uint8_t*>(from) + b * Format::kBytes, store);
+    }
+  });
+  if (!vectors) block_decoder(format)(from, blocks, to);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace rlx::kernels
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace rlx::kernels {
+
+HWY_EXPORT(decode_blocks);
+HWY_EXPORT(multiply_block_weights);
+
+void decode_blocks(DType format, const std::byte* from, int64_t blocks, float* to) noexcept {
+  HWY_DYNAMIC_DISPATCH(decode_blocks)(format, from, blocks, to);
+}
+void multiply_block_weights(const BlockWeightsProduct& p, int64_t begin, int64_t end) noexcept {
+  HWY_DYNAMIC_DISPATCH(multiply_block_weights)(p, begin, end);
+}
+
+}  // namespace rlx::kernels
+#endif

@@ -1,0 +1,38 @@
+// Products with weights in block formats (GGUF's Q4_0, Q4_K, ...), and decoding of such blocks. The commonest formats
+// (Q4_0, Q8_0, Q4_K, Q6_K) have vector kernels that decode in registers; blocks of the other formats are decoded one by
+// one into the L1 cache. Decoded values equal those of rlx::block_decoder bit by bit. Neighbour: quantized_weights.h,
+// for quantized values with separate scales.
+#pragma once
+
+#include "kernels/gemm/gemm.h"
+
+namespace rlx::kernels {
+
+/// Writes the elements of `blocks` blocks, as f32.
+void decode_blocks(DType format, const std::byte* from, int64_t blocks, float* to) noexcept;
+
+/// y = activation(x wᵀ + bias) + residual for at most kMaxRows rows of x. w[n, k] is read once for all rows and never
+/// written out decoded.
+struct BlockWeightsProduct {
+  static constexpr int64_t kMaxRows = 8;
+  /// The epilogue runs on this many columns at a time; a thread's range of columns begins at a multiple of it.
+  static constexpr int64_t kColumns = 32;
+
+  DType format = q8_0;
+  const std::byte* w = nullptr;
+  int64_t k = 0;     ///< a multiple of the format's block_elements
+  int64_t rows = 0;  ///< at most kMaxRows
+  const float* x = nullptr;
+  int64_t x_stride = 0;
+  void* y = nullptr;
+  DType y_dtype = f32;  ///< f32, f16 or bf16
+  int64_t y_stride = 0;
+  Epilogue epilogue = {};
+  const void* bias = nullptr;
+  const void* residual = nullptr;  ///< of y's dtype
+  int64_t residual_stride = 0;
+};
+/// Computes columns [begin, end).
+void multiply_block_weights(const BlockWeightsProduct& p, int64_t begin, int64_t end) noexcept;
+
+}  // namespace rlx::kernels

@@ -1,0 +1,25 @@
+// 8-bit dot products with sums of 32 bits by VNNI instructions (AVX-512 VNNI, or AVX-VNNI with vectors of half the
+// width), on operands that are packed as for AMX tiles. An instruction multiplies groups of four u8 of the left operand
+// with four i8 of the right one; values of the other signedness are shifted by 128 when they are packed, and so are
+// their zero points. Neighbour: tiles.h.
+#pragma once
+
+#include <cstdint>
+
+namespace rlx::kernels {
+
+/// The instructions of an 8-bit product, from the slowest to the fastest. `fma` means that there are none:
+/// integer_product.h sums exactly in f32.
+enum class Int8DotIsa : uint8_t { fma, avx_vnni, avx512_vnni, tiles };
+
+/// Whether the processor has these instructions and Highway's targets of that width are not switched off.
+bool has_int8_dot_isa(Int8DotIsa isa);
+/// The fastest instructions of this processor.
+Int8DotIsa best_int8_dot_isa();
+
+/// Writes sums[i * stride + j] for `rows` rows (at most 32: 16 packed at `upper`, the others at `lower`) and 32 columns
+/// packed at `right`. k is `steps` * 64. `isa` is avx_vnni or avx512_vnni.
+void multiply_int8_dots(Int8DotIsa isa, int64_t steps, int64_t rows, const char* upper, const char* lower,
+                        const char* right, int32_t* sums, int64_t stride) noexcept;
+
+}  // namespace rlx::kernels

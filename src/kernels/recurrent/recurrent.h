@@ -1,0 +1,47 @@
+// The recurrence of lstm, gru and rnn: one layer in one direction, for some sequences of a batch, step after step. The
+// input's contribution to all steps is one product (gemm.h), which the caller computes first. f32 and f64. Neighbour:
+// linear_recurrence.h, for states without a weight matrix.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "rlx/dtype.h"
+
+namespace rlx::kernels {
+
+enum class RecurrentCell : uint8_t { lstm, gru, rnn_tanh, rnn_relu };
+/// The number of gates, which are blocks of rows in the weight matrices: lstm i f g o; gru r z n; rnn one.
+int64_t recurrent_gates(RecurrentCell cell);
+
+struct RecurrentArgs {
+  RecurrentCell cell = RecurrentCell::lstm;
+  DType dtype = f32;
+  int64_t hidden = 0, steps = 0;
+  bool reverse = false;
+  const void* w_hh = nullptr;      ///< as pack_recurrent() wrote it
+  const void* products = nullptr;  ///< [batch, steps, gates * hidden], dense: x w_ihᵀ and its bias
+  const void* b_hh = nullptr;      ///< [gates * hidden], for gru only
+  void* y = nullptr;               ///< sequence b, step s at b * y_batch_stride + s * y_step_stride, in elements
+  int64_t y_batch_stride = 0, y_step_stride = 0;
+  const void* h0 = nullptr;  ///< [batch, hidden], or null for zeros; so is c0
+  const void* c0 = nullptr;
+  void* h_n = nullptr;  ///< [batch, hidden]; may be h0
+  void* c_n = nullptr;
+  void* gates = nullptr;  ///< lstm only, for lstm_backward.h: [batch, steps, 4 * hidden]; or null
+  void* cells = nullptr;  ///< [batch, steps, hidden] if `gates` is set
+};
+
+/// Size of packed w_hh.
+size_t recurrent_weight_bytes(RecurrentCell cell, DType dtype, int64_t hidden);
+/// Packs the row-major w_hh[gates * hidden, hidden]; `packed` is aligned to 64 bytes.
+void pack_recurrent(RecurrentCell cell, DType dtype, int64_t hidden, const void* w_hh, void* packed) noexcept;
+
+/// The kernel may read this many bytes behind the products, whatever they hold.
+constexpr size_t kRecurrentSlack_bytes = 64;
+/// Scratch for `sequences` sequences.
+size_t recurrent_scratch_bytes(const RecurrentArgs& args, int64_t sequences);
+/// Runs all steps of the sequences [begin, end). `scratch` is aligned to 64 bytes.
+void recurrent(const RecurrentArgs& args, int64_t begin, int64_t end, void* scratch) noexcept;
+
+}  // namespace rlx::kernels

@@ -1,0 +1,21 @@
+// Selects the instruction sets that kernels are compiled for. Include this before any Highway header. On x86-64 it
+// limits run-time dispatch to three targets, because each one costs a full compilation of every kernel file; SSE4 is
+// the oldest that RLX supports. On other processors Highway's own selection applies.
+#pragma once
+
+#if defined(__x86_64__) || defined(_M_X64)
+#ifndef HWY_BASELINE_TARGETS
+#define HWY_BASELINE_TARGETS HWY_SSE4
+#endif
+#ifndef HWY_DISABLED_TARGETS
+#define HWY_DISABLED_TARGETS (HWY_EMU128 | HWY_SSSE3 | HWY_AVX3_DL)
+#endif
+#endif
+
+// For loops over an array of vectors: the compiler keeps the array in registers only if the loop is unrolled, which -O2
+// alone does not do.
+#if defined(__clang__)
+#define RLX_UNROLL _Pragma("unroll")
+#else
+#define RLX_UNROLL _Pragma("GCC unroll 32")
+#endif

@@ -1,0 +1,102 @@
+/* What the program that tests/api/c_odd_arguments.py writes is made of: odd arguments, and what is asked of each call.
+   The call that is being made is printed first, so that the last line names one that ends the process. */
+#ifndef RLX_TESTS_API_C_ODD_ARGUMENTS_H
+#define RLX_TESTS_API_C_ODD_ARGUMENTS_H
+#include <unistd.h>
+
+#include "api/c_objects.h"
+
+enum asked { WORKS, REFUSES_NULL, REFUSED, ANY };
+
+static const char* call_said = "";
+static rlx_error* error = NULL;
+static rlx_tensor* made_tensors[16];
+static rlx_graph *made_graph, *other;
+static rlx_session* made_session;
+static rlx_compiled* made_compiled;
+static rlx_training* made_training;
+static rlx_quantization* made_quantization;
+static rlx_coreml* made_coreml;
+static rlx_coreml_state* made_state;
+static rlx_value made_values[4];
+static rlx_step_result made_step;
+static size_t made_count, made_size;
+static int64_t made_steps;
+static char *made_text, buffer[256], written_package[64];
+static const char *made_json, *made_names[16];
+
+static char deep_text[100001];
+static const rlx_value first_value = {0, 0}, one_value[] = {{0, 0}};
+static const rlx_value odd_values[] = {{-1, 0}, {0, -1}, {INT32_MAX, 0}, {0, INT32_MAX}};
+static const int64_t negative_dims[] = {-2, -3}, huge_dims[] = {INT64_MAX, INT64_MAX};
+static const char *no_texts[] = {NULL, NULL}, *odd_texts[] = {"\xff", NULL};
+static const rlx_tensor* no_tensors[] = {NULL, NULL};
+static const uint8_t one_byte[] = {1}, odd_bytes[] = {255};
+static float in_numbers[6], out_numbers[4];
+static const rlx_buffer in_memory = {in_numbers, sizeof in_numbers}, out_memory = {out_numbers, sizeof out_numbers},
+                        no_memory = {NULL, sizeof in_numbers}, small_memory = {in_numbers, 1},
+                        huge_memory = {in_numbers, SIZE_MAX}, empty_memory = {NULL, 0};
+
+static void prepare(void) {
+  if (!mkdtemp(folder) || chdir(folder) != 0) exit(1); /* odd paths are relative ones */
+  snprintf(written_package, sizeof written_package, "%s/written.mlpackage", folder);
+  memset(deep_text, '[', sizeof deep_text - 1);
+}
+static int has_results(void) {
+  return made_graph || made_session || made_compiled || made_training || made_quantization || made_coreml ||
+         made_state || made_text || made_json || made_tensors[0];
+}
+static void after(rlx_status status, enum asked asked, int has_error) {
+  const char* message = error ? rlx_error_message(error) : "";
+  int holds = status >= RLX_OK && status <= RLX_INTERNAL;
+  if (asked == WORKS) holds &= status == RLX_OK;
+  if (asked == REFUSED) holds &= status != RLX_OK;
+  if (asked == REFUSES_NULL) holds &= status == RLX_INVALID_ARGUMENT && strstr(message, "is NULL") != NULL;
+  if (status == RLX_OK) holds &= error == NULL;
+  else holds &= !has_results() && (!has_error || message[0] != '\0');
+  if (!holds) {
+    fprintf(stderr, "not as it should be: %s gave status %d, '%.300s'%s\n", call_said, (int)status, message,
+            status != RLX_OK && has_results() ? ", and results" : "");
+    ++failures;
+  }
+}
+static void free_results(void) {
+  rlx_error_free(error);
+  for (size_t i = 0; i < sizeof made_tensors / sizeof *made_tensors; ++i) rlx_tensor_free(made_tensors[i]);
+  rlx_graph_free(made_graph);
+  rlx_session_free(made_session);
+  rlx_compiled_free(made_compiled);
+  rlx_training_free(made_training);
+  rlx_quantization_free(made_quantization);
+  rlx_coreml_free(made_coreml);
+  rlx_coreml_state_free(made_state);
+  rlx_text_free(made_text);
+  error = NULL, made_graph = NULL, made_session = NULL, made_compiled = NULL, made_training = NULL;
+  made_quantization = NULL, made_coreml = NULL, made_state = NULL, made_text = NULL, made_json = NULL;
+  memset(made_tensors, 0, sizeof made_tensors);
+}
+static int finish(int functions, int calls) {
+  char command[128];
+  snprintf(command, sizeof command, "rm -r '%s'", folder);
+  if (system(command) != 0) ++failures;
+  printf("%d functions, %d calls, %d failures\n", functions, calls, failures);
+  return failures != 0;
+}
+
+#define BEGIN                                                                                    \
+  objects o = make_objects();                                                                    \
+  const rlx_tensor *inputs[] = {o.x, NULL}, *params[] = {o.w, NULL}, *halves[] = {o.half, NULL}, \
+                   *wrong_tensors[] = {o.half, NULL};                                            \
+  made_step.struct_size = sizeof made_step;                                                      \
+  expect_ok(rlx_graph_parse(kPlain, strlen(kPlain), &other, &error), error, __LINE__);           \
+  (void)inputs, (void)params, (void)halves, (void)wrong_tensors;
+#define BEFORE(said) \
+  call_said = said;  \
+  puts(call_said);   \
+  fflush(stdout);
+#define FREE_RESULTS free_results();
+#define END              \
+  rlx_graph_free(other); \
+  other = NULL;          \
+  free_objects(&o);
+#endif

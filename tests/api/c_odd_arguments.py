@@ -1,0 +1,185 @@
+#!/usr/bin/env python3
+"""Writes the C program that calls each function of rlx/c.h with one argument after the other replaced by an odd one.
+
+    tests/api/c_odd_arguments.py include/rlx/c.h OUT.c
+
+The functions, their parameters and the option structs are read from the header, so a new function is called too, or this
+script fails and asks for the valid arguments that it does not know. The build runs it. A function is first called with
+valid arguments, which must succeed; then with NULL for a pointer, which must be refused by name unless the header allows
+it; then with odd sizes, numbers and texts, of which nothing is asked but that the call returns, says why if it fails, and
+then leaves its results alone.
+"""
+
+import re
+import sys
+
+# Valid arguments, by the parameter's name; with its type, or as `function.parameter`, where that needs another. C expressions over the
+# objects `o` of c_objects.h.
+VALID = {
+    "error": "&error", "session": "o.session", "graph": "o.plain", "compiled": "o.compiled", "training": "o.training",
+    "quantization": "o.quantization", "model": "o.coreml", "state": "o.state", "tensor": "o.x", "loss": "o.loss",
+    "dtype": '"f32"', "dims": "kXDims", "rank": "2", "data": "kNumbers", "size": "sizeof kNumbers", "release": "NULL",
+    "context": "NULL", "text": "kPlain", "path": "graph_path", "name": '"w"', "type": '"f32[2]"', "op": '"exp"',
+    "operands": "one_value", "operand_count": "1", "attrs": "NULL", "results": "made_values", "room": "4", "count": "&made_count", "size_t count": "1",
+    "types": "buffer", "types_room": "sizeof buffer", "types_size": "&made_size", "from": "other", "inputs": "inputs",
+    "input_count": "1", "value": "first_value", "kind": "0", "index": "0", "buffer": "buffer", "wrt": "one_byte",
+    "given": "one_byte", "with_outputs": "1", "active": "one_byte", "batched": "one_byte", "device": '"cpu"',
+    "outputs": "made_tensors", "output_count": "1", "names": "kWName", "params": "params", "values": "params",
+    "param_count": "1", "config": "NULL", "accumulate": "0", "averaged": "0", "rate": "0.1", "fused": "1", "policy": "NULL",
+    "texts": "kXName", "ranges": "o.ranges", "batches": "inputs", "batch_count": "1", "options": "NULL",
+    "made_names": "made_names", "made": "made_tensors", "table": "&made_text", "report": "&made_text", "json": "&made_json",
+    "notes": "&made_json", "result": "&made_graph", "int8": "&made_graph",
+    # What a call gives.
+    "->rlx_tensor": "&made_tensors[0]", "->rlx_graph": "&made_graph", "->rlx_session": "&made_session",
+    "->rlx_compiled": "&made_compiled", "->rlx_training": "&made_training", "->rlx_quantization": "&made_quantization",
+    "->rlx_coreml": "&made_coreml", "->rlx_coreml_state": "&made_state", "->rlx_value": "&made_values[0]",
+    "rlx_error_message.error": "o.failure", "rlx_error_status.error": "o.failure",
+    "rlx_graph_parse.size": "strlen(kPlain)", "rlx_graph_inline.inputs": "one_value", "rlx_graph_save.path": "written_path",
+    "rlx_graph_input.name": '"fresh"', "rlx_graph_param.name": '"fresh"', "rlx_graph_output.name": '"fresh"',
+    "rlx_graph_type.size": "&made_size", "rlx_graph_signature_type.size": "&made_size", "rlx_compiled_type.size": "&made_size",
+    "rlx_graph_batch.size": '"4"', "rlx_compile.graph": "o.model", "rlx_compiled_set_param.tensor": "o.w",
+    "rlx_compiled_call.inputs": "&in_memory", "rlx_compiled_call.outputs": "&out_memory", "rlx_coreml_load.path": "package_path",
+    "rlx_coreml_state_read.name": '"total"', "rlx_coreml_state_write.name": '"total"', "rlx_coreml_state_write.tensor": "o.half",
+    "rlx_coreml_predict.names": "kXName", "rlx_coreml_predict.inputs": "halves", "rlx_coreml_write.path": "written_package",
+    "rlx_coreml_write.graph": "o.model", "rlx_training_step.names": "kXName", "rlx_training_step.values": "inputs",
+    "rlx_training_step.result": "&made_step", "rlx_training_step.output_count": "0", "rlx_training_evaluate.names": "kXName",
+    "rlx_training_evaluate.values": "inputs", "rlx_training_step_accumulated.count": "&made_steps",
+    "rlx_training_save.path": "written_path", "rlx_training_load.path": "checkpoint_path", "rlx_calibrate.graph": "o.model",
+    "rlx_calibrate.inputs": "kXName", "rlx_calibrate.ranges": "&made_text", "rlx_quantize.graph": "o.model", "rlx_quantize.training": "0",
+    "rlx_export_int8.graph": "o.fake", "rlx_quantization_initial.room": "16",
+}
+# Pointers that may be NULL: by name, or by function and name.
+OPTIONAL = set("""error attrs count types types_size name:rlx_graph_output buffer options config policy release context
+    data:rlx_tensor_create notes table:rlx_export_int8 report:rlx_coreml_write result:rlx_training_step outputs:rlx_training_step
+    size:rlx_graph_type size:rlx_graph_signature_type size:rlx_compiled_type ranges:rlx_quantization_initial""".split())
+# A state that the package has must come along; the rest may fail with other words, as the valid call does.
+ELSE_REFUSED = {"rlx_coreml_predict.state"}
+FAILS_WHEN_VALID = {"rlx_export_int8"}  # a graph with fake quantization has params that are not given here
+PREPARE = {"rlx_training_step_accumulated": "OK(rlx_training_step(o.training, kXName, inputs, 1, 1, NULL, NULL, 0, &error));"}
+
+NUMBERS = {"size_t": ["0", "SIZE_MAX", "SIZE_MAX / 2 + 1", "SIZE_MAX - 7"], "int": ["-1", "2", "3", "INT_MAX", "INT_MIN"],
+           "int64_t": ["-1", "INT64_MAX", "INT64_MIN"], "uint64_t": ["UINT64_MAX"], "double": ["NAN", "INFINITY", "-1", "1e308"]}
+# An array of one cannot be told from a longer one: only counts that no memory holds are odd.
+TEXTS = ['""', '"\\xff\\xfe"', '"%s%n"', "deep_text", '"{"', '"[]"', '"\\""']
+ARRAYS = {"const int64_t*": ["negative_dims", "huge_dims"], "const rlx_value*": ["odd_values", "odd_values + 1", "odd_values + 2", "odd_values + 3"],
+          "rlx_value": ["odd_values[0]", "odd_values[1]", "odd_values[2]", "odd_values[3]"],
+          "const char* const*": ["no_texts", "odd_texts"], "const rlx_tensor* const*": ["no_tensors", "wrong_tensors"],
+          "const rlx_buffer*": ["&no_memory", "&small_memory", "&huge_memory", "&empty_memory"], "const uint8_t*": ["odd_bytes"]}
+
+
+def without_comments(text):
+    return re.sub(r"/\*.*?\*/", "", text, flags=re.S)
+
+
+def parameters(text):
+    text = re.sub(r"void \(\*release\)\(void\* context\)", "release_function release", text)
+    for each in re.split(r",\s*", " ".join(text.split())):
+        if each == "void":
+            continue
+        yield re.fullmatch(r"(.*?[ *])(\w+)", each).groups()
+
+
+def read(header):
+    """The functions as (result, name, [(type, name), ...]), and the option structs as {name: [(type, member), ...]}."""
+    text = without_comments(header)
+    structs = {}
+    for body, name in re.findall(r"typedef struct \w+ \{([^{}]*)\} (\w+_options|rlx_step_result);", text, re.S):
+        members = []
+        for line in (" ".join(each.split()) for each in body.split(";")):
+            kind, stars, names = (re.match(r"((?:const )?\w+) ?(\*?)(.*)", line).groups() if line.strip() else ("", "", ""))
+            members += [(kind + stars, each.strip(" *")) for each in names.split(",") if each.strip()]
+        structs[name] = members
+    text = re.sub(r"typedef (struct|enum) \w+ \{[^{}]*\} \w+;", "", text, flags=re.S)
+    functions = []
+    for result, name, arguments in re.findall(r"^([\w ]+?[ *]+)(rlx_\w+)\((.*?)\);", text, re.S | re.M):
+        functions.append((result.strip(), name, [(kind.strip(), each) for kind, each in parameters(arguments)]))
+    return functions, structs
+
+
+def is_result(kind):
+    return re.fullmatch(r"rlx_\w+\*\*|rlx_value\*", kind) is not None
+
+
+def valid(function, kind, name):
+    found = VALID.get(f"{function}.{name}", VALID.get(f"{kind} {name}"))
+    if found is None and name not in ("results", "outputs", "made", "error") and is_result(kind):
+        found = VALID.get("->" + kind.rstrip("*"))
+    found = found or VALID.get(name)
+    if found is None:
+        sys.exit(f"{__file__}: {function} has a parameter '{kind} {name}'; add a valid argument for it to VALID")
+    return found
+
+
+def is_optional(function, name):
+    return name in OPTIONAL or f"{name}:{function}" in OPTIONAL
+
+
+def odd(kind, structs):
+    """Arguments that a parameter of that type may be given by mistake, as (expression, what is said of it)."""
+    for each in NUMBERS.get(kind, []):
+        yield each
+    if kind == "const char*":
+        yield from TEXTS
+    yield from ARRAYS.get(kind, [])
+    struct = re.fullmatch(r"(?:const )?(rlx_\w+)\*", kind)
+    if struct and struct[1] in structs:
+        name = struct[1]
+        for size in ("0", "1", "sizeof(size_t)", "4097", "SIZE_MAX"):
+            yield f"&({name}){{.struct_size = {size}}}"
+        if name.endswith("_options"):
+            for member_kind, member in structs[name][1:]:
+                for value in NUMBERS.get(member_kind, []) + (TEXTS if member_kind == "const char*" else []):
+                    yield f"&({name}){{.struct_size = sizeof({name}), .{member} = {value}}}"
+
+
+def calls(function, result, params, structs):
+    """(arguments, what is asked, what is said) of each call."""
+    plain = [valid(function, kind, name) for kind, name in params]
+    said = function + "({})"
+    as_status = result == "rlx_status" and function != "rlx_error_status"
+    yield plain, "ANY" if function in FAILS_WHEN_VALID or not as_status else "WORKS", said.format("valid arguments")
+    for i, (kind, name) in enumerate(params):
+        def replaced(value):
+            return plain[:i] + [value] + plain[i + 1:]
+        if "*" in kind or kind == "release_function":
+            asked = "ANY"
+            if as_status and not is_optional(function, name):
+                asked = "REFUSED" if f"{function}.{name}" in ELSE_REFUSED else "REFUSES_NULL"
+            if function in FAILS_WHEN_VALID and not is_optional(function, name):
+                asked = "REFUSED"
+            yield replaced("NULL"), asked, said.format(f"{name} = NULL")
+        for value in odd(kind, structs):
+            yield replaced(value), "ANY", said.format(f"{name} = {value}".replace('"', "'").replace("\\", "\\\\").replace("%", "%%"))
+
+
+def main():
+    header, out = sys.argv[1:]
+    functions, structs = read(open(header).read())
+    lines = ['/* Written by tests/api/c_odd_arguments.py. */', '#define _POSIX_C_SOURCE 200809L', '#include "api/c_odd_arguments.h"', ""]
+    count = 0
+    for result, name, params in functions:
+        lines += [f"static void odd_{name}(void) {{", "  BEGIN"]
+        if name in PREPARE:
+            lines.append("  " + PREPARE[name])
+        if name.endswith("_free"):  # NULL is all that it can be given here
+            lines += [f'  BEFORE("{name}(NULL)")', f"  {name}(NULL);"]
+            count += 1
+        else:
+            for arguments, asked, said in calls(name, result, params, structs):
+                count += 1
+                call = f"{name}({', '.join(arguments)})"
+                lines.append(f'  BEFORE("{said}")')
+                if result == "rlx_status" and name != "rlx_error_status":
+                    has_error = any(a == "&error" for a in arguments)
+                    lines.append(f"  after({call}, {asked}, {int(has_error)});")
+                else:
+                    lines.append(f"  (void){call};")
+                lines.append("  FREE_RESULTS")
+        lines += ["  END", "}", ""]
+    lines += ["int main(void) {", "  prepare();"] + [f"  odd_{name}();" for _, name, _ in functions]
+    lines += [f"  return finish({len(functions)}, {count});", "}", ""]
+    with open(out, "w") as file:
+        file.write("\n".join(lines))
+
+
+main()

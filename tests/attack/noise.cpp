@@ -1,0 +1,465 @@
+// Interpreting with noise; see the header.
+#include "attack/noise.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <set>
+
+#include "ir/leaves.h"
+#include "ir/rewrite.h"
+#include "reference/interpreter.h"
+#include "rlx/element.h"
+#include "rlx/ops/elementwise.h"
+#include "rlx/ops/shape.h"
+#include "rlx/ops/window.h"
+#include "support/tolerance.h"
+
+namespace rlx::attack {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+/// Results that are operands' elements, or one rounding of what they say exactly: whoever gets another number computes
+/// something else.
+bool is_exact(const OpDef& op) {
+  static const std::set<std::string_view> exact = {"abs",
+                                                   "neg",
+                                                   "sign",
+                                                   "floor",
+                                                   "ceil",
+                                                   "round_nearest_even",
+                                                   "round_nearest_afz",
+                                                   "real",
+                                                   "imag",
+                                                   "complex",
+                                                   "conjugate",
+                                                   "maximum",
+                                                   "minimum",
+                                                   "compare",
+                                                   "select",
+                                                   "convert",
+                                                   "bitcast",
+                                                   "clamp",
+                                                   "relu",
+                                                   "relu6",
+                                                   "iota",
+                                                   "extent",
+                                                   "stop_gradient",
+                                                   "sort",
+                                                   "top_k",
+                                                   "sort_values",
+                                                   "rng_uniform",
+                                                   "optimization_barrier"};
+  return op.moves_data || exact.contains(op.name);
+}
+/// One rounding of the exact result, in any correct arithmetic.
+bool is_rounded_once(const OpDef& op) {
+  static const std::set<std::string_view> once = {"add", "sub", "mul", "div", "sqrt", "square", "fma"};
+  return once.contains(op.name);
+}
+/// Algorithms whose errors are small beside the largest number of a matrix, not beside each of its own: factorizations
+/// (Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., 2002) and transforms.
+bool is_normwise(const OpDef& op) {
+  static const std::set<std::string_view> normwise = {"lu",          "cholesky",
+                                                      "geqrf",       "householder_product",
+                                                      "qr",          "triangular_solve",
+                                                      "solve",       "inverse",
+                                                      "det",         "slogdet",
+                                                      "eigh",        "eigh_backward",
+                                                      "svd",         "eig",
+                                                      "pinv",        "lstsq",
+                                                      "fft",         "fft_q",
+                                                      "expm",        "bimap",
+                                                      "reeig",       "reeig_backward",
+                                                      "logeig",      "logeig_backward",
+                                                      "log_mel",     "log_mel_backward",
+                                                      "welch_peaks", "partitioned_conv"};
+  return normwise.contains(op.name) || op.name.starts_with("spd_") || op.name.starts_with("sparse_");
+}
+
+/// Ops whose sums are rounded, and may overflow, on the way: in an order that is the kernel's affair.
+bool sums_up(const OpDef& op) {
+  static const std::set<std::string_view> summing = {"reduce",        "dot_general", "convolution",
+                                                     "reduce_window", "scatter",     "select_and_scatter",
+                                                     "cumsum",        "fft",         "cumprod"};
+  return summing.contains(op.name);
+}
+
+/// Element-wise ops that overflow. (What is infinite by nature, as a quotient by 0 is, is not meant.)
+bool overflows(const OpDef& op) {
+  static const std::set<std::string_view> some = {"add", "sub",   "mul",  "div",    "pow",
+                                                  "exp", "expm1", "exp2", "square", "fma"};
+  return some.contains(op.name);
+}
+
+/// Of a singular system they give infinities or NaN, as their documents say: whichever.
+bool solves(const OpDef& op) {
+  return op.name.find("solve") != std::string_view::npos || op.name == "inverse" || op.name == "pinv";
+}
+/// Weights of 0, of what a mask hides, are multiplied by values, or the values are passed over: it is the same but for
+/// infinities and NaN.
+bool may_pass_over(const OpDef& op) { return op.name.find("attention") != std::string_view::npos; }
+
+/// One rounding of that dtype, relative.
+double rounding_of(DType t) { return std::ldexp(1.0, -info(t).mantissa_bits - 1); }
+
+class NoisyInterpreter {
+ public:
+  NoisyInterpreter(uint64_t seed, const Judged& judged, Clock::time_point end)
+      : random_(seed), row_relative_(judged.row_relative), relaxed_(judged.relaxed), end_(end) {}
+
+  std::vector<Tensor> run(const Graph& g, Tensors inputs, const std::map<std::string, Tensor>& params = {}) {
+    const Bindings bindings = solve_symbols(g, inputs);
+    std::vector<std::vector<Tensor>> values;
+    size_t next_input = 0;
+    for (const Node& node : g.nodes()) {
+      if (node.op == &op::input) {
+        values.push_back({inputs[next_input++]});
+      } else if (node.op == &op::param) {
+        values.push_back({params.at(node.name)});
+      } else {
+        std::vector<Tensor> operands;
+        for (Ref r : node.operands) operands.push_back(values[size_t(r.node)][size_t(r.result)]);
+        values.push_back(run_node(*node.op, substitute(node.attrs, bindings), std::move(operands)));
+      }
+    }
+    std::vector<Tensor> outputs;
+    for (const Output& o : g.outputs()) outputs.push_back(values[size_t(o.ref.node)][size_t(o.ref.result)]);
+    return outputs;
+  }
+
+ private:
+  std::vector<Tensor> run_node(const OpDef& op, const Attrs& attrs, std::vector<Tensor> operands) {
+    if (&op == &op::constant) return op.reference(operands, attrs, {});
+    const bool exact = is_exact(op);
+    if (!exact && !op.elementwise && !holds_subgraph(attrs)) {
+      const bool normwise = row_relative_ || is_normwise(op);
+      for (Tensor& t : operands)
+        disturb(t, is_low_precision(t.dtype()) ? 1.2 * rounding_of(t.dtype()) : tolerance_of(t.dtype()), normwise);
+    }
+    if (may_pass_over(op) && random_.chance(2))
+      for (Tensor& t : operands) replace_not_finite(t, {0.0});
+    if (op.decompose && !exact && random_.chance(3))
+      if (auto results = widened(op, attrs, operands)) return *results;
+    // An op that is made of others rounds in each of them, if it is they that run.
+    if (op.decompose && (!op.reference || (random_.chance(2) && Clock::now() < end_))) {
+      std::vector<Type> types;
+      for (const Tensor& t : operands) types.push_back(t.type());
+      auto results = run(trace(types, [&](Graph& g, Values in) { return decompose(g, op, in, attrs); }), operands);
+      // In f16 and bf16 its parts are computed in f32, and the results are rounded.
+      if (!exact)
+        for (Tensor& t : results)
+          if (is_low_precision(t.dtype())) disturb(t, tolerance_of(t.dtype()), false);
+      return results;
+    }
+    std::vector<Tensor> results =
+        op.reference(operands, attrs, [this](const Graph& body, Tensors in) { return run(body, in); });
+    if (!exact && !holds_subgraph(attrs))
+      for (Tensor& t : results) {
+        const bool once = is_rounded_once(op) && !is_low_precision(t.dtype());
+        disturb(t, once ? 2 * rounding_of(t.dtype()) : tolerance_of(t.dtype()), false);
+      }
+    if (relaxed_ && &op == &op::convert)
+      for (Tensor& t : results)
+        if (is_low_precision(t.dtype())) disturb(t, 2 * rounding_of(t.dtype()), false);
+    if (sums_up(op)) overflow_on_the_way(op, attrs, operands, results);
+    if (solves(op))
+      for (Tensor& t : results) replace_not_finite(t, {kInfinity, kNaN});
+    if (overflows(op)) saturate(op, operands, results[0]);
+    if (&op == &op::convolution && random_.chance(2)) multiply_padding(attrs, operands, results[0]);
+    return results;
+  }
+
+  void replace_not_finite(Tensor& t, const std::vector<double>& by) {
+    if (!is_float(t.dtype()) && !is_complex(t.dtype())) return;
+    for (size_t i = 0; i < t.element_count(); ++i) {
+      if (is_complex(t.dtype())) {
+        if (!std::isfinite(std::abs(load<Complex>(t, i)))) store<Complex>(t, i, {random_.of(by), random_.of(by)});
+      } else if (!std::isfinite(load<double>(t, i))) {
+        store<double>(t, i, random_.of(by));
+      }
+    }
+  }
+
+  /// What an op gives that is computed in f64 throughout and rounded once, as kernels may and `exact` does: what
+  /// overflows in its parts need not overflow there. Nothing where the op does not take f64 instead.
+  std::optional<std::vector<Tensor>> widened(const OpDef& op, const Attrs& attrs, const std::vector<Tensor>& operands) {
+    if (holds_subgraph(attrs)) return std::nullopt;
+    const auto wide = [](DType t) { return is_float(t) && info(t).bits >= 16 ? f64 : t == c64 ? c128 : t; };
+    std::vector<Tensor> inputs;
+    std::vector<Type> types, wide_types;
+    for (const Tensor& t : operands) {
+      inputs.push_back(run_op(op::convert, ConvertAttrs{wide(t.dtype())}, {&t, 1})[0]);
+      types.push_back(t.type()), wide_types.push_back(inputs.back().type());
+    }
+    std::vector<Tensor> results;
+    try {
+      const auto own = infer_types(op, types, attrs), other = infer_types(op, wide_types, attrs);
+      results = run_op(op, attrs, inputs);
+      for (size_t r = 0; r < own.size(); ++r) {
+        if (wide(own[r].dtype) != other[r].dtype || own[r].dims != other[r].dims) return std::nullopt;
+        results[r] = run_op(op::convert, ConvertAttrs{own[r].dtype}, {&results[r], 1})[0];
+        disturb(results[r], tolerance_of(own[r].dtype), false);
+      }
+    } catch (const Error&) {
+      return std::nullopt;
+    }
+    return results;
+  }
+
+  /// Kernels that compute in a wider dtype, or scale, need not overflow where the parts of an op do: an infinity made
+  /// of finite operands is now and then the largest finite number instead.
+  void saturate(const OpDef& op, const std::vector<Tensor>& operands, Tensor& result) {
+    if (!is_float(result.dtype()) || random_.chance(2)) return;
+    for (size_t i = 0; i < result.element_count(); ++i) {
+      const double v = load<double>(result, i);
+      bool made_here = std::isinf(v);
+      for (size_t o = 0; made_here && o < operands.size(); ++o) {
+        const double x = load<double>(operands[o], i);
+        made_here = std::isfinite(x) && !(o > 0 && x == 0 && op.name == "div");
+      }
+      if (made_here) store<double>(result, i, v > 0 ? largest_number(result.dtype()) : -largest_number(result.dtype()));
+    }
+  }
+  static double largest_number(DType t) {
+    return (2 - std::ldexp(1.0, -info(t).mantissa_bits)) * std::ldexp(1.0, (1 << (info(t).exponent_bits - 1)) - 1);
+  }
+
+  /// The zeros around and between the elements of a convolution are multiplied by its weights in some kernels, and
+  /// passed over in others: of a weight that is infinite or NaN that makes NaN, or nothing.
+  static void multiply_padding(const Attrs& attrs, const std::vector<Tensor>& operands, Tensor& result) {
+    ConvAttrs a = attrs.as<ConvAttrs>();
+    const Tensor& weights = operands[1];
+    if (!is_float(weights.dtype())) return;
+    bool finite = true;
+    for (size_t i = 0; i < weights.element_count(); ++i) finite &= std::isfinite(load<double>(weights, i));
+    if (finite) return;
+    const size_t rank = operands[0].rank();
+    PadAttrs pad{Dims(rank, 0), Dims(rank, 0), Axes(rank, 0)};
+    for (size_t d = 0; d + 2 < rank; ++d) {
+      const size_t dim = a.lhs_layout.empty() ? d + 2 : static_cast<size_t>(a.lhs_layout[d + 2]);
+      if (d < a.padding_low.size()) pad.low[dim] = a.padding_low[d];
+      if (d < a.padding_high.size()) pad.high[dim] = a.padding_high[d];
+      if (d < a.lhs_dilation.size()) pad.interior[dim] = a.lhs_dilation[d] - 1;
+    }
+    a.padding_low.clear(), a.padding_high.clear(), a.lhs_dilation.clear();
+    std::vector<Tensor> padded = {operands[0], Tensor(operands[0].dtype(), {})};
+    padded = {op::pad.reference(padded, pad, {})[0], weights};
+    const Tensor with_zeros = op::convolution.reference(padded, a, {})[0];
+    for (size_t i = 0; i < result.element_count(); ++i)
+      if (std::isnan(load<double>(with_zeros, i))) store<double>(result, i, load<double>(with_zeros, i));
+  }
+
+  /// The reference sums in f64 what kernels sum in f32: where the sum of all absolute values is too large, some order
+  /// of the terms is too large before it ends. There a result is NaN, now and then.
+  void overflow_on_the_way(const OpDef& op, const Attrs& attrs, std::vector<Tensor> operands,
+                           std::vector<Tensor>& results) {
+    bool large = false;
+    for (Tensor& t : operands) {
+      if (!is_float(t.dtype()) && !is_complex(t.dtype())) continue;
+      const double limit = t.dtype() == f64 || t.dtype() == c128 ? 1e140 : 1e15;
+      for (size_t i = 0; i < t.element_count(); ++i) {
+        const double size = is_complex(t.dtype()) ? std::abs(load<Complex>(t, i)) : std::abs(load<double>(t, i));
+        large |= size > limit && std::isfinite(size);
+        if (!std::isfinite(size)) continue;
+        if (is_complex(t.dtype())) store<Complex>(t, i, {size, 0});
+        else store<double>(t, i, size);
+      }
+    }
+    if (!large || random_.chance(2)) return;
+    const auto sizes = op.reference(operands, attrs, {});
+    for (size_t r = 0; r < results.size(); ++r)
+      for (size_t i = 0; i < results[r].element_count(); ++i) {
+        if (!is_float(results[r].dtype()) && !is_complex(results[r].dtype())) break;
+        const bool complex = is_complex(results[r].dtype());
+        const double size = complex ? std::abs(load<Complex>(sizes[r], i)) : std::abs(load<double>(sizes[r], i));
+        if (std::isfinite(size)) continue;
+        if (complex) store<Complex>(results[r], i, {kNaN, kNaN});
+        else store<double>(results[r], i, kNaN);
+      }
+  }
+
+  /// Each element off by up to `relative`, of itself or of the largest one of its matrix.
+  void disturb(Tensor& t, double relative, bool normwise) {
+    if (!is_float(t.dtype()) && !is_complex(t.dtype())) return;
+    if (info(t.dtype()).bits < 16 || t.element_count() == 0) return;
+    size_t matrix = 1;
+    for (size_t d = t.rank() > 2 ? t.rank() - 2 : 0; d < t.rank(); ++d) matrix *= static_cast<size_t>(t.shape()[d]);
+    with_element_type(t.dtype(), [&]<class T>() {
+      if constexpr (std::is_same_v<T, double> || std::is_same_v<T, Complex>) {
+        for (size_t begin = 0; begin < t.element_count(); begin += matrix) {
+          double largest = 0;
+          for (size_t i = begin; normwise && i < begin + matrix; ++i)
+            if (const double size = std::abs(load<T>(t, i)); std::isfinite(size)) largest = std::max(largest, size);
+          for (size_t i = begin; i < begin + matrix; ++i) {
+            const T v = load<T>(t, i);
+            double size = normwise ? largest : std::abs(v);
+            if (!std::isfinite(size)) continue;
+            // Subnormal numbers are rounded as the smallest normal one is.
+            if (size > 0) size = std::max(size, std::ldexp(1.0, 2 - (1 << (info(t.dtype()).exponent_bits - 1))));
+            if constexpr (std::is_same_v<T, double>) store<T>(t, i, v + relative * size * random_.uniform(-1, 1));
+            else store<T>(t, i, v + relative * size * Complex(random_.uniform(-1, 1), random_.uniform(-1, 1)));
+          }
+        }
+      }
+    });
+  }
+
+  Random random_;
+  bool row_relative_, relaxed_;
+  Clock::time_point end_;
+};
+
+/// The parts of an element as numbers: one, or two of a complex one.
+struct Parts {
+  double at[2] = {0, 0};
+  size_t count = 1;
+};
+Parts parts_of(const Tensor& t, size_t i) {
+  if (is_complex(t.dtype())) {
+    const auto v = load<Complex>(t, i);
+    return {{v.real(), v.imag()}, 2};
+  }
+  return {{is_float(t.dtype()) ? load<double>(t, i) : 0, 0}, 1};
+}
+bool has_tolerance(DType t) { return tolerance_of(t) > 0; }
+bool is_same_number(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
+bool is_within(double a, double b, double allowed) { return is_same_number(a, b) || std::abs(a - b) <= allowed; }
+bool is_same_element(const Tensor& a, const Tensor& b, size_t i) {
+  return with_element_type(a.dtype(), [&]<class T>() {
+    const T x = load<T>(a, i), y = load<T>(b, i);
+    return x == y || (x != x && y != y);
+  });
+}
+
+struct Mismatch {
+  size_t tensor, element;
+};
+
+bool is_close(const Tensor& got, const Tensor& wanted, size_t i) {
+  const double tolerance = tolerance_of(got.dtype());
+  if (tolerance == 0) return is_same_element(got, wanted, i);
+  const Parts x = parts_of(got, i), y = parts_of(wanted, i);
+  for (size_t p = 0; p < x.count; ++p)
+    if (!is_within(x.at[p], y.at[p], tolerance * (1 + std::abs(y.at[p])))) return false;
+  return true;
+}
+
+/// The excuse for an element that is off, by what it became under noise; nothing if there is none.
+std::optional<Excuse> excuse_for(const Tensor& got, const Tensor& wanted, size_t i, const std::vector<Tensor>& noisy) {
+  if (!has_tolerance(got.dtype())) {
+    for (const Tensor& t : noisy)
+      if (!is_same_element(t, wanted, i)) return Excuse::flipped;
+    return std::nullopt;
+  }
+  const Parts x = parts_of(got, i), y = parts_of(wanted, i);
+  const double tolerance = tolerance_of(got.dtype());
+  std::optional<Excuse> excuse = Excuse::carried;
+  for (size_t p = 0; p < x.count; ++p) {
+    double spread = 0;
+    bool turns = false;
+    for (const Tensor& t : noisy) {
+      const double z = parts_of(t, i).at[p];
+      if (!std::isfinite(z) || !std::isfinite(y.at[p])) turns |= !is_same_number(z, y.at[p]);
+      else spread = std::max(spread, std::abs(z - y.at[p]));
+    }
+    const double one = 1 + std::abs(y.at[p]);
+    if (is_within(x.at[p], y.at[p], tolerance * one)) continue;
+    if (turns) return Excuse::not_finite;
+    if (!std::isfinite(x.at[p]) || !std::isfinite(y.at[p])) return std::nullopt;
+    if (std::abs(x.at[p] - y.at[p]) > tolerance * one + spread) {
+      if (spread <= 1e-2 * one) return std::nullopt;
+      excuse = Excuse::ill_defined;
+    }
+  }
+  return excuse;
+}
+
+std::string described(size_t tensor, size_t i, const Tensor& got, const Tensor& wanted,
+                      const std::vector<Tensor>& noisy) {
+  return with_element_type(got.dtype(), [&]<class T>() {
+    std::ostringstream out;
+    out.precision(17);
+    out << "result " << tensor << " [" << i << "] of " << got.type() << " is " << load<T>(got, i) << " instead of "
+        << load<T>(wanted, i) << "; with noise";
+    for (size_t n = 0; n < std::min<size_t>(noisy.size(), 4); ++n) out << (n ? ", " : " ") << load<T>(noisy[n], i);
+    return out.str();
+  });
+}
+
+bool computes_low_precision(const Graph& g) {
+  for (const Node& node : g.nodes())
+    for (const Type& t : node.types)
+      if (is_low_precision(t.dtype)) return true;
+  return false;
+}
+
+}  // namespace
+
+Compared compare_with_noise(const Judged& judged, Tensors got, Tensors wanted, Random& random) {
+  Compared result;
+  if (got.size() != wanted.size()) {
+    result.why = text_of(got.size(), " results instead of ", wanted.size());
+    return result;
+  }
+  std::vector<Mismatch> open;
+  for (size_t t = 0; t < got.size(); ++t) {
+    if (got[t].type() != wanted[t].type()) {
+      result.why = text_of("result ", t, " is ", got[t].type(), " instead of ", wanted[t].type());
+      return result;
+    }
+    result.elements += got[t].element_count();
+    if (is_block(got[t].dtype())) {
+      if (!(got[t] == wanted[t]))
+        result.why = text_of("result ", t, " of type ", got[t].type(), " differs in its bytes");
+      continue;
+    }
+    for (size_t i = 0; i < got[t].element_count(); ++i)
+      if (!is_close(got[t], wanted[t], i)) open.push_back({t, i});
+  }
+  if (!result.why.empty()) return result;
+  result.beyond_tolerance = open.size();
+
+  const auto begin = Clock::now();
+  const auto end = begin + std::chrono::seconds(4);
+  std::vector<std::vector<Tensor>> noisy(got.size());
+  constexpr size_t kLeastRuns = 12, kRounds[] = {4, kLeastRuns, 32};
+  for (size_t runs = 0; size_t until : kRounds) {
+    if (open.empty()) break;
+    for (; runs < until && (runs < kLeastRuns || Clock::now() < end); ++runs) {
+      NoisyInterpreter interpreter(random.bits(), judged, end);
+      std::vector<Tensor> outputs;
+      try {
+        outputs = interpreter.run(judged.graph, judged.inputs, judged.params);
+      } catch (const Error&) {
+        continue;  // a loop that rounding lets run too long
+      }
+      for (size_t t = 0; t < outputs.size(); ++t)
+        if (outputs[t].type() == got[t].type()) noisy[t].push_back(std::move(outputs[t]));
+    }
+    std::erase_if(open, [&](Mismatch m) {
+      const auto excuse = excuse_for(got[m.tensor], wanted[m.tensor], m.element, noisy[m.tensor]);
+      if (excuse) ++result.excused[static_cast<size_t>(*excuse)];
+      return excuse.has_value();
+    });
+  }
+  if (!open.empty() && judged.relaxed && computes_low_precision(judged.graph))
+    std::erase_if(open, [&](Mismatch m) {
+      const Parts y = parts_of(wanted[m.tensor], m.element);
+      const bool overflowed = !std::isfinite(y.at[0]) || !std::isfinite(y.at[1]);
+      if (overflowed) ++result.excused[static_cast<size_t>(Excuse::relaxed)];
+      return overflowed;
+    });
+  if (!open.empty()) {
+    const auto [t, i] = open.front();
+    result.why = described(t, i, got[t], wanted[t], noisy[t]) +
+                 (open.size() > 1 ? text_of(" (and ", open.size() - 1, " more)") : "");
+  }
+  return result;
+}
+
+}  // namespace rlx::attack

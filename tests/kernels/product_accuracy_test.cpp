@@ -1,0 +1,182 @@
+// The promise of docs/runtime.md, "Products of f32", element by element: an error is bounded by the terms of its own
+// sum, whatever else stands in its row and its column. With constant weights and with two run-time operands, few rows
+// and many, over distributions that make kernels go wrong which scale, split or flush numbers. On every instruction
+// set. bench/product_accuracy.cpp has larger sizes, and OpenBLAS and oneDNN beside ours.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "kernels/vector/highway_targets.h"
+// Above: the instruction sets must be chosen before any Highway header.
+#include "kernels/gemm/fma/micro_kernels.h"
+#include "kernels/gemm/gemm.h"
+#include "kernels/kernel_test.h"
+#include "kernels/threads/thread_pool.h"
+#include "support/product_distributions.h"
+#include "support/sanitized.h"
+#include "support/tolerance.h"
+
+namespace rlx::kernels {
+namespace {
+
+using accuracy::Distribution;
+using accuracy::kRows;
+using accuracy::kWeights;
+using accuracy::Matrix;
+
+struct Size {
+  int64_t m, k, n;
+};
+
+template <class Prepared, class Operands>
+void run(const Prepared& product, const Operands& operands) {
+  std::vector<char> scratch(product.scratch_bytes() + 64);
+  void* at = scratch.data();
+  size_t room = scratch.size();
+  product.run(operands, std::align(64, product.scratch_bytes(), at, room), ThreadPool::shared());
+}
+
+std::vector<float> with_constant_weights(const Matrix& x, const Matrix& w, ProductPolicy policy = {}) {
+  WeightsSpec spec;
+  spec.k = w.rows, spec.n = w.cols, spec.k_stride = w.cols, spec.n_stride = 1, spec.policy = policy;
+  spec.rows = rows_for_packing(spec, x.rows);
+  GemmSpec gemm;
+  gemm.m = x.rows, gemm.x_stride = x.cols, gemm.y_stride = w.cols;
+  std::vector<float> y(static_cast<size_t>(x.rows * w.cols));
+  run(PackedWeights::pack(spec, w.values.data())->prepare(gemm), GemmOperands{x.values.data(), y.data()});
+  return y;
+}
+
+/// `along_k`: the right operand's columns are adjacent along k, as those of weights [n, k] are.
+std::vector<float> at_run_time(const Matrix& x, const Matrix& w, bool along_k, ProductPolicy policy = {}) {
+  // Prepared products are kept for the process, which has one instruction set but here: a number of threads of its own
+  // for each keeps them apart.
+  static std::vector<int64_t> lanes_seen;
+  const auto found = std::find(lanes_seen.begin(), lanes_seen.end(), product_lanes(f32));
+  const int threads = 1 + static_cast<int>(found - lanes_seen.begin());
+  if (found == lanes_seen.end()) lanes_seen.push_back(product_lanes(f32));
+  Matrix transposed(w.cols, w.rows);
+  for (int64_t p = 0; p < w.rows; ++p)
+    for (int64_t j = 0; j < w.cols; ++j) transposed.at(j, p) = w.at(p, j);
+  BatchedGemmSpec s;
+  s.m = x.rows, s.n = w.cols, s.k = w.rows, s.lhs_m_stride = x.cols, s.y_m_stride = w.cols, s.policy = policy;
+  s.threads = threads;
+  s.rhs_k_stride = along_k ? 1 : w.cols, s.rhs_n_stride = along_k ? w.rows : 1;
+  std::vector<float> y(static_cast<size_t>(x.rows * w.cols));
+  run(prepare_batched_gemm(s),
+      BatchedGemmOperands{x.values.data(), along_k ? transposed.values.data() : w.values.data(), y.data()});
+  return y;
+}
+
+/// The worst error, less half a unit in the last place of the result, over what the promise allows.
+double worst_of_bound(const Matrix& x, const Matrix& w, const std::vector<float>& y) {
+  double worst = 0;
+  const double root = kProductErrorOfRoot * 0x1p-24 * std::sqrt(static_cast<double>(w.rows));
+  std::vector<double> exact(static_cast<size_t>(w.cols)), magnitude(exact.size());
+  for (int64_t i = 0; i < x.rows; ++i) {
+    std::fill(exact.begin(), exact.end(), 0), std::fill(magnitude.begin(), magnitude.end(), 0);
+    for (int64_t p = 0; p < w.rows; ++p)
+      for (size_t j = 0; j < exact.size(); ++j) {
+        const double term = static_cast<double>(x.at(i, p)) * static_cast<double>(w.at(p, static_cast<int64_t>(j)));
+        exact[j] += term, magnitude[j] += std::fabs(term);
+      }
+    for (size_t j = 0; j < exact.size(); ++j) {
+      const auto nearest = std::fabs(static_cast<float>(exact[j]));
+      const double half_ulp = static_cast<double>(std::nextafterf(nearest, INFINITY) - nearest) / 2 * (1 + 1e-6);
+      const double error = std::fabs(static_cast<double>(y[static_cast<size_t>(i) * exact.size() + j]) - exact[j]);
+      if (error <= half_ulp) continue;
+      worst = std::max(worst, (error - half_ulp) / (root * magnitude[j]));
+      if (!(error < INFINITY)) return INFINITY;
+    }
+  }
+  return worst;
+}
+
+Matrix filled(const Distribution& d, int64_t rows, int64_t cols, unsigned seed) {
+  Matrix m(rows, cols);
+  accuracy::Random random(seed);
+  d.fill(m, random);
+  return m;
+}
+
+}  // namespace
+
+TEST_CASE("each element of a product of f32 is as exact as sums of f32 are, whatever stands beside it") {
+  test::for_each_target([] {
+    for (const Size s : {Size{12, 256, 48}, Size{33, 130, 77}, Size{40, 1100, 64}}) {
+      if (test::sanitized() && s.k > 256) continue;  // the sums in double take minutes there
+      for (const Distribution& rows : kRows)
+        for (const Distribution& weights : kWeights) {
+          const Matrix x = filled(rows, s.m, s.k, 1), w = filled(weights, s.k, s.n, 2);
+          INFO(std::string(rows.name), " x ", std::string(weights.name), ", ", s.m, " x ", s.k, " x ", s.n);
+          CHECK(worst_of_bound(x, w, with_constant_weights(x, w)) <= 1);
+          CHECK(worst_of_bound(x, w, at_run_time(x, w, false)) <= 1);
+          CHECK(worst_of_bound(x, w, at_run_time(x, w, true)) <= 1);
+        }
+    }
+  });
+}
+
+TEST_CASE("columns that ignore a large feature do not lose their digits to it") {
+  // A time stamp beside normal features, and weights that are 0 for it in every third column.
+  const Distribution& stamps = *std::find_if(std::begin(kRows), std::end(kRows), [](const Distribution& d) {
+    return std::strcmp(d.name, "time stamp 1.7e9") == 0;
+  });
+  const Matrix x = filled(stamps, 32, 256, 1);
+  Matrix w = filled(kWeights[0], 256, 128, 2);
+  for (int64_t j = 0; j < 128; j += 3) w.at(7, j) = 0;
+  const std::vector<float> y = with_constant_weights(x, w);
+  for (int64_t i = 0; i < 32; ++i)
+    for (int64_t j = 0; j < 128; j += 3) {
+      double exact = 0;
+      for (int64_t p = 0; p < 256; ++p) exact += static_cast<double>(x.at(i, p)) * static_cast<double>(w.at(p, j));
+      CHECK(std::fabs(static_cast<double>(y[static_cast<size_t>(i * 128 + j)]) - exact) < 1e-4);
+    }
+}
+
+TEST_CASE("a product with rows of the identity gives the weights, bit by bit") {
+  test::for_each_target([] {
+    for (const Distribution& weights : kWeights)
+      for (const int64_t m : {1, 5, 24, 64}) {
+        const Matrix w = filled(weights, 96, 80, 3);
+        Matrix x(m, 96);
+        for (int64_t i = 0; i < m; ++i) x.at(i, (i * 37 + 1) % 96) = 1;
+        INFO(std::string(weights.name), ", ", m, " rows");
+        for (const std::vector<float>& y :
+             {with_constant_weights(x, w), at_run_time(x, w, false), at_run_time(x, w, true)}) {
+          int64_t wrong = 0;
+          for (int64_t i = 0; i < m; ++i)
+            for (int64_t j = 0; j < 80; ++j) wrong += y[static_cast<size_t>(i * 80 + j)] != w.at((i * 37 + 1) % 96, j);
+          CHECK(wrong == 0);
+        }
+      }
+  });
+}
+
+TEST_CASE("batch-invariant products: a row's bits do not depend on how many rows there are") {
+  static constexpr ProductPolicy kInvariant{false, true};
+  test::for_each_target([] {
+    for (const int64_t k : {1, 31, 64, 513, 1537})
+      for (const int64_t n : {1, 7, 48, 99}) {
+        const Matrix all = filled(kRows[0], 90, k, 4), w = filled(kWeights[0], k, n, 5);
+        const std::vector<float> constant = with_constant_weights(all, w, kInvariant),
+                                 apart = at_run_time(all, w, false, kInvariant),
+                                 along = at_run_time(all, w, true, kInvariant);
+        for (const int64_t m : {1, 2, 3, 4, 5, 11, 12, 23, 24, 33, 64}) {
+          Matrix x(m, k);
+          std::copy_n(all.values.begin(), x.values.size(), x.values.begin());
+          INFO(m, " rows of 90, k ", k, ", n ", n);
+          const auto same = [&](const std::vector<float>& some, const std::vector<float>& of_all) {
+            return std::memcmp(some.data(), of_all.data(), some.size() * sizeof(float)) == 0;
+          };
+          CHECK(same(with_constant_weights(x, w, kInvariant), constant));
+          CHECK(same(at_run_time(x, w, false, kInvariant), apart));
+          CHECK(same(at_run_time(x, w, true, kInvariant), along));
+        }
+      }
+  });
+}
+
+}  // namespace rlx::kernels

@@ -1,0 +1,118 @@
+"""What users of NumPy, JAX and PyTorch expect without looking it up; where a call means nothing, an error and no numbers."""
+
+import numpy as np
+import pytest
+
+import rlx
+import rlx.numpy as rnp
+from conftest import close
+from rlx import ops
+
+
+# ---- windows ----
+IMAGE = np.arange(2 * 3 * 7 * 6, dtype=np.float32).reshape(2, 3, 7, 6)
+
+
+@pytest.mark.parametrize("call", [lambda: ops.pool(IMAGE, kernel_size=2), lambda: ops.interpolate(IMAGE, size=4),
+                                  lambda: ops.resize_linear(IMAGE, size=4)])
+def test_one_number_for_several_dims_is_refused(call):
+    with pytest.raises(ValueError, match=r"the last dim alone; for all 2 spatial dims of an array of rank 4 it is \w+=\((2, 2|4, 4)\)"):
+        call()
+
+
+def test_a_number_for_each_dim_pools_those():
+    got = ops.pool(IMAGE[..., :6, :], kernel_size=(2, 2), stride=(2, 2))
+    assert np.array_equal(got, IMAGE[..., :6, :].reshape(2, 3, 3, 2, 3, 2).max((3, 5)))
+    assert np.array_equal(ops.pool(IMAGE[0], kernel_size=2, stride=2), IMAGE[0].reshape(3, 7, 3, 2).max(3))
+
+
+def convolved(x, w, strides, pads, dilation):
+    """By the definition, in float64."""
+    x = np.pad(x.astype(np.float64), [(0, 0), (0, 0), *pads])
+    reach = [(k - 1) * d + 1 for k, d in zip(w.shape[2:], dilation)]
+    out = [(n - r) // s + 1 for n, r, s in zip(x.shape[2:], reach, strides)]
+    y = np.zeros((x.shape[0], w.shape[0], *out))
+    for i in range(out[0]):
+        for j in range(out[1]):
+            a, b = i * strides[0], j * strides[1]
+            part = x[:, :, a:a + reach[0]:dilation[0], b:b + reach[1]:dilation[1]]
+            y[:, :, i, j] = np.einsum("nchw,ochw->no", part, w)
+    return y
+
+
+@pytest.mark.parametrize("strides", [(1, 1), (2, 2), (3, 1)])
+@pytest.mark.parametrize("dilation", [(1, 1), (2, 1)])
+@pytest.mark.parametrize("kernel", [(3, 3), (2, 4), (1, 5)])
+def test_convolutions_take_same_and_valid(rng, strides, dilation, kernel):
+    w = rng.normal(size=(4, 3, *kernel)).astype(np.float32)
+    pads = []  # tensorflow.org/api_docs/python/tf/nn#notes_on_padding_2
+    for n, s, k, d in zip(IMAGE.shape[2:], strides, kernel, dilation):
+        total = max((-(-n // s) - 1) * s + (k - 1) * d + 1 - n, 0)
+        pads.append((total // 2, total - total // 2))
+    same = rlx.conv(IMAGE, w, strides, "SAME", dilation)
+    assert same.shape[2:] == tuple(-(-n // s) for n, s in zip(IMAGE.shape[2:], strides))
+    close(same, convolved(IMAGE, w, strides, pads, dilation).astype(np.float32), 1e-4)
+    close(rlx.conv(IMAGE, w, strides, "valid", dilation), convolved(IMAGE, w, strides, [(0, 0)] * 2, dilation).astype(np.float32), 1e-4)
+
+
+def test_other_names_of_padding_are_errors():
+    w = np.ones((4, 3, 2, 2), np.float32)
+    with pytest.raises(ValueError, match="'REFLECT'"):
+        rlx.conv(IMAGE, w, padding="REFLECT")
+    with pytest.raises(TypeError, match="conv: padding is a list of int, not 'SAME'"):
+        ops.conv(IMAGE, w, padding="SAME")
+    with pytest.raises(ValueError, match="of one rank"):
+        rlx.conv(IMAGE[0], w)
+
+
+# ---- attributes ----
+@pytest.mark.parametrize("call", [lambda: ops.argmax(IMAGE, axis=1.7), lambda: ops.reverse(IMAGE, axes=(0.5,)),
+                                  lambda: ops.argmax(IMAGE, keep_dims="no")])
+def test_attributes_of_another_kind_are_type_errors(call):
+    with pytest.raises(TypeError, match=r"(argmax: axis|argmax: keep_dims|reverse: axes) is (an integer|True or False), not (1.7|0.5|'no')"):
+        call()
+
+
+# ---- functions ----
+def symmetrized_difference(f, a, step=1e-6):
+    """The gradient of f over the Hermitian matrices: both elements of a pair move together."""
+    g = np.zeros_like(a)
+    for i in range(a.shape[0]):
+        for j in range(a.shape[1]):
+            e = np.zeros_like(a)
+            e[i, j] += step / 2
+            e[j, i] += step / 2
+            g[i, j] = (f(a + e) - f(a - e)) / (2 * step)
+    return g
+
+
+@pytest.mark.parametrize("upper", [False, True])
+def test_the_gradient_of_cholesky_is_symmetric(rng, upper):
+    w = rng.normal(size=(4, 4))
+    a = rng.normal(size=(4, 4))
+    a = a @ a.T + 4 * np.eye(4)
+    got = rlx.grad(lambda m: rnp.sum(rlx.linalg.cholesky(m, upper=upper) * w))(a)
+    close(got, symmetrized_difference(lambda m: np.sum((np.linalg.cholesky(m).T if upper else np.linalg.cholesky(m)) * w), a), 1e-7)
+    lower = rlx.grad(lambda m: rnp.sum(rlx.linalg.cholesky(m, symmetrize_input=False) * w))(a)
+    assert np.array_equal(np.triu(lower, 1), np.zeros((4, 4)))
+
+
+def test_histograms_with_weights_that_are_bools():
+    x, weights = np.array([1, 2, 3, 3.5, 9]), np.array([True, True, False, True, False])
+    close(rnp.histogramdd([x, x], 3, weights=weights)[0], np.histogramdd([x, x], 3, weights=weights)[0], dtype=False)
+    got, wanted = rnp.histogram(x, 3, weights=weights)[0], np.histogram(x, 3, weights=weights)[0]
+    assert got.dtype == wanted.dtype and np.array_equal(got, wanted)
+
+
+@pytest.mark.parametrize("rcond", [0.0, 0.2, np.array([0.0, 0.5])], ids=str)
+def test_pinv_with_a_cutoff_that_is_an_array(rng, rcond):
+    a = rng.normal(size=(2, 4, 3))
+    wanted = np.linalg.pinv(a, rcond)
+    close(rlx.jit(lambda m, r: rlx.linalg.pinv(m, r))(a, np.asarray(rcond)), wanted, 1e-10)
+    close(rlx.linalg.pinv(a, rcond), wanted, 1e-10)
+
+
+def test_silu_and_sigmoid_of_complex_numbers(rng):
+    z = (rng.normal(size=8) + 1j * rng.normal(size=8)).astype(np.complex64)
+    close(rlx.nn.sigmoid(z), (1 / (1 + np.exp(-z.astype(np.complex128)))).astype(np.complex64))
+    close(rlx.nn.silu(z), (z / (1 + np.exp(-z.astype(np.complex128)))).astype(np.complex64))

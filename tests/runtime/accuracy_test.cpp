@@ -1,0 +1,207 @@
+// CompileOptions::accuracy and batch_invariant, from the outside: what a compile promises of products of f32, by op.
+// Kernels: tests/kernels/product_accuracy_test.cpp.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "rlx/blocks.h"
+#include "rlx/rlx.h"
+#include "support/product_distributions.h"
+#include "support/sanitized.h"
+#include "support/tolerance.h"
+
+namespace rlx {
+namespace {
+
+using accuracy::Matrix;
+
+Tensor tensor_of(const Matrix& m, Shape shape) { return Tensor::of<float>(std::move(shape), m.values); }
+
+CompileOptions with(Accuracy accuracy, bool batch_invariant = false) {
+  CompileOptions options = CompileOptions::from_environment();
+  options.accuracy = accuracy, options.batch_invariant = batch_invariant;
+  return options;
+}
+
+std::vector<float> run(const Graph& g, const CompileOptions& options, const std::vector<NamedTensor>& inputs,
+                       const std::vector<NamedTensor>& params = {}) {
+  CompiledGraph compiled = Session(Device::cpu(), {2}).compile(g, options);
+  for (const auto& [name, value] : params) compiled.set_param(name, value);
+  const Tensor out = compiled.run(inputs)[0];
+  return {out.values<float>().begin(), out.values<float>().end()};
+}
+
+double half_ulp(double exact) {
+  const float nearest = std::fabs(static_cast<float>(exact));
+  return static_cast<double>(std::nextafterf(nearest, INFINITY) - nearest) / 2 * (1 + 1e-6);
+}
+
+Matrix filled(const accuracy::Distribution& d, int64_t rows, int64_t cols, unsigned seed) {
+  Matrix m(rows, cols);
+  accuracy::Random random(seed);
+  d.fill(m, random);
+  return m;
+}
+
+Graph linear_graph(const Dim& rows, int64_t k, int64_t n) {
+  Graph g("linear");
+  g.output(linear(g.input("x", f32, {rows, k}), g.param("w", f32, {n, k})));
+  return g;
+}
+
+}  // namespace
+
+TEST_CASE("each element of a convolution is as exact as sums of f32 are, whatever stands beside it") {
+  constexpr int64_t kSide = 9, kIn = 48, kOut = 40;
+  Graph g("conv");
+  g.output(conv(g.input("x", f32, {1, kIn, kSide, kSide}), g.param("w", f32, {kOut, kIn, 3, 3}), {.padding = {1, 1}}));
+  size_t pair = 0;
+  for (const auto& rows : accuracy::kRows)
+    for (const auto& weights : accuracy::kWeights) {
+      if (test::sanitized() && ++pair % 5 != 0) continue;  // the sums in double take minutes there
+      const Matrix x = filled(rows, kIn, kSide * kSide, 1), w = filled(weights, kOut, kIn * 9, 2);
+      const std::vector<float> y = run(g, with(Accuracy::as_f32), {{"x", tensor_of(x, {1, kIn, kSide, kSide})}},
+                                       {{"w", tensor_of(w, {kOut, kIn, 3, 3})}});
+      double worst = 0;
+      for (int64_t o = 0; o < kOut; ++o)
+        for (int64_t r = 0; r < kSide; ++r)
+          for (int64_t c = 0; c < kSide; ++c) {
+            double exact = 0, magnitude = 0;
+            for (int64_t i = 0; i < kIn; ++i)
+              for (int64_t t = 0; t < 9; ++t) {
+                const int64_t row = r + t / 3 - 1, col = c + t % 3 - 1;
+                if (row < 0 || row >= kSide || col < 0 || col >= kSide) continue;
+                const double term =
+                    static_cast<double>(x.at(i, row * kSide + col)) * static_cast<double>(w.at(o, i * 9 + t));
+                exact += term, magnitude += std::fabs(term);
+              }
+            const double error =
+                std::fabs(static_cast<double>(y[static_cast<size_t>((o * kSide + r) * kSide + c)]) - exact);
+            const double bound = kProductErrorOfRoot * 0x1p-24 * std::sqrt(kIn * 9.0) * magnitude;
+            const double of_bound = (error - half_ulp(exact)) / bound;
+            if (!(of_bound <= worst)) worst = of_bound;  // also if it is NaN
+          }
+      INFO(std::string(rows.name), " * ", std::string(weights.name));
+      CHECK(worst <= 1);
+    }
+}
+
+TEST_CASE("exact products are the true sums, rounded once") {
+  for (const auto& rows : accuracy::kRows) {
+    const Matrix x = filled(rows, 13, 300, 1), w = filled(accuracy::kWeights[0], 24, 300, 2);
+    const std::vector<float> y = run(linear_graph(13, 300, 24), with(Accuracy::exact), {{"x", tensor_of(x, {13, 300})}},
+                                     {{"w", tensor_of(w, {24, 300})}});
+    double worst = 0;
+    for (int64_t i = 0; i < 13; ++i)
+      for (int64_t j = 0; j < 24; ++j) {
+        double exact = 0, magnitude = 0;
+        for (int64_t p = 0; p < 300; ++p) {
+          const double term = static_cast<double>(x.at(i, p)) * static_cast<double>(w.at(j, p));
+          exact += term, magnitude += std::fabs(term);
+        }
+        const double error = std::fabs(static_cast<double>(y[static_cast<size_t>(i * 24 + j)]) - exact);
+        const double beyond = error - half_ulp(exact) - 300 * 0x1p-53 * magnitude;
+        if (!(beyond <= worst)) worst = beyond;  // also if it is NaN
+      }
+    INFO(std::string(rows.name));
+    CHECK(worst <= 0);
+  }
+}
+
+TEST_CASE("exact is meant of every op that sums, in loops and branches too") {
+  // Large numbers that cancel and small ones that are left: f32 loses these in every order but one.
+  std::vector<float> values;
+  for (int i = 0; i < 64; ++i) values.insert(values.end(), {0x1p30f, 3, -0x1p30f, 0x1p-20f});
+  const std::vector<NamedTensor> given = {{"x", Tensor::of<float>({256}, values)}};
+  const std::vector<float> expected = {64 * (3 + 0x1p-20f)};
+  Graph sum("sum");
+  sum.output(reduce_sum(sum.input("x", f32, {256}), {0}));
+  CHECK(run(sum, with(Accuracy::exact), given) == expected);
+  Graph branch("branch");
+  const Value x = branch.input("x", f32, {256});
+  Graph body("body");
+  body.output(reduce_sum(body.input("x", f32, {256}), {0}));
+  const Value most = reduce_max(x, {0});
+  branch.output(if_else(compare(most, zeros_like(most), Comparison::gt), {x}, body, body)[0]);
+  CHECK(run(branch, with(Accuracy::exact), given) == expected);
+}
+
+TEST_CASE("programs of unlike accuracy are not taken for each other") {
+  const Graph g = linear_graph(4, 8, 4);
+  std::vector<size_t> hashes;
+  for (const CompileOptions& options :
+       {with(Accuracy::as_f32), with(Accuracy::exact), with(Accuracy::row_relative), with(Accuracy::as_f32, true)}) {
+    const size_t hash = Session().compile(g, options).config().options_hash;
+    for (const size_t other : hashes) CHECK(other != hash);
+    hashes.push_back(hash);
+  }
+}
+
+namespace {
+
+/// A product of m rows with something that stays the same: the graph, and what it is fed.
+struct RowsProduct {
+  const char* name;
+  DType weights;
+  bool turned;  ///< x is [k, m]
+  Value (*build)(Value x, Value w);
+};
+constexpr int64_t kProductDepth = 704, kProductColumns = 130;
+const RowsProduct kRowsProducts[] = {
+    {"linear", f32, false, [](Value x, Value w) { return linear(x, w); }},
+    {"linear of bf16", bf16, false, [](Value x, Value w) { return linear(convert(x, bf16), w); }},
+    {"linear of q8_0", q8_0, false, [](Value x, Value w) { return linear(x, w); }},
+    {"matmul", f32, false,
+     [](Value x, Value w) {
+       return matmul(x, transpose(w, {1, 0}));
+     }},
+    {"dot_general along rows", f32, true,
+     [](Value x, Value w) {
+       return dot_general(x, w, {{}, {}, {0}, {1}});
+     }},
+    {"linear with gelu", f32, false, [](Value x, Value w) { return gelu(linear(x, w)); }},
+};
+
+}  // namespace
+
+TEST_CASE("batch-invariant rows have the same bits alone and among others, also for sizes that are open") {
+  constexpr int64_t kAll = 64;
+  const Matrix all = filled(accuracy::kRows[0], kAll, kProductDepth, 3),
+               w = filled(accuracy::kWeights[0], kProductColumns, kProductDepth, 4);
+  for (const RowsProduct& product : kRowsProducts)
+    for (const bool bound : {true, false}) {
+      if (product.weights == q8_0 && !bound) continue;  // blocks are weights
+      const Dim rows = Dim::symbol("B");
+      Graph g("rows");
+      const Value x = g.input("x", f32, product.turned ? Dims{kProductDepth, rows} : Dims{rows, kProductDepth});
+      const Type type{product.weights, {kProductColumns, kProductDepth}};
+      g.output(product.build(x, bound ? g.param("w", type) : g.input("w", type)));
+      Tensor weights = tensor_of(w, {kProductColumns, kProductDepth});
+      if (product.weights == q8_0) weights = quantized(weights, q8_0);
+      if (product.weights == bf16) {
+        Tensor narrow(bf16, {kProductColumns, kProductDepth});
+        for (size_t i = 0; i < w.values.size(); ++i) store<double>(narrow, i, static_cast<double>(w.values[i]));
+        weights = narrow;
+      }
+      CompiledGraph compiled = Session(Device::cpu(), {2}).compile(g, with(Accuracy::as_f32, true));
+      if (bound) compiled.set_param("w", weights);
+      const auto run_rows = [&](int64_t m) {
+        Matrix given = product.turned ? Matrix(kProductDepth, m) : Matrix(m, kProductDepth);
+        for (int64_t i = 0; i < m; ++i)
+          for (int64_t p = 0; p < kProductDepth; ++p) (product.turned ? given.at(p, i) : given.at(i, p)) = all.at(i, p);
+        std::vector<NamedTensor> inputs = {{"x", tensor_of(given, {given.rows, given.cols})}};
+        if (!bound) inputs.emplace_back("w", weights);
+        return compiled.run(inputs)[0];
+      };
+      const Tensor of_all = run_rows(kAll);
+      for (const int64_t m : {1, 2, 3, 4, 5, 11, 12, 24, 33}) {
+        const Tensor some = run_rows(m);
+        INFO(std::string(product.name), std::string(bound ? ", bound, " : ", at run time, "), m, " rows");
+        CHECK(std::memcmp(some.data(), of_all.data(), some.byte_count()) == 0);
+      }
+    }
+}
+
+}  // namespace rlx

@@ -1,0 +1,172 @@
+// `rlx convert`: a model in the format of another runtime. Nothing is run.
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "rlx/coreml.h"
+#include "rlx/coreml_model.h"
+#include "tools/coreml/package_model.h"
+#include "tools/model_graph.h"
+#include "tools/output.h"
+#include "tools/subcommands.h"
+
+namespace rlx::tools {
+namespace {
+
+struct Convert {
+  std::string model, weights, output;
+  std::vector<std::string> dims, shapes, states, images, functions;
+  std::string precision = "as_built", classes;
+  PackageOptions options;
+  bool quiet = false;
+  void run();
+};
+
+/// NAME, NAME:bgr, NAME:rgb:SCALE, NAME:gray:SCALE:BIAS: the same scale and bias for each channel.
+PackageImage image_of(const std::string& text) {
+  std::istringstream parts(text);
+  std::string part;
+  PackageImage image;
+  for (int i = 0; std::getline(parts, part, ':'); ++i) {
+    double value = 0;
+    bool number = i > 1 && CLI::detail::lexical_cast(part, value);
+    if (i == 1 && (part == "rgb" || part == "bgr" || part == "gray"))
+      image.color = part == "rgb"   ? PackageImage::Color::rgb
+                    : part == "bgr" ? PackageImage::Color::bgr
+                                    : PackageImage::Color::grayscale;
+    else if (i == 2 && number) image.scale = value;
+    else if (i == 3 && number) image.bias.assign(image.color == PackageImage::Color::grayscale ? 1 : 3, value);
+    else if (i > 0) throw UsageError("--image takes NAME[:rgb|bgr|gray[:SCALE[:BIAS]]], and got '" + text + "'");
+  }
+  return image;
+}
+
+/// The options for a graph that was read from the package `path`: its inputs that are images stay images, and its
+/// states states, unless the options name others. What cannot stay as it was is added to `notes`.
+PackageOptions with_features_of(const std::string& path, const Graph& g, PackageOptions options,
+                                std::vector<std::string>& notes) {
+  const CoremlModel package = CoremlModel::load(path);
+  const auto about = nlohmann::json::parse(package.description_json());
+  for (const auto& feature : about.at("inputs")) {
+    const auto name = feature.at("name").get<std::string>();
+    if (feature.at("kind") != "image" || !options.images.empty()) continue;
+    const auto color = feature.at("color_space").get<std::string>();
+    if (color == "rgb" || color == "bgr" || color == "grayscale")  // the program itself scales what the image holds
+      options.images[name].color = color == "rgb"   ? PackageImage::Color::rgb
+                                   : color == "bgr" ? PackageImage::Color::bgr
+                                                    : PackageImage::Color::grayscale;
+    else notes.push_back("input '" + name + "' is an image of " + color + "; it becomes an array");
+  }
+  for (const auto& feature : about.at("outputs"))
+    if (feature.at("kind") == "image")
+      notes.push_back("output '" + feature.at("name").get<std::string>() + "' is an image; it becomes an array");
+  const size_t states = package.states().size(), outputs = g.outputs().size();
+  for (size_t i = 0; options.states.size() < states && i < states; ++i)
+    options.states.push_back({package.states()[i].name, g.outputs()[outputs - states + i].name});
+  if (const auto& label = about.at("predicted_feature"); label.is_string() && label != "" && options.classes.empty())
+    notes.push_back("the package is a classifier, whose labels are not kept: '" + label.get<std::string>() +
+                    "' becomes the label's number; --classes FILE writes labels");
+  return options;
+}
+
+void Convert::run() {
+  if (std::filesystem::path(output).extension() != ".mlpackage")
+    throw UsageError("-o must name a .mlpackage, and is '" + output + "'");
+  for (const std::string& dim : dims) {
+    size_t equals = dim.find('=');
+    int64_t value = 0;
+    if (equals == std::string::npos || !CLI::detail::lexical_cast(dim.substr(equals + 1), value) || value <= 0)
+      throw UsageError("--dim takes NAME=NUMBER, and got '" + dim + "'");
+    options.dims[dim.substr(0, equals)] = value;
+  }
+  std::string all_shapes;
+  for (const std::string& each : shapes) all_shapes += each + " ";
+  options.shapes = package_shapes(all_shapes);
+  for (const std::string& state : states) {
+    size_t equals = state.find('=');
+    if (equals == std::string::npos) throw UsageError("--state takes INPUT=OUTPUT, and got '" + state + "'");
+    options.states.push_back({state.substr(0, equals), state.substr(equals + 1)});
+  }
+  for (const std::string& image : images) options.images[image.substr(0, image.find(':'))] = image_of(image);
+  if (!classes.empty()) {
+    std::ifstream lines(classes);
+    if (!lines) fail(ErrorCode::not_found, "the file of labels '", classes, "' cannot be read");
+    for (std::string line; std::getline(lines, line);)
+      if (!line.empty()) options.classes.push_back(line);
+  }
+  auto names = names_of(PackagePrecision{});
+  auto chosen = std::find(names.begin(), names.end(), precision);
+  if (chosen == names.end()) throw UsageError("--precision is f16, f32 or mixed, and not '" + precision + "'");
+  options.precision = static_cast<PackagePrecision>(chosen - names.begin());
+  Graph g = load_model(model);
+  std::string file = !weights.empty()                         ? weights
+                     : is_folder(model) && !is_package(model) ? model + "/model.safetensors"
+                                                              : "";
+  NamedTensors params;
+  if (!file.empty()) params = SafetensorsFile::open(file).tensors();
+  std::vector<std::string> notes;
+  const auto options_for = [&](const std::string& path, const Graph& graph) {
+    return is_package(path) ? with_features_of(path, graph, options, notes) : options;
+  };
+  std::vector<PackageFunction> all;
+  if (!functions.empty()) all.push_back({"main", g, options_for(model, g)});
+  for (const std::string& function : functions) {
+    size_t equals = function.find('=');
+    if (equals == std::string::npos) throw UsageError("--function takes NAME=MODEL, and got '" + function + "'");
+    const std::string path = function.substr(equals + 1);
+    Graph graph = load_model(path);
+    all.push_back({function.substr(0, equals), graph, options_for(path, graph)});
+  }
+  PackageReport report =
+      all.empty() ? write_coreml(output, g, params, options_for(model, g)) : write_coreml(output, all, params);
+  report.notes.insert(report.notes.end(), notes.begin(), notes.end());
+  if (!quiet) write_out(text_of(report));
+}
+
+}  // namespace
+
+Subcommand add_convert(CLI::App& rlx) {
+  CLI::App* app = rlx.add_subcommand("convert", "Write a model as a Core ML package");
+  auto convert = std::make_shared<Convert>();
+  app->add_option("MODEL", convert->model, "a .rlx file, a model folder, or a Core ML package")->required();
+  app->add_option("-o,--output", convert->output, "the package to write, X.mlpackage; one that is there is replaced")
+      ->required();
+  app->add_option("--weights", convert->weights,
+                  "a .safetensors file with the params; default: model.safetensors of the folder");
+  app->add_option("--dim", convert->dims, "a number for a symbolic dim, NAME=NUMBER; once for each");
+  app->add_option(
+      "--shapes", convert->shapes,
+      "sizes for a symbolic dim that stays open: NAME=LEAST..MOST, NAME=LEAST.., NAME=N,N,...; once for each");
+  app->add_option("--minimum-ios", convert->options.minimum_ios, "15 to 18; default: the oldest that can run it");
+  app->add_flag("--narrow", convert->options.narrow, "i64 becomes i32 and f64 becomes f32, which Core ML computes in");
+  app->add_option("--precision", convert->precision,
+                  "f16, f32, or mixed: products in f16, all else in f32; default: as the model has it");
+  app->add_flag("--nearest", convert->options.nearest,
+                "blocks that the system asked for has no exact form for become the nearest ones in 8 bits, not floats");
+  app->add_flag("--native-random", convert->options.native_random,
+                "random numbers by Core ML's own operations: anew in each prediction, whatever the key");
+  app->add_option("--state", convert->states, "INPUT=OUTPUT: what lives between predictions; once for each");
+  app->add_option("--image", convert->images,
+                  "an input that is an image, NAME[:rgb|bgr|gray[:SCALE[:BIAS]]]; once for each");
+  app->add_option("--classes", convert->classes, "a file with a label a line: the output is the label of a classifier");
+  app->add_option("--probabilities", convert->options.probabilities,
+                  "the output with one probability for each label; default: the only output");
+  app->add_option("--function", convert->functions,
+                  "NAME=MODEL: one more function over the same weights; MODEL is then `main`");
+  app->add_option("--description", convert->options.description, "what the package says of itself");
+  app->add_option("--author", convert->options.author, "likewise");
+  app->add_flag("-q,--quiet", convert->quiet, "print nothing");
+  app->footer(
+      R"(Prints which op became what, which system the package needs and why, and what is not as it was in the model.
+
+Examples:
+  rlx convert model.rlx -o model.mlpackage
+  rlx convert all-MiniLM-L6-v2 -o minilm.mlpackage --dim B=1 --dim S=128 --narrow
+  rlx convert all-MiniLM-L6-v2 -o minilm.mlpackage --shapes B=1..8 --shapes S=1..512 --narrow
+  rlx convert Model.mlpackage -o Half.mlpackage --precision f16)");
+  return {app, [convert] { convert->run(); }};
+}
+
+}  // namespace rlx::tools

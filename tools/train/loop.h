@@ -1,0 +1,23 @@
+// The loop of `rlx train`: batches in, metrics, checkpoints and the trained params out.
+#pragma once
+
+#include "tools/train/settings.h"
+
+namespace rlx::tools {
+
+struct TrainRun {
+  TrainSettings settings;
+  bool resume = false, overwrite = false;
+  int threads = 0;
+  std::string device = "cpu";
+};
+
+/// Trains to the end, or until an interrupt asks to stop, and leaves in the folder settings.out:
+/// checkpoint.safetensors, params.safetensors, metrics.jsonl, loss.svg and, of char_lm, sample.txt.
+void train(const TrainRun& run);
+
+/// `rlx train --audit`: each trained param with the norm of its gradient for the first batch. Fails if the loss does
+/// not reach one, unless the settings allow it.
+void audit(const TrainRun& run);
+
+}  // namespace rlx::tools
