@@ -18,7 +18,7 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 GOLDEN = ROOT / "tests/golden"
 PROGRAM = os.environ.get("RLX_PROGRAM") or str(ROOT / "build/release/bin/rlx")
-TYPECODES = {"|b1": "b", "<f4": "f", "<f8": "d", "<i8": "q", "<i4": "i"}
+TYPECODES = {"|b1": "b", "|u1": "B", "<f4": "f", "<f8": "d", "<i8": "q", "<i4": "i"}
 
 
 def rlx(*arguments, stdin=None, **environment):

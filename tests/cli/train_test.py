@@ -11,7 +11,7 @@ import subprocess
 import time
 import unittest
 
-from program import PROGRAM, ProgramTest, f32, read_safetensors, write_npy, write_safetensors
+from program import PROGRAM, ProgramTest, f32, read_npy, read_safetensors, write_npy, write_safetensors
 
 GRAPH = """rlx 1
 graph @g {
@@ -56,7 +56,7 @@ class Train(ProgramTest):
         self.assertRegex(text, r"linear: 4 params, 64 examples to learn from; 300 steps of 16")
         losses = metrics(self.out, "loss")
         self.assertLess(losses[300], 1e-2 * losses[1])
-        self.assertEqual(sorted(p.name for p in self.out.iterdir()), ["checkpoint.safetensors", "loss.svg", "metrics.jsonl", "params.safetensors"])
+        self.assertEqual(sorted(p.name for p in self.out.iterdir()), ["checkpoint.safetensors", "inference.rlx", "loss.svg", "metrics.jsonl", "params.safetensors"])
         self.assertIn("<polyline", (self.out / "loss.svg").read_text())
         self.assertRegex(self.succeeds("inspect", self.out / "params.safetensors"), r"out.weight +f32\[1, 3\]")
 
@@ -379,6 +379,7 @@ class Train(ProgramTest):
         pixels = bytes(min(255, draw.randrange(60) + (150 if (x < 4) == (k == 0) else 0)) for k in labels for _ in range(8) for x in range(8))
         (self.folder / "i.idx").write_bytes(struct.pack(">HBBIII", 0, 8, 3, 40, 8, 8) + pixels)
         (self.folder / "l.idx").write_bytes(struct.pack(">HBBI", 0, 8, 1, 40) + bytes(labels))
+        write_npy(self.folder / "i.npy", "|u1", [40, 8, 8], pixels)
         self.train("cnn", "--channels", "4", "--hidden", "8", "--data", f"x={self.folder}/i.idx", "--data", f"t={self.folder}/l.idx",
                    "--hold-out", 0.2, "--epochs", 12, "--batch-size", 8, "--learning-rate", 0.01, "--shift", 1, "--accumulate", 2,
                    "--out", self.out)  # fmt: skip
@@ -388,12 +389,24 @@ class Train(ProgramTest):
         for words, said, factor in (((), "x holds bytes, which the model multiplies by 0.00392157 (--byte-scale)", "0.0039"),
                                     (("--byte-scale", 0.5), "x holds bytes, which the model multiplies by 0.5 (--byte-scale)", "0.5"),
                                     (("--byte-scale", 1), "x holds bytes, which the model multiplies by 1 (--byte-scale)", None)):  # fmt: skip
-            out = self.folder / f"bytes{len(words)}{words and words[1]}"
+            out = self.folder / f"scaled by {words[1] if words else 'default'}"
             text = self.train("linear", "--data", f"x={self.folder}/i.idx", "--data", f"t={self.folder}/l.idx", "--steps", 1, *words, "--out", out)
             self.assertIn(said, text)
-            written = (out / "model.rlx").read_text()
+            written = (out / "inference.rlx").read_text()
             self.assertEqual(factor is not None, "mul(" in written)
             self.assertIn(factor or "", written)
+            # The model and its params are all that `rlx run` needs.
+            run = ["run", out / "inference.rlx", "--params", out / "params.safetensors", "--input", f"x={self.folder}/i.npy"]
+            self.succeeds(*run, "--output-dir", out / "answers")
+            shape, scores = read_npy(out / "answers/y.npy")
+            self.assertEqual(shape, (40, 2))
+            weight = struct.unpack("<128f", read_safetensors(out / "params.safetensors")[1]["out.weight"])
+            bias = struct.unpack("<2f", read_safetensors(out / "params.safetensors")[1]["out.bias"])
+            scale = words[1] if words else 1 / 255
+            for i in (0, 39):
+                for k in (0, 1):
+                    want = bias[k] + sum(scale * p * w for p, w in zip(pixels[64 * i : 64 * i + 64], weight[64 * k : 64 * k + 64]))
+                    self.assertAlmostEqual(scores[2 * i + k], want, delta=1e-5 * (1 + abs(want)))
         self.fails(1, "byte_scale is 0; it must be finite, and not 0", "train", "linear", "--byte-scale", 0)
 
         self.file("a.md", "abc größe " * 60)

@@ -9,6 +9,7 @@
 #include <filesystem>
 
 #include "io/atomic_file.h"
+#include "rlx/graph_file.h"
 #include "rlx/metrics.h"
 #include "tools/output.h"
 #include "tools/progress_bar.h"
@@ -102,6 +103,7 @@ constexpr const char* kFiles[] = {"checkpoint.safetensors",
                                   "best.safetensors",
                                   "loss.svg",
                                   "sample.txt",
+                                  "inference.rlx",
                                   "int8.rlx",
                                   "int8.safetensors"};
 
@@ -256,7 +258,12 @@ void TrainLoop::finish() {
                             ? text_of("step ", session_->steps(), ": loss ", fixed_text(loss_, 4), ", ",
                                       fixed_text(seconds, 1), " s, ", memory_text(), "; ")
                             : text_of("step ", session_->steps(), ", as it was; ");
-  write_out(text_of(reached, path("params.safetensors"), " is written, the curve in ", path("loss.svg"), "\n"));
+  std::string model;
+  if (model_.answering) {
+    save_graph(path("inference.rlx"), *model_.answering);
+    model = text_of(", the model that takes x and gives y in ", path("inference.rlx"));
+  }
+  write_out(text_of(reached, path("params.safetensors"), " is written", model, ", the curve in ", path("loss.svg"), "\n"));
   if (quantized_) {
     write_out(write_int8(*quantized_, model_, best_known(), s_, device_, path("int8.rlx")));
     flush_out();

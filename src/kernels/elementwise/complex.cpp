@@ -2,6 +2,7 @@
 // functions are computed in c128 and rounded.
 #include <cmath>
 #include <complex>
+#include <limits>
 
 #include "kernels/elementwise/loops.h"
 
@@ -55,8 +56,10 @@ Wide expm1(Wide x) {
   return {std::expm1(x.real()) * std::cos(x.imag()) - 2 * s * s, e * std::sin(x.imag())};
 }
 /// std::pow says exp(y log x), which of 0 is mostly NaN: 0 here, and 1 for 0^0.
+/// x^y. As in NumPy, zero to a power without a positive real part is NaN, for which std::pow has an infinity or a zero.
 Wide power(Wide x, Wide y) {
-  if (x == Wide(0)) return y == Wide(0) ? Wide(1) : Wide(0);
+  constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+  if (x == Wide(0)) return y == Wide(0) ? Wide(1) : y.real() > 0 ? Wide(0) : Wide(nan, nan);
   return std::pow(x, y);
 }
 Wide log1p(Wide x) {

@@ -2,6 +2,7 @@
 // bits set and its remainder the dividend (docs/ir.md). Neighbour: bits.cpp, the ops on bits.
 #include <bit>
 #include <cmath>
+#include <limits>
 
 #include "ops/core/elementwise_rules.h"
 #include "rlx/ops/shape.h"
@@ -157,8 +158,10 @@ T power(T x, T y) {
     }
     return result;
   } else {
-    if constexpr (std::is_same_v<T, Complex>)
-      if (x == Complex(0)) return y == Complex(0) ? Complex(1) : Complex(0);
+    if constexpr (std::is_same_v<T, Complex>) {
+      constexpr double nan = std::numeric_limits<double>::quiet_NaN();  // as NumPy has it
+      if (x == Complex(0)) return y == Complex(0) ? Complex(1) : y.real() > 0 ? Complex(0) : Complex(nan, nan);
+    }
     return std::pow(x, y);
   }
 }
