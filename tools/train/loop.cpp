@@ -97,15 +97,9 @@ class TrainLoop {
 /// In the metadata of params: what tells those that `rlx train` wrote from what somebody put into the folder.
 constexpr const char *kWrittenBy = "written_by", *kTrain = "rlx train";
 /// What a training leaves in its folder.
-constexpr const char* kFiles[] = {"checkpoint.safetensors",
-                                  "metrics.jsonl",
-                                  "params.safetensors",
-                                  "best.safetensors",
-                                  "loss.svg",
-                                  "sample.txt",
-                                  "inference.rlx",
-                                  "int8.rlx",
-                                  "int8.safetensors"};
+constexpr const char* kFiles[] = {"checkpoint.safetensors", "metrics.jsonl", "params.safetensors",
+                                  "best.safetensors",       "loss.svg",      "sample.txt",
+                                  "inference.rlx",          "int8.rlx",      "int8.safetensors"};
 
 /// Params may be all that is left of somebody's work: what no training wrote stays, whatever the options say.
 void TrainLoop::require_own_params() const {
@@ -263,7 +257,8 @@ void TrainLoop::finish() {
     save_graph(path("inference.rlx"), *model_.answering);
     model = text_of(", the model that takes x and gives y in ", path("inference.rlx"));
   }
-  write_out(text_of(reached, path("params.safetensors"), " is written", model, ", the curve in ", path("loss.svg"), "\n"));
+  write_out(
+      text_of(reached, path("params.safetensors"), " is written", model, ", the curve in ", path("loss.svg"), "\n"));
   if (quantized_) {
     write_out(write_int8(*quantized_, model_, best_known(), s_, device_, path("int8.rlx")));
     flush_out();

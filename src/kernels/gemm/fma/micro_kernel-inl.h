@@ -175,8 +175,9 @@ void compute_tile_of_pairs(const Tile& tile) {
 }
 
 #if RLX_KERNELS_BF16_DOTS
-// Adds to each lane of `sum` the two products of a pair of bf16, in f32 (subnormals count as zero), at twice the rate
-// of f32. Assembly, because the intrinsic needs a target attribute that clang does not combine with Highway's.
+// Adds to each lane of `sum` the two products of a pair of bf16, in f32 (subnormals count as zero: see
+// bf16_dots_suffice), at twice the rate of f32. Assembly, because the intrinsic needs a target attribute that clang
+// does not combine with Highway's.
 HWY_INLINE void add_bf16_dots(__m512& sum, __m512i left, __m512i right) {
   asm("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(right), "v"(left));
 }

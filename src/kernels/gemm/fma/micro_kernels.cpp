@@ -3,6 +3,8 @@
 #include "kernels/gemm/fma/micro_kernels.h"
 
 #include <algorithm>
+#include <bit>
+#include <limits>
 
 #include "base/rounded_up.h"
 #include "kernels/vector/highway_targets.h"
@@ -142,11 +144,63 @@ HWY_NOINLINE void dot_products(const LeftTiles<T>& lhs, int64_t rows, int64_t k,
   }
 }
 
+#if RLX_KERNELS_BF16_DOTS
+// With fewer rows, reading the right operand once more to find its minimum costs more than dot products save.
+constexpr int64_t kRowsForBF16Dots = 4;
+
+// The minimum of the magnitudes' bits less one, so that 0 becomes the largest, over `count` adjacent bf16.
+uint16_t min_bits_less_one(const void* from, int64_t count) {
+  const hn::ScalableTag<uint16_t> d;
+  const auto* p = static_cast<const uint16_t*>(from);
+  const auto magnitude = hn::Set(d, uint16_t{0x7fff}), one = hn::Set(d, uint16_t{1});
+  auto least = hn::Set(d, uint16_t{0xffff});
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) least = hn::Min(least, hn::Sub(hn::And(hn::LoadU(d, p + i), magnitude), one));
+  uint16_t result = hn::GetLane(hn::MinOfLanes(d, least));
+  for (; i < count; ++i) result = std::min(result, static_cast<uint16_t>((p[i] & 0x7fff) - 1));
+  return result;
+}
+float magnitude_of(uint16_t bits_less_one) {
+  if (bits_less_one == 0xffff) return std::numeric_limits<float>::infinity();  // nothing but zeros
+  return std::bit_cast<float>((uint32_t{bits_less_one} + 1) << 16);
+}
+
+// vdpbf16ps takes subnormal operands for 0 and flushes subnormal sums, whatever the thread's floating-point mode is.
+// If the operands are all normal and the products large enough, no sum of them is subnormal either: products of bf16
+// are exact in f32, so that what a sum cancels to is 0 or at least 2^-24 of the smallest product.
+bool bf16_dots_suffice(const BlockProduct& b) {
+  constexpr float kMinMagnitude = 0x1p-100f, kMinProduct = 0x1p-92f;
+  uint16_t left = 0xffff, right = 0xffff;
+  for (int64_t i = 0; i < b.rows; ++i)
+    left = std::min(left, min_bits_less_one(at(b.lhs.data, bf16, i * b.lhs.row_stride), b.k));
+  const float left_min = magnitude_of(left);
+  if (left_min < kMinMagnitude) return false;
+  if (b.packed) {
+    right = min_bits_less_one(b.rhs.data, b.layout.packed_bytes(b.k, bf16, b.panel_begin, b.panel_end) / 2);
+  } else {
+    const int64_t begin = b.layout.begin(b.panel_begin) * b.layout.lanes;
+    const int64_t end = std::min(b.layout.begin(b.panel_end) * b.layout.lanes, b.layout.n);
+    const bool along_k = b.rhs.row_stride == 1 && b.rhs.col_stride != 1;
+    const int64_t runs = along_k ? end - begin : b.k, run = along_k ? b.k : end - begin;
+    const int64_t step = along_k ? b.rhs.col_stride : b.rhs.row_stride;
+    if ((along_k ? b.rhs.row_stride : b.rhs.col_stride) != 1) return false;
+    const void* data = at(b.rhs.data, bf16, begin * b.rhs.col_stride);
+    for (int64_t i = 0; i < runs; ++i) right = std::min(right, min_bits_less_one(at(data, bf16, i * step), run));
+  }
+  const float right_min = magnitude_of(right);
+  return right_min >= kMinMagnitude && left_min * right_min >= kMinProduct;
+}
+#else
+constexpr int64_t kRowsForBF16Dots = 0;
+bool bf16_dots_suffice(const BlockProduct&) { return false; }
+#endif
+
 // How a block is computed.
 struct BlockPlan {
   bool dot_per_output;  // one dot product per output; the right operand's columns are adjacent along k
   bool in_place;        // the right operand is read without packing
-  bool bf16_dots;       // vdpbf16ps on pairs of bf16 of both operands
+  bool bf16_dots;       // vdpbf16ps on pairs of bf16 of both operands, none of which it would flush
   bool widens;  // a packed 16-bit panel is widened to scratch, for several tiles; a single tile widens it itself
 
   BlockPlan(const BlockProduct& b, DType accumulator) {
@@ -155,7 +209,8 @@ struct BlockPlan {
         !b.packed && b.rows <= kRowsForDots && b.rhs.row_stride == 1 && b.lhs.col_stride == 1 && !b.batch_invariant;
     in_place = dot_per_output || (!b.packed && b.rhs.col_stride == 1 && b.rows <= kRowsWorthPacking);
     bf16_dots = RLX_KERNELS_BF16_DOTS && has_bf16_dots() && b.lhs.dtype == bf16 && b.rhs.dtype == bf16 &&
-                b.lhs.col_stride == 1 && !in_place && !b.batch_invariant;
+                b.lhs.col_stride == 1 && !in_place && !b.batch_invariant && b.rows >= kRowsForBF16Dots &&
+                bf16_dots_suffice(b);
     widens = b.packed && !bf16_dots && b.rhs.dtype != accumulator && b.rows > kTileRows;
   }
   // Whether one tile may span several panels.
