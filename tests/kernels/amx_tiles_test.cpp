@@ -252,26 +252,46 @@ TEST_CASE("lines of other sizes than their neighbours keep their digits, and pro
   }
 }
 
-TEST_CASE("bf16 rows that tiles would take for 0 are multiplied as they are, in any number of rows") {
+TEST_CASE(
+    "bf16 numbers that tiles and dot products would take for 0 are multiplied as they are, in any number of rows") {
   constexpr int64_t n = 64;
   const auto bits = [](float v) { return static_cast<uint16_t>(std::bit_cast<uint32_t>(v) >> 16); };
-  for (int64_t m : {8, 64}) {
-    std::vector<uint16_t> x(static_cast<size_t>(m * n), bits(1)), w(static_cast<size_t>(n * n), bits(0x1p100f));
-    for (int64_t k = 0; k < n; ++k) x[static_cast<size_t>(5 * n + k)] = bits(0x1p-130f);  // subnormal
-    w[3] = bits(std::numeric_limits<float>::infinity());                                  // k = 0, column 3
-    std::vector<float> y(static_cast<size_t>(m * n));
-    BatchedGemmSpec s;
-    s.m = m, s.n = n, s.k = n, s.lhs_m_stride = n, s.rhs_k_stride = n, s.y_m_stride = n;
-    s.lhs_dtype = s.rhs_dtype = bf16;
-    const PreparedBatchedGemm product = prepare_batched_gemm(s);
-    std::vector<std::max_align_t> scratch(product.scratch_bytes() / sizeof(std::max_align_t) + 8);
-    void* at = scratch.data();
-    size_t room = scratch.size() * sizeof(std::max_align_t);
-    product.run({x.data(), w.data(), y.data()}, std::align(64, product.scratch_bytes(), at, room),
-                ThreadPool::shared());
-    INFO(m, " rows");
-    CHECK(y[5 * n + 4] == 0x1p-24f);  // 64 products of 2^-30
-    CHECK(y[5 * n + 3] == std::numeric_limits<float>::infinity());
-    CHECK(y[4] == 0x1p106f);
-  }
+  for (int64_t m : {1, 3, 8, 64})
+    for (bool constant : {false, true})
+      for (bool tiny_weight : {false, true}) {
+        const int64_t row = m - 1;
+        std::vector<uint16_t> x(static_cast<size_t>(m * n), bits(1)), w(static_cast<size_t>(n * n), bits(0x1p100f));
+        for (int64_t k = 0; k < n; ++k) {
+          if (tiny_weight) x[static_cast<size_t>(row * n + k)] = bits(0x1p100f);
+          else x[static_cast<size_t>(row * n + k)] = bits(0x1p-130f);  // subnormal
+          if (tiny_weight) w[static_cast<size_t>(k * n + 4)] = bits(0x1p-130f);
+        }
+        w[3] = bits(std::numeric_limits<float>::infinity());  // k = 0, column 3
+        std::vector<float> y(static_cast<size_t>(m * n));
+        std::vector<std::max_align_t> scratch;
+        const auto aligned = [&](size_t bytes) {
+          scratch.resize(bytes / sizeof(std::max_align_t) + 8);
+          void* at = scratch.data();
+          size_t room = scratch.size() * sizeof(std::max_align_t);
+          return std::align(64, bytes, at, room);
+        };
+        if (constant) {
+          WeightsSpec spec;
+          spec.k = n, spec.n = n, spec.k_stride = n, spec.n_stride = 1, spec.dtype = spec.x_dtype = bf16;
+          GemmSpec s;
+          s.m = m, s.x_stride = n, s.y_stride = n;
+          const PreparedGemm product = PackedWeights::pack(spec, w.data())->prepare(s);
+          product.run({x.data(), y.data()}, aligned(product.scratch_bytes()), ThreadPool::shared());
+        } else {
+          BatchedGemmSpec s;
+          s.m = m, s.n = n, s.k = n, s.lhs_m_stride = n, s.rhs_k_stride = n, s.y_m_stride = n;
+          s.lhs_dtype = s.rhs_dtype = bf16;
+          const PreparedBatchedGemm product = prepare_batched_gemm(s);
+          product.run({x.data(), w.data(), y.data()}, aligned(product.scratch_bytes()), ThreadPool::shared());
+        }
+        INFO(m, " rows, ", constant ? "constant" : "run-time", ", tiny ", tiny_weight ? "weights" : "rows");
+        CHECK(y[static_cast<size_t>(row * n + 4)] == 0x1p-24f);  // 64 products of 2^-30
+        CHECK(y[static_cast<size_t>(row * n + 3)] == std::numeric_limits<float>::infinity());
+        if (m > 1) CHECK(y[4] == (tiny_weight ? 0x1p-124f : 0x1p106f));
+      }
 }
