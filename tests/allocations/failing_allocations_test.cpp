@@ -42,6 +42,15 @@ void* operator new(size_t bytes) { return taken(bytes, alignof(std::max_align_t)
 void* operator new[](size_t bytes) { return taken(bytes, alignof(std::max_align_t)); }
 void* operator new(size_t bytes, std::align_val_t a) { return taken(bytes, static_cast<size_t>(a)); }
 void* operator new[](size_t bytes, std::align_val_t a) { return taken(bytes, static_cast<size_t>(a)); }
+// The standard library's call those above; the address sanitizer's own do not (std::stable_sort uses them).
+void* operator new(size_t bytes, const std::nothrow_t&) noexcept {
+  try {
+    return taken(bytes, alignof(std::max_align_t));
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
+void* operator new[](size_t bytes, const std::nothrow_t& n) noexcept { return operator new(bytes, n); }
 
 using namespace rlx;
 
