@@ -148,8 +148,13 @@ def calls(function, result, params, structs):
             if function in FAILS_WHEN_VALID and not is_optional(function, name):
                 asked = "REFUSED"
             yield replaced("NULL"), asked, said.format(f"{name} = NULL")
+        # How long a text is is said beside it: a longer size than its own would have the function read what is not there.
+        has_size = kind == "const char*" and params[i + 1:i + 2] == [("size_t", "size")]
         for value in odd(kind, structs):
-            yield replaced(value), "ANY", said.format(f"{name} = {value}".replace('"', "'").replace("\\", "\\\\").replace("%", "%%"))
+            arguments = replaced(value)
+            if has_size:
+                arguments[i + 1] = f"strlen({value})"
+            yield arguments, "ANY", said.format(f"{name} = {value}".replace('"', "'").replace("\\", "\\\\").replace("%", "%%"))
 
 
 def main():

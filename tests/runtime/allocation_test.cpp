@@ -7,7 +7,6 @@
 #include <new>
 
 #include "runtime/small_model.h"
-#include "support/malloc_deletes.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define RLX_COUNTS_ALLOCATIONS 0
@@ -21,6 +20,8 @@
 #endif
 
 #if RLX_COUNTS_ALLOCATIONS
+
+#include "support/malloc_deletes.h"
 
 namespace {
 std::atomic<size_t> allocations = 0;  // by any thread: a pool's worker must not allocate either
