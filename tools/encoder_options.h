@@ -5,6 +5,7 @@
 #include <string>
 
 #include "rlx/models.h"
+#include "tools/device_option.h"
 
 namespace rlx::tools {
 
@@ -22,7 +23,7 @@ struct EncoderOptions {
   explicit EncoderOptions(CLI::App& app);
   SentenceEncoder load() const;
 
-  std::string model, device = "cpu";
+  std::string model, device = default_device();
   int threads = 0;
   CompileOptions compile = CompileOptions::from_environment();
 };

@@ -1,7 +1,7 @@
 // See the header.
 #include "tools/op_support.h"
 
-#include "compile/backends.h"
+#include "backends/registry.h"
 
 namespace rlx::tools {
 namespace {

@@ -7,6 +7,7 @@
 
 #include "rlx/element.h"
 #include "rlx/graph_file.h"
+#include "tools/device_option.h"
 #include "tools/encoder_options.h"
 #include "tools/output.h"
 #include "tools/quantization.h"
@@ -49,7 +50,7 @@ Examples:
   void run() const;
 
   SettingsOptions options;
-  std::string ranges, device = "cpu";
+  std::string ranges, device = default_device();
   int threads = 0;
 };
 

@@ -6,6 +6,7 @@
 #include "rlx/io.h"
 #include "rlx/session.h"
 #include "tools/coreml/package_model.h"
+#include "tools/device_option.h"
 #include "tools/encoder_options.h"
 #include "tools/model_graph.h"
 #include "tools/npz_limit.h"
@@ -23,7 +24,7 @@ struct Run {
   std::vector<NamedTensor> read_inputs() const;
   void bind_params(CompiledGraph& compiled) const;
 
-  std::string model, output_dir, output_file, profile, device = "cpu", function, steps, precision = "f16";
+  std::string model, output_dir, output_file, profile, device = default_device(), function, steps, precision = "f16";
   std::vector<std::string> params, inputs;
   int threads = 0;
   bool compare = false;

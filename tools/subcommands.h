@@ -32,6 +32,7 @@ Subcommand add_inspect(CLI::App& rlx);
 Subcommand add_where(CLI::App& rlx);
 Subcommand add_ops(CLI::App& rlx);
 Subcommand add_devices(CLI::App& rlx);
+Subcommand add_test_device(CLI::App& rlx);
 Subcommand add_bench(CLI::App& rlx);
 Subcommand add_calibrate(CLI::App& rlx);
 Subcommand add_conformance(CLI::App& rlx);

@@ -5,7 +5,8 @@
 
 #include "backends/cpu/lowering.h"
 #include "backends/cpu/schedule.h"
-#include "compile/coreml_placement.h"
+#include "devices/coreml/device.h"
+#include "devices/coreml/placement.h"
 #include "io/mlpackage.h"
 #include "ir/rewrite.h"
 #include "passes/hoist_params.h"
@@ -13,6 +14,7 @@
 #include "rlx/io.h"
 #include "rlx/session.h"
 #include "tools/coreml/package_model.h"
+#include "tools/device_option.h"
 #include "tools/encoder_options.h"
 #include "tools/model_graph.h"
 #include "tools/output.h"
@@ -23,7 +25,7 @@ namespace rlx::tools {
 namespace {
 
 struct Where {
-  std::string model, target = "cpu", function;
+  std::string model, target = default_device(), function;
   bool strict = false, json = false, nodes = false, memory = false;
   std::vector<std::string> dims;
   int threads = 1;
@@ -59,17 +61,17 @@ std::string nodes_text(const DispatchReport& report) {
 void Where::predict() const {
   Device device = Device::parse(target);
   MlPackage package = MlPackage::open(model);
-  PlacementReport report = mlprogram::placement_of(model, package.model(), function, device.units());
+  PlacementReport report = mlprogram::placement_of(model, package.model(), function, coreml_units(device));
   const std::vector<PlacedOp>& placed = report.ops;
   size_t other = 0;
-  std::string wanted(names_of(ComputeUnits{})[static_cast<size_t>(device.units())]), list;
+  std::string wanted(names_of(ComputeUnits{})[static_cast<size_t>(coreml_units(device))]), list;
   std::map<std::string, size_t> counts;
   std::map<std::tuple<std::string, std::string, std::string>, size_t> groups;
   TextTable table("llll");
   table.add({"name", "op", "device", "reason"});
   for (const auto& p : placed) {
     ++counts[p.device];
-    other += device.units() != ComputeUnits::all && p.device != wanted && p.device != "load";
+    other += coreml_units(device) != ComputeUnits::all && p.device != wanted && p.device != "load";
     ++groups[{p.op, p.device, p.reason}];
     table.add({line_text(p.name, 80), line_text(p.op, 80), p.device, p.reason});
     if (json)
@@ -102,7 +104,7 @@ void Where::predict() const {
 
 /// The arena of one run on the CPU beside the least that any plan needs. Weights are packed as for a run, from zeros.
 void Where::plan_memory() const {
-  if (Device::parse(target).kind() != DeviceKind::cpu) throw UsageError("--memory is for --target cpu");
+  if (Device::parse(target) != Device::cpu()) throw UsageError("--memory is for --target cpu");
   if (strict || nodes) throw UsageError("--strict and --nodes are about dispatch, which --memory does not print");
   const Graph given = load_model(model);
   std::set<std::string> known, open;
@@ -149,7 +151,7 @@ void Where::plan_memory() const {
 void Where::run() const {
   if (memory) return plan_memory();
   if (!dims.empty()) throw UsageError("--dim is for --memory");
-  if (is_package(model) && Device::parse(target).kind() == DeviceKind::coreml) return predict();
+  if (is_package(model) && Device::parse(target).backend() == "coreml") return predict();
   if (!function.empty()) throw UsageError("--function is for Core ML packages and --target coreml");
   DispatchReport report = dispatch_report(load_model(model), Device::parse(target), CompileOptions::from_environment());
   write_out(json ? report.json() + "\n" : nodes ? nodes_text(report) : text_of(report));

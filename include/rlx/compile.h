@@ -53,11 +53,11 @@ struct CompileOptions {
 };
 
 /// Where each node of `g` would run on `device`, and why. Nothing is lowered; a missing op is a line, not an error.
-DispatchReport dispatch_report(const Graph& g, Device device, const CompileOptions& options = {});
+DispatchReport dispatch_report(const Graph& g, const Device& device, const CompileOptions& options = {});
 /// The graph of ops that the device takes. Fails if one is missing.
-Graph legalize(const Graph& g, Device device, const CompileOptions& options = {});
+Graph legalize(const Graph& g, const Device& device, const CompileOptions& options = {});
 /// True if every node can run there, natively or composed.
-bool supports(const Graph& g, Device device);
+bool supports(const Graph& g, const Device& device);
 
 /// What decides which program runs; equal configurations share one.
 struct ExecutionConfig {

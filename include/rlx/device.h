@@ -9,38 +9,45 @@
 
 namespace rlx {
 
-enum class DeviceKind { cpu, coreml, mlx, cuda, rocm, metal, wgpu, tpu, null };
-constexpr std::array<std::string_view, 9> names_of(DeviceKind) {
-  return {"cpu", "coreml", "mlx", "cuda", "rocm", "metal", "wgpu", "tpu", "null"};
-}
 /// Which of Apple's processors Core ML may use.
 enum class ComputeUnits { all, cpu, gpu, ane };
 constexpr std::array<std::string_view, 4> names_of(ComputeUnits) { return {"all", "cpu", "gpu", "ane"}; }
 
+/// A device by name: the name of a backend, which of that backend's devices, and options that the backend understands.
+/// A value: making one opens nothing, and says nothing of whether the device is there.
 class Device {
  public:
-  static Device cpu() { return {DeviceKind::cpu}; }
-  static Device coreml(ComputeUnits units = ComputeUnits::all) { return {DeviceKind::coreml, units}; }
-  static Device mlx() { return {DeviceKind::mlx}; }
-  static Device cuda() { return {DeviceKind::cuda}; }
-  static Device rocm() { return {DeviceKind::rocm}; }
-  static Device metal() { return {DeviceKind::metal}; }
-  static Device wgpu() { return {DeviceKind::wgpu}; }
-  static Device tpu() { return {DeviceKind::tpu}; }
-  /// Claims every primitive and runs none: for reports and for beginning a backend.
-  static Device null() { return {DeviceKind::null}; }
-  /// "cpu", "coreml:ane". Fails, listing the devices, for anything else.
-  static Device parse(std::string_view text);
+  /// Fails, naming what there is, for a backend, an ordinal or an option that is not known.
+  explicit Device(std::string backend, int ordinal = 0, std::vector<std::string> options = {});
 
-  DeviceKind kind() const { return kind_; }
-  ComputeUnits units() const { return units_; }
+  static Device cpu();
+  static Device coreml(ComputeUnits units = ComputeUnits::all);
+  static Device mlx();
+  static Device cuda();
+  static Device rocm();
+  static Device metal();
+  static Device wgpu();
+  static Device tpu();
+  /// Claims every primitive and runs none: for reports and for beginning a backend.
+  static Device null();
+
+  /// "cpu", "cuda:1", "coreml:ane": a backend, then its ordinal if that is not 0, then its options, with colons in
+  /// between. Fails as the constructor does.
+  static Device parse(std::string_view text);
+  /// What RLX_DEVICE names; the first device of the list, the processor, where it is not set or empty.
+  static Device from_environment();
+
+  const std::string& backend() const { return backend_; }
+  int ordinal() const { return ordinal_; }
+  const std::vector<std::string>& options() const { return options_; }
+  /// As `parse` reads it.
   std::string name() const;
   bool operator==(const Device&) const = default;
 
  private:
-  Device(DeviceKind kind, ComputeUnits units = ComputeUnits::all) : kind_(kind), units_(units) {}
-  DeviceKind kind_;
-  ComputeUnits units_;
+  std::string backend_;
+  int ordinal_;
+  std::vector<std::string> options_;
 };
 std::ostream& operator<<(std::ostream&, const Device&);
 
@@ -48,9 +55,11 @@ struct DeviceInfo {
   Device device;
   bool available;
   std::string description;  ///< what it is here, or why it is not available
+  /// Whether it computes faster than the processor that runs this program, so that who has no wish wants it.
+  bool accelerates = false;
 };
-/// Every device that RLX knows, in a fixed order.
+/// Every device that RLX knows, in the order of the list in src/devices/list.cpp.
 std::vector<DeviceInfo> devices();
-bool is_available(Device);
+bool is_available(const Device&);
 
 }  // namespace rlx

@@ -44,7 +44,7 @@ void save_machine(const MachineSpeeds& speeds, const std::string& path);
 MachineSpeeds load_machine(const std::string& path);
 
 /// The device for whoever has no wish: of those that are available and compute, an accelerator before the processor
-/// (cuda, rocm, metal, mlx, tpu, coreml, wgpu, cpu).
+/// in the order of `devices()`.
 Device pick_best_device();
 
 }  // namespace rlx

@@ -91,7 +91,7 @@ Graph sentence_encoder_graph(const BertConfig& config);
 class SentenceEncoder {
  public:
   struct Options {
-    Device device = Device::cpu();
+    Device device = Device::from_environment();
     int threads = 0;             ///< 0: as of a session
     int64_t most_tokens = 8192;  ///< of one batch, padding included
     CompileOptions compile = CompileOptions::from_environment();

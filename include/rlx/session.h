@@ -98,6 +98,9 @@ class CompiledGraph {
   /// devices with one processor.
   PlacementReport placement() const;
   const Signature& signature() const;
+  /// Whether the memory of a donated input becomes that of the output of its name here, where nothing reads the old value
+  /// later. A run that fails may leave such an input half written.
+  bool updates_in_place() const;
   std::vector<Layer> layers() const;
   ExecutionConfig config() const;
   /// Threads that a run may use; the session's number unless changed. At most what the session was made with.
@@ -126,9 +129,9 @@ struct SessionOptions {
 class Session {
  public:
   /// Fails if the device is not available here, saying why.
-  explicit Session(Device device = Device::cpu(), SessionOptions options = {});
+  explicit Session(Device device = Device::from_environment(), SessionOptions options = {});
   CompiledGraph compile(const Graph& g, CompileOptions options = CompileOptions::from_environment()) const;
-  Device device() const;
+  const Device& device() const;
   int threads() const;
 
  private:

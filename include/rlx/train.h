@@ -149,7 +149,7 @@ struct UpdateEligibility {
   bool supported = false;
   std::string reason;  ///< why not
 };
-UpdateEligibility native_update_eligibility(Device device);
+UpdateEligibility native_update_eligibility(const Device& device);
 
 struct StepResult {
   double loss = 0;

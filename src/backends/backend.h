@@ -78,17 +78,16 @@ class Backend {
   virtual int threads() const { return 1; }
   /// Empty, or why nothing can run here.
   virtual std::string unavailable() const = 0;
+  /// Whether it computes faster than the processor that this program runs on.
+  virtual bool accelerates() const { return false; }
+  /// What the compiler has to know: what is claimed, liked, and done before it is lowered.
   virtual Target target() const = 0;
-  /// May this element-wise node, which `target()` takes, be part of an elementwise_region?
-  virtual bool fuses_elementwise(const Node&) const { return false; }
-  /// Are convolutions with what follows them one kernel?
-  virtual bool finishes_convolutions() const { return false; }
-  /// And are they fastest where channels stand last?
-  virtual bool convolves_channels_last() const { return false; }
   /// What the claims of `target()` depend on beside the build: other kernels, another number, and no program is shared.
   virtual size_t claims_hash() const { return 0; }
-  /// Does an executable compute what depends on params alone once, when they are bound (passes/hoist_params.h)?
-  virtual bool hoists_params() const { return false; }
+  /// Why training does not go through an update of the device's own, but by gradients and an update in one graph.
+  virtual std::string no_native_update() const {
+    return text_of(name(), " runs compiled graphs and has no trainer of its own; the update is compiled with them");
+  }
   /// `legal` holds only what `target()` takes.
   virtual std::unique_ptr<Program> lower(Graph legal) const = 0;
 };

@@ -160,6 +160,9 @@ const char* rlx_graph_text(rlx_graph* graph) {
 void rlx_graph_free(rlx_graph* graph) { delete graph; }
 
 // ---- devices and sessions ----
+static rlx::Device device_of(const std::string& text) {
+  return text.empty() ? rlx::Device::from_environment() : rlx::Device::parse(text);
+}
 int rlx_device_available(const char* device) {
   int available = 0;
   guarded(nullptr, [&] { available = rlx::is_available(rlx::Device::parse(required_text(device, "device"))); });
@@ -167,7 +170,7 @@ int rlx_device_available(const char* device) {
 }
 const char* rlx_pick_best_device(void) {
   static const std::string name = [] {
-    std::string best = "cpu";  // what every process has
+    std::string best;
     guarded(nullptr, [&] { best = rlx::pick_best_device().name(); });
     return best;
   }();
@@ -178,7 +181,7 @@ rlx_status rlx_session_create(const char* device, const rlx_session_options* opt
   return guarded(error, [&] {
     auto& result = required(session, "session");
     auto given = options_of(options);
-    result = new rlx_session{rlx::Session(rlx::Device::parse(required_text(device, "device")), {given.threads})};
+    result = new rlx_session{rlx::Session(device_of(required_text(device, "device")), {given.threads})};
   });
 }
 void rlx_session_free(rlx_session* session) { delete session; }

@@ -3,7 +3,7 @@
 
 #include <cstdlib>
 
-#include "compile/backends.h"
+#include "backends/registry.h"
 #include "compile/pipeline.h"
 #include "rlx/fields.h"
 
@@ -30,17 +30,17 @@ CompileOptions CompileOptions::from_environment() {
   return options;
 }
 
-DispatchReport dispatch_report(const Graph& g, Device device, const CompileOptions& options) {
-  return run_pipeline(g, *backend_of(device), options).report;
+DispatchReport dispatch_report(const Graph& g, const Device& device, const CompileOptions& options) {
+  return run_pipeline(g, backend_of(device)->target(), options).report;
 }
-Graph legalize(const Graph& g, Device device, const CompileOptions& options) {
-  Pipelined result = run_pipeline(g, *backend_of(device), options);
+Graph legalize(const Graph& g, const Device& device, const CompileOptions& options) {
+  Pipelined result = run_pipeline(g, backend_of(device)->target(), options);
   require_complete(result.report, options.strict);
   return std::move(result.graph);
 }
-bool supports(const Graph& g, Device device) {
+bool supports(const Graph& g, const Device& device) {
   auto backend = find_backend(device);
-  return backend && run_pipeline(g, *backend, {}).report.count(Verdict::missing) == 0;
+  return backend && run_pipeline(g, backend->target(), {}).report.count(Verdict::missing) == 0;
 }
 
 std::string ExecutionConfig::cache_key() const {

@@ -6,8 +6,8 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "backends/registry.h"
 #include "base/growth_limit.h"
-#include "compile/backends.h"
 #include "compile/dump.h"
 #include "ir/verify.h"
 #include "passes/carry_channels_last.h"
@@ -19,7 +19,6 @@
 #include "passes/fuse_matmul.h"
 #include "passes/fuse_residual_norm.h"
 #include "passes/fuse_rows.h"
-#include "passes/fuse_shared_input.h"
 #include "passes/hoist_invariants.h"
 #include "passes/legalize.h"
 #include "passes/merge_equal_nodes.h"
@@ -32,57 +31,52 @@
 namespace rlx {
 namespace {
 
-struct Pass {
+/// A pass that serves many targets.
+struct SharedPass {
   std::string_view name;
-  Graph (*run)(const Graph&, const Backend&, const CompileOptions&);
+  Graph (*run)(const Graph&, const Target&, const CompileOptions&);
 };
 
 /// A pass that asks for no target, on the graph and on the bodies of its control flow.
 template <Graph (*kPass)(const Graph&)>
-Graph on(const Graph& g, const Backend&, const CompileOptions&) {
+Graph on(const Graph& g, const Target&, const CompileOptions&) {
   return with_bodies(g, kPass);
 }
 /// The same for one that may round less often.
 template <Graph (*kPass)(const Graph&, Rounding)>
-Graph rounding(const Graph& g, const Backend&, const CompileOptions& options) {
+Graph rounding(const Graph& g, const Target&, const CompileOptions& options) {
   Rounding where = options.precision == Precision::relaxed ? Rounding::at_the_end : Rounding::after_each;
   return with_bodies(g, [&](const Graph& body) { return kPass(body, where); });
 }
-Graph widen_regions_for(const Graph& g, const Backend&, const CompileOptions& options) {
+Graph widen_regions_for(const Graph& g, const Target&, const CompileOptions& options) {
   return options.precision == Precision::relaxed ? with_bodies(g, widen_regions) : g;
 }
 
-Graph sums_in_f64_for(const Graph& g, const Backend&, const CompileOptions& options) {
+Graph sums_in_f64_for(const Graph& g, const Target&, const CompileOptions& options) {
   return options.accuracy == Accuracy::exact ? sums_in_f64(g) : g;
 }
 
-Graph trim(const Graph& g, const Backend&, const CompileOptions&) { return trim_control_flow(g); }
-Graph fuse_elementwise_for(const Graph& g, const Backend& backend, const CompileOptions& options) {
-  if (options.kernel_dispatch == KernelDispatch::common) return g;  // op by op was asked for
-  return with_bodies(g, [&](const Graph& body) {
-    return fuse_elementwise(body, [&](const Node& node) { return backend.fuses_elementwise(node); });
-  });
+Graph trim(const Graph& g, const Target&, const CompileOptions&) { return trim_control_flow(g); }
+Graph fuse_elementwise_for(const Graph& g, const Target& target, const CompileOptions& options) {
+  if (!target.fuses_elementwise || options.kernel_dispatch == KernelDispatch::common) return g;  // op by op was asked for
+  return with_bodies(g, [&](const Graph& body) { return fuse_elementwise(body, target.fuses_elementwise); });
 }
-Graph fuse_shared_input_for(const Graph& g, const Backend& backend, const CompileOptions&) {
-  return backend.hoists_params() ? fuse_shared_input(g) : g;  // else each run would join the weights again
-}
-
 /// Op by op was not asked for, nor one of these as its parts.
-bool may_finish_convolutions(const Backend& backend, const CompileOptions& options) {
+bool may_fuse_convolutions(const Target& target, const CompileOptions& options) {
   for (const char* op : {"fused_conv", "conv", "batch_norm_inference"})
     if (options.force_common.contains(op)) return false;
-  return backend.finishes_convolutions() && options.kernel_dispatch == KernelDispatch::native;
+  return target.fuses_convolutions && options.kernel_dispatch == KernelDispatch::native;
 }
-Graph fuse_convolution_for(const Graph& g, const Backend& backend, const CompileOptions& options) {
-  return may_finish_convolutions(backend, options) ? with_bodies(g, fuse_convolution) : g;
+Graph fuse_convolution_for(const Graph& g, const Target& target, const CompileOptions& options) {
+  return may_fuse_convolutions(target, options) ? with_bodies(g, fuse_convolution) : g;
 }
-Graph carry_channels_last_for(const Graph& g, const Backend& backend, const CompileOptions& options) {
-  const bool may = may_finish_convolutions(backend, options) && backend.convolves_channels_last();
+Graph carry_channels_last_for(const Graph& g, const Target& target, const CompileOptions& options) {
+  const bool may = may_fuse_convolutions(target, options) && target.prefers_channels_last;
   return may ? with_bodies(g, carry_channels_last) : g;
 }
 
 // What stands before legalization sees the user's ops, and recognizes what they mean.
-const Pass kBefore[] = {
+const SharedPass kBefore[] = {
     {"prune", on<prune>},                          // what no output needs is not worth a look
     {"merge_equal_nodes", on<merge_equal_nodes>},  // a loop of a value and of its gradient, while they still are equal
     {"trim_control_flow", trim},                   // nor is what loops compute for nobody, of which gradients have much
@@ -98,11 +92,10 @@ const Pass kBefore[] = {
     {"fuse_matmul", rounding<fuse_matmul>},        // a sum is free in a product ...
     {"fuse_residual_norm", rounding<fuse_residual_norm>},  // ... so norms get those that no product took
     {"sums_in_f64", sums_in_f64_for},              // if exact sums were asked for: what is fused is rounded once
-    {"fuse_shared_input", fuse_shared_input_for},  // when bias and activation are known: products must agree in them
 };
 
 // What stands behind it sees only what the target takes, and may only make what the target takes.
-const Pass kAfter[] = {
+const SharedPass kAfter[] = {
     {"simplify", on<simplify>},              // decompositions stretch, convert and reshape without knowing each other
     {"fold_constants", on<fold_constants>},  // the numbers that they bring
     {"carry_channels_last", carry_channels_last_for},  // all else is as small as it will get; regions are not yet made
@@ -118,65 +111,109 @@ bool verbose() {
   return v && *v && std::string_view(v) != "0";
 }
 
-}  // namespace
-
-std::vector<std::string> pass_names() {
-  std::vector<std::string> names;
-  for (std::span<const Pass> passes : {std::span<const Pass>(kBefore), std::span<const Pass>(kAfter)})
-    for (const Pass& pass : passes)
-      if (std::find(names.begin(), names.end(), pass.name) == names.end()) names.emplace_back(pass.name);
-  return names;
+/// The names of a target's own passes, those of its next stages too.
+void add_own_names(const Target& target, std::vector<std::string>& names) {
+  for (const Pass& pass : target.first) names.emplace_back(pass.name);
+  if (!target.next) return;
+  for (const Pass& pass : target.next->passes) names.emplace_back(pass.name);
+  add_own_names(target.next->target, names);
 }
 
-Pipelined run_pipeline(const Graph& g, const Backend& backend, const CompileOptions& options) {
-  for (const std::string& name : options.skip_passes) {
-    auto names = pass_names();
-    if (std::find(names.begin(), names.end(), name) == names.end()) {
-      std::string list;
-      for (const std::string& each : names) list += (list.empty() ? "" : ", ") + each;
-      fail(ErrorCode::invalid_argument, "there is no pass '", name, "' to skip; there are ", list);
-    }
+/// One compile: what all passes need from whoever runs them.
+class Runner {
+ public:
+  Runner(const Graph& g, const CompileOptions& options) : options_(options), dump_(g) {}
+
+  /// For one stage of a target and those behind it.
+  Pipelined run(Graph graph, const Target& target) {
+    run_own(target.first, graph);
+    run_shared(kBefore, graph, target);
+    DispatchReport report;
+    stage("legalize", graph, [&](const Graph& before) {
+      Legalized result = legalize(before, target, legal_options(), others(target));
+      report = std::move(result.report);
+      return std::move(result.graph);
+    });
+    if (report.count(Verdict::missing) > 0) return {std::move(graph), std::move(report)};
+    run_shared(kAfter, graph, target);
+    if (!target.next || !target.next->is_needed(graph)) return {std::move(graph), std::move(report)};
+    run_own(target.next->passes, graph);
+    Pipelined rest = run(std::move(graph), target.next->target);
+    for (DispatchLine& line : rest.report.lines)
+      if (line.verdict == Verdict::missing) report.lines.push_back(std::move(line));
+    return {std::move(rest.graph), std::move(report)};
   }
-  StageDump dump(g);
-  auto stage = [&](std::string_view name, const Graph& before, auto run) {
-    auto begin = std::chrono::steady_clock::now();
+
+ private:
+  template <class Run>
+  void stage(std::string_view name, Graph& graph, Run run) {
+    const auto begin = std::chrono::steady_clock::now();
     Graph after = with_context([&] { return text_of("running pass '", name, "'"); },
                                [&] {
-                                 const GrowthLimit limit(room_to_grow(before), [&] {
-                                   return text_of("graph '", before.name(), "' of ", before.nodes().size(), " nodes");
+                                 const GrowthLimit limit(room_to_grow(graph), [&] {
+                                   return text_of("graph '", graph.name(), "' of ", graph.nodes().size(), " nodes");
                                  });
-                                 Graph made = run(before);
+                                 Graph made = run(graph);
                                  verify(made);
                                  return made;
                                });
     if (verbose())
       std::fprintf(stderr, "rlx: %-22.*s %8.3f ms  %5zu -> %5zu nodes\n", static_cast<int>(name.size()), name.data(),
                    std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count(),
-                   before.nodes().size(), after.nodes().size());
-    dump.stage(name, after);
-    return after;
-  };
-  auto run_all = [&](std::span<const Pass> passes, Graph graph) {
-    for (const Pass& pass : passes)
-      if (!options.skip_passes.contains(std::string(pass.name)))
-        graph = stage(pass.name, graph, [&](const Graph& before) { return pass.run(before, backend, options); });
-    return graph;
-  };
-  verify(g);
-  Graph graph = run_all(kBefore, g);
+                   graph.nodes().size(), after.nodes().size());
+    dump_.stage(name, after);
+    graph = std::move(after);
+  }
+  bool is_skipped(std::string_view name) const { return options_.skip_passes.contains(std::string(name)); }
+  void run_own(std::span<const Pass> passes, Graph& graph) {
+    for (const Pass& pass : passes) stage(pass.name, graph, pass.run);
+  }
+  void run_shared(std::span<const SharedPass> passes, Graph& graph, const Target& target) {
+    for (const SharedPass& pass : passes)
+      if (!is_skipped(pass.name))
+        stage(pass.name, graph, [&](const Graph& before) { return pass.run(before, target, options_); });
+  }
+  LegalizeOptions legal_options() const {
+    return {options_.kernel_dispatch == KernelDispatch::common, options_.force_common, options_.force_native};
+  }
+  /// Who else may take what is missing.
+  static std::vector<Target> others(const Target& target) {
+    std::vector<Target> all;
+    for (const auto& backend : all_backends())
+      if (backend->unavailable().empty())
+        if (Target other = backend->target(); other.name != target.name) all.push_back(std::move(other));
+    return all;
+  }
 
-  LegalizeOptions legal{options.kernel_dispatch == KernelDispatch::common, options.force_common, options.force_native};
-  std::vector<Target> others;
-  for (const auto& other : all_backends())
-    if (other->name() != backend.name() && other->unavailable().empty()) others.push_back(other->target());
-  DispatchReport report;
-  graph = stage("legalize", graph, [&](const Graph& before) {
-    Legalized result = legalize(before, backend.target(), legal, others);
-    report = std::move(result.report);
-    return std::move(result.graph);
-  });
-  if (report.count(Verdict::missing) == 0) graph = run_all(kAfter, std::move(graph));
-  return {std::move(graph), std::move(report)};
+  const CompileOptions& options_;
+  StageDump dump_;
+};
+
+}  // namespace
+
+std::vector<std::string> pass_names() {
+  std::vector<std::string> names;
+  for (std::span<const SharedPass> passes : {std::span<const SharedPass>(kBefore), std::span<const SharedPass>(kAfter)})
+    for (const SharedPass& pass : passes)
+      if (std::find(names.begin(), names.end(), pass.name) == names.end()) names.emplace_back(pass.name);
+  return names;
+}
+
+Pipelined run_pipeline(const Graph& g, const Target& target, const CompileOptions& options) {
+  auto names = pass_names();
+  for (const std::string& name : options.skip_passes) {
+    if (std::find(names.begin(), names.end(), name) != names.end()) continue;
+    std::vector<std::string> own;
+    add_own_names(target, own);
+    if (std::find(own.begin(), own.end(), name) != own.end())
+      fail(ErrorCode::invalid_argument, "the pass '", name, "' cannot be skipped: ", target.name,
+           " takes no graph without it");
+    std::string list;
+    for (const std::string& each : names) list += (list.empty() ? "" : ", ") + each;
+    fail(ErrorCode::invalid_argument, "there is no pass '", name, "' to skip; there are ", list);
+  }
+  verify(g);
+  return Runner(g, options).run(g, target);
 }
 
 }  // namespace rlx

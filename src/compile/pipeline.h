@@ -1,7 +1,7 @@
 // From a graph to a legal graph for a target: the order of the passes is the list in pipeline.cpp.
 #pragma once
 
-#include "backends/backend.h"
+#include "passes/target.h"
 #include "rlx/compile.h"
 
 namespace rlx {
@@ -10,11 +10,11 @@ struct Pipelined {
   Graph graph;  ///< what the backend lowers
   DispatchReport report;
 };
-/// Runs every pass, verifying after each. RLX_VERBOSE=1 prints how long each took and what it left; RLX_DUMP=dir
+/// Runs every pass, the shared ones and the target's own, verifying after each. RLX_VERBOSE=1 prints how long each took and what it left; RLX_DUMP=dir
 /// writes each stage as dir/NN_<pass>.rlx. A missing op is in the report, not an error.
-Pipelined run_pipeline(const Graph& g, const Backend& backend, const CompileOptions& options);
+Pipelined run_pipeline(const Graph& g, const Target& target, const CompileOptions& options);
 
-/// Names of the passes that may be skipped.
+/// Names of the passes that may be skipped: all but those of targets' own, without which a graph is not theirs.
 std::vector<std::string> pass_names();
 
 }  // namespace rlx

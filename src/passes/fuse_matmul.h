@@ -1,4 +1,4 @@
-// A product and what is done to its result. Neighbours: simplify_products before it, fuse_shared_input behind it.
+// A product and what is done to its result. Neighbour: simplify_products, before it.
 #pragma once
 
 #include "passes/rounding.h"

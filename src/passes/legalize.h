@@ -4,39 +4,10 @@
 
 #include <set>
 
-#include "ir/rewrite.h"
+#include "passes/target.h"
 #include "rlx/report.h"
 
 namespace rlx {
-
-/// What a target is asked about: a node and the types of its operands, which may be symbolic.
-struct Question {
-  const Node& node;
-  Types operands;
-  /// Whether the elements of an operand are known before any input is (`is_weight` in passes/bound_values.h). Nothing
-  /// is known of any if there is no function.
-  std::function<bool(size_t)> is_weight = {};
-};
-
-/// Another shape with the same meaning, for a target that takes an op only in some shape (a softmax whose axis is not
-/// the last, transposed around one whose axis is).
-struct Rewriting {
-  const OpDef* op;
-  bool (*applies)(const Question&);
-  std::vector<Value> (*build)(Graph&, Values, const Attrs&);
-  std::string_view what;
-};
-
-struct Target {
-  std::string name;
-  /// Nothing if the target takes the node, else why not.
-  std::function<std::optional<std::string>(const Question&)> refusal;
-  std::span<const Rewriting> rewritings = {};
-  /// Whether a node that it takes runs there by the op's reference; nothing if none does.
-  std::function<bool(const Question&)> interprets = {};
-  /// What the report says of a node that it takes, where there is something to say: a kernel from outside the library.
-  std::function<std::string(const Question&)> remark = {};
-};
 
 struct LegalizeOptions {
   bool common = false;                 ///< decompose every composite, whatever the target takes

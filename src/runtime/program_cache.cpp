@@ -181,7 +181,7 @@ std::shared_ptr<const CachedProgram> ProgramCache::find_or_make(const Graph& g, 
   std::optional<Pipelined> made;
   if (!options.cache_dir.empty()) made = load_entry({options.cache_dir, key}, g, backend);
   if (!made) {
-    made = run_pipeline(g, backend, options);
+    made = run_pipeline(g, backend.target(), options);
     if (asked_for("RLX_DISPATCH_REPORT")) say("'", g.name(), "' ", made->report);
     require_complete(made->report, options.strict);
     if (!options.cache_dir.empty()) save_entry({options.cache_dir, key}, g, *made);

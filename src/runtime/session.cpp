@@ -8,11 +8,9 @@
 #include <filesystem>
 #include <mutex>
 
-#include "compile/backends.h"
+#include "backends/registry.h"
 #include "compile/pipeline.h"
 #include "ir/leaves.h"
-#include "kernels/cost_model.h"
-#include "runtime/machine.h"
 #include "runtime/program_cache.h"
 
 namespace rlx {
@@ -52,6 +50,7 @@ struct CompiledGraph::State {
   std::atomic<bool> compiled;
   std::shared_ptr<const CachedProgram> program;
   std::unique_ptr<Executable> executable;
+  bool updates_in_place = false;
   std::set<std::string> unbound;
   std::map<std::string, Tensor> waiting;  // params that were bound before a lazy compile
 
@@ -68,6 +67,7 @@ struct CompiledGraph::State {
     for (const auto& input : signature.inputs) load.donated.push_back(options.donate.contains(input.name));
     if (!options.cache_dir.empty()) load.keep_in = (std::filesystem::path(options.cache_dir) / program->key).string();
     executable = program->program->load(load);
+    updates_in_place = backend->target().updates_in_place && program->report.count(Verdict::interpreted) == 0;
     for (auto& [name, value] : waiting) executable->bind(name, std::move(value));
     waiting.clear();
     compiled.store(true, std::memory_order_release);
@@ -234,6 +234,10 @@ const Graph& CompiledGraph::lowered() const {
   return state_->program->program->graph();
 }
 const Signature& CompiledGraph::signature() const { return state_->signature; }
+bool CompiledGraph::updates_in_place() const {
+  state_->compile();
+  return state_->updates_in_place;
+}
 std::vector<Layer> CompiledGraph::layers() const { return layers_of(state_->graph); }
 ExecutionConfig CompiledGraph::config() const { return config_of(state_->graph, *state_->backend, state_->options); }
 void CompiledGraph::set_threads(int threads) {
@@ -262,13 +266,10 @@ Session::Session(Device device, SessionOptions options) {
     fail(ErrorCode::not_found, "device '", device, "' is not available: ", why);
   if (options.threads < 0 || options.threads > 256)
     fail(ErrorCode::invalid_argument, "threads must be 0 (as many as there are) to 256, got ", options.threads);
-  use_measured_machine();
-  int threads = options.threads > 0 ? options.threads : backend->threads();
-  if (const int measured = kernels::cost_model().threads; options.threads == 0 && measured > 0)
-    threads = std::min(threads, measured);
-  state_ = std::make_shared<State>(State{device, threads, std::move(backend)});
+  const int threads = options.threads > 0 ? options.threads : backend->threads();
+  state_ = std::make_shared<State>(State{std::move(device), threads, std::move(backend)});
 }
-Device Session::device() const { return state_->device; }
+const Device& Session::device() const { return state_->device; }
 int Session::threads() const { return state_->threads; }
 
 CompiledGraph Session::compile(const Graph& g, CompileOptions options) const {
@@ -282,6 +283,7 @@ CompiledGraph Session::compile(const Graph& g, CompileOptions options) const {
                                                                                              signature_of(g),
                                                                                              state_->cache,
                                                                                              state_->backend,
+                                                                                             {},
                                                                                              {},
                                                                                              {},
                                                                                              {},

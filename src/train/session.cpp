@@ -2,6 +2,7 @@
 #include <cmath>
 #include <utility>
 
+#include "backends/registry.h"
 #include "train/curvature.h"
 #include "train/precision.h"
 #include "train/session_state.h"
@@ -83,18 +84,9 @@ Graph mixed_precision(const Graph& loss, DType compute) {
   return compute == f32 ? loss : train::auto_mixed(loss, compute);
 }
 
-UpdateEligibility native_update_eligibility(Device device) {
-  switch (device.kind()) {
-    case DeviceKind::coreml:
-      return {device, false,
-              "models are written as ML Programs, and Core ML's update task (MLUpdateTask) updates neural networks and "
-              "k-nearest-neighbor classifiers only; the gradient graph is run instead"};
-    case DeviceKind::cpu:
-      return {device, false,
-              "the CPU runs compiled graphs and has no trainer of its own; the update is compiled with them"};
-    case DeviceKind::null: return {device, false, "the null device runs nothing"};
-    default: return {device, false, text_of("this build has no backend for ", device)};
-  }
+UpdateEligibility native_update_eligibility(const Device& device) {
+  const auto backend = find_backend(device);
+  return {device, false, backend ? backend->no_native_update() : text_of("this build has no backend for ", device)};
 }
 
 TrainingSession::TrainingSession(const Graph& loss, NamedTensors initial, TrainConfig config, const Session& device)

@@ -126,8 +126,8 @@ std::vector<Tensor> TrainingSession::State::run_updating(CompiledGraph& graph, s
                                                          const std::vector<Tensor*>& places) {
   require_whole();
   size_t before = graph.signature().outputs.size() - places.size();
-  // Only the CPU is known to update in place; elsewhere the old values stay until the new ones are there.
-  bool in_place = device.device() == Device::cpu() && graph.report().count(Verdict::interpreted) == 0;
+  // Where the device does not, the old values stay until the new ones are there.
+  const bool in_place = graph.updates_in_place();
   std::vector<Tensor> outputs(before);
   std::vector<const std::byte*> where;
   for (Tensor* place : places) {

@@ -1,7 +1,8 @@
 // Operations that have constants only for their weights: taken where weights are params or constants, and what is made
 // of such; made of others where an input computes them. And the samples of every op with all but the first operand
 // given as constants, for what programs do otherwise then.
-#include "compile/coreml_pipeline.h"
+#include "backends/coreml/coreml.h"
+#include "compile/pipeline.h"
 #include "coreml/packages.h"
 #include "coreml/samples.h"
 #include "rlx/coreml.h"
@@ -85,7 +86,7 @@ TEST_CASE(
                          : row.op == &op::lstm || row.op == &op::rnn ? 3
                                                                      : 4;
         g = with_constants(g, inputs, [&](size_t i) { return i >= 1 && i <= weights; });
-        Pipelined legal = coreml_pipeline(g, {});
+        Pipelined legal = run_pipeline(g, coreml::target({}), {});
         REQUIRE(legal.report.count(Verdict::missing) == 0);
         bool native = verdict_on(legal.report, row.op->name).first == Verdict::native;
         taken += native;
@@ -195,7 +196,7 @@ TEST_CASE("every op whose operands behind the first are constants gives its numb
       std::vector<Tensor> inputs = c.inputs();
       g = with_constants(*g, inputs, [&](size_t i) { return i > 0 || is_block(c.types[i].dtype); });
       if (inputs.empty()) continue;
-      Pipelined legal = coreml_pipeline(*g, options);
+      Pipelined legal = run_pipeline(*g, coreml::target(options), {});
       if (legal.report.count(Verdict::missing)) continue;  // lowering_test.cpp lists these
       coreml::Translated made;
       try {

@@ -4,7 +4,7 @@
 #include <map>
 
 #include "backends/coreml/coreml.h"
-#include "compile/coreml_pipeline.h"
+#include "compile/pipeline.h"
 #include "coreml/samples.h"
 #include "rlx/coreml.h"
 #include "support/sanitized.h"
@@ -21,7 +21,7 @@ struct Count {
 
 /// Why a graph is not written; empty if it is.
 std::string reason_of_refusal(const Graph& g, const coreml::Options& options) try {
-  Pipelined legal = coreml_pipeline(g, options);
+  Pipelined legal = run_pipeline(g, coreml::target(options), {});
   for (const DispatchLine& line : legal.report.lines)
     if (line.verdict == Verdict::missing) return text_of(line.op, ": ", line.reason);
   coreml::translate(legal.graph, options);
@@ -63,7 +63,7 @@ TEST_CASE("every op of the table is written as an ML Program that gives its numb
       }
       ++count.samples;
       g = with_blocks_bound(*g, inputs);
-      Pipelined legal = coreml_pipeline(*g, options);
+      Pipelined legal = run_pipeline(*g, coreml::target(options), {});
       if (legal.report.count(Verdict::missing)) {
         for (const DispatchLine& line : legal.report.lines)
           if (line.verdict == Verdict::missing && count.why.empty()) count.why = text_of(line.op, ": ", line.reason);

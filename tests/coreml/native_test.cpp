@@ -2,7 +2,7 @@
 #include <map>
 
 #include "backends/coreml/coreml.h"
-#include "compile/coreml_pipeline.h"
+#include "compile/pipeline.h"
 #include "coreml/samples.h"
 #include "rlx/ops.h"
 
@@ -24,7 +24,7 @@ std::string written(const std::function<void(Graph&)>& build, int newest) {
   Graph g;
   build(g);
   coreml::Options options{.newest_opset = newest};
-  Pipelined legal = coreml_pipeline(g, options);
+  Pipelined legal = run_pipeline(g, coreml::target(options), {});
   require_complete(legal.report, false);
   return operations(coreml::translate(legal.graph, options).model);
 }
@@ -269,7 +269,7 @@ TEST_CASE("indices out of range are moved or dropped as the graph says, whatever
     for (size_t k = 0; k < indices.element_count(); ++k) indices.mutable_values<int32_t>()[k] = kHostile[k % 6];
     for (int newest : {5, 8}) {
       coreml::Options options{.newest_opset = newest};
-      Pipelined legal = coreml_pipeline(g, options);
+      Pipelined legal = run_pipeline(g, coreml::target(options), {});
       coreml::Translated made = coreml::translate(legal.graph, options);
       CHECK(judged(folder_for_cases(temporary) / text_of("places.", row.name, ".", newest), "gather", made, g,
                    {numbers, indices}) == "");
@@ -290,7 +290,7 @@ TEST_CASE("products with open batches are no einsum, whose batches Apple's loade
   Value x = g.input("x", {f32, {b, 3, 4, 5}}), y = g.input("y", {f32, {b, 5, 4, 6}});
   g.output(dot_general(x, y, {{0, 2}, {0, 2}, {3}, {1}}), "z");
   coreml::Options options{.newest_opset = 8, .open_dims = true};
-  Pipelined legal = coreml_pipeline(g, options);
+  Pipelined legal = run_pipeline(g, coreml::target(options), {});
   require_complete(legal.report, false);
   CHECK(operations(coreml::translate(legal.graph, options).model).find("einsum") == std::string::npos);
 }
@@ -305,7 +305,7 @@ namespace {
 std::string beside_the_reference(const std::string& path, const Graph& g, const std::vector<Tensor>& in,
                                  bool narrow = false) {
   coreml::Options options{.newest_opset = 8, .narrow = narrow};
-  Pipelined legal = coreml_pipeline(g, options);
+  Pipelined legal = run_pipeline(g, coreml::target(options), {});
   coreml::Translated made = coreml::translate(legal.graph, options);
   return judged(path, "gather", made, g, in);
 }

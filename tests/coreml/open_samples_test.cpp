@@ -5,7 +5,7 @@
 #include <map>
 
 #include "backends/coreml/coreml.h"
-#include "compile/coreml_pipeline.h"
+#include "compile/pipeline.h"
 #include "coreml/samples.h"
 #include "rlx/ops.h"
 #include "support/sanitized.h"
@@ -69,7 +69,7 @@ TEST_CASE("every op that takes symbols for its extents is written with them open
       };
       coreml::Translated made;
       try {
-        Pipelined legal = coreml_pipeline(*open, options);
+        Pipelined legal = run_pipeline(*open, coreml::target(options), {});
         std::string missing;
         for (const DispatchLine& line : legal.report.lines)
           if (line.verdict == Verdict::missing && missing.empty()) missing = text_of(line.op, ": ", line.reason);

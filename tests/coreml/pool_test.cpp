@@ -1,5 +1,6 @@
 // Which windows are pools of ML Programs, and which are tables.
-#include "compile/coreml_pipeline.h"
+#include "backends/coreml/coreml.h"
+#include "compile/pipeline.h"
 #include "coreml/packages.h"
 #include "coreml/samples.h"
 #include "rlx/ops.h"
@@ -17,7 +18,7 @@ TEST_CASE("windows that may lie in padding alone are a table: pools do not say w
                                                              .padding_high = {0, 0, 0, 0}}),
              "y");
     const std::vector inputs = {numbers({1, 1, 3, 4})};
-    coreml::Translated made = coreml::translate(coreml_pipeline(g, {}).graph);
+    coreml::Translated made = coreml::translate(run_pipeline(g, coreml::target({}), {}).graph);
     size_t pools = 0;
     for (const auto& [name, function] : made.model.program.functions)
       for (const mil::Operation& op : function.body().operations) pools += op.type == "max_pool";

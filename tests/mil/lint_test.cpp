@@ -1,7 +1,7 @@
 // What an Apple loader would refuse, planted fault by fault; and what is predicted of where ops run.
 #include "frontends/mil/lint.h"
 
-#include "compile/coreml_placement.h"
+#include "devices/coreml/placement.h"
 #include "programs.h"
 
 namespace rlx::test {

@@ -24,7 +24,6 @@
 #include "passes/fuse_matmul.h"
 #include "passes/fuse_residual_norm.h"
 #include "passes/fuse_rows.h"
-#include "passes/fuse_shared_input.h"
 #include "passes/hoist_invariants.h"
 #include "passes/hoist_params.h"
 #include "passes/merge_equal_nodes.h"
@@ -64,7 +63,6 @@ const Pass kPasses[] = {
     {"fuse_matmul", fuse_matmul},
     {"fuse_residual_norm", fuse_residual_norm, -1},  // nor is the sum
     {"fuse_rows", fuse_rows, -1},                    // roundings are others in one pass
-    {"fuse_shared_input", fuse_shared_input},
     {"fuse_elementwise", fuse_all_elementwise},
     // With a relaxed precision policy the separate ops of f16 and bf16 round more often than the fused one.
     {"fuse_attention_relaxed", [](const Graph& g) { return fuse_attention(g, Rounding::at_the_end); }, -1},

@@ -4,7 +4,7 @@
 
 #include <functional>
 
-#include "rlx/op_def.h"
+#include "judge/judge.h"
 
 namespace rlx::laws {
 
@@ -14,23 +14,11 @@ struct Finding {
   std::string why = {};
 };
 
-constexpr uint64_t kSeed = 20261121;
+constexpr uint64_t kSeed = kSeedOfCases;
 const Finding kNotApplicable{Outcome::not_applicable, {}};
 inline Finding finding(std::string why) { return {why.empty() ? Outcome::holds : Outcome::broken, std::move(why)}; }
 
-/// A sample with its dtypes settled.
-struct Case {
-  std::vector<Type> types;
-  Attrs attrs;
-  double lo, hi;
-  std::vector<Tensor> inputs(uint64_t seed = kSeed) const;
-  /// The op alone, on inputs of these types.
-  Graph graph(const OpDef& op) const;
-};
-/// The sample as it is written.
-Case case_of(const Sample&);
-/// The sample in each dtype that the op accepts in place of f64; the sample itself first.
-std::vector<Case> cases_of(const OpDef&, const Sample&);
+using rlx::Case, rlx::case_of, rlx::cases_of;
 
 struct Law {
   std::string_view name, says;
@@ -47,7 +35,7 @@ const Law& find_law(std::string_view name);
 Finding examine(const Law&, const OpDef&, const Sample&);
 
 /// Runs a graph of one op some other way, for backend_agrees.
-using Runner = std::function<std::vector<Tensor>(const Graph&, Tensors)>;
+using Runner = GraphRunner;
 Finding runs_like_the_reference(const OpDef&, const Sample&, const Runner&);
 
 }  // namespace rlx::laws

@@ -1,23 +1,9 @@
-// The one home of tolerances: how far two results of a dtype may be apart. An exception is a parameter of the test that
-// needs it, with its reason.
+// How far results may be apart: by their dtype, and, of products, by the promise that is made of them.
 #pragma once
 
-#include "rlx/dtype.h"
+#include "judge/tolerance.h"
 
 namespace rlx {
-
-/// |x - y| <= tolerance * (1 + |y|).
-inline double tolerance_of(DType t) {
-  switch (t) {
-    case DType::f64:
-    case DType::c128: return 1e-11;  // some 5,000 roundings of f64
-    case DType::f32:
-    case DType::c64: return 2e-6;  // some 16 of f32
-    case DType::f16: return 2e-3;  // two of f16: f32 inside and f64 inside may fall on two sides of a tie
-    case DType::bf16: return 1.6e-2;
-    default: return 0;  // integers, bools: equal
-  }
-}
 
 /// The constant c of the promise for products of f32 (docs/runtime.md): |error| <= c sqrt(k) 2^-24 sum |a| |b| and half
 /// a unit in the last place of the result. Twice the worst of OpenBLAS and oneDNN, by `bench/product_accuracy --peers`.

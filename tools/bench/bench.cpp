@@ -15,6 +15,7 @@
 
 #include "rlx/session.h"
 #include "tools/bench/cases.h"
+#include "tools/device_option.h"
 #include "tools/encoder_options.h"
 #include "tools/output.h"
 #include "tools/subcommands.h"
@@ -31,7 +32,7 @@ struct Bench {
   void measure(BenchCase& c, double resident_kib) const;
 
   Words cases;
-  std::string model, device = "cpu";
+  std::string model, device = default_device();
   int threads = 1, iterations = 20;
   double budget_seconds = 6;
   bool list = false, steps = false;

@@ -1,6 +1,7 @@
 // The loop of `rlx train`: batches in, metrics, checkpoints and the trained params out.
 #pragma once
 
+#include "tools/device_option.h"
 #include "tools/train/settings.h"
 
 namespace rlx::tools {
@@ -9,7 +10,7 @@ struct TrainRun {
   TrainSettings settings;
   bool resume = false, overwrite = false;
   int threads = 0;
-  std::string device = "cpu";
+  std::string device = default_device();
 };
 
 /// Trains to the end, or until an interrupt asks to stop, and leaves in the folder settings.out:

@@ -1,6 +1,7 @@
 """A graph being built through the C ABI, and what is compiled from one."""
 
 import ctypes
+import os
 import struct
 import weakref
 from ctypes import byref, c_char_p, c_size_t, c_void_p
@@ -143,14 +144,18 @@ _ACCURACIES = ("f32", "exact", "row_relative")  # in the order of rlx_compile_op
 
 
 class Session:
-    """A device with its thread pool, and the programs that were compiled for it."""
+    """A device with its thread pool, and the programs that were compiled for it.
 
-    def __init__(self, device="cpu", threads=0):
+    ``device`` is a name that ``rlx devices`` lists; without one it is what the environment variable RLX_DEVICE names, else the
+    processor.
+    """
+
+    def __init__(self, device="", threads=0):
         self.handle = c_void_p()
         options = SessionOptions(ctypes.sizeof(SessionOptions), threads)
         check(lib.rlx_session_create, device.encode(), byref(options), byref(self.handle))
         self._finalizer = weakref.finalize(self, lib.rlx_session_free, self.handle)
-        self.device = device
+        self.device = device or os.environ.get("RLX_DEVICE") or "cpu"
 
     def compile(self, graph, strict=False, accuracy="f32", batch_invariant=False):
         compiled = c_void_p()

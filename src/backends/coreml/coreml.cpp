@@ -2,9 +2,11 @@
 #include "backends/coreml/coreml.h"
 
 #include "backends/coreml/lowerings.h"
+#include "backends/coreml/take_apart.h"
 #include "backends/coreml/weights.h"
 #include "ir/leaves.h"
 #include "passes/collapse_rank.h"
+#include "passes/spell_out_combiners.h"
 #include "passes/split_complex.h"
 #include "passes/split_words.h"
 #include "passes/subgraphs.h"
@@ -16,7 +18,8 @@ namespace {
 
 constexpr int kOldestOpset = 5, kFirstSpecification = 6;  // specification 6 has CoreML5
 
-std::optional<std::string> refusal_of(const Question& q, const Options& options) {
+/// `whole`: of a graph whose complex numbers, dims beyond kMostDims and integers of 64 bits are still to be taken apart.
+std::optional<std::string> refusal_of(const Question& q, const Options& options, bool whole) {
   if (q.node.op == &op::input || q.node.op == &op::param) return std::nullopt;
   TypeRules rules{options.narrow, options.open_dims};
   // Of blocks that are constants, which the graph behind it tells.
@@ -26,7 +29,7 @@ std::optional<std::string> refusal_of(const Question& q, const Options& options)
     if (!find_row(q, options, &why)) return why;
     return std::nullopt;
   }
-  if (options.before_split) {
+  if (whole) {
     bool any_complex = false, any_wide = false, any_empty = false, any_words = false;
     for (const auto& list : {std::span<const Type>(q.operands), std::span<const Type>(q.node.types)})
       for (Type t : list) {
@@ -75,27 +78,6 @@ std::string how_taken_apart(const Question& q) {
     return text_of("complex numbers are pairs of real ones", any_wide ? "; of more than 5 dims some are joined" : "");
   return any_wide ? "of more than 5 dims some are joined" : "";
 }
-
-class CoreML final : public Backend {
- public:
-  explicit CoreML(Options options) : options_(options) {}
-  std::string name() const override { return "coreml"; }
-  std::string description() const override { return "writes ML Programs"; }
-  std::string unavailable() const override {
-    return "CoreML.framework is on Apple's systems only; packages are written here";
-  }
-  Target target() const override {
-    Target target{"coreml", [options = options_](const Question& q) { return refusal_of(q, options); }};
-    if (options_.before_split) target.remark = how_taken_apart;
-    return target;
-  }
-  std::unique_ptr<Program> lower(Graph) const override {
-    fail(ErrorCode::unsupported, "an ML Program is written to a package, not run here: see `rlx convert`");
-  }
-
- private:
-  Options options_;
-};
 
 /// Ops whose results are rounded by what they are made of, or that round nothing.
 bool rounds_by_itself(const OpDef* op) {
@@ -302,7 +284,20 @@ bool has_several_lists(const Graph& g, const Interface& interface) {
 
 }  // namespace
 
-std::unique_ptr<Backend> make_backend(const Options& options) { return std::make_unique<CoreML>(options); }
+Target whole_target(const Options& options) {
+  Target target{"coreml", [options](const Question& q) { return refusal_of(q, options, true); }};
+  target.remark = how_taken_apart;
+  return target;
+}
+
+Target target(const Options& options) {
+  Target whole = whole_target(options);
+  whole.first = {{"spell_out_combiners", spell_out_combiners}};
+  whole.next = std::make_shared<const NextStage>(NextStage{
+      options.narrow ? is_taken_apart_where_narrowed : is_taken_apart, passes_that_take_apart(options.narrow),
+      {"coreml", [options](const Question& q) { return refusal_of(q, options, false); }}});
+  return whole;
+}
 
 namespace {
 

@@ -2,7 +2,7 @@
 // is written (io/mlpackage.h), and run by Core ML or by the MIL front end.
 #pragma once
 
-#include "backends/backend.h"
+#include "passes/target.h"
 #include "io/mil.h"
 
 namespace rlx::coreml {
@@ -20,8 +20,6 @@ struct Options {
   bool nearest = false;
   /// Whether random numbers may be of Core ML's own stream, whatever the key.
   bool native_random = false;
-  /// Whether claims are of a graph whose complex numbers and dims beyond kMostDims are still to be taken apart.
-  bool before_split = false;
 };
 constexpr size_t kMostDims = 5;
 
@@ -49,8 +47,13 @@ struct Interface {
   std::map<std::string, std::string> descriptions = {};  ///< of features
 };
 
-/// Claims with these options; `lower` fails, for nothing runs here.
-std::unique_ptr<Backend> make_backend(const Options& options = {});
+/// What becomes a program with these options. Two stages: nodes of complex numbers, of more than kMostDims dims, of
+/// integers of 64 bits and without elements are taken as they are by the first, and are then taken apart
+/// (backends/coreml/take_apart.h). Of complex inputs and outputs there are two each then, and the leading dims of wide
+/// ones are joined.
+Target target(const Options& options = {});
+/// The first of these stages alone: a graph that is legal for it has the inputs and outputs that it came with.
+Target whole_target(const Options& options = {});
 
 struct Translated {
   mil::Model model;

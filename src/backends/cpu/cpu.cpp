@@ -4,8 +4,10 @@
 #include "backends/cpu/executable.h"
 #include "backends/cpu/lowering.h"
 #include "backends/cpu/lowerings.h"
+#include "backends/cpu/machine.h"
 #include "backends/cpu/rewritings.h"
 #include "kernels/conv/onednn.h"
+#include "kernels/threads/thread_pool.h"
 #include "rlx/ops/conv.h"
 
 namespace rlx::cpu {
@@ -16,6 +18,7 @@ class CpuProgram final : public Program {
   explicit CpuProgram(Graph legal) : graph_(std::move(legal)) {}
   const Graph& graph() const override { return graph_; }
   std::unique_ptr<Executable> load(const LoadOptions& options) const override {
+    use_measured_machine();
     return make_executable(graph_, options);
   }
 
@@ -30,35 +33,36 @@ class Cpu final : public Backend {
     return text_of(kernels::ThreadPool::hardware_threads(), " threads, vectors by Highway",
                    kernels::has_onednn() ? ", some convolutions by oneDNN" : "");
   }
-  int threads() const override { return kernels::ThreadPool::hardware_threads(); }
+  int threads() const override {
+    use_measured_machine();
+    const int all = kernels::ThreadPool::hardware_threads(), measured = kernels::cost_model().threads;
+    return measured > 0 ? std::min(all, measured) : all;
+  }
   std::string unavailable() const override { return ""; }
   Target target() const override {
-    return {"cpu",
-            [](const Question& q) -> std::optional<std::string> {
-              std::string why_not;
-              if (find_lowering(q, why_not)) return std::nullopt;
-              return why_not;
-            },
-            rewritings(),
-            [](const Question& q) {
-              std::string why_not;
-              const Lowering* row = find_lowering(q, why_not);
-              return row && runs_reference(*row);
-            },
-            [](const Question& q) {
-              std::string refusals;
-              auto kernel = registered_kernel(q, refusals);
-              return kernel ? text_of("by the registered kernel '", kernel->name, "'") : std::string();
-            }};
-  }
-  /// Not past a kernel from outside the library, which whoever registered it wants to see used.
-  bool finishes_convolutions() const override {
-    return !has_registered_kernel(op::conv) && !has_registered_kernel(op::convolution);
-  }
-  /// oneDNN's are; our own make a matrix of runs along the last dim.
-  bool convolves_channels_last() const override { return kernels::has_onednn(); }
-  bool fuses_elementwise(const Node& node) const override {
-    return is_machine_op(node) && !has_registered_kernel(*node.op);
+    Target target{"cpu", [](const Question& q) -> std::optional<std::string> {
+                    std::string why_not;
+                    if (find_lowering(q, why_not)) return std::nullopt;
+                    return why_not;
+                  }};
+    target.rewritings = rewritings();
+    target.interprets = [](const Question& q) {
+      std::string why_not;
+      const Lowering* row = find_lowering(q, why_not);
+      return row && runs_reference(*row);
+    };
+    target.remark = [](const Question& q) {
+      std::string refusals;
+      auto kernel = registered_kernel(q, refusals);
+      return kernel ? text_of("by the registered kernel '", kernel->name, "'") : std::string();
+    };
+    // Not past a kernel from outside the library, which whoever registered it wants to see used.
+    target.fuses_convolutions = !has_registered_kernel(op::conv) && !has_registered_kernel(op::convolution);
+    // oneDNN's are fastest so; our own make a matrix of runs along the last dim.
+    target.prefers_channels_last = kernels::has_onednn();
+    target.fuses_elementwise = [](const Node& node) { return is_machine_op(node) && !has_registered_kernel(*node.op); };
+    target.updates_in_place = true;
+    return target;
   }
   size_t claims_hash() const override { return registered_kernels_hash(); }
   std::unique_ptr<Program> lower(Graph legal) const override { return std::make_unique<CpuProgram>(std::move(legal)); }

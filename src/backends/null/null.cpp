@@ -27,6 +27,7 @@ class Null final : public Backend {
               return "composites are left to their decomposition";
             }};
   }
+  std::string no_native_update() const override { return "the null device runs nothing"; }
   std::unique_ptr<Program> lower(Graph legal) const override { return std::make_unique<NullProgram>(std::move(legal)); }
 };
 

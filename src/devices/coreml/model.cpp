@@ -8,10 +8,10 @@
 #include <random>
 #include <set>
 
+#include "devices/coreml/description.h"
 #include "frontends/mil/lower.h"
 #include "io/mlpackage.h"
 #include "rlx/element.h"
-#include "runtime/coreml_description.h"
 
 namespace rlx {
 namespace {

@@ -8,7 +8,7 @@
 //   layers    recurrent layers, gathers and scatters, dilated convolutions, large pools (the list of unsupported layers
 //             of hollance/neural-engine)
 // The graphics processor takes f16 and f32, and not integers, strings, control flow or what data decide the size of.
-#include "compile/coreml_placement.h"
+#include "devices/coreml/placement.h"
 
 #include <cmath>
 #include <set>

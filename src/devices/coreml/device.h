@@ -8,6 +8,9 @@
 
 namespace rlx {
 
+/// Which processors a device "coreml", "coreml:ane" names.
+ComputeUnits coreml_units(const Device& device);
+
 /// `framework` is the system's, or what stands for it in a test.
 std::unique_ptr<Backend> make_coreml_device(
     Device device, const coreml_framework::Framework& framework = coreml_framework::system_framework());

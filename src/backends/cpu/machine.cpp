@@ -1,5 +1,5 @@
 // The file of `rlx calibrate`, and what is made of it; measuring is in measure_machine.cpp.
-#include "runtime/machine.h"
+#include "backends/cpu/machine.h"
 
 #include <algorithm>
 #include <cmath>
@@ -22,7 +22,6 @@
 
 #include "base/hash.h"
 #include "base/printable_text.h"
-#include "compile/backends.h"
 #include "io/atomic_file.h"
 #include "kernels/cost_model.h"
 #include "kernels/threads/thread_pool.h"
@@ -201,18 +200,6 @@ static kernels::CostModel kept_cost_model() {
 void use_measured_machine() {
   static std::once_flag once;
   std::call_once(once, [] { kernels::set_cost_model(kept_cost_model()); });
-}
-
-Device pick_best_device() {
-#if defined(__APPLE__)
-  constexpr bool kHasCoreMl = true;
-#else
-  constexpr bool kHasCoreMl = false;  // elsewhere its packages are run on the CPU, to check them
-#endif
-  for (const Device& device : {Device::cuda(), Device::rocm(), Device::metal(), Device::mlx(), Device::tpu(),
-                               Device::coreml(), Device::wgpu()})
-    if (is_available(device) && (device.kind() != DeviceKind::coreml || kHasCoreMl)) return device;
-  return Device::cpu();
 }
 
 }  // namespace rlx

@@ -1,5 +1,5 @@
 // See the header.
-#include "runtime/coreml_description.h"
+#include "devices/coreml/description.h"
 
 #include "rlx/fields.h"
 

@@ -1,12 +1,12 @@
 // See the header.
-#include "compile/coreml_runner.h"
+#include "devices/coreml/runner.h"
 
 #include <list>
 #include <mutex>
 
-#include "compile/backends.h"
-#include "compile/coreml_placement.h"
+#include "backends/registry.h"
 #include "compile/pipeline.h"
+#include "devices/coreml/placement.h"
 #include "frontends/mil/lower.h"
 #include "io/mlpackage.h"
 #include "io/private_folder.h"
@@ -62,7 +62,7 @@ class FrontEndRunner final : public CoremlRunner {
     auto cpu = backend_of(Device::cpu());
     CompileOptions options;
     if (options_.exact) options.accuracy = Accuracy::exact;
-    Pipelined legal = run_pipeline(lowered.graph, *cpu, options);
+    Pipelined legal = run_pipeline(lowered.graph, cpu->target(), options);
     require_complete(legal.report, false);
     Loaded loaded{sizes, cpu->lower(std::move(legal.graph)), nullptr};
     loaded.executable = loaded.program->load(options_);

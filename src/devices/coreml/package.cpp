@@ -8,12 +8,13 @@
 #include "backends/coreml/coreml.h"
 #include "backends/coreml/lowerings.h"
 #include "backends/coreml/weights.h"
-#include "compile/coreml_pipeline.h"
+#include "compile/pipeline.h"
 #include "compile/with_values.h"
 #include "io/mlpackage.h"
 #include "ir/leaves.h"
 #include "ir/rewrite.h"
 #include "passes/change_floats.h"
+#include "passes/collapse_rank.h"
 #include "rlx/coreml.h"
 #include "rlx/version.h"
 
@@ -113,6 +114,24 @@ void check_shapes(const Graph& g, const PackageOptions& options) {
   }
 }
 
+/// What an input or output becomes: the same walk as the two passes take over the signature.
+void note_signature(const Graph& before, const Graph& after, std::vector<std::string>& notes) {
+  auto note = [&](std::string_view what, const std::string& name, const Type& from, const Type& to) {
+    if (is_complex(from.dtype))
+      notes.push_back(text_of("the ", what, " '", name, "' is ", from, " in the graph, and '", name, "_re' and '", name,
+                              "_im' of ", to, " in the package"));
+    else if (is_wide(from, coreml::kMostDims))
+      notes.push_back(text_of("the ", what, " '", name, "' is ", from, " in the graph, and ", to,
+                              " in the package: its leading dims are joined"));
+  };
+  auto in = before.input_types(), new_in = after.input_types();
+  for (size_t i = 0, k = 0; i < in.size(); k += is_complex(in[i].dtype) ? 2 : 1, ++i)
+    note("input", before.node(before.inputs()[i]).name, in[i], new_in.at(k));
+  auto out = before.output_types(), new_out = after.output_types();
+  for (size_t i = 0, k = 0; i < out.size(); k += is_complex(out[i].dtype) ? 2 : 1, ++i)
+    note("output", before.outputs()[i].name, out[i], new_out.at(k));
+}
+
 struct Made {
   coreml::Translated translated;
   DispatchReport dispatch;
@@ -141,7 +160,8 @@ Made translated(const Graph& g, const NamedTensors& params, const PackageOptions
   };
   auto legal_for = [&](const coreml::Options& with) {
     Legal legal;
-    legal.pipelined = coreml_pipeline(bound, with, &legal.notes);
+    legal.pipelined = run_pipeline(bound, coreml::target(with), {});
+    if (legal.pipelined.report.count(Verdict::missing) == 0) note_signature(bound, legal.pipelined.graph, legal.notes);
     return legal;
   };
   // What reads codes is known of a legal graph only. Claims follow from the newest opset, so the graph may serve again.

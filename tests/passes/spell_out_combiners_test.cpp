@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "compile/spell_out_combiners.h"
+#include "passes/spell_out_combiners.h"
 #include "reference/interpreter.h"
 #include "rlx/element.h"
 #include "rlx/ops.h"

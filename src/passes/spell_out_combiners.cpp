@@ -1,5 +1,5 @@
 // See the header.
-#include "compile/spell_out_combiners.h"
+#include "passes/spell_out_combiners.h"
 
 #include <limits>
 

@@ -1,15 +1,16 @@
 // See the header.
-#include "compile/coreml_device.h"
+#include "devices/coreml/device.h"
 
 #include <complex>
 #include <cstring>
 #include <mutex>
 
 #include "backends/coreml/coreml.h"
-#include "compile/backends.h"
-#include "compile/coreml_pipeline.h"
-#include "compile/coreml_runner.h"
+#include "backends/coreml/take_apart.h"
+#include "backends/registry.h"
+#include "compile/pipeline.h"
 #include "compile/with_values.h"
+#include "devices/coreml/runner.h"
 #include "io/mlpackage.h"
 #include "ir/leaves.h"
 #include "ir/rewrite.h"
@@ -33,8 +34,8 @@ Tensor as(const Tensor& t, DType dtype, const Shape& shape) {
 }
 
 /// Graphs are claimed with their complex numbers and many dims, which are taken apart behind the claims.
-coreml::Options options_for(const coreml_framework::Framework& framework, bool before_split = false) {
-  return {.newest_opset = framework.newest_opset, .narrow = false, .open_dims = true, .before_split = before_split};
+coreml::Options options_for(const coreml_framework::Framework& framework) {
+  return {.newest_opset = framework.newest_opset, .narrow = false, .open_dims = true};
 }
 
 Tensor part_of(const Tensor& z, bool imaginary) {
@@ -167,7 +168,7 @@ class CoremlExecutable final : public Executable {
     std::scoped_lock lock(mutex_);
     if (by_cpu_) return *by_cpu_;
     auto cpu = backend_of(Device::cpu());
-    Pipelined legal = run_pipeline(with_values(graph_, params_), *cpu, {});
+    Pipelined legal = run_pipeline(with_values(graph_, params_), cpu->target(), {});
     require_complete(legal.report, false);
     cpu_program_ = cpu->lower(std::move(legal.graph));
     by_cpu_ = cpu_program_->load(options_);
@@ -176,15 +177,15 @@ class CoremlExecutable final : public Executable {
   CoremlRunner& runner() {
     std::scoped_lock lock(mutex_);
     if (runner_) return *runner_;
-    bool plain = graph_.params().empty() && !is_to_be_split(graph_);
+    bool plain = graph_.params().empty() && !coreml::is_taken_apart(graph_);
     coreml::Translated translated = coreml::translate(plain ? graph_ : ready(), options_for(framework_));
     description_ = translated.model.main;
-    runner_ = make_coreml_runner(translated.model, device_.units(), options_, framework_);
+    runner_ = make_coreml_runner(translated.model, coreml_units(device_), options_, framework_);
     return *runner_;
   }
   /// With its params' values, which may fold further, and without what programs do not have.
   Graph ready() const {
-    Pipelined legal = coreml_pipeline(with_values(graph_, params_), options_for(framework_));
+    Pipelined legal = run_pipeline(with_values(graph_, params_), coreml::target(options_for(framework_)), {});
     require_complete(legal.report, false);
     return std::move(legal.graph);
   }
@@ -220,8 +221,7 @@ class CoremlProgram final : public Program {
 class CoremlDevice final : public Backend {
  public:
   CoremlDevice(Device device, coreml_framework::Framework framework)
-      : device_(device), framework_(std::move(framework)),
-        writer_(coreml::make_backend(options_for(framework_, true))) {}
+      : device_(std::move(device)), framework_(std::move(framework)) {}
   std::string name() const override { return device_.name(); }
   std::string description() const override {
     if (!framework_.present)
@@ -231,16 +231,21 @@ class CoremlDevice final : public Backend {
                    framework_.newest_opset + 10, " (macOS ", framework_.newest_opset + 7, ") and before");
   }
   int threads() const override { return backend_of(Device::cpu())->threads(); }
+  bool accelerates() const override { return framework_.present; }
+  std::string no_native_update() const override {
+    return "models are written as ML Programs, and Core ML's update task (MLUpdateTask) updates neural networks and "
+           "k-nearest-neighbor classifiers only; the gradient graph is run instead";
+  }
   /// Without the framework, the processor that was asked for is what `placement` predicts for.
   std::string unavailable() const override {
-    if (framework_.present && device_.units() == ComputeUnits::ane && !framework_.ane)
+    if (framework_.present && coreml_units(device_) == ComputeUnits::ane && !framework_.ane)
       return text_of("Core ML says that this system (", framework_.chip,
                      ") has no neural engine; coreml takes what there is");
     return "";
   }
   /// What a report calls it says who runs the program.
   Target target() const override {
-    Target target = writer_->target();
+    Target target = coreml::whole_target(options_for(framework_));
     target.name = name() + (framework_.present
                                 ? " (an ML Program, by CoreML.framework)"
                                 : " (an ML Program; no CoreML.framework here: the MIL front end runs it on the CPU)");
@@ -249,18 +254,25 @@ class CoremlDevice final : public Backend {
   std::unique_ptr<Program> lower(Graph legal) const override {
     coreml::check_open_inputs(legal);
     // What is missing only among the parts is said now, where no param's value is needed for it.
-    if (legal.params().empty() && is_to_be_split(legal))
-      require_complete(coreml_pipeline(legal, options_for(framework_)).report, false);
+    if (legal.params().empty() && coreml::is_taken_apart(legal))
+      require_complete(run_pipeline(legal, coreml::target(options_for(framework_)), {}).report, false);
     return std::make_unique<CoremlProgram>(std::move(legal), device_, framework_);
   }
 
  private:
   Device device_;
   coreml_framework::Framework framework_;
-  std::unique_ptr<Backend> writer_;
 };
 
 }  // namespace
+
+ComputeUnits coreml_units(const Device& device) {
+  const auto names = names_of(ComputeUnits{});
+  ComputeUnits units = ComputeUnits::all;
+  for (const std::string& option : device.options())
+    units = static_cast<ComputeUnits>(std::find(names.begin(), names.end(), option) - names.begin());
+  return units;
+}
 
 std::unique_ptr<Backend> make_coreml_device(Device device, const coreml_framework::Framework& framework) {
   return std::make_unique<CoremlDevice>(device, framework);

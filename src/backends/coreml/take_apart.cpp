@@ -1,0 +1,86 @@
+// See the header.
+#include "backends/coreml/take_apart.h"
+
+#include "backends/coreml/coreml.h"
+#include "ir/rewrite.h"
+#include "passes/collapse_rank.h"
+#include "passes/split_complex.h"
+#include "passes/split_words.h"
+#include "passes/subgraphs.h"
+#include "rlx/ops/shape.h"
+
+namespace rlx::coreml {
+namespace {
+
+bool is_empty(const Type& t) { return std::find(t.dims.begin(), t.dims.end(), Dim(0)) != t.dims.end(); }
+
+/// Concatenations without the operands that have no elements; those go, if nothing else wants them.
+Graph without_empty_parts(const Graph& g) {
+  return with_bodies(g, [](const Graph& body) {
+    return rewritten(body, [](const Site& site) -> std::optional<std::vector<Value>> {
+      if (site.node.op != &op::concatenate) return std::nullopt;
+      std::vector<Value> parts;
+      for (const Value& v : site.operands)
+        if (!is_empty(v.type())) parts.push_back(v);
+      if (parts.empty() || parts.size() == site.operands.size()) return std::nullopt;
+      return std::vector{concatenate(parts, site.node.attrs.as<AxisAttrs>().axis)};
+    });
+  });
+}
+
+struct Found {
+  bool complex = false, wide = false, empty = false, words = false;
+};
+void look(const Graph& g, Found& found) {
+  for (const Node& node : g.nodes()) {
+    for (const Type& t : node.types) {
+      found.complex |= is_complex(t.dtype);
+      found.wide |= is_wide(t, kMostDims);
+      found.empty |= is_empty(t);
+    }
+    if (!node.attrs.empty()) with_subgraphs(node.attrs, [&](const Graph& body) { return look(body, found), body; });
+  }
+}
+
+bool has_double_words(const Graph& g) {
+  bool found = false;
+  for (const Node& node : g.nodes()) {
+    for (const Type& t : node.types) found |= t.dtype == i64 || t.dtype == u64;
+    if (!node.attrs.empty())
+      with_subgraphs(node.attrs, [&](const Graph& body) { return found |= has_double_words(body), body; });
+  }
+  return found;
+}
+
+/// Where the caller lets integers be narrowed, only those are kept whole whose high halves are read.
+Found found_in(const Graph& g, bool narrow) {
+  Found found;
+  look(g, found);
+  found.words = narrow ? reads_high_words(g) : has_double_words(g);
+  return found;
+}
+
+bool holds_any(const Graph& g, bool narrow) {
+  const Found found = found_in(g, narrow);
+  return found.complex || found.wide || found.empty || found.words;
+}
+
+}  // namespace
+
+bool is_taken_apart(const Graph& g) { return holds_any(g, false); }
+bool is_taken_apart_where_narrowed(const Graph& g) { return holds_any(g, true); }
+
+std::vector<Pass> passes_that_take_apart(bool narrow) {
+  const auto where = [](bool(Found::*sort), Graph (*run)(const Graph&)) {
+    return [=](const Graph& g) { return found_in(g, false).*sort ? run(g) : g; };
+  };
+  return {
+      // Before dims are joined: two words may be one dim more.
+      {"split_words", [narrow](const Graph& g) { return found_in(g, narrow).words ? split_words(g, !narrow) : g; }},
+      {"drop_empty_parts", where(&Found::empty, without_empty_parts)},
+      {"split_complex", where(&Found::complex, split_complex)},
+      {"collapse_rank", where(&Found::wide, [](const Graph& g) { return collapse_rank(g, kMostDims); })},
+  };
+}
+
+}  // namespace rlx::coreml

@@ -1,0 +1,139 @@
+// See the header.
+#include "judge/judge.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "autodiff/transforms.h"
+#include "base/user_code.h"
+#include "ir/leaves.h"
+#include "judge/compare.h"
+#include "reference/interpreter.h"
+
+namespace rlx {
+namespace {
+
+Judged wrong(std::string why) { return {Judgement::wrong, std::move(why)}; }
+
+Judged compared(Tensors got, Tensors wanted) {
+  if (auto why = difference(got, wanted); !why.empty()) return wrong(std::move(why));
+  return {Judgement::agrees, {}, largest_difference(got, wanted)};
+}
+
+Verdict worst_verdict(const DispatchReport& report) {
+  Verdict worst = Verdict::native;
+  for (const DispatchLine& line : report.lines) worst = std::max(worst, line.verdict);
+  return worst;
+}
+
+std::string missing_of(const DispatchReport& report) {
+  for (const DispatchLine& line : report.lines)
+    if (line.verdict == Verdict::missing) return text_of(line.op, ": ", line.reason);
+  return "";
+}
+
+/// Microseconds of the fastest of some runs.
+double time_of(const CompiledGraph& compiled, Tensors inputs) {
+  using Clock = std::chrono::steady_clock;
+  constexpr int kRuns = 5;
+  double best = 1e30;
+  for (int i = 0; i < kRuns; ++i) {
+    const auto begin = Clock::now();
+    compiled.run_ordered(inputs);
+    best = std::min(best, std::chrono::duration<double, std::micro>(Clock::now() - begin).count());
+  }
+  return best;
+}
+
+}  // namespace
+
+Judged judge(const Graph& g, Tensors inputs, const GraphRunner& run) {
+  const std::vector<Tensor> wanted = interpret(g, inputs);
+  try {
+    return compared(run(g, inputs), wanted);
+  } catch (const Error& error) {
+    return wrong(text_of("it does not run: ", error.what()));
+  }
+}
+
+Judged judge(const Graph& g, Tensors inputs, const Device& device, std::span<const int> threads) {
+  const DispatchReport report = dispatch_report(g, device);
+  const std::string missing = missing_of(report);
+  const std::vector<Tensor> wanted = missing.empty() ? interpret(g, inputs) : std::vector<Tensor>();
+  Judged worst{Judgement::agrees, {}, 0, worst_verdict(report)};
+  for (const int count : threads) {
+    try {
+      const CompiledGraph compiled = Session(device, {count}).compile(g, {});
+      if (!missing.empty()) return wrong(text_of("the report says that it is missing (", missing, "), and it compiles"));
+      Judged here = compared(compiled.run_ordered(inputs), wanted);
+      if (here.judgement != Judgement::agrees) {
+        here.why = text_of("on ", count, count == 1 ? " thread: " : " threads: ", here.why);
+        return here;
+      }
+      worst.error = std::max(worst.error, here.error);
+    } catch (const Error& error) {
+      if (!missing.empty() && error.code() == ErrorCode::unsupported)
+        return {Judgement::refused, missing, 0, Verdict::missing};
+      if (!missing.empty()) return wrong(text_of("it is refused with another error than of what is missing: ", error.what()));
+      return wrong(text_of("the report takes it, and it does not run: ", error.what()));
+    }
+  }
+  return worst;
+}
+
+std::optional<Graph> gradient_of(const OpDef& op, const Case& c) {
+  if (!op.differentiable) return std::nullopt;
+  const Graph g = c.graph(op);
+  const Mask wrt = differentiable_inputs(g), given = differentiable_outputs(g);
+  const auto any = [](const Mask& mask) { return std::find(mask.begin(), mask.end(), true) != mask.end(); };
+  if (!any(wrt) || !any(given)) return std::nullopt;
+  return value_and_vjp(g, wrt, given);
+}
+
+std::vector<JudgedCase> judge_device(const Device& device, const JudgeOptions& options,
+                                     const std::function<void(size_t, size_t, std::string_view)>& progress) {
+  const Session available(device);  // else one error for each case would say that it is not
+  std::vector<const OpDef*> ops;
+  for (const std::string& name : options.ops) ops.push_back(&find_op(name));
+  if (ops.empty())
+    for (const OpDef* each : all_ops())
+      if (each != &op::input && each != &op::param && each != &op::constant) ops.push_back(each);
+  const auto report_progress = [&](size_t done, std::string_view op) {
+    if (progress) user_code("the progress callback", [&] { progress(done, ops.size(), op); });
+  };
+  std::vector<JudgedCase> all;
+  for (size_t i = 0; i < ops.size(); ++i) {
+    const OpDef& op = *ops[i];
+    report_progress(i, op.name);
+    for (const Sample& sample : op.samples()) {
+      for (const Case& c : cases_of(op, sample)) {
+        const auto add = [&](const Graph& g, const std::vector<Tensor>& inputs, bool is_gradient) {
+          JudgedCase one{std::string(op.name), c.text(), is_gradient, c.types.empty() ? f64 : c.types[0].dtype, {}};
+          try {
+            one.judged = judge(g, inputs, device, options.threads);
+            if (options.times && one.judged.judgement == Judgement::agrees)
+              one.microseconds = time_of(Session(device, {1}).compile(g, {}), inputs);
+          } catch (const std::exception& error) {
+            one.judged = wrong(error.what());
+          }
+          all.push_back(std::move(one));
+        };
+        const Graph g = c.graph(op);
+        std::vector<Tensor> inputs = c.inputs();
+        add(g, inputs, false);
+        if (!options.gradients) continue;
+        std::optional<Graph> gradient = gradient_of(op, c);
+        if (!gradient) continue;
+        const auto types = gradient->input_types();
+        for (size_t k = inputs.size(); k < types.size(); ++k)
+          inputs.push_back(random_tensor(types[k].dtype, shape_of(types[k].dims), kSeedOfCases + 100 + k, -1, 1));
+        add(*gradient, inputs, true);
+      }
+      if (options.first_sample_only) break;
+    }
+  }
+  report_progress(ops.size(), "");
+  return all;
+}
+
+}  // namespace rlx

@@ -1,0 +1,22 @@
+// The one home of tolerances: how far two results of a dtype may be apart. An exception is a parameter of the test that
+// needs it, with its reason.
+#pragma once
+
+#include "rlx/dtype.h"
+
+namespace rlx {
+
+/// |x - y| <= tolerance * (1 + |y|).
+inline double tolerance_of(DType t) {
+  switch (t) {
+    case DType::f64:
+    case DType::c128: return 1e-11;  // some 5,000 roundings of f64
+    case DType::f32:
+    case DType::c64: return 2e-6;  // some 16 of f32
+    case DType::f16: return 2e-3;  // two of f16: f32 inside and f64 inside may fall on two sides of a tie
+    case DType::bf16: return 1.6e-2;
+    default: return 0;  // integers, bools: equal
+  }
+}
+
+}  // namespace rlx

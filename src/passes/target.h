@@ -1,0 +1,71 @@
+// What a device is to the compiler, as data: which nodes it takes, what it likes, and the passes of its own. A target
+// needs no hardware: a graph can be compiled for any of them anywhere.
+#pragma once
+
+#include "ir/rewrite.h"
+
+namespace rlx {
+
+/// What a target is asked about: a node and the types of its operands, which may be symbolic.
+struct Question {
+  const Node& node;
+  Types operands;
+  /// Whether the elements of an operand are known before any input is (`is_weight` in passes/bound_values.h). Nothing
+  /// is known of any if there is no function.
+  std::function<bool(size_t)> is_weight = {};
+};
+
+/// Another shape with the same meaning, for a target that takes an op only in some shape (a softmax whose axis is not
+/// the last, transposed around one whose axis is).
+struct Rewriting {
+  const OpDef* op;
+  bool (*applies)(const Question&);
+  std::vector<Value> (*build)(Graph&, Values, const Attrs&);
+  std::string_view what;
+};
+
+/// A pass of a target's own: seen in dumps as the shared ones are, and never skipped. The name lives as long as the
+/// program.
+struct Pass {
+  std::string_view name;
+  std::function<Graph(const Graph&)> run;
+};
+
+struct NextStage;
+
+struct Target {
+  std::string name;
+  /// Nothing if the target takes the node, else why not.
+  std::function<std::optional<std::string>(const Question&)> refusal;
+  std::span<const Rewriting> rewritings = {};
+  /// Whether a node that it takes runs there by the op's reference; nothing if none does.
+  std::function<bool(const Question&)> interprets = {};
+  /// What the report says of a node that it takes, where there is something to say: a kernel from outside the library.
+  std::function<std::string(const Question&)> remark = {};
+
+  // Which of the shared passes serve it beside those that serve all targets; compile/pipeline.cpp has the list.
+  /// Whether an element-wise node, which it takes, may be part of an elementwise_region. Nothing: it has no regions.
+  std::function<bool(const Node&)> fuses_elementwise = {};
+  /// Whether a convolution and what follows it are one kernel.
+  bool fuses_convolutions = false;
+  /// Whether such convolutions are fastest where channels stand last.
+  bool prefers_channels_last = false;
+
+  /// Run before the shared passes.
+  std::vector<Pass> first = {};
+  /// For a target that takes nodes in a form that has to be taken apart: how that is done. Nothing: what is legal stays.
+  std::shared_ptr<const NextStage> next = {};
+
+  /// Whether an input that is donated and the output of its name are one buffer where nothing reads the old value later.
+  bool updates_in_place = false;
+};
+
+/// After a graph is legal for a target, and where `is_needed` says so, `passes` run and the result is made legal for
+/// `target`. What is missing there is added to the report of the first target, which keeps its other lines.
+struct NextStage {
+  bool (*is_needed)(const Graph&);
+  std::vector<Pass> passes;
+  Target target;
+};
+
+}  // namespace rlx
