@@ -137,11 +137,12 @@ class Runner {
     if (report.count(Verdict::missing) > 0) return {std::move(graph), std::move(report)};
     run_shared(kAfter, graph, target);
     if (!target.next || !target.next->is_needed(graph)) return {std::move(graph), std::move(report)};
-    run_own(target.next->passes, graph);
-    Pipelined rest = run(std::move(graph), target.next->target);
+    Graph next = graph;
+    run_own(target.next->passes, next);
+    Pipelined rest = run(std::move(next), target.next->target);
     for (DispatchLine& line : rest.report.lines)
       if (line.verdict == Verdict::missing) report.lines.push_back(std::move(line));
-    return {std::move(rest.graph), std::move(report)};
+    return {target.next->is_only_checked ? std::move(graph) : std::move(rest.graph), std::move(report)};
   }
 
  private:
@@ -179,9 +180,9 @@ class Runner {
   /// Who else may take what is missing.
   static std::vector<Target> others(const Target& target) {
     std::vector<Target> all;
+    const std::string own = target.name.substr(0, target.name.find(':'));
     for (const auto& backend : all_backends())
-      if (backend->unavailable().empty())
-        if (Target other = backend->target(); other.name != target.name) all.push_back(std::move(other));
+      if (backend->unavailable().empty() && backend->name() != own) all.push_back(backend->target());
     return all;
   }
 

@@ -97,7 +97,15 @@ Legalized legalize(const Graph& g, const Target& target, const LegalizeOptions& 
                    std::span<const Target> others) {
   Legalizer legalizer{target, options, others};
   Graph result = legalizer.legal(g);
-  return {std::move(result), {target.name, std::move(legalizer.report)}};
+  if (target.boundary_refusal) {
+    const auto check = [&](const std::string& name, const char* what, const Type& type) {
+      if (auto why = target.boundary_refusal(type)) legalizer.report.push_back({name, what, Verdict::missing, *why});
+    };
+    for (Ref r : result.inputs()) check(result.node(r).name, "input", result.type(r));
+    for (const Output& output : result.outputs()) check(output.name, "output", result.type(output.ref));
+  }
+  const std::string said = target.detail.empty() ? target.name : text_of(target.name, " (", target.detail, ")");
+  return {std::move(result), {said, std::move(legalizer.report)}};
 }
 
 void require_complete(const DispatchReport& report, bool strict) {

@@ -447,6 +447,34 @@ bool reads_high_words(const Graph& g) {
   return found;
 }
 
+Graph split_word_signature(const Graph& g) {
+  const auto places = [](Value like, double by) { return full_like(like, by); };
+  Graph to(g.name());
+  const auto joined = [&](Ref r) {
+    const Node& leaf = g.node(r);
+    const Type& type = leaf.types[0];
+    const auto made = [&](const std::string& name, DType dtype) {
+      return leaf.op == &op::param ? to.param(name, dtype, type.dims) : to.input(name, dtype, type.dims);
+    };
+    if (!is_double_word(type.dtype)) return made(leaf.name, type.dtype);
+    const Value high = made(leaf.name + "_high", i32), low = made(leaf.name + "_low", i32);
+    const Value whole = convert(high, type.dtype), rest = convert(as_word(low), type.dtype);
+    return bitwise_or(shift_left(whole, places(whole, 32)), rest);
+  };
+  const std::vector<Value> outputs = replay(to, g, joined, {});
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const Value y = outputs[i];
+    const std::string& name = g.outputs()[i].name;
+    if (!is_double_word(y.type().dtype)) {
+      to.output(y, name);
+      continue;
+    }
+    to.output(convert(shift_right_logical(y, places(y, 32)), i32), name + "_high");
+    to.output(convert(y, i32), name + "_low");
+  }
+  return to;
+}
+
 Graph split_words(const Graph& g, bool all) {
   auto in_body = [&](const Graph& body) { return WordSplitter(body, all, true).run(); };
   Graph outer = rewritten(g, [&](const Site& site) -> std::optional<std::vector<Value>> {

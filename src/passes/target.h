@@ -34,7 +34,7 @@ struct Pass {
 struct NextStage;
 
 struct Target {
-  std::string name;
+  std::string name;  ///< as devices are spelled
   /// Nothing if the target takes the node, else why not.
   std::function<std::optional<std::string>(const Question&)> refusal;
   std::span<const Rewriting> rewritings = {};
@@ -42,6 +42,11 @@ struct Target {
   std::function<bool(const Question&)> interprets = {};
   /// What the report says of a node that it takes, where there is something to say: a kernel from outside the library.
   std::function<std::string(const Question&)> remark = {};
+  /// What the report says behind the name: who runs it.
+  std::string detail = {};
+
+  /// Why an input or an output cannot be of that type. Nothing: those that nodes may have, they may have too.
+  std::function<std::optional<std::string>(const Type&)> boundary_refusal = {};
 
   // Which of the shared passes serve it beside those that serve all targets; compile/pipeline.cpp has the list.
   /// Whether an element-wise node, which it takes, may be part of an elementwise_region. Nothing: it has no regions.
@@ -66,6 +71,9 @@ struct NextStage {
   bool (*is_needed)(const Graph&);
   std::vector<Pass> passes;
   Target target;
+  /// The stage is run to learn what is missing in it, and what is lowered is the graph before it. For a backend that takes
+  /// apart inputs and outputs too, and does so once it has the values of params.
+  bool is_only_checked = false;
 };
 
 }  // namespace rlx

@@ -3,6 +3,7 @@
 
 #include "backends/coreml/coreml.h"
 #include "compile/pipeline.h"
+#include "passes/legalize.h"
 #include "coreml/samples.h"
 #include "rlx/ops.h"
 

@@ -181,10 +181,31 @@ TEST_CASE("the report says what Device::coreml is here") {
   CHECK(is_available(Device::coreml()));
   // What no program can hold is refused, with the reason, when it is compiled.
   Graph wide("wide");
-  wide.output(wide.input("x", i64, {4}) + wide.input("y", i64, {4}), "z");
-  CHECK_THROWS_WITH_AS(Session(Device::coreml()).compile(wide), doctest::Contains("i64"), Error);
+  wide.output(wide.input("x", f64, {4}) + wide.input("y", f64, {4}), "z");
+  CHECK_THROWS_WITH_AS(Session(Device::coreml()).compile(wide), doctest::Contains("Core ML has no f64"), Error);
+  CHECK_FALSE(supports(wide, Device::coreml()));
   // A wrong type is named.
   CHECK_THROWS_WITH_AS(compiled.run({{"x", Tensor(f32, {5})}}), doctest::Contains("input 'x' is f32[4]"), Error);
+}
+
+TEST_CASE("integers of 64 bits cross the boundary with all their bits, as inputs, indices and results") {
+  constexpr int64_t kLarge = int64_t{1} << 40;
+  Graph g("words");
+  const Value x = g.input("x", i64, {4}), y = g.input("y", u64, {2, 2});
+  const Value at = g.input("at", i64, {3}), table = g.param("table", f32, {5, 2});
+  g.output(x * 3 + 1, "z");
+  g.output(y, "same");
+  g.output(take(table, at, 0), "rows");
+  CHECK(supports(g, Device::coreml()));
+  CompiledGraph compiled = Session(Device::coreml()).compile(g);
+  CHECK(compiled.report().count(Verdict::missing) == 0);
+  compiled.set_param("table", Tensor::of<float>({5, 2}, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9}));
+  auto out = compiled.run({{"x", Tensor::of<int64_t>({4}, {kLarge + 7, -kLarge, -1, 0})},
+                           {"y", Tensor::of<uint64_t>({2, 2}, {~uint64_t{0}, 1, uint64_t{1} << 63, 0})},
+                           {"at", Tensor::of<int64_t>({3}, {4, 0, 2})}});
+  CHECK(out[0] == Tensor::of<int64_t>({4}, {3 * kLarge + 22, 1 - 3 * kLarge, -2, 1}));
+  CHECK(out[1] == Tensor::of<uint64_t>({2, 2}, {~uint64_t{0}, 1, uint64_t{1} << 63, 0}));
+  CHECK(out[2] == Tensor::of<float>({3, 2}, {8, 9, 0, 1, 4, 5}));
 }
 
 TEST_CASE("memory of the caller is written to") {

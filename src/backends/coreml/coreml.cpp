@@ -284,18 +284,33 @@ bool has_several_lists(const Graph& g, const Interface& interface) {
 
 }  // namespace
 
-Target whole_target(const Options& options) {
-  Target target{"coreml", [options](const Question& q) { return refusal_of(q, options, true); }};
-  target.remark = how_taken_apart;
-  return target;
+Target target(const Options& options) {
+  Target whole{"coreml", [options](const Question& q) { return refusal_of(q, options, true); }};
+  whole.remark = how_taken_apart;
+  whole.first = {{"spell_out_combiners", spell_out_combiners}};
+  whole.next = std::make_shared<const NextStage>(
+      NextStage{options.narrow ? is_taken_apart_where_narrowed : is_taken_apart,
+                passes_that_take_apart(options.narrow, options.words_in_signature),
+                {"coreml", [options](const Question& q) { return refusal_of(q, options, false); }}});
+  return whole;
 }
 
-Target target(const Options& options) {
-  Target whole = whole_target(options);
-  whole.first = {{"spell_out_combiners", spell_out_combiners}};
-  whole.next = std::make_shared<const NextStage>(NextStage{
-      options.narrow ? is_taken_apart_where_narrowed : is_taken_apart, passes_that_take_apart(options.narrow),
-      {"coreml", [options](const Question& q) { return refusal_of(q, options, false); }}});
+Target whole_target(const Options& options) {
+  Target whole = target(options);
+  NextStage next = *whole.next;
+  next.is_only_checked = true;
+  // Also for a graph of inputs alone, which no node would refuse. Not where a param would have to be taken apart: that is
+  // done to its value, once it is bound.
+  next.is_needed = [](const Graph& g) {
+    return std::none_of(g.params().begin(), g.params().end(), [&](Ref r) {
+      const Type& t = g.type(r);
+      return is_complex(t.dtype) || is_wide(t, kMostDims) || t.dtype == i64 || t.dtype == u64;
+    });
+  };
+  next.target.boundary_refusal = [options](const Type& t) {
+    return not_carried(t, TypeRules{options.narrow, options.open_dims});
+  };
+  whole.next = std::make_shared<const NextStage>(std::move(next));
   return whole;
 }
 

@@ -18,6 +18,8 @@ struct Options {
   bool open_dims = false;
   /// Whether blocks that no form holds exactly become the nearest multiples of a scale.
   bool nearest = false;
+  /// Whether inputs and outputs of 64 bits are two of 32 each (passes/split_words.h), so that all bits arrive.
+  bool words_in_signature = false;
   /// Whether random numbers may be of Core ML's own stream, whatever the key.
   bool native_random = false;
 };
@@ -52,7 +54,8 @@ struct Interface {
 /// (backends/coreml/take_apart.h). Of complex inputs and outputs there are two each then, and the leading dims of wide
 /// ones are joined.
 Target target(const Options& options = {});
-/// The first of these stages alone: a graph that is legal for it has the inputs and outputs that it came with.
+/// The same for a device, which gives and takes tensors of the graph's own types: the second stage is only checked, and the
+/// graph keeps the inputs and outputs that it came with.
 Target whole_target(const Options& options = {});
 
 struct Translated {

@@ -171,7 +171,7 @@ Lowered lower_select_and_scatter(Lowering& l) {
     places = e.emit("reverse", {{"x", places}, {"axes", e.integers({1})}}, i32, places.shape);
   bool least = select == Comparison::le || select == Comparison::lt;
   double start = start_of(least ? Reduction::min : Reduction::max, l.types[0].dtype);
-  Var windows = e.gather_flat(with_one_more(e, x, start), places);
+  Var windows = ordered(e, e.gather_flat(with_one_more(e, x, start), places), l.types[0].dtype);
   Var best = e.emit(least ? "reduce_argmin" : "reduce_argmax",
                     {{"x", windows}, {"axis", e.integer(1)}, {"keep_dims", e.flag(true)}}, i32, {count, 1});
   Var at = e.emit("gather_along_axis", {{"x", places}, {"indices", best}, {"axis", e.integer(1)}}, i32, {count, 1});

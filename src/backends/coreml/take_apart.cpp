@@ -70,17 +70,19 @@ bool holds_any(const Graph& g, bool narrow) {
 bool is_taken_apart(const Graph& g) { return holds_any(g, false); }
 bool is_taken_apart_where_narrowed(const Graph& g) { return holds_any(g, true); }
 
-std::vector<Pass> passes_that_take_apart(bool narrow) {
+std::vector<Pass> passes_that_take_apart(bool narrow, bool with_signature) {
   const auto where = [](bool(Found::*sort), Graph (*run)(const Graph&)) {
     return [=](const Graph& g) { return found_in(g, false).*sort ? run(g) : g; };
   };
-  return {
+  std::vector<Pass> passes = {
       // Before dims are joined: two words may be one dim more.
       {"split_words", [narrow](const Graph& g) { return found_in(g, narrow).words ? split_words(g, !narrow) : g; }},
       {"drop_empty_parts", where(&Found::empty, without_empty_parts)},
       {"split_complex", where(&Found::complex, split_complex)},
       {"collapse_rank", where(&Found::wide, [](const Graph& g) { return collapse_rank(g, kMostDims); })},
   };
+  if (with_signature) passes.insert(passes.begin(), {"split_word_signature", split_word_signature});
+  return passes;
 }
 
 }  // namespace rlx::coreml

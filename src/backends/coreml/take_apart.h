@@ -13,6 +13,7 @@ bool is_taken_apart_where_narrowed(const Graph& g);
 
 /// A pass for each sort of them. Complex inputs and outputs become two each, real parts and imaginary parts, and the
 /// leading dims of wide ones are joined.
-std::vector<Pass> passes_that_take_apart(bool narrow);
+/// `with_signature`: inputs and outputs of 64 bits become two each as well.
+std::vector<Pass> passes_that_take_apart(bool narrow, bool with_signature);
 
 }  // namespace rlx::coreml

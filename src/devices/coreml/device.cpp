@@ -35,7 +35,7 @@ Tensor as(const Tensor& t, DType dtype, const Shape& shape) {
 
 /// Graphs are claimed with their complex numbers and many dims, which are taken apart behind the claims.
 coreml::Options options_for(const coreml_framework::Framework& framework) {
-  return {.newest_opset = framework.newest_opset, .narrow = false, .open_dims = true};
+  return {.newest_opset = framework.newest_opset, .narrow = false, .open_dims = true, .words_in_signature = true};
 }
 
 Tensor part_of(const Tensor& z, bool imaginary) {
@@ -51,6 +51,26 @@ Tensor complex_of(const Tensor& re, const Tensor& im, const Type& type) {
   for (size_t i = 0; i < z.element_count(); ++i)
     store<std::complex<double>>(z, i, {load_number(re, i), load_number(im, i)});
   return z;
+}
+
+/// One of the two halves of integers of 64 bits, its bits as those of i32.
+Tensor word_of(const Tensor& x, bool high) {
+  Tensor word = Tensor::uninitialized(i32, x.shape());
+  for (size_t i = 0; i < x.element_count(); ++i) {
+    uint64_t bits;
+    std::memcpy(&bits, x.data() + i * sizeof bits, sizeof bits);
+    word.mutable_values<int32_t>()[i] = static_cast<int32_t>(static_cast<uint32_t>(high ? bits >> 32 : bits));
+  }
+  return word;
+}
+Tensor joined_words(const Tensor& high, const Tensor& low, DType dtype) {
+  Tensor whole = Tensor::uninitialized(dtype, high.shape());
+  for (size_t i = 0; i < high.element_count(); ++i) {
+    const uint64_t bits = static_cast<uint64_t>(static_cast<uint32_t>(load<int64_t>(high, i))) << 32 |
+                          static_cast<uint32_t>(load<int64_t>(low, i));
+    std::memcpy(whole.mutable_data() + i * sizeof bits, &bits, sizeof bits);
+  }
+  return whole;
 }
 
 /// The dims of its values that are no numbers, those in the bodies of control flow too.
@@ -138,6 +158,8 @@ class CoremlExecutable final : public Executable {
         given.push_back(as(t, *feature.dtype, shape));
       };
       if (is_complex(wanted.dtype)) give(part_of(inputs[i], false)), give(part_of(inputs[i], true));
+      else if (info(wanted.dtype).bits == 64 && is_integer(wanted.dtype))
+        give(word_of(inputs[i], true)), give(word_of(inputs[i], false));
       else give(inputs[i]);
     }
     return given;
@@ -146,9 +168,10 @@ class CoremlExecutable final : public Executable {
   static std::vector<Tensor> as_built(std::vector<Tensor> results, const std::vector<Type>& types) {
     std::vector<Tensor> outputs;
     for (size_t i = 0, next = 0; i < types.size(); ++i) {
-      bool two = is_complex(types[i].dtype);
       Tensor result = results.at(next++);
-      if (two) result = complex_of(result, results.at(next++), types[i]);
+      if (is_complex(types[i].dtype)) result = complex_of(result, results.at(next++), types[i]);
+      else if (info(types[i].dtype).bits == 64 && is_integer(types[i].dtype))
+        result = joined_words(result, results.at(next++), types[i].dtype);
       Shape shape = types[i].rank() == 0                   ? Shape{}
                     : is_wide(types[i], coreml::kMostDims) ? shape_of(types[i].dims)
                                                            : result.shape();
@@ -246,16 +269,13 @@ class CoremlDevice final : public Backend {
   /// What a report calls it says who runs the program.
   Target target() const override {
     Target target = coreml::whole_target(options_for(framework_));
-    target.name = name() + (framework_.present
-                                ? " (an ML Program, by CoreML.framework)"
-                                : " (an ML Program; no CoreML.framework here: the MIL front end runs it on the CPU)");
+    target.name = name();
+    target.detail = framework_.present ? "an ML Program, by CoreML.framework"
+                                       : "an ML Program; no CoreML.framework here: the MIL front end runs it on the CPU";
     return target;
   }
   std::unique_ptr<Program> lower(Graph legal) const override {
     coreml::check_open_inputs(legal);
-    // What is missing only among the parts is said now, where no param's value is needed for it.
-    if (legal.params().empty() && coreml::is_taken_apart(legal))
-      require_complete(run_pipeline(legal, coreml::target(options_for(framework_)), {}).report, false);
     return std::make_unique<CoremlProgram>(std::move(legal), device_, framework_);
   }
 
