@@ -158,6 +158,25 @@ def refusal(root, where, layer, is_public, quote, name):
     return None, True
 
 
+# Layers, and tests of all devices, that neither name a device nor compare one: what they have to know, a target says.
+WITHOUT_DEVICES = ["src/compile", "src/runtime", "src/plan", "src/passes", "src/train", "src/judge", "tests/laws", "tests/support"]
+DEVICE = re.compile(r"Device::(?:cpu|coreml|mlx|cuda|rocm|metal|wgpu|tpu|null)\(|\bDevice(?:::parse)?\(\"|"
+                    r"#include \"(?:backends|devices)/(?!backend\.h|registry\.h)|\bcoreml\b|ComputeUnits")
+
+
+def devices_named(root):
+    """Each line of those layers that names a device, as "file: line"; comments do not count."""
+    found = []
+    for file in sorted(p for top in WITHOUT_DEVICES for p in (root / top).rglob("*")):
+        if file.suffix not in SUFFIXES:
+            continue
+        for line in file.read_text(encoding="utf-8").splitlines():
+            code = line.split("//")[0]
+            if DEVICE.search(code):
+                found.append(f"{file.relative_to(root)}: names a device: {code.strip()}")
+    return found
+
+
 def prove_that_it_finds():
     """Plants one mistake of each sort in a small tree, and expects exactly those."""
     planted = {
@@ -189,6 +208,11 @@ def prove_that_it_finds():
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             (root / name).write_text(text)
         found, _ = violations(root)
+        (root / "src/runtime").mkdir()
+        for line in ("Session s(Device::cpu());", 'auto d = Device::parse("cpu");', '#include "backends/cpu/cpu.h"',
+                     'if (d.backend() == "coreml") return;'):
+            (root / "src/runtime/session.cpp").write_text(f"// Device::cpu() in a comment\n{line}\n")
+            assert len(devices_named(root)) == 1, line
     expected = {name: reason for name, (_, reason) in planted.items() if reason}
     named = {line.split(":")[0]: line for line in found}
     assert named.keys() == expected.keys(), f"expected {sorted(expected)}, found:\n" + "\n".join(found)
@@ -201,6 +225,8 @@ if __name__ == "__main__":
     source = pathlib.Path(__file__).resolve().parents[2]
     broken, count = violations(source)
     print(f"{count} includes of project headers, {len(broken)} against the order of the layers")
-    for line in broken:
+    named = devices_named(source)
+    print(f"{len(named)} lines that name a device where none may be named")
+    for line in broken + named:
         print(" ", line)
-    sys.exit(1 if broken else 0)
+    sys.exit(1 if broken or named else 0)
