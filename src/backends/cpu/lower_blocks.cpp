@@ -123,7 +123,8 @@ Prepared many_rows(const LoweringContext& c, int64_t m, int64_t k, int64_t n) {
                      scratch + strip_bytes, args.pool);
           }
         });
-      });
+      },
+      whole.strategy());
 }
 
 /// The operands behind the quantized values, which stand in this order, and the position of each (-1: absent).

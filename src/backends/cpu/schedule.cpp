@@ -266,6 +266,14 @@ Schedule::Schedule(const Request& request) {
   }
 }
 
+std::vector<Schedule::PlannedProduct> Schedule::products() const {
+  std::vector<PlannedProduct> products;
+  for (const Entry& entry : steps_)
+    if (std::string strategy = entry.step->strategy(); !strategy.empty())
+      products.push_back({entry.node, entry.op, entry.step->kernel(), std::move(strategy)});
+  return products;
+}
+
 std::unique_ptr<RunState> Schedule::new_state() const {
   constexpr size_t kAlignment = 64;
   auto state = std::make_unique<RunState>();

@@ -49,6 +49,8 @@ class Step {
   virtual bool reads_operand(size_t) const { return true; }
   /// Which kernel it is, for profiles: "onednn f32 128x384x1152".
   virtual std::string kernel() const { return ""; }
+  /// Of a product, how it is computed and why: ProductStrategy::text() of kernels/gemm/product_plan.h.
+  virtual std::string strategy() const { return ""; }
   /// Packed weights that it reads from their beginning to their end, if that is all it does with them.
   virtual std::span<const std::byte> packed_weights() const { return {}; }
   /// Those of a later step, which may be asked for while this one runs. They live as long as the schedule.
@@ -58,17 +60,19 @@ class Step {
 
 /// A step from a function of its arguments.
 template <class F>
-std::unique_ptr<Step> make_step(std::string kernel, size_t scratch, F f) {
+std::unique_ptr<Step> make_step(std::string kernel, size_t scratch, F f, std::string strategy = "") {
   struct Made final : Step {
-    Made(std::string k, size_t s, F body) : kernel_(std::move(k)), scratch_(s), body_(std::move(body)) {}
+    Made(std::string k, size_t s, F body, std::string how)
+        : kernel_(std::move(k)), strategy_(std::move(how)), scratch_(s), body_(std::move(body)) {}
     size_t scratch_bytes() const override { return scratch_; }
     std::string kernel() const override { return kernel_; }
+    std::string strategy() const override { return strategy_; }
     void run(const StepArgs& args) const noexcept override { body_(args); }
-    std::string kernel_;
+    std::string kernel_, strategy_;
     size_t scratch_;
     F body_;
   };
-  return std::make_unique<Made>(std::move(kernel), scratch, std::move(f));
+  return std::make_unique<Made>(std::move(kernel), scratch, std::move(f), std::move(strategy));
 }
 
 /// Splits [0, count) over at most `width` threads at multiples of `grain`; each call `f(begin, end, part)` has its own
