@@ -54,6 +54,8 @@ struct ThreadedCodeTarget {
   Instruction::Code (*find)(ElementwiseOp op, int register_operand) = nullptr;
   /// The code of a costly op that also does memory traffic; null for other ops.
   Instruction::Code (*find_interleaved)(ElementwiseOp op) = nullptr;
+  /// Whether the op's instruction computes the vectors of a block unrolled, which its kernel does not.
+  bool (*is_unrolled)(ElementwiseOp op) = nullptr;
   /// Runs instructions that close with `end` on `blocks` blocks.
   void (*run)(const Instruction* instructions, int64_t blocks, std::span<const MovingPointer> moving,
               BlockTraffic traffic) noexcept = nullptr;
