@@ -248,7 +248,8 @@ Schedule::Schedule(const Request& request) {
     steps_.push_back(std::move(entry));
   }
 
-  // Few rows are multiplied as fast as weights arrive: those of the next product are asked for by the one before it.
+  // A product of few rows takes as long as its weights take to arrive from memory, so the product before it prefetches
+  // them.
   std::span<const std::byte> weights;
   for (auto entry = steps_.rbegin(); entry != steps_.rend(); ++entry) {
     if (!weights.empty()) entry->step->prefetch_read(weights);

@@ -53,7 +53,8 @@ class Step {
   virtual std::string strategy() const { return ""; }
   /// Packed weights that it reads from their beginning to their end, if that is all it does with them.
   virtual std::span<const std::byte> packed_weights() const { return {}; }
-  /// Those of a later step, which may be asked for while this one runs. They live as long as the schedule.
+  /// Sets the packed weights of a later step, which this one may prefetch while it runs. They live as long as the
+  /// schedule.
   virtual void prefetch_read(std::span<const std::byte>) {}
   virtual void run(const StepArgs& args) const noexcept = 0;
 };
@@ -75,17 +76,18 @@ std::unique_ptr<Step> make_step(std::string kernel, size_t scratch, F f, std::st
   return std::make_unique<Made>(std::move(kernel), scratch, std::move(f), std::move(strategy));
 }
 
-/// Splits [0, count) over at most `width` threads at multiples of `grain`; each call `f(begin, end, part)` has its own
-/// part number below `width`. `work` estimates the whole in nanoseconds: too little of it stays on this thread.
+/// Splits [0, count) over at most `width` threads, at multiples of `grain`. Calls `f(begin, end, task)` with a task
+/// number below `width`, different for each call. If `work_ns`, an estimate for the whole range, is too little to
+/// split, the calling thread does all of it.
 template <class F>
 void for_ranges(const StepArgs& args, int64_t count, int64_t grain, double work_ns, F f) {
   if (count <= 0) return;
   int64_t blocks = divided_up(count, grain);
-  int64_t parts = work_ns < kernels::cost_model().split_ns ? 1 : std::min<int64_t>(args.width, blocks);
-  if (parts <= 1) return f(int64_t{0}, count, int64_t{0});
-  args.pool.parallel_for(args.width, parts, [&](int64_t part) {
-    int64_t begin = blocks * part / parts * grain, end = std::min(count, blocks * (part + 1) / parts * grain);
-    f(begin, end, part);
+  int64_t tasks = work_ns < kernels::cost_model().split_ns ? 1 : std::min<int64_t>(args.width, blocks);
+  if (tasks <= 1) return f(int64_t{0}, count, int64_t{0});
+  args.pool.parallel_for(args.width, tasks, [&](int64_t task) {
+    int64_t begin = blocks * task / tasks * grain, end = std::min(count, blocks * (task + 1) / tasks * grain);
+    f(begin, end, task);
   });
 }
 

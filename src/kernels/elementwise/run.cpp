@@ -173,7 +173,7 @@ class ElementwiseProgram::Run {
 
   /// Whether the operand (-1: none) has one element, of which fill_constants made a register.
   bool is_one_element(int operand) const { return operand >= 0 && operand_layout_[operand] == Layout::one_element; }
-  /// Sets up the instructions of all threaded codes, and those of their pointers that do not move.
+  /// Sets up the instructions of all threaded code, and those of their pointers that do not move.
   void set_up_threaded_codes() {
     auto* running = reinterpret_cast<RunningThreadedCode*>(base_ + program_.threaded_codes_at_);
     threaded_codes_ = {running, program_.threaded_codes_.size()};

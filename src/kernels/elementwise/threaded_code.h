@@ -44,7 +44,8 @@ struct BlockTraffic {
   size_t share = 0;
 };
 
-/// The instructions of the best instruction set of this processor. All codes of one program come from one target.
+/// The instructions of the best instruction set of this processor. All instructions of one program come from one
+/// target.
 struct ThreadedCodeTarget {
   int64_t block = 0;  ///< elements in registers; 0 if the target has no threaded code
   Instruction::Code load = nullptr, interleaved_load = nullptr, store = nullptr, end = nullptr;

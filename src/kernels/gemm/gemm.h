@@ -25,7 +25,7 @@ class ThreadPool;
 /// relu6: x limited to [0, 6]; hard_swish: x relu6(x + 3) / 6.
 enum class Activation : uint8_t { none, relu, gelu_erf, gelu_tanh, silu, sigmoid, tanh, relu6, hard_swish };
 
-/// The matrix that is added: none, an operand of its own, or what y held before the product.
+/// The matrix that is added: none, an operand of its own, or the contents of y before the product.
 enum class Residual : uint8_t { none, separate, in_place };
 
 /// What is done to the sums: act(alpha sum + bias) + residual, or with `residual_first` act(alpha sum + bias +
