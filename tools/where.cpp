@@ -1,4 +1,6 @@
-// `rlx where`: which device runs which node, and why not natively; and the memory that the CPU plans. Nothing is run.
+// `rlx where`: which device runs which node, and why not natively; and the memory and the products that the CPU plans.
+// Nothing is run.
+#include <algorithm>
 #include <set>
 
 #include <CLI/CLI.hpp>
@@ -26,12 +28,13 @@ namespace {
 
 struct Where {
   std::string model, target = default_device(), function;
-  bool strict = false, json = false, nodes = false, memory = false;
+  bool strict = false, json = false, nodes = false, memory = false, strategies = false;
   std::vector<std::string> dims;
   int threads = 1;
+  CompileOptions compile = CompileOptions::from_environment();
   void run() const;
   void predict() const;
-  void plan_memory() const;
+  void plan() const;
 };
 
 Bindings numbers_of(const std::vector<std::string>& dims) {
@@ -102,10 +105,46 @@ void Where::predict() const {
   if (strict && other) fail(ErrorCode::unsupported, other, " of ", placed.size(), " ops would not run on the ", wanted);
 }
 
-/// The arena of one run on the CPU beside the least that any plan needs. Weights are packed as for a run, from zeros.
-void Where::plan_memory() const {
-  if (Device::parse(target) != Device::cpu()) throw UsageError("--memory is for --target cpu");
-  if (strict || nodes) throw UsageError("--strict and --nodes are about dispatch, which --memory does not print");
+void print_memory(const cpu::Schedule& schedule, size_t packed_bytes, size_t param_bytes, bool json) {
+  const size_t arena = schedule.arena_bytes(), live = schedule.live_bytes();
+  if (json) {
+    write_out(text_of("{\"steps\": ", schedule.step_count(), ", \"arena_bytes\": ", arena, ", \"largest_live_bytes\": ",
+                      live, ", \"packed_bytes\": ", packed_bytes, ", \"param_bytes\": ", param_bytes, "}\n"));
+    return;
+  }
+  TextTable table("lr");
+  table.add({"params", mib_text(param_bytes)});
+  table.add({"of them packed", mib_text(packed_bytes)});
+  table.add({"arena", mib_text(arena)});
+  table.add({"largest live set", mib_text(live)});
+  write_out(table.text());
+  if (live > 0)
+    write_out(text_of("The arena of ", schedule.step_count(), " steps is ",
+                      fixed_text(100.0 * (static_cast<double>(arena) / static_cast<double>(live) - 1), 1),
+                      " % above the least that any plan needs.\n"));
+}
+
+void print_strategies(const cpu::Schedule& schedule, bool json) {
+  TextTable table("llll");
+  table.add({"node", "op", "kernel", "strategy"});
+  std::string list;
+  for (const auto& p : schedule.products()) {
+    table.add({p.node.empty() ? "-" : p.node, p.op, p.kernel, p.strategy});
+    list += text_of(list.empty() ? "" : ",\n ", "{\"node\": ", json_text(p.node), ", \"op\": ", json_text(p.op),
+                    ", \"kernel\": ", json_text(p.kernel), ", \"strategy\": ", json_text(p.strategy), "}");
+  }
+  write_out(json ? text_of("{\"target\": \"cpu\", \"products\": [", list, "]}\n") : table.text());
+}
+
+/// The CPU's plan for inputs of known sizes: the arena of one run beside the least that any plan needs, or how each
+/// product is computed. Weights are packed as for a run, from zeros, or for --strategies from ones, which Ozaki splits
+/// represent; the values of a model's own weights can rule those out.
+void Where::plan() const {
+  const std::string_view option = memory ? "--memory" : "--strategies";
+  if (Device::parse(target) != Device::cpu()) throw UsageError(text_of(option, " is for --target cpu"));
+  if (memory && strategies) throw UsageError("--memory and --strategies print different plans: give one of them");
+  if (strict || nodes)
+    throw UsageError(text_of("--strict and --nodes are about dispatch, which ", option, " does not print"));
   const Graph given = load_model(model);
   std::set<std::string> known, open;
   for (const Type& type : given.input_types())
@@ -117,43 +156,33 @@ void Where::plan_memory() const {
   for (const Type& type : g.input_types())
     for (const Dim& dim : type.dims) dim.for_each_symbol([&](const std::string& symbol) { open.insert(symbol); });
   if (!open.empty())
-    throw UsageError("--memory needs a number for '" + *open.begin() + "': --dim " + *open.begin() + "=NUMBER");
-  const Graph lowered = Session(Device::cpu(), {threads}).compile(g).lowered();
+    throw UsageError(text_of(option, " needs a number for '", *open.begin(), "': --dim ", *open.begin(), "=NUMBER"));
+  const Graph lowered = Session(Device::cpu(), {threads}).compile(g, compile).lowered();
   const Hoisted parts = hoist_params(lowered);
   NamedTensors params;
   size_t param_bytes = 0;
   for (Ref r : parts.main.params()) {
     const Type& type = parts.main.type(r);
     auto [at, is_new] = params.emplace(parts.main.node(r).name, Tensor(type.dtype, shape_of(type.dims)));
-    if (is_new) param_bytes += at->second.byte_count();
+    if (!is_new) continue;
+    param_bytes += at->second.byte_count();
+    if (strategies && type.dtype == f32)
+      std::fill_n(reinterpret_cast<float*>(at->second.mutable_data()), at->second.byte_count() / sizeof(float), 1.0f);
   }
   cpu::PackedCache packed;
+  const kernels::ProductPolicy policy{compile.accuracy == Accuracy::row_relative, compile.batch_invariant};
   const cpu::Schedule schedule(
-      {parts.main, threads, {}, packed, [&](const std::string& name) { return &params.at(name); }});
-  const size_t arena = schedule.arena_bytes(), live = schedule.live_bytes();
-  if (json) {
-    write_out(text_of("{\"steps\": ", schedule.step_count(), ", \"arena_bytes\": ", arena, ", \"largest_live_bytes\": ",
-                      live, ", \"packed_bytes\": ", packed.bytes(), ", \"param_bytes\": ", param_bytes, "}\n"));
-    return;
-  }
-  TextTable table("lr");
-  table.add({"params", mib_text(param_bytes)});
-  table.add({"of them packed", mib_text(packed.bytes())});
-  table.add({"arena", mib_text(arena)});
-  table.add({"largest live set", mib_text(live)});
-  write_out(table.text());
-  if (live > 0)
-    write_out(text_of("The arena of ", schedule.step_count(), " steps is ",
-                      fixed_text(100.0 * (static_cast<double>(arena) / static_cast<double>(live) - 1), 1),
-                      " % above the least that any plan needs.\n"));
+      {parts.main, threads, policy, packed, [&](const std::string& name) { return &params.at(name); }});
+  if (strategies) print_strategies(schedule, json);
+  else print_memory(schedule, packed.bytes(), param_bytes, json);
 }
 
 void Where::run() const {
-  if (memory) return plan_memory();
-  if (!dims.empty()) throw UsageError("--dim is for --memory");
-  if (is_package(model) && Device::parse(target).backend() == "coreml") return predict();
+  if (memory || strategies) return plan();
+  if (!dims.empty()) throw UsageError("--dim is for --memory and --strategies");
+  if (is_package(model) && Device::parse(target).kind() == DeviceKind::coreml) return predict();
   if (!function.empty()) throw UsageError("--function is for Core ML packages and --target coreml");
-  DispatchReport report = dispatch_report(load_model(model), Device::parse(target), CompileOptions::from_environment());
+  DispatchReport report = dispatch_report(load_model(model), Device::parse(target), compile);
   write_out(json ? report.json() + "\n" : nodes ? nodes_text(report) : text_of(report));
   size_t other = report.lines.size() - report.count(Verdict::native), missing = report.count(Verdict::missing);
   if (strict && other)
@@ -173,11 +202,14 @@ Subcommand add_where(CLI::App& rlx) {
   app->add_flag("--json", where->json, "print {target, nodes: [{node, op, verdict, reason}]}");
   app->add_flag("--nodes", where->nodes, "print a line for each node instead of one for each op");
   app->add_flag("--memory", where->memory, "print the memory of a run on the CPU instead, and the least it could be");
-  app->add_option("--dim", where->dims, "with --memory: a number for a symbolic dim; once for each")
+  app->add_flag("--strategies", where->strategies,
+                "print for each matrix product on the CPU its kernel, how it is divided into tasks, and why");
+  app->add_option("--dim", where->dims, "with --memory or --strategies: a number for a symbolic dim; once for each")
       ->type_name("NAME=NUMBER");
-  app->add_option("--threads", where->threads, "with --memory: threads to plan for (default 1)")
+  app->add_option("--threads", where->threads, "with --memory or --strategies: threads to plan for (default 1)")
       ->option_text("T")
       ->check(CLI::Range(1, 256));
+  add_accuracy_options(*app, where->compile);
   app->add_option("--function", where->function, "of a Core ML package with several")->type_name("NAME");
   app->footer(
       R"(native: the device has a kernel for the node; composed: it is made of ops that the device has; rewritten: it runs in
@@ -189,6 +221,7 @@ holds that all run there.
 Examples:
   rlx where all-MiniLM-L6-v2 --strict
   rlx where all-MiniLM-L6-v2 --memory --dim B=8 --dim S=128
+  rlx where all-MiniLM-L6-v2 --strategies --dim B=1 --dim S=128 --threads 2
   rlx where model.rlx --target coreml --json
   rlx where Model.mlpackage --target coreml:ane --nodes)");
   return {app, [where] { where->run(); }};

@@ -3,6 +3,7 @@
 
 import json
 import math
+import re
 import unittest
 
 from program import ProgramTest, f32, read_npy, write_npy, write_safetensors
@@ -113,9 +114,38 @@ graph @g {
         self.assertLessEqual(plan["arena_bytes"], 1.1 * plan["largest_live_bytes"])
         self.assertRegex(self.succeeds("where", graph, "--memory", "--dim", "n=32"), r"largest live set +\d")
         self.fails(2, "needs a number for 'n': --dim n=NUMBER", "where", graph, "--memory")
-        self.fails(2, "--dim is for --memory", "where", graph, "--dim", "n=32")
+        self.fails(2, "--dim is for --memory and --strategies", "where", graph, "--dim", "n=32")
         self.fails(2, "no symbolic dim 'm'", "where", graph, "--memory", "--dim", "n=32", "--dim", "m=2")
         self.fails(2, "about dispatch", "where", graph, "--memory", "--dim", "n=32", "--strict")
+
+    def test_each_product_is_listed_with_its_strategy_and_the_reason(self):
+        graph = self.file("two.rlx", """rlx 1
+graph @g {
+  %0 = input() @"x" : f32[n, 96]
+  %1 = param() @"w" : f32[96, 64]
+  %2 = matmul(%0, %1) @"first" : f32[n, 64]
+  %3 = transpose(%2) {permutation = [1, 0]} : f32[64, n]
+  %4 = matmul(%2, %3) @"second" : f32[n, n]
+  return %4 @"y"
+}
+""")
+        few = json.loads(self.succeeds("where", graph, "--strategies", "--dim", "n=2", "--json"))
+        self.assertEqual([p["node"] for p in few["products"]], ["first", "second"])
+        for product in few["products"]:
+            self.assertRegex(product["strategy"], r"^(multiply-adds|bf16 tiles), .*task.*: \w")
+        # More rows are never divided into fewer tasks.
+        tasks = [1]
+        for n in (64, 512, 4096):
+            line = self.succeeds("where", graph, "--strategies", "--dim", f"n={n}", "--threads", "2").splitlines()[1]
+            rows, columns = re.search(r"(\d+) x (\d+) tasks?: ", line).groups()
+            tasks.append(int(rows) * int(columns))
+        self.assertEqual(tasks, sorted(tasks))
+        self.assertGreater(tasks[-1], 1)
+        exact = self.succeeds("where", graph, "--strategies", "--dim", "n=64", "--batch-invariant")
+        self.assertIn("multiply-adds", exact)
+        self.assertNotIn("tiles,", exact)
+        self.fails(2, "give one of them", "where", graph, "--strategies", "--memory", "--dim", "n=2")
+        self.fails(2, "--strategies needs a number for 'n'", "where", graph, "--strategies")
 
     def test_strict_makes_a_composed_node_an_error(self):
         self.succeeds("where", self.graph, "--target", "null")

@@ -8,8 +8,10 @@
 #include "rlx/ops.h"
 #include "rlx/session.h"
 #include "support/compare.h"
+#include "support/emulated_tiles.h"
 
 using namespace rlx;
+using rlx::test::MatrixTiles;
 
 namespace {
 
@@ -118,7 +120,9 @@ const std::vector<Case> kCases = {
 
 }  // namespace
 
-TEST_CASE("a finished convolution gives the reference's numbers, channels first and last, for each way and width") {
+TEST_CASE_FIXTURE(
+    MatrixTiles,
+    "a finished convolution gives the reference's numbers, channels first and last, for each way and width") {
   for (const Case& c : kCases)
     for (const Case& laid_out : {c, last(c)}) {
       CAPTURE(laid_out.x);
@@ -126,7 +130,8 @@ TEST_CASE("a finished convolution gives the reference's numbers, channels first 
       CHECK(differs(laid_out) == "");
     }
 }
-TEST_CASE("a convolution alone by tiles gives the reference's numbers, also of an image that lies otherwise") {
+TEST_CASE_FIXTURE(MatrixTiles,
+                  "a convolution alone by tiles gives the reference's numbers, also of an image that lies otherwise") {
   for (const bool turned : {false, true})
     for (int64_t step : {1, 2}) {
       Graph g("alone");
@@ -214,7 +219,7 @@ TEST_CASE("separable convolutions one after the other: a product that ends one c
     CHECK(difference(compiled.run_ordered(in), wanted, 2e-5) == "");
   }
 }
-TEST_CASE("one place that matrix tiles do not stand for costs its neighbours nothing but time") {
+TEST_CASE_FIXTURE(MatrixTiles, "one place that matrix tiles do not stand for costs its neighbours nothing but time") {
   for (const float odd : {0x1p-70F, 0x1p70F, INFINITY, NAN})
     for (const int64_t step : {1, 2})
       for (Case c : {Case{{2, 40, 19, 15},
@@ -238,7 +243,7 @@ TEST_CASE("one place that matrix tiles do not stand for costs its neighbours not
         }
       }
 }
-TEST_CASE("numbers that matrix tiles do not stand for keep their digits") {
+TEST_CASE_FIXTURE(MatrixTiles, "numbers that matrix tiles do not stand for keep their digits") {
   for (float scale : {0x1p-60F, 0x1p-100F, 0x1p63F})
     for (const Case& c : {kCases[12], kCases[27], kCases[30], kCases[31], kCases[34]})
       for (Case laid_out : {c, last(c)}) {

@@ -1,5 +1,5 @@
-// Products large enough for matrix tiles, where the processor has them, beside sums in double.
-// tests/kernels/gemm_test.cpp has the other shapes and the epilogues.
+// Products large enough for matrix tiles, the processor's or emulated ones (support/emulated_tiles.h), beside sums in
+// double. tests/kernels/gemm_test.cpp has the other shapes and the epilogues.
 #include "kernels/gemm/amx/tiles.h"
 
 #include <doctest/doctest.h>
@@ -11,21 +11,24 @@
 #include <limits>
 #include <memory>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "kernels/gemm/fma/micro_kernels.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/threads/thread_pool.h"
+#include "support/emulated_tiles.h"
 
 using namespace rlx;
 using namespace rlx::kernels;
+using rlx::test::MatrixTiles;
 
 namespace {
 
 /// How they come: element (k, n) side by side along n, side by side along k, or packed before.
 enum class Weights { along_n, along_k, packed };
 constexpr Weights kEach[] = {Weights::along_n, Weights::along_k, Weights::packed};
-const char* name_of(Weights w) {
+std::string name_of(Weights w) {
   return w == Weights::packed ? "packed" : w == Weights::along_k ? "along k" : "along n";
 }
 
@@ -89,30 +92,30 @@ struct Product {
 
 }  // namespace
 
-TEST_CASE("an f32 product is as exact as one multiply-add after the other, with few rows and with many") {
-  if (!has_matrix_tiles()) MESSAGE("no matrix tiles here: this file's products go by multiply-adds");
-  // 515 multiply-adds one after the other round as often; tiles add 32 products before they round.
-  const double bound = has_matrix_tiles() && product_lanes(f32) == kTileRows ? 0x1p-23 : 0x1p-24 * std::sqrt(515.0);
+TEST_CASE_FIXTURE(MatrixTiles,
+                  "an f32 product is as exact as one multiply-add after the other, with few rows and with many") {
   for (int threads : {1, 2, 3})
     for (Weights weights : kEach)
       for (int64_t m : {64, 79, 700}) {
         Product p(m, 83, 515);
         p.run(threads, weights);
         INFO(m, " rows, ", threads, " threads, weights ", name_of(weights));
-        CHECK(p.worst_error() < bound);
+        // 515 multiply-adds one after the other round as often; tiles add 32 products before they round.
+        CHECK(p.worst_error() < (are_there ? 0x1p-23 : 0x1p-24 * std::sqrt(515.0)));
       }
 }
 
-TEST_CASE("columns that are split while products run: one block of rows and several, any number of columns and of k") {
+TEST_CASE_FIXTURE(
+    MatrixTiles,
+    "columns that are split while products run: one block of rows and several, any number of columns and of k") {
   for (Weights weights : kEach)
     for (int64_t m : {24, 32, 33, 49, 90})
       for (int64_t n : {16, 47, 48, 49, 64, 80, 97})
         for (int64_t k : {32, 33, 63, 64, 130}) {
           Product p(m, n, k);
-          // By tiles, or what k multiply-adds may round where there are none or columns are too few.
-          const bool tiles = has_matrix_tiles() && product_lanes(f32) == kTileRows && n >= 48 &&
-                             (weights != Weights::along_k || m >= 64);
-          const double bound = tiles ? 0x1p-22 : 0x1p-24 * static_cast<double>(k);
+          // What k multiply-adds may round, where there are no tiles or they do not pay.
+          const bool small = n < 48 || (weights == Weights::along_k && m < 64);
+          const double bound = are_there && !small ? 0x1p-22 : 0x1p-24 * static_cast<double>(k);
           for (int threads : {1, 2}) {
             std::fill(p.y.begin(), p.y.end(), 1e30f);
             p.run(threads, weights);
@@ -122,7 +125,7 @@ TEST_CASE("columns that are split while products run: one block of rows and seve
         }
 }
 
-TEST_CASE("weights along k with what follows the sums, and rows of y that lie apart") {
+TEST_CASE_FIXTURE(MatrixTiles, "weights along k with what follows the sums, and rows of y that lie apart") {
   constexpr int64_t k = 130;
   for (int64_t m : {64, 81})
     for (int64_t n : {48, 70}) {
@@ -152,7 +155,7 @@ TEST_CASE("weights along k with what follows the sums, and rows of y that lie ap
     }
 }
 
-TEST_CASE("columns of the smallest numbers, and a NaN that is one by its last bit alone") {
+TEST_CASE_FIXTURE(MatrixTiles, "columns of the smallest numbers, and a NaN that is one by its last bit alone") {
   for (Weights weights : kEach)
     for (int64_t m : {24, 70}) {
       INFO(m, " rows, weights ", name_of(weights));
@@ -170,7 +173,7 @@ TEST_CASE("columns of the smallest numbers, and a NaN that is one by its last bi
     }
 }
 
-TEST_CASE("integers below 2^24 are multiplied exactly") {
+TEST_CASE_FIXTURE(MatrixTiles, "integers below 2^24 are multiplied exactly") {
   Product p(70, 50, 96);
   std::mt19937 random(3);
   for (auto* values : {&p.x, &p.w})
@@ -182,7 +185,7 @@ TEST_CASE("integers below 2^24 are multiplied exactly") {
   CHECK(wrong == 0);
 }
 
-TEST_CASE("numbers that parts do not stand for are multiplied as they are") {
+TEST_CASE_FIXTURE(MatrixTiles, "numbers that bf16 terms cannot represent take the fp32 fallback") {
   constexpr float kInf = std::numeric_limits<float>::infinity(), kNan = std::numeric_limits<float>::quiet_NaN();
   for (Weights weights : kEach)
     for (int64_t m : {52, 70, 700})
@@ -205,7 +208,7 @@ TEST_CASE("numbers that parts do not stand for are multiplied as they are") {
       }
 }
 
-TEST_CASE("matrices of tiny numbers keep their digits") {
+TEST_CASE_FIXTURE(MatrixTiles, "matrices of tiny numbers keep their digits") {
   for (Weights weights : kEach) {
     Product few(24, 50, 64, 1e-18f);
     for (float& v : few.w) v *= 1e16f;
@@ -222,7 +225,9 @@ TEST_CASE("matrices of tiny numbers keep their digits") {
   }
 }
 
-TEST_CASE("lines of other sizes than their neighbours keep their digits, and products reach the end of the exponents") {
+TEST_CASE_FIXTURE(MatrixTiles,
+                  "rows and columns of other sizes than their neighbours keep their digits, and products reach the end "
+                  "of the exponents") {
   for (Weights weights : kEach)
     for (float scale : {0x1p-60f, 0x1p-58f, 0x1p-52f, 0x1p-50f, 0x1p-40f, 0x1p60f, 0x1p62f}) {
       INFO("scale ", scale, ", weights ", name_of(weights));
@@ -252,7 +257,8 @@ TEST_CASE("lines of other sizes than their neighbours keep their digits, and pro
   }
 }
 
-TEST_CASE(
+TEST_CASE_FIXTURE(
+    MatrixTiles,
     "bf16 numbers that tiles and dot products would take for 0 are multiplied as they are, in any number of rows") {
   constexpr int64_t n = 64;
   const auto bits = [](float v) { return static_cast<uint16_t>(std::bit_cast<uint32_t>(v) >> 16); };

@@ -3,6 +3,7 @@
 
 #include "kernels/gemm/amx/tiles.h"
 #include "kernels/kernel_test.h"
+#include "support/emulated_tiles.h"
 
 using namespace rlx;
 using namespace rlx::kernels;
@@ -190,10 +191,11 @@ TEST_CASE("no keys at all give zeros") {
   });
 }
 
-TEST_CASE("attention that is large enough for matrix tiles equals the formula, with them and without") {
+TEST_CASE_FIXTURE(MatrixTiles,
+                  "attention that is large enough for matrix tiles equals the formula, with them and without") {
   for_each_target([] {
     for (bool tiles : {false, true}) {
-      if (tiles && !has_matrix_tiles()) continue;
+      if (tiles && !has_matrix_tiles()) continue;  // they come with AVX-512 targets
       INFO("tiles ", tiles);
       for (DType t : {f32, f16, bf16}) {
         check({.t = t, .sq = 130, .sk = 289, .d = 40, .dv = 48, .tiles = tiles});
@@ -219,9 +221,9 @@ TEST_CASE("attention that is large enough for matrix tiles equals the formula, w
   });
 }
 
-TEST_CASE("numbers out of the range of split bf16 are attended to in f32") {
+TEST_CASE_FIXTURE(MatrixTiles, "numbers out of the range of split bf16 are attended to in f32") {
   for (bool tiles : {false, true}) {
-    if (tiles && !has_matrix_tiles()) continue;
+    if (tiles && !are_there) continue;
     INFO("tiles ", tiles);
     for (double factor : {0x1p-100, 0x1p-60, 0x1p-51, 0x1p-49, 0x1p61, 0x1p63, 0x1p100}) {
       INFO("factor ", factor);
@@ -269,9 +271,9 @@ TEST_CASE("numbers out of the range of split bf16 are attended to in f32") {
   }
 }
 
-TEST_CASE("the result of a query does not depend on the queries that a call is about") {
+TEST_CASE_FIXTURE(MatrixTiles, "the result of a query does not depend on the queries that a call is about") {
   for (bool tiles : {false, true}) {
-    if (tiles && !has_matrix_tiles()) continue;
+    if (tiles && !are_there) continue;
     const int64_t n = 200, d = 64;
     const Elements q = Elements::random(f32, n * d, 1), k = Elements::random(f32, n * d, 2);
     const Elements v = Elements::random(f32, n * d, 3);

@@ -1,4 +1,4 @@
-// A product of f32 with constant weights, beside sums in double: for the tests of slices of integers.
+// A product of f32 with constant weights, beside sums in double: for the tests of Ozaki splits.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -30,7 +30,7 @@ struct ConstantProduct {
     for (auto* values : {&x, &w})
       for (float& v : *values) v = real(random);
   }
-  /// Weights of 0.5 to 2 alone, which slices stand for however few they are.
+  /// Weights of 0.5 to 2 alone, which splits represent however few they are.
   void make_weights_alike() {
     for (float& v : w) v = std::copysign(std::clamp(std::fabs(v), 0.5f, 2.0f), v);
   }

@@ -8,6 +8,7 @@
 
 #include "kernels/kernel_test.h"
 #include "kernels/memory/aligned_memory.h"
+#include "support/emulated_tiles.h"
 
 using namespace rlx;
 using namespace rlx::kernels;
@@ -79,7 +80,8 @@ int64_t wrong_values(const Case& c, std::mt19937& random, Int8DotIsa isa = best_
 
 }  // namespace
 
-TEST_CASE("8-bit products are exact, whatever the instructions, signs, zero points and tails, and sums wrap") {
+TEST_CASE_FIXTURE(MatrixTiles,
+                  "8-bit products are exact, whatever the instructions, signs, zero points and tails, and sums wrap") {
   for_each_target([] {
     for (Int8DotIsa isa : {Int8DotIsa::fma, Int8DotIsa::avx_vnni, Int8DotIsa::avx512_vnni, Int8DotIsa::tiles}) {
       if (!has_int8_dot_isa(isa)) continue;
@@ -99,7 +101,8 @@ TEST_CASE("8-bit products are exact, whatever the instructions, signs, zero poin
   });
 }
 
-TEST_CASE("the largest values of either sign do not saturate on their way, with any instructions") {
+TEST_CASE_FIXTURE(MatrixTiles,
+                  "the largest values of either sign do not saturate on their way, with any instructions") {
   for (Int8DotIsa isa : {Int8DotIsa::fma, Int8DotIsa::avx_vnni, Int8DotIsa::avx512_vnni, Int8DotIsa::tiles}) {
     if (!has_int8_dot_isa(isa)) continue;
     for (DType x_dtype : {i8, u8})
@@ -126,7 +129,7 @@ TEST_CASE("the largest values of either sign do not saturate on their way, with 
   }
 }
 
-TEST_CASE("rows that do not fit the cache are packed in pieces") {
+TEST_CASE_FIXTURE(MatrixTiles, "rows that do not fit the cache are packed in pieces") {
   std::mt19937 random(2);
   for (Int8DotIsa isa : {Int8DotIsa::fma, Int8DotIsa::avx_vnni, Int8DotIsa::avx512_vnni, Int8DotIsa::tiles})
     if (has_int8_dot_isa(isa)) CHECK(wrong_values({i8, i8, 300, 4000, 20, 3, 0, 1}, random, isa) == 0);

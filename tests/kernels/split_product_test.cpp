@@ -1,6 +1,6 @@
-// Products by slices of integers (kernels/gemm/ozaki/split_product.h), where the processor has matrix tiles, beside
-// sums in double; where it has none the same products go by multiply-adds, and what is asked of them holds too. Which
-// weights are sliced is in split_weights_test.cpp, the epilogues in gemm_test.cpp.
+// Products by Ozaki splits (kernels/gemm/ozaki/split_product.h), with the processor's matrix tiles or emulated ones
+// (support/emulated_tiles.h), beside sums in double. Which weights are split is in split_weights_test.cpp, the
+// epilogues are in gemm_test.cpp.
 #include "kernels/gemm/ozaki/split_product.h"
 
 #include <doctest/doctest.h>
@@ -15,32 +15,32 @@
 #include "kernels/gemm/ozaki/split_plan.h"
 #include "kernels/gemm/ozaki/split_weights.h"
 #include "kernels/memory/aligned_memory.h"
+#include "support/emulated_tiles.h"
 
 using namespace rlx;
 using namespace rlx::kernels;
 using namespace rlx::test;
 
-TEST_CASE("by slices: any number of rows, columns and of k, either way round, lose less than sums of f32 do") {
-  if (!has_matrix_tiles()) MESSAGE("no matrix tiles here: this file's products go by multiply-adds");
+TEST_CASE_FIXTURE(
+    MatrixTiles,
+    "Ozaki splits: any number of rows, columns and of k, either way round, lose less than sums of f32 do") {
   for (bool transposed : {false, true})
     for (int64_t m : {1, 15, 16, 17, 33, 300})
       for (int64_t n : {48, 49, 64, 83, 97})
         for (int64_t k : {700, 768, 1025}) {
           if (m == 300 && n != 83) continue;
           ConstantProduct p(m, n, k, transposed);
-          CHECK(p.is_split() == has_matrix_tiles());
           for (int threads : {1, 2, 3}) {
-            INFO(m, " x ", k, " x ", n, ", turned ", transposed, ", ", threads, " threads");
+            INFO(m, " x ", k, " x ", n, ", transposed ", transposed, ", ", threads, " threads");
             p.run(threads);
             const auto [over_plain, worst] = p.errors();
-            // Without tiles these are sums of multiply-adds themselves, in another order.
-            if (has_matrix_tiles()) CHECK(over_plain < 1.01);
-            CHECK(worst < (has_matrix_tiles() ? 0x1p-22 : 0x1p-24 * static_cast<double>(k)));
+            CHECK(over_plain < 1.01);
+            CHECK(worst < 0x1p-22);
           }
         }
 }
 
-TEST_CASE("by slices: the same results with any number of threads") {
+TEST_CASE_FIXTURE(MatrixTiles, "Ozaki splits: the same results with any number of threads") {
   ConstantProduct p(70, 200, 400);
   p.run(1);
   const std::vector<float> one = p.y;
@@ -50,7 +50,8 @@ TEST_CASE("by slices: the same results with any number of threads") {
   }
 }
 
-TEST_CASE("by slices: integers are multiplied exactly, also where rows of weights are balanced") {
+TEST_CASE_FIXTURE(MatrixTiles,
+                  "Ozaki splits: integers are multiplied exactly, also where rows of weights are balanced") {
   for (int variant = 0; variant < 3; ++variant) {
     ConstantProduct p(20, 200, 512);
     std::mt19937 random(3);
@@ -63,24 +64,22 @@ TEST_CASE("by slices: integers are multiplied exactly, also where rows of weight
       }
     p.run();
     INFO("variant ", variant);
-    CHECK(p.is_split() == (has_matrix_tiles() && variant > 0));  // not where half of the weights are 0
     CHECK(p.inexact() == 0);
   }
 }
 
-TEST_CASE("by slices: one large number in a column costs the others nothing") {
+TEST_CASE_FIXTURE(MatrixTiles, "Ozaki splits: one large number in a column costs the others nothing") {
   ConstantProduct p(17, 64, 1024);
   for (int64_t j = 0; j < p.n; j += 5) p.w_at(3 * j, j) = 100;  // beside it, three slices would leave 17 bits
   for (int64_t i = 0; i < p.m; ++i)
     for (int64_t j = 0; j < p.n; j += 5) p.x_at(i, 3 * j) = 0;
   p.run();
-  CHECK(p.is_split() == has_matrix_tiles());
   const auto [over_plain, worst] = p.errors();
   CHECK(over_plain < 1.01);
-  CHECK(worst < (has_matrix_tiles() ? 0x1p-22 : 0x1p-24 * 1024));
+  CHECK(worst < 0x1p-22);
 }
 
-TEST_CASE("by slices: features of unlike units, with weights that make up for it") {
+TEST_CASE_FIXTURE(MatrixTiles, "Ozaki splits: features of unlike units, with weights that make up for it") {
   ConstantProduct p(33, 80, 600);
   for (int64_t f = 0; f < p.k; f += 7) {
     const float unit = std::ldexp(1.37f, static_cast<int>(f % 41) - 20);
@@ -88,19 +87,18 @@ TEST_CASE("by slices: features of unlike units, with weights that make up for it
     for (int64_t j = 0; j < p.n; ++j) p.w_at(f, j) /= unit;
   }
   p.run();
-  CHECK(p.is_split() == has_matrix_tiles());
   const auto [over_plain, worst] = p.errors();
   CHECK(over_plain < 1.1);
-  CHECK(worst < (has_matrix_tiles() ? 0x1p-22 : 0x1p-24 * 600));
+  CHECK(worst < 0x1p-22);
 }
 
-TEST_CASE("by slices: the largest sums along k do not overflow, and longer ones go by multiply-adds") {
+TEST_CASE_FIXTURE(MatrixTiles,
+                  "Ozaki splits: the largest sums along k do not overflow, and longer ones go by multiply-adds") {
   for (int64_t k : {SplitLayout::kMaxK, SplitLayout::kMaxK + 1}) {
     ConstantProduct p(2, 48, k);
     // All digits at their ends, and a column with a fourth slice.
     std::fill(p.x.begin(), p.x.end(), -0x1.010102p+0f), std::fill(p.w.begin(), p.w.end(), -0x1.010102p+0f);
     for (int64_t f = 0; f < k; ++f) p.w_at(f, 3) = f == 5 ? -1.5f : -0x1.010102p-8f;
-    CHECK(p.is_split() == (has_matrix_tiles() && k == SplitLayout::kMaxK));
     p.run();
     for (int64_t j : {0, 3, 4}) {
       const ConstantProduct::Sum s = p.sum(0, j);
@@ -110,7 +108,7 @@ TEST_CASE("by slices: the largest sums along k do not overflow, and longer ones 
   }
 }
 
-TEST_CASE("by slices: weights of few bits, beside numbers of many") {
+TEST_CASE_FIXTURE(MatrixTiles, "Ozaki splits: weights of few bits, beside numbers of many") {
   for (int variant = 0; variant < 5; ++variant) {
     ConstantProduct p(17, 512, 512);
     std::mt19937 random(5);
@@ -133,19 +131,20 @@ TEST_CASE("by slices: weights of few bits, beside numbers of many") {
   }
 }
 
-TEST_CASE("by slices: what meets a row of zeros costs nothing") {
+TEST_CASE_FIXTURE(MatrixTiles, "Ozaki splits: what meets a row of zeros costs nothing") {
   for (const float large : {1e6f, 1e9f, 1e17f}) {
     ConstantProduct p(17, 128, 512);
     for (int64_t j = 0; j < p.n; ++j) p.w_at(9, j) = 0;
     for (int64_t i = 0; i < p.m; ++i) p.x_at(i, 9) = large;
     p.run();
     INFO(large);
-    CHECK(p.is_split() == has_matrix_tiles());
     CHECK(p.errors().over_plain < 1.01);
   }
 }
 
-TEST_CASE("by slices: a few large weights do not take digits from the others of their row, nor tiny ones add up") {
+TEST_CASE_FIXTURE(
+    MatrixTiles,
+    "Ozaki splits: a few large weights do not take digits from the others of their row, nor tiny ones add up") {
   for (int variant = 0; variant < 3; ++variant) {
     ConstantProduct p(17, 128, 1024);
     for (float& v : p.x) v = std::fabs(v);
@@ -169,19 +168,18 @@ TEST_CASE("by slices: a few large weights do not take digits from the others of 
   }
 }
 
-TEST_CASE("by slices: large numbers in rows and in columns, at different places") {
+TEST_CASE_FIXTURE(MatrixTiles, "Ozaki splits: large numbers in rows and in columns, at different places") {
   ConstantProduct p(33, 96, 768);
   for (int64_t j = 0; j < p.n; ++j) p.w_at(7 * j % p.k, j) = 1000;
   for (int64_t i = 0; i < p.m; ++i)
     for (int64_t f = 0; f < 4; ++f) p.x_at(i, (i + 100 * f) % p.k) = 1000;
-  CHECK(p.is_split() == has_matrix_tiles());
   p.run();
   const auto [over_plain, worst] = p.errors();
   CHECK(over_plain < 1.5);
-  CHECK(worst < (has_matrix_tiles() ? 0x1p-20 : 0x1p-24 * 768));
+  CHECK(worst < 0x1p-20);
 }
 
-TEST_CASE("by slices: weights and rows of many kinds lose less than sums of f32 do") {
+TEST_CASE_FIXTURE(MatrixTiles, "Ozaki splits: weights and rows of many kinds lose less than sums of f32 do") {
   const auto heavy = [](float v) { return v / std::sqrt(std::fabs(v) + 0.01f) * std::exp(std::fabs(v)); };
   const struct {
     const char* what;
@@ -202,13 +200,12 @@ TEST_CASE("by slices: weights and rows of many kinds lose less than sums of f32 
     for (int64_t f = 0; f < p.k; ++f)
       for (int64_t j = 0; j < p.n; ++j) p.w_at(f, j) = kind.w(p.w_at(f, j), f);
     INFO(kind.what);
-    CHECK(p.is_split() == has_matrix_tiles());
     p.run();
     CHECK(p.errors().over_plain < 1.01);
   }
 }
 
-TEST_CASE("by slices: rows of any size, each for itself") {
+TEST_CASE_FIXTURE(MatrixTiles, "Ozaki splits: rows of any size, each for itself") {
   ConstantProduct p(24, 50, 800);
   const float scales[] = {0x1p-120f, 0x1p-61f, 0x1p-59f, 0x1p-30f, 1, 0x1p40f, 0x1p59f, 0x1p61f, 0x1p110f, 0};
   for (int64_t i = 0; i < p.m; ++i)
@@ -222,7 +219,8 @@ TEST_CASE("by slices: rows of any size, each for itself") {
     }
 }
 
-TEST_CASE("by slices: what is not finite stays in its row, and infinities keep the signs of their weights") {
+TEST_CASE_FIXTURE(MatrixTiles,
+                  "Ozaki splits: what is not finite stays in its row, and infinities keep the signs of their weights") {
   ConstantProduct p(20, 60, 640);
   ConstantProduct clean = p;
   for (ConstantProduct* q : {&p, &clean}) q->w_at(5, 7) = -1e-20f, q->w_at(5, 8) = 1e-20f, q->w_at(5, 9) = 0;
@@ -241,14 +239,14 @@ TEST_CASE("by slices: what is not finite stays in its row, and infinities keep t
     }
 }
 
-TEST_CASE("by slices: no rows at all") {
+TEST_CASE_FIXTURE(MatrixTiles, "Ozaki splits: no rows at all") {
   ConstantProduct p(0, 64, 640);
-  CHECK(p.is_split() == has_matrix_tiles());
   for (int threads : {1, 2}) p.run(threads);
 }
 
-TEST_CASE("by slices: 16 rows and columns of any length, of which nothing is read behind the last") {
-  if (!has_matrix_tiles()) return;
+TEST_CASE_FIXTURE(MatrixTiles,
+                  "Ozaki splits: 16 rows and columns of any length, of which nothing is read behind the last") {
+  if (!are_there) return;  // these call the tiles directly
   for (const int64_t k : {1, 3, 16, 17, 63, 64, 65, 127, 130})
     for (const int64_t lines : {1, 7, 16}) {
       ConstantProduct p(lines, 16, k);

@@ -1,5 +1,6 @@
-// Which weights are sliced (kernels/gemm/ozaki/split_plan.h), how finely, and how they are kept
-// (kernels/gemm/ozaki/split_weights.h). What products lose is in split_product_test.cpp.
+// Which weights are packed as Ozaki splits (kernels/gemm/ozaki/split_plan.h), in how many, and how they are stored
+// (kernels/gemm/ozaki/split_weights.h), with the processor's matrix tiles or emulated ones (support/emulated_tiles.h).
+// The errors of products are tested in split_product_test.cpp.
 #include "kernels/gemm/ozaki/split_weights.h"
 
 #include <doctest/doctest.h>
@@ -20,12 +21,14 @@
 #include "kernels/gemm/gemm.h"
 #include "kernels/gemm/ozaki/split_plan.h"
 #include "kernels/memory/aligned_memory.h"
+#include "support/emulated_tiles.h"
 
 using namespace rlx;
 using namespace rlx::kernels;
 using namespace rlx::test;
 
-TEST_CASE("weights of which a part is 0 or next to nothing are multiplied as they are: rows may be large there alone") {
+TEST_CASE_FIXTURE(MatrixTiles,
+                  "weights of which some are 0 or negligible are not split: rows may be large there alone") {
   for (const float small : {0.0f, 1e-12f})
     for (const bool scattered : {false, true}) {
       ConstantProduct p(17, 96, 512);
@@ -40,7 +43,7 @@ TEST_CASE("weights of which a part is 0 or next to nothing are multiplied as the
     }
 }
 
-TEST_CASE("weights that slices do not stand for are multiplied by multiply-adds") {
+TEST_CASE_FIXTURE(MatrixTiles, "weights out of split range are multiplied by multiply-adds") {
   for (const float odd : {kNan, kInf, 1e30f, 0x1p-70f}) {
     ConstantProduct p(3, 64, 640);
     for (int64_t f = 0; f < (odd == 0x1p-70f ? p.k : 1); ++f) p.w_at(f, 40) = odd;
@@ -64,15 +67,15 @@ TEST_CASE("weights that slices do not stand for are multiplied by multiply-adds"
 
 namespace {
 
-/// Weights of which one block of 16 columns, or none, is not to be sliced.
+/// Weights of which one block of 16 columns, or none, is not to be split.
 struct OddBlock {
   const char* what;
-  int64_t plain_block;  ///< -1: none
+  int64_t fp32_block;  ///< -1: none
   std::function<void(ConstantProduct& p)> change;
 };
 
-/// Which blocks are f32, by what was packed.
-std::vector<int64_t> plain_blocks(const ConstantProduct& p) {
+/// Which blocks are stored as f32.
+std::vector<int64_t> fp32_blocks(const ConstantProduct& p) {
   const auto packed = pack_split(p.spec(1), p.w.data());
   if (!packed) return {-1};
   const SplitLayout layout{p.k, p.n};
@@ -92,8 +95,9 @@ void make_sparse(ConstantProduct& p, int64_t column) {
 
 }  // namespace
 
-TEST_CASE(
-    "one block of columns in eight may be unfit for slices: it is multiplied as it is, and the others are sliced") {
+TEST_CASE_FIXTURE(
+    MatrixTiles,
+    "one block of columns in eight may be out of split range: it takes the fp32 fallback, and the others are split") {
   const OddBlock kinds[] = {
       {"a sparse column, and large numbers beside its own", 2, [](auto& p) { make_sparse(p, 37); }},
       {"in the last block, of two columns", 8, [](auto& p) { make_sparse(p, 129); }},
@@ -137,13 +141,11 @@ TEST_CASE(
       ConstantProduct p(m, 130, 333, m % 32 == 0);
       kind.change(p);
       INFO(kind.what, ", ", m, " rows");
-      const std::vector<int64_t> expected = !has_matrix_tiles() || kind.plain_block >= 0
-                                                ? std::vector{has_matrix_tiles() ? kind.plain_block : -1}
-                                                : std::vector<int64_t>{};
-      CHECK(plain_blocks(p) == expected);
+      if (are_there)
+        CHECK(fp32_blocks(p) == (kind.fp32_block >= 0 ? std::vector{kind.fp32_block} : std::vector<int64_t>{}));
       p.run();
       int64_t wrong = 0;
-      double worst = 0, worst_plain = 0;
+      double worst = 0, worst_fp32 = 0;
       for (int64_t i = 0; i < p.m; ++i)
         for (int64_t j = 0; j < p.n; ++j) {
           const ConstantProduct::Sum s = p.sum(i, j);
@@ -154,12 +156,12 @@ TEST_CASE(
           }
           // Of sums of zeros nothing may be off.
           const double off = y == s.exact ? 0 : std::fabs(y - s.exact) / s.magnitude;
-          double& most = j / 16 == kind.plain_block || !has_matrix_tiles() ? worst_plain : worst;
-          most = std::max(most, off);
+          double& max = j / 16 == kind.fp32_block ? worst_fp32 : worst;
+          max = std::max(max, off);
         }
       CHECK(wrong == 0);
       CHECK(worst < 0x1p-22);
-      CHECK(worst_plain < 0x1p-24 * static_cast<double>(p.k));
+      CHECK(worst_fp32 < 0x1p-24 * static_cast<double>(p.k));
       const std::vector<float> one = p.y;
       p.run(3);
       CHECK(std::memcmp(p.y.data(), one.data(), one.size() * sizeof(float)) == 0);
@@ -169,23 +171,22 @@ TEST_CASE(
   CHECK(!two.is_split());
 }
 
-TEST_CASE("weights that are short along k are not sliced beside a block that is unfit") {
+TEST_CASE_FIXTURE(MatrixTiles, "weights that are short along k are not split beside a block out of split range") {
   for (const int64_t k : {64, 127, 128}) {
     ConstantProduct p(16, 256, k);
     p.make_weights_alike();
-    CHECK(p.is_split() == has_matrix_tiles());
+    CHECK(p.is_split() == are_there);
     for (int64_t i = 0; i < k; i += 2) p.w_at(i, 40) = 0;
     INFO("k ", k);
-    CHECK(p.is_split() == (has_matrix_tiles() && k >= 128));
+    CHECK(p.is_split() == (are_there && k >= 128));
   }
 }
 
-TEST_CASE("weights that balancing would round to 0 still make infinities of infinities") {
+TEST_CASE_FIXTURE(MatrixTiles, "weights that balancing would round to 0 still make infinities of infinities") {
   ConstantProduct p(3, 64, 4096);
   for (int64_t j = 0; j < p.n; ++j) p.w_at(5, j) *= 0x1p30f;
   p.w_at(5, 7) = -1e-40f, p.w_at(5, 8) = 1e-40f, p.w_at(5, 9) = 0;
   p.x_at(1, 5) = kInf;
-  CHECK(p.is_split() == has_matrix_tiles());
   p.run();
   for (int64_t j = 0; j < p.n; ++j) {
     INFO("column ", j);
@@ -194,8 +195,10 @@ TEST_CASE("weights that balancing would round to 0 still make infinities of infi
   }
 }
 
-TEST_CASE("weights of any extents are sliced and restored, all bytes are written, and none is read behind the last") {
-  if (!has_matrix_tiles()) return;
+TEST_CASE_FIXTURE(
+    MatrixTiles,
+    "weights of any extents are split and dequantized, all bytes are written, and none is read behind the last") {
+  if (!are_there) return;  // the functions that split weights are compiled for AVX-512 alone
   for (const bool transposed : {false, true})
     for (const int64_t k : {1, 2, 16, 17, 63, 64, 65, 130})
       for (const int64_t n : {1, 15, 16, 17, 33}) {
@@ -204,7 +207,7 @@ TEST_CASE("weights of any extents are sliced and restored, all bytes are written
         p.w.insert(p.w.end(), 300, kNan);
         const StridedMatrix weights{p.w.data(), transposed ? 1 : n, transposed ? k : 1, f32};
         const SplitLayout layout{k, n};
-        INFO(k, " x ", n, ", turned ", transposed);
+        INFO(k, " x ", n, ", transposed ", transposed);
         SplitPlan plan;
         REQUIRE(plan_splits(weights, layout, 1, plan));
         for (const bool plain : {false, true}) {
@@ -234,11 +237,11 @@ TEST_CASE("weights of any extents are sliced and restored, all bytes are written
       }
 }
 
-TEST_CASE("weights of extents beyond all memory overflow nothing") {
+TEST_CASE_FIXTURE(MatrixTiles, "weights of extents beyond all memory overflow nothing") {
   WeightsSpec spec;
   spec.k = 1 << 14, spec.n = int64_t{1} << 50, spec.k_stride = spec.n, spec.n_stride = 1;
   spec.policy.row_relative = true;
-  CHECK(rows_for_packing(spec, 1) == (has_matrix_tiles() ? 1 : 0));
+  CHECK(rows_for_packing(spec, 1) == (are_there ? 1 : 0));
   alignas(64) std::byte kept[128] = {};
   std::memcpy(kept, SplitLayout::kMark, sizeof SplitLayout::kMark);
   for (const int64_t k : {1, 64}) {
@@ -247,12 +250,12 @@ TEST_CASE("weights of extents beyond all memory overflow nothing") {
   }
 }
 
-TEST_CASE("sliced weights that were kept are taken, and others are not") {
+TEST_CASE_FIXTURE(MatrixTiles, "split weights that were stored are adopted, and others are not") {
   ConstantProduct p(18, 135, 650);
-  p.w_at(100, 3) = 60;    // a fourth slice
+  p.w_at(100, 3) = 60;    // a fourth split
   p.w_at(0, 134) = kNan;  // f32
   const auto weights = PackedWeights::pack(p.spec(1), p.w.data());
-  if (!has_matrix_tiles()) return;
+  if (!are_there) return;
   p.run(*weights, 1);
   const std::vector<float> expected = p.y;
   const std::span<const std::byte> packed = weights->packed();
@@ -281,7 +284,7 @@ TEST_CASE("sliced weights that were kept are taken, and others are not") {
   }
 }
 
-TEST_CASE("weights are cut into slices only where errors relative to a row are accepted") {
+TEST_CASE_FIXTURE(MatrixTiles, "weights are split only where errors relative to a row are accepted") {
   const ConstantProduct p(1, 64, 640);
   for (const ProductPolicy policy : {ProductPolicy{}, ProductPolicy{true, true}}) {
     WeightsSpec spec = p.spec(1);

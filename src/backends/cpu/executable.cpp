@@ -59,10 +59,10 @@ class CpuExecutable final : public Executable {
   CpuExecutable(const Graph& legal, LoadOptions options)
       : signature_(signature_params(legal)), options_(std::move(options)) {
     options_.threads = std::max(1, options_.threads);
-    Hoisted parts = hoist_params(legal);
-    graph_ = std::move(parts.main);
-    prologue_ = std::move(parts.prologue);
-    hoisted_ = std::move(parts.names);
+    Hoisted hoisted = hoist_params(legal);
+    graph_ = std::move(hoisted.main);
+    prologue_ = std::move(hoisted.prologue);
+    hoisted_ = std::move(hoisted.names);
     options_.donated.resize(graph_.inputs().size());
     for (size_t i = 0; i < graph_.inputs().size(); ++i)
       for (size_t o = 0; o < graph_.outputs().size() && options_.donated[i]; ++o)
@@ -152,15 +152,15 @@ class CpuExecutable final : public Executable {
     return t;
   }
 
-  /// An output that was given the memory of its input keeps it where it is updated there, and gets memory of its own
-  /// where it is not; `held` keeps the input's alive.
+  /// An output that was given the memory of its input keeps it if the schedule updates it there, and gets memory of its
+  /// own otherwise; then the input's memory stays alive in `kept_alive`.
   static void settle_pairs(const Instance& instance, Tensors inputs, std::span<Tensor> outputs,
-                           std::vector<Tensor>& held) {
+                           std::vector<Tensor>& kept_alive) {
     for (const Pair& pair : instance.pairs) {
       Tensor& out = outputs[pair.output];
       if (out.byte_count() == 0 || out.data() != inputs[pair.input].data()) continue;
       if (pair.in_place && out.is_unshared()) continue;
-      held.push_back(std::move(out));
+      kept_alive.push_back(std::move(out));
       out = Tensor();
     }
   }

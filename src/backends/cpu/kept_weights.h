@@ -1,6 +1,6 @@
-// What an executable keeps of its params for the next process: packed weights and what is computed of params alone.
-// Found by the program, by where the params are mapped from, and by how this processor packs; what is damaged or of
-// something else is left aside with a word.
+// The file in which an executable stores, for later processes, its packed weights and the values that depend on params
+// alone. It is found by the program, by the files that the params are mapped from, and by the layout in which this
+// processor packs. A file that is damaged, or was made of something else, is ignored with a message.
 #pragma once
 
 #include <optional>
@@ -13,23 +13,23 @@ namespace rlx::cpu {
 class KeptWeights {
  public:
   KeptWeights() = default;
-  /// Looks for what was kept. `prefix`: how the file's path begins; empty: nothing is kept. `prologue` computes what
-  /// depends on `params`, which are all that were bound.
+  /// Looks for the file, whose path begins with `prefix`; if that is empty, nothing is stored. `prologue` computes the
+  /// values that depend on `params`, which are all bound params.
   KeptWeights(const std::string& prefix, const Graph& prologue, const std::map<std::string, Tensor>& params,
               int threads);
 
   bool is_used() const { return !path_.empty(); }
-  /// Null if there was none.
+  /// The file that was found, or null.
   const std::shared_ptr<const PackedFile>& file() const { return file_; }
   std::optional<Tensor> value(const std::string& name, const Type& type) const;
 
-  /// Writes the file anew if there is more to keep than it has, and worth it. A folder that cannot be written costs a
-  /// line on standard error.
+  /// Writes a new file if there is more to store than the present one has, and enough to be worth a file. If the folder
+  /// cannot be written, a message goes to standard error.
   void keep(PackedFile::Pieces packed, const std::map<std::string, Tensor>& values);
 
  private:
   void find(int threads);
-  /// Whether the weights' files are what they were when they were mapped, and stores to them will be seen.
+  /// Whether the weights' files have not changed since they were mapped, and a change from now on would be noticed.
   bool are_as_mapped() const;
 
   std::string path_, of_;

@@ -123,7 +123,8 @@ Prepared many_rows(const LoweringContext& c, int64_t m, int64_t k, int64_t n) {
                      scratch + strip_bytes, args.pool);
           }
         });
-      });
+      },
+      whole.strategy());
 }
 
 /// The operands behind the quantized values, which stand in this order, and the position of each (-1: absent).
@@ -153,9 +154,9 @@ struct QuantizedOperands {
 std::string readable_quantized(const Question& q, size_t first, bool has_global) {
   for (size_t i = first; i < q.operands.size(); ++i)
     if (!kernels::QuantizedReader::reads(q.operands[i].dtype))
-      return text_of("no kernel reads codes with ", q.operands[i]);
+      return text_of("no kernel dequantizes with ", q.operands[i]);
   if (has_global && q.operands.back().dtype != f32) return text_of("the global scale is ", q.operands.back());
-  return q.node.types[0].dtype == f32 ? "" : text_of("codes become f32, not ", q.node.types[0]);
+  return q.node.types[0].dtype == f32 ? "" : text_of("quantized values become f32, not ", q.node.types[0]);
 }
 
 }  // namespace
@@ -194,7 +195,8 @@ Prepared lower_block_product(const LoweringContext& c) {
 }
 
 std::string when_block_experts(const Question& q) {
-  if (!is_block(q.operands[1].dtype)) return text_of("codes of ", q.operands[1].dtype, " are decoded first");
+  if (!is_block(q.operands[1].dtype))
+    return text_of("quantized values of ", q.operands[1].dtype, " are dequantized first");
   if (q.operands[2].dtype != i32 && q.operands[2].dtype != i64) return text_of("indices of ", q.operands[2].dtype);
   return narrow_or_f32(q.operands[0]);
 }
@@ -229,7 +231,8 @@ Prepared lower_block_experts(const LoweringContext& c) {
 
 std::string when_dequantize_blockwise(const Question& q) {
   const auto& a = q.node.attrs.as<DequantizeBlockwiseAttrs>();
-  if (info(q.operands[0].dtype).bits > 8) return text_of("codes of ", q.operands[0].dtype, " are no codes of 8 bits");
+  if (info(q.operands[0].dtype).bits > 8)
+    return text_of("quantized values of ", q.operands[0].dtype, " have more than 8 bits");
   return readable_quantized(q, 0, a.has_global);
 }
 Prepared lower_dequantize_blockwise(const LoweringContext& c) {
@@ -242,7 +245,7 @@ Prepared lower_dequantize_blockwise(const LoweringContext& c) {
   for (size_t i = 0; i < shape.size(); ++i) (i < axis ? d.outer : i == axis ? d.extent : d.inner) *= shape[i];
   d.block = a.block_size > 0 ? a.block_size : std::max<int64_t>(d.extent, 1);
   double work_ns = static_cast<double>(c.operands[0].count()) * 0.5;
-  return make_step("decode codes", 0, [=](const StepArgs& args) {
+  return make_step("dequantize", 0, [=](const StepArgs& args) {
     kernels::Dequantization call = d;
     call.q.data = args.in(0);
     operands.bind(args, call);
@@ -255,13 +258,13 @@ Prepared lower_dequantize_blockwise(const LoweringContext& c) {
 std::string when_quantized_weights_product(const Question& q) {
   const auto& a = q.node.attrs.as<DequantMatmulAttrs>();
   if (!kernels::QuantizedWeightsProduct::supports(q.operands[1].dtype) || a.transpose_rhs)
-    return text_of("codes of ", q.operands[1].dtype, a.transpose_rhs ? ", transposed," : "",
-                   " are decoded before they are multiplied");
-  if (a.planes > 1) return text_of("codes of ", a.planes, " planes are added before they are multiplied");
-  if (q.operands[0].dtype != f32) return text_of("no kernel multiplies ", q.operands[0], " with codes");
+    return text_of("quantized values of ", q.operands[1].dtype, a.transpose_rhs ? ", transposed," : "",
+                   " are dequantized before they are multiplied");
+  if (a.planes > 1) return text_of("quantized values of ", a.planes, " planes are added before they are multiplied");
+  if (q.operands[0].dtype != f32) return text_of("no kernel multiplies ", q.operands[0], " with quantized values");
   if (const Dim& n = q.operands[1].dims[1];
       info(q.operands[1].dtype).bits == 4 && !(n.is_static() && n.value() % 2 == 0))
-    return text_of("rows of ", n, " codes of 4 bits may end within a byte");
+    return text_of("rows of ", n, " quantized values of 4 bits may end within a byte");
   return readable_quantized(q, 2, a.has_global);
 }
 Prepared lower_quantized_weights_product(const LoweringContext& c) {
@@ -274,7 +277,7 @@ Prepared lower_quantized_weights_product(const LoweringContext& c) {
   p.scale = operands.scale, p.zero_point = operands.zero_point, p.bias = operands.bias;
   p.rows = rows_of(c.operands[0].shape), p.x_stride = p.k;
   double work_ns = static_cast<double>((p.rows + 2) * p.n * p.k) * 0.02;
-  return make_step(text_of(p.w_dtype, " codes ", p.rows, "x", p.k, "x", p.n), 0, [=](const StepArgs& args) {
+  return make_step(text_of(p.w_dtype, " quantized ", p.rows, "x", p.k, "x", p.n), 0, [=](const StepArgs& args) {
     kernels::QuantizedWeightsProduct call = p;
     call.x = args.in<float>(0), call.w.data = args.in(1), call.y = args.out<float>();
     operands.bind(args, call);

@@ -145,7 +145,7 @@ class ConvolutionStep final : public Step {
   std::string kernel() const override {
     bool product = !subs_.empty() && subs_[0].product;
     return text_of(product ? "convolution as product" : "convolution",
-                   subs_.size() == 1 ? std::string() : text_of(", ", subs_.size(), " parts"));
+                   subs_.size() == 1 ? std::string() : text_of(", ", subs_.size(), " sub-convolutions"));
   }
   void run(const StepArgs& step) const noexcept override {
     for (const PreparedSub& p : subs_) {

@@ -224,9 +224,10 @@ Prepared lower_dot(const LoweringContext& c) {
         }
     if (auto spec = gemm_spec(c, lhs, rhs, y, axes)) {
       auto gemm = kernels::prepare_batched_gemm(*spec);
-      return make_step("gemm", gemm.scratch_bytes(), [=](const StepArgs& args) {
+      const auto run = [=](const StepArgs& args) {
         gemm.run({args.in(0), args.in(1), args.out()}, args.scratch, args.pool);
-      });
+      };
+      return make_step("gemm", gemm.scratch_bytes(), run, gemm.strategy());
     }
   }
   if (is_float(lhs.dtype)) {
@@ -238,11 +239,12 @@ Prepared lower_dot(const LoweringContext& c) {
       fail(ErrorCode::unsupported, "a product with ", axes.lhs_batch.size(), " batch dims; the CPU takes ",
            kernels::BatchedGemmSpec::kMaxBatchRank);
     auto gemm = kernels::prepare_batched_gemm(*spec);
-    return make_step("gemm", left.bytes() + right.bytes() + gemm.scratch_bytes(), [=](const StepArgs& args) {
+    const auto run = [=](const StepArgs& args) {
       std::byte *for_right = args.scratch + left.bytes(), *own = for_right + right.bytes();
       gemm.run({left.ready(args, args.in(0), args.scratch), right.ready(args, args.in(1), for_right), args.out()}, own,
                args.pool);
-    });
+    };
+    return make_step("gemm", left.bytes() + right.bytes() + gemm.scratch_bytes(), run, gemm.strategy());
   }
   // Bring both into [batch, free, contracted].
   Gathered left(lhs, in_order(axes.lhs_batch, axes.lhs_free, axes.lhs_contract)),

@@ -7,6 +7,7 @@
 #include "backends/cpu/product.h"
 #include "kernels/conv/depthwise_channels_last.h"
 #include "kernels/conv/few_channels.h"
+#include "kernels/gemm/product_plan.h"
 #include "rlx/ops/fused_blocks.h"
 
 namespace rlx::cpu {
@@ -39,6 +40,7 @@ class GatheredStep final : public Step {
   size_t scratch_bytes() const override { return bytes_ + product_->scratch_bytes(); }
   bool reads_operand(size_t i) const override { return product_->reads_operand(i); }
   std::string kernel() const override { return product_->kernel() + ", gathered"; }
+  std::string strategy() const override { return product_->strategy(); }
   void run(const StepArgs& step) const noexcept override {
     const int last = args_.spatial - 1;
     const int64_t cols = args_.out_dims[last], channels = args_.in_channels;
@@ -82,16 +84,13 @@ Prepared pointwise_step(const LoweringContext& c, const ConvolutionArgs& a, cons
   return std::make_unique<GatheredStep>(std::move(product), a, static_cast<int>(c.operands.size()));
 }
 
-/// A pointwise convolution of few pixels by split-bf16 tiles, with packed weights. Null if there are more pixels, for
-/// which a matrix product that packs rows once is faster, or if tiles do not suit. Where the policy allows Ozaki splits
-/// (kernels/gemm/ozaki/split_weights.h) only for few input channels: there these spend their time on the epilogue.
+/// A pointwise convolution of few pixels by split-bf16 tiles, with packed weights. Null if a product is planned instead
+/// (kernels/gemm/product_plan.h), or if the tiles do not support the convolution.
 Prepared few_pixels_step(const LoweringContext& c, ConvolutionArgs a, const EpilogueOperands& epilogue) {
-  constexpr int64_t kFewPixels = 256, kMaxPixels = 1024, kMinChannels = 48, kMaxChannelsIn = 127;
-  const int64_t pixels = a.spatial == 2 ? a.batch * a.out_dims[0] * a.out_dims[1] : kMaxPixels + 1;
-  // Tiles pay for more pixels if there are few input and enough output channels.
-  const bool many_in = a.in_channels > kMaxChannelsIn;
-  if (many_in && c.policy.row_relative) return nullptr;
-  if (pixels > (many_in || a.out_channels < kMinChannels ? kFewPixels : kMaxPixels)) return nullptr;
+  if (a.spatial != 2) return nullptr;
+  const int64_t pixels = a.batch * a.out_dims[0] * a.out_dims[1];
+  if (!kernels::plan_pointwise_convolution(pixels, a.in_channels, a.out_channels, c.policy).by_convolution)
+    return nullptr;
   if (reads_all_pixels(a)) {  // the images of a batch are rows of one image
     for (int64_t* rows : {&a.in_dims[0], &a.out_dims[0]}) *rows *= a.batch;
     a.x_batch_stride *= a.batch, a.y_batch_stride *= a.batch, a.batch = 1;

@@ -64,7 +64,7 @@ struct MatrixOf {
 }  // namespace
 
 std::string when_svd(const Question& q) {
-  return q.node.attrs.as<FullAttrs>().full ? "full factors are completed from the thin ones by qr" : "";
+  return q.node.attrs.as<FullAttrs>().full ? "full factors are completed from the reduced ones by qr" : "";
 }
 
 Prepared lower_lu(const LoweringContext& c) {

@@ -42,7 +42,8 @@ Prepared lower_cumulate(const LoweringContext& c) {
 std::string when_argmax(const Question& q) {
   const Dim& extent =
       q.operands[0].dims[size_t(valid_axis(q.node.attrs.as<ArgReduceAttrs>().axis, q.operands[0].rank()))];
-  if (extent.is_static() && extent.value() > INT32_MAX) return text_of("an axis of ", extent, " has places beyond i32");
+  if (extent.is_static() && extent.value() > INT32_MAX)
+    return text_of("an axis of ", extent, " has indices beyond i32");
   return has_arithmetic(q);
 }
 
@@ -52,7 +53,7 @@ Prepared lower_argmax(const LoweringContext& c) {
   args.dtype = c.operands[0].dtype;
   args.largest = c.node.op == &op::argmax;
   args.extent = vectors.extent, args.inner = vectors.inner;
-  return make_step("extreme", 0, [=](const StepArgs& step) {
+  return make_step("argmax", 0, [=](const StepArgs& step) {
     kernels::ArgmaxArgs call = args;
     call.x = step.in(0), call.indices = step.out<int32_t>();
     for_ranges(step, vectors.count(), vectors.grain(), static_cast<double>(vectors.count() * vectors.extent) * 0.3,

@@ -63,11 +63,12 @@ Prepared weights_step(const LoweringContext& c, bool transposed, const ProductEp
   if (epilogue.bias >= 0) s.epilogue.bias = true, s.epilogue.bias_dtype = c.operands[size_t(epilogue.bias)].dtype;
   if (epilogue.residual >= 0) s.epilogue.residual = kernels::Residual::separate;
   auto gemm = kernels::prepare_batched_gemm(s);
-  return make_step("gemm", gemm.scratch_bytes(), [=](const StepArgs& args) {
+  const auto run = [=](const StepArgs& args) {
     auto operand = [&](int i) { return i >= 0 ? args.in(static_cast<size_t>(i)) : nullptr; };
     gemm.run({args.in(0), args.in(1), args.out(), operand(epilogue.bias), operand(epilogue.residual)}, args.scratch,
              args.pool);
-  });
+  };
+  return make_step("gemm", gemm.scratch_bytes(), run, gemm.strategy());
 }
 
 }  // namespace
@@ -119,9 +120,10 @@ Prepared lower_matmul(const LoweringContext& c) {
   s.lhs_dtype = x.dtype, s.rhs_dtype = w.dtype, s.y_dtype = y.dtype;
   s.threads = c.threads, s.policy = c.policy;
   auto gemm = kernels::prepare_batched_gemm(s);
-  return make_step("gemm", gemm.scratch_bytes(), [=](const StepArgs& args) {
+  const auto run = [=](const StepArgs& args) {
     gemm.run({args.in(0), args.in(1), args.out()}, args.scratch, args.pool);
-  });
+  };
+  return make_step("gemm", gemm.scratch_bytes(), run, gemm.strategy());
 }
 
 }  // namespace rlx::cpu

@@ -59,7 +59,7 @@ Prepared lower_outer_gather(const LoweringContext& c) {
   kernels::OuterGatherPlan plan =
       kernels::plan_outer_gather(static_cast<int64_t>(x.element_bytes()), x.shape, tables_of(c));
   double work = static_cast<double>(plan.rows * plan.row_bytes) * 0.1;
-  return make_step("pick", 0, [plan = std::move(plan), work](const StepArgs& step) {
+  return make_step("outer gather", 0, [plan = std::move(plan), work](const StepArgs& step) {
     for_ranges(step, plan.rows, 1, work, [&](int64_t begin, int64_t end, int64_t) {
       kernels::outer_gather(plan, step.in(0), step.out(), begin, end);
     });

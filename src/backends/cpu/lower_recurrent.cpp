@@ -16,6 +16,7 @@ struct InputProduct {
   int64_t w_ih_at = 0;  // elements
 
   size_t scratch_bytes() const { return packed ? packed.scratch_bytes() : batched.scratch_bytes(); }
+  std::string strategy() const { return packed ? packed.strategy() : batched.strategy(); }
   void run(const std::byte* x, const std::byte* w, std::byte* y, const std::byte* bias, const StepArgs& args,
            std::byte* scratch) const {
     if (packed) packed.run({x, y, bias, nullptr}, scratch, args.pool);
@@ -54,6 +55,8 @@ class RecurrentStep final : public Step {
   }
   bool reads_operand(size_t i) const override { return i == 1 ? reads_w_ih_ : i == 2 ? !packed_ : true; }
   std::string kernel() const override { return text_of("recurrent ", dtype_, " ", batch_, "x", steps_, "x", hidden_); }
+
+  std::string strategy() const override { return products_.empty() ? "" : products_.front().strategy(); }
 
   void run(const StepArgs& step) const noexcept override {
     std::byte* free = step.scratch;

@@ -50,7 +50,7 @@ void run_user_code(const UserCode& user, const StepArgs& args, const std::functi
                  [&] { user_code(user.what, code); });
   } catch (...) {
     if (!error_of_run) error_of_run = std::current_exception();
-    // The following steps still run: on zeros, not on whatever memory held.
+    // The following steps still run, on zeros instead of uninitialized memory.
     for (size_t r = 0; r < user.result_bytes.size(); ++r)
       if (user.result_bytes[r]) std::memset(args.out(r), 0, user.result_bytes[r]);
   }

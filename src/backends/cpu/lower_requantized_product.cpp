@@ -195,7 +195,7 @@ Prepared lower_qmatmul(const LoweringContext& c) {
   const bool by_columns = c.operands.size() > 3;
   const double work_ns =
       static_cast<double>(p.rows * n * k) * multiply_ns(weights.shape) + static_cast<double>(n * k) * 0.02;
-  return make_step(text_of("codes ", p.rows, "x", k, "x", n), own + per_thread * static_cast<size_t>(c.threads),
+  return make_step(text_of("quantized ", p.rows, "x", k, "x", n), own + per_thread * static_cast<size_t>(c.threads),
                    [=](const StepArgs& args) {
                      RequantizedProduct call = p;
                      call.w = weights.of(0, args.scratch);
@@ -248,7 +248,7 @@ Prepared lower_qconv2d(const LoweringContext& c) {
       static_cast<double>(tasks * conv.band_pixels()) *
       (static_cast<double>(conv.kernel_size()) * multiply_ns(weights.shape) + static_cast<double>(conv.outputs));
   return make_step(
-      text_of("codes, convolved: ", conv.band_pixels(), "x", conv.depth(), "x", conv.outputs),
+      text_of("quantized, convolved: ", conv.band_pixels(), "x", conv.depth(), "x", conv.outputs),
       own + per_thread * static_cast<size_t>(c.threads), [=](const StepArgs& args) {
         if (own > 0)
           conv.pack(weights, args.in<std::byte>(1), reinterpret_cast<char*>(args.scratch), args.scratch + packed);

@@ -128,7 +128,7 @@ struct StoredNarrow {
   }
 };
 
-/// c64 is summed in c128: in f32, cancellation would leave few digits of the real and imaginary parts.
+/// c64 is summed in c128: in f32, cancellation would leave few digits of the real and the imaginary component.
 struct StoredC64 {
   using Value = std::complex<double>;
   using Element = std::complex<float>;
@@ -216,7 +216,7 @@ ConvolutionLoop convolution_loop_for(DType t, DType sum) {
 
 std::string when_direct_convolution(const Question& q) {
   DType t = q.operands[0].dtype, out = q.node.types[0].dtype;
-  return convolution_loop_for(t, out) ? "" : text_of("no plain kernel convolves ", t, " into ", out);
+  return convolution_loop_for(t, out) ? "" : text_of("no kernel convolves ", t, " into ", out);
 }
 
 Prepared lower_direct_convolution(const LoweringContext& c) {
@@ -241,7 +241,7 @@ Prepared lower_direct_convolution(const LoweringContext& c) {
   ConvolutionLoop convolve = convolution_loop_for(x.dtype, y.dtype);
   int64_t count = y.count();
   double work = static_cast<double>(count) * static_cast<double>(w.count() / std::max<int64_t>(p.out_features, 1));
-  return make_step("plain convolution", 0, [=](const StepArgs& args) {
+  return make_step("scalar convolution", 0, [=](const StepArgs& args) {
     for_ranges(args, count, 1, work, [&](int64_t begin, int64_t end, int64_t) {
       convolve(p, args.in(0), args.in(1), args.out(), begin, end);
     });

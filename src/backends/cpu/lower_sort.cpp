@@ -53,7 +53,7 @@ Prepared sort_step(const LoweringContext& c, int64_t axis, bool descending, int6
 
 std::string fits_i32(const Question& q, int64_t axis) {
   const Dim& extent = q.operands[0].dims[size_t(valid_axis(axis, q.operands[0].rank()))];
-  return extent.is_static() && extent.value() > INT32_MAX ? text_of("an axis of ", extent, " has places beyond i32")
+  return extent.is_static() && extent.value() > INT32_MAX ? text_of("an axis of ", extent, " has indices beyond i32")
                                                           : "";
 }
 

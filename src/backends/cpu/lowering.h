@@ -22,23 +22,25 @@ class PackedFile;
 class PackedCache {
  public:
   PackedCache() = default;
-  /// With what an earlier process kept (it may be null), and the names by which it knows params, by their data.
+  /// `kept`: the packed weights that an earlier process stored, or null. `names`: the params' names, by the addresses
+  /// of their data.
   PackedCache(std::shared_ptr<const PackedFile> kept, std::map<const void*, std::string> names)
       : kept_(std::move(kept)), names_(std::move(names)) {}
 
   std::shared_ptr<const kernels::PackedWeights> pack(const kernels::WeightsSpec& spec, const Tensor& weights);
-  /// What oneDNN's convolutions pack of these weights; null where it is not built in.
+  /// The weights packed for oneDNN's convolutions; null if oneDNN is not built in.
   std::shared_ptr<kernels::ConvolutionWeights> convolution(const Tensor& weights);
-  /// As tiles of the processor want them; null if they do not suit.
+  /// The weights packed for matrix tiles; null if those do not support the convolution.
   std::shared_ptr<const kernels::TiledWeights> tiled(const Tensor& weights, const kernels::ConvolutionArgs& args,
                                                      int threads);
-  /// As `write` lays them, so many: for kernels that make rows of outputs.
+  /// `count` floats, which `write` packs: for kernels that compute rows of outputs.
   using Count = int64_t (*)(const kernels::ConvolutionArgs&);
   using Write = void (*)(const kernels::ConvolutionArgs&, float*) noexcept;
   std::shared_ptr<const std::vector<float>> rows(const Tensor& weights, const kernels::ConvolutionArgs& args,
                                                  Count count, Write write);
   size_t bytes() const;
-  /// What was packed here of named params, to be kept; it stays where it is.
+  /// The weights of named params that were packed here, by the names under which they can be stored. They stay where
+  /// they are.
   std::map<std::string, std::span<const std::byte>, std::less<>> made() const;
 
  private:
@@ -49,7 +51,7 @@ class PackedCache {
     const void* data;
     kernels::WeightsSpec spec;
     std::shared_ptr<const kernels::PackedWeights> packed;
-    std::string made = {};  ///< the piece's name, if it was packed here and can be kept
+    std::string made = {};  ///< the piece's name, if it was packed here and can be stored
   };
   std::shared_ptr<const PackedFile> kept_;
   std::map<const void*, std::string> names_;
@@ -60,19 +62,19 @@ class PackedCache {
   std::map<Write, std::vector<std::pair<kernels::ConvolutionArgs, std::shared_ptr<const std::vector<float>>>>> rows_;
 };
 
-/// An output that is left in an input's memory: whoever runs the graph passes one pointer for both.
+/// An output that overwrites an input: the caller of a run passes one pointer for both.
 struct Update {
   size_t input, output;
 };
 
-/// A sub-graph that a step runs, and what is known of its inputs.
+/// A sub-graph that a step runs, and which of its inputs are constant or updated.
 struct Body {
   const Graph& graph;
   std::vector<const Tensor*> bound = {};  ///< inputs that are this tensor in every run: weights are packed once
   std::vector<Update> updates = {};
 };
 
-/// What a row of the table is handed to make its step.
+/// The arguments with which a row of the table makes its step.
 struct LoweringContext {
   const Node& node;
   std::vector<View> operands, results;
@@ -81,7 +83,7 @@ struct LoweringContext {
   PackedCache& packed;
   /// The tensor of an operand that is a param or a constant; null for anything else.
   const std::function<const Tensor*(size_t operand)>& bound;
-  /// A schedule for a sub-graph: its inputs and results dense.
+  /// Makes a schedule for a sub-graph, whose inputs and results are dense.
   const std::function<std::unique_ptr<Schedule>(const Body&)>& nested;
   std::vector<bool> unread = {};  ///< by result: neither a node nor an output of the graph reads it
 
@@ -95,9 +97,9 @@ using When = std::string (*)(const Question&);  ///< empty, or why not
 using How = std::unique_ptr<Step> (*)(const LoweringContext&);
 using Strided = bool (*)(const Node&, size_t operand, const Shape&, std::span<const int64_t> strides);
 
-/// Whose buffer result 0 may take, if the operand is dead afterwards and of its size. Of a loop, each carry's result
-/// may take its first value's, if the body updates it in place. Of an optimizer's step, the new param may take the
-/// param's and each new state the old one's.
+/// Which operand's buffer result 0 may overwrite, if that operand has its size and is not read later. `carries`: the
+/// result of each carry of a loop may overwrite the carry's first value, if the body updates it in place. `params`: in
+/// an optimizer's step, the new param may overwrite the param, and each new state the old one.
 enum class Overwrites { none, first, any, carries, params };
 
 struct Lowering {
@@ -109,21 +111,21 @@ struct Lowering {
 };
 
 std::span<const Lowering> lowerings();
-/// The row that takes the node; else null, and `why_not` says why. Kernels from outside the library come first
-/// (rlx/kernel.h), as a row that stands for them all. An op that the table does not know and that has a
-/// reference and nothing else is taken by a row of its own, which runs that.
+/// The row that takes the node, or null; then `why_not` gives the reason. Kernels from outside the library
+/// (rlx/kernel.h) are tried first, and share one row. An op that is not in the table and has only a reference is taken
+/// by a row that runs the reference.
 const Lowering* find_lowering(const Question&, std::string& why_not);
-/// Is that the row that runs the op's reference?
+/// Whether the row is the one that runs the op's reference.
 bool runs_reference(const Lowering&);
 
-/// What the storage planner asks of the table, for this graph.
+/// The table's answers to the storage planner, for this graph.
 StorageRules storage_rules(const Graph&);
-/// Those of the `wanted` updates that can be made all together, so that a schedule of `g` may be asked for them.
+/// Those of the `wanted` updates that can be made all together, so that they may be requested of a schedule of `g`.
 std::vector<Update> possible_updates(const Graph& g, std::span<const Update> wanted);
 
 namespace when {
 std::string always(const Question&);
-/// Elements have addresses: no packed or block dtype among operands and results.
+/// No operand or result is of a packed or block dtype: each element has an address.
 std::string is_byte_sized(const Question&);
 /// f32, f16, bf16 or f64 throughout.
 std::string is_float(const Question&);
@@ -131,7 +133,7 @@ std::string is_float(const Question&);
 
 namespace strided {
 inline bool any(const Node&, size_t, const Shape&, std::span<const int64_t>) { return true; }
-/// The elements of the last dim stand side by side.
+/// The elements of the last dim are contiguous.
 inline bool rows(const Node&, size_t, const Shape& shape, std::span<const int64_t> strides) {
   return shape.empty() || shape.back() == 1 || strides.back() == 1;
 }

@@ -1,5 +1,5 @@
-// When the CPU takes an op, one file per family: lower_<family>.cpp. How it does is declared by the rows of
-// lowerings.def.
+// The functions that say whether the CPU supports a node, in one file per family, lower_<family>.cpp. The rows of
+// lowerings.def declare the functions that make the steps.
 #pragma once
 
 #include "backends/cpu/lowering.h"
@@ -34,15 +34,15 @@ std::string when_elementwise(const Question&);
 Prepared lower_elementwise(const LoweringContext&);
 std::string when_region(const Question&);
 Prepared lower_region(const LoweringContext&);
-/// Operands that are read at the index that is written: their buffer may take the result.
+/// The operands of which an element is read at the index that is written: the result may overwrite them.
 std::vector<size_t> overwritable_operands(const Node&);
-/// The element-wise machine has an instruction for it.
+/// Whether the element-wise machine has an instruction for the node.
 bool is_machine_op(const Node&);
 
 // lower_move.cpp
-/// A tensor of blocks as one of bytes, dense; any other as it is.
+/// A tensor of a block dtype as a dense one of bytes; other tensors unchanged.
 View blocks_as_bytes(View);
-/// Elements have addresses, or stand in blocks that are moved whole.
+/// Elements have addresses, or lie in blocks that are moved whole.
 std::string when_bytes_move(const Question&);
 Prepared copy_step(const View& from, const View& to);
 
@@ -144,12 +144,12 @@ std::string when_svd(const Question&);
 
 // lower_reference.cpp
 Prepared lower_reference(const LoweringContext&);
-/// Throws what a step's reference threw in the run that this thread has just made.
+/// Throws the exception of a step's reference, if there was one in the run that this thread has just made.
 void rethrow_step_error();
-/// Whether a reference has thrown in the run that this thread is making: what is waited for may never come.
+/// Whether a reference has thrown in the run that this thread is making. Then a loop must not wait for its condition.
 bool has_step_error();
-/// Runs code of a user's; what it throws waits for `rethrow_step_error` as an rlx::Error that names it by `what` (the
-/// reference, the kernel 'x') and the node. The results are zeros then: the steps that follow still run.
+/// Runs a user's code. An exception becomes an rlx::Error that names the code by `what` ("the reference", "the kernel
+/// 'x'") and the node, and is kept for `rethrow_step_error`; the results are then zeros, because later steps still run.
 struct UserCode {
   std::string what, op, node;
   std::vector<size_t> result_bytes;
@@ -165,17 +165,17 @@ struct KernelInUse {
   std::weak_ptr<const CpuKernel> kernel;
   std::string op, name;
 };
-/// Those that take nodes of the graph or of its sub-graphs.
+/// The kernels that take nodes of the graph or of its sub-graphs.
 std::vector<KernelInUse> registered_kernels_in(const Graph&);
-/// Fails if one of them has been unregistered: no other kernel takes its place unasked.
+/// Fails if one of them has been unregistered: it is not replaced silently.
 void require_registered(std::span<const KernelInUse>);
 size_t registered_kernels_hash();
 Prepared lower_registered(const LoweringContext&);
 
 // lower_while.cpp, lower_scan.cpp
-/// A scan reads its xs slice by slice: the slices may be apart.
+/// A scan reads its xs slice by slice, so the slices need not be contiguous.
 bool scan_strided(const Node&, size_t operand, const Shape&, std::span<const int64_t> strides);
-/// Which carries of a loop its body updates in place.
+/// For each carry of a loop, whether the body updates it in place.
 std::vector<bool> updated_carries(const Node&);
 
 }  // namespace rlx::cpu

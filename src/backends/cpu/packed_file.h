@@ -1,6 +1,6 @@
-// Weights as they were packed, kept for the next process: a file that is mapped, so that starting costs neither packing
-// nor a copy. Its header says of what it was made: a program, weights by the files they lie in, and how this processor
-// packs. Layout, little-endian:
+// A file of packed weights, which later processes map, so that they start without packing and without a copy. Its
+// header says what it was made of: the program, the files of the weights, and the layout in which this processor packs.
+// The format, little-endian:
 //
 //   0   "RLXPACK1"
 //   8   bytes of the header, u64
@@ -23,11 +23,11 @@ class PackedFile {
  public:
   using Pieces = std::map<std::string, std::span<const std::byte>, std::less<>>;
 
-  /// The file, if it was made of `of`. Every piece is read and compared with its sum, unless that was done before,
-  /// since the system started, of the file as it is: `path`.checked says so. Fails if anything is not as `write` leaves
-  /// it, or if it was made of something else.
+  /// Opens the file at `path`. Fails if it was not made of `of`, or is not as `write` leaves a file. Each piece is read
+  /// and compared with its checksum, unless the file `path`.checked says that this was done since the system started
+  /// and the file has not changed.
   static std::shared_ptr<const PackedFile> open(const std::string& path, std::string_view of, int threads);
-  /// Replaces the file at once.
+  /// Replaces the file atomically.
   static void write(const std::string& path, std::string_view of, const Pieces& pieces);
 
   /// Empty if there is no such piece.
@@ -40,9 +40,9 @@ class PackedFile {
   Pieces pieces_;
 };
 
-/// What a file of packed weights is made of, in words: the params by the places where they are mapped, small ones that
-/// are not by their content. Empty if it cannot be said without reading megabytes, or surely. It holds for as long as
-/// the files have their stamps, if they were flushed before they were packed (io/file_stamp.h).
+/// Identifies the params that a file of packed weights was made of: mapped ones by file and offset, small ones that are
+/// not mapped by their content. Empty if that is uncertain, or would mean reading megabytes. It is valid as long as the
+/// files have the same stamps, provided that they were flushed before their params were packed (io/file_stamp.h).
 struct WeightsIdentity {
   std::string text;
   std::map<std::string, FileStamp> files;  ///< by path

@@ -116,6 +116,7 @@ class PackedStep final : public Step {
   size_t scratch_bytes() const override { return gemm_.scratch_bytes(); }
   bool reads_operand(size_t i) const override { return i != 1; }
   std::string kernel() const override { return kernel_; }
+  std::string strategy() const override { return gemm_.strategy(); }
   std::span<const std::byte> packed_weights() const override { return weights_; }
   void prefetch_read(std::span<const std::byte> weights) override { prefetch_ = weights; }
   void run(const StepArgs& args) const noexcept override {

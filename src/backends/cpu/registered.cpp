@@ -1,5 +1,5 @@
-// Kernels from outside the library (rlx/kernel.h): the list of them, and the step that calls one. The list is asked for
-// every node that is compiled, and is empty in most processes.
+// Kernels from outside the library (rlx/kernel.h): the list of them, and the step that calls one. The list is
+// searched for every node that is compiled, and is empty in most processes.
 #include <algorithm>
 #include <atomic>
 #include <mutex>

@@ -1,6 +1,6 @@
 // See the header. A row stands here because it was measured faster than the decomposition: attention 2.8 to 8.1 times,
 // logsumexp 1.2 to 4.4 times, a net of qconv2d 3 times. (A softmax or an l2_normalize on another axis is not: two
-// transposes cost more than its element-wise parts, which run on any axis.)
+// transposes cost more than its element-wise ops, which run on any axis.)
 #include "backends/cpu/rewritings.h"
 
 #include "backends/cpu/lowering.h"
@@ -46,9 +46,9 @@ std::vector<Value> over_one_axis(Graph&, Values in, const Attrs& attrs) {
   return {reshape(logsumexp(reshape(in[0], merged), {-1}), result)};
 }
 
-// ---- convolutions of codes ----
-/// The furthest that a code of i8 or u8 is from the zero point.
-double farthest_code(DType t, int64_t zero_point) {
+// ---- convolutions of quantized values ----
+/// The largest distance of a quantized value of i8 or u8 from the zero point.
+double max_distance(DType t, int64_t zero_point) {
   const double lowest = t == i8 ? -128 : 0, zero = static_cast<double>(zero_point);
   return std::max(std::abs(lowest - zero), std::abs(lowest + 255 - zero));
 }
@@ -56,17 +56,17 @@ double farthest_code(DType t, int64_t zero_point) {
 bool has_exact_sums(const Question& q) {
   const auto& a = q.node.attrs.as<QConv2dAttrs>();
   const Type &x = q.operands[0], &w = q.operands[1];
-  double most = farthest_code(x.dtype, a.x_zero_point) * farthest_code(w.dtype, a.w_zero_point);
+  double max_sum = max_distance(x.dtype, a.x_zero_point) * max_distance(w.dtype, a.w_zero_point);
   for (size_t d = 1; d < w.dims.size(); ++d) {
     if (!w.dims[d].is_static()) return false;
-    most *= static_cast<double>(w.dims[d].value());
+    max_sum *= static_cast<double>(w.dims[d].value());
   }
-  return most < 0x1p24;
+  return max_sum < 0x1p24;
 }
 std::vector<Value> convolved_in_floats(Graph&, Values in, const Attrs& attrs) {
   const auto& a = attrs.as<QConv2dAttrs>();
-  auto centered = [](Value codes, int64_t zero_point) {
-    Value wide = convert(codes, f32);
+  auto centered = [](Value quantized, int64_t zero_point) {
+    Value wide = convert(quantized, f32);
     return zero_point == 0 ? wide : wide - static_cast<double>(zero_point);
   };
   Value sums = conv(centered(in[0], a.x_zero_point), centered(in[1], a.w_zero_point),

@@ -1,4 +1,4 @@
-// Ops that the CPU takes in one shape only, and how the others become that shape.
+// Ops that the CPU supports in one form only, and how their other forms are rewritten into it.
 #pragma once
 
 #include "passes/legalize.h"

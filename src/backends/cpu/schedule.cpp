@@ -248,7 +248,8 @@ Schedule::Schedule(const Request& request) {
     steps_.push_back(std::move(entry));
   }
 
-  // Few rows are multiplied as fast as weights arrive: those of the next product are asked for by the one before it.
+  // A product of few rows takes as long as its weights take to arrive from memory, so the product before it prefetches
+  // them.
   std::span<const std::byte> weights;
   for (auto entry = steps_.rbegin(); entry != steps_.rend(); ++entry) {
     if (!weights.empty()) entry->step->prefetch_read(weights);
@@ -264,6 +265,14 @@ Schedule::Schedule(const Request& request) {
     if (slot.kind == RootKind::input || slot.kind == RootKind::output)
       patches_.push_back({s, slot.kind == RootKind::output, slot.index, slot.offset});
   }
+}
+
+std::vector<Schedule::PlannedProduct> Schedule::products() const {
+  std::vector<PlannedProduct> products;
+  for (const Entry& entry : steps_)
+    if (std::string strategy = entry.step->strategy(); !strategy.empty())
+      products.push_back({entry.node, entry.op, entry.step->kernel(), std::move(strategy)});
+  return products;
 }
 
 std::unique_ptr<RunState> Schedule::new_state() const {

@@ -47,6 +47,11 @@ class Schedule {
 
   const std::vector<Type>& output_types() const { return output_types_; }
   size_t step_count() const { return steps_.size(); }
+  /// The steps that are products, in order.
+  struct PlannedProduct {
+    std::string node, op, kernel, strategy;
+  };
+  std::vector<PlannedProduct> products() const;
 
  private:
   struct Slot {  // one pointer of one step

@@ -49,39 +49,45 @@ class Step {
   virtual bool reads_operand(size_t) const { return true; }
   /// Which kernel it is, for profiles: "onednn f32 128x384x1152".
   virtual std::string kernel() const { return ""; }
+  /// Of a product, how it is computed and why: ProductStrategy::text() of kernels/gemm/product_plan.h.
+  virtual std::string strategy() const { return ""; }
   /// Packed weights that it reads from their beginning to their end, if that is all it does with them.
   virtual std::span<const std::byte> packed_weights() const { return {}; }
-  /// Those of a later step, which may be asked for while this one runs. They live as long as the schedule.
+  /// Sets the packed weights of a later step, which this one may prefetch while it runs. They live as long as the
+  /// schedule.
   virtual void prefetch_read(std::span<const std::byte>) {}
   virtual void run(const StepArgs& args) const noexcept = 0;
 };
 
 /// A step from a function of its arguments.
 template <class F>
-std::unique_ptr<Step> make_step(std::string kernel, size_t scratch, F f) {
+std::unique_ptr<Step> make_step(std::string kernel, size_t scratch, F f, std::string strategy = "") {
   struct Made final : Step {
-    Made(std::string k, size_t s, F body) : kernel_(std::move(k)), scratch_(s), body_(std::move(body)) {}
+    Made(std::string k, size_t s, F body, std::string how)
+        : kernel_(std::move(k)), strategy_(std::move(how)), scratch_(s), body_(std::move(body)) {}
     size_t scratch_bytes() const override { return scratch_; }
     std::string kernel() const override { return kernel_; }
+    std::string strategy() const override { return strategy_; }
     void run(const StepArgs& args) const noexcept override { body_(args); }
-    std::string kernel_;
+    std::string kernel_, strategy_;
     size_t scratch_;
     F body_;
   };
-  return std::make_unique<Made>(std::move(kernel), scratch, std::move(f));
+  return std::make_unique<Made>(std::move(kernel), scratch, std::move(f), std::move(strategy));
 }
 
-/// Splits [0, count) over at most `width` threads at multiples of `grain`; each call `f(begin, end, part)` has its own
-/// part number below `width`. `work` estimates the whole in nanoseconds: too little of it stays on this thread.
+/// Splits [0, count) over at most `width` threads, at multiples of `grain`. Calls `f(begin, end, task)` with a task
+/// number below `width`, different for each call. If `work_ns`, an estimate for the whole range, is too little to
+/// split, the calling thread does all of it.
 template <class F>
 void for_ranges(const StepArgs& args, int64_t count, int64_t grain, double work_ns, F f) {
   if (count <= 0) return;
   int64_t blocks = divided_up(count, grain);
-  int64_t parts = work_ns < kernels::cost_model().split_ns ? 1 : std::min<int64_t>(args.width, blocks);
-  if (parts <= 1) return f(int64_t{0}, count, int64_t{0});
-  args.pool.parallel_for(args.width, parts, [&](int64_t part) {
-    int64_t begin = blocks * part / parts * grain, end = std::min(count, blocks * (part + 1) / parts * grain);
-    f(begin, end, part);
+  int64_t tasks = work_ns < kernels::cost_model().split_ns ? 1 : std::min<int64_t>(args.width, blocks);
+  if (tasks <= 1) return f(int64_t{0}, count, int64_t{0});
+  args.pool.parallel_for(args.width, tasks, [&](int64_t task) {
+    int64_t begin = blocks * task / tasks * grain, end = std::min(count, blocks * (task + 1) / tasks * grain);
+    f(begin, end, task);
   });
 }
 

@@ -148,8 +148,11 @@ class ElementwiseProgram {
   size_t once_ = 0;                       ///< how many run once per call: the constants
   int64_t tile_ = 0, dense_tile_ = 0;     ///< elements; dense_tile_ applies if all arrays are dense or one element
   bool only_threaded_code_ = false;       ///< all ops run as threaded code, so that none needs a register of a tile
+  double threaded_gain_ns_ = 0;           ///< how much sooner threaded code computes a block than the ops' kernels
+  int64_t min_threaded_blocks_ = 0;       ///< whole blocks from which on threaded code is faster than the ops' kernels
   // Offsets in scratch: of each value's register; of the buffer where elements of strided operands and results are
-  // gathered; of the registers' current pointers; of the layouts of operands and results; of the threaded codes' state.
+  // gathered; of the registers' current pointers; of the layouts of operands and results; of the state of threaded
+  // code.
   std::vector<size_t> register_at_;
   size_t raw_at_ = 0, pointers_at_ = 0, layouts_at_ = 0, threaded_codes_at_ = 0, scratch_bytes_ = 0;
   elementwise::ThreadedCodeTarget threaded_target_;

@@ -3,6 +3,7 @@
 // integer.cpp, complex.cpp and convert.cpp.
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
 #include <span>
 
@@ -339,6 +340,10 @@ void ElementwiseProgram::lay_out(const Slots& slots) {
     for (const PlannedTail& p : code.tails)
       only_threaded_code_ = only_threaded_code_ && (nodes_[p.value].what != Node::What::op || is_result[p.value]);
   dense_tile_ = only_threaded_code_ ? kThreadedCodeTile : tile_;
+  // Setting up the instructions has to be made up for. (A single op is joined to others or runs by its kernel.)
+  constexpr double kSetUp_ns = 20;
+  min_threaded_blocks_ =
+      threaded_gain_ns_ > 0.5 ? static_cast<int64_t>(std::ceil(kSetUp_ns / threaded_gain_ns_)) : int64_t{1} << 60;
   std::vector<size_t> slot_offsets;
   for (uint8_t b : slots.bytes) {
     slot_offsets.push_back(offset);

@@ -45,16 +45,22 @@ class ElementwiseProgram::Run {
     only_threaded_code_ = program_.only_threaded_code_;
     for (int i = 0; i < program_.operands_; ++i)
       only_threaded_code_ = only_threaded_code_ && !is_overwritten(call_.operands[i]);
-    tile_size_ = all_simple && only_threaded_code_ ? program_.dense_tile_ : program_.tile_;
     // With strided buffers and rows (the last dim) of 64 elements or more, a tile ends where its row ends, so that each
     // buffer has one stride in it.
     const int64_t row = call_.rank > 0 ? call_.dims[call_.rank - 1] : 1;
     by_rows_ = !all_simple && row >= 64;
-    // Threaded code does not pay for the set-up of its instructions below half a block, and not for rows that fill
-    // their blocks by less than four fifths. Then the kernels of the ops run instead.
+    // Threaded code has to make up for the set-up of its instructions, and for the incomplete block at the end, which
+    // is copied and computed as a whole one. Far arrays need it for the memory traffic that is interleaved with it; but
+    // not rows that fill their blocks by less than four fifths. Otherwise the kernels of the ops run.
     const int64_t block = program_.threaded_target_.block, few = block / 2;
-    const bool uses_threaded_code =
-        block > 0 && end - begin >= few && !(by_rows_ && rounded_up(row, block) * 4 > row * 5);
+    bool uses_threaded_code = block > 0 && end - begin >= few;
+    if (uses_threaded_code && !is_far_) {
+      const int64_t min_blocks = program_.min_threaded_blocks_, run = by_rows_ ? row : end - begin;
+      uses_threaded_code =
+          (end - begin) / block >= min_blocks && (run % block == 0 || run / block - min_blocks >= (min_blocks + 1) / 2);
+    }
+    if (by_rows_ && uses_threaded_code) uses_threaded_code = rounded_up(row, block) * 4 <= row * 5;
+    tile_size_ = uses_threaded_code && all_simple && only_threaded_code_ ? program_.dense_tile_ : program_.tile_;
     const int64_t longest = std::min(program_.tile_, end - begin);
     fill_constants(!uses_threaded_code ? longest : only_threaded_code_ ? block : std::max(block, longest));
     if (uses_threaded_code) set_up_threaded_codes();
@@ -167,7 +173,7 @@ class ElementwiseProgram::Run {
 
   /// Whether the operand (-1: none) has one element, of which fill_constants made a register.
   bool is_one_element(int operand) const { return operand >= 0 && operand_layout_[operand] == Layout::one_element; }
-  /// Sets up the instructions of all threaded codes, and those of their pointers that do not move.
+  /// Sets up the instructions of all threaded code, and those of their pointers that do not move.
   void set_up_threaded_codes() {
     auto* running = reinterpret_cast<RunningThreadedCode*>(base_ + program_.threaded_codes_at_);
     threaded_codes_ = {running, program_.threaded_codes_.size()};

@@ -80,6 +80,8 @@ struct PlannedThreadedCode {
   /// first of this code), the instruction that stores it, the scratch block where it waits. Instruction 0: there is
   /// none.
   size_t streamed_step = 0, streamed_instruction = 0, streamed_at = 0;
+  /// How much sooner a block is computed than by the kernels of the ops, in nanoseconds; negative if it is later.
+  double gain_ns = 0;
 };
 
 /// Threaded code in a run, in scratch.

@@ -249,6 +249,7 @@ ThreadedCodeTarget target() {
           .narrow_bf16 = code_of<Narrow<BF16>>(),
           .find = find,
           .find_interleaved = find_interleaved,
+          .is_unrolled = is_unrolled,
           .run = run};
 }
 

@@ -44,7 +44,8 @@ struct BlockTraffic {
   size_t share = 0;
 };
 
-/// The instructions of the best instruction set of this processor. All codes of one program come from one target.
+/// The instructions of the best instruction set of this processor. All instructions of one program come from one
+/// target.
 struct ThreadedCodeTarget {
   int64_t block = 0;  ///< elements in registers; 0 if the target has no threaded code
   Instruction::Code load = nullptr, interleaved_load = nullptr, store = nullptr, end = nullptr;
@@ -54,6 +55,8 @@ struct ThreadedCodeTarget {
   Instruction::Code (*find)(ElementwiseOp op, int register_operand) = nullptr;
   /// The code of a costly op that also does memory traffic; null for other ops.
   Instruction::Code (*find_interleaved)(ElementwiseOp op) = nullptr;
+  /// Whether the op's instruction computes the vectors of a block unrolled, which its kernel does not.
+  bool (*is_unrolled)(ElementwiseOp op) = nullptr;
   /// Runs instructions that close with `end` on `blocks` blocks.
   void (*run)(const Instruction* instructions, int64_t blocks, std::span<const MovingPointer> moving,
               BlockTraffic traffic) noexcept = nullptr;

@@ -1,8 +1,9 @@
-// The plan of a product of two run-time operands: whether it is computed transposed, which operand is packed when, and
-// how it is divided into tasks.
+// A product of two run-time operands, as product_plan.h divides it: in which order its operands are packed, and the
+// tasks of each product of the batch.
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "base/rounded_up.h"
@@ -10,23 +11,17 @@
 #include "kernels/gemm/backends.h"
 #include "kernels/gemm/fma/micro_kernels.h"
 #include "kernels/gemm/grid.h"
+#include "kernels/gemm/product_plan.h"
 #include "kernels/threads/thread_pool.h"
 
 namespace rlx::kernels {
 namespace {
-
-// The packed panels that all threads share are at most so many bytes, so that they stay in the outer cache.
-constexpr int64_t kSharedPanelBytes = 8 << 20;
-// With matrix tiles, a product of less work than this is one task of one thread, if the batch has enough of them.
-constexpr int64_t kWorkForAll = 1 << 24;
 
 void drop_batch_dim(BatchedGemmSpec& s, int dim) {
   for (int64_t* a : {s.batch_dims, s.lhs_batch_strides, s.rhs_batch_strides, s.y_batch_strides})
     std::copy(a + dim + 1, a + s.batch_rank, a + dim);
   --s.batch_rank;
 }
-
-DType f32_or_f64(DType t) { return t == f64 ? f64 : f32; }
 
 // Merges into m the batch dims in which rhs is broadcast and the rows of lhs and y continue with the same stride, so
 // that rhs is packed once for all of them. Dims of 1 are dropped.
@@ -39,13 +34,6 @@ void merge_batch_into_rows(BatchedGemmSpec& s) {
   }
 }
 
-// Whether to compute y^T = rhs^T lhs^T instead: if y is stored by columns, or if n is so small that vectors along n
-// would be mostly empty.
-bool is_better_transposed(const BatchedGemmSpec& s) {
-  if (s.epilogue.bias) return false;  // it would be one value per row
-  if (s.y_n_stride != 1 && s.y_m_stride == 1) return true;
-  return s.n <= 4 && s.m > s.n && s.y_m_stride != 1 && s.lhs_k_stride == 1;
-}
 void transpose(BatchedGemmSpec& s) {
   std::swap(s.m, s.n);
   std::swap(s.lhs_dtype, s.rhs_dtype);
@@ -73,46 +61,43 @@ class HighwayBatchedPlan : public BatchedGemmPlan {
     block_.residual_row_stride = s_.y_m_stride;
     block_.y_dtype = s_.y_dtype;
 
+    strategy_ = plan_product({.m = s_.m,
+                              .n = s_.n,
+                              .k = s_.k,
+                              .batches = batches_,
+                              .lhs_m_stride = s_.lhs_m_stride,
+                              .lhs_k_stride = s_.lhs_k_stride,
+                              .rhs_k_stride = s_.rhs_k_stride,
+                              .rhs_n_stride = s_.rhs_n_stride,
+                              .lhs_dtype = s_.lhs_dtype,
+                              .rhs_dtype = s_.rhs_dtype,
+                              .y_dtype = s_.y_dtype,
+                              .threads = s_.threads,
+                              .policy = s_.policy},
+                             product_target());
+    strategy_.transposed = transposed_;
     block_.rows = s_.m;
-    if (batches_ > 0 && TiledProduct::suits(block_)) {
-      // Many small products: each is one task.
-      one_thread_each_ = batches_ >= 2 * s_.threads && product_work(s_.m, s_.k, s_.n) < kWorkForAll;
-      tiled_.emplace(block_, one_thread_each_ ? 1 : s_.threads);
+    if (strategy_.kernel == ProductKernel::bf16_tiles) {
+      tiled_.emplace(block_, strategy_, strategy_.product_per_thread ? 1 : s_.threads);
       return;
     }
-    // Either each task packs the panels of the right operand that it needs, one by one; or, if several row tasks would
-    // pack the same panels, all threads first pack some panels together (`piece_panels_` at a time), which all then
-    // read.
     const int64_t panels = block_.layout.panels();
-    const int64_t row_bytes = std::max<int64_t>(1, s_.k * 64 / block_.layout.lanes);
-    packs_together_ = s_.m > 64 && s_.m * row_bytes > 2 * kLhsBlockBytes && panels > 0;
-    if (packs_together_) {
-      packed_dtype_ =
-          s_.policy.batch_invariant ? f32_or_f64(s_.rhs_dtype) : packed_dtype_for(s_.lhs_dtype, s_.rhs_dtype);
-      panel_bytes_ =
-          (s_.k + 1) * block_.layout.lanes * PanelLayout::kVectors * static_cast<int64_t>(byte_size(packed_dtype_));
-      piece_panels_ = std::clamp<int64_t>(kSharedPanelBytes / std::max<int64_t>(1, panel_bytes_),
-                                          std::min<int64_t>(panels, 2 * s_.threads), panels);
-      grid_ = make_grid(s_.m, s_.k, {piece_panels_ * PanelLayout::kVectors * block_.layout.lanes, block_.layout.lanes},
-                        s_.threads);
-      shared_bytes_ = aligned(piece_panels_ * panel_bytes_);
+    if (strategy_.packs_together) {
+      grid_ = {s_.m, strategy_.piece_panels, strategy_.row_tasks, strategy_.column_tasks};
+      shared_bytes_ = aligned(strategy_.piece_panels * (s_.k + 1) * block_.layout.lanes * PanelLayout::kVectors *
+                              static_cast<int64_t>(byte_size(strategy_.packed_dtype)));
       block_.packed = true;
-      block_.rhs = {nullptr, 0, 1, packed_dtype_};
-    } else if (s_.m > 0 && panels > 0) {
-      grid_ = {s_.m, panels, 1, 1};
-      int64_t wanted = s_.threads == 1
-                           ? 1
-                           : std::clamp<int64_t>(batches_ * product_work(s_.m, s_.k, s_.n) / cost_model().task_work, 1,
-                                                 s_.threads * kTasksPerThread);
-      grid_.panel_tasks = std::clamp<int64_t>(divided_up(wanted, std::max<int64_t>(1, batches_)), 1,
-                                              max_panel_tasks(panels, s_.m, s_.threads));
+      block_.rhs = {nullptr, 0, 1, strategy_.packed_dtype};
+    } else if (strategy_.tasks() > 0) {
+      grid_ = {s_.m, panels, strategy_.row_tasks, strategy_.column_tasks};
     }
     slot_bytes_ =
         static_cast<int64_t>(block_scratch_bytes(grid_.max_rows(), s_.k, block_.lhs, block_.rhs, block_.packed));
   }
 
+  std::string strategy() const override { return strategy_.text(); }
   size_t scratch_bytes() const override {
-    if (tiled_) return tiled_->scratch_bytes() * static_cast<size_t>(one_thread_each_ ? s_.threads : 1);
+    if (tiled_) return tiled_->scratch_bytes() * static_cast<size_t>(strategy_.product_per_thread ? s_.threads : 1);
     return static_cast<size_t>(shared_bytes_ + slot_bytes_ * s_.threads);
   }
 
@@ -124,11 +109,11 @@ class HighwayBatchedPlan : public BatchedGemmPlan {
         char* own = static_cast<char*>(scratch) + static_cast<size_t>(slot) * tiled_->scratch_bytes();
         tiled_->run(block_of_batch(o, batch), own, pool);
       };
-      if (one_thread_each_) return pool.parallel_for(s_.threads, batches_, run_batch);
+      if (strategy_.product_per_thread) return pool.parallel_for(s_.threads, batches_, run_batch);
       for (int64_t batch = 0; batch < batches_; ++batch) run_batch(batch, 0);
       return;
     }
-    if (!packs_together_) {
+    if (!strategy_.packs_together) {
       pool.parallel_for(s_.threads, batches_ * grid_.tasks(), [&](int64_t task, int slot) {
         BlockProduct block = block_of_batch(o, task / grid_.tasks());
         run_task(block, task % grid_.tasks(), static_cast<char*>(scratch) + slot * slot_bytes_);
@@ -136,10 +121,10 @@ class HighwayBatchedPlan : public BatchedGemmPlan {
       return;
     }
     for (int64_t batch = 0; batch < batches_; ++batch)
-      for (int64_t begin = 0; begin < grid_total_panels(); begin += piece_panels_) {
+      for (int64_t begin = 0; begin < grid_total_panels(); begin += strategy_.piece_panels) {
         BlockProduct block = block_of_batch(o, batch);
-        run_piece(block, begin, std::min(begin + piece_panels_, grid_total_panels()), static_cast<char*>(scratch),
-                  pool);
+        run_piece(block, begin, std::min(begin + strategy_.piece_panels, grid_total_panels()),
+                  static_cast<char*>(scratch), pool);
       }
   }
 
@@ -181,7 +166,8 @@ class HighwayBatchedPlan : public BatchedGemmPlan {
     const PanelLayout& layout = whole.layout;
     pool.parallel_for(s_.threads, end - begin, [&](int64_t task) {
       pack_panels(rhs, s_.k, layout, begin + task, begin + task + 1,
-                  scratch + layout.packed_bytes(s_.k, packed_dtype_, begin, begin + task), packed_dtype_);
+                  scratch + layout.packed_bytes(s_.k, strategy_.packed_dtype, begin, begin + task),
+                  strategy_.packed_dtype);
     });
     Grid grid = grid_;
     grid.panels = end - begin;
@@ -193,7 +179,7 @@ class HighwayBatchedPlan : public BatchedGemmPlan {
       block.rows = grid.row_begin(row_task + 1) - row;
       block.panel_begin = begin + grid.panel_begin(panel_task),
       block.panel_end = begin + grid.panel_begin(panel_task + 1);
-      block.rhs.data = scratch + layout.packed_bytes(s_.k, packed_dtype_, begin, block.panel_begin);
+      block.rhs.data = scratch + layout.packed_bytes(s_.k, strategy_.packed_dtype, begin, block.panel_begin);
       move_to_row(block, row);
       block.scratch = scratch + shared_bytes_ + slot * slot_bytes_;
       multiply_block(block);
@@ -209,14 +195,13 @@ class HighwayBatchedPlan : public BatchedGemmPlan {
   int64_t y_size() const { return static_cast<int64_t>(byte_size(s_.y_dtype)); }
 
   BatchedGemmSpec s_;
-  bool transposed_ = false, packs_together_ = false;
+  bool transposed_ = false;
+  ProductStrategy strategy_;
   std::optional<TiledProduct> tiled_;
-  bool one_thread_each_ = false;
   int64_t batches_ = 1;
   Grid grid_;
   BlockProduct block_;
-  DType packed_dtype_ = f32;
-  int64_t panel_bytes_ = 0, piece_panels_ = 0, shared_bytes_ = 0, slot_bytes_ = 0;
+  int64_t shared_bytes_ = 0, slot_bytes_ = 0;
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The entry points of gemm.h: they check specs, choose the implementation and cache plans.
+// The entry points of gemm.h: they check specs, pack weights as product_plan.h says, and cache plans.
 #include "kernels/gemm/gemm.h"
 
 #include <algorithm>
@@ -7,6 +7,7 @@
 #include "kernels/gemm/fma/micro_kernels.h"
 #include "kernels/gemm/ozaki/split_weights.h"
 #include "kernels/gemm/plan_cache.h"
+#include "kernels/gemm/product_plan.h"
 #include "rlx/error.h"
 
 namespace rlx::kernels {
@@ -38,8 +39,21 @@ void check_epilogue(const Epilogue& epilogue, DType y) {
 
 }  // namespace
 
+namespace {
+
+/// All that a plan depends on: plans that were made with other figures (CostModel) are not used.
+template <class Spec>
+struct PlanKey {
+  Spec spec;
+  ProductTarget target;
+
+  bool operator==(const PlanKey&) const = default;
+};
+
+}  // namespace
+
 struct PackedWeights::Plans {
-  PlanCache<GemmSpec, GemmPlan> cache{16};
+  PlanCache<PlanKey<GemmSpec>, GemmPlan> cache{16};
 };
 
 PackedWeights::PackedWeights(const WeightsSpec& spec, size_t bytes)
@@ -62,6 +76,11 @@ std::shared_ptr<const PackedWeights> PackedWeights::adopt(const WeightsSpec& spe
   return adopt_highway(spec, packed, std::move(owner));
 }
 
+int64_t rows_for_packing(const WeightsSpec& spec, int64_t m) {
+  const int64_t min_rows = min_rows_for_splits(spec, product_target());
+  return m >= min_rows ? min_rows : 0;
+}
+
 std::string packed_form() {
   constexpr int kVersion = 3;  // to be raised when pack_panels() or split_columns() writes anything else
   return text_of("panels ", has_matrix_tiles() ? "and slices " : "", kVersion, " of ", PanelLayout::kVectors, " times ",
@@ -69,7 +88,8 @@ std::string packed_form() {
 }
 
 PreparedGemm PackedWeights::prepare(const GemmSpec& spec) const {
-  return PreparedGemm(plans_->cache.find_or_make(spec, [this](const GemmSpec& s) {
+  return PreparedGemm(plans_->cache.find_or_make({spec, product_target()}, [this](const auto& key) {
+    const GemmSpec& s = key.spec;
     check_extents(s.m, n_, k_);
     check_dtypes(x_dtype_, dtype_, s.y_dtype, s.epilogue);
     check_epilogue(s.epilogue, s.y_dtype);
@@ -80,9 +100,9 @@ PreparedGemm PackedWeights::prepare(const GemmSpec& spec) const {
 }
 
 PreparedBatchedGemm prepare_batched_gemm(const BatchedGemmSpec& spec) {
-  static auto* cache = new PlanCache<BatchedGemmSpec, BatchedGemmPlan>(64);
-  return PreparedBatchedGemm(cache->find_or_make(spec, [](const BatchedGemmSpec& requested) {
-    BatchedGemmSpec s = requested;
+  static auto* cache = new PlanCache<PlanKey<BatchedGemmSpec>, BatchedGemmPlan>(64);
+  return PreparedBatchedGemm(cache->find_or_make({spec, product_target()}, [](const auto& key) {
+    BatchedGemmSpec s = key.spec;
     s.threads = std::max(1, s.threads);
     check_extents(s.m, s.n, s.k);
     check_dtypes(s.lhs_dtype, s.rhs_dtype, s.y_dtype, s.epilogue);

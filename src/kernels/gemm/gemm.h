@@ -25,7 +25,7 @@ class ThreadPool;
 /// relu6: x limited to [0, 6]; hard_swish: x relu6(x + 3) / 6.
 enum class Activation : uint8_t { none, relu, gelu_erf, gelu_tanh, silu, sigmoid, tanh, relu6, hard_swish };
 
-/// The matrix that is added: none, an operand of its own, or what y held before the product.
+/// The matrix that is added: none, an operand of its own, or the contents of y before the product.
 enum class Residual : uint8_t { none, separate, in_place };
 
 /// What is done to the sums: act(alpha sum + bias) + residual, or with `residual_first` act(alpha sum + bias +
@@ -93,6 +93,8 @@ class ProductPlan {
  public:
   virtual ~ProductPlan() = default;
   virtual size_t scratch_bytes() const = 0;
+  /// ProductStrategy::text() of the plan.
+  virtual std::string strategy() const = 0;
   virtual void run(const Operands& operands, void* scratch, ThreadPool& pool) const noexcept = 0;
 };
 
@@ -106,6 +108,8 @@ class PreparedProduct {
 
   /// Bytes of scratch memory, aligned to 64, that run() needs. May be 0.
   size_t scratch_bytes() const { return plan_->scratch_bytes(); }
+  /// How it is computed, and why (product_plan.h): "multiply-adds, 4 x 1 tasks: there are no matrix tiles".
+  std::string strategy() const { return plan_->strategy(); }
   void run(const Operands& operands, void* scratch, ThreadPool& pool) const noexcept {
     plan_->run(operands, scratch, pool);
   }

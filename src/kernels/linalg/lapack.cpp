@@ -457,7 +457,7 @@ struct EigKernel final : Kernel {
     }
   }
   /// Component i of eigenvector j. For a real matrix the vectors of a conjugate pair are in two columns: the real and
-  /// the imaginary parts of the first.
+  /// the imaginary components of the first.
   C component(const T* packed, int64_t i, int64_t j, C value) const noexcept {
     if constexpr (kIsComplex<T>) return packed[j * n + i];
     else if (value.imag() == 0) return packed[j * n + i];

@@ -1,4 +1,4 @@
-// See the header. A task transforms `columns` vectors at once, with real and imaginary parts in separate arrays,
+// See the header. A task transforms `columns` vectors at once, with real and imaginary components in separate arrays,
 // element (k, c) at k * columns + c: either one vector, or sixteen, whose columns then fill SIMD vectors.
 //
 // A stage of radix r, with s = the product of the radices before times the columns, m = butterflies, i = q + s p, 0 <=
@@ -300,7 +300,7 @@ bool transform(const FftPlan<T>& plan, int64_t columns, SplitComplex<T> a, Split
   bool in_b = run_stages(other, columns, a, b);
   if (in_b) std::swap(a, b);
   multiply_rows(a, plan.spectrum_real.data(), plan.spectrum_imag.data(), m, columns);
-  // The backward transform is the forward one with real and imaginary parts exchanged.
+  // The backward transform is the forward one with real and imaginary components exchanged.
   bool swapped = run_stages(other, columns, {a.im, a.re}, {b.im, b.re});
   if (swapped) std::swap(a, b);
   multiply_rows(a, plan.chirp_real.data(), plan.chirp_imag.data(), n, columns);
@@ -399,7 +399,7 @@ void fft_vectors(const FftPlan<T>& plan, const FftVectors& vectors, const T* in,
     int64_t first = task * columns, count = std::min(columns, vectors.outer * vectors.inner - first);
     if (is_dense) load_vector(vectors, n, in + task * in_size, a);
     else load_columns(vectors, n, first, count, columns, in, a);
-    // The backward transform is the forward one with real and imaginary parts exchanged.
+    // The backward transform is the forward one with real and imaginary components exchanged.
     SplitComplex<T> x = vectors.inverse ? SplitComplex<T>{a.im, a.re} : a,
                     y = vectors.inverse ? SplitComplex<T>{b.im, b.re} : b;
     SplitComplex<T> result = transform(plan, columns, x, y) ? b : a;

@@ -1,5 +1,5 @@
 // Several independent vectors that go through the same operations, unrolled. Evaluating a polynomial is one long
-// dependency chain; eight interleaved chains keep the arithmetic units busy where the processor's out-of-order window
+// dependency chain; eight interleaved chains keep the execution ports busy where the processor's out-of-order window
 // is too short to overlap successive loop iterations. Functions of a tag and vectors (vector_math-inl.h,
 // elementary-inl.h) accept UnrolledTag and Unrolled as well. These are in Highway's namespace because those functions
 // qualify Highway's operations: include this file before them. Compiled per target.

@@ -8,45 +8,16 @@
 #include <utility>
 
 #include "base/rounded_up.h"
-#include "kernels/cost_model.h"
 
 namespace rlx::kernels {
 namespace {
 
 constexpr int64_t kBlockRows = 2 * kTileRows;  // of multiply_tiles()
-// Bytes of packed rows at a time: they stay in the second-level cache, beside some columns.
-constexpr int64_t kLeftBytes = 1100 << 10;
-// The same where columns are split while products run: then one block of columns lies beside them, not two.
-constexpr int64_t kLeftBytesWhileSplitting = 1200 << 10;
-// f32 columns that are packed before they are multiplied pay from so many rows on.
-constexpr int64_t kRowsWorthPacking = 64;
-constexpr int64_t kMaxShared = 64 << 20;  // bytes of packed columns
-// Each task of rows reads all packed columns, so it should have so many rows.
-constexpr int64_t kRowsWorthReading = 128;
-// With fewer columns, packing the rows takes longer than the product by multiply-adds.
-constexpr int64_t kMinColumns = 48;
-// Up to so many bytes of packed rows, each thread packs them for itself if it has so many columns: what another core
-// has written is read as slowly as from the third-level cache.
-constexpr int64_t kMaxPackedPerThread = 512 << 10;
-constexpr int64_t kColumnsWorthPackingTwice = 64;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr int64_t kSumsBytes = kBlockRows * kTiledColumns * 4;
 // Of the fp32 fallback's sums: a block of 32 columns lies in two panels at most.
 constexpr int64_t kFallbackSumsBytes = kBlockRows * 2 * PanelLayout::kVectors * kTileRows * 4;
 
-/// Whether the columns are f32 and adjacent in memory, so that they can be split while products run.
-bool splits_columns(const BlockProduct& b, TileForm form) {
-  return form == TileForm::three && b.rhs.dtype == f32 && (b.packed || b.rhs.col_stride == 1);
-}
-/// Whether to compute y^T = w^T x^T: if the columns are f32 and contiguous along k, the left operand's layout, so that
-/// they are packed without a transposition, and the sums are transposed instead. Rows of x that are contiguous along k
-/// must then be transposed while they are packed, so they may be at most half as many as the columns.
-bool transposes_sums(const BlockProduct& b, TileForm form) {
-  if (form != TileForm::three || b.rhs.dtype != f32 || b.packed) return false;
-  if (b.rhs.row_stride != 1 || b.rhs.col_stride == 1) return false;
-  return b.lhs.col_stride != 1 || b.rows <= b.layout.n / 2;
-}
-bool is_narrow(DType t) { return t == f32 || t == bf16 || t == f16; }
 char* moved(const void* data, DType t, int64_t elements) {
   return static_cast<char*>(const_cast<void*>(data)) + elements * static_cast<int64_t>(byte_size(t));
 }
@@ -58,50 +29,16 @@ const float* min_magnitudes(const char* behind) { return reinterpret_cast<const 
 
 }  // namespace
 
-bool TiledProduct::suits(const BlockProduct& b) {
-  if (b.batch_invariant) return false;  // products of few rows are by multiply-adds, which round differently
-  if (!has_matrix_tiles() || !is_narrow(b.lhs.dtype) || !is_narrow(b.rhs.dtype) || !is_narrow(b.y_dtype)) return false;
-  if (b.layout.lanes != kTileRows || (b.lhs.row_stride != 1 && b.lhs.col_stride != 1)) return false;
-  const TileForm form = tile_form(b.lhs.dtype, b.rhs.dtype);
-  if (b.packed ? b.rhs.dtype == bf16 && form != TileForm::one : b.rhs.row_stride != 1 && b.rhs.col_stride != 1)
-    return false;
-  int64_t min_rows = 16;
-  if (form == TileForm::three) {
-    min_rows = cost_model().tile_rows;
-    if (!splits_columns(b, form)) min_rows = std::max(min_rows, kRowsWorthPacking);
-  }
-  // With a small k, the time is mostly the epilogue's.
-  if (b.rows < min_rows || b.k < kTileFloats || b.layout.n < kMinColumns) return false;
-  // Unless all rows fit the cache, all columns are packed at once: not if they are so large that scratch memory would
-  // be a second copy of large weights.
-  const int64_t pair_bytes = 2 * tiled_bytes(b.k, form);
-  return divided_up(b.rows, kBlockRows) <= std::max<int64_t>(1, kLeftBytes / pair_bytes) ||
-         divided_up(b.layout.n, kTiledColumns) * pair_bytes <= kMaxShared;
-}
-
-TiledProduct::TiledProduct(const BlockProduct& b, int threads)
+TiledProduct::TiledProduct(const BlockProduct& b, const ProductStrategy& strategy, int threads)
     : m_(b.rows), n_(b.layout.n), k_(b.k), threads_(threads), form_(tile_form(b.lhs.dtype, b.rhs.dtype)),
       pair_bytes_(2 * tiled_bytes(k_, form_)), row_blocks_(divided_up(m_, kBlockRows)),
-      column_blocks_(divided_up(n_, kTiledColumns)) {
-  const int64_t blocks_in_cache = std::max<int64_t>(1, kLeftBytes / pair_bytes_);
-  rows_first_ = row_blocks_ <= blocks_in_cache ||
-                (splits_columns(b, form_) && row_blocks_ * pair_bytes_ <= kLeftBytesWhileSplitting);
+      column_blocks_(divided_up(n_, kTiledColumns)), rows_first_(strategy.rows_first), splits_(strategy.splits_columns),
+      transposes_(strategy.transposes_sums), packs_per_thread_(strategy.packs_rows_per_thread),
+      row_tasks_(strategy.row_tasks), column_tasks_(strategy.column_tasks) {
   if (rows_first_) {
-    row_tasks_ = 1;
-    // Several tasks per thread, so that the others need not wait for a thread that was interrupted.
-    column_tasks_ = threads == 1 ? 1 : std::min<int64_t>(column_blocks_, 4 * threads);
     shared_bytes_ = row_blocks_ * pair_bytes_ + min_magnitudes_bytes(row_blocks_);
-    packs_per_thread_ =
-        threads > 1 && n_ >= kColumnsWorthPackingTwice * threads && shared_bytes_ <= kMaxPackedPerThread;
-    splits_ = splits_columns(b, form_);
-    transposes_ = transposes_sums(b, form_);
     packed_bytes_ = splits_ ? TiledColumns::bytes(k_, row_blocks_) : pair_bytes_ + (transposes_ ? kSumsBytes : 0);
   } else {
-    column_tasks_ = 1;
-    row_tasks_ =
-        std::max(divided_up(row_blocks_, blocks_in_cache), std::min<int64_t>(4 * threads, m_ / kRowsWorthReading));
-    if (threads > 1) row_tasks_ = divided_up(row_tasks_, threads) * threads;
-    row_tasks_ = std::min(row_tasks_, row_blocks_);
     shared_bytes_ = column_blocks_ * pair_bytes_ + min_magnitudes_bytes(column_blocks_);
     const int64_t max_blocks = divided_up(row_blocks_, row_tasks_);
     packed_bytes_ = max_blocks * pair_bytes_ + min_magnitudes_bytes(max_blocks);

@@ -11,17 +11,15 @@
 #include "kernels/gemm/amx/column_packing.h"
 #include "kernels/gemm/amx/tiles.h"
 #include "kernels/gemm/fma/micro_kernels.h"
+#include "kernels/gemm/product_plan.h"
 #include "kernels/threads/thread_pool.h"
 
 namespace rlx::kernels {
 
 class TiledProduct {
  public:
-  /// Whether the processor has tiles, they support these dtypes and strides, and they are faster for this size. `block`
-  /// is the whole product.
-  static bool suits(const BlockProduct& block);
-
-  TiledProduct(const BlockProduct& block, int threads);
+  /// `block` is the whole product, and `strategy` a plan for it by ProductKernel::bf16_tiles.
+  TiledProduct(const BlockProduct& block, const ProductStrategy& strategy, int threads);
 
   size_t scratch_bytes() const {
     return static_cast<size_t>((packs_per_thread_ ? 0 : shared_bytes_) + slot_bytes_ * threads_);
@@ -72,12 +70,9 @@ class TiledProduct {
   int64_t m_, n_, k_;
   int threads_;
   TileForm form_;
-  int64_t pair_bytes_;                  // of 32 packed rows or columns
-  int64_t row_blocks_, column_blocks_;  // of 32
-  bool rows_first_ = false;             // few rows: they are packed first; else the columns are
-  bool splits_ = false;                 // rows first, and columns are packed while products run
-  bool transposes_ = false;             // rows first, columns are the left operand, and sums are transposed
-  bool packs_per_thread_ = false;       // rows first, and each thread packs them for itself
+  int64_t pair_bytes_;                                        // of 32 packed rows or columns
+  int64_t row_blocks_, column_blocks_;                        // of 32
+  bool rows_first_, splits_, transposes_, packs_per_thread_;  // see ProductStrategy
   int64_t row_tasks_, column_tasks_;
   int64_t shared_bytes_, slot_bytes_, packed_bytes_;
 };

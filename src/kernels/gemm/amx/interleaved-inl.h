@@ -1,5 +1,5 @@
 // Products of matrix tiles, software-pipelined with vector work: a product of two terms (four tile products) keeps the
-// tile multiplier busy for 64 cycles, during which the vector units can do something else. The vector instructions must
+// tile multiplier busy for 64 cycles, during which vector instructions can run. The vector instructions must
 // stand between the tile instructions: the processor renames hardly any tiles, so that all that follows waits for a
 // tile register. Compiled for AVX-512 alone. Users: amx_attention-inl.h, column_packing.cpp. The operands are packed as
 // in tiles.h.

@@ -15,6 +15,7 @@
 #endif
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <limits>
 #include <type_traits>
@@ -38,14 +39,19 @@ bool is_permitted() {
   constexpr long kRequestPermission = 0x1023, kTileData = 18;
   return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
 }
-bool has_instructions() {
+bool has_tile_instructions() {
   unsigned a = 0, b = 0, c = 0, d = 0;
   if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0) return false;
   constexpr unsigned kBf16 = 1u << 22, kTile = 1u << 24, kInt8 = 1u << 25;
-  if ((d & kBf16) == 0 || (d & kTile) == 0 || (d & kInt8) == 0) return false;
+  return (d & kBf16) != 0 && (d & kTile) != 0 && (d & kInt8) != 0;
+}
+/// Of the vector instructions that stand between them.
+bool has_vector_instructions() {
   return __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512bw") &&
          __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
 }
+
+std::atomic<bool> is_emulated = false;
 
 #define RLX_WIDE __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")))
 #define RLX_WIDE_INLINE RLX_WIDE __attribute__((always_inline)) inline
@@ -361,10 +367,12 @@ void multiply_int8_as(int64_t steps, const char* upper, const char* lower, const
 }  // namespace
 
 bool has_matrix_tiles() {
-  static const bool has = has_instructions() && is_permitted();
+  static const bool has = has_tile_instructions() && has_vector_instructions() && is_permitted();
   // Compares with the width of the chosen vectors, without a cpuid: in a virtual machine that takes 20 us.
-  return has && product_lanes(f32) == kTileRows;
+  return (has || is_emulated.load(std::memory_order_relaxed)) && product_lanes(f32) == kTileRows;
 }
+
+void set_tiles_emulated(bool emulated) noexcept { is_emulated = emulated && has_vector_instructions(); }
 
 TileScope::TileScope() {
   struct alignas(64) Config {  // Intel SDM, volume 1, table 18-1
@@ -417,6 +425,7 @@ void multiply_int8_tiles(DType left, DType right_dtype, int64_t steps, const cha
 #else
 
 bool has_matrix_tiles() { return false; }
+void set_tiles_emulated(bool) noexcept {}
 TileScope::TileScope() = default;
 TileScope::~TileScope() = default;
 float pack_left_tiles(const TileSource&, int64_t, int64_t, TileForm, char*) noexcept { return 0; }

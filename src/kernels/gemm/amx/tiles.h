@@ -36,8 +36,13 @@ inline constexpr int64_t kTileFloats = 32;    ///< bf16 of a tile along k
 inline constexpr int64_t kTileInt8 = 64;      ///< i8 or u8 of a tile along k
 inline constexpr int64_t kTiledColumns = 32;  ///< columns of multiply_tiles(): two tiles side by side
 
-/// True if the processor has tiles, the system permits them, and Highway's AVX-512 targets are not switched off.
+/// True if the processor has tiles, the system permits them, and Highway's AVX-512 targets are not switched off; or if
+/// they are emulated.
 bool has_matrix_tiles();
+/// For a program that executes the tile instructions itself when the processor refuses them (tests/support/
+/// emulated_tiles.h): sets whether has_matrix_tiles() is true without them. It stays false where the processor lacks
+/// the AVX-512 instructions (with bf16) that stand between them.
+void set_tiles_emulated(bool emulated) noexcept;
 
 /// Configures the tiles of the calling thread; multiply_*_tiles() may be called only while one lives.
 class TileScope {

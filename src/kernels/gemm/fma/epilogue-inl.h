@@ -116,7 +116,7 @@ HWY_NOINLINE void add_residual(const Sums<T>& sums, const Destination<Y>& to) {
   }
 }
 
-// Rounds the sums to y's dtype and back, as if it held each intermediate result.
+// Rounds the sums to y's dtype and back, as if each intermediate result were stored there.
 template <class T, class Y>
 HWY_NOINLINE void round_sums(const Sums<T>& sums) {
   if constexpr (!std::is_same_v<T, Y>) {

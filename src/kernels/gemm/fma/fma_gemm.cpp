@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "kernels/gemm/amx/amx_gemm.h"
 #include "kernels/gemm/backends.h"
 #include "kernels/gemm/fma/micro_kernels.h"
 #include "kernels/gemm/grid.h"
+#include "kernels/gemm/product_plan.h"
 #include "kernels/threads/thread_pool.h"
 
 namespace rlx::kernels {
@@ -32,7 +34,17 @@ class HighwayPlan : public GemmPlan {
  public:
   HighwayPlan(std::shared_ptr<const Panels> panels, const GemmSpec& spec) : panels_(std::move(panels)), spec_(spec) {
     const Panels& w = *panels_;
-    grid_ = make_grid(spec.m, w.k, w.layout, spec.threads);
+    strategy_ = plan_product({.m = spec.m,
+                              .n = w.layout.n,
+                              .k = w.k,
+                              .right = RightOperand::panels,
+                              .lhs_m_stride = spec.x_stride,
+                              .lhs_dtype = w.x_dtype,
+                              .rhs_dtype = w.dtype,
+                              .y_dtype = spec.y_dtype,
+                              .threads = spec.threads,
+                              .policy = {.batch_invariant = w.batch_invariant}},
+                             product_target());
     block_.k = w.k;
     block_.lhs = {nullptr, spec.x_stride, 1, w.x_dtype};
     block_.layout = w.layout;
@@ -42,10 +54,15 @@ class HighwayPlan : public GemmPlan {
     block_.y_row_stride = spec.y_stride;
     block_.y_dtype = spec.y_dtype;
     block_.residual_row_stride = spec.residual_stride;
-    slot_bytes_ = block_scratch_bytes(grid_.max_rows(), w.k, block_.lhs, block_.rhs, true);
     block_.rows = spec.m;
-    if (TiledProduct::suits(block_)) tiled_.emplace(block_, spec.threads);
+    if (strategy_.kernel == ProductKernel::bf16_tiles) {
+      tiled_.emplace(block_, strategy_, spec.threads);
+      return;
+    }
+    grid_ = {spec.m, w.layout.panels(), strategy_.row_tasks, strategy_.column_tasks};
+    slot_bytes_ = block_scratch_bytes(grid_.max_rows(), w.k, block_.lhs, block_.rhs, true);
   }
+  std::string strategy() const override { return strategy_.text(); }
   size_t scratch_bytes() const override {
     return tiled_ ? tiled_->scratch_bytes() : slot_bytes_ * static_cast<size_t>(spec_.threads);
   }
@@ -97,6 +114,7 @@ class HighwayPlan : public GemmPlan {
 
   std::shared_ptr<const Panels> panels_;
   GemmSpec spec_;
+  ProductStrategy strategy_;
   Grid grid_;
   BlockProduct block_;
   size_t slot_bytes_ = 0;

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "base/rounded_up.h"
+#include "kernels/gemm/product_plan.h"
 #include "kernels/vector/highway_targets.h"
 #include "kernels/vector/narrow_float.h"
 
@@ -23,10 +24,6 @@
 namespace rlx::kernels {
 namespace {
 
-// Up to so many rows, a right operand that is not packed is read in place.
-constexpr int64_t kRowsWorthPacking = 32;
-// Up to so many, with a right operand whose columns are adjacent along k, each output is a dot product of its own.
-constexpr int64_t kRowsForDots = 4;
 const void* at(const void* data, DType dtype, int64_t elements) {
   return static_cast<const char*>(data) + elements * static_cast<int64_t>(byte_size(dtype));
 }
@@ -145,9 +142,6 @@ HWY_NOINLINE void dot_products(const LeftTiles<T>& lhs, int64_t rows, int64_t k,
 }
 
 #if RLX_KERNELS_BF16_DOTS
-// With fewer rows, reading the right operand once more to find its minimum costs more than dot products save.
-constexpr int64_t kRowsForBF16Dots = 4;
-
 // The minimum of the magnitudes' bits less one, so that 0 becomes the largest, over `count` adjacent bf16.
 uint16_t min_bits_less_one(const void* from, int64_t count) {
   const hn::ScalableTag<uint16_t> d;
@@ -192,30 +186,18 @@ bool bf16_dots_suffice(const BlockProduct& b) {
   return right_min >= kMinMagnitude && left_min * right_min >= kMinProduct;
 }
 #else
-constexpr int64_t kRowsForBF16Dots = 0;
 bool bf16_dots_suffice(const BlockProduct&) { return false; }
 #endif
 
-// How a block is computed.
-struct BlockPlan {
-  bool dot_per_output;  // one dot product per output; the right operand's columns are adjacent along k
-  bool in_place;        // the right operand is read without packing
-  bool bf16_dots;       // vdpbf16ps on pairs of bf16 of both operands, none of which it would flush
-  bool widens;  // a packed 16-bit panel is widened to scratch, for several tiles; a single tile widens it itself
-
-  BlockPlan(const BlockProduct& b, DType accumulator) {
-    // Dot products and pairs of bf16 sum in another order than tiles of vectors: not if batch-invariant.
-    dot_per_output =
-        !b.packed && b.rows <= kRowsForDots && b.rhs.row_stride == 1 && b.lhs.col_stride == 1 && !b.batch_invariant;
-    in_place = dot_per_output || (!b.packed && b.rhs.col_stride == 1 && b.rows <= kRowsWorthPacking);
-    bf16_dots = RLX_KERNELS_BF16_DOTS && has_bf16_dots() && b.lhs.dtype == bf16 && b.rhs.dtype == bf16 &&
-                b.lhs.col_stride == 1 && !in_place && !b.batch_invariant && b.rows >= kRowsForBF16Dots &&
-                bf16_dots_suffice(b);
-    widens = b.packed && !bf16_dots && b.rhs.dtype != accumulator && b.rows > kTileRows;
-  }
-  // Whether one tile may span several panels.
-  bool spans_panels(const BlockProduct& b) const { return b.packed ? !widens : in_place && !dot_per_output; }
-};
+// How a block is computed; the values of its operands may rule out bf16 dot products.
+BlockStrategy strategy_of(const BlockProduct& b, DType accumulator) {
+  const BlockStrategy s = plan_block(b, accumulator, kTileRows, RLX_KERNELS_BF16_DOTS && has_bf16_dots());
+  return s.bf16_dots && !bf16_dots_suffice(b) ? plan_block(b, accumulator, kTileRows, false) : s;
+}
+// Whether one tile may span several panels.
+bool spans_panels(const BlockProduct& b, const BlockStrategy& s) {
+  return b.packed ? !s.widens_panels : s.reads_in_place && !s.dot_per_output;
+}
 
 // The right operand's columns of one panel, in the form in which the micro-kernel reads them.
 struct RightPanel {
@@ -227,7 +209,7 @@ struct RightPanel {
 };
 
 template <class T>
-RightPanel right_panel(const BlockProduct& b, int64_t p, int64_t width, const BlockPlan& plan, T* scratch) {
+RightPanel right_panel(const BlockProduct& b, int64_t p, int64_t width, const BlockStrategy& plan, T* scratch) {
   const DType accumulator = std::is_same_v<T, double> ? f64 : f32;
   const int64_t column = b.layout.begin(p) * b.layout.lanes, count = std::min(width, b.layout.n - column);
   if (b.packed) {
@@ -235,7 +217,7 @@ RightPanel right_panel(const BlockProduct& b, int64_t p, int64_t width, const Bl
     const void* data = static_cast<const char*>(b.rhs.data) + b.layout.packed_bytes(b.k, dtype, b.panel_begin, p);
     const int64_t panel = b.k * width;
     if (plan.bf16_dots) return {RightPanel::bf16_dots, data, 0, (b.k + 1) / 2 * width};
-    if (plan.widens) {
+    if (plan.widens_panels) {
       if constexpr (std::is_same_v<T, float>) {
         if (dtype == bf16) widen_pairs(data, b.k, width, scratch);
         else pack_panel(data, dtype, 0, 1, 1, panel, panel, scratch);
@@ -251,7 +233,7 @@ RightPanel right_panel(const BlockProduct& b, int64_t p, int64_t width, const Bl
                reinterpret_cast<BF16*>(scratch));
     return {RightPanel::bf16_dots, scratch};
   }
-  if (plan.in_place && (count == width || plan.dot_per_output))
+  if (plan.reads_in_place && (count == width || plan.dot_per_output))
     return {RightPanel::rows, data, b.rhs.row_stride, width, b.rhs.dtype};
   pack_panel(data, b.rhs.dtype, b.rhs.row_stride, b.rhs.col_stride, b.k, count, width, scratch);
   return {RightPanel::rows, scratch, width, 0, accumulator};
@@ -279,7 +261,7 @@ void multiply(const BlockProduct& b) {
   const Epilogue& epilogue = *b.epilogue;
   const int64_t lanes = b.layout.lanes;
 
-  const BlockPlan plan(b, accumulator);
+  const BlockStrategy plan = strategy_of(b, accumulator);
 
   T* lhs_scratch = static_cast<T*>(b.scratch);
   T* rhs_scratch = lhs_scratch;
@@ -307,7 +289,7 @@ void multiply(const BlockProduct& b) {
     const int64_t vectors = b.layout.begin(p + 1) - b.layout.begin(p);
     const int64_t column = b.layout.begin(p) * lanes, panel_width = vectors * lanes;
     panels = 1;
-    if (vectors == kTileVectors && plan.spans_panels(b))
+    if (vectors == kTileVectors && spans_panels(b, plan))
       for (panels = max_panels(b.rows); panels > 1; panels /= 2)
         if (p + panels <= b.panel_end && b.layout.begin(p + panels) - b.layout.begin(p) == panels * kTileVectors &&
             (b.packed || column + panels * panel_width <= b.layout.n))

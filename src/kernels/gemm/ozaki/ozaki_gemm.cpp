@@ -1,8 +1,9 @@
 // Products with weights in Ozaki splits (split_product.h): tiles of 16 rows are split, then pairs of blocks of columns
-// are multiplied by them. Few rows are split first and read by all threads, which divide the columns; of many, a task
-// is as many rows as fit the second-level cache, and its thread splits them.
+// are multiplied by them. product_plan.h decides whether all rows are split first and the threads divide the columns,
+// or a task is some rows, which its thread splits.
 #include <algorithm>
 #include <cstring>
+#include <string>
 #include <utility>
 
 #include "kernels/gemm/backends.h"
@@ -10,22 +11,13 @@
 #include "kernels/gemm/ozaki/split_plan.h"
 #include "kernels/gemm/ozaki/split_product.h"
 #include "kernels/gemm/ozaki/split_weights.h"
+#include "kernels/gemm/product_plan.h"
 #include "kernels/threads/thread_pool.h"
 
 namespace rlx::kernels {
 namespace {
 
 constexpr int64_t kPairColumns = 2 * kTileRows;  // the maximum of apply_epilogue()
-// Bytes of split rows at a time, which stay in the second-level cache, beside a block of columns.
-constexpr int64_t kRowBytes = 1 << 20;
-// Tasks of fewer tiles of rows would read the columns too often.
-constexpr int64_t kMinTilesPerTask = 4;
-// Weights of at least so many elements are split for products of at least so many rows: a tile takes as long for one
-// row as for 16, so that few rows by weights that lie in a cache are faster by multiply-adds.
-constexpr struct { int64_t rows, weights; } kMin[] = {{1, 1 << 21}, {12, 1 << 15}, {32, 1 << 12}};
-constexpr int64_t kMinK = 64, kMinColumns = 48;
-// Weights of at most so many bytes may be read by each thread, from its second-level cache.
-constexpr size_t kMaxWeightsPerThread = 256 << 10;
 // How far before they are multiplied columns are prefetched.
 constexpr int64_t kPrefetchBytes = 32 << 10;
 
@@ -43,26 +35,18 @@ class SplitProductPlan : public GemmPlan {
       : weights_(std::move(weights)), spec_(spec), layout_(weights_->layout) {
     tile_bytes_ = layout_.steps() * SplitLayout::kRowStepBytes;
     row_tiles_ = divided_up(spec.m, kTileRows), pairs_ = divided_up(layout_.blocks(), int64_t{2});
-    const int64_t in_cache = std::max<int64_t>(1, kRowBytes / tile_bytes_);
-    // If threads divide the columns, each reads all rows, most of them split by other cores; if they divide the rows,
-    // each reads all columns. So rows are divided if they are more than the columns, or if a thread's cache holds the
-    // weights.
-    const bool divides_rows = spec.threads > 1 && row_tiles_ >= 2 * spec.threads &&
-                              (spec.m > layout_.n || weights_->bytes <= kMaxWeightsPerThread);
-    is_shared_ = row_tiles_ <= in_cache && !divides_rows;
-    // Several tasks per thread, so that the others need not wait for a thread that was interrupted.
-    if (is_shared_) {
-      row_tasks_ = 1, max_task_tiles_ = row_tiles_;
-      column_tasks_ = spec.threads == 1 ? 1 : std::min<int64_t>(pairs_, 4 * spec.threads);
-    } else {
-      column_tasks_ = 1;
-      row_tasks_ = divided_up(row_tiles_, in_cache);
-      if (spec.threads > 1) {
-        const int64_t tasks = std::clamp<int64_t>(row_tiles_ / kMinTilesPerTask, spec.threads, 4 * spec.threads);
-        row_tasks_ = std::min(divided_up(std::max(row_tasks_, tasks), spec.threads) * spec.threads, row_tiles_);
-      }
-      max_task_tiles_ = divided_up(row_tiles_, row_tasks_);
-    }
+    strategy_ = plan_product({.m = spec.m,
+                              .n = layout_.n,
+                              .k = layout_.k,
+                              .right = RightOperand::splits,
+                              .lhs_m_stride = spec.x_stride,
+                              .split_bytes = static_cast<int64_t>(weights_->bytes),
+                              .y_dtype = spec.y_dtype,
+                              .threads = spec.threads,
+                              .policy = {.row_relative = true}},
+                             product_target());
+    is_shared_ = strategy_.shares_rows, row_tasks_ = strategy_.row_tasks, column_tasks_ = strategy_.column_tasks;
+    max_task_tiles_ = divided_up(row_tiles_, std::max<int64_t>(1, row_tasks_));
     block_.rows = spec.m, block_.k = layout_.k;
     block_.lhs = {nullptr, spec.x_stride, 1, f32};
     block_.y_row_stride = spec.y_stride, block_.y_dtype = spec.y_dtype;
@@ -74,6 +58,7 @@ class SplitProductPlan : public GemmPlan {
         block_scratch_bytes(kTileRows, layout_.k, block_.lhs, {nullptr, kTileRows, 1, f32}, true)));
   }
 
+  std::string strategy() const override { return strategy_.text(); }
   size_t scratch_bytes() const override {
     return static_cast<size_t>(spec_.threads * slot_bytes() + (is_shared_ ? row_splits_bytes() : 0));
   }
@@ -209,6 +194,7 @@ class SplitProductPlan : public GemmPlan {
 
   std::shared_ptr<const Weights> weights_;
   GemmSpec spec_;
+  ProductStrategy strategy_;
   SplitLayout layout_;
   BlockProduct block_;
   int64_t tile_bytes_, row_tiles_, pairs_;
@@ -234,22 +220,7 @@ class SplitWeights : public PackedWeights {
   std::shared_ptr<const Weights> weights_;
 };
 
-/// Whether weights can be split, apart from their values and the number of rows.
-bool may_be_split(const WeightsSpec& spec) {
-  if (!spec.policy.row_relative || spec.policy.batch_invariant || !has_matrix_tiles()) return false;
-  if (spec.dtype != f32 || spec.x_dtype != f32) return false;
-  return spec.k >= kMinK && spec.k <= SplitLayout::kMaxK && spec.n >= kMinColumns &&
-         (spec.k_stride == 1 || spec.n_stride == 1);
-}
-
 }  // namespace
-
-int64_t rows_for_packing(const WeightsSpec& spec, int64_t m) {
-  if (!may_be_split(spec)) return 0;
-  for (const auto& min : kMin)
-    if (spec.n >= divided_up(min.weights, spec.k)) return m >= min.rows ? min.rows : 0;
-  return 0;
-}
 
 std::shared_ptr<const PackedWeights> pack_split(const WeightsSpec& spec, const void* data) {
   if (rows_for_packing(spec, spec.rows) == 0) return nullptr;
@@ -267,7 +238,7 @@ bool holds_splits(const WeightsSpec& spec, std::span<const std::byte> packed) {
   const SplitLayout layout{spec.k, spec.n};
   // A column has many bytes: with no more columns than bytes, layout.bytes() does not overflow.
   const auto size = static_cast<int64_t>(packed.size());
-  if (!may_be_split(spec) || spec.n > size || size < layout.bytes(0)) return false;
+  if (min_rows_for_splits(spec, product_target()) == 0 || spec.n > size || size < layout.bytes(0)) return false;
   return std::memcmp(packed.data(), SplitLayout::kMark, sizeof SplitLayout::kMark) == 0;
 }
 
