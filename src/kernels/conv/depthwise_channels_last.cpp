@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "kernels/partial_sums.h"
 #include "kernels/vector/highway_targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -71,10 +72,21 @@ HWY_INLINE void sum_outputs(const Image& m, const ClampedEpilogue& epilogue, con
   };
   F32Vec sum[kCount * kVectors];
   RLX_UNROLL for (int i = 0; i < kCount * kVectors; ++i) sum[i] = hn::Zero(d);
+  HWY_ALIGN float before[kCount * kVectors * hn::MaxLanes(F32Tag())];  // the sum of the partial sums so far
+  bool has_before = false;
+  int64_t terms = 0;  // of the present partial sum
   for (int64_t r = rows.begin; r < rows.end; ++r)
     for (int64_t c = cols.begin; c < cols.end; ++c) {
       const float* w = weights + (r * m.kernel_cols + c) * m.channels;
       const float* at = x + (r - rows.begin) * m.row_gap * m.x_row + (c - cols.begin) * m.col_gap * m.x_col;
+      if (HWY_UNLIKELY(terms == kPartialSumTerms)) {
+        RLX_UNROLL for (int i = 0; i < kCount * kVectors; ++i) {
+          hn::Store(has_before ? hn::Add(hn::Load(d, before + i * lanes), sum[i]) : sum[i], d, before + i * lanes);
+          sum[i] = hn::Zero(d);
+        }
+        has_before = true, terms = 0;
+      }
+      ++terms;
       RLX_UNROLL for (int v = 0; v < kVectors; ++v) {
         const F32Vec weight = load(w + v * lanes);
         RLX_UNROLL for (int i = 0; i < kCount; ++i) {
@@ -83,6 +95,9 @@ HWY_INLINE void sum_outputs(const Image& m, const ClampedEpilogue& epilogue, con
         }
       }
     }
+  if (HWY_UNLIKELY(has_before)) {
+    RLX_UNROLL for (int i = 0; i < kCount * kVectors; ++i) sum[i] = hn::Add(hn::Load(d, before + i * lanes), sum[i]);
+  }
   const auto low = hn::Set(d, epilogue.low), high = hn::Set(d, epilogue.high);
   RLX_UNROLL for (int v = 0; v < kVectors; ++v) {
     const F32Vec bias = epilogue.bias ? load(epilogue.bias + v * lanes) : hn::Zero(d);

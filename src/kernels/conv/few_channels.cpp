@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "kernels/partial_sums.h"
 #include "kernels/vector/highway_targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -105,21 +106,38 @@ HWY_INLINE void sum_outputs(const Geometry& g, const ClampedEpilogue& epilogue, 
   };
   F32Vec sum[kCount * kVectors];
   RLX_UNROLL for (int i = 0; i < kCount * kVectors; ++i) sum[i] = hn::Zero(d);
+  HWY_ALIGN float before[kCount * kVectors * hn::MaxLanes(F32Tag())];  // the sum of the partial sums so far
+  bool has_before = false;
+  int64_t terms = 0;  // of the present partial sum
   for (int64_t r = 0; r < g.row_count; ++r) {
     const float* w = g.rows[r].weights + channel;
     const float* const row = g.rows[r].x + at * g.step;
-    for (int64_t s = 0; s < g.seen_count; ++s, w += g.out_channels) {
-      const float* x = row + (kDense ? s : g.seen[s]);
-      F32Vec weight[kVectors];
-      RLX_UNROLL for (int v = 0; v < kVectors; ++v) weight[v] = load(w, v);
-      RLX_UNROLL for (int i = 0; i < kCount; ++i) {
-        const F32Vec seen = hn::Set(d, x[i * g.step]);
-        RLX_UNROLL for (int v = 0; v < kVectors; ++v) {
-          F32Vec& total = sum[i * kVectors + v];
-          total = hn::MulAdd(weight[v], seen, total);
+    for (int64_t s = 0; s < g.seen_count;) {
+      if (HWY_UNLIKELY(terms == kPartialSumTerms)) {
+        RLX_UNROLL for (int i = 0; i < kCount * kVectors; ++i) {
+          hn::Store(has_before ? hn::Add(hn::Load(d, before + i * lanes), sum[i]) : sum[i], d, before + i * lanes);
+          sum[i] = hn::Zero(d);
+        }
+        has_before = true, terms = 0;
+      }
+      const int64_t stop = std::min(g.seen_count, s + kPartialSumTerms - terms);
+      terms += stop - s;
+      for (; s < stop; ++s, w += g.out_channels) {
+        const float* x = row + (kDense ? s : g.seen[s]);
+        F32Vec weight[kVectors];
+        RLX_UNROLL for (int v = 0; v < kVectors; ++v) weight[v] = load(w, v);
+        RLX_UNROLL for (int i = 0; i < kCount; ++i) {
+          const F32Vec seen = hn::Set(d, x[i * g.step]);
+          RLX_UNROLL for (int v = 0; v < kVectors; ++v) {
+            F32Vec& total = sum[i * kVectors + v];
+            total = hn::MulAdd(weight[v], seen, total);
+          }
         }
       }
     }
+  }
+  if (HWY_UNLIKELY(has_before)) {
+    RLX_UNROLL for (int i = 0; i < kCount * kVectors; ++i) sum[i] = hn::Add(hn::Load(d, before + i * lanes), sum[i]);
   }
   const auto low = hn::Set(d, epilogue.low), high = hn::Set(d, epilogue.high);
   F32Vec bias[kVectors];

@@ -4,12 +4,16 @@
 // * weights (backward weights): y is the gradient of the weights, so its spatial dims are the kernel's; w is the
 //   gradient of dst. The batch of x becomes oneDNN's input channels, and the channels of x become oneDNN's batch. For a
 //   dilated x, x and w exchange roles: x is dst and w is src.
+//
+// oneDNN's kernels form each sum as one chain of multiply-adds, whose rounding errors grow with its length. Long sums
+// are divided here, over input channels or over rows of the kernel, into several convolutions whose results are added.
 #include "kernels/conv/onednn_convolution.h"
 
 #if RLX_HAS_ONEDNN
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
 #include <mutex>
 #include <optional>
@@ -20,6 +24,7 @@
 #include "kernels/conv/onednn.h"
 #include "kernels/conv/onednn_engine.h"
 #include "kernels/memory/aligned_memory.h"
+#include "kernels/partial_sums.h"
 #include "kernels/threads/idle_objects.h"
 #include "kernels/threads/thread_pool.h"
 
@@ -452,7 +457,10 @@ struct Slice {
 
   bool has_shape_of(const Slice& o) const {
     return args.batch == o.args.batch && args.out_channels == o.args.out_channels && args.groups == o.args.groups &&
-           args.in_channels == o.args.in_channels && batch_groups == o.batch_groups &&
+           args.in_channels == o.args.in_channels && args.kernel[0] == o.args.kernel[0] &&
+           batch_groups == o.batch_groups && args.y_batch_stride == o.args.y_batch_stride &&
+           args.y_channel_stride == o.args.y_channel_stride &&
+           std::equal(args.y_strides, args.y_strides + args.spatial, o.args.y_strides) &&
            args.in_dims[0] == o.args.in_dims[0] && args.out_dims[0] == o.args.out_dims[0] &&
            args.low[0] == o.args.low[0];
   }
@@ -556,6 +564,103 @@ std::vector<Slice> slices_of(const ConvolutionArgs& args, int64_t batch_groups, 
   return slices;
 }
 
+/// The longest running sum that keeps a sum of `terms` within the promise (see partial_sums.h): partial sums of L equal
+/// terms lose up to L / 4 units and their addition little more, which the promise allows up to L = 15.8 sqrt(terms).
+int64_t longest_running_sum(double terms) {
+  return std::max(kPartialSumTerms, static_cast<int64_t>(15 * std::sqrt(terms)));
+}
+
+/// Restricts a slice to the kernel rows [begin, begin + count) of the first spatial dim, and x to the rows they read.
+void narrow_to_taps(Slice& s, int64_t begin, int64_t count) {
+  ConvolutionArgs& a = s.args;
+  const int64_t first = begin * a.rhs_dilation[0] - a.low[0];
+  const int64_t last = (a.out_dims[0] - 1) * a.stride[0] + (begin + count - 1) * a.rhs_dilation[0] - a.low[0];
+  const int64_t from = std::clamp<int64_t>(first, 0, a.in_dims[0] - 1), to = std::clamp(last, from, a.in_dims[0] - 1);
+  s.offset[kX] += from * a.x_strides[0], s.offset[kW] += begin * a.w_strides[0];
+  a.low[0] = from - first, a.in_dims[0] = to + 1 - from, a.kernel[0] = count;
+}
+
+/// Divides a slice whose sums are long into slices of its terms, the results of which are to be added. Empty if that is
+/// not possible.
+std::vector<Slice> partial_sums_of(const Slice& s, Form form) {
+  const ConvolutionArgs& a = s.args;
+  const int64_t channels = a.in_channels / a.groups;
+  double terms = static_cast<double>(channels), of_channel = 1;
+  for (int d = 0; d < a.spatial; ++d)
+    of_channel *= static_cast<double>(a.kernel[d]) / static_cast<double>(std::min(a.lhs_dilation[d], a.kernel[d]));
+  terms *= of_channel;
+  const auto longest = static_cast<double>(longest_running_sum(terms));
+  std::vector<Slice> slices = {s};
+  if (terms <= longest) return slices;
+  int64_t left = channels;  // of a slice
+  if (a.groups == 1) {
+    // Whole vectors of channels; the channels of a weight gradient are images.
+    const int64_t multiple = form == Form::weights ? 1 : 16;
+    const auto together = std::max<int64_t>(multiple, static_cast<int64_t>(longest / of_channel) / multiple * multiple);
+    cut(
+        slices, divided_up(channels, together), multiple, [](const Slice& slice) { return slice.args.in_channels; },
+        [](Slice& slice, int64_t begin, int64_t count) {
+          slice.offset[kX] += begin * slice.args.x_channel_stride, slice.offset[kW] += begin * slice.args.w_in_stride;
+          slice.args.in_channels = count;
+        });
+    left = std::min(together, channels);
+  }
+  if (const double of_slice = static_cast<double>(left) * of_channel; of_slice > longest) {
+    const double of_row = of_slice / static_cast<double>(a.kernel[0]);
+    if (a.lhs_dilation[0] != 1 || of_row > longest) return {};
+    cut(
+        slices, divided_up(a.kernel[0], static_cast<int64_t>(longest / of_row)), 1,
+        [](const Slice& slice) { return slice.args.kernel[0]; }, narrow_to_taps);
+  }
+  return slices;
+}
+
+/// Adds results of partial sums to those of the first one. The partial results are dense; their dims are in the order
+/// in which y has them.
+class PartialResult {
+ public:
+  /// Sets the strides of `a`, which describe y, to those of a partial result.
+  explicit PartialResult(ConvolutionArgs& a) {
+    std::vector<std::pair<int64_t, int64_t*>> dims = {{a.batch, &a.y_batch_stride},
+                                                      {a.out_channels, &a.y_channel_stride}};
+    for (int d = 0; d < a.spatial; ++d) dims.emplace_back(a.out_dims[d], &a.y_strides[d]);
+    std::stable_sort(dims.begin(), dims.end(), [](const auto& l, const auto& r) { return *l.second < *r.second; });
+    for (auto [extent, stride] : dims) {
+      if (extent > 1) {
+        // A dim that continues the one before it, here and in y, is one with it.
+        if (!extents_.empty() && *stride == extents_.back() * y_strides_.back()) extents_.back() *= extent;
+        else extents_.push_back(extent), y_strides_.push_back(*stride), strides_.push_back(count_);
+      }
+      *stride = count_, count_ *= extent;
+    }
+    for (; extents_.size() < 2; extents_.push_back(1)) y_strides_.push_back(1), strides_.push_back(1);
+  }
+  size_t bytes() const { return static_cast<size_t>(count_) * sizeof(float); }
+  void add_to(float* y, const float* partial) const noexcept { add_dims(extents_.size(), y, partial); }
+
+ private:
+  /// Adds along the `dims` innermost dims.
+  void add_dims(size_t dims, float* y, const float* partial) const noexcept {
+    if (dims == 2) return add_rows(y, partial);
+    const size_t d = dims - 1;
+    for (int64_t i = 0; i < extents_[d]; ++i) add_dims(d, y + i * y_strides_[d], partial + i * strides_[d]);
+  }
+  void add_rows(float* y, const float* partial) const noexcept {
+    if (y_strides_[0] == 1) {
+      EpilogueRows rows;
+      rows.y = y, rows.residual = partial, rows.rows = extents_[1], rows.cols = extents_[0];
+      rows.y_row = y_strides_[1], rows.residual_row = strides_[1];
+      return apply_epilogue_rows(rows);
+    }
+    for (int64_t i = 0; i < extents_[1]; ++i)
+      for (int64_t j = 0; j < extents_[0]; ++j)
+        y[i * y_strides_[1] + j * y_strides_[0]] += partial[i * strides_[1] + j * strides_[0]];
+  }
+
+  std::vector<int64_t> extents_, y_strides_, strides_;  ///< the innermost dim first; at least two
+  int64_t count_ = 1;
+};
+
 /// `y` is the first element of the slice; it and the residual of the slice begin `offset` elements into the whole
 /// arrays.
 void apply_slice_epilogue(const Slice& s, const ConvolutionEpilogue& epilogue, float* y, int64_t offset) noexcept {
@@ -578,64 +683,102 @@ void apply_slice_epilogue(const Slice& s, const ConvolutionEpilogue& epilogue, f
 
 class OnednnConvolution final : public ConvolutionPlan {
  public:
-  /// `way` is an index of candidates(). is_offered() is false if oneDNN has no fast kernel for one of the slices.
-  OnednnConvolution(const ConvolutionArgs& args, int64_t batch_groups, size_t candidate, Form form, int threads,
+  /// is_offered() is false if oneDNN has no fast kernel of that form for one of the slices.
+  OnednnConvolution(const ConvolutionArgs& args, int64_t batch_groups, Form form, int threads,
                     std::shared_ptr<ConvolutionWeights> weights)
       : threads_(threads), weights_(std::move(weights)) {
     std::vector<Slice> shapes;
     for (const Slice& s : slices_of(args, batch_groups, form, threads, weights_ != nullptr)) {
-      size_t i = 0;
-      while (i < shapes.size() && !shapes[i].has_shape_of(s)) ++i;
-      if (i == shapes.size()) {
-        const auto all = candidates(s.args, s.batch_groups);
-        auto program = candidate < all.size() ? program_of(all[candidate], weights_ != nullptr) : std::nullopt;
-        if (!program) {
-          tasks_.clear();
-          return;
+      Task task{s, {}, {}};
+      for (Slice& piece : partial_sums_of(s, form)) {
+        if (!task.pieces.empty()) {
+          PartialResult result(piece.args);
+          partial_bytes_ = std::max(partial_bytes_, static_cast<int64_t>(aligned(result.bytes())));
+          if (!task.partial) task.partial = std::move(result);
         }
-        per_thread_ = std::max(per_thread_, program->scratch);
-        runners_.push_back(std::make_unique<Runner>(std::move(*program), threads));
-        shapes.push_back(s);
+        task.pieces.push_back(piece_of(piece, form, shapes));
+        if (!task.pieces.back().is_offered) task.pieces.clear();
+        if (task.pieces.empty()) break;
       }
-      const Program& program = runners_[i]->program();
-      float* packed = nullptr;
-      if (program.packed)
-        packed = static_cast<OnednnWeights&>(*weights_).packed(program.packed_side, s.offset[kW],
-                                                               program.buffers[*program.packed].desc);
-      else reads_weights_ = true;
-      tasks_.push_back({s, i, packed});
+      if (task.pieces.empty()) {
+        tasks_.clear();
+        return;
+      }
+      sums_ = std::max(sums_, task.pieces.size());
+      tasks_.push_back(std::move(task));
     }
+    per_thread_ += partial_bytes_;
   }
   bool is_offered() const { return !tasks_.empty(); }
   size_t scratch_bytes() const override { return static_cast<size_t>(per_thread_ * threads_); }
   bool reads_weights() const override { return reads_weights_; }
-  std::string name() const override { return runners_[0]->program().name; }
+  std::string name() const override {
+    std::string name = runners_[0]->program().name;
+    if (sums_ > 1) name += ", " + std::to_string(sums_) + " partial sums";
+    return name;
+  }
 
   void run(const void* x, const void* w, void* y, const ConvolutionEpilogue& epilogue, void* scratch,
            ThreadPool& pool) const noexcept override {
     pool.parallel_for(threads_, static_cast<int64_t>(tasks_.size()), [&](int64_t task, int slot) {
       const SingleThreadedOpenMp guard;
-      const auto& s = tasks_[static_cast<size_t>(task)];
-      const auto& offset = s.slice.offset;
-      float* const to = static_cast<float*>(y) + offset[kY];
-      runners_[s.runner]->run(
-          {static_cast<float*>(const_cast<void*>(x)) + offset[kX],
-           s.packed ? nullptr : static_cast<float*>(const_cast<void*>(w)) + offset[kW], to, s.packed},
-          static_cast<char*>(scratch) + slot * per_thread_);
-      if (!epilogue.is_nothing()) apply_slice_epilogue(s.slice, epilogue, to, offset[kY]);
+      const auto& t = tasks_[static_cast<size_t>(task)];
+      float* const to = static_cast<float*>(y) + t.slice.offset[kY];
+      char* const own = static_cast<char*>(scratch) + slot * per_thread_;
+      for (const Piece& p : t.pieces) {
+        const bool is_first = &p == &t.pieces.front();
+        float* const result = is_first ? to : reinterpret_cast<float*>(own);
+        runners_[p.runner]->run(
+            {static_cast<float*>(const_cast<void*>(x)) + p.offset[kX],
+             p.packed ? nullptr : static_cast<float*>(const_cast<void*>(w)) + p.offset[kW], result, p.packed},
+            own + partial_bytes_);
+        if (!is_first) t.partial->add_to(to, result);
+      }
+      if (!epilogue.is_nothing()) apply_slice_epilogue(t.slice, epilogue, to, t.slice.offset[kY]);
     });
   }
 
  private:
+  /// One of the convolutions whose results are added.
+  struct Piece {
+    bool is_offered = false;
+    size_t runner = 0;  ///< index; pieces of the same shape share one
+    std::array<int64_t, 3> offset{};
+    float* packed = nullptr;  ///< its packed weights, or null
+  };
   struct Task {
     Slice slice;
-    size_t runner;  ///< index; slices of the same shape share one
-    float* packed;  ///< the slice's packed weights, or null
+    std::vector<Piece> pieces;
+    std::optional<PartialResult> partial;  ///< of all pieces but the first
   };
+
+  /// `shapes` are those of the runners so far.
+  Piece piece_of(const Slice& s, Form form, std::vector<Slice>& shapes) {
+    size_t i = 0;
+    while (i < shapes.size() && !shapes[i].has_shape_of(s)) ++i;
+    if (i == shapes.size()) {
+      const auto all = candidates(s.args, s.batch_groups);
+      const auto found = std::find_if(all.begin(), all.end(), [&](const Convolution& c) { return c.form == form; });
+      auto program = found != all.end() ? program_of(*found, weights_ != nullptr) : std::nullopt;
+      if (!program) return {};
+      per_thread_ = std::max(per_thread_, program->scratch);
+      runners_.push_back(std::make_unique<Runner>(std::move(*program), threads_));
+      shapes.push_back(s);
+    }
+    const Program& program = runners_[i]->program();
+    float* packed = nullptr;
+    if (program.packed)
+      packed = static_cast<OnednnWeights&>(*weights_).packed(program.packed_side, s.offset[kW],
+                                                             program.buffers[*program.packed].desc);
+    else reads_weights_ = true;
+    return {true, i, s.offset, packed};
+  }
+
   int threads_;
   std::shared_ptr<ConvolutionWeights> weights_;
   bool reads_weights_ = false;
-  int64_t per_thread_ = 0;  ///< bytes of scratch
+  int64_t per_thread_ = 0, partial_bytes_ = 0;  ///< of scratch; of a partial result at its front
+  size_t sums_ = 1;                             ///< partial sums, at most
   std::vector<Task> tasks_;
   std::vector<std::unique_ptr<Runner>> runners_;
 };
@@ -650,11 +793,9 @@ std::shared_ptr<const ConvolutionPlan> plan_convolution(const ConvolutionArgs& a
                                                         std::shared_ptr<ConvolutionWeights> weights) {
   if (args.dtype != f32 || args.out_dtype != f32) return nullptr;
   const SingleThreadedOpenMp guard;
-  const auto all = candidates(args, batch_groups);
-  for (size_t candidate = 0; candidate < all.size(); ++candidate) {
+  for (const Convolution& candidate : candidates(args, batch_groups)) {
     try {
-      auto plan =
-          std::make_shared<OnednnConvolution>(args, batch_groups, candidate, all[candidate].form, threads, weights);
+      auto plan = std::make_shared<OnednnConvolution>(args, batch_groups, candidate.form, threads, weights);
       if (plan->is_offered()) return plan;
     } catch (const dnnl::error&) {  // oneDNN does not support this candidate
     }
