@@ -222,18 +222,25 @@ void move_strided(const Dims& dims, const Dims& strides, float* strided, float* 
   }
 }
 
-constexpr int kPacked = kY + 1;  ///< a run's fourth pointer: the weights packed in advance
+constexpr int kPacked = kY + 1;  ///< a run's fourth pointer and those behind it: the weights packed in advance
 
-/// Memory that the primitives read and write: an operand, the packed weights, or scratch.
+/// Memory that the primitives read and write: an operand, packed weights, or scratch.
 struct Buffer {
   memory::desc desc;
-  int operand = -1;    ///< an Operand, kPacked, or -1 for scratch
+  int operand = -1;    ///< an Operand, kPacked + i, or -1 for scratch
   int64_t offset = 0;  ///< bytes
 };
-/// A primitive and its arguments.
+/// A primitive and its arguments, or an addition of one buffer to another of the same layout.
 struct Stage {
   dnnl::primitive primitive;
   std::vector<std::pair<int, size_t>> args;  ///< DNNL_ARG_*, index of the buffer
+  bool is_addition = false;
+  size_t from = 0, to = 0;
+};
+/// Weights that are packed in advance: the buffer, and the weights before packing.
+struct PackedSide {
+  size_t buffer;
+  Side side;
 };
 
 /// The copies and primitives that compute one slice of a convolution, on one thread.
@@ -245,14 +252,19 @@ struct Program {
   std::vector<std::pair<Side, int64_t>> copied_before, copied_after;
   int64_t scratch = 0;
   std::string name;
-  bool packs_weights = false;    ///< w is constant: pack it in advance
-  std::optional<size_t> packed;  ///< index of the packed weights' buffer
-  Side packed_side;              ///< the weights before packing
+  bool packs_weights = false;      ///< w is constant: pack it in advance
+  std::vector<PackedSide> packed;  ///< the i-th is the operand kPacked + i
+  int64_t next_scratch = 0;        ///< where the next is reserved
+  /// Each partial sum uses the scratch of the one before. Not with copied_before: those must stay until they are read.
+  bool reuses_scratch = false;
+  std::optional<size_t> result;     ///< the buffer of y, in the layout that the primitives make
+  std::optional<size_t> to_result;  ///< y's own buffer, if that has another layout
 
   /// Reserves scratch memory; returns its offset in bytes.
   int64_t reserve(size_t bytes) {
-    const int64_t at = scratch;
-    scratch += static_cast<int64_t>(aligned(bytes));
+    const int64_t at = next_scratch;
+    next_scratch += static_cast<int64_t>(aligned(bytes));
+    scratch = std::max(scratch, next_scratch);
     return at;
   }
   size_t add(memory::desc desc, int operand, int64_t offset) {
@@ -279,13 +291,20 @@ struct Program {
       s.args.emplace_back(DNNL_ARG_SCRATCHPAD, add_scratch(desc.scratchpad_desc()));
     stages.push_back(std::move(s));
   }
+  /// Whether a run needs w.
+  bool reads_weights() const {
+    const auto reads = [](const Buffer& b) { return b.operand == kW; };
+    const auto copies = [](const auto& copied) { return copied.first.operand == kW; };
+    return std::any_of(buffers.begin(), buffers.end(), reads) ||
+           std::any_of(copied_before.begin(), copied_before.end(), copies);
+  }
   /// Adds an input in the layout `wanted`: packed in advance, in its own memory, or reordered in each run.
   size_t add_input(const Side& side, const memory::desc& wanted) {
     if (packs_weights && side.operand == kW &&
         !(side.has_positive_strides() && desc_of(side.dims, side.strides) == wanted)) {
-      packed = add(wanted, kPacked, 0);
-      packed_side = side;
-      return *packed;
+      const size_t buffer = add(wanted, kPacked + static_cast<int>(packed.size()), 0);
+      packed.push_back({buffer, side});
+      return buffer;
     }
     const size_t given = add_operand(side, false);
     if (buffers[given].desc == wanted) return given;
@@ -295,61 +314,93 @@ struct Program {
   }
 };
 
-/// Adds the primitive and the reorders it needs: `wanted` are the layouts of the inputs, `made` that of the result.
-/// False if oneDNN has only its reference implementation.
+/// Whether a convolution's primitive adds its sums to what the result holds.
+enum class Into { result, added_result };
+
+/// Adds the primitive and the reorders it needs: `wanted` are the layouts of the inputs, `made` that of the result. The
+/// first one writes the result; the others add to it, as `into` says, or through a buffer of their own. False if oneDNN
+/// has only its reference implementation.
 template <class Primitive, class Desc>
 bool add_convolution(Program& p, const Desc& desc, const std::array<std::pair<int, const Side*>, 2>& inputs,
                      const std::array<memory::desc, 2>& wanted, std::pair<int, const Side*> result,
-                     const memory::desc& made) {
-  p.name = desc.impl_info_str();
-  if (p.name.find("ref") != std::string::npos) return false;
+                     const memory::desc& made, Into into) {
+  const std::string name = desc.impl_info_str();
+  if (name.find("ref") != std::string::npos) return false;
+  const bool is_first = !p.result;
+  if (is_first) {
+    p.name = name;
+    const size_t given = p.add_operand(*result.second, true);
+    const bool is_direct = p.buffers[given].desc == made;
+    p.result = is_direct ? given : p.add_scratch(made);
+    if (!is_direct) p.to_result = given;
+  }
+  const int64_t scratch = p.next_scratch;  // behind the result's
+  const size_t buffer = is_first || into == Into::added_result ? *p.result : p.add_scratch(made);
   std::vector<std::pair<int, size_t>> args;
   for (size_t i = 0; i < 2; ++i) args.emplace_back(inputs[i].first, p.add_input(*inputs[i].second, wanted[i]));
-  const size_t given = p.add_operand(*result.second, true);
-  const bool is_direct = p.buffers[given].desc == made;
-  const size_t buffer = is_direct ? given : p.add_scratch(made);
   args.emplace_back(result.first, buffer);
   args.emplace_back(DNNL_ARG_SCRATCHPAD, p.add_scratch(desc.scratchpad_desc()));
   p.stages.push_back({Primitive(desc), std::move(args)});
-  if (!is_direct) p.add_reorder(buffer, given);
+  if (buffer != *p.result) {
+    Stage addition;
+    addition.is_addition = true, addition.from = buffer, addition.to = *p.result;
+    p.stages.push_back(addition);
+  }
+  if (p.reuses_scratch) p.next_scratch = scratch;
   return true;
 }
 
-std::optional<Program> program_of(const Convolution& c, bool packs_weights) {
+/// Adds a convolution whose sums are all, or a part, of the result's.
+bool add_sums(Program& p, const Convolution& c) {
   // An image is copied only to expand a broadcast, as in the gradient of a sum, where the copy reads little.
   for (const Side* side : {&c.src, &c.dst})
-    if (!side->has_positive_strides() && (side->operand == kY || side->has_negative_stride())) return {};
+    if (!side->has_positive_strides() && (side->operand == kY || side->has_negative_stride())) return false;
+  const bool is_first = !p.result;
   dnnl::primitive_attr attr;
   attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-  const auto src = any_layout(c.src.dims), weights = any_layout(c.weights.dims), dst = any_layout(c.dst.dims);
-  Program p;
-  p.packs_weights = packs_weights;
-  bool is_made = false;
+  const auto layout = [&](const Side& side) {
+    return side.operand == kY && !is_first ? p.buffers[*p.result].desc : any_layout(side.dims);
+  };
+  const auto src = layout(c.src), weights = layout(c.weights), dst = layout(c.dst);
   using Forward = dnnl::convolution_forward;
   using Input = dnnl::convolution_backward_data;
   using Weights = dnnl::convolution_backward_weights;
   const auto kind = c.form == Form::forward ? dnnl::prop_kind::forward_inference : dnnl::prop_kind::forward_training;
-  const Forward::primitive_desc forward(onednn_engine(), kind, algorithm::convolution_direct, src, weights, dst,
-                                        c.stride, c.dilation, c.low, c.high, attr);
+  const auto forward_with = [&](const dnnl::primitive_attr& with) {
+    return Forward::primitive_desc(onednn_engine(), kind, algorithm::convolution_direct, src, weights, dst, c.stride,
+                                   c.dilation, c.low, c.high, with);
+  };
+  Forward::primitive_desc forward = forward_with(attr);
   if (c.form == Form::forward) {
-    is_made = add_convolution<Forward>(p, forward, {{{DNNL_ARG_SRC, &c.src}, {DNNL_ARG_WEIGHTS, &c.weights}}},
-                                       {forward.src_desc(), forward.weights_desc()}, {DNNL_ARG_DST, &c.dst},
-                                       forward.dst_desc());
-  } else if (c.form == Form::input) {
+    Into into = Into::result;
+    // These kernels form a sum before they add it to the result. Others begin with what the result holds, which makes
+    // one chain of all partial sums.
+    const auto adds_behind = [](const Forward::primitive_desc& desc) {
+      return std::string(desc.impl_info_str()).find("brgconv") != std::string::npos;
+    };
+    if (!is_first && adds_behind(forward)) {
+      dnnl::post_ops adds;
+      adds.append_sum(1.0F);
+      dnnl::primitive_attr with = attr;
+      with.set_post_ops(adds);
+      if (auto summing = forward_with(with); adds_behind(summing)) forward = summing, into = Into::added_result;
+    }
+    return add_convolution<Forward>(p, forward, {{{DNNL_ARG_SRC, &c.src}, {DNNL_ARG_WEIGHTS, &c.weights}}},
+                                    {forward.src_desc(), forward.weights_desc()}, {DNNL_ARG_DST, &c.dst},
+                                    forward.dst_desc(), into);
+  }
+  if (c.form == Form::input) {
     const Input::primitive_desc desc(onednn_engine(), algorithm::convolution_direct, src, weights, dst, c.stride,
                                      c.dilation, c.low, c.high, forward, attr);
-    is_made = add_convolution<Input>(p, desc, {{{DNNL_ARG_DIFF_DST, &c.dst}, {DNNL_ARG_WEIGHTS, &c.weights}}},
-                                     {desc.diff_dst_desc(), desc.weights_desc()}, {DNNL_ARG_DIFF_SRC, &c.src},
-                                     desc.diff_src_desc());
-  } else {
-    const Weights::primitive_desc desc(onednn_engine(), algorithm::convolution_direct, src, weights, dst, c.stride,
-                                       c.dilation, c.low, c.high, forward, attr);
-    is_made = add_convolution<Weights>(p, desc, {{{DNNL_ARG_SRC, &c.src}, {DNNL_ARG_DIFF_DST, &c.dst}}},
-                                       {desc.src_desc(), desc.diff_dst_desc()}, {DNNL_ARG_DIFF_WEIGHTS, &c.weights},
-                                       desc.diff_weights_desc());
+    return add_convolution<Input>(p, desc, {{{DNNL_ARG_DIFF_DST, &c.dst}, {DNNL_ARG_WEIGHTS, &c.weights}}},
+                                  {desc.diff_dst_desc(), desc.weights_desc()}, {DNNL_ARG_DIFF_SRC, &c.src},
+                                  desc.diff_src_desc(), Into::result);
   }
-  if (!is_made) return {};
-  return p;
+  const Weights::primitive_desc desc(onednn_engine(), algorithm::convolution_direct, src, weights, dst, c.stride,
+                                     c.dilation, c.low, c.high, forward, attr);
+  return add_convolution<Weights>(p, desc, {{{DNNL_ARG_SRC, &c.src}, {DNNL_ARG_DIFF_DST, &c.dst}}},
+                                  {desc.src_desc(), desc.diff_dst_desc()}, {DNNL_ARG_DIFF_WEIGHTS, &c.weights},
+                                  desc.diff_weights_desc(), Into::result);
 }
 
 /// oneDNN's memory objects and argument lists. They hold the pointers of a run, so each run in progress has its own.
@@ -373,8 +424,15 @@ class Runner {
       : program_(std::move(program)), calls_(threads, [&] { return Call(program_); }) {}
   const Program& program() const { return program_; }
 
-  /// `operands`: x, w, y and the packed weights.
-  void run(const std::array<float*, 4>& operands, char* scratch) const noexcept {
+  /// `operands`: x, w, y. `packed`: the packed weights.
+  void run(const std::array<float*, 3>& operands, const std::vector<float*>& packed, char* scratch) const noexcept {
+    const auto address = [&](const Buffer& b) {
+      const auto i = static_cast<size_t>(b.operand);
+      char* const base = b.operand < 0         ? scratch
+                         : b.operand < kPacked ? reinterpret_cast<char*>(operands[i])
+                                               : reinterpret_cast<char*>(packed[i - kPacked]);
+      return base + b.offset;
+    };
     const auto copy = [&]<bool kToDense>(const std::vector<std::pair<Side, int64_t>>& sides) {
       for (const auto& [side, at] : sides)
         move_strided<kToDense>(side.dims, side.strides, operands[static_cast<size_t>(side.operand)] + side.offset,
@@ -383,20 +441,30 @@ class Runner {
     copy.operator()<true>(program_.copied_before);
     calls_.with_one([&] { return Call(program_); },
                     [&](const Call& call) {
-                      for (size_t i = 0; i < call.memories.size(); ++i) {
-                        const Buffer& p = program_.buffers[i];
-                        char* base =
-                            p.operand < 0 ? scratch : reinterpret_cast<char*>(operands[static_cast<size_t>(p.operand)]);
-                        call.memories[i].set_data_handle(base + p.offset);
+                      for (size_t i = 0; i < call.memories.size(); ++i)
+                        call.memories[i].set_data_handle(address(program_.buffers[i]));
+                      for (size_t s = 0; s < call.args.size(); ++s) {
+                        const Stage& stage = program_.stages[s];
+                        if (stage.is_addition) add(stage, address);
+                        else
+                          dnnl_primitive_execute(stage.primitive.get(), onednn_stream().get(),
+                                                 static_cast<int>(call.args[s].size()), call.args[s].data());
                       }
-                      for (size_t s = 0; s < call.args.size(); ++s)
-                        dnnl_primitive_execute(program_.stages[s].primitive.get(), onednn_stream().get(),
-                                               static_cast<int>(call.args[s].size()), call.args[s].data());
                     });
     copy.operator()<false>(program_.copied_after);
   }
 
  private:
+  template <class Address>
+  void add(const Stage& stage, Address address) const noexcept {
+    const Buffer &from = program_.buffers[stage.from], &to = program_.buffers[stage.to];
+    EpilogueRows all;
+    all.y = reinterpret_cast<float*>(address(to));
+    all.residual = reinterpret_cast<const float*>(address(from));
+    all.rows = 1, all.cols = static_cast<int64_t>(from.desc.get_size() / sizeof(float));
+    apply_epilogue_rows(all);
+  }
+
   Program program_;
   IdleObjects<Call> calls_;
 };
@@ -457,10 +525,7 @@ struct Slice {
 
   bool has_shape_of(const Slice& o) const {
     return args.batch == o.args.batch && args.out_channels == o.args.out_channels && args.groups == o.args.groups &&
-           args.in_channels == o.args.in_channels && args.kernel[0] == o.args.kernel[0] &&
-           batch_groups == o.batch_groups && args.y_batch_stride == o.args.y_batch_stride &&
-           args.y_channel_stride == o.args.y_channel_stride &&
-           std::equal(args.y_strides, args.y_strides + args.spatial, o.args.y_strides) &&
+           args.in_channels == o.args.in_channels && batch_groups == o.batch_groups &&
            args.in_dims[0] == o.args.in_dims[0] && args.out_dims[0] == o.args.out_dims[0] &&
            args.low[0] == o.args.low[0];
   }
@@ -615,51 +680,30 @@ std::vector<Slice> partial_sums_of(const Slice& s, Form form) {
   return slices;
 }
 
-/// Adds results of partial sums to those of the first one. The partial results are dense; their dims are in the order
-/// in which y has them.
-class PartialResult {
- public:
-  /// Sets the strides of `a`, which describe y, to those of a partial result.
-  explicit PartialResult(ConvolutionArgs& a) {
-    std::vector<std::pair<int64_t, int64_t*>> dims = {{a.batch, &a.y_batch_stride},
-                                                      {a.out_channels, &a.y_channel_stride}};
-    for (int d = 0; d < a.spatial; ++d) dims.emplace_back(a.out_dims[d], &a.y_strides[d]);
-    std::stable_sort(dims.begin(), dims.end(), [](const auto& l, const auto& r) { return *l.second < *r.second; });
-    for (auto [extent, stride] : dims) {
-      if (extent > 1) {
-        // A dim that continues the one before it, here and in y, is one with it.
-        if (!extents_.empty() && *stride == extents_.back() * y_strides_.back()) extents_.back() *= extent;
-        else extents_.push_back(extent), y_strides_.push_back(*stride), strides_.push_back(count_);
-      }
-      *stride = count_, count_ *= extent;
+/// The program of a slice, whose operands begin where the slice begins.
+std::optional<Program> program_of(Slice s, Form form, bool packs_weights) {
+  s.offset = {};
+  Program p;
+  p.packs_weights = packs_weights;
+  std::vector<Convolution> parts;
+  p.reuses_scratch = true;
+  for (const Slice& part : partial_sums_of(s, form)) {
+    auto all = candidates(part.args, part.batch_groups);
+    const auto found = std::find_if(all.begin(), all.end(), [&](const Convolution& c) { return c.form == form; });
+    if (found == all.end()) return {};
+    for (Side* side : {&found->src, &found->weights, &found->dst}) {
+      side->offset += part.offset[static_cast<size_t>(side->operand)];
+      p.reuses_scratch = p.reuses_scratch && side->has_positive_strides();
     }
-    for (; extents_.size() < 2; extents_.push_back(1)) y_strides_.push_back(1), strides_.push_back(1);
+    parts.push_back(std::move(*found));
   }
-  size_t bytes() const { return static_cast<size_t>(count_) * sizeof(float); }
-  void add_to(float* y, const float* partial) const noexcept { add_dims(extents_.size(), y, partial); }
-
- private:
-  /// Adds along the `dims` innermost dims.
-  void add_dims(size_t dims, float* y, const float* partial) const noexcept {
-    if (dims == 2) return add_rows(y, partial);
-    const size_t d = dims - 1;
-    for (int64_t i = 0; i < extents_[d]; ++i) add_dims(d, y + i * y_strides_[d], partial + i * strides_[d]);
-  }
-  void add_rows(float* y, const float* partial) const noexcept {
-    if (y_strides_[0] == 1) {
-      EpilogueRows rows;
-      rows.y = y, rows.residual = partial, rows.rows = extents_[1], rows.cols = extents_[0];
-      rows.y_row = y_strides_[1], rows.residual_row = strides_[1];
-      return apply_epilogue_rows(rows);
-    }
-    for (int64_t i = 0; i < extents_[1]; ++i)
-      for (int64_t j = 0; j < extents_[0]; ++j)
-        y[i * y_strides_[1] + j * y_strides_[0]] += partial[i * strides_[1] + j * strides_[0]];
-  }
-
-  std::vector<int64_t> extents_, y_strides_, strides_;  ///< the innermost dim first; at least two
-  int64_t count_ = 1;
-};
+  if (parts.empty()) return {};
+  for (const Convolution& part : parts)
+    if (!add_sums(p, part)) return {};
+  if (p.to_result) p.add_reorder(*p.result, *p.to_result);
+  if (parts.size() > 1) p.name += ", " + std::to_string(parts.size()) + " partial sums";
+  return p;
+}
 
 /// `y` is the first element of the slice; it and the residual of the slice begin `offset` elements into the whole
 /// arrays.
@@ -689,96 +733,56 @@ class OnednnConvolution final : public ConvolutionPlan {
       : threads_(threads), weights_(std::move(weights)) {
     std::vector<Slice> shapes;
     for (const Slice& s : slices_of(args, batch_groups, form, threads, weights_ != nullptr)) {
-      Task task{s, {}, {}};
-      for (Slice& piece : partial_sums_of(s, form)) {
-        if (!task.pieces.empty()) {
-          PartialResult result(piece.args);
-          partial_bytes_ = std::max(partial_bytes_, static_cast<int64_t>(aligned(result.bytes())));
-          if (!task.partial) task.partial = std::move(result);
+      size_t i = 0;
+      while (i < shapes.size() && !shapes[i].has_shape_of(s)) ++i;
+      if (i == shapes.size()) {
+        auto program = program_of(s, form, weights_ != nullptr);
+        if (!program) {
+          tasks_.clear();
+          return;
         }
-        task.pieces.push_back(piece_of(piece, form, shapes));
-        if (!task.pieces.back().is_offered) task.pieces.clear();
-        if (task.pieces.empty()) break;
+        per_thread_ = std::max(per_thread_, program->scratch);
+        runners_.push_back(std::make_unique<Runner>(std::move(*program), threads));
+        shapes.push_back(s);
       }
-      if (task.pieces.empty()) {
-        tasks_.clear();
-        return;
-      }
-      sums_ = std::max(sums_, task.pieces.size());
-      tasks_.push_back(std::move(task));
+      const Program& program = runners_[i]->program();
+      std::vector<float*> packed;
+      for (const PackedSide& p : program.packed)
+        packed.push_back(
+            static_cast<OnednnWeights&>(*weights_).packed(p.side, s.offset[kW], program.buffers[p.buffer].desc));
+      if (program.reads_weights()) reads_weights_ = true;
+      tasks_.push_back({s, i, std::move(packed)});
     }
-    per_thread_ += partial_bytes_;
   }
   bool is_offered() const { return !tasks_.empty(); }
   size_t scratch_bytes() const override { return static_cast<size_t>(per_thread_ * threads_); }
   bool reads_weights() const override { return reads_weights_; }
-  std::string name() const override {
-    std::string name = runners_[0]->program().name;
-    if (sums_ > 1) name += ", " + std::to_string(sums_) + " partial sums";
-    return name;
-  }
+  std::string name() const override { return runners_[0]->program().name; }
 
   void run(const void* x, const void* w, void* y, const ConvolutionEpilogue& epilogue, void* scratch,
            ThreadPool& pool) const noexcept override {
     pool.parallel_for(threads_, static_cast<int64_t>(tasks_.size()), [&](int64_t task, int slot) {
       const SingleThreadedOpenMp guard;
-      const auto& t = tasks_[static_cast<size_t>(task)];
-      float* const to = static_cast<float*>(y) + t.slice.offset[kY];
-      char* const own = static_cast<char*>(scratch) + slot * per_thread_;
-      for (const Piece& p : t.pieces) {
-        const bool is_first = &p == &t.pieces.front();
-        float* const result = is_first ? to : reinterpret_cast<float*>(own);
-        runners_[p.runner]->run(
-            {static_cast<float*>(const_cast<void*>(x)) + p.offset[kX],
-             p.packed ? nullptr : static_cast<float*>(const_cast<void*>(w)) + p.offset[kW], result, p.packed},
-            own + partial_bytes_);
-        if (!is_first) t.partial->add_to(to, result);
-      }
-      if (!epilogue.is_nothing()) apply_slice_epilogue(t.slice, epilogue, to, t.slice.offset[kY]);
+      const auto& s = tasks_[static_cast<size_t>(task)];
+      const auto& offset = s.slice.offset;
+      float* const to = static_cast<float*>(y) + offset[kY];
+      runners_[s.runner]->run({static_cast<float*>(const_cast<void*>(x)) + offset[kX],
+                               w ? static_cast<float*>(const_cast<void*>(w)) + offset[kW] : nullptr, to},
+                              s.packed, static_cast<char*>(scratch) + slot * per_thread_);
+      if (!epilogue.is_nothing()) apply_slice_epilogue(s.slice, epilogue, to, offset[kY]);
     });
   }
 
  private:
-  /// One of the convolutions whose results are added.
-  struct Piece {
-    bool is_offered = false;
-    size_t runner = 0;  ///< index; pieces of the same shape share one
-    std::array<int64_t, 3> offset{};
-    float* packed = nullptr;  ///< its packed weights, or null
-  };
   struct Task {
     Slice slice;
-    std::vector<Piece> pieces;
-    std::optional<PartialResult> partial;  ///< of all pieces but the first
+    size_t runner;               ///< index; slices of the same shape share one
+    std::vector<float*> packed;  ///< the slice's packed weights
   };
-
-  /// `shapes` are those of the runners so far.
-  Piece piece_of(const Slice& s, Form form, std::vector<Slice>& shapes) {
-    size_t i = 0;
-    while (i < shapes.size() && !shapes[i].has_shape_of(s)) ++i;
-    if (i == shapes.size()) {
-      const auto all = candidates(s.args, s.batch_groups);
-      const auto found = std::find_if(all.begin(), all.end(), [&](const Convolution& c) { return c.form == form; });
-      auto program = found != all.end() ? program_of(*found, weights_ != nullptr) : std::nullopt;
-      if (!program) return {};
-      per_thread_ = std::max(per_thread_, program->scratch);
-      runners_.push_back(std::make_unique<Runner>(std::move(*program), threads_));
-      shapes.push_back(s);
-    }
-    const Program& program = runners_[i]->program();
-    float* packed = nullptr;
-    if (program.packed)
-      packed = static_cast<OnednnWeights&>(*weights_).packed(program.packed_side, s.offset[kW],
-                                                             program.buffers[*program.packed].desc);
-    else reads_weights_ = true;
-    return {true, i, s.offset, packed};
-  }
-
   int threads_;
   std::shared_ptr<ConvolutionWeights> weights_;
   bool reads_weights_ = false;
-  int64_t per_thread_ = 0, partial_bytes_ = 0;  ///< of scratch; of a partial result at its front
-  size_t sums_ = 1;                             ///< partial sums, at most
+  int64_t per_thread_ = 0;  ///< bytes of scratch
   std::vector<Task> tasks_;
   std::vector<std::unique_ptr<Runner>> runners_;
 };
