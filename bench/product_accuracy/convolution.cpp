@@ -6,9 +6,11 @@
 #include <algorithm>
 
 #include "bench/product_accuracy/products.h"
-#include "kernels/conv/onednn_convolution.h"
-#include "kernels/memory/aligned_memory.h"
-#include "kernels/threads/thread_pool.h"
+#include "kernels/conv/onednn.h"
+
+#if RLX_HAS_ONEDNN
+#include <oneapi/dnnl/dnnl.hpp>
+#endif
 
 namespace rlx::accuracy {
 namespace {
@@ -114,30 +116,44 @@ struct ConvolutionCase final : Case {
     return y;
   }
 
+  /// oneDNN's own sums, which RLX divides (kernels/conv/onednn_convolution.cpp).
   std::vector<float> by_onednn_itself() const {
     const ConvolutionSize& s = size;
-    const int64_t first = s.is_flat ? 1 : 0;  // of height and width
-    const int64_t in[] = {s.height, s.width}, taps[] = {s.kernel_height, s.kernel_width};
-    const int64_t out[] = {s.made_height(), s.made_width()};
-    kernels::ConvolutionArgs a;
-    a.spatial = static_cast<int>(2 - first);
-    a.batch = s.batch, a.groups = s.groups, a.in_channels = s.channels, a.out_channels = s.filters;
-    for (int d = 0; d < a.spatial; ++d) {
-      const bool is_height = a.spatial == 2 && d == 0;
-      a.in_dims[d] = in[d + first], a.kernel[d] = taps[d + first], a.out_dims[d] = out[d + first];
-      a.stride[d] = s.stride, a.low[d] = s.padding, a.rhs_dilation[d] = s.dilation;
-      a.x_strides[d] = is_height ? s.width : 1, a.w_strides[d] = is_height ? s.kernel_width : 1;
-      a.y_strides[d] = is_height ? s.made_width() : 1;
-    }
-    a.x_channel_stride = s.pixels(), a.x_batch_stride = s.channels * s.pixels();
-    a.w_in_stride = s.kernel_height * s.kernel_width, a.w_out_stride = s.taps();
-    a.y_channel_stride = s.places(), a.y_batch_stride = s.filters * s.places();
-    const auto plan = kernels::plan_convolution(a, 1, 1);
-    if (!plan) return {};
     std::vector<float> y(exact.size());
-    const auto scratch = kernels::aligned_memory(plan->scratch_bytes());
-    plan->run(operands[0].values.data(), operands[1].values.data(), y.data(), {}, scratch.get(),
-              kernels::ThreadPool::shared());
+#if RLX_HAS_ONEDNN
+    const kernels::SingleThreadedOpenMp guard;
+    using dnnl::memory;
+    constexpr auto kF32 = memory::data_type::f32;
+    dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+    dnnl::stream stream(engine);
+    const memory::dims x_dims = {s.batch, s.channels, s.height, s.width};
+    const memory::dims y_dims = {s.batch, s.filters, s.made_height(), s.made_width()};
+    memory::dims w_dims = {s.filters / s.groups, s.channels / s.groups, s.kernel_height, s.kernel_width};
+    if (s.groups > 1) w_dims.insert(w_dims.begin(), s.groups);
+    const int64_t pad = s.is_flat ? 0 : s.padding;
+    const auto any = [&](const memory::dims& dims) { return memory::desc(dims, kF32, memory::format_tag::any); };
+    const dnnl::convolution_forward::primitive_desc plan(
+        engine, dnnl::prop_kind::forward_inference, dnnl::algorithm::convolution_direct, any(x_dims), any(w_dims),
+        any(y_dims), {s.is_flat ? 1 : s.stride, s.stride}, {s.is_flat ? 0 : s.dilation - 1, s.dilation - 1},
+        {pad, s.padding}, {pad, s.padding});
+    const auto dense = s.groups > 1 ? memory::format_tag::goihw : memory::format_tag::oihw;
+    const auto moved = [&](memory from, const memory::desc& wanted) {
+      memory to(wanted, engine);
+      dnnl::reorder(from, to).execute(stream, from, to);
+      return to;
+    };
+    const auto given = [&](const memory::desc& type, const float* values) {
+      return memory(type, engine, const_cast<float*>(values));
+    };
+    memory x = moved(given({x_dims, kF32, memory::format_tag::nchw}, operands[0].values.data()), plan.src_desc());
+    memory w = moved(given({w_dims, kF32, dense}, operands[1].values.data()), plan.weights_desc());
+    memory made(plan.dst_desc(), engine), result({y_dims, kF32, memory::format_tag::nchw}, engine, y.data());
+    dnnl::convolution_forward(plan).execute(stream, {{DNNL_ARG_SRC, x}, {DNNL_ARG_WEIGHTS, w}, { DNNL_ARG_DST, made }});
+    dnnl::reorder(made, result).execute(stream, made, result);
+    stream.wait();
+#else
+    y.clear();
+#endif
     return y;
   }
 };

@@ -167,6 +167,25 @@ TEST_CASE("scores far apart and far from zero neither overflow nor lose the smal
   });
 }
 
+TEST_CASE("keys far behind the first add what they weigh, down to the least subnormal number") {
+  // One key is near, with a value of 0; what is left are the values of the far ones.
+  for_each_target([] {
+    for (float score = -60; score > -106; score -= 0.37F) {
+      const std::vector<float> q = {1}, k = {0, score, score, score}, v = {0, 1, 2, 0.5F};
+      float out = 0;
+      AttentionArgs a;
+      a.q = q.data(), a.k = k.data(), a.v = v.data(), a.out = &out;
+      a.q_stride = a.k_stride = a.v_stride = a.out_stride = a.head_dim = a.value_dim = a.q_rows = 1, a.k_rows = 4;
+      Scratch scratch(attention_scratch_bytes(a));
+      attention(a, 0, 1, scratch.data());
+      const double weight = std::exp(static_cast<double>(score)), exact = 3.5 * weight;
+      INFO("3.5 e^", score, " = ", exact, " is ", out);
+      // A score of this size, divided by ln 2, is rounded to 2^-18; each weight is rounded to a multiple of 2^-149.
+      CHECK(std::fabs(static_cast<double>(out) - exact) <= 0x1p-17 * exact + 2.25 * 0x1p-149);
+    }
+  });
+}
+
 TEST_CASE("NaN in a query or a key reaches the rows it belongs to, and no others") {
   for_each_target([] {
     for (DType t : {f32, f16, f64}) {

@@ -119,6 +119,23 @@ TEST_CASE("each element of a product of f32 is as exact as sums of f32 are, what
   });
 }
 
+TEST_CASE("long sums of equal terms are as exact as others") {
+  // What a running sum rounds worst: its errors have one sign for as long as it stays between two powers of two.
+  test::for_each_target([] {
+    for (const int64_t k : {300, 512, 1000, 4096})
+      for (const int64_t m : {1, 13})
+        for (int i = 0; i < 12; ++i) {
+          Matrix x(m, k), w(k, 50);
+          std::fill(x.values.begin(), x.values.end(), 1 + static_cast<float>(i) / 37);
+          std::fill(w.values.begin(), w.values.end(), 0.7F + 0.0311F * static_cast<float>(i));
+          INFO(m, " x ", k, ", ", i);
+          CHECK(worst_of_bound(x, w, with_constant_weights(x, w)) <= 1);
+          CHECK(worst_of_bound(x, w, at_run_time(x, w, false)) <= 1);
+          CHECK(worst_of_bound(x, w, at_run_time(x, w, true)) <= 1);
+        }
+  });
+}
+
 TEST_CASE("columns that ignore a large feature do not lose their digits to it") {
   // A time stamp beside normal features, and weights that are 0 for it in every third column.
   const Distribution& stamps = *std::find_if(std::begin(kRows), std::end(kRows), [](const Distribution& d) {

@@ -94,6 +94,26 @@ TEST_CASE("softmax gives no weight to -inf, and NaN to a row of -inf alone or wi
   });
 }
 
+TEST_CASE("softmax gives small weights down to the least subnormal number, with the digits that these have") {
+  for_each_target([] {
+    std::vector<float> x = {0}, y;
+    double sum = 1;
+    for (int i = 0; i < 500; ++i)
+      x.push_back(-30 - 0.152F * static_cast<float>(i)), sum += std::exp(static_cast<double>(x.back()));
+    y.resize(x.size());
+    SoftmaxArgs a;
+    a.x = x.data(), a.y = y.data();
+    a.x_stride = a.y_stride = a.cols = static_cast<int64_t>(x.size());
+    Scratch scratch(rows_scratch_bytes(f32, a.cols));
+    softmax_rows(a, 0, 1, scratch.data());
+    for (size_t i = 0; i < x.size(); ++i) {
+      const double exact = std::exp(static_cast<double>(x[i])) / sum;
+      INFO("e^", x[i], " = ", exact, " is ", y[i]);
+      CHECK(std::fabs(static_cast<double>(y[i]) - exact) <= 4 * 0x1p-24 * exact + 0x1p-149);
+    }
+  });
+}
+
 TEST_CASE("softmax can be done in place") {
   for_each_target([] {
     Elements x = Elements::random(f32, 100, 3);

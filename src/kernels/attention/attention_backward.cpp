@@ -62,19 +62,23 @@ void normalize_scores(float* scores, int64_t stride, int64_t keys) {
     }
     if (j < keys) m0 = hn::Max(m0, hn::Load(d, column + j * stride));
     const F32Vec m = hn::Max(m0, m1);
-    F32Vec s0 = hn::Zero(d), s1 = s0;
     const auto weigh = [&](int64_t row) HWY_ATTR {
       float* at = column + row * stride;
       const F32Vec w = Exp2Nonpositive(d, hn::Sub(hn::Load(d, at), m));
       hn::Store(w, d, at);
       return w;
     };
-    for (j = 0; j + 2 <= keys; j += 2) {
-      s0 = hn::Add(s0, weigh(j));
-      s1 = hn::Add(s1, weigh(j + 1));
+    F32Vec sum = hn::Zero(d);
+    for (j = 0; j < keys;) {  // partial sums: see partial_sums.h
+      const int64_t stop = std::min(keys, j + kPartialSumTerms);
+      F32Vec s0 = hn::Zero(d), s1 = s0;
+      for (; j + 2 <= stop; j += 2) {
+        s0 = hn::Add(s0, weigh(j));
+        s1 = hn::Add(s1, weigh(j + 1));
+      }
+      if (j < stop) s0 = hn::Add(s0, weigh(j++));
+      sum = hn::Add(sum, hn::Add(s0, s1));
     }
-    if (j < keys) s0 = hn::Add(s0, weigh(j));
-    const F32Vec sum = hn::Add(s0, s1);
     const F32Vec inverse = hn::IfThenZeroElse(hn::Eq(sum, hn::Zero(d)), hn::Div(hn::Set(d, 1.0f), sum));
     for (j = 0; j < keys; ++j) hn::Store(hn::Mul(hn::Load(d, column + j * stride), inverse), d, column + j * stride);
   }
@@ -85,15 +89,19 @@ void score_gradients(const float* weights, float* gradients, int64_t stride, int
   const F32Tag d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   for (int64_t i = 0; i < stride; i += lanes) {
-    F32Vec s0 = hn::Zero(d), s1 = s0;
-    int64_t j = i;
-    for (; j + stride < keys * stride; j += 2 * stride) {
-      s0 = hn::MulAdd(hn::Load(d, weights + j), hn::Load(d, gradients + j), s0);
-      s1 = hn::MulAdd(hn::Load(d, weights + j + stride), hn::Load(d, gradients + j + stride), s1);
+    F32Vec mean = hn::Zero(d);
+    for (int64_t key = 0; key < keys; key += kPartialSumTerms) {
+      const int64_t stop = i + std::min(keys, key + kPartialSumTerms) * stride;
+      F32Vec s0 = hn::Zero(d), s1 = s0;
+      int64_t j = i + key * stride;
+      for (; j + stride < stop; j += 2 * stride) {
+        s0 = hn::MulAdd(hn::Load(d, weights + j), hn::Load(d, gradients + j), s0);
+        s1 = hn::MulAdd(hn::Load(d, weights + j + stride), hn::Load(d, gradients + j + stride), s1);
+      }
+      if (j < stop) s0 = hn::MulAdd(hn::Load(d, weights + j), hn::Load(d, gradients + j), s0);
+      mean = hn::Add(mean, hn::Add(s0, s1));
     }
-    if (j < keys * stride) s0 = hn::MulAdd(hn::Load(d, weights + j), hn::Load(d, gradients + j), s0);
-    const F32Vec mean = hn::Add(s0, s1);
-    for (j = i; j < keys * stride; j += stride)
+    for (int64_t j = i; j < keys * stride; j += stride)
       hn::Store(hn::Mul(hn::Load(d, weights + j), hn::Sub(hn::Load(d, gradients + j), mean)), d, gradients + j);
   }
 }

@@ -15,6 +15,7 @@
 #include "hwy/highway.h"
 #include "kernels/attention/attention.h"
 #include "kernels/gemm/amx/tiles.h"
+#include "kernels/partial_sums.h"
 #include "kernels/vector/elementary-inl.h"
 #include "kernels/vector/narrow_float-inl.h"
 #include "kernels/vector/narrow_float.h"
@@ -24,7 +25,7 @@
 namespace rlx::kernels {
 
 inline constexpr int64_t kMaxBlockQueries = 48;  ///< queries of a block on the widest target: three vectors of 16
-inline constexpr int64_t kBlockKeys = 128;       ///< keys of a score block
+inline constexpr int64_t kBlockKeys = 128;       ///< keys of a score block; at most kPartialSumTerms
 inline constexpr int64_t kMaxF32Lanes = 16;
 // The running maximum before any key: with -inf the weight of a masked key would be exp(-inf - -inf), a NaN.
 inline constexpr float kNoScore = std::numeric_limits<float>::lowest();
@@ -84,19 +85,29 @@ HWY_INLINE void score_micro_kernel(const float* HWY_RESTRICT queries, int64_t qu
                                    int64_t k_stride, int64_t head_dim, float* HWY_RESTRICT scores) {
   const F32Tag d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  F32Vec sum[kRows][kWidth];
-  RLX_UNROLL for (int64_t j = 0; j < kRows; ++j) RLX_UNROLL for (int64_t w = 0; w < kWidth; ++w) sum[j][w] =
-      hn::Zero(d);
-  for (int64_t c = 0; c < head_dim; ++c) {
-    F32Vec q[kWidth];
-    RLX_UNROLL for (int64_t w = 0; w < kWidth; ++w) q[w] = hn::Load(d, queries + c * query_stride + w * lanes);
-    RLX_UNROLL for (int64_t j = 0; j < kRows; ++j) {
-      const F32Vec key = hn::Set(d, k[j * k_stride + c]);
-      RLX_UNROLL for (int64_t w = 0; w < kWidth; ++w) sum[j][w] = hn::MulAdd(key, q[w], sum[j][w]);
+  int64_t c = 0;
+  bool adds = false;  // to a partial sum that is stored already
+  do {
+    const int64_t stop = std::min(head_dim, c + kPartialSumTerms);
+    F32Vec sum[kRows][kWidth];
+    RLX_UNROLL for (int64_t j = 0; j < kRows; ++j) RLX_UNROLL for (int64_t w = 0; w < kWidth; ++w) sum[j][w] =
+        hn::Zero(d);
+    for (; c < stop; ++c) {
+      F32Vec q[kWidth];
+      RLX_UNROLL for (int64_t w = 0; w < kWidth; ++w) q[w] = hn::Load(d, queries + c * query_stride + w * lanes);
+      RLX_UNROLL for (int64_t j = 0; j < kRows; ++j) {
+        const F32Vec key = hn::Set(d, k[j * k_stride + c]);
+        RLX_UNROLL for (int64_t w = 0; w < kWidth; ++w) sum[j][w] = hn::MulAdd(key, q[w], sum[j][w]);
+      }
     }
-  }
-  RLX_UNROLL for (int64_t j = 0; j < kRows; ++j) RLX_UNROLL for (int64_t w = 0; w < kWidth; ++w)
-      hn::Store(sum[j][w], d, scores + j * query_stride + w * lanes);
+    if (HWY_UNLIKELY(adds)) {
+      RLX_UNROLL for (int64_t j = 0; j < kRows; ++j) RLX_UNROLL for (int64_t w = 0; w < kWidth; ++w) sum[j][w] =
+          hn::Add(hn::Load(d, scores + j * query_stride + w * lanes), sum[j][w]);
+    }
+    RLX_UNROLL for (int64_t j = 0; j < kRows; ++j) RLX_UNROLL for (int64_t w = 0; w < kWidth; ++w)
+        hn::Store(sum[j][w], d, scores + j * query_stride + w * lanes);
+    adds = true;
+  } while (c < head_dim);
 }
 
 /// Computes the scores of `keys` keys and kWidth vectors of queries.
@@ -122,11 +133,12 @@ inline void score_keys(const float* queries, int64_t query_stride, const float* 
   }
 }
 
-/// What sums start from: zero, the values in `out`, or these times a factor for each row.
+/// What sums are added to: zero, the values in `out`, or these times a factor for each row.
 enum class SumStart { zero, before, scaled };
 
 /// out[i][columns] = start + sum over j of weight(i, j) * v[j][columns], for kRows rows i and kWidth vectors of
-/// columns, where weight(i, j) is weights[j * stride + i], or if kAcross weights[i * stride + j].
+/// columns, where weight(i, j) is weights[j * stride + i], or if kRowMajor weights[i * stride + j]. The sum is formed
+/// first and then added: so the sum over all keys is one of partial sums over a block's keys (see partial_sums.h).
 template <int64_t kRows, int64_t kWidth, bool kRowMajor>
 HWY_INLINE void weighted_block(const float* HWY_RESTRICT weights, int64_t stride, const float* HWY_RESTRICT v,
                                int64_t v_stride, int64_t count, SumStart start, const float* HWY_RESTRICT factor,
@@ -135,11 +147,7 @@ HWY_INLINE void weighted_block(const float* HWY_RESTRICT weights, int64_t stride
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   F32Vec sum[kRows][kWidth];
   RLX_UNROLL for (int64_t i = 0; i < kRows; ++i) RLX_UNROLL for (int64_t w = 0; w < kWidth; ++w) sum[i][w] =
-      start == SumStart::zero ? hn::Zero(d) : hn::Load(d, out + i * out_stride + w * lanes);
-  if (start == SumStart::scaled) {
-    RLX_UNROLL for (int64_t i = 0; i < kRows; ++i) RLX_UNROLL for (int64_t w = 0; w < kWidth; ++w) sum[i][w] =
-        hn::Mul(sum[i][w], hn::Set(d, factor[i]));
-  }
+      hn::Zero(d);
   for (int64_t j = 0; j < count; ++j) {
     F32Vec value[kWidth];
     RLX_UNROLL for (int64_t w = 0; w < kWidth; ++w) value[w] = hn::LoadU(d, v + j * v_stride + w * lanes);
@@ -147,6 +155,13 @@ HWY_INLINE void weighted_block(const float* HWY_RESTRICT weights, int64_t stride
       const F32Vec weight = hn::Set(d, kRowMajor ? weights[i * stride + j] : weights[j * stride + i]);
       RLX_UNROLL for (int64_t w = 0; w < kWidth; ++w) sum[i][w] = hn::MulAdd(weight, value[w], sum[i][w]);
     }
+  }
+  if (start == SumStart::before) {
+    RLX_UNROLL for (int64_t i = 0; i < kRows; ++i) RLX_UNROLL for (int64_t w = 0; w < kWidth; ++w) sum[i][w] =
+        hn::Add(hn::Load(d, out + i * out_stride + w * lanes), sum[i][w]);
+  } else if (start == SumStart::scaled) {
+    RLX_UNROLL for (int64_t i = 0; i < kRows; ++i) RLX_UNROLL for (int64_t w = 0; w < kWidth; ++w) sum[i][w] =
+        hn::MulAdd(hn::Load(d, out + i * out_stride + w * lanes), hn::Set(d, factor[i]), sum[i][w]);
   }
   RLX_UNROLL for (int64_t i = 0; i < kRows; ++i) RLX_UNROLL for (int64_t w = 0; w < kWidth; ++w)
       hn::Store(sum[i][w], d, out + i * out_stride + w * lanes);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "kernels/partial_sums.h"
 #include "kernels/vector/highway_targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -117,6 +118,30 @@ HWY_INLINE void sum_row(const Image& m, const ClampedEpilogue& epilogue, const f
   for (; o < m.cols; ++o) sum(std::integral_constant<int, 1>(), o);
 }
 
+/// Computes a row of outputs for one vector of channels (of the first `some` lanes) and more taps than a running sum
+/// may have (see partial_sums.h).
+HWY_NOINLINE void sum_long_row(const Image& m, const ClampedEpilogue& epilogue, const float* x, const float* weights,
+                               Taps rows, float* y, size_t some) {
+  const F32Tag d;
+  const auto low = hn::Set(d, epilogue.low), high = hn::Set(d, epilogue.high);
+  const F32Vec bias = epilogue.bias ? load_f32_some(d, epilogue.bias, some) : hn::Zero(d);
+  for (int64_t o = 0; o < m.cols; ++o) {
+    const Taps cols(o * m.col_step - m.low_cols, m.col_gap, m.kernel_cols, m.in_cols);
+    F32Vec total = hn::Zero(d), sum = total;
+    int64_t terms = 0;
+    for (int64_t r = rows.begin; r < rows.end; ++r)
+      for (int64_t c = cols.begin; c < cols.end; ++c) {
+        if (++terms > kPartialSumTerms) total = hn::Add(total, sum), sum = hn::Zero(d), terms = 1;
+        const float* w = weights + (r * m.kernel_cols + c) * m.channels;
+        const float* at =
+            x + (r - rows.begin) * m.row_gap * m.x_row + (cols.at + (c - cols.begin) * m.col_gap) * m.x_col;
+        sum = hn::MulAdd(load_f32_some(d, w, some), load_f32_some(d, at, some), sum);
+      }
+    const F32Vec out = hn::Min(high, hn::Max(low, hn::Add(hn::Add(total, sum), bias)));  // NaN passes
+    store_f32_some(out, d, y + o * m.y_col, some);
+  }
+}
+
 /// Computes a few rows of outputs: all of them for some channels, then for the next ones, because neighbouring rows
 /// read mostly the same input.
 void few_rows_of(const ConvolutionArgs& a, const float* packed, const ConvolutionEpilogue& epilogue, int64_t begin,
@@ -135,7 +160,9 @@ void few_rows_of(const ConvolutionArgs& a, const float* packed, const Convolutio
       const Taps rows(first, m.row_gap, m.kernel_rows, m.in_rows);
       const float* x = static_cast<const float*>(a.x) + image * a.x_batch_stride + rows.at * m.x_row;
       float* y = static_cast<float*>(a.y) + image * a.y_batch_stride + row * m.y_row;
-      sum_row<kCount, kVectors, kSome>(m, own, x + c, packed + c, rows, y + c, some);
+      if constexpr (kCount == 1)
+        sum_long_row(m, own, x + c, packed + c, rows, y + c, std::min(some, static_cast<size_t>(lanes)));
+      else sum_row<kCount, kVectors, kSome>(m, own, x + c, packed + c, rows, y + c, some);
     }
   };
   constexpr std::integral_constant<int, 1> kOne;
@@ -143,6 +170,8 @@ void few_rows_of(const ConvolutionArgs& a, const float* packed, const Convolutio
   constexpr std::integral_constant<int, 4> kFour;
   constexpr std::integral_constant<int, 8> kEight;
   int64_t c = 0;
+  if (m.kernel_rows * m.kernel_cols > kPartialSumTerms)
+    for (; c < m.channels; c += lanes) rows_of_channels(kOne, kOne, std::true_type(), c);
   for (; c + 4 * lanes <= m.channels; c += 4 * lanes) rows_of_channels(kFour, kFour, std::false_type(), c);
   for (; c + 2 * lanes <= m.channels; c += 2 * lanes) rows_of_channels(kEight, kTwo, std::false_type(), c);
   for (; c + lanes <= m.channels; c += lanes) rows_of_channels(kEight, kOne, std::false_type(), c);

@@ -6,6 +6,7 @@
 #include <array>
 #include <type_traits>
 
+#include "kernels/partial_sums.h"
 #include "kernels/reduce/window_dim.h"
 #include "kernels/vector/highway_targets.h"
 #include "kernels/vector/narrow_float.h"
@@ -88,21 +89,37 @@ void convolve_block(const RowGeometry& g, const T* x, const T* w, Out* y, int64_
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   F32Vec sum[kChannels][kWidth];
   RLX_UNROLL for (int m = 0; m < kChannels; ++m) RLX_UNROLL for (int v = 0; v < kWidth; ++v) sum[m][v] = hn::Zero(d);
+  HWY_ALIGN float before[kChannels * kWidth * hn::MaxLanes(F32Tag())] = {};  // the sum of the partial sums so far
+  int64_t terms = 0;                                                         // of the present partial sum
   for (int64_t c = 0; c < g.channels; ++c) {
     for (int64_t t = 0; t < g.tap_count; ++t) {
       const T* from = x + c * g.x_channel_stride + g.taps[t].x;
       const T* weight = w + c * g.w_in_stride + g.taps[t].w;
-      for (int64_t k = 0; k < g.kernel; ++k) {
-        F32Vec seen[kWidth];
-        RLX_UNROLL for (int v = 0; v < kWidth; ++v) seen[v] = load_seen(d, g, from, o + v * lanes, k);
-        const T* factor = weight + (g.reversed ? g.kernel - 1 - k : k) * g.w_stride;
-        RLX_UNROLL for (int m = 0; m < kChannels; ++m) {
-          const F32Vec f = hn::Set(d, to_f32(factor[m * g.w_out_stride]));
-          RLX_UNROLL for (int v = 0; v < kWidth; ++v) sum[m][v] = hn::MulAdd(f, seen[v], sum[m][v]);
+      for (int64_t k = 0; k < g.kernel;) {
+        if (HWY_UNLIKELY(terms == kPartialSumTerms)) {
+          RLX_UNROLL for (int m = 0; m < kChannels; ++m) RLX_UNROLL for (int v = 0; v < kWidth; ++v) {
+            float* const at = before + (m * kWidth + v) * lanes;
+            hn::Store(hn::Add(hn::Load(d, at), sum[m][v]), d, at);
+            sum[m][v] = hn::Zero(d);
+          }
+          terms = 0;
+        }
+        const int64_t stop = std::min(g.kernel, k + kPartialSumTerms - terms);
+        terms += stop - k;
+        for (; k < stop; ++k) {
+          F32Vec seen[kWidth];
+          RLX_UNROLL for (int v = 0; v < kWidth; ++v) seen[v] = load_seen(d, g, from, o + v * lanes, k);
+          const T* factor = weight + (g.reversed ? g.kernel - 1 - k : k) * g.w_stride;
+          RLX_UNROLL for (int m = 0; m < kChannels; ++m) {
+            const F32Vec f = hn::Set(d, to_f32(factor[m * g.w_out_stride]));
+            RLX_UNROLL for (int v = 0; v < kWidth; ++v) sum[m][v] = hn::MulAdd(f, seen[v], sum[m][v]);
+          }
         }
       }
     }
   }
+  RLX_UNROLL for (int m = 0; m < kChannels; ++m) RLX_UNROLL for (int v = 0; v < kWidth; ++v) sum[m][v] =
+      hn::Add(hn::Load(d, before + (m * kWidth + v) * lanes), sum[m][v]);
   for (int m = 0; m < kChannels; ++m) {
     for (int v = 0; v < kWidth; ++v) {
       Out* to = y + m * g.y_channel_stride + (o + v * lanes) * g.y_stride;

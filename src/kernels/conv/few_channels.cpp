@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "kernels/partial_sums.h"
 #include "kernels/vector/highway_targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -94,8 +95,9 @@ struct Geometry {
 };
 
 /// Computes kCount neighbouring outputs, from output `at` on, of kVectors vectors of channels (with kSome, of the last
-/// vector only `some` lanes), and applies `epilogue`. With kDense what a row of the kernel reads is contiguous.
-template <int kCount, int kVectors, bool kSome, bool kDense>
+/// vector only `some` lanes), and applies `epilogue`. With kDense what a row of the kernel reads is contiguous; without
+/// kLong there are at most kPartialSumTerms terms.
+template <int kCount, int kVectors, bool kSome, bool kDense, bool kLong>
 HWY_INLINE void sum_outputs(const Geometry& g, const ClampedEpilogue& epilogue, int64_t at, int64_t channel, float* y,
                             size_t some) {
   const F32Tag d;
@@ -105,10 +107,24 @@ HWY_INLINE void sum_outputs(const Geometry& g, const ClampedEpilogue& epilogue, 
   };
   F32Vec sum[kCount * kVectors];
   RLX_UNROLL for (int i = 0; i < kCount * kVectors; ++i) sum[i] = hn::Zero(d);
+  [[maybe_unused]] HWY_ALIGN float
+      before[kLong ? kCount * kVectors * hn::MaxLanes(F32Tag()) : 1];  // partial sums so far
+  [[maybe_unused]] bool has_before = false;
+  [[maybe_unused]] int64_t terms = 0;  // of the present partial sum
   for (int64_t r = 0; r < g.row_count; ++r) {
     const float* w = g.rows[r].weights + channel;
     const float* const row = g.rows[r].x + at * g.step;
     for (int64_t s = 0; s < g.seen_count; ++s, w += g.out_channels) {
+      if constexpr (kLong) {
+        if (terms == kPartialSumTerms) {
+          RLX_UNROLL for (int i = 0; i < kCount * kVectors; ++i) {
+            hn::Store(has_before ? hn::Add(hn::Load(d, before + i * lanes), sum[i]) : sum[i], d, before + i * lanes);
+            sum[i] = hn::Zero(d);
+          }
+          has_before = true, terms = 0;
+        }
+        ++terms;
+      }
       const float* x = row + (kDense ? s : g.seen[s]);
       F32Vec weight[kVectors];
       RLX_UNROLL for (int v = 0; v < kVectors; ++v) weight[v] = load(w, v);
@@ -119,6 +135,11 @@ HWY_INLINE void sum_outputs(const Geometry& g, const ClampedEpilogue& epilogue, 
           total = hn::MulAdd(weight[v], seen, total);
         }
       }
+    }
+  }
+  if constexpr (kLong) {
+    if (has_before) {
+      RLX_UNROLL for (int i = 0; i < kCount * kVectors; ++i) sum[i] = hn::Add(hn::Load(d, before + i * lanes), sum[i]);
     }
   }
   const auto low = hn::Set(d, epilogue.low), high = hn::Set(d, epilogue.high);
@@ -137,26 +158,35 @@ HWY_INLINE void sum_outputs(const Geometry& g, const ClampedEpilogue& epilogue, 
   }
 }
 
-template <int kVectors, bool kSome, bool kDense>
+template <int kVectors, bool kSome, bool kDense, bool kLong>
 HWY_INLINE void sum_row(const Geometry& g, const ClampedEpilogue& epilogue, int64_t cols, int64_t channel, float* y,
                         size_t some) {
   constexpr int kCount = (HWY_TARGET == HWY_AVX3 ? 24 : 8) / kVectors;
   int64_t at = 0;
   for (; at + kCount <= cols; at += kCount)
-    sum_outputs<kCount, kVectors, kSome, kDense>(g, epilogue, at, channel, y, some);
-  for (; at + 4 <= cols; at += 4) sum_outputs<4, kVectors, kSome, kDense>(g, epilogue, at, channel, y, some);
-  for (; at < cols; ++at) sum_outputs<1, kVectors, kSome, kDense>(g, epilogue, at, channel, y, some);
+    sum_outputs<kCount, kVectors, kSome, kDense, kLong>(g, epilogue, at, channel, y, some);
+  for (; at + 4 <= cols; at += 4) sum_outputs<4, kVectors, kSome, kDense, kLong>(g, epilogue, at, channel, y, some);
+  for (; at < cols; ++at) sum_outputs<1, kVectors, kSome, kDense, kLong>(g, epilogue, at, channel, y, some);
+}
+template <bool kDense, bool kLong>
+HWY_INLINE void sum_terms(const Geometry& g, const ClampedEpilogue& epilogue, int64_t cols, float* y) {
+  const auto lanes = static_cast<int64_t>(hn::Lanes(F32Tag()));
+  int64_t c = 0;
+  for (; c + 2 * lanes <= g.out_channels; c += 2 * lanes) sum_row<2, false, kDense, kLong>(g, epilogue, cols, c, y, 0);
+  const int64_t left = g.out_channels - c;
+  if (left > lanes) sum_row<2, true, kDense, kLong>(g, epilogue, cols, c, y, static_cast<size_t>(left - lanes));
+  else if (left == lanes) sum_row<1, false, kDense, kLong>(g, epilogue, cols, c, y, 0);
+  else if (left > 0) sum_row<1, true, kDense, kLong>(g, epilogue, cols, c, y, static_cast<size_t>(left));
+}
+template <bool kDense>
+HWY_NOINLINE void sum_many_terms(const Geometry& g, const ClampedEpilogue& epilogue, int64_t cols, float* y) {
+  sum_terms<kDense, true>(g, epilogue, cols, y);
 }
 /// Computes the outputs [0, cols), all channels.
 template <bool kDense>
 HWY_INLINE void sum_channels(const Geometry& g, const ClampedEpilogue& epilogue, int64_t cols, float* y) {
-  const auto lanes = static_cast<int64_t>(hn::Lanes(F32Tag()));
-  int64_t c = 0;
-  for (; c + 2 * lanes <= g.out_channels; c += 2 * lanes) sum_row<2, false, kDense>(g, epilogue, cols, c, y, 0);
-  const int64_t left = g.out_channels - c;
-  if (left > lanes) sum_row<2, true, kDense>(g, epilogue, cols, c, y, static_cast<size_t>(left - lanes));
-  else if (left == lanes) sum_row<1, false, kDense>(g, epilogue, cols, c, y, 0);
-  else if (left > 0) sum_row<1, true, kDense>(g, epilogue, cols, c, y, static_cast<size_t>(left));
+  if (HWY_UNLIKELY(g.row_count * g.seen_count > kPartialSumTerms)) sum_many_terms<kDense>(g, epilogue, cols, y);
+  else sum_terms<kDense, false>(g, epilogue, cols, y);
 }
 
 void skinny(const SkinnyProduct& p) {

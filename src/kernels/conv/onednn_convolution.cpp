@@ -4,12 +4,16 @@
 // * weights (backward weights): y is the gradient of the weights, so its spatial dims are the kernel's; w is the
 //   gradient of dst. The batch of x becomes oneDNN's input channels, and the channels of x become oneDNN's batch. For a
 //   dilated x, x and w exchange roles: x is dst and w is src.
+//
+// oneDNN's kernels form each sum as one chain of multiply-adds, whose rounding errors grow with its length. Long sums
+// are divided here, over input channels or over rows of the kernel, into several convolutions whose results are added.
 #include "kernels/conv/onednn_convolution.h"
 
 #if RLX_HAS_ONEDNN
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
 #include <mutex>
 #include <optional>
@@ -20,6 +24,7 @@
 #include "kernels/conv/onednn.h"
 #include "kernels/conv/onednn_engine.h"
 #include "kernels/memory/aligned_memory.h"
+#include "kernels/partial_sums.h"
 #include "kernels/threads/idle_objects.h"
 #include "kernels/threads/thread_pool.h"
 
@@ -217,18 +222,25 @@ void move_strided(const Dims& dims, const Dims& strides, float* strided, float* 
   }
 }
 
-constexpr int kPacked = kY + 1;  ///< a run's fourth pointer: the weights packed in advance
+constexpr int kPacked = kY + 1;  ///< a run's fourth pointer and those behind it: the weights packed in advance
 
-/// Memory that the primitives read and write: an operand, the packed weights, or scratch.
+/// Memory that the primitives read and write: an operand, packed weights, or scratch.
 struct Buffer {
   memory::desc desc;
-  int operand = -1;    ///< an Operand, kPacked, or -1 for scratch
+  int operand = -1;    ///< an Operand, kPacked + i, or -1 for scratch
   int64_t offset = 0;  ///< bytes
 };
-/// A primitive and its arguments.
+/// A primitive and its arguments, or an addition of one buffer to another of the same layout.
 struct Stage {
   dnnl::primitive primitive;
   std::vector<std::pair<int, size_t>> args;  ///< DNNL_ARG_*, index of the buffer
+  bool is_addition = false;
+  size_t from = 0, to = 0;
+};
+/// Weights that are packed in advance: the buffer, and the weights before packing.
+struct PackedSide {
+  size_t buffer;
+  Side side;
 };
 
 /// The copies and primitives that compute one slice of a convolution, on one thread.
@@ -240,14 +252,19 @@ struct Program {
   std::vector<std::pair<Side, int64_t>> copied_before, copied_after;
   int64_t scratch = 0;
   std::string name;
-  bool packs_weights = false;    ///< w is constant: pack it in advance
-  std::optional<size_t> packed;  ///< index of the packed weights' buffer
-  Side packed_side;              ///< the weights before packing
+  bool packs_weights = false;      ///< w is constant: pack it in advance
+  std::vector<PackedSide> packed;  ///< the i-th is the operand kPacked + i
+  int64_t next_scratch = 0;        ///< where the next is reserved
+  /// Each partial sum uses the scratch of the one before. Not with copied_before: those must stay until they are read.
+  bool reuses_scratch = false;
+  std::optional<size_t> result;     ///< the buffer of y, in the layout that the primitives make
+  std::optional<size_t> to_result;  ///< y's own buffer, if that has another layout
 
   /// Reserves scratch memory; returns its offset in bytes.
   int64_t reserve(size_t bytes) {
-    const int64_t at = scratch;
-    scratch += static_cast<int64_t>(aligned(bytes));
+    const int64_t at = next_scratch;
+    next_scratch += static_cast<int64_t>(aligned(bytes));
+    scratch = std::max(scratch, next_scratch);
     return at;
   }
   size_t add(memory::desc desc, int operand, int64_t offset) {
@@ -274,13 +291,20 @@ struct Program {
       s.args.emplace_back(DNNL_ARG_SCRATCHPAD, add_scratch(desc.scratchpad_desc()));
     stages.push_back(std::move(s));
   }
+  /// Whether a run needs w.
+  bool reads_weights() const {
+    const auto reads = [](const Buffer& b) { return b.operand == kW; };
+    const auto copies = [](const auto& copied) { return copied.first.operand == kW; };
+    return std::any_of(buffers.begin(), buffers.end(), reads) ||
+           std::any_of(copied_before.begin(), copied_before.end(), copies);
+  }
   /// Adds an input in the layout `wanted`: packed in advance, in its own memory, or reordered in each run.
   size_t add_input(const Side& side, const memory::desc& wanted) {
     if (packs_weights && side.operand == kW &&
         !(side.has_positive_strides() && desc_of(side.dims, side.strides) == wanted)) {
-      packed = add(wanted, kPacked, 0);
-      packed_side = side;
-      return *packed;
+      const size_t buffer = add(wanted, kPacked + static_cast<int>(packed.size()), 0);
+      packed.push_back({buffer, side});
+      return buffer;
     }
     const size_t given = add_operand(side, false);
     if (buffers[given].desc == wanted) return given;
@@ -290,61 +314,93 @@ struct Program {
   }
 };
 
-/// Adds the primitive and the reorders it needs: `wanted` are the layouts of the inputs, `made` that of the result.
-/// False if oneDNN has only its reference implementation.
+/// Whether a convolution's primitive adds its sums to what the result holds.
+enum class Into { result, added_result };
+
+/// Adds the primitive and the reorders it needs: `wanted` are the layouts of the inputs, `made` that of the result. The
+/// first one writes the result; the others add to it, as `into` says, or through a buffer of their own. False if oneDNN
+/// has only its reference implementation.
 template <class Primitive, class Desc>
 bool add_convolution(Program& p, const Desc& desc, const std::array<std::pair<int, const Side*>, 2>& inputs,
                      const std::array<memory::desc, 2>& wanted, std::pair<int, const Side*> result,
-                     const memory::desc& made) {
-  p.name = desc.impl_info_str();
-  if (p.name.find("ref") != std::string::npos) return false;
+                     const memory::desc& made, Into into) {
+  const std::string name = desc.impl_info_str();
+  if (name.find("ref") != std::string::npos) return false;
+  const bool is_first = !p.result;
+  if (is_first) {
+    p.name = name;
+    const size_t given = p.add_operand(*result.second, true);
+    const bool is_direct = p.buffers[given].desc == made;
+    p.result = is_direct ? given : p.add_scratch(made);
+    if (!is_direct) p.to_result = given;
+  }
+  const int64_t scratch = p.next_scratch;  // behind the result's
+  const size_t buffer = is_first || into == Into::added_result ? *p.result : p.add_scratch(made);
   std::vector<std::pair<int, size_t>> args;
   for (size_t i = 0; i < 2; ++i) args.emplace_back(inputs[i].first, p.add_input(*inputs[i].second, wanted[i]));
-  const size_t given = p.add_operand(*result.second, true);
-  const bool is_direct = p.buffers[given].desc == made;
-  const size_t buffer = is_direct ? given : p.add_scratch(made);
   args.emplace_back(result.first, buffer);
   args.emplace_back(DNNL_ARG_SCRATCHPAD, p.add_scratch(desc.scratchpad_desc()));
   p.stages.push_back({Primitive(desc), std::move(args)});
-  if (!is_direct) p.add_reorder(buffer, given);
+  if (buffer != *p.result) {
+    Stage addition;
+    addition.is_addition = true, addition.from = buffer, addition.to = *p.result;
+    p.stages.push_back(addition);
+  }
+  if (p.reuses_scratch) p.next_scratch = scratch;
   return true;
 }
 
-std::optional<Program> program_of(const Convolution& c, bool packs_weights) {
+/// Adds a convolution whose sums are all, or a part, of the result's.
+bool add_sums(Program& p, const Convolution& c) {
   // An image is copied only to expand a broadcast, as in the gradient of a sum, where the copy reads little.
   for (const Side* side : {&c.src, &c.dst})
-    if (!side->has_positive_strides() && (side->operand == kY || side->has_negative_stride())) return {};
+    if (!side->has_positive_strides() && (side->operand == kY || side->has_negative_stride())) return false;
+  const bool is_first = !p.result;
   dnnl::primitive_attr attr;
   attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-  const auto src = any_layout(c.src.dims), weights = any_layout(c.weights.dims), dst = any_layout(c.dst.dims);
-  Program p;
-  p.packs_weights = packs_weights;
-  bool is_made = false;
+  const auto layout = [&](const Side& side) {
+    return side.operand == kY && !is_first ? p.buffers[*p.result].desc : any_layout(side.dims);
+  };
+  const auto src = layout(c.src), weights = layout(c.weights), dst = layout(c.dst);
   using Forward = dnnl::convolution_forward;
   using Input = dnnl::convolution_backward_data;
   using Weights = dnnl::convolution_backward_weights;
   const auto kind = c.form == Form::forward ? dnnl::prop_kind::forward_inference : dnnl::prop_kind::forward_training;
-  const Forward::primitive_desc forward(onednn_engine(), kind, algorithm::convolution_direct, src, weights, dst,
-                                        c.stride, c.dilation, c.low, c.high, attr);
+  const auto forward_with = [&](const dnnl::primitive_attr& with) {
+    return Forward::primitive_desc(onednn_engine(), kind, algorithm::convolution_direct, src, weights, dst, c.stride,
+                                   c.dilation, c.low, c.high, with);
+  };
+  Forward::primitive_desc forward = forward_with(attr);
   if (c.form == Form::forward) {
-    is_made = add_convolution<Forward>(p, forward, {{{DNNL_ARG_SRC, &c.src}, {DNNL_ARG_WEIGHTS, &c.weights}}},
-                                       {forward.src_desc(), forward.weights_desc()}, {DNNL_ARG_DST, &c.dst},
-                                       forward.dst_desc());
-  } else if (c.form == Form::input) {
+    Into into = Into::result;
+    // These kernels form a sum before they add it to the result. Others begin with what the result holds, which makes
+    // one chain of all partial sums.
+    const auto adds_behind = [](const Forward::primitive_desc& desc) {
+      return std::string(desc.impl_info_str()).find("brgconv") != std::string::npos;
+    };
+    if (!is_first && adds_behind(forward)) {
+      dnnl::post_ops adds;
+      adds.append_sum(1.0F);
+      dnnl::primitive_attr with = attr;
+      with.set_post_ops(adds);
+      if (auto summing = forward_with(with); adds_behind(summing)) forward = summing, into = Into::added_result;
+    }
+    return add_convolution<Forward>(p, forward, {{{DNNL_ARG_SRC, &c.src}, {DNNL_ARG_WEIGHTS, &c.weights}}},
+                                    {forward.src_desc(), forward.weights_desc()}, {DNNL_ARG_DST, &c.dst},
+                                    forward.dst_desc(), into);
+  }
+  if (c.form == Form::input) {
     const Input::primitive_desc desc(onednn_engine(), algorithm::convolution_direct, src, weights, dst, c.stride,
                                      c.dilation, c.low, c.high, forward, attr);
-    is_made = add_convolution<Input>(p, desc, {{{DNNL_ARG_DIFF_DST, &c.dst}, {DNNL_ARG_WEIGHTS, &c.weights}}},
-                                     {desc.diff_dst_desc(), desc.weights_desc()}, {DNNL_ARG_DIFF_SRC, &c.src},
-                                     desc.diff_src_desc());
-  } else {
-    const Weights::primitive_desc desc(onednn_engine(), algorithm::convolution_direct, src, weights, dst, c.stride,
-                                       c.dilation, c.low, c.high, forward, attr);
-    is_made = add_convolution<Weights>(p, desc, {{{DNNL_ARG_SRC, &c.src}, {DNNL_ARG_DIFF_DST, &c.dst}}},
-                                       {desc.src_desc(), desc.diff_dst_desc()}, {DNNL_ARG_DIFF_WEIGHTS, &c.weights},
-                                       desc.diff_weights_desc());
+    return add_convolution<Input>(p, desc, {{{DNNL_ARG_DIFF_DST, &c.dst}, {DNNL_ARG_WEIGHTS, &c.weights}}},
+                                  {desc.diff_dst_desc(), desc.weights_desc()}, {DNNL_ARG_DIFF_SRC, &c.src},
+                                  desc.diff_src_desc(), Into::result);
   }
-  if (!is_made) return {};
-  return p;
+  const Weights::primitive_desc desc(onednn_engine(), algorithm::convolution_direct, src, weights, dst, c.stride,
+                                     c.dilation, c.low, c.high, forward, attr);
+  return add_convolution<Weights>(p, desc, {{{DNNL_ARG_SRC, &c.src}, {DNNL_ARG_DIFF_DST, &c.dst}}},
+                                  {desc.src_desc(), desc.diff_dst_desc()}, {DNNL_ARG_DIFF_WEIGHTS, &c.weights},
+                                  desc.diff_weights_desc(), Into::result);
 }
 
 /// oneDNN's memory objects and argument lists. They hold the pointers of a run, so each run in progress has its own.
@@ -368,8 +424,15 @@ class Runner {
       : program_(std::move(program)), calls_(threads, [&] { return Call(program_); }) {}
   const Program& program() const { return program_; }
 
-  /// `operands`: x, w, y and the packed weights.
-  void run(const std::array<float*, 4>& operands, char* scratch) const noexcept {
+  /// `operands`: x, w, y. `packed`: the packed weights.
+  void run(const std::array<float*, 3>& operands, const std::vector<float*>& packed, char* scratch) const noexcept {
+    const auto address = [&](const Buffer& b) {
+      const auto i = static_cast<size_t>(b.operand);
+      char* const base = b.operand < 0         ? scratch
+                         : b.operand < kPacked ? reinterpret_cast<char*>(operands[i])
+                                               : reinterpret_cast<char*>(packed[i - kPacked]);
+      return base + b.offset;
+    };
     const auto copy = [&]<bool kToDense>(const std::vector<std::pair<Side, int64_t>>& sides) {
       for (const auto& [side, at] : sides)
         move_strided<kToDense>(side.dims, side.strides, operands[static_cast<size_t>(side.operand)] + side.offset,
@@ -378,20 +441,30 @@ class Runner {
     copy.operator()<true>(program_.copied_before);
     calls_.with_one([&] { return Call(program_); },
                     [&](const Call& call) {
-                      for (size_t i = 0; i < call.memories.size(); ++i) {
-                        const Buffer& p = program_.buffers[i];
-                        char* base =
-                            p.operand < 0 ? scratch : reinterpret_cast<char*>(operands[static_cast<size_t>(p.operand)]);
-                        call.memories[i].set_data_handle(base + p.offset);
+                      for (size_t i = 0; i < call.memories.size(); ++i)
+                        call.memories[i].set_data_handle(address(program_.buffers[i]));
+                      for (size_t s = 0; s < call.args.size(); ++s) {
+                        const Stage& stage = program_.stages[s];
+                        if (stage.is_addition) add(stage, address);
+                        else
+                          dnnl_primitive_execute(stage.primitive.get(), onednn_stream().get(),
+                                                 static_cast<int>(call.args[s].size()), call.args[s].data());
                       }
-                      for (size_t s = 0; s < call.args.size(); ++s)
-                        dnnl_primitive_execute(program_.stages[s].primitive.get(), onednn_stream().get(),
-                                               static_cast<int>(call.args[s].size()), call.args[s].data());
                     });
     copy.operator()<false>(program_.copied_after);
   }
 
  private:
+  template <class Address>
+  void add(const Stage& stage, Address address) const noexcept {
+    const Buffer &from = program_.buffers[stage.from], &to = program_.buffers[stage.to];
+    EpilogueRows all;
+    all.y = reinterpret_cast<float*>(address(to));
+    all.residual = reinterpret_cast<const float*>(address(from));
+    all.rows = 1, all.cols = static_cast<int64_t>(from.desc.get_size() / sizeof(float));
+    apply_epilogue_rows(all);
+  }
+
   Program program_;
   IdleObjects<Call> calls_;
 };
@@ -556,6 +629,82 @@ std::vector<Slice> slices_of(const ConvolutionArgs& args, int64_t batch_groups, 
   return slices;
 }
 
+/// The longest running sum that keeps a sum of `terms` within the promise (see partial_sums.h): partial sums of L equal
+/// terms lose up to L / 4 units and their addition little more, which the promise allows up to L = 15.8 sqrt(terms).
+int64_t longest_running_sum(double terms) {
+  return std::max(kPartialSumTerms, static_cast<int64_t>(15 * std::sqrt(terms)));
+}
+
+/// Restricts a slice to the kernel rows [begin, begin + count) of the first spatial dim, and x to the rows they read.
+void narrow_to_taps(Slice& s, int64_t begin, int64_t count) {
+  ConvolutionArgs& a = s.args;
+  const int64_t first = begin * a.rhs_dilation[0] - a.low[0];
+  const int64_t last = (a.out_dims[0] - 1) * a.stride[0] + (begin + count - 1) * a.rhs_dilation[0] - a.low[0];
+  const int64_t from = std::clamp<int64_t>(first, 0, a.in_dims[0] - 1), to = std::clamp(last, from, a.in_dims[0] - 1);
+  s.offset[kX] += from * a.x_strides[0], s.offset[kW] += begin * a.w_strides[0];
+  a.low[0] = from - first, a.in_dims[0] = to + 1 - from, a.kernel[0] = count;
+}
+
+/// Divides a slice whose sums are long into slices of its terms, the results of which are to be added. Empty if that is
+/// not possible.
+std::vector<Slice> partial_sums_of(const Slice& s, Form form) {
+  const ConvolutionArgs& a = s.args;
+  const int64_t channels = a.in_channels / a.groups;
+  double terms = static_cast<double>(channels), of_channel = 1;
+  for (int d = 0; d < a.spatial; ++d)
+    of_channel *= static_cast<double>(a.kernel[d]) / static_cast<double>(std::min(a.lhs_dilation[d], a.kernel[d]));
+  terms *= of_channel;
+  const auto longest = static_cast<double>(longest_running_sum(terms));
+  std::vector<Slice> slices = {s};
+  if (terms <= longest) return slices;
+  int64_t left = channels;  // of a slice
+  if (a.groups == 1) {
+    // Whole vectors of channels; the channels of a weight gradient are images.
+    const int64_t multiple = form == Form::weights ? 1 : 16;
+    const auto together = std::max<int64_t>(multiple, static_cast<int64_t>(longest / of_channel) / multiple * multiple);
+    cut(
+        slices, divided_up(channels, together), multiple, [](const Slice& slice) { return slice.args.in_channels; },
+        [](Slice& slice, int64_t begin, int64_t count) {
+          slice.offset[kX] += begin * slice.args.x_channel_stride, slice.offset[kW] += begin * slice.args.w_in_stride;
+          slice.args.in_channels = count;
+        });
+    left = std::min(together, channels);
+  }
+  if (const double of_slice = static_cast<double>(left) * of_channel; of_slice > longest) {
+    const double of_row = of_slice / static_cast<double>(a.kernel[0]);
+    if (a.lhs_dilation[0] != 1 || of_row > longest) return {};
+    cut(
+        slices, divided_up(a.kernel[0], static_cast<int64_t>(longest / of_row)), 1,
+        [](const Slice& slice) { return slice.args.kernel[0]; }, narrow_to_taps);
+  }
+  return slices;
+}
+
+/// The program of a slice, whose operands begin where the slice begins.
+std::optional<Program> program_of(Slice s, Form form, bool packs_weights) {
+  s.offset = {};
+  Program p;
+  p.packs_weights = packs_weights;
+  std::vector<Convolution> parts;
+  p.reuses_scratch = true;
+  for (const Slice& part : partial_sums_of(s, form)) {
+    auto all = candidates(part.args, part.batch_groups);
+    const auto found = std::find_if(all.begin(), all.end(), [&](const Convolution& c) { return c.form == form; });
+    if (found == all.end()) return {};
+    for (Side* side : {&found->src, &found->weights, &found->dst}) {
+      side->offset += part.offset[static_cast<size_t>(side->operand)];
+      p.reuses_scratch = p.reuses_scratch && side->has_positive_strides();
+    }
+    parts.push_back(std::move(*found));
+  }
+  if (parts.empty()) return {};
+  for (const Convolution& part : parts)
+    if (!add_sums(p, part)) return {};
+  if (p.to_result) p.add_reorder(*p.result, *p.to_result);
+  if (parts.size() > 1) p.name += ", " + std::to_string(parts.size()) + " partial sums";
+  return p;
+}
+
 /// `y` is the first element of the slice; it and the residual of the slice begin `offset` elements into the whole
 /// arrays.
 void apply_slice_epilogue(const Slice& s, const ConvolutionEpilogue& epilogue, float* y, int64_t offset) noexcept {
@@ -578,8 +727,8 @@ void apply_slice_epilogue(const Slice& s, const ConvolutionEpilogue& epilogue, f
 
 class OnednnConvolution final : public ConvolutionPlan {
  public:
-  /// `way` is an index of candidates(). is_offered() is false if oneDNN has no fast kernel for one of the slices.
-  OnednnConvolution(const ConvolutionArgs& args, int64_t batch_groups, size_t candidate, Form form, int threads,
+  /// is_offered() is false if oneDNN has no fast kernel of that form for one of the slices.
+  OnednnConvolution(const ConvolutionArgs& args, int64_t batch_groups, Form form, int threads,
                     std::shared_ptr<ConvolutionWeights> weights)
       : threads_(threads), weights_(std::move(weights)) {
     std::vector<Slice> shapes;
@@ -587,8 +736,7 @@ class OnednnConvolution final : public ConvolutionPlan {
       size_t i = 0;
       while (i < shapes.size() && !shapes[i].has_shape_of(s)) ++i;
       if (i == shapes.size()) {
-        const auto all = candidates(s.args, s.batch_groups);
-        auto program = candidate < all.size() ? program_of(all[candidate], weights_ != nullptr) : std::nullopt;
+        auto program = program_of(s, form, weights_ != nullptr);
         if (!program) {
           tasks_.clear();
           return;
@@ -598,12 +746,12 @@ class OnednnConvolution final : public ConvolutionPlan {
         shapes.push_back(s);
       }
       const Program& program = runners_[i]->program();
-      float* packed = nullptr;
-      if (program.packed)
-        packed = static_cast<OnednnWeights&>(*weights_).packed(program.packed_side, s.offset[kW],
-                                                               program.buffers[*program.packed].desc);
-      else reads_weights_ = true;
-      tasks_.push_back({s, i, packed});
+      std::vector<float*> packed;
+      for (const PackedSide& p : program.packed)
+        packed.push_back(
+            static_cast<OnednnWeights&>(*weights_).packed(p.side, s.offset[kW], program.buffers[p.buffer].desc));
+      if (program.reads_weights()) reads_weights_ = true;
+      tasks_.push_back({s, i, std::move(packed)});
     }
   }
   bool is_offered() const { return !tasks_.empty(); }
@@ -618,10 +766,9 @@ class OnednnConvolution final : public ConvolutionPlan {
       const auto& s = tasks_[static_cast<size_t>(task)];
       const auto& offset = s.slice.offset;
       float* const to = static_cast<float*>(y) + offset[kY];
-      runners_[s.runner]->run(
-          {static_cast<float*>(const_cast<void*>(x)) + offset[kX],
-           s.packed ? nullptr : static_cast<float*>(const_cast<void*>(w)) + offset[kW], to, s.packed},
-          static_cast<char*>(scratch) + slot * per_thread_);
+      runners_[s.runner]->run({static_cast<float*>(const_cast<void*>(x)) + offset[kX],
+                               w ? static_cast<float*>(const_cast<void*>(w)) + offset[kW] : nullptr, to},
+                              s.packed, static_cast<char*>(scratch) + slot * per_thread_);
       if (!epilogue.is_nothing()) apply_slice_epilogue(s.slice, epilogue, to, offset[kY]);
     });
   }
@@ -629,8 +776,8 @@ class OnednnConvolution final : public ConvolutionPlan {
  private:
   struct Task {
     Slice slice;
-    size_t runner;  ///< index; slices of the same shape share one
-    float* packed;  ///< the slice's packed weights, or null
+    size_t runner;               ///< index; slices of the same shape share one
+    std::vector<float*> packed;  ///< the slice's packed weights
   };
   int threads_;
   std::shared_ptr<ConvolutionWeights> weights_;
@@ -650,11 +797,9 @@ std::shared_ptr<const ConvolutionPlan> plan_convolution(const ConvolutionArgs& a
                                                         std::shared_ptr<ConvolutionWeights> weights) {
   if (args.dtype != f32 || args.out_dtype != f32) return nullptr;
   const SingleThreadedOpenMp guard;
-  const auto all = candidates(args, batch_groups);
-  for (size_t candidate = 0; candidate < all.size(); ++candidate) {
+  for (const Convolution& candidate : candidates(args, batch_groups)) {
     try {
-      auto plan =
-          std::make_shared<OnednnConvolution>(args, batch_groups, candidate, all[candidate].form, threads, weights);
+      auto plan = std::make_shared<OnednnConvolution>(args, batch_groups, candidate.form, threads, weights);
       if (plan->is_offered()) return plan;
     } catch (const dnnl::error&) {  // oneDNN does not support this candidate
     }

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/partial_sums.h"
 #include "kernels/vector/highway_targets.h"
 #include "kernels/vector/narrow_float.h"
 
@@ -137,14 +138,26 @@ void positions_typed(const GroupNormArgs& a, const T* x, T* y, int64_t positions
   const F32Vec count = hn::Set(d, static_cast<float>(a.channels));
   F32Vec mean[kVectors], scale[kVectors];
   RLX_UNROLL for (int k = 0; k < kVectors; ++k) mean[k] = scale[k] = hn::Zero(d);
-  for (int64_t c = 0; c < a.channels; ++c)
-    RLX_UNROLL for (int k = 0; k < kVectors; ++k) mean[k] =
-        hn::Add(mean[k], load_up_to(d, x + c * a.space, k * lanes, positions));
+  // Sums over the channels are sums of partial sums (see partial_sums.h).
+  F32Vec partial[kVectors];
+  for (int64_t c = 0; c < a.channels;) {
+    const int64_t stop = std::min(a.channels, c + kPartialSumTerms);
+    RLX_UNROLL for (int k = 0; k < kVectors; ++k) partial[k] = hn::Zero(d);
+    for (; c < stop; ++c)
+      RLX_UNROLL for (int k = 0; k < kVectors; ++k) partial[k] =
+          hn::Add(partial[k], load_up_to(d, x + c * a.space, k * lanes, positions));
+    RLX_UNROLL for (int k = 0; k < kVectors; ++k) mean[k] = hn::Add(mean[k], partial[k]);
+  }
   RLX_UNROLL for (int k = 0; k < kVectors; ++k) mean[k] = hn::Div(mean[k], count);
-  for (int64_t c = 0; c < a.channels; ++c) RLX_UNROLL for (int k = 0; k < kVectors; ++k) {
-      const F32Vec v = hn::Sub(load_up_to(d, x + c * a.space, k * lanes, positions), mean[k]);
-      scale[k] = hn::MulAdd(v, v, scale[k]);
-    }
+  for (int64_t c = 0; c < a.channels;) {
+    const int64_t stop = std::min(a.channels, c + kPartialSumTerms);
+    RLX_UNROLL for (int k = 0; k < kVectors; ++k) partial[k] = hn::Zero(d);
+    for (; c < stop; ++c) RLX_UNROLL for (int k = 0; k < kVectors; ++k) {
+        const F32Vec v = hn::Sub(load_up_to(d, x + c * a.space, k * lanes, positions), mean[k]);
+        partial[k] = hn::MulAdd(v, v, partial[k]);
+      }
+    RLX_UNROLL for (int k = 0; k < kVectors; ++k) scale[k] = hn::Add(scale[k], partial[k]);
+  }
   const F32Vec eps = hn::Set(d, static_cast<float>(a.eps));
   RLX_UNROLL for (int k = 0; k < kVectors; ++k) scale[k] =
       hn::Div(hn::Set(d, 1.0f), hn::Sqrt(hn::Add(hn::Div(scale[k], count), eps)));

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/partial_sums.h"
 #include "kernels/vector/highway_targets.h"
 #include "kernels/vector/narrow_float.h"
 
@@ -50,37 +51,50 @@ HWY_INLINE void store_up_to(F32Tag d, F32Vec v, float* p, size_t i, size_t n) {
   else store_f32_some(v, d, p + i, n - i);
 }
 
+/// Calls body(begin, stop) for blocks of a row of n elements, so long that a sum over one, divided over the lanes of an
+/// accumulator, is at most kPartialSumTerms long. All blocks but the last are whole vectors.
+template <class F>
+HWY_INLINE void for_blocks(size_t n, F body) {
+  const size_t block = static_cast<size_t>(kPartialSumTerms) * hn::Lanes(F32Tag());
+  for (size_t begin = 0; begin < n; begin += block) body(begin, std::min(n, begin + block));
+}
+
 /// The row's mean (0 for the RMS norm), and 1 / sqrt(mean squared distance to it + eps).
 HWY_INLINE void statistics(F32Tag d, const NormBackwardArgs& a, const float* x, float& mean, float& inverse_root) {
   const auto n = static_cast<size_t>(a.cols);
   const size_t lanes = hn::Lanes(d);
   mean = 0;
   if (a.centred) {
-    F32Vec s0 = hn::Zero(d), s1 = s0;
-    size_t i = 0;
-    for (; i + 2 * lanes <= n; i += 2 * lanes) {
-      s0 = hn::Add(s0, hn::LoadU(d, x + i));
-      s1 = hn::Add(s1, hn::LoadU(d, x + i + lanes));
-    }
-    for (; i < n; i += lanes) s0 = hn::Add(s0, load_up_to(d, x, i, n));
-    mean = hn::GetLane(hn::SumOfLanes(d, hn::Add(s0, s1))) / static_cast<float>(n);
+    double total = 0;
+    for_blocks(n, [&](size_t i, size_t stop) HWY_ATTR {
+      F32Vec s0 = hn::Zero(d), s1 = s0;
+      for (; i + 2 * lanes <= stop; i += 2 * lanes) {
+        s0 = hn::Add(s0, hn::LoadU(d, x + i));
+        s1 = hn::Add(s1, hn::LoadU(d, x + i + lanes));
+      }
+      for (; i < stop; i += lanes) s0 = hn::Add(s0, load_up_to(d, x, i, n));
+      total += static_cast<double>(hn::GetLane(hn::SumOfLanes(d, hn::Add(s0, s1))));
+    });
+    mean = static_cast<float>(total) / static_cast<float>(n);
   }
   const F32Vec shift = hn::Set(d, mean);
-  F32Vec s0 = hn::Zero(d), s1 = s0;
-  size_t i = 0;
-  for (; i + 2 * lanes <= n; i += 2 * lanes) {
-    const F32Vec v0 = hn::Sub(hn::LoadU(d, x + i), shift), v1 = hn::Sub(hn::LoadU(d, x + i + lanes), shift);
-    s0 = hn::MulAdd(v0, v0, s0), s1 = hn::MulAdd(v1, v1, s1);
-  }
-  for (; i + lanes <= n; i += lanes) {
-    const F32Vec v = hn::Sub(hn::LoadU(d, x + i), shift);
-    s0 = hn::MulAdd(v, v, s0);
-  }
-  if (i < n) {  // lanes beyond the row hold 0, not the mean
-    const F32Vec v = hn::IfThenElseZero(hn::FirstN(d, n - i), hn::Sub(load_f32_some(d, x + i, n - i), shift));
-    s1 = hn::MulAdd(v, v, s1);
-  }
-  const double squares = static_cast<double>(hn::GetLane(hn::SumOfLanes(d, hn::Add(s0, s1))));
+  double squares = 0;
+  for_blocks(n, [&](size_t i, size_t stop) HWY_ATTR {
+    F32Vec s0 = hn::Zero(d), s1 = s0;
+    for (; i + 2 * lanes <= stop; i += 2 * lanes) {
+      const F32Vec v0 = hn::Sub(hn::LoadU(d, x + i), shift), v1 = hn::Sub(hn::LoadU(d, x + i + lanes), shift);
+      s0 = hn::MulAdd(v0, v0, s0), s1 = hn::MulAdd(v1, v1, s1);
+    }
+    for (; i + lanes <= stop; i += lanes) {
+      const F32Vec v = hn::Sub(hn::LoadU(d, x + i), shift);
+      s0 = hn::MulAdd(v, v, s0);
+    }
+    if (i < stop) {  // lanes beyond the row hold 0, not the mean
+      const F32Vec v = hn::IfThenElseZero(hn::FirstN(d, n - i), hn::Sub(load_f32_some(d, x + i, n - i), shift));
+      s1 = hn::MulAdd(v, v, s1);
+    }
+    squares += static_cast<double>(hn::GetLane(hn::SumOfLanes(d, hn::Add(s0, s1))));
+  });
   inverse_root = static_cast<float>(1.0 / std::sqrt(squares / static_cast<double>(n) + a.eps));
 }
 
@@ -100,17 +114,22 @@ void rows_f32(const NormBackwardArgs& a, int64_t begin, int64_t end, float* scra
       float mean = 0, inverse_root = 0;
       statistics(d, a, x, mean, inverse_root);
       const F32Vec shift = hn::Set(d, mean), scale = hn::Set(d, inverse_root);
-      F32Vec sum_g = hn::Zero(d), sum_gh = sum_g;
-      for (size_t i = 0; i < n; i += lanes) {
-        const F32Vec c = load_up_to(d, ct, i, n), h = hn::Mul(hn::Sub(load_up_to(d, x, i, n), shift), scale);
-        const F32Vec g = gamma ? hn::Mul(c, load_up_to(d, gamma, i, n)) : c;  // 0 beyond the row, as c is
-        sum_g = hn::Add(sum_g, g), sum_gh = hn::MulAdd(g, h, sum_gh);
-        store_up_to(d, hn::MulAdd(c, h, load_up_to(d, sums.block_gamma, i, n)), sums.block_gamma, i, n);
-        store_up_to(d, hn::Add(c, load_up_to(d, sums.block_beta, i, n)), sums.block_beta, i, n);
-      }
+      double all_g = 0, all_gh = 0;
+      for_blocks(n, [&](size_t i, size_t stop) HWY_ATTR {
+        F32Vec sum_g = hn::Zero(d), sum_gh = sum_g;
+        for (; i < stop; i += lanes) {
+          const F32Vec c = load_up_to(d, ct, i, n), h = hn::Mul(hn::Sub(load_up_to(d, x, i, n), shift), scale);
+          const F32Vec g = gamma ? hn::Mul(c, load_up_to(d, gamma, i, n)) : c;  // 0 beyond the row, as c is
+          sum_g = hn::Add(sum_g, g), sum_gh = hn::MulAdd(g, h, sum_gh);
+          store_up_to(d, hn::MulAdd(c, h, load_up_to(d, sums.block_gamma, i, n)), sums.block_gamma, i, n);
+          store_up_to(d, hn::Add(c, load_up_to(d, sums.block_beta, i, n)), sums.block_beta, i, n);
+        }
+        all_g += static_cast<double>(hn::GetLane(hn::SumOfLanes(d, sum_g)));
+        all_gh += static_cast<double>(hn::GetLane(hn::SumOfLanes(d, sum_gh)));
+      });
       const float count = static_cast<float>(n);
-      const F32Vec mean_g = hn::Set(d, a.centred ? hn::GetLane(hn::SumOfLanes(d, sum_g)) / count : 0.0f);
-      const F32Vec mean_gh = hn::Set(d, hn::GetLane(hn::SumOfLanes(d, sum_gh)) / count);
+      const F32Vec mean_g = hn::Set(d, a.centred ? static_cast<float>(all_g) / count : 0.0f);
+      const F32Vec mean_gh = hn::Set(d, static_cast<float>(all_gh) / count);
       for (size_t i = 0; i < n; i += lanes) {
         const F32Vec h = hn::Mul(hn::Sub(load_up_to(d, x, i, n), shift), scale);
         const F32Vec g = hn::Mul(load_up_to(d, ct, i, n), gamma ? load_up_to(d, gamma, i, n) : one);

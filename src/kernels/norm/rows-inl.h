@@ -12,6 +12,7 @@
 #include <limits>
 
 #include "hwy/highway.h"
+#include "kernels/partial_sums.h"
 #include "kernels/vector/narrow_float-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -44,22 +45,27 @@ inline float row_max(const float* x, size_t n) {
 }
 
 /// The sum of f(x[i], i) over the row. `f` maps a vector and its position; it must give 0 for lanes that hold `rest`,
-/// which pads the last vector.
+/// which pads the last vector. Long rows are summed in blocks, whose sums are added in double (see partial_sums.h).
 template <class F>
 HWY_INLINE float row_sum(const float* x, size_t n, float rest, F f) {
   const F32Tag d;
-  const size_t lanes = hn::Lanes(d);
-  F32Vec s0 = hn::Zero(d), s1 = s0, s2 = s0, s3 = s0;
-  size_t i = 0;
-  for (; i + 4 * lanes <= n; i += 4 * lanes) {
-    s0 = hn::Add(s0, f(hn::LoadU(d, x + i), i));
-    s1 = hn::Add(s1, f(hn::LoadU(d, x + i + lanes), i + lanes));
-    s2 = hn::Add(s2, f(hn::LoadU(d, x + i + 2 * lanes), i + 2 * lanes));
-    s3 = hn::Add(s3, f(hn::LoadU(d, x + i + 3 * lanes), i + 3 * lanes));
+  const size_t lanes = hn::Lanes(d), block = static_cast<size_t>(kPartialSumTerms) * 4 * lanes;
+  double total = 0;
+  for (size_t i = 0;;) {
+    const size_t stop = n - i > block ? i + block : n;
+    F32Vec s0 = hn::Zero(d), s1 = s0, s2 = s0, s3 = s0;
+    for (; i + 4 * lanes <= stop; i += 4 * lanes) {
+      s0 = hn::Add(s0, f(hn::LoadU(d, x + i), i));
+      s1 = hn::Add(s1, f(hn::LoadU(d, x + i + lanes), i + lanes));
+      s2 = hn::Add(s2, f(hn::LoadU(d, x + i + 2 * lanes), i + 2 * lanes));
+      s3 = hn::Add(s3, f(hn::LoadU(d, x + i + 3 * lanes), i + 3 * lanes));
+    }
+    for (; i + lanes <= stop; i += lanes) s0 = hn::Add(s0, f(hn::LoadU(d, x + i), i));
+    if (i < stop) s1 = hn::Add(s1, f(load_f32_some(d, x + i, stop - i, rest), i));
+    total += static_cast<double>(hn::GetLane(hn::SumOfLanes(d, hn::Add(hn::Add(s0, s1), hn::Add(s2, s3)))));
+    if (stop == n) return static_cast<float>(total);
+    i = stop;
   }
-  for (; i + lanes <= n; i += lanes) s0 = hn::Add(s0, f(hn::LoadU(d, x + i), i));
-  if (i < n) s1 = hn::Add(s1, f(load_f32_some(d, x + i, n - i, rest), i));
-  return hn::GetLane(hn::SumOfLanes(d, hn::Add(hn::Add(s0, s1), hn::Add(s2, s3))));
 }
 
 /// y[i] = f(x[i], i, count) over the row; `count` is the number of lanes in use.

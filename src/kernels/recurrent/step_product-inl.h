@@ -14,6 +14,7 @@
 #include <cstdint>
 
 #include "base/rounded_up.h"
+#include "kernels/partial_sums.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace rlx::kernels::HWY_NAMESPACE {
@@ -30,7 +31,8 @@ HWY_INLINE int64_t panel_width() {
 // Rows of a tile, which share a load of the matrix: as many as there are registers for.
 inline constexpr int kTileRows = HWY_MAX_BYTES >= 64 ? 6 : 3;
 
-/// to[row, panel] = from[row, panel] + x[row, 0 .. depth) * panel for `Rows` rows; a null `from` stands for zeros.
+/// to[row, panel] = from[row, panel] + x[row, 0 .. depth) * panel for `Rows` rows; a null `from` stands for zeros. The
+/// product is summed first and then added, so that a sum over several pieces is one of partial sums (partial_sums.h).
 template <int Rows, class T>
 HWY_INLINE void multiply_tile(const T* panel, int64_t depth, const T* x, int64_t x_stride, const T* from,
                               int64_t from_stride, T* to, int64_t to_stride) {
@@ -43,7 +45,7 @@ HWY_INLINE void multiply_tile(const T* panel, int64_t depth, const T* x, int64_t
   RLX_UNROLL
   for (int r = 0; r < Rows; ++r) RLX_UNROLL
   for (size_t v = 0; v < kPanelVectors; ++v) {
-    sum[r][v] = from ? hn::LoadU(d, from + r * from_stride + v * lanes) : hn::Zero(d);
+    sum[r][v] = hn::Zero(d);
     if (kPartialSums == 2) sum[kPartialSums - 1][v] = hn::Zero(d);
   }
   int64_t k = 0;
@@ -75,6 +77,7 @@ HWY_INLINE void multiply_tile(const T* panel, int64_t depth, const T* x, int64_t
   for (size_t v = 0; v < kPanelVectors; ++v) {
     V total = sum[r][v];
     if (kPartialSums == 2) total = hn::Add(total, sum[kPartialSums - 1][v]);
+    if (from) total = hn::Add(hn::LoadU(d, from + r * from_stride + v * lanes), total);
     hn::StoreU(total, d, to + r * to_stride + v * lanes);
   }
 }
@@ -86,7 +89,7 @@ void multiply_step(const T* packed, int64_t depth, int64_t columns, const T* x, 
   const int64_t width = panel_width<T>();
   // Rows of a panel that fit the L1 cache beside the rows of x; a panel is split into pieces of nearly equal depth.
   constexpr int64_t kPieceBytes = 32 << 10;
-  const int64_t max_depth = kPieceBytes / (width * static_cast<int64_t>(sizeof(T)));
+  const int64_t max_depth = std::min(kPartialSumTerms, kPieceBytes / (width * static_cast<int64_t>(sizeof(T))));
   const int64_t pieces = std::max<int64_t>(1, divided_up(depth, max_depth)), piece = divided_up(depth, pieces);
   for (int64_t panel = 0; panel < columns; panel += width, packed += depth * width)
     for (int64_t k = 0; k < depth || k == 0; k += std::max<int64_t>(piece, 1)) {

@@ -9,6 +9,7 @@
 #include <limits>
 #include <type_traits>
 
+#include "kernels/partial_sums.h"
 #include "kernels/vector/highway_targets.h"
 #include "kernels/vector/narrow_float.h"
 #include "rlx/element.h"
@@ -61,10 +62,11 @@ template <class Op, class T>
 float reduce_row(const T* x, int64_t n) {
   const F32Tag d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  constexpr int64_t kBlock = std::is_same_v<Op, Sum> ? 16384 : std::numeric_limits<int64_t>::max();
+  // Divided over the lanes of eight accumulators, a block is at most kPartialSumTerms long.
+  const int64_t block = std::is_same_v<Op, Sum> ? kPartialSumTerms * 8 * lanes : std::numeric_limits<int64_t>::max();
   double total = 0;
   for (int64_t i = 0;;) {
-    const int64_t stop = n - i > kBlock ? i + kBlock : n;
+    const int64_t stop = n - i > block ? i + block : n;
     F32Vec a0 = hn::Set(d, Op::neutral), a1 = a0, a2 = a0, a3 = a0, a4 = a0, a5 = a0, a6 = a0, a7 = a0;
     for (; i + 8 * lanes <= stop; i += 8 * lanes) {
       a0 = Op::combine(a0, load_f32(d, x + i));
@@ -83,9 +85,9 @@ float reduce_row(const T* x, int64_t n) {
     }
     a0 = Op::combine(Op::combine(a0, a1), Op::combine(a2, a3));
     a4 = Op::combine(Op::combine(a4, a5), Op::combine(a6, a7));
-    const float block = across_lanes<Op>(d, Op::combine(a0, a4));
-    if constexpr (!std::is_same_v<Op, Sum>) return block;
-    total += static_cast<double>(block);
+    const float of_block = across_lanes<Op>(d, Op::combine(a0, a4));
+    if constexpr (!std::is_same_v<Op, Sum>) return of_block;
+    total += static_cast<double>(of_block);
     if (i >= n) return static_cast<float>(total);
   }
 }
@@ -95,10 +97,10 @@ template <class Op, class T>
 void reduce_eight_rows(const T* x, int64_t stride, int64_t n, float* results) {
   const F32Tag d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  constexpr int64_t kBlock = std::is_same_v<Op, Sum> ? 4096 : std::numeric_limits<int64_t>::max();
+  const int64_t block = std::is_same_v<Op, Sum> ? kPartialSumTerms * lanes : std::numeric_limits<int64_t>::max();
   double totals[8] = {};
   for (int64_t i = 0;;) {
-    const int64_t stop = n - i > kBlock ? i + kBlock : n;
+    const int64_t stop = n - i > block ? i + block : n;
     F32Vec a[8];
     RLX_UNROLL for (int k = 0; k < 8; ++k) a[k] = hn::Set(d, Op::neutral);
     for (; i + lanes <= stop; i += lanes)
@@ -241,15 +243,28 @@ struct Direct {
     static_cast<T*>(a.y)[i] = v;
   }
 };
+/// Bytes of a float format, accumulated as A.
+template <class A>
 struct F8 {
-  using Accumulator = float;
-  static float load(const ReduceArgs& a, int64_t i) {
-    return static_cast<float>(decode_float(a.dtype, static_cast<const uint8_t*>(a.x)[i]));
+  using Accumulator = A;
+  static A load(const ReduceArgs& a, int64_t i) {
+    return static_cast<A>(decode_float(a.dtype, static_cast<const uint8_t*>(a.x)[i]));
   }
-  static void store(const ReduceArgs& a, int64_t i, float v) {
+  static void store(const ReduceArgs& a, int64_t i, A of_all) {
+    auto v = static_cast<float>(of_all);
     if (a.op == ReduceOp::sum) v *= static_cast<float>(a.scale);
     if (a.out_dtype == f32) static_cast<float*>(a.y)[i] = v;
     else static_cast<uint8_t*>(a.y)[i] = static_cast<uint8_t>(encode_float(a.dtype, static_cast<double>(v)));
+  }
+};
+/// c64, accumulated in c128: a running sum of f32 loses digits with its length.
+struct WidenedC64 {
+  using Accumulator = Complex;
+  static Complex load(const ReduceArgs& a, int64_t i) {
+    return Complex(static_cast<const std::complex<float>*>(a.x)[i]);
+  }
+  static void store(const ReduceArgs& a, int64_t i, Complex v) {
+    static_cast<std::complex<float>*>(a.y)[i] = std::complex<float>(v);
   }
 };
 
@@ -316,10 +331,12 @@ void reduce_boolean(const ReduceArgs& a, int64_t begin, int64_t end) {
     case ReduceOp::all: return accumulate<B>(a, begin, end, 1, [](uint8_t x, uint8_t y) { return x & y; });
   }
 }
-template <class C>
+/// `Summed`: how elements are read and accumulated by sums.
+template <class C, class Summed = Direct<C>>
 void reduce_complex(const ReduceArgs& a, int64_t begin, int64_t end) {
+  using A = typename Summed::Accumulator;
   if (a.op == ReduceOp::sum) {
-    accumulate<Direct<C>>(a, begin, end, C(0), [](C x, C y) { return x + y; });
+    accumulate<Summed>(a, begin, end, A(0), [](A x, A y) { return x + y; });
   } else if (a.op == ReduceOp::prod) {
     accumulate<Direct<C>>(a, begin, end, C(1), [](C x, C y) {
       return C(x.real() * y.real() - x.imag() * y.imag(), x.real() * y.imag() + x.imag() * y.real());
@@ -346,9 +363,11 @@ void reduce(const ReduceArgs& args, int64_t begin, int64_t end) noexcept {
     case DType::u16: return reduce_integer<uint16_t>(args, begin, end);
     case DType::u32: return reduce_integer<uint32_t>(args, begin, end);
     case DType::u64: return reduce_integer<uint64_t>(args, begin, end);
-    case DType::c64: return reduce_complex<std::complex<float>>(args, begin, end);
+    case DType::c64: return reduce_complex<std::complex<float>, WidenedC64>(args, begin, end);
     case DType::c128: return reduce_complex<Complex>(args, begin, end);
-    default: return reduce_real<F8>(args, begin, end);
+    default:
+      return args.op == ReduceOp::sum ? reduce_real<F8<double>>(args, begin, end)
+                                      : reduce_real<F8<float>>(args, begin, end);
   }
 }
 

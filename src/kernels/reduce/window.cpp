@@ -7,6 +7,7 @@
 #include <limits>
 #include <type_traits>
 
+#include "kernels/partial_sums.h"
 #include "kernels/reduce/pool_2x2.h"
 #include "kernels/reduce/window_dim.h"
 #include "kernels/reduce/window_rows.h"
@@ -58,6 +59,9 @@ void slide(const ReduceWindowArgs& a, int64_t begin, int64_t end, typename Acces
   }
   const WindowDim& along = dims[static_cast<size_t>(last)];
   std::array<A, kSegment> totals;
+  // Sums of floats over large windows are sums of partial sums (see partial_sums.h); `before` has those so far.
+  const bool has_partial_sums = std::is_floating_point_v<A> && a.op == ReduceOp::sum && taps > kPartialSumTerms;
+  std::array<A, kSegment> before;
   for (int64_t at = begin; at < end;) {
     int64_t index[kMaxWindowRank]{};
     int64_t rest = at;
@@ -68,8 +72,14 @@ void slide(const ReduceWindowArgs& a, int64_t begin, int64_t end, typename Acces
     const int64_t first = index[last];
     const int64_t stop = std::min({a.out_dims[last], first + kSegment, first + (end - at)});
     std::fill_n(totals.begin(), stop - first, neutral);
+    if (has_partial_sums) std::fill_n(before.begin(), stop - first, neutral);
     int64_t tap[kMaxWindowRank]{};
     for (int64_t t = 0; t < taps; ++t) {
+      if (has_partial_sums && t > 0 && t % kPartialSumTerms == 0)
+        for (int64_t o = first; o < stop; ++o) {
+          const auto i = static_cast<size_t>(o - first);
+          before[i] = static_cast<A>(combine(before[i], totals[i])), totals[i] = neutral;
+        }
       int64_t base = 0;
       bool is_padding = false;
       for (int d = 0; d < last && !is_padding; ++d) {
@@ -112,6 +122,7 @@ void slide(const ReduceWindowArgs& a, int64_t begin, int64_t end, typename Acces
     }
     for (int64_t o = first; o < stop; ++o) {
       A v = totals[static_cast<size_t>(o - first)];
+      if (has_partial_sums) v = static_cast<A>(combine(before[static_cast<size_t>(o - first)], v));
       if constexpr (std::is_floating_point_v<A>)
         if (a.op == ReduceOp::sum) v *= static_cast<A>(a.scale);
       Access::store(a, at + o - first, v);

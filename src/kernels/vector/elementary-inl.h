@@ -30,36 +30,6 @@ HWY_INLINE V horner(D d, V x, float c0, float c1, C... rest) {
   return hn::MulAdd(higher, x, hn::Set(d, c0));
 }
 
-/// 2^x for x <= 0, also -infinity, with results below 2^-126 flushed to 0. For the weights of softmax. 1.2e-7.
-template <class D, class V = hn::Vec<D>>
-HWY_INLINE V Exp2Nonpositive(D d, V x) {
-  const hn::RebindToSigned<D> di;
-  x = hn::Max(hn::Set(d, -127.0f), x);  // the constant is first, because x86 propagates only a second operand's NaN
-  // Adding 1.5 * 2^23 rounds to an integer and leaves it, with the exponent's bias of 127, in the low bits.
-  const V magic = hn::Set(d, 12582912.0f + 127.0f);
-  const V shifted = hn::Add(x, magic);
-  const V r = hn::Sub(x, hn::Sub(shifted, magic));
-  const V power = hn::BitCast(d, hn::ShiftLeft<23>(hn::BitCast(di, shifted)));
-  const V p =
-      horner(d, r, 1.0f, 0.693146977738f, 0.240222422176f, 0.0555073348446f, 0.00967150644708f, 0.00132648171459f);
-  return hn::Mul(p, power);
-}
-
-/// e^x for x <= 0, flushed to 0 like Exp2Nonpositive. 1.2e-7; on SSE4, which lacks fused multiply-add, 1e-6.
-template <class D, class V = hn::Vec<D>>
-HWY_INLINE V ExpNonpositive(D d, V x) {
-  const hn::RebindToSigned<D> di;
-  x = hn::Max(hn::Set(d, -88.2f), x);
-  const V magic = hn::Set(d, 12582912.0f + 127.0f), log2e = hn::Set(d, 0x1.715476p+0f);
-  const V shifted = hn::MulAdd(x, log2e, magic);
-  V r = hn::MulSub(x, log2e, hn::Sub(shifted, magic));
-  r = hn::MulAdd(x, hn::Set(d, 0x1.4ae0c0p-26f), r);  // log2(e) minus its f32 value
-  const V power = hn::BitCast(d, hn::ShiftLeft<23>(hn::BitCast(di, shifted)));
-  const V p =
-      horner(d, r, 1.0f, 0.693146977738f, 0.240222422176f, 0.0555073348446f, 0.00967150644708f, 0.00132648171459f);
-  return hn::Mul(p, power);
-}
-
 /// v * 2^n for integral floats n in [-252, 254], rounded once if the result is subnormal.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V ScaleByPowerOfTwo(D d, V v, V n) {
@@ -70,6 +40,61 @@ HWY_INLINE V ScaleByPowerOfTwo(D d, V v, V n) {
   const V half = hn::Floor(hn::Mul(n, hn::Set(d, 0.5f)));
   return hn::Mul(hn::Mul(v, power_of_two(d, half)), power_of_two(d, hn::Sub(n, half)));
 #endif
+}
+
+/// p * 2^n for p in [0.7, 1.5] and the integer n = shifted - exponent_magic(d), in [-151, 0], rounded once if it is
+/// subnormal; 0 where x is `least`. There p is multiplied by no power: processors that trap on subnormal results would
+/// be slow for every masked key.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V scaled_down(D d, V x, V least, V p, V shifted, V n) {
+#if HWY_TARGET == HWY_AVX3
+  (void)d, (void)shifted;
+  const __mmask16 is_more = _mm512_cmp_ps_mask(x.raw, least.raw, _CMP_NEQ_UQ);  // true for NaN
+  return V{_mm512_maskz_scalef_ps(is_more, p.raw, n.raw)};
+#else
+  (void)n;
+  const hn::RebindToSigned<D> di;
+  const V power = hn::BitCast(d, hn::ShiftLeft<23>(hn::BitCast(di, shifted)));
+  return hn::Mul(hn::Mul(hn::IfThenZeroElse(hn::Eq(x, least), p), power), hn::Set(d, 0x1p-64f));
+#endif
+}
+/// Adding this rounds to an integer (1.5 * 2^23) and leaves it, with the exponent's bias of 127 and 64 more, in the low
+/// bits.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V exponent_magic(D d) {
+  return hn::Set(d, 12582912.0f + 127.0f + 64.0f);
+}
+
+/// 2^x for x <= 0, also -infinity. For the weights of softmax. 1.2e-7, and below 2^-126 to the nearest subnormal
+/// number.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V Exp2Nonpositive(D d, V x) {
+  const V least = hn::Set(d, -151.0f);  // 2^-150 is rounded to 0
+  x = hn::Max(least, x);                // the constant is first, because x86 propagates only a second operand's NaN
+  const V magic = exponent_magic(d), shifted = hn::Add(x, magic), n = hn::Sub(shifted, magic), r = hn::Sub(x, n);
+  const V p =
+      horner(d, r, 1.0f, 0.693146977738f, 0.240222422176f, 0.0555073348446f, 0.00967150644708f, 0.00132648171459f);
+  return scaled_down(d, x, least, p, shifted, n);
+}
+
+/// e^x for x <= 0, also -infinity. 1.2e-7, and below 2^-126 to the nearest subnormal number.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V ExpNonpositive(D d, V x) {
+  const V least = hn::Set(d, -104.5f);  // e^-104 is rounded to 0
+  x = hn::Max(least, x);
+  const V magic = exponent_magic(d), log2e = hn::Set(d, 0x1.715476p+0f);
+  const V shifted = hn::MulAdd(x, log2e, magic), n = hn::Sub(shifted, magic);
+#if HWY_NATIVE_FMA
+  V r = hn::MulSub(x, log2e, n);
+  r = hn::MulAdd(x, hn::Set(d, 0x1.4ae0c0p-26f), r);  // log2(e) minus its f32 value
+#else
+  // The product with log2(e) would be rounded: n ln 2 is subtracted first, in two parts, the first of them exactly.
+  V r = hn::Sub(hn::Sub(x, hn::Mul(n, hn::Set(d, 0.693359375f))), hn::Mul(n, hn::Set(d, -2.12194440e-4f)));
+  r = hn::Mul(r, log2e);
+#endif
+  const V p =
+      horner(d, r, 1.0f, 0.693146977738f, 0.240222422176f, 0.0555073348446f, 0.00967150644708f, 0.00132648171459f);
+  return scaled_down(d, x, least, p, shifted, n);
 }
 
 /// Returns m and sets the integer n of e^x = m 2^n, for |x| <= 125.

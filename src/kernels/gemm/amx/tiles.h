@@ -63,7 +63,7 @@ struct TileSource {
   bool pairs = false;
 };
 
-/// A sum over k is the sum of partial sums over so many steps, 1024 elements (see kSumSteps in micro_kernel-inl.h):
+/// A sum over k is the sum of partial sums over so many steps, 1024 elements (see kernels/partial_sums.h):
 /// each step of three terms rounds six times, and a single running sum over k = 4096 had 6.4 times the error of a BLAS
 /// library's.
 inline constexpr int64_t kSumTileSteps = 32;

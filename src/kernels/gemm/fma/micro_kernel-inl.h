@@ -18,6 +18,7 @@
 
 #include "hwy/highway.h"
 #include "kernels/gemm/fma/micro_kernels.h"
+#include "kernels/partial_sums.h"
 #include "kernels/vector/narrow_float-inl.h"
 
 // Whether vdpbf16ps is compiled in; has_bf16_dots() says at run time whether the processor has it.
@@ -54,12 +55,9 @@ struct Tile {
 };
 constexpr int64_t kCacheLine = 64;
 
-// A sum over k is the sum of partial sums over kSumSteps elements each: the rounding error of one running sum grows
-// with the root of k and with the size of the sum (Blanchard, Higham, Mary, "A class of fast and accurate summation
-// algorithms", SIAM J. Sci. Comput. 42, 2020). BLAS libraries do the same, for their caches: a single running sum had
-// up to ten times their error at k = 4096. The number is even, so that pairs of bf16 stay together. The division
-// depends on k alone, so that a row's result does not depend on how many rows there are.
-constexpr int64_t kSumSteps = 512;
+// A sum over k is the sum of partial sums over kPartialSumTerms elements each. BLAS libraries do the same, for their
+// caches: a single running sum had up to ten times their error at k = 4096. The division depends on k alone, so that a
+// row's result does not depend on how many rows there are.
 
 // Tags for bf16 packed in pairs of rows: BF16Pairs are widened to f32; BF16Dots are multiplied by pairs of a bf16 left
 // operand with vdpbf16ps.
@@ -128,7 +126,7 @@ void compute_tile(const Tile& tile) {
   int64_t done = 0;
   do {
     Accumulators<kRows, kVectors, T> sums;
-    for (int64_t k = std::min(tile.k - done, kSumSteps); k > 0; --k) {
+    for (int64_t k = std::min(tile.k - done, kPartialSumTerms); k > 0; --k) {
       if constexpr (kRows >
                     kTileRows / 2)  // smaller tiles are of products of few rows, which read several panels at once
         for (int i = 0; i < prefetch_lines; ++i, prefetch += kCacheLine) __builtin_prefetch(prefetch, 0, 2);
@@ -140,7 +138,7 @@ void compute_tile(const Tile& tile) {
       rhs += rhs_k;
     }
     sums.store(static_cast<T*>(tile.out), tile.out_row, done > 0);
-    done += kSumSteps;
+    done += kPartialSumTerms;
   } while (done < tile.k);
 }
 
@@ -156,7 +154,7 @@ void compute_tile_of_pairs(const Tile& tile) {
   int64_t done = 0;
   do {
     Accumulators<kRows, kVectors, float> sums;
-    for (int64_t k = std::min(tile.k - done, kSumSteps); k > 0; k -= 2) {
+    for (int64_t k = std::min(tile.k - done, kPartialSumTerms); k > 0; k -= 2) {
       F32Vec even[kVectors], odd[kVectors];
 #pragma GCC unroll 24
       for (int j = 0; j < kVectors; ++j) {
@@ -170,7 +168,7 @@ void compute_tile_of_pairs(const Tile& tile) {
       rhs += std::min(kVectors, kTileVectors) * hn::Lanes(d);
     }
     sums.store(static_cast<float*>(tile.out), tile.out_row, done > 0);
-    done += kSumSteps;
+    done += kPartialSumTerms;
   } while (done < tile.k);
 }
 
@@ -193,7 +191,7 @@ void compute_tile_of_dots(const Tile& tile) {
   int64_t done = 0;
   do {
     Accumulators<kRows, kVectors, float> sums;
-    for (int64_t k = std::min(tile.k - done, kSumSteps); k > 0; k -= 2) {
+    for (int64_t k = std::min(tile.k - done, kPartialSumTerms); k > 0; k -= 2) {
       hn::Vec<decltype(du)> right[kVectors];
 #pragma GCC unroll 24
       for (int j = 0; j < kVectors; ++j) right[j] = hn::LoadU(du, vector_at(rhs, j, hn::Lanes(d), panel));
@@ -210,7 +208,7 @@ void compute_tile_of_dots(const Tile& tile) {
       rhs += std::min(kVectors, kTileVectors) * hn::Lanes(d);
     }
     sums.store(static_cast<float*>(tile.out), tile.out_row, done > 0);
-    done += kSumSteps;
+    done += kPartialSumTerms;
   } while (done < tile.k);
 }
 #endif
