@@ -14,7 +14,7 @@ void require_images(Value x, Value y, double range) {
     fail(ErrorCode::shape_mismatch, "two images of one type [..., height, width, channels] of floats are needed, got ",
          x.type(), " and ", y.type());
   if (!(range > 0) || !std::isfinite(range))
-    fail(ErrorCode::invalid_argument, "the range of an image's numbers must be positive, got ", range);
+    fail(ErrorCode::invalid_argument, "the range of an image's numbers must be above 0 and finite, got ", range);
 }
 Value mean_of_images(Value x, int64_t dims) { return mean(x, axes_from(x.rank() - dims, size_t(dims))); }
 

@@ -12,6 +12,7 @@
 
 #include <array>
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include "rlx/extras/splat.h"
@@ -63,20 +64,26 @@ Point<T> cross(const Point<T>& a, const Point<T>& b) {
   return {a.y * b.z - a.z * b.y, a.z * b.x - a.x * b.z, a.x * b.y - a.y * b.x};
 }
 template <class T>
-Point<T> normalized(const Point<T>& a) {
-  return a * (1.0 / square_root(dot(a, a)));
-}
-
-template <class T>
 struct CameraFrame {
-  Point<T> position, right, down, forward;
-  T focal;  ///< in pixels
+  Point<T> position, right{}, down{}, forward{};
+  T focal{};  ///< in pixels
 
-  CameraFrame(const std::array<T, 10>& c, int64_t height)
-      : position{c[0], c[1], c[2]}, forward(normalized(Point<T>{c[3], c[4], c[5]} - position)),
-        focal((static_cast<double>(height) / 2) / tangent(c[9] * 0.5)) {
-    right = normalized(cross(forward, {c[6], c[7], c[8]}));
+  /// One that stands in what it looks at, has "up" ahead, or opens by an angle of 0 sees nothing: `forward` is 0. What
+  /// is divided by is 1 there, for a quotient that is infinite is NaN in derivatives.
+  CameraFrame(const std::array<T, 10>& c, int64_t height) : position{c[0], c[1], c[2]} {
+    auto is_length = [](const T& squared) { return is_between(squared, 0, std::numeric_limits<double>::infinity()); };
+    Point<T> ahead = Point<T>{c[3], c[4], c[5]} - position;
+    T squared = dot(ahead, ahead);
+    forward = ahead * (1.0 / square_root(where(is_length(squared), squared, 1.0)));
+    Point<T> across = cross(forward, {c[6], c[7], c[8]});
+    squared = dot(across, across);
+    auto stands = is_length(squared);
+    right = across * (1.0 / square_root(where(stands, squared, 1.0)));
     down = cross(forward, right);
+    T slope = tangent(c[9] * 0.5);
+    auto opens = is_length(slope * slope);
+    focal = (static_cast<double>(height) / 2) / where(opens, slope, 1.0);
+    for (T* part : {&forward.x, &forward.y, &forward.z}) *part = where(opens, where(stands, *part, 0.0), 0.0);
   }
 };
 
@@ -130,12 +137,16 @@ struct Projection {
   Condition seen;                             ///< between near and far
   T depth, reach_x, reach_y;                  ///< half the sides of the box around one standard deviation
 
-  Projection(const Gaussian<T>& g, const CameraFrame<T>& camera, const SplatAttrs& a) {
+  Projection(const Gaussian<T>& gaussian, const CameraFrame<T>& camera, const SplatAttrs& a) {
+    Gaussian<T> g = gaussian;
     Point<T> from = g.position - camera.position;
     depth = dot(camera.forward, from);
     seen = is_between(depth, a.near, a.far);
-    // What is not seen is divided by 1: its quotient could be infinite, also in derivatives.
+    // What is not seen is divided by 1, and is round: its quotients could be infinite, also in derivatives.
     T per_depth = 1.0 / where(seen, depth, 1.0);
+    for (T* part : {&from.x, &from.y, &from.z}) *part = where(seen, *part, 0.0);
+    for (T& scale : g.log_scale) scale = where(seen, scale, 0.0);
+    for (size_t i = 0; i < 4; ++i) g.rotation[i] = where(seen, g.rotation[i], i == 0 ? 1.0 : 0.0);
     T u = dot(camera.right, from) * per_depth, v = dot(camera.down, from) * per_depth;
     const T& focal = camera.focal;
     T scale = focal * per_depth;
@@ -169,6 +180,7 @@ struct Projection {
     }
     reach_x = square_root(xx), reach_y = square_root(yy);
 
+    determinant = where(seen, determinant, 1.0), n0 = where(seen, n0, 1.0);
     T per_determinant = 1.0 / determinant, per_n0 = 1.0 / n0, per_focal = 1.0 / focal, zero = zero_of(depth);
     T bend = per_n0 * per_focal * per_focal, slope = 2.0 * (per_n0 * per_focal);
     bool ray = a.footprint == SplatFootprint::ray;

@@ -13,19 +13,20 @@ void require_attrs(const SplatAttrs& a) {
   if (a.tile_size < 1 || a.tile_size > kMostPixels)
     fail(ErrorCode::invalid_argument, "tile_size must be 1 to ", kMostPixels, ", got ", a.tile_size);
   if (!(a.radius_scale > 0) || !std::isfinite(a.radius_scale))
-    fail(ErrorCode::invalid_argument, "radius_scale must be a positive number of standard deviations, got ",
+    fail(ErrorCode::invalid_argument, "radius_scale must be a finite number of standard deviations, above 0, got ",
          a.radius_scale);
   if (!(a.alpha_cutoff >= 0 && a.alpha_cutoff < 1))
     fail(ErrorCode::invalid_argument, "alpha_cutoff must be at least 0 and less than 1, got ", a.alpha_cutoff);
   if (a.max_splat_steps < 1)
     fail(ErrorCode::invalid_argument, "max_splat_steps must be at least 1, got ", a.max_splat_steps);
   if (!(a.transmittance_threshold > 0 && a.transmittance_threshold < 1))
-    fail(ErrorCode::invalid_argument, "transmittance_threshold must lie between 0 and 1, got ",
+    fail(ErrorCode::invalid_argument, "transmittance_threshold must be above 0 and less than 1, got ",
          a.transmittance_threshold);
   if (!(a.gamma > 0) || !std::isfinite(a.gamma))
-    fail(ErrorCode::invalid_argument, "gamma must be a positive number, got ", a.gamma);
+    fail(ErrorCode::invalid_argument, "gamma must be above 0 and finite, got ", a.gamma);
   if (!(a.low_pass >= 0) || !std::isfinite(a.low_pass))
-    fail(ErrorCode::invalid_argument, "low_pass must be a variance of at least 0 square pixels, got ", a.low_pass);
+    fail(ErrorCode::invalid_argument, "low_pass must be a finite variance of at least 0 square pixels, got ",
+         a.low_pass);
   if (!(a.near >= 0) || !(a.far > a.near))
     fail(ErrorCode::invalid_argument, "near = ", a.near, " and far = ", a.far, ": 0 <= near < far is needed");
 }

@@ -160,7 +160,7 @@ CodeScale scale_for(Range range, int64_t low, int64_t high, bool symmetric) {
   if (!std::isfinite(range.low) || !std::isfinite(range.high) || range.low > range.high)
     fail(ErrorCode::invalid_argument, "a range from ", range.low, " to ", range.high, " has no scale");
   if (low >= high || high <= 0 || low > 0)
-    fail(ErrorCode::invalid_argument, "codes go from below 0 to above it, not from ", low, " to ", high);
+    fail(ErrorCode::invalid_argument, "codes go from 0 or below to above 0, not from ", low, " to ", high);
   const double least = std::min(range.low, 0.0), most = std::max(range.high, 0.0);
   if (least == most)
     fail(ErrorCode::invalid_argument, "the range is only 0: no scale stands for it, for nothing but zeros was seen");

@@ -25,7 +25,7 @@ TEST_CASE("a grid or coefficients that do not fit a spline activation are said")
         }) == "x f32[2, 4] has 4 channels, coeff f32[3, 5] has 3; it is [channels, bumps]");
   CHECK(refusal_of([&] {
           spline_activation(x, coeff, {1, 1});
-        }) == "the grid goes from 1 to 1; grid_min must be less than grid_max");
+        }) == "the grid goes from 1 to 1; grid_min must be less than grid_max, and both finite");
   CHECK(refusal_of([&] { spline_activation_backward_coeff(x, x, {.num_basis = 0}); }) ==
         "a grid of 0 bumps: at least one is needed");
 }

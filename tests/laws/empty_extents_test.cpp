@@ -74,7 +74,6 @@ struct Late {
   std::string_view op, why;
 };
 constexpr Late kRefusedLate[] = {
-    {"take_along_axis", "places along no element: gather refuses a slice of 1 out of 0"},
     {"pool", "its gradient over three dims has ten, and the CPU takes eight, whatever the extents"},
     {"max_pool_backward", "its gradient over three dims has ten, and the CPU takes eight, whatever the extents"},
 };

@@ -144,5 +144,5 @@ TEST_CASE("a histogram closes its last part, and leaves out what is outside or N
   CHECK(mismatch([](Values v) { return histogram(v[0], 2, -1, 1); }, {tensor(f32, {2, 2}, {-1, 0, 0.5, 1})},
                  {vector_of(i32, {1, 3})}) == "");
   CHECK(refusal([](Values v) { return histogram(v[0], 3, 1, 1); }, {{f32, {2}}}) ==
-        "a histogram needs at least one bin and min < max, got 3 bins over [1, 1]");
+        "a histogram needs at least one bin, and min < max, both finite; got 3 bins over [1, 1]");
 }

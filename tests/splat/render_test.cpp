@@ -232,3 +232,37 @@ TEST_CASE("any number of Gaussians: their count may be a symbol") {
     CHECK(difference(compiled.run_ordered(in), interpret(d, in)) == "");
   }
 }
+
+TEST_CASE("a camera that sees nothing, and a Gaussian out of sight, have gradients of 0, whatever their numbers are") {
+  struct Case {
+    std::vector<double> rotation, camera;
+  };
+  const std::vector<double> turned = {0.5, 0.1, -0.3, 0.8};
+  const Case cases[] = {
+      {turned, {1, 2, 3, 1, 2, 3, 0, 1, 0, 1}},         // in what it looks at
+      {turned, {0, 0, 0, 0, 0, 2, 0, 0, 1, 1}},         // "up" is ahead
+      {turned, {0, 0, 0, 0, 0, 2, 0, 1, 0, 0}},         // opens by an angle of 0
+      {{0, 0, 0, 0}, {0, 0, 9, 0, 0, 20, 0, 1, 0, 1}},  // the Gaussian is behind, and has no rotation
+  };
+  for (DType dtype : {f64, f32})
+    for (const Case& c : cases) {
+      auto tensor = [&](Shape shape, std::vector<double> numbers) {
+        Array<double> t(std::move(shape));
+        t.data = std::move(numbers);
+        return t.rounded_to(dtype);
+      };
+      const std::vector<Tensor> in = {
+          tensor({1, 3}, {0, 0, 5}), tensor({1, 3}, {0.1, 0.4, 0.2}), tensor({1, 4}, c.rotation),
+          tensor({1}, {1}),          tensor({1, 3}, {0.5, 0.6, 0.7}), tensor({1, 0, 3}, {}),
+          tensor({10}, c.camera),    tensor({3}, {0.1, 0.2, 0.3}),    tensor({2, 2, 4}, std::vector<double>(16, 0.5))};
+      std::vector<Type> types;
+      for (const Tensor& t : in) types.push_back(t.type());
+      const Graph g = trace(types, [](Graph& to, Values v) {
+        return to.emit(op::gaussian_splat_render_backward, {v.begin(), v.end()},
+                       SplatBackwardAttrs{.width = 2, .height = 2});
+      });
+      for (const auto& results : {interpret(g, in), on_cpu(g, in)})
+        for (size_t r = 0; r < 7; ++r)
+          for (size_t i = 0; i < results[r].element_count(); ++i) CHECK(load<double>(results[r], i) == 0);
+    }
+}

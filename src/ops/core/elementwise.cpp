@@ -582,7 +582,7 @@ OpDef define_compare() {
       .elementwise = true,
       .infer =
           [](Types in, const CompareAttrs& a) {
-            bool ordered = a.direction != Comparison::eq && a.direction != Comparison::ne;
+            bool ordered = a.total_order || (a.direction != Comparison::eq && a.direction != Comparison::ne);
             require_kind(require_same(in), kBool | kInteger | kReal | (ordered ? 0 : kComplex));
             return Type{boolean, in[0].dims};
           },

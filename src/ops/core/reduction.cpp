@@ -394,8 +394,8 @@ OpDef define_histogram() {
           [](Types in, const HistogramAttrs& a) {
             require_kind(in[0], kReal);
             if (a.bins < 1 || !(a.min < a.max) || !std::isfinite(a.min) || !std::isfinite(a.max))
-              fail(ErrorCode::invalid_argument, "a histogram needs at least one bin and min < max, got ", a.bins,
-                   " bins over [", a.min, ", ", a.max, "]");
+              fail(ErrorCode::invalid_argument, "a histogram needs at least one bin, and min < max, both finite; got ",
+                   a.bins, " bins over [", a.min, ", ", a.max, "]");
             if (Dim count = element_count(in[0].dims); count.is_static() && count.value() > INT32_MAX)
               fail(ErrorCode::invalid_argument, "a histogram counts in i32, up to ", INT32_MAX, ", and ", in[0],
                    " has ", count, " elements; add up the histograms of its parts in i64");

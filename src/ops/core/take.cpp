@@ -75,6 +75,7 @@ GatherAttrs as_gather(Types in, const GatherNdAttrs& a) {
           a.out_of_range};
 }
 
+bool is_empty(const Type& t) { return std::find(t.dims.begin(), t.dims.end(), Dim(0)) != t.dims.end(); }
 /// Both operands' ranks agree, and the indices are nowhere longer than x but along `axis`.
 int64_t valid_elements(const Type& x, const Type& indices, int64_t axis) {
   require_kind(indices, kInteger, "index");
@@ -160,12 +161,17 @@ OpDef define_take_along_axis() {
                    " is packed in blocks along its last dim: only whole rows of it can be moved; dequantize_blocks "
                    "makes "
                    "numbers of it");
-            return valid_elements(in[0], in[1], a.axis), Type{in[0].dtype, in[1].dims};
+            const int64_t axis = valid_elements(in[0], in[1], a.axis);
+            if (in[0].dims[size_t(axis)] == Dim(0) && !is_empty(in[1]))
+              fail(ErrorCode::shape_mismatch, "there is nothing to take along axis ", axis, " of ", in[0],
+                   " at the places ", in[1]);
+            return Type{in[0].dtype, in[1].dims};
           },
       .decompose =
           [](Values in, const TakeAttrs& a) {
             size_t rank = in[0].dims().size();
             int64_t axis = valid_axis(a.axis, rank);
+            if (is_empty(in[1].type())) return full(in[0].graph(), 0, {in[0].dtype(), in[1].dims()});
             Dims limits = in[1].dims();
             limits[size_t(axis)] = in[0].dim(axis);
             Value x = limits == in[0].dims() ? in[0] : slice(in[0], Dims(rank, Dim(0)), limits);

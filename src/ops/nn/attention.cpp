@@ -165,7 +165,8 @@ Type attention_type(Types in, const AttentionAttrs& a) {
   if (a.scale && !std::isfinite(*a.scale))
     fail(ErrorCode::invalid_argument, "scale is ", *a.scale, "; it must be a finite number");
   if (a.softcap && (!(*a.softcap > 0) || std::isinf(*a.softcap)))
-    fail(ErrorCode::invalid_argument, "a soft cap must be positive, got ", *a.softcap, "; leave it out for none");
+    fail(ErrorCode::invalid_argument, "a soft cap must be above 0 and finite, got ", *a.softcap,
+         "; leave it out for none");
   Type t = in[0];
   t.dims.back() = a.layout == AttentionLayout::packed ? d.v.width * a.heads : d.v.width;
   return t;

@@ -133,7 +133,7 @@ ConvAttrs as_convolution(Types in, const ConvTransposeAttrs& a) {
   for (size_t d = 0; d < spatial; ++d) {
     if (more[d] < 0 || (more[d] > 0 && more[d] >= std::max(stride[d], dilation[d])))
       fail(ErrorCode::invalid_argument, "output_padding ", more[d], " along spatial dim ", d,
-           " must be less than the stride ", stride[d], " or the dilation ", dilation[d]);
+           " must not be negative, and be less than the stride ", stride[d], " or the dilation ", dilation[d]);
     Dim reach = (w.dims[d + 2] - Dim(1)) * dilation[d];
     c.padding_low.push_back(reach - Dim(padding[d]));
     c.padding_high.push_back(reach - Dim(padding[d]) + Dim(more[d]));

@@ -250,7 +250,7 @@ OpDef define_huber() {
       },
       [](const A& a) {
         if (!(a.delta > 0 && std::isfinite(a.delta)))
-          fail(ErrorCode::invalid_argument, "delta is ", a.delta, "; it must be above 0");
+          fail(ErrorCode::invalid_argument, "delta is ", a.delta, "; it must be above 0 and finite");
       },
       {{.dims = {{3, 4}, {3, 4}}, .attrs = A{0.7}},
        {.dims = {{2, 3, 2}, {2, 3, 2}}, .attrs = A{1, LossReduction::none}},

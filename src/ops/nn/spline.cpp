@@ -24,7 +24,7 @@ void require_grid(int64_t bumps, double low, double high) {
   if (bumps < 1) fail(ErrorCode::invalid_argument, "a grid of ", bumps, " bumps: at least one is needed");
   if (!std::isfinite(low) || !std::isfinite(high) || (bumps > 1 && !(low < high)))
     fail(ErrorCode::invalid_argument, "the grid goes from ", low, " to ", high,
-         "; grid_min must be less than grid_max");
+         "; grid_min must be less than grid_max, and both finite");
 }
 void require_activation(Types in, const SplineActivationAttrs& a) {
   require_dtype(in, kReal);

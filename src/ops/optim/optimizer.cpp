@@ -82,7 +82,8 @@ void require_fraction(double v, std::string_view name) {
   if (!(v >= 0 && v < 1)) fail(ErrorCode::invalid_argument, name, " is ", v, "; it goes from 0 to below 1");
 }
 void require_not_negative(double v, std::string_view name) {
-  if (!(v >= 0 && std::isfinite(v))) fail(ErrorCode::invalid_argument, name, " is ", v, "; it must be 0 or more");
+  if (!(v >= 0 && std::isfinite(v)))
+    fail(ErrorCode::invalid_argument, name, " is ", v, "; it must be finite and not below 0");
 }
 
 /// grad + decay param, if there is any decay.

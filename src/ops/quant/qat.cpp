@@ -369,7 +369,7 @@ OpDef define_fake_quantize_affine() {
             constexpr int64_t kMost = 1 << 16;
             if (a.low >= a.high || a.low < -kMost || a.high > kMost)
               fail(ErrorCode::invalid_argument, "the codes go from ", a.low, " to ", a.high,
-                   "; they must rise, and have at most 16 bits");
+                   "; they must rise, from -65536 at least to 65536 at most");
             if (a.ste != SteKind::identity && a.ste != SteKind::clipped_identity)
               fail(ErrorCode::invalid_argument, "ste ", names_of(a.ste)[size_t(a.ste)],
                    " is symmetric around 0: fake_quantize has it; here there are identity and clipped_identity");

@@ -119,36 +119,72 @@ Shape lengths_of(const Type& x, const FftAttrs& a) {
 }
 
 // ---- on numbers ----
-/// The transform of x, its `count` elements `stride` apart; of a prime length the sum as it stands.
-std::vector<Complex> transformed(const Complex* x, int64_t count, int64_t stride, bool inverse) {
-  auto n = static_cast<size_t>(count);
-  int64_t prime = 2;
-  while (prime * prime <= count && count % prime != 0) ++prime;
-  if (count % prime != 0) prime = count;
-  std::vector<Complex> y(n);
-  if (count == 1) return {x[0]};
-  auto root = [&](int64_t k) { return inverse ? std::conj(root_of_unity(k, count)) : root_of_unity(k, count); };
-  if (prime == count) {
-    std::vector<Complex> roots;
-    for (int64_t k = 0; k < count; ++k) roots.push_back(root(k));
-    for (size_t k = 0; k < n; ++k)
-      for (size_t j = 0; j < n; ++j) y[k] += x[int64_t(j) * stride] * roots[j * k % n];
+/// Transforms of one length. A composite length is one of its least factor of others (Cooley, Tukey 1965), a prime one
+/// the sum as it stands. Compiling a transform of a large prime takes one of millions of places, so its roots of unity
+/// are computed once, and its places are joined where they stand.
+class NumberTransform {
+ public:
+  NumberTransform(int64_t count, bool inverse) {
+    roots_.reserve(static_cast<size_t>(count));
+    for (int64_t k = 0; k < count; ++k)
+      roots_.push_back(inverse ? std::conj(root_of_unity(k, count)) : root_of_unity(k, count));
+  }
+  std::vector<Complex> of(const std::vector<Complex>& x) {
+    std::vector<Complex> y(x.size());
+    transform(x.data(), std::ssize(x), 1, y.data());
     return y;
   }
-  int64_t part = count / prime;
-  std::vector<std::vector<Complex>> parts;
-  for (int64_t r = 0; r < prime; ++r) parts.push_back(transformed(x + r * stride, part, stride * prime, inverse));
-  for (int64_t k = 0; k < count; ++k)
-    for (int64_t r = 0; r < prime; ++r) y[size_t(k)] += parts[size_t(r)][size_t(k % part)] * root(r * k % count);
-  return y;
-}
+
+ private:
+  /// Of the `count` elements of x that are `stride` apart.
+  void transform(const Complex* x, int64_t count, int64_t stride, Complex* y) {
+    if (count == 1) {
+      *y = *x;
+      return;
+    }
+    int64_t prime = 2;
+    while (prime * prime <= count && count % prime != 0) ++prime;
+    if (count % prime != 0) prime = count;
+    const int64_t part = count / prime, step = std::ssize(roots_) / count;
+    for (int64_t r = 0; r < prime; ++r) transform(x + r * stride, part, stride * prime, y + r * part);
+    // Place k of each part makes the places k, k + part, ...: they are where the former ones were.
+    if (prime == 2) {
+      join_halves(y, part, step);
+      return;
+    }
+    terms_.resize(static_cast<size_t>(prime));
+    for (int64_t k = 0; k < part; ++k) {
+      for (int64_t r = 0; r < prime; ++r) terms_[size_t(r)] = y[k + r * part];
+      for (int64_t place = k; place < count; place += part) {
+        Complex sum = terms_[0];
+        for (int64_t r = 1; r < prime; ++r)
+          sum += terms_[size_t(r)] * roots_[static_cast<size_t>(r * place % count * step)];
+        y[place] = sum;
+      }
+    }
+  }
+  /// By real and imaginary parts, which stand as an array of numbers: most of the time goes by here, and products of
+  /// std::complex look for NaN.
+  void join_halves(Complex* y, int64_t part, int64_t step) {
+    auto *even = reinterpret_cast<double*>(y), *odd = even + 2 * part;
+    const auto* root = reinterpret_cast<const double*>(roots_.data());
+    for (int64_t k = 0; k < 2 * part; k += 2, root += 2 * step) {
+      const double re = odd[k] * root[0] - odd[k + 1] * root[1], im = odd[k] * root[1] + odd[k + 1] * root[0];
+      odd[k] = even[k] - re, odd[k + 1] = even[k + 1] - im;
+      even[k] += re, even[k + 1] += im;
+    }
+  }
+
+  std::vector<Complex> roots_, terms_;
+};
 
 Array<Complex> along_axis(const Array<Complex>& x, int64_t axis, bool inverse) {
   Array<Complex> y(x.shape);
+  NumberTransform transform(x.shape[size_t(axis)], inverse);
   for (const auto& lane : lanes_of(x.shape, {axis})) {
     std::vector<Complex> values;
     for (size_t at : lane) values.push_back(x.data[at]);
-    values = transformed(values.data(), static_cast<int64_t>(values.size()), 1, inverse);
+    values = transform.of(values);
     for (size_t i = 0; i < lane.size(); ++i) y.data[lane[i]] = values[i];
   }
   return y;
@@ -201,11 +237,12 @@ Tensor fft_of(const Tensor& in, const FftAttrs& a) {
 // ---- on graph values: along the last dim, whose extent is a number ----
 constexpr int64_t kMostDirect = 64;  // the DFT matrix of so many places costs less than what joins two smaller ones
 
-Value complex_constant(Graph& g, Shape shape, DType dtype, const std::function<Complex(const Axes&)>& f) {
-  GrowthLimit::count_table(element_count(shape), sizeof(Complex));
-  Array<Complex> all(std::move(shape));
-  for_each_index(all.shape, [&](const Axes& index) { all.at(index) = f(index); });
-  return g.constant(all.rounded_to(dtype));
+/// `f` gives the elements by their places in row-major order.
+template <class F>
+Value complex_constant(Graph& g, Shape shape, DType dtype, F f) {
+  Tensor all = Tensor::uninitialized(dtype, std::move(shape));
+  for (size_t i = 0; i < all.element_count(); ++i) store<Complex>(all, i, f(static_cast<int64_t>(i)));
+  return g.constant(std::move(all));
 }
 Complex directed(Complex root, bool inverse) { return inverse ? std::conj(root) : root; }
 Value by(Value x, Value row) { return x * broadcast_to(row, x.dims()); }
@@ -216,16 +253,20 @@ Value dft(Value x, bool inverse);
 /// As a convolution with e^(pi i j^2 / n): j k = (j^2 + k^2 - (k - j)^2) / 2. Bluestein 1970.
 Value by_convolution(Value x, int64_t n, bool inverse) {
   Graph& g = x.graph();
+  static_cast<void>(Dim(4) * n);  // fails where it overflows, and m is less
   int64_t m = 1;
   while (m < 2 * n - 1) m *= 2;
-  GrowthLimit::count_table(m, 3 * sizeof(Complex));
-  auto chirp = [&](int64_t j) { return directed(root_of_unity(j * j % (2 * n), 2 * n), inverse); };
-  std::vector<Complex> wave(static_cast<size_t>(m));
-  for (int64_t j = 0; j < n; ++j) wave[size_t(j)] = wave[size_t((m - j) % m)] = std::conj(chirp(j));
-  auto spectrum = transformed(wave.data(), m, 1, false);
-  Value chirps = complex_constant(g, {n}, x.dtype(), [&](const Axes& j) { return chirp(j[0]); });
-  Value factors = complex_constant(g, {m}, x.dtype(),
-                                   [&](const Axes& k) { return spectrum[size_t(k[0])] / static_cast<double>(m); });
+  GrowthLimit::count_table(m, 4 * sizeof(Complex));  // the wave, its spectrum, the roots, and half of them the chirps
+  std::vector<Complex> chirp, wave(static_cast<size_t>(m));
+  chirp.reserve(static_cast<size_t>(n));
+  for (int64_t j = 0; j < n; ++j) {
+    chirp.push_back(directed(root_of_unity(j * j % (2 * n), 2 * n), inverse));
+    wave[size_t(j)] = wave[size_t((m - j) % m)] = std::conj(chirp.back());
+  }
+  const std::vector<Complex> spectrum = NumberTransform(m, false).of(wave);
+  Value chirps = complex_constant(g, {n}, x.dtype(), [&](int64_t j) { return chirp[size_t(j)]; });
+  Value factors =
+      complex_constant(g, {m}, x.dtype(), [&](int64_t k) { return spectrum[size_t(k)] / static_cast<double>(m); });
   Value y = dft(by(dft(resized(by(x, chirps), -1, m), false), factors), true);
   return by(resized(y, -1, n), chirps);
 }
@@ -234,8 +275,8 @@ Value by_factors(Value x, int64_t first, int64_t second, bool inverse) {
   Dims dims = x.dims(), split = dims;
   split.back() = first, split.push_back(second);
   Value columns = dft(swap_last(reshape(x, split)), inverse);
-  Value twist = complex_constant(x.graph(), {second, first}, x.dtype(), [&](const Axes& i) {
-    return directed(root_of_unity(i[0] * i[1], first * second), inverse);
+  Value twist = complex_constant(x.graph(), {second, first}, x.dtype(), [&](int64_t i) {
+    return directed(root_of_unity(i / first * (i % first), first * second), inverse);
   });
   Value rows = dft(swap_last(by(columns, twist)), inverse);
   return reshape(swap_last(rows), dims);
@@ -246,7 +287,7 @@ Value dft(Value x, bool inverse) {
   if (n == 1) return x;
   if (n <= kMostDirect) {
     Value matrix = complex_constant(x.graph(), {n, n}, x.dtype(),
-                                    [&](const Axes& i) { return directed(root_of_unity(i[0] * i[1], n), inverse); });
+                                    [&](int64_t i) { return directed(root_of_unity(i / n * (i % n), n), inverse); });
     return dot_general(x, matrix, {{}, {}, {x.rank() - 1}, {0}});
   }
   for (int64_t first = kMostDirect; first > 1; --first)
