@@ -41,7 +41,7 @@ def trace_of(step, count):
 
 def call_overhead(f, *args):
     whole = least(lambda: f(*args), 200, 60)
-    compiled = next(iter(f._fast.values()))[0]
+    compiled = f.compiled()
     # The same C call with everything made before.
     given = [np.ascontiguousarray(x) for x in rlx.tree.leaves(args)]
     made = [np.empty(dims, dtype) for dims, dtype in compiled._made]
