@@ -2,6 +2,9 @@
 """Random calls of rlx.numpy, with odd and wrong arguments, beside NumPy: either both raise, or the values agree. What RLX
 refuses and NumPy takes is counted, not judged: it is no silent surprise.
 
+Where JAX is installed, functions that have its contract and not NumPy's are called beside it, as many times again; what JAX
+refuses and RLX takes is counted, for JAX takes no lists. The last line says whether it was there.
+
     tests/attack/namespace.py --calls 2000 --seed 1
 """
 
@@ -18,9 +21,17 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "bindings" 
 
 import rlx.numpy as rnp  # noqa: E402
 
+try:
+    import jax
+    import jax.numpy as jnp
+    jax.config.update("jax_enable_x64", True)
+except ImportError:
+    jax = jnp = None
+
 # Functions whose results are no values of their arguments, or which NumPy has under another contract (JAX's, or the array
 # API's, which the documentation of the function names).
 LEFT_OUT = {
+    "finfo": "describes a dtype", "iinfo": "describes a dtype",
     "empty": "its elements are undefined in NumPy", "ndarray": "a type", "from_dlpack": "takes no arrays of NumPy's lists",
     "bool_": "a type", "int8": "a type", "int16": "a type", "int32": "a type", "int64": "a type", "uint8": "a type", "uint16": "a type",
     "uint32": "a type", "uint64": "a type", "float16": "a type", "float32": "a type", "float64": "a type", "complex64": "a type",
@@ -33,6 +44,10 @@ LEFT_OUT = {
     "percentile": "likewise", "nanquantile": "likewise", "full": "floats saturate when they become integers", "full_like": "likewise", "searchsorted": "in what is not sorted it is any place", "reciprocal": "of integers is a float, as in JAX", "broadcast_shapes": "NumPy takes arrays for shapes", "take": "an index out of range is NaN, as in JAX",
     "take_along_axis": "likewise; also of lists", "unravel_index": "what is out of range becomes the nearest in range, as in JAX",
 }
+# Of those, what is no matter of values, has no contract in JAX either, or another one on purpose: in JAX sinc is NaN at infinity, floats and the
+# bounds of clip wrap around in an integer dtype, percentiles beside an infinity are NaN, integers are int64 when it has those.
+NOT_JAX = {"empty", "ndarray", "from_dlpack", "astype", "finfo", "iinfo", "nextafter", "argsort", "digitize", "searchsorted", "arange",
+           "sinc", "clip", "square", "percentile", "quantile", "nanquantile", "full", "full_like"}
 AXES = ("axis", "axes", "axis1", "axis2", "source", "destination", "axisa", "axisb", "axisc")
 
 
@@ -146,6 +161,8 @@ def difference(got, wanted):
         if w.dtype.kind not in "biufc":
             return f"dtype {w.dtype} of NumPy"
         wide = np.complex128 if "c" in (g.dtype.kind, w.dtype.kind) else np.float64
+        if g.dtype.kind == w.dtype.kind == "i":  # what an index out of range reads: the least number of the dtype, which may be a narrower one
+            w = np.where(w == np.iinfo(w.dtype).min, np.iinfo(g.dtype).min, w)
         with np.errstate(all="ignore"):
             if not np.allclose(g.astype(wide), w.astype(wide), rtol=2e-3, atol=2e-3, equal_nan=True):
                 return f"values {g.reshape(-1)[:4]} for {w.reshape(-1)[:4]}"
@@ -156,30 +173,39 @@ def shown(x):
     return f"{x.dtype}{list(x.shape)}:{x.reshape(-1)[:4].tolist()}" if isinstance(x, np.ndarray) else repr(x)
 
 
-def run(count, seed, only=None, verbose=False):
+def run(count, seed, only=None, judge=np):
+    """The calls beside `judge`: NumPy, or jax.numpy for the functions that are left out of NumPy's."""
     calls, tally, findings = Calls(seed), collections.Counter(), collections.defaultdict(list)
-    names = sorted(n for n in dir(rnp) if not n.startswith("_") and n not in LEFT_OUT and callable(getattr(rnp, n)) and callable(getattr(np, n, None)))
+    is_numpy = judge is np
+    taken = (lambda n: n not in LEFT_OUT) if is_numpy else (lambda n: n in LEFT_OUT and LEFT_OUT[n] != "a type" and n not in NOT_JAX)
+    names = sorted(n for n in dir(rnp) if not n.startswith("_") and taken(n) and callable(getattr(rnp, n)) and callable(getattr(judge, n, None))
+                   and hasattr(np, n))
     if only:
-        names = only
-    for i in range(count):
+        names = [n for n in only if n in names] if not is_numpy else only
+    for i in range(count if names else 0):
         name = names[i % len(names)]
         needed, extra = parameters(name)
         args = [calls.argument(p) for p in needed]
         keywords = {p: calls.argument(p) for p in extra if calls.draw.random() < 0.4}
         if name in ("concatenate", "concat"):
             keywords.pop("dtype", None)  # NumPy's has a rule of its own for which casts are allowed
-        if name == "pad" and not getattr(args[0], "shape", ()) or name == "diff" and keywords.get("n") == 0:
+        if name == "pad" and not getattr(args[0], "shape", ()) or name == "diff" and isinstance(keywords.get("n"), int) and keywords["n"] == 0:
             continue  # of a list NumPy gives the list; of rank 0 its widths mean nothing
+        if not is_numpy and name == "take_along_axis" and not getattr(args[0], "size", 1):
+            continue  # out of nothing JAX takes 0
         if is_undefined(name, args):
             tally["undefined"] += 1
             continue
-        wanted, their_error = outcome(getattr(np, name), args, keywords)
+        wanted, their_error = outcome(getattr(judge, name), args, keywords)
         got, our_error = outcome(getattr(rnp, name), args, keywords)
         if our_error is not None and not isinstance(our_error, (TypeError, ValueError, IndexError, ZeroDivisionError, OverflowError, NotImplementedError, MemoryError)) \
                 and type(our_error).__module__.split(".")[0] != "rlx":
             kind = f"fails inside: {type(our_error).__name__}: {str(our_error)[:80]}"
         elif our_error is not None:
             tally["both raise" if their_error is not None else "refused here alone"] += 1
+            continue
+        elif their_error is not None and not is_numpy:
+            tally["refused there alone"] += 1
             continue
         elif their_error is not None:
             kind = f"NumPy raises {type(their_error).__name__}: {str(their_error)[:70]}"
@@ -204,7 +230,15 @@ def main():
         for call, kind in found[:4]:
             print(f"{call}\n    {kind}")
     print(f"seed {given.seed}: {given.calls} calls, " + ", ".join(f"{n} {what}" for what, n in sorted(tally.items())))
-    return 1 if findings else 0
+    if jax is None:
+        print("JAX is not installed: functions that have its contract were called beside nothing")
+        return 1 if findings else 0
+    tally, theirs = run(given.calls, given.seed, given.names, jnp)
+    for name, found in sorted(theirs.items()):
+        for call, kind in found[:4]:
+            print(f"{call}\n    {kind.replace('NumPy', 'JAX')}")
+    print(f"beside JAX {jax.__version__}: " + ", ".join(f"{n} {what}" for what, n in sorted(tally.items())))
+    return 1 if findings or theirs else 0
 
 
 if __name__ == "__main__":

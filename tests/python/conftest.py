@@ -8,6 +8,11 @@ import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "bindings" / "python"))
 
+try:  # tests that compare with JAX are skipped, visibly, where it is not
+    import jax
+except ImportError:
+    jax = None
+
 TOLERANCE = {np.dtype(np.float64): 1e-11, np.dtype(np.complex128): 1e-11, np.dtype(np.float32): 2e-5,
              np.dtype(np.complex64): 2e-5, np.dtype(np.float16): 4e-3}
 

@@ -1,6 +1,10 @@
 """The Python that README.md and docs/ show runs, with the names around it that its text takes for granted."""
 
+import ast
+import contextlib
+import io
 import pathlib
+import re
 
 import numpy as np
 
@@ -87,3 +91,24 @@ graph @loss {
 """)
     names = run("docs/quantization.md", 0, {"rlx": rlx, "loss": loss, "graph": graph, "params": {"w": w}, "batches": [{"x": x, "t": t}] * 3})
     assert "qmatmul" in names["int8"].table and (tmp_path / "int8.rlx").exists()
+
+
+def test_the_guide(tmp_path, monkeypatch):
+    """Its blocks one after another; an expression with a comment behind it gives what the comment says, as `print` has it or repr."""
+    monkeypatch.chdir(tmp_path)
+    text = (ROOT / "docs/python.md").read_text()
+    blocks, names, checked, out = text.split("```python\n")[1:], {}, 0, io.StringIO()
+    one_line = lambda value: " ".join(value.split())
+    with contextlib.redirect_stdout(out):
+        for n, block in enumerate(b.split("```")[0] for b in blocks):
+            lines = block.splitlines()
+            for node in ast.parse(block).body:
+                code, where = ast.Module([node], []), f"docs/python.md, block {n}"
+                said = re.search(r"  # (.*)$", lines[node.end_lineno - 1])
+                if isinstance(node, ast.Expr) and said:
+                    value = eval(compile(ast.Expression(node.value), where, "eval"), names)
+                    assert one_line(said[1]) in (one_line(repr(value)), one_line(str(value))), (lines[node.lineno - 1], value)
+                    checked += 1
+                else:
+                    exec(compile(code, where, "exec"), names)
+    assert out.getvalue() == "the sum is 6.0\n" and checked > 50 and len(blocks) > 20

@@ -269,7 +269,7 @@ def test_what_tracing_forbids_is_explained(call, asked, instead):
     (lambda: rlx.jit(lambda x, mode: x)(1.0, "fast"), r"args\[1\] is a str, 'fast'.*static_argnums"),
     (lambda: rlx.jit(lambda x, mode: x)(1.0, mode={"a": object()}), r"kwargs\['mode'\]\['a'\] is a object"),
     (lambda: rlx.jit(lambda x, n: x, static_argnums=1)(1.0, [1]), r"is a list, '\[1\]', which is not hashable"),
-    (lambda: rlx.jit(lambda x: x, static_argnums=1)(1.0), "static_argnums names argument 1, the call has 1"),
+    (lambda: rlx.jit(lambda x: x, static_argnums=1)(1.0), r"static_argnums names argument 1, and '.*' has 1"),
     (lambda: rlx.grad(lambda a: a.sum(), argnums=2)(np.ones(3)), "argnums names argument 2, the call has 1"),
     (lambda: rlx.grad(lambda a: None)(np.ones(3)), "returned nothing"),
     (lambda: rlx.jvp(rnp.sum, np.ones(3), np.ones(3)), r"write jvp\(f, \(x,\), \(t,\)\)"),

@@ -9,25 +9,33 @@
     gradient = rlx.grad(loss)(w, x, y)        # NumPy in, arrays out
 
 Functions of arrays stand in `rlx.numpy`, `rlx.nn`, `rlx.linalg`, `rlx.fft` and `rlx.special`, the ops of the table in
-`rlx.ops`, training in `rlx.train` and `rlx.quantization`, Core ML packages in `rlx.coreml`; transforms and control flow here.
+`rlx.ops`, training in `rlx.train` and `rlx.quantization`, Core ML packages in `rlx.coreml`; transforms and control flow here,
+the latter also in `rlx.lax`. docs/python.md is the guide.
 """
 
-from . import _array, _control, _graph, _native, _transforms, ops, tree
+import sys as _sys
+
+from . import _array, _control, _graph, _native, _transforms, ops, tree, tree_util
 from . import numpy
 from . import _operators, fft, linalg, nn, random, special
+from . import debug, lax
 from ._windows import conv, conv_transpose, reduce_window
 from ._array import Array
-from ._control import cond, fori_loop, map, scan, while_loop
+from ._control import associative_scan, cond, fori_loop, map, scan, switch, while_loop
+from ._files import load, save
 from ._graph import Graph, Session
 from ._native import Error, TracedValueError, __version__
-from ._transforms import (Jit, Lowered, ShapeDtype, checkpoint, custom_jvp, custom_vjp, grad, hessian, hvp, jacfwd, jacrev, jit, jvp,
-                          value_and_grad, vjp, vmap)
+from ._transforms import (Jit, Lowered, ShapeDtype, ShapeDtypeStruct, block_until_ready, checkpoint, custom_jvp, custom_vjp, eval_shape,
+                          get_num_threads, grad, hessian, hvp, jacfwd, jacrev, jit, jvp, set_num_threads, value_and_grad, vjp, vmap)
 from . import train
 from . import quantization
 from .numpy import bfloat16
 from . import coreml
 
 remat = checkpoint
+# As in NumPy and jax.numpy, also for `import rlx.numpy.linalg`.
+numpy.linalg, numpy.fft = linalg, fft
+_sys.modules[__name__ + ".numpy.linalg"], _sys.modules[__name__ + ".numpy.fft"] = linalg, fft
 
 
 def pick_best_device():

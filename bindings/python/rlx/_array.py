@@ -1,22 +1,30 @@
 """Arrays, and the traces in which functions of them become graphs.
 
 An `Array` either holds elements (a NumPy array) or stands for a value of the graph that is being traced. Functions of
-arrays do the same with both: without a trace, `emit` runs each op as a graph of its own, compiled once for its types.
+arrays do the same with both: without a trace, `emit` runs each op as a graph of its own, compiled once for its types, and
+`at_once` makes one program of all that a function does. What one such call costs is bench/python_overhead.py's to tell.
 """
 
+import ctypes
+import functools
+import struct
 import threading
 
 import numpy as np
 
 from . import _dlpack, _dtypes, _graph
-from ._native import TracedValueError, at_user_line
+from ._native import Error, TracedValueError, at_user_line, failed, lib
+
+_empty, _address_of, _from_buffer = np.empty, ctypes.addressof, ctypes.c_char.from_buffer
 
 
 class Trace:
     """A graph being built from Python. Values of enclosing traces are captured: they become further inputs."""
 
-    def __init__(self, name="main"):
+    def __init__(self, name="main", printless=None):
         self.graph = _graph.Graph(name)
+        self.prints = []  # debug.Printed, of arrays of this trace
+        self.printless = printless  # who traces here and cannot take prints; None if they can be taken
         self.captured = []  # [(Array of an outer trace, or of elements; Array here)]
         self._seen = {}
         self._numbers = {}
@@ -51,6 +59,12 @@ class Trace:
                 made = self.emit("broadcast_in_dim", [made], f"{{dims = [{dims}], axes = []}}")[0]
             self._numbers[key] = made
         return made
+
+    def keep_print(self, printed):
+        if self.printless is not None:
+            raise Error(at_user_line(f"debug.print stands in a function that {self.printless} traces, which gives back no values of its "
+                                     "insides; return the value and print the result"), "unsupported")
+        self.prints.append(printed.of([self.lift(x) for x in printed.arrays]))
 
     def capture(self, arrays):
         for a in arrays:
@@ -95,11 +109,11 @@ class Array:
     It has NumPy's operators, indexing and the usual attributes; functions stand in `rlx.numpy`.
     """
 
-    __slots__ = ("_data", "_trace", "_value", "_dtype", "_shape", "__weakref__")
+    __slots__ = ("_data", "_trace", "_value", "_dtype", "_shape", "_address", "__weakref__")
     __array_priority__ = 100
 
     def __init__(self, data=None, trace=None, value=None, dtype=None, shape=None):
-        self._data, self._trace, self._value = data, trace, value
+        self._data, self._trace, self._value, self._address = data, trace, value, None
         self._dtype = dtype if data is None else _dtypes.FROM_NUMPY[data.dtype]
         self._shape = tuple(shape) if data is None else data.shape
 
@@ -290,30 +304,260 @@ def convert(x, dtype):
     return emit("convert", [x], f"{{dtype = {dtype}}}")[0]
 
 
-# ---- running one op without a trace ----
-_compiled_ops = {}
+# ---- running without a trace ----
+def _locate(x):
+    """Where the elements of x lie, in order; kept, for they do not move."""
+    a = x._data
+    if a is None:
+        raise _leaked(x)
+    try:  # the buffer protocol is four times as fast as NumPy's own attributes
+        at = _address_of(_from_buffer(a))
+    except (TypeError, ValueError, BufferError):  # arrays that are empty, read-only or of bf16 have no such buffer
+        a = x._data = contiguous(a)
+        at = a.__array_interface__["data"][0]
+    x._address = at
+    return at
+
+
+def _made(data, dtype, shape, address):
+    x = _new(Array)
+    x._data, x._trace, x._value, x._dtype, x._shape, x._address = data, None, None, dtype, shape, address
+    return x
+
+
+_new = object.__new__
+_call = lib.rlx_compiled_call
+
+
+def _refused(handle, given, n, room, m):
+    """The exception for a call that failed: it fails again, and this time says why."""
+    error = ctypes.c_void_p()
+    status = _call(handle, given, n, room, m, ctypes.byref(error))
+    return failed(status, error) if status else Error("a run failed once, and not when it was repeated", "internal")
+
+
+def runner(compiled):
+    """A compiled graph as a function of arrays that gives an array, or a list of them if there are not just one. One C call; it
+    has no room for an error, which costs as much as the rest, and is called again if it failed."""
+    if not compiled.is_static:
+        def run_dynamic(*xs):
+            out = [Array(a) for a in compiled.call([contiguous(x._elements()) for x in xs])]
+            return out[0] if len(out) == 1 else out
+        return run_dynamic
+    handle, n, m = compiled.handle.value, len(compiled.inputs), len(compiled.outputs)
+    sizes = [_dtypes.bytes_of(dtype, dims) for dtype, dims in compiled.inputs]
+    pack = struct.Struct(f"={2 * n}Q").pack
+    outputs = [(dims, made, dtype, _dtypes.bytes_of(dtype, dims)) for (dtype, dims), (_, made) in zip(compiled.outputs, compiled._made)]
+    if m != 1 or n not in (1, 2) or not outputs[0][3] or made_apart(outputs[0][2]):
+        packed = struct.Struct(f"={2 * m}Q").pack
+
+        def run_many(*xs, keep=compiled):
+            given, room, out = [], [], []
+            for x, size in zip(xs, sizes):
+                at = x._address
+                given += (_locate(x) if at is None else at, size)
+            for dims, numpy_dtype, dtype, size in outputs:
+                y = _made(_empty(dims, numpy_dtype), dtype, dims, None)
+                room += (_locate(y), size)
+                out.append(y)
+            given, room = pack(*given), packed(*room)
+            if _call(handle, given, n, room, m, None):
+                raise _refused(handle, given, n, room, m)
+            return out[0] if m == 1 else out
+        return run_many
+    dims, numpy_dtype, dtype, out_size = outputs[0]
+    pack_out = struct.Struct("=2Q").pack
+    if n == 1:
+        size = sizes[0]
+
+        def run_one(x, keep=compiled):
+            at = x._address
+            given = pack_out(_locate(x) if at is None else at, size)
+            a = _empty(dims, numpy_dtype)
+            there = _address_of(_from_buffer(a))
+            room = pack_out(there, out_size)
+            if _call(handle, given, 1, room, 1, None):
+                raise _refused(handle, given, 1, room, 1)
+            return _made(a, dtype, dims, there)
+        return run_one
+    size1, size2 = sizes
+
+    def run_two(x, y, keep=compiled):
+        at1, at2 = x._address, y._address
+        given = pack(_locate(x) if at1 is None else at1, size1, _locate(y) if at2 is None else at2, size2)
+        a = _empty(dims, numpy_dtype)
+        there = _address_of(_from_buffer(a))
+        room = pack_out(there, out_size)
+        if _call(handle, given, 2, room, 1, None):
+            raise _refused(handle, given, 2, room, 1)
+        return _made(a, dtype, dims, there)
+    return run_two
+
+
+def made_apart(dtype):
+    """Whether NumPy's arrays of that dtype have no buffer of their own, as those of ml_dtypes."""
+    return dtype == "bf16" or dtype[:2] == "f8"
+
+
+class Programs(dict):
+    """What was compiled to be run at once, by what was asked for. It begins anew when it is full, or when the default number of
+    threads changes."""
+
+    everywhere = []
+
+    def __init__(self):
+        super().__init__()
+        Programs.everywhere.append(self)
+
+    def keep(self, key, run):
+        if len(self) >= 4096:
+            self.clear()
+        self[key] = run
+        return run
+
+
+_compiled_ops = Programs()
 
 
 def emit(op, operands, attrs=None):
     """An op on arrays: into the current trace, or at once. Returns the list of its results."""
-    trace = current_trace()
-    if trace is not None:
-        return trace.emit(op, operands, attrs)
-    for x in operands:
-        if x._trace is not None:
-            raise _leaked(x)
-    key = (op, attrs, tuple((x.dtype_name, x.shape) for x in operands))
-    compiled = _compiled_ops.get(key)
-    if compiled is None:
+    if _local.traces:
+        return _local.traces[-1].emit(op, operands, attrs)
+    out = program_of(op, operands, attrs)(*operands)
+    return [out] if type(out) is Array else out
+
+
+def program_of(op, operands, attrs):
+    """One op on operands of these types, to be run."""
+    key = (op, attrs, *[(x._dtype, x._shape) for x in operands])
+    run = _compiled_ops.get(key)
+    if run is None:
+        for x in operands:
+            if x._trace is not None:
+                raise _leaked(x)
         graph = _graph.Graph(op)
         values = [graph.input(x.dtype_name, x.shape) for x in operands]
         for value, _, _ in graph.emit(op, values, attrs):
             graph.output(value)
-        compiled = _graph.default_session().compile(graph)
-        if len(_compiled_ops) > 4096:
-            _compiled_ops.clear()
-        _compiled_ops[key] = compiled
-    return [Array(a) for a in compiled.call([contiguous(x._data) for x in operands])]
+        run = _compiled_ops.keep(key, runner(_graph.default_session().compile(graph)))
+    return run
+
+
+_NUMBERS = {"f32": ctypes.c_float, "f64": ctypes.c_double, "i32": ctypes.c_int32, "i64": ctypes.c_int64}
+_FITTING = {"i32": (-(2**31), 2**31), "i64": (-(2**63), 2**63)}
+
+
+def _traced_program(f, types):
+    """f on arrays of these types as one program; None if it cannot be traced, as where it looks at elements or refuses."""
+    trace = Trace(getattr(f, "__name__", "f"))
+    try:
+        with trace:
+            out = f(*[trace.input(dtype, dims) for dtype, dims in types])
+            if type(out) is not Array or trace.prints:
+                return None
+            trace.graph.output(trace.lift(out)._value)
+        return None if trace.captured else runner(_graph.default_session().compile(trace.graph))
+    except Exception:  # f itself says what is wrong, when it is called without a trace
+        return None
+
+
+def at_once(arity):
+    """Decorates a function of one array, or of two of which one may be a number: without a trace, all it does is one program,
+    compiled once for the types. Not for what looks at elements, or at the value of a number."""
+    return _of_one if arity == 1 else _of_two
+
+
+_PLAIN = frozenset((int, float, bool, str, type(None), type, np.dtype))
+
+
+def at_once_with(f):
+    """As at_once(1), of a function with further arguments (axes, dtypes) that are plain: a program for each set of them, too."""
+    programs = Programs()
+
+    @functools.wraps(f)
+    def of_one(x, *args, **kwargs):
+        if _local.traces or type(x) is not Array or x._trace is not None:
+            return f(x, *args, **kwargs)
+        for value in (*args, *kwargs.values()):
+            if type(value) not in _PLAIN and (type(value) is not tuple or any(type(v) is not int for v in value)):
+                return f(x, *args, **kwargs)
+        key = (x._dtype, x._shape, repr(args), repr(kwargs) if kwargs else None)
+        run = programs.get(key)
+        if run is None:
+            if key not in programs:
+                run = programs.keep(key, _traced_program(lambda y: f(y, *args, **kwargs), [key[:2]]))
+            if run is None:
+                return f(x, *args, **kwargs)
+        return run(x)
+    return of_one
+
+
+def _of_one(f):
+    programs = Programs()
+
+    @functools.wraps(f)
+    def of_one(x):
+        if _local.traces or type(x) is not Array:
+            return f(x)
+        key = (x._dtype, x._shape)
+        run = programs.get(key)
+        if run is None:
+            if key in programs or x._trace is not None:
+                return f(x)
+            run = programs.keep(key, _traced_program(f, [key]))
+            if run is None:
+                return f(x)
+        return run(x)
+    return of_one
+
+
+def _of_two(f):
+    programs = Programs()
+
+    def first(key, types, x, y):
+        """On a miss: compiles, or lets f do it."""
+        run = None
+        if key not in programs and not any(type(v) is Array and v._trace is not None for v in (x, y)):
+            run = programs.keep(key, _traced_program(f, types))
+        return run
+
+    def beside_number(x, number, turned):
+        """x and a Python number of the dtype that both have, turned where the number comes first."""
+        kind, name = type(number), x._dtype
+        key = (name, x._shape, kind, turned)
+        found = programs.get(key)
+        if found is None:
+            if key in programs or name not in _NUMBERS or x._trace is not None:
+                return f(number, x) if turned else f(x, number)
+            dtype = _dtypes.with_weak(name, number)
+            types = [(name, x._shape), (dtype, ())]
+            run = _traced_program(f, types[::-1] if turned else types) if dtype in _NUMBERS else None
+            found = programs.keep(key, None if run is None else (run, dtype, _NUMBERS[dtype], _FITTING.get(dtype)))
+            if found is None:
+                return f(number, x) if turned else f(x, number)
+        run, dtype, c_type, bounds = found
+        if bounds is not None and not bounds[0] <= number < bounds[1]:
+            return f(number, x) if turned else f(x, number)
+        held = c_type(number)
+        y = _made(None, dtype, (), _address_of(held))  # lives as long as `held`: for this call
+        return run(y, x) if turned else run(x, y)
+
+    @functools.wraps(f)
+    def of_two(x1, x2):
+        if _local.traces:
+            return f(x1, x2)
+        t1, t2 = type(x1), type(x2)
+        if t1 is Array:
+            if t2 is Array:
+                key = (x1._dtype, x1._shape, x2._dtype, x2._shape)
+                run = programs.get(key) or first(key, [key[:2], key[2:]], x1, x2)
+                return f(x1, x2) if run is None else run(x1, x2)
+            if t2 is float or t2 is int:
+                return beside_number(x1, x2, False)
+        elif t2 is Array and (t1 is float or t1 is int):
+            return beside_number(x2, x1, True)
+        return f(x1, x2)
+    return of_two
 
 
 def contiguous(a):

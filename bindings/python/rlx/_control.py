@@ -1,10 +1,10 @@
-"""Control flow that is traced: cond, while_loop, fori_loop, scan, map."""
+"""Control flow that is traced: cond, switch, while_loop, fori_loop, scan, map, associative_scan."""
 
 import numpy as np
 
-from . import _graph, tree
+from . import _dtypes, _graph, tree
 from ._array import Array, as_array, convert, emit
-from ._native import Error
+from ._native import Error, at_user_line
 from ._transforms import Traced
 
 
@@ -12,11 +12,11 @@ def _types(arrays):
     return [(x.dtype_name, x.shape) for x in arrays]
 
 
-def _traced_alike(functions, structures, types):
+def _traced_alike(functions, structures, types, who):
     """Several functions as graphs that capture the same outer values in the same order."""
     captured = []
     while True:
-        graphs = [Traced(f, s, t, captured=captured) for f, s, t in zip(functions, structures, types)]
+        graphs = [Traced(f, s, t, captured=captured, printless=who) for f, s, t in zip(functions, structures, types)]
         seen = {id(x) for x in captured}
         more = []
         for g in graphs:
@@ -37,20 +37,52 @@ def _tree(operands):
 def cond(pred, true_fun, false_fun, *operands):
     """true_fun(*operands) where the scalar `pred` holds, else false_fun(*operands); the other one does not run. Both give
     results of one structure and type."""
+    return _cond(pred, true_fun, false_fun, operands, "cond")
+
+
+def _cond(pred, true_fun, false_fun, operands, who):
     arrays, structure = _tree(operands)
     pred = as_array(pred)
     if pred.shape != ():
-        raise Error(f"the condition must be a scalar, got the shape {pred.shape}; see where for one for each element")
-    (a, b), captured = _traced_alike([true_fun, false_fun], [structure] * 2, [_types(arrays)] * 2)
+        raise Error(at_user_line(f"the condition must be a scalar, got the shape {pred.shape}; see where for one for each element"),
+                    "shape_mismatch")
+    (a, b), captured = _traced_alike([true_fun, false_fun], [structure] * 2, [_types(arrays)] * 2, who)
     if a.out_structure != b.out_structure or a.out_types != b.out_types:
-        raise Error(f"the branches differ in their results: {_shown(a)} and {_shown(b)}")
+        raise Error(at_user_line(f"the branches differ in their results: {_shown(a)} and {_shown(b)}"), "shape_mismatch")
+    if not a.out_types:
+        return tree.unflatten(a.out_structure, [])
     out = emit("if_else", [convert(pred, "bool")] + arrays + captured,
                f"{{then_branch = {a.graph.body_text()}, else_branch = {b.graph.body_text()}}}")
     return tree.unflatten(a.out_structure, out)
 
 
+def switch(index, branches, *operands):
+    """branches[index](*operands), where an index out of range means the nearest one; the others do not run. All give results of
+    one structure and type. As jax.lax.switch."""
+    branches = list(branches)
+    if not branches or not all(callable(f) for f in branches):
+        raise TypeError(at_user_line("switch takes a list of at least one function: switch(index, [f, g], x)"))
+    index = as_array(index)
+    if index.shape != ():
+        raise Error(at_user_line(f"the index must be a scalar, got the shape {index.shape}"), "shape_mismatch")
+    if not _dtypes.is_integer(index.dtype_name):
+        raise TypeError(at_user_line(f"the index must be an integer, got {index.dtype_name}"))
+    if len(branches) == 1:
+        return branches[0](*operands)
+    return _switch(index, branches, 0, operands)
+
+
+def _switch(index, branches, first, operands):
+    """The half of the branches that has the one in question, and so on: as many conditions run as the logarithm of their number."""
+    if len(branches) == 1:
+        return branches[0](*operands)
+    half = (len(branches) + 1) // 2
+    return _cond(index < first + half, lambda *xs: _switch(index, branches[:half], first, xs),
+                 lambda *xs: _switch(index, branches[half:], first + half, xs), operands, "switch")
+
+
 def _shown(traced):
-    return ", ".join(_graph.type_text(*t) for t in traced.out_types) + f" as {traced.out_structure}"
+    return ", ".join(_graph.type_text(*t) for t in traced.out_types) + f" as {tree.drawn(traced.out_structure)}"
 
 
 def while_loop(cond_fun, body_fun, init, max_trips=None):
@@ -60,13 +92,13 @@ def while_loop(cond_fun, body_fun, init, max_trips=None):
     cond_of = lambda *leaves: cond_fun(tree.unflatten(structure, leaves))
     flat = tree.structure(tuple([0] * len(arrays)))
     # What the body makes of the initial state decides the types: a Python number may have been weak.
-    first = Traced(body_of, flat, _types(arrays))
+    first = Traced(body_of, flat, _types(arrays), printless="while_loop")
     if len(first.out_types) == len(arrays):
         arrays = [convert(x, d) if x.shape == s else x for x, (d, s) in zip(arrays, first.out_types)]
-    (body, test), captured = _traced_alike([body_of, cond_of], [flat] * 2, [_types(arrays)] * 2)
+    (body, test), captured = _traced_alike([body_of, cond_of], [flat] * 2, [_types(arrays)] * 2, "while_loop")
     if body.out_structure != structure or body.out_types != _types(arrays):
         raise Error(f"the body gives {_shown(body)} for a state of "
-                    f"{', '.join(_graph.type_text(*t) for t in _types(arrays))} as {structure}")
+                    f"{', '.join(_graph.type_text(*t) for t in _types(arrays))} as {tree.drawn(structure)}")
     if test.out_types != [("bool", ())]:
         raise Error(f"the condition gives {_shown(test)} instead of bool[]")
     bound = f", max_trips = {max_trips}" if max_trips is not None else ""
@@ -75,8 +107,9 @@ def while_loop(cond_fun, body_fun, init, max_trips=None):
     return tree.unflatten(structure, out)
 
 
-def fori_loop(lower, upper, body_fun, init):
-    """init after body_fun(i, state) for i from lower up to, and not including, upper."""
+def fori_loop(lower, upper, body_fun, init, *, unroll=None):
+    """init after body_fun(i, state) for i from lower up to, and not including, upper. `unroll` is taken as JAX has it, and changes
+    nothing."""
     if isinstance(lower, (int, np.integer)) and isinstance(upper, (int, np.integer)):
         from .numpy import arange
         return scan(lambda state, i: (body_fun(i, state), None), init, arange(lower, upper, dtype="i32"))[0]
@@ -85,10 +118,11 @@ def fori_loop(lower, upper, body_fun, init):
     return state[2]
 
 
-def scan(f, init, xs=None, length=None, reverse=False, checkpoint=None):
+def scan(f, init, xs=None, length=None, reverse=False, unroll=1, *, checkpoint=None):
     """(carry, ys): f(carry, x) -> (carry, y) over the slices of xs along axis 0, the ys stacked.
 
-    `checkpoint`: which steps' carries reverse mode keeps: None (all), "sqrt", "recursive", or a number k (every k-th).
+    `checkpoint`: which steps' carries reverse mode keeps: None (all), "sqrt", "recursive", or a number k (every k-th). `unroll` is
+    taken as JAX has it, and changes nothing.
     """
     carries, structure = _tree(init)
     slices, xs_structure = _tree(xs)
@@ -98,7 +132,7 @@ def scan(f, init, xs=None, length=None, reverse=False, checkpoint=None):
     if length is not None:
         lengths.add(length)
     if len(lengths) != 1:
-        raise Error(f"scan needs one length, got {sorted(map(str, lengths))}")
+        raise Error(f"scan needs one length, got {sorted(str(n) for n in lengths)}")
     length = lengths.pop()
     n = len(carries)
     flat = tree.structure(tuple([0] * (n + len(slices))))
@@ -108,15 +142,15 @@ def scan(f, init, xs=None, length=None, reverse=False, checkpoint=None):
 
     types = lambda: _types(carries) + [(x.dtype_name, x.shape[1:]) for x in slices]
     body = Traced(step, flat, types())
-    if body.out_structure is None or body.out_structure[0] is not tuple or len(body.out_structure[1]) != 2:
+    if body.out_structure is None or body.out_structure[0] is not tuple or len(body.out_structure[-1]) != 2:
         raise Error("the function of a scan gives a pair: the next carry and what is stacked")
     if [s for _, s in body.out_types[:n]] == [x.shape for x in carries] and body.out_types[:n] != _types(carries):
         carries = [convert(x, d) for x, (d, _) in zip(carries, body.out_types)]
         body = Traced(step, flat, types())
-    carry_structure, y_structure = body.out_structure[1]
+    carry_structure, y_structure = body.out_structure[-1]
     if carry_structure != structure or body.out_types[:n] != _types(carries):
-        raise Error(f"the carry was {', '.join(_graph.type_text(*t) for t in _types(carries))} as {structure}, and comes back as "
-                    f"{', '.join(_graph.type_text(*t) for t in body.out_types[:n])} as {carry_structure}")
+        raise Error(f"the carry was {', '.join(_graph.type_text(*t) for t in _types(carries))} as {tree.drawn(structure)}, and comes back as "
+                    f"{', '.join(_graph.type_text(*t) for t in body.out_types[:n])} as {tree.drawn(carry_structure)}")
     attrs = (f"carries = {n}, xs = {len(slices)}, length = {length}, reverse = {'true' if reverse else 'false'}, "
              f"body = {body.graph.body_text()}")
     op = "scan"
@@ -127,9 +161,62 @@ def scan(f, init, xs=None, length=None, reverse=False, checkpoint=None):
     if not operands:
         raise Error("a scan without carries, xs and captured values computes nothing")
     out = emit(op, operands, "{" + attrs + "}")
-    return tree.unflatten(structure, out[:n]), tree.unflatten(y_structure, out[n:])
+    outs = len(body.out_types)
+    if body.prints:
+        if not isinstance(length, int):
+            raise Error(at_user_line(f"debug.print in a scan prints once for each step, and there are as many as the symbolic {length}"))
+        body.show(out[outs:], (length, bool(reverse)))
+    return tree.unflatten(structure, out[:n]), tree.unflatten(y_structure, out[n:outs])
 
 
 def map(f, xs):
     """f over the slices of xs along axis 0, one after another; see vmap for all at once."""
     return scan(lambda carry, x: (carry, f(x)), (), xs)[1]
+
+
+def associative_scan(fn, elems, reverse=False, axis=0):
+    """All prefixes of `elems` along an axis combined by the associative function fn(a, b), which takes and gives trees of slices and
+    is called on several pairs at once: the result at i is of the elements 0 to i. With `reverse`, of those from i to the last. As
+    jax.lax.associative_scan: as many steps as the logarithm of the extent (Blelloch, "Prefix sums and their applications", 1990)."""
+    from . import numpy as rnp
+    from .numpy._shape import axis_of
+    if not callable(fn):
+        raise TypeError(at_user_line("associative_scan takes the function first: associative_scan(fn, elems)"))
+    arrays, structure = _tree(elems)
+    if not arrays:
+        raise Error(at_user_line("associative_scan of a tree without arrays"))
+    fronted = [rnp.moveaxis(x, axis_of(axis, x.ndim), 0) for x in arrays]
+    extents = {x.shape[0] for x in fronted}
+    if len(extents) != 1:
+        raise Error(at_user_line(f"associative_scan needs one extent along axis {axis}, got {sorted(str(n) for n in extents)}"), "shape_mismatch")
+    if not isinstance(next(iter(extents)), int):
+        raise Error(at_user_line(f"associative_scan over the symbolic dim {next(iter(extents))}; use scan"), "unsupported")
+    if reverse:
+        fronted = [rnp.flip(x, 0) for x in fronted]
+
+    def combine(a, b):
+        out, its = _tree(fn(tree.unflatten(structure, a), tree.unflatten(structure, b)))
+        if its != structure:
+            raise Error(at_user_line(f"the function of associative_scan takes {tree.drawn(structure)} and gives {tree.drawn(its)}"))
+        return out
+
+    def prefixes(xs):
+        n = xs[0].shape[0]
+        if n < 2:
+            return xs
+        odd = prefixes(combine([x[: n - 1: 2] for x in xs], [x[1::2] for x in xs]))  # at 1, 3, ...
+        even = combine([x[: (n - 1) // 2] for x in odd], [x[2::2] for x in xs]) if n > 2 else [x[:0] for x in xs]  # at 2, 4, ...
+        return [_interleaved(rnp.concatenate([x[:1], e], axis=0), o) for x, e, o in zip(xs, even, odd)]
+
+    found = prefixes(fronted)
+    if reverse:
+        found = [rnp.flip(x, 0) for x in found]
+    return tree.unflatten(structure, [rnp.moveaxis(x, 0, axis_of(axis, x.ndim)) for x in found])
+
+
+def _interleaved(even, odd):
+    """even[0], odd[0], even[1], ...; of the even ones there may be one more."""
+    from . import numpy as rnp
+    n = odd.shape[0]
+    pairs = rnp.reshape(rnp.stack([even[:n], odd], axis=1), (2 * n,) + even.shape[1:])
+    return pairs if even.shape[0] == n else rnp.concatenate([pairs, even[n:]], axis=0)

@@ -8,6 +8,8 @@ Promotion is that of JAX: Python's numbers are weak and take the other operand's
 that float; f16 beside bf16 becomes f32. Defaults are float32, int32 and complex64.
 """
 
+import math
+
 import numpy as np
 
 try:
@@ -92,6 +94,16 @@ def bits(name):
     return 8 if name == "bool" else int(name.lstrip("bfiuc"))
 
 
+def long_name(name):
+    """The name that means the same everywhere: "int8" for "i8", which to NumPy is an integer of 8 bytes."""
+    return {short: long for long, short in _LONG.items() if long not in ("float", "int", "complex", "bool_")}.get(name, name)
+
+
+def bytes_of(name, dims):
+    """How many bytes an array of these (known) dims has."""
+    return math.prod(dims) * TO_NUMPY[name].itemsize
+
+
 def real_part(name):
     return {"c64": "f32", "c128": "f64"}.get(name, name)
 
@@ -142,3 +154,27 @@ def promote_category(strong, weak):
     if weak == "c64":
         return "c128" if strong == "f64" else "c64"
     return weak
+
+
+def finfo(dtype):
+    """What a float dtype (or that of a complex one's parts) can hold: bits, eps, max, min, tiny, ... as numpy.finfo, also of
+    bfloat16 and the floats of one byte. TypeError of other dtypes."""
+    name = real_part(_name_in(dtype))
+    if not is_float(name):
+        raise TypeError(f"finfo is of floats, and {name} is none; iinfo is of integers")
+    return np.finfo(numpy_of(name)) if name in ("f16", "f32", "f64") else ml_dtypes.finfo(numpy_of(name))
+
+
+def iinfo(dtype):
+    """What an integer dtype can hold: bits, max, min, as numpy.iinfo. TypeError of other dtypes."""
+    name = _name_in(dtype)
+    if name == "bool" or not is_integer(name):
+        raise TypeError(f"iinfo is of integers, and {name} is none; finfo is of floats")
+    return np.iinfo(numpy_of(name))
+
+
+def _name_in(dtype):
+    """Of a dtype, or of an array's."""
+    if isinstance(dtype, (bool, int, float, complex)):
+        return weak_dtype(dtype)
+    return getattr(dtype, "dtype_name", None) or name_of(dtype.dtype if isinstance(dtype, (np.ndarray, np.generic)) else dtype)

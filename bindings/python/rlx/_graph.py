@@ -237,11 +237,26 @@ class Compiled:
         return json.loads(text.value)
 
 
-_session = None
+_sessions = {}
+_default_threads = 0  # as many as the machine has cores
+
+
+def session_of(device="cpu", threads=None):
+    """The session that all share who ask for this device and number of threads."""
+    key = (str(device), _default_threads if threads is None else threads)
+    if key not in _sessions:
+        _sessions[key] = Session(*key)
+    return _sessions[key]
 
 
 def default_session():
-    global _session
-    if _session is None:
-        _session = Session()
-    return _session
+    return session_of()
+
+
+def default_threads():
+    return _default_threads
+
+
+def set_default_threads(threads):
+    global _default_threads
+    _default_threads = threads

@@ -12,16 +12,87 @@ _PACKAGE = str(_HERE) + os.sep
 
 
 class Error(Exception):
-    """What RLX refuses or cannot do. `status` is the kind: "invalid_argument", "shape_mismatch", "unsupported", ..."""
+    """What RLX refuses or cannot do. `status` is the kind: "invalid_argument", "shape_mismatch", "unsupported", ...
 
-    def __init__(self, message, status="invalid_argument"):
+    Each kind is also the exception that Python has for it, so that `except ValueError` catches it as with NumPy and JAX:
+
+    invalid_argument    ValueError and TypeError (a value, or a dtype, that no call accepts)
+    shape_mismatch      ValueError and TypeError (NumPy raises the one, `jax.lax` the other)
+    axis_out_of_range   ValueError and IndexError, as NumPy's AxisError
+    unsupported         NotImplementedError
+    parse               ValueError
+    not_found           KeyError and FileNotFoundError (a name, a file, a device)
+    io                  OSError
+    out_of_memory       MemoryError
+    internal            RuntimeError
+    """
+
+    def __new__(cls, message="", status="invalid_argument"):
+        kind = _OF_STATUS.get(status, Error) if cls is Error else cls
+        # Only the message goes on: with two arguments OSError would take the first one for an error number.
+        return (OSError if issubclass(kind, OSError) else Exception).__new__(kind, message)
+
+    def __init__(self, message="", status="invalid_argument"):
         super().__init__(message)
         self.status = status
+
+    def __str__(self):  # KeyError's would put it in quotes
+        return str(self.args[0]) if self.args else ""
+
+    def __reduce__(self):
+        return TracedValueError if isinstance(self, TracedValueError) else Error, (str(self), self.status)
+
+
+class _InvalidArgument(Error, ValueError, TypeError):
+    pass
+
+
+class _ShapeMismatch(Error, ValueError, TypeError):
+    pass
+
+
+class _AxisOutOfRange(Error, ValueError, IndexError):
+    pass
+
+
+class _Unsupported(Error, NotImplementedError):
+    pass
+
+
+class _Parse(Error, ValueError):
+    pass
+
+
+class _NotFound(Error, FileNotFoundError, KeyError):
+    pass
+
+
+class _Io(Error, OSError):
+    pass
+
+
+class _OutOfMemory(Error, MemoryError):
+    pass
+
+
+class _Internal(Error, RuntimeError):
+    pass
+
+
+_OF_STATUS = {"invalid_argument": _InvalidArgument, "shape_mismatch": _ShapeMismatch, "axis_out_of_range": _AxisOutOfRange,
+              "unsupported": _Unsupported, "parse": _Parse, "not_found": _NotFound, "io": _Io, "out_of_memory": _OutOfMemory,
+              "internal": _Internal}
+for _class in _OF_STATUS.values():
+    _class.__name__ = _class.__qualname__ = "Error"  # what a traceback shows: rlx.Error, whichever kind it is
+    _class.__module__ = "rlx"
+Error.__module__ = "rlx"
 
 
 class TracedValueError(Error, TypeError):
     """Python asked for the elements of a value that is being traced: there are none until the graph runs."""
 
+
+TracedValueError.__module__ = "rlx"
 
 _STATUS = ["ok", "invalid_argument", "shape_mismatch", "unsupported", "parse", "not_found", "io", "out_of_memory", "internal"]
 

@@ -5,8 +5,8 @@ import operator
 import numpy as np
 
 from . import _dtypes, _graph
-from ._array import Array, as_array, emit
-from ._native import TracedValueError, at_user_line
+from ._array import Array, Programs, _local, as_array, emit, program_of
+from ._native import Error, TracedValueError, at_user_line
 
 # Attributes with a number for each of the last dims: of an array with several, one number would silently be the very last's.
 _OF_THE_LAST_DIMS = {("pool", "kernel_size"), ("interpolate", "size"), ("resize_linear", "size")}
@@ -64,13 +64,69 @@ def _attribute(op, operands, key, value, kind):
         raise TypeError(at_user_line(f"{op}: {key} is {error}")) from None
 
 
+def _given(name, arrays, attributes):
+    """The attributes as the textual IR writes them, in braces."""
+    given = [f"{key} = {_attribute(name, arrays, key, value, kind)}" for key, value, kind in attributes
+             if not (value is None and kind in ("graph", "tensor"))]
+    return "{" + ", ".join(given) + "}"
+
+
+# What prints as it is: two such values that print alike are alike.
+_PLAIN = frozenset((int, float, bool, str, type(None), range))
+_programs = Programs()
+
+
+def _key(name, arrays, attributes):
+    """What tells one call of an op without a trace from all others; None if some attribute is neither plain nor made of what is."""
+    values = []
+    for _, value, _ in attributes:
+        if type(value) not in _PLAIN:
+            if type(value) not in (tuple, list):
+                return None
+            for each in value:
+                if type(each) not in _PLAIN:
+                    return None
+        values.append(value)
+    return (name, repr(values) if values else None, *[(x._dtype, x._shape) for x in arrays])
+
+
 def emit_op(name, operands, attributes):
     """The op on these operands; those that are None were left out. One result is returned alone, several as a tuple."""
     arrays = [x if type(x) is Array else as_array(x) for x in operands if x is not None]
-    attrs = None
-    if attributes:
-        given = [f"{key} = {_attribute(name, arrays, key, value, kind)}" for key, value, kind in attributes
-                 if not (value is None and kind in ("graph", "tensor"))]
-        attrs = "{" + ", ".join(given) + "}"
-    out = emit(name, arrays, attrs)
+    if not _local.traces:
+        key = _key(name, arrays, attributes)
+        run = _programs.get(key)
+        if run is None:
+            try:
+                run = program_of(name, arrays, _given(name, arrays, attributes) if attributes else None)
+            except Error as error:
+                raise _of_axis(error, arrays, attributes) from None
+            if key is not None:
+                _programs.keep(key, run)
+        out = run(*arrays)
+        return out if type(out) is Array else tuple(out)
+    try:
+        out = emit(name, arrays, _given(name, arrays, attributes) if attributes else None)
+    except Error as error:
+        raise _of_axis(error, arrays, attributes) from None
     return out[0] if len(out) == 1 else tuple(out)
+
+
+def _of_axis(error, arrays, attributes):
+    """The error, as an IndexError too if an axis was out of range."""
+    if not arrays or error.status != "invalid_argument":
+        return error
+    rank = arrays[0].ndim
+    named = [v for key, value, _ in attributes if key in ("axis", "axes") for v in (value if isinstance(value, (tuple, list)) else [value])]
+    if any(isinstance(v, int) and not -rank <= v < rank for v in named):
+        return Error(str(error), "axis_out_of_range").with_traceback(error.__traceback__)
+    return error
+
+
+def epsilon_of(epsilon, default, eps):
+    """The attribute `epsilon`, for which `eps` is a second name."""
+    if eps is None:
+        return epsilon
+    if epsilon != default:
+        raise TypeError(at_user_line(f"eps and epsilon are one and the same; give one of them, not {eps} and {epsilon}"))
+    return eps

@@ -6,21 +6,49 @@ argument types.
 """
 
 import functools
+import inspect
+import math
+import os
+import weakref
 
 import numpy as np
 
 from . import _dtypes, _graph, tree
-from ._array import Array, Trace, _local, as_array, contiguous, current_trace, is_foreign
+from ._array import Array, Programs, Trace, _local, _made, as_array, current_trace, is_foreign, runner
 from ._native import Error, at_user_line
 
-_ndarray = np.ndarray
+_ndarray, _name_of = np.ndarray, _dtypes.FROM_NUMPY.get
 
 
 class ShapeDtype:
-    """A type in place of an array, for `jit(f).lower`. A dim may be a name: "N"."""
+    """A type in place of an array, for `jit(f).lower` and `eval_shape`. A dim may be a name: "N"."""
 
     def __init__(self, shape, dtype="f32"):
         self.shape, self.dtype_name = tuple(shape), _dtypes.name_of(dtype)
+
+    @property
+    def dtype(self):
+        return _dtypes.numpy_of(self.dtype_name)
+
+    @property
+    def ndim(self):
+        return len(self.shape)
+
+    @property
+    def size(self):
+        return math.prod(self.shape)
+
+    def __eq__(self, other):
+        return isinstance(other, ShapeDtype) and (self.shape, self.dtype_name) == (other.shape, other.dtype_name)
+
+    def __hash__(self):
+        return hash((self.shape, self.dtype_name))
+
+    def __repr__(self):
+        return f"ShapeDtypeStruct(shape={self.shape}, dtype={self.dtype})"
+
+
+ShapeDtypeStruct = ShapeDtype
 
 
 def _arrays(args, what="argument ", hint="", share=False):
@@ -47,10 +75,14 @@ def _shown_leaf(x):
 
 
 class Traced:
-    """A function traced on some types: a closed graph, the tree of its results, and the outer values it captured."""
+    """A function traced on some types: a closed graph, the tree of its results, and the outer values it captured.
 
-    def __init__(self, f, structure, types, kwargs=None, captured=(), name=None):
-        trace = Trace(name or getattr(f, "__name__", "f").replace("<", "").replace(">", "") or "f")
+    What it prints (debug.print) are further outputs of the graph, behind its results: `show` takes them. `printless` names who
+    traces here and has no place for them.
+    """
+
+    def __init__(self, f, structure, types, kwargs=None, captured=(), name=None, printless=None):
+        trace = Trace(name or getattr(f, "__name__", "f").replace("<", "").replace(">", "") or "f", printless)
         with trace:
             inputs = [trace.input(dtype, dims) for dtype, dims in types]
             trace.capture(captured)
@@ -59,15 +91,24 @@ class Traced:
             leaves, self.out_structure = _arrays(out, f"the result of '{name or getattr(f, '__name__', 'f')}'")
             leaves = [trace.lift(x) for x in leaves]
         self.out_types = [(x.dtype_name, x.shape) for x in leaves]
-        for x in leaves:
+        self.prints = trace.prints
+        printed = [x for p in trace.prints for x in p.arrays]
+        for x in leaves + printed:
             trace.graph.output(x._value)
         self.graph, self.inputs = trace.graph, len(inputs)
+        self.outputs = len(leaves) + len(printed)
         self.captured = [outer for outer, _ in trace.captured]
 
+    def show(self, values, loop=None):
+        """What the graph gave behind its results."""
+        values = iter(values)
+        for p in self.prints:
+            p.of([next(values) for _ in p.arrays], loop).show()
 
-def _trace(f, args, kwargs=None, captured=()):
+
+def _trace(f, args, kwargs=None, captured=(), printless=None):
     arrays, structure = _arrays(args)
-    return Traced(f, structure, [(x.dtype_name, x.shape) for x in arrays], kwargs, captured), arrays
+    return Traced(f, structure, [(x.dtype_name, x.shape) for x in arrays], kwargs, captured, printless=printless), arrays
 
 
 def _apply(graph, arrays):
@@ -75,16 +116,21 @@ def _apply(graph, arrays):
     trace = current_trace()
     if trace is not None:
         return trace.inline(graph, arrays)
-    compiled = _graph.default_session().compile(graph)
-    return [Array(a) for a in compiled.call([contiguous(x._elements()) for x in arrays])]
+    for x in arrays:
+        x._elements()
+    return _listed(runner(_graph.default_session().compile(graph))(*arrays))
+
+
+def _listed(out):
+    return [out] if type(out) is Array else out
 
 
 # ---- jit ----
 class Lowered:
     """What `jit(f).lower(...)` gives: the graph, before it runs."""
 
-    def __init__(self, traced):
-        self._traced = traced
+    def __init__(self, traced, session=None, options=None):
+        self._traced, self._session, self._options = traced, session, options or {}
         self._compiled = None
 
     def as_text(self):
@@ -93,7 +139,7 @@ class Lowered:
 
     def compile(self):
         if self._compiled is None:
-            self._compiled = _graph.default_session().compile(self._traced.graph)
+            self._compiled = (self._session or _graph.default_session()).compile(self._traced.graph, **self._options)
         return self._compiled
 
     def report(self):
@@ -105,17 +151,45 @@ class Lowered:
         self._traced.graph.save(path)
 
 
+def _static_of(f, nums, names):
+    """The static arguments by number and by name: each under both where the function tells, as it may be given either way."""
+    nums = (nums,) if isinstance(nums, int) else tuple(nums)
+    names = (names,) if isinstance(names, str) else tuple(names)
+    try:
+        parameters = list(inspect.signature(f).parameters.values())
+    except (TypeError, ValueError):
+        return nums, names
+    placed = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    if not any(p.kind == p.VAR_POSITIONAL for p in parameters):
+        for n in nums:
+            if not -len(placed) <= n < len(placed):
+                raise Error(at_user_line(f"static_argnums names argument {n}, and '{getattr(f, '__name__', 'f')}' has {len(placed)}"))
+        nums = tuple(n % len(placed) for n in nums)
+    if not any(p.kind == p.VAR_KEYWORD for p in parameters):
+        for name in names:
+            if name not in {p.name for p in parameters}:
+                raise Error(at_user_line(f"static_argnames names {name!r}, and '{getattr(f, '__name__', 'f')}' has "
+                                              f"{', '.join(p.name for p in parameters)}"))
+    both = {*nums, *(placed.index(name) for name in names if name in placed)}
+    return tuple(sorted(both)), (*names, *(placed[n] for n in nums if 0 <= n < len(placed)))
+
+
 class Jit:
     """A function that is traced and compiled once for each set of argument types and static arguments."""
 
-    def __init__(self, f, static_argnums=(), static_argnames=(), session=None, **options):
+    every = weakref.WeakSet()
+
+    def __init__(self, f, static_argnums=(), static_argnames=(), device=None, threads=None, **options):
         functools.update_wrapper(self, f)
-        self._f, self._session, self._options = f, session, options
-        self._static = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
-        self._static_names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
+        self._f, self._device, self._threads, self._options = f, device, threads, options
+        self._static, self._static_names = _static_of(f, static_argnums, static_argnames)
         self._plain = not self._static
         self._cache = {}
         self._fast = {}
+        Jit.every.add(self)
+
+    def _session(self):
+        return _graph.session_of(self._device or "cpu", self._threads)
 
     def __call__(self, *args, **kwargs):
         if _local.traces:
@@ -125,13 +199,14 @@ class Jit:
         # The common case, arrays alone, with as little Python as possible.
         arrays, key = [], []
         for a in args:
-            if type(a) is Array:
-                a = a._data
-            if type(a) is not _ndarray:
-                break
+            if type(a) is not Array:
+                name = _name_of(a.dtype) if type(a) is _ndarray else None
+                if name is None:
+                    break
+                a = _made(a, name, a.shape, None)
             arrays.append(a)
-            key.append(a.dtype)
-            key.append(a.shape)
+            key.append(a._dtype)
+            key.append(a._shape)
         else:
             key = tuple(key)
             hit = self._fast.get(key)
@@ -140,15 +215,19 @@ class Jit:
         leaves, structure = tree.flatten(args)
         arrays, key = [], [structure]
         for a in leaves:
-            if type(a) is Array:
-                a = a._data
-            if type(a) is not _ndarray:
-                return self._slow(args, kwargs, None)
+            if type(a) is not Array:
+                name = _name_of(a.dtype) if type(a) is _ndarray else None
+                if name is None:
+                    return self._slow(args, kwargs, None)
+                a = _made(a, name, a.shape, None)
             arrays.append(a)
-            key.append(a.dtype)
-            key.append(a.shape)
-        key = tuple(key)
-        hit = self._fast.get(key)
+            key.append(a._dtype)
+            key.append(a._shape)
+        try:
+            key = tuple(key)
+            hit = self._fast.get(key)
+        except TypeError:  # the slow way names what is not hashable
+            hit = None
         return self._slow(args, kwargs, key) if hit is None else self._hit(hit, arrays)
 
     def __get__(self, instance, owner=None):
@@ -157,30 +236,45 @@ class Jit:
 
     @staticmethod
     def _hit(hit, arrays):
-        compiled, structure = hit
-        for i, a in enumerate(arrays):
-            if not a.flags.c_contiguous:
-                arrays[i] = np.asarray(a, order="C")
-        results = compiled.call(arrays)
-        return Array(results[0]) if structure == "*" else tree.unflatten(structure, map(Array, results))
+        run, traced = hit
+        out = run(*arrays)
+        if traced.out_structure == "*" and not traced.prints:
+            return out
+        return Jit._results(traced, _listed(out))
+
+    @staticmethod
+    def _results(traced, out):
+        n = len(traced.out_types)
+        if traced.prints:
+            traced.show(out[n:])
+        return tree.unflatten(traced.out_structure, out[:n])
 
     def _split(self, args, kwargs):
-        if self._static and max(self._static) >= len(args):
-            raise TypeError(at_user_line(f"static_argnums names argument {max(self._static)}, the call has {len(args)}"))
-        static = tuple(args[i] for i in self._static)
+        static = tuple((i, args[i]) for i in self._static if i < len(args))
+        placed = {i for i, _ in static}
         names = {k: v for k, v in kwargs.items() if k in self._static_names}
-        dynamic = tuple(a for i, a in enumerate(args) if i not in self._static)
+        dynamic = tuple(a for i, a in enumerate(args) if i not in placed)
         rest = {k: v for k, v in kwargs.items() if k not in names}
         return static, names, dynamic, rest
 
     def _call_traced(self, static, names):
+        fixed = dict(static)
+
         def call(dynamic, rest):
             args, given = [], iter(dynamic)
-            fixed = dict(zip(self._static, static))
             for i in range(len(dynamic) + len(static)):
                 args.append(fixed[i] if i in fixed else next(given))
             return self._f(*args, **names, **rest)
         return call
+
+    def _unhashable(self, static, names, structure, error):
+        unhashable = [v for v in (*(v for _, v in static), *names.values()) if getattr(v, "__hash__", None) is None]
+        if not unhashable:
+            raise TypeError(at_user_line(f"an argument of '{getattr(self._f, '__name__', 'f')}' has a static field that is not hashable "
+                                         f"({error}): it belongs to the structure, for each of which jit keeps one program")) from error
+        raise TypeError(at_user_line(f"a static argument of '{getattr(self._f, '__name__', 'f')}' is {_shown_leaf(unhashable[0])}, which is "
+                                     "not hashable: jit keeps one program for each value; pass a tuple, or an array that is not "
+                                     "static")) from error
 
     def _lookup(self, args, kwargs):
         static, names, dynamic, rest = self._split(args, kwargs)
@@ -191,53 +285,104 @@ class Jit:
         try:
             entry = self._cache.get(key)
         except TypeError as error:
-            unhashable = [v for v in (*static, *names.values()) if getattr(v, "__hash__", None) is None]
-            if not unhashable:
-                raise
-            raise TypeError(at_user_line(f"a static argument of '{getattr(self._f, '__name__', 'f')}' is {_shown_leaf(unhashable[0])}, which is "
-                                         "not hashable: jit keeps one program for each value; pass a tuple, or an array that is not "
-                                         "static")) from error
+            self._unhashable(static, names, structure, error)
         if entry is None:
             traced = Traced(self._call_traced(static, names), structure, types, name=getattr(self._f, "__name__", "f"))
-            session = self._session or _graph.default_session()
-            entry = self._cache[key] = (session.compile(traced.graph, **self._options), traced)
+            compiled = self._session().compile(traced.graph, **self._options)
+            entry = self._cache[key] = (runner(compiled), traced, compiled)
         return entry, arrays
 
     def _slow(self, args, kwargs, key):
-        (compiled, traced), arrays = self._lookup(args, kwargs)
+        (run, traced, _), arrays = self._lookup(args, kwargs)
         if traced.captured:
             raise Error("a jitted function used a value of a trace that has ended; pass it as an argument")
-        if key is not None and all(t.isnative for t in key if isinstance(t, np.dtype)):
-            self._fast[key] = (compiled, traced.out_structure)
-        out = compiled.call([contiguous(x._elements()) for x in arrays])
-        return tree.unflatten(traced.out_structure, [Array(a) for a in out])
+        if key is not None:
+            self._fast[key] = (run, traced)
+        for x in arrays:
+            x._elements()
+        return self._results(traced, _listed(run(*arrays)))
 
     def lower(self, *args, **kwargs):
         static, names, dynamic, rest = self._split(args, kwargs)
         arrays, structure = _arrays((dynamic, rest))
         return Lowered(Traced(self._call_traced(static, names), structure, [(x.dtype_name, x.shape) for x in arrays],
-                              name=getattr(self._f, "__name__", "f")))
+                              name=getattr(self._f, "__name__", "f")), self._session(), self._options)
+
+    def compiled(self):
+        """What was compiled last."""
+        if not self._cache:
+            raise Error("nothing was compiled yet: call the function first, or use lower(...)")
+        return list(self._cache.values())[-1][2]
 
     def report(self):
         """The dispatch report of what was compiled last."""
-        if not self._cache:
-            raise Error("nothing was compiled yet: call the function first, or use lower(...)")
-        return list(self._cache.values())[-1][0].report()
+        return self.compiled().report()
+
+    def clear_cache(self):
+        """Forgets what was traced and compiled."""
+        self._cache.clear()
+        self._fast.clear()
 
 
-def jit(f=None, *, static_argnums=(), static_argnames=(), accuracy="f32", batch_invariant=False):
+def jit(f=None, *, static_argnums=(), static_argnames=(), accuracy="f32", batch_invariant=False, threads=None, device=None,
+        donate_argnums=(), donate_argnames=()):
     """f compiled: traced once for each set of argument types, then run without Python.
 
-    Arguments named static are passed to f as they are and must be hashable; the others are trees of arrays.
+    Arguments named static, by number or by name, are passed to f as they are and must be hashable; the others are trees of arrays.
 
     accuracy         of products of float32: "f32" (errors as sums of f32 have them, element by element), "exact" (computed in
                      float64 and rounded once, slower), "row_relative" (errors relative to the largest number of a row, faster
                      on processors with matrix tiles)
     batch_invariant  True: a row's bits do not depend on how many rows are multiplied with it
+    threads          among how many its work is split, the caller's included; None: the default (`set_num_threads`)
+    device           where it runs, "cpu" if nothing else is said
+    donate_argnums, donate_argnames   taken as JAX has them, and without effect: arguments are never written to
     """
+    if threads is not None:
+        threads = _thread_count(threads)
     options = dict(static_argnums=static_argnums, static_argnames=static_argnames, accuracy=accuracy,
-                   batch_invariant=batch_invariant)
+                   batch_invariant=batch_invariant, threads=threads, device=device)
     return functools.partial(jit, **options) if f is None else Jit(f, **options)
+
+
+def _thread_count(threads, least=1):
+    if isinstance(threads, bool) or not isinstance(threads, (int, np.integer)) or not least <= threads <= 256:
+        raise ValueError(at_user_line(f"threads is a number from {least} to 256, not {threads!r}"))
+    return int(threads)
+
+
+def set_num_threads(threads):
+    """Among how many threads work is split where nothing else is said (`jit(threads=...)`, `Session`): jitted functions, functions
+    called at once, training. 0: as many as the machine has cores. What was compiled before is compiled anew."""
+    _graph.set_default_threads(_thread_count(threads, 0))
+    for made in Jit.every:
+        if made._threads is None:
+            made.clear_cache()
+    for programs in Programs.everywhere:
+        programs.clear()
+
+
+def get_num_threads():
+    """The default number of threads: what `set_num_threads` said, else the number of cores this process may use."""
+    return _graph.default_threads() or _cores()
+
+
+def _cores():
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cputree.count() or 1
+
+
+def eval_shape(f, *args, **kwargs):
+    """The types of f(*args, **kwargs) as a tree of ShapeDtypeStruct, without computing anything. Arguments are trees of arrays or of
+    ShapeDtypeStruct."""
+    arrays, structure = _arrays((args, kwargs))
+    traced = Traced(lambda args, kwargs: f(*args, **kwargs), structure, [(x.dtype_name, x.shape) for x in arrays],
+                    name=getattr(f, "__name__", "f"))
+    return tree.unflatten(traced.out_structure, [ShapeDtype(shape, _dtypes.long_name(dtype)) for dtype, shape in traced.out_types])
+
+
+def block_until_ready(x):
+    """x, when its arrays are computed: they always are. As jax.block_until_ready."""
+    return x
 
 
 # ---- derivatives ----
@@ -282,11 +427,12 @@ def value_and_grad(f, argnums=0, has_aux=False):
             raise Error(at_user_line(f"grad needs a function with a float scalar for result, got {kinds}; sum it, use vjp or jacrev, "
                                      "or say has_aux=True if only the first result is differentiated"))
         outs = len(traced.out_types)
-        back = traced.graph.vjp(flags + [False] * len(traced.captured), [i == 0 for i in range(outs)], True)
+        back = traced.graph.vjp(flags + [False] * len(traced.captured), [i == 0 for i in range(traced.outputs)], True)
         one = as_array(np.ones((), _dtypes.numpy_of(dtype)))
         results = _apply(back, arrays + traced.captured + [one])
         value = tree.unflatten(traced.out_structure, results[:outs])
-        given = iter(results[outs:])
+        traced.show(results[outs:traced.outputs])
+        given = iter(results[traced.outputs:])
         grads = []
         for i, arg in enumerate(args):
             if i in wanted:
@@ -328,18 +474,21 @@ def vjp(f, *primals, has_aux=False):
     outs = len(traced.out_types)
     main_outs = outs
     if has_aux:
-        main_outs = outs - _count(aux_out[0])
-        structure, aux_structure = traced.out_structure[1]
+        main_outs = outs - tree.count(aux_out[0])
+        structure, aux_structure = traced.out_structure[-1]
     else:
         structure = traced.out_structure
     given = [i < main_outs and _has_derivative(dtype) for i, (dtype, _) in enumerate(traced.out_types)]
+    silent = [False] * (traced.outputs - outs)
     wrt = [_has_derivative(x.dtype_name) for x in arrays]
     active = wrt + [False] * len(traced.captured)
-    back = traced.graph.vjp(active, given, False)
+    back = traced.graph.vjp(active, given + silent, False)
     # In a trace the value comes from the ops that `back` runs first too, which keep what the gradient wants: they are
     # merged, which those of the function as it was written may not be. Given no cotangent, that is all it has.
-    forth = traced.graph.vjp(active, [False] * outs, True) if current_trace() is not None else traced.graph
-    results = _apply(forth, arrays + traced.captured)[:outs]
+    forth = traced.graph.vjp(active, [False] * traced.outputs, True) if current_trace() is not None else traced.graph
+    results = _apply(forth, arrays + traced.captured)
+    traced.show(results[outs:traced.outputs])
+    results = results[:outs]
 
     def pullback(ct):
         cts, its = tree.flatten(ct)
@@ -361,23 +510,9 @@ def vjp(f, *primals, has_aux=False):
     return (value, pullback, tree.unflatten(aux_structure, results[main_outs:])) if has_aux else (value, pullback)
 
 
-def _count(structure):
-    if structure == "*":
-        return 1
-    if structure is None:
-        return 0
-    parts = structure[2] if structure[0] is dict else structure[1]
-    return sum(_count(s) for s in parts)
-
-
 def _drawn(value):
     """A tree with its leaves as stars."""
-    return str(tree.map(lambda _: _Star(), value))
-
-
-class _Star:
-    def __repr__(self):
-        return "*"
+    return tree.drawn(tree.structure(value))
 
 
 def jvp(f, primals, tangents):
@@ -397,7 +532,8 @@ def jvp(f, primals, tangents):
     forth = traced.graph.jvp(active + [False] * len(traced.captured))
     results = _apply(forth, arrays + traced.captured + [t for t in moving if t is not None])
     outs = len(traced.out_types)
-    given = iter(results[outs:])
+    traced.show(results[outs:traced.outputs])
+    given = iter(results[traced.outputs:])
     moved = [next(given) if _has_derivative(dtype) else None for dtype, _ in traced.out_types]
     return tree.unflatten(traced.out_structure, results[:outs]), tree.unflatten(traced.out_structure, moved)
 
@@ -507,6 +643,12 @@ def vmap(f, in_axes=0, out_axes=0):
         traced = Traced(f, structure, types, kwargs)
         batched = [axis is not None for axis in axes] + [False] * len(traced.captured)
         results = _apply(traced.graph.batch(batched, size), fronted + traced.captured)
+        outs = len(traced.out_types)
+        if traced.prints:
+            if not isinstance(size, int):
+                raise Error(at_user_line(f"debug.print under vmap prints once for each example, and the batch has the symbolic extent {size}"))
+            traced.show(results[outs:], (size, False))
+        results = results[:outs]
         out = tree.unflatten(traced.out_structure, results)
         where = _axes_for(out_axes, out, "out_axes")
         moved = [x if axis == 0 else (x[0] if axis is None else rnp.moveaxis(x, 0, axis)) for x, axis in zip(results, where)]
@@ -517,7 +659,7 @@ def vmap(f, in_axes=0, out_axes=0):
 
 def _axis(axis, rank):
     if not -rank <= axis < rank:
-        raise Error(f"axis {axis} is out of range for rank {rank}")
+        raise Error(at_user_line(f"axis {axis} is out of range for rank {rank}"), "axis_out_of_range")
     return axis % rank
 
 
@@ -530,7 +672,9 @@ def checkpoint(f):
         from ._array import emit
         traced, arrays = _trace(f, args, kwargs)
         out = emit("remat", arrays + traced.captured, f"{{body = {traced.graph.body_text()}}}")
-        return tree.unflatten(traced.out_structure, out)
+        outs = len(traced.out_types)
+        traced.show(out[outs:])
+        return tree.unflatten(traced.out_structure, out[:outs])
 
     return wrapper
 
@@ -549,7 +693,7 @@ class _Custom:
     def _trace_rule(self, rule, types):
         self._in_rule = True
         try:
-            return Traced(rule, tree.structure(tuple([0] * len(types))), types)
+            return Traced(rule, tree.structure(tuple([0] * len(types))), types, printless=type(self).__name__)
         finally:
             self._in_rule = False
 
@@ -576,7 +720,7 @@ class custom_vjp(_Custom):
         if not hasattr(self, "_fwd"):
             raise Error(f"custom_vjp of {self._f.__name__} has no rule yet; call defvjp(fwd, bwd)")
         fixed, given = self._split(args)
-        traced, arrays = _trace(lambda *a: self._f(*self._merge(fixed, a)), given)
+        traced, arrays = _trace(lambda *a: self._f(*self._merge(fixed, a)), given, printless=type(self).__name__)
         inputs = [(x.dtype_name, x.shape) for x in arrays + traced.captured]
         outs = traced.out_types
         floats = [t for t in outs if _has_derivative(t[0])]
@@ -625,7 +769,7 @@ class custom_jvp(_Custom):
         if not hasattr(self, "_rule"):
             raise Error(f"custom_jvp of {self._f.__name__} has no rule yet; call defjvp(rule)")
         fixed, given = self._split(args)
-        traced, arrays = _trace(lambda *a: self._f(*self._merge(fixed, a)), given)
+        traced, arrays = _trace(lambda *a: self._f(*self._merge(fixed, a)), given, printless=type(self).__name__)
         everything = arrays + traced.captured
         inputs = [(x.dtype_name, x.shape) for x in everything]
         floats = [t for t in inputs if _has_derivative(t[0])]

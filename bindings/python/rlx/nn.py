@@ -1,10 +1,11 @@
-"""Functions of neural networks, as jax.nn has them. Integers become float32."""
+"""Functions of neural networks, as jax.nn has them. Integers become float32. `eps` is a second name for `epsilon`."""
 
 import math
 
 from . import _dtypes, ops
 from ._array import as_array
 from ._native import Error, at_user_line
+from ._ops import epsilon_of
 from .numpy import _elementwise as ew
 from .numpy._reductions import _reduced
 from .numpy._shape import axes_of, axis_of, reshape, split
@@ -138,11 +139,11 @@ def logsumexp(x, axis=None, keepdims=False):
     return ops.logsumexp(x, axes=axes_of(axis, x.ndim), keep_dims=keepdims)
 
 
-def standardize(x, axis=-1, epsilon=1e-5):
+def standardize(x, axis=-1, epsilon=1e-5, eps=None):
     """x less its mean, over its standard deviation."""
     x = ew.inexact(x)
     d = x - rnp.mean(x, axis, keepdims=True)
-    return d * ops.rsqrt(rnp.mean(ops.square(d), axis, keepdims=True) + epsilon)
+    return d * ops.rsqrt(rnp.mean(ops.square(d), axis, keepdims=True) + epsilon_of(epsilon, 1e-5, eps))
 
 
 def one_hot(x, num_classes, dtype="f32", axis=-1):
@@ -157,10 +158,11 @@ def dropout(key, x, rate=0.5):
     return ops.dropout(as_array(key), ew.inexact(x), rate=rate)
 
 
-def batch_norm(x, gamma, beta, mean, variance, training=True, momentum=0.1, epsilon=1e-5, axis=1):
+def batch_norm(x, gamma, beta, mean, variance, training=True, momentum=0.1, epsilon=1e-5, axis=1, eps=None):
     """(normalized x, new mean, new variance): each place along `axis` normalized by the running statistics, which come back as they
     are, or in `training` by those of the batch, towards which the running ones move by `momentum` (the variance towards that of a
     sample, as in PyTorch)."""
+    epsilon = epsilon_of(epsilon, 1e-5, eps)
     x, mean, variance = ew.inexact(x), as_array(mean), as_array(variance)
     if not training:
         return ops.batch_norm_inference(x, gamma, beta, mean, variance, epsilon=epsilon, feature_axis=axis), mean, variance

@@ -53,13 +53,12 @@ def shift_right_arithmetic(x: ArrayLike, count: ArrayLike) -> Array: ...
 def compare(
     lhs: ArrayLike,
     rhs: ArrayLike,
-    *,
     direction: Literal["eq", "ne", "lt", "le", "gt", "ge"] = ...,
     total_order: bool = ...,
 ) -> Array: ...
 def select(condition: ArrayLike, on_true: ArrayLike, on_false: ArrayLike) -> Array: ...
-def convert(x: ArrayLike, *, dtype: DTypeLike = ...) -> Array: ...
-def bitcast(x: ArrayLike, *, dtype: DTypeLike = ...) -> Array: ...
+def convert(x: ArrayLike, dtype: DTypeLike = ...) -> Array: ...
+def bitcast(x: ArrayLike, dtype: DTypeLike = ...) -> Array: ...
 def square(x: ArrayLike) -> Array: ...
 def reciprocal(x: ArrayLike) -> Array: ...
 def exp2(x: ArrayLike) -> Array: ...
@@ -80,7 +79,7 @@ def floor_div(lhs: ArrayLike, rhs: ArrayLike) -> Array: ...
 def squared_difference(lhs: ArrayLike, rhs: ArrayLike) -> Array: ...
 def logaddexp(lhs: ArrayLike, rhs: ArrayLike) -> Array: ...
 def fma(x: ArrayLike, y: ArrayLike, z: ArrayLike) -> Array: ...
-def clamp(x: ArrayLike, *, min: float = ..., max: float = ...) -> Array: ...
+def clamp(x: ArrayLike, min: float = ..., max: float = ...) -> Array: ...
 def erfinv(x: ArrayLike) -> Array: ...
 def erfcx(x: ArrayLike) -> Array: ...
 def ndtr(x: ArrayLike) -> Array: ...
@@ -99,7 +98,7 @@ def i1(x: ArrayLike) -> Array: ...
 def lgamma(x: ArrayLike) -> Array: ...
 def digamma(x: ArrayLike) -> Array: ...
 def zeta(s: ArrayLike, q: ArrayLike) -> Array: ...
-def polygamma(x: ArrayLike, *, n: int = ...) -> Array: ...
+def polygamma(x: ArrayLike, n: int = ...) -> Array: ...
 def igamma(a: ArrayLike, x: ArrayLike) -> Array: ...
 def igammac(a: ArrayLike, x: ArrayLike) -> Array: ...
 def conjugate(x: ArrayLike) -> Array: ...
@@ -107,89 +106,78 @@ def complex_norm_sq(x: ArrayLike) -> Array: ...
 def complex_norm_sq_backward(x: ArrayLike, ct: ArrayLike) -> Array: ...
 def rng_bits(
     key: ArrayLike,
-    *,
-    algorithm: Literal["philox", "threefry", "threefry_original"] = ...,
     dims: Dim | Sequence[Dim] = ...,
     dtype: DTypeLike = ...,
+    algorithm: Literal["philox", "threefry", "threefry_original"] = ...,
 ) -> Array: ...
-def rng_split(key: ArrayLike, *, dims: Dim | Sequence[Dim] = ..., original: bool = ...) -> Array: ...
+def rng_split(key: ArrayLike, dims: Dim | Sequence[Dim] = ..., original: bool = ...) -> Array: ...
 def fold_in(key: ArrayLike, data: ArrayLike) -> Array: ...
 def rng_uniform(
     key: ArrayLike,
-    *,
-    algorithm: Literal["philox", "threefry", "threefry_original"] = ...,
     dims: Dim | Sequence[Dim] = ...,
     dtype: DTypeLike = ...,
     low: float = ...,
     high: float = ...,
+    algorithm: Literal["philox", "threefry", "threefry_original"] = ...,
 ) -> Array: ...
 def rng_normal(
     key: ArrayLike,
-    *,
-    algorithm: Literal["philox", "threefry", "threefry_original"] = ...,
     dims: Dim | Sequence[Dim] = ...,
     dtype: DTypeLike = ...,
     mean: float = ...,
     scale: float = ...,
+    algorithm: Literal["philox", "threefry", "threefry_original"] = ...,
 ) -> Array: ...
 def rng_truncated_normal(
     key: ArrayLike,
-    *,
-    algorithm: Literal["philox", "threefry", "threefry_original"] = ...,
     dims: Dim | Sequence[Dim] = ...,
     dtype: DTypeLike = ...,
     lower: float = ...,
     upper: float = ...,
+    algorithm: Literal["philox", "threefry", "threefry_original"] = ...,
 ) -> Array: ...
 def rng_bernoulli(
     key: ArrayLike,
     p: ArrayLike,
-    *,
-    algorithm: Literal["philox", "threefry", "threefry_original"] = ...,
     dims: Dim | Sequence[Dim] = ...,
+    algorithm: Literal["philox", "threefry", "threefry_original"] = ...,
 ) -> Array: ...
 def rng_randint(
     key: ArrayLike,
-    *,
-    algorithm: Literal["philox", "threefry", "threefry_original"] = ...,
     dims: Dim | Sequence[Dim] = ...,
     dtype: DTypeLike = ...,
     low: int = ...,
     high: int = ...,
+    algorithm: Literal["philox", "threefry", "threefry_original"] = ...,
 ) -> Array: ...
 def rng_categorical(
     key: ArrayLike,
     logits: ArrayLike,
-    *,
-    algorithm: Literal["philox", "threefry", "threefry_original"] = ...,
     axis: int = ...,
     dims: Dim | Sequence[Dim] = ...,
+    algorithm: Literal["philox", "threefry", "threefry_original"] = ...,
 ) -> Array: ...
 def rng_permutation(
     key: ArrayLike,
-    *,
-    algorithm: Literal["philox", "threefry", "threefry_original"] = ...,
     size: int = ...,
+    algorithm: Literal["philox", "threefry", "threefry_original"] = ...,
 ) -> Array: ...
 def dropout(
     key: ArrayLike,
     x: ArrayLike,
-    *,
-    algorithm: Literal["philox", "threefry", "threefry_original"] = ...,
     rate: float = ...,
+    algorithm: Literal["philox", "threefry", "threefry_original"] = ...,
 ) -> Array: ...
 def sample(
     key: ArrayLike,
     logits: ArrayLike,
-    *,
-    algorithm: Literal["philox", "threefry", "threefry_original"] = ...,
     top_k: int = ...,
     top_p: float = ...,
     temperature: float = ...,
+    algorithm: Literal["philox", "threefry", "threefry_original"] = ...,
 ) -> Array: ...
 def fft(
     x: ArrayLike,
-    *,
     kind: Literal["fft", "ifft", "rfft", "irfft"] = ...,
     axes: int | Sequence[int] = ...,
     norm: Literal["backward", "ortho", "forward"] = ...,
@@ -206,16 +194,15 @@ def mish(x: ArrayLike) -> Array: ...
 def softsign(x: ArrayLike) -> Array: ...
 def selu(x: ArrayLike) -> Array: ...
 def hard_swish(x: ArrayLike) -> Array: ...
-def leaky_relu(x: ArrayLike, *, slope: float = ...) -> Array: ...
-def elu(x: ArrayLike, *, alpha: float = ...) -> Array: ...
-def celu(x: ArrayLike, *, alpha: float = ...) -> Array: ...
-def hard_sigmoid(x: ArrayLike, *, alpha: float = ..., beta: float = ...) -> Array: ...
-def broadcast_in_dim(x: ArrayLike, *, dims: Dim | Sequence[Dim] = ..., axes: int | Sequence[int] = ...) -> Array: ...
-def reshape(x: ArrayLike, *, dims: Dim | Sequence[Dim] = ...) -> Array: ...
-def transpose(x: ArrayLike, *, permutation: int | Sequence[int] = ...) -> Array: ...
+def leaky_relu(x: ArrayLike, slope: float = ...) -> Array: ...
+def elu(x: ArrayLike, alpha: float = ...) -> Array: ...
+def celu(x: ArrayLike, alpha: float = ...) -> Array: ...
+def hard_sigmoid(x: ArrayLike, alpha: float = ..., beta: float = ...) -> Array: ...
+def broadcast_in_dim(x: ArrayLike, dims: Dim | Sequence[Dim] = ..., axes: int | Sequence[int] = ...) -> Array: ...
+def reshape(x: ArrayLike, dims: Dim | Sequence[Dim] = ...) -> Array: ...
+def transpose(x: ArrayLike, permutation: int | Sequence[int] = ...) -> Array: ...
 def slice(
     x: ArrayLike,
-    *,
     starts: Dim | Sequence[Dim] = ...,
     limits: Dim | Sequence[Dim] = ...,
     strides: int | Sequence[int] = ...,
@@ -223,15 +210,14 @@ def slice(
 def pad(
     x: ArrayLike,
     value: ArrayLike,
-    *,
     low: Dim | Sequence[Dim] = ...,
     high: Dim | Sequence[Dim] = ...,
     interior: int | Sequence[int] = ...,
 ) -> Array: ...
 def concatenate(*xs: ArrayLike, axis: int = ...) -> Array: ...
-def reverse(x: ArrayLike, *, axes: int | Sequence[int] = ...) -> Array: ...
-def iota(*, type: str | Array = ..., axis: int = ...) -> Array: ...
-def extent(*, dim: Dim = ..., dtype: DTypeLike = ...) -> Array: ...
+def reverse(x: ArrayLike, axes: int | Sequence[int] = ...) -> Array: ...
+def iota(type: str | Array = ..., axis: int = ...) -> Array: ...
+def extent(dim: Dim = ..., dtype: DTypeLike = ...) -> Array: ...
 def reduce(
     *xs: ArrayLike,
     kind: Literal["sum", "prod", "max", "min", "all", "any", "custom"] = ...,
@@ -241,7 +227,6 @@ def reduce(
 def dot_general(
     lhs: ArrayLike,
     rhs: ArrayLike,
-    *,
     lhs_batch: int | Sequence[int] = ...,
     rhs_batch: int | Sequence[int] = ...,
     lhs_contract: int | Sequence[int] = ...,
@@ -251,7 +236,6 @@ def dot_general(
 def gather(
     x: ArrayLike,
     indices: ArrayLike,
-    *,
     offset_dims: int | Sequence[int] = ...,
     collapsed_slice_dims: int | Sequence[int] = ...,
     operand_batching_dims: int | Sequence[int] = ...,
@@ -265,7 +249,6 @@ def scatter(
     xs: Sequence[ArrayLike],
     indices: ArrayLike,
     updates: Sequence[ArrayLike],
-    *,
     kind: Literal["update", "add", "mul", "max", "min", "custom"] = ...,
     update_window_dims: int | Sequence[int] = ...,
     inserted_window_dims: int | Sequence[int] = ...,
@@ -284,11 +267,10 @@ def fused_matmul(
     w: ArrayLike,
     bias: ArrayLike | None = ...,
     residual: ArrayLike | None = ...,
-    *,
     transpose_rhs: bool = ...,
     activation: Literal["none", "relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh", "relu6", "hard_swish"] = ...,
 ) -> Array: ...
-def lora_matmul(x: ArrayLike, w: ArrayLike, a: ArrayLike, b: ArrayLike, *, scale: float = ...) -> Array: ...
+def lora_matmul(x: ArrayLike, w: ArrayLike, a: ArrayLike, b: ArrayLike, scale: float = ...) -> Array: ...
 def grouped_matmul(x: ArrayLike, w: ArrayLike, index: ArrayLike) -> Array: ...
 def reduce_window(
     *xs: ArrayLike,
@@ -304,7 +286,6 @@ def reduce_window(
 def select_and_scatter(
     x: ArrayLike,
     source: ArrayLike,
-    *,
     select: Literal["eq", "ne", "lt", "le", "gt", "ge"] = ...,
     window_dims: Dim | Sequence[Dim] = ...,
     strides: int | Sequence[int] = ...,
@@ -315,7 +296,6 @@ def select_and_scatter(
 def convolution(
     lhs: ArrayLike,
     rhs: ArrayLike,
-    *,
     strides: int | Sequence[int] = ...,
     padding_low: Dim | Sequence[Dim] = ...,
     padding_high: Dim | Sequence[Dim] = ...,
@@ -328,77 +308,69 @@ def convolution(
     out_layout: int | Sequence[int] = ...,
     accumulate: DTypeLike | None = ...,
 ) -> Array: ...
-def mean(x: ArrayLike, *, axes: int | Sequence[int] = ..., keep_dims: bool = ...) -> Array: ...
-def variance(
-    x: ArrayLike,
-    *,
-    axes: int | Sequence[int] = ...,
-    keep_dims: bool = ...,
-    correction: int = ...,
-) -> Array: ...
-def moments(x: ArrayLike, *, axes: int | Sequence[int] = ..., keep_dims: bool = ...) -> tuple[Array, Array]: ...
+def mean(x: ArrayLike, axes: int | Sequence[int] = ..., keep_dims: bool = ...) -> Array: ...
+def variance(x: ArrayLike, axes: int | Sequence[int] = ..., keep_dims: bool = ..., correction: int = ...) -> Array: ...
+def moments(x: ArrayLike, axes: int | Sequence[int] = ..., keep_dims: bool = ...) -> tuple[Array, Array]: ...
 def norm(
     x: ArrayLike,
-    *,
     kind: Literal["l1", "l2"] = ...,
     axes: int | Sequence[int] = ...,
     keep_dims: bool = ...,
 ) -> Array: ...
-def argmax(x: ArrayLike, *, axis: int = ..., keep_dims: bool = ...) -> Array: ...
-def argmin(x: ArrayLike, *, axis: int = ..., keep_dims: bool = ...) -> Array: ...
+def argmax(x: ArrayLike, axis: int = ..., keep_dims: bool = ...) -> Array: ...
+def argmin(x: ArrayLike, axis: int = ..., keep_dims: bool = ...) -> Array: ...
 def one_hot(
     index: ArrayLike,
-    *,
     depth: Dim = ...,
     axis: int = ...,
     dtype: DTypeLike = ...,
     on_value: float = ...,
     off_value: float = ...,
 ) -> Array: ...
-def histogram(x: ArrayLike, *, bins: int = ..., min: float = ..., max: float = ...) -> Array: ...
-def cumsum(x: ArrayLike, *, axis: int = ..., exclusive: bool = ..., reverse: bool = ...) -> Array: ...
-def cumprod(x: ArrayLike, *, axis: int = ..., exclusive: bool = ..., reverse: bool = ...) -> Array: ...
-def cummax(x: ArrayLike, *, axis: int = ..., exclusive: bool = ..., reverse: bool = ...) -> Array: ...
-def softmax(x: ArrayLike, *, axis: int = ...) -> Array: ...
-def log_softmax(x: ArrayLike, *, axis: int = ...) -> Array: ...
-def logsumexp(x: ArrayLike, *, axes: int | Sequence[int] = ..., keep_dims: bool = ...) -> Array: ...
+def histogram(x: ArrayLike, bins: int = ..., min: float = ..., max: float = ...) -> Array: ...
+def cumsum(x: ArrayLike, axis: int = ..., reverse: bool = ..., exclusive: bool = ...) -> Array: ...
+def cumprod(x: ArrayLike, axis: int = ..., reverse: bool = ..., exclusive: bool = ...) -> Array: ...
+def cummax(x: ArrayLike, axis: int = ..., reverse: bool = ..., exclusive: bool = ...) -> Array: ...
+def softmax(x: ArrayLike, axis: int = ...) -> Array: ...
+def log_softmax(x: ArrayLike, axis: int = ...) -> Array: ...
+def logsumexp(x: ArrayLike, axes: int | Sequence[int] = ..., keep_dims: bool = ...) -> Array: ...
 def layer_norm(
     x: ArrayLike,
     gamma: ArrayLike | None = ...,
     beta: ArrayLike | None = ...,
-    *,
     axis: int = ...,
     epsilon: float = ...,
+    eps: float | None = ...,
 ) -> Array: ...
 def rms_norm(
     x: ArrayLike,
     gamma: ArrayLike | None = ...,
     beta: ArrayLike | None = ...,
-    *,
     axis: int = ...,
     epsilon: float = ...,
+    eps: float | None = ...,
 ) -> Array: ...
 def group_norm(
     x: ArrayLike,
     gamma: ArrayLike | None = ...,
     beta: ArrayLike | None = ...,
-    *,
     num_groups: int = ...,
     epsilon: float = ...,
+    eps: float | None = ...,
 ) -> Array: ...
 def instance_norm(
     x: ArrayLike,
     gamma: ArrayLike | None = ...,
     beta: ArrayLike | None = ...,
-    *,
     epsilon: float = ...,
+    eps: float | None = ...,
 ) -> Array: ...
 def layer_norm_2d(
     x: ArrayLike,
     gamma: ArrayLike | None = ...,
     beta: ArrayLike | None = ...,
-    *,
     epsilon: float = ...,
+    eps: float | None = ...,
 ) -> Array: ...
 def batch_norm_inference(
     x: ArrayLike,
@@ -406,19 +378,19 @@ def batch_norm_inference(
     beta: ArrayLike,
     mean: ArrayLike,
     variance: ArrayLike,
-    *,
     feature_axis: int = ...,
     epsilon: float = ...,
+    eps: float | None = ...,
 ) -> Array: ...
-def l2_normalize(x: ArrayLike, *, axis: int = ..., epsilon: float = ...) -> Array: ...
+def l2_normalize(x: ArrayLike, axis: int = ..., epsilon: float = ..., eps: float | None = ...) -> Array: ...
 def fused_residual_layer_norm(
     x: ArrayLike,
     residual: ArrayLike,
     bias: ArrayLike | None,
     gamma: ArrayLike,
     beta: ArrayLike | None = ...,
-    *,
     epsilon: float = ...,
+    eps: float | None = ...,
 ) -> tuple[Array, Array]: ...
 def fused_residual_rms_norm(
     x: ArrayLike,
@@ -426,16 +398,16 @@ def fused_residual_rms_norm(
     bias: ArrayLike | None,
     gamma: ArrayLike,
     beta: ArrayLike | None = ...,
-    *,
     epsilon: float = ...,
+    eps: float | None = ...,
 ) -> tuple[Array, Array]: ...
 def ada_layer_norm(
     x: ArrayLike,
     scale: ArrayLike,
     shift: ArrayLike,
-    *,
     kind: Literal["layer_norm", "rms_norm"] = ...,
     epsilon: float = ...,
+    eps: float | None = ...,
 ) -> Array: ...
 def gated_residual(x: ArrayLike, y: ArrayLike, gate: ArrayLike) -> Array: ...
 def attention(
@@ -443,7 +415,6 @@ def attention(
     k: ArrayLike,
     v: ArrayLike,
     mask: ArrayLike | None = ...,
-    *,
     heads: int = ...,
     kv_heads: int | None = ...,
     layout: Literal["bhsd", "bshd", "packed"] = ...,
@@ -457,7 +428,6 @@ def rope(
     x: ArrayLike,
     cos: ArrayLike,
     sin: ArrayLike,
-    *,
     heads: int = ...,
     layout: Literal["bhsd", "bshd", "packed"] = ...,
     rotary_dims: int | None = ...,
@@ -465,7 +435,6 @@ def rope(
 ) -> Array: ...
 def axial_rope2d(
     x: ArrayLike,
-    *,
     end_x: int = ...,
     end_y: int = ...,
     theta: float = ...,
@@ -476,63 +445,56 @@ def axial_rope2d(
 def take(
     table: ArrayLike,
     indices: ArrayLike,
-    *,
     axis: int = ...,
     out_of_range: Literal["fill", "clip"] = ...,
 ) -> Array: ...
 def take_along_axis(
     x: ArrayLike,
     indices: ArrayLike,
-    *,
     axis: int = ...,
     out_of_range: Literal["fill", "clip"] = ...,
 ) -> Array: ...
 def gather_nd(
     x: ArrayLike,
     indices: ArrayLike,
-    *,
     batch_dims: int = ...,
     out_of_range: Literal["fill", "clip"] = ...,
 ) -> Array: ...
-def scatter_add_rows(updates: ArrayLike, indices: ArrayLike, *, size: Dim = ..., axis: int = ...) -> Array: ...
+def scatter_add_rows(updates: ArrayLike, indices: ArrayLike, size: Dim = ..., axis: int = ...) -> Array: ...
 def scatter_nd(
     x: ArrayLike,
     indices: ArrayLike,
     updates: ArrayLike,
-    *,
     reduction: Literal["none", "add", "mul", "max", "min"] = ...,
 ) -> Array: ...
 def scatter_elements(
     x: ArrayLike,
     indices: ArrayLike,
     updates: ArrayLike,
-    *,
     axis: int = ...,
     reduction: Literal["none", "add", "mul", "max", "min"] = ...,
 ) -> Array: ...
-def kv_append(cache: ArrayLike, entry: ArrayLike, position: ArrayLike, *, axis: int = ...) -> Array: ...
-def narrow(x: ArrayLike, *, axis: int = ..., start: Dim = ..., length: Dim = ...) -> Array: ...
-def strided_slice(x: ArrayLike, *, axis: int = ..., start: Dim = ..., length: Dim = ..., step: int = ...) -> Array: ...
-def expand(x: ArrayLike, *, dims: Dim | Sequence[Dim] = ...) -> Array: ...
+def kv_append(cache: ArrayLike, entry: ArrayLike, position: ArrayLike, axis: int = ...) -> Array: ...
+def narrow(x: ArrayLike, axis: int = ..., start: Dim = ..., length: Dim = ...) -> Array: ...
+def strided_slice(x: ArrayLike, axis: int = ..., start: Dim = ..., length: Dim = ..., step: int = ...) -> Array: ...
+def expand(x: ArrayLike, dims: Dim | Sequence[Dim] = ...) -> Array: ...
 def stack(*xs: ArrayLike, axis: int = ...) -> Array: ...
-def split(x: ArrayLike, *, axis: int = ..., sizes: Dim | Sequence[Dim] = ...) -> Any: ...
-def tile(x: ArrayLike, *, reps: Dim | Sequence[Dim] = ...) -> Array: ...
-def roll(x: ArrayLike, *, shifts: int | Sequence[int] = ..., axes: int | Sequence[int] = ...) -> Array: ...
+def split(x: ArrayLike, axis: int = ..., sizes: Dim | Sequence[Dim] = ...) -> Any: ...
+def tile(x: ArrayLike, reps: Dim | Sequence[Dim] = ...) -> Array: ...
+def roll(x: ArrayLike, shifts: int | Sequence[int] = ..., axes: int | Sequence[int] = ...) -> Array: ...
 def pad_mode(
     x: ArrayLike,
-    *,
     mode: Literal["constant", "reflect", "replicate", "circular"] = ...,
     low: Dim | Sequence[Dim] = ...,
     high: Dim | Sequence[Dim] = ...,
     value: float = ...,
 ) -> Array: ...
-def trilu(x: ArrayLike, *, upper: bool = ..., diagonal: int = ...) -> Array: ...
-def diag(x: ArrayLike, *, offset: int = ...) -> Array: ...
-def diagonal(x: ArrayLike, *, offset: int = ...) -> Array: ...
+def trilu(x: ArrayLike, upper: bool = ..., diagonal: int = ...) -> Array: ...
+def diag(x: ArrayLike, offset: int = ...) -> Array: ...
+def diagonal(x: ArrayLike, offset: int = ...) -> Array: ...
 def conv(
     x: ArrayLike,
     w: ArrayLike,
-    *,
     stride: int | Sequence[int] = ...,
     padding: int | Sequence[int] = ...,
     dilation: int | Sequence[int] = ...,
@@ -541,7 +503,6 @@ def conv(
 def conv_transpose(
     x: ArrayLike,
     w: ArrayLike,
-    *,
     stride: int | Sequence[int] = ...,
     padding: int | Sequence[int] = ...,
     output_padding: int | Sequence[int] = ...,
@@ -550,7 +511,6 @@ def conv_transpose(
 ) -> Array: ...
 def pool(
     x: ArrayLike,
-    *,
     kind: Literal["max", "mean", "sum", "min", "prod"] = ...,
     kernel_size: Dim | Sequence[Dim] = ...,
     stride: int | Sequence[int] = ...,
@@ -560,58 +520,51 @@ def pool(
     count_include_pad: bool = ...,
 ) -> Array: ...
 def resize_nearest2x(x: ArrayLike) -> Array: ...
-def interpolate(x: ArrayLike, *, size: Dim | Sequence[Dim] = ...) -> Array: ...
+def interpolate(x: ArrayLike, size: Dim | Sequence[Dim] = ...) -> Array: ...
 def resize_linear(
     x: ArrayLike,
-    *,
     size: Dim | Sequence[Dim] = ...,
     grid: Literal["half_pixel", "asymmetric", "align_corners", "align_ends", "half_pixel_corners"] = ...,
 ) -> Array: ...
 def im2col(
     x: ArrayLike,
-    *,
     kernel_size: int | Sequence[int] = ...,
     stride: int | Sequence[int] = ...,
     padding: int | Sequence[int] = ...,
     dilation: int | Sequence[int] = ...,
 ) -> Array: ...
-def softmax_cross_entropy_with_logits(logits: ArrayLike, labels: ArrayLike, *, axis: int = ...) -> Array: ...
-def softmax_cross_entropy(logits: ArrayLike, targets: ArrayLike, *, axis: int = ...) -> Array: ...
-def nll(log_probs: ArrayLike, labels: ArrayLike, *, axis: int = ...) -> Array: ...
+def softmax_cross_entropy_with_logits(logits: ArrayLike, labels: ArrayLike, axis: int = ...) -> Array: ...
+def softmax_cross_entropy(logits: ArrayLike, targets: ArrayLike, axis: int = ...) -> Array: ...
+def nll(log_probs: ArrayLike, labels: ArrayLike, axis: int = ...) -> Array: ...
 def cross_entropy(
     logits: ArrayLike,
     labels: ArrayLike,
     weight: ArrayLike | None = ...,
-    *,
     axis: int = ...,
     ignore_index: int = ...,
     label_smoothing: float = ...,
     reduction: Literal["none", "mean", "sum", "batch_mean"] = ...,
 ) -> Array: ...
-def smooth_labels(targets: ArrayLike, *, smoothing: float = ..., axis: int = ...) -> Array: ...
+def smooth_labels(targets: ArrayLike, smoothing: float = ..., axis: int = ...) -> Array: ...
 def mse(
     prediction: ArrayLike,
     target: ArrayLike,
-    *,
     reduction: Literal["none", "mean", "sum", "batch_mean"] = ...,
 ) -> Array: ...
 def binary_cross_entropy_with_logits(
     logits: ArrayLike,
     target: ArrayLike,
-    *,
     reduction: Literal["none", "mean", "sum", "batch_mean"] = ...,
 ) -> Array: ...
 def huber(
     prediction: ArrayLike,
     target: ArrayLike,
-    *,
     delta: float = ...,
     reduction: Literal["none", "mean", "sum", "batch_mean"] = ...,
 ) -> Array: ...
 def kl_divergence(
     log_prediction: ArrayLike,
     target: ArrayLike,
-    *,
     log_target: bool = ...,
     reduction: Literal["none", "mean", "sum", "batch_mean"] = ...,
 ) -> Array: ...
@@ -619,13 +572,11 @@ def relu_backward(x: ArrayLike, ct: ArrayLike) -> Array: ...
 def activation_backward(
     x: ArrayLike,
     ct: ArrayLike,
-    *,
     kind: Literal["gelu", "gelu_tanh", "silu", "relu", "sigmoid", "tanh", "exp", "log", "sqrt", "rsqrt", "neg", "abs", "sin", "cos", "tan", "atan", "round", "reciprocal", "floor", "ceil", "sign", "softplus", "elu", "erf", "hard_swish", "hard_sigmoid", "mish", "softsign", "log_sigmoid"] = ...,
 ) -> Array: ...
 def conv_backward_input(
     ct: ArrayLike,
     w: ArrayLike,
-    *,
     stride: int | Sequence[int] = ...,
     padding: int | Sequence[int] = ...,
     dilation: int | Sequence[int] = ...,
@@ -635,7 +586,6 @@ def conv_backward_input(
 def conv_backward_weight(
     x: ArrayLike,
     ct: ArrayLike,
-    *,
     stride: int | Sequence[int] = ...,
     padding: int | Sequence[int] = ...,
     dilation: int | Sequence[int] = ...,
@@ -645,7 +595,6 @@ def conv_backward_weight(
 def max_pool_backward(
     x: ArrayLike,
     ct: ArrayLike,
-    *,
     kind: Literal["max", "mean", "sum", "min", "prod"] = ...,
     kernel_size: Dim | Sequence[Dim] = ...,
     stride: int | Sequence[int] = ...,
@@ -654,20 +603,13 @@ def max_pool_backward(
     dilation: int | Sequence[int] = ...,
     count_include_pad: bool = ...,
 ) -> Array: ...
-def softmax_cross_entropy_backward(
-    logits: ArrayLike,
-    labels: ArrayLike,
-    ct: ArrayLike,
-    *,
-    axis: int = ...,
-) -> Array: ...
+def softmax_cross_entropy_backward(logits: ArrayLike, labels: ArrayLike, ct: ArrayLike, axis: int = ...) -> Array: ...
 def attention_backward(
     q: ArrayLike,
     k: ArrayLike,
     v: ArrayLike,
     ct: ArrayLike,
     mask: ArrayLike | None = ...,
-    *,
     heads: int = ...,
     kv_heads: int | None = ...,
     layout: Literal["bhsd", "bshd", "packed"] = ...,
@@ -681,7 +623,6 @@ def rope_backward(
     ct: ArrayLike,
     cos: ArrayLike,
     sin: ArrayLike,
-    *,
     heads: int = ...,
     layout: Literal["bhsd", "bshd", "packed"] = ...,
     rotary_dims: int | None = ...,
@@ -691,28 +632,28 @@ def layer_norm_backward(
     x: ArrayLike,
     gamma: ArrayLike | None,
     ct: ArrayLike,
-    *,
     axis: int = ...,
     epsilon: float = ...,
     has_beta: bool = ...,
+    eps: float | None = ...,
 ) -> Any: ...
 def rms_norm_backward(
     x: ArrayLike,
     gamma: ArrayLike | None,
     ct: ArrayLike,
-    *,
     axis: int = ...,
     epsilon: float = ...,
     has_beta: bool = ...,
+    eps: float | None = ...,
 ) -> Any: ...
 def group_norm_backward(
     x: ArrayLike,
     gamma: ArrayLike | None,
     ct: ArrayLike,
-    *,
     num_groups: int = ...,
     epsilon: float = ...,
     has_beta: bool = ...,
+    eps: float | None = ...,
 ) -> Any: ...
 def batch_norm_inference_backward(
     x: ArrayLike,
@@ -720,35 +661,33 @@ def batch_norm_inference_backward(
     mean: ArrayLike,
     variance: ArrayLike,
     ct: ArrayLike,
-    *,
     feature_axis: int = ...,
     epsilon: float = ...,
+    eps: float | None = ...,
 ) -> tuple[Array, Array, Array, Array, Array]: ...
 def ada_layer_norm_backward(
     x: ArrayLike,
     scale: ArrayLike,
     shift: ArrayLike,
     ct: ArrayLike,
-    *,
     kind: Literal["layer_norm", "rms_norm"] = ...,
     epsilon: float = ...,
+    eps: float | None = ...,
 ) -> tuple[Array, Array, Array]: ...
 def gated_residual_backward(y: ArrayLike, gate: ArrayLike, ct: ArrayLike) -> tuple[Array, Array, Array]: ...
 def elementwise_region(*xs: ArrayLike, body: Graph | str | None = ...) -> Any: ...
 def glu(
     x: ArrayLike,
-    *,
     activation: Literal["none", "relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh", "relu6", "hard_swish"] = ...,
     axis: int = ...,
     gate_first: bool = ...,
 ) -> Array: ...
-def fused_swiglu(x: ArrayLike, *, gate_first: bool = ...) -> Array: ...
+def fused_swiglu(x: ArrayLike, gate_first: bool = ...) -> Array: ...
 def fused_conv(
     x: ArrayLike,
     w: ArrayLike,
     bias: ArrayLike | None = ...,
     residual: ArrayLike | None = ...,
-    *,
     stride: int | Sequence[int] = ...,
     padding: int | Sequence[int] = ...,
     padding_high: int | Sequence[int] = ...,
@@ -766,7 +705,6 @@ def fused_attention_block(
     out_b: ArrayLike | None = ...,
     cos: ArrayLike | None = ...,
     sin: ArrayLike | None = ...,
-    *,
     heads: int = ...,
     has_bias: bool = ...,
     has_rope: bool = ...,
@@ -787,11 +725,11 @@ def fused_transformer_layer(
     fc1_b: ArrayLike | None = ...,
     fc2_b: ArrayLike | None = ...,
     ln2_beta: ArrayLike | None = ...,
-    *,
     heads: int = ...,
     epsilon: float = ...,
     has_bias: bool = ...,
     activation: Literal["none", "relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh", "relu6", "hard_swish"] = ...,
+    eps: float | None = ...,
 ) -> Array: ...
 def transform_region(*xs: ArrayLike, body: Graph | str | None = ...) -> Any: ...
 def batch_elementwise_region(*xs: ArrayLike, body: Graph | str | None = ...) -> Any: ...
@@ -802,7 +740,6 @@ def lstm(
     bias: ArrayLike,
     h0: ArrayLike | None = ...,
     c0: ArrayLike | None = ...,
-    *,
     hidden_size: int = ...,
     num_layers: int = ...,
     bidirectional: bool = ...,
@@ -814,7 +751,6 @@ def gru(
     b_ih: ArrayLike,
     b_hh: ArrayLike,
     h0: ArrayLike | None = ...,
-    *,
     hidden_size: int = ...,
     num_layers: int = ...,
     bidirectional: bool = ...,
@@ -825,7 +761,6 @@ def rnn(
     w_hh: ArrayLike,
     bias: ArrayLike,
     h0: ArrayLike | None = ...,
-    *,
     hidden_size: int = ...,
     num_layers: int = ...,
     bidirectional: bool = ...,
@@ -836,7 +771,6 @@ def lstm_layer(
     w_hh: ArrayLike,
     h0: ArrayLike,
     c0: ArrayLike,
-    *,
     reverse: bool = ...,
 ) -> tuple[Array, Array, Array, Array, Array]: ...
 def lstm_layer_backward(
@@ -849,7 +783,6 @@ def lstm_layer_backward(
     c_ct: ArrayLike,
     gates_ct: ArrayLike | None = ...,
     cells_ct: ArrayLike | None = ...,
-    *,
     reverse: bool = ...,
 ) -> tuple[Array, Array, Array]: ...
 def selective_scan(
@@ -887,9 +820,9 @@ def gated_delta_net_backward(
     state_ct: ArrayLike,
 ) -> tuple[Array, Array, Array, Array, Array, Array]: ...
 def sort(*xs: ArrayLike, axis: int = ..., descending: bool = ..., comparator: Graph | str | None = ...) -> Any: ...
-def top_k(x: ArrayLike, *, k: int = ..., axis: int = ...) -> tuple[Array, Array]: ...
-def sort_values(x: ArrayLike, *, axis: int = ..., descending: bool = ...) -> Array: ...
-def argsort(x: ArrayLike, *, axis: int = ..., descending: bool = ...) -> Array: ...
+def top_k(x: ArrayLike, k: int = ..., axis: int = ...) -> tuple[Array, Array]: ...
+def sort_values(x: ArrayLike, axis: int = ..., descending: bool = ...) -> Array: ...
+def argsort(x: ArrayLike, axis: int = ..., descending: bool = ...) -> Array: ...
 def if_else(
     condition: ArrayLike,
     *captured: ArrayLike,
@@ -934,25 +867,17 @@ def quantize(
     x: ArrayLike,
     scale: ArrayLike,
     zero_point: ArrayLike | None = ...,
-    *,
     axis: int | None = ...,
     dtype: DTypeLike = ...,
 ) -> Array: ...
-def dequantize(
-    q: ArrayLike,
-    scale: ArrayLike,
-    zero_point: ArrayLike | None = ...,
-    *,
-    axis: int | None = ...,
-) -> Array: ...
-def dequantize_blocks(x: ArrayLike, *, dtype: DTypeLike = ...) -> Array: ...
+def dequantize(q: ArrayLike, scale: ArrayLike, zero_point: ArrayLike | None = ..., axis: int | None = ...) -> Array: ...
+def dequantize_blocks(x: ArrayLike, dtype: DTypeLike = ...) -> Array: ...
 def dequantize_blockwise(
     q: ArrayLike,
     scale: ArrayLike,
     zero_point: ArrayLike | None = ...,
     bias: ArrayLike | None = ...,
     global_: ArrayLike | None = ...,
-    *,
     axis: int = ...,
     block_size: int = ...,
     dtype: DTypeLike | None = ...,
@@ -964,7 +889,6 @@ def dequant_matmul(
     zero_point: ArrayLike | None = ...,
     bias: ArrayLike | None = ...,
     global_: ArrayLike | None = ...,
-    *,
     transpose_rhs: bool = ...,
     block_size: int = ...,
     planes: int = ...,
@@ -977,16 +901,14 @@ def dequant_grouped_matmul(
     zero_point: ArrayLike | None = ...,
     bias: ArrayLike | None = ...,
     global_: ArrayLike | None = ...,
-    *,
     block_size: int = ...,
 ) -> Array: ...
-def dequant_moe_weights(w: ArrayLike, *, dtype: DTypeLike = ...) -> Array: ...
+def dequant_moe_weights(w: ArrayLike, dtype: DTypeLike = ...) -> Array: ...
 def qmatmul(
     x: ArrayLike,
     w: ArrayLike,
     bias: ArrayLike,
     multipliers: ArrayLike | None = ...,
-    *,
     x_zero_point: int = ...,
     w_zero_point: int = ...,
     out_zero_point: int = ...,
@@ -997,7 +919,6 @@ def qconv2d(
     w: ArrayLike,
     bias: ArrayLike,
     multipliers: ArrayLike | None = ...,
-    *,
     stride: int | Sequence[int] = ...,
     padding: int | Sequence[int] = ...,
     dilation: int | Sequence[int] = ...,
@@ -1009,7 +930,6 @@ def qconv2d(
 ) -> Array: ...
 def scaled_quant_scale(
     x: ArrayLike,
-    *,
     format: str = ...,
     layout: Literal["per_tensor", "mx", "nvfp4"] = ...,
     block_size: int = ...,
@@ -1018,7 +938,6 @@ def scaled_quant_scale(
 def scaled_quantize(
     x: ArrayLike,
     scale: ArrayLike,
-    *,
     format: str = ...,
     layout: Literal["per_tensor", "mx", "nvfp4"] = ...,
     block_size: int = ...,
@@ -1026,7 +945,6 @@ def scaled_quantize(
 def scaled_dequantize(
     codes: ArrayLike,
     scale: ArrayLike,
-    *,
     format: str = ...,
     layout: Literal["per_tensor", "mx", "nvfp4"] = ...,
     block_size: int = ...,
@@ -1038,7 +956,6 @@ def scaled_matmul(
     lhs_scale: ArrayLike,
     rhs_scale: ArrayLike,
     bias: ArrayLike | None = ...,
-    *,
     lhs_format: str = ...,
     rhs_format: str = ...,
     layout: Literal["per_tensor", "mx", "nvfp4"] = ...,
@@ -1052,7 +969,6 @@ def scaled_grouped_matmul(
     rhs_scale: ArrayLike,
     index: ArrayLike,
     bias: ArrayLike | None = ...,
-    *,
     lhs_format: str = ...,
     rhs_format: str = ...,
     layout: Literal["per_tensor", "mx", "nvfp4"] = ...,
@@ -1061,7 +977,6 @@ def scaled_grouped_matmul(
 ) -> Array: ...
 def scaled_round(
     x: ArrayLike,
-    *,
     format: str = ...,
     layout: Literal["per_tensor", "mx", "nvfp4"] = ...,
     block_size: int = ...,
@@ -1070,7 +985,6 @@ def scaled_round(
 def fake_quantize(
     x: ArrayLike,
     state: ArrayLike | None = ...,
-    *,
     bits: int = ...,
     axes: int | Sequence[int] = ...,
     ste: Literal["identity", "clipped_identity", "tanh", "hard_tanh"] = ...,
@@ -1081,17 +995,15 @@ def fake_quantize_backward(
     x: ArrayLike,
     ct: ArrayLike,
     scale: ArrayLike | None = ...,
-    *,
     bits: int = ...,
     axes: int | Sequence[int] = ...,
     ste: Literal["identity", "clipped_identity", "tanh", "hard_tanh"] = ...,
 ) -> Array: ...
-def fake_quantize_lsq(x: ArrayLike, scale: ArrayLike, *, bits: int = ..., axes: int | Sequence[int] = ...) -> Array: ...
+def fake_quantize_lsq(x: ArrayLike, scale: ArrayLike, bits: int = ..., axes: int | Sequence[int] = ...) -> Array: ...
 def fake_quantize_lsq_backward_x(
     x: ArrayLike,
     scale: ArrayLike,
     ct: ArrayLike,
-    *,
     bits: int = ...,
     axes: int | Sequence[int] = ...,
 ) -> Array: ...
@@ -1099,7 +1011,6 @@ def fake_quantize_lsq_backward_scale(
     x: ArrayLike,
     scale: ArrayLike,
     ct: ArrayLike,
-    *,
     bits: int = ...,
     axes: int | Sequence[int] = ...,
 ) -> Array: ...
@@ -1107,26 +1018,23 @@ def fake_quantize_affine(
     x: ArrayLike,
     scale: ArrayLike,
     zero_point: ArrayLike | None = ...,
-    *,
     low: int = ...,
     high: int = ...,
     axes: int | Sequence[int] = ...,
     ste: Literal["identity", "clipped_identity", "tanh", "hard_tanh"] = ...,
     gradient_scale: float = ...,
 ) -> Array: ...
-def spline_activation(x: ArrayLike, coeff: ArrayLike, *, grid_min: float = ..., grid_max: float = ...) -> Array: ...
+def spline_activation(x: ArrayLike, coeff: ArrayLike, grid_min: float = ..., grid_max: float = ...) -> Array: ...
 def spline_activation_backward_x(
     x: ArrayLike,
     coeff: ArrayLike,
     ct: ArrayLike,
-    *,
     grid_min: float = ...,
     grid_max: float = ...,
 ) -> Array: ...
 def spline_activation_backward_coeff(
     x: ArrayLike,
     ct: ArrayLike,
-    *,
     num_basis: int = ...,
     grid_min: float = ...,
     grid_max: float = ...,
@@ -1141,7 +1049,6 @@ def synth_matmul_backward(
 ) -> tuple[Array, Array]: ...
 def fft_q(
     x: ArrayLike,
-    *,
     inverse: bool = ...,
     scale: Literal["none", "saturating", "every_other", "per_stage"] = ...,
     norm: Literal["backward", "ortho", "forward"] | None = ...,
@@ -1152,59 +1059,54 @@ def fft_butterfly_stage(
     reversed: ArrayLike,
     twiddle_re: ArrayLike,
     twiddle_im: ArrayLike,
-    *,
     stage: int = ...,
 ) -> Array: ...
-def log_mel(spectrum: ArrayLike, filters: ArrayLike, *, maximum: Literal["frame", "clip"] = ...) -> Array: ...
+def log_mel(spectrum: ArrayLike, filters: ArrayLike, maximum: Literal["frame", "clip"] = ...) -> Array: ...
 def log_mel_backward(
     spectrum: ArrayLike,
     filters: ArrayLike,
     ct: ArrayLike,
-    *,
     maximum: Literal["frame", "clip"] = ...,
 ) -> tuple[Array, Array]: ...
-def welch_peaks(spectra: ArrayLike, *, k: int = ..., n_segments: int = ...) -> tuple[Array, Array]: ...
-def partitioned_conv(x: ArrayLike, response: ArrayLike, *, block: int = ...) -> Array: ...
+def welch_peaks(spectra: ArrayLike, k: int = ..., n_segments: int = ...) -> tuple[Array, Array]: ...
+def partitioned_conv(x: ArrayLike, response: ArrayLike, block: int = ...) -> Array: ...
 def lu(x: ArrayLike) -> tuple[Array, Array, Array]: ...
-def cholesky(x: ArrayLike, *, lower: bool = ..., reads: Literal["both", "lower", "upper"] = ...) -> Array: ...
+def cholesky(x: ArrayLike, lower: bool = ..., reads: Literal["both", "lower", "upper"] = ...) -> Array: ...
 def geqrf(x: ArrayLike) -> tuple[Array, Array]: ...
 def householder_product(x: ArrayLike, taus: ArrayLike) -> Array: ...
-def qr(x: ArrayLike, *, full: bool = ...) -> tuple[Array, Array]: ...
+def qr(x: ArrayLike, full: bool = ...) -> tuple[Array, Array]: ...
 def triangular_solve(
     a: ArrayLike,
     b: ArrayLike,
-    *,
     left_side: bool = ...,
     lower: bool = ...,
     transposition: Literal["none", "transpose", "adjoint"] = ...,
     unit_diagonal: bool = ...,
 ) -> Array: ...
-def solve(a: ArrayLike, b: ArrayLike, *, transposition: Literal["none", "transpose", "adjoint"] = ...) -> Array: ...
+def solve(a: ArrayLike, b: ArrayLike, transposition: Literal["none", "transpose", "adjoint"] = ...) -> Array: ...
 def inverse(x: ArrayLike) -> Array: ...
 def det(x: ArrayLike) -> Array: ...
 def slogdet(x: ArrayLike) -> tuple[Array, Array]: ...
-def eigh(x: ArrayLike, *, reads: Literal["both", "lower", "upper"] = ...) -> tuple[Array, Array]: ...
+def eigh(x: ArrayLike, reads: Literal["both", "lower", "upper"] = ...) -> tuple[Array, Array]: ...
 def eigh_backward(values: ArrayLike, vectors: ArrayLike, ct_values: ArrayLike, ct_vectors: ArrayLike) -> Array: ...
-def svd(x: ArrayLike, *, full: bool = ...) -> tuple[Array, Array, Array]: ...
+def svd(x: ArrayLike, full: bool = ...) -> tuple[Array, Array, Array]: ...
 def eig(x: ArrayLike) -> tuple[Array, Array]: ...
-def pinv(x: ArrayLike, *, cutoff: float = ...) -> Array: ...
-def lstsq(a: ArrayLike, b: ArrayLike, *, cutoff: float = ...) -> Array: ...
+def pinv(x: ArrayLike, cutoff: float = ...) -> Array: ...
+def lstsq(a: ArrayLike, b: ArrayLike, cutoff: float = ...) -> Array: ...
 def expm(x: ArrayLike) -> Array: ...
 def bimap(w: ArrayLike, x: ArrayLike) -> Array: ...
-def reeig(x: ArrayLike, *, floor: float = ...) -> tuple[Array, Array, Array]: ...
-def reeig_backward(values: ArrayLike, vectors: ArrayLike, ct: ArrayLike, *, floor: float = ...) -> Array: ...
-def logeig(x: ArrayLike, *, floor: float = ...) -> tuple[Array, Array, Array]: ...
-def logeig_backward(values: ArrayLike, vectors: ArrayLike, ct: ArrayLike, *, floor: float = ...) -> Array: ...
+def reeig(x: ArrayLike, floor: float = ...) -> tuple[Array, Array, Array]: ...
+def reeig_backward(values: ArrayLike, vectors: ArrayLike, ct: ArrayLike, floor: float = ...) -> Array: ...
+def logeig(x: ArrayLike, floor: float = ...) -> tuple[Array, Array, Array]: ...
+def logeig_backward(values: ArrayLike, vectors: ArrayLike, ct: ArrayLike, floor: float = ...) -> Array: ...
 def spd_matrix_fn(
     x: ArrayLike,
-    *,
     function: Literal["log", "exp", "sqrt", "inverse_sqrt", "identity"] = ...,
     floor: float = ...,
 ) -> Array: ...
 def spd_matrix_fn_backward(
     x: ArrayLike,
     ct: ArrayLike,
-    *,
     function: Literal["log", "exp", "sqrt", "inverse_sqrt", "identity"] = ...,
     floor: float = ...,
 ) -> Array: ...
@@ -1212,48 +1114,32 @@ def spd_matrix_fn_hessian(
     x: ArrayLike,
     h: ArrayLike,
     k: ArrayLike,
-    *,
     function: Literal["log", "exp", "sqrt", "inverse_sqrt", "identity"] = ...,
     floor: float = ...,
 ) -> Array: ...
-def spd_log_map(base: ArrayLike, x: ArrayLike, *, floor: float = ...) -> Array: ...
-def spd_log_map_backward(
-    base: ArrayLike,
-    x: ArrayLike,
-    ct: ArrayLike,
-    *,
-    floor: float = ...,
-) -> tuple[Array, Array]: ...
-def spd_exp_map(base: ArrayLike, v: ArrayLike, *, floor: float = ...) -> Array: ...
-def spd_exp_map_backward(
-    base: ArrayLike,
-    v: ArrayLike,
-    ct: ArrayLike,
-    *,
-    floor: float = ...,
-) -> tuple[Array, Array]: ...
-def spd_parallel_transport(from_: ArrayLike, to: ArrayLike, v: ArrayLike, *, floor: float = ...) -> Array: ...
+def spd_log_map(base: ArrayLike, x: ArrayLike, floor: float = ...) -> Array: ...
+def spd_log_map_backward(base: ArrayLike, x: ArrayLike, ct: ArrayLike, floor: float = ...) -> tuple[Array, Array]: ...
+def spd_exp_map(base: ArrayLike, v: ArrayLike, floor: float = ...) -> Array: ...
+def spd_exp_map_backward(base: ArrayLike, v: ArrayLike, ct: ArrayLike, floor: float = ...) -> tuple[Array, Array]: ...
+def spd_parallel_transport(from_: ArrayLike, to: ArrayLike, v: ArrayLike, floor: float = ...) -> Array: ...
 def spd_parallel_transport_backward(
     from_: ArrayLike,
     to: ArrayLike,
     v: ArrayLike,
     ct: ArrayLike,
-    *,
     floor: float = ...,
 ) -> tuple[Array, Array, Array]: ...
-def spd_batch_norm(x: ArrayLike, mean: ArrayLike, g: ArrayLike, *, floor: float = ...) -> Array: ...
+def spd_batch_norm(x: ArrayLike, mean: ArrayLike, g: ArrayLike, floor: float = ...) -> Array: ...
 def spd_batch_norm_backward(
     x: ArrayLike,
     mean: ArrayLike,
     g: ArrayLike,
     ct: ArrayLike,
-    *,
     floor: float = ...,
 ) -> tuple[Array, Array, Array]: ...
 def spd_karcher_mean(
     x: ArrayLike,
     weights: ArrayLike | None = ...,
-    *,
     max_iterations: int = ...,
     tolerance: float = ...,
     floor: float = ...,
@@ -1263,7 +1149,6 @@ def spd_karcher_mean_backward(
     mean: ArrayLike,
     ct: ArrayLike,
     weights: ArrayLike | None = ...,
-    *,
     max_iterations: int = ...,
     tolerance: float = ...,
     floor: float = ...,
@@ -1276,7 +1161,6 @@ def sgd_update(
     step: ArrayLike,
     velocity: ArrayLike | None = ...,
     apply: ArrayLike | None = ...,
-    *,
     momentum: float = ...,
     nesterov: bool = ...,
     weight_decay: float = ...,
@@ -1289,12 +1173,12 @@ def adam_update(
     m: ArrayLike,
     v: ArrayLike,
     apply: ArrayLike | None = ...,
-    *,
     beta1: float = ...,
     beta2: float = ...,
     epsilon: float = ...,
     weight_decay: float = ...,
     decoupled: bool = ...,
+    eps: float | None = ...,
 ) -> tuple[Array, Array, Array]: ...
 def adagrad_update(
     param: ArrayLike,
@@ -1303,9 +1187,9 @@ def adagrad_update(
     step: ArrayLike,
     sum: ArrayLike,
     apply: ArrayLike | None = ...,
-    *,
     epsilon: float = ...,
     weight_decay: float = ...,
+    eps: float | None = ...,
 ) -> tuple[Array, Array]: ...
 def rmsprop_update(
     param: ArrayLike,
@@ -1316,12 +1200,12 @@ def rmsprop_update(
     mean: ArrayLike | None = ...,
     velocity: ArrayLike | None = ...,
     apply: ArrayLike | None = ...,
-    *,
     alpha: float = ...,
     epsilon: float = ...,
     weight_decay: float = ...,
     momentum: float = ...,
     centered: bool = ...,
+    eps: float | None = ...,
 ) -> Any: ...
 def adafactor_update(
     param: ArrayLike,
@@ -1331,12 +1215,12 @@ def adafactor_update(
     rows_or_squares: ArrayLike,
     columns: ArrayLike | None = ...,
     apply: ArrayLike | None = ...,
-    *,
     decay: float = ...,
     epsilon: float = ...,
     least_scale: float = ...,
     clip: float = ...,
     weight_decay: float = ...,
+    eps: float | None = ...,
 ) -> Any: ...
 def lamb_update(
     param: ArrayLike,
@@ -1346,11 +1230,11 @@ def lamb_update(
     m: ArrayLike,
     v: ArrayLike,
     apply: ArrayLike | None = ...,
-    *,
     beta1: float = ...,
     beta2: float = ...,
     epsilon: float = ...,
     weight_decay: float = ...,
+    eps: float | None = ...,
 ) -> tuple[Array, Array, Array]: ...
 def lion_update(
     param: ArrayLike,
@@ -1359,7 +1243,6 @@ def lion_update(
     step: ArrayLike,
     m: ArrayLike,
     apply: ArrayLike | None = ...,
-    *,
     beta1: float = ...,
     beta2: float = ...,
     weight_decay: float = ...,
@@ -1371,12 +1254,12 @@ def muon_update(
     step: ArrayLike,
     m: ArrayLike,
     apply: ArrayLike | None = ...,
-    *,
     momentum: float = ...,
     nesterov: bool = ...,
     iterations: int = ...,
     epsilon: float = ...,
     weight_decay: float = ...,
+    eps: float | None = ...,
 ) -> tuple[Array, Array]: ...
 def sophia_update(
     param: ArrayLike,
@@ -1386,18 +1269,17 @@ def sophia_update(
     m: ArrayLike,
     h: ArrayLike,
     apply: ArrayLike | None = ...,
-    *,
     beta1: float = ...,
     gamma: float = ...,
     epsilon: float = ...,
     weight_decay: float = ...,
+    eps: float | None = ...,
 ) -> tuple[Array, Array, Array]: ...
 def sparse_matmul(
     first: ArrayLike,
     second: ArrayLike,
     values: ArrayLike,
     x: ArrayLike,
-    *,
     format: Literal["csr", "csc", "coo"] = ...,
     rows: Dim = ...,
     columns: Dim = ...,
@@ -1408,7 +1290,6 @@ def sparse_sampled_matmul(
     second: ArrayLike,
     u: ArrayLike,
     v: ArrayLike,
-    *,
     format: Literal["csr", "csc", "coo"] = ...,
     rows: Dim = ...,
     columns: Dim = ...,
@@ -1417,7 +1298,6 @@ def sparse_to_dense(
     first: ArrayLike,
     second: ArrayLike,
     values: ArrayLike,
-    *,
     format: Literal["csr", "csc", "coo"] = ...,
     rows: Dim = ...,
     columns: Dim = ...,
@@ -1426,7 +1306,6 @@ def sparse_sample(
     first: ArrayLike,
     second: ArrayLike,
     dense: ArrayLike,
-    *,
     format: Literal["csr", "csc", "coo"] = ...,
     rows: Dim = ...,
     columns: Dim = ...,
@@ -1436,7 +1315,6 @@ def sparse_triangular_solve(
     second: ArrayLike,
     values: ArrayLike,
     b: ArrayLike,
-    *,
     format: Literal["csr", "csc", "coo"] = ...,
     rows: Dim = ...,
     columns: Dim = ...,
@@ -1449,7 +1327,6 @@ def sparse_solve(
     second: ArrayLike,
     values: ArrayLike,
     b: ArrayLike,
-    *,
     format: Literal["csr", "csc", "coo"] = ...,
     rows: Dim = ...,
     columns: Dim = ...,
@@ -1461,7 +1338,6 @@ def sparse_cg(
     second: ArrayLike,
     values: ArrayLike,
     b: ArrayLike,
-    *,
     format: Literal["csr", "csc", "coo"] = ...,
     rows: Dim = ...,
     columns: Dim = ...,
@@ -1478,7 +1354,6 @@ def gaussian_splat_prepare(
     colors: ArrayLike,
     sh: ArrayLike,
     camera: ArrayLike,
-    *,
     width: int = ...,
     height: int = ...,
     tile_size: int = ...,
@@ -1495,7 +1370,6 @@ def gaussian_splat_prepare(
 def gaussian_splat_rasterize(
     splats: ArrayLike,
     background: ArrayLike,
-    *,
     width: int = ...,
     height: int = ...,
     tile_size: int = ...,
@@ -1513,7 +1387,6 @@ def gaussian_splat_rasterize_backward(
     splats: ArrayLike,
     background: ArrayLike,
     ct: ArrayLike,
-    *,
     width: int = ...,
     height: int = ...,
     tile_size: int = ...,
@@ -1536,7 +1409,6 @@ def gaussian_splat_render(
     sh: ArrayLike,
     camera: ArrayLike,
     background: ArrayLike,
-    *,
     width: int = ...,
     height: int = ...,
     tile_size: int = ...,
@@ -1560,7 +1432,6 @@ def gaussian_splat_render_backward(
     camera: ArrayLike,
     background: ArrayLike,
     ct: ArrayLike,
-    *,
     width: int = ...,
     height: int = ...,
     tile_size: int = ...,

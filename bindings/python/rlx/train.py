@@ -26,6 +26,7 @@ import numpy as np
 
 from . import _dtypes, _graph, _native, tree
 from ._array import Array, Trace, as_array, contiguous
+from ._ops import epsilon_of
 from ._native import Error, StepResultStruct, at_user_line, check, lib
 from ._transforms import _arrays
 
@@ -61,7 +62,7 @@ def one_cycle(peak, steps):
     return Schedule(float(peak), "one_cycle", int(steps))
 
 
-# ---- optimizers ----
+# ---- optimizers; `eps` is a second name for `epsilon` ----
 class Optimizer(NamedTuple):
     """A rule by which params step; see `sgd`, `adamw` and the others."""
 
@@ -77,34 +78,34 @@ def sgd(lr=1e-2, momentum=0.0, nesterov=False, weight_decay=0.0):
     return Optimizer("sgd", lr, dict(momentum=momentum, nesterov=nesterov, weight_decay=weight_decay))
 
 
-def adam(lr=1e-3, beta1=0.9, beta2=0.999, epsilon=1e-8, weight_decay=0.0):
+def adam(lr=1e-3, beta1=0.9, beta2=0.999, epsilon=1e-8, weight_decay=0.0, eps=None):
     """Kingma, Ba 2015. The decay is added to the gradient; see `adamw`."""
-    return Optimizer("adam", lr, dict(beta1=beta1, beta2=beta2, epsilon=epsilon, weight_decay=weight_decay))
+    return Optimizer("adam", lr, dict(beta1=beta1, beta2=beta2, epsilon=epsilon_of(epsilon, 1e-8, eps), weight_decay=weight_decay))
 
 
-def adamw(lr=1e-3, beta1=0.9, beta2=0.999, epsilon=1e-8, weight_decay=0.01):
+def adamw(lr=1e-3, beta1=0.9, beta2=0.999, epsilon=1e-8, weight_decay=0.01, eps=None):
     """Adam whose decay shrinks the param and leaves the gradient alone (Loshchilov, Hutter 2019)."""
-    return Optimizer("adamw", lr, dict(beta1=beta1, beta2=beta2, epsilon=epsilon, weight_decay=weight_decay))
+    return Optimizer("adamw", lr, dict(beta1=beta1, beta2=beta2, epsilon=epsilon_of(epsilon, 1e-8, eps), weight_decay=weight_decay))
 
 
-def adagrad(lr=1e-2, epsilon=1e-10, weight_decay=0.0):
+def adagrad(lr=1e-2, epsilon=1e-10, weight_decay=0.0, eps=None):
     """Duchi, Hazan, Singer 2011."""
-    return Optimizer("adagrad", lr, dict(epsilon=epsilon, weight_decay=weight_decay))
+    return Optimizer("adagrad", lr, dict(epsilon=epsilon_of(epsilon, 1e-10, eps), weight_decay=weight_decay))
 
 
-def rmsprop(lr=1e-2, alpha=0.99, epsilon=1e-8, momentum=0.0, centered=False, weight_decay=0.0):
+def rmsprop(lr=1e-2, alpha=0.99, epsilon=1e-8, momentum=0.0, centered=False, weight_decay=0.0, eps=None):
     """Tieleman, Hinton 2012; centered: Graves 2013."""
-    return Optimizer("rmsprop", lr, dict(alpha=alpha, epsilon=epsilon, weight_decay=weight_decay, momentum=momentum, centered=centered))
+    return Optimizer("rmsprop", lr, dict(alpha=alpha, epsilon=epsilon_of(epsilon, 1e-8, eps), weight_decay=weight_decay, momentum=momentum, centered=centered))
 
 
-def adafactor(lr=1e-2, decay=0.8, epsilon=2.0**-23, least_scale=1e-3, clip=1.0, weight_decay=0.0):
+def adafactor(lr=1e-2, decay=0.8, epsilon=2.0**-23, least_scale=1e-3, clip=1.0, weight_decay=0.0, eps=None):
     """Shazeer, Stern 2018: means of squares along rows and columns stand for all of them."""
-    return Optimizer("adafactor", lr, dict(decay=decay, epsilon=epsilon, least_scale=least_scale, clip=clip, weight_decay=weight_decay))
+    return Optimizer("adafactor", lr, dict(decay=decay, epsilon=epsilon_of(epsilon, 2.0**-23, eps), least_scale=least_scale, clip=clip, weight_decay=weight_decay))
 
 
-def lamb(lr=1e-3, beta1=0.9, beta2=0.999, epsilon=1e-6, weight_decay=0.0):
+def lamb(lr=1e-3, beta1=0.9, beta2=0.999, epsilon=1e-6, weight_decay=0.0, eps=None):
     """You et al. 2020: Adam's step, made as long as the param."""
-    return Optimizer("lamb", lr, dict(beta1=beta1, beta2=beta2, epsilon=epsilon, weight_decay=weight_decay))
+    return Optimizer("lamb", lr, dict(beta1=beta1, beta2=beta2, epsilon=epsilon_of(epsilon, 1e-6, eps), weight_decay=weight_decay))
 
 
 def lion(lr=1e-4, beta1=0.9, beta2=0.99, weight_decay=0.0):
@@ -112,22 +113,22 @@ def lion(lr=1e-4, beta1=0.9, beta2=0.99, weight_decay=0.0):
     return Optimizer("lion", lr, dict(beta1=beta1, beta2=beta2, weight_decay=weight_decay))
 
 
-def muon(lr=2e-2, momentum=0.95, nesterov=True, iterations=5, epsilon=1e-7, weight_decay=0.0, others=None):
+def muon(lr=2e-2, momentum=0.95, nesterov=True, iterations=5, epsilon=1e-7, weight_decay=0.0, others=None, eps=None):
     """Jordan et al. 2024: steps of matrices made orthogonal. `others` (an `adamw` without lr of its own) steps what is no
     matrix."""
     if others is not None and others.name not in ("adam", "adamw"):
         raise Error(at_user_line(f"what is no matrix steps by adam or adamw beside muon, got {others.name}"))
     rest = dict(others.attributes, decoupled=others.name == "adamw") if others is not None else {}
-    return Optimizer("muon", lr, dict(momentum=momentum, nesterov=nesterov, iterations=iterations, epsilon=epsilon,
+    return Optimizer("muon", lr, dict(momentum=momentum, nesterov=nesterov, iterations=iterations, epsilon=epsilon_of(epsilon, 1e-7, eps),
                                       weight_decay=weight_decay), rest)
 
 
 def sophia(lr=1e-3, beta1=0.965, gamma=0.05, epsilon=1e-15, weight_decay=0.0, estimate="hutchinson", every=10, beta2=0.99, logits="",
-           algorithm="philox"):
+           algorithm="philox", eps=None):
     """Liu et al. 2024: steps by the mean gradient over the Hessian's diagonal, which is estimated `every` so many steps:
     "hutchinson", or "gauss_newton_bartlett", which draws labels from `logits`, the path of those logits in what the loss
     returns beside the loss ("aux", "aux.logits")."""
-    return Optimizer("sophia", lr, dict(beta1=beta1, gamma=gamma, epsilon=epsilon, weight_decay=weight_decay), {},
+    return Optimizer("sophia", lr, dict(beta1=beta1, gamma=gamma, epsilon=epsilon_of(epsilon, 1e-15, eps), weight_decay=weight_decay), {},
                      dict(kind=_Word(estimate), every=every, beta2=beta2, logits=logits, algorithm=_Word(algorithm)))
 
 

@@ -26,7 +26,7 @@ pi, e, inf, nan, newaxis = _math.pi, _math.e, _math.inf, _math.nan, None
 bool_, int8, int16, int32, int64 = _np.bool_, _np.int8, _np.int16, _np.int32, _np.int64
 uint8, uint16, uint32, uint64 = _np.uint8, _np.uint16, _np.uint32, _np.uint64
 float16, float32, float64, complex64, complex128 = _np.float16, _np.float32, _np.float64, _np.complex64, _np.complex128
-from .._dtypes import bfloat16  # noqa: E402
+from .._dtypes import bfloat16, finfo, iinfo  # noqa: E402
 from .._array import Array as ndarray  # noqa: E402
 from ._more_elementwise import (allclose, angle, array_equal, copysign, deg2rad, degrees, fmax, fmin, frexp, gcd, heaviside, hypot,  # noqa: E402
                                 isclose, iscomplex, isneginf, isposinf, isreal, lcm, ldexp, logaddexp2, nan_to_num, nextafter,

@@ -6,6 +6,8 @@ import numpy as np
 
 from .._array import Array
 from .._typing import ArrayLike, Axes, Axis, Dim, DTypeLike, Shape
+from .. import fft as fft
+from .. import linalg as linalg
 
 bool_ = np.bool
 complex128 = np.complex128
@@ -28,6 +30,8 @@ uint8 = np.uint8
 bfloat16: np.dtype[Any] | None
 newaxis: None
 ndarray = Array
+def finfo(dtype: Any) -> Any: ...
+def iinfo(dtype: Any) -> Any: ...
 
 def abs(x: ArrayLike) -> Array: ...
 def absolute(x: ArrayLike) -> Array: ...

@@ -8,7 +8,7 @@ import textwrap
 import numpy as np
 
 from .. import _dtypes, ops
-from .._array import Array, as_array, convert, current_trace, is_number
+from .._array import Array, as_array, at_once, convert, current_trace, is_number
 
 # What rlx.numpy takes from here; the rest serves the package.
 __all__ = ["abs", "absolute", "add", "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctan2", "arctanh",
@@ -43,6 +43,9 @@ def promoted(*xs):
 
 def broadcast_shapes(*shapes):
     """NumPy's rule: right-aligned, extents of 1 stretch."""
+    for s in shapes:
+        if not isinstance(s, (tuple, list, Array, np.ndarray)):
+            raise TypeError(f"broadcast_shapes takes shapes, such as (2, 3), not a {type(s).__name__}")
     rank = max((len(s) for s in shapes), default=0)
     result = []
     for d in range(rank):
@@ -109,8 +112,12 @@ COMPARED = ("The operands broadcast to one shape (ValueError where they do not) 
             "is bool. A comparison with NaN is false, but for not_equal.")
 
 
-def documented(f, name, doc, rest):
-    """f as a public function of that name. `rest` says what holds for all of its kind: shapes, dtypes, errors."""
+def documented(f, name, doc, rest, arity=None):
+    """f as a public function of that name. `rest` says what holds for all of its kind: shapes, dtypes, errors. With an arity it is
+    one program where it is called without a trace."""
+    if arity:
+        f.__name__ = name
+        f = at_once(arity)(f)
     f.__name__ = f.__qualname__ = name
     f.__doc__ = doc + "\n\n    " + "\n    ".join(textwrap.wrap(rest, 110)) + "\n    "
     return f
@@ -119,7 +126,7 @@ def documented(f, name, doc, rest):
 def _unary(name, op, doc):
     def f(x):
         return op(inexact(x))
-    return documented(f, name, doc, OF_ONE)
+    return documented(f, name, doc, OF_ONE, 1)
 
 
 def _binary(name, op, doc, floats=False):
@@ -128,7 +135,7 @@ def _binary(name, op, doc, floats=False):
         if floats:
             a, b = inexact(a), inexact(b)
         return op(a, b)
-    return documented(f, name, doc, OF_TWO_FLOATS if floats else OF_TWO)
+    return documented(f, name, doc, OF_TWO_FLOATS if floats else OF_TWO, 2)
 
 
 sqrt = _unary("sqrt", ops.sqrt, "The square root.")
@@ -148,7 +155,7 @@ def _through_exp(name, real_op, complex_form, doc):
     def f(x):
         x = inexact(x)
         return complex_form(x) if _dtypes.is_complex(x.dtype_name) else real_op(x)
-    return documented(f, name, doc, OF_ONE)
+    return documented(f, name, doc, OF_ONE, 1)
 
 
 def _parts(z):
@@ -305,6 +312,7 @@ def square(x):
     return ops.square(x if x.dtype_name != "bool" else convert(x, "i32"))
 
 
+@at_once(1)
 def reciprocal(x):
     """1 / x."""
     return ops.reciprocal(inexact(x))
@@ -314,7 +322,7 @@ def _arithmetic(name, op, on_bool, doc):
     def f(x1, x2):
         a, b = together(x1, x2)
         return on_bool(a, b) if a.dtype_name == "bool" else op(a, b)
-    return documented(f, name, doc, OF_TWO + " Integers wrap around.")
+    return documented(f, name, doc, OF_TWO + " Integers wrap around.", 2)
 
 
 def _no_bool(name):
@@ -358,6 +366,7 @@ bitwise_xor = _binary("bitwise_xor", ops.bitwise_xor, "Bits set in one of them."
 left_shift = _binary("left_shift", ops.shift_left, "x1 shifted left by x2 bits.")
 
 
+@at_once(2)
 def right_shift(x1, x2):
     """x1 shifted right by x2 bits; copies of the sign come in."""
     a, b = together(x1, x2)
@@ -386,6 +395,7 @@ def power(x1, x2):
     return ops.pow(a, b)
 
 
+@at_once(2)
 def remainder(x1, x2):
     """x1 modulo x2, with the sign of x2."""
     a, b = together(x1, x2)
@@ -395,12 +405,14 @@ def remainder(x1, x2):
 mod = remainder
 
 
+@at_once(2)
 def fmod(x1, x2):
     """x1 modulo x2, with the sign of x1."""
     a, b = together(x1, x2)
     return ops.rem(a, b)
 
 
+@at_once(2)
 def floor_divide(x1, x2):
     """The largest whole number <= x1 / x2."""
     a, b = together(x1, x2)
@@ -430,7 +442,7 @@ def _comparison(name, direction, doc):
         if direction not in ("eq", "ne") and _dtypes.is_complex(a.dtype_name):
             return _complex_compare(a, b, direction)
         return ops.compare(a, b, direction=direction)
-    return documented(f, name, doc, COMPARED)
+    return documented(f, name, doc, COMPARED, 2)
 
 
 equal = _comparison("equal", "eq", "x1 == x2.")
@@ -446,32 +458,38 @@ def truth(x):
     return convert(as_array(x), "bool")
 
 
+@at_once(2)
 def logical_and(x1, x2):
     """Both are true."""
     return ops.bitwise_and(*broadcast_arrays(truth(x1), truth(x2)))
 
 
+@at_once(2)
 def logical_or(x1, x2):
     """One of them is true, or both."""
     return ops.bitwise_or(*broadcast_arrays(truth(x1), truth(x2)))
 
 
+@at_once(2)
 def logical_xor(x1, x2):
     """One of them is true, and not both."""
     return ops.bitwise_xor(*broadcast_arrays(truth(x1), truth(x2)))
 
 
+@at_once(1)
 def logical_not(x):
     """Not true."""
     return ops.bitwise_not(truth(x))
 
 
+@at_once(1)
 def isnan(x):
     """x is NaN, or a part of it is."""
     x = as_array(x)
     return ops.compare(x, x, direction="ne")
 
 
+@at_once(1)
 def isfinite(x):
     """x is neither infinite nor NaN."""
     x = as_array(x)
@@ -480,6 +498,7 @@ def isfinite(x):
     return ops.is_finite(x) if _dtypes.is_float(x.dtype_name) else constant_like(ops.compare(x, x), True)
 
 
+@at_once(1)
 def isinf(x):
     """x is infinite, or a part of it is."""
     x = as_array(x)

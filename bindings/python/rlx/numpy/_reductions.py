@@ -6,7 +6,7 @@ import operator
 import numpy as np
 
 from .. import _dtypes, ops
-from .._array import as_array, convert
+from .._array import as_array, at_once_with, convert
 from ._elementwise import broadcast_to, constant_like, divide, inexact, multiply, sqrt, subtract, truth
 from ._shape import axes_of, axis_of, ravel, reshape
 
@@ -33,11 +33,13 @@ def _summed_dtype(x, dtype):
 _SUMMED = {"bool": "i32", "i8": "i32", "i16": "i32", "u8": "u32", "u16": "u32"}
 
 
+@at_once_with
 def sum(x, axis=None, dtype=None, keepdims=False):
     """The sum over these axes, all for None. Bools and integers of 8 and 16 bits are summed as int32 or uint32."""
     return _reduced(_summed_dtype(as_array(x), dtype), "sum", axis, keepdims)
 
 
+@at_once_with
 def prod(x, axis=None, dtype=None, keepdims=False):
     """The product over these axes; of bools and integers of 8 and 16 bits as int32 or uint32."""
     return _reduced(_summed_dtype(as_array(x), dtype), "prod", axis, keepdims)
@@ -72,15 +74,17 @@ def _extreme(name, kind):
     return f
 
 
-max = amax = _extreme("max", "max")
-min = amin = _extreme("min", "min")
+max = amax = at_once_with(_extreme("max", "max"))
+min = amin = at_once_with(_extreme("min", "min"))
 
 
+@at_once_with
 def any(x, axis=None, keepdims=False):
     """One element is true."""
     return _reduced(truth(x), "any", axis, keepdims)
 
 
+@at_once_with
 def all(x, axis=None, keepdims=False):
     """Every element is true."""
     return _reduced(truth(x), "all", axis, keepdims)
@@ -98,6 +102,7 @@ def _is_open(x, axes):
     return str in [type(x.shape[a]) for a in axes]
 
 
+@at_once_with
 def mean(x, axis=None, dtype=None, keepdims=False):
     """The mean over these axes, in floats, or as `dtype`."""
     if dtype is not None and not _dtypes.is_inexact(_dtypes.name_of(dtype)):
@@ -111,6 +116,7 @@ def mean(x, axis=None, dtype=None, keepdims=False):
     return divide(total, constant_like(total, n))
 
 
+@at_once_with
 def var(x, axis=None, ddof=0, keepdims=False):
     """The variance over these axes: squares of distances from the mean, divided by the count less `ddof`."""
     x = inexact(x)
@@ -129,6 +135,7 @@ def var(x, axis=None, ddof=0, keepdims=False):
         return divide(total, constant_like(total, np.float64(builtins.max(n - ddof, 0))))
 
 
+@at_once_with
 def std(x, axis=None, ddof=0, keepdims=False):
     """The root of the variance."""
     return sqrt(var(x, axis, ddof, keepdims))
@@ -176,6 +183,7 @@ cumsum = _cumulative("cumsum", ops.cumsum, "The running sum along an axis; of th
 cumprod = _cumulative("cumprod", ops.cumprod, "The running product along an axis; of the flattened elements for None.")
 
 
+@at_once_with
 def count_nonzero(x, axis=None, keepdims=False):
     """How many elements are not 0, int32."""
     return sum(truth(x), axis, keepdims=keepdims)

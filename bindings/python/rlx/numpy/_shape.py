@@ -7,6 +7,7 @@ import numpy as np
 
 from .. import ops
 from .._array import as_array, convert
+from .._native import Error, at_user_line
 from ._elementwise import broadcast_to, promoted
 
 
@@ -16,7 +17,7 @@ def axis_of(axis, rank):
         raise TypeError(f"an axis is an integer, not {axis}")
     axis = operator.index(axis)
     if not -rank <= axis < rank:
-        raise ValueError(f"axis {axis} is out of range for an array of rank {rank}")
+        raise Error(at_user_line(f"axis {axis} is out of range for an array of rank {rank}"), "axis_out_of_range")
     return axis % rank
 
 

@@ -93,7 +93,8 @@ def argwhere(x, size=None, fill_value=0):
 
 
 def bincount(x, weights=None, minlength=0, length=None):
-    """How often each of 0, 1, 2, ... occurs, or the sum of its weights. While tracing, `length` or `minlength` says how many."""
+    """How often each of 0, 1, 2, ... occurs, or the sum of its weights. While tracing, `length` or `minlength` says how many, and
+    negative numbers count for nothing; else they are a ValueError."""
     x = as_array(x)
     if x.ndim != 1 or weights is not None and as_array(weights).shape != x.shape:
         raise ValueError(f"bincount takes x of rank 1 and as many weights, got shapes {x.shape}"
@@ -101,6 +102,8 @@ def bincount(x, weights=None, minlength=0, length=None):
     x = convert(x, "i32") if x.dtype_name == "bool" else x
     if not _dtypes.is_integer(x.dtype_name):
         raise TypeError(f"bincount counts integers, got {x.dtype_name}")
+    if not x.is_traced and x.size and x.numpy().min() < 0:
+        raise ValueError(f"bincount counts 0, 1, 2, ..., and there is a {x.numpy().min()}")
     if length is None:
         if x.is_traced:
             if not minlength:

@@ -177,7 +177,9 @@ def histogram_bin_edges(x, bins=10, range=None):
 
 
 def histogram(x, bins=10, range=None, density=False, weights=None):
-    """(counts, edges). Counts are int32, or of the weights' dtype; the last bin includes its right edge."""
+    """(counts, edges). Counts are int32, or of the weights' dtype; the last bin includes its right edge. The weights have x's shape (ValueError)."""
+    if weights is not None and as_array(weights).shape != as_array(x).shape:
+        raise ValueError(f"histogram takes a weight for each element, got the shapes {as_array(x).shape} and {as_array(weights).shape}")
     x = ravel(x)
     edges = histogram_bin_edges(x, bins, range)
     counts = _counted([x], [edges], weights)

@@ -1,0 +1,3 @@
+from typing import Any
+
+def print(fmt: str, *args: Any, ordered: bool = ..., **kwargs: Any) -> None: ...
