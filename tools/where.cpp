@@ -180,7 +180,7 @@ void Where::plan() const {
 void Where::run() const {
   if (memory || strategies) return plan();
   if (!dims.empty()) throw UsageError("--dim is for --memory and --strategies");
-  if (is_package(model) && Device::parse(target).kind() == DeviceKind::coreml) return predict();
+  if (is_package(model) && Device::parse(target).backend() == "coreml") return predict();
   if (!function.empty()) throw UsageError("--function is for Core ML packages and --target coreml");
   DispatchReport report = dispatch_report(load_model(model), Device::parse(target), compile);
   write_out(json ? report.json() + "\n" : nodes ? nodes_text(report) : text_of(report));
