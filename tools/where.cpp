@@ -1,4 +1,4 @@
-// `rlx where`: which device runs which node, and why not natively; and the memory and the products that the CPU plans.
+// `rlx where`: which device runs which node, and why not natively; and the memory and the kernels that the CPU plans.
 // Nothing is run.
 #include <algorithm>
 #include <set>
@@ -128,17 +128,17 @@ void print_strategies(const cpu::Schedule& schedule, bool json) {
   TextTable table("llll");
   table.add({"node", "op", "kernel", "strategy"});
   std::string list;
-  for (const auto& p : schedule.products()) {
+  for (const auto& p : schedule.planned_steps()) {
     table.add({p.node.empty() ? "-" : p.node, p.op, p.kernel, p.strategy});
     list += text_of(list.empty() ? "" : ",\n ", "{\"node\": ", json_text(p.node), ", \"op\": ", json_text(p.op),
                     ", \"kernel\": ", json_text(p.kernel), ", \"strategy\": ", json_text(p.strategy), "}");
   }
-  write_out(json ? text_of("{\"target\": \"cpu\", \"products\": [", list, "]}\n") : table.text());
+  write_out(json ? text_of("{\"target\": \"cpu\", \"steps\": [", list, "]}\n") : table.text());
 }
 
 /// The CPU's plan for inputs of known sizes: the arena of one run beside the least that any plan needs, or how each
-/// product is computed. Weights are packed as for a run, from zeros, or for --strategies from ones, which Ozaki splits
-/// represent; the values of a model's own weights can rule those out.
+/// product and convolution is computed. Weights are packed as for a run, from zeros, or for --strategies from ones,
+/// which Ozaki splits represent; the values of a model's own weights can rule those out.
 void Where::plan() const {
   const std::string_view option = memory ? "--memory" : "--strategies";
   if (Device::parse(target) != Device::cpu()) throw UsageError(text_of(option, " is for --target cpu"));
@@ -203,7 +203,7 @@ Subcommand add_where(CLI::App& rlx) {
   app->add_flag("--nodes", where->nodes, "print a line for each node instead of one for each op");
   app->add_flag("--memory", where->memory, "print the memory of a run on the CPU instead, and the least it could be");
   app->add_flag("--strategies", where->strategies,
-                "print for each matrix product on the CPU its kernel, how it is divided into tasks, and why");
+                "print for each matrix product and convolution on the CPU how it is computed, and why");
   app->add_option("--dim", where->dims, "with --memory or --strategies: a number for a symbolic dim; once for each")
       ->type_name("NAME=NUMBER");
   app->add_option("--threads", where->threads, "with --memory or --strategies: threads to plan for (default 1)")

@@ -130,8 +130,8 @@ graph @g {
 }
 """)
         few = json.loads(self.succeeds("where", graph, "--strategies", "--dim", "n=2", "--json"))
-        self.assertEqual([p["node"] for p in few["products"]], ["first", "second"])
-        for product in few["products"]:
+        self.assertEqual([p["node"] for p in few["steps"]], ["first", "second"])
+        for product in few["steps"]:
             self.assertRegex(product["strategy"], r"^(multiply-adds|bf16 tiles), .*task.*: \w")
         # More rows are never divided into fewer tasks.
         tasks = [1]

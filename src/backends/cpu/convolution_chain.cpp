@@ -207,7 +207,6 @@ std::vector<ConvolutionPipeline> convolution_pipelines(const Graph& g) {
 }
 
 std::unique_ptr<Step> lower_convolution_pipeline(std::span<const LoweringContext* const> contexts) {
-  constexpr int64_t kSkinny = 48, kMinPixels = 784, kCacheBytes = 768 << 10, kMinBytes = 3 << 19, kMaxRows = 64;
   std::vector<Stage> stages;
   int at = 0;
   for (const LoweringContext* c : contexts) {
@@ -218,23 +217,13 @@ std::unique_ptr<Step> lower_convolution_pipeline(std::span<const LoweringContext
          {kernel_activation(a.activation), a.has_bias ? at + 2 : -1, a.has_residual ? at + 2 + a.has_bias : -1}});
     at += static_cast<int>(c->operands.size()) - 1;
   }
-  const ConvolutionArgs& d = stages[stages.size() - 2].args;
-  if (!kernels::is_depthwise_of_channels(d) || d.low[0] < 0 || d.low[0] > d.kernel[0] * d.rhs_dilation[0] ||
-      d.stride[0] > kMaxRows || d.rhs_dilation[0] > kMaxRows || d.kernel[0] > kMaxRows)
-    return nullptr;
-  // Wider products are faster as steps of their own, on matrix tiles or panel by panel.
-  if ((stages.size() == 3 && stages[0].args.in_channels > kSkinny) || stages.back().args.out_channels > kSkinny)
-    return nullptr;
-  const int64_t in_row = d.in_dims[1] * d.in_channels * 4, out_row = d.out_dims[1] * d.out_channels * 4;
-  if (d.in_dims[0] * d.in_dims[1] < kMinPixels || d.out_dims[0] * d.out_dims[1] == 0 ||
-      d.batch * (in_row * d.in_dims[0] + out_row * d.out_dims[0]) < kMinBytes)
-    return nullptr;
-  // As many rows as the cache holds, then distributed evenly over the bands.
-  const int64_t halo = std::max<int64_t>(0, (d.kernel[0] - 1) * d.rhs_dilation[0] + 1 - d.stride[0]) * in_row;
-  const int64_t row = out_row + d.stride[0] * in_row;
-  int64_t rows = std::clamp<int64_t>((kCacheBytes - halo) / row, 1, std::min(kMaxRows, d.out_dims[0]));
-  rows = divided_up(d.out_dims[0], divided_up(d.out_dims[0], rows));
-  return std::make_unique<PipelineStep>(contexts, std::move(stages), rows);
+  const PipelineStrategy strategy = plan_pipeline(
+      {stages.size() == 3 ? &stages[0].args : nullptr, stages[stages.size() - 2].args, stages.back().args},
+      kernels::cache_sizes());
+  if (strategy.rows == 0) return nullptr;
+  auto step = std::make_unique<PipelineStep>(contexts, std::move(stages), strategy.rows);
+  step->set_strategy(text_of("pipeline: ", strategy.reason));
+  return step;
 }
 
 }  // namespace rlx::cpu

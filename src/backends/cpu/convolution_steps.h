@@ -1,6 +1,8 @@
-// The steps that lower_convolution.cpp and lower_fused_convolution.cpp choose from.
+// The steps of convolutions, which convolution_plan.h chooses from; shared by lower_convolution.cpp and
+// lower_fused_convolution.cpp.
 #pragma once
 
+#include "backends/cpu/convolution_plan.h"
 #include "backends/cpu/lowerings.h"
 #include "kernels/conv/onednn_convolution.h"
 #include "rlx/ops/window.h"
@@ -21,11 +23,25 @@ struct EpilogueOperands {
   }
 };
 
-/// A step on matrix tiles (kernels/conv/amx_convolution.h). Null if the weights are not bound, or if tiles do not suit.
+/// The step of the first rule of convolution_plan.h that holds and of which make(kernel) returns a step, not null.
+template <class Make>
+Prepared planned_convolution(const ConvolutionProblem& problem, Make make) {
+  for (const ConvolutionRule& rule : convolution_rules()) {
+    if (!rule.holds(problem)) continue;
+    Prepared step = make(rule.kernel);
+    if (!step) continue;
+    const std::string product = step->strategy();
+    step->set_strategy(product.empty() ? rule.text() : text_of(rule.text(), "; ", product));
+    return step;
+  }
+  return nullptr;
+}
+
+/// A step on matrix tiles (kernels/conv/amx_convolution.h). Null if the weights are not bound, or if tiles do not
+/// support the convolution.
 Prepared tiled_convolution(const LoweringContext& c, const kernels::ConvolutionArgs& args, int64_t batch_groups,
                            const EpilogueOperands& epilogue = {});
-/// A step that calls oneDNN. Null if oneDNN does not support it, or if it is so small that creating oneDNN's kernels
-/// takes longer than many runs.
+/// A step that calls oneDNN. Null if oneDNN does not support it.
 Prepared onednn_convolution(const LoweringContext& c, const kernels::ConvolutionArgs& args, int64_t batch_groups,
                             const EpilogueOperands& epilogue = {});
 /// A step of our own kernels, which supports every convolution. Operands 0 and 1 are x and w.

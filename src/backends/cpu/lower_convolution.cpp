@@ -212,15 +212,6 @@ class OnednnStep final : public Step {
 
 Prepared onednn_convolution(const LoweringContext& c, const ConvolutionArgs& a, int64_t batch_groups,
                             const EpilogueOperands& epilogue) {
-  constexpr double kMinProducts = 1 << 18;  // multiplications
-  double work = static_cast<double>(a.batch * a.out_channels) * static_cast<double>(a.in_channels / a.groups);
-  double elements = static_cast<double>(a.batch * batch_groups * a.in_channels), taps = 1, outputs = 1;
-  for (int d = 0; d < a.spatial; ++d)
-    taps *= static_cast<double>(a.kernel[d]), outputs *= static_cast<double>(a.out_dims[d]),
-        elements *= static_cast<double>(a.in_dims[d]);
-  for (int d = 0; d < a.spatial; ++d) work /= static_cast<double>(a.lhs_dilation[d]);
-  work *= taps * outputs;
-  if (work < kMinProducts || elements == 0) return nullptr;
   const Tensor* weights = c.bound(1);
   auto plan = kernels::plan_convolution(a, batch_groups, c.threads, weights ? c.packed.convolution(*weights) : nullptr);
   if (!plan) return nullptr;
@@ -251,10 +242,16 @@ std::string when_convolution(const Question& q) {
 Prepared lower_convolution(const LoweringContext& c) {
   const auto& a = c.attrs<ConvAttrs>();
   const ConvolutionArgs whole = convolution_args(a, c.operands[0], c.operands[1], c.results[0]);
-  if (auto step = depthwise_step(whole, a.batch_group_count, c.threads)) return step;
-  if (auto step = tiled_convolution(c, whole, a.batch_group_count)) return step;
-  if (auto step = onednn_convolution(c, whole, a.batch_group_count)) return step;
-  return own_convolution(whole, a.batch_group_count, c.threads);
+  const ConvolutionProblem problem{
+      whole, a.batch_group_count, false, false, is_dense(c.operands[0]), c.bound(1) != nullptr, c.policy};
+  return planned_convolution(problem, [&](ConvolutionKernel kernel) {
+    switch (kernel) {
+      case ConvolutionKernel::depthwise: return depthwise_step(whole, a.batch_group_count, c.threads);
+      case ConvolutionKernel::matrix_tiles: return tiled_convolution(c, whole, a.batch_group_count);
+      case ConvolutionKernel::onednn: return onednn_convolution(c, whole, a.batch_group_count);
+      default: return own_convolution(whole, a.batch_group_count, c.threads);
+    }
+  });
 }
 
 }  // namespace rlx::cpu

@@ -1,33 +1,17 @@
-// Lowers fused_conv: convolutions with an epilogue. In channels-last layout a pointwise convolution is a matrix
-// product, and depthwise ones and those of few channels have kernels of their own. All others go to matrix tiles, to
-// oneDNN, or to our own kernels with the epilogue as a second pass.
+// Lowers fused_conv: convolutions with an epilogue, by the kernel that convolution_plan.h chooses. Our general kernels
+// apply the epilogue in a second pass.
 #include <algorithm>
 
 #include "backends/cpu/convolution_steps.h"
 #include "backends/cpu/product.h"
 #include "kernels/conv/depthwise_channels_last.h"
 #include "kernels/conv/few_channels.h"
-#include "kernels/gemm/product_plan.h"
 #include "rlx/ops/fused_blocks.h"
 
 namespace rlx::cpu {
 namespace {
 
 using kernels::ConvolutionArgs;
-
-/// Whether each output depends on a single pixel of x.
-bool is_pointwise(const ConvolutionArgs& a) {
-  if (a.groups != 1) return false;
-  for (int d = 0; d < a.spatial; ++d)
-    if (a.kernel[d] != 1 || a.low[d] != 0 || (a.out_dims[d] - 1) * a.stride[d] >= a.in_dims[d]) return false;
-  return true;
-}
-/// Whether it reads all pixels, in their order.
-bool reads_all_pixels(const ConvolutionArgs& a) {
-  for (int d = 0; d < a.spatial; ++d)
-    if (a.stride[d] != 1 || a.in_dims[d] != a.out_dims[d]) return false;
-  return true;
-}
 
 /// Gathers the pixels that the strides select into a dense array, and multiplies it.
 class GatheredStep final : public Step {
@@ -40,7 +24,6 @@ class GatheredStep final : public Step {
   size_t scratch_bytes() const override { return bytes_ + product_->scratch_bytes(); }
   bool reads_operand(size_t i) const override { return product_->reads_operand(i); }
   std::string kernel() const override { return product_->kernel() + ", gathered"; }
-  std::string strategy() const override { return product_->strategy(); }
   void run(const StepArgs& step) const noexcept override {
     const int last = args_.spatial - 1;
     const int64_t cols = args_.out_dims[last], channels = args_.in_channels;
@@ -81,16 +64,14 @@ Prepared pointwise_step(const LoweringContext& c, const ConvolutionArgs& a, cons
       packed_product(c, {pixels, a.out_channels, a.in_channels, a.in_channels, a.w_in_stride, a.w_out_stride},
                      {epilogue.activation, epilogue.bias, epilogue.residual, a.out_channels, true});
   if (!product || reads_all_pixels(a)) return product;
-  return std::make_unique<GatheredStep>(std::move(product), a, static_cast<int>(c.operands.size()));
+  std::string strategy = product->strategy();
+  auto step = std::make_unique<GatheredStep>(std::move(product), a, static_cast<int>(c.operands.size()));
+  step->set_strategy(std::move(strategy));
+  return step;
 }
 
-/// A pointwise convolution of few pixels by split-bf16 tiles, with packed weights. Null if a product is planned instead
-/// (kernels/gemm/product_plan.h), or if the tiles do not support the convolution.
-Prepared few_pixels_step(const LoweringContext& c, ConvolutionArgs a, const EpilogueOperands& epilogue) {
-  if (a.spatial != 2) return nullptr;
-  const int64_t pixels = a.batch * a.out_dims[0] * a.out_dims[1];
-  if (!kernels::plan_pointwise_convolution(pixels, a.in_channels, a.out_channels, c.policy).by_convolution)
-    return nullptr;
+/// A pointwise convolution by matrix tiles. Null if these do not support it.
+Prepared pointwise_tiles_step(const LoweringContext& c, ConvolutionArgs a, const EpilogueOperands& epilogue) {
   if (reads_all_pixels(a)) {  // the images of a batch are rows of one image
     for (int64_t* rows : {&a.in_dims[0], &a.out_dims[0]}) *rows *= a.batch;
     a.x_batch_stride *= a.batch, a.y_batch_stride *= a.batch, a.batch = 1;
@@ -214,16 +195,20 @@ Prepared lower_fused_conv(const LoweringContext& c) {
   const ConvolutionArgs args = convolution_args(as_convolution(a, x.shape.size()), x, c.operands[1], y);
   const EpilogueOperands epilogue{kernel_activation(a.activation), a.has_bias ? 2 : -1,
                                   a.has_residual ? 2 + a.has_bias : -1};
-  if (a.channels_last && is_pointwise(args) && is_dense(x)) {
-    if (auto step = few_pixels_step(c, args, epilogue)) return step;
-    if (auto step = pointwise_step(c, args, epilogue)) return step;
-  }
-  if (kernels::is_depthwise_of_channels(args)) return std::make_unique<RowStep>(kDepthwise, c, args, epilogue);
-  if (a.channels_last && kernels::has_few_channels(args))
-    return std::make_unique<RowStep>(kFewChannels, c, args, epilogue);
-  if (auto step = tiled_convolution(c, args, 1, epilogue)) return step;
-  if (auto step = onednn_convolution(c, args, 1, epilogue)) return step;
-  return std::make_unique<SeparateEpilogueStep>(own_convolution(args, 1, c.threads), args, a.channels_last, epilogue);
+  ConvolutionProblem problem{args, 1, true, a.channels_last, is_dense(x), c.bound(1) != nullptr, c.policy};
+  return planned_convolution(problem, [&](ConvolutionKernel kernel) -> Prepared {
+    switch (kernel) {
+      case ConvolutionKernel::pointwise_tiles: return pointwise_tiles_step(c, args, epilogue);
+      case ConvolutionKernel::product: return pointwise_step(c, args, epilogue);
+      case ConvolutionKernel::depthwise_channels_last: return std::make_unique<RowStep>(kDepthwise, c, args, epilogue);
+      case ConvolutionKernel::few_channels: return std::make_unique<RowStep>(kFewChannels, c, args, epilogue);
+      case ConvolutionKernel::matrix_tiles: return tiled_convolution(c, args, 1, epilogue);
+      case ConvolutionKernel::onednn: return onednn_convolution(c, args, 1, epilogue);
+      case ConvolutionKernel::depthwise:
+      case ConvolutionKernel::general: break;
+    }
+    return std::make_unique<SeparateEpilogueStep>(own_convolution(args, 1, c.threads), args, a.channels_last, epilogue);
+  });
 }
 
 }  // namespace rlx::cpu

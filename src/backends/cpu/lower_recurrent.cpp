@@ -39,6 +39,7 @@ class RecurrentStep final : public Step {
         products_.push_back(product(c, w_ih, at, columns));
     }
     reads_w_ih_ = !w_ih;
+    if (!products_.empty()) set_strategy(products_.front().strategy());
     pack_w_hh(c);
 
     for (const InputProduct& p : products_) product_scratch_ = std::max(product_scratch_, aligned(p.scratch_bytes()));
@@ -55,8 +56,6 @@ class RecurrentStep final : public Step {
   }
   bool reads_operand(size_t i) const override { return i == 1 ? reads_w_ih_ : i == 2 ? !packed_ : true; }
   std::string kernel() const override { return text_of("recurrent ", dtype_, " ", batch_, "x", steps_, "x", hidden_); }
-
-  std::string strategy() const override { return products_.empty() ? "" : products_.front().strategy(); }
 
   void run(const StepArgs& step) const noexcept override {
     std::byte* free = step.scratch;

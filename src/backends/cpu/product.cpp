@@ -116,7 +116,6 @@ class PackedStep final : public Step {
   size_t scratch_bytes() const override { return gemm_.scratch_bytes(); }
   bool reads_operand(size_t i) const override { return i != 1; }
   std::string kernel() const override { return kernel_; }
-  std::string strategy() const override { return gemm_.strategy(); }
   std::span<const std::byte> packed_weights() const override { return weights_; }
   void prefetch_read(std::span<const std::byte> weights) override { prefetch_ = weights; }
   void run(const StepArgs& args) const noexcept override {
@@ -151,9 +150,12 @@ std::unique_ptr<Step> packed_product(const LoweringContext& c, const Product& p,
   if (e.bias >= 0) gemm.epilogue.bias = true, gemm.epilogue.bias_dtype = c.operands[size_t(e.bias)].dtype;
   if (e.residual >= 0) gemm.epilogue.residual = kernels::Residual::separate;
   auto prepared = packed->prepare(gemm);
-  return std::make_unique<PackedStep>(
+  std::string strategy = prepared.strategy();
+  auto step = std::make_unique<PackedStep>(
       text_of(packed->are_split() ? "ozaki" : "packed", " ", w, " ", p.m, "x", p.k, "x", p.n), std::move(prepared),
       packed->packed(), e.bias, e.residual);
+  step->set_strategy(std::move(strategy));
+  return step;
 }
 
 }  // namespace rlx::cpu

@@ -267,12 +267,12 @@ Schedule::Schedule(const Request& request) {
   }
 }
 
-std::vector<Schedule::PlannedProduct> Schedule::products() const {
-  std::vector<PlannedProduct> products;
+std::vector<Schedule::PlannedStep> Schedule::planned_steps() const {
+  std::vector<PlannedStep> planned;
   for (const Entry& entry : steps_)
     if (std::string strategy = entry.step->strategy(); !strategy.empty())
-      products.push_back({entry.node, entry.op, entry.step->kernel(), std::move(strategy)});
-  return products;
+      planned.push_back({entry.node, entry.op, entry.step->kernel(), std::move(strategy)});
+  return planned;
 }
 
 std::unique_ptr<RunState> Schedule::new_state() const {

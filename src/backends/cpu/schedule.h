@@ -47,11 +47,11 @@ class Schedule {
 
   const std::vector<Type>& output_types() const { return output_types_; }
   size_t step_count() const { return steps_.size(); }
-  /// The steps that are products, in order.
-  struct PlannedProduct {
+  /// The steps of products and convolutions, in order.
+  struct PlannedStep {
     std::string node, op, kernel, strategy;
   };
-  std::vector<PlannedProduct> products() const;
+  std::vector<PlannedStep> planned_steps() const;
 
  private:
   struct Slot {  // one pointer of one step

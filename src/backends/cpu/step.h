@@ -49,31 +49,35 @@ class Step {
   virtual bool reads_operand(size_t) const { return true; }
   /// Which kernel it is, for profiles: "onednn f32 128x384x1152".
   virtual std::string kernel() const { return ""; }
-  /// Of a product, how it is computed and why: ProductStrategy::text() of kernels/gemm/product_plan.h.
-  virtual std::string strategy() const { return ""; }
+  /// Of a product or a convolution, how it is computed and why (kernels/gemm/product_plan.h, convolution_plan.h).
+  virtual std::string strategy() const { return strategy_; }
+  void set_strategy(std::string strategy) { strategy_ = std::move(strategy); }
   /// Packed weights that it reads from their beginning to their end, if that is all it does with them.
   virtual std::span<const std::byte> packed_weights() const { return {}; }
   /// Sets the packed weights of a later step, which this one may prefetch while it runs. They live as long as the
   /// schedule.
   virtual void prefetch_read(std::span<const std::byte>) {}
   virtual void run(const StepArgs& args) const noexcept = 0;
+
+ private:
+  std::string strategy_;
 };
 
 /// A step from a function of its arguments.
 template <class F>
 std::unique_ptr<Step> make_step(std::string kernel, size_t scratch, F f, std::string strategy = "") {
   struct Made final : Step {
-    Made(std::string k, size_t s, F body, std::string how)
-        : kernel_(std::move(k)), strategy_(std::move(how)), scratch_(s), body_(std::move(body)) {}
+    Made(std::string k, size_t s, F body) : kernel_(std::move(k)), scratch_(s), body_(std::move(body)) {}
     size_t scratch_bytes() const override { return scratch_; }
     std::string kernel() const override { return kernel_; }
-    std::string strategy() const override { return strategy_; }
     void run(const StepArgs& args) const noexcept override { body_(args); }
-    std::string kernel_, strategy_;
+    std::string kernel_;
     size_t scratch_;
     F body_;
   };
-  return std::make_unique<Made>(std::move(kernel), scratch, std::move(f), std::move(strategy));
+  auto step = std::make_unique<Made>(std::move(kernel), scratch, std::move(f));
+  step->set_strategy(std::move(strategy));
+  return step;
 }
 
 /// Splits [0, count) over at most `width` threads, at multiples of `grain`. Calls `f(begin, end, task)` with a task

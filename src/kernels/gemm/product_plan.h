@@ -2,7 +2,7 @@
 // function here is pure: the same arguments give the same strategy, and no kernel chooses by itself. The choice of the
 // kernel is a table, product_rules(), of which the first rule that holds decides. Users: fma_gemm.cpp, batched.cpp and
 // ozaki_gemm.cpp, which follow the strategy; micro_kernels.cpp (blocks); gemm.cpp (packing);
-// backends/cpu/lower_fused_convolution.cpp (pointwise convolutions). `rlx where MODEL --strategies` prints strategies.
+// backends/cpu/convolution_plan.cpp (pointwise convolutions). `rlx where MODEL --strategies` prints strategies.
 #pragma once
 
 #include <cstdint>
