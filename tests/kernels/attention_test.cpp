@@ -186,6 +186,45 @@ TEST_CASE("keys far behind the first add what they weigh, down to the least subn
   });
 }
 
+TEST_CASE("scores that are exact sums of products lose no more than their differences to the largest round") {
+  // Products of whole numbers: scores of some 1000 that are exact in f32.
+  for_each_target([] {
+    for (const int64_t width : {64, 48}) {
+      const int64_t keys = 300, queries = 7;
+      Random random(5);
+      std::vector<float> q, k, v, out(static_cast<size_t>(queries * 2));
+      for (int64_t i = 0; i < queries * width; ++i) q.push_back(static_cast<float>(random.below(256)) / 512);
+      for (int64_t i = 0; i < keys * width; ++i) k.push_back(static_cast<float>(random.below(256)));
+      for (int64_t i = 0; i < keys * 2; ++i) v.push_back(static_cast<float>(random.between(-1, 1)));
+      AttentionArgs a;
+      a.q = q.data(), a.k = k.data(), a.v = v.data(), a.out = out.data();
+      a.q_stride = a.k_stride = a.head_dim = width, a.v_stride = a.out_stride = a.value_dim = 2;
+      a.q_rows = queries, a.k_rows = keys, a.scale = 1 / std::sqrt(static_cast<double>(width));
+      Scratch scratch(attention_scratch_bytes(a));
+      attention(a, 0, queries, scratch.data());
+      for (int64_t i = 0; i < queries; ++i) {
+        std::vector<double> score(static_cast<size_t>(keys)), p(score.size());
+        for (size_t j = 0; j < p.size(); ++j)
+          for (int64_t c = 0; c < width; ++c)
+            score[j] += static_cast<double>(q[static_cast<size_t>(i * width + c)]) *
+                        static_cast<double>(k[j * static_cast<size_t>(width) + static_cast<size_t>(c)]) * a.scale;
+        const double most = *std::max_element(score.begin(), score.end());
+        double sum = 0;
+        for (size_t j = 0; j < p.size(); ++j) sum += p[j] = std::exp(score[j] - most);
+        for (size_t d = 0; d < 2; ++d) {
+          double y = 0, bound = 0;
+          for (size_t j = 0; j < p.size(); ++j) y += p[j] / sum * static_cast<double>(v[2 * j + d]);
+          for (size_t j = 0; j < p.size(); ++j) {
+            const double value = static_cast<double>(v[2 * j + d]);
+            bound += p[j] / sum * (std::fabs(value - y) * 3 * (most - score[j]) + 8 * std::fabs(value));
+          }
+          CHECK(std::fabs(static_cast<double>(out[static_cast<size_t>(2 * i) + d]) - y) <= 0x1p-24 * bound);
+        }
+      }
+    }
+  });
+}
+
 TEST_CASE("NaN in a query or a key reaches the rows it belongs to, and no others") {
   for_each_target([] {
     for (DType t : {f32, f16, f64}) {

@@ -2,8 +2,7 @@
 // So keys and values are read in their own memory (single elements of k and of the weights are broadcast), only the
 // block of queries is packed, the softmax needs no reduction across lanes, and splitting the queries over threads
 // repeats no work. Score blocks follow each other along the keys, with a running maximum and sum (Milakov and
-// Gimelshein 2018; Dao et al. 2022). Scores are stored divided by ln 2: weights are then powers of 2, which saves a
-// product per weight.
+// Gimelshein 2018; Dao et al. 2022). Weights are powers of 2: 1 / ln 2 is part of a factor that scores have anyway.
 #include "kernels/attention/attention.h"
 
 #include <algorithm>
@@ -46,7 +45,7 @@ namespace rlx::kernels {
 namespace HWY_NAMESPACE {
 namespace {
 
-/// Replaces the scores by weights exp(score - maximum) and updates maximum, sum and factor.
+/// Replaces the scores by weights score_base^(score - maximum) and updates maximum, sum and factor.
 void weigh_scores(const QueryBlock& b, int64_t keys, bool is_first) {
   const F32Tag d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -66,7 +65,7 @@ void weigh_scores(const QueryBlock& b, int64_t keys, bool is_first) {
     F32Vec s0 = hn::Zero(d), s1 = s0, s2 = s0, s3 = s0;
     const auto weigh = [&](int64_t row) HWY_ATTR {
       float* at = column + row * b.stride;
-      const F32Vec w = Exp2Nonpositive(d, hn::Sub(hn::Load(d, at), m));
+      const F32Vec w = PowerNonpositive(d, b.score_base, hn::Sub(hn::Load(d, at), m));
       hn::Store(w, d, at);
       return w;
     };
@@ -79,7 +78,7 @@ void weigh_scores(const QueryBlock& b, int64_t keys, bool is_first) {
     for (; j < keys; ++j) s0 = hn::Add(s0, weigh(j));
     F32Vec sum = hn::Add(hn::Add(s0, s1), hn::Add(s2, s3));
     if (!is_first) {
-      const F32Vec factor = Exp2Nonpositive(d, hn::Sub(before, m));
+      const F32Vec factor = PowerNonpositive(d, b.score_base, hn::Sub(before, m));
       sum = hn::MulAdd(hn::Load(d, b.sum + i), factor, sum);
       hn::Store(factor, d, b.factor + i);
     }
@@ -89,12 +88,13 @@ void weigh_scores(const QueryBlock& b, int64_t keys, bool is_first) {
 }
 
 template <class T>
-void attend_block(const AttentionArgs& a, const QueryBlock& b, float* key_scratch, float* value_scratch) {
+void attend_block(const AttentionArgs& a, QueryBlock b, float* key_scratch, float* value_scratch) {
   const F32Tag d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   const int64_t columns = rounded_up_to(a.value_dim, lanes);
-  pack_queries(b, static_cast<const T*>(a.q) + b.first * a.q_stride, a.q_stride, a.head_dim,
-               static_cast<float>(a.scale) / kLn2, b.queries);
+  b.score_base = score_base(a);
+  pack_queries(b, static_cast<const T*>(a.q) + b.first * a.q_stride, a.q_stride, a.head_dim, query_factor(a),
+               b.queries);
   // All keys that a query of the block may see: from one query to the next, begin and end of its keys never decrease.
   const int64_t key_begin = visible_keys(a, b.first).begin, key_end = visible_keys(a, b.first + b.count - 1).end;
   const bool is_masked = a.key_mask || a.left >= 0 || a.right >= 0;

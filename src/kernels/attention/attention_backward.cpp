@@ -48,8 +48,9 @@ namespace rlx::kernels {
 namespace HWY_NAMESPACE {
 namespace {
 
-/// Replaces the scores of all keys by weights that sum to 1, or by 0 for a query that sees no key.
-void normalize_scores(float* scores, int64_t stride, int64_t keys) {
+/// Replaces the scores of all keys by weights base^score that are divided by their sum, or by 0 for a query that sees
+/// no key.
+void normalize_scores(float* scores, int64_t stride, int64_t keys, const Base& base) {
   const F32Tag d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   for (int64_t i = 0; i < stride; i += lanes) {
@@ -64,7 +65,7 @@ void normalize_scores(float* scores, int64_t stride, int64_t keys) {
     const F32Vec m = hn::Max(m0, m1);
     const auto weigh = [&](int64_t row) HWY_ATTR {
       float* at = column + row * stride;
-      const F32Vec w = Exp2Nonpositive(d, hn::Sub(hn::Load(d, at), m));
+      const F32Vec w = PowerNonpositive(d, base, hn::Sub(hn::Load(d, at), m));
       hn::Store(w, d, at);
       return w;
     };
@@ -135,7 +136,7 @@ void backward_block(const AttentionBackwardArgs& g, QueryBlock b, float* scratch
           *ct = static_cast<const T*>(g.ct) + b.first * g.ct_stride;
   float *weights = scratch + at.weights, *gradients = scratch + at.gradients, *cts = scratch + at.cts;
   float *capped = a.soft_cap > 0 ? scratch + at.capped : nullptr, *dq = scratch + at.dq;
-  pack_queries(b, q, a.q_stride, a.head_dim, static_cast<float>(a.scale) / kLn2, b.queries);
+  pack_queries(b, q, a.q_stride, a.head_dim, query_factor(a), b.queries);
   pack_queries(b, ct, g.ct_stride, a.value_dim, 1.0f, cts);
   const F32Rows q_rows = f32_rows(q, a.q_stride, b.count, a.head_dim, true, scratch + at.query_rows);
   const F32Rows ct_rows = f32_rows(ct, g.ct_stride, b.count, a.value_dim, true, scratch + at.ct_rows);
@@ -161,7 +162,7 @@ void backward_block(const AttentionBackwardArgs& g, QueryBlock b, float* scratch
     const F32Rows v = rows_of(a.v, a.v_stride, j, count, a.value_dim, false, at.values);
     score_keys(cts, b.stride, v.data, v.stride, count, a.value_dim, gradients + j * b.stride);
   });
-  normalize_scores(weights, b.stride, keys);
+  normalize_scores(weights, b.stride, keys, score_base(a));
   score_gradients(weights, gradients, b.stride, keys);
   if (g.d_bias)
     for (int64_t i = 0; i < b.count; ++i)

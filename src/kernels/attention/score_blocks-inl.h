@@ -1,5 +1,5 @@
 // What attention and its gradient share: blocks of transposed scores (a row for each key, queries along the vector
-// lanes), and soft cap, bias and masks, which come before the softmax. Scores are stored divided by ln 2. Compiled per
+// lanes), and soft cap, bias and masks, which come before the softmax. Compiled per
 // target. Users: attention.cpp, attention_backward.cpp, and amx_attention-inl.h for the latter.
 #if defined(RLX_KERNELS_ATTENTION_SCORE_BLOCKS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef RLX_KERNELS_ATTENTION_SCORE_BLOCKS_INL_H_
@@ -202,6 +202,7 @@ struct QueryBlock {
   float* queries;        ///< packed: [head_dim][stride], scaled
   float* scores;         ///< [keys][stride]
   float* out;            ///< [queries][out_stride]
+  Base score_base;       ///< of which scores are exponents
   int64_t first, count;  ///< rows of q
   int64_t stride, out_stride;
 };
@@ -280,6 +281,20 @@ F32Rows f32_rows(const T* rows, int64_t stride, int64_t count, int64_t width, bo
 }
 
 inline constexpr float kLn2 = 0.693147181f;
+
+/// Whether scores are q·k itself. Scale and 1 / ln 2 are then factors of the differences to the largest score, so that
+/// they round these and not the scores, which may be much larger. With a soft cap or a bias, scores are stored scaled
+/// and divided by ln 2; and so with a scale that would leave q·k out of the range of f32.
+inline bool has_plain_scores(const AttentionArgs& a) {
+  return !(a.soft_cap > 0) && !a.bias && a.scale >= 0x1p-20 && a.scale <= 0x1p20;
+}
+/// What queries are multiplied by, and the base of which scores are then exponents.
+inline float query_factor(const AttentionArgs& a) {
+  return has_plain_scores(a) ? 1.0f : static_cast<float>(a.scale) / kLn2;
+}
+inline Base score_base(const AttentionArgs& a) {
+  return Base::of_log2(has_plain_scores(a) ? a.scale / 0.693147180559945309 : 1.0);
+}
 
 /// s = cap * tanh(s / cap)
 inline void cap_scores(const QueryBlock& b, int64_t keys, float cap) {

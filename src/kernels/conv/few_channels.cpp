@@ -179,7 +179,7 @@ HWY_INLINE void sum_terms(const Geometry& g, const ClampedEpilogue& epilogue, in
   else if (left > 0) sum_row<1, true, kDense, kLong>(g, epilogue, cols, c, y, static_cast<size_t>(left));
 }
 template <bool kDense>
-HWY_NOINLINE void sum_many_terms(const Geometry& g, const ClampedEpilogue& epilogue, int64_t cols, float* y) {
+HWY_NOINLINE void sum_many_terms(Geometry g, ClampedEpilogue epilogue, int64_t cols, float* y) {
   sum_terms<kDense, true>(g, epilogue, cols, y);
 }
 /// Computes the outputs [0, cols), all channels.

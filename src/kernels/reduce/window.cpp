@@ -47,7 +47,8 @@ struct AccessF8 {
   }
 };
 
-template <class Access, class F>
+/// kPartialSums: sums over large windows, as sums of partial sums (see partial_sums.h).
+template <class Access, bool kPartialSums = false, class F>
 void slide(const ReduceWindowArgs& a, int64_t begin, int64_t end, typename Access::Accumulator neutral, F combine) {
   using A = typename Access::Accumulator;
   const int last = a.rank - 1;
@@ -59,9 +60,7 @@ void slide(const ReduceWindowArgs& a, int64_t begin, int64_t end, typename Acces
   }
   const WindowDim& along = dims[static_cast<size_t>(last)];
   std::array<A, kSegment> totals;
-  // Sums of floats over large windows are sums of partial sums (see partial_sums.h); `before` has those so far.
-  const bool has_partial_sums = std::is_floating_point_v<A> && a.op == ReduceOp::sum && taps > kPartialSumTerms;
-  std::array<A, kSegment> before;
+  [[maybe_unused]] std::array<A, kPartialSums ? kSegment : 1> before;  // the sum of the partial sums so far
   for (int64_t at = begin; at < end;) {
     int64_t index[kMaxWindowRank]{};
     int64_t rest = at;
@@ -72,14 +71,15 @@ void slide(const ReduceWindowArgs& a, int64_t begin, int64_t end, typename Acces
     const int64_t first = index[last];
     const int64_t stop = std::min({a.out_dims[last], first + kSegment, first + (end - at)});
     std::fill_n(totals.begin(), stop - first, neutral);
-    if (has_partial_sums) std::fill_n(before.begin(), stop - first, neutral);
+    if constexpr (kPartialSums) std::fill_n(before.begin(), stop - first, neutral);
     int64_t tap[kMaxWindowRank]{};
     for (int64_t t = 0; t < taps; ++t) {
-      if (has_partial_sums && t > 0 && t % kPartialSumTerms == 0)
-        for (int64_t o = first; o < stop; ++o) {
-          const auto i = static_cast<size_t>(o - first);
-          before[i] = static_cast<A>(combine(before[i], totals[i])), totals[i] = neutral;
-        }
+      if constexpr (kPartialSums)
+        if (t > 0 && t % kPartialSumTerms == 0)
+          for (int64_t o = first; o < stop; ++o) {
+            const auto i = static_cast<size_t>(o - first);
+            before[i] = static_cast<A>(combine(before[i], totals[i])), totals[i] = neutral;
+          }
       int64_t base = 0;
       bool is_padding = false;
       for (int d = 0; d < last && !is_padding; ++d) {
@@ -122,7 +122,7 @@ void slide(const ReduceWindowArgs& a, int64_t begin, int64_t end, typename Acces
     }
     for (int64_t o = first; o < stop; ++o) {
       A v = totals[static_cast<size_t>(o - first)];
-      if (has_partial_sums) v = static_cast<A>(combine(before[static_cast<size_t>(o - first)], v));
+      if constexpr (kPartialSums) v = static_cast<A>(combine(before[static_cast<size_t>(o - first)], v));
       if constexpr (std::is_floating_point_v<A>)
         if (a.op == ReduceOp::sum) v *= static_cast<A>(a.scale);
       Access::store(a, at + o - first, v);
@@ -146,7 +146,11 @@ void slide_ordered(const ReduceWindowArgs& a, int64_t begin, int64_t end) {
 template <class Access>
 void slide_float(const ReduceWindowArgs& a, int64_t begin, int64_t end) {
   using A = typename Access::Accumulator;
-  if (a.op == ReduceOp::sum) slide<Access>(a, begin, end, A(0), [](A x, A y) { return x + y; });
+  const auto add = [](A x, A y) { return x + y; };
+  int64_t taps = 1;
+  for (int d = 0; d < a.rank; ++d) taps *= a.window[d];
+  if (a.op == ReduceOp::sum && taps > kPartialSumTerms) slide<Access, true>(a, begin, end, A(0), add);
+  else if (a.op == ReduceOp::sum) slide<Access>(a, begin, end, A(0), add);
   else if (a.op == ReduceOp::prod) slide<Access>(a, begin, end, A(1), [](A x, A y) { return x * y; });
   else slide_ordered<Access>(a, begin, end);
 }

@@ -77,6 +77,27 @@ HWY_INLINE V Exp2Nonpositive(D d, V x) {
   return scaled_down(d, x, least, p, shifted, n);
 }
 
+/// The base b of powers b^x as log2(b), in two numbers of f32; and x for which b^x is rounded to 0 at least.
+struct Base {
+  float log2, rest, least;
+  static Base of_log2(double log2) {
+    const auto nearest = static_cast<float>(log2);
+    return {nearest, static_cast<float>(log2 - static_cast<double>(nearest)), -151.0f / nearest};
+  }
+};
+/// b^x for x <= 0, also -infinity, and b > 1. 1.2e-7, and below 2^-126 to the nearest subnormal number. Without fused
+/// multiply-add x log2(b) is rounded, which loses up to 4e-6.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V PowerNonpositive(D d, const Base& base, V x) {
+  const V least = hn::Set(d, base.least), log2 = hn::Set(d, base.log2);
+  x = hn::Max(least, x);
+  const V magic = exponent_magic(d), shifted = hn::MulAdd(x, log2, magic), n = hn::Sub(shifted, magic);
+  const V r = hn::MulAdd(x, hn::Set(d, base.rest), hn::MulSub(x, log2, n));
+  const V p =
+      horner(d, r, 1.0f, 0.693146977738f, 0.240222422176f, 0.0555073348446f, 0.00967150644708f, 0.00132648171459f);
+  return scaled_down(d, x, least, p, shifted, n);
+}
+
 /// e^x for x <= 0, also -infinity. 1.2e-7, and below 2^-126 to the nearest subnormal number.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V ExpNonpositive(D d, V x) {
