@@ -186,6 +186,11 @@ class NoisyInterpreter {
       }
       if (factorizes(op)) replace_not_finite(t, {kInfinity, kNaN, 0});
     }
+    // Which rows are pivots is anybody's choice where they cannot be compared.
+    if (factorizes(op) && !std::all_of(results.begin(), results.end(), is_finite) && random_.chance(2))
+      for (Tensor& t : results)
+        for (size_t i = 0; is_integer(t.dtype()) && i < t.element_count(); ++i)
+          store<int64_t>(t, i, static_cast<int64_t>(random_.below(64)));
     if ((divides_by_subnormal || (factorizes(op) && std::any_of(results.begin(), results.end(), nearly_overflows))) &&
         random_.chance(2))
       for (Tensor& t : results) spoil(t);
