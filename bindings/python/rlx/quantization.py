@@ -47,8 +47,9 @@ class Ranges:
         """As JSON, which `load` and `rlx quantize --ranges` read. The file has its name when it is whole."""
         path = os.path.realpath(path)
         beside = f"{path}.{secrets.token_hex(8)}"
+        file = open(beside, "x", encoding="utf-8")
         try:
-            with open(beside, "x", encoding="utf-8") as file:
+            with file:
                 file.write(self._json)
             os.replace(beside, path)
         except BaseException:
