@@ -12,7 +12,7 @@ help:
 	@echo "make format     format all sources"
 	@echo "make tidy       clang-tidy over src/, extras/ and tools/ (slow; not part of check)"
 	@echo "make bench      RLX and its peers in turn, one table (scripts/bench-deps installs the peers)"
-	@echo "make attack     an hour of damaged files, caches and truncated weights against the program (SECONDS=3600)"
+	@echo "make attack     an hour of damaged files and caches, odd graphs and drawn C calls (SECONDS=3600)"
 	@echo "make install    install below PREFIX (default /usr/local)"
 	@echo "make clean      remove the build"
 	@echo "Parts of check: asan  tsan  wheel-check  format-check"
@@ -67,10 +67,13 @@ format-check:
 bench: build model
 	python3 bench/yardstick $(BENCH)
 
-# A minute of it is a test of its own (attack.files_test). What fails is kept in build/attack.
+# A minute of the first two each is a test of its own (attack.files_test, attack.graphs). What fails is kept in build/attack.
 SECONDS ?= 3600
 attack: build
-	python3 tests/attack/files_test.py --seconds $(SECONDS)
+	@status=0; seed=$$(od -An -N3 -tu4 /dev/urandom | tr -d ' '); \
+	  python3 tests/attack/files_test.py --seconds $$(( $(SECONDS) * 2 / 5 )) --seed $$seed || status=1; \
+	  build/release/tests/attack_graphs --seconds $$(( $(SECONDS) * 2 / 5 )) --seed $$seed || status=1; \
+	  build/release/tests/api_c_odd_arguments $$(( $(SECONDS) / 5 )) $$seed || status=1; exit $$status
 
 # With the clang build's compile commands, as the release build's are g++'s.
 tidy:

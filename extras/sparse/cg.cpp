@@ -156,7 +156,9 @@ std::vector<Value> iterated(Values in, const A& attrs) {
   });
   auto made = while_loop(operands, {7, unfinished, step, attrs.max_iterations});
   Value reached = compare(made[4], enough, Comparison::le), steps = made[5];
-  return {made[0], squeeze(select(reached, steps, -steps), {-2})};
+  // Where the residual is not finite no step is made, and 0 would look like a solution: 0 times it is NaN.
+  Value x = made[0] + broadcast_to(made[4] * 0.0, b.dims());
+  return {x, squeeze(select(reached, steps, -steps), {-2})};
 }
 
 }  // namespace

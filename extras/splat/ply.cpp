@@ -5,9 +5,10 @@
 #include <bit>
 #include <charconv>
 #include <cmath>
+#include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <optional>
+#include <random>
 
 #include "rlx/error.h"
 #include "rlx/extras/splat_files.h"
@@ -356,15 +357,18 @@ void write_splat_ply(const std::string& path, const SplatScene& scene, PlyFormat
     }
   }
 
-  const std::string beside = path + ".part";
-  std::ofstream file(beside, std::ios::binary | std::ios::trunc);
-  file.write(out.data(), static_cast<std::streamsize>(out.size()));
-  file.close();
+  // Beside it, under a name that nobody has, and renamed when it is whole.
+  std::random_device draw;
+  const std::string beside = text_of(path, ".part-", draw(), draw());
   std::error_code error;
-  if (file) std::filesystem::rename(beside, path, error);
-  if (!file || error) {
+  const auto close = [](std::FILE* file) { return file && std::fclose(file) == 0; };
+  std::FILE* file = std::fopen(beside.c_str(), "wbx");
+  const bool whole = file && std::fwrite(out.data(), 1, out.size(), file) == out.size();
+  const bool written = close(file) && whole;
+  if (written) std::filesystem::rename(beside, path, error);
+  if (!written || error) {
     std::error_code ignored;
-    std::filesystem::remove(beside, ignored);
+    if (file) std::filesystem::remove(beside, ignored);
     fail(ErrorCode::io, "'", path, "' cannot be written", error ? ": " + error.message() : std::string());
   }
 }

@@ -30,7 +30,8 @@ std::string difference(const Tensor& got, const Tensor& wanted, double tolerance
     for (size_t i = 0; i < got.element_count(); ++i) {
       T x = load<T>(got, i), y = load<T>(wanted, i);
       auto close = [&](double a, double b) {
-        return a == b || (std::isnan(a) && std::isnan(b)) || std::abs(a - b) <= tolerance * (1 + std::abs(b));
+        return a == b || (std::isnan(a) && std::isnan(b)) ||
+               (std::isfinite(b) && std::abs(a - b) <= tolerance * (1 + std::abs(b)));
       };
       bool same;
       if constexpr (std::is_same_v<T, double>) same = close(x, y);

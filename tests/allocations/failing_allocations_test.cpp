@@ -16,6 +16,7 @@
 #include "rlx/io.h"
 #include "rlx/models.h"
 #include "rlx/quantization.h"
+#include "rlx/session.h"
 #include "rlx/tokenizer.h"
 #include "support/malloc_deletes.h"
 #include "support/sanitized.h"
@@ -91,6 +92,17 @@ graph @g {
 }
 )";
 
+constexpr const char* kModel = R"(rlx 1
+graph @g {
+  %0 = input() @"x" : f32[4, 16]
+  %1 = param() @"w" : f32[16, 32]
+  %2 = matmul(%0, %1) @"head" : f32[4, 32]
+  %3 = gelu(%2) : f32[4, 32]
+  %4 = softmax(%3) {axis = 1} : f32[4, 32]
+  return %4 @"y"
+}
+)";
+
 /// What ends `work` for some n otherwise than by a result or an error; "" if nothing does. A child process tries, as an
 /// abort would end this one.
 std::string broken(const std::function<void()>& work) {
@@ -150,4 +162,16 @@ TEST_CASE("so are the other texts that are read") {
 
 TEST_CASE("a text that is no JSON is an error while memory runs out") {
   CHECK(broken([] { parse_json(R"({"a": [1, {"b": [2.5, "text that is long enough to be on the heap")"); }) == "");
+}
+
+TEST_CASE("a graph that is compiled and run while memory runs out is an error or a result") {
+  const Graph g = parse_graph_text(kModel);
+  const Tensor x(f32, {4, 16}), w(f32, {16, 32});
+  const auto run = [&] {
+    CompiledGraph compiled = Session(Device::cpu(), {1}).compile(g);
+    compiled.set_param("w", w);
+    compiled.run_ordered({&x, 1});
+  };
+  run();  // what is made once in a process is there before
+  CHECK(broken(run) == "");
 }

@@ -2,6 +2,8 @@
    The call that is being made is printed first, so that the last line names one that ends the process. */
 #ifndef RLX_TESTS_API_C_ODD_ARGUMENTS_H
 #define RLX_TESTS_API_C_ODD_ARGUMENTS_H
+#include <signal.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "api/c_objects.h"
@@ -80,6 +82,44 @@ static int finish(int functions, int calls) {
   snprintf(command, sizeof command, "rm -r '%s'", folder);
   if (system(command) != 0) ++failures;
   printf("%d functions, %d calls, %d failures\n", functions, calls, failures);
+  return failures != 0;
+}
+
+/* ---- all arguments at once ---- */
+static uint64_t draw_state;
+static int64_t drawn_calls;
+static char drawn_said[256];
+
+/* Knuth's MMIX generator: the high bits of it. */
+static int draw(int below) {
+  draw_state = draw_state * 6364136223846793005u + 1442695040888963407u;
+  return (int)((draw_state >> 33) % (uint64_t)below);
+}
+static void say_drawn(const char* function, const int* drawn, int count) {
+  int at = snprintf(drawn_said, sizeof drawn_said, "%s with its choices", function);
+  for (int i = 0; i < count && at < (int)sizeof drawn_said; ++i)
+    at += snprintf(drawn_said + at, sizeof drawn_said - (size_t)at, " %d", drawn[i]);
+  call_said = drawn_said;
+  ++drawn_calls;
+}
+static void say_and_end(int number) {
+  static const char kEnded[] = "\nended by a signal in: ";
+  if (write(2, kEnded, sizeof kEnded - 1) < 0 || write(2, drawn_said, strlen(drawn_said)) < 0 || write(2, "\n", 1) < 0)
+    _exit(2);
+  _exit(128 + number);
+}
+static int draw_for(double seconds, uint64_t seed, void (*const* functions)(void), size_t count) {
+  const int signals[] = {SIGSEGV, SIGBUS, SIGABRT, SIGFPE, SIGILL};
+  for (size_t i = 0; i < sizeof signals / sizeof *signals; ++i) signal(signals[i], say_and_end);
+  draw_state = seed;
+  printf("seed %llu, %g s\n", (unsigned long long)seed, seconds);
+  fflush(stdout);
+  const time_t end = time(NULL) + (time_t)seconds;
+  while (time(NULL) < end && failures < 20) functions[draw((int)count)]();
+  printf("%zu functions, %lld calls with drawn arguments, %d failures\n", count, (long long)drawn_calls, failures);
+  char command[128];
+  snprintf(command, sizeof command, "rm -r '%s'", folder);
+  if (system(command) != 0) ++failures;
   return failures != 0;
 }
 

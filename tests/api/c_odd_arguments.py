@@ -8,6 +8,10 @@ script fails and asks for the valid arguments that it does not know. The build r
 valid arguments, which must succeed; then with NULL for a pointer, which must be refused by name unless the header allows
 it; then with odd sizes, numbers and texts, of which nothing is asked but that the call returns, says why if it fails, and
 then leaves its results alone.
+
+    OUT SECONDS SEED
+
+Then all arguments are drawn at once, valid ones and odd ones together, for that time.
 """
 
 import re
@@ -157,6 +161,41 @@ def calls(function, result, params, structs):
             yield arguments, "ANY", said.format(f"{name} = {value}".replace('"', "'").replace("\\", "\\\\").replace("%", "%%"))
 
 
+def drawn_call(function, result, params, structs):
+    """The lines of a function that makes a call with drawn arguments: the valid one more often than each odd one."""
+    choices = []
+    for kind, name in params:
+        all_of_it = [valid(function, kind, name)] * 3
+        if "*" in kind or kind == "release_function":
+            all_of_it.append("NULL")
+        choices.append(all_of_it + list(odd(kind, structs)))
+    arguments = []
+    for i, each in enumerate(choices):
+        # How long a text is goes with it.
+        if i > 0 and params[i] == ("size_t", "size") and params[i - 1][0] == "const char*":
+            lengths = [f"strlen({text})" if text != "NULL" else "0" for text in choices[i - 1]]
+            each, at = lengths, i - 1
+        else:
+            at = i
+        text = each[-1]
+        for k in range(len(each) - 2, -1, -1):
+            text = f"drawn[{at}] == {k} ? {each[k]} : {text}"
+        arguments.append("NULL" if set(each) == {"NULL"} else f"({text})")
+    call = f"{function}({', '.join(arguments)})"
+    lines = [f"static void drawn_{function}(void) {{", "  BEGIN"]
+    if function in PREPARE:
+        lines.append("  " + PREPARE[function])
+    lines += ["  for (int round = 0; round < 8; ++round) {", f"    int drawn[{max(len(choices), 1)}] = {{0}};"]
+    lines += [f"    drawn[{i}] = draw({len(each)});" for i, each in enumerate(choices)]
+    lines.append(f'    say_drawn("{function}", drawn, {len(choices)});')
+    if result == "rlx_status" and function != "rlx_error_status":
+        error = next((i for i, (_, name) in enumerate(params) if name == "error"), None)
+        lines.append(f"    after({call}, ANY, {'0' if error is None else f'drawn[{error}] < 3'});")
+    else:
+        lines.append(f"    (void){call};")
+    return lines + ["    FREE_RESULTS", "  }", "  END", "}", ""]
+
+
 def main():
     header, out = sys.argv[1:]
     functions, structs = read(open(header).read())
@@ -181,7 +220,13 @@ def main():
                     lines.append(f"  (void){call};")
                 lines.append("  FREE_RESULTS")
         lines += ["  END", "}", ""]
-    lines += ["int main(void) {", "  prepare();"] + [f"  odd_{name}();" for _, name, _ in functions]
+    called = [(result, name, params) for result, name, params in functions if not name.endswith("_free")]
+    for result, name, params in called:
+        lines += drawn_call(name, result, params, structs)
+    lines += ["static void (*const kDrawn[])(void) = {"] + [f"    drawn_{name}," for _, name, _ in called] + ["};", ""]
+    lines += ["int main(int argc, char** argv) {", "  prepare();",
+              "  if (argc == 3) return draw_for(atof(argv[1]), strtoull(argv[2], NULL, 10), kDrawn, sizeof kDrawn / sizeof *kDrawn);"]
+    lines += [f"  odd_{name}();" for _, name, _ in functions]
     lines += [f"  return finish({len(functions)}, {count});", "}", ""]
     with open(out, "w") as file:
         file.write("\n".join(lines))

@@ -7,7 +7,7 @@ memory, with exit code 0, 1 or 2, and with messages that are valid UTF-8 without
 Kinds: files (each format, damaged), caches (a damaged disk cache must not change a result), cut (a file of weights that
 becomes shorter while it is read). Seconds and seed may come from RLX_ATTACK_SECONDS and RLX_ATTACK_SEED. What fails is kept in DIR with the command
 that shows it. Parsers alone are fuzzed in tests/fuzz, failing allocations in tests/allocations, odd attributes in
-tests/growth, the C ABI in tests/api.
+tests/growth, the C ABI in tests/api, graphs by attack_graphs.
 """
 
 import argparse

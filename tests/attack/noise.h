@@ -4,8 +4,10 @@
 //
 // So the graph is interpreted again, several times, with noise: each op's results are off by what the laws allow an op
 // (support/tolerance.h), at random, and the operands of ops that sum by as much, as is the error of any stable
-// algorithm. What changes thereby does depend on rounding, and how far it changes is how far native may be off as well.
-// Nothing else is excused. The tolerance itself is that of the laws.
+// algorithm. What changes thereby does depend on rounding, and by how much it changes bounds how far native may be off:
+// its ops keep the laws too, so that their errors are no larger than the noise, and sums of independent errors keep
+// within a number of standard deviations that a theorem gives (kMostDeviations in noise.cpp). Nothing else is excused.
+// The tolerance itself is that of the laws.
 #pragma once
 
 #include <array>
@@ -18,19 +20,18 @@ namespace rlx::attack {
 
 /// Why an element that is not within the tolerance is no finding.
 enum class Excuse {
-  carried,      ///< the difference is within what the noise makes of the element
-  flipped,      ///< an integer or a bool, or a float of few bits, that the noise changes: a rounding, a tie, a place
-  not_finite,   ///< infinite or NaN here or there, and under some noise it is so too, or no more
-  ill_defined,  ///< the noise changes the element by more than a hundredth
-  relaxed       ///< infinite in f16 or bf16 in between, which `relaxed` computes in f32
+  carried,     ///< the difference is within what the noise's deviations allow
+  flipped,     ///< an integer or a bool, or a float of few bits, that the noise changes: a rounding, a tie, a place
+  not_finite,  ///< infinite or NaN here or there, and under some noise it is so too, or no more
+  ill_defined  ///< the noise changes the element by more than a hundredth
 };
-constexpr std::array<std::string_view, 5> names_of(Excuse) {
-  return {"carried", "flipped", "not finite", "ill-defined", "relaxed overflow"};
+constexpr std::array<std::string_view, 4> names_of(Excuse) {
+  return {"carried", "flipped", "not finite", "ill-defined"};
 }
 
 struct Compared {
   size_t elements = 0, beyond_tolerance = 0;
-  std::array<size_t, 5> excused = {};
+  std::array<size_t, 4> excused = {};
   std::string why = {};  ///< the first element that is neither within the tolerance nor excused
 };
 

@@ -64,7 +64,11 @@ constexpr Refusal kRefusals[] = {
     {"is above 8", "kernels of the CPU take eight dims, and gradients of windows may have ten"},
     {"is for a given size, not for",
      "portable forms of factorizations are written out for a number of rows, not for a symbol"},
+    {"is made of others only if that is a number", "the portable form of a transform is written out for its length"},
+    {"is smaller is not known for", "the portable form of a factorization is written out for the smaller extent"},
     {"cannot be cut into chunks before that is a number", "checkpoints need to know how many steps there are"},
+    {"no kernel converts packed elements and",
+     "the CPU converts what is narrower than a byte to numbers of one part alone"},
     {"is packed: its elements have no address", "the CPU does not move elements that are narrower than a byte"},
 };
 
@@ -72,11 +76,10 @@ constexpr Refusal kRefusals[] = {
 struct Counts {
   static constexpr size_t kMostOps = 1024;
   size_t graphs = 0, nodes = 0, symbolic = 0, compiled = 0, transformed[4] = {}, without_rule = 0;
-  size_t elements = 0, finite = 0, beyond_tolerance = 0, excused[5] = {};
+  size_t elements = 0, finite = 0, beyond_tolerance = 0, excused[4] = {};
   size_t refused_by_both = 0, refused[std::size(kRefusals)] = {}, slow_reference = 0, slow_noise = 0;
   size_t refused_empty_symbol = 0;  // a symbol was 0, which the op's native form finds out when it runs
   uint32_t reached[kMostOps] = {}, reached_by_transform[kMostOps] = {};  // by place in all_ops()
-  size_t excused_of_op[kMostOps][5] = {};                                // of graphs of one op alone
 };
 
 struct Outcome {

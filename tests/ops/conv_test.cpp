@@ -83,7 +83,7 @@ TEST_CASE("convolutions, pools and images refuse what does not fit") {
       "the 4 features of f32[1, 4, 5] must be the first dim of the kernel f32[3, 4, 3] and a multiple of the 1 groups");
   CHECK(refusal([](Values v) { return conv_transpose(v[0], v[1], {.stride = {2}, .output_padding = {2}}); },
                 {{f32, {1, 3, 5}}, {f32, {3, 4, 3}}}) ==
-        "output_padding 2 along spatial dim 0 must be less than the stride 2 or the dilation 1");
+        "output_padding 2 along spatial dim 0 must not be negative, and be less than the stride 2 or the dilation 1");
   CHECK(refusal(
             [](Values v) {
               return pool(v[0], {PoolKind::mean, {2}});

@@ -1,6 +1,7 @@
 """Quantization from Python, beside the net that tests/golden/generate/quantization.py computes in integers and trains with PyTorch."""
 
 import json
+import os
 import pathlib
 import struct
 
@@ -70,6 +71,17 @@ def test_codes_are_those_of_integer_arithmetic(tmp_path):
     int8.graph.save(tmp_path / "int8.rlx")
     y, = rlx.Session().compile(rlx.Graph.load(tmp_path / "int8.rlx")).call([g["x"]])
     assert np.array_equal(y, g["y"])
+
+
+def test_ranges_that_cannot_be_written_leave_the_old_ones(tmp_path):
+    path = tmp_path / "ranges.json"
+    ranges = quantization.Ranges('{"activations": []}')
+    ranges.save(path)
+    ranges._json = "\ud800"  # no UTF-8: fails while it is written
+    with pytest.raises(UnicodeEncodeError):
+        ranges.save(path)
+    assert path.read_text() == '{"activations": []}'
+    assert os.listdir(tmp_path) == ["ranges.json"]
 
 
 def test_steps_with_moving_means_follow_pytorch():

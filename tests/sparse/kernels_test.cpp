@@ -153,6 +153,15 @@ TEST_CASE("a singular matrix makes NaN or infinities, never numbers that look li
     for (const Tensor& x : run(g, std::array{Tensor::of<double>({2, 1}, {1, 1})}, 1, dispatch))
       CHECK(!std::isfinite(x.values<double>()[1]));
 }
+TEST_CASE("conjugate gradients for what is not finite give NaN, not the 0 that they begin with") {
+  Graph g;
+  SparseMatrix m(SparseFormat::coo, 2, 2, Tensor::of<int32_t>({2}, {0, 1}), Tensor::of<int32_t>({2}, {0, 1}),
+                 Tensor::of<double>({2}, {2, 2}));
+  const double nan = std::nan("");
+  g.output(sparse_cg(m.in(g), g.constant(Tensor::of<double>({2, 3}, {1, nan, HUGE_VAL, 3, 1, 1}))).x);
+  for (KernelDispatch dispatch : {KernelDispatch::native, KernelDispatch::common})
+    CHECK(difference(run(g, {}, 1, dispatch)[0], Tensor::of<double>({2, 3}, {0.5, nan, nan, 1.5, nan, nan})) == "");
+}
 TEST_CASE("conjugate gradients say that they did not get there, and stop where the matrix is not positive") {
   auto solved = [](std::initializer_list<double> diagonal, const CgOptions& options) {
     Graph g;

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <filesystem>
+#include <fstream>
 
 #include "rlx/extras/splat_files.h"
 #include "rlx/io.h"
@@ -125,6 +126,16 @@ TEST_CASE("a .ply file that is none, is cut, or lacks what a splat needs is refu
   bands.insert(bands.find("end_header"), "property float f_rest_0\nproperty float f_rest_1\n");
   CHECK(ply_error(bands + row + row).starts_with("a vertex has 2 properties f_rest_*"));
   CHECK(message_of([] { read_splat_ply("no/such.ply"); }).find("no/such.ply") != std::string::npos);
+}
+TEST_CASE("a file of splats is written beside no file of another's") {
+  TemporaryFolder folder;
+  const std::string path = folder / "a.ply", own = path + ".part";
+  std::ofstream(own) << "mine";
+  write_splat_ply(path, read_splat_ply(kFolder + "text.ply"));
+  std::string text;
+  std::ifstream(own) >> text;
+  CHECK(text == "mine");
+  CHECK(folder.file_count() == 2);
 }
 TEST_CASE("what is no scene is not written, and neither is a file where none can be") {
   TemporaryFolder folder;

@@ -57,5 +57,6 @@ TEST_CASE("images that cannot be compared are refused with their types") {
   CHECK(
       message(image, image, {.window = 13}).starts_with("no window of 13 x 13 pixels fits into images f32[12, 12, 3]"));
   CHECK(message(image, image, {.window = 4}).starts_with("a window must be an odd number of pixels"));
-  CHECK(message(image, image, {.range = 0}).starts_with("the range of an image's numbers must be positive, got 0"));
+  CHECK(message(image, image, {.range = 0})
+            .starts_with("the range of an image's numbers must be above 0 and finite, got 0"));
 }

@@ -20,6 +20,8 @@ Params and batches are dicts by name, graphs `rlx.Graph`. docs/quantization.md t
 
 import ctypes
 import json
+import os
+import secrets
 import weakref
 from ctypes import byref, c_char_p, c_size_t, c_void_p
 from typing import NamedTuple
@@ -42,9 +44,17 @@ class Ranges:
         return _owned(lib.rlx_ranges_table, self._json.encode())
 
     def save(self, path):
-        """As JSON, which `load` and `rlx quantize --ranges` read."""
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(self._json)
+        """As JSON, which `load` and `rlx quantize --ranges` read. The file has its name when it is whole."""
+        path = os.path.realpath(path)
+        beside = f"{path}.{secrets.token_hex(8)}"
+        file = open(beside, "x", encoding="utf-8")
+        try:
+            with file:
+                file.write(self._json)
+            os.replace(beside, path)
+        except BaseException:
+            os.unlink(beside)
+            raise
 
     @staticmethod
     def load(path):
