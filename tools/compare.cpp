@@ -18,7 +18,7 @@ struct Compare {
   double bound = 1e-3;
   int threads = 0;
   uint64_t seed = 0;
-  bool all = false, strict = false;
+  bool all = false, strict = false, json = false;
   void run() const;
 };
 
@@ -38,14 +38,25 @@ void Compare::run() const {
     given.emplace_back(word.substr(0, equals), read_npy(word.substr(equals + 1)));
   }
   if (made_up)
-    given = made_up_inputs(packages[0] ? package_inputs(a, function) : signature_of(load_model(a)).inputs, seed);
+    // A package says more of its inputs: of a graph for any extent it has the one that it was made for.
+    given = made_up_inputs(packages[0]   ? package_inputs(a, function)
+                           : packages[1] ? package_inputs(b, function)
+                                         : signature_of(load_model(a)).inputs,
+                           seed);
+  // Each model has its own params, unless some are given for both.
+  auto values_of = [&](const std::string& path) {
+    const std::string own = params.empty() ? weights_of(path) : std::string();
+    return own.empty() ? values : SafetensorsFile::open(own).tensors();
+  };
   auto trace = [&](const std::string& path, bool package, bool f32) {
     return package ? trace_package(path, function, f32, threads, given)
-                   : trace_graph(load_model(path), values, threads, given);
+                   : trace_graph(load_model(path), values_of(path), threads, given);
   };
   auto compared = compare_traces(trace(a, packages[0], false), trace(b.empty() ? a : b, packages[1], b.empty()));
-  if (made_up) write_out("inputs are made up: floats between -1 and 1, integers 0 and 1; --input gives others\n");
-  write_out(comparison_text(compared, bound, all ? compared.size() : 20));
+  if (made_up && !json)
+    write_out("inputs are made up: floats between -1 and 1, integers 0 and 1; --input gives others\n");
+  write_out(json ? comparison_json(compared, bound, made_up)
+                 : comparison_text(compared, bound, all ? compared.size() : 20));
   flush_out();
   bool apart = std::any_of(compared.begin(), compared.end(), [&](const auto& c) { return c.relative > bound; });
   if (strict && apart) fail(ErrorCode::invalid_argument, "the models differ by more than ", bound);
@@ -57,12 +68,13 @@ Subcommand add_compare(CLI::App& rlx) {
   CLI::App* app = rlx.add_subcommand("compare", "Two models, or one in two precisions, op by op");
   auto compare = std::make_shared<Compare>();
   Compare& c = *compare;
-  app->add_option("A", c.a, "a Core ML package, a .rlx file, or a model folder")->required();
+  app->add_option("A", c.a, "a Core ML package, a .rlx file, a model folder, or a folder of `rlx train`")->required();
   app->add_option("B", c.b, "another one; left out: the package A in f32");
   app->add_option("--input", c.inputs, "an input's array, for both; may be repeated")
       ->allow_extra_args(false)
       ->option_text("NAME=FILE.npy");
-  app->add_option("--params", c.params, "safetensors files with the params of graphs; may be repeated")
+  app->add_option("--params", c.params,
+                  "safetensors files with the params of graphs, instead of those of their folders; may be repeated")
       ->allow_extra_args(false)
       ->option_text("FILE");
   app->add_option("--function", c.function, "of packages with several")->type_name("NAME");
@@ -70,6 +82,8 @@ Subcommand add_compare(CLI::App& rlx) {
       ->option_text("X");
   app->add_option("--seed", c.seed, "of the inputs that are made up where none are given")->option_text("N");
   app->add_flag("--all", c.all, "all values, not only the 20 that are furthest apart");
+  app->add_flag("--json", c.json,
+                "print {bound, made_up_inputs, first_beyond, values: [{name, op, apart, relative, where}]}");
   app->add_flag("--strict", c.strict, "exit code 1 if a value is beyond the bound");
   add_threads_option(*app, c.threads);
   app->footer(

@@ -10,6 +10,7 @@
 #include "ir/leaves.h"
 #include "rlx/element.h"
 #include "tools/coreml/package_inputs.h"
+#include "tools/output.h"
 #include "tools/text_table.h"
 
 namespace rlx::tools {
@@ -113,6 +114,18 @@ std::string comparison_text(const std::vector<ComparedValue>& compared, double b
     if (c.relative > bound)
       return text + text_of("first beyond ", bound, ": '", c.name, "' of ", c.op, ", ", c.relative, "\n");
   return text + text_of("all ", compared.size(), " values within ", bound, "\n");
+}
+
+std::string comparison_json(const std::vector<ComparedValue>& compared, double bound, bool made_up_inputs) {
+  std::string first = "null", values;
+  for (const ComparedValue& c : compared) {
+    if (first == "null" && c.relative > bound) first = json_text(c.name);
+    values += text_of(values.empty() ? "" : ",\n ", "{\"name\": ", json_text(c.name), ", \"op\": ", json_text(c.op),
+                      ", \"apart\": ", number_text(c.apart), ", \"relative\": ", number_text(c.relative),
+                      ", \"where\": ", json_text(c.where), "}");
+  }
+  return text_of("{\"bound\": ", number_text(bound), ", \"made_up_inputs\": ", made_up_inputs ? "true" : "false",
+                 ", \"first_beyond\": ", first, ", \"values\": [", values, "]}\n");
 }
 
 std::vector<NamedTensor> made_up_inputs(const std::vector<Signature::Entry>& entries, uint64_t seed) {

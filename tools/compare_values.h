@@ -35,6 +35,9 @@ std::vector<ComparedValue> compare_traces(const Trace& a, const Trace& b);
 /// A table, the worst first, `most` lines of it; and a line that names the first beyond the bound.
 std::string comparison_text(const std::vector<ComparedValue>& compared, double bound, size_t most);
 
+/// All of them as JSON, in the order of the program.
+std::string comparison_json(const std::vector<ComparedValue>& compared, double bound, bool made_up_inputs);
+
 /// Inputs for whoever gives none: floats between -1 and 1, integers 0 and 1, from a seed; open sizes as the package's
 /// description has them, or 1.
 std::vector<NamedTensor> made_up_inputs(const std::vector<Signature::Entry>& entries, uint64_t seed);

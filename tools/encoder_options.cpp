@@ -42,6 +42,11 @@ EncoderOptions::EncoderOptions(CLI::App& app) {
   add_accuracy_options(app, compile);
 }
 
+std::string EncoderOptions::setting() const {
+  return text_of(device, ", ", names_of(compile.accuracy)[static_cast<size_t>(compile.accuracy)],
+                 compile.batch_invariant ? ", batch_invariant" : "");
+}
+
 SentenceEncoder EncoderOptions::load() const {
   SentenceEncoder::Options options;
   options.device = Device::parse(device);

@@ -22,6 +22,8 @@ void add_accuracy_options(CLI::App& app, CompileOptions& options);
 struct EncoderOptions {
   explicit EncoderOptions(CLI::App& app);
   SentenceEncoder load() const;
+  /// What of it the vectors depend on, besides the model: the device and how exact products are.
+  std::string setting() const;
 
   std::string model, device = default_device();
   int threads = 0;

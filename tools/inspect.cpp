@@ -84,7 +84,9 @@ void Inspect::graph() const {
   list("layers", layers_of(g), "ll", [](const Layer& l) {
     return std::vector<std::string>{line_text(l.name, 200), counted(l.ops)};
   });
-  if (is_folder(model)) {
+  if (const std::string own = weights_of(model); is_folder(model) && own.ends_with(kTrainedParams)) {
+    safetensors(own);
+  } else if (is_folder(model)) {
     write_out(text_of("tokenizer\n  ", Tokenizer::load(model).vocab_size(), " tokens\n"));
     safetensors((std::filesystem::path(model) / "model.safetensors").string());
   }

@@ -9,6 +9,7 @@
 #include "base/printable_text.h"
 #include "rlx/error.h"
 #include "rlx/version.h"
+#include "tools/did_you_mean.h"
 #include "tools/npz_limit.h"
 #include "tools/output.h"
 #include "tools/plugins.h"
@@ -65,7 +66,10 @@ int run(int argc, char** argv) {
     for (const Subcommand& subcommand : subcommands)
       if (subcommand.app->parsed()) subcommand.run();
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() != 0) return wrong_usage(app, error.what());
+    if (error.get_exit_code() != 0) {
+      const std::string mistyped = mistyped_word(app, {argv + 1, argv + argc});
+      return wrong_usage(app, mistyped.empty() ? error.what() : mistyped);
+    }
     std::ostringstream help;  // --help, --version
     app.exit(error, help, help);
     write_out(help.str());

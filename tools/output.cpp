@@ -10,6 +10,7 @@
 
 #include "base/printable_text.h"
 #include "rlx/error.h"
+#include "tools/progress_bar.h"
 
 namespace rlx::tools {
 namespace {
@@ -31,6 +32,7 @@ std::string shortest(Number value) {
 
 void write_out(std::string_view raw) {
   const std::string text = printable_text(raw);
+  ProgressBar::lift();  // a line of ours begins at the left, and not behind a bar
   errno = 0;
   if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size()) refused(errno);
 }

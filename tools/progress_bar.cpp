@@ -8,11 +8,25 @@
 
 namespace rlx::tools {
 
+namespace {
+
+ProgressBar* on_screen = nullptr;  // the subcommands show one at a time, from one thread
+
+}  // namespace
+
 ProgressBar::ProgressBar(std::string what)
     : what_(std::move(what)), terminal_(isatty(STDERR_FILENO) == 1), begin_(std::chrono::steady_clock::now()) {}
 
-ProgressBar::~ProgressBar() {
-  if (drawn_) std::fputs("\r\x1b[K", stderr);  // ECMA-48: erase to the end of the line
+ProgressBar::~ProgressBar() { erase(); }
+
+void ProgressBar::erase() {
+  if (on_screen != this) return;
+  std::fputs("\r\x1b[K", stderr);  // ECMA-48: erase to the end of the line
+  on_screen = nullptr;
+}
+
+void ProgressBar::lift() {
+  if (on_screen) on_screen->erase();
 }
 
 void ProgressBar::show(size_t done, size_t all) {
@@ -22,6 +36,7 @@ void ProgressBar::show(size_t done, size_t all) {
   if (!terminal_ || all == 0 || now - begin_ < 500ms || (drawn_ && now - last_ < 50ms && done < all)) return;
   last_ = now;
   drawn_ = true;
+  on_screen = this;
   constexpr size_t kBarWidth = 30;
   size_t filled = done * kBarWidth / all;
   double seconds = std::chrono::duration<double>(now - begin_).count();

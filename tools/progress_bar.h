@@ -15,8 +15,13 @@ class ProgressBar {
   ProgressBar& operator=(const ProgressBar&) = delete;
 
   void show(size_t done, size_t all);
+  /// Takes the bar that is on the screen off it, if there is one, before something else is written there; it comes back
+  /// with the next `show`.
+  static void lift();
 
  private:
+  void erase();
+
   std::string what_;
   bool terminal_, drawn_ = false;
   std::chrono::steady_clock::time_point begin_, last_;

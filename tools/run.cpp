@@ -1,19 +1,26 @@
 // `rlx run`: runs a graph on arrays from files, and writes what it gives to files.
 #include <CLI/CLI.hpp>
 #include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
 
 #include "io/atomic_file.h"
+#include "rlx/coreml_model.h"
+#include "rlx/element.h"
 #include "rlx/io.h"
 #include "rlx/session.h"
 #include "tools/coreml/package_model.h"
 #include "tools/device_option.h"
 #include "tools/encoder_options.h"
+#include "tools/image_input.h"
 #include "tools/model_graph.h"
 #include "tools/npz_limit.h"
 #include "tools/output.h"
 #include "tools/output_folder.h"
 #include "tools/subcommands.h"
 #include "tools/text_table.h"
+#include "tools/values_json.h"
 
 namespace rlx::tools {
 namespace {
@@ -21,22 +28,43 @@ namespace {
 struct Run {
   explicit Run(CLI::App& app);
   void run() const;
-  std::vector<NamedTensor> read_inputs() const;
+  /// What an input is: its type, and for an image of a package what 255 means to it.
+  struct Wanted {
+    Type type;
+    std::optional<double> white;
+    bool is_bgr = false;
+  };
+  using Inputs = std::map<std::string, Wanted, std::less<>>;
+  std::vector<NamedTensor> read_inputs(const Inputs& wanted) const;
+  Inputs package_wants() const;
+  NamedTensor as_input(const std::string& name, Tensor array, bool is_image, const Inputs& wanted) const;
   void bind_params(CompiledGraph& compiled) const;
 
   std::string model, output_dir, output_file, profile, device = default_device(), function, steps, precision = "f16";
   std::vector<std::string> params, inputs;
   int threads = 0;
-  bool compare = false;
+  std::optional<double> white;
+  bool compare = false, json = false;
   CompileOptions compile = CompileOptions::from_environment();
 };
 
 Run::Run(CLI::App& app) {
-  app.add_option("MODEL", model, "a .rlx file, a model folder, or a Core ML package (.mlpackage)")->required();
-  app.add_option("--input", inputs,
-                 "an input's array: NAME=FILE.npy; or all at once: FILE.npz, FILE.safetensors; may be repeated")
+  app.add_option("MODEL", model,
+                 "a .rlx file, a model folder, a folder of `rlx train`, or a Core ML package (.mlpackage)")
+      ->required();
+  app.add_option(
+         "--input", inputs,
+         "an input's array: NAME=FILE.npy, or an image: NAME=FILE.png; or all at once: FILE.npz, FILE.safetensors; "
+         "may be repeated")
       ->allow_extra_args(false)
       ->option_text("NAME=FILE");
+  app.add_option_function<double>(
+         "--white", [this](const double& x) { white = x; },
+         "what 255 becomes where an image goes into an input of floats: 1 or 255, as the model was trained")
+      ->option_text("X")
+      ->check(CLI::PositiveNumber);
+  app.add_flag("--json", json,
+               "print one JSON object, {outputs: [{name, dtype, shape, values}]}, values in row-major order");
   app.add_option("--params", params, "safetensors files with the params, by name; may be repeated")
       ->allow_extra_args(false)
       ->option_text("FILE");
@@ -56,29 +84,72 @@ Run::Run(CLI::App& app) {
   add_device_option(app, device);
   add_accuracy_options(app, compile);
   app.footer(
-      R"(Params that stand in several files are taken from the first. Without --output-dir and --output, the outputs' types and
-first values are printed.
+      R"(Params that stand in several files are taken from the first; a model folder and one that `rlx train` wrote have their own. Without --output-dir and --output, the outputs' types and
+first values are printed. An image, a PNG file or an array of bytes of height x width x channels, gets the dims that its input
+has: channels in front or behind, a first dim of 1 or none. It is not resized.
 
 Examples:
   rlx run model.rlx --params weights.safetensors --input x=x.npy --output-dir out
+  rlx run digits --input x=x.npy                         # as `rlx train mlp ... --out digits` left it
   rlx run model.rlx --input feeds.npz --output result.safetensors --profile trace.json
   rlx run Model.mlpackage --input x=x.npy
+  rlx run digits --input x=seven.png --white 1
   rlx run Decoder.mlpackage --function decode --steps tokens --output-dir out)");
 }
 
-std::vector<NamedTensor> Run::read_inputs() const {
+NamedTensor Run::as_input(const std::string& name, Tensor array, bool is_image, const Inputs& wanted) const {
+  const auto found = wanted.find(name);
+  if (found == wanted.end() || (!is_image && !is_image_for(array, found->second.type))) {
+    if (is_image) fail(ErrorCode::not_found, "the model has no input '", name, "' for the image");
+    return {name, std::move(array)};
+  }
+  const Wanted& input = found->second;
+  if (input.is_bgr && array.rank() == 3 && array.shape()[2] == 3) {
+    Tensor turned(u8, array.shape());
+    for (size_t i = 0; i < array.element_count(); ++i)
+      store<int64_t>(turned, i, load_index(array, i - i % 3 + 2 - i % 3));
+    array = turned;
+  }
+  return {name, fitted_image(name, array, input.type, input.white ? input.white : white)};
+}
+
+std::vector<NamedTensor> Run::read_inputs(const Inputs& wanted) const {
   std::vector<NamedTensor> all;
   auto add_all = [&](NamedTensors tensors) {
-    for (auto& [name, tensor] : tensors) all.emplace_back(name, std::move(tensor));
+    for (auto& [name, tensor] : tensors) all.push_back(as_input(name, std::move(tensor), false, wanted));
   };
   for (const std::string& word : inputs) {
     size_t equals = word.find('=');
     if (equals != std::string::npos && equals > 0)
       with_context([&] { return text_of("reading input '", word.substr(0, equals), "'"); },
-                   [&] { all.emplace_back(word.substr(0, equals), read_npy(word.substr(equals + 1))); });
+                   [&] {
+                     const std::string name = word.substr(0, equals), file = word.substr(equals + 1);
+                     const bool is_image = file.ends_with(".png") || file.ends_with(".PNG");
+                     all.push_back(as_input(name, is_image ? read_png(file) : read_npy(file), is_image, wanted));
+                   });
     else if (word.ends_with(".npz")) add_all(NpzFile::open(word, npz_limit).arrays());
     else if (word.ends_with(".safetensors")) add_all(SafetensorsFile::open(word).tensors());
-    else throw UsageError("--input is NAME=FILE.npy, FILE.npz or FILE.safetensors, not '" + word + "'");
+    else throw UsageError("--input is NAME=FILE.npy, NAME=FILE.png, FILE.npz or FILE.safetensors, not '" + word + "'");
+  }
+  return all;
+}
+
+/// The inputs of a package that are images: their program scales what an image holds, 0 to 255.
+Run::Inputs Run::package_wants() const {
+  Inputs all;
+  CoremlOptions options;
+  options.function = function;
+  const CoremlModel package = CoremlModel::load(model, options);
+  const auto about = nlohmann::json::parse(package.description_json());
+  for (const CoremlFeature& f : package.inputs()) {
+    Wanted wanted{{f.dtype, {}}, std::nullopt, false};
+    for (size_t i = 0; i < f.shape.size(); ++i)
+      wanted.type.dims.push_back(f.shape[i] ? Dim(*f.shape[i]) : Dim::symbol("n" + std::to_string(i)));
+    if (f.kind == "image") wanted.white = 255;
+    for (const auto& described : about.at("inputs"))
+      if (described.at("name") == f.name && described.contains("color_space"))
+        wanted.is_bgr = described.at("color_space") == "bgr";
+    all.emplace(f.name, std::move(wanted));
   }
   return all;
 }
@@ -86,8 +157,8 @@ std::vector<NamedTensor> Run::read_inputs() const {
 void Run::bind_params(CompiledGraph& compiled) const {
   std::vector<SafetensorsFile> files;
   for (const std::string& path : params) files.push_back(SafetensorsFile::open(path));
-  if (files.empty() && is_folder(model))
-    files.push_back(SafetensorsFile::open((std::filesystem::path(model) / "model.safetensors").string()));
+  if (files.empty() && !compiled.signature().params.empty())
+    if (const std::string own = weights_of(model); !own.empty()) files.push_back(SafetensorsFile::open(own));
   std::string unbound;
   for (const auto& param : compiled.signature().params) {
     if (files.empty()) {
@@ -142,8 +213,8 @@ void Run::run() const {
       throw UsageError(
           "--accuracy and --batch-invariant are for graphs, not for packages; convert the package first: "
           "rlx convert PACKAGE GRAPH.rlx");
-    return run_package({model, function, steps, output_dir, output_file, precision == "f32", threads, compare},
-                       read_inputs());
+    return run_package({model, function, steps, output_dir, output_file, precision == "f32", threads, compare, json},
+                       read_inputs(inputs.empty() ? Inputs() : package_wants()));
   }
   if (!function.empty() || !steps.empty() || compare)
     throw UsageError("--function, --steps and --compare are for Core ML packages");
@@ -156,7 +227,9 @@ void Run::run() const {
     if (!path.empty()) AtomicFile probe(path);
   CompiledGraph compiled = Session(Device::parse(device), {threads}).compile(graph, compile);
   bind_params(compiled);
-  std::vector<NamedTensor> given = read_inputs();
+  Inputs wanted;
+  for (const auto& input : signature.inputs) wanted.emplace(input.name, Wanted{input.type, std::nullopt, false});
+  std::vector<NamedTensor> given = read_inputs(wanted);
   std::vector<Tensor> results = compiled.run(given);
 
   if (folder) folder->write(results);
@@ -167,11 +240,12 @@ void Run::run() const {
     table.add({signature.outputs[i].name, text_of(results[i].type()), first_values(results[i])});
   }
   if (!output_file.empty()) write_safetensors(output_file, named);
-  if (!folder && output_file.empty()) write_out(table.text());
+  if (json) write_out(values_json(signature.outputs, results));
+  else if (!folder && output_file.empty()) write_out(table.text());
   if (profile.empty()) return;
   Profile times = compiled.profile(given);
   times.write_perfetto(profile);
-  write_out(times.table());
+  if (!json) write_out(times.table());
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include "tools/encoder_options.h"
 #include "tools/output.h"
 #include "tools/progress_bar.h"
+#include "tools/search_index.h"
 #include "tools/subcommands.h"
 #include "tools/text_input.h"
 #include "tools/text_table.h"
@@ -21,9 +22,16 @@ struct Search {
     app.add_option("--top", top, "how many lines to show (default 5)")
         ->option_text("N")
         ->check(CLI::Range(size_t{1}, size_t{1} << 30));
+    app.add_option(
+           "--index", index,
+           "where the vectors of the lines are kept, so that a text is embedded once (default: of a file in the "
+           "folder of caches)")
+        ->type_name("FILE");
+    app.add_flag("--no-index", without_index, "keep no vectors, and use none that were kept");
     app.add_flag("--json", json, "print one JSON object a query: {query, hits: [{line, score, text}]}");
     queries.require();
     app.footer(R"(The score is the cosine of the embeddings, 1 for the same meaning; lines are counted from 1.
+Vectors are kept by the contents of their lines and of the model: when some lines are changed, those are embedded anew.
 
 Examples:
   rlx search --model all-MiniLM-L6-v2 --corpus faq.txt "how do I get my money back?"
@@ -33,9 +41,9 @@ Examples:
 
   EncoderOptions encoder;
   Words queries;
-  std::string corpus;
+  std::string corpus, index;
   size_t top = 5;
-  bool json = false;
+  bool json = false, without_index = false;
 };
 
 struct Hit {
@@ -75,14 +83,20 @@ void print_table(const std::vector<Hit>& hits, const std::vector<std::string>& l
 }
 
 void Search::run() const {
+  if (without_index && !index.empty()) throw UsageError("give either --index or --no-index, not both");
   std::vector<std::string> lines = read_lines(corpus), words = queries.all();
   if (lines.empty()) fail(ErrorCode::invalid_argument, "'", corpus, "' has no lines to search");
   SentenceEncoder model = encoder.load();
-  Tensor wanted = model.embed(words), vectors;
-  {
+  const Tensor wanted = model.embed(words);
+  const std::string file = without_index    ? std::string()
+                           : !index.empty() ? index
+                           : corpus == "-"  ? std::string()
+                                            : index_file_of(corpus, encoder.model);
+  const SearchIndex kept(file, file.empty() ? std::string() : made_by_text(encoder.model, encoder.setting()));
+  const Tensor vectors = kept.vectors_of(lines, model.width(), [&](const std::vector<std::string>& missing) {
     ProgressBar bar("embedding");
-    vectors = model.embed(lines, [&](size_t done, size_t all) { bar.show(done, all); });
-  }
+    return model.embed(missing, [&](size_t done, size_t all) { bar.show(done, all); });
+  });
   auto width = static_cast<size_t>(model.width());
   for (size_t q = 0; q < words.size(); ++q) {
     std::vector<Hit> hits = nearest(vectors, wanted.values<float>().subspan(q * width, width), top);

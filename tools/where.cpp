@@ -196,7 +196,9 @@ void Where::run() const {
 Subcommand add_where(CLI::App& rlx) {
   CLI::App* app = rlx.add_subcommand("where", "Where each node of a model runs, and why");
   auto where = std::make_shared<Where>();
-  app->add_option("MODEL", where->model, "a .rlx file, a model folder, or a Core ML package (.mlpackage)")->required();
+  app->add_option("MODEL", where->model,
+                  "a .rlx file, a model folder, a folder of `rlx train`, or a Core ML package (.mlpackage)")
+      ->required();
   add_device_option(*app, where->target, "--target");
   app->add_flag("--strict", where->strict, "exit code 1 unless every node is native");
   app->add_flag("--json", where->json, "print {target, nodes: [{node, op, verdict, reason}]}");

@@ -9,7 +9,7 @@ import os
 import shutil
 import unittest
 
-from program import GOLDEN, ProgramTest, read_npy, require_model, rlx
+from program import GOLDEN, ProgramTest, read_npy, read_safetensors, require_model, rlx
 
 MODEL = require_model()
 SANITIZED = bool(os.environ.get("RLX_SANITIZED"))
@@ -70,6 +70,65 @@ class Embed(ProgramTest):
 
     def test_the_environment_can_name_the_model(self):
         self.succeeds("embed", "A sentence.", RLX_MODEL=str(MODEL))
+
+
+class Index(ProgramTest):
+    """`rlx search` embeds each line once: the vectors are kept by the contents of lines and model."""
+
+    TEXT = "A cat sleeps.\nThe price of bread rises.\nA cat sleeps.\nRain is expected.\n"
+
+    def search(self, *words, cache=None, **how):
+        printed = self.succeeds("search", "--model", MODEL, "--json", "--threads", 1, *words, RLX_CACHE_DIR=str(cache or self.folder / "cache"), **how)
+        return [(hit["line"], round(hit["score"], 4), hit["text"]) for hit in json.loads(printed)["hits"]]
+
+    def kept(self):
+        (path,) = (self.folder / "cache").glob("search-*.safetensors")
+        return path
+
+    def test_answers_are_the_same_with_and_without(self):
+        corpus = self.file("c.txt", self.TEXT)
+        wanted = self.search("--corpus", corpus, "--no-index", "a sleeping animal")
+        self.assertFalse(list((self.folder / "cache").glob("search-*")))
+        for _ in range(2):
+            self.assertEqual(self.search("--corpus", corpus, "a sleeping animal"), wanted)
+        metadata, tensors = read_safetensors(self.kept())
+        self.assertIn("model.safetensors", metadata["made_by"])
+        self.assertEqual(len(tensors["vectors"]), 4 * 384 * 4)
+
+    def test_what_is_kept_is_used_and_checked_by_the_contents(self):
+        corpus = self.file("c.txt", self.TEXT)
+        first = self.search("--corpus", corpus, "a sleeping animal")
+        metadata, tensors = read_safetensors(self.kept())
+
+        def write(made_by, vectors, shape=(4, 384)):
+            header = {"__metadata__": {"made_by": made_by}, "vectors": {"dtype": "F32", "shape": list(shape), "data_offsets": [0, len(vectors)]},
+                      "lines": {"dtype": "U64", "shape": [4, 2], "data_offsets": [len(vectors), len(vectors) + 64]}}  # fmt: skip
+            text = json.dumps(header).encode()
+            self.kept().write_bytes(len(text).to_bytes(8, "little") + text + vectors + tensors["lines"])
+
+        other = array.array("f", [0.0] * 384 * 4).tobytes()
+        write(metadata["made_by"], other)
+        self.assertEqual({score for _, score, _ in self.search("--corpus", corpus, "a sleeping animal")}, {0.0})  # they were not made anew
+        for damaged in (lambda: write("another model", other), lambda: write(metadata["made_by"], other[: 4 * 383 * 4], (4, 383)),
+                        lambda: self.kept().write_bytes(b"damaged"), lambda: self.kept().write_bytes(self.kept().read_bytes()[:-9])):  # fmt: skip
+            damaged()
+            self.assertEqual(self.search("--corpus", corpus, "a sleeping animal"), first)
+
+    def test_a_line_that_changes_is_embedded_anew_and_the_others_are_not(self):
+        corpus = self.file("c.txt", self.TEXT)
+        self.search("--corpus", corpus, "x")
+        corpus.write_text(self.TEXT.replace("Rain", "Snow") + "A dog barks.\n")
+        self.assertEqual(self.search("--corpus", corpus, "--top", 9, "snow"), self.search("--corpus", corpus, "--top", 9, "--no-index", "snow"))
+        self.assertEqual(len(read_safetensors(self.kept())[1]["vectors"]), 5 * 384 * 4)
+
+    def test_a_place_of_ones_own_and_none(self):
+        corpus, index = self.file("c.txt", self.TEXT), self.folder / "c.index"
+        self.search("--corpus", corpus, "--index", index, "x")
+        self.assertTrue(index.is_file())
+        self.assertFalse(list((self.folder / "cache").glob("search-*")))
+        self.search("--corpus", "-", "x", stdin=self.TEXT)
+        self.assertFalse(list((self.folder / "cache").glob("search-*")))
+        self.fails(2, "--no-index, not both", "search", "--model", MODEL, "--corpus", corpus, "--index", index, "--no-index", "x")
 
 
 class Starts(ProgramTest):

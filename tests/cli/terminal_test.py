@@ -2,6 +2,8 @@
 """Names in files may hold any bytes. None that steers a terminal reaches it, on standard output or error, and both are
 valid UTF-8."""
 
+import os
+import pty
 import struct
 import subprocess
 import unittest
@@ -73,6 +75,44 @@ class Terminal(ProgramTest):
         path = self.folder / "w.safetensors"
         path.write_bytes(struct.pack("<Q", len(header)) + header + f32(1))
         self.assertIn("owned", self.is_printable("inspect", path, code=0))
+
+
+class ProgressBars(ProgramTest):
+    """On a terminal, where both streams are one: what is written there."""
+
+    def lines_of(self, *arguments):
+        leader, follower = pty.openpty()
+        process = subprocess.Popen([PROGRAM, *map(str, arguments)], stdout=follower, stderr=follower, stdin=subprocess.DEVNULL)
+        os.close(follower)
+        text = b""
+        while True:
+            try:
+                block = os.read(leader, 1 << 16)
+            except OSError:  # whoever wrote has ended
+                break
+            if not block:
+                break
+            text += block
+        os.close(leader)
+        self.assertEqual(process.wait(), 0, text)
+        return text.decode()
+
+    def test_text_never_stands_behind_a_bar(self):
+        x, t = self.folder / "x.npy", self.folder / "t.npy"
+        write_npy(x, "<f4", [4096, 64], [i % 13 - 6 for i in range(4096 * 64)])
+        write_npy(t, "<i8", [4096], [i % 2 for i in range(4096)])
+        text = self.lines_of("train", "mlp", "--data", f"x={x}", "--data", f"t={t}", "--hold-out", 0.1, "--hidden", "1024,1024", "--epochs", 4,
+                             "--evaluate-every", 20, "--out", self.folder / "m")  # fmt: skip
+        self.assertIn("training [", text, "the bar was never drawn: the work was too short to test it")
+        self.assertIn("test loss", text)
+        for line in text.split("\n"):
+            # What a terminal shows of a line: what stands behind the last return, with an erased rest.
+            shown = ""
+            for part in line.rstrip("\r").split("\r"):
+                shown = part.split("\x1b[K")[0] + (shown[len(part):] if "\x1b[K" not in part else "") if part else shown
+                if "\x1b[K" in part:
+                    shown = part.replace("\x1b[K", "")
+            self.assertFalse("training [" in shown and ("test loss" in shown or "step" in shown), shown)
 
 
 if __name__ == "__main__":

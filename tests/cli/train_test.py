@@ -318,10 +318,16 @@ class Train(ProgramTest):
                          "--learning-rate", 1e30, "--steps", 50, "--out", self.out)  # fmt: skip
 
     def test_a_nan_in_the_data_is_found(self):
+        write_npy(self.folder / "x.npy", "<f4", [60, 2], range(120))
+        write_npy(self.folder / "t.npy", "<f4", [60], [float("nan") if a == 41 else a for a in range(60)])
+        self.fails_after(r"(?s)the loss is nan at step 1; .* in the input 't'.*while learning from data of which example 41 of 't' has nan", "train", "linear",
+                         "--data", f"x={self.folder / 'x.npy'}", "--data", f"t={self.folder / 't.npy'}", "--batch-size", 64, "--out", self.out)  # fmt: skip
+
+    def test_a_hole_in_a_table_is_found_before_anything_is_learned(self):
         rows = "".join(f"{a},{a + 1},{'' if a == 41 else a}\n" for a in range(60))
         table = self.file("holes.csv", "a,b,t\n" + rows)
-        self.fails_after(r"(?s)the loss is nan at step 1; .* in the input 't'.*while learning from data of which example 41 of 't' has nan", "train", "linear",
-                         "--data", f"x={table}:a,b", "--data", f"t={table}:t", "--batch-size", 64, "--out", self.out)  # fmt: skip
+        self.fails(1, "row 43 of '.*holes.csv', column 't', has no value", "train", "linear", "--data", f"x={table}:a,b", "--data", f"t={table}:t",
+                   "--out", self.out)  # fmt: skip
 
     def fails_after(self, pattern, *arguments):
         from program import rlx

@@ -37,6 +37,23 @@ class Usage(ProgramTest):
             with self.subTest(arguments):
                 self.fails(2, r"See `rlx.* --help`", *arguments)
 
+    def test_a_mistyped_word_is_named_with_the_nearest(self):
+        for words, message in (
+            (["trian"], "there is no subcommand 'trian'; did you mean train?"), (["embd", "x"], "no subcommand 'embd'; did you mean embed?"),
+            (["--load", "lib.so", "serach", "q"], "no subcommand 'serach'; did you mean search?"), (["--laod", "x", "ops"], "no option '--laod'; did you mean --load?"),
+            (["run", "--inptu", "x=y"], "rlx run: there is no option '--inptu'; did you mean --input?"),
+            (["search", "--model", "m", "--corpus", "c", "--josn", "q"], "no option '--josn'; did you mean --json?"),
+            (["convert", "m", "--weihgts=w", "-o", "y.mlpackage"], "no option '--weihgts'; did you mean --weights?"),
+            (["train", "mlp", "--learning_rate", "1"], "no option '--learning_rate'; did you mean --learning-rate?"),
+        ):  # fmt: skip
+            with self.subTest(words):
+                self.assertIn(message, self.fails(2, "See `rlx.* --help`", *words))
+
+    def test_a_word_that_is_near_to_none_is_named_with_those_that_there_are(self):
+        self.assertIn("no subcommand 'frobnicate'; there are embed, tokenize, ", self.fails(2, "help", "frobnicate"))
+        text = self.fails(2, "no option '--qqqqqq'", "where", "m", "--qqqqqq")
+        self.assertNotIn("did you mean", text)
+
     def test_an_unknown_benchmark_lists_those_that_there_are(self):
         for name in ("gemm", "gemm_0", "gemm_2x2", "gemm_512x", "mlps", "minilm_1x16x2", "x", "99999999999999999999"):
             with self.subTest(name):

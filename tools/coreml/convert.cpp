@@ -101,9 +101,15 @@ void Convert::run() {
   if (chosen == names.end()) throw UsageError("--precision is f16, f32 or mixed, and not '" + precision + "'");
   options.precision = static_cast<PackagePrecision>(chosen - names.begin());
   Graph g = load_model(model);
-  std::string file = !weights.empty()                         ? weights
-                     : is_folder(model) && !is_package(model) ? model + "/model.safetensors"
-                                                              : "";
+  const std::string file = weights.empty() ? weights_of(model) : weights;
+  if (!is_package(model) && shapes.empty())
+    for (const Type& type : g.input_types())
+      for (const Dim& dim : type.dims)
+        dim.for_each_symbol([&](const std::string& symbol) {
+          if (!options.dims.contains(symbol))
+            throw UsageError("the model runs for any '" + symbol + "', and a package must say for which: --dim " +
+                             symbol + "=1, or --shapes " + symbol + "=1..64");
+        });
   NamedTensors params;
   if (!file.empty()) params = SafetensorsFile::open(file).tensors();
   std::vector<std::string> notes;
@@ -130,11 +136,12 @@ void Convert::run() {
 Subcommand add_convert(CLI::App& rlx) {
   CLI::App* app = rlx.add_subcommand("convert", "Write a model as a Core ML package");
   auto convert = std::make_shared<Convert>();
-  app->add_option("MODEL", convert->model, "a .rlx file, a model folder, or a Core ML package")->required();
+  app->add_option("MODEL", convert->model, "a .rlx file, a model folder, a folder of `rlx train`, or a Core ML package")
+      ->required();
   app->add_option("-o,--output", convert->output, "the package to write, X.mlpackage; one that is there is replaced")
       ->required();
-  app->add_option("--weights", convert->weights,
-                  "a .safetensors file with the params; default: model.safetensors of the folder");
+  app->add_option("--weights,--params", convert->weights,
+                  "a .safetensors file with the params; default: that of the model's folder");
   app->add_option("--dim", convert->dims, "a number for a symbolic dim, NAME=NUMBER; once for each");
   app->add_option(
       "--shapes", convert->shapes,
@@ -165,6 +172,7 @@ Examples:
   rlx convert model.rlx -o model.mlpackage
   rlx convert all-MiniLM-L6-v2 -o minilm.mlpackage --dim B=1 --dim S=128 --narrow
   rlx convert all-MiniLM-L6-v2 -o minilm.mlpackage --shapes B=1..8 --shapes S=1..512 --narrow
+  rlx convert digits -o digits.mlpackage --dim N=1       # as `rlx train ... --out digits` left it
   rlx convert Model.mlpackage -o Half.mlpackage --precision f16)");
   return {app, [convert] { convert->run(); }};
 }

@@ -16,6 +16,7 @@
 #include "tools/output_folder.h"
 #include "tools/subcommands.h"
 #include "tools/text_table.h"
+#include "tools/values_json.h"
 
 namespace rlx::tools {
 namespace fs = std::filesystem;
@@ -80,6 +81,7 @@ void run_package(const PackageRun& options, const std::vector<NamedTensor>& inpu
   if (!options.steps.empty() && !options.output_file.empty())
     throw UsageError("the outputs of several steps go to --output-dir");
   if (options.compare) {
+    if (options.json) throw UsageError("--compare prints a table; `rlx compare --json` prints JSON");
     if (!options.steps.empty()) throw UsageError("--compare is for one prediction, not for --steps");
     auto trace = [&](bool f32) { return trace_package(options.model, options.function, f32, options.threads, inputs); };
     constexpr double kBound = 1e-2;  // some ten units in the last place of f16
@@ -103,6 +105,7 @@ void run_package(const PackageRun& options, const std::vector<NamedTensor>& inpu
     }
     if (!folder.empty()) OutputFolder(folder, entries).write(tensors);
     if (!options.output_file.empty()) write_safetensors(options.output_file, named);
+    if (options.json) return write_out(values_json(entries, tensors));
     if (folder.empty() && options.output_file.empty()) write_out(table.text());
     if (auto label = label_among(model, results)) write_out("label " + line_text(*label, 200) + "\n");
   };
@@ -114,7 +117,7 @@ void run_package(const PackageRun& options, const std::vector<NamedTensor>& inpu
       if (!given) all.emplace_back(f.name, read_npy((fs::path(folder) / (f.name + ".npy")).string()));
     }
     std::string name = fs::path(folder).filename().string();
-    if (options.output_dir.empty()) write_out("step " + name + "\n");
+    if (options.output_dir.empty() && !options.json) write_out("step " + name + "\n");
     write_step(model.predict(as_wanted(model, all), &state),
                options.output_dir.empty() ? "" : (fs::path(options.output_dir) / name).string());
   }

@@ -15,6 +15,7 @@ struct PackageRun {
   bool f32 = false;
   int threads = 0;
   bool compare = false;  ///< beside the same in f32, op by op
+  bool json = false;     ///< print outputs as JSON, an object for each prediction
 };
 /// One prediction on `inputs`; or one for each folder of `steps`, in the order of their numbers, whose <input>.npy
 /// stand for the inputs that are not in `inputs`. States live from step to step.

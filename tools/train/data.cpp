@@ -21,17 +21,6 @@ bool split_at(const std::string& source, const std::string& suffix, std::string&
   return true;
 }
 
-Tensor columns_of(const std::string& file, const std::string& part) {
-  std::vector<std::string> names;
-  std::istringstream in(part);
-  for (std::string name; std::getline(in, name, ',');) names.push_back(name);
-  CsvTable table = read_csv(file);
-  if (names.size() != 1) return table.matrix(names);
-  const CsvColumn& column = table.column(names[0]);
-  if (column.type == CsvType::text) return column.codes();
-  return column.type == CsvType::number ? table.matrix(names).reshaped({table.rows}) : column.values;
-}
-
 Tensor joined(const std::vector<Tensor>& parts, const std::string& name) {
   if (parts.size() == 1) return parts[0];
   Shape shape = parts[0].shape();
@@ -52,10 +41,10 @@ Tensor joined(const std::vector<Tensor>& parts, const std::string& name) {
 }  // namespace
 
 Tensor read_source(const std::string& given) {
-  std::string source = with_home(given), file, part;
+  const std::string source = with_home(given);
+  std::string file, part;
   if (split_at(source, ".npz", file, part)) return NpzFile::open(file, npz_limit).array(part);
   if (split_at(source, ".safetensors", file, part)) return SafetensorsFile::open(file).tensor(part);
-  if (split_at(source, ".csv", file, part)) return columns_of(file, part);
   if (source.ends_with(".npy")) return read_npy(source);
   for (auto [suffix, what] : {std::pair{".npz", "ARRAY"}, {".safetensors", "TENSOR"}, {".csv", "COLUMN,..."}})
     if (source.ends_with(suffix))
@@ -63,13 +52,19 @@ Tensor read_source(const std::string& given) {
   return read_idx(source);
 }
 
-NamedTensors read_sources(const Sources& sources) {
+NamedTensors read_sources(const Sources& sources, CsvColumns& csv) {
   NamedTensors arrays;
+  with_context([] { return "reading the data"; }, [&] { csv.open(sources); });
   for (const auto& source : sources)
     with_context([&] { return "reading the data '" + source.first + "'"; },
                  [&] {
                    std::vector<Tensor> parts;
-                   for (const std::string& file : source.second) parts.push_back(read_source(file));
+                   for (const std::string& each : source.second) {
+                     std::string file, columns;
+                     parts.push_back(is_csv_source(with_home(each), file, columns)
+                                         ? csv.read(source.first, file, columns)
+                                         : read_source(each));
+                   }
                    arrays[source.first] = joined(parts, source.first);
                  });
   return arrays;

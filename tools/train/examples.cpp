@@ -40,7 +40,9 @@ void fit(NamedTensors& arrays, const Graph& g) {
 
 TrainData data_of(const TrainSettings& s, const Graph* g) {
   TrainData data;
-  NamedTensors arrays = read_sources(s.data), test = read_sources(s.test);
+  CsvColumns csv(s.missing, s.text_columns);
+  NamedTensors arrays = read_sources(s.data, csv), test = read_sources(s.test, csv);
+  data.columns = csv.notes();
   if (arrays.empty())
     fail(ErrorCode::invalid_argument, "no data are named: --data NAME=FILE for each input of the model");
   if (g) fit(arrays, *g), fit(test, *g);

@@ -286,6 +286,7 @@ void TrainLoop::operator()() {
                     s_.accumulate > 1 ? text_of(s_.accumulate, " times ") : "", batch_size_, "; writes ", s_.out,
                     "/\n"));
   if (!model_.bytes.empty()) write_out(model_.bytes + "\n");
+  if (!model_.data.columns.empty()) write_out(model_.data.columns + "\n");
   flush_out();
 
   Interrupts interrupts;

@@ -15,6 +15,7 @@ struct TrainData {
   std::shared_ptr<const Dataset> train, test;
   std::vector<Type> types;  ///< of one batch, with the first dim unknown, as `names` has them
   std::vector<std::string> names;
+  std::string columns = {};  ///< what became of columns of CSV files, for a person; empty: they are as they were
 };
 
 /// Characters and their numbers.

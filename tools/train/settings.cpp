@@ -58,6 +58,13 @@ const std::vector<Setting>& settings_table() {
        "linear, mlp, cnn: an x of bytes is multiplied by it, in the model that is written too (1/255)", &S::byte_scale},
       {"train", "hold_out", "PART",
        "of the examples, the last ones: kept to be tested by, where there is no --test (0)", &S::hold_out},
+      {"train", "missing", "KIND",
+       "cells of a CSV file without a value (empty, NA, nan, null ...): error, drop (such rows), mean (of the\n"
+       "column's others, of the data for training; rows without an answer are dropped) (error)",
+       &S::missing},
+      {"train", "text_columns", "KIND",
+       "columns of text among others of a CSV file: error, onehot (a column of 0 and 1 for each text), drop (error)",
+       &S::text_columns},
       {"optimizer", "optimizer", "NAME",
        "sgd, adam, adamw, adagrad, rmsprop, adafactor, lamb, lion, muon, sophia (adamw)", &S::optimizer},
       {"optimizer", "learning_rate", "X", "the highest one (0.001)", &S::learning_rate},
@@ -228,6 +235,10 @@ void check_settings(const TrainSettings& s) {
       if (n < 1 || n > 1 << 20) refuse(list == &s.hidden ? "hidden" : "channels", n, "1 to 1048576 each");
   if (s.hidden.empty()) refuse("hidden", "empty", "one width at least");
   if (s.channels.empty()) refuse("channels", "empty", "one number at least");
+  if (s.missing != "error" && s.missing != "drop" && s.missing != "mean")
+    refuse("missing", "'" + s.missing + "'", "error, drop or mean");
+  if (s.text_columns != "error" && s.text_columns != "onehot" && s.text_columns != "drop")
+    refuse("text_columns", "'" + s.text_columns + "'", "error, onehot or drop");
   if (s.epochs != TrainSettings::kUnset && s.steps != TrainSettings::kUnset)
     fail(ErrorCode::invalid_argument, "give either epochs or steps, not both");
   if (s.model.empty())

@@ -29,6 +29,7 @@ struct TrainSettings {
   // [data], [test]
   Sources data, test;
   double hold_out = 0;
+  std::string missing = "error", text_columns = "error";
   // [optimizer]
   std::string optimizer = "adamw", schedule = "constant", precision = "f32";
   double learning_rate = 1e-3, last = 0, momentum = 0.9, weight_decay = kOwn, beta1 = kOwn, beta2 = kOwn,

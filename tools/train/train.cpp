@@ -36,8 +36,9 @@ Train::Train(CLI::App& app)
 A .rlx graph takes data for each of its inputs, by name, with the examples along the first dim, which may be a symbol; they
 are converted to its dtypes. An input 'key' u32[2] gets a new key each step. Params without a value are drawn.
 
-The folder of --out gets checkpoint.safetensors (to go on from), params.safetensors (the params alone), metrics.jsonl (a line
-of JSON every --log-every steps and for each test), loss.svg, of char_lm sample.txt; with --patience also best.safetensors; with --activation-scales int8.rlx, the model in codes of 8 bits.
+The folder of --out gets checkpoint.safetensors (to go on from), params.safetensors (the params alone), inference.rlx (of the
+built-in models: what `rlx run`, `where`, `convert` and `compare` take, as they take the folder), metrics.jsonl (a line of
+JSON every --log-every steps and for each test), loss.svg, of char_lm sample.txt; with --patience also best.safetensors; with --activation-scales int8.rlx, the model in codes of 8 bits.
 Ctrl-C ends the step, writes the checkpoint and stops; --resume goes on exactly as if nothing had happened.
 
 A config file has the same names with _ for -, in the sections that stand above; files in it lie beside it:

@@ -25,6 +25,7 @@ from ._control import associative_scan, cond, fori_loop, map, scan, switch, whil
 from ._files import load, save
 from ._graph import Graph, Session
 from ._native import Error, TracedValueError, __version__
+from ._torch import TorchModule, from_torch
 from ._transforms import (Jit, Lowered, ShapeDtype, ShapeDtypeStruct, block_until_ready, checkpoint, custom_jvp, custom_vjp, eval_shape,
                           get_num_threads, grad, hessian, hvp, jacfwd, jacrev, jit, jvp, set_num_threads, value_and_grad, vjp, vmap)
 from . import train

@@ -1,0 +1,137 @@
+// See the header. The file is safetensors: "vectors" f32[n, width], "lines" u64[n, 2], two hashes of each line, and
+// "made_by" in the metadata.
+#include "tools/search_index.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <map>
+
+#include "base/hash.h"
+#include "base/printable_text.h"
+#include "io/cache_folder.h"
+#include "rlx/io.h"
+#include "rlx/version.h"
+
+namespace rlx::tools {
+namespace {
+
+namespace fs = std::filesystem;
+using LineHash = std::pair<uint64_t, uint64_t>;
+
+/// Two hashes of different kinds: that both are equal for two lines of one text does not happen by chance.
+LineHash hash_of(const std::string& line) {
+  return {fnv1a(line), checksum(std::as_bytes(std::span(line.data(), line.size())))};
+}
+
+uintmax_t size_of(const fs::path& path) {
+  std::error_code error;
+  const uintmax_t size = fs::file_size(path, error);
+  return error ? 0 : size;
+}
+
+void trim(const fs::path& folder, const fs::path& keep) {
+  constexpr uintmax_t kMost = uintmax_t{1} << 30;
+  std::error_code error;
+  std::vector<std::pair<fs::file_time_type, fs::path>> all;
+  uintmax_t bytes = 0;
+  for (const auto& entry : fs::directory_iterator(folder, error))
+    if (const std::string name = entry.path().filename().string();
+        name.starts_with("search-") && name.ends_with(".safetensors")) {
+      all.emplace_back(fs::last_write_time(entry.path(), error), entry.path());
+      bytes += size_of(entry.path());
+    }
+  std::sort(all.begin(), all.end());
+  for (const auto& [time, path] : all)
+    if (bytes > kMost && path != keep) {
+      bytes -= std::min(bytes, size_of(path));
+      fs::remove(path, error);
+    }
+}
+
+}  // namespace
+
+std::string made_by_text(const std::string& model_folder, const std::string& setting) {
+  std::string text = text_of("rlx ", version(), "; ", setting);
+  for (const char* name :
+       {"config.json", "tokenizer.json", "vocab.txt", "sentence_bert_config.json", "model.safetensors"}) {
+    const fs::path path = fs::path(model_folder) / name;
+    std::error_code error;
+    if (!fs::exists(path, error)) continue;
+    const auto file = FileBytes::map(path.string());
+    text += text_of("; ", name, " ", hex_text(checksum(file->bytes())));
+  }
+  return text;
+}
+
+std::string index_file_of(const std::string& corpus, const std::string& model_folder) {
+  fs::path folder;
+  if (const char* given = std::getenv("RLX_CACHE_DIR"); given && *given) folder = given;
+  else if (const char* home = std::getenv("HOME"); home && *home) folder = fs::path(home) / ".cache/rlx";
+  if (folder.empty()) return {};
+  try {
+    make_cache_folder(folder.string());
+  } catch (const Error& error) {
+    say("the vectors of '", corpus, "' are not kept: ", error.what());
+    return {};
+  }
+  std::error_code error;
+  const std::string name =
+      fs::weakly_canonical(corpus, error).string() + "\n" + fs::weakly_canonical(model_folder, error).string();
+  const fs::path path = folder / ("search-" + hex_text(fnv1a(name)) + ".safetensors");
+  trim(folder, path);
+  return path.string();
+}
+
+Tensor SearchIndex::vectors_of(const std::vector<std::string>& lines, int64_t width,
+                               const std::function<Tensor(const std::vector<std::string>&)>& embed) const {
+  std::vector<LineHash> hashes;
+  for (const std::string& line : lines) hashes.push_back(hash_of(line));
+  Tensor vectors(f32, {static_cast<int64_t>(lines.size()), width});
+  const auto row_bytes = static_cast<size_t>(width) * sizeof(float);
+  auto put = [&](size_t row, const std::byte* from) {
+    std::memcpy(vectors.mutable_data() + row * row_bytes, from, row_bytes);
+  };
+
+  std::map<LineHash, size_t> kept;
+  Tensor old;
+  std::error_code error;
+  if (!file_.empty() && fs::exists(file_, error)) try {
+      const auto file = SafetensorsFile::open(file_);
+      const auto by = file.metadata().find("made_by");
+      if (by != file.metadata().end() && by->second == made_by_ && file.find("vectors") && file.find("lines")) {
+        old = file.tensor("vectors");
+        const Tensor names = file.tensor("lines");
+        if (old.dtype() == f32 && old.rank() == 2 && old.shape()[1] == width && names.dtype() == u64 &&
+            names.rank() == 2 && names.shape()[0] == old.shape()[0] && names.shape()[1] == 2)
+          for (size_t i = 0; i < static_cast<size_t>(old.shape()[0]); ++i)
+            kept.emplace(LineHash{names.values<uint64_t>()[2 * i], names.values<uint64_t>()[2 * i + 1]}, i);
+      }
+    } catch (const Error&) {
+      kept.clear();
+    }
+
+  std::vector<std::string> wanted;
+  std::map<LineHash, size_t> places;  // among `wanted`: equal lines are embedded once
+  for (size_t i = 0; i < lines.size(); ++i)
+    if (!kept.contains(hashes[i]) && places.emplace(hashes[i], wanted.size()).second) wanted.push_back(lines[i]);
+  const Tensor made = wanted.empty() ? Tensor(f32, {0, width}) : embed(wanted);
+  for (size_t i = 0; i < lines.size(); ++i) {
+    const auto found = kept.find(hashes[i]);
+    if (found != kept.end()) put(i, old.data() + found->second * row_bytes);
+    else put(i, made.data() + places.at(hashes[i]) * row_bytes);
+  }
+  if (file_.empty() || wanted.empty()) return vectors;  // what is kept of lines that are gone does no harm
+  Tensor names(u64, {static_cast<int64_t>(lines.size()), 2});
+  auto to = names.mutable_values<uint64_t>();
+  for (size_t i = 0; i < lines.size(); ++i) to[2 * i] = hashes[i].first, to[2 * i + 1] = hashes[i].second;
+  try {
+    write_safetensors(file_, {{"vectors", vectors}, {"lines", names}}, {{"made_by", made_by_}});
+  } catch (const Error& failure) {  // the answer is there all the same
+    say("the vectors are not kept: ", failure.what());
+  }
+  return vectors;
+}
+
+}  // namespace rlx::tools
