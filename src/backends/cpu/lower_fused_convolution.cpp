@@ -64,9 +64,9 @@ Prepared pointwise_step(const LoweringContext& c, const ConvolutionArgs& a, cons
       packed_product(c, {pixels, a.out_channels, a.in_channels, a.in_channels, a.w_in_stride, a.w_out_stride},
                      {epilogue.activation, epilogue.bias, epilogue.residual, a.out_channels, true});
   if (!product || reads_all_pixels(a)) return product;
-  std::string strategy = product->strategy();
+  const std::string strategy = product->strategy();
   auto step = std::make_unique<GatheredStep>(std::move(product), a, static_cast<int>(c.operands.size()));
-  step->set_strategy(std::move(strategy));
+  step->set_strategy(strategy);
   return step;
 }
 

@@ -150,11 +150,11 @@ std::unique_ptr<Step> packed_product(const LoweringContext& c, const Product& p,
   if (e.bias >= 0) gemm.epilogue.bias = true, gemm.epilogue.bias_dtype = c.operands[size_t(e.bias)].dtype;
   if (e.residual >= 0) gemm.epilogue.residual = kernels::Residual::separate;
   auto prepared = packed->prepare(gemm);
-  std::string strategy = prepared.strategy();
+  const std::string strategy = prepared.strategy();
   auto step = std::make_unique<PackedStep>(
       text_of(packed->are_split() ? "ozaki" : "packed", " ", w, " ", p.m, "x", p.k, "x", p.n), std::move(prepared),
       packed->packed(), e.bias, e.residual);
-  step->set_strategy(std::move(strategy));
+  step->set_strategy(strategy);
   return step;
 }
 

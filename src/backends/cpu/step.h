@@ -50,8 +50,8 @@ class Step {
   /// Which kernel it is, for profiles: "onednn f32 128x384x1152".
   virtual std::string kernel() const { return ""; }
   /// Of a product or a convolution, how it is computed and why (kernels/gemm/product_plan.h, convolution_plan.h).
-  virtual std::string strategy() const { return strategy_; }
-  void set_strategy(std::string strategy) { strategy_ = std::move(strategy); }
+  std::string strategy() const { return strategy_ ? *strategy_ : ""; }
+  void set_strategy(const std::string& strategy) { strategy_ = std::make_unique<std::string>(strategy); }
   /// Packed weights that it reads from their beginning to their end, if that is all it does with them.
   virtual std::span<const std::byte> packed_weights() const { return {}; }
   /// Sets the packed weights of a later step, which this one may prefetch while it runs. They live as long as the
@@ -60,12 +60,12 @@ class Step {
   virtual void run(const StepArgs& args) const noexcept = 0;
 
  private:
-  std::string strategy_;
+  std::unique_ptr<std::string> strategy_;  // behind a pointer, as runs do not read it
 };
 
 /// A step from a function of its arguments.
 template <class F>
-std::unique_ptr<Step> make_step(std::string kernel, size_t scratch, F f, std::string strategy = "") {
+std::unique_ptr<Step> make_step(std::string kernel, size_t scratch, F f, const std::string& strategy = "") {
   struct Made final : Step {
     Made(std::string k, size_t s, F body) : kernel_(std::move(k)), scratch_(s), body_(std::move(body)) {}
     size_t scratch_bytes() const override { return scratch_; }
@@ -76,7 +76,7 @@ std::unique_ptr<Step> make_step(std::string kernel, size_t scratch, F f, std::st
     F body_;
   };
   auto step = std::make_unique<Made>(std::move(kernel), scratch, std::move(f));
-  step->set_strategy(std::move(strategy));
+  if (!strategy.empty()) step->set_strategy(strategy);
   return step;
 }
 

@@ -148,8 +148,6 @@ class ElementwiseProgram {
   size_t once_ = 0;                       ///< how many run once per call: the constants
   int64_t tile_ = 0, dense_tile_ = 0;     ///< elements; dense_tile_ applies if all arrays are dense or one element
   bool only_threaded_code_ = false;       ///< all ops run as threaded code, so that none needs a register of a tile
-  double threaded_gain_ns_ = 0;           ///< how much sooner threaded code computes a block than the ops' kernels
-  int64_t min_threaded_blocks_ = 0;       ///< whole blocks from which on threaded code is faster than the ops' kernels
   // Offsets in scratch: of each value's register; of the buffer where elements of strided operands and results are
   // gathered; of the registers' current pointers; of the layouts of operands and results; of the state of threaded
   // code.
@@ -161,7 +159,9 @@ class ElementwiseProgram {
   /// Memory traffic interleaved with arithmetic: bytes of each operand and result per block of threaded code, or per
   /// kPiece elements of another op.
   size_t traffic_share_ = 0;
-  bool stores_late_ = true;  ///< no result is written before the last operand has been read
+  bool stores_late_ = true;          ///< no result is written before the last operand has been read
+  double threaded_gain_ns_ = 0;      ///< how much sooner threaded code computes a block than the ops' kernels
+  int64_t min_threaded_blocks_ = 0;  ///< whole blocks from which on threaded code is faster than the ops' kernels
 };
 
 }  // namespace rlx::kernels

@@ -49,17 +49,8 @@ class ElementwiseProgram::Run {
     // buffer has one stride in it.
     const int64_t row = call_.rank > 0 ? call_.dims[call_.rank - 1] : 1;
     by_rows_ = !all_simple && row >= 64;
-    // Threaded code has to make up for the set-up of its instructions, and for the incomplete block at the end, which
-    // is copied and computed as a whole one. Far arrays need it for the memory traffic that is interleaved with it; but
-    // not rows that fill their blocks by less than four fifths. Otherwise the kernels of the ops run.
     const int64_t block = program_.threaded_target_.block, few = block / 2;
-    bool uses_threaded_code = block > 0 && end - begin >= few;
-    if (uses_threaded_code && !is_far_) {
-      const int64_t min_blocks = program_.min_threaded_blocks_, run = by_rows_ ? row : end - begin;
-      uses_threaded_code =
-          (end - begin) / block >= min_blocks && (run % block == 0 || run / block - min_blocks >= (min_blocks + 1) / 2);
-    }
-    if (by_rows_ && uses_threaded_code) uses_threaded_code = rounded_up(row, block) * 4 <= row * 5;
+    const bool uses_threaded_code = block > 0 && end - begin >= few && threaded_code_pays(end - begin, row);
     tile_size_ = uses_threaded_code && all_simple && only_threaded_code_ ? program_.dense_tile_ : program_.tile_;
     const int64_t longest = std::min(program_.tile_, end - begin);
     fill_constants(!uses_threaded_code ? longest : only_threaded_code_ ? block : std::max(block, longest));
@@ -96,6 +87,16 @@ class ElementwiseProgram::Run {
   }
 
  private:
+  /// Threaded code has to make up for the set-up of its instructions, and for the incomplete block at the end, which is
+  /// copied and computed as a whole one. Far arrays need it for the memory traffic that is interleaved with it; but not
+  /// rows that fill their blocks by less than four fifths. Otherwise the kernels of the ops run.
+  bool threaded_code_pays(int64_t count, int64_t row) const {
+    const int64_t block = program_.threaded_target_.block;
+    if (by_rows_ && rounded_up(row, block) * 4 > row * 5) return false;
+    if (is_far_) return true;
+    const int64_t min_blocks = program_.min_threaded_blocks_, run = by_rows_ ? row : count;
+    return count / block >= min_blocks && (run % block == 0 || run / block - min_blocks >= (min_blocks + 1) / 2);
+  }
   std::byte* slot(size_t r) const { return base_ + program_.register_at_[r]; }
 
   /// Sets the layouts. Returns whether all operands are dense or one element, and all results dense.

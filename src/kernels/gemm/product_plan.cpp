@@ -288,24 +288,6 @@ int64_t min_rows_for_splits(const WeightsSpec& w, const ProductTarget& t) {
   return 0;
 }
 
-BlockStrategy plan_block(const BlockProduct& b, DType accumulator, int64_t kernel_rows, bool has_bf16_dots) noexcept {
-  // Up to so many rows, a right operand that is not packed is read in place.
-  constexpr int64_t kRowsWorthPacking = 32;
-  // Up to so many, with a right operand whose columns are adjacent along k, each output is a dot product of its own.
-  constexpr int64_t kRowsForDots = 4;
-  // With fewer rows, reading the right operand once more to find its minimum costs more than bf16 dot products save.
-  constexpr int64_t kRowsForBF16Dots = 4;
-  BlockStrategy s;
-  // Dot products and pairs of bf16 sum in another order than micro-kernels of vectors: not if batch-invariant.
-  s.dot_per_output =
-      !b.packed && b.rows <= kRowsForDots && b.rhs.row_stride == 1 && b.lhs.col_stride == 1 && !b.batch_invariant;
-  s.reads_in_place = s.dot_per_output || (!b.packed && b.rhs.col_stride == 1 && b.rows <= kRowsWorthPacking);
-  s.bf16_dots = has_bf16_dots && b.lhs.dtype == bf16 && b.rhs.dtype == bf16 && b.lhs.col_stride == 1 &&
-                !s.reads_in_place && !b.batch_invariant && b.rows >= kRowsForBF16Dots;
-  s.widens_panels = b.packed && !s.bf16_dots && b.rhs.dtype != accumulator && b.rows > kernel_rows;
-  return s;
-}
-
 PointwiseStrategy plan_pointwise_convolution(int64_t pixels, int64_t in_channels, int64_t out_channels,
                                              const ProductPolicy& policy) {
   constexpr int64_t kFewPixels = 256, kMaxPixels = 1024, kMinChannels = 48, kMaxChannelsIn = 127;

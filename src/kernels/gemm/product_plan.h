@@ -119,8 +119,24 @@ struct BlockStrategy {
   bool operator==(const BlockStrategy&) const = default;
 };
 /// `kernel_rows`: the maximum rows of a micro-kernel. `has_bf16_dots`: whether bf16 dot products may be used.
-BlockStrategy plan_block(const BlockProduct& block, DType accumulator, int64_t kernel_rows,
-                         bool has_bf16_dots) noexcept;
+inline BlockStrategy plan_block(const BlockProduct& b, DType accumulator, int64_t kernel_rows,
+                                bool has_bf16_dots) noexcept {
+  // Up to so many rows, a right operand that is not packed is read in place.
+  constexpr int64_t kRowsWorthPacking = 32;
+  // Up to so many, with a right operand whose columns are adjacent along k, each output is a dot product of its own.
+  constexpr int64_t kRowsForDots = 4;
+  // With fewer rows, reading the right operand once more to find its minimum costs more than bf16 dot products save.
+  constexpr int64_t kRowsForBF16Dots = 4;
+  BlockStrategy s;
+  // Dot products and pairs of bf16 sum in another order than micro-kernels of vectors: not if batch-invariant.
+  s.dot_per_output =
+      !b.packed && b.rows <= kRowsForDots && b.rhs.row_stride == 1 && b.lhs.col_stride == 1 && !b.batch_invariant;
+  s.reads_in_place = s.dot_per_output || (!b.packed && b.rhs.col_stride == 1 && b.rows <= kRowsWorthPacking);
+  s.bf16_dots = has_bf16_dots && b.lhs.dtype == bf16 && b.rhs.dtype == bf16 && b.lhs.col_stride == 1 &&
+                !s.reads_in_place && !b.batch_invariant && b.rows >= kRowsForBF16Dots;
+  s.widens_panels = b.packed && !s.bf16_dots && b.rhs.dtype != accumulator && b.rows > kernel_rows;
+  return s;
+}
 
 /// Whether a pointwise convolution of `pixels` pixels in channels-last layout goes to the matrix tiles of
 /// conv/amx_convolution.h, if those support it, rather than to a product.

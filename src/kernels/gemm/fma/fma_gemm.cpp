@@ -114,11 +114,11 @@ class HighwayPlan : public GemmPlan {
 
   std::shared_ptr<const Panels> panels_;
   GemmSpec spec_;
-  ProductStrategy strategy_;
   Grid grid_;
   BlockProduct block_;
   size_t slot_bytes_ = 0;
   std::optional<TiledProduct> tiled_;
+  ProductStrategy strategy_;
 };
 
 class HighwayWeights : public PackedWeights {
