@@ -1,4 +1,4 @@
-// The promise of docs/runtime.md, "Products of f32", element by element: an error is bounded by the terms of its own
+// The promise of docs/runtime.md, "Sums of f32", element by element: an error is bounded by the terms of its own
 // sum, whatever else stands in its row and its column. With constant weights and with two run-time operands, few rows
 // and many, over distributions that make kernels go wrong which scale, split or flush numbers. On every instruction
 // set. bench/product_accuracy.cpp has larger sizes, and OpenBLAS and oneDNN beside ours.
