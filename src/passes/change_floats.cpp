@@ -166,14 +166,16 @@ Graph products_in_f16(const Graph& g) {
 }
 
 Graph sums_in_f64(const Graph& g) {
-  return with_bodies(g, [](const Graph& body) {
+  const auto widened = [](DType t) { return t == f32 ? f64 : t == c64 ? c128 : t; };
+  return with_bodies(g, [&](const Graph& body) {
     return rewritten(body, [&](const Site& site) -> std::optional<std::vector<Value>> {
       const Node& node = site.node;
-      const bool reads_f32 =
-          std::any_of(site.operands.begin(), site.operands.end(), [](Value v) { return v.dtype() == f32; });
-      if (node.op->elementwise || node.op->moves_data || !reads_f32 || holds_programs(node)) return std::nullopt;
+      const bool reads_narrow = std::any_of(site.operands.begin(), site.operands.end(),
+                                            [&](Value v) { return v.dtype() != widened(v.dtype()); });
+      if (node.op->elementwise || node.op->moves_data || !reads_narrow || holds_programs(node)) return std::nullopt;
       std::vector<Value> wide;
-      for (Value v : site.operands) wide.push_back(v.dtype() == f32 ? convert(v, f64) : v);
+      for (Value v : site.operands)
+        wide.push_back(v.dtype() != widened(v.dtype()) ? convert(v, widened(v.dtype())) : v);
       std::vector<Value> out;
       try {
         out = site.to.emit(*node.op, wide, node.attrs);
@@ -181,9 +183,10 @@ Graph sums_in_f64(const Graph& g) {
         return std::nullopt;  // it takes no f64: a conversion, an op whose attributes name f32
       }
       for (size_t i = 0; i < out.size(); ++i) {
-        if (out[i].dtype() == node.types[i].dtype) continue;
-        if (out[i].dtype() != f64 || node.types[i].dtype != f32) return std::nullopt;
-        out[i] = convert(out[i], f32);
+        const DType wanted = node.types[i].dtype;
+        if (out[i].dtype() == wanted) continue;
+        if (out[i].dtype() != widened(wanted)) return std::nullopt;
+        out[i] = convert(out[i], wanted);
       }
       return out;
     });

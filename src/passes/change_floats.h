@@ -18,8 +18,9 @@ Graph change_floats(const Graph& g, const std::vector<DType>& from, DType to);
 /// of them is converted. All else stays.
 Graph products_in_f16(const Graph& g);
 
-/// Every op on f32 that is neither element-wise nor a mere move of data is of f64, rounded to f32 once: a product, a
-/// sum, a norm, a factorization. Ops with sub-graphs are as they were, their bodies are changed.
+/// Every op on f32 or c64 that is neither element-wise nor a mere move of data is of f64 or c128, rounded once: a
+/// product, a sum, a norm, a factorization, a Fourier transform. Ops with sub-graphs are as they were, their bodies are
+/// changed.
 ///
 ///   before  %2 = matmul(%0, %1) : f32[2, 4]    after  %2 = convert(%0) {dtype = f64}   %3 = convert(%1) {dtype = f64}
 ///                                                     %4 = matmul(%2, %3) : f64[2, 4]

@@ -14,11 +14,13 @@
 #include "kernels/norm/group_norm.h"
 #include "kernels/norm/norm_backward.h"
 #include "kernels/norm/rows.h"
+#include "kernels/quant/blocks.h"
 #include "kernels/recurrent/lstm_backward.h"
 #include "kernels/recurrent/recurrent.h"
 #include "kernels/reduce/reduce.h"
 #include "kernels/reduce/window.h"
 #include "kernels/threads/thread_pool.h"
+#include "rlx/blocks.h"
 #include "support/tolerance.h"
 
 namespace rlx::kernels {
@@ -167,6 +169,33 @@ TEST_CASE("long sums of equal terms: convolutions by oneDNN, their values and th
     }
 }
 #endif
+
+TEST_CASE("long sums of equal terms: products of few rows with packed blocks") {
+  constexpr int64_t kDepth = 1 << 16;
+  for (const DType format : {q8_0, q4_0})
+    for (const float value : {0.37F, 0.71F, 0.83F}) {
+      const Tensor blocks = quantized(Tensor::of<float>({1, kDepth}, all(kDepth, value)), format);
+      const Tensor w = dequantized(blocks);
+      double exact = 0;
+      for (const float v : w.values<float>()) exact += static_cast<double>(v);
+      test::for_each_target([&] {
+        for (const int64_t rows : {1, 3, 8}) {
+          const std::vector<float> x = all(rows * kDepth, 1.1F);
+          std::vector<float> y = all(rows, 0);
+          BlockWeightsProduct p;
+          p.format = format, p.w = static_cast<const std::byte*>(blocks.data()), p.k = kDepth, p.rows = rows;
+          p.x = x.data(), p.x_stride = kDepth, p.y = y.data(), p.y_stride = 1;
+          multiply_block_weights(p, 0, 1);
+          INFO(std::string(name_of(format)), " of ", value, ", ", rows, " rows");
+          const double sum = exact * static_cast<double>(x[0]);
+          double worst = 0;
+          for (const float v : y)
+            worst = std::max(worst, of_promise(static_cast<double>(v) - sum, static_cast<double>(kDepth), sum));
+          CHECK(worst <= 1);
+        }
+      });
+    }
+}
 
 TEST_CASE("long sums of equal terms: attention, over keys and over the width of a head") {
   test::for_each_target([] {

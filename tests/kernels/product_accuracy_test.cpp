@@ -1,4 +1,4 @@
-// The promise of docs/runtime.md, "Products of f32", element by element: an error is bounded by the terms of its own
+// The promise of docs/runtime.md, "Sums of f32", element by element: an error is bounded by the terms of its own
 // sum, whatever else stands in its row and its column. With constant weights and with two run-time operands, few rows
 // and many, over distributions that make kernels go wrong which scale, split or flush numbers. On every instruction
 // set. bench/product_accuracy.cpp has larger sizes, and OpenBLAS and oneDNN beside ours.
@@ -13,6 +13,7 @@
 #include "kernels/gemm/fma/micro_kernels.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/kernel_test.h"
+#include "kernels/quant/quantized_weights.h"
 #include "kernels/threads/thread_pool.h"
 #include "support/product_distributions.h"
 #include "support/sanitized.h"
@@ -151,6 +152,53 @@ TEST_CASE("columns that ignore a large feature do not lose their digits to it") 
       for (int64_t p = 0; p < 256; ++p) exact += static_cast<double>(x.at(i, p)) * static_cast<double>(w.at(p, j));
       CHECK(std::fabs(static_cast<double>(y[static_cast<size_t>(i * 128 + j)]) - exact) < 1e-4);
     }
+}
+
+TEST_CASE("codes near their zero point lose no digits to it, nor to a bias") {
+  // Codes of 8 and 4 bits that are one apart from what their zero point or bias takes away: +-0.01 each.
+  constexpr int64_t kDepth = 192, kColumns = 80, kBlock = 64;
+  test::for_each_target([] {
+    for (const DType codes : {u8, u4})
+      for (const bool by_bias : {false, true})
+        for (const int64_t rows : {1, 7}) {
+          const int middle = codes == u8 ? 128 : 8;
+          accuracy::Random random(11);
+          std::vector<float> x(static_cast<size_t>(rows * kDepth)), y(static_cast<size_t>(rows * kColumns), 0);
+          for (float& v : x) v = accuracy::uniform(random, 0, 1);
+          std::vector<int> q(static_cast<size_t>(kDepth * kColumns));
+          for (int& v : q) v = middle + (random() % 2 == 0 ? 1 : -1);
+          std::vector<uint8_t> packed;
+          for (size_t i = 0; i < q.size(); i += codes == u8 ? 1 : 2)
+            packed.push_back(static_cast<uint8_t>(codes == u8 ? q[i] : q[i] | q[i + 1] << 4));
+          const size_t params = static_cast<size_t>(kDepth / kBlock * kColumns);
+          const std::vector<float> scale(params, 0.01F),
+              shift(params, by_bias ? -0.01F * static_cast<float>(middle) : static_cast<float>(middle));
+          QuantizedWeightsProduct p;
+          p.w_dtype = codes, p.w = QuantizedReader::of(codes), p.w.data = packed.data();
+          p.k = kDepth, p.n = kColumns, p.block = kBlock;
+          p.scale = QuantizedReader::of(f32), p.scale.data = scale.data();
+          QuantizedReader& other = by_bias ? p.bias : p.zero_point;
+          other = QuantizedReader::of(f32), other.data = shift.data();
+          p.rows = rows, p.x = x.data(), p.x_stride = kDepth, p.y = y.data();
+          multiply_quantized_weights(p, 0, kColumns);
+          double worst = 0;
+          for (int64_t i = 0; i < rows; ++i)
+            for (int64_t j = 0; j < kColumns; ++j) {
+              double exact = 0, magnitude = 0;
+              for (int64_t k = 0; k < kDepth; ++k) {
+                const double code = q[static_cast<size_t>(k * kColumns + j)];
+                const double step = static_cast<double>(scale[0]), other_number = static_cast<double>(shift[0]);
+                const double w = by_bias ? code * step + other_number : (code - other_number) * step;
+                const double term = static_cast<double>(x[static_cast<size_t>(i * kDepth + k)]) * w;
+                exact += term, magnitude += std::fabs(term);
+              }
+              const double error = std::fabs(static_cast<double>(y[static_cast<size_t>(i * kColumns + j)]) - exact);
+              worst = std::max(worst, error / (kProductErrorOfRoot * std::sqrt(192.0) * 0x1p-24 * magnitude));
+            }
+          INFO(std::string(name_of(codes)), by_bias ? ", bias, " : ", zero point, ", rows, " rows");
+          CHECK(worst <= 1);
+        }
+  });
 }
 
 TEST_CASE("a product with rows of the identity gives the weights, bit by bit") {

@@ -3,6 +3,7 @@
 // accumulators an element belongs to, so that consecutive additions do not wait for each other.
 #include "kernels/quant/blocks.h"
 
+#include "kernels/partial_sums.h"
 #include "kernels/vector/highway_targets.h"
 #include "rlx/blocks.h"
 #include "tensor/blocks/block_bits.h"
@@ -209,22 +210,40 @@ HWY_INLINE void decoded_dots(BlockDecoder decode, const DTypeInfo& format, const
   for (int r = 0; r < kRows; ++r) to[r * to_stride] = dots.total(r);
 }
 
-/// Writes to[r * to_stride] for all rows of x and one column.
-void column_dots(const BlockWeightsProduct& p, const std::byte* w, float* to, int64_t to_stride) {
+/// Writes to[r * to_stride] for all rows of x and one column: sums over `count` elements, of which x_first and w are
+/// the first.
+void column_dots(const BlockWeightsProduct& p, const float* x_first, const std::byte* w, int64_t count, float* to,
+                 int64_t to_stride) {
   const auto* bytes = reinterpret_cast<const uint8_t*>(w);
   int64_t r = 0;
   auto consume = [&]<int kRows>() HWY_ATTR {
-    const float* x = p.x + r * p.x_stride;
+    const float* x = x_first + r * p.x_stride;
     float* sums = to + r * to_stride;
     if (!with_format(p.format, [&]<class Format>()
-                                   HWY_ATTR { row_dots<kRows, Format>(bytes, p.k, x, p.x_stride, sums, to_stride); }))
-      decoded_dots<kRows>(block_decoder(p.format), info(p.format), w, p.k, x, p.x_stride, sums, to_stride);
+                                   HWY_ATTR { row_dots<kRows, Format>(bytes, count, x, p.x_stride, sums, to_stride); }))
+      decoded_dots<kRows>(block_decoder(p.format), info(p.format), w, count, x, p.x_stride, sums, to_stride);
     r += kRows;
   };
   if (p.rows - r >= 8) consume.template operator()<8>();
   if (p.rows - r >= 4) consume.template operator()<4>();
   if (p.rows - r >= 2) consume.template operator()<2>();
   if (p.rows - r >= 1) consume.template operator()<1>();
+}
+
+/// Writes to[r * kColumns] for all rows of x and one column, as sums of partial sums (see partial_sums.h).
+HWY_INLINE void column_sums(const BlockWeightsProduct& p, const std::byte* w, float* to) {
+  constexpr int64_t kColumns = BlockWeightsProduct::kColumns;
+  // At least one accumulator has each lane; whole blocks of all formats.
+  const int64_t piece = kPartialSumTerms * static_cast<int64_t>(hn::Lanes(D()));
+  column_dots(p, p.x, w, HWY_MIN(p.k, piece), to, kColumns);
+  if (HWY_LIKELY(p.k <= piece)) return;
+  const DTypeInfo& format = info(p.format);
+  float partial[BlockWeightsProduct::kMaxRows];
+  for (int64_t first = piece; first < p.k; first += piece) {
+    column_dots(p, p.x + first, w + first / format.block_elements * format.block_bytes, HWY_MIN(p.k - first, piece),
+                partial, 1);
+    for (int64_t r = 0; r < p.rows; ++r) to[r * kColumns] += partial[r];
+  }
 }
 
 template <class Y>
@@ -253,7 +272,7 @@ void multiply_block_weights(const BlockWeightsProduct& p, int64_t begin, int64_t
   const int64_t row_bytes = p.k / format.block_elements * format.block_bytes;
   for (int64_t column = begin; column < end; column += kColumns) {
     const int64_t columns = HWY_MIN(kColumns, end - column);
-    for (int64_t j = 0; j < columns; ++j) column_dots(p, p.w + (column + j) * row_bytes, sums + j, kColumns);
+    for (int64_t j = 0; j < columns; ++j) column_sums(p, p.w + (column + j) * row_bytes, sums + j);
     // The epilogue computes all kColumns columns and stores `columns` of them: zeros keep the others from being NaN.
     for (int64_t r = 0; r < p.rows; ++r)
       for (int64_t j = columns; j < kColumns; ++j) sums[r * kColumns + j] = 0;

@@ -1,5 +1,6 @@
-// See the header. The product accumulates sum x q over a block of rows of the weights in registers and adds to y: scale
-// (sum x q - zero_point sum x) + bias sum x.
+// See the header. The product accumulates sum x (q - zero_point) over a block of rows of the weights in registers and
+// adds scale times that to y. Zero points are subtracted before: sum x q and zero_point sum x may be a hundred times
+// their difference, and their rounding with them. So are weights with a bias made whole before, by one multiply-add.
 #include "kernels/quant/quantized_weights.h"
 
 #include <algorithm>
@@ -64,17 +65,40 @@ HWY_INLINE void load_quantized(const uint8_t* w, V (&q)[kV]) {
   }
 }
 
+/// What belongs to quantized values beside a scale.
+enum class Shift { none, zero_point, bias };  ///< bias: and perhaps a zero point
+
+/// Reads kV vectors of a parameter of the columns, in the order in which load_quantized() has them.
+template <DType kWeights, int kV>
+HWY_INLINE void read_columns(const QuantizedReader& from, int64_t first, V (&to)[kV]) {
+  const D d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  HWY_ALIGN float values[kV * 16] = {};
+  if (from.data) from.read(first, kV * lanes, values);
+  if constexpr (is_paired(kWeights)) {
+    for (int v = 0; v < kV; v += 2) hn::LoadInterleaved2(d, values + v * lanes, to[v], to[v + 1]);
+  } else {
+    for (int v = 0; v < kV; ++v) to[v] = hn::Load(d, values + v * lanes);
+  }
+}
+
 /// Adds to y the product of kN rows of x with rows [begin, end) of the weights, which share a scale, for kV vectors of
-/// columns. x_sums[r] is the sum of x over these rows.
-template <DType kWeights, int kN, int kV>
-HWY_INLINE void add_columns(const QuantizedWeightsProduct& p, int64_t row, int64_t column, int64_t begin, int64_t end,
-                            const float* x_sums) {
+/// columns.
+template <DType kWeights, Shift kShift, int kN, int kV>
+HWY_INLINE void add_columns(const QuantizedWeightsProduct& p, int64_t row, int64_t column, int64_t begin, int64_t end) {
   const D d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   const auto* w = static_cast<const uint8_t*>(p.w.data);
   const int64_t w_stride = is_paired(kWeights) ? p.n / 2 : p.n;
   const uint8_t* from = w + begin * w_stride + (is_paired(kWeights) ? column / 2 : column);
   const float* x = p.x + row * p.x_stride;
+  const int64_t scales = begin / p.block * p.n + column;
+  [[maybe_unused]] V zero[kV], step[kV], bias[kV];
+  if constexpr (kShift != Shift::none) read_columns<kWeights>(p.zero_point, scales, zero);
+  if constexpr (kShift == Shift::bias) {
+    read_columns<kWeights>(p.scale, scales, step);
+    read_columns<kWeights>(p.bias, scales, bias);
+  }
   V sum[kN][kV];
   RLX_UNROLL
   for (int r = 0; r < kN; ++r) {
@@ -86,6 +110,13 @@ HWY_INLINE void add_columns(const QuantizedWeightsProduct& p, int64_t row, int64
     load_quantized<kWeights>(from, q);
     // The columns of the next two calls: there are too many rows for the hardware prefetcher to follow.
     hwy::Prefetch(from + 128);
+    if constexpr (kShift != Shift::none) {
+      RLX_UNROLL
+      for (int v = 0; v < kV; ++v) {
+        q[v] = hn::Sub(q[v], zero[v]);
+        if constexpr (kShift == Shift::bias) q[v] = hn::MulAdd(q[v], step[v], bias[v]);
+      }
+    }
     RLX_UNROLL
     for (int r = 0; r < kN; ++r) {
       const V factor = hn::Set(d, x[r * p.x_stride + i]);
@@ -104,38 +135,36 @@ HWY_INLINE void add_columns(const QuantizedWeightsProduct& p, int64_t row, int64
       }
     }
   }
-  const int64_t scales = begin / p.block * p.n + column;
   RLX_UNROLL
   for (int v = 0; v < kV; ++v) {
-    HWY_ALIGN float scale[16], zero[16] = {}, bias[16] = {};
-    const int64_t first = scales + v * lanes;
-    p.scale.read(first, lanes, scale);
-    if (p.zero_point.data) p.zero_point.read(first, lanes, zero);
-    if (p.bias.data) p.bias.read(first, lanes, bias);
+    HWY_ALIGN float scale[16];
+    if constexpr (kShift != Shift::bias) p.scale.read(scales + v * lanes, lanes, scale);
     RLX_UNROLL
     for (int r = 0; r < kN; ++r) {
       float* y = p.y + (row + r) * p.n + column + v * lanes;
-      V weighted = sum[r][v], total = hn::LoadU(d, y);
-      if (p.zero_point.data) weighted = hn::NegMulAdd(hn::Load(d, zero), hn::Set(d, x_sums[r]), weighted);
-      total = hn::MulAdd(hn::Load(d, scale), weighted, total);
-      if (p.bias.data) total = hn::MulAdd(hn::Load(d, bias), hn::Set(d, x_sums[r]), total);
+      V total = hn::LoadU(d, y);
+      if constexpr (kShift == Shift::bias) total = hn::Add(total, sum[r][v]);
+      else total = hn::MulAdd(hn::Load(d, scale), sum[r][v], total);
       hn::StoreU(total, d, y);
     }
   }
 }
 
-template <DType kWeights, int kN>
-void add_rows(const QuantizedWeightsProduct& p, int64_t row, int64_t column, int64_t stop, int64_t begin, int64_t end) {
+template <DType kWeights, Shift kShift, int kN>
+void add_rows_shifted(const QuantizedWeightsProduct& p, int64_t row, int64_t column, int64_t stop, int64_t begin,
+                      int64_t end) {
   const auto lanes = static_cast<int64_t>(hn::Lanes(D()));
   constexpr int kMinVectors = is_paired(kWeights) ? 2 : 1;
-  float x_sums[kN] = {};
-  if (p.zero_point.data || p.bias.data)
-    for (int r = 0; r < kN; ++r)
-      for (int64_t i = begin; i < end; ++i) x_sums[r] += p.x[(row + r) * p.x_stride + i];
   for (; column + kVectors * lanes <= stop; column += kVectors * lanes)
-    add_columns<kWeights, kN, kVectors>(p, row, column, begin, end, x_sums);
+    add_columns<kWeights, kShift, kN, kVectors>(p, row, column, begin, end);
   for (; column + kMinVectors * lanes <= stop; column += kMinVectors * lanes)
-    add_columns<kWeights, kN, kMinVectors>(p, row, column, begin, end, x_sums);
+    add_columns<kWeights, kShift, kN, kMinVectors>(p, row, column, begin, end);
+}
+template <DType kWeights, int kN>
+void add_rows(const QuantizedWeightsProduct& p, int64_t row, int64_t column, int64_t stop, int64_t begin, int64_t end) {
+  if (p.bias.data) add_rows_shifted<kWeights, Shift::bias, kN>(p, row, column, stop, begin, end);
+  else if (p.zero_point.data) add_rows_shifted<kWeights, Shift::zero_point, kN>(p, row, column, stop, begin, end);
+  else add_rows_shifted<kWeights, Shift::none, kN>(p, row, column, stop, begin, end);
 }
 
 template <DType kWeights, int kN = kMaxRows>
