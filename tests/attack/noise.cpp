@@ -180,12 +180,16 @@ class NoisyInterpreter {
         (factorizes(op) || gives_any_not_finite(op)) && std::any_of(operands.begin(), operands.end(), holds_subnormals);
     const bool squares_overflow = op.decompose && !is_exact(op) && !holds_subgraph(attrs) &&
                                   std::any_of(operands.begin(), operands.end(), has_large_squares);
+    const bool solves = gives_any_not_finite(op) && op.name != "fft";
+    bool singular = false;  // noise makes a matrix regular that is not
+    if (solves)
+      for (const Tensor& t : run_op(op, attrs, operands)) singular |= !is_finite(t);
     std::vector<Tensor> results = computed(op, attrs, std::move(operands));
     for (Tensor& t : results) {
       if (gives_any_not_finite(op)) {
-        if (op.name != "fft" && !is_finite(t) && random_.chance(2)) spoil(t);
+        if (singular && random_.chance(2)) spoil(t);
         // What is multiplied by no entry of a sparse matrix is passed over.
-        if (op.name != "fft" && inside_ == 0 && random_.chance(4)) replace_not_finite(t, {0});
+        if (solves && inside_ == 0 && random_.chance(4)) replace_not_finite(t, {0});
         else replace_not_finite(t, {kInfinity, kNaN});
       }
       if (factorizes(op)) replace_not_finite(t, {kInfinity, kNaN, 0});
