@@ -31,7 +31,11 @@ inline Value tangent(Value x) { return tan(x); }
 inline double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 inline Value sigmoid(Value x) { return logistic(x); }
 inline double at_least_zero(double x) { return std::max(x, 0.0); }
-inline Value at_least_zero(Value x) { return maximum(x, zeros_like(x)); }
+/// Of 0 the derivative is 0, not half as that of a maximum of two.
+inline Value at_least_zero(Value x) {
+  Value zero = zeros_like(x);
+  return select(compare(x, zero, Comparison::le), zero, x);
+}
 inline double constant_least(double x, double y) { return std::min(x, y); }
 inline Value constant_least(Value x, Value y) { return stop_gradient(minimum(x, y)); }
 inline double zero_of(double) { return 0; }

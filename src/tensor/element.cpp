@@ -87,7 +87,9 @@ double decode_float(DType dtype, uint64_t bits) {
   uint64_t code = bits & (sign_bit - 1), mantissa = code & ((uint64_t{1} << f.mantissa_bits) - 1);
   bool negative = (bits & sign_bit) != 0;
   if (f.fnuz && negative && code == 0) return NAN;
-  if (code > largest_code(f)) return mantissa == 0 && f.has_infinity ? (negative ? -INFINITY : INFINITY) : NAN;
+  // A NaN keeps its sign: a total order tells.
+  if (code > largest_code(f))
+    return std::copysign(mantissa == 0 && f.has_infinity ? INFINITY : NAN, negative ? -1.0 : 1.0);
   auto exponent = static_cast<int>(code >> f.mantissa_bits);
   double value = exponent == 0 ? std::ldexp(static_cast<double>(mantissa), 1 - f.bias - f.mantissa_bits)
                                : std::ldexp(static_cast<double>(mantissa | (uint64_t{1} << f.mantissa_bits)),

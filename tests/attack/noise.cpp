@@ -178,11 +178,19 @@ class NoisyInterpreter {
     // The reciprocal of a pivot that is subnormal is infinite.
     const bool divides_by_subnormal =
         (factorizes(op) || gives_any_not_finite(op)) && std::any_of(operands.begin(), operands.end(), holds_subnormals);
+    const bool squares_overflow = op.decompose && !is_exact(op) && !holds_subgraph(attrs) &&
+                                  std::any_of(operands.begin(), operands.end(), has_large_squares);
+    const bool solves = gives_any_not_finite(op) && op.name != "fft";
+    bool singular = false;  // noise makes a matrix regular that is not
+    if (solves)
+      for (const Tensor& t : run_op(op, attrs, operands)) singular |= !is_finite(t);
     std::vector<Tensor> results = computed(op, attrs, std::move(operands));
     for (Tensor& t : results) {
       if (gives_any_not_finite(op)) {
-        if (op.name != "fft" && !is_finite(t) && random_.chance(2)) spoil(t);
-        replace_not_finite(t, {kInfinity, kNaN});
+        if (singular && random_.chance(2)) spoil(t);
+        // What is multiplied by no entry of a sparse matrix is passed over.
+        if (solves && inside_ == 0 && random_.chance(4)) replace_not_finite(t, {0});
+        else replace_not_finite(t, {kInfinity, kNaN});
       }
       if (factorizes(op)) replace_not_finite(t, {kInfinity, kNaN, 0});
     }
@@ -191,6 +199,9 @@ class NoisyInterpreter {
       for (Tensor& t : results)
         for (size_t i = 0; is_integer(t.dtype()) && i < t.element_count(); ++i)
           store<int64_t>(t, i, static_cast<int64_t>(random_.below(64)));
+    // What is made of others multiplies its operands somewhere, in an order of its own.
+    if (squares_overflow && random_.chance(3))
+      for (Tensor& t : results) lose_some(t);
     if ((divides_by_subnormal || (factorizes(op) && std::any_of(results.begin(), results.end(), nearly_overflows))) &&
         random_.chance(2))
       for (Tensor& t : results) spoil(t);
@@ -212,6 +223,12 @@ class NoisyInterpreter {
         disturb(t, relative, is_normwise(op) || (row_relative_ && is_product(op)));
       }
     }
+    // Which sign a NaN has is nobody's choice, but a total order tells.
+    if (&op == &op::compare && attrs.as<CompareAttrs>().total_order)
+      for (Tensor& t : operands)
+        for (size_t i = 0; is_float(t.dtype()) && is_byte_sized(t.dtype()) && i < t.element_count(); ++i)
+          if (std::isnan(load<double>(t, i)) && random_.chance(2))
+            t.mutable_data()[(i + 1) * byte_size(t.dtype()) - 1] ^= std::byte{0x80};
     if (may_pass_over(op) && random_.chance(2))
       for (Tensor& t : operands) replace_not_finite(t, {0.0});
     if (op.decompose && !exact && (widens_all_ || random_.chance(3)))
@@ -271,6 +288,20 @@ class NoisyInterpreter {
     bool large = false;
     for (size_t i = 0; i < t.element_count(); ++i) large |= size_of(t, i) > limit;
     return large;
+  }
+  static bool has_large_squares(const Tensor& t) {
+    const double limit = t.dtype() == f64 || t.dtype() == c128 ? 1e154 : 1e19;
+    bool found = false;
+    for (size_t i = 0; i < t.element_count(); ++i) found |= size_of(t, i) > limit && std::isfinite(size_of(t, i));
+    return found;
+  }
+  void lose_some(Tensor& t) {
+    for (size_t i = 0; i < t.element_count(); ++i) {
+      if (random_.chance(2)) continue;
+      const double by = random_.of(kNotFinite);
+      if (is_complex(t.dtype())) store<Complex>(t, i, {by, by});
+      else if (is_float(t.dtype())) store<double>(t, i, by);
+    }
   }
   static bool holds_subnormals(const Tensor& t) {
     if (!is_float(t.dtype()) && !is_complex(t.dtype())) return false;
@@ -585,7 +616,7 @@ Compared compare_with_noise(const Judged& judged, Tensors got, Tensors wanted, R
   const auto begin = Clock::now();
   const auto end = begin + std::chrono::seconds(4);
   std::vector<std::vector<Tensor>> noisy(got.size());
-  constexpr size_t kLeastRuns = 12, kRounds[] = {4, kLeastRuns, 32};
+  constexpr size_t kLeastRuns = 12, kRounds[] = {4, kLeastRuns, 32, 128};
   const std::optional<Graph> wide =
       open.empty() || !judged.relaxed ? std::nullopt : without_low_precision(judged.graph);
   std::vector<Tensor> wide_inputs;

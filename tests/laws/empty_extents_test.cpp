@@ -223,7 +223,8 @@ TEST_CASE("an op that takes an empty operand keeps the laws") {
     auto samples = op->samples();
     for (size_t s = 0; s < std::min(samples.size(), test::sanitized() ? size_t{1} : samples.size()); ++s)
       for (const Empty& empty : empties(*op, samples[s]))
-        for (std::string_view name : {"infer_agrees", "decompose_agrees", "vjp_is_gradient", "jvp_transposes_vjp"}) {
+        for (std::string_view name :
+             {"infer_agrees", "decompose_agrees", "vjp_is_gradient", "jvp_transposes_vjp", "batch_is_loop"}) {
           if (may_refuse_late(*op) || is_undefined(*op, name)) continue;
           laws::Finding f = laws::examine(laws::find_law(name), *op, empty.numbers);
           CHECK_MESSAGE(f.outcome != laws::Outcome::broken, name, " of ", op->name, " of ", described(empty.numbers),

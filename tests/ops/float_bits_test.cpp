@@ -87,3 +87,19 @@ TEST_CASE("fmax and fmin prefer numbers to NaN; the rest is NumPy's") {
         vector_of(f32, {kMost, -kMost}));
   CHECK(of([](Values v) { return nan_to_num(v[0]); }, {vector_of(f16, {kInf, kNaN})}) == vector_of(f16, {65504, 0}));
 }
+
+TEST_CASE("in the total order a NaN with a sign is below all numbers, one without above, in every dtype") {
+  // StableHLO, compare with TOTALORDER: the order of IEEE 754-2019, 5.10.
+  for (DType t : {f64, f32, f16, bf16}) {
+    CAPTURE(name_of(t));
+    Tensor nan = vector_of(t, {kNaN, kNaN}), numbers = vector_of(t, {-kInf, kInf});
+    const size_t bytes = byte_size(t);
+    nan.mutable_data()[bytes - 1] |= std::byte{0x80};
+    nan.mutable_data()[2 * bytes - 1] &= std::byte{0x7f};
+    for (bool below : {true, false}) {
+      const Comparison direction = below ? Comparison::lt : Comparison::gt;
+      const Build build = [&](Values v) { return compare(v[0], v[1], direction, true); };
+      CHECK(mismatch(build, {nan, numbers}, {Tensor::of<bool>({2}, {below, !below})}) == "");
+    }
+  }
+}

@@ -1,5 +1,6 @@
 // Hard cases of the matrix products. The values are small enough to be computed by hand, or by a loop beside them.
 #include "ops/hard_cases.h"
+#include "rlx/session.h"
 
 using namespace rlx;
 using namespace rlx::test;
@@ -30,6 +31,20 @@ TEST_CASE("matmul over nothing is zeros, and of nothing nothing") {
   CHECK(product({{0, 2}, {}}, {{2, 1}, {1, 1}}, {{0, 1}, {}}) == "");
   CHECK(product({{0, 1, 2}, {}}, {{2, 1}, {1, 1}}, {{0, 1, 1}, {}}) == "");
   CHECK(product({{0}, {}}, {{0}, {}}, {{}, {0}}) == "");
+}
+TEST_CASE("a linear layer of packed blocks over no features is its bias, for any number of rows") {
+  for (int64_t rows : {1, 8, 9, 200})
+    for (bool batch_invariant : {false, true}) {
+      Graph g;
+      Value x = g.input("x", f32, {rows, 0}), w = g.input("w", q4_k, {3, 0}), bias = g.input("bias", f32, {3});
+      g.output(linear(x, w, bias));
+      CompileOptions options;
+      options.batch_invariant = batch_invariant;
+      const std::vector<Tensor> in = {Tensor(f32, {rows, 0}), Tensor(q4_k, {3, 0}), Tensor::of<float>({3}, {1, -2, 3})};
+      const Tensor y = Session(Device::cpu(), {2}).compile(g, options).run_ordered(in)[0];
+      for (int64_t r = 0; r < rows; ++r)
+        for (int64_t c = 0; c < 3; ++c) CHECK(y.values<float>()[size_t(3 * r + c)] == in[2].values<float>()[size_t(c)]);
+    }
 }
 TEST_CASE("infinities in a matmul follow arithmetic") {
   CHECK(product({{1, 2}, {kInf, 1}}, {{2, 2}, {1, 0, 1, 1}}, {{1, 2}, {kInf, kNaN}}) == "");

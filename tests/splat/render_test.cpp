@@ -266,3 +266,31 @@ TEST_CASE("a camera that sees nothing, and a Gaussian out of sight, have gradien
           for (size_t i = 0; i < results[r].element_count(); ++i) CHECK(load<double>(results[r], i) == 0);
     }
 }
+
+TEST_CASE("a colour of 0, which what is darker would be too, has a gradient of 0 on the CPU as in the reference") {
+  auto tensor = [](Shape shape, std::vector<double> numbers) {
+    Array<double> t(std::move(shape));
+    t.data = std::move(numbers);
+    return t.rounded_to(f64);
+  };
+  const std::vector<Tensor> in = {tensor({1, 3}, {0, 0, 5}),
+                                  tensor({1, 3}, {0.1, 0.4, 0.2}),
+                                  tensor({1, 4}, {0.5, 0.1, -0.3, 0.8}),
+                                  tensor({1}, {1}),
+                                  tensor({1, 3}, {0, 0.6, -0.1}),
+                                  tensor({1, 0, 3}, {}),
+                                  tensor({10}, {0, 0, 0, 0, 0, 2, 0, 1, 0, 1}),
+                                  tensor({3}, {0.1, 0.2, 0.3}),
+                                  tensor({2, 2, 4}, std::vector<double>(16, 0.5))};
+  std::vector<Type> types;
+  for (const Tensor& t : in) types.push_back(t.type());
+  const Graph g = trace(types, [](Graph& to, Values v) {
+    return to.emit(op::gaussian_splat_render_backward, {v.begin(), v.end()},
+                   SplatBackwardAttrs{.width = 2, .height = 2});
+  });
+  for (const auto& results : {interpret(g, in), on_cpu(g, in)}) {
+    CHECK(load<double>(results[4], 0) == 0);
+    CHECK(load<double>(results[4], 1) != 0);
+    CHECK(load<double>(results[4], 2) == 0);
+  }
+}

@@ -87,7 +87,7 @@ Prepared few_rows(const LoweringContext& c, int64_t m, int64_t k, int64_t n) {
 Prepared many_rows(const LoweringContext& c, int64_t m, int64_t k, int64_t n) {
   BlockEpilogue tail = epilogue_of(c);
   // A strip of decoded columns stays in the L2 cache.
-  int64_t strip = std::clamp<int64_t>((int64_t{1} << 18) / k / 16 * 16, 16, 64);
+  int64_t strip = std::clamp<int64_t>((int64_t{1} << 18) / std::max<int64_t>(k, 1) / 16 * 16, 16, 64);
   kernels::BatchedGemmSpec s;
   s.m = m, s.k = k;
   s.lhs_m_stride = k, s.lhs_k_stride = 1, s.rhs_k_stride = 1, s.rhs_n_stride = k;
@@ -191,7 +191,7 @@ Prepared lower_block_product(const LoweringContext& c) {
   int64_t m = rows_of(c.operands[0].shape), k = c.operands[0].shape.back(), n = c.results[0].shape.back();
   // few_rows() sums in another order than many_rows(), so results would depend on the batch.
   const bool few = m <= BlockWeightsProduct::kMaxRows && !c.policy.batch_invariant;
-  return few || k == 0 ? few_rows(c, m, k, n) : many_rows(c, m, k, n);
+  return few ? few_rows(c, m, k, n) : many_rows(c, m, k, n);
 }
 
 std::string when_block_experts(const Question& q) {
