@@ -169,6 +169,23 @@ class Trained(ProgramTest):
         (model / "inference.rlx").unlink()
         self.fails(1, r"has params and no inference\.rlx", "run", model)
 
+    def test_what_is_done_with_it_is_told_as_json_too(self):
+        lines = [json.loads(line) for line in self.succeeds(
+            "train", "mlp", "--data", f"x={self.folder / 'x.npy'}", "--data", f"t={self.folder / 't.npy'}", "--hold-out", 0.2, "--epochs", 3,
+            "--log-every", 1, "--out", self.folder / "j", "--json").splitlines()]  # fmt: skip
+        logged = [json.loads(line) for line in (self.folder / "j/metrics.jsonl").read_text().splitlines()]
+        self.assertEqual([(r["step"], r.get("loss"), r.get("test_loss")) for r in lines[:-1]], [(r["step"], r.get("loss"), r.get("test_loss")) for r in logged])
+        self.assertEqual((lines[-1]["params"], lines[-1]["model"]), (str(self.folder / "j/params.safetensors"), str(self.folder / "j/inference.rlx")))
+        told = json.loads(self.succeeds("inspect", self.folder / "j", "--json"))
+        self.assertEqual((told["kind"], told["inputs"]), ("graph", [{"name": "x", "type": "f32[N, 3]"}]))
+        self.assertEqual({p["name"] for p in told["params"]}, {t["name"] for t in json.loads(self.succeeds("inspect", lines[-1]["params"], "--json"))["tensors"]})
+        self.assertEqual(json.loads(self.succeeds("inspect", self.folder / "x.npy", "--json")), {"kind": "npy", "type": "f32[20, 3]"})
+        package = self.folder / "j.mlpackage"
+        report = json.loads(self.succeeds("convert", self.folder / "j", "-o", package, "--dim", "N=1", "--json"))
+        self.assertEqual((report["package"], report["minimum_ios"], report["dispatch"]["target"][:6]), (str(package), 15, "coreml"))
+        self.assertEqual(json.loads(self.succeeds("inspect", package, "--json"))["kind"], "package")
+        self.fails(2, "either --audit or --json", "train", "mlp", "--data", "x=x.npy", "--audit", "--json")
+
     def test_json_of_every_dtype(self):
         for kind, value in (("f32", "0.5"), ("f64", "0.5"), ("i64", "-3"), ("u8", "200"), ("bf16", "0.5"), ("f16", "0.5")):
             graph = self.file("c.rlx", f'rlx 1\ngraph @g {{\n  %0 = constant() {{value = {kind}[] [{value}]}} : {kind}[]\n  return %0 @"y"\n}}\n')
