@@ -90,6 +90,28 @@ class Images(ProgramTest):
         text = self.succeeds("run", graph, "--input", f"x={self.folder / 'x.npy'}", "--json", "--white", 255)
         self.assertEqual(json.loads(text)["outputs"][0]["values"], self.PLANES)
 
+    def test_arrays_of_floats_keep_their_values(self):
+        write_npy(self.folder / "x.npy", "<f4", [2, 3, 3], [v / 4 for row in self.RGB for v in row])
+        run = lambda kind: ("run", self.graph(kind), "--input", f"x={self.folder / 'x.npy'}", "--json")
+        self.assertEqual(json.loads(self.succeeds(*run("f32[1, 3, 2, 3]")))["outputs"][0]["values"], [v / 4 for v in self.PLANES])
+        self.assertEqual(json.loads(self.succeeds(*run("f32[2, 3, 3]")))["outputs"][0]["values"], [v / 4 for row in self.RGB for v in row])
+        self.fails(1, r"f32\[2, 3, 3\]|resize", *run("f32[4, 4, 3]"))
+        self.fails(1, "f32", *run("u8[2, 3, 3]"))
+
+    def test_a_package_takes_images_in_its_order_of_channels(self):
+        graph = self.file("g.rlx", 'rlx 1\ngraph @g {\n  %0 = input() @"x" : f32[1, 3, 2, 3]\n  %1 = neg(%0) : f32[1, 3, 2, 3]\n  return %1 @"y"\n}\n')
+        path = self.folder / "image.png"
+        path.write_bytes(png(3, 2, 2, 8, self.RGB))
+        write_npy(self.folder / "x.npy", "|u1", [2, 3, 3], [v for row in self.RGB for v in row])
+        for color, planes in (("rgb", self.PLANES), ("bgr", self.PLANES[12:] + self.PLANES[6:12] + self.PLANES[:6])):
+            package = self.folder / f"{color}.mlpackage"
+            self.succeeds("convert", graph, "-o", package, "--image", f"x:{color}", "-q")
+            for file in (path, self.folder / "x.npy"):
+                (output,) = json.loads(self.succeeds("run", package, "--input", f"x={file}", "--json"))["outputs"]
+                self.assertEqual(output["values"], [-v for v in planes], color)
+            write_npy(self.folder / "f.npy", "<f4", [2, 3, 3], range(18))  # which order would these be in, and of which scale?
+            self.fails(1, "x", "run", package, "--input", f"x={self.folder / 'f.npy'}")
+
     def test_what_does_not_fit_is_said_and_nothing_is_guessed(self):
         path = self.folder / "image.png"
         path.write_bytes(png(3, 2, 2, 8, self.RGB))
