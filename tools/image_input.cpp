@@ -177,9 +177,11 @@ Tensor read_png(const std::string& path) {
 }
 
 bool is_image_for(const Tensor& array, const Type& wanted) {
-  if (array.dtype() != u8 || array.rank() < 2 || array.rank() > 3) return false;
+  // Floats keep their values, and only the order of their dims is the image's.
+  const bool floats = is_float(array.dtype()) && is_float(wanted.dtype) && array.rank() == 3;
+  if ((array.dtype() != u8 && !floats) || array.rank() < 2 || array.rank() > 3) return false;
   if (array.rank() == 3 && array.shape()[2] != 1 && array.shape()[2] != 3) return false;
-  if (array.rank() != wanted.rank() || wanted.dtype != u8) return true;
+  if (array.rank() != wanted.rank() || (!floats && wanted.dtype != u8)) return true;
   for (size_t i = 0; i < wanted.rank(); ++i)
     if (wanted.dims[i].is_static() && wanted.dims[i].value() != array.shape()[i]) return true;
   return false;
@@ -202,8 +204,8 @@ Tensor fitted_image(const std::string& input, const Tensor& image, const Type& w
   if (ways.size() > 1 && hwc[2] != 1)
     fail(ErrorCode::invalid_argument, "input '", input, "' is ", wanted, ", which ", what,
          " fits with its channels in front and behind; give an array (.npy) of its dims");
-  const bool is_float_input = is_float(wanted.dtype);
-  if (is_float_input && !white)
+  const bool is_float_input = is_float(wanted.dtype), bytes = image.dtype() == u8;
+  if (is_float_input && bytes && !white)
     throw UsageError(text_of("input '", input,
                              "' takes floats, and an image has bytes: say what 255 becomes, --white 1 or --white 255"));
   if (!is_float_input && !is_integer(wanted.dtype))
@@ -221,9 +223,9 @@ Tensor fitted_image(const std::string& input, const Tensor& image, const Type& w
   for (size_t a = 0; a < (in_front ? channels : height * width); ++a)
     for (size_t b = 0; b < (in_front ? height * width : channels); ++b, ++to) {
       const size_t from = in_front ? b * channels + a : a * channels + b;
-      const int64_t value = load_index(image, from);
-      if (is_float_input) store<double>(made, to, static_cast<double>(value) * *white / 255);
-      else store<int64_t>(made, to, value);
+      if (!bytes) store<double>(made, to, load_number(image, from));
+      else if (is_float_input) store<double>(made, to, load_number(image, from) * *white / 255);
+      else store<int64_t>(made, to, load_index(image, from));
     }
   return made;
 }

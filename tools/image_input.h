@@ -18,7 +18,8 @@ Tensor read_png(const std::string& path);
 /// Fails if it does not fit, or in more than one way; nothing is resized.
 Tensor fitted_image(const std::string& input, const Tensor& image, const Type& wanted, std::optional<double> white);
 
-/// Whether an array is an image that an input of this type can only take as one: bytes, of rank 2 or 3, of other dims.
+/// Whether an array is an image that an input of this type can only take as one: bytes of rank 2 or 3 or floats of rank
+/// 3, of other dims.
 bool is_image_for(const Tensor& array, const Type& wanted);
 
 }  // namespace rlx::tools

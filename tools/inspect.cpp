@@ -18,13 +18,14 @@ namespace {
 
 struct Inspect {
   std::string model;
-  bool all = false;
+  bool all = false, json = false;
   void run() const;
 
   void graph() const;
   void safetensors(const std::string& path) const;
   void npy() const;
   void npz() const;
+  std::string as_json() const;
   /// A table of many rows, cut unless all of them were asked for.
   template <class Rows, class Row>
   void list(const std::string& title, const Rows& rows, const std::string& alignment, Row row) const;
@@ -124,7 +125,57 @@ void Inspect::npz() const {
        [&](const std::string& name) { return array_row(name, file.type(name)); });
 }
 
+/// "[{"name": ..., "type": ...}, ...]"
+template <class Rows, class Entry>
+std::string json_list(const Rows& rows, Entry entry) {
+  std::string text;
+  for (const auto& each : rows) {
+    const auto [name, type] = entry(each);
+    text += (text.empty() ? "" : ",\n  ") +
+            ("{\"name\": " + json_text(name) + ", \"type\": " + json_text(text_of(type)) + "}");
+  }
+  return "[" + text + "]";
+}
+
+std::string Inspect::as_json() const {
+  using Named = std::pair<std::string, Type>;
+  if (is_package(model))
+    return "{\"kind\": \"package\", \"description\": " + CoremlModel::load(model).description_json() + "}\n";
+  if (model.ends_with(".safetensors")) {
+    const auto file = SafetensorsFile::open(model);
+    std::string metadata;
+    for (const auto& [key, text] : file.metadata())
+      metadata += (metadata.empty() ? "" : ", ") + json_text(key) + ": " + json_text(text);
+    return "{\"kind\": \"safetensors\", \"metadata\": {" + metadata + "}, \"tensors\": " +
+           json_list(file.entries(),
+                     [](const auto& e) {
+                       return Named(e.name, {e.dtype, {e.shape.begin(), e.shape.end()}});
+                     }) +
+           "}\n";
+  }
+  if (model.ends_with(".npy"))
+    return "{\"kind\": \"npy\", \"type\": " + json_text(text_of(read_npy_type(model))) + "}\n";
+  if (model.ends_with(".npz")) {
+    const auto file = NpzFile::open(model);
+    return "{\"kind\": \"npz\", \"arrays\": " +
+           json_list(file.names(), [&](const std::string& name) { return Named(name, file.type(name)); }) + "}\n";
+  }
+  const Graph g = load_model(model);
+  const Signature signature = signature_of(g);
+  std::map<std::string, size_t> counts;
+  for (const Node& node : g.nodes())
+    if (!node.op->operands.empty()) ++counts[std::string(node.op->name)];
+  std::string ops;
+  for (const auto& [name, n] : counts) ops += text_of(ops.empty() ? "" : ", ", json_text(name), ": ", n);
+  const auto entry = [](const Signature::Entry& e) { return Named(e.name, e.type); };
+  return "{\"kind\": \"graph\", \"name\": " + json_text(g.name()) + ", \"ops\": {" + ops +
+         "},\n \"inputs\": " + json_list(signature.inputs, entry) +
+         ",\n \"outputs\": " + json_list(signature.outputs, entry) +
+         ",\n \"params\": " + json_list(signature.params, entry) + "}\n";
+}
+
 void Inspect::run() const {
+  if (json) return write_out(as_json());
   if (is_package(model)) inspect_package(model, all);
   else if (is_folder(model)) graph();
   else if (model.ends_with(".safetensors")) safetensors(model);
@@ -142,11 +193,16 @@ Subcommand add_inspect(CLI::App& rlx) {
                   "a .rlx file, a model folder, a Core ML package, or a .safetensors, .npy or .npz file")
       ->required();
   app->add_flag("--all", inspect->all, "show all rows of long lists");
+  app->add_flag("--json", inspect->json,
+                "print one JSON object: of a graph {kind, name, ops, inputs, outputs, params}, of files of arrays "
+                "their names and "
+                "types, of a package its description");
   app->footer(
       R"(Of a graph: inputs, outputs, params with their sizes, ops, and layers by name. `rlx where` says where they run.
 
 Examples:
   rlx inspect all-MiniLM-L6-v2
+  rlx inspect digits --json                              # as `rlx train ... --out digits` left it
   rlx inspect weights.safetensors --all)");
   return {app, [inspect] { inspect->run(); }};
 }

@@ -23,7 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 
 bool is_wanted(const Setting& s) {
-  const auto keys = {"hold_out", "batch_size", "seed", "out"};
+  const auto keys = {"hold_out", "batch_size", "seed", "out", "missing", "text_columns"};
   if (s.key == "activation_scales" || s.key == "weight_scales" || s.key == "ste" || s.key == "scale_decay")
     return false;
   return s.section == "model" || s.section == "quantize" || std::find(keys.begin(), keys.end(), s.key) != keys.end();
@@ -36,6 +36,9 @@ struct Quantize {
     app.add_option("--ranges", ranges, "a ranges.json of an earlier run, instead of calibration")->type_name("FILE");
     add_threads_option(app, threads);
     add_device_option(app, device);
+    app.add_flag("--json", json,
+                 "print {model, examples, float: {loss, accuracy}, int8: {loss, accuracy}}, or of other outputs "
+                 "{model, examples, outputs: [{name, moved_by, of}]}");
     app.footer(
         R"(MODEL, data and sections are those of `rlx train`, whose config serves as it is; the params are those of --params, or
 of params.safetensors in the folder of --out. What an output named "correct" counts is the accuracy, and a first output that
@@ -52,6 +55,7 @@ Examples:
   SettingsOptions options;
   std::string ranges, device = default_device();
   int threads = 0;
+  bool json = false;
 };
 
 /// Every param's value, from the file; a model that nobody trained is not worth quantizing.
@@ -104,7 +108,7 @@ void Quantize::run() const {
   const QuantizationConfig config = quantization_config(s, "fixed");
   for (const auto& made : add_quantization(model.tested, config).points)  // of training with fake quantization
     for (const char* of : {".scale", ".zero_point", ".range"})
-      if (model.beside.erase(made.name + of))
+      if (model.beside.erase(made.name + of) && !json)
         write_out(text_of("'", made.name, of, "' of ", s.params, " is left aside: scales are calibrated anew\n"));
   require_nothing_beside(model);
   const Calibration seen =
@@ -125,10 +129,27 @@ void Quantize::run() const {
 
   CompiledGraph before = session.compile(model.tested);
   before.set_params(model.initial);
-  const CompiledGraph after = session.compile(int8.graph);
-  write_out(seen.table() + "\n" + int8.table() + "\n");
+  CompiledGraph after = session.compile(int8.graph);
+  if (!json) write_out(seen.table() + "\n" + int8.table() + "\n");
   const auto& outputs = model.tested.outputs();
   const Type& first = model.tested.type(outputs.at(0).ref);
+  const auto examples = model.data.test ? model.data.test->size() : model.data.train->size();
+  std::string told = text_of("{\"model\": ", json_text(path), ", \"examples\": ", examples);
+  if (json && first.rank() == 0 && is_float(first.dtype)) {
+    for (const auto& [name, graph] : {std::pair("float", &before), {"int8", &after}}) {
+      const TestMeans means = test_means(*graph, model, s, 0);
+      told += text_of(", \"", name, "\": {\"loss\": ", number_text(means.loss),
+                      ", \"accuracy\": ", means.accuracy ? number_text(*means.accuracy) : "null", "}");
+    }
+    return write_out(told + "}\n");
+  }
+  if (json) {
+    std::string list;
+    for (const Moved& m : moved(before, after, model, s))
+      list += text_of(list.empty() ? "" : ", ", "{\"name\": ", json_text(m.output),
+                      ", \"moved_by\": ", number_text(m.difference), ", \"of\": ", number_text(m.size), "}");
+    return write_out(told + ", \"outputs\": [" + list + "]}\n");
+  }
   if (first.rank() == 0 && is_float(first.dtype)) {
     TextTable table("ll");
     table.add({"float", test_means(before, model, s, 0).text()});
@@ -141,8 +162,8 @@ void Quantize::run() const {
       table.add({m.output, number_text(static_cast<float>(m.difference)), number_text(static_cast<float>(m.size))});
     write_out(table.text());
   }
-  write_out(text_of(model.data.test ? model.data.test->size() : model.data.train->size(), " examples",
-                    model.data.test ? "" : ", those of the calibration", "; ", path, " is written\n"));
+  write_out(
+      text_of(examples, " examples", model.data.test ? "" : ", those of the calibration", "; ", path, " is written\n"));
 }
 
 }  // namespace

@@ -85,7 +85,7 @@ Run::Run(CLI::App& app) {
   add_accuracy_options(app, compile);
   app.footer(
       R"(Params that stand in several files are taken from the first; a model folder and one that `rlx train` wrote have their own. Without --output-dir and --output, the outputs' types and
-first values are printed. An image, a PNG file or an array of bytes of height x width x channels, gets the dims that its input
+first values are printed. An image, a PNG file or an array of height x width x channels, gets the dims that its input
 has: channels in front or behind, a first dim of 1 or none. It is not resized.
 
 Examples:
@@ -99,7 +99,8 @@ Examples:
 
 NamedTensor Run::as_input(const std::string& name, Tensor array, bool is_image, const Inputs& wanted) const {
   const auto found = wanted.find(name);
-  if (found == wanted.end() || (!is_image && !is_image_for(array, found->second.type))) {
+  if (found == wanted.end() ||
+      (!is_image && (!is_image_for(array, found->second.type) || (found->second.white && array.dtype() != u8)))) {
     if (is_image) fail(ErrorCode::not_found, "the model has no input '", name, "' for the image");
     return {name, std::move(array)};
   }

@@ -45,9 +45,11 @@ LEFT_OUT = {
     "take_along_axis": "likewise; also of lists", "unravel_index": "what is out of range becomes the nearest in range, as in JAX",
 }
 # Of those, what is no matter of values, has no contract in JAX either, or another one on purpose: in JAX sinc is NaN at infinity, floats and the
-# bounds of clip wrap around in an integer dtype, percentiles beside an infinity are NaN, integers are int64 when it has those.
+# bounds of clip wrap around in an integer dtype, percentiles beside an infinity are NaN, integers are int64 when it has
+# those, and running sums of bytes and of float16 wrap and round as they go.
 NOT_JAX = {"empty", "ndarray", "from_dlpack", "astype", "finfo", "iinfo", "nextafter", "argsort", "digitize", "searchsorted", "arange",
-           "sinc", "clip", "square", "percentile", "quantile", "nanquantile", "full", "full_like"}
+           "sinc", "clip", "square", "percentile", "quantile", "nanquantile", "full", "full_like", "cumsum",
+           "cumprod"}
 AXES = ("axis", "axes", "axis1", "axis2", "source", "destination", "axisa", "axisb", "axisc")
 
 

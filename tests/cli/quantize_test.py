@@ -72,6 +72,11 @@ class Quantize(ProgramTest):
             self.assertGreater(before[1], 90)
             self.assertLess(abs(before[1] - after[1]), 3)
             self.assertAlmostEqual(self.accuracy_of(self.out / "int8.rlx"), after[1], delta=0.26)
+        told = json.loads(self.succeeds("quantize", *model, "--out", self.out, "--calibration", "entropy", "--json"))
+        self.assertEqual((told["model"], told["examples"]), (str(self.out / "int8.rlx"), 400))
+        for kind, (loss, accuracy) in (("float", before), ("int8", after)):
+            self.assertAlmostEqual(told[kind]["loss"], loss, places=3)
+            self.assertAlmostEqual(100 * told[kind]["accuracy"], accuracy, places=1)
         size = {name: (self.out / name).stat().st_size for name in ("int8.safetensors", "params.safetensors")}
         self.assertLess(size["int8.safetensors"], size["params.safetensors"] * 0.6)
         ranges = json.loads((self.out / "ranges.json").read_text())

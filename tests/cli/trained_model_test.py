@@ -90,6 +90,28 @@ class Images(ProgramTest):
         text = self.succeeds("run", graph, "--input", f"x={self.folder / 'x.npy'}", "--json", "--white", 255)
         self.assertEqual(json.loads(text)["outputs"][0]["values"], self.PLANES)
 
+    def test_arrays_of_floats_keep_their_values(self):
+        write_npy(self.folder / "x.npy", "<f4", [2, 3, 3], [v / 4 for row in self.RGB for v in row])
+        run = lambda kind: ("run", self.graph(kind), "--input", f"x={self.folder / 'x.npy'}", "--json")
+        self.assertEqual(json.loads(self.succeeds(*run("f32[1, 3, 2, 3]")))["outputs"][0]["values"], [v / 4 for v in self.PLANES])
+        self.assertEqual(json.loads(self.succeeds(*run("f32[2, 3, 3]")))["outputs"][0]["values"], [v / 4 for row in self.RGB for v in row])
+        self.fails(1, r"f32\[2, 3, 3\]|resize", *run("f32[4, 4, 3]"))
+        self.fails(1, "f32", *run("u8[2, 3, 3]"))
+
+    def test_a_package_takes_images_in_its_order_of_channels(self):
+        graph = self.file("g.rlx", 'rlx 1\ngraph @g {\n  %0 = input() @"x" : f32[1, 3, 2, 3]\n  %1 = neg(%0) : f32[1, 3, 2, 3]\n  return %1 @"y"\n}\n')
+        path = self.folder / "image.png"
+        path.write_bytes(png(3, 2, 2, 8, self.RGB))
+        write_npy(self.folder / "x.npy", "|u1", [2, 3, 3], [v for row in self.RGB for v in row])
+        for color, planes in (("rgb", self.PLANES), ("bgr", self.PLANES[12:] + self.PLANES[6:12] + self.PLANES[:6])):
+            package = self.folder / f"{color}.mlpackage"
+            self.succeeds("convert", graph, "-o", package, "--image", f"x:{color}", "-q")
+            for file in (path, self.folder / "x.npy"):
+                (output,) = json.loads(self.succeeds("run", package, "--input", f"x={file}", "--json"))["outputs"]
+                self.assertEqual(output["values"], [-v for v in planes], color)
+            write_npy(self.folder / "f.npy", "<f4", [2, 3, 3], range(18))  # which order would these be in, and of which scale?
+            self.fails(1, "x", "run", package, "--input", f"x={self.folder / 'f.npy'}")
+
     def test_what_does_not_fit_is_said_and_nothing_is_guessed(self):
         path = self.folder / "image.png"
         path.write_bytes(png(3, 2, 2, 8, self.RGB))
@@ -168,6 +190,23 @@ class Trained(ProgramTest):
         model = self.train("m")
         (model / "inference.rlx").unlink()
         self.fails(1, r"has params and no inference\.rlx", "run", model)
+
+    def test_what_is_done_with_it_is_told_as_json_too(self):
+        lines = [json.loads(line) for line in self.succeeds(
+            "train", "mlp", "--data", f"x={self.folder / 'x.npy'}", "--data", f"t={self.folder / 't.npy'}", "--hold-out", 0.2, "--epochs", 3,
+            "--log-every", 1, "--out", self.folder / "j", "--json").splitlines()]  # fmt: skip
+        logged = [json.loads(line) for line in (self.folder / "j/metrics.jsonl").read_text().splitlines()]
+        self.assertEqual([(r["step"], r.get("loss"), r.get("test_loss")) for r in lines[:-1]], [(r["step"], r.get("loss"), r.get("test_loss")) for r in logged])
+        self.assertEqual((lines[-1]["params"], lines[-1]["model"]), (str(self.folder / "j/params.safetensors"), str(self.folder / "j/inference.rlx")))
+        told = json.loads(self.succeeds("inspect", self.folder / "j", "--json"))
+        self.assertEqual((told["kind"], told["inputs"]), ("graph", [{"name": "x", "type": "f32[N, 3]"}]))
+        self.assertEqual({p["name"] for p in told["params"]}, {t["name"] for t in json.loads(self.succeeds("inspect", lines[-1]["params"], "--json"))["tensors"]})
+        self.assertEqual(json.loads(self.succeeds("inspect", self.folder / "x.npy", "--json")), {"kind": "npy", "type": "f32[20, 3]"})
+        package = self.folder / "j.mlpackage"
+        report = json.loads(self.succeeds("convert", self.folder / "j", "-o", package, "--dim", "N=1", "--json"))
+        self.assertEqual((report["package"], report["minimum_ios"], report["dispatch"]["target"][:6]), (str(package), 15, "coreml"))
+        self.assertEqual(json.loads(self.succeeds("inspect", package, "--json"))["kind"], "package")
+        self.fails(2, "either --audit or --json", "train", "mlp", "--data", "x=x.npy", "--audit", "--json")
 
     def test_json_of_every_dtype(self):
         for kind, value in (("f32", "0.5"), ("f64", "0.5"), ("i64", "-3"), ("u8", "200"), ("bf16", "0.5"), ("f16", "0.5")):

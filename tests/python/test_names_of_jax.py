@@ -343,3 +343,19 @@ assert not bad, bad[:3]
 """
     environment = dict(os.environ, PYTHONPATH=str(pathlib.Path(rlx.__file__).parents[1]))
     subprocess.run([sys.executable, "-c", code], env=environment, check=True)
+
+
+def test_arrays_are_pickled_and_copied_by_their_elements():
+    """Not by where those lie, which is kept for calls."""
+    import copy
+    x = rnp.asarray(np.arange(4, dtype=np.float32))
+    x + x
+    for again in (pickle.loads(pickle.dumps(x)), copy.copy(x), copy.deepcopy(x), copy.deepcopy({"a": x})["a"]):
+        close(again + again, np.float32([0, 2, 4, 6]))
+    code = "import pickle, sys, numpy as np; x = pickle.loads(sys.stdin.buffer.read()); assert np.array_equal(np.asarray(x + x), [0, 2, 4, 6])"
+    environment = dict(os.environ, PYTHONPATH=str(pathlib.Path(rlx.__file__).parents[1]))
+    subprocess.run([sys.executable, "-c", code], env=environment, input=pickle.dumps(x), check=True)
+    kept = []
+    rlx.jit(lambda v: kept.append(v) or v)(x)
+    with pytest.raises(rlx.TracedValueError):
+        pickle.dumps(kept[0])

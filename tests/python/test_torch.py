@@ -125,6 +125,17 @@ def test_params_have_pytorchs_names_and_are_saved_under_them(tmp_path):
     np.testing.assert_allclose(stepped(np.ones((4, 2), np.float32)), np.zeros((4, 3)), atol=0)
 
 
+def test_a_state_dict_is_a_tree(tmp_path):
+    module = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3))
+    state = module.state_dict()
+    norm = rlx.jit(lambda s: sum(rnp.sum(x * x) for x in s.values()))(state)
+    assert abs(float(norm) - sum(float((x.double() ** 2).sum()) for x in state.values())) < 1e-4
+    rlx.save(tmp_path / "s.safetensors", state)
+    back = rlx.load(tmp_path / "s.safetensors")
+    assert list(back) == list(state) and all(np.array_equal(back[k], state[k].numpy()) for k in state)
+    module.load_state_dict({k: torch.from_dlpack(x) for k, x in back.items()})
+
+
 def test_it_goes_to_other_languages_as_a_graph():
     ours = rlx.from_torch(nn.Linear(2, 3), torch.ones(4, 2))
     assert "f32[4, 3]" in rlx.jit(lambda x: ours(x)).lower(np.ones((4, 2), np.float32)).as_text()

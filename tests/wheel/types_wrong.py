@@ -9,7 +9,7 @@ rnp.sum(x, axis="rows")  # refused: an axis is a number
 rnp.tahn(x)  # refused: no such function
 n: int = rnp.mean(x)  # refused: an array is no int
 rlx.ops.softmax(x, axis="last")  # refused: an attribute of the wrong type
-rlx.ops.softmax(x, 1)  # refused: attributes are keywords
+rlx.ops.softmax(x, "last")  # refused: an axis is an integer
 rlx.ops.reduce(x, kind="median")  # refused: none of the kinds
 rlx.ops.layer_norm(x, epsilon=None)  # refused: a number is needed
 a, b = rlx.ops.tanh(x)  # one result that is unpacked: an Array can be iterated over

@@ -20,7 +20,7 @@ struct Convert {
   std::vector<std::string> dims, shapes, states, images, functions;
   std::string precision = "as_built", classes;
   PackageOptions options;
-  bool quiet = false;
+  bool quiet = false, json = false;
   void run();
 };
 
@@ -69,6 +69,15 @@ PackageOptions with_features_of(const std::string& path, const Graph& g, Package
     notes.push_back("the package is a classifier, whose labels are not kept: '" + label.get<std::string>() +
                     "' becomes the label's number; --classes FILE writes labels");
   return options;
+}
+
+std::string report_json(const std::string& output, const PackageReport& report) {
+  std::string notes;
+  for (const std::string& note : report.notes) notes += (notes.empty() ? "" : ", ") + json_text(note);
+  return text_of("{\"package\": ", json_text(output), ", \"minimum_ios\": ", report.minimum_ios,
+                 ", \"needed_by\": ", json_text(report.needed_by), ", \"model_bytes\": ", report.model_bytes,
+                 ", \"weight_bytes\": ", report.weight_bytes, ", \"notes\": [", notes,
+                 "],\n \"dispatch\": ", report.dispatch.json(), "}\n");
 }
 
 void Convert::run() {
@@ -128,7 +137,8 @@ void Convert::run() {
   PackageReport report =
       all.empty() ? write_coreml(output, g, params, options_for(model, g)) : write_coreml(output, all, params);
   report.notes.insert(report.notes.end(), notes.begin(), notes.end());
-  if (!quiet) write_out(text_of(report));
+  if (json) write_out(report_json(output, report));
+  else if (!quiet) write_out(text_of(report));
 }
 
 }  // namespace
@@ -164,6 +174,8 @@ Subcommand add_convert(CLI::App& rlx) {
                   "NAME=MODEL: one more function over the same weights; MODEL is then `main`");
   app->add_option("--description", convert->options.description, "what the package says of itself");
   app->add_option("--author", convert->options.author, "likewise");
+  app->add_flag("--json", convert->json,
+                "print {package, minimum_ios, needed_by, model_bytes, weight_bytes, notes, dispatch: {target, nodes}}");
   app->add_flag("-q,--quiet", convert->quiet, "print nothing");
   app->footer(
       R"(Prints which op became what, which system the package needs and why, and what is not as it was in the model.

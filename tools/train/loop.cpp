@@ -73,6 +73,11 @@ class TrainLoop {
   bool evaluate();
   void save();
   void finish();
+  /// Text for a person, or with --json a line of JSON.
+  void tell(const std::string& text) const {
+    if (!run_.json) write_out(text);
+  }
+  void tell(const MetricsLog::Line& line) const;
   /// What the session holds, and the most that the process has held.
   std::string memory_text() const;
   /// What tests are made with and files are written of: the moving means, where there are any.
@@ -150,6 +155,19 @@ void TrainLoop::resume() {
   saved_at_ = session_->steps();
 }
 
+void TrainLoop::tell(const MetricsLog::Line& line) const {
+  if (!run_.json) return;
+  std::string text = "{";
+  for (const auto& [name, value] : line) {
+    text += (text.size() > 1 ? ", " : "") + json_text(name) + ": ";
+    if (const auto* words = std::get_if<std::string>(&value)) text += json_text(*words);
+    else if (const auto* number = std::get_if<double>(&value)) text += number_text(*number);
+    else text += std::to_string(std::get<int64_t>(value));
+  }
+  write_out(text + "}\n");
+  flush_out();
+}
+
 StepResult TrainLoop::step() {
   auto batch = [&] {
     return inputs_of(model_.loss, loader_.next().tensors, s_.seed,
@@ -184,6 +202,7 @@ void TrainLoop::log_step(const StepResult& r) {
     if (r.outputs[i].rank() == 0 && outputs[i + 1].name != "correct")
       line.emplace_back(outputs[i + 1].name, load_number(r.outputs[i], 0));
   log_->write(line);
+  tell(line);
 }
 
 bool TrainLoop::evaluate() {
@@ -196,13 +215,13 @@ bool TrainLoop::evaluate() {
   if (means.accuracy) line.emplace_back("test_accuracy", *means.accuracy);
   std::string text = text_of("step ", session_->steps(), " of ", steps_, "  test ", means.text());
   log_->write(line);
+  tell(line);
   bool best = early_.improves(loss);
   if (best && s_.patience > 0) write_params("best.safetensors");
-  write_out(text + (best ? "  (the best so far)\n" : "\n"));
+  tell(text + (best ? "  (the best so far)\n" : "\n"));
   flush_out();
   if (early_.should_stop())
-    write_out(
-        text_of("stopped: ", s_.patience, " tests in a row were no better than ", fixed_text(early_.best(), 4), "\n"));
+    tell(text_of("stopped: ", s_.patience, " tests in a row were no better than ", fixed_text(early_.best(), 4), "\n"));
   return !early_.should_stop();
 }
 
@@ -257,10 +276,16 @@ void TrainLoop::finish() {
     save_graph(path("inference.rlx"), *model_.answering);
     model = text_of(", the model that takes x and gives y in ", path("inference.rlx"));
   }
-  write_out(
-      text_of(reached, path("params.safetensors"), " is written", model, ", the curve in ", path("loss.svg"), "\n"));
+  tell(text_of(reached, path("params.safetensors"), " is written", model, ", the curve in ", path("loss.svg"), "\n"));
+  MetricsLog::Line written = {{"step", session_->steps()},
+                              {"loss", loss_},
+                              {"seconds", seconds},
+                              {"params", path("params.safetensors")},
+                              {"curve", path("loss.svg")}};
+  if (model_.answering) written.emplace_back("model", path("inference.rlx"));
+  tell(written);
   if (quantized_) {
-    write_out(write_int8(*quantized_, model_, best_known(), s_, device_, path("int8.rlx")));
+    tell(write_int8(*quantized_, model_, best_known(), s_, device_, path("int8.rlx")));
     flush_out();
   }
   if (model_.writer) {
@@ -268,7 +293,8 @@ void TrainLoop::finish() {
     AtomicFile sample(path("sample.txt"));
     sample.write(text);
     sample.commit();
-    write_out(text + "\n");
+    tell(text + "\n");
+    tell(MetricsLog::Line{{"sample", text}});
   }
 }
 
@@ -280,13 +306,12 @@ void TrainLoop::operator()() {
   log_ = std::make_unique<MetricsLog>(path("metrics.jsonl"), session_->steps());
   int64_t params = 0;
   for (const auto& [name, value] : session_->params()) params += static_cast<int64_t>(value.element_count());
-  write_out(text_of(s_.model, ": ", params, " params, ", model_.data.train->size(), " examples to learn from",
-                    model_.data.test ? text_of(", ", model_.data.test->size(), " to be tested by") : "", "; ",
-                    run_.resume ? text_of("goes on behind step ", session_->steps(), " of ") : "", steps_, " steps of ",
-                    s_.accumulate > 1 ? text_of(s_.accumulate, " times ") : "", batch_size_, "; writes ", s_.out,
-                    "/\n"));
-  if (!model_.bytes.empty()) write_out(model_.bytes + "\n");
-  if (!model_.data.columns.empty()) write_out(model_.data.columns + "\n");
+  tell(text_of(s_.model, ": ", params, " params, ", model_.data.train->size(), " examples to learn from",
+               model_.data.test ? text_of(", ", model_.data.test->size(), " to be tested by") : "", "; ",
+               run_.resume ? text_of("goes on behind step ", session_->steps(), " of ") : "", steps_, " steps of ",
+               s_.accumulate > 1 ? text_of(s_.accumulate, " times ") : "", batch_size_, "; writes ", s_.out, "/\n"));
+  if (!model_.bytes.empty()) tell(model_.bytes + "\n");
+  if (!model_.data.columns.empty()) tell(model_.data.columns + "\n");
   flush_out();
 
   Interrupts interrupts;
@@ -315,8 +340,9 @@ void TrainLoop::operator()() {
   }
   save();
   if (interrupted && session_->steps() < steps_) {
-    write_out(text_of("interrupted behind step ", session_->steps(), " of ", steps_, "; ",
-                      path("checkpoint.safetensors"), " is written: go on with --resume\n"));
+    tell(text_of("interrupted behind step ", session_->steps(), " of ", steps_, "; ", path("checkpoint.safetensors"),
+                 " is written: go on with --resume\n"));
+    tell(MetricsLog::Line{{"interrupted_at", session_->steps()}, {"checkpoint", path("checkpoint.safetensors")}});
     return;
   }
   finish();

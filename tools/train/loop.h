@@ -9,6 +9,7 @@ namespace rlx::tools {
 struct TrainRun {
   TrainSettings settings;
   bool resume = false, overwrite = false;
+  bool json = false;  ///< print a JSON object a line instead of text: the lines of metrics.jsonl, and one at the end
   int threads = 0;
   std::string device = default_device();
 };

@@ -25,6 +25,10 @@ Train::Train(CLI::App& app)
               [](const Setting&) { return true; }) {
   app.add_flag("--resume", how.resume, "go on with the checkpoint in the folder of --out");
   app.add_flag("--overwrite", how.overwrite, "begin anew, whatever is in that folder");
+  app.add_flag(
+      "--json", how.json,
+      "print one JSON object a line instead of text: the lines of metrics.jsonl as they are written, and a last\n"
+      "one with what was written");
   app.add_flag("--audit", audits,
                "only list each trained param with the norm of its gradient; one that no gradient\n"
                "reaches is an error, unless --allow-unused");
@@ -64,6 +68,7 @@ void Train::run() const {
   TrainRun run = how;
   run.settings = options.settings();
   if (run.resume && run.overwrite) throw UsageError("give either --resume or --overwrite, not both");
+  if (run.json && audits) throw UsageError("--audit prints a table; give either --audit or --json");
   if (audits) audit(run);
   else train(run);
 }

@@ -170,6 +170,15 @@ class Array:
     def __dlpack_device__(self):
         return self._elements().__dlpack_device__()
 
+    def __reduce__(self):  # where the elements lie holds for this process alone
+        return Array, (self._elements("it was to be pickled"),)
+
+    def __copy__(self):
+        return self
+
+    def __deepcopy__(self, memo):
+        return self
+
     def numpy(self):
         """The elements as a NumPy array that is read-only: a view, not a copy, and arrays do not change."""
         return _read_only(self._elements())

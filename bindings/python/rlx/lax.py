@@ -5,12 +5,13 @@ Operands of one function have one dtype here, as in JAX; the functions of `rlx.n
 
 from . import ops
 from ._array import as_array
+from ._windows import conv as _conv
 from ._control import associative_scan, cond, fori_loop, map, scan, switch, while_loop
 from .numpy import _elementwise as ew
 from .numpy import concatenate as _concatenate
 from .numpy._shape import axis_of
 
-__all__ = ["associative_scan", "clamp", "concatenate", "cond", "cummax", "cumprod", "cumsum", "dynamic_slice", "dynamic_update_slice",
+__all__ = ["associative_scan", "clamp", "concatenate", "cond", "conv", "cummax", "cumprod", "cumsum", "dynamic_slice", "dynamic_update_slice",
            "erf", "erf_inv", "erfc", "expand_dims", "fori_loop", "lgamma", "digamma", "map", "rsqrt", "scan", "select", "stop_gradient",
            "switch", "top_k", "while_loop"]
 
@@ -71,6 +72,12 @@ def clamp(min, x, max):
 def concatenate(operands, dimension):
     """Arrays behind one another along a dim."""
     return _concatenate(operands, axis=dimension)
+
+
+def conv(lhs, rhs, window_strides, padding):
+    """Cross-correlation of lhs[n, c, spatial...] with rhs[out, c, kernel...]; `padding` is "SAME", "VALID", or a pair (low, high) for
+    each spatial dim. rlx.conv has dilation and groups, too."""
+    return _conv(lhs, rhs, tuple(window_strides), padding)
 
 
 def expand_dims(array, dimensions):

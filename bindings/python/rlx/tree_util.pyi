@@ -9,4 +9,7 @@ from .tree import register_pytree_node_class as register_pytree_node_class
 from .tree import structure as tree_structure
 from .tree import unflatten as tree_unflatten
 
-__all__: list[str]
+__all__ = [
+    "register_dataclass", "register_pytree_node", "register_pytree_node_class", "tree_all", "tree_flatten", "tree_leaves",
+    "tree_map", "tree_reduce", "tree_structure", "tree_unflatten",
+]

@@ -1,0 +1,2 @@
+# The types of rlx.numpy.fft, which is rlx.fft.
+from ..fft import *

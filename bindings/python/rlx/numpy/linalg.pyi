@@ -1,0 +1,2 @@
+# The types of rlx.numpy.linalg, which is rlx.linalg.
+from ..linalg import *

@@ -1,0 +1,90 @@
+"""A small GPT that learns to count. Runs with RLX; with `--jax` the same program runs with JAX.
+
+    python examples/python/gpt.py [--jax]
+"""
+
+import json
+import sys
+import time
+
+import numpy
+
+if "--jax" in sys.argv:
+    import jax as lib
+    import jax.numpy as np
+else:
+    import rlx as lib
+    import rlx.numpy as np
+
+draw = numpy.random.default_rng(2)
+normal = lambda *shape, scale=1.0: (draw.normal(size=shape) * scale).astype("float32")
+
+HEADS, WIDTH = 4, 32
+norm = lambda: {"g": numpy.ones(WIDTH, "float32"), "b": numpy.zeros(WIDTH, "float32")}
+layer = lambda: {**{k: normal(WIDTH, WIDTH, scale=WIDTH**-0.5) for k in "qkvo"}, "n1": norm(), "n2": norm(),
+                 "up": normal(WIDTH, 4 * WIDTH, scale=WIDTH**-0.5), "down": normal(4 * WIDTH, WIDTH, scale=0.5 * WIDTH**-0.5)}
+LENGTH, VOCABULARY = 16, 10
+params = {"tokens": normal(VOCABULARY, WIDTH, scale=0.1), "places": normal(LENGTH, WIDTH, scale=0.1), "layers": [layer(), layer()], "norm": norm()}
+ids = ((numpy.arange(LENGTH + 1)[None] + numpy.arange(8)[:, None]) % VOCABULARY).astype("int32")
+batch_of = lambda i: ids
+causal = numpy.tril(numpy.ones((LENGTH, LENGTH), bool))
+
+
+def normed(x, p):
+    d = x - np.mean(x, -1, keepdims=True)
+    return d / np.sqrt(np.mean(d * d, -1, keepdims=True) + 1e-5) * p["g"] + p["b"]
+
+
+def attention(x, p, mask=None):
+    n, length, width = x.shape
+    heads = lambda y: np.transpose(np.reshape(y, (n, length, HEADS, width // HEADS)), (0, 2, 1, 3))
+    q, k, v = (heads(x @ p[name]) for name in ("q", "k", "v"))
+    scores = q @ np.swapaxes(k, -1, -2) / (width // HEADS) ** 0.5
+    if mask is not None:
+        scores = np.where(mask, scores, -1e9)
+    y = lib.nn.softmax(scores, axis=-1) @ v
+    return np.reshape(np.transpose(y, (0, 2, 1, 3)), x.shape) @ p["o"]
+
+
+def block(x, p, mask=None):
+    x = x + attention(normed(x, p["n1"]), p, mask)
+    return x + lib.nn.gelu(normed(x, p["n2"]) @ p["up"]) @ p["down"]
+
+
+def loss(params, ids):
+    x = params["tokens"][ids[:, :-1]] + params["places"]
+    for p in params["layers"]:
+        x = block(x, p, causal)
+    logits = lib.nn.log_softmax(normed(x, params["norm"]) @ params["tokens"].T)
+    return -np.mean(np.take_along_axis(logits, ids[:, 1:, None], axis=-1))
+
+
+def adam(params, gradient, state, rate):
+    """Kingma, Ba 2015."""
+    t, m, v = state
+    t = t + 1
+    m = lib.tree.map(lambda m, g: 0.9 * m + 0.1 * g, m, gradient)
+    v = lib.tree.map(lambda v, g: 0.999 * v + 0.001 * g * g, v, gradient)
+    step = lambda p, m, v: p - rate * (m / (1 - 0.9**t)) / (np.sqrt(v / (1 - 0.999**t)) + 1e-8)
+    return lib.tree.map(step, params, m, v), (t, m, v)
+
+
+@lib.jit
+def update(params, state, batch):
+    value, gradient = lib.value_and_grad(loss)(params, batch)
+    params, state = adam(params, gradient, state, 0.005)
+    return params, state, value
+
+
+def main():
+    zeros = lambda: lib.tree.map(lambda p: numpy.zeros(p.shape, "float32"), params)
+    trained, state, losses, times = params, (np.float32(0), zeros(), zeros()), [], []
+    for i in range(20):
+        start = time.perf_counter()
+        trained, state, value = update(trained, state, batch_of(i))
+        losses.append(float(value))
+        times.append(time.perf_counter() - start)
+    print(json.dumps({"losses": losses, "first_ms": times[0] * 1e3, "step_ms": min(times[1:]) * 1e3}))
+
+
+main()
