@@ -8,15 +8,18 @@
 
 #include <cmath>
 #include <cstddef>
+#include <cstring>
 #include <limits>
 #include <memory>
 #include <random>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "kernels/gemm/fma/micro_kernels.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/threads/thread_pool.h"
+#include "kernels/vector/narrow_float.h"
 #include "support/emulated_tiles.h"
 
 using namespace rlx;
@@ -123,6 +126,81 @@ TEST_CASE_FIXTURE(
             CHECK(p.worst_error() < bound);
           }
         }
+}
+
+namespace {
+
+/// Numbers of one dtype: as they are stored, and as they are.
+struct Numbers {
+  std::vector<std::byte> stored;
+  std::vector<double> exact;
+
+  Numbers(DType dtype, int64_t count, unsigned seed) : stored(static_cast<size_t>(count) * byte_size(dtype)) {
+    std::mt19937 random(seed);
+    std::uniform_real_distribution<float> real(-1, 1);
+    for (int64_t i = 0; i < count; ++i) {
+      const auto put = [&](auto v) {
+        std::memcpy(stored.data() + static_cast<size_t>(i) * sizeof v, &v, sizeof v);
+        if constexpr (std::is_same_v<decltype(v), float>) exact.push_back(static_cast<double>(v));
+        else exact.push_back(static_cast<double>(to_f32(v)));
+      };
+      const float v = real(random);
+      if (dtype == f32) put(v);
+      else if (dtype == f16) put(from_f32<F16>(v));
+      else put(from_f32<BF16>(v));
+    }
+  }
+};
+
+}  // namespace
+
+TEST_CASE_FIXTURE(MatrixTiles,
+                  "products of f32, f16 and bf16 with each other, whose terms differ in number, are as exact as f32") {
+  constexpr int64_t m = 70, n = 83, k = 130;
+  for (DType x_dtype : {f32, f16, bf16})
+    for (DType w_dtype : {f32, f16, bf16})
+      for (Weights weights : kEach) {
+        const Numbers x(x_dtype, m * k, 1), w(w_dtype, k * n, 2);  // w is [n, k] if it is contiguous along k
+        const bool along_k = weights == Weights::along_k;
+        std::vector<float> y(static_cast<size_t>(m * n));
+        std::vector<std::max_align_t> scratch;
+        const auto aligned = [&](size_t bytes) {
+          scratch.resize(bytes / sizeof(std::max_align_t) + 8);
+          void* at = scratch.data();
+          size_t room = scratch.size() * sizeof(std::max_align_t);
+          return std::align(64, bytes, at, room);
+        };
+        if (weights == Weights::packed) {
+          WeightsSpec spec;
+          spec.k = k, spec.n = n, spec.k_stride = n, spec.n_stride = 1, spec.dtype = w_dtype, spec.x_dtype = x_dtype;
+          GemmSpec s;
+          s.m = m, s.x_stride = k, s.y_stride = n;
+          const PreparedGemm product = PackedWeights::pack(spec, w.stored.data())->prepare(s);
+          product.run({x.stored.data(), y.data()}, aligned(product.scratch_bytes()), ThreadPool::shared());
+        } else {
+          BatchedGemmSpec s;
+          s.m = m, s.n = n, s.k = k, s.lhs_m_stride = k, s.y_m_stride = n, s.lhs_dtype = x_dtype, s.rhs_dtype = w_dtype;
+          s.rhs_k_stride = along_k ? 1 : n, s.rhs_n_stride = along_k ? k : 1;
+          const PreparedBatchedGemm product = prepare_batched_gemm(s);
+          product.run({x.stored.data(), w.stored.data(), y.data()}, aligned(product.scratch_bytes()),
+                      ThreadPool::shared());
+        }
+        double worst = 0;
+        for (int64_t i = 0; i < m; ++i)
+          for (int64_t j = 0; j < n; ++j) {
+            double sum = 0, magnitude = 0;
+            for (int64_t p = 0; p < k; ++p) {
+              const double term = x.exact[static_cast<size_t>(i * k + p)] *
+                                  w.exact[static_cast<size_t>(along_k ? j * k + p : p * n + j)];
+              sum += term, magnitude += std::fabs(term);
+            }
+            worst =
+                std::max(worst, std::fabs(static_cast<double>(y[static_cast<size_t>(i * n + j)]) - sum) / magnitude);
+          }
+        INFO(std::string(rlx::name_of(x_dtype)), " times ", std::string(rlx::name_of(w_dtype)), ", weights ",
+             name_of(weights));
+        CHECK(worst < (are_there ? 0x1p-22 : 0x1p-24 * k));
+      }
 }
 
 TEST_CASE_FIXTURE(MatrixTiles, "weights along k with what follows the sums, and rows of y that lie apart") {
