@@ -75,12 +75,21 @@ Prepared few_rows(const LoweringContext& c, int64_t m, int64_t k, int64_t n) {
   size_t scratch = x == f32 ? 0 : aligned(static_cast<size_t>(m * k) * sizeof(float));
   double work_ns = static_cast<double>(n * k) * 0.1;
   return make_step(text_of(p.format, " ", m, "x", k, "x", n), scratch, [=](const StepArgs& args) {
-    BlockWeightsProduct call = p;
-    call.x = as_f32(args, x, m * k);
-    call.w = args.in<std::byte>(1), call.y = args.out();
-    call.bias = operand(args, tail.bias), call.residual = operand(args, tail.residual);
-    for_ranges(args, n, BlockWeightsProduct::kColumns, work_ns,
-               [&](int64_t begin, int64_t end, int64_t) { kernels::multiply_block_weights(call, begin, end); });
+    BlockWeightsProduct all = p;
+    all.x = as_f32(args, x, m * k);
+    all.w = args.in<std::byte>(1), all.y = args.out();
+    all.bias = operand(args, tail.bias), all.residual = operand(args, tail.residual);
+    const auto row_bytes = n * static_cast<int64_t>(byte_size(p.y_dtype));
+    for_ranges(args, n, BlockWeightsProduct::kColumns, work_ns, [&](int64_t begin, int64_t end, int64_t) {
+      // More rows than the kernel takes come here where k is 0.
+      for (int64_t row = 0; row < m; row += BlockWeightsProduct::kMaxRows) {
+        BlockWeightsProduct call = all;
+        call.rows = std::min(BlockWeightsProduct::kMaxRows, m - row), call.x += row * k;
+        call.y = static_cast<std::byte*>(all.y) + row * row_bytes;
+        if (all.residual) call.residual = static_cast<const std::byte*>(all.residual) + row * row_bytes;
+        kernels::multiply_block_weights(call, begin, end);
+      }
+    });
   });
 }
 
