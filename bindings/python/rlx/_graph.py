@@ -241,9 +241,10 @@ _sessions = {}
 _default_threads = 0  # as many as the machine has cores
 
 
-def session_of(device="cpu", threads=None):
+def session_of(device="", threads=None):
     """The session that all share who ask for this device and number of threads."""
-    key = (str(device), _default_threads if threads is None else threads)
+    device = str(device) or os.environ.get("RLX_DEVICE") or "cpu"
+    key = (device, _default_threads if threads is None else threads)
     if key not in _sessions:
         _sessions[key] = Session(*key)
     return _sessions[key]

@@ -189,7 +189,7 @@ class Jit:
         Jit.every.add(self)
 
     def _session(self):
-        return _graph.session_of(self._device or "cpu", self._threads)
+        return _graph.session_of(self._device or "", self._threads)
 
     def __call__(self, *args, **kwargs):
         if _local.traces:
