@@ -114,7 +114,8 @@ std::set<size_t> result_counts(const OpDef& op) {
 std::vector<BackendSupport> backends_support() {
   std::vector<BackendSupport> all;
   for (const auto& backend : all_backends())
-    // null is for reports only; what coreml takes is a question of dtypes and shapes, which `rlx test-device coreml` answers.
+    // null is for reports only; what coreml takes is a question of dtypes and shapes, which `rlx test-device coreml`
+    // answers.
     if (backend->name() != "null" && backend->name() != "coreml") all.push_back({backend->name(), backend->target()});
   return all;
 }

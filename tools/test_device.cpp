@@ -79,10 +79,16 @@ struct TestDevice {
     for (const auto& [op, row] : rows) {
       std::string runs;
       for (const auto& [verdict, count] : row.verdicts)
-        runs += (runs.empty() ? "" : ", ") + (row.verdicts.size() == 1 ? std::string(verdict) : text_of(count, " ", verdict));
-      std::vector<std::string> cells = {op, text_of(row.agrees), text_of(row.refused), text_of(row.wrong), runs,
+        runs += (runs.empty() ? "" : ", ") +
+                (row.verdicts.size() == 1 ? std::string(verdict) : text_of(count, " ", verdict));
+      std::vector<std::string> cells = {op,
+                                        text_of(row.agrees),
+                                        text_of(row.refused),
+                                        text_of(row.wrong),
+                                        runs,
                                         row.agrees ? text_of(row.error) : std::string()};
-      if (times) cells.push_back(fixed_text(row.microseconds / static_cast<double>(std::max<size_t>(1, row.agrees)), 1));
+      if (times)
+        cells.push_back(fixed_text(row.microseconds / static_cast<double>(std::max<size_t>(1, row.agrees)), 1));
       cells.push_back(line_text(row.why, kReasonWidth));
       table.add(cells);
     }

@@ -130,8 +130,8 @@ typedef struct rlx_session_options {
   size_t struct_size; /* sizeof(rlx_session_options) */
   int threads;        /* 0: as many as the process may use, or that `rlx calibrate` found of use */
 } rlx_session_options;
-/* `device` as `rlx devices` names it, "cpu" or "coreml:ane"; "" is the device that the environment variable RLX_DEVICE names,
-   else the processor. `options` may be NULL. */
+/* `device` as `rlx devices` names it, "cpu" or "coreml:ane"; "" is the device that the environment variable RLX_DEVICE
+   names, else the processor. `options` may be NULL. */
 rlx_status rlx_session_create(const char* device, const rlx_session_options* options, rlx_session** session,
                               rlx_error** error);
 void rlx_session_free(rlx_session* session);

@@ -98,8 +98,8 @@ class CompiledGraph {
   /// devices with one processor.
   PlacementReport placement() const;
   const Signature& signature() const;
-  /// Whether the memory of a donated input becomes that of the output of its name here, where nothing reads the old value
-  /// later. A run that fails may leave such an input half written.
+  /// Whether the memory of a donated input becomes that of the output of its name here, where nothing reads the old
+  /// value later. A run that fails may leave such an input half written.
   bool updates_in_place() const;
   std::vector<Layer> layers() const;
   ExecutionConfig config() const;

@@ -96,11 +96,14 @@ Device Device::from_environment() {
 }
 
 void register_backend(BackendEntry entry) {
-  const auto in_a_word = [](char c) { return c == '_' || (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
+  const auto in_a_word = [](char c) {
+    return c == '_' || (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+  };
   if (entry.name.empty() || !std::all_of(entry.name.begin(), entry.name.end(), in_a_word))
     fail(ErrorCode::invalid_argument, "a backend is to be called '", entry.name,
          "'; a name is made of letters, digits and underscores");
-  if (!entry.open) fail(ErrorCode::invalid_argument, "the backend '", entry.name, "' has no function that opens a device");
+  if (!entry.open)
+    fail(ErrorCode::invalid_argument, "the backend '", entry.name, "' has no function that opens a device");
   Registry& all = registry();
   std::scoped_lock lock(all.mutex);
   for (const BackendEntry& there : all.entries)

@@ -17,8 +17,8 @@ struct BackendEntry {
   int devices = 1;
 };
 
-/// Those of this build, in the order in which they are listed. Defined in the layer `devices`, which alone names backends.
-/// An entry without `open` is a name that has no backend in this build.
+/// Those of this build, in the order in which they are listed. Defined in the layer `devices`, which alone names
+/// backends. An entry without `open` is a name that has no backend in this build.
 std::vector<BackendEntry> built_in_backends();
 
 /// Adds a backend. Fails if there is one of that name, or if the name is not a word of letters, digits and underscores.

@@ -58,7 +58,8 @@ Graph sums_in_f64_for(const Graph& g, const Target&, const CompileOptions& optio
 
 Graph trim(const Graph& g, const Target&, const CompileOptions&) { return trim_control_flow(g); }
 Graph fuse_elementwise_for(const Graph& g, const Target& target, const CompileOptions& options) {
-  if (!target.fuses_elementwise || options.kernel_dispatch == KernelDispatch::common) return g;  // op by op was asked for
+  if (!target.fuses_elementwise || options.kernel_dispatch == KernelDispatch::common)
+    return g;  // op by op was asked for
   return with_bodies(g, [&](const Graph& body) { return fuse_elementwise(body, target.fuses_elementwise); });
 }
 /// Op by op was not asked for, nor one of these as its parts.
@@ -91,7 +92,7 @@ const SharedPass kBefore[] = {
     {"fuse_convolution", fuse_convolution_for},    // as fuse_matmul, and with the norms that only scale
     {"fuse_matmul", rounding<fuse_matmul>},        // a sum is free in a product ...
     {"fuse_residual_norm", rounding<fuse_residual_norm>},  // ... so norms get those that no product took
-    {"sums_in_f64", sums_in_f64_for},              // if exact sums were asked for: what is fused is rounded once
+    {"sums_in_f64", sums_in_f64_for},  // if exact sums were asked for: what is fused is rounded once
 };
 
 // What stands behind it sees only what the target takes, and may only make what the target takes.

@@ -10,8 +10,8 @@ struct Pipelined {
   Graph graph;  ///< what the backend lowers
   DispatchReport report;
 };
-/// Runs every pass, the shared ones and the target's own, verifying after each. RLX_VERBOSE=1 prints how long each took and what it left; RLX_DUMP=dir
-/// writes each stage as dir/NN_<pass>.rlx. A missing op is in the report, not an error.
+/// Runs every pass, the shared ones and the target's own, verifying after each. RLX_VERBOSE=1 prints how long each took
+/// and what it left; RLX_DUMP=dir writes each stage as dir/NN_<pass>.rlx. A missing op is in the report, not an error.
 Pipelined run_pipeline(const Graph& g, const Target& target, const CompileOptions& options);
 
 /// Names of the passes that may be skipped: all but those of targets' own, without which a graph is not theirs.

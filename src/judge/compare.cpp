@@ -10,8 +10,8 @@
 namespace rlx {
 namespace {
 
-/// Finite complex numbers by their distance in the plane, as NumPy's allclose: a product loses the small one of two parts to the
-/// rounding of the large one. Others part by part.
+/// Finite complex numbers by their distance in the plane, as NumPy's allclose: a product loses the small one of two
+/// parts to the rounding of the large one. Others part by part.
 template <class Close>
 bool close_complex(Complex x, Complex y, const Close& close, double tolerance) {
   const double modulus = std::abs(y);

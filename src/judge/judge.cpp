@@ -17,8 +17,8 @@ namespace {
 
 Judged wrong(std::string why) { return {Judgement::wrong, std::move(why)}; }
 
-/// Functions of symmetric matrices go by their eigenvalues, which every algorithm gives relative to the norm of the matrix
-/// alone, not to each element (Higham, Functions of Matrices, 2008, section 4.5).
+/// Functions of symmetric matrices go by their eigenvalues, which every algorithm gives relative to the norm of the
+/// matrix alone, not to each element (Higham, Functions of Matrices, 2008, section 4.5).
 bool is_normwise(const Graph& g) {
   return std::any_of(g.nodes().begin(), g.nodes().end(),
                      [](const Node& node) { return node.op->name.starts_with("spd_"); });
@@ -88,7 +88,8 @@ Judged judge(const Graph& g, Tensors inputs, const Device& device, std::span<con
   for (const int count : threads) {
     try {
       const CompiledGraph compiled = Session(device, {count}).compile(g, {});
-      if (!missing.empty()) return wrong(text_of("the report says that it is missing (", missing, "), and it compiles"));
+      if (!missing.empty())
+        return wrong(text_of("the report says that it is missing (", missing, "), and it compiles"));
       Judged here = compared(g, compiled.run_ordered(inputs), wanted);
       if (here.judgement != Judgement::agrees) {
         here.why = text_of("on ", count, count == 1 ? " thread: " : " threads: ", here.why);
@@ -98,7 +99,8 @@ Judged judge(const Graph& g, Tensors inputs, const Device& device, std::span<con
     } catch (const Error& error) {
       if (!missing.empty() && error.code() == ErrorCode::unsupported)
         return {Judgement::refused, missing, 0, Verdict::missing};
-      if (!missing.empty()) return wrong(text_of("it is refused with another error than of what is missing: ", error.what()));
+      if (!missing.empty())
+        return wrong(text_of("it is refused with another error than of what is missing: ", error.what()));
       return wrong(text_of("the report takes it, and it does not run: ", error.what()));
     }
   }

@@ -11,7 +11,7 @@ namespace rlx {
 enum class Judgement {
   agrees,   ///< the report takes it, it runs, and the numbers are the reference's
   refused,  ///< the report names what is missing, and compiling fails with it
-  wrong,    ///< the numbers are others, it does not run, or the report says something else than compiling and running do
+  wrong,  ///< the numbers are others, it does not run, or the report says something else than compiling and running do
 };
 constexpr std::array<std::string_view, 3> names_of(Judgement) { return {"agrees", "refused", "wrong"}; }
 
@@ -27,8 +27,8 @@ struct Judged {
 /// Runs a graph in some way, on inputs in its order.
 using GraphRunner = std::function<std::vector<Tensor>(const Graph&, Tensors)>;
 
-/// The graph on a device, once for each number of threads: report, compile and run must give one answer, and that must be
-/// the reference's within the tolerance of each dtype.
+/// The graph on a device, once for each number of threads: report, compile and run must give one answer, and that must
+/// be the reference's within the tolerance of each dtype.
 Judged judge(const Graph& g, Tensors inputs, const Device& device, std::span<const int> threads);
 /// The same for what runs graphs in a way of its own and refuses none. An rlx::Error out of `run` is wrong.
 Judged judge(const Graph& g, Tensors inputs, const GraphRunner& run);
@@ -38,10 +38,10 @@ Judged judge(const Graph& g, Tensors inputs, const GraphRunner& run);
 std::optional<Graph> gradient_of(const OpDef& op, const Case& c);
 
 struct JudgeOptions {
-  std::set<std::string> ops = {};    ///< by name; empty: all
-  bool gradients = false;            ///< gradients of each case too
-  bool times = false;                ///< measure how long a run takes
-  bool first_sample_only = false;    ///< of each op, in each dtype
+  std::set<std::string> ops = {};     ///< by name; empty: all
+  bool gradients = false;             ///< gradients of each case too
+  bool times = false;                 ///< measure how long a run takes
+  bool first_sample_only = false;     ///< of each op, in each dtype
   std::vector<int> threads = {1, 3};  ///< runs with each of these
 };
 

@@ -1,5 +1,5 @@
-// Reductions, windows, scatters and sorts by a function of one's own, for targets that combine by name only: such a target
-// lists it among its own passes. It asks autodiff for the function of many elements at once.
+// Reductions, windows, scatters and sorts by a function of one's own, for targets that combine by name only: such a
+// target lists it among its own passes. It asks autodiff for the function of many elements at once.
 #pragma once
 
 #include "rlx/graph.h"

@@ -23,8 +23,8 @@ bool reads_high_words(const Graph& g);
 /// words: Unsupported, with the name of the op that gives it.
 Graph split_words(const Graph& g, bool all);
 
-/// Inputs, params and outputs of 64 bits become two of i32 each, the high word and then the low one, so that all bits cross
-/// the boundary of the graph:
+/// Inputs, params and outputs of 64 bits become two of i32 each, the high word and then the low one, so that all bits
+/// cross the boundary of the graph:
 ///
 ///   before  %0 = input() @"x" : i64[4]    after  %0 = input() @"x_high" : i32[4]  %1 = input() @"x_low" : i32[4]
 ///           return %0 @"y"                       ...  return %5 @"y_high", %6 @"y_low"

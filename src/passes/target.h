@@ -58,10 +58,12 @@ struct Target {
 
   /// Run before the shared passes.
   std::vector<Pass> first = {};
-  /// For a target that takes nodes in a form that has to be taken apart: how that is done. Nothing: what is legal stays.
+  /// For a target that takes nodes in a form that has to be taken apart: how that is done. Nothing: what is legal
+  /// stays.
   std::shared_ptr<const NextStage> next = {};
 
-  /// Whether an input that is donated and the output of its name are one buffer where nothing reads the old value later.
+  /// Whether an input that is donated and the output of its name are one buffer where nothing reads the old value
+  /// later.
   bool updates_in_place = false;
 };
 
@@ -71,8 +73,8 @@ struct NextStage {
   bool (*is_needed)(const Graph&);
   std::vector<Pass> passes;
   Target target;
-  /// The stage is run to learn what is missing in it, and what is lowered is the graph before it. For a backend that takes
-  /// apart inputs and outputs too, and does so once it has the values of params.
+  /// The stage is run to learn what is missing in it, and what is lowered is the graph before it. For a backend that
+  /// takes apart inputs and outputs too, and does so once it has the values of params.
   bool is_only_checked = false;
 };
 

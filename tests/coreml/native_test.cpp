@@ -3,8 +3,8 @@
 
 #include "backends/coreml/coreml.h"
 #include "compile/pipeline.h"
-#include "passes/legalize.h"
 #include "coreml/samples.h"
+#include "passes/legalize.h"
 #include "rlx/ops.h"
 
 using namespace rlx;

@@ -8,8 +8,8 @@
 #include <future>
 #include <thread>
 
-#include "devices/coreml/placement.h"
 #include "compile/pipeline.h"
+#include "devices/coreml/placement.h"
 #include "io/mlpackage.h"
 #include "rlx/coreml.h"
 #include "rlx/coreml_model.h"

@@ -27,8 +27,8 @@ TEST_CASE("a device that there is not is named with those that there are") {
   Error error = error_of([] { Device::parse("gpu"); });
   CHECK(error.code() == ErrorCode::not_found);
   CHECK(std::string(error.what()) ==
-        "there is no device 'gpu'; there are cpu, coreml, mlx, cuda, rocm, metal, wgpu, tpu, null, and coreml:cpu, "
-        "coreml:gpu, coreml:ane");
+        "there is no device 'gpu'; there are cpu, cuda, rocm, metal, mlx, tpu, coreml, coreml:cpu, "
+        "coreml:gpu, coreml:ane, wgpu, null");
   for (const char* text : {"", "CPU", "cpu:", "cpu:gpu", "coreml:", "coreml:npu", "cpu "})
     CHECK(message_of([&] { Device::parse(text); }).starts_with(text_of("there is no device '", text, "'")));
 }

@@ -17,8 +17,8 @@ TEST_CASE("every op keeps every law on each of its samples") {
     CHECK_MESSAGE((op->reference || op->decompose), op->name, " has neither a reference nor a decomposition");
     CHECK_MESSAGE(!op->doc.empty(), op->name, " says nothing of itself");
     for (const laws::Law& law : laws::all_laws()) {
-      // Sanitized: the kernels of the default device run every sample; what compares graphs, mostly by the reference, runs
-      // the first, and so do devices whose programs run by those kernels.
+      // Sanitized: the kernels of the default device run every sample; what compares graphs, mostly by the reference,
+      // runs the first, and so do devices whose programs run by those kernels.
       bool all = !test::sanitized() || law.name == kernels;
       for (size_t s = 0; s < std::min(samples.size(), all ? samples.size() : 1); ++s) {
         laws::Finding f = laws::examine(law, *op, samples[s]);

@@ -121,8 +121,10 @@ TEST_CASE("the common form has no regions, nor has a target that names no ops fo
   CHECK(counts(run_pipeline(encoder_layer(), without, {}).graph)["elementwise_region"] == 0);
 }
 
-TEST_CASE("a target's own passes run before the shared ones and between its stages, and each stage makes its graph legal") {
-  // The first stage takes everything and turns sinh, which only its own pass knows, into exp; the next one refuses tanh.
+TEST_CASE(
+    "a target's own passes run before the shared ones and between its stages, and each stage makes its graph legal") {
+  // The first stage takes everything and turns sinh, which only its own pass knows, into exp; the next one refuses
+  // tanh.
   const auto swapped = [](const OpDef* from, Value (*to)(Value)) {
     return [=](const Graph& g) {
       return rewritten(g, [&](const Site& site) -> std::optional<std::vector<Value>> {
@@ -138,8 +140,8 @@ TEST_CASE("a target's own passes run before the shared ones and between its stag
                 if (q.node.op == &op::tanh) return "tanh is what this stage refuses";
                 return std::nullopt;
               }};
-  target.next = std::make_shared<const NextStage>(NextStage{
-      [](const Graph& g) { return counts(g)["exp"] > 0; }, {{"exp_to_tanh", swapped(&op::exp, tanh)}}, last});
+  target.next = std::make_shared<const NextStage>(
+      NextStage{[](const Graph& g) { return counts(g)["exp"] > 0; }, {{"exp_to_tanh", swapped(&op::exp, tanh)}}, last});
   const auto graph_of = [](Value (*f)(Value)) {
     Graph g;
     g.output(f(g.input("x", f32, {4})));

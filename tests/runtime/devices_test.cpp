@@ -123,8 +123,9 @@ TEST_CASE("a backend that a program registers is listed, runs, and is named wher
   CHECK(listed == 2);
   Graph g;
   g.output(g.input("x", f32, {2}) + g.input("y", f32, {2}));
-  auto out = Session(Device("adder")).compile(g).run_ordered(
-      std::vector{Tensor::of<float>({2}, {1, 2}), Tensor::of<float>({2}, {3, 5})});
+  auto out = Session(Device("adder"))
+                 .compile(g)
+                 .run_ordered(std::vector{Tensor::of<float>({2}, {1, 2}), Tensor::of<float>({2}, {3, 5})});
   CHECK(out[0] == Tensor::of<float>({2}, {4, 7}));
   CHECK(pick_best_device() == Device::cpu());  // what does not say that it accelerates is nobody's default
 

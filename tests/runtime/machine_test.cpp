@@ -8,11 +8,11 @@
 #include <fstream>
 #include <thread>
 
+#include "backends/cpu/machine.h"
 #include "kernels/cost_model.h"
 #include "kernels/threads/thread_pool.h"
 #include "rlx/error.h"
 #include "rlx/session.h"
-#include "backends/cpu/machine.h"
 
 using namespace rlx;
 

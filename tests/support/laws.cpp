@@ -158,9 +158,10 @@ const std::vector<Law>& all_laws() {
     static std::deque<std::string> names;  // a law's name is a view
     for (const DeviceInfo& d : devices())
       if (d.available)
-        all.push_back({names.emplace_back("backend_agrees(" + d.device.name() + ")"),
-                       "what a device's report takes, runs there like the reference; what it refuses, compiling refuses",
-                       [device = d.device](const OpDef& op, const Sample& s) { return agrees_on(device, op, s); }});
+        all.push_back(
+            {names.emplace_back("backend_agrees(" + d.device.name() + ")"),
+             "what a device's report takes, runs there like the reference; what it refuses, compiling refuses",
+             [device = d.device](const OpDef& op, const Sample& s) { return agrees_on(device, op, s); }});
     return all;
   }();
   return laws;

@@ -10,7 +10,6 @@ import collections
 import json
 import math
 import os
-import tempfile
 
 import numpy as np
 
@@ -120,6 +119,7 @@ def _bytes_of(x):
 def _write(path, parts):
     """All or nothing: into a file beside it, which then takes its name."""
     path = os.path.realpath(path)
+    import tempfile  # it brings compression libraries along, which not every import of the package should
     handle, made = tempfile.mkstemp(dir=os.path.dirname(path), prefix=os.path.basename(path) + ".", suffix=".part")
     try:
         with os.fdopen(handle, "wb") as f:

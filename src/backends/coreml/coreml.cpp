@@ -18,7 +18,8 @@ namespace {
 
 constexpr int kOldestOpset = 5, kFirstSpecification = 6;  // specification 6 has CoreML5
 
-/// `whole`: of a graph whose complex numbers, dims beyond kMostDims and integers of 64 bits are still to be taken apart.
+/// `whole`: of a graph whose complex numbers, dims beyond kMostDims and integers of 64 bits are still to be taken
+/// apart.
 std::optional<std::string> refusal_of(const Question& q, const Options& options, bool whole) {
   if (q.node.op == &op::input || q.node.op == &op::param) return std::nullopt;
   TypeRules rules{options.narrow, options.open_dims};
@@ -299,8 +300,8 @@ Target whole_target(const Options& options) {
   Target whole = target(options);
   NextStage next = *whole.next;
   next.is_only_checked = true;
-  // Also for a graph of inputs alone, which no node would refuse. Not where a param would have to be taken apart: that is
-  // done to its value, once it is bound.
+  // Also for a graph of inputs alone, which no node would refuse. Not where a param would have to be taken apart: that
+  // is done to its value, once it is bound.
   next.is_needed = [](const Graph& g) {
     return std::none_of(g.params().begin(), g.params().end(), [&](Ref r) {
       const Type& t = g.type(r);

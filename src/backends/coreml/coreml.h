@@ -2,8 +2,8 @@
 // is written (io/mlpackage.h), and run by Core ML or by the MIL front end.
 #pragma once
 
-#include "passes/target.h"
 #include "io/mil.h"
+#include "passes/target.h"
 
 namespace rlx::coreml {
 
@@ -54,8 +54,8 @@ struct Interface {
 /// (backends/coreml/take_apart.h). Of complex inputs and outputs there are two each then, and the leading dims of wide
 /// ones are joined.
 Target target(const Options& options = {});
-/// The same for a device, which gives and takes tensors of the graph's own types: the second stage is only checked, and the
-/// graph keeps the inputs and outputs that it came with.
+/// The same for a device, which gives and takes tensors of the graph's own types: the second stage is only checked, and
+/// the graph keeps the inputs and outputs that it came with.
 Target whole_target(const Options& options = {});
 
 struct Translated {

@@ -270,8 +270,9 @@ class CoremlDevice final : public Backend {
   Target target() const override {
     Target target = coreml::whole_target(options_for(framework_));
     target.name = name();
-    target.detail = framework_.present ? "an ML Program, by CoreML.framework"
-                                       : "an ML Program; no CoreML.framework here: the MIL front end runs it on the CPU";
+    target.detail = framework_.present
+                        ? "an ML Program, by CoreML.framework"
+                        : "an ML Program; no CoreML.framework here: the MIL front end runs it on the CPU";
     return target;
   }
   std::unique_ptr<Program> lower(Graph legal) const override {
