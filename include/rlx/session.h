@@ -131,7 +131,7 @@ class Session {
   /// Fails if the device is not available here, saying why.
   explicit Session(Device device = Device::from_environment(), SessionOptions options = {});
   CompiledGraph compile(const Graph& g, CompileOptions options = CompileOptions::from_environment()) const;
-  const Device& device() const;
+  Device device() const;
   int threads() const;
 
  private:

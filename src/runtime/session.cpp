@@ -269,7 +269,7 @@ Session::Session(Device device, SessionOptions options) {
   const int threads = options.threads > 0 ? options.threads : backend->threads();
   state_ = std::make_shared<State>(State{std::move(device), threads, std::move(backend)});
 }
-const Device& Session::device() const { return state_->device; }
+Device Session::device() const { return state_->device; }
 int Session::threads() const { return state_->threads; }
 
 CompiledGraph Session::compile(const Graph& g, CompileOptions options) const {
