@@ -1,7 +1,8 @@
 // Attacks the compiler and the CPU's kernels with odd graphs that are valid: drawn from the whole op table, with their
 // gradients, compiled in all ways, and run beside the reference interpreter.
 //
-//     attack_graphs [--seconds S] [--seed N] [--first I] [--findings M] [--keep DIR]   graphs I, I+1, ... for a time
+//     attack_graphs [--seconds S] [--seed N] [--first I] [--end J] [--findings M] [--keep DIR]   graphs I, I+1, ... for a
+//                                                                                      time, and none from J on
 //     attack_graphs --seed N --graph I                                                 one graph, in this process
 //     attack_graphs --file DIR/finding.rlx                                             what a finding was made into
 //
@@ -41,7 +42,7 @@ using Clock = std::chrono::steady_clock;
 
 struct Settings {
   double seconds = 20;
-  uint64_t seed = 0, first = 0;
+  uint64_t seed = 0, first = 0, end = ~uint64_t{0};
   size_t most_findings = 20;
   std::string keep = "build/attack";
   std::string program;
@@ -91,7 +92,7 @@ Outcome tried_all(uint64_t seed, uint64_t index, Counts& counts, int& trial, con
 /// In the child: graphs from progress.at on, until the time is over or one fails.
 [[noreturn]] void run_graphs(const Settings& settings, Progress& progress, Clock::time_point end) {
   limit_memory();
-  for (; Clock::now() < end; ++progress.at) {
+  for (; Clock::now() < end && progress.at < settings.end; ++progress.at) {
     int trial = 0;
     const Outcome outcome = tried_all(settings.seed, progress.at, progress.counts, trial, [&](Phase phase) {
       progress.trial = trial;
@@ -192,7 +193,7 @@ int attack(const Settings& settings) {
   std::fflush(stdout);
   const auto end = Clock::now() + std::chrono::milliseconds(static_cast<int64_t>(settings.seconds * 1000));
   size_t findings = 0;
-  while (Clock::now() < end && findings < settings.most_findings) {
+  while (Clock::now() < end && progress.at < settings.end && findings < settings.most_findings) {
     progress.fault = Fault::none;
     const pid_t child = fork();
     if (child < 0) return 2;
@@ -262,6 +263,7 @@ int run(int argc, char** argv) {
     if (name == "--seconds") settings.seconds = std::atof(value);
     else if (name == "--seed") settings.seed = std::strtoull(value, nullptr, 10);
     else if (name == "--first") settings.first = std::strtoull(value, nullptr, 10);
+    else if (name == "--end") settings.end = std::strtoull(value, nullptr, 10);
     else if (name == "--findings") settings.most_findings = std::strtoull(value, nullptr, 10);
     else if (name == "--keep") settings.keep = value;
     else if (name == "--graph") graph = std::strtoull(value, nullptr, 10);
