@@ -1,11 +1,10 @@
 // Attacks the compiler and the CPU's kernels with odd graphs that are valid: drawn from the whole op table, with their
 // gradients, compiled in all ways, and run beside the reference interpreter.
 //
-//     attack_graphs [--seconds S] [--seed N] [--first I] [--end J] [--findings M] [--keep DIR]   graphs I, I+1, ... for
-//     a
-//                                                                                      time, and none from J on
-//     attack_graphs --seed N --graph I                                                 one graph, in this process
-//     attack_graphs --file DIR/finding.rlx                                             what a finding was made into
+//     attack_graphs [--seconds S] [--seed N] [--first I] [--end J] [--findings M] [--keep DIR]
+//                                                       graphs I, I+1, ... for a time, and none from J on
+//     attack_graphs --seed N --graph I                  one graph, in this process
+//     attack_graphs --file DIR/finding.rlx              what a finding was made into
 //
 // Seconds and seed may come from RLX_ATTACK_SECONDS and RLX_ATTACK_SEED. Graphs are tried in a child process, so that a
 // crash, a loop without end or memory without end are findings like others. A finding is made smaller, kept in DIR
