@@ -26,7 +26,9 @@ typedef enum rlx_status {
   RLX_NOT_FOUND = 5,
   RLX_IO_ERROR = 6,
   RLX_OUT_OF_MEMORY = 7,
-  RLX_INTERNAL = 8
+  RLX_INTERNAL = 8,
+  RLX_CANCELLED = 9,
+  RLX_DEVICE_LOST = 10
 } rlx_status;
 
 typedef struct rlx_error rlx_error;               /* freed by rlx_error_free */

@@ -19,6 +19,8 @@ enum class ErrorCode {
   io = 6,                ///< the operating system refused
   out_of_memory = 7,     ///< an allocation failed, or would exceed a stated limit
   internal = 8,          ///< our own mistake: please report it
+  cancelled = 9,         ///< the caller of a run has cancelled it
+  device_lost = 10,      ///< the device is gone, with what was on it: nothing more runs there
 };
 const char* name_of(ErrorCode code);
 

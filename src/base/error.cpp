@@ -13,6 +13,8 @@ const char* name_of(ErrorCode code) {
     case ErrorCode::io: return "input/output error";
     case ErrorCode::out_of_memory: return "out of memory";
     case ErrorCode::internal: return "internal error";
+    case ErrorCode::cancelled: return "cancelled";
+    case ErrorCode::device_lost: return "device lost";
   }
   return "unknown error";
 }

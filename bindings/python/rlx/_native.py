@@ -79,9 +79,17 @@ class _Internal(Error, RuntimeError):
     pass
 
 
+class _Cancelled(Error, RuntimeError):
+    pass
+
+
+class _DeviceLost(Error, RuntimeError):
+    pass
+
+
 _OF_STATUS = {"invalid_argument": _InvalidArgument, "shape_mismatch": _ShapeMismatch, "axis_out_of_range": _AxisOutOfRange,
               "unsupported": _Unsupported, "parse": _Parse, "not_found": _NotFound, "io": _Io, "out_of_memory": _OutOfMemory,
-              "internal": _Internal}
+              "internal": _Internal, "cancelled": _Cancelled, "device_lost": _DeviceLost}
 for _class in _OF_STATUS.values():
     _class.__name__ = _class.__qualname__ = "Error"  # what a traceback shows: rlx.Error, whichever kind it is
     _class.__module__ = "rlx"
@@ -94,7 +102,8 @@ class TracedValueError(Error, TypeError):
 
 TracedValueError.__module__ = "rlx"
 
-_STATUS = ["ok", "invalid_argument", "shape_mismatch", "unsupported", "parse", "not_found", "io", "out_of_memory", "internal"]
+_STATUS = ["ok", "invalid_argument", "shape_mismatch", "unsupported", "parse", "not_found", "io", "out_of_memory", "internal",
+           "cancelled", "device_lost"]
 
 
 class Value(Structure):
