@@ -156,7 +156,21 @@ Uses::Uses(const Graph& g) {
   for (const Output& o : g.outputs()) ++outputs_[size_t(o.ref.node)][size_t(o.ref.result)];
 }
 
-Bindings solve_symbols(const Graph& g, Tensors inputs) {
+namespace {
+
+size_t rank_of(const Tensor& t) { return t.rank(); }
+DType dtype_of_input(const Tensor& t) { return t.dtype(); }
+int64_t extent_of(const Tensor& t, size_t d) { return t.shape()[d]; }
+Type type_of(const Tensor& t) { return t.type(); }
+
+size_t rank_of(const Type& t) { return t.rank(); }
+DType dtype_of_input(const Type& t) { return t.dtype; }
+int64_t extent_of(const Type& t, size_t d) { return t.dims[d].value(); }
+const Type& type_of(const Type& t) { return t; }
+
+/// Of tensors or of static types; no type is made of a tensor unless something is wrong, because that allocates.
+template <class Given>
+Bindings solved_symbols(const Graph& g, std::span<const Given> inputs) {
   if (inputs.size() != g.inputs().size())
     fail(ErrorCode::invalid_argument, "graph '", g.name(), "' has ", g.inputs().size(), " inputs, got ", inputs.size());
   Bindings bindings;
@@ -166,17 +180,22 @@ Bindings solve_symbols(const Graph& g, Tensors inputs) {
     for (size_t i = 0; i < inputs.size(); ++i) {
       const Node& node = g.node(g.inputs()[i]);
       const Type& type = node.types[0];
-      if (type.rank() != inputs[i].rank() || type.dtype != inputs[i].dtype())
-        fail(ErrorCode::shape_mismatch, "input '", node.name, "' is ", type, ", got ", inputs[i].type());
+      if (type.rank() != rank_of(inputs[i]) || type.dtype != dtype_of_input(inputs[i]))
+        fail(ErrorCode::shape_mismatch, "input '", node.name, "' is ", type, ", got ", type_of(inputs[i]));
       for (size_t d = 0; d < type.rank(); ++d)
         with_context(
-            [&] { return text_of("feeding input '", node.name, "', which is ", type, ", with ", inputs[i].type()); },
-            [&] { waiting |= !type.dims[d].solve(inputs[i].shape()[d], bindings); });
+            [&] { return text_of("feeding input '", node.name, "', which is ", type, ", with ", type_of(inputs[i])); },
+            [&] { waiting |= !type.dims[d].solve(extent_of(inputs[i], d), bindings); });
     }
     if (waiting && round > 64)
       fail(ErrorCode::shape_mismatch, "the shapes of the inputs of '", g.name(), "' do not determine all its symbols");
   }
   return bindings;
 }
+
+}  // namespace
+
+Bindings solve_symbols(const Graph& g, Tensors inputs) { return solved_symbols(g, inputs); }
+Bindings solve_symbols(const Graph& g, Types inputs) { return solved_symbols(g, inputs); }
 
 }  // namespace rlx

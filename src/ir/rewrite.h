@@ -62,5 +62,7 @@ struct Uses {
 
 /// The numbers for which the types of g's inputs are those of `inputs`; fails naming the input that does not fit.
 Bindings solve_symbols(const Graph& g, Tensors inputs);
+/// The same of static types: for elements that are not on the host.
+Bindings solve_symbols(const Graph& g, Types inputs);
 
 }  // namespace rlx
