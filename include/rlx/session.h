@@ -2,13 +2,13 @@
 #pragma once
 
 #include <functional>
-#include <future>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <utility>
 
 #include "rlx/compile.h"
+#include "rlx/device_tensor.h"
 #include "rlx/tensor.h"
 
 namespace rlx {
@@ -30,6 +30,14 @@ struct Profile {
   void write_perfetto(const std::string& path) const;
 };
 
+/// What a run does with an input.
+enum class ArgumentMode {
+  read,     ///< it stays as it is
+  update,   ///< it was donated, and becomes the output of its name and type: one buffer, in and out
+  donated,  ///< it was donated, and is gone once the run has begun
+};
+constexpr std::array<std::string_view, 3> names_of(ArgumentMode) { return {"read", "update", "donated"}; }
+
 /// What a graph takes and gives: for whoever binds, feeds or inspects it.
 struct Signature {
   struct Entry {
@@ -37,6 +45,8 @@ struct Signature {
     Type type;
   };
   std::vector<Entry> inputs, params, outputs;
+  /// What a run does with each input: `read` for all, unless some were donated when the graph was compiled.
+  std::vector<ArgumentMode> modes = {};
 };
 Signature signature_of(const Graph& g);
 /// The parts of a model by name: each scope with how many nodes it has and which ops.
@@ -48,11 +58,41 @@ std::vector<Layer> layers_of(const Graph& g);
 
 using NamedTensor = std::pair<std::string, Tensor>;
 
+/// A run that goes on beside its caller. Copies are the same run; dropping them neither cancels it nor waits for it.
+class PendingRun {
+ public:
+  /// Ends with the run; fails with what ended it.
+  Event event() const;
+  bool is_done() const { return event().is_done(); }
+  void wait() const { event().wait(); }
+  /// False if the run is still going on at the deadline; see `cancel`.
+  bool wait_until(std::chrono::steady_clock::time_point deadline) const { return event().wait_until(deadline); }
+  template <class Rep, class Period>
+  bool wait_for(std::chrono::duration<Rep, Period> time) const {
+    return event().wait_for(time);
+  }
+  /// The results in the order of the graph's outputs, on the device. They can be handed to the next run at once.
+  const std::vector<DeviceTensor>& outputs() const;
+  /// The results on the host; waits for the run and throws what ended it.
+  std::vector<Tensor> get() const;
+  /// Asks the run to stop: it does so before its next step or trip of a loop, or before it begins, and then fails with
+  /// ErrorCode::cancelled. What is running on an accelerator is let run.
+  void cancel() const;
+
+  struct State;  ///< for the library, as is the constructor
+  explicit PendingRun(std::shared_ptr<const State> state) : state_(std::move(state)) {}
+
+ private:
+  std::shared_ptr<const State> state_;
+};
+
 /// A graph on a device. Copies share it. `run` may be called from several threads at once; binding may not overlap it.
 class CompiledGraph {
  public:
   /// Binds a param. Shares the tensor; the type must be the declared one.
   void set_param(const std::string& name, Tensor value);
+  /// Binds a param to a tensor on the graph's device, whose elements it shares; they are whole when a run reads them.
+  void set_param(const std::string& name, const DeviceTensor& value);
   void set_params(const std::map<std::string, Tensor, std::less<>>& values);
   /// Binds from elements in row-major order; T must be the C++ type of the param's dtype.
   template <class T>
@@ -67,11 +107,15 @@ class CompiledGraph {
     return run(std::vector<NamedTensor>(inputs));
   }
   std::vector<Tensor> run(const std::vector<NamedTensor>& inputs) const;
-  /// Begins a run and returns: CoreML.framework's own background prediction where that runs the graph, a thread of its
-  /// own on any other device. The future gives what `run` gives, or throws what went wrong; names that are missing or
-  /// unknown fail here. Neither inputs nor params may change until then; the graph itself may be
-  /// dropped. A future of a thread waits for it when it is dropped, as std::async's does.
-  std::future<std::vector<Tensor>> run_async(const std::vector<NamedTensor>& inputs) const;
+  /// Begins a run and returns: on a thread of RLX where the device computes in the host's memory, in the device's own
+  /// order of work elsewhere. Keeps what it was given, and copies elements that are borrowed from nobody who keeps them;
+  /// params may not be bound before it has ended; the graph itself may be dropped. Names and types that are wrong fail
+  /// here, everything else when the run's end is waited for.
+  PendingRun run_async(const std::vector<NamedTensor>& inputs) const;
+  /// The same for tensors on the graph's device, in the order of its inputs: the run starts when they are ready, in an
+  /// order with other runs that follows from what they read and write alone. A donated input is gone as soon as this
+  /// returns. Fails for a tensor that is gone or on another device.
+  PendingRun submit(std::span<const DeviceTensor> inputs) const;
   /// The same in the order of the graph's inputs, without looking up names.
   std::vector<Tensor> run_ordered(Tensors inputs) const;
   /// Writes into `outputs` where their types fit and nothing else shares them, so that nothing is allocated.
@@ -111,9 +155,10 @@ class CompiledGraph {
   /// The graph as it was lowered, for inspection.
   const Graph& lowered() const;
 
+  struct State;  ///< for the library
+
  private:
   friend class Session;
-  struct State;
   explicit CompiledGraph(std::shared_ptr<State> state) : state_(std::move(state)) {}
   Shape param_shape(const std::string& name) const;
   Shape input_shape(const std::string& name) const;

@@ -1,5 +1,10 @@
 // What a device is to the compiler: claims, a lowering, and, where the device is present, something that runs.
 // `backends/null` is the smallest one; copy it to begin another.
+//
+// A device is one of two kinds. One computes in the host's memory while its caller waits: its programs give a
+// HostExecutable. The other has memory and an order of work of its own: `Backend::memory` is there, and its programs give
+// a DeviceExecutable. What the one kind lacks of the other (runs in the background, tensors of the host) the run time
+// adds (src/runtime), for all backends alike.
 #pragma once
 
 #include <exception>
@@ -7,6 +12,8 @@
 #include <memory>
 #include <string>
 
+#include "backends/device_memory.h"
+#include "base/cancel_flag.h"
 #include "passes/legalize.h"
 
 namespace rlx {
@@ -22,12 +29,27 @@ struct RunOptions {
   std::vector<StepTime>* profile = nullptr;  ///< if given, the steps' times are added to it
   /// If not empty: memory for each output, dense, that overlaps nothing else; the tensors are left alone.
   std::span<const std::span<std::byte>> memory = {};
+  /// If given, looked at before each step and each trip of a loop; the run then fails with ErrorCode::cancelled.
+  const CancelFlag* cancel = nullptr;
 };
 
-/// A program on its device. `run` may be called from several threads at once.
+/// A program on its device. It may be used by several threads at once.
 class Executable {
  public:
   virtual ~Executable() = default;
+  /// On which processor of the device each operation runs. Fails where there is but one.
+  virtual PlacementReport placement() {
+    fail(ErrorCode::unsupported, "this device does not choose among processors: its report says what runs where");
+  }
+  /// Does now what the first run would: packs weights and, if no shape is symbolic, plans memory. All params are bound.
+  virtual void prepare() = 0;
+  /// Bytes that the executable holds: packed weights and arenas.
+  virtual size_t memory_bytes() const = 0;
+};
+
+/// One that computes in the host's memory, while its caller waits.
+class HostExecutable : public Executable {
+ public:
   /// Binds a param. Not while a run is under way.
   virtual void bind(const std::string& name, Tensor value) = 0;
   /// `inputs` in the order of the graph. An output that already has the right type and is not shared is written in
@@ -37,17 +59,36 @@ class Executable {
   /// What becomes of a run that was begun: its outputs, or what went wrong.
   using Done = std::function<void(std::vector<Tensor> outputs, std::exception_ptr error)>;
   /// Begins a run in the background and returns: `done` is called once, on any thread, also if this object is gone by
-  /// then. False, and nothing was begun, where the device has no such runs of its own. Fails as `run` does where that
-  /// is known at once.
+  /// then. False, and nothing was begun, where the device has no such runs of its own: the run time has threads for
+  /// that. Fails as `run` does where that is known at once.
   virtual bool begin(Tensors, const RunOptions&, Done) { return false; }
-  /// On which processor of the device each operation runs. Fails where there is but one.
-  virtual PlacementReport placement() {
-    fail(ErrorCode::unsupported, "this device does not choose among processors: its report says what runs where");
-  }
-  /// Does now what the first run would: packs weights and, if no shape is symbolic, plans memory. All params are bound.
-  virtual void prepare() = 0;
-  /// Bytes that the executable holds: packed weights and arenas.
-  virtual size_t memory_bytes() const = 0;
+};
+
+/// Dense elements in a device's memory, and what they are.
+struct DeviceArgument {
+  Buffer buffer;
+  DType dtype = f32;
+  Shape shape;
+};
+
+/// How a launch runs.
+struct LaunchOptions {
+  int threads = 1;
+  std::shared_ptr<const CancelFlag> cancel = {};  ///< if given, looked at before the launch and, where it can be, in it
+  std::vector<StepTime>* profile = nullptr;       ///< if given, lives until the launch has ended
+};
+
+/// One on a device with memory and an order of its own.
+class DeviceExecutable : public Executable {
+ public:
+  /// Binds a param to elements on the device, which are whole once `after` has ended and then stay as they are.
+  virtual void bind(const std::string& name, DeviceArgument value, const Event& after) = 0;
+  /// Begins a run and returns the event of its end: it starts when those of `after` have ended, and fails with the first
+  /// cause if one of them failed. Inputs in the order of the graph, of its types; every output has memory. Where the
+  /// target updates in place, an input that is donated may lie in the buffer of the output of its name, and only there.
+  /// Keeps all blocks until the run has ended.
+  virtual Event launch(std::span<const DeviceArgument> inputs, std::span<const DeviceArgument> outputs,
+                       const LaunchOptions& options, std::span<const Event> after) = 0;
 };
 
 struct LoadOptions {
@@ -90,6 +131,11 @@ class Backend {
   }
   /// `legal` holds only what `target()` takes.
   virtual std::unique_ptr<Program> lower(Graph legal) const = 0;
+  /// The device's memory; null where that is the host's own, and its executables are HostExecutables.
+  virtual std::shared_ptr<DeviceMemory> memory() const { return nullptr; }
 };
+
+/// Loads a program of a device that computes in the host's memory; fails for any other.
+std::unique_ptr<HostExecutable> load_on_host(const Program& program, const LoadOptions& options);
 
 }  // namespace rlx

@@ -136,6 +136,14 @@ std::shared_ptr<const Backend> backend_of(const Device& device) {
        "' is not available: this build has no backend for it; available: ", joined(available));
 }
 
+std::unique_ptr<HostExecutable> load_on_host(const Program& program, const LoadOptions& options) {
+  std::unique_ptr<Executable> loaded = program.load(options);
+  auto* on_host = dynamic_cast<HostExecutable*>(loaded.get());
+  if (!on_host) fail(ErrorCode::internal, "a program that was to run in the host's memory is of a device with its own");
+  loaded.release();
+  return std::unique_ptr<HostExecutable>(on_host);
+}
+
 std::vector<std::shared_ptr<const Backend>> all_backends() {
   std::vector<std::shared_ptr<const Backend>> all;
   for (const BackendEntry& entry : entries())

@@ -3,6 +3,7 @@
 #include "backends/null/null.h"
 #include "backends/registry.h"
 #include "devices/coreml/device.h"
+#include "devices/simulated/device.h"
 
 namespace rlx {
 
@@ -20,6 +21,8 @@ std::vector<BackendEntry> built_in_backends() {
        [](const Device& device) { return std::shared_ptr<const Backend>(make_coreml_device(device)); },
        {"cpu", "gpu", "ane"}},
       {"wgpu"},
+      {"loopback", [](const Device&) { return std::shared_ptr<const Backend>(simulated::make_loopback()); }},
+      {"tiny", [](const Device&) { return std::shared_ptr<const Backend>(simulated::make_tiny()); }},
       {"null", [](const Device&) { return std::shared_ptr<const Backend>(null::make_backend()); }},
   };
 }

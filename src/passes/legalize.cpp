@@ -54,7 +54,7 @@ struct Legalizer {
     const Question asked{node, types, [&](size_t i) { return is_weight(site.to, site.operands[i].ref()); }};
     std::string name(node.op->name);
     bool common = node.op->decompose && (options.common || options.force_common.contains(name));
-    std::optional<std::string> refusal = common ? "the common form was asked for" : target.refusal(asked);
+    std::optional<std::string> refusal = common ? "the common form was asked for" : target.refuses(asked);
     bool interpreted = !refusal && target.interprets && target.interprets(asked);
     if (interpreted && options.force_native.contains(name)) refusal = "it would run by its reference";
     if (!refusal) {
@@ -85,7 +85,7 @@ struct Legalizer {
         *refusal += text_of("; ", e.what());
       }
     for (const Target& other : others)
-      if (!other.refusal(asked)) *refusal += text_of("; ", other.name, " would take it");
+      if (!other.refuses(asked)) *refusal += text_of("; ", other.name, " would take it");
     report.push_back({node.name, name, Verdict::missing, *refusal});
     return std::nullopt;
   }
@@ -97,13 +97,13 @@ Legalized legalize(const Graph& g, const Target& target, const LegalizeOptions& 
                    std::span<const Target> others) {
   Legalizer legalizer{target, options, others};
   Graph result = legalizer.legal(g);
-  if (target.boundary_refusal) {
-    const auto check = [&](const std::string& name, const char* what, const Type& type) {
-      if (auto why = target.boundary_refusal(type)) legalizer.report.push_back({name, what, Verdict::missing, *why});
-    };
-    for (Ref r : result.inputs()) check(result.node(r).name, "input", result.type(r));
-    for (const Output& output : result.outputs()) check(output.name, "output", result.type(output.ref));
-  }
+  const auto check = [&](const std::string& name, const char* what, const Type& type) {
+    std::optional<std::string> why = target.limits.refusal(type);
+    if (!why && target.boundary_refusal) why = target.boundary_refusal(type);
+    if (why) legalizer.report.push_back({name, what, Verdict::missing, *why});
+  };
+  for (Ref r : result.inputs()) check(result.node(r).name, "input", result.type(r));
+  for (const Output& output : result.outputs()) check(output.name, "output", result.type(output.ref));
   const std::string said = target.detail.empty() ? target.name : text_of(target.name, " (", target.detail, ")");
   return {std::move(result), {said, std::move(legalizer.report)}};
 }

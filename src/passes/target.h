@@ -31,12 +31,25 @@ struct Pass {
   std::function<Graph(const Graph&)> run;
 };
 
+/// What a target cannot hold, whatever the node. It is read when a graph is compiled, before any kernel is made.
+struct Limits {
+  size_t buffers_per_launch = 0;        ///< operands and results of a node; 0: any number
+  uint64_t largest_buffer = 0;          ///< bytes of an operand or a result; 0: any number
+  int index_bits = 64;                  ///< of the numbers by which elements are found
+  std::vector<DType> absent_dtypes = {};  ///< which no operand, result, input or output has
+
+  /// Why a value of that type cannot be there. Of a type that is not static: what is known without the sizes.
+  std::optional<std::string> refusal(const Type&) const;
+};
+
 struct NextStage;
 
 struct Target {
   std::string name;  ///< as devices are spelled
   /// Nothing if the target takes the node, else why not.
   std::function<std::optional<std::string>(const Question&)> refusal;
+  /// Those are asked first.
+  Limits limits = {};
   std::span<const Rewriting> rewritings = {};
   /// Whether a node that it takes runs there by the op's reference; nothing if none does.
   std::function<bool(const Question&)> interprets = {};
@@ -65,6 +78,9 @@ struct Target {
   /// Whether an input that is donated and the output of its name are one buffer where nothing reads the old value
   /// later.
   bool updates_in_place = false;
+
+  /// Why the node is not taken, by the limits or by the claims; nothing if it is.
+  std::optional<std::string> refuses(const Question&) const;
 };
 
 /// After a graph is legal for a target, and where `is_needed` says so, `passes` run and the result is made legal for

@@ -106,7 +106,7 @@ void check_entry(const Graph& legal, const Graph& g, const Backend& backend) {
     if (node.op == &op::input || node.op == &op::param || node.op == &op::constant) continue;
     std::vector<Type> types;
     for (Ref r : node.operands) types.push_back(legal.type(r));
-    if (auto why = target.refusal({node, types, [&](size_t i) { return is_weight(legal, node.operands[i]); }}))
+    if (auto why = target.refuses({node, types, [&](size_t i) { return is_weight(legal, node.operands[i]); }}))
       fail(ErrorCode::parse, "it has the op '", node.op->name, "': ", *why);
   }
 }

@@ -11,7 +11,9 @@
 #include "backends/registry.h"
 #include "compile/pipeline.h"
 #include "ir/leaves.h"
+#include "runtime/compiled_state.h"
 #include "runtime/program_cache.h"
+#include "runtime/tensor_on_device.h"
 
 namespace rlx {
 
@@ -20,6 +22,7 @@ Signature signature_of(const Graph& g) {
   for (Ref r : g.inputs()) s.inputs.push_back({g.node(r).name, g.type(r)});
   for (Ref r : g.params()) s.params.push_back({g.node(r).name, g.type(r)});
   for (const Output& o : g.outputs()) s.outputs.push_back({o.name, g.type(o.ref)});
+  s.modes.resize(s.inputs.size(), ArgumentMode::read);
   return s;
 }
 std::vector<Layer> layers_of(const Graph& g) {
@@ -33,46 +36,43 @@ std::vector<Layer> layers_of(const Graph& g) {
   return layers;
 }
 
-struct CompiledGraph::State {
-  Graph graph;  // as the user gave it
-  CompileOptions options;
-  Device device;
-  int most_threads;
-  std::atomic<int> threads;
-  Signature signature;
-  std::shared_ptr<ProgramCache> cache;
-  std::shared_ptr<const Backend> backend;
+void CompiledGraph::State::compile() {
+  if (compiled.load(std::memory_order_acquire)) return;
+  std::scoped_lock lock(compiling);
+  if (compiled.load(std::memory_order_relaxed)) return;
+  program = cache->find_or_make(graph, *backend, options);
+  LoadOptions load;
+  load.threads = most_threads;
+  load.exact = options.accuracy == Accuracy::exact;
+  load.row_relative = options.accuracy == Accuracy::row_relative;
+  load.batch_invariant = options.batch_invariant;
+  for (const auto& input : signature.inputs) load.donated.push_back(options.donate.contains(input.name));
+  if (!options.cache_dir.empty()) load.keep_in = (std::filesystem::path(options.cache_dir) / program->key).string();
+  executable = program->program->load(load);
+  on_host = dynamic_cast<HostExecutable*>(executable.get());
+  on_device = dynamic_cast<DeviceExecutable*>(executable.get());
+  memory = backend->memory();
+  if (!on_host && (!on_device || !memory))
+    fail(ErrorCode::internal, "the backend of ", device, " gives executables that run neither in the host's memory nor in its own");
+  updates_in_place = backend->target().updates_in_place && program->report.count(Verdict::interpreted) == 0;
+  for (const auto& [name, value] : waiting) bind(name, value);
+  waiting.clear();
+  compiled.store(true, std::memory_order_release);
+}
 
-  // Made in compile(), or at the first use if lazy.
-  // No std::call_once: a compile may throw and be tried again, and after a throw the thread sanitizer's once waits for
-  // ever.
-  std::mutex compiling;
-  std::atomic<bool> compiled;
-  std::shared_ptr<const CachedProgram> program;
-  std::unique_ptr<Executable> executable;
-  bool updates_in_place = false;
-  std::set<std::string> unbound;
-  std::map<std::string, Tensor> waiting;  // params that were bound before a lazy compile
-
-  void compile() {
-    if (compiled.load(std::memory_order_acquire)) return;
-    std::scoped_lock lock(compiling);
-    if (compiled.load(std::memory_order_relaxed)) return;
-    program = cache->find_or_make(graph, *backend, options);
-    LoadOptions load;
-    load.threads = most_threads;
-    load.exact = options.accuracy == Accuracy::exact;
-    load.row_relative = options.accuracy == Accuracy::row_relative;
-    load.batch_invariant = options.batch_invariant;
-    for (const auto& input : signature.inputs) load.donated.push_back(options.donate.contains(input.name));
-    if (!options.cache_dir.empty()) load.keep_in = (std::filesystem::path(options.cache_dir) / program->key).string();
-    executable = program->program->load(load);
-    updates_in_place = backend->target().updates_in_place && program->report.count(Verdict::interpreted) == 0;
-    for (auto& [name, value] : waiting) executable->bind(name, std::move(value));
-    waiting.clear();
-    compiled.store(true, std::memory_order_release);
+void CompiledGraph::State::bind(const std::string& name, const std::variant<Tensor, DeviceTensor>& value) {
+  if (on_host) {
+    const auto* tensor = std::get_if<Tensor>(&value);
+    return on_host->bind(name, tensor ? *tensor : std::get<DeviceTensor>(value).to_host());
   }
-};
+  const auto* there = std::get_if<DeviceTensor>(&value);
+  const DeviceTensor tensor = there ? *there : device_put(std::get<Tensor>(value), device);
+  TensorOnDevice& t = *tensor.on_device();
+  std::scoped_lock lock(t.mutex);
+  t.require_there();
+  t.is_param = true;
+  on_device->bind(name, t.argument(), t.ready);
+}
 
 namespace {
 
@@ -100,16 +100,45 @@ void check_options(const CompileOptions& options, const Signature& signature, co
     for (const std::string& name : *names) find_op(name);
 }
 
+/// What becomes of each input, which is donated or not; pairs what is updated.
+void set_modes(CompiledGraph::State& state) {
+  auto& [inputs, params, outputs, modes] = state.signature;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (!state.options.donate.contains(inputs[i].name)) continue;
+    modes[i] = ArgumentMode::donated;
+    for (size_t o = 0; o < outputs.size(); ++o)
+      if (outputs[o].name == inputs[i].name && outputs[o].type == inputs[i].type) {
+        modes[i] = ArgumentMode::update;
+        state.pairs.push_back({i, o});
+        break;
+      }
+  }
+}
+
+}  // namespace
+
+namespace {
+
+void set_any_param(CompiledGraph::State& state, const std::string& name, std::variant<Tensor, DeviceTensor> value) {
+  const auto& entry = find_entry(state.signature.params, name, "param", state.graph.name());
+  if (const Type given = std::visit([](const auto& v) { return v.type(); }, value); given != entry.type)
+    fail(ErrorCode::shape_mismatch, "param '", name, "' is ", entry.type, ", got ", given);
+  state.unbound.erase(name);
+  if (state.executable) state.bind(name, value);
+  else state.waiting[name] = std::move(value);
+  if (state.options.mode == CompileMode::aot && state.unbound.empty()) state.executable->prepare();
+}
+
 }  // namespace
 
 void CompiledGraph::set_param(const std::string& name, Tensor value) {
-  const auto& entry = find_entry(state_->signature.params, name, "param", state_->graph.name());
-  if (value.type() != entry.type)
-    fail(ErrorCode::shape_mismatch, "param '", name, "' is ", entry.type, ", got ", value.type());
-  state_->unbound.erase(name);
-  if (state_->executable) state_->executable->bind(name, std::move(value));
-  else state_->waiting[name] = std::move(value);
-  if (state_->options.mode == CompileMode::aot && state_->unbound.empty()) state_->executable->prepare();
+  set_any_param(*state_, name, std::move(value));
+}
+void CompiledGraph::set_param(const std::string& name, const DeviceTensor& value) {
+  if (value.device() != state_->device)
+    fail(ErrorCode::invalid_argument, "param '", name, "' is on ", value.device(), "; '", state_->graph.name(),
+         "' was compiled for ", state_->device);
+  set_any_param(*state_, name, value);
 }
 void CompiledGraph::set_params(const std::map<std::string, Tensor, std::less<>>& values) {
   for (const auto& [name, value] : values) set_param(name, value);
@@ -160,7 +189,8 @@ void CompiledGraph::run_into(Tensors inputs, std::span<Tensor> outputs) const {
   if (outputs.size() != state_->signature.outputs.size())
     fail(ErrorCode::invalid_argument, "graph '", state_->graph.name(), "' has ", state_->signature.outputs.size(),
          " outputs, got room for ", outputs.size());
-  state_->executable->run(inputs, outputs, {state_->threads.load(std::memory_order_relaxed), nullptr});
+  if (!state_->on_host) return run_on_device(state_, inputs, outputs, nullptr);
+  state_->on_host->run(inputs, outputs, {state_->threads.load(std::memory_order_relaxed), nullptr});
 }
 void CompiledGraph::run_into_memory(Tensors inputs, std::span<const std::span<std::byte>> memory) const {
   state_->compile();
@@ -174,12 +204,12 @@ void CompiledGraph::run_into_memory(Tensors inputs, std::span<const std::span<st
     size_t wanted = is_byte_sized(t) ? std::min<size_t>(byte_size(t), 8) : 1;
     in_place &= reinterpret_cast<uintptr_t>(memory[o].data()) % wanted == 0;
   }
-  if (in_place && !memory.empty()) {
+  if (in_place && !memory.empty() && state_->on_host) {
     options.memory = memory;
-    return state_->executable->run(inputs, {}, options);
+    return state_->on_host->run(inputs, {}, options);
   }
   std::vector<Tensor> outputs(memory.size());
-  state_->executable->run(inputs, outputs, options);
+  run_into(inputs, outputs);
   for (size_t o = 0; o < memory.size(); ++o) {
     if (memory[o].size() != outputs[o].byte_count())
       fail(ErrorCode::shape_mismatch, "output ", o, " of '", state_->graph.name(), "' is ", outputs[o].type(), ", ",
@@ -188,32 +218,15 @@ void CompiledGraph::run_into_memory(Tensors inputs, std::span<const std::span<st
   }
 }
 
-std::future<std::vector<Tensor>> CompiledGraph::run_async(const std::vector<NamedTensor>& inputs) const {
-  state_->compile();
-  std::vector<Tensor> given = ordered(inputs);
-  const RunOptions options{state_->threads.load(std::memory_order_relaxed)};
-  auto promise = std::make_shared<std::promise<std::vector<Tensor>>>();
-  auto done = [promise, state = state_](std::vector<Tensor> outputs, std::exception_ptr error) {
-    if (error) promise->set_exception(error);
-    else promise->set_value(std::move(outputs));
-  };
-  try {
-    if (state_->executable->begin(given, options, done)) return promise->get_future();
-  } catch (...) {  // where it goes wrong is one place for whoever waits
-    promise->set_exception(std::current_exception());
-    return promise->get_future();
-  }
-  return std::async(std::launch::async, [graph = *this, given = std::move(given)] { return graph.run_ordered(given); });
-}
-
 Profile CompiledGraph::profile(const std::vector<NamedTensor>& inputs) const {
   state_->compile();
   std::vector<StepTime> times;
   std::vector<Tensor> outputs(state_->signature.outputs.size());
   auto given = ordered(inputs);
-  state_->executable->run(given, outputs, {state_->threads.load(), nullptr});  // prepares this shape; not timed
+  run_into(given, outputs);  // prepares this shape; not timed
   auto begin = std::chrono::steady_clock::now();
-  state_->executable->run(given, outputs, {state_->threads.load(), &times});
+  if (state_->on_host) state_->on_host->run(given, outputs, {state_->threads.load(), &times});
+  else run_on_device(state_, given, outputs, &times);
   Profile profile;
   profile.total_us = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count();
   for (StepTime& t : times)
@@ -275,22 +288,11 @@ int Session::threads() const { return state_->threads; }
 CompiledGraph Session::compile(const Graph& g, CompileOptions options) const {
   return with_context([&] { return text_of("compiling '", g.name(), "' for ", state_->device); },
                       [&] {
-                        std::shared_ptr<CompiledGraph::State> state(new CompiledGraph::State{g,
-                                                                                             std::move(options),
-                                                                                             state_->device,
-                                                                                             state_->threads,
-                                                                                             state_->threads,
-                                                                                             signature_of(g),
-                                                                                             state_->cache,
-                                                                                             state_->backend,
-                                                                                             {},
-                                                                                             {},
-                                                                                             {},
-                                                                                             {},
-                                                                                             {},
-                                                                                             {},
-                                                                                             {}});
+                        std::shared_ptr<CompiledGraph::State> state(
+                            new CompiledGraph::State{g, std::move(options), state_->device, state_->threads,
+                                                     state_->threads, signature_of(g), state_->cache, state_->backend});
                         check_options(state->options, state->signature, g.name());
+                        set_modes(*state);
                         for (const auto& param : state->signature.params) state->unbound.insert(param.name);
                         if (state->options.mode != CompileMode::lazy) state->compile();
                         if (state->options.mode == CompileMode::aot && state->unbound.empty())

@@ -40,7 +40,7 @@ class Adder final : public Backend {
   }
 
  private:
-  struct Sum final : Program, Executable {
+  struct Sum final : Program, HostExecutable {
     Graph legal;
     float wrong_by;
     Sum(Graph g, float by) : legal(std::move(g)), wrong_by(by) {}

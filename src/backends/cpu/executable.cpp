@@ -54,7 +54,7 @@ struct Instance {
   }
 };
 
-class CpuExecutable final : public Executable {
+class CpuExecutable final : public HostExecutable {
  public:
   CpuExecutable(const Graph& legal, LoadOptions options)
       : signature_(signature_params(legal)), options_(std::move(options)) {
@@ -119,9 +119,10 @@ class CpuExecutable final : public Executable {
       from = to;
     }
     instance->schedule.run(state->pointers.data(), state->arena, state->inputs, state->outputs,
-                           std::clamp(options.threads, 1, options_.threads), options.profile);
+                           std::clamp(options.threads, 1, options_.threads), options.cancel, options.profile);
     instance->give_back(std::move(state));
     rethrow_step_error();
+    if (is_cancelled(options.cancel)) fail(ErrorCode::cancelled, "the run of '", graph_.name(), "' was cancelled");
   }
 
   void prepare() override {

@@ -22,7 +22,10 @@ class Nested {
     std::byte* arena;
     void** pointers;
     std::span<void*> inputs, outputs;  ///< to be filled in before `run`
-    void run(int width) const noexcept { schedule->run(pointers, arena, inputs, outputs, width); }
+    /// Once the run is cancelled the outputs may hold anything.
+    void run(int width, const CancelFlag* cancel = nullptr) const noexcept {
+      schedule->run(pointers, arena, inputs, outputs, width, cancel);
+    }
   };
   Ready ready(std::byte* arena, std::byte* table) const noexcept {
     auto** pointers = reinterpret_cast<void**>(table);

@@ -294,15 +294,20 @@ void Schedule::resolve(void** pointers, std::byte* arena) const noexcept {
 }
 
 void Schedule::run(void** pointers, std::byte* arena, std::span<void* const> inputs, std::span<void* const> outputs,
-                   int width, std::vector<StepTime>* profile) const noexcept {
+                   int width, const CancelFlag* cancel, std::vector<StepTime>* profile) const noexcept {
   for (const Patch& patch : patches_)
     pointers[patch.pointer] = static_cast<std::byte*>((patch.is_output ? outputs : inputs)[patch.index]) + patch.offset;
   kernels::ThreadPool& pool = kernels::ThreadPool::shared();
   using Clock = std::chrono::steady_clock;
   Clock::time_point begin = profile ? Clock::now() : Clock::time_point{};
   for (const Entry& entry : steps_) {
-    StepArgs args{pointers + entry.first_operand, pointers + entry.first_result, arena + entry.scratch_offset, width,
-                  pool};
+    if (is_cancelled(cancel)) return;
+    StepArgs args{pointers + entry.first_operand,
+                  pointers + entry.first_result,
+                  arena + entry.scratch_offset,
+                  width,
+                  pool,
+                  cancel};
     if (!profile) {
       entry.step->run(args);
       continue;

@@ -41,9 +41,10 @@ class Schedule {
   std::unique_ptr<RunState> new_state() const;
   /// Fills the pointers that do not change from run to run.
   void resolve(void** pointers, std::byte* arena) const noexcept;
-  /// Runs. `inputs` and `outputs` point at dense elements; `pointers` were resolved for this arena.
+  /// Runs. `inputs` and `outputs` point at dense elements; `pointers` were resolved for this arena. Returns before the
+  /// next step once `cancel` is set; then the outputs may hold anything.
   void run(void** pointers, std::byte* arena, std::span<void* const> inputs, std::span<void* const> outputs, int width,
-           std::vector<StepTime>* profile = nullptr) const noexcept;
+           const CancelFlag* cancel = nullptr, std::vector<StepTime>* profile = nullptr) const noexcept;
 
   const std::vector<Type>& output_types() const { return output_types_; }
   size_t step_count() const { return steps_.size(); }

@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 
+#include "base/cancel_flag.h"
 #include "base/rounded_up.h"
 #include "kernels/cost_model.h"
 #include "kernels/threads/thread_pool.h"
@@ -30,6 +31,7 @@ struct StepArgs {
   std::byte* scratch;  ///< aligned to 64 bytes
   int width;           ///< threads that may be used
   kernels::ThreadPool& pool;
+  const CancelFlag* cancel = nullptr;  ///< of the run, for steps that loop
 
   template <class T = void>
   const T* in(size_t i) const {

@@ -84,7 +84,7 @@ void add_open_dims(const Graph& g, std::vector<Dim>& dims) {
   }
 }
 
-class CoremlExecutable final : public Executable {
+class CoremlExecutable final : public HostExecutable {
  public:
   CoremlExecutable(Graph graph, Device device, coreml_framework::Framework framework, LoadOptions options)
       : graph_(std::move(graph)), device_(device), framework_(std::move(framework)), options_(std::move(options)) {
@@ -187,14 +187,14 @@ class CoremlExecutable final : public Executable {
     return std::any_of(open_dims_.begin(), open_dims_.end(), [&](const Dim& d) { return d.bound(sizes).value() < 1; });
   }
   /// What runs such sizes.
-  Executable& by_cpu() {
+  HostExecutable& by_cpu() {
     std::scoped_lock lock(mutex_);
     if (by_cpu_) return *by_cpu_;
     auto cpu = backend_of(Device::cpu());
     Pipelined legal = run_pipeline(with_values(graph_, params_), cpu->target(), {});
     require_complete(legal.report, false);
     cpu_program_ = cpu->lower(std::move(legal.graph));
-    by_cpu_ = cpu_program_->load(options_);
+    by_cpu_ = load_on_host(*cpu_program_, options_);
     return *by_cpu_;
   }
   CoremlRunner& runner() {
@@ -223,7 +223,7 @@ class CoremlExecutable final : public Executable {
   std::unique_ptr<CoremlRunner> runner_;
   std::vector<Dim> open_dims_;  // of all values, each once
   std::unique_ptr<Program> cpu_program_;
-  std::unique_ptr<Executable> by_cpu_;
+  std::unique_ptr<HostExecutable> by_cpu_;
 };
 
 class CoremlProgram final : public Program {

@@ -42,7 +42,7 @@ class FrontEndRunner final : public CoremlRunner {
   struct Loaded {
     std::vector<Shape> sizes;
     std::unique_ptr<Program> program;
-    std::unique_ptr<Executable> executable;
+    std::unique_ptr<HostExecutable> executable;
   };
   /// A program that leaves sizes open has a graph for each set of them. Those of other sizes run while one is made.
   std::shared_ptr<const Loaded> loaded_for(const std::vector<Tensor>& inputs) {
@@ -65,7 +65,7 @@ class FrontEndRunner final : public CoremlRunner {
     Pipelined legal = run_pipeline(lowered.graph, cpu->target(), options);
     require_complete(legal.report, false);
     Loaded loaded{sizes, cpu->lower(std::move(legal.graph)), nullptr};
-    loaded.executable = loaded.program->load(options_);
+    loaded.executable = load_on_host(*loaded.program, options_);
     std::scoped_lock lock(mutex_);
     if (auto found = find(sizes)) return found;  // another run was faster
     latest_.push_front(std::make_shared<const Loaded>(std::move(loaded)));
@@ -100,7 +100,7 @@ class FrameworkRunner final : public CoremlRunner {
   std::vector<Tensor> run(const std::vector<Tensor>& inputs, const RunOptions&) override {
     return in_order(model_.main, loaded_->predict(named(inputs)));
   }
-  bool begin(const std::vector<Tensor>& inputs, Executable::Done done) override {
+  bool begin(const std::vector<Tensor>& inputs, HostExecutable::Done done) override {
     // The description goes along: this object may be gone when the answer is there.
     loaded_->predict_async(named(inputs), [about = model_.main, done = std::move(done)](coreml_framework::Named outputs,
                                                                                         std::exception_ptr error) {

@@ -12,8 +12,8 @@ class CoremlRunner {
  public:
   virtual ~CoremlRunner() = default;
   virtual std::vector<Tensor> run(const std::vector<Tensor>& inputs, const RunOptions& options) = 0;
-  /// Begins a run, as Executable::begin does; false where nothing runs in the background by itself.
-  virtual bool begin(const std::vector<Tensor>&, Executable::Done) { return false; }
+  /// Begins a run, as HostExecutable::begin does; false where nothing runs in the background by itself.
+  virtual bool begin(const std::vector<Tensor>&, HostExecutable::Done) { return false; }
   virtual PlacementReport placement() = 0;
   virtual size_t memory_bytes() const = 0;
 };

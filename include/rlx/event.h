@@ -1,0 +1,49 @@
+// The end of work that goes on beside the caller: a copy, a run.
+#pragma once
+
+#include <chrono>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+
+namespace rlx {
+
+/// The end of some work on a device: pending, or done, or failed with the first cause. A value: copies are the same
+/// event. Any thread may ask it and wait for it. Every event ends, also when its device is lost or its work is dropped.
+class Event {
+ public:
+  /// An event that is done.
+  Event() = default;
+
+  /// Whether the work has ended, well or not.
+  bool is_done() const noexcept;
+  /// Returns when the work has ended. Throws what ended it, if it failed: an rlx::Error.
+  void wait() const;
+  /// False if the work is still going on at the deadline; it goes on nevertheless. Throws as `wait` does.
+  bool wait_until(std::chrono::steady_clock::time_point deadline) const;
+  template <class Rep, class Period>
+  bool wait_for(std::chrono::duration<Rep, Period> time) const {
+    return wait_until(std::chrono::steady_clock::now() + std::chrono::duration_cast<std::chrono::nanoseconds>(time));
+  }
+  /// What ended the work; null while it goes on, and if it ended well.
+  std::exception_ptr error() const noexcept;
+  /// Calls `f` with `error()` once the work has ended, also if it has already: on a thread of RLX that serves nothing
+  /// else, one call after another. What `f` throws is written to the error stream.
+  void on_done(std::function<void(std::exception_ptr error)> f) const;
+  /// The name of the device that the work is on; empty for an event that was done from the beginning.
+  std::string device() const;
+
+  struct State;
+
+ private:
+  friend class EventSource;
+  explicit Event(std::shared_ptr<State> state) : state_(std::move(state)) {}
+  std::shared_ptr<State> state_;  // null: done, and well
+};
+
+/// Waits for all of them; throws the error of the first one in the list that failed, after all have ended.
+void wait_for_all(std::span<const Event> events);
+
+}  // namespace rlx

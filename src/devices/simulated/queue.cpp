@@ -1,0 +1,80 @@
+// See the header.
+#include "devices/simulated/queue.h"
+
+#include <chrono>
+
+#include "rlx/error.h"
+
+namespace rlx::simulated {
+namespace {
+
+thread_local bool is_own = false;
+
+}  // namespace
+
+bool Queue::is_own_thread() { return is_own; }
+
+Queue::Queue(std::string device, size_t threads, bool delays) : device_(std::move(device)), delays_(delays) {
+  for (size_t t = 0; t < threads; ++t) threads_.emplace_back([this, t] { serve(static_cast<unsigned>(t) + 1); });
+}
+Queue::~Queue() {
+  {
+    std::scoped_lock lock(shared_->mutex);
+    shared_->is_closed = true;
+  }
+  shared_->changed.notify_all();
+  for (std::thread& thread : threads_) thread.join();
+  shared_->ready.clear();  // events that nobody ends any more fail
+}
+
+bool Queue::is_closing() const {
+  std::scoped_lock lock(shared_->mutex);
+  return shared_->is_closed;
+}
+
+Event Queue::add(std::string name, std::function<void()> work, std::span<const Event> after) {
+  EventSource source(device_, name);
+  Event event = source.event();
+  std::shared_ptr<Work> added(new Work{std::move(name), std::move(work), std::move(source)});
+  EventSource::when_all_done({after.begin(), after.end()}, [shared = shared_, added](std::exception_ptr error) {
+    if (error) {
+      added->run = nullptr;  // what it keeps goes before the event ends
+      return added->source.fail(error);
+    }
+    {
+      std::scoped_lock lock(shared->mutex);
+      if (shared->is_closed) return;
+      shared->ready.push_back(added);
+    }
+    shared->changed.notify_one();
+  });
+  return event;
+}
+
+void Queue::serve(unsigned seed) {
+  is_own = true;
+  std::minstd_rand random(seed);
+  for (;;) {
+    std::shared_ptr<Work> work;
+    {
+      std::unique_lock lock(shared_->mutex);
+      shared_->changed.wait(lock, [this] { return shared_->is_closed || !shared_->ready.empty(); });
+      if (shared_->is_closed) return;
+      const size_t at = delays_ ? random() % shared_->ready.size() : 0;
+      work = std::move(shared_->ready[at]);
+      shared_->ready.erase(shared_->ready.begin() + static_cast<std::ptrdiff_t>(at));
+    }
+    if (delays_ && random() % 8 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 200));
+    std::exception_ptr error;
+    try {
+      with_context([&] { return text_of("doing ", work->name, " on ", device_); }, work->run);
+    } catch (...) {
+      error = std::current_exception();
+    }
+    work->run = nullptr;
+    if (error) work->source.fail(error);
+    else work->source.finish();
+  }
+}
+
+}  // namespace rlx::simulated

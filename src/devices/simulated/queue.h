@@ -1,0 +1,52 @@
+// The order of work of a simulated accelerator: threads that take work once the events before it have ended.
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <random>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "base/event_source.h"
+
+namespace rlx::simulated {
+
+class Queue {
+ public:
+  /// `delays`: each piece of work may wait a little before it begins, and any that is ready may be the next.
+  Queue(std::string device, size_t threads, bool delays);
+  /// Ends what is under way; what has not begun fails.
+  ~Queue();
+
+  /// Calls `work` on a thread of the queue once all of `after` have ended well; the event ends with it, and fails with
+  /// what it throws, or with the first cause of what it waited for.
+  Event add(std::string name, std::function<void()> work, std::span<const Event> after);
+  /// Whether the queue is about to go: work that would not end by itself does.
+  bool is_closing() const;
+  /// Whether this is one of the threads of any queue.
+  static bool is_own_thread();
+
+ private:
+  struct Work {
+    std::string name;
+    std::function<void()> run;
+    EventSource source;
+  };
+  /// What work that waits for other devices' events reaches when the queue may be gone.
+  struct Shared {
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::vector<std::shared_ptr<Work>> ready;
+    bool is_closed = false;
+  };
+  void serve(unsigned seed);
+
+  const std::string device_;
+  const bool delays_;
+  const std::shared_ptr<Shared> shared_ = std::make_shared<Shared>();
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace rlx::simulated

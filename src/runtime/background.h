@@ -1,0 +1,13 @@
+// Threads on which runs go on beside their callers, for devices that have no order of work of their own.
+#pragma once
+
+#include <functional>
+
+namespace rlx {
+
+/// Calls `work`, which does not throw, on a thread of the run time, and returns. A thread is started while there are
+/// fewer than twice as many as the process has processors and none is idle; beyond that work waits for one. Fails with
+/// out_of_memory if the system gives no first thread.
+void run_in_background(std::function<void()> work);
+
+}  // namespace rlx

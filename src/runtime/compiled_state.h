@@ -1,0 +1,61 @@
+// What the copies of a CompiledGraph share.
+#pragma once
+
+#include <mutex>
+#include <set>
+#include <variant>
+
+#include "rlx/session.h"
+#include "runtime/program_cache.h"
+
+namespace rlx {
+
+struct CompiledGraph::State {
+  Graph graph;  // as the user gave it
+  CompileOptions options;
+  Device device;
+  int most_threads;
+  std::atomic<int> threads;
+  Signature signature;
+  std::shared_ptr<ProgramCache> cache;
+  std::shared_ptr<const Backend> backend;
+
+  // Made in compile(), or at the first use if lazy.
+  // No std::call_once: a compile may throw and be tried again, and after a throw the thread sanitizer's once waits for
+  // ever.
+  std::mutex compiling = {};
+  std::atomic<bool> compiled = {};
+  std::shared_ptr<const CachedProgram> program = {};
+  std::unique_ptr<Executable> executable = {};
+  HostExecutable* on_host = nullptr;      // the executable, if it computes in the host's memory
+  DeviceExecutable* on_device = nullptr;  // the executable, if it does not
+  std::shared_ptr<DeviceMemory> memory = {};  // the device's own; null with `on_host`
+  bool updates_in_place = false;
+  /// Donated inputs and the outputs of their names and types: one buffer where the device updates in place.
+  struct Pair {
+    size_t input, output;
+  };
+  std::vector<Pair> pairs = {};
+  std::set<std::string> unbound = {};
+  std::map<std::string, std::variant<Tensor, DeviceTensor>> waiting = {};  // params bound before a lazy compile
+
+  void compile();
+  /// Binds a param of the executable; its type has been checked.
+  void bind(const std::string& name, const std::variant<Tensor, DeviceTensor>& value);
+  bool is_donated(size_t input) const { return signature.modes[input] != ArgumentMode::read; }
+  /// "the run of 'g' on cpu".
+  std::string run_text() const { return text_of("the run of '", graph.name(), "' on ", device); }
+};
+
+/// What the copies of a PendingRun share.
+struct PendingRun::State {
+  Event event;
+  std::vector<DeviceTensor> outputs;
+  std::shared_ptr<CancelFlag> cancel;
+};
+
+/// As CompiledGraph::run_into, on a device with memory of its own: copies there, runs, and copies back.
+void run_on_device(const std::shared_ptr<CompiledGraph::State>& state, Tensors inputs, std::span<Tensor> outputs,
+                   std::vector<StepTime>* profile);
+
+}  // namespace rlx

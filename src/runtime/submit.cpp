@@ -1,0 +1,239 @@
+// Runs that go on beside their callers, and runs on devices with memory of their own.
+#include <algorithm>
+#include <cstring>
+
+#include "base/event_source.h"
+#include "ir/rewrite.h"
+#include "runtime/background.h"
+#include "runtime/compiled_state.h"
+#include "runtime/tensor_on_device.h"
+
+namespace rlx {
+namespace {
+
+using SharedTensor = std::shared_ptr<TensorOnDevice>;
+using State = CompiledGraph::State;
+
+/// A run on a device that computes in the host's memory: what a thread of the run time needs for it. The tensors are
+/// taken when it starts: until then earlier runs may still write them.
+struct HostRun {
+  std::shared_ptr<State> graph;
+  std::vector<SharedTensor> inputs, outputs;
+  std::shared_ptr<CancelFlag> cancel;
+  int threads;
+  EventSource source;
+
+  void fail_with(std::exception_ptr error) noexcept {
+    drop();
+    source.fail(std::move(error));
+  }
+  /// Lets go of the tensors before the event ends, so that whoever waited for it finds them unshared.
+  void drop() noexcept { inputs.clear(), outputs.clear(); }
+
+  void put_results(std::vector<Tensor> results) {
+    for (size_t o = 0; o < outputs.size(); ++o) {
+      std::scoped_lock lock(outputs[o]->mutex);
+      outputs[o]->host = std::move(results[o]);
+    }
+  }
+  std::string doing() const { return text_of("running '", graph->graph.name(), "' on ", graph->device); }
+
+  void run(const std::shared_ptr<HostRun>& self) noexcept {
+    try {
+      if (is_cancelled(cancel.get())) fail(ErrorCode::cancelled, graph->run_text(), " was cancelled before it began");
+      std::vector<Tensor> given, results(outputs.size());
+      for (size_t i = 0; i < inputs.size(); ++i) {
+        std::scoped_lock lock(inputs[i]->mutex);
+        given.push_back(graph->is_donated(i) ? std::move(inputs[i]->host) : inputs[i]->host);
+        if (graph->is_donated(i)) inputs[i]->host = Tensor();
+      }
+      RunOptions options{threads};
+      options.cancel = cancel.get();
+      if (graph->updates_in_place)
+        for (const State::Pair& pair : graph->pairs) {
+          // The output is handed the memory, so that it may be told that it alone has it.
+          results[pair.output] = std::move(given[pair.input]);
+          Tensor& old = results[pair.output];
+          given[pair.input] = Tensor::borrow(old.dtype(), old.shape(), old.bytes());
+        }
+      const auto done = [self](std::vector<Tensor> made, std::exception_ptr error) {
+        if (error) return self->fail_with(error);
+        self->finish(std::move(made));
+      };
+      if (graph->on_host->begin(given, options, done)) return;
+      with_context([&] { return doing(); }, [&] { graph->on_host->run(given, results, options); });
+      given.clear();
+      finish(std::move(results));
+    } catch (...) {
+      fail_with(std::current_exception());
+    }
+  }
+  void finish(std::vector<Tensor> results) noexcept {
+    try {
+      put_results(std::move(results));
+    } catch (...) {
+      return fail_with(std::current_exception());
+    }
+    drop();
+    source.finish();
+  }
+};
+
+/// The tensors of a submission, locked in an order that is the same for every thread.
+class Locked {
+ public:
+  explicit Locked(std::vector<TensorOnDevice*> tensors) {
+    std::sort(tensors.begin(), tensors.end());
+    tensors.erase(std::unique(tensors.begin(), tensors.end()), tensors.end());
+    for (TensorOnDevice* t : tensors) locks_.emplace_back(t->mutex);
+  }
+
+ private:
+  std::vector<std::unique_lock<std::mutex>> locks_;
+};
+
+/// The types of the outputs for inputs of these types; fails naming the input that does not fit.
+std::vector<Type> types_of_outputs(const Graph& g, std::span<const DeviceTensor> inputs) {
+  std::vector<Type> given;
+  for (const DeviceTensor& t : inputs) given.push_back(t.type());
+  const Bindings bindings = solve_symbols(g, given);
+  std::vector<Type> types = g.output_types();
+  for (Type& t : types)
+    for (Dim& d : t.dims) d = d.bound(bindings);
+  return types;
+}
+
+void check_places(const State& state, std::span<const DeviceTensor> inputs) {
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const std::string& name = state.signature.inputs[i].name;
+    if (inputs[i].device() != state.device)
+      fail(ErrorCode::invalid_argument, "input '", name, "' is on ", inputs[i].device(), "; '", state.graph.name(),
+           "' was compiled for ", state.device);
+    for (size_t k = 0; k < inputs.size() && state.is_donated(i); ++k)
+      if (k != i && inputs[k].on_device() == inputs[i].on_device())
+        fail(ErrorCode::invalid_argument, "input '", name, "' is donated, and its tensor is input '",
+             state.signature.inputs[k].name, "' as well");
+  }
+}
+
+/// What a tensor's user waits for before it may read, or (`writes`) overwrite it. With its lock.
+void add_events(const TensorOnDevice& t, bool writes, std::vector<Event>& after) {
+  if (!t.ready.is_done() || t.ready.error()) after.push_back(t.ready);
+  if (!writes) return;
+  for (const Event& reader : t.readers)
+    if (!reader.is_done()) after.push_back(ended(reader));
+}
+
+void give_away(TensorOnDevice& t, std::string why) {
+  t.gone = std::move(why);
+  t.buffer = {};
+  t.readers.clear();
+}
+
+PendingRun submitted(const std::shared_ptr<State>& state, std::span<const DeviceTensor> inputs,
+                     std::vector<StepTime>* profile = nullptr) {
+  state->compile();
+  const std::vector<Type> types = types_of_outputs(state->graph, inputs);
+  check_places(*state, inputs);
+  std::vector<TensorOnDevice*> given;
+  for (const DeviceTensor& t : inputs) given.push_back(t.on_device().get());
+  auto cancel = std::make_shared<CancelFlag>(false);
+  const int threads = state->threads.load(std::memory_order_relaxed);
+  std::vector<SharedTensor> outputs;
+  const auto made_on_device = [&](const Type& type) {
+    auto t = std::make_shared<TensorOnDevice>(state->device, state->backend, type.dtype, shape_of(type.dims));
+    outputs.push_back(std::move(t));
+  };
+  for (const Type& type : types) made_on_device(type);
+
+  Event event;
+  std::shared_ptr<HostRun> host_run;
+  std::vector<Event> after;
+  {
+    Locked locked(given);
+    for (size_t i = 0; i < given.size(); ++i) {
+      with_context([&] { return text_of("feeding input '", state->signature.inputs[i].name, "'"); },
+                   [&] { given[i]->require_there(); });
+      add_events(*given[i], state->is_donated(i), after);
+    }
+    if (state->on_host) {
+      EventSource source(state->device.name(), state->run_text());
+      event = source.event();
+      host_run.reset(new HostRun{state, {}, outputs, cancel, threads, std::move(source)});
+      for (const DeviceTensor& t : inputs) host_run->inputs.push_back(t.on_device());
+    } else {
+      std::vector<DeviceArgument> from, to;
+      for (TensorOnDevice* t : given) from.push_back(t->argument());
+      std::vector<bool> has_place(outputs.size());
+      for (const State::Pair& pair : state->pairs) {
+        if (!state->updates_in_place || given[pair.input]->is_param) continue;
+        outputs[pair.output]->buffer = from[pair.input].buffer;
+        has_place[pair.output] = true;
+      }
+      for (size_t o = 0; o < outputs.size(); ++o) {
+        TensorOnDevice& t = *outputs[o];
+        if (!has_place[o]) t.buffer = new_buffer(*state->memory, state->device, byte_count(t.dtype, t.shape));
+        to.push_back(t.argument());
+      }
+      event = state->on_device->launch(from, to, {threads, cancel, profile}, after);
+    }
+    for (size_t i = 0; i < given.size(); ++i)
+      if (state->is_donated(i))
+        give_away(*given[i], text_of("it was donated to ", state->run_text(), " as input '",
+                                     state->signature.inputs[i].name, "'"));
+      else given[i]->add_reader(event);
+  }
+  for (const SharedTensor& t : outputs) t->ready = event;
+  if (host_run)
+    EventSource::when_all_done(std::move(after), [host_run](std::exception_ptr error) {
+      if (error) return host_run->fail_with(error);
+      try {
+        run_in_background([host_run] { host_run->run(host_run); });
+      } catch (...) {
+        host_run->fail_with(std::current_exception());
+      }
+    });
+  auto run = std::make_shared<PendingRun::State>(PendingRun::State{std::move(event), {}, std::move(cancel)});
+  for (SharedTensor& t : outputs) run->outputs.emplace_back(std::move(t));
+  return PendingRun(std::move(run));
+}
+
+}  // namespace
+
+Event PendingRun::event() const { return state_->event; }
+const std::vector<DeviceTensor>& PendingRun::outputs() const { return state_->outputs; }
+std::vector<Tensor> PendingRun::get() const {
+  wait();
+  std::vector<Tensor> results;
+  for (const DeviceTensor& t : state_->outputs) results.push_back(t.to_host());
+  return results;
+}
+void PendingRun::cancel() const { state_->cancel->store(true, std::memory_order_relaxed); }
+
+PendingRun CompiledGraph::submit(std::span<const DeviceTensor> inputs) const { return submitted(state_, inputs); }
+
+PendingRun CompiledGraph::run_async(const std::vector<NamedTensor>& inputs) const {
+  state_->compile();
+  std::vector<DeviceTensor> given;
+  for (const Tensor& t : ordered(inputs)) given.push_back(device_put(t, state_->device));
+  return submitted(state_, given);
+}
+
+void run_on_device(const std::shared_ptr<State>& state, Tensors inputs, std::span<Tensor> outputs,
+                   std::vector<StepTime>* profile) {
+  std::vector<DeviceTensor> given;
+  for (const Tensor& t : inputs) given.push_back(device_put(t, state->device));
+  const PendingRun run = submitted(state, given, profile);
+  std::vector<Event> copies;
+  std::vector<Tensor> results(outputs.size());
+  for (size_t o = 0; o < outputs.size(); ++o) copies.push_back(run.outputs()[o].copy_to_host(results[o]));
+  wait_for_all(copies);
+  for (size_t o = 0; o < outputs.size(); ++o) {
+    Tensor& out = outputs[o];
+    if (out.dtype() == results[o].dtype() && out.shape() == results[o].shape() && out.is_unshared() && out.byte_count())
+      std::memcpy(out.mutable_data(), results[o].data(), out.byte_count());
+    else out = std::move(results[o]);
+  }
+}
+
+}  // namespace rlx

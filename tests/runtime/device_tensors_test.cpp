@@ -1,0 +1,303 @@
+// Tensors on devices and runs in the background, on every device that runs graphs: the host's own memory and memory that
+// the host cannot point into have one meaning.
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <cmath>
+#include <thread>
+
+#include "devices/simulated/faults.h"
+#include "rlx/ops.h"
+#include "rlx/session.h"
+#include "runtime/small_model.h"
+
+using namespace rlx;
+using namespace std::chrono_literals;
+
+namespace {
+
+std::vector<Device> running_devices() {
+  std::vector<Device> all;
+  for (const DeviceInfo& d : devices())
+    if (d.available) all.push_back(d.device);
+  return all;
+}
+
+/// x f32[n], y f32[n] -> "x" = x + y: with x donated, an update.
+Graph adding(Dim n = 4) {
+  Graph g("adding");
+  Value x = g.input("x", f32, {n}), y = g.input("y", f32, {n});
+  g.output(x + y, "x");
+  return g;
+}
+const Tensor kOnes = Tensor::of<float>({4}, {1, 1, 1, 1}), kCount = Tensor::of<float>({4}, {0, 1, 2, 3});
+
+/// x f32[] -> a loop of so many trips that nobody waits for its end.
+Graph endless() {
+  Graph condition("goes_on"), body("step");
+  Value c = condition.input("x", f32, {});
+  condition.output(compare(c, full_like(c, -1.0), Comparison::gt));
+  Value x = body.input("x", f32, {});
+  body.output(abs(sin(x)) + 1.0);
+  Graph g("endless");
+  g.output(while_loop({g.input("x", f32, {})}, condition, body)[0]);
+  return g;
+}
+
+std::string message_of(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "";
+}
+ErrorCode code_of(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const Error& e) {
+    return e.code();
+  }
+  return ErrorCode(0);
+}
+
+}  // namespace
+
+TEST_CASE("a tensor comes back from a device as it went there, in every dtype that the device has") {
+  for (const Device& device : running_devices()) {
+    CAPTURE(device.name());
+    for (DType t : {boolean, i4, i8, u16, i32, u64, f16, bf16, f32, c64, q8_0}) {
+      const Shape shape = t == q8_0 ? Shape{2, 64} : Shape{3, 5, 2};
+      Tensor sent = Tensor::uninitialized(t, shape);
+      for (size_t i = 0; i < sent.byte_count(); ++i) sent.mutable_data()[i] = std::byte(t == boolean ? i % 2 : i * 37);
+      const DeviceTensor there = device_put(sent, device);
+      CHECK(there.device() == device);
+      CHECK(there.type() == sent.type());
+      CHECK(there.to_host() == sent);
+      for (const Device& other : running_devices()) CHECK(there.to(other).to_host() == sent);
+    }
+    CHECK(device_put(Tensor(f32, {0, 3}), device).to_host() == Tensor(f32, {0, 3}));
+    CHECK(device_put(Tensor::scalar(7.f), device).to_host() == Tensor::scalar(7.f));
+  }
+}
+
+TEST_CASE("the host's own memory is shared, and borrowed elements that nobody keeps are copied") {
+  const Tensor sent = kCount;
+  CHECK(device_put(sent, Device::cpu()).to_host().data() == sent.data());
+  CHECK(memory_of(Device::cpu()).host_access == HostAccess::direct);
+  CHECK(memory_of(Device("loopback")).host_access == HostAccess::none);
+  for (const Device& device : running_devices()) {
+    std::vector<float> own = {5, 6, 7, 8};
+    const auto borrowed = Tensor::borrow(f32, {4}, std::as_bytes(std::span(own)));
+    const DeviceTensor there = device_put(borrowed, device);
+    const PendingRun run = Session(device, {1}).compile(adding()).run_async({{"x", borrowed}, {"y", kOnes}});
+    own.assign(4, -1);
+    CHECK(there.to_host() == Tensor::of<float>({4}, {5, 6, 7, 8}));
+    CHECK(run.get()[0] == Tensor::of<float>({4}, {6, 7, 8, 9}));
+  }
+}
+
+TEST_CASE("runs follow one another by what they read, without waiting on the host") {
+  for (const Device& device : running_devices()) {
+    CAPTURE(device.name());
+    const CompiledGraph add = Session(device, {1}).compile(adding());
+    const DeviceTensor one = device_put(kOnes, device);
+    DeviceTensor sum = device_put(kCount, device);
+    std::vector<DeviceTensor> all;
+    for (int i = 0; i < 50; ++i) {
+      const PendingRun run = add.submit(std::vector{sum, one});
+      sum = run.outputs()[0];
+      all.push_back(sum);
+    }
+    CHECK(sum.to_host() == Tensor::of<float>({4}, {50, 51, 52, 53}));
+    for (int i = 0; i < 50; ++i) CHECK(all[size_t(i)].to_host().values<float>()[0] == float(i + 1));
+  }
+}
+
+TEST_CASE("a model in the background gives what it gives while its caller waits, many at a time") {
+  const Graph g = test::small_model();
+  const test::Params params = test::small_params();
+  for (const Device& device : running_devices()) {
+    CAPTURE(device.name());
+    CompiledGraph compiled = Session(device, {2}).compile(g);
+    compiled.set_params(params);
+    std::vector<std::pair<std::vector<Tensor>, PendingRun>> runs;
+    for (int64_t n = 1; n < 12; ++n) {
+      auto inputs = test::small_inputs(n, uint64_t(n));
+      PendingRun run = compiled.run_async({{"tokens", inputs[0]}, {"gate", inputs[1]}});
+      runs.emplace_back(std::move(inputs), std::move(run));
+    }
+    for (auto& [inputs, run] : runs) {
+      const auto wanted = test::by_reference(g, inputs, params), got = run.get();
+      REQUIRE(got.size() == wanted.size());
+      for (size_t o = 0; o < got.size(); ++o)
+        CHECK(difference(got[o], wanted[o], test::kSmallModelTolerance) == "");
+    }
+    CHECK(code_of([&] { compiled.run_async({{"tokens", kOnes}, {"gate", Tensor::scalar(true)}}); }) ==
+          ErrorCode::shape_mismatch);
+    CHECK(code_of([&] { compiled.run_async({{"token", kOnes}}); }) == ErrorCode::not_found);
+  }
+}
+
+TEST_CASE("params may be on the device, and stay as they were bound when the tensor is written anew") {
+  Graph g("scaled");
+  g.output(g.input("x", f32, {4}) * g.param("w", f32, {4}), "y");
+  for (const Device& device : running_devices()) {
+    CAPTURE(device.name());
+    CompiledGraph compiled = Session(device, {1}).compile(g);
+    DeviceTensor w = device_put(kCount, device);
+    compiled.set_param("w", w);
+    w.write(kOnes);
+    CHECK(compiled.run({{"x", Tensor::of<float>({4}, {2, 2, 2, 2})}})[0] == Tensor::of<float>({4}, {0, 2, 4, 6}));
+    CHECK(w.to_host() == kOnes);
+    compiled.set_param("w", w);
+    CHECK(compiled.run({{"x", kCount}})[0] == kCount);
+    const Device other = device == Device::cpu() ? Device("loopback") : Device::cpu();
+    CHECK(message_of([&] { compiled.set_param("w", device_put(kOnes, other)); }) ==
+          text_of("param 'w' is on ", other, "; 'scaled' was compiled for ", device));
+  }
+}
+
+TEST_CASE("an input that is donated is gone, whatever the device, and says which run took it") {
+  for (const Device& device : running_devices()) {
+    CAPTURE(device.name());
+    CompileOptions options;
+    options.donate = {"x"};
+    const CompiledGraph add = Session(device, {1}).compile(adding(), options);
+    CHECK(add.signature().modes[0] == ArgumentMode::update);
+    CHECK(add.signature().modes[1] == ArgumentMode::read);
+    DeviceTensor sum = device_put(kCount, device);
+    const DeviceTensor one = device_put(kOnes, device);
+    DeviceTensor first = sum;
+    const Tensor before = device_put(kCount, Device::cpu()).to_host();  // shared by the CPU's: never written
+    for (int i = 0; i < 20; ++i) sum = add.submit(std::vector{sum, one}).outputs()[0];
+    CHECK(sum.to_host() == Tensor::of<float>({4}, {20, 21, 22, 23}));
+    CHECK(before == Tensor::of<float>({4}, {0, 1, 2, 3}));
+    CHECK(kCount == before);
+    CHECK(first.why_gone() == text_of("it was donated to the run of 'adding' on ", device, " as input 'x'"));
+    CHECK(message_of([&] { first.to_host(); }).find("is gone: it was donated to the run of 'adding'") !=
+          std::string::npos);
+    CHECK(message_of([&] { add.submit(std::vector{first, one}); }).find("while feeding input 'x'") != std::string::npos);
+    first.write(kOnes);
+    CHECK(first.to_host() == kOnes);
+    CHECK(message_of([&] { add.submit(std::vector{one, one}); }) ==
+          "input 'x' is donated, and its tensor is input 'y' as well");
+    CHECK(one.to_host() == kOnes);
+  }
+}
+
+TEST_CASE("an update waits for the runs that still read the old value") {
+  for (const Device& device : running_devices()) {
+    CAPTURE(device.name());
+    CompileOptions donating;
+    donating.donate = {"x"};
+    const Session session(device, {1});
+    const CompiledGraph update = session.compile(adding(), donating), read = session.compile(adding());
+    const DeviceTensor one = device_put(kOnes, device);
+    for (int round = 0; round < 30; ++round) {
+      DeviceTensor x = device_put(kCount, device);
+      std::vector<DeviceTensor> seen;
+      for (int i = 0; i < 4; ++i) {
+        seen.push_back(read.submit(std::vector{x, one}).outputs()[0]);
+        x = update.submit(std::vector{x, one}).outputs()[0];
+      }
+      x.write(kOnes);
+      for (int i = 0; i < 4; ++i) CHECK(seen[size_t(i)].to_host().values<float>()[3] == float(4 + i));
+      CHECK(x.to_host() == kOnes);
+    }
+  }
+}
+
+TEST_CASE("inputs of another device, and of another type, are refused by name") {
+  const CompiledGraph add = Session(Device("loopback")).compile(adding());
+  DeviceTensor here = device_put(kOnes, Device::cpu()), there = device_put(kOnes, Device("loopback"));
+  CHECK(message_of([&] { add.submit(std::vector{there, here}); }) ==
+        "input 'y' is on cpu; 'adding' was compiled for loopback");
+  CHECK(message_of([&] { add.submit(std::vector{there}); }) == "graph 'adding' has 2 inputs, got 1");
+  CHECK(message_of([&] { add.submit(std::vector{there, DeviceTensor()}); }) ==
+        "a DeviceTensor that was made without a tensor holds none");
+  CHECK(code_of([&] { add.submit(std::vector{there, device_put(Tensor(f32, {5}), Device("loopback"))}); }) ==
+        ErrorCode::shape_mismatch);
+  CHECK(message_of([&] { there.write(Tensor(f32, {5})); }) == "a tensor of f32[4] on loopback was written with f32[5]");
+}
+
+TEST_CASE("a run is cancelled before its next trip, and what it was to write is torn until it is written") {
+  for (const Device& device : running_devices()) {
+    const Graph g = endless();
+    if (!supports(g, device)) continue;
+    if (device.backend() == "coreml") continue;  // its own programs are no steps of ours: nothing stops them
+    CAPTURE(device.name());
+    const CompiledGraph compiled = Session(device, {1}).compile(g);
+    const PendingRun run = compiled.run_async({{"x", Tensor::scalar(0.5f)}});
+    CHECK_FALSE(run.wait_for(20ms));
+    CHECK_FALSE(run.is_done());
+    run.cancel();
+    CHECK(code_of([&] { run.wait(); }) == ErrorCode::cancelled);
+    CHECK(message_of([&] { run.get(); }).find("the run of 'endless' was cancelled") != std::string::npos);
+    DeviceTensor torn = run.outputs()[0];
+    CHECK(code_of([&] { torn.to_host(); }) == ErrorCode::cancelled);
+    torn.write(Tensor::scalar(3.f));
+    CHECK(torn.to_host() == Tensor::scalar(3.f));
+
+    const CompiledGraph add = Session(device, {1}).compile(adding());
+    CHECK(add.run({{"x", kOnes}, {"y", kOnes}})[0] == Tensor::of<float>({4}, {2, 2, 2, 2}));
+  }
+}
+
+TEST_CASE("what waits for a run that failed fails with its cause") {
+  for (const Device& device : {Device::cpu(), Device("loopback")}) {
+    CAPTURE(device.name());
+    const Session session(device, {1});
+    const CompiledGraph slow = session.compile(endless());
+    Graph next("next");
+    next.output(next.input("x", f32, {}) * 2.0);
+    const CompiledGraph twice = session.compile(next);
+    const PendingRun first = slow.run_async({{"x", Tensor::scalar(0.5f)}});
+    const PendingRun second = twice.submit(first.outputs()), third = twice.submit(second.outputs());
+    first.cancel();
+    CHECK(message_of([&] { third.wait(); }).find("the run of 'endless' was cancelled") != std::string::npos);
+    CHECK(code_of([&] { third.outputs()[0].to_host(); }) == ErrorCode::cancelled);
+  }
+}
+
+TEST_CASE("independent runs overlap where the device has several queues") {
+  const Device device("loopback");
+  const CompiledGraph slow = Session(device, {1}).compile(endless());
+  const CompiledGraph add = Session(device, {1}).compile(adding());
+  const PendingRun long_one = slow.run_async({{"x", Tensor::scalar(0.5f)}});
+  CHECK(add.run({{"x", kOnes}, {"y", kOnes}})[0].values<float>()[0] == 2.f);  // ends while the other goes on
+  CHECK_FALSE(long_one.is_done());
+  long_one.cancel();
+  CHECK_THROWS_AS(long_one.wait(), Error);
+}
+
+TEST_CASE("limits are read when a graph is compiled, and memory that is left when a tensor is made") {
+  const Device tiny("tiny");
+  CHECK(Session(tiny).compile(adding(1 << 18)).run({{"x", Tensor(f32, {1 << 18})}, {"y", Tensor(f32, {1 << 18})}})[0] ==
+        Tensor(f32, {1 << 18}));
+  const std::string refused = message_of([&] { Session(tiny).compile(adding((1 << 18) + 1)); });
+  CHECK(refused.find("f32[262145] takes 1048580 bytes, and a buffer may have 1048576") != std::string::npos);
+  CHECK_FALSE(supports(adding((1 << 18) + 1), tiny));
+  CHECK(message_of([&] { device_put(Tensor(f32, {1 << 19}), tiny); }) ==
+        "a tensor of 2097152 bytes is larger than a buffer of tiny may be, which is 1048576 bytes");
+  Graph many("many");
+  std::vector<Value> all;
+  for (int i = 0; i < 8; ++i) all.push_back(many.input(text_of("x", i), f32, {2}));
+  many.output(concatenate(all, 0));
+  CHECK(dispatch_report(many, tiny).table().find("9 operands and results, and a launch may have 8 buffers") !=
+        std::string::npos);
+  Graph wide("wide");
+  wide.output(wide.input("x", f64, {2}) + 1.0);
+  CHECK(message_of([&] { Session(tiny).compile(wide); }).find("there is no f64") != std::string::npos);
+
+  const Device loopback("loopback");
+  std::vector<DeviceTensor> held;
+  const ErrorCode code = code_of([&] {
+    for (int i = 0; i < 20; ++i) held.push_back(device_put(Tensor::uninitialized(u8, {60 << 20}), loopback));
+  });
+  CHECK(code == ErrorCode::out_of_memory);
+  CHECK(held.size() == 8);  // of 512 MiB
+  for (DeviceTensor& t : held) t.ready().wait();
+  held.clear();
+  CHECK(device_put(Tensor::uninitialized(u8, {60 << 20}), loopback).to_host().byte_count() == size_t(60) << 20);
+}
