@@ -1,7 +1,7 @@
 # The commands of this project. Each target is a few calls of scripts/ and CMake's presets, which work alone too:
 #   cmake --preset release && cmake --build --preset release && ctest --preset release
 .DEFAULT_GOAL := help
-.PHONY: help demo model test check wheel-check bench attack deps deps-check build asan tsan format format-check tidy install clean
+.PHONY: help demo model test check check-all wheel-check bench attack deps deps-check build asan tsan format format-check tidy install clean
 # The steps of a target one after the other, also under `make -j`: each of them uses all cores by itself.
 .NOTPARALLEL:
 
@@ -9,6 +9,7 @@ help:
 	@echo "make demo       build, fetch the model, embed and search a thousand sentences, print the report"
 	@echo "make test       build and run every test"
 	@echo "make check      make test, the sanitizers, format, the wheel, the demo: what CI runs"
+	@echo "make check-all  make check, then every op's every sample and gradient on every device (an hour more)"
 	@echo "make format     format all sources"
 	@echo "make tidy       clang-tidy over src/, extras/ and tools/ (slow; not part of check)"
 	@echo "make bench      RLX and its peers in turn, one table (scripts/bench-deps installs the peers)"
@@ -39,6 +40,14 @@ test: build model
 
 check: deps-check test format-check asan tsan wheel-check demo
 	@scripts/check_summary
+
+# What `make check` samples, whole: the laws on every device, and every device's own judgement with gradients.
+check-all: check
+	RLX_CHECK_ALL=1 build/release/tests/laws
+	status=0; for device in $$(build/release/bin/rlx devices --json | python3 -c \
+	  'import json, sys; print(*(d["name"] for d in json.load(sys.stdin)["devices"] if d["available"]))'); do \
+	  echo "== rlx test-device $$device --grad"; build/release/bin/rlx test-device $$device --grad | tail -1 || status=1; \
+	done; exit $$status
 
 # The wheel as `pip install .` makes it, in an environment of its own, beside coremltools and onnxruntime, under mypy.
 wheel-check: deps-check

@@ -131,6 +131,8 @@ class Backend {
   }
   /// `legal` holds only what `target()` takes.
   virtual std::unique_ptr<Program> lower(Graph legal) const = 0;
+  /// Whether a run that was cancelled stops at its next trip of a loop; where not, it runs to its end.
+  virtual bool cancels_loops() const { return true; }
   /// The device's memory; null where that is the host's own, and its executables are HostExecutables.
   virtual std::shared_ptr<DeviceMemory> memory() const { return nullptr; }
 };

@@ -9,6 +9,7 @@
 #include "base/user_code.h"
 #include "ir/leaves.h"
 #include "judge/compare.h"
+#include "judge/contract.h"
 #include "judge/tolerance.h"
 #include "reference/interpreter.h"
 
@@ -158,6 +159,9 @@ std::vector<JudgedCase> judge_device(const Device& device, const JudgeOptions& o
       if (options.first_sample_only) break;
     }
   }
+  if (options.ops.empty())
+    for (const ContractRule& rule : contract_rules())
+      all.push_back({"(contract)", std::string(rule.name), false, f32, judge_rule(rule, device)});
   report_progress(ops.size(), "");
   return all;
 }

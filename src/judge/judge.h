@@ -54,7 +54,8 @@ struct JudgedCase {
   double microseconds = 0;  ///< of the fastest of some runs on one thread, if times were asked for and it agrees
 };
 
-/// Every op's samples in every dtype, on one device. `progress(done, all, op)` is called before each op and behind the
+/// Every op's samples in every dtype, on one device, and, if no op was named, the rules of the contract of devices
+/// (contract.h) under the name "(contract)". `progress(done, all, op)` is called before each op and behind the
 /// last. Fails for a name that is no op's.
 std::vector<JudgedCase> judge_device(const Device& device, const JudgeOptions& options = {},
                                      const std::function<void(size_t, size_t, std::string_view)>& progress = {});

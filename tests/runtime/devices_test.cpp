@@ -4,7 +4,7 @@
 #include <cstdlib>
 
 #include "backends/registry.h"
-#include "judge/judge.h"
+#include "judge/contract.h"
 #include "rlx/machine.h"
 #include "rlx/ops.h"
 #include "rlx/session.h"
@@ -158,5 +158,14 @@ TEST_CASE("the judge finds a backend that computes something else, and what one 
   for (const JudgedCase& one : judge_device(Device("off_by_one"), options))
     if (one.judged.judgement == Judgement::agrees)  // of no elements none is off
       CHECK_MESSAGE(one.operands.find("0]") != std::string::npos, one.operands);
+  const auto rule = [](std::string_view name, const char* device) {
+    for (const ContractRule& each : contract_rules())
+      if (each.name == name) return judge_rule(each, Device(device));
+    return Judged{Judgement::wrong, "there is no such rule"};
+  };
+  CHECK(rule("runs follow one another by what they read", "adder").judgement == Judgement::agrees);
+  CHECK(rule("runs follow one another by what they read", "off_by_one").why ==
+        "sum 40 of a chain holds 80 where 40 was to be");
+  CHECK(rule("a cancelled run ends, and what it wrote is torn", "adder").why == "it has no loop to cancel");
   CHECK_THROWS_WITH_AS(judge_device(Device::null()), doctest::Contains("claims every primitive and runs none"), Error);
 }

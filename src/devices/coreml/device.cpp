@@ -255,6 +255,7 @@ class CoremlDevice final : public Backend {
   }
   int threads() const override { return backend_of(Device::cpu())->threads(); }
   bool accelerates() const override { return framework_.present; }
+  bool cancels_loops() const override { return !framework_.present; }
   std::string no_native_update() const override {
     return "models are written as ML Programs, and Core ML's update task (MLUpdateTask) updates neural networks and "
            "k-nearest-neighbor classifiers only; the gradient graph is run instead";
