@@ -99,6 +99,9 @@ bool overflows(const OpDef& op) {
   return some.contains(op.name);
 }
 
+/// Functions that approach 1 or -1, and round to that from some argument on.
+bool saturates(const OpDef& op) { return &op == &op::tanh || &op == &op::logistic || &op == &op::erf; }
+
 /// Of a singular system they give infinities or NaN, as their documents say: whichever. So do transforms of what is not
 /// finite: infinity times a root of unity depends on whether its parts are 0, 1 or nearly so, which the order decides.
 bool gives_any_not_finite(const OpDef& op) {
@@ -123,7 +126,7 @@ class NoisyInterpreter {
  public:
   NoisyInterpreter(uint64_t seed, const Judged& judged, Clock::time_point end)
       : seed_(seed), random_(seed), row_relative_(judged.row_relative), relaxed_(judged.relaxed),
-        widens_all_(random_.chance(4)), as_parts_(random_.chance(4)), passes_over_zeros_(random_.chance(2)), calm_(random_.chance(4)), end_(end) {}
+        widens_all_(random_.chance(4)), calm_(random_.chance(4)), passes_over_zeros_(random_.chance(2)), end_(end) {}
 
   /// The outputs that `wanted` names, and what they are made of; all of them if it is empty.
   std::vector<std::optional<Tensor>> run(const Graph& g, Tensors inputs, const std::map<std::string, Tensor>& params,
@@ -220,7 +223,7 @@ class NoisyInterpreter {
     // One op of the same operands is off by the same wherever it stands, as kernels are.
     draw_anew(op.name, operands);
     const bool exact = is_exact(op) || chooses(op, attrs);
-    const bool as_parts = as_parts_ && op.decompose && !op.reference && !op.elementwise;
+    const bool as_parts = calm_ && op.decompose && !op.reference && !op.elementwise;
     if (!exact && !op.elementwise && !holds_subgraph(attrs) && !as_parts) {
       for (Tensor& t : operands) {
         const bool low = is_low_precision(t.dtype());
@@ -262,7 +265,9 @@ class NoisyInterpreter {
     if (!exact && !holds_subgraph(attrs))
       for (Tensor& t : results) {
         const bool once = is_rounded_once(op) && !is_low_precision(t.dtype());
+        const Tensor exactly = t;
         disturb(t, once ? 2 * rounding_of(t.dtype()) : tolerance_of(t.dtype()), false);
+        if (saturates(op)) keep_saturated(op, attrs, operands, exactly, t);
       }
     if (relaxed_ && &op == &op::convert)
       for (Tensor& t : results)
@@ -443,6 +448,18 @@ class NoisyInterpreter {
       }
   }
 
+  /// Where half of the operand gives the same bound of the function's range, any algorithm gives that bound.
+  static void keep_saturated(const OpDef& op, const Attrs& attrs, const std::vector<Tensor>& operands,
+                             const Tensor& exactly, Tensor& result) {
+    if (!is_float(result.dtype())) return;
+    Tensor half(operands[0].dtype(), operands[0].shape());
+    for (size_t i = 0; i < half.element_count(); ++i) store<double>(half, i, load<double>(operands[0], i) / 2);
+    const Tensor bounds = op.reference({&half, 1}, attrs, {})[0];
+    for (size_t i = 0; i < result.element_count(); ++i)
+      if (const double v = load<double>(exactly, i); std::abs(v) == 1 && load<double>(bounds, i) == v)
+        store<double>(result, i, v);
+  }
+
   /// Each element off by up to `relative`, of itself or of the largest one of its matrix; equal tensors by the same.
   void disturb(Tensor& t, double relative, bool normwise) {
     if (!is_float(t.dtype()) && !is_complex(t.dtype())) return;
@@ -476,10 +493,10 @@ class NoisyInterpreter {
   bool row_relative_, relaxed_;
   bool widens_all_;  ///< several ops behind one another that overflow need not, and each alone is widened now and then
   /// Ops that are only made of others have no errors but those of their parts. So two functions of one matrix, which both
-  /// begin with its eigenvalues, have the same eigenvalues, as where native makes them of their parts.
-  bool as_parts_;
+  /// begin with its eigenvalues, have the same eigenvalues, as where native makes them of their parts. And nothing
+  /// overflows on the way that need not: each op alone is spared that now and then, here all of them are.
+  bool calm_;
   bool passes_over_zeros_;  ///< solvers multiply no zeros, as sparse ones do
-  bool calm_;  ///< nothing overflows on the way that need not: each op alone is spared now and then, here all of them are
   Clock::time_point end_;
 };
 
