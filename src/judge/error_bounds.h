@@ -2,9 +2,9 @@
 // (judge.cpp) and the judge of odd graphs (tests/attack/noise.cpp) read it here.
 //
 // It is a table beside the judges and not a rule of OpDef, because nobody else asks: a graph is built, compiled and run
-// without it. A rule there would also be a promise to users, and registered ops would have to make it. An op that is not
-// in the table is bounded element by element, the strictest bound, so that an op that is forgotten is found by its tests.
-// Ops are named by their handles: one that is misspelt or removed does not compile.
+// without it. A rule there would also be a promise to users, and registered ops would have to make it. An op that is
+// not in the table is bounded element by element, the strictest bound, so that an op that is forgotten is found by its
+// tests. Ops are named by their handles: one that is misspelt or removed does not compile.
 #pragma once
 
 #include <map>
@@ -34,11 +34,20 @@ struct ErrorBound {
 inline ErrorBound error_bound_of(const OpDef& op) {
   static const std::map<const OpDef*, ErrorBound> table = [] {
     std::map<const OpDef*, ErrorBound> all;
-    for (const OpDef* matrix :
-         {&op::lu, &op::cholesky, &op::geqrf, &op::householder_product, &op::qr, &op::triangular_solve, &op::solve,
-          &op::inverse, &op::det, &op::slogdet, &op::eigh, &op::eigh_backward, &op::svd, &op::eig, &op::pinv,
-          &op::lstsq, &op::fft, &op::fft_q, &op::expm, &op::bimap, &op::reeig, &op::reeig_backward, &op::logeig,
-          &op::logeig_backward, &op::log_mel, &op::log_mel_backward, &op::welch_peaks, &op::partitioned_conv})
+    for (const OpDef* matrix : {&op::lu,          &op::cholesky,
+                                &op::geqrf,       &op::householder_product,
+                                &op::qr,          &op::triangular_solve,
+                                &op::solve,       &op::inverse,
+                                &op::det,         &op::slogdet,
+                                &op::eigh,        &op::eigh_backward,
+                                &op::svd,         &op::eig,
+                                &op::pinv,        &op::lstsq,
+                                &op::fft,         &op::fft_q,
+                                &op::expm,        &op::bimap,
+                                &op::reeig,       &op::reeig_backward,
+                                &op::logeig,      &op::logeig_backward,
+                                &op::log_mel,     &op::log_mel_backward,
+                                &op::welch_peaks, &op::partitioned_conv})
       all[matrix].norm = ErrorNorm::matrix;
     for (const OpDef* spectrum :
          {&op::spd_matrix_fn, &op::spd_matrix_fn_backward, &op::spd_matrix_fn_hessian, &op::spd_log_map,

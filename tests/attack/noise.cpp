@@ -74,8 +74,9 @@ bool is_rounded_once(const OpDef& op) {
   static const std::set<std::string_view> once = {"add", "sub", "mul", "div", "sqrt", "square", "fma"};
   return once.contains(op.name);
 }
-/// Whether errors are small beside the largest number of a matrix, not beside each of its own. Sparse systems are solved
-/// by the same algorithms as dense ones; their ops are registered, so that the library's table does not know them.
+/// Whether errors are small beside the largest number of a matrix, not beside each of its own. Sparse systems are
+/// solved by the same algorithms as dense ones; their ops are registered, so that the library's table does not know
+/// them.
 bool is_normwise(const OpDef& op) {
   return error_bound_of(op).norm != ErrorNorm::element || &op == &op::sparse_solve ||
          &op == &op::sparse_triangular_solve || &op == &op::sparse_cg;
@@ -198,7 +199,8 @@ class NoisyInterpreter {
     // What is made of others multiplies its operands somewhere, in an order of its own.
     if (squares_overflow && !calm_ && random_.chance(3))
       for (Tensor& t : results) lose_some(t);
-    if (!calm_ && (divides_by_subnormal || (factorizes(op) && std::any_of(results.begin(), results.end(), nearly_overflows))) &&
+    if (!calm_ &&
+        (divides_by_subnormal || (factorizes(op) && std::any_of(results.begin(), results.end(), nearly_overflows))) &&
         random_.chance(2))
       for (Tensor& t : results) spoil(t);
     turn_free_rows(op, results);
@@ -247,8 +249,7 @@ class NoisyInterpreter {
     if (op.decompose && !exact && !as_parts && (widens_all_ || random_.chance(3)))
       if (auto results = widened(op, attrs, operands)) return *results;
     // An op that is made of others rounds in each of them, if it is they that run.
-    if (op.decompose &&
-        (!op.reference || ((row_relative_ || random_.chance(2)) && Clock::now() < end_))) {
+    if (op.decompose && (!op.reference || ((row_relative_ || random_.chance(2)) && Clock::now() < end_))) {
       std::vector<Type> types;
       for (const Tensor& t : operands) types.push_back(t.type());
       ++inside_;
@@ -492,8 +493,8 @@ class NoisyInterpreter {
   int inside_ = 0;  ///< of how many ops that are made of others
   bool row_relative_, relaxed_;
   bool widens_all_;  ///< several ops behind one another that overflow need not, and each alone is widened now and then
-  /// Ops that are only made of others have no errors but those of their parts. So two functions of one matrix, which both
-  /// begin with its eigenvalues, have the same eigenvalues, as where native makes them of their parts. And nothing
+  /// Ops that are only made of others have no errors but those of their parts. So two functions of one matrix, which
+  /// both begin with its eigenvalues, have the same eigenvalues, as where native makes them of their parts. And nothing
   /// overflows on the way that need not: each op alone is spared that now and then, here all of them are.
   bool calm_;
   bool passes_over_zeros_;  ///< solvers multiply no zeros, as sparse ones do

@@ -58,8 +58,8 @@ struct PipelineProblem {
   const kernels::ConvolutionArgs& depthwise;
   const kernels::ConvolutionArgs& last;
 };
-/// How many output rows of the depthwise convolution the pipeline computes at a time; 0 if there is no pipeline, because
-/// its kernel does not support the convolutions or because they are faster as separate steps.
+/// How many output rows of the depthwise convolution the pipeline computes at a time; 0 if there is no pipeline,
+/// because its kernel does not support the convolutions or because they are faster as separate steps.
 struct PipelineStrategy {
   int64_t rows = 0;
   std::string_view reason;

@@ -30,8 +30,8 @@ KeptWeights::KeptWeights(const std::string& prefix, const Graph& prologue, const
   path_ = text_of(prefix, '-', hex_text(fnv1a(of_)), kPackedSuffix);
   std::error_code error;
   if (std::filesystem::exists(path_, error)) find(threads);
-  // The files must be flushed before anything is packed (see flushed_stamp), and params that were copied before that must
-  // still equal the files.
+  // The files must be flushed before anything is packed (see flushed_stamp), and params that were copied before that
+  // must still equal the files.
   if (!file_ && !(are_as_mapped() && std::all_of(weight_files_.begin(), weight_files_.end(), [](const auto& file) {
                     return equals_copies(file.first, file.second);
                   })))

@@ -1,7 +1,7 @@
 // General products: two operands of any strides, contracted over any axes. Floats are multiplied by the kernels of
-// kernels/gemm. An operand is read in its own memory if its free axes, and its contracted axes, each merge into one axis
-// with one stride; otherwise it is first copied into that order. Integers, bools and complex numbers are always copied,
-// to [batch, free, contracted].
+// kernels/gemm. An operand is read in its own memory if its free axes, and its contracted axes, each merge into one
+// axis with one stride; otherwise it is first copied into that order. Integers, bools and complex numbers are always
+// copied, to [batch, free, contracted].
 #include <complex>
 
 #include "backends/cpu/lowerings.h"

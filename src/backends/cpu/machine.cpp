@@ -56,13 +56,14 @@ constexpr Measured kFields[] = {
 
 kernels::CostModel cost_model_of(const MachineSpeeds& s) {
   // A task should take several times as long as handing it to another thread. Estimates of work other than products are
-  // nanoseconds on a machine that sums rows in its cache at 137 GB/s; slower machines need fewer of them to fill a task.
+  // nanoseconds on a machine that sums rows in its cache at 137 GB/s; slower machines need fewer of them to fill a
+  // task.
   constexpr double kHandOvers = 4, kReduction_gbs = 137;
   kernels::CostModel model;
   const double task_us = kHandOvers * s.hand_over_us;
   if (task_us > 0 && s.small_product_gflops > 0)
-    model.task_work = static_cast<int64_t>(
-        std::clamp(task_us * s.small_product_gflops * 500, double{1 << 16}, double{1 << 22}));  // a multiply-add is two operations
+    model.task_work = static_cast<int64_t>(std::clamp(task_us * s.small_product_gflops * 500, double{1 << 16},
+                                                      double{1 << 22}));  // a multiply-add is two operations
   if (task_us > 0 && s.reduction_gbs > 0)
     model.split_ns = std::clamp(task_us * 1000 * s.reduction_gbs / kReduction_gbs, 1000.0, 100000.0);
   if (s.attention_gflops > 0) model.attention_ns = std::clamp(2 / s.attention_gflops, 0.0005, 2.0);

@@ -9,8 +9,8 @@ namespace rlx {
 /// The cost model by which kernels choose on a machine of these speeds. Figures that were not measured (0) keep their
 /// defaults.
 kernels::CostModel cost_model_of(const MachineSpeeds& speeds);
-/// On the first call in a process, reads the file of `rlx calibrate`, if there is one, and sets the kernels' cost model.
-/// If the file cannot be used, a message on standard error says why, and the defaults stay.
+/// On the first call in a process, reads the file of `rlx calibrate`, if there is one, and sets the kernels' cost
+/// model. If the file cannot be used, a message on standard error says why, and the defaults stay.
 void use_measured_machine();
 
 }  // namespace rlx

@@ -258,7 +258,9 @@ TiledColumns::TiledColumns(int64_t k, int64_t row_blocks, char* memory) noexcept
 void TiledColumns::stream(std::span<const char> columns, std::span<const char> next) noexcept {
   const char* const begin = columns.data() + std::min<size_t>(columns.size(), kPrefetchBytes);
   const char* const end = columns.data() + columns.size();
-  if (next.empty()) next = columns.last(std::min<size_t>(columns.size(), 64));  // nothing follows: its last bytes are prefetched again and again
+  if (next.empty())
+    next = columns.last(
+        std::min<size_t>(columns.size(), 64));  // nothing follows: its last bytes are prefetched again and again
   stream_ = {begin, end, next.data(), next.data() + next.size(), divided_up(kStepCacheLines, kProducts * row_blocks_)};
 }
 

@@ -16,13 +16,13 @@ namespace {
 
 // The largest integer of three digits of 7 bits and a sign, for which the first digit cannot overflow.
 constexpr int32_t kMax24 = 0x7f7f7f;
-// Three splits suffice for a column whose maximum is at most kMaxUneven times its root mean square, or sqrt(k / 8) times:
-// up to there, f32 sums along k lose as much as the splits do.
+// Three splits suffice for a column whose maximum is at most kMaxUneven times its root mean square, or sqrt(k / 8)
+// times: up to there, f32 sums along k lose as much as the splits do.
 constexpr float kMaxUneven = 8;
 // Errors are relative to the maxima of a row and of a column, so both maxima should contribute to every sum: a column's
-// numbers must be of similar magnitude. At most one in kZerosShare of them may be 0. The binary logarithms of the others
-// may have a standard deviation of kMaxSpread (normally distributed numbers have 1.6), and their maximum may exceed
-// their mean by kMaxAbove.
+// numbers must be of similar magnitude. At most one in kZerosShare of them may be 0. The binary logarithms of the
+// others may have a standard deviation of kMaxSpread (normally distributed numbers have 1.6), and their maximum may
+// exceed their mean by kMaxAbove.
 constexpr float kZerosShare = 16, kMaxSpread = 3, kMaxAbove = 12;
 // At most one in kF32Share blocks may stay f32. Each time blocks are found that must, the statistics of the others are
 // computed again, in at most kMaxRounds rounds. With k below kMinF32K no block may: there splits gain too little, for
@@ -100,8 +100,8 @@ RLX_WIDE ColumnSurvey survey_columns(const StridedMatrix& w, const SplitLayout& 
   return found;
 }
 
-/// Chooses the balances of rows from the blocks that do not stay f32, and computes the statistics of the balanced blocks.
-/// Returns the number of rows that are not all 0, or 0 if a row needs more than kMaxBalance.
+/// Chooses the balances of rows from the blocks that do not stay f32, and computes the statistics of the balanced
+/// blocks. Returns the number of rows that are not all 0, or 0 if a row needs more than kMaxBalance.
 int64_t balance_rows(const StridedMatrix& w, const SplitLayout& l, int threads, const std::vector<char>& is_f32,
                      SplitPlan& plan, std::vector<ColumnSurvey>& found) {
   ThreadPool& pool = ThreadPool::shared();
