@@ -137,8 +137,8 @@ void print_strategies(const cpu::Schedule& schedule, bool json) {
 }
 
 /// The CPU's plan for inputs of known sizes: the arena of one run beside the least that any plan needs, or how each
-/// product and convolution is computed. Weights are packed as for a run, from zeros, or for --strategies from ones,
-/// which Ozaki splits represent; the values of a model's own weights can rule those out.
+/// product, convolution and attention is computed. Weights are packed as for a run, from zeros, or for --strategies
+/// from ones, which Ozaki splits represent; the values of a model's own weights can rule those out.
 void Where::plan() const {
   const std::string_view option = memory ? "--memory" : "--strategies";
   if (Device::parse(target) != Device::cpu()) throw UsageError(text_of(option, " is for --target cpu"));
@@ -205,7 +205,7 @@ Subcommand add_where(CLI::App& rlx) {
   app->add_flag("--nodes", where->nodes, "print a line for each node instead of one for each op");
   app->add_flag("--memory", where->memory, "print the memory of a run on the CPU instead, and the least it could be");
   app->add_flag("--strategies", where->strategies,
-                "print for each matrix product and convolution on the CPU how it is computed, and why");
+                "print for each matrix product, convolution and attention on the CPU how it is computed, and why");
   app->add_option("--dim", where->dims, "with --memory or --strategies: a number for a symbolic dim; once for each")
       ->type_name("NAME=NUMBER");
   app->add_option("--threads", where->threads, "with --memory or --strategies: threads to plan for (default 1)")

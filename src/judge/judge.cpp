@@ -10,6 +10,7 @@
 #include "ir/leaves.h"
 #include "judge/compare.h"
 #include "judge/contract.h"
+#include "judge/error_bounds.h"
 #include "judge/tolerance.h"
 #include "reference/interpreter.h"
 
@@ -18,11 +19,10 @@ namespace {
 
 Judged wrong(std::string why) { return {Judgement::wrong, std::move(why)}; }
 
-/// Functions of symmetric matrices go by their eigenvalues, which every algorithm gives relative to the norm of the
-/// matrix alone, not to each element (Higham, Functions of Matrices, 2008, section 4.5).
+/// Whether errors are relative to the largest element of a result (error_bounds.h).
 bool is_normwise(const Graph& g) {
   return std::any_of(g.nodes().begin(), g.nodes().end(),
-                     [](const Node& node) { return node.op->name.starts_with("spd_"); });
+                     [](const Node& node) { return error_bound_of(*node.op).norm == ErrorNorm::spectrum; });
 }
 
 /// 1, or the largest element where errors are relative to it.

@@ -9,8 +9,10 @@
 
 #include "ir/leaves.h"
 #include "ir/rewrite.h"
+#include "judge/error_bounds.h"
 #include "reference/interpreter.h"
 #include "rlx/element.h"
+#include "rlx/extras/sparse.h"
 #include "rlx/graph_file.h"
 #include "rlx/ops/contract.h"
 #include "rlx/ops/elementwise.h"
@@ -72,24 +74,12 @@ bool is_rounded_once(const OpDef& op) {
   static const std::set<std::string_view> once = {"add", "sub", "mul", "div", "sqrt", "square", "fma"};
   return once.contains(op.name);
 }
-/// Algorithms whose errors are small beside the largest number of a matrix, not beside each of its own: factorizations
-/// (Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., 2002) and transforms.
+/// Whether errors are small beside the largest number of a matrix, not beside each of its own. Sparse systems are
+/// solved by the same algorithms as dense ones; their ops are registered, so that the library's table does not know
+/// them.
 bool is_normwise(const OpDef& op) {
-  static const std::set<std::string_view> normwise = {"lu",          "cholesky",
-                                                      "geqrf",       "householder_product",
-                                                      "qr",          "triangular_solve",
-                                                      "solve",       "inverse",
-                                                      "det",         "slogdet",
-                                                      "eigh",        "eigh_backward",
-                                                      "svd",         "eig",
-                                                      "pinv",        "lstsq",
-                                                      "fft",         "fft_q",
-                                                      "expm",        "bimap",
-                                                      "reeig",       "reeig_backward",
-                                                      "logeig",      "logeig_backward",
-                                                      "log_mel",     "log_mel_backward",
-                                                      "welch_peaks", "partitioned_conv"};
-  return normwise.contains(op.name) || op.name.starts_with("spd_") || op.name.starts_with("sparse_");
+  return error_bound_of(op).norm != ErrorNorm::element || &op == &op::sparse_solve ||
+         &op == &op::sparse_triangular_solve || &op == &op::sparse_cg;
 }
 
 /// What `row_relative` is about; others that multiply matrices are made of these.
@@ -109,6 +99,9 @@ bool overflows(const OpDef& op) {
                                                   "exp", "expm1", "exp2", "square", "fma"};
   return some.contains(op.name);
 }
+
+/// Functions that approach 1 or -1, and round to that from some argument on.
+bool saturates(const OpDef& op) { return &op == &op::tanh || &op == &op::logistic || &op == &op::erf; }
 
 /// Of a singular system they give infinities or NaN, as their documents say: whichever. So do transforms of what is not
 /// finite: infinity times a root of unity depends on whether its parts are 0, 1 or nearly so, which the order decides.
@@ -134,7 +127,7 @@ class NoisyInterpreter {
  public:
   NoisyInterpreter(uint64_t seed, const Judged& judged, Clock::time_point end)
       : seed_(seed), random_(seed), row_relative_(judged.row_relative), relaxed_(judged.relaxed),
-        widens_all_(random_.chance(4)), end_(end) {}
+        widens_all_(random_.chance(4)), calm_(random_.chance(4)), passes_over_zeros_(random_.chance(2)), end_(end) {}
 
   /// The outputs that `wanted` names, and what they are made of; all of them if it is empty.
   std::vector<std::optional<Tensor>> run(const Graph& g, Tensors inputs, const std::map<std::string, Tensor>& params,
@@ -184,13 +177,17 @@ class NoisyInterpreter {
     bool singular = false;  // noise makes a matrix regular that is not
     if (solves)
       for (const Tensor& t : run_op(op, attrs, operands)) singular |= !is_finite(t);
+    // What is not finite reaches all unknowns if it is multiplied by the zeros of a matrix and of its factors, or only
+    // those that depend on it: these are infinite or NaN, and the others as if it were not there.
+    if (solves && passes_over_zeros_ && !std::all_of(operands.begin(), operands.end(), is_finite)) {
+      for (Tensor& t : operands) replace_not_finite(t, {0.0});
+      singular = false;
+    }
     std::vector<Tensor> results = computed(op, attrs, std::move(operands));
     for (Tensor& t : results) {
       if (gives_any_not_finite(op)) {
         if (singular && random_.chance(2)) spoil(t);
-        // What is multiplied by no entry of a sparse matrix is passed over.
-        if (solves && inside_ == 0 && random_.chance(4)) replace_not_finite(t, {0});
-        else replace_not_finite(t, {kInfinity, kNaN});
+        replace_not_finite(t, {kInfinity, kNaN});
       }
       if (factorizes(op)) replace_not_finite(t, {kInfinity, kNaN, 0});
     }
@@ -200,18 +197,36 @@ class NoisyInterpreter {
         for (size_t i = 0; is_integer(t.dtype()) && i < t.element_count(); ++i)
           store<int64_t>(t, i, static_cast<int64_t>(random_.below(64)));
     // What is made of others multiplies its operands somewhere, in an order of its own.
-    if (squares_overflow && random_.chance(3))
+    if (squares_overflow && !calm_ && random_.chance(3))
       for (Tensor& t : results) lose_some(t);
-    if ((divides_by_subnormal || (factorizes(op) && std::any_of(results.begin(), results.end(), nearly_overflows))) &&
+    if (!calm_ &&
+        (divides_by_subnormal || (factorizes(op) && std::any_of(results.begin(), results.end(), nearly_overflows))) &&
         random_.chance(2))
       for (Tensor& t : results) spoil(t);
+    turn_free_rows(op, results);
     return results;
+  }
+  /// Rows whose sign is open (judge/error_bounds.h) come with either.
+  void turn_free_rows(const OpDef& op, std::vector<Tensor>& results) {
+    const ErrorBound bound = error_bound_of(op);
+    if (bound.free_rows < 0) return;
+    Tensor& rows = results[size_t(bound.free_rows)];
+    const Tensor& values = results[size_t(bound.values_of_rows)];
+    const size_t count = size_t(values.shape().back()), width = size_t(rows.shape().back());
+    const size_t stride = size_t(rows.shape()[rows.rank() - 2]) * width;
+    for (size_t v = 0; v < values.element_count(); ++v) {
+      if (load<double>(values, v) != 0 || random_.chance(2)) continue;
+      for (size_t i = v / count * stride + v % count * width, end = i + width; i < end; ++i)
+        if (is_complex(rows.dtype())) store<Complex>(rows, i, -load<Complex>(rows, i));
+        else store<double>(rows, i, -load<double>(rows, i));
+    }
   }
   std::vector<Tensor> computed(const OpDef& op, const Attrs& attrs, std::vector<Tensor> operands) {
     // One op of the same operands is off by the same wherever it stands, as kernels are.
     draw_anew(op.name, operands);
     const bool exact = is_exact(op) || chooses(op, attrs);
-    if (!exact && !op.elementwise && !holds_subgraph(attrs)) {
+    const bool as_parts = calm_ && op.decompose && !op.reference && !op.elementwise;
+    if (!exact && !op.elementwise && !holds_subgraph(attrs) && !as_parts) {
       for (Tensor& t : operands) {
         const bool low = is_low_precision(t.dtype());
         double relative = low ? 1.2 * rounding_of(t.dtype()) : tolerance_of(t.dtype());
@@ -231,7 +246,7 @@ class NoisyInterpreter {
             t.mutable_data()[(i + 1) * byte_size(t.dtype()) - 1] ^= std::byte{0x80};
     if (may_pass_over(op) && random_.chance(2))
       for (Tensor& t : operands) replace_not_finite(t, {0.0});
-    if (op.decompose && !exact && (widens_all_ || random_.chance(3)))
+    if (op.decompose && !exact && !as_parts && (widens_all_ || random_.chance(3)))
       if (auto results = widened(op, attrs, operands)) return *results;
     // An op that is made of others rounds in each of them, if it is they that run.
     if (op.decompose && (!op.reference || ((row_relative_ || random_.chance(2)) && Clock::now() < end_))) {
@@ -251,12 +266,14 @@ class NoisyInterpreter {
     if (!exact && !holds_subgraph(attrs))
       for (Tensor& t : results) {
         const bool once = is_rounded_once(op) && !is_low_precision(t.dtype());
+        const Tensor exactly = t;
         disturb(t, once ? 2 * rounding_of(t.dtype()) : tolerance_of(t.dtype()), false);
+        if (saturates(op)) keep_saturated(op, attrs, operands, exactly, t);
       }
     if (relaxed_ && &op == &op::convert)
       for (Tensor& t : results)
         if (is_low_precision(t.dtype())) disturb(t, 2 * rounding_of(t.dtype()), false);
-    if (sums_up(op) && !exact && !widens_all_) overflow_on_the_way(op, attrs, operands, results);
+    if (sums_up(op) && !exact && !widens_all_ && !calm_) overflow_on_the_way(op, attrs, operands, results);
     if (inside_ && overflows(op)) saturate(op, operands, results[0]);
     if (op.elementwise && is_complex(results[0].dtype())) replace_not_finite(results[0], {kInfinity, -kInfinity, kNaN});
     if (&op == &op::convolution && random_.chance(2)) multiply_padding(attrs, operands, results[0]);
@@ -432,6 +449,18 @@ class NoisyInterpreter {
       }
   }
 
+  /// Where half of the operand gives the same bound of the function's range, any algorithm gives that bound.
+  static void keep_saturated(const OpDef& op, const Attrs& attrs, const std::vector<Tensor>& operands,
+                             const Tensor& exactly, Tensor& result) {
+    if (!is_float(result.dtype())) return;
+    Tensor half(operands[0].dtype(), operands[0].shape());
+    for (size_t i = 0; i < half.element_count(); ++i) store<double>(half, i, load<double>(operands[0], i) / 2);
+    const Tensor bounds = op.reference({&half, 1}, attrs, {})[0];
+    for (size_t i = 0; i < result.element_count(); ++i)
+      if (const double v = load<double>(exactly, i); std::abs(v) == 1 && load<double>(bounds, i) == v)
+        store<double>(result, i, v);
+  }
+
   /// Each element off by up to `relative`, of itself or of the largest one of its matrix; equal tensors by the same.
   void disturb(Tensor& t, double relative, bool normwise) {
     if (!is_float(t.dtype()) && !is_complex(t.dtype())) return;
@@ -464,6 +493,11 @@ class NoisyInterpreter {
   int inside_ = 0;  ///< of how many ops that are made of others
   bool row_relative_, relaxed_;
   bool widens_all_;  ///< several ops behind one another that overflow need not, and each alone is widened now and then
+  /// Ops that are only made of others have no errors but those of their parts. So two functions of one matrix, which
+  /// both begin with its eigenvalues, have the same eigenvalues, as where native makes them of their parts. And nothing
+  /// overflows on the way that need not: each op alone is spared that now and then, here all of them are.
+  bool calm_;
+  bool passes_over_zeros_;  ///< solvers multiply no zeros, as sparse ones do
   Clock::time_point end_;
 };
 
@@ -555,6 +589,8 @@ std::string described(size_t tensor, size_t i, const Tensor& got, const Tensor& 
   });
 }
 
+/// The dtypes that `relaxed` computes in f32. Narrower ones are stored, and rounded to, as they are.
+bool is_computed_in_f32(DType t) { return t == f16 || t == bf16; }
 /// The graph with f32 in place of f16 and bf16, which `relaxed` computes in f32 and need not round in between: what is
 /// infinite, 0 or a tie there need not be so here. Nothing if it has none of them, or an op that takes no f32 instead.
 std::optional<Graph> without_low_precision(const Graph& g) {
@@ -622,7 +658,7 @@ Compared compare_with_noise(const Judged& judged, Tensors got, Tensors wanted, R
   std::vector<Tensor> wide_inputs;
   std::map<std::string, Tensor> wide_params;
   if (wide) {
-    const auto widened = [](const Tensor& t) { return is_low_precision(t.dtype()) ? converted(t, f32) : t; };
+    const auto widened = [](const Tensor& t) { return is_computed_in_f32(t.dtype()) ? converted(t, f32) : t; };
     for (const Tensor& t : judged.inputs) wide_inputs.push_back(widened(t));
     for (const auto& [name, t] : judged.params) wide_params.emplace(name, widened(t));
   }
@@ -640,7 +676,7 @@ Compared compare_with_noise(const Judged& judged, Tensors got, Tensors wanted, R
         continue;  // a loop that rounding lets run too long
       }
       for (size_t t : doubtful) {
-        if (is_low_precision(got[t].dtype())) outputs[t] = converted(*outputs[t], got[t].dtype());
+        if (is_computed_in_f32(got[t].dtype())) outputs[t] = converted(*outputs[t], got[t].dtype());
         if (outputs[t]->type() == got[t].type()) noisy[t].push_back(*std::move(outputs[t]));
       }
     }

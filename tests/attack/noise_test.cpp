@@ -97,3 +97,85 @@ TEST_CASE("what overflows in f16 need not do so where `relaxed` computes in f32,
             squares, x, [](Tensor& y) { store<double>(y, 1, 3.0); }, true)
             .why != "");
 }
+
+TEST_CASE("`relaxed` widens f16 and bf16, and leaves narrower floats beside them as they are") {
+  // An f32 that overflows in f16: native keeps it in f32 within a fused op, and its sine is a number.
+  const std::string sine = R"(  %0 = input() @"x" : f8e4m3fn[2]
+  %1 = convert(%0) {dtype = f32} : f32[2]
+  %2 = constant() {value = f32[2] [1000, 1]} : f32[2]
+  %3 = mul(%1, %2) : f32[2]
+  %4 = convert(%3) {dtype = f16} : f16[2]
+  %5 = sin(%4) : f16[2]
+  return %5 @"y"
+)";
+  const Tensor x = numbers(DType::f8e4m3fn, {96, 2});  // 96,000 is beyond f16
+  const auto in_f32 = [](Tensor& y) { store<double>(y, 0, std::sin(96000.0)); };
+  CHECK(judged(sine, x, in_f32).why != "");
+  CHECK(judged(sine, x, in_f32, true).why == "");
+}
+
+TEST_CASE("the sign of a right singular vector is open where the singular value is 0, and nowhere else") {
+  const std::string vectors = R"(  %0 = input() @"x" : f32[2, 1, 1]
+  %1, %2, %3 = svd(%0) : f32[2, 1, 1], f32[2, 1], f32[2, 1, 1]
+  return %3 @"vt"
+)";
+  Tensor x(f32, {2, 1, 1});
+  store<double>(x, 0, 0.0), store<double>(x, 1, 3.0);
+  CHECK(judged(vectors, x, [](Tensor& y) { store<double>(y, 0, -1.0); }).why == "");
+  CHECK(judged(vectors, x, [](Tensor& y) { store<double>(y, 1, -1.0); }).why != "");
+}
+
+TEST_CASE("functions of one matrix have its eigenvalues in common: both are NaN, or neither is") {
+  // A matrix of rank one, whose other eigenvalues rounding makes positive or not.
+  const std::string difference = R"(  %0 = input() @"x" : f32[3, 3]
+  %1 = spd_matrix_fn(%0) : f32[3, 3]
+  %2 = spd_matrix_fn_backward(%0, %0) : f32[3, 3]
+  %3 = spd_matrix_fn(%0) {function = inverse_sqrt} : f32[3, 3]
+  %4 = add(%1, %2) : f32[3, 3]
+  %5 = add(%4, %3) : f32[3, 3]
+  %6 = constant() {value = f32[] [0]} : f32[]
+  %7 = broadcast_in_dim(%6) {dims = [3, 3]} : f32[3, 3]
+  %8 = compare(%5, %5) : bool[3, 3]
+  %9 = select(%8, %7, %5) : f32[3, 3]
+  return %9 @"y"
+)";
+  Tensor x(f32, {3, 3});
+  for (size_t i = 0; i < 9; ++i) store<double>(x, i, 1.0);
+  const auto all_zero = [](Tensor& y) {
+    for (size_t i = 0; i < 9; ++i) store<double>(y, i, 0.0);
+  };
+  CHECK(judged(difference, x, all_zero).why == "");
+  // A number that no eigenvalues give is found even so.
+  Tensor regular(f32, {3, 3});
+  for (size_t i = 0; i < 9; ++i) store<double>(regular, i, i % 4 == 0 ? 2.0 : 0.5);
+  CHECK(judged(difference, regular, [](Tensor& y) { store<double>(y, 4, std::nan("")); }).why != "");
+}
+
+TEST_CASE("a right-hand side that is infinite reaches all unknowns, or those alone that depend on it") {
+  const std::string solved = R"(  %0 = input() @"x" : f32[3, 1]
+  %1 = constant() {value = f32[3, 3] [2, 0, 0, 0, 4, 0, 0, 0, 8]} : f32[3, 3]
+  %2 = solve(%1, %0) : f32[3, 1]
+  return %2 @"y"
+)";
+  Tensor x(f32, {3, 1});
+  store<double>(x, 0, 6.0), store<double>(x, 1, HUGE_VAL), store<double>(x, 2, 16.0);
+  const auto alone = [](double first) {
+    return [first](Tensor& y) { store<double>(y, 0, first), store<double>(y, 1, HUGE_VAL), store<double>(y, 2, 2.0); };
+  };
+  CHECK(judged(solved, x, alone(3)).why == "");
+}
+
+TEST_CASE("a function that has reached its bound is that bound, whatever its algorithm") {
+  // 1 - tanh(x), enlarged: a rounding of tanh would be seen.
+  const std::string slope = R"(  %0 = input() @"x" : f32[2]
+  %1 = tanh(%0) : f32[2]
+  %2 = constant() {value = f32[2] [1, 1]} : f32[2]
+  %3 = sub(%2, %1) : f32[2]
+  %4 = constant() {value = f32[2] [1e+30, 1e+30]} : f32[2]
+  %5 = mul(%3, %4) : f32[2]
+  return %5 @"y"
+)";
+  const Tensor x = numbers(f32, {50, 5});
+  CHECK(judged(slope, x, [](Tensor& y) { store<double>(y, 0, 1e22); }).why != "");
+  CHECK(judged(slope, x, [](Tensor& y) { store<double>(y, 1, load<double>(y, 1) + 6e22); }).why == "");
+}

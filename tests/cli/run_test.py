@@ -147,6 +147,21 @@ graph @g {
         self.fails(2, "give one of them", "where", graph, "--strategies", "--memory", "--dim", "n=2")
         self.fails(2, "--strategies needs a number for 'n'", "where", graph, "--strategies")
 
+    def test_attention_is_listed_with_its_blocks_and_the_reason(self):
+        graph = self.file("heads.rlx", """rlx 1
+graph @g {
+  %0 = input() @"q" : f32[2, 4, s, 64]
+  %1 = attention(%0, %0, %0) {heads = 4} @"heads" : f32[2, 4, s, 64]
+  return %1 @"y"
+}
+""")
+        few = json.loads(self.succeeds("where", graph, "--strategies", "--dim", "s=8", "--json"))["steps"]
+        self.assertEqual([(p["node"], p["op"]) for p in few], [("heads", "attention")])
+        self.assertRegex(few[0]["strategy"], r"^score blocks of \d+ queries by 128 keys, sums in f32, 1 task: \w")
+        # With two threads, more queries have more tasks.
+        many = self.succeeds("where", graph, "--strategies", "--dim", "s=2048", "--threads", "2").splitlines()[1]
+        self.assertRegex(many, r"(score blocks|matrix tiles).* 8 tasks: \w")
+
     def test_strict_makes_a_composed_node_an_error(self):
         self.succeeds("where", self.graph, "--target", "null")
         self.assertEqual(self.run_code("where", self.graph, "--target", "null", "--strict"), 1)

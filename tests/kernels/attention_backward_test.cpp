@@ -37,6 +37,7 @@ void check(const Problem& p) {
   std::vector<float> d_bias(static_cast<size_t>(p.sq * p.sk));
   if (p.bias) a.bias = bias.data(), a.bias_row_stride = p.sk, g.d_bias = d_bias.data();
   if (!p.kept.empty()) a.key_mask = mask.data(), a.key_mask_dtype = boolean;
+  a.strategy = plan_attention(problem_of(a), attention_target());
   const int64_t stride = attention_sum_stride(p.d), v_stride = attention_sum_stride(p.dv);
   const auto bytes = static_cast<size_t>(p.sk * (stride + v_stride)) * sizeof(float);
   Scratch scratch(attention_backward_scratch_bytes(a)), sums(bytes);

@@ -11,6 +11,13 @@ using namespace rlx::test;
 
 namespace {
 
+/// Sets the strategy, with or without matrix tiles.
+void plan(AttentionArgs& a, bool tiles = false) {
+  AttentionTarget target = attention_target();
+  target.has_matrix_tiles = tiles;
+  a.strategy = plan_attention(problem_of(a), target);
+}
+
 /// An attention to check. check() leaves a gap behind each row of q, k and v.
 struct Problem {
   DType t = f32;
@@ -42,13 +49,13 @@ void check(const Problem& p) {
   a.q = q.data(), a.k = k.data(), a.v = v.data(), a.out = out.data();
   a.q_stride = a.k_stride = p.d + gap, a.v_stride = p.dv + gap, a.out_stride = p.dv + 1;
   a.q_rows = p.sq, a.k_rows = p.sk, a.head_dim = p.d, a.value_dim = p.dv;
-  a.tiles = p.tiles;
   a.scale = p.scale, a.soft_cap = p.soft_cap, a.left = p.left, a.right = p.right;
   if (p.bias) {
     a.bias = bias.data(), a.bias_dtype = p.t;
     a.bias_row_stride = p.bias_row_stride < 0 ? p.sk : p.bias_row_stride;
   }
   if (!p.kept.empty()) a.key_mask = mask.data(), a.key_mask_dtype = p.mask_dtype;
+  plan(a, p.tiles);
   Scratch scratch(attention_scratch_bytes(a));
   const int64_t middle = p.sq / 3;
   attention(a, 0, middle, scratch.data());
@@ -157,6 +164,7 @@ TEST_CASE("scores far apart and far from zero neither overflow nor lose the smal
     AttentionArgs a;
     a.q = q.data(), a.k = k.data(), a.v = v.data(), a.out = out.data();
     a.q_stride = a.k_stride = a.v_stride = a.out_stride = d, a.q_rows = 1, a.k_rows = n, a.head_dim = a.value_dim = d;
+    plan(a);
     Scratch scratch(attention_scratch_bytes(a));
     attention(a, 0, 1, scratch.data());
     for (int64_t c = 0; c < d; ++c) {
@@ -176,6 +184,7 @@ TEST_CASE("keys far behind the first add what they weigh, down to the least subn
       AttentionArgs a;
       a.q = q.data(), a.k = k.data(), a.v = v.data(), a.out = &out;
       a.q_stride = a.k_stride = a.v_stride = a.out_stride = a.head_dim = a.value_dim = a.q_rows = 1, a.k_rows = 4;
+      plan(a);
       Scratch scratch(attention_scratch_bytes(a));
       attention(a, 0, 1, scratch.data());
       const double weight = std::exp(static_cast<double>(score)), exact = 3.5 * weight;
@@ -200,6 +209,7 @@ TEST_CASE("scores that are exact sums of products lose no more than their differ
       a.q = q.data(), a.k = k.data(), a.v = v.data(), a.out = out.data();
       a.q_stride = a.k_stride = a.head_dim = width, a.v_stride = a.out_stride = a.value_dim = 2;
       a.q_rows = queries, a.k_rows = keys, a.scale = 1 / std::sqrt(static_cast<double>(width));
+      plan(a);
       Scratch scratch(attention_scratch_bytes(a));
       attention(a, 0, queries, scratch.data());
       for (int64_t i = 0; i < queries; ++i) {
@@ -236,6 +246,7 @@ TEST_CASE("NaN in a query or a key reaches the rows it belongs to, and no others
       AttentionArgs a;
       a.dtype = t, a.q = q.data(), a.k = k.data(), a.v = v.data(), a.out = out.data();
       a.q_stride = a.k_stride = a.v_stride = a.out_stride = d, a.q_rows = a.k_rows = n, a.head_dim = a.value_dim = d;
+      plan(a);
       Scratch scratch(attention_scratch_bytes(a));
       attention(a, 0, n, scratch.data());
       for (int64_t i = 0; i < n * d; ++i) REQUIRE(std::isnan(out[i]) == (i / d == 7));
@@ -316,7 +327,7 @@ TEST_CASE_FIXTURE(MatrixTiles, "numbers out of the range of split bf16 are atten
           a.dtype = t, a.q = operands[0].data(), a.k = operands[1].data(), a.v = operands[2].data(), a.out = out.data();
           a.q_stride = a.k_stride = a.v_stride = a.out_stride = d, a.q_rows = a.k_rows = n,
           a.head_dim = a.value_dim = d;
-          a.tiles = tiles;
+          plan(a, tiles);
           Scratch scratch(attention_scratch_bytes(a));
           attention(a, 0, n, scratch.data());
           for (int64_t i = 0; i < n * d; ++i) {
@@ -339,7 +350,7 @@ TEST_CASE_FIXTURE(MatrixTiles, "the result of a query does not depend on the que
     AttentionArgs a;
     a.q = q.data(), a.k = k.data(), a.v = v.data(), a.out = whole.data();
     a.q_stride = a.k_stride = a.v_stride = a.out_stride = d, a.q_rows = a.k_rows = n, a.head_dim = a.value_dim = d;
-    a.tiles = tiles;
+    plan(a, tiles);
     Scratch scratch(attention_scratch_bytes(a));
     attention(a, 0, n, scratch.data());
     a.out = by_blocks.data();

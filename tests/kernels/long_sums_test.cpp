@@ -202,6 +202,7 @@ TEST_CASE("long sums of equal terms: attention, over keys and over the width of 
     AttentionArgs a;
     a.q_rows = 3, a.k_rows = 16384, a.head_dim = 8, a.value_dim = 20;
     a.q_stride = a.k_stride = a.head_dim, a.v_stride = a.out_stride = a.value_dim;
+    a.strategy = plan_attention(problem_of(a), attention_target());
     Scratch scratch(attention_scratch_bytes(a));
     // All keys weigh alike, or the first one more.
     for (const bool is_first_apart : {false, true})
@@ -221,9 +222,10 @@ TEST_CASE("long sums of equal terms: attention, over keys and over the width of 
     AttentionArgs wide;
     wide.q_rows = 2, wide.k_rows = 2, wide.head_dim = 4096, wide.value_dim = 4;
     wide.q_stride = wide.k_stride = wide.head_dim, wide.v_stride = wide.out_stride = wide.value_dim;
+    wide.scale = 0x1p-10;
+    wide.strategy = plan_attention(problem_of(wide), attention_target());
     Scratch wide_scratch(attention_scratch_bytes(wide));
     CHECK(worst_of_pairs([&](float x, float w) {
-            wide.scale = 0x1p-10;
             const std::vector<float> q = all(wide.q_rows * wide.head_dim, x);
             std::vector<float> k = all(2 * wide.head_dim, w), v = all(2 * wide.value_dim, 0), out = all(8, 0);
             std::fill_n(k.begin(), wide.head_dim, 0.0F), std::fill_n(v.begin(), wide.value_dim, 1.0F);
@@ -245,6 +247,7 @@ TEST_CASE("long sums of equal terms: the gradient of attention, over keys and ov
                                v = all(a.k_rows * a.value_dim, value);
       const std::vector<float> k = all(a.k_rows * a.head_dim, key);
       std::vector<float> dq = all(a.q_rows * a.head_dim, 0);
+      a.strategy = plan_attention(problem_of(a), attention_target());
       const int64_t width = attention_sum_stride(a.head_dim), v_width = attention_sum_stride(a.value_dim);
       const auto bytes = [&](int64_t columns) { return static_cast<size_t>(a.k_rows * columns) * sizeof(float); };
       Scratch dk(bytes(width)), dv(bytes(v_width)), scratch(attention_backward_scratch_bytes(a));

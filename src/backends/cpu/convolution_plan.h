@@ -49,7 +49,7 @@ struct ConvolutionRule {
 /// All rules, in the order in which they are tried. The last one holds always.
 std::span<const ConvolutionRule> convolution_rules();
 
-/// A pointwise convolution reads all pixels in their order: strides are 1, and nothing is cut off.
+/// Whether a pointwise convolution reads every pixel, in order: its strides are 1, and its result has as many pixels.
 bool reads_all_pixels(const kernels::ConvolutionArgs& args);
 
 /// A pipeline of [pointwise,] depthwise, pointwise convolutions of channels-last images (convolution_chain.h).
@@ -58,8 +58,8 @@ struct PipelineProblem {
   const kernels::ConvolutionArgs& depthwise;
   const kernels::ConvolutionArgs& last;
 };
-/// How many output rows of the depthwise convolution the pipeline computes at a time; 0 if the convolutions are faster,
-/// or possible only, as steps of their own.
+/// How many output rows of the depthwise convolution the pipeline computes at a time; 0 if there is no pipeline,
+/// because its kernel does not support the convolutions or because they are faster as separate steps.
 struct PipelineStrategy {
   int64_t rows = 0;
   std::string_view reason;

@@ -30,7 +30,8 @@ KeptWeights::KeptWeights(const std::string& prefix, const Graph& prologue, const
   path_ = text_of(prefix, '-', hex_text(fnv1a(of_)), kPackedSuffix);
   std::error_code error;
   if (std::filesystem::exists(path_, error)) find(threads);
-  // Before anything is packed: see flushed_stamp. What was copied was so before the file was flushed, and is compared.
+  // The files must be flushed before anything is packed (see flushed_stamp), and params that were copied before that
+  // must still equal the files.
   if (!file_ && !(are_as_mapped() && std::all_of(weight_files_.begin(), weight_files_.end(), [](const auto& file) {
                     return equals_copies(file.first, file.second);
                   })))
@@ -46,7 +47,7 @@ void KeptWeights::find(int threads) {
   try {
     require_own_entry(path_);
     file_ = PackedFile::open(path_, of_, threads);
-    mark_as_used(path_ + kCheckedSuffix);  // the file's own times say whether it was written to
+    mark_as_used(path_ + kCheckedSuffix);  // a file beside it: its own times must tell whether it was changed
   } catch (const std::exception& e) {
     say("the packed weights '", path_, "' are left aside and made again: ", e.what());
   }
@@ -61,7 +62,7 @@ std::optional<Tensor> KeptWeights::value(const std::string& name, const Type& ty
 }
 
 void KeptWeights::keep(PackedFile::Pieces packed, const std::map<std::string, Tensor>& values) {
-  constexpr size_t kMin = size_t{1} << 20;  // less is packed sooner than a file is opened
+  constexpr size_t kMin = size_t{1} << 20;  // fewer bytes are packed faster than a file is opened
   if (!is_used()) return;
   for (const auto& [name, value] : values)
     if (value.byte_count() > 0) packed.emplace(value_name(name, value.type()), value.bytes());
@@ -81,7 +82,7 @@ void KeptWeights::keep(PackedFile::Pieces packed, const std::map<std::string, Te
   } catch (const std::exception& e) {
     say("the packed weights could not be kept: ", e.what());
   }
-  path_.clear();  // what other shapes need beside this is packed when they come
+  path_.clear();  // the file is written once: weights that later shapes need in other layouts are not added to it
 }
 
 }  // namespace rlx::cpu

@@ -1,12 +1,12 @@
 // Lowers attention: a kernel call for each batch, head and range of queries, which reads q, k and v in their own
 // layout. Its gradient has a task for each batch and head of k, or several tasks if these are few, whose sums are then
-// added.
+// added. The kernel, its blocks and the tasks are planned by kernels/attention/attention_plan.h.
 #include <algorithm>
 #include <cstring>
 
 #include "backends/cpu/lowerings.h"
 #include "kernels/attention/attention.h"
-#include "kernels/gemm/amx/tiles.h"
+#include "kernels/attention/attention_plan.h"
 #include "rlx/ops/attention.h"
 
 namespace rlx::cpu {
@@ -43,6 +43,7 @@ struct Attending {
   AttentionMask mask;
   int64_t heads, group;  ///< heads of q, and how many of them share a head of k
   kernels::AttentionArgs args;
+  kernels::AttentionProblem problem;
   int64_t mask_batch_stride = 0, bias_batch_stride = 0, bias_head_stride = 0;
   size_t mask_operand, mask_bytes = 0;
 
@@ -54,11 +55,14 @@ struct Attending {
     args.q_stride = q.row_stride, args.k_stride = k.row_stride, args.v_stride = v.row_stride;
     args.q_rows = q.positions, args.k_rows = k.positions;
     args.head_dim = q.width, args.value_dim = v.width;
-    args.tiles = kernels::has_matrix_tiles();
     args.scale = a.scale.value_or(1 / std::sqrt(static_cast<double>(q.width)));
     args.soft_cap = a.softcap.value_or(0);
     if (a.window) args.left = *a.window, args.right = *a.window;
     if (a.causal) args.right = 0;
+    problem = kernels::problem_of(args);
+    problem.batch = q.batch, problem.heads = heads, problem.kv_heads = a.kv_heads.value_or(heads);
+    problem.has_bias = mask == AttentionMask::bias, problem.threads = c.threads;
+    args.strategy = kernels::plan_attention(problem, kernels::attention_target());
     if (mask == AttentionMask::none) return;
     const View& m = c.operands[mask_operand];
     mask_bytes = m.element_bytes();
@@ -92,10 +96,6 @@ struct Attending {
     return call;
   }
   int64_t bias_offset(int64_t b, int64_t h) const { return b * bias_batch_stride + h * bias_head_stride; }
-  double work_ns() const {
-    return static_cast<double>(q.batch * heads * q.positions * k.positions) * static_cast<double>(q.width + v.width) *
-           kernels::cost_model().attention_ns;
-  }
 };
 
 std::string when_mask(const Question& q, size_t operand) {
@@ -115,36 +115,31 @@ class AttentionBackwardStep final : public Step {
   AttentionBackwardStep(const LoweringContext& c, const AttentionAttrs& a)
       : at_(c, a, 4), ct_(c.operands[3], a.layout, a.heads), dq_(c.results[0], a.layout, a.heads),
         dk_(c.results[1], a.layout, a.heads / at_.group), dv_(c.results[2], a.layout, a.heads / at_.group),
-        threads_(c.threads) {
-    block_ = kernels::attention_row_block();
-    blocks_ = (at_.q.positions + block_ - 1) / block_;
-    kv_heads_ = at_.q.batch * (at_.heads / at_.group);
-    tasks_per_head_ = kv_heads_ == 0 ? 1
-                                     : std::clamp<int64_t>((threads_ + kv_heads_ - 1) / kv_heads_, 1,
-                                                           std::max<int64_t>(1, query_blocks()));
+        plan_(kernels::plan_attention_backward(at_.problem, kernels::attention_target())), threads_(c.threads),
+        tasks_per_head_(plan_.tasks_per_head) {
     thread_bytes_ = aligned(static_cast<int64_t>(kernels::attention_backward_scratch_bytes(at_.args)));
     dk_bytes_ = aligned(at_.k.positions * kernels::attention_sum_stride(at_.k.width) * kFloat);
     dv_bytes_ = aligned(at_.k.positions * kernels::attention_sum_stride(at_.v.width) * kFloat);
-    sums_ = tasks_per_head_ == 1 ? threads_ : kv_heads_ * tasks_per_head_;
     if (at_.mask == AttentionMask::bias) {
       bias_count_ = c.results[3].count();
       bool shared = (at_.bias_batch_stride == 0 && at_.q.batch > 1) || (at_.bias_head_stride == 0 && at_.heads > 1) ||
                     (at_.args.bias_row_stride == 0 && tasks_per_head_ > 1);
       if (shared && threads_ > 1) bias_bytes_ = aligned(bias_count_ * kFloat);
     }
+    set_strategy(plan_.text());
   }
   size_t scratch_bytes() const override {
-    return static_cast<size_t>(threads_ * (thread_bytes_ + bias_bytes_) + sums_ * (dk_bytes_ + dv_bytes_));
+    return static_cast<size_t>(threads_ * (thread_bytes_ + bias_bytes_) + plan_.sums * (dk_bytes_ + dv_bytes_));
   }
   std::string kernel() const override { return "flash_attention_backward"; }
 
   void run(const StepArgs& step) const noexcept override {
-    std::byte *sums = step.scratch + threads_ * thread_bytes_, *biases = sums + sums_ * (dk_bytes_ + dv_bytes_);
+    std::byte *sums = step.scratch + threads_ * thread_bytes_, *biases = sums + plan_.sums * (dk_bytes_ + dv_bytes_);
     auto* d_bias = bias_count_ > 0 ? step.out<float>(3) : nullptr;
     if (d_bias) std::fill_n(d_bias, bias_count_, 0.0f);
     if (bias_bytes_ > 0) std::memset(biases, 0, static_cast<size_t>(threads_ * bias_bytes_));
-    const double work = 3 * at_.work_ns();
-    for_ranges(step, kv_heads_ * tasks_per_head_, 1, work, [&](int64_t begin, int64_t end, int64_t slot) {
+    const double work = 3 * kernels::attention_work_ns(at_.problem, kernels::cost_model());
+    for_ranges(step, plan_.kv_heads * tasks_per_head_, 1, work, [&](int64_t begin, int64_t end, int64_t slot) {
       std::byte* own = step.scratch + slot * thread_bytes_;
       float* bias = bias_bytes_ > 0 ? reinterpret_cast<float*>(biases + slot * bias_bytes_) : d_bias;
       for (int64_t task = begin; task < end; ++task) {
@@ -154,7 +149,7 @@ class AttentionBackwardStep final : public Step {
       }
     });
     if (tasks_per_head_ > 1)
-      for_ranges(step, kv_heads_, 1, work * 0.1, [&](int64_t begin, int64_t end, int64_t) {
+      for_ranges(step, plan_.kv_heads, 1, work * 0.1, [&](int64_t begin, int64_t end, int64_t) {
         for (int64_t kv_index = begin; kv_index < end; ++kv_index) {
           std::byte* first = sums + kv_index * tasks_per_head_ * (dk_bytes_ + dv_bytes_);
           for (int64_t i = 1; i < tasks_per_head_; ++i)
@@ -176,7 +171,7 @@ class AttentionBackwardStep final : public Step {
     for (int64_t i = 0; i < bytes / kFloat; ++i) sum[i] += more[i];
   }
   /// Number of blocks of queries that share a head of k.
-  int64_t query_blocks() const { return at_.group * blocks_; }
+  int64_t query_blocks() const { return at_.group * plan_.blocks; }
 
   void run_task(const StepArgs& step, int64_t task, std::byte* sums, float* d_bias, std::byte* scratch) const {
     const int64_t kv_index = task / tasks_per_head_, split = task % tasks_per_head_, kv_heads = at_.heads / at_.group;
@@ -186,15 +181,15 @@ class AttentionBackwardStep final : public Step {
     int64_t begin = query_blocks() * split / tasks_per_head_;
     const int64_t end = query_blocks() * (split + 1) / tasks_per_head_;
     while (begin < end) {
-      const int64_t h = kv_head * at_.group + begin / blocks_, first = begin % blocks_;
-      const int64_t last = std::min(blocks_, first + end - begin);
+      const int64_t h = kv_head * at_.group + begin / plan_.blocks, first = begin % plan_.blocks;
+      const int64_t last = std::min(plan_.blocks, first + end - begin), block = plan_.block_queries;
       kernels::AttentionBackwardArgs call;
       call.forward = at_.of(step, b, h);
       call.ct = step.in<std::byte>(3) + ct_.offset(b, h) * bytes, call.ct_stride = ct_.row_stride;
       call.dq = step.out<std::byte>(0) + dq_.offset(b, h) * bytes, call.dq_stride = dq_.row_stride;
       call.dk = reinterpret_cast<float*>(sums), call.dv = reinterpret_cast<float*>(sums + dk_bytes_);
       if (d_bias) call.d_bias = d_bias + at_.bias_offset(b, h);
-      kernels::attention_backward(call, first * block_, std::min(last * block_, at_.q.positions), scratch);
+      kernels::attention_backward(call, first * block, std::min(last * block, at_.q.positions), scratch);
       begin += last - first;
     }
   }
@@ -211,8 +206,8 @@ class AttentionBackwardStep final : public Step {
 
   Attending at_;
   Heads ct_, dq_, dk_, dv_;
-  int64_t threads_, block_, blocks_;          ///< block: of queries; blocks: of one head of q
-  int64_t kv_heads_, tasks_per_head_, sums_;  ///< pairs of batch and head of k; tasks of each; pairs of sums dk and dv
+  kernels::AttentionBackwardStrategy plan_;
+  int64_t threads_, tasks_per_head_;
   int64_t thread_bytes_, dk_bytes_, dv_bytes_, bias_count_ = 0,
                                                bias_bytes_ = 0;  ///< bytes of each; bias: 0 if not summed apart
 };
@@ -252,18 +247,13 @@ Prepared lower_attention(const LoweringContext& c) {
   Attending at(c, a, 3);
   Heads y(c.results[0], a.layout, a.heads);
   at.args.out_stride = y.row_stride;
-  // Tiles pack the keys again for each range of queries, so ranges must not be too short.
-  int64_t heads = a.heads, block = kernels::attention_row_block() * (at.args.tiles ? 2 : 1);
-  int64_t blocks = (at.q.positions + block - 1) / block, all_blocks = at.q.batch * heads * blocks;
+  int64_t heads = a.heads, block = at.args.strategy.task_queries;
+  int64_t blocks = divided_up(at.q.positions, block), all_blocks = at.q.batch * heads * blocks;
   size_t per_thread = (kernels::attention_scratch_bytes(at.args) + 63) / 64 * 64;
   auto bytes = static_cast<int64_t>(c.operands[0].element_bytes());
-  return make_step("flash_attention", per_thread * static_cast<size_t>(c.threads), [=](const StepArgs& step) {
-    // More tasks than threads, so that a thread that was interrupted does not delay the others.
-    constexpr int64_t kTasksPerThread = 4;
-    const bool splits = step.width > 1 && at.work_ns() >= kernels::cost_model().split_ns;
-    const int64_t tasks =
-        splits ? std::min(all_blocks, kTasksPerThread * step.width) : std::min<int64_t>(all_blocks, 1);
-    step.pool.parallel_for(splits ? step.width : 1, tasks, [&](int64_t task, int slot) {
+  const auto run = [=](const StepArgs& step) {
+    const int64_t tasks = kernels::attention_tasks(at.problem, block, step.width, kernels::cost_model());
+    step.pool.parallel_for(tasks > 1 ? step.width : 1, tasks, [&](int64_t task, int slot) {
       int64_t begin = all_blocks * task / tasks;
       const int64_t end = all_blocks * (task + 1) / tasks;
       while (begin < end) {  // one call for all blocks of a head that are in this task
@@ -276,7 +266,8 @@ Prepared lower_attention(const LoweringContext& c) {
         begin += last - first;
       }
     });
-  });
+  };
+  return make_step("flash_attention", per_thread * static_cast<size_t>(c.threads), run, at.args.strategy.text());
 }
 
 Prepared lower_attention_backward(const LoweringContext& c) {

@@ -136,7 +136,7 @@ Prepared many_rows(const LoweringContext& c, int64_t m, int64_t k, int64_t n) {
       whole.strategy());
 }
 
-/// The operands behind the quantized values, which stand in this order, and the position of each (-1: absent).
+/// The optional operands that follow the quantized values, in this order, and the position of each (-1: absent).
 struct QuantizedOperands {
   kernels::QuantizedReader scale, zero_point, bias;
   int scale_at = -1, zero_at = -1, bias_at = -1, global_at = -1;

@@ -1,6 +1,7 @@
-// General products: two operands of any strides, contracted over any axes. Floats go to the packed products, straight
-// from where they lie if the axes merge; what does not merge is gathered first, and so are integers, bools and complex
-// numbers, into [batch, rows, inner].
+// General products: two operands of any strides, contracted over any axes. Floats are multiplied by the kernels of
+// kernels/gemm. An operand is read in its own memory if its free axes, and its contracted axes, each merge into one
+// axis with one stride; otherwise it is first copied into that order. Integers, bools and complex numbers are always
+// copied, to [batch, free, contracted].
 #include <complex>
 
 #include "backends/cpu/lowerings.h"
@@ -13,7 +14,7 @@
 namespace rlx::cpu {
 namespace {
 
-/// Axes as one: its extent, and the stride that walks it.
+/// Several axes merged into one: its extent and its stride.
 struct Merged {
   int64_t extent = 1, stride = 1;
 };
@@ -22,7 +23,7 @@ int64_t extent_of(const View& v, const Axes& axes) {
   for (int64_t axis : axes) n *= v.shape[size_t(axis)];
   return n;
 }
-/// Nothing if no single stride walks them in this order.
+/// Merges the axes, the last one innermost; nothing if they have no common stride in this order.
 std::optional<Merged> merged(const View& v, const Axes& axes) {
   if (v.count() == 0) return Merged{extent_of(v, axes), 1};  // no element, so no stride is wrong
   Merged m;
@@ -127,10 +128,11 @@ View regrouped(const View& v, const Axes& order) {
   return r;
 }
 
-/// An operand of a float product: in place if its groups merge, else gathered, with rows that lie side by side kept so.
+/// An operand of a float product: read in place if its free and its contracted axes merge, else copied into scratch. If
+/// its last free axis is contiguous, it stays the innermost axis of the copy.
 struct Operand {
   View view;
-  Axes batch, contract;  ///< positions in it
+  Axes batch, contract;  ///< axes of the view
   std::optional<Gathered> copy;
 
   Operand(const View& v, const Axes& batch_axes, const Axes& free, const Axes& contract_axes)
@@ -151,7 +153,7 @@ struct Operand {
   }
 };
 
-/// A float product if both operands' groups merge; `axes` are positions in these views.
+/// The product, if the free and the contracted axes of both operands merge. `axes` are axes of these views.
 std::optional<kernels::BatchedGemmSpec> gemm_spec(const LoweringContext& c, const View& lhs, const View& rhs,
                                                   const View& y, const DotAxes& axes) {
   auto rows = merged(lhs, axes.lhs_free), columns = merged(rhs, axes.rhs_free);
@@ -175,7 +177,7 @@ std::optional<kernels::BatchedGemmSpec> gemm_spec(const LoweringContext& c, cons
   return s;
 }
 
-/// Two vectors, or what lies as such: all of both is contracted, in the same order.
+/// Whether the product is the dot product of two dense f32 vectors.
 bool is_single_sum(const View& lhs, const View& rhs, const View& y) {
   return lhs.dtype == f32 && rhs.dtype == f32 && y.dtype == f32 && y.count() == 1 && lhs.rank() == 1 &&
          rhs.rank() == 1 && is_dense(lhs) && is_dense(rhs);
@@ -183,8 +185,8 @@ bool is_single_sum(const View& lhs, const View& rhs, const View& y) {
 Prepared dot_step(int64_t count, int threads) {
   return make_step("dot", static_cast<size_t>(threads) * sizeof(double), [=](const StepArgs& args) {
     auto* sums = new (args.scratch) double[static_cast<size_t>(threads)]();
-    for_ranges(args, count, 4096, static_cast<double>(count) * 0.1, [&](int64_t begin, int64_t end, int64_t part) {
-      sums[part] = kernels::dot(args.in<float>(0) + begin, args.in<float>(1) + begin, end - begin);
+    for_ranges(args, count, 4096, static_cast<double>(count) * 0.1, [&](int64_t begin, int64_t end, int64_t slot) {
+      sums[slot] = kernels::dot(args.in<float>(0) + begin, args.in<float>(1) + begin, end - begin);
     });
     double sum = 0;
     for (int t = 0; t < threads; ++t) sum += sums[t];
@@ -194,8 +196,8 @@ Prepared dot_step(int64_t count, int threads) {
 
 }  // namespace
 
-/// Any strides, but not one number everywhere (a cotangent of ones, say): no element stands beside another then, and
-/// the slow way through the product costs more than writing it out.
+/// Any strides will do, except a single number that is broadcast to all elements (a cotangent of ones, say). None of
+/// its dims is contiguous, which kernels read so slowly that writing the elements out first is faster.
 bool dot_strided(const Node&, size_t, const Shape& shape, std::span<const int64_t> strides) {
   bool is_scalar = true, is_one = true;
   for (size_t d = 0; d < shape.size(); ++d)
@@ -246,7 +248,7 @@ Prepared lower_dot(const LoweringContext& c) {
     };
     return make_step("gemm", left.bytes() + right.bytes() + gemm.scratch_bytes(), run, gemm.strategy());
   }
-  // Bring both into [batch, free, contracted].
+  // Copy both operands to [batch, free, contracted].
   Gathered left(lhs, in_order(axes.lhs_batch, axes.lhs_free, axes.lhs_contract)),
       right(rhs, in_order(axes.rhs_batch, axes.rhs_free, axes.rhs_contract));
   int64_t batches = extent_of(lhs, axes.lhs_batch), m = extent_of(lhs, axes.lhs_free),

@@ -1,4 +1,5 @@
-// The file of `rlx calibrate`, and what is made of it; measuring is in measure_machine.cpp.
+// Reads and writes the file of `rlx calibrate`, and derives the kernels' cost model from it. The measurements are in
+// measure_machine.cpp.
 #include "backends/cpu/machine.h"
 
 #include <algorithm>
@@ -36,7 +37,7 @@ constexpr const char* kMachineFormat = "rlx machine 2";
 struct Measured {
   const char *name, *what, *unit;
   double MachineSpeeds::*value;
-  double most;  ///< what a machine can be measured to have; a greater number is damage
+  double max;  ///< no machine reaches it: a larger number means that the file is damaged
 };
 constexpr Measured kFields[] = {
     {"small_product_gflops", "f32 product, 64 x 64 x 64", "GF/s", &MachineSpeeds::small_product_gflops, 1e6},
@@ -54,19 +55,21 @@ constexpr Measured kFields[] = {
 }  // namespace
 
 kernels::CostModel cost_model_of(const MachineSpeeds& s) {
-  // A part should take as long as some hand-overs. Work that is no product is estimated in nanoseconds of a machine
-  // that sums rows at 137 GB/s in its cache.
+  // A task should take several times as long as handing it to another thread. Estimates of work other than products are
+  // nanoseconds on a machine that sums rows in its cache at 137 GB/s; slower machines need fewer of them to fill a
+  // task.
   constexpr double kHandOvers = 4, kReduction_gbs = 137;
   kernels::CostModel model;
-  const double part_us = kHandOvers * s.hand_over_us;
-  if (part_us > 0 && s.small_product_gflops > 0)
-    model.task_work = static_cast<int64_t>(
-        std::clamp(part_us * s.small_product_gflops * 500, double{1 << 16}, double{1 << 22}));  // 2 flops each
-  if (part_us > 0 && s.reduction_gbs > 0)
-    model.split_ns = std::clamp(part_us * 1000 * s.reduction_gbs / kReduction_gbs, 1000.0, 100000.0);
+  const double task_us = kHandOvers * s.hand_over_us;
+  if (task_us > 0 && s.small_product_gflops > 0)
+    model.task_work = static_cast<int64_t>(std::clamp(task_us * s.small_product_gflops * 500, double{1 << 16},
+                                                      double{1 << 22}));  // a multiply-add is two operations
+  if (task_us > 0 && s.reduction_gbs > 0)
+    model.split_ns = std::clamp(task_us * 1000 * s.reduction_gbs / kReduction_gbs, 1000.0, 100000.0);
   if (s.attention_gflops > 0) model.attention_ns = std::clamp(2 / s.attention_gflops, 0.0005, 2.0);
   if (s.tile_rows > 0) model.tile_rows = static_cast<int64_t>(std::max(1.0, std::round(s.tile_rows)));
-  // Where two threads share the units that multiply, the second of them brings hand-overs and nothing else.
+  // Two threads of one core share its multipliers (simultaneous multithreading). If all threads are then no faster than
+  // half of them, the other half only costs time for handing work over.
   constexpr double kNoFaster = 0.97;
   if (s.threads > 1 && s.product_all_gflops > 0 && s.product_half_gflops >= kNoFaster * s.product_all_gflops)
     model.threads = s.threads / 2;
@@ -91,7 +94,7 @@ std::string processor_name() {
   size_t size = sizeof brand - 1;
   return sysctlbyname("machdep.cpu.brand_string", brand, &size, nullptr, 0) == 0 ? brand : "unknown processor";
 #else
-  // "model name", or on ARM the numbers of who made it and of what it is.
+  // "model name"; on ARM, which has none, the numbers of the implementer and of the part.
   std::ifstream in("/proc/cpuinfo");
   std::string name;
   for (std::string line; std::getline(in, line) && !line.empty();)
@@ -135,7 +138,7 @@ MachineSpeeds MachineSpeeds::parse(std::string_view text) {
     auto found = all.find(f.name);
     if (found == all.end() || !found->is_number()) fail(ErrorCode::parse, "'", f.name, "' is missing, or no number");
     const auto v = found->get<double>();
-    if (!(v >= 0 && v <= f.most)) fail(ErrorCode::parse, "'", f.name, "' is ", v, ", not 0 to ", f.most);
+    if (!(v >= 0 && v <= f.max)) fail(ErrorCode::parse, "'", f.name, "' is ", v, ", not 0 to ", f.max);
     s.*f.value = v;
   }
   return s;
@@ -169,11 +172,11 @@ void save_machine(const MachineSpeeds& speeds, const std::string& path) {
 }
 
 MachineSpeeds load_machine(const std::string& path) {
-  constexpr std::streamsize kMost = 1 << 16;
+  constexpr std::streamsize kMaxBytes = 1 << 16;
   std::ifstream in(path, std::ios::binary);
   if (!in) fail(ErrorCode::io, "it cannot be read");
-  std::string text(static_cast<size_t>(kMost), '\0');
-  in.read(text.data(), kMost);
+  std::string text(static_cast<size_t>(kMaxBytes), '\0');
+  in.read(text.data(), kMaxBytes);
   text.resize(static_cast<size_t>(in.gcount()));
   MachineSpeeds s = MachineSpeeds::parse(text);
   if (s.processor != processor_name())
@@ -184,7 +187,7 @@ MachineSpeeds load_machine(const std::string& path) {
   return s;
 }
 
-/// As `rlx calibrate` has measured; the defaults where it has not.
+/// The cost model of the file of `rlx calibrate`; the default one if there is no file, or if it cannot be used.
 static kernels::CostModel kept_cost_model() {
   const std::string path = machine_file();
   std::error_code error;

@@ -1,4 +1,4 @@
-// What sessions make of `rlx calibrate`; see rlx/machine.h.
+// How sessions use the measurements of `rlx calibrate`. The public interface is rlx/machine.h.
 #pragma once
 
 #include "kernels/cost_model.h"
@@ -6,10 +6,11 @@
 
 namespace rlx {
 
-/// What kernels choose by on such a machine. What was not measured is left as it is by default.
+/// The cost model by which kernels choose on a machine of these speeds. Figures that were not measured (0) keep their
+/// defaults.
 kernels::CostModel cost_model_of(const MachineSpeeds& speeds);
-/// Once in a process: reads the file, if there is one, and lets the kernels choose by it. What is wrong with it is
-/// said on standard error, and the defaults stay.
+/// On the first call in a process, reads the file of `rlx calibrate`, if there is one, and sets the kernels' cost
+/// model. If the file cannot be used, a message on standard error says why, and the defaults stay.
 void use_measured_machine();
 
 }  // namespace rlx

@@ -21,7 +21,7 @@ namespace {
 constexpr std::string_view kMagic = "RLXPACK1";
 constexpr size_t kHeaderAt = 16, kPage = 4096, kMaxHeader = size_t{64} << 20;
 
-/// Any bytes as UTF-8, so that JSON takes them: each as the character of Latin-1 that it is.
+/// Any bytes as UTF-8, so that JSON can hold them: each byte becomes the character that it is in Latin-1.
 std::string as_characters(std::string_view bytes) {
   std::string text;
   for (const char c : bytes) {
@@ -82,7 +82,8 @@ std::vector<Piece> pieces_of(const JsonTree& header, std::span<const std::byte> 
   return pieces;
 }
 
-/// What `path`.checked holds of a file whose sums were found right; empty if that would not hold for long.
+/// The text of `path`.checked, for a file whose checksums were found right. Empty if the file could change without a
+/// change of this text, so that its pieces must be compared each time.
 std::string checked_text(const FileBytes& file) {
   const auto origin = file_origin(file.bytes());
   const std::string start = system_start();
@@ -90,7 +91,7 @@ std::string checked_text(const FileBytes& file) {
   return text_of("rlx checked 1\n", origin->file.device, ':', origin->file.inode, ' ', origin->file.size, ' ',
                  origin->file.modified_ns, ' ', origin->file.changed_ns, "\nsince ", start, "\n");
 }
-/// Empty if there is none, or if it is not the user's own.
+/// The text of a small file; empty if there is none, or if it does not belong to the user.
 std::string small_file(const std::string& path) {
   constexpr std::streamsize kMax = 4096;
   try {
@@ -109,7 +110,7 @@ void keep_small_file(const std::string& path, const std::string& text) {
     AtomicFile file(path, AtomicFile::Links::replace);
     file.write(text);
     file.commit(AtomicFile::Flush::no);
-  } catch (const Error&) {  // the sums are compared again the next time
+  } catch (const Error&) {  // without the file, the checksums are compared again the next time
   }
 }
 
@@ -157,8 +158,9 @@ std::shared_ptr<const PackedFile> PackedFile::open(const std::string& path, std:
 }
 
 void PackedFile::write(const std::string& path, std::string_view of, const Pieces& pieces) {
-  // Offsets count from behind the header, whose size depends on their digits: so its room is taken generously.
-  constexpr size_t kLongest = 6;  // of a byte in JSON, "\u0001"
+  // The pieces' offsets depend on the header's size, which depends on how many digits the offsets have. So the header
+  // gets more room than it can need, and is padded with spaces.
+  constexpr size_t kLongest = 6;  // characters of a byte in JSON: "\u0001"
   std::string text = "{\"of\":" + json_quoted(as_characters(of)) + ",\"pieces\":[";
   size_t room = text.size() + kPage;
   for (const auto& [name, bytes] : pieces) room += name.size() * kLongest + 160;
@@ -184,7 +186,7 @@ void PackedFile::write(const std::string& path, std::string_view of, const Piece
     file.write(std::string_view(zeros).substr(0, rounded_up(bytes.size(), kPage) - bytes.size()));
   }
   file.write(zeros);
-  file.commit(AtomicFile::Flush::no);  // one that a crash leaves cut is found by its sums
+  file.commit(AtomicFile::Flush::no);  // no flush: a file that a crash has cut off fails its checksums
 }
 
 std::span<const std::byte> PackedFile::find(std::string_view name) const {
@@ -218,7 +220,7 @@ WeightsIdentity weights_identity(const std::map<std::string, Tensor>& params) {
     }
     text += '\n';
   }
-  if (files.empty()) return {};  // what is small and in memory is packed in no time
+  if (files.empty()) return {};  // weights that are small and not mapped are packed faster than a file is opened
   return {std::move(text), std::move(paths)};
 }
 

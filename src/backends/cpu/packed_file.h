@@ -1,6 +1,6 @@
-// A file of packed weights, which later processes map, so that they start without packing and without a copy. Its
-// header says what it was made of: the program, the files of the weights, and the layout in which this processor packs.
-// The format, little-endian:
+// A file of packed weights. Later processes map it into memory, so that they start without packing the weights again
+// and without copying them. Its header says what it was made from: the program, the files of the weights, and the
+// layout in which this processor packs. The format, little-endian:
 //
 //   0   "RLXPACK1"
 //   8   bytes of the header, u64
@@ -23,9 +23,9 @@ class PackedFile {
  public:
   using Pieces = std::map<std::string, std::span<const std::byte>, std::less<>>;
 
-  /// Opens the file at `path`. Fails if it was not made of `of`, or is not as `write` leaves a file. Each piece is read
-  /// and compared with its checksum, unless the file `path`.checked says that this was done since the system started
-  /// and the file has not changed.
+  /// Opens the file at `path`. Throws rlx::Error (parse) if its header does not say `of`, or if it is damaged. Each
+  /// piece is read and compared with its checksum, unless the file `path`.checked says that this was done since the
+  /// system started and that the file has not changed since.
   static std::shared_ptr<const PackedFile> open(const std::string& path, std::string_view of, int threads);
   /// Replaces the file atomically.
   static void write(const std::string& path, std::string_view of, const Pieces& pieces);
@@ -40,9 +40,11 @@ class PackedFile {
   Pieces pieces_;
 };
 
-/// Identifies the params that a file of packed weights was made of: mapped ones by file and offset, small ones that are
-/// not mapped by their content. Empty if that is uncertain, or would mean reading megabytes. It is valid as long as the
-/// files have the same stamps, provided that they were flushed before their params were packed (io/file_stamp.h).
+/// Identifies the params that a file of packed weights was made from: those that are mapped from files by file and
+/// offset, others by their content, if that is small. The text is empty if the params cannot be identified so: if a
+/// file was changed so recently that its times do not tell, if megabytes would have to be read, or if no param is
+/// mapped. The identity holds as long as the files have the same stamps, provided that they were flushed before their
+/// params were packed (io/file_stamp.h).
 struct WeightsIdentity {
   std::string text;
   std::map<std::string, FileStamp> files;  ///< by path

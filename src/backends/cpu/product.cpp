@@ -9,7 +9,8 @@
 namespace rlx::cpu {
 namespace {
 
-/// How many threads will use them decides nothing about how they are packed.
+/// The name under which packed weights are stored. It does not hold WeightsSpec::threads: the layout does not depend on
+/// it.
 std::string piece_name(const std::string& param, const kernels::WeightsSpec& s) {
   return text_of(param, ' ', s.k, 'x', s.n, " by ", s.k_stride, ',', s.n_stride, " of ", s.dtype, " for ", s.x_dtype,
                  s.rows > 0 ? text_of(", rows from ", s.rows) : "", s.policy.row_relative ? ", row relative" : "");
@@ -35,7 +36,7 @@ std::shared_ptr<const kernels::PackedWeights> PackedCache::pack(const kernels::W
   auto packed = kernels::PackedWeights::pack(spec, weights.data());
   if (packed->packed().empty()) piece.clear();
   entries_.push_back({weights.data(), spec, std::move(packed), std::move(piece)});
-  // Packed weights are not read again: pages of a mapped file that hold them can go.
+  // The original weights are not read again: if they are mapped from a file, the system may have the pages back.
   release_pages(weights);
   return entries_.back().packed;
 }
@@ -48,7 +49,8 @@ std::map<std::string, std::span<const std::byte>, std::less<>> PackedCache::made
   return pieces;
 }
 
-/// Of one list: what was packed of these weights for a convolution that reads them alike, or now is.
+/// Looks in a list for these weights, packed for a convolution that reads them in the same order; if there are none,
+/// packs them and adds them to the list.
 template <class List, class Make>
 auto PackedCache::convolution_weights(List& list, const Tensor& weights, const kernels::ConvolutionArgs& args,
                                       Make make) {
@@ -84,7 +86,7 @@ std::shared_ptr<const std::vector<float>> PackedCache::rows(const Tensor& weight
                                                             Count count, Write write) {
   std::unique_lock lock(mutex_);
   auto& list = rows_[write];
-  lock.unlock();  // a map's elements stay where they are
+  lock.unlock();  // the reference stays valid: elements of a map do not move
   return convolution_weights(list, weights, args, [&](const kernels::ConvolutionArgs& own) {
     auto packed = std::make_shared<std::vector<float>>(count(own));
     write(own, packed->data());
@@ -94,7 +96,7 @@ std::shared_ptr<const std::vector<float>> PackedCache::rows(const Tensor& weight
 
 size_t PackedCache::bytes() const {
   std::scoped_lock lock(mutex_);
-  std::map<const void*, size_t> blocks;  // several pieces lie in one
+  std::map<const void*, size_t> blocks;  // a block may hold the weights of several entries
   for (const Entry& e : entries_) blocks.insert(e.packed->block());
   size_t total = 0;
   for (const auto& [block, bytes] : blocks) total += bytes;

@@ -1,17 +1,17 @@
-// Products with weights that are known when the step is made: packed once, shared by every shape.
+// Products with weights that are known when the step is made. They are packed once, and all shapes share them.
 #pragma once
 
 #include "backends/cpu/lowering.h"
 
 namespace rlx::cpu {
 
-/// y[m, n] = x[m, k] w[k, n], w at operand 1: extents, and strides in elements. x's inner elements are adjacent.
+/// y[m, n] = x[m, k] w[k, n], where w is operand 1. Strides are in elements; x is contiguous along k.
 struct Product {
   int64_t m, n, k;
   int64_t x_stride;
   int64_t w_k_stride, w_n_stride;
 };
-/// Which operands follow x and w, and what is done with them; positions in the node, or -1.
+/// What is done to the sums, and the operands of the node that it reads: their positions, or -1 if there are none.
 struct ProductEpilogue {
   kernels::Activation activation = kernels::Activation::none;
   int bias = -1, residual = -1;

@@ -15,7 +15,7 @@ namespace {
 using Kernel = std::shared_ptr<const CpuKernel>;
 
 struct Registry {
-  std::shared_mutex mutex;  // guards what follows, save `count`
+  std::shared_mutex mutex;  // guards all other members but `count`
   std::vector<Kernel> kernels;
   size_t changes = 0;
   std::atomic<size_t> count = 0;  // read without the lock: most processes register nothing
@@ -25,7 +25,8 @@ Registry& registry() {
   return all;
 }
 
-/// The op's kernels, the latest first. A copy: a refusal is the user's code, and may register another.
+/// The op's kernels, the latest first. The list is a copy, because a kernel's `refusal` is the user's code and may
+/// register another kernel while the list is read.
 std::vector<Kernel> kernels_of(const OpDef& op) {
   Registry& all = registry();
   std::vector<Kernel> found;
@@ -93,7 +94,7 @@ size_t registered_kernels_hash() {
   Registry& all = registry();
   std::shared_lock lock(all.mutex);
   if (all.kernels.empty()) return 0;
-  size_t h = all.changes;  // another kernel of the same name may refuse other nodes
+  size_t h = all.changes;  // names do not suffice: a kernel may have been replaced by one that refuses other nodes
   for (const Kernel& kernel : all.kernels)
     h = mix(mix(h, hash_of(std::string(kernel->op->name))), hash_of(kernel->name));
   return h;

@@ -51,7 +51,8 @@ class Step {
   virtual bool reads_operand(size_t) const { return true; }
   /// Which kernel it is, for profiles: "onednn f32 128x384x1152".
   virtual std::string kernel() const { return ""; }
-  /// Of a product or a convolution, how it is computed and why (kernels/gemm/product_plan.h, convolution_plan.h).
+  /// Of a product, a convolution or an attention, how it is computed and why (kernels/gemm/product_plan.h,
+  /// convolution_plan.h, kernels/attention/attention_plan.h).
   std::string strategy() const { return strategy_ ? *strategy_ : ""; }
   void set_strategy(const std::string& strategy) { strategy_ = std::make_unique<std::string>(strategy); }
   /// Packed weights that it reads from their beginning to their end, if that is all it does with them.

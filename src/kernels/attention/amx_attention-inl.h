@@ -25,41 +25,22 @@
 #define RLX_KERNELS_ATTENTION_BY_TILES_ONCE
 namespace rlx::kernels {
 
-inline constexpr int64_t kChunkBytes = 768 << 10;  ///< of a chunk of packed keys and values
-inline constexpr int64_t kMaxGroup = 512;          ///< queries that keep their results from chunk to chunk
-
 inline constexpr int64_t kScoreBytes = kStripKeys * kTiledQueries * 4;
 inline constexpr int64_t kWeightBytes = kStripKeys / kTileFloats * 3 * 2 * kTileBytes;
 
-/// Whether tiles are faster: there must be queries enough to pay for packing K and V. The answer does not depend on the
-/// range of queries of a call, so that the results do not either.
-inline bool tiles_suit(const AttentionArgs& a) {
-  constexpr int64_t kMinQueries = 64, kMinWidth = 24, kMinProducts = int64_t{1} << 21;
-  return a.tiles && a.q_rows >= kMinQueries && a.head_dim >= kMinWidth && a.value_dim >= kTileRows &&
-         a.q_rows * a.k_rows * (a.head_dim + a.value_dim) >= kMinProducts;
-}
-/// The number of bf16 terms of keys and values; queries and weights have three.
-inline TileForm operand_form(const AttentionArgs& a) {
-  return a.dtype == bf16 ? TileForm::one : a.dtype == f16 ? TileForm::two : TileForm::three;
-}
-
 /// Offsets in scratch, in bytes; all are multiples of 64.
 struct TiledLayout {
-  int64_t value_tiles, chunk_keys, group;  ///< group: queries for which a chunk is packed
+  int64_t value_tiles, chunk_keys, group;  ///< as planned; group: queries for which a chunk is packed
   int64_t key_tile_bytes, value_step_bytes;
   int64_t keys, values, queries, rows, scores, weights, state, total;  ///< offsets
   int64_t state_floats;  ///< of a block of queries: transposed results, maxima, sums
 
   explicit TiledLayout(const AttentionArgs& a) {
-    const TileForm form = operand_form(a);
+    const TileForm form = a.strategy.terms;
     value_tiles = rounded_up_to(a.value_dim, kTileRows) / kTileRows;
     key_tile_bytes = tiled_bytes(a.head_dim, form);
     value_step_bytes = static_cast<int64_t>(form) * kTileBytes;
-    const int64_t strip_bytes =
-        kStripKeys / kTileRows * key_tile_bytes + kStripKeys / kTileFloats * value_tiles * value_step_bytes;
-    const int64_t strips = std::max<int64_t>(1, kChunkBytes / strip_bytes);
-    chunk_keys = std::min(strips * kStripKeys, rounded_up_to(a.k_rows, kStripKeys));
-    group = chunk_keys >= a.k_rows ? 2 * kTiledQueries : std::min(kMaxGroup, rounded_up_to(a.q_rows, kTiledQueries));
+    chunk_keys = a.strategy.chunk_keys, group = a.strategy.chunk_queries;
     state_floats = value_tiles * kTileRows * kTiledQueries + 2 * kTiledQueries;
     keys = 0;
     values = keys + chunk_keys / kTileRows * key_tile_bytes;

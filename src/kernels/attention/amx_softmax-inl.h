@@ -12,16 +12,6 @@
 #include "kernels/attention/score_blocks-inl.h"
 #include "kernels/gemm/amx/tiles.h"
 
-#ifndef RLX_KERNELS_ATTENTION_WEIGHTS_ONCE
-#define RLX_KERNELS_ATTENTION_WEIGHTS_ONCE
-namespace rlx::kernels {
-
-inline constexpr int64_t kTiledQueries = kTiledColumns;  ///< of a block
-inline constexpr int64_t kStripKeys = 64;  ///< of a strip: scores and weights of two strips fit the first-level cache
-
-}  // namespace rlx::kernels
-#endif  // RLX_KERNELS_ATTENTION_WEIGHTS_ONCE
-
 #if HWY_TARGET == HWY_AVX3 && RLX_HAS_TILES
 HWY_BEFORE_NAMESPACE();
 namespace rlx::kernels {

@@ -133,7 +133,8 @@ void attend(const AttentionArgs& a, int64_t row_begin, int64_t row_end, float* s
   const F32Tag d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
 #if HWY_TARGET == HWY_AVX3 && RLX_HAS_TILES
-  if (tiles_suit(a) && TiledAttention<T>(a, scratch).attend(row_begin, row_end)) return;
+  if (a.strategy.kernel == AttentionKernel::matrix_tiles && TiledAttention<T>(a, scratch).attend(row_begin, row_end))
+    return;
 #endif
   const Layout layout(a.head_dim, a.value_dim);
   for (int64_t row = row_begin; row < row_end;) {
@@ -202,15 +203,25 @@ void attention_f64(const AttentionArgs& a, int64_t row_begin, int64_t row_end, d
 
 }  // namespace
 
+AttentionProblem problem_of(const AttentionArgs& args) {
+  AttentionProblem p;
+  p.dtype = args.dtype;
+  p.q_rows = args.q_rows, p.k_rows = args.k_rows, p.head_dim = args.head_dim, p.value_dim = args.value_dim;
+  p.scale = args.scale, p.has_soft_cap = args.soft_cap > 0, p.has_bias = args.bias != nullptr;
+  return p;
+}
+
 size_t attention_scratch_bytes(const AttentionArgs& args) {
-  if (args.dtype == f64) return static_cast<size_t>(args.value_dim) * sizeof(double);
+  if (args.strategy.kernel == AttentionKernel::rows) return static_cast<size_t>(args.value_dim) * sizeof(double);
   const auto by_vectors = static_cast<size_t>(Layout(args.head_dim, args.value_dim).total) * sizeof(float);
-  return tiles_suit(args) ? std::max(by_vectors, static_cast<size_t>(TiledLayout(args).total)) : by_vectors;
+  if (args.strategy.kernel != AttentionKernel::matrix_tiles) return by_vectors;
+  return std::max(by_vectors, static_cast<size_t>(TiledLayout(args).total));
 }
 int64_t attention_row_block() { return HWY_DYNAMIC_DISPATCH(query_block)(); }
 
 void attention(const AttentionArgs& args, int64_t row_begin, int64_t row_end, void* scratch) noexcept {
-  if (args.dtype == f64) attention_f64(args, row_begin, row_end, static_cast<double*>(scratch));
+  if (args.strategy.kernel == AttentionKernel::rows)
+    attention_f64(args, row_begin, row_end, static_cast<double*>(scratch));
   else HWY_DYNAMIC_DISPATCH(attention_f32)(args, row_begin, row_end, static_cast<float*>(scratch));
 }
 

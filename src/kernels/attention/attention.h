@@ -1,11 +1,13 @@
 // Flash-style attention of one (batch, head): softmax(q kᵀ · scale) v for a range of query rows, with the scores
 // never written to memory as a whole. The caller loops over batches and heads (grouped heads share the pointers of k
-// and v), and splits query rows over threads if heads are few. Neighbour: norm/rows.h, softmax alone.
+// and v), and splits query rows over threads if heads are few. Which kernel computes it is planned by
+// attention_plan.h. Neighbour: norm/rows.h, softmax alone.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/attention/attention_plan.h"
 #include "rlx/dtype.h"
 
 namespace rlx::kernels {
@@ -35,11 +37,14 @@ struct AttentionArgs {
   /// Causal is right = 0; a sliding window w is left = w, right = 0.
   int64_t left = -1, right = -1;
 
-  /// Whether matrix tiles may be used. The caller sets it to has_matrix_tiles(), once for many calls.
-  bool tiles = false;
+  /// The kernel, and its blocks: plan_attention(problem_of(args), ...), once for many calls. It must be planned.
+  AttentionStrategy strategy;
 };
+/// What a strategy depends on: the problem of one head, for one thread. `bias` must be set, to any address, if there
+/// will be one.
+AttentionProblem problem_of(const AttentionArgs& args);
 
-/// Scratch per calling thread. It does not depend on pointers, strides and masks of `args`.
+/// Scratch per calling thread. It does not depend on pointers, strides and masks of `args`, but on its strategy.
 size_t attention_scratch_bytes(const AttentionArgs& args);
 
 /// Computes the rows [row_begin, row_end) of `out`. `scratch` is aligned to 64 bytes.

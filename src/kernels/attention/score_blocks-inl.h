@@ -1,6 +1,6 @@
 // What attention and its gradient share: blocks of transposed scores (a row for each key, queries along the vector
-// lanes), and soft cap, bias and masks, which come before the softmax. Compiled per
-// target. Users: attention.cpp, attention_backward.cpp, and amx_attention-inl.h for the latter.
+// lanes), and soft cap, bias and masks, which come before the softmax. Compiled per target. Users: attention.cpp,
+// attention_backward.cpp, and amx_attention-inl.h for soft cap, bias and masks alone.
 #if defined(RLX_KERNELS_ATTENTION_SCORE_BLOCKS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef RLX_KERNELS_ATTENTION_SCORE_BLOCKS_INL_H_
 #undef RLX_KERNELS_ATTENTION_SCORE_BLOCKS_INL_H_
@@ -24,9 +24,6 @@
 #define RLX_KERNELS_ATTENTION_SCORE_BLOCKS_ONCE
 namespace rlx::kernels {
 
-inline constexpr int64_t kMaxBlockQueries = 48;  ///< queries of a block on the widest target: three vectors of 16
-inline constexpr int64_t kBlockKeys = 128;       ///< keys of a score block; at most kPartialSumTerms
-inline constexpr int64_t kMaxF32Lanes = 16;
 // The running maximum before any key: with -inf the weight of a masked key would be exp(-inf - -inf), a NaN.
 inline constexpr float kNoScore = std::numeric_limits<float>::lowest();
 
@@ -77,7 +74,6 @@ inline constexpr int64_t kQueryRows = 12;  // queries by 2 vectors of values
 inline constexpr int64_t kKeyRows = 4;
 inline constexpr int64_t kQueryRows = 6;
 #endif
-inline constexpr int64_t kQueryVectors = 3;
 
 /// scores[j][lanes] = sum over c of k[j][c] * queries[c][lanes], for kRows keys and kWidth vectors of queries.
 template <int64_t kRows, int64_t kWidth>
@@ -282,18 +278,12 @@ F32Rows f32_rows(const T* rows, int64_t stride, int64_t count, int64_t width, bo
 
 inline constexpr float kLn2 = 0.693147181f;
 
-/// Whether scores are q·k itself. Scale and 1 / ln 2 are then factors of the differences to the largest score, so that
-/// they round these and not the scores, which may be much larger. With a soft cap or a bias, scores are stored scaled
-/// and divided by ln 2; and so with a scale that would leave q·k out of the range of f32.
-inline bool has_plain_scores(const AttentionArgs& a) {
-  return !(a.soft_cap > 0) && !a.bias && a.scale >= 0x1p-20 && a.scale <= 0x1p20;
-}
-/// What queries are multiplied by, and the base of which scores are then exponents.
+/// What queries are multiplied by, and the base of which scores are then exponents: see AttentionStrategy::raw_scores.
 inline float query_factor(const AttentionArgs& a) {
-  return has_plain_scores(a) ? 1.0f : static_cast<float>(a.scale) / kLn2;
+  return a.strategy.raw_scores ? 1.0f : static_cast<float>(a.scale) / kLn2;
 }
 inline Base score_base(const AttentionArgs& a) {
-  return Base::of_log2(has_plain_scores(a) ? a.scale / 0.693147180559945309 : 1.0);
+  return Base::of_log2(a.strategy.raw_scores ? a.scale / 0.693147180559945309 : 1.0);
 }
 
 /// s = cap * tanh(s / cap)

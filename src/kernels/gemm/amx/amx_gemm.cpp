@@ -12,17 +12,17 @@
 namespace rlx::kernels {
 namespace {
 
-constexpr int64_t kBlockRows = 2 * kTileRows;  // of multiply_tiles()
+constexpr int64_t kBlockRows = 2 * kTileRows;  // rows that multiply_tiles() multiplies at a time
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr int64_t kSumsBytes = kBlockRows * kTiledColumns * 4;
-// Of the fp32 fallback's sums: a block of 32 columns lies in two panels at most.
+// The fp32 fallback computes whole panels, and a block of 32 columns can reach into two of them.
 constexpr int64_t kFallbackSumsBytes = kBlockRows * 2 * PanelLayout::kVectors * kTileRows * 4;
 
 char* moved(const void* data, DType t, int64_t elements) {
   return static_cast<char*>(const_cast<void*>(data)) + elements * static_cast<int64_t>(byte_size(t));
 }
 
-/// Bytes of the minimum magnitudes of so many blocks, which are stored behind them.
+/// The minimum magnitudes of packed blocks, one float each, are stored behind the blocks: their size in bytes.
 int64_t min_magnitudes_bytes(int64_t blocks) { return aligned(blocks * static_cast<int64_t>(sizeof(float))); }
 float* min_magnitudes(char* behind) { return reinterpret_cast<float*>(behind); }
 const float* min_magnitudes(const char* behind) { return reinterpret_cast<const float*>(behind); }

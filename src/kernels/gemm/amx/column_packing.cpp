@@ -20,9 +20,9 @@
 namespace rlx::kernels {
 namespace {
 
-constexpr int64_t kProducts = 6;  // of terms, in a step
+constexpr int64_t kProducts = 6;  // products of bf16 terms in a step along k
 constexpr int64_t kStepBytes = 6 * kTileBytes;
-/// How far before they are split columns of a stream are prefetched.
+/// Columns of a stream are prefetched this many bytes before they are split.
 constexpr int64_t kPrefetchBytes = 96 << 10;
 constexpr int64_t kStepCacheLines = kTileFloats * kTiledColumns * 4 / 64;  // of a step's columns
 
@@ -55,7 +55,7 @@ namespace {
 #if HWY_TARGET == HWY_AVX3 && RLX_HAS_TILES
 
 constexpr int64_t kPairs = kTileFloats / 2;  // of rows, in a step
-/// How many rows before they are split rows are prefetched, without a stream.
+/// Without a stream, rows are prefetched this many rows before they are split.
 constexpr int64_t kPrefetchRows = 96;
 
 /// TiledColumns::SplitState, register-resident: it has no arrays, which the compiler would keep in memory.
@@ -159,7 +159,8 @@ class Prefetcher {
   int64_t cache_lines_;
 };
 
-/// Multiplies each step while the one behind it is split; during the last step the first one of the next block.
+/// Multiplies the steps of a block one by one, and splits the next step meanwhile: during the last step, the first step
+/// of the next block.
 template <bool kBoth>
 void multiply_splitting(const TiledRows& rows, const Slots& slots, TiledColumns::SplitState& current,
                         TiledColumns::SplitState& next, TiledColumns::Stream& stream) {
@@ -257,7 +258,9 @@ TiledColumns::TiledColumns(int64_t k, int64_t row_blocks, char* memory) noexcept
 void TiledColumns::stream(std::span<const char> columns, std::span<const char> next) noexcept {
   const char* const begin = columns.data() + std::min<size_t>(columns.size(), kPrefetchBytes);
   const char* const end = columns.data() + columns.size();
-  if (next.empty()) next = columns.last(std::min<size_t>(columns.size(), 64));  // prefetched again and again
+  if (next.empty())
+    next = columns.last(
+        std::min<size_t>(columns.size(), 64));  // nothing follows: its last bytes are prefetched again and again
   stream_ = {begin, end, next.data(), next.data() + next.size(), divided_up(kStepCacheLines, kProducts * row_blocks_)};
 }
 
@@ -267,7 +270,7 @@ void TiledColumns::begin(const ColumnBlock& first) noexcept {
   HWY_DYNAMIC_DISPATCH(split_step)(states_[0], memory_);
 }
 void TiledColumns::set_next(const ColumnBlock& next) noexcept { begin_split(states_[1 - current_], next, k_); }
-// A block of no rows: zeros will be written.
+// There is no next block: a block of no rows is split instead, whose steps are zeros.
 void TiledColumns::set_no_next() noexcept { begin_split(states_[1 - current_], states_[current_].rest, 0); }
 
 void TiledColumns::multiply(const char* upper, const char* lower, float* sums, int64_t stride) noexcept {

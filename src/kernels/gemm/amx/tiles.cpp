@@ -2,8 +2,10 @@
 // compiler, and no value of tiles leaves this file.
 #include "kernels/gemm/amx/tiles.h"
 
-#if defined(__GNUC__) && !defined(__clang__)      // before the header: it is its inline functions that are accused
-#pragma GCC diagnostic ignored "-Wuninitialized"  // of _mm512_undefined_epi32; gcc bug 105593, fixed in 13
+#if defined(__GNUC__) && !defined(__clang__)
+// GCC 12 warns of _mm512_undefined_epi32 in its own <immintrin.h> (bug 105593, fixed in 13). The warning is given for
+// the header's inline functions, so it must be switched off before the header.
+#pragma GCC diagnostic ignored "-Wuninitialized"
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #endif
 
@@ -45,7 +47,7 @@ bool has_tile_instructions() {
   constexpr unsigned kBf16 = 1u << 22, kTile = 1u << 24, kInt8 = 1u << 25;
   return (d & kBf16) != 0 && (d & kTile) != 0 && (d & kInt8) != 0;
 }
-/// Of the vector instructions that stand between them.
+/// Whether the processor has the vector instructions that are used beside the tiles.
 bool has_vector_instructions() {
   return __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512bw") &&
          __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
@@ -56,8 +58,9 @@ std::atomic<bool> is_emulated = false;
 #define RLX_WIDE __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")))
 #define RLX_WIDE_INLINE RLX_WIDE __attribute__((always_inline)) inline
 
-/// What packing returns, from the bits of magnitudes. Rounding may enlarge a term; below 2^62 that overflows no sooner
-/// than the numbers do. A single bf16 term is not rounded, and may be infinite.
+/// The minimum magnitude that packing returns, from the bits of magnitudes; 0 if a number is out of split range.
+/// Rounding may make a term larger than its number: up to 2^62, products of such terms overflow only if those of the
+/// numbers do. A single bf16 term is the number itself, and may be infinite.
 float min_magnitude(uint32_t max_bits, uint32_t min_bits_less_one, int terms) {
   constexpr uint32_t kTooLarge = 0x5e800000;  // 2^62
   if (terms > 1 && max_bits >= kTooLarge) return 0;

@@ -6,9 +6,8 @@
 // x w = hh + hm + mh + mm + hl + lh. The products that are left out have either sign and are 2^-25 |x w| on average,
 // 2^-22 at most. Six products of tiles still take less than half the time of f32 multiply-adds (Henry, Tang, Heinecke,
 // "Leveraging the bfloat16 artificial intelligence datatype for higher-precision computations", ARITH 2019). f16 is
-// high
-// + middle, with all four products. A tile adds 32 products before it adds them to the sums, so that sums are rounded a
-// sixth as often as by multiply-adds.
+// high + middle, with all four products. A tile adds 32 products before it adds them to the sums, so that sums are
+// rounded a sixth as often as by multiply-adds.
 #pragma once
 
 #include <cstdint>

@@ -46,7 +46,7 @@ struct Tile {
   int64_t lhs_row, lhs_k;  // strides
   const void* rhs;         // a panel's columns are adjacent
   int64_t rhs_k;
-  int64_t rhs_panel;  // stride between panels, for tiles of several
+  int64_t rhs_panel;  // stride between panels, for tiles that span several
   void* out;
   int64_t out_row;
   /// Memory that a later tile reads: each step along k prefetches the next `prefetch_lines` cache lines of it.

@@ -156,7 +156,7 @@ uint16_t min_bits_less_one(const void* from, int64_t count) {
   return result;
 }
 float magnitude_of(uint16_t bits_less_one) {
-  if (bits_less_one == 0xffff) return std::numeric_limits<float>::infinity();  // nothing but zeros
+  if (bits_less_one == 0xffff) return std::numeric_limits<float>::infinity();  // all numbers are 0
   return std::bit_cast<float>((uint32_t{bits_less_one} + 1) << 16);
 }
 

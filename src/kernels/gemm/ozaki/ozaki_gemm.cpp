@@ -17,8 +17,8 @@
 namespace rlx::kernels {
 namespace {
 
-constexpr int64_t kPairColumns = 2 * kTileRows;  // the maximum of apply_epilogue()
-// How far before they are multiplied columns are prefetched.
+constexpr int64_t kPairColumns = 2 * kTileRows;  // as many as apply_epilogue() takes
+// Columns are prefetched this many bytes before they are multiplied.
 constexpr int64_t kPrefetchBytes = 32 << 10;
 
 struct Weights {
@@ -166,8 +166,9 @@ class SplitProductPlan : public GemmPlan {
     }
   }
 
-  /// The fp32 fallback for 16 rows of a block of columns: of the rows that are out of split range or, if the block is
-  /// stored as f32, of all. `dequantized` is the block that lies in the slot as f32, of those with its parity.
+  /// The fp32 fallback for 16 rows and a block of columns. It computes the rows that are out of split range or, if the
+  /// block is stored as f32, all rows. The slot has room for two blocks as f32, one with an even and one with an odd
+  /// number; `dequantized` is the number of the one that is there, of this block's parity.
   void multiply_by_fma(const BlockProduct& whole, int64_t block, int64_t first, int64_t rows, const float* scales,
                        float* sums, int64_t stride, int64_t& dequantized, char* slot) const noexcept {
     static constexpr Epilogue kNoEpilogue;

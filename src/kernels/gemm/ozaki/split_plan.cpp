@@ -16,19 +16,21 @@ namespace {
 
 // The largest integer of three digits of 7 bits and a sign, for which the first digit cannot overflow.
 constexpr int32_t kMax24 = 0x7f7f7f;
-// Three splits suffice if a column's maximum is at most so many times the root of its mean square, or sqrt(k / 8)
-// times: then f32 sums along k lose as much.
+// Three splits suffice for a column whose maximum is at most kMaxUneven times its root mean square, or sqrt(k / 8)
+// times: up to there, f32 sums along k lose as much as the splits do.
 constexpr float kMaxUneven = 8;
-// Errors are relative to the maxima of a row and of a column, so both should contribute to every sum. kZerosShare: at
-// most one in so many numbers of a column may be 0. In powers of 2, kMaxSpread: their standard deviation around the
-// geometric mean (1.6 for normally distributed numbers); kMaxAbove: how far the maximum may be above that mean.
+// Errors are relative to the maxima of a row and of a column, so both maxima should contribute to every sum: a column's
+// numbers must be of similar magnitude. At most one in kZerosShare of them may be 0. The binary logarithms of the
+// others may have a standard deviation of kMaxSpread (normally distributed numbers have 1.6), and their maximum may
+// exceed their mean by kMaxAbove.
 constexpr float kZerosShare = 16, kMaxSpread = 3, kMaxAbove = 12;
-// One block in so many may stay f32; the statistics of the others are then computed again, in so many rounds at most.
-// No block may if k is less than kMinF32K: from 128 rows on, splits gain too little there to pay for the fp32 fallback.
+// At most one in kF32Share blocks may stay f32. Each time blocks are found that must, the statistics of the others are
+// computed again, in at most kMaxRounds rounds. With k below kMinF32K no block may: there splits gain too little, for
+// products of 128 rows and more, to pay for the fp32 fallback.
 constexpr int64_t kF32Share = 8, kMinF32K = 128;
 constexpr int kMaxRounds = 4;
-// Rows of weights are balanced if they differ from the mean by so many powers of 2 at least; more than kMaxBalance
-// cannot be split.
+// A row of weights is balanced if its mean exponent differs from that of all rows by at least kMinBalance. If one
+// differs by more than kMaxBalance, the weights are not split.
 constexpr int kMinBalance = 2, kMaxBalance = 40;
 
 /// Statistics of 16 columns, of balanced weights.
@@ -38,7 +40,7 @@ struct ColumnSurvey {
   float count[16], log[16], log_variance[16];  ///< how many are not 0; mean and variance of their exponents
   int32_t lowest_bit[16];                      ///< the exponent of the lowest bit that is set in any number
 };
-/// Whether three splits represent a column exactly, as they should integers.
+/// Whether three splits represent a column exactly, as they must if it holds small integers.
 bool is_exact(float max, int32_t lowest_bit) { return max <= std::ldexp(static_cast<float>(kMax24), lowest_bit); }
 /// The scale of a column for 24-bit integers.
 float column_scale(float max, int32_t lowest_bit) {
@@ -98,14 +100,15 @@ RLX_WIDE ColumnSurvey survey_columns(const StridedMatrix& w, const SplitLayout& 
   return found;
 }
 
-/// Chooses the balances from the blocks that are not f32, and computes their statistics once they are balanced. Returns
-/// how many rows are not all 0, or 0 if the rows differ by more than kMaxBalance.
+/// Chooses the balances of rows from the blocks that do not stay f32, and computes the statistics of the balanced
+/// blocks. Returns the number of rows that are not all 0, or 0 if a row needs more than kMaxBalance.
 int64_t balance_rows(const StridedMatrix& w, const SplitLayout& l, int threads, const std::vector<char>& is_f32,
                      SplitPlan& plan, std::vector<ColumnSurvey>& found) {
   ThreadPool& pool = ThreadPool::shared();
   const auto padded = static_cast<size_t>(l.steps() * kTileInt8);
   plan.balances.assign(padded, 1.0f), plan.inverses = plan.balances;
-  // Sums are per group of blocks, and the groups do not depend on the number of threads: the result does not either.
+  // Each group of blocks has sums of its own. The groups do not depend on the number of threads, so neither do the
+  // balances.
   const int64_t groups = std::min<int64_t>(l.blocks(), 16);
   std::vector<float> group_logs(static_cast<size_t>(groups) * padded, 0.0f), group_counts = group_logs;
   pool.parallel_for(threads, groups, [&](int64_t g) {
@@ -159,7 +162,7 @@ bool can_be_split(const ColumnSurvey& c, int64_t rows) {
   }
   return true;
 }
-/// Whether three splits suffice for them.
+/// Whether three splits suffice for 16 columns.
 bool three_splits_suffice(const ColumnSurvey& c, int64_t k) {
   const float uneven = std::max(kMaxUneven, std::sqrt(static_cast<float>(k) / 8));
   for (int j = 0; j < 16; ++j) {
@@ -176,7 +179,8 @@ bool plan_splits(const StridedMatrix& w, const SplitLayout& l, int threads, Spli
   std::vector<ColumnSurvey> found(blocks);
   std::vector<char> is_f32(blocks, 0);
   int64_t f32_blocks = 0, rejected = 1;
-  // Rows are balanced by the blocks that are split: without one that cannot be, others may become so too.
+  // The balances are those of the blocks that are split. When a block is found that cannot be, the balances change, and
+  // then other blocks may no longer be split either.
   for (int round = 0; rejected > 0; ++round) {
     const int64_t rows = balance_rows(w, l, threads, is_f32, plan, found);
     if (rows == 0 || round == kMaxRounds) return false;
