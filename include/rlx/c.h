@@ -48,6 +48,9 @@ const char* rlx_version_string(void);
 const char* rlx_error_message(const rlx_error* error);
 rlx_status rlx_error_status(const rlx_error* error);
 void rlx_error_free(rlx_error* error);
+/* The dispatch report as JSON, of a compile that failed because the device does not run all of the graph; "" of any
+   other error. Belongs to the error. */
+const char* rlx_error_report(const rlx_error* error);
 
 /* ---- tensors: dense, row-major; `dtype` is a name: "f32", "i64", "bool", ... ----
    An element of "bool" is a byte that is 0 or 1. Any other is refused with an error that names the element, here and in
@@ -145,10 +148,23 @@ typedef struct rlx_compile_options {
   int mode;            /* 0 eager, 1 lazy, 2 ahead of time */
   int accuracy;        /* of products of f32: 0 as sums of f32 are, 1 exact, 2 relative to a row's largest number */
   int batch_invariant; /* a row's bits do not depend on how many rows are multiplied with it */
+  const char* const* donate; /* names of inputs whose memory a run may overwrite; NULL for none */
+  size_t donate_count;
+  /* The other members of CompileOptions in rlx/compile.h as text in the form of attributes, or NULL; each may be left
+     out: {precision = relaxed, force_common = ["softmax"], force_native = ["gelu"], skip_passes = ["fuse_elementwise"],
+     cache_dir = "/tmp/programs"}. */
+  const char* more;
 } rlx_compile_options;
 /* `options` may be NULL. The graph may be freed afterwards. */
 rlx_status rlx_compile(rlx_session* session, const rlx_graph* graph, const rlx_compile_options* options,
                        rlx_compiled** compiled, rlx_error** error);
+/* Every device that there may be, as JSON, to be freed by rlx_text_free: [{"name", "available", "accelerates",
+   "description"}]; the description of one that is not available says why. */
+rlx_status rlx_devices(char** json, rlx_error** error);
+/* The dispatch report that a compile would give, as JSON, to be freed by rlx_text_free; nothing is compiled, and an op
+   that is missing is a line and no error. `options` may be NULL. */
+rlx_status rlx_graph_report(const rlx_graph* graph, const char* device, const rlx_compile_options* options, char** json,
+                            rlx_error** error);
 
 /* ---- compiled graphs ---- */
 /* Shares the tensor, which may be freed afterwards. */
@@ -248,7 +264,7 @@ void rlx_text_free(char* text);
    shape = cosine, steps = 1000, warmup = 100, last = 0.1}, clip_value = 0, clip_norm = 1, ema = 0.999, fused = true,
       allow_unused = false, precision = f16, loss_scale = {initial = 65536, growth = 2, backoff = 0.5, interval = 2000},
       seed = 0, key_input = "key", written = [{param = "mean", output = "new_mean"}], checkpoints = 0,
-      groups = [{params = ["encoder.*"], lr_scale = 1, weight_decay = 0, frozen = false}],
+      groups = [{params = ["encoder.*"], lr_scale = 1, weight_decay = 0, frozen = false}], trained = ["head.*"],
       hessian = {kind = hutchinson, every = 10, beta2 = 0.99, logits = "", algorithm = philox}}
    The optimizers are sgd, adam, adamw, adagrad, rmsprop, adafactor, lamb, lion, muon and sophia; `attributes` are those
    of the op "<optimizer>_update", `others` those of adam_update for the params that are no matrices under muon. */
@@ -337,6 +353,96 @@ void rlx_quantization_free(rlx_quantization* quantization);
 rlx_status rlx_export_int8(rlx_session* session, const rlx_graph* graph, const char* const* names,
                            const rlx_tensor* const* params, size_t param_count, rlx_graph** int8, char** table,
                            rlx_error** error);
+
+/* ---- tokenizers ---- */
+typedef struct rlx_tokenizer rlx_tokenizer; /* freed by rlx_tokenizer_free */
+typedef struct rlx_encodings rlx_encodings; /* freed by rlx_encodings_free */
+
+/* Reads a tokenizer.json or a vocab.txt, or a folder that holds one: rlx/tokenizer.h. */
+rlx_status rlx_tokenizer_load(const char* path, rlx_tokenizer** tokenizer, rlx_error** error);
+/* Sets both, as text in the form of attributes; "" turns one off, NULL leaves it as it is. `truncation`: {max_length =
+   512, strategy = longest_first, side = right, keep_overflow = false, stride = 0}; strategies are longest_first,
+   only_first and only_second. `padding`: {length = 128, pad_to_multiple_of = 8, side = right, id = 0, type_id = 0,
+   token = "[PAD]"}, without a length to the longest of a batch. */
+rlx_status rlx_tokenizer_set(rlx_tokenizer* tokenizer, const char* truncation, const char* padding, rlx_error** error);
+/* {"vocab_size", "truncation": {...} or null, "padding": {...} or null} as JSON; belongs to the tokenizer, until its
+   next call that gives a text. */
+rlx_status rlx_tokenizer_describe(rlx_tokenizer* tokenizer, const char** json, rlx_error** error);
+/* Encodes `count` texts of UTF-8 by themselves, or with `pair` pairs of them: the first with the second, the third with
+   the fourth. Padded to one length if the tokenizer pads and `pair` is 0. */
+rlx_status rlx_tokenizer_encode(const rlx_tokenizer* tokenizer, const rlx_buffer* texts, size_t count, int pair,
+                                int add_special_tokens, rlx_encodings** encodings, rlx_error** error);
+/* Text that reads like what was encoded, to be freed by rlx_text_free. */
+rlx_status rlx_tokenizer_decode(const rlx_tokenizer* tokenizer, const int32_t* ids, size_t count,
+                                int skip_special_tokens, char** text, rlx_error** error);
+/* The id of a token; -1 if there is none. */
+rlx_status rlx_tokenizer_token_to_id(const rlx_tokenizer* tokenizer, const char* token, int32_t* id, rlx_error** error);
+/* The token of an id, to be freed by rlx_text_free; fails if there is none. */
+rlx_status rlx_tokenizer_id_to_token(const rlx_tokenizer* tokenizer, int32_t id, char** text, rlx_error** error);
+void rlx_tokenizer_free(rlx_tokenizer* tokenizer);
+size_t rlx_encodings_count(const rlx_encodings* encodings);
+/* What is known of the tokens of one encoding, as a new tensor: "ids", "type_ids", "attention_mask",
+   "special_tokens_mask" and "words" are i32[n], "offsets" is i64[n, 2], where in its text each token begins and ends.
+ */
+rlx_status rlx_encodings_tensor(const rlx_encodings* encodings, size_t index, const char* what, rlx_tensor** tensor,
+                                rlx_error** error);
+/* The text of a token; belongs to `encodings`. NULL beyond the last one. */
+const char* rlx_encodings_token(const rlx_encodings* encodings, size_t index, size_t place);
+/* What truncation cut off one encoding, as new ones. */
+rlx_status rlx_encodings_overflow(const rlx_encodings* encodings, size_t index, rlx_encodings** overflow,
+                                  rlx_error** error);
+void rlx_encodings_free(rlx_encodings* encodings);
+
+/* ---- sentence encoders ---- */
+typedef struct rlx_encoder rlx_encoder; /* freed by rlx_encoder_free */
+
+typedef struct rlx_encoder_options {
+  size_t struct_size;  /* sizeof(rlx_encoder_options) */
+  int threads;         /* 0: as of a session */
+  int64_t most_tokens; /* of one batch, padding included; 0: 8192 */
+} rlx_encoder_options;
+/* Sentences to vectors, from a model folder: SentenceEncoder in rlx/models.h. `device` as of rlx_session_create; both
+   options may be NULL. */
+rlx_status rlx_encoder_load(const char* folder, const char* device, const rlx_encoder_options* options,
+                            const rlx_compile_options* compile, rlx_encoder** encoder, rlx_error** error);
+/* One row for each of `count` texts of UTF-8, in their order: a new tensor, f32[count, width]. */
+rlx_status rlx_encoder_embed(const rlx_encoder* encoder, const rlx_buffer* texts, size_t count, rlx_tensor** tensor,
+                             rlx_error** error);
+/* The same of token ids and of a mask, 1 where there is a token: both i64[B, S]. */
+rlx_status rlx_encoder_embed_ids(const rlx_encoder* encoder, const rlx_tensor* ids, const rlx_tensor* mask,
+                                 rlx_tensor** tensor, rlx_error** error);
+int64_t rlx_encoder_width(const rlx_encoder* encoder);
+/* Its tokenizer, as a new handle. */
+rlx_status rlx_encoder_tokenizer(const rlx_encoder* encoder, rlx_tokenizer** tokenizer, rlx_error** error);
+/* The dispatch report as JSON, to be freed by rlx_text_free. */
+rlx_status rlx_encoder_report(const rlx_encoder* encoder, char** json, rlx_error** error);
+void rlx_encoder_free(rlx_encoder* encoder);
+
+/* ---- low-rank adapters ---- */
+typedef struct rlx_lora rlx_lora; /* freed by rlx_lora_free */
+
+/* Puts adapters beside products of a graph: rlx/lora.h. `config` is text in the form of attributes: {targets =
+   ["query", "value"], rank = 8, alpha = 8}. */
+rlx_status rlx_lora_add(const rlx_graph* graph, const char* config, rlx_lora** lora, rlx_error** error);
+/* The graph with adapters, as a new handle. */
+rlx_status rlx_lora_graph(const rlx_lora* lora, rlx_graph** graph, rlx_error** error);
+/* {"scale", "modules": [{"name", "weight", "in", "out", "a", "b"}], "groups": [{"params", "frozen"}]} as JSON, which
+   belongs to `lora`: the groups are what a config of rlx_training_create is to say. */
+rlx_status rlx_lora_describe(rlx_lora* lora, const char** json, rlx_error** error);
+/* The three calls below give named tensors: they store how many there are (if `count` is not NULL); with room for them,
+   their names, which belong to `lora` until its next call, and new tensors.
+   The params of the adapters at first; what a folder that rlx_lora_save or the package PEFT wrote has of them; the
+   params, given by name, of the graph without adapters: with the adapters' products added. */
+rlx_status rlx_lora_initial(rlx_lora* lora, uint64_t seed, const char** made_names, rlx_tensor** made, size_t room,
+                            size_t* count, rlx_error** error);
+rlx_status rlx_lora_load(rlx_lora* lora, const char* path, const char** made_names, rlx_tensor** made, size_t room,
+                         size_t* count, rlx_error** error);
+rlx_status rlx_lora_merge(rlx_lora* lora, const char* const* names, const rlx_tensor* const* params, size_t param_count,
+                          const char** made_names, rlx_tensor** made, size_t room, size_t* count, rlx_error** error);
+/* Writes the adapters alone, of the params given by name, into a folder as PEFT does. */
+rlx_status rlx_lora_save(const rlx_lora* lora, const char* path, const char* const* names,
+                         const rlx_tensor* const* params, size_t param_count, rlx_error** error);
+void rlx_lora_free(rlx_lora* lora);
 
 #ifdef __cplusplus
 }

@@ -54,7 +54,7 @@ struct CompileOptions {
 
 /// Where each node of `g` would run on `device`, and why. Nothing is lowered; a missing op is a line, not an error.
 DispatchReport dispatch_report(const Graph& g, const Device& device, const CompileOptions& options = {});
-/// The graph of ops that the device takes. Fails if one is missing.
+/// The graph of ops that the device takes. Fails if one is missing, by a CompileError, as every compile does.
 Graph legalize(const Graph& g, const Device& device, const CompileOptions& options = {});
 /// True if every node can run there, natively or composed.
 bool supports(const Graph& g, const Device& device);

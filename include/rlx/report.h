@@ -2,10 +2,13 @@
 #pragma once
 
 #include <array>
+#include <memory>
 #include <ostream>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "rlx/error.h"
 
 namespace rlx {
 
@@ -35,6 +38,18 @@ struct DispatchReport {
   std::string json() const;
 };
 std::ostream& operator<<(std::ostream&, const DispatchReport&);
+
+/// A compile that failed because the device does not run all of the graph: the message lists the nodes that are at
+/// fault, the report has a line for every node.
+class CompileError : public Error {
+ public:
+  CompileError(const std::string& message, DispatchReport report)
+      : Error(ErrorCode::unsupported, message), report_(std::make_shared<const DispatchReport>(std::move(report))) {}
+  const DispatchReport& report() const { return *report_; }
+
+ private:
+  std::shared_ptr<const DispatchReport> report_;  // shared: an exception may be copied, which must not throw
+};
 
 /// On which of its device's processors one operation of a program runs.
 struct PlacedOp {

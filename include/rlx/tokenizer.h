@@ -3,6 +3,7 @@
 // several threads at once.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -36,6 +37,7 @@ struct Encoding {
 };
 
 enum class Side { left, right };
+constexpr std::array<std::string_view, 2> names_of(Side) { return {"left", "right"}; }
 
 /// Limits the tokens of an encoding, special ones included.
 struct Truncation {
@@ -48,6 +50,10 @@ struct Truncation {
   bool keep_overflow = false;  ///< whether to return them in Encoding::overflowing
   size_t stride = 0;           ///< tokens by which neighbouring pieces of the overflow agree
 };
+
+constexpr std::array<std::string_view, 3> names_of(Truncation::Strategy) {
+  return {"longest_first", "only_first", "only_second"};
+}
 
 /// Makes encodings longer.
 struct Padding {

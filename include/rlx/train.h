@@ -135,6 +135,9 @@ struct TrainConfig {
   int64_t checkpoints = 0;
   /// The first group that names a param counts.
   std::vector<ParamGroup> groups = {};
+  /// The params that are trained, by names, or beginnings of names with a '*' behind them; all others stay frozen.
+  /// Empty: all that are floats. A group may freeze some of those that a '*' stands for.
+  std::vector<std::string> trained = {};
   CompileOptions compile = CompileOptions::from_environment();
 };
 
@@ -172,11 +175,13 @@ struct TrainingMemory {
 };
 
 /// A graph that learns. The first output of the graph is the loss, a float scalar; the params of the graph that are
-/// floats are trained unless a group freezes them. Not for several threads at once.
+/// floats are trained unless a group freezes them, or those alone that the config lists. Not for several threads at
+/// once.
 class TrainingSession {
  public:
-  /// Fails if a param has no initial value or one of another type, if a group names none, if the loss does not depend
-  /// on a trained param (see `allow_unused`), or if an op on the way has no derivative.
+  /// Fails if a param has no initial value or one of another type, if a group or the list of trained params names none,
+  /// or one that cannot be trained, if the loss does not depend on a trained param (see `allow_unused`), or if an op on
+  /// the way has no derivative.
   TrainingSession(const Graph& loss, NamedTensors initial, TrainConfig config = {}, const Session& device = Session());
   ~TrainingSession();
   TrainingSession(TrainingSession&&) noexcept;
@@ -204,6 +209,9 @@ class TrainingSession {
   void set_learning_rate(LearningRate rate);
   /// From the next step on forward, backward and update are one graph, or not: TrainConfig::fused. The numbers stay.
   TrainingSession& with_fused_optimizer(bool fused = true);
+  /// The same by the name of the path. Fails for `native_update` where the device has no such means, which is
+  /// everywhere today, with the reason that `eligibility` gives; the session then goes on by the path that it was on.
+  TrainingSession& with_update_path(UpdatePath path);
   /// From the next step on computes in this precision: TrainConfig::precision. A scale of the loss begins anew. Fails
   /// while gradients wait.
   TrainingSession& with_precision_policy(PrecisionPolicy policy);

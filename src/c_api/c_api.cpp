@@ -1,5 +1,7 @@
 // The C ABI over the C++ library; see rlx/c.h. Every function that can fail runs inside `guarded`, where exceptions
 // end. Derivatives, batches and the calls that bindings make most stand in c_transforms.cpp.
+#include <nlohmann/json.hpp>
+
 #include "c_api/handles.h"
 #include "ir/text.h"
 #include "ir/verify.h"
@@ -13,6 +15,7 @@ namespace {
 using namespace rlx::c;
 using rlx::ErrorCode;
 using rlx::fail;
+using rlx::field;
 using rlx::text_of;
 
 const std::vector<rlx::Signature::Entry>* entries_of(const rlx_compiled* compiled, int kind) {
@@ -21,7 +24,39 @@ const std::vector<rlx::Signature::Entry>* entries_of(const rlx_compiled* compile
   return kind == 0 ? &s.inputs : kind == 1 ? &s.params : kind == 2 ? &s.outputs : nullptr;
 }
 
+/// What rlx_compile_options has as text.
+struct CompileText {
+  rlx::Precision precision = rlx::Precision::strict;
+  std::vector<std::string> force_common, force_native, skip_passes;
+  std::string cache_dir;
+  RLX_FIELDS(CompileText, field("precision", &CompileText::precision),
+             field("force_common", &CompileText::force_common), field("force_native", &CompileText::force_native),
+             field("skip_passes", &CompileText::skip_passes), field("cache_dir", &CompileText::cache_dir));
+};
+
 }  // namespace
+
+rlx::CompileOptions rlx::c::compile_options_from(const rlx_compile_options* options) {
+  const auto given = options_of(options);
+  if (given.mode < 0 || given.mode > 2) fail(ErrorCode::invalid_argument, "mode is ", given.mode, "; it is 0, 1 or 2");
+  if (given.accuracy < 0 || given.accuracy > 2)
+    fail(ErrorCode::invalid_argument, "accuracy is ", given.accuracy, "; it is 0, 1 or 2");
+  auto all = rlx::CompileOptions::from_environment();
+  all.accuracy = static_cast<rlx::Accuracy>(given.accuracy), all.batch_invariant = given.batch_invariant != 0;
+  all.strict = given.strict != 0, all.mode = static_cast<rlx::CompileMode>(given.mode);
+  if (given.common) all.kernel_dispatch = rlx::KernelDispatch::common;
+  for (const char* name : array_from(given.donate, given.donate_count, "donate"))
+    all.donate.insert(required_text(name, "a name of donate"));
+  if (!given.more) return all;
+  CompileText before;
+  before.cache_dir = all.cache_dir;
+  const auto more = read_over(before, given.more, "options of a compile");
+  all.precision = more.precision, all.cache_dir = more.cache_dir;
+  all.force_common.insert(more.force_common.begin(), more.force_common.end());
+  all.force_native.insert(more.force_native.begin(), more.force_native.end());
+  all.skip_passes.insert(more.skip_passes.begin(), more.skip_passes.end());  // beside those of RLX_SKIP
+  return all;
+}
 
 extern "C" {
 
@@ -29,6 +64,7 @@ const char* rlx_version_string(void) { return rlx::version(); }
 
 const char* rlx_error_message(const rlx_error* error) { return error ? error->message.c_str() : ""; }
 rlx_status rlx_error_status(const rlx_error* error) { return error ? error->status : RLX_OK; }
+const char* rlx_error_report(const rlx_error* error) { return error ? error->report.c_str() : ""; }
 void rlx_error_free(rlx_error* error) { delete error; }
 
 // ---- tensors ----
@@ -160,9 +196,6 @@ const char* rlx_graph_text(rlx_graph* graph) {
 void rlx_graph_free(rlx_graph* graph) { delete graph; }
 
 // ---- devices and sessions ----
-static rlx::Device device_of(const std::string& text) {
-  return text.empty() ? rlx::Device::from_environment() : rlx::Device::parse(text);
-}
 int rlx_device_available(const char* device) {
   int available = 0;
   guarded(nullptr, [&] { available = rlx::is_available(rlx::Device::parse(required_text(device, "device"))); });
@@ -181,7 +214,7 @@ rlx_status rlx_session_create(const char* device, const rlx_session_options* opt
   return guarded(error, [&] {
     auto& result = required(session, "session");
     auto given = options_of(options);
-    result = new rlx_session{rlx::Session(device_of(required_text(device, "device")), {given.threads})};
+    result = new rlx_session{rlx::Session(device_from(device), {given.threads})};
   });
 }
 void rlx_session_free(rlx_session* session) { delete session; }
@@ -190,17 +223,31 @@ rlx_status rlx_compile(rlx_session* session, const rlx_graph* graph, const rlx_c
                        rlx_compiled** compiled, rlx_error** error) {
   return guarded(error, [&] {
     auto& result = required(compiled, "compiled");
-    auto given = options_of(options);
-    if (given.mode < 0 || given.mode > 2)
-      fail(ErrorCode::invalid_argument, "mode is ", given.mode, "; it is 0, 1 or 2");
-    if (given.accuracy < 0 || given.accuracy > 2)
-      fail(ErrorCode::invalid_argument, "accuracy is ", given.accuracy, "; it is 0, 1 or 2");
-    auto all = rlx::CompileOptions::from_environment();
-    all.accuracy = static_cast<rlx::Accuracy>(given.accuracy), all.batch_invariant = given.batch_invariant != 0;
-    all.strict = given.strict != 0;
-    if (given.common) all.kernel_dispatch = rlx::KernelDispatch::common;
-    all.mode = static_cast<rlx::CompileMode>(given.mode);
-    result = new rlx_compiled{required(session, "session").session.compile(required(graph, "graph").graph, all), {}};
+    result = new rlx_compiled{
+        required(session, "session").session.compile(required(graph, "graph").graph, compile_options_from(options)),
+        {}};
+  });
+}
+
+rlx_status rlx_devices(char** json, rlx_error** error) {
+  return guarded(error, [&] {
+    auto& result = required(json, "json");
+    nlohmann::ordered_json all = nlohmann::ordered_json::array();
+    for (const rlx::DeviceInfo& d : rlx::devices())
+      all.push_back({{"name", d.device.name()},
+                     {"available", d.available},
+                     {"accelerates", d.accelerates},
+                     {"description", rlx::printable_text(d.description)}});
+    result = own_text(all.dump());
+  });
+}
+rlx_status rlx_graph_report(const rlx_graph* graph, const char* device, const rlx_compile_options* options, char** json,
+                            rlx_error** error) {
+  return guarded(error, [&] {
+    auto& result = required(json, "json");
+    result = own_text(
+        rlx::dispatch_report(required(graph, "graph").graph, device_from(device), compile_options_from(options))
+            .json());
   });
 }
 

@@ -52,13 +52,6 @@ rlx::CalibrationOptions options_from(const char* text) {
   auto o = read_over(OptionsText{}, text, "options of calibration");
   return {o.method, o.averaging, o.percentile, o.bins, o.levels};
 }
-rlx::NamedTensors params_from(const char* const* names, const rlx_tensor* const* values, size_t count) {
-  rlx::NamedTensors params;
-  for (auto& [name, value] : named(names, values, count))
-    if (!params.emplace(name, std::move(value)).second)
-      fail(ErrorCode::invalid_argument, "the param '", name, "' is given twice");
-  return params;
-}
 
 }  // namespace
 
@@ -133,21 +126,7 @@ rlx_status rlx_quantization_initial(rlx_quantization* quantization, const char* 
     rlx_quantization& q = required(quantization, "quantization");
     const auto given = params_from(names, params, param_count);
     const auto values = ranges ? q.made.initial(given, rlx::Calibration::from_json(ranges)) : q.made.initial(given);
-    if (count) *count = values.size();
-    if (room == 0) return;
-    if (room < values.size())
-      fail(ErrorCode::invalid_argument, "there are ", values.size(), " values, got room for ", room);
-    required(made_names, "made_names"), required(made, "made");
-    q.json.clear();  // holds the names, one behind the other
-    std::vector<size_t> starts;
-    std::vector<std::unique_ptr<rlx_tensor>> tensors;
-    for (const auto& [name, value] : values) {
-      starts.push_back(q.json.size());
-      q.json += name + '\0';
-      tensors.push_back(std::make_unique<rlx_tensor>(rlx_tensor{value}));
-    }
-    for (size_t i = 0; i < tensors.size(); ++i)
-      made_names[i] = q.json.c_str() + starts[i], made[i] = tensors[i].release();
+    store_named(values, q.json, made_names, made, room, count);
   });
 }
 

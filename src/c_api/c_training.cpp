@@ -80,6 +80,7 @@ struct TrainText {
   std::vector<WrittenText> written;
   int64_t checkpoints = 0;
   std::vector<GroupText> groups;
+  std::vector<std::string> trained;
   HessianText hessian;
   RLX_FIELDS(TrainText, field("optimizer", &TrainText::optimizer), field("attributes", &TrainText::attributes),
              field("others", &TrainText::others), field("learning_rate", &TrainText::learning_rate),
@@ -89,7 +90,7 @@ struct TrainText {
              field("loss_scale", &TrainText::loss_scale), field("seed", &TrainText::seed),
              field("key_input", &TrainText::key_input), field("written", &TrainText::written),
              field("checkpoints", &TrainText::checkpoints), field("groups", &TrainText::groups),
-             field("hessian", &TrainText::hessian));
+             field("trained", &TrainText::trained), field("hessian", &TrainText::hessian));
 };
 
 rlx::Optimizer optimizer_from(const TrainText& c) {
@@ -113,6 +114,7 @@ rlx::TrainConfig config_from(const char* text) {
   config.precision = policy_of(c.precision, c.loss_scale);
   config.seed = static_cast<uint64_t>(c.seed), config.key_input = c.key_input, config.checkpoints = c.checkpoints;
   for (const WrittenText& w : c.written) config.written[w.param] = w.output;
+  config.trained = c.trained;
   for (const GroupText& g : c.groups) config.groups.push_back({g.params, g.lr_scale, g.weight_decay, g.frozen});
   return config;
 }

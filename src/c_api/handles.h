@@ -19,6 +19,7 @@
 struct rlx_error {
   rlx_status status;
   std::string message;
+  std::string report = {};  // of a compile that failed
 };
 struct rlx_tensor {
   rlx::Tensor tensor;
@@ -55,10 +56,11 @@ struct rlx_quantization {
 
 namespace rlx::c {
 
-inline rlx_status store(rlx_error** error, rlx_status status, const char* message) noexcept {
+inline rlx_status store(rlx_error** error, rlx_status status, const char* message,
+                        const DispatchReport* report = nullptr) noexcept {
   if (error) {
     try {
-      *error = new rlx_error{status, printable_text(message)};
+      *error = new rlx_error{status, printable_text(message), report ? report->json() : ""};
     } catch (...) {
       *error = nullptr;  // no memory for the message either: the status has to do
     }
@@ -73,6 +75,8 @@ rlx_status guarded(rlx_error** error, Body body) noexcept {
   try {
     body();
     return RLX_OK;
+  } catch (const rlx::CompileError& e) {
+    return store(error, static_cast<rlx_status>(e.code()), e.what(), &e.report());
   } catch (const rlx::Error& e) {
     return store(error, static_cast<rlx_status>(e.code()), e.what());
   } catch (const std::bad_alloc&) {
@@ -160,6 +164,38 @@ inline std::vector<rlx::NamedTensor> named(const char* const* names, const rlx_t
     all.emplace_back(required_text(names[i], "a name"), required(values[i], "a value").tensor);
   return all;
 }
+inline rlx::NamedTensors params_from(const char* const* names, const rlx_tensor* const* values, size_t count) {
+  rlx::NamedTensors params;
+  for (auto& [name, value] : named(names, values, count))
+    if (!params.emplace(name, std::move(value)).second)
+      fail(ErrorCode::invalid_argument, "the param '", name, "' is given twice");
+  return params;
+}
+/// Stores named tensors where there is room for them; `kept` holds their names from then on, one behind the other.
+inline void store_named(const rlx::NamedTensors& values, std::string& kept, const char** made_names, rlx_tensor** made,
+                        size_t room, size_t* count) {
+  if (count) *count = values.size();
+  if (room == 0) return;
+  if (room < values.size())
+    fail(ErrorCode::invalid_argument, "there are ", values.size(), " values, got room for ", room);
+  required(made_names, "made_names"), required(made, "made");
+  kept.clear();
+  std::vector<size_t> starts;
+  std::vector<std::unique_ptr<rlx_tensor>> tensors;
+  for (const auto& [name, value] : values) {
+    starts.push_back(kept.size());
+    kept += name + '\0';
+    tensors.push_back(std::make_unique<rlx_tensor>(rlx_tensor{value}));
+  }
+  for (size_t i = 0; i < tensors.size(); ++i) made_names[i] = kept.c_str() + starts[i], made[i] = tensors[i].release();
+}
+/// The device of a name; that of the environment for "".
+inline rlx::Device device_from(const char* name) {
+  const std::string text = required_text(name, "device");
+  return text.empty() ? rlx::Device::from_environment() : rlx::Device::parse(text);
+}
+/// With what the environment asks for; `options` may be null.
+rlx::CompileOptions compile_options_from(const rlx_compile_options* options);
 /// A text that rlx_text_free frees.
 inline char* own_text(const std::string& text) {
   auto* copy = new char[text.size() + 1];

@@ -116,8 +116,9 @@ void require_complete(const DispatchReport& report, bool strict) {
                     names_of(line.verdict)[size_t(line.verdict)], ", ", line.reason);
   }
   if (!list.empty())
-    fail(ErrorCode::unsupported, report.target,
-         strict ? " cannot run all of this graph natively:" : " cannot run this graph:", list);
+    throw CompileError(
+        text_of(report.target, strict ? " cannot run all of this graph natively:" : " cannot run this graph:", list),
+        report);
 }
 
 }  // namespace rlx

@@ -44,6 +44,9 @@ std::string wrong_label(const Node& node, Tensors operands) {
   for (size_t i = 0; i < labels.element_count(); ++i) {
     int64_t label = load_index(labels, i);
     if (op == &op::cross_entropy && label == node.attrs.as<CrossEntropyAttrs>().ignore_index) continue;
+    if (label == kNoClass)
+      return text_of(": label ", i, " is no whole number, and the classes of ", x.type(), " go from 0 to ",
+                     classes - 1);
     if (label < 0 || label >= classes)
       return text_of(": label ", i, " is ", label, ", and the classes of ", x.type(), " go from 0 to ", classes - 1,
                      op == &op::cross_entropy ? "" : "; cross_entropy leaves one out by its ignore_index");

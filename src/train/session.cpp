@@ -247,6 +247,12 @@ TrainingSession& TrainingSession::with_fused_optimizer(bool fused) {
   }
   return *this;
 }
+TrainingSession& TrainingSession::with_update_path(UpdatePath path) {
+  if (path != UpdatePath::native_update) return with_fused_optimizer(path == UpdatePath::fused);
+  const UpdateEligibility native = eligibility();
+  fail(ErrorCode::unsupported, "'", state_->name, "' cannot be updated by means of the device ", native.device, ": ",
+       native.reason);
+}
 TrainingSession& TrainingSession::with_precision_policy(PrecisionPolicy policy) {
   State& s = *state_;
   check_precision(policy);

@@ -21,21 +21,38 @@ const ParamGroup* group_of(const std::string& name, const TrainConfig& config) {
   return nullptr;
 }
 
-/// Every pattern of a group is there for a param.
-void require_params(const Graph& loss, const TrainConfig& config) {
-  for (const ParamGroup& group : config.groups)
-    for (const std::string& pattern : group.params) {
-      bool found = false;
-      std::string names;
-      for (Ref r : loss.params()) {
-        const std::string& name = loss.node(r).name;
-        found |= matches_name(pattern, name);
-        names += (names.empty() ? "" : ", ") + name;
-      }
-      if (!found)
-        fail(ErrorCode::not_found, "a group names the param '", pattern, "', which graph '", loss.name(),
-             "' has not; it has ", names.empty() ? "none" : names);
+bool names_any(const std::vector<std::string>& patterns, const std::string& name) {
+  return std::any_of(patterns.begin(), patterns.end(), [&](const std::string& p) { return matches_name(p, name); });
+}
+
+/// Every pattern is there for a param.
+void require_params(const Graph& loss, const std::vector<std::string>& patterns, std::string_view who) {
+  for (const std::string& pattern : patterns) {
+    bool found = false;
+    std::string names;
+    for (Ref r : loss.params()) {
+      const std::string& name = loss.node(r).name;
+      found |= matches_name(pattern, name);
+      names += (names.empty() ? "" : ", ") + name;
     }
+    if (!found)
+      fail(ErrorCode::not_found, who, " the param '", pattern, "', which graph '", loss.name(), "' has not; it has ",
+           names.empty() ? "none" : names);
+  }
+}
+
+/// A param that is listed by its whole name can be trained.
+void require_trainable(const Node& param, const ParamGroup* group, const TrainConfig& config) {
+  const auto& listed = config.trained;
+  if (std::find(listed.begin(), listed.end(), param.name) == listed.end()) return;
+  const bool is_number = is_float(param.types[0].dtype) || is_complex(param.types[0].dtype);
+  const std::string_view why = !is_number                            ? "optimizers step floats alone"
+                               : config.written.contains(param.name) ? "`written` names it too"
+                               : group && group->frozen              ? "a group freezes it"
+                                                                     : "";
+  if (!why.empty())
+    fail(ErrorCode::invalid_argument, "the param '", param.name, "' (", param.types[0], ") is listed as trained, but ",
+         why, "; leave it out of the list of trained params");
 }
 
 OptimizerRule with_decay(OptimizerRule rule, double decay) {
@@ -224,7 +241,8 @@ bool Layout::keeps(const std::string& param) const {
 
 Layout layout_of(const Graph& loss, const TrainConfig& config) {
   require_scalar(loss, "training");
-  require_params(loss, config);
+  for (const ParamGroup& group : config.groups) require_params(loss, group.params, "a group names");
+  require_params(loss, config.trained, "the trained params name");
   auto used = reached(loss);
   Layout layout;
   auto& trained = layout.trained;
@@ -233,7 +251,9 @@ Layout layout_of(const Graph& loss, const TrainConfig& config) {
     const Node& node = loss.node(r);
     const Type& type = node.types[0];
     const ParamGroup* group = group_of(node.name, config);
-    const bool stays = (group && group->frozen) || config.written.contains(node.name);
+    require_trainable(node, group, config);
+    const bool stays = (group && group->frozen) || config.written.contains(node.name) ||
+                       !(config.trained.empty() || names_any(config.trained, node.name));
     if (is_complex(type.dtype) && !stays)
       fail(
           ErrorCode::unsupported, "the param '", node.name, "' is ", type,
@@ -256,7 +276,8 @@ Layout layout_of(const Graph& loss, const TrainConfig& config) {
   }
   if (trained.empty())
     fail(ErrorCode::invalid_argument, "graph '", loss.name(), "' has no param to train: ", loss.params().size(),
-         " params, none of them a float that no group freezes");
+         " params, none of them a float that ", config.trained.empty() ? "" : "is listed as trained and that ",
+         "no group freezes");
   auto& kept = layout.kept;
   for (const Trained& t : trained) kept.push_back({t.name, t.type});
   for (const Trained& t : trained)

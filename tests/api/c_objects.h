@@ -50,6 +50,11 @@ typedef struct objects {
   rlx_quantization* quantization;
   rlx_coreml* coreml;
   rlx_coreml_state* state;
+  rlx_tokenizer* tokenizer;
+  rlx_encodings* encodings;
+  rlx_encoder* encoder;
+  rlx_lora* lora;
+  rlx_tensor *ids, *lora_a, *lora_b;
   rlx_error* failure;
   char* ranges;
 } objects;
@@ -58,7 +63,10 @@ static const int64_t kXDims[] = {2, 3}, kWDims[] = {3, 2}, kHalfDims[] = {1, 4};
 static const float kNumbers[] = {1, 2, 3, 4, 5, 6};
 static const char *kWName[] = {"w", NULL}, *kXName[] = {"x", NULL};
 static char folder[] = "/tmp/rlx-test-XXXXXX";
-static char package_path[64], checkpoint_path[64], graph_path[64], written_path[64];
+static char package_path[64], checkpoint_path[64], graph_path[64], written_path[64], vocabulary_path[64],
+    adapter_path[64];
+static const char* kLoraNames[] = {"w", "w.lora_A.weight", "w.lora_B.weight"};
+static const int64_t kIdsDims[] = {1, 2}, kTokenIds[] = {2, 5};
 
 static void make_files(void);
 
@@ -85,6 +93,16 @@ static objects make_objects(void) {
   make_files();
   OK(rlx_coreml_load(package_path, NULL, &o.coreml, &error));
   OK(rlx_coreml_make_state(o.coreml, &o.state, &error));
+  const rlx_buffer text = {"a cat", 5};
+  const char* made_names[2];
+  rlx_tensor* adapter[2];
+  OK(rlx_tensor_create("i64", kIdsDims, 2, kTokenIds, sizeof kTokenIds, &o.ids, &error));
+  OK(rlx_encoder_load(folder, "cpu", NULL, NULL, &o.encoder, &error));
+  OK(rlx_encoder_tokenizer(o.encoder, &o.tokenizer, &error));
+  OK(rlx_tokenizer_encode(o.tokenizer, &text, 1, 0, 1, &o.encodings, &error));
+  OK(rlx_lora_add(o.model, "{targets = [\"w\"]}", &o.lora, &error));
+  OK(rlx_lora_initial(o.lora, 7, made_names, adapter, 2, NULL, &error));
+  o.lora_a = adapter[0], o.lora_b = adapter[1]; /* in the order of their names */
   rlx_graph_load("/nowhere/at/all.rlx", &o.plain, &o.failure);
   EXPECT(o.failure != NULL && o.plain != NULL);
   return o;
@@ -92,6 +110,13 @@ static objects make_objects(void) {
 
 static void free_objects(objects* o) {
   rlx_error_free(o->failure);
+  rlx_encodings_free(o->encodings);
+  rlx_tokenizer_free(o->tokenizer);
+  rlx_encoder_free(o->encoder);
+  rlx_lora_free(o->lora);
+  rlx_tensor_free(o->ids);
+  rlx_tensor_free(o->lora_a);
+  rlx_tensor_free(o->lora_b);
   rlx_coreml_state_free(o->state);
   rlx_coreml_free(o->coreml);
   rlx_quantization_free(o->quantization);
@@ -108,7 +133,69 @@ static void free_objects(objects* o) {
   rlx_session_free(o->session);
 }
 
-/* A package with a state, a graph and a checkpoint, in a folder of their own; written once. */
+/* A model folder: BERT of one layer, whose weights are zero, and a vocabulary of eight tokens. */
+static void make_model(void) {
+  static const struct {
+    const char* name;
+    int rows, columns; /* 0: a vector */
+  } kWeights[] = {{"embeddings.word_embeddings.weight", 8, 4},
+                  {"embeddings.position_embeddings.weight", 8, 4},
+                  {"embeddings.token_type_embeddings.weight", 2, 4},
+                  {"embeddings.LayerNorm.weight", 4, 0},
+                  {"embeddings.LayerNorm.bias", 4, 0},
+                  {"encoder.layer.0.attention.self.query.weight", 4, 4},
+                  {"encoder.layer.0.attention.self.query.bias", 4, 0},
+                  {"encoder.layer.0.attention.self.key.weight", 4, 4},
+                  {"encoder.layer.0.attention.self.key.bias", 4, 0},
+                  {"encoder.layer.0.attention.self.value.weight", 4, 4},
+                  {"encoder.layer.0.attention.self.value.bias", 4, 0},
+                  {"encoder.layer.0.attention.output.dense.weight", 4, 4},
+                  {"encoder.layer.0.attention.output.dense.bias", 4, 0},
+                  {"encoder.layer.0.attention.output.LayerNorm.weight", 4, 0},
+                  {"encoder.layer.0.attention.output.LayerNorm.bias", 4, 0},
+                  {"encoder.layer.0.intermediate.dense.weight", 6, 4},
+                  {"encoder.layer.0.intermediate.dense.bias", 6, 0},
+                  {"encoder.layer.0.output.dense.weight", 4, 6},
+                  {"encoder.layer.0.output.dense.bias", 4, 0},
+                  {"encoder.layer.0.output.LayerNorm.weight", 4, 0},
+                  {"encoder.layer.0.output.LayerNorm.bias", 4, 0}};
+  char path[96], header[4096];
+  snprintf(path, sizeof path, "%s/config.json", folder);
+  FILE* file = fopen(path, "wb");
+  EXPECT(file != NULL);
+  fputs(
+      "{\"model_type\": \"bert\", \"vocab_size\": 8, \"hidden_size\": 4, \"num_hidden_layers\": 1, "
+      "\"num_attention_heads\": 2, \"intermediate_size\": 6, \"max_position_embeddings\": 8, "
+      "\"type_vocab_size\": 2, \"hidden_act\": \"gelu\"}",
+      file);
+  fclose(file);
+  snprintf(vocabulary_path, sizeof vocabulary_path, "%s/vocab.txt", folder);
+  file = fopen(vocabulary_path, "wb");
+  fputs("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\ncat\n##s\n", file);
+  fclose(file);
+  uint64_t size = 0, end = 0; /* of the header; of the weights, in bytes */
+  for (size_t i = 0; i < sizeof kWeights / sizeof *kWeights; ++i) {
+    const int rows = kWeights[i].rows, columns = kWeights[i].columns;
+    const uint64_t begin = end;
+    end += 4 * (uint64_t)rows * (uint64_t)(columns ? columns : 1);
+    char shape[32];
+    snprintf(shape, sizeof shape, columns ? "%d, %d" : "%d", rows, columns);
+    size +=
+        (uint64_t)snprintf(header + size, sizeof header - size,
+                           "%s\"%s\": {\"dtype\": \"F32\", \"shape\": [%s], \"data_offsets\": [%llu, %llu]}",
+                           i ? ", " : "{", kWeights[i].name, shape, (unsigned long long)begin, (unsigned long long)end);
+  }
+  EXPECT(size + 2 < sizeof header);
+  header[size++] = '}';
+  snprintf(path, sizeof path, "%s/model.safetensors", folder);
+  file = fopen(path, "wb");
+  for (int i = 0; i < 8; ++i) fputc((int)(size >> (8 * i) & 255), file);
+  fwrite(header, 1, size, file);
+  for (uint64_t i = 0; i < end; ++i) fputc(0, file);
+  fclose(file);
+}
+
+/* A package with a state, a graph, a checkpoint, an adapter and a model, in a folder of their own; written once. */
 static void make_files(void) {
   static int are_made = 0;
   if (are_made) return;
@@ -135,6 +222,21 @@ static void make_files(void) {
   const rlx_tensor* params[] = {w};
   OK(rlx_training_create(session, loss, kWName, params, 1, "{optimizer = \"sgd\", ema = 0.5}", &training, &error));
   OK(rlx_training_save(training, checkpoint_path, NULL, NULL, 0, &error));
+  rlx_graph* model = NULL;
+  rlx_lora* lora = NULL;
+  const char* names[2];
+  rlx_tensor* adapter[2];
+  snprintf(adapter_path, sizeof adapter_path, "%s/adapter", folder);
+  OK(rlx_graph_parse(kModel, strlen(kModel), &model, &error));
+  OK(rlx_lora_add(model, "{targets = [\"w\"]}", &lora, &error));
+  OK(rlx_lora_initial(lora, 7, names, adapter, 2, NULL, &error));
+  const rlx_tensor* adapters[] = {adapter[0], adapter[1]};
+  OK(rlx_lora_save(lora, adapter_path, names, adapters, 2, &error));
+  rlx_tensor_free(adapter[0]);
+  rlx_tensor_free(adapter[1]);
+  rlx_lora_free(lora);
+  rlx_graph_free(model);
+  make_model();
   rlx_training_free(training);
   rlx_tensor_free(w);
   rlx_session_free(session);

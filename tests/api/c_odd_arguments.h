@@ -20,11 +20,16 @@ static rlx_training* made_training;
 static rlx_quantization* made_quantization;
 static rlx_coreml* made_coreml;
 static rlx_coreml_state* made_state;
+static rlx_tokenizer* made_tokenizer;
+static rlx_encodings* made_encodings;
+static rlx_encoder* made_encoder;
+static rlx_lora* made_lora;
+static int32_t made_id;
 static rlx_value made_values[4];
 static rlx_step_result made_step;
 static size_t made_count, made_size;
 static int64_t made_steps;
-static char *made_text, buffer[256], written_package[64];
+static char *made_text, buffer[256], written_package[64], written_adapter[64];
 static const char *made_json, *made_names[16];
 
 static char deep_text[100001];
@@ -34,6 +39,8 @@ static const int64_t negative_dims[] = {-2, -3}, huge_dims[] = {INT64_MAX, INT64
 static const char *no_texts[] = {NULL, NULL}, *odd_texts[] = {"\xff", NULL};
 static const rlx_tensor* no_tensors[] = {NULL, NULL};
 static const uint8_t one_byte[] = {1}, odd_bytes[] = {255};
+static const int32_t kIds[] = {5};
+static const rlx_buffer text_memory = {"a cat", 5};
 static float in_numbers[6], out_numbers[4];
 static const rlx_buffer in_memory = {in_numbers, sizeof in_numbers}, out_memory = {out_numbers, sizeof out_numbers},
                         no_memory = {NULL, sizeof in_numbers}, small_memory = {in_numbers, 1},
@@ -42,11 +49,13 @@ static const rlx_buffer in_memory = {in_numbers, sizeof in_numbers}, out_memory 
 static void prepare(void) {
   if (!mkdtemp(folder) || chdir(folder) != 0) exit(1); /* odd paths are relative ones */
   snprintf(written_package, sizeof written_package, "%s/written.mlpackage", folder);
+  snprintf(written_adapter, sizeof written_adapter, "%s/written_adapter", folder);
   memset(deep_text, '[', sizeof deep_text - 1);
 }
 static int has_results(void) {
   return made_graph || made_session || made_compiled || made_training || made_quantization || made_coreml ||
-         made_state || made_text || made_json || made_tensors[0];
+         made_state || made_text || made_json || made_tensors[0] || made_tokenizer || made_encodings || made_encoder ||
+         made_lora;
 }
 static void after(rlx_status status, enum asked asked, int has_error) {
   const char* message = error ? rlx_error_message(error) : "";
@@ -72,7 +81,12 @@ static void free_results(void) {
   rlx_quantization_free(made_quantization);
   rlx_coreml_free(made_coreml);
   rlx_coreml_state_free(made_state);
+  rlx_tokenizer_free(made_tokenizer);
+  rlx_encodings_free(made_encodings);
+  rlx_encoder_free(made_encoder);
+  rlx_lora_free(made_lora);
   rlx_text_free(made_text);
+  made_tokenizer = NULL, made_encodings = NULL, made_encoder = NULL, made_lora = NULL;
   error = NULL, made_graph = NULL, made_session = NULL, made_compiled = NULL, made_training = NULL;
   made_quantization = NULL, made_coreml = NULL, made_state = NULL, made_text = NULL, made_json = NULL;
   memset(made_tensors, 0, sizeof made_tensors);
@@ -123,13 +137,13 @@ static int draw_for(double seconds, uint64_t seed, void (*const* functions)(void
   return failures != 0;
 }
 
-#define BEGIN                                                                                    \
-  objects o = make_objects();                                                                    \
-  const rlx_tensor *inputs[] = {o.x, NULL}, *params[] = {o.w, NULL}, *halves[] = {o.half, NULL}, \
-                   *wrong_tensors[] = {o.half, NULL};                                            \
-  made_step.struct_size = sizeof made_step;                                                      \
-  expect_ok(rlx_graph_parse(kPlain, strlen(kPlain), &other, &error), error, __LINE__);           \
-  (void)inputs, (void)params, (void)halves, (void)wrong_tensors;
+#define BEGIN                                                                                     \
+  objects o = make_objects();                                                                     \
+  const rlx_tensor *inputs[] = {o.x, NULL}, *params[] = {o.w, NULL}, *halves[] = {o.half, NULL},  \
+                   *wrong_tensors[] = {o.half, NULL}, *lora_params[] = {o.w, o.lora_a, o.lora_b}; \
+  made_step.struct_size = sizeof made_step;                                                       \
+  expect_ok(rlx_graph_parse(kPlain, strlen(kPlain), &other, &error), error, __LINE__);            \
+  (void)inputs, (void)params, (void)halves, (void)wrong_tensors, (void)lora_params;
 #define BEFORE(said) \
   call_said = said;  \
   puts(call_said);   \

@@ -33,11 +33,23 @@ VALID = {
     "texts": "kXName", "ranges": "o.ranges", "batches": "inputs", "batch_count": "1", "options": "NULL",
     "made_names": "made_names", "made": "made_tensors", "table": "&made_text", "report": "&made_text", "json": "&made_json",
     "notes": "&made_json", "result": "&made_graph", "int8": "&made_graph",
+    "tokenizer": "o.tokenizer", "encodings": "o.encodings", "encoder": "o.encoder", "lora": "o.lora", "const rlx_buffer* texts": "&text_memory",
+    "pair": "0", "add_special_tokens": "1", "skip_special_tokens": "1", "ids": "kIds", "token": '"a"', "id": "1", "int32_t* id": "&made_id",
+    "truncation": "NULL", "padding": "NULL", "what": '"ids"', "place": "0", "overflow": "&made_encodings", "folder": "folder",
+    "compile": "NULL", "const rlx_tensor* ids": "o.ids", "const rlx_tensor* mask": "o.ids", "seed": "7", 
+    "rlx_lora_add.graph": "o.model", "rlx_lora_add.config": '"{targets = [\\"w\\"]}"', "rlx_graph_report.graph": "o.model",
+    "rlx_tokenizer_load.path": "vocabulary_path", "rlx_tokenizer_set.truncation": '"{max_length = 8}"', "rlx_tokenizer_set.padding": '""',
+    "rlx_tokenizer_decode.text": "&made_text", "rlx_tokenizer_id_to_token.text": "&made_text", "rlx_devices.json": "&made_text",
+    "rlx_graph_report.json": "&made_text", "rlx_encoder_report.json": "&made_text", "rlx_lora_initial.room": "16", "rlx_lora_load.room": "16",
+    "rlx_lora_merge.room": "16", "rlx_lora_load.path": "adapter_path", "rlx_lora_save.path": "written_adapter", "rlx_lora_merge.names": "kLoraNames",
+    "rlx_lora_merge.params": "lora_params", "rlx_lora_merge.param_count": "3", "rlx_lora_save.names": "kLoraNames",
+    "rlx_lora_save.params": "lora_params", "rlx_lora_save.param_count": "3",
     # What a call gives.
+    "->rlx_tokenizer": "&made_tokenizer", "->rlx_encodings": "&made_encodings", "->rlx_encoder": "&made_encoder", "->rlx_lora": "&made_lora",
     "->rlx_tensor": "&made_tensors[0]", "->rlx_graph": "&made_graph", "->rlx_session": "&made_session",
     "->rlx_compiled": "&made_compiled", "->rlx_training": "&made_training", "->rlx_quantization": "&made_quantization",
     "->rlx_coreml": "&made_coreml", "->rlx_coreml_state": "&made_state", "->rlx_value": "&made_values[0]",
-    "rlx_error_message.error": "o.failure", "rlx_error_status.error": "o.failure",
+    "rlx_error_message.error": "o.failure", "rlx_error_status.error": "o.failure", "rlx_error_report.error": "o.failure",
     "rlx_graph_parse.size": "strlen(kPlain)", "rlx_graph_inline.inputs": "one_value", "rlx_graph_save.path": "written_path",
     "rlx_graph_input.name": '"fresh"', "rlx_graph_param.name": '"fresh"', "rlx_graph_output.name": '"fresh"',
     "rlx_graph_type.size": "&made_size", "rlx_graph_signature_type.size": "&made_size", "rlx_compiled_type.size": "&made_size",
@@ -55,14 +67,15 @@ VALID = {
 # Pointers that may be NULL: by name, or by function and name.
 OPTIONAL = set("""error attrs count types types_size name:rlx_graph_output buffer options config policy release context
     data:rlx_tensor_create notes table:rlx_export_int8 report:rlx_coreml_write result:rlx_training_step outputs:rlx_training_step
-    size:rlx_graph_type size:rlx_graph_signature_type size:rlx_compiled_type ranges:rlx_quantization_initial""".split())
+    size:rlx_graph_type size:rlx_graph_signature_type size:rlx_compiled_type ranges:rlx_quantization_initial truncation padding compile
+    """.split())
 # A state that the package has must come along; the rest may fail with other words, as the valid call does.
 ELSE_REFUSED = {"rlx_coreml_predict.state"}
 FAILS_WHEN_VALID = {"rlx_export_int8"}  # a graph with fake quantization has params that are not given here
 PREPARE = {"rlx_training_step_accumulated": "OK(rlx_training_step(o.training, kXName, inputs, 1, 1, NULL, NULL, 0, &error));"}
 
 NUMBERS = {"size_t": ["0", "SIZE_MAX", "SIZE_MAX / 2 + 1", "SIZE_MAX - 7"], "int": ["-1", "2", "3", "INT_MAX", "INT_MIN"],
-           "int64_t": ["-1", "INT64_MAX", "INT64_MIN"], "uint64_t": ["UINT64_MAX"], "double": ["NAN", "INFINITY", "-1", "1e308"]}
+           "int64_t": ["-1", "INT64_MAX", "INT64_MIN"], "int32_t": ["-1", "INT32_MAX", "INT32_MIN"], "uint64_t": ["UINT64_MAX"], "double": ["NAN", "INFINITY", "-1", "1e308"]}
 # An array of one cannot be told from a longer one: only counts that no memory holds are odd.
 TEXTS = ['""', '"\\xff\\xfe"', '"%s%n"', "deep_text", '"{"', '"[]"', '"\\""']
 ARRAYS = {"const int64_t*": ["negative_dims", "huge_dims"], "const rlx_value*": ["odd_values", "odd_values + 1", "odd_values + 2", "odd_values + 3"],
@@ -90,7 +103,7 @@ def read(header):
     for body, name in re.findall(r"typedef struct \w+ \{([^{}]*)\} (\w+_options|rlx_step_result);", text, re.S):
         members = []
         for line in (" ".join(each.split()) for each in body.split(";")):
-            kind, stars, names = (re.match(r"((?:const )?\w+) ?(\*?)(.*)", line).groups() if line.strip() else ("", "", ""))
+            kind, stars, names = (re.match(r"((?:const )?\w+) ?((?:\* const\*)|\*?)(.*)", line).groups() if line.strip() else ("", "", ""))
             members += [(kind + stars, each.strip(" *")) for each in names.split(",") if each.strip()]
         structs[name] = members
     text = re.sub(r"typedef (struct|enum) \w+ \{[^{}]*\} \w+;", "", text, flags=re.S)

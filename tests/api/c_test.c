@@ -208,12 +208,66 @@ static void a_bool_is_0_or_1(void) {
   rlx_graph_free(graph);
 }
 
+static void a_compile_is_told_what_to_do_and_says_what_it_would(void) {
+  static const char kSoftmax[] =
+      "rlx 1\n"
+      "graph @soft {\n"
+      "  %0 = input() @\"x\" : f32[4]\n"
+      "  %1 = relu(%0) : f32[4]\n"
+      "  %2 = softmax(%1) : f32[4]\n"
+      "  return %2 @\"y\"\n"
+      "}\n";
+  rlx_error* error = NULL;
+  rlx_graph* graph = NULL;
+  rlx_session* session = NULL;
+  rlx_compiled* compiled = NULL;
+  char *report = NULL, *devices = NULL;
+  const char *json = NULL, *donated[] = {"x"};
+  rlx_compile_options options;
+  memset(&options, 0, sizeof options);
+  options.struct_size = sizeof options;
+  OK(rlx_graph_parse(kSoftmax, strlen(kSoftmax), &graph, &error));
+  OK(rlx_session_create("cpu", NULL, &session, &error));
+  OK(rlx_devices(&devices, &error));
+  EXPECT(strstr(devices, "{\"name\":\"cpu\",\"available\":true,\"accelerates\":false,") != NULL);
+  EXPECT(strstr(devices, "{\"name\":\"null\",\"available\":false,") != NULL);
+
+  /* The report comes before the compile, and is the same. */
+  options.more = "{precision = relaxed, force_common = [\"softmax\"], skip_passes = [\"fuse_elementwise\"]}";
+  options.donate = donated, options.donate_count = 1;
+  OK(rlx_graph_report(graph, "cpu", &options, &report, &error));
+  EXPECT(strstr(report, "\"composed\"") != NULL && strstr(report, "\"native\"") != NULL);
+  OK(rlx_compile(session, graph, &options, &compiled, &error));
+  OK(rlx_compiled_report(compiled, &json, &error));
+  EXPECT(strcmp(report, json) == 0);
+
+  /* A compile that fails carries it; another error carries none, and a struct of before has fewer members. */
+  rlx_compiled* none = NULL;
+  options.strict = 1;
+  EXPECT(rlx_compile(session, graph, &options, &none, &error) == RLX_UNSUPPORTED && none == NULL);
+  EXPECT(strcmp(rlx_error_report(error), report) == 0);
+  rlx_error_free(error);
+  options.more = "{donut = 3}";
+  EXPECT(rlx_compile(session, graph, &options, &none, &error) == RLX_PARSE_ERROR);
+  EXPECT(strstr(rlx_error_message(error), "donut") != NULL && rlx_error_report(error)[0] == '\0');
+  rlx_error_free(error);
+  options.struct_size = offsetof(rlx_compile_options, donate);
+  OK(rlx_compile(session, graph, &options, &none, &error));
+  rlx_compiled_free(none);
+  rlx_compiled_free(compiled);
+  rlx_text_free(report);
+  rlx_text_free(devices);
+  rlx_session_free(session);
+  rlx_graph_free(graph);
+}
+
 int main(void) {
   a_parsed_graph_runs();
   a_graph_is_built();
   mistakes_have_messages();
   a_graph_goes_into_itself();
   a_bool_is_0_or_1();
-  printf("RLX %s: 5 passed, %d failed\n", rlx_version_string(), failures);
+  a_compile_is_told_what_to_do_and_says_what_it_would();
+  printf("RLX %s: 6 passed, %d failed\n", rlx_version_string(), failures);
   return failures ? 1 : 0;
 }

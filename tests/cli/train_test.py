@@ -158,6 +158,7 @@ class Train(ProgramTest):
             (["linear", "--clip-norm", -1], "clip_norm is -1; it must be at least 0"),
             (["linear", "--temperature", "inf"], "temperature is inf; it must be above 0 and finite"),
             (["linear", "--freeze", "nothing"], "'nothing'"), (["linear", "--freeze", "out*"], "no param to train"),
+            (["linear", "--trained", "nothing"], "the trained params name the param 'nothing', which graph 'linear' has not; it has out"),
         ]:  # fmt: skip
             with self.subTest(arguments):
                 self.fails(1, message, "train", *arguments, "--out", self.out)

@@ -31,10 +31,30 @@ TEST_CASE("cross entropy is exact for confident, impossible and absent classes")
   CHECK(of_labels(loss, 0, {{3}, {1, 2, 3}}, {}, {2}, {0.4076059644443804}) == "");
   CHECK(of_labels(loss, -1, {{0, 3}, {}}, {0}, {}, {}) == "");
   CHECK(of_labels(nll, -1, {{2, 2}, {-0.5, -1, -kInf, 0}}, {2}, {1, 1}, {1, 0}) == "");
-  CHECK(refusal([](Values v) { return softmax_cross_entropy_with_logits(v[0], v[1]); }, {{f32, {2, 3}}, {f32, {2}}}) ==
-        "an index of integer is needed, got f32[2]; convert it first");
+  CHECK(refusal([](Values v) { return softmax_cross_entropy_with_logits(v[0], v[1]); },
+                {{f32, {2, 3}}, {boolean, {2}}}) == "an index of integer is needed, got bool[2]; convert it first");
   CHECK(refusal([](Values v) { return nll(v[0], v[1]); }, {{f32, {2, 3}}, {i32, {3}}}) ==
         "labels must be i32[2], got i32[3]");
+}
+TEST_CASE("labels given as floats name the class that is their value, and no other") {
+  const Numbers x{{6, 3}, {1, 2, 3, 0, -1, 2, 1, 2, 3, 1, 2, 3, 1, 2, 3, 1, 2, 3}};
+  const double first = 0.4076059644443804, second = 2.1698460195562856;
+  for (DType dtype : {f64, f32, f16, bf16}) {
+    CAPTURE(dtype);
+    const std::vector<Tensor> in = {tensor(f64, x.shape, x.values),
+                                    tensor(dtype, {6}, {2, -0.0, 1.5, -0.5, kNaN, kInf})};
+    const Tensor wanted = tensor(f64, {6}, {first, second, kNaN, kNaN, kNaN, kNaN});
+    CHECK(mismatch([](Values v) { return softmax_cross_entropy_with_logits(v[0], v[1]); }, in, {wanted}) == "");
+    CHECK(mismatch([](Values v) { return nll(log_softmax(v[0], -1), v[1]); }, in, {wanted}) == "");
+    CHECK(mismatch([](Values v) { return cross_entropy(v[0], v[1], {.reduction = LossReduction::none}); }, in,
+                   {wanted}) == "");
+  }
+  // -100 does not count, and beyond what i32 holds there is no class.
+  const std::vector<Tensor> in = {tensor(f64, {3, 3}, {1, 2, 3, 0, -1, 2, 1, 2, 3}), tensor(f32, {3}, {2, 0, -100})};
+  CHECK(mismatch([](Values v) { return cross_entropy(v[0], v[1]); }, in, {tensor(f64, {}, {(first + second) / 2})}) ==
+        "");
+  const std::vector<Tensor> far = {tensor(f64, {2, 3}, {1, 2, 3, 1, 2, 3}), tensor(f64, {2}, {4294967298.0, -1e300})};
+  CHECK(mismatch([](Values v) { return nll(v[0], v[1]); }, far, {tensor(f64, {2}, {kNaN, kNaN})}) == "");
 }
 TEST_CASE("cross entropy with soft targets adds nothing where the target is 0") {
   auto build = [](Values v) { return softmax_cross_entropy(v[0], v[1]); };

@@ -176,6 +176,10 @@ def test_losses(rng):
     close(nn.cross_entropy(x, labels, reduction="none"), each, 1e-6)
     close(nn.cross_entropy(x, labels), each.sum() / 5, 1e-6)
     close(nn.cross_entropy(x.T, labels, axis=0, reduction="sum"), each.sum(), 1e-6)
+    for dtype in ("f2", "f4", "f8"):  # labels as floats name the same classes, or none
+        close(nn.cross_entropy(x, labels.astype(dtype)), each.sum() / 5, 1e-6)
+    close(nn.cross_entropy(x, np.array([0, 0.5, -100, np.nan, np.inf, -0.0], "f4"), reduction="none"),
+          np.array([each[0], np.nan, 0, np.nan, np.nan, each[5]]), 1e-6)
     smooth = np.where(keep, 0.8 * each - 0.2 * logp.mean(1), 0)
     close(nn.cross_entropy(x, labels, label_smoothing=0.2), smooth.sum() / 5, 1e-6)
     counted = w[safe] * keep

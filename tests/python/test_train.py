@@ -138,6 +138,12 @@ def test_accumulation_means_and_groups():
     close(both.params["b"], start()["w"])
     close(both.averaged_params["b"], start()["w"])
     assert np.all(np.asarray(both.params["a"]) != start()["w"])
+    for listed in ("a", ["a"], ("a*",)):
+        both = train.Session(two, {"a": start()["w"], "b": start()["w"]}, train.sgd(0.1), trained=listed, ema=0.9)
+        both.step(BATCH)
+        close(both.params["b"], start()["w"])
+        close(both.averaged_params["b"], start()["w"])
+        assert np.all(np.asarray(both.params["a"]) != start()["w"])
 
 
 def test_a_session_changes_how_it_steps():
@@ -267,6 +273,12 @@ def test_mistakes():
         train.Session(lambda p, b: (squares(p, b), 1.0, 2.0), start()).step(BATCH)
     with pytest.raises(rlx.Error, match="a group names the param 'v'"):
         train.Session(squares, start(), groups=[train.Group("v", frozen=True)]).step(BATCH)
+    with pytest.raises(rlx.Error, match="the trained params name the param 'v', which graph 'squares' has not; it has w"):
+        train.Session(squares, start(), trained=["w", "v"]).step(BATCH)
+    with pytest.raises(rlx.Error, match="`trained` lists no param; leave it out to train them all"):
+        train.Session(squares, start(), trained=[])
+    with pytest.raises(TypeError, match="trained params are names, .* got 3"):
+        train.Session(squares, start(), trained=3)
     with pytest.raises(rlx.Error, match="the loss is nan at step 1"):
         train.Session(lambda p, x: rnp.sum(rnp.log(x * p["w"])), {"w": np.ones(2, np.float32)}).step(np.array([1, -1], np.float32))
     with pytest.raises(TypeError, match="the params of a group are names, .* got 3"):

@@ -277,3 +277,35 @@ TEST_CASE("devices are listed, parsed and printed under one name each") {
   CHECK(Device::coreml(ComputeUnits::gpu).name() == "coreml:gpu");
   CHECK(Session().device() == Device::cpu());
 }
+
+TEST_CASE("a compile that fails for a node carries the report of all nodes, through every context around it") {
+  Graph g("mixed");
+  const Value x = g.input("x", f32, {4});
+  g.output(softmax(relu(x)), "y");
+  const auto checked = [&](const CompileOptions& options, auto compile) {
+    try {
+      with_context("asking", [&] { compile(options); });
+      FAIL("it compiled");
+    } catch (const CompileError& e) {
+      CHECK(e.code() == ErrorCode::unsupported);
+      CHECK(std::string(e.what()).find("while asking") != std::string::npos);
+      CHECK(e.report().json() == dispatch_report(g, Device::cpu(), options).json());
+      REQUIRE(e.report().lines.size() == 2);  // relu is at no fault, and is in it
+      CHECK(e.report().lines[0].verdict == Verdict::native);
+      CHECK(e.report().lines[1].op == "softmax");
+      CHECK(e.report().lines[1].verdict == Verdict::composed);
+    }
+  };
+  CompileOptions options;
+  options.strict = true, options.force_common = {"softmax"};
+  checked(options, [&](const CompileOptions& o) { Session().compile(g, o); });
+  checked(options, [&](const CompileOptions& o) { legalize(g, Device::cpu(), o); });
+  Graph wide("wide");
+  wide.output(exp(wide.input("x", f64, {4})), "y");
+  try {
+    Session(Device::coreml()).compile(wide);
+    FAIL("it compiled");
+  } catch (const CompileError& e) {
+    CHECK(e.report().count(Verdict::missing) > 0);
+  }
+}

@@ -271,6 +271,49 @@ TEST_CASE("groups freeze params and step them in ways of their own") {
   CHECK(load_number(frozen.param("b/w"), 1) != 2);
 }
 
+TEST_CASE("a list of trained params leaves all others as they are, and says which of its names it cannot train") {
+  Graph g("listed");
+  Value x = g.input("x", f32, {2}), n = g.param("n", i32, {2});
+  Value a = g.param("a/w", f32, {2}), b = g.param("a/b", f32, {2}), c = g.param("c", f32, {2});
+  g.output(reduce_sum(square(x * a) + square(x * b) + square(x * c) + convert(n, f32), {0}), "loss");
+  const Tensor ones = Tensor::of<float>({2}, {1, 1});
+  const NamedTensors initial = {{"a/w", ones}, {"a/b", ones}, {"c", ones}, {"n", Tensor(i32, {2})}};
+  auto moved = [&](TrainConfig config) {  // the names of the params that a step changes
+    std::vector<std::string> names;
+    TrainingSession session(g, initial, std::move(config));
+    session.step({{"x", ones}});
+    for (const auto& [name, value] : session.params())
+      if (value != initial.at(name)) names.push_back(name);
+    return names;
+  };
+  using Names = std::vector<std::string>;
+  TrainConfig config = with(Optimizer::sgd(), 0.1);
+  CHECK(moved(config) == Names{"a/b", "a/w", "c"});
+  config.trained = {"c"};
+  CHECK(moved(config) == Names{"c"});
+  config.trained = {"a/*"};
+  CHECK(moved(config) == Names{"a/b", "a/w"});
+  config.groups = {{.params = {"a/w"}, .frozen = true}, {.params = {"a/b"}, .lr_scale = 0.5}};
+  CHECK(moved(config) == Names{"a/b"});
+  config.trained = {"*"};
+  CHECK(moved(config) == Names{"a/b", "c"});
+
+  auto refused = [&](const char* message) {
+    CHECK_THROWS_WITH_AS(TrainingSession(g, initial, config), doctest::Contains(message), Error);
+  };
+  config.trained = {"c", "a/v"};
+  refused("the trained params name the param 'a/v', which graph 'listed' has not; it has n, a/w, a/b, c");
+  config.trained = {"c", "a/w"};
+  refused("the param 'a/w' (f32[2]) is listed as trained, but a group freezes it; leave it out of the list");
+  config.groups.clear(), config.trained = {"n"};
+  refused("the param 'n' (i32[2]) is listed as trained, but optimizers step floats alone");
+  config.trained = {"n*"};
+  refused("has no param to train: 4 params, none of them a float that is listed as trained and that no group freezes");
+  g.output(c, "new");
+  config.trained = {"a/w", "c"}, config.written = {{"c", "new"}};
+  refused("the param 'c' (f32[2]) is listed as trained, but `written` names it too");
+}
+
 TEST_CASE("a complex param is not silently left as it is") {
   // PyTorch and Optax step complex params as pairs of real ones; a session says that it does not.
   Graph g("complex");
@@ -368,6 +411,13 @@ TEST_CASE("a label that is no class is told with its place") {
   TrainingSession session(g, {{"w", Tensor(f32, {2, 3})}}, {});
   CHECK_THROWS_WITH_AS(session.step({{"x", Tensor(f32, {4, 2})}, {"t", labels}}),
                        doctest::Contains("label 2 is 3, and the classes of f32[4, 3] go from 0 to 2"), Error);
+  Graph floats("floats");
+  x = floats.input("x", f32, {4, 2}), t = floats.input("t", f32, {4}), w = floats.param("w", f32, {2, 3});
+  floats.output(mean(softmax_cross_entropy_with_logits(matmul(x, w), t), {0}), "loss");
+  TrainingSession of_floats(floats, {{"w", Tensor(f32, {2, 3})}}, {});
+  CHECK_THROWS_WITH_AS(of_floats.step({{"x", Tensor(f32, {4, 2})}, {"t", Tensor::of<float>({4}, {0, 1, 2, 1.5f})}}),
+                       doctest::Contains("label 3 is no whole number, and the classes of f32[4, 3] go from 0 to 2"),
+                       Error);
 }
 
 TEST_CASE("outputs of a loss may be called as what a step tells, and a batch names each input once") {

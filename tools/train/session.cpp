@@ -105,6 +105,7 @@ TrainConfig train_config(const TrainSettings& s, const TrainModel& model, int64_
   config.allow_unused = s.allow_unused;
   config.fused = s.accumulate == 1;
   config.precision = precision_of(s), config.checkpoints = s.checkpoints, config.seed = static_cast<uint64_t>(s.seed);
+  config.trained = s.trained;
   if (!s.freeze.empty()) config.groups.push_back({s.freeze, 1, {}, true});
   // A group for each param: by its rate, and by its rank, for biases and the factors of norms are not pulled towards 0.
   auto scales = lr_scales(s, model.loss);

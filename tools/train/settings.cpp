@@ -86,6 +86,8 @@ const std::vector<Setting>& settings_table() {
       {"optimizer", "precision", "NAME",
        "f32; or f16, bf16: products in it, all else in f32, f16 with a scale that adapts (f32)", &S::precision},
       {"optimizer", "freeze", "NAME,...", "params that stay; NAME* stands for all that begin so", &S::freeze},
+      {"optimizer", "trained", "NAME,...",
+       "params that are trained, all others staying; NAME* stands for all that begin so (all)", &S::trained},
       {"optimizer", "lr_scale", "NAME=X,...",
        "params that step at X times the rate; NAME* stands for all that begin so", &S::lr_scale},
       {"train", "epochs", "N", "times that all examples are seen (10)", &S::epochs},

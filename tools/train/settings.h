@@ -37,7 +37,7 @@ struct TrainSettings {
   double clip_norm = 0, clip_value = 0, ema = 0;
   int64_t warmup = 0;
   bool nesterov = false;
-  Strings freeze, lr_scale;
+  Strings freeze, trained, lr_scale;
   // [train]
   int64_t epochs = kUnset, steps = kUnset;
   int64_t batch_size = 32, accumulate = 1, seed = 0, shift = 0;

@@ -9,8 +9,8 @@
     gradient = rlx.grad(loss)(w, x, y)        # NumPy in, arrays out
 
 Functions of arrays stand in `rlx.numpy`, `rlx.nn`, `rlx.linalg`, `rlx.fft` and `rlx.special`, the ops of the table in
-`rlx.ops`, training in `rlx.train` and `rlx.quantization`, Core ML packages in `rlx.coreml`; transforms and control flow here,
-the latter also in `rlx.lax`. docs/python.md is the guide.
+`rlx.ops`, training in `rlx.train`, `rlx.lora` and `rlx.quantization`, tokenizers and sentence encoders in `rlx.models`, Core ML
+packages in `rlx.coreml`; transforms and control flow here, the latter also in `rlx.lax`. docs/python.md is the guide.
 """
 
 import sys as _sys
@@ -23,13 +23,13 @@ from ._windows import conv, conv_transpose, reduce_window
 from ._array import Array
 from ._control import associative_scan, cond, fori_loop, map, scan, switch, while_loop
 from ._files import load, save
-from ._graph import Graph, Session
+from ._graph import DeviceInfo, Graph, Session, device_infos, devices, dispatch_report
 from ._native import Error, TracedValueError, __version__
 from ._torch import TorchModule, from_torch
 from ._transforms import (Jit, Lowered, ShapeDtype, ShapeDtypeStruct, block_until_ready, checkpoint, custom_jvp, custom_vjp, eval_shape,
                           get_num_threads, grad, hessian, hvp, jacfwd, jacrev, jit, jvp, set_num_threads, value_and_grad, vjp, vmap)
 from . import train
-from . import quantization
+from . import lora, models, quantization
 from .numpy import bfloat16
 from . import coreml
 

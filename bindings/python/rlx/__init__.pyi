@@ -1,6 +1,7 @@
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from os import PathLike
-from typing import Any, Generic, Literal, TypeVar, overload
+from typing import Any, Generic, Literal, NamedTuple, TypeVar, overload
 
 import numpy as np
 
@@ -9,6 +10,8 @@ from . import debug as debug
 from . import fft as fft
 from . import lax as lax
 from . import linalg as linalg
+from . import lora as lora
+from . import models as models
 from . import nn as nn
 from . import numpy as numpy
 from . import ops as ops
@@ -23,6 +26,10 @@ from ._typing import ArrayLike, Dim, DTypeLike, PyTree
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _Accuracy = Literal["f32", "exact", "row_relative"]
+_Precision = Literal["strict", "relaxed"]
+_Dispatch = Literal["native", "common"]
+_Mode = Literal["eager", "lazy", "aot"]
+_Names = str | Sequence[str] | AbstractSet[str]
 _T = TypeVar("_T")
 
 __version__: str
@@ -31,6 +38,7 @@ bfloat16: np.dtype[Any] | None
 # Also the exception of Python for its status: a ValueError, an IndexError, ...
 class Error(Exception):
     status: str
+    report: dict[str, Any] | None
     def __init__(self, message: str = ..., status: str = ...) -> None: ...
 
 class TracedValueError(Error, TypeError): ...
@@ -67,13 +75,75 @@ class Graph:
     def types(self, kind: int) -> list[tuple[str, tuple[Dim, ...]]]: ...
 
 class Compiled:
+    input_names: list[str]
+    param_names: list[str]
+    output_names: list[str]
+    def set_param(self, name: str, value: ArrayLike) -> None: ...
+    def set_params(self, params: Mapping[str, ArrayLike]) -> None: ...
+    def run(self, inputs: Mapping[str, ArrayLike]) -> dict[str, np.ndarray[Any, Any]]: ...
     def call(self, arrays: Sequence[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]: ...
     def report(self) -> dict[str, Any]: ...
 
 class Session:
     device: str
     def __init__(self, device: str = ..., threads: int = ...) -> None: ...
-    def compile(self, graph: Graph, strict: bool = ..., accuracy: _Accuracy = ..., batch_invariant: bool = ...) -> Compiled: ...
+    def compile(
+        self,
+        graph: Graph,
+        *,
+        strict: bool = ...,
+        accuracy: _Accuracy = ...,
+        batch_invariant: bool = ...,
+        precision: _Precision = ...,
+        kernel_dispatch: _Dispatch = ...,
+        mode: _Mode = ...,
+        force_common: _Names = ...,
+        force_native: _Names = ...,
+        donate: _Names = ...,
+        skip_passes: _Names = ...,
+        cache_dir: str | PathLike[str] | None = ...,
+    ) -> Compiled: ...
+    def report(
+        self,
+        graph: Graph,
+        *,
+        strict: bool = ...,
+        accuracy: _Accuracy = ...,
+        batch_invariant: bool = ...,
+        precision: _Precision = ...,
+        kernel_dispatch: _Dispatch = ...,
+        mode: _Mode = ...,
+        force_common: _Names = ...,
+        force_native: _Names = ...,
+        donate: _Names = ...,
+        skip_passes: _Names = ...,
+        cache_dir: str | PathLike[str] | None = ...,
+    ) -> dict[str, Any]: ...
+
+class DeviceInfo(NamedTuple):
+    name: str
+    available: bool
+    accelerates: bool
+    description: str
+
+def device_infos() -> list[DeviceInfo]: ...
+def devices() -> list[str]: ...
+def dispatch_report(
+    graph: Graph,
+    device: str = ...,
+    *,
+    strict: bool = ...,
+    accuracy: _Accuracy = ...,
+    batch_invariant: bool = ...,
+    precision: _Precision = ...,
+    kernel_dispatch: _Dispatch = ...,
+    mode: _Mode = ...,
+    force_common: _Names = ...,
+    force_native: _Names = ...,
+    donate: _Names = ...,
+    skip_passes: _Names = ...,
+    cache_dir: str | PathLike[str] | None = ...,
+) -> dict[str, Any]: ...
 
 class Lowered:
     def as_text(self) -> str: ...
@@ -103,13 +173,17 @@ class custom_jvp(Generic[_F]):
 def jit(
     f: _F, *, static_argnums: int | Sequence[int] = ..., static_argnames: str | Sequence[str] = ..., accuracy: _Accuracy = ...,
     batch_invariant: bool = ..., threads: int | None = ..., device: str | None = ...,
-    donate_argnums: int | Sequence[int] = ..., donate_argnames: str | Sequence[str] = ...
+    donate_argnums: int | Sequence[int] = ..., donate_argnames: str | Sequence[str] = ..., strict: bool = ...,
+    precision: _Precision = ..., kernel_dispatch: _Dispatch = ..., mode: _Mode = ..., force_common: _Names = ...,
+    force_native: _Names = ..., skip_passes: _Names = ..., cache_dir: str | PathLike[str] | None = ...
 ) -> Jit[_F]: ...
 @overload
 def jit(
     f: None = ..., *, static_argnums: int | Sequence[int] = ..., static_argnames: str | Sequence[str] = ...,
     accuracy: _Accuracy = ..., batch_invariant: bool = ..., threads: int | None = ..., device: str | None = ...,
-    donate_argnums: int | Sequence[int] = ..., donate_argnames: str | Sequence[str] = ...
+    donate_argnums: int | Sequence[int] = ..., donate_argnames: str | Sequence[str] = ..., strict: bool = ...,
+    precision: _Precision = ..., kernel_dispatch: _Dispatch = ..., mode: _Mode = ..., force_common: _Names = ...,
+    force_native: _Names = ..., skip_passes: _Names = ..., cache_dir: str | PathLike[str] | None = ...
 ) -> Callable[[_F], Jit[_F]]: ...
 def set_num_threads(threads: int) -> None: ...
 def get_num_threads() -> int: ...

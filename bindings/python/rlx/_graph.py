@@ -1,14 +1,17 @@
 """A graph being built through the C ABI, and what is compiled from one."""
 
 import ctypes
+import json
 import os
 import struct
 import weakref
 from ctypes import byref, c_char_p, c_size_t, c_void_p
+from typing import NamedTuple
 
 import numpy as np
 
 from . import _dtypes, _native
+from ._attributes import Word, text_of
 from ._native import CompileOptions, SessionOptions, Value, check, lib
 
 _compiled_call, _empty = lib.rlx_compiled_call, np.empty
@@ -141,12 +144,42 @@ class Graph:
 
 
 _ACCURACIES = ("f32", "exact", "row_relative")  # in the order of rlx_compile_options
+_MODES = ("eager", "lazy", "aot")               # likewise
+_DISPATCHES = ("native", "common")
+_PRECISIONS = ("strict", "relaxed")
+
+
+def _one_of(names, value, what):
+    if value not in names:
+        raise ValueError(_native.at_user_line(f"{what} is {', '.join(map(repr, names))}, not {value!r}"))
+    return names.index(value)
+
+
+def name_list(names, what):
+    names = [names] if isinstance(names, str) else names
+    if not isinstance(names, (list, tuple, set, frozenset)) or not all(isinstance(n, str) for n in names):
+        raise TypeError(_native.at_user_line(f"{what} is a name or a list of names, got {names!r}"))
+    return sorted(names) if isinstance(names, (set, frozenset)) else list(names)
+
+
+def compile_options(strict=False, accuracy="f32", batch_invariant=False, precision="strict", kernel_dispatch="native", mode="eager",
+                    force_common=(), force_native=(), donate=(), skip_passes=(), cache_dir=None):
+    """The options of a compile as C takes them. `Session.compile` says what they mean."""
+    more = dict(precision=Word(_PRECISIONS[_one_of(_PRECISIONS, precision, "precision")]),
+                force_common=name_list(force_common, "force_common"), force_native=name_list(force_native, "force_native"),
+                skip_passes=name_list(skip_passes, "skip_passes"))
+    donate = [n.encode() for n in name_list(donate, "donate")]
+    if cache_dir is not None:
+        more["cache_dir"] = os.fspath(cache_dir)
+    return CompileOptions(ctypes.sizeof(CompileOptions), int(bool(strict)), _one_of(_DISPATCHES, kernel_dispatch, "kernel_dispatch"),
+                          _one_of(_MODES, mode, "mode"), _one_of(_ACCURACIES, accuracy, "accuracy"), int(bool(batch_invariant)),
+                          (c_char_p * max(1, len(donate)))(*donate), len(donate), text_of(more).encode())
 
 
 class Session:
     """A device with its thread pool, and the programs that were compiled for it.
 
-    ``device`` is a name that ``rlx devices`` lists; without one it is what the environment variable RLX_DEVICE names, else the
+    ``device`` is a name that ``rlx.devices()`` gives; without one it is what the environment variable RLX_DEVICE names, else the
     processor.
     """
 
@@ -157,14 +190,56 @@ class Session:
         self._finalizer = weakref.finalize(self, lib.rlx_session_free, self.handle)
         self.device = device or os.environ.get("RLX_DEVICE") or "cpu"
 
-    def compile(self, graph, strict=False, accuracy="f32", batch_invariant=False):
-        compiled = c_void_p()
-        if accuracy not in _ACCURACIES:
-            raise ValueError(f"accuracy is {', '.join(map(repr, _ACCURACIES))}, not {accuracy!r}")
-        options = CompileOptions(ctypes.sizeof(CompileOptions), int(strict), 0, 0, _ACCURACIES.index(accuracy),
-                                 int(batch_invariant))
-        check(lib.rlx_compile, self.handle, graph.handle, byref(options), byref(compiled))
+    def compile(self, graph, **options):
+        """A `Compiled` of an `rlx.Graph`. An error of a graph that the device does not run carries the whole report.
+
+        strict           True: a node that is not native is an error
+        accuracy         of products of float32: "f32", "exact" or "row_relative", as `jit` has them
+        batch_invariant  True: a row's bits do not depend on how many rows are multiplied with it
+        precision        "strict": every op rounds to its dtype; "relaxed": fused ops of float16 and bfloat16 compute in float32 and
+                         round once
+        kernel_dispatch  "native": the device's own kernels where it has them; "common": the common decomposition throughout
+        force_common     names of ops to decompose
+        force_native     names of ops that must not be decomposed
+        mode             "eager": compiles now; "lazy": at the first run; "aot": now, and packs weights when the last one is bound
+        donate           names of inputs whose memory a run may write over
+        skip_passes      names of passes to leave out; the results do not change
+        cache_dir        a folder that keeps compiled graphs between processes; None: what RLX_CACHE_DIR says, "": none
+        """
+        compiled, given = c_void_p(), compile_options(**options)
+        check(lib.rlx_compile, self.handle, graph.handle, byref(given), byref(compiled))
         return Compiled(compiled, graph.types(0), graph.types(2), self)
+
+    def report(self, graph, **options):
+        """Where each node of a graph would run here, and why: a dictionary. Nothing is compiled; an op that the device does not run is
+        a line with the verdict "missing", and no error. Options are those of `compile`."""
+        return dispatch_report(graph, self.device, **options)
+
+
+def dispatch_report(graph, device="", **options):
+    """Where each node of a graph would run on a device, and why: a dictionary with the target and its nodes, as of `Compiled.report`.
+    Nothing is compiled, and nothing need be able to run here: "coreml", "null" are devices for reports, too."""
+    given = compile_options(**options)
+    return json.loads(_native.owned_text(lib.rlx_graph_report, graph.handle, str(device).encode(), byref(given)))
+
+
+class DeviceInfo(NamedTuple):
+    """A device, as `device_infos()` lists it."""
+
+    name: str          # what `Session`, `jit(device=...)` and `dispatch_report` take
+    available: bool    # whether it can run here
+    accelerates: bool  # whether it computes faster than the processor that this program runs on
+    description: str   # what it is here, or why it is not available
+
+
+def device_infos():
+    """Every device that RLX knows, as `DeviceInfo`s; those that are not available say why."""
+    return [DeviceInfo(**d) for d in json.loads(_native.owned_text(lib.rlx_devices))]
+
+
+def devices():
+    """The names of the devices that can run here, as a list; the processor, "cpu", is one."""
+    return [d.name for d in device_infos() if d.available]
 
 
 def address(a):
@@ -188,6 +263,46 @@ class Compiled:
         self._given = struct.Struct(f"={2 * len(inputs)}Q").pack
         self._room = struct.Struct(f"={2 * len(outputs)}Q").pack
         self._made = [(dims, _dtypes.numpy_of(dtype)) for dtype, dims in outputs]
+        self.input_names, self.param_names, self.output_names = (
+            [lib.rlx_compiled_name(handle, kind, i).decode() for i in range(lib.rlx_compiled_count(handle, kind))] for kind in range(3))
+
+    def set_param(self, name, value):
+        """Binds a value to a param of the graph, for all runs from now on. It is copied."""
+        if name not in self.param_names:
+            raise _native.Error(_native.at_user_line(f"the graph has no param {name!r}; it has {', '.join(self.param_names) or 'none'}"),
+                                "not_found")
+        array = np.asarray(value)
+        array = np.ascontiguousarray(array).reshape(array.shape)
+        if array.dtype not in _dtypes.FROM_NUMPY:
+            raise TypeError(_native.at_user_line(f"the param {name!r} is given as {array.dtype}, which is no dtype of RLX"))
+        dims, tensor = (ctypes.c_int64 * max(1, array.ndim))(*array.shape), c_void_p()
+        check(lib.rlx_tensor_create, _dtypes.FROM_NUMPY[array.dtype].encode(), dims, array.ndim, array.ctypes.data, array.nbytes,
+              byref(tensor))
+        try:
+            check(lib.rlx_compiled_set_param, self.handle, name.encode(), tensor)
+        finally:
+            lib.rlx_tensor_free(tensor)
+
+    def set_params(self, params):
+        """Binds a dict of params by their names."""
+        for name, value in params.items():
+            self.set_param(name, value)
+
+    def run(self, inputs):
+        """One run on a dict of inputs by their names; a dict of the outputs by theirs. Those of one name are told apart by `call`."""
+        missing = [n for n in self.input_names if n not in inputs]
+        unknown = [n for n in inputs if n not in self.input_names]
+        if missing or unknown:
+            raise _native.Error(_native.at_user_line(
+                f"the graph takes the inputs {', '.join(self.input_names) or 'none'}; "
+                + (f"{missing[0]!r} is not given" if missing else f"{unknown[0]!r} is none of them")))
+        arrays = []
+        for name, (dtype, _) in zip(self.input_names, self.inputs):
+            a = np.asarray(inputs[name])
+            if _dtypes.FROM_NUMPY.get(a.dtype) != dtype:
+                raise TypeError(_native.at_user_line(f"the input {name!r} is {dtype}, got {a.dtype}; convert it"))
+            arrays.append(np.ascontiguousarray(a).reshape(a.shape))
+        return dict(zip(self.output_names, self.call(arrays)))
 
     def call(self, arrays):
         """Contiguous arrays of the declared types in, new arrays out. One C call."""
@@ -231,7 +346,6 @@ class Compiled:
 
     def report(self):
         """Where each node runs and why, as the dictionary of `rlx where --json`."""
-        import json
         text = c_char_p()
         check(lib.rlx_compiled_report, self.handle, byref(text))
         return json.loads(text.value)

@@ -1,6 +1,7 @@
 """The C ABI through ctypes: the library, its functions, its errors. Nothing else in the package calls C."""
 
 import ctypes
+import json
 import os
 import pathlib
 import sys
@@ -12,7 +13,8 @@ _PACKAGE = str(_HERE) + os.sep
 
 
 class Error(Exception):
-    """What RLX refuses or cannot do. `status` is the kind: "invalid_argument", "shape_mismatch", "unsupported", ...
+    """What RLX refuses or cannot do. `status` is the kind: "invalid_argument", "shape_mismatch", "unsupported", ... `report` is the
+    dispatch report, a dictionary, of a compile that failed because the device does not run all of the graph; else None.
 
     Each kind is also the exception that Python has for it, so that `except ValueError` catches it as with NumPy and JAX:
 
@@ -34,13 +36,13 @@ class Error(Exception):
 
     def __init__(self, message="", status="invalid_argument"):
         super().__init__(message)
-        self.status = status
+        self.status, self.report = status, None
 
     def __str__(self):  # KeyError's would put it in quotes
         return str(self.args[0]) if self.args else ""
 
     def __reduce__(self):
-        return TracedValueError if isinstance(self, TracedValueError) else Error, (str(self), self.status)
+        return TracedValueError if isinstance(self, TracedValueError) else Error, (str(self), self.status), {"report": self.report}
 
 
 class _InvalidArgument(Error, ValueError, TypeError):
@@ -116,7 +118,15 @@ class SessionOptions(Structure):
 
 class CompileOptions(Structure):
     _fields_ = [("struct_size", c_size_t), ("strict", c_int), ("common", c_int), ("mode", c_int), ("accuracy", c_int),
-                ("batch_invariant", c_int)]
+                ("batch_invariant", c_int), ("donate", POINTER(c_char_p)), ("donate_count", c_size_t), ("more", c_char_p)]
+
+
+class EncoderOptions(Structure):
+    _fields_ = [("struct_size", c_size_t), ("threads", c_int), ("most_tokens", c_int64)]
+
+
+class Buffer(Structure):
+    _fields_ = [("data", c_void_p), ("size", c_size_t)]
 
 
 class CoremlOptions(Structure):
@@ -155,6 +165,7 @@ _SIGNATURES = {
     "rlx_version_string": (c_char_p, []),
     "rlx_error_message": (c_char_p, [_p]),
     "rlx_error_status": (c_int, [_p]),
+    "rlx_error_report": (c_char_p, [_p]),
     "rlx_error_free": (None, [_p]),
     "rlx_tensor_create": (c_int, [c_char_p, POINTER(c_int64), c_size_t, _p, c_size_t, POINTER(_p), _err]),
     "rlx_tensor_borrow": (c_int, [c_char_p, POINTER(c_int64), c_size_t, _p, c_size_t, _p, _p, POINTER(_p), _err]),
@@ -187,6 +198,8 @@ _SIGNATURES = {
     "rlx_pick_best_device": (c_char_p, []),
     "rlx_session_create": (c_int, [c_char_p, POINTER(SessionOptions), POINTER(_p), _err]),
     "rlx_session_free": (None, [_p]),
+    "rlx_devices": (c_int, [POINTER(_p), _err]),
+    "rlx_graph_report": (c_int, [_p, c_char_p, POINTER(CompileOptions), POINTER(_p), _err]),
     "rlx_compile": (c_int, [_p, _p, POINTER(CompileOptions), POINTER(_p), _err]),
     "rlx_compiled_set_param": (c_int, [_p, c_char_p, _p, _err]),
     "rlx_compiled_count": (c_size_t, [_p, c_int]),
@@ -238,6 +251,35 @@ _SIGNATURES = {
                                          c_size_t, POINTER(c_size_t), _err]),
     "rlx_quantization_free": (None, [_p]),
     "rlx_export_int8": (c_int, [_p, _p, POINTER(c_char_p), POINTER(_p), c_size_t, POINTER(_p), POINTER(_p), _err]),
+    "rlx_tokenizer_load": (c_int, [c_char_p, POINTER(_p), _err]),
+    "rlx_tokenizer_set": (c_int, [_p, c_char_p, c_char_p, _err]),
+    "rlx_tokenizer_describe": (c_int, [_p, POINTER(c_char_p), _err]),
+    "rlx_tokenizer_encode": (c_int, [_p, POINTER(Buffer), c_size_t, c_int, c_int, POINTER(_p), _err]),
+    "rlx_tokenizer_decode": (c_int, [_p, POINTER(c_int32), c_size_t, c_int, POINTER(_p), _err]),
+    "rlx_tokenizer_token_to_id": (c_int, [_p, c_char_p, POINTER(c_int32), _err]),
+    "rlx_tokenizer_id_to_token": (c_int, [_p, c_int32, POINTER(_p), _err]),
+    "rlx_tokenizer_free": (None, [_p]),
+    "rlx_encodings_count": (c_size_t, [_p]),
+    "rlx_encodings_tensor": (c_int, [_p, c_size_t, c_char_p, POINTER(_p), _err]),
+    "rlx_encodings_token": (c_char_p, [_p, c_size_t, c_size_t]),
+    "rlx_encodings_overflow": (c_int, [_p, c_size_t, POINTER(_p), _err]),
+    "rlx_encodings_free": (None, [_p]),
+    "rlx_encoder_load": (c_int, [c_char_p, c_char_p, POINTER(EncoderOptions), POINTER(CompileOptions), POINTER(_p), _err]),
+    "rlx_encoder_embed": (c_int, [_p, POINTER(Buffer), c_size_t, POINTER(_p), _err]),
+    "rlx_encoder_embed_ids": (c_int, [_p, _p, _p, POINTER(_p), _err]),
+    "rlx_encoder_width": (c_int64, [_p]),
+    "rlx_encoder_tokenizer": (c_int, [_p, POINTER(_p), _err]),
+    "rlx_encoder_report": (c_int, [_p, POINTER(_p), _err]),
+    "rlx_encoder_free": (None, [_p]),
+    "rlx_lora_add": (c_int, [_p, c_char_p, POINTER(_p), _err]),
+    "rlx_lora_graph": (c_int, [_p, POINTER(_p), _err]),
+    "rlx_lora_describe": (c_int, [_p, POINTER(c_char_p), _err]),
+    "rlx_lora_initial": (c_int, [_p, c_uint64, POINTER(c_char_p), POINTER(_p), c_size_t, POINTER(c_size_t), _err]),
+    "rlx_lora_load": (c_int, [_p, c_char_p, POINTER(c_char_p), POINTER(_p), c_size_t, POINTER(c_size_t), _err]),
+    "rlx_lora_merge": (c_int, [_p, POINTER(c_char_p), POINTER(_p), c_size_t, POINTER(c_char_p), POINTER(_p), c_size_t,
+                               POINTER(c_size_t), _err]),
+    "rlx_lora_save": (c_int, [_p, c_char_p, POINTER(c_char_p), POINTER(_p), c_size_t, _err]),
+    "rlx_lora_free": (None, [_p]),
 }
 for _name, (_result, _arguments) in _SIGNATURES.items():
     _function = getattr(lib, _name)
@@ -261,8 +303,12 @@ def at_user_line(message):
 def failed(status, error):
     """The exception for an error out-parameter, which is freed."""
     message = lib.rlx_error_message(error).decode() if error else _STATUS[status]
+    report = lib.rlx_error_report(error)
     lib.rlx_error_free(error)
-    return Error(at_user_line(message), _STATUS[status])
+    made = Error(at_user_line(message), _STATUS[status])
+    if report:
+        made.report = json.loads(report)
+    return made
 
 
 def check(function, *arguments):
@@ -282,6 +328,16 @@ def text_from(function, *arguments):
         buffer = ctypes.create_string_buffer(size.value)
         check(function, *arguments, buffer, size.value, byref(size))
     return buffer.value.decode()
+
+
+def owned_text(function, *arguments):
+    """The text that a C function gives as the last parameter before the error."""
+    text = c_void_p()
+    check(function, *arguments, byref(text))
+    try:
+        return ctypes.string_at(text).decode()
+    finally:
+        lib.rlx_text_free(text)
 
 
 def mask(flags):

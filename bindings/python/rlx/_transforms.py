@@ -143,8 +143,9 @@ class Lowered:
         return self._compiled
 
     def report(self):
-        """Where each node runs, and why there: a dictionary."""
-        return self.compile().report()
+        """Where each node would run, and why there: a dictionary. Nothing is compiled, and an op that the device does not run is a line
+        with the verdict "missing"."""
+        return (self._session or _graph.default_session()).report(self._traced.graph, **self._options)
 
     def save(self, path):
         """Writes a .rlx file, which the program `rlx` and other languages load."""
@@ -324,8 +325,12 @@ class Jit:
         self._fast.clear()
 
 
+# Of a compile, those that are no parameters of `jit` itself. (Arguments are never written to: there is nothing to donate.)
+_COMPILE_OPTIONS = ("strict", "precision", "kernel_dispatch", "mode", "force_common", "force_native", "skip_passes", "cache_dir")
+
+
 def jit(f=None, *, static_argnums=(), static_argnames=(), accuracy="f32", batch_invariant=False, threads=None, device=None,
-        donate_argnums=(), donate_argnames=()):
+        donate_argnums=(), donate_argnames=(), **options):
     """f compiled: traced once for each set of argument types, then run without Python.
 
     Arguments named static, by number or by name, are passed to f as they are and must be hashable; the others are trees of arrays.
@@ -337,11 +342,17 @@ def jit(f=None, *, static_argnums=(), static_argnames=(), accuracy="f32", batch_
     threads          among how many its work is split, the caller's included; None: the default (`set_num_threads`)
     device           where it runs, "cpu" if nothing else is said
     donate_argnums, donate_argnames   taken as JAX has them, and without effect: arguments are never written to
+    options          the others of `Session.compile`: strict, precision, kernel_dispatch, mode, force_common, force_native, skip_passes,
+                     cache_dir
     """
+    unknown = [n for n in options if n not in _COMPILE_OPTIONS]
+    if unknown:
+        raise TypeError(at_user_line(f"jit has no option {unknown[0]!r}; it has {', '.join(_COMPILE_OPTIONS)}, and those that it names"))
+    _graph.compile_options(accuracy=accuracy, batch_invariant=batch_invariant, **options)  # what is wrong is said now
     if threads is not None:
         threads = _thread_count(threads)
-    options = dict(static_argnums=static_argnums, static_argnames=static_argnames, accuracy=accuracy,
-                   batch_invariant=batch_invariant, threads=threads, device=device)
+    options.update(static_argnums=static_argnums, static_argnames=static_argnames, accuracy=accuracy, batch_invariant=batch_invariant,
+                   threads=threads, device=device)
     return functools.partial(jit, **options) if f is None else Jit(f, **options)
 
 
@@ -368,7 +379,7 @@ def get_num_threads():
 
 
 def _cores():
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cputree.count() or 1
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def eval_shape(f, *args, **kwargs):

@@ -2,6 +2,8 @@
 
 import math
 
+import numpy as np
+
 from . import _dtypes, ops
 from ._array import as_array
 from ._native import Error, at_user_line
@@ -187,7 +189,8 @@ def _pair(name, x, target):
 
 def cross_entropy(logits, labels, weight=None, axis=-1, ignore_index=-100, label_smoothing=0.0, reduction="mean"):
     """-log_softmax of the logits at the labels, as torch.nn.functional.cross_entropy; the classes stand along `axis`. Labels are
-    integers, of which those that are `ignore_index` do not count, or the weights of all classes, of the logits' shape. `weight`
+    integers, of which those that are `ignore_index` do not count, or such numbers as floats (one that is not whole gives NaN); or
+    they are the weights of all classes, floats of the logits' shape. `weight`
     (classes,) counts each class by its own: the mean over labels that are integers is over the weights that count. `reduction`:
     "none", "mean", "sum"."""
     if reduction not in ("none", "mean", "sum"):
@@ -195,6 +198,9 @@ def cross_entropy(logits, labels, weight=None, axis=-1, ignore_index=-100, label
     logits, labels = ew.inexact(logits), as_array(labels)
     if weight is not None:
         weight = rnp.astype(as_array(weight), logits.dtype_name)
+    if _dtypes.is_float(labels.dtype_name) and labels.ndim == logits.ndim - 1:
+        whole = rnp.astype(labels, "int32")
+        labels = rnp.where(rnp.astype(whole, labels.dtype_name) == labels, whole, np.int32(np.iinfo(np.int32).min))
     if _dtypes.is_integer(labels.dtype_name):
         return ops.cross_entropy(logits, labels, weight, axis=axis, ignore_index=ignore_index, label_smoothing=label_smoothing, reduction=reduction)
     logits, targets = _pair("cross_entropy with weights of all classes", logits, labels)

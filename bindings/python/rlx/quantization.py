@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 from . import _graph
 from ._array import as_array
-from ._native import Error, at_user_line, check, lib
+from ._native import Error, at_user_line, check, lib, owned_text as _owned
 from .train import Group, _array_of, _Tensors, _text, _Word
 
 
@@ -172,10 +172,3 @@ def _taken(text):
         return ctypes.string_at(text.value).decode()
     finally:
         lib.rlx_text_free(text)
-
-
-def _owned(function, *arguments):
-    """A text that the function makes for its caller."""
-    text = c_void_p()
-    check(function, *arguments, byref(text))
-    return _taken(text)

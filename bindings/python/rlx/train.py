@@ -25,6 +25,7 @@ from typing import NamedTuple
 import numpy as np
 
 from . import _dtypes, _graph, _native, tree
+from ._attributes import Word as _Word, text_of as _text
 from ._array import Array, Trace, as_array, contiguous
 from ._ops import epsilon_of
 from ._native import Error, StepResultStruct, at_user_line, check, lib
@@ -183,29 +184,6 @@ class Memory(NamedTuple):
     total: int
 
 
-class _Word(str):
-    """Written without quotes."""
-
-
-def _text(value):
-    """A value as an attribute of the textual IR."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if value is None:
-        return "none"
-    if isinstance(value, _Word):
-        return str(value)
-    if isinstance(value, str):
-        return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{k} = {_text(v)}" for k, v in value.items()) + "}"
-    if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(map(_text, value)) + "]"
-    if isinstance(value, (int, np.integer)):
-        return str(int(value))
-    return repr(float(value))
-
-
 _PRECISIONS = {"f32": "f32", "float32": "f32", "f16": "f16", "float16": "f16", "bf16": "bf16", "bfloat16": "bf16"}
 
 
@@ -215,6 +193,18 @@ def _group_params(group):
     names = [group.params] if isinstance(group.params, str) else group.params
     if not isinstance(names, (list, tuple, set)) or not all(isinstance(n, str) for n in names):
         raise TypeError(at_user_line(f"the params of a group are names, or beginnings of names with a '*' behind them, got {names!r}"))
+    return list(names)
+
+
+def _trained(names):
+    """The list of trained params as the config has it: empty for all."""
+    if names is None:
+        return []
+    names = [names] if isinstance(names, str) else names
+    if not isinstance(names, (list, tuple, set)) or not all(isinstance(n, str) for n in names):
+        raise TypeError(at_user_line(f"trained params are names, or beginnings of names with a '*' behind them, got {names!r}"))
+    if not names:
+        raise Error(at_user_line("`trained` lists no param; leave it out to train them all"))
     return list(names)
 
 
@@ -379,6 +369,7 @@ class TrainingSession:
 
     optimizer      `adamw(lr=...)` or another one; its lr is a number, a schedule, or a function of the number of the step
     groups         `Group`s: the first one that names a param counts
+    trained        the params that are trained: names, or beginnings of names with a "*" behind them; all others stay frozen
     clip_value     gradients are clamped to this on both sides
     clip_norm      all gradients are scaled so that their norm together is at most this
     ema            the fraction of a moving mean of the params that stays in each step
@@ -394,8 +385,9 @@ class TrainingSession:
     session        an `rlx.Session`: another device, or another number of threads
     """
 
-    def __init__(self, loss, params, optimizer=None, *, groups=(), clip_value=0.0, clip_norm=0.0, ema=0.0, precision="f32",
-                 loss_scale=LossScale(), state=None, written=None, seed=None, checkpoints=0, fused=True, allow_unused=False, session=None):
+    def __init__(self, loss, params, optimizer=None, *, groups=(), trained=None, clip_value=0.0, clip_norm=0.0, ema=0.0, precision="f32",
+                 loss_scale=LossScale(), state=None, written=None, seed=None, checkpoints=0, fused=True, allow_unused=False,
+                 session=None):
         optimizer = optimizer if optimizer is not None else adam()
         if not isinstance(optimizer, Optimizer):
             raise TypeError(at_user_line(f"an optimizer is made by rlx.train.adamw(...) and its like, got {type(optimizer).__name__}"))
@@ -425,7 +417,7 @@ class TrainingSession:
             + [dict(param=str(n), output=str(o)) for n, o in (written or {}).items()], checkpoints=int(checkpoints),
             groups=[dict(params=_group_params(g), lr_scale=float(g.lr_scale), weight_decay=g.weight_decay, frozen=bool(g.frozen))
                     for g in ([groups] if isinstance(groups, Group) else groups)],
-            hessian=optimizer.hessian)
+            trained=_trained(trained), hessian=optimizer.hessian)
         if self._is_graph:
             self._start(loss)
 
@@ -628,8 +620,11 @@ class TrainingSession:
 
     def _is_frozen(self, name):
         dtype = dict(zip(self._names, self._params[2]))[name][0]
+        named = lambda patterns: any(name == p or (p.endswith("*") and name.startswith(p[:-1])) for p in patterns)
+        if self._config["trained"] and not named(self._config["trained"]):
+            return True
         for g in self._config["groups"]:
-            if any(name == p or (p.endswith("*") and name.startswith(p[:-1])) for p in g["params"]):
+            if named(g["params"]):
                 return g["frozen"] or not _dtypes.is_float(dtype)
         return not _dtypes.is_float(dtype)
 

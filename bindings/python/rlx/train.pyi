@@ -71,6 +71,7 @@ class TrainingSession:
         optimizer: Optimizer | None = ...,
         *,
         groups: Group | Sequence[Group] = ...,
+        trained: str | Sequence[str] | None = ...,
         clip_value: float = ...,
         clip_norm: float = ...,
         ema: float = ...,

@@ -1,6 +1,8 @@
 // Losses. Those of classes give one loss for each position; `mean` makes one number of them.
 #pragma once
 
+#include <limits>
+
 #include "rlx/ops/softmax.h"
 
 namespace rlx {
@@ -10,8 +12,13 @@ extern const OpDef softmax_cross_entropy_with_logits, softmax_cross_entropy, nll
     binary_cross_entropy_with_logits, huber, kl_divergence;
 }  // namespace op
 
-/// logsumexp(logits) - logits[label] along `axis`: labels are integers and lack that dim. A label that is no
-/// class gives NaN.
+/// Labels as the losses below take them: floats become i32, integers stay as they are. A float that is no whole number
+/// names no class, kNoClass, so that its loss is NaN.
+Value class_labels(Value numbers);
+inline constexpr int32_t kNoClass = std::numeric_limits<int32_t>::min();
+
+/// logsumexp(logits) - logits[label] along `axis`: labels lack that dim, and are integers, or floats, of which
+/// class_labels are taken. A label that is no class gives NaN.
 Value softmax_cross_entropy_with_logits(Value logits, Value labels, int64_t axis = -1);
 /// -log_probs[label] along `axis`, likewise.
 Value nll(Value log_probs, Value labels, int64_t axis = -1);
@@ -34,7 +41,8 @@ struct CrossEntropyAttrs {
              field("reduction", &CrossEntropyAttrs::reduction));
 };
 /// softmax_cross_entropy_with_logits over the labels that count, each times the weight [classes] of its class if there
-/// are weights; the mean is over the weights that count (NaN if none does). As PyTorch's cross_entropy.
+/// are weights; the mean is over the weights that count (NaN if none does). As PyTorch's cross_entropy, which takes
+/// labels as integers only.
 Value cross_entropy(Value logits, Value labels, CrossEntropyAttrs attrs = {});
 Value cross_entropy(Value logits, Value labels, Value weight, CrossEntropyAttrs attrs = {});
 

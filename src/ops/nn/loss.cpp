@@ -10,13 +10,22 @@
 
 namespace rlx {
 
+Value class_labels(Value numbers) {
+  if (!is_float(numbers.dtype())) return numbers;
+  Value whole = convert(numbers, i32);
+  // NaN, infinities and what i32 does not hold come back as other numbers too.
+  Value same = compare(convert(whole, numbers.dtype()), numbers, Comparison::eq);
+  return select(same, whole, full_like(whole, kNoClass));
+}
 Value softmax_cross_entropy_with_logits(Value logits, Value labels, int64_t axis) {
-  return emit(op::softmax_cross_entropy_with_logits, {logits, labels}, AxisAttrs{axis});
+  return emit(op::softmax_cross_entropy_with_logits, {logits, class_labels(labels)}, AxisAttrs{axis});
 }
 Value softmax_cross_entropy_backward(Value logits, Value labels, Value ct, int64_t axis) {
   return emit(op::softmax_cross_entropy_backward, {logits, labels, ct}, AxisAttrs{axis});
 }
-Value nll(Value log_probs, Value labels, int64_t axis) { return emit(op::nll, {log_probs, labels}, AxisAttrs{axis}); }
+Value nll(Value log_probs, Value labels, int64_t axis) {
+  return emit(op::nll, {log_probs, class_labels(labels)}, AxisAttrs{axis});
+}
 Value softmax_cross_entropy(Value logits, Value targets, int64_t axis) {
   return emit(op::softmax_cross_entropy, {logits, targets}, AxisAttrs{axis});
 }

@@ -11,10 +11,10 @@
 namespace rlx {
 
 Value cross_entropy(Value logits, Value labels, CrossEntropyAttrs attrs) {
-  return emit(op::cross_entropy, {logits, labels}, attrs);
+  return emit(op::cross_entropy, {logits, class_labels(labels)}, attrs);
 }
 Value cross_entropy(Value logits, Value labels, Value weight, CrossEntropyAttrs attrs) {
-  return emit(op::cross_entropy, {logits, labels, weight}, attrs);
+  return emit(op::cross_entropy, {logits, class_labels(labels), weight}, attrs);
 }
 Value smooth_labels(Value targets, double smoothing, int64_t axis) {
   return emit(op::smooth_labels, {targets}, SmoothLabelsAttrs{smoothing, axis});

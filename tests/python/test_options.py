@@ -1,0 +1,175 @@
+"""What a compile can be told, and what can be asked before one: options, devices, reports, params."""
+
+import os
+import pickle
+
+import numpy as np
+import pytest
+
+import rlx
+import rlx.numpy as rnp
+from conftest import close
+
+GRAPH = rlx.Graph.parse("""rlx 1
+graph @layer {
+  %0 = input() @"x" : f32[4, 3]
+  %1 = param() @"w" : f32[3, 2]
+  %2 = matmul(%0, %1) : f32[4, 2]
+  %3 = softmax(%2) : f32[4, 2]
+  return %3 @"y", %2 @"logits"
+}
+""")
+OF_F64 = rlx.Graph.parse("""rlx 1
+graph @wide {
+  %0 = input() @"x" : f64[4]
+  %1 = exp(%0) : f64[4]
+  return %1 @"y"
+}
+""")
+
+
+def softmax(x):
+    e = np.exp(x - x.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+@pytest.fixture
+def data(rng):
+    x, w = rng.normal(size=(4, 3)).astype("f4"), rng.normal(size=(3, 2)).astype("f4")
+    return x, w, softmax(x.astype("f8") @ w.astype("f8"))
+
+
+@pytest.mark.parametrize("options", [
+    {}, {"strict": False}, {"accuracy": "exact"}, {"accuracy": "row_relative"}, {"batch_invariant": True}, {"precision": "relaxed"},
+    {"kernel_dispatch": "common"}, {"mode": "lazy"}, {"mode": "aot"}, {"force_common": "softmax"}, {"force_common": {"softmax"}},
+    {"force_native": ["softmax"]}, {"donate": ["x"]}, {"skip_passes": ["fuse_elementwise"]}, {"cache_dir": ""}], ids=str)
+def test_every_option_of_a_compile_is_taken_and_means_the_same_numbers(data, options):
+    x, w, wanted = data
+    compiled = rlx.Session(threads=1).compile(GRAPH, **options)
+    compiled.set_param("w", w)
+    close(compiled.run({"x": x.copy()})["y"], wanted.astype("f4"), 1e-6)
+
+
+def test_options_reach_the_compiler(tmp_path, monkeypatch):
+    session = rlx.Session()
+    verdict = lambda **options: {line["op"]: line["verdict"] for line in session.compile(GRAPH, **options).report()["nodes"]}
+    assert verdict()["softmax"] == "native"
+    assert verdict(force_common="softmax")["softmax"] == verdict(kernel_dispatch="common")["softmax"] == "composed"
+    with pytest.raises(rlx.Error, match="softmax.*composed"):
+        session.compile(GRAPH, strict=True, force_common=["softmax"])
+    with pytest.raises(rlx.Error, match="sotfmax"):
+        session.compile(GRAPH, force_common=["sotfmax"])
+    with pytest.raises(rlx.Error, match="'no_pass'"):
+        session.compile(GRAPH, skip_passes=["no_pass"])
+    with pytest.raises(rlx.Error, match="'z'"):
+        session.compile(GRAPH, donate=["z"])
+    session.compile(GRAPH, cache_dir=tmp_path / "kept", skip_passes=["fuse_elementwise"])
+    assert os.listdir(tmp_path / "kept")
+    # With float16 in a chain that is fused, relaxed rounds once and strict after each op: the sum 2048 + 1 is lost between.
+    small = np.full(8, 2048, np.float16)
+    f = lambda x: (x + np.float16(1)) - np.float16(2048)
+    assert np.array_equal(rlx.jit(f)(small), np.zeros(8)) and np.array_equal(rlx.jit(f, precision="relaxed")(small), np.ones(8))
+    monkeypatch.setenv("RLX_CACHE_DIR", str(tmp_path / "by environment"))
+    rlx.Session().compile(GRAPH, accuracy="exact")
+    assert os.listdir(tmp_path / "by environment")
+
+
+def test_values_that_no_option_has_are_refused():
+    session = rlx.Session()
+    for options, message in [({"precision": "loose"}, "precision is 'strict', 'relaxed', not 'loose'"), ({"mode": 3}, "mode is 'eager', 'lazy', 'aot', not 3"),
+                             ({"accuracy": "f16"}, "accuracy is 'f32', 'exact', 'row_relative', not 'f16'"),
+                             ({"kernel_dispatch": ""}, "kernel_dispatch is 'native', 'common', not ''")]:
+        with pytest.raises(ValueError, match=message):
+            session.compile(GRAPH, **options)
+        with pytest.raises(ValueError, match=message):
+            rlx.jit(rnp.exp, **options)
+    with pytest.raises(TypeError, match="donate is a name or a list of names, got 3"):
+        session.compile(GRAPH, donate=3)
+    with pytest.raises(TypeError, match="jit has no option 'donate'"):
+        rlx.jit(rnp.exp, donate=["x"])
+
+
+def test_jit_takes_a_device_threads_and_options(data):
+    x, w, wanted = data
+    f = lambda x, w: rlx.nn.softmax(x @ w)
+    for device in ("cpu", "coreml"):
+        made = rlx.jit(f, device=device, threads=1, precision="relaxed", force_common=["softmax"])
+        close(made(x, w), wanted.astype("f4"), 1e-6)
+        assert made.report()["target"].startswith(device)
+        assert {line["op"]: line["verdict"] for line in made.report()["nodes"]}["softmax"] == "composed"
+
+
+def test_devices_say_what_they_are():
+    all_of_them = {d.name: d for d in rlx.device_infos()}
+    assert all_of_them["cpu"].available and not all_of_them["cpu"].accelerates and all_of_them["cpu"].description
+    assert {"coreml", "null"} <= set(all_of_them) and not all_of_them["null"].available and all_of_them["null"].description
+    assert rlx.devices() == [name for name, d in all_of_them.items() if d.available] and rlx.pick_best_device() in rlx.devices()
+
+
+def test_a_report_comes_before_a_compile():
+    """Also for devices that run nothing here; an op that is missing is a line."""
+    before, after = rlx.Session().report(GRAPH), rlx.Session().compile(GRAPH).report()
+    assert before == after and before == rlx.dispatch_report(GRAPH)
+    assert [line["op"] for line in before["nodes"]].count("softmax") == 1
+    assert rlx.dispatch_report(GRAPH, force_common=["softmax"])["nodes"] != before["nodes"]
+    missing = [line for line in rlx.dispatch_report(OF_F64, "coreml")["nodes"] if line["verdict"] == "missing"]
+    assert missing and all("Core ML has no f64" in line["reason"] for line in missing)
+    lowered = rlx.jit(rnp.exp, device="coreml").lower(rlx.ShapeDtypeStruct((4,), np.float64))
+    assert any(line["verdict"] == "missing" for line in lowered.report()["nodes"])
+    with pytest.raises(rlx.Error, match="Core ML has no f64"):
+        lowered.compile()
+    with pytest.raises(rlx.Error, match="'quantum'"):
+        rlx.dispatch_report(GRAPH, "quantum")
+
+
+def test_a_compile_that_fails_carries_the_whole_report():
+    with pytest.raises(NotImplementedError, match="Core ML has no f64") as raised:
+        rlx.Session("coreml").compile(OF_F64)
+    assert raised.value.report == rlx.dispatch_report(OF_F64, "coreml")
+    assert pickle.loads(pickle.dumps(raised.value)).report == raised.value.report
+    with pytest.raises(rlx.Error) as raised:
+        rlx.Session().compile(GRAPH, strict=True, force_common=["softmax"])
+    # The nodes that are not at fault are in it too.
+    assert {line["op"]: line["verdict"] for line in raised.value.report["nodes"]} == {"matmul": "native", "softmax": "composed"}
+    with pytest.raises(rlx.Error) as raised:
+        rlx.Graph.load("/nowhere/at/all.rlx")
+    assert raised.value.report is None
+
+
+def test_params_are_bound_by_name(data):
+    x, w, wanted = data
+    compiled = rlx.Session().compile(GRAPH)
+    assert (compiled.input_names, compiled.param_names, compiled.output_names) == (["x"], ["w"], ["y", "logits"])
+    with pytest.raises(rlx.Error, match="'w'"):
+        compiled.run({"x": x})
+    compiled.set_params({"w": rnp.asarray(w)})
+    out = compiled.run({"x": x})
+    close(out["y"], wanted.astype("f4"), 1e-6)
+    close(out["logits"], x @ w, 1e-5)
+    compiled.set_param("w", 2 * w)
+    close(compiled.run({"x": x})["logits"], 2 * (x @ w), 1e-5)
+    for wrong, message in [(("v", w), "the graph has no param 'v'; it has w"), (("w", w.T), r"f32\[2, 3\]"), (("w", w.astype("f8")), r"f64\[3, 2\]")]:
+        with pytest.raises(rlx.Error, match=message):
+            compiled.set_param(*wrong)
+    with pytest.raises(rlx.Error, match="the graph takes the inputs x; 'x' is not given"):
+        compiled.run({})
+    with pytest.raises(rlx.Error, match="the graph takes the inputs x; 'z' is none of them"):
+        compiled.run({"x": x, "z": x})
+    with pytest.raises(TypeError, match="the input 'x' is f32, got float64"):
+        compiled.run({"x": x.astype("f8")})
+
+
+def test_inputs_are_left_alone_unless_they_are_donated():
+    graph = rlx.Graph.parse("""rlx 1
+graph @next {
+  %0 = input() @"state" : f32[1024]
+  %1 = exp(%0) : f32[1024]
+  return %1 @"state"
+}
+""")
+    start = np.linspace(-1, 1, 1024, dtype="f4")
+    for donate in ([], ["state"]):
+        given = start.copy()
+        close(rlx.Session().compile(graph, donate=donate).run({"state": given})["state"], np.exp(start), 1e-6)
+        if not donate:
+            assert np.array_equal(given, start)
