@@ -160,9 +160,6 @@ const char* rlx_graph_text(rlx_graph* graph) {
 void rlx_graph_free(rlx_graph* graph) { delete graph; }
 
 // ---- devices and sessions ----
-static rlx::Device device_of(const std::string& text) {
-  return text.empty() ? rlx::Device::from_environment() : rlx::Device::parse(text);
-}
 int rlx_device_available(const char* device) {
   int available = 0;
   guarded(nullptr, [&] { available = rlx::is_available(rlx::Device::parse(required_text(device, "device"))); });
@@ -181,7 +178,7 @@ rlx_status rlx_session_create(const char* device, const rlx_session_options* opt
   return guarded(error, [&] {
     auto& result = required(session, "session");
     auto given = options_of(options);
-    result = new rlx_session{rlx::Session(device_of(required_text(device, "device")), {given.threads})};
+    result = new rlx_session{rlx::Session(device_from(device), {given.threads})};
   });
 }
 void rlx_session_free(rlx_session* session) { delete session; }
@@ -200,6 +197,8 @@ rlx_status rlx_compile(rlx_session* session, const rlx_graph* graph, const rlx_c
     all.strict = given.strict != 0;
     if (given.common) all.kernel_dispatch = rlx::KernelDispatch::common;
     all.mode = static_cast<rlx::CompileMode>(given.mode);
+    for (const char* name : array_from(given.donate, given.donate_count, "donate"))
+      all.donate.insert(required_text(name, "a name of donate"));
     result = new rlx_compiled{required(session, "session").session.compile(required(graph, "graph").graph, all), {}};
   });
 }

@@ -34,6 +34,16 @@ struct rlx_compiled {
   rlx::CompiledGraph compiled;
   std::string report;
 };
+struct rlx_device_tensor {
+  rlx::DeviceTensor tensor;
+  std::string device = tensor.device().name(), why_gone = {};
+};
+struct rlx_event {
+  rlx::Event event;
+};
+struct rlx_run {
+  rlx::PendingRun run;
+};
 struct rlx_coreml {
   rlx::CoremlModel model;
   // Texts that callers hold pointers to: each is made once, under the lock, and stays.
@@ -116,6 +126,12 @@ Options options_of(const Options* given) {
     fail(ErrorCode::invalid_argument, "struct_size is ", given->struct_size, "; set it to sizeof the struct");
   std::memcpy(&options, given, std::min(given->struct_size, sizeof options));
   return options;
+}
+
+/// The device of a name; that of the environment for "".
+inline rlx::Device device_from(const char* name) {
+  const std::string text = required_text(name, "device");
+  return text.empty() ? rlx::Device::from_environment() : rlx::Device::parse(text);
 }
 
 inline rlx::Shape shape_from(const int64_t* dims, size_t rank) {
