@@ -6,7 +6,8 @@
    given; those returned belong to the object they were asked of. A pointer that may be NULL is said to be so; any other
    that is NULL is RLX_INVALID_ARGUMENT, as is a count that no memory holds. A function without a status gives 0, "" or
    NULL for a NULL. An object may be used by one thread at a time, but for
-   rlx_compiled_run, which may be called from several threads at once. */
+   events, and for rlx_compiled_run, rlx_compiled_run_async and rlx_compiled_submit of one compiled graph, which may be
+   called from several threads at once. */
 #ifndef RLX_C_H
 #define RLX_C_H
 
@@ -31,13 +32,16 @@ typedef enum rlx_status {
   RLX_DEVICE_LOST = 10
 } rlx_status;
 
-typedef struct rlx_error rlx_error;               /* freed by rlx_error_free */
-typedef struct rlx_tensor rlx_tensor;             /* freed by rlx_tensor_free */
-typedef struct rlx_graph rlx_graph;               /* freed by rlx_graph_free */
-typedef struct rlx_session rlx_session;           /* freed by rlx_session_free */
-typedef struct rlx_compiled rlx_compiled;         /* freed by rlx_compiled_free */
-typedef struct rlx_training rlx_training;         /* freed by rlx_training_free */
-typedef struct rlx_quantization rlx_quantization; /* freed by rlx_quantization_free */
+typedef struct rlx_error rlx_error;                 /* freed by rlx_error_free */
+typedef struct rlx_tensor rlx_tensor;               /* freed by rlx_tensor_free */
+typedef struct rlx_graph rlx_graph;                 /* freed by rlx_graph_free */
+typedef struct rlx_session rlx_session;             /* freed by rlx_session_free */
+typedef struct rlx_compiled rlx_compiled;           /* freed by rlx_compiled_free */
+typedef struct rlx_training rlx_training;           /* freed by rlx_training_free */
+typedef struct rlx_quantization rlx_quantization;   /* freed by rlx_quantization_free */
+typedef struct rlx_device_tensor rlx_device_tensor; /* freed by rlx_device_tensor_free */
+typedef struct rlx_event rlx_event;                 /* freed by rlx_event_free */
+typedef struct rlx_run rlx_run;                     /* freed by rlx_run_free */
 
 /* ---- the library ---- */
 /* "0.1.0" */
@@ -128,6 +132,11 @@ rlx_status rlx_graph_batch(const rlx_graph* graph, const uint8_t* batched, const
 /* ---- devices and sessions ---- */
 /* 1 if the device, "cpu" for one, can run here; else 0. */
 int rlx_device_available(const char* device);
+/* Every device that RLX knows, available or not: its name, "cpu" or "coreml:ane", and what it is here, or why it is not
+   available. Constants; NULL beyond the last one. */
+size_t rlx_device_count(void);
+const char* rlx_device_name(size_t index);
+const char* rlx_device_description(size_t index);
 /* The name of the device that computes fastest of those that can run here; a constant. */
 const char* rlx_pick_best_device(void);
 
@@ -193,6 +202,79 @@ rlx_status rlx_compiled_call(const rlx_compiled* compiled, const rlx_buffer* inp
 /* The dispatch report as JSON; belongs to `compiled`. */
 rlx_status rlx_compiled_report(rlx_compiled* compiled, const char** json, rlx_error** error);
 void rlx_compiled_free(rlx_compiled* compiled);
+
+/* ---- events: the end of work that goes on beside the caller ----
+   Any thread may ask an event and wait for it, several at once. */
+int rlx_event_is_done(const rlx_event* event);
+/* Waits for at most that many nanoseconds, without an end if they are negative. Stores in *done (if not NULL) whether
+   the work has ended; it goes on if it has not. Fails with what ended the work, if that failed. */
+rlx_status rlx_event_wait(const rlx_event* event, int64_t nanoseconds, int* done, rlx_error** error);
+/* Calls `done(context, status, message)` once when the work has ended, also if it has already: on a thread of RLX, one
+   call after another. The message is "" after RLX_OK, and belongs to the call. The event may be freed before. */
+rlx_status rlx_event_on_done(const rlx_event* event,
+                             void (*done)(void* context, rlx_status status, const char* message), void* context,
+                             rlx_error** error);
+void rlx_event_free(rlx_event* event);
+
+/* ---- tensors on devices ----
+   Elements in a device's memory, to which there is no pointer: rlx_device_tensor_to_host gives an rlx_tensor, which
+   has. A run may take such a tensor away, as an input that was donated, or leave it torn, if it failed while it wrote:
+   reading it is then an error that names the run, until it is written anew. */
+/* The memory that a device's tensors are in. */
+typedef struct rlx_memory {
+  size_t struct_size;      /* sizeof(rlx_memory), set by the caller */
+  const char* name;        /* a constant */
+  int host_access;         /* 0 direct (the host's own memory: nothing is copied), 1 mapped, 2 none (by copies alone) */
+  size_t alignment;        /* of buffers, in bytes */
+  uint64_t capacity;       /* bytes; 0: as the operating system allows */
+  uint64_t largest_buffer; /* bytes; 0: as its capacity allows */
+} rlx_memory;
+rlx_status rlx_device_memory(const char* device, rlx_memory* memory, rlx_error** error);
+/* Begins to copy a tensor to a device, and returns; the tensor may be freed afterwards. Shared where the device's
+   memory is the host's. `device` as for rlx_session_create. */
+rlx_status rlx_device_put(const rlx_tensor* tensor, const char* device, rlx_device_tensor** result, rlx_error** error);
+const char* rlx_device_tensor_dtype(const rlx_device_tensor* tensor);
+size_t rlx_device_tensor_rank(const rlx_device_tensor* tensor);
+const int64_t* rlx_device_tensor_dims(const rlx_device_tensor* tensor);
+size_t rlx_device_tensor_size(const rlx_device_tensor* tensor); /* in bytes */
+/* The device's name; belongs to the tensor. */
+const char* rlx_device_tensor_device(const rlx_device_tensor* tensor);
+/* Why it cannot be used, "" if it can; belongs to the tensor, until the next call for it. Waits for nothing. */
+const char* rlx_device_tensor_why_gone(rlx_device_tensor* tensor);
+/* Ends when the elements may be read. */
+rlx_status rlx_device_tensor_ready(const rlx_device_tensor* tensor, rlx_event** event, rlx_error** error);
+/* The elements as a new tensor of the host; waits until they are there, and fails with what prevented it. */
+rlx_status rlx_device_tensor_to_host(const rlx_device_tensor* tensor, rlx_tensor** result, rlx_error** error);
+/* The same elements on another device. */
+rlx_status rlx_device_tensor_to(const rlx_device_tensor* tensor, const char* device, rlx_device_tensor** result,
+                                rlx_error** error);
+/* Writes it anew, behind all work that still reads it; `value` has its type and may be freed afterwards. */
+rlx_status rlx_device_tensor_write(rlx_device_tensor* tensor, const rlx_tensor* value, rlx_error** error);
+void rlx_device_tensor_free(rlx_device_tensor* tensor);
+
+/* ---- runs in the background ----
+   What a run does with input `index`: 0 it stays as it is; 1 it was donated, and becomes the output of its name and
+   type; 2 it was donated, and is gone once the run has begun. 0 beyond the last one. */
+int rlx_compiled_input_mode(const rlx_compiled* compiled, size_t index);
+/* Binds a param to a tensor on the graph's device, whose elements it shares; they are whole when a run reads them. */
+rlx_status rlx_compiled_set_param_on_device(rlx_compiled* compiled, const char* name, const rlx_device_tensor* tensor,
+                                            rlx_error** error);
+/* Begins a run and returns. `inputs` stand in the order of the graph, on its device; the run starts when they are
+   ready. Stores new tensors on the device, one per output, in `outputs`, to be freed by rlx_device_tensor_free: they
+   can be handed to the next run at once. Stores the run in *run, if that is not NULL. Names, places and types that are
+   wrong fail here, everything else where the end of the run is waited for. Everything given may be freed afterwards. */
+rlx_status rlx_compiled_submit(const rlx_compiled* compiled, const rlx_device_tensor* const* inputs, size_t input_count,
+                               rlx_device_tensor** outputs, size_t output_count, rlx_run** run, rlx_error** error);
+/* The same for tensors of the host. */
+rlx_status rlx_compiled_run_async(const rlx_compiled* compiled, const rlx_tensor* const* inputs, size_t input_count,
+                                  rlx_device_tensor** outputs, size_t output_count, rlx_run** run, rlx_error** error);
+/* As rlx_event_wait, for the end of the run. */
+rlx_status rlx_run_wait(const rlx_run* run, int64_t nanoseconds, int* done, rlx_error** error);
+rlx_status rlx_run_event(const rlx_run* run, rlx_event** event, rlx_error** error);
+/* Asks the run to stop before its next step; it then fails with RLX_CANCELLED. */
+rlx_status rlx_run_cancel(const rlx_run* run, rlx_error** error);
+/* The run goes on. */
+void rlx_run_free(rlx_run* run);
 
 /* ---- Core ML packages ---- */
 typedef struct rlx_coreml rlx_coreml;             /* freed by rlx_coreml_free */

@@ -35,6 +35,16 @@ struct rlx_compiled {
   rlx::CompiledGraph compiled;
   std::string report;
 };
+struct rlx_device_tensor {
+  rlx::DeviceTensor tensor;
+  std::string device = tensor.device().name(), why_gone = {};
+};
+struct rlx_event {
+  rlx::Event event;
+};
+struct rlx_run {
+  rlx::PendingRun run;
+};
 struct rlx_coreml {
   rlx::CoremlModel model;
   // Texts that callers hold pointers to: each is made once, under the lock, and stays.
@@ -122,6 +132,12 @@ Options options_of(const Options* given) {
   return options;
 }
 
+/// The device of a name; that of the environment for "".
+inline rlx::Device device_from(const char* name) {
+  const std::string text = required_text(name, "device");
+  return text.empty() ? rlx::Device::from_environment() : rlx::Device::parse(text);
+}
+
 inline rlx::Shape shape_from(const int64_t* dims, size_t rank) {
   if (rank > 64) fail(ErrorCode::invalid_argument, "a rank of ", rank);
   if (rank && !dims) fail(ErrorCode::invalid_argument, "dims is NULL");
@@ -188,11 +204,6 @@ inline void store_named(const rlx::NamedTensors& values, std::string& kept, cons
     tensors.push_back(std::make_unique<rlx_tensor>(rlx_tensor{value}));
   }
   for (size_t i = 0; i < tensors.size(); ++i) made_names[i] = kept.c_str() + starts[i], made[i] = tensors[i].release();
-}
-/// The device of a name; that of the environment for "".
-inline rlx::Device device_from(const char* name) {
-  const std::string text = required_text(name, "device");
-  return text.empty() ? rlx::Device::from_environment() : rlx::Device::parse(text);
 }
 /// With what the environment asks for; `options` may be null.
 rlx::CompileOptions compile_options_from(const rlx_compile_options* options);

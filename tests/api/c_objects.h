@@ -55,6 +55,9 @@ typedef struct objects {
   rlx_encoder* encoder;
   rlx_lora* lora;
   rlx_tensor *ids, *lora_a, *lora_b;
+  rlx_device_tensor *there, *w_there, *half_there;
+  rlx_event* event;
+  rlx_run* run;
   rlx_error* failure;
   char* ranges;
 } objects;
@@ -85,6 +88,13 @@ static objects make_objects(void) {
   OK(rlx_compile(o.session, o.model, NULL, &o.compiled, &error));
   OK(rlx_compiled_set_param(o.compiled, "w", o.w, &error));
   const rlx_tensor *params[] = {o.w}, *inputs[] = {o.x};
+  OK(rlx_device_put(o.x, "cpu", &o.there, &error));
+  OK(rlx_device_put(o.w, "cpu", &o.w_there, &error));
+  OK(rlx_device_put(o.half, "cpu", &o.half_there, &error));
+  rlx_device_tensor* output = NULL;
+  OK(rlx_compiled_run_async(o.compiled, inputs, 1, &output, 1, &o.run, &error));
+  rlx_device_tensor_free(output);
+  OK(rlx_run_event(o.run, &o.event, &error));
   OK(rlx_training_create(o.session, o.loss, kWName, params, 1, "{optimizer = \"sgd\", ema = 0.5}", &o.training,
                          &error));
   OK(rlx_calibrate(o.session, o.model, kWName, params, 1, kXName, 1, inputs, 1, NULL, NULL, &o.ranges, &error));
@@ -117,6 +127,12 @@ static void free_objects(objects* o) {
   rlx_tensor_free(o->ids);
   rlx_tensor_free(o->lora_a);
   rlx_tensor_free(o->lora_b);
+  rlx_run_wait(o->run, -1, NULL, NULL);
+  rlx_run_free(o->run);
+  rlx_event_free(o->event);
+  rlx_device_tensor_free(o->there);
+  rlx_device_tensor_free(o->w_there);
+  rlx_device_tensor_free(o->half_there);
   rlx_coreml_state_free(o->state);
   rlx_coreml_free(o->coreml);
   rlx_quantization_free(o->quantization);

@@ -25,6 +25,11 @@ static rlx_encodings* made_encodings;
 static rlx_encoder* made_encoder;
 static rlx_lora* made_lora;
 static int32_t made_id;
+static rlx_device_tensor* made_device_tensors[16];
+static rlx_event* made_event;
+static rlx_run* made_run;
+static rlx_memory made_memory;
+static int made_done;
 static rlx_value made_values[4];
 static rlx_step_result made_step;
 static size_t made_count, made_size;
@@ -38,6 +43,7 @@ static const rlx_value odd_values[] = {{-1, 0}, {0, -1}, {INT32_MAX, 0}, {0, INT
 static const int64_t negative_dims[] = {-2, -3}, huge_dims[] = {INT64_MAX, INT64_MAX};
 static const char *no_texts[] = {NULL, NULL}, *odd_texts[] = {"\xff", NULL};
 static const rlx_tensor* no_tensors[] = {NULL, NULL};
+static const rlx_device_tensor* no_device_tensors[] = {NULL, NULL};
 static const uint8_t one_byte[] = {1}, odd_bytes[] = {255};
 static const int32_t kIds[] = {5};
 static const rlx_buffer text_memory = {"a cat", 5};
@@ -46,6 +52,9 @@ static const rlx_buffer in_memory = {in_numbers, sizeof in_numbers}, out_memory 
                         no_memory = {NULL, sizeof in_numbers}, small_memory = {in_numbers, 1},
                         huge_memory = {in_numbers, SIZE_MAX}, empty_memory = {NULL, 0};
 
+static void ignore_end(void* context, rlx_status status, const char* message) {
+  (void)context, (void)status, (void)message;
+}
 static void prepare(void) {
   if (!mkdtemp(folder) || chdir(folder) != 0) exit(1); /* odd paths are relative ones */
   snprintf(written_package, sizeof written_package, "%s/written.mlpackage", folder);
@@ -55,7 +64,7 @@ static void prepare(void) {
 static int has_results(void) {
   return made_graph || made_session || made_compiled || made_training || made_quantization || made_coreml ||
          made_state || made_text || made_json || made_tensors[0] || made_tokenizer || made_encodings || made_encoder ||
-         made_lora;
+         made_lora || made_device_tensors[0] || made_event || made_run;
 }
 static void after(rlx_status status, enum asked asked, int has_error) {
   const char* message = error ? rlx_error_message(error) : "";
@@ -74,6 +83,13 @@ static void after(rlx_status status, enum asked asked, int has_error) {
 static void free_results(void) {
   rlx_error_free(error);
   for (size_t i = 0; i < sizeof made_tensors / sizeof *made_tensors; ++i) rlx_tensor_free(made_tensors[i]);
+  if (made_run) rlx_run_wait(made_run, -1, NULL, NULL); /* it may read `o`'s params */
+  rlx_run_free(made_run);
+  rlx_event_free(made_event);
+  for (size_t i = 0; i < sizeof made_device_tensors / sizeof *made_device_tensors; ++i)
+    rlx_device_tensor_free(made_device_tensors[i]);
+  memset(made_device_tensors, 0, sizeof made_device_tensors);
+  made_run = NULL, made_event = NULL;
   rlx_graph_free(made_graph);
   rlx_session_free(made_session);
   rlx_compiled_free(made_compiled);
@@ -137,13 +153,16 @@ static int draw_for(double seconds, uint64_t seed, void (*const* functions)(void
   return failures != 0;
 }
 
-#define BEGIN                                                                                     \
-  objects o = make_objects();                                                                     \
-  const rlx_tensor *inputs[] = {o.x, NULL}, *params[] = {o.w, NULL}, *halves[] = {o.half, NULL},  \
-                   *wrong_tensors[] = {o.half, NULL}, *lora_params[] = {o.w, o.lora_a, o.lora_b}; \
-  made_step.struct_size = sizeof made_step;                                                       \
-  expect_ok(rlx_graph_parse(kPlain, strlen(kPlain), &other, &error), error, __LINE__);            \
-  (void)inputs, (void)params, (void)halves, (void)wrong_tensors, (void)lora_params;
+#define BEGIN                                                                                         \
+  objects o = make_objects();                                                                         \
+  const rlx_tensor *inputs[] = {o.x, NULL}, *params[] = {o.w, NULL}, *halves[] = {o.half, NULL},      \
+                   *wrong_tensors[] = {o.half, NULL}, *lora_params[] = {o.w, o.lora_a, o.lora_b};     \
+  const rlx_device_tensor *there[] = {o.there, NULL}, *wrong_device_tensors[] = {o.half_there, NULL}; \
+  made_memory.struct_size = sizeof made_memory;                                                       \
+  made_step.struct_size = sizeof made_step;                                                           \
+  expect_ok(rlx_graph_parse(kPlain, strlen(kPlain), &other, &error), error, __LINE__);                \
+  (void)inputs, (void)params, (void)halves, (void)wrong_tensors, (void)there;                         \
+  (void)wrong_device_tensors, (void)lora_params;
 #define BEFORE(said) \
   call_said = said;  \
   puts(call_said);   \

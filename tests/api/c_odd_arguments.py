@@ -62,11 +62,17 @@ VALID = {
     "rlx_training_evaluate.values": "inputs", "rlx_training_step_accumulated.count": "&made_steps",
     "rlx_training_save.path": "written_path", "rlx_training_load.path": "checkpoint_path", "rlx_calibrate.graph": "o.model",
     "rlx_calibrate.inputs": "kXName", "rlx_calibrate.ranges": "&made_text", "rlx_quantize.graph": "o.model", "rlx_quantize.training": "0",
-    "rlx_export_int8.graph": "o.fake", "rlx_quantization_initial.room": "16",
+    "rlx_device_tensor* tensor": "o.there", "const rlx_device_tensor* tensor": "o.there", "rlx_tensor* value": "o.x",
+    "const rlx_tensor* value": "o.x", "event": "o.event", "run": "o.run", "rlx_device_tensor** result": "&made_device_tensors[0]",
+    "rlx_tensor** result": "&made_tensors[0]", "rlx_device_tensor** outputs": "made_device_tensors",
+    "const rlx_device_tensor* const* inputs": "there", "rlx_run** run": "&made_run", "rlx_event** event": "&made_event",
+    "memory": "&made_memory", "nanoseconds": "1000", "int* done": "&made_done", "done_function done": "ignore_end",
+    "rlx_compiled_set_param_on_device.tensor": "o.w_there", "rlx_export_int8.graph": "o.fake", "rlx_quantization_initial.room": "16",
 }
 # Pointers that may be NULL: by name, or by function and name.
 OPTIONAL = set("""error attrs count types types_size name:rlx_graph_output buffer options config policy release context
     data:rlx_tensor_create notes table:rlx_export_int8 report:rlx_coreml_write result:rlx_training_step outputs:rlx_training_step
+    done:rlx_event_wait done:rlx_run_wait run:rlx_compiled_submit run:rlx_compiled_run_async
     size:rlx_graph_type size:rlx_graph_signature_type size:rlx_compiled_type ranges:rlx_quantization_initial truncation padding compile
     """.split())
 # A state that the package has must come along; the rest may fail with other words, as the valid call does.
@@ -81,6 +87,7 @@ TEXTS = ['""', '"\\xff\\xfe"', '"%s%n"', "deep_text", '"{"', '"[]"', '"\\""']
 ARRAYS = {"const int64_t*": ["negative_dims", "huge_dims"], "const rlx_value*": ["odd_values", "odd_values + 1", "odd_values + 2", "odd_values + 3"],
           "rlx_value": ["odd_values[0]", "odd_values[1]", "odd_values[2]", "odd_values[3]"],
           "const char* const*": ["no_texts", "odd_texts"], "const rlx_tensor* const*": ["no_tensors", "wrong_tensors"],
+          "const rlx_device_tensor* const*": ["no_device_tensors", "wrong_device_tensors"],
           "const rlx_buffer*": ["&no_memory", "&small_memory", "&huge_memory", "&empty_memory"], "const uint8_t*": ["odd_bytes"]}
 
 
@@ -90,6 +97,7 @@ def without_comments(text):
 
 def parameters(text):
     text = re.sub(r"void \(\*release\)\(void\* context\)", "release_function release", text)
+    text = re.sub(r"void \(\*done\)\(void\* context, rlx_status status, const char\* message\)", "done_function done", text)
     for each in re.split(r",\s*", " ".join(text.split())):
         if each == "void":
             continue
@@ -100,7 +108,7 @@ def read(header):
     """The functions as (result, name, [(type, name), ...]), and the option structs as {name: [(type, member), ...]}."""
     text = without_comments(header)
     structs = {}
-    for body, name in re.findall(r"typedef struct \w+ \{([^{}]*)\} (\w+_options|rlx_step_result);", text, re.S):
+    for body, name in re.findall(r"typedef struct \w+ \{([^{}]*)\} (\w+_options|rlx_step_result|rlx_memory);", text, re.S):
         members = []
         for line in (" ".join(each.split()) for each in body.split(";")):
             kind, stars, names = (re.match(r"((?:const )?\w+) ?((?:\* const\*)|\*?)(.*)", line).groups() if line.strip() else ("", "", ""))
@@ -158,7 +166,7 @@ def calls(function, result, params, structs):
     for i, (kind, name) in enumerate(params):
         def replaced(value):
             return plain[:i] + [value] + plain[i + 1:]
-        if "*" in kind or kind == "release_function":
+        if "*" in kind or kind in ("release_function", "done_function"):
             asked = "ANY"
             if as_status and not is_optional(function, name):
                 asked = "REFUSED" if f"{function}.{name}" in ELSE_REFUSED else "REFUSES_NULL"
@@ -179,7 +187,7 @@ def drawn_call(function, result, params, structs):
     choices = []
     for kind, name in params:
         all_of_it = [valid(function, kind, name)] * 3
-        if "*" in kind or kind == "release_function":
+        if "*" in kind or kind in ("release_function", "done_function"):
             all_of_it.append("NULL")
         choices.append(all_of_it + list(odd(kind, structs)))
     arguments = []

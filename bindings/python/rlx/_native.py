@@ -129,6 +129,11 @@ class Buffer(Structure):
     _fields_ = [("data", c_void_p), ("size", c_size_t)]
 
 
+class Memory(Structure):
+    _fields_ = [("struct_size", c_size_t), ("name", c_char_p), ("host_access", c_int), ("alignment", c_size_t),
+                ("capacity", c_uint64), ("largest_buffer", c_uint64)]
+
+
 class CoremlOptions(Structure):
     _fields_ = [("struct_size", c_size_t), ("function", c_char_p), ("f32", c_int), ("threads", c_int), ("seeded", c_int),
                 ("seed", c_uint64)]
@@ -195,6 +200,21 @@ _SIGNATURES = {
     "rlx_graph_jvp": (c_int, [_p, POINTER(c_uint8), POINTER(_p), _err]),
     "rlx_graph_batch": (c_int, [_p, POINTER(c_uint8), c_char_p, POINTER(_p), _err]),
     "rlx_device_available": (c_int, [c_char_p]),
+    "rlx_device_count": (c_size_t, []),
+    "rlx_device_name": (c_char_p, [c_size_t]),
+    "rlx_device_memory": (c_int, [c_char_p, POINTER(Memory), _err]),
+    "rlx_device_put": (c_int, [_p, c_char_p, POINTER(_p), _err]),
+    "rlx_device_tensor_dtype": (c_char_p, [_p]),
+    "rlx_device_tensor_rank": (c_size_t, [_p]),
+    "rlx_device_tensor_dims": (POINTER(c_int64), [_p]),
+    "rlx_device_tensor_why_gone": (c_char_p, [_p]),
+    "rlx_device_tensor_ready": (c_int, [_p, POINTER(_p), _err]),
+    "rlx_device_tensor_to_host": (c_int, [_p, POINTER(_p), _err]),
+    "rlx_device_tensor_to": (c_int, [_p, c_char_p, POINTER(_p), _err]),
+    "rlx_device_tensor_free": (None, [_p]),
+    "rlx_event_wait": (c_int, [_p, c_int64, POINTER(c_int), _err]),
+    "rlx_event_free": (None, [_p]),
+    "rlx_compiled_submit": (c_int, [_p, POINTER(_p), c_size_t, POINTER(_p), c_size_t, POINTER(_p), _err]),
     "rlx_pick_best_device": (c_char_p, []),
     "rlx_session_create": (c_int, [c_char_p, POINTER(SessionOptions), POINTER(_p), _err]),
     "rlx_session_free": (None, [_p]),

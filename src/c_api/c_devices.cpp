@@ -1,0 +1,206 @@
+// The part of the C ABI that tells of tensors on devices, of events, and of runs in the background.
+#include <set>
+
+#include "c_api/handles.h"
+
+namespace {
+
+using namespace rlx::c;
+using rlx::ErrorCode;
+using rlx::fail;
+
+/// A copy of the text that stays as long as the program.
+const char* constant_text(const std::string& text) {
+  static std::mutex mutex;
+  static auto& all = *new std::set<std::string>;
+  std::scoped_lock lock(mutex);
+  return all.insert(text).first->c_str();
+}
+
+/// What `of` tells of a device of the list; null beyond the last one.
+template <class Of>
+const char* told_of_device(size_t index, Of of) {
+  const char* told = nullptr;
+  guarded(nullptr, [&] {
+    const auto all = rlx::devices();
+    if (index < all.size()) told = constant_text(of(all[index]));
+  });
+  return told;
+}
+
+void wait(const rlx::Event& event, int64_t nanoseconds, int* done) {
+  bool ended = true;
+  const auto now = std::chrono::steady_clock::now();
+  // A deadline that the clock cannot tell is none.
+  const bool has_deadline =
+      nanoseconds >= 0 && std::chrono::nanoseconds(nanoseconds) < std::chrono::steady_clock::time_point::max() - now;
+  if (has_deadline) ended = event.wait_until(now + std::chrono::nanoseconds(nanoseconds));
+  else event.wait();
+  if (done) *done = ended;
+}
+
+void check_room(const rlx::CompiledGraph& graph, rlx_device_tensor** outputs, size_t count) {
+  const size_t wanted = graph.signature().outputs.size();
+  if (count != wanted) fail(ErrorCode::invalid_argument, "the graph has ", wanted, " outputs, got room for ", count);
+  if (count) required(outputs, "outputs");
+}
+
+void hand_out(const rlx::PendingRun& begun, rlx_device_tensor** outputs, rlx_run** run) {
+  std::vector<std::unique_ptr<rlx_device_tensor>> made;
+  for (const rlx::DeviceTensor& t : begun.outputs())
+    made.push_back(std::make_unique<rlx_device_tensor>(rlx_device_tensor{t}));
+  if (run) *run = new rlx_run{begun};
+  for (size_t i = 0; i < made.size(); ++i) outputs[i] = made[i].release();
+}
+
+}  // namespace
+
+extern "C" {
+
+// ---- the list of devices ----
+size_t rlx_device_count(void) {
+  size_t count = 0;
+  guarded(nullptr, [&] { count = rlx::devices().size(); });
+  return count;
+}
+const char* rlx_device_name(size_t index) {
+  return told_of_device(index, [](const rlx::DeviceInfo& d) { return d.device.name(); });
+}
+const char* rlx_device_description(size_t index) {
+  return told_of_device(index, [](const rlx::DeviceInfo& d) { return d.description; });
+}
+
+// ---- events ----
+int rlx_event_is_done(const rlx_event* event) { return event && event->event.is_done(); }
+rlx_status rlx_event_wait(const rlx_event* event, int64_t nanoseconds, int* done, rlx_error** error) {
+  return guarded(error, [&] { wait(required(event, "event").event, nanoseconds, done); });
+}
+rlx_status rlx_event_on_done(const rlx_event* event,
+                             void (*done)(void* context, rlx_status status, const char* message), void* context,
+                             rlx_error** error) {
+  return guarded(error, [&] {
+    const rlx::Event& of = required(event, "event").event;
+    required(done, "done");
+    of.on_done([done, context](std::exception_ptr ended_by) {
+      rlx_error* cause = nullptr;
+      const rlx_status status = guarded(&cause, [&] {
+        if (ended_by) std::rethrow_exception(ended_by);
+      });
+      const std::unique_ptr<rlx_error> kept(cause);
+      done(context, status, rlx_error_message(cause));
+    });
+  });
+}
+void rlx_event_free(rlx_event* event) { delete event; }
+
+// ---- tensors on devices ----
+rlx_status rlx_device_memory(const char* device, rlx_memory* memory, rlx_error** error) {
+  return guarded(error, [&] {
+    const rlx::Device named = device_from(device);
+    const size_t size = options_of(&required(memory, "memory")).struct_size;
+    const rlx::Memory about = memory_of(named);
+    const rlx_memory all{
+        size,           constant_text(about.name), static_cast<int>(about.host_access), about.alignment,
+        about.capacity, about.largest_buffer};
+    std::memcpy(memory, &all, std::min(size, sizeof all));
+  });
+}
+rlx_status rlx_device_put(const rlx_tensor* tensor, const char* device, rlx_device_tensor** result, rlx_error** error) {
+  return guarded(error, [&] {
+    auto& made = required(result, "result");
+    const rlx::Tensor& given = required(tensor, "tensor").tensor;
+    made = new rlx_device_tensor{device_put(given, device_from(device))};
+  });
+}
+const char* rlx_device_tensor_dtype(const rlx_device_tensor* tensor) {
+  return tensor ? name_of(tensor->tensor.dtype()).data() : "";
+}
+size_t rlx_device_tensor_rank(const rlx_device_tensor* tensor) { return tensor ? tensor->tensor.shape().size() : 0; }
+const int64_t* rlx_device_tensor_dims(const rlx_device_tensor* tensor) {
+  return tensor ? tensor->tensor.shape().data() : nullptr;
+}
+size_t rlx_device_tensor_size(const rlx_device_tensor* tensor) { return tensor ? tensor->tensor.byte_count() : 0; }
+const char* rlx_device_tensor_device(const rlx_device_tensor* tensor) { return tensor ? tensor->device.c_str() : ""; }
+const char* rlx_device_tensor_why_gone(rlx_device_tensor* tensor) {
+  if (!tensor) return "";
+  if (guarded(nullptr, [&] { tensor->why_gone = tensor->tensor.why_gone(); }) != RLX_OK) return "";
+  return tensor->why_gone.c_str();
+}
+rlx_status rlx_device_tensor_ready(const rlx_device_tensor* tensor, rlx_event** event, rlx_error** error) {
+  return guarded(error, [&] {
+    auto& made = required(event, "event");
+    made = new rlx_event{required(tensor, "tensor").tensor.ready()};
+  });
+}
+rlx_status rlx_device_tensor_to_host(const rlx_device_tensor* tensor, rlx_tensor** result, rlx_error** error) {
+  return guarded(error, [&] {
+    auto& made = required(result, "result");
+    made = new rlx_tensor{required(tensor, "tensor").tensor.to_host()};
+  });
+}
+rlx_status rlx_device_tensor_to(const rlx_device_tensor* tensor, const char* device, rlx_device_tensor** result,
+                                rlx_error** error) {
+  return guarded(error, [&] {
+    auto& made = required(result, "result");
+    const rlx::DeviceTensor& given = required(tensor, "tensor").tensor;
+    made = new rlx_device_tensor{given.to(device_from(device))};
+  });
+}
+rlx_status rlx_device_tensor_write(rlx_device_tensor* tensor, const rlx_tensor* value, rlx_error** error) {
+  return guarded(error, [&] { required(tensor, "tensor").tensor.write(required(value, "value").tensor); });
+}
+void rlx_device_tensor_free(rlx_device_tensor* tensor) { delete tensor; }
+
+// ---- runs in the background ----
+int rlx_compiled_input_mode(const rlx_compiled* compiled, size_t index) {
+  if (!compiled) return 0;
+  const auto& modes = compiled->compiled.signature().modes;
+  return index < modes.size() ? static_cast<int>(modes[index]) : 0;
+}
+rlx_status rlx_compiled_set_param_on_device(rlx_compiled* compiled, const char* name, const rlx_device_tensor* tensor,
+                                            rlx_error** error) {
+  return guarded(error, [&] {
+    required(compiled, "compiled").compiled.set_param(required_text(name, "name"), required(tensor, "tensor").tensor);
+  });
+}
+rlx_status rlx_compiled_submit(const rlx_compiled* compiled, const rlx_device_tensor* const* inputs, size_t input_count,
+                               rlx_device_tensor** outputs, size_t output_count, rlx_run** run, rlx_error** error) {
+  return guarded(error, [&] {
+    const auto& graph = required(compiled, "compiled").compiled;
+    check_room(graph, outputs, output_count);
+    std::vector<rlx::DeviceTensor> given;
+    for (const rlx_device_tensor* input : array_from(inputs, input_count, "inputs"))
+      given.push_back(required(input, "an input").tensor);
+    hand_out(graph.submit(given), outputs, run);
+  });
+}
+rlx_status rlx_compiled_run_async(const rlx_compiled* compiled, const rlx_tensor* const* inputs, size_t input_count,
+                                  rlx_device_tensor** outputs, size_t output_count, rlx_run** run, rlx_error** error) {
+  return guarded(error, [&] {
+    const auto& graph = required(compiled, "compiled").compiled;
+    check_room(graph, outputs, output_count);
+    const auto& entries = graph.signature().inputs;
+    const auto handles = array_from(inputs, input_count, "inputs");
+    if (handles.size() != entries.size())
+      fail(ErrorCode::invalid_argument, "the graph has ", entries.size(), " inputs, got ", handles.size());
+    std::vector<rlx::NamedTensor> given;
+    for (size_t i = 0; i < handles.size(); ++i)
+      given.emplace_back(entries[i].name, required(handles[i], "an input").tensor);
+    hand_out(graph.run_async(given), outputs, run);
+  });
+}
+rlx_status rlx_run_wait(const rlx_run* run, int64_t nanoseconds, int* done, rlx_error** error) {
+  return guarded(error, [&] { wait(required(run, "run").run.event(), nanoseconds, done); });
+}
+rlx_status rlx_run_event(const rlx_run* run, rlx_event** event, rlx_error** error) {
+  return guarded(error, [&] {
+    auto& made = required(event, "event");
+    made = new rlx_event{required(run, "run").run.event()};
+  });
+}
+rlx_status rlx_run_cancel(const rlx_run* run, rlx_error** error) {
+  return guarded(error, [&] { required(run, "run").run.cancel(); });
+}
+void rlx_run_free(rlx_run* run) { delete run; }
+
+}  // extern "C"
