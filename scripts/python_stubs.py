@@ -31,7 +31,7 @@ TYPES = {
     "deg": "bool", "right": "bool", "upper": "bool", "lower": "bool", "unit_diagonal": "bool", "full_matrices": "bool",
     "compute_uv": "bool", "hermitian": "bool", "UPLO": 'Literal["L", "U"]', "rcond": "float | None", "tol": "ArrayLike | None",
     "approximate": "bool", "negative_slope": "float", "alpha": "float", "num_classes": "int", "epsilon": "float", "eps": "float | None", "d": "int",
-    "arrays": "Sequence[ArrayLike]", "subscripts": "str", "pad_width": "int | Sequence[Any]", "copy": "bool | None",
+    "arrays": "Sequence[ArrayLike]", "subscripts": "str", "pad_width": "int | Sequence[Any]", "copy": "bool | None", "device": "str | None",
     "base": "float", "bins": "int | ArrayLike", "range": "Any", "ord": "Any", "indices_or_sections": "int | Sequence[int]",
     "source": "int | Sequence[int]", "destination": "int | Sequence[int]", "shift": "int | Sequence[int]", "s": "Sequence[int] | None",
     "ind": "int", "trans": 'Literal[0, 1, 2, "N", "T", "C"]', "seed": "int", "weights": "ArrayLike | None", "y": "ArrayLike",

@@ -22,9 +22,9 @@ constexpr std::array<std::string_view, 3> names_of(HostAccess) { return {"direct
 struct Memory {
   std::string name = "host";
   HostAccess host_access = HostAccess::direct;
-  size_t alignment = 64;           ///< of buffers, in bytes
-  uint64_t capacity = 0;           ///< bytes; 0: as the operating system allows
-  uint64_t largest_buffer = 0;     ///< bytes; 0: as its capacity allows
+  size_t alignment = 64;        ///< of buffers, in bytes
+  uint64_t capacity = 0;        ///< bytes; 0: as the operating system allows
+  uint64_t largest_buffer = 0;  ///< bytes; 0: as its capacity allows
 };
 /// The memory that a device's tensors are in. Fails if this build has no backend for the device.
 Memory memory_of(const Device& device);

@@ -108,9 +108,9 @@ class CompiledGraph {
   }
   std::vector<Tensor> run(const std::vector<NamedTensor>& inputs) const;
   /// Begins a run and returns: on a thread of RLX where the device computes in the host's memory, in the device's own
-  /// order of work elsewhere. Keeps what it was given, and copies elements that are borrowed from nobody who keeps them;
-  /// params may not be bound before it has ended; the graph itself may be dropped. Names and types that are wrong fail
-  /// here, everything else when the run's end is waited for.
+  /// order of work elsewhere. Keeps what it was given, and copies elements that are borrowed from nobody who keeps
+  /// them; params may not be bound before it has ended; the graph itself may be dropped. Names and types that are wrong
+  /// fail here, everything else when the run's end is waited for.
   PendingRun run_async(const std::vector<NamedTensor>& inputs) const;
   /// The same for tensors on the graph's device, in the order of its inputs: the run starts when they are ready, in an
   /// order with other runs that follows from what they read and write alone. A donated input is gone as soon as this

@@ -2,9 +2,9 @@
 // `backends/null` is the smallest one; copy it to begin another.
 //
 // A device is one of two kinds. One computes in the host's memory while its caller waits: its programs give a
-// HostExecutable. The other has memory and an order of work of its own: `Backend::memory` is there, and its programs give
-// a DeviceExecutable. What the one kind lacks of the other (runs in the background, tensors of the host) the run time
-// adds (src/runtime), for all backends alike.
+// HostExecutable. The other has memory and an order of work of its own: `Backend::memory` is there, and its programs
+// give a DeviceExecutable. What the one kind lacks of the other (runs in the background, tensors of the host) the run
+// time adds (src/runtime), for all backends alike.
 #pragma once
 
 #include <exception>
@@ -83,10 +83,10 @@ class DeviceExecutable : public Executable {
  public:
   /// Binds a param to elements on the device, which are whole once `after` has ended and then stay as they are.
   virtual void bind(const std::string& name, DeviceArgument value, const Event& after) = 0;
-  /// Begins a run and returns the event of its end: it starts when those of `after` have ended, and fails with the first
-  /// cause if one of them failed. Inputs in the order of the graph, of its types; every output has memory. Where the
-  /// target updates in place, an input that is donated may lie in the buffer of the output of its name, and only there.
-  /// Keeps all blocks until the run has ended.
+  /// Begins a run and returns the event of its end: it starts when those of `after` have ended, and fails with the
+  /// first cause if one of them failed. Inputs in the order of the graph, of its types; every output has memory. Where
+  /// the target updates in place, an input that is donated may lie in the buffer of the output of its name, and only
+  /// there. Keeps all blocks until the run has ended.
   virtual Event launch(std::span<const DeviceArgument> inputs, std::span<const DeviceArgument> outputs,
                        const LaunchOptions& options, std::span<const Event> after) = 0;
 };

@@ -13,8 +13,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kSoon = 20ms;      // a run that goes on for ever has not ended by then
-constexpr auto kAtLatest = 30s;   // a run that was cancelled has ended by then
+constexpr auto kSoon = 20ms;     // a run that goes on for ever has not ended by then
+constexpr auto kAtLatest = 30s;  // a run that was cancelled has ended by then
 
 template <class... Parts>
 void require(bool holds, const Parts&... parts) {
@@ -88,7 +88,8 @@ std::string order_follows_data(const Device& device) {
   std::vector<DeviceTensor> all;
   for (int i = 0; i < 40; ++i) all.push_back(sum = add.submit(std::vector{sum, one}).outputs()[0]);
   for (int i = 39; i >= 0; --i)
-    require_all(all[static_cast<size_t>(i)].to_host(), 33, static_cast<float>(i + 1), text_of("sum ", i + 1, " of a chain"));
+    require_all(all[static_cast<size_t>(i)].to_host(), 33, static_cast<float>(i + 1),
+                text_of("sum ", i + 1, " of a chain"));
   return "";
 }
 
@@ -106,7 +107,8 @@ std::string updates_wait(const Device& device) {
     }
     x.write(filled(33, -5));
     for (int i = 0; i < 4; ++i)
-      require_all(seen[static_cast<size_t>(i)].to_host(), 33, static_cast<float>(i + 1), "what was read before an update");
+      require_all(seen[static_cast<size_t>(i)].to_host(), 33, static_cast<float>(i + 1),
+                  "what was read before an update");
     require_all(x.to_host(), 33, -5, "what was written over an update");
   }
   return "";
@@ -162,7 +164,8 @@ std::string cancelled_runs_end(const Device& device) {
 
 std::string limits_are_kept(const Device& device) {
   const Memory memory = memory_of(device);
-  if (memory.largest_buffer == 0 || memory.largest_buffer > uint64_t{1} << 30) return "its buffers may be as large as memory";
+  if (memory.largest_buffer == 0 || memory.largest_buffer > uint64_t{1} << 30)
+    return "its buffers may be as large as memory";
   const auto n = static_cast<int64_t>(memory.largest_buffer) + 1;
   ErrorCode code{};
   try {
@@ -187,7 +190,8 @@ std::string threads_do_not_meet(const Device& device) {
       try {
         for (int i = 0; i < 25; ++i) {
           const auto x = static_cast<float>(t * 100 + static_cast<size_t>(i));
-          require_all(add.run({{"x", filled(257, x)}, {"y", filled(257, 1)}})[0], 257, x + 1, "a sum on one of four threads");
+          require_all(add.run({{"x", filled(257, x)}, {"y", filled(257, 1)}})[0], 257, x + 1,
+                      "a sum on one of four threads");
         }
       } catch (const std::exception& e) {
         broken[t] = e.what();

@@ -33,9 +33,9 @@ struct Pass {
 
 /// What a target cannot hold, whatever the node. It is read when a graph is compiled, before any kernel is made.
 struct Limits {
-  size_t buffers_per_launch = 0;        ///< operands and results of a node; 0: any number
-  uint64_t largest_buffer = 0;          ///< bytes of an operand or a result; 0: any number
-  int index_bits = 64;                  ///< of the numbers by which elements are found
+  size_t buffers_per_launch = 0;          ///< operands and results of a node; 0: any number
+  uint64_t largest_buffer = 0;            ///< bytes of an operand or a result; 0: any number
+  int index_bits = 64;                    ///< of the numbers by which elements are found
   std::vector<DType> absent_dtypes = {};  ///< which no operand, result, input or output has
 
   /// Why a value of that type cannot be there. Of a type that is not static: what is known without the sizes.

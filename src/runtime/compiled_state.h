@@ -27,8 +27,8 @@ struct CompiledGraph::State {
   std::atomic<bool> compiled = {};
   std::shared_ptr<const CachedProgram> program = {};
   std::unique_ptr<Executable> executable = {};
-  HostExecutable* on_host = nullptr;      // the executable, if it computes in the host's memory
-  DeviceExecutable* on_device = nullptr;  // the executable, if it does not
+  HostExecutable* on_host = nullptr;          // the executable, if it computes in the host's memory
+  DeviceExecutable* on_device = nullptr;      // the executable, if it does not
   std::shared_ptr<DeviceMemory> memory = {};  // the device's own; null with `on_host`
   bool updates_in_place = false;
   /// Donated inputs and the outputs of their names and types: one buffer where the device updates in place.

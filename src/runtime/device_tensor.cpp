@@ -163,7 +163,8 @@ void DeviceTensor::write(const Tensor& value) {
   t.ready = source.event();
   t.gone.clear();
   lock.unlock();  // the readers may have ended by now, and then it is written here
-  EventSource::when_all_done(before, [source, state = state_, kept](std::exception_ptr) { put_host(state, kept, source); });
+  EventSource::when_all_done(before,
+                             [source, state = state_, kept](std::exception_ptr) { put_host(state, kept, source); });
 }
 
 DeviceTensor device_put(const Tensor& tensor, const Device& device) {

@@ -53,7 +53,8 @@ void CompiledGraph::State::compile() {
   on_device = dynamic_cast<DeviceExecutable*>(executable.get());
   memory = backend->memory();
   if (!on_host && (!on_device || !memory))
-    fail(ErrorCode::internal, "the backend of ", device, " gives executables that run neither in the host's memory nor in its own");
+    fail(ErrorCode::internal, "the backend of ", device,
+         " gives executables that run neither in the host's memory nor in its own");
   updates_in_place = backend->target().updates_in_place && program->report.count(Verdict::interpreted) == 0;
   for (const auto& [name, value] : waiting) bind(name, value);
   waiting.clear();
@@ -131,9 +132,7 @@ void set_any_param(CompiledGraph::State& state, const std::string& name, std::va
 
 }  // namespace
 
-void CompiledGraph::set_param(const std::string& name, Tensor value) {
-  set_any_param(*state_, name, std::move(value));
-}
+void CompiledGraph::set_param(const std::string& name, Tensor value) { set_any_param(*state_, name, std::move(value)); }
 void CompiledGraph::set_param(const std::string& name, const DeviceTensor& value) {
   if (value.device() != state_->device)
     fail(ErrorCode::invalid_argument, "param '", name, "' is on ", value.device(), "; '", state_->graph.name(),

@@ -44,6 +44,7 @@ PUBLIC = {
     "extras/": "extras",
     "extras/splat.h": "ops",  # declares ops that the table of the CPU claims
     "error.h": "base",
+    "event.h": "base",
     "version.h": "base",
     "dtype.h": "base",
     "fields.h": "base",
@@ -62,6 +63,7 @@ PUBLIC = {
     "tokenizer.h": "io",
     "graph_file.h": "frontends",
     "device.h": "backends",
+    "device_tensor.h": "backends",
     "kernel.h": "backends",
     "report.h": "passes",
     "compile.h": "compile",
@@ -161,7 +163,7 @@ def refusal(root, where, layer, is_public, quote, name):
 # Layers, and tests of all devices, that neither name a device nor compare one: what they have to know, a target says.
 WITHOUT_DEVICES = ["src/compile", "src/runtime", "src/plan", "src/passes", "src/train", "src/judge", "tests/laws", "tests/support"]
 DEVICE = re.compile(r"Device::(?:cpu|coreml|mlx|cuda|rocm|metal|wgpu|tpu|null)\(|\bDevice(?:::parse)?\(\"|"
-                    r"#include \"(?:backends|devices)/(?!backend\.h|registry\.h)|\bcoreml\b|ComputeUnits")
+                    r"#include \"(?:backends|devices)/(?!backend\.h|device_memory\.h|registry\.h)|\bcoreml\b|ComputeUnits")
 
 
 def devices_named(root):

@@ -1,5 +1,5 @@
-// Tensors on devices and runs in the background, on every device that runs graphs: the host's own memory and memory that
-// the host cannot point into have one meaning.
+// Tensors on devices and runs in the background, on every device that runs graphs: the host's own memory and memory
+// that the host cannot point into have one meaning.
 #include <doctest/doctest.h>
 
 #include <chrono>
@@ -130,11 +130,11 @@ TEST_CASE("a model in the background gives what it gives while its caller waits,
     for (auto& [inputs, run] : runs) {
       const auto wanted = test::by_reference(g, inputs, params), got = run.get();
       REQUIRE(got.size() == wanted.size());
-      for (size_t o = 0; o < got.size(); ++o)
-        CHECK(difference(got[o], wanted[o], test::kSmallModelTolerance) == "");
+      for (size_t o = 0; o < got.size(); ++o) CHECK(difference(got[o], wanted[o], test::kSmallModelTolerance) == "");
     }
-    CHECK(code_of([&] { compiled.run_async({{"tokens", kOnes}, {"gate", Tensor::scalar(true)}}); }) ==
-          ErrorCode::shape_mismatch);
+    CHECK(code_of([&] {
+            compiled.run_async({{"tokens", kOnes}, {"gate", Tensor::scalar(true)}});
+          }) == ErrorCode::shape_mismatch);
     CHECK(code_of([&] { compiled.run_async({{"token", kOnes}}); }) == ErrorCode::not_found);
   }
 }
@@ -177,11 +177,14 @@ TEST_CASE("an input that is donated is gone, whatever the device, and says which
     CHECK(first.why_gone() == text_of("it was donated to the run of 'adding' on ", device, " as input 'x'"));
     CHECK(message_of([&] { first.to_host(); }).find("is gone: it was donated to the run of 'adding'") !=
           std::string::npos);
-    CHECK(message_of([&] { add.submit(std::vector{first, one}); }).find("while feeding input 'x'") != std::string::npos);
+    CHECK(message_of([&] {
+            add.submit(std::vector{first, one});
+          }).find("while feeding input 'x'") != std::string::npos);
     first.write(kOnes);
     CHECK(first.to_host() == kOnes);
-    CHECK(message_of([&] { add.submit(std::vector{one, one}); }) ==
-          "input 'x' is donated, and its tensor is input 'y' as well");
+    CHECK(message_of([&] {
+            add.submit(std::vector{one, one});
+          }) == "input 'x' is donated, and its tensor is input 'y' as well");
     CHECK(one.to_host() == kOnes);
   }
 }
@@ -211,13 +214,16 @@ TEST_CASE("an update waits for the runs that still read the old value") {
 TEST_CASE("inputs of another device, and of another type, are refused by name") {
   const CompiledGraph add = Session(Device("loopback")).compile(adding());
   DeviceTensor here = device_put(kOnes, Device::cpu()), there = device_put(kOnes, Device("loopback"));
-  CHECK(message_of([&] { add.submit(std::vector{there, here}); }) ==
-        "input 'y' is on cpu; 'adding' was compiled for loopback");
+  CHECK(message_of([&] {
+          add.submit(std::vector{there, here});
+        }) == "input 'y' is on cpu; 'adding' was compiled for loopback");
   CHECK(message_of([&] { add.submit(std::vector{there}); }) == "graph 'adding' has 2 inputs, got 1");
-  CHECK(message_of([&] { add.submit(std::vector{there, DeviceTensor()}); }) ==
-        "a DeviceTensor that was made without a tensor holds none");
-  CHECK(code_of([&] { add.submit(std::vector{there, device_put(Tensor(f32, {5}), Device("loopback"))}); }) ==
-        ErrorCode::shape_mismatch);
+  CHECK(message_of([&] {
+          add.submit(std::vector{there, DeviceTensor()});
+        }) == "a DeviceTensor that was made without a tensor holds none");
+  CHECK(code_of([&] {
+          add.submit(std::vector{there, device_put(Tensor(f32, {5}), Device("loopback"))});
+        }) == ErrorCode::shape_mismatch);
   CHECK(message_of([&] { there.write(Tensor(f32, {5})); }) == "a tensor of f32[4] on loopback was written with f32[5]");
 }
 

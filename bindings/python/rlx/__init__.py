@@ -20,7 +20,7 @@ from . import numpy
 from . import _operators, fft, linalg, nn, random, special
 from . import debug, lax
 from ._windows import conv, conv_transpose, reduce_window
-from ._array import Array
+from ._array import Array, device_put
 from ._control import associative_scan, cond, fori_loop, map, scan, switch, while_loop
 from ._files import load, save
 from ._graph import DeviceInfo, Graph, Session, device_infos, devices, dispatch_report

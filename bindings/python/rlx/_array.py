@@ -12,7 +12,7 @@ import threading
 
 import numpy as np
 
-from . import _dlpack, _dtypes, _graph
+from . import _device, _dlpack, _dtypes, _graph
 from ._native import Error, TracedValueError, at_user_line, failed, lib
 
 _empty, _address_of, _from_buffer = np.empty, ctypes.addressof, ctypes.c_char.from_buffer
@@ -39,8 +39,8 @@ class Trace:
         if array._trace is not None and array._trace not in _local.traces:
             raise _leaked(array)
         if array._trace is None:
-            if array._data.nbytes <= 1024 or len(_local.traces) < 2:
-                return Array(trace=self, value=self.graph.constant(array._data), dtype=array.dtype_name, shape=array.shape)
+            if array.nbytes <= 1024 or len(_local.traces) < 2:
+                return Array(trace=self, value=self.graph.constant(array._elements()), dtype=array.dtype_name, shape=array.shape)
         key = id(array)
         if key not in self._seen:
             here = self.input(array.dtype_name, array.shape)
@@ -109,6 +109,8 @@ class Array:
     It has NumPy's operators, indexing and the usual attributes; functions stand in `rlx.numpy`.
     """
 
+    # Elements are in `_data`, or without a trace in `_value`, an OnDevice; both for one that was put on the processor by name.
+
     __slots__ = ("_data", "_trace", "_value", "_dtype", "_shape", "_address", "__weakref__")
     __array_priority__ = 100
 
@@ -146,10 +148,28 @@ class Array:
     def is_traced(self):
         return self._trace is not None
 
+    @property
+    def device(self):
+        """The name of the device that the elements are on: "cpu", or what `device_put` was told."""
+        self._require_no_trace("its device was asked for")
+        return "cpu" if self._value is None else self._value if type(self._value) is str else self._value.device
+
+    def block_until_ready(self):
+        """The array, when its elements are computed. Raises what prevented it, and for one that was donated."""
+        if self._trace is None and type(self._value) is _OnDevice:
+            self._value.wait()
+        return self
+
+    def _require_no_trace(self, *asked):
+        if self._trace is not None:
+            self._elements(*asked)
+
     def _elements(self, asked="its elements were asked for",
                   instead="Return it from the traced function and look at the result, or use rlx.cond, rlx.while_loop and rlx.scan "
                           "for what depends on values"):
         if self._data is None:
+            if self._trace is None and type(self._value) is _OnDevice:
+                return self._value.to_host()
             raise TracedValueError(at_user_line(
                 f"{asked}, but {_graph.type_text(self._dtype, self._shape)} stands for a value that is being traced (by jit, grad, "
                 f"vmap, scan ...): it has no elements until the graph runs. {instead}"))
@@ -158,6 +178,8 @@ class Array:
     def __array__(self, dtype=None, copy=None):
         data = self._elements("a NumPy array was asked for", "Call the function of rlx.numpy instead of that of numpy; return the "
                               "value to look at its elements")
+        if copy is False and data is not self._data:
+            raise ValueError(f"an array on {self.device} does not become one of NumPy without a copy")
         if dtype is None or data.dtype == dtype:
             return data.copy() if copy else _read_only(data)
         if copy is False:
@@ -165,10 +187,12 @@ class Array:
         return data.astype(dtype)
 
     def __dlpack__(self, **options):
-        return _dlpack.to_dlpack(self._elements("a DLPack capsule was asked for"), **options)
+        self._require_no_trace("a DLPack capsule was asked for")
+        return _dlpack.to_dlpack(self, **options)
 
     def __dlpack_device__(self):
-        return self._elements().__dlpack_device__()
+        self._require_no_trace("its DLPack device was asked for")
+        return _dlpack.device_of(self)
 
     def __reduce__(self):  # where the elements lie holds for this process alone
         return Array, (self._elements("it was to be pickled"),)
@@ -220,15 +244,17 @@ class Array:
         return id(self)
 
     def __repr__(self):
-        if self._data is None:
+        if self._trace is not None:
             return f"Array({_graph.type_text(self._dtype, self._shape)}, traced)"
-        return f"Array({np.array2string(self._data, separator=', ', prefix='Array(')}, dtype={self.dtype})"
+        if self._data is None and (why := self._value.why_gone()):
+            return f"Array({_graph.type_text(self._dtype, self._shape)}, gone: {why})"
+        return f"Array({np.array2string(self._elements(), separator=', ', prefix='Array(')}, dtype={self.dtype})"
 
     def __str__(self):
-        return repr(self) if self._data is None else str(self._data)
+        return repr(self) if self._trace is not None else str(self._elements())
 
     def __format__(self, spec):
-        return format(self.item() if self._data is not None and self.ndim == 0 and spec else str(self), spec)
+        return format(self.item() if self._trace is None and self.ndim == 0 and spec else str(self), spec)
 
 
 _NUMBER = ("Keep it an array: arrays of rank 0 go wherever numbers do. If it does not depend on what is traced, compute it outside, "
@@ -318,7 +344,7 @@ def _locate(x):
     """Where the elements of x lie, in order; kept, for they do not move."""
     a = x._data
     if a is None:
-        raise _leaked(x)
+        raise _Elsewhere if x._trace is None else _leaked(x)
     try:  # the buffer protocol is four times as fast as NumPy's own attributes
         at = _address_of(_from_buffer(a))
     except (TypeError, ValueError, BufferError):  # arrays that are empty, read-only or of bf16 have no such buffer
@@ -345,11 +371,77 @@ def _refused(handle, given, n, room, m):
     return failed(status, error) if status else Error("a run failed once, and not when it was repeated", "internal")
 
 
+class _Elsewhere(Exception):
+    """A run was given an array that is not in the host's memory."""
+
+
+_OnDevice = _device.OnDevice
+
+
+def device_of(arrays):
+    """The device that a function of these arrays runs on: that of those that were put on one by name; None if none was. Fails if
+    they were put on several."""
+    found = None
+    for x in arrays:
+        if x._trace is None and x._value is not None:
+            if found is None:
+                found = x.device
+            elif x.device != found:
+                raise Error(at_user_line(f"the arrays are on different devices, {found} and {x.device}; move them to one with device_put"))
+    return found
+
+
+def _run_there(compiled, arrays):
+    """A compiled graph on arrays of which at least one is on a device: there, and its results stay there. One array, or a list."""
+    device = device_of(arrays)
+    compiled = compiled.on(device)
+    given = []
+    for x in arrays:
+        if x._data is None and x._address is None:
+            given.append(x._value)
+            continue
+        a = x._data
+        if a is None:  # a Python number, of which only the address was kept
+            a = np.frombuffer(ctypes.string_at(x._address, _dtypes.bytes_of(x._dtype, x._shape)), x.dtype).reshape(x._shape)
+        given.append(_device.put(a, device))
+    out = []
+    for t, (dtype, dims) in zip(_device.submit(compiled, given), compiled.outputs):
+        shape = dims if all(isinstance(d, int) for d in dims) else t.shape()
+        out.append(Array(value=t, dtype=dtype, shape=shape))
+    return out[0] if len(out) == 1 else out
+
+
+def device_put(x, device=None):
+    """x, an array or a tree of them, on a device by its name: an array that functions run with where it stands. Without a name on
+    the default device. Shared where it is there already."""
+    from . import tree
+    name = str(device) if device is not None else _device.default_device()
+    if not lib.rlx_device_available(name.encode()):
+        raise Error(at_user_line(f"device {name!r} is not here; there are {', '.join(_device.devices())}"), "not_found")
+    return tree.map(lambda each: _put(as_array(each), name), x)
+
+
+def _put(x, device):
+    x._require_no_trace("it was to be put on a device")
+    if type(x._value) is _OnDevice:
+        if x._value.device == device:
+            return x
+        if device != "cpu":
+            return Array(value=x._value.to(device), dtype=x._dtype, shape=x._shape)
+    if device != "cpu":
+        return Array(value=_device.put(x._data, device), dtype=x._dtype, shape=x._shape)
+    made = Array(x._elements())
+    made._value = device  # said by name, so that it is not moved beside arrays of another one
+    return made
+
+
 def runner(compiled):
     """A compiled graph as a function of arrays that gives an array, or a list of them if there are not just one. One C call; it
     has no room for an error, which costs as much as the rest, and is called again if it failed."""
     if not compiled.is_static:
         def run_dynamic(*xs):
+            if any(x._data is None and x._trace is None for x in xs):
+                return _run_there(compiled, xs)
             out = [Array(a) for a in compiled.call([contiguous(x._elements()) for x in xs])]
             return out[0] if len(out) == 1 else out
         return run_dynamic
@@ -362,9 +454,12 @@ def runner(compiled):
 
         def run_many(*xs, keep=compiled):
             given, room, out = [], [], []
-            for x, size in zip(xs, sizes):
-                at = x._address
-                given += (_locate(x) if at is None else at, size)
+            try:
+                for x, size in zip(xs, sizes):
+                    at = x._address
+                    given += (_locate(x) if at is None else at, size)
+            except _Elsewhere:
+                return _run_there(compiled, xs)
             for dims, numpy_dtype, dtype, size in outputs:
                 y = _made(_empty(dims, numpy_dtype), dtype, dims, None)
                 room += (_locate(y), size)
@@ -381,7 +476,10 @@ def runner(compiled):
 
         def run_one(x, keep=compiled):
             at = x._address
-            given = pack_out(_locate(x) if at is None else at, size)
+            try:
+                given = pack_out(_locate(x) if at is None else at, size)
+            except _Elsewhere:
+                return _run_there(keep, (x,))
             a = _empty(dims, numpy_dtype)
             there = _address_of(_from_buffer(a))
             room = pack_out(there, out_size)
@@ -393,7 +491,10 @@ def runner(compiled):
 
     def run_two(x, y, keep=compiled):
         at1, at2 = x._address, y._address
-        given = pack(_locate(x) if at1 is None else at1, size1, _locate(y) if at2 is None else at2, size2)
+        try:
+            given = pack(_locate(x) if at1 is None else at1, size1, _locate(y) if at2 is None else at2, size2)
+        except _Elsewhere:
+            return _run_there(keep, (x, y))
         a = _empty(dims, numpy_dtype)
         there = _address_of(_from_buffer(a))
         room = pack_out(there, out_size)

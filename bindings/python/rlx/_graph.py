@@ -208,7 +208,9 @@ class Session:
         """
         compiled, given = c_void_p(), compile_options(**options)
         check(lib.rlx_compile, self.handle, graph.handle, byref(given), byref(compiled))
-        return Compiled(compiled, graph.types(0), graph.types(2), self)
+        made = Compiled(compiled, graph.types(0), graph.types(2), self)
+        made.graph, made.options = graph, given
+        return made
 
     def report(self, graph, **options):
         """Where each node of a graph would run here, and why: a dictionary. Nothing is compiled; an op that the device does not run is
@@ -257,6 +259,9 @@ class Compiled:
     def __init__(self, handle, inputs, outputs, session):
         self.handle, self.session = handle, session
         self.inputs, self.outputs = inputs, outputs
+        self.graph, self.options = None, None  # what it was made of, to be made again for another device
+        self.donate, self.is_fixed, self.threads = (), False, None
+        self._elsewhere = {}
         self._finalizer = weakref.finalize(self, lib.rlx_compiled_free, handle)
         self.is_static = all(isinstance(d, int) for _, dims in inputs + outputs for d in dims)
         # Arrays of rlx_buffer as bytes: an address and a size for each.
@@ -343,6 +348,25 @@ class Compiled:
         finally:
             for handle in list(tensors) + list(outputs):
                 lib.rlx_tensor_free(handle)
+
+    def on(self, device):
+        """The same graph for that device, where arrays stand that it was given. Only there are inputs donated: elsewhere
+        arrays are NumPy's, which are never written to."""
+        if device == self.session.device and not self.donate:
+            return self
+        if self.is_fixed and device != self.session.device:
+            raise _native.Error(_native.at_user_line(f"an argument is on {device}, and the function was compiled for "
+                                                     f"{self.session.device}; move it there with device_put"))
+        made = self._elsewhere.get(device)
+        if made is None:
+            options = CompileOptions.from_buffer_copy(self.options)
+            if self.donate:
+                names = (c_char_p * len(self.donate))(*[name.encode() for name in self.donate])
+                options.donate, options.donate_count = names, len(self.donate)
+            handle, session = c_void_p(), session_of(device, self.threads)
+            check(lib.rlx_compile, session.handle, self.graph.handle, byref(options), byref(handle))
+            made = self._elsewhere[device] = Compiled(handle, self.inputs, self.outputs, session)
+        return made
 
     def report(self):
         """Where each node runs and why, as the dictionary of `rlx where --json`."""

@@ -63,4 +63,3 @@ for _name in ("astype", "sum", "prod", "mean", "var", "std", "max", "min", "any"
     setattr(Array, _name, _method(getattr(rnp, _name)))
 Array.flatten = Array.ravel
 Array.copy = lambda x: x
-Array.block_until_ready = lambda x: x  # elements are there as soon as the array is

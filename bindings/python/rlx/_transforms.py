@@ -117,7 +117,7 @@ def _apply(graph, arrays):
     if trace is not None:
         return trace.inline(graph, arrays)
     for x in arrays:
-        x._elements()
+        x._require_no_trace()
     return _listed(runner(_graph.default_session().compile(graph))(*arrays))
 
 
@@ -152,8 +152,8 @@ class Lowered:
         self._traced.graph.save(path)
 
 
-def _static_of(f, nums, names):
-    """The static arguments by number and by name: each under both where the function tells, as it may be given either way."""
+def _static_of(f, nums, names, kind="static"):
+    """The static (or donated) arguments by number and by name: each under both where the function tells, as it may be given either way."""
     nums = (nums,) if isinstance(nums, int) else tuple(nums)
     names = (names,) if isinstance(names, str) else tuple(names)
     try:
@@ -164,12 +164,12 @@ def _static_of(f, nums, names):
     if not any(p.kind == p.VAR_POSITIONAL for p in parameters):
         for n in nums:
             if not -len(placed) <= n < len(placed):
-                raise Error(at_user_line(f"static_argnums names argument {n}, and '{getattr(f, '__name__', 'f')}' has {len(placed)}"))
+                raise Error(at_user_line(f"{kind}_argnums names argument {n}, and '{getattr(f, '__name__', 'f')}' has {len(placed)}"))
         nums = tuple(n % len(placed) for n in nums)
     if not any(p.kind == p.VAR_KEYWORD for p in parameters):
         for name in names:
             if name not in {p.name for p in parameters}:
-                raise Error(at_user_line(f"static_argnames names {name!r}, and '{getattr(f, '__name__', 'f')}' has "
+                raise Error(at_user_line(f"{kind}_argnames names {name!r}, and '{getattr(f, '__name__', 'f')}' has "
                                               f"{', '.join(p.name for p in parameters)}"))
     both = {*nums, *(placed.index(name) for name in names if name in placed)}
     return tuple(sorted(both)), (*names, *(placed[n] for n in nums if 0 <= n < len(placed)))
@@ -180,10 +180,12 @@ class Jit:
 
     every = weakref.WeakSet()
 
-    def __init__(self, f, static_argnums=(), static_argnames=(), device=None, threads=None, **options):
+    def __init__(self, f, static_argnums=(), static_argnames=(), device=None, threads=None, donate_argnums=(),
+                 donate_argnames=(), **options):
         functools.update_wrapper(self, f)
         self._f, self._device, self._threads, self._options = f, device, threads, options
         self._static, self._static_names = _static_of(f, static_argnums, static_argnames)
+        self._donate, self._donate_names = _static_of(f, donate_argnums, donate_argnames, "donate")
         self._plain = not self._static
         self._cache = {}
         self._fast = {}
@@ -277,6 +279,16 @@ class Jit:
                                      "not hashable: jit keeps one program for each value; pass a tuple, or an array that is not "
                                      "static")) from error
 
+    def _donated_inputs(self, dynamic, rest):
+        """The names of the graph's inputs that are leaves of donated arguments."""
+        kept = [i for i in range(len(dynamic) + len(self._static)) if i not in self._static]
+        flags = []
+        for i, argument in zip(kept, dynamic):
+            flags += [i in self._donate] * len(tree.leaves(argument))
+        names = {k: k in self._donate_names for k in rest}
+        flags += tree.leaves({k: tree.map(lambda _, donated=names[k]: donated, v) for k, v in rest.items()})
+        return tuple(f"x{i}" for i, donated in enumerate(flags) if donated)
+
     def _lookup(self, args, kwargs):
         static, names, dynamic, rest = self._split(args, kwargs)
         arrays, structure = _arrays((dynamic, rest), f"an argument of '{getattr(self._f, '__name__', 'f')}', ",
@@ -290,6 +302,8 @@ class Jit:
         if entry is None:
             traced = Traced(self._call_traced(static, names), structure, types, name=getattr(self._f, "__name__", "f"))
             compiled = self._session().compile(traced.graph, **self._options)
+            compiled.is_fixed, compiled.threads = self._device is not None, self._threads
+            compiled.donate = self._donated_inputs(dynamic, rest)
             entry = self._cache[key] = (runner(compiled), traced, compiled)
         return entry, arrays
 
@@ -300,7 +314,7 @@ class Jit:
         if key is not None:
             self._fast[key] = (run, traced)
         for x in arrays:
-            x._elements()
+            x._require_no_trace()
         return self._results(traced, _listed(run(*arrays)))
 
     def lower(self, *args, **kwargs):
@@ -325,7 +339,7 @@ class Jit:
         self._fast.clear()
 
 
-# Of a compile, those that are no parameters of `jit` itself. (Arguments are never written to: there is nothing to donate.)
+# Of a compile, those that are no parameters of `jit` itself. (What is donated it says by argument.)
 _COMPILE_OPTIONS = ("strict", "precision", "kernel_dispatch", "mode", "force_common", "force_native", "skip_passes", "cache_dir")
 
 
@@ -341,7 +355,8 @@ def jit(f=None, *, static_argnums=(), static_argnames=(), accuracy="f32", batch_
     batch_invariant  True: a row's bits do not depend on how many rows are multiplied with it
     threads          among how many its work is split, the caller's included; None: the default (`set_num_threads`)
     device           where it runs, "cpu" if nothing else is said
-    donate_argnums, donate_argnames   taken as JAX has them, and without effect: arguments are never written to
+    donate_argnums, donate_argnames   arguments whose memory the run may overwrite: using such an array afterwards is an error. It
+                     concerns arrays on devices (`device_put`); those in the host's memory are never written to
     options          the others of `Session.compile`: strict, precision, kernel_dispatch, mode, force_common, force_native, skip_passes,
                      cache_dir
     """
@@ -352,7 +367,7 @@ def jit(f=None, *, static_argnums=(), static_argnames=(), accuracy="f32", batch_
     if threads is not None:
         threads = _thread_count(threads)
     options.update(static_argnums=static_argnums, static_argnames=static_argnames, accuracy=accuracy, batch_invariant=batch_invariant,
-                   threads=threads, device=device)
+                   threads=threads, device=device, donate_argnums=donate_argnums, donate_argnames=donate_argnames)
     return functools.partial(jit, **options) if f is None else Jit(f, **options)
 
 
@@ -392,7 +407,10 @@ def eval_shape(f, *args, **kwargs):
 
 
 def block_until_ready(x):
-    """x, when its arrays are computed: they always are. As jax.block_until_ready."""
+    """x, a tree, when its arrays are computed; raises what prevented it. As jax.block_until_ready."""
+    for leaf in tree.leaves(x):
+        if type(leaf) is Array:
+            leaf.block_until_ready()
     return x
 
 

@@ -184,7 +184,8 @@ std::unique_ptr<Backend> make_loopback() {
 std::unique_ptr<Backend> make_tiny() {
   Traits traits;
   traits.name = "tiny";
-  traits.description = "a simulated accelerator for tests, with WebGPU's limits and buffers of 1 MiB, computing by the CPU";
+  traits.description =
+      "a simulated accelerator for tests, with WebGPU's limits and buffers of 1 MiB, computing by the CPU";
   traits.memory = {"device", HostAccess::mapped, 256, uint64_t{64} << 20, uint64_t{1} << 20};
   traits.limits.buffers_per_launch = 8;
   traits.limits.index_bits = 32;

@@ -22,8 +22,9 @@ Faults::Faults(std::string device, const char* variable) : device_(std::move(dev
     const std::string_view number = colon == std::string_view::npos ? std::string_view() : one.substr(colon + 1);
     const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), nth);
     if (found == names.end() || error != std::errc() || end != number.data() + number.size() || nth < 1)
-      fail(ErrorCode::invalid_argument, variable, " has '", one,
-           "'; each fault is a kind (allocate, write, read, launch, compile, lose, stall), a colon and a number from 1");
+      fail(
+          ErrorCode::invalid_argument, variable, " has '", one,
+          "'; each fault is a kind (allocate, write, read, launch, compile, lose, stall), a colon and a number from 1");
     ask(static_cast<Fault>(found - names.begin()), nth);
   }
 }
@@ -60,9 +61,7 @@ void Faults::pass(Fault fault, std::string_view doing) {
   if (!happens(fault)) return;
   switch (fault) {
     case Fault::allocate: fail(ErrorCode::out_of_memory, device_, " has no memory left for ", doing);
-    case Fault::lose:
-      lose();
-      fail(ErrorCode::device_lost, device_, " was lost while it began ", doing);
+    case Fault::lose: lose(); fail(ErrorCode::device_lost, device_, " was lost while it began ", doing);
     default: fail(ErrorCode::io, device_, " failed at ", doing);
   }
 }

@@ -29,7 +29,8 @@ SimulatedMemory::SimulatedMemory(Memory about, Queue& queue, Faults* faults)
 #ifdef __linux__
   const int file = memfd_create("rlx-simulated-memory", MFD_CLOEXEC);
   const bool has_file = file >= 0 && ftruncate(file, static_cast<off_t>(bytes)) == 0;
-  void* base = has_file ? mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, 0) : MAP_FAILED;
+  void* base =
+      has_file ? mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, 0) : MAP_FAILED;
   if (file >= 0) close(file);
 #else
   void* base = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANON, -1, 0);
@@ -46,12 +47,13 @@ std::shared_ptr<Block> SimulatedMemory::allocate(size_t bytes) {
   uint32_t number = 0;
   {
     std::scoped_lock lock(mutex_);
-    const auto found = std::find_if(free_.begin(), free_.end(), [&](const auto& piece) { return piece.second >= wanted; });
+    const auto found =
+        std::find_if(free_.begin(), free_.end(), [&](const auto& piece) { return piece.second >= wanted; });
     if (found == free_.end()) {
       size_t left = 0;
       for (const auto& [offset, size] : free_) left += size;
-      fail(ErrorCode::out_of_memory, "the device has no piece of ", bytes, " bytes: ", left, " of its ", about_.capacity,
-           " bytes are free");
+      fail(ErrorCode::out_of_memory, "the device has no piece of ", bytes, " bytes: ", left, " of its ",
+           about_.capacity, " bytes are free");
     }
     const auto [offset, size] = *found;
     free_.erase(found);
@@ -86,7 +88,8 @@ void SimulatedMemory::give_back(uint32_t number) noexcept {
 std::byte* SimulatedMemory::address(const Buffer& buffer) const {
   if (!Queue::is_own_thread()) fail(ErrorCode::internal, "the host points into the memory of a device");
   const auto* block = dynamic_cast<const NumberedBlock*>(buffer.block.get());
-  if (!block || block->of.get() != this) fail(ErrorCode::internal, "a buffer of another device, or of none, was handed over");
+  if (!block || block->of.get() != this)
+    fail(ErrorCode::internal, "a buffer of another device, or of none, was handed over");
   std::scoped_lock lock(mutex_);
   const auto [offset, size] = allocated_.at(block->number);
   if (buffer.offset > size || buffer.bytes > size - buffer.offset)

@@ -5,7 +5,7 @@ import operator
 import numpy as np
 
 from .. import _dtypes, ops
-from .._array import Array, as_array, convert, current_trace, is_number
+from .._array import Array, as_array, convert, current_trace, device_put, is_number
 from ._elementwise import broadcast_to
 
 
@@ -33,12 +33,13 @@ def array(x, dtype=None, copy=True):
     return asarray(x, dtype, copy)
 
 
-def from_dlpack(x, copy=None):
+def from_dlpack(x, copy=None, device=None):
     """The elements of another package's array, whose memory is shared and so given away: writing to it afterwards changes the
-    result. `copy=True` copies it."""
+    result. `copy=True` copies it, and so does the `device` that it is to go to, where the host cannot point into its memory."""
     if not hasattr(x, "__dlpack__"):
         raise TypeError(f"from_dlpack takes an object with __dlpack__, not {type(x).__name__}")
-    return as_array(x, share=not copy)
+    x = as_array(x, share=not copy)
+    return x if device is None else device_put(x, device)
 
 
 def astype(x, dtype):

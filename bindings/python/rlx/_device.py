@@ -1,0 +1,100 @@
+"""Arrays on devices: handles of the C ABI, and how elements come there and back."""
+
+import ctypes
+import os
+import weakref
+from ctypes import byref, c_void_p
+
+import numpy as np
+
+from . import _dtypes, _native
+from ._native import Error, at_user_line, check, lib
+
+
+def devices():
+    """The names of the devices that can run here, as a list; the processor, "cpu", is one."""
+    names = [lib.rlx_device_name(i).decode() for i in range(lib.rlx_device_count())]
+    return [n for n in names if lib.rlx_device_available(n.encode())]
+
+
+def default_device():
+    return os.environ.get("RLX_DEVICE") or "cpu"
+
+
+def is_on_host(device):
+    """Whether the host may point into the memory that the device's arrays are in."""
+    if device not in _host_access:
+        about = _native.Memory(ctypes.sizeof(_native.Memory))
+        check(lib.rlx_device_memory, device.encode(), byref(about))
+        _host_access[device] = about.host_access
+    return _host_access[device] == 0
+
+
+_host_access = {}
+
+
+class OnDevice:
+    """A tensor in a device's memory: an owned rlx_device_tensor."""
+
+    __slots__ = ("handle", "device", "_finalizer", "__weakref__")
+
+    def __init__(self, handle, device):
+        self.handle, self.device = handle, device
+        self._finalizer = weakref.finalize(self, lib.rlx_device_tensor_free, handle)
+
+    def why_gone(self):
+        return lib.rlx_device_tensor_why_gone(self.handle).decode()
+
+    def shape(self):
+        return tuple(lib.rlx_device_tensor_dims(self.handle)[: lib.rlx_device_tensor_rank(self.handle)])
+
+    def dtype_name(self):
+        return lib.rlx_device_tensor_dtype(self.handle).decode()
+
+    def to_host(self):
+        """A NumPy array of the elements; waits for them, and raises what prevented them."""
+        tensor = c_void_p()
+        check(lib.rlx_device_tensor_to_host, self.handle, byref(tensor))
+        try:
+            a = np.empty(self.shape(), _dtypes.numpy_of(self.dtype_name()))
+            ctypes.memmove(a.ctypes.data, lib.rlx_tensor_data(tensor), a.nbytes)
+            return a
+        finally:
+            lib.rlx_tensor_free(tensor)
+
+    def to(self, device):
+        handle = c_void_p()
+        check(lib.rlx_device_tensor_to, self.handle, device.encode(), byref(handle))
+        return OnDevice(handle, device)
+
+    def wait(self):
+        """Returns when the elements are there; raises what prevented them."""
+        if why := self.why_gone():
+            raise Error(at_user_line(f"the array of {self.dtype_name()} on {self.device} is gone: {why}"))
+        event = c_void_p()
+        check(lib.rlx_device_tensor_ready, self.handle, byref(event))
+        try:
+            check(lib.rlx_event_wait, event, -1, None)
+        finally:
+            lib.rlx_event_free(event)
+
+
+def put(a, device):
+    """The elements of a NumPy array on a device."""
+    a = np.asarray(a, order="C")
+    dims = (ctypes.c_int64 * max(1, a.ndim))(*a.shape)
+    tensor, handle = c_void_p(), c_void_p()
+    check(lib.rlx_tensor_create, _dtypes.FROM_NUMPY[a.dtype].encode(), dims, a.ndim, a.ctypes.data, a.nbytes, byref(tensor))
+    try:
+        check(lib.rlx_device_put, tensor, device.encode(), byref(handle))
+    finally:
+        lib.rlx_tensor_free(tensor)
+    return OnDevice(handle, device)
+
+
+def submit(compiled, given):
+    """Begins a run on tensors of the device that it was compiled for; what it gives, as OnDevice."""
+    n, m = len(given), len(compiled.outputs)
+    inputs, outputs = (c_void_p * max(1, n))(*[t.handle.value for t in given]), (c_void_p * max(1, m))()
+    check(lib.rlx_compiled_submit, compiled.handle, inputs, n, outputs, m, None)
+    return [OnDevice(c_void_p(outputs[i]), compiled.session.device) for i in range(m)]
