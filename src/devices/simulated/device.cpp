@@ -115,9 +115,7 @@ class SimulatedExecutable final : public DeviceExecutable {
 
 class SimulatedDevice final : public Backend {
  public:
-  explicit SimulatedDevice(Traits traits)
-      : traits_(std::move(traits)), queue_(traits_.name, traits_.queues, traits_.delays),
-        memory_(std::make_shared<SimulatedMemory>(traits_.memory, queue_, traits_.faults)) {}
+  explicit SimulatedDevice(Traits traits) : traits_(std::move(traits)) {}
 
   std::string name() const override { return traits_.name; }
   std::string description() const override { return traits_.description; }
@@ -141,16 +139,31 @@ class SimulatedDevice final : public Backend {
     if (traits_.faults) traits_.faults->pass(Fault::compile, "compiling '" + legal.name() + "'");
     return std::make_unique<SimulatedProgram>(cpu().lower(std::move(legal)), *this);
   }
-  std::shared_ptr<DeviceMemory> memory() const override { return memory_; }
+  std::shared_ptr<DeviceMemory> memory() const override { return opened().memory; }
 
  private:
+  /// What takes threads and addresses: made when something is to run here, as every compile asks this target whether it
+  /// would take what another lacks.
+  struct Opened {
+    Queue queue;
+    std::shared_ptr<SimulatedMemory> memory;
+    explicit Opened(const Traits& traits)
+        : queue(traits.name, traits.queues, traits.delays),
+          memory(std::make_shared<SimulatedMemory>(traits.memory, queue, traits.faults)) {}
+  };
+  Opened& opened() const {
+    std::scoped_lock lock(mutex_);
+    if (!opened_) opened_ = std::make_unique<Opened>(traits_);
+    return *opened_;
+  }
   class SimulatedProgram final : public Program {
    public:
     SimulatedProgram(std::unique_ptr<Program> by_cpu, const SimulatedDevice& device)
         : by_cpu_(std::move(by_cpu)), device_(device) {}
     const Graph& graph() const override { return by_cpu_->graph(); }
     std::unique_ptr<Executable> load(const LoadOptions& options) const override {
-      return std::make_unique<SimulatedExecutable>(*by_cpu_, options, device_.memory_, device_.queue_,
+      Opened& opened = device_.opened();
+      return std::make_unique<SimulatedExecutable>(*by_cpu_, options, opened.memory, opened.queue,
                                                    device_.traits_.faults);
     }
 
@@ -161,8 +174,8 @@ class SimulatedDevice final : public Backend {
   static const Backend& cpu() { return *backend_of(Device::cpu()); }
 
   const Traits traits_;
-  mutable Queue queue_;
-  std::shared_ptr<SimulatedMemory> memory_;
+  mutable std::mutex mutex_;
+  mutable std::unique_ptr<Opened> opened_;
 };
 
 }  // namespace
