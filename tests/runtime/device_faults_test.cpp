@@ -66,7 +66,8 @@ void run_chain() {
   }
   for (const PendingRun& run : runs)
     if (!run.wait_for(deadline)) run.cancel();
-  CHECK(sum.to_host() == Tensor::of<float>({3}, {4, 4, 4}));
+  const Tensor got = sum.to_host();  // what it throws is for the caller, and CHECK would catch it
+  CHECK(got == Tensor::of<float>({3}, {4, 4, 4}));
 }
 
 void run_on_the_host() {
@@ -74,8 +75,8 @@ void run_on_the_host() {
   condition.output(compare(condition.input("n", f32, {}), condition.constant(Tensor::scalar(100.f)), Comparison::lt));
   body.output(body.input("n", f32, {}) * 2.0);
   g.output(while_loop({g.input("n", f32, {})}, {1, condition, body})[0]);
-  CHECK(waited_for(Session(kLoopback, {1}).compile(g).run_async({{"n", Tensor::scalar(3.f)}}))[0] ==
-        Tensor::scalar(192.f));
+  const Tensor got = waited_for(Session(kLoopback, {1}).compile(g).run_async({{"n", Tensor::scalar(3.f)}}))[0];
+  CHECK(got == Tensor::scalar(192.f));
 }
 
 /// What became of a program: empty if its numbers are right, else the error's text.

@@ -239,7 +239,7 @@ TEST_CASE("a run is cancelled before its next trip, and what it was to write is 
     CHECK_FALSE(run.is_done());
     run.cancel();
     CHECK(code_of([&] { run.wait(); }) == ErrorCode::cancelled);
-    CHECK(message_of([&] { run.get(); }).find("the run of 'endless'") != std::string::npos);
+    CHECK(message_of([&] { run.get(); }).find("was cancelled") != std::string::npos);
     DeviceTensor torn = run.outputs()[0];
     CHECK(code_of([&] { torn.to_host(); }) == ErrorCode::cancelled);
     torn.write(Tensor::scalar(3.f));
