@@ -41,6 +41,7 @@ BackendEntry entry_of(const std::string& backend, std::string_view text) {
   std::vector<std::string> known;
   for (BackendEntry& entry : entries()) {
     if (entry.name == backend) return std::move(entry);
+    if (entry.is_for_tests) continue;
     known.push_back(entry.name);
     for (const std::string& option : entry.options) known.push_back(entry.name + ":" + option);
   }
@@ -130,8 +131,9 @@ std::shared_ptr<const Backend> find_backend(const Device& device) {
 std::shared_ptr<const Backend> backend_of(const Device& device) {
   if (auto backend = find_backend(device)) return backend;
   std::vector<std::string> available;
-  for (const DeviceInfo& d : devices())
-    if (d.available) available.push_back(d.device.name());
+  for (const BackendEntry& entry : entries())
+    for (int ordinal = 0; ordinal < entry.devices && !entry.is_for_tests; ++ordinal)
+      if (const Device other(entry.name, ordinal); is_available(other)) available.push_back(other.name());
   fail(ErrorCode::not_found, "device '", device,
        "' is not available: this build has no backend for it; available: ", joined(available));
 }

@@ -15,7 +15,7 @@ struct BackendEntry {
   std::vector<std::string> options = {};
   /// How many devices it has here; ordinals are below it.
   int devices = 1;
-  /// It is there for tests: nobody is told that it would take what another backend lacks.
+  /// It is there for tests: nobody who asks for another device is told of it.
   bool is_for_tests = false;
 };
 
