@@ -54,9 +54,6 @@ class DeviceTensor {
   Event ready() const;
   /// The elements, copied unless they are in the host's memory. Waits until they are there; throws what prevented it.
   Tensor to_host() const;
-  /// Begins to copy the elements to `tensor`, which is given this tensor's type, and must not be used before the event
-  /// has ended and must live until then.
-  Event copy_to_host(Tensor& tensor) const;
   /// The same elements on another device, or this tensor if it is there already. Goes through the host.
   DeviceTensor to(const Device& device) const;
   /// Writes it anew, behind all work that still reads it; `value` has its type. What was torn is whole again.

@@ -32,7 +32,29 @@ struct Event::State {
       calls.swap(next);
     }
     changed.notify_all();
-    for (auto& call : calls) call(error);
+    call_in_turn(std::move(calls), error);
+  }
+
+  /// Calls them behind those that this thread is already calling: the end of one event may end the next, and a chain of
+  /// ten thousand that fail must not be as many calls within each other.
+  static void call_in_turn(std::vector<std::function<void(std::exception_ptr)>> calls,
+                           const std::exception_ptr& error) {
+    using Call = std::pair<std::function<void(std::exception_ptr)>, std::exception_ptr>;
+    thread_local std::deque<Call>* waiting = nullptr;
+    if (calls.empty()) return;
+    if (waiting) {
+      for (auto& call : calls) waiting->emplace_back(std::move(call), error);
+      return;
+    }
+    std::deque<Call> own;
+    waiting = &own;
+    for (auto& call : calls) own.emplace_back(std::move(call), error);
+    while (!own.empty()) {
+      const Call call = std::move(own.front());
+      own.pop_front();
+      call.first(call.second);
+    }
+    waiting = nullptr;
   }
 };
 

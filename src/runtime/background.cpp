@@ -1,29 +1,53 @@
 // See the header.
 #include "runtime/background.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
+#include <set>
 #include <system_error>
 #include <thread>
+#include <vector>
 
 #include "rlx/error.h"
 
 namespace rlx {
 namespace {
 
+struct Work {
+  std::function<void()> run;
+  std::shared_ptr<CancelFlag> cancel;
+};
+
 class Workers {
  public:
   static Workers& shared() {
-    static auto* all = new Workers;  // never destroyed: the threads use it until the process ends
-    return *all;
+    static Workers all;
+    return all;
   }
-  void add(std::function<void()> work) {
+  ~Workers() {
+    if (getpid() != process_) {  // a child of fork has none of the threads
+      for (std::thread& thread : threads_) thread.detach();
+      return;
+    }
+    std::unique_lock lock(mutex_);
+    is_closing_ = true;
+    std::deque<Work> dropped = std::move(waiting_);
+    for (const auto& cancel : under_way_) cancel->store(true, std::memory_order_relaxed);
+    lock.unlock();
+    changed_.notify_all();
+    dropped.clear();
+    for (std::thread& thread : threads_) thread.join();
+  }
+  void add(Work work) {
     {
       std::scoped_lock lock(mutex_);
-      if (idle_ <= work_.size() && threads_ < most_) start();
-      work_.push_back(std::move(work));
+      if (is_closing_) return;  // the event of what is dropped fails
+      if (idle_ <= waiting_.size() && threads_.size() < most_) start();
+      waiting_.push_back(std::move(work));
     }
     changed_.notify_one();
   }
@@ -32,36 +56,45 @@ class Workers {
   Workers() : most_(2 * std::max<size_t>(2, std::thread::hardware_concurrency())) {}
   void start() {
     try {
-      std::thread([this] { serve(); }).detach();
-      ++threads_;
+      threads_.emplace_back([this] { serve(); });
     } catch (const std::system_error& e) {
-      if (threads_ == 0) fail(ErrorCode::out_of_memory, "there is no thread for a run in the background: ", e.what());
+      if (threads_.empty())
+        fail(ErrorCode::out_of_memory, "there is no thread for a run in the background: ", e.what());
     }
   }
-  [[noreturn]] void serve() noexcept {
+  void serve() noexcept {
     std::unique_lock lock(mutex_);
     for (;;) {
       ++idle_;
-      changed_.wait(lock, [this] { return !work_.empty(); });
+      changed_.wait(lock, [this] { return is_closing_ || !waiting_.empty(); });
       --idle_;
-      std::function<void()> work = std::move(work_.front());
-      work_.pop_front();
+      if (is_closing_) return;
+      Work work = std::move(waiting_.front());
+      waiting_.pop_front();
+      const auto at = under_way_.insert(work.cancel).first;
       lock.unlock();
-      work();
-      work = nullptr;  // what it keeps goes before the lock is taken
+      work.run();
+      work.run = nullptr;  // what it keeps goes before the lock is taken
       lock.lock();
+      under_way_.erase(at);
     }
   }
 
   const size_t most_;
+  const pid_t process_ = getpid();
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<std::function<void()>> work_;
-  size_t threads_ = 0, idle_ = 0;
+  std::deque<Work> waiting_;
+  std::set<std::shared_ptr<CancelFlag>> under_way_;
+  std::vector<std::thread> threads_;
+  size_t idle_ = 0;
+  bool is_closing_ = false;
 };
 
 }  // namespace
 
-void run_in_background(std::function<void()> work) { Workers::shared().add(std::move(work)); }
+void run_in_background(std::function<void()> work, std::shared_ptr<CancelFlag> cancel) {
+  Workers::shared().add({std::move(work), std::move(cancel)});
+}
 
 }  // namespace rlx

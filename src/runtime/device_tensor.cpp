@@ -102,14 +102,13 @@ std::string DeviceTensor::why_gone() const {
   return t.gone;
 }
 
-Event DeviceTensor::copy_to_host(Tensor& tensor) const {
-  TensorOnDevice& t = *on_device();
+Event begin_copy_to_host(const std::shared_ptr<TensorOnDevice>& from, const std::shared_ptr<Tensor>& to) {
+  TensorOnDevice& t = *from;
   std::unique_lock lock(t.mutex);
   t.require_there();
   if (const auto memory = t.backend->memory()) {
-    tensor = Tensor::uninitialized(t.dtype, t.shape);
-    const std::span<std::byte> to(tensor.mutable_data(), tensor.byte_count());
-    Event copied = memory->read({to, nullptr}, t.buffer, std::span(&t.ready, 1));
+    *to = Tensor::uninitialized(t.dtype, t.shape);
+    Event copied = memory->read({{to->mutable_data(), to->byte_count()}, to}, t.buffer, std::span(&t.ready, 1));
     t.add_reader(copied);
     return copied;
   }
@@ -117,11 +116,11 @@ Event DeviceTensor::copy_to_host(Tensor& tensor) const {
   t.add_reader(source.event());
   const Event ready = t.ready;
   lock.unlock();  // the elements may be there already, and are then taken here
-  EventSource::when_done(ready, [source, state = state_, &tensor](std::exception_ptr error) {
+  EventSource::when_done(ready, [source, from, to](std::exception_ptr error) {
     if (error) return source.fail(error);
     try {
-      std::scoped_lock again(state->mutex);
-      tensor = state->host;
+      std::scoped_lock again(from->mutex);
+      *to = from->host;
     } catch (...) {
       return source.fail(std::current_exception());
     }
@@ -131,9 +130,9 @@ Event DeviceTensor::copy_to_host(Tensor& tensor) const {
 }
 
 Tensor DeviceTensor::to_host() const {
-  Tensor tensor;
-  copy_to_host(tensor).wait();
-  return tensor;
+  auto tensor = std::make_shared<Tensor>();
+  begin_copy_to_host(on_device(), tensor).wait();
+  return std::move(*tensor);
 }
 
 DeviceTensor DeviceTensor::to(const Device& target) const {

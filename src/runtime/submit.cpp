@@ -188,7 +188,7 @@ PendingRun submitted(const std::shared_ptr<State>& state, std::span<const Device
     EventSource::when_all_done(std::move(after), [host_run](std::exception_ptr error) {
       if (error) return host_run->fail_with(error);
       try {
-        run_in_background([host_run] { host_run->run(host_run); });
+        run_in_background([host_run] { host_run->run(host_run); }, host_run->cancel);
       } catch (...) {
         host_run->fail_with(std::current_exception());
       }
@@ -224,15 +224,30 @@ void run_on_device(const std::shared_ptr<State>& state, Tensors inputs, std::spa
   std::vector<DeviceTensor> given;
   for (const Tensor& t : inputs) given.push_back(device_put(t, state->device));
   const PendingRun run = submitted(state, given, profile);
+  std::vector<std::shared_ptr<Tensor>> results;
   std::vector<Event> copies;
-  std::vector<Tensor> results(outputs.size());
-  for (size_t o = 0; o < outputs.size(); ++o) copies.push_back(run.outputs()[o].copy_to_host(results[o]));
+  try {
+    for (const DeviceTensor& made : run.outputs()) {
+      results.push_back(std::make_shared<Tensor>());
+      copies.push_back(begin_copy_to_host(made.on_device(), results.back()));
+    }
+    run.wait();
+  } catch (...) {
+    // The run writes to `profile`, which is the caller's.
+    run.cancel();
+    while (!run.is_done()) try {
+        run.wait();
+      } catch (...) {  // what is going out already
+      }
+    throw;
+  }
   wait_for_all(copies);
   for (size_t o = 0; o < outputs.size(); ++o) {
     Tensor& out = outputs[o];
-    if (out.dtype() == results[o].dtype() && out.shape() == results[o].shape() && out.is_unshared() && out.byte_count())
-      std::memcpy(out.mutable_data(), results[o].data(), out.byte_count());
-    else out = std::move(results[o]);
+    Tensor& made = *results[o];
+    if (out.type() == made.type() && out.is_unshared() && out.byte_count())
+      std::memcpy(out.mutable_data(), made.data(), out.byte_count());
+    else out = std::move(made);
   }
 }
 

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <future>
 #include <thread>
+#include <vector>
 
 #include "base/event_source.h"
 #include "rlx/error.h"
@@ -80,6 +81,18 @@ TEST_CASE("what waits for several events begins after the last, with the first c
   CHECK(calls == 1);
   CHECK_THROWS_WITH_AS(std::rethrow_exception(cause), "of b", Error);
   CHECK_THROWS_WITH_AS(wait_for_all(std::vector{a.event(), c.event(), b.event()}), "of c", Error);
+}
+
+TEST_CASE("a chain of a hundred thousand events ends without as many calls within each other") {
+  const EventSource first("d", "first");
+  std::vector<EventSource> chain = {first};
+  for (int i = 0; i < 100000; ++i) {
+    const EventSource next("d", "next");
+    EventSource::when_done(chain.back().event(), [next](std::exception_ptr error) { next.fail(std::move(error)); });
+    chain.push_back(next);
+  }
+  first.fail(error_saying("the cause"));
+  CHECK_THROWS_WITH_AS(chain.back().event().wait(), "the cause", Error);
 }
 
 TEST_CASE("functions of users are called off the thread that ends the event, and what they throw harms nothing") {
