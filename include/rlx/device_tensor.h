@@ -10,7 +10,7 @@
 
 namespace rlx {
 
-/// How the host comes at a memory.
+/// How the host accesses a memory.
 enum class HostAccess {
   direct,  ///< by pointers: it is the host's own memory, and a tensor of the host is in it without a copy
   mapped,  ///< after a mapping that takes time
@@ -56,9 +56,9 @@ class DeviceTensor {
   Tensor to_host() const;
   /// The same elements on another device, or this tensor if it is there already. Goes through the host.
   DeviceTensor to(const Device& device) const;
-  /// Writes it anew, behind all work that still reads it; `value` has its type. What was torn is whole again.
+  /// Writes it anew, behind all work that still reads it; `value` has its type. What was torn or gone is whole again.
   void write(const Tensor& value);
-  /// Why it cannot be used; empty if it can. Waits for nothing.
+  /// Why it is gone: which run it was donated to; empty if it is not. Waits for nothing.
   std::string why_gone() const;
 
   explicit DeviceTensor(std::shared_ptr<TensorOnDevice> state) : state_(std::move(state)) {}

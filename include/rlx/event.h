@@ -1,4 +1,4 @@
-// The end of work that goes on beside the caller: a copy, a run.
+// The end of work that goes on in the background: a copy, a run.
 #pragma once
 
 #include <chrono>
@@ -12,7 +12,7 @@
 namespace rlx {
 
 /// The end of some work on a device: pending, or done, or failed with the first cause. A value: copies are the same
-/// event. Any thread may ask it and wait for it. Every event ends, also when its device is lost or its work is dropped.
+/// event. Any thread may ask it and wait for it. Every event ends, even when its device is lost or its work is dropped.
 class Event {
  public:
   /// An event that is done.
@@ -20,18 +20,23 @@ class Event {
 
   /// Whether the work has ended, well or not.
   bool is_done() const noexcept;
-  /// Returns when the work has ended. Throws what ended it, if it failed: an rlx::Error.
+  /// Returns when the work has ended. Throws what ended it, if it failed: an rlx::Error, or
+  /// std::bad_alloc.
   void wait() const;
   /// False if the work is still going on at the deadline; it goes on nevertheless. Throws as `wait` does.
   bool wait_until(std::chrono::steady_clock::time_point deadline) const;
   template <class Rep, class Period>
   bool wait_for(std::chrono::duration<Rep, Period> time) const {
-    return wait_until(std::chrono::steady_clock::now() + std::chrono::duration_cast<std::chrono::nanoseconds>(time));
+    using std::chrono::steady_clock;
+    const auto now = steady_clock::now();
+    if (time >= std::chrono::hours(24 * 365)) return wait_until(steady_clock::time_point::max());  // no sum overflows
+    return wait_until(now + std::chrono::duration_cast<std::chrono::nanoseconds>(time));
   }
   /// What ended the work; null while it goes on, and if it ended well.
   std::exception_ptr error() const noexcept;
-  /// Calls `f` with `error()` once the work has ended, also if it has already: on a thread of RLX that serves nothing
-  /// else, one call after another. What `f` throws is written to the error stream.
+  /// Calls `f` with `error()` once the work has ended, even if it has already: on a thread of RLX that serves nothing
+  /// else, one call after another. Fails with out_of_memory if the system gives no such thread. What `f` throws is
+  /// written to the error stream.
   void on_done(std::function<void(std::exception_ptr error)> f) const;
   /// The name of the device that the work is on; empty for an event that was done from the beginning.
   std::string device() const;

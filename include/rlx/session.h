@@ -91,7 +91,8 @@ class CompiledGraph {
  public:
   /// Binds a param. Shares the tensor; the type must be the declared one.
   void set_param(const std::string& name, Tensor value);
-  /// Binds a param to a tensor on the graph's device, whose elements it shares; they are whole when a run reads them.
+  /// Binds a param to a tensor on the graph's device, and keeps its present elements: what is written to
+  /// the tensor later changes nothing here.
   void set_param(const std::string& name, const DeviceTensor& value);
   void set_params(const std::map<std::string, Tensor, std::less<>>& values);
   /// Binds from elements in row-major order; T must be the C++ type of the param's dtype.
@@ -108,9 +109,9 @@ class CompiledGraph {
   }
   std::vector<Tensor> run(const std::vector<NamedTensor>& inputs) const;
   /// Begins a run and returns: on a thread of RLX where the device computes in the host's memory, in the device's own
-  /// order of work elsewhere. Keeps what it was given, and copies elements that are borrowed from nobody who keeps
-  /// them; params may not be bound before it has ended; the graph itself may be dropped. Names and types that are wrong
-  /// fail here, everything else when the run's end is waited for.
+  /// queues elsewhere. Keeps what it was given, and copies borrowed elements without an owner; bind no param until the
+  /// run has ended. The graph itself may be dropped. What is known at once fails here (names, types, no memory); what
+  /// goes wrong in the run, when its end is waited for.
   PendingRun run_async(const std::vector<NamedTensor>& inputs) const;
   /// The same for tensors on the graph's device, in the order of its inputs: the run starts when they are ready, in an
   /// order with other runs that follows from what they read and write alone. A donated input is gone as soon as this

@@ -2,7 +2,7 @@
 // `backends/null` is the smallest one; copy it to begin another.
 //
 // A device is one of two kinds. One computes in the host's memory while its caller waits: its programs give a
-// HostExecutable. The other has memory and an order of work of its own: `Backend::memory` is there, and its programs
+// HostExecutable. The other has memory and queues of its own: `Backend::memory` is there, and its programs
 // give a DeviceExecutable. What the one kind lacks of the other (runs in the background, tensors of the host) the run
 // time adds (src/runtime), for all backends alike.
 #pragma once
@@ -56,10 +56,10 @@ class HostExecutable : public Executable {
   /// place; any other is replaced. Fails if a param is not bound, or an input does not fit its type, or the memory for
   /// an output is not of its size.
   virtual void run(Tensors inputs, std::span<Tensor> outputs, const RunOptions& options) = 0;
-  /// What becomes of a run that was begun: its outputs, or what went wrong.
+  /// Called once at a run's end, with its outputs or its error.
   using Done = std::function<void(std::vector<Tensor> outputs, std::exception_ptr error)>;
   /// Begins a run in the background and returns: `done` is called once, on any thread, also if this object is gone by
-  /// then. False, and nothing was begun, where the device has no such runs of its own: the run time has threads for
+  /// then. False, and nothing was begun, where the device has no such runs of its own: the runtime has threads for
   /// that. Fails as `run` does where that is known at once.
   virtual bool begin(Tensors, const RunOptions&, Done) { return false; }
 };
@@ -81,7 +81,8 @@ struct LaunchOptions {
 /// One on a device with memory and an order of its own.
 class DeviceExecutable : public Executable {
  public:
-  /// Binds a param to elements on the device, which are whole once `after` has ended and then stay as they are.
+  /// Binds a param to elements on the device, which are whole once `after` has ended and then stay as they are. Not
+  /// while a run is under way.
   virtual void bind(const std::string& name, DeviceArgument value, const Event& after) = 0;
   /// Begins a run and returns the event of its end: it starts when those of `after` have ended, and fails with the
   /// first cause if one of them failed. Inputs in the order of the graph, of its types; every output has memory. Where
@@ -123,7 +124,7 @@ class Backend {
   virtual bool accelerates() const { return false; }
   /// What the compiler has to know: what is claimed, liked, and done before it is lowered.
   virtual Target target() const = 0;
-  /// What the claims of `target()` depend on beside the build: other kernels, another number, and no program is shared.
+  /// A hash of what `target()`'s claims depend on besides the build; programs are shared only where it is equal.
   virtual size_t claims_hash() const { return 0; }
   /// Why training does not go through an update of the device's own, but by gradients and an update in one graph.
   virtual std::string no_native_update() const {

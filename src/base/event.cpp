@@ -5,6 +5,7 @@
 #include <deque>
 #include <iostream>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -71,9 +72,19 @@ class CallbackThread {
     {
       std::scoped_lock lock(mutex_);
       calls_.push_back(std::move(call));
-      if (!std::exchange(is_started_, true)) std::thread([this] { work(); }).detach();
     }
     changed_.notify_one();
+  }
+  /// Fails if the system gives no thread; then nothing may be posted.
+  void start() {
+    std::scoped_lock lock(mutex_);
+    if (is_started_) return;
+    try {
+      std::thread([this] { work(); }).detach();
+    } catch (const std::system_error& e) {
+      fail(ErrorCode::out_of_memory, "there is no thread for functions that are called when an event ends: ", e.what());
+    }
+    is_started_ = true;
   }
 
  private:
@@ -124,6 +135,10 @@ void Event::wait() const {
 
 bool Event::wait_until(std::chrono::steady_clock::time_point deadline) const {
   if (!state_) return true;
+  if (deadline == std::chrono::steady_clock::time_point::max()) {
+    wait();
+    return true;
+  }
   if (!is_done()) {
     std::unique_lock lock(state_->mutex);
     if (!state_->changed.wait_until(lock, deadline, [this] { return is_done(); })) return false;
@@ -136,6 +151,7 @@ std::exception_ptr Event::error() const noexcept { return state_ && is_done() ? 
 
 void Event::on_done(std::function<void(std::exception_ptr)> f) const {
   if (!f) fail(ErrorCode::invalid_argument, "on_done was given no function");
+  CallbackThread::shared().start();  // while there is a caller who can be told
   EventSource::when_done(*this, [f = std::move(f)](std::exception_ptr error) {
     CallbackThread::shared().post([f, error = std::move(error)] { f(error); });
   });

@@ -1,4 +1,4 @@
-// What every device keeps beside the numbers of its ops: tensors, order, donation, cancelling, limits, threads.
+// What every device keeps besides the numbers of its ops: tensors, order, donation, cancelling, limits, threads.
 #pragma once
 
 #include "judge/judge.h"

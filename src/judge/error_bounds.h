@@ -18,7 +18,7 @@ enum class ErrorNorm {
   /// The results are exact for operands of which each matrix is off by some roundings of its largest element: backward
   /// errors of factorizations and transforms (Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., 2002)
   matrix,
-  /// As `matrix`, and results are near to the exact ones beside their largest element alone: functions of a symmetric
+  /// As `matrix`, and results are off by roundings of their largest element: functions of a symmetric
   /// matrix go by its eigenvalues, which every algorithm gives relative to the norm of the matrix, not to each element
   /// (Higham, Functions of Matrices, 2008, section 4.5)
   spectrum
@@ -26,7 +26,7 @@ enum class ErrorNorm {
 
 struct ErrorBound {
   ErrorNorm norm = ErrorNorm::element;
-  /// A result whose rows are vectors, and the result with a value for each of them; -1: none. A row whose value is 0 is
+  /// Index of a result of row vectors, and of the one with their values; -1: none. A row whose value is 0 is
   /// determined up to a factor of magnitude 1: of x = u diag(s) vt, the sign of such a row of vt tells nothing.
   int free_rows = -1, values_of_rows = -1;
 };

@@ -25,7 +25,7 @@ struct Rewriting {
 };
 
 /// A pass of a target's own: seen in dumps as the shared ones are, and never skipped. The name lives as long as the
-/// program.
+/// process.
 struct Pass {
   std::string_view name;
   std::function<Graph(const Graph&)> run;
@@ -35,7 +35,7 @@ struct Pass {
 struct Limits {
   size_t buffers_per_launch = 0;          ///< operands and results of a node; 0: any number
   uint64_t largest_buffer = 0;            ///< bytes of an operand or a result; 0: any number
-  int index_bits = 64;                    ///< of the numbers by which elements are found
+  int index_bits = 64;                    ///< of an element's index
   std::vector<DType> absent_dtypes = {};  ///< which no operand, result, input or output has
 
   /// Why a value of that type cannot be there. Of a type that is not static: what is known without the sizes.
@@ -48,7 +48,7 @@ struct Target {
   std::string name;  ///< as devices are spelled
   /// Nothing if the target takes the node, else why not.
   std::function<std::optional<std::string>(const Question&)> refusal;
-  /// Those are asked first.
+  /// Asked before `refusal`.
   Limits limits = {};
   std::span<const Rewriting> rewritings = {};
   /// Whether a node that it takes runs there by the op's reference; nothing if none does.
@@ -58,7 +58,7 @@ struct Target {
   /// What the report says behind the name: who runs it.
   std::string detail = {};
 
-  /// Why an input or an output cannot be of that type. Nothing: those that nodes may have, they may have too.
+  /// Why an input or an output cannot be of that type. Null: as for nodes.
   std::function<std::optional<std::string>(const Type&)> boundary_refusal = {};
 
   // Which of the shared passes serve it beside those that serve all targets; compile/pipeline.cpp has the list.

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <condition_variable>
+#include <cstdlib>
 #include <deque>
 #include <mutex>
 #include <set>
@@ -25,22 +26,13 @@ struct Work {
 class Workers {
  public:
   static Workers& shared() {
-    static Workers all;
-    return all;
-  }
-  ~Workers() {
-    if (getpid() != process_) {  // a child of fork has none of the threads
-      for (std::thread& thread : threads_) thread.detach();
-      return;
-    }
-    std::unique_lock lock(mutex_);
-    is_closing_ = true;
-    std::deque<Work> dropped = std::move(waiting_);
-    for (const auto& cancel : under_way_) cancel->store(true, std::memory_order_relaxed);
-    lock.unlock();
-    changed_.notify_all();
-    dropped.clear();
-    for (std::thread& thread : threads_) thread.join();
+    // Never destroyed: a child of fork has none of the threads, and would wait for them.
+    static auto* all = [] {
+      auto* made = new Workers;
+      std::atexit([] { shared().close(); });
+      return made;
+    }();
+    return *all;
   }
   void add(Work work) {
     {
@@ -53,6 +45,17 @@ class Workers {
   }
 
  private:
+  void close() {
+    if (getpid() != process_) return;
+    std::unique_lock lock(mutex_);
+    is_closing_ = true;
+    std::deque<Work> dropped = std::move(waiting_);
+    for (const auto& cancel : under_way_) cancel->store(true, std::memory_order_relaxed);
+    lock.unlock();
+    changed_.notify_all();
+    dropped.clear();
+    for (std::thread& thread : threads_) thread.join();
+  }
   Workers() : most_(2 * std::max<size_t>(2, std::thread::hardware_concurrency())) {}
   void start() {
     try {

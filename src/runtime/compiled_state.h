@@ -37,7 +37,8 @@ struct CompiledGraph::State {
   };
   std::vector<Pair> pairs = {};
   std::set<std::string> unbound = {};
-  std::map<std::string, std::variant<Tensor, DeviceTensor>> waiting = {};  // params bound before a lazy compile
+  std::map<std::string, std::variant<Tensor, DeviceTensor>> waiting =
+      {};  // params that were bound before a lazy compile
 
   void compile();
   /// Binds a param of the executable; its type has been checked.

@@ -25,13 +25,13 @@ void TensorOnDevice::add_reader(const Event& event) {
 }
 std::vector<Event> TensorOnDevice::before_writing() const {
   std::vector<Event> events;
-  if (!ready.is_done()) events.push_back(ended(ready));
+  if (!ready.is_done()) events.push_back(after_end(ready));
   for (const Event& reader : readers)
-    if (!reader.is_done()) events.push_back(ended(reader));
+    if (!reader.is_done()) events.push_back(after_end(reader));
   return events;
 }
 
-Event ended(const Event& event) {
+Event after_end(const Event& event) {
   EventSource source(event.device(), "waiting");
   EventSource::when_done(event, [source](std::exception_ptr) { source.finish(); });
   return source.event();

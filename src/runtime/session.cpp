@@ -56,7 +56,13 @@ void CompiledGraph::State::compile() {
     fail(ErrorCode::internal, "the backend of ", device,
          " gives executables that run neither in the host's memory nor in its own");
   updates_in_place = backend->target().updates_in_place && program->report.count(Verdict::interpreted) == 0;
-  for (const auto& [name, value] : waiting) bind(name, value);
+  try {
+    for (const auto& [name, value] : waiting) bind(name, value);
+  } catch (...) {
+    on_host = nullptr, on_device = nullptr;
+    executable.reset();  // the next try begins anew, with the params that are bound by then
+    throw;
+  }
   waiting.clear();
   compiled.store(true, std::memory_order_release);
 }
@@ -124,9 +130,9 @@ void set_any_param(CompiledGraph::State& state, const std::string& name, std::va
   const auto& entry = find_entry(state.signature.params, name, "param", state.graph.name());
   if (const Type given = std::visit([](const auto& v) { return v.type(); }, value); given != entry.type)
     fail(ErrorCode::shape_mismatch, "param '", name, "' is ", entry.type, ", got ", given);
-  state.unbound.erase(name);
   if (state.executable) state.bind(name, value);
-  else state.waiting[name] = std::move(value);
+  else state.waiting.insert_or_assign(name, std::move(value));
+  state.unbound.erase(name);
   if (state.options.mode == CompileMode::aot && state.unbound.empty()) state.executable->prepare();
 }
 

@@ -121,13 +121,14 @@ void add_events(const TensorOnDevice& t, bool writes, std::vector<Event>& after)
   if (!t.ready.is_done() || t.ready.error()) after.push_back(t.ready);
   if (!writes) return;
   for (const Event& reader : t.readers)
-    if (!reader.is_done()) after.push_back(ended(reader));
+    if (!reader.is_done()) after.push_back(after_end(reader));
 }
 
-void give_away(TensorOnDevice& t, std::string why) {
+/// `run` takes the elements when it begins: who writes the tensor anew waits for it.
+void give_away(TensorOnDevice& t, std::string why, const Event& run) {
   t.gone = std::move(why);
   t.buffer = {};
-  t.readers.clear();
+  t.readers = {run};
 }
 
 PendingRun submitted(const std::shared_ptr<State>& state, std::span<const DeviceTensor> inputs,
@@ -179,8 +180,9 @@ PendingRun submitted(const std::shared_ptr<State>& state, std::span<const Device
     }
     for (size_t i = 0; i < given.size(); ++i)
       if (state->is_donated(i))
-        give_away(*given[i], text_of("it was donated to ", state->run_text(), " as input '",
-                                     state->signature.inputs[i].name, "'"));
+        give_away(*given[i],
+                  text_of("it was donated to ", state->run_text(), " as input '", state->signature.inputs[i].name, "'"),
+                  event);
       else given[i]->add_reader(event);
   }
   for (const SharedTensor& t : outputs) t->ready = event;

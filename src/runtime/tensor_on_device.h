@@ -36,14 +36,14 @@ struct TensorOnDevice {
 /// A tensor that nothing has been written to, with memory where the device has its own. Fails with out_of_memory.
 std::shared_ptr<TensorOnDevice> new_tensor_on(const Device& device, std::shared_ptr<const Backend> backend, DType dtype,
                                               const Shape& shape);
-/// Memory for that many bytes. Fails with out_of_memory, or if it is larger than a buffer there may be.
+/// Memory for that many bytes. Fails with out_of_memory, or if it is larger than any buffer there may be.
 Buffer new_buffer(DeviceMemory& memory, const Device& device, size_t bytes);
 /// Begins to copy the elements to the host: `to`, which the copy keeps, holds them once the event has ended. Fails if
 /// the tensor is gone.
 Event begin_copy_to_host(const std::shared_ptr<TensorOnDevice>& from, const std::shared_ptr<Tensor>& to);
 /// The tensor itself, or a copy of elements that are borrowed from nobody who would keep them.
 Tensor with_owner(const Tensor& tensor);
-/// An event that ends well when that one has ended in any way: for order where nothing is read.
-Event ended(const Event& event);
+/// An event that ends well when that one has ended in any way: for ordering alone.
+Event after_end(const Event& event);
 
 }  // namespace rlx

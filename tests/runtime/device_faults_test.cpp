@@ -103,16 +103,17 @@ TEST_CASE("every fault at every place is an error that names the device, and the
                                             {Fault::lose, ErrorCode::device_lost},
                                             {Fault::stall, ErrorCode::cancelled}};
   size_t happened = 0;
-  for (const auto& [name, program] : programs)
+  for (const auto& named : programs)
     for (size_t k = 0; k < names_of(Fault{}).size(); ++k) {
       const Fault fault = static_cast<Fault>(k);
       for (int64_t nth = 1;; ++nth) {
-        CAPTURE(name);
+        CAPTURE(named.first);
         CAPTURE(names_of(Fault{})[k]);
         CAPTURE(nth);
         faults.ask(fault, nth);
         deadline = fault == Fault::stall ? 100ms : 60000ms;
-        const auto [code, text] = outcome_of(program);
+        const auto outcome = outcome_of(named.second);
+        const std::string& text = outcome.second;
         deadline = 60000ms;
         faults.reset();
         if (text.empty()) {  // the program has no such occasion any more
@@ -120,9 +121,9 @@ TEST_CASE("every fault at every place is an error that names the device, and the
           break;
         }
         ++happened;
-        CHECK(code == codes.at(fault));
+        CHECK(outcome.first == codes.at(fault));
         CHECK_MESSAGE(text.find("loopback") != std::string::npos, text);
-        CHECK(outcome_of(program).second == "");
+        CHECK(outcome_of(named.second).second == "");
         REQUIRE(nth < 200);
       }
     }

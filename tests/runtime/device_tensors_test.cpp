@@ -211,6 +211,34 @@ TEST_CASE("an update waits for the runs that still read the old value") {
   }
 }
 
+TEST_CASE("what was donated to a run that has not begun can be written anew, and the run reads the old value") {
+  for (const Device& device : running_devices()) {
+    CAPTURE(device.name());
+    if (!supports(endless(), device) || !backend_of(device)->cancels_loops()) continue;
+    const Session session(device, {1});
+    CompileOptions donating;
+    donating.donate = {"x"};
+    Graph g("scaled");
+    g.output(g.input("x", f32, {4}) * g.input("by", f32, {}), "x");
+    const CompiledGraph scale = session.compile(g, donating);
+    // The factor comes from a run that takes a while: until then the donated value lies where it was.
+    Graph slow("slow"), condition("goes_on"), body("step");
+    Value n = condition.input("n", f32, {});
+    condition.output(compare(n, full_like(n, 20000.0), Comparison::lt));
+    body.output(body.input("n", f32, {}) + 1.0);
+    slow.output(while_loop({slow.input("n", f32, {})}, {1, condition, body})[0]);
+    const CompiledGraph counting = session.compile(slow);
+    for (int round = 0; round < 5; ++round) {
+      const PendingRun factor = counting.run_async({{"n", Tensor::scalar(0.f)}});
+      DeviceTensor x = device_put(kOnes, device);
+      const PendingRun run = scale.submit(std::vector{x, factor.outputs()[0]});
+      x.write(kCount);
+      CHECK(run.get()[0] == Tensor::of<float>({4}, {20000, 20000, 20000, 20000}));
+      CHECK(x.to_host() == kCount);
+    }
+  }
+}
+
 TEST_CASE("inputs of another device, and of another type, are refused by name") {
   const CompiledGraph add = Session(Device("loopback")).compile(adding());
   DeviceTensor here = device_put(kOnes, Device::cpu()), there = device_put(kOnes, Device("loopback"));

@@ -56,10 +56,13 @@ class SimulatedExecutable final : public DeviceExecutable {
           };
           check();
           if (faults) {
-            faults->pass(Fault::lose, "the run of '" + name + "'");
-            faults->pass(Fault::launch, "the run of '" + name + "'");
-            if (faults->happens(Fault::stall))
-              for (; !queue.is_closing(); check()) std::this_thread::sleep_for(std::chrono::microseconds(100));
+            faults->check(Fault::lose, "the run of '" + name + "'");
+            faults->check(Fault::launch, "the run of '" + name + "'");
+            if (faults->happens(Fault::stall)) {
+              for (; !queue.is_closing() && !faults->is_lost(); check())
+                std::this_thread::sleep_for(std::chrono::microseconds(100));
+              fail(ErrorCode::device_lost, "the device is gone, and the run of '", name, "' never began");
+            }
           }
           body->run(*memory, in, out, options);
         },
@@ -136,7 +139,7 @@ class SimulatedDevice final : public Backend {
     return text_of(traits_.name, " is simulated and runs compiled graphs alone");
   }
   std::unique_ptr<Program> lower(Graph legal) const override {
-    if (traits_.faults) traits_.faults->pass(Fault::compile, "compiling '" + legal.name() + "'");
+    if (traits_.faults) traits_.faults->check(Fault::compile, "compiling '" + legal.name() + "'");
     return std::make_unique<SimulatedProgram>(cpu().lower(std::move(legal)), *this);
   }
   std::shared_ptr<DeviceMemory> memory() const override { return opened().memory; }

@@ -55,7 +55,7 @@ bool Faults::is_lost() const {
   return is_lost_;
 }
 
-void Faults::pass(Fault fault, std::string_view doing) {
+void Faults::check(Fault fault, std::string_view doing) {
   if (is_lost())
     fail(ErrorCode::device_lost, device_, " is lost: ", doing, " cannot be done, and what was on it is gone");
   if (!happens(fault)) return;

@@ -17,7 +17,7 @@ enum class Fault {
   launch,    ///< a run fails
   compile,   ///< the device's own compiler fails
   lose,      ///< the device is lost when a run begins, and stays so until it is reset
-  stall,     ///< a run does not begin before it is cancelled
+  stall,     ///< a run does not begin: it waits until it is cancelled, or the device is gone
 };
 constexpr std::array<std::string_view, 7> names_of(Fault) {
   return {"allocate", "write", "read", "launch", "compile", "lose", "stall"};
@@ -31,12 +31,12 @@ class Faults {
   Faults(std::string device, const char* variable);
   /// The n-th occasion from now on (1: the next), instead of what was asked for that kind before.
   void ask(Fault fault, int64_t nth);
-  /// Forgets all, and a device that was lost is there again, without what it held.
+  /// Forgets all, and a device that was lost is there again.
   void reset();
   /// Counts an occasion; true if the fault is to happen at this one.
   bool happens(Fault fault);
-  /// Fails with what belongs to the fault, if it is to happen; and with device_lost once the device is lost.
-  void pass(Fault fault, std::string_view doing);
+  /// Throws the fault's error if it is due, and device_lost once the device is lost.
+  void check(Fault fault, std::string_view doing);
   void lose();
   bool is_lost() const;
 

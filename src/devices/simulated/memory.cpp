@@ -42,7 +42,7 @@ SimulatedMemory::SimulatedMemory(Memory about, Queue& queue, Faults* faults)
 SimulatedMemory::~SimulatedMemory() { munmap(base_, about_.capacity); }
 
 std::shared_ptr<Block> SimulatedMemory::allocate(size_t bytes) {
-  if (faults_) faults_->pass(Fault::allocate, text_of(bytes, " bytes"));
+  if (faults_) faults_->check(Fault::allocate, text_of(bytes, " bytes"));
   const size_t wanted = std::max(rounded_up(bytes, about_.alignment), about_.alignment);
   uint32_t number = 0;
   {
@@ -106,7 +106,7 @@ Event SimulatedMemory::write(Buffer to, HostBytes from, std::span<const Event> a
   return queue_.add(
       text_of("a copy of ", from.bytes.size(), " bytes to the device"),
       [this, to = std::move(to), from = std::move(from)] {
-        if (faults_) faults_->pass(Fault::write, "a copy to it");
+        if (faults_) faults_->check(Fault::write, "a copy to it");
         if (!from.bytes.empty()) std::memcpy(address(to), from.bytes.data(), from.bytes.size());
       },
       after);
@@ -115,7 +115,7 @@ Event SimulatedMemory::read(WritableHostBytes to, Buffer from, std::span<const E
   return queue_.add(
       text_of("a copy of ", to.bytes.size(), " bytes from the device"),
       [this, to = std::move(to), from = std::move(from)] {
-        if (faults_) faults_->pass(Fault::read, "a copy from it");
+        if (faults_) faults_->check(Fault::read, "a copy from it");
         if (!to.bytes.empty()) std::memcpy(to.bytes.data(), address(from), to.bytes.size());
       },
       after);
@@ -124,7 +124,7 @@ Event SimulatedMemory::copy(Buffer to, Buffer from, std::span<const Event> after
   return queue_.add(
       text_of("a copy of ", from.bytes, " bytes on the device"),
       [this, to = std::move(to), from = std::move(from)] {
-        if (faults_) faults_->pass(Fault::write, "a copy on it");
+        if (faults_) faults_->check(Fault::write, "a copy on it");
         if (from.bytes) std::memmove(address(to), address(from), from.bytes);
       },
       after);

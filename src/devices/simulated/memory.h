@@ -1,5 +1,5 @@
-// The memory of a simulated accelerator: a mapping of a file that has no name, whose addresses only the threads of the
-// device's queue are told. Everybody else holds blocks, which are small numbers.
+// The memory of a simulated accelerator: an anonymous file mapping whose addresses only work on a simulated queue is
+// told. Everybody else holds blocks, which are small numbers.
 #pragma once
 
 #include <map>
@@ -23,7 +23,8 @@ class SimulatedMemory final : public DeviceMemory, public std::enable_shared_fro
   Event read(WritableHostBytes to, Buffer from, std::span<const Event> after) override;
   Event copy(Buffer to, Buffer from, std::span<const Event> after) override;
 
-  /// The address of a buffer's first byte. Fails on any thread that is not the queue's: the host points into it.
+  /// The address of a buffer's first byte. Fails on any thread that is no simulated queue's: the host must not point
+  /// there.
   std::byte* address(const Buffer& buffer) const;
   /// Blocks that are allocated.
   size_t blocks() const;

@@ -23,7 +23,7 @@ class Queue {
   /// Calls `work` on a thread of the queue once all of `after` have ended well; the event ends with it, and fails with
   /// what it throws, or with the first cause of what it waited for.
   Event add(std::string name, std::function<void()> work, std::span<const Event> after);
-  /// Whether the queue is about to go: work that would not end by itself does.
+  /// Whether the queue is closing: stalled work must end.
   bool is_closing() const;
   /// Whether this is one of the threads of any queue.
   static bool is_own_thread();
@@ -34,7 +34,7 @@ class Queue {
     std::function<void()> run;
     EventSource source;
   };
-  /// What work that waits for other devices' events reaches when the queue may be gone.
+  /// Outlives the queue, for work that waits for other devices' events.
   struct Shared {
     std::mutex mutex;
     std::condition_variable changed;

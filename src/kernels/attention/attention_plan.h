@@ -1,8 +1,8 @@
 // The planner of attention: which kernel computes it, in blocks of which size, in how many tasks, and why. Each
-// function here is pure: the same arguments give the same strategy, and no kernel chooses by itself. The choice of the
-// kernel is a table, attention_rules(), of which the first rule that holds decides. Users:
-// backends/cpu/lower_attention.cpp, which plans and divides the work; attention.cpp and its neighbours, which follow
-// AttentionArgs::strategy. `rlx where MODEL
+// plan is pure: the same arguments give the same strategy, and no kernel chooses by itself, but that a call whose
+// numbers leave the range of split-bf16 takes score blocks instead of tiles. The choice of the kernel is a table,
+// attention_rules(), of which the first rule that holds decides. Users: backends/cpu/lower_attention.cpp, which plans
+// and divides the work; attention.cpp and its neighbours, which follow AttentionArgs::strategy. `rlx where MODEL
 // --strategies` prints strategies. Neighbours: kernels/gemm/product_plan.h, backends/cpu/convolution_plan.h.
 #pragma once
 
@@ -87,7 +87,8 @@ struct AttentionRule {
 /// All rules, in the order in which they are asked. The last one holds always.
 std::span<const AttentionRule> attention_rules();
 
-/// The kernel does not depend on batch, heads and threads, and so a result does not either.
+/// The kernel does not depend on batch, heads and threads, and so a result does not either, unless numbers of its call
+/// leave the range of split-bf16: then all queries of that call are computed by score blocks.
 AttentionStrategy plan_attention(const AttentionProblem& problem, const AttentionTarget& target);
 
 /// The estimated time of all products on one thread, in nanoseconds.
