@@ -3,8 +3,8 @@
 //
 // A device is one of two kinds. One computes in the host's memory while its caller waits: its programs give a
 // HostExecutable. The other has memory and queues of its own: `Backend::memory` is there, and its programs
-// give a DeviceExecutable. What the one kind lacks of the other (runs in the background, tensors of the host) the run
-// time adds (src/runtime), for all backends alike.
+// give a DeviceExecutable. What the one kind lacks of the other (runs in the background, tensors of the host) the
+// runtime adds (src/runtime), for all backends alike.
 #pragma once
 
 #include <exception>
