@@ -132,11 +132,6 @@ rlx_status rlx_graph_batch(const rlx_graph* graph, const uint8_t* batched, const
 /* ---- devices and sessions ---- */
 /* 1 if the device, "cpu" for one, can run here; else 0. */
 int rlx_device_available(const char* device);
-/* Every device that RLX knows, available or not: its name, "cpu" or "coreml:ane", and what it is here, or why it is not
-   available. Constants; NULL beyond the last one. */
-size_t rlx_device_count(void);
-const char* rlx_device_name(size_t index);
-const char* rlx_device_description(size_t index);
 /* The name of the device that computes fastest of those that can run here; a constant. */
 const char* rlx_pick_best_device(void);
 

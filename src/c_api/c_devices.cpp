@@ -17,17 +17,6 @@ const char* constant_text(const std::string& text) {
   return all.insert(text).first->c_str();
 }
 
-/// What `of` tells of a device of the list; null beyond the last one.
-template <class Of>
-const char* told_of_device(size_t index, Of of) {
-  const char* told = nullptr;
-  guarded(nullptr, [&] {
-    const auto all = rlx::devices();
-    if (index < all.size()) told = constant_text(of(all[index]));
-  });
-  return told;
-}
-
 void wait(const rlx::Event& event, int64_t nanoseconds, int* done) {
   bool ended = true;
   const auto now = std::chrono::steady_clock::now();
@@ -56,19 +45,6 @@ void hand_out(const rlx::PendingRun& begun, rlx_device_tensor** outputs, rlx_run
 }  // namespace
 
 extern "C" {
-
-// ---- the list of devices ----
-size_t rlx_device_count(void) {
-  size_t count = 0;
-  guarded(nullptr, [&] { count = rlx::devices().size(); });
-  return count;
-}
-const char* rlx_device_name(size_t index) {
-  return told_of_device(index, [](const rlx::DeviceInfo& d) { return d.device.name(); });
-}
-const char* rlx_device_description(size_t index) {
-  return told_of_device(index, [](const rlx::DeviceInfo& d) { return d.description; });
-}
 
 // ---- events ----
 int rlx_event_is_done(const rlx_event* event) { return event && event->event.is_done(); }

@@ -1,9 +1,11 @@
 """Arrays on devices: handles of the C ABI, and how elements come there and back."""
 
 import ctypes
+import json
 import os
 import weakref
 from ctypes import byref, c_void_p
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,10 +13,23 @@ from . import _dtypes, _native
 from ._native import Error, at_user_line, check, lib
 
 
+class DeviceInfo(NamedTuple):
+    """A device, as `device_infos()` lists it."""
+
+    name: str          # what `Session`, `jit(device=...)` and `dispatch_report` take
+    available: bool    # whether it can run here
+    accelerates: bool  # whether it computes faster than the processor that this program runs on
+    description: str   # what it is here, or why it is not available
+
+
+def device_infos():
+    """Every device that RLX knows, as `DeviceInfo`s; those that are not available say why."""
+    return [DeviceInfo(**d) for d in json.loads(_native.owned_text(lib.rlx_devices))]
+
+
 def devices():
     """The names of the devices that can run here, as a list; the processor, "cpu", is one."""
-    names = [lib.rlx_device_name(i).decode() for i in range(lib.rlx_device_count())]
-    return [n for n in names if lib.rlx_device_available(n.encode())]
+    return [d.name for d in device_infos() if d.available]
 
 
 def default_device():

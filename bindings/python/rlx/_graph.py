@@ -6,7 +6,6 @@ import os
 import struct
 import weakref
 from ctypes import byref, c_char_p, c_size_t, c_void_p
-from typing import NamedTuple
 
 import numpy as np
 
@@ -223,25 +222,6 @@ def dispatch_report(graph, device="", **options):
     Nothing is compiled, and nothing need be able to run here: "coreml", "null" are devices for reports, too."""
     given = compile_options(**options)
     return json.loads(_native.owned_text(lib.rlx_graph_report, graph.handle, str(device).encode(), byref(given)))
-
-
-class DeviceInfo(NamedTuple):
-    """A device, as `device_infos()` lists it."""
-
-    name: str          # what `Session`, `jit(device=...)` and `dispatch_report` take
-    available: bool    # whether it can run here
-    accelerates: bool  # whether it computes faster than the processor that this program runs on
-    description: str   # what it is here, or why it is not available
-
-
-def device_infos():
-    """Every device that RLX knows, as `DeviceInfo`s; those that are not available say why."""
-    return [DeviceInfo(**d) for d in json.loads(_native.owned_text(lib.rlx_devices))]
-
-
-def devices():
-    """The names of the devices that can run here, as a list; the processor, "cpu", is one."""
-    return [d.name for d in device_infos() if d.available]
 
 
 def address(a):

@@ -200,8 +200,6 @@ _SIGNATURES = {
     "rlx_graph_jvp": (c_int, [_p, POINTER(c_uint8), POINTER(_p), _err]),
     "rlx_graph_batch": (c_int, [_p, POINTER(c_uint8), c_char_p, POINTER(_p), _err]),
     "rlx_device_available": (c_int, [c_char_p]),
-    "rlx_device_count": (c_size_t, []),
-    "rlx_device_name": (c_char_p, [c_size_t]),
     "rlx_device_memory": (c_int, [c_char_p, POINTER(Memory), _err]),
     "rlx_device_put": (c_int, [_p, c_char_p, POINTER(_p), _err]),
     "rlx_device_tensor_dtype": (c_char_p, [_p]),
