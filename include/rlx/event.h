@@ -36,7 +36,7 @@ class Event {
   std::exception_ptr error() const noexcept;
   /// Calls `f` with `error()` once the work has ended, even if it has already: on a thread of RLX that serves nothing
   /// else, one call after another. Fails with out_of_memory if the system gives no such thread. What `f` throws is
-  /// written to the error stream.
+  /// written to the error stream; calls that have not begun when the process ends are dropped.
   void on_done(std::function<void(std::exception_ptr error)> f) const;
   /// The name of the device that the work is on; empty for an event that was done from the beginning.
   std::string device() const;

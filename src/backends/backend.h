@@ -74,8 +74,8 @@ struct DeviceArgument {
 /// How a launch runs.
 struct LaunchOptions {
   int threads = 1;
-  std::shared_ptr<const CancelFlag> cancel = {};  ///< if given, looked at before the launch and, where it can be, in it
-  std::vector<StepTime>* profile = nullptr;       ///< if given, lives until the launch has ended
+  std::shared_ptr<CancelFlag> cancel = {};   ///< if given, looked at before the launch and, where it can be, in it
+  std::vector<StepTime>* profile = nullptr;  ///< if given, lives until the launch has ended
 };
 
 /// One on a device with memory and an order of its own.

@@ -2,8 +2,9 @@
 #include "rlx/event.h"
 
 #include <condition_variable>
-#include <deque>
+#include <cstdlib>
 #include <iostream>
+#include <list>
 #include <mutex>
 #include <system_error>
 #include <thread>
@@ -11,94 +12,125 @@
 #include <vector>
 
 #include "base/event_source.h"
+#include "base/per_process.h"
 #include "rlx/error.h"
 
 namespace rlx {
+
+namespace {
+
+/// What is called when an event ends. A list of them is spliced from place to place, so that ending allocates nothing:
+/// it must not fail.
+struct Call {
+  std::function<void(std::exception_ptr)> f;
+  std::exception_ptr error = {};
+};
+
+/// Calls them behind those that this thread is already calling: the end of one event may end the next, and a chain of
+/// ten thousand that fail must not be as many calls within each other.
+void call_in_turn(std::list<Call> calls) noexcept {
+  thread_local std::list<Call>* waiting = nullptr;
+  if (waiting) return waiting->splice(waiting->end(), calls);
+  waiting = &calls;
+  while (!calls.empty()) {
+    std::list<Call> one;
+    one.splice(one.begin(), calls, calls.begin());
+    one.front().f(one.front().error);
+  }
+  waiting = nullptr;
+}
+
+}  // namespace
 
 struct Event::State {
   std::string device, work;
   std::mutex mutex;
   std::condition_variable changed;
   std::atomic<bool> is_done{false};
-  std::exception_ptr error;                                        // fixed once is_done is true
-  std::vector<std::function<void(std::exception_ptr)>> next = {};  // called when it ends
+  std::exception_ptr error;   // fixed once is_done is true
+  std::list<Call> next = {};  // called when it ends
 
   void end(std::exception_ptr with) noexcept {
-    std::vector<std::function<void(std::exception_ptr)>> calls;
+    std::list<Call> calls;
     {
       std::scoped_lock lock(mutex);
       if (is_done.load(std::memory_order_relaxed)) return;
       error = std::move(with);
       is_done.store(true, std::memory_order_release);
-      calls.swap(next);
+      calls.splice(calls.begin(), next);
     }
     changed.notify_all();
-    call_in_turn(std::move(calls), error);
-  }
-
-  /// Calls them behind those that this thread is already calling: the end of one event may end the next, and a chain of
-  /// ten thousand that fail must not be as many calls within each other.
-  static void call_in_turn(std::vector<std::function<void(std::exception_ptr)>> calls,
-                           const std::exception_ptr& error) {
-    using Call = std::pair<std::function<void(std::exception_ptr)>, std::exception_ptr>;
-    thread_local std::deque<Call>* waiting = nullptr;
-    if (calls.empty()) return;
-    if (waiting) {
-      for (auto& call : calls) waiting->emplace_back(std::move(call), error);
-      return;
-    }
-    std::deque<Call> own;
-    waiting = &own;
-    for (auto& call : calls) own.emplace_back(std::move(call), error);
-    while (!own.empty()) {
-      const Call call = std::move(own.front());
-      own.pop_front();
-      call.first(call.second);
-    }
-    waiting = nullptr;
+    for (Call& call : calls) call.error = error;
+    call_in_turn(std::move(calls));
   }
 };
 
 namespace {
 
-/// Runs the callbacks of users, one after another, on one thread. It lives until the process ends.
+/// A copy of an rlx::Error, so that several threads that rethrow one cause do not write to the same text.
+std::exception_ptr copy_of(const std::exception_ptr& error) {
+  if (!error) return nullptr;
+  try {
+    std::rethrow_exception(error);
+  } catch (const Error& e) {
+    return std::make_exception_ptr(Error(e));
+  } catch (...) {
+    return std::current_exception();
+  }
+}
+
+/// Runs the callbacks of users, one after another, on one thread.
 class CallbackThread {
  public:
-  static CallbackThread& shared() {
-    static auto* one = new CallbackThread;  // never destroyed: an event may end while the process does
-    return *one;
-  }
-  void post(std::function<void()> call) {
-    {
-      std::scoped_lock lock(mutex_);
-      calls_.push_back(std::move(call));
-    }
-    changed_.notify_one();
-  }
+  static CallbackThread& shared() { return per_process<CallbackThread>(); }
   /// Fails if the system gives no thread; then nothing may be posted.
   void start() {
     std::scoped_lock lock(mutex_);
     if (is_started_) return;
     try {
-      std::thread([this] { work(); }).detach();
+      thread_ = std::thread([this] { work(); });
     } catch (const std::system_error& e) {
       fail(ErrorCode::out_of_memory, "there is no thread for functions that are called when an event ends: ", e.what());
     }
     is_started_ = true;
+    std::atexit([] { shared().close(); });
+  }
+  /// Takes the one call of the list, and allocates nothing.
+  void post(std::list<Call>& call) noexcept {
+    {
+      std::scoped_lock lock(mutex_);
+      if (is_closing_) return;
+      calls_.splice(calls_.end(), call);
+    }
+    changed_.notify_one();
   }
 
  private:
-  [[noreturn]] void work() noexcept {
+  /// When the process ends: what a call uses is destroyed next, so the one under way is waited for, and no other
+  /// begins.
+  void close() {
+    std::list<Call> dropped;
+    {
+      std::scoped_lock lock(mutex_);
+      if (!is_started_) return;
+      is_closing_ = true;
+      dropped.splice(dropped.begin(), calls_);
+    }
+    changed_.notify_all();
+    if (thread_.get_id() == std::this_thread::get_id()) thread_.detach();  // a call ends the process
+    else if (thread_.joinable()) thread_.join();
+  }
+  void work() noexcept {
     for (;;) {
-      std::function<void()> call;
+      std::list<Call> one;
       {
         std::unique_lock lock(mutex_);
-        changed_.wait(lock, [this] { return !calls_.empty(); });
-        call = std::move(calls_.front());
-        calls_.pop_front();
+        changed_.wait(lock, [this] { return is_closing_ || !calls_.empty(); });
+        if (is_closing_) return;
+        one.splice(one.begin(), calls_, calls_.begin());
       }
       try {
-        call();
+        one.front().f(copy_of(one.front().error));
       } catch (const std::exception& e) {
         std::cerr << "rlx: a function that was called when an event ended threw: " << e.what() << '\n';
       } catch (...) {
@@ -108,19 +140,14 @@ class CallbackThread {
   }
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<std::function<void()>> calls_;
-  bool is_started_ = false;
+  std::list<Call> calls_;
+  std::thread thread_;
+  bool is_started_ = false, is_closing_ = false;
 };
 
 }  // namespace
 
-void rethrow_copy(const std::exception_ptr& error) {
-  try {
-    std::rethrow_exception(error);
-  } catch (const Error& e) {
-    throw Error(e);
-  }
-}
+void rethrow_copy(const std::exception_ptr& error) { std::rethrow_exception(copy_of(error)); }
 
 bool Event::is_done() const noexcept { return !state_ || state_->is_done.load(std::memory_order_acquire); }
 
@@ -147,13 +174,17 @@ bool Event::wait_until(std::chrono::steady_clock::time_point deadline) const {
   return true;
 }
 
-std::exception_ptr Event::error() const noexcept { return state_ && is_done() ? state_->error : nullptr; }
+std::exception_ptr Event::error() const noexcept { return state_ && is_done() ? copy_of(state_->error) : nullptr; }
 
 void Event::on_done(std::function<void(std::exception_ptr)> f) const {
   if (!f) fail(ErrorCode::invalid_argument, "on_done was given no function");
   CallbackThread::shared().start();  // while there is a caller who can be told
-  EventSource::when_done(*this, [f = std::move(f)](std::exception_ptr error) {
-    CallbackThread::shared().post([f, error = std::move(error)] { f(error); });
+  // The call is made now: when the event ends, nothing is allocated.
+  auto call = std::make_shared<std::list<Call>>();
+  call->push_back({std::move(f)});
+  EventSource::when_done(*this, [call = std::move(call)](std::exception_ptr error) {
+    call->front().error = std::move(error);
+    CallbackThread::shared().post(*call);
   });
 }
 
@@ -172,9 +203,12 @@ void wait_for_all(std::span<const Event> events) {
 struct EventSource::Owner {
   std::shared_ptr<Event::State> state = std::make_shared<Event::State>();
   ~Owner() {
-    if (!state->is_done.load(std::memory_order_acquire))
-      state->end(std::make_exception_ptr(
-          Error(ErrorCode::internal, text_of(state->work, " on ", state->device, " was dropped before it had ended"))));
+    if (state->is_done.load(std::memory_order_acquire)) return;
+    try {
+      rlx::fail(ErrorCode::internal, state->work, " on ", state->device, " was dropped before it had ended");
+    } catch (...) {  // it, or that no memory was left for it
+      state->end(std::current_exception());
+    }
   }
 };
 
@@ -190,15 +224,15 @@ void EventSource::when_done(const Event& event, std::function<void(std::exceptio
   if (event.state_) {
     std::scoped_lock lock(event.state_->mutex);
     if (!event.state_->is_done.load(std::memory_order_relaxed)) {
-      event.state_->next.push_back(std::move(f));
+      event.state_->next.push_back({std::move(f)});
       return;
     }
   }
-  f(event.error());
+  f(event.state_ ? event.state_->error : nullptr);
 }
 
 void EventSource::when_all_done(std::vector<Event> events, std::function<void(std::exception_ptr)> f) {
-  std::erase_if(events, [](const Event& e) { return e.is_done() && !e.error(); });
+  std::erase_if(events, [](const Event& e) { return !e.state_ || (e.is_done() && !e.state_->error); });
   if (events.empty()) return f(nullptr);
   struct Waiting {
     std::vector<Event> events;
@@ -212,7 +246,7 @@ void EventSource::when_all_done(std::vector<Event> events, std::function<void(st
       if (waiting->left.fetch_sub(1) > 1) return;
       std::exception_ptr first;
       for (const Event& each : waiting->events)
-        if (!first) first = each.error();
+        if (!first && each.state_) first = each.state_->error;
       waiting->f(first);
     });
 }

@@ -30,8 +30,8 @@ class EventSource {
   std::shared_ptr<Owner> owner_;
 };
 
-/// Throws a copy of an rlx::Error, so that several threads that rethrow one cause do not write to the same text; any
-/// other exception as it is.
+/// Throws a copy of an rlx::Error, so that several threads that rethrow one cause do not write to the same text (a
+/// class derived from it becomes an rlx::Error); any other exception as it is.
 [[noreturn]] void rethrow_copy(const std::exception_ptr& error);
 
 }  // namespace rlx

@@ -23,8 +23,13 @@ void wait(const rlx::Event& event, int64_t nanoseconds, int* done) {
   // A deadline that the clock cannot tell is none.
   const bool has_deadline =
       nanoseconds >= 0 && std::chrono::nanoseconds(nanoseconds) < std::chrono::steady_clock::time_point::max() - now;
-  if (has_deadline) ended = event.wait_until(now + std::chrono::nanoseconds(nanoseconds));
-  else event.wait();
+  try {
+    if (has_deadline) ended = event.wait_until(now + std::chrono::nanoseconds(nanoseconds));
+    else event.wait();
+  } catch (...) {
+    if (done) *done = 1;  // it has ended, and not well
+    throw;
+  }
   if (done) *done = ended;
 }
 

@@ -1,18 +1,16 @@
 // See the header.
 #include "runtime/background.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <condition_variable>
 #include <cstdlib>
-#include <deque>
+#include <list>
 #include <mutex>
-#include <set>
 #include <system_error>
 #include <thread>
 #include <vector>
 
+#include "base/per_process.h"
 #include "rlx/error.h"
 
 namespace rlx {
@@ -23,18 +21,16 @@ struct Work {
   std::shared_ptr<CancelFlag> cancel;
 };
 
+thread_local bool is_worker = false;
+
 class Workers {
  public:
-  static Workers& shared() {
-    // Never destroyed: a child of fork has none of the threads, and would wait for them.
-    static auto* all = [] {
-      auto* made = new Workers;
-      std::atexit([] { shared().close(); });
-      return made;
-    }();
-    return *all;
-  }
+  Workers() : most_(2 * std::max<size_t>(2, std::thread::hardware_concurrency())) {}
+  static Workers& shared() { return per_process<Workers>(); }
+
   void add(Work work) {
+    // A run that another one waits for must not wait for its thread.
+    if (is_worker) return work.run();
     {
       std::scoped_lock lock(mutex_);
       if (is_closing_) return;  // the event of what is dropped fails
@@ -45,18 +41,7 @@ class Workers {
   }
 
  private:
-  void close() {
-    if (getpid() != process_) return;
-    std::unique_lock lock(mutex_);
-    is_closing_ = true;
-    std::deque<Work> dropped = std::move(waiting_);
-    for (const auto& cancel : under_way_) cancel->store(true, std::memory_order_relaxed);
-    lock.unlock();
-    changed_.notify_all();
-    dropped.clear();
-    for (std::thread& thread : threads_) thread.join();
-  }
-  Workers() : most_(2 * std::max<size_t>(2, std::thread::hardware_concurrency())) {}
+  /// With the lock.
   void start() {
     try {
       threads_.emplace_back([this] { serve(); });
@@ -64,31 +49,44 @@ class Workers {
       if (threads_.empty())
         fail(ErrorCode::out_of_memory, "there is no thread for a run in the background: ", e.what());
     }
+    if (threads_.size() == 1) std::atexit([] { shared().close(); });
+  }
+  void close() {
+    std::list<Work> dropped;
+    {
+      std::scoped_lock lock(mutex_);
+      is_closing_ = true;
+      dropped.splice(dropped.begin(), waiting_);
+      for (const Work& work : under_way_) work.cancel->store(true, std::memory_order_relaxed);
+    }
+    changed_.notify_all();
+    dropped.clear();
+    for (std::thread& thread : threads_)
+      if (thread.get_id() == std::this_thread::get_id()) thread.detach();  // what runs there ends the process
+      else if (thread.joinable()) thread.join();
   }
   void serve() noexcept {
+    is_worker = true;
     std::unique_lock lock(mutex_);
     for (;;) {
       ++idle_;
       changed_.wait(lock, [this] { return is_closing_ || !waiting_.empty(); });
       --idle_;
       if (is_closing_) return;
-      Work work = std::move(waiting_.front());
-      waiting_.pop_front();
-      const auto at = under_way_.insert(work.cancel).first;
+      under_way_.splice(under_way_.begin(), waiting_, waiting_.begin());  // allocates nothing: it must not fail
+      const auto work = under_way_.begin();
       lock.unlock();
-      work.run();
-      work.run = nullptr;  // what it keeps goes before the lock is taken
+      work->run();
+      work->run = nullptr;  // what it keeps goes before the lock is taken
       lock.lock();
-      under_way_.erase(at);
+      under_way_.erase(work);
     }
   }
 
   const size_t most_;
-  const pid_t process_ = getpid();
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<Work> waiting_;
-  std::set<std::shared_ptr<CancelFlag>> under_way_;
+  std::list<Work> waiting_, under_way_;
   std::vector<std::thread> threads_;
   size_t idle_ = 0;
   bool is_closing_ = false;

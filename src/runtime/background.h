@@ -10,8 +10,8 @@ namespace rlx {
 
 /// Calls `work`, which does not throw, on a thread of the runtime, and returns. If none is idle a thread is started, up
 /// to two per processor (and four at least); beyond that work waits. When the process ends, work that has not begun is
-/// dropped, and the rest is cancelled and waited for: it uses what is destroyed next. Fails with out_of_memory if the
-/// system gives no first thread.
+/// dropped, and the rest is cancelled and waited for. On a thread of the runtime itself, `work` is called at once.
+/// Fails with out_of_memory if the system gives no first thread.
 void run_in_background(std::function<void()> work, std::shared_ptr<CancelFlag> cancel);
 
 }  // namespace rlx

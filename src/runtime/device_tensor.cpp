@@ -70,8 +70,9 @@ HostBytes host_bytes(const Tensor& tensor) {
 /// Sets the elements in the host's memory, and ends the event of it.
 void put_host(const std::shared_ptr<TensorOnDevice>& state, const Tensor& value, const EventSource& source) {
   try {
+    Tensor swapped = value;  // the old elements go without the lock: their owner may be a user's, and ask the tensor
     std::scoped_lock lock(state->mutex);
-    state->host = value;
+    std::swap(state->host, swapped);
   } catch (...) {
     return source.fail(std::current_exception());
   }
@@ -146,7 +147,6 @@ void DeviceTensor::write(const Tensor& value) {
   const Tensor kept = with_owner(value);
   std::unique_lock lock(t.mutex);
   const std::vector<Event> before = t.before_writing();
-  t.readers.clear();
   if (const auto memory = t.backend->memory()) {
     // What a compiled graph reads, or a run was given, is left alone.
     const bool is_own = t.gone.empty() && !t.is_param;
@@ -154,12 +154,14 @@ void DeviceTensor::write(const Tensor& value) {
     t.ready = memory->write(to, host_bytes(kept), is_own ? std::span<const Event>(before) : std::span<const Event>());
     t.buffer = std::move(to);
     t.is_param = false;
+    t.readers.clear();
     t.gone.clear();
     return;
   }
   // Readers take the tensor that they find, so a new one waits for them.
   EventSource source(t.device.name(), text_of("writing a tensor of ", t.dtype));
   t.ready = source.event();
+  t.readers.clear();
   t.gone.clear();
   lock.unlock();  // the readers may have ended by now, and then it is written here
   EventSource::when_all_done(before,

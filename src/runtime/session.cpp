@@ -143,6 +143,7 @@ void CompiledGraph::set_param(const std::string& name, const DeviceTensor& value
   if (value.device() != state_->device)
     fail(ErrorCode::invalid_argument, "param '", name, "' is on ", value.device(), "; '", state_->graph.name(),
          "' was compiled for ", state_->device);
+  state_->compile();  // the elements are taken now: a later write does not change the param
   set_any_param(*state_, name, value);
 }
 void CompiledGraph::set_params(const std::map<std::string, Tensor, std::less<>>& values) {

@@ -49,6 +49,11 @@ struct HostRun {
       }
       RunOptions options{threads};
       options.cancel = cancel.get();
+      const auto done = [self](std::vector<Tensor> made, std::exception_ptr error) {
+        if (error) return self->fail_with(error);
+        self->finish(std::move(made));
+      };
+      if (graph->on_host->begin(given, options, done)) return;
       if (graph->updates_in_place)
         for (const State::Pair& pair : graph->pairs) {
           // The output is handed the memory, so that it may be told that it alone has it.
@@ -56,11 +61,6 @@ struct HostRun {
           Tensor& old = results[pair.output];
           given[pair.input] = Tensor::borrow(old.dtype(), old.shape(), old.bytes());
         }
-      const auto done = [self](std::vector<Tensor> made, std::exception_ptr error) {
-        if (error) return self->fail_with(error);
-        self->finish(std::move(made));
-      };
-      if (graph->on_host->begin(given, options, done)) return;
       with_context([&] { return doing(); }, [&] { graph->on_host->run(given, results, options); });
       given.clear();
       finish(std::move(results));
@@ -124,11 +124,65 @@ void add_events(const TensorOnDevice& t, bool writes, std::vector<Event>& after)
     if (!reader.is_done()) after.push_back(after_end(reader));
 }
 
-/// `run` takes the elements when it begins: who writes the tensor anew waits for it.
-void give_away(TensorOnDevice& t, std::string why, const Event& run) {
-  t.gone = std::move(why);
-  t.buffer = {};
-  t.readers = {run};
+/// Fails if a param that a run reads is not bound: behind the launch it would be too late for what is donated.
+void require_params(const State& state) {
+  if (state.unbound.empty()) return;
+  const Graph& g = state.program->program->graph();
+  for (Ref r : g.params())
+    if (state.unbound.contains(g.node(r).name))
+      fail(ErrorCode::invalid_argument, "param '", g.node(r).name, "' (", g.type(r), ") of '", state.graph.name(),
+           "' is not bound; bind it with set_param before the first run");
+}
+
+/// What is noted of the inputs once the run has begun. All memory is taken before: a run that has begun is noted.
+class Marks {
+ public:
+  Marks(const State& state, std::span<TensorOnDevice* const> inputs) : inputs_(inputs), why_gone_(inputs.size()) {
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      std::vector<Event>& readers = inputs[i]->readers;
+      std::erase_if(readers, [](const Event& e) { return e.is_done(); });
+      readers.reserve(readers.size() + inputs.size());  // one tensor may be several inputs
+      if (state.is_donated(i))
+        why_gone_[i] =
+            text_of("it was donated to ", state.run_text(), " as input '", state.signature.inputs[i].name, "'");
+    }
+  }
+  void set(const Event& run) noexcept {
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      TensorOnDevice& t = *inputs_[i];
+      if (!why_gone_[i].empty()) {
+        t.gone.swap(why_gone_[i]);
+        t.buffer = {};
+        t.readers.clear();
+      }
+      t.readers.push_back(run);  // of a donated one too: who writes it anew waits until the run has taken the elements
+    }
+  }
+
+ private:
+  std::span<TensorOnDevice* const> inputs_;
+  std::vector<std::string> why_gone_;
+};
+
+/// Begins the run on the device, whose tensors are locked: gives the outputs their memory.
+Event launched(const State& state, std::span<TensorOnDevice* const> given, std::span<const SharedTensor> outputs,
+               const LaunchOptions& options, std::vector<Event> after) {
+  std::vector<DeviceArgument> from, to;
+  for (size_t i = 0; i < given.size(); ++i) {
+    from.push_back(given[i]->argument());
+    if (!state.is_donated(i) || !given[i]->is_param) continue;
+    // Another graph reads it as a param: what this run may overwrite is a copy.
+    Buffer copy = new_buffer(*state.memory, state.device, from[i].buffer.bytes);
+    after.push_back(state.memory->copy(copy, from[i].buffer, std::span(&given[i]->ready, 1)));
+    from[i].buffer = std::move(copy);
+  }
+  if (state.updates_in_place)
+    for (const State::Pair& pair : state.pairs) outputs[pair.output]->buffer = from[pair.input].buffer;
+  for (const SharedTensor& t : outputs) {
+    if (!t->buffer.block) t->buffer = new_buffer(*state.memory, state.device, byte_count(t->dtype, t->shape));
+    to.push_back(t->argument());
+  }
+  return state.on_device->launch(from, to, options, after);
 }
 
 PendingRun submitted(const std::shared_ptr<State>& state, std::span<const DeviceTensor> inputs,
@@ -136,18 +190,17 @@ PendingRun submitted(const std::shared_ptr<State>& state, std::span<const Device
   state->compile();
   const std::vector<Type> types = types_of_outputs(state->graph, inputs);
   check_places(*state, inputs);
+  require_params(*state);
   std::vector<TensorOnDevice*> given;
   for (const DeviceTensor& t : inputs) given.push_back(t.on_device().get());
-  auto cancel = std::make_shared<CancelFlag>(false);
   const int threads = state->threads.load(std::memory_order_relaxed);
   std::vector<SharedTensor> outputs;
-  const auto made_on_device = [&](const Type& type) {
-    auto t = std::make_shared<TensorOnDevice>(state->device, state->backend, type.dtype, shape_of(type.dims));
-    outputs.push_back(std::move(t));
-  };
-  for (const Type& type : types) made_on_device(type);
+  for (const Type& type : types)
+    outputs.push_back(std::make_shared<TensorOnDevice>(state->device, state->backend, type.dtype, shape_of(type.dims)));
+  auto run = std::make_shared<PendingRun::State>();
+  run->cancel = std::make_shared<CancelFlag>(false);
+  for (const SharedTensor& t : outputs) run->outputs.emplace_back(t);
 
-  Event event;
   std::shared_ptr<HostRun> host_run;
   std::vector<Event> after;
   {
@@ -157,35 +210,18 @@ PendingRun submitted(const std::shared_ptr<State>& state, std::span<const Device
                    [&] { given[i]->require_there(); });
       add_events(*given[i], state->is_donated(i), after);
     }
+    Marks marks(*state, given);
     if (state->on_host) {
       EventSource source(state->device.name(), state->run_text());
-      event = source.event();
-      host_run.reset(new HostRun{state, {}, outputs, cancel, threads, std::move(source)});
+      run->event = source.event();
+      host_run.reset(new HostRun{state, {}, outputs, run->cancel, threads, std::move(source)});
       for (const DeviceTensor& t : inputs) host_run->inputs.push_back(t.on_device());
     } else {
-      std::vector<DeviceArgument> from, to;
-      for (TensorOnDevice* t : given) from.push_back(t->argument());
-      std::vector<bool> has_place(outputs.size());
-      for (const State::Pair& pair : state->pairs) {
-        if (!state->updates_in_place || given[pair.input]->is_param) continue;
-        outputs[pair.output]->buffer = from[pair.input].buffer;
-        has_place[pair.output] = true;
-      }
-      for (size_t o = 0; o < outputs.size(); ++o) {
-        TensorOnDevice& t = *outputs[o];
-        if (!has_place[o]) t.buffer = new_buffer(*state->memory, state->device, byte_count(t.dtype, t.shape));
-        to.push_back(t.argument());
-      }
-      event = state->on_device->launch(from, to, {threads, cancel, profile}, after);
+      run->event = launched(*state, given, outputs, {threads, run->cancel, profile}, after);
     }
-    for (size_t i = 0; i < given.size(); ++i)
-      if (state->is_donated(i))
-        give_away(*given[i],
-                  text_of("it was donated to ", state->run_text(), " as input '", state->signature.inputs[i].name, "'"),
-                  event);
-      else given[i]->add_reader(event);
+    marks.set(run->event);
   }
-  for (const SharedTensor& t : outputs) t->ready = event;
+  for (const SharedTensor& t : outputs) t->ready = run->event;
   if (host_run)
     EventSource::when_all_done(std::move(after), [host_run](std::exception_ptr error) {
       if (error) return host_run->fail_with(error);
@@ -195,8 +231,6 @@ PendingRun submitted(const std::shared_ptr<State>& state, std::span<const Device
         host_run->fail_with(std::current_exception());
       }
     });
-  auto run = std::make_shared<PendingRun::State>(PendingRun::State{std::move(event), {}, std::move(cancel)});
-  for (SharedTensor& t : outputs) run->outputs.emplace_back(std::move(t));
   return PendingRun(std::move(run));
 }
 

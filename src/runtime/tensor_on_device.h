@@ -23,7 +23,7 @@ struct TensorOnDevice {
   Event ready = {};                 // ends when the elements may be read
   std::vector<Event> readers = {};  // of work that reads them, which whoever overwrites them waits for
   std::string gone = {};            // why it cannot be used any more: a run was given it
-  bool is_param = false;            // a compiled graph reads the buffer from now on: it stays as it is
+  bool is_param = false;            // a compiled graph reads the buffer from now on: nobody overwrites it
 
   // With the lock.
   void require_there() const;

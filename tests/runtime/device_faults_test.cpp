@@ -115,9 +115,12 @@ TEST_CASE("every fault at every place is an error that names the device, and the
         const auto outcome = outcome_of(named.second);
         const std::string& text = outcome.second;
         deadline = 60000ms;
+        const bool has_happened = !faults.is_waiting(fault);
         faults.reset();
-        if (text.empty()) {  // the program has no such occasion any more
+        if (!has_happened) {  // the program has no such occasion any more
           CHECK(nth > 1);
+          if (fault != Fault::stall)
+            CHECK(text == "");  // with a short deadline a slow machine cancels what does not stall
           break;
         }
         ++happened;

@@ -1,15 +1,21 @@
 // Tensors on devices and runs in the background, on every device that runs graphs: the host's own memory and memory
 // that the host cannot point into have one meaning.
 #include <doctest/doctest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <cmath>
+#include <cstdlib>
 #include <thread>
 
 #include "backends/registry.h"
 #include "rlx/ops.h"
 #include "rlx/session.h"
 #include "runtime/small_model.h"
+#include "support/sanitized.h"
 
 using namespace rlx;
 using namespace std::chrono_literals;
@@ -156,6 +162,91 @@ TEST_CASE("params may be on the device, and stay as they were bound when the ten
     CHECK(message_of([&] { compiled.set_param("w", device_put(kOnes, other)); }) ==
           text_of("param 'w' is on ", other, "; 'scaled' was compiled for ", device));
   }
+}
+
+TEST_CASE("a param is what the tensor held when it was bound, in a graph that compiles at its first run too") {
+  Graph g("scaled");
+  g.output(g.input("x", f32, {4}) * g.param("w", f32, {4}), "y");
+  CompileOptions lazy;
+  lazy.mode = CompileMode::lazy;
+  for (const Device& device : running_devices()) {
+    CAPTURE(device.name());
+    CompiledGraph compiled = Session(device, {1}).compile(g, lazy);
+    DeviceTensor w = device_put(kCount, device);
+    compiled.set_param("w", w);
+    w.write(kOnes);
+    CHECK(compiled.run({{"x", kOnes}})[0] == kCount);
+  }
+}
+
+TEST_CASE("a param that is donated elsewhere stays what it is, and an input is not lost to a run that cannot begin") {
+  Graph g("scaled");
+  g.output(g.input("x", f32, {4}) * g.param("w", f32, {4}), "x");
+  CompileOptions donating;
+  donating.donate = {"x"};
+  for (const Device& device : running_devices()) {
+    CAPTURE(device.name());
+    const Session session(device, {1});
+    CompiledGraph scaled = session.compile(g, donating);
+    const CompiledGraph add = session.compile(adding(), donating);
+    const DeviceTensor w = device_put(kCount, device), x = device_put(kOnes, device);
+    CHECK(message_of([&] { scaled.submit(std::vector{x}); }).find("param 'w' (f32[4])") != std::string::npos);
+    CHECK(x.to_host() == kOnes);
+    scaled.set_param("w", w);
+    CHECK(add.submit(std::vector{w, x}).get()[0] == Tensor::of<float>({4}, {1, 2, 3, 4}));
+    CHECK(scaled.submit(std::vector{x}).get()[0] == kCount);
+  }
+}
+
+TEST_CASE("a child of fork runs in the background, and ends") {
+  if (test::sanitized()) return;  // their run times do not go on in a child
+  const CompiledGraph add = Session(Device::cpu(), {1}).compile(adding());
+  add.run_async({{"x", kOnes}, {"y", kOnes}}).wait();  // a thread that the child will not have
+  device_put(kOnes, Device("loopback")).ready().wait();
+  const pid_t child = fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    int status = 1;
+    try {
+      std::atomic<bool> called = false;
+      const PendingRun run = add.run_async({{"x", kOnes}, {"y", kCount}});
+      run.event().on_done([&](std::exception_ptr) { called = true; });
+      const bool is_right = run.get()[0] == Tensor::of<float>({4}, {1, 2, 3, 4});
+      for (int i = 0; i < 5000 && !called; ++i) std::this_thread::sleep_for(1ms);
+      status = is_right && called ? 0 : 2;
+    } catch (...) {
+    }
+    std::exit(status);  // with what runs at the end of a process
+  }
+  int status = -1;
+  for (int i = 0; i < 20000 && waitpid(child, &status, WNOHANG) == 0; ++i) std::this_thread::sleep_for(1ms);
+  const bool has_ended = status != -1;
+  if (!has_ended) kill(child, SIGKILL);
+  CHECK(has_ended);
+  CHECK(status == 0);
+}
+
+// In a process of its own: the end of the process is what is tested.
+TEST_CASE("(child) begins runs without an end" * doctest::skip()) {
+  for (const char* name : {"cpu", "loopback"}) {
+    const PendingRun run = Session(Device(name), {1}).compile(endless()).run_async({{"x", Tensor::scalar(0.5f)}});
+    CHECK_FALSE(run.wait_for(20ms));
+  }
+}
+TEST_CASE("a process ends while runs without an end go on") {
+  const pid_t child = fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    execl("/proc/self/exe", "runtime", "--no-skip", "-tc=(child) begins runs without an end",
+          static_cast<char*>(nullptr));
+    _exit(1);
+  }
+  int status = -1;
+  for (int i = 0; i < 60000 && waitpid(child, &status, WNOHANG) == 0; ++i) std::this_thread::sleep_for(1ms);
+  const bool has_ended = status != -1;
+  if (!has_ended) kill(child, SIGKILL);
+  CHECK(has_ended);
+  CHECK(status == 0);
 }
 
 TEST_CASE("an input that is donated is gone, whatever the device, and says which run took it") {

@@ -66,7 +66,7 @@ class SimulatedExecutable final : public DeviceExecutable {
           }
           body->run(*memory, in, out, options);
         },
-        all);
+        all, options.cancel);
   }
 
  private:

@@ -46,6 +46,10 @@ bool Faults::happens(Fault fault) {
   left.reset();
   return true;
 }
+bool Faults::is_waiting(Fault fault) const {
+  std::scoped_lock lock(mutex_);
+  return left_[static_cast<size_t>(fault)].has_value();
+}
 void Faults::lose() {
   std::scoped_lock lock(mutex_);
   is_lost_ = true;
@@ -67,7 +71,7 @@ void Faults::check(Fault fault, std::string_view doing) {
 }
 
 Faults& loopback_faults() {
-  static Faults faults("loopback", "RLX_LOOPBACK_FAULTS");
+  static auto& faults = *new Faults("loopback", "RLX_LOOPBACK_FAULTS");  // queues end after what is destroyed here
   return faults;
 }
 

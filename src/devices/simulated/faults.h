@@ -33,6 +33,8 @@ class Faults {
   void ask(Fault fault, int64_t nth);
   /// Forgets all, and a device that was lost is there again.
   void reset();
+  /// Whether it was asked for and has not happened yet.
+  bool is_waiting(Fault fault) const;
   /// Counts an occasion; true if the fault is to happen at this one.
   bool happens(Fault fault);
   /// Throws the fault's error if it is due, and device_lost once the device is lost.

@@ -56,13 +56,23 @@ std::shared_ptr<Block> SimulatedMemory::allocate(size_t bytes) {
            about_.capacity, " bytes are free");
     }
     const auto [offset, size] = *found;
-    free_.erase(found);
-    if (size > wanted) free_.emplace(offset + wanted, size - wanted);
     number = next_++;
-    allocated_.emplace(number, std::pair(offset, wanted));
+    const auto made = allocated_.emplace(number, std::pair(offset, wanted)).first;
+    try {
+      if (size > wanted) free_.emplace(offset + wanted, size - wanted);
+    } catch (...) {  // no memory of the host's: the piece stays free
+      allocated_.erase(made);
+      throw;
+    }
+    free_.erase(found);
     std::memset(base_ + offset, 0xff, std::min(wanted, kPatterned));  // NaN, and -1
   }
-  return std::make_shared<NumberedBlock>(shared_from_this(), number);
+  try {
+    return std::make_shared<NumberedBlock>(shared_from_this(), number);
+  } catch (...) {
+    give_back(number);
+    throw;
+  }
 }
 
 void SimulatedMemory::give_back(uint32_t number) noexcept {
@@ -82,7 +92,10 @@ void SimulatedMemory::give_back(uint32_t number) noexcept {
       before->second += size;
       return;
     }
-  free_.emplace(offset, size);
+  try {
+    free_.emplace(offset, size);
+  } catch (const std::bad_alloc&) {  // then the piece is lost to the device; nobody can be told
+  }
 }
 
 std::byte* SimulatedMemory::address(const Buffer& buffer) const {

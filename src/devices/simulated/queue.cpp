@@ -1,7 +1,10 @@
 // See the header.
 #include "devices/simulated/queue.h"
 
+#include <unistd.h>
+
 #include <chrono>
+#include <system_error>
 
 #include "rlx/error.h"
 
@@ -14,13 +17,30 @@ thread_local bool is_own = false;
 
 bool Queue::is_own_thread() { return is_own; }
 
-Queue::Queue(std::string device, size_t threads, bool delays) : device_(std::move(device)), delays_(delays) {
-  for (size_t t = 0; t < threads; ++t) threads_.emplace_back([this, t] { serve(static_cast<unsigned>(t) + 1); });
+Queue::Queue(std::string device, size_t threads, bool delays)
+    : device_(std::move(device)), delays_(delays), process_(getpid()) {
+  shared_->under_way.resize(threads);
+  try {
+    for (size_t t = 0; t < threads; ++t) threads_.emplace_back([this, t] { serve(t); });
+  } catch (const std::system_error& e) {
+    close();
+    fail(ErrorCode::out_of_memory, "there is no thread for the queue of ", device_, ": ", e.what());
+  }
 }
 Queue::~Queue() {
+  if (getpid() == process_) {
+    close();
+    return;
+  }
+  for (std::thread& thread : threads_) thread.detach();
+  new std::shared_ptr<Shared>(shared_);  // its condition would wait for the threads of the parent: it stays
+}
+void Queue::close() {
   {
     std::scoped_lock lock(shared_->mutex);
     shared_->is_closed = true;
+    for (const auto& work : shared_->under_way)
+      if (work && work->cancel) work->cancel->store(true, std::memory_order_relaxed);
   }
   shared_->changed.notify_all();
   for (std::thread& thread : threads_) thread.join();
@@ -32,10 +52,11 @@ bool Queue::is_closing() const {
   return shared_->is_closed;
 }
 
-Event Queue::add(std::string name, std::function<void()> work, std::span<const Event> after) {
+Event Queue::add(std::string name, std::function<void()> work, std::span<const Event> after,
+                 std::shared_ptr<CancelFlag> cancel) {
   EventSource source(device_, name);
   Event event = source.event();
-  std::shared_ptr<Work> added(new Work{std::move(name), std::move(work), std::move(source)});
+  std::shared_ptr<Work> added(new Work{std::move(name), std::move(work), std::move(source), std::move(cancel)});
   EventSource::when_all_done({after.begin(), after.end()}, [shared = shared_, added](std::exception_ptr error) {
     if (error) {
       added->run = nullptr;  // what it keeps goes before the event ends
@@ -51,9 +72,9 @@ Event Queue::add(std::string name, std::function<void()> work, std::span<const E
   return event;
 }
 
-void Queue::serve(unsigned seed) {
+void Queue::serve(size_t thread) {
   is_own = true;
-  std::minstd_rand random(seed);
+  std::minstd_rand random(static_cast<unsigned>(thread) + 1);
   for (;;) {
     std::shared_ptr<Work> work;
     {
@@ -63,6 +84,7 @@ void Queue::serve(unsigned seed) {
       const size_t at = delays_ ? random() % shared_->ready.size() : 0;
       work = std::move(shared_->ready[at]);
       shared_->ready.erase(shared_->ready.begin() + static_cast<std::ptrdiff_t>(at));
+      shared_->under_way[thread] = work;
     }
     if (delays_ && random() % 8 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 200));
     std::exception_ptr error;
@@ -72,6 +94,10 @@ void Queue::serve(unsigned seed) {
       error = std::current_exception();
     }
     work->run = nullptr;
+    {
+      std::scoped_lock lock(shared_->mutex);
+      shared_->under_way[thread] = nullptr;
+    }
     if (error) work->source.fail(error);
     else work->source.finish();
   }

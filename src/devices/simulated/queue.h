@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/cancel_flag.h"
 #include "base/event_source.h"
 
 namespace rlx::simulated {
@@ -22,7 +23,9 @@ class Queue {
 
   /// Calls `work` on a thread of the queue once all of `after` have ended well; the event ends with it, and fails with
   /// what it throws, or with the first cause of what it waited for.
-  Event add(std::string name, std::function<void()> work, std::span<const Event> after);
+  /// `cancel`, if given, is set of work that is under way when the queue closes, so that it ends.
+  Event add(std::string name, std::function<void()> work, std::span<const Event> after,
+            std::shared_ptr<CancelFlag> cancel = {});
   /// Whether the queue is closing: stalled work must end.
   bool is_closing() const;
   /// Whether this is one of the threads of any queue.
@@ -33,18 +36,21 @@ class Queue {
     std::string name;
     std::function<void()> run;
     EventSource source;
+    std::shared_ptr<CancelFlag> cancel;
   };
   /// Outlives the queue, for work that waits for other devices' events.
   struct Shared {
     std::mutex mutex;
     std::condition_variable changed;
-    std::vector<std::shared_ptr<Work>> ready;
+    std::vector<std::shared_ptr<Work>> ready, under_way;
     bool is_closed = false;
   };
-  void serve(unsigned seed);
+  void serve(size_t thread);
+  void close();
 
   const std::string device_;
   const bool delays_;
+  const int process_;  // a child of fork has none of the threads
   const std::shared_ptr<Shared> shared_ = std::make_shared<Shared>();
   std::vector<std::thread> threads_;
 };
