@@ -310,7 +310,8 @@ TEST_CASE("what was donated to a run that has not begun can be written anew, and
     CompileOptions donating;
     donating.donate = {"x"};
     Graph g("scaled");
-    g.output(g.input("x", f32, {4}) * g.input("by", f32, {}), "x");
+    Value scaled = g.input("x", f32, {4}), by = g.input("by", f32, {});
+    g.output(scaled * by, "x");
     const CompiledGraph scale = session.compile(g, donating);
     // The factor comes from a run that takes a while: until then the donated value lies where it was.
     Graph slow("slow"), condition("goes_on"), body("step");

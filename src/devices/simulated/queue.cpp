@@ -32,8 +32,9 @@ Queue::~Queue() {
     close();
     return;
   }
-  for (std::thread& thread : threads_) thread.detach();
-  new std::shared_ptr<Shared>(shared_);  // its condition would wait for the threads of the parent: it stays
+  // The parent's threads are not here to be joined, nor to be detached, and the condition would wait for them: both stay.
+  new std::vector<std::thread>(std::move(threads_));
+  new std::shared_ptr<Shared>(shared_);
 }
 void Queue::close() {
   {
