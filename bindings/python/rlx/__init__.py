@@ -15,7 +15,7 @@ packages in `rlx.coreml`; transforms and control flow here, the latter also in `
 
 import sys as _sys
 
-from . import _array, _control, _graph, _native, _transforms, ops, tree, tree_util
+from . import _array, _control, _graph, _jit, _native, _transforms, ops, tree, tree_util
 from . import numpy
 from . import _operators, fft, linalg, nn, random, special
 from . import debug, lax
@@ -27,8 +27,9 @@ from ._device import DeviceInfo, device_infos, devices
 from ._graph import Graph, Session, dispatch_report
 from ._native import Error, TracedValueError, __version__
 from ._torch import TorchModule, from_torch
-from ._transforms import (Jit, Lowered, ShapeDtype, ShapeDtypeStruct, block_until_ready, checkpoint, custom_jvp, custom_vjp, eval_shape,
-                          get_num_threads, grad, hessian, hvp, jacfwd, jacrev, jit, jvp, set_num_threads, value_and_grad, vjp, vmap)
+from ._jit import (Jit, Lowered, ShapeDtype, ShapeDtypeStruct, block_until_ready, eval_shape, get_num_threads, jit,
+                   set_num_threads)
+from ._transforms import checkpoint, custom_jvp, custom_vjp, grad, hessian, hvp, jacfwd, jacrev, jvp, value_and_grad, vjp, vmap
 from . import train
 from . import lora, models, quantization
 from .numpy import bfloat16

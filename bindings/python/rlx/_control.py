@@ -5,7 +5,7 @@ import numpy as np
 from . import _dtypes, _graph, tree
 from ._array import Array, as_array, convert, emit
 from ._native import Error, at_user_line
-from ._transforms import Traced
+from ._jit import Traced
 
 
 def _types(arrays):

@@ -637,14 +637,14 @@ def from_torch(module, example, kwargs=None):
         elif spec.kind.name != "USER_INPUT":
             raise Error(at_user_line(f"{type(module).__name__} has an input of the kind {spec.kind.name}"), "unsupported")
     made = TorchModule(params, _Program(exported, constants))
-    from ._transforms import eval_shape
+    from ._jit import eval_shape
     # What refuses its form says so now, and not when it is called.
     eval_shape(lambda m, args, kwargs: m(*args, **kwargs), made, *_example_types(example, kwargs))
     return made
 
 
 def _example_types(example, kwargs):
-    from ._transforms import ShapeDtype
+    from ._jit import ShapeDtype
     import torch
     typed = lambda x: ShapeDtype(tuple(x.shape), str(x.dtype).replace("torch.", "")) if isinstance(x, torch.Tensor) else x
     args = tuple(example) if isinstance(example, (tuple, list)) else (example,)

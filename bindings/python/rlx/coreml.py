@@ -22,7 +22,7 @@ import numpy as np
 from . import _dtypes, _graph, _native, tree
 from ._array import Array, Trace, as_array
 from ._native import CoremlOptions, CoremlWriteOptions, Error, at_user_line, check, lib
-from ._transforms import Lowered, ShapeDtype
+from ._jit import Lowered, ShapeDtype
 
 __all__ = ["ComputeUnit", "MLModel", "MLState", "convert", "load", "models"]
 

@@ -29,7 +29,7 @@ from ._attributes import Word as _Word, text_of as _text
 from ._array import Array, Trace, as_array, contiguous
 from ._ops import epsilon_of
 from ._native import Error, StepResultStruct, at_user_line, check, lib
-from ._transforms import _arrays
+from ._jit import _arrays
 
 
 # ---- learning rates ----
