@@ -184,7 +184,7 @@ TEST_CASE("a session says how it updates, and why not by the device's own means"
   TrainingSession session(LinearRegression::loss(), problem.initial(0), sgd(0.1));
   CHECK(session.update_path() == UpdatePath::fused);
   CHECK_FALSE(session.eligibility().supported);
-  CHECK(session.eligibility().device == Device::cpu());
+  CHECK(session.eligibility().device == Device::from_environment());
   UpdateEligibility coreml = native_update_eligibility(Device::coreml());
   CHECK_FALSE(coreml.supported);
   CHECK(coreml.reason.find("ML Programs") != std::string::npos);
