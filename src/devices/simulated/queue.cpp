@@ -32,7 +32,8 @@ Queue::~Queue() {
     close();
     return;
   }
-  // The parent's threads are not here to be joined, nor to be detached, and the condition would wait for them: both stay.
+  // The parent's threads are not here to be joined, nor to be detached, and the condition would wait for them: both
+  // stay.
   new std::vector<std::thread>(std::move(threads_));
   new std::shared_ptr<Shared>(shared_);
 }
