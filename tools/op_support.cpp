@@ -41,15 +41,20 @@ bool takes(const OpDef& op, const std::vector<Type>& types, const Attrs& attrs) 
 }
 
 void ask(const Target& target, const OpDef& op, const std::vector<Type>& types, const Attrs& attrs,
-         OpSupport::Count& count, std::set<std::string>& reasons) {
+         OpSupport::Count& count, OpSupport& all) {
   Graph g = trace(types, [&](Graph& to, Values in) { return to.emit(op, {in.begin(), in.end()}, attrs); });
   ++count.samples;
-  auto refusal = target.refusal({g.nodes().back(), types});
+  const Question q{g.nodes().back(), types};
+  auto refusal = target.refusal(q);
   if (!refusal) {
     ++count.native;
+    std::string way = target.interprets && target.interprets(q) ? "its reference, on the host"
+                      : target.remark                           ? target.remark(q)
+                                                                : std::string();
+    if (!way.empty()) all.ways.insert(std::move(way));
     return;
   }
-  if (refusal->find("no kernel for") == std::string::npos) reasons.insert(*refusal);
+  if (refusal->find("no kernel for") == std::string::npos) all.reasons.insert(*refusal);
   count.missing += legalize(g, target).report.count(Verdict::missing) > 0;
 }
 
@@ -89,13 +94,13 @@ OpSupport BackendSupport::of(const OpDef& op) const {
   OpSupport support;
   for (const Sample& sample : op.samples()) {
     if (!is_generic(sample)) {
-      ask(target, op, types_of(sample, f64), sample.attrs, support.by_dtype[""], support.reasons);
+      ask(target, op, types_of(sample, f64), sample.attrs, support.by_dtype[""], support);
       continue;
     }
     for (DType t : kFloats) {
       std::vector<Type> types = types_of(sample, t);
       if (takes(op, types, sample.attrs))
-        ask(target, op, types, sample.attrs, support.by_dtype[std::string(name_of(t))], support.reasons);
+        ask(target, op, types, sample.attrs, support.by_dtype[std::string(name_of(t))], support);
     }
   }
   return support;
@@ -115,9 +120,35 @@ std::vector<BackendSupport> backends_support() {
   std::vector<BackendSupport> all;
   for (const auto& backend : all_backends())
     // null is for reports only; what coreml takes is a question of dtypes and shapes, which `rlx test-device coreml`
-    // answers.
-    if (backend->name() != "null" && backend->name() != "coreml") all.push_back({backend->name(), backend->target()});
+    // answers; mlx is not in every build, and has a document of its own.
+    if (backend->name() != "null" && backend->name() != "coreml" && backend->name() != "mlx") all.push_back({backend->name(), backend->target()});
   return all;
+}
+
+std::string lowerings_document(const std::string& device) {
+  const auto backend = backend_of(Device::parse(device));
+  if (auto why = backend->unavailable(); !why.empty())
+    fail(ErrorCode::unsupported, "device '", device, "' is not available: ", why);
+  const BackendSupport support{device, backend->target()};
+  std::string primitives, composites;
+  size_t composed = 0;
+  for (const OpDef* op : all_ops()) {
+    const OpSupport s = support.of(*op);
+    if (s.samples() == 0) continue;
+    if (!op->is_primitive() && s.native() == 0) {
+      ++composed;
+      continue;
+    }
+    std::string ways;
+    for (const std::string& way : s.ways) ways += (ways.empty() ? "" : "; ") + way;
+    (op->is_primitive() ? primitives : composites) += text_of("| `", op->name, "` | ", s.text(), " | ", ways, " |\n");
+  }
+  const char* head = "| op | support | how |\n| --- | --- | --- |\n";
+  return text_of("# What runs how on ", device, "\n\nWritten by `rlx ops --lowerings ", device,
+                 "`; a test compares. Asked for each sample of each op, in each of the dtypes (f32 f16 bf16 f64) that it takes.\n\n"
+                 "## Primitives\n\n",
+                 head, primitives, "\n## Composites that run as a whole\n\n", head, composites, "\nThe other ", composed,
+                 " composites are made of these.\n");
 }
 
 }  // namespace rlx::tools

@@ -19,6 +19,7 @@ struct OpSupport {
   /// By dtype of the operands; "" where the samples themselves say which dtype they have.
   std::map<std::string, Count> by_dtype;
   std::set<std::string> reasons;  ///< why not native, where that differs from "no kernel"
+  std::set<std::string> ways;     ///< how the samples that are taken run, where the backend says so
 
   size_t samples() const;
   size_t native() const;
@@ -37,6 +38,9 @@ struct BackendSupport {
 };
 /// The backends of this build that run something.
 std::vector<BackendSupport> backends_support();
+
+/// What a device says of how it runs each op, as Markdown.
+std::string lowerings_document(const std::string& device);
 
 /// How many results the op has in its samples: one number for most.
 std::set<size_t> result_counts(const OpDef& op);

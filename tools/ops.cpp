@@ -126,6 +126,7 @@ struct Ops {
   explicit Ops(CLI::App& app);
   void run() const;
   std::vector<std::string> names;
+  std::string device;  // whose lowerings are printed; empty: of none
   bool json = false, markdown = false, coverage = false;
 };
 
@@ -137,6 +138,10 @@ Ops::Ops(CLI::App& app) {
   app.add_flag("--coverage", coverage, "print how many of the published op names are covered, and which are not")
       ->excludes(as_json)
       ->excludes(as_markdown);
+  app.add_option("--lowerings", device, "print how a device runs each op, as Markdown: docs/generated/mlx.md")
+      ->type_name("DEVICE")
+      ->excludes(as_json)
+      ->excludes(as_markdown);
   app.footer(
       R"(Operands: "x" is required, "mask?" may be left out, "xs..." repeats. native: the backend has a kernel for all samples of
 the op in all of its dtypes; some: for some of them; composed: the op is made of ops that it has; missing: it cannot run.
@@ -144,12 +149,14 @@ the op in all of its dtypes; some: for some of them; composed: the op is made of
 Examples:
   rlx ops
   rlx ops --coverage
+  rlx ops --lowerings mlx
   rlx ops softmax attention --json)");
 }
 
 void Ops::run() const {
   for (const std::string& name : names) find_op(name);
-  if (coverage) write_out(coverage_text());
+  if (!device.empty()) write_out(lowerings_document(device));
+  else if (coverage) write_out(coverage_text());
   else if (json) print_json(names);
   else if (markdown) print_markdown();
   else print_table(names);

@@ -3,6 +3,7 @@
 #include "backends/null/null.h"
 #include "backends/registry.h"
 #include "devices/coreml/device.h"
+#include "devices/mlx/device.h"
 #include "devices/simulated/device.h"
 
 namespace rlx {
@@ -15,7 +16,9 @@ std::vector<BackendEntry> built_in_backends() {
       {"cuda"},
       {"rocm"},
       {"metal"},
-      {"mlx"},
+      {"mlx",
+       [](const Device& device) { return std::shared_ptr<const Backend>(make_mlx_device(device)); },
+       {"lazy", "eager", "compiled"}},
       {"tpu"},
       {"coreml",
        [](const Device& device) { return std::shared_ptr<const Backend>(make_coreml_device(device)); },

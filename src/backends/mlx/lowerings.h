@@ -1,0 +1,98 @@
+// The table of lowerings: which nodes become operations of MLX, and how. A row of lowerings.def names an op, a condition,
+// what it becomes and the function; the first row that takes a node wins. A primitive that no row takes, or one with a
+// dtype that MLX lacks, runs on the host by its reference (host_node.h).
+#pragma once
+
+#include <mlx/ops.h>
+
+#include <span>
+#include <string>
+
+#include "backends/mlx/carry.h"
+#include "passes/target.h"
+
+namespace rlx::mlx_backend {
+
+/// What a lowering is handed. All types are static, of dtypes that MLX has, and all values have elements.
+struct Lowering {
+  const Node& node;
+  std::vector<Type> types;     ///< of the operands
+  std::vector<mx::array> in;   ///< the operands
+  mx::Stream s;                ///< where the operations run
+
+  const Type& result(size_t i = 0) const { return node.types[i]; }
+  mx::Shape shape(size_t i = 0) const { return carried_shape(result(i)); }
+  mx::Dtype dtype(size_t i = 0) const { return carried_dtype(result(i).dtype); }
+  template <class A>
+  const A& attrs() const {
+    return node.attrs.as<A>();
+  }
+};
+using Lowered = std::vector<mx::array>;
+
+/// Nothing, or why not.
+using Condition = std::optional<std::string> (*)(const Question&);
+
+/// Where operations run.
+enum class On { any, cpu };
+
+struct Row {
+  const OpDef* op;
+  Condition when;
+  On on;
+  std::string_view becomes;  ///< the operations of MLX, for docs/mlx.md
+  Lowered (*lower)(Lowering&);
+};
+std::span<const Row> rows();
+/// The row that takes the node; null if none does.
+const Row* find_row(const Question&, std::string* why = nullptr);
+/// Whether the executable runs the node itself: control flow, sizes.
+bool is_control(const OpDef* op);
+
+/// Whether values of that dtype are on a GPU if there is one: of f64 and integers of 64 bits as MLX has them.
+bool is_for_cpu(const Node& node, const std::vector<Type>& operands, const Row* row);
+
+// ---- what lowerings share ----
+/// A number as a scalar array. It broadcasts.
+mx::array number(double value, DType dtype);
+/// An integer as a scalar array.
+mx::array integer(int64_t value, DType dtype);
+/// f16 and bf16 are computed in f32 and rounded once: an operand in f32, another dtype as it is.
+mx::array wide(Lowering& l, size_t i);
+/// As the dtype of result `i`.
+mx::array narrowed(Lowering& l, mx::array x, size_t i = 0);
+DType wide_dtype(DType dtype);
+std::vector<int> ints(const std::vector<int64_t>& all);
+
+namespace when {
+inline std::optional<std::string> always(const Question&) { return std::nullopt; }
+std::optional<std::string> is_float(const Question&);
+std::optional<std::string> is_narrow_float(const Question&);  ///< f16, bf16, f32
+std::optional<std::string> is_real(const Question&);          ///< integers and floats
+std::optional<std::string> is_number(const Question&);        ///< complex ones too
+std::optional<std::string> is_inexact(const Question&);       ///< floats and complex ones
+std::optional<std::string> is_integer(const Question&);
+std::optional<std::string> is_bool(const Question&);
+std::optional<std::string> has_bits(const Question&);  ///< integers and bools
+std::optional<std::string> can_order(const Question&);
+std::optional<std::string> can_convert(const Question&);
+std::optional<std::string> can_bitcast(const Question&);
+std::optional<std::string> can_reduce(const Question&);
+std::optional<std::string> can_multiply(const Question&);
+std::optional<std::string> can_scatter(const Question&);
+std::optional<std::string> can_slide(const Question&);
+std::optional<std::string> can_select(const Question&);
+std::optional<std::string> can_convolve(const Question&);
+std::optional<std::string> can_sort(const Question&);
+std::optional<std::string> can_transform(const Question&);
+std::optional<std::string> can_normalize(const Question&);
+std::optional<std::string> can_attend(const Question&);
+std::optional<std::string> can_factor(const Question&);
+std::optional<std::string> is_cumulated(const Question&);
+}  // namespace when
+
+#define RLX_LOWERING(name, condition, on, becomes, function) Lowered function(Lowering&);
+#include "backends/mlx/lowerings.def"
+#undef RLX_LOWERING
+
+}  // namespace rlx::mlx_backend

@@ -1,0 +1,29 @@
+// What the core asks of the module librlx_mlx, which alone is linked to MLX. It is opened when a program first needs it
+// (devices/mlx).
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "backends/backend.h"
+
+namespace rlx::mlx_backend {
+
+class Module {
+ public:
+  virtual ~Module() = default;
+  /// The device, its memory, MLX's version.
+  virtual std::string description() const = 0;
+  /// Whether there is a GPU, by Metal or CUDA.
+  virtual bool has_gpu() const = 0;
+  virtual Target target() const = 0;
+  /// `mode`: lazy, eager or compiled.
+  virtual std::unique_ptr<Program> lower(Graph legal, const std::string& mode) const = 0;
+};
+
+/// The name of the function that gives the module: Module* f().
+constexpr const char* kEntry = "rlx_mlx_module";
+/// The version of this interface.
+constexpr int kVersion = 1;
+
+}  // namespace rlx::mlx_backend

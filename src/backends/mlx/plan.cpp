@@ -1,0 +1,343 @@
+// See the header.
+#include "backends/mlx/plan.h"
+
+#include <mlx/compile_impl.h>
+#include <mlx/transforms.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <map>
+#include <set>
+
+#include "ir/leaves.h"
+#include "rlx/ops.h"
+
+namespace rlx::mlx_backend {
+namespace {
+
+constexpr int64_t kTripsAtOnce = 16;  // of a scan, before what it has built is evaluated
+
+/// Runs code that calls MLX for a node: what it throws arrives as an rlx::Error that names the node.
+template <class F>
+auto with_node(const Node& node, F f) {
+  return with_context([&] { return text_of("running '", node.op->name, "'", node.name.empty() ? "" : " of '" + node.name + "'",
+                                           " on mlx"); },
+                      [&] {
+                        try {
+                          return f();
+                        } catch (const Error&) {
+                          throw;
+                        } catch (const std::bad_alloc&) {
+                          fail(ErrorCode::out_of_memory, "MLX ran out of memory");
+                        } catch (const std::exception& e) {
+                          fail(ErrorCode::internal, "MLX failed: ", e.what());
+                        }
+                      });
+}
+
+/// Functions that MLX has traced are kept by it, a set for each thread. What a thread has traced for executables that are
+/// gone is dropped when it traces again.
+class Traced {
+ public:
+  Traced() : id_(next_id()), alive_(std::make_shared<int>(0)) {}
+  std::function<std::vector<mx::array>(const std::vector<mx::array>&)> function(
+      std::function<std::vector<mx::array>(const std::vector<mx::array>&)> f) const {
+    thread_local std::vector<std::pair<std::uintptr_t, std::weak_ptr<int>>> here;
+    const auto gone = [](const auto& each) { return each.second.expired(); };
+    for (const auto& each : here)
+      if (gone(each)) mx::detail::compile_erase(mx::detail::compile_cache(), each.first);
+    std::erase_if(here, gone);
+    if (std::none_of(here.begin(), here.end(), [&](const auto& each) { return each.first == id_; }))
+      here.emplace_back(id_, alive_);
+    return mx::detail::compile(std::move(f), id_);
+  }
+
+ private:
+  static std::uintptr_t next_id() {
+    static std::atomic<std::uintptr_t> last{0};
+    // MLX calls other functions by their addresses, which are aligned.
+    return (++last << 1) | 1;
+  }
+  std::uintptr_t id_;
+  std::shared_ptr<int> alive_;
+};
+
+}  // namespace
+
+void evaluate(std::vector<mx::array> arrays, const Context& context) {
+  try {
+    mx::eval(std::move(arrays));
+  } catch (const Error&) {
+    throw;
+  } catch (const std::bad_alloc&) {
+    fail(ErrorCode::out_of_memory, "MLX ran out of memory");
+  } catch (const std::exception& e) {
+    context.errors->check();
+    fail(ErrorCode::internal, "MLX failed: ", e.what());
+  }
+  context.errors->check();
+}
+
+/// Where a value of the graph stands.
+using Env = std::vector<std::vector<std::optional<mx::array>>>;
+
+struct Plan::Body {
+  /// Nodes that MLX evaluates, or one node of control flow.
+  struct Step {
+    std::vector<size_t> nodes;
+    bool is_control = false;
+    std::vector<Ref> reads, gives;  // of the nodes: what comes from before, what is needed behind
+    std::unique_ptr<Traced> traced = {};
+    std::vector<Plan> bodies = {};
+  };
+  Graph graph;
+  std::shared_ptr<const Context> context;
+  std::vector<const Row*> rows;  // of each node; null: the host
+  std::vector<std::vector<Type>> operands;
+  Env leaves;  // constants and params
+  std::vector<Step> steps;
+
+  Body(const Graph& fixed, std::shared_ptr<const Context> shared, const Params& params)
+      : graph(fixed), context(std::move(shared)) {
+    const auto& nodes = graph.nodes();
+    std::vector<int> step_of(nodes.size(), -1);
+    for (size_t n = 0; n < nodes.size(); ++n) {
+      const Node& node = nodes[n];
+      leaves.emplace_back(node.types.size());
+      operands.emplace_back();
+      for (Ref r : node.operands) operands.back().push_back(graph.type(r));
+      rows.push_back(nullptr);
+      if (node.op == &op::constant) leaves.back()[0] = to_array(node.attrs.as<ConstantAttrs>().value);
+      if (node.op == &op::param) leaves.back()[0] = params(node.name);
+      if (is_leaf(node)) continue;
+      rows.back() = find_row({node, operands.back()});
+      const bool control = runs_itself(node, operands.back());
+      if (steps.empty() || control || steps.back().is_control) steps.push_back({{}, control, {}, {}});
+      steps.back().nodes.push_back(n);
+      step_of[n] = static_cast<int>(steps.size()) - 1;
+      if (control) add_bodies(node, steps.back());
+    }
+    std::set<Ref> needed;
+    for (const Output& o : graph.outputs()) needed.insert(o.ref);
+    for (size_t s = steps.size(); s-- > 0;) {
+      Step& step = steps[s];
+      std::set<Ref> reads;
+      for (size_t n : step.nodes) {
+        for (int32_t r = 0; r < static_cast<int32_t>(nodes[n].types.size()); ++r)
+          if (Ref ref{static_cast<int32_t>(n), r}; needed.contains(ref)) step.gives.push_back(ref);
+        for (Ref r : nodes[n].operands)
+          if (step_of[static_cast<size_t>(r.node)] != static_cast<int>(s) && !leaf(r)) reads.insert(r);
+      }
+      step.reads.assign(reads.begin(), reads.end());
+      needed.insert(reads.begin(), reads.end());
+      if (context->mode == Mode::compiled && !step.is_control && !step.reads.empty())
+        step.traced = std::make_unique<Traced>();
+    }
+  }
+
+  /// Whether the executable runs the node. A scan over slices that are no whole bytes is left to the host.
+  static bool runs_itself(const Node& node, const std::vector<Type>& types) {
+    if (!is_control(node.op)) return false;
+    if (node.op != &op::scan) return true;
+    const auto is_whole = [](const Type& t) { return has_dtype(t.dtype) || is_byte_sized(t.dtype); };
+    return std::all_of(types.begin(), types.end(), is_whole) &&
+           std::all_of(node.types.begin(), node.types.end(), is_whole);
+  }
+
+  void add_bodies(const Node& node, Step& step) {
+    const auto add = [&](const Subgraph& g) {
+      step.bodies.emplace_back(*g, context, [](const std::string& name) -> mx::array {
+        fail(ErrorCode::internal, "a sub-graph reads the param '", name, "'");
+      });
+    };
+    if (node.op == &op::if_else) {
+      add(node.attrs.as<IfAttrs>().then_branch), add(node.attrs.as<IfAttrs>().else_branch);
+    } else if (node.op == &op::while_loop) {
+      add(node.attrs.as<WhileAttrs>().condition), add(node.attrs.as<WhileAttrs>().body);
+    } else {
+      add(node.attrs.as<ScanAttrs>().body);
+    }
+  }
+
+  const std::optional<mx::array>& leaf(Ref r) const {
+    return leaves[static_cast<size_t>(r.node)][static_cast<size_t>(r.result)];
+  }
+  static std::optional<mx::array>& at(Env& env, Ref r) {
+    return env[static_cast<size_t>(r.node)][static_cast<size_t>(r.result)];
+  }
+  mx::array value(const Env& env, Ref r) const {
+    const auto& found = leaf(r) ? leaf(r) : env[static_cast<size_t>(r.node)][static_cast<size_t>(r.result)];
+    if (!found) fail(ErrorCode::internal, "a value is read before it is computed");
+    return *found;
+  }
+
+  /// Adds the node's operations to MLX's graph.
+  std::vector<mx::array> build(size_t n, const Env& env) const {
+    const Node& node = graph.nodes()[n];
+    std::vector<mx::array> in;
+    for (Ref r : node.operands) in.push_back(value(env, r));
+    return with_node(node, [&] {
+      const mx::Stream stream = context->streams.of(is_for_cpu(node, operands[n], rows[n]));
+      const auto is_empty = [](const Type& t) { return element_count(shape_of(t.dims)) == 0; };
+      if (!node.types.empty() && std::all_of(node.types.begin(), node.types.end(), is_empty)) {
+        std::vector<mx::array> none;
+        for (const Type& t : node.types) none.push_back(mx::zeros(carried_shape(t), carried_dtype(t.dtype), stream));
+        return none;
+      }
+      if (!rows[n]) return host_node(node, operands[n], in, context->streams.cpu, context->errors);
+      Lowering l{node, operands[n], std::move(in), stream};
+      std::vector<mx::array> made = rows[n]->lower(l);
+      for (size_t r = 0; r < made.size(); ++r)
+        if (made[r].shape() != l.shape(r) || made[r].dtype() != l.dtype(r))
+          fail(ErrorCode::internal, "the lowering gives another type than ", node.types[r]);
+      return made;
+    });
+  }
+
+  void build_all(const Step& step, Env& env, const RunOptions* options, double begin) const {
+    for (size_t n : step.nodes) {
+      const double from = options && options->profile ? now() : 0;
+      std::vector<mx::array> made = build(n, env);
+      if (context->mode == Mode::eager && options) {
+        with_node(graph.nodes()[n], [&] { evaluate(made, *context); });
+        stop_if_cancelled(*options);
+        if (options->profile) {
+          const Node& node = graph.nodes()[n];
+          options->profile->push_back({std::string(node.op->name), node.name, rows[n] ? "mlx" : "reference", from - begin,
+                                       now() - from});
+        }
+      }
+      for (size_t r = 0; r < made.size(); ++r) env[n][r] = std::move(made[r]);
+    }
+  }
+
+  static double now() {
+    return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  }
+  void stop_if_cancelled(const RunOptions& options) const {
+    if (is_cancelled(options.cancel)) fail(ErrorCode::cancelled, "the run of '", graph.name(), "' was cancelled");
+  }
+
+  std::vector<mx::array> run(const std::vector<mx::array>& inputs, const RunOptions& options) const {
+    Env env;
+    for (const auto& each : leaves) env.emplace_back(each.size());
+    for (size_t i = 0; i < inputs.size(); ++i) at(env, graph.inputs()[i]) = inputs[i];
+    const double begin = now();
+    for (const Step& step : steps) {
+      stop_if_cancelled(options);
+      if (step.is_control) {
+        const size_t n = step.nodes[0];
+        std::vector<mx::array> in;
+        for (Ref r : graph.nodes()[n].operands) in.push_back(value(env, r));
+        std::vector<mx::array> made =
+            with_node(graph.nodes()[n], [&] { return control(step, graph.nodes()[n], operands[n], in, options); });
+        for (size_t r = 0; r < made.size(); ++r) env[n][r] = std::move(made[r]);
+      } else if (step.traced) {
+        std::vector<mx::array> in;
+        for (Ref r : step.reads) in.push_back(value(env, r));
+        auto function = step.traced->function([this, &step](const std::vector<mx::array>& given) {
+          Env inner;
+          for (const auto& each : leaves) inner.emplace_back(each.size());
+          for (size_t i = 0; i < given.size(); ++i) at(inner, step.reads[i]) = given[i];
+          build_all(step, inner, nullptr, 0);
+          std::vector<mx::array> out;
+          for (Ref r : step.gives) out.push_back(*at(inner, r));
+          return out;
+        });
+        std::vector<mx::array> out = function(in);
+        for (size_t i = 0; i < out.size(); ++i) at(env, step.gives[i]) = std::move(out[i]);
+      } else {
+        build_all(step, env, &options, begin);
+      }
+    }
+    std::vector<mx::array> outputs;
+    for (const Output& o : graph.outputs()) outputs.push_back(value(env, o.ref));
+    return outputs;
+  }
+
+  // ---- control flow ----
+  bool decide(mx::array condition) const {
+    evaluate({condition}, *context);
+    return condition.item<bool>();
+  }
+
+  std::vector<mx::array> control(const Step& step, const Node& node, const std::vector<Type>& types,
+                                 const std::vector<mx::array>& in, const RunOptions& options) const {
+    if (node.op == &op::if_else) {
+      std::vector<mx::array> captured(in.begin() + 1, in.end());
+      return step.bodies[decide(in[0]) ? 0 : 1].run(captured, options);
+    }
+    if (node.op == &op::while_loop) return loop(step, node.attrs.as<WhileAttrs>(), in, options);
+    return scanned(step, node, node.attrs.as<ScanAttrs>(), types, in, options);
+  }
+
+  std::vector<mx::array> loop(const Step& step, const WhileAttrs& a, std::vector<mx::array> values,
+                              const RunOptions& options) const {
+    const auto carries = static_cast<size_t>(a.carries);
+    for (int64_t trip = 0; !a.max_trips || trip < *a.max_trips; ++trip) {
+      stop_if_cancelled(options);
+      mx::array more = step.bodies[0].run(values, options).at(0);
+      std::vector<mx::array> now_needed(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(carries));
+      now_needed.push_back(more);
+      evaluate(now_needed, *context);  // the carries too: else MLX's graph would grow with each trip
+      if (!more.item<bool>()) break;
+      std::vector<mx::array> next = step.bodies[1].run(values, options);
+      for (size_t i = 0; i < carries; ++i) values[i] = next[i];
+    }
+    values.erase(values.begin() + static_cast<std::ptrdiff_t>(carries), values.end());
+    return values;
+  }
+
+  /// Slice `t` of n along dim 0, as a value of one dim less. What is carried as bytes is cut as bytes.
+  mx::array slice_of(const mx::array& x, const Type& type, int64_t t, int64_t n, mx::Stream s) const {
+    const mx::array rows_of = has_dtype(type.dtype)
+                                  ? x
+                                  : mx::reshape(x, {extent_of(n), static_cast<int>(x.size() / static_cast<size_t>(n))}, s);
+    mx::Shape first(rows_of.ndim(), 0), last = rows_of.shape();
+    first[0] = extent_of(t), last[0] = extent_of(t + 1);
+    mx::Shape rest(last.begin() + 1, last.end());
+    return mx::reshape(mx::slice(rows_of, first, last, s), rest, s);
+  }
+
+  std::vector<mx::array> scanned(const Step& step, const Node& node, const ScanAttrs& a, const std::vector<Type>& types,
+                                 const std::vector<mx::array>& in, const RunOptions& options) const {
+    const auto carries = static_cast<size_t>(a.carries), xs = static_cast<size_t>(a.xs);
+    const int64_t length = a.length.value();
+    const mx::Stream s = context->streams.cpu == context->streams.any ? context->streams.any : context->streams.cpu;
+    std::vector<mx::array> state(in.begin(), in.begin() + static_cast<std::ptrdiff_t>(carries));
+    std::vector<std::vector<mx::array>> ys(node.types.size() - carries);
+    for (int64_t trip = 0; trip < length; ++trip) {
+      stop_if_cancelled(options);
+      const int64_t t = a.reverse ? length - 1 - trip : trip;
+      std::vector<mx::array> given = state;
+      for (size_t i = 0; i < xs; ++i) given.push_back(slice_of(in[carries + i], types[carries + i], t, length, s));
+      given.insert(given.end(), in.begin() + static_cast<std::ptrdiff_t>(carries + xs), in.end());
+      std::vector<mx::array> made = step.bodies[0].run(given, options);
+      for (size_t i = 0; i < carries; ++i) state[i] = made[i];
+      for (size_t i = 0; i < ys.size(); ++i) ys[i].push_back(made[carries + i]);
+      if ((trip + 1) % kTripsAtOnce == 0) evaluate(made, *context);
+    }
+    std::vector<mx::array> results = state;
+    for (size_t i = 0; i < ys.size(); ++i) {
+      const Type& type = node.types[carries + i];
+      if (ys[i].empty()) {
+        results.push_back(mx::zeros(carried_shape(type), carried_dtype(type.dtype), s));
+        continue;
+      }
+      if (a.reverse) std::reverse(ys[i].begin(), ys[i].end());
+      results.push_back(mx::reshape(mx::stack(ys[i], 0, s), carried_shape(type), s));
+    }
+    return results;
+  }
+};
+
+Plan::Plan(const Graph& fixed, std::shared_ptr<const Context> context, const Params& params)
+    : body_(std::make_unique<Body>(fixed, std::move(context), params)) {}
+Plan::Plan(Plan&&) noexcept = default;
+Plan::~Plan() = default;
+std::vector<mx::array> Plan::run(const std::vector<mx::array>& inputs, const RunOptions& options) const {
+  return body_->run(inputs, options);
+}
+
+}  // namespace rlx::mlx_backend

@@ -1,0 +1,52 @@
+// A static graph as MLX runs it: pieces of its graph that MLX evaluates, and between them control flow, of which the host
+// decides. A graph without control flow is one piece.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "backends/mlx/host_node.h"
+#include "backends/mlx/lowerings.h"
+#include "backends/backend.h"
+
+namespace rlx::mlx_backend {
+
+/// lazy: a piece is built and evaluated at once. eager: each node is evaluated before the next is built, so that an error
+/// names it. compiled: a piece is a function that MLX traced once.
+enum class Mode { lazy, eager, compiled };
+constexpr std::array<std::string_view, 3> names_of(Mode) { return {"lazy", "eager", "compiled"}; }
+
+/// Where things run.
+struct Streams {
+  mx::Stream any, cpu;
+  mx::Stream of(bool for_cpu) const { return for_cpu ? cpu : any; }
+};
+
+/// What the pieces of an executable share.
+struct Context {
+  Mode mode;
+  Streams streams;
+  std::shared_ptr<HostErrors> errors;
+};
+
+class Plan {
+ public:
+  /// `params` by name: each that the graph reads. Sub-graphs have none.
+  using Params = std::function<mx::array(const std::string& name)>;
+  Plan(const Graph& fixed, std::shared_ptr<const Context> context, const Params& params);
+  Plan(Plan&&) noexcept;
+  ~Plan();
+  /// The outputs; unless something decided on them, they are still to be evaluated.
+  std::vector<mx::array> run(const std::vector<mx::array>& inputs, const RunOptions& options) const;
+
+ private:
+  struct Body;
+  std::unique_ptr<Body> body_;
+};
+
+/// Evaluates; an error of MLX's or of a host node arrives as an rlx::Error.
+void evaluate(std::vector<mx::array> arrays, const Context& context);
+
+}  // namespace rlx::mlx_backend

@@ -1,0 +1,90 @@
+// See the header. A program that runs nothing on MLX never loads it: the backend is a library of its own, beside ours in
+// the folder rlx/.
+#include "devices/mlx/device.h"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <mutex>
+
+#include "backends/mlx/module.h"
+
+namespace rlx {
+namespace {
+
+constexpr const char* kFile = "librlx_mlx.so";
+constexpr std::array<std::string_view, 3> kModes{"lazy", "eager", "compiled"};
+
+struct Opened {
+  mlx_backend::Module* module = nullptr;
+  std::string why;  // there is none
+};
+
+std::string path_of_module() {
+  Dl_info about{};
+  if (dladdr(reinterpret_cast<void*>(&make_mlx_device), &about) == 0 || !about.dli_fname) return "";
+  std::error_code error;
+  const std::filesystem::path ours = std::filesystem::canonical(about.dli_fname, error);
+  return error ? "" : (ours.parent_path() / "rlx" / kFile).string();
+}
+
+Opened open_module() {
+  const std::string path = path_of_module();
+  std::error_code error;
+  if (path.empty() || !std::filesystem::exists(path, error))
+    return {nullptr, "this build has no MLX: scripts/deps installs it, and -DRLX_MLX=ON builds with it"};
+  void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (!library) {
+    const char* why = dlerror();
+    return {nullptr, text_of("MLX cannot be loaded: ", why ? why : path)};
+  }
+  auto* entry = reinterpret_cast<mlx_backend::Module* (*)(int)>(dlsym(library, mlx_backend::kEntry));
+  mlx_backend::Module* module = entry ? entry(mlx_backend::kVersion) : nullptr;
+  if (!module) return {nullptr, text_of(path, " is of another version of RLX; build it again")};
+  return {module, ""};
+}
+const Opened& opened() {
+  static const Opened once = open_module();
+  return once;
+}
+mlx_backend::Module& module_or_fail() {
+  if (!opened().module) fail(ErrorCode::unsupported, opened().why);
+  return *opened().module;
+}
+
+class MlxDevice final : public Backend {
+ public:
+  explicit MlxDevice(const Device& device) : name_(device.name()) {
+    if (!device.options().empty()) {
+      mode_ = device.options().back();
+      return;
+    }
+    const char* text = std::getenv("RLX_MLX_MODE");
+    mode_ = text && *text ? text : "lazy";
+    if (std::find(kModes.begin(), kModes.end(), mode_) == kModes.end())
+      fail(ErrorCode::invalid_argument, "RLX_MLX_MODE is '", mode_, "'; it is lazy, eager or compiled");
+  }
+  std::string name() const override { return name_; }
+  std::string description() const override { return text_of(module_or_fail().description(), ", ", mode_); }
+  std::string unavailable() const override { return opened().why; }
+  bool accelerates() const override { return opened().module && opened().module->has_gpu(); }
+  Target target() const override {
+    if (!opened().module) return {name_, [](const Question&) -> std::optional<std::string> { return opened().why; }};
+    Target target = opened().module->target();
+    target.name = name_;
+    target.detail += ", " + mode_;
+    return target;
+  }
+  std::unique_ptr<Program> lower(Graph legal) const override { return module_or_fail().lower(std::move(legal), mode_); }
+
+ private:
+  std::string name_, mode_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_mlx_device(const Device& device) { return std::make_unique<MlxDevice>(device); }
+
+}  // namespace rlx
