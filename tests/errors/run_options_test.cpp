@@ -27,15 +27,16 @@ TEST_CASE("a device that there is not is named with those that there are") {
   Error error = error_of([] { Device::parse("gpu"); });
   CHECK(error.code() == ErrorCode::not_found);
   CHECK(std::string(error.what()) ==
-        "there is no device 'gpu'; there are cpu, cuda, rocm, metal, mlx, tpu, coreml, coreml:cpu, "
-        "coreml:gpu, coreml:ane, wgpu, null");
+        "there is no device 'gpu'; there are cpu, cuda, rocm, metal, mlx, mlx:lazy, mlx:eager, mlx:compiled, tpu, "
+        "coreml, coreml:cpu, coreml:gpu, coreml:ane, wgpu, null");
   for (const char* text : {"", "CPU", "cpu:", "cpu:gpu", "coreml:", "coreml:npu", "cpu "})
     CHECK(message_of([&] { Device::parse(text); }).starts_with(text_of("there is no device '", text, "'")));
 }
 
 TEST_CASE("a device that this build has no backend for says so, with those that are available") {
   CHECK(message_of([] { Session session(Device::cuda()); }) ==
-        "device 'cuda' is not available: this build has no backend for it; available: cpu, coreml");
+        text_of("device 'cuda' is not available: this build has no backend for it; available: cpu, ",
+                is_available(Device::mlx()) ? "mlx, " : "", "coreml"));
   CHECK(message_of([] { Session session(Device::null()); }) ==
         "device 'null' is not available: it claims every primitive and runs none; use it for reports");
 }

@@ -169,9 +169,20 @@ Lowered lower_convolution(Lowering& l) {
   if (l.in[0].size() == 0 || l.in[1].size() == 0) return {mx::zeros(l.shape(), l.dtype(), l.s)};
   const mx::array x = mx::transpose(wide(l, 0), at_end(layout.lhs), l.s);
   const mx::array kernel = mx::transpose(wide(l, 1), at_end(layout.rhs), l.s);
-  const mx::array y = mx::conv_general(x, kernel, each(a.strides, 1), pads(a.padding_low), pads(a.padding_high),
-                                       each(a.rhs_dilation, 1), each(a.lhs_dilation, 1),
-                                       extent_of(a.feature_group_count), false, l.s);
+  const int groups = extent_of(a.feature_group_count);
+  const auto convolved = [&](const mx::array& in, const mx::array& by, int in_groups) {
+    return mx::conv_general(in, by, each(a.strides, 1), pads(a.padding_low), pads(a.padding_high),
+                            each(a.rhs_dilation, 1), each(a.lhs_dilation, 1), in_groups, false, l.s);
+  };
+  mx::array y = x;
+  if (groups == 1 || space < 3) {
+    y = convolved(x, kernel, groups);
+  } else {  // MLX has no groups over 3 dims
+    const auto parts = mx::split(x, groups, -1, l.s), kernels = mx::split(kernel, groups, 0, l.s);
+    std::vector<mx::array> results;
+    for (size_t g = 0; g < parts.size(); ++g) results.push_back(convolved(parts[g], kernels[g], 1));
+    y = mx::concatenate(results, -1, l.s);
+  }
   // Result dim out[0] is the batch, out[1] the features, out[2 + d] space.
   std::vector<int> order(space + 2);
   order[static_cast<size_t>(layout.out[0])] = 0;

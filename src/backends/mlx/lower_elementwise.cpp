@@ -1,5 +1,6 @@
 // Element-wise ops. MLX's integer division, shifts and conversions are C++'s, undefined where ours have an answer, so the
 // operands that C++ leaves open are replaced first. Floats of 16 bits are computed in f32 and rounded once.
+#include <cmath>
 #include <limits>
 #include <map>
 
@@ -38,8 +39,12 @@ mx::array quotient(const mx::array& x, const mx::array& y, DType t, mx::Stream s
   if (!is_signed(t)) return where(by_zero, all_set, mx::floor_divide(x, where(by_zero, one, y, s), s), s);
   const mx::array by_minus = mx::equal(y, integer(-1, t), s);
   const mx::array safe = where(mx::logical_or(by_zero, by_minus, s), one, y, s);
-  const mx::array q = mx::floor_divide(x, safe, s);  // of integers C++'s division, which truncates
-  return where(by_zero, all_set, where(by_minus, mx::subtract(zero, x, s), q, s), s);
+  // MLX's is rounded down (towards zero in some versions): one more where what is left has not the sign of x.
+  const mx::array q = mx::floor_divide(x, safe, s), left = mx::subtract(x, mx::multiply(q, safe, s), s);
+  const mx::array is_odd = mx::not_equal(mx::less(left, zero, s), mx::less(x, zero, s), s);
+  const mx::array is_low = mx::logical_and(mx::not_equal(left, zero, s), is_odd, s);
+  const mx::array towards_zero = where(is_low, mx::add(q, one, s), q, s);
+  return where(by_zero, all_set, where(by_minus, mx::subtract(zero, x, s), towards_zero, s), s);
 }
 
 /// The integers whose order is the total order of floats.
@@ -61,6 +66,14 @@ Lowered lower_unary(Lowering& l) {
       {&op::erf, mx::erf},       {&op::is_finite, mx::isfinite},
       {&op::round_nearest_even, [](const mx::array& x, mx::StreamOrDevice s) { return mx::round(x, 0, s); }}};
   return {narrowed(l, table.at(l.node.op)(wide(l, 0), l.s))};
+}
+
+/// In f64, where MLX's own have the digits of f32.
+Lowered lower_double_exp(Lowering& l) {
+  const auto exp = [&](const mx::array& x) { return mx::power(number(2.718281828459045235, f64), x, l.s); };
+  if (l.node.op == &op::exp) return {exp(l.in[0])};
+  const mx::array one = number(1, f64);
+  return {mx::divide(one, mx::add(one, exp(mx::negative(l.in[0], l.s)), l.s), l.s)};
 }
 
 Lowered lower_sign(Lowering& l) {
@@ -169,13 +182,6 @@ Lowered lower_clz(Lowering& l) {
   return {seen_as(count_bits(mx::bitwise_invert(x, l.s), bits, l.s), t, l.s)};
 }
 
-namespace when {
-std::optional<std::string> can_order(const Question& q) {
-  if (q.operands[0].dtype != c64) return std::nullopt;
-  return std::nullopt;  // equal or not: complex numbers have no order
-}
-}  // namespace when
-
 Lowered lower_compare(Lowering& l) {
   const auto& a = l.attrs<CompareAttrs>();
   const DType t = l.types[0].dtype;
@@ -199,7 +205,6 @@ std::optional<std::string> can_convert(const Question& q) {
   const DType from = q.operands[0].dtype, to = q.node.types[0].dtype;
   const bool is_wider = from == f64 || (rlx::is_integer(from) && info(from).bits > 16);
   if (is_low_precision(to) && is_wider) return text_of("MLX rounds ", from, " to ", to, " by way of f32, which is twice");
-  if (is_complex(to) && from == f64) return std::nullopt;
   return std::nullopt;
 }
 std::optional<std::string> can_bitcast(const Question& q) {

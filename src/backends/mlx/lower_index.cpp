@@ -169,10 +169,20 @@ Lowered lower_scatter(Lowering& l) {
                       a.scatter_dims_to_operand_dims,
                       a.index_vector_dim};
   const Places places = places_of(slices, l.in[1], l.types[1].dtype, carried_shape(l.types[2]), false, l.s);
-  const mx::array to =
-      mx::reshape(mx::where(places.inside, places.flat, i64_of(static_cast<int64_t>(count)), l.s), {-1}, l.s);
   const bool combines = a.kind != ScatterKind::update;
-  const mx::array x = combines ? wide(l, 0) : l.in[0], updates = combines ? wide(l, 2) : l.in[2];
+  const mx::array x = combines ? wide(l, 0) : l.in[0];
+  // In the order of the index vectors: of several that meet, MLX keeps the last too.
+  std::vector<int> order;
+  for (const bool in_slice : {false, true})
+    for (size_t d = 0; d < l.types[2].rank(); ++d)
+      if (in_slice == (std::find(a.update_window_dims.begin(), a.update_window_dims.end(), static_cast<int64_t>(d)) !=
+                       a.update_window_dims.end()))
+        order.push_back(static_cast<int>(d));
+  const auto ordered = [&](const mx::array& v) {
+    return std::is_sorted(order.begin(), order.end()) ? v : mx::transpose(v, order, l.s);
+  };
+  const mx::array all = mx::where(places.inside, places.flat, i64_of(static_cast<int64_t>(count)), l.s);
+  const mx::array to = mx::reshape(ordered(all), {-1}, l.s), updates = ordered(combines ? wide(l, 2) : l.in[2]);
   mx::array flat = mx::concatenate({mx::reshape(x, {-1}, l.s), mx::zeros({1}, x.dtype(), l.s)}, 0, l.s);
   const mx::array values = mx::reshape(updates, {-1, 1}, l.s);
   switch (a.kind) {

@@ -20,7 +20,7 @@ namespace when {
 std::optional<std::string> can_normalize(const Question& q) {
   for (const Type& t : q.operands)
     if (t.dtype != q.operands[0].dtype) return "MLX has it for operands of one dtype";
-  return is_float(q);
+  return is_narrow_float(q);
 }
 std::optional<std::string> can_transform(const Question& q) {
   const DType t = q.operands[0].dtype;
@@ -36,7 +36,7 @@ std::optional<std::string> can_attend(const Question& q) {
   for (size_t i = 0; i < 3; ++i)
     if (q.operands[i].dtype != q.operands[0].dtype) return "MLX has it for operands of one dtype";
   if (a.softcap) return "MLX caps no scores";
-  return is_float(q);
+  return is_narrow_float(q);
 }
 }  // namespace when
 
@@ -139,7 +139,7 @@ Lowered lower_attention(Lowering& l) {
   if (a.mask == AttentionMask::key_padding) {
     const mx::array keeps = l.types[3].dtype == boolean
                                 ? l.in[3]
-                                : mx::greater_equal(wide(l, 3), number(0.5, wide_dtype(l.types[3].dtype)), l.s);
+                                : mx::greater_equal(mx::astype(l.in[3], mx::float32, l.s), number(0.5, f32), l.s);
     const int rows = static_cast<int>(keeps.size()) / std::max(1, keys);
     both(mx::reshape(keeps, {rows == batch ? batch : 1, 1, 1, keys}, l.s));
   }

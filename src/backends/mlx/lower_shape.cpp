@@ -1,4 +1,6 @@
 // Ops that move elements and compute none.
+#include <algorithm>
+
 #include "backends/mlx/lowerings.h"
 #include "rlx/ops.h"
 
@@ -76,7 +78,7 @@ Lowered lower_reverse(Lowering& l) {
 
 Lowered lower_iota(Lowering& l) {
   const mx::Shape shape = l.shape();
-  const auto axis = static_cast<size_t>(l.attrs<IotaAttrs>().axis);
+  const auto axis = static_cast<size_t>(valid_axis(l.attrs<IotaAttrs>().axis, shape.size()));
   const mx::array places = mx::arange(0, shape.at(axis), mx::int32, l.s);
   mx::Shape spread(shape.size(), 1);
   spread[axis] = shape[axis];

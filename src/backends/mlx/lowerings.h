@@ -74,20 +74,17 @@ std::optional<std::string> is_inexact(const Question&);       ///< floats and co
 std::optional<std::string> is_integer(const Question&);
 std::optional<std::string> is_bool(const Question&);
 std::optional<std::string> has_bits(const Question&);  ///< integers and bools
-std::optional<std::string> can_order(const Question&);
 std::optional<std::string> can_convert(const Question&);
 std::optional<std::string> can_bitcast(const Question&);
 std::optional<std::string> can_reduce(const Question&);
 std::optional<std::string> can_multiply(const Question&);
 std::optional<std::string> can_scatter(const Question&);
 std::optional<std::string> can_slide(const Question&);
-std::optional<std::string> can_select(const Question&);
 std::optional<std::string> can_convolve(const Question&);
 std::optional<std::string> can_sort(const Question&);
 std::optional<std::string> can_transform(const Question&);
 std::optional<std::string> can_normalize(const Question&);
 std::optional<std::string> can_attend(const Question&);
-std::optional<std::string> can_factor(const Question&);
 std::optional<std::string> is_cumulated(const Question&);
 }  // namespace when
 
