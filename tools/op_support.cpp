@@ -121,7 +121,8 @@ std::vector<BackendSupport> backends_support() {
   for (const auto& backend : all_backends())
     // null is for reports only; what coreml takes is a question of dtypes and shapes, which `rlx test-device coreml`
     // answers; mlx is not in every build, and has a document of its own.
-    if (backend->name() != "null" && backend->name() != "coreml" && backend->name() != "mlx") all.push_back({backend->name(), backend->target()});
+    if (backend->name() != "null" && backend->name() != "coreml" && backend->name() != "mlx")
+      all.push_back({backend->name(), backend->target()});
   return all;
 }
 
@@ -145,10 +146,11 @@ std::string lowerings_document(const std::string& device) {
   }
   const char* head = "| op | support | how |\n| --- | --- | --- |\n";
   return text_of("# What runs how on ", device, "\n\nWritten by `rlx ops --lowerings ", device,
-                 "`; a test compares. Asked for each sample of each op, in each of the dtypes (f32 f16 bf16 f64) that it takes.\n\n"
+                 "`; a test compares. Asked for each sample of each op, in each of the dtypes (f32 f16 bf16 f64) that "
+                 "it takes.\n\n"
                  "## Primitives\n\n",
-                 head, primitives, "\n## Composites that run as a whole\n\n", head, composites, "\nThe other ", composed,
-                 " composites are made of these.\n");
+                 head, primitives, "\n## Composites that run as a whole\n\n", head, composites, "\nThe other ",
+                 composed, " composites are made of these.\n");
 }
 
 }  // namespace rlx::tools

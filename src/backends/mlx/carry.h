@@ -16,8 +16,8 @@ namespace mx = mlx::core;
 std::optional<mx::Dtype> own_dtype(DType dtype);
 inline bool has_dtype(DType dtype) { return own_dtype(dtype).has_value(); }
 
-/// The dtype and the shape in which a value of that type is carried. Fails (unsupported) where an extent has more than 31
-/// bits, and for a type with symbols.
+/// The dtype and the shape in which a value of that type is carried. Fails (unsupported) where an extent has more than
+/// 31 bits, and for a type with symbols.
 mx::Dtype carried_dtype(DType dtype);
 mx::Shape carried_shape(DType dtype, const Shape& shape);
 mx::Shape carried_shape(const Type& type);

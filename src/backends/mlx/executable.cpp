@@ -1,6 +1,6 @@
-// See the header. MLX's rules of threads: an operation belongs to a stream, and what is submitted to a stream comes from
-// one thread at a time. So an executable has one of a few streams that any thread may use, and holds the lock of that
-// stream while it runs: executables on different streams run side by side.
+// See the header. MLX's rules of threads: an operation belongs to a stream, and what is submitted to a stream comes
+// from one thread at a time. So an executable has one of a few streams that any thread may use, and holds the lock of
+// that stream while it runs: executables on different streams run side by side.
 #include "backends/mlx/executable.h"
 
 #include <mlx/device.h>
@@ -88,7 +88,8 @@ class MlxExecutable final : public HostExecutable {
 
   void run(Tensors inputs, std::span<Tensor> outputs, const RunOptions& options) override {
     if (is_in_host_node())
-      fail(ErrorCode::unsupported, "the reference of an op, which MLX waits for, runs a graph on mlx; run it on the cpu");
+      fail(ErrorCode::unsupported,
+           "the reference of an op, which MLX waits for, runs a graph on mlx; run it on the cpu");
     check_inputs(inputs);
     std::vector<Shape> shapes;
     for (const Tensor& t : inputs) shapes.push_back(t.shape());
@@ -145,7 +146,8 @@ class MlxExecutable final : public HostExecutable {
   /// With the lock.
   template <class F>
   const Instance& plan_for(const std::vector<Shape>& shapes, F bindings_of) {
-    auto found = std::find_if(plans_.begin(), plans_.end(), [&](const Instance& each) { return each.shapes == shapes; });
+    auto found =
+        std::find_if(plans_.begin(), plans_.end(), [&](const Instance& each) { return each.shapes == shapes; });
     if (found != plans_.end()) {
       plans_.splice(plans_.begin(), plans_, found);  // the latest in front
       return plans_.front();

@@ -24,8 +24,8 @@ struct Place {
 class HostNode final : public mx::Primitive {
  public:
   HostNode(mx::Stream stream, const Node& node, std::vector<Type> operands, std::shared_ptr<HostErrors> errors)
-      : Primitive(stream), call_(std::make_shared<Call>(Call{node.op, node.attrs, node.name, std::move(operands), node.types,
-                                                             std::move(errors)})) {}
+      : Primitive(stream), call_(std::make_shared<Call>(Call{node.op, node.attrs, node.name, std::move(operands),
+                                                             node.types, std::move(errors)})) {}
 
   void eval_cpu(const std::vector<mx::array>& inputs, std::vector<mx::array>& outputs) override {
     std::vector<Place> from;

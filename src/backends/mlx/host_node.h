@@ -1,5 +1,5 @@
-// What MLX has no operation for: a node of its graph that runs the op's reference on the host, in the order of a stream of
-// the CPU. Memory is shared there, so nothing is moved for it.
+// What MLX has no operation for: a node of its graph that runs the op's reference on the host, in the order of a stream
+// of the CPU. Memory is shared there, so nothing is moved for it.
 #pragma once
 
 #include <exception>

@@ -62,15 +62,14 @@ std::optional<std::string> can_convolve(const Question& q) {
 Lowered lower_reduce(Lowering& l) {
   const auto& a = l.attrs<ReduceAttrs>();
   const DType t = l.types[0].dtype;
-  if (element_count(shape_of(l.types[0].dims)) == 0)
-    return {mx::broadcast_to(initial(a.kind, t), l.shape(), l.s)};
+  if (element_count(shape_of(l.types[0].dims)) == 0) return {mx::broadcast_to(initial(a.kind, t), l.shape(), l.s)};
   const std::vector<int> axes = ints(valid_axes(a.axes, l.types[0].rank()));
   if (axes.empty()) return {l.in[0]};
   return {narrowed(l, reduced(wide(l, 0), kind_for(a.kind, t), axes, l.s))};
 }
 
-/// Batch, free and contracted dims brought together, and a product of matrices. Integers of 16 bits and fewer go through
-/// f64, where their products and sums are exact; the sum wraps when it is converted back.
+/// Batch, free and contracted dims brought together, and a product of matrices. Integers of 16 bits and fewer go
+/// through f64, where their products and sums are exact; the sum wraps when it is converted back.
 Lowered lower_dot(Lowering& l) {
   const auto& a = l.attrs<DotAttrs>();
   const DotAxes axes(a, l.types[0].rank(), l.types[1].rank());

@@ -1,5 +1,5 @@
-// Element-wise ops. MLX's integer division, shifts and conversions are C++'s, undefined where ours have an answer, so the
-// operands that C++ leaves open are replaced first. Floats of 16 bits are computed in f32 and rounded once.
+// Element-wise ops. MLX's integer division, shifts and conversions are C++'s, undefined where ours have an answer, so
+// the operands that C++ leaves open are replaced first. Floats of 16 bits are computed in f32 and rounded once.
 #include <cmath>
 #include <limits>
 #include <map>
@@ -35,7 +35,8 @@ bool is_signed(DType t) { return kind_of(t) == Kind::signed_int; }
 mx::array quotient(const mx::array& x, const mx::array& y, DType t, mx::Stream s) {
   const mx::array zero = integer(0, t), one = integer(1, t);
   const mx::array by_zero = mx::equal(y, zero, s);
-  const mx::array all_set = is_signed(t) ? integer(-1, t) : mx::array(~uint64_t{0} >> (64 - info(t).bits), carried_dtype(t));
+  const mx::array all_set =
+      is_signed(t) ? integer(-1, t) : mx::array(~uint64_t{0} >> (64 - info(t).bits), carried_dtype(t));
   if (!is_signed(t)) return where(by_zero, all_set, mx::floor_divide(x, where(by_zero, one, y, s), s), s);
   const mx::array by_minus = mx::equal(y, integer(-1, t), s);
   const mx::array safe = where(mx::logical_or(by_zero, by_minus, s), one, y, s);
@@ -59,11 +60,23 @@ mx::array order_key(const mx::array& x, DType t, mx::Stream s) {
 
 Lowered lower_unary(Lowering& l) {
   static const std::map<const OpDef*, Unary> table = {
-      {&op::abs, mx::abs},       {&op::neg, mx::negative},   {&op::floor, mx::floor}, {&op::ceil, mx::ceil},
-      {&op::exp, mx::exp},       {&op::expm1, mx::expm1},    {&op::log, mx::log},     {&op::log1p, mx::log1p},
-      {&op::sqrt, mx::sqrt},     {&op::rsqrt, mx::rsqrt},    {&op::sin, mx::sin},     {&op::cos, mx::cos},
-      {&op::tan, mx::tan},       {&op::tanh, mx::tanh},      {&op::logistic, mx::sigmoid},
-      {&op::erf, mx::erf},       {&op::is_finite, mx::isfinite},
+      {&op::abs, mx::abs},
+      {&op::neg, mx::negative},
+      {&op::floor, mx::floor},
+      {&op::ceil, mx::ceil},
+      {&op::exp, mx::exp},
+      {&op::expm1, mx::expm1},
+      {&op::log, mx::log},
+      {&op::log1p, mx::log1p},
+      {&op::sqrt, mx::sqrt},
+      {&op::rsqrt, mx::rsqrt},
+      {&op::sin, mx::sin},
+      {&op::cos, mx::cos},
+      {&op::tan, mx::tan},
+      {&op::tanh, mx::tanh},
+      {&op::logistic, mx::sigmoid},
+      {&op::erf, mx::erf},
+      {&op::is_finite, mx::isfinite},
       {&op::round_nearest_even, [](const mx::array& x, mx::StreamOrDevice s) { return mx::round(x, 0, s); }}};
   return {narrowed(l, table.at(l.node.op)(wide(l, 0), l.s))};
 }
@@ -86,7 +99,8 @@ Lowered lower_sign(Lowering& l) {
 Lowered lower_round_away(Lowering& l) {
   const mx::array x = wide(l, 0), zero = number(0, wide_dtype(l.types[0].dtype)), size = mx::abs(x, l.s);
   const mx::array whole = mx::floor(size, l.s);
-  const mx::array up = mx::greater_equal(mx::subtract(size, whole, l.s), number(0.5, wide_dtype(l.types[0].dtype)), l.s);
+  const mx::array up =
+      mx::greater_equal(mx::subtract(size, whole, l.s), number(0.5, wide_dtype(l.types[0].dtype)), l.s);
   const mx::array y = where(up, mx::add(whole, number(1, wide_dtype(l.types[0].dtype)), l.s), whole, l.s);
   return {narrowed(l, where(mx::less(x, zero, l.s), mx::negative(y, l.s), y, l.s))};
 }
@@ -102,8 +116,7 @@ Lowered lower_complement(Lowering& l) {
 }
 
 Lowered lower_part(Lowering& l) {
-  if (!is_complex(l.types[0].dtype))
-    return {l.node.op == &op::real ? l.in[0] : mx::zeros(l.shape(), l.dtype(), l.s)};
+  if (!is_complex(l.types[0].dtype)) return {l.node.op == &op::real ? l.in[0] : mx::zeros(l.shape(), l.dtype(), l.s)};
   return {l.node.op == &op::real ? mx::real(l.in[0], l.s) : mx::imag(l.in[0], l.s)};
 }
 Lowered lower_complex(Lowering& l) {
@@ -113,9 +126,8 @@ Lowered lower_complex(Lowering& l) {
 
 Lowered lower_arithmetic(Lowering& l) {
   static const std::map<const OpDef*, Binary> table = {
-      {&op::add, mx::add},         {&op::sub, mx::subtract},    {&op::mul, mx::multiply},
-      {&op::div, mx::divide},      {&op::pow, mx::power},       {&op::maximum, mx::maximum},
-      {&op::minimum, mx::minimum}, {&op::atan2, mx::arctan2}};
+      {&op::add, mx::add},   {&op::sub, mx::subtract},    {&op::mul, mx::multiply},    {&op::div, mx::divide},
+      {&op::pow, mx::power}, {&op::maximum, mx::maximum}, {&op::minimum, mx::minimum}, {&op::atan2, mx::arctan2}};
   return {narrowed(l, table.at(l.node.op)(wide(l, 0), wide(l, 1), l.s))};
 }
 Lowered lower_logic(Lowering& l) {
@@ -204,7 +216,8 @@ namespace when {
 std::optional<std::string> can_convert(const Question& q) {
   const DType from = q.operands[0].dtype, to = q.node.types[0].dtype;
   const bool is_wider = from == f64 || (rlx::is_integer(from) && info(from).bits > 16);
-  if (is_low_precision(to) && is_wider) return text_of("MLX rounds ", from, " to ", to, " by way of f32, which is twice");
+  if (is_low_precision(to) && is_wider)
+    return text_of("MLX rounds ", from, " to ", to, " by way of f32, which is twice");
   return std::nullopt;
 }
 std::optional<std::string> can_bitcast(const Question& q) {
@@ -225,13 +238,15 @@ Lowered lower_convert(Lowering& l) {
   const mx::array f = is_low_precision(real) ? mx::astype(x, mx::float32, l.s) : x;
   const DType t = wide_dtype(real);
   const int digits = info(to).bits - is_signed(to);
-  const mx::array above = number(std::ldexp(1.0, digits), t), below = number(is_signed(to) ? -std::ldexp(1.0, digits) : 0, t);
+  const mx::array above = number(std::ldexp(1.0, digits), t),
+                  below = number(is_signed(to) ? -std::ldexp(1.0, digits) : 0, t);
   const mx::array is_above = mx::greater_equal(f, above, l.s), is_below = mx::less(f, below, l.s);
-  const mx::array inside = mx::logical_not(
-      mx::logical_or(mx::logical_or(is_above, is_below, l.s), mx::isnan(f, l.s), l.s), l.s);
+  const mx::array inside =
+      mx::logical_not(mx::logical_or(mx::logical_or(is_above, is_below, l.s), mx::isnan(f, l.s), l.s), l.s);
   const mx::array y = mx::astype(where(inside, f, number(0, t), l.s), l.dtype(), l.s);
   const mx::array most(~uint64_t{0} >> (64 - digits), l.dtype());
-  const mx::array least = is_signed(to) ? integer(std::numeric_limits<int64_t>::min() >> (63 - digits), to) : integer(0, to);
+  const mx::array least =
+      is_signed(to) ? integer(std::numeric_limits<int64_t>::min() >> (63 - digits), to) : integer(0, to);
   return {where(is_above, most, where(is_below, least, y, l.s), l.s)};
 }
 
@@ -242,15 +257,16 @@ Lowered lower_bitcast(Lowering& l) {
   return {mx::reshape(mx::view(mx::contiguous(x, false, l.s), l.dtype(), l.s), l.shape(), l.s)};
 }
 
-/// A product of floats of 32 bits is exact in f64; the sum is rounded there, to odd so that rounding it again is rounding
-/// once: the last bit is set where something was lost.
+/// A product of floats of 32 bits is exact in f64; the sum is rounded there, to odd so that rounding it again is
+/// rounding once: the last bit is set where something was lost.
 Lowered lower_fma(Lowering& l) {
   std::vector<mx::array> in;
   for (const mx::array& x : l.in) in.push_back(mx::astype(x, mx::float64, l.s));
   const mx::array p = mx::multiply(in[0], in[1], l.s), &c = in[2], sum = mx::add(p, c, l.s);
   // What the sum has lost (Knuth's TwoSum).
   const mx::array from_c = mx::subtract(sum, p, l.s);
-  const mx::array lost = mx::add(mx::subtract(p, mx::subtract(sum, from_c, l.s), l.s), mx::subtract(c, from_c, l.s), l.s);
+  const mx::array lost =
+      mx::add(mx::subtract(p, mx::subtract(sum, from_c, l.s), l.s), mx::subtract(c, from_c, l.s), l.s);
   const mx::array bits = mx::view(sum, mx::int64, l.s), one = integer(1, i64);
   const mx::array even = mx::equal(mx::bitwise_and(bits, one, l.s), integer(0, i64), l.s);
   const mx::array inexact = mx::logical_and(mx::not_equal(lost, number(0, f64), l.s), mx::isfinite(sum, l.s), l.s);

@@ -1,5 +1,5 @@
-// Reading and writing at computed places, and order. Places are computed as one flat index of i64 for each element, which
-// is clamped or masked, for MLX checks none.
+// Reading and writing at computed places, and order. Places are computed as one flat index of i64 for each element,
+// which is clamped or masked, for MLX checks none.
 #include <algorithm>
 
 #include "backends/mlx/lowerings.h"
@@ -24,15 +24,15 @@ mx::array as_places(const mx::array& x, DType t, mx::Stream s) {
   return as_i64(mx::minimum(x, mx::array(uint64_t{1} << 62, mx::uint64), s), s);
 }
 
-/// Where slices are, of a gather or a scatter: the result (or the updates) has dims that run through the indices and dims
-/// that run through a slice.
+/// Where slices are, of a gather or a scatter: the result (or the updates) has dims that run through the indices and
+/// dims that run through a slice.
 struct Slices {
-  std::vector<int64_t> extents;      // of x
-  std::vector<int64_t> sizes;        // of a slice, for each dim of x
-  Axes window_dims;                  // of the result: run through a slice
-  Axes collapsed;                    // of x: no dim in the result
-  Axes batching, indices_batching;   // of x, of the indices
-  Axes map;                          // entry of an index vector -> dim of x
+  std::vector<int64_t> extents;     // of x
+  std::vector<int64_t> sizes;       // of a slice, for each dim of x
+  Axes window_dims;                 // of the result: run through a slice
+  Axes collapsed;                   // of x: no dim in the result
+  Axes batching, indices_batching;  // of x, of the indices
+  Axes map;                         // entry of an index vector -> dim of x
   int64_t vector_dim;
 };
 
@@ -83,7 +83,8 @@ Places places_of(const Slices& a, const mx::array& indices, DType index_type, co
     const mx::array most = i64_of(a.extents[d] - a.sizes[d]), least = i64_of(0);
     if (named(a.map, d)) {
       if (!clips)
-        inside = mx::logical_and(inside, mx::logical_and(mx::greater_equal(start, least, s), mx::less_equal(start, most, s), s), s);
+        inside = mx::logical_and(
+            inside, mx::logical_and(mx::greater_equal(start, least, s), mx::less_equal(start, most, s), s), s);
       start = mx::maximum(mx::minimum(start, most, s), least, s);
     }
     if (!named(a.collapsed, d) && !named(a.batching, d))
@@ -126,9 +127,9 @@ std::vector<int> all_axes(size_t rank) {
 Lowered lower_gather(Lowering& l) {
   const auto& a = l.attrs<GatherAttrs>();
   const mx::array out_of_range = to_array(out_of_range_value(l.types[0].dtype));
-  const Slices slices{numbers(l.types[0].dims),        numbers(a.slice_sizes),  a.offset_dims,
-                      a.collapsed_slice_dims,          a.operand_batching_dims, a.start_indices_batching_dims,
-                      a.start_index_map,               a.index_vector_dim};
+  const Slices slices{numbers(l.types[0].dims), numbers(a.slice_sizes),  a.offset_dims,
+                      a.collapsed_slice_dims,   a.operand_batching_dims, a.start_indices_batching_dims,
+                      a.start_index_map,        a.index_vector_dim};
   const bool clips = a.out_of_range == OutOfRange::clip;
   if (l.in[0].size() == 0) return {mx::broadcast_to(out_of_range, l.shape(), l.s)};
   const Places places = places_of(slices, l.in[1], l.types[1].dtype, l.shape(), clips, l.s);
@@ -224,8 +225,7 @@ Lowered lower_sort(Lowering& l) {
   const int n = l.in[0].shape(axis);
   const mx::array keys = a.descending ? mx::flip(l.in[0], axis, l.s) : l.in[0];
   mx::array order = mx::argsort(keys, axis, l.s);
-  if (a.descending)
-    order = mx::flip(mx::subtract(mx::array(static_cast<uint32_t>(n - 1)), order, l.s), axis, l.s);
+  if (a.descending) order = mx::flip(mx::subtract(mx::array(static_cast<uint32_t>(n - 1)), order, l.s), axis, l.s);
   Lowered sorted;
   for (const mx::array& x : l.in) sorted.push_back(mx::take_along_axis(x, order, axis, l.s));
   return sorted;

@@ -46,7 +46,8 @@ Lowered lower_softmax(Lowering& l) {
 Lowered lower_logsumexp(Lowering& l) {
   const auto& a = l.attrs<ReduceDimsAttrs>();
   const std::vector<int> axes = ints(valid_axes(a.axes, l.types[0].rank()));
-  if (l.in[0].size() == 0) return {mx::full(l.shape(), number(-std::numeric_limits<double>::infinity(), l.result().dtype), l.dtype(), l.s)};
+  if (l.in[0].size() == 0)
+    return {mx::full(l.shape(), number(-std::numeric_limits<double>::infinity(), l.result().dtype), l.dtype(), l.s)};
   if (axes.empty()) return {l.in[0]};
   return {narrowed(l, mx::logsumexp(wide(l, 0), axes, a.keep_dims, l.s))};
 }
@@ -77,8 +78,7 @@ Lowered lower_fft(Lowering& l) {
                                                  : mx::fft::FFTNorm::Ortho;
   const mx::Shape to = l.shape();
   mx::Shape n;
-  for (int axis : axes)
-    n.push_back(a.kind == FftKind::irfft ? to[static_cast<size_t>(axis)] : l.in[0].shape(axis));
+  for (int axis : axes) n.push_back(a.kind == FftKind::irfft ? to[static_cast<size_t>(axis)] : l.in[0].shape(axis));
   mx::array y = a.kind == FftKind::fft    ? mx::fft::fftn(l.in[0], n, axes, norm, l.s)
                 : a.kind == FftKind::ifft ? mx::fft::ifftn(l.in[0], n, axes, norm, l.s)
                 : a.kind == FftKind::rfft ? mx::fft::rfftn(l.in[0], n, axes, norm, l.s)
@@ -100,10 +100,12 @@ Lowered lower_argmax(Lowering& l) {
   const auto& a = l.attrs<ArgReduceAttrs>();
   const int axis = axis_of(a.axis, l.types[0]);
   const mx::array x = wide(l, 0);
-  mx::array at = l.node.op == &op::argmax ? mx::argmax(x, axis, a.keep_dims, l.s) : mx::argmin(x, axis, a.keep_dims, l.s);
+  mx::array at =
+      l.node.op == &op::argmax ? mx::argmax(x, axis, a.keep_dims, l.s) : mx::argmin(x, axis, a.keep_dims, l.s);
   if (is_float(l.types[0].dtype)) {
     const mx::array odd = mx::isnan(x, l.s);
-    at = mx::where(mx::any(odd, axis, a.keep_dims, l.s), mx::argmax(mx::astype(odd, mx::int32, l.s), axis, a.keep_dims, l.s), at, l.s);
+    at = mx::where(mx::any(odd, axis, a.keep_dims, l.s),
+                   mx::argmax(mx::astype(odd, mx::int32, l.s), axis, a.keep_dims, l.s), at, l.s);
   }
   return {narrowed(l, at)};
 }
@@ -145,12 +147,18 @@ Lowered lower_attention(Lowering& l) {
   }
   if (a.mask == AttentionMask::bias) {
     bias = mx::astype(l.in[3], q.dtype(), l.s);
-    const mx::array sees = mx::greater(*bias, number(-std::numeric_limits<double>::infinity(), wide_dtype(l.types[0].dtype)), l.s);
-    if (visible) bias = mx::where(*visible, *bias, number(-std::numeric_limits<double>::infinity(), wide_dtype(l.types[0].dtype)), l.s);
+    const mx::array sees =
+        mx::greater(*bias, number(-std::numeric_limits<double>::infinity(), wide_dtype(l.types[0].dtype)), l.s);
+    if (visible)
+      bias = mx::where(*visible, *bias, number(-std::numeric_limits<double>::infinity(), wide_dtype(l.types[0].dtype)),
+                       l.s);
     both(sees);
   }
   mx::array y = mx::fast::scaled_dot_product_attention(q, k, v, static_cast<float>(scale), simple ? "causal" : "",
-                                                       simple ? std::nullopt : bias ? bias : visible, {}, false, l.s);
+                                                       simple ? std::nullopt
+                                                       : bias ? bias
+                                                              : visible,
+                                                       {}, false, l.s);
   if (visible) {
     const mx::array any = mx::any(*visible, -1, true, l.s);
     y = mx::where(any, y, mx::zeros({}, y.dtype(), l.s), l.s);

@@ -9,7 +9,8 @@ namespace rlx::mlx_backend {
 Lowered lower_broadcast(Lowering& l) {
   const auto& a = l.attrs<BroadcastAttrs>();
   mx::Shape spread(l.shape().size(), 1);
-  for (size_t i = 0; i < a.axes.size(); ++i) spread[static_cast<size_t>(a.axes[i])] = l.in[0].shape(static_cast<int>(i));
+  for (size_t i = 0; i < a.axes.size(); ++i)
+    spread[static_cast<size_t>(a.axes[i])] = l.in[0].shape(static_cast<int>(i));
   // Operand dims keep their order only if the axes are ascending.
   std::vector<int> order(a.axes.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int>(i);
@@ -47,7 +48,8 @@ Lowered lower_pad(Lowering& l) {
     has_gaps = has_gaps || step[d] > 1;
   }
   if (x.size() == 0) return {mx::full(l.shape(), l.in[1], l.dtype(), l.s)};
-  if (has_gaps) x = mx::slice_update(mx::full(spread, l.in[1], l.dtype(), l.s), x, mx::Shape(rank, 0), spread, step, l.s);
+  if (has_gaps)
+    x = mx::slice_update(mx::full(spread, l.in[1], l.dtype(), l.s), x, mx::Shape(rank, 0), spread, step, l.s);
   mx::Shape first(rank, 0), last = x.shape(), low(rank, 0), high(rank, 0);
   std::vector<int> axes;
   bool cuts = false, grows = false;
@@ -72,7 +74,8 @@ Lowered lower_concatenate(Lowering& l) {
 }
 Lowered lower_reverse(Lowering& l) {
   mx::array x = l.in[0];
-  for (int64_t axis : valid_axes(l.attrs<AxesAttrs>().axes, l.types[0].rank())) x = mx::flip(x, static_cast<int>(axis), l.s);
+  for (int64_t axis : valid_axes(l.attrs<AxesAttrs>().axes, l.types[0].rank()))
+    x = mx::flip(x, static_cast<int>(axis), l.s);
   return {x};
 }
 

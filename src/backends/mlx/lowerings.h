@@ -1,6 +1,6 @@
-// The table of lowerings: which nodes become operations of MLX, and how. A row of lowerings.def names an op, a condition,
-// what it becomes and the function; the first row that takes a node wins. A primitive that no row takes, or one with a
-// dtype that MLX lacks, runs on the host by its reference (host_node.h).
+// The table of lowerings: which nodes become operations of MLX, and how. A row of lowerings.def names an op, a
+// condition, what it becomes and the function; the first row that takes a node wins. A primitive that no row takes, or
+// one with a dtype that MLX lacks, runs on the host by its reference (host_node.h).
 #pragma once
 
 #include <mlx/ops.h>
@@ -16,9 +16,9 @@ namespace rlx::mlx_backend {
 /// What a lowering is handed. All types are static, of dtypes that MLX has, and all values have elements.
 struct Lowering {
   const Node& node;
-  std::vector<Type> types;     ///< of the operands
-  std::vector<mx::array> in;   ///< the operands
-  mx::Stream s;                ///< where the operations run
+  std::vector<Type> types;    ///< of the operands
+  std::vector<mx::array> in;  ///< the operands
+  mx::Stream s;               ///< where the operations run
 
   const Type& result(size_t i = 0) const { return node.types[i]; }
   mx::Shape shape(size_t i = 0) const { return carried_shape(result(i)); }

@@ -80,8 +80,8 @@ class MlxModule final : public Module {
   }
   std::unique_ptr<Program> lower(Graph legal, const std::string& mode) const override {
     const auto names = names_of(Mode{});
-    return std::make_unique<MlxProgram>(
-        std::move(legal), static_cast<Mode>(std::find(names.begin(), names.end(), mode) - names.begin()));
+    return std::make_unique<MlxProgram>(std::move(legal),
+                                        static_cast<Mode>(std::find(names.begin(), names.end(), mode) - names.begin()));
   }
 };
 

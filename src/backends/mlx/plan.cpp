@@ -21,23 +21,25 @@ constexpr int64_t kTripsAtOnce = 16;  // of a scan, before what it has built is 
 /// Runs code that calls MLX for a node: what it throws arrives as an rlx::Error that names the node.
 template <class F>
 auto with_node(const Node& node, F f) {
-  return with_context([&] { return text_of("running '", node.op->name, "'", node.name.empty() ? "" : " of '" + node.name + "'",
-                                           " on mlx"); },
-                      [&] {
-                        try {
-                          return f();
-                        } catch (const Error&) {
-                          throw;
-                        } catch (const std::bad_alloc&) {
-                          fail(ErrorCode::out_of_memory, "MLX ran out of memory");
-                        } catch (const std::exception& e) {
-                          fail(ErrorCode::internal, "MLX failed: ", e.what());
-                        }
-                      });
+  return with_context(
+      [&] {
+        return text_of("running '", node.op->name, "'", node.name.empty() ? "" : " of '" + node.name + "'", " on mlx");
+      },
+      [&] {
+        try {
+          return f();
+        } catch (const Error&) {
+          throw;
+        } catch (const std::bad_alloc&) {
+          fail(ErrorCode::out_of_memory, "MLX ran out of memory");
+        } catch (const std::exception& e) {
+          fail(ErrorCode::internal, "MLX failed: ", e.what());
+        }
+      });
 }
 
-/// Functions that MLX has traced are kept by it, a set for each thread. What a thread has traced for executables that are
-/// gone is dropped when it traces again.
+/// Functions that MLX has traced are kept by it, a set for each thread. What a thread has traced for executables that
+/// are gone is dropped when it traces again.
 class Traced {
  public:
   Traced() : id_(next_id()), alive_(std::make_shared<int>(0)) {}
@@ -204,8 +206,8 @@ struct Plan::Body {
         stop_if_cancelled(*options);
         if (options->profile) {
           const Node& node = graph.nodes()[n];
-          options->profile->push_back({std::string(node.op->name), node.name, rows[n] ? "mlx" : "reference", from - begin,
-                                       now() - from});
+          options->profile->push_back(
+              {std::string(node.op->name), node.name, rows[n] ? "mlx" : "reference", from - begin, now() - from});
         }
       }
       for (size_t r = 0; r < made.size(); ++r) env[n][r] = std::move(made[r]);
@@ -291,9 +293,9 @@ struct Plan::Body {
 
   /// Slice `t` of n along dim 0, as a value of one dim less. What is carried as bytes is cut as bytes.
   mx::array slice_of(const mx::array& x, const Type& type, int64_t t, int64_t n, mx::Stream s) const {
-    const mx::array rows_of = has_dtype(type.dtype)
-                                  ? x
-                                  : mx::reshape(x, {extent_of(n), static_cast<int>(x.size() / static_cast<size_t>(n))}, s);
+    const mx::array rows_of =
+        has_dtype(type.dtype) ? x
+                              : mx::reshape(x, {extent_of(n), static_cast<int>(x.size() / static_cast<size_t>(n))}, s);
     mx::Shape first(rows_of.ndim(), 0), last = rows_of.shape();
     first[0] = extent_of(t), last[0] = extent_of(t + 1);
     mx::Shape rest(last.begin() + 1, last.end());

@@ -1,5 +1,5 @@
-// A static graph as MLX runs it: pieces of its graph that MLX evaluates, and between them control flow, of which the host
-// decides. A graph without control flow is one piece.
+// A static graph as MLX runs it: pieces of its graph that MLX evaluates, and between them control flow, of which the
+// host decides. A graph without control flow is one piece.
 #pragma once
 
 #include <memory>
@@ -7,14 +7,14 @@
 #include <string>
 #include <vector>
 
+#include "backends/backend.h"
 #include "backends/mlx/host_node.h"
 #include "backends/mlx/lowerings.h"
-#include "backends/backend.h"
 
 namespace rlx::mlx_backend {
 
-/// lazy: a piece is built and evaluated at once. eager: each node is evaluated before the next is built, so that an error
-/// names it. compiled: a piece is a function that MLX traced once.
+/// lazy: a piece is built and evaluated at once. eager: each node is evaluated before the next is built, so that an
+/// error names it. compiled: a piece is a function that MLX traced once.
 enum class Mode { lazy, eager, compiled };
 constexpr std::array<std::string_view, 3> names_of(Mode) { return {"lazy", "eager", "compiled"}; }
 

@@ -1,5 +1,5 @@
-// See the header. A program that runs nothing on MLX never loads it: the backend is a library of its own, beside ours in
-// the folder rlx/.
+// See the header. A program that runs nothing on MLX never loads it: the backend is a library of its own, beside ours
+// in the folder rlx/.
 #include "devices/mlx/device.h"
 
 #include <dlfcn.h>
