@@ -6,6 +6,8 @@
 namespace rlx::tools {
 namespace {
 
+const std::string kByReference = "its reference, on the host";
+
 /// The dtypes in which a generic sample is asked; f64 in a sample stands for any float (rlx/op_def.h).
 constexpr DType kFloats[] = {f32, f16, bf16, f64};
 
@@ -48,7 +50,7 @@ void ask(const Target& target, const OpDef& op, const std::vector<Type>& types, 
   auto refusal = target.refusal(q);
   if (!refusal) {
     ++count.native;
-    std::string way = target.interprets && target.interprets(q) ? "its reference, on the host"
+    std::string way = target.interprets && target.interprets(q) ? kByReference
                       : target.remark                           ? target.remark(q)
                                                                 : std::string();
     if (!way.empty()) all.ways.insert(std::move(way));
@@ -142,7 +144,11 @@ std::string lowerings_document(const std::string& device) {
     }
     std::string ways;
     for (const std::string& way : s.ways) ways += (ways.empty() ? "" : "; ") + way;
-    (op->is_primitive() ? primitives : composites) += text_of("| `", op->name, "` | ", s.text(), " | ", ways, " |\n");
+    // A sample that its reference runs is taken, and is not native.
+    const bool by_reference = s.ways.contains(kByReference);
+    const std::string support_text = !by_reference ? s.text() : s.ways.size() == 1 ? "reference" : "some by reference";
+    (op->is_primitive() ? primitives : composites) +=
+        text_of("| `", op->name, "` | ", support_text, " | ", ways, " |\n");
   }
   const char* head = "| op | support | how |\n| --- | --- | --- |\n";
   return text_of("# What runs how on ", device, "\n\nWritten by `rlx ops --lowerings ", device,
