@@ -7,7 +7,9 @@
 #include "backends/cpu/machine.h"
 #include "backends/cpu/rewritings.h"
 #include "kernels/conv/onednn.h"
+#include "kernels/gemm/amx/tiles.h"
 #include "kernels/threads/thread_pool.h"
+#include "kernels/vector/instruction_set.h"
 #include "rlx/ops/conv.h"
 
 namespace rlx::cpu {
@@ -30,7 +32,8 @@ class Cpu final : public Backend {
  public:
   std::string name() const override { return "cpu"; }
   std::string description() const override {
-    return text_of(kernels::ThreadPool::hardware_threads(), " threads, vectors by Highway",
+    return text_of(kernels::ThreadPool::hardware_threads(), " threads, ",
+                   kernels::has_matrix_tiles() ? "amx" : kernels::vector_instruction_set(), ", vectors by Highway",
                    kernels::has_onednn() ? ", some convolutions by oneDNN" : "");
   }
   int threads() const override {
@@ -70,6 +73,9 @@ class Cpu final : public Backend {
 
 }  // namespace
 
-std::unique_ptr<Backend> make_backend() { return std::make_unique<Cpu>(); }
+std::unique_ptr<Backend> make_backend() {
+  kernels::obey_instruction_set_limit();
+  return std::make_unique<Cpu>();
+}
 
 }  // namespace rlx::cpu

@@ -109,7 +109,10 @@ std::string machine_file() {
   if (const char* given = std::getenv("RLX_CACHE_DIR"); given && *given) folder = given;
   else if (const char* home = std::getenv("HOME"); home && *home) folder = std::filesystem::path(home) / ".cache/rlx";
   else return "";
-  const uint64_t key = fnv1a(text_of(processor_name(), ", ", kernels::ThreadPool::hardware_threads()));
+  // What was measured with fewer instructions holds for them alone.
+  const char* isa = std::getenv("RLX_ISA");
+  const std::string limit = isa && *isa ? text_of(", at most ", isa) : "";
+  const uint64_t key = fnv1a(text_of(processor_name(), ", ", kernels::ThreadPool::hardware_threads(), limit));
   return (folder / ("machine-" + hex_text(key) + ".json")).string();
 }
 

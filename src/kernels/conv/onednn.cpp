@@ -16,6 +16,11 @@ namespace rlx::kernels {
 #if RLX_HAS_ONEDNN
 
 bool has_onednn() noexcept { return true; }
+void limit_onednn(InstructionSet most) noexcept {
+  using Isa = dnnl::cpu_isa;
+  constexpr Isa kMost[] = {Isa::sse41, Isa::avx2, Isa::avx512_core, Isa::avx512_core_bf16, Isa::isa_default};
+  dnnl::set_max_cpu_isa(kMost[static_cast<size_t>(most)]);
+}
 void use_one_openmp_thread() noexcept { omp_set_num_threads(1); }
 SingleThreadedOpenMp::SingleThreadedOpenMp() noexcept : before_(omp_get_max_threads()) {
   if (before_ != 1) omp_set_num_threads(1);
@@ -40,6 +45,7 @@ dnnl::memory::data_type onednn_type(DType t) {
 #else
 
 bool has_onednn() noexcept { return false; }
+void limit_onednn(InstructionSet) noexcept {}
 void use_one_openmp_thread() noexcept {}
 SingleThreadedOpenMp::SingleThreadedOpenMp() noexcept = default;
 SingleThreadedOpenMp::~SingleThreadedOpenMp() = default;

@@ -17,6 +17,7 @@
 #include "kernels/gemm/amx/tiles.h"
 #include "kernels/gemm/fma/micro_kernels.h"
 #include "kernels/vector/highway_targets.h"
+#include "kernels/vector/instruction_set.h"
 
 namespace rlx::kernels {
 
@@ -94,14 +95,15 @@ constexpr MicroKernel kKernels256[kMaxRows256] = {multiply_256<1>, multiply_256<
                                                   multiply_256<5>};
 
 bool has_avx512_vnni() {
-  return __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bw") &&
-         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+  return is_permitted(InstructionSet::avx512_vnni) && __builtin_cpu_supports("avx512vnni") &&
+         __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
 }
 bool has_avx_vnni() {
   unsigned a = 0, b = 0, c = 0, d = 0;
   // A bit of CPUID leaf 7, subleaf 1. The AVX2 check says that the system saves the registers.
   constexpr unsigned kAvxVnni = 1u << 4;
-  return __builtin_cpu_supports("avx2") && __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a & kAvxVnni) != 0;
+  return is_permitted(InstructionSet::avx512_vnni) && __builtin_cpu_supports("avx2") &&
+         __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a & kAvxVnni) != 0;
 }
 
 }  // namespace

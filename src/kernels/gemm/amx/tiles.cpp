@@ -24,6 +24,7 @@
 
 #include "kernels/gemm/fma/micro_kernels.h"
 #include "kernels/vector/highway_targets.h"
+#include "kernels/vector/instruction_set.h"
 
 namespace rlx::kernels {
 
@@ -37,7 +38,7 @@ TileForm tile_form(DType lhs, DType rhs) {
 namespace {
 
 /// Linux saves a thread's tiles only after a request for permission (Documentation/arch/x86/xstate.rst).
-bool is_permitted() {
+bool is_granted() {
   constexpr long kRequestPermission = 0x1023, kTileData = 18;
   return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
 }
@@ -370,12 +371,15 @@ void multiply_int8_as(int64_t steps, const char* upper, const char* lower, const
 }  // namespace
 
 bool has_matrix_tiles() {
-  static const bool has = has_tile_instructions() && has_vector_instructions() && is_permitted();
+  static const bool has =
+      is_permitted(InstructionSet::amx) && has_tile_instructions() && has_vector_instructions() && is_granted();
   // Compares with the width of the chosen vectors, without a cpuid: in a virtual machine that takes 20 us.
   return (has || is_emulated.load(std::memory_order_relaxed)) && product_lanes(f32) == kTileRows;
 }
 
-void set_tiles_emulated(bool emulated) noexcept { is_emulated = emulated && has_vector_instructions(); }
+void set_tiles_emulated(bool emulated) noexcept {
+  is_emulated = emulated && has_vector_instructions() && is_permitted(InstructionSet::avx512_vnni);
+}
 
 TileScope::TileScope() {
   struct alignas(64) Config {  // Intel SDM, volume 1, table 18-1

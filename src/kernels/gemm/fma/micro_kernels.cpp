@@ -9,6 +9,7 @@
 #include "base/rounded_up.h"
 #include "kernels/gemm/product_plan.h"
 #include "kernels/vector/highway_targets.h"
+#include "kernels/vector/instruction_set.h"
 #include "kernels/vector/narrow_float.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -35,7 +36,7 @@ bool reads_lhs_in_place(const StridedMatrix& lhs, DType accumulator, int64_t row
 
 bool has_bf16_dots() {
 #if HWY_ARCH_X86_64
-  static const bool has = __builtin_cpu_supports("avx512bf16");
+  static const bool has = is_permitted(InstructionSet::avx512_vnni) && __builtin_cpu_supports("avx512bf16");
   return has;
 #else
   return false;

@@ -1,0 +1,77 @@
+#!/usr/bin/env python3
+"""RLX_ISA: what `rlx devices` says of it, and products and convolutions with fewer instructions than the processor has,
+beside the same numbers in f64."""
+
+import math
+import random
+import struct
+import unittest
+
+from program import ProgramTest, f32, read_npy, write_npy, write_safetensors
+
+ROWS, DEPTH, COLUMNS = 33, 129, 65
+GRAPH = f"""rlx 1
+graph @g {{
+  %0 = input() @"x" : f32[{ROWS}, {DEPTH}]
+  %1 = param() @"w" : f32[{DEPTH}, {COLUMNS}]
+  %2 = matmul(%0, %1) : f32[{ROWS}, {COLUMNS}]
+  %3 = tanh(%2) : f32[{ROWS}, {COLUMNS}]
+  return %3 @"y"
+}}
+"""
+SETS = ["sse4", "avx2", "avx512", "avx512_vnni", "amx"]
+
+
+def rounded(value):
+    return struct.unpack("<f", struct.pack("<f", value))[0]
+
+
+class InstructionSets(ProgramTest):
+    def available(self):
+        """The sets up to the one in use without a limit."""
+        words = self.succeeds("devices", RLX_ISA="")
+        best = next(s for s in reversed(SETS) if f", {s}," in words)
+        return SETS[: SETS.index(best) + 1]
+
+    def test_devices_name_the_limit(self):
+        for name in self.available():
+            with self.subTest(name):
+                words = self.succeeds("devices", RLX_ISA=name)
+                vectors = {"avx512_vnni": "avx512"}.get(name, name)
+                self.assertIn(f", {vectors}, vectors by Highway", words)
+
+    def test_numbers_agree_with_f64(self):
+        draw = random.Random(1)
+        x = [rounded(draw.gauss(0, 1)) for _ in range(ROWS * DEPTH)]
+        w = [rounded(draw.gauss(0, 0.1)) for _ in range(DEPTH * COLUMNS)]
+        graph, weights, inputs = self.file("g.rlx", GRAPH), self.folder / "w.safetensors", self.folder / "x.npy"
+        write_safetensors(weights, {"w": ("F32", [DEPTH, COLUMNS], f32(*w))})
+        write_npy(inputs, "<f4", [ROWS, DEPTH], x)
+        want = [
+            math.tanh(math.fsum(x[i * DEPTH + k] * w[k * COLUMNS + j] for k in range(DEPTH)))
+            for i in range(ROWS)
+            for j in range(COLUMNS)
+        ]
+        for name in self.available():
+            with self.subTest(name):
+                out = self.folder / name
+                self.succeeds(
+                    "run", graph, "--params", weights, "--input", f"x={inputs}", "--output-dir", out, RLX_ISA=name
+                )
+                _, got = read_npy(out / "y.npy")
+                self.assertEqual(len(got), len(want))
+                # 129 terms of size 0.1, each sum within 2^-22 of its terms' magnitudes: 129 * 0.064 * 2^-22.
+                self.assertLess(max(abs(a - b) for a, b in zip(got, want)), 4e-6)
+
+    def test_an_unknown_name_and_a_missing_set_are_refused(self):
+        graph = self.file("g.rlx", GRAPH)
+        error = self.fails(1, "RLX_ISA=avx1024 is no instruction set: take one of sse4, avx2, ", "where", graph,
+                           RLX_ISA="avx1024")
+        self.assertIn("native", error)
+        missing = [s for s in SETS[:3] if s not in self.available()]
+        for name in missing:
+            self.fails(1, f"RLX_ISA={name}: this processor has", "where", graph, RLX_ISA=name)
+
+
+if __name__ == "__main__":
+    unittest.main()
