@@ -84,6 +84,36 @@ struct MagnitudeRange {
   }
 };
 
+/// How many numbers that are not 0 each of 16 rows has. Vectors hold numbers of one row (kAlongK), or one of each row.
+template <bool kAlongK>
+struct NumbersPerRow {
+  alignas(64) int counts[16] = {};
+
+  RLX_WIDE_INLINE void count(int64_t row, __m512 first, __m512 second) {
+    const __mmask16 a = is_number(first), b = is_number(second);
+    if constexpr (kAlongK) {
+      counts[row] += __builtin_popcount(static_cast<unsigned>(a) << 16 | b);
+    } else {  // `row` is a pair of steps along k
+      const __m512i one = _mm512_set1_epi32(1);
+      __m512i all = _mm512_load_si512(counts);
+      all = _mm512_mask_add_epi32(all, a, all, one);
+      _mm512_store_si512(counts, _mm512_mask_add_epi32(all, b, all, one));
+    }
+  }
+  RLX_WIDE_INLINE bool any_single() const {
+    return _mm512_cmpeq_epi32_mask(_mm512_load_si512(counts), _mm512_set1_epi32(1)) != 0;
+  }
+  RLX_WIDE_INLINE bool are_few(int64_t few) const {
+    const int all = _mm512_reduce_add_epi32(_mm512_load_si512(counts));
+    return all > 0 && all <= few;
+  }
+
+ private:
+  RLX_WIDE_INLINE static __mmask16 is_number(__m512 v) {
+    return _mm512_cmp_ps_mask(v, _mm512_setzero_ps(), _CMP_NEQ_UQ);
+  }
+};
+
 RLX_WIDE_INLINE __m512 as_f32(__m256i bf16s) {
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bf16s), 16));
 }
@@ -150,8 +180,9 @@ RLX_WIDE_INLINE void transpose(__m512i* r) {
 /// Packs the terms of up to 16 rows. If memory is contiguous along k (kAlongK), a vector is loaded as 32 elements of
 /// one row, which is how a left tile stores them; else as pairs of elements of 16 rows, which is how a right tile does.
 /// Where the operand needs the other order, each tile is transposed. With `strides`, rows are stored where it says, and
-/// only those that exist.
-template <DType kDtype, int kTerms, bool kAlongK, bool kLeft>
+/// only those that exist. With kNoSingles, numbers that stand alone are out of split range (TileSource::no_singles,
+/// PackedRowStrides).
+template <DType kDtype, int kTerms, bool kAlongK, bool kLeft, bool kNoSingles = false>
 RLX_WIDE float pack_tiles(const TileSource& s, int64_t rows, int64_t k, char* out,
                           const PackedRowStrides* strides = nullptr) {
   const int64_t written_rows = strides ? rows : 16, row_bytes = strides ? strides->row_bytes : 64;
@@ -164,6 +195,7 @@ RLX_WIDE float pack_tiles(const TileSource& s, int64_t rows, int64_t k, char* ou
   const auto* const data = static_cast<const char*>(s.data);
   MagnitudeRange range;
   range.begin();
+  [[maybe_unused]] NumbersPerRow<kAlongK> numbers;
   __m512i transposed[kTerms][16];
   for (int64_t begin = 0; begin < k; begin += kTileFloats, out += step_bytes) {
     const int64_t left = k - begin;
@@ -186,6 +218,7 @@ RLX_WIDE float pack_tiles(const TileSource& s, int64_t rows, int64_t k, char* ou
         if (2 * i + 1 < left) second = load_numbers<kDtype>(row(1), mask);
       }
       range.include(first), range.include(second);
+      if constexpr (kNoSingles) numbers.count(i, first, second);
       __m512i terms[kTerms], pairs[kTerms];
       split<kTerms>(first, second, interleaving, terms, pairs);
       RLX_UNROLL for (int p = 0; p < kTerms; ++p) {
@@ -201,6 +234,8 @@ RLX_WIDE float pack_tiles(const TileSource& s, int64_t rows, int64_t k, char* ou
           _mm512_store_si512(out + p * term_bytes + i * row_bytes, transposed[p][i]);
       }
   }
+  if constexpr (kNoSingles)
+    if (strides ? numbers.are_few(strides->few_numbers) : numbers.any_single()) return 0;
   return range.result(kTerms);
 }
 
@@ -230,6 +265,7 @@ float pack(const TileSource& s, int64_t rows, int64_t k, TileForm form, char* ou
     if (form == TileForm::two) return pack_tiles<f16, 2, kAlongK, kLeft>(s, rows, k, out);
     if (s.dtype == bf16) return pack_tiles<bf16, 3, kAlongK, kLeft>(s, rows, k, out);
     if (s.dtype == f16) return pack_tiles<f16, 3, kAlongK, kLeft>(s, rows, k, out);
+    if (s.no_singles) return pack_tiles<f32, 3, kAlongK, kLeft, true>(s, rows, k, out);
     return pack_tiles<f32, 3, kAlongK, kLeft>(s, rows, k, out);
   };
   return along_k ? pack_as(std::true_type()) : pack_as(std::false_type());
@@ -398,8 +434,8 @@ float pack_left_tiles(const TileSource& s, int64_t rows, int64_t k, TileForm for
 }
 float pack_left_rows(const TileSource& s, int64_t rows, int64_t k, char* out,
                      const PackedRowStrides& strides) noexcept {
-  if (s.k_stride == 1) return pack_tiles<f32, 3, true, true>(s, rows, k, out, &strides);
-  return pack_tiles<f32, 3, false, true>(s, rows, k, out, &strides);
+  if (s.k_stride == 1) return pack_tiles<f32, 3, true, true, true>(s, rows, k, out, &strides);
+  return pack_tiles<f32, 3, false, true, true>(s, rows, k, out, &strides);
 }
 float pack_right_tiles(const TileSource& s, int64_t rows, int64_t k, TileForm form, char* out) noexcept {
   if (!s.pairs) return pack<false>(s, rows, k, form, out);

@@ -60,6 +60,9 @@ struct TileSource {
   int64_t row_stride = 1, k_stride = 1;
   DType dtype = f32;
   bool pairs = false;
+  /// Of f32: a row with a single number that is not 0 counts as out of split range. Its products stand alone in their
+  /// sums, where multiply-adds round once, and three terms lose up to 2 units of 2^-24.
+  bool no_singles = false;
 };
 
 /// A sum over k is the sum of partial sums over so many steps, 1024 elements (see kernels/partial_sums.h):
@@ -94,6 +97,8 @@ float pack_right_tiles(const TileSource& from, int64_t rows, int64_t k, TileForm
 /// i * row_bytes, its terms one after the other, 64 bytes each. Missing rows are not written.
 struct PackedRowStrides {
   int64_t row_bytes, step_bytes;
+  /// If all rows together have one to so many numbers that are not 0, they count as out of split range.
+  int64_t few_numbers = 0;
 };
 float pack_left_rows(const TileSource& from, int64_t rows, int64_t k, char* out,
                      const PackedRowStrides& strides) noexcept;
