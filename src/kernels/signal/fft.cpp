@@ -152,7 +152,7 @@ HWY_INLINE void butterfly(const RootTable<T>& roots, typename L::V* re, typename
   }
 }
 
-/// A stage whose s fills SIMD vectors (or, without vectors, any stage).
+/// A stage whose s fills SIMD vectors. With kVector = false it computes any stage, on single numbers.
 template <class T, int kRadix, bool kVector>
 void contiguous_stage(const T* twiddles, int64_t m, int64_t s, SplitComplex<const T> x, SplitComplex<T> y) {
   using L = Lane<T, kVector>;
