@@ -28,7 +28,8 @@ class Error : public std::runtime_error {
  public:
   Error(ErrorCode code, const std::string& message) : std::runtime_error(message), code_(code), text_(message) {}
 
-  /// Adds a line " while <doing>". Callers add what they were doing from the innermost to the outermost.
+  /// Adds a line of two spaces and "while <doing>". Callers add what they were doing from the innermost to the
+  /// outermost.
   Error& within(const std::string& doing) {
     text_ += "\n  while " + doing;
     return *this;
