@@ -7,6 +7,10 @@
 //
 // oneDNN's kernels compute each sum as one running sum, whose rounding errors grow with its length. Long sums are
 // divided here, over input channels or over rows of the kernel, into several convolutions whose results are added.
+//
+// The file is longer than others because only it may see oneDNN's types: those of forms, slices and programs contain
+// them. From top to bottom: the forms of a convolution, programs of primitives, their runs, packed weights, slices for
+// threads, partial sums, and the plan.
 #include "kernels/conv/onednn_convolution.h"
 
 #if RLX_HAS_ONEDNN

@@ -1,6 +1,7 @@
 // See the header. LAPACK's matrices are column-major, so it sees a row-major matrix as its transpose. Where the
 // transposed problem is of the same kind (Cholesky, triangular systems, singular values) it is solved directly;
-// otherwise the matrix is transposed before and after, which costs little beside n^3.
+// otherwise the matrix is transposed before and after, which costs little beside n^3. The file is longer than others
+// because it has a class for each factorization, in the order of the header, on one base class.
 #include "kernels/linalg/lapack.h"
 
 #include <algorithm>

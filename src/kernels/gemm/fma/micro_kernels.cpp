@@ -1,5 +1,6 @@
 // See micro_kernels.h. A block is computed panel by panel: each panel is read by all tiles of rows while it is in the
-// cache.
+// cache. The file is longer than others because it is compiled once per instruction set, and a second such file would
+// instantiate the micro-kernels again.
 #include "kernels/gemm/fma/micro_kernels.h"
 
 #include <algorithm>
