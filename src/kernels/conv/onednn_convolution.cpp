@@ -8,8 +8,8 @@
 // oneDNN's kernels compute each sum as one running sum, whose rounding errors grow with its length. Long sums are
 // divided here, over input channels or over rows of the kernel, into several convolutions whose results are added.
 //
-// The file is longer than others because only it may see oneDNN's types: those of forms, slices and programs contain
-// them. From top to bottom: the forms of a convolution, programs of primitives, their runs, packed weights, slices for
+// The file is longer than others because oneDNN's types, which forms and programs contain, should be seen nowhere else.
+// From top to bottom: the forms of a convolution, programs of primitives, their runs, packed weights, slices for
 // threads, partial sums, and the plan.
 #include "kernels/conv/onednn_convolution.h"
 
@@ -636,7 +636,8 @@ std::vector<Slice> slices_of(const ConvolutionArgs& args, int64_t batch_groups, 
 }
 
 /// The longest running sum that keeps a sum of `terms` within the promise (see partial_sums.h): partial sums of L equal
-/// terms lose up to L / 4 units and their addition little more, which the promise allows up to L = 15.8 sqrt(terms).
+/// terms lose up to L / 4 times 2^-24 of their sum and their addition little more, which the promise allows up to L
+/// = 15.8 sqrt(terms).
 int64_t longest_running_sum(double terms) {
   return std::max(kPartialSumTerms, static_cast<int64_t>(15 * std::sqrt(terms)));
 }
