@@ -1,4 +1,4 @@
-// The CPU as a backend: its claims are the table of lowerings.def.
+// The CPU as a backend. The table of lowerings.def is its claim of what it supports.
 #include "backends/cpu/cpu.h"
 
 #include "backends/cpu/executable.h"
@@ -59,9 +59,10 @@ class Cpu final : public Backend {
       auto kernel = registered_kernel(q, refusals);
       return kernel ? text_of("by the registered kernel '", kernel->name, "'") : std::string();
     };
-    // Not past a kernel from outside the library, which whoever registered it wants to see used.
+    // Whoever registers a kernel for convolutions wants to see it used: then they are not fused.
     target.fuses_convolutions = !has_registered_kernel(op::conv) && !has_registered_kernel(op::convolution);
-    // oneDNN's are fastest so; our own make a matrix of runs along the last dim.
+    // oneDNN's kernels are fastest with channels last. Our own prefer channels first: their matrix has runs along the
+    // last dim.
     target.prefers_channels_last = kernels::has_onednn();
     target.fuses_elementwise = [](const Node& node) { return is_machine_op(node) && !has_registered_kernel(*node.op); };
     target.updates_in_place = true;

@@ -1,6 +1,6 @@
-// `while_loop`: runs the schedules of condition and body in turn. The first iteration reads a carry from its operand.
-// The iterations write it alternately to the result's buffer and to one in the scratch; or the carry is first copied to
-// the result's buffer and the body updates it there.
+// `while_loop`: runs the schedules of condition and body in turn. A carry that the body can update in place is first
+// copied to the result's buffer. Any other carry is read from its operand in the first iteration, and the iterations
+// write it alternately to the result's buffer and to one in scratch.
 #include "backends/cpu/loop_carries.h"
 #include "backends/cpu/lowerings.h"
 #include "rlx/ops.h"
@@ -64,7 +64,7 @@ class WhileStep final : public Step {
   struct Carry {
     size_t bytes;
     bool is_updated = false;
-    size_t spare = 0;  // offset in the scratch of the buffer that alternates with the result's
+    size_t spare = 0;  // offset in scratch of the buffer that alternates with the result's
   };
   Nested condition_, body_;
   size_t operands_;

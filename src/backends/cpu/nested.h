@@ -1,5 +1,5 @@
-// The schedule of a sub-graph (branch, loop body, combiner) that a step runs, with its arena and pointer table in the
-// step's scratch.
+// The schedule of a sub-graph (branch, loop body, combiner) that a step runs. Its arena and its table of pointers are
+// in the step's scratch.
 #pragma once
 
 #include "backends/cpu/schedule.h"
@@ -12,17 +12,17 @@ class Nested {
   Nested(const LoweringContext& c, const Body& body)
       : schedule_(c.nested(body)), inputs_(body.graph.inputs().size()), outputs_(body.graph.outputs().size()) {}
 
-  /// Sub-graphs that do not run at the same time may share an arena, but not a table.
+  /// Bytes of scratch. Sub-graphs that do not run at the same time may share an arena, but not a table of pointers.
   size_t arena_bytes() const { return aligned(schedule_->arena_bytes()); }
   size_t table_bytes() const { return aligned((schedule_->pointer_count() + inputs_ + outputs_) * sizeof(void*)); }
 
-  /// The schedule with memory in one run's scratch.
+  /// The schedule, with memory in the scratch of one run.
   struct Ready {
     const Schedule* schedule;
     std::byte* arena;
     void** pointers;
     std::span<void*> inputs, outputs;  ///< to be filled in before `run`
-    /// Once the run is cancelled the outputs may hold anything.
+    /// Runs the schedule. Once the run is cancelled, the outputs may hold anything.
     void run(int width, const CancelFlag* cancel = nullptr) const noexcept {
       schedule->run(pointers, arena, inputs, outputs, width, cancel);
     }

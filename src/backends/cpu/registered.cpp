@@ -25,7 +25,7 @@ Registry& registry() {
   return all;
 }
 
-/// The op's kernels, the latest first. The list is a copy, because a kernel's `refusal` is the user's code and may
+/// The kernels of an op, the latest first. They are copied, because a kernel's `refusal` is a user's code and may
 /// register another kernel while the list is read.
 std::vector<Kernel> kernels_of(const OpDef& op) {
   Registry& all = registry();
@@ -94,7 +94,8 @@ size_t registered_kernels_hash() {
   Registry& all = registry();
   std::shared_lock lock(all.mutex);
   if (all.kernels.empty()) return 0;
-  size_t h = all.changes;  // names do not suffice: a kernel may have been replaced by one that refuses other nodes
+  // Names do not suffice: a kernel may have been replaced by one that refuses other nodes.
+  size_t h = all.changes;
   for (const Kernel& kernel : all.kernels)
     h = mix(mix(h, hash_of(std::string(kernel->op->name))), hash_of(kernel->name));
   return h;

@@ -30,7 +30,7 @@ namespace {
 constexpr int kMaxRows = 8;
 constexpr int64_t kQuadsPerStep = kTileInt8 / 4;  // groups of four along k in a step
 
-/// Four 8-bit values of a row as one 32-bit lane; an instruction multiplies them with four values of each column.
+/// Four 8-bit values of a row, as one 32-bit lane. An instruction multiplies them with four values of each column.
 inline int quad_at(const char* row) {
   int quad = 0;
   std::memcpy(&quad, row, sizeof quad);
@@ -59,7 +59,7 @@ RLX_VNNI_512 void multiply_512(int64_t steps, const char* left, const char* righ
   }
 }
 
-/// The 32 columns go in two halves, because there are only 16 registers.
+/// The 32 columns are computed in two halves, because there are only 16 registers.
 template <int kRows>
 RLX_VNNI_256 void multiply_256(int64_t steps, const char* left, const char* right, int32_t* sums, int64_t stride) {
   for (int half = 0; half < 2; ++half) {

@@ -1,5 +1,5 @@
 // See the header. The instructions are written as assembly: the intrinsics want target attributes that depend on the
-// compiler, and no value of tiles leaves this file.
+// compiler. The file is longer than others because no value that is in a tile may leave it.
 #include "kernels/gemm/amx/tiles.h"
 
 #if defined(__GNUC__) && !defined(__clang__)

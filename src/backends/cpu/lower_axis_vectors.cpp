@@ -1,5 +1,5 @@
 // cumsum, cumprod, cummax, argmax and argmin: ops along one axis of a dense [outer, extent, inner] view.
-#include "backends/cpu/lines.h"
+#include "backends/cpu/axis_vectors.h"
 #include "backends/cpu/lowerings.h"
 #include "kernels/reduce/argmax.h"
 #include "kernels/reduce/cumulate.h"
@@ -8,7 +8,7 @@
 namespace rlx::cpu {
 namespace {
 
-/// The kernels compute with f16, bf16 and all dtypes for which C++ has arithmetic.
+/// Refuses dtypes without arithmetic: the kernels compute with f16, bf16 and all dtypes for which C++ has arithmetic.
 std::string has_arithmetic(const Question& q) {
   const Type& x = q.operands[0];
   return !is_byte_sized(x.dtype) || (is_low_precision(x.dtype) && x.dtype != f16 && x.dtype != bf16)
