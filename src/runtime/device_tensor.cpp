@@ -10,8 +10,7 @@
 namespace rlx {
 
 Memory memory_of(const Device& device) {
-  const auto memory = backend_of(device)->memory();
-  return memory ? memory->about() : Memory{};
+  return backend_of(device)->about_memory();
 }
 
 // ---- what stands behind it ----
