@@ -51,8 +51,10 @@ void print_devices(bool json) {
 Subcommand add_devices(CLI::App& rlx) {
   CLI::App* app = rlx.add_subcommand("devices", "What RLX can run on here");
   auto json = std::make_shared<bool>(false);
-  app->add_flag("--json", *json, "print a JSON array of {device, available, description, target}; target is null of a device that this build "
-                "has no backend for");
+  app->add_flag(
+      "--json", *json,
+      "print a JSON array of {device, available, description, target}; target is null of a device that this build "
+      "has no backend for");
   app->footer(
       R"(Every device that RLX knows, whether it is available here, and what it is or why not. The names are those that
 --device and --target take. Below them: the one for whoever has no wish, and what `rlx calibrate` has measured.)");

@@ -137,9 +137,8 @@ void Inspect::compiled() const {
     return std::vector<std::string>{line_text(fact.name, 200), line_text(fact.value, 200)};
   });
   if (!info.registered_kernels.empty())
-    list("registered kernels", info.registered_kernels, "l", [](const std::string& kernel) {
-      return std::vector<std::string>{line_text(kernel, 200)};
-    });
+    list("registered kernels", info.registered_kernels, "l",
+         [](const std::string& kernel) { return std::vector<std::string>{line_text(kernel, 200)}; });
   auto entry = [](const Signature::Entry& e) {
     return std::vector<std::string>{line_text(e.name, 200), text_of(e.type), storage_text(e.type)};
   };
@@ -217,13 +216,15 @@ Subcommand add_inspect(CLI::App& rlx) {
   CLI::App* app = rlx.add_subcommand("inspect", "What is in a model or weight file");
   auto inspect = std::make_shared<Inspect>();
   app->add_option("MODEL", inspect->model,
-                  "a .rlx file, a model folder, a file of `rlx compile`, a Core ML package, or a .safetensors, .npy or .npz file")
+                  "a .rlx file, a model folder, a file of `rlx compile`, a Core ML package, or a .safetensors, .npy or "
+                  ".npz file")
       ->required();
   app->add_flag("--all", inspect->all, "show all rows of long lists");
   app->add_flag("--json", inspect->json,
                 "print one JSON object: of a graph {kind, name, ops, inputs, outputs, params}, of files of arrays "
                 "their names and "
-                "types, of a package its description, of a compiled graph what it was compiled for, its types, options and report");
+                "types, of a package its description, of a compiled graph what it was compiled for, its types, options "
+                "and report");
   app->footer(
       R"(Of a graph: inputs, outputs, params with their sizes, ops, and layers by name. `rlx where` says where they run.
 

@@ -21,10 +21,9 @@ NamedTensors read_params(const Signature& signature, const std::string& model, c
       }
     with_context([&] { return text_of("binding param '", param.name, "' (", param.type, ")"); },
                  [&] {
-                   values.emplace(param.name,
-                                  is_static(param.type.dims)
-                                      ? file->tensor(param.name, param.type.dtype, shape_of(param.type.dims))
-                                      : file->tensor(param.name));
+                   values.emplace(param.name, is_static(param.type.dims) ? file->tensor(param.name, param.type.dtype,
+                                                                                        shape_of(param.type.dims))
+                                                                         : file->tensor(param.name));
                  });
   }
   return values;

@@ -54,7 +54,8 @@ struct Run {
 
 Run::Run(CLI::App& app) {
   app.add_option("MODEL", model,
-                 "a .rlx file, a model folder, a folder of `rlx train`, a compiled graph of `rlx compile`, or a Core ML package "
+                 "a .rlx file, a model folder, a folder of `rlx train`, a compiled graph of `rlx compile`, or a Core "
+                 "ML package "
                  "(.mlpackage)")
       ->required();
   app.add_option(

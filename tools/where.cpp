@@ -202,7 +202,8 @@ Subcommand add_where(CLI::App& rlx) {
   CLI::App* app = rlx.add_subcommand("where", "Where each node of a model runs, and why");
   auto where = std::make_shared<Where>();
   app->add_option("MODEL", where->model,
-                  "a .rlx file, a model folder, a folder of `rlx train`, a file of `rlx compile`, which says what it was compiled "
+                  "a .rlx file, a model folder, a folder of `rlx train`, a file of `rlx compile`, which says what it "
+                  "was compiled "
                   "to unless --target is given, or a Core ML package (.mlpackage)")
       ->required();
   where->target_option = add_device_option(*app, where->target, "--target");

@@ -14,14 +14,14 @@ constexpr std::string_view kArtifactSuffix = ".rlxc";
 /// What a file of a compiled graph says of itself. It may have been written for another machine or version: this is
 /// read without the device, and without its graph.
 struct ArtifactInfo {
-  std::string graph;                ///< its name
-  std::string device;               ///< for which it was compiled, as devices are spelled
-  std::string version;              ///< of the RLX that compiled it
-  std::vector<TargetFact> facts;    ///< of the device there: it is loaded only where all are the same
-  std::vector<std::string> ops;     ///< that it uses, each of which has to be known where it is loaded
+  std::string graph;                            ///< its name
+  std::string device;                           ///< for which it was compiled, as devices are spelled
+  std::string version;                          ///< of the RLX that compiled it
+  std::vector<TargetFact> facts;                ///< of the device there: it is loaded only where all are the same
+  std::vector<std::string> ops;                 ///< that it uses, each of which has to be known where it is loaded
   std::vector<std::string> registered_kernels;  ///< that run nodes of it: "op by 'name'"
   Signature signature;
-  CompileOptions options;           ///< it was compiled with, but for cache_dir
+  CompileOptions options;  ///< it was compiled with, but for cache_dir
   DispatchReport report;
   std::string form;                 ///< of its program: "graph", the legal graph, or a backend's own
   std::vector<std::string> params;  ///< whose values are in the file

@@ -182,8 +182,8 @@ class Session {
   /// Fails if the device is not available here, saying why.
   explicit Session(Device device = Device::from_environment(), SessionOptions options = {});
   CompiledGraph compile(const Graph& g, CompileOptions options = CompileOptions::from_environment()) const;
-  /// The compiled graph of a file that CompiledGraph::save or `rlx compile` wrote, with the params bound whose values it
-  /// carries. No pass is run. Fails, saying what was expected, what was found and what to do, for a file that is
+  /// The compiled graph of a file that CompiledGraph::save or `rlx compile` wrote, with the params bound whose values
+  /// it carries. No pass is run. Fails, saying what was expected, what was found and what to do, for a file that is
   /// damaged or of another version of RLX, of another device or machine, or whose ops or registered kernels are not
   /// here.
   CompiledGraph load(const std::string& path) const;

@@ -104,9 +104,9 @@ struct LoadOptions {
 
 /// A program as files hold it, in a form that its backend knows by name.
 struct Payload {
-  std::string form;       ///< "graph": the legal graph, as a GraphFile (ir/text.h); else a backend's own
-  std::string text;       ///< any bytes
-  NamedTensors tensors;   ///< which the text names
+  std::string form;      ///< "graph": the legal graph, as a GraphFile (ir/text.h); else a backend's own
+  std::string text;      ///< any bytes
+  NamedTensors tensors;  ///< which the text names
 };
 constexpr const char* kGraphForm = "graph";
 

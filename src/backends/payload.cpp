@@ -1,22 +1,16 @@
 // Programs in files, for backends that have nothing better than the legal graph: how it is written and read back.
 #include "backends/backend.h"
 #include "io/names_in_messages.h"
-#include "ir/leaves.h"
 #include "ir/text.h"
-#include "passes/bound_values.h"
 
 namespace rlx {
 namespace {
 
-/// Fails for a node that the target does not take: somebody else may have written the graph.
-void require_taken(const Graph& legal, const Target& target) {
-  for (const Node& node : legal.nodes()) {
-    if (node.op == &op::input || node.op == &op::param || node.op == &op::constant) continue;
-    std::vector<Type> types;
-    for (Ref r : node.operands) types.push_back(legal.type(r));
-    if (auto why = target.refuses({node, types, [&](size_t i) { return is_weight(legal, node.operands[i]); }}))
-      fail(ErrorCode::unsupported, target.name, " does not run its op '", node.op->name, "': ", *why);
-  }
+/// Fails for a node that the target does not take as it is, in a body too: somebody else may have written the graph.
+void require_legal(const Graph& legal, const Target& target) {
+  for (const DispatchLine& line : legalize(legal, target).report.lines)
+    if (line.verdict != Verdict::native && line.verdict != Verdict::interpreted)
+      fail(ErrorCode::unsupported, target.name, " does not run its op '", line.op, "' as it is: ", line.reason);
 }
 
 }  // namespace
@@ -36,7 +30,7 @@ std::unique_ptr<Program> Backend::read(const Payload& payload) const {
       fail(ErrorCode::parse, "the constant ", quoted_name(name), " that it names is not there");
     return found->second;
   });
-  require_taken(legal, target());
+  require_legal(legal, target());
   return lower(std::move(legal));
 }
 

@@ -23,7 +23,9 @@ bool claims(const Target& target, const OpDef& op) {
       types.push_back({dtype == f64 && !holds_subgraph(sample.attrs) ? f32 : dtype, sample.dims[i]});
     }
     try {
-      const Graph g = trace(types, [&](Graph& to, Values in) { return to.emit(op, {in.begin(), in.end()}, sample.attrs); });
+      const Graph g = trace(types, [&](Graph& to, Values in) {
+        return to.emit(op, {in.begin(), in.end()}, sample.attrs);
+      });
       if (!target.refuses({g.nodes().back(), types})) return true;
     } catch (const Error&) {  // the sample is of no such dtype
     }

@@ -2,8 +2,10 @@
 //
 //   metadata   "rlx": "compiled graph 1" (the version of this format); "sum": the checksum of "about"
 //   "about"    a Manifest as text (rlx/fields.h): who compiled it, for what, and what the other tensors are
-//   "0", "1".. the bytes of texts and tensors, which the manifest lists with their types and sums. All are u8 and padded
-//              to a multiple of 8, so that elements of any dtype lie where their type wants them. Equal ones stand once.
+//   "0", "1".. the bytes of texts and tensors, which the manifest lists with their types and sums. All are u8 and
+//   padded
+//              to a multiple of 8, so that elements of any dtype lie where their type wants them. Equal ones stand
+//              once.
 #include "runtime/artifact.h"
 
 #include <algorithm>
@@ -279,9 +281,8 @@ std::string shown(const std::vector<std::string>& names) {
 }
 
 bool same(const std::vector<Signature::Entry>& a, const std::vector<Signature::Entry>& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const auto& x, const auto& y) {
-    return x.name == y.name && x.type == y.type;
-  });
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](const auto& x, const auto& y) { return x.name == y.name && x.type == y.type; });
 }
 void require_signature(const Graph& g, const Signature& wanted, const char* what) {
   const Signature found = signature_of(g);
@@ -335,9 +336,15 @@ void write_artifact(const std::string& path, const Artifact& artifact) {
                  m.version = info.version, m.device = info.device, m.graph = info.graph;
                  for (const TargetFact& fact : info.facts) m.facts.push_back({fact.name, fact.value});
                  m.ops = info.ops, m.registered_kernels = info.registered_kernels;
-                 m.options = {from.kernel_dispatch,    list(from.force_common), list(from.force_native),
-                              from.precision,          from.accuracy,           from.batch_invariant,
-                              from.mode,               from.strict,             list(from.donate),
+                 m.options = {from.kernel_dispatch,
+                              list(from.force_common),
+                              list(from.force_native),
+                              from.precision,
+                              from.accuracy,
+                              from.batch_invariant,
+                              from.mode,
+                              from.strict,
+                              list(from.donate),
                               list(from.skip_passes)};
                  m.inputs = arguments(info.signature.inputs, info.signature.modes);
                  m.params = arguments(info.signature.params), m.outputs = arguments(info.signature.outputs);
@@ -358,8 +365,9 @@ void write_artifact(const std::string& path, const Artifact& artifact) {
                  about.resize(rounded_up(about.size(), kAlignment), ' ');
                  const Tensor text = bytes_of(std::as_bytes(std::span(about)));
                  tensors.emplace(kAbout, text);
-                 write_safetensors(path, tensors,
-                                   {{kKey, text_of(kFormat, kFormatVersion)}, {kSumKey, hex_text(checksum(text.bytes()))}});
+                 write_safetensors(
+                     path, tensors,
+                     {{kKey, text_of(kFormat, kFormatVersion)}, {kSumKey, hex_text(checksum(text.bytes()))}});
                });
 }
 
@@ -367,8 +375,10 @@ Artifact read_artifact(const std::string& path) {
   return with_context(while_reading(path), [&] {
     const Opened opened = open(path);
     const Manifest& m = opened.manifest;
-    Artifact artifact{opened.info(), {opened.text(m.source), opened.named(m.source_constants)},
-                      {m.form, opened.text(m.program), opened.named(m.program_tensors)}, opened.named(m.values)};
+    Artifact artifact{opened.info(),
+                      {opened.text(m.source), opened.named(m.source_constants)},
+                      {m.form, opened.text(m.program), opened.named(m.program_tensors)},
+                      opened.named(m.values)};
     return artifact;
   });
 }
@@ -414,8 +424,8 @@ void require_same_target(const ArtifactInfo& info, const Backend& backend) {
 
 std::unique_ptr<Program> program_of(const Artifact& artifact, const Backend& backend) {
   require_same_target(artifact.info, backend);
-  auto program = with_context([] { return std::string("reading its program"); },
-                              [&] { return backend.read(artifact.program); });
+  auto program =
+      with_context([] { return std::string("reading its program"); }, [&] { return backend.read(artifact.program); });
   require_signature(program->graph(), artifact.info.signature, "its program");
   const std::vector<std::string> kernels = backend.registered_kernels(&program->graph());
   if (kernels != artifact.info.registered_kernels)
@@ -467,7 +477,8 @@ std::string ArtifactInfo::json() const {
     for (size_t i = 0; i < all.size(); ++i) {
       text += (text.empty() ? "" : ",\n  ") + ("{\"name\": " + json_quoted(all[i].name)) +
               ", \"type\": " + json_quoted(text_of(all[i].type));
-      if (!modes.empty()) text += text_of(", \"mode\": \"", names_of(ArgumentMode{})[static_cast<size_t>(modes[i])], "\"");
+      if (!modes.empty())
+        text += text_of(", \"mode\": \"", names_of(ArgumentMode{})[static_cast<size_t>(modes[i])], "\"");
       text += "}";
     }
     return "[" + text + "]";
@@ -478,18 +489,18 @@ std::string ArtifactInfo::json() const {
   const CompileOptions& o = options;
   const auto word = [](auto value) { return json_quoted(names_of(value)[static_cast<size_t>(value)]); };
   const auto truth = [](bool value) { return value ? "true" : "false"; };
-  return text_of("{\"kind\": \"compiled graph\", \"graph\": ", json_quoted(graph), ", \"device\": ", json_quoted(device),
-                 ", \"version\": ", json_quoted(version), ", \"bytes\": ", bytes, ",\n \"facts\": {", known,
-                 "}, \"registered_kernels\": ", names(registered_kernels), ", \"form\": ", json_quoted(form),
-                 ",\n \"options\": {\"kernel_dispatch\": ", word(o.kernel_dispatch), ", \"precision\": ",
-                 word(o.precision), ", \"accuracy\": ", word(o.accuracy), ", \"batch_invariant\": ",
-                 truth(o.batch_invariant), ", \"mode\": ", word(o.mode), ", \"strict\": ", truth(o.strict),
-                 ", \"force_common\": ", names(list(o.force_common)), ", \"force_native\": ",
-                 names(list(o.force_native)), ", \"donate\": ", names(list(o.donate)), ", \"skip_passes\": ",
-                 names(list(o.skip_passes)), "},\n \"ops\": ", names(ops), ",\n \"inputs\": ",
-                 entries(signature.inputs, signature.modes), ",\n \"params\": ", entries(signature.params, {}),
-                 ",\n \"outputs\": ", entries(signature.outputs, {}), ",\n \"values\": ", names(params),
-                 ",\n \"report\": ", report.json(), "}");
+  return text_of("{\"kind\": \"compiled graph\", \"graph\": ", json_quoted(graph),
+                 ", \"device\": ", json_quoted(device), ", \"version\": ", json_quoted(version), ", \"bytes\": ", bytes,
+                 ",\n \"facts\": {", known, "}, \"registered_kernels\": ", names(registered_kernels),
+                 ", \"form\": ", json_quoted(form), ",\n \"options\": {\"kernel_dispatch\": ", word(o.kernel_dispatch),
+                 ", \"precision\": ", word(o.precision), ", \"accuracy\": ", word(o.accuracy),
+                 ", \"batch_invariant\": ", truth(o.batch_invariant), ", \"mode\": ", word(o.mode),
+                 ", \"strict\": ", truth(o.strict), ", \"force_common\": ", names(list(o.force_common)),
+                 ", \"force_native\": ", names(list(o.force_native)), ", \"donate\": ", names(list(o.donate)),
+                 ", \"skip_passes\": ", names(list(o.skip_passes)), "},\n \"ops\": ", names(ops),
+                 ",\n \"inputs\": ", entries(signature.inputs, signature.modes),
+                 ",\n \"params\": ", entries(signature.params, {}), ",\n \"outputs\": ", entries(signature.outputs, {}),
+                 ",\n \"values\": ", names(params), ",\n \"report\": ", report.json(), "}");
 }
 
 }  // namespace rlx

@@ -1,5 +1,5 @@
-// A compiled graph as a file: what stands in it, and how it is written, read and turned into a program again. The format
-// is in artifact.cpp. Files are hostile input.
+// A compiled graph as a file: what stands in it, and how it is written, read and turned into a program again. The
+// format is in artifact.cpp. Files are hostile input.
 #pragma once
 
 #include "backends/backend.h"

@@ -9,9 +9,7 @@
 
 namespace rlx {
 
-Memory memory_of(const Device& device) {
-  return backend_of(device)->about_memory();
-}
+Memory memory_of(const Device& device) { return backend_of(device)->about_memory(); }
 
 // ---- what stands behind it ----
 

@@ -316,9 +316,9 @@ CompiledGraph Session::made(std::shared_ptr<CompiledGraph::State> state) const {
 CompiledGraph Session::compile(const Graph& g, CompileOptions options) const {
   return with_context([&] { return text_of("compiling '", g.name(), "' for ", state_->device); },
                       [&] {
-                        return made(std::shared_ptr<CompiledGraph::State>(
-                            new CompiledGraph::State{g, std::move(options), state_->device, state_->threads,
-                                                     state_->threads, signature_of(g), state_->cache, state_->backend}));
+                        return made(std::shared_ptr<CompiledGraph::State>(new CompiledGraph::State{
+                            g, std::move(options), state_->device, state_->threads, state_->threads, signature_of(g),
+                            state_->cache, state_->backend}));
                       });
 }
 

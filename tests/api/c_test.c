@@ -255,7 +255,8 @@ static void a_compile_is_told_what_to_do_and_says_what_it_would(void) {
   OK(rlx_session_load(session, path, &loaded, &error));
   OK(rlx_compiled_report(loaded, &json, &error));
   EXPECT(strcmp(report, json) == 0);
-  EXPECT(rlx_compiled_count(loaded, 0) == 1 && rlx_compiled_input_mode(loaded, 0) == rlx_compiled_input_mode(compiled, 0));
+  EXPECT(rlx_compiled_count(loaded, 0) == 1 &&
+         rlx_compiled_input_mode(loaded, 0) == rlx_compiled_input_mode(compiled, 0));
   OK(rlx_artifact_describe(path, &about, &error));
   EXPECT(strstr(about, "\"kind\": \"compiled graph\"") != NULL && strstr(about, "\"precision\": \"relaxed\"") != NULL);
   OK(rlx_artifact_graph(path, &source, &error));

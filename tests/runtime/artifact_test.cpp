@@ -59,15 +59,29 @@ std::vector<SavedCase> saved_cases() {
   const std::vector<Tensor> x = {random_tensor(f32, {2, 32}, 3)};
   all.push_back({"static shapes", of_f32("chain", [](Value v) { return softmax(gelu(v) * 2.0); }), x});
   all.push_back({"symbols, params, a branch", test::small_model(), test::small_inputs(6), test::small_params()});
-  all.push_back({"a constant beside the text", of_f32("constants", [](Value v) {
-                   return matmul(v, v.graph().constant(random_tensor(f32, {32, 8}, 4)));
-                 }), x});
-  all.push_back({"weights in blocks", of_f32("blocks", [](Value v) {
-                   return linear(v, v.graph().constant(quantized(random_tensor(f32, {8, 32}, 5), q8_0)));
-                 }), x});
-  all.push_back({"f64", of_f32("wide", [](Value v) { return exp(v) + 0.1; }, f64), {random_tensor(f64, {2, 32}, 6)}});
-  all.push_back({"bf16", of_f32("narrow", [](Value v) { return tanh(v) * v; }, bf16), {random_tensor(bf16, {2, 32}, 7)}});
-  all.push_back({"a bool", of_f32("flags", [](Value v) { return bitwise_not(v); }, boolean),
+  all.push_back({"a constant beside the text",
+                 of_f32("constants",
+                        [](Value v) {
+                          return matmul(v, v.graph().constant(random_tensor(f32, {32, 8}, 4)));
+                        }),
+                 x});
+  all.push_back({"weights in blocks",
+                 of_f32("blocks",
+                        [](Value v) {
+                          return linear(v, v.graph().constant(quantized(random_tensor(f32, {8, 32}, 5), q8_0)));
+                        }),
+                 x});
+  all.push_back({"f64",
+                 of_f32(
+                     "wide", [](Value v) { return exp(v) + 0.1; }, f64),
+                 {random_tensor(f64, {2, 32}, 6)}});
+  all.push_back({"bf16",
+                 of_f32(
+                     "narrow", [](Value v) { return tanh(v) * v; }, bf16),
+                 {random_tensor(bf16, {2, 32}, 7)}});
+  all.push_back({"a bool",
+                 of_f32(
+                     "flags", [](Value v) { return bitwise_not(v); }, boolean),
                  {random_tensor(boolean, {2, 32}, 8)}});
   all.push_back({"an op of the user's", of_f32("own_op", [](Value v) { return emit(kTriple, {v + 1.0}, {}); }), x});
 
@@ -111,7 +125,7 @@ std::string refusal_of(const std::string& path, const Device& device = Device::c
 bool says(const std::string& message, std::initializer_list<const char*> words) {
   for (const char* word : words)
     if (message.find(word) == std::string::npos) {
-      MESSAGE(message, "\n  does not say: ", word);
+      MESSAGE(message, "\n  does not say: ", std::string(word));
       return false;
     }
   return true;
@@ -164,10 +178,12 @@ TEST_CASE("a compiled graph that was saved gives the same bits after it was load
       }
     }
   }
+  CHECK(devices_here().size() >= 4);  // the CPU, the simulated devices, and coreml, which runs on the CPU elsewhere
   MESSAGE("loaded ", loaded);
 }
 
-TEST_CASE("a file is refused where its version, device, a fact, an op or a kernel differs, and the message says which") {
+TEST_CASE(
+    "a file is refused where its version, device, a fact, an op or a kernel differs, and the message says which") {
   SavedChain saved;
   const Artifact sound = read_artifact(saved.path);
   const std::string changed = saved.folder / "changed.rlxc";
@@ -177,8 +193,9 @@ TEST_CASE("a file is refused where its version, device, a fact, an op or a kerne
     write_artifact(changed, a);
     return refusal_of(changed);
   };
-  CHECK(says(refusal([](ArtifactInfo& i) { i.version = "0.0.9"; }),
-             {"version of RLX: 'chain' was compiled for 0.0.9, and here it is ", "rlx compile FILE --device cpu -o FILE"}));
+  CHECK(says(
+      refusal([](ArtifactInfo& i) { i.version = "0.0.9"; }),
+      {"version of RLX: 'chain' was compiled for 0.0.9, and here it is ", "rlx compile FILE --device cpu -o FILE"}));
   CHECK(says(refusal([](ArtifactInfo& i) { i.device = "tiny"; }),
              {"device: 'chain' was compiled for tiny, and here it is cpu", "open a session on tiny"}));
   REQUIRE(sound.info.facts.size() == 2);
@@ -190,15 +207,19 @@ TEST_CASE("a file is refused where its version, device, a fact, an op or a kerne
     CHECK(says(refusal([&](ArtifactInfo& i) { i.facts.erase(i.facts.begin() + static_cast<std::ptrdiff_t>(f)); }),
                {begin.c_str(), "not known, and here it is ", fact.value.c_str()}));
   }
-  CHECK(says(refusal([](ArtifactInfo& i) { i.facts.push_back({"driver", "550.54"}); }),
+  CHECK(says(refusal([](ArtifactInfo& i) {
+               i.facts.push_back({"driver", "550.54"});
+             }),
              {"driver: 'chain' was compiled for 550.54, and here it is not known"}));
   CHECK(says(refusal([](ArtifactInfo& i) { i.ops.push_back("user_fast_gelu"); }),
              {"ops: 'chain' has the op 'user_fast_gelu', which is not known here", "register_op"}));
   CHECK(says(refusal([](ArtifactInfo& i) { i.registered_kernels = {"gelu by 'mine'"}; }),
-             {"registered kernels: 'chain' was compiled for gelu by 'mine', and registered here are none",
+             {"registered kernels: 'chain' was compiled for gelu by 'mine', and registered here are ",
               "register_cpu_kernel"}));
-  CHECK(says(refusal([](ArtifactInfo& i) { i.signature.inputs[0].type.dims[0] = 3; }), {"damaged", "inputs, params and outputs"}));
-  CHECK(says(refusal([](ArtifactInfo& i) { i.signature.outputs[0].name = "z"; }), {"damaged", "inputs, params and outputs"}));
+  CHECK(says(refusal([](ArtifactInfo& i) { i.signature.inputs[0].type.dims[0] = 3; }),
+             {"damaged", "inputs, params and outputs"}));
+  CHECK(says(refusal([](ArtifactInfo& i) { i.signature.outputs[0].name = "z"; }),
+             {"damaged", "inputs, params and outputs"}));
   CHECK(says(refusal([](ArtifactInfo& i) { i.options.donate = {"w"}; }), {"graph 'chain' has no input 'w'"}));
   CHECK(says(refusal_of(saved.path, Device("tiny")), {"device: 'chain' was compiled for cpu, and here it is tiny"}));
   // What was not changed is taken.
@@ -223,7 +244,8 @@ TEST_CASE("a graph whose kernel or op was the user's is loaded only where the sa
   }
   {
     const TripleIsKnown known;
-    CHECK(says(refusal_of(path), {"registered kernels:", "user_triple by 'triple in one loop'", "registered here are none"}));
+    CHECK(
+        says(refusal_of(path), {"registered kernels:", "user_triple by 'triple in one loop'", "registered here are "}));
   }
   CHECK(says(refusal_of(path), {"ops: 'own_op' has the op 'user_triple', which is not known here"}));
 }
@@ -280,41 +302,53 @@ TEST_CASE("a file that somebody wrote with right checksums is checked as any gra
     write_artifact(path, a);
     return refusal_of(path, device);
   };
-  const Graph other = of_f32("chain", [](Value v) { return exp(v); }, f64);
-  CHECK(says(refusal([&](Artifact& a) { a.program.text = graph_file_of(other).text; }), {"inputs, params and outputs of its program"}));
-  CHECK(says(refusal([&](Artifact& a) { a.source = graph_file_of(other); }), {"inputs, params and outputs of the graph that was compiled"}));
+  const Graph other = of_f32(
+      "chain", [](Value v) { return exp(v); }, f64);
+  CHECK(says(refusal([&](Artifact& a) { a.program.text = graph_file_of(other).text; }),
+             {"inputs, params and outputs of its program"}));
+  CHECK(says(refusal([&](Artifact& a) { a.source = graph_file_of(other); }),
+             {"inputs, params and outputs of the graph that was compiled"}));
   CHECK(says(refusal([](Artifact& a) { a.program.form = "cubin"; }), {"its form is 'cubin', and cpu reads 'graph'"}));
-  CHECK(says(refusal([](Artifact& a) { a.program.text = "rlx 1\ngraph @g { return }"; }), {"inputs, params and outputs"}));
+  CHECK(says(refusal([](Artifact& a) { a.program.text = "rlx 1\ngraph @g { return }"; }),
+             {"inputs, params and outputs"}));
   CHECK(says(refusal([](Artifact& a) { a.program.text = "nonsense"; }), {"reading its program"}));
   CHECK(says(refusal([](Artifact& a) { a.params.emplace("w", Tensor(f32, {2})); }), {"has no param 'w'"}));
   // What a device does not take does not come to it in a file: loopback has no f64.
   CHECK(says(refusal(
                  [&](Artifact& a) {
-                   a.info.device = "loopback", a.source = graph_file_of(other), a.program.text = graph_file_of(other).text;
+                   a.info.device = "loopback", a.source = graph_file_of(other),
+                   a.program.text = graph_file_of(other).text;
                    a.info.signature = signature_of(other);
                  },
                  Device("loopback")),
-             {"loopback does not run its op 'exp'", "there is no f64"}));
+             {"loopback does not run its op 'exp' as it is", "there is no f64"}));
 }
 
 TEST_CASE("params that a file is to carry are those of the graph") {
   test::TemporaryFolder folder;
   const CompiledGraph made = Session(Device::cpu(), {1}).compile(test::small_model());
-  CHECK(says(test::error_of([&] { made.save(folder / "a.rlxc", {{"weight", Tensor()}}); }).what(), {"has no param 'weight'"}));
-  CHECK(says(test::error_of([&] { made.save(folder / "a.rlxc", {{"gamma", Tensor(f32, {4})}}); }).what(),
+  CHECK(says(test::error_of([&] {
+               made.save(folder / "a.rlxc", {{"weight", Tensor()}});
+             }).what(),
+             {"has no param 'weight'"}));
+  CHECK(says(test::error_of([&] {
+               made.save(folder / "a.rlxc", {{"gamma", Tensor(f32, {4})}});
+             }).what(),
              {"param 'gamma' is f32[16], got f32[4]"}));
   CHECK_FALSE(std::filesystem::exists(folder / "a.rlxc"));
   CHECK(says(test::error_of([&] { made.save(folder / "none/a.rlxc"); }).what(), {"writing the compiled graph"}));
 }
 
 TEST_CASE("what the compiler knows of a device is JSON, with the limits that the device has") {
-  const std::string tiny = target_json(Device("tiny")), loopback = target_json(Device("loopback")), cpu = target_json(Device::cpu());
-  CHECK(says(tiny, {"\"absent_dtypes\": [\"f64\", \"c128\"]", "\"host_access\": \"mapped\"", "\"largest_buffer\": 1048576",
-                    "\"buffers_per_launch\": 8", "\"index_bits\": 32", "\"fuses\": []"}));
+  const std::string tiny = target_json(Device("tiny")), loopback = target_json(Device("loopback")),
+                    cpu = target_json(Device::cpu());
+  CHECK(
+      says(tiny, {"\"absent_dtypes\": [\"f64\", \"c128\"]", "\"host_access\": \"mapped\"",
+                  "\"largest_buffer\": 1048576", "\"buffers_per_launch\": 8", "\"index_bits\": 32", "\"fuses\": []"}));
   CHECK(says(loopback, {"\"host_access\": \"none\"", "\"capacity\": 536870912", "\"fuses\": [\"elementwise\""}));
-  CHECK(says(cpu, {"\"absent_dtypes\": []", "\"host_access\": \"direct\"", "\"buffers_per_launch\": null", "\"processor\": \"",
-                   "\"claims\": [", "\"matmul\""}));
+  CHECK(says(cpu, {"\"absent_dtypes\": []", "\"host_access\": \"direct\"", "\"buffers_per_launch\": null",
+                   "\"processor\": \"", "\"claims\": [", "\"matmul\""}));
   const TripleIsKnown known;
   const TripleKernel kernel("fast");
-  CHECK(says(target_json(Device::cpu()), {"\"registered_kernels\": [\"user_triple by 'fast'\"]"}));
+  CHECK(says(target_json(Device::cpu()), {"\"registered_kernels\": [", "\"user_triple by 'fast'\"]"}));
 }
