@@ -64,6 +64,9 @@ def test_what_a_file_says_of_itself(tmp_path):
     assert (info["options"]["accuracy"], info["options"]["skip_passes"]) == ("exact", ["fuse_elementwise"])
     assert info["facts"] == rlx.device_target("cpu")["facts"] and "processor" in info["facts"]
     assert {"matmul", "tanh"} <= set(info["ops"])
+    again = rlx.Session("tiny").compile(rlx.artifact_graph(tmp_path / "small.rlxc"))
+    again.set_params({"w": W})
+    np.testing.assert_allclose(again.run({"x": X})["y"], np.tanh(X @ W), rtol=2e-5, atol=2e-6)
 
 
 def test_what_does_not_fit_is_refused_with_what_differs(tmp_path):

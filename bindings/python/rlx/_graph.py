@@ -223,7 +223,7 @@ class Session:
                     for i in range(lib.rlx_compiled_count(compiled, kind))]
 
         made = Compiled(compiled, types(0), types(2), self)
-        made.is_fixed = True  # to be made again for another device there is rlx_artifact_graph
+        made.is_fixed = True  # to be made again for another device there is artifact_graph
         return made
 
     def report(self, graph, **options):
@@ -250,6 +250,13 @@ def artifact_info(path):
     options, the inputs, params and outputs with their types, the names of the params whose values it carries, and the dispatch
     report. It need not fit this machine."""
     return json.loads(_native.owned_text(lib.rlx_artifact_describe, os.fsencode(path)))
+
+
+def artifact_graph(path):
+    """The `Graph` that a file of a compiled graph was made from, to be compiled again for another device or by another version."""
+    handle = c_void_p()
+    check(lib.rlx_artifact_graph, os.fsencode(path), byref(handle))
+    return Graph(handle=handle)
 
 
 def tensor_of(value, name):
