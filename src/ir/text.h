@@ -30,6 +30,7 @@ Graph parse_graph(std::string_view text, const OpDef* extra = nullptr);
 struct GraphFile {
   std::string text;
   std::map<std::string, Tensor, std::less<>> constants;
+  bool operator==(const GraphFile&) const = default;
 };
 GraphFile graph_file_of(const Graph&);
 /// The graph of such a text, verified. `constant` gives those that it only names.

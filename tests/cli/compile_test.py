@@ -4,10 +4,9 @@ device that is here, and a file for something else is refused with what differs.
 
 import json
 import pathlib
-import sys
 import unittest
 
-from program import PROGRAM, ProgramTest, f32, model_folder, rlx, write_npy, write_safetensors
+from program import PROGRAM, ProgramTest, f32, model_folder, write_npy, write_safetensors
 
 PLUGIN = pathlib.Path(PROGRAM).resolve().parents[1] / "examples/clip_norm.so"
 GRAPH = """rlx 1
@@ -53,7 +52,7 @@ class Compile(ProgramTest):
                 about = json.loads(self.succeeds("inspect", self.out, "--json"))
                 self.assertEqual((about["kind"], about["graph"], about["device"], about["values"]), ("compiled graph", "small", device, ["w"]))
                 self.assertEqual(about["inputs"], [{"name": "x", "type": "f32[N, 3]", "mode": "read"}])
-                self.assertIn("gelu", self.succeeds("where", self.out))
+                self.assertIn("matmul", self.succeeds("where", self.out))
                 self.assertIn(f"compiled graph 'small' for {device}", self.succeeds("inspect", self.out))
 
     def test_params_may_be_left_out_and_given_later(self):
@@ -80,9 +79,11 @@ class Compile(ProgramTest):
         self.out.write_bytes(sound[:-3] + bytes(b ^ 1 for b in sound[-3:]))
         self.fails(1, "(?s)does not have the checksum that it was written with; copy it again, or write it again with `rlx compile`",
                    "run", self.out, "--input", f"x={self.x}")
-        self.fails(1, "", "compile", self.graph, "--params", self.weights, "-o", self.folder / "none/x.rlxc")
+        self.fails(1, "writing the compiled graph", "compile", self.graph, "--params", self.weights, "-o", self.folder / "none/x.rlxc")
 
     def test_an_op_and_a_kernel_of_a_library_are_wanted_where_the_file_is_loaded(self):
+        if not PLUGIN.exists():
+            self.skipTest(f"{PLUGIN} was not built (RLX_EXAMPLES)")
         graph, out = self.file("clipped.rlx", CLIPPED), self.folder / "clipped.rlxc"
         self.succeeds("--load", PLUGIN, "compile", graph, "-o", out)
         self.fails(1, "(?s)ops: 'clipped' has the op 'clip_norm', which is not known here.*rlx --load", "run", out, "--input", f"x={self.x}")

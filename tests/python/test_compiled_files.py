@@ -1,5 +1,7 @@
 """Compiled graphs in files: saved here, loaded here and in another process, bit by bit what they gave; and what is refused."""
 
+import os
+import pathlib
 import subprocess
 import sys
 
@@ -38,7 +40,8 @@ def test_another_process_gives_the_same_bits(tmp_path, device):
     np.testing.assert_allclose(wanted, np.tanh(X @ W), rtol=2e-5, atol=2e-6)
     made.save(tmp_path / "small.rlxc", {"w": W})
     np.save(tmp_path / "x.npy", X)
-    subprocess.run([sys.executable, "-c", LOAD, tmp_path / "small.rlxc", tmp_path / "x.npy", tmp_path / "y.npy"], check=True)
+    subprocess.run([sys.executable, "-c", LOAD, tmp_path / "small.rlxc", tmp_path / "x.npy", tmp_path / "y.npy"], check=True,
+                   env=os.environ | {"PYTHONPATH": str(pathlib.Path(rlx.__file__).resolve().parents[1])})
     assert np.load(tmp_path / "y.npy").tobytes() == wanted.tobytes()
 
 
