@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <map>
 
+#include "rlx/artifact.h"
 #include "rlx/io.h"
 #include "rlx/op_def.h"
 #include "rlx/session.h"
@@ -25,6 +26,7 @@ struct Inspect {
   void safetensors(const std::string& path) const;
   void npy() const;
   void npz() const;
+  void compiled() const;
   std::string as_json() const;
   /// A table of many rows, cut unless all of them were asked for.
   template <class Rows, class Row>
@@ -125,6 +127,28 @@ void Inspect::npz() const {
        [&](const std::string& name) { return array_row(name, file.type(name)); });
 }
 
+/// What a compiled graph says of itself; it need not fit this machine.
+void Inspect::compiled() const {
+  const ArtifactInfo info = artifact_info(model);
+  write_out(text_of("compiled graph '", line_text(info.graph, 200), "' for ", line_text(info.device, 200), " by rlx ",
+                    line_text(info.version, 200), ", ", bytes_text(static_cast<double>(info.bytes)), ", ",
+                    info.params.size(), " of ", info.signature.params.size(), " params in it\n"));
+  list("compiled for", info.facts, "ll", [](const TargetFact& fact) {
+    return std::vector<std::string>{line_text(fact.name, 200), line_text(fact.value, 200)};
+  });
+  if (!info.registered_kernels.empty())
+    list("registered kernels", info.registered_kernels, "l",
+         [](const std::string& kernel) { return std::vector<std::string>{line_text(kernel, 200)}; });
+  auto entry = [](const Signature::Entry& e) {
+    return std::vector<std::string>{line_text(e.name, 200), text_of(e.type), storage_text(e.type)};
+  };
+  list("inputs", info.signature.inputs, "lll", entry);
+  list("outputs", info.signature.outputs, "lll", entry);
+  list("params", info.signature.params, "llr", entry);
+  write_out("ops\n");
+  for (const std::string& op : info.ops) write_out("  " + line_text(op, 200) + "\n");
+}
+
 /// "[{"name": ..., "type": ...}, ...]"
 template <class Rows, class Entry>
 std::string json_list(const Rows& rows, Entry entry) {
@@ -141,6 +165,7 @@ std::string Inspect::as_json() const {
   using Named = std::pair<std::string, Type>;
   if (is_package(model))
     return "{\"kind\": \"package\", \"description\": " + CoremlModel::load(model).description_json() + "}\n";
+  if (is_artifact(model)) return artifact_info(model).json() + "\n";
   if (model.ends_with(".safetensors")) {
     const auto file = SafetensorsFile::open(model);
     std::string metadata;
@@ -178,6 +203,7 @@ void Inspect::run() const {
   if (json) return write_out(as_json());
   if (is_package(model)) inspect_package(model, all);
   else if (is_folder(model)) graph();
+  else if (is_artifact(model)) compiled();
   else if (model.ends_with(".safetensors")) safetensors(model);
   else if (model.ends_with(".npy")) npy();
   else if (model.ends_with(".npz")) npz();
@@ -190,13 +216,15 @@ Subcommand add_inspect(CLI::App& rlx) {
   CLI::App* app = rlx.add_subcommand("inspect", "What is in a model or weight file");
   auto inspect = std::make_shared<Inspect>();
   app->add_option("MODEL", inspect->model,
-                  "a .rlx file, a model folder, a Core ML package, or a .safetensors, .npy or .npz file")
+                  "a .rlx file, a model folder, a file of `rlx compile`, a Core ML package, or a .safetensors, .npy or "
+                  ".npz file")
       ->required();
   app->add_flag("--all", inspect->all, "show all rows of long lists");
   app->add_flag("--json", inspect->json,
                 "print one JSON object: of a graph {kind, name, ops, inputs, outputs, params}, of files of arrays "
                 "their names and "
-                "types, of a package its description");
+                "types, of a package its description, of a compiled graph what it was compiled for, its types, options "
+                "and report");
   app->footer(
       R"(Of a graph: inputs, outputs, params with their sizes, ops, and layers by name. `rlx where` says where they run.
 

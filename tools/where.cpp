@@ -12,6 +12,7 @@
 #include "io/mlpackage.h"
 #include "ir/rewrite.h"
 #include "passes/hoist_params.h"
+#include "rlx/artifact.h"
 #include "rlx/compile.h"
 #include "rlx/io.h"
 #include "rlx/session.h"
@@ -31,6 +32,7 @@ struct Where {
   bool strict = false, json = false, nodes = false, memory = false, strategies = false;
   std::vector<std::string> dims;
   int threads = 1;
+  const CLI::Option* target_option = nullptr;
   CompileOptions compile = CompileOptions::from_environment();
   void run() const;
   void predict() const;
@@ -182,7 +184,10 @@ void Where::run() const {
   if (!dims.empty()) throw UsageError("--dim is for --memory and --strategies");
   if (is_package(model) && Device::parse(target).backend() == "coreml") return predict();
   if (!function.empty()) throw UsageError("--function is for Core ML packages and --target coreml");
-  DispatchReport report = dispatch_report(load_model(model), Device::parse(target), compile);
+  // Of a compiled graph: what it says of the device that it was compiled for, unless another one is asked for.
+  DispatchReport report = target_option->count() == 0 && is_artifact(model)
+                              ? artifact_info(model).report
+                              : dispatch_report(load_model(model), Device::parse(target), compile);
   write_out(json ? report.json() + "\n" : nodes ? nodes_text(report) : text_of(report));
   size_t other = report.lines.size() - report.count(Verdict::native), missing = report.count(Verdict::missing);
   if (strict && other)
@@ -197,9 +202,11 @@ Subcommand add_where(CLI::App& rlx) {
   CLI::App* app = rlx.add_subcommand("where", "Where each node of a model runs, and why");
   auto where = std::make_shared<Where>();
   app->add_option("MODEL", where->model,
-                  "a .rlx file, a model folder, a folder of `rlx train`, or a Core ML package (.mlpackage)")
+                  "a .rlx file, a model folder, a folder of `rlx train`, a file of `rlx compile`, which says what it "
+                  "was compiled "
+                  "to unless --target is given, or a Core ML package (.mlpackage)")
       ->required();
-  add_device_option(*app, where->target, "--target");
+  where->target_option = add_device_option(*app, where->target, "--target");
   app->add_flag("--strict", where->strict, "exit code 1 unless every node is native");
   app->add_flag("--json", where->json, "print {target, nodes: [{node, op, verdict, reason}]}");
   app->add_flag("--nodes", where->nodes, "print a line for each node instead of one for each op");
@@ -225,6 +232,7 @@ Examples:
   rlx where all-MiniLM-L6-v2 --memory --dim B=8 --dim S=128
   rlx where all-MiniLM-L6-v2 --strategies --dim B=1 --dim S=128 --threads 2
   rlx where model.rlx --target coreml --json
+  rlx where minilm.rlxc                                  # as `rlx compile` left it
   rlx where Model.mlpackage --target coreml:ane --nodes)");
   return {app, [where] { where->run(); }};
 }

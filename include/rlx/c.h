@@ -165,6 +165,10 @@ rlx_status rlx_compile(rlx_session* session, const rlx_graph* graph, const rlx_c
 /* Every device that there may be, as JSON, to be freed by rlx_text_free: [{"name", "available", "accelerates",
    "description"}]; the description of one that is not available says why. */
 rlx_status rlx_devices(char** json, rlx_error** error);
+/* What the compiler knows of a device, as JSON, to be freed by rlx_text_free: {"absent_dtypes", "memory", "limits",
+   "convolution_layout", "fuses", "updates_in_place", "passes", "facts", "registered_kernels", "ops", "claims"};
+   docs/runtime.md explains them. The hardware need not be there. `device` as for rlx_session_create. */
+rlx_status rlx_device_target(const char* device, char** json, rlx_error** error);
 /* The dispatch report that a compile would give, as JSON, to be freed by rlx_text_free; nothing is compiled, and an op
    that is missing is a line and no error. `options` may be NULL. */
 rlx_status rlx_graph_report(const rlx_graph* graph, const char* device, const rlx_compile_options* options, char** json,
@@ -197,6 +201,23 @@ rlx_status rlx_compiled_call(const rlx_compiled* compiled, const rlx_buffer* inp
 /* The dispatch report as JSON; belongs to `compiled`. */
 rlx_status rlx_compiled_report(rlx_compiled* compiled, const char** json, rlx_error** error);
 void rlx_compiled_free(rlx_compiled* compiled);
+
+/* ---- compiled graphs in files ---- (rlx/artifact.h has what stands in one) */
+/* Writes a compiled graph to a file that rlx_session_load runs again, in any process, without the compiler. The file
+   carries the values of `param_count` params by their names, 0 for none; the others are bound after it was loaded. It
+   appears complete or not at all. */
+rlx_status rlx_compiled_save(const rlx_compiled* compiled, const char* path, const char* const* names,
+                             const rlx_tensor* const* params, size_t param_count, rlx_error** error);
+/* The compiled graph of a file, with the params bound that it carries. Fails, with what was expected, what was found
+   and what to do, if the file is damaged, or was compiled by another version of RLX, for another device or machine, or
+   with ops or registered kernels that are not here. */
+rlx_status rlx_session_load(rlx_session* session, const char* path, rlx_compiled** compiled, rlx_error** error);
+/* What such a file says of itself, as JSON, to be freed by rlx_text_free; it need not fit this machine: {"kind",
+   "graph", "device", "version", "bytes", "facts", "registered_kernels", "form", "options", "ops", "inputs", "params",
+   "outputs", "values", "report"}. */
+rlx_status rlx_artifact_describe(const char* path, char** json, rlx_error** error);
+/* The graph that it was compiled from, to be compiled again for something else. */
+rlx_status rlx_artifact_graph(const char* path, rlx_graph** graph, rlx_error** error);
 
 /* ---- events: the end of work that goes on beside the caller ----
    Any thread may ask an event and wait for it, several at once. */

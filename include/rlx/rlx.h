@@ -1,6 +1,7 @@
 // RLX, all of it: graphs and ops, sessions, files, models.
 #pragma once
 
+#include "rlx/artifact.h"
 #include "rlx/autodiff.h"
 #include "rlx/coreml_model.h"
 #include "rlx/data.h"

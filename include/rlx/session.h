@@ -156,6 +156,11 @@ class CompiledGraph {
   /// number.
   void set_threads(int threads);
   int threads() const;
+  /// Writes it to a file (rlx/artifact.h) that Session::load runs again, in this process or another, without the
+  /// compiler: the program, the graph that it was made from, the options and the report. `params` are the values that
+  /// the file carries, by name and of the declared types; those that it does not carry are bound after it was loaded.
+  /// The file appears complete or not at all. Fails for a name that is no param.
+  void save(const std::string& path, const std::map<std::string, Tensor, std::less<>>& params = {}) const;
   /// The bytes of packed weights and arenas. The params themselves are not counted.
   size_t memory_bytes() const;
   /// The graph as it was given to the backend, for inspection.
@@ -183,10 +188,16 @@ class Session {
   /// Fails if the device is not available, and says why.
   explicit Session(Device device = Device::from_environment(), SessionOptions options = {});
   CompiledGraph compile(const Graph& g, CompileOptions options = CompileOptions::from_environment()) const;
+  /// The compiled graph of a file that CompiledGraph::save or `rlx compile` wrote, with the params bound whose values
+  /// it carries. No pass is run. Fails, saying what was expected, what was found and what to do, for a file that is
+  /// damaged or of another version of RLX, of another device or machine, or whose ops or registered kernels are not
+  /// here.
+  CompiledGraph load(const std::string& path) const;
   Device device() const;
   int threads() const;
 
  private:
+  CompiledGraph made(std::shared_ptr<CompiledGraph::State> state) const;
   struct State;
   std::shared_ptr<State> state_;
 };

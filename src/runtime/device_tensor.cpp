@@ -9,10 +9,7 @@
 
 namespace rlx {
 
-Memory memory_of(const Device& device) {
-  const auto memory = backend_of(device)->memory();
-  return memory ? memory->about() : Memory{};
-}
+Memory memory_of(const Device& device) { return backend_of(device)->about_memory(); }
 
 // ---- what stands behind it ----
 

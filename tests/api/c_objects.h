@@ -67,7 +67,7 @@ static const float kNumbers[] = {1, 2, 3, 4, 5, 6};
 static const char *kWName[] = {"w", NULL}, *kXName[] = {"x", NULL};
 static char folder[] = "/tmp/rlx-test-XXXXXX";
 static char package_path[64], checkpoint_path[64], graph_path[64], written_path[64], vocabulary_path[64],
-    adapter_path[64];
+    adapter_path[64], artifact_path[64];
 static const char* kLoraNames[] = {"w", "w.lora_A.weight", "w.lora_B.weight"};
 static const int64_t kIdsDims[] = {1, 2}, kTokenIds[] = {2, 5};
 
@@ -101,6 +101,7 @@ static objects make_objects(void) {
   OK(rlx_quantize(o.model, "{weights = fixed}", 0, &o.quantization, &error));
   OK(rlx_quantization_graph(o.quantization, &o.fake, &error));
   make_files();
+  OK(rlx_compiled_save(o.compiled, artifact_path, kWName, params, 1, &error));
   OK(rlx_coreml_load(package_path, NULL, &o.coreml, &error));
   OK(rlx_coreml_make_state(o.coreml, &o.state, &error));
   const rlx_buffer text = {"a cat", 5};
@@ -242,6 +243,7 @@ static void make_files(void) {
   rlx_lora* lora = NULL;
   const char* names[2];
   rlx_tensor* adapter[2];
+  snprintf(artifact_path, sizeof artifact_path, "%s/model.rlxc", folder);
   snprintf(adapter_path, sizeof adapter_path, "%s/adapter", folder);
   OK(rlx_graph_parse(kModel, strlen(kModel), &model, &error));
   OK(rlx_lora_add(model, "{targets = [\"w\"]}", &lora, &error));

@@ -40,6 +40,8 @@ VALID = {
     "rlx_lora_add.graph": "o.model", "rlx_lora_add.config": '"{targets = [\\"w\\"]}"', "rlx_graph_report.graph": "o.model",
     "rlx_tokenizer_load.path": "vocabulary_path", "rlx_tokenizer_set.truncation": '"{max_length = 8}"', "rlx_tokenizer_set.padding": '""',
     "rlx_tokenizer_decode.text": "&made_text", "rlx_tokenizer_id_to_token.text": "&made_text", "rlx_devices.json": "&made_text",
+    "rlx_device_target.json": "&made_text", "rlx_artifact_describe.json": "&made_text", "rlx_compiled_save.path": "written_path",
+    "rlx_session_load.path": "artifact_path", "rlx_artifact_describe.path": "artifact_path", "rlx_artifact_graph.path": "artifact_path",
     "rlx_graph_report.json": "&made_text", "rlx_encoder_report.json": "&made_text", "rlx_lora_initial.room": "16", "rlx_lora_load.room": "16",
     "rlx_lora_merge.room": "16", "rlx_lora_load.path": "adapter_path", "rlx_lora_save.path": "written_adapter", "rlx_lora_merge.names": "kLoraNames",
     "rlx_lora_merge.params": "lora_params", "rlx_lora_merge.param_count": "3", "rlx_lora_save.names": "kLoraNames",

@@ -1,7 +1,10 @@
 /* The C ABI from C: a graph is parsed, another one built; both compile, run, report, and fail with messages. */
+#define _POSIX_C_SOURCE 200809L
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "c_expect.h"
 #include "rlx/c.h"
@@ -240,6 +243,31 @@ static void a_compile_is_told_what_to_do_and_says_what_it_would(void) {
   OK(rlx_compile(session, graph, &options, &compiled, &error));
   OK(rlx_compiled_report(compiled, &json, &error));
   EXPECT(strcmp(report, json) == 0);
+
+  /* So is that of a file that it is saved to, which another session loads. */
+  char path[] = "/tmp/rlx-saved-XXXXXX", *about = NULL, *target = NULL;
+  rlx_compiled* loaded = NULL;
+  rlx_graph* source = NULL;
+  const int file = mkstemp(path);
+  EXPECT(file >= 0);
+  close(file);
+  OK(rlx_compiled_save(compiled, path, NULL, NULL, 0, &error));
+  OK(rlx_session_load(session, path, &loaded, &error));
+  OK(rlx_compiled_report(loaded, &json, &error));
+  EXPECT(strcmp(report, json) == 0);
+  EXPECT(rlx_compiled_count(loaded, 0) == 1 &&
+         rlx_compiled_input_mode(loaded, 0) == rlx_compiled_input_mode(compiled, 0));
+  OK(rlx_artifact_describe(path, &about, &error));
+  EXPECT(strstr(about, "\"kind\": \"compiled graph\"") != NULL && strstr(about, "\"precision\": \"relaxed\"") != NULL);
+  OK(rlx_artifact_graph(path, &source, &error));
+  EXPECT(strstr(rlx_graph_text(source), "softmax") != NULL);
+  OK(rlx_device_target("tiny", &target, &error));
+  EXPECT(strstr(target, "\"buffers_per_launch\": 8") != NULL);
+  rlx_text_free(target);
+  rlx_text_free(about);
+  rlx_graph_free(source);
+  rlx_compiled_free(loaded);
+  remove(path);
 
   /* A compile that fails carries it; another error carries none, and a struct of before has fewer members. */
   rlx_compiled* none = NULL;

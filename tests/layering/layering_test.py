@@ -70,6 +70,7 @@ PUBLIC = {
     "coreml.h": "devices",
     "machine.h": "backends",
     "session.h": "runtime",
+    "artifact.h": "runtime",
     "coreml_model.h": "devices",
     "models.h": "models",
     "data.h": "data",

@@ -32,6 +32,13 @@ def devices():
     return [d.name for d in device_infos() if d.available]
 
 
+def device_target(device=""):
+    """What the compiler knows of a device, as a dictionary: the dtypes that it lacks, its memory, its limits (None where there is
+    none), the ops that it claims, what it fuses, its own passes, and the facts that its compiled graphs depend on. docs/runtime.md,
+    "What a device is, as data", explains each. The hardware need not be there."""
+    return json.loads(_native.owned_text(lib.rlx_device_target, str(device).encode()))
+
+
 def default_device():
     return os.environ.get("RLX_DEVICE") or "cpu"
 

@@ -42,6 +42,13 @@ class Cpu final : public Backend {
     return measured > 0 ? std::min(all, measured) : all;
   }
   std::string unavailable() const override { return ""; }
+  std::vector<TargetFact> facts() const override {
+    return {{"processor", kernels::instruction_set()},
+            {"convolution library", kernels::has_onednn() ? "oneDNN" : "none"}};
+  }
+  std::vector<std::string> registered_kernels(const Graph* program) const override {
+    return registered_kernel_names(program);
+  }
   Target target() const override {
     Target target{"cpu", [](const Question& q) -> std::optional<std::string> {
                     std::string why_not;

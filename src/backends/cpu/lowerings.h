@@ -174,6 +174,8 @@ std::vector<KernelInUse> registered_kernels_in(const Graph&);
 /// Fails if one of them has been unregistered: it must not be replaced silently.
 void require_registered(std::span<const KernelInUse>);
 size_t registered_kernels_hash();
+/// Each as "op by 'name'", once, sorted: those that take nodes of the graph, or all if it is null.
+std::vector<std::string> registered_kernel_names(const Graph*);
 Prepared lower_registered(const LoweringContext&);
 
 // lower_while.cpp, lower_scan.cpp

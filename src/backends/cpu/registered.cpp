@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <mutex>
+#include <set>
 #include <shared_mutex>
 
 #include "backends/cpu/lowerings.h"
@@ -99,6 +100,18 @@ size_t registered_kernels_hash() {
   for (const Kernel& kernel : all.kernels)
     h = mix(mix(h, hash_of(std::string(kernel->op->name))), hash_of(kernel->name));
   return h;
+}
+
+std::vector<std::string> registered_kernel_names(const Graph* g) {
+  std::set<std::string> names;
+  if (g) {
+    for (const KernelInUse& used : registered_kernels_in(*g)) names.insert(text_of(used.op, " by '", used.name, "'"));
+  } else {
+    Registry& all = registry();
+    std::shared_lock lock(all.mutex);
+    for (const Kernel& kernel : all.kernels) names.insert(text_of(kernel->op->name, " by '", kernel->name, "'"));
+  }
+  return {names.begin(), names.end()};
 }
 
 Prepared lower_registered(const LoweringContext& c) {

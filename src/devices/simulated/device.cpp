@@ -135,6 +135,10 @@ class SimulatedDevice final : public Backend {
     return target;
   }
   size_t claims_hash() const override { return cpu().claims_hash(); }
+  std::vector<TargetFact> facts() const override { return cpu().facts(); }
+  std::vector<std::string> registered_kernels(const Graph* program) const override {
+    return cpu().registered_kernels(program);
+  }
   std::string no_native_update() const override {
     return text_of(traits_.name, " is simulated and runs compiled graphs alone");
   }
@@ -143,6 +147,7 @@ class SimulatedDevice final : public Backend {
     return std::make_unique<SimulatedProgram>(cpu().lower(std::move(legal)), *this);
   }
   std::shared_ptr<DeviceMemory> memory() const override { return opened().memory; }
+  Memory about_memory() const override { return traits_.memory; }
 
  private:
   /// What takes threads and addresses: made when something is to run here, as every compile asks this target whether it

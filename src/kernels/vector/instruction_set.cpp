@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "kernels/conv/onednn.h"
+#include "kernels/gemm/amx/tiles.h"
 #include "kernels/vector/highway_targets.h"
 // Above: the instruction sets must be chosen before any Highway header.
 #include "hwy/targets.h"
@@ -90,6 +91,18 @@ std::string_view vector_instruction_set() {
 #else
   return "native";
 #endif
+}
+
+std::string instruction_set() {
+  constexpr const char* kArchitecture =
+#if defined(__x86_64__) || defined(_M_X64)
+      "x86-64";
+#elif defined(__aarch64__) || defined(_M_ARM64)
+      "aarch64";
+#else
+      "another architecture";
+#endif
+  return text_of(kArchitecture, " with ", vector_instruction_set(), has_matrix_tiles() ? " and matrix tiles" : "");
 }
 
 }  // namespace rlx::kernels

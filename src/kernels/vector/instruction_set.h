@@ -2,6 +2,7 @@
 // RLX_ISA names. It holds for the whole process, as Highway chooses each kernel's version once.
 #pragma once
 
+#include <string>
 #include <string_view>
 
 namespace rlx::kernels {
@@ -27,5 +28,9 @@ void obey_instruction_set_limit();
 
 /// The one that vectors have now. Of a processor that is no x86-64: "native".
 std::string_view vector_instruction_set();
+
+/// The architecture and what is in use of it: "x86-64 with avx512 and matrix tiles". The same in every process of one
+/// machine that has the same limit.
+std::string instruction_set();
 
 }  // namespace rlx::kernels
