@@ -1,10 +1,12 @@
 // Compile once, bind params once, run many times.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <utility>
 
 #include "rlx/compile.h"
@@ -13,22 +15,35 @@
 
 namespace rlx {
 
-/// Times of a run, step by step.
+/// Times of a run, step by step, and what it copied.
 struct Profile {
   struct Step {
     std::string op, node, kernel;
     double start_us = 0, duration_us = 0;
   };
-  std::vector<Step> steps;
+  /// What the device's queues did for the run: copies and the launch. Work on different queues may overlap. Empty where
+  /// the device computes in the host's memory while its caller waits.
+  struct Work {
+    std::string name;
+    int queue = 0;
+    double start_us = 0, duration_us = 0;
+  };
+  std::vector<Step> steps = {};
+  std::vector<Work> work = {};
+  Transfers transfers = {};
   double total_us = 0;
+  /// When the run began, which the other times count from.
+  std::chrono::steady_clock::time_point began = {};
 
-  /// Time per op, largest first.
+  /// Time per op, largest first, and what was copied, if anything was.
   std::string table() const;
   /// A trace that Perfetto (or chrome://tracing) opens: the Trace Event Format, complete events.
   std::string perfetto_json() const;
   /// Writes `perfetto_json()`; fails if the file cannot be written.
   void write_perfetto(const std::string& path) const;
 };
+/// One trace of several runs, on one clock: runs that overlap in time do so in the trace.
+std::string perfetto_json(std::span<const Profile> runs);
 
 /// What a run does with an input.
 enum class ArgumentMode {
@@ -75,6 +90,9 @@ class PendingRun {
   const std::vector<DeviceTensor>& outputs() const;
   /// The results on the host; waits for the run and throws what ended it.
   std::vector<Tensor> get() const;
+  /// What the device did for the run and when, and what was copied for it so far. Waits for the run; does not throw
+  /// what ended it. Without steps: those are CompiledGraph::profile's.
+  Profile profile() const;
   /// Asks the run to stop: it does so before its next step or trip of a loop, or before it begins, and then fails with
   /// ErrorCode::cancelled. What is running on an accelerator is let run.
   void cancel() const;
