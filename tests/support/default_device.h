@@ -1,11 +1,23 @@
 // The device that a suite runs on: the one that RLX_DEVICE names, else the processor.
 #pragma once
 
+#include <cstdlib>
 #include <optional>
 
 #include "rlx/session.h"
+#include "support/sanitized.h"
 
 namespace rlx::test {
+
+/// Whether a suite runs a part of its work: sanitized, and where RLX_DEVICE names a device, unless RLX_CHECK_ALL is set
+/// (`make check-all`).
+inline bool samples() {
+  const auto is_set = [](const char* name) {
+    const char* value = std::getenv(name);
+    return value && *value;
+  };
+  return sanitized() || (is_set("RLX_DEVICE") && !is_set("RLX_CHECK_ALL"));
+}
 
 /// Compiles and runs for the default device. It may lack a dtype, or an op, and refuse a graph: then the refusal is
 /// what is tested, and counted.
