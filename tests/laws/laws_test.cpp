@@ -23,7 +23,7 @@ void check(const laws::Law& law, const OpDef& op, size_t most, Counts& counts) {
     CHECK_MESSAGE(f.outcome != laws::Outcome::broken, law.name, " of ", op.name, " sample ", s, ": ", f.why);
   }
 }
-bool is_leaf(const OpDef* op) { return op == &op::input || op == &op::param || op == &op::constant; }
+bool is_start_of_graph(const OpDef* op) { return op == &op::input || op == &op::param || op == &op::constant; }
 std::string law_of_default_device() { return "backend_agrees(" + Device::from_environment().name() + ")"; }
 
 constexpr size_t kAll = SIZE_MAX;
@@ -35,7 +35,7 @@ TEST_CASE("every op keeps every law on each of its samples") {
   const char* wanted = std::getenv("RLX_CHECK_ALL");
   const bool checks_all = wanted && *wanted;
   for (const OpDef* op : all_ops()) {
-    if (is_leaf(op)) continue;
+    if (is_start_of_graph(op)) continue;
     CHECK_MESSAGE(!op->samples().empty(), op->name, " has no sample");
     CHECK_MESSAGE((op->reference || op->decompose), op->name, " has neither a reference nor a decomposition");
     CHECK_MESSAGE(!op->doc.empty(), op->name, " says nothing of itself");
@@ -54,6 +54,6 @@ TEST_CASE("every op keeps every law on each of its samples") {
 TEST_CASE("every sample of every op runs on the default device as its report says, and like the reference") {
   Counts counts;
   for (const OpDef* op : all_ops())
-    if (!is_leaf(op)) check(laws::find_law(law_of_default_device()), *op, kAll, counts);
+    if (!is_start_of_graph(op)) check(laws::find_law(law_of_default_device()), *op, kAll, counts);
   MESSAGE(counts.checks, " checks on ", Device::from_environment());
 }

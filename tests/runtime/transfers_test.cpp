@@ -54,7 +54,8 @@ struct Span {
 };
 std::vector<Span> launches_in(const std::string& trace) {
   std::vector<Span> spans;
-  for (const auto& event : nlohmann::json::parse(trace).at("traceEvents"))
+  const auto parsed = nlohmann::json::parse(trace);
+  for (const auto& event : parsed.at("traceEvents"))
     if (event.at("cat") == "queue" && event.at("name").get<std::string>().starts_with("a run of")) {
       const double begin = event.at("ts");
       spans.push_back({begin, begin + event.at("dur").get<double>(), event.at("tid")});
@@ -126,7 +127,9 @@ TEST_CASE("where the host's memory is the device's, a donated tensor that the ca
   CHECK(shared.get()[0] == filled({8}, 3));
   CHECK(shared.profile().transfers == Transfers{.donated_copies = 1});
   CHECK(mine == filled({8}, 2));
-  const PendingRun owned = add.submit(std::array{device_put(filled({8}, 2), Device::cpu()), one});
+  const DeviceTensor alone =
+      device_put(filled({8}, 2), Device::cpu());  // the tensor of the host is gone by the next line
+  const PendingRun owned = add.submit(std::array{alone, one});
   CHECK(owned.get()[0] == filled({8}, 3));
   CHECK(owned.profile().transfers == Transfers());
 }
