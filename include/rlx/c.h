@@ -246,6 +246,16 @@ typedef struct rlx_memory {
   uint64_t largest_buffer; /* bytes; 0: as its capacity allows */
 } rlx_memory;
 rlx_status rlx_device_memory(const char* device, rlx_memory* memory, rlx_error** error);
+/* What the host and a device with memory of its own exchanged since the process began; all 0 for a device that computes
+   in the host's memory. */
+typedef struct rlx_transfers {
+  size_t struct_size;  /* sizeof(rlx_transfers), set by the caller */
+  uint64_t host_waits; /* waits of the host: for elements, or for the end of a run that has none to give */
+  uint64_t copies_to_device, bytes_to_device;
+  uint64_t copies_to_host, bytes_to_host;
+  uint64_t donated_copies; /* donated inputs whose memory something else still reads, so that they were copied first */
+} rlx_transfers;
+rlx_status rlx_device_transfers(const char* device, rlx_transfers* transfers, rlx_error** error);
 /* Begins to copy a tensor to a device, and returns; the tensor may be freed afterwards. Shared where the device's
    memory is the host's. `device` as for rlx_session_create. */
 rlx_status rlx_device_put(const rlx_tensor* tensor, const char* device, rlx_device_tensor** result, rlx_error** error);

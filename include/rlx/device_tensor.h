@@ -29,6 +29,21 @@ struct Memory {
 /// The memory that a device's tensors are in. Fails if this build has no backend for the device.
 Memory memory_of(const Device& device);
 
+/// What the host and a device with memory of its own exchanged.
+struct Transfers {
+  uint64_t host_waits = 0;  ///< waits of the host: for elements, or for the end of a run that has none to give
+  uint64_t copies_to_device = 0, bytes_to_device = 0;
+  uint64_t copies_to_host = 0, bytes_to_host = 0;
+  /// Donated inputs whose memory something else still reads, so that they were copied first.
+  uint64_t donated_copies = 0;
+
+  bool operator==(const Transfers&) const = default;
+  Transfers operator-(const Transfers& before) const;
+};
+/// All of it since the process began; all 0 for a device that computes in the host's memory. Fails if this build has no
+/// backend for the device.
+Transfers transfers_of(const Device& device);
+
 struct TensorOnDevice;  // runtime/tensor_on_device.h
 
 /// A dense, row-major tensor on a device. Copies are the same tensor: writing to one writes to all. It can be passed on

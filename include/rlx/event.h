@@ -5,11 +5,19 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
 
 namespace rlx {
+
+/// A piece of work that a device has done, and when.
+struct DeviceWork {
+  std::string name;  ///< "a run of 'g'", "a copy of 12 bytes to the device"
+  int queue = 0;     ///< which of the device's queues did it: what one queue does does not overlap
+  std::chrono::steady_clock::time_point start = {}, end = {};
+};
 
 /// The end of some work on a device. It is pending, done, or failed with the first cause. Copies are the same event.
 /// Any thread may query it and wait for it. Every event ends, even if its device is lost or its work is dropped.
@@ -37,6 +45,8 @@ class Event {
   /// else, one call after another. Fails with out_of_memory if the system gives no such thread. What `f` throws is
   /// written to the error stream; calls that have not begun when the process ends are dropped.
   void on_done(std::function<void(std::exception_ptr error)> f) const;
+  /// What was done, once it has ended; nothing before, for work that never began, and where the device does not say.
+  std::optional<DeviceWork> work() const;
   /// The name of the device that the work is on; empty for an event that was done from the beginning.
   std::string device() const;
 

@@ -1,10 +1,12 @@
 // Compiling a graph once, binding its params once, and running it many times.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <utility>
 
 #include "rlx/compile.h"
@@ -13,22 +15,35 @@
 
 namespace rlx {
 
-/// The times of the steps of a run.
+/// The times of the steps of a run, and what it copied.
 struct Profile {
   struct Step {
     std::string op, node, kernel;
     double start_us = 0, duration_us = 0;
   };
-  std::vector<Step> steps;
+  /// What the device's queues did for the run: copies and the launch. Work on different queues may overlap. Empty where
+  /// the device computes in the host's memory while its caller waits.
+  struct Work {
+    std::string name;
+    int queue = 0;
+    double start_us = 0, duration_us = 0;
+  };
+  std::vector<Step> steps = {};
+  std::vector<Work> work = {};
+  Transfers transfers = {};
   double total_us = 0;
+  /// When the run began, which the other times count from.
+  std::chrono::steady_clock::time_point began = {};
 
-  /// A table of the time per op, the largest first.
+  /// A table of the time per op, the largest first, and what was copied, if anything was.
   std::string table() const;
   /// A trace in the Trace Event Format (complete events), which Perfetto and chrome://tracing open.
   std::string perfetto_json() const;
   /// Writes `perfetto_json()`; fails if the file cannot be written.
   void write_perfetto(const std::string& path) const;
 };
+/// One trace of several runs, on one clock: runs that overlap in time do so in the trace.
+std::string perfetto_json(std::span<const Profile> runs);
 
 /// What a run does with an input.
 enum class ArgumentMode {
@@ -77,6 +92,9 @@ class PendingRun {
   const std::vector<DeviceTensor>& outputs() const;
   /// Waits for the run and returns the results on the host. Throws the error that ended the run, if any.
   std::vector<Tensor> get() const;
+  /// What the device did for the run and when, and what was copied for it so far. Waits for the run; does not throw
+  /// what ended it. Without steps: those are CompiledGraph::profile's.
+  Profile profile() const;
   /// Asks the run to stop. It does so before it begins, before its next step or before the next trip of a loop, and
   /// then fails with ErrorCode::cancelled. What already runs on an accelerator is not interrupted.
   void cancel() const;

@@ -7,6 +7,7 @@
 
 #include "rlx/session.h"
 #include "runtime/program_cache.h"
+#include "runtime/tensor_on_device.h"
 
 namespace rlx {
 
@@ -52,11 +53,13 @@ struct PendingRun::State {
   Event event;
   std::vector<DeviceTensor> outputs;
   std::shared_ptr<CancelFlag> cancel;
+  std::shared_ptr<RunRecord> record;
+  std::shared_ptr<const CompiledGraph::State> graph;
 };
 
 /// CompiledGraph::run_into for a device with memory of its own: copies the inputs there, runs, and copies the results
-/// back.
-void run_on_device(const std::shared_ptr<CompiledGraph::State>& state, Tensors inputs, std::span<Tensor> outputs,
-                   std::vector<StepTime>* profile);
+/// back. Steps are timed if there is room for their times.
+std::shared_ptr<RunRecord> run_on_device(const std::shared_ptr<CompiledGraph::State>& state, Tensors inputs,
+                                         std::span<Tensor> outputs, std::vector<StepTime>* steps);
 
 }  // namespace rlx

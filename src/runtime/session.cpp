@@ -74,10 +74,11 @@ void CompiledGraph::State::bind(const std::string& name, const std::variant<Tens
     return on_host->bind(name, tensor ? *tensor : std::get<DeviceTensor>(value).to_host());
   }
   const auto* there = std::get_if<DeviceTensor>(&value);
-  const DeviceTensor tensor = there ? *there : device_put(std::get<Tensor>(value), device);
+  const std::string doing = text_of("binding param '", name, "' of '", graph.name(), "' on ", device);
+  const DeviceTensor tensor = there ? *there : put_on_device(std::get<Tensor>(value), device, nullptr, doing);
   TensorOnDevice& t = *tensor.on_device();
   std::scoped_lock lock(t.mutex);
-  t.require_there();
+  with_context(doing, [&] { t.require_there(); });
   t.is_param = true;
   on_device->bind(name, t.argument(), t.ready);
 }
@@ -196,7 +197,10 @@ void CompiledGraph::run_into(Tensors inputs, std::span<Tensor> outputs) const {
   if (outputs.size() != state_->signature.outputs.size())
     fail(ErrorCode::invalid_argument, "graph '", state_->graph.name(), "' has ", state_->signature.outputs.size(),
          " outputs, got room for ", outputs.size());
-  if (!state_->on_host) return run_on_device(state_, inputs, outputs, nullptr);
+  if (!state_->on_host) {
+    run_on_device(state_, inputs, outputs, nullptr);
+    return;
+  }
   state_->on_host->run(inputs, outputs, {state_->threads.load(std::memory_order_relaxed), nullptr});
 }
 void CompiledGraph::run_into_memory(Tensors inputs, std::span<const std::span<std::byte>> memory) const {
@@ -231,10 +235,16 @@ Profile CompiledGraph::profile(const std::vector<NamedTensor>& inputs) const {
   std::vector<Tensor> outputs(state_->signature.outputs.size());
   auto given = ordered(inputs);
   run_into(given, outputs);  // prepares this shape; not timed
-  auto begin = std::chrono::steady_clock::now();
-  if (state_->on_host) state_->on_host->run(given, outputs, {state_->threads.load(), &times});
-  else run_on_device(state_, given, outputs, &times);
   Profile profile;
+  const auto begin = std::chrono::steady_clock::now();
+  if (state_->on_host) {
+    state_->on_host->run(given, outputs, {state_->threads.load(), &times});
+    profile.began = begin;
+  } else {
+    const auto record = run_on_device(state_, given, outputs, &times);
+    profile = record->profile();
+    for (StepTime& t : times) t.start_us += record->run_start_us();
+  }
   profile.total_us = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count();
   for (StepTime& t : times)
     profile.steps.push_back({std::move(t.op), std::move(t.node), std::move(t.kernel), t.start_us, t.duration_us});

@@ -29,6 +29,7 @@ static rlx_device_tensor* made_device_tensors[16];
 static rlx_event* made_event;
 static rlx_run* made_run;
 static rlx_memory made_memory;
+static rlx_transfers made_transfers;
 static int made_done;
 static rlx_value made_values[4];
 static rlx_step_result made_step;
@@ -159,6 +160,7 @@ static int draw_for(double seconds, uint64_t seed, void (*const* functions)(void
                    *wrong_tensors[] = {o.half, NULL}, *lora_params[] = {o.w, o.lora_a, o.lora_b};     \
   const rlx_device_tensor *there[] = {o.there, NULL}, *wrong_device_tensors[] = {o.half_there, NULL}; \
   made_memory.struct_size = sizeof made_memory;                                                       \
+  made_transfers.struct_size = sizeof made_transfers;                                                 \
   made_step.struct_size = sizeof made_step;                                                           \
   expect_ok(rlx_graph_parse(kPlain, strlen(kPlain), &other, &error), error, __LINE__);                \
   (void)inputs, (void)params, (void)halves, (void)wrong_tensors, (void)there;                         \

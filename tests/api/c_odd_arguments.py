@@ -68,7 +68,7 @@ VALID = {
     "const rlx_tensor* value": "o.x", "event": "o.event", "run": "o.run", "rlx_device_tensor** result": "&made_device_tensors[0]",
     "rlx_tensor** result": "&made_tensors[0]", "rlx_device_tensor** outputs": "made_device_tensors",
     "const rlx_device_tensor* const* inputs": "there", "rlx_run** run": "&made_run", "rlx_event** event": "&made_event",
-    "memory": "&made_memory", "nanoseconds": "1000", "int* done": "&made_done", "done_function done": "ignore_end",
+    "memory": "&made_memory", "transfers": "&made_transfers", "nanoseconds": "1000", "int* done": "&made_done", "done_function done": "ignore_end",
     "rlx_compiled_set_param_on_device.tensor": "o.w_there", "rlx_export_int8.graph": "o.fake", "rlx_quantization_initial.room": "16",
 }
 # Pointers that may be NULL: by name, or by function and name.
@@ -110,7 +110,7 @@ def read(header):
     """The functions as (result, name, [(type, name), ...]), and the option structs as {name: [(type, member), ...]}."""
     text = without_comments(header)
     structs = {}
-    for body, name in re.findall(r"typedef struct \w+ \{([^{}]*)\} (\w+_options|rlx_step_result|rlx_memory);", text, re.S):
+    for body, name in re.findall(r"typedef struct \w+ \{([^{}]*)\} (\w+_options|rlx_step_result|rlx_memory|rlx_transfers);", text, re.S):
         members = []
         for line in (" ".join(each.split()) for each in body.split(";")):
             kind, stars, names = (re.match(r"((?:const )?\w+) ?((?:\* const\*)|\*?)(.*)", line).groups() if line.strip() else ("", "", ""))

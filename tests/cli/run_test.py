@@ -74,6 +74,22 @@ class Run(ProgramTest):
         events = events["traceEvents"] if isinstance(events, dict) else events
         self.assertTrue(any(e.get("ph") == "X" and "dur" in e for e in events))
 
+    def test_a_profile_of_a_device_with_memory_of_its_own_shows_its_queues_and_what_was_copied(self):
+        trace = self.folder / "trace.json"
+        table = self.succeeds(*self.arguments, "--device", "loopback", "--profile", trace, "--output-dir", self.folder / "o")
+        # x is f32[2, 3], the two results f32[2, 2]; the param was there before.
+        self.assertRegex(table, r"1 copies to the device \(24 bytes\), 2 to the host \(32 bytes\), 0 of donated inputs; the host waited 2 times")
+        events = json.loads(trace.read_text())["traceEvents"]
+        copy_in, launch, *copies_out = [e for e in events if e["cat"] == "queue"]
+        self.assertEqual(len(copies_out), 2)
+        self.assertRegex(launch["name"], "a run of '.*'")
+        self.assertLessEqual(copy_in["ts"] + copy_in["dur"], launch["ts"])
+        for copy_out in copies_out:
+            self.assertLessEqual(launch["ts"] + launch["dur"], copy_out["ts"])
+        steps = [e for e in events if e["cat"] != "queue"]
+        self.assertTrue(steps)
+        self.assertTrue(all(launch["ts"] <= e["ts"] <= launch["ts"] + launch["dur"] for e in steps))
+
     def test_a_profile_replaces_an_older_one_whole(self):
         trace, kept = self.file("trace.json", "old"), self.folder / "kept.json"
         kept.hardlink_to(trace)

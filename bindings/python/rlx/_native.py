@@ -134,6 +134,11 @@ class Memory(Structure):
                 ("capacity", c_uint64), ("largest_buffer", c_uint64)]
 
 
+class Transfers(Structure):
+    _fields_ = [("struct_size", c_size_t), ("host_waits", c_uint64), ("copies_to_device", c_uint64), ("bytes_to_device", c_uint64),
+                ("copies_to_host", c_uint64), ("bytes_to_host", c_uint64), ("donated_copies", c_uint64)]
+
+
 class CoremlOptions(Structure):
     _fields_ = [("struct_size", c_size_t), ("function", c_char_p), ("f32", c_int), ("threads", c_int), ("seeded", c_int),
                 ("seed", c_uint64)]
@@ -201,6 +206,7 @@ _SIGNATURES = {
     "rlx_graph_batch": (c_int, [_p, POINTER(c_uint8), c_char_p, POINTER(_p), _err]),
     "rlx_device_available": (c_int, [c_char_p]),
     "rlx_device_memory": (c_int, [c_char_p, POINTER(Memory), _err]),
+    "rlx_device_transfers": (c_int, [c_char_p, POINTER(Transfers), _err]),
     "rlx_device_put": (c_int, [_p, c_char_p, POINTER(_p), _err]),
     "rlx_device_tensor_dtype": (c_char_p, [_p]),
     "rlx_device_tensor_rank": (c_size_t, [_p]),

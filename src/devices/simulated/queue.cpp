@@ -88,6 +88,7 @@ void Queue::serve(size_t thread) {
       shared_->ready.erase(shared_->ready.begin() + static_cast<std::ptrdiff_t>(at));
       shared_->under_way[thread] = work;
     }
+    work->source.begin(static_cast<int>(thread));
     if (delays_ && random() % 8 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 200));
     std::exception_ptr error;
     try {
