@@ -42,7 +42,8 @@ int run(int argc, char** argv) {
   CLI::App app("RLX compiles and runs machine learning models.", "rlx");
   app.set_version_flag("--version", std::string("rlx ") + version(), "Print the version and exit");
   std::vector<std::string> plugins;
-  app.add_option("--load", plugins, "a shared library that registers backends, ops or kernels; before the subcommand; repeatable")
+  app.add_option("--load", plugins,
+                 "a shared library that registers backends, ops or kernels; before the subcommand; repeatable")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   app.add_option("--npz-limit", npz_limit,

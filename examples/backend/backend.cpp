@@ -13,14 +13,12 @@
 #include "rlx/backend.h"
 
 namespace {
-
 const rlx_backend_api* rlx = nullptr;  // what RLX does for us; set when it loads us
 
 using Dims = std::vector<int64_t>;
 using Pointers = char* const*;  // to the elements of each node's result
 using Step = std::function<void(Pointers)>;
 using Refusal = const char*;  // null: taken
-
 // A node, as it is asked about and prepared. Each op here has one result.
 struct Site {
   const rlx_graph_view* graph;
@@ -29,14 +27,13 @@ struct Site {
 
   const rlx_type& in(size_t i) const { return *rlx_type_of(graph, node->operands[i]); }
   const rlx_type& out() const { return *node->results[0]; }
-  size_t at(size_t operand) const { return static_cast<size_t>(node->operands[operand].node); }
+  size_t at(size_t operand) const { return size_t(node->operands[operand].node); }
   std::string word(const char* name) const { return rlx_attribute_of(node, name)->text; }
   Dims list(const char* name) const {
     const rlx_attribute* a = rlx_attribute_of(node, name);
     return {a->integers, a->integers + a->count};
   }
 };
-
 bool is(const rlx_type& t, const char* dtype) { return std::strcmp(t.dtype, dtype) == 0; }
 size_t size_of(const rlx_type& t) { return is(t, "f32") ? 4 : is(t, "i64") ? 8 : is(t, "bool") ? 1 : 0; }
 template <class T>
@@ -44,8 +41,7 @@ T* elements(Pointers p, size_t node) {
   return reinterpret_cast<T*>(p[node]);
 }
 
-// Extents, and how far apart elements are. Its places in row-major order make moving, reducing and multiplying plain
-// loops.
+// Extents, and how far apart elements are. With its places, in row-major order, all that is not element-wise is loops.
 struct View {
   Dims dims, strides;
   View() = default;
@@ -75,8 +71,6 @@ struct View {
   }
 };
 
-// ---- element by element ----
-
 Refusal known_types(const Site& s) {
   bool all = size_of(s.out()) > 0;
   for (size_t i = 0; i < s.node->operand_count; ++i) all &= size_of(s.in(i)) > 0;
@@ -98,26 +92,21 @@ Step each(const Site& s) {
   };
 }
 float larger(float a, float b) { return a > b || std::isnan(a) ? a : b; }
-
 Refusal may_convert(const Site& s) {
   return is(s.in(0), "i64") && !is(s.out(), "i64") ? known_types(s) : "it converts i64 to f32 and bool";
 }
 Step convert(const Site& s) {
   if (is(s.out(), "bool")) return each<[](int64_t x) { return x != 0; }, bool, int64_t>(s);
-  return each<[](int64_t x) { return static_cast<float>(x); }, float, int64_t>(s);
+  return each<[](int64_t x) { return float(x); }, float, int64_t>(s);
 }
 Refusal may_compare(const Site& s) {
-  const bool is_plain = s.word("direction") == "eq" && s.word("total_order") == "false";
-  return is_plain ? of_f32(s) : "it compares for equality alone";
+  return s.word("direction") == "eq" && s.word("total_order") == "false" ? of_f32(s) : "it compares for equality";
 }
 Step select(const Site& s) {
   return [c = s.at(0), a = s.at(1), b = s.at(2), y = s.index, n = s.in(0).size, size = size_of(s.out())](Pointers p) {
     for (size_t i = 0; i < size_t(n); ++i) std::memcpy(p[y] + i * size, p[p[c][i] ? a : b] + i * size, size);
   };
 }
-
-// ---- moving elements ----
-
 Step moved(const Site& s, Dims from) {
   return [x = s.at(0), y = s.index, size = size_of(s.out()), from = std::move(from)](Pointers p) {
     for (size_t i = 0; i < from.size(); ++i) std::memcpy(p[y] + i * size, p[x] + size_t(from[i]) * size, size);
@@ -137,19 +126,18 @@ Step slice(const Site& s) {
   View x(s.in(0));
   const Dims starts = s.list("starts"), steps = s.list("strides");
   int64_t begin = 0;
-  for (size_t i = 0; i < starts.size(); ++i) begin += starts[i] * x.strides[i];
-  for (size_t i = 0; i < steps.size(); ++i) x.strides[i] *= steps[i];
+  for (size_t i = 0; i < starts.size(); ++i)
+    begin += starts[i] * x.strides[i], x.strides[i] *= steps.empty() ? 1 : steps[i];
   x.dims = View(s.out()).dims;
   return moved(s, x.places(begin));
 }
 Refusal may_gather(const Site& s) {
   const Dims first{0}, offset = s.list("offset_dims");
-  const auto batch = int64_t(s.in(1).rank);
-  bool is_row = s.list("start_index_map") == first && s.list("collapsed_slice_dims") == first &&
-                s.list("operand_batching_dims").empty() && s.list("index_vector_dim") == Dims{batch};
-  for (size_t i = 0; i < offset.size(); ++i) is_row &= offset[i] == batch + int64_t(i);
-  if (!is_row || !is(s.in(0), "f32") || !is(s.in(1), "i64")) return "it gathers rows of f32 by i64";
-  return s.word("out_of_range") == "fill" ? nullptr : "out of range it gives NaN";
+  const int64_t batch = int64_t(s.in(1).rank);
+  const bool is_row = s.list("start_index_map") == first && s.list("collapsed_slice_dims") == first &&
+                      s.list("operand_batching_dims").empty() && s.list("index_vector_dim") == Dims{batch} &&
+                      (offset.empty() || offset[0] == batch) && s.word("out_of_range") == "fill";
+  return is_row && is(s.in(0), "f32") && is(s.in(1), "i64") ? nullptr : "it gathers rows of f32 by i64";
 }
 Step gather(const Site& s) {  // what an embedding reads: rows by their numbers
   const View x(s.in(0));
@@ -159,15 +147,12 @@ Step gather(const Site& s) {  // what an embedding reads: rows by their numbers
           n = s.in(1).size / 8](Pointers p) {
     float* to = elements<float>(p, y);
     for (int64_t i = 0; i < n; ++i)
-      for (int64_t place : places) {
-        const int64_t number = elements<int64_t>(p, at)[i];
-        *to++ = number >= 0 && number < rows ? elements<float>(p, table)[number * stride + place] : NAN;
+      for (const int64_t place : places) {
+        const int64_t row = elements<int64_t>(p, at)[i];
+        *to++ = row >= 0 && row < rows ? elements<float>(p, table)[row * stride + place] : NAN;
       }
   };
 }
-
-// ---- sums and products ----
-
 Refusal may_reduce(const Site& s) {
   return s.word("kind") == "sum" || s.word("kind") == "max" ? of_f32(s) : "it reduces by sum and max";
 }
@@ -178,13 +163,12 @@ Step reduce(const Site& s) {
   return [from = s.at(0), y = s.index, is_sum = s.word("kind") == "sum", kept = x.without(axes).places(),
           reduced = x.only(axes).places()](Pointers p) {
     for (size_t i = 0; i < kept.size(); ++i) {
-      double sum = 0;
-      float most = -INFINITY;
+      double result = is_sum ? 0 : -INFINITY;
       for (int64_t place : reduced) {
         const float v = elements<float>(p, from)[kept[i] + place];
-        sum += v, most = larger(most, v);
+        result = is_sum ? result + v : larger(float(result), v);
       }
-      elements<float>(p, y)[i] = is_sum ? static_cast<float>(sum) : most;
+      elements<float>(p, y)[i] = float(result);
     }
   };
 }
@@ -205,19 +189,18 @@ Step dot_general(const Site& s) {
           const float* rhs = elements<float>(p, b) + r[0][batch] + column;
           double sum = 0;
           for (size_t k = 0; k < l[2].size(); ++k) sum += double{lhs[l[2][k]]} * rhs[r[2][k]];
-          *to++ = static_cast<float>(sum);
+          *to++ = float(sum);
         }
   };
 }
 
-// ---- the claims: op, when, how ----
-
+// The claims: op, when, how.
 struct Row {
   const char* op;
   Refusal (*refuse)(const Site&);
   Step (*prepare)(const Site&);
 };
-constexpr Row kRows[] = {
+const Row kRows[] = {
     {"add", of_f32, each<[](float a, float b) { return a + b; }>},
     {"sub", of_f32, each<[](float a, float b) { return a - b; }>},
     {"mul", of_f32, each<[](float a, float b) { return a * b; }>},
@@ -239,10 +222,9 @@ constexpr Row kRows[] = {
     {"reduce", may_reduce, reduce},
     {"dot_general", of_f32, dot_general},
 };
-const Row* row_of(const rlx_node* node) {
-  for (const Row& row : kRows)
-    if (std::strcmp(row.op, node->op) == 0) return &row;
-  return nullptr;
+const Row* row_of(const rlx_node* node) {  // null of leaves, too
+  const Row* row = std::find_if(kRows, std::end(kRows), [&](const Row& r) { return !std::strcmp(r.op, node->op); });
+  return row == std::end(kRows) ? nullptr : row;
 }
 rlx_status supports(void*, const rlx_graph_view* graph, rlx_error** error) {
   const size_t last = graph->node_count - 1;
@@ -251,14 +233,13 @@ rlx_status supports(void*, const rlx_graph_view* graph, rlx_error** error) {
   return why ? rlx->fail(error, RLX_UNSUPPORTED, why) : RLX_OK;
 }
 
-// ---- programs: a step for each node, and memory for its result ----
-
+// A step for each node.
 struct Program {
   const rlx_graph_view* graph;
   std::vector<std::pair<size_t, Step>> steps;
 };
 rlx_status compile(void*, const rlx_compile_request* request, void** executable, rlx_error**) {
-  auto made = std::make_unique<Program>(Program{request->graph, {}});
+  std::unique_ptr<Program> made(new Program{request->graph, {}});
   for (size_t i = 0; i < request->graph->node_count; ++i)
     if (const Row* row = row_of(request->graph->nodes[i]))
       made->steps.emplace_back(i, row->prepare({request->graph, request->graph->nodes[i], i}));
@@ -266,31 +247,23 @@ rlx_status compile(void*, const rlx_compile_request* request, void** executable,
   return RLX_OK;
 }
 void free_executable(void*, void* executable) { delete static_cast<Program*>(executable); }
-
 char* start_of(const rlx_argument* a) { return static_cast<char*>(a->buffer) + a->offset; }
-
 rlx_status launch(void*, void* executable, const rlx_launch* run, rlx_error** error) {
   const auto& [graph, steps] = *static_cast<const Program*>(executable);
   std::vector<char*> at(graph->node_count);
   std::vector<std::unique_ptr<char[]>> owned;
   for (size_t i = 0; i < at.size(); ++i) at[i] = static_cast<char*>(const_cast<void*>(graph->nodes[i]->data));
-  for (size_t i = 0; i < graph->input_count; ++i)
-    at[static_cast<size_t>(graph->inputs[i].node)] = start_of(run->inputs[i]);
-  for (size_t i = 0; i < graph->param_count; ++i)
-    at[static_cast<size_t>(graph->params[i].node)] = start_of(run->params[i]);
+  for (size_t i = 0; i < graph->input_count; ++i) at[size_t(graph->inputs[i].node)] = start_of(run->inputs[i]);
+  for (size_t i = 0; i < graph->param_count; ++i) at[size_t(graph->params[i].node)] = start_of(run->params[i]);
   for (const auto& [node, step] : steps) {
     if (rlx->is_cancelled(run->cancel)) return rlx->fail(error, RLX_CANCELLED, "it stopped between two steps");
-    owned.emplace_back(new char[static_cast<size_t>(graph->nodes[node]->results[0]->size) + 1]);
-    at[node] = owned.back().get();
+    at[node] = owned.emplace_back(new char[size_t(graph->nodes[node]->results[0]->size) + 1]).get();
     step(at.data());
   }
   for (size_t i = 0; i < graph->output_count; ++i)
-    if (run->outputs[i]->size)
-      std::memcpy(start_of(run->outputs[i]), at[static_cast<size_t>(graph->outputs[i].node)], run->outputs[i]->size);
+    std::copy_n(at[size_t(graph->outputs[i].node)], run->outputs[i]->size, start_of(run->outputs[i]));
   return RLX_OK;
 }
-
-// ---- the device, and its memory ----
 
 rlx_status open(void*, int, const char*, rlx_target*, void**, rlx_error**) { return RLX_OK; }
 rlx_status allocate(void*, size_t size, void** buffer, rlx_error** error) {
@@ -304,15 +277,13 @@ rlx_status write(void*, void* to, size_t offset, const void* from, size_t size, 
 rlx_status read(void*, void* to, const void* from, size_t offset, size_t size, rlx_completion, rlx_error**) {
   return std::memcpy(to, static_cast<const char*>(from) + offset, size), RLX_OK;
 }
-
 }  // namespace
 
 extern "C" rlx_status rlx_register_backends(const rlx_backend_api* api, rlx_error** error) {
   rlx = api;
   rlx_backend table{};
   table.struct_size = sizeof table;
-  table.name = "plain", table.version = "1";
-  table.description = "plain loops over memory of its own: what a backend begins with";
+  table.name = "plain", table.version = "1", table.description = "plain loops over memory of its own";
   table.open = open, table.supports = supports;
   table.compile = compile, table.free_executable = free_executable, table.launch = launch;
   table.allocate = allocate, table.free = free_buffer, table.write = write, table.read = read;

@@ -7,12 +7,13 @@
 
    A backend is of one of two kinds. One has memory of its own: `allocate`, `free`, `write` and `read` are there, and a
    launch is given what `allocate` gave. The other leaves these NULL, and is given pointers into the host's memory.
-   Either takes a graph whole, whose sizes are numbers, and which holds nothing but leaves and nodes that `supports` took.
+   Either takes a graph whole, whose sizes are numbers, and which holds nothing but leaves and nodes that `supports`
+   took.
 
-   Every struct begins with `struct_size` and only grows at its end. Whoever makes a struct sets it to its sizeof; whoever
-   reads it takes no member beyond it, and members that are not there are 0. A pointer may be NULL only where that is
-   said. What a backend does wrong fails the operation, with an error that names the backend and what it was doing. Its
-   functions may throw (in C++), and are called from several threads at once. */
+   Every struct begins with `struct_size` and only grows at its end. Whoever makes a struct sets it to its sizeof;
+   whoever reads it takes no member beyond it, and members that are not there are 0. A pointer may be NULL only where
+   that is said. What a backend does wrong fails the operation, with an error that names the backend and what it was
+   doing. Its functions may throw (in C++), and are called from several threads at once. */
 #ifndef RLX_BACKEND_H
 #define RLX_BACKEND_H
 
@@ -29,8 +30,8 @@ extern "C" {
 /* The type of a value. */
 typedef struct rlx_type {
   size_t struct_size;
-  const char* text;  /* as in the textual IR: "f32[N, 4]" */
-  const char* dtype; /* "f32", "i64", "bool", ... */
+  const char* text;    /* as in the textual IR: "f32[N, 4]" */
+  const char* dtype;   /* "f32", "i64", "bool", ... */
   const int64_t* dims; /* -1: not known before a run */
   size_t rank;
   int64_t size; /* bytes of its elements, which are dense and row-major; -1 if a dim is not known */
@@ -43,7 +44,8 @@ typedef struct rlx_attribute {
   size_t struct_size;
   const char* name;
   const char* text; /* as in the textual IR: "0.5", "[1, 2]", the names of enumerators and dtypes, "none" */
-  /* Of a number, a bool (0, 1) or a list of those; NULL, and 0 of them, of anything else. Of floats `integers` is NULL. */
+  /* Of a number, a bool (0, 1) or a list of those; NULL, and 0 of them, of anything else. Of floats `integers` is NULL.
+   */
   const int64_t* integers;
   const double* numbers;
   size_t count;
@@ -52,8 +54,8 @@ typedef struct rlx_attribute {
 
 typedef struct rlx_node {
   size_t struct_size;
-  const char* op;   /* "input", "param" and "constant" are the leaves */
-  const char* name; /* of an input or a param; else the part of the model that it belongs to, or "" */
+  const char* op;            /* "input", "param" and "constant" are the leaves */
+  const char* name;          /* of an input or a param; else the part of the model that it belongs to, or "" */
   const rlx_value* operands; /* results of nodes that stand before it */
   size_t operand_count;
   const rlx_type* const* results;
@@ -89,8 +91,8 @@ static inline const rlx_attribute* rlx_attribute_of(const rlx_node* node, const 
 
 /* ---- devices ---- */
 
-/* What is known of a device without running anything. RLX sets struct_size, and all else to 0, before `open`, which sets
-   what is otherwise. Texts are copied. */
+/* What is known of a device without running anything. RLX sets struct_size, and all else to 0, before `open`, which
+   sets what is otherwise. Texts are copied. */
 typedef struct rlx_target {
   size_t struct_size;
   const char* description; /* what it is here; NULL: as the backend's */
@@ -141,19 +143,20 @@ typedef struct rlx_completion {
 /* One run. Arrays stand in the order of the graph; all of it, and the buffers, stay until the launch has ended. */
 typedef struct rlx_launch {
   size_t struct_size;
-  const rlx_argument* const* inputs;  /* not to be written */
-  const rlx_argument* const* params;  /* not to be written */
-  const rlx_argument* const* outputs; /* no two overlap, nor does one with an input or a param, but for updates in place */
-  int threads;                        /* how many it may use */
+  const rlx_argument* const* inputs; /* not to be written */
+  const rlx_argument* const* params; /* not to be written */
+  const rlx_argument* const*
+      outputs;               /* no two overlap, nor does one with an input or a param, but for updates in place */
+  int threads;               /* how many it may use */
   const rlx_cancel* cancel;  /* to be looked at now and then; a launch that stops for it ends with RLX_CANCELLED */
   rlx_completion completion; /* of an asynchronous backend */
 } rlx_launch;
 
 /* The table. A function that returns another status than RLX_OK says what went wrong by api->fail, or leaves *error
    alone. Of an asynchronous backend, a launch or a copy that was begun with RLX_OK ends when api->complete is called,
-   which may be before the function returns, on any thread; where it fails at once, it must not be called. What a copy or a
-   launch is given it may use until then. The order of work is RLX's affair: nothing is begun before what it has to wait
-   for has ended, and what may go on at the same time does. A device stays open until the process ends. */
+   which may be before the function returns, on any thread; where it fails at once, it must not be called. What a copy
+   or a launch is given it may use until then. The order of work is RLX's affair: nothing is begun before what it has to
+   wait for has ended, and what may go on at the same time does. A device stays open until the process ends. */
 typedef struct rlx_backend {
   size_t struct_size;
   const char* name;        /* of letters, digits and '_', as its devices are spelled */
@@ -190,8 +193,8 @@ typedef struct rlx_backend {
 /* ---- what RLX does for a backend: a constant, and so are its functions ---- */
 typedef struct rlx_backend_api {
   size_t struct_size;
-  /* Makes a backend known; the table and its texts are copied. Fails if there is one of that name, or if a function that
-     is needed is NULL. `error` may be NULL, here and below. */
+  /* Makes a backend known; the table and its texts are copied. Fails if there is one of that name, or if a function
+     that is needed is NULL. `error` may be NULL, here and below. */
   rlx_status (*register_backend)(const rlx_backend* table, rlx_error** error);
   /* Stores an error for RLX, and gives `status` back. `message` says what is wrong, with the actual values. */
   rlx_status (*fail)(rlx_error** error, rlx_status status, const char* message);

@@ -62,7 +62,7 @@ bool WorkQueue::is_closing() const {
 }
 
 Event WorkQueue::add(std::string name, std::function<void()> work, std::span<const Event> after,
-                 std::shared_ptr<CancelFlag> cancel) {
+                     std::shared_ptr<CancelFlag> cancel) {
   EventSource source(device_, name);
   Event event = source.event();
   std::shared_ptr<Work> added(new Work{std::move(name), std::move(work), std::move(source), std::move(cancel)});

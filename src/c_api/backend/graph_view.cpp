@@ -106,8 +106,8 @@ GraphView::GraphView(const Graph& g) {
     outputs.push_back(value_of(o.ref));
     output_names_.push_back(text(o.name));
   }
-  view_ = {sizeof view_,  text(g.name()), node_list_.data(), node_list_.size(), inputs.data(),
-           inputs.size(), params.data(),  params.size(),     outputs.data(),    outputs.size(), output_names_.data()};
+  view_ = {sizeof view_,  text(g.name()), node_list_.data(), node_list_.size(), inputs.data(),       inputs.size(),
+           params.data(), params.size(),  outputs.data(),    outputs.size(),    output_names_.data()};
 }
 
 const char* GraphView::text(std::string of) { return texts_.emplace_back(std::move(of)).c_str(); }
@@ -116,8 +116,8 @@ const rlx_type* GraphView::type(const Type& t) {
   auto& dims = integers_.emplace_back();
   for (const Dim& d : t.dims) dims.push_back(d.is_static() ? d.value() : -1);
   const int64_t size = is_static(t.dims) ? static_cast<int64_t>(byte_count(t.dtype, shape_of(t.dims))) : -1;
-  types_.push_back({sizeof(rlx_type), text(text_of(t)), text(std::string(name_of(t.dtype))), dims.data(), dims.size(),
-                    size});
+  types_.push_back(
+      {sizeof(rlx_type), text(text_of(t)), text(std::string(name_of(t.dtype))), dims.data(), dims.size(), size});
   return &types_.back();
 }
 

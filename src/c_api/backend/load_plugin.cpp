@@ -57,7 +57,8 @@ void load_plugin(const std::string& path) {
         const char* why = library ? nullptr : dlerror();
         if (!library) fail(ErrorCode::io, "it is no library that can be loaded: ", why ? why : "no reason");
         if (brings_rlx(library))
-          fail(ErrorCode::unsupported, "it is linked to another copy of RLX than this process uses, and would register "
+          fail(ErrorCode::unsupported,
+               "it is linked to another copy of RLX than this process uses, and would register "
                "what it brings there; a backend needs rlx/backend.h alone, and no library to link to");
         auto* ops = reinterpret_cast<void (*)()>(dlsym(library, "rlx_register"));
         auto* backends = reinterpret_cast<rlx_register_backends_function>(dlsym(library, "rlx_register_backends"));

@@ -40,7 +40,8 @@ Limits limits_of(const rlx_target& target) {
   limits.largest_buffer = target.largest_buffer;
   if (target.index_bits) limits.index_bits = target.index_bits;
   if (limits.index_bits < 8 || limits.index_bits > 64)
-    fail(ErrorCode::invalid_argument, "its index_bits are ", limits.index_bits, "; an index has 8 to 64 bits, and 0 is 64");
+    fail(ErrorCode::invalid_argument, "its index_bits are ", limits.index_bits,
+         "; an index has 8 to 64 bits, and 0 is 64");
   for (const std::string& word : words_of(target.absent_dtypes)) {
     Scanner in(word);
     parse(in, limits.absent_dtypes.emplace_back());
@@ -173,20 +174,23 @@ void PluginDevice::call(const std::string& what, const std::function<rlx_status(
   }
   if (status == RLX_OK) return;
   fail(code_of(status), "the backend '", table_->name, "' failed at ", what, ": ",
-       stored.error ? stored.error->message : text_of("it gave the status ", static_cast<int>(status), " and no reason"));
+       stored.error ? stored.error->message
+                    : text_of("it gave the status ", static_cast<int>(status), " and no reason"));
 }
 
 void PluginDevice::require_usable() const {
   if (is_closed()) fail(ErrorCode::device_lost, "the process is ending, and ", name_, " begins nothing any more");
   if (getpid() != process_)
-    fail(ErrorCode::device_lost, name_, " was opened by the parent of this process, and cannot be used in a child of fork");
+    fail(ErrorCode::device_lost, name_,
+         " was opened by the parent of this process, and cannot be used in a child of fork");
   std::scoped_lock lock(mutex_);
   if (!lost_.empty()) fail(ErrorCode::device_lost, name_, " is lost: ", lost_);
 }
 
 Event PluginDevice::add(Work work, std::span<const Event> after) {
   require_usable();
-  const bool must_wait = std::any_of(after.begin(), after.end(), [](const Event& e) { return !e.is_done() || e.error(); });
+  const bool must_wait =
+      std::any_of(after.begin(), after.end(), [](const Event& e) { return !e.is_done() || e.error(); });
   const bool is_inline = !must_wait && (target_.is_asynchronous || !work.takes_long);
   EventSource source(name_, work.what);
   Event event = source.event();
@@ -196,7 +200,8 @@ Event PluginDevice::add(Work work, std::span<const Event> after) {
     return event;
   }
   const auto cancel = target_.is_asynchronous ? nullptr : pending->work.cancel;
-  const Event begun = queue_->add(pending->work.what, [this, pending] { start(pending); }, after, cancel);
+  const Event begun = queue_->add(
+      pending->work.what, [this, pending] { start(pending); }, after, cancel);
   EventSource::when_done(begun, [pending](std::exception_ptr error) {
     if (error) pending->end(std::move(error));  // it never began
   });
@@ -278,7 +283,8 @@ rlx_status PluginDevice::complete_here(uint64_t id, rlx_status status, const cha
   std::exception_ptr error;
   if (status != RLX_OK) try {
       fail(code_of(status), "the backend '", table_->name, "' failed at ", ended->work.what, ": ",
-           message ? printable_text(message) : text_of("it gave the status ", static_cast<int>(status), " and no reason"));
+           message ? printable_text(message)
+                   : text_of("it gave the status ", static_cast<int>(status), " and no reason"));
     } catch (...) {
       error = std::current_exception();
     }

@@ -1,5 +1,5 @@
-// An open device of a backend from outside: every call of the backend's functions goes through here, and so does the end
-// of what they begin. Opened once for each device's name, and never closed.
+// An open device of a backend from outside: every call of the backend's functions goes through here, and so does the
+// end of what they begin. Opened once for each device's name, and never closed.
 #pragma once
 
 #include <chrono>
@@ -55,11 +55,11 @@ class PluginDevice {
     std::string what;  ///< as errors call it: "a launch of 'g'"
     /// Begins it: calls a function of the backend.
     std::function<rlx_status(rlx_completion, rlx_error**)> begin;
-    std::shared_ptr<void> keeps = {};          ///< until it has ended
-    std::shared_ptr<CancelFlag> cancel = {};   ///< may be null
-    bool takes_long = true;                    ///< not to be done on the caller's thread, where the device is synchronous
-    bool may_be_left = true;                   ///< its event may end while the backend still goes on
-    std::function<void()> at_end = {};         ///< called before the event ends well; must not throw
+    std::shared_ptr<void> keeps = {};         ///< until it has ended
+    std::shared_ptr<CancelFlag> cancel = {};  ///< may be null
+    bool takes_long = true;             ///< not to be done on the caller's thread, where the device is synchronous
+    bool may_be_left = true;            ///< its event may end while the backend still goes on
+    std::function<void()> at_end = {};  ///< called before the event ends well; must not throw
   };
   /// Begins it when those of `after` have ended well; the event ends with it.
   Event add(Work work, std::span<const Event> after);

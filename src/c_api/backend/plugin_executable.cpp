@@ -101,7 +101,8 @@ class PluginDeviceExecutable final : public DeviceExecutable {
     }
     for (const DeviceArgument& each : outputs) out.push_back(place(each.buffer));
     launch->set(in, params, out);
-    PluginDevice::Work work{launch->what(), [&device = device_, of = launch.get()](rlx_completion c, rlx_error** error) {
+    PluginDevice::Work work{launch->what(),
+                            [&device = device_, of = launch.get()](rlx_completion c, rlx_error** error) {
                               return of->begin(device, c, error);
                             }};
     work.cancel = options.cancel;
@@ -174,9 +175,8 @@ class PluginHostExecutable final : public HostExecutable {
       }
     }
     launch.set(in, params, out);
-    PluginDevice::Work work{launch.what(), [&](rlx_completion c, rlx_error** error) {
-                              return launch.begin(device_, c, error);
-                            }};
+    PluginDevice::Work work{launch.what(),
+                            [&](rlx_completion c, rlx_error** error) { return launch.begin(device_, c, error); }};
     // What it writes is the caller's: it is waited for, however long it takes.
     work.takes_long = false, work.may_be_left = false;
     work.at_end = noted(options.profile, device_, g.name());
@@ -240,7 +240,8 @@ std::shared_ptr<const PluginCompiled> PluginForms::form_for(const std::vector<Ty
   return made;
 }
 
-std::unique_ptr<Executable> make_device_executable(PluginDevice& device, const Graph& legal, const LoadOptions& options) {
+std::unique_ptr<Executable> make_device_executable(PluginDevice& device, const Graph& legal,
+                                                   const LoadOptions& options) {
   return std::make_unique<PluginDeviceExecutable>(device, legal, options);
 }
 std::unique_ptr<Executable> make_host_executable(PluginDevice& device, const Graph& legal, const LoadOptions& options) {

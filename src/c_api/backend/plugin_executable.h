@@ -45,7 +45,8 @@ class PluginForms {
 };
 
 /// Executables of a device with memory of its own, and of one that computes in the host's.
-std::unique_ptr<Executable> make_device_executable(PluginDevice& device, const Graph& legal, const LoadOptions& options);
+std::unique_ptr<Executable> make_device_executable(PluginDevice& device, const Graph& legal,
+                                                   const LoadOptions& options);
 std::unique_ptr<Executable> make_host_executable(PluginDevice& device, const Graph& legal, const LoadOptions& options);
 
 /// A block of `PluginMemory`: what the backend's `allocate` gave.
