@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "rlx/backend.h"
@@ -40,7 +41,6 @@ template <class T>
 T* elements(Pointers p, size_t node) {
   return reinterpret_cast<T*>(p[node]);
 }
-
 // Extents, and how far apart elements are. With its places, in row-major order, all that is not element-wise is loops.
 struct View {
   Dims dims, strides;
