@@ -65,6 +65,7 @@ TEST_CASE("a backend of either kind, asynchronous or not, adds, keeps the contra
       const std::string name = std::string("adds_") + (memory ? "there" : "here") + (asynchronous ? "_later" : "_now");
       CAPTURE(name);
       FakeBackend& fake = made(name, memory, asynchronous);
+      fake.describe = [&](rlx_target& t) { t.updates_in_place = asynchronous; };
       const Device device = fake.registered();
       REQUIRE(is_available(device));
       CHECK((memory_of(device).host_access == HostAccess::direct) == !memory);
@@ -148,6 +149,14 @@ TEST_CASE("devices and options of a backend are spelled like any other") {
   size_t listed = 0;
   for (const DeviceInfo& d : devices()) listed += d.device.backend() == "many" && d.description == "many of them";
   CHECK(listed == 2);
+}
+
+TEST_CASE("a name that this build lists without a backend may be given one") {
+  REQUIRE_FALSE(is_available(Device("wgpu")));
+  FakeBackend& fake = made("wgpu");
+  CHECK(sum_on(fake.registered())[0] == kSum);
+  const auto all = devices();
+  CHECK(std::count_if(all.begin(), all.end(), [](const DeviceInfo& d) { return d.device.backend() == "wgpu"; }) == 1);
 }
 
 TEST_CASE("what a backend fails at is an error that names it and what it was doing") {

@@ -108,26 +108,30 @@ PluginDevice::All& PluginDevice::all() {
 }
 
 PluginDevice& PluginDevice::open(std::shared_ptr<const PluginTable> table, const Device& device) {
+  const std::scoped_lock once(table->opening);
   All& there = all();
   size_t number = 0;
   {
     std::scoped_lock lock(there.mutex);
+    for (PluginDevice* each : there.devices)
+      if (each && each->table_ == table && each->name_ == device.name()) return *each;
     number = there.devices.size();
     there.devices.push_back(nullptr);
-    if (number == 0)
-      std::atexit([] {
-        std::vector<PluginDevice*> devices;
-        {
-          std::scoped_lock own(all().mutex);
-          devices = all().devices;
-        }
-        for (PluginDevice* each : devices)
-          if (each) each->close();
-      });
+    if (number == 0) std::atexit(close_all);
   }
   auto* made = new PluginDevice(std::move(table), device, number);
   std::scoped_lock lock(there.mutex);
   return *(there.devices[number] = made);
+}
+
+void PluginDevice::close_all() {
+  std::vector<PluginDevice*> devices;
+  {
+    std::scoped_lock lock(all().mutex);
+    devices = all().devices;
+  }
+  for (PluginDevice* each : devices)
+    if (each) each->close();
 }
 
 PluginDevice::PluginDevice(std::shared_ptr<const PluginTable> table, const Device& device, size_t number)
@@ -215,6 +219,9 @@ void PluginDevice::start(const std::shared_ptr<Pending>& pending) noexcept {
     require_usable();
     if (rlx::is_cancelled(work.cancel.get()))
       fail(ErrorCode::cancelled, work.what, " on ", name_, " was cancelled before it began");
+    // Of its own: the work may end before this function returns.
+    const std::string what = work.what;
+    const auto begin = work.begin;
     if (target_.is_asynchronous) {
       std::scoped_lock lock(mutex_);
       if (work.cancel && work.may_be_left && !watcher_.joinable()) try {
@@ -226,8 +233,6 @@ void PluginDevice::start(const std::shared_ptr<Pending>& pending) noexcept {
       pending_.emplace(id, pending);
     }
     changed_.notify_all();
-    const std::string what = work.what;
-    const auto begin = work.begin;  // of its own: the work may end before this function returns
     call(what, [&](rlx_error** error) { return begin({(uint64_t{number_} << kBitsOfWork) | id}, error); });
     if (id == 0) pending->end(nullptr);
   } catch (...) {

@@ -27,7 +27,8 @@ struct PluginTable {
 
   std::string name, description, version;
   std::vector<std::string> options;
-  rlx_backend functions{};  // its texts are those of the plugin: not to be read
+  rlx_backend functions{};     // its texts are those of the plugin: not to be read
+  mutable std::mutex opening;  // held while a device opens, so that each opens once
   bool has_memory() const { return functions.allocate != nullptr; }
 };
 
@@ -80,6 +81,7 @@ class PluginDevice {
   void lose(const std::string& why) noexcept;
   void watch();
   void close();
+  static void close_all();
   struct All;
   static All& all();
 
