@@ -1,19 +1,24 @@
-/* A backend from outside of the library, in C: nine functions, which a shared library or the program itself registers.
-   Plain C11; needs no library to link to, as what RLX does for a backend is handed over in a table, too: one and the
-   same plugin serves the program, C, C++ and Python. `examples/backend` is a whole one.
+/* A backend from outside of the library: a table of nine C functions, which a shared library or the program itself
+   registers. This header is plain C11, and a backend links to no library for it: what RLX does for a backend is handed
+   over in a table, too. So one and the same plugin serves the program, C, C++ and Python. `examples/backend` is a whole
+   one.
 
-   A shared library has the function rlx_register_backends below; `rlx --load LIBRARY`, rlx_load_plugin and its like in
-   other languages call it. Its devices are then devices like any other: listed, compiled for, named by RLX_DEVICE.
+   A shared library with a backend has the function rlx_register_backends (see the end). `rlx --load LIBRARY`,
+   rlx_load_plugin and its like in other languages call it. The backend's devices are then devices like any other: they
+   are listed, graphs are compiled for them, RLX_DEVICE may name them.
 
-   A backend is of one of two kinds. One has memory of its own: `allocate`, `free`, `write` and `read` are there, and a
-   launch is given what `allocate` gave. The other leaves these NULL, and is given pointers into the host's memory.
-   Either takes a graph whole, whose sizes are numbers, and which holds nothing but leaves and nodes that `supports`
-   took.
+   A backend is of one of two kinds. One has memory of its own: it has the functions `allocate`, `free`, `write` and
+   `read`, and a launch is given buffers that `allocate` made. The other leaves these functions NULL, and a launch is
+   given pointers into the host's memory. Both compile whole graphs, whose sizes are all numbers, and which consist of
+   leaves and of nodes that `supports` took.
 
-   Every struct begins with `struct_size` and only grows at its end. Whoever makes a struct sets it to its sizeof;
-   whoever reads it takes no member beyond it, and members that are not there are 0. A pointer may be NULL only where
-   that is said. What a backend does wrong fails the operation, with an error that names the backend and what it was
-   doing. Its functions may throw (in C++), and are called from several threads at once. */
+   Every struct begins with `struct_size`, and new members are only added at its end. Whoever makes a struct sets
+   struct_size to its sizeof. Whoever reads it uses no member beyond that size; such a member counts as 0. A pointer may
+   be NULL only where that is said.
+
+   Functions of a backend are called from several threads at once, and may throw (in C++). What they do wrong fails the
+   operation, with an error that names the backend and what it was doing. When the process ends, RLX waits for the
+   functions that are under way, and calls none any more. */
 #ifndef RLX_BACKEND_H
 #define RLX_BACKEND_H
 
@@ -44,11 +49,11 @@ typedef struct rlx_attribute {
   size_t struct_size;
   const char* name;
   const char* text; /* as in the textual IR: "0.5", "[1, 2]", the names of enumerators and dtypes, "none" */
-  /* Of a number, a bool (0, 1) or a list of those; NULL, and 0 of them, of anything else. Of floats `integers` is NULL.
-   */
+  /* The values of a number, of a bool (0 or 1), or of a list of those; of anything else both are NULL. Of floats there
+     are only `numbers`. */
   const int64_t* integers;
   const double* numbers;
-  size_t count;
+  size_t count;                /* how many values there are */
   const rlx_graph_view* graph; /* of a body: a loop's, a branch's, a combiner's; else NULL */
 } rlx_attribute;
 
@@ -91,8 +96,8 @@ static inline const rlx_attribute* rlx_attribute_of(const rlx_node* node, const 
 
 /* ---- devices ---- */
 
-/* What is known of a device without running anything. RLX sets struct_size, and all else to 0, before `open`, which
-   sets what is otherwise. Texts are copied. */
+/* What is known of a device without running anything. `open` is given one whose members are 0, but for struct_size,
+   and sets those that are to have another value. Texts are copied. */
 typedef struct rlx_target {
   size_t struct_size;
   const char* description; /* what it is here; NULL: as the backend's */
@@ -107,12 +112,12 @@ typedef struct rlx_target {
   size_t buffers_per_launch; /* operands and results of a node; 0: any number */
   uint64_t largest_buffer;   /* bytes of one tensor; 0: any number */
   const char* absent_dtypes; /* which no tensor there has, with spaces between them: "f64 c128"; NULL: none */
-  /* Of work with memory of its own: how long it may go on after its run was cancelled. Behind that the device is lost,
-     as whoever waits for it is to be told. In milliseconds; 0: 30000. */
-  int cancel_milliseconds;
-  /* Of its own memory, if it has any. */
+  /* The rest is read only if the device has memory of its own. */
   size_t alignment;  /* of buffers, in bytes; 0: 64 */
   uint64_t capacity; /* bytes; 0: not known */
+  /* How long an asynchronous launch may go on after its run was cancelled; 0: 30000. Then the device counts as lost, so
+     that whoever waits for the run is told. */
+  int cancel_milliseconds;
 } rlx_target;
 
 typedef struct rlx_compile_request {
@@ -126,11 +131,14 @@ typedef struct rlx_compile_request {
 /* Where the elements of a value are; their type is in the graph. */
 typedef struct rlx_argument {
   size_t struct_size;
-  void* buffer;     /* as `allocate` gave it; of a backend without memory of its own a pointer to the elements, aligned
-                       to one of them; may be NULL if there are none */
-  size_t offset;    /* of the first byte in the buffer; 0 where that is a pointer */
-  size_t size;      /* in bytes */
-  uint64_t version; /* of a param: another one once it was bound anew; what was packed from an older one is void */
+  /* What `allocate` stored; for a backend without memory of its own a pointer to the elements, which is aligned to the
+     size of one. NULL if `size` is 0. */
+  void* buffer;
+  size_t offset; /* of the first byte in the buffer; 0 if the backend has no memory of its own */
+  size_t size;   /* in bytes */
+  /* Of a param: a number that stays while the param has the same elements, and is another one after it was bound anew.
+     What a backend has packed from it may be used as long as this number is the same. */
+  uint64_t version;
 } rlx_argument;
 
 /* Whether a run is to stop: api->is_cancelled. Belongs to the launch, until it has ended. */
@@ -140,23 +148,27 @@ typedef struct rlx_completion {
   uint64_t id;
 } rlx_completion;
 
-/* One run. Arrays stand in the order of the graph; all of it, and the buffers, stay until the launch has ended. */
+/* One run. The arrays have the order of the graph. They, and the buffers, stay until the launch has ended. Inputs and
+   params must not be written. An output overlaps nothing else, except that on a device that updates in place it may be
+   the buffer of the input of its name. */
 typedef struct rlx_launch {
   size_t struct_size;
-  const rlx_argument* const* inputs; /* not to be written */
-  const rlx_argument* const* params; /* not to be written */
-  const rlx_argument* const*
-      outputs;               /* no two overlap, nor does one with an input or a param, but for updates in place */
+  const rlx_argument* const* inputs;
+  const rlx_argument* const* params;
+  const rlx_argument* const* outputs;
   int threads;               /* how many it may use */
   const rlx_cancel* cancel;  /* to be looked at now and then; a launch that stops for it ends with RLX_CANCELLED */
-  rlx_completion completion; /* of an asynchronous backend */
+  rlx_completion completion; /* of an asynchronous device */
 } rlx_launch;
 
-/* The table. A function that returns another status than RLX_OK says what went wrong by api->fail, or leaves *error
-   alone. Of an asynchronous backend, a launch or a copy that was begun with RLX_OK ends when api->complete is called,
-   which may be before the function returns, on any thread; where it fails at once, it must not be called. What a copy
-   or a launch is given it may use until then. The order of work is RLX's affair: nothing is begun before what it has to
-   wait for has ended, and what may go on at the same time does. A device stays open until the process ends. */
+/* The table. A function that fails returns another status than RLX_OK, and says why by api->fail, or leaves *error
+   alone.
+
+   The order of work is RLX's affair: a launch or a copy is begun only when everything that it has to wait for has
+   ended, and work that may go on at the same time is begun at the same time. On a synchronous device, work has ended
+   when its function returns. On an asynchronous one, work whose function returned RLX_OK has ended when api->complete
+   is called: on any thread, and perhaps before the function returns. For work whose function failed, api->complete must
+   not be called. Until its end, work may use what it was given. */
 typedef struct rlx_backend {
   size_t struct_size;
   const char* name;        /* of letters, digits and '_', as its devices are spelled */
@@ -167,20 +179,21 @@ typedef struct rlx_backend {
   void* context;           /* for `open`; may be NULL */
 
   /* Opens device `ordinal` with those options (words with spaces between, "" if there are none), once for each
-     combination, and says what it is. A failure makes the device unavailable, with that reason. *device may be NULL. */
+     combination, and describes it. It stays open until the process ends. A failure makes the device unavailable, with
+     that reason. *device is what the other functions are given; it may be NULL. */
   rlx_status (*open)(void* context, int ordinal, const char* options, rlx_target* target, void** device,
                      rlx_error** error);
-  /* RLX_OK if it takes the last node of a graph that holds nothing else but the node's operands: as params where they
-     are known before any input is, else as inputs. Any other status refuses it, and the error says why. Leaves are not
-     asked about. What stands in a body is asked about by itself. */
+  /* RLX_OK if the device takes the last node of `graph`. The other nodes are its operands: params, if they are known
+     before any input is, else inputs. Any other status refuses the node, and the error says why. It is not called for
+     leaves; nodes in a body are asked about by themselves. */
   rlx_status (*supports)(void* device, const rlx_graph_view* graph, rlx_error** error);
   /* Stores what runs the graph in *executable, which may be NULL. */
   rlx_status (*compile)(void* device, const rlx_compile_request* request, void** executable, rlx_error** error);
   void (*free_executable)(void* device, void* executable); /* may be NULL */
   rlx_status (*launch)(void* device, void* executable, const rlx_launch* launch, rlx_error** error);
 
-  /* Memory of its own: all four of these; for the host's memory, none. Stores in *buffer what is not NULL; fails with
-     RLX_OUT_OF_MEMORY where trying again may help. `size` is not 0. */
+  /* Memory of its own: all four of these, or none. `size` is never 0. What is stored in *buffer must not be NULL;
+     RLX_OUT_OF_MEMORY is for a failure where trying again later may help. */
   rlx_status (*allocate)(void* device, size_t size, void** buffer, rlx_error** error);
   /* No work that uses the buffer is under way. */
   void (*free)(void* device, void* buffer);
@@ -199,9 +212,9 @@ typedef struct rlx_backend_api {
   /* Stores an error for RLX, and gives `status` back. `message` says what is wrong, with the actual values. */
   rlx_status (*fail)(rlx_error** error, rlx_status status, const char* message);
   int (*is_cancelled)(const rlx_cancel* cancel);
-  /* Ends a piece of work, once, from any thread; `message` may be NULL. May call the backend's `free` and
-     `free_executable`, so that the caller holds no lock which they take. A second call for the same piece is refused,
-     and the device is lost: whoever ends one twice may have ended it too early. */
+  /* Ends a piece of work, once, on any thread; `message` may be NULL. It may call the backend's `free` and
+     `free_executable`: the caller must hold no lock that they take. A second call for the same work is refused, and the
+     device is lost, as the first call may have been too early. */
   rlx_status (*complete)(rlx_completion completion, rlx_status status, const char* message);
 } rlx_backend_api;
 
