@@ -93,7 +93,7 @@ class Bad(unittest.TestCase):
         result = installed("--load", self.plugin("LIES"), "test-device", "liar", "--op", "add")
         self.assertEqual(result.returncode, 1)
         self.assertRegex(result.stdout.splitlines()[-1], r"^0 passed, [1-9]\d* failed, 0 skipped$")
-        self.assertIn("the backend 'liar' failed at compiling", result.stdout)
+        self.assertIn("the report takes it, and it does not run: the backend 'liar'", result.stdout)
 
 
 if __name__ == "__main__":
