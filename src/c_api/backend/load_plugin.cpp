@@ -52,8 +52,13 @@ void load_plugin(const std::string& path) {
   with_context(
       [&] { return "loading '" + path + "'"; },
       [&] {
-        // A word without a slash would be looked for among the system's libraries.
-        void* library = dlopen(std::filesystem::absolute(path).c_str(), RTLD_NOW | RTLD_LOCAL);
+        // A word without a slash would be looked for among the system's libraries, and nothing is this program itself.
+        std::error_code no_folder;
+        const std::string file = std::filesystem::absolute(path, no_folder).string();
+        if (path.empty() || no_folder)
+          fail(ErrorCode::io,
+               "it is no library that can be loaded: ", path.empty() ? "the path is empty" : no_folder.message());
+        void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
         const char* why = library ? nullptr : dlerror();
         if (!library) fail(ErrorCode::io, "it is no library that can be loaded: ", why ? why : "no reason");
         if (brings_rlx(library))
