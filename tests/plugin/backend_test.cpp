@@ -475,9 +475,9 @@ TEST_CASE("a graph is data to a backend: types, attributes with their defaults, 
   CHECK(seen["transpose"] == "input f32[N, 4]; permutation=[1, 0](1,0) -> f32[4, N] -1");
   CHECK(seen["compare"].find("direction=lt() total_order=false(0) -> bool[N, 4] -1") != std::string::npos);
   CHECK(seen["leaky_relu"].find("0.25(0.25 float)") != std::string::npos);
-  CHECK(seen["while"].find("condition=graph of ") != std::string::npos);
-  CHECK(seen["while"].find("body=graph of 2(") != std::string::npos);
-  CHECK(seen["while"].find("-> f32[1] 4") != std::string::npos);
+  CHECK(seen["while_loop"].find("condition=graph of ") != std::string::npos);
+  CHECK(seen["while_loop"].find("body=graph of 2(") != std::string::npos);
+  CHECK(seen["while_loop"].find("-> f32[1] 4") != std::string::npos);
 }
 
 TEST_CASE("a constant is handed over with its elements, and an output may be an input") {

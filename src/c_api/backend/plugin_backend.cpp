@@ -74,8 +74,6 @@ class PluginMemory final : public DeviceMemory {
   PluginDevice& device_;
 };
 
-class PluginBackend;
-
 class PluginProgram final : public Program {
  public:
   PluginProgram(PluginDevice& device, Graph legal) : device_(device), graph_(std::move(legal)) {}
