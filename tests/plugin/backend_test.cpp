@@ -190,8 +190,8 @@ TEST_CASE("what a backend fails at is an error that names it and what it was doi
         [&] { sum_on(device); });
   with("launch", [](rlx_error**) { return RLX_IO_ERROR; });
   fails(ErrorCode::io, {"'fails'", "it gave the status 6 and no reason"}, [&] { sum_on(device); });
-  with("launch", [](rlx_error**) { return static_cast<rlx_status>(77); });
-  fails(ErrorCode::internal, {"'fails'", "it gave the status 77 and no reason"}, [&] { sum_on(device); });
+  with("launch", [](rlx_error**) { return static_cast<rlx_status>(12); });
+  fails(ErrorCode::internal, {"'fails'", "it gave the status 12 and no reason"}, [&] { sum_on(device); });
   with("launch", [](rlx_error** error) { return FakeBackend::api().fail(error, RLX_OK, "all is well"); });
   fails(ErrorCode::internal, {"'fails'", "all is well"}, [&] { sum_on(device); });
 
