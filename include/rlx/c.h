@@ -46,6 +46,9 @@ typedef struct rlx_run rlx_run;                     /* freed by rlx_run_free */
 /* ---- the library ---- */
 /* "0.1.0" */
 const char* rlx_version_string(void);
+/* Loads a shared library that brings backends (rlx/backend.h), ops or kernels, as rlx::load_plugin (rlx/plugin.h) does;
+   it stays loaded until the process ends. */
+rlx_status rlx_load_plugin(const char* path, rlx_error** error);
 
 /* ---- errors ---- */
 /* The message, then one line for each thing that was being done. Belongs to the error. */

@@ -13,6 +13,7 @@
 #include "rlx/metrics.h"
 #include "rlx/models.h"
 #include "rlx/ops.h"
+#include "rlx/plugin.h"
 #include "rlx/png.h"
 #include "rlx/quantization.h"
 #include "rlx/session.h"

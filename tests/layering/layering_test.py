@@ -77,6 +77,8 @@ PUBLIC = {
     "lora.h": "train",
     "metrics.h": "data",
     "train.h": "train",
+    "backend.h": "c_api",
+    "plugin.h": "c_api",
     "rlx.h": "c_api",
     "c.h": "c_api",
 }
@@ -85,7 +87,7 @@ PUBLIC = {
 QUOTED_THIRD_PARTY = {"hwy"}
 
 # The C ABI is C: its standard headers have a suffix.
-C_STANDARD = {"stddef.h", "stdint.h"}
+C_STANDARD = {"stddef.h", "stdint.h", "string.h"}
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.MULTILINE)
 SUFFIXES = {".h", ".hpp", ".c", ".cpp", ".mm", ".def", ".inc"}

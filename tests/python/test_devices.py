@@ -219,3 +219,10 @@ def test_dlpack_with_pytorch_both_ways(device):
     assert x.device == device and np.array_equal(x, t.numpy())
     if device == "cpu":
         assert torch.equal(torch.from_dlpack(x), t)
+
+
+def test_what_is_no_plugin_is_refused(tmp_path):
+    (tmp_path / "text.so").write_text("no library")
+    for path in [tmp_path / "text.so", str(tmp_path / "none.so"), ""]:
+        with pytest.raises(OSError, match="no library that can be loaded"):
+            rlx.load_plugin(path)

@@ -58,6 +58,12 @@ def device_target(device=""):
     return json.loads(_native.owned_text(lib.rlx_device_target, str(device).encode()))
 
 
+def load_plugin(path):
+    """Loads a shared library that brings backends (`rlx/backend.h`): its devices are listed and named like any other from then on. It stays
+    loaded. Fails if it cannot be loaded, brings nothing, or is linked to a copy of RLX of its own; a backend needs the header alone."""
+    check(lib.rlx_load_plugin, os.fsencode(path))
+
+
 def default_device():
     return os.environ.get("RLX_DEVICE") or "cpu"
 

@@ -223,6 +223,7 @@ _SIGNATURES = {
     "rlx_session_create": (c_int, [c_char_p, POINTER(SessionOptions), POINTER(_p), _err]),
     "rlx_session_free": (None, [_p]),
     "rlx_devices": (c_int, [POINTER(_p), _err]),
+    "rlx_load_plugin": (c_int, [c_char_p, _err]),
     "rlx_graph_report": (c_int, [_p, c_char_p, POINTER(CompileOptions), POINTER(_p), _err]),
     "rlx_device_target": (c_int, [c_char_p, POINTER(_p), _err]),
     "rlx_compiled_save": (c_int, [_p, c_char_p, POINTER(c_char_p), POINTER(_p), c_size_t, _err]),

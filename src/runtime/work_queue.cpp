@@ -1,5 +1,5 @@
 // See the header.
-#include "devices/simulated/queue.h"
+#include "runtime/work_queue.h"
 
 #include <unistd.h>
 
@@ -8,16 +8,16 @@
 
 #include "rlx/error.h"
 
-namespace rlx::simulated {
+namespace rlx {
 namespace {
 
 thread_local bool is_own = false;
 
 }  // namespace
 
-bool Queue::is_own_thread() { return is_own; }
+bool WorkQueue::is_own_thread() { return is_own; }
 
-Queue::Queue(std::string device, size_t threads, bool delays)
+WorkQueue::WorkQueue(std::string device, size_t threads, bool delays)
     : device_(std::move(device)), delays_(delays), process_(getpid()) {
   shared_->under_way.resize(threads);
   try {
@@ -27,7 +27,7 @@ Queue::Queue(std::string device, size_t threads, bool delays)
     fail(ErrorCode::out_of_memory, "there is no thread for the queue of ", device_, ": ", e.what());
   }
 }
-Queue::~Queue() {
+WorkQueue::~WorkQueue() {
   if (getpid() == process_) {
     close();
     return;
@@ -37,7 +37,7 @@ Queue::~Queue() {
   new std::vector<std::thread>(std::move(threads_));
   new std::shared_ptr<Shared>(shared_);
 }
-void Queue::close() {
+void WorkQueue::close() {
   {
     std::scoped_lock lock(shared_->mutex);
     shared_->is_closed = true;
@@ -45,17 +45,24 @@ void Queue::close() {
       if (work && work->cancel) work->cancel->store(true, std::memory_order_relaxed);
   }
   shared_->changed.notify_all();
-  for (std::thread& thread : threads_) thread.join();
-  shared_->ready.clear();  // events that nobody ends any more fail
+  for (std::thread& thread : threads_)
+    if (thread.get_id() == std::this_thread::get_id()) thread.detach();  // what runs there ends the process
+    else if (thread.joinable()) thread.join();
+  std::vector<std::shared_ptr<Work>> dropped;
+  {
+    std::scoped_lock lock(shared_->mutex);
+    dropped.swap(shared_->ready);
+  }
+  dropped.clear();  // events that nobody ends any more fail
 }
 
-bool Queue::is_closing() const {
+bool WorkQueue::is_closing() const {
   std::scoped_lock lock(shared_->mutex);
   return shared_->is_closed;
 }
 
-Event Queue::add(std::string name, std::function<void()> work, std::span<const Event> after,
-                 std::shared_ptr<CancelFlag> cancel) {
+Event WorkQueue::add(std::string name, std::function<void()> work, std::span<const Event> after,
+                     std::shared_ptr<CancelFlag> cancel) {
   EventSource source(device_, name);
   Event event = source.event();
   std::shared_ptr<Work> added(new Work{std::move(name), std::move(work), std::move(source), std::move(cancel)});
@@ -74,7 +81,7 @@ Event Queue::add(std::string name, std::function<void()> work, std::span<const E
   return event;
 }
 
-void Queue::serve(size_t thread) {
+void WorkQueue::serve(size_t thread) {
   is_own = true;
   std::minstd_rand random(static_cast<unsigned>(thread) + 1);
   for (;;) {
@@ -106,4 +113,4 @@ void Queue::serve(size_t thread) {
   }
 }
 
-}  // namespace rlx::simulated
+}  // namespace rlx

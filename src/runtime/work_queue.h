@@ -1,4 +1,4 @@
-// The order of work of a simulated accelerator: threads that take work once the events before it have ended.
+// The order of work of a device that has none of its own: threads that take work once the events before it have ended.
 #pragma once
 
 #include <condition_variable>
@@ -12,14 +12,15 @@
 #include "base/cancel_flag.h"
 #include "base/event_source.h"
 
-namespace rlx::simulated {
+namespace rlx {
 
-class Queue {
+class WorkQueue {
  public:
   /// `delays`: each piece of work may wait a little before it begins, and any that is ready may be the next.
-  Queue(std::string device, size_t threads, bool delays);
-  /// Ends what is under way; what has not begun fails.
-  ~Queue();
+  WorkQueue(std::string device, size_t threads, bool delays);
+  ~WorkQueue();
+  /// Ends what is under way; what has not begun fails, and so does what is added from then on.
+  void close();
 
   /// Calls `work` on a thread of the queue once all of `after` have ended well; the event ends with it, and fails with
   /// what it throws, or with the first cause of what it waited for.
@@ -46,7 +47,6 @@ class Queue {
     bool is_closed = false;
   };
   void serve(size_t thread);
-  void close();
 
   const std::string device_;
   const bool delays_;
@@ -55,4 +55,4 @@ class Queue {
   std::vector<std::thread> threads_;
 };
 
-}  // namespace rlx::simulated
+}  // namespace rlx
