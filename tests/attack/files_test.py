@@ -119,7 +119,7 @@ class Attack:
     # ---- kinds ----
     def files(self):
         """A damaged file of any format, given to the subcommands that read it."""
-        kind = self.rng.choice(("rlx", "rlx", "safetensors", "npy", "npz", "tokenizer", "mlpackage"))
+        kind = self.rng.choice(("rlx", "rlx", "safetensors", "gguf", "npy", "npz", "tokenizer", "mlpackage"))
         seed = self.rng.choice(sorted(p for p in (CORPUS / kind).iterdir() if p.is_file()))
         data = damaged(seed.read_bytes(), self.rng)
         path = self.folder / f"damaged.{kind}"
@@ -138,6 +138,9 @@ class Attack:
         path.write_bytes(data)
         if kind == "rlx":
             return self.run(self.rng.choice((["inspect", path], ["where", path], ["where", path, "--target", "coreml"], ["run", path])))
+        if kind == "gguf":
+            return self.run(self.rng.choice((["inspect", path], ["inspect", path, "--json"],
+                                             ["convert", path, "-o", self.folder / "out.safetensors", "--dequantize", "f32"])))
         if kind in ("npy", "npz") and self.rng.random() < 0.7:
             return self.run(["run", self.graph, "--input", f"x={path}", "--params", self.weights])
         return self.run(self.rng.choice((["inspect", path], ["run", self.graph, "--input", f"x={self.x}", "--params", path])))

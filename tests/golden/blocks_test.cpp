@@ -2,10 +2,18 @@
 // alone, many at once and as other floats; and encoded.
 #include <doctest/doctest.h>
 
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "base/hash.h"
 #include "reference/interpreter.h"
+#include "rlx/blocks.h"
 #include "rlx/io.h"
 #include "rlx/ops/quantize.h"
 #include "rlx/session.h"
+#include "support/io_files.h"
 
 using namespace rlx;
 
@@ -29,7 +37,46 @@ Graph decoding(const Tensor& blocks, DType dtype) {
   return trace(std::array{blocks.type()}, [&](Values v) { return dequantize_blocks(v[0], dtype); });
 }
 
+/// splitmix64 (Steele, Lea, Flood, 2014) from FNV-1a of the format's name on; block_sums() in
+/// tests/golden/generate/gguf_files.py makes the same.
+std::vector<std::byte> random_bytes(std::string_view name, size_t count) {
+  std::vector<std::byte> bytes((count + 7) / 8 * 8);
+  uint64_t state = fnv1a(name);
+  for (size_t i = 0; i < bytes.size(); i += 8) {
+    uint64_t z = state += 0x9e3779b97f4a7c15u;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    z ^= z >> 31;
+    std::memcpy(bytes.data() + i, &z, sizeof z);
+  }
+  bytes.resize(count);
+  return bytes;
+}
+/// The sum of bits[i] (2 i + 1); every NaN is one number.
+uint64_t sum_of(std::span<const float> values) {
+  uint64_t sum = 0, factor = 1;
+  for (float v : values) {
+    sum += factor * (std::isnan(v) ? 0x7fc00000u : std::bit_cast<uint32_t>(v));
+    factor += 2;
+  }
+  return sum;
+}
+
 }  // namespace
+
+TEST_CASE("ten thousand random blocks of every format are decoded as gguf decodes them") {
+  const auto golden = nlohmann::json::parse(test::file_content("tests/golden/blocks/many.json"));
+  const auto blocks = golden.at("blocks").get<int64_t>();
+  CHECK(blocks == 10'000);
+  for_each_format([&](DType format) {
+    const auto size = static_cast<size_t>(info(format).block_bytes);
+    auto bytes = random_bytes(name_of(format), static_cast<size_t>(blocks) * size);
+    if (format == nvfp4)  // its scales have no sign
+      for (size_t i = 0; i < bytes.size(); i += size) bytes[i] &= std::byte{0x7f};
+    const Tensor values = dequantized(Tensor::borrow(format, {blocks, info(format).block_elements}, bytes));
+    CHECK_MESSAGE(hex_text(sum_of(values.values<float>())) == golden.at("sums").at(std::string(name_of(format))), format);
+  });
+}
 
 TEST_CASE("every block format is decoded as gguf decodes it, bit by bit") {
   auto golden = SafetensorsFile::open(kPath);

@@ -23,6 +23,7 @@ from ._windows import conv, conv_transpose, reduce_window
 from ._array import Array, device_put
 from ._control import associative_scan, cond, fori_loop, map, scan, switch, while_loop
 from ._files import load, save
+from ._gguf import GGUFFile, PackedTensor, load_gguf, save_gguf
 from ._device import DeviceInfo, device_infos, devices
 from ._graph import Graph, Session, dispatch_report
 from ._native import Error, TracedValueError, __version__
