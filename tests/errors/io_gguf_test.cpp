@@ -86,7 +86,7 @@ TEST_CASE("counts and lengths that the file has no room for are refused before m
   }
   CHECK(refused_tensor({huge, huge, huge}, 0).find("has an impossible shape") != std::string::npos);
   CHECK(refused_tensor({UINT64_MAX}, 0).find("has an extent of 18446744073709551615") != std::string::npos);
-  CHECK(refused_tensor({huge}, 24).starts_with("the file is cut: it has 128 bytes, of which data begin at byte 64"));
+  CHECK(refused_tensor({huge >> 10}, 24).starts_with("the file is cut: it has 128 bytes, of which data begin at byte 64"));
 }
 
 TEST_CASE("values of unknown types, bools of 2, deep arrays and keys that are there twice are refused") {
