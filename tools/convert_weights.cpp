@@ -36,9 +36,8 @@ Weights read_weights(const std::string& path) {
       made.metadata.emplace_back(key, text);
       continue;
     }
-    GgufMetadata kept = with_context([&] { return "reading '" + path + "'"; }, [&, &json = text] {
-      return parse_gguf_json(json);
-    });
+    GgufMetadata kept =
+        with_context([&] { return "reading '" + path + "'"; }, [&, &json = text] { return parse_gguf_json(json); });
     made.metadata.insert(made.metadata.begin(), kept.begin(), kept.end());
   }
   for (const auto& entry : file.entries()) made.tensors.emplace_back(entry.name, file.tensor(entry.name));
@@ -91,13 +90,13 @@ void convert_weights(const std::string& input, const std::string& output, const 
   Weights weights = read_weights(input);
   if (!options.dequantize.empty()) {
     const DType dtype = dtype_option("--dequantize", options.dequantize,
-                                    [](DType t) { return t == f32 || t == f16 || t == bf16 || t == f64; });
+                                     [](DType t) { return t == f32 || t == f16 || t == bf16 || t == f64; });
     for (auto& each : weights.tensors)
       if (is_block(each.second.dtype())) each.second = changed(each.second, dtype, changes);
   }
   if (!options.quantize.empty()) {
     const DType dtype = dtype_option("--quantize", options.quantize,
-                                    [](DType t) { return is_block(t) && block_encoder(t) != nullptr; });
+                                     [](DType t) { return is_block(t) && block_encoder(t) != nullptr; });
     // As llama.cpp does: vectors (norms, biases) stay as they are.
     for (auto& each : weights.tensors)
       if (const Tensor& x = each.second;
@@ -110,13 +109,14 @@ void convert_weights(const std::string& input, const std::string& output, const 
   for (const auto& each : weights.tensors) bytes += each.second.byte_count();
   std::string notes, lines;
   for (const auto& [from_to, count] : changes) {
-    const std::string note = text_of(count, count == 1 ? " tensor of " : " tensors of ", from_to.first, " became ", from_to.second);
+    const std::string note =
+        text_of(count, count == 1 ? " tensor of " : " tensors of ", from_to.first, " became ", from_to.second);
     notes += (notes.empty() ? "" : ", ") + json_text(note);
     lines += "  " + note + "\n";
   }
   if (json)
-    write_out(text_of("{\"file\": ", json_text(output), ", \"tensors\": ", weights.tensors.size(), ", \"bytes\": ", bytes,
-                      ", \"notes\": [", notes, "]}\n"));
+    write_out(text_of("{\"file\": ", json_text(output), ", \"tensors\": ", weights.tensors.size(),
+                      ", \"bytes\": ", bytes, ", \"notes\": [", notes, "]}\n"));
   else
     write_out(text_of("'", output, "': ", weights.tensors.size(), " tensors, ", bytes_text(static_cast<double>(bytes)),
                       "\n", lines));

@@ -30,8 +30,8 @@ extern "C" {
 rlx_status rlx_gguf_open(const char* path, int mapped, rlx_gguf** file, rlx_error** error) {
   return guarded(error, [&] {
     auto& result = required(file, "file");
-    result = new rlx_gguf{rlx::GgufFile::open(required_text(path, "path"),
-                                              mapped ? rlx::FileAccess::mapped : rlx::FileAccess::copied)};
+    result = new rlx_gguf{
+        rlx::GgufFile::open(required_text(path, "path"), mapped ? rlx::FileAccess::mapped : rlx::FileAccess::copied)};
   });
 }
 rlx_status rlx_gguf_describe(rlx_gguf* file, const char** json, rlx_error** error) {
@@ -68,7 +68,7 @@ rlx_status rlx_gguf_write(const char* path, const char* const* names, const rlx_
     const std::string to = required_text(path, "path");
     std::vector<std::pair<std::string, rlx::Tensor>> tensors;
     for (auto& [name, value] : named(names, values, count)) tensors.emplace_back(name, value);
-    const auto o = read_over(GgufWriteText{}, options ? options : "", "options");
+    const auto o = options ? read_over(GgufWriteText{}, options, "options") : GgufWriteText{};
     if (o.version < 1 || o.version > 3)
       rlx::fail(rlx::ErrorCode::invalid_argument, "version is ", o.version, "; it is 1, 2 or 3");
     if (o.most_part_bytes < 0)

@@ -65,8 +65,7 @@ class Reader {
   void start() {
     need(std::min<size_t>(bytes_.size(), 64));
     const std::string_view text(reinterpret_cast<const char*>(bytes_.data()), std::min<size_t>(bytes_.size(), 64));
-    if (!text.starts_with(kMagic))
-      fail(ErrorCode::parse, "it does not begin with 'GGUF'; ", what_it_is(text));
+    if (!text.starts_with(kMagic)) fail(ErrorCode::parse, "it does not begin with 'GGUF'; ", what_it_is(text));
     at_ = kMagic.size();
     version_ = number<uint32_t>("the version");
     if (version_ != 0 && version_ % (1 << 16) == 0) {
@@ -226,7 +225,8 @@ Entry read_entry(Reader& in, size_t part) {
   if (rank > kMostDims) refuse(ErrorCode::parse, "has ", rank, " dims; the format allows ", kMostDims);
   for (uint32_t i = 0; i < rank; ++i) {
     const uint64_t extent = in.size("an extent of a tensor");
-    if (extent > uint64_t{INT64_MAX}) refuse(ErrorCode::parse, "has an extent of ", extent, "; no memory can hold that");
+    if (extent > uint64_t{INT64_MAX})
+      refuse(ErrorCode::parse, "has an extent of ", extent, "; no memory can hold that");
     entry.shape.insert(entry.shape.begin(), static_cast<int64_t>(extent));
   }
   const auto number = in.number<uint32_t>("the kind of a tensor");
@@ -255,8 +255,7 @@ void place(std::vector<Entry>& entries, size_t data_begin, size_t file_size, uin
     if (offset % alignment != 0)
       fail(ErrorCode::parse, "tensor ", quoted_name(entry.name), " has the offset ", offset,
            ", which is no multiple of the file's alignment, ", alignment);
-    if (data_begin > file_size || offset > file_size - data_begin ||
-        entry.byte_count > file_size - data_begin - offset)
+    if (data_begin > file_size || offset > file_size - data_begin || entry.byte_count > file_size - data_begin - offset)
       fail(ErrorCode::parse, "the file is cut: it has ", file_size, " bytes, of which data begin at byte ", data_begin,
            ", and tensor ", quoted_name(entry.name), " has ", entry.byte_count, " of them from offset ", offset,
            " on; download or copy it again");
@@ -352,11 +351,12 @@ GgufFile GgufFile::open(const std::string& path, FileAccess access) {
     contents->paths.clear(), contents->parts.clear();
     for (size_t i = 0; i < parts; ++i) {
       const std::string name = gguf::part_path(*whole, i, parts);
-      gguf::Read made = with_context([&] { return text_of("reading part ", i + 1, " of ", parts, " of '", *whole, "'"); },
-                               [&] { return read_file(name, i); });
+      gguf::Read made =
+          with_context([&] { return text_of("reading part ", i + 1, " of ", parts, " of '", *whole, "'"); },
+                       [&] { return read_file(name, i); });
       if (made.part != i || made.parts != parts)
-        fail(ErrorCode::parse, "'", name, "' says that it is part ", made.part + 1, " of ", made.parts, ", and '",
-             path, "' that it is part ", given + 1, " of ", parts, "; they do not belong together");
+        fail(ErrorCode::parse, "'", name, "' says that it is part ", made.part + 1, " of ", made.parts, ", and '", path,
+             "' that it is part ", given + 1, " of ", parts, "; they do not belong together");
       take(std::move(made));
     }
     const auto all = gguf::unsigned_value(contents->metadata, gguf::kAllTensors);
@@ -417,8 +417,8 @@ Tensor GgufFile::tensor(std::string_view name) const {
   if (!entry) {
     std::vector<std::string_view> names;
     for (const Entry& e : entries()) names.push_back(e.name);
-    fail(ErrorCode::not_found, "'", paths().front(), "' has no tensor ", quoted_name(name), " among its ",
-         names.size(), nearest_names(name, names));
+    fail(ErrorCode::not_found, "'", paths().front(), "' has no tensor ", quoted_name(name), " among its ", names.size(),
+         nearest_names(name, names));
   }
   const Contents::Part& part = contents_->parts[entry->part];
   if (part.file)
@@ -442,9 +442,8 @@ Tensor GgufFile::tensor(std::string_view name) const {
 Tensor GgufFile::tensor(std::string_view name, DType dtype, const Shape& shape) const {
   Tensor t = tensor(name);
   if (t.dtype() != dtype || t.shape() != shape)
-    fail(ErrorCode::shape_mismatch, "tensor ", quoted_name(name), " of '", paths().front(), "' is ", t.type(),
-         ", but ", Type{dtype, Dims(shape.begin(), shape.end())},
-         " is needed; is this the file of another model or version?");
+    fail(ErrorCode::shape_mismatch, "tensor ", quoted_name(name), " of '", paths().front(), "' is ", t.type(), ", but ",
+         Type{dtype, Dims(shape.begin(), shape.end())}, " is needed; is this the file of another model or version?");
   return t;
 }
 

@@ -64,11 +64,11 @@ struct Numbers {
   size_t at, width, count;
 };
 constexpr Numbers kNumbers[] = {
-    {q4_0, 0, 2, 1},    {q4_1, 0, 2, 2},   {q5_0, 0, 2, 1},    {q5_1, 0, 2, 2},    {q8_0, 0, 2, 1},
-    {q1_0, 0, 2, 1},    {q2_k, 80, 2, 2},  {q3_k, 108, 2, 1},  {q4_k, 0, 2, 2},    {q5_k, 0, 2, 2},
-    {q6_k, 208, 2, 1},  {q8_k, 0, 4, 1},   {q8_k, 260, 2, 16}, {iq1_s, 0, 2, 1},   {iq1_s, 34, 2, 8},
-    {iq2_xxs, 0, 2, 33}, {iq2_xs, 0, 2, 33}, {iq2_s, 0, 2, 1},  {iq3_xxs, 0, 2, 1}, {iq3_s, 0, 2, 1},
-    {iq4_nl, 0, 2, 1},  {iq4_xs, 0, 2, 2}, {tq1_0, 52, 2, 1},  {tq2_0, 64, 2, 1},
+    {q4_0, 0, 2, 1},     {q4_1, 0, 2, 2},    {q5_0, 0, 2, 1},    {q5_1, 0, 2, 2},    {q8_0, 0, 2, 1},
+    {q1_0, 0, 2, 1},     {q2_k, 80, 2, 2},   {q3_k, 108, 2, 1},  {q4_k, 0, 2, 2},    {q5_k, 0, 2, 2},
+    {q6_k, 208, 2, 1},   {q8_k, 0, 4, 1},    {q8_k, 260, 2, 16}, {iq1_s, 0, 2, 1},   {iq1_s, 34, 2, 8},
+    {iq2_xxs, 0, 2, 33}, {iq2_xs, 0, 2, 33}, {iq2_s, 0, 2, 1},   {iq3_xxs, 0, 2, 1}, {iq3_s, 0, 2, 1},
+    {iq4_nl, 0, 2, 1},   {iq4_xs, 0, 2, 2},  {tq1_0, 52, 2, 1},  {tq2_0, 64, 2, 1},
 };
 
 void swap_each(std::byte* at, size_t width, size_t count) {
@@ -80,8 +80,7 @@ template <class F>
 void each_nvfp4(size_t byte_count, F f) {
   constexpr size_t kGroup = 36, kBlock = 9, kCodes = 8;
   for (size_t group = 0; group + kGroup <= byte_count; group += kGroup)
-    for (size_t i = 0; i < 4; ++i)
-      f(group + i * kBlock, group + i * kBlock + 1, group + i, group + 4 + i * kCodes);
+    for (size_t i = 0; i < 4; ++i) f(group + i * kBlock, group + i * kBlock + 1, group + i, group + 4 + i * kCodes);
 }
 
 }  // namespace

@@ -74,11 +74,13 @@ GgufArray array_from(const json& value, std::string_view type) {
   bool is_known = false;
   const auto fill = [&](auto& items) {
     using Item = typename std::decay_t<decltype(items)>::value_type;
-    for (const json& each : value) items.push_back(from_json<Item>(each, std::is_same_v<Item, GgufArray> ? inner : own));
+    for (const json& each : value)
+      items.push_back(from_json<Item>(each, std::is_same_v<Item, GgufArray> ? inner : own));
   };
   [&]<size_t... kIndex>(std::index_sequence<kIndex...>) {
     ((own == kTypeNames[kIndex] ? (is_known = true, fill(made.items.emplace<kIndex>())) : void()), ...);
-  }(std::make_index_sequence<std::size(kTypeNames)>());
+  }
+  (std::make_index_sequence<std::size(kTypeNames)>());
   if (!is_known) fail(ErrorCode::invalid_argument, quoted_name(own), " is no type of a value in a GGUF file");
   return made;
 }
@@ -126,7 +128,8 @@ GgufValue value_from(const json& pair) {
              void(made.emplace<kIndex>(from_json<std::variant_alternative_t<kIndex, GgufValue>>(pair[1], type))))
           : void()),
      ...);
-  }(std::make_index_sequence<std::size(kTypeNames)>());
+  }
+  (std::make_index_sequence<std::size(kTypeNames)>());
   if (!is_known) fail(ErrorCode::invalid_argument, quoted_name(type), " is no type of a value in a GGUF file");
   return made;
 }
@@ -140,24 +143,25 @@ std::string gguf_json(const GgufValue& value) { return gguf::dumped(gguf::as_jso
 std::string gguf_json(const GgufMetadata& metadata) {
   std::string text = "{";
   for (const auto& [key, value] : metadata)
-    text += (text.size() > 1 ? ", " : "") + gguf::dumped(key) + ": [" + gguf::dumped(gguf::full_type(value)) + ", " + gguf_json(value) +
-            "]";
+    text += (text.size() > 1 ? ", " : "") + gguf::dumped(key) + ": [" + gguf::dumped(gguf::full_type(value)) + ", " +
+            gguf_json(value) + "]";
   return text + "}";
 }
 
 GgufMetadata parse_gguf_json(std::string_view text) {
-  return with_context([&] { return "reading metadata from JSON"; },
-                      [&] {
-                        auto all = gguf::json::parse(text, nullptr, false);
-                        if (!all.is_object())
-                          fail(ErrorCode::invalid_argument, "metadata are a JSON object, {key: [type, value]}, and not ",
-                               quoted_name(text));
-                        GgufMetadata metadata;
-                        for (const auto& [key, pair] : all.items())
-                          with_context([&, &name = key] { return "reading the value of " + quoted_name(name); },
-                                       [&, &name = key, &given = pair] { metadata.emplace_back(name, gguf::value_from(given)); });
-                        return metadata;
-                      });
+  return with_context(
+      [&] { return "reading metadata from JSON"; },
+      [&] {
+        auto all = gguf::json::parse(text, nullptr, false);
+        if (!all.is_object())
+          fail(ErrorCode::invalid_argument, "metadata are a JSON object, {key: [type, value]}, and not ",
+               quoted_name(text));
+        GgufMetadata metadata;
+        for (const auto& [key, pair] : all.items())
+          with_context([&, &name = key] { return "reading the value of " + quoted_name(name); },
+                       [&, &name = key, &given = pair] { metadata.emplace_back(name, gguf::value_from(given)); });
+        return metadata;
+      });
 }
 
 }  // namespace rlx

@@ -163,40 +163,41 @@ void write_part(const std::string& path, std::span<const NamedTensor> tensors, c
 }  // namespace
 }  // namespace gguf
 
-void write_gguf(const std::string& path, const std::vector<std::pair<std::string, Tensor>>& tensors, const GgufMetadata& metadata,
-                const GgufWriteOptions& options) {
-  with_context(
-      [&] { return "writing the GGUF file '" + path + "'"; },
-      [&] {
-        gguf::require_writable(tensors, metadata, options);
-        const uint64_t alignment = gguf::alignment_of(metadata);
-        std::vector<size_t> begins = {0};  // of the parts
-        uint64_t bytes = 0;
-        for (size_t i = 0; i < tensors.size(); ++i) {
-          const uint64_t next = tensors[i].second.byte_count();
-          if (options.most_part_bytes > 0 && i > begins.back() && bytes + next > options.most_part_bytes) {
-            begins.push_back(i);
-            bytes = 0;
-          }
-          bytes += next;
-        }
-        if (begins.size() > UINT16_MAX)
-          fail(ErrorCode::invalid_argument, "parts of ", options.most_part_bytes, " bytes would be ", begins.size(),
-               " files; allow larger ones");
-        const size_t parts = begins.size();
-        begins.push_back(tensors.size());
-        for (size_t i = 0; i < parts; ++i) {
-          GgufMetadata own = i == 0 ? metadata : GgufMetadata{};
-          if (i > 0 && alignment != gguf::kDefaultAlignment) own.emplace_back(gguf::kAlignment, static_cast<uint32_t>(alignment));
-          if (parts > 1) {
-            own.emplace_back(gguf::kPart, static_cast<uint16_t>(i));
-            own.emplace_back(gguf::kParts, static_cast<uint16_t>(parts));
-            own.emplace_back(gguf::kAllTensors, static_cast<int32_t>(tensors.size()));
-          }
-          gguf::write_part(parts > 1 ? gguf::part_path(path, i, parts) : path,
-                     std::span(tensors).subspan(begins[i], begins[i + 1] - begins[i]), own, alignment, options);
-        }
-      });
+void write_gguf(const std::string& path, const std::vector<std::pair<std::string, Tensor>>& tensors,
+                const GgufMetadata& metadata, const GgufWriteOptions& options) {
+  with_context([&] { return "writing the GGUF file '" + path + "'"; },
+               [&] {
+                 gguf::require_writable(tensors, metadata, options);
+                 const uint64_t alignment = gguf::alignment_of(metadata);
+                 std::vector<size_t> begins = {0};  // of the parts
+                 uint64_t bytes = 0;
+                 for (size_t i = 0; i < tensors.size(); ++i) {
+                   const uint64_t next = tensors[i].second.byte_count();
+                   if (options.most_part_bytes > 0 && i > begins.back() && bytes + next > options.most_part_bytes) {
+                     begins.push_back(i);
+                     bytes = 0;
+                   }
+                   bytes += next;
+                 }
+                 if (begins.size() > UINT16_MAX)
+                   fail(ErrorCode::invalid_argument, "parts of ", options.most_part_bytes, " bytes would be ",
+                        begins.size(), " files; allow larger ones");
+                 const size_t parts = begins.size();
+                 begins.push_back(tensors.size());
+                 for (size_t i = 0; i < parts; ++i) {
+                   GgufMetadata own = i == 0 ? metadata : GgufMetadata{};
+                   if (i > 0 && alignment != gguf::kDefaultAlignment)
+                     own.emplace_back(gguf::kAlignment, static_cast<uint32_t>(alignment));
+                   if (parts > 1) {
+                     own.emplace_back(gguf::kPart, static_cast<uint16_t>(i));
+                     own.emplace_back(gguf::kParts, static_cast<uint16_t>(parts));
+                     own.emplace_back(gguf::kAllTensors, static_cast<int32_t>(tensors.size()));
+                   }
+                   gguf::write_part(parts > 1 ? gguf::part_path(path, i, parts) : path,
+                                    std::span(tensors).subspan(begins[i], begins[i + 1] - begins[i]), own, alignment,
+                                    options);
+                 }
+               });
 }
 
 }  // namespace rlx

@@ -59,7 +59,8 @@ constexpr const char* kDamaged = "the file is cut or damaged; download or copy i
 }  // namespace
 
 TEST_CASE("what is no GGUF file is recognized") {
-  CHECK(refusal("") == "it does not begin with 'GGUF'; the file is damaged, or is no GGUF file; download or copy it again");
+  CHECK(refusal("") ==
+        "it does not begin with 'GGUF'; the file is damaged, or is no GGUF file; download or copy it again");
   CHECK(refusal("version https://git-lfs.github.com/spec/v1\n").ends_with("run `git lfs pull`, or download it again"));
   CHECK(refusal("tjgg1234").ends_with("it is a model of ggml from before GGUF; convert it anew with llama.cpp"));
   CHECK(refusal("GGUF") == std::string("the file ends at byte 4, within the version at byte 4; ") + kDamaged);
@@ -86,7 +87,8 @@ TEST_CASE("counts and lengths that the file has no room for are refused before m
   }
   CHECK(refused_tensor({huge, huge, huge}, 0).find("has an impossible shape") != std::string::npos);
   CHECK(refused_tensor({UINT64_MAX}, 0).find("has an extent of 18446744073709551615") != std::string::npos);
-  CHECK(refused_tensor({huge >> 10}, 24).starts_with("the file is cut: it has 128 bytes, of which data begin at byte 64"));
+  CHECK(refused_tensor({huge >> 10}, 24)
+            .starts_with("the file is cut: it has 128 bytes, of which data begin at byte 64"));
 }
 
 TEST_CASE("values of unknown types, bools of 2, deep arrays and keys that are there twice are refused") {
@@ -162,14 +164,16 @@ TEST_CASE("parts that are missing, renamed or of another file are named") {
   CHECK(std::string(other.what()).find("says that it is part 2 of 3") != std::string::npos);
   put_file(folder / "renamed.gguf", file_content(golden + "1-of-00003.gguf"));
   Error renamed = error_of([&] { GgufFile::open(folder / "renamed.gguf"); });
-  CHECK(std::string(renamed.what()).find("is not called as such a part is, X-00001-of-00003.gguf") != std::string::npos);
+  CHECK(std::string(renamed.what()).find("is not called as such a part is, X-00001-of-00003.gguf") !=
+        std::string::npos);
 }
 
 TEST_CASE("a wrong request to a good GGUF file says what there is") {
   const auto file = GgufFile::open("tests/golden/gguf/every_kind.gguf");
   Error error = error_of([&] { file.tensor("blocks.q4_x"); });
   CHECK(error.code() == ErrorCode::not_found);
-  CHECK(std::string(error.what()).find("has no tensor 'blocks.q4_x' among its 36; the nearest are") != std::string::npos);
+  CHECK(std::string(error.what()).find("has no tensor 'blocks.q4_x' among its 36; the nearest are") !=
+        std::string::npos);
   CHECK(error_of([&] { file.tensor("plain.F32", f16, {3, 5}); }).code() == ErrorCode::shape_mismatch);
   CHECK(file.value("missing") == nullptr);
 }

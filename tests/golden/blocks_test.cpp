@@ -97,7 +97,8 @@ TEST_CASE("ten thousand random blocks of every format are decoded as gguf decode
     if (format == nvfp4)  // its scales have no sign
       for (size_t i = 0; i < bytes.size(); i += size) bytes[i] &= std::byte{0x7f};
     const Tensor values = dequantized(Tensor::borrow(format, {blocks, info(format).block_elements}, bytes));
-    CHECK_MESSAGE(hex_text(sum_of(values.values<float>())) == golden.at("sums").at(std::string(name_of(format))), format);
+    CHECK_MESSAGE(hex_text(sum_of(values.values<float>())) == golden.at("sums").at(std::string(name_of(format))),
+                  format);
   });
 }
 
@@ -170,11 +171,11 @@ TEST_CASE("numbers without an order of size become blocks of the K formats all t
     Tensor x(f32, {7, 256});
     std::span<float> v = x.mutable_values<float>();
     for (size_t i = 0; i < 256; ++i) {
-      v[256 + i] = 3;                                    // one positive number
-      v[512 + i] = -3;                                   // one negative number
-      v[768 + i] = i == 17 ? 1e30f : 1e-30f;             // beyond f16
+      v[256 + i] = 3;                         // one positive number
+      v[512 + i] = -3;                        // one negative number
+      v[768 + i] = i == 17 ? 1e30f : 1e-30f;  // beyond f16
       v[1024 + i] = i % 3 == 0 ? NAN : i % 3 == 1 ? INFINITY : -INFINITY;
-      v[1280 + i] = std::ldexp(1.0f, -149);              // the least number
+      v[1280 + i] = std::ldexp(1.0f, -149);  // the least number
       v[1536 + i] = i == 200 ? 1.0f : 0.0f;
     }
     const Tensor y = dequantized(quantized(x, format));

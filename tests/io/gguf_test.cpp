@@ -94,9 +94,9 @@ TEST_CASE("a written GGUF file equals that of the gguf package byte for byte") {
     const char* name;
     GgufWriteOptions options;
   };
-  for (const Written& each : {Written{"every_kind.gguf", {}}, Written{"version2.gguf", {.version = 2}},
-                              Written{"version1.gguf", {.version = 1}},
-                              Written{"big_endian.gguf", {.byte_order = std::endian::big}}}) {
+  for (const Written& each :
+       {Written{"every_kind.gguf", {}}, Written{"version2.gguf", {.version = 2}},
+        Written{"version1.gguf", {.version = 1}}, Written{"big_endian.gguf", {.byte_order = std::endian::big}}}) {
     CAPTURE(each.name);
     const auto file = GgufFile::open(kGolden + each.name);
     write_gguf(folder / each.name, in_order(file), file.metadata(), each.options);
@@ -127,7 +127,8 @@ TEST_CASE("arrays in arrays, other alignments and names of the largest size come
       {"mixed", GgufArray{std::vector<GgufArray>{numbers, words, none}}},
       {"empty", none}};
   const std::string name(63, 'n');
-  write_gguf(folder / "x.gguf", {{name, Tensor::of<float>({2}, {1, 2})}, {"b", Tensor::of<int8_t>({1}, {3})}}, metadata);
+  write_gguf(folder / "x.gguf", {{name, Tensor::of<float>({2}, {1, 2})}, {"b", Tensor::of<int8_t>({1}, {3})}},
+             metadata);
   const auto file = GgufFile::open(folder / "x.gguf");
   CHECK(file.metadata() == metadata);
   CHECK(file.alignment() == 4096);
@@ -145,15 +146,17 @@ TEST_CASE("metadata become JSON and come back from it") {
   CHECK(gguf_json(odd) == R"({"nested": ["array array f32", [[1.5]]], "infinite": ["f64", "-inf"]})");
   CHECK(parse_gguf_json(gguf_json(odd)) == odd);
   CHECK(gguf_json(GgufMetadata{{"text", std::string("\xff")}}) == "{\"text\": [\"string\", \"\xef\xbf\xbd\"]}");
-  for (const char* wrong : {R"({"a": ["u8", 256]})", R"({"a": ["u8", -1]})", R"({"a": ["i8", 1.5]})", R"({"a": ["x", 1]})",
-                            R"({"a": 1})", R"({"a": ["array u8", 1]})", R"({"a": ["array u8", [300]]})", "[1", "[]",
-                            R"({"a": ["bool", 1]})", R"({"a": ["f32", 1e300]})", R"({"a": ["string", 1]})"}) {
+  for (const char* wrong :
+       {R"({"a": ["u8", 256]})", R"({"a": ["u8", -1]})", R"({"a": ["i8", 1.5]})", R"({"a": ["x", 1]})", R"({"a": 1})",
+        R"({"a": ["array u8", 1]})", R"({"a": ["array u8", [300]]})", "[1", "[]", R"({"a": ["bool", 1]})",
+        R"({"a": ["f32", 1e300]})", R"({"a": ["string", 1]})"}) {
     INFO(wrong);
     CHECK(error_of([&] { parse_gguf_json(wrong); }).code() == ErrorCode::invalid_argument);
   }
   std::string deep = "array";
   for (int i = 0; i < 100'000; ++i) deep += " array";
-  const std::string nested = "{\"a\": [\"" + deep + "\", " + std::string(100'000, '[') + std::string(100'000, ']') + "]}";
+  const std::string nested =
+      "{\"a\": [\"" + deep + "\", " + std::string(100'000, '[') + std::string(100'000, ']') + "]}";
   CHECK(error_of([&] { parse_gguf_json(nested); }).code() == ErrorCode::invalid_argument);
 }
 

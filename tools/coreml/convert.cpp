@@ -149,10 +149,13 @@ void Convert::run() {
 Subcommand add_convert(CLI::App& rlx) {
   CLI::App* app = rlx.add_subcommand("convert", "Write a model as a Core ML package, or weights in another format");
   auto convert = std::make_shared<Convert>();
-  app->add_option("MODEL", convert->model,
-                  "a .rlx file, a model folder, a folder of `rlx train`, a Core ML package, or weights: .gguf, .safetensors")
+  app->add_option(
+         "MODEL", convert->model,
+         "a .rlx file, a model folder, a folder of `rlx train`, a Core ML package, or weights: .gguf, .safetensors")
       ->required();
-  app->add_option("-o,--output", convert->output, "the package to write, X.mlpackage, or the file of weights, X.gguf or X.safetensors; one that is there is replaced")
+  app->add_option("-o,--output", convert->output,
+                  "the package to write, X.mlpackage, or the file of weights, X.gguf or X.safetensors; one that is "
+                  "there is replaced")
       ->required();
   app->add_option("--weights,--params", convert->weights,
                   "a .safetensors file with the params; default: that of the model's folder");
@@ -185,7 +188,8 @@ Subcommand add_convert(CLI::App& rlx) {
   app->add_option("--part-bytes", convert->of_weights.most_part_bytes,
                   "of weights, to GGUF: write several files, with at most so many bytes of tensors each");
   app->add_flag("--json", convert->json,
-                "print {file, tensors, bytes, notes} of weights, of a package {package, minimum_ios, needed_by, model_bytes, weight_bytes, notes, dispatch: {target, nodes}}");
+                "print {file, tensors, bytes, notes} of weights, of a package {package, minimum_ios, needed_by, "
+                "model_bytes, weight_bytes, notes, dispatch: {target, nodes}}");
   app->add_flag("-q,--quiet", convert->quiet, "print nothing");
   app->footer(
       R"(Prints which op became what, which system the package needs and why, and what is not as it was in the model.

@@ -71,7 +71,8 @@ Tensor quantized(const Tensor& x, DType dtype) {
   BlockEncoder encode = block_encoder(dtype);
   if (!encode)
     fail(ErrorCode::unsupported, "blocks of ", dtype,
-         " are not made here, only read; there are encoders for q4_0, q4_1, q5_0, q5_1, q8_0, q2_k to q6_k, mxfp4, tq1_0 and tq2_0");
+         " are not made here, only read; there are encoders for q4_0, q4_1, q5_0, q5_1, q8_0, q2_k to q6_k, mxfp4, "
+         "tq1_0 and tq2_0");
   Tensor y = Tensor::uninitialized(dtype, x.shape());
   if (x.element_count() == 0) return y;
   const DTypeInfo& format = info(dtype);

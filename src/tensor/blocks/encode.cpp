@@ -1,7 +1,7 @@
-// See the header. Of the formats before the K ones a block's scale comes from its largest element; what rounding does to
-// it is not looked back upon. f32 throughout, in ggml's order: the bytes are those that gguf writes. The K formats are
-// searched: each sub-block for the scale (and min) of least squared error, first as numbers, then as the few bits that
-// they are stored with.
+// See the header. Of the formats before the K ones a block's scale comes from its largest element; what rounding does
+// to it is not looked back upon. f32 throughout, in ggml's order: the bytes are those that gguf writes. The K formats
+// are searched: each sub-block for the scale (and min) of least squared error, first as numbers, then as the few bits
+// that they are stored with.
 #include "tensor/blocks/encode.h"
 
 #include <algorithm>
@@ -148,7 +148,6 @@ void encode_tq2_0(const float* from, int64_t count, std::byte* to) {
   }
 }
 
-
 namespace {
 
 constexpr int kElements = 256;
@@ -199,8 +198,7 @@ Affine fit_affine(const float* x, int count, int most) {
     double scale = (count * sum_qx - sum_q * sum_x) / spread, shift = (sum_q * sum_qx - sum_qq * sum_x) / spread;
     if (shift < 0) scale = sum_qx / sum_qq, shift = 0;
     const double error = sum_xx - scale * sum_qx + shift * sum_x;  // what is left is orthogonal to the codes and to 1
-    if (scale > 0 && error < least)
-      least = error, best = {static_cast<float>(scale), static_cast<float>(shift)};
+    if (scale > 0 && error < least) least = error, best = {static_cast<float>(scale), static_cast<float>(shift)};
   };
   for (int step = -12; step <= 18; ++step)
     attempt((integer(most) + 0.1f * integer(step)) * inverse_of(high - low), -low);

@@ -1,5 +1,5 @@
-// Blocks from numbers: bit by bit as ggml and gguf make them for the formats that need no search; the K formats by a search
-// of our own for the least squared error, which is no larger than theirs.
+// Blocks from numbers: bit by bit as ggml and gguf make them for the formats that need no search; the K formats by a
+// search of our own for the least squared error, which is no larger than theirs.
 #pragma once
 
 #include "rlx/blocks.h"
