@@ -1,9 +1,11 @@
 // `rlx inspect`: what is in a file: a graph's signature, ops and layers; a weight file's tensors; arrays.
+#include <algorithm>
 #include <CLI/CLI.hpp>
 #include <filesystem>
 #include <map>
 
 #include "rlx/artifact.h"
+#include "rlx/gguf.h"
 #include "rlx/io.h"
 #include "rlx/op_def.h"
 #include "rlx/session.h"
@@ -24,6 +26,7 @@ struct Inspect {
 
   void graph() const;
   void safetensors(const std::string& path) const;
+  void gguf() const;
   void npy() const;
   void npz() const;
   void compiled() const;
@@ -111,6 +114,41 @@ void Inspect::safetensors(const std::string& path) const {
     });
 }
 
+/// A value on a line: the first items of an array alone, of which there may be 150,000.
+std::vector<std::string> metadata_row(const std::string& key, const GgufValue& value) {
+  std::string type(gguf_type_name(value)), text;
+  if (const auto* array = std::get_if<GgufArray>(&value)) {
+    constexpr size_t kShown = 8;
+    GgufArray shown = *array;
+    std::visit([&](auto& items) { items.resize(std::min(items.size(), kShown)); }, shown.items);
+    text = gguf_json(GgufValue(std::move(shown)));
+    if (array->size() > kShown) text = text_of(text.substr(0, text.size() - 1), ", ...]");
+    type = text_of(array->size(), " values");
+  } else if (const auto* own = std::get_if<std::string>(&value)) {
+    text = *own;
+  } else {
+    text = gguf_json(value);
+  }
+  return {line_text(key, 200), type, line_text(text, 200)};
+}
+
+void Inspect::gguf() const {
+  const auto file = GgufFile::open(model);
+  double bytes = 0;
+  for (const auto& entry : file.entries()) bytes += static_cast<double>(entry.byte_count);
+  const std::string parts = file.paths().size() > 1 ? text_of(" in ", file.paths().size(), " files") : "";
+  list(text_of("'", model, "': GGUF version ", file.version(),
+               file.byte_order() == std::endian::big ? ", big-endian" : "", ", ", file.entries().size(), " tensors, ",
+               bytes_text(bytes), parts),
+       file.entries(), "llr", [](const auto& e) {
+         return std::vector<std::string>{line_text(e.name, 200),
+                                         text_of(Type{e.dtype, {e.shape.begin(), e.shape.end()}}),
+                                         bytes_text(static_cast<double>(e.byte_count))};
+       });
+  if (!file.metadata().empty())
+    list("metadata", file.metadata(), "lll", [](const auto& pair) { return metadata_row(pair.first, pair.second); });
+}
+
 std::vector<std::string> array_row(const std::string& name, const Type& type) {
   return {line_text(name, 200), text_of(type), storage_text(type)};
 }
@@ -178,6 +216,17 @@ std::string Inspect::as_json() const {
                      }) +
            "}\n";
   }
+  if (model.ends_with(".gguf")) {
+    const auto file = GgufFile::open(model);
+    return text_of("{\"kind\": \"gguf\", \"version\": ", file.version(), ", \"byte_order\": \"",
+                   file.byte_order() == std::endian::big ? "big" : "little", "\", \"files\": ", file.paths().size(),
+                   ",\n \"metadata\": ", gguf_json(file.metadata()), ",\n \"tensors\": ") +
+           json_list(file.entries(),
+                     [](const auto& e) {
+                       return Named(e.name, {e.dtype, {e.shape.begin(), e.shape.end()}});
+                     }) +
+           "}\n";
+  }
   if (model.ends_with(".npy"))
     return "{\"kind\": \"npy\", \"type\": " + json_text(text_of(read_npy_type(model))) + "}\n";
   if (model.ends_with(".npz")) {
@@ -205,6 +254,7 @@ void Inspect::run() const {
   else if (is_folder(model)) graph();
   else if (is_artifact(model)) compiled();
   else if (model.ends_with(".safetensors")) safetensors(model);
+  else if (model.ends_with(".gguf")) gguf();
   else if (model.ends_with(".npy")) npy();
   else if (model.ends_with(".npz")) npz();
   else graph();
@@ -216,7 +266,7 @@ Subcommand add_inspect(CLI::App& rlx) {
   CLI::App* app = rlx.add_subcommand("inspect", "What is in a model or weight file");
   auto inspect = std::make_shared<Inspect>();
   app->add_option("MODEL", inspect->model,
-                  "a .rlx file, a model folder, a file of `rlx compile`, a Core ML package, or a .safetensors, .npy or "
+                  "a .rlx file, a model folder, a file of `rlx compile`, a Core ML package, or a .safetensors, .gguf, .npy or "
                   ".npz file")
       ->required();
   app->add_flag("--all", inspect->all, "show all rows of long lists");
@@ -231,7 +281,8 @@ Subcommand add_inspect(CLI::App& rlx) {
 Examples:
   rlx inspect all-MiniLM-L6-v2
   rlx inspect digits --json                              # as `rlx train ... --out digits` left it
-  rlx inspect weights.safetensors --all)");
+  rlx inspect weights.safetensors --all
+  rlx inspect Qwen3-0.6B-Q4_K_M.gguf                     # one of several parts shows all of them)");
   return {app, [inspect] { inspect->run(); }};
 }
 

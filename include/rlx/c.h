@@ -465,6 +465,26 @@ rlx_status rlx_export_int8(rlx_session* session, const rlx_graph* graph, const c
                            const rlx_tensor* const* params, size_t param_count, rlx_graph** int8, char** table,
                            rlx_error** error);
 
+/* ---- GGUF files ---- */
+typedef struct rlx_gguf rlx_gguf; /* freed by rlx_gguf_free */
+
+/* Opens a file, and of one in several parts all: rlx/gguf.h. With `mapped` tensors are pages of the file, which nobody
+   may change or cut while they are in use; else they are read when they are asked for. */
+rlx_status rlx_gguf_open(const char* path, int mapped, rlx_gguf** file, rlx_error** error);
+/* {"version", "byte_order": "little" or "big", "alignment", "paths": [...], "tensors": [{"name", "kind": as ggml calls
+   it, "dtype", "shape"}], "metadata": {key: [type, value]}} as JSON, which belongs to the file until the next call. A
+   type is u8, i8, u16, i16, u32, i32, u64, i64, f32, f64, bool, string, or "array " and the type of its items. */
+rlx_status rlx_gguf_describe(rlx_gguf* file, const char** json, rlx_error** error);
+/* A new tensor. Blocks become elements of `dtype`: f32, f64, f16 or bf16; with NULL they stay packed, as a tensor of
+   their own dtype, "q4_k" for one. Tensors without blocks are what they are. */
+rlx_status rlx_gguf_tensor(const rlx_gguf* file, const char* name, const char* dtype, rlx_tensor** tensor,
+                           rlx_error** error);
+/* Writes the tensors in this order. `metadata` is JSON as above, or NULL. `options`, text or NULL: {version = 3,
+   big_endian = false, most_part_bytes = 0}, which is as GgufWriteOptions in rlx/gguf.h. */
+rlx_status rlx_gguf_write(const char* path, const char* const* names, const rlx_tensor* const* values, size_t count,
+                          const char* metadata, const char* options, rlx_error** error);
+void rlx_gguf_free(rlx_gguf* file);
+
 /* ---- tokenizers ---- */
 typedef struct rlx_tokenizer rlx_tokenizer; /* freed by rlx_tokenizer_free */
 typedef struct rlx_encodings rlx_encodings; /* freed by rlx_encodings_free */

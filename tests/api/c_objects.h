@@ -58,6 +58,7 @@ typedef struct objects {
   rlx_device_tensor *there, *w_there, *half_there;
   rlx_event* event;
   rlx_run* run;
+  rlx_gguf* gguf;
   rlx_error* failure;
   char* ranges;
 } objects;
@@ -67,7 +68,7 @@ static const float kNumbers[] = {1, 2, 3, 4, 5, 6};
 static const char *kWName[] = {"w", NULL}, *kXName[] = {"x", NULL};
 static char folder[] = "/tmp/rlx-test-XXXXXX";
 static char package_path[64], checkpoint_path[64], graph_path[64], written_path[64], vocabulary_path[64],
-    adapter_path[64], artifact_path[64];
+    adapter_path[64], artifact_path[64], gguf_path[64];
 static const char* kLoraNames[] = {"w", "w.lora_A.weight", "w.lora_B.weight"};
 static const int64_t kIdsDims[] = {1, 2}, kTokenIds[] = {2, 5};
 
@@ -114,6 +115,8 @@ static objects make_objects(void) {
   OK(rlx_lora_add(o.model, "{targets = [\"w\"]}", &o.lora, &error));
   OK(rlx_lora_initial(o.lora, 7, made_names, adapter, 2, NULL, &error));
   o.lora_a = adapter[0], o.lora_b = adapter[1]; /* in the order of their names */
+  OK(rlx_gguf_write(gguf_path, kWName, params, 1, "{\"n\": [\"u8\", 1]}", NULL, &error));
+  OK(rlx_gguf_open(gguf_path, 0, &o.gguf, &error));
   rlx_graph_load("/nowhere/at/all.rlx", &o.plain, &o.failure);
   EXPECT(o.failure != NULL && o.plain != NULL);
   return o;
@@ -121,6 +124,7 @@ static objects make_objects(void) {
 
 static void free_objects(objects* o) {
   rlx_error_free(o->failure);
+  rlx_gguf_free(o->gguf);
   rlx_encodings_free(o->encodings);
   rlx_tokenizer_free(o->tokenizer);
   rlx_encoder_free(o->encoder);
@@ -245,6 +249,7 @@ static void make_files(void) {
   rlx_tensor* adapter[2];
   snprintf(artifact_path, sizeof artifact_path, "%s/model.rlxc", folder);
   snprintf(adapter_path, sizeof adapter_path, "%s/adapter", folder);
+  snprintf(gguf_path, sizeof gguf_path, "%s/model.gguf", folder);
   OK(rlx_graph_parse(kModel, strlen(kModel), &model, &error));
   OK(rlx_lora_add(model, "{targets = [\"w\"]}", &lora, &error));
   OK(rlx_lora_initial(lora, 7, names, adapter, 2, NULL, &error));

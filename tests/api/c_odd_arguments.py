@@ -46,8 +46,9 @@ VALID = {
     "rlx_lora_merge.room": "16", "rlx_lora_load.path": "adapter_path", "rlx_lora_save.path": "written_adapter", "rlx_lora_merge.names": "kLoraNames",
     "rlx_lora_merge.params": "lora_params", "rlx_lora_merge.param_count": "3", "rlx_lora_save.names": "kLoraNames",
     "rlx_lora_save.params": "lora_params", "rlx_lora_save.param_count": "3",
+    "file": "o.gguf", "mapped": "0", "metadata": "NULL", "rlx_gguf_open.path": "gguf_path", "rlx_gguf_write.path": "written_gguf",
     # What a call gives.
-    "->rlx_tokenizer": "&made_tokenizer", "->rlx_encodings": "&made_encodings", "->rlx_encoder": "&made_encoder", "->rlx_lora": "&made_lora",
+    "->rlx_tokenizer": "&made_tokenizer", "->rlx_encodings": "&made_encodings", "->rlx_encoder": "&made_encoder", "->rlx_lora": "&made_lora", "->rlx_gguf": "&made_gguf",
     "->rlx_tensor": "&made_tensors[0]", "->rlx_graph": "&made_graph", "->rlx_session": "&made_session",
     "->rlx_compiled": "&made_compiled", "->rlx_training": "&made_training", "->rlx_quantization": "&made_quantization",
     "->rlx_coreml": "&made_coreml", "->rlx_coreml_state": "&made_state", "->rlx_value": "&made_values[0]",
@@ -76,6 +77,7 @@ OPTIONAL = set("""error attrs count types types_size name:rlx_graph_output buffe
     data:rlx_tensor_create notes table:rlx_export_int8 report:rlx_coreml_write result:rlx_training_step outputs:rlx_training_step
     done:rlx_event_wait done:rlx_run_wait run:rlx_compiled_submit run:rlx_compiled_run_async
     size:rlx_graph_type size:rlx_graph_signature_type size:rlx_compiled_type ranges:rlx_quantization_initial truncation padding compile
+    metadata dtype:rlx_gguf_tensor
     """.split())
 # A state that the package has must come along; the rest may fail with other words, as the valid call does.
 ELSE_REFUSED = {"rlx_coreml_predict.state"}

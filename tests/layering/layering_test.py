@@ -57,6 +57,7 @@ PUBLIC = {
     "op_def.h": "ir",
     "ops.h": "ops",
     "autodiff.h": "autodiff",
+    "gguf.h": "io",
     "io.h": "io",
     "png.h": "io",
     "quantization.h": "quantization",
