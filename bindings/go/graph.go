@@ -141,7 +141,7 @@ func attrText(value any) (string, error) {
 	case DType:
 		return string(v), nil
 	case *Graph:
-		return v.Text(), nil
+		return strings.TrimPrefix(v.Text(), "rlx 1\n"), nil // the version stands before the outermost graph alone
 	case []int:
 		return listText(v)
 	case []int64:
