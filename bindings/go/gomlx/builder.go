@@ -31,7 +31,7 @@ type Builder struct {
 var _ compute.Builder = (*Builder)(nil)
 
 func newBuilder(backend *Backend, name string) *Builder {
-	b := &Builder{backend: backend, name: name, functions: map[string]*Function{}, symbols: symbols{byName: map[string]string{}}}
+	b := &Builder{backend: backend, name: name, functions: map[string]*Function{}, symbols: symbols{byName: map[string]polynomial{}}}
 	b.main = newFunction(b, compute.MainName, nil)
 	return b
 }

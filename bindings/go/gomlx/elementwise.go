@@ -78,21 +78,13 @@ func (f *Function) binary(op compute.OpType, name string, lhs, rhs compute.Value
 		return nil, err
 	}
 	made := f.emit(name, shape, operands)
-	made.extent = extentOf(name, lhs.(*value).extent, rhs.(*value).extent)
-	return made, nil
-}
-
-// extentOf is the sum or product of two dims.
-func extentOf(op, lhs, rhs string) string {
-	switch {
-	case lhs == "" || rhs == "":
-		return ""
-	case op == "mul":
-		return "(" + lhs + ")*(" + rhs + ")"
-	case op == "add":
-		return lhs + "+" + rhs
+	switch first, second := lhs.(*value).extent, rhs.(*value).extent; op {
+	case compute.OpTypeAdd:
+		made.extent = first.plus(second)
+	case compute.OpTypeMul:
+		made.extent = first.times(second)
 	}
-	return ""
+	return made, nil
 }
 
 func (f *Function) compare(op compute.OpType, direction string, total bool, lhs, rhs compute.Value) (compute.Value, error) {

@@ -16,11 +16,11 @@ import (
 
 // value is a result of a node, or a parameter: what compute.Value is here.
 type value struct {
-	fn     *Function
-	shape  shapes.Shape
-	node   *node // nil of a parameter
-	extent string
-	// extent is, of an integer scalar that is known to be a product or sum of dims, that dim as text; else "".
+	fn    *Function
+	shape shapes.Shape
+	node  *node // nil of a parameter
+	// extent is, of an integer scalar that is known to be a product or sum of dims, that dim; else nil.
+	extent polynomial
 }
 
 // node is an op of RLX.
@@ -91,35 +91,38 @@ var dtypeNames = map[dtypes.DType]string{dtypes.Bool: "bool", dtypes.Int8: "i8",
 	dtypes.Complex128: "c128", dtypes.Int4: "i4", dtypes.Uint4: "u4", dtypes.Uint2: "u2"}
 
 // symbols are the dims that dynamic axes stand for, by the names of the axes.
-type symbols struct{ byName map[string]string }
+type symbols struct {
+	byName map[string]polynomial
+	count  int
+}
 
-// dim is the dim of an axis as text: a number, or what its name stands for.
-func (s *symbols) dim(shape shapes.Shape, axis int) (string, error) {
+// dim is the dim of an axis: a number, or what its name stands for.
+func (s *symbols) dim(shape shapes.Shape, axis int) (polynomial, error) {
 	if size := shape.Dimensions[axis]; size != shapes.DynamicDim {
-		return strconv.Itoa(size), nil
+		return number(size), nil
 	}
 	name := shape.AxisName(axis)
 	if known, ok := s.byName[name]; ok {
 		return known, nil
 	}
 	if rest, ok := strings.CutPrefix(name, shapes.SymbolicAxisPrefix); ok {
-		parts := strings.Split(rest, "+")
-		for i, part := range parts {
-			if _, err := strconv.Atoi(part); err == nil {
-				continue
+		sum := number(0)
+		for _, part := range strings.Split(rest, "+") {
+			if n, err := strconv.Atoi(part); err == nil {
+				sum = sum.plus(number(n))
+			} else if known, ok := s.byName[part]; ok {
+				sum = sum.plus(known)
+			} else {
+				return nil, errors.Errorf("axis %d of %s is made of %q, which no parameter has", axis, shape, part)
 			}
-			known, ok := s.byName[part]
-			if !ok {
-				return "", errors.Errorf("axis %d of %s is made of %q, which no parameter has", axis, shape, part)
-			}
-			parts[i] = known
 		}
-		return strings.Join(parts, "+"), nil
+		return sum, nil
 	}
 	if name == "" || name == shapes.AnonymousAxis {
-		return "", errors.Errorf("axis %d of %s is dynamic and has no name", axis, shape)
+		return nil, errors.Errorf("axis %d of %s is dynamic and has no name", axis, shape)
 	}
-	known := "s" + strconv.Itoa(len(s.byName))
+	known := polynomial{"s" + strconv.Itoa(s.count): 1}
+	s.count++
 	s.byName[name] = known
 	return known, nil
 }
@@ -127,11 +130,11 @@ func (s *symbols) dim(shape shapes.Shape, axis int) (string, error) {
 func (s *symbols) dims(shape shapes.Shape) (string, error) {
 	all := make([]string, shape.Rank())
 	for axis := range all {
-		text, err := s.dim(shape, axis)
+		dim, err := s.dim(shape, axis)
 		if err != nil {
 			return "", err
 		}
-		all[axis] = text
+		all[axis] = dim.String()
 	}
 	return "[" + strings.Join(all, ", ") + "]", nil
 }

@@ -25,11 +25,10 @@ func (f *Function) FusedSoftmax(x compute.Value, axis int) (compute.Value, error
 	if err != nil {
 		return nil, err
 	}
-	axes, err := axesOf("FusedSoftmax", v.shape, []int{axis}, false)
-	if err != nil {
-		return nil, err
+	if axis < 0 || axis >= v.shape.Rank() {
+		return nil, errors.Errorf("FusedSoftmax: there is no axis %d in %s", axis, v.shape)
 	}
-	return f.emit("softmax", v.shape, []*value{v}, attr("axis", axes[0])), nil
+	return f.emit("softmax", v.shape, []*value{v}, attr("axis", axis)), nil
 }
 
 // FusedGelu is x Phi(x), exactly or by a hyperbolic tangent.

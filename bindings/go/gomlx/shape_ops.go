@@ -107,9 +107,11 @@ func (f *Function) Slice(x compute.Value, starts, limits, strides []int) (comput
 	for axis, limit := range limits {
 		ends[axis] = strconv.Itoa(limit)
 		if limit == shapes.DynamicDim {
-			if ends[axis], err = f.builder.symbols.dim(v.shape, axis); err != nil {
+			dim, err := f.builder.symbols.dim(v.shape, axis)
+			if err != nil {
 				return nil, err
 			}
+			ends[axis] = dim.String()
 		}
 	}
 	return f.emit("slice", shape, []*value{v}, "starts = "+ints(starts), "limits = ["+strings.Join(ends, ", ")+"]", "strides = "+ints(strides)), nil
@@ -208,7 +210,7 @@ func (f *Function) extent(v *value, axis int) (*value, error) {
 	if err != nil {
 		return nil, err
 	}
-	made := f.emit("extent", shapes.Make(dtypes.Int32), nil, "dim = "+dim, "dtype = i32")
+	made := f.emit("extent", shapes.Make(dtypes.Int32), nil, "dim = "+dim.String(), "dtype = i32")
 	made.extent = dim
 	return made, nil
 }
@@ -264,7 +266,14 @@ func (f *Function) DynamicReshape(operand compute.Value, dimensions ...compute.D
 	}
 	s := &f.builder.symbols
 	inferred := -1
-	factors := make([]string, 0, shape.Rank()) // of the target, as far as they are given
+	rest := number(1) // what the size that is left over is
+	for axis := range v.shape.Rank() {
+		dim, err := s.dim(v.shape, axis)
+		if err != nil {
+			return nil, err
+		}
+		rest = rest.times(dim)
+	}
 	for axis, each := range dimensions {
 		switch {
 		case each.Value != nil:
@@ -272,59 +281,24 @@ func (f *Function) DynamicReshape(operand compute.Value, dimensions ...compute.D
 			if err != nil {
 				return nil, err
 			}
-			if size.extent == "" {
+			if size.extent == nil {
 				return nil, unsupported(compute.OpTypeDynamicReshape, "the size of "+strconv.Quote(each.Name)+" is no sum or product of sizes of axes")
 			}
 			s.byName[each.Name] = size.extent
-			factors = append(factors, size.extent)
+			rest = rest.over(size.extent)
 		case each.Name != "":
 			inferred = axis
 		default:
-			factors = append(factors, strconv.Itoa(each.Static))
+			rest = rest.over(number(each.Static))
 		}
 	}
 	if inferred >= 0 {
-		rest, err := s.quotient(v.shape, factors)
-		if err != nil {
-			return nil, err
+		if rest == nil {
+			return nil, unsupported(compute.OpTypeDynamicReshape, "the size that is left over of "+v.shape.String()+" is no formula")
 		}
 		s.byName[dimensions[inferred].Name] = rest
 	}
 	return f.reshape(v, shape)
-}
-
-// quotient is the product of a shape's dims divided by factors: each of those that is no number must be among them.
-func (s *symbols) quotient(shape shapes.Shape, factors []string) (string, error) {
-	number := 1
-	var names []string
-	for axis := range shape.Rank() {
-		dim, err := s.dim(shape, axis)
-		if err != nil {
-			return "", err
-		}
-		if n, err := strconv.Atoi(dim); err == nil {
-			number *= n
-		} else {
-			names = append(names, dim)
-		}
-	}
-	for _, each := range factors {
-		n, err := strconv.Atoi(each)
-		at := slices.Index(names, each)
-		switch {
-		case err == nil && n != 0 && number%n == 0:
-			number /= n
-		case err != nil && at >= 0:
-			names = slices.Delete(names, at, at+1)
-		default:
-			return "", unsupported(compute.OpTypeDynamicReshape, "the size that is left over, that of "+shape.String()+" divided by "+each+", is no formula")
-		}
-	}
-	parts := []string{strconv.Itoa(number)}
-	for _, each := range names {
-		parts = append(parts, "("+each+")")
-	}
-	return strings.Join(parts, "*"), nil
 }
 
 // OptimizationBarrier gives its operands; nothing is optimized across it.
