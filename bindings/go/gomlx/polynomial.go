@@ -71,6 +71,9 @@ func (p polynomial) String() string {
 
 // over divides by a single product, exactly; nil where that cannot be done.
 func (p polynomial) over(q polynomial) polynomial {
+	if p == nil {
+		return nil
+	}
 	var divisor string
 	by := 0
 	for each, n := range q {
