@@ -174,11 +174,7 @@ func (u *Buffer) Data() (any, error) {
 	if len(memory) == 0 {
 		return dtypes.MakeAnySlice(u.shape.DType, 0), nil
 	}
-	length := u.shape.Size()
-	if u.shape.DType.IsPacked() {
-		length = len(memory)
-	}
-	return dtypes.UnsafeAnySliceFromBytes(unsafe.Pointer(&memory[0]), u.shape.DType, length), nil
+	return dtypes.UnsafeAnySliceFromBytes(unsafe.Pointer(&memory[0]), u.shape.DType, u.shape.Size()), nil
 }
 
 // CopyToDevice copies the buffer; there is device 0 alone.

@@ -243,7 +243,23 @@ func (f *Function) convert(v *value, dtype dtypes.DType) *value {
 	if v.shape.DType == dtype {
 		return v
 	}
+	if bits := v.shape.DType.Bits(); v.shape.DType == dtypes.Int2 || v.shape.DType == dtypes.Int1 {
+		wide := withDType(v.shape, dtypes.Int8)
+		v = f.emit("convert", wide, []*value{v}, "dtype = i8")
+		away := f.emit("broadcast_in_dim", wide, []*value{f.int8(8 - bits)}, "dims = "+ints(wide.Dimensions), "axes = []")
+		v = f.emit("shift_right_arithmetic", wide, []*value{f.emit("shift_left", wide, []*value{v, away}), away})
+		return f.convert(v, dtype)
+	}
 	return f.emit("convert", withDType(v.shape, dtype), []*value{v}, "dtype = "+dtypeNames[dtype])
+}
+
+// int8 makes a constant.
+func (f *Function) int8(n int) *value {
+	made, err := f.constant([]byte{byte(n)}, shapes.Make(dtypes.Int8))
+	if err != nil {
+		panic(err) // cannot happen: a function that has returned converts nothing, and i8 is a dtype
+	}
+	return made
 }
 
 // Bitcast takes the bits as another dtype.
@@ -259,6 +275,18 @@ func (f *Function) Bitcast(x compute.Value, target dtypes.DType) (compute.Value,
 	name, ok := dtypeNames[target]
 	if !ok {
 		return nil, unsupported(compute.OpTypeBitcast, "there is no dtype "+target.String())
+	}
+	switch from, to := v.shape.DType, target; {
+	case from == to:
+		return v, nil
+	case from.Bits() == to.Bits() && from.IsPacked():
+		return f.resign(v, to), nil
+	case to.IsPacked() && !from.IsPacked():
+		return f.unpack(v, shape)
+	case from.IsPacked() && !to.IsPacked():
+		return f.pack(v, shape)
+	case from.IsPacked():
+		return nil, unsupported(compute.OpTypeBitcast, "from "+from.String()+" to "+to.String())
 	}
 	return f.emit("bitcast", shape, []*value{v}, "dtype = "+name), nil
 }

@@ -88,7 +88,9 @@ func (f *Function) String() string {
 var dtypeNames = map[dtypes.DType]string{dtypes.Bool: "bool", dtypes.Int8: "i8", dtypes.Int16: "i16", dtypes.Int32: "i32",
 	dtypes.Int64: "i64", dtypes.Uint8: "u8", dtypes.Uint16: "u16", dtypes.Uint32: "u32", dtypes.Uint64: "u64",
 	dtypes.Float16: "f16", dtypes.BFloat16: "bf16", dtypes.Float32: "f32", dtypes.Float64: "f64", dtypes.Complex64: "c64",
-	dtypes.Complex128: "c128", dtypes.Int4: "i4", dtypes.Uint4: "u4", dtypes.Uint2: "u2"}
+	dtypes.Complex128: "c128", dtypes.Int4: "i4", dtypes.Uint4: "u4", dtypes.Uint2: "u2", dtypes.Uint1: "u1",
+	// RLX has no signed integers of 2 bits and of 1: they are stored as unsigned ones, and convert gives them their sign.
+	dtypes.Int2: "u2", dtypes.Int1: "u1"}
 
 // symbols are the dims that dynamic axes stand for, by the names of the axes.
 type symbols struct {
