@@ -161,8 +161,8 @@ func (f *Function) Sort(comparator compute.Function, axis int, _ bool, inputs ..
 		return nil, err
 	}
 	var want []shapes.Shape
-	for range 2 {
-		for i, each := range all {
+	for i, each := range all { // both elements of each operand, as GoMLX's own callers have it
+		for range 2 {
 			if !each.shape.EqualDimensions(all[0].shape) {
 				return nil, errors.Errorf("Sort takes operands of the same dimensions; the first is %s, number %d is %s", all[0].shape, i, each.shape)
 			}
@@ -178,12 +178,7 @@ func (f *Function) Sort(comparator compute.Function, axis int, _ bool, inputs ..
 	if len(captured(order)) > 0 {
 		return nil, unsupported(compute.OpTypeSort, "the comparator uses values of functions around it that are no constants")
 	}
-	// GoMLX gives all first elements, then all second ones; RLX a pair for each operand.
-	pairs := make([]*value, 0, len(order.params))
-	for i := range all {
-		pairs = append(pairs, order.params[i], order.params[len(all)+i])
-	}
-	return valuesOf(f.emitWith("sort", shapesOf(all), all, []body{{"comparator", order, pairs}}, attr("axis", axes[0]))), nil
+	return valuesOf(f.emitWith("sort", shapesOf(all), all, []body{{"comparator", order, order.params}}, attr("axis", axes[0]))), nil
 }
 
 // AllReduce over the one device that there is gives its operands.
