@@ -169,8 +169,8 @@ typedef struct rlx_compile_options {
 rlx_status rlx_compile(rlx_session* session, const rlx_graph* graph, const rlx_compile_options* options,
                        rlx_compiled** compiled, rlx_error** error);
 /* Compiles a graph that stands in text: rlx_graph_parse and rlx_compile in one call, for bindings that record a graph
-   themselves. A constant may stand elsewhere, as in a .rlx file, `%1 = constant() {value = f32[2] @"c1"} : f32[2]`: then
-   `names` has its name, `types` its type as text, "f32[2]", and `values` its bytes, which are copied. */
+   themselves. A constant may stand elsewhere, as in a .rlx file, `%1 = constant() {value = f32[2] @"c1"} : f32[2]`:
+   then `names` has its name, `types` its type as text, "f32[2]", and `values` its bytes, which are copied. */
 rlx_status rlx_compile_text(rlx_session* session, const char* text, size_t size, const char* const* names,
                             const char* const* types, const rlx_buffer* values, size_t count,
                             const rlx_compile_options* options, rlx_compiled** compiled, rlx_error** error);

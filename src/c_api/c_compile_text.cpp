@@ -17,19 +17,18 @@ rlx::NamedTensors constants_from(const char* const* names, const char* const* ty
   rlx::NamedTensors constants;
   for (size_t i = 0; i < count; ++i) {
     const std::string name = required_text(names[i], "a name");
-    rlx::with_context(
-        [&] { return rlx::text_of("taking the constant '", name, "'"); },
-        [&] {
-          const rlx::Type type = type_from(required_text(types[i], "a type").c_str());
-          const auto bytes = bytes_from(values[i].data, values[i].size);
-          // Borrowed first: a type that is larger than its bytes fails before memory is asked for.
-          const rlx::Tensor given = rlx::Tensor::borrow(type.dtype, shape_of(type.dims), bytes);
-          check_bools(given.type(), bytes);
-          rlx::Tensor copy(type.dtype, given.shape());
-          if (!bytes.empty()) std::memcpy(copy.mutable_data(), bytes.data(), bytes.size());
-          if (!constants.emplace(name, std::move(copy)).second)
-            fail(ErrorCode::invalid_argument, "it is given twice");
-        });
+    rlx::with_context([&] { return rlx::text_of("taking the constant '", name, "'"); },
+                      [&] {
+                        const rlx::Type type = type_from(required_text(types[i], "a type").c_str());
+                        const auto bytes = bytes_from(values[i].data, values[i].size);
+                        // Borrowed first: a type that is larger than its bytes fails before memory is asked for.
+                        const rlx::Tensor given = rlx::Tensor::borrow(type.dtype, shape_of(type.dims), bytes);
+                        check_bools(given.type(), bytes);
+                        rlx::Tensor copy(type.dtype, given.shape());
+                        if (!bytes.empty()) std::memcpy(copy.mutable_data(), bytes.data(), bytes.size());
+                        if (!constants.emplace(name, std::move(copy)).second)
+                          fail(ErrorCode::invalid_argument, "it is given twice");
+                      });
   }
   return constants;
 }
@@ -38,8 +37,7 @@ rlx::NamedTensors constants_from(const char* const* names, const char* const* ty
 
 extern "C" rlx_status rlx_compile_text(rlx_session* session, const char* text, size_t size, const char* const* names,
                                        const char* const* types, const rlx_buffer* values, size_t count,
-                                       const rlx_compile_options* options, rlx_compiled** compiled,
-                                       rlx_error** error) {
+                                       const rlx_compile_options* options, rlx_compiled** compiled, rlx_error** error) {
   return guarded(error, [&] {
     auto& result = required(compiled, "compiled");
     rlx::Session& on = required(session, "session").session;

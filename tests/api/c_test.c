@@ -281,7 +281,8 @@ static void a_compile_takes_text_and_constants(void) {
   OK(rlx_compiled_call(compiled, &input, 1, &output, 1, &error));
   EXPECT(y[0] == 11 && y[1] == 22);
   rlx_compiled* none = NULL;
-  rlx_status status = rlx_compile_text(session, kShifted, strlen(kShifted), others, types, &value, 1, NULL, &none, &error);
+  rlx_status status =
+      rlx_compile_text(session, kShifted, strlen(kShifted), others, types, &value, 1, NULL, &none, &error);
   EXPECT(status == RLX_NOT_FOUND && none == NULL && strstr(rlx_error_message(error), "'shift'") != NULL);
   rlx_error_free(error);
   status = rlx_compile_text(session, kShifted, strlen(kShifted), names, wide, &value, 1, NULL, &none, &error);
