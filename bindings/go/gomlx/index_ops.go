@@ -4,6 +4,7 @@ import (
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapeinference"
+	"github.com/gomlx/compute/shapes"
 	"github.com/pkg/errors"
 )
 
@@ -63,6 +64,15 @@ func (f *Function) starts(op string, given []compute.Value, rank int) ([]*value,
 	all, err := f.ownAll(op, given)
 	if err != nil {
 		return nil, err
+	}
+	if len(all) == 1 && all[0].shape.Rank() == 1 && all[0].shape.Dimensions[0] == rank { // all starts in one tensor
+		packed := all[0]
+		all = make([]*value, rank)
+		for axis := range all {
+			if all[axis], err = f.reshape(f.slice(packed, 0, axis, axis+1), shapes.Make(packed.shape.DType)); err != nil {
+				return nil, err
+			}
+		}
 	}
 	if len(all) != rank {
 		return nil, errors.Errorf("%s takes one start for each of %d axes, got %d", op, rank, len(all))
