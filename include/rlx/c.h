@@ -138,6 +138,12 @@ int rlx_device_available(const char* device);
 /* The name of the device that computes fastest of those that can run here; a constant. */
 const char* rlx_pick_best_device(void);
 
+/* Memory of the caller, dense and row-major. */
+typedef struct rlx_buffer {
+  void* data;
+  size_t size; /* in bytes */
+} rlx_buffer;
+
 typedef struct rlx_session_options {
   size_t struct_size; /* sizeof(rlx_session_options) */
   int threads;        /* 0: as many as the process may use, or that `rlx calibrate` found of use */
@@ -165,6 +171,12 @@ typedef struct rlx_compile_options {
 /* `options` may be NULL. The graph may be freed afterwards. */
 rlx_status rlx_compile(rlx_session* session, const rlx_graph* graph, const rlx_compile_options* options,
                        rlx_compiled** compiled, rlx_error** error);
+/* Compiles a graph that stands in text: rlx_graph_parse and rlx_compile in one call, for bindings that record a graph
+   themselves. A constant may stand elsewhere, as in a .rlx file, `%1 = constant() {value = f32[2] @"c1"} : f32[2]`:
+   then `names` has its name, `types` its type as text, "f32[2]", and `values` its bytes, which are copied. */
+rlx_status rlx_compile_text(rlx_session* session, const char* text, size_t size, const char* const* names,
+                            const char* const* types, const rlx_buffer* values, size_t count,
+                            const rlx_compile_options* options, rlx_compiled** compiled, rlx_error** error);
 /* Every device that there may be, as JSON, to be freed by rlx_text_free: [{"name", "available", "accelerates",
    "description"}]; the description of one that is not available says why. */
 rlx_status rlx_devices(char** json, rlx_error** error);
@@ -192,11 +204,6 @@ rlx_status rlx_compiled_type(const rlx_compiled* compiled, int kind, size_t inde
  */
 rlx_status rlx_compiled_run(const rlx_compiled* compiled, const rlx_tensor* const* inputs, size_t input_count,
                             rlx_tensor** outputs, size_t output_count, rlx_error** error);
-/* Memory of the caller, dense and row-major. */
-typedef struct rlx_buffer {
-  void* data;
-  size_t size; /* in bytes */
-} rlx_buffer;
 /* The same for a graph without symbols, from memory of the caller into memory of the caller, which overlaps neither an
    input nor another output: nothing is created, nor copied where the memory is aligned to the elements. */
 rlx_status rlx_compiled_call(const rlx_compiled* compiled, const rlx_buffer* inputs, size_t input_count,

@@ -41,6 +41,16 @@ static const char kStep[] =
     "  return %2 @\"next\", %2 @\"y\"\n"
     "}\n";
 
+/* A constant of it stands elsewhere. */
+static const char kShifted[] =
+    "rlx 1\n"
+    "graph @shifted {\n"
+    "  %0 = input() @\"x\" : f32[2]\n"
+    "  %1 = constant() {value = f32[2] @\"shift\"} : f32[2]\n"
+    "  %2 = add(%0, %1) : f32[2]\n"
+    "  return %2 @\"y\"\n"
+    "}\n";
+
 typedef struct objects {
   rlx_session* session;
   rlx_graph *plain, *model, *loss, *fake;
@@ -65,6 +75,9 @@ typedef struct objects {
 
 static const int64_t kXDims[] = {2, 3}, kWDims[] = {3, 2}, kHalfDims[] = {1, 4};
 static const float kNumbers[] = {1, 2, 3, 4, 5, 6};
+static float shift_numbers[] = {10, 20};
+static const rlx_buffer shift_memory = {shift_numbers, sizeof shift_numbers};
+static const char *kShiftName[] = {"shift", NULL}, *kShiftType[] = {"f32[2]", NULL};
 static const char *kWName[] = {"w", NULL}, *kXName[] = {"x", NULL};
 static char folder[] = "/tmp/rlx-test-XXXXXX";
 static char package_path[64], checkpoint_path[64], graph_path[64], written_path[64], vocabulary_path[64],

@@ -71,6 +71,8 @@ VALID = {
     "const rlx_device_tensor* const* inputs": "there", "rlx_run** run": "&made_run", "rlx_event** event": "&made_event",
     "memory": "&made_memory", "transfers": "&made_transfers", "nanoseconds": "1000", "int* done": "&made_done", "done_function done": "ignore_end",
     "rlx_compiled_set_param_on_device.tensor": "o.w_there", "rlx_export_int8.graph": "o.fake", "rlx_quantization_initial.room": "16",
+    "rlx_compile_text.text": "kShifted", "rlx_compile_text.size": "strlen(kShifted)", "rlx_compile_text.names": "kShiftName",
+    "rlx_compile_text.types": "kShiftType", "rlx_compile_text.values": "&shift_memory",
 }
 # Pointers that may be NULL: by name, or by function and name.
 OPTIONAL = set("""error attrs count types types_size name:rlx_graph_output buffer options config policy release context

@@ -289,6 +289,37 @@ static void a_compile_is_told_what_to_do_and_says_what_it_would(void) {
   rlx_graph_free(graph);
 }
 
+static void a_compile_takes_text_and_constants(void) {
+  static const char kShifted[] =
+      "graph @shifted {\n"
+      "  %0 = input() @\"x\" : f32[2]\n"
+      "  %1 = constant() {value = f32[2] @\"shift\"} : f32[2]\n"
+      "  %2 = add(%0, %1) : f32[2]\n"
+      "  return %2 @\"y\"\n"
+      "}\n";
+  rlx_error* error = NULL;
+  rlx_session* session = NULL;
+  rlx_compiled* compiled = NULL;
+  float shift[] = {10, 20}, x[] = {1, 2}, y[] = {0, 0};
+  const char *names[] = {"shift"}, *types[] = {"f32[2]"}, *others[] = {"other"}, *wide[] = {"f32[1000000000]"};
+  const rlx_buffer value = {shift, sizeof shift}, input = {x, sizeof x}, output = {y, sizeof y};
+  OK(rlx_session_create("cpu", NULL, &session, &error));
+  OK(rlx_compile_text(session, kShifted, strlen(kShifted), names, types, &value, 1, NULL, &compiled, &error));
+  shift[0] = shift[1] = 0; /* they were copied */
+  OK(rlx_compiled_call(compiled, &input, 1, &output, 1, &error));
+  EXPECT(y[0] == 11 && y[1] == 22);
+  rlx_compiled* none = NULL;
+  rlx_status status =
+      rlx_compile_text(session, kShifted, strlen(kShifted), others, types, &value, 1, NULL, &none, &error);
+  EXPECT(status == RLX_NOT_FOUND && none == NULL && strstr(rlx_error_message(error), "'shift'") != NULL);
+  rlx_error_free(error);
+  status = rlx_compile_text(session, kShifted, strlen(kShifted), names, wide, &value, 1, NULL, &none, &error);
+  EXPECT(status != RLX_OK && none == NULL && strstr(rlx_error_message(error), "the constant 'shift'") != NULL);
+  rlx_error_free(error);
+  rlx_compiled_free(compiled);
+  rlx_session_free(session);
+}
+
 int main(void) {
   a_parsed_graph_runs();
   a_graph_is_built();
@@ -296,6 +327,7 @@ int main(void) {
   a_graph_goes_into_itself();
   a_bool_is_0_or_1();
   a_compile_is_told_what_to_do_and_says_what_it_would();
-  printf("RLX %s: 6 passed, %d failed\n", rlx_version_string(), failures);
+  a_compile_takes_text_and_constants();
+  printf("RLX %s: 7 passed, %d failed\n", rlx_version_string(), failures);
   return failures ? 1 : 0;
 }
