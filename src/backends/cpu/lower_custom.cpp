@@ -1,4 +1,4 @@
-// Reductions, windows and sorts whose combiner or comparator is a sub-graph: its schedule runs on scalars, one element
+// Reductions, windows and sorts whose combiner or comparator is a sub-graph: its plan runs on scalars, one element
 // after another. Slow, but for every dtype; the named forms have kernels.
 #include "backends/cpu/body_call.h"
 #include "backends/cpu/lowerings.h"
