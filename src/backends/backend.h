@@ -15,15 +15,10 @@
 #include "backends/device_memory.h"
 #include "base/cancel_flag.h"
 #include "passes/legalize.h"
+#include "plan/launch.h"
 #include "rlx/io.h"
 
 namespace rlx {
-
-/// How long each step of a run took.
-struct StepTime {
-  std::string op, node, kernel;
-  double start_us = 0, duration_us = 0;  ///< since the run began
-};
 
 struct RunOptions {
   int threads = 1;                           ///< how many threads this run may use

@@ -8,6 +8,7 @@
 #include "autodiff/transforms.h"
 #include "ir/rewrite.h"
 #include "ir/text.h"
+#include "plan/cpu_plans.h"
 #include "reference/interpreter.h"
 #include "rlx/io.h"
 #include "rlx/ops.h"
@@ -59,6 +60,7 @@ void check(const Graph& g, const Golden& golden, double tolerance) {
   inputs.insert(inputs.end(), golden.ct.begin(), golden.ct.end());
   wanted.insert(wanted.end(), golden.d.begin(), golden.d.end());
   CHECK(difference(interpret(both, inputs), wanted, tolerance) == "");
+  CHECK(test::wrong_in(test::planned(both, 2)) == "");
   for (KernelDispatch dispatch : {KernelDispatch::native, KernelDispatch::common}) {
     CompileOptions options;
     options.kernel_dispatch = dispatch;

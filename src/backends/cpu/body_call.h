@@ -4,7 +4,7 @@
 
 #include <cstring>
 
-#include "backends/cpu/nested.h"
+#include "backends/cpu/lowering.h"
 #include "base/rounded_up.h"
 
 namespace rlx::cpu {
@@ -14,12 +14,12 @@ inline constexpr size_t kScalar = 16;  // bytes of the widest element
 /// A sub-graph whose inputs and outputs are scalars.
 class BodyCall {
  public:
-  BodyCall(const LoweringContext& c, const Graph& body) : body_(c, {body}) {
+  BodyCall(const LoweringContext& c, const Graph& body) : body_(c.body_plan({body})) {
     for (const Type& t : body.output_types()) sizes_.push_back(byte_size(t.dtype));
   }
   size_t scratch_bytes() const { return body_.arena_bytes() + body_.table_bytes() + aligned(sizes_.size() * kScalar); }
   /// The sub-graph, with memory in the scratch of one run. Set `inputs`, call it, then read `result(r)`.
-  struct Ready : Nested::Ready {
+  struct Ready : BodyPlan::Ready {
     const BodyCall& call;
     std::byte* results;
     void operator()() const noexcept { run(1); }
@@ -34,7 +34,7 @@ class BodyCall {
   size_t size(size_t r) const { return sizes_[r]; }
 
  private:
-  Nested body_;
+  BodyPlan body_;
   std::vector<size_t> sizes_;
 };
 

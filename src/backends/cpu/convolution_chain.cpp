@@ -112,7 +112,7 @@ class PipelineStep final : public Step {
     // the others.
     const int64_t bands = divided_up(rows, rows_), many = 4 * step.width;
     const int64_t tasks = std::min<int64_t>(rows, bands < 4 * many ? step.width : many);
-    step.pool.parallel_for(step.width, tasks, [&](int64_t task, int slot) {
+    thread_pool().parallel_for(step.width, tasks, [&](int64_t task, int slot) {
       Seen seen;
       for (int64_t row = rows * task / tasks, last = rows * (task + 1) / tasks; row < last;) {
         const int64_t begin = row % of_image, end = std::min({begin + rows_, of_image, begin + last - row});

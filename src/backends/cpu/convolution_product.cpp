@@ -90,7 +90,7 @@ class PatchProduct final : public ConvolutionProduct {
           operands.rhs = patches;
         }
         operands.y = writes_y_ ? to + first * size_of(a_.out_dtype) : result;
-        products_[count < piece_].run(operands, result + result_bytes_, step.pool);
+        products_[count < piece_].run(operands, result + result_bytes_, thread_pool());
         if (!writes_y_) scatter(result, first, count, to);
       }
     });
@@ -193,7 +193,7 @@ class ColumnProduct final : public ConvolutionProduct {
         kernels::BatchedGemmOperands operands;
         operands.lhs = w + (channel * a_.w_in_stride + first) * size_of(a_.dtype);
         operands.rhs = step.scratch, operands.y = y;
-        products_[more][taps < piece_].run(operands, step.scratch + column_bytes_, step.pool);
+        products_[more][taps < piece_].run(operands, step.scratch + column_bytes_, thread_pool());
       }
     }
   }

@@ -4,7 +4,7 @@
 
 #include <cstring>
 
-#include "backends/cpu/nested.h"
+#include "backends/cpu/lowering.h"
 #include "rlx/ops/control.h"
 
 namespace rlx::cpu {

@@ -254,7 +254,7 @@ Prepared lower_attention(const LoweringContext& c) {
   auto bytes = static_cast<int64_t>(c.operands[0].element_bytes());
   const auto run = [=](const StepArgs& step) {
     const int64_t tasks = kernels::attention_tasks(at.problem, block, step.width, kernels::cost_model());
-    step.pool.parallel_for(tasks > 1 ? step.width : 1, tasks, [&](int64_t task, int slot) {
+    thread_pool().parallel_for(tasks > 1 ? step.width : 1, tasks, [&](int64_t task, int slot) {
       int64_t begin = all_blocks * task / tasks;
       const int64_t end = all_blocks * (task + 1) / tasks;
       while (begin < end) {  // one call computes all blocks of a head that are in this task

@@ -129,7 +129,7 @@ Prepared many_rows(const LoweringContext& c, int64_t m, int64_t k, int64_t n) {
             (columns == strip || columns == n ? whole : rest)
                 .run({args.in(0), w, args.out<std::byte>() + column * y_bytes,
                       bias ? bias + column * bias_bytes : nullptr, residual ? residual + column * y_bytes : nullptr},
-                     scratch + strip_bytes, args.pool);
+                     scratch + strip_bytes, thread_pool());
           }
         });
       },

@@ -201,7 +201,7 @@ class OnednnStep final : public Step {
   bool reads_operand(size_t i) const override { return i != 1 || plan_->reads_weights(); }
   std::string kernel() const override { return text_of("onednn convolution, ", plan_->name()); }
   void run(const StepArgs& step) const noexcept override {
-    plan_->run(step.in(0), step.in(1), step.out(), epilogue_.of(step), step.scratch, step.pool);
+    plan_->run(step.in(0), step.in(1), step.out(), epilogue_.of(step), step.scratch, thread_pool());
   }
 
  private:

@@ -1,4 +1,4 @@
-// Reductions, windows and sorts whose combiner or comparator is a sub-graph. The sub-graph's schedule runs on scalars,
+// Reductions, windows and sorts whose combiner or comparator is a sub-graph. The sub-graph's plan runs on scalars,
 // one element after another, which is slow but works for every dtype. Ops with a named combiner have kernels.
 #include "backends/cpu/body_call.h"
 #include "backends/cpu/lowerings.h"

@@ -228,7 +228,7 @@ Prepared lower_dot(const LoweringContext& c) {
     if (auto spec = gemm_spec(c, lhs, rhs, y, axes)) {
       auto gemm = kernels::prepare_batched_gemm(*spec);
       const auto run = [=](const StepArgs& args) {
-        gemm.run({args.in(0), args.in(1), args.out()}, args.scratch, args.pool);
+        gemm.run({args.in(0), args.in(1), args.out()}, args.scratch, thread_pool());
       };
       return make_step("gemm", gemm.scratch_bytes(), run, gemm.strategy());
     }
@@ -245,7 +245,7 @@ Prepared lower_dot(const LoweringContext& c) {
     const auto run = [=](const StepArgs& args) {
       std::byte *for_right = args.scratch + left.bytes(), *own = for_right + right.bytes();
       gemm.run({left.ready(args, args.in(0), args.scratch), right.ready(args, args.in(1), for_right), args.out()}, own,
-               args.pool);
+               thread_pool());
     };
     return make_step("gemm", left.bytes() + right.bytes() + gemm.scratch_bytes(), run, gemm.strategy());
   }

@@ -66,7 +66,7 @@ Prepared weights_step(const LoweringContext& c, bool transposed, const ProductEp
   const auto run = [=](const StepArgs& args) {
     auto operand = [&](int i) { return i >= 0 ? args.in(static_cast<size_t>(i)) : nullptr; };
     gemm.run({args.in(0), args.in(1), args.out(), operand(epilogue.bias), operand(epilogue.residual)}, args.scratch,
-             args.pool);
+             thread_pool());
   };
   return make_step("gemm", gemm.scratch_bytes(), run, gemm.strategy());
 }
@@ -122,7 +122,7 @@ Prepared lower_matmul(const LoweringContext& c) {
   s.threads = c.threads, s.policy = c.policy;
   auto gemm = kernels::prepare_batched_gemm(s);
   const auto run = [=](const StepArgs& args) {
-    gemm.run({args.in(0), args.in(1), args.out()}, args.scratch, args.pool);
+    gemm.run({args.in(0), args.in(1), args.out()}, args.scratch, thread_pool());
   };
   return make_step("gemm", gemm.scratch_bytes(), run, gemm.strategy());
 }

@@ -17,10 +17,9 @@ struct InputProduct {
 
   size_t scratch_bytes() const { return packed ? packed.scratch_bytes() : batched.scratch_bytes(); }
   std::string strategy() const { return packed ? packed.strategy() : batched.strategy(); }
-  void run(const std::byte* x, const std::byte* w, std::byte* y, const std::byte* bias, const StepArgs& args,
-           std::byte* scratch) const {
-    if (packed) packed.run({x, y, bias, nullptr}, scratch, args.pool);
-    else batched.run({x, w, y, bias, nullptr}, scratch, args.pool);
+  void run(const std::byte* x, const std::byte* w, std::byte* y, const std::byte* bias, std::byte* scratch) const {
+    if (packed) packed.run({x, y, bias, nullptr}, scratch, thread_pool());
+    else batched.run({x, w, y, bias, nullptr}, scratch, thread_pool());
   }
 };
 
@@ -74,7 +73,7 @@ class RecurrentStep final : public Step {
         const InputProduct& p = products_[size_t(block)];
         if (batch_ * steps_ > 0)
           p.run(x, operand(step, 1, p.w_ih_at), products + size_t(direction) * products_bytes_,
-                operand(step, 3, block * rows_), step, product_scratch);
+                operand(step, 3, block * rows_), product_scratch);
         if (!packed_)
           kernels::pack_recurrent(cell_, dtype_, hidden_, operand(step, 2, block * rows_ * hidden_),
                                   w_hh + size_t(direction) * weight_bytes());

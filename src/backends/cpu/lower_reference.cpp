@@ -10,11 +10,11 @@
 namespace rlx::cpu {
 namespace {
 
-// A run is noexcept from here up to the executable. The reference runs on the thread that runs the schedule (kernels
+// A run is noexcept from here up to the executable. The reference runs on the thread that runs the plan (kernels
 // never give sub-graphs to the pool), so its exception is kept in that thread until the executable rethrows it.
 thread_local std::exception_ptr error_of_run;
 
-/// What is known when the step is made. It owns the node's attributes, because the schedule may outlive its graph.
+/// What is known when the step is made. It owns the node's attributes, because the launch may outlive its graph.
 struct Call {
   const OpDef* op;
   Attrs attrs;

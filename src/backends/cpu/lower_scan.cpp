@@ -1,4 +1,4 @@
-// `scan`: runs the body's schedule once per step. The body reads the slices of the xs in their own memory, and writes
+// `scan`: runs the body's plan once per step. The body reads the slices of the xs in their own memory, and writes
 // the slices of the ys directly to the results. Carries are not copied from step to step either. Each is kept in one of
 // four ways:
 //
@@ -62,7 +62,7 @@ struct ScanPlan {
       if (carries[i].home == Home::two_buffers) wanted.push_back({i, *carries[i].output});
     }
     for (size_t y = 0; y < ys; ++y) y_outputs.push_back(is_taken[y] ? std::nullopt : std::optional(keep(n + y)));
-    updates = possible_updates(body, wanted);
+    updates = possible_updates(body, storage_rules(body), wanted);
     for (Update u : updates) carries[u.input].home = Home::in_place;
   }
 };
@@ -70,7 +70,7 @@ struct ScanPlan {
 class ScanStep final : public Step {
  public:
   ScanStep(const LoweringContext& c, const ScanAttrs& a, const ScanPlan& plan)
-      : body_(c, {plan.body, bound_captured(c, static_cast<size_t>(a.carries + a.xs)), plan.updates}),
+      : body_(c.body_plan({plan.body, bound_captured(c, static_cast<size_t>(a.carries + a.xs)), plan.updates})),
         length_(a.length.value()), reverse_(a.reverse), operands_(c.operands.size()) {
     size_t n = plan.carries.size();
     scratch_bytes_ = body_.arena_bytes() + body_.table_bytes();
@@ -145,7 +145,7 @@ class ScanStep final : public Step {
     std::optional<size_t> output;
     size_t bytes;  // of one slice
   };
-  Nested body_;
+  BodyPlan body_;
   int64_t length_;
   bool reverse_;
   size_t operands_;

@@ -75,7 +75,7 @@ Prepared lower_splats(const LoweringContext& c) {
         for (int64_t batch = 0; batch < raster.batches; ++batch) {
           kernels::SplatArgs call = raster.prepared(step, batch);
           call.image = step.out<std::byte>() + static_cast<size_t>(batch) * raster.image_bytes;
-          step.pool.parallel_for(step.width, call.tile_rows(), [&](int64_t row, int slot) {
+          thread_pool().parallel_for(step.width, call.tile_rows(), [&](int64_t row, int slot) {
             kernels::splat_tile_row(call, boxes, row, lists + raster.list_bytes * static_cast<size_t>(slot));
           });
         }
@@ -95,7 +95,7 @@ Prepared lower_splats_backward(const LoweringContext& c) {
         for (int64_t batch = 0; batch < raster.batches; ++batch) {
           kernels::SplatArgs call = raster.prepared(step, batch);
           call.ct = step.in<std::byte>(2) + static_cast<size_t>(batch) * raster.image_bytes;
-          step.pool.parallel_for(step.width, step.width, [&](int64_t task) {
+          thread_pool().parallel_for(step.width, step.width, [&](int64_t task) {
             std::byte* own = partial_sums + thread_bytes * static_cast<size_t>(task);
             std::memset(own, 0, sums + backgrounds);
             for (int64_t row = task; row < call.tile_rows(); row += step.width)

@@ -122,7 +122,7 @@ class PackedStep final : public Step {
   void prefetch_read(std::span<const std::byte> weights) override { prefetch_ = weights; }
   void run(const StepArgs& args) const noexcept override {
     auto operand = [&](int i) { return i >= 0 ? args.in(static_cast<size_t>(i)) : nullptr; };
-    gemm_.run({args.in(0), args.out(), operand(bias_), operand(residual_), prefetch_}, args.scratch, args.pool);
+    gemm_.run({args.in(0), args.out(), operand(bias_), operand(residual_), prefetch_}, args.scratch, thread_pool());
   }
 
  private:
