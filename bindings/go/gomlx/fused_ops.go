@@ -147,7 +147,10 @@ func (f *Function) FusedAttentionQKVProjection(x, wQKV, biasQ, biasK, biasV comp
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	if v.shape.Rank() != 2 || w.shape.Rank() != 2 || v.shape.DType != w.shape.DType || v.shape.Dimensions[1] != w.shape.Dimensions[0] ||
+	if v.shape.Rank() != 2 || w.shape.Rank() != 2 {
+		return nil, nil, nil, unsupported(op, "x "+v.shape.String()+" and the weight "+w.shape.String()+" are no matrices")
+	}
+	if v.shape.DType != w.shape.DType || v.shape.Dimensions[1] != w.shape.Dimensions[0] ||
 		w.shape.Dimensions[1] != queryDim+2*keyValueDim || v.shape.IsDynamic() {
 		return nil, nil, nil, errors.Errorf("%s: x %s, the weight %s and dimensions of %d and 2 x %d do not go together", op, v.shape, w.shape, queryDim, keyValueDim)
 	}
