@@ -1,14 +1,14 @@
 // A plan: what a run of a graph does, as data. Buffers, and launches that read and write them, in an order that may be
 // total or partial. It knows no backend: kernels are texts. `planner.h` makes plans, `executor.h` runs them.
 //
-//   plan @scores {
+//   plan @"scores" {
 //     arena 192
 //     %0 = input(0) : 64 holds v0
-//     %1 = param(0) : 1024 holds v1
-//     %2 = arena(0) : 64
-//     %3 = output(0) : 64
-//     #0 = launch matmul @"head" "f32 1x16x16" (%0 v0 f32[1, 16], %1 v1 f32[16, 16] packed) -> (%2 v2 f32[1, 16])
-//     scratch(64) : 128 #1 = launch tanh (%2 v2 f32[1, 16]) -> (%3 v3 f32[1, 16]) return %3 v3 @"y"
+//     %1 = arena(0) : 64
+//     %2 = output(0) : 64
+//     #0 = launch exp (%0 v0 f32[16]) -> (%1 v1 f32[16])
+//     #1 = launch tanh (%1 v1 f32[16]) -> (%2 v2 f32[16])
+//     return %2 v2 @"y"
 //   }
 //
 // docs/plan.md explains each word.
