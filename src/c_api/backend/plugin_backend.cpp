@@ -113,6 +113,8 @@ class PluginBackend final : public Backend {
   std::string unavailable() const override { return device_.unavailable(); }
   bool accelerates() const override { return device_.data().accelerates != 0; }
   bool cancels_loops() const override { return device_.data().cancels_loops != 0; }
+  /// What it takes and how it compiles may change with its version.
+  std::vector<TargetFact> facts() const override { return {{"backend's version", device_.table().version}}; }
   size_t claims_hash() const override {
     return mix(std::hash<std::string>{}(device_.table().name), std::hash<std::string>{}(device_.table().version));
   }
