@@ -111,7 +111,7 @@ class PlanVerifier {
       for (const PlanBuffer& input : body.buffers) {
         if (input.kind != RootKind::input) continue;
         if (is_if || is_while || is_scan) {
-          if (first + input.index >= step.operands.size())
+          if (input.index >= step.operands.size() - std::min(first, step.operands.size()))
             fail_step(s, "has ", step.operands.size(), " operands; its body '", body.name, "' reads input ",
                       input.index);
           const PlanSlot& operand = step.operands[first + input.index];

@@ -319,8 +319,12 @@ TEST_CASE("every planted mistake is found by the race checker, and refused by th
     overlaps(plan, planted["an overlap"]);
   }
   size_t all = 0;
-  for (const auto& [kind, plans] : planted) {
-    for (const auto& [what, plan] : plans) {
+  for (const auto& each : planted) {  // clang captures no structured bindings
+    const std::string& kind = each.first;
+    const Planted& plans = each.second;
+    for (const auto& one : plans) {
+      const auto& what = one.first;
+      const Plan& plan = one.second;
       CHECK_MESSAGE(report_of(plan) != "", kind, ", ", what, ", is not reported in\n", text(plan));
       CHECK_MESSAGE(is_refused(plan), kind, ", ", what, ", is not refused in\n", text(plan));
       ++all;

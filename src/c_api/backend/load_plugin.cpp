@@ -73,13 +73,15 @@ void load_plugin(const std::string& path) {
                "rlx_register; declare that as extern \"C\" void rlx_register(), and register ops and kernels there");
         if (ops) user_code("the library's rlx_register", ops);
         if (!backends) return;
-        rlx_error* stored = nullptr;
+        struct Stored {  // also when the function stores an error and throws
+          rlx_error* error = nullptr;
+          ~Stored() { rlx_error_free(error); }
+        } stored;
         const rlx_status status =
-            user_code("the library's rlx_register_backends", [&] { return backends(&kFunctions, &stored); });
-        const std::unique_ptr<rlx_error> error(stored);
+            user_code("the library's rlx_register_backends", [&] { return backends(&kFunctions, &stored.error); });
         if (status != RLX_OK)
           fail(status > RLX_OK && status <= RLX_DEVICE_LOST ? static_cast<ErrorCode>(status) : ErrorCode::internal,
-               error ? error->message : "its rlx_register_backends failed, and gave no reason");
+               stored.error ? stored.error->message : "its rlx_register_backends failed, and gave no reason");
       });
 }
 

@@ -124,7 +124,7 @@ class PluginDeviceExecutable final : public DeviceExecutable {
 
 /// The tensor itself, or a copy whose elements stand where such elements may.
 Tensor with_aligned_elements(const Tensor& t) {
-  const size_t wanted = is_byte_sized(t.dtype()) ? std::min<size_t>(byte_size(t.dtype()), 8) : 1;
+  const size_t wanted = is_byte_sized(t.dtype()) ? byte_size(t.dtype()) : 1;
   if (reinterpret_cast<uintptr_t>(t.data()) % wanted == 0) return t;
   Tensor copy = Tensor::uninitialized(t.dtype(), t.shape());
   std::memcpy(copy.mutable_data(), t.data(), t.byte_count());
@@ -161,11 +161,14 @@ class PluginHostExecutable final : public HostExecutable {
       params.push_back(reading(found->second.value, found->second.version));
     }
     const std::vector<Type> made = g.output_types();
+    std::vector<Tensor> kept_alive;  // an input that is donated may lie in the output that is replaced
     for (size_t o = 0; o < made.size(); ++o) {
       const size_t bytes = byte_count(made[o].dtype, shape_of(made[o].dims));
       if (options.memory.empty()) {
-        if (outputs[o].type() != made[o] || !outputs[o].is_unshared())
+        if (outputs[o].type() != made[o] || !outputs[o].is_unshared()) {
+          kept_alive.push_back(std::move(outputs[o]));
           outputs[o] = Tensor::uninitialized(made[o].dtype, shape_of(made[o].dims));
+        }
         out.push_back({outputs[o].mutable_data(), 0, bytes});
       } else if (options.memory[o].size() != bytes) {
         fail(ErrorCode::shape_mismatch, "output ", o, " of '", g.name(), "' is ", made[o], ", ", bytes,
