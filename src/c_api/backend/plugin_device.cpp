@@ -233,6 +233,7 @@ void PluginDevice::start(const std::shared_ptr<Pending>& pending) noexcept {
       pending_.emplace(id, pending);
     }
     changed_.notify_all();
+    pending->source.begin(0);
     call(what, [&](rlx_error** error) { return begin({(uint64_t{number_} << kBitsOfWork) | id}, error); });
     if (id == 0) pending->end(nullptr);
   } catch (...) {
