@@ -224,7 +224,7 @@ TEST_CASE("a row with a single number is rounded once an element, whatever the r
   test::for_each_target([] {
     for (const Size size : {Size{24, 96, 80}, Size{33, 1000, 77}, Size{64, 1536, 384}, Size{128, 384, 512}})
       for (const bool all_single : {true, false}) {
-        const auto [m, k, n] = size;
+        const int64_t m = size.m, k = size.k, n = size.n;  // clang captures no structured bindings
         const Matrix w = filled(kWeights[0], k, n, 6), numbers = filled(kRows[0], m, 1, 7);
         Matrix x = all_single ? Matrix(m, k) : filled(kRows[0], m, k, 8);
         const auto is_single = [&](int64_t i) { return all_single || i % 13 == 5; };
