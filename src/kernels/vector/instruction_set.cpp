@@ -1,6 +1,7 @@
 // See the header.
 #include "kernels/vector/instruction_set.h"
 
+#include <cstdint>
 #include <cstdlib>
 #include <mutex>
 #include <optional>
