@@ -47,7 +47,11 @@ void limit_kernels(InstructionSet limit) {
   if ((all & ((target << 1) - 1)) == 0)
     fail(ErrorCode::unsupported, "RLX_ISA=", name_of(limit), ": this processor has ", vector_instruction_set(),
          " at most");
-  hwy::SetSupportedTargetsForTest(all & ~(target - 1));
+  const int64_t left = all & ~(target - 1);
+  if (left == 0)
+    fail(ErrorCode::unsupported, "RLX_ISA=", name_of(limit), ": this build has kernels for ", vector_instruction_set(),
+         " at least");
+  hwy::SetSupportedTargetsForTest(left);
   hwy::GetChosenTarget().Update(hwy::SupportedTargets());
   limit_onednn(limit);
 }
