@@ -7,7 +7,6 @@
 #include "backends/cpu/machine.h"
 #include "backends/cpu/rewritings.h"
 #include "kernels/conv/onednn.h"
-#include "kernels/gemm/amx/tiles.h"
 #include "kernels/threads/thread_pool.h"
 #include "kernels/vector/instruction_set.h"
 #include "rlx/ops/conv.h"
@@ -32,9 +31,8 @@ class Cpu final : public Backend {
  public:
   std::string name() const override { return "cpu"; }
   std::string description() const override {
-    return text_of(kernels::ThreadPool::hardware_threads(), " threads, ",
-                   kernels::has_matrix_tiles() ? "amx" : kernels::vector_instruction_set(), ", vectors by Highway",
-                   kernels::has_onednn() ? ", some convolutions by oneDNN" : "");
+    return text_of(kernels::ThreadPool::hardware_threads(), " threads, ", kernels::used_instruction_set(),
+                   ", vectors by Highway", kernels::has_onednn() ? ", some convolutions by oneDNN" : "");
   }
   int threads() const override {
     use_measured_machine();
@@ -82,7 +80,7 @@ class Cpu final : public Backend {
 }  // namespace
 
 std::unique_ptr<Backend> make_backend() {
-  kernels::obey_instruction_set_limit();
+  kernels::apply_instruction_set_limit();
   return std::make_unique<Cpu>();
 }
 

@@ -2,7 +2,10 @@
 #include "kernels/conv/onednn.h"
 
 #if RLX_HAS_ONEDNN
+#include <utility>
+
 #include "kernels/conv/onednn_engine.h"
+#include "kernels/vector/instruction_set.h"
 
 // From the OpenMP specification; declared here because <omp.h> requires -fopenmp with some compilers.
 extern "C" {
@@ -16,11 +19,6 @@ namespace rlx::kernels {
 #if RLX_HAS_ONEDNN
 
 bool has_onednn() noexcept { return true; }
-void limit_onednn(InstructionSet most) noexcept {
-  using Isa = dnnl::cpu_isa;
-  constexpr Isa kMost[] = {Isa::sse41, Isa::avx2, Isa::avx512_core, Isa::avx512_core_bf16, Isa::isa_default};
-  dnnl::set_max_cpu_isa(kMost[static_cast<size_t>(most)]);
-}
 void use_one_openmp_thread() noexcept { omp_set_num_threads(1); }
 SingleThreadedOpenMp::SingleThreadedOpenMp() noexcept : before_(omp_get_max_threads()) {
   if (before_ != 1) omp_set_num_threads(1);
@@ -30,7 +28,20 @@ SingleThreadedOpenMp::~SingleThreadedOpenMp() {
 }
 
 dnnl::engine& onednn_engine() {
-  static auto* engine = new dnnl::engine(dnnl::engine::kind::cpu, 0);
+  static auto* engine = [] {
+    // oneDNN takes a limit until its first primitive is made, which needs this engine.
+    constexpr std::pair<InstructionSet, dnnl::cpu_isa> kLimits[] = {
+        {InstructionSet::avx2, dnnl::cpu_isa::sse41},
+        {InstructionSet::avx512, dnnl::cpu_isa::avx2},
+        {InstructionSet::avx512_vnni, dnnl::cpu_isa::avx512_core},
+        {InstructionSet::amx, dnnl::cpu_isa::avx512_core_bf16}};
+    for (const auto& [forbidden, most] : kLimits)
+      if (!is_permitted(forbidden)) {
+        dnnl::set_max_cpu_isa(most);
+        break;
+      }
+    return new dnnl::engine(dnnl::engine::kind::cpu, 0);
+  }();
   return *engine;
 }
 dnnl::stream& onednn_stream() {
@@ -45,7 +56,6 @@ dnnl::memory::data_type onednn_type(DType t) {
 #else
 
 bool has_onednn() noexcept { return false; }
-void limit_onednn(InstructionSet) noexcept {}
 void use_one_openmp_thread() noexcept {}
 SingleThreadedOpenMp::SingleThreadedOpenMp() noexcept = default;
 SingleThreadedOpenMp::~SingleThreadedOpenMp() = default;

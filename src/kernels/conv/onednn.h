@@ -4,15 +4,10 @@
 // has_onednn() is false. Neighbour: onednn_engine.h, only for files that call oneDNN.
 #pragma once
 
-#include "kernels/vector/instruction_set.h"
-
 namespace rlx::kernels {
 
 /// True if this build contains oneDNN.
 bool has_onednn() noexcept;
-
-/// Forbids oneDNN instructions beyond `most`. Before its first primitive.
-void limit_onednn(InstructionSet most) noexcept;
 
 /// Sets the number of OpenMP threads of the calling thread to 1 for good. Each thread of our pool calls it when it
 /// starts.

@@ -10,7 +10,6 @@
 #endif
 
 #if RLX_HAS_TILES
-#include <cpuid.h>
 #include <immintrin.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -41,12 +40,6 @@ namespace {
 bool is_granted() {
   constexpr long kRequestPermission = 0x1023, kTileData = 18;
   return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
-}
-bool has_tile_instructions() {
-  unsigned a = 0, b = 0, c = 0, d = 0;
-  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0) return false;
-  constexpr unsigned kBf16 = 1u << 22, kTile = 1u << 24, kInt8 = 1u << 25;
-  return (d & kBf16) != 0 && (d & kTile) != 0 && (d & kInt8) != 0;
 }
 /// Whether the processor has the vector instructions that are used beside the tiles.
 bool has_vector_instructions() {
@@ -408,7 +401,7 @@ void multiply_int8_as(int64_t steps, const char* upper, const char* lower, const
 
 bool has_matrix_tiles() {
   static const bool has =
-      is_permitted(InstructionSet::amx) && has_tile_instructions() && has_vector_instructions() && is_granted();
+      is_permitted(InstructionSet::amx) && processor_has_tiles() && has_vector_instructions() && is_granted();
   // Compares with the width of the chosen vectors, without a cpuid: in a virtual machine that takes 20 us.
   return (has || is_emulated.load(std::memory_order_relaxed)) && product_lanes(f32) == kTileRows;
 }
