@@ -16,13 +16,13 @@ namespace {
 
 constexpr const char* kGgufMetadata = "gguf";
 
-struct Weights {
+struct WeightsOfFile {
   std::vector<std::pair<std::string, Tensor>> tensors;
   GgufMetadata metadata;
 };
 
-Weights read_weights(const std::string& path) {
-  Weights made;
+WeightsOfFile read_weights(const std::string& path) {
+  WeightsOfFile made;
   if (path.ends_with(".gguf")) {
     const auto file = GgufFile::open(path);
     for (const auto& [key, value] : file.metadata())
@@ -63,7 +63,7 @@ Tensor changed(const Tensor& x, DType dtype, Changes& changes) {
   return is_block(dtype) ? quantized(x, dtype) : dequantized(x, dtype);
 }
 
-void write_weights(const std::string& path, const Weights& weights, const WeightsOptions& options) {
+void write_weights(const std::string& path, const WeightsOfFile& weights, const WeightsOptions& options) {
   if (path.ends_with(".gguf"))
     return write_gguf(path, weights.tensors, weights.metadata, {.most_part_bytes = options.most_part_bytes});
   for (const auto& [name, tensor] : weights.tensors)
@@ -87,7 +87,7 @@ void convert_weights(const std::string& input, const std::string& output, const 
   if (!output.ends_with(".gguf") && (!options.quantize.empty() || options.most_part_bytes > 0))
     throw UsageError("--quantize and --part-bytes are of GGUF files, and -o is '" + output + "'");
   Changes changes;
-  Weights weights = read_weights(input);
+  WeightsOfFile weights = read_weights(input);
   if (!options.dequantize.empty()) {
     const DType dtype = dtype_option("--dequantize", options.dequantize,
                                      [](DType t) { return t == f32 || t == f16 || t == bf16 || t == f64; });

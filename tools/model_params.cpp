@@ -1,11 +1,14 @@
 // See the header.
 #include "tools/model_params.h"
 
+#include <algorithm>
+
 #include "tools/model_graph.h"
 
 namespace rlx::tools {
 
-NamedTensors read_params(const Signature& signature, const std::string& model, const std::vector<std::string>& paths) {
+NamedTensors read_params(const Signature& signature, const std::string& model, const std::vector<std::string>& paths,
+                         const std::vector<std::string>& bound) {
   std::vector<SafetensorsFile> files;
   for (const std::string& path : paths) files.push_back(SafetensorsFile::open(path));
   if (files.empty() && !signature.params.empty())
@@ -13,12 +16,11 @@ NamedTensors read_params(const Signature& signature, const std::string& model, c
   NamedTensors values;
   if (files.empty()) return values;
   for (const auto& param : signature.params) {
-    const SafetensorsFile* file = &files.front();  // whose message suggests names, if none has it
-    for (const SafetensorsFile& each : files)
-      if (each.find(param.name)) {
-        file = &each;
-        break;
-      }
+    auto file = std::find_if(files.begin(), files.end(), [&](const auto& each) { return each.find(param.name); });
+    if (file == files.end()) {
+      if (std::find(bound.begin(), bound.end(), param.name) != bound.end()) continue;
+      file = files.begin();  // whose message suggests names
+    }
     with_context([&] { return text_of("binding param '", param.name, "' (", param.type, ")"); },
                  [&] {
                    values.emplace(param.name, is_static(param.type.dims) ? file->tensor(param.name, param.type.dtype,
@@ -29,10 +31,11 @@ NamedTensors read_params(const Signature& signature, const std::string& model, c
   return values;
 }
 
-std::string missing_params(const Signature& signature, const NamedTensors& values) {
+std::string missing_params(const Signature& signature, const NamedTensors& values,
+                           const std::vector<std::string>& bound) {
   std::string missing;
   for (const auto& param : signature.params)
-    if (!values.contains(param.name))
+    if (!values.contains(param.name) && std::find(bound.begin(), bound.end(), param.name) == bound.end())
       missing += text_of(missing.empty() ? "" : ", ", "'", param.name, "' (", param.type, ")");
   return missing;
 }

@@ -166,12 +166,13 @@ Run::Inputs Run::package_wants() const {
 void Run::bind_params(CompiledGraph& compiled) const {
   if (compiled.all_params_bound() && params.empty()) return;  // as a compiled graph in a file may be
   const Signature& signature = compiled.signature();
-  const NamedTensors values = read_params(signature, model, params);
+  const std::vector<std::string> carried = is_artifact(model) ? artifact_info(model).params : std::vector<std::string>();
+  const NamedTensors values = read_params(signature, model, params, carried);
   for (const auto& [name, value] : values)
     with_context([&name = name] { return text_of("binding param '", name, "'"); },
                  [&, &name = name, &value = value] { compiled.set_param(name, value); });
   if (compiled.all_params_bound()) return;
-  fail(ErrorCode::invalid_argument, "params are not bound: ", missing_params(signature, values),
+  fail(ErrorCode::invalid_argument, "params are not bound: ", missing_params(signature, values, carried),
        "; give a file that has them: --params FILE.safetensors");
 }
 

@@ -189,7 +189,7 @@ std::optional<uint64_t> unsigned_value(const GgufMetadata& metadata, std::string
         if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
           if (std::is_unsigned_v<T> || v >= 0) return static_cast<uint64_t>(v);
         }
-        fail(ErrorCode::parse, quoted_name(key), " is ", gguf_type_name(*value), " ", gguf_json(*value),
+        fail(ErrorCode::parse, quoted_name(key), " is ", shown_value(*value),
              ", and has to be an integer that is not negative");
       },
       *value);
@@ -207,8 +207,7 @@ GgufMetadata read_metadata(Reader& in, size_t n) {
   }
   std::vector<std::string_view> keys;
   for (const auto& [key, value] : metadata) keys.push_back(key);
-  std::sort(keys.begin(), keys.end());
-  if (auto twice = std::adjacent_find(keys.begin(), keys.end()); twice != keys.end())
+  if (const auto twice = there_twice(std::move(keys)))
     fail(ErrorCode::parse, "it has the key ", quoted_name(*twice), " twice");
   return metadata;
 }
@@ -293,7 +292,7 @@ Read read_part(const std::string& path, std::span<const std::byte> bytes, const 
                  const size_t values = in.count("values of metadata", least_value);
                  made.metadata = read_metadata(in, values);
                  if (auto alignment = unsigned_value(made.metadata, kAlignment)) made.alignment = *alignment;
-                 if (made.alignment == 0 || (made.alignment & (made.alignment - 1)) != 0 || made.alignment > (1 << 30))
+                 if (!is_alignment(made.alignment, kMostReadAlignment))
                    fail(ErrorCode::parse, "'general.alignment' is ", made.alignment,
                         ", and has to be a power of two up to 2^30");
                  for (size_t i = 0; i < tensors; ++i) made.entries.push_back(read_entry(in, part));

@@ -104,6 +104,16 @@ std::string kind_names() {
   return all;
 }
 
+std::optional<std::string_view> there_twice(std::vector<std::string_view> names) {
+  std::sort(names.begin(), names.end());
+  const auto twice = std::adjacent_find(names.begin(), names.end());
+  return twice == names.end() ? std::nullopt : std::optional(*twice);
+}
+
+void fail_too_deep() {
+  fail(ErrorCode::unsupported, "arrays of metadata are nested deeper than ", kDeepest, " levels");
+}
+
 int64_t block_elements(const TensorKind& kind) {
   return kind.dtype == nvfp4 ? 4 * info(nvfp4).block_elements : info(kind.dtype).block_elements;
 }

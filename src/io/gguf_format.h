@@ -1,9 +1,12 @@
 // What reader and writer of GGUF files share: the numbers of its tensor kinds, and their bytes in the other byte order.
 #pragma once
 
+#include <bit>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "rlx/gguf.h"
 
@@ -11,10 +14,16 @@ namespace rlx::gguf {
 
 inline constexpr uint32_t kVersion = 3;
 inline constexpr uint64_t kDefaultAlignment = 32;
+// A file with a larger alignment is read, where it costs nothing; to write one, each tensor is padded to it. No page of
+// memory that a tensor may have to begin at is larger.
+inline constexpr uint64_t kMostReadAlignment = 1 << 30, kMostWrittenAlignment = 1 << 16;
 inline constexpr size_t kMostDims = 4, kMostNameBytes = 63;  // ggml's limits
 inline constexpr int kDeepest = 8;                           // arrays in arrays
 inline constexpr std::string_view kMagic = "GGUF", kAlignment = "general.alignment", kPart = "split.no",
                                   kParts = "split.count", kAllTensors = "split.tensors.count";
+
+/// Whether it is a power of two, as llama.cpp demands, up to `most`.
+constexpr bool is_alignment(uint64_t value, uint64_t most) { return std::has_single_bit(value) && value <= most; }
 
 struct TensorKind {
   uint32_t number;
@@ -27,6 +36,12 @@ const TensorKind* find_kind(uint32_t number);
 const TensorKind* find_kind(DType dtype);
 /// "F32, F16, ..."
 std::string kind_names();
+
+/// Type and value for messages: "u32 7", "string 'llama'", "array of 3 items"; short, however large the value is.
+std::string shown_value(const GgufValue&);
+/// A name that is among these more than once.
+std::optional<std::string_view> there_twice(std::vector<std::string_view> names);
+[[noreturn]] void fail_too_deep();
 
 /// Extents of a tensor's blocks in the file: of NVFP4 groups of four blocks are one.
 int64_t block_elements(const TensorKind&);

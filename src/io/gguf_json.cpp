@@ -11,34 +11,40 @@ namespace rlx {
 namespace gguf {
 namespace {
 
-using json = nlohmann::ordered_json;
+using json = nlohmann::json;
 
 constexpr std::string_view kTypeNames[] = {"u8",   "i8",     "u16",   "i16", "u32", "i32", "f32",
                                            "bool", "string", "array", "u64", "i64", "f64"};
 static_assert(std::size(kTypeNames) == std::variant_size_v<GgufValue>);
 static_assert(std::size(kTypeNames) == std::variant_size_v<GgufArray::Items>);
 
+std::string dumped(const json& value) { return value.dump(-1, ' ', false, json::error_handler_t::replace); }
+
+/// Appends the value as JSON: without a tree of it, which would be many times as large as an array of bytes.
 template <class T>
-json as_json(const T& value) {
+void print(std::string& out, const T& value, int depth = 0) {
   if constexpr (std::is_same_v<T, GgufArray>) {
-    json all = json::array();
+    if (depth == kDeepest) fail_too_deep();
+    out += '[';
     std::visit(
         [&](const auto& items) {
           using Item = typename std::decay_t<decltype(items)>::value_type;
-          for (size_t i = 0; i < items.size(); ++i) all.push_back(as_json<Item>(items[i]));
+          for (size_t i = 0; i < items.size(); ++i) {
+            if (i > 0) out += ',';
+            print<Item>(out, items[i], depth + 1);
+          }
         },
         value.items);
-    return all;
+    out += ']';
   } else if constexpr (std::is_floating_point_v<T>) {
-    if (std::isnan(value)) return "nan";
-    if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
-    return value;
+    if (std::isnan(value)) out += "\"nan\"";
+    else if (std::isinf(value)) out += value > 0 ? "\"inf\"" : "\"-inf\"";
+    else out += dumped(value);
+  } else if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
+    out += std::to_string(value);
   } else {
-    return value;
+    out += dumped(value);
   }
-}
-json as_json(const GgufValue& value) {
-  return std::visit([](const auto& v) { return as_json<std::decay_t<decltype(v)>>(v); }, value);
 }
 
 std::string item_type(const GgufArray& array) {
@@ -47,48 +53,24 @@ std::string item_type(const GgufArray& array) {
   // Inner arrays may differ; then each has to be told of by itself, which JSON does not.
   if (!inner || inner->empty()) return own;
   const std::string first = item_type(inner->front());
-  for (const GgufArray& each : *inner)
-    if (item_type(each) != first) return own + " mixed";
+  for (size_t i = 1; i < inner->size(); ++i)
+    if (item_type((*inner)[i]) != first) return own + " mixed";
   return own + " " + first;
 }
 std::string full_type(const GgufValue& value) {
   const auto* array = std::get_if<GgufArray>(&value);
   return array ? "array " + item_type(*array) : std::string(gguf_type_name(value));
 }
-std::string dumped(const json& value) { return value.dump(-1, ' ', false, json::error_handler_t::replace); }
 
 [[noreturn]] void refuse(const json& value, std::string_view type) {
-  std::string text = dumped(value);
-  fail(ErrorCode::invalid_argument, quoted_name(text), " is no ", type);
+  fail(ErrorCode::invalid_argument, quoted_name(dumped(value)), " is no ", type);
 }
 
-template <class T>
-T from_json(const json& value, std::string_view type);
-
-GgufArray array_from(const json& value, std::string_view type) {
-  if (!value.is_array()) refuse(value, "array");
-  const size_t space = type.find(' ');
-  const std::string_view own = type.substr(0, space);
-  const std::string_view inner = space == std::string_view::npos ? std::string_view() : type.substr(space + 1);
-  GgufArray made;
-  bool is_known = false;
-  const auto fill = [&](auto& items) {
-    using Item = typename std::decay_t<decltype(items)>::value_type;
-    for (const json& each : value)
-      items.push_back(from_json<Item>(each, std::is_same_v<Item, GgufArray> ? inner : own));
-  };
-  [&]<size_t... kIndex>(std::index_sequence<kIndex...>) {
-    ((own == kTypeNames[kIndex] ? (is_known = true, fill(made.items.emplace<kIndex>())) : void()), ...);
-  }
-  (std::make_index_sequence<std::size(kTypeNames)>());
-  if (!is_known) fail(ErrorCode::invalid_argument, quoted_name(own), " is no type of a value in a GGUF file");
-  return made;
-}
-
+/// Of what is no array.
 template <class T>
 T from_json(const json& value, std::string_view type) {
   if constexpr (std::is_same_v<T, GgufArray>) {
-    return array_from(value, type);
+    refuse(value, type);
   } else if constexpr (std::is_same_v<T, std::string>) {
     if (!value.is_string()) refuse(value, type);
     return value.get<std::string>();
@@ -112,56 +94,181 @@ T from_json(const json& value, std::string_view type) {
   }
 }
 
-GgufValue value_from(const json& pair) {
-  if (!pair.is_array() || pair.size() != 2 || !pair[0].is_string())
-    fail(ErrorCode::invalid_argument, "a value is [type, value], and not ", quoted_name(dumped(pair)));
-  const auto type = pair[0].get<std::string>();
-  if (std::count(type.begin(), type.end(), ' ') > kDeepest)
-    fail(ErrorCode::invalid_argument, "arrays are nested at most ", kDeepest, " levels deep, and not as in ",
-         quoted_name(type));
-  if (type.starts_with("array ")) return array_from(pair[1], std::string_view(type).substr(6));
-  GgufValue made;
-  bool is_known = false;
-  [&]<size_t... kIndex>(std::index_sequence<kIndex...>) {
-    ((type == kTypeNames[kIndex]
-          ? (is_known = true,
-             void(made.emplace<kIndex>(from_json<std::variant_alternative_t<kIndex, GgufValue>>(pair[1], type))))
-          : void()),
-     ...);
+/// Makes `variant` hold its alternative of that number.
+template <class Variant, size_t kIndex = 0>
+void hold(Variant& variant, size_t index) {
+  if constexpr (kIndex < std::variant_size_v<Variant>) {
+    if (index == kIndex) variant.template emplace<kIndex>();
+    else hold<Variant, kIndex + 1>(variant, index);
   }
-  (std::make_index_sequence<std::size(kTypeNames)>());
-  if (!is_known) fail(ErrorCode::invalid_argument, quoted_name(type), " is no type of a value in a GGUF file");
-  return made;
 }
+
+/// Makes values of what nlohmann's parser tells of a text, event by event. No tree of JSON stands between: it would
+/// nest as deep as a hostile text does, look each key up among all others, and take memory in its destructor. Arrays
+/// nest no deeper than their type says, which stands before them and has at most `kDeepest` levels.
+class MetadataReader {
+ public:
+  /// What is being done, for messages.
+  std::string doing() const {
+    return "reading metadata from JSON" + (key_ ? ", the value of " + quoted_name(*key_) : std::string());
+  }
+  GgufMetadata take() {
+    std::vector<std::string_view> keys;
+    for (const auto& [key, value] : metadata_) keys.push_back(key);
+    if (const auto twice = there_twice(std::move(keys)))
+      fail(ErrorCode::invalid_argument, "there are two keys of metadata called ", quoted_name(*twice));
+    return std::move(metadata_);
+  }
+
+  bool null() { return add(nullptr); }
+  bool boolean(bool value) { return add(value); }
+  bool number_integer(int64_t value) { return add(value); }
+  bool number_unsigned(uint64_t value) { return add(value); }
+  bool number_float(double value, const std::string&) { return add(value); }
+  bool string(std::string& value) { return add(std::move(value)); }
+  bool binary(json::binary_t&) { return add(nullptr); }  // JSON has none
+  bool start_object(size_t) {
+    if (place_ != Place::outside) refuse_place("an object");
+    place_ = Place::pair;
+    return true;
+  }
+  bool key(std::string& name) {
+    key_ = std::move(name);
+    return true;
+  }
+  bool end_object() {
+    key_.reset();
+    return true;
+  }
+  bool start_array(size_t) {
+    if (place_ == Place::pair) {
+      place_ = Place::type;
+      return true;
+    }
+    if (place_ != Place::value) refuse_place("an array");
+    const size_t level = open_.size();
+    if (types_[level] != kArray) fail(ErrorCode::invalid_argument, "an array is no ", kTypeNames[types_[level]]);
+    if (level + 1 == types_.size())
+      fail(ErrorCode::invalid_argument, "there is an array ", level + 1, " levels deep, of which the type ",
+           quoted_name(type_), " does not say what it holds");
+    GgufArray& made = open_.empty() ? value_.emplace<GgufArray>()
+                                    : std::get<std::vector<GgufArray>>(open_.back()->items).emplace_back();
+    hold(made.items, types_[level + 1]);
+    open_.push_back(&made);
+    return true;
+  }
+  bool end_array() {
+    if (!open_.empty()) {
+      open_.pop_back();
+      if (open_.empty()) place_ = Place::end;
+      return true;
+    }
+    if (place_ != Place::end) refuse_place("the end");
+    metadata_.emplace_back(*key_, std::move(value_));
+    place_ = Place::pair;
+    return true;
+  }
+  bool parse_error(size_t byte, const std::string& near, const json::exception&) {
+    fail(ErrorCode::invalid_argument, "the JSON cannot be read at byte ", byte, ", near ", quoted_name(near));
+  }
+
+ private:
+  /// Where in the text: outside of the object; in the object; in the pair of a key, before type, value or end.
+  enum class Place : uint8_t { outside, pair, type, value, end };
+  static constexpr size_t kArray = 9;
+  static_assert(std::is_same_v<std::variant_alternative_t<kArray, GgufValue>, GgufArray>);
+
+  [[noreturn]] void refuse_place(std::string_view found) const {
+    if (place_ == Place::outside)
+      fail(ErrorCode::invalid_argument, "metadata are a JSON object, {key: [type, value]}, and not ", found);
+    fail(ErrorCode::invalid_argument, "a value is [type, value], ",
+         place_ == Place::pair    ? "and not "
+         : place_ == Place::type  ? "where the type is a string, and not "
+         : place_ == Place::value ? "where the value is a number, string, bool or array, and not "
+                                  : "where the end follows, and not ",
+         found);
+  }
+  bool add(const json& scalar) {
+    if (place_ == Place::value && !open_.empty()) {
+      std::visit(
+          [&](auto& items) {
+            using Item = typename std::decay_t<decltype(items)>::value_type;
+            items.push_back(from_json<Item>(scalar, kTypeNames[open_.back()->items.index()]));
+          },
+          open_.back()->items);
+    } else if (place_ == Place::value) {
+      hold(value_, types_[0]);
+      std::visit([&](auto& v) { v = from_json<std::decay_t<decltype(v)>>(scalar, kTypeNames[types_[0]]); }, value_);
+      place_ = Place::end;
+    } else if (place_ == Place::type && scalar.is_string()) {
+      read_type(scalar.get<std::string>());
+      place_ = Place::value;
+    } else {
+      refuse_place(quoted_name(dumped(scalar)));
+    }
+    return true;
+  }
+  /// "array array u32": of each level, and of the items.
+  void read_type(std::string type) {
+    type_ = std::move(type);
+    if (const auto levels = std::count(type_.begin(), type_.end(), ' '); levels > kDeepest)
+      fail(ErrorCode::invalid_argument, "arrays are nested at most ", kDeepest, " levels deep, and ",
+           quoted_name(type_), " has ", levels);
+    types_.clear();
+    std::string_view rest = type_;
+    for (bool is_last = false; !is_last;) {
+      const std::string_view word = rest.substr(0, rest.find(' '));
+      const auto* known = std::find(std::begin(kTypeNames), std::end(kTypeNames), word);
+      if (known == std::end(kTypeNames) || (!types_.empty() && types_.back() != kArray))
+        fail(ErrorCode::invalid_argument, quoted_name(type_), " is no type of a value in a GGUF file");
+      types_.push_back(static_cast<size_t>(known - std::begin(kTypeNames)));
+      is_last = word.size() == rest.size();
+      if (!is_last) rest.remove_prefix(word.size() + 1);
+    }
+  }
+
+  GgufMetadata metadata_;
+  Place place_ = Place::outside;
+  std::optional<std::string> key_;
+  std::string type_;
+  std::vector<size_t> types_;  // its words, as numbers of types
+  GgufValue value_;
+  std::vector<GgufArray*> open_;  // nothing is added to one of them but to the last, so they stay where they are
+};
 
 }  // namespace
 }  // namespace gguf
 
 std::string_view gguf_type_name(const GgufValue& value) { return gguf::kTypeNames[value.index()]; }
-std::string gguf_json(const GgufValue& value) { return gguf::dumped(gguf::as_json(value)); }
+std::string gguf::shown_value(const GgufValue& value) {
+  if (const auto* text = std::get_if<std::string>(&value)) return "string " + quoted_name(*text);
+  if (const auto* array = std::get_if<GgufArray>(&value)) return text_of("array of ", array->size(), " items");
+  return text_of(gguf_type_name(value), " ", gguf_json(value));
+}
+
+std::string gguf_json(const GgufValue& value) {
+  std::string text;
+  std::visit([&](const auto& v) { gguf::print(text, v); }, value);
+  return text;
+}
 
 std::string gguf_json(const GgufMetadata& metadata) {
   std::string text = "{";
-  for (const auto& [key, value] : metadata)
+  for (const auto& [key, value] : metadata) {
+    const std::string shown = gguf_json(value);  // first: it refuses arrays too deep to ask for their type
     text += (text.size() > 1 ? ", " : "") + gguf::dumped(key) + ": [" + gguf::dumped(gguf::full_type(value)) + ", " +
-            gguf_json(value) + "]";
+            shown + "]";
+  }
   return text + "}";
 }
 
 GgufMetadata parse_gguf_json(std::string_view text) {
-  return with_context(
-      [&] { return "reading metadata from JSON"; },
-      [&] {
-        auto all = gguf::json::parse(text, nullptr, false);
-        if (!all.is_object())
-          fail(ErrorCode::invalid_argument, "metadata are a JSON object, {key: [type, value]}, and not ",
-               quoted_name(text));
-        GgufMetadata metadata;
-        for (const auto& [key, pair] : all.items())
-          with_context([&, &name = key] { return "reading the value of " + quoted_name(name); },
-                       [&, &name = key, &given = pair] { metadata.emplace_back(name, gguf::value_from(given)); });
-        return metadata;
-      });
+  gguf::MetadataReader reader;
+  return with_context([&] { return reader.doing(); },
+                      [&] {
+                        gguf::json::sax_parse(text.begin(), text.end(), &reader);
+                        return reader.take();
+                      });
 }
 
 }  // namespace rlx

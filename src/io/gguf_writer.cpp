@@ -51,8 +51,7 @@ class Writer {
     } else if constexpr (std::is_same_v<T, bool>) {
       number(static_cast<uint8_t>(value));
     } else if constexpr (std::is_same_v<T, GgufArray>) {
-      if (depth == kDeepest)
-        fail(ErrorCode::unsupported, "arrays of metadata are nested deeper than ", kDeepest, " levels");
+      if (depth == kDeepest) fail_too_deep();
       number(static_cast<uint32_t>(value.items.index()));
       size(value.size());
       std::visit(
@@ -78,13 +77,14 @@ void require_writable(const std::vector<NamedTensor>& tensors, const GgufMetadat
     fail(ErrorCode::invalid_argument, "big-endian files are of version 3, and not ", options.version);
   std::vector<std::string_view> names, keys;
   for (const auto& [name, tensor] : tensors) {
+    // First, as the messages below show all dims.
+    if (tensor.rank() > kMostDims)
+      fail(ErrorCode::unsupported, "tensor ", quoted_name(name), " has ", tensor.rank(), " dims, and GGUF has at most ",
+           kMostDims, "; reshape it first");
     const TensorKind* kind = find_kind(tensor.dtype());
     if (!kind)
       fail(ErrorCode::unsupported, "tensor ", quoted_name(name), " is ", tensor.type(), ", and GGUF has no kind for ",
            tensor.dtype(), "; convert it to one of ", kind_names(), " first");
-    if (tensor.rank() > kMostDims)
-      fail(ErrorCode::unsupported, "tensor ", quoted_name(name), " is ", tensor.type(), ", and GGUF has at most ",
-           kMostDims, " dims; reshape it first");
     if (!tensor.shape().empty() && tensor.shape().back() % block_elements(*kind) != 0)
       fail(ErrorCode::unsupported, "tensor ", quoted_name(name), " is ", tensor.type(), ", and ", kind->name,
            " has rows of whole groups of ", block_elements(*kind));
@@ -98,21 +98,20 @@ void require_writable(const std::vector<NamedTensor>& tensors, const GgufMetadat
       fail(ErrorCode::invalid_argument, quoted_name(key), " is written where there are several parts, and only then");
     keys.push_back(key);
   }
-  for (auto* all : {&names, &keys}) {
-    std::sort(all->begin(), all->end());
-    if (auto twice = std::adjacent_find(all->begin(), all->end()); twice != all->end())
+  for (auto* all : {&names, &keys})
+    if (const auto twice = there_twice(*all))
       fail(ErrorCode::invalid_argument, "there are two ", all == &names ? "tensors" : "keys of metadata", " called ",
            quoted_name(*twice));
-  }
 }
 
 uint64_t alignment_of(const GgufMetadata& metadata) {
   const GgufValue* value = find_value(metadata, kAlignment);
   if (!value) return kDefaultAlignment;
   const auto* alignment = std::get_if<uint32_t>(value);
-  if (!alignment || *alignment == 0 || (*alignment & (*alignment - 1)) != 0 || *alignment > (1u << 30))
-    fail(ErrorCode::invalid_argument, "'general.alignment' is ", gguf_type_name(*value), " ", gguf_json(*value),
-         ", and has to be a u32 that is a power of two up to 2^30");
+  if (!alignment || !is_alignment(*alignment, kMostWrittenAlignment))
+    fail(ErrorCode::invalid_argument, "'general.alignment' is ", shown_value(*value),
+         ", and has to be a u32 that is a power of two up to ", kMostWrittenAlignment,
+         ", as each tensor is padded to it; without the key it is ", kDefaultAlignment);
   return *alignment;
 }
 

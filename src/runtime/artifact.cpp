@@ -2,15 +2,14 @@
 //
 //   metadata   "rlx": "compiled graph 1" (the version of this format); "sum": the checksum of "about"
 //   "about"    a Manifest as text (rlx/fields.h): who compiled it, for what, and what the other tensors are
-//   "0", "1".. the bytes of texts and tensors, which the manifest lists with their types and sums. All are u8 and
-//   padded
-//              to a multiple of 8, so that elements of any dtype lie where their type wants them. Equal ones stand
-//              once.
+//   "0", "1".. the bytes of texts and tensors, which the manifest lists with their types and sums. All are u8 and padded
+//              to a multiple of 8, so that elements of any dtype lie where their type wants them. Equal ones stand once.
 #include "runtime/artifact.h"
 
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
+#include <map>
 #include <set>
 
 #include "base/hash.h"
@@ -178,11 +177,17 @@ std::vector<Signature::Entry> entries_of(const std::vector<Argument>& arguments)
 struct Opened {
   SafetensorsFile file;
   Manifest manifest;
+  std::map<int64_t, Tensor> checked = {};
 
-  /// A piece's bytes, checked.
-  Tensor piece(int64_t number) const {
+  /// A piece's elements. They are checked once, however many names a file gives to one piece.
+  const Tensor& piece(int64_t number) {
     if (number < 0 || static_cast<uint64_t>(number) >= manifest.pieces.size())
       damaged("it names piece ", number, " and has ", manifest.pieces.size());
+    const auto [found, is_new] = checked.try_emplace(number);
+    if (is_new) found->second = checked_piece(number);
+    return found->second;
+  }
+  Tensor checked_piece(int64_t number) const {
     const Piece& wanted = manifest.pieces[static_cast<size_t>(number)];
     const std::string name = std::to_string(number);
     const auto* entry = file.find(name);
@@ -205,11 +210,11 @@ struct Opened {
     if (!elements.empty()) std::memcpy(copy.mutable_data(), elements.data(), elements.size());
     return copy;
   }
-  std::string text(int64_t number) const {
-    const Tensor t = piece(number);
+  std::string text(int64_t number) {
+    const Tensor& t = piece(number);
     return {reinterpret_cast<const char*>(t.data()), t.byte_count()};
   }
-  NamedTensors named(const std::vector<Place>& places) const {
+  NamedTensors named(const std::vector<Place>& places) {
     NamedTensors all;
     for (const Place& place : places)
       if (!all.emplace(place.name, piece(place.piece)).second) damaged("it has ", quoted_name(place.name), " twice");
@@ -373,7 +378,7 @@ void write_artifact(const std::string& path, const Artifact& artifact) {
 
 Artifact read_artifact(const std::string& path) {
   return with_context(while_reading(path), [&] {
-    const Opened opened = open(path);
+    Opened opened = open(path);
     const Manifest& m = opened.manifest;
     Artifact artifact{opened.info(),
                       {opened.text(m.source), opened.named(m.source_constants)},
@@ -452,7 +457,7 @@ bool is_artifact(const std::string& path) {
 
 Graph artifact_graph(const std::string& path) {
   return with_context(while_reading(path), [&] {
-    const Opened opened = open(path);
+    Opened opened = open(path);
     const Manifest& m = opened.manifest;
     const Artifact artifact{opened.info(), {opened.text(m.source), opened.named(m.source_constants)}, {}, {}};
     return artifact.source_graph();
@@ -461,7 +466,7 @@ Graph artifact_graph(const std::string& path) {
 
 NamedTensors artifact_params(const std::string& path) {
   return with_context(while_reading(path), [&] {
-    const Opened opened = open(path);
+    Opened opened = open(path);
     return opened.named(opened.manifest.values);
   });
 }

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Compares what librlx_c exports with tests/api/exports.txt, which is committed, and with the functions of rlx/c.h.
+"""Compares what librlx_c exports with tests/api/exports.txt, which is committed, and with the functions of rlx/c.h
+and rlx/backend.h.
 
     tests/api/exports.py LIBRARY [NM] [--write]
 
@@ -20,17 +21,18 @@ def main():
     library, nm = arguments[0], arguments[1] if len(arguments) > 1 else "nm"
     symbols = subprocess.run([nm, "-D", "--defined-only", library], capture_output=True, text=True, check=True).stdout
     exported = {line.split()[-1].split("@")[0] for line in symbols.splitlines() if line.split()[-2] in "TWVBDR"}
-    header = (here.parent.parent / "include/rlx/c.h").read_text()
-    header = re.sub(r"/\*.*?\*/", "", header, flags=re.S)
-    declared = set(re.findall(r"\b(rlx_\w+)\(", header))
+    headers = "".join((here.parent.parent / "include/rlx" / name).read_text() for name in ("c.h", "backend.h"))
+    headers = re.sub(r"/\*.*?\*/", "", headers, flags=re.S)
+    # A declaration begins its line; members of tables are indented, and types of functions are typedefs.
+    declared = set(re.findall(r"^(?!static |typedef )\w[\w *]*\b(rlx_\w+)\(", headers, flags=re.M))
     if "--write" in sys.argv:
         listed_in.write_text("".join(name + "\n" for name in sorted(exported)))
     listed = set(listed_in.read_text().split())
     wrong = [f"{name} is in {what} and not in {where}" for name, what, where in
              [(n, "exports.txt", "the library: programs that call it break") for n in sorted(listed - exported)] +
              [(n, "the library", "exports.txt: add it there, by --write") for n in sorted(exported - listed)] +
-             [(n, "rlx/c.h", "the library: it is declared alone") for n in sorted(declared - exported)] +
-             [(n, "the library", "rlx/c.h: nobody may call it") for n in sorted(exported - declared)]]
+             [(n, "a header", "the library: it is declared alone") for n in sorted(declared - exported)] +
+             [(n, "the library", "rlx/c.h or rlx/backend.h: nobody may call it") for n in sorted(exported - declared)]]
     print("\n".join(wrong) or f"{len(exported)} functions, as listed")
     return 1 if wrong else 0
 

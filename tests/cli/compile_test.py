@@ -62,6 +62,19 @@ class Compile(ProgramTest):
         self.assertEqual(self.outputs("run", self.out, "--params", self.weights, "--input", f"x={self.x}"), wanted)
         self.fails(2, "give either --params or --without-params", "compile", self.graph, "--without-params", "--params", self.weights, "-o", self.out)
 
+    def test_a_file_may_replace_some_of_the_params_that_are_carried(self):
+        graph = self.file("two.rlx", GRAPH.replace("gelu(%2)", "add(%2, %5)").replace(
+            "  %2 =", '  %4 = param() @"b" : f32[3, 2]\n  %5 = matmul(%0, %4) @"dense" : f32[N, 2]\n  %2 ='))
+        w, b, new_b = (("F32", [3, 2], f32(*values)) for values in ((1, 2, -3, 0.5, 0.25, -1.5), (1, 2, 3, 4, 5, 6), (-4, 0.5, 2, 0, 1, 3)))
+        both, other, mixed = (self.folder / f"{n}.safetensors" for n in ("both", "other", "mixed"))
+        write_safetensors(both, {"w": w, "b": b})
+        write_safetensors(other, {"b": new_b})
+        write_safetensors(mixed, {"w": w, "b": new_b})
+        self.succeeds("compile", graph, "--params", both, "-o", self.out)
+        wanted = self.outputs("run", graph, "--params", mixed, "--input", f"x={self.x}")
+        self.assertEqual(self.outputs("run", self.out, "--params", other, "--input", f"x={self.x}"), wanted)
+        self.assertNotEqual(self.outputs("run", self.out, "--input", f"x={self.x}"), wanted)
+
     def test_another_device_is_refused_and_it_is_compiled_again_from_the_file(self):
         self.succeeds("compile", self.graph, "--params", self.weights, "-o", self.out)
         self.fails(1, "(?s)device: 'small' was compiled for cpu, and here it is tiny.*rlx compile FILE --device tiny -o FILE",

@@ -109,7 +109,7 @@ TEST_CASE("an alignment that is no power of two is refused") {
     CHECK(refusal(start(0, 1).string("general.alignment").number<uint32_t>(4).number(alignment).text) ==
           text_of("'general.alignment' is ", alignment, ", and has to be a power of two up to 2^30"));
   CHECK(refusal(start(0, 1).string("general.alignment").number<uint32_t>(8).string("32").text) ==
-        "'general.alignment' is string \"32\", and has to be an integer that is not negative");
+        "'general.alignment' is string '32', and has to be an integer that is not negative");
 }
 
 TEST_CASE("a tensor of an unknown kind, of too many dims or of broken blocks is refused by its name") {
@@ -189,13 +189,108 @@ TEST_CASE("what GGUF cannot hold is refused before a file is made") {
   const Tensor x(f32, {2});
   CHECK(refused({{"x", Tensor(c64, {2})}}).find("GGUF has no kind for c64") != std::string::npos);
   CHECK(refused({{"x", Tensor(u8, {2})}}).find("GGUF has no kind for u8") != std::string::npos);
-  CHECK(refused({{"x", Tensor(f32, {1, 1, 1, 1, 1})}}).find("at most 4 dims") != std::string::npos);
+  CHECK(refused({{"x", Tensor(f32, {1, 1, 1, 1, 1})}}).find("has 5 dims, and GGUF has at most 4") != std::string::npos);
   CHECK(refused({{"x", Tensor(nvfp4, {16})}}).find("whole groups of 64") != std::string::npos);
   CHECK(refused({{std::string(64, 'n'), x}}).find("has 64 bytes") != std::string::npos);
   CHECK(refused({{"x", x}, {"x", x}}).find("two tensors called 'x'") != std::string::npos);
   CHECK(refused({}, {{"k", true}, {"k", false}}).find("two keys of metadata called 'k'") != std::string::npos);
   CHECK(refused({}, {{"split.no", uint16_t{0}}}).find("'split.no'") != std::string::npos);
   CHECK(refused({}, {{"general.alignment", uint64_t{32}}}).find("has to be a u32") != std::string::npos);
+  CHECK(refused({}, {{"general.alignment", uint32_t{1} << 17}}).find("padded to it") != std::string::npos);
+  const std::string aligned = refused({}, {{"general.alignment", uint32_t{1} << 30}});
+  CHECK(
+      aligned.starts_with("'general.alignment' is u32 1073741824, and has to be a u32 that is a power of two up to "
+                          "65536, as each tensor is padded to it; without the key it is 32\n"));
   CHECK(refused({}, {}, {.version = 4}).find("and not 4") != std::string::npos);
   CHECK(refused({}, {}, {.version = 2, .byte_order = std::endian::big}).find("of version 3") != std::string::npos);
+}
+
+TEST_CASE("a GGUF file of a larger alignment than is written is read") {
+  const uint32_t large = 1 << 17;
+  Bytes b = tensor(start(1, 1).string("general.alignment").number<uint32_t>(4).number(large), "w", {2}, 0, 0);
+  b.text.resize(large + 8);
+  const auto file = GgufFile::read(std::as_bytes(std::span(b.text)));
+  CHECK(file.alignment() == large);
+  CHECK(file.find("w")->offset == large);
+  TemporaryFolder folder;
+  write_gguf(folder / "x.gguf", {{"w", file.tensor("w")}}, {{"general.alignment", uint32_t{1} << 16}});
+  CHECK(file_content(folder / "x.gguf").size() == 2 << 16);
+}
+
+TEST_CASE("JSON of metadata that nests 100,000 levels deep is refused where it is deeper than its type") {
+  const auto nested = [](const char* begin, const char* open, const char* close) {
+    std::string text = begin;
+    for (int i = 0; i < 100'000; ++i) text += open;
+    text += '1';
+    for (int i = 0; i < 100'000; ++i) text += close;
+    return text;
+  };
+  const auto refused = [](const std::string& text) {
+    Error error = error_of([&] { parse_gguf_json(text); });
+    CHECK(error.code() == ErrorCode::invalid_argument);
+    const std::string message = error.what();
+    return message.substr(0, message.find('\n'));
+  };
+  CHECK(refused(nested("", "[", "]")) == "metadata are a JSON object, {key: [type, value]}, and not an array");
+  CHECK(refused(nested("", "{\"a\":", "}")) == "a value is [type, value], and not an object");
+  CHECK(refused(nested("{\"a\": ", "[", "]") + "}") ==
+        "a value is [type, value], where the type is a string, and not an array");
+  CHECK(refused(nested("{\"a\": [\"u8\", ", "[", "]") + "]}") == "an array is no u8");
+  CHECK(refused(nested("{\"a\": [\"array array u8\", ", "[", "]") + "]}") == "an array is no u8");
+  std::string begin = "{\"a\": [\"";
+  for (int i = 0; i < 100'000; ++i) begin += "array ";
+  const std::string long_type = refused(nested((begin + "u8\", ").c_str(), "[", "]") + "]}");
+  CHECK(long_type.starts_with("arrays are nested at most 8 levels deep, and 'array array "));
+  CHECK(long_type.ends_with("...' has 100000"));
+}
+
+TEST_CASE("arrays of metadata nested deeper than a file may have them are not told as JSON either") {
+  GgufArray deep{std::vector<uint8_t>{1}};
+  for (int i = 1; i < 8; ++i) deep = GgufArray{std::vector<GgufArray>{deep}};
+  CHECK(gguf_json(GgufValue(deep)) == "[[[[[[[[1]]]]]]]]");
+  const GgufMetadata metadata = {{"deep", deep}};
+  CHECK(parse_gguf_json(gguf_json(metadata)) == metadata);
+  deep = GgufArray{std::vector<GgufArray>{deep}};
+  const GgufMetadata deeper = {{"deep", deep}};
+  const std::string message = "arrays of metadata are nested deeper than 8 levels";
+  CHECK(error_of([&] { gguf_json(GgufValue(deep)); }).what() == message);
+  CHECK(error_of([&] { gguf_json(deeper); }).what() == message);
+}
+
+TEST_CASE("a key that JSON of metadata has twice is refused by its name") {
+  CHECK(std::string(error_of([] { parse_gguf_json(R"({"a": ["u8", 1], "b": ["u8", 2], "a": ["u8", 3]})"); }).what())
+            .starts_with("there are two keys of metadata called 'a'"));
+}
+
+TEST_CASE("messages about values and names of a megabyte are short and printable") {
+  TemporaryFolder folder;
+  const std::string large(1'000'000, '\x1b');
+  const GgufArray all{std::vector<uint8_t>(1'000'000)};
+  const auto check_short = [](auto f) {
+    const std::string text = error_of(f).what();
+    INFO(text.substr(0, 1000));
+    CHECK(text.size() < 1000);
+    CHECK(text.find('\x1b') == std::string::npos);
+  };
+  const auto read = [](const Bytes& b) {
+    return [content = b.text] { GgufFile::read(std::as_bytes(std::span(content))); };
+  };
+  check_short(read(start(0, 1).string("general.alignment").number<uint32_t>(8).string(large)));
+  Bytes array = start(0, 1).string("split.no").number<uint32_t>(9).number<uint32_t>(0).number<uint64_t>(large.size());
+  array.text += large;
+  check_short(read(array));
+  check_short(read(start(0, 1).string(large).number<uint32_t>(99)));
+  Bytes named = start(1, 0);
+  check_short(read(tensor(named, large, {4}, 99, 0)));
+  for (const GgufValue& value : {GgufValue(large), GgufValue(all)})
+    check_short([&] { write_gguf(folder / "x.gguf", {}, {{"general.alignment", value}}); });
+  check_short([&] { write_gguf(folder / "x.gguf", {{large, Tensor(f32, {1})}}); });
+  for (DType dtype : {f32, u8})
+    check_short([&] { write_gguf(folder / "x.gguf", {{"x", Tensor(dtype, Shape(100'000, 1))}}); });
+  check_short([&] { write_gguf(folder / "x.gguf", {}, {{large, true}, {large, true}}); });
+  const std::string digits(1'000'000, '7'), letters(1'000'000, 'x');
+  for (const std::string& text : {"{\"a\": [\"u8\", " + digits + "]}", "{\"a\": [\"u8\", \"" + letters + "\"]}",
+                                  "{\"a\": [\"" + letters + "\", 1]}", "{\"" + letters + "\": 1}",
+                                  "{\"a\": \"" + letters, letters, "{\"a\": [\"u8\", \"" + large + "\"]}"})
+    check_short([&] { parse_gguf_json(text); });
 }

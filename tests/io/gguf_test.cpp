@@ -160,6 +160,35 @@ TEST_CASE("metadata become JSON and come back from it") {
   CHECK(error_of([&] { parse_gguf_json(nested); }).code() == ErrorCode::invalid_argument);
 }
 
+TEST_CASE("a type and a value that do not fit each other are refused by the key") {
+  struct Wrong {
+    const char *text, *message;
+  };
+  for (const Wrong& wrong :
+       {Wrong{R"({"a": ["array array", [[1]]]})",
+              "there is an array 2 levels deep, of which the type 'array array' does not say what it holds"},
+        Wrong{R"({"a": ["array u8", [1, [2]]]})", "an array is no u8"},
+        Wrong{R"({"a": ["array array u8", [1]]})", "'1' is no array"},
+        Wrong{R"({"a": ["array u8 array", []]})", "'array u8 array' is no type of a value in a GGUF file"},
+        Wrong{R"({"a": ["u8", {"b": 1}]})",
+              "a value is [type, value], where the value is a number, string, bool or array, and not an object"},
+        Wrong{R"({"a": []})", "a value is [type, value], where the type is a string, and not the end"},
+        Wrong{R"({"a": ["u8", 1, 2]})", "a value is [type, value], where the end follows, and not '2'"}}) {
+    const std::string text = error_of([&] { parse_gguf_json(wrong.text); }).what();
+    CHECK(text == std::string(wrong.message) + "\n  while reading metadata from JSON, the value of 'a'");
+  }
+  CHECK(std::string(error_of([] { parse_gguf_json("[]"); }).what())
+            .starts_with("metadata are a JSON object, {key: [type, value]}, and not an array"));
+  CHECK(parse_gguf_json(R"({"a": ["array array", []]})") == GgufMetadata{{"a", GgufArray{std::vector<GgufArray>{}}}});
+}
+
+// Where each key is looked up among all before it, this takes minutes.
+TEST_CASE("300,000 keys of JSON become metadata in their order, and soon" * doctest::timeout(30)) {
+  GgufMetadata metadata;
+  for (uint32_t i = 0; i < 300'000; ++i) metadata.emplace_back("key " + std::to_string(i * 7'919 % 300'000), i);
+  CHECK(parse_gguf_json(gguf_json(metadata)) == metadata);
+}
+
 TEST_CASE("tensors borrow from the GGUF file and keep it after it is closed") {
   Tensor t;
   {

@@ -53,7 +53,9 @@ TEST_CASE("every op keeps every law on each of its samples") {
 
 TEST_CASE("every sample of every op runs on the default device as its report says, and like the reference") {
   Counts counts;
+  // Sanitized, a device that was asked for by RLX_DEVICE runs the first sample: its kernels run all of them without it.
+  const size_t most = test::sanitized() && std::getenv("RLX_DEVICE") ? 1 : kAll;
   for (const OpDef* op : all_ops())
-    if (!is_start_of_graph(op)) check(laws::find_law(law_of_default_device()), *op, kAll, counts);
+    if (!is_start_of_graph(op)) check(laws::find_law(law_of_default_device()), *op, most, counts);
   MESSAGE(counts.checks, " checks on ", Device::from_environment());
 }

@@ -89,7 +89,7 @@ def test_what_does_not_fit_is_refused_with_what_differs(tmp_path):
 
 
 def test_a_device_as_data():
-    tiny, cpu = rlx.device_target("tiny"), rlx.device_target()
+    tiny, cpu = rlx.device_target("tiny"), rlx.device_target("cpu")
     assert tiny["limits"] == {"largest_buffer": 1 << 20, "buffers_per_launch": 8, "index_bits": 32}
     assert tiny["memory"]["host_access"] == "mapped" and tiny["absent_dtypes"] == ["f64", "c128"]
     assert cpu["limits"] == {"largest_buffer": None, "buffers_per_launch": None, "index_bits": 64}

@@ -90,4 +90,14 @@ def test_errors_say_what_is_wrong(tmp_path):
         rlx.save_gguf(tmp_path / "x.gguf", {}, {"x": object()})
     with pytest.raises(ValueError, match="is no u8"):
         rlx.save_gguf(tmp_path / "x.gguf", {}, {"x": ("u8", 300)})
+    with pytest.raises(ValueError, match="is u32 1073741824, and has to be a u32 that is a power of two up to 65536"):
+        rlx.save_gguf(tmp_path / "x.gguf", {}, {"general.alignment": 2**30})
+    with pytest.raises(ValueError, match="has to be a u32") as error:
+        rlx.save_gguf(tmp_path / "x.gguf", {}, {"general.alignment": "x" * 1_000_000})
+    assert len(str(error.value)) < 1000
+    deep = 1
+    for _ in range(100):
+        deep = [deep]
+    with pytest.raises(ValueError, match="at most 8 levels deep.* has 100"):
+        rlx.save_gguf(tmp_path / "x.gguf", {}, {"x": deep})
     assert not (tmp_path / "x.gguf").exists()

@@ -1,5 +1,5 @@
 // The planner of convolutions (backends/cpu/convolution_plan.h): what must hold of its tables, whatever the machine.
-// The numbers of each kernel are tested in fused_conv_test.cpp and its neighbours.
+// The numbers of each kernel are tested in fused_convolution_test.cpp and its neighbours.
 #include "backends/cpu/convolution_plan.h"
 
 #include <doctest/doctest.h>

@@ -1,5 +1,5 @@
-// Convolutions with what follows them on the default device, by each of the CPU's ways (products, depthwise, oneDNN,
-// our own), against the reference.
+// Convolutions with what follows them, by each of the CPU's ways (products, depthwise, oneDNN, our own), against the
+// reference.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -50,7 +50,7 @@ std::string differs(const Case& c, float first = 0.5F) {
     const Built b = built(c, bound, first);
     if (bound) wanted = interpret(b.graph, b.inputs, {b.params.begin(), b.params.end()});
     for (int threads : {1, 2, 3}) {
-      auto compiled = Session(Device::from_environment(), {threads}).compile(b.graph);
+      auto compiled = Session(Device::cpu(), {threads}).compile(b.graph);
       compiled.set_params(b.params);
       for (int again = 0; again < 2; ++again)
         if (auto why = difference(compiled.run_ordered(b.inputs), wanted, 2e-5); !why.empty())
@@ -143,7 +143,7 @@ TEST_CASE_FIXTURE(MatrixTiles,
       const std::map<std::string, Tensor> params = {{"w", random_tensor(f32, {70, 50, 3, 3}, 8, -1, 1)}};
       const auto wanted = interpret(g, in, params);
       for (int threads : {1, 2, 3}) {
-        auto compiled = Session(Device::from_environment(), {threads}).compile(g);
+        auto compiled = Session(Device::cpu(), {threads}).compile(g);
         compiled.set_params({params.begin(), params.end()});
         CHECK(difference(compiled.run_ordered(in), wanted, 2e-5) == "");
       }
@@ -191,7 +191,7 @@ TEST_CASE("products around a depthwise convolution give the reference's numbers,
       in[0].mutable_values<float>()[77] = odd;
       const auto wanted = interpret(g, in, {params.begin(), params.end()});
       for (int threads : {1, 2, 3}) {
-        auto compiled = Session(Device::from_environment(), {threads}).compile(g);
+        auto compiled = Session(Device::cpu(), {threads}).compile(g);
         compiled.set_params(params);
         for (int again = 0; again < 2; ++again) CHECK(difference(compiled.run_ordered(in), wanted, 2e-5) == "");
       }
@@ -214,7 +214,7 @@ TEST_CASE("separable convolutions one after the other: a product that ends one c
   const std::vector<Tensor> in = {random_tensor(f32, {1, 80, 78, 32}, 9, -1, 1)};
   const auto wanted = interpret(g, in, {params.begin(), params.end()});
   for (int threads : {1, 2}) {
-    auto compiled = Session(Device::from_environment(), {threads}).compile(g);
+    auto compiled = Session(Device::cpu(), {threads}).compile(g);
     compiled.set_params(params);
     CHECK(difference(compiled.run_ordered(in), wanted, 2e-5) == "");
   }
@@ -236,7 +236,7 @@ TEST_CASE_FIXTURE(MatrixTiles, "one place that matrix tiles do not stand for cos
                                                 : ((40 + channel) * 19 + 7) * 15 + 4)] = odd;
           const auto wanted = interpret(b.graph, b.inputs, {b.params.begin(), b.params.end()});
           for (int threads : {1, 2}) {
-            auto compiled = Session(Device::from_environment(), {threads}).compile(b.graph);
+            auto compiled = Session(Device::cpu(), {threads}).compile(b.graph);
             compiled.set_params(b.params);
             CHECK(difference(compiled.run_ordered(b.inputs), wanted, 2e-5) == "");
           }
@@ -252,7 +252,7 @@ TEST_CASE_FIXTURE(MatrixTiles, "numbers that matrix tiles do not stand for keep 
         Built b = built(laid_out, true);
         for (float& v : b.inputs[0].mutable_values<float>()) v *= scale;
         std::vector<Tensor> wanted = interpret(b.graph, b.inputs, {b.params.begin(), b.params.end()});
-        auto compiled = Session(Device::from_environment(), {2}).compile(b.graph);
+        auto compiled = Session(Device::cpu(), {2}).compile(b.graph);
         compiled.set_params(b.params);
         std::vector<Tensor> got = compiled.run_ordered(b.inputs);
         for (std::vector<Tensor>* all : {&got, &wanted})
@@ -279,7 +279,7 @@ TEST_CASE("paddings, strides and distances may be as large as numbers are") {
                                                     .padding_low = {pad},
                                                     .padding_high = {high}}));
     const Tensor x = random_tensor(f32, {7}, 1);
-    const Tensor got = Session(Device::from_environment()).compile(g).run_ordered({{x}})[0];
+    const Tensor got = Session(Device::cpu()).compile(g).run_ordered({{x}})[0];
     for (size_t o = 0; o < got.element_count(); ++o) {
       float most = -INFINITY;
       for (int t = 0; t < 3; ++t) {
