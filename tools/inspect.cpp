@@ -265,9 +265,10 @@ void Inspect::run() const {
 Subcommand add_inspect(CLI::App& rlx) {
   CLI::App* app = rlx.add_subcommand("inspect", "What is in a model or weight file");
   auto inspect = std::make_shared<Inspect>();
-  app->add_option("MODEL", inspect->model,
-                  "a .rlx file, a model folder, a file of `rlx compile`, a Core ML package, or a .safetensors, .gguf, .npy or "
-                  ".npz file")
+  app->add_option(
+         "MODEL", inspect->model,
+         "a .rlx file, a model folder, a file of `rlx compile`, a Core ML package, or a .safetensors, .gguf, .npy or "
+         ".npz file")
       ->required();
   app->add_flag("--all", inspect->all, "show all rows of long lists");
   app->add_flag("--json", inspect->json,

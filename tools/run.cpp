@@ -166,7 +166,8 @@ Run::Inputs Run::package_wants() const {
 void Run::bind_params(CompiledGraph& compiled) const {
   if (compiled.all_params_bound() && params.empty()) return;  // as a compiled graph in a file may be
   const Signature& signature = compiled.signature();
-  const std::vector<std::string> carried = is_artifact(model) ? artifact_info(model).params : std::vector<std::string>();
+  const std::vector<std::string> carried =
+      is_artifact(model) ? artifact_info(model).params : std::vector<std::string>();
   const NamedTensors values = read_params(signature, model, params, carried);
   for (const auto& [name, value] : values)
     with_context([&name = name] { return text_of("binding param '", name, "'"); },

@@ -103,9 +103,9 @@ struct GgufWriteOptions {
   uint64_t most_part_bytes = 0;
 };
 /// Writes the tensors in this order: the same ones give the file that ggml's Python package writes. Metadata may set
-/// "general.alignment", a u32, for other than 32 bytes: a power of two up to 65536. The dtypes are the floats f16, bf16,
-/// f32 and f64, the integers i8 to i64, and the block formats but q2_0. Fails for a rank above 4, a name of more than 63
-/// bytes, or one that is there twice: other readers take no such file.
+/// "general.alignment", a u32, for other than 32 bytes: a power of two up to 65536. The dtypes are the floats f16,
+/// bf16, f32 and f64, the integers i8 to i64, and the block formats but q2_0. Fails for a rank above 4, a name of more
+/// than 63 bytes, or one that is there twice: other readers take no such file.
 void write_gguf(const std::string& path, const std::vector<std::pair<std::string, Tensor>>& tensors,
                 const GgufMetadata& metadata = {}, const GgufWriteOptions& options = {});
 

@@ -2,8 +2,10 @@
 //
 //   metadata   "rlx": "compiled graph 1" (the version of this format); "sum": the checksum of "about"
 //   "about"    a Manifest as text (rlx/fields.h): who compiled it, for what, and what the other tensors are
-//   "0", "1".. the bytes of texts and tensors, which the manifest lists with their types and sums. All are u8 and padded
-//              to a multiple of 8, so that elements of any dtype lie where their type wants them. Equal ones stand once.
+//   "0", "1".. the bytes of texts and tensors, which the manifest lists with their types and sums. All are u8 and
+//   padded
+//              to a multiple of 8, so that elements of any dtype lie where their type wants them. Equal ones stand
+//              once.
 #include "runtime/artifact.h"
 
 #include <algorithm>
