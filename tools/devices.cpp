@@ -33,9 +33,15 @@ void print_devices(bool json) {
   TextTable table("lll");
   for (const DeviceInfo& d : devices()) {
     table.add({d.device.name(), d.available ? "yes" : "no", d.description});
+    if (!json) continue;
+    std::string target = "null";
+    try {
+      target = target_json(d.device);
+    } catch (const Error&) {  // no backend, as the description says
+    }
     out += (out.empty() ? "[{" : ",\n {") + ("\"device\": " + json_text(d.device.name())) +
            ", \"available\": " + (d.available ? "true" : "false") + ", \"description\": " + json_text(d.description) +
-           "}";
+           ",\n  \"target\": " + target + "}";
   }
   write_out(json ? out + "]\n" : table.text() + "best: " + pick_best_device().name() + "; " + calibration() + "\n");
 }
@@ -45,7 +51,10 @@ void print_devices(bool json) {
 Subcommand add_devices(CLI::App& rlx) {
   CLI::App* app = rlx.add_subcommand("devices", "What RLX can run on here");
   auto json = std::make_shared<bool>(false);
-  app->add_flag("--json", *json, "print a JSON array of {device, available, description}");
+  app->add_flag(
+      "--json", *json,
+      "print a JSON array of {device, available, description, target}; target is null of a device that this build "
+      "has no backend for");
   app->footer(
       R"(Every device that RLX knows, whether it is available here, and what it is or why not. The names are those that
 --device and --target take. Below them: the one for whoever has no wish, and what `rlx calibrate` has measured.)");

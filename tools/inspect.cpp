@@ -1,8 +1,11 @@
 // `rlx inspect`: what is in a file: a graph's signature, ops and layers; a weight file's tensors; arrays.
+#include <algorithm>
 #include <CLI/CLI.hpp>
 #include <filesystem>
 #include <map>
 
+#include "rlx/artifact.h"
+#include "rlx/gguf.h"
 #include "rlx/io.h"
 #include "rlx/op_def.h"
 #include "rlx/session.h"
@@ -23,8 +26,10 @@ struct Inspect {
 
   void graph() const;
   void safetensors(const std::string& path) const;
+  void gguf() const;
   void npy() const;
   void npz() const;
+  void compiled() const;
   std::string as_json() const;
   /// A table of many rows, cut unless all of them were asked for.
   template <class Rows, class Row>
@@ -109,6 +114,41 @@ void Inspect::safetensors(const std::string& path) const {
     });
 }
 
+/// A value on a line: the first items of an array alone, of which there may be 150,000.
+std::vector<std::string> metadata_row(const std::string& key, const GgufValue& value) {
+  std::string type(gguf_type_name(value)), text;
+  if (const auto* array = std::get_if<GgufArray>(&value)) {
+    constexpr size_t kShown = 8;
+    GgufArray shown = *array;
+    std::visit([&](auto& items) { items.resize(std::min(items.size(), kShown)); }, shown.items);
+    text = gguf_json(GgufValue(std::move(shown)));
+    if (array->size() > kShown) text = text_of(text.substr(0, text.size() - 1), ", ...]");
+    type = text_of(array->size(), " values");
+  } else if (const auto* own = std::get_if<std::string>(&value)) {
+    text = *own;
+  } else {
+    text = gguf_json(value);
+  }
+  return {line_text(key, 200), type, line_text(text, 200)};
+}
+
+void Inspect::gguf() const {
+  const auto file = GgufFile::open(model);
+  double bytes = 0;
+  for (const auto& entry : file.entries()) bytes += static_cast<double>(entry.byte_count);
+  const std::string parts = file.paths().size() > 1 ? text_of(" in ", file.paths().size(), " files") : "";
+  list(text_of("'", model, "': GGUF version ", file.version(),
+               file.byte_order() == std::endian::big ? ", big-endian" : "", ", ", file.entries().size(), " tensors, ",
+               bytes_text(bytes), parts),
+       file.entries(), "llr", [](const auto& e) {
+         return std::vector<std::string>{line_text(e.name, 200),
+                                         text_of(Type{e.dtype, {e.shape.begin(), e.shape.end()}}),
+                                         bytes_text(static_cast<double>(e.byte_count))};
+       });
+  if (!file.metadata().empty())
+    list("metadata", file.metadata(), "lll", [](const auto& pair) { return metadata_row(pair.first, pair.second); });
+}
+
 std::vector<std::string> array_row(const std::string& name, const Type& type) {
   return {line_text(name, 200), text_of(type), storage_text(type)};
 }
@@ -123,6 +163,28 @@ void Inspect::npz() const {
   auto file = NpzFile::open(model);
   list(text_of("'", model, "': ", file.names().size(), " arrays"), file.names(), "llr",
        [&](const std::string& name) { return array_row(name, file.type(name)); });
+}
+
+/// What a compiled graph says of itself; it need not fit this machine.
+void Inspect::compiled() const {
+  const ArtifactInfo info = artifact_info(model);
+  write_out(text_of("compiled graph '", line_text(info.graph, 200), "' for ", line_text(info.device, 200), " by rlx ",
+                    line_text(info.version, 200), ", ", bytes_text(static_cast<double>(info.bytes)), ", ",
+                    info.params.size(), " of ", info.signature.params.size(), " params in it\n"));
+  list("compiled for", info.facts, "ll", [](const TargetFact& fact) {
+    return std::vector<std::string>{line_text(fact.name, 200), line_text(fact.value, 200)};
+  });
+  if (!info.registered_kernels.empty())
+    list("registered kernels", info.registered_kernels, "l",
+         [](const std::string& kernel) { return std::vector<std::string>{line_text(kernel, 200)}; });
+  auto entry = [](const Signature::Entry& e) {
+    return std::vector<std::string>{line_text(e.name, 200), text_of(e.type), storage_text(e.type)};
+  };
+  list("inputs", info.signature.inputs, "lll", entry);
+  list("outputs", info.signature.outputs, "lll", entry);
+  list("params", info.signature.params, "llr", entry);
+  write_out("ops\n");
+  for (const std::string& op : info.ops) write_out("  " + line_text(op, 200) + "\n");
 }
 
 /// "[{"name": ..., "type": ...}, ...]"
@@ -141,12 +203,24 @@ std::string Inspect::as_json() const {
   using Named = std::pair<std::string, Type>;
   if (is_package(model))
     return "{\"kind\": \"package\", \"description\": " + CoremlModel::load(model).description_json() + "}\n";
+  if (is_artifact(model)) return artifact_info(model).json() + "\n";
   if (model.ends_with(".safetensors")) {
     const auto file = SafetensorsFile::open(model);
     std::string metadata;
     for (const auto& [key, text] : file.metadata())
       metadata += (metadata.empty() ? "" : ", ") + json_text(key) + ": " + json_text(text);
     return "{\"kind\": \"safetensors\", \"metadata\": {" + metadata + "}, \"tensors\": " +
+           json_list(file.entries(),
+                     [](const auto& e) {
+                       return Named(e.name, {e.dtype, {e.shape.begin(), e.shape.end()}});
+                     }) +
+           "}\n";
+  }
+  if (model.ends_with(".gguf")) {
+    const auto file = GgufFile::open(model);
+    return text_of("{\"kind\": \"gguf\", \"version\": ", file.version(), ", \"byte_order\": \"",
+                   file.byte_order() == std::endian::big ? "big" : "little", "\", \"files\": ", file.paths().size(),
+                   ",\n \"metadata\": ", gguf_json(file.metadata()), ",\n \"tensors\": ") +
            json_list(file.entries(),
                      [](const auto& e) {
                        return Named(e.name, {e.dtype, {e.shape.begin(), e.shape.end()}});
@@ -178,7 +252,9 @@ void Inspect::run() const {
   if (json) return write_out(as_json());
   if (is_package(model)) inspect_package(model, all);
   else if (is_folder(model)) graph();
+  else if (is_artifact(model)) compiled();
   else if (model.ends_with(".safetensors")) safetensors(model);
+  else if (model.ends_with(".gguf")) gguf();
   else if (model.ends_with(".npy")) npy();
   else if (model.ends_with(".npz")) npz();
   else graph();
@@ -189,21 +265,25 @@ void Inspect::run() const {
 Subcommand add_inspect(CLI::App& rlx) {
   CLI::App* app = rlx.add_subcommand("inspect", "What is in a model or weight file");
   auto inspect = std::make_shared<Inspect>();
-  app->add_option("MODEL", inspect->model,
-                  "a .rlx file, a model folder, a Core ML package, or a .safetensors, .npy or .npz file")
+  app->add_option(
+         "MODEL", inspect->model,
+         "a .rlx file, a model folder, a file of `rlx compile`, a Core ML package, or a .safetensors, .gguf, .npy or "
+         ".npz file")
       ->required();
   app->add_flag("--all", inspect->all, "show all rows of long lists");
   app->add_flag("--json", inspect->json,
                 "print one JSON object: of a graph {kind, name, ops, inputs, outputs, params}, of files of arrays "
                 "their names and "
-                "types, of a package its description");
+                "types, of a package its description, of a compiled graph what it was compiled for, its types, options "
+                "and report");
   app->footer(
       R"(Of a graph: inputs, outputs, params with their sizes, ops, and layers by name. `rlx where` says where they run.
 
 Examples:
   rlx inspect all-MiniLM-L6-v2
   rlx inspect digits --json                              # as `rlx train ... --out digits` left it
-  rlx inspect weights.safetensors --all)");
+  rlx inspect weights.safetensors --all
+  rlx inspect Qwen3-0.6B-Q4_K_M.gguf                     # one of several parts shows all of them)");
   return {app, [inspect] { inspect->run(); }};
 }
 

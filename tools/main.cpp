@@ -8,11 +8,11 @@
 
 #include "base/printable_text.h"
 #include "rlx/error.h"
+#include "rlx/plugin.h"
 #include "rlx/version.h"
 #include "tools/did_you_mean.h"
 #include "tools/npz_limit.h"
 #include "tools/output.h"
-#include "tools/plugins.h"
 #include "tools/subcommands.h"
 
 namespace rlx::tools {
@@ -42,7 +42,8 @@ int run(int argc, char** argv) {
   CLI::App app("RLX compiles and runs machine learning models.", "rlx");
   app.set_version_flag("--version", std::string("rlx ") + version(), "Print the version and exit");
   std::vector<std::string> plugins;
-  app.add_option("--load", plugins, "a shared library that registers ops or kernels; before the subcommand; repeatable")
+  app.add_option("--load", plugins,
+                 "a shared library that registers backends, ops or kernels; before the subcommand; repeatable")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   app.add_option("--npz-limit", npz_limit,
@@ -57,13 +58,13 @@ int run(int argc, char** argv) {
   app.require_subcommand(1);  // also keeps a sentence "search" behind `embed` from being taken for a subcommand
   app.footer(kFooter);
   std::vector<Subcommand> subcommands;
-  for (auto add :
-       {add_embed, add_tokenize, add_search, add_run, add_train, add_quantize, add_convert, add_inspect, add_where,
-        add_ops, add_devices, add_test_device, add_bench, add_calibrate, add_conformance, add_lint, add_compare})
+  for (auto add : {add_embed, add_tokenize, add_search, add_run, add_compile, add_train, add_quantize, add_convert,
+                   add_inspect, add_where, add_ops, add_devices, add_test_device, add_bench, add_calibrate,
+                   add_conformance, add_lint, add_compare})
     subcommands.push_back(add(app));
   try {
     app.parse(argc, argv);
-    load_plugins(plugins);
+    for (const std::string& path : plugins) load_plugin(path);
     for (const Subcommand& subcommand : subcommands)
       if (subcommand.app->parsed()) subcommand.run();
   } catch (const CLI::ParseError& error) {

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 
+#include "rlx/artifact.h"
 #include "rlx/graph_file.h"
 #include "rlx/models.h"
 #include "tools/coreml/package_model.h"
@@ -35,6 +36,7 @@ Graph load_model(const std::string& path) {
            (fs::path(path) / kTrainedParams).string());
     return load_model_graph(path);
   }
+  if (is_artifact(path)) return artifact_graph(path);
   for (const char* weights : {".safetensors", ".npy", ".npz"})
     if (path.ends_with(weights))
       fail(ErrorCode::invalid_argument, "'", path, "' holds arrays, not a graph; give a .rlx file or a model folder");

@@ -1,4 +1,5 @@
-// The graph behind what the user calls a model: a `.rlx` file, a model folder, or a folder that `rlx train` wrote.
+// The graph behind what the user calls a model: a `.rlx` file, a model folder, a folder that `rlx train` wrote, or a
+// file of `rlx compile`.
 #pragma once
 
 #include <string>

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "io/atomic_file.h"
+#include "rlx/artifact.h"
 #include "rlx/coreml_model.h"
 #include "rlx/element.h"
 #include "rlx/io.h"
@@ -15,6 +16,7 @@
 #include "tools/encoder_options.h"
 #include "tools/image_input.h"
 #include "tools/model_graph.h"
+#include "tools/model_params.h"
 #include "tools/npz_limit.h"
 #include "tools/output.h"
 #include "tools/output_folder.h"
@@ -39,6 +41,7 @@ struct Run {
   Inputs package_wants() const;
   NamedTensor as_input(const std::string& name, Tensor array, bool is_image, const Inputs& wanted) const;
   void bind_params(CompiledGraph& compiled) const;
+  CompiledGraph compiled_model() const;
 
   std::string model, output_dir, output_file, profile, device = default_device(), function, steps, precision = "f16";
   std::vector<std::string> params, inputs;
@@ -46,11 +49,14 @@ struct Run {
   std::optional<double> white;
   bool compare = false, json = false;
   CompileOptions compile = CompileOptions::from_environment();
+  const CLI::Option* device_option = nullptr;
 };
 
 Run::Run(CLI::App& app) {
   app.add_option("MODEL", model,
-                 "a .rlx file, a model folder, a folder of `rlx train`, or a Core ML package (.mlpackage)")
+                 "a .rlx file, a model folder, a folder of `rlx train`, a compiled graph of `rlx compile`, or a Core "
+                 "ML package "
+                 "(.mlpackage)")
       ->required();
   app.add_option(
          "--input", inputs,
@@ -81,10 +87,11 @@ Run::Run(CLI::App& app) {
       ->check(CLI::IsMember({"f16", "f32"}));
   app.add_flag("--compare", compare, "of a Core ML package: a table of ops beside the same in f32 (more: rlx compare)");
   add_threads_option(app, threads);
-  add_device_option(app, device);
+  device_option = add_device_option(app, device);
   add_accuracy_options(app, compile);
   app.footer(
-      R"(Params that stand in several files are taken from the first; a model folder and one that `rlx train` wrote have their own. Without --output-dir and --output, the outputs' types and
+      R"(Params that stand in several files are taken from the first; a model folder and one that `rlx train` wrote have their own, and a
+compiled graph those that it carries; it runs on the device that it was compiled for. Without --output-dir and --output, the outputs' types and
 first values are printed. An image, a PNG file or an array of height x width x channels, gets the dims that its input
 has: channels in front or behind, a first dim of 1 or none. It is not resized.
 
@@ -92,6 +99,7 @@ Examples:
   rlx run model.rlx --params weights.safetensors --input x=x.npy --output-dir out
   rlx run digits --input x=x.npy                         # as `rlx train mlp ... --out digits` left it
   rlx run model.rlx --input feeds.npz --output result.safetensors --profile trace.json
+  rlx run model.rlxc --input x=x.npy                     # as `rlx compile model.rlx -o model.rlxc` left it
   rlx run Model.mlpackage --input x=x.npy
   rlx run digits --input x=seven.png --white 1
   rlx run Decoder.mlpackage --function decode --steps tokens --output-dir out)");
@@ -156,33 +164,26 @@ Run::Inputs Run::package_wants() const {
 }
 
 void Run::bind_params(CompiledGraph& compiled) const {
-  std::vector<SafetensorsFile> files;
-  for (const std::string& path : params) files.push_back(SafetensorsFile::open(path));
-  if (files.empty() && !compiled.signature().params.empty())
-    if (const std::string own = weights_of(model); !own.empty()) files.push_back(SafetensorsFile::open(own));
-  std::string unbound;
-  for (const auto& param : compiled.signature().params) {
-    if (files.empty()) {
-      unbound += text_of(unbound.empty() ? "" : ", ", "'", param.name, "' (", param.type, ")");
-      continue;
-    }
-    const SafetensorsFile* file = &files.front();  // whose message suggests names, if none has it
-    for (const SafetensorsFile& each : files)
-      if (each.find(param.name)) {
-        file = &each;
-        break;
-      }
-    bool known = is_static(param.type.dims);
-    with_context([&] { return text_of("binding param '", param.name, "' (", param.type, ")"); },
-                 [&] {
-                   compiled.set_param(param.name,
-                                      known ? file->tensor(param.name, param.type.dtype, shape_of(param.type.dims))
-                                            : file->tensor(param.name));
-                 });
-  }
-  if (!unbound.empty())
-    fail(ErrorCode::invalid_argument, "params are not bound: ", unbound,
-         "; give a file that has them: --params FILE.safetensors");
+  if (compiled.all_params_bound() && params.empty()) return;  // as a compiled graph in a file may be
+  const Signature& signature = compiled.signature();
+  const std::vector<std::string> carried =
+      is_artifact(model) ? artifact_info(model).params : std::vector<std::string>();
+  const NamedTensors values = read_params(signature, model, params, carried);
+  for (const auto& [name, value] : values)
+    with_context([&name = name] { return text_of("binding param '", name, "'"); },
+                 [&, &name = name, &value = value] { compiled.set_param(name, value); });
+  if (compiled.all_params_bound()) return;
+  fail(ErrorCode::invalid_argument, "params are not bound: ", missing_params(signature, values, carried),
+       "; give a file that has them: --params FILE.safetensors");
+}
+
+/// The graph, compiled; or what `rlx compile` made of it.
+CompiledGraph Run::compiled_model() const {
+  if (!is_artifact(model)) return Session(Device::parse(device), {threads}).compile(load_model(model), compile);
+  if (compile.accuracy != Accuracy::as_f32 || compile.batch_invariant)
+    throw UsageError("--accuracy and --batch-invariant are for `rlx compile`: '" + model + "' is compiled already");
+  const std::string meant = device_option->count() > 0 ? device : artifact_info(model).device;
+  return Session(Device::parse(meant), {threads}).load(model);
 }
 
 /// "f32[2, 3]  0.5 1.25 ..."
@@ -219,14 +220,13 @@ void Run::run() const {
   }
   if (!function.empty() || !steps.empty() || compare)
     throw UsageError("--function, --steps and --compare are for Core ML packages");
-  Graph graph = load_model(model);
-  Signature signature = signature_of(graph);
+  CompiledGraph compiled = compiled_model();
+  const Signature& signature = compiled.signature();
   // All that can be known to fail is tried before anything is run.
   std::optional<OutputFolder> folder;
   if (!output_dir.empty()) folder.emplace(output_dir, signature.outputs);
   for (const std::string& path : {output_file, profile})
     if (!path.empty()) AtomicFile probe(path);
-  CompiledGraph compiled = Session(Device::parse(device), {threads}).compile(graph, compile);
   bind_params(compiled);
   Inputs wanted;
   for (const auto& input : signature.inputs) wanted.emplace(input.name, Wanted{input.type, std::nullopt, false});

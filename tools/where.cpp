@@ -12,6 +12,7 @@
 #include "io/mlpackage.h"
 #include "ir/rewrite.h"
 #include "passes/hoist_params.h"
+#include "rlx/artifact.h"
 #include "rlx/compile.h"
 #include "rlx/io.h"
 #include "rlx/session.h"
@@ -28,9 +29,10 @@ namespace {
 
 struct Where {
   std::string model, target = default_device(), function;
-  bool strict = false, json = false, nodes = false, memory = false, strategies = false;
+  bool strict = false, json = false, nodes = false, memory = false, strategies = false, text = false;
   std::vector<std::string> dims;
   int threads = 1;
+  const CLI::Option* target_option = nullptr;
   CompileOptions compile = CompileOptions::from_environment();
   void run() const;
   void predict() const;
@@ -106,10 +108,11 @@ void Where::predict() const {
 }
 
 void print_memory(const cpu::Schedule& schedule, size_t packed_bytes, size_t param_bytes, bool json) {
-  const size_t arena = schedule.arena_bytes(), live = schedule.live_bytes();
+  const size_t arena = schedule.executor.arena_bytes(), live = schedule.live_bytes;
   if (json) {
-    write_out(text_of("{\"steps\": ", schedule.step_count(), ", \"arena_bytes\": ", arena, ", \"largest_live_bytes\": ",
-                      live, ", \"packed_bytes\": ", packed_bytes, ", \"param_bytes\": ", param_bytes, "}\n"));
+    write_out(text_of("{\"steps\": ", schedule.executor.step_count(), ", \"arena_bytes\": ", arena,
+                      ", \"largest_live_bytes\": ", live, ", \"packed_bytes\": ", packed_bytes,
+                      ", \"param_bytes\": ", param_bytes, "}\n"));
     return;
   }
   TextTable table("lr");
@@ -119,7 +122,7 @@ void print_memory(const cpu::Schedule& schedule, size_t packed_bytes, size_t par
   table.add({"largest live set", mib_text(live)});
   write_out(table.text());
   if (live > 0)
-    write_out(text_of("The arena of ", schedule.step_count(), " steps is ",
+    write_out(text_of("The arena of ", schedule.executor.step_count(), " steps is ",
                       fixed_text(100.0 * (static_cast<double>(arena) / static_cast<double>(live) - 1), 1),
                       " % above the least that any plan needs.\n"));
 }
@@ -128,7 +131,8 @@ void print_strategies(const cpu::Schedule& schedule, bool json) {
   TextTable table("llll");
   table.add({"node", "op", "kernel", "strategy"});
   std::string list;
-  for (const auto& p : schedule.planned_steps()) {
+  for (const PlanStep& p : schedule.plan.steps) {
+    if (p.strategy.empty()) continue;
     table.add({p.node.empty() ? "-" : p.node, p.op, p.kernel, p.strategy});
     list += text_of(list.empty() ? "" : ",\n ", "{\"node\": ", json_text(p.node), ", \"op\": ", json_text(p.op),
                     ", \"kernel\": ", json_text(p.kernel), ", \"strategy\": ", json_text(p.strategy), "}");
@@ -136,13 +140,17 @@ void print_strategies(const cpu::Schedule& schedule, bool json) {
   write_out(json ? text_of("{\"target\": \"cpu\", \"steps\": [", list, "]}\n") : table.text());
 }
 
-/// The CPU's plan for inputs of known sizes: the arena of one run beside the least that any plan needs, or how each
-/// product, convolution and attention is computed. Weights are packed as for a run, from zeros, or for --strategies
-/// from ones, which Ozaki splits represent; the values of a model's own weights can rule those out.
+/// The CPU's plan for inputs of known sizes: the arena of one run beside the least that any plan needs, how each
+/// product, convolution and attention is computed, or the plan's text. Weights are packed as for a run, from zeros, or
+/// for
+/// --strategies and --plan from ones, which Ozaki splits represent; the values of a model's own weights can rule those
+/// out.
 void Where::plan() const {
-  const std::string_view option = memory ? "--memory" : "--strategies";
+  const std::string_view option = memory ? "--memory" : strategies ? "--strategies" : "--plan";
   if (Device::parse(target) != Device::cpu()) throw UsageError(text_of(option, " is for --target cpu"));
-  if (memory && strategies) throw UsageError("--memory and --strategies print different plans: give one of them");
+  if (memory + strategies + text > 1)
+    throw UsageError("--memory, --strategies and --plan print different things: give one of them");
+  if (text && json) throw UsageError("--plan prints a text of its own, not JSON: leave out --json");
   if (strict || nodes)
     throw UsageError(text_of("--strict and --nodes are about dispatch, which ", option, " does not print"));
   const Graph given = load_model(model);
@@ -166,23 +174,27 @@ void Where::plan() const {
     auto [at, is_new] = params.emplace(parts.main.node(r).name, Tensor(type.dtype, shape_of(type.dims)));
     if (!is_new) continue;
     param_bytes += at->second.byte_count();
-    if (strategies && type.dtype == f32)
+    if (!memory && type.dtype == f32)
       std::fill_n(reinterpret_cast<float*>(at->second.mutable_data()), at->second.byte_count() / sizeof(float), 1.0f);
   }
   cpu::PackedCache packed;
   const kernels::ProductPolicy policy{compile.accuracy == Accuracy::row_relative, compile.batch_invariant};
-  const cpu::Schedule schedule(
-      {parts.main, threads, policy, packed, [&](const std::string& name) { return &params.at(name); }});
+  const cpu::Schedule schedule = cpu::schedule(
+      {parts.main, threads, policy, packed, [&](const std::string& name) { return &params.at(name); }}, true);
   if (strategies) print_strategies(schedule, json);
+  else if (text) write_out(rlx::text(schedule.plan));
   else print_memory(schedule, packed.bytes(), param_bytes, json);
 }
 
 void Where::run() const {
-  if (memory || strategies) return plan();
-  if (!dims.empty()) throw UsageError("--dim is for --memory and --strategies");
+  if (memory || strategies || text) return plan();
+  if (!dims.empty()) throw UsageError("--dim is for --memory, --strategies and --plan");
   if (is_package(model) && Device::parse(target).backend() == "coreml") return predict();
   if (!function.empty()) throw UsageError("--function is for Core ML packages and --target coreml");
-  DispatchReport report = dispatch_report(load_model(model), Device::parse(target), compile);
+  // Of a compiled graph: what it says of the device that it was compiled for, unless another one is asked for.
+  DispatchReport report = target_option->count() == 0 && is_artifact(model)
+                              ? artifact_info(model).report
+                              : dispatch_report(load_model(model), Device::parse(target), compile);
   write_out(json ? report.json() + "\n" : nodes ? nodes_text(report) : text_of(report));
   size_t other = report.lines.size() - report.count(Verdict::native), missing = report.count(Verdict::missing);
   if (strict && other)
@@ -197,18 +209,23 @@ Subcommand add_where(CLI::App& rlx) {
   CLI::App* app = rlx.add_subcommand("where", "Where each node of a model runs, and why");
   auto where = std::make_shared<Where>();
   app->add_option("MODEL", where->model,
-                  "a .rlx file, a model folder, a folder of `rlx train`, or a Core ML package (.mlpackage)")
+                  "a .rlx file, a model folder, a folder of `rlx train`, a file of `rlx compile`, which says what it "
+                  "was compiled "
+                  "to unless --target is given, or a Core ML package (.mlpackage)")
       ->required();
-  add_device_option(*app, where->target, "--target");
+  where->target_option = add_device_option(*app, where->target, "--target");
   app->add_flag("--strict", where->strict, "exit code 1 unless every node is native");
   app->add_flag("--json", where->json, "print {target, nodes: [{node, op, verdict, reason}]}");
   app->add_flag("--nodes", where->nodes, "print a line for each node instead of one for each op");
   app->add_flag("--memory", where->memory, "print the memory of a run on the CPU instead, and the least it could be");
   app->add_flag("--strategies", where->strategies,
                 "print for each matrix product, convolution and attention on the CPU how it is computed, and why");
-  app->add_option("--dim", where->dims, "with --memory or --strategies: a number for a symbolic dim; once for each")
+  app->add_flag("--plan", where->text,
+                "print the plan of a run on the CPU as text: buffers, launches, memory (docs/plan.md)");
+  app->add_option("--dim", where->dims,
+                  "with --memory, --strategies or --plan: a number for a symbolic dim; once for each")
       ->type_name("NAME=NUMBER");
-  app->add_option("--threads", where->threads, "with --memory or --strategies: threads to plan for (default 1)")
+  app->add_option("--threads", where->threads, "with --memory, --strategies or --plan: threads to plan for (default 1)")
       ->option_text("T")
       ->check(CLI::Range(1, 256));
   add_accuracy_options(*app, where->compile);
@@ -224,7 +241,9 @@ Examples:
   rlx where all-MiniLM-L6-v2 --strict
   rlx where all-MiniLM-L6-v2 --memory --dim B=8 --dim S=128
   rlx where all-MiniLM-L6-v2 --strategies --dim B=1 --dim S=128 --threads 2
+  rlx where all-MiniLM-L6-v2 --plan --dim B=1 --dim S=128
   rlx where model.rlx --target coreml --json
+  rlx where minilm.rlxc                                  # as `rlx compile` left it
   rlx where Model.mlpackage --target coreml:ane --nodes)");
   return {app, [where] { where->run(); }};
 }

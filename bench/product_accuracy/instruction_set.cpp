@@ -5,10 +5,7 @@
 
 #include <cstdlib>
 
-#include "kernels/vector/highway_targets.h"
-// Above: the instruction sets must be chosen before any Highway header.
-#include "hwy/targets.h"
-#include "kernels/gemm/amx/tiles.h"
+#include "kernels/vector/instruction_set.h"
 #include "rlx/error.h"
 
 namespace rlx::accuracy {
@@ -16,11 +13,9 @@ namespace {
 
 struct InstructionSet {
   const char *name, *openblas, *onednn;
-  int64_t target;
 };
-constexpr InstructionSet kSets[] = {{"sse4", "NEHALEM", "SSE41", HWY_SSE4},
-                                    {"avx2", "HASWELL", "AVX2", HWY_AVX2},
-                                    {"avx512", "SKYLAKEX", "AVX512_CORE", HWY_AVX3}};
+constexpr InstructionSet kSets[] = {
+    {"sse4", "NEHALEM", "SSE41"}, {"avx2", "HASWELL", "AVX2"}, {"avx512", "SKYLAKEX", "AVX512_CORE"}};
 
 }  // namespace
 
@@ -33,23 +28,20 @@ std::vector<std::string> instruction_sets() {
 void choose_instruction_set(const std::string& name, char** argv) {
   for (const InstructionSet& s : kSets) {
     if (name != s.name) continue;
-    if ((hwy::SupportedTargets() & HWY_TARGETS & s.target) == 0)
-      fail(ErrorCode::unsupported, "this machine, or this build, has no ", name, "; take --isa native");
     const bool is_loaded_anew = std::getenv("OPENBLAS_CORETYPE") != nullptr;
+    setenv("RLX_ISA", s.name, 1);
     setenv("ONEDNN_MAX_CPU_ISA", s.onednn, 0);
     if (!is_loaded_anew) {
       setenv("OPENBLAS_CORETYPE", s.openblas, 1);
       execvp(argv[0], argv);
       fail(ErrorCode::unsupported, "'", argv[0], "' could not be started anew; set OPENBLAS_CORETYPE=", s.openblas);
     }
-    hwy::SetSupportedTargetsForTest(s.target);
-    hwy::GetChosenTarget().Update(s.target);
+    kernels::apply_instruction_set_limit();
   }
 }
 
 std::string chosen_instruction_sets() {
-  const int64_t best = hwy::SupportedTargets() & HWY_TARGETS;
-  std::string text = text_of("RLX ", hwy::TargetName(best & -best), kernels::has_matrix_tiles() ? " with tiles" : "");
+  std::string text = text_of("RLX ", kernels::used_instruction_set());
   if (const auto core = reinterpret_cast<char* (*)()>(dlsym(RTLD_DEFAULT, "openblas_get_corename")))
     text += text_of(", OpenBLAS ", core());
   const char* most = std::getenv("ONEDNN_MAX_CPU_ISA");

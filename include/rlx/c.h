@@ -46,6 +46,9 @@ typedef struct rlx_run rlx_run;                     /* freed by rlx_run_free */
 /* ---- the library ---- */
 /* "0.1.0" */
 const char* rlx_version_string(void);
+/* Loads a shared library that brings backends (rlx/backend.h), ops or kernels, as rlx::load_plugin (rlx/plugin.h) does;
+   it stays loaded until the process ends. */
+rlx_status rlx_load_plugin(const char* path, rlx_error** error);
 
 /* ---- errors ---- */
 /* The message, then one line for each thing that was being done. Belongs to the error. */
@@ -135,6 +138,12 @@ int rlx_device_available(const char* device);
 /* The name of the device that computes fastest of those that can run here; a constant. */
 const char* rlx_pick_best_device(void);
 
+/* Memory of the caller, dense and row-major. */
+typedef struct rlx_buffer {
+  void* data;
+  size_t size; /* in bytes */
+} rlx_buffer;
+
 typedef struct rlx_session_options {
   size_t struct_size; /* sizeof(rlx_session_options) */
   int threads;        /* 0: as many as the process may use, or that `rlx calibrate` found of use */
@@ -162,9 +171,19 @@ typedef struct rlx_compile_options {
 /* `options` may be NULL. The graph may be freed afterwards. */
 rlx_status rlx_compile(rlx_session* session, const rlx_graph* graph, const rlx_compile_options* options,
                        rlx_compiled** compiled, rlx_error** error);
+/* Compiles a graph that stands in text: rlx_graph_parse and rlx_compile in one call, for bindings that record a graph
+   themselves. A constant may stand elsewhere, as in a .rlx file, `%1 = constant() {value = f32[2] @"c1"} : f32[2]`:
+   then `names` has its name, `types` its type as text, "f32[2]", and `values` its bytes, which are copied. */
+rlx_status rlx_compile_text(rlx_session* session, const char* text, size_t size, const char* const* names,
+                            const char* const* types, const rlx_buffer* values, size_t count,
+                            const rlx_compile_options* options, rlx_compiled** compiled, rlx_error** error);
 /* Every device that there may be, as JSON, to be freed by rlx_text_free: [{"name", "available", "accelerates",
    "description"}]; the description of one that is not available says why. */
 rlx_status rlx_devices(char** json, rlx_error** error);
+/* What the compiler knows of a device, as JSON, to be freed by rlx_text_free: {"absent_dtypes", "memory", "limits",
+   "convolution_layout", "fuses", "updates_in_place", "passes", "facts", "registered_kernels", "ops", "claims"};
+   docs/runtime.md explains them. The hardware need not be there. `device` as for rlx_session_create. */
+rlx_status rlx_device_target(const char* device, char** json, rlx_error** error);
 /* The dispatch report that a compile would give, as JSON, to be freed by rlx_text_free; nothing is compiled, and an op
    that is missing is a line and no error. `options` may be NULL. */
 rlx_status rlx_graph_report(const rlx_graph* graph, const char* device, const rlx_compile_options* options, char** json,
@@ -185,11 +204,6 @@ rlx_status rlx_compiled_type(const rlx_compiled* compiled, int kind, size_t inde
  */
 rlx_status rlx_compiled_run(const rlx_compiled* compiled, const rlx_tensor* const* inputs, size_t input_count,
                             rlx_tensor** outputs, size_t output_count, rlx_error** error);
-/* Memory of the caller, dense and row-major. */
-typedef struct rlx_buffer {
-  void* data;
-  size_t size; /* in bytes */
-} rlx_buffer;
 /* The same for a graph without symbols, from memory of the caller into memory of the caller, which overlaps neither an
    input nor another output: nothing is created, nor copied where the memory is aligned to the elements. */
 rlx_status rlx_compiled_call(const rlx_compiled* compiled, const rlx_buffer* inputs, size_t input_count,
@@ -197,6 +211,23 @@ rlx_status rlx_compiled_call(const rlx_compiled* compiled, const rlx_buffer* inp
 /* The dispatch report as JSON; belongs to `compiled`. */
 rlx_status rlx_compiled_report(rlx_compiled* compiled, const char** json, rlx_error** error);
 void rlx_compiled_free(rlx_compiled* compiled);
+
+/* ---- compiled graphs in files ---- (rlx/artifact.h has what stands in one) */
+/* Writes a compiled graph to a file that rlx_session_load runs again, in any process, without the compiler. The file
+   carries the values of `param_count` params by their names, 0 for none; the others are bound after it was loaded. It
+   appears complete or not at all. */
+rlx_status rlx_compiled_save(const rlx_compiled* compiled, const char* path, const char* const* names,
+                             const rlx_tensor* const* params, size_t param_count, rlx_error** error);
+/* The compiled graph of a file, with the params bound that it carries. Fails, with what was expected, what was found
+   and what to do, if the file is damaged, or was compiled by another version of RLX, for another device or machine, or
+   with ops or registered kernels that are not here. */
+rlx_status rlx_session_load(rlx_session* session, const char* path, rlx_compiled** compiled, rlx_error** error);
+/* What such a file says of itself, as JSON, to be freed by rlx_text_free; it need not fit this machine: {"kind",
+   "graph", "device", "version", "bytes", "facts", "registered_kernels", "form", "options", "ops", "inputs", "params",
+   "outputs", "values", "report"}. */
+rlx_status rlx_artifact_describe(const char* path, char** json, rlx_error** error);
+/* The graph that it was compiled from, to be compiled again for something else. */
+rlx_status rlx_artifact_graph(const char* path, rlx_graph** graph, rlx_error** error);
 
 /* ---- events: the end of work that goes on beside the caller ----
    Any thread may ask an event and wait for it, several at once. */
@@ -225,6 +256,16 @@ typedef struct rlx_memory {
   uint64_t largest_buffer; /* bytes; 0: as its capacity allows */
 } rlx_memory;
 rlx_status rlx_device_memory(const char* device, rlx_memory* memory, rlx_error** error);
+/* What the host and a device with memory of its own exchanged since the process began; all 0 for a device that computes
+   in the host's memory. */
+typedef struct rlx_transfers {
+  size_t struct_size;  /* sizeof(rlx_transfers), set by the caller */
+  uint64_t host_waits; /* waits of the host: for elements, or for the end of a run that has none to give */
+  uint64_t copies_to_device, bytes_to_device;
+  uint64_t copies_to_host, bytes_to_host;
+  uint64_t donated_copies; /* donated inputs whose memory something else still reads, so that they were copied first */
+} rlx_transfers;
+rlx_status rlx_device_transfers(const char* device, rlx_transfers* transfers, rlx_error** error);
 /* Begins to copy a tensor to a device, and returns; the tensor may be freed afterwards. Shared where the device's
    memory is the host's. `device` as for rlx_session_create. */
 rlx_status rlx_device_put(const rlx_tensor* tensor, const char* device, rlx_device_tensor** result, rlx_error** error);
@@ -430,6 +471,26 @@ void rlx_quantization_free(rlx_quantization* quantization);
 rlx_status rlx_export_int8(rlx_session* session, const rlx_graph* graph, const char* const* names,
                            const rlx_tensor* const* params, size_t param_count, rlx_graph** int8, char** table,
                            rlx_error** error);
+
+/* ---- GGUF files ---- */
+typedef struct rlx_gguf rlx_gguf; /* freed by rlx_gguf_free */
+
+/* Opens a file, and of one in several parts all: rlx/gguf.h. With `mapped` tensors are pages of the file, which nobody
+   may change or cut while they are in use; else they are read when they are asked for. */
+rlx_status rlx_gguf_open(const char* path, int mapped, rlx_gguf** file, rlx_error** error);
+/* {"version", "byte_order": "little" or "big", "alignment", "paths": [...], "tensors": [{"name", "kind": as ggml calls
+   it, "dtype", "shape"}], "metadata": {key: [type, value]}} as JSON, which belongs to the file until the next call. A
+   type is u8, i8, u16, i16, u32, i32, u64, i64, f32, f64, bool, string, or "array " and the type of its items. */
+rlx_status rlx_gguf_describe(rlx_gguf* file, const char** json, rlx_error** error);
+/* A new tensor. Blocks become elements of `dtype`: f32, f64, f16 or bf16; with NULL they stay packed, as a tensor of
+   their own dtype, "q4_k" for one. Tensors without blocks are what they are. */
+rlx_status rlx_gguf_tensor(const rlx_gguf* file, const char* name, const char* dtype, rlx_tensor** tensor,
+                           rlx_error** error);
+/* Writes the tensors in this order. `metadata` is JSON as above, or NULL. `options`, text or NULL: {version = 3,
+   big_endian = false, most_part_bytes = 0}, which is as GgufWriteOptions in rlx/gguf.h. */
+rlx_status rlx_gguf_write(const char* path, const char* const* names, const rlx_tensor* const* values, size_t count,
+                          const char* metadata, const char* options, rlx_error** error);
+void rlx_gguf_free(rlx_gguf* file);
 
 /* ---- tokenizers ---- */
 typedef struct rlx_tokenizer rlx_tokenizer; /* freed by rlx_tokenizer_free */

@@ -1,4 +1,5 @@
-// How a graph becomes a program for a device: options, and what can be asked without running anything.
+// How a graph becomes a program for a device: the options of compiling, and what can be learnt about a graph without
+// running it.
 #pragma once
 
 #include <set>
@@ -9,7 +10,8 @@
 
 namespace rlx {
 
-/// Which form of an op a backend is given: its own kernels where it has them, or the common decomposition throughout.
+/// Which form of an op a backend is given: its own kernels where it has them (native), or the decomposition that all
+/// backends share (common).
 enum class KernelDispatch { native, common };
 constexpr std::array<std::string_view, 2> names_of(KernelDispatch) { return {"native", "common"}; }
 
@@ -18,18 +20,22 @@ constexpr std::array<std::string_view, 2> names_of(KernelDispatch) { return {"na
 enum class Precision { strict, relaxed };
 constexpr std::array<std::string_view, 2> names_of(Precision) { return {"strict", "relaxed"}; }
 
-/// How far products of f32 (matrices, convolutions, attention) may be from the true sums; docs/runtime.md, "Products of
+/// How far products of f32 (matrices, convolutions, attention) may be from the true sums. docs/runtime.md, "Products of
 /// f32", has the figures.
-/// as_f32 ("f32"): as far as sums of f32 are, element by element: an error is bounded by the terms of its own sum.
-/// exact: products, and all other ops that are not element-wise, are computed in f64 from operands of f32 and rounded
-/// once. On devices that have f64; several times slower. row_relative: an error may be relative to the largest number
-/// of the row and of the column, as in formats with a common exponent. On processors with matrix tiles weights are then
-/// kept as integers, which is faster by up to 1.4. Not for rows whose numbers have unlike sizes.
+///
+/// as_f32 ("f32"): as far as sums of f32 are. The error of an element is bounded by the terms of its own sum.
+///
+/// exact: products, and all other ops that are not element-wise, are computed in f64 from operands of f32, and rounded
+/// once. It needs a device that has f64, and is several times slower.
+///
+/// row_relative: an error may be relative to the largest number of the row and of the column, as in formats with a
+/// common exponent. Processors with matrix tiles then keep weights as integers, which is up to 1.4 times as fast. It is
+/// not for rows whose numbers differ much in size.
 enum class Accuracy { as_f32, exact, row_relative };
 constexpr std::array<std::string_view, 3> names_of(Accuracy) { return {"f32", "exact", "row_relative"}; }
 
-/// When the work is done. eager: passes and lowering in compile(); lazy: at the first run; aot: eager, and the
-/// weights are packed as soon as the last one is bound, so that the first run costs what every other does.
+/// When the work is done. eager: passes and lowering in compile(). lazy: at the first run. aot: as eager, and the
+/// weights are packed as soon as the last one is bound, so that the first run takes as long as every other.
 enum class CompileMode { eager, lazy, aot };
 constexpr std::array<std::string_view, 3> names_of(CompileMode) { return {"eager", "lazy", "aot"}; }
 
@@ -39,27 +45,28 @@ struct CompileOptions {
   std::set<std::string> force_native = {};  ///< names of ops that must not be decomposed
   Precision precision = Precision::strict;
   Accuracy accuracy = Accuracy::as_f32;
-  /// Products with weights sum in an order that k and n alone decide, so that the bits of a row do not depend on how
-  /// many rows are multiplied with it (docs/runtime.md says which ops that makes invariant, and what it costs).
+  /// Products with weights add up in an order that depends on k and n alone, so that the bits of a row do not depend on
+  /// how many rows are multiplied with it. docs/runtime.md says which ops this makes invariant, and what it costs.
   bool batch_invariant = false;
   CompileMode mode = CompileMode::eager;
-  bool strict = false;                     ///< a node that is not native is an error
+  bool strict = false;                     ///< compiling fails if a node is not native
   std::set<std::string> donate = {};       ///< inputs whose memory a run may overwrite
   std::set<std::string> skip_passes = {};  ///< passes to leave out, by name; the results must not change
-  std::string cache_dir = {};              ///< where compiled graphs are kept between processes; empty: nowhere
+  std::string cache_dir = {};              ///< folder that keeps compiled graphs for later processes; empty: none
 
-  /// With what the environment asks for on top: RLX_KERNEL_DISPATCH, RLX_SKIP, RLX_CACHE_DIR.
+  /// The defaults, changed by the environment variables RLX_KERNEL_DISPATCH, RLX_SKIP and RLX_CACHE_DIR.
   static CompileOptions from_environment();
 };
 
-/// Where each node of `g` would run on `device`, and why. Nothing is lowered; a missing op is a line, not an error.
+/// Where each node of `g` would run on `device`, and why. Nothing is lowered; an op that the device lacks is a line of
+/// the report, not an error.
 DispatchReport dispatch_report(const Graph& g, const Device& device, const CompileOptions& options = {});
-/// The graph of ops that the device takes. Fails if one is missing, by a CompileError, as every compile does.
+/// The graph in ops that the device supports. Fails with a CompileError if one is missing, as every compile does.
 Graph legalize(const Graph& g, const Device& device, const CompileOptions& options = {});
-/// True if every node can run there, natively or composed.
+/// Whether every node can run on the device, natively or composed of other ops.
 bool supports(const Graph& g, const Device& device);
 
-/// What decides which program runs; equal configurations share one.
+/// What determines which program runs. Equal configurations share one.
 struct ExecutionConfig {
   std::string variant;              ///< the device
   std::vector<std::string> shapes;  ///< types of the inputs, as text
@@ -67,7 +74,7 @@ struct ExecutionConfig {
   KernelDispatch dispatch = KernelDispatch::native;
   size_t graph_hash = 0, options_hash = 0;
 
-  /// Printable, the same in every process: "cpu-native-3f0c...".
+  /// A printable text that is the same in every process: "cpu-native-3f0c...".
   std::string cache_key() const;
 };
 

@@ -1,5 +1,5 @@
-// Core ML models on any host: an ML Program from a package, run with the types of the program. What coremltools'
-// MLModel does on a Mac, in the same words.
+// Core ML models on any host: an ML Program is read from a package and run with the types of the program. The interface
+// has the words of coremltools' MLModel, which runs such models on a Mac.
 #pragma once
 
 #include <map>
@@ -12,12 +12,12 @@
 namespace rlx {
 
 struct CoremlOptions {
-  std::string function = {};          ///< of a package with several; the default one if empty
+  std::string function = {};          ///< the function of the package; the default one if empty
   bool f32 = false;                   ///< compute in f32 what the program computes in f16
-  int threads = 0;                    ///< 0: as of a session
-  std::optional<uint64_t> seed = {};  ///< of random ops that have none; fresh each run where left out
-  /// Every tensor that an op of the function gives is an output, in the order of the program (not those inside of
-  /// control flow): for finding out where two models part. Compressed weights and constants are not.
+  int threads = 0;                    ///< 0: as for a session
+  std::optional<uint64_t> seed = {};  ///< for random ops without a seed; if absent, each run has a new one
+  /// Makes an output of every tensor that an op of the function computes, in the order of the program: for finding out
+  /// where two models differ. Tensors inside of control flow, compressed weights and constants are left out.
   bool all_values = false;
 };
 
@@ -26,29 +26,29 @@ struct CoremlFeature {
   std::string name;
   std::string kind;  ///< "tensor", "image", "string", "dictionary", "int64"
   DType dtype = DType::f32;
-  std::vector<std::optional<int64_t>> shape = {};  ///< an extent that is absent is up to who calls
+  std::vector<std::optional<int64_t>> shape = {};  ///< an absent extent is up to the caller
 };
 
-/// States by name: what lives between predictions.
+/// The states by name: values that a model keeps from one prediction to the next.
 using CoremlState = std::map<std::string, Tensor>;
 
-/// A function of a package. Copies share what was compiled; `predict` may be called from several threads.
+/// A function of a package. Copies share what was compiled. `predict` may be called from several threads.
 class CoremlModel {
  public:
-  /// Reads the package. Fails if it is damaged, or holds no ML Program, or no such function.
+  /// Reads the package. Fails if it is damaged, if it holds no ML Program, or if it has no such function.
   static CoremlModel load(const std::string& path, CoremlOptions options = {});
 
   const std::string& function() const;
   const std::vector<CoremlFeature>& inputs() const;
   const std::vector<CoremlFeature>& outputs() const;
   const std::vector<CoremlFeature>& states() const;
-  /// All states, zero.
+  /// All states, with zeros.
   CoremlState make_state() const;
 
-  /// Runs the function: inputs by name, in any order; outputs in the order of the program. Sizes may change from call
-  /// to call. A scalar may be given as [1]. `state` is read and written; a function that has states fails without one.
-  /// Outputs of a classifier are the label's place among `labels` (or the label, if it is a number) and the
-  /// probabilities.
+  /// Runs the function. Inputs are given by name, in any order; outputs are in the order of the program. Sizes may
+  /// change from call to call. A scalar may be given as [1]. `state` is read and written; a function with states fails
+  /// without one. A classifier returns the index of the label in `labels` (or the label itself if it is a number) and
+  /// the probabilities.
   std::vector<NamedTensor> predict(const std::vector<NamedTensor>& inputs, CoremlState* state = nullptr) const;
   /// The strings that a classifier chooses from; empty for any other model. Known after the first prediction.
   std::vector<std::string> labels() const;

@@ -1,13 +1,14 @@
-// Data for training: files into tensors, examples into batches. Readers of IDX (the files of MNIST), CSV and text stand
-// here; .npy and .npz are in rlx/io.h. Files are hostile input: every size is checked before memory is taken, and what
-// is wrong is an rlx::Error that names the file and the line or byte.
+// Data for training: files into tensors, examples into batches. This file has readers of IDX (the files of MNIST), CSV
+// and text; those of .npy and .npz are in rlx/io.h. Files are hostile input: every size is checked before memory is
+// allocated, and errors are rlx::Errors that name the file and the line or byte.
 //
-//     auto digits = rlx::arrays_dataset({{"x", rlx::read_idx("images-idx3-ubyte")}, {"t",
-//     rlx::read_idx("labels-idx1-ubyte")}}); rlx::Loader loader(digits, {.batch_size = 64, .seed = 1}); for (;;)
-//     session.step(loader.next().tensors);
+//      auto digits = rlx::arrays_dataset({{"x", rlx::read_idx("images-idx3-ubyte")},
+//                                         {"t", rlx::read_idx("labels-idx1-ubyte")}});
+//      rlx::Loader loader(digits, {.batch_size = 64, .seed = 1});
+//      for (;;) session.step(loader.next().tensors);
 //
-// The order of examples follows from the seed and the epoch alone, so training that was broken off goes on with the
-// very batches that it would have had.
+// The order of examples depends only on the seed and the epoch, so a training that was interrupted goes on with the
+// same batches that it would have had.
 #pragma once
 
 #include <array>
@@ -39,9 +40,9 @@ constexpr std::array<std::string_view, 5> names_of(CsvType) {
 }
 struct CsvOptions {
   char separator = ',';
-  bool header = true;  ///< the first record has the names; else columns are called "0", "1", ...
-  /// By the column's name. What is not here is inferred: flag if every cell is true or false, integer if every one is
-  /// a whole number, number if every one is a number or empty, else text.
+  bool header = true;  ///< whether the first record has the columns' names; else they are "0", "1", ...
+  /// The types of columns, by name. The type of any other column is inferred: flag if every cell is true or false,
+  /// integer if every cell is a whole number, number if every cell is a number or empty, else text.
   std::map<std::string, CsvType, std::less<>> types = {};
 };
 struct CsvColumn {
@@ -50,7 +51,8 @@ struct CsvColumn {
   Tensor values;                 ///< i64[n], f64[n] (NaN for an empty cell) or bool[n]; nothing for text
   std::vector<std::string> text = {};
 
-  /// The places of each row's text among the different ones, which stand sorted in `labels`: i64[n].
+  /// The texts of the column as numbers, i64[n]: the index of each row's text in the sorted list of all different
+  /// texts, which is written to `labels`.
   Tensor codes(std::vector<std::string>* labels = nullptr) const;
 };
 struct CsvTable {
@@ -59,7 +61,7 @@ struct CsvTable {
 
   /// Fails if there is none of that name, and suggests the nearest ones.
   const CsvColumn& column(std::string_view name) const;
-  /// Columns side by side, [rows, names.size()] of a real dtype. Fails for a column of text.
+  /// Columns as a matrix [rows, names.size()] of a real dtype. Fails for a column of text.
   Tensor matrix(std::span<const std::string> names, DType dtype = f32) const;
 };
 /// Comma-separated values as RFC 4180 has them: quotes around a cell, doubled within; lines that end in CRLF or LF.
@@ -94,47 +96,48 @@ class RandomStream {
   std::array<uint32_t, 4> counter_, block_ = {};
   unsigned left_ = 0;
 };
-/// 0 ... size - 1 in random order: Fisher, Yates, from the last place down to the second.
+/// The numbers 0 ... size - 1 in random order (Fisher and Yates, from the last element down to the second).
 std::vector<int64_t> shuffled(int64_t size, RandomStream random);
 
 // ---- examples ----
 
-/// Examples that can be had by their numbers, from several threads at once.
+/// A set of examples that are read by number, by several threads at once.
 class Dataset {
  public:
   virtual ~Dataset() = default;
   virtual int64_t size() const = 0;
-  /// The examples of these numbers, each 0 ... size - 1, behind one another along a new first dim.
+  /// The examples of these numbers (0 ... size - 1), stacked along a new first dim.
   virtual std::vector<NamedTensor> gather(std::span<const int64_t> examples) const = 0;
 };
-/// The i-th example is the i-th slice of each array along its first dim. Fails unless those are equal, at least 1.
+/// A dataset whose i-th example is the i-th slice of each array along its first dim. Fails unless the arrays have
+/// equally many slices, at least one.
 std::shared_ptr<const Dataset> arrays_dataset(NamedTensors arrays);
-/// Sequences out of a long one, tokens [n]: the i-th example has `length` tokens from i * stride on as `input`, and
-/// those one place further as `target`.
+/// Sequences from a long one, tokens [n]. The i-th example has `length` tokens, from i * stride on, as `input`, and the
+/// same number of tokens from the next one on as `target`.
 std::shared_ptr<const Dataset> windows_dataset(Tensor tokens, int64_t length, int64_t stride = 1,
                                                std::string input = "x", std::string target = "t");
-/// A part of another one, from `begin` up to but not including `end`.
+/// The examples [begin, end) of another dataset.
 std::shared_ptr<const Dataset> range_of(std::shared_ptr<const Dataset> whole, int64_t begin, int64_t end);
 
-/// Changes a batch in place; `random` has a stream for each of its examples, which depends on nothing but the loader's
-/// seed, the epoch and the example.
+/// Changes a batch in place. `random` has a stream for each of its examples, which depends only on the loader's seed,
+/// the epoch and the example.
 using Transform = std::function<void(std::vector<NamedTensor>& batch, std::span<RandomStream> random)>;
-/// Moves each image of `name`, [n, ..., height, width], by up to `most` places up or down and left or right; what comes
-/// in from outside is 0.
+/// Moves each image of `name`, [n, ..., height, width], by up to `most` pixels up or down and left or right. Pixels
+/// that come in from outside are 0.
 Transform random_shifts(std::string name, int64_t most);
 /// Converts `name` to floats, x * scale + offset.
 Transform scaled_to_f32(std::string name, double scale, double offset = 0);
 
 struct LoaderOptions {
   int64_t batch_size = 32;
-  bool shuffle = true;     ///< anew for each epoch
-  bool drop_last = false;  ///< the batch at the end of an epoch that would be smaller
+  bool shuffle = true;     ///< whether examples are in another random order in each epoch
+  bool drop_last = false;  ///< whether a smaller batch at the end of an epoch is left out
   uint64_t seed = 0;
-  int prefetch = 2;  ///< batches that a thread of its own makes ahead; 0: made when they are asked for
+  int prefetch = 2;  ///< how many batches a background thread prepares; 0: next() makes each batch itself
   std::vector<Transform> transforms = {};
 };
 
-/// Batches, epoch after epoch, without end. Not for several threads at once.
+/// Makes batches, epoch after epoch, without end. Only one thread may use it at a time.
 class Loader {
  public:
   struct Position {
@@ -153,16 +156,17 @@ class Loader {
   Loader(Loader&&) noexcept;
   Loader& operator=(Loader&&) noexcept;
 
-  /// The next batch. What making it has thrown, on whatever thread, is thrown here.
+  /// The next batch. An exception that was thrown while it was made, on whatever thread, is thrown here.
   Batch next();
   int64_t batches_per_epoch() const;
-  /// Of the batch that comes next.
+  /// The position of the batch that comes next.
   Position position() const;
   void seek(Position position);
 
-  /// The position, and what the order of the batches depends on: for a checkpoint's notes.
+  /// The position as text, with everything that the order of the batches depends on. It is to be stored with a
+  /// checkpoint.
   std::string state() const;
-  /// Goes on where `state` was taken. Fails, naming the difference, if that loader had other data or options.
+  /// Goes on where `state` was taken. Fails if that loader had other data or options, and names the difference.
   void restore(std::string_view state);
 
  private:

@@ -62,4 +62,14 @@ struct DeviceInfo {
 std::vector<DeviceInfo> devices();
 bool is_available(const Device&);
 
+/// Something that a device's compiled graphs depend on beside the library: "processor", "x86-64 with AVX2".
+struct TargetFact {
+  std::string name, value;
+  bool operator==(const TargetFact&) const = default;
+};
+/// What the compiler knows of a device, as a JSON object that docs/runtime.md ("What a device is, as data") describes:
+/// its memory, limits, claimed ops, fusions, passes and facts. The hardware need not be there. Fails if this build has
+/// no backend for the device.
+std::string target_json(const Device&);
+
 }  // namespace rlx

@@ -1,5 +1,5 @@
-// The one exception type: a code, a message, and the chain of what was being done. Everything that ends an
-// operation is thrown as an `rlx::Error`; what a caller expects and handles is returned by value instead.
+// The one exception type: a code, a message, and a list of what was being done. Everything that ends an operation is
+// thrown as an `rlx::Error`; what a caller expects and handles is returned by value instead.
 #pragma once
 
 #include <sstream>
@@ -28,13 +28,14 @@ class Error : public std::runtime_error {
  public:
   Error(ErrorCode code, const std::string& message) : std::runtime_error(message), code_(code), text_(message) {}
 
-  /// Adds a line "  while <doing>", from the inside out.
+  /// Adds a line of two spaces and "while <doing>". Callers add what they were doing from the innermost to the
+  /// outermost.
   Error& within(const std::string& doing) {
     text_ += "\n  while " + doing;
     return *this;
   }
   ErrorCode code() const { return code_; }
-  /// The message, then one line for each thing that was being done.
+  /// The message, followed by one line for each thing that was being done.
   const char* what() const noexcept override { return text_.c_str(); }
 
  private:
@@ -42,6 +43,7 @@ class Error : public std::runtime_error {
   std::string text_;
 };
 
+/// The text of all arguments, one behind the other, as `std::ostream` writes them.
 template <class... Parts>
 std::string text_of(const Parts&... parts) {
   std::ostringstream out;
@@ -49,13 +51,14 @@ std::string text_of(const Parts&... parts) {
   return out.str();
 }
 
+/// Throws an rlx::Error whose message is the text of the other arguments.
 template <class... Parts>
 [[noreturn]] void fail(ErrorCode code, const Parts&... parts) {
   throw Error(code, text_of(parts...));
 }
 
-/// Runs `body`; what it throws is told that it happened while `doing`. `doing` is a string, or a function that
-/// makes one and is called only after a failure, so that the good path formats nothing.
+/// Runs `body`. To an rlx::Error that it throws, "while <doing>" is added. `doing` is a string, or a function that
+/// makes one and is called only after a failure, so that nothing is formatted if all goes well.
 template <class Doing, class Body>
 auto with_context(const Doing& doing, Body body) -> decltype(body()) {
   try {

@@ -1,7 +1,7 @@
-// Weights and arrays in files: safetensors, NumPy's .npy and .npz, and the bytes of files through which they are
-// read. Files are hostile input: every size and offset is checked before it is used, and a damaged file is an
-// rlx::Error that names the file, the tensor, the place and what to do. A file is written beside its name and
-// appears complete.
+// Weights and arrays in files: safetensors, NumPy's .npy and .npz, and the bytes of files through which they are read.
+// Files are hostile input: every size and offset is checked before it is used, and a damaged file is an rlx::Error that
+// names the file, the tensor, the position and what to do. A file is written under another name and renamed when it is
+// complete.
 #pragma once
 
 #include <map>
@@ -18,17 +18,18 @@ namespace rlx {
 
 using NamedTensors = std::map<std::string, Tensor, std::less<>>;
 
-/// A file as bytes in memory, read-only. They are a copy unless a mapping is asked for: another process may cut or
-/// rewrite a file at any time, and whoever reads a page of a mapping that is gone is ended by the system (POSIX, mmap:
+/// The bytes of a file in memory, read-only. They are a copy, except with map(): another process may cut or rewrite a
+/// file at any time, and a process that reads a page of a mapping that is gone is ended by the system (POSIX, mmap:
 /// SIGBUS). Replacing or removing the file is safe in every case.
 class FileBytes {
  public:
-  /// A copy of all of a regular file. Fails if it is changed meanwhile.
+  /// A copy of a whole regular file. Fails if the file is changed while it is read.
   static std::shared_ptr<const FileBytes> read(const std::string& path);
-  /// The same, but for what `load` is asked for; the rest is zeros and takes no memory. The file stays open.
+  /// The file, of which load() copies parts when they are needed. All other bytes are zeros and take no memory. The
+  /// file stays open.
   static std::shared_ptr<const FileBytes> open(const std::string& path);
-  /// Maps it: the system loads a page when it is first read, and may drop it again. For files that only those write
-  /// whom one trusts: cutting it ends this process, and rewriting it changes the bytes.
+  /// Maps the file: the system loads a page when it is first read, and may drop it again. Use it only for files whose
+  /// writers you trust: cutting such a file ends this process, and rewriting it changes the bytes.
   static std::shared_ptr<const FileBytes> map(const std::string& path);
   ~FileBytes();
   FileBytes(const FileBytes&) = delete;
@@ -36,14 +37,14 @@ class FileBytes {
 
   const std::string& path() const { return path_; }
   std::span<const std::byte> bytes() const { return bytes_; }
-  /// Copies that part of the file, once; nothing to do but for `open`. Fails if the file was changed since it was
-  /// opened. May be called from several threads.
+  /// Copies this part of a file that was opened by open(), unless it is copied already; otherwise does nothing. Fails
+  /// if the file was changed since it was opened. May be called from several threads.
   void load(size_t offset, size_t byte_count) const;
-  /// Lets the system take back the pages of `range` of a mapped file, to be loaded again when they are read again: for
-  /// weights that have been packed into another layout. The bytes stay the same.
+  /// Lets the system take back the pages of `range` of a mapped file, for example of weights that have been packed into
+  /// another layout. They are loaded again when they are read again, with the same bytes.
   void release(std::span<const std::byte> range) const;
   bool is_copy() const { return source_ != nullptr; }
-  /// Whether the file still holds what was copied of it; reads it again.
+  /// Reads the file again. Whether it still holds the bytes that were copied from it.
   bool is_as_loaded() const;
 
  private:
@@ -55,11 +56,12 @@ class FileBytes {
   std::unique_ptr<Source> source_;  // null for a mapping
 };
 
-/// `FileBytes::release` for a tensor that borrows from a mapped file. False, and nothing happens, for any
-/// other.
+/// Calls `FileBytes::release` for the elements of a tensor that borrows from a mapped file. For any other tensor it
+/// does nothing and returns false.
 bool release_pages(const Tensor&);
 
-/// How the tensors of a file come to memory: each copied when it is asked for, or all mapped (`FileBytes::map`).
+/// How the tensors of a file come into memory: each is copied when it is first read, or all are mapped
+/// (`FileBytes::map`).
 enum class FileAccess : uint8_t { copied, mapped };
 
 /// Tensors of a safetensors file, found by name. Copies share the file.
@@ -74,29 +76,29 @@ class SafetensorsFile {
   };
   using Metadata = std::map<std::string, std::string, std::less<>>;
 
-  /// Opens the file and reads its header; a tensor's data are read when it is asked for.
+  /// Opens the file and reads its header. The data of a tensor are read by tensor().
   static SafetensorsFile open(const std::string& path, FileAccess access = FileAccess::copied);
-  /// The same from memory, which must stay for as long as `owner` or this call's user keeps it. `name` stands
-  /// for the path in messages.
+  /// The same for a file in memory. `owner` keeps the memory alive; without it, the caller must keep it as long as the
+  /// tensors are used. `name` stands for the path in messages.
   static SafetensorsFile read(std::span<const std::byte> bytes, std::shared_ptr<const void> owner = nullptr,
                               std::string name = "<memory>");
 
   const std::string& path() const;
-  /// In the order in which their data stand in the file.
+  /// The entries, in the order in which their data stand in the file.
   const std::vector<Entry>& entries() const;
-  /// In the order of `entries`.
+  /// The names, in the order of `entries`.
   std::vector<std::string> names() const;
   /// The strings under "__metadata__".
   const Metadata& metadata() const;
 
-  /// Null if there is no tensor of that name.
+  /// The entry of that name, or null.
   const Entry* find(std::string_view name) const;
-  /// The tensor, borrowing from what was read of the file, which stays for as long as the tensor lives. Fails if there
-  /// is none of that name, and suggests the nearest ones; and if the file was changed since it was opened.
+  /// The tensor of that name. It borrows from what was read of the file, which stays as long as the tensor lives. Fails
+  /// if there is none of that name, suggesting the nearest ones, or if the file was changed since it was opened.
   Tensor tensor(std::string_view name) const;
-  /// The same; fails unless dtype and shape are as given.
+  /// The same. Fails unless the tensor has this dtype and shape.
   Tensor tensor(std::string_view name, DType dtype, const Shape& shape) const;
-  /// All of them.
+  /// All tensors.
   NamedTensors tensors() const;
 
  private:
@@ -105,24 +107,24 @@ class SafetensorsFile {
   std::shared_ptr<const Contents> contents_;
 };
 
-/// Writes the file that the reference implementation writes: the same tensors give the same bytes.
+/// Writes the same bytes for these tensors as the reference implementation of safetensors does.
 void write_safetensors(const std::string& path, const NamedTensors& tensors,
                        const SafetensorsFile::Metadata& metadata = {});
 
-/// The array of a .npy file of any version, byte order and memory order; borrows from the bytes that were read if it
+/// Reads a .npy file of any version, byte order and memory order. The array borrows from the bytes that were read if it
 /// is little-endian and in C order.
 Tensor read_npy(const std::string& path);
-/// Its dtype and shape alone: the elements are not read.
+/// The dtype and shape of the array; the elements are not read.
 Type read_npy_type(const std::string& path);
-/// The same as `read_npy` from memory, which must stay for as long as `owner` or this call's user keeps it.
+/// Like `read_npy`, for a file in memory. `owner` keeps the memory alive; without it, the caller must.
 Tensor parse_npy(std::span<const std::byte> bytes, std::shared_ptr<const void> owner = nullptr,
                  const std::string& name = "<memory>");
-/// Writes the file that NumPy writes: the same array gives the same bytes. The dtypes are NumPy's own.
+/// Writes the same bytes for this array as NumPy does. The dtype must be one of NumPy's own.
 void write_npy(const std::string& path, const Tensor& tensor);
 
-/// An array, or all arrays together, that unpack to more bytes than a limit are refused, unless the file itself has as
-/// many. Where no limit is given it is 1 GiB, or 32 times the bytes of the file if that is more: a small file cannot
-/// fill the memory.
+/// An array that unpacks to more bytes than a limit is refused, and so are all arrays together, unless the file itself
+/// has as many bytes. If no limit is given it is 1 GiB, or 32 times the bytes of the file if that is more: so a small
+/// file cannot fill the memory.
 inline constexpr uint64_t kNpzByteLimit = uint64_t{1} << 30, kNpzInflationLimit = 32;
 
 /// The arrays of a .npz archive, found by name. Copies share the archive; it may be used from several
@@ -130,7 +132,7 @@ inline constexpr uint64_t kNpzByteLimit = uint64_t{1} << 30, kNpzInflationLimit 
 class NpzFile {
  public:
   static NpzFile open(const std::string& path, std::optional<uint64_t> byte_limit = {});
-  /// The same from memory, which must stay for as long as `owner` or this call's user keeps it.
+  /// The same for a file in memory. `owner` keeps the memory alive; without it, the caller must.
   static NpzFile read(std::span<const std::byte> bytes, std::shared_ptr<const void> owner = nullptr,
                       std::string name = "<memory>", std::optional<uint64_t> byte_limit = {});
 
@@ -141,7 +143,7 @@ class NpzFile {
   Type type(std::string_view name) const;
   /// Reads and unpacks one array.
   Tensor array(std::string_view name) const;
-  /// All of them.
+  /// All arrays.
   NamedTensors arrays() const;
 
  private:

@@ -1,14 +1,15 @@
-// Kernels from outside the library: a user's own way to run an op on the CPU, his op or one of ours. A registered
-// kernel is a claim as a row of the CPU's own table is: it is asked before the table, its refusals go into the dispatch
-// report, `strict` and `force_native` count it as native, `KernelDispatch::common` decomposes a composite in spite of
-// it. What its functions throw arrives as an rlx::Error that names the kernel; an rlx::Error as it is.
+// Kernels from outside the library: a user's own way to run an op on the CPU, be it an op of the user's or of the
+// library. A registered kernel is like a row of the CPU's own table: it is queried before the table, its refusals
+// appear in the dispatch report, `strict` and `force_native` count it as native, and `KernelDispatch::common`
+// decomposes a composite in spite of it. An exception that its functions throw becomes an rlx::Error that names the
+// kernel; an rlx::Error is passed on as it is.
 #pragma once
 
 #include "rlx/op_def.h"
 
 namespace rlx {
 
-/// A dense, row-major tensor that a kernel is called with.
+/// A dense, row-major tensor that is passed to a kernel.
 struct KernelTensor {
   DType dtype = f32;
   Shape shape;
@@ -16,12 +17,12 @@ struct KernelTensor {
   int64_t count() const;
 };
 
-/// What is known when a kernel is prepared: once for each node and each set of shapes.
+/// What is known when a kernel is prepared, which happens once for each node and each set of shapes.
 struct KernelSite {
   const OpDef& op;
   const Attrs& attributes;
   std::vector<KernelTensor> operands, results;  ///< without operands that were left out
-  int threads = 1;                              ///< the most that a run will use
+  int threads = 1;                              ///< the most threads that a run will use
 
   template <Attributes A>
   const A& attrs() const {
@@ -29,8 +30,8 @@ struct KernelSite {
   }
 };
 
-/// One run. Operands are dense and may not be written; results are dense and hold anything; they overlap nothing, save
-/// that result 0 may lie where the operand does that its op says it `overwrites`.
+/// The arguments of one run. Operands are dense and must not be written. Results are dense and uninitialized. They
+/// overlap nothing, except that result 0 may have the memory of the operand that its op says it `overwrites`.
 class KernelRun {
  public:
   KernelRun(void* const* operands, void* const* results, std::byte* scratch, int threads)
@@ -43,11 +44,11 @@ class KernelRun {
   T* out(size_t result = 0) const {
     return static_cast<T*>(results_[result]);
   }
-  /// As many bytes as were asked for, aligned to 64.
+  /// Scratch memory of the size that `prepare` requested, aligned to 64 bytes.
   std::byte* scratch() const { return scratch_; }
   int threads() const { return threads_; }
-  /// Calls part(0) ... part(parts - 1) on at most `threads()` threads, this one among them, and returns when all have
-  /// returned. A part that throws ends the run with what it threw.
+  /// Calls part(0) ... part(parts - 1) on at most `threads()` threads, one of which is this one, and returns when all
+  /// calls have returned. If a call throws, the run ends with that exception.
   template <class Part>
   void parallel_for(int64_t parts, const Part& part) const {
     call_parts(parts, std::cref(part));  // a reference: nothing is allocated for what the part captures
@@ -63,28 +64,28 @@ class KernelRun {
 };
 
 struct PreparedKernel {
-  /// May be called by several threads at once, each with its own operands, results and scratch. What it throws ends the
-  /// run and arrives as an rlx::Error that names the node.
+  /// Computes a run. It may be called by several threads at once, each with its own operands, results and scratch. What
+  /// it throws ends the run and becomes an rlx::Error that names the node.
   std::function<void(const KernelRun&)> run;
   size_t scratch_bytes = 0;
 };
 
 struct CpuKernel {
   const OpDef* op = nullptr;
-  std::string name;  ///< for reports and profiles; no two kernels of an op share one
-  /// Empty if the kernel takes the node, else why not. Types may be symbolic. Absent: it takes every node whose
-  /// elements have addresses (no packed integers, no blocks).
+  std::string name;  ///< for reports and profiles; kernels of the same op must have different names
+  /// Returns an empty text if the kernel supports the node, else the reason why not. Types may be symbolic. Without
+  /// this function the kernel supports every node whose elements have addresses (no packed integers, no blocks).
   std::function<std::string(Types operands, Types results, const Attrs&)> refusal = {};
   std::function<PreparedKernel(const KernelSite&)> prepare;
 };
 
-/// From now on graphs are compiled with this kernel wherever it takes a node; the latest one that does is chosen. Ops
-/// that a pass has taken into another before (a product's bias, a chain of element-wise ops) never ask for it;
-/// element-wise ops that have a kernel stay out of such chains. Fails if the op or a function is missing, or if the op
-/// has a kernel of that name.
+/// Compiles graphs from now on with this kernel, wherever it supports a node; of several kernels, the latest one that
+/// does is used. An op that a pass has fused into another before (a product's bias, for example) does not get to this
+/// kernel; element-wise ops that have a registered kernel are not fused. Fails if the op or a function is missing, or
+/// if the op has a kernel of that name.
 void register_cpu_kernel(CpuKernel kernel);
-/// Forgets it; a graph that was compiled with it must be compiled again, and says so if it meets new shapes: no other
-/// kernel takes its place unasked. Fails if there is none.
+/// Removes the kernel. A graph that was compiled with it must be compiled again, and says so when it gets new shapes:
+/// no other kernel replaces this one silently. Fails if there is no such kernel.
 void unregister_cpu_kernel(const OpDef& op, std::string_view name);
 
 }  // namespace rlx

@@ -18,11 +18,11 @@
 namespace rlx {
 
 struct LoraConfig {
-  /// Modules, by their whole name or by its end behind a dot: "query" means every "....query". A module is called as
-  /// its weight without ".weight".
+  /// The modules that get adapters, by whole name, or by the end of their name after a dot: "query" means every
+  /// "....query". The name of a module is that of its weight without ".weight".
   std::vector<std::string> targets;
   int64_t rank = 8;
-  double alpha = 8;  ///< the adapter's product counts alpha / rank times
+  double alpha = 8;  ///< the adapter's product is multiplied by alpha / rank
 };
 
 /// A graph with adapters.
@@ -39,9 +39,10 @@ struct Lora {
   std::vector<Module> modules;
 
   double scale() const { return config.alpha / static_cast<double>(config.rank); }
-  /// A uniform within 1 / sqrt(in), by Philox from the seed; B zero, so that the graph means at first what it meant.
+  /// Initial values. A is uniform within 1 / sqrt(in), by Philox from the seed. B is zero, so that the graph computes
+  /// the same as before at first.
   NamedTensors initial(uint64_t seed = 0) const;
-  /// Groups of a TrainConfig by which nothing but the adapters is trained.
+  /// Groups for a TrainConfig, with which only the adapters are trained.
   std::vector<ParamGroup> groups() const;
 };
 
@@ -50,15 +51,16 @@ struct Lora {
 /// target names no such product, naming those there are. Sub-graphs are left alone.
 Lora add_lora(const Graph& g, const LoraConfig& config);
 
-/// The params of the graph without adapters: weights with the adapters' products added, of their own dtype. Blocks are
-/// dequantized, added to and quantized again, which rounds; fails for a format that cannot be written, and for codes
-/// whose scales stand beside them.
+/// The params of the graph without adapters: to each weight the product of its adapter is added, in the weight's dtype.
+/// Weights in blocks are dequantized, added to and quantized again, which rounds. Fails for a block format that cannot
+/// be written, and for quantized values with separate scales.
 NamedTensors merge_lora(const Lora& lora, const NamedTensors& params);
 
 /// Writes the adapters alone into a folder as PEFT does: adapter_model.safetensors, tensors named
 /// "base_model.model.<module>.lora_A.weight", and adapter_config.json.
 void save_lora(const std::string& folder, const Lora& lora, const NamedTensors& params);
-/// Reads them back, by the names of the graph's params. Fails if they are of other modules, another rank or alpha.
+/// Reads such a folder; the result has the names of the graph's params. Fails if the adapters are for other modules or
+/// have another rank or alpha.
 NamedTensors load_lora(const std::string& folder, const Lora& lora);
 
 }  // namespace rlx

@@ -1,5 +1,5 @@
-// Quantization of models: ranges collected from data, fake quantization put into a graph, and the graph of 8-bit codes
-// that a graph with fake quantization means.
+// Quantization of models: ranges that are collected from data, fake quantization that is put into a graph, and the
+// graph of 8-bit integers that a graph with fake quantization stands for.
 //
 //     rlx::QuantizationConfig config;                                     // int8, weights by output channel
 //     rlx::Calibration ranges = rlx::calibrate(graph, params, batches, config, {.method = CalibrationMethod::entropy});
@@ -8,7 +8,8 @@
 //     ...                                                                 // train q.graph, or leave it
 //     rlx::save_graph("int8.rlx", rlx::export_int8(q.graph, params).graph);
 //
-// docs/quantization.md tells what is quantized and where scales come from.
+// docs/quantization.md says what is quantized and where scales come from. A code is a quantized value: an integer that
+// stands for scale * (code - zero_point).
 #pragma once
 
 #include "rlx/ops/qat.h"
@@ -18,7 +19,7 @@ namespace rlx {
 
 // ---- ranges ----
 
-/// The interval that codes are to cover.
+/// The interval of numbers that codes must cover.
 struct Range {
   double low = 0, high = 0;
   bool operator==(const Range&) const = default;
@@ -30,14 +31,14 @@ struct CodeScale {
   int64_t zero_point = 0;
   bool operator==(const CodeScale&) const = default;
 };
-/// The scale by which the codes low ... high cover the range and 0, which has a code of its own; `symmetric`: with the
-/// zero point 0. (PyTorch's rule, torch.ao.quantization.) Fails for a range that is empty, not finite, or only 0.
+/// The scale with which the codes low ... high cover the range and 0, which is exactly a code. If `symmetric`, the zero
+/// point is 0. (This is PyTorch's rule, torch.ao.quantization.) Fails for a range that is empty, not finite, or only 0.
 CodeScale scale_for(Range range, int64_t low, int64_t high, bool symmetric);
 
-/// How a range is taken from numbers.
+/// How a range is derived from numbers.
 enum class CalibrationMethod {
-  min_max,         ///< the least and the greatest
-  moving_average,  ///< moving means of each batch's least and greatest (torch's MovingAverageMinMaxObserver)
+  min_max,         ///< the smallest and the largest number
+  moving_average,  ///< moving means of each batch's minimum and maximum (torch's MovingAverageMinMaxObserver)
   percentile,      ///< leaves out equally many at both ends (ONNX Runtime's PercentileCalibrater)
   entropy,  ///< symmetric; the codes' distribution has the least divergence (Migacz 2017, ONNX Runtime's calibrater)
 };
@@ -52,16 +53,16 @@ struct CalibrationOptions {
   int64_t levels = 128;       ///< of entropy: bins of the quantized distribution
 };
 
-/// Sees numbers, batch by batch, and gives the range for them.
+/// Observes numbers, batch by batch, and derives a range from them.
 class RangeObserver {
  public:
-  /// Fails for options that make no sense, naming them.
+  /// Fails for options that make no sense, and names them.
   explicit RangeObserver(CalibrationOptions options = {});
   /// Fails for numbers that are not finite, with the first of them.
   void observe(const Tensor& x);
   int64_t count() const { return count_; }  ///< numbers so far
   Range seen() const { return seen_; }
-  /// Fails if nothing was seen.
+  /// The range. Fails if nothing was observed.
   Range range() const;
 
  private:
@@ -79,7 +80,7 @@ class RangeObserver {
   Histogram histogram_;
 };
 
-/// What was observed at each activation that is to be quantized.
+/// What was observed at each activation that can be quantized.
 struct Calibration {
   struct Entry {
     std::string name;
@@ -90,9 +91,9 @@ struct Calibration {
   CalibrationOptions options;
   std::vector<Entry> activations;
 
-  /// Fails naming those there are.
+  /// The entry of an activation. If there is none of that name, fails and names those there are.
   const Entry& at(std::string_view name) const;
-  /// A row for each activation: what was seen, the range, scale and zero point of i8 codes.
+  /// A table with a row for each activation: what was observed, the range, and scale and zero point of i8 codes.
   std::string table() const;
   std::string json() const;
   static Calibration from_json(std::string_view json);
@@ -103,16 +104,16 @@ struct Calibration {
 
 // ---- fake quantization ----
 
-/// Where a scale comes from.
+/// How the scale of a quantizer is determined.
 enum class ScaleKind {
   fixed,      ///< a param that stays: from calibration, or max|w| of the initial weights
-  per_batch,  ///< the numbers themselves, anew in each run
-  ema,        ///< a moving mean, written in each step of training
+  per_batch,  ///< computed from the numbers themselves in each run
+  ema,        ///< a moving mean that each step of training updates
   learned,    ///< a param that is trained (Esser et al. 2020, LSQ)
 };
 constexpr std::array<std::string_view, 4> names_of(ScaleKind) { return {"fixed", "per_batch", "ema", "learned"}; }
 
-/// What is done with nodes of one op.
+/// How the nodes of one op are quantized.
 struct QuantizedClass {
   bool quantize = true;
   int64_t weight_bits = 8, activation_bits = 8;  ///< 2 to 8
@@ -123,9 +124,10 @@ struct QuantizationConfig {
   SteKind ste = SteKind::clipped_identity;  ///< or identity
   bool symmetric = false;                   ///< activations have the zero point 0, as weights always have
   double decay = 0.99;                      ///< of ema: how much of the old mean stays in a step
-  /// By op: conv, linear, matmul, dot_general. Those that are not named are quantized with 8 bits.
+  /// Settings by op: conv, linear, matmul, dot_general. Ops that are not named are quantized with 8 bits.
   std::map<std::string, QuantizedClass, std::less<>> classes = {};
-  /// Layers that stay floats, by the name of their weight without ".weight", or its beginning with a '*' behind it.
+  /// Layers that are not quantized: the name of their weight without ".weight", or the beginning of that name followed
+  /// by '*'.
   std::vector<std::string> skip = {};
 };
 
@@ -144,36 +146,38 @@ struct Quantization {
   QuantizationConfig config;
   Graph graph;
   std::vector<Point> points;
-  /// Of a graph for training: TrainConfig::written, params of moving means and the outputs that they become.
+  /// For training: a TrainConfig's `written`, that is, params that hold moving means, and the outputs that replace
+  /// them.
   std::map<std::string, std::string, std::less<>> written;
 
-  /// Values for the params that quantizers have beside those of the model: scales, zero points, moving ranges. Without
-  /// `ranges` moving means begin with the first batch, and fixed and learnt scales of activations fail. `params` has
-  /// the weights.
+  /// Values for the params that the quantizers add to those of the model: scales, zero points, moving ranges. `params`
+  /// has the weights. Without `ranges`, moving means begin with the first batch, and fixed or learnt scales of
+  /// activations are an error.
   NamedTensors initial(const NamedTensors& params, const Calibration* ranges = nullptr) const;
   NamedTensors initial(const NamedTensors& params, const Calibration& ranges) const { return initial(params, &ranges); }
-  /// Groups of a TrainConfig by which no scale is trained that is not learnt, and none decays.
+  /// Groups for a TrainConfig, with which only learnt scales are trained and no scale decays.
   std::vector<ParamGroup> groups() const;
 };
 
-/// Puts fake quantization into a graph: of the weights of conv, linear, matmul and dot_general, for each output
-/// channel, of what goes into them, and of what comes out behind a bias and a relu. What moves numbers, and max-pools,
-/// keep the scale of what they are given. For `training`, moving means are written as outputs of the graph (`written`);
-/// without, they are read. Params, inputs, and outputs but those stay. Sub-graphs are left alone. Fails if the graph is
-/// quantized already, if there is nothing to quantize, or if the config names an op or a layer that is none.
+/// Puts fake quantization into a graph: for the weights of conv, linear, matmul and dot_general (a scale per output
+/// channel), for the inputs of these ops, and for their results after a bias and a relu. Ops that only move numbers,
+/// and max pools, keep the scale of their operand. With `training` the graph outputs moving means (`written`); without
+/// it, the graph only reads them. Params, inputs and all other outputs stay as they are. Sub-graphs are not changed.
+/// Fails if the graph is quantized already, if there is nothing to quantize, or if the config names an op or a layer
+/// that does not exist.
 Quantization add_quantization(const Graph& g, const QuantizationConfig& config, bool training = false);
 
 /// Runs the graph over batches and collects the range of each activation that `add_quantization` would quantize. Fails
-/// without a batch, and for a number that is not finite, naming the activation.
+/// without a batch, and for a number that is not finite; then it names the activation.
 Calibration calibrate(const Graph& g, const NamedTensors& params, std::span<const std::vector<NamedTensor>> batches,
                       const QuantizationConfig& config = {}, const CalibrationOptions& options = {},
                       const Session& device = Session());
 
 // ---- codes ----
 
-/// A graph without params: weights are constants, of i8 where they are quantized.
+/// A graph without params. Weights are constants; those of quantized layers are i8.
 struct Int8Model {
-  /// What became of a product or convolution.
+  /// What a product or convolution has become.
   struct Line {
     std::string layer, op, becomes;  ///< "qconv2d", "qmatmul" or "float"
     std::string reason;              ///< of float
@@ -185,11 +189,11 @@ struct Int8Model {
   std::string table() const;
 };
 
-/// The graph of codes that a graph with fake quantization means, with these values of its params: `quantize` where
-/// numbers become codes, qconv2d and qmatmul between codes, `dequantize` where floats go on. Results differ from those
-/// of the graph by at most one step of their scale for each product on the way. A product that has no integer form
-/// stays a float product between dequantized numbers, and the table says why. Fails for an activation whose scale
-/// depends on the batch, for codes of more than 8 bits, and if there is no fake quantization.
+/// The graph of integers that a graph with fake quantization stands for, with these values of its params: `quantize`
+/// where numbers become codes, qconv2d and qmatmul between codes, `dequantize` where the graph goes on with floats. Its
+/// results differ from those of the graph by at most one step of their scale for each product on the way. A product
+/// that has no integer form stays a float product of dequantized numbers; the table says why. Fails for an activation
+/// whose scale depends on the batch, for codes of more than 8 bits, and if there is no fake quantization.
 Int8Model export_int8(const Graph& g, const NamedTensors& params, const Session& device = Session());
 
 }  // namespace rlx

@@ -1,4 +1,4 @@
-// What a compile says of itself: for each node of the user's graph, where it runs and why not elsewhere.
+// What compiling reports: for each node of the user's graph, where it runs, and why not elsewhere.
 #pragma once
 
 #include <array>
@@ -12,9 +12,9 @@
 
 namespace rlx {
 
-/// native: the backend has a kernel for it; composed: made of ops that it has; rewritten: the same meaning in another
-/// shape that it has; interpreted: run by the op's own reference, which is slow; missing: none of these, so the graph
-/// does not compile.
+/// How a node runs. native: the backend has a kernel for it. composed: it is decomposed into ops that the backend has.
+/// rewritten: it is replaced by an equal op of another form that the backend has. interpreted: its reference
+/// implementation runs, which is slow. missing: none of these, so the graph does not compile.
 enum class Verdict { native, composed, rewritten, interpreted, missing };
 constexpr std::array<std::string_view, 5> names_of(Verdict) {
   return {"native", "composed", "rewritten", "interpreted", "missing"};
@@ -51,14 +51,14 @@ class CompileError : public Error {
   std::shared_ptr<const DispatchReport> report_;  // shared: an exception may be copied, which must not throw
 };
 
-/// On which of its device's processors one operation of a program runs.
+/// The processor on which one operation of a program runs, if the device has several.
 struct PlacedOp {
   std::string op, name;
   std::string device;  ///< "ane", "gpu", "cpu"; "load": computed when the model is loaded; empty if it is not known
   std::string reason;
 };
 struct PlacementReport {
-  /// From published rules; else what the device itself plans.
+  /// Whether the placement is predicted from published rules; otherwise the device itself reports it.
   bool predicted = true;
   std::vector<PlacedOp> ops = {};  ///< in the order of the program, nested blocks included
 };

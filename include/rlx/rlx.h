@@ -1,9 +1,11 @@
 // RLX, all of it: graphs and ops, sessions, files, models.
 #pragma once
 
+#include "rlx/artifact.h"
 #include "rlx/autodiff.h"
 #include "rlx/coreml_model.h"
 #include "rlx/data.h"
+#include "rlx/gguf.h"
 #include "rlx/graph_file.h"
 #include "rlx/io.h"
 #include "rlx/kernel.h"
@@ -12,6 +14,7 @@
 #include "rlx/metrics.h"
 #include "rlx/models.h"
 #include "rlx/ops.h"
+#include "rlx/plugin.h"
 #include "rlx/png.h"
 #include "rlx/quantization.h"
 #include "rlx/session.h"

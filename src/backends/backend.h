@@ -15,14 +15,10 @@
 #include "backends/device_memory.h"
 #include "base/cancel_flag.h"
 #include "passes/legalize.h"
+#include "plan/launch.h"
+#include "rlx/io.h"
 
 namespace rlx {
-
-/// How long each step of a run took.
-struct StepTime {
-  std::string op, node, kernel;
-  double start_us = 0, duration_us = 0;  ///< since the run began
-};
 
 struct RunOptions {
   int threads = 1;                           ///< how many threads this run may use
@@ -101,11 +97,22 @@ struct LoadOptions {
   bool exact = false, row_relative = false, batch_invariant = false;
 };
 
-/// A legal graph, lowered: it can be written to disk, and loaded where the device is.
+/// A program as files hold it, in a form that its backend knows by name.
+struct Payload {
+  std::string form;      ///< "graph": the legal graph, as a GraphFile (ir/text.h); else a backend's own
+  std::string text;      ///< any bytes
+  NamedTensors tensors;  ///< which the text names
+};
+constexpr const char* kGraphForm = "graph";
+
+/// A legal graph, lowered: it can be written to disk (`payload`, `Backend::read`), and loaded where the device is.
 class Program {
  public:
   virtual ~Program() = default;
   virtual const Graph& graph() const = 0;
+  /// What `Backend::read` makes the same program from, in another process: the legal graph, where a backend has nothing
+  /// that takes more work to make.
+  virtual Payload payload() const;
   virtual std::unique_ptr<Executable> load(const LoadOptions& options) const = 0;
 };
 
@@ -130,12 +137,26 @@ class Backend {
   virtual std::string no_native_update() const {
     return text_of(name(), " runs compiled graphs and has no trainer of its own; the update is compiled with them");
   }
+  /// What its programs depend on besides the library and this device's name: the instruction set, the system's
+  /// libraries. A program that was written where a fact was another one is not read.
+  virtual std::vector<TargetFact> facts() const { return {}; }
+  /// Kernels from outside the library, each as "op by 'name'", sorted: those that run nodes of `program`, or all if
+  /// that is null. A program that was written where others run it is not read.
+  virtual std::vector<std::string> registered_kernels(const Graph*) const { return {}; }
   /// `legal` holds only what `target()` takes.
   virtual std::unique_ptr<Program> lower(Graph legal) const = 0;
+  /// The program that gave `payload`, or one like it. The bytes may be anybody's: fails where they are no program whose
+  /// nodes `target()` takes. As it stands here, of the form "graph".
+  virtual std::unique_ptr<Program> read(const Payload& payload) const;
   /// Whether a run that was cancelled stops at its next trip of a loop; where not, it runs to its end.
   virtual bool cancels_loops() const { return true; }
   /// The device's memory; null where that is the host's own, and its executables are HostExecutables.
   virtual std::shared_ptr<DeviceMemory> memory() const { return nullptr; }
+  /// `memory()->about()`, for a device that need not be opened to say it.
+  virtual Memory about_memory() const {
+    const auto own = memory();
+    return own ? own->about() : Memory{};
+  }
 };
 
 /// Loads a program of a device that computes in the host's memory; fails for any other.

@@ -1,6 +1,8 @@
 // What a device with memory of its own does with it. Host pointers are never pointers into that memory.
 #pragma once
 
+#include <atomic>
+
 #include "rlx/device_tensor.h"
 
 namespace rlx {
@@ -28,6 +30,12 @@ struct WritableHostBytes {
   std::shared_ptr<void> owner;
 };
 
+/// What was exchanged with a memory, counted by the runtime.
+struct TransferCounts {
+  std::atomic<uint64_t> host_waits{0}, copies_to_device{0}, bytes_to_device{0}, copies_to_host{0}, bytes_to_host{0},
+      donated_copies{0};
+};
+
 /// The verbs of memory that the host cannot point into. Each copy waits for the events that it is given, keeps blocks
 /// and owners until it ends, and fails with the first cause if one of them failed. Called from several threads at once.
 class DeviceMemory {
@@ -39,6 +47,12 @@ class DeviceMemory {
   virtual Event write(Buffer to, HostBytes from, std::span<const Event> after) = 0;
   virtual Event read(WritableHostBytes to, Buffer from, std::span<const Event> after) = 0;
   virtual Event copy(Buffer to, Buffer from, std::span<const Event> after) = 0;
+
+  /// For the runtime, which counts.
+  TransferCounts& counts() const { return counts_; }
+
+ private:
+  mutable TransferCounts counts_;
 };
 
 }  // namespace rlx

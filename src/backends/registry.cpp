@@ -107,8 +107,12 @@ void register_backend(BackendEntry entry) {
     fail(ErrorCode::invalid_argument, "the backend '", entry.name, "' has no function that opens a device");
   Registry& all = registry();
   std::scoped_lock lock(all.mutex);
-  for (const BackendEntry& there : all.entries)
-    if (there.name == entry.name) fail(ErrorCode::invalid_argument, "there is a backend '", entry.name, "' already");
+  for (BackendEntry& there : all.entries)
+    if (there.name == entry.name) {
+      if (there.open) fail(ErrorCode::invalid_argument, "there is a backend '", entry.name, "' already");
+      there = std::move(entry);  // so far a name without a backend
+      return;
+    }
   all.entries.push_back(std::move(entry));
 }
 

@@ -23,7 +23,8 @@ struct BackendEntry {
 /// backends. An entry without `open` is a name that has no backend in this build.
 std::vector<BackendEntry> built_in_backends();
 
-/// Adds a backend. Fails if there is one of that name, or if the name is not a word of letters, digits and underscores.
+/// Adds a backend; a name that is listed without one gets it. Fails if there is one of that name, or if the name is not
+/// a word of letters, digits and underscores.
 void register_backend(BackendEntry entry);
 
 /// The backend of a device; null if this build has none.

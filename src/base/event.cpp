@@ -49,6 +49,9 @@ struct Event::State {
   std::atomic<bool> is_done{false};
   std::exception_ptr error;   // fixed once is_done is true
   std::list<Call> next = {};  // called when it ends
+  // Fixed once is_done is true; no queue: it never began, or nobody said so.
+  std::optional<int> queue = {};
+  std::chrono::steady_clock::time_point began = {}, ended = {};
 
   void end(std::exception_ptr with) noexcept {
     std::list<Call> calls;
@@ -56,6 +59,7 @@ struct Event::State {
       std::scoped_lock lock(mutex);
       if (is_done.load(std::memory_order_relaxed)) return;
       error = std::move(with);
+      if (queue) ended = std::chrono::steady_clock::now();
       is_done.store(true, std::memory_order_release);
       calls.splice(calls.begin(), next);
     }
@@ -188,6 +192,10 @@ void Event::on_done(std::function<void(std::exception_ptr)> f) const {
   });
 }
 
+std::optional<DeviceWork> Event::work() const {
+  if (!state_ || !is_done() || !state_->queue) return std::nullopt;
+  return DeviceWork{state_->work, *state_->queue, state_->began, state_->ended};
+}
 std::string Event::device() const { return state_ ? state_->device : std::string(); }
 
 void wait_for_all(std::span<const Event> events) {
@@ -217,6 +225,12 @@ EventSource::EventSource(const std::string& device, std::string work) : owner_(s
   owner_->state->work = std::move(work);
 }
 Event EventSource::event() const { return Event(owner_->state); }
+void EventSource::begin(int queue) const noexcept {
+  std::scoped_lock lock(owner_->state->mutex);
+  if (owner_->state->is_done.load(std::memory_order_relaxed)) return;
+  owner_->state->queue = queue;
+  owner_->state->began = std::chrono::steady_clock::now();
+}
 void EventSource::finish() const noexcept { owner_->state->end(nullptr); }
 void EventSource::fail(std::exception_ptr error) const noexcept { owner_->state->end(std::move(error)); }
 

@@ -16,6 +16,8 @@ class EventSource {
   EventSource(const std::string& device, std::string work);
 
   Event event() const;
+  /// Notes that the work begins now, on a queue of the device; for Event::work.
+  void begin(int queue) const noexcept;
   void finish() const noexcept;
   void fail(std::exception_ptr error) const noexcept;
 

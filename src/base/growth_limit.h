@@ -1,7 +1,7 @@
-// How much a graph may grow while it is compiled. A decomposition, a rewriting or a lowering makes nodes and constants
-// whose number can depend on an attribute: a window of a million places, a table as long as an extent. Whoever lets
-// such a thing run sets a limit around it; what makes nodes and tensors counts them here. So the bound holds for every
-// op, those from outside the library too, and no op has to check its attributes for it.
+// A limit on how much a graph may grow while it is compiled. A decomposition, a rewriting or a lowering makes nodes and
+// constants whose number can depend on an attribute: a window of a million elements, a table as long as an extent. The
+// code that calls one sets a limit around the call; the code that makes nodes and tensors counts them here. So the
+// limit holds for every op, also for those from outside the library, and no op has to check its attributes for it.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,8 @@
 
 namespace rlx {
 
-/// What may be made of `nodes` nodes: so much for each of them, and so much in all, that no graph of use comes near.
+/// The most nodes and bytes of constants that may be made from `nodes` nodes: a fixed amount and an amount for each
+/// node, both far above what useful graphs need.
 struct Growth {
   size_t nodes = 0, bytes = 0;
   static constexpr size_t kNodes = size_t{1} << 16, kNodesForEach = size_t{1} << 8;
@@ -19,8 +20,8 @@ struct Growth {
   static Growth of(size_t nodes) { return {kNodes + nodes * kNodesForEach, kBytes + nodes * kBytesForEach}; }
 };
 
-/// While it lives, what its thread makes is counted; limits stand within one another, and each is held. Fails as
-/// out_of_memory, naming the operation, once more was made than `most` allows.
+/// Counts what its thread makes while it lives. Limits may be nested, and each of them applies. Once more was made than
+/// `most` allows, counting fails (out_of_memory) and names the operation.
 class GrowthLimit {
  public:
   /// `what` is called for the message only: "the decomposition of 'im2col'".
@@ -31,15 +32,16 @@ class GrowthLimit {
 
   const Growth& made() const { return made_; }
 
-  /// Called where a node, or an operation of another format, comes into being.
+  /// Call this where a node, or an operation of another format, is made.
   static void count_node();
-  /// Called before memory for a tensor is taken.
+  /// Call this before memory for a tensor is allocated.
   static void count_bytes(size_t bytes);
-  /// Called before memory is taken for a table that becomes a constant, and whose length an attribute or extent says.
+  /// Call this before memory is allocated for a table that becomes a constant and whose length depends on an attribute
+  /// or an extent.
   static void count_table(int64_t count, size_t bytes_each);
 
  private:
-  /// Fails for the outermost limit that is exceeded: it knows the most about whose operation it is.
+  /// Fails for the outermost limit that is exceeded, because its message names the operation that the user knows.
   static void check();
 
   Growth most_, made_ = {0, 0};

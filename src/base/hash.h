@@ -1,5 +1,5 @@
-// Hashes that are the same in each process: they name files and tell whether bytes are those that were written. None
-// withstands somebody who looks for two contents with one hash.
+// Hashes that are the same in every process: they name files, and tell whether bytes are those that were written. They
+// are not cryptographic: it is easy to find two contents with the same hash.
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@
 
 namespace rlx {
 
-/// FNV-1a (Fowler, Noll, Vo), 64 bits: byte by byte, for names.
+/// FNV-1a (Fowler, Noll, Vo) with 64 bits, byte by byte. For short texts such as names.
 struct Fnv1a {
   static constexpr uint64_t kPrime = 0x100000001b3u;
   uint64_t hash = 0xcbf29ce484222325u;
@@ -28,16 +28,17 @@ constexpr uint64_t fnv1a(std::string_view text) {
   return all.hash;
 }
 
-/// 16 digits.
+/// The number as 16 hexadecimal digits.
 inline std::string hex_text(uint64_t n) {
   std::string text(16, '0');
   for (size_t i = 16; i-- > 0; n >>= 4) text[i] = "0123456789abcdef"[n & 15];
   return text;
 }
 
-/// As fast as memory is read: for megabytes. Eight sums that do not wait for each other, each of every eighth word; a
-/// step is a bijection of the word and of the sum, so that one changed word always shows. High bits are brought down
-/// before they are multiplied, which carries them upwards only: else two changed signs of floats would undo each other.
+/// A checksum for megabytes, computed as fast as memory is read. Eight independent sums each take every eighth word. A
+/// step is a bijection of the word and of the sum, so one changed word always changes the result. The step moves high
+/// bits down before it multiplies, because a multiplication carries bits upwards only: otherwise two floats whose signs
+/// have changed would leave the sum the same.
 inline uint64_t checksum(std::span<const std::byte> bytes) noexcept {
   constexpr uint64_t kOdd = 0x9e3779b97f4a7c15u;  // 2^64 divided by the golden ratio
   constexpr size_t kWord = sizeof(uint64_t);

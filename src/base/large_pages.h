@@ -1,13 +1,14 @@
-// Memory that is read from end to end, in pages as large as the system has them: each page costs an address
-// translation, and prefetching by the processor ends where one ends.
+// Large pages, for memory that is read from end to end: each page costs an address translation, and the processor's
+// prefetching ends at the end of a page.
 #pragma once
 
 #include <cstddef>
 
 namespace rlx {
 
-/// Asks that `bytes` at `data` be backed by large pages (Linux: transparent huge pages, where the administrator lets
-/// programs ask). Best asked before the memory is first written; blocks below some megabytes are left alone.
+/// Asks the system to back `bytes` bytes at `data` with large pages (Linux: transparent huge pages, where the
+/// administrator lets programs ask for them). It is best called before the memory is first written. Blocks below a few
+/// megabytes are left alone.
 void prefer_large_pages(void* data, size_t bytes) noexcept;
 
 }  // namespace rlx

@@ -241,6 +241,12 @@ rlx_status rlx_devices(char** json, rlx_error** error) {
     result = own_text(all.dump());
   });
 }
+rlx_status rlx_device_target(const char* device, char** json, rlx_error** error) {
+  return guarded(error, [&] {
+    auto& result = required(json, "json");
+    result = own_text(rlx::target_json(device_from(device)));
+  });
+}
 rlx_status rlx_graph_report(const rlx_graph* graph, const char* device, const rlx_compile_options* options, char** json,
                             rlx_error** error) {
   return guarded(error, [&] {

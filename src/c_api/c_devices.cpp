@@ -86,6 +86,16 @@ rlx_status rlx_device_memory(const char* device, rlx_memory* memory, rlx_error**
     std::memcpy(memory, &all, std::min(size, sizeof all));
   });
 }
+rlx_status rlx_device_transfers(const char* device, rlx_transfers* transfers, rlx_error** error) {
+  return guarded(error, [&] {
+    const rlx::Device named = device_from(device);
+    const size_t size = options_of(&required(transfers, "transfers")).struct_size;
+    const rlx::Transfers t = transfers_of(named);
+    const rlx_transfers all{
+        size, t.host_waits, t.copies_to_device, t.bytes_to_device, t.copies_to_host, t.bytes_to_host, t.donated_copies};
+    std::memcpy(transfers, &all, std::min(size, sizeof all));
+  });
+}
 rlx_status rlx_device_put(const rlx_tensor* tensor, const char* device, rlx_device_tensor** result, rlx_error** error) {
   return guarded(error, [&] {
     auto& made = required(result, "result");

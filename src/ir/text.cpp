@@ -2,6 +2,7 @@
 #include "ir/text.h"
 
 #include "ir/leaves.h"
+#include "ir/verify.h"
 
 namespace rlx {
 namespace {
@@ -167,6 +168,36 @@ Graph parse_graph(std::string_view text, const OpDef* extra) {
   Scanner in(text);
   Graph g = parse_graph(in, extra);
   if (!in.at_end()) in.unexpected("the end of the text");
+  return g;
+}
+
+GraphFile graph_file_of(const Graph& g) {
+  constexpr size_t kLargeConstant = 256;  // bytes
+  GraphFile file;
+  std::ostringstream out;
+  const ConstantsElsewhere large(out, kLargeConstant, [&](const Tensor& t) {
+    for (const auto& [name, known] : file.constants)
+      if (known == t) return name;
+    std::string name = text_of("constant_", file.constants.size());
+    file.constants.emplace(name, t);
+    return name;
+  });
+  out << "rlx 1\n";
+  print(out, g);
+  out << "\n";
+  file.text = out.str();
+  return file;
+}
+Graph parse_graph_file(std::string_view text, const std::function<Tensor(std::string_view)>& constant) {
+  Scanner in(text);
+  if (constant) in.tensors = &constant;
+  if (!in.accept_word("rlx")) in.unexpected("the version line 'rlx 1' that begins a .rlx file");
+  auto version = in.number<int64_t>();
+  if (version != 1)
+    fail(ErrorCode::unsupported, "this is version ", version, " of the .rlx format; this build reads version 1");
+  Graph g = parse_graph(in);
+  if (!in.at_end()) in.unexpected("the end of the file");
+  verify(g);
   return g;
 }
 

@@ -12,6 +12,9 @@
 // stated and checked against what the ops infer. parse(print(g)) = g, names and numbering included.
 #pragma once
 
+#include <functional>
+#include <map>
+
 #include "rlx/graph.h"
 
 namespace rlx {
@@ -21,5 +24,16 @@ std::string text(const Graph&);
 /// `extra` is an op that is not in the table: a custom op, a law's planted fault.
 Graph parse_graph(Scanner&, const OpDef* extra = nullptr);
 Graph parse_graph(std::string_view text, const OpDef* extra = nullptr);
+
+/// A graph as files hold it: the version line "rlx 1", the text, and by their names the constants that are too large
+/// for a text, of 256 bytes and more. Equal constants have one name.
+struct GraphFile {
+  std::string text;
+  std::map<std::string, Tensor, std::less<>> constants;
+  bool operator==(const GraphFile&) const = default;
+};
+GraphFile graph_file_of(const Graph&);
+/// The graph of such a text, verified. `constant` gives those that it only names.
+Graph parse_graph_file(std::string_view text, const std::function<Tensor(std::string_view name)>& constant);
 
 }  // namespace rlx

@@ -84,6 +84,9 @@ Judged judge(const Graph& g, Tensors inputs, const GraphRunner& run) {
 Judged judge(const Graph& g, Tensors inputs, const Device& device, std::span<const int> threads) {
   const DispatchReport report = dispatch_report(g, device);
   const std::string missing = missing_of(report);
+  if (supports(g, device) != missing.empty())
+    return wrong(text_of("supports() says ", missing.empty() ? "no" : "yes", ", and the report ",
+                         missing.empty() ? "takes it" : text_of("that it is missing: ", missing)));
   const std::vector<Tensor> wanted = missing.empty() ? interpret(g, inputs) : std::vector<Tensor>();
   Judged worst{Judgement::agrees, {}, 0, worst_verdict(report)};
   for (const int count : threads) {
@@ -91,6 +94,8 @@ Judged judge(const Graph& g, Tensors inputs, const Device& device, std::span<con
       const CompiledGraph compiled = Session(device, {count}).compile(g, {});
       if (!missing.empty())
         return wrong(text_of("the report says that it is missing (", missing, "), and it compiles"));
+      if (compiled.report().json() != report.json())
+        return wrong(text_of("compiled it has another report: ", compiled.report(), " instead of ", report));
       Judged here = compared(g, compiled.run_ordered(inputs), wanted);
       if (here.judgement != Judgement::agrees) {
         here.why = text_of("on ", count, count == 1 ? " thread: " : " threads: ", here.why);
@@ -98,8 +103,10 @@ Judged judge(const Graph& g, Tensors inputs, const Device& device, std::span<con
       }
       worst.error = std::max(worst.error, here.error);
     } catch (const Error& error) {
-      if (!missing.empty() && error.code() == ErrorCode::unsupported)
-        return {Judgement::refused, missing, 0, Verdict::missing};
+      const auto* refusal = dynamic_cast<const CompileError*>(&error);
+      if (refusal && refusal->report().json() != report.json())
+        return wrong(text_of("compiling is refused by another report: ", refusal->report(), " instead of ", report));
+      if (!missing.empty() && refusal) return {Judgement::refused, missing, 0, Verdict::missing};
       if (!missing.empty())
         return wrong(text_of("it is refused with another error than of what is missing: ", error.what()));
       return wrong(text_of("the report takes it, and it does not run: ", error.what()));

@@ -1,5 +1,5 @@
-// The figures by which kernels choose between strategies and split work over threads. They are defaults, or derived
-// from measurements of this machine (runtime/machine.cpp).
+// The figures by which kernels choose between strategies and split work over threads. The defaults are those of a
+// common machine; `rlx calibrate` replaces them by measurements of this one (backends/cpu/machine.h).
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,8 @@
 namespace rlx::kernels {
 
 struct CostModel {
-  /// The smallest task of a matrix product that is worth handing to another thread (some microseconds), in
-  /// multiply-adds; reading a weight counts as two. Read when products are prepared.
+  /// The smallest task of a matrix product that is worth handing to another thread, in multiply-adds (some
+  /// microseconds); reading a weight counts as two. Read when products are prepared.
   int64_t task_work = 1 << 18;
   /// f32 products with fewer rows do not use matrix tiles (AMX): the speed of the tiles does not pay for splitting the
   /// right operand's columns into bf16 terms. Read when products are prepared.
@@ -18,7 +18,7 @@ struct CostModel {
   double split_ns = 4000;
   /// Estimated time of a multiply-add of attention on one thread, in nanoseconds. Read in each run.
   double attention_ns = 0.02;
-  /// Threads of sessions that do not request a number; 0: as many as the processor has.
+  /// The number of threads of sessions that do not request one; 0 stands for as many as the processor has.
   int threads = 0;
 
   bool operator==(const CostModel&) const = default;

@@ -1,5 +1,5 @@
-// How long a running sum of f32 may be. All kernels that promise the error of docs/runtime.md, "Sums of f32", divide
-// longer sums by this figure.
+// How long a running sum of f32 may be. Kernels that promise the error bound of docs/runtime.md, "Sums of f32", divide
+// longer sums into partial sums of this length.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // See the header. The lanes of a vector are neighbouring pixels; a tile's transmitted light and colours stay in L1
 // while its splats are composited. The gradient also runs front to back, twice: what the splats behind one contribute
 // is the total of all splats less that of the splats so far. (Back to front, the hits of each pixel would have to be
-// stored.)
+// stored.) The file is longer than others because the image and the gradient composite the same tiles.
 #include "kernels/splat.h"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
-// Gaussian splats of one image, composited front to back tile by tile, and the gradient. f32 and f64.
-// rlx/extras/splat.h defines the numbers of a splat. A row of tiles is one task; tasks are independent except for the
-// sums of the gradient, of which each thread has its own.
+// Gaussian splats of one image, composited front to back tile by tile, and the gradient. f32 and f64. A task is a row
+// of tiles; tasks are independent, except that each thread adds up sums of its own for the gradient. rlx/extras/splat.h
+// defines the op and its attributes. User: backends/cpu/lower_splat.cpp.
 #pragma once
 
 #include <cstddef>
@@ -10,17 +10,19 @@
 
 namespace rlx::kernels {
 
-/// Numbers of a splat: depth, centre (2), conic (3), slope (2), bend (3), opacity, colour (3).
+/// The numbers of a splat, in this order: depth, centre (2), conic (3), slope (2), bend (3), opacity, colour (3).
 constexpr int64_t kSplatNumbers = 15;
 
 struct SplatArgs {
   DType dtype = f32;
   int64_t n = 0, width = 0, height = 0;
+  /// The attributes of the op: the square of radius_scale, then alpha_cutoff, transmittance_threshold,
+  /// max_splat_steps, gamma.
   double radius_squared = 9, alpha_cutoff = 0, threshold = 0, max_steps = 0, gamma = 1;
   const void* splats = nullptr;      ///< [n, 15]
   const void* background = nullptr;  ///< [3]
   void* image = nullptr;             ///< [height, width, 4]
-  const void* ct = nullptr;          ///< [height, width, 4]: for the gradient only, which reads it and not `image`
+  const void* ct = nullptr;          ///< [height, width, 4], the cotangent of the image; only the gradient reads it
 
   int64_t tile_rows() const;
 };

@@ -1,20 +1,21 @@
-// What is known once params are bound, before any input is: which nodes a run need not repeat.
+// What is known once params are bound, before there are inputs: the nodes that need not be computed again in each run.
 #pragma once
 
 #include "rlx/graph.h"
 
 namespace rlx {
 
-/// Does anything about the node depend on the extents of a run: its types, a dim or a body among its attributes? An
-/// `extent`, or a slice of four rows at a symbolic start, has a static type and still does.
+/// Whether anything about the node depends on the extents of a run: its types, or a dim or a body among its attributes.
+/// An `extent`, or a slice of four rows that begins at a symbolic index, has a static type and depends on them
+/// nevertheless.
 bool has_symbols(const Node& node);
 
-/// For each node: is it a param or a constant, or computed from such alone, whatever the extents of the inputs? Not
-/// what stands behind a barrier; an iota counts as a constant.
+/// For each node, whether it is a param or a constant, or is computed from such alone, whatever the extents of the
+/// inputs are. Nodes behind a barrier do not count; an iota counts as a constant.
 std::vector<bool> bound_nodes(const Graph& g);
 
-/// Is the value a param or a constant, or made of such alone by moving elements and computing them one by one? What
-/// wants its weights as constants may have it, for little work.
+/// Whether the value is a param or a constant, or is made of such alone by moving elements and by element-wise ops. A
+/// backend that needs its weights as constants can compute these with little work.
 bool is_weight(const Graph& g, Ref r);
 
 }  // namespace rlx

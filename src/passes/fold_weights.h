@@ -1,5 +1,6 @@
-// Weights that are wanted as constants. Not in the pass list: a backend whose operations take constants alone calls it
-// when the values of params are known. Neighbour: fold_constants, for what is small.
+// Weights that a backend needs as constants. This pass is not in the pass list: a backend whose operations take some
+// operands as constants only (Core ML) calls it once the values of params are known. Neighbour: fold_constants, which
+// folds small constants for every backend.
 #pragma once
 
 #include <functional>
@@ -8,8 +9,9 @@
 
 namespace rlx {
 
-/// Operands for which `wanted` says so become constants, however large, where they are weights (passes/bound_values.h)
-/// without params; in the bodies of control flow too.
+/// Replaces operands by constants, however large, if `wanted` says so and they are weights (is_weight() in
+/// passes/bound_values.h) that depend on constants alone and on no param. This includes operands in the bodies of
+/// control flow.
 ///
 ///   before  %0 = input() @"x"  %1 = constant() {value = ...}  %2 = constant() {value = ...}
 ///           %3 = concatenate(%1, %2) {axis = 0}   %4 = conv_transpose(%0, %3)

@@ -1,5 +1,5 @@
 // A convolution and what is done to its result. Neighbours: fuse_matmul, the same for products; carry_channels_last,
-// which then lays the channels side by side.
+// which runs later and gives images contiguous channels.
 #pragma once
 
 #include "rlx/graph.h"
@@ -15,11 +15,12 @@ namespace rlx {
 ///           %7 = add(%6, %3)                                                   activation = relu}
 ///           %8 = relu(%7)
 ///
-/// Each step only in that order, and only if nothing else uses what it takes in. A batch_norm_inference, or a product
-/// with a number for each channel, goes into weights and bias where these and it are known once params are bound, and a
-/// second bias into the first: so w is scaled before the sum and not the sum after it. That rounds otherwise, by a unit
-/// in the last place of each product, and what passes the range of f32 is w scaled instead of the sum scaled. f32
-/// alone, for which there are kernels.
+/// The steps are folded only in that order, and only if nothing else uses the value in between. A batch_norm_inference,
+/// or a multiplication by one number for each channel, is folded into weights and bias if its operands, the weights and
+/// the bias are known once params are bound. A second bias is added to the first under the same condition.
+///
+/// Scaling w instead of the sum changes the rounding, by an ulp of each product; and where w scaled passes the range of
+/// f32 the result does, even if the scaled sum would not. The pass is for f32 alone, for which there are kernels.
 Graph fuse_convolution(const Graph& g);
 
 }  // namespace rlx

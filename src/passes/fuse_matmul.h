@@ -14,9 +14,9 @@ namespace rlx {
 ///           %7 = gelu(%6)                                                       activation = gelu}
 ///           %8 = add(%7, %3)
 ///
-/// Takes products with a right operand of rank 2 (matmul, linear, fused_matmul), each step only in that order and only
-/// if nothing else uses what it takes in. The bias is a vector over the last dim; the residual has the result's dims,
-/// and not by a broadcast, which an element-wise op reads without a copy.
+/// Takes products with a right operand of rank 2 (matmul, linear, fused_matmul). The steps are folded only in that
+/// order, and only if nothing else uses the value in between. The bias is a vector over the last dim. The residual has
+/// the result's dims and is no broadcast: an element-wise op reads a broadcast without a copy, the product does not.
 ///
 /// f32 and f64. The separate ops of f16 and bf16 round between each other, the fused one rounds once at the end: other
 /// bits, so they stay separate unless `rounding` frees them.

@@ -21,7 +21,7 @@ struct Work {
   std::shared_ptr<CancelFlag> cancel;
 };
 
-thread_local bool is_worker = false;
+thread_local int worker = 0;  // from 1; 0 on a thread that is none
 
 class Workers {
  public:
@@ -30,7 +30,7 @@ class Workers {
 
   void add(Work work) {
     // A run that another one waits for must not wait for its thread.
-    if (is_worker) return work.run();
+    if (worker > 0) return work.run();
     {
       std::scoped_lock lock(mutex_);
       if (is_closing_) return;  // the event of what is dropped fails
@@ -44,7 +44,7 @@ class Workers {
   /// With the lock.
   void start() {
     try {
-      threads_.emplace_back([this] { serve(); });
+      threads_.emplace_back([this, number = static_cast<int>(threads_.size()) + 1] { serve(number); });
     } catch (const std::system_error& e) {
       if (threads_.empty())
         fail(ErrorCode::out_of_memory, "there is no thread for a run in the background: ", e.what());
@@ -65,8 +65,8 @@ class Workers {
       if (thread.get_id() == std::this_thread::get_id()) thread.detach();  // what runs there ends the process
       else if (thread.joinable()) thread.join();
   }
-  void serve() noexcept {
-    is_worker = true;
+  void serve(int number) noexcept {
+    worker = number;
     std::unique_lock lock(mutex_);
     for (;;) {
       ++idle_;
@@ -93,6 +93,8 @@ class Workers {
 };
 
 }  // namespace
+
+int background_thread() { return worker; }
 
 void run_in_background(std::function<void()> work, std::shared_ptr<CancelFlag> cancel) {
   Workers::shared().add({std::move(work), std::move(cancel)});

@@ -13,5 +13,7 @@ namespace rlx {
 /// dropped, and the rest is cancelled and waited for. On a thread of the runtime itself, `work` is called at once.
 /// Fails with out_of_memory if the system gives no first thread.
 void run_in_background(std::function<void()> work, std::shared_ptr<CancelFlag> cancel);
+/// The number of this thread among those threads, from 1; 0 for any other.
+int background_thread();
 
 }  // namespace rlx

@@ -1,4 +1,4 @@
-// What the copies of a CompiledGraph share.
+// The state that the copies of a CompiledGraph share, and that of a PendingRun.
 #pragma once
 
 #include <mutex>
@@ -7,6 +7,7 @@
 
 #include "rlx/session.h"
 #include "runtime/program_cache.h"
+#include "runtime/tensor_on_device.h"
 
 namespace rlx {
 
@@ -20,28 +21,27 @@ struct CompiledGraph::State {
   std::shared_ptr<ProgramCache> cache;
   std::shared_ptr<const Backend> backend;
 
-  // Made in compile(), or at the first use if lazy.
-  // No std::call_once: a compile may throw and be tried again, and after a throw the thread sanitizer's once waits for
-  // ever.
+  // These are made in compile(), or at the first use if the graph is compiled lazily. std::call_once would not do:
+  // compiling may throw and be tried again, and after a throw the thread sanitizer's call_once waits for ever.
   std::mutex compiling = {};
   std::atomic<bool> compiled = {};
   std::shared_ptr<const CachedProgram> program = {};
   std::unique_ptr<Executable> executable = {};
   HostExecutable* on_host = nullptr;          // the executable, if it computes in the host's memory
   DeviceExecutable* on_device = nullptr;      // the executable, if it does not
-  std::shared_ptr<DeviceMemory> memory = {};  // the device's own; null with `on_host`
+  std::shared_ptr<DeviceMemory> memory = {};  // the device's own memory; null if `on_host` is set
   bool updates_in_place = false;
-  /// Donated inputs and the outputs of their names and types: one buffer where the device updates in place.
+  /// A donated input and the output of its name and type. They share a buffer if the device updates in place.
   struct Pair {
     size_t input, output;
   };
   std::vector<Pair> pairs = {};
-  std::set<std::string> unbound = {};
-  std::map<std::string, std::variant<Tensor, DeviceTensor>> waiting =
-      {};  // params that were bound before a lazy compile
+  std::set<std::string> unbound = {};  // the names of params that are not bound yet
+  /// Params that were bound before the graph was compiled.
+  std::map<std::string, std::variant<Tensor, DeviceTensor>> waiting = {};
 
   void compile();
-  /// Binds a param of the executable; its type has been checked.
+  /// Binds a param of the executable. Its type has been checked.
   void bind(const std::string& name, const std::variant<Tensor, DeviceTensor>& value);
   bool is_donated(size_t input) const { return signature.modes[input] != ArgumentMode::read; }
   /// "the run of 'g' on cpu".
@@ -53,10 +53,13 @@ struct PendingRun::State {
   Event event;
   std::vector<DeviceTensor> outputs;
   std::shared_ptr<CancelFlag> cancel;
+  std::shared_ptr<RunRecord> record;
+  std::shared_ptr<const CompiledGraph::State> graph;
 };
 
-/// As CompiledGraph::run_into, on a device with memory of its own: copies there, runs, and copies back.
-void run_on_device(const std::shared_ptr<CompiledGraph::State>& state, Tensors inputs, std::span<Tensor> outputs,
-                   std::vector<StepTime>* profile);
+/// CompiledGraph::run_into for a device with memory of its own: copies the inputs there, runs, and copies the results
+/// back. Steps are timed if there is room for their times.
+std::shared_ptr<RunRecord> run_on_device(const std::shared_ptr<CompiledGraph::State>& state, Tensors inputs,
+                                         std::span<Tensor> outputs, std::vector<StepTime>* steps);
 
 }  // namespace rlx

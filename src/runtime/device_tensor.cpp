@@ -9,9 +9,81 @@
 
 namespace rlx {
 
-Memory memory_of(const Device& device) {
+Memory memory_of(const Device& device) { return backend_of(device)->about_memory(); }
+
+Transfers Transfers::operator-(const Transfers& before) const {
+  return {host_waits - before.host_waits,           copies_to_device - before.copies_to_device,
+          bytes_to_device - before.bytes_to_device, copies_to_host - before.copies_to_host,
+          bytes_to_host - before.bytes_to_host,     donated_copies - before.donated_copies};
+}
+Transfers transfers_of(const Device& device) {
   const auto memory = backend_of(device)->memory();
-  return memory ? memory->about() : Memory{};
+  if (!memory) return {};
+  const TransferCounts& c = memory->counts();
+  return {c.host_waits, c.copies_to_device, c.bytes_to_device, c.copies_to_host, c.bytes_to_host, c.donated_copies};
+}
+
+// ---- what is noted of a run ----
+
+namespace {
+
+using Microseconds = std::chrono::duration<double, std::micro>;
+
+void count_copy_to(const DeviceMemory& memory, size_t bytes, const Event& copy, RunRecord* record) {
+  ++memory.counts().copies_to_device;
+  memory.counts().bytes_to_device += bytes;
+  if (!record) return;
+  record->count(&Transfers::copies_to_device);
+  record->count(&Transfers::bytes_to_device, bytes);
+  record->add_work(copy);
+}
+void count_copy_from(const DeviceMemory& memory, size_t bytes, const Event& copy, RunRecord* record) {
+  ++memory.counts().copies_to_host;
+  memory.counts().bytes_to_host += bytes;
+  if (!record) return;
+  record->count(&Transfers::copies_to_host);
+  record->count(&Transfers::bytes_to_host, bytes);
+  record->add_work(copy);
+}
+
+}  // namespace
+
+void count_wait(const Backend& backend, RunRecord* record) {
+  const auto memory = backend.memory();
+  if (!memory) return;
+  ++memory->counts().host_waits;
+  if (record) record->count(&Transfers::host_waits);
+}
+
+void RunRecord::count(uint64_t Transfers::*what, uint64_t n) {
+  std::scoped_lock lock(mutex_);
+  transfers_.*what += n;
+}
+void RunRecord::add_work(Event event) {
+  std::scoped_lock lock(mutex_);
+  work_.push_back(std::move(event));
+}
+void RunRecord::set_run(Event event) {
+  std::scoped_lock lock(mutex_);
+  run_ = event;
+  work_.push_back(std::move(event));
+}
+double RunRecord::run_start_us() const {
+  std::scoped_lock lock(mutex_);
+  const auto done = run_.work();
+  return done ? Microseconds(done->start - began).count() : 0;
+}
+Profile RunRecord::profile() const {
+  std::scoped_lock lock(mutex_);
+  Profile profile;
+  profile.began = began, profile.transfers = transfers_;
+  for (const Event& event : work_)
+    if (const auto done = event.work()) {
+      const double start = Microseconds(done->start - began).count(), end = Microseconds(done->end - began).count();
+      profile.work.push_back({done->name, done->queue, start, end - start});
+      profile.total_us = std::max(profile.total_us, end);
+    }
+  return profile;
 }
 
 // ---- what stands behind it ----
@@ -31,6 +103,18 @@ std::vector<Event> TensorOnDevice::before_writing() const {
   return events;
 }
 
+Event in_context(const Event& event, std::string doing) {
+  EventSource source(event.device(), doing);
+  EventSource::when_done(event, [source, doing = std::move(doing)](std::exception_ptr error) {
+    if (!error) return source.finish();
+    try {
+      with_context(doing, [&] { rethrow_copy(error); });
+    } catch (...) {
+      source.fail(std::current_exception());
+    }
+  });
+  return source.event();
+}
 Event after_end(const Event& event) {
   EventSource source(event.device(), "waiting");
   EventSource::when_done(event, [source](std::exception_ptr) { source.finish(); });
@@ -103,7 +187,8 @@ std::string DeviceTensor::why_gone() const {
   return t.gone;
 }
 
-Event begin_copy_to_host(const std::shared_ptr<TensorOnDevice>& from, const std::shared_ptr<Tensor>& to) {
+Event begin_copy_to_host(const std::shared_ptr<TensorOnDevice>& from, const std::shared_ptr<Tensor>& to,
+                         RunRecord* record) {
   TensorOnDevice& t = *from;
   std::unique_lock lock(t.mutex);
   t.require_there();
@@ -111,6 +196,7 @@ Event begin_copy_to_host(const std::shared_ptr<TensorOnDevice>& from, const std:
     *to = Tensor::uninitialized(t.dtype, t.shape);
     Event copied = memory->read({{to->mutable_data(), to->byte_count()}, to}, t.buffer, std::span(&t.ready, 1));
     t.add_reader(copied);
+    count_copy_from(*memory, to->byte_count(), copied, record);
     return copied;
   }
   EventSource source(t.device.name(), text_of("a copy of a tensor of ", t.dtype));
@@ -130,10 +216,35 @@ Event begin_copy_to_host(const std::shared_ptr<TensorOnDevice>& from, const std:
   return source.event();
 }
 
+std::vector<std::shared_ptr<Tensor>> read_all(std::span<const DeviceTensor> tensors, RunRecord* record,
+                                              const std::function<std::string(size_t)>& doing) {
+  std::vector<std::shared_ptr<Tensor>> results;
+  std::vector<Event> copies;
+  std::exception_ptr error;
+  try {
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      results.push_back(std::make_shared<Tensor>());
+      copies.push_back(with_context([&] { return doing(i); },
+                                    [&] { return begin_copy_to_host(tensors[i].on_device(), results[i], record); }));
+    }
+  } catch (...) {
+    error = std::current_exception();
+  }
+  for (size_t i = 0; i < copies.size(); ++i) {
+    count_wait(*tensors[i].on_device()->backend, record);
+    try {
+      with_context([&] { return doing(i); }, [&] { copies[i].wait(); });
+    } catch (...) {
+      if (!error) error = std::current_exception();
+    }
+  }
+  if (error) std::rethrow_exception(error);
+  return results;
+}
+
 Tensor DeviceTensor::to_host() const {
-  auto tensor = std::make_shared<Tensor>();
-  begin_copy_to_host(on_device(), tensor).wait();
-  return std::move(*tensor);
+  const auto doing = [this](size_t) { return text_of("reading a tensor of ", type(), " on ", device()); };
+  return std::move(*read_all(std::span(this, 1), nullptr, doing)[0]);
 }
 
 DeviceTensor DeviceTensor::to(const Device& target) const {
@@ -152,6 +263,7 @@ void DeviceTensor::write(const Tensor& value) {
     const bool is_own = t.gone.empty() && !t.is_param;
     Buffer to = is_own ? t.buffer : new_buffer(*memory, t.device, byte_count());
     t.ready = memory->write(to, host_bytes(kept), is_own ? std::span<const Event>(before) : std::span<const Event>());
+    count_copy_to(*memory, byte_count(), t.ready, nullptr);
     t.buffer = std::move(to);
     t.is_param = false;
     t.readers.clear();
@@ -169,15 +281,26 @@ void DeviceTensor::write(const Tensor& value) {
 }
 
 DeviceTensor device_put(const Tensor& tensor, const Device& device) {
-  auto backend = backend_of(device);
-  if (auto why = backend->unavailable(); !why.empty())
-    fail(ErrorCode::not_found, "device '", device, "' is not available: ", why);
-  const auto memory = backend->memory();
-  auto made = new_tensor_on(device, std::move(backend), tensor.dtype(), tensor.shape());
-  const Tensor kept = with_owner(tensor);
-  if (memory) made->ready = memory->write(made->buffer, host_bytes(kept), {});
-  else made->host = kept;
-  return DeviceTensor(std::move(made));
+  return put_on_device(tensor, device, nullptr, text_of("putting a tensor of ", tensor.type(), " on ", device));
+}
+
+DeviceTensor put_on_device(const Tensor& tensor, const Device& device, RunRecord* record, const std::string& doing) {
+  return with_context(doing, [&] {
+    auto backend = backend_of(device);
+    if (auto why = backend->unavailable(); !why.empty())
+      fail(ErrorCode::not_found, "device '", device, "' is not available: ", why);
+    const auto memory = backend->memory();
+    auto made = new_tensor_on(device, std::move(backend), tensor.dtype(), tensor.shape());
+    const Tensor kept = with_owner(tensor);
+    if (memory) {
+      const Event copy = memory->write(made->buffer, host_bytes(kept), {});
+      count_copy_to(*memory, kept.byte_count(), copy, record);
+      made->ready = in_context(copy, doing);
+    } else {
+      made->host = kept;
+    }
+    return DeviceTensor(std::move(made));
+  });
 }
 
 }  // namespace rlx

@@ -36,22 +36,46 @@ std::string Profile::table() const {
         << (total_us > 0 ? 100 * sum.us / total_us : 0) << "\n";
   out << std::left << std::setw(static_cast<int>(width)) << "all" << std::right << std::setw(8) << steps.size()
       << std::setw(12) << total_us << std::setw(8) << 100.0 << "\n";
+  if (transfers != Transfers())
+    out << transfers.copies_to_device << " copies to the device (" << transfers.bytes_to_device << " bytes), "
+        << transfers.copies_to_host << " to the host (" << transfers.bytes_to_host << " bytes), "
+        << transfers.donated_copies << " of donated inputs; the host waited " << transfers.host_waits << " times\n";
   return out.str();
 }
 
-std::string Profile::perfetto_json() const {
-  nlohmann::ordered_json events = nlohmann::ordered_json::array();
-  for (const Step& s : steps)
-    events.push_back({{"name", s.node.empty() ? s.op : s.node},
-                      {"cat", s.op},
-                      {"ph", "X"},
-                      {"ts", s.start_us},
-                      {"dur", s.duration_us},
-                      {"pid", 1},
-                      {"tid", 1},
-                      {"args", {{"op", s.op}, {"kernel", s.kernel}}}});
-  return nlohmann::ordered_json{{"displayTimeUnit", "ns"}, {"traceEvents", events}}.dump(
-      1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);  // names may be any bytes
+std::string Profile::perfetto_json() const { return rlx::perfetto_json(std::span(this, 1)); }
+
+std::string perfetto_json(std::span<const Profile> runs) {
+  using nlohmann::ordered_json;
+  auto begin = std::chrono::steady_clock::time_point::max();
+  for (const Profile& run : runs) begin = std::min(begin, run.began);
+  ordered_json events = ordered_json::array();
+  // The steps of the first run are on track 1 of process 1, of the second on track 2; the device's queues are
+  // process 2.
+  for (size_t r = 0; r < runs.size(); ++r) {
+    const Profile& run = runs[r];
+    const double at = std::chrono::duration<double, std::micro>(run.began - begin).count();
+    for (const Profile::Step& s : run.steps)
+      events.push_back({{"name", s.node.empty() ? s.op : s.node},
+                        {"cat", s.op},
+                        {"ph", "X"},
+                        {"ts", at + s.start_us},
+                        {"dur", s.duration_us},
+                        {"pid", 1},
+                        {"tid", r + 1},
+                        {"args", {{"op", s.op}, {"kernel", s.kernel}}}});
+    for (const Profile::Work& w : run.work)
+      events.push_back({{"name", w.name},
+                        {"cat", "queue"},
+                        {"ph", "X"},
+                        {"ts", at + w.start_us},
+                        {"dur", w.duration_us},
+                        {"pid", 2},
+                        {"tid", w.queue},
+                        {"args", {{"run", r}}}});
+  }
+  return ordered_json{{"displayTimeUnit", "ns"}, {"traceEvents", events}}.dump(
+      1, ' ', false, ordered_json::error_handler_t::replace);  // names may be any bytes
 }
 
 void Profile::write_perfetto(const std::string& path) const {

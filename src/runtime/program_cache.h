@@ -1,5 +1,6 @@
-// Compiled graphs, kept: in memory for as long as the session lives, and on disk if a folder is named. The key is the
-// content of the graph and of the options; a hit in memory compares both, a hit on disk compares the graph's text.
+// Compiled graphs, kept: in memory for as long as the session lives, and on disk if a folder is named, each in a file
+// as CompiledGraph::save writes it (runtime/artifact.h). The key is the content of the graph and of the options; a hit
+// compares the graphs.
 #pragma once
 
 #include <mutex>

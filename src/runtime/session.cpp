@@ -11,6 +11,7 @@
 #include "backends/registry.h"
 #include "compile/pipeline.h"
 #include "ir/leaves.h"
+#include "runtime/artifact.h"
 #include "runtime/compiled_state.h"
 #include "runtime/program_cache.h"
 #include "runtime/tensor_on_device.h"
@@ -40,7 +41,7 @@ void CompiledGraph::State::compile() {
   if (compiled.load(std::memory_order_acquire)) return;
   std::scoped_lock lock(compiling);
   if (compiled.load(std::memory_order_relaxed)) return;
-  program = cache->find_or_make(graph, *backend, options);
+  if (!program) program = cache->find_or_make(graph, *backend, options);
   LoadOptions load;
   load.threads = most_threads;
   load.exact = options.accuracy == Accuracy::exact;
@@ -73,10 +74,11 @@ void CompiledGraph::State::bind(const std::string& name, const std::variant<Tens
     return on_host->bind(name, tensor ? *tensor : std::get<DeviceTensor>(value).to_host());
   }
   const auto* there = std::get_if<DeviceTensor>(&value);
-  const DeviceTensor tensor = there ? *there : device_put(std::get<Tensor>(value), device);
+  const std::string doing = text_of("binding param '", name, "' of '", graph.name(), "' on ", device);
+  const DeviceTensor tensor = there ? *there : put_on_device(std::get<Tensor>(value), device, nullptr, doing);
   TensorOnDevice& t = *tensor.on_device();
   std::scoped_lock lock(t.mutex);
-  t.require_there();
+  with_context(doing, [&] { t.require_there(); });
   t.is_param = true;
   on_device->bind(name, t.argument(), t.ready);
 }
@@ -195,7 +197,10 @@ void CompiledGraph::run_into(Tensors inputs, std::span<Tensor> outputs) const {
   if (outputs.size() != state_->signature.outputs.size())
     fail(ErrorCode::invalid_argument, "graph '", state_->graph.name(), "' has ", state_->signature.outputs.size(),
          " outputs, got room for ", outputs.size());
-  if (!state_->on_host) return run_on_device(state_, inputs, outputs, nullptr);
+  if (!state_->on_host) {
+    run_on_device(state_, inputs, outputs, nullptr);
+    return;
+  }
   state_->on_host->run(inputs, outputs, {state_->threads.load(std::memory_order_relaxed), nullptr});
 }
 void CompiledGraph::run_into_memory(Tensors inputs, std::span<const std::span<std::byte>> memory) const {
@@ -230,10 +235,16 @@ Profile CompiledGraph::profile(const std::vector<NamedTensor>& inputs) const {
   std::vector<Tensor> outputs(state_->signature.outputs.size());
   auto given = ordered(inputs);
   run_into(given, outputs);  // prepares this shape; not timed
-  auto begin = std::chrono::steady_clock::now();
-  if (state_->on_host) state_->on_host->run(given, outputs, {state_->threads.load(), &times});
-  else run_on_device(state_, given, outputs, &times);
   Profile profile;
+  const auto begin = std::chrono::steady_clock::now();
+  if (state_->on_host) {
+    state_->on_host->run(given, outputs, {state_->threads.load(), &times});
+    profile.began = begin;
+  } else {
+    const auto record = run_on_device(state_, given, outputs, &times);
+    profile = record->profile();
+    for (StepTime& t : times) t.start_us += record->run_start_us();
+  }
   profile.total_us = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count();
   for (StepTime& t : times)
     profile.steps.push_back({std::move(t.op), std::move(t.node), std::move(t.kernel), t.start_us, t.duration_us});
@@ -266,6 +277,17 @@ void CompiledGraph::set_threads(int threads) {
   state_->threads = threads;
 }
 int CompiledGraph::threads() const { return state_->threads; }
+void CompiledGraph::save(const std::string& path, const std::map<std::string, Tensor, std::less<>>& params) const {
+  state_->compile();
+  for (const auto& [name, value] : params)
+    if (const Type& type = find_entry(state_->signature.params, name, "param", state_->graph.name()).type;
+        value.type() != type)
+      fail(ErrorCode::shape_mismatch, "param '", name, "' is ", type, ", got ", value.type());
+  Artifact artifact = artifact_of(state_->graph, *state_->program->program, *state_->backend, state_->signature,
+                                  state_->options, state_->program->report);
+  artifact.params = params;
+  write_artifact(path, artifact);
+}
 size_t CompiledGraph::memory_bytes() const {
   state_->compile();
   return state_->executable->memory_bytes();
@@ -291,19 +313,43 @@ Session::Session(Device device, SessionOptions options) {
 Device Session::device() const { return state_->device; }
 int Session::threads() const { return state_->threads; }
 
+/// Checks the options, and does what they ask to be done at once.
+CompiledGraph Session::made(std::shared_ptr<CompiledGraph::State> state) const {
+  check_options(state->options, state->signature, state->graph.name());
+  set_modes(*state);
+  for (const auto& param : state->signature.params) state->unbound.insert(param.name);
+  if (state->options.mode != CompileMode::lazy) state->compile();
+  if (state->options.mode == CompileMode::aot && state->unbound.empty()) state->executable->prepare();
+  return CompiledGraph(std::move(state));
+}
+
 CompiledGraph Session::compile(const Graph& g, CompileOptions options) const {
   return with_context([&] { return text_of("compiling '", g.name(), "' for ", state_->device); },
                       [&] {
-                        std::shared_ptr<CompiledGraph::State> state(
-                            new CompiledGraph::State{g, std::move(options), state_->device, state_->threads,
-                                                     state_->threads, signature_of(g), state_->cache, state_->backend});
-                        check_options(state->options, state->signature, g.name());
-                        set_modes(*state);
-                        for (const auto& param : state->signature.params) state->unbound.insert(param.name);
-                        if (state->options.mode != CompileMode::lazy) state->compile();
-                        if (state->options.mode == CompileMode::aot && state->unbound.empty())
-                          state->executable->prepare();
-                        return CompiledGraph(state);
+                        return made(std::shared_ptr<CompiledGraph::State>(new CompiledGraph::State{
+                            g, std::move(options), state_->device, state_->threads, state_->threads, signature_of(g),
+                            state_->cache, state_->backend}));
+                      });
+}
+
+CompiledGraph Session::load(const std::string& path) const {
+  return with_context([&] { return text_of("loading '", path, "' on ", state_->device); },
+                      [&] {
+                        Artifact artifact = read_artifact(path);
+                        auto program = program_of(artifact, *state_->backend);
+                        Graph source = artifact.source_graph();
+                        const Signature signature = signature_of(source);
+                        CompileOptions options = artifact.info.options;
+                        options.cache_dir = CompileOptions::from_environment().cache_dir;
+                        std::shared_ptr<CompiledGraph::State> state(new CompiledGraph::State{
+                            std::move(source), std::move(options), state_->device, state_->threads, state_->threads,
+                            signature, state_->cache, state_->backend});
+                        state->program = std::make_shared<const CachedProgram>(
+                            CachedProgram{std::move(program), std::move(artifact.info.report),
+                                          config_of(state->graph, *state->backend, state->options).cache_key()});
+                        CompiledGraph loaded = made(std::move(state));
+                        for (auto& [name, value] : artifact.params) loaded.set_param(name, std::move(value));
+                        return loaded;
                       });
 }
 

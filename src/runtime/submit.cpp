@@ -20,6 +20,7 @@ struct HostRun {
   std::shared_ptr<State> graph;
   std::vector<SharedTensor> inputs, outputs;
   std::shared_ptr<CancelFlag> cancel;
+  std::shared_ptr<RunRecord> record;
   int threads;
   EventSource source;
 
@@ -41,6 +42,7 @@ struct HostRun {
   void run(const std::shared_ptr<HostRun>& self) noexcept {
     try {
       if (is_cancelled(cancel.get())) fail(ErrorCode::cancelled, graph->run_text(), " was cancelled before it began");
+      source.begin(background_thread());
       std::vector<Tensor> given, results(outputs.size());
       for (size_t i = 0; i < inputs.size(); ++i) {
         std::scoped_lock lock(inputs[i]->mutex);
@@ -61,7 +63,11 @@ struct HostRun {
           Tensor& old = results[pair.output];
           given[pair.input] = Tensor::borrow(old.dtype(), old.shape(), old.bytes());
         }
+      std::vector<const std::byte*> places;
+      for (const Tensor& t : results) places.push_back(t.element_count() ? t.data() : nullptr);
       with_context([&] { return doing(); }, [&] { graph->on_host->run(given, results, options); });
+      for (size_t o = 0; o < results.size(); ++o)  // who found its memory shared or borrowed wrote elsewhere
+        if (places[o] && places[o] != results[o].data()) record->count(&Transfers::donated_copies);
       given.clear();
       finish(std::move(results));
     } catch (...) {
@@ -78,6 +84,16 @@ struct HostRun {
     source.finish();
   }
 };
+
+std::string feeding_text(const State& state, size_t input) {
+  // One more than the graph has is refused when the run is begun.
+  const bool has_name = input < state.signature.inputs.size();
+  return text_of("feeding input '", has_name ? state.signature.inputs[input].name : text_of(input), "' of ",
+                 state.run_text());
+}
+std::string reading_text(const State& state, size_t output) {
+  return text_of("reading output '", state.signature.outputs[output].name, "' of ", state.run_text());
+}
 
 /// The tensors of a submission, locked in an order that is the same for every thread.
 class Locked {
@@ -101,6 +117,13 @@ std::vector<Type> types_of_outputs(const Graph& g, std::span<const DeviceTensor>
   for (Type& t : types)
     for (Dim& d : t.dims) d = d.bound(bindings);
   return types;
+}
+
+std::vector<DeviceTensor> fed(const State& state, Tensors inputs, RunRecord& record) {
+  std::vector<DeviceTensor> given;
+  for (size_t i = 0; i < inputs.size(); ++i)
+    given.push_back(put_on_device(inputs[i], state.device, &record, feeding_text(state, i)));
+  return given;
 }
 
 void check_places(const State& state, std::span<const DeviceTensor> inputs) {
@@ -166,27 +189,41 @@ class Marks {
 
 /// Begins the run on the device, whose tensors are locked: gives the outputs their memory.
 Event launched(const State& state, std::span<TensorOnDevice* const> given, std::span<const SharedTensor> outputs,
-               const LaunchOptions& options, std::vector<Event> after) {
+               const LaunchOptions& options, std::vector<Event> after, RunRecord& record) {
   std::vector<DeviceArgument> from, to;
   for (size_t i = 0; i < given.size(); ++i) {
     from.push_back(given[i]->argument());
     if (!state.is_donated(i) || !given[i]->is_param) continue;
     // Another graph reads it as a param: what this run may overwrite is a copy.
-    Buffer copy = new_buffer(*state.memory, state.device, from[i].buffer.bytes);
+    Buffer copy = with_context(
+        [&] {
+          return text_of("copying input '", state.signature.inputs[i].name,
+                         "', which is donated and a param elsewhere");
+        },
+        [&] { return new_buffer(*state.memory, state.device, from[i].buffer.bytes); });
     after.push_back(state.memory->copy(copy, from[i].buffer, std::span(&given[i]->ready, 1)));
+    ++state.memory->counts().donated_copies;
+    record.count(&Transfers::donated_copies);
+    record.add_work(after.back());
     from[i].buffer = std::move(copy);
   }
   if (state.updates_in_place)
     for (const State::Pair& pair : state.pairs) outputs[pair.output]->buffer = from[pair.input].buffer;
-  for (const SharedTensor& t : outputs) {
-    if (!t->buffer.block) t->buffer = new_buffer(*state.memory, state.device, byte_count(t->dtype, t->shape));
-    to.push_back(t->argument());
+  for (size_t o = 0; o < outputs.size(); ++o) {
+    TensorOnDevice& t = *outputs[o];
+    if (!t.buffer.block)
+      with_context(
+          [&] {
+            return text_of("making room for output '", state.signature.outputs[o].name, "' of ", state.run_text());
+          },
+          [&] { t.buffer = new_buffer(*state.memory, state.device, byte_count(t.dtype, t.shape)); });
+    to.push_back(t.argument());
   }
   return state.on_device->launch(from, to, options, after);
 }
 
 PendingRun submitted(const std::shared_ptr<State>& state, std::span<const DeviceTensor> inputs,
-                     std::vector<StepTime>* profile = nullptr) {
+                     std::shared_ptr<RunRecord> record, std::vector<StepTime>* profile = nullptr) {
   state->compile();
   const std::vector<Type> types = types_of_outputs(state->graph, inputs);
   check_places(*state, inputs);
@@ -199,6 +236,8 @@ PendingRun submitted(const std::shared_ptr<State>& state, std::span<const Device
     outputs.push_back(std::make_shared<TensorOnDevice>(state->device, state->backend, type.dtype, shape_of(type.dims)));
   auto run = std::make_shared<PendingRun::State>();
   run->cancel = std::make_shared<CancelFlag>(false);
+  run->record = std::move(record);
+  run->graph = state;
   for (const SharedTensor& t : outputs) run->outputs.emplace_back(t);
 
   std::shared_ptr<HostRun> host_run;
@@ -206,22 +245,22 @@ PendingRun submitted(const std::shared_ptr<State>& state, std::span<const Device
   {
     Locked locked(given);
     for (size_t i = 0; i < given.size(); ++i) {
-      with_context([&] { return text_of("feeding input '", state->signature.inputs[i].name, "'"); },
-                   [&] { given[i]->require_there(); });
+      with_context([&] { return feeding_text(*state, i); }, [&] { given[i]->require_there(); });
       add_events(*given[i], state->is_donated(i), after);
     }
     Marks marks(*state, given);
     if (state->on_host) {
       EventSource source(state->device.name(), state->run_text());
       run->event = source.event();
-      host_run.reset(new HostRun{state, {}, outputs, run->cancel, threads, std::move(source)});
+      host_run.reset(new HostRun{state, {}, outputs, run->cancel, run->record, threads, std::move(source)});
       for (const DeviceTensor& t : inputs) host_run->inputs.push_back(t.on_device());
     } else {
-      run->event = launched(*state, given, outputs, {threads, run->cancel, profile}, after);
+      run->event = launched(*state, given, outputs, {threads, run->cancel, profile}, after, *run->record);
     }
     marks.set(run->event);
   }
   for (const SharedTensor& t : outputs) t->ready = run->event;
+  run->record->set_run(run->event);
   if (host_run)
     EventSource::when_all_done(std::move(after), [host_run](std::exception_ptr error) {
       if (error) return host_run->fail_with(error);
@@ -239,37 +278,47 @@ PendingRun submitted(const std::shared_ptr<State>& state, std::span<const Device
 Event PendingRun::event() const { return state_->event; }
 const std::vector<DeviceTensor>& PendingRun::outputs() const { return state_->outputs; }
 std::vector<Tensor> PendingRun::get() const {
-  wait();
   std::vector<Tensor> results;
-  for (const DeviceTensor& t : state_->outputs) results.push_back(t.to_host());
+  if (state_->outputs.empty()) wait();
+  const auto doing = [this](size_t o) { return reading_text(*state_->graph, o); };
+  for (const auto& t : read_all(state_->outputs, state_->record.get(), doing)) results.push_back(std::move(*t));
   return results;
+}
+Profile PendingRun::profile() const {
+  for (bool has_ended = is_done(); !has_ended;) try {
+      wait();
+      has_ended = true;
+    } catch (...) {  // what is thrown has ended it
+      has_ended = true;
+    }
+  return state_->record->profile();
 }
 void PendingRun::cancel() const { state_->cancel->store(true, std::memory_order_relaxed); }
 
-PendingRun CompiledGraph::submit(std::span<const DeviceTensor> inputs) const { return submitted(state_, inputs); }
+PendingRun CompiledGraph::submit(std::span<const DeviceTensor> inputs) const {
+  return submitted(state_, inputs, std::make_shared<RunRecord>());
+}
 
 PendingRun CompiledGraph::run_async(const std::vector<NamedTensor>& inputs) const {
   state_->compile();
-  std::vector<DeviceTensor> given;
-  for (const Tensor& t : ordered(inputs)) given.push_back(device_put(t, state_->device));
-  return submitted(state_, given);
+  auto record = std::make_shared<RunRecord>();
+  return submitted(state_, fed(*state_, ordered(inputs), *record), record);
 }
 
-void run_on_device(const std::shared_ptr<State>& state, Tensors inputs, std::span<Tensor> outputs,
-                   std::vector<StepTime>* profile) {
-  std::vector<DeviceTensor> given;
-  for (const Tensor& t : inputs) given.push_back(device_put(t, state->device));
-  const PendingRun run = submitted(state, given, profile);
+std::shared_ptr<RunRecord> run_on_device(const std::shared_ptr<State>& state, Tensors inputs, std::span<Tensor> outputs,
+                                         std::vector<StepTime>* steps) {
+  auto record = std::make_shared<RunRecord>();
+  const PendingRun run = submitted(state, fed(*state, inputs, *record), record, steps);
   std::vector<std::shared_ptr<Tensor>> results;
-  std::vector<Event> copies;
   try {
-    for (const DeviceTensor& made : run.outputs()) {
-      results.push_back(std::make_shared<Tensor>());
-      copies.push_back(begin_copy_to_host(made.on_device(), results.back()));
+    // What is read has waited for the run: the host waits once for each output.
+    results = read_all(run.outputs(), record.get(), [&](size_t o) { return reading_text(*state, o); });
+    if (results.empty()) {
+      count_wait(*state->backend, record.get());
+      run.wait();
     }
-    run.wait();
   } catch (...) {
-    // The run writes to `profile`, which is the caller's.
+    // The run writes to `steps`, which are the caller's.
     run.cancel();
     while (!run.is_done()) try {
         run.wait();
@@ -277,7 +326,6 @@ void run_on_device(const std::shared_ptr<State>& state, Tensors inputs, std::spa
       }
     throw;
   }
-  wait_for_all(copies);
   for (size_t o = 0; o < outputs.size(); ++o) {
     Tensor& out = outputs[o];
     Tensor& made = *results[o];
@@ -285,6 +333,7 @@ void run_on_device(const std::shared_ptr<State>& state, Tensors inputs, std::spa
       std::memcpy(out.mutable_data(), made.data(), out.byte_count());
     else out = std::move(made);
   }
+  return record;
 }
 
 }  // namespace rlx

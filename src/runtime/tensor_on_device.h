@@ -5,6 +5,7 @@
 
 #include "backends/backend.h"
 #include "backends/device_memory.h"
+#include "rlx/session.h"
 
 namespace rlx {
 
@@ -33,14 +34,47 @@ struct TensorOnDevice {
   DeviceArgument argument() const { return {buffer, dtype, shape}; }
 };
 
+/// What is noted of one run on a device: what it copied, and the ends of its work. Threads may share it.
+class RunRecord {
+ public:
+  void count(uint64_t Transfers::*what, uint64_t n = 1);
+  void add_work(Event event);
+  /// The end of the run itself.
+  void set_run(Event event);
+  /// What was copied so far, and the work that has ended, from `began` on.
+  Profile profile() const;
+  /// When the run itself began, in microseconds from `began`; 0 until it has ended.
+  double run_start_us() const;
+
+  const std::chrono::steady_clock::time_point began = std::chrono::steady_clock::now();
+
+ private:
+  mutable std::mutex mutex_;
+  Transfers transfers_;
+  std::vector<Event> work_;
+  Event run_;
+};
+
+/// Counts a wait of the host, if the device has memory of its own.
+void count_wait(const Backend& backend, RunRecord* record);
+/// device_put, noted in `record` unless that is null. What goes wrong, now or in the copy, says that it did while
+/// `doing`.
+DeviceTensor put_on_device(const Tensor& tensor, const Device& device, RunRecord* record, const std::string& doing);
+/// Ends as that event does; an error of it says that it came while `doing`.
+Event in_context(const Event& event, std::string doing);
 /// A tensor that nothing has been written to, with memory where the device has its own. Fails with out_of_memory.
 std::shared_ptr<TensorOnDevice> new_tensor_on(const Device& device, std::shared_ptr<const Backend> backend, DType dtype,
                                               const Shape& shape);
 /// Memory for that many bytes. Fails with out_of_memory, or if it is larger than any buffer there may be.
 Buffer new_buffer(DeviceMemory& memory, const Device& device, size_t bytes);
 /// Begins to copy the elements to the host: `to`, which the copy keeps, holds them once the event has ended. Fails if
-/// the tensor is gone.
-Event begin_copy_to_host(const std::shared_ptr<TensorOnDevice>& from, const std::shared_ptr<Tensor>& to);
+/// the tensor is gone. Noted in `record` unless that is null.
+Event begin_copy_to_host(const std::shared_ptr<TensorOnDevice>& from, const std::shared_ptr<Tensor>& to,
+                         RunRecord* record = nullptr);
+/// The elements of all of them on the host: one wait for each. Waits for all before it throws the first error, which
+/// says that it came while `doing(i)`.
+std::vector<std::shared_ptr<Tensor>> read_all(std::span<const DeviceTensor> tensors, RunRecord* record,
+                                              const std::function<std::string(size_t)>& doing);
 /// The tensor itself, or a copy of elements that are borrowed from nobody who would keep them.
 Tensor with_owner(const Tensor& tensor);
 /// An event that ends well when that one has ended in any way: for ordering alone.

@@ -101,7 +101,7 @@ void TrainingSession::save(const std::string& path, const Notes& notes) const {
          "them; call step_accumulated() first");
   NamedTensors tensors;
   for (const auto& [name, value] : s.fixed) tensors[name] = stored(value);
-  for (size_t i = 0; i < s.layout.kept.size(); ++i) tensors[s.layout.kept[i].name] = s.kept[i];
+  for (size_t i = 0; i < s.layout.kept.size(); ++i) tensors[s.layout.kept[i].name] = s.kept[i].to_host();
   SafetensorsFile::Metadata metadata = {
       {"format", std::string(kFormat)}, {"steps", std::to_string(s.steps)}, {"rules", rules_of(s.layout.trained)}};
   if (train::is_scaled(s.config)) {
@@ -144,9 +144,9 @@ TrainingSession::Notes TrainingSession::load(const std::string& path) {
           since_overflow = number_in<int64_t>("since_overflow", metadata("since_overflow"));
         }
         // Copies: the file may be replaced by the next checkpoint.
-        std::vector<Tensor> kept;
+        std::vector<train::Placed> kept;
         for (const auto& [name, type] : s.layout.kept)
-          kept.push_back(owned(file.tensor(name, type.dtype, shape_of(type.dims))));
+          kept.push_back(s.placed(owned(file.tensor(name, type.dtype, shape_of(type.dims)))));
         NamedTensors fixed;
         for (const auto& [name, value] : s.fixed) fixed[name] = restored(file, name, value.type());
         for (const auto& entry : file.entries())

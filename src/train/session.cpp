@@ -72,9 +72,9 @@ void check_initial(const Graph& loss, const NamedTensors& initial) {
       fail(ErrorCode::not_found, "there is an initial value for '", name, "', which is no param of graph '",
            loss.name(), "'");
 }
-size_t bytes_of(std::span<const Tensor> tensors) {
+size_t bytes_of(std::span<const train::Placed> values) {
   size_t all = 0;
-  for (const Tensor& t : tensors) all += t.byte_count();
+  for (const train::Placed& value : values) all += value.byte_count();
   return all;
 }
 
@@ -91,29 +91,30 @@ UpdateEligibility native_update_eligibility(const Device& device) {
 
 TrainingSession::TrainingSession(const Graph& loss, NamedTensors initial, TrainConfig config, const Session& device)
     : state_(new State{std::move(config), device, loss.name()}) {
-  with_context([&] { return text_of("training '", loss.name(), "'"); },
-               [&] {
-                 State& s = *state_;
-                 check_config(s.config);
-                 s.layout = train::layout_of(loss, s.config);
-                 if (!s.config.key_input.empty()) check_key_input(loss, s.config.key_input);
-                 check_initial(loss, initial);
-                 for (size_t i = 0; i < s.layout.kept.size(); ++i) {
-                   const auto& [name, type] = s.layout.kept[i];
-                   bool is_state = i >= s.layout.trained.size() && i < s.layout.first_mean;
-                   bool is_mean = i >= s.layout.first_mean && i < s.layout.first_written;
-                   const std::string& param = is_mean ? s.layout.trained[i - s.layout.first_mean].name : name;
-                   s.kept.push_back(is_state ? Tensor(type.dtype, shape_of(type.dims)) : initial.find(param)->second);
-                 }
-                 for (auto& [name, value] : initial)
-                   if (!s.layout.keeps(name)) s.fixed[name] = std::move(value);
-                 initial.clear();
-                 if (train::is_scaled(s.config)) s.scale = s.config.precision.loss_scale;
-                 s.losses.push_front(s.made_loss(loss));
-                 // What cannot be compiled is said now, not at the first step.
-                 s.compile_step();
-                 if (train::wants_curvature(s.layout)) s.curvature_graph();
-               });
+  with_context(
+      [&] { return text_of("training '", loss.name(), "'"); },
+      [&] {
+        State& s = *state_;
+        check_config(s.config);
+        s.layout = train::layout_of(loss, s.config);
+        if (!s.config.key_input.empty()) check_key_input(loss, s.config.key_input);
+        check_initial(loss, initial);
+        for (size_t i = 0; i < s.layout.kept.size(); ++i) {
+          const auto& [name, type] = s.layout.kept[i];
+          bool is_state = i >= s.layout.trained.size() && i < s.layout.first_mean;
+          bool is_mean = i >= s.layout.first_mean && i < s.layout.first_written;
+          const std::string& param = is_mean ? s.layout.trained[i - s.layout.first_mean].name : name;
+          s.kept.push_back(s.placed(is_state ? Tensor(type.dtype, shape_of(type.dims)) : initial.find(param)->second));
+        }
+        for (auto& [name, value] : initial)
+          if (!s.layout.keeps(name)) s.fixed[name] = std::move(value);
+        initial.clear();
+        if (train::is_scaled(s.config)) s.scale = s.config.precision.loss_scale;
+        s.losses.push_front(s.made_loss(loss));
+        // What cannot be compiled is said now, not at the first step.
+        s.compile_step();
+        if (train::wants_curvature(s.layout)) s.curvature_graph();
+      });
 }
 TrainingSession::~TrainingSession() = default;
 TrainingSession::TrainingSession(TrainingSession&&) noexcept = default;
@@ -145,7 +146,7 @@ StepResult TrainingSession::step(const std::vector<NamedTensor>& batch) {
 StepResult TrainingSession::accumulate(const std::vector<NamedTensor>& batch) {
   State& s = *state_;
   auto inputs = s.ordered(batch);
-  std::vector<Tensor> before;
+  std::vector<train::Placed> before;
   if (s.pending == 0) before = s.estimate_curvature(inputs);
   StepResult r;
   try {
@@ -165,7 +166,7 @@ NamedTensors TrainingSession::pending_gradients() const {
   NamedTensors gradients;
   // The sums are there before the first batch, and stay where one was skipped.
   if (s.pending > 0)
-    for (size_t i = 0; i < s.sums.size(); ++i) gradients.emplace(s.layout.trained[i].name, s.sums[i]);
+    for (size_t i = 0; i < s.sums.size(); ++i) gradients.emplace(s.layout.trained[i].name, s.sums[i].to_host());
   return gradients;
 }
 int64_t TrainingSession::step_accumulated() {
@@ -179,12 +180,15 @@ int64_t TrainingSession::step_accumulated() {
 std::vector<Tensor> TrainingSession::evaluate(const std::vector<NamedTensor>& batch, bool averaged) {
   State& s = *state_;
   s.require_whole();
-  auto inputs = s.ordered(batch);
+  const auto given = s.ordered(batch);
+  std::vector<train::Placed> inputs(given.begin(), given.end());
   size_t first = averaged ? s.layout.first_mean : 0;
-  if (averaged) averaged_params();  // fails if there are none
+  if (averaged) s.require_means();
   for (size_t i = 0; i < s.layout.trained.size(); ++i) inputs.push_back(s.kept[first + i]);
   inputs.insert(inputs.end(), s.written().begin(), s.written().end());
-  return s.forward_graph().run_ordered(inputs);
+  std::vector<Tensor> outputs;
+  for (const train::Placed& value : s.run(s.forward_graph(), std::move(inputs))) outputs.push_back(value.to_host());
+  return outputs;
 }
 
 void TrainingSession::set_loss(const Graph& loss) {
@@ -278,7 +282,8 @@ Tensor TrainingSession::param(const std::string& name) const {
   const State& s = *state_;
   s.require_whole();
   for (size_t i = 0; i < s.layout.kept.size(); ++i)
-    if ((i < s.layout.trained.size() || i >= s.layout.first_written) && s.layout.kept[i].name == name) return s.kept[i];
+    if ((i < s.layout.trained.size() || i >= s.layout.first_written) && s.layout.kept[i].name == name)
+      return s.kept[i].to_host();
   if (auto found = s.fixed.find(name); found != s.fixed.end()) return found->second;
   fail(ErrorCode::not_found, "graph '", s.name, "' has no param '", name, "'");
 }
@@ -287,17 +292,16 @@ NamedTensors TrainingSession::params() const {
   s.require_whole();
   NamedTensors all = s.fixed;
   for (size_t i = 0; i < s.layout.kept.size(); ++i)
-    if (i < s.layout.trained.size() || i >= s.layout.first_written) all[s.layout.kept[i].name] = s.kept[i];
+    if (i < s.layout.trained.size() || i >= s.layout.first_written) all[s.layout.kept[i].name] = s.kept[i].to_host();
   return all;
 }
 NamedTensors TrainingSession::averaged_params() const {
   const State& s = *state_;
   s.require_whole();
-  if (!s.layout.has_means)
-    fail(ErrorCode::invalid_argument, "this session keeps no moving mean: set `ema` in its config");
+  s.require_means();
   NamedTensors means;
   for (size_t i = 0; i < s.layout.trained.size(); ++i)
-    means[s.layout.trained[i].name] = s.kept[s.layout.first_mean + i];
+    means[s.layout.trained[i].name] = s.kept[s.layout.first_mean + i].to_host();
   return means;
 }
 int64_t TrainingSession::steps() const { return state_->steps; }
@@ -311,7 +315,7 @@ const DispatchReport& TrainingSession::report() const {
 TrainingMemory TrainingSession::memory() const {
   State& s = *state_;
   TrainingMemory m;
-  std::span<const Tensor> kept = s.kept;
+  std::span<const train::Placed> kept = s.kept;
   m.params = bytes_of(s.trained()) + bytes_of(s.written());
   m.states = bytes_of(kept.first(s.layout.first_written)) - bytes_of(s.trained());
   m.gradients = bytes_of(s.sums), m.spare = s.spare_bytes;

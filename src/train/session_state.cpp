@@ -2,10 +2,12 @@
 #include "train/session_state.h"
 
 #include <cmath>
+#include <iterator>
 
 #include "ir/rewrite.h"
 #include "reference/interpreter.h"
 #include "rlx/element.h"
+#include "runtime/tensor_on_device.h"
 #include "train/curvature.h"
 #include "train/finite.h"
 #include "train/precision.h"
@@ -36,14 +38,14 @@ TrainingLoss TrainingSession::State::made_loss(const Graph& given) const {
   return {given, std::move(computed), std::move(learned)};
 }
 
-CompiledGraph& TrainingSession::State::compiled(std::optional<CompiledGraph>& graph,
-                                                const std::function<Graph()>& make) {
+CompiledGraph& TrainingSession::State::compiled(std::optional<CompiledGraph>& graph, const std::function<Graph()>& make,
+                                                bool updates) {
   if (graph) return *graph;
   Graph g = make();
   CompileOptions options = config.compile;
   for (Ref r : g.inputs())
     for (const Output& o : g.outputs())
-      if (const std::string& input = g.node(r).name; input == o.name) options.donate.insert(input);
+      if (const std::string& input = g.node(r).name; updates && input == o.name) options.donate.insert(input);
   CompiledGraph made = device.compile(g, options);
   for (const auto& param : made.signature().params) made.set_param(param.name, fixed.find(param.name)->second);
   return graph.emplace(std::move(made));
@@ -61,9 +63,10 @@ CompiledGraph& TrainingSession::State::fused_graph() {
   return compiled(loss().fused, [&] { return train::fused_graph(loss().learned, layout, config); });
 }
 CompiledGraph& TrainingSession::State::curvature_graph() {
-  // In the precision of the params: products of gradients with random vectors have no scale to save them.
-  return compiled(loss().curvature,
-                  [&] { return train::curvature_graph(loss().given, layout, config.optimizer.hessian); });
+  // In the precision of the params: products of gradients with random vectors have no scale to save them. The old
+  // curvature stays, for a step that is skipped.
+  return compiled(
+      loss().curvature, [&] { return train::curvature_graph(loss().given, layout, config.optimizer.hessian); }, false);
 }
 void TrainingSession::State::compile_step() {
   if (config.fused) fused_graph();
@@ -122,24 +125,85 @@ void TrainingSession::State::require_whole() const {
          "an earlier step failed while it wrote, so that the params may be half updated; load a checkpoint");
 }
 
-std::vector<Tensor> TrainingSession::State::run_updating(CompiledGraph& graph, std::vector<Tensor> inputs,
-                                                         const std::vector<Tensor*>& places) {
-  require_whole();
-  size_t before = graph.signature().outputs.size() - places.size();
-  // Where the device does not, the old values stay until the new ones are there.
-  const bool in_place = graph.updates_in_place();
-  std::vector<Tensor> outputs(before);
-  std::vector<const std::byte*> where;
-  for (Tensor* place : places) {
-    where.push_back(place->data());
-    inputs.push_back(in_place ? view_of(*place) : *place);
-    outputs.push_back(in_place ? std::move(*place) : Tensor());
+void TrainingSession::State::require_means() const {
+  if (!layout.has_means)
+    fail(ErrorCode::invalid_argument, "this session keeps no moving mean: set `ema` in its config");
+}
+train::Placed TrainingSession::State::placed(Tensor value) const {
+  if (has_own_memory) return device_put(value, device.device());
+  return value;
+}
+PendingRun TrainingSession::State::submitted(const CompiledGraph& graph, std::span<const train::Placed> inputs) const {
+  std::vector<DeviceTensor> given;
+  for (const train::Placed& in : inputs)
+    given.push_back(in.there.is_empty() ? device_put(in.host, device.device()) : in.there);
+  return graph.submit(given);
+}
+std::vector<train::Placed> TrainingSession::State::run(const CompiledGraph& graph,
+                                                       std::vector<train::Placed> inputs) const {
+  if (has_own_memory) {
+    const PendingRun run = submitted(graph, inputs);
+    return {run.outputs().begin(), run.outputs().end()};
   }
-  auto take = [&] {
-    for (size_t i = 0; i < places.size(); ++i) *places[i] = std::move(outputs[before + i]);
+  std::vector<Tensor> given;
+  for (train::Placed& in : inputs) given.push_back(std::move(in.host));
+  std::vector<Tensor> made = graph.run_ordered(given);
+  return {std::make_move_iterator(made.begin()), std::make_move_iterator(made.end())};
+}
+
+std::vector<Tensor> TrainingSession::State::run_updating(CompiledGraph& graph, std::vector<train::Placed> inputs,
+                                                         std::span<train::Placed* const> places) {
+  require_whole();
+  return has_own_memory ? run_updating_on_device(graph, std::move(inputs), places)
+                        : run_updating_on_host(graph, std::move(inputs), places);
+}
+
+std::vector<Tensor> TrainingSession::State::run_updating_on_device(CompiledGraph& graph,
+                                                                   std::vector<train::Placed> inputs,
+                                                                   std::span<train::Placed* const> places) {
+  for (train::Placed* place : places) inputs.push_back(*place);
+  const size_t before = graph.signature().outputs.size() - places.size();
+  const PendingRun run = submitted(graph, inputs);  // what cannot begin leaves the inputs as they are
+  spare_bytes = 0;
+  for (size_t i = 0; i < places.size(); ++i) {
+    places[i]->there = run.outputs()[before + i];
+    if (!graph.updates_in_place()) spare_bytes += places[i]->byte_count();
+  }
+  const auto doing = [&](size_t o) {
+    return text_of("reading output '", graph.signature().outputs[o].name, "' of a step of '", name, "' on ",
+                   device.device());
   };
   try {
-    graph.run_into(inputs, outputs);
+    std::vector<Tensor> outputs;
+    for (const auto& t : read_all(std::span(run.outputs()).first(before - 1), nullptr, doing))
+      outputs.push_back(std::move(*t));
+    return outputs;
+  } catch (...) {
+    is_damaged = true;  // the old values were given to the run, and nobody saw what became of them
+    throw;
+  }
+}
+
+std::vector<Tensor> TrainingSession::State::run_updating_on_host(CompiledGraph& graph,
+                                                                 std::vector<train::Placed> inputs,
+                                                                 std::span<train::Placed* const> places) {
+  const size_t before = graph.signature().outputs.size() - places.size();
+  // Where the device does not, the old values stay until the new ones are there.
+  const bool in_place = graph.updates_in_place();
+  std::vector<Tensor> given, outputs(before);
+  for (train::Placed& in : inputs) given.push_back(std::move(in.host));
+  std::vector<const std::byte*> where;
+  for (train::Placed* place : places) {
+    Tensor& value = place->host;
+    where.push_back(value.data());
+    given.push_back(in_place ? view_of(value) : value);
+    outputs.push_back(in_place ? std::move(value) : Tensor());
+  }
+  auto take = [&] {
+    for (size_t i = 0; i < places.size(); ++i) places[i]->host = std::move(outputs[before + i]);
+  };
+  try {
+    graph.run_into(given, outputs);
   } catch (...) {
     if (in_place) take(), is_damaged = true;
     throw;
@@ -147,15 +211,16 @@ std::vector<Tensor> TrainingSession::State::run_updating(CompiledGraph& graph, s
   take();
   spare_bytes = 0;
   for (size_t i = 0; i < places.size(); ++i)
-    if (places[i]->data() != where[i]) spare_bytes += places[i]->byte_count();
-  outputs.resize(before);
+    if (places[i]->host.data() != where[i]) spare_bytes += places[i]->byte_count();
+  outputs.resize(before - 1);
   return outputs;
 }
 
 void TrainingSession::State::fail_not_finite(std::string_view what, double value, std::span<const Tensor> batch) const {
   // Once more, node by node: forward, and if that finds nothing, forward and back.
-  std::vector<Tensor> inputs(batch.begin(), batch.end()), params(trained().begin(), trained().end());
-  params.insert(params.end(), written().begin(), written().end());
+  std::vector<Tensor> inputs(batch.begin(), batch.end()), params;
+  for (const auto& part : {trained(), written()})
+    for (const train::Placed& kept_value : part) params.push_back(kept_value.to_host());
   inputs.insert(inputs.end(), params.begin(), params.end());
   std::string found = train::first_not_finite(train::forward_graph(loss().computed, layout), 0, inputs, fixed);
   if (found.empty()) {
@@ -193,19 +258,19 @@ StepResult TrainingSession::State::result(std::span<const Tensor> outputs, size_
   return r;
 }
 
-std::vector<Tensor> TrainingSession::State::estimate_curvature(const std::vector<Tensor>& batch) {
+std::vector<train::Placed> TrainingSession::State::estimate_curvature(const std::vector<Tensor>& batch) {
   auto places = train::curvature_states(layout);
   if (places.empty() || steps % config.optimizer.hessian.every != 0) return {};
-  std::vector<Tensor> inputs = batch, before;
+  std::vector<train::Placed> inputs(batch.begin(), batch.end()), before;
   inputs.push_back(key(steps + 1, 0xffffffff));
   inputs.insert(inputs.end(), trained().begin(), trained().end());
   inputs.insert(inputs.end(), written().begin(), written().end());
   for (size_t p : places) inputs.push_back(kept[p]), before.push_back(kept[p]);
-  auto now = curvature_graph().run_ordered(inputs);
+  auto now = run(curvature_graph(), std::move(inputs));
   for (size_t i = 0; i < places.size(); ++i) kept[places[i]] = std::move(now[i]);
   return before;
 }
-void TrainingSession::State::restore_curvature(std::vector<Tensor> before) {
+void TrainingSession::State::restore_curvature(std::vector<train::Placed> before) {
   auto places = train::curvature_states(layout);
   for (size_t i = 0; i < before.size(); ++i) kept[places[i]] = std::move(before[i]);
 }
@@ -213,12 +278,12 @@ void TrainingSession::State::restore_curvature(std::vector<Tensor> before) {
 StepResult TrainingSession::State::fused_step(const std::vector<Tensor>& batch, double rate) {
   auto before = estimate_curvature(batch);
   try {
-    std::vector<Tensor> inputs = batch;
+    std::vector<train::Placed> inputs(batch.begin(), batch.end());
     if (train::is_scaled(config)) inputs.push_back(scalar_tensor(f32, scale));
     inputs.push_back(scalar_tensor(f32, rate));
     inputs.push_back(scalar_tensor(i32, static_cast<double>(steps + 1)));
-    std::vector<Tensor*> places;
-    for (Tensor& t : kept) places.push_back(&t);
+    std::vector<train::Placed*> places;
+    for (train::Placed& value : kept) places.push_back(&value);
     auto outputs = run_updating(fused_graph(), std::move(inputs), places);
     StepResult r = result(outputs, loss().given.outputs().size());
     r.skipped = must_skip(r, batch);
@@ -232,14 +297,14 @@ StepResult TrainingSession::State::fused_step(const std::vector<Tensor>& batch, 
 }
 
 StepResult TrainingSession::State::add_gradients(const std::vector<Tensor>& batch) {
-  std::vector<Tensor> inputs = batch;
+  std::vector<train::Placed> inputs(batch.begin(), batch.end());
   if (train::is_scaled(config)) inputs.push_back(scalar_tensor(f32, scale));
   inputs.insert(inputs.end(), trained().begin(), trained().end());
   if (sums.empty())
-    for (const train::Trained& t : layout.trained) sums.push_back(Tensor(t.type.dtype, shape_of(t.type.dims)));
-  std::vector<Tensor*> places;
+    for (const train::Trained& t : layout.trained) sums.push_back(placed(Tensor(t.type.dtype, shape_of(t.type.dims))));
+  std::vector<train::Placed*> places;
   for (size_t w = layout.first_written; w < kept.size(); ++w) places.push_back(&kept[w]);
-  for (Tensor& t : sums) places.push_back(&t);
+  for (train::Placed& sum : sums) places.push_back(&sum);
   auto outputs = run_updating(gradient_graph(), std::move(inputs), places);
   StepResult r = result(outputs, loss().given.outputs().size());
   r.skipped = must_skip(r, batch);
@@ -248,10 +313,10 @@ StepResult TrainingSession::State::add_gradients(const std::vector<Tensor>& batc
 }
 
 double TrainingSession::State::apply_sums(double rate) {
-  std::vector<Tensor> inputs = {scalar_tensor(f32, static_cast<double>(pending)), scalar_tensor(f32, rate),
-                                scalar_tensor(i32, static_cast<double>(steps + 1))};
+  std::vector<train::Placed> inputs = {scalar_tensor(f32, static_cast<double>(pending)), scalar_tensor(f32, rate),
+                                       scalar_tensor(i32, static_cast<double>(steps + 1))};
   inputs.insert(inputs.end(), sums.begin(), sums.end());
-  std::vector<Tensor*> places;
+  std::vector<train::Placed*> places;
   for (size_t i = 0; i < layout.first_written; ++i) places.push_back(&kept[i]);
   auto outputs = run_updating(update_graph(), std::move(inputs), places);
   double norm = number(outputs[0]);

@@ -132,6 +132,31 @@ static void memory_is_described(void) {
   FAILS(rlx_device_memory("none such", &memory, &error), RLX_NOT_FOUND, "none such");
 }
 
+static void transfers_are_counted(void) {
+  const float values[] = {1, 2, 3};
+  const int64_t dims[] = {3};
+  rlx_transfers before, after;
+  rlx_tensor *sent = NULL, *back = NULL;
+  rlx_device_tensor* there = NULL;
+  memset(&before, 0, sizeof before);
+  memset(&after, 0, sizeof after);
+  before.struct_size = after.struct_size = sizeof before;
+  OK(rlx_tensor_create("f32", dims, 1, values, sizeof values, &sent, &error));
+  OK(rlx_device_transfers("loopback", &before, &error));
+  OK(rlx_device_put(sent, "loopback", &there, &error));
+  OK(rlx_device_tensor_to_host(there, &back, &error));
+  OK(rlx_device_transfers("loopback", &after, &error));
+  EXPECT(after.copies_to_device - before.copies_to_device == 1 && after.bytes_to_device - before.bytes_to_device == 12);
+  EXPECT(after.copies_to_host - before.copies_to_host == 1 && after.bytes_to_host - before.bytes_to_host == 12);
+  EXPECT(after.host_waits - before.host_waits == 1 && after.donated_copies == before.donated_copies);
+  rlx_tensor_free(sent);
+  rlx_tensor_free(back);
+  rlx_device_tensor_free(there);
+  OK(rlx_device_transfers("cpu", &after, &error));
+  EXPECT(after.copies_to_device == 0 && after.host_waits == 0);
+  FAILS(rlx_device_transfers("none such", &after, &error), RLX_NOT_FOUND, "none such");
+}
+
 static void runs_follow_one_another(const char* device) {
   rlx_compiled* add = compiled_for(device, kAdding, NULL);
   rlx_device_tensor *one = on_device(kOnes, device), *sum = on_device(kCount, device), *next = NULL;
@@ -241,6 +266,7 @@ static void a_run_is_cancelled(const char* device) {
 
 int main(void) {
   memory_is_described();
+  transfers_are_counted();
   for (size_t i = 0; i < sizeof kDevices / sizeof *kDevices; ++i) {
     a_tensor_goes_there_and_back(kDevices[i]);
     runs_follow_one_another(kDevices[i]);

@@ -41,6 +41,16 @@ static const char kStep[] =
     "  return %2 @\"next\", %2 @\"y\"\n"
     "}\n";
 
+/* A constant of it stands elsewhere. */
+static const char kShifted[] =
+    "rlx 1\n"
+    "graph @shifted {\n"
+    "  %0 = input() @\"x\" : f32[2]\n"
+    "  %1 = constant() {value = f32[2] @\"shift\"} : f32[2]\n"
+    "  %2 = add(%0, %1) : f32[2]\n"
+    "  return %2 @\"y\"\n"
+    "}\n";
+
 typedef struct objects {
   rlx_session* session;
   rlx_graph *plain, *model, *loss, *fake;
@@ -58,16 +68,20 @@ typedef struct objects {
   rlx_device_tensor *there, *w_there, *half_there;
   rlx_event* event;
   rlx_run* run;
+  rlx_gguf* gguf;
   rlx_error* failure;
   char* ranges;
 } objects;
 
 static const int64_t kXDims[] = {2, 3}, kWDims[] = {3, 2}, kHalfDims[] = {1, 4};
 static const float kNumbers[] = {1, 2, 3, 4, 5, 6};
+static float shift_numbers[] = {10, 20};
+static const rlx_buffer shift_memory = {shift_numbers, sizeof shift_numbers};
+static const char *kShiftName[] = {"shift", NULL}, *kShiftType[] = {"f32[2]", NULL};
 static const char *kWName[] = {"w", NULL}, *kXName[] = {"x", NULL};
 static char folder[] = "/tmp/rlx-test-XXXXXX";
 static char package_path[64], checkpoint_path[64], graph_path[64], written_path[64], vocabulary_path[64],
-    adapter_path[64];
+    adapter_path[64], artifact_path[64], gguf_path[64];
 static const char* kLoraNames[] = {"w", "w.lora_A.weight", "w.lora_B.weight"};
 static const int64_t kIdsDims[] = {1, 2}, kTokenIds[] = {2, 5};
 
@@ -101,6 +115,7 @@ static objects make_objects(void) {
   OK(rlx_quantize(o.model, "{weights = fixed}", 0, &o.quantization, &error));
   OK(rlx_quantization_graph(o.quantization, &o.fake, &error));
   make_files();
+  OK(rlx_compiled_save(o.compiled, artifact_path, kWName, params, 1, &error));
   OK(rlx_coreml_load(package_path, NULL, &o.coreml, &error));
   OK(rlx_coreml_make_state(o.coreml, &o.state, &error));
   const rlx_buffer text = {"a cat", 5};
@@ -113,6 +128,8 @@ static objects make_objects(void) {
   OK(rlx_lora_add(o.model, "{targets = [\"w\"]}", &o.lora, &error));
   OK(rlx_lora_initial(o.lora, 7, made_names, adapter, 2, NULL, &error));
   o.lora_a = adapter[0], o.lora_b = adapter[1]; /* in the order of their names */
+  OK(rlx_gguf_write(gguf_path, kWName, params, 1, "{\"n\": [\"u8\", 1]}", NULL, &error));
+  OK(rlx_gguf_open(gguf_path, 0, &o.gguf, &error));
   rlx_graph_load("/nowhere/at/all.rlx", &o.plain, &o.failure);
   EXPECT(o.failure != NULL && o.plain != NULL);
   return o;
@@ -120,6 +137,7 @@ static objects make_objects(void) {
 
 static void free_objects(objects* o) {
   rlx_error_free(o->failure);
+  rlx_gguf_free(o->gguf);
   rlx_encodings_free(o->encodings);
   rlx_tokenizer_free(o->tokenizer);
   rlx_encoder_free(o->encoder);
@@ -242,7 +260,9 @@ static void make_files(void) {
   rlx_lora* lora = NULL;
   const char* names[2];
   rlx_tensor* adapter[2];
+  snprintf(artifact_path, sizeof artifact_path, "%s/model.rlxc", folder);
   snprintf(adapter_path, sizeof adapter_path, "%s/adapter", folder);
+  snprintf(gguf_path, sizeof gguf_path, "%s/model.gguf", folder);
   OK(rlx_graph_parse(kModel, strlen(kModel), &model, &error));
   OK(rlx_lora_add(model, "{targets = [\"w\"]}", &lora, &error));
   OK(rlx_lora_initial(lora, 7, names, adapter, 2, NULL, &error));

@@ -24,17 +24,19 @@ static rlx_tokenizer* made_tokenizer;
 static rlx_encodings* made_encodings;
 static rlx_encoder* made_encoder;
 static rlx_lora* made_lora;
+static rlx_gguf* made_gguf;
 static int32_t made_id;
 static rlx_device_tensor* made_device_tensors[16];
 static rlx_event* made_event;
 static rlx_run* made_run;
 static rlx_memory made_memory;
+static rlx_transfers made_transfers;
 static int made_done;
 static rlx_value made_values[4];
 static rlx_step_result made_step;
 static size_t made_count, made_size;
 static int64_t made_steps;
-static char *made_text, buffer[256], written_package[64], written_adapter[64];
+static char *made_text, buffer[256], written_package[64], written_adapter[64], written_gguf[64];
 static const char *made_json, *made_names[16];
 
 static char deep_text[100001];
@@ -58,13 +60,14 @@ static void ignore_end(void* context, rlx_status status, const char* message) {
 static void prepare(void) {
   if (!mkdtemp(folder) || chdir(folder) != 0) exit(1); /* odd paths are relative ones */
   snprintf(written_package, sizeof written_package, "%s/written.mlpackage", folder);
+  snprintf(written_gguf, sizeof written_gguf, "%s/written.gguf", folder);
   snprintf(written_adapter, sizeof written_adapter, "%s/written_adapter", folder);
   memset(deep_text, '[', sizeof deep_text - 1);
 }
 static int has_results(void) {
   return made_graph || made_session || made_compiled || made_training || made_quantization || made_coreml ||
          made_state || made_text || made_json || made_tensors[0] || made_tokenizer || made_encodings || made_encoder ||
-         made_lora || made_device_tensors[0] || made_event || made_run;
+         made_gguf || made_lora || made_device_tensors[0] || made_event || made_run;
 }
 static void after(rlx_status status, enum asked asked, int has_error) {
   const char* message = error ? rlx_error_message(error) : "";
@@ -101,8 +104,9 @@ static void free_results(void) {
   rlx_encodings_free(made_encodings);
   rlx_encoder_free(made_encoder);
   rlx_lora_free(made_lora);
+  rlx_gguf_free(made_gguf);
   rlx_text_free(made_text);
-  made_tokenizer = NULL, made_encodings = NULL, made_encoder = NULL, made_lora = NULL;
+  made_tokenizer = NULL, made_encodings = NULL, made_encoder = NULL, made_lora = NULL, made_gguf = NULL;
   error = NULL, made_graph = NULL, made_session = NULL, made_compiled = NULL, made_training = NULL;
   made_quantization = NULL, made_coreml = NULL, made_state = NULL, made_text = NULL, made_json = NULL;
   memset(made_tensors, 0, sizeof made_tensors);
@@ -159,6 +163,7 @@ static int draw_for(double seconds, uint64_t seed, void (*const* functions)(void
                    *wrong_tensors[] = {o.half, NULL}, *lora_params[] = {o.w, o.lora_a, o.lora_b};     \
   const rlx_device_tensor *there[] = {o.there, NULL}, *wrong_device_tensors[] = {o.half_there, NULL}; \
   made_memory.struct_size = sizeof made_memory;                                                       \
+  made_transfers.struct_size = sizeof made_transfers;                                                 \
   made_step.struct_size = sizeof made_step;                                                           \
   expect_ok(rlx_graph_parse(kPlain, strlen(kPlain), &other, &error), error, __LINE__);                \
   (void)inputs, (void)params, (void)halves, (void)wrong_tensors, (void)there;                         \

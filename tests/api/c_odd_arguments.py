@@ -40,12 +40,15 @@ VALID = {
     "rlx_lora_add.graph": "o.model", "rlx_lora_add.config": '"{targets = [\\"w\\"]}"', "rlx_graph_report.graph": "o.model",
     "rlx_tokenizer_load.path": "vocabulary_path", "rlx_tokenizer_set.truncation": '"{max_length = 8}"', "rlx_tokenizer_set.padding": '""',
     "rlx_tokenizer_decode.text": "&made_text", "rlx_tokenizer_id_to_token.text": "&made_text", "rlx_devices.json": "&made_text",
+    "rlx_device_target.json": "&made_text", "rlx_artifact_describe.json": "&made_text", "rlx_compiled_save.path": "written_path",
+    "rlx_session_load.path": "artifact_path", "rlx_artifact_describe.path": "artifact_path", "rlx_artifact_graph.path": "artifact_path",
     "rlx_graph_report.json": "&made_text", "rlx_encoder_report.json": "&made_text", "rlx_lora_initial.room": "16", "rlx_lora_load.room": "16",
     "rlx_lora_merge.room": "16", "rlx_lora_load.path": "adapter_path", "rlx_lora_save.path": "written_adapter", "rlx_lora_merge.names": "kLoraNames",
     "rlx_lora_merge.params": "lora_params", "rlx_lora_merge.param_count": "3", "rlx_lora_save.names": "kLoraNames",
     "rlx_lora_save.params": "lora_params", "rlx_lora_save.param_count": "3",
+    "file": "o.gguf", "mapped": "0", "metadata": "NULL", "rlx_gguf_open.path": "gguf_path", "rlx_gguf_write.path": "written_gguf",
     # What a call gives.
-    "->rlx_tokenizer": "&made_tokenizer", "->rlx_encodings": "&made_encodings", "->rlx_encoder": "&made_encoder", "->rlx_lora": "&made_lora",
+    "->rlx_tokenizer": "&made_tokenizer", "->rlx_encodings": "&made_encodings", "->rlx_encoder": "&made_encoder", "->rlx_lora": "&made_lora", "->rlx_gguf": "&made_gguf",
     "->rlx_tensor": "&made_tensors[0]", "->rlx_graph": "&made_graph", "->rlx_session": "&made_session",
     "->rlx_compiled": "&made_compiled", "->rlx_training": "&made_training", "->rlx_quantization": "&made_quantization",
     "->rlx_coreml": "&made_coreml", "->rlx_coreml_state": "&made_state", "->rlx_value": "&made_values[0]",
@@ -66,18 +69,22 @@ VALID = {
     "const rlx_tensor* value": "o.x", "event": "o.event", "run": "o.run", "rlx_device_tensor** result": "&made_device_tensors[0]",
     "rlx_tensor** result": "&made_tensors[0]", "rlx_device_tensor** outputs": "made_device_tensors",
     "const rlx_device_tensor* const* inputs": "there", "rlx_run** run": "&made_run", "rlx_event** event": "&made_event",
-    "memory": "&made_memory", "nanoseconds": "1000", "int* done": "&made_done", "done_function done": "ignore_end",
+    "memory": "&made_memory", "transfers": "&made_transfers", "nanoseconds": "1000", "int* done": "&made_done", "done_function done": "ignore_end",
     "rlx_compiled_set_param_on_device.tensor": "o.w_there", "rlx_export_int8.graph": "o.fake", "rlx_quantization_initial.room": "16",
+    "rlx_compile_text.text": "kShifted", "rlx_compile_text.size": "strlen(kShifted)", "rlx_compile_text.names": "kShiftName",
+    "rlx_compile_text.types": "kShiftType", "rlx_compile_text.values": "&shift_memory",
 }
 # Pointers that may be NULL: by name, or by function and name.
 OPTIONAL = set("""error attrs count types types_size name:rlx_graph_output buffer options config policy release context
     data:rlx_tensor_create notes table:rlx_export_int8 report:rlx_coreml_write result:rlx_training_step outputs:rlx_training_step
     done:rlx_event_wait done:rlx_run_wait run:rlx_compiled_submit run:rlx_compiled_run_async
     size:rlx_graph_type size:rlx_graph_signature_type size:rlx_compiled_type ranges:rlx_quantization_initial truncation padding compile
+    metadata dtype:rlx_gguf_tensor
     """.split())
 # A state that the package has must come along; the rest may fail with other words, as the valid call does.
 ELSE_REFUSED = {"rlx_coreml_predict.state"}
-FAILS_WHEN_VALID = {"rlx_export_int8"}  # a graph with fake quantization has params that are not given here
+# A graph with fake quantization has params that are not given here; what lies at the path is a graph and no library.
+FAILS_WHEN_VALID = {"rlx_export_int8", "rlx_load_plugin"}
 PREPARE = {"rlx_training_step_accumulated": "OK(rlx_training_step(o.training, kXName, inputs, 1, 1, NULL, NULL, 0, &error));"}
 
 NUMBERS = {"size_t": ["0", "SIZE_MAX", "SIZE_MAX / 2 + 1", "SIZE_MAX - 7"], "int": ["-1", "2", "3", "INT_MAX", "INT_MIN"],
@@ -108,7 +115,7 @@ def read(header):
     """The functions as (result, name, [(type, name), ...]), and the option structs as {name: [(type, member), ...]}."""
     text = without_comments(header)
     structs = {}
-    for body, name in re.findall(r"typedef struct \w+ \{([^{}]*)\} (\w+_options|rlx_step_result|rlx_memory);", text, re.S):
+    for body, name in re.findall(r"typedef struct \w+ \{([^{}]*)\} (\w+_options|rlx_step_result|rlx_memory|rlx_transfers);", text, re.S):
         members = []
         for line in (" ".join(each.split()) for each in body.split(";")):
             kind, stars, names = (re.match(r"((?:const )?\w+) ?((?:\* const\*)|\*?)(.*)", line).groups() if line.strip() else ("", "", ""))

@@ -1,7 +1,10 @@
 /* The C ABI from C: a graph is parsed, another one built; both compile, run, report, and fail with messages. */
+#define _POSIX_C_SOURCE 200809L
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "c_expect.h"
 #include "rlx/c.h"
@@ -241,6 +244,31 @@ static void a_compile_is_told_what_to_do_and_says_what_it_would(void) {
   OK(rlx_compiled_report(compiled, &json, &error));
   EXPECT(strcmp(report, json) == 0);
 
+  /* So is that of a file that it is saved to, which another session loads. */
+  char path[] = "/tmp/rlx-saved-XXXXXX", *about = NULL, *target = NULL;
+  rlx_compiled* loaded = NULL;
+  rlx_graph* source = NULL;
+  const int file = mkstemp(path);
+  EXPECT(file >= 0);
+  close(file);
+  OK(rlx_compiled_save(compiled, path, NULL, NULL, 0, &error));
+  OK(rlx_session_load(session, path, &loaded, &error));
+  OK(rlx_compiled_report(loaded, &json, &error));
+  EXPECT(strcmp(report, json) == 0);
+  EXPECT(rlx_compiled_count(loaded, 0) == 1 &&
+         rlx_compiled_input_mode(loaded, 0) == rlx_compiled_input_mode(compiled, 0));
+  OK(rlx_artifact_describe(path, &about, &error));
+  EXPECT(strstr(about, "\"kind\": \"compiled graph\"") != NULL && strstr(about, "\"precision\": \"relaxed\"") != NULL);
+  OK(rlx_artifact_graph(path, &source, &error));
+  EXPECT(strstr(rlx_graph_text(source), "softmax") != NULL);
+  OK(rlx_device_target("tiny", &target, &error));
+  EXPECT(strstr(target, "\"buffers_per_launch\": 8") != NULL);
+  rlx_text_free(target);
+  rlx_text_free(about);
+  rlx_graph_free(source);
+  rlx_compiled_free(loaded);
+  remove(path);
+
   /* A compile that fails carries it; another error carries none, and a struct of before has fewer members. */
   rlx_compiled* none = NULL;
   options.strict = 1;
@@ -261,6 +289,37 @@ static void a_compile_is_told_what_to_do_and_says_what_it_would(void) {
   rlx_graph_free(graph);
 }
 
+static void a_compile_takes_text_and_constants(void) {
+  static const char kShifted[] =
+      "graph @shifted {\n"
+      "  %0 = input() @\"x\" : f32[2]\n"
+      "  %1 = constant() {value = f32[2] @\"shift\"} : f32[2]\n"
+      "  %2 = add(%0, %1) : f32[2]\n"
+      "  return %2 @\"y\"\n"
+      "}\n";
+  rlx_error* error = NULL;
+  rlx_session* session = NULL;
+  rlx_compiled* compiled = NULL;
+  float shift[] = {10, 20}, x[] = {1, 2}, y[] = {0, 0};
+  const char *names[] = {"shift"}, *types[] = {"f32[2]"}, *others[] = {"other"}, *wide[] = {"f32[1000000000]"};
+  const rlx_buffer value = {shift, sizeof shift}, input = {x, sizeof x}, output = {y, sizeof y};
+  OK(rlx_session_create("cpu", NULL, &session, &error));
+  OK(rlx_compile_text(session, kShifted, strlen(kShifted), names, types, &value, 1, NULL, &compiled, &error));
+  shift[0] = shift[1] = 0; /* they were copied */
+  OK(rlx_compiled_call(compiled, &input, 1, &output, 1, &error));
+  EXPECT(y[0] == 11 && y[1] == 22);
+  rlx_compiled* none = NULL;
+  rlx_status status =
+      rlx_compile_text(session, kShifted, strlen(kShifted), others, types, &value, 1, NULL, &none, &error);
+  EXPECT(status == RLX_NOT_FOUND && none == NULL && strstr(rlx_error_message(error), "'shift'") != NULL);
+  rlx_error_free(error);
+  status = rlx_compile_text(session, kShifted, strlen(kShifted), names, wide, &value, 1, NULL, &none, &error);
+  EXPECT(status != RLX_OK && none == NULL && strstr(rlx_error_message(error), "the constant 'shift'") != NULL);
+  rlx_error_free(error);
+  rlx_compiled_free(compiled);
+  rlx_session_free(session);
+}
+
 int main(void) {
   a_parsed_graph_runs();
   a_graph_is_built();
@@ -268,6 +327,7 @@ int main(void) {
   a_graph_goes_into_itself();
   a_bool_is_0_or_1();
   a_compile_is_told_what_to_do_and_says_what_it_would();
-  printf("RLX %s: 6 passed, %d failed\n", rlx_version_string(), failures);
+  a_compile_takes_text_and_constants();
+  printf("RLX %s: 7 passed, %d failed\n", rlx_version_string(), failures);
   return failures ? 1 : 0;
 }

@@ -119,8 +119,9 @@ class Attack:
     # ---- kinds ----
     def files(self):
         """A damaged file of any format, given to the subcommands that read it."""
-        kind = self.rng.choice(("rlx", "rlx", "safetensors", "npy", "npz", "tokenizer", "mlpackage"))
-        seed = self.rng.choice(sorted(p for p in (CORPUS / kind).iterdir() if p.is_file()))
+        kind = self.rng.choice(("rlx", "rlx", "rlxc", "safetensors", "gguf", "npy", "npz", "tokenizer", "mlpackage"))
+        folder = CORPUS / {"rlxc": "artifact"}.get(kind, kind)
+        seed = self.rng.choice(sorted(p for p in folder.iterdir() if p.is_file()))
         data = damaged(seed.read_bytes(), self.rng)
         path = self.folder / f"damaged.{kind}"
         if kind == "mlpackage":  # a folder: its manifest stands in the corpus
@@ -136,8 +137,13 @@ class Attack:
             lines.write_bytes(b"a line of text\n\xff\xfe\n")
             return self.run(["tokenize", "--model", self.folder, "--file", lines])
         path.write_bytes(data)
+        if kind == "rlxc":
+            return self.run(self.rng.choice((["inspect", path], ["inspect", path, "--json"], ["where", path], ["run", path, "--input", f"x={self.x}"])))
         if kind == "rlx":
             return self.run(self.rng.choice((["inspect", path], ["where", path], ["where", path, "--target", "coreml"], ["run", path])))
+        if kind == "gguf":
+            return self.run(self.rng.choice((["inspect", path], ["inspect", path, "--json"],
+                                             ["convert", path, "-o", self.folder / "out.safetensors", "--dequantize", "f32"])))
         if kind in ("npy", "npz") and self.rng.random() < 0.7:
             return self.run(["run", self.graph, "--input", f"x={path}", "--params", self.weights])
         return self.run(self.rng.choice((["inspect", path], ["run", self.graph, "--input", f"x={self.x}", "--params", path])))

@@ -74,6 +74,22 @@ class Run(ProgramTest):
         events = events["traceEvents"] if isinstance(events, dict) else events
         self.assertTrue(any(e.get("ph") == "X" and "dur" in e for e in events))
 
+    def test_a_profile_of_a_device_with_memory_of_its_own_shows_its_queues_and_what_was_copied(self):
+        trace = self.folder / "trace.json"
+        table = self.succeeds(*self.arguments, "--device", "loopback", "--profile", trace, "--output-dir", self.folder / "o")
+        # x is f32[2, 3], the two results f32[2, 2]; the param was there before.
+        self.assertRegex(table, r"1 copies to the device \(24 bytes\), 2 to the host \(32 bytes\), 0 of donated inputs; the host waited 2 times")
+        events = json.loads(trace.read_text())["traceEvents"]
+        copy_in, launch, *copies_out = [e for e in events if e["cat"] == "queue"]
+        self.assertEqual(len(copies_out), 2)
+        self.assertRegex(launch["name"], "a run of '.*'")
+        self.assertLessEqual(copy_in["ts"] + copy_in["dur"], launch["ts"])
+        for copy_out in copies_out:
+            self.assertLessEqual(launch["ts"] + launch["dur"], copy_out["ts"])
+        steps = [e for e in events if e["cat"] != "queue"]
+        self.assertTrue(steps)
+        self.assertTrue(all(launch["ts"] <= e["ts"] <= launch["ts"] + launch["dur"] for e in steps))
+
     def test_a_profile_replaces_an_older_one_whole(self):
         trace, kept = self.file("trace.json", "old"), self.folder / "kept.json"
         kept.hardlink_to(trace)
@@ -114,7 +130,7 @@ graph @g {
         self.assertLessEqual(plan["arena_bytes"], 1.1 * plan["largest_live_bytes"])
         self.assertRegex(self.succeeds("where", graph, "--memory", "--dim", "n=32"), r"largest live set +\d")
         self.fails(2, "needs a number for 'n': --dim n=NUMBER", "where", graph, "--memory")
-        self.fails(2, "--dim is for --memory and --strategies", "where", graph, "--dim", "n=32")
+        self.fails(2, "--dim is for --memory, --strategies and --plan", "where", graph, "--dim", "n=32")
         self.fails(2, "no symbolic dim 'm'", "where", graph, "--memory", "--dim", "n=32", "--dim", "m=2")
         self.fails(2, "about dispatch", "where", graph, "--memory", "--dim", "n=32", "--strict")
 
@@ -146,6 +162,27 @@ graph @g {
         self.assertNotIn("tiles,", exact)
         self.fails(2, "give one of them", "where", graph, "--strategies", "--memory", "--dim", "n=2")
         self.fails(2, "--strategies needs a number for 'n'", "where", graph, "--strategies")
+
+    def test_the_plan_of_a_run_is_printed_as_text(self):
+        graph = self.file("two.rlx", """rlx 1
+graph @g {
+  %0 = input() @"x" : f32[n, 16]
+  %1 = param() @"w" : f32[16, 16]
+  %2 = matmul(%0, %1) @"first" : f32[n, 16]
+  %3 = softmax(%2) : f32[n, 16]
+  return %3 @"y", %0 @"same"
+}
+""")
+        plan = self.succeeds("where", graph, "--plan", "--dim", "n=32")
+        self.assertRegex(plan, r'^plan @"g" \{\n  arena \d+\n  %0 = input\(0\) : 2048 holds v0\n  %1 = param\(0\) : 1024 holds v1\n')
+        self.assertRegex(plan, r'#0 = launch matmul @"first" "[^"]+" \(%0 v0 f32\[32, 16\], %1 v1 f32\[16, 16\]( packed)?\) -> \(%\d v2 f32\[32, 16\]\)')
+        self.assertRegex(plan, r"#1 = launch softmax .* -> \(%\d v3 f32\[32, 16\]\)")
+        self.assertRegex(plan, r'#2 = copy copy @"same" .*\(%0 v0 f32\[32, 16\]\) -> \(%\d v0 f32\[32, 16\]\)')
+        self.assertRegex(plan, r'\n  return %\d v3 @"y", %\d v0 @"same"\n\}\n$')
+        self.fails(2, "--plan needs a number for 'n'", "where", graph, "--plan")
+        self.fails(2, "not JSON", "where", graph, "--plan", "--json", "--dim", "n=2")
+        self.fails(2, "give one of them", "where", graph, "--plan", "--memory", "--dim", "n=2")
+        self.fails(2, "--plan is for --target cpu", "where", graph, "--plan", "--dim", "n=2", "--target", "null")
 
     def test_attention_is_listed_with_its_blocks_and_the_reason(self):
         graph = self.file("heads.rlx", """rlx 1

@@ -70,6 +70,10 @@ class Usage(ProgramTest):
         self.assertTrue(by_name["cpu"]["available"])
         self.assertFalse(by_name["null"]["available"])
         self.assertIn("cpu", self.succeeds("devices"))
+        self.assertEqual(by_name["tiny"]["target"]["limits"], {"largest_buffer": 1 << 20, "buffers_per_launch": 8, "index_bits": 32})
+        self.assertIn("processor", by_name["cpu"]["target"]["facts"])
+        self.assertIn("matmul", by_name["cpu"]["target"]["claims"])
+        self.assertIsNone(by_name["cuda"]["target"])
 
     def test_ops_tell_operands_attributes_and_support(self):
         (softmax,) = json.loads(self.succeeds("ops", "softmax", "--json"))["ops"]

@@ -46,7 +46,7 @@ constexpr double kTolerance = 1e-5;
 
 void check(const std::string& name, int threads, const CompileOptions& options, const std::string& way) {
   Model model = load(name);
-  CompiledGraph compiled = Session(Device::cpu(), {threads}).compile(model.graph, options);
+  CompiledGraph compiled = Session(Device::from_environment(), {threads}).compile(model.graph, options);
   compiled.set_params(model.params);
   for (const Recorded& run : model.runs) {
     std::string why = difference(compiled.run_ordered(run.inputs), run.outputs, kTolerance);
@@ -68,7 +68,7 @@ TEST_CASE("small models give NumPy's numbers by the reference") {
   }
 }
 
-TEST_CASE("small models give NumPy's numbers on the CPU, for every way to compile them") {
+TEST_CASE("small models give NumPy's numbers on the default device, for every way to compile them") {
   for (const char* name : kModels) {
     for (int threads : {1, 2}) check(name, threads, {}, text_of(threads, " threads"));
     CompileOptions options;
@@ -91,6 +91,8 @@ TEST_CASE("small models give NumPy's numbers on the CPU, for every way to compil
     check(name, 1, options, "from the cache");
   }
 }
+
+// What follows is of the CPU: which kernels it has, and what its passes find.
 
 TEST_CASE("every node of the small models has its place on the CPU, and those that have no kernel say so") {
   const std::set<std::string> made_of_others = {"batch_norm_inference", "conv", "mean", "pool", "take"};

@@ -10,6 +10,7 @@
 #include "rlx/ops.h"
 #include "rlx/session.h"
 #include "support/compare.h"
+#include "support/default_device.h"
 #include "support/io_files.h"
 #include "support/sanitized.h"
 #include "support/tolerance.h"
@@ -187,11 +188,12 @@ std::vector<Way> ways() {
 
 }  // namespace
 
-TEST_CASE("graphs drawn at random give on the CPU what they give by the reference, however they are compiled") {
+TEST_CASE(
+    "graphs drawn at random give on the default device what they give by the reference, however they are compiled") {
   uint64_t first = std::strtoull(std::getenv("RLX_TEST_SEED"), nullptr, 10);
   const char* text_of_count = std::getenv("RLX_RANDOM_GRAPHS");
   uint64_t count = text_of_count ? std::strtoull(text_of_count, nullptr, 10) : test::sanitized() ? 60 : 250;
-  size_t nodes = 0;
+  size_t nodes = 0, taken = 0, refused = 0;
   for (uint64_t seed = first; seed < first + count; ++seed) {
     Graph g = drawn(seed);
     nodes += g.nodes().size();
@@ -208,9 +210,12 @@ TEST_CASE("graphs drawn at random give on the CPU what they give by the referenc
     for (const Way& way : ways()) {
       std::string why;
       try {
-        CompiledGraph compiled = Session(Device::cpu(), {way.threads}).compile(g, way.options);
-        for (const auto& [name, value] : params) compiled.set_param(name, value);
-        why = difference(compiled.run_ordered(inputs), wanted, tolerance);
+        test::DefaultDevice device(way.threads);
+        auto compiled = device.compile(g, way.options);
+        taken += device.taken(), refused += device.refused();
+        if (!compiled) continue;
+        for (const auto& [name, value] : params) compiled->set_param(name, value);
+        why = difference(compiled->run_ordered(inputs), wanted, tolerance);
       } catch (const Error& e) {
         why = e.what();
       }
@@ -218,7 +223,8 @@ TEST_CASE("graphs drawn at random give on the CPU what they give by the referenc
       if (!why.empty()) break;
     }
   }
-  MESSAGE(count, " graphs of ", nodes / count, " nodes each");
+  MESSAGE(count, " graphs of ", nodes / count, " nodes each; ", refused, " of ", taken + refused, " were refused");
+  CHECK(taken > refused);
 }
 
 TEST_CASE("random graphs print, read back and are equal, and every stage of the pipeline computes the same") {

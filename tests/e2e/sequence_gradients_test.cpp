@@ -1,4 +1,4 @@
-// Gradients of attention on the CPU, over one thread and several, against the reference.
+// Gradients of attention on the default device, over one thread and several, against the reference.
 #include <doctest/doctest.h>
 
 #include "reference/interpreter.h"
@@ -19,7 +19,7 @@ std::string gradient_differs(const std::vector<Type>& types, Build build, double
     inputs.push_back(random_tensor(t.dtype, shape_of(t.dims), 11 + inputs.size(), -1, 1));
   const auto wanted = interpret(g, inputs);
   for (int threads : {1, 2, 5}) {
-    const auto compiled = Session(Device::cpu(), {threads}).compile(g);
+    const auto compiled = Session(Device::from_environment(), {threads}).compile(g);
     if (auto why = difference(compiled.run_ordered(inputs), wanted, tolerance); !why.empty())
       return text_of(threads, " threads: ", why);
     if (difference(compiled.run_ordered(inputs), compiled.run_ordered(inputs), 0) != "")

@@ -1,5 +1,5 @@
-// A model whose extents are named symbols: it verifies, prints, differentiates, batches, and runs on the CPU for any
-// size with one compile; a size that does not fit is an error that names the symbol.
+// A model whose extents are named symbols: it verifies, prints, differentiates, batches, and runs on the default device
+// for any size with one compile; a size that does not fit is an error that names the symbol.
 #include <doctest/doctest.h>
 
 #include "autodiff/transforms.h"
@@ -44,7 +44,7 @@ std::vector<Bindings> sizes() {
 }
 /// One compiled graph for all sizes, against the reference.
 void check_for_all_sizes(const Graph& g, Bindings more = {}) {
-  CompiledGraph compiled = Session(Device::cpu(), {2}).compile(g);
+  CompiledGraph compiled = Session(Device::from_environment(), {2}).compile(g);
   for (Bindings each : sizes()) {
     each.insert(more.begin(), more.end());
     auto inputs = inputs_of(g, each, 11);
@@ -102,7 +102,7 @@ TEST_CASE("it batches over a symbol, and is then what each lane is") {
 
 TEST_CASE("a size that does not fit is an error that names the input and the symbol") {
   Graph g = model();
-  CompiledGraph compiled = Session(Device::cpu(), {1}).compile(g);
+  CompiledGraph compiled = Session(Device::from_environment(), {1}).compile(g);
   auto message = [&](Tensors inputs) -> std::string {
     try {
       compiled.run_ordered(inputs);

@@ -1,5 +1,5 @@
-// Gradients of convolutions and pools on the CPU, at sizes where the fast kernels split their work, against the
-// reference.
+// Gradients of convolutions and pools on the default device, at sizes where the fast kernels split their work, against
+// the reference.
 #include <doctest/doctest.h>
 
 #include "reference/interpreter.h"
@@ -7,6 +7,7 @@
 #include "rlx/ops.h"
 #include "rlx/session.h"
 #include "support/compare.h"
+#include "support/default_device.h"
 
 using namespace rlx;
 
@@ -18,7 +19,10 @@ std::string differs(const Graph& g) {
     inputs.push_back(random_tensor(t.dtype, shape_of(t.dims), 7 + inputs.size(), -1, 1));
   auto wanted = interpret(g, inputs);
   for (int threads : {1, 3}) {
-    auto got = Session(Device::cpu(), {threads}).compile(g).run_ordered(inputs);
+    test::DefaultDevice device(threads);
+    const auto compiled = device.compile(g);
+    if (!compiled) continue;
+    auto got = compiled->run_ordered(inputs);
     if (auto why = difference(got, wanted, inputs[0].dtype() == f64 ? 1e-11 : 2e-5); !why.empty())
       return text_of(threads, " threads: ", why);
   }

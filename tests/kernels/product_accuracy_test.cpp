@@ -220,6 +220,32 @@ TEST_CASE("a product with rows of the identity gives the weights, bit by bit") {
   });
 }
 
+TEST_CASE("a row with a single number is rounded once an element, whatever the rows beside it") {
+  test::for_each_target([] {
+    for (const Size size : {Size{24, 96, 80}, Size{33, 1000, 77}, Size{64, 1536, 384}, Size{128, 384, 512}})
+      for (const bool all_single : {true, false}) {
+        const int64_t m = size.m, k = size.k, n = size.n;  // clang captures no structured bindings
+        const Matrix w = filled(kWeights[0], k, n, 6), numbers = filled(kRows[0], m, 1, 7);
+        Matrix x = all_single ? Matrix(m, k) : filled(kRows[0], m, k, 8);
+        const auto is_single = [&](int64_t i) { return all_single || i % 13 == 5; };
+        const auto at_of = [&](int64_t i) { return (i * 37 + 1) % k; };
+        for (int64_t i = 0; i < m; ++i)
+          for (int64_t p = 0; is_single(i) && p < k; ++p) x.at(i, p) = p == at_of(i) ? numbers.at(i, 0) : 0;
+        INFO(m, " x ", k, " x ", n, all_single ? ", single numbers alone" : ", beside dense rows");
+        for (const std::vector<float>& y :
+             {with_constant_weights(x, w), at_run_time(x, w, false), at_run_time(x, w, true)}) {
+          int64_t wrong = 0;
+          for (int64_t i = 0; i < m; ++i)
+            for (int64_t j = 0; is_single(i) && j < n; ++j) {
+              const double exact = static_cast<double>(numbers.at(i, 0)) * static_cast<double>(w.at(at_of(i), j));
+              wrong += y[static_cast<size_t>(i * n + j)] != static_cast<float>(exact);
+            }
+          CHECK(wrong == 0);
+        }
+      }
+  });
+}
+
 TEST_CASE("batch-invariant products: a row's bits do not depend on how many rows there are") {
   static constexpr ProductPolicy kInvariant{false, true};
   test::for_each_target([] {

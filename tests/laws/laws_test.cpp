@@ -9,29 +9,53 @@
 
 using namespace rlx;
 
-TEST_CASE("every op keeps every law on each of its samples") {
+namespace {
+
+struct Counts {
   size_t checks = 0, not_applicable = 0;
+};
+/// One law on the first `most` samples of an op.
+void check(const laws::Law& law, const OpDef& op, size_t most, Counts& counts) {
+  const auto samples = op.samples();
+  for (size_t s = 0; s < std::min(samples.size(), most); ++s) {
+    const laws::Finding f = laws::examine(law, op, samples[s]);
+    (f.outcome == laws::Outcome::not_applicable ? counts.not_applicable : counts.checks) += 1;
+    CHECK_MESSAGE(f.outcome != laws::Outcome::broken, law.name, " of ", op.name, " sample ", s, ": ", f.why);
+  }
+}
+bool is_start_of_graph(const OpDef* op) { return op == &op::input || op == &op::param || op == &op::constant; }
+std::string law_of_default_device() { return "backend_agrees(" + Device::from_environment().name() + ")"; }
+
+constexpr size_t kAll = SIZE_MAX;
+
+}  // namespace
+
+TEST_CASE("every op keeps every law on each of its samples") {
+  Counts counts;
   const char* wanted = std::getenv("RLX_CHECK_ALL");
   const bool checks_all = wanted && *wanted;
-  const std::string kernels = "backend_agrees(" + Device::from_environment().name() + ")";
   for (const OpDef* op : all_ops()) {
-    if (op == &op::input || op == &op::param || op == &op::constant) continue;
-    auto samples = op->samples();
-    CHECK_MESSAGE(!samples.empty(), op->name, " has no sample");
+    if (is_start_of_graph(op)) continue;
+    CHECK_MESSAGE(!op->samples().empty(), op->name, " has no sample");
     CHECK_MESSAGE((op->reference || op->decompose), op->name, " has neither a reference nor a decomposition");
     CHECK_MESSAGE(!op->doc.empty(), op->name, " says nothing of itself");
     for (const laws::Law& law : laws::all_laws()) {
-      // The kernels of the default device run every sample. Other devices run the first, unless everything was asked
-      // for (`make check-all`); sanitized, so does what compares graphs, mostly by the reference.
-      const bool is_of_other_device = law.name.starts_with("backend_agrees(") && law.name != kernels;
-      const bool all = checks_all || law.name == kernels || (!test::sanitized() && !is_of_other_device);
-      for (size_t s = 0; s < std::min(samples.size(), all ? samples.size() : 1); ++s) {
-        laws::Finding f = laws::examine(law, *op, samples[s]);
-        checks += f.outcome != laws::Outcome::not_applicable;
-        not_applicable += f.outcome == laws::Outcome::not_applicable;
-        CHECK_MESSAGE(f.outcome != laws::Outcome::broken, law.name, " of ", op->name, " sample ", s, ": ", f.why);
-      }
+      if (law.name == law_of_default_device()) continue;  // below
+      // Other devices run the first sample, unless everything was asked for (`make check-all`); sanitized, so does what
+      // compares graphs, mostly by the reference.
+      const bool is_of_other_device = law.name.starts_with("backend_agrees(");
+      const bool all = checks_all || (!test::sanitized() && !is_of_other_device);
+      check(law, *op, all ? kAll : 1, counts);
     }
   }
-  MESSAGE(checks, " checks over ", all_ops().size(), " ops; ", not_applicable, " did not apply");
+  MESSAGE(counts.checks, " checks over ", all_ops().size(), " ops; ", counts.not_applicable, " did not apply");
+}
+
+TEST_CASE("every sample of every op runs on the default device as its report says, and like the reference") {
+  Counts counts;
+  // Sanitized, a device that was asked for by RLX_DEVICE runs the first sample: its kernels run all of them without it.
+  const size_t most = test::sanitized() && std::getenv("RLX_DEVICE") ? 1 : kAll;
+  for (const OpDef* op : all_ops())
+    if (!is_start_of_graph(op)) check(laws::find_law(law_of_default_device()), *op, most, counts);
+  MESSAGE(counts.checks, " checks on ", Device::from_environment());
 }

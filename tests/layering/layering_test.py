@@ -57,6 +57,7 @@ PUBLIC = {
     "op_def.h": "ir",
     "ops.h": "ops",
     "autodiff.h": "autodiff",
+    "gguf.h": "io",
     "io.h": "io",
     "png.h": "io",
     "quantization.h": "quantization",
@@ -70,12 +71,15 @@ PUBLIC = {
     "coreml.h": "devices",
     "machine.h": "backends",
     "session.h": "runtime",
+    "artifact.h": "runtime",
     "coreml_model.h": "devices",
     "models.h": "models",
     "data.h": "data",
     "lora.h": "train",
     "metrics.h": "data",
     "train.h": "train",
+    "backend.h": "c_api",
+    "plugin.h": "c_api",
     "rlx.h": "c_api",
     "c.h": "c_api",
 }
@@ -84,7 +88,7 @@ PUBLIC = {
 QUOTED_THIRD_PARTY = {"hwy"}
 
 # The C ABI is C: its standard headers have a suffix.
-C_STANDARD = {"stddef.h", "stdint.h"}
+C_STANDARD = {"stddef.h", "stdint.h", "string.h"}
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.MULTILINE)
 SUFFIXES = {".h", ".hpp", ".c", ".cpp", ".mm", ".def", ".inc"}

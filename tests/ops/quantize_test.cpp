@@ -117,9 +117,9 @@ TEST_CASE("whole rows of blocks are gathered, cut, joined, turned over and resha
 }
 
 TEST_CASE("a block format without an encoder says which have one") {
-  CHECK_THROWS_WITH_AS(quantized(Tensor(f32, {256}), q4_k),
-                       "blocks of q4_k are not made here, only read; there are encoders for q4_0, q4_1, q5_0, q5_1, "
-                       "q8_0, mxfp4, tq1_0 and tq2_0",
+  CHECK_THROWS_WITH_AS(quantized(Tensor(f32, {256}), iq4_xs),
+                       "blocks of iq4_xs are not made here, only read; there are encoders for q4_0, q4_1, q5_0, q5_1, "
+                       "q8_0, q2_k to q6_k, mxfp4, tq1_0 and tq2_0",
                        Error);
   CHECK_THROWS_WITH_AS(quantized(Tensor(f32, {33}), q8_0), "q8_0 holds blocks of 32 along the last dim, which is 33",
                        Error);

@@ -2,6 +2,7 @@
 memory the host cannot point into."""
 
 import copy
+import os
 import pickle
 
 import numpy as np
@@ -13,6 +14,7 @@ import rlx.numpy as rnp
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
 DEVICES = ["cpu", "loopback", "tiny"]
+DEFAULT = os.environ.get("RLX_DEVICE") or "cpu"
 
 
 @pytest.fixture(params=DEVICES)
@@ -53,6 +55,28 @@ def test_functions_run_where_their_arrays_are_and_results_stay(device):
     for got, wanted in ((x + x, X + X), (rnp.exp(x), np.exp(X)), (x[0], X[0]), (x.sum(axis=1), X.sum(1)), (x.astype("int32"), X.astype(np.int32))):
         assert got.device == device
         close(got, wanted)
+
+
+def test_a_jitted_function_runs_on_the_default_device():
+    before = rlx.transfers()
+    y = rlx.jit(lambda a: a @ a.T)(X)
+    close(y, X @ X.T)
+    assert (rlx.transfers() == before) == (DEFAULT == "cpu")  # elsewhere X was copied there, and y back
+
+
+def test_copies_and_waits_are_counted():
+    before = rlx.transfers("loopback")
+    x = rlx.device_put(X, "loopback")
+    y = rlx.jit(lambda a: a * 2)(x)
+    there = rlx.transfers("loopback")
+    assert there == before._replace(copies_to_device=before.copies_to_device + 1, bytes_to_device=before.bytes_to_device + X.nbytes)
+    close(y, X * 2)
+    back = rlx.transfers("loopback")
+    assert back == there._replace(copies_to_host=there.copies_to_host + 1, bytes_to_host=there.bytes_to_host + X.nbytes, host_waits=there.host_waits + 1)
+    assert rlx.transfers("cpu") == (0,) * 6
+    assert rlx.transfers() == rlx.transfers(DEFAULT)
+    with pytest.raises(KeyError, match="none such"):
+        rlx.transfers("none such")
 
 
 def test_numbers_and_arrays_of_numpy_go_where_the_others_are():
@@ -195,3 +219,10 @@ def test_dlpack_with_pytorch_both_ways(device):
     assert x.device == device and np.array_equal(x, t.numpy())
     if device == "cpu":
         assert torch.equal(torch.from_dlpack(x), t)
+
+
+def test_what_is_no_plugin_is_refused(tmp_path):
+    (tmp_path / "text.so").write_text("no library")
+    for path in [tmp_path / "text.so", str(tmp_path / "none.so"), ""]:
+        with pytest.raises(OSError, match="no library that can be loaded"):
+            rlx.load_plugin(path)

@@ -112,3 +112,10 @@ def test_the_guide(tmp_path, monkeypatch):
                 else:
                     exec(compile(code, where, "exec"), names)
     assert out.getvalue() == "the sum is 6.0\n" and checked > 50 and len(blocks) > 20
+
+
+def test_gguf(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = run("docs/gguf.md", 0, {"rlx": rlx, "np": np})
+    assert names["file"].metadata == {"general.architecture": "mine", "layers": 3} and names["file"].kind("w") == "F32"
+    assert names["packed"].dtype == "f32" and np.array_equal(np.asarray(names["file"]["w"]), np.ones((2, 4)))

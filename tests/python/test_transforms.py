@@ -275,7 +275,7 @@ def test_what_tracing_forbids_is_explained(call, asked, instead):
     (lambda: rlx.jvp(rnp.sum, np.ones(3), np.ones(3)), r"write jvp\(f, \(x,\), \(t,\)\)"),
     (lambda: rlx.jvp(lambda p: p["a"], ({"a": np.ones(3)},), (np.ones(3),)), r"\(\{'a': \*\},\), the tangents \(\*,\)"),
     (lambda: rlx.jvp(rnp.sum, (np.ones(3),), (np.ones(4),)), r"a tangent of f64\[3\] has the shape \(4,\)"),
-    (lambda: rlx.vjp(lambda a: (a, a), np.ones(3))[1](np.ones(3)), r"the structure \*, the result \(\*, \*\)"),
+    (lambda: rlx.vjp(lambda a: (a, a), np.ones(3, "f4"))[1](np.ones(3, "f4")), r"the structure \*, the result \(\*, \*\)"),
     (lambda: rlx.vmap(lambda a, b: a)(np.ones(3), np.ones(4)), r"f64\[3\] along 0, f64\[4\] along 0"),
     (lambda: rlx.vmap(lambda p: p["a"], in_axes=({"b": 0},))({"a": np.ones(3)}), r"in_axes \{'b': 0\} does not fit"),
     (lambda: rnp.asarray("abc"), "an array is needed, got str: 'abc'"),
@@ -318,7 +318,7 @@ def test_jitted_methods_and_keys_of_several_kinds():
 
 def test_threads_trace_and_run_for_themselves():
     import threading
-    x, results = np.arange(6.0).reshape(2, 3), {}
+    x, results = np.arange(6, dtype=np.float32).reshape(2, 3), {}
 
     def work(n):
         for i in range(5):
@@ -332,7 +332,7 @@ def test_threads_trace_and_run_for_themselves():
         t.join()
     assert len(results) == 20
     for (n, i), (value, gradient) in results.items():
-        close(np.float64(value), np.float64(np.tanh(x).sum() * (n + i) + x.sum()))
+        close(np.float32(value), np.float32(np.tanh(x).sum() * (n + i) + x.sum()))
         close(gradient, (1 - np.tanh(x) ** 2) * (n + i) + 1)
 
 

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <random>
+#include <regex>
 #include <thread>
 
 #include "backends/registry.h"
@@ -91,10 +92,20 @@ std::pair<ErrorCode, std::string> outcome_of(const Checked& program) {
 
 }  // namespace
 
-TEST_CASE("every fault at every place is an error that names the device, and the session goes on") {
+TEST_CASE(
+    "every fault at every place is an error that names the device and the node, its cause first, and the session goes "
+    "on") {
   auto& faults = simulated::loopback_faults();
   const std::pair<const char*, Checked> programs[] = {
       {"model", run_model}, {"chain", run_chain}, {"loop", run_on_the_host}};
+  // What the error names: a graph, or one of its inputs, params or outputs; a tensor that was put there by hand has no
+  // name, but a type.
+  const auto node_of = [](const std::string& graph) {
+    return std::regex("(((input|param|output) '[\\w.]+' of (the run of )?|a run of )'" + graph + "' on|compiling '" +
+                      graph + "' for|a tensor of f32\\[3\\] on) loopback");
+  };
+  const std::map<std::string_view, std::regex> nodes = {
+      {"model", node_of("small_model")}, {"chain", node_of("sum")}, {"loop", node_of("powers")}};
   const std::map<Fault, ErrorCode> codes = {{Fault::allocate, ErrorCode::out_of_memory},
                                             {Fault::write, ErrorCode::io},
                                             {Fault::read, ErrorCode::io},
@@ -102,6 +113,13 @@ TEST_CASE("every fault at every place is an error that names the device, and the
                                             {Fault::compile, ErrorCode::io},
                                             {Fault::lose, ErrorCode::device_lost},
                                             {Fault::stall, ErrorCode::cancelled}};
+  const std::map<Fault, std::string> causes = {{Fault::allocate, "loopback has no memory left for"},
+                                               {Fault::write, "loopback failed at a copy to it"},
+                                               {Fault::read, "loopback failed at a copy from it"},
+                                               {Fault::launch, "loopback failed at the run of '"},
+                                               {Fault::compile, "loopback failed at compiling '"},
+                                               {Fault::lose, "loopback was lost while it began the run of '"},
+                                               {Fault::stall, "the run of '"}};
   size_t happened = 0;
   for (const auto& named : programs)
     for (size_t k = 0; k < names_of(Fault{}).size(); ++k) {
@@ -125,7 +143,9 @@ TEST_CASE("every fault at every place is an error that names the device, and the
         }
         ++happened;
         CHECK(outcome.first == codes.at(fault));
-        CHECK_MESSAGE(text.find("loopback") != std::string::npos, text);
+        CHECK_MESSAGE(text.starts_with(causes.at(fault)), text);
+        const bool names_a_node = std::regex_search(text, nodes.at(named.first));
+        CHECK_MESSAGE(names_a_node, text);
         CHECK(outcome_of(named.second).second == "");
         REQUIRE(nth < 200);
       }

@@ -405,7 +405,8 @@ TEST_CASE("limits are read when a graph is compiled, and memory that is left whe
   CHECK(refused.find("f32[262145] takes 1048580 bytes, and a buffer may have 1048576") != std::string::npos);
   CHECK_FALSE(supports(adding((1 << 18) + 1), tiny));
   CHECK(message_of([&] { device_put(Tensor(f32, {1 << 19}), tiny); }) ==
-        "a tensor of 2097152 bytes is larger than a buffer of tiny may be, which is 1048576 bytes");
+        "a tensor of 2097152 bytes is larger than a buffer of tiny may be, which is 1048576 bytes\n"
+        "  while putting a tensor of f32[524288] on tiny");
   Graph many("many");
   std::vector<Value> all;
   for (int i = 0; i < 8; ++i) all.push_back(many.input(text_of("x", i), f32, {2}));

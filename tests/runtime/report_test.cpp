@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "plan/plan.h"
 #include "rlx/graph_file.h"
 #include "runtime/small_model.h"
 #include "support/io_files.h"
@@ -243,19 +244,28 @@ TEST_CASE("a trace and a dumped stage take the place of older ones whole: who re
         }).find("while writing the trace '" + (folder / "none/trace.json")) != std::string::npos);
 }
 
-TEST_CASE("each stage of a compile can be dumped, and each is a graph that reads back and computes the same") {
+TEST_CASE(
+    "each stage of a compile can be dumped, and each is a graph that reads back and computes the same, and so can the "
+    "plan") {
   test::TemporaryFolder folder;
   Graph g = test::small_model(7);
   {
     Environment dump("RLX_DUMP", folder / "stages");
-    Session().compile(g);
+    CompiledGraph compiled = Session(Device::cpu()).compile(g);
+    compiled.set_params(test::small_params());
+    compiled.run_ordered(test::small_inputs(7));
   }
-  size_t stages = 0;
+  size_t stages = 0, plans = 0;
   auto inputs = test::small_inputs(7);
   auto wanted = test::by_reference(g, inputs, test::small_params());
   for (const auto& entry : std::filesystem::directory_iterator(folder / "stages")) {
     std::string content = test::file_content(entry.path().string());
     if (content.find("left out of this dump") != std::string::npos) continue;
+    if (content.starts_with("plan")) {  // the CPU's, made of the last stage
+      verify(parse_plan(content));
+      ++plans;
+      continue;
+    }
     Graph stage = content.starts_with("rlx") ? parse_graph_text(content) : parse_graph_text("rlx 1\n" + content);
     CHECK_MESSAGE(
         difference(test::by_reference(stage, inputs, test::small_params()), wanted, test::kSmallModelTolerance) == "",
@@ -263,6 +273,7 @@ TEST_CASE("each stage of a compile can be dumped, and each is a graph that reads
     ++stages;
   }
   CHECK(stages > 5);
+  CHECK(plans > 0);
 }
 
 TEST_CASE("devices are listed, parsed and printed under one name each") {

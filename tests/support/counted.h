@@ -1,4 +1,4 @@
-// Numbers for tests that need some, all alike: quarters from -2 on, in turns of 23.
+// Numbers for tests to which their values do not matter: quarters from -2 on, which repeat after 23 elements.
 #pragma once
 
 #include <complex>
@@ -7,7 +7,7 @@
 
 namespace rlx::test {
 
-/// Of a float or complex dtype.
+/// A tensor of a float or complex dtype with these numbers.
 inline Tensor counted(const Shape& shape, DType dtype = f32) {
   Tensor t(dtype, shape);
   for (size_t i = 0; i < t.element_count(); ++i) {

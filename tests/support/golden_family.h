@@ -1,5 +1,5 @@
-// A family of golden cases as it lies on disk: tests/golden/generate/README.md, "ops/". For tests that ask more of some
-// cases than tests/golden does of all.
+// A family of golden cases as it is stored in files (tests/golden/generate/README.md, "ops/"). For tests that check
+// more about some cases than tests/golden checks about all.
 #pragma once
 
 #include "ir/text.h"

@@ -1,4 +1,4 @@
-// Every operator delete as free(), for a test program that replaces every operator new by one of its own over malloc().
+// Defines every operator delete as free(), for a test program that replaces every operator new by one over malloc().
 // Include it in one file of that program.
 #pragma once
 

@@ -47,7 +47,7 @@ inline void fill_softmax(Matrix& m, Random& r, float sharpness) {
     for (int64_t j = 0; j < m.cols; ++j) m.at(i, j) = static_cast<float>(e[static_cast<size_t>(j)] / sum);
   }
 }
-/// One column (of rows) or row (of weights) of another size than all others.
+/// One column (of rows) or row (of weights) is much larger or smaller than all others.
 inline void fill_with_column(Matrix& m, Random& r, float value) {
   fill_normal(m, r);
   for (int64_t i = 0; i < m.rows; ++i) m.at(i, std::min<int64_t>(7, m.cols - 1)) = value;

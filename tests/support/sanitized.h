@@ -1,5 +1,5 @@
-// Under the sanitizers everything takes ten times as long: tests of much work do a part of it there, that which reads
-// and writes other memory. Each says what it leaves out.
+// Whether tests run under a sanitizer, which makes everything about ten times slower. Long tests then do only a part of
+// their work, which must read and write the same memory; each test says what it leaves out.
 #pragma once
 
 #include <cstdlib>

@@ -1,12 +1,13 @@
-// How far results may be apart: by their dtype, and, of products, by the promise that is made of them.
+// How far results may differ from the true ones: by dtype, and for products by the error bound that docs/runtime.md
+// promises.
 #pragma once
 
 #include "judge/tolerance.h"
 
 namespace rlx {
 
-/// The constant c of the promise for products of f32 (docs/runtime.md): |error| <= c sqrt(k) 2^-24 sum |a| |b| and half
-/// a unit in the last place of the result. Twice the worst of OpenBLAS and oneDNN, by `bench/product_accuracy --peers`.
+/// The constant c of the error bound of f32 products (docs/runtime.md): |error| <= c sqrt(k) 2^-24 sum |a| |b| plus
+/// half an ulp of the result. It is twice the worst of OpenBLAS and oneDNN (`bench/product_accuracy --peers`).
 inline constexpr double kProductErrorOfRoot = 3.97;
 
 }  // namespace rlx

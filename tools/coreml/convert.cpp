@@ -7,6 +7,7 @@
 
 #include "rlx/coreml.h"
 #include "rlx/coreml_model.h"
+#include "tools/convert_weights.h"
 #include "tools/coreml/package_model.h"
 #include "tools/model_graph.h"
 #include "tools/output.h"
@@ -20,6 +21,7 @@ struct Convert {
   std::vector<std::string> dims, shapes, states, images, functions;
   std::string precision = "as_built", classes;
   PackageOptions options;
+  WeightsOptions of_weights;
   bool quiet = false, json = false;
   void run();
 };
@@ -81,8 +83,9 @@ std::string report_json(const std::string& output, const PackageReport& report) 
 }
 
 void Convert::run() {
+  if (is_weights(output)) return convert_weights(model, output, of_weights, quiet, json);
   if (std::filesystem::path(output).extension() != ".mlpackage")
-    throw UsageError("-o must name a .mlpackage, and is '" + output + "'");
+    throw UsageError("-o must name a .mlpackage, or a .gguf or .safetensors file of weights, and is '" + output + "'");
   for (const std::string& dim : dims) {
     size_t equals = dim.find('=');
     int64_t value = 0;
@@ -144,11 +147,15 @@ void Convert::run() {
 }  // namespace
 
 Subcommand add_convert(CLI::App& rlx) {
-  CLI::App* app = rlx.add_subcommand("convert", "Write a model as a Core ML package");
+  CLI::App* app = rlx.add_subcommand("convert", "Write a model as a Core ML package, or weights in another format");
   auto convert = std::make_shared<Convert>();
-  app->add_option("MODEL", convert->model, "a .rlx file, a model folder, a folder of `rlx train`, or a Core ML package")
+  app->add_option(
+         "MODEL", convert->model,
+         "a .rlx file, a model folder, a folder of `rlx train`, a Core ML package, or weights: .gguf, .safetensors")
       ->required();
-  app->add_option("-o,--output", convert->output, "the package to write, X.mlpackage; one that is there is replaced")
+  app->add_option("-o,--output", convert->output,
+                  "the package to write, X.mlpackage, or the file of weights, X.gguf or X.safetensors; one that is "
+                  "there is replaced")
       ->required();
   app->add_option("--weights,--params", convert->weights,
                   "a .safetensors file with the params; default: that of the model's folder");
@@ -174,8 +181,15 @@ Subcommand add_convert(CLI::App& rlx) {
                   "NAME=MODEL: one more function over the same weights; MODEL is then `main`");
   app->add_option("--description", convert->options.description, "what the package says of itself");
   app->add_option("--author", convert->options.author, "likewise");
+  app->add_option("--dequantize", convert->of_weights.dequantize,
+                  "of weights: write blocks such as q4_k as f32, f16 or bf16, which safetensors needs");
+  app->add_option("--quantize", convert->of_weights.quantize,
+                  "of weights, to GGUF: write matrices of floats as blocks of q8_0, q4_0, q4_1, q5_0, q5_1, mxfp4 ...");
+  app->add_option("--part-bytes", convert->of_weights.most_part_bytes,
+                  "of weights, to GGUF: write several files, with at most so many bytes of tensors each");
   app->add_flag("--json", convert->json,
-                "print {package, minimum_ios, needed_by, model_bytes, weight_bytes, notes, dispatch: {target, nodes}}");
+                "print {file, tensors, bytes, notes} of weights, of a package {package, minimum_ios, needed_by, "
+                "model_bytes, weight_bytes, notes, dispatch: {target, nodes}}");
   app->add_flag("-q,--quiet", convert->quiet, "print nothing");
   app->footer(
       R"(Prints which op became what, which system the package needs and why, and what is not as it was in the model.
@@ -185,7 +199,9 @@ Examples:
   rlx convert all-MiniLM-L6-v2 -o minilm.mlpackage --dim B=1 --dim S=128 --narrow
   rlx convert all-MiniLM-L6-v2 -o minilm.mlpackage --shapes B=1..8 --shapes S=1..512 --narrow
   rlx convert digits -o digits.mlpackage --dim N=1       # as `rlx train ... --out digits` left it
-  rlx convert Model.mlpackage -o Half.mlpackage --precision f16)");
+  rlx convert Model.mlpackage -o Half.mlpackage --precision f16
+  rlx convert model.gguf -o model.safetensors --dequantize bf16
+  rlx convert model.safetensors -o model.gguf --quantize q8_0)");
   return {app, [convert] { convert->run(); }};
 }
 

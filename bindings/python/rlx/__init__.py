@@ -23,8 +23,9 @@ from ._windows import conv, conv_transpose, reduce_window
 from ._array import Array, device_put
 from ._control import associative_scan, cond, fori_loop, map, scan, switch, while_loop
 from ._files import load, save
-from ._device import DeviceInfo, device_infos, devices
-from ._graph import Graph, Session, dispatch_report
+from ._gguf import GGUFFile, PackedTensor, load_gguf, save_gguf
+from ._device import DeviceInfo, Transfers, device_infos, device_target, devices, load_plugin, transfers
+from ._graph import Graph, Session, artifact_graph, artifact_info, dispatch_report, load_compiled
 from ._native import Error, TracedValueError, __version__
 from ._torch import TorchModule, from_torch
 from ._jit import (Jit, Lowered, ShapeDtype, ShapeDtypeStruct, block_until_ready, eval_shape, get_num_threads, jit,

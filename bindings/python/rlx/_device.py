@@ -22,6 +22,25 @@ class DeviceInfo(NamedTuple):
     description: str   # what it is here, or why it is not available
 
 
+class Transfers(NamedTuple):
+    """What the host and a device exchanged, as `transfers()` gives it."""
+
+    host_waits: int        # waits of the host: for elements, or for the end of a run that has none to give
+    copies_to_device: int
+    bytes_to_device: int
+    copies_to_host: int
+    bytes_to_host: int
+    donated_copies: int    # donated inputs whose memory something else still reads, so that they were copied first
+
+
+def transfers(device=None):
+    """What the host and a device with memory of its own exchanged since the process began, as `Transfers`; all 0 for a device that
+    computes in the host's memory, as "cpu" does. Without a name: the default device. Raises KeyError for a device that is not known."""
+    counts = _native.Transfers(ctypes.sizeof(_native.Transfers))
+    check(lib.rlx_device_transfers, (device or default_device()).encode(), byref(counts))
+    return Transfers(*[getattr(counts, field) for field in Transfers._fields])
+
+
 def device_infos():
     """Every device that RLX knows, as `DeviceInfo`s; those that are not available say why."""
     return [DeviceInfo(**d) for d in json.loads(_native.owned_text(lib.rlx_devices))]
@@ -30,6 +49,19 @@ def device_infos():
 def devices():
     """The names of the devices that can run here, as a list; the processor, "cpu", is one."""
     return [d.name for d in device_infos() if d.available]
+
+
+def device_target(device=""):
+    """What the compiler knows of a device, as a dictionary: the dtypes that it lacks, its memory, its limits (None where there is
+    none), the ops that it claims, what it fuses, its own passes, and the facts that its compiled graphs depend on. docs/runtime.md,
+    "What a device is, as data", explains each. The hardware need not be there."""
+    return json.loads(_native.owned_text(lib.rlx_device_target, str(device).encode()))
+
+
+def load_plugin(path):
+    """Loads a shared library that brings backends (`rlx/backend.h`): its devices are listed and named like any other from then on. It stays
+    loaded. Fails if it cannot be loaded, brings nothing, or is linked to a copy of RLX of its own; a backend needs the header alone."""
+    check(lib.rlx_load_plugin, os.fsencode(path))
 
 
 def default_device():

@@ -211,6 +211,21 @@ class Session:
         made.graph, made.options = graph, given
         return made
 
+    def load(self, path):
+        """The `Compiled` of a file that `Compiled.save` or ``rlx compile`` wrote, with the params bound that it carries. The compiler
+        does not run. An error says what was expected, what was found and what to do: for a file that is damaged, or was compiled by
+        another version of RLX, for another device or machine, or with ops or kernels that are not registered here."""
+        compiled = c_void_p()
+        check(lib.rlx_session_load, self.handle, os.fsencode(path), byref(compiled))
+
+        def types(kind):
+            return [parse_type(_native.text_from(lib.rlx_compiled_type, compiled, kind, i))
+                    for i in range(lib.rlx_compiled_count(compiled, kind))]
+
+        made = Compiled(compiled, types(0), types(2), self)
+        made.is_fixed = True  # to be made again for another device there is artifact_graph
+        return made
+
     def report(self, graph, **options):
         """Where each node of a graph would run here, and why: a dictionary. Nothing is compiled; an op that the device does not run is
         a line with the verdict "missing", and no error. Options are those of `compile`."""
@@ -222,6 +237,38 @@ def dispatch_report(graph, device="", **options):
     Nothing is compiled, and nothing need be able to run here: "coreml", "null" are devices for reports, too."""
     given = compile_options(**options)
     return json.loads(_native.owned_text(lib.rlx_graph_report, graph.handle, str(device).encode(), byref(given)))
+
+
+def load_compiled(path, device=None, threads=0):
+    """The `Compiled` of a file that `Compiled.save` or ``rlx compile`` wrote; ``device`` is the one that it was compiled for, unless
+    it is given. `Session.load` has the rest."""
+    return Session(artifact_info(path)["device"] if device is None else device, threads).load(path)
+
+
+def artifact_info(path):
+    """What a file of a compiled graph says of itself, as a dictionary: the device, version and facts that it was compiled for, the
+    options, the inputs, params and outputs with their types, the names of the params whose values it carries, and the dispatch
+    report. It need not fit this machine."""
+    return json.loads(_native.owned_text(lib.rlx_artifact_describe, os.fsencode(path)))
+
+
+def artifact_graph(path):
+    """The `Graph` that a file of a compiled graph was made from, to be compiled again for another device or by another version."""
+    handle = c_void_p()
+    check(lib.rlx_artifact_graph, os.fsencode(path), byref(handle))
+    return Graph(handle=handle)
+
+
+def tensor_of(value, name):
+    """An owned rlx_tensor with a copy of the elements of a param."""
+    array = np.asarray(value)
+    array = np.ascontiguousarray(array).reshape(array.shape)
+    if array.dtype not in _dtypes.FROM_NUMPY:
+        raise TypeError(_native.at_user_line(f"the param {name!r} is given as {array.dtype}, which is no dtype of RLX"))
+    dims, tensor = (ctypes.c_int64 * max(1, array.ndim))(*array.shape), c_void_p()
+    check(lib.rlx_tensor_create, _dtypes.FROM_NUMPY[array.dtype].encode(), dims, array.ndim, array.ctypes.data, array.nbytes,
+          byref(tensor))
+    return tensor
 
 
 def address(a):
@@ -256,13 +303,7 @@ class Compiled:
         if name not in self.param_names:
             raise _native.Error(_native.at_user_line(f"the graph has no param {name!r}; it has {', '.join(self.param_names) or 'none'}"),
                                 "not_found")
-        array = np.asarray(value)
-        array = np.ascontiguousarray(array).reshape(array.shape)
-        if array.dtype not in _dtypes.FROM_NUMPY:
-            raise TypeError(_native.at_user_line(f"the param {name!r} is given as {array.dtype}, which is no dtype of RLX"))
-        dims, tensor = (ctypes.c_int64 * max(1, array.ndim))(*array.shape), c_void_p()
-        check(lib.rlx_tensor_create, _dtypes.FROM_NUMPY[array.dtype].encode(), dims, array.ndim, array.ctypes.data, array.nbytes,
-              byref(tensor))
+        tensor = tensor_of(value, name)
         try:
             check(lib.rlx_compiled_set_param, self.handle, name.encode(), tensor)
         finally:
@@ -272,6 +313,19 @@ class Compiled:
         """Binds a dict of params by their names."""
         for name, value in params.items():
             self.set_param(name, value)
+
+    def save(self, path, params=None):
+        """Writes it to a file that `load_compiled` or ``rlx run`` runs again, in any process, without the compiler. `params` is a dict
+        of the values that the file carries; the params that it does not carry are bound after it was loaded."""
+        params = params or {}
+        names, tensors = (c_char_p * max(1, len(params)))(*[name.encode() for name in params]), (c_void_p * max(1, len(params)))()
+        try:
+            for i, (name, value) in enumerate(params.items()):
+                tensors[i] = tensor_of(value, name).value
+            check(lib.rlx_compiled_save, self.handle, os.fsencode(path), names, tensors, len(params))
+        finally:
+            for tensor in tensors:
+                lib.rlx_tensor_free(tensor)
 
     def run(self, inputs):
         """One run on a dict of inputs by their names; a dict of the outputs by theirs. Those of one name are told apart by `call`."""

@@ -134,6 +134,11 @@ class Memory(Structure):
                 ("capacity", c_uint64), ("largest_buffer", c_uint64)]
 
 
+class Transfers(Structure):
+    _fields_ = [("struct_size", c_size_t), ("host_waits", c_uint64), ("copies_to_device", c_uint64), ("bytes_to_device", c_uint64),
+                ("copies_to_host", c_uint64), ("bytes_to_host", c_uint64), ("donated_copies", c_uint64)]
+
+
 class CoremlOptions(Structure):
     _fields_ = [("struct_size", c_size_t), ("function", c_char_p), ("f32", c_int), ("threads", c_int), ("seeded", c_int),
                 ("seed", c_uint64)]
@@ -201,6 +206,7 @@ _SIGNATURES = {
     "rlx_graph_batch": (c_int, [_p, POINTER(c_uint8), c_char_p, POINTER(_p), _err]),
     "rlx_device_available": (c_int, [c_char_p]),
     "rlx_device_memory": (c_int, [c_char_p, POINTER(Memory), _err]),
+    "rlx_device_transfers": (c_int, [c_char_p, POINTER(Transfers), _err]),
     "rlx_device_put": (c_int, [_p, c_char_p, POINTER(_p), _err]),
     "rlx_device_tensor_dtype": (c_char_p, [_p]),
     "rlx_device_tensor_rank": (c_size_t, [_p]),
@@ -217,7 +223,13 @@ _SIGNATURES = {
     "rlx_session_create": (c_int, [c_char_p, POINTER(SessionOptions), POINTER(_p), _err]),
     "rlx_session_free": (None, [_p]),
     "rlx_devices": (c_int, [POINTER(_p), _err]),
+    "rlx_load_plugin": (c_int, [c_char_p, _err]),
     "rlx_graph_report": (c_int, [_p, c_char_p, POINTER(CompileOptions), POINTER(_p), _err]),
+    "rlx_device_target": (c_int, [c_char_p, POINTER(_p), _err]),
+    "rlx_compiled_save": (c_int, [_p, c_char_p, POINTER(c_char_p), POINTER(_p), c_size_t, _err]),
+    "rlx_session_load": (c_int, [_p, c_char_p, POINTER(_p), _err]),
+    "rlx_artifact_describe": (c_int, [c_char_p, POINTER(_p), _err]),
+    "rlx_artifact_graph": (c_int, [c_char_p, POINTER(_p), _err]),
     "rlx_compile": (c_int, [_p, _p, POINTER(CompileOptions), POINTER(_p), _err]),
     "rlx_compiled_set_param": (c_int, [_p, c_char_p, _p, _err]),
     "rlx_compiled_count": (c_size_t, [_p, c_int]),
@@ -269,6 +281,11 @@ _SIGNATURES = {
                                          c_size_t, POINTER(c_size_t), _err]),
     "rlx_quantization_free": (None, [_p]),
     "rlx_export_int8": (c_int, [_p, _p, POINTER(c_char_p), POINTER(_p), c_size_t, POINTER(_p), POINTER(_p), _err]),
+    "rlx_gguf_open": (c_int, [c_char_p, c_int, POINTER(_p), _err]),
+    "rlx_gguf_describe": (c_int, [_p, POINTER(c_char_p), _err]),
+    "rlx_gguf_tensor": (c_int, [_p, c_char_p, c_char_p, POINTER(_p), _err]),
+    "rlx_gguf_write": (c_int, [c_char_p, POINTER(c_char_p), POINTER(_p), c_size_t, c_char_p, c_char_p, _err]),
+    "rlx_gguf_free": (None, [_p]),
     "rlx_tokenizer_load": (c_int, [c_char_p, POINTER(_p), _err]),
     "rlx_tokenizer_set": (c_int, [_p, c_char_p, c_char_p, _err]),
     "rlx_tokenizer_describe": (c_int, [_p, POINTER(c_char_p), _err]),

@@ -1,4 +1,4 @@
-// Losses. Those of classes give one loss for each position; `mean` makes one number of them.
+// Losses. Those of classes give one loss for each position; `mean` averages them.
 #pragma once
 
 #include <limits>
@@ -32,8 +32,8 @@ constexpr std::array<std::string_view, 4> names_of(LossReduction) { return {"non
 
 struct CrossEntropyAttrs {
   int64_t axis = -1;            ///< of the classes
-  int64_t ignore_index = -100;  ///< a label that does not count
-  double label_smoothing = 0;   ///< this part of a label's weight is shared by all classes
+  int64_t ignore_index = -100;  ///< the label of positions that do not count
+  double label_smoothing = 0;   ///< the share of a label's weight that is distributed evenly over all classes
   LossReduction reduction = LossReduction::mean;
   RLX_FIELDS(CrossEntropyAttrs, field("axis", &CrossEntropyAttrs::axis),
              field("ignore_index", &CrossEntropyAttrs::ignore_index),

@@ -1,5 +1,6 @@
-// Quantization-aware training: numbers rounded to the multiples of a scale, and derivatives that look through the
-// rounding. Neighbours: quantize.h, codes; rlx/quantization.h, which puts these ops into a model.
+// Quantization-aware training: numbers are rounded to the multiples of a scale, and a substitute is used for the
+// derivative of the rounding, which is 0 almost everywhere. Neighbours: quantize.h, real quantized values;
+// rlx/quantization.h, which puts these ops into a model.
 //
 // All but fake_quantize_affine are symmetric around 0. With `bits` bits the multiples go from -q to q, q = 2^(bits - 1)
 // - 1: 127, 7, 1 for 8, 4, 2.

@@ -1,6 +1,6 @@
-// Random numbers. Nothing is drawn behind a graph's back: a key is a value, u32[2], and the same key gives the same
-// numbers on every device. What must differ gets another key: `rng_split`, `fold_in`. Keys may have dims in front of
-// their 2 words; so has the result then, and each key draws its own numbers.
+// Random numbers. There is no hidden generator: a key is a value, u32[2], and the same key gives the same numbers on
+// every device. For other numbers use another key: `rng_split` and `fold_in` make them. Keys may have dims in front of
+// their 2 words; the result then has the same dims in front, and each key draws numbers of its own.
 #pragma once
 
 #include "rlx/ops/shape.h"
@@ -12,12 +12,13 @@ extern const OpDef rng_bits, rng_split, fold_in, rng_uniform, rng_normal, rng_tr
     rng_randint, rng_categorical, rng_permutation, dropout, sample;
 }  // namespace op
 
-/// What makes bits of a key. `threefry` draws what jax.random draws; `threefry_original` what it draws with
-/// jax_threefry_partitionable off, its default before JAX 0.5. `philox` costs a fourth of them.
+/// The generator that makes bits from a key. `threefry` gives the numbers of jax.random, `threefry_original` those of
+/// jax.random with jax_threefry_partitionable off, which was its default before JAX 0.5. `philox` takes a fourth of
+/// their time.
 enum class RngAlgorithm { philox, threefry, threefry_original };
 constexpr std::array<std::string_view, 3> names_of(RngAlgorithm) { return {"philox", "threefry", "threefry_original"}; }
 
-/// The key that jax.random.key(seed) has.
+/// The same key as jax.random.key(seed).
 Value rng_key(Graph&, uint64_t seed);
 
 struct RngBitsAttrs {
@@ -37,7 +38,8 @@ struct RngSplitAttrs {
 };
 /// New keys, `dims` of them: u32[dims..., 2].
 Value rng_split(Value key, Dims dims = {2}, bool original = false);
-/// A key and a number (of any integer dtype; its low 32 bits count) -> another key: for steps of a loop, layers.
+/// Makes another key from a key and a number (of any integer dtype; only its low 32 bits count): for steps of a loop,
+/// or for layers.
 Value fold_in(Value key, Value data);
 Value fold_in(Value key, uint32_t data);
 
@@ -50,7 +52,7 @@ struct RngUniformAttrs {
              field("dtype", &RngUniformAttrs::dtype), field("low", &RngUniformAttrs::low),
              field("high", &RngUniformAttrs::high));
 };
-/// [low, high), from as many bits as the dtype has digits behind its first.
+/// Numbers in [low, high), each made from as many random bits as the dtype's mantissa stores.
 Value rng_uniform(Value key, Dims dims, DType dtype = DType::f32, double low = 0, double high = 1,
                   RngAlgorithm algorithm = RngAlgorithm::philox);
 
@@ -79,7 +81,7 @@ struct RngTruncatedNormalAttrs {
 Value rng_truncated_normal(Value key, Dims dims, DType dtype = DType::f32, double lower = -2, double upper = 2,
                            RngAlgorithm algorithm = RngAlgorithm::philox);
 
-/// What ops draw whose result has no dtype of its own.
+/// The attributes of draws whose result always has the same dtype.
 struct RngDimsAttrs {
   RngAlgorithm algorithm = RngAlgorithm::philox;
   Dims dims;
@@ -97,7 +99,7 @@ struct RngRandintAttrs {
              field("dtype", &RngRandintAttrs::dtype), field("low", &RngRandintAttrs::low),
              field("high", &RngRandintAttrs::high));
 };
-/// [low, high): `high` itself is not drawn.
+/// Integers in [low, high); `high` itself is not drawn.
 Value rng_randint(Value key, Dims dims, int64_t low, int64_t high, DType dtype = DType::i32,
                   RngAlgorithm algorithm = RngAlgorithm::philox);
 
@@ -108,7 +110,7 @@ struct RngCategoricalAttrs {
   RLX_FIELDS(RngCategoricalAttrs, field("algorithm", &RngCategoricalAttrs::algorithm),
              field("axis", &RngCategoricalAttrs::axis), field("dims", &RngCategoricalAttrs::dims));
 };
-/// Places along `axis`, i32, with probabilities proportional to e^logits.
+/// Indices along `axis`, i32, drawn with probabilities proportional to e^logits.
 Value rng_categorical(Value key, Value logits, int64_t axis = -1, Dims dims = {},
                       RngAlgorithm algorithm = RngAlgorithm::philox);
 
@@ -118,9 +120,9 @@ struct RngPermutationAttrs {
   RLX_FIELDS(RngPermutationAttrs, field("algorithm", &RngPermutationAttrs::algorithm),
              field("size", &RngPermutationAttrs::size));
 };
-/// 0 ... size - 1 in random order, i32.
+/// The numbers 0 ... size - 1 in random order, i32.
 Value rng_permutation(Value key, int64_t size, RngAlgorithm algorithm = RngAlgorithm::philox);
-/// The places of `axis` in random order.
+/// x with the slices along `axis` in random order.
 Value shuffle(Value key, Value x, int64_t axis = 0, RngAlgorithm algorithm = RngAlgorithm::philox);
 
 struct DropoutAttrs {
@@ -133,13 +135,13 @@ Value dropout(Value key, Value x, double rate, RngAlgorithm algorithm = RngAlgor
 
 struct SampleAttrs {
   RngAlgorithm algorithm = RngAlgorithm::philox;
-  int64_t top_k = 0;  ///< only the so many greatest logits (and those equal to the last of them); 0: all
-  double top_p = 1;   ///< only the most probable ones whose probabilities together reach `top_p`; at least one
+  int64_t top_k = 0;  ///< draw among this many of the largest logits, and those equal to the last one; 0: among all
+  double top_p = 1;   ///< draw among the most probable ones whose probabilities add up to `top_p`; at least one
   double temperature = 1;
   RLX_FIELDS(SampleAttrs, field("algorithm", &SampleAttrs::algorithm), field("top_k", &SampleAttrs::top_k),
              field("top_p", &SampleAttrs::top_p), field("temperature", &SampleAttrs::temperature));
 };
-/// The next token of each row of logits[..., vocabulary], i32[...].
+/// Draws the next token of each row of logits[..., vocabulary]: i32[...].
 Value sample(Value key, Value logits, int64_t top_k = 0, double top_p = 1, double temperature = 1,
              RngAlgorithm algorithm = RngAlgorithm::philox);
 

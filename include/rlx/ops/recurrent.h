@@ -1,5 +1,5 @@
-// Sequence models: what carries a state from step to step. Time is dim 1 of x, behind the batch; the states that a
-// sequence starts from may be left out, and are zeros then; those that it ends with are results.
+// Sequence models, which carry a state from step to step. Dim 0 of x is the batch, dim 1 is time. The states before the
+// first step may be left out; they are zeros then. The states after the last step are results.
 #pragma once
 
 #include "rlx/ops/op.h"
@@ -20,15 +20,16 @@ struct RecurrentAttrs {
 struct RnnAttrs {
   int64_t hidden_size = 1, num_layers = 1;
   bool bidirectional = false;
-  bool relu = false;  ///< instead of tanh
+  bool relu = false;  ///< relu instead of tanh
   RLX_FIELDS(RnnAttrs, field("hidden_size", &RnnAttrs::hidden_size), field("num_layers", &RnnAttrs::num_layers),
              field("bidirectional", &RnnAttrs::bidirectional), field("relu", &RnnAttrs::relu));
 };
 
-// With H = hidden_size, L = num_layers, D = 2 directions or 1 and G = 4 H (lstm), 3 H (gru) or H (rnn) rows of gates:
-// x[B, S, in] -> y[B, S, D H], forwards before backwards; states[L D, B, H]. The weights of all layers and directions
-// are one vector each, layer after layer, in it direction after direction, each matrix row by row: w_ih of [G, in]
-// matrices ([G, D H] from the second layer on), w_hh of [G, H] ones, biases [L D G].
+// Shapes, with H = hidden_size, L = num_layers, D = 2 directions or 1, and G = 4 H (lstm), 3 H (gru) or H (rnn) rows of
+// gates: x[B, S, in] -> y[B, S, D H], the forward direction before the backward one; states[L D, B, H]. The weights of
+// all layers and directions are one vector each: layer after layer, in a layer direction after direction, each matrix
+// row by row. w_ih consists of [G, in] matrices ([G, D H] from the second layer on), w_hh of [G, H] matrices; biases
+// are [L D G].
 
 /// Gates i, f, g, o: c = sigmoid(f) c + sigmoid(i) tanh(g), h = sigmoid(o) tanh(c). Returns y, h_n, c_n.
 std::vector<Value> lstm(Value x, Value w_ih, Value w_hh, Value bias, RecurrentAttrs attrs, Value h0 = {},
@@ -40,15 +41,16 @@ std::vector<Value> gru(Value x, Value w_ih, Value w_hh, Value b_ih, Value b_hh, 
 std::vector<Value> rnn(Value x, Value w_ih, Value w_hh, Value bias, RnnAttrs attrs, Value h0 = {});
 
 struct LstmLayerAttrs {
-  bool reverse = false;  ///< from the last step to the first
+  bool reverse = false;  ///< the layer runs from the last step to the first
   RLX_FIELDS(LstmLayerAttrs, field("reverse", &LstmLayerAttrs::reverse));
 };
-/// What lstm is made of: one layer in one direction behind the product with its inputs, products[B, S, 4 H] = w_ih x +
-/// bias. w_hh[4 H, H], h0 and c0[B, H]. Returns y[B, S, H], h_n, c_n, and what gradients want of it: the gates[B, S, 4
-/// H] behind their activations and the cells[B, S, H] behind each step.
+/// The recurrence that lstm consists of: one layer in one direction, after the product with its inputs, products[B, S,
+/// 4 H] = w_ih x + bias. w_hh is [4 H, H], h0 and c0 are [B, H]. Returns y[B, S, H], h_n, c_n, and what gradients need:
+/// the gates[B, S, 4 H] after their activations, and the cells[B, S, H] after each step.
 std::vector<Value> lstm_layer(Value products, Value w_hh, Value h0, Value c0, LstmLayerAttrs attrs = {});
-/// The cotangents of products, h0 and c0 from those of the results; w_hh's is a product of the first with the states.
-/// Those of gates and cells, which only gradients of gradients have, come together or not at all.
+/// The cotangents of products, h0 and c0, from those of the results. (The cotangent of w_hh is a product of the first
+/// with the states.) The cotangents of gates and cells, which occur only in gradients of gradients, must be given
+/// together or not at all.
 std::vector<Value> lstm_layer_backward(Value gates, Value cells, Value w_hh, Value c0, Value y_ct, Value h_ct,
                                        Value c_ct, LstmLayerAttrs attrs = {}, Value gates_ct = {}, Value cells_ct = {});
 
@@ -57,8 +59,8 @@ std::vector<Value> lstm_layer_backward(Value gates, Value cells, Value w_hh, Val
 struct RecurrentWeights {
   Value w_ih, w_hh, b_ih = {}, b_hh = {};
 };
-/// The same ops, their weights packed here: of layer 0, of its other direction if there is one, of layer 1, ... Sizes
-/// and counts are read from them.
+/// The same ops, which pack the weights themselves. The weights are those of layer 0, of its backward direction if
+/// there is one, of layer 1, and so on. Sizes and counts are read from their types.
 std::vector<Value> lstm(Value x, const std::vector<RecurrentWeights>& weights, bool bidirectional = false,
                         Value h0 = {}, Value c0 = {});
 std::vector<Value> gru(Value x, const std::vector<RecurrentWeights>& weights, bool bidirectional = false,

@@ -1,5 +1,5 @@
-// Special functions, as composites that are accurate over the whole range of their dtype. Names and domains are
-// SciPy's, but for lgamma (gammaln), igamma and igammac (gammainc, gammaincc), which are JAX's.
+// Special functions. They are composites that are accurate over the whole range of their dtype. Names and domains are
+// SciPy's, except for lgamma (SciPy's gammaln), igamma and igammac (gammainc, gammaincc), which have JAX's names.
 #pragma once
 
 #include "rlx/ops/elementwise.h"
@@ -39,7 +39,7 @@ struct PolygammaAttrs {
 };
 /// The n-th derivative of digamma.
 Value polygamma(Value x, int64_t n);
-/// ln of the multivariate gamma function of d dims.
+/// The logarithm of the multivariate gamma function in d dimensions.
 Value multigammaln(Value a, int64_t d);
 
 }  // namespace rlx

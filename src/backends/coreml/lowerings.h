@@ -1,6 +1,6 @@
-// The table of lowerings: which ops an ML Program takes, and what is written for them. A row of lowerings.def names an
-// op, a condition beyond the one that holds for all (types.h), the first opset that has what it writes, and the
-// function.
+// The table of lowerings: which ops an ML Program supports, and what is written for them. A row of lowerings.def names
+// an op, a condition (besides the one in types.h that holds for all ops), the first opset that has the operations it
+// writes, and the function that writes them.
 #pragma once
 
 #include <functional>
@@ -12,21 +12,21 @@
 
 namespace rlx::coreml {
 
-/// What a lowering is handed: the node, its operands as values of the program, and where to write.
+/// What a lowering is given: the node, its operands as values of the program, and the emitter that writes.
 struct Lowering {
   Emitter& e;
   const Node& node;
   std::vector<Type> types;  ///< of the operands, as the graph has them
   std::function<Var(size_t)> operand;
-  /// The operand as it was before it was repeated along some dims: for what broadcasts by itself. Of the same rank.
+  /// An operand before it was broadcast, with the same rank: for operations that broadcast by themselves.
   std::function<Var(size_t)> loose;
-  /// The same of a constant's number, if the operand is a constant of equal elements.
+  /// The number of an operand that is a constant of equal elements; nothing for others.
   std::function<std::optional<double>(size_t)> number;
   std::function<bool(size_t)> is_constant;      ///< whether the graph has the operand's value
   std::function<const Tensor*(size_t)> tensor;  ///< that value, or null
-  std::function<void(std::string)> note;        ///< what the report says of the package
-  bool nearest = false;                         ///< whether weights may become what comes nearest to them
-  /// Writes a sub-graph into the current block; its inputs are values that it sees.
+  std::function<void(std::string)> note;        ///< adds a note about the package to the report
+  bool nearest = false;                         ///< PackageOptions::nearest
+  /// Writes a sub-graph into the current block. Its inputs are values that are visible there.
   std::function<std::vector<Var>(const Graph&, const std::vector<Var>&)> body;
 
   const Type& result(size_t i = 0) const { return node.types[i]; }
@@ -39,25 +39,25 @@ struct Lowering {
 };
 using Lowered = std::vector<Var>;
 
-/// Constants that a row writes itself, in the few bits that they have: codes, and what stands beside them.
+/// The operands of a row that stay packed: constants that the row writes itself as quantized values with scales.
 struct Packing {
-  size_t operands = 0;     ///< how many of the first operands these are; 0 for rows that have none
-  int opset = 0;           ///< the first opset with a form for codes of any width
-  int opset_of_bytes = 0;  ///< and for codes of 8 bits
+  size_t operands = 0;     ///< how many operands, from the first on; 0 for most rows
+  int opset = 0;           ///< the first opset with a form for quantized values of any width
+  int opset_of_bytes = 0;  ///< the first opset with a form for those of 8 bits
 };
 
-/// Nothing, or why not.
+/// A condition returns the reason why a row does not support the node, or nothing if it does.
 using Condition = std::optional<std::string> (*)(const Question&);
 
-/// What few rows have.
+/// What only few rows need.
 struct Particulars {
-  /// Operands that are constants in every program, one bit each: a node whose own is computed from an input is not
-  /// taken. They arrive as `Lowering::tensor`.
+  /// The operands that must be constants, one bit each. A node for which one of them is computed from an input is not
+  /// supported by the row. The values are available as `Lowering::tensor`.
   uint32_t constants = 0;
-  /// What must be numbers where dims of the node are symbols, if anything.
+  /// If dims of the node are symbols, returns what must be a number nevertheless; null if nothing must.
   Condition open = nullptr;
   Packing packing = {};
-  bool other_stream = false;  ///< random numbers of Core ML's own: only for who accepts them
+  bool other_stream = false;  ///< uses Core ML's own random numbers, which PackageOptions::native_random must permit
 };
 constexpr uint32_t operands(std::initializer_list<int> places) {
   uint32_t bits = 0;
@@ -67,29 +67,29 @@ constexpr uint32_t operands(std::initializer_list<int> places) {
 
 struct Row {
   const OpDef* op;
-  Condition when;  ///< the row takes the node
+  Condition when;  ///< whether the row supports the node
   int opset;
   Lowered (*lower)(Lowering&);
   Particulars also = {};
 };
-/// The first row for an op that takes the node is the one.
+/// The rows. An op is lowered by the first of its rows that supports the node.
 std::span<const Row> rows();
 const Row* find_row(const Question&, const Options&, std::string* why = nullptr);
-/// Weights that rows take as constants only, computed where they are made of constants: legal graphs, claimed with
-/// their params or with what is made of them, become what can be written.
+/// Computes weights that rows take as constants only, where they are made of constants. So a legal graph becomes one
+/// that can be written, whether it was claimed with params or with values that are computed from them.
 Graph with_constant_weights(const Graph& legal);
-/// Whether a constant at that operand is written by the op's rows: packed, or as constants of their own.
+/// Whether the op's rows write a constant at that operand themselves, packed or as constants of their own.
 bool is_left_to_row(const OpDef* op, size_t operand);
-/// What the op's rows keep packed.
+/// Which operands the op's rows keep packed.
 Packing packing_of(const OpDef* op);
-/// The oldest opset that keeps the packed weights of a legal graph packed, where they are large enough to be worth it;
-/// 0 where there are none.
+/// The oldest opset with which the packed weights of a legal graph stay packed, if they are large enough to be worth
+/// it; 0 if there are none.
 int opset_for_weights(const Graph& legal);
 
-/// Whether wider types may be carried in the 32 bits that programs have.
+/// How types are treated that ML Programs, whose numbers have 32 bits, do not have.
 struct TypeRules {
-  bool narrow = false;     ///< i64 as i32, f64 as f32
-  bool open_dims = false;  ///< dims that are no numbers
+  bool narrow = false;     ///< i64 may be carried as i32, and f64 as f32
+  bool open_dims = false;  ///< dims may be symbols
 };
 /// The dtype in which a program carries elements of `dtype`; nothing if it cannot.
 std::optional<DType> carried(DType dtype);
@@ -97,32 +97,32 @@ std::optional<DType> carried(DType dtype);
 std::optional<std::string> not_carried(const Type& type, const TypeRules& rules);
 /// A constant in the dtype in which a program carries it.
 Tensor carried_constant(const Tensor& t);
-/// An operand of places as i32, for comparison with extents: beyond its range at its ends.
+/// An operand that holds indices, as i32, to be compared with extents. Indices beyond the range of i32 become its ends.
 Var places_operand(Lowering& l, size_t i);
-/// After arithmetic on integers of fewer than 32 bits, which a program has as i32: what they wrap to.
+/// x after arithmetic on integers of fewer than 32 bits, which a program computes in i32: wrapped to `dtype`.
 Var wrapped(Emitter& e, const Var& x, DType dtype);
 
 // Numbers that programs do not have (lower_numbers.cpp).
-/// u32, and u64 where it is narrowed: carried as the i32 of the same bits.
+/// Whether t is u32, or u64 where it is narrowed. They are carried as the i32 of the same bits.
 constexpr bool is_wide_unsigned(DType t) { return t == u32 || t == u64; }
-/// Floats that are carried as f32 and rounded after each op.
+/// Whether t is a float that is carried as f32 and rounded after each op.
 constexpr bool is_rounded(DType t) { return is_float(t) && info(t).bits <= 16 && t != f16; }
 /// The nearest number of `dtype`, ties to even, in f32.
 Var rounded(Emitter& e, const Var& x, DType dtype);
-/// The bits of a float that `dtype` can hold, in i32; of fewer than 32 bits without a sign. All NaNs are one.
+/// The bits of a float that `dtype` can hold, as i32, without sign extension. All NaNs have the same bits.
 Var code_of(Emitter& e, const Var& x, DType dtype);
-/// The float of these bits, as it is carried.
+/// The float that has these bits, in the dtype in which it is carried.
 Var decoded(Emitter& e, const Var& word, DType dtype);
-/// Unsigned numbers of 32 bits so that the order of i32 is theirs, and back.
+/// Maps unsigned numbers of 32 bits, which are carried as i32, to i32 so that these have the same order; and back.
 Var flipped(Emitter& e, const Var& x);
-/// `flipped` if dtype is one of those, else x itself.
+/// `flipped(x)` if dtype is carried like that (is_wide_unsigned), else x itself.
 Var ordered(Emitter& e, const Var& x, DType dtype);
-/// An unsigned number of 32 bits in f32.
+/// An unsigned number of 32 bits, as f32.
 Var real_of_unsigned(Emitter& e, const Var& x);
-/// The quotient of integers, towards zero; by zero all bits set. Not wrapped.
+/// The quotient of integers, rounded towards zero; all bits are set if y is 0. The result is not wrapped.
 Var integer_quotient(Emitter& e, const Var& x, const Var& y, DType dtype);
 
-/// x with `gap` elements of that value, a scalar, between its own along `axis` (lower_shape.cpp).
+/// x with `gap` elements of `value` (a scalar) between its own elements along `axis` (lower_shape.cpp).
 Var with_gaps(Emitter& e, const Var& x, size_t axis, int64_t gap, const Var& value);
 
 namespace when {
@@ -166,8 +166,8 @@ std::optional<std::string> has_dims(const Question&);
 std::optional<std::string> is_one_float(const Question&);
 }  // namespace when
 
-/// Lowerings hand shapes on, or compute them by Emitter::sizes, so what they write is right for every size. These are
-/// the few that cannot, and say what of a node must be a number.
+/// Most lowerings pass shapes on, or compute them by Emitter::sizes, so that what they write is right for every size.
+/// These conditions are for the few that cannot; they say what of a node must be a number.
 namespace open {
 std::optional<std::string> slice(const Question&);
 std::optional<std::string> pad(const Question&);

@@ -1,39 +1,42 @@
-// Weights in fewer bits than they are computed with: the operations of ML Programs that write constants out when a
-// program is loaded (constexpr_*), in the forms of iOS 16 (opset 6, parameters as attributes) and iOS 18 (opset 8).
+// Weights that are stored in fewer bits than they are computed with. They become operations of ML Programs that write
+// constants out when a program is loaded (constexpr_*), in the forms of iOS 16 (opset 6, parameters as attributes) and
+// of iOS 18 (opset 8).
 #pragma once
 
 #include "backends/coreml/emitter.h"
 
 namespace rlx::coreml {
 
-/// The least elements of a constant that is worth it.
+/// Constants of fewer elements are stored as they are.
 constexpr size_t kManyWeights = 4096;
 
-/// Blocks, and integers of at most 8 bits.
+/// Whether a dtype is that of quantized values: a block format, or integers of at most 8 bits.
 bool are_codes(DType dtype);
 
-/// A tensor as places in a table of at most 256 of its elements, bit by bit the same.
+/// A tensor as indices into a table of at most 256 different elements. It is exact, bit by bit.
 struct Palette {
   Tensor indices;  ///< u1, u2, u3, u4, u6 or u8, of the tensor's shape
-  Tensor entries;  ///< [2, 4, 8, 16, 64 or 256] of the tensor's dtype; the last ones repeated
+  Tensor entries;  ///< 2, 4, 8, 16, 64 or 256 of the tensor's dtype; the last one is repeated to fill the table
 };
-/// Nothing for a tensor that has more different elements, is small, or is of one dim or none.
+/// The palette of a tensor of f32 or f16. Nothing if it has more different elements, is small, or has fewer than two
+/// dims.
 std::optional<Palette> palette_of(const Tensor& t);
 
-/// constexpr_lut_to_dense. From opset 6 on; of eight entries, sixteen before opset 8.
+/// Emits constexpr_lut_to_dense, which needs opset 6. A table of eight entries is written as one of sixteen before
+/// opset 8.
 Var looked_up(Emitter& e, const Palette& palette);
 
-/// constexpr_affine_dequantize: (codes - zero_point) scale, of i8 or u8; both others have one element, or one for each
-/// place along `axis`. From opset 6 on.
+/// Emits constexpr_affine_dequantize, (codes - zero_point) scale, which needs opset 6. `codes` are i8 or u8; scale and
+/// zero point have one element, or one for each index along `axis`.
 Var affine(Emitter& e, const Tensor& codes, const Tensor& scale, const std::optional<Tensor>& zero_point, int64_t axis);
 
-/// Codes, and a scale for each run of them along the last dim: what comes nearest to x, which is of f32.
+/// The quantized values and scales that come nearest to a tensor of f32; a scale is shared by a run along the last dim.
 struct Nearest {
   Tensor codes;       ///< i8
   Tensor scales;      ///< f32
-  double change = 0;  ///< the greatest difference
+  double change = 0;  ///< the largest difference from the tensor
 };
-/// `run` divides x's last dim; 0 for one scale for each place along the first dim.
+/// `run` is the length of a run and divides x's last dim; 0 stands for one scale for each index along the first dim.
 Nearest nearest_codes(const Tensor& x, int64_t run);
 
 }  // namespace rlx::coreml

@@ -1,25 +1,25 @@
-// Calls of a sub-graph of scalars from a step, for combiners and comparators (reduce, scatter, sort with a custom
-// body). The sub-graph's arena and pointers are in the calling step's scratch.
+// Calls of a sub-graph of scalars from a step: such are the combiners and comparators that users write for reduce,
+// scatter and sort. The sub-graph's arena and pointers are in the scratch of the calling step.
 #pragma once
 
 #include <cstring>
 
-#include "backends/cpu/nested.h"
+#include "backends/cpu/lowering.h"
 #include "base/rounded_up.h"
 
 namespace rlx::cpu {
 
-inline constexpr size_t kScalar = 16;  // bytes: the widest element
+inline constexpr size_t kScalar = 16;  // bytes of the widest element
 
 /// A sub-graph whose inputs and outputs are scalars.
 class BodyCall {
  public:
-  BodyCall(const LoweringContext& c, const Graph& body) : body_(c, {body}) {
+  BodyCall(const LoweringContext& c, const Graph& body) : body_(c.body_plan({body})) {
     for (const Type& t : body.output_types()) sizes_.push_back(byte_size(t.dtype));
   }
   size_t scratch_bytes() const { return body_.arena_bytes() + body_.table_bytes() + aligned(sizes_.size() * kScalar); }
-  /// The sub-graph with memory in one run's scratch. Set `inputs`, call it, then read `result(r)`.
-  struct Ready : Nested::Ready {
+  /// The sub-graph, with memory in the scratch of one run. Set `inputs`, call it, then read `result(r)`.
+  struct Ready : BodyPlan::Ready {
     const BodyCall& call;
     std::byte* results;
     void operator()() const noexcept { run(1); }
@@ -34,11 +34,11 @@ class BodyCall {
   size_t size(size_t r) const { return sizes_[r]; }
 
  private:
-  Nested body_;
+  BodyPlan body_;
   std::vector<size_t> sizes_;
 };
 
-/// A sub-graph of 2n inputs and n outputs that accumulates: cells = body(cells, elements), for n cells and n elements.
+/// A sub-graph of 2n inputs and n outputs that accumulates elements into n cells: cells = body(cells, elements).
 class Fold {
  public:
   Fold(const LoweringContext& c, const Graph& body, size_t operands) : call_(c, body), n_(operands) {}

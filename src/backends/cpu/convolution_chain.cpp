@@ -25,7 +25,8 @@ const FusedConvAttrs* channels_last_attrs(const Graph& g, const Node& node) {
   const auto& a = node.attrs.as<FusedConvAttrs>();
   return a.channels_last && g.type(node.operands[0]).rank() == 4 ? &a : nullptr;
 }
-/// A pointwise convolution (a matrix product over the channels of each pixel) whose weights are a leaf.
+/// Whether the node is a pointwise convolution (a matrix product over the channels of each pixel) whose weights are a
+/// leaf.
 bool is_pointwise(const Graph& g, const Node& node) {
   const FusedConvAttrs* a = channels_last_attrs(g, node);
   const auto all = [](const Axes& axes, int64_t n) {
@@ -51,7 +52,8 @@ class RowProduct {
       : row_pixels_(a.out_dims[1]), in_(a.in_channels), out_(a.out_channels),
         weights_(
             c.packed.rows(*c.bound(1), a, kernels::few_channels_weights_count, kernels::pack_few_channels_weights)) {}
-  /// Multiplies `rows` rows of x, from row `x_row` on, into y from row `y_row` on. The residual has y's layout.
+  /// Multiplies `rows` rows of pixels of x, from row `x_row` on, and writes to y from row `y_row` on. The residual has
+  /// y's layout.
   void run(int64_t rows, const float* x, int64_t x_row, float* y, int64_t y_row,
            kernels::ConvolutionEpilogue epilogue) const noexcept {
     const int64_t to = y_row * row_pixels_ * out_;
@@ -67,12 +69,13 @@ class RowProduct {
 
 struct Stage {
   ConvolutionArgs args;
-  EpilogueOperands epilogue;  ///< positions among the pipeline's operands
+  EpilogueOperands epilogue;  ///< as positions among the operands of the pipeline's step
 };
 
 class PipelineStep final : public Step {
  public:
-  /// Computes `rows` output rows of the depthwise convolution at a time. `stages` are three, or two without the first.
+  /// Computes `rows` output rows of the depthwise convolution at a time. There are three stages, or two if the first
+  /// pointwise convolution is missing.
   PipelineStep(std::span<const LoweringContext* const> contexts, std::vector<Stage> stages, int64_t rows)
       : has_first_(stages.size() == 3), threads_(contexts[0]->threads), depthwise_(stages[stages.size() - 2]),
         last_epilogue_(stages.back().epilogue), rows_(rows) {
@@ -104,11 +107,12 @@ class PipelineStep final : public Step {
   }
   void run(const StepArgs& step) const noexcept override {
     const int64_t of_image = depthwise_.args.out_dims[0], rows = depthwise_.args.batch * of_image;
-    // A task computes the halo at its beginning again, which the task before it has computed: so there is one task per
-    // thread, or a few more if there are many bands, so that a thread that was interrupted does not delay the others.
+    // Each task computes the halo at its beginning again, which the task before it has computed. So there is one task
+    // per thread; if there are many bands there are a few more, so that a thread that was interrupted does not delay
+    // the others.
     const int64_t bands = divided_up(rows, rows_), many = 4 * step.width;
     const int64_t tasks = std::min<int64_t>(rows, bands < 4 * many ? step.width : many);
-    step.pool.parallel_for(step.width, tasks, [&](int64_t task, int slot) {
+    thread_pool().parallel_for(step.width, tasks, [&](int64_t task, int slot) {
       Seen seen;
       for (int64_t row = rows * task / tasks, last = rows * (task + 1) / tasks; row < last;) {
         const int64_t begin = row % of_image, end = std::min({begin + rows_, of_image, begin + last - row});
@@ -124,7 +128,7 @@ class PipelineStep final : public Step {
     int64_t image = -1, begin = 0, end = 0;
   };
 
-  /// Rows of the final result, rows_ at most.
+  /// A band of rows of the final result, at most rows_ of them.
   struct Band {
     int64_t image, begin, end;
   };
@@ -145,8 +149,8 @@ class PipelineStep final : public Step {
     last_.run(end - begin, made, 0, step.out<float>(), image * depthwise_.args.out_dims[0] + begin,
               last_epilogue_.of(step));
   }
-  /// Computes the rows [begin, end) of the first product to the front of scratch; those of them in `seen` are moved
-  /// there.
+  /// Computes the rows [begin, end) of the first product and writes them to the front of scratch. Rows that are in
+  /// `seen` are moved there instead.
   void compute_first(const StepArgs& step, int64_t image, int64_t begin, int64_t end, Seen& seen,
                      std::byte* own) const noexcept {
     const ConvolutionArgs& d = depthwise_.args;
@@ -177,13 +181,14 @@ class PipelineStep final : public Step {
 
 std::vector<ConvolutionPipeline> convolution_pipelines(const Graph& g) {
   const auto& nodes = g.nodes();
-  // Schedules are made anew for each shape: return early for the many graphs that have no such node.
+  // Schedules are made anew for each shape, and many graphs have no such node: return early for those.
   if (std::none_of(nodes.begin(), nodes.end(), [](const Node& node) { return node.op == &op::fused_conv; })) return {};
   std::map<Ref, int> readers;
   for (const Node& node : nodes)
     for (Ref r : node.operands) ++readers[r];
   for (const Output& o : g.outputs()) ++readers[o.ref];
-  // The node that computes operand 0 of node n, if n is its only reader and there are only leaves between the two.
+  // The node that computes operand 0 of node n. Nothing if another node reads it too, or if nodes that are no leaves
+  // lie between the two.
   const auto before = [&](size_t n) -> std::optional<size_t> {
     const Ref x = nodes[n].operands[0];
     const auto from = static_cast<size_t>(x.node);

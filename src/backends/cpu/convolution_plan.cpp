@@ -33,7 +33,7 @@ bool has_few_pixels(const Problem& p) {
   const int64_t pixels = a.batch * a.out_dims[0] * a.out_dims[1];
   return kernels::plan_pointwise_convolution(pixels, a.in_channels, a.out_channels, p.policy).by_convolution;
 }
-/// Whether it is so large that creating oneDNN's kernels takes less than many runs.
+/// Whether the convolution is so large that creating oneDNN's kernels takes less time than they save.
 bool is_worth_onednn(const Problem& p) {
   constexpr double kMinProducts = 1 << 18;  // multiplications
   const ConvolutionArgs& a = p.args;
@@ -106,7 +106,7 @@ PipelineStrategy plan_pipeline(const PipelineProblem& p, const kernels::CacheSiz
   if (d.in_dims[0] * d.in_dims[1] < kMinPixels || d.out_dims[0] * d.out_dims[1] == 0 ||
       d.batch * (in_row * d.in_dims[0] + out_row * d.out_dims[0]) < kMinBytes)
     return {0, "the values between the convolutions fit the cache anyway"};
-  // As many rows as the cache holds, then distributed evenly over the bands.
+  // A band has as many rows as the cache holds; then the rows of the image are distributed evenly over the bands.
   const int64_t halo = std::max<int64_t>(0, (d.kernel[0] - 1) * d.rhs_dilation[0] + 1 - d.stride[0]) * in_row;
   const int64_t row = out_row + d.stride[0] * in_row;
   const int64_t rows = std::clamp<int64_t>((cache_bytes - halo) / row, 1, std::min(kMaxRows, d.out_dims[0]));

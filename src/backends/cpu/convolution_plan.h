@@ -1,7 +1,7 @@
 // The planner of convolutions: which kernel computes one, and why. It is a table of rules, of which the first that
-// holds decides; the functions are pure. Users: lower_convolution.cpp, lower_fused_convolution.cpp and
-// convolution_chain.cpp, which make the steps. `rlx where MODEL --strategies` prints the choices. Neighbour for
-// products, and for pointwise convolutions of few pixels: kernels/gemm/product_plan.h.
+// holds decides. The functions are pure. Users: lower_convolution.cpp, lower_fused_convolution.cpp and
+// convolution_chain.cpp, which make the steps. `rlx where MODEL --strategies` prints the choices. Neighbour:
+// kernels/gemm/product_plan.h, the planner of products and of pointwise convolutions with few pixels.
 #pragma once
 
 #include <span>
@@ -17,7 +17,7 @@ namespace rlx::cpu {
 struct ConvolutionProblem {
   kernels::ConvolutionArgs args;
   int64_t batch_groups = 1;
-  bool is_fused = false;  ///< fused_conv: it has an epilogue
+  bool is_fused = false;  ///< the op is fused_conv, which has an epilogue
   bool channels_last = false;
   bool is_x_dense = false;
   bool are_weights_constant = false;
@@ -25,9 +25,9 @@ struct ConvolutionProblem {
 };
 
 enum class ConvolutionKernel : uint8_t {
-  pointwise_tiles,          ///< kernels/conv/amx_convolution.h, with the images of a batch as one
+  pointwise_tiles,          ///< kernels/conv/amx_convolution.h, which sees the images of a batch as one image
   matrix_tiles,             ///< kernels/conv/amx_convolution.h
-  product,                  ///< of pixels by channels, as planned by kernels/gemm/product_plan.h
+  product,                  ///< a matrix product over the channels, as planned by kernels/gemm/product_plan.h
   depthwise,                ///< kernels/conv/depthwise.h, plane by plane
   depthwise_channels_last,  ///< kernels/conv/depthwise_channels_last.h
   few_channels,             ///< kernels/conv/few_channels.h
@@ -36,30 +36,32 @@ enum class ConvolutionKernel : uint8_t {
 };
 std::string_view name_of(ConvolutionKernel kernel);
 
-/// A rule for the kernel: it is taken if `holds`, for the reason that is given. If a step cannot be made of it after
-/// all (weights out of the range of tiles, no kernel of oneDNN), the next rule that holds is taken.
+/// A rule: where `holds` is true, `kernel` computes the convolution, for the given reason. If no step can be made with
+/// that kernel after all (weights out of split range, no kernel of oneDNN), the next rule that holds decides.
 struct ConvolutionRule {
   ConvolutionKernel kernel;
   std::string_view reason;
   bool (*holds)(const ConvolutionProblem&);
 
-  /// In words: "matrix tiles: ...".
+  /// The rule in words: "matrix tiles: ...".
   std::string text() const;
 };
 /// All rules, in the order in which they are tried. The last one holds always.
 std::span<const ConvolutionRule> convolution_rules();
 
-/// Whether a pointwise convolution reads every pixel, in order: its strides are 1, and its result has as many pixels.
+/// Whether a convolution with a 1x1 kernel reads every pixel, in order: its strides are 1, and its result has as many
+/// pixels.
 bool reads_all_pixels(const kernels::ConvolutionArgs& args);
 
 /// A pipeline of [pointwise,] depthwise, pointwise convolutions of channels-last images (convolution_chain.h).
 struct PipelineProblem {
-  const kernels::ConvolutionArgs* first = nullptr;  ///< or null
+  const kernels::ConvolutionArgs* first = nullptr;  ///< null if the pipeline begins with the depthwise convolution
   const kernels::ConvolutionArgs& depthwise;
   const kernels::ConvolutionArgs& last;
 };
-/// How many output rows of the depthwise convolution the pipeline computes at a time; 0 if there is no pipeline,
-/// because its kernel does not support the convolutions or because they are faster as separate steps.
+/// How many output rows of the depthwise convolution the pipeline computes at a time. The number is 0 if the
+/// convolutions are not computed as a pipeline, because its kernel does not support them or because they are faster as
+/// separate steps.
 struct PipelineStrategy {
   int64_t rows = 0;
   std::string_view reason;

@@ -13,7 +13,7 @@ namespace {
 
 using kernels::ConvolutionArgs;
 
-constexpr int64_t kPieceBytes = 1 << 20;  // of a piece of the im2col matrix: half of a usual second-level cache
+constexpr int64_t kPieceBytes = 1 << 20;  // bytes of a piece of the im2col matrix: half of a usual second-level cache
 
 int64_t size_of(DType t) { return static_cast<int64_t>(byte_size(t)); }
 
@@ -45,7 +45,7 @@ class PatchProduct final : public ConvolutionProduct {
     reads_w_ = is_dense(a_.kernel, a_.w_strides, a_.spatial) && (channels_ == 1 || a_.w_in_stride == e_.taps);
     writes_y_ = is_dense(a_.out_dims, a_.y_strides, a_.spatial);
 
-    // Pieces fill the cache, and there are about two for each thread.
+    // Pieces fill the cache, unless there would be fewer than about two for each thread.
     constexpr int64_t kMin = 64, kMultiple = 16;
     piece_ = std::max(kMin, kPieceBytes / (k_ * size_of(a_.dtype)));
     if (threads > 1)
@@ -90,7 +90,7 @@ class PatchProduct final : public ConvolutionProduct {
           operands.rhs = patches;
         }
         operands.y = writes_y_ ? to + first * size_of(a_.out_dtype) : result;
-        products_[count < piece_].run(operands, result + result_bytes_, step.pool);
+        products_[count < piece_].run(operands, result + result_bytes_, thread_pool());
         if (!writes_y_) scatter(result, first, count, to);
       }
     });
@@ -153,8 +153,8 @@ class PatchProduct final : public ConvolutionProduct {
 
   ConvolutionArgs a_;
   Extents e_;
-  int64_t channels_, made_, k_;               // of a group: input channels, output channels, length of the sums
-  bool reads_x_, reads_w_, writes_y_;         // whether x, w and y are matrices in their own memory
+  int64_t channels_, made_, k_;               // for a group: input channels, output channels, length of the sums
+  bool reads_x_, reads_w_, writes_y_;         // whether x, w and y are used in their own memory, as matrices
   int64_t piece_, pieces_;                    // outputs of a piece; pieces of an image
   kernels::PreparedBatchedGemm products_[2];  // the second for the last, shorter piece
   size_t patch_bytes_, result_bytes_, weight_bytes_, per_thread_, scratch_;
@@ -193,7 +193,7 @@ class ColumnProduct final : public ConvolutionProduct {
         kernels::BatchedGemmOperands operands;
         operands.lhs = w + (channel * a_.w_in_stride + first) * size_of(a_.dtype);
         operands.rhs = step.scratch, operands.y = y;
-        products_[more][taps < piece_].run(operands, step.scratch + column_bytes_, step.pool);
+        products_[more][taps < piece_].run(operands, step.scratch + column_bytes_, thread_pool());
       }
     }
   }

@@ -1,5 +1,5 @@
 // Convolutions as matrix products: the flattened kernel times the im2col matrix of the input, of which only a piece
-// that stays in the cache exists at a time (kernels/conv/im2col.h). Neighbour: lower_convolution.cpp, which decomposes
+// that stays in the cache exists at a time (kernels/conv/im2col.h). User: lower_convolution.cpp, which decomposes
 // convolutions into those that are computed here or by kernels/conv/direct.h.
 #pragma once
 
@@ -8,7 +8,7 @@
 
 namespace rlx::cpu {
 
-/// `x`, `w` and `y` of a run point to the first elements.
+/// Computes one convolution. `x`, `w` and `y` of a run point to the first elements.
 class ConvolutionProduct {
  public:
   virtual ~ConvolutionProduct() = default;
@@ -16,7 +16,7 @@ class ConvolutionProduct {
   virtual void run(const StepArgs& step, const std::byte* x, const std::byte* w, std::byte* y) const noexcept = 0;
 };
 
-/// Null if no product suits: with few channels, or for a dtype without matrix products. `args` has no lhs_dilation.
+/// Null if a product would be slow (few channels) or its dtype has no matrix products. `args` has no lhs_dilation.
 std::unique_ptr<ConvolutionProduct> convolution_product(const kernels::ConvolutionArgs& args, int threads);
 
 }  // namespace rlx::cpu

@@ -1,5 +1,4 @@
-// The steps of convolutions, which convolution_plan.h chooses from; shared by lower_convolution.cpp and
-// lower_fused_convolution.cpp.
+// The steps from which convolution_plan.h chooses. lower_convolution.cpp and lower_fused_convolution.cpp share them.
 #pragma once
 
 #include "backends/cpu/convolution_plan.h"
@@ -9,10 +8,10 @@
 
 namespace rlx::cpu {
 
-/// Takes extents and strides from the views; the pointers stay null.
+/// The arguments of a convolution, with extents and strides from the views. The pointers stay null.
 kernels::ConvolutionArgs convolution_args(const ConvAttrs& a, const View& x, const View& w, const View& y);
 
-/// The epilogue of a convolution, its operands as positions among the node's operands; -1 if absent.
+/// The epilogue of a convolution. Its operands are given as positions among the node's operands, -1 if absent.
 struct EpilogueOperands {
   kernels::Activation activation = kernels::Activation::none;
   int bias = -1, residual = -1;
@@ -23,7 +22,8 @@ struct EpilogueOperands {
   }
 };
 
-/// The step of the first rule of convolution_plan.h that holds and of which make(kernel) returns a step, not null.
+/// The step for the first rule of convolution_plan.h that holds and for whose kernel `make` returns a step that is not
+/// null.
 template <class Make>
 Prepared planned_convolution(const ConvolutionProblem& problem, Make make) {
   for (const ConvolutionRule& rule : convolution_rules()) {

@@ -1,4 +1,4 @@
-// The CPU as a backend: its claims are the table of lowerings.def.
+// The CPU as a backend. The table of lowerings.def is its claim of what it supports.
 #include "backends/cpu/cpu.h"
 
 #include "backends/cpu/executable.h"
@@ -8,6 +8,7 @@
 #include "backends/cpu/rewritings.h"
 #include "kernels/conv/onednn.h"
 #include "kernels/threads/thread_pool.h"
+#include "kernels/vector/instruction_set.h"
 #include "rlx/ops/conv.h"
 
 namespace rlx::cpu {
@@ -30,8 +31,8 @@ class Cpu final : public Backend {
  public:
   std::string name() const override { return "cpu"; }
   std::string description() const override {
-    return text_of(kernels::ThreadPool::hardware_threads(), " threads, vectors by Highway",
-                   kernels::has_onednn() ? ", some convolutions by oneDNN" : "");
+    return text_of(kernels::ThreadPool::hardware_threads(), " threads, ", kernels::used_instruction_set(),
+                   ", vectors by Highway", kernels::has_onednn() ? ", some convolutions by oneDNN" : "");
   }
   int threads() const override {
     use_measured_machine();
@@ -39,6 +40,13 @@ class Cpu final : public Backend {
     return measured > 0 ? std::min(all, measured) : all;
   }
   std::string unavailable() const override { return ""; }
+  std::vector<TargetFact> facts() const override {
+    return {{"processor", kernels::instruction_set()},
+            {"convolution library", kernels::has_onednn() ? "oneDNN" : "none"}};
+  }
+  std::vector<std::string> registered_kernels(const Graph* program) const override {
+    return registered_kernel_names(program);
+  }
   Target target() const override {
     Target target{"cpu", [](const Question& q) -> std::optional<std::string> {
                     std::string why_not;
@@ -56,9 +64,10 @@ class Cpu final : public Backend {
       auto kernel = registered_kernel(q, refusals);
       return kernel ? text_of("by the registered kernel '", kernel->name, "'") : std::string();
     };
-    // Not past a kernel from outside the library, which whoever registered it wants to see used.
+    // Whoever registers a kernel for convolutions wants to see it used: then they are not fused.
     target.fuses_convolutions = !has_registered_kernel(op::conv) && !has_registered_kernel(op::convolution);
-    // oneDNN's are fastest so; our own make a matrix of runs along the last dim.
+    // oneDNN's kernels are fastest with channels last. Our own prefer channels first: their matrix has runs along the
+    // last dim.
     target.prefers_channels_last = kernels::has_onednn();
     target.fuses_elementwise = [](const Node& node) { return is_machine_op(node) && !has_registered_kernel(*node.op); };
     target.updates_in_place = true;
@@ -70,6 +79,9 @@ class Cpu final : public Backend {
 
 }  // namespace
 
-std::unique_ptr<Backend> make_backend() { return std::make_unique<Cpu>(); }
+std::unique_ptr<Backend> make_backend() {
+  kernels::apply_instruction_set_limit();
+  return std::make_unique<Cpu>();
+}
 
 }  // namespace rlx::cpu

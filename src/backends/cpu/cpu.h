@@ -1,4 +1,4 @@
-// The processor this program runs on.
+// The CPU backend: the processor that this program runs on.
 #pragma once
 
 #include "backends/backend.h"

@@ -2,7 +2,10 @@
 // shapes are kept. Each run borrows a RunState from its shape's idle ones, so that runs on several threads do not meet.
 #include "backends/cpu/executable.h"
 
+#include <atomic>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <list>
 #include <map>
 #include <mutex>
@@ -10,6 +13,7 @@
 #include "backends/cpu/kept_weights.h"
 #include "backends/cpu/lowerings.h"
 #include "backends/cpu/schedule.h"
+#include "io/atomic_file.h"
 #include "ir/leaves.h"
 #include "passes/hoist_params.h"
 #include "rlx/io.h"
@@ -17,19 +21,35 @@
 namespace rlx::cpu {
 namespace {
 
-constexpr size_t kMaxShapes = 32;      // schedules kept per executable
+constexpr size_t kMaxShapes = 32;      // plans kept per executable
 constexpr size_t kMaxIdleStates = 16;  // run states kept per shape
+
+/// Plans; and writes the plan into the folder that RLX_DUMP names, if there is one.
+Executor planned(const ScheduleRequest& request) {
+  const char* folder = std::getenv("RLX_DUMP");
+  const bool is_dumped = folder && *folder;
+  Schedule made = schedule(request, is_dumped);
+  if (is_dumped) {
+    static std::atomic<int> count = 0;
+    std::error_code ignored;  // the file says it too
+    std::filesystem::create_directories(folder, ignored);
+    AtomicFile file((std::filesystem::path(folder) / text_of("plan_", count++, ".txt")).string());
+    file.write(text(made.plan));
+    file.commit(AtomicFile::Flush::no);
+  }
+  return std::move(made.executor);
+}
 
 /// A donated input and the output of its name: one buffer, before the run and after it.
 struct Pair {
   size_t input, output;
-  bool in_place;  // the schedule writes the one over the other
+  bool in_place;  // the plan writes the one over the other
 };
 
 struct Instance {
   std::vector<Shape> shapes;  // of the inputs
   std::vector<Pair> pairs;
-  Schedule schedule;
+  Executor executor;
   std::vector<std::pair<DType, Shape>> outputs;  // no Types: making one of a tensor allocates
   std::mutex mutex;
   std::vector<std::unique_ptr<RunState>> idle;
@@ -43,7 +63,7 @@ struct Instance {
         return state;
       }
     }
-    auto state = schedule.new_state();
+    auto state = executor.new_state();
     std::scoped_lock lock(mutex);
     idle.reserve(kMaxIdleStates);
     return state;
@@ -118,7 +138,7 @@ class CpuExecutable final : public HostExecutable {
       if (from != to && inputs[pair.input].byte_count()) std::memcpy(to, from, inputs[pair.input].byte_count());
       from = to;
     }
-    instance->schedule.run(state->pointers.data(), state->arena, state->inputs, state->outputs,
+    instance->executor.run(state->pointers.data(), state->arena, state->inputs, state->outputs,
                            std::clamp(options.threads, 1, options_.threads), options.cancel, options.profile);
     instance->give_back(std::move(state));
     rethrow_step_error();
@@ -139,7 +159,7 @@ class CpuExecutable final : public HostExecutable {
   size_t memory_bytes() const override {
     std::scoped_lock lock(mutex_);
     size_t total = packed_ ? packed_->bytes() : 0;
-    for (const auto& instance : instances_) total += instance->schedule.arena_bytes();
+    for (const auto& instance : instances_) total += instance->executor.arena_bytes();
     return total;
   }
 
@@ -153,7 +173,7 @@ class CpuExecutable final : public HostExecutable {
     return t;
   }
 
-  /// An output that was given the memory of its input keeps it if the schedule updates it there, and gets memory of its
+  /// An output that was given the memory of its input keeps it if the plan updates it there, and gets memory of its
   /// own otherwise; then the input's memory stays alive in `kept_alive`.
   static void settle_pairs(const Instance& instance, Tensors inputs, std::span<Tensor> outputs,
                            std::vector<Tensor>& kept_alive) {
@@ -203,17 +223,17 @@ class CpuExecutable final : public HostExecutable {
     Graph fixed = bindings.empty() ? graph_ : substitute(graph_, bindings);
     std::vector<Shape> shapes;
     for (const Tensor& t : inputs) shapes.push_back(t.shape());
-    Schedule::Request request{fixed,
-                              options_.threads,
-                              policy(),
-                              *packed_,
-                              [this](const std::string& name) { return &params_.at(name); },
-                              options_.donated};
+    ScheduleRequest request{fixed,
+                            options_.threads,
+                            policy(),
+                            *packed_,
+                            [this](const std::string& name) { return &params_.at(name); },
+                            options_.donated};
     std::vector<Update> wanted;
     for (const Pair& pair : pairs_)
       if (fixed.type(fixed.inputs()[pair.input]) == fixed.type(fixed.outputs()[pair.output].ref))
         wanted.push_back({pair.input, pair.output});
-    if (!wanted.empty()) request.updates = possible_updates(fixed, wanted);
+    if (!wanted.empty()) request.updates = possible_updates(fixed, storage_rules(fixed), wanted);
     std::vector<Pair> pairs = pairs_;
     for (Pair& pair : pairs)
       pair.in_place =
@@ -221,7 +241,7 @@ class CpuExecutable final : public HostExecutable {
     std::vector<std::pair<DType, Shape>> outputs;
     for (const Type& t : fixed.output_types()) outputs.emplace_back(t.dtype, shape_of(t.dims));
     std::shared_ptr<Instance> instance(
-        new Instance{std::move(shapes), std::move(pairs), Schedule(request), std::move(outputs), {}, {}});
+        new Instance{std::move(shapes), std::move(pairs), planned(request), std::move(outputs), {}, {}});
     std::map<std::string, Tensor> values;
     for (const std::string& name : hoisted_) values.emplace(name, params_.at(name));
     if (kept_.is_used()) kept_.keep(packed_->made(), values);
@@ -253,16 +273,16 @@ class CpuExecutable final : public HostExecutable {
   /// Computes what depends on params alone.
   void hoist() {
     PackedCache once;
-    Schedule schedule(
+    const Executor executor = planned(
         {prologue_, options_.threads, policy(), once, [this](const std::string& name) { return &params_.at(name); }});
     std::vector<Tensor> values;
     std::vector<void*> pointers;
-    for (const Type& t : schedule.output_types()) {
+    for (const Type& t : prologue_.output_types()) {
       values.push_back(Tensor::uninitialized(t.dtype, shape_of(t.dims)));
       pointers.push_back(values.back().mutable_data());
     }
-    auto state = schedule.new_state();
-    schedule.run(state->pointers.data(), state->arena, {}, pointers, options_.threads);
+    auto state = executor.new_state();
+    executor.run(state->pointers.data(), state->arena, {}, pointers, options_.threads);
     rethrow_step_error();
     for (size_t i = 0; i < values.size(); ++i) params_[hoisted_[i]] = std::move(values[i]);
     // What was read here is read once: pages of a mapped file can go, and come back if somebody does read them again.

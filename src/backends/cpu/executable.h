@@ -1,4 +1,4 @@
-// A legal graph on the CPU: schedules per shape, packed weights shared by them, and memory per run.
+// A legal graph on the CPU: plans per shape, packed weights shared by them, and memory per run.
 #pragma once
 
 #include "backends/backend.h"

@@ -47,7 +47,8 @@ void KeptWeights::find(int threads) {
   try {
     require_own_entry(path_);
     file_ = PackedFile::open(path_, of_, threads);
-    mark_as_used(path_ + kCheckedSuffix);  // a file beside it: its own times must tell whether it was changed
+    // Mark the file beside it: the times of the file itself must tell whether it was changed.
+    mark_as_used(path_ + kCheckedSuffix);
   } catch (const std::exception& e) {
     say("the packed weights '", path_, "' are left aside and made again: ", e.what());
   }

@@ -1,5 +1,5 @@
 // The file in which an executable stores, for later processes, its packed weights and the values that depend on params
-// alone. It is found by the program, by the files that the params are mapped from, and by the layout in which this
+// alone. Its name depends on the program, on the files that the params are mapped from, and on the layout in which this
 // processor packs. A file that is damaged, or was made of something else, is ignored with a message.
 #pragma once
 
@@ -19,7 +19,7 @@ class KeptWeights {
               int threads);
 
   bool is_used() const { return !path_.empty(); }
-  /// The file that was found, or null.
+  /// The file that was found, or null if there was none.
   const std::shared_ptr<const PackedFile>& file() const { return file_; }
   std::optional<Tensor> value(const std::string& name, const Type& type) const;
 
@@ -29,7 +29,8 @@ class KeptWeights {
 
  private:
   void find(int threads);
-  /// Whether the weights' files have not changed since they were mapped, and a change from now on would be noticed.
+  /// Whether the files of the weights have not changed since they were mapped, and a change from now on would be
+  /// noticed.
   bool are_as_mapped() const;
 
   std::string path_, of_;

@@ -1,10 +1,10 @@
-// Shared by lower_while.cpp and lower_scan.cpp, which carry values from iteration to iteration without copying: the
-// body updates a carry in place where it can; otherwise two buffers alternate, one of which is the result's.
+// What lower_while.cpp and lower_scan.cpp share. Loops carry values from iteration to iteration without copying them:
+// the body updates a carry in place where it can; otherwise two buffers alternate, one of which is the result's.
 #pragma once
 
 #include <cstring>
 
-#include "backends/cpu/nested.h"
+#include "backends/cpu/lowering.h"
 #include "rlx/ops/control.h"
 
 namespace rlx::cpu {
@@ -15,8 +15,8 @@ inline void copy_bytes(std::byte* to, const std::byte* from, size_t bytes) {
   if (bytes > 0 && to != from) std::memcpy(to, from, bytes);
 }
 
-/// The tensors of a loop's captured operands (those from number `first` on) that are the same in every run; null for
-/// the other operands.
+/// The tensors of those captured operands of a loop (from number `first` on) that are the same in every run; null for
+/// all other operands.
 inline std::vector<const Tensor*> bound_captured(const LoweringContext& c, size_t first) {
   std::vector<const Tensor*> bound(c.operands.size());
   for (size_t i = first; i < bound.size(); ++i) bound[i] = c.bound(i);

@@ -13,7 +13,7 @@ class TiledStep final : public Step {
   size_t scratch_bytes() const override { return convolution_->scratch_bytes(); }
   std::string kernel() const override { return "convolution by matrix tiles"; }
   void run(const StepArgs& step) const noexcept override {
-    convolution_->run(step.in(0), step.in(1), step.out(), epilogue_.of(step), step.scratch, step.pool);
+    convolution_->run(step.in(0), step.in(1), step.out(), epilogue_.of(step), step.scratch, thread_pool());
   }
 
  private:

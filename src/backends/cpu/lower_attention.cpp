@@ -1,5 +1,5 @@
-// Lowers attention: a kernel call for each batch, head and range of queries, which reads q, k and v in their own
-// layout. Its gradient has a task for each batch and head of k, or several tasks if these are few, whose sums are then
+// Lowers attention to a kernel call for each batch, head and range of queries, which reads q, k and v in their own
+// layout. The gradient has a task for each batch and head of k; if these are few it has several, whose sums are then
 // added. The kernel, its blocks and the tasks are planned by kernels/attention/attention_plan.h.
 #include <algorithm>
 #include <cstring>
@@ -12,7 +12,7 @@
 namespace rlx::cpu {
 namespace {
 
-/// Extents of an operand, and the strides of its batches, heads and positions, in elements.
+/// The extents of an operand, and the strides from one batch, head and position to the next, in elements.
 struct Heads {
   int64_t batch = 1, positions = 1, width = 1;
   int64_t batch_stride = 0, head_stride = 0, row_stride = 0;
@@ -108,8 +108,9 @@ std::string when_mask(const Question& q, size_t operand) {
   return "";
 }
 
-/// The gradient. Each task sums dk and dv in f32. If a head of k has one task, these sums are per thread, converted to
-/// the result after each task and used again. If it has several tasks, each has its own sums, which are added first.
+/// The gradient. Each task sums dk and dv in f32. If each head of k has one task, these sums belong to the thread: a
+/// task converts them to the result, and the next task of the thread overwrites them. If a head has several tasks, each
+/// has sums of its own, which are added before they are converted.
 class AttentionBackwardStep final : public Step {
  public:
   AttentionBackwardStep(const LoweringContext& c, const AttentionAttrs& a)
@@ -208,8 +209,8 @@ class AttentionBackwardStep final : public Step {
   Heads ct_, dq_, dk_, dv_;
   kernels::AttentionBackwardStrategy plan_;
   int64_t threads_, tasks_per_head_;
-  int64_t thread_bytes_, dk_bytes_, dv_bytes_, bias_count_ = 0,
-                                               bias_bytes_ = 0;  ///< bytes of each; bias: 0 if not summed apart
+  int64_t thread_bytes_, dk_bytes_, dv_bytes_, bias_count_ = 0;
+  int64_t bias_bytes_ = 0;  ///< of the bias sums of a thread; 0 if threads add to the result directly
 };
 
 }  // namespace
@@ -253,10 +254,10 @@ Prepared lower_attention(const LoweringContext& c) {
   auto bytes = static_cast<int64_t>(c.operands[0].element_bytes());
   const auto run = [=](const StepArgs& step) {
     const int64_t tasks = kernels::attention_tasks(at.problem, block, step.width, kernels::cost_model());
-    step.pool.parallel_for(tasks > 1 ? step.width : 1, tasks, [&](int64_t task, int slot) {
+    thread_pool().parallel_for(tasks > 1 ? step.width : 1, tasks, [&](int64_t task, int slot) {
       int64_t begin = all_blocks * task / tasks;
       const int64_t end = all_blocks * (task + 1) / tasks;
-      while (begin < end) {  // one call for all blocks of a head that are in this task
+      while (begin < end) {  // one call computes all blocks of a head that are in this task
         int64_t head = begin / blocks, first = begin % blocks, last = std::min(blocks, first + end - begin);
         int64_t b = head / heads, h = head % heads;
         kernels::AttentionArgs call = at.of(step, b, h);

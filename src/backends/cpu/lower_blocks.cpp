@@ -1,5 +1,5 @@
-// Weights in block formats and quantized weights: dequantizing them, and products that dequantize on the fly. Up to
-// BlockWeightsProduct::kMaxRows rows of x multiply straight from the blocks; for more rows, a strip of columns is
+// Weights in block formats and quantized weights: their dequantization, and products that dequantize on the fly. Up to
+// BlockWeightsProduct::kMaxRows rows of x are multiplied with the blocks directly. For more rows, a strip of columns is
 // decoded into the cache and multiplied as a dense f32 matrix.
 #include "backends/cpu/lowerings.h"
 #include "kernels/quant/blocks.h"
@@ -13,7 +13,7 @@ namespace {
 
 using kernels::BlockWeightsProduct;
 
-constexpr double kDecode_ns = 0.2;  // an element, in formats without a vector kernel
+constexpr double kDecode_ns = 0.2;  // of an element, in formats without a vector kernel
 
 /// Refuses all but f32, f16 and bf16.
 std::string narrow_or_f32(const Type& x) {
@@ -81,7 +81,7 @@ Prepared few_rows(const LoweringContext& c, int64_t m, int64_t k, int64_t n) {
     all.bias = operand(args, tail.bias), all.residual = operand(args, tail.residual);
     const auto row_bytes = n * static_cast<int64_t>(byte_size(p.y_dtype));
     for_ranges(args, n, BlockWeightsProduct::kColumns, work_ns, [&](int64_t begin, int64_t end, int64_t) {
-      // More rows than the kernel takes come here where k is 0.
+      // If k is 0 there may be more rows here than the kernel takes in one call.
       for (int64_t row = 0; row < m; row += BlockWeightsProduct::kMaxRows) {
         BlockWeightsProduct call = all;
         call.rows = std::min(BlockWeightsProduct::kMaxRows, m - row), call.x += row * k;
@@ -129,14 +129,14 @@ Prepared many_rows(const LoweringContext& c, int64_t m, int64_t k, int64_t n) {
             (columns == strip || columns == n ? whole : rest)
                 .run({args.in(0), w, args.out<std::byte>() + column * y_bytes,
                       bias ? bias + column * bias_bytes : nullptr, residual ? residual + column * y_bytes : nullptr},
-                     scratch + strip_bytes, args.pool);
+                     scratch + strip_bytes, thread_pool());
           }
         });
       },
       whole.strategy());
 }
 
-/// The optional operands that follow the quantized values, in this order, and the position of each (-1: absent).
+/// The optional operands that follow the quantized values, in this order: the position of each, -1 if absent.
 struct QuantizedOperands {
   kernels::QuantizedReader scale, zero_point, bias;
   int scale_at = -1, zero_at = -1, bias_at = -1, global_at = -1;
@@ -198,7 +198,7 @@ std::string when_block_product(const Question& q) {
 }
 Prepared lower_block_product(const LoweringContext& c) {
   int64_t m = rows_of(c.operands[0].shape), k = c.operands[0].shape.back(), n = c.results[0].shape.back();
-  // few_rows() sums in another order than many_rows(), so results would depend on the batch.
+  // few_rows() adds in another order than many_rows(), so results would depend on the batch size.
   const bool few = m <= BlockWeightsProduct::kMaxRows && !c.policy.batch_invariant;
   return few ? few_rows(c, m, k, n) : many_rows(c, m, k, n);
 }

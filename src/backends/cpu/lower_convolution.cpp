@@ -1,7 +1,7 @@
-// Lowers convolutions. What the kernels do not support is decomposed here: groups of the batch into one convolution
-// each, and a convolution of a dilated input into an undilated one for each phase of the outputs (those that meet the
-// same taps). So gradients, which have both, run like any other convolution: as matrix products or, where these do not
-// suit, by the direct kernel.
+// Lowers convolutions. Those that the kernels do not support are decomposed here: groups of the batch into one
+// convolution each, and a convolution of a dilated input into one undilated convolution for each phase of the outputs
+// (the outputs that read the same taps). So gradients, which have both, run like any other convolution: as matrix
+// products or, where these would be slow, by the direct kernel.
 #include <algorithm>
 #include <numeric>
 #include <utility>
@@ -81,9 +81,9 @@ int64_t inverse_of(int64_t a, int64_t n) {
   return t < 0 ? t + n : t % n;
 }
 
-/// Replaces each convolution whose input is dilated by `base` along spatial dim d by undilated ones, one per phase. The
-/// outputs r, r + period, ... of a phase meet the same taps: first, first + every, ... So there are at most as many
-/// phases as taps, however large strides and dilations are. Outputs of no phase are 0.
+/// Replaces each convolution whose input is dilated by `base` along spatial dim d by undilated ones, one for each
+/// phase. The outputs r, r + period, ... of a phase read the same taps: first, first + every, ... So there are at most
+/// as many phases as taps, however large strides and dilations are. Outputs that belong to no phase are 0.
 void split_phases(std::vector<SubConvolution>& subs, int d) {
   std::vector<SubConvolution> split;
   for (const SubConvolution& p : subs) {
@@ -173,10 +173,11 @@ class ConvolutionStep final : public Step {
   };
   int64_t in_size_, out_size_;
   std::vector<PreparedSub> subs_;
-  size_t scratch_ = 0, per_thread_ = 0;  ///< bytes: of all, and of each thread for the direct kernel
+  size_t scratch_ = 0;     ///< bytes of all scratch
+  size_t per_thread_ = 0;  ///< bytes of scratch of each thread, for the direct kernel
 };
 
-/// Distributes the planes over the threads. Null if is_depthwise() is false.
+/// A step that distributes the planes over the threads. Null if is_depthwise() is false.
 Prepared depthwise_step(const ConvolutionArgs& args, int64_t batch_groups, int threads) {
   if (batch_groups > 1 || !kernels::is_depthwise(args)) return nullptr;
   const int64_t planes = args.batch * args.out_channels;
@@ -200,7 +201,7 @@ class OnednnStep final : public Step {
   bool reads_operand(size_t i) const override { return i != 1 || plan_->reads_weights(); }
   std::string kernel() const override { return text_of("onednn convolution, ", plan_->name()); }
   void run(const StepArgs& step) const noexcept override {
-    plan_->run(step.in(0), step.in(1), step.out(), epilogue_.of(step), step.scratch, step.pool);
+    plan_->run(step.in(0), step.in(1), step.out(), epilogue_.of(step), step.scratch, thread_pool());
   }
 
  private:
@@ -215,14 +216,15 @@ Prepared onednn_convolution(const LoweringContext& c, const ConvolutionArgs& a, 
   const Tensor* weights = c.bound(1);
   auto plan = kernels::plan_convolution(a, batch_groups, c.threads, weights ? c.packed.convolution(*weights) : nullptr);
   if (!plan) return nullptr;
-  if (weights && !plan->reads_weights()) release_pages(*weights);  // packed by the plan, not read again
+  if (weights && !plan->reads_weights())
+    release_pages(*weights);  // the plan has packed them and does not read them again
   return std::make_unique<OnednnStep>(std::move(plan), epilogue);
 }
 
 Prepared own_convolution(const ConvolutionArgs& whole, int64_t batch_groups, int threads) {
   if (auto step = depthwise_step(whole, batch_groups, threads)) return step;
   auto subs = groups_of_batch(whole, batch_groups);
-  // If the result has no elements there are no phases, and so no sub-convolutions.
+  // A result without elements has no phases, so that no sub-convolutions may be left.
   for (int d = 0; d < whole.spatial && !subs.empty(); ++d)
     if (whole.lhs_dilation[d] > 1) split_phases(subs, d);
   return std::make_unique<ConvolutionStep>(subs, whole.dtype, whole.out_dtype, threads);

@@ -1,5 +1,5 @@
-// Reductions, windows and sorts whose combiner or comparator is a sub-graph: its schedule runs on scalars, one element
-// after another. Slow, but for every dtype; the named forms have kernels.
+// Reductions, windows and sorts whose combiner or comparator is a sub-graph. The sub-graph's plan runs on scalars,
+// one element after another, which is slow but works for every dtype. Ops with a named combiner have kernels.
 #include "backends/cpu/body_call.h"
 #include "backends/cpu/lowerings.h"
 #include "ops/core/combine.h"

@@ -14,7 +14,7 @@
 namespace rlx::cpu {
 namespace {
 
-/// Several axes merged into one: its extent and its stride.
+/// Several axes that are merged into one: its extent and its stride.
 struct Merged {
   int64_t extent = 1, stride = 1;
 };
@@ -23,7 +23,7 @@ int64_t extent_of(const View& v, const Axes& axes) {
   for (int64_t axis : axes) n *= v.shape[size_t(axis)];
   return n;
 }
-/// Merges the axes, the last one innermost; nothing if they have no common stride in this order.
+/// Merges axes, of which the last is the innermost. Empty if they have no common stride in this order.
 std::optional<Merged> merged(const View& v, const Axes& axes) {
   if (v.count() == 0) return Merged{extent_of(v, axes), 1};  // no element, so no stride is wrong
   Merged m;
@@ -46,7 +46,7 @@ Axes in_order(const Axes& batch, const Axes& second, const Axes& third) {
 
 /// sum over p of lhs[i, p] rhs[j, p], with integers wrapping in the width of the sum.
 template <class T, class Sum>
-void plain_product(const void* lhs_data, const void* rhs_data, void* y_data, int64_t m, int64_t n, int64_t k) {
+void loop_product(const void* lhs_data, const void* rhs_data, void* y_data, int64_t m, int64_t n, int64_t k) {
   const auto* lhs = static_cast<const T*>(lhs_data);
   const auto* rhs = static_cast<const T*>(rhs_data);
   auto* y = static_cast<Sum*>(y_data);
@@ -64,44 +64,44 @@ void plain_product(const void* lhs_data, const void* rhs_data, void* y_data, int
       y[i * n + j] = sum;
     }
 }
-using PlainProduct = void (*)(const void*, const void*, void*, int64_t, int64_t, int64_t);
+using LoopProduct = void (*)(const void*, const void*, void*, int64_t, int64_t, int64_t);
 
 template <class T>
-PlainProduct plain_product_into(DType sum) {
-  if (sum == dtype_of<T>()) return plain_product<T, T>;
+LoopProduct loop_product_into(DType sum) {
+  if (sum == dtype_of<T>()) return loop_product<T, T>;
   if constexpr (std::is_same_v<T, bool>) return nullptr;
   else if constexpr (std::is_integral_v<T>) {
     if (kind_of(sum) == Kind::signed_int)
-      return sum == i64   ? plain_product<T, int64_t>
-             : sum == i32 ? plain_product<T, int32_t>
-             : sum == i16 ? plain_product<T, int16_t>
+      return sum == i64   ? loop_product<T, int64_t>
+             : sum == i32 ? loop_product<T, int32_t>
+             : sum == i16 ? loop_product<T, int16_t>
                           : nullptr;
-    return sum == u64   ? plain_product<T, uint64_t>
-           : sum == u32 ? plain_product<T, uint32_t>
-           : sum == u16 ? plain_product<T, uint16_t>
+    return sum == u64   ? loop_product<T, uint64_t>
+           : sum == u32 ? loop_product<T, uint32_t>
+           : sum == u16 ? loop_product<T, uint16_t>
                         : nullptr;
   } else {
-    return sum == c128 ? plain_product<T, std::complex<double>> : nullptr;
+    return sum == c128 ? loop_product<T, std::complex<double>> : nullptr;
   }
 }
-PlainProduct plain_product_for(DType t, DType sum) {
+LoopProduct loop_product_for(DType t, DType sum) {
   switch (t) {
-    case DType::boolean: return plain_product_into<bool>(sum);
-    case DType::i8: return plain_product_into<int8_t>(sum);
-    case DType::i16: return plain_product_into<int16_t>(sum);
-    case DType::i32: return plain_product_into<int32_t>(sum);
-    case DType::i64: return plain_product_into<int64_t>(sum);
-    case DType::u8: return plain_product_into<uint8_t>(sum);
-    case DType::u16: return plain_product_into<uint16_t>(sum);
-    case DType::u32: return plain_product_into<uint32_t>(sum);
-    case DType::u64: return plain_product_into<uint64_t>(sum);
-    case DType::c64: return plain_product_into<std::complex<float>>(sum);
-    case DType::c128: return plain_product_into<std::complex<double>>(sum);
+    case DType::boolean: return loop_product_into<bool>(sum);
+    case DType::i8: return loop_product_into<int8_t>(sum);
+    case DType::i16: return loop_product_into<int16_t>(sum);
+    case DType::i32: return loop_product_into<int32_t>(sum);
+    case DType::i64: return loop_product_into<int64_t>(sum);
+    case DType::u8: return loop_product_into<uint8_t>(sum);
+    case DType::u16: return loop_product_into<uint16_t>(sum);
+    case DType::u32: return loop_product_into<uint32_t>(sum);
+    case DType::u64: return loop_product_into<uint64_t>(sum);
+    case DType::c64: return loop_product_into<std::complex<float>>(sum);
+    case DType::c128: return loop_product_into<std::complex<double>>(sum);
     default: return nullptr;
   }
 }
 
-/// A dense copy of an operand with its dims in another order, into scratch.
+/// A copy of an operand into scratch: dense, with its dims in another order.
 struct Gathered {
   kernels::CopyPlan plan{};
   size_t bytes = 0;
@@ -128,8 +128,8 @@ View regrouped(const View& v, const Axes& order) {
   return r;
 }
 
-/// An operand of a float product: read in place if its free and its contracted axes merge, else copied into scratch. If
-/// its last free axis is contiguous, it stays the innermost axis of the copy.
+/// An operand of a float product. It is read in its own memory if its free axes and its contracted axes each merge;
+/// otherwise it is copied into scratch. If its last free axis is contiguous, that stays the innermost axis of the copy.
 struct Operand {
   View view;
   Axes batch, contract;  ///< axes of the view
@@ -153,7 +153,8 @@ struct Operand {
   }
 };
 
-/// The product, if the free and the contracted axes of both operands merge. `axes` are axes of these views.
+/// The product of two operands. Empty if the free or the contracted axes of one of them do not merge. `axes` are axes
+/// of these views.
 std::optional<kernels::BatchedGemmSpec> gemm_spec(const LoweringContext& c, const View& lhs, const View& rhs,
                                                   const View& y, const DotAxes& axes) {
   auto rows = merged(lhs, axes.lhs_free), columns = merged(rhs, axes.rhs_free);
@@ -196,8 +197,8 @@ Prepared dot_step(int64_t count, int threads) {
 
 }  // namespace
 
-/// Any strides will do, except a single number that is broadcast to all elements (a cotangent of ones, say). None of
-/// its dims is contiguous, which kernels read so slowly that writing the elements out first is faster.
+/// Any strides will do, except those of a single number that is broadcast to all elements (a cotangent of ones, say):
+/// it has no contiguous dim, and kernels read such operands so slowly that writing the elements out first is faster.
 bool dot_strided(const Node&, size_t, const Shape& shape, std::span<const int64_t> strides) {
   bool is_scalar = true, is_one = true;
   for (size_t d = 0; d < shape.size(); ++d)
@@ -209,7 +210,7 @@ std::string when_dot(const Question& q) {
   if (auto why = when::is_byte_sized(q); !why.empty()) return why;
   DType t = q.operands[0].dtype, sum = q.node.types[0].dtype;
   if (is_float(t)) return when::is_float(q);
-  return plain_product_for(t, sum) ? "" : text_of("no kernel multiplies ", t, " into ", sum);
+  return loop_product_for(t, sum) ? "" : text_of("no kernel multiplies ", t, " into ", sum);
 }
 
 Prepared lower_dot(const LoweringContext& c) {
@@ -227,7 +228,7 @@ Prepared lower_dot(const LoweringContext& c) {
     if (auto spec = gemm_spec(c, lhs, rhs, y, axes)) {
       auto gemm = kernels::prepare_batched_gemm(*spec);
       const auto run = [=](const StepArgs& args) {
-        gemm.run({args.in(0), args.in(1), args.out()}, args.scratch, args.pool);
+        gemm.run({args.in(0), args.in(1), args.out()}, args.scratch, thread_pool());
       };
       return make_step("gemm", gemm.scratch_bytes(), run, gemm.strategy());
     }
@@ -244,7 +245,7 @@ Prepared lower_dot(const LoweringContext& c) {
     const auto run = [=](const StepArgs& args) {
       std::byte *for_right = args.scratch + left.bytes(), *own = for_right + right.bytes();
       gemm.run({left.ready(args, args.in(0), args.scratch), right.ready(args, args.in(1), for_right), args.out()}, own,
-               args.pool);
+               thread_pool());
     };
     return make_step("gemm", left.bytes() + right.bytes() + gemm.scratch_bytes(), run, gemm.strategy());
   }
@@ -253,7 +254,7 @@ Prepared lower_dot(const LoweringContext& c) {
       right(rhs, in_order(axes.rhs_batch, axes.rhs_free, axes.rhs_contract));
   int64_t batches = extent_of(lhs, axes.lhs_batch), m = extent_of(lhs, axes.lhs_free),
           n = extent_of(rhs, axes.rhs_free), k = extent_of(lhs, axes.lhs_contract);
-  PlainProduct product = plain_product_for(lhs.dtype, y.dtype);
+  LoopProduct product = loop_product_for(lhs.dtype, y.dtype);
   auto size = static_cast<int64_t>(lhs.element_bytes()), y_size = static_cast<int64_t>(y.element_bytes());
   return make_step("product", left.bytes + right.bytes, [=](const StepArgs& args) {
     left.run(args, args.in(0), args.scratch);

@@ -56,8 +56,8 @@ std::optional<ElementwiseOp> machine_op(const Node& node) {
   return {};
 }
 
-/// Builds the program of a region, and the list of its operand buffers: one for each use of an operand with other
-/// strides (a broadcast) or as another dtype (bits).
+/// Builds the program of a region, and the list of its operand buffers. An operand has a buffer for each way in which
+/// it is used: with other strides (a broadcast), or as another dtype (its bits).
 struct RegionBuilder {
   const std::vector<View>& operands;
   const Shape& space;  // the iteration space: the shape of all results
@@ -102,11 +102,13 @@ struct RegionBuilder {
   /// Translates a graph of element-wise ops, scalar constants, and broadcasts of inputs and constants. Returns the
   /// values of its outputs.
   std::vector<ElementwiseProgram::Value> build(const Graph& body) {
-    struct Known {  // a value of the body: computed, or an operand, which is loaded only when its broadcast is known
+    /// What is known of a value of the body: a program's value, or an operand that is loaded when its strides are
+    /// known.
+    struct Known {
       std::optional<ElementwiseProgram::Value> value, bits;
       std::optional<size_t> operand;
       const Tensor* literal = nullptr;
-      const Node* select = nullptr;  // a select whose bits are computed; its number only if an op needs it
+      const Node* select = nullptr;  // a select of bits; it is also computed as a number if an op needs that
       std::vector<int64_t> strides = {};
     };
     std::vector<Known> known(body.nodes().size());
@@ -179,7 +181,8 @@ Prepared region_step(const Graph& body, const LoweringContext& c) {
   for (size_t r = 0; r < results.size(); ++r) builder.program.store(results[r], static_cast<int>(r));
   builder.program.compile();
 
-  // Merge neighbouring dims that have one common stride in every buffer. Only the pointers are left to the run.
+  // Merge neighbouring dims that have one common stride in every buffer. In a run, only the pointers still have to be
+  // set.
   size_t operand_count = builder.loads.size(), count = operand_count + results.size();
   Shape dims = space;
   std::vector<std::vector<int64_t>> strides;
@@ -222,8 +225,8 @@ Prepared region_step(const Graph& body, const LoweringContext& c) {
   size_t nodes = body.nodes().size();
   return make_step(
       "elementwise", buffer_bytes + per_thread * static_cast<size_t>(c.threads), [=](const StepArgs& args) {
-        // Strides are fixed, but pointers differ from run to run: each run completes a copy of the buffers in its
-        // scratch.
+        // Strides are fixed, but pointers differ from run to run. So each run copies the buffers to its scratch and
+        // sets their pointers there.
         auto* buffers = new (args.scratch) ElementwiseBuffer[count];
         std::copy(plan->buffers.begin(), plan->buffers.end(), buffers);
         for (size_t b = 0; b < operand_count; ++b) buffers[b].data = args.operands[plan->operand_of[b]];
@@ -255,7 +258,8 @@ std::string when_region(const Question& q) {
   for (const Node& node : body.nodes()) {
     if (node.op == &op::input || node.op == &op::constant || node.op == &op::broadcast_in_dim) continue;
     if (!machine_op(node)) return text_of("the element-wise machine does not know '", node.op->name, "'");
-    for (Ref r : node.operands)  // before a broadcast of a computed value, the program would need a smaller space
+    // A broadcast of a computed value is refused: what comes before it would need a smaller iteration space.
+    for (Ref r : node.operands)
       if (body.node(r).op == &op::broadcast_in_dim) {
         const OpDef* source = body.node(body.node(r).operands[0]).op;
         if (source != &op::input && source != &op::constant) return "a computed value is broadcast inside";
@@ -282,7 +286,7 @@ std::vector<size_t> overwritable_operands(const Node& node) {
   Uses uses(body);
   for (size_t i = 0; i < node.operands.size(); ++i) {
     const auto& users = uses.of(body.inputs()[i]);
-    // A broadcast reads elements at other indices than the one that is written, which may already be overwritten.
+    // A broadcast reads elements at other indices than the one that is written, and these may be overwritten already.
     if (std::none_of(users.begin(), users.end(),
                      [&](int32_t n) { return body.nodes()[size_t(n)].op == &op::broadcast_in_dim; }))
       all.push_back(i);

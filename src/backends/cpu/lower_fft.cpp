@@ -15,7 +15,7 @@ struct Pass {
   kernels::FftVectors vectors;
 };
 
-/// The pass along one axis, for vectors of n elements.
+/// A pass along one axis, over vectors of n elements.
 template <class T>
 Pass<T> pass_along(const Shape& shape, int64_t axis, int64_t n) {
   Pass<T> pass{std::make_shared<const kernels::FftPlan<T>>(n), {}};
@@ -30,7 +30,7 @@ Prepared fft_step(const LoweringContext& c) {
   const View &in = c.operands[0], &out = c.results[0];
   Axes axes = valid_axes(a.axes, in.shape.size());
   bool inverse = a.kind == FftKind::ifft || a.kind == FftKind::irfft;
-  // rfft starts with the last axis, which is real; irfft ends with it.
+  // The pass along the last axis, which is the real one, is the first of rfft and the last of irfft.
   if (a.kind == FftKind::rfft) std::reverse(axes.begin(), axes.end());
   std::vector<Pass<T>> passes;
   size_t scratch = 0;
@@ -48,7 +48,7 @@ Prepared fft_step(const LoweringContext& c) {
     scratch = std::max(scratch, aligned(kernels::fft_scratch_bytes(*pass.plan, pass.vectors)));
     passes.push_back(std::move(pass));
   }
-  // The passes before irfft's last one work in scratch: the operand must not change.
+  // The passes of irfft before its last one work in scratch, because the operand must not change.
   size_t copy = a.kind == FftKind::irfft && passes.size() > 1 ? aligned(size_t(in.count()) * in.element_bytes()) : 0;
   bool empty = out.count() == 0;
   return make_step("fft", copy + scratch * size_t(c.threads), [=](const StepArgs& args) {

@@ -13,7 +13,7 @@ namespace {
 
 using kernels::ConvolutionArgs;
 
-/// Gathers the pixels that the strides select into a dense array, and multiplies it.
+/// Gathers the pixels that the strides select into a dense array, and multiplies that.
 class GatheredStep final : public Step {
  public:
   GatheredStep(Prepared product, const ConvolutionArgs& args, int operands)
@@ -45,14 +45,14 @@ class GatheredStep final : public Step {
     void* operands[4];
     std::copy_n(step.operands, operands_, operands);
     operands[0] = gathered;
-    product_->run({operands, step.results, step.scratch + bytes_, step.width, step.pool});
+    product_->run({operands, step.results, step.scratch + bytes_, step.width});
   }
 
  private:
   Prepared product_;
   ConvolutionArgs args_;
   int operands_;
-  int64_t rows_;  ///< rows of outputs along the last spatial dim
+  int64_t rows_;  ///< how many rows of outputs (along the last spatial dim) there are
   size_t bytes_;
 };
 
@@ -99,7 +99,7 @@ constexpr RowKernel kFewChannels = {"convolution of few channels", kernels::few_
 
 class RowStep final : public Step {
  public:
-  /// Weights that are not bound are packed in each run.
+  /// Packs bound weights once; weights that are not bound are packed in each run.
   RowStep(const RowKernel& kernel, const LoweringContext& c, const ConvolutionArgs& args,
           const EpilogueOperands& epilogue)
       : kernel_(kernel), args_(args), epilogue_(epilogue), thread_bytes_(aligned(kernel.scratch_bytes(args))),

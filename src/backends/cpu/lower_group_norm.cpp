@@ -7,7 +7,7 @@
 namespace rlx::cpu {
 namespace {
 
-/// The extents and epsilon; the caller sets `groups`.
+/// The arguments with extents and epsilon; the caller sets `groups`.
 kernels::GroupNormArgs args_of(const View& x, double epsilon) {
   kernels::GroupNormArgs args;
   args.dtype = x.dtype, args.eps = epsilon;

@@ -1,5 +1,5 @@
-// Gather, scatter and dynamic slices. Each index vector is decoded once per slice; a slice is then a strided copy or,
-// for a scatter that combines, one element-wise step.
+// Gather, scatter and dynamic slices. Each index vector is decoded once per slice. A slice is then a strided copy or,
+// for a scatter that combines, an element-wise step.
 #include "backends/cpu/body_call.h"
 #include "backends/cpu/lowerings.h"
 #include "backends/cpu/scalar_combine.h"
@@ -17,21 +17,21 @@ namespace {
 
 constexpr size_t kMaxRank = 16;
 
-/// What gather and scatter share: slices of x, one for each index vector, and their counterparts in the result or the
-/// updates (`other`).
+/// What gather and scatter share: the slices of x, one for each index vector, and the slices of the result or of the
+/// updates (`other`) that belong to them.
 struct Slices {
-  Shape x_shape, sizes;            // extents of x; of a slice along each dim of x
+  Shape x_shape, sizes;            // extents of x, and of a slice along each dim of x
   std::vector<int64_t> x_strides;  // in elements
   std::vector<int64_t> limits;     // the largest start that is in range, per dim of x
   DType index_dtype = i64;
-  int64_t element = 1;  // bytes
+  int64_t element = 1;  // bytes of an element
   Axes index_map;
-  // The batch is all dims of the indices but the vectors', in order: extents, and strides in elements.
+  // The batch dims are all dims of the indices except that of the vectors, in order: extents, and strides in elements.
   Shape batch;
   std::vector<int64_t> index_strides, other_strides;
-  std::vector<int64_t> batch_to_x;  // the batching dim of x for each batch dim, or -1
+  std::vector<int64_t> batch_to_x;  // for each batch dim the dim of x that it batches, or -1
   int64_t vector_stride = 0;
-  // The dims of a slice without the collapsed ones: extents, and strides in x and in `other`.
+  // The dims of a slice, without the collapsed ones: extents, and strides in x and in `other`.
   Shape window;
   std::vector<int64_t> window_x_strides, window_other_strides;
 
@@ -45,7 +45,7 @@ struct Slices {
     for (int64_t extent : window) n *= extent;
     return n;
   }
-  /// Whether a slice is contiguous on both sides.
+  /// Whether a slice is contiguous in x and in `other`.
   bool is_run() const {
     int64_t n = 1;
     for (size_t d = window.size(); d-- > 0;) {
@@ -86,10 +86,10 @@ struct Slices {
   }
 
   struct Start {
-    int64_t x, other;  // elements
+    int64_t x, other;  // offsets in elements
     bool in_range;
   };
-  /// Where the slice of index vector `i` starts; moved into range if `clip`.
+  /// Where the slice of index vector `i` starts. With `clip` the start is moved into range.
   Start start(const std::byte* indices, int64_t i, bool clip) const {
     int64_t at[kMaxRank] = {};
     int64_t index_offset = 0;
@@ -215,7 +215,7 @@ Prepared lower_scatter(const LoweringContext& c) {
   dense.strides = dense_strides(x.shape);
   Slices s(dense, indices, updates, a.update_window_dims, a.inserted_window_dims, a.input_batching_dims,
            a.scatter_indices_batching_dims, a.scatter_dims_to_operand_dims, a.index_vector_dim, sizes);
-  // The arrays differ only in dtype: an element's index in one is its index in the others.
+  // The arrays have the same shape: the index of an element in one is its index in the others.
   struct Array {
     std::shared_ptr<const Step> initial;
     int64_t element;
@@ -229,11 +229,11 @@ Prepared lower_scatter(const LoweringContext& c) {
   auto prepare = [=](const StepArgs& args) {
     for (size_t i = 0; i < n; ++i)
       if (args.in(i) != args.out(i))
-        arrays[i].initial->run({args.operands + i, args.results + i, args.scratch, args.width, args.pool});
+        arrays[i].initial->run({args.operands + i, args.results + i, args.scratch, args.width});
   };
   int64_t count = s.count();
-  // Updates of the same element apply in order, so one thread does them all. (To split x over threads the indices would
-  // have to be sorted first.)
+  // Updates of the same element apply in order, so one thread does all of them. (To split x over threads the indices
+  // would have to be sorted first.)
   auto each_update = [=](const StepArgs& args, auto f) {
     for (int64_t i = 0; i < count; ++i) {
       auto start = s.start(args.in<std::byte>(n), i, false);
@@ -314,10 +314,11 @@ Prepared lower_scatter_add_rows(const LoweringContext& c) {
 
 namespace {
 
-/// The start of a dynamic slice: from one index vector or from a scalar per dim, clamped so that the slice fits.
+/// The start of a dynamic slice, which is one index vector or a scalar for each dim; it is clamped so that the slice
+/// fits.
 struct Starts {
-  size_t first;  // operand
-  bool vector;
+  size_t first;  // the operand that holds the start, or its first scalar
+  bool vector;   // whether one operand holds the whole start
   DType dtype;
   Shape limits;
   std::vector<int64_t> strides;
@@ -350,7 +351,7 @@ Prepared lower_dynamic_slice(const LoweringContext& c) {
   return make_step("dynamic_slice", 0, [=](const StepArgs& args) {
     void* from =
         args.in<std::byte>(0) ? const_cast<std::byte*>(args.in<std::byte>(0)) + starts.offset(args) * element : nullptr;
-    StepArgs moved{&from, args.results, args.scratch, args.width, args.pool};
+    StepArgs moved{&from, args.results, args.scratch, args.width};
     copy->run(moved);
   });
 }
@@ -364,7 +365,7 @@ Prepared lower_dynamic_update_slice(const LoweringContext& c) {
     if (args.in(0) != args.out()) whole->run(args);
     void* from = args.operands[1];
     void* to = args.out<std::byte>() + starts.offset(args) * element;
-    StepArgs moved{&from, &to, args.scratch, args.width, args.pool};
+    StepArgs moved{&from, &to, args.scratch, args.width};
     write->run(moved);
   });
 }

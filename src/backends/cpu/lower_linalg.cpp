@@ -18,8 +18,8 @@ kernels::MatrixForm form_of(Transposition t) {
                                          : kernels::MatrixForm::adjoint;
 }
 
-/// Calls `kernel` for each matrix of the first operand; the other operands and the results have as many. Results that
-/// nothing reads and that are marked in `optional` are passed as null.
+/// Calls `kernel` for each matrix of the first operand; the other operands and the results hold as many matrices.
+/// Results that are marked in `optional` and that nothing reads are passed as null.
 Prepared stack_step(const LoweringContext& c, std::string name, kernels::MatrixKernelPtr kernel,
                     const std::vector<bool>& optional = {}) {
   const View& x = c.operands[0];

@@ -7,7 +7,7 @@
 namespace rlx::cpu {
 namespace {
 
-/// `bind(args, step)` sets the pointers; `kernel` runs a range of tasks.
+/// The step of a recurrence. `bind(args, step)` sets the pointers of a run; `kernel` runs a range of tasks.
 template <class Args, class Bind, class Kernel>
 Prepared recurrence_step(const LoweringContext& c, const char* name, const Args& args, int64_t rows, double work_ns,
                          Bind bind, Kernel kernel) {

@@ -8,7 +8,7 @@
 namespace rlx::cpu {
 namespace {
 
-/// Refuses ops along another axis than the last one of x: the classes of a row must be contiguous. Others are
+/// Refuses an op whose axis is not the last one of x, because the classes of a row must be contiguous. Such ops are
 /// decomposed.
 std::string is_last_axis(const Question& q) {
   auto rank = int64_t(q.operands[0].rank());

@@ -1,5 +1,5 @@
-// Products of a matrix with weights: matmul, linear, fused_matmul. Weights that are bound are packed once; two run-time
-// operands go to the batched product, bias, activation and residual included.
+// Products of a matrix with weights: matmul, linear, fused_matmul. Weights that are bound are packed once. Two operands
+// that are known only in a run are multiplied by the batched product, with bias, activation and residual.
 #include "backends/cpu/lowerings.h"
 #include "backends/cpu/product.h"
 #include "rlx/ops/linear.h"
@@ -23,7 +23,7 @@ kernels::Activation kernel_activation(Activation a) {
 
 namespace {
 
-/// Rows of a [..., k] operand as one dim, if a single stride walks them.
+/// The stride from one row of a [..., k] operand to the next, if a single stride walks all rows.
 std::optional<int64_t> row_stride(const View& v) {
   size_t rank = v.shape.size();
   if (v.count() == 0) return rank > 0 ? std::max<int64_t>(v.shape[rank - 1], 1) : 1;  // no row, so no stride is wrong
@@ -44,7 +44,7 @@ int64_t row_count(const View& v) {
   return rows;
 }
 
-/// [..., k] x [k, n] with one set of weights.
+/// The product [..., k] x [k, n], with one set of weights for all batches.
 Prepared weights_step(const LoweringContext& c, bool transposed, const ProductEpilogue& epilogue) {
   const View &x = c.operands[0], &w = c.operands[1], &y = c.results[0];
   int64_t k = x.shape.back(), n = y.shape.back(), m = row_count(y);
@@ -66,7 +66,7 @@ Prepared weights_step(const LoweringContext& c, bool transposed, const ProductEp
   const auto run = [=](const StepArgs& args) {
     auto operand = [&](int i) { return i >= 0 ? args.in(static_cast<size_t>(i)) : nullptr; };
     gemm.run({args.in(0), args.in(1), args.out(), operand(epilogue.bias), operand(epilogue.residual)}, args.scratch,
-             args.pool);
+             thread_pool());
   };
   return make_step("gemm", gemm.scratch_bytes(), run, gemm.strategy());
 }
@@ -74,8 +74,8 @@ Prepared weights_step(const LoweringContext& c, bool transposed, const ProductEp
 }  // namespace
 
 bool matmul_strided(const Node& node, size_t operand, const Shape& shape, std::span<const int64_t> strides) {
-  if (node.op == &op::matmul) return operand < 2 && shape.size() >= 2;  // the batched product takes any
-  if (operand == 1) return true;                                        // weights are packed, or read with strides
+  if (node.op == &op::matmul) return operand < 2 && shape.size() >= 2;  // the batched product takes any strides
+  if (operand == 1) return true;                                        // weights are packed, or read by strides
   if (operand > 1 || !strided::rows(node, operand, shape, strides)) return false;
   return row_stride({f32, shape, {strides.begin(), strides.end()}}).has_value();
 }
@@ -110,7 +110,8 @@ Prepared lower_matmul(const LoweringContext& c) {
   s.y_m_stride = s.n, s.y_n_stride = 1;
   s.batch_rank = static_cast<int>(batch);
   for (size_t b = 0; b < batch; ++b) {
-    auto stride = [&](const View& v) -> int64_t {  // right-aligned; broadcast dims stand still
+    // Batch dims are aligned at the last one. The stride of a broadcast dim is 0.
+    auto stride = [&](const View& v) -> int64_t {
       size_t back = batch - b, dims = v.shape.size() - 2;
       return back > dims || v.shape[dims - back] == 1 ? 0 : v.strides[dims - back];
     };
@@ -121,7 +122,7 @@ Prepared lower_matmul(const LoweringContext& c) {
   s.threads = c.threads, s.policy = c.policy;
   auto gemm = kernels::prepare_batched_gemm(s);
   const auto run = [=](const StepArgs& args) {
-    gemm.run({args.in(0), args.in(1), args.out()}, args.scratch, args.pool);
+    gemm.run({args.in(0), args.in(1), args.out()}, args.scratch, thread_pool());
   };
   return make_step("gemm", gemm.scratch_bytes(), run, gemm.strategy());
 }

@@ -1,4 +1,4 @@
-// Ops that only move elements: strided copies.
+// Ops that only move elements. They are strided copies.
 #include "backends/cpu/lowerings.h"
 #include "kernels/index/move.h"
 #include "rlx/ops.h"

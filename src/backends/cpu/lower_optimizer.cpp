@@ -1,4 +1,5 @@
-// Optimizer steps whose rule looks at one element at a time, in f32: one pass, in place.
+// Optimizer steps whose rule looks at one element at a time, in f32. They update params and states in one pass, in
+// place.
 #include <cmath>
 #include <cstring>
 
@@ -16,7 +17,7 @@ float f(double v) { return static_cast<float>(v); }
 /// 1 - beta^step.
 double correction(double beta, double step) { return beta == 0 ? 1 : -std::expm1(step * std::log(beta)); }
 
-// The numbers of one step, from its learning rate and its count.
+// The numbers of one step, from the rule's attributes, the learning rate and the count of steps.
 kernels::SgdStep numbers_of(const SgdAttrs& a, double rate, double) {
   return {a.momentum > 0, a.nesterov, f(rate), f(a.momentum), f(a.weight_decay)};
 }
@@ -65,8 +66,9 @@ std::unique_ptr<Step> params_step(const LoweringContext& c) {
     }
     const OptimizerStep step = numbers_of(attrs, static_cast<double>(*args.in<float>(2)),
                                           static_cast<double>(kernels::read_index(args.in(3), step_dtype, 0)));
-    // The hardware prefetcher stops at page boundaries, so ranges are whole pages. A range is done in blocks from its
-    // end to its begin, so that its begin is in the cache for the next forward pass, which reads it first.
+    // Ranges are whole pages, because the hardware prefetcher stops at page boundaries. A range is computed in blocks
+    // from its end to its beginning, so that its beginning is in the cache for the next forward pass, which reads it
+    // first.
     constexpr int64_t kGrain = 4096;
     for_ranges(args, count, kGrain, static_cast<double>(count) * 0.5 * static_cast<double>(2 + states),
                [&](int64_t begin, int64_t end, int64_t) {

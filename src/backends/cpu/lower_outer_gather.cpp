@@ -15,7 +15,7 @@ Table all_indices(int64_t extent) {
   return t;
 }
 
-/// Indices 0 ... n - 1 with `low` more before and `high` more after them, by `mode`.
+/// The indices 0 ... n - 1, with `low` more before and `high` more after them, as `mode` says.
 Table padded(int64_t n, int64_t low, int64_t high, PadMode mode) {
   Table t;
   for (int64_t i = -low; i < n + high; ++i) {

@@ -1,4 +1,4 @@
-// Conversions from and to elements narrower than a byte, one by one and bit by bit. Such dtypes are for storage; ops
+// Conversions from and to elements narrower than a byte, one element after another. Such dtypes are for storage; ops
 // that read them often have kernels of their own (kernels/quant/quantized_weights.h).
 #include "backends/cpu/lowerings.h"
 #include "rlx/ops/elementwise.h"
@@ -71,8 +71,8 @@ Prepared lower_packed_convert(const LoweringContext& c) {
   int64_t count = c.operands[0].count();
   size_t bytes = byte_count(to, c.results[0].shape);
   return make_step(text_of("convert ", from, " to ", to), 0, [=](const StepArgs& args) {
-    if (to_bits < 8) std::memset(args.out(), 0, bytes);  // the bits behind the last element
-    // Eight elements begin at a byte, whatever their width.
+    if (to_bits < 8) std::memset(args.out(), 0, bytes);  // sets the bits behind the last element, and all others, to 0
+    // Ranges are multiples of eight elements, because eight elements begin at a byte, whatever their width.
     for_ranges(args, count, 8, static_cast<double>(count) * 10, [&](int64_t begin, int64_t end, int64_t) {
       for (int64_t i = begin; i < end; ++i)
         write_bits(args.out<std::byte>(), to_bits, i,

@@ -1,4 +1,4 @@
-// rng_bits: random bits, key by key, blocks split over threads.
+// rng_bits: random bits. Keys are handled one after another, and the blocks of each are split over threads.
 #include "backends/cpu/lowerings.h"
 #include "kernels/random/random.h"
 #include "rlx/ops.h"

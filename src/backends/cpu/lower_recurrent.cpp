@@ -1,4 +1,4 @@
-// lstm, gru, rnn: a layer is one product for the inputs of all steps, then its recurrence, whose sequences (and
+// lstm, gru, rnn. A layer is one product for the inputs of all steps, followed by its recurrence, whose sequences (and
 // directions) are split over threads. Constant weights are packed once, when lowering.
 #include <cstring>
 
@@ -9,18 +9,17 @@
 namespace rlx::cpu {
 namespace {
 
-/// The input product of a layer in one direction: with packed constant weights, or with weights known only at run time.
+/// The product of a layer's input with its weights, in one direction. The weights are packed if they are constant.
 struct InputProduct {
   kernels::PreparedGemm packed;
   kernels::PreparedBatchedGemm batched;
-  int64_t w_ih_at = 0;  // elements
+  int64_t w_ih_at = 0;  // offset of the weights in w_ih, in elements
 
   size_t scratch_bytes() const { return packed ? packed.scratch_bytes() : batched.scratch_bytes(); }
   std::string strategy() const { return packed ? packed.strategy() : batched.strategy(); }
-  void run(const std::byte* x, const std::byte* w, std::byte* y, const std::byte* bias, const StepArgs& args,
-           std::byte* scratch) const {
-    if (packed) packed.run({x, y, bias, nullptr}, scratch, args.pool);
-    else batched.run({x, w, y, bias, nullptr}, scratch, args.pool);
+  void run(const std::byte* x, const std::byte* w, std::byte* y, const std::byte* bias, std::byte* scratch) const {
+    if (packed) packed.run({x, y, bias, nullptr}, scratch, thread_pool());
+    else batched.run({x, w, y, bias, nullptr}, scratch, thread_pool());
   }
 };
 
@@ -74,7 +73,7 @@ class RecurrentStep final : public Step {
         const InputProduct& p = products_[size_t(block)];
         if (batch_ * steps_ > 0)
           p.run(x, operand(step, 1, p.w_ih_at), products + size_t(direction) * products_bytes_,
-                operand(step, 3, block * rows_), step, product_scratch);
+                operand(step, 3, block * rows_), product_scratch);
         if (!packed_)
           kernels::pack_recurrent(cell_, dtype_, hidden_, operand(step, 2, block * rows_ * hidden_),
                                   w_hh + size_t(direction) * weight_bytes());
@@ -135,7 +134,8 @@ class RecurrentStep final : public Step {
                               packed_.get() + block * weight_bytes());
   }
 
-  /// Runs the recurrence of a layer. Its directions are treated as further sequences, to be split over threads.
+  /// Runs the recurrence of a layer. The two directions are treated as twice as many sequences, which are split over
+  /// threads.
   void run_recurrence(const StepArgs& step, int64_t layer, const std::byte* products, const std::byte* w_hh,
                       std::byte* y, std::byte* scratch) const {
     double work =
@@ -169,7 +169,7 @@ class RecurrentStep final : public Step {
   bool stateful_, reads_w_ih_ = true;
   size_t element_, product_scratch_ = 0, products_bytes_ = 0, layer_bytes_ = 0, sequence_bytes_ = 0;
   std::vector<InputProduct> products_;  // for each layer and direction
-  std::shared_ptr<std::byte> packed_;   // packed w_hh of each, if it is constant
+  std::shared_ptr<std::byte> packed_;   // the packed w_hh of each, one behind the other, if it is constant
 };
 
 }  // namespace

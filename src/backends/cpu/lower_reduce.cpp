@@ -1,5 +1,6 @@
-// Reductions. The axes are merged into one [outer, reduce, inner] view. If they are not adjacent, adjacent groups are
-// reduced one group after the other; low precision, which may round only once, is transposed instead.
+// Reductions. The axes are merged into one [outer, reduce, inner] view. If they are not adjacent, one group of adjacent
+// axes is reduced after another. Only f16, bf16 and narrower floats, which may be rounded only once, are transposed
+// instead.
 #include "backends/cpu/lowerings.h"
 #include "base/rounded_up.h"
 #include "kernels/index/move.h"
@@ -25,11 +26,11 @@ int64_t product(const Shape& shape, const Axes& axes) {
   return n;
 }
 
-/// One step of a staged reduction. The first stage reads x, each other the result of the one before; the last writes
-/// the result.
+/// One step of a staged reduction. The first stage reads x, every other stage reads the result of the one before it,
+/// and the last one writes the result.
 struct Stage {
   kernels::ReduceArgs args;
-  size_t offset = 0;  // of its result, in scratch
+  size_t offset = 0;  // of the stage's result, in scratch
 };
 
 /// Reduces the last group of adjacent axes first; each later stage reads the smaller result of the stage before.

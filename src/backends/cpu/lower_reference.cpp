@@ -1,5 +1,5 @@
-// Ops that have only a reference implementation, as users may register: the reference runs as a step, on copies of its
-// operands. It may allocate and throw; no other step does either.
+// Ops that have only a reference implementation, such as those that users register. The reference runs as a step, on
+// copies of its operands. It may allocate and throw, which no other step does.
 #include <cstring>
 #include <exception>
 
@@ -10,11 +10,11 @@
 namespace rlx::cpu {
 namespace {
 
-// From here up to the executable, a run is noexcept. The reference runs on the thread that runs the schedule (kernels
+// A run is noexcept from here up to the executable. The reference runs on the thread that runs the plan (kernels
 // never give sub-graphs to the pool), so its exception is kept in that thread until the executable rethrows it.
 thread_local std::exception_ptr error_of_run;
 
-/// What is known when the step is made. It owns the node's attributes: the schedule may outlive its graph.
+/// What is known when the step is made. It owns the node's attributes, because the launch may outlive its graph.
 struct Call {
   const OpDef* op;
   Attrs attrs;
@@ -50,7 +50,7 @@ void run_user_code(const UserCode& user, const StepArgs& args, const std::functi
                  [&] { user_code(user.what, code); });
   } catch (...) {
     if (!error_of_run) error_of_run = std::current_exception();
-    // The following steps still run, on zeros instead of uninitialized memory.
+    // The steps behind this one still run: on zeros instead of uninitialized memory.
     for (size_t r = 0; r < user.result_bytes.size(); ++r)
       if (user.result_bytes[r]) std::memset(args.out(r), 0, user.result_bytes[r]);
   }

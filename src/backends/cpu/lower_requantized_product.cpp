@@ -1,6 +1,6 @@
-// qmatmul and qconv2d: 8-bit products and convolutions whose results are requantized. A convolution is a product: each
-// output pixel is a row, the values under the kernel with the channels innermost; output rows are computed in bands
-// whose data stays in the cache.
+// qmatmul and qconv2d: 8-bit products and convolutions whose results are requantized. A convolution is computed as a
+// product: a row holds the values that the kernel reads for an output pixel, with the channels innermost. Output rows
+// are computed in bands whose data stays in the cache.
 #include <bit>
 #include <cstring>
 
@@ -16,7 +16,7 @@ namespace {
 using kernels::PackedQuantizedWeights;
 using kernels::RequantizedProduct;
 
-/// Nanoseconds of a multiply-add, for the cost estimate.
+/// Estimated nanoseconds of a multiply-add.
 double multiply_ns(const PackedQuantizedWeights& w) {
   switch (w.isa) {
     case kernels::Int8DotIsa::tiles: return 0.002;
@@ -27,8 +27,8 @@ double multiply_ns(const PackedQuantizedWeights& w) {
   return 0.05;
 }
 
-/// Copies move whole pieces of this many bytes. The bytes written too many are overwritten by the next copy; behind the
-/// last one there is slack.
+/// Copies move whole pieces of this many bytes. What a copy writes beyond its end is overwritten by the next copy;
+/// behind the last one there is room for it.
 constexpr int64_t kCopyBytes = 16;
 
 size_t aligned_with_slack(int64_t bytes) { return aligned(static_cast<size_t>(bytes + kCopyBytes)); }
@@ -37,8 +37,8 @@ void copy_rounded_up(const std::byte* from, int64_t count, std::byte* to) {
   for (int64_t i = 0; i < count; i += kCopyBytes) std::memcpy(to + i, from + i, static_cast<size_t>(kCopyBytes));
 }
 
-/// Transposes bytes: to[j * to_row + i] = from[i * from_row + j], 8 x 8 at a time in registers (Warren, Hacker's
-/// Delight, 7-3, with bytes in place of bits), the rest one by one.
+/// Transposes bytes: to[j * to_row + i] = from[i * from_row + j]. Squares of 8 x 8 are transposed in registers (Warren,
+/// Hacker's Delight, 7-3, with bytes instead of bits), the remaining bytes one by one.
 void transpose_bytes(const std::byte* from, int64_t from_row, int64_t rows, int64_t columns, std::byte* to,
                      int64_t to_row) {
   const auto swap_blocks = [](uint64_t& a, uint64_t& b, int shift, uint64_t mask) {
@@ -62,7 +62,8 @@ void transpose_bytes(const std::byte* from, int64_t from_row, int64_t rows, int6
     }
 }
 
-/// Weights of each group as [k, n]. Constant weights are packed once, when lowering; others in each run, into scratch.
+/// The weights of each group as [k, n]. Constant weights are packed once, when lowering; others are packed in each run,
+/// into scratch.
 struct Weights {
   PackedQuantizedWeights shape;
   int64_t groups;
@@ -71,7 +72,7 @@ struct Weights {
 
   Weights(PackedQuantizedWeights of_group, int64_t count)
       : shape(of_group), groups(count), group_bytes(aligned(kernels::packed_quantized_bytes(shape))) {}
-  /// Scratch for weights that are packed in each run.
+  /// Bytes of scratch for weights that are packed in each run.
   size_t scratch_bytes() const { return packed ? 0 : group_bytes * static_cast<size_t>(groups); }
   PackedQuantizedWeights of(int64_t group, const std::byte* scratch) const {
     PackedQuantizedWeights w = shape;
@@ -101,10 +102,10 @@ PackedQuantizedWeights weights_of(const LoweringContext& c, const A& a, int64_t 
 
 /// A convolution of one group, over a band of output rows.
 struct Convolution {
-  int64_t batch, channels, height, width;  ///< channels: of a group
-  int64_t outputs, out_height, out_width;  ///< outputs: of a group
+  int64_t batch, channels, height, width;  ///< channels is the count of input channels of a group
+  int64_t outputs, out_height, out_width;  ///< outputs is the count of output channels of a group
   int64_t kernel[2], stride[2], padding[2], dilation[2];
-  int64_t groups, band;  ///< output rows in a band
+  int64_t groups, band;  ///< band is the number of output rows in a band
 
   Convolution(const LoweringContext& c, const QConv2dAttrs& a) {
     const Shape &x = c.operands[0].shape, &w = c.operands[1].shape, &y = c.results[0].shape;
@@ -136,7 +137,8 @@ struct Convolution {
   size_t scratch_bytes() const { return image_bytes() + rows_bytes() + results_bytes() + product_bytes(); }
 
   int64_t kernel_size() const { return outputs * depth(); }
-  /// Packs the kernels of all groups as [k, outputs], channels innermost; `transposed` is scratch for one group.
+  /// Packs the kernels of all groups as [k, outputs], with the channels innermost. `transposed` is scratch for one
+  /// group.
   void pack(const Weights& weights, const std::byte* w, char* out, std::byte* transposed) const {
     const int64_t taps = kernel[0] * kernel[1];
     for (int64_t g = 0; g < groups; ++g, w += kernel_size(), out += weights.group_bytes) {
@@ -148,7 +150,7 @@ struct Convolution {
     }
   }
 
-  /// Copies the input rows under a band with their padding, channels innermost.
+  /// Copies the input rows that a band reads, with their padding, channels innermost.
   void gather_image(const std::byte* x, int64_t first_row, int64_t rows, std::byte zero, std::byte* out) const {
     for (int64_t r = 0; r < rows; ++r, out += padded_width() * channels) {
       const int64_t y = first_row + r;
@@ -206,7 +208,8 @@ Prepared lower_qmatmul(const LoweringContext& c) {
                      const auto scratch_of = [&](int64_t task) {
                        return args.scratch + own + per_thread * static_cast<size_t>(task);
                      };
-                     if (p.rows < 64 * args.width)  // rows are few: split columns, and each thread packs all rows
+                     // If rows are few, columns are split instead, and each thread packs all rows.
+                     if (p.rows < 64 * args.width)
                        return for_ranges(args, n, RequantizedProduct::kColumns, work_ns,
                                          [&](int64_t begin, int64_t end, int64_t task) {
                                            kernels::multiply_packed_quantized(call, begin, end, scratch_of(task));

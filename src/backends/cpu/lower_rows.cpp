@@ -148,7 +148,7 @@ Prepared lower_residual_norm(const LoweringContext& c) {
   args.dtype = x.dtype;
   args.x_stride = args.y_stride = args.residual_stride = args.sum_stride = args.cols = rows.cols;
   args.eps = a.epsilon;
-  args.round_sum = false;  // the op is one op by definition, so it rounds once
+  args.round_sum = false;  // the sum is part of one op, which rounds once
   bool rms = c.node.op == &op::fused_residual_rms_norm, bias = a.has_bias, beta = a.has_beta;
   return make_step(rms ? "residual_rms_norm" : "residual_layer_norm", rows.scratch(c.threads),
                    [=](const StepArgs& step) {

@@ -1,14 +1,13 @@
-// `scan`: runs the body's schedule once per step. The body reads slices of the xs and writes slices of the ys where
-// they lie. A carry is not copied from step to step either. It is kept in one of four ways:
+// `scan`: runs the body's plan once per step. The body reads the slices of the xs in their own memory, and writes
+// the slices of the ys directly to the results. Carries are not copied from step to step either. Each is kept in one of
+// four ways:
 //
 //   two_buffers   the steps write alternately to two buffers, so that the last one writes to the result's
 //   in_place      the body updates it in the result's buffer
-//   stacked_new   one of the ys stacks its new values (h of a recurrent network): a step reads it from the slice that
-//   the
-//                 step before has written
-//   stacked_old   one of the ys stacks the values that the steps read (saved for reverse mode): each step writes the
-//   new
-//                 value to the slice of the next step
+//   stacked_new   one of the ys stacks its new values (h of a recurrent network), so that a step reads it from the
+//                 slice that the step before has written
+//   stacked_old   one of the ys stacks the values that the steps read (saved for reverse mode), so that each step
+//                 writes the new value to the slice of the next step
 #include "backends/cpu/loop_carries.h"
 #include "backends/cpu/lowerings.h"
 #include "ir/rewrite.h"
@@ -22,10 +21,10 @@ enum class Home { two_buffers, in_place, stacked_new, stacked_old };
 struct Carry {
   Home home = Home::two_buffers;
   size_t y = 0;                  // for stacked_*: the number of that y
-  std::optional<size_t> output;  // its number among the outputs of ScanPlan::body; none for stacked_new
+  std::optional<size_t> output;  // its index among the outputs of ScanPlan::body; none for stacked_new
 };
 
-/// How each carry is kept, and the body without duplicate outputs: a value that is both a carry and a y is written
+/// How each carry is kept, and the body without duplicate outputs: a value that is both a carry and a y is written only
 /// once.
 struct ScanPlan {
   std::vector<Carry> carries;
@@ -63,7 +62,7 @@ struct ScanPlan {
       if (carries[i].home == Home::two_buffers) wanted.push_back({i, *carries[i].output});
     }
     for (size_t y = 0; y < ys; ++y) y_outputs.push_back(is_taken[y] ? std::nullopt : std::optional(keep(n + y)));
-    updates = possible_updates(body, wanted);
+    updates = possible_updates(body, storage_rules(body), wanted);
     for (Update u : updates) carries[u.input].home = Home::in_place;
   }
 };
@@ -71,7 +70,7 @@ struct ScanPlan {
 class ScanStep final : public Step {
  public:
   ScanStep(const LoweringContext& c, const ScanAttrs& a, const ScanPlan& plan)
-      : body_(c, {plan.body, bound_captured(c, static_cast<size_t>(a.carries + a.xs)), plan.updates}),
+      : body_(c.body_plan({plan.body, bound_captured(c, static_cast<size_t>(a.carries + a.xs)), plan.updates})),
         length_(a.length.value()), reverse_(a.reverse), operands_(c.operands.size()) {
     size_t n = plan.carries.size();
     scratch_bytes_ = body_.arena_bytes() + body_.table_bytes();
@@ -139,19 +138,19 @@ class ScanStep final : public Step {
 
   struct BufferedCarry : Carry {
     size_t bytes;
-    size_t spare = 0;  // offset in the scratch of the buffer that alternates with the result's
+    size_t spare = 0;  // offset in scratch of the buffer that alternates with the result's
     BufferedCarry(const Carry& c, size_t b) : Carry(c), bytes(b) {}
   };
   struct Stack {
     std::optional<size_t> output;
-    size_t bytes;  // of a slice
+    size_t bytes;  // of one slice
   };
-  Nested body_;
+  BodyPlan body_;
   int64_t length_;
   bool reverse_;
   size_t operands_;
   std::vector<BufferedCarry> carries_;
-  std::vector<int64_t> xs_;  // stride between slices, in bytes
+  std::vector<int64_t> xs_;  // of each of the xs, the bytes from one slice to the next
   std::vector<Stack> ys_;
   size_t scratch_bytes_ = 0;
 };

@@ -1,4 +1,4 @@
-// select_and_scatter, and convolutions that the fast kernels leave out (batch groups, complex numbers, no spatial
+// select_and_scatter, and convolutions that the fast kernels do not support (batch groups, complex numbers, no spatial
 // dims): scalar loops over windows.
 #include <complex>
 
@@ -110,7 +110,7 @@ struct DirectConvolution {
   std::vector<int64_t> x, w, y;  // strides: batch (output feature), feature, spatial...
 };
 
-/// How elements are stored and how they are computed with.
+/// How elements are stored, and what they are computed in.
 template <class T>
 struct Stored {
   using Value = T;
@@ -128,7 +128,7 @@ struct StoredNarrow {
   }
 };
 
-/// c64 is summed in c128: in f32, cancellation would leave few digits of the real and the imaginary component.
+/// c64 is summed in c128: in f32, cancellation would leave few correct digits of a real or imaginary component.
 struct StoredC64 {
   using Value = std::complex<double>;
   using Element = std::complex<float>;

@@ -1,5 +1,5 @@
-// Sorting: an argsort of the first operand, then every operand gathered by it.
-#include "backends/cpu/lines.h"
+// Sorting: an argsort of the first operand, after which every operand is gathered by the indices.
+#include "backends/cpu/axis_vectors.h"
 #include "backends/cpu/lowerings.h"
 #include "base/rounded_up.h"
 #include "kernels/index/sort.h"

@@ -1,4 +1,4 @@
-// Gaussian splats in an image, and their gradient: rows of tiles are split over threads.
+// Gaussian splats in an image, and their gradient. Rows of tiles are split over threads.
 #include "backends/cpu/lowerings.h"
 #include "kernels/splat.h"
 #include "rlx/extras/splat.h"
@@ -6,8 +6,8 @@
 namespace rlx::cpu {
 namespace {
 
-/// The kernel's arguments, and the layout of scratch, for both forward and backward: first the boxes, then a block of
-/// memory for each thread.
+/// The kernel's arguments and the layout of scratch, for the image and for the gradient: the boxes come first, then a
+/// block of memory for each thread.
 struct Raster {
   kernels::SplatArgs args;
   int64_t batches = 1;
@@ -28,7 +28,7 @@ struct Raster {
     box_bytes = aligned(static_cast<size_t>(args.n) * sizeof(kernels::SplatBox));
     list_bytes = aligned(kernels::splat_scratch_bytes(args.n));
   }
-  /// The arguments for one image; also computes the boxes at the front of scratch.
+  /// The arguments for one image. This also computes the boxes, at the front of scratch.
   kernels::SplatArgs prepared(const StepArgs& step, int64_t batch) const {
     kernels::SplatArgs call = args;
     call.splats = step.in<std::byte>(0) + static_cast<size_t>(batch) * splats_bytes;
@@ -75,7 +75,7 @@ Prepared lower_splats(const LoweringContext& c) {
         for (int64_t batch = 0; batch < raster.batches; ++batch) {
           kernels::SplatArgs call = raster.prepared(step, batch);
           call.image = step.out<std::byte>() + static_cast<size_t>(batch) * raster.image_bytes;
-          step.pool.parallel_for(step.width, call.tile_rows(), [&](int64_t row, int slot) {
+          thread_pool().parallel_for(step.width, call.tile_rows(), [&](int64_t row, int slot) {
             kernels::splat_tile_row(call, boxes, row, lists + raster.list_bytes * static_cast<size_t>(slot));
           });
         }
@@ -95,7 +95,7 @@ Prepared lower_splats_backward(const LoweringContext& c) {
         for (int64_t batch = 0; batch < raster.batches; ++batch) {
           kernels::SplatArgs call = raster.prepared(step, batch);
           call.ct = step.in<std::byte>(2) + static_cast<size_t>(batch) * raster.image_bytes;
-          step.pool.parallel_for(step.width, step.width, [&](int64_t task) {
+          thread_pool().parallel_for(step.width, step.width, [&](int64_t task) {
             std::byte* own = partial_sums + thread_bytes * static_cast<size_t>(task);
             std::memset(own, 0, sums + backgrounds);
             for (int64_t row = task; row < call.tile_rows(); row += step.width)

@@ -1,6 +1,6 @@
-// `while_loop`: runs the schedules of condition and body in turn. The first iteration reads a carry from its operand.
-// The iterations write it alternately to the result's buffer and to one in the scratch; or the carry is first copied to
-// the result's buffer and the body updates it there.
+// `while_loop`: runs the plans of condition and body in turn. A carry that the body can update in place is first
+// copied to the result's buffer. Any other carry is read from its operand in the first iteration, and the iterations
+// write it alternately to the result's buffer and to one in scratch.
 #include "backends/cpu/loop_carries.h"
 #include "backends/cpu/lowerings.h"
 #include "rlx/ops.h"
@@ -11,15 +11,15 @@ namespace {
 std::vector<Update> updates_of(const WhileAttrs& a) {
   std::vector<Update> wanted;
   for (size_t i = 0; i < static_cast<size_t>(a.carries); ++i) wanted.push_back({i, i});
-  return possible_updates(*a.body, wanted);
+  return possible_updates(*a.body, storage_rules(*a.body), wanted);
 }
 
 class WhileStep final : public Step {
  public:
   WhileStep(const LoweringContext& c, const WhileAttrs& a, const std::vector<Update>& updates)
-      : condition_(c, {*a.condition, bound_captured(c, static_cast<size_t>(a.carries))}),
-        body_(c, {*a.body, bound_captured(c, static_cast<size_t>(a.carries)), updates}), operands_(c.operands.size()),
-        max_trips_(a.max_trips) {
+      : condition_(c.body_plan({*a.condition, bound_captured(c, static_cast<size_t>(a.carries))})),
+        body_(c.body_plan({*a.body, bound_captured(c, static_cast<size_t>(a.carries)), updates})),
+        operands_(c.operands.size()), max_trips_(a.max_trips) {
     // The condition and the body run one after another: one arena serves both.
     arena_bytes_ = std::max(condition_.arena_bytes(), body_.arena_bytes());
     scratch_bytes_ = arena_bytes_ + condition_.table_bytes() + body_.table_bytes() + aligned(sizeof(bool));
@@ -64,9 +64,9 @@ class WhileStep final : public Step {
   struct Carry {
     size_t bytes;
     bool is_updated = false;
-    size_t spare = 0;  // offset in the scratch of the buffer that alternates with the result's
+    size_t spare = 0;  // offset in scratch of the buffer that alternates with the result's
   };
-  Nested condition_, body_;
+  BodyPlan condition_, body_;
   size_t operands_;
   std::optional<int64_t> max_trips_;
   std::vector<Carry> carries_;

@@ -1,5 +1,5 @@
 // reduce_window, and select_and_scatter of f32 and f64. Neighbours: lower_convolution.cpp; lower_scatter_windows.cpp,
-// for other dtypes.
+// for the other dtypes of select_and_scatter.
 #include "backends/cpu/lowerings.h"
 #include "base/rounded_up.h"
 #include "kernels/reduce/pool_2x2.h"
@@ -83,7 +83,7 @@ Prepared lower_select_windows(const LoweringContext& c) {
               : a.select == Comparison::gt ? kernels::Kept::last_max
               : a.select == Comparison::le ? kernels::Kept::first_min
                                            : kernels::Kept::last_min;
-  // Leading dims along which nothing slides are counted as separate images.
+  // Leading dims along which no window slides are counted as separate images.
   size_t first = 0;
   while (first + 1 < rank && window[first] == 1 && entry(a.strides, first, 1) == 1 && entry(low, first, 0) == 0 &&
          x.shape[first] == source.shape[first])

@@ -10,11 +10,10 @@
 #include "kernels/conv/onednn_convolution.h"
 #include "kernels/gemm/gemm.h"
 #include "passes/legalize.h"
-#include "plan/storage.h"
+#include "plan/executor.h"
+#include "plan/planner.h"
 
 namespace rlx::cpu {
-
-class Schedule;
 
 class PackedFile;
 
@@ -62,11 +61,6 @@ class PackedCache {
   std::map<Write, std::vector<std::pair<kernels::ConvolutionArgs, std::shared_ptr<const std::vector<float>>>>> rows_;
 };
 
-/// An output that overwrites an input: the caller of a run passes one pointer for both.
-struct Update {
-  size_t input, output;
-};
-
 /// A sub-graph that a step runs, and which of its inputs are constant or updated.
 struct Body {
   const Graph& graph;
@@ -83,8 +77,8 @@ struct LoweringContext {
   PackedCache& packed;
   /// The tensor of an operand that is a param or a constant; null for anything else.
   const std::function<const Tensor*(size_t operand)>& bound;
-  /// Makes a schedule for a sub-graph, whose inputs and results are dense.
-  const std::function<std::unique_ptr<Schedule>(const Body&)>& nested;
+  /// Plans a sub-graph, whose inputs and results are dense.
+  const std::function<BodyPlan(const Body&)>& body_plan;
   std::vector<bool> unread = {};  ///< by result: neither a node nor an output of the graph reads it
 
   template <class A>
@@ -120,8 +114,6 @@ bool runs_reference(const Lowering&);
 
 /// The table's answers to the storage planner, for this graph.
 StorageRules storage_rules(const Graph&);
-/// Those of the `wanted` updates that can be made all together, so that they may be requested of a schedule of `g`.
-std::vector<Update> possible_updates(const Graph& g, std::span<const Update> wanted);
 
 namespace when {
 std::string always(const Question&);

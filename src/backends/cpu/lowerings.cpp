@@ -1,4 +1,5 @@
-// The table. An op that is not here is decomposed; a reason in a `when` goes into the dispatch report.
+// The table of lowerings. An op that is not in it is decomposed; a reason that a `when` returns goes into the dispatch
+// report.
 #include "backends/cpu/lowerings.h"
 
 #include "rlx/extras/splat.h"
@@ -20,9 +21,9 @@ const Lowering kLowerings[] = {
 #include "backends/cpu/lowerings.def"
 };
 
-/// For ops that the table does not know.
+/// The row of ops that the table does not have.
 const Lowering kByReference = {nullptr, when::is_byte_sized, lower_reference};
-/// For nodes that a kernel from outside the library takes: it is found again when the step is made.
+/// The row of nodes that a registered kernel computes. The kernel is looked up again when the step is made.
 const Lowering kRegistered = {nullptr, when::always, lower_registered};
 
 }  // namespace

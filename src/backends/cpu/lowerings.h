@@ -1,12 +1,14 @@
-// The functions that say whether the CPU supports a node, in one file per family, lower_<family>.cpp. The rows of
-// lowerings.def declare the functions that make the steps.
+// The functions of the lowering table (lowerings.def), by the file that defines them, lower_<family>.cpp. A function
+// when_*() says whether the CPU supports a node: it returns an empty text, or the reason why not, which goes into the
+// compile report. A function *_strided() says whether an operand may have given strides; otherwise it is copied first.
+// The functions that make the steps, lower_*(), are declared from the rows of lowerings.def.
 #pragma once
 
 #include "backends/cpu/lowering.h"
 #include "rlx/kernel.h"
 #include "rlx/ops/activation.h"
 
-// Ops that the element-wise machine evaluates, alone or inside a fused region.
+// The ops that the element-wise machine evaluates, alone or inside a fused region.
 // The formatter never settles on a list of macro calls.
 // clang-format off
 #define RLX_CPU_ELEMENTWISE(OP)                                                                                        \
@@ -34,15 +36,15 @@ std::string when_elementwise(const Question&);
 Prepared lower_elementwise(const LoweringContext&);
 std::string when_region(const Question&);
 Prepared lower_region(const LoweringContext&);
-/// The operands of which an element is read at the index that is written: the result may overwrite them.
+/// The operands that the result may overwrite, because each element is read only at the index at which it is written.
 std::vector<size_t> overwritable_operands(const Node&);
 /// Whether the element-wise machine has an instruction for the node.
 bool is_machine_op(const Node&);
 
 // lower_move.cpp
-/// A tensor of a block dtype as a dense one of bytes; other tensors unchanged.
+/// A tensor of a block dtype, seen as a dense tensor of bytes; other tensors are returned as they are.
 View blocks_as_bytes(View);
-/// Elements have addresses, or lie in blocks that are moved whole.
+/// Refuses tensors whose elements neither have addresses nor lie in blocks that are moved whole.
 std::string when_bytes_move(const Question&);
 Prepared copy_step(const View& from, const View& to);
 
@@ -113,7 +115,7 @@ std::string when_quantize(const Question&);
 // lower_splat.cpp
 std::string when_splats(const Question&);
 
-// lower_lines.cpp
+// lower_axis_vectors.cpp
 std::string when_cumulate(const Question&);
 std::string when_argmax(const Question&);
 
@@ -126,8 +128,6 @@ bool attention_backward_strided(const Node&, size_t operand, const Shape&, std::
 // lower_sort.cpp
 std::string when_sort(const Question&);
 std::string when_top_k(const Question&);
-
-// lower_custom.cpp: by a sub-graph
 
 // lower_scatter_windows.cpp
 std::string when_select_and_scatter(const Question&);
@@ -146,30 +146,36 @@ std::string when_svd(const Question&);
 Prepared lower_reference(const LoweringContext&);
 /// Throws the exception of a step's reference, if there was one in the run that this thread has just made.
 void rethrow_step_error();
-/// Whether a reference has thrown in the run that this thread is making. Then a loop must not wait for its condition.
+/// Whether a reference has thrown in the run that this thread is making. A loop must then stop, because its condition
+/// may never become false.
 bool has_step_error();
-/// Runs a user's code. An exception becomes an rlx::Error that names the code by `what` ("the reference", "the kernel
-/// 'x'") and the node, and is kept for `rethrow_step_error`; the results are then zeros, because later steps still run.
+/// What error messages say about a user's code (`what` is "the reference", or "the kernel 'x'"), and the sizes of its
+/// results.
 struct UserCode {
   std::string what, op, node;
   std::vector<size_t> result_bytes;
 };
+/// Runs a user's code. An exception becomes an rlx::Error that names the code and the node, and is kept for
+/// `rethrow_step_error`. The results are then zeros, because the steps behind it still run.
 void run_user_code(const UserCode&, const StepArgs&, const std::function<void()>& code) noexcept;
 
 // registered.cpp: kernels from outside the library
-/// The kernel that takes the node; else null, and `refusals` says why not, if there are any.
+/// The registered kernel that supports the node. If there is none it is null, and `refusals` says why the registered
+/// ones refuse, if there are any.
 std::shared_ptr<const CpuKernel> registered_kernel(const Question&, std::string& refusals);
 bool has_registered_kernel(const OpDef&);
-/// A kernel that a graph was compiled with. Not kept alive: its code may be unloaded when it is unregistered.
+/// A kernel that a graph was compiled with. It is not kept alive: its code may be unloaded when it is unregistered.
 struct KernelInUse {
   std::weak_ptr<const CpuKernel> kernel;
   std::string op, name;
 };
-/// The kernels that take nodes of the graph or of its sub-graphs.
+/// The kernels that compute nodes of the graph or of its sub-graphs.
 std::vector<KernelInUse> registered_kernels_in(const Graph&);
-/// Fails if one of them has been unregistered: it is not replaced silently.
+/// Fails if one of them has been unregistered: it must not be replaced silently.
 void require_registered(std::span<const KernelInUse>);
 size_t registered_kernels_hash();
+/// Each as "op by 'name'", once, sorted: those that take nodes of the graph, or all if it is null.
+std::vector<std::string> registered_kernel_names(const Graph*);
 Prepared lower_registered(const LoweringContext&);
 
 // lower_while.cpp, lower_scan.cpp

@@ -37,16 +37,16 @@ constexpr const char* kMachineFormat = "rlx machine 2";
 struct Measured {
   const char *name, *what, *unit;
   double MachineSpeeds::*value;
-  double max;  ///< no machine reaches it: a larger number means that the file is damaged
+  double max;  ///< more than any machine reaches; a larger number means that the file is damaged
 };
 constexpr Measured kFields[] = {
     {"small_product_gflops", "f32 product, 64 x 64 x 64", "GF/s", &MachineSpeeds::small_product_gflops, 1e6},
     {"product_gflops", "f32 product, 1024 x 1024 x 1024", "GF/s", &MachineSpeeds::product_gflops, 1e6},
     {"product_half_gflops", "the same by half of the threads", "GF/s", &MachineSpeeds::product_half_gflops, 1e8},
     {"product_all_gflops", "the same by all threads", "GF/s", &MachineSpeeds::product_all_gflops, 1e8},
-    {"attention_gflops", "attention, 12 heads, 256 places", "GF/s", &MachineSpeeds::attention_gflops, 1e6},
+    {"attention_gflops", "attention, 12 heads, 256 positions", "GF/s", &MachineSpeeds::attention_gflops, 1e6},
     {"reduction_gbs", "sums of rows in the cache", "GB/s", &MachineSpeeds::reduction_gbs, 1e5},
-    {"hand_over_us", "parts for all threads", "us", &MachineSpeeds::hand_over_us, 1e6},
+    {"hand_over_us", "handing tasks to all threads", "us", &MachineSpeeds::hand_over_us, 1e6},
     {"tile_rows", "rows that pay for matrix tiles", "", &MachineSpeeds::tile_rows, 1 << 20},
     {"read_gbs", "memory read", "GB/s", &MachineSpeeds::read_gbs, 1e5},
     {"launch_us", "a run of one small op", "us", &MachineSpeeds::launch_us, 1e6},
@@ -94,7 +94,7 @@ std::string processor_name() {
   size_t size = sizeof brand - 1;
   return sysctlbyname("machdep.cpu.brand_string", brand, &size, nullptr, 0) == 0 ? brand : "unknown processor";
 #else
-  // "model name"; on ARM, which has none, the numbers of the implementer and of the part.
+  // The processor's name is "model name". ARM has none; there it is the numbers of the implementer and the part.
   std::ifstream in("/proc/cpuinfo");
   std::string name;
   for (std::string line; std::getline(in, line) && !line.empty();)
@@ -109,7 +109,10 @@ std::string machine_file() {
   if (const char* given = std::getenv("RLX_CACHE_DIR"); given && *given) folder = given;
   else if (const char* home = std::getenv("HOME"); home && *home) folder = std::filesystem::path(home) / ".cache/rlx";
   else return "";
-  const uint64_t key = fnv1a(text_of(processor_name(), ", ", kernels::ThreadPool::hardware_threads()));
+  // What was measured with fewer instructions holds for them alone.
+  const char* isa = std::getenv("RLX_ISA");
+  const std::string limit = isa && *isa ? text_of(", at most ", isa) : "";
+  const uint64_t key = fnv1a(text_of(processor_name(), ", ", kernels::ThreadPool::hardware_threads(), limit));
   return (folder / ("machine-" + hex_text(key) + ".json")).string();
 }
 

@@ -21,7 +21,7 @@ namespace {
 constexpr std::string_view kMagic = "RLXPACK1";
 constexpr size_t kHeaderAt = 16, kPage = 4096, kMaxHeader = size_t{64} << 20;
 
-/// Any bytes as UTF-8, so that JSON can hold them: each byte becomes the character that it is in Latin-1.
+/// Makes UTF-8 of any bytes, so that JSON can hold them: each byte becomes the character that it is in Latin-1.
 std::string as_characters(std::string_view bytes) {
   std::string text;
   for (const char c : bytes) {
@@ -91,7 +91,7 @@ std::string checked_text(const FileBytes& file) {
   return text_of("rlx checked 1\n", origin->file.device, ':', origin->file.inode, ' ', origin->file.size, ' ',
                  origin->file.modified_ns, ' ', origin->file.changed_ns, "\nsince ", start, "\n");
 }
-/// The text of a small file; empty if there is none, or if it does not belong to the user.
+/// The text of a small file. Empty if there is none, or if it does not belong to the user.
 std::string small_file(const std::string& path) {
   constexpr std::streamsize kMax = 4096;
   try {
@@ -160,7 +160,7 @@ std::shared_ptr<const PackedFile> PackedFile::open(const std::string& path, std:
 void PackedFile::write(const std::string& path, std::string_view of, const Pieces& pieces) {
   // The pieces' offsets depend on the header's size, which depends on how many digits the offsets have. So the header
   // gets more room than it can need, and is padded with spaces.
-  constexpr size_t kLongest = 6;  // characters of a byte in JSON: "\u0001"
+  constexpr size_t kLongest = 6;  // the most characters that a byte takes in JSON: "\u0001"
   std::string text = "{\"of\":" + json_quoted(as_characters(of)) + ",\"pieces\":[";
   size_t room = text.size() + kPage;
   for (const auto& [name, bytes] : pieces) room += name.size() * kLongest + 160;
@@ -186,7 +186,7 @@ void PackedFile::write(const std::string& path, std::string_view of, const Piece
     file.write(std::string_view(zeros).substr(0, rounded_up(bytes.size(), kPage) - bytes.size()));
   }
   file.write(zeros);
-  file.commit(AtomicFile::Flush::no);  // no flush: a file that a crash has cut off fails its checksums
+  file.commit(AtomicFile::Flush::no);  // a file that a crash has cut off fails its checksums
 }
 
 std::span<const std::byte> PackedFile::find(std::string_view name) const {

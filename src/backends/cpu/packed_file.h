@@ -30,7 +30,7 @@ class PackedFile {
   /// Replaces the file atomically.
   static void write(const std::string& path, std::string_view of, const Pieces& pieces);
 
-  /// Empty if there is no such piece.
+  /// The bytes of a piece; empty if there is no piece of that name.
   std::span<const std::byte> find(std::string_view name) const;
   const Pieces& pieces() const { return pieces_; }
 
@@ -40,11 +40,11 @@ class PackedFile {
   Pieces pieces_;
 };
 
-/// Identifies the params that a file of packed weights was made from: those that are mapped from files by file and
-/// offset, others by their content, if that is small. The text is empty if the params cannot be identified so: if a
-/// file was changed so recently that its times do not tell, if megabytes would have to be read, or if no param is
-/// mapped. The identity holds as long as the files have the same stamps, provided that they were flushed before their
-/// params were packed (io/file_stamp.h).
+/// Identifies the params that a file of packed weights was made from: those that are mapped from files, by file and
+/// offset; others by their content, if that is small. The text is empty if the params cannot be identified so: a file
+/// was changed so recently that its times do not tell, megabytes would have to be read, or no param is mapped. The
+/// identity holds as long as the files have the same stamps, provided that they were flushed before their params were
+/// packed (io/file_stamp.h).
 struct WeightsIdentity {
   std::string text;
   std::map<std::string, FileStamp> files;  ///< by path

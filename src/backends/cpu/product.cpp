@@ -9,8 +9,8 @@
 namespace rlx::cpu {
 namespace {
 
-/// The name under which packed weights are stored. It does not hold WeightsSpec::threads: the layout does not depend on
-/// it.
+/// The name under which packed weights are stored. It leaves out WeightsSpec::threads, on which the layout does not
+/// depend.
 std::string piece_name(const std::string& param, const kernels::WeightsSpec& s) {
   return text_of(param, ' ', s.k, 'x', s.n, " by ", s.k_stride, ',', s.n_stride, " of ", s.dtype, " for ", s.x_dtype,
                  s.rows > 0 ? text_of(", rows from ", s.rows) : "", s.policy.row_relative ? ", row relative" : "");
@@ -49,7 +49,7 @@ std::map<std::string, std::span<const std::byte>, std::less<>> PackedCache::made
   return pieces;
 }
 
-/// Looks in a list for these weights, packed for a convolution that reads them in the same order; if there are none,
+/// Looks in a list for these weights, packed for a convolution that reads them in the same order. If there are none,
 /// packs them and adds them to the list.
 template <class List, class Make>
 auto PackedCache::convolution_weights(List& list, const Tensor& weights, const kernels::ConvolutionArgs& args,
@@ -122,7 +122,7 @@ class PackedStep final : public Step {
   void prefetch_read(std::span<const std::byte> weights) override { prefetch_ = weights; }
   void run(const StepArgs& args) const noexcept override {
     auto operand = [&](int i) { return i >= 0 ? args.in(static_cast<size_t>(i)) : nullptr; };
-    gemm_.run({args.in(0), args.out(), operand(bias_), operand(residual_), prefetch_}, args.scratch, args.pool);
+    gemm_.run({args.in(0), args.out(), operand(bias_), operand(residual_), prefetch_}, args.scratch, thread_pool());
   }
 
  private:

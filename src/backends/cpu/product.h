@@ -1,4 +1,5 @@
-// Products with weights that are known when the step is made. They are packed once, and all shapes share them.
+// Products with weights that are known when the step is made. They are packed once, and the steps for all shapes share
+// them.
 #pragma once
 
 #include "backends/cpu/lowering.h"
@@ -11,15 +12,15 @@ struct Product {
   int64_t x_stride;
   int64_t w_k_stride, w_n_stride;
 };
-/// What is done to the sums, and the operands of the node that it reads: their positions, or -1 if there are none.
+/// The epilogue of a product. Its operands are given as positions among the node's operands, -1 if absent.
 struct ProductEpilogue {
   kernels::Activation activation = kernels::Activation::none;
   int bias = -1, residual = -1;
   int64_t residual_stride = 0;
-  bool residual_first = false;  ///< before the activation
+  bool residual_first = false;  ///< the residual is added before the activation, not after it
 };
 
-/// The step, if operand 1 is bound and its dtypes can be packed; else null.
+/// A step that computes the product. Null if operand 1 is not bound, or if its dtypes cannot be packed.
 std::unique_ptr<Step> packed_product(const LoweringContext& c, const Product& product, const ProductEpilogue& epilogue);
 
 }  // namespace rlx::cpu

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <mutex>
+#include <set>
 #include <shared_mutex>
 
 #include "backends/cpu/lowerings.h"
@@ -25,7 +26,7 @@ Registry& registry() {
   return all;
 }
 
-/// The op's kernels, the latest first. The list is a copy, because a kernel's `refusal` is the user's code and may
+/// The kernels of an op, the latest first. They are copied, because a kernel's `refusal` is a user's code and may
 /// register another kernel while the list is read.
 std::vector<Kernel> kernels_of(const OpDef& op) {
   Registry& all = registry();
@@ -94,10 +95,23 @@ size_t registered_kernels_hash() {
   Registry& all = registry();
   std::shared_lock lock(all.mutex);
   if (all.kernels.empty()) return 0;
-  size_t h = all.changes;  // names do not suffice: a kernel may have been replaced by one that refuses other nodes
+  // Names do not suffice: a kernel may have been replaced by one that refuses other nodes.
+  size_t h = all.changes;
   for (const Kernel& kernel : all.kernels)
     h = mix(mix(h, hash_of(std::string(kernel->op->name))), hash_of(kernel->name));
   return h;
+}
+
+std::vector<std::string> registered_kernel_names(const Graph* g) {
+  std::set<std::string> names;
+  if (g) {
+    for (const KernelInUse& used : registered_kernels_in(*g)) names.insert(text_of(used.op, " by '", used.name, "'"));
+  } else {
+    Registry& all = registry();
+    std::shared_lock lock(all.mutex);
+    for (const Kernel& kernel : all.kernels) names.insert(text_of(kernel->op->name, " by '", kernel->name, "'"));
+  }
+  return {names.begin(), names.end()};
 }
 
 Prepared lower_registered(const LoweringContext& c) {

@@ -1,7 +1,7 @@
 // See the header. Each rewriting was measured to be faster than the op's decomposition: attention 2.8 to 8.1 times,
-// logsumexp 1.2 to 4.4 times, a network of qconv2d 3 times. A softmax or an l2_normalize on another axis than the last
-// is not rewritten: its decomposition consists of element-wise ops and reductions that run on any axis, and two
-// transposes would cost more.
+// logsumexp 1.2 to 4.4 times, a network of qconv2d 3 times. A softmax or an l2_normalize along another axis than the
+// last is not rewritten: its decomposition consists of element-wise ops and reductions, which run along any axis, and
+// two transposes would cost more.
 #include "backends/cpu/rewritings.h"
 
 #include "backends/cpu/lowering.h"
@@ -21,8 +21,8 @@ bool has_foreign_mask(const Question& q) {
 std::vector<Value> with_mask_that_is_read(Graph&, Values in, const Attrs& attrs) {
   const auto& a = attrs.as<AttentionAttrs>();
   Value mask = in[3];
-  // A key is kept if its mask is at least 0.5. A slightly smaller f64 would be rounded to 0.5 in f32: so f64 masks are
-  // compared in f64.
+  // A key is kept if its mask is at least 0.5. Rounded to f32, a slightly smaller f64 would become 0.5, so f64 masks
+  // are compared in f64.
   if (a.mask == AttentionMask::key_padding && mask.dtype() == f64)
     mask = compare(mask, full_like(mask, 0.5), Comparison::ge);
   else mask = convert(mask, f32);
@@ -54,7 +54,7 @@ double max_distance(DType t, int64_t zero_point) {
   const double lowest = t == i8 ? -128 : 0, zero = static_cast<double>(zero_point);
   return std::max(std::abs(lowest - zero), std::abs(lowest + 255 - zero));
 }
-/// Whether no sum reaches 2^24: f32 sums of integers are exact then, in any order.
+/// Whether no sum reaches 2^24, so that f32 sums of integers are exact, in any order.
 bool has_exact_sums(const Question& q) {
   const auto& a = q.node.attrs.as<QConv2dAttrs>();
   const Type &x = q.operands[0], &w = q.operands[1];

@@ -1,4 +1,4 @@
-// Ops that the CPU supports in one form only, and how their other forms are rewritten into it.
+// The ops of which the CPU supports one form only, and how their other forms are rewritten into that.
 #pragma once
 
 #include "passes/legalize.h"

@@ -1,5 +1,4 @@
-// Combines one element into another, by dtype: what scatter does with an update. f16 and bf16 are rounded after each
-// update.
+// Combines an update with an element, by dtype, as a scatter does. f16 and bf16 are rounded after each update.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +8,8 @@
 namespace rlx::cpu {
 
 using ScalarCombine = void (*)(std::byte* into, const std::byte* update);
-/// Returns null for `custom`, whose combiner is a sub-graph (body_call.h), and for dtypes without arithmetic.
+/// The function for a kind of scatter and a dtype. Null for `custom`, whose combiner is a sub-graph (body_call.h), and
+/// for dtypes without arithmetic.
 ScalarCombine scalar_combine(ScatterKind kind, DType dtype);
 
 }  // namespace rlx::cpu

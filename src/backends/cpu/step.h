@@ -1,66 +1,32 @@
-// A step is one kernel with everything decided that shapes and weights decide. Running it neither allocates nor
-// throws; pointers come in at each run.
+// A step is a launch on the CPU (plan/launch.h): what the CPU's own launches know of each other besides, and how one
+// is made from a function.
 #pragma once
 
 #include <memory>
 #include <span>
 
-#include "base/cancel_flag.h"
 #include "base/rounded_up.h"
 #include "kernels/cost_model.h"
 #include "kernels/threads/thread_pool.h"
-#include "rlx/op_def.h"
+#include "plan/launch.h"
 
 namespace rlx::cpu {
 
-/// Where a value lies, once shapes are numbers.
-struct View {
-  DType dtype = f32;
-  Shape shape;
-  std::vector<int64_t> strides;  ///< in elements
+using StepArgs = LaunchArgs;
 
-  int64_t rank() const { return static_cast<int64_t>(shape.size()); }
-  int64_t count() const;
-  size_t element_bytes() const { return byte_size(dtype); }
-};
-bool is_dense(const View&);
+inline kernels::ThreadPool& thread_pool() { return kernels::ThreadPool::shared(); }
 
-struct StepArgs {
-  void* const* operands;
-  void* const* results;
-  std::byte* scratch;  ///< aligned to 64 bytes
-  int width;           ///< threads that may be used
-  kernels::ThreadPool& pool;
-  const CancelFlag* cancel = nullptr;  ///< of the run, for steps that loop
-
-  template <class T = void>
-  const T* in(size_t i) const {
-    return static_cast<const T*>(operands[i]);
-  }
-  template <class T = void>
-  T* out(size_t i = 0) const {
-    return static_cast<T*>(results[i]);
-  }
-};
-
-class Step {
+class Step : public Launch {
  public:
-  virtual ~Step() = default;
-  virtual size_t scratch_bytes() const { return 0; }
-  /// False for an operand that was read when the step was made: packed weights.
-  virtual bool reads_operand(size_t) const { return true; }
-  /// Which kernel it is, for profiles: "onednn f32 128x384x1152".
-  virtual std::string kernel() const { return ""; }
-  /// Of a product, a convolution or an attention, how it is computed and why (kernels/gemm/product_plan.h,
-  /// convolution_plan.h, kernels/attention/attention_plan.h).
-  std::string strategy() const { return strategy_ ? *strategy_ : ""; }
+  /// Of a product, a convolution or an attention (kernels/gemm/product_plan.h, convolution_plan.h,
+  /// kernels/attention/attention_plan.h).
+  std::string strategy() const override { return strategy_ ? *strategy_ : ""; }
   void set_strategy(const std::string& strategy) { strategy_ = std::make_unique<std::string>(strategy); }
   /// Packed weights that it reads from their beginning to their end, if that is all it does with them.
   virtual std::span<const std::byte> packed_weights() const { return {}; }
   /// Sets the packed weights of a later step, which this one may prefetch while it runs. They live as long as the
-  /// schedule.
+  /// plan's launches.
   virtual void prefetch_read(std::span<const std::byte>) {}
-  virtual void run(const StepArgs& args) const noexcept = 0;
 
  private:
   std::unique_ptr<std::string> strategy_;  // behind a pointer, as runs do not read it
@@ -92,7 +58,7 @@ void for_ranges(const StepArgs& args, int64_t count, int64_t grain, double work_
   int64_t blocks = divided_up(count, grain);
   int64_t tasks = work_ns < kernels::cost_model().split_ns ? 1 : std::min<int64_t>(args.width, blocks);
   if (tasks <= 1) return f(int64_t{0}, count, int64_t{0});
-  args.pool.parallel_for(args.width, tasks, [&](int64_t task) {
+  thread_pool().parallel_for(args.width, tasks, [&](int64_t task) {
     int64_t begin = blocks * task / tasks * grain, end = std::min(count, blocks * (task + 1) / tasks * grain);
     f(begin, end, task);
   });

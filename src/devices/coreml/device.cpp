@@ -276,6 +276,15 @@ class CoremlDevice final : public Backend {
                         : "an ML Program; no CoreML.framework here: the MIL front end runs it on the CPU";
     return target;
   }
+  std::vector<TargetFact> facts() const override {
+    if (framework_.present)
+      return {{"runs by", "CoreML.framework"}, {"newest opset", "iOS " + std::to_string(framework_.newest_opset + 10)}};
+    std::vector<TargetFact> facts = backend_of(Device::cpu())->facts();
+    facts.insert(facts.begin(), {"runs by", "the MIL front end on the CPU"});
+    return facts;
+  }
+  // A package is translated from the legal graph once the values of its params are known, and kept by the framework
+  // (compiled_cache.h): what is written to disk is the graph.
   std::unique_ptr<Program> lower(Graph legal) const override {
     coreml::check_open_inputs(legal);
     return std::make_unique<CoremlProgram>(std::move(legal), device_, framework_);

@@ -27,7 +27,7 @@ struct Traits {
 class SimulatedExecutable final : public DeviceExecutable {
  public:
   SimulatedExecutable(const Program& by_cpu, const LoadOptions& options, std::shared_ptr<SimulatedMemory> memory,
-                      Queue& queue, Faults* faults)
+                      WorkQueue& queue, Faults* faults)
       : name_(by_cpu.graph().name()), body_(std::make_shared<Body>()), memory_(std::move(memory)), queue_(queue),
         faults_(faults) {
     body_->by_cpu = load_on_host(by_cpu, options);
@@ -111,7 +111,7 @@ class SimulatedExecutable final : public DeviceExecutable {
   const std::string name_;
   const std::shared_ptr<Body> body_;
   const std::shared_ptr<SimulatedMemory> memory_;
-  Queue& queue_;
+  WorkQueue& queue_;
   Faults* const faults_;
   std::map<std::string, Param> bound_;
 };
@@ -135,6 +135,10 @@ class SimulatedDevice final : public Backend {
     return target;
   }
   size_t claims_hash() const override { return cpu().claims_hash(); }
+  std::vector<TargetFact> facts() const override { return cpu().facts(); }
+  std::vector<std::string> registered_kernels(const Graph* program) const override {
+    return cpu().registered_kernels(program);
+  }
   std::string no_native_update() const override {
     return text_of(traits_.name, " is simulated and runs compiled graphs alone");
   }
@@ -143,12 +147,13 @@ class SimulatedDevice final : public Backend {
     return std::make_unique<SimulatedProgram>(cpu().lower(std::move(legal)), *this);
   }
   std::shared_ptr<DeviceMemory> memory() const override { return opened().memory; }
+  Memory about_memory() const override { return traits_.memory; }
 
  private:
   /// What takes threads and addresses: made when something is to run here, as every compile asks this target whether it
   /// would take what another lacks.
   struct Opened {
-    Queue queue;
+    WorkQueue queue;
     std::shared_ptr<SimulatedMemory> memory;
     explicit Opened(const Traits& traits)
         : queue(traits.name, traits.queues, traits.delays),

@@ -23,7 +23,7 @@ struct SimulatedMemory::NumberedBlock final : Block {
   const uint32_t number;
 };
 
-SimulatedMemory::SimulatedMemory(Memory about, Queue& queue, Faults* faults)
+SimulatedMemory::SimulatedMemory(Memory about, WorkQueue& queue, Faults* faults)
     : about_(std::move(about)), queue_(queue), faults_(faults) {
   const size_t bytes = about_.capacity;
 #ifdef __linux__
@@ -99,7 +99,7 @@ void SimulatedMemory::give_back(uint32_t number) noexcept {
 }
 
 std::byte* SimulatedMemory::address(const Buffer& buffer) const {
-  if (!Queue::is_own_thread()) fail(ErrorCode::internal, "the host points into the memory of a device");
+  if (!WorkQueue::is_own_thread()) fail(ErrorCode::internal, "the host points into the memory of a device");
   const auto* block = dynamic_cast<const NumberedBlock*>(buffer.block.get());
   if (!block || block->of.get() != this)
     fail(ErrorCode::internal, "a buffer of another device, or of none, was handed over");

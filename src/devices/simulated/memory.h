@@ -7,14 +7,14 @@
 
 #include "backends/device_memory.h"
 #include "devices/simulated/faults.h"
-#include "devices/simulated/queue.h"
+#include "runtime/work_queue.h"
 
 namespace rlx::simulated {
 
 class SimulatedMemory final : public DeviceMemory, public std::enable_shared_from_this<SimulatedMemory> {
  public:
   /// `faults` may be null, and lives as long as this.
-  SimulatedMemory(Memory about, Queue& queue, Faults* faults);
+  SimulatedMemory(Memory about, WorkQueue& queue, Faults* faults);
   ~SimulatedMemory() override;
 
   Memory about() const override { return about_; }
@@ -34,7 +34,7 @@ class SimulatedMemory final : public DeviceMemory, public std::enable_shared_fro
   void give_back(uint32_t number) noexcept;
 
   const Memory about_;
-  Queue& queue_;
+  WorkQueue& queue_;
   Faults* const faults_;
   std::byte* base_ = nullptr;
   mutable std::mutex mutex_;

@@ -1,6 +1,6 @@
 // See the header. A band of the plane's rows is converted to f32 and copied, with its padding, to scratch memory that
-// stays in the first-level cache. The inner loop then sums a few vectors of neighbouring outputs in registers and need
-// not test for edges.
+// stays in the first-level cache. The inner loop then sums a few vectors of neighbouring outputs in registers and needs
+// no tests for edges.
 #include "kernels/conv/depthwise.h"
 
 #include <algorithm>
@@ -23,14 +23,15 @@ namespace rlx::kernels {
 namespace {
 
 constexpr int64_t kMaxTaps = 64;
-constexpr int64_t kBandBytes = 24 << 10;  ///< of padded rows: they share the first-level cache with the outputs
+constexpr int64_t kBandBytes = 24 << 10;  ///< of a band's padded rows, which share the first-level cache with outputs
 constexpr int64_t kMaxLanes = 16;
-constexpr double kMaxScratch = 1 << 20;  ///< bytes of each thread
+constexpr double kMaxScratch = 1 << 20;  ///< bytes of a thread's scratch
 
 /// The geometry of a plane and of its bands. One spatial dim is treated as two of which the first has extent 1.
 struct Plane {
   int64_t in_rows, in_cols, rows, cols, kernel_rows, kernel_cols;
-  int64_t stride, row_gap, col_gap;  ///< of the rows; distances between taps
+  int64_t stride;            ///< of the rows; that of the columns is 1
+  int64_t row_gap, col_gap;  ///< distances between taps
   int64_t low_rows, low_cols;
   int64_t x_row, y_row, w_row, w_col;  ///< strides
   int64_t pitch;                       ///< floats of a padded row

@@ -7,8 +7,8 @@
 
 namespace rlx::kernels {
 
-/// Whether depthwise_of_channels() computes it: f32, as many groups as input and output channels, 1 or 2 spatial dims,
-/// contiguous channels in x and y, no lhs_dilation, no negative strides of w.
+/// Whether depthwise_of_channels() computes the convolution. It needs f32, as many groups as input and output channels,
+/// 1 or 2 spatial dims, contiguous channels in x and y, no lhs_dilation, and no negative strides of w.
 bool is_depthwise_of_channels(const ConvolutionArgs& args);
 
 /// Number of floats of the packed weights.

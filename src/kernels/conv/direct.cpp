@@ -24,7 +24,7 @@ namespace {
 
 constexpr int kChannelBlock = 4;  ///< output channels that share a load of the input
 
-/// A combination of taps of all dims but the last that is inside the input: its offsets in x and w, in elements.
+/// A tap of all dims but the last, if it is inside the input: its offsets in x and w, in elements.
 struct TapRow {
   int64_t x, w;
 };
@@ -35,7 +35,7 @@ struct RowGeometry {
   bool reversed, is_dense, is_widened;
   int64_t x_stride, w_stride, y_stride;
   int64_t channels, x_channel_stride, w_in_stride, w_out_stride, y_channel_stride;
-  int64_t outputs;  ///< of the row; no output from here on is written
+  int64_t outputs;  ///< length of the row; lanes beyond it are computed but not written
   const TapRow* taps;
   int64_t tap_count;
 };

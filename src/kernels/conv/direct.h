@@ -1,5 +1,6 @@
 // Direct convolution over 1 to 3 spatial dims, with groups and both dilations, in any layout (given by strides). It
-// computes what no faster kernel does, among it f64 and integers. Neighbour: reduce/window.h, pooling.
+// computes every convolution that no faster kernel supports, for example those of f64 and of integers. Neighbour:
+// reduce/window.h, pooling.
 #pragma once
 
 #include <cstddef>

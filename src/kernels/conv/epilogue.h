@@ -19,16 +19,17 @@ struct ConvolutionEpilogue {
   bool is_nothing() const { return activation == Activation::none && !bias && !residual; }
 };
 
-/// The epilogues that kernels apply in registers, before they store: min(high, max(low, sum + bias + residual)).
+/// An epilogue that kernels apply in registers, before they store: min(high, max(low, sum + bias + residual)).
 struct ClampedEpilogue {
   const float *bias = nullptr, *residual = nullptr;
   float low = -std::numeric_limits<float>::infinity(), high = std::numeric_limits<float>::infinity();
-  bool is_all = false;  ///< false: apply_epilogue_rows() must apply the epilogue instead
+  bool is_all = false;  ///< true if this is all of the epilogue; if not, call apply_epilogue_rows() after the kernel
 };
-/// `epilogue` in that form, or an empty one with is_all = false if its activation is no clamp.
+/// `epilogue` in that form. If its activation is no clamp (none, relu and relu6 are), the result adds and clamps
+/// nothing, and is_all is false.
 ClampedEpilogue clamped_epilogue(const ConvolutionEpilogue& epilogue);
 
-/// `rows` rows of `cols` contiguous elements. The sums are read from `from`, or from y if that is null.
+/// `rows` rows of `cols` contiguous elements. The sums are read from `from`, or from y if `from` is null.
 struct EpilogueRows {
   float* y = nullptr;
   const float* residual = nullptr;
@@ -40,6 +41,7 @@ struct EpilogueRows {
   const float* from = nullptr;
   int64_t from_row = 0;
 };
+/// Applies the epilogue to these rows and writes y.
 void apply_epilogue_rows(const EpilogueRows& rows) noexcept;
 
 }  // namespace rlx::kernels

@@ -18,7 +18,7 @@
 namespace rlx::kernels {
 namespace {
 
-/// The layout of a row in the ring: channels are contiguous if they are in x, else columns are.
+/// The layout of a row in the ring buffer: its channels are contiguous if they are in x, else its columns are.
 struct RowLayout {
   int64_t cols, rows;                        ///< padded columns; rows of the ring
   int64_t col = 1, channel = 1, floats = 0;  ///< strides; floats of a row
@@ -39,8 +39,8 @@ class Ring {
   }
   const RowLayout& layout() const { return layout_; }
   const float* row(int64_t r) const { return memory_ + r % layout_.rows * layout_.floats; }
-  /// Copies those of the rows [begin, end) of an image that are not in the ring yet. `x` is where the image begins; the
-  /// rows must exist, and be no more than the ring holds.
+  /// Copies those of the rows [begin, end) of an image that are not in the ring yet. `x` is where the image begins. The
+  /// rows must exist, and must not be more than the ring holds.
   void read(const float* x, int64_t image, int64_t begin, int64_t end) {
     if (image != image_) image_ = image, end_ = 0;
     for (int64_t r = std::max(begin, end_); r < end; ++r) copy(x + r * a_.x_strides[0], r);
@@ -82,11 +82,11 @@ namespace {
 
 /// One row of the kernel: the input row that it reads, and its weights.
 struct TapRow {
-  const float* x;        ///< what the first output reads
+  const float* x;        ///< the inputs that it reads for the first output
   const float* weights;  ///< [cols][in channels][out channels]
 };
 struct Geometry {
-  const int64_t* seen;  ///< offsets of the taps and channels of a kernel row in the input; null if these are dense
+  const int64_t* seen;  ///< offset in the input of each tap and channel of a kernel row; null if they are contiguous
   int64_t seen_count;
   int64_t step;  ///< input elements from one output to the next
   int64_t out_channels, y_step;
@@ -94,9 +94,9 @@ struct Geometry {
   int64_t row_count;
 };
 
-/// Computes kCount neighbouring outputs, from output `at` on, of kVectors vectors of channels (with kSome, of the last
-/// vector only `some` lanes), and applies `epilogue`. With kDense what a row of the kernel reads is contiguous; without
-/// kLong there are at most kPartialSumTerms terms.
+/// Computes kCount neighbouring outputs, from output `at` on, of kVectors vectors of channels, and applies `epilogue`.
+/// With kSome the last vector has only `some` channels. With kDense the inputs that a row of the kernel reads are
+/// contiguous. Without kLong a sum has at most kPartialSumTerms terms.
 template <int kCount, int kVectors, bool kSome, bool kDense, bool kLong>
 HWY_INLINE void sum_outputs(const Geometry& g, const ClampedEpilogue& epilogue, int64_t at, int64_t channel, float* y,
                             size_t some) {
@@ -107,10 +107,10 @@ HWY_INLINE void sum_outputs(const Geometry& g, const ClampedEpilogue& epilogue, 
   };
   F32Vec sum[kCount * kVectors];
   RLX_UNROLL for (int i = 0; i < kCount * kVectors; ++i) sum[i] = hn::Zero(d);
-  [[maybe_unused]] HWY_ALIGN float
-      before[kLong ? kCount * kVectors * hn::MaxLanes(F32Tag()) : 1];  // partial sums so far
+  // The sums of the partial sums before the present one.
+  [[maybe_unused]] HWY_ALIGN float before[kLong ? kCount * kVectors * hn::MaxLanes(F32Tag()) : 1];
   [[maybe_unused]] bool has_before = false;
-  [[maybe_unused]] int64_t terms = 0;  // of the present partial sum
+  [[maybe_unused]] int64_t terms = 0;  // added to the present partial sum
   for (int64_t r = 0; r < g.row_count; ++r) {
     const float* w = g.rows[r].weights + channel;
     const float* const row = g.rows[r].x + at * g.step;

@@ -1,6 +1,6 @@
-// Convolutions of images of a few channels, such as the first one of a network: with 3 input channels matrix tiles
-// would be mostly empty. A vector holds output channels, which are contiguous; the inputs that the taps of a few
-// neighbouring outputs read are broadcast. Skinny matrix products use the same code. Neighbours:
+// Convolutions of images of a few channels, such as the first one of a network: with 3 input channels, matrix tiles
+// would be mostly empty. A vector holds output channels, which are contiguous; each input that the taps of a few
+// neighbouring outputs read is broadcast to a vector. Skinny matrix products use the same code. Neighbours:
 // depthwise_channels_last.h, amx_convolution.h.
 #pragma once
 
@@ -9,12 +9,14 @@
 
 namespace rlx::kernels {
 
-/// Whether few_channels() computes it: f32, up to 4 input channels and at least 8 contiguous output channels, no
-/// groups, 2 spatial dims, no lhs_dilation, paddings no larger than the kernel, strides and dilations of up to 64.
+/// Whether few_channels() computes the convolution. It needs f32, up to 4 input channels, at least 8 contiguous output
+/// channels, no groups, 2 spatial dims, no lhs_dilation, paddings no larger than the kernel, and strides and dilations
+/// of up to 64.
 bool has_few_channels(const ConvolutionArgs& args);
 
-/// Number of floats of the packed weights, and packing them from args.w: [taps][input channels][output channels].
+/// Number of floats of the packed weights. They are ordered [taps][input channels][output channels].
 int64_t few_channels_weights_count(const ConvolutionArgs& args);
+/// Packs args.w.
 void pack_few_channels_weights(const ConvolutionArgs& args, float* packed) noexcept;
 
 /// Scratch of a calling thread, for padded rows of the input.
@@ -25,9 +27,9 @@ size_t few_channels_scratch_bytes(const ConvolutionArgs& args);
 void few_channels(const ConvolutionArgs& args, const float* packed, const ConvolutionEpilogue& epilogue, int64_t begin,
                   int64_t end, void* scratch) noexcept;
 
-/// y[rows, n] = epilogue(x[rows, k] weights[k, n]), all of them dense and row-major; the epilogue is applied in
-/// registers. For n or k so small that a separate epilogue would take as long as the product. The residual has y's
-/// layout.
+/// y[rows, n] = epilogue(x[rows, k] weights[k, n]). All arrays are dense and row-major, and the residual has y's
+/// layout. The epilogue is applied in registers: this is for n or k so small that a separate epilogue would take as
+/// long as the product.
 struct SkinnyProduct {
   int64_t rows = 0, k = 0, n = 0;
   const float *x = nullptr, *weights = nullptr;

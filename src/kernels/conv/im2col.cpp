@@ -29,7 +29,7 @@ struct Position {
   }
 };
 
-/// to[k] = row[(i + k * every) * stride] for k < count, 0 where that index is not within [0, extent).
+/// to[k] = row[(i + k * every) * stride] for k < count, or 0 where the index i + k * every is not within [0, extent).
 template <class T>
 void copy_run(const T* row, int64_t i, int64_t every, int64_t stride, int64_t extent, int64_t count, T* to) {
   const int64_t room = extent - i;
@@ -57,8 +57,8 @@ const T* row_of(const ConvolutionArgs& a, const T* x, const Position& out, const
   return x;
 }
 
-/// Copies `run` elements to `to`, from the one that `tap` reads for `out` on, `step` indices apart along the last dim;
-/// zeros outside the image. Returns the end of what it wrote.
+/// Copies to `to` the element that `tap` reads for `out`, and those for the run - 1 outputs (or taps) behind: each is
+/// `step` indices further along the last dim. Elements outside the image are 0. Returns the end of what was written.
 template <class T>
 T* copy_run_at(const ConvolutionArgs& a, const T* x, const Position& out, const Position& tap, int64_t step,
                int64_t run, T* to) {

@@ -2,7 +2,10 @@
 #include "kernels/conv/onednn.h"
 
 #if RLX_HAS_ONEDNN
+#include <utility>
+
 #include "kernels/conv/onednn_engine.h"
+#include "kernels/vector/instruction_set.h"
 
 // From the OpenMP specification; declared here because <omp.h> requires -fopenmp with some compilers.
 extern "C" {
@@ -25,7 +28,20 @@ SingleThreadedOpenMp::~SingleThreadedOpenMp() {
 }
 
 dnnl::engine& onednn_engine() {
-  static auto* engine = new dnnl::engine(dnnl::engine::kind::cpu, 0);
+  static auto* engine = [] {
+    // oneDNN takes a limit until its first primitive is made, which needs this engine.
+    constexpr std::pair<InstructionSet, dnnl::cpu_isa> kLimits[] = {
+        {InstructionSet::avx2, dnnl::cpu_isa::sse41},
+        {InstructionSet::avx512, dnnl::cpu_isa::avx2},
+        {InstructionSet::avx512_vnni, dnnl::cpu_isa::avx512_core},
+        {InstructionSet::amx, dnnl::cpu_isa::avx512_core_bf16}};
+    for (const auto& [forbidden, most] : kLimits)
+      if (!is_permitted(forbidden)) {
+        dnnl::set_max_cpu_isa(most);
+        break;
+      }
+    return new dnnl::engine(dnnl::engine::kind::cpu, 0);
+  }();
   return *engine;
 }
 dnnl::stream& onednn_stream() {

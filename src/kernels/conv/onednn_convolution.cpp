@@ -5,8 +5,12 @@
 //   gradient of dst. The batch of x becomes oneDNN's input channels, and the channels of x become oneDNN's batch. For a
 //   dilated x, x and w exchange roles: x is dst and w is src.
 //
-// oneDNN's kernels form each sum as one chain of multiply-adds, whose rounding errors grow with its length. Long sums
-// are divided here, over input channels or over rows of the kernel, into several convolutions whose results are added.
+// oneDNN's kernels compute each sum as one running sum, whose rounding errors grow with its length. Long sums are
+// divided here, over input channels or over rows of the kernel, into several convolutions whose results are added.
+//
+// The file is longer than others because oneDNN's types, which forms and programs contain, should be seen nowhere else.
+// From top to bottom: the forms of a convolution, programs of primitives, their runs, packed weights, slices for
+// threads, partial sums, and the plan.
 #include "kernels/conv/onednn_convolution.h"
 
 #if RLX_HAS_ONEDNN
@@ -222,7 +226,7 @@ void move_strided(const Dims& dims, const Dims& strides, float* strided, float* 
   }
 }
 
-constexpr int kPacked = kY + 1;  ///< a run's fourth pointer and those behind it: the weights packed in advance
+constexpr int kPacked = kY + 1;  ///< the numbers from here on stand for weights that were packed in advance
 
 /// Memory that the primitives read and write: an operand, packed weights, or scratch.
 struct Buffer {
@@ -254,8 +258,9 @@ struct Program {
   std::string name;
   bool packs_weights = false;      ///< w is constant: pack it in advance
   std::vector<PackedSide> packed;  ///< the i-th is the operand kPacked + i
-  int64_t next_scratch = 0;        ///< where the next is reserved
-  /// Each partial sum uses the scratch of the one before. Not with copied_before: those must stay until they are read.
+  int64_t next_scratch = 0;        ///< offset at which the next scratch memory is reserved
+  /// Whether the primitives of one partial sum reuse the scratch of those before. They cannot if operands are copied
+  /// first (copied_before), because the copies of all partial sums are made before the first primitive runs.
   bool reuses_scratch = false;
   std::optional<size_t> result;     ///< the buffer of y, in the layout that the primitives make
   std::optional<size_t> to_result;  ///< y's own buffer, if that has another layout
@@ -314,12 +319,13 @@ struct Program {
   }
 };
 
-/// Whether a convolution's primitive adds its sums to what the result holds.
+/// How a convolution's primitive writes its sums: over the result, or added to what the result holds.
 enum class Into { result, added_result };
 
-/// Adds the primitive and the reorders it needs: `wanted` are the layouts of the inputs, `made` that of the result. The
-/// first one writes the result; the others add to it, as `into` says, or through a buffer of their own. False if oneDNN
-/// has only its reference implementation.
+/// Adds a convolution's primitive and the reorders it needs. `wanted` are the layouts of the inputs, `made` is that of
+/// the result. The first convolution of a program writes the result. Later ones are added to it: by the primitive
+/// itself if `into` says so, else by an addition from a buffer of their own. False if oneDNN has only its reference
+/// implementation.
 template <class Primitive, class Desc>
 bool add_convolution(Program& p, const Desc& desc, const std::array<std::pair<int, const Side*>, 2>& inputs,
                      const std::array<memory::desc, 2>& wanted, std::pair<int, const Side*> result,
@@ -350,7 +356,7 @@ bool add_convolution(Program& p, const Desc& desc, const std::array<std::pair<in
   return true;
 }
 
-/// Adds a convolution whose sums are all, or a part, of the result's.
+/// Adds a convolution that computes the result's sums, or one of the partial sums that they consist of.
 bool add_sums(Program& p, const Convolution& c) {
   // An image is copied only to expand a broadcast, as in the gradient of a sum, where the copy reads little.
   for (const Side* side : {&c.src, &c.dst})
@@ -373,8 +379,8 @@ bool add_sums(Program& p, const Convolution& c) {
   Forward::primitive_desc forward = forward_with(attr);
   if (c.form == Form::forward) {
     Into into = Into::result;
-    // These kernels form a sum before they add it to the result. Others begin with what the result holds, which makes
-    // one chain of all partial sums.
+    // The kernels called brgconv form a sum before they add it to the result. Others begin with what the result holds,
+    // which makes one long running sum of all partial sums.
     const auto adds_behind = [](const Forward::primitive_desc& desc) {
       return std::string(desc.impl_info_str()).find("brgconv") != std::string::npos;
     };
@@ -549,9 +555,9 @@ void cut(std::vector<Slice>& slices, int64_t max_pieces, int64_t multiple, Count
   slices = std::move(all);
 }
 
-/// How many images one call of oneDNN computes: oneDNN reorders them to a layout of its own, which should stay in the
-/// second-level cache. All images where the weights are not packed in advance and reordering them for each call would
-/// cost more.
+/// How many images one call of oneDNN computes. oneDNN reorders images to a layout of its own, which should stay in the
+/// second-level cache. If the weights are not packed in advance, and reordering them in each call would cost more, one
+/// call computes all images.
 int64_t images_per_call(const ConvolutionArgs& a, bool packs_weights) {
   constexpr int64_t kCacheBytes = 2 << 20;
   int64_t read = a.in_channels, made = a.out_channels, weights = a.out_channels * (a.in_channels / a.groups);
@@ -630,7 +636,8 @@ std::vector<Slice> slices_of(const ConvolutionArgs& args, int64_t batch_groups, 
 }
 
 /// The longest running sum that keeps a sum of `terms` within the promise (see partial_sums.h): partial sums of L equal
-/// terms lose up to L / 4 units and their addition little more, which the promise allows up to L = 15.8 sqrt(terms).
+/// terms lose up to L / 4 times 2^-24 of their sum and their addition little more, which the promise allows up to L
+/// = 15.8 sqrt(terms).
 int64_t longest_running_sum(double terms) {
   return std::max(kPartialSumTerms, static_cast<int64_t>(15 * std::sqrt(terms)));
 }
@@ -645,8 +652,8 @@ void narrow_to_taps(Slice& s, int64_t begin, int64_t count) {
   a.low[0] = from - first, a.in_dims[0] = to + 1 - from, a.kernel[0] = count;
 }
 
-/// Divides a slice whose sums are long into slices of its terms, the results of which are to be added. Empty if that is
-/// not possible.
+/// Divides a slice whose sums are long into slices that each compute a part of the terms of every sum; their results
+/// have to be added. Empty if that is not possible.
 std::vector<Slice> partial_sums_of(const Slice& s, Form form) {
   const ConvolutionArgs& a = s.args;
   const int64_t channels = a.in_channels / a.groups;
@@ -657,9 +664,10 @@ std::vector<Slice> partial_sums_of(const Slice& s, Form form) {
   const auto longest = static_cast<double>(longest_running_sum(terms));
   std::vector<Slice> slices = {s};
   if (terms <= longest) return slices;
-  int64_t left = channels;  // of a slice
+  int64_t channels_of_slice = channels;
   if (a.groups == 1) {
-    // Whole vectors of channels; the channels of a weight gradient are images.
+    // The multiple is a whole vector of channels. (The channels of a weight gradient are images, of which any number
+    // will do.)
     const int64_t multiple = form == Form::weights ? 1 : 16;
     const auto together = std::max<int64_t>(multiple, static_cast<int64_t>(longest / of_channel) / multiple * multiple);
     cut(
@@ -668,9 +676,9 @@ std::vector<Slice> partial_sums_of(const Slice& s, Form form) {
           slice.offset[kX] += begin * slice.args.x_channel_stride, slice.offset[kW] += begin * slice.args.w_in_stride;
           slice.args.in_channels = count;
         });
-    left = std::min(together, channels);
+    channels_of_slice = std::min(together, channels);
   }
-  if (const double of_slice = static_cast<double>(left) * of_channel; of_slice > longest) {
+  if (const double of_slice = static_cast<double>(channels_of_slice) * of_channel; of_slice > longest) {
     const double of_row = of_slice / static_cast<double>(a.kernel[0]);
     if (a.lhs_dilation[0] != 1 || of_row > longest) return {};
     cut(
@@ -680,36 +688,36 @@ std::vector<Slice> partial_sums_of(const Slice& s, Form form) {
   return slices;
 }
 
-/// The program of a slice, whose operands begin where the slice begins.
+/// The program of a slice. The operands of its runs begin where the slice begins.
 std::optional<Program> program_of(Slice s, Form form, bool packs_weights) {
   s.offset = {};
   Program p;
   p.packs_weights = packs_weights;
-  std::vector<Convolution> parts;
+  std::vector<Convolution> summands;
   p.reuses_scratch = true;
-  for (const Slice& part : partial_sums_of(s, form)) {
-    auto all = candidates(part.args, part.batch_groups);
+  for (const Slice& slice : partial_sums_of(s, form)) {
+    auto all = candidates(slice.args, slice.batch_groups);
     const auto found = std::find_if(all.begin(), all.end(), [&](const Convolution& c) { return c.form == form; });
     if (found == all.end()) return {};
     for (Side* side : {&found->src, &found->weights, &found->dst}) {
-      side->offset += part.offset[static_cast<size_t>(side->operand)];
+      side->offset += slice.offset[static_cast<size_t>(side->operand)];
       p.reuses_scratch = p.reuses_scratch && side->has_positive_strides();
     }
-    parts.push_back(std::move(*found));
+    summands.push_back(std::move(*found));
   }
-  if (parts.empty()) return {};
-  for (const Convolution& part : parts)
-    if (!add_sums(p, part)) return {};
+  if (summands.empty()) return {};
+  for (const Convolution& summand : summands)
+    if (!add_sums(p, summand)) return {};
   if (p.to_result) p.add_reorder(*p.result, *p.to_result);
-  if (parts.size() > 1) p.name += ", " + std::to_string(parts.size()) + " partial sums";
+  if (summands.size() > 1) p.name += ", " + std::to_string(summands.size()) + " partial sums";
   return p;
 }
 
-/// `y` is the first element of the slice; it and the residual of the slice begin `offset` elements into the whole
-/// arrays.
+/// Applies the epilogue to a slice. `y` is the slice's first element, which is element `offset` of the whole array; the
+/// slice of the residual begins at the same offset.
 void apply_slice_epilogue(const Slice& s, const ConvolutionEpilogue& epilogue, float* y, int64_t offset) noexcept {
   const ConvolutionArgs& a = s.args;
-  // Also for a slice of one channel: its elements are a pixel's channels apart.
+  // This also holds for a slice of one channel, whose elements are not contiguous: there is one in each pixel.
   const bool channels_last = a.y_channel_stride == 1;
   int64_t pixels = 1;
   for (int d = 0; d < a.spatial; ++d) pixels *= a.out_dims[d];

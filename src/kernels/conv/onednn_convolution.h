@@ -1,8 +1,8 @@
 // f32 convolutions by oneDNN, which runs single-threaded in each thread of our pool (onednn.h). A convolution with a
 // dilated input is passed to oneDNN as the input gradient of a strided convolution, and one whose kernel has the size
 // of an image as a weight gradient. So oneDNN multiplies no inserted zeros, and gradients of gradients need no code of
-// their own. Long sums are divided into several convolutions, because oneDNN forms each in one chain (partial_sums.h).
-// Neighbours: direct.h, which runs everywhere; backends/cpu/convolution_product.h.
+// their own. Long sums are divided into several convolutions, because oneDNN adds up each sum in one running sum
+// (partial_sums.h). Neighbours: direct.h, which runs everywhere; backends/cpu/convolution_product.h.
 #pragma once
 
 #include <memory>

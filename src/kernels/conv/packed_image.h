@@ -1,8 +1,8 @@
-// Packed images, as the tiles of a convolution read them. Each group of 32 channels is a plane: the pixels row by row,
-// padding included, and of each pixel three bf16 terms (split-bf16) of 32 channels, 64 bytes each. Output (r, c) begins
-// at pixel r * pitch + c, and a tap reads the same planes at a fixed offset. For strides above 1, rows and columns are
-// distributed over several planes by their index modulo the stride (their phase), so that the pixels that neighbouring
-// outputs read are neighbours in a plane. User: amx_convolution.cpp.
+// Packed images, in the layout that the tiles of a convolution read. A plane holds 32 channels of the image: its pixels
+// row by row, padding included, and for each pixel three terms (split-bf16), each of them 32 bf16, which are 64 bytes.
+// The pixels that output (r, c) reads begin at pixel r * pitch + c of a plane; each tap adds a fixed offset. For
+// strides above 1, rows and columns are distributed over several planes by their index modulo the stride (their phase),
+// so that the pixels that neighbouring outputs read are neighbours in a plane. User: amx_convolution.cpp.
 #pragma once
 
 #include <vector>
@@ -25,25 +25,29 @@ class PackedImage {
   int64_t plane_bytes() const { return plane_; }  ///< from one group of channels to the next
   int64_t image_bytes() const { return plane_ * planes_; }
   int64_t pitch() const { return pitch_; }  ///< pixels of a row of a plane
-  int64_t count() const { return count_; }  ///< pixels up to the last output's, with those between rows of outputs
+  /// Pixels from the first output to the last, those included that lie between two rows of outputs.
+  int64_t count() const { return count_; }
   int64_t tiles() const { return (count_ + kTile - 1) / kTile; }
   /// The offset of each tap in bytes, taps in row-major order.
   const std::vector<int64_t>& taps() const { return taps_; }
 
-  /// An image is packed in pieces (rows of one phase), which threads may pack at the same time. pack() returns what
-  /// pack_left_rows() in tiles.h does: the smallest magnitude of a number, or 0 if one is out of split range.
+  /// An image is packed in pieces (rows of one phase), which threads may pack at the same time. pack() returns the
+  /// smallest magnitude of a number in the piece, or 0 if one is out of split range, as pack_left_rows() in tiles.h
+  /// does.
   int64_t pieces() const { return phases_ * (rows_ + 1); }
   float pack(const float* image, int64_t piece, char* planes) const noexcept;
-  /// The minimum of what pack() returned for the pieces that a row of outputs reads; one value for each piece is given.
+  /// The minimum of the magnitudes of those pieces that a row of outputs reads. `piece_magnitudes` has what pack()
+  /// returned for each piece.
   float min_magnitude_of_row(int64_t row, const float* piece_magnitudes) const noexcept;
 
  private:
   /// The phases of the rows, or of the columns.
   struct Dim {
-    int64_t stride, low, extent, reach = 0;  ///< reach: pixels from the first tap to the last, in a plane
-    std::vector<int64_t> phases;             ///< row or column modulo the stride, of each plane
+    int64_t stride, low, extent, reach = 0;  ///< reach: distance in a plane between the first and the last tap
+    std::vector<int64_t> phases;             ///< the phase of each plane
     Dim(const ConvolutionArgs& args, int d);
-    /// The index in `phases` of what a tap reads that is `tap_at` rows or columns from the first.
+    /// The index in `phases` of the row or column that a tap reads which is `tap_at` rows or columns from the first
+    /// tap.
     int64_t phase(int64_t tap_at) const;
   };
   void clear(char* planes, int64_t begin, int64_t end) const;

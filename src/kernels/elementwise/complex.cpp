@@ -55,8 +55,8 @@ Wide expm1(Wide x) {
   const double s = std::sin(x.imag() / 2), e = std::exp(x.real());
   return {std::expm1(x.real()) * std::cos(x.imag()) - 2 * s * s, e * std::sin(x.imag())};
 }
-/// std::pow says exp(y log x), which of 0 is mostly NaN: 0 here, and 1 for 0^0.
-/// x^y. As in NumPy, zero to a power without a positive real part is NaN, for which std::pow has an infinity or a zero.
+/// x^y. std::pow computes exp(y log x), which is NaN for most powers of 0. As in NumPy, 0^0 is 1, and 0 to a power is 0
+/// if the power's real part is positive, else NaN.
 Wide power(Wide x, Wide y) {
   constexpr double nan = std::numeric_limits<double>::quiet_NaN();
   if (x == Wide(0)) return y == Wide(0) ? Wide(1) : y.real() > 0 ? Wide(0) : Wide(nan, nan);

@@ -154,12 +154,12 @@ template <class To, class From>
 void convert(void* dst, const void* a, const void*, const void*, int64_t n) noexcept {
   for (int64_t i = 0; i < n; ++i) static_cast<To*>(dst)[i] = converted<To>(static_cast<const From*>(a)[i]);
 }
-/// To a float narrower than f32: find_narrow's loop still has to round the result.
+/// Converts to a float narrower than f32; find_narrow's loop still has to round the result.
 template <class From>
 void convert_to_odd(void* dst, const void* a, const void*, const void*, int64_t n) noexcept {
   for (int64_t i = 0; i < n; ++i) static_cast<float*>(dst)[i] = rounded_to_odd(static_cast<const From*>(a)[i]);
 }
-/// A float to an integer dtype, saturating at that dtype's min and max.
+/// Converts a float to an integer dtype, saturating at that dtype's min and max.
 template <class I, class From>
 void convert_to_integer(void* dst, const void* a, const void*, const void*, int64_t n) noexcept {
   for (int64_t i = 0; i < n; ++i)

@@ -64,8 +64,8 @@ struct ElementwiseBuffer {
   int64_t strides[kMaxElementwiseRank]{};
 };
 
-/// The iteration space, and the buffers by their numbers in `load` and `store`. Fewer dims run faster: call
-/// `merge_elementwise_dims` when extents are known.
+/// The iteration space of a run, and its buffers: operands and results are numbered as in `load` and `store`. Fewer
+/// dims run faster: call `merge_elementwise_dims` when extents are known.
 struct ElementwiseCall {
   int rank = 0;
   int64_t dims[kMaxElementwiseRank]{};
@@ -92,12 +92,14 @@ class ElementwiseProgram {
   ElementwiseProgram(ElementwiseProgram&&) noexcept;
   ElementwiseProgram& operator=(ElementwiseProgram&&) noexcept;
 
+  /// The elements of operand buffer `operand`, one for each index of the iteration space.
   Value load(DType dtype, int operand);
+  /// The same number for all elements.
   Value constant(DType dtype, std::complex<double> value);
-  Value integer(DType dtype, int64_t value);  ///< a constant that a double may not represent
-  /// `out` is the result's dtype. It is the operands' dtype except for convert, comparisons and is_finite (boolean),
-  /// and abs, real, imag, complex. Results of f16 and bf16 are rounded; pass `out` = f32 to keep the unrounded value.
-  /// Throws an rlx::Error (unsupported) if the op is not defined for these dtypes.
+  Value integer(DType dtype, int64_t value);  ///< the same for integers, some of which a double cannot represent
+  /// Applies an op to values. `out` is the result's dtype: that of the operands, except for convert, comparisons and
+  /// is_finite (boolean), abs, real, imag and complex. Results of f16 and bf16 are rounded; pass `out` = f32 to keep
+  /// the unrounded value. Throws an rlx::Error (unsupported) if the op is not defined for these dtypes.
   Value apply(ElementwiseOp op, DType out, Value a, Value b = kNone, Value c = kNone);
   /// Writes a value as its own dtype to result buffer `result`. A value may be stored several times.
   void store(Value value, int result);
@@ -145,10 +147,11 @@ class ElementwiseProgram {
   std::vector<Node> nodes_;
   std::vector<Stored> stores_;
   std::vector<elementwise::Step> steps_;  ///< first those that run once per call, then those that run for each tile
-  size_t once_ = 0;                       ///< how many run once per call: the constants
-  int64_t tile_ = 0, dense_tile_ = 0;     ///< elements; dense_tile_ applies if all arrays are dense or one element
+  size_t once_ = 0;                       ///< how many steps run once per call: those of the constants
+  int64_t tile_ = 0;                      ///< elements of a tile
+  int64_t dense_tile_ = 0;                ///< the same, if every array is dense or a single element
   bool only_threaded_code_ = false;       ///< all ops run as threaded code, so that none needs a register of a tile
-  // Offsets in scratch: of each value's register; of the buffer where elements of strided operands and results are
+  // Offsets in scratch: of each value's register; of the buffer in which elements of strided operands and results are
   // gathered; of the registers' current pointers; of the layouts of operands and results; of the state of threaded
   // code.
   std::vector<size_t> register_at_;
@@ -156,12 +159,12 @@ class ElementwiseProgram {
   elementwise::ThreadedCodeTarget threaded_target_;
   std::vector<elementwise::PlannedThreadedCode> threaded_codes_;
   int operands_ = 0, results_ = 0;
-  /// Memory traffic interleaved with arithmetic: bytes of each operand and result per block of threaded code, or per
-  /// kPiece elements of another op.
+  /// Memory traffic that is interleaved with arithmetic: how many bytes of each operand and result are moved for a
+  /// block of threaded code, or for kPiece elements of another op.
   size_t traffic_share_ = 0;
-  bool stores_late_ = true;          ///< no result is written before the last operand has been read
+  bool stores_late_ = true;          ///< whether no result is written before the last operand has been read
   double threaded_gain_ns_ = 0;      ///< how much sooner threaded code computes a block than the ops' kernels
-  int64_t min_threaded_blocks_ = 0;  ///< whole blocks from which on threaded code is faster than the ops' kernels
+  int64_t min_threaded_blocks_ = 0;  ///< the number of blocks from which on threaded code is faster than the kernels
 };
 
 }  // namespace rlx::kernels

@@ -30,8 +30,8 @@ constexpr size_t domain_bytes(Domain d) {
 /// dst[i] = op(a[i], b[i], c[i]) for i in [0, n). dst may be one of the operands if their elements have the same size.
 using Kernel = void (*)(void* dst, const void* a, const void* b, const void* c, int64_t n) noexcept;
 
-/// A kernel of one f32 operand that interleaves memory traffic with its arithmetic: n / 16 cache lines of prefetches
-/// and of non-temporal stores (16 floats fill a cache line).
+/// A kernel of one f32 operand that interleaves memory traffic with its arithmetic: for every 16 floats, which fill a
+/// cache line, it prefetches one line and writes one by non-temporal stores.
 using InterleavedKernel = void (*)(void* dst, const void* a, int64_t n,
                                    const MemoryTraffic::CacheLines& cache_lines) noexcept;
 
@@ -44,11 +44,11 @@ Kernel find_boolean(ElementwiseOp op);
 Kernel find_complex(ElementwiseOp op, DType);
 Kernel find_select(size_t element_bytes);
 
-/// From a register of one dtype to a register of another.
+/// Converts a register of one dtype to a register of another.
 Kernel find_convert(DType from, DType to);
 /// Rounds or wraps a register (dst = a) to the values that `dtype` can represent; null if that changes nothing.
 Kernel find_narrow(DType dtype);
-/// From contiguous memory to a register and back; null where both have the same representation.
+/// Convert contiguous memory to a register and back; null where both have the same representation.
 Kernel find_load(DType dtype);
 Kernel find_store(DType dtype);
 

@@ -22,8 +22,8 @@ struct ThreadedOp {
   bool stores;               ///< the result is also written to memory, because not only the next op reads it
 };
 
-/// The instructions of `ops`. A value that nothing outside of `ops` reads gets one block of scratch, from `offset` on,
-/// which stays in the first-level cache; a whole tile for each such value would not.
+/// The instructions of `ops`. A value that nothing outside of `ops` reads gets one block of scratch, from `offset` on:
+/// that stays in the first-level cache, where a whole tile for each such value would not fit.
 PlannedThreadedCode plan_threaded_code(std::span<const ThreadedOp> ops, const ThreadedCodeTarget& target,
                                        size_t& offset) {
   PlannedThreadedCode planned;
@@ -57,7 +57,7 @@ PlannedThreadedCode plan_threaded_code(std::span<const ThreadedOp> ops, const Th
     if (op.stores) {
       planned.instructions.push_back(target.store);
       add_pointer(2, s.dst, sizeof(float));
-      // Only the store reads it, so it may be written by non-temporal stores.
+      // Nothing but the store reads the value, so that it may be written by non-temporal stores.
       if (s.forwards && s.uses == 1)
         planned.streamed_step = p, planned.streamed_instruction = planned.instructions.size() - 1;
     }
@@ -94,15 +94,15 @@ PlannedThreadedCode plan_threaded_code(std::span<const ThreadedOp> ops, const Th
 }
 
 /// PlannedThreadedCode::gain_ns of these instructions. The figures were measured with data in the second-level cache
-/// (Zen 5, AVX-512): an instruction has its jump and its other operand, a kernel loads all operands and stores a
-/// result.
+/// (Zen 5, AVX-512): an instruction costs its jump and the load of its other operand, a kernel costs the loads of all
+/// operands and the store of its result.
 double gain_of(std::span<const ThreadedOp> ops, size_t instruction_count, const ThreadedCodeTarget& target) {
   constexpr double kKernel_ns = 4.4, kInstruction_ns = 2.5, kUnrolled_ns = 10, kLong_ns = 4.5, kDivision_ns = 4;
   double gain = -kInstruction_ns * static_cast<double>(instruction_count);
   for (const ThreadedOp& op : ops) {
     gain += op.step->then ? 2 * kKernel_ns : kKernel_ns;
     const ElementwiseOp o = op.step->op;
-    // The divider works while the other instructions do.
+    // The divider works while the other instructions of the code run.
     if (o == ElementwiseOp::div || o == ElementwiseOp::sqrt || o == ElementwiseOp::rsqrt ||
         o == ElementwiseOp::reciprocal)
       gain += kDivision_ns;
@@ -114,8 +114,8 @@ double gain_of(std::span<const ThreadedOp> ops, size_t instruction_count, const 
 
 }  // namespace
 
-/// Joins consecutive f32 ops to threaded code. Decides for each op which operand is register-resident when it begins,
-/// and whether its result has to be stored.
+/// Translates sequences of consecutive f32 ops to threaded code. Decides for each op which operand is register-resident
+/// when it begins, and whether its result has to be stored.
 void ElementwiseProgram::make_threaded_code(size_t& offset) {
   if (threaded_target_.block == 0) return;
   std::vector<ThreadedOp> ops;
@@ -143,7 +143,7 @@ void ElementwiseProgram::make_threaded_code(size_t& offset) {
       end_code();
       continue;
     }
-    // If only this op reads the previous result, that is not stored.
+    // If only this op reads the previous result, that result need not be stored.
     if (!loads && ops.back().step->dst == in_registers && ops.back().step->uses == 1) ops.back().stores = false;
     const bool is_left_in_registers = s.register_bytes == sizeof(float);
     ops.push_back({&s, register_operand, loads, is_left_in_registers});
@@ -151,8 +151,9 @@ void ElementwiseProgram::make_threaded_code(size_t& offset) {
   }
   end_code();
   for (const PlannedThreadedCode& code : threaded_codes_) threaded_gain_ns_ += code.gain_ns;
-  // Of several results only one is written by non-temporal stores that are interleaved with threaded code, so that of
-  // large arrays too it is slower (two ops, two results of 16.8 million elements: 63 ms, by the kernels 39).
+  // Threaded code interleaves the non-temporal stores of one result only. With several results it is therefore slower
+  // on large arrays too, unless it is faster in the cache (two ops, two results of 16.8 million elements: 63 ms, by the
+  // kernels 39).
   if (results_ < 2 || threaded_gain_ns_ > 0) return;
   threaded_codes_.clear();
   for (Step& s : steps_) s.threaded_steps = 0;

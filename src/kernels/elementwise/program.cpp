@@ -262,7 +262,7 @@ ElementwiseProgram::Slots ElementwiseProgram::make_steps() {
       step.kernel = find_load(node.dtype);
     } else if (node.what == Node::What::constant) {
       step.what = What::constant;
-      // Converted like any other value, so that it is rounded to its dtype.
+      // A constant is converted like any other value, so that it is rounded to its dtype.
       if (is_integer(node.dtype)) {
         std::memcpy(step.value.data(), &node.integer, sizeof(node.integer));
       } else {
@@ -327,7 +327,7 @@ void ElementwiseProgram::lay_out(const Slots& slots) {
   size_t offset = 0;
   make_threaded_code(offset);
   // If all ops are threaded code, and the values that it keeps in memory are operands, results or scratch blocks, then
-  // no register holds a tile, and tiles of dense arrays can be larger.
+  // no register holds a tile, and tiles of dense arrays may be larger.
   size_t threaded = 0, ops = 0, conversions = 0;
   std::vector<bool> is_result(nodes_.size(), false);
   for (const Step& s : std::span(steps_).subspan(once_)) {
@@ -340,7 +340,8 @@ void ElementwiseProgram::lay_out(const Slots& slots) {
     for (const PlannedTail& p : code.tails)
       only_threaded_code_ = only_threaded_code_ && (nodes_[p.value].what != Node::What::op || is_result[p.value]);
   dense_tile_ = only_threaded_code_ ? kThreadedCodeTile : tile_;
-  // Setting up the instructions has to be made up for. (A single op is joined to others or runs by its kernel.)
+  // Threaded code is used if it saves more than setting up its instructions takes. (A single op either belongs to a
+  // longer sequence or runs by its kernel.)
   constexpr double kSetUp_ns = 20;
   min_threaded_blocks_ =
       threaded_gain_ns_ > 0.5 ? static_cast<int64_t>(std::ceil(kSetUp_ns / threaded_gain_ns_)) : int64_t{1} << 60;

@@ -15,12 +15,12 @@ namespace {
 using namespace elementwise;
 using What = Step::What;
 
-/// An f32 result of this size would be evicted from every cache before it is read again. Non-temporal stores also save
-/// reading its cache lines first.
+/// An f32 result of this size would be evicted from every cache before it is read again. Non-temporal stores avoid
+/// that, and save reading its cache lines before they are written.
 constexpr int64_t kStreamBytes = int64_t{32} << 20;
 /// Arrays of so many elements do not fit in the cache of one core, so operands are prefetched, in pieces.
 constexpr int64_t kFar = int64_t{128} << 10;
-/// Elements between the one that is read and the one that is prefetched.
+/// The distance in elements from what is read to what is prefetched.
 constexpr int64_t kPrefetchDistance = 768;
 
 }  // namespace
@@ -41,7 +41,7 @@ class ElementwiseProgram::Run {
     const std::span<const Step> steps(program_.steps_), tiled = steps.subspan(program_.once_);
     is_far_ = call_.element_count() >= kFar;
     const bool is_large = call_.element_count() >= kStreamBytes / 4, all_simple = find_layouts(is_large);
-    // An operand that has to be copied into its register needs tiles of the normal size.
+    // The larger tiles of threaded code are used only if no operand has to be copied into a register first.
     only_threaded_code_ = program_.only_threaded_code_;
     for (int i = 0; i < program_.operands_; ++i)
       only_threaded_code_ = only_threaded_code_ && !is_overwritten(call_.operands[i]);
@@ -87,9 +87,10 @@ class ElementwiseProgram::Run {
   }
 
  private:
-  /// Threaded code has to make up for the set-up of its instructions, and for the incomplete block at the end, which is
-  /// copied and computed as a whole one. Far arrays need it for the memory traffic that is interleaved with it; but not
-  /// rows that fill their blocks by less than four fifths. Otherwise the kernels of the ops run.
+  /// Whether threaded code is faster than the kernels of the ops. It has to make up for the set-up of its instructions,
+  /// and for the incomplete block at the end, which is copied and computed as a whole one. On arrays that do not fit in
+  /// the cache it is always faster, because of the memory traffic that is interleaved with it; except for rows that
+  /// leave more than a fifth of their blocks empty.
   bool threaded_code_pays(int64_t count, int64_t row) const {
     const int64_t block = program_.threaded_target_.block;
     if (by_rows_ && rounded_up(row, block) * 4 > row * 5) return false;
@@ -99,7 +100,7 @@ class ElementwiseProgram::Run {
   }
   std::byte* slot(size_t r) const { return base_ + program_.register_at_[r]; }
 
-  /// Sets the layouts. Returns whether all operands are dense or one element, and all results dense.
+  /// Determines the layouts. Returns whether every operand is dense or a single element, and every result dense.
   bool find_layouts(bool is_large) {
     bool all_simple = true;
     for (int i = 0; i < program_.operands_; ++i) {
@@ -114,7 +115,7 @@ class ElementwiseProgram::Run {
     return all_simple;
   }
 
-  /// Fills the registers of constants, and of operands of one element, with `longest` copies.
+  /// Fills the registers of constants, and of operands with a single element, with `longest` copies of the value.
   void fill_constants(int64_t longest) {
     const std::span<const Step> steps(program_.steps_);
     for (const Step& s : steps.first(program_.once_)) fill(s, s.value.data(), longest);
@@ -131,7 +132,7 @@ class ElementwiseProgram::Run {
     repeat_element(s.register_bytes, value, slot(s.dst), count);
   }
 
-  /// Whether a result that shares the operand's memory may be written before the operand's last use.
+  /// Whether a result that shares the operand's memory may be written before the operand is read for the last time.
   bool is_overwritten(const ElementwiseBuffer& operand) const {
     bool shared = false;
     for (int i = 0; i < program_.results_ && !program_.stores_late_; ++i)
@@ -139,7 +140,7 @@ class ElementwiseProgram::Run {
     return shared;
   }
 
-  /// Where a step with `forwards` writes its result.
+  /// The address at which a step with `forwards` writes its result.
   std::byte* destination(const Step& s) const {
     const ElementwiseBuffer& result = call_.results[s.buffer];
     auto* data = static_cast<std::byte*>(result.data);
@@ -172,9 +173,10 @@ class ElementwiseProgram::Run {
     }
   }
 
-  /// Whether the operand (-1: none) has one element, of which fill_constants made a register.
+  /// Whether the operand is a single element, which fill_constants() has copied into a register. False for -1, which is
+  /// no operand.
   bool is_one_element(int operand) const { return operand >= 0 && operand_layout_[operand] == Layout::one_element; }
-  /// Sets up the instructions of all threaded code, and those of their pointers that do not move.
+  /// Sets up the instructions of all threaded code, with those of their pointers that stay the same in all tiles.
   void set_up_threaded_codes() {
     auto* running = reinterpret_cast<RunningThreadedCode*>(base_ + program_.threaded_codes_at_);
     threaded_codes_ = {running, program_.threaded_codes_.size()};
@@ -221,7 +223,8 @@ class ElementwiseProgram::Run {
                  program_.traffic_share_};
     std::span<const MovingPointer> moving = all;
     if (std::byte* const to = streamed_to(planned, ops)) {
-      // A row that did not start at a cache line was written by `store`, a tile late.
+      // Rows that did not start at a cache line were written by `store`, whose copy of the last tile may still be
+      // pending.
       traffic_.flush(ops[planned.streamed_step].buffer);
       running.instructions[planned.streamed_instruction].to = base_ + planned.streamed_at;
       pointer_[ops[planned.streamed_step].dst] = traffic.stream_to = to;
@@ -242,14 +245,13 @@ class ElementwiseProgram::Run {
     for (const PlannedTail& p : planned.tails)
       if (p.is_result) std::memcpy(pointer_[p.value] + whole * p.bytes, base_ + p.at, left * p.bytes);
   }
-  /// Copies the block that still waits for its non-temporal stores.
+  /// Writes the block that still waits to be copied by non-temporal stores.
   void flush_pending(const PlannedThreadedCode& planned, RunningThreadedCode& running) const {
     if (std::byte* const to = std::exchange(running.pending, nullptr))
       stream_copy(to, base_ + planned.streamed_at,
                   static_cast<size_t>(program_.threaded_target_.block) * sizeof(float));
   }
-  /// Where the streamed result of this tile starts; null if it is not to be written a block late by non-temporal
-  /// stores.
+  /// Where the streamed result of this tile starts. Null if it is not written one block late by non-temporal stores.
   std::byte* streamed_to(const PlannedThreadedCode& planned, std::span<const Step> ops) const {
     if (planned.streamed_instruction <= planned.interleaved_instruction) return nullptr;
     const int result = ops[planned.streamed_step].buffer;

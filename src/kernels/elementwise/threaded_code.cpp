@@ -13,9 +13,9 @@
 #include "kernels/memory/memory_traffic-inl.h"
 #include "kernels/vector/unrolled-inl.h"
 
-// No threaded code: with GCC on Arm64, because Highway warns of its code for vectors as arguments (shared-inl.h); with
-// scalable vectors, which are untried; with Clang for AVX2 and AVX-512, because it passes vectors in memory that are
-// wider than those of the file's baseline target, which is twice as slow as the kernels of f32.cpp.
+// Three cases have no threaded code: GCC on Arm64, because Highway warns of its code for vectors as arguments
+// (shared-inl.h); scalable vectors, which are untried; and Clang for AVX2 and AVX-512, because it passes vectors in
+// memory that are wider than those of the file's baseline target, which is twice as slow as the kernels of f32.cpp.
 #undef RLX_HAS_THREADED_CODE  // this file is read once for each target
 #if HWY_HAVE_SCALABLE || (HWY_COMPILER_GCC_ACTUAL && HWY_ARCH_ARM_A64) || \
     (HWY_COMPILER_CLANG && (HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3))
@@ -54,7 +54,8 @@ HWY_INLINE F32Vec operand(const std::byte* block, int i) {
   return hn::LoadU(F32Tag(), reinterpret_cast<const float*>(block) + i * kLanes);
 }
 
-/// The code of an instruction: `Step::apply(instruction, block)`, then the code of the next instruction.
+/// The code of an instruction: it runs `Step::apply(instruction, block)` and then jumps to the code of the next
+/// instruction.
 template <class Step>
 void code(const Instruction* instruction, RLX_VECTORS) {
   Block x{{v0, v1, v2, v3, v4, v5, v6, v7}};
@@ -95,7 +96,7 @@ template <Op op>
 struct Unary : EachVector<Unary<op>> {
   static HWY_INLINE F32Vec vector(const Instruction&, int, F32Vec x) { return unary<op>(F32Tag(), x); }
 };
-/// Ops that compute the 8 vectors unrolled: those that are faster so, on targets with 32 vector registers.
+/// The ops that compute the 8 vectors of a block unrolled, because that is faster. It needs 32 vector registers.
 constexpr bool is_unrolled([[maybe_unused]] Op op) {
 #if HWY_TARGET == HWY_AVX3 || HWY_ARCH_ARM_A64
   return op == Op::gelu_erf || op == Op::logistic;

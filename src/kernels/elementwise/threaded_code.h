@@ -18,36 +18,36 @@ namespace elementwise {
 
 /// One instruction, and the addresses of its memory for the current block.
 struct Instruction {
-  using Code = void (*)();  ///< cast to the real function type by the target's code only
+  using Code = void (*)();  ///< threaded_code.cpp casts it to the real function type, which differs between targets
   Code code;
-  std::byte* from[2];  ///< the operands that are not register-resident, in their order
+  std::byte* from[2];  ///< addresses of the operands that are not register-resident, in their order
   union {
-    std::byte* to;                                 ///< for stores, and for comparisons, which write booleans
+    std::byte* to;                                 ///< where stores, and comparisons, write their result
     const MemoryTraffic::CacheLines* cache_lines;  ///< for interleaved instructions: the memory traffic of one block
   };
 };
-/// A pointer of an instruction that advances by `bytes` with each block. The others stay: those to constants, and those
-/// to scratch blocks.
+/// A pointer of an instruction that advances by `bytes` with each block. Pointers to constants and to scratch blocks do
+/// not move.
 struct MovingPointer {
   std::byte** pointer;
   uint32_t bytes;
-  uint32_t index;  ///< of the planned pointer (steps.h); `run` does not read it
+  uint32_t index;  ///< the number of its PlannedPointer (steps.h); instructions do not read it
 };
 /// Memory traffic that is interleaved with a run of threaded code.
 struct BlockTraffic {
-  std::span<const std::byte> prefetch;  ///< prefetched by the interleaved instruction, one block's bytes per block
-  /// Destination of the first block of the result that the interleaved instruction copies by non-temporal stores one
-  /// block late; null if there is none.
+  std::span<const std::byte> prefetch;  ///< memory that the interleaved instruction prefetches, a block at a time
+  /// Where the interleaved instruction copies the first block of a result by non-temporal stores, one block late; null
+  /// if there is no such result.
   std::byte* stream_to = nullptr;
-  MemoryTraffic::CacheLines* cache_lines = nullptr;  ///< of the interleaved instruction; null without memory traffic
-  MemoryTraffic* more = nullptr;                     ///< other traffic, if any: `share` bytes of each stream per block
-  size_t share = 0;
+  MemoryTraffic::CacheLines* cache_lines = nullptr;  ///< what the interleaved instruction reads; null: no traffic
+  MemoryTraffic* more = nullptr;                     ///< traffic of other operands and results; null if there is none
+  size_t share = 0;                                  ///< bytes of `more` per block, for each operand and result
 };
 
 /// The instructions of the best instruction set of this processor. All instructions of one program come from one
 /// target.
 struct ThreadedCodeTarget {
-  int64_t block = 0;  ///< elements in registers; 0 if the target has no threaded code
+  int64_t block = 0;  ///< the elements that registers hold at a time; 0 if the target has no threaded code
   Instruction::Code load = nullptr, interleaved_load = nullptr, store = nullptr, end = nullptr;
   Instruction::Code narrow_f16 = nullptr, narrow_bf16 = nullptr;  ///< round the block to values of f16, bf16
   /// The code of an op whose operand `register_operand` (0, 1 or 2) is register-resident; null if there is none. The
@@ -57,7 +57,7 @@ struct ThreadedCodeTarget {
   Instruction::Code (*find_interleaved)(ElementwiseOp op) = nullptr;
   /// Whether the op's instruction computes the vectors of a block unrolled, which its kernel does not.
   bool (*is_unrolled)(ElementwiseOp op) = nullptr;
-  /// Runs instructions that close with `end` on `blocks` blocks.
+  /// Runs instructions, the last of which is `end`, on `blocks` blocks.
   void (*run)(const Instruction* instructions, int64_t blocks, std::span<const MovingPointer> moving,
               BlockTraffic traffic) noexcept = nullptr;
 };

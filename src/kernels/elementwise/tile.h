@@ -70,7 +70,7 @@ struct Tile {
       first /= call.dims[d];
     }
   }
-  /// Of the tile's first element in a buffer, in elements.
+  /// The offset of the tile's first element in a buffer, in elements.
   int64_t offset_of(const ElementwiseBuffer& b) const {
     int64_t offset = 0;
     for (int d = 0; d < call.rank; ++d) offset += index[d] * b.strides[d];

@@ -8,6 +8,7 @@
 #include "kernels/gemm/ozaki/split_weights.h"
 #include "kernels/gemm/plan_cache.h"
 #include "kernels/gemm/product_plan.h"
+#include "kernels/vector/instruction_set.h"
 #include "rlx/error.h"
 
 namespace rlx::kernels {
@@ -84,7 +85,8 @@ int64_t rows_for_packing(const WeightsSpec& spec, int64_t m) {
 std::string packed_form() {
   constexpr int kVersion = 3;  // to be raised when pack_panels() or split_columns() writes anything else
   return text_of("panels ", has_matrix_tiles() ? "and slices " : "", kVersion, " of ", PanelLayout::kVectors, " times ",
-                 product_lanes(f32), " and ", product_lanes(f64));
+                 product_lanes(f32), " and ", product_lanes(f64),
+                 is_permitted(InstructionSet::avx512_vnni) ? "" : ", no VNNI");
 }
 
 PreparedGemm PackedWeights::prepare(const GemmSpec& spec) const {

@@ -30,7 +30,7 @@ inline int64_t read_index(const std::byte* at, DType t) {
     default: return as.operator()<int64_t>();
   }
 }
-/// Element `i` of an array.
+/// The integer at index `i` of an array.
 inline int64_t read_index(const void* indices, DType t, int64_t i) {
   return read_index(static_cast<const std::byte*>(indices) + i * static_cast<int64_t>(byte_size(t)), t);
 }

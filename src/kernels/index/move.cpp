@@ -11,7 +11,7 @@
 #include "hwy/highway.h"
 #include "rlx/element.h"
 
-// Vectors of 128 bits, which every target has: no dispatch.
+// Vectors of 128 bits, which every target has, so that no dispatch is needed.
 HWY_BEFORE_NAMESPACE();
 namespace rlx::kernels {
 namespace HWY_NAMESPACE {
@@ -37,8 +37,8 @@ HWY_INLINE void transpose_square(const T* from, size_t from_stride, T* to, size_
 }
 
 /// dst[i][j] = src[j][i] for i < rows, j < cols; strides in bytes. Squares of one cache line by one cache line go
-/// through a buffer, so that each cache line is touched once: with power-of-two strides the lines of a square would
-/// evict each other.
+/// through a buffer, so that each cache line is touched once: with power-of-two strides the cache lines of a square
+/// would evict each other.
 template <class T>
 void transpose_block(const std::byte* src, std::byte* dst, int64_t src_stride, int64_t dst_stride, int64_t rows,
                      int64_t cols) {
@@ -78,13 +78,13 @@ HWY_AFTER_NAMESPACE();
 namespace rlx::kernels {
 namespace {
 
-// How a chunk is moved. A chunk is one index into all dims except those that the inner loop walks.
+// How a chunk is moved. A chunk is one combination of indices of all dims but those that the inner loop runs over.
 enum Walk : int {
   kRun,        // the last dim is contiguous on both sides
-  kRow,        // it is not: copied element by element
+  kRow,        // the last dim is not contiguous and is copied element by element
   kTranspose,  // the last dim is contiguous in the destination, the one before it in the source
 };
-constexpr int64_t kRunElements = 4096;  // elements of a chunk of one long run
+constexpr int64_t kRunElements = 4096;  // elements of a chunk, if the whole copy is one long run
 
 template <class T>
 void copy_row(const std::byte* src, std::byte* dst, int64_t src_stride, int64_t dst_stride, int64_t count) {
@@ -102,7 +102,7 @@ void copy_run(const std::byte* src, std::byte* dst, int64_t bytes) {
     std::memcpy(dst, src, static_cast<size_t>(bytes));
     return;
   }
-  // Short rows (attention heads): memcpy would spend longer on choosing its method than on copying.
+  // For short rows (attention heads) memcpy would spend more time on choosing its method than on copying.
   for (int64_t i = 0; i < bytes; i += 16) std::memcpy(dst + i, src + i, 16);
 }
 
@@ -121,7 +121,7 @@ void with_size(int64_t bytes, F f) {
   }
 }
 
-/// Rows of the destination that one chunk of a transpose writes: 1024 contiguous bytes of the source.
+/// The number of destination rows that one chunk of a transpose writes: they read 1024 contiguous bytes of the source.
 int64_t block_rows(int64_t element_bytes) { return 1024 / element_bytes; }
 
 int64_t magnitude(int64_t v) { return v < 0 ? -v : v; }

@@ -19,18 +19,19 @@ struct CopyPlan {
   std::array<int64_t, kMaxCopyRank> dims{}, src_strides{}, dst_strides{};
   int64_t element_bytes = 1;
   int64_t chunks = 0;          ///< independent pieces; copy_strided() takes a range of them. 0 if the box is empty
-  int64_t chunk_elements = 0;  ///< elements that a chunk moves, about
+  int64_t chunk_elements = 0;  ///< approximate number of elements that a chunk moves
   int kind = 0;                ///< internal: the loop that moves a chunk
 };
 
-/// `rank` is at most kMaxCopyRank (the caller merges dims first); element_bytes is 1, 2, 4, 8 or 16.
+/// Prepares a copy. `rank` is at most kMaxCopyRank (the caller merges dims first); element_bytes is 1, 2, 4, 8 or 16.
 CopyPlan plan_copy(int64_t element_bytes, int rank, const int64_t* dims, const int64_t* src_byte_strides,
                    const int64_t* dst_byte_strides) noexcept;
 /// Copies chunks [begin, end). Source and destination must not overlap.
 void copy_strided(const CopyPlan& plan, const void* src, void* dst, int64_t begin, int64_t end) noexcept;
 
-/// The copy of a pad: out[low + i * (interior + 1)] = x[i] for all i that land inside; negative low or high crop. The
-/// caller fills `out` first and adds `src_offset` and `dst_offset` (bytes) to the two pointers.
+/// The copy that a pad consists of: out[low + i * (interior + 1)] = x[i] for all i for which that is an index of out; a
+/// negative `low` or `high` crops. The caller fills `out` first, and adds `src_offset` and `dst_offset` (bytes) to the
+/// two pointers.
 struct PadPlan {
   CopyPlan copy;
   int64_t src_offset = 0, dst_offset = 0;

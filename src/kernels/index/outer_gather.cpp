@@ -124,7 +124,7 @@ OuterGatherPlan plan_outer_gather(int64_t element_bytes, const std::vector<int64
 
 void outer_gather(const OuterGatherPlan& p, const void* x, void* y, int64_t begin, int64_t end) noexcept {
   if (begin >= end) return;
-  // The index of the row in each outer dim.
+  // The index in each outer dim of the row that is written.
   constexpr size_t kMaxDims = 32;
   const size_t dims = p.outer.size();
   size_t index[kMaxDims] = {};
@@ -134,7 +134,8 @@ void outer_gather(const OuterGatherPlan& p, const void* x, void* y, int64_t begi
     index[d] = static_cast<size_t>(rest % extent);
     rest /= extent;
   }
-  // Byte offsets in x: of the indices of all outer dims but the innermost; of the row before.
+  // Byte offsets in x: one for the indices of all outer dims but the innermost, and that of the row of y before this
+  // one.
   int64_t outer_offset = 0, previous = -1;
   for (size_t d = 0; d + 1 < dims; ++d) outer_offset += p.outer[d][index[d]];
   auto* to = static_cast<std::byte*>(y) + begin * p.row_bytes;

@@ -1,4 +1,5 @@
-// See the header. Vectors of 128 bits, which every target has: memory bandwidth is the limit.
+// See the header. Vectors have 128 bits, which every target has: wider ones would gain nothing, as memory bandwidth is
+// the limit.
 #include "kernels/index/scatter_add.h"
 
 #include "kernels/vector/highway_targets.h"
@@ -11,7 +12,7 @@ namespace HWY_NAMESPACE {
 namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// kNumbers numbers an element (2 for complex).
+/// An element consists of kNumbers numbers (2 if it is complex).
 template <class T, int64_t kNumbers = 1>
 void add_numbers(void* into, const void* from, int64_t count) noexcept {
   const hn::Full128<T> d;

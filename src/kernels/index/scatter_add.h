@@ -1,5 +1,5 @@
 // Adds one contiguous run of elements to another: the inner loop of a scatter that adds. Neighbour: elementwise.h, for
-// additions at fixed positions.
+// additions of whole arrays.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +8,10 @@
 
 namespace rlx::kernels {
 
-/// add_run() is the function for a dtype: integers wrap, booleans are combined by or. It is null for f16, bf16 and
-/// narrower floats, which should be summed in f32, and for packed dtypes.
+/// into[i] += from[i] for i < count. Integers wrap, booleans are combined by or.
 using AddRun = void (*)(void* into, const void* from, int64_t count) noexcept;
+/// The function for a dtype. Null for f16, bf16 and narrower floats, which should be summed in f32, and for packed
+/// dtypes.
 AddRun add_run(DType dtype);
 
 }  // namespace rlx::kernels

@@ -1,6 +1,7 @@
 // See the header. LAPACK's matrices are column-major, so it sees a row-major matrix as its transpose. Where the
 // transposed problem is of the same kind (Cholesky, triangular systems, singular values) it is solved directly;
-// otherwise the matrix is transposed before and after, which costs little beside n^3.
+// otherwise the matrix is transposed before and after, which costs little beside n^3. The file is longer than others
+// because it has a class for each factorization, in the order of the header, on one base class.
 #include "kernels/linalg/lapack.h"
 
 #include <algorithm>
@@ -15,8 +16,8 @@
 #include "rlx/error.h"
 
 #ifdef __linux__
-// Null where LAPACK is not OpenBLAS's. Weak references, as dlsym would not see a library that was loaded for this one
-// alone, as it is for Python's module.
+// OpenBLAS's functions, which are null with any other LAPACK. They are weak references: dlsym would not find the
+// functions of a library that was loaded for this library alone, as it is for Python's module.
 extern "C" {
 [[gnu::weak]] int openblas_get_parallel();
 [[gnu::weak]] void openblas_set_num_threads(int);
@@ -60,8 +61,8 @@ void transpose(const T* x, int64_t m, int64_t n, T* y) {
         for (int64_t j = j0; j < std::min(j0 + kTile, n); ++j) y[j * m + i] = x[i * n + j];
 }
 
-/// The unit number that a column is divided by to make its leading component real and positive. The leading component
-/// is the first whose magnitude is at least 0.45 of the largest.
+/// The number of magnitude 1 by which a column is divided to make its leading component real and positive. The leading
+/// component is the first whose magnitude is at least 0.45 of the largest.
 template <class T>
 T phase_of_column(const T* x, int64_t rows, int64_t stride) {
   constexpr RealOf<T> kShare = static_cast<RealOf<T>>(0.45);
@@ -99,7 +100,7 @@ int work_size(T answer, const char* what) {
 }
 char trans_of(MatrixForm form) { return form == MatrixForm::as_is ? 'N' : form == MatrixForm::transposed ? 'T' : 'C'; }
 
-/// Otherwise a threaded OpenBLAS would start a team for each of our threads.
+/// Tells OpenBLAS to use one thread per call. Otherwise it would start a team of threads for each of our threads.
 void use_single_threaded_blas() {
 #ifdef __linux__
   static std::once_flag once;
@@ -108,9 +109,10 @@ void use_single_threaded_blas() {
   });
 #endif
 }
-/// OpenBLAS's build without threads takes no lock either when it hands out its buffers, unless USE_LOCKING was set,
-/// which Debian's is not: two threads that call it get one buffer, and wrong numbers (OpenBLAS FAQ, "Multi-threaded
-/// applications"; a solve of many small matrices on two threads shows it in one run of four).
+/// Whether BLAS must be called by one thread at a time. OpenBLAS's build without threads hands out its buffers without
+/// a lock, unless USE_LOCKING was set, and Debian's is such a build: two threads that call it get the same buffer, and
+/// wrong numbers (OpenBLAS FAQ, "Multi-threaded applications"; a solve of many small matrices on two threads shows it
+/// in one run of four).
 bool is_blas_for_one_thread() {
 #ifdef __linux__
   return openblas_get_parallel && openblas_get_parallel() == 0;
@@ -119,7 +121,7 @@ bool is_blas_for_one_thread() {
 #endif
 }
 
-/// Base of the kernels: lays out scratch in slots when a kernel is made.
+/// The base class of the kernels. It divides scratch into slots when a kernel is made.
 class Kernel : public MatrixKernel {
  protected:
   Kernel() { use_single_threaded_blas(); }
@@ -285,7 +287,7 @@ struct ReflectionsKernel final : Kernel {
 
 template <class T>
 struct QrKernel final : Kernel {
-  int64_t m, n, k, columns;  // columns: of q
+  int64_t m, n, k, columns;  // `columns` is the number of columns of q
   int lwork = 1;
   Slot<T> matrix, taus, work;
   QrKernel(int64_t rows, int64_t cols, bool full) : m(rows), n(cols), k(std::min(m, n)), columns(full ? m : k) {
@@ -443,7 +445,7 @@ struct EigKernel final : Kernel {
       if constexpr (kIsComplex<T>) found[j] = wr[j];
       else found[j] = {wr[j], wi[j]};
     }
-    // Sort along a slanted direction, in which conjugate pairs do not tie.
+    // Sort by re + 0.3 im, which differs within a conjugate pair.
     auto key = [&](int64_t j) { return found[j].real() + RealOf<T>(0.3) * found[j].imag(); };
     std::sort(at, at + n, [&](int64_t a, int64_t b) { return key(a) != key(b) ? key(a) < key(b) : a < b; });
     for (int64_t j = 0; j < n; ++j) {
@@ -456,8 +458,8 @@ struct EigKernel final : Kernel {
       for (int64_t i = 0; i < n; ++i) v[i * n + j] /= divisor;
     }
   }
-  /// Component i of eigenvector j. For a real matrix the vectors of a conjugate pair are in two columns: the real and
-  /// the imaginary components of the first.
+  /// Component i of eigenvector j. For a real matrix, the eigenvectors of a conjugate pair take two columns: the real
+  /// and the imaginary components of the first.
   C component(const T* packed, int64_t i, int64_t j, C value) const noexcept {
     if constexpr (kIsComplex<T>) return packed[j * n + i];
     else if (value.imag() == 0) return packed[j * n + i];
@@ -466,12 +468,12 @@ struct EigKernel final : Kernel {
   }
 };
 
-/// One call in the process at a time.
+/// Wraps a kernel so that only one call in the process runs at a time.
 struct OneAtATime final : MatrixKernel {
   MatrixKernelPtr kernel;
   explicit OneAtATime(MatrixKernelPtr k) : kernel(std::move(k)) {
     scratch_bytes_ = kernel->scratch_bytes();
-    work_ns_ = 0;  // nothing is gained by more threads
+    work_ns_ = 0;  // so that the caller does not split calls over threads, which would gain nothing
   }
   void run(const void* const* in, void* const* out, std::byte* scratch) const noexcept override {
     static std::mutex mutex;

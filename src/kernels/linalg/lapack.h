@@ -27,11 +27,11 @@ class MatrixKernel {
 };
 using MatrixKernelPtr = std::unique_ptr<const MatrixKernel>;
 
-enum class MatrixTriangle { both, lower, upper };  ///< which triangle is read, as rlx::Triangle
-enum class MatrixForm { as_is, transposed, adjoint };
+enum class MatrixTriangle { both, lower, upper };      ///< which triangle of an operand is read (rlx::Triangle)
+enum class MatrixForm { as_is, transposed, adjoint };  ///< op(a) in op(a) x = b
 
-// Dtypes are f32, f64, c64 and c128. Matrices with more elements than LAPACK's 32-bit integers can count fail
-// (unsupported).
+// The kernels. Comments name operands and results, in order; "or null" marks results that need not be computed. Dtypes
+// are f32, f64, c64 and c128. Matrices with more elements than LAPACK's 32-bit integers can count fail (unsupported).
 MatrixKernelPtr make_lu(DType, int64_t m, int64_t n);  ///< x -> lu, pivots, permutation
 MatrixKernelPtr make_cholesky(DType, int64_t n, bool lower, MatrixTriangle reads);
 MatrixKernelPtr make_triangular_solve(DType, int64_t m, int64_t n, bool left, bool lower, MatrixForm a,

@@ -1,6 +1,6 @@
-// LAPACK's routines as overloads for the four types, declared by their Fortran names, which every LAPACK has (few have
-// the same C headers). Matrices are column-major there. Fortran passes the length of each string argument behind all
-// arguments.
+// LAPACK's routines as C++ overloads for the four element types. The Fortran routines are declared here because every
+// LAPACK has them under these names, while few have the same C headers. Their matrices are column-major. Fortran passes
+// the lengths of string arguments behind all other arguments.
 #pragma once
 
 #include <complex>

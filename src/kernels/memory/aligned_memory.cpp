@@ -77,7 +77,7 @@ AlignedMemory aligned_memory(size_t bytes) {
 }
 
 AlignedMemory adopted_memory(std::span<const std::byte> bytes, std::shared_ptr<const void> owner) {
-  // A pointer to const would take another type of memory.
+  // The const is cast away because AlignedMemory has no const form; adopted_memory() forbids writing.
   auto* data = const_cast<char*>(reinterpret_cast<const char*>(bytes.data()));
   return {data, AlignedDelete{std::shared_ptr<char>(std::const_pointer_cast<void>(std::move(owner)), data)}};
 }

@@ -24,9 +24,9 @@ AlignedMemory aligned_memory(size_t bytes);
 /// Wraps read-only memory that `owner` keeps alive (mapped weights, say). It must not be written to.
 AlignedMemory adopted_memory(std::span<const std::byte> bytes, std::shared_ptr<const void> owner);
 
-/// For memory reports: the start of the block or slab that a piece of `piece_bytes` lies in, and the bytes of it that
-/// are in use. For a slab these are the pages handed out so far, because untouched pages take no memory. For adopted
-/// memory the piece itself.
+/// For memory reports: the start of the block or slab that a piece of `piece_bytes` lies in, and how many bytes of it
+/// are in use. Of a slab these are the pages handed out so far, because untouched pages take no memory. For adopted
+/// memory it is the piece itself.
 std::pair<const void*, size_t> block_of(const AlignedMemory& piece, size_t piece_bytes);
 
 }  // namespace rlx::kernels

@@ -1,7 +1,6 @@
-// Memory traffic of a loop that is done in small pieces between its arithmetic: prefetches of what it reads next, and
-// non-temporal stores (which bypass the caches) of what it has computed. Done all at once, these would fill the core's
-// buffers for outstanding cache lines, and arithmetic and memory would wait for each other. Used by
-// kernels/elementwise.
+// Memory traffic of a loop that is interleaved with its arithmetic in small pieces: prefetches of what it reads next,
+// and non-temporal stores (which bypass the caches) of what it has computed. All at once, these would fill the core's
+// buffers for outstanding cache lines, and arithmetic and memory would wait for each other. User: kernels/elementwise.
 #pragma once
 
 #include <algorithm>
@@ -19,8 +18,8 @@ void stream_fence() noexcept;
 /// The prefetches and non-temporal stores that are still to be done, for one thread.
 class MemoryTraffic {
  public:
-  /// Operands and results with a smaller number than this are handled in pieces. Later results are written at once, and
-  /// later operands are not prefetched.
+  /// The number of operands, and of results, that are handled in pieces. Results beyond that are written at once, and
+  /// operands beyond it are not prefetched.
   static constexpr int kMaxStreams = 8;
   static constexpr size_t kCacheLine = 64;  ///< bytes
 
@@ -32,10 +31,11 @@ class MemoryTraffic {
     flush(result);
     writes_[result] = {from, to, bytes};
   }
-  /// Completes the copy that is pending for a result, or those of all results.
+  /// Completes the pending copy of a result.
   void flush(int result) noexcept {
     if (result < write_count_) copy(writes_[result], writes_[result].bytes);
   }
+  /// Completes the pending copies of all results.
   void flush() noexcept {
     for (int i = 0; i < write_count_; ++i) flush(i);
   }
@@ -45,14 +45,15 @@ class MemoryTraffic {
     while (read_count_ <= operand) reads_[read_count_++] = {};
     reads_[operand] = {from, bytes};
   }
-  /// Whole cache lines for a loop that prefetches and stores them itself (move_cache_line in memory_traffic-inl.h).
+  /// Whole cache lines of traffic, for a loop that prefetches and stores them itself (move_cache_line in
+  /// memory_traffic-inl.h).
   struct CacheLines {
     const std::byte* prefetch;  ///< null: nothing to prefetch
     const std::byte* from;      ///< to be copied to `to` by non-temporal stores
     std::byte* to;              ///< starts at a cache line; null: nothing to copy
   };
-  /// Hands over the next `bytes` of operand 0's prefetch and of result 0's copy. Either is left out if it has fewer
-  /// bytes pending, or if the result does not start at a cache line.
+  /// Hands over the next `bytes` bytes of operand 0's prefetch and of result 0's copy. The prefetch is left out if
+  /// fewer bytes are pending; so is the copy, which is also left out if its next byte does not start a cache line.
   CacheLines claim_cache_lines(size_t bytes) noexcept {
     CacheLines cache_lines{};
     if (read_count_ > 0 && reads_[0].bytes >= bytes) {
@@ -67,14 +68,14 @@ class MemoryTraffic {
     }
     return cache_lines;
   }
-  /// Hands over all of operand 0's pending prefetch.
+  /// Hands over the whole pending prefetch of operand 0.
   std::span<const std::byte> claim_prefetch() noexcept {
     if (read_count_ == 0) return {};
     return {reads_[0].from, std::exchange(reads_[0].bytes, 0)};
   }
-  /// Whether there may be anything besides operand 0.
+  /// Whether there may be traffic besides the prefetch of operand 0.
   bool has_more() const noexcept { return read_count_ > 1 || write_count_ > 0; }
-  /// Does at most `bytes` of each pending copy and prefetch.
+  /// Continues every pending copy and prefetch by at most `bytes` bytes.
   void advance(size_t bytes) noexcept {
     for (int i = 0; i < write_count_; ++i) copy(writes_[i], std::min(bytes, writes_[i].bytes));
     for (int i = 0; i < read_count_; ++i) prefetch(reads_[i], bytes);

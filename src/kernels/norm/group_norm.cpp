@@ -68,7 +68,7 @@ HWY_INLINE void store_up_to(F32Tag d, F32Vec v, T* p, int64_t i, int64_t n) {
   else store_f32_some(v, d, p + i, static_cast<size_t>(n - i));
 }
 
-/// The sum of f(i) over vectors starting at i = 0, lanes, ...; `f` gives 0 in lanes beyond n.
+/// The sum of f(i) over the vectors that start at i = 0, lanes, ...; `f` gives 0 in lanes beyond n.
 template <class F>
 HWY_INLINE float sum_of(int64_t n, F f) {
   const F32Tag d;

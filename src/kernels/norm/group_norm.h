@@ -1,7 +1,7 @@
-// Group norm of x[n, channels, space]: each n and each group of channels is normalized over the group's channels and
-// all of space; with as many groups as channels it is an instance norm. Also its gradient, and layer norm over the
-// channels at each position of space. f32, f16, bf16 and f64 (gradients: f32 and f64), computed in f32 or f64 and
-// rounded once. Arrays are dense. Neighbours: rows.h, norm_backward.h (norms along the last axis).
+// Group norm of x[n, channels, space]: for each n, each group of channels is normalized over the group's channels and
+// all of space. With as many groups as channels it is an instance norm. This file also has the gradient of group norm,
+// and layer norm over the channels at each position of space. f32, f16, bf16 and f64 (gradients: f32 and f64), computed
+// in f32 or f64 and rounded once. Arrays are dense. Neighbours: rows.h, norm_backward.h (norms along the last axis).
 #pragma once
 
 #include <cstddef>

@@ -51,8 +51,9 @@ HWY_INLINE void store_up_to(F32Tag d, F32Vec v, float* p, size_t i, size_t n) {
   else store_f32_some(v, d, p + i, n - i);
 }
 
-/// Calls body(begin, stop) for blocks of a row of n elements, so long that a sum over one, divided over the lanes of an
-/// accumulator, is at most kPartialSumTerms long. All blocks but the last are whole vectors.
+/// Calls body(begin, stop) for the blocks of a row of n elements. A block is so long that a sum over it, divided over
+/// the lanes of an accumulator, has at most kPartialSumTerms terms in each lane. All blocks but the last are whole
+/// vectors.
 template <class F>
 HWY_INLINE void for_blocks(size_t n, F body) {
   const size_t block = static_cast<size_t>(kPartialSumTerms) * hn::Lanes(F32Tag());

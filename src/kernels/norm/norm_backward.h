@@ -17,11 +17,11 @@ struct NormBackwardArgs {
   void* d_x = nullptr;
   int64_t cols = 0;
   double eps = 1e-5;
-  bool centred = true;  ///< false: the RMS norm
+  bool centred = true;  ///< true: layer norm; false: RMS norm, which subtracts no mean
 };
 /// Scratch that each calling thread needs. It holds the thread's sums for the cotangents of gamma and beta.
 size_t norm_backward_scratch_bytes(const NormBackwardArgs& args);
-/// Sets a thread's sums to 0; to be called before the thread's first rows.
+/// Sets a thread's sums to 0. Call it before the thread's first rows.
 void clear_norm_backward_sums(const NormBackwardArgs& args, void* scratch) noexcept;
 /// Writes d_x of rows [row_begin, row_end) and adds the rows' contributions to the thread's sums.
 void norm_backward_rows(const NormBackwardArgs& args, int64_t row_begin, int64_t row_end, void* scratch) noexcept;

@@ -1,5 +1,5 @@
-// Shared by kernels over rows: a row's maximum, a sum and a map over its elements in f32; rows of f16 and bf16 go
-// through f32 scratch. Included once per target by a file that uses foreach_target.
+// What the kernels over rows share: the maximum of a row, a sum and a map over its elements in f32, and the conversion
+// of rows of f16 and bf16 to f32 scratch. Included once per target by a file that uses foreach_target.
 #if defined(RLX_KERNELS_NORM_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef RLX_KERNELS_NORM_ROWS_INL_H_
 #undef RLX_KERNELS_NORM_ROWS_INL_H_
@@ -28,6 +28,8 @@ HWY_INLINE T* row_of(void* base, int64_t stride, int64_t row) {
   return static_cast<T*>(base) + stride * row;
 }
 
+/// The largest element, or -infinity if there is none. It may skip a NaN (on x86, max returns its second operand if one
+/// is NaN), so callers check the row for NaN where their sums do not show it.
 inline float row_max(const float* x, size_t n) {
   const F32Tag d;
   const size_t lanes = hn::Lanes(d);
@@ -44,8 +46,8 @@ inline float row_max(const float* x, size_t n) {
   return hn::GetLane(hn::MaxOfLanes(d, hn::Max(hn::Max(m0, m1), hn::Max(m2, m3))));
 }
 
-/// The sum of f(x[i], i) over the row. `f` maps a vector and its position; it must give 0 for lanes that hold `rest`,
-/// which pads the last vector. Long rows are summed in blocks, whose sums are added in double (see partial_sums.h).
+/// The sum of f(x[i], i) over the row, where `f` maps a vector and its position. The last vector is padded with `rest`,
+/// for which `f` must give 0. Long rows are summed in blocks, whose sums are added in double (see partial_sums.h).
 template <class F>
 HWY_INLINE float row_sum(const float* x, size_t n, float rest, F f) {
   const F32Tag d;
@@ -68,7 +70,7 @@ HWY_INLINE float row_sum(const float* x, size_t n, float rest, F f) {
   }
 }
 
-/// y[i] = f(x[i], i, count) over the row; `count` is the number of lanes in use.
+/// y[i] = f(x[i], i, count) over the row, where `f` maps a vector, its position and the number of lanes in use.
 template <class T, class F>
 HWY_INLINE void row_map(const float* x, T* y, size_t n, F f) {
   const F32Tag d;
@@ -89,7 +91,7 @@ HWY_INLINE const float* as_f32(const T* x, size_t n, float* scratch) {
   if (i < n) hn::StoreU(load_f32_some(d, x + i, n - i), d, scratch + i);
   return scratch;
 }
-/// Where to write a row as f32 before it is rounded: y itself if that is f32, else scratch.
+/// Where a kernel writes a row as f32 before it is rounded: y itself if that is f32, else scratch.
 HWY_INLINE float* f32_target(float* y, float*) { return y; }
 template <class T>
 HWY_INLINE float* f32_target(T*, float* scratch) {

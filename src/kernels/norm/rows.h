@@ -47,7 +47,7 @@ struct NormArgs {
   const void* bias = nullptr;      ///< [cols], or null
   const void* residual = nullptr;  ///< rows like x, or null
   int64_t residual_stride = 0;
-  void* sum = nullptr;  ///< where to also store s, or null
+  void* sum = nullptr;  ///< if not null, s is stored here too
   int64_t sum_stride = 0;
   bool round_sum = true;
 

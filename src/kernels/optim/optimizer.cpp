@@ -24,7 +24,7 @@ HWY_INLINE F32Vec broadcast(float v) { return hn::Set(F32Tag(), v); }
 HWY_INLINE F32Vec moved(F32Vec old, float old_weight, F32Vec now, float new_weight) {
   return hn::MulAdd(old, broadcast(old_weight), hn::Mul(now, broadcast(new_weight)));
 }
-/// Without decay the param is not read: it may be infinite.
+/// grad + decay * param. Without decay the param is not read, because it may be infinite.
 HWY_INLINE F32Vec decayed(F32Vec grad, F32Vec param, float decay) {
   return decay == 0 ? grad : hn::MulAdd(param, broadcast(decay), grad);
 }

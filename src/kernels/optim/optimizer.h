@@ -1,6 +1,6 @@
-// Optimizer steps in f32: one pass over a param, its gradient and its states, all of which may be updated in place. The
-// rules are those of ops/optimizer.h; the structs below hold the numbers that depend on the step's count and learning
-// rate.
+// Optimizer steps in f32: one pass over a param, its gradient and its states, all of which may be updated in place.
+// rlx/ops/optimizer.h defines the rules. Each struct below holds the numbers of one rule for one step, derived from the
+// attributes, the learning rate and the count of steps. A prime marks a new value.
 #pragma once
 
 #include <cstdint>
@@ -8,11 +8,11 @@
 
 namespace rlx::kernels {
 
-/// velocity' = momentum velocity + g; param' = param - rate velocity', with `nesterov` param - rate (g + momentum
-/// velocity'). Without momentum there is no state.
+/// velocity' = momentum velocity + g and param' = param - rate velocity'; with `nesterov`, param' = param - rate (g +
+/// momentum velocity'). Without momentum there is no state.
 struct SgdStep {
   bool has_momentum = false, nesterov = false;
-  float rate = 0, momentum = 0, decay = 0;  ///< decay: the param times this is added to the gradient
+  float rate = 0, momentum = 0, decay = 0;  ///< decay: factor of the param that is added to the gradient
 };
 /// States m, v. param' = param keep - rate m' / (sqrt(v') root + epsilon). `rate` and `root` include the bias
 /// corrections for states that started at 0; rest1 = 1 - beta1, rest2 = 1 - beta2.
@@ -49,9 +49,9 @@ struct OptimizerBuffers {
 };
 
 /// Whether the step treats numbers below 2^-126 as 0. Moments of a param without gradients decay to such subnormal
-/// numbers, which are about ten times slower, and whose effect on a param is nothing beside its epsilon: a root is off
-/// by at most 2^-63. With an epsilon below 2^-40, times the correction of Adam's root, they might matter; Lion takes
-/// whole steps by the sign of a moment, however small it is.
+/// numbers, which make arithmetic about ten times slower. They have no effect on the param beside the epsilon in the
+/// divisor: a root is off by at most 2^-63. They might matter if epsilon, divided by the correction of Adam's root, is
+/// below 2^-40; and in Lion, whose steps have the sign of a moment, however small it is.
 bool flushes_subnormals(const OptimizerStep& step) noexcept;
 
 /// Updates elements [begin, end). An element's result does not depend on where the range begins.

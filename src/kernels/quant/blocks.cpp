@@ -1,6 +1,6 @@
 // See the header. Each format is a class with a template `decode` that passes vectors of decoded elements to a
-// consumer: one that stores them, or one that multiplies them with the rows of x. A consumer is told which of four
-// accumulators an element belongs to, so that consecutive additions do not wait for each other.
+// consumer, which stores them or multiplies them with the rows of x. `decode` tells the consumer to which of four
+// accumulators an element belongs, so that consecutive additions do not wait for each other.
 #include "kernels/quant/blocks.h"
 
 #include "kernels/partial_sums.h"
@@ -66,7 +66,8 @@ struct Q4_K {
     const size_t lanes = hn::Lanes(D());
     for (int chunk = 0; chunk < 4; ++chunk) {
       const auto low = blocks::scale_and_min(b + 4, 2 * chunk), high = blocks::scale_and_min(b + 4, 2 * chunk + 1);
-      // d * scale * q is exact in f32 (11 + 6 + 4 bits), so there is one rounding in whatever order it is computed.
+      // d * scale * q is exact in f32 (11 + 6 + 4 bits), so the order of its factors does not matter, and there is one
+      // rounding.
       const V low_scale = hn::Set(D(), d * blocks::integer(low.scale)),
               low_min = hn::Set(D(), dmin * blocks::integer(low.min)),
               high_scale = hn::Set(D(), d * blocks::integer(high.scale)),
@@ -130,7 +131,7 @@ struct Store {
 };
 
 /// Dot products of one column of weights with kRows rows of x. With many rows there are registers for fewer than four
-/// accumulators a row: accumulator numbers wrap.
+/// accumulators per row; then several accumulator numbers share one.
 template <int kRows>
 struct Dots {
   static constexpr int kAccumulators = kRows <= 2 ? 4 : kRows <= 4 ? 2 : 1;
@@ -160,8 +161,8 @@ struct Dots {
     return hn::GetLane(hn::SumOfLanes(D(), sum));
   }
 };
-/// Passes the elements on to accumulators 2 and 3: for the second of two blocks, where a block uses accumulators 0 and
-/// 1.
+/// Passes the elements on to accumulators 2 and 3. It is for formats whose blocks use accumulators 0 and 1 only, and
+/// takes every second block.
 template <class Consumer>
 struct Shifted {
   Consumer& consume;
@@ -193,7 +194,7 @@ HWY_INLINE void row_dots(const uint8_t* w, int64_t k, const float* x, int64_t st
   for (int r = 0; r < kRows; ++r) to[r * to_stride] = dots.total(r);
 }
 
-/// For formats without a vector kernel: each block is decoded to memory, where it stays in the cache.
+/// For formats without a vector kernel: each block is decoded to memory that stays in the cache.
 template <int kRows>
 HWY_INLINE void decoded_dots(BlockDecoder decode, const DTypeInfo& format, const std::byte* w, int64_t k,
                              const float* x, int64_t stride, float* to, int64_t to_stride) {
@@ -210,8 +211,8 @@ HWY_INLINE void decoded_dots(BlockDecoder decode, const DTypeInfo& format, const
   for (int r = 0; r < kRows; ++r) to[r * to_stride] = dots.total(r);
 }
 
-/// Writes to[r * to_stride] for all rows of x and one column: sums over `count` elements, of which x_first and w are
-/// the first.
+/// Writes to[r * to_stride] for all rows of x and one column. Sums run over `count` elements, the first of which are at
+/// x_first (of row 0) and w.
 void column_dots(const BlockWeightsProduct& p, const float* x_first, const std::byte* w, int64_t count, float* to,
                  int64_t to_stride) {
   const auto* bytes = reinterpret_cast<const uint8_t*>(w);
@@ -233,7 +234,8 @@ void column_dots(const BlockWeightsProduct& p, const float* x_first, const std::
 /// Writes to[r * kColumns] for all rows of x and one column, as sums of partial sums (see partial_sums.h).
 HWY_INLINE void column_sums(const BlockWeightsProduct& p, const std::byte* w, float* to) {
   constexpr int64_t kColumns = BlockWeightsProduct::kColumns;
-  // At least one accumulator has each lane; whole blocks of all formats.
+  // A piece is so long that each lane of at least one accumulator adds kPartialSumTerms terms. It consists of whole
+  // blocks, whatever the format.
   const int64_t piece = kPartialSumTerms * static_cast<int64_t>(hn::Lanes(D()));
   column_dots(p, p.x, w, HWY_MIN(p.k, piece), to, kColumns);
   if (HWY_LIKELY(p.k <= piece)) return;
@@ -273,7 +275,8 @@ void multiply_block_weights(const BlockWeightsProduct& p, int64_t begin, int64_t
   for (int64_t column = begin; column < end; column += kColumns) {
     const int64_t columns = HWY_MIN(kColumns, end - column);
     for (int64_t j = 0; j < columns; ++j) column_sums(p, p.w + (column + j) * row_bytes, sums + j);
-    // The epilogue computes all kColumns columns and stores `columns` of them: zeros keep the others from being NaN.
+    // The epilogue computes all kColumns columns and stores `columns` of them. The others are set to 0, because they
+    // must not be NaN.
     for (int64_t r = 0; r < p.rows; ++r)
       for (int64_t j = columns; j < kColumns; ++j) sums[r * kColumns + j] = 0;
     if (p.y_dtype == f16) apply_epilogue<F16>(p, sums, column, columns);

@@ -11,8 +11,8 @@ namespace rlx::kernels {
 /// Writes the elements of `blocks` blocks, as f32.
 void decode_blocks(DType format, const std::byte* from, int64_t blocks, float* to) noexcept;
 
-/// y = activation(x wᵀ + bias) + residual for at most kMaxRows rows of x. w[n, k] is read once for all rows and never
-/// written out decoded.
+/// y = activation(x wᵀ + bias) + residual for at most kMaxRows rows of x. Each block of w[n, k] is decoded once, in
+/// registers or in the cache, for all rows.
 struct BlockWeightsProduct {
   static constexpr int64_t kMaxRows = 8;
   /// The epilogue runs on this many columns at a time; a thread's range of columns begins at a multiple of it.

@@ -1,6 +1,6 @@
 // See the header. Sums of 64 products are computed in f32, where they are exact: a product is at most 383 * 383 in
-// magnitude, and 64 of those stay below 2^24. So processors without integer dot products are as fast as with floats,
-// and all give the same results.
+// magnitude, and 64 of those stay below 2^24. So processors without integer dot products are as fast as they are with
+// floats, and all processors give the same results.
 #include "kernels/quant/integer_product.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// 8-bit matrix products with exact sums, requantized to 8 bits, for processors without integer dot products: what
-// requantized_product.h falls back to. Neighbour: quantized_weights.h, where x is f32.
+// 8-bit matrix products with exact sums, requantized to 8 bits, for processors without integer dot products.
+// requantized_product.h calls it there. Neighbour: quantized_weights.h, where x is f32.
 #pragma once
 
 #include <cstdint>

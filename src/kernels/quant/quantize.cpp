@@ -1,5 +1,5 @@
 // See the header. A division takes as long as all other steps together, so x is multiplied by the reciprocal of the
-// scale; only where the product is so close to a tie that its error could change the rounding, x is divided.
+// scale. x is divided only where the product is so close to a tie that its error could change the rounding.
 #include "kernels/quant/quantize.h"
 
 #include <algorithm>

@@ -1,6 +1,7 @@
-// See the header. The product accumulates sum x (q - zero_point) over a block of rows of the weights in registers and
-// adds scale times that to y. Zero points are subtracted before: sum x q and zero_point sum x may be a hundred times
-// their difference, and their rounding with them. So are weights with a bias made whole before, by one multiply-add.
+// See the header. The product accumulates sum x (q - zero_point) over a block of rows of the weights in registers, and
+// adds the scale times that to y. Zero points are subtracted before the multiplication: sum x q and zero_point sum x
+// may be a hundred times as large as their difference, and so would be their rounding errors. Weights with a bias are
+// dequantized before the multiplication too, by one multiply-add each.
 #include "kernels/quant/quantized_weights.h"
 
 #include <algorithm>
@@ -65,8 +66,8 @@ HWY_INLINE void load_quantized(const uint8_t* w, V (&q)[kV]) {
   }
 }
 
-/// What belongs to quantized values beside a scale.
-enum class Shift { none, zero_point, bias };  ///< bias: and perhaps a zero point
+/// What a block of quantized values has besides a scale.
+enum class Shift { none, zero_point, bias };  ///< with a bias there may be a zero point too
 
 /// Reads kV vectors of a parameter of the columns, in the order in which load_quantized() has them.
 template <DType kWeights, int kV>
@@ -108,7 +109,7 @@ HWY_INLINE void add_columns(const QuantizedWeightsProduct& p, int64_t row, int64
   for (int64_t i = begin; i < end; ++i, from += w_stride) {
     V q[kV];
     load_quantized<kWeights>(from, q);
-    // The columns of the next two calls: there are too many rows for the hardware prefetcher to follow.
+    // Prefetch what the next two calls read. The rows are too many for the hardware prefetcher to follow.
     hwy::Prefetch(from + 128);
     if constexpr (kShift != Shift::none) {
       RLX_UNROLL
@@ -255,7 +256,7 @@ void QuantizedReader::read(int64_t first, int64_t count, float* to) const {
 
 namespace {
 
-/// The numbers that a block of quantized values shares.
+/// The parameters that a block of quantized values shares.
 struct Scaling {
   float zero_point, scale, bias;
 };

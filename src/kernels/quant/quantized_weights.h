@@ -1,4 +1,4 @@
-// Quantized values whose scales, zero points and biases are tensors of their own: dequantizing them, and products of
+// Quantized values whose scales, zero points and biases are tensors of their own: their dequantization, and products of
 // f32 with 8- and 4-bit weights that dequantize in registers. Neighbour: blocks.h, for formats whose blocks hold the
 // scales.
 #pragma once
@@ -11,13 +11,15 @@
 
 namespace rlx::kernels {
 
-/// Reads a tensor of f32, or of any integer or float dtype of at most 8 bits, as f32. Narrow dtypes go through a table.
+/// Reads a tensor of f32, or of any integer or float dtype of at most 8 bits, as f32. The latter are looked up in a
+/// table.
 struct QuantizedReader {
   const void* data = nullptr;
-  int bits = 32;                              ///< bits an element has; 32 means f32
+  int bits = 32;                              ///< of an element; 32 means f32
   std::shared_ptr<const float[]> table = {};  ///< the f32 value of each of the 2^bits bit patterns
-  /// A reader of `dtype` whose `data` is not set yet; of f32 if `dtype` cannot be read.
+  /// A reader of `dtype` whose `data` is not set yet; a reader of f32 if reads() is false.
   static QuantizedReader of(DType dtype);
+  /// Whether `dtype` can be read.
   static bool reads(DType dtype);
   float at(int64_t i) const;
   void read(int64_t first, int64_t count, float* to) const;

@@ -85,7 +85,7 @@ void pack_row(const char* from, int64_t k, char flip, char* to) {
   }
 }
 
-/// Packs rows of x as left tiles, and writes the sum of each row (shifted) to `sums` unless that is null.
+/// Packs rows of x as left tiles. If `sums` is not null, writes to it the sum of each row after the shift.
 void pack_quantized_rows(const RequantizedProduct& p, Shifts shift, int64_t row, int64_t rows, char* out,
                          uint32_t* sums) {
   const int64_t k = p.w.k, bytes = tile_bytes(k);
@@ -117,7 +117,7 @@ struct Requantize {
   int64_t y_stride, columns;
 };
 
-/// Writes `rows` rows of results from row `row` on; `row_sums` is null if the weights' zero point is 0.
+/// Writes `rows` rows of results, from row `row` on. `row_sums` is null if the weights' zero point is 0.
 RLX_WIDE void requantize_512(const Requantize& q, const int32_t* sums, int64_t row, int64_t rows,
                              const uint32_t* row_sums) {
   const __m512 lowest = _mm512_set1_ps(q.lowest), highest = _mm512_set1_ps(q.highest),

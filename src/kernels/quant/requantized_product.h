@@ -19,9 +19,10 @@ struct PackedQuantizedWeights {
   const char* packed = nullptr;
   Int8DotIsa isa = best_int8_dot_isa();
 };
-/// Size of the packed weights; pack_quantized() writes them. Element (p, j) of the source is at w[p * k_stride + j *
-/// n_stride]; `out` is aligned to 64 bytes.
+/// The size of packed weights.
 size_t packed_quantized_bytes(const PackedQuantizedWeights& weights);
+/// Packs a source whose element (p, j) is at w[p * k_stride + j * n_stride]. `out` has packed_quantized_bytes() and is
+/// aligned to 64 bytes; `weights.packed` is ignored.
 void pack_quantized(const PackedQuantizedWeights& weights, const void* w, int64_t k_stride, int64_t n_stride,
                     char* out) noexcept;
 
@@ -43,6 +44,7 @@ struct RequantizedProduct {
   void* y = nullptr;
   int64_t y_stride = 0;
 };
+/// Scratch of a calling thread.
 size_t requantized_product_scratch_bytes(const PackedQuantizedWeights& weights, int64_t rows);
 /// Computes columns [begin, end); `begin` is a multiple of kColumns, `scratch` has requantized_product_scratch_bytes().
 void multiply_packed_quantized(const RequantizedProduct& p, int64_t begin, int64_t end, void* scratch) noexcept;

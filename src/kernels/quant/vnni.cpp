@@ -17,6 +17,7 @@
 #include "kernels/gemm/amx/tiles.h"
 #include "kernels/gemm/fma/micro_kernels.h"
 #include "kernels/vector/highway_targets.h"
+#include "kernels/vector/instruction_set.h"
 
 namespace rlx::kernels {
 
@@ -29,7 +30,7 @@ namespace {
 constexpr int kMaxRows = 8;
 constexpr int64_t kQuadsPerStep = kTileInt8 / 4;  // groups of four along k in a step
 
-/// Four 8-bit values of a row as one 32-bit lane; an instruction multiplies them with four values of each column.
+/// Four 8-bit values of a row, as one 32-bit lane. An instruction multiplies them with four values of each column.
 inline int quad_at(const char* row) {
   int quad = 0;
   std::memcpy(&quad, row, sizeof quad);
@@ -58,7 +59,7 @@ RLX_VNNI_512 void multiply_512(int64_t steps, const char* left, const char* righ
   }
 }
 
-/// The 32 columns go in two halves, because there are only 16 registers.
+/// The 32 columns are computed in two halves, because there are only 16 registers.
 template <int kRows>
 RLX_VNNI_256 void multiply_256(int64_t steps, const char* left, const char* right, int32_t* sums, int64_t stride) {
   for (int half = 0; half < 2; ++half) {
@@ -94,14 +95,15 @@ constexpr MicroKernel kKernels256[kMaxRows256] = {multiply_256<1>, multiply_256<
                                                   multiply_256<5>};
 
 bool has_avx512_vnni() {
-  return __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bw") &&
-         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+  return is_permitted(InstructionSet::avx512_vnni) && __builtin_cpu_supports("avx512vnni") &&
+         __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
 }
 bool has_avx_vnni() {
   unsigned a = 0, b = 0, c = 0, d = 0;
   // A bit of CPUID leaf 7, subleaf 1. The AVX2 check says that the system saves the registers.
   constexpr unsigned kAvxVnni = 1u << 4;
-  return __builtin_cpu_supports("avx2") && __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a & kAvxVnni) != 0;
+  return is_permitted(InstructionSet::avx512_vnni) && __builtin_cpu_supports("avx2") &&
+         __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a & kAvxVnni) != 0;
 }
 
 }  // namespace

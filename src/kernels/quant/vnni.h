@@ -8,17 +8,17 @@
 
 namespace rlx::kernels {
 
-/// The instructions of an 8-bit product, from the slowest to the fastest. `fma` means that there are none:
-/// integer_product.h sums exactly in f32.
+/// The instructions of an 8-bit product, from the slowest to the fastest. `fma` stands for a processor that has none of
+/// the others: integer_product.h sums exactly in f32.
 enum class Int8DotIsa : uint8_t { fma, avx_vnni, avx512_vnni, tiles };
 
-/// Whether the processor has these instructions and Highway's targets of that width are not switched off.
+/// Whether the processor has these instructions, and Highway's targets of that vector width are not switched off.
 bool has_int8_dot_isa(Int8DotIsa isa);
 /// The fastest instructions of this processor.
 Int8DotIsa best_int8_dot_isa();
 
-/// Writes sums[i * stride + j] for `rows` rows (at most 32: 16 packed at `upper`, the others at `lower`) and 32 columns
-/// packed at `right`. k is `steps` * 64. `isa` is avx_vnni or avx512_vnni.
+/// Writes sums[i * stride + j] for `rows` rows and 32 columns, which are packed at `right`. Of the rows, 16 are packed
+/// at `upper` and up to 16 more at `lower`. k is 64 * `steps`. `isa` is avx_vnni or avx512_vnni.
 void multiply_int8_dots(Int8DotIsa isa, int64_t steps, int64_t rows, const char* upper, const char* lower,
                         const char* right, int32_t* sums, int64_t stride) noexcept;
 

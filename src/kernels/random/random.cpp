@@ -110,8 +110,8 @@ void threefry_wide(const uint32_t* key, int64_t begin, int64_t end, uint64_t* ou
   threefry_elements(key, begin, end, out, [](uint32_t a, uint32_t b) { return uint64_t{a} << 32 | b; });
 }
 
-/// There are `words` words in all; block n generates the words n and n + half. For 64-bit elements (`wide`) the first
-/// word is the high half.
+/// The original form of Threefry. There are `words` words in all; block n generates the words n and n + half. For
+/// 64-bit elements (`wide`) the first word is the high half.
 void original_bits(const uint32_t* key, int64_t words, size_t bytes, bool wide, int64_t begin, int64_t end, char* out) {
   const Tag d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));

@@ -9,8 +9,8 @@ namespace rlx::kernels {
 
 enum class BitGenerator { philox, threefry, threefry_original };
 
-/// The number of blocks of the generator, by which the work is split: a block is 16 bytes of Philox, one element of
-/// Threefry, or two words, half of all words apart, of Threefry's original form.
+/// The number of blocks by which the work is split. A block is what one call of the generator gives: 16 bytes of
+/// Philox, one element of Threefry, or, for Threefry's original form, two words that are half of all words apart.
 int64_t random_blocks(BitGenerator generator, int64_t count, size_t element_bytes);
 
 /// Writes those of the `count` elements at `out` that blocks [begin, end) of one key generate. `begin` is a multiple of

@@ -45,7 +45,7 @@ struct Block {
         padded((count + 15) / 16 * 16) {}
 };
 
-/// A thread's scratch: the state, as many rows more (for `a` or the decays), and four rows for copies.
+/// A thread's scratch: the state, as many further rows (for `a` or the decays), and four rows for copies.
 template <class T>
 struct Scratch {
   T *state, *more, *rows[4];
@@ -55,8 +55,8 @@ struct Scratch {
   }
 };
 
-/// Converts a state from the caller's layout, n numbers of each column one after the other, to rows of columns; and
-/// back.
+/// Converts a state from the caller's layout, in which the n numbers of a column are contiguous, to one in which the
+/// columns of a row are. The function below converts back.
 template <class T>
 void columns_to_rows(const T* from, const Block& block, int64_t n, T* to) {
   for (int64_t c = 0; c < block.count; ++c)

@@ -1,6 +1,6 @@
-// Linear recurrences without weight matrices: selective_scan, mamba2, gated_delta_net. A task keeps a block of a state
-// in scratch, as rows of up to kStateColumns independent columns, which fill the lanes of vectors, and goes through all
-// steps with it. Tasks are independent. f32 and f64. Neighbour: recurrent.h.
+// Linear recurrences without weight matrices: selective_scan, mamba2, gated_delta_net. The columns of a state are
+// independent, so a task takes a block of up to kStateColumns of them. It keeps the block in scratch, as rows that fill
+// the lanes of vectors, and goes through all steps with it. Tasks are independent. f32 and f64. Neighbour: recurrent.h.
 #pragma once
 
 #include <cstddef>
@@ -11,13 +11,13 @@
 
 namespace rlx::kernels {
 
-/// The maximal number of columns of a block.
+/// The most columns of a block.
 constexpr int64_t kStateColumns = 64;
-/// Scratch per calling thread, for states of `rows` rows.
+/// The scratch that each calling thread needs, for states of `rows` rows: `n` of the structs below.
 size_t linear_recurrence_scratch_bytes(DType dtype, int64_t rows);
 
-/// All arrays are dense, in the layouts of rlx/ops/recurrent.h. A null `state` stands for zeros. Each function below
-/// runs tasks [begin, end).
+/// All arrays are dense, in the layouts of rlx/ops/recurrent.h. A null `state` stands for zeros. Each of the three
+/// functions runs the tasks [begin, end) of args.tasks().
 struct SelectiveScanArgs {
   DType dtype = f32;
   int64_t batch = 0, steps = 0, channels = 0, n = 0;
@@ -26,8 +26,6 @@ struct SelectiveScanArgs {
   int64_t blocks() const { return divided_up(channels, kStateColumns); }
   int64_t tasks() const { return batch * blocks(); }
 };
-/// Scratch is that of linear_recurrence_scratch_bytes(dtype, n), which has room for the state and for the columns of
-/// `a`.
 void selective_scan(const SelectiveScanArgs& args, int64_t begin, int64_t end, void* scratch) noexcept;
 
 struct Mamba2Args {

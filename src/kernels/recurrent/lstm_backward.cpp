@@ -79,7 +79,8 @@ void run_steps(const LstmBackwardArgs& a, int64_t begin, int64_t end, T* scratch
   const int64_t rows = end - begin, hidden = a.hidden, state = state_columns(hidden), panels = state_panels(hidden);
   const bool padded = state != hidden;
   T *h_ct = scratch, *c_ct = h_ct + rows * panels, *products_ct = c_ct + rows * state;
-  T* staged = products_ct + rows * 4 * state;  // of one sequence: gates, cell, the cell before, y_ct, products_ct
+  // Padded copies for one sequence: gates, cell, the cell before, y_ct, products_ct.
+  T* staged = products_ct + rows * 4 * state;
   std::memset(scratch, 0, lstm_backward_scratch_bytes(a, rows));
   auto row_of = [&](const void* all, int64_t row, int64_t width) {
     return static_cast<const T*>(all) + row * width * hidden;
@@ -110,7 +111,7 @@ void run_steps(const LstmBackwardArgs& a, int64_t begin, int64_t end, T* scratch
     }
     multiply_step<T>(static_cast<const T*>(a.w_hh), 4 * state, panels, products_ct, 4 * state, nullptr, 0, h_ct, panels,
                      rows);
-    // An infinite cotangent times the zero weights of the padding is NaN: clear it.
+    // An infinite cotangent times the zero weights of the padding is NaN, which is cleared.
     for (int64_t r = 0; r < rows && padded; ++r) std::fill_n(h_ct + r * panels + hidden, state - hidden, T(0));
   }
   for (int64_t r = 0; r < rows; ++r) {

@@ -81,7 +81,8 @@ void lstm_gates(const T* sums, int64_t gate, T* h, T* c, T* saved_gates) {
     }
   });
 }
-/// Updates h. `x` is the gate n of the products, unpadded; the sum's n holds only the contribution of h.
+/// Updates h. `x` is the contribution of the input to gate n, unpadded; the sum's gate n has only the contribution of
+/// h.
 template <class T>
 void gru_gates(const T* sums, const T* x, int64_t gate, T* h) {
   const Tag<T> d;

@@ -20,26 +20,24 @@ struct RecurrentArgs {
   int64_t hidden = 0, steps = 0;
   bool reverse = false;
   const void* w_hh = nullptr;      ///< as pack_recurrent() wrote it
-  const void* products = nullptr;  ///< [batch, steps, gates * hidden], dense: x w_ihᵀ and its bias
+  const void* products = nullptr;  ///< [batch, steps, gates * hidden], dense: x w_ihᵀ + bias
   const void* b_hh = nullptr;      ///< [gates * hidden], for gru only
   void* y = nullptr;               ///< sequence b, step s at b * y_batch_stride + s * y_step_stride, in elements
   int64_t y_batch_stride = 0, y_step_stride = 0;
-  const void* h0 = nullptr;  ///< [batch, hidden], or null for zeros; so is c0
-  const void* c0 = nullptr;
-  void* h_n = nullptr;  ///< [batch, hidden]; may be h0
-  void* c_n = nullptr;
-  void* gates = nullptr;  ///< lstm only, for lstm_backward.h: [batch, steps, 4 * hidden]; or null
-  void* cells = nullptr;  ///< [batch, steps, hidden] if `gates` is set
+  const void *h0 = nullptr, *c0 = nullptr;  ///< [batch, hidden], the states before the first step; null for zeros
+  void *h_n = nullptr, *c_n = nullptr;      ///< [batch, hidden], the states after the last step; may be h0 and c0
+  void* gates = nullptr;  ///< [batch, steps, 4 * hidden], or null: stored for lstm_backward.h, by an lstm only
+  void* cells = nullptr;  ///< [batch, steps, hidden], the cell after each step; stored if `gates` is set
 };
 
-/// Size of packed w_hh.
+/// Size in bytes of packed w_hh.
 size_t recurrent_weight_bytes(RecurrentCell cell, DType dtype, int64_t hidden);
 /// Packs the row-major w_hh[gates * hidden, hidden]; `packed` is aligned to 64 bytes.
 void pack_recurrent(RecurrentCell cell, DType dtype, int64_t hidden, const void* w_hh, void* packed) noexcept;
 
-/// The kernel may read this many bytes behind the products, whatever they hold.
+/// The kernel may read this many bytes behind the end of `products`; their values do not matter.
 constexpr size_t kRecurrentSlack_bytes = 64;
-/// Scratch for `sequences` sequences.
+/// Scratch of a call for `sequences` sequences.
 size_t recurrent_scratch_bytes(const RecurrentArgs& args, int64_t sequences);
 /// Runs all steps of the sequences [begin, end). `scratch` is aligned to 64 bytes.
 void recurrent(const RecurrentArgs& args, int64_t begin, int64_t end, void* scratch) noexcept;

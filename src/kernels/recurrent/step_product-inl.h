@@ -28,11 +28,12 @@ template <class T>
 HWY_INLINE int64_t panel_width() {
   return static_cast<int64_t>(kPanelVectors * hn::Lanes(StepTag<T>()));
 }
-// Rows of a tile, which share a load of the matrix: as many as there are registers for.
+// Rows of a tile, which share a load of the matrix: as many as there are registers for sums.
 inline constexpr int kTileRows = HWY_MAX_BYTES >= 64 ? 6 : 3;
 
 /// to[row, panel] = from[row, panel] + x[row, 0 .. depth) * panel for `Rows` rows; a null `from` stands for zeros. The
-/// product is summed first and then added, so that a sum over several pieces is one of partial sums (partial_sums.h).
+/// product is summed up before it is added to `from`, so that a sum over several pieces consists of partial sums
+/// (partial_sums.h).
 template <int Rows, class T>
 HWY_INLINE void multiply_tile(const T* panel, int64_t depth, const T* x, int64_t x_stride, const T* from,
                               int64_t from_stride, T* to, int64_t to_stride) {
@@ -87,7 +88,8 @@ template <class T>
 void multiply_step(const T* packed, int64_t depth, int64_t columns, const T* x, int64_t x_stride, const T* from,
                    int64_t from_stride, T* to, int64_t to_stride, int64_t rows) {
   const int64_t width = panel_width<T>();
-  // Rows of a panel that fit the L1 cache beside the rows of x; a panel is split into pieces of nearly equal depth.
+  // The depth of a piece of a panel is such that the piece fits the L1 cache beside the rows of x. All pieces are
+  // nearly equal.
   constexpr int64_t kPieceBytes = 32 << 10;
   const int64_t max_depth = std::min(kPartialSumTerms, kPieceBytes / (width * static_cast<int64_t>(sizeof(T))));
   const int64_t pieces = std::max<int64_t>(1, divided_up(depth, max_depth)), piece = divided_up(depth, pieces);

@@ -123,7 +123,7 @@ void real(const CumulateArgs& a, int64_t begin, int64_t end) {
 template <class T>
 void integer(const CumulateArgs& a, int64_t begin, int64_t end) {
   switch (a.op) {
-    // In unsigned 64 bits, the low bits of which are the wrapped result.
+    // Sums are computed in unsigned 64 bits, the low bits of which are the wrapped result.
     case CumulateOp::sum: return typed<T, uint64_t, Sum>(a, begin, end);
     case CumulateOp::prod: return typed<T, uint64_t, Product>(a, begin, end);
     case CumulateOp::max: return typed<T, T, Maximum>(a, begin, end);

@@ -17,7 +17,7 @@ struct CumulateArgs {
   const void* x = nullptr;
   void* y = nullptr;  ///< may be x
   int64_t extent = 0, inner = 1;
-  bool exclusive = false;  ///< each result leaves its own element out; the first is 0, 1 or the lowest value
+  bool exclusive = false;  ///< a result leaves out the element at its own index; the first is 0, 1 or the lowest value
   bool reverse = false;    ///< accumulate from the last element to the first
 };
 

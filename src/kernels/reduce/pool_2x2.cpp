@@ -50,7 +50,7 @@ void reduce_row(const float* top, const float* bottom, float* y, int64_t n) {
   });
 }
 
-/// Bytes: combines the two rows, then the even with the odd elements of the result, which share 16-bit lanes.
+/// For bytes: combines the two rows, then the even and the odd elements of the result, which share 16-bit lanes.
 template <class T, bool kLargest>
 void reduce_byte_row(const T* top, const T* bottom, T* y, int64_t n) {
   const auto by = [&](auto d) HWY_ATTR {  // d: lanes of int16_t

@@ -1,5 +1,6 @@
 // Max and min pooling of f32, i8 and u8 over windows of 2 x 2 with stride 2, and its gradient for f32. An element lies
-// in at most one window, so the gradient adds nothing up. Neighbour: window.h, for all other windows.
+// in at most one window, so each element of the gradient is a copy and no sum. Neighbour: window.h, for all other
+// windows.
 #pragma once
 
 #include <cstdint>

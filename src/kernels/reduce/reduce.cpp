@@ -56,8 +56,8 @@ float across_lanes(F32Tag d, F32Vec v) {
   return result;
 }
 
-/// One contiguous row. Eight accumulators hide the latency of the additions. A sum is computed in blocks whose results
-/// are added in double, so that its error does not grow with the length.
+/// Reduces one contiguous row. Eight accumulators hide the latency of the additions. A sum is computed in blocks whose
+/// results are added in double, so that its error does not grow with the length.
 template <class Op, class T>
 float reduce_row(const T* x, int64_t n) {
   const F32Tag d;
@@ -92,7 +92,7 @@ float reduce_row(const T* x, int64_t n) {
   }
 }
 
-/// Eight rows at once: eight streams of memory keep more loads in flight than one does.
+/// Reduces eight rows at once: eight streams of memory keep more loads in flight than one does.
 template <class Op, class T>
 void reduce_eight_rows(const T* x, int64_t stride, int64_t n, float* results) {
   const F32Tag d;
@@ -233,7 +233,7 @@ namespace rlx::kernels {
 namespace {
 HWY_EXPORT(reduce_f32);
 
-/// Elements of type T, accumulated and stored in T.
+/// The elements have type T, and are accumulated and stored in it.
 template <class T>
 struct Direct {
   using Accumulator = T;
@@ -243,7 +243,7 @@ struct Direct {
     static_cast<T*>(a.y)[i] = v;
   }
 };
-/// Bytes of a float format, accumulated as A.
+/// The elements are bytes of a float format and are accumulated as A.
 template <class A>
 struct F8 {
   using Accumulator = A;
@@ -257,7 +257,7 @@ struct F8 {
     else static_cast<uint8_t*>(a.y)[i] = static_cast<uint8_t>(encode_float(a.dtype, static_cast<double>(v)));
   }
 };
-/// c64, accumulated in c128: a running sum of f32 loses digits with its length.
+/// The elements are c64 and are accumulated in c128: a running sum of f32 loses digits with its length.
 struct WidenedC64 {
   using Accumulator = Complex;
   static Complex load(const ReduceArgs& a, int64_t i) {
@@ -309,7 +309,7 @@ template <class T>
 void reduce_integer(const ReduceArgs& a, int64_t begin, int64_t end) {
   using U = std::make_unsigned_t<T>;
   switch (a.op) {
-    // Through 64 bits: promoted to int, a product of two uint16_t would overflow.
+    // The computation takes 64 bits: promoted to int, a product of two uint16_t would overflow.
     case ReduceOp::sum:
       return accumulate<Direct<U>>(a, begin, end, 0, [](U x, U y) { return uint64_t{x} + uint64_t{y}; });
     case ReduceOp::prod:
@@ -331,7 +331,7 @@ void reduce_boolean(const ReduceArgs& a, int64_t begin, int64_t end) {
     case ReduceOp::all: return accumulate<B>(a, begin, end, 1, [](uint8_t x, uint8_t y) { return x & y; });
   }
 }
-/// `Summed`: how elements are read and accumulated by sums.
+/// Reduces elements that C describes; `Summed` describes how sums read and accumulate them.
 template <class C, class Summed = Direct<C>>
 void reduce_complex(const ReduceArgs& a, int64_t begin, int64_t end) {
   using A = typename Summed::Accumulator;

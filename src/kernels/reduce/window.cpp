@@ -47,7 +47,8 @@ struct AccessF8 {
   }
 };
 
-/// kPartialSums: sums over large windows, as sums of partial sums (see partial_sums.h).
+/// Computes results [begin, end) of a window reduction. With kPartialSums, sums over large windows consist of partial
+/// sums (see partial_sums.h).
 template <class Access, bool kPartialSums = false, class F>
 void slide(const ReduceWindowArgs& a, int64_t begin, int64_t end, typename Access::Accumulator neutral, F combine) {
   using A = typename Access::Accumulator;
@@ -91,7 +92,8 @@ void slide(const ReduceWindowArgs& a, int64_t begin, int64_t end, typename Acces
         if (along.base_dilation == 1) {
           int64_t from = 0, to = 0;
           along.inside(tap[last], first, stop, from, to);
-          // A stride may be any size: with fewer than two outputs the product is not computed, it might overflow.
+          // A stride may be any size: the product, which might overflow, is computed only if there are two outputs or
+          // more.
           const int64_t step = to - from > 1 ? along.stride * a.x_strides[last] : 0;
           int64_t i = base;
           if (from < to) i += (from * along.stride + tap[last] * along.dilation - along.low) * a.x_strides[last];
@@ -206,7 +208,8 @@ void reduce_window(const ReduceWindowArgs& args, int64_t begin, int64_t end) noe
 // ---- select_and_scatter ----
 namespace {
 
-/// Images [begin, end). `taps` is scratch for the offsets of the taps of all dims but the last.
+/// Computes the images [begin, end). `taps` is scratch for the offsets of the taps of all dims but the last. stays(x,
+/// y) says whether x stays selected when the window comes to y.
 template <class T, class Stays>
 void select_images(const SelectAndScatterArgs& a, int64_t begin, int64_t end, int64_t* taps, Stays stays) {
   const int last = a.rank - 1;
@@ -239,7 +242,8 @@ void select_images(const SelectAndScatterArgs& a, int64_t begin, int64_t end, in
         }
         if (!is_padding) taps[inside++] = offset;
       }
-      // Segments of neighbouring outputs, tap by tap and without branches: which element wins cannot be predicted.
+      // Segments of neighbouring outputs are computed tap by tap, and without branches, because a processor cannot
+      // predict which element is selected.
       for (int64_t first = 0; inside > 0 && first < row; first += kSegment) {
         const int64_t stop = std::min(row, first + kSegment);
         std::fill_n(kept.begin(), stop - first, -1);

@@ -21,8 +21,8 @@ struct ReduceWindowArgs {
   int64_t x_dims[kMaxWindowRank]{}, x_strides[kMaxWindowRank]{};  ///< strides in elements
   int64_t out_dims[kMaxWindowRank]{};
   int64_t window[kMaxWindowRank]{}, stride[kMaxWindowRank]{};
-  int64_t low[kMaxWindowRank]{};            ///< padding before the first element; negative crops
-  int64_t base_dilation[kMaxWindowRank]{};  ///< 1: no gaps between the elements of x
+  int64_t low[kMaxWindowRank]{};            ///< padding before the first element; a negative number crops elements
+  int64_t base_dilation[kMaxWindowRank]{};  ///< distance between neighbouring elements of x; 1 if there are no gaps
   int64_t window_dilation[kMaxWindowRank]{};
   double scale = 1;  ///< float sums only: factor of the sum before its one rounding (1/area gives the mean)
 };
@@ -40,7 +40,7 @@ struct SelectAndScatterArgs {
   const void* source = nullptr;  ///< one element for each window
   void* y = nullptr;             ///< dims of x; x, source and y are dense
   int rank = 0;                  ///< at least 1
-  int64_t images = 1;            ///< x, source and y hold this many arrays of the dims below, one behind the other
+  int64_t images = 1;            ///< how many arrays of the dims below x, source and y hold, one behind the other
   int64_t x_dims[kMaxWindowRank]{}, out_dims[kMaxWindowRank]{};
   int64_t window[kMaxWindowRank]{}, stride[kMaxWindowRank]{}, low[kMaxWindowRank]{}, dilation[kMaxWindowRank]{};
 };

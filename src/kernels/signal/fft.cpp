@@ -1,11 +1,14 @@
 // See the header. A task transforms `columns` vectors at once, with real and imaginary components in separate arrays,
 // element (k, c) at k * columns + c: either one vector, or sixteen, whose columns then fill SIMD vectors.
 //
-// A stage of radix r, with s = the product of the radices before times the columns, m = butterflies, i = q + s p, 0 <=
-// q < s, 0 <= p < m:
+// A stage of radix r is the following, where s is the product of the radices before times the columns, m the number of
+// butterflies, and i = q + s p with 0 <= q < s, 0 <= p < m:
 //   y[q + s (r p + k)] = w^(p k) sum_j x[i + s m j] e^(-2 pi i j k / r),  w = e^(-2 pi i / (r m))
 // Reads run along i. If s fills SIMD vectors, writes and twiddles run along q; otherwise the twiddles are repeated
 // along i, and a SIMD vector is written in pieces.
+//
+// The file is longer than others because it is compiled once per instruction set: a second such file would instantiate
+// the stages again.
 #include "kernels/signal/fft.h"
 
 #include <algorithm>
@@ -152,7 +155,7 @@ HWY_INLINE void butterfly(const RootTable<T>& roots, typename L::V* re, typename
   }
 }
 
-/// A stage whose s fills SIMD vectors (or, without vectors, any stage).
+/// A stage whose s fills SIMD vectors. With kVector = false it computes any stage, on single numbers.
 template <class T, int kRadix, bool kVector>
 void contiguous_stage(const T* twiddles, int64_t m, int64_t s, SplitComplex<const T> x, SplitComplex<T> y) {
   using L = Lane<T, kVector>;

@@ -1,4 +1,4 @@
-// A lock-free pool of objects that only one call at a time may use (buffers, handles of libraries).
+// A lock-free pool of objects that only one call at a time may use, such as buffers and handles of libraries.
 #pragma once
 
 #include <atomic>

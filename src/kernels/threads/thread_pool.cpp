@@ -113,7 +113,7 @@ struct alignas(64) ThreadPool::Worker {
   std::atomic<int> callers_waiting{0};  ///< callers that wait on `job_done`
   int share = 0;                        ///< index of its share; written while claimed, read while running
   Job* job = nullptr;
-  std::atomic<int> processor{-1};  ///< on which it ran when it last looked; -1: unknown
+  std::atomic<int> processor{-1};  ///< the processor it last noticed to run on; -1: unknown
   std::mutex mutex;
   std::condition_variable job_posted, job_done;
 #if defined(__linux__)

@@ -11,13 +11,13 @@
 
 namespace rlx::kernels {
 
-/// A non-owning reference to a callable that takes a task number, or a task number and a slot (see parallel_for). It
-/// never allocates. The callable must not throw, because kernels are noexcept.
+/// A non-owning reference to a callable of a task number, or of a task number and a slot (see parallel_for). It never
+/// allocates. The callable must not throw, because kernels are noexcept.
 class TaskFunction {
  public:
   template <class Callable>
   requires(!std::is_same_v<std::remove_cvref_t<Callable>, TaskFunction>) TaskFunction(Callable&& callable)
-  noexcept  // implicit, so that a lambda can be passed
+  noexcept  // the conversion is implicit, so that a lambda can be passed
       : object_(const_cast<void*>(static_cast<const void*>(std::addressof(callable)))),
         call_([](void* object, int64_t task, [[maybe_unused]] int slot) noexcept {
           auto& function = *static_cast<std::remove_reference_t<Callable>*>(object);
@@ -48,11 +48,11 @@ class ThreadPool {
   /// call, as an index into per-thread scratch memory. Slot t begins with the t-th contiguous share of the tasks, so
   /// that repeated calls find their data in the same core's cache, and then takes tasks from the other shares.
   ///
-  /// Never waits for workers: it uses those that are idle. A call from inside a task runs all its tasks inline. If the
-  /// system refuses a thread, the call uses fewer.
+  /// The call never waits for workers: it uses those that are idle. A call from inside a task runs all its tasks on its
+  /// own thread. If the system refuses to start a thread, the call uses fewer.
   void parallel_for(int width, int64_t tasks, TaskFunction fn) noexcept;
 
-  /// Workers started so far.
+  /// The number of workers started so far.
   int workers() const { return started_.load(std::memory_order_acquire); }
 
   ThreadPool(const ThreadPool&) = delete;

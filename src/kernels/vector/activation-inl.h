@@ -21,7 +21,7 @@ HWY_INLINE hn::Vec<D> Relu6(D d, hn::Vec<D> v) {
   return hn::Min(hn::Set(d, hn::TFromD<D>(6)), hn::Max(hn::Zero(d), v));
 }
 
-// Calls f with the activation, which is a function of a tag and a vector.
+// Calls f with the activation as a function of a tag and a vector.
 template <class F>
 HWY_INLINE void with_activation(Activation activation, F f) {
   switch (activation) {

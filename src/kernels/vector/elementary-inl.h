@@ -42,9 +42,9 @@ HWY_INLINE V ScaleByPowerOfTwo(D d, V v, V n) {
 #endif
 }
 
-/// p * 2^n for p in [0.7, 1.5] and the integer n = shifted - exponent_magic(d), in [-151, 0], rounded once if it is
-/// subnormal; 0 where x is `least`. There p is multiplied by no power: processors that trap on subnormal results would
-/// be slow for every masked key.
+/// p * 2^n for p in [0.7, 1.5] and the integer n = shifted - exponent_magic(d), in [-151, 0]. It is rounded once, if it
+/// is subnormal. Where x is `least` the result is 0, which takes no multiplication by a power: processors that trap on
+/// subnormal results would be slow for every masked key.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V scaled_down(D d, V x, V least, V p, V shifted, V n) {
 #if HWY_TARGET == HWY_AVX3
@@ -58,14 +58,14 @@ HWY_INLINE V scaled_down(D d, V x, V least, V p, V shifted, V n) {
   return hn::Mul(hn::Mul(hn::IfThenZeroElse(hn::Eq(x, least), p), power), hn::Set(d, 0x1p-64f));
 #endif
 }
-/// Adding this rounds to an integer (1.5 * 2^23) and leaves it, with the exponent's bias of 127 and 64 more, in the low
-/// bits.
+/// Adding this number (1.5 * 2^23 and more) rounds to an integer. The low bits then hold the integer plus the
+/// exponent's bias of 127 and 64 more.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V exponent_magic(D d) {
   return hn::Set(d, 12582912.0f + 127.0f + 64.0f);
 }
 
-/// 2^x for x <= 0, also -infinity. For the weights of softmax. 1.2e-7, and below 2^-126 to the nearest subnormal
+/// 2^x for x <= 0, also for -infinity. For the weights of softmax. 1.2e-7, and below 2^-126 to the nearest subnormal
 /// number.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V Exp2Nonpositive(D d, V x) {
@@ -77,7 +77,7 @@ HWY_INLINE V Exp2Nonpositive(D d, V x) {
   return scaled_down(d, x, least, p, shifted, n);
 }
 
-/// The base b of powers b^x as log2(b), in two numbers of f32; and x for which b^x is rounded to 0 at least.
+/// The base b of powers b^x: log2(b) as the sum of two f32 numbers, and an x for which b^x is rounded to 0.
 struct Base {
   float log2, rest, least;
   static Base of_log2(double log2) {
@@ -85,8 +85,8 @@ struct Base {
     return {nearest, static_cast<float>(log2 - static_cast<double>(nearest)), -151.0f / nearest};
   }
 };
-/// b^x for x <= 0, also -infinity, and b > 1. 1.2e-7, and below 2^-126 to the nearest subnormal number. Without fused
-/// multiply-add x log2(b) is rounded, which loses up to 4e-6.
+/// b^x for x <= 0, also for -infinity, and b > 1. 1.2e-7, and below 2^-126 to the nearest subnormal number. Without
+/// fused multiply-add x log2(b) is rounded, which loses up to 4e-6.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V PowerNonpositive(D d, const Base& base, V x) {
   const V least = hn::Set(d, base.least), log2 = hn::Set(d, base.log2);
@@ -98,7 +98,7 @@ HWY_INLINE V PowerNonpositive(D d, const Base& base, V x) {
   return scaled_down(d, x, least, p, shifted, n);
 }
 
-/// e^x for x <= 0, also -infinity. 1.2e-7, and below 2^-126 to the nearest subnormal number.
+/// e^x for x <= 0, also for -infinity. 1.2e-7, and below 2^-126 to the nearest subnormal number.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V ExpNonpositive(D d, V x) {
   const V least = hn::Set(d, -104.5f);  // e^-104 is rounded to 0

@@ -27,7 +27,8 @@ inline float to_f32(F16 v) {
 
 inline BF16 to_bf16(float v) {
   const auto bits = std::bit_cast<uint32_t>(v);
-  // Rounding could turn a NaN whose set mantissa bits are all low ones into infinity, so its quiet bit is set instead.
+  // Rounding could turn a NaN into infinity, if only low bits of its mantissa are set. So a NaN is truncated and its
+  // quiet bit set.
   if ((bits & 0x7fffffffu) > 0x7f800000u) return {static_cast<uint16_t>((bits >> 16) | 0x40u)};
   return {static_cast<uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16)};
 }

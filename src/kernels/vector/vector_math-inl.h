@@ -151,7 +151,7 @@ HWY_INLINE V Log(D d, V x) {
 }
 
 // tanh a for a >= 0. Below 5/8, where the formula 1 - 2 / (e^2a + 1) would cancel, it is a + a^3 P(a^2) with error
-// 2^-26.8; for other a it is `beyond`, which the caller has computed.
+// 2^-26.8. For other a it is `beyond`, the value of the formula, which the caller has computed.
 inline constexpr float kTanhBySeries = 0.625f;
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V small_tanh_or(D d, V a, V beyond) {

@@ -1,4 +1,4 @@
-// The rules of `scan`, which a bounded `while_loop` borrows: it is a scan of an if_else.
+// The rules of `scan`. A bounded `while_loop` uses them too, because it is a scan of an if_else.
 #pragma once
 
 #include "ops/control/subgraph_rules.h"
@@ -7,7 +7,7 @@
 
 namespace rlx {
 
-/// The operands of a scan, or of its body, by their part.
+/// The operands of a scan, or the inputs of its body, divided into carries, xs and captured values.
 template <class T>
 struct ScanParts {
   std::span<const T> carries, xs, captured;
@@ -17,9 +17,10 @@ struct ScanParts {
 };
 
 std::vector<Type> scan_types(Types in, const ScanAttrs& a);
-/// The results, then the stacked carries as each step found them.
+/// Runs a scan and returns its results, followed by the stacked carries as they were before each step.
 std::vector<Value> scan_saving_carries(Graph& g, Values in, const ScanAttrs& a);
-/// `carried` are the stacked carries; `y_cts` may be empty for a scan without ys.
+/// The cotangents of a scan's operands. `carried` are the stacked carries of scan_saving_carries(). `y_cts` may be
+/// empty for a scan without ys.
 Many<Value> scan_vjp(Values in, Values carried, Values carry_cts, Values y_cts, const ScanAttrs& a,
                      const Transforms& t);
 

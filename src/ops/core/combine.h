@@ -9,7 +9,7 @@
 
 namespace rlx {
 
-/// x combined with y; integers wrap, NaN wins against max and min.
+/// x combined with y. Integers wrap; max and min of a NaN are NaN.
 template <class T>
 T combined(Reduction kind, T x, T y) {
   auto both = [&](auto f) -> T {
@@ -35,14 +35,15 @@ T combined(Reduction kind, T x, T y) {
   return x;
 }
 
-/// What a named reduction starts from: its result over no elements, as a tensor of rank 0.
+/// The result of a named reduction over no elements, as a tensor of rank 0.
 Tensor initial_value(Reduction kind, DType dtype);
-/// The kinds of dtype a named reduction takes.
+/// Fails unless the named reduction is defined for the dtype of `t`.
 void require_reducible(const Type& t, Reduction kind);
-/// `body` must map n running scalars and n elements to n running scalars, of the dtypes of `xs`; `inits` are scalars.
+/// Fails unless `body` maps n running scalars and n elements to n running scalars, of the dtypes of `xs`, and `inits`
+/// are scalars of these dtypes.
 void require_combiner(const Subgraph& body, Types xs, Types inits);
 
-/// Combines elements of several operands at once into running scalars.
+/// Combines elements of several operands at once with running scalars.
 class Combiner {
  public:
   /// `inits` is empty for a named reduction.
@@ -50,11 +51,11 @@ class Combiner {
       : kind_(kind), body_(body), xs_(xs), inits_(inits.begin(), inits.end()), run_(run) {
     if (kind != Reduction::custom) inits_ = {initial_value(kind, xs[0].dtype())};
   }
-  /// Running scalars for each index of a shape.
+  /// The running scalars, for each index of a shape.
   class Cells {
    public:
     Cells(Shape shape, const Combiner& combiner);
-    /// From these tensors on, instead of the initial values.
+    /// Begins with these tensors instead of the initial values.
     Cells(std::vector<Tensor> start, const Combiner& combiner);
     /// Combines elements `at` of the operands into the cell at `index`.
     void add(const Axes& index, size_t at);
@@ -63,7 +64,8 @@ class Combiner {
    private:
     const Combiner& combiner_;
     const Shape shape_;
-    // Running values in the widest type of their kind, rounded once at the end; a body runs on tensors instead.
+    // The running scalars: numbers of the widest type of their kind, which are rounded once at the end (real_), or the
+    // tensors that a body runs on (cells_).
     std::vector<Tensor> cells_;
     std::vector<double> real_;
   };

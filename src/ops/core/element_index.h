@@ -1,15 +1,14 @@
-// Places along a dim, numbered: in which dtype, and whether it holds them all. Neighbour: index_rules.h, what places
-// are used for.
+// The dtype of indices along a dim, and whether it can hold all of them. Neighbour: index_rules.h, which uses indices.
 #pragma once
 
 #include "rlx/op_def.h"
 
 namespace rlx {
 
-/// The dtype in which `count` places are numbered: i32 where it is known to hold them all.
+/// The dtype of indices below `count`: i32 if that is known to hold all of them, else i64.
 DType place_dtype(const Dim& count);
-/// Fails if `dtype`, in which the op numbers the places along `axis` of x, does not hold them all; `instead` says what
-/// to do. Floats round, and hold any; a symbolic extent is judged when it is a number.
+/// Fails if `dtype`, in which the op gives indices along `axis` of x, does not hold all of them; `instead` says what to
+/// do. Any float dtype is accepted, because floats are rounded. A symbolic extent is checked when it is a number.
 void require_places(DType dtype, const Type& x, int64_t axis, std::string_view op, std::string_view instead);
 
 }  // namespace rlx

@@ -23,17 +23,17 @@ constexpr unsigned kind_bit(DType t) {
   }
   return 0;
 }
-/// Packed integers and floats narrower than 16 bits are storage: they convert, and nothing else.
+/// Packed integers, and floats narrower than 16 bits, are for storage: they can be converted, and nothing else.
 constexpr bool has_arithmetic(DType t) {
   return kind_of(t) == Kind::boolean || (is_integer(t) && info(t).bits >= 8) || (is_float(t) && info(t).bits >= 16) ||
          is_complex(t);
 }
 std::string kinds_text(unsigned kinds);
 void require_kind(const Type& t, unsigned kinds, std::string_view what = "operand");
-/// All of one type; returns it.
+/// Fails unless all operands have the same type; returns it.
 const Type& require_same(Types in);
 
-/// `what` has an entry for each dim of x.
+/// Fails unless `what` has an entry for each dim of x.
 inline void require_per_dim(const Type& x, size_t given, std::string_view what) {
   if (given != x.rank())
     fail(ErrorCode::invalid_argument, what, " must have one entry for each dim of ", x, ", got ", given);
@@ -54,7 +54,8 @@ Tensor with_kinds(DType dtype, F f) {
   fail(ErrorCode::internal, "the reference has no kernel for ", dtype);
 }
 
-/// What truncating division leaves, of the sign of x. StableHLO leaves it open for integers where y is 0: x.
+/// The remainder of truncating division, which has the sign of x. StableHLO leaves open what it is for integers if y is
+/// 0; here it is x.
 template <class T>
 T remainder_of(T x, T y) {
   if constexpr (std::is_same_v<T, double>) return std::fmod(x, y);
@@ -129,18 +130,18 @@ OpDef define_binary(std::string_view name, std::string_view doc, F f, Value (*pa
   return define(std::move(spec));
 }
 
-/// `op | Covers{"Binary"}`: what a helper made, with the published names that it stands for.
+/// The published names of ops that an op stands for, for `op | Covers{"Binary"}` behind a helper that makes the op.
 struct Covers : std::vector<std::string_view> {
   using std::vector<std::string_view>::vector;
 };
 inline OpDef operator|(OpDef op, Covers names) { return op.covers = std::move(names), op; }
 
 // ---- derivatives ----
-/// The op with dy/dx, from x and y, as its derivative: its product with the cotangent is the vjp.
+/// The op with the derivative dy/dx, a function of x and y. Its product with the cotangent is the vjp.
 OpDef with_derivative(OpDef op, Value (*derivative)(Value x, Value y));
-/// The op with what it makes of the cotangent of z = f(x, y).
+/// The op with a function that gives the cotangents of x and y, from that of z = f(x, y).
 OpDef with_partials(OpDef op, Many<Value> (*partials)(Value x, Value y, Value z, Value ct));
-/// The op, whose derivative is zero wherever it has one.
+/// The op, marked as one whose derivative is zero wherever it exists.
 inline OpDef without_gradient(OpDef op) { return op.differentiable = false, op; }
 
 }  // namespace rlx

@@ -1,5 +1,5 @@
-// Matrices as the references of linear algebra use them: plain loops over double and complex numbers, one matrix of a
-// stack after another. Neighbour: linalg_rules.h, the same for graphs.
+// Matrices as the references of linear algebra use them: plain loops over double and complex numbers, for one matrix of
+// a stack after another. Neighbour: linalg_rules.h, the same in graphs.
 #pragma once
 
 #include "ops/linalg/linalg_rules.h"
@@ -18,7 +18,7 @@ template <class T>
 double squared(T x) {
   return real_of(x) * real_of(x) + imag_of(x) * imag_of(x);
 }
-/// What LAPACK compares pivots by: |Re x| + |Im x|.
+/// The magnitude by which LAPACK compares pivots: |Re x| + |Im x|.
 template <class T>
 double pivot_size(T x) {
   return std::abs(real_of(x)) + std::abs(imag_of(x));
@@ -98,8 +98,9 @@ inline Shape with_batch(const Shape& x, Shape dims) {
   return all;
 }
 
-/// The power of two by which x is divided for its largest part to lie in [1, 2): exactly, and then no square of an
-/// element overflows, and none that matters beside the largest vanishes. 1 for a matrix of zeros.
+/// The power of two by which x is divided so that the largest real or imaginary part is in [1, 2). The division is
+/// exact. Afterwards the square of no element overflows, and only those vanish that do not matter beside the largest. 1
+/// for a matrix of zeros.
 template <class T>
 double scale_of(const Matrix<T>& x) {
   double largest = 0;
@@ -121,7 +122,7 @@ Tensor map_matrices(const Tensor& x, F f) {
   });
 }
 
-/// x = L U of one matrix with its rows permuted, in place; the pivots, and the permutation that they make.
+/// Factors one matrix with permuted rows, x = L U, in place. Also gives the pivots and the permutation that they make.
 template <class T>
 void factorize_lu(Matrix<T>& x, std::vector<int64_t>& pivots, std::vector<int64_t>& permutation);
 /// Householder's QR as LAPACK packs it; returns the taus.
@@ -131,7 +132,7 @@ std::vector<T> factorize_qr(Matrix<T>& x);
 template <class T>
 Matrix<T> product_of_reflections(const Matrix<T>& packed, const std::vector<T>& taus, int64_t cols);
 
-/// What `reads` makes of x.
+/// The Hermitian matrix that the triangle `reads` of x defines.
 template <class T>
 Matrix<T> hermitian(const Matrix<T>& x, Triangle reads) {
   Matrix<T> m(x.rows, x.cols);
@@ -147,7 +148,7 @@ Matrix<T> hermitian(const Matrix<T>& x, Triangle reads) {
   return m;
 }
 
-/// What each column of v must be divided by for its leading component to be real and positive.
+/// For each column of v, the number by which it must be divided so that its leading component is real and positive.
 template <class T>
 std::vector<T> phases(const Matrix<T>& v) {
   std::vector<T> all;

@@ -1,4 +1,4 @@
-// Operands that hold heads, in any layout: what attention and the rotary positions share.
+// Operands that consist of heads, in any layout: what attention and rotary positions share.
 #pragma once
 
 #include "rlx/ops/attention.h"
@@ -11,14 +11,14 @@ struct HeadDims {
   int64_t heads;
   Dim width;
 
-  /// `t` read in that layout; fails, calling it `name`, if it does not have that rank or so many heads.
+  /// Reads `t` in that layout. Fails if it has not that rank or not so many heads; the message calls it `name`.
   HeadDims(const Type& t, AttentionLayout layout, int64_t heads, std::string_view name);
-  /// Row-major position of an element; all dims are known.
+  /// The row-major position of an element. All dims must be known.
   size_t at(int64_t b, int64_t s, int64_t h, int64_t d) const;
 };
-/// As [B, H, S, D], whatever the layout.
+/// x as [B, H, S, D], whatever its layout is.
 Value to_bhsd(Value x, const HeadDims& dims);
-/// [B, H, S, D] in the layout of `like`, whose rank it has; D may differ.
+/// The inverse: x[B, H, S, D] in the layout of `like`, which has the same rank; D may differ.
 Value from_bhsd(Value x, const HeadDims& dims, Value like);
 
 }  // namespace rlx

@@ -1,11 +1,12 @@
-// What products with a matrix of weights share: linear.cpp, and quantize_blocks.cpp, whose weights are codes.
+// What products with a matrix of weights share. Users: linear.cpp, and quantize_blocks.cpp, whose weights are
+// quantized.
 #pragma once
 
 #include "ops/core/composite_rules.h"
 
 namespace rlx {
 
-/// x[..., k] by a matrix w[k, n], or [n, k] if `transposed`: the result's dims.
+/// The dims of the product of x[..., k] with a matrix w[k, n], or w[n, k] if `transposed`.
 Dims product_dims(const Type& x, const Type& w, bool transposed);
 
 }  // namespace rlx

@@ -1,5 +1,5 @@
-// What the sequence models share: time and batch change places around a scan, and a batch of vmap joins the batch that
-// is there.
+// What the sequence models share: moving time in front for a scan and back, and a batch rule that merges a batch of
+// vmap with the batch that operands have anyway.
 #pragma once
 
 #include "ops/control/subgraph_rules.h"
@@ -8,10 +8,11 @@
 
 namespace rlx {
 
-/// [B, S, ...] as [S, B, ...], which a scan takes apart, and back.
+/// x[B, S, ...] as [S, B, ...], which a scan divides into steps; and the same back.
 inline Value time_first(Value x) { return move_axis(x, 1, 0); }
 
-/// scan, of a body that is a function of Values: carries, slices of the xs, captured -> carries, slices of the ys.
+/// A scan whose body is given as a function of Values: (carries, slices of the xs, captured values) -> (carries, slices
+/// of the ys).
 template <class Body>
 std::vector<Value> scan_of(Graph& g, const std::vector<Value>& carries, const std::vector<Value>& xs,
                            const std::vector<Value>& captured, const Dim& length, bool reverse, Body body) {
@@ -23,12 +24,12 @@ std::vector<Value> scan_of(Graph& g, const std::vector<Value>& carries, const st
   return scan(g, joined(carries, xs, captured), attrs);
 }
 
-/// [N, B, ...] as [N B, ...].
+/// x[N, B, ...] as [N B, ...].
 Value merge_front(Value x);
-/// [N B, ...] as [N, B, ...].
+/// x[N B, ...] as [N, B, ...].
 Value split_front(Value x, const Dim& size);
-/// A batch rule: the operands, whose dim 0 is a batch already, with the new one joined to it, the op on those, and its
-/// results taken apart again. The operand `shared` has no batch; if it got one, the rule declines.
+/// A batch rule for ops whose operands have a batch as dim 0: merges the new batch with it, applies the op, and divides
+/// its results again. The operand `shared` has no batch; if it is batched, the rule declines.
 Many<Value> join_batches(const OpDef& op, Values in, const Mask& batched, const Attrs& attrs,
                          std::optional<size_t> shared = {});
 

@@ -6,10 +6,10 @@
 
 namespace rlx {
 
-/// The extent of `extent` elements that stand `dilation` apart.
+/// The number of positions that `extent` elements take if neighbours are `dilation` apart.
 Dim dilated(const Dim& extent, int64_t dilation);
 
-/// A sliding window with an entry for each dim in every list.
+/// Sliding windows. Each list has an entry for each dim.
 struct Sliding {
   Dims window, low, high;
   Axes stride, base, dilation;
@@ -21,15 +21,17 @@ struct Sliding {
 
   Dim count(size_t d, const Dim& extent) const;
   Dims counts(const Dims& extents) const;
-  /// With numbers: where in the operand the window at `place` has its element `k`, or -1 in padding and gaps.
+  /// For dims that are numbers: the index in the operand of element `k` of window number `place`, or -1 for padding and
+  /// gaps.
   int64_t position(size_t d, int64_t place, int64_t k, int64_t extent) const;
-  /// What slides back: over one element for each window, spread out, to what the windows slid over. The windows that
-  /// hold an element are then those that its window holds, in opposite order.
+  /// The windows of the transposed operation, which slide over one element per window (with gaps) and give one result
+  /// for each element of `extents`. The window of such a result contains exactly the windows that contained its
+  /// element, in reversed order.
   Sliding back(const Dims& extents) const;
 
   ReduceWindowAttrs attrs(Reduction kind, const Subgraph& body = {}) const;
   ConvAttrs conv_attrs() const;
-  bool is_padded() const;  ///< or cut
+  bool is_padded() const;  ///< whether padding is added, or elements are cut
 };
 
 /// The layouts of a convolution, completed and checked.

@@ -1,4 +1,5 @@
-// From the sums of a product of codes to the codes of its result: what qmatmul and qconv2d end with.
+// Requantization, the last step of qmatmul and qconv2d: from the sums of a product of quantized values to quantized
+// values.
 #pragma once
 
 #include "rlx/ops/quantize.h"
@@ -7,12 +8,12 @@ namespace rlx {
 
 struct Requantization {
   double multiplier = 1;
-  Value multipliers = {};  ///< instead, one for each channel, unless absent
-  int64_t axis = 0;        ///< of the channels
+  Value multipliers = {};  ///< if not absent, one multiplier for each channel instead
+  int64_t axis = 0;        ///< the axis of the channels
   int64_t zero_point = 0;
   DType dtype = i8;
 
-  /// What the attributes and the optional fourth operand of qmatmul or qconv2d say.
+  /// Reads the attributes and the optional fourth operand of qmatmul or qconv2d.
   template <class A>
   Requantization(Values in, const A& a, int64_t channel_axis)
       : multiplier(a.multiplier), multipliers(in.size() > 3 ? in[3] : Value{}), axis(channel_axis),

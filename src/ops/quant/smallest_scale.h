@@ -1,6 +1,6 @@
-// What quantization takes for a scale that is smaller, or 0: a division by it is finite, and no number that a model
-// computes with is rounded by it. Neighbours: qat.cpp, whose ops clamp by it; src/quantization, which makes scales for
-// them.
+// The scale that quantization uses instead of a smaller one or 0. A division by it is finite, and it is so small that
+// no number that models compute with is rounded by it. Neighbours: qat.cpp, whose ops clamp scales to it;
+// src/quantization, which makes scales for them.
 #pragma once
 
 namespace rlx {

@@ -1,5 +1,5 @@
-// The two counter-based generators, on numbers and on graph values alike: `T` is uint32_t or Value. Salmon, Moraes,
-// Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011. Neighbour: random_bits.cpp, what counters an
+// The two counter-based generators, for numbers and for graph values: `T` is uint32_t or Value. Salmon, Moraes, Dror,
+// Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011. Neighbour: random_bits.cpp, which says what counters an
 // element has.
 #pragma once
 

@@ -6,7 +6,7 @@
 
 namespace rlx {
 
-/// The dims in front of a key's 2 words; fails if it is no key.
+/// The dims in front of a key's 2 words. Fails if `t` is no key.
 Dims leading_dims(const Type& key);
 
 /// Samples of ops whose operands are keys: dims and attributes.

@@ -1,4 +1,4 @@
-// Roots of unity, exact where they can be, rounded once elsewhere.
+// Roots of unity. They are exact where the numbers exist, and rounded once elsewhere.
 #pragma once
 
 #include <cmath>

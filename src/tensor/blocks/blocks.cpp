@@ -34,6 +34,11 @@ BlockEncoder block_encoder(DType dtype) {
     case DType::mxfp4: return blocks::encode_mxfp4;
     case DType::tq1_0: return blocks::encode_tq1_0;
     case DType::tq2_0: return blocks::encode_tq2_0;
+    case DType::q2_k: return blocks::encode_q2_k;
+    case DType::q3_k: return blocks::encode_q3_k;
+    case DType::q4_k: return blocks::encode_q4_k;
+    case DType::q5_k: return blocks::encode_q5_k;
+    case DType::q6_k: return blocks::encode_q6_k;
     default: return nullptr;
   }
 }
@@ -66,7 +71,8 @@ Tensor quantized(const Tensor& x, DType dtype) {
   BlockEncoder encode = block_encoder(dtype);
   if (!encode)
     fail(ErrorCode::unsupported, "blocks of ", dtype,
-         " are not made here, only read; there are encoders for q4_0, q4_1, q5_0, q5_1, q8_0, mxfp4, tq1_0 and tq2_0");
+         " are not made here, only read; there are encoders for q4_0, q4_1, q5_0, q5_1, q8_0, q2_k to q6_k, mxfp4, "
+         "tq1_0 and tq2_0");
   Tensor y = Tensor::uninitialized(dtype, x.shape());
   if (x.element_count() == 0) return y;
   const DTypeInfo& format = info(dtype);

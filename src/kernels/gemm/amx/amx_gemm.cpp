@@ -51,8 +51,11 @@ TiledProduct::TiledProduct(const BlockProduct& b, const ProductStrategy& strateg
 float TiledProduct::pack_rows(const BlockProduct& b, int64_t row, char* out) const noexcept {
   float min_magnitude = kInfinity;
   for (int64_t i = row; i < std::min(row + kBlockRows, m_); i += kTileRows, out += pair_bytes_ / 2) {
-    const TileSource from{moved(b.lhs.data, b.lhs.dtype, i * b.lhs.row_stride), b.lhs.row_stride, b.lhs.col_stride,
-                          b.lhs.dtype};
+    const TileSource from{.data = moved(b.lhs.data, b.lhs.dtype, i * b.lhs.row_stride),
+                          .row_stride = b.lhs.row_stride,
+                          .k_stride = b.lhs.col_stride,
+                          .dtype = b.lhs.dtype,
+                          .no_singles = true};
     min_magnitude = std::min(min_magnitude, pack_left_tiles(from, std::min(m_ - i, kTileRows), k_, form_, out));
   }
   return min_magnitude;
@@ -71,8 +74,11 @@ float TiledProduct::pack_rows_as_right(const BlockProduct& b, int64_t row, char*
   float min_magnitude = kInfinity;
   for (int64_t i = row; i < row + kBlockRows; i += kTileRows, out += kTileBytes) {
     const int64_t from = std::min(i, m_ - 1);  // nothing is read behind the end
-    const TileSource rows{moved(b.lhs.data, b.lhs.dtype, from * b.lhs.row_stride), b.lhs.row_stride, b.lhs.col_stride,
-                          b.lhs.dtype};
+    const TileSource rows{.data = moved(b.lhs.data, b.lhs.dtype, from * b.lhs.row_stride),
+                          .row_stride = b.lhs.row_stride,
+                          .k_stride = b.lhs.col_stride,
+                          .dtype = b.lhs.dtype,
+                          .no_singles = true};
     min_magnitude =
         std::min(min_magnitude, pack_right_tiles(rows, std::clamp<int64_t>(m_ - i, 0, kTileRows), k_, form_, out));
   }

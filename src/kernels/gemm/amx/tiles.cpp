@@ -1,5 +1,5 @@
 // See the header. The instructions are written as assembly: the intrinsics want target attributes that depend on the
-// compiler, and no value of tiles leaves this file.
+// compiler. The file is longer than others because no value that is in a tile may leave it.
 #include "kernels/gemm/amx/tiles.h"
 
 #if defined(__GNUC__) && !defined(__clang__)
@@ -10,7 +10,6 @@
 #endif
 
 #if RLX_HAS_TILES
-#include <cpuid.h>
 #include <immintrin.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -24,6 +23,7 @@
 
 #include "kernels/gemm/fma/micro_kernels.h"
 #include "kernels/vector/highway_targets.h"
+#include "kernels/vector/instruction_set.h"
 
 namespace rlx::kernels {
 
@@ -37,15 +37,9 @@ TileForm tile_form(DType lhs, DType rhs) {
 namespace {
 
 /// Linux saves a thread's tiles only after a request for permission (Documentation/arch/x86/xstate.rst).
-bool is_permitted() {
+bool is_granted() {
   constexpr long kRequestPermission = 0x1023, kTileData = 18;
   return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
-}
-bool has_tile_instructions() {
-  unsigned a = 0, b = 0, c = 0, d = 0;
-  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0) return false;
-  constexpr unsigned kBf16 = 1u << 22, kTile = 1u << 24, kInt8 = 1u << 25;
-  return (d & kBf16) != 0 && (d & kTile) != 0 && (d & kInt8) != 0;
 }
 /// Whether the processor has the vector instructions that are used beside the tiles.
 bool has_vector_instructions() {
@@ -80,6 +74,36 @@ struct MagnitudeRange {
   }
   RLX_WIDE_INLINE float result(int terms) const {
     return min_magnitude(_mm512_reduce_max_epu32(max_bits), _mm512_reduce_min_epu32(min_bits), terms);
+  }
+};
+
+/// How many numbers that are not 0 each of 16 rows has. Vectors hold numbers of one row (kAlongK), or one of each row.
+template <bool kAlongK>
+struct NumbersPerRow {
+  alignas(64) int counts[16] = {};
+
+  RLX_WIDE_INLINE void count(int64_t row, __m512 first, __m512 second) {
+    const __mmask16 a = is_number(first), b = is_number(second);
+    if constexpr (kAlongK) {
+      counts[row] += __builtin_popcount(static_cast<unsigned>(a) << 16 | b);
+    } else {  // `row` is a pair of steps along k
+      const __m512i one = _mm512_set1_epi32(1);
+      __m512i all = _mm512_load_si512(counts);
+      all = _mm512_mask_add_epi32(all, a, all, one);
+      _mm512_store_si512(counts, _mm512_mask_add_epi32(all, b, all, one));
+    }
+  }
+  RLX_WIDE_INLINE bool any_single() const {
+    return _mm512_cmpeq_epi32_mask(_mm512_load_si512(counts), _mm512_set1_epi32(1)) != 0;
+  }
+  RLX_WIDE_INLINE bool are_few(int64_t few) const {
+    const int all = _mm512_reduce_add_epi32(_mm512_load_si512(counts));
+    return all > 0 && all <= few;
+  }
+
+ private:
+  RLX_WIDE_INLINE static __mmask16 is_number(__m512 v) {
+    return _mm512_cmp_ps_mask(v, _mm512_setzero_ps(), _CMP_NEQ_UQ);
   }
 };
 
@@ -149,8 +173,9 @@ RLX_WIDE_INLINE void transpose(__m512i* r) {
 /// Packs the terms of up to 16 rows. If memory is contiguous along k (kAlongK), a vector is loaded as 32 elements of
 /// one row, which is how a left tile stores them; else as pairs of elements of 16 rows, which is how a right tile does.
 /// Where the operand needs the other order, each tile is transposed. With `strides`, rows are stored where it says, and
-/// only those that exist.
-template <DType kDtype, int kTerms, bool kAlongK, bool kLeft>
+/// only those that exist. With kNoSingles, numbers that stand alone are out of split range (TileSource::no_singles,
+/// PackedRowStrides).
+template <DType kDtype, int kTerms, bool kAlongK, bool kLeft, bool kNoSingles = false>
 RLX_WIDE float pack_tiles(const TileSource& s, int64_t rows, int64_t k, char* out,
                           const PackedRowStrides* strides = nullptr) {
   const int64_t written_rows = strides ? rows : 16, row_bytes = strides ? strides->row_bytes : 64;
@@ -163,6 +188,7 @@ RLX_WIDE float pack_tiles(const TileSource& s, int64_t rows, int64_t k, char* ou
   const auto* const data = static_cast<const char*>(s.data);
   MagnitudeRange range;
   range.begin();
+  [[maybe_unused]] NumbersPerRow<kAlongK> numbers;
   __m512i transposed[kTerms][16];
   for (int64_t begin = 0; begin < k; begin += kTileFloats, out += step_bytes) {
     const int64_t left = k - begin;
@@ -185,6 +211,7 @@ RLX_WIDE float pack_tiles(const TileSource& s, int64_t rows, int64_t k, char* ou
         if (2 * i + 1 < left) second = load_numbers<kDtype>(row(1), mask);
       }
       range.include(first), range.include(second);
+      if constexpr (kNoSingles) numbers.count(i, first, second);
       __m512i terms[kTerms], pairs[kTerms];
       split<kTerms>(first, second, interleaving, terms, pairs);
       RLX_UNROLL for (int p = 0; p < kTerms; ++p) {
@@ -200,6 +227,8 @@ RLX_WIDE float pack_tiles(const TileSource& s, int64_t rows, int64_t k, char* ou
           _mm512_store_si512(out + p * term_bytes + i * row_bytes, transposed[p][i]);
       }
   }
+  if constexpr (kNoSingles)
+    if (strides ? numbers.are_few(strides->few_numbers) : numbers.any_single()) return 0;
   return range.result(kTerms);
 }
 
@@ -229,6 +258,7 @@ float pack(const TileSource& s, int64_t rows, int64_t k, TileForm form, char* ou
     if (form == TileForm::two) return pack_tiles<f16, 2, kAlongK, kLeft>(s, rows, k, out);
     if (s.dtype == bf16) return pack_tiles<bf16, 3, kAlongK, kLeft>(s, rows, k, out);
     if (s.dtype == f16) return pack_tiles<f16, 3, kAlongK, kLeft>(s, rows, k, out);
+    if (s.no_singles) return pack_tiles<f32, 3, kAlongK, kLeft, true>(s, rows, k, out);
     return pack_tiles<f32, 3, kAlongK, kLeft>(s, rows, k, out);
   };
   return along_k ? pack_as(std::true_type()) : pack_as(std::false_type());
@@ -370,12 +400,15 @@ void multiply_int8_as(int64_t steps, const char* upper, const char* lower, const
 }  // namespace
 
 bool has_matrix_tiles() {
-  static const bool has = has_tile_instructions() && has_vector_instructions() && is_permitted();
+  static const bool has =
+      is_permitted(InstructionSet::amx) && processor_has_tiles() && has_vector_instructions() && is_granted();
   // Compares with the width of the chosen vectors, without a cpuid: in a virtual machine that takes 20 us.
   return (has || is_emulated.load(std::memory_order_relaxed)) && product_lanes(f32) == kTileRows;
 }
 
-void set_tiles_emulated(bool emulated) noexcept { is_emulated = emulated && has_vector_instructions(); }
+void set_tiles_emulated(bool emulated) noexcept {
+  is_emulated = emulated && has_vector_instructions() && is_permitted(InstructionSet::avx512_vnni);
+}
 
 TileScope::TileScope() {
   struct alignas(64) Config {  // Intel SDM, volume 1, table 18-1
@@ -394,8 +427,8 @@ float pack_left_tiles(const TileSource& s, int64_t rows, int64_t k, TileForm for
 }
 float pack_left_rows(const TileSource& s, int64_t rows, int64_t k, char* out,
                      const PackedRowStrides& strides) noexcept {
-  if (s.k_stride == 1) return pack_tiles<f32, 3, true, true>(s, rows, k, out, &strides);
-  return pack_tiles<f32, 3, false, true>(s, rows, k, out, &strides);
+  if (s.k_stride == 1) return pack_tiles<f32, 3, true, true, true>(s, rows, k, out, &strides);
+  return pack_tiles<f32, 3, false, true, true>(s, rows, k, out, &strides);
 }
 float pack_right_tiles(const TileSource& s, int64_t rows, int64_t k, TileForm form, char* out) noexcept {
   if (!s.pairs) return pack<false>(s, rows, k, form, out);

@@ -49,9 +49,9 @@ struct Tile {
   int64_t rhs_panel;  // stride between panels, for tiles that span several
   void* out;
   int64_t out_row;
-  /// Memory that a later tile reads: each step along k prefetches the next `prefetch_lines` cache lines of it.
+  /// Memory that a later tile reads: each step along k prefetches the next `prefetch_cache_lines` cache lines of it.
   const char* prefetch = nullptr;
-  int prefetch_lines = 0;
+  int prefetch_cache_lines = 0;
 };
 constexpr int64_t kCacheLine = 64;
 
@@ -122,14 +122,14 @@ void compute_tile(const Tile& tile) {
   const Rhs* rhs = static_cast<const Rhs*>(tile.rhs);
   const int64_t lhs_row = tile.lhs_row, lhs_k = tile.lhs_k, rhs_k = tile.rhs_k, panel = tile.rhs_panel;
   const char* prefetch = tile.prefetch;
-  const int prefetch_lines = tile.prefetch_lines;
+  const int prefetch_cache_lines = tile.prefetch_cache_lines;
   int64_t done = 0;
   do {
     Accumulators<kRows, kVectors, T> sums;
     for (int64_t k = std::min(tile.k - done, kPartialSumTerms); k > 0; --k) {
       if constexpr (kRows >
                     kTileRows / 2)  // smaller tiles are of products of few rows, which read several panels at once
-        for (int i = 0; i < prefetch_lines; ++i, prefetch += kCacheLine) __builtin_prefetch(prefetch, 0, 2);
+        for (int i = 0; i < prefetch_cache_lines; ++i, prefetch += kCacheLine) __builtin_prefetch(prefetch, 0, 2);
       hn::Vec<decltype(d)> right[kVectors];
 #pragma GCC unroll 24
       for (int j = 0; j < kVectors; ++j) right[j] = load_rhs(d, vector_at(rhs, j, hn::Lanes(d), panel));

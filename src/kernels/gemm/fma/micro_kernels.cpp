@@ -1,5 +1,6 @@
 // See micro_kernels.h. A block is computed panel by panel: each panel is read by all tiles of rows while it is in the
-// cache.
+// cache. The file is longer than others because it is compiled once per instruction set, and a second such file would
+// instantiate the micro-kernels again.
 #include "kernels/gemm/fma/micro_kernels.h"
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 #include "base/rounded_up.h"
 #include "kernels/gemm/product_plan.h"
 #include "kernels/vector/highway_targets.h"
+#include "kernels/vector/instruction_set.h"
 #include "kernels/vector/narrow_float.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -35,7 +37,7 @@ bool reads_lhs_in_place(const StridedMatrix& lhs, DType accumulator, int64_t row
 
 bool has_bf16_dots() {
 #if HWY_ARCH_X86_64
-  static const bool has = __builtin_cpu_supports("avx512bf16");
+  static const bool has = is_permitted(InstructionSet::avx512_vnni) && __builtin_cpu_supports("avx512bf16");
   return has;
 #else
   return false;
@@ -301,17 +303,17 @@ void multiply(const BlockProduct& b) {
 
     // The first tiles of this panel prefetch the next panel while they compute.
     const char* next = nullptr;
-    int64_t lines_per_step = 0;  // cache lines at each step along k
+    int64_t cache_lines_per_step = 0;
     if (b.packed && right.kind == RightPanel::rows && right.dtype == b.rhs.dtype) {
       const int64_t after = p + panels;
-      lines_per_step = b.layout.packed_bytes(1, b.rhs.dtype, p, p + 1) / kCacheLine;
+      cache_lines_per_step = b.layout.packed_bytes(1, b.rhs.dtype, p, p + 1) / kCacheLine;
       if (after < b.panel_end) {
         next = static_cast<const char*>(b.rhs.data) + b.layout.packed_bytes(b.k, b.rhs.dtype, b.panel_begin, after);
-        lines_per_step = b.layout.packed_bytes(1, b.rhs.dtype, after, after + 1) / kCacheLine;
-      } else if (static_cast<int64_t>(b.prefetch.size()) >= lines_per_step * kCacheLine * b.k) {
+        cache_lines_per_step = b.layout.packed_bytes(1, b.rhs.dtype, after, after + 1) / kCacheLine;
+      } else if (static_cast<int64_t>(b.prefetch.size()) >= cache_lines_per_step * kCacheLine * b.k) {
         next = b.prefetch.data();
       } else {
-        lines_per_step = 0;
+        cache_lines_per_step = 0;
       }
     }
     const int64_t tiles = row_tiles.tiles();
@@ -320,11 +322,11 @@ void multiply(const BlockProduct& b) {
       Y* to = y + row * b.y_row_stride + column * b.y_col_stride;
       const bool direct = writes_sums && cols == width;
       const char* const prefetch = next;
-      int prefetch_lines = 0;
-      if (const int64_t prefetching_tiles = std::min(tiles, lines_per_step); t < prefetching_tiles) {
-        prefetch_lines =
-            static_cast<int>(lines_per_step * (t + 1) / prefetching_tiles - lines_per_step * t / prefetching_tiles);
-        next += prefetch_lines * kCacheLine * b.k;
+      int prefetch_cache_lines = 0;
+      if (const int64_t prefetching_tiles = std::min(tiles, cache_lines_per_step); t < prefetching_tiles) {
+        prefetch_cache_lines = static_cast<int>(cache_lines_per_step * (t + 1) / prefetching_tiles -
+                                                cache_lines_per_step * t / prefetching_tiles);
+        next += prefetch_cache_lines * kCacheLine * b.k;
       }
       void* out = sums;
       int64_t out_row = width;
@@ -344,7 +346,7 @@ void multiply(const BlockProduct& b) {
                   right.panel_stride,
                   out,
                   out_row};
-        tile.prefetch = prefetch, tile.prefetch_lines = prefetch_lines;
+        tile.prefetch = prefetch, tile.prefetch_cache_lines = prefetch_cache_lines;
         if (plan.bf16_dots) tile.lhs = at(b.lhs.data, bf16, row * b.lhs.row_stride), tile.lhs_row = b.lhs.row_stride;
         (panels > 1 ? panels_function<T, Rhs>(rows, panels) : tile_function<T, Rhs>(rows, vectors))(tile);
       });

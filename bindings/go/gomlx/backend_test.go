@@ -1,0 +1,285 @@
+package gomlx
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/gomlx/compute"
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	"github.com/pkg/errors"
+)
+
+func TestOptionsThatAreUnknownAreNamed(t *testing.T) {
+	for config, named := range map[string]string{"threads=many": "many", "speed=9": "speed=9", "threads=-1": "-1"} {
+		if _, err := New(config); err == nil || !strings.Contains(err.Error(), named) {
+			t.Errorf("%s: got %v", config, err)
+		}
+	}
+	if _, err := New("library=/nowhere/librlx_c.so"); err == nil || !strings.Contains(err.Error(), "/nowhere/librlx_c.so") {
+		t.Errorf("got %v", err)
+	}
+	backend(t, "")
+	if _, err := New("abacus"); err == nil || !strings.Contains(err.Error(), "abacus") {
+		t.Errorf("got %v", err)
+	}
+	b := backend(t, "cpu,threads=2,nofuse")
+	if b.Name() != "rlx" || b.String() != "rlx:cpu" || b.Capabilities().Operations[compute.OpTypeFusedGelu] {
+		t.Errorf("%s is %s", b.Name(), b)
+	}
+}
+
+// built compiles a function of one parameter.
+func built(t *testing.T, b *Backend, shape shapes.Shape, build func(f compute.Function, x compute.Value) (compute.Value, error)) compute.Executable {
+	t.Helper()
+	builder := b.Builder(t.Name())
+	f := builder.Main()
+	x, err := f.Parameter("x", shape, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	y, err := build(f, x)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Return([]compute.Value{y}, nil); err != nil {
+		t.Fatal(err)
+	}
+	e, err := builder.Compile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+func TestManyGoroutinesShareAnExecutableAndMemoryStaysFlat(t *testing.T) {
+	b := backend(t, "threads=1")
+	shape := shapes.Make(dtypes.Float32, 128)
+	e := built(t, b, shape, func(f compute.Function, x compute.Value) (compute.Value, error) { return f.Add(x, x) })
+	var all sync.WaitGroup
+	for k := range 32 {
+		all.Go(func() {
+			for range 300 {
+				x, flat, err := b.NewSharedBuffer(0, shape)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				for i := range flat.([]float32) {
+					flat.([]float32)[i] = float32(k)
+				}
+				results, err := e.Execute([]compute.Buffer{x}, []bool{true}, 0)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				got, _ := results[0].Data()
+				for _, each := range got.([]float32) {
+					if each != float32(2*k) {
+						t.Errorf("got %v, want %d", each, 2*k)
+						return
+					}
+				}
+				_ = results[0].Finalize()
+			}
+		})
+	}
+	all.Wait()
+}
+
+func TestDonatedBuffersAreGoneAndOthersStay(t *testing.T) {
+	b := backend(t, "")
+	shape := shapes.Make(dtypes.Int32, 3)
+	e := built(t, b, shape, func(f compute.Function, x compute.Value) (compute.Value, error) { return f.Neg(x) })
+	x, err := b.BufferFromFlatData(0, []int32{1, 2, 3}, shape)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.Execute([]compute.Buffer{x}, nil, 0); err != nil {
+		t.Fatal(err)
+	}
+	if kept, _ := x.Data(); fmt.Sprint(kept) != "[1 2 3]" {
+		t.Errorf("the input became %v", kept)
+	}
+	if _, err := e.Execute([]compute.Buffer{x}, []bool{true}, 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.Execute([]compute.Buffer{x}, nil, 0); err == nil || !strings.Contains(err.Error(), "donated") {
+		t.Errorf("got %v", err)
+	}
+	if _, err := b.BufferFromFlatData(0, []int32{1}, shape); err == nil {
+		t.Error("a slice that is too short was taken")
+	}
+	if _, err := b.BufferFromFlatData(0, []float32{1, 2, 3}, shape); err == nil {
+		t.Error("a slice of another type was taken")
+	}
+}
+
+func TestValuesOfOtherFunctionsAreRefusedByName(t *testing.T) {
+	b := backend(t, "")
+	builder := b.Builder("mine")
+	x, _ := builder.Main().Parameter("x", shapes.Make(dtypes.Float32, 2), nil)
+	other, _ := builder.NewFunction("other")
+	if _, err := other.Neg(x); err == nil || !strings.Contains(err.Error(), `"main"`) || !strings.Contains(err.Error(), `"other"`) {
+		t.Errorf("got %v", err)
+	}
+	foreign := b.Builder("theirs")
+	if _, err := foreign.Main().Neg(x); err == nil || !strings.Contains(err.Error(), `"mine"`) {
+		t.Errorf("got %v", err)
+	}
+	if _, err := builder.Main().Neg(7); err == nil || !strings.Contains(err.Error(), "int") {
+		t.Errorf("got %v", err)
+	}
+	closure, _ := builder.Main().Closure()
+	inner, err := closure.Neg(x)
+	if err != nil {
+		t.Errorf("a closure sees the values around it: %v", err)
+	}
+	if _, err := builder.Main().Neg(inner); err == nil {
+		t.Error("a value of a closure was taken outside of it")
+	}
+	if _, err := builder.NewFunction("other"); err == nil {
+		t.Error("a name was given twice")
+	}
+	y, _ := builder.Main().Parameter("y", shapes.Make(dtypes.Float32, 3), nil)
+	if _, err := builder.Main().Add(x, y); err == nil {
+		t.Error("shapes that do not go together were added")
+	}
+}
+
+func TestLoopsAndBranchesCaptureWhatIsAround(t *testing.T) {
+	b := backend(t, "")
+	// Doubles x until its sum is at least a limit that is captured, two functions deep.
+	e := built(t, b, shapes.Make(dtypes.Float32, 2), func(f compute.Function, x compute.Value) (compute.Value, error) {
+		limit, _ := f.Constant([]float32{100})
+		step, _ := f.Add(x, x) // captured too: 2 x
+		condition, _ := f.Closure()
+		state, _ := condition.Parameter("state", shapes.Make(dtypes.Float32, 2), nil)
+		sum, _ := condition.ReduceSum(state)
+		less, err := condition.LessThan(sum, limit)
+		if err != nil {
+			return nil, err
+		}
+		if err := condition.Return([]compute.Value{less}, nil); err != nil {
+			return nil, err
+		}
+		body, _ := f.Closure()
+		state, _ = body.Parameter("state", shapes.Make(dtypes.Float32, 2), nil)
+		always, _ := body.Constant([]bool{true})
+		yes, _ := body.Closure()
+		no, _ := body.Closure()
+		grown, err := yes.Add(state, step)
+		if err != nil {
+			return nil, err
+		}
+		if err := yes.Return([]compute.Value{grown}, nil); err != nil {
+			return nil, err
+		}
+		if err := no.Return([]compute.Value{state}, nil); err != nil {
+			return nil, err
+		}
+		next, err := body.If(always, yes, no)
+		if err != nil {
+			return nil, err
+		}
+		if err := body.Return(next, nil); err != nil {
+			return nil, err
+		}
+		results, err := f.While(condition, body, x)
+		if err != nil {
+			return nil, err
+		}
+		return results[0], nil
+	})
+	x, _ := b.BufferFromFlatData(0, []float32{1, 2}, shapes.Make(dtypes.Float32, 2))
+	results, err := e.Execute([]compute.Buffer{x}, nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// x (1 + 2 n) with a sum of 3 (1 + 2 n) >= 100: n = 17.
+	if got, _ := results[0].Data(); fmt.Sprint(got) != "[35 70]" {
+		t.Errorf("got %v", got)
+	}
+}
+
+func TestDynamicAxesAreCompiledOnce(t *testing.T) {
+	b := backend(t, "")
+	shape := shapes.MakeDynamic(dtypes.Float32, []int{shapes.DynamicDim, 2}, []string{"batch", ""})
+	e := built(t, b, shape, func(f compute.Function, x compute.Value) (compute.Value, error) { return f.ReduceSum(x, 1) })
+	for rows := range 4 {
+		flat := make([]float32, 2*rows)
+		for i := range flat {
+			flat[i] = float32(i)
+		}
+		x, err := b.BufferFromFlatData(0, flat, shapes.Make(dtypes.Float32, rows, 2))
+		if err != nil {
+			t.Fatal(err)
+		}
+		results, err := e.Execute([]compute.Buffer{x}, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, _ := results[0].Data()
+		if len(got.([]float32)) != rows {
+			t.Fatalf("%d rows gave %v", rows, got)
+		}
+		for i, each := range got.([]float32) {
+			if each != float32(4*i+1) {
+				t.Errorf("row %d of %d is %v", i, rows, each)
+			}
+		}
+	}
+}
+
+func TestEqualStatesGiveEqualBits(t *testing.T) {
+	b := backend(t, "")
+	builder := b.Builder("random")
+	f := builder.Main()
+	state, _ := f.Parameter("state", compute.RNGStateShape, nil)
+	next, bits, err := f.RNGBitGenerator(state, shapes.Make(dtypes.Uint64, 1000))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Return([]compute.Value{next, bits}, nil); err != nil {
+		t.Fatal(err)
+	}
+	e, err := builder.Compile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	draw := func(state []uint64) ([]uint64, []uint64) {
+		x, _ := b.BufferFromFlatData(0, state, compute.RNGStateShape)
+		results, err := e.Execute([]compute.Buffer{x}, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		next, _ := results[0].Data()
+		bits, _ := results[1].Data()
+		return next.([]uint64), bits.([]uint64)
+	}
+	after, first := draw([]uint64{1, 2, 3})
+	_, again := draw([]uint64{1, 2, 3})
+	_, second := draw(after)
+	if fmt.Sprint(first) != fmt.Sprint(again) {
+		t.Error("equal states gave different bits")
+	}
+	for _, other := range [][]uint64{second, func() []uint64 { _, bits := draw([]uint64{1, 3, 3}); return bits }()} {
+		if fmt.Sprint(first) == fmt.Sprint(other) {
+			t.Error("different states gave equal bits")
+		}
+	}
+}
+
+func TestWhatIsMissingSaysSo(t *testing.T) {
+	b := backend(t, "")
+	f := b.Builder("missing").Main()
+	x, _ := f.Parameter("x", shapes.Make(dtypes.Float32, 2, 32), nil)
+	if _, err := f.FusedQuantizedDense(x, x, nil, nil, compute.ActivationNone); !errors.Is(err, compute.ErrNotImplemented) {
+		t.Errorf("got %v", err)
+	}
+	if b.Capabilities().Operations[compute.OpTypeFusedQuantizedDense] {
+		t.Error("an op is claimed that is not there")
+	}
+}

@@ -1,0 +1,129 @@
+// See the header.
+#include "kernels/vector/instruction_set.h"
+
+#include <cstdint>
+#include <cstdlib>
+#include <mutex>
+#include <optional>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+#include "kernels/vector/highway_targets.h"
+// Above: the instruction sets must be chosen before any Highway header.
+#include "hwy/targets.h"
+#include "kernels/gemm/amx/tiles.h"
+#include "rlx/error.h"
+
+namespace rlx::kernels {
+namespace {
+
+constexpr std::string_view kNames[] = {"sse4", "avx2", "avx512", "avx512_vnni", "amx"};
+
+std::string_view given() {
+  const char* text = std::getenv("RLX_ISA");
+  return text ? text : "";
+}
+std::optional<InstructionSet> limit_of(std::string_view name) {
+  for (size_t i = 0; i < std::size(kNames); ++i)
+    if (kNames[i] == name) return static_cast<InstructionSet>(i);
+  return std::nullopt;
+}
+
+#if HWY_ARCH_X86_64
+int64_t highway_target(InstructionSet set) {
+  return set == InstructionSet::sse4 ? HWY_SSE4 : set == InstructionSet::avx2 ? HWY_AVX2 : HWY_AVX3;
+}
+/// Better targets of Highway have lower bits.
+bool has_vectors(InstructionSet set) {
+  return (hwy::SupportedTargets() & HWY_TARGETS & ((highway_target(set) << 1) - 1)) != 0;
+}
+bool has_vnni() {
+  return has_vectors(InstructionSet::avx512) &&
+         (__builtin_cpu_supports("avx512vnni") || __builtin_cpu_supports("avx512bf16"));
+}
+/// Of the processor and the build, whatever is permitted.
+bool has(InstructionSet set) {
+  if (set == InstructionSet::amx) return has_vectors(set) && processor_has_tiles();
+  return set == InstructionSet::avx512_vnni ? has_vnni() : has_vectors(set);
+}
+
+void limit_highway(InstructionSet limit) {
+  if (!has(limit))
+    fail(ErrorCode::unsupported, "RLX_ISA=", name_of(limit), ": this processor, or this build, has ",
+         used_instruction_set(), " at most");
+  const int64_t left = hwy::SupportedTargets() & HWY_TARGETS & ~(highway_target(limit) - 1);
+  if (left == 0)
+    fail(ErrorCode::unsupported, "RLX_ISA=", name_of(limit), ": this build has kernels for ", used_instruction_set(),
+         " at least");
+  hwy::SetSupportedTargetsForTest(left);
+  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+}
+#else
+void limit_highway(InstructionSet limit) {
+  fail(ErrorCode::unsupported, "RLX_ISA=", name_of(limit), ": this processor is no x86-64; leave RLX_ISA unset");
+}
+#endif
+
+}  // namespace
+
+std::string_view name_of(InstructionSet set) { return kNames[static_cast<size_t>(set)]; }
+
+bool is_permitted(InstructionSet set) noexcept {
+  static const InstructionSet limit = limit_of(given()).value_or(InstructionSet::amx);
+  return set <= limit;
+}
+
+void apply_instruction_set_limit() {
+  const std::string_view name = given();
+  if (name.empty() || name == "native") return;
+  const auto limit = limit_of(name);
+  if (!limit) {
+    std::string names;
+    for (std::string_view n : kNames) names += text_of(n, ", ");
+    fail(ErrorCode::invalid_argument, "RLX_ISA=", name, " is no instruction set: take one of ", names, "native");
+  }
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  static bool is_applied = false;
+  if (is_applied) return;
+  limit_highway(*limit);
+  is_applied = true;
+}
+
+std::string_view used_instruction_set() {
+#if HWY_ARCH_X86_64
+  if (has_matrix_tiles()) return name_of(InstructionSet::amx);
+  for (InstructionSet set : {InstructionSet::avx512_vnni, InstructionSet::avx512, InstructionSet::avx2})
+    if (is_permitted(set) && has(set)) return name_of(set);
+  return name_of(InstructionSet::sse4);
+#else
+  return "native";
+#endif
+}
+
+std::string instruction_set() {
+  constexpr const char* kArchitecture =
+#if defined(__x86_64__) || defined(_M_X64)
+      "x86-64";
+#elif defined(__aarch64__) || defined(_M_ARM64)
+      "aarch64";
+#else
+      "another architecture";
+#endif
+  return text_of(kArchitecture, " with ", used_instruction_set());
+}
+
+bool processor_has_tiles() noexcept {
+#if RLX_HAS_TILES
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0) return false;
+  constexpr unsigned kBf16 = 1u << 22, kTile = 1u << 24, kInt8 = 1u << 25;
+  return (d & kBf16) != 0 && (d & kTile) != 0 && (d & kInt8) != 0;
+#else
+  return false;
+#endif
+}
+
+}  // namespace rlx::kernels

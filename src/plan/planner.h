@@ -1,0 +1,75 @@
+// Makes the plan of a graph whose types are static: places for values, launches from a backend, the arena. What a
+// backend has to bring is a LaunchMaker.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "plan/launch.h"
+#include "plan/plan.h"
+#include "plan/storage.h"
+
+namespace rlx {
+
+/// An output that overwrites an input: the caller of a run passes one pointer for both.
+struct Update {
+  size_t input, output;
+};
+
+/// A node, and where its values lie.
+struct PlacedNode {
+  const Node& node;
+  std::vector<View> operands, results;
+  std::vector<bool> unread;  ///< by result: neither a node nor an output of the graph reads it
+};
+
+/// Several nodes that one launch does, where the last of them stands. Its operands are all operands of the first node,
+/// then of each other node all but the first.
+struct JoinedNodes {
+  std::vector<size_t> nodes;
+  std::unique_ptr<Launch> launch;
+};
+
+struct MadeLaunch {
+  std::unique_ptr<Launch> launch;
+  std::vector<Plan> bodies = {};  ///< of the sub-graphs that it runs; only if plans are described
+};
+
+/// A backend's half of planning.
+class LaunchMaker {
+ public:
+  virtual ~LaunchMaker() = default;
+  virtual StorageRules storage_rules() = 0;
+  virtual MadeLaunch launch(PlacedNode node) = 0;
+  /// Of equal shapes; neither of a packed dtype.
+  virtual std::unique_ptr<Launch> copy(const View& from, const View& to) = 0;
+  /// No node but a last one is in two of them. `place` gives a node's places.
+  virtual std::vector<JoinedNodes> joined(const std::function<PlacedNode(size_t node)>& place) {
+    (void)place;
+    return {};
+  }
+};
+
+struct PlanRequest {
+  const Graph& graph;
+  LaunchMaker& maker;
+  std::vector<bool> donated = {};        ///< inputs that any result may overwrite
+  std::span<const Update> updates = {};  ///< see `possible_updates`
+  bool is_described = false;             ///< with the texts that only people and tests read: of kernels and strategies
+};
+
+struct Planned {
+  Plan plan;  ///< of a total order
+  std::vector<std::unique_ptr<Launch>> launches;
+  /// By buffer: the param or constant that a run reads there; no value for others.
+  std::vector<Ref> fixed;
+  size_t live_bytes = 0;  ///< the most that values and scratch need at one step: no arena is smaller
+};
+Planned plan_graph(const PlanRequest& request);
+
+/// Those of the `wanted` updates that can be made all together, so that they may be requested of a plan of `g`.
+std::vector<Update> possible_updates(const Graph& g, const StorageRules& rules, std::span<const Update> wanted);
+
+}  // namespace rlx

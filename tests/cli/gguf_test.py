@@ -1,0 +1,75 @@
+#!/usr/bin/env python3
+"""`rlx inspect` and `rlx convert` of GGUF files, on those that the package gguf wrote (tests/golden/generate/gguf_files.py)."""
+
+import json
+import unittest
+
+from program import GOLDEN, ProgramTest, f32, read_safetensors, rlx, write_safetensors
+
+FILES = GOLDEN / "gguf"
+
+
+class Gguf(ProgramTest):
+    def test_a_file_is_shown(self):
+        text = self.succeeds("inspect", FILES / "every_kind.gguf", "--all")
+        self.assertIn("GGUF version 3, 36 tensors", text)
+        for shown in ("blocks.q4_k", "q4_k[3, 512]", "one.string", "many.i16", "[-30000,1,0]", "metadata"):
+            self.assertIn(shown, text)
+        self.assertIn("GGUF version 3, 11 tensors", self.succeeds("inspect", FILES / "parts-00002-of-00003.gguf"))
+        self.assertIn("GGUF version 3, big-endian", self.succeeds("inspect", FILES / "big_endian.gguf"))
+
+    def test_a_file_is_told_as_json(self):
+        told = json.loads(self.succeeds("inspect", FILES / "every_kind.gguf", "--json"))
+        self.assertEqual((told["kind"], told["version"], told["byte_order"], told["files"]), ("gguf", 3, "little", 1))
+        self.assertEqual(told["metadata"], json.loads((FILES / "metadata.json").read_text(encoding="utf-8"))["every_kind"])
+        self.assertEqual(len(told["tensors"]), 36)
+        self.assertIn({"name": "blocks.iq2_xs", "type": "iq2_xs[3, 512]"}, told["tensors"])
+
+    def test_to_safetensors_and_back(self):
+        out, back = self.folder / "out.safetensors", self.folder / "back.gguf"
+        self.fails(1, "is q4_0.*--dequantize bf16", "convert", FILES / "every_kind.gguf", "-o", out)
+        done = json.loads(self.succeeds("convert", FILES / "every_kind.gguf", "-o", out, "--dequantize", "f32", "--json"))
+        self.assertEqual(done["tensors"], 36)
+        self.assertIn("1 tensor of q4_k became f32", done["notes"])
+        metadata, tensors = read_safetensors(out)
+        _, wanted = read_safetensors(FILES / "expected.safetensors")
+        for name, data in tensors.items():
+            self.assertEqual(data, wanted[name + ("/values" if name.startswith("blocks.") else "/bytes")], name)
+        self.assertIn("one.string", json.loads(metadata["gguf"]))
+        self.succeeds("convert", out, "-o", back, "--quiet")
+        self.assertEqual(json.loads(self.succeeds("inspect", back, "--json"))["metadata"],
+                         json.loads((FILES / "metadata.json").read_text(encoding="utf-8"))["every_kind"])
+
+    def test_gguf_anew_and_in_parts(self):
+        out = self.folder / "out.gguf"
+        self.succeeds("convert", FILES / "version2.gguf", "-o", out)
+        self.assertEqual(out.read_bytes(), (FILES / "every_kind.gguf").read_bytes())
+        self.succeeds("convert", out, "-o", self.folder / "p.gguf", "--part-bytes", 5000)
+        parts = sorted(self.folder.glob("p-*.gguf"))
+        self.assertGreater(len(parts), 1)
+        self.succeeds("convert", parts[0], "-o", self.folder / "whole.gguf")
+        self.assertEqual((self.folder / "whole.gguf").read_bytes(), out.read_bytes())
+
+    def test_matrices_are_quantized_and_vectors_not(self):
+        weights, out = self.folder / "w.safetensors", self.folder / "w.gguf"
+        write_safetensors(weights, {"m": ("F32", [2, 256], f32(*(i / 100 - 2 for i in range(512)))), "odd": ("F32", [2, 5], f32(*range(10))),
+                                    "v": ("F32", [256], f32(*range(256)))})
+        for kind in ("q8_0", "q4_k"):
+            self.assertIn(f"1 tensor of f32 became {kind}", self.succeeds("convert", weights, "-o", out, "--quantize", kind))
+            types = {t["name"]: t["type"] for t in json.loads(self.succeeds("inspect", out, "--json"))["tensors"]}
+            self.assertEqual(types, {"m": f"{kind}[2, 256]", "odd": "f32[2, 5]", "v": "f32[256]"})
+        self.fails(2, "--quantize takes one of q4_0, .*, and got 'q9'", "convert", weights, "-o", out, "--quantize", "q9")
+        self.fails(2, "are of GGUF files", "convert", weights, "-o", weights, "--quantize", "q8_0")
+
+    def test_a_cut_file(self):
+        whole, cut = (FILES / "version1.gguf").read_bytes(), self.folder / "cut.gguf"
+        for size in range(len(whole) - 8):  # the last bytes are padding
+            cut.write_bytes(whole[:size])
+            with self.subTest(size):
+                done = rlx("inspect", cut)
+                self.assertEqual((done.returncode, done.stdout), (1, ""))
+                self.assertIn("cut.gguf", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,84 @@
+#!/usr/bin/env python3
+"""RLX_ISA: what `rlx devices` says of it, and a product and a tanh with fewer instructions than the processor has, beside
+the same numbers in f64."""
+
+import math
+import random
+import struct
+import unittest
+
+from program import ProgramTest, f32, read_npy, rlx, write_npy, write_safetensors
+
+ROWS, DEPTH, COLUMNS = 33, 129, 65
+GRAPH = f"""rlx 1
+graph @g {{
+  %0 = input() @"x" : f32[{ROWS}, {DEPTH}]
+  %1 = param() @"w" : f32[{DEPTH}, {COLUMNS}]
+  %2 = matmul(%0, %1) : f32[{ROWS}, {COLUMNS}]
+  %3 = tanh(%2) : f32[{ROWS}, {COLUMNS}]
+  return %3 @"y"
+}}
+"""
+SETS = ["sse4", "avx2", "avx512", "avx512_vnni", "amx"]
+
+
+def rounded(value):
+    return struct.unpack("<f", struct.pack("<f", value))[0]
+
+
+class InstructionSets(ProgramTest):
+    def best(self):
+        words = self.succeeds("devices", RLX_ISA="")
+        if ", native, vectors by Highway" in words:
+            self.skipTest("RLX_ISA knows the instruction sets of x86-64 alone")
+        return next(i for i, name in enumerate(SETS) if f", {name}, vectors by Highway" in words)
+
+    def available(self):
+        """The sets up to the one in use without a limit; of a build for one set alone, those from that one on."""
+        sets = []
+        for name in SETS[: self.best() + 1]:
+            result = rlx("devices", RLX_ISA=name)
+            if result.returncode == 0:
+                sets.append(name)
+                self.assertIn(f", {name}, vectors by Highway", result.stdout)
+            else:
+                self.assertRegex(result.stderr, f"RLX_ISA={name}: this build has kernels for [a-z0-9]+ at least")
+        return sets
+
+    def test_devices_name_the_limit(self):
+        self.assertEqual(self.available()[-1], SETS[self.best()])
+
+    def test_numbers_agree_with_f64(self):
+        draw = random.Random(1)
+        x = [rounded(draw.gauss(0, 1)) for _ in range(ROWS * DEPTH)]
+        w = [rounded(draw.gauss(0, 0.1)) for _ in range(DEPTH * COLUMNS)]
+        graph, weights, inputs = self.file("g.rlx", GRAPH), self.folder / "w.safetensors", self.folder / "x.npy"
+        write_safetensors(weights, {"w": ("F32", [DEPTH, COLUMNS], f32(*w))})
+        write_npy(inputs, "<f4", [ROWS, DEPTH], x)
+        want = [
+            math.tanh(math.fsum(x[i * DEPTH + k] * w[k * COLUMNS + j] for k in range(DEPTH)))
+            for i in range(ROWS)
+            for j in range(COLUMNS)
+        ]
+        for name in self.available():
+            with self.subTest(name):
+                out = self.folder / name
+                self.succeeds(
+                    "run", graph, "--params", weights, "--input", f"x={inputs}", "--output-dir", out, RLX_ISA=name
+                )
+                _, got = read_npy(out / "y.npy")
+                self.assertEqual(len(got), len(want))
+                # 129 terms of size 0.1, each sum within 2^-22 of its terms' magnitudes: 129 * 0.064 * 2^-22.
+                self.assertLess(max(abs(a - b) for a, b in zip(got, want)), 4e-6)
+
+    def test_an_unknown_name_and_a_missing_set_are_refused(self):
+        graph = self.file("g.rlx", GRAPH)
+        error = self.fails(1, "RLX_ISA=avx1024 is no instruction set: take one of sse4, avx2, ", "where", graph,
+                           RLX_ISA="avx1024")
+        self.assertIn("native", error)
+        for name in SETS[self.best() + 1 :]:
+            self.fails(1, f"RLX_ISA={name}: this processor, or this build, has [a-z0-9_]+ at most", "where", graph, RLX_ISA=name)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,125 @@
+// See the header. Metadata of GGUF stand in a safetensors file as JSON, under "gguf", and come back from there; strings
+// of a safetensors file become values of their own.
+#include "tools/convert_weights.h"
+
+#include <algorithm>
+#include <map>
+#include <vector>
+
+#include "rlx/blocks.h"
+#include "rlx/gguf.h"
+#include "tools/output.h"
+#include "tools/subcommands.h"
+
+namespace rlx::tools {
+namespace {
+
+constexpr const char* kGgufMetadata = "gguf";
+
+struct WeightsOfFile {
+  std::vector<std::pair<std::string, Tensor>> tensors;
+  GgufMetadata metadata;
+};
+
+WeightsOfFile read_weights(const std::string& path) {
+  WeightsOfFile made;
+  if (path.ends_with(".gguf")) {
+    const auto file = GgufFile::open(path);
+    for (const auto& [key, value] : file.metadata())
+      if (!key.starts_with("split.")) made.metadata.emplace_back(key, value);  // of the parts that were read
+    for (const auto& entry : file.entries()) made.tensors.emplace_back(entry.name, file.tensor(entry.name));
+    return made;
+  }
+  const auto file = SafetensorsFile::open(path);
+  for (const auto& [key, text] : file.metadata()) {
+    if (key != kGgufMetadata) {
+      made.metadata.emplace_back(key, text);
+      continue;
+    }
+    GgufMetadata kept =
+        with_context([&] { return "reading '" + path + "'"; }, [&, &json = text] { return parse_gguf_json(json); });
+    made.metadata.insert(made.metadata.begin(), kept.begin(), kept.end());
+  }
+  for (const auto& entry : file.entries()) made.tensors.emplace_back(entry.name, file.tensor(entry.name));
+  return made;
+}
+
+DType dtype_option(const std::string& option, const std::string& name, bool (*is_wanted)(DType)) {
+  std::string all;
+  for (size_t i = 0; i < kDTypeCount; ++i) {
+    const auto dtype = static_cast<DType>(i);
+    if (!is_wanted(dtype)) continue;
+    if (name_of(dtype) == name) return dtype;
+    (all += all.empty() ? "" : ", ") += name_of(dtype);
+  }
+  throw UsageError(option + " takes one of " + all + ", and got '" + name + "'");
+}
+
+/// Counts of what was turned into what.
+using Changes = std::map<std::pair<std::string_view, std::string_view>, size_t>;
+
+Tensor changed(const Tensor& x, DType dtype, Changes& changes) {
+  ++changes[{name_of(x.dtype()), name_of(dtype)}];
+  return is_block(dtype) ? quantized(x, dtype) : dequantized(x, dtype);
+}
+
+void write_weights(const std::string& path, const WeightsOfFile& weights, const WeightsOptions& options) {
+  if (path.ends_with(".gguf"))
+    return write_gguf(path, weights.tensors, weights.metadata, {.most_part_bytes = options.most_part_bytes});
+  for (const auto& [name, tensor] : weights.tensors)
+    if (is_block(tensor.dtype()))
+      fail(ErrorCode::unsupported, "tensor '", name, "' is ", tensor.type(),
+           ", and safetensors has no dtype for blocks; --dequantize bf16 writes their elements");
+  SafetensorsFile::Metadata metadata;
+  if (!weights.metadata.empty()) metadata.emplace(kGgufMetadata, gguf_json(weights.metadata));
+  write_safetensors(path, NamedTensors(weights.tensors.begin(), weights.tensors.end()), metadata);
+}
+
+}  // namespace
+
+bool is_weights(const std::string& path) { return path.ends_with(".gguf") || path.ends_with(".safetensors"); }
+
+void convert_weights(const std::string& input, const std::string& output, const WeightsOptions& options, bool quiet,
+                     bool json) {
+  if (!is_weights(input))
+    throw UsageError("'" + output + "' is a file of weights, and is made of one, .gguf or .safetensors; MODEL is '" +
+                     input + "'");
+  if (!output.ends_with(".gguf") && (!options.quantize.empty() || options.most_part_bytes > 0))
+    throw UsageError("--quantize and --part-bytes are of GGUF files, and -o is '" + output + "'");
+  Changes changes;
+  WeightsOfFile weights = read_weights(input);
+  if (!options.dequantize.empty()) {
+    const DType dtype = dtype_option("--dequantize", options.dequantize,
+                                     [](DType t) { return t == f32 || t == f16 || t == bf16 || t == f64; });
+    for (auto& each : weights.tensors)
+      if (is_block(each.second.dtype())) each.second = changed(each.second, dtype, changes);
+  }
+  if (!options.quantize.empty()) {
+    const DType dtype = dtype_option("--quantize", options.quantize,
+                                     [](DType t) { return is_block(t) && block_encoder(t) != nullptr; });
+    // As llama.cpp does: vectors (norms, biases) stay as they are.
+    for (auto& each : weights.tensors)
+      if (const Tensor& x = each.second;
+          is_float(x.dtype()) && x.rank() >= 2 && x.shape().back() % info(dtype).block_elements == 0)
+        each.second = changed(x, dtype, changes);
+  }
+  write_weights(output, weights, options);
+  if (quiet && !json) return;
+  uint64_t bytes = 0;
+  for (const auto& each : weights.tensors) bytes += each.second.byte_count();
+  std::string notes, lines;
+  for (const auto& [from_to, count] : changes) {
+    const std::string note =
+        text_of(count, count == 1 ? " tensor of " : " tensors of ", from_to.first, " became ", from_to.second);
+    notes += (notes.empty() ? "" : ", ") + json_text(note);
+    lines += "  " + note + "\n";
+  }
+  if (json)
+    write_out(text_of("{\"file\": ", json_text(output), ", \"tensors\": ", weights.tensors.size(),
+                      ", \"bytes\": ", bytes, ", \"notes\": [", notes, "]}\n"));
+  else
+    write_out(text_of("'", output, "': ", weights.tensors.size(), " tensors, ", bytes_text(static_cast<double>(bytes)),
+                      "\n", lines));
+}
+
+}  // namespace rlx::tools

@@ -1,0 +1,20 @@
+// `rlx convert` of files of weights: GGUF and safetensors, into each other or anew.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace rlx::tools {
+
+struct WeightsOptions {
+  std::string dequantize;        ///< the dtype that blocks become; empty: they stay packed
+  std::string quantize;          ///< the block format that matrices of floats become; empty: they stay
+  uint64_t most_part_bytes = 0;  ///< 0: one file
+};
+
+bool is_weights(const std::string& path);
+/// Writes `output` and says what became of the tensors. What the other format has no word for is an error.
+void convert_weights(const std::string& input, const std::string& output, const WeightsOptions& options, bool quiet,
+                     bool json);
+
+}  // namespace rlx::tools
