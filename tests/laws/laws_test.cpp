@@ -34,7 +34,8 @@ TEST_CASE("every op keeps every law on each of its samples") {
   Counts counts;
   const char* wanted = std::getenv("RLX_CHECK_ALL");
   const bool checks_all = wanted && *wanted;
-  for (const OpDef* op : all_ops()) {
+  for (size_t index = 0; const OpDef* op : all_ops()) {
+    ++index;
     if (is_start_of_graph(op)) continue;
     CHECK_MESSAGE(!op->samples().empty(), op->name, " has no sample");
     CHECK_MESSAGE((op->reference || op->decompose), op->name, " has neither a reference nor a decomposition");
@@ -42,8 +43,10 @@ TEST_CASE("every op keeps every law on each of its samples") {
     for (const laws::Law& law : laws::all_laws()) {
       if (law.name == law_of_default_device()) continue;  // below
       // Other devices run the first sample, unless everything was asked for (`make check-all`); sanitized, so does what
-      // compares graphs, mostly by the reference.
+      // compares graphs, mostly by the reference, and of other devices, whose tests have areas of their own, every
+      // fourth op.
       const bool is_of_other_device = law.name.starts_with("backend_agrees(");
+      if (test::sanitized() && is_of_other_device && index % 4 != 0) continue;
       const bool all = checks_all || (!test::sanitized() && !is_of_other_device);
       check(law, *op, all ? kAll : 1, counts);
     }

@@ -1,5 +1,7 @@
 // Backends from outside of the library, in this process: what they are given, and what happens when they do wrong.
 #include <doctest/doctest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -497,6 +499,94 @@ TEST_CASE("a profile of a run has a step for its launch") {
   REQUIRE(profile.steps.size() == 1);
   CHECK(profile.steps[0].node == "adding");
   CHECK(profile.steps[0].kernel == "timed");
+}
+
+TEST_CASE("the time of a launch in a profile does not have what it waited for") {
+  FakeBackend& fake = made("busy", true);  // its two launches go through one queue
+  fake.describe = [](rlx_target& t) { t.is_asynchronous = false; };
+  fake.at_launch = [](const rlx_launch&) { std::this_thread::sleep_for(40ms); };
+  const CompiledGraph adding = Session(fake.registered()).compile(FakeBackend::adding(3));
+  std::vector<PendingRun> before;
+  for (int i = 0; i < 8; ++i) before.push_back(adding.run_async({{"x", kX}, {"y", kY}}));
+  const Profile profile = adding.profile({{"x", kX}, {"y", kY}});
+  REQUIRE(profile.steps.size() == 1);
+  CHECK(profile.steps[0].duration_us >= 40'000);
+  CHECK(profile.steps[0].duration_us < 110'000);  // those before it take 160,000 by two threads
+  for (PendingRun& run : before) run.wait();
+}
+
+TEST_CASE("a child of fork calls nothing of a backend that its parent opened, and is told so") {
+  for (const bool memory : {false, true}) {
+    FakeBackend& fake = made(memory ? "parents_there" : "parents_here", memory, true);
+    const Device device = fake.registered();
+    auto adding = std::make_unique<CompiledGraph>(Session(device).compile(FakeBackend::adding(3)));
+    auto there = std::make_unique<DeviceTensor>(device_put(kX, device));
+    there->to_host();
+    const int buffers = fake.buffers, executables = fake.executables, launches = fake.launches;
+    const pid_t child = fork();
+    REQUIRE(child >= 0);
+    if (child == 0) {
+      const auto is_refused = [](auto run) {
+        try {
+          run();
+        } catch (const Error& e) {
+          return std::string(e.what()).find("cannot be used in a child of fork") != std::string::npos;
+        }
+        return false;
+      };
+      const bool told = is_refused([&] {
+                          adding->run_ordered(std::vector{kX, kY});
+                        }) &&
+                        is_refused([&] { Session(device).compile(FakeBackend::adding(5)); });
+      there.reset(), adding.reset();
+      _exit(!told                                                                                     ? 1
+            : fake.buffers != buffers || fake.executables != executables || fake.launches != launches ? 2
+                                                                                                      : 0);
+    }
+    int status = -1;
+    for (int i = 0; i < 20'000 && waitpid(child, &status, WNOHANG) == 0; ++i) std::this_thread::sleep_for(1ms);
+    if (status == -1) kill(child, SIGKILL);
+    CHECK(status == 0);
+    CHECK(adding->run_ordered(std::vector{kX, kY})[0] == kSum);
+  }
+}
+
+// In a process of its own, whose end is what is tested: the backend counts in a variable that the end destroys.
+TEST_CASE("(child) ends while a backend is at work" * doctest::skip()) {
+  FakeBackend& fake = made("at_work", std::getenv("RLX_TEST_MEMORY") != nullptr, true);
+  static std::atomic<bool> has_ended{false};
+  std::atexit([] { std::quick_exit(has_ended ? 0 : 3); });  // runs after what the library does at the end
+  fake.end = [](rlx_completion c) {
+    std::thread([c] {
+      std::this_thread::sleep_for(300ms);
+      has_ended = true;
+      FakeBackend::api().complete(c, RLX_OK, nullptr);
+    }).detach();
+  };
+  const CompiledGraph adding = Session(fake.registered()).compile(FakeBackend::adding(3));
+  std::thread([&adding] {
+    try {
+      adding.run_ordered(std::vector{kX, kY});
+    } catch (const Error&) {  // its result is not read any more
+    }
+  }).detach();
+  std::this_thread::sleep_for(100ms);
+  std::exit(4);
+}
+TEST_CASE("the end of a process waits for what a backend is at") {
+  for (const bool memory : {false, true}) {
+    const pid_t child = fork();
+    REQUIRE(child >= 0);
+    if (child == 0) {
+      if (memory) setenv("RLX_TEST_MEMORY", "1", 1);
+      execl("/proc/self/exe", "plugin", "--no-skip", "-tc=(child) ends while a backend is at work",
+            static_cast<char*>(nullptr));
+      _exit(1);
+    }
+    int status = -1;
+    waitpid(child, &status, 0);
+    CHECK(WEXITSTATUS(status) == 0);
+  }
 }
 
 TEST_CASE("what is no library of a plugin's is an error that says so") {

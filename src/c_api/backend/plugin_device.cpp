@@ -84,18 +84,43 @@ PluginTable::PluginTable(const rlx_backend& given) {
 struct PluginDevice::Pending {
   Work work;
   EventSource source;
+  std::chrono::steady_clock::time_point began = {};
   std::optional<std::chrono::steady_clock::time_point> cancelled = {};  // since when, as the watcher saw
   bool is_left = false;  // its event has ended, and the backend may still be at it
 
   /// Lets go of what it keeps before its event ends: whoever waited finds it unshared.
   void end(std::exception_ptr error) noexcept {
     work.begin = nullptr, work.keeps = nullptr;
-    if (!error && work.at_end) work.at_end();
+    if (!error && work.at_end) work.at_end(began);
     work.at_end = nullptr;
     if (error) source.fail(std::move(error));
     else source.finish();
   }
 };
+
+/// A call of this thread that begins work. None begins once the process is ending, which waits for those of other
+/// threads.
+class PluginDevice::CallUnderWay {
+ public:
+  explicit CallUnderWay(PluginDevice& device) : device_(device) {
+    std::scoped_lock lock(device_.mutex_);
+    if (device_.is_closed()) device_.refuse_as_closed();
+    ++device_.calls_, ++of_this_thread;
+  }
+  ~CallUnderWay() {
+    std::scoped_lock lock(device_.mutex_);
+    --device_.calls_, --of_this_thread;
+    if (device_.is_closed()) device_.changed_.notify_all();
+  }
+  CallUnderWay(const CallUnderWay&) = delete;
+  CallUnderWay& operator=(const CallUnderWay&) = delete;
+
+  static thread_local int of_this_thread;  // more than 0 where a backend ends the process
+
+ private:
+  PluginDevice& device_;
+};
+thread_local int PluginDevice::CallUnderWay::of_this_thread = 0;
 
 /// Never destroyed: work may end at any time.
 struct PluginDevice::All {
@@ -161,6 +186,7 @@ void PluginDevice::call(const std::string& what, const std::function<rlx_status(
     rlx_error* error = nullptr;
     ~Stored() { rlx_error_free(error); }
   } stored;
+  refuse_in_child();
   rlx_status status = RLX_OK;
   const auto threw = [&](ErrorCode code, const char* text) {
     fail(code, "the backend '", table_->name, "' threw at ", what, ": ", text);
@@ -182,11 +208,21 @@ void PluginDevice::call(const std::string& what, const std::function<rlx_status(
                     : text_of("it gave the status ", static_cast<int>(status), " and no reason"));
 }
 
-void PluginDevice::require_usable() const {
-  if (is_closed()) fail(ErrorCode::device_lost, "the process is ending, and ", name_, " begins nothing any more");
+bool PluginDevice::may_be_called() const { return !is_closed() && getpid() == process_; }
+
+void PluginDevice::refuse_as_closed() const {
+  fail(ErrorCode::device_lost, "the process is ending, and ", name_, " begins nothing any more");
+}
+void PluginDevice::refuse_in_child() const {
   if (getpid() != process_)
     fail(ErrorCode::device_lost, name_,
-         " was opened by the parent of this process, and cannot be used in a child of fork");
+         " was opened by the parent of this process, and cannot be used in a child of fork; use it in the parent, or "
+         "start "
+         "the child as a new program (in Python: multiprocessing's \"spawn\")");
+}
+void PluginDevice::require_usable() const {
+  if (is_closed()) refuse_as_closed();
+  refuse_in_child();
   std::scoped_lock lock(mutex_);
   if (!lost_.empty()) fail(ErrorCode::device_lost, name_, " is lost: ", lost_);
 }
@@ -222,6 +258,7 @@ void PluginDevice::start(const std::shared_ptr<Pending>& pending) noexcept {
     // Of its own: the work may end before this function returns.
     const std::string what = work.what;
     const auto begin = work.begin;
+    const CallUnderWay call_under_way(*this);
     if (target_.is_asynchronous) {
       std::scoped_lock lock(mutex_);
       if (work.cancel && work.may_be_left && !watcher_.joinable()) try {
@@ -234,6 +271,7 @@ void PluginDevice::start(const std::shared_ptr<Pending>& pending) noexcept {
     }
     changed_.notify_all();
     pending->source.begin(0);
+    pending->began = std::chrono::steady_clock::now();
     call(what, [&](rlx_error** error) { return begin({(uint64_t{number_} << kBitsOfWork) | id}, error); });
     if (id == 0) pending->end(nullptr);
   } catch (...) {
@@ -280,6 +318,7 @@ rlx_status PluginDevice::complete_here(uint64_t id, rlx_status status, const cha
       ended = std::move(found->second);
       pending_.erase(found);
       if (ended->is_left) ended->work.at_end = nullptr;  // nobody waits for it any more
+      if (is_closed()) changed_.notify_all();
     }
   }
   if (!ended) {
@@ -320,12 +359,16 @@ void PluginDevice::lose(const std::string& why) noexcept {
   for (const auto& pending : left) pending->source.fail(error);
 }
 
+std::chrono::milliseconds PluginDevice::time_to_cancel() const {
+  return std::chrono::milliseconds(target_.cancel_milliseconds > 0 ? target_.cancel_milliseconds : 30'000);
+}
+
 void PluginDevice::watch() {
   std::unique_lock lock(mutex_);
   while (!is_closed()) {
     changed_.wait(lock, [this] { return is_closed() || !pending_.empty(); });
     const auto now = std::chrono::steady_clock::now();
-    const std::chrono::milliseconds room(target_.cancel_milliseconds > 0 ? target_.cancel_milliseconds : 30'000);
+    const std::chrono::milliseconds room = time_to_cancel();
     std::string overdue;
     for (auto& [id, pending] : pending_) {
       if (pending->is_left || !pending->work.may_be_left || !rlx::is_cancelled(pending->work.cancel.get())) continue;
@@ -344,12 +387,18 @@ void PluginDevice::watch() {
 void PluginDevice::close() {
   if (getpid() != process_) return;  // its threads are the parent's
   {
-    std::scoped_lock lock(mutex_);
+    std::unique_lock lock(mutex_);
     is_closed_.store(true, std::memory_order_release);
     for (auto& [id, pending] : pending_)
       if (pending->work.cancel) pending->work.cancel->store(true, std::memory_order_relaxed);
+    changed_.notify_all();
+    // What the backend is at uses its variables, which the end of the process destroys next.
+    const auto is_idle = [this] {
+      return calls_ == CallUnderWay::of_this_thread &&
+             std::all_of(pending_.begin(), pending_.end(), [](const auto& each) { return each.second->is_left; });
+    };
+    changed_.wait_for(lock, time_to_cancel(), is_idle);
   }
-  changed_.notify_all();
   if (watcher_.joinable()) watcher_.join();
   if (queue_) queue_->close();
 }

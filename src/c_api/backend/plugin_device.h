@@ -58,9 +58,10 @@ class PluginDevice {
     std::function<rlx_status(rlx_completion, rlx_error**)> begin;
     std::shared_ptr<void> keeps = {};         ///< until it has ended
     std::shared_ptr<CancelFlag> cancel = {};  ///< may be null
-    bool takes_long = true;             ///< not to be done on the caller's thread, where the device is synchronous
-    bool may_be_left = true;            ///< its event may end while the backend still goes on
-    std::function<void()> at_end = {};  ///< called before the event ends well; must not throw
+    bool takes_long = true;   ///< not to be done on the caller's thread, where the device is synchronous
+    bool may_be_left = true;  ///< its event may end while the backend still goes on
+    /// Called before the event ends well, with the time at which the backend began; must not throw.
+    std::function<void(std::chrono::steady_clock::time_point)> at_end = {};
   };
   /// Begins it when those of `after` have ended well; the event ends with it.
   Event add(Work work, std::span<const Event> after);
@@ -68,18 +69,24 @@ class PluginDevice {
   /// What api->complete does.
   static rlx_status complete(rlx_completion completion, rlx_status status, const char* message) noexcept;
 
-  /// Whether the process is ending: nothing of the backend is called any more.
-  bool is_closed() const { return is_closed_.load(std::memory_order_acquire); }
+  /// Whether a function of the backend may be called: not where the process is ending, and not in a child of fork,
+  /// which has neither the threads of the backend nor a device of its own. What should be freed is then left.
+  bool may_be_called() const;
 
  private:
   struct Pending;
+  class CallUnderWay;
   PluginDevice(std::shared_ptr<const PluginTable> table, const Device& device, size_t number);
   void start(const std::shared_ptr<Pending>& pending) noexcept;
   bool forget(uint64_t id);
   rlx_status complete_here(uint64_t id, rlx_status status, const char* message);
   void require_usable() const;
+  [[noreturn]] void refuse_as_closed() const;
+  void refuse_in_child() const;
   void lose(const std::string& why) noexcept;
   void watch();
+  std::chrono::milliseconds time_to_cancel() const;
+  bool is_closed() const { return is_closed_.load(std::memory_order_acquire); }
   void close();
   static void close_all();
   struct All;
@@ -98,6 +105,7 @@ class PluginDevice {
   std::condition_variable changed_;
   std::map<uint64_t, std::shared_ptr<Pending>> pending_;  // of an asynchronous device: what api->complete will end
   uint64_t next_ = 1;
+  int calls_ = 0;     // to the backend that begin work and have not returned
   std::string lost_;  // why
   std::atomic<bool> is_closed_{false};
   std::unique_ptr<WorkQueue> queue_;

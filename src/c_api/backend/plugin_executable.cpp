@@ -60,12 +60,13 @@ uint64_t next_version() {
 Type type_of(const DeviceArgument& a) { return {a.dtype, Dims(a.shape.begin(), a.shape.end())}; }
 
 /// Notes how long a launch took, for a profile.
-std::function<void()> noted(std::vector<StepTime>* profile, const PluginDevice& device, const std::string& graph) {
+std::function<void(std::chrono::steady_clock::time_point)> noted(std::vector<StepTime>* profile,
+                                                                 const PluginDevice& device, const std::string& graph) {
   if (!profile) return {};
   profile->reserve(profile->size() + 1);  // at its end nothing may throw
   auto step = std::make_shared<StepTime>(StepTime{"launch", graph, device.table().name});
-  return [profile, step, begin = std::chrono::steady_clock::now()] {
-    step->duration_us = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count();
+  return [profile, step](std::chrono::steady_clock::time_point began) {
+    step->duration_us = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - began).count();
     profile->push_back(std::move(*step));
   };
 }
@@ -215,7 +216,7 @@ PluginCompiled::PluginCompiled(PluginDevice& device, Graph graph, const LoadOpti
   });
 }
 PluginCompiled::~PluginCompiled() {
-  if (!device_.functions().free_executable || device_.is_closed()) return;
+  if (!device_.functions().free_executable || !device_.may_be_called()) return;
   try {
     device_.functions().free_executable(device_.handle(), handle_);
   } catch (...) {  // nobody can be told
@@ -252,7 +253,7 @@ std::unique_ptr<Executable> make_host_executable(PluginDevice& device, const Gra
 }
 
 PluginBlock::~PluginBlock() {
-  if (!buffer || device.is_closed()) return;
+  if (!buffer || !device.may_be_called()) return;
   try {
     device.functions().free(device.handle(), buffer);
   } catch (...) {  // nobody can be told
