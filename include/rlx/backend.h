@@ -17,8 +17,12 @@
    be NULL only where that is said.
 
    Functions of a backend are called from several threads at once, and may throw (in C++). What they do wrong fails the
-   operation, with an error that names the backend and what it was doing. When the process ends, RLX waits for the
-   functions that are under way, and calls none any more. */
+   operation, with an error that names the backend and what it was doing.
+
+   When the process ends, RLX calls none any more, its launches count as cancelled, and it waits, as long as
+   cancel_milliseconds says, for the functions that are under way and for work that api->complete is to end. Nor is any
+   called in a child of fork with a device that its parent opened: what would use the device fails, and what would be
+   freed stays. */
 #ifndef RLX_BACKEND_H
 #define RLX_BACKEND_H
 

@@ -515,6 +515,36 @@ TEST_CASE("the time of a launch in a profile does not have what it waited for") 
   for (PendingRun& run : before) run.wait();
 }
 
+TEST_CASE("what a trace shows on one queue of a backend does not overlap") {
+  for (const bool asynchronous : {false, true}) {
+    FakeBackend& fake = made(asynchronous ? "tracks_later" : "tracks_now", true, asynchronous);
+    const CompiledGraph add = Session(fake.registered()).compile(FakeBackend::adding(3));
+    if (asynchronous)
+      fake.end = [](rlx_completion c) {
+        std::thread([c] {
+          std::this_thread::sleep_for(20ms);
+          FakeBackend::api().complete(c, RLX_OK, nullptr);
+        }).detach();
+      };
+    else fake.at_launch = [](const rlx_launch&) { std::this_thread::sleep_for(20ms); };
+    std::vector<PendingRun> runs;
+    for (int i = 0; i < 4; ++i) runs.push_back(add.run_async({{"x", kX}, {"y", kY}}));
+    std::vector<DeviceWork> work;
+    for (const PendingRun& run : runs) {
+      run.wait();
+      work.push_back(*run.event().work());
+    }
+    int at_the_same_time = 0;
+    for (size_t a = 0; a < work.size(); ++a)
+      for (size_t b = 0; b < a; ++b) {
+        if (work[a].start >= work[b].end || work[b].start >= work[a].end) continue;
+        ++at_the_same_time;
+        CHECK(work[a].queue != work[b].queue);
+      }
+    CHECK(at_the_same_time > 0);
+  }
+}
+
 TEST_CASE("a child of fork calls nothing of a backend that its parent opened, and is told so") {
   for (const bool memory : {false, true}) {
     FakeBackend& fake = made(memory ? "parents_there" : "parents_here", memory, true);
@@ -586,6 +616,64 @@ TEST_CASE("the end of a process waits for what a backend is at") {
     int status = -1;
     waitpid(child, &status, 0);
     CHECK(WEXITSTATUS(status) == 0);
+  }
+}
+
+TEST_CASE("(child) ends while a launch goes on that ends only once it is cancelled" * doctest::skip()) {
+  static FakeBackend& fake = made("to_be_cancelled", std::getenv("RLX_TEST_MEMORY") != nullptr);
+  static std::atomic<bool> is_gone{false}, has_ended{false};
+  static std::unique_ptr<CompiledGraph> adding;
+  static std::unique_ptr<DeviceTensor> there;
+  static std::shared_ptr<DeviceMemory> memory;
+  std::atexit([] {  // runs after what the library does at the end
+    const int buffers = fake.buffers, executables = fake.executables;
+    bool is_refused = !fake.has_memory;
+    if (memory && fake.has_memory) try {
+        memory->allocate(4);
+      } catch (const Error& e) {
+        is_refused = std::string(e.what()).find("the process is ending") != std::string::npos;
+      }
+    there.reset(), adding.reset();
+    const bool is_called = !is_refused || fake.buffers != buffers || fake.executables != executables;
+    std::quick_exit(!has_ended ? 3 : is_called ? 5 : 0);
+  });
+  fake.describe = [](rlx_target&) {
+    static const std::shared_ptr<void> made_in_open(nullptr, [](void*) { is_gone = true; });
+  };
+  std::atomic<bool> has_begun{false};
+  fake.at_launch = [&](const rlx_launch& run) {
+    has_begun = true;
+    while (!FakeBackend::api().is_cancelled(run.cancel)) std::this_thread::sleep_for(1ms);
+    std::this_thread::sleep_for(100ms);
+    has_ended = !is_gone;
+  };
+  const Device device = fake.registered();
+  adding = std::make_unique<CompiledGraph>(Session(device).compile(FakeBackend::adding(3)));
+  there = std::make_unique<DeviceTensor>(device_put(kX, device));
+  memory = backend_of(device)->memory();
+  std::thread([] {
+    try {
+      adding->run_ordered(std::vector{kX, kY});
+    } catch (const Error&) {  // of a device with memory: nothing is read from it any more
+    }
+  }).detach();
+  while (!has_begun) std::this_thread::sleep_for(1ms);
+  std::exit(4);
+}
+TEST_CASE("when a process ends, its launches are cancelled and waited for, and nothing of a backend is called after") {
+  for (const bool memory : {false, true}) {
+    const pid_t child = fork();
+    REQUIRE(child >= 0);
+    if (child == 0) {
+      if (memory) setenv("RLX_TEST_MEMORY", "1", 1);
+      execl("/proc/self/exe", "plugin", "--no-skip", "-tc=(child) ends while a launch goes on that*",
+            static_cast<char*>(nullptr));
+      _exit(1);
+    }
+    int status = -1;
+    for (int i = 0; i < 20'000 && waitpid(child, &status, WNOHANG) == 0; ++i) std::this_thread::sleep_for(1ms);
+    if (status == -1) kill(child, SIGKILL);
+    CHECK(status == 0);
   }
 }
 

@@ -35,7 +35,9 @@ rlx_status fail_with(rlx_error** error, rlx_status status, const char* message) 
   return c::store(error, status, message ? message : "");
 }
 
-int is_run_cancelled(const rlx_cancel* cancel) { return is_cancelled(reinterpret_cast<const CancelFlag*>(cancel)); }
+int is_run_cancelled(const rlx_cancel* cancel) {
+  return cancel && reinterpret_cast<const c::PluginCancel*>(cancel)->is_set();
+}
 
 const rlx_backend_api kFunctions = {sizeof kFunctions, register_table, fail_with, is_run_cancelled,
                                     c::PluginDevice::complete};

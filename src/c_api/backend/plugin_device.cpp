@@ -87,6 +87,7 @@ struct PluginDevice::Pending {
   std::chrono::steady_clock::time_point began = {};
   std::optional<std::chrono::steady_clock::time_point> cancelled = {};  // since when, as the watcher saw
   bool is_left = false;  // its event has ended, and the backend may still be at it
+  int track = -1;        // of traces; -1: it has not begun
 
   /// Lets go of what it keeps before its event ends: whoever waited finds it unshared.
   void end(std::exception_ptr error) noexcept {
@@ -98,13 +99,14 @@ struct PluginDevice::Pending {
   }
 };
 
-/// A call of this thread that begins work. None begins once the process is ending, which waits for those of other
-/// threads.
+/// A call of a function of the backend, on this thread. None begins once the process is ending, which waits for those
+/// of other threads.
 class PluginDevice::CallUnderWay {
  public:
-  explicit CallUnderWay(PluginDevice& device) : device_(device) {
+  explicit CallUnderWay(const PluginDevice& device) : device_(device) {
+    device_.refuse_in_child();  // before the lock, which a thread of the parent's may hold there
     std::scoped_lock lock(device_.mutex_);
-    if (device_.is_closed()) device_.refuse_as_closed();
+    device_.refuse_as_closed();
     ++device_.calls_, ++of_this_thread;
   }
   ~CallUnderWay() {
@@ -118,7 +120,7 @@ class PluginDevice::CallUnderWay {
   static thread_local int of_this_thread;  // more than 0 where a backend ends the process
 
  private:
-  PluginDevice& device_;
+  const PluginDevice& device_;
 };
 thread_local int PluginDevice::CallUnderWay::of_this_thread = 0;
 
@@ -142,9 +144,9 @@ PluginDevice& PluginDevice::open(std::shared_ptr<const PluginTable> table, const
       if (each && each->table_ == table && each->name_ == device.name()) return *each;
     number = there.devices.size();
     there.devices.push_back(nullptr);
-    if (number == 0) std::atexit(close_all);
   }
   auto* made = new PluginDevice(std::move(table), device, number);
+  std::atexit(close_all);  // after each was opened: what its library made then is destroyed later than it is closed
   std::scoped_lock lock(there.mutex);
   return *(there.devices[number] = made);
 }
@@ -186,7 +188,7 @@ void PluginDevice::call(const std::string& what, const std::function<rlx_status(
     rlx_error* error = nullptr;
     ~Stored() { rlx_error_free(error); }
   } stored;
-  refuse_in_child();
+  const CallUnderWay here(*this);
   rlx_status status = RLX_OK;
   const auto threw = [&](ErrorCode code, const char* text) {
     fail(code, "the backend '", table_->name, "' threw at ", what, ": ", text);
@@ -208,10 +210,16 @@ void PluginDevice::call(const std::string& what, const std::function<rlx_status(
                     : text_of("it gave the status ", static_cast<int>(status), " and no reason"));
 }
 
-bool PluginDevice::may_be_called() const { return !is_closed() && getpid() == process_; }
+void PluginDevice::free(void (*function)(void*, void*), void* what) const noexcept {
+  try {
+    const CallUnderWay here(*this);
+    function(handle_, what);
+  } catch (...) {  // nobody can be told
+  }
+}
 
 void PluginDevice::refuse_as_closed() const {
-  fail(ErrorCode::device_lost, "the process is ending, and ", name_, " begins nothing any more");
+  if (is_closed()) fail(ErrorCode::device_lost, "the process is ending, and ", name_, " begins nothing any more");
 }
 void PluginDevice::refuse_in_child() const {
   if (getpid() != process_)
@@ -221,8 +229,8 @@ void PluginDevice::refuse_in_child() const {
          "the child as a new program (in Python: multiprocessing's \"spawn\")");
 }
 void PluginDevice::require_usable() const {
-  if (is_closed()) refuse_as_closed();
   refuse_in_child();
+  refuse_as_closed();
   std::scoped_lock lock(mutex_);
   if (!lost_.empty()) fail(ErrorCode::device_lost, name_, " is lost: ", lost_);
 }
@@ -258,9 +266,11 @@ void PluginDevice::start(const std::shared_ptr<Pending>& pending) noexcept {
     // Of its own: the work may end before this function returns.
     const std::string what = work.what;
     const auto begin = work.begin;
-    const CallUnderWay call_under_way(*this);
+    const CallUnderWay here(*this);  // until the work, if it has ended by then, has said so
+    std::unique_lock lock(mutex_);
+    refuse_as_closed();  // from then on the watcher is that of `close`, and there is no more work to wait for
+    pending->track = free_track();
     if (target_.is_asynchronous) {
-      std::scoped_lock lock(mutex_);
       if (work.cancel && work.may_be_left && !watcher_.joinable()) try {
           watcher_ = std::thread([this] { watch(); });
         } catch (const std::system_error& e) {
@@ -269,15 +279,33 @@ void PluginDevice::start(const std::shared_ptr<Pending>& pending) noexcept {
       id = next_++;
       pending_.emplace(id, pending);
     }
+    lock.unlock();
     changed_.notify_all();
-    pending->source.begin(0);
+    pending->source.begin(pending->track);
     pending->began = std::chrono::steady_clock::now();
     call(what, [&](rlx_error** error) { return begin({(uint64_t{number_} << kBitsOfWork) | id}, error); });
-    if (id == 0) pending->end(nullptr);
+    if (id == 0) end(*pending, nullptr);
   } catch (...) {
     if (id != 0 && !forget(id)) return;  // it was ended, too: see `forget`
-    pending->end(std::current_exception());
+    end(*pending, std::current_exception());
   }
+}
+
+/// The first that no work is on. With the lock.
+int PluginDevice::free_track() {
+  const auto found = std::find(tracks_.begin(), tracks_.end(), false);
+  const auto track = static_cast<int>(found - tracks_.begin());
+  if (found == tracks_.end()) tracks_.push_back(true);
+  else *found = true;
+  return track;
+}
+
+/// Its track is free after that, and not before: what comes next on it must not begin before this has ended.
+void PluginDevice::end(Pending& pending, std::exception_ptr error) noexcept {
+  pending.end(std::move(error));
+  if (pending.track < 0) return;
+  std::scoped_lock lock(mutex_);
+  tracks_[static_cast<size_t>(pending.track)] = false;
 }
 
 /// Of work that failed to begin: true if it is still to be ended.
@@ -315,10 +343,11 @@ rlx_status PluginDevice::complete_here(uint64_t id, rlx_status status, const cha
     std::scoped_lock lock(mutex_);
     if (id == 0 || id >= next_) return RLX_INVALID_ARGUMENT;  // no work ever had it
     if (const auto found = pending_.find(id); found != pending_.end()) {
+      if (found->second->is_left && is_closed()) return RLX_OK;  // `close` gave up: what it keeps stays
       ended = std::move(found->second);
       pending_.erase(found);
+      ++calls_;                                          // until its end is over, for which `close` waits
       if (ended->is_left) ended->work.at_end = nullptr;  // nobody waits for it any more
-      if (is_closed()) changed_.notify_all();
     }
   }
   if (!ended) {
@@ -333,7 +362,11 @@ rlx_status PluginDevice::complete_here(uint64_t id, rlx_status status, const cha
     } catch (...) {
       error = std::current_exception();
     }
-  ended->end(std::move(error));
+  end(*ended, std::move(error));
+  ended = nullptr;
+  std::scoped_lock lock(mutex_);
+  --calls_;
+  if (is_closed()) changed_.notify_all();
   return RLX_OK;
 }
 
@@ -386,19 +419,24 @@ void PluginDevice::watch() {
 
 void PluginDevice::close() {
   if (getpid() != process_) return;  // its threads are the parent's
+  bool is_over = false;
   {
     std::unique_lock lock(mutex_);
-    is_closed_.store(true, std::memory_order_release);
+    if (is_closed_.exchange(true)) return;  // each device that was opened registered a call
     for (auto& [id, pending] : pending_)
       if (pending->work.cancel) pending->work.cancel->store(true, std::memory_order_relaxed);
     changed_.notify_all();
     // What the backend is at uses its variables, which the end of the process destroys next.
     const auto is_idle = [this] {
-      return calls_ == CallUnderWay::of_this_thread &&
+      return calls_ == 0 &&
              std::all_of(pending_.begin(), pending_.end(), [](const auto& each) { return each.second->is_left; });
     };
-    changed_.wait_for(lock, time_to_cancel(), is_idle);
+    // Of a backend that ends the process itself nothing is waited for: its own function would be.
+    is_over = CallUnderWay::of_this_thread > 0 || changed_.wait_for(lock, time_to_cancel(), is_idle);
   }
+  if (!is_over)
+    lose(text_of("the process is ending, and its backend has not ended its work within ", time_to_cancel().count(),
+                 " ms"));
   if (watcher_.joinable()) watcher_.join();
   if (queue_) queue_->close();
 }

@@ -32,6 +32,13 @@ struct PluginTable {
   bool has_memory() const { return functions.allocate != nullptr; }
 };
 
+/// What a launch looks at: an rlx_cancel is one.
+struct PluginCancel {
+  const CancelFlag* run;  // may be null
+  const CancelFlag* process_ends;
+  bool is_set() const { return is_cancelled(run) || is_cancelled(process_ends); }
+};
+
 class PluginDevice {
  public:
   /// Opens it. What fails makes it unavailable.
@@ -48,8 +55,11 @@ class PluginDevice {
   const Limits& limits() const { return limits_; }
 
   /// Calls a function of the backend: what it throws, and a status other than RLX_OK, is an rlx::Error that names the
-  /// backend and `what` it was doing.
+  /// backend and `what` it was doing. Where nothing of it may be called any more, it fails: in a child of fork, which
+  /// has neither the threads of the backend nor a device of its own, and while the process ends.
   void call(const std::string& what, const std::function<rlx_status(rlx_error**)>& function) const;
+  /// Calls one of those that free something; where `call` would fail, what should be freed is left.
+  void free(void (*function)(void* device, void* what), void* what) const noexcept;
 
   /// A piece of work of the device's.
   struct Work {
@@ -69,19 +79,20 @@ class PluginDevice {
   /// What api->complete does.
   static rlx_status complete(rlx_completion completion, rlx_status status, const char* message) noexcept;
 
-  /// Whether a function of the backend may be called: not where the process is ending, and not in a child of fork,
-  /// which has neither the threads of the backend nor a device of its own. What should be freed is then left.
-  bool may_be_called() const;
+  /// Set once the process is ending: what is under way is to stop.
+  const CancelFlag& process_ends() const { return is_closed_; }
 
  private:
   struct Pending;
   class CallUnderWay;
   PluginDevice(std::shared_ptr<const PluginTable> table, const Device& device, size_t number);
   void start(const std::shared_ptr<Pending>& pending) noexcept;
+  int free_track();
+  void end(Pending& pending, std::exception_ptr error) noexcept;
   bool forget(uint64_t id);
   rlx_status complete_here(uint64_t id, rlx_status status, const char* message);
   void require_usable() const;
-  [[noreturn]] void refuse_as_closed() const;
+  void refuse_as_closed() const;
   void refuse_in_child() const;
   void lose(const std::string& why) noexcept;
   void watch();
@@ -102,12 +113,13 @@ class PluginDevice {
   Limits limits_;
 
   mutable std::mutex mutex_;
-  std::condition_variable changed_;
+  mutable std::condition_variable changed_;
   std::map<uint64_t, std::shared_ptr<Pending>> pending_;  // of an asynchronous device: what api->complete will end
   uint64_t next_ = 1;
-  int calls_ = 0;     // to the backend that begin work and have not returned
-  std::string lost_;  // why
-  std::atomic<bool> is_closed_{false};
+  mutable int calls_ = 0;     // of the backend, and of what it calls to end work, that have not returned
+  std::vector<bool> tracks_;  // of traces: on which of them work is under way
+  std::string lost_;          // why
+  CancelFlag is_closed_{false};
   std::unique_ptr<WorkQueue> queue_;
   std::thread watcher_;
 };

@@ -10,17 +10,18 @@ namespace {
 
 constexpr size_t kMostForms = 16;
 
-const CancelFlag kNeverCancelled{false};
-
 /// One run's arguments as the table wants them; lives until the launch has ended.
 class Launch {
  public:
-  Launch(std::shared_ptr<const PluginCompiled> compiled, int threads, const CancelFlag* cancel)
-      : compiled_(std::move(compiled)) {
+  Launch(const PluginDevice& device, std::shared_ptr<const PluginCompiled> compiled, int threads,
+         const CancelFlag* cancel)
+      : compiled_(std::move(compiled)), cancel_{cancel, &device.process_ends()} {
     launch_.struct_size = sizeof launch_;
     launch_.threads = threads;
-    launch_.cancel = reinterpret_cast<const rlx_cancel*>(cancel ? cancel : &kNeverCancelled);
+    launch_.cancel = reinterpret_cast<const rlx_cancel*>(&cancel_);
   }
+  Launch(const Launch&) = delete;
+  Launch& operator=(const Launch&) = delete;
   struct Place {
     void* buffer;
     size_t offset, bytes;
@@ -47,6 +48,7 @@ class Launch {
     return pointers.data();
   }
   const std::shared_ptr<const PluginCompiled> compiled_;
+  const PluginCancel cancel_;
   std::deque<rlx_argument> arguments_;
   std::deque<std::vector<const rlx_argument*>> lists_;
   rlx_launch launch_{};
@@ -86,7 +88,7 @@ class PluginDeviceExecutable final : public DeviceExecutable {
                const LaunchOptions& options, std::span<const Event> after) override {
     std::vector<Type> types;
     for (const DeviceArgument& in : inputs) types.push_back(type_of(in));
-    auto launch = std::make_shared<Launch>(forms_.form_for(types), options.threads, options.cancel.get());
+    auto launch = std::make_shared<Launch>(device_, forms_.form_for(types), options.threads, options.cancel.get());
     if (options.cancel) launch->kept.push_back(options.cancel);
     std::vector<Event> all(after.begin(), after.end());
     std::vector<Launch::Place> in, params, out;
@@ -149,7 +151,7 @@ class PluginHostExecutable final : public HostExecutable {
     for (const Tensor& t : inputs) types.push_back(t.type()), given.push_back(with_aligned_elements(t));
     const auto form = forms_.form_for(types);
     const Graph& g = form->graph();
-    Launch launch(form, options.threads, options.cancel);
+    Launch launch(device_, form, options.threads, options.cancel);
     std::vector<Launch::Place> in, params, out;
     const auto reading = [](const Tensor& t, uint64_t version = 0) -> Launch::Place {
       return {const_cast<std::byte*>(t.data()), 0, t.byte_count(), version};
@@ -216,11 +218,7 @@ PluginCompiled::PluginCompiled(PluginDevice& device, Graph graph, const LoadOpti
   });
 }
 PluginCompiled::~PluginCompiled() {
-  if (!device_.functions().free_executable || !device_.may_be_called()) return;
-  try {
-    device_.functions().free_executable(device_.handle(), handle_);
-  } catch (...) {  // nobody can be told
-  }
+  if (device_.functions().free_executable) device_.free(device_.functions().free_executable, handle_);
 }
 
 PluginForms::PluginForms(PluginDevice& device, const Graph& legal, const LoadOptions& options)
@@ -253,11 +251,7 @@ std::unique_ptr<Executable> make_host_executable(PluginDevice& device, const Gra
 }
 
 PluginBlock::~PluginBlock() {
-  if (!buffer || !device.may_be_called()) return;
-  try {
-    device.functions().free(device.handle(), buffer);
-  } catch (...) {  // nobody can be told
-  }
+  if (buffer) device.free(device.functions().free, buffer);
 }
 
 }  // namespace rlx::c
