@@ -58,12 +58,14 @@ Lowered lower_norm(Lowering& l) {
   int64_t n = 1;
   for (size_t d = static_cast<size_t>(axis_of(a.axis, l.types[0])); d < l.types[0].rank(); ++d)
     n *= l.types[0].dims[d].value();
-  const mx::array x = mx::reshape(wide(l, 0), {-1, extent_of(n)}, l.s);
+  mx::array x = mx::reshape(wide(l, 0), {-1, extent_of(n)}, l.s);
   std::optional<mx::array> gamma, beta;
   size_t next = 1;
   if (a.has_gamma) gamma = mx::reshape(wide(l, next++), {-1}, l.s);
   if (a.has_beta) beta = mx::reshape(wide(l, next++), {-1}, l.s);
   const auto epsilon = static_cast<float>(a.epsilon);
+  // A mean far from zero, taken off once, leaves the error of its rounding in each element; MLX takes off that.
+  if (l.node.op == &op::layer_norm) x = mx::subtract(x, mx::mean(x, -1, true, l.s), l.s);
   mx::array y = l.node.op == &op::layer_norm ? mx::fast::layer_norm(x, gamma, beta, epsilon, l.s)
                                              : mx::fast::rms_norm(x, gamma, epsilon, l.s);
   if (l.node.op == &op::rms_norm && beta) y = mx::add(y, *beta, l.s);
