@@ -128,6 +128,7 @@ TEST_CASE_FIXTURE(
     "a finished convolution gives the reference's numbers, channels first and last, for each way and width") {
   for (const Case& c : kCases)
     for (const Case& laid_out : {c, last(c)}) {
+      if (sanitized() && laid_out.attrs.channels_last != ((&c - kCases.data()) % 2 == 0)) continue;  // one of the two
       CAPTURE(laid_out.x);
       CAPTURE(laid_out.w);
       CHECK(differs(laid_out) == "");
@@ -169,6 +170,7 @@ TEST_CASE("products around a depthwise convolution give the reference's numbers,
       {{1, 66, 70, 20}, 64, 20, 1, true, false, Activation::relu6, Activation::relu6, Activation::none, 3, 0},
   };
   for (const Block& b : blocks) {
+    if (sanitized() && &b - blocks >= 2) continue;
     Graph g("block");
     std::vector<Tensor> in = {random_tensor(f32, shape_of(b.x), 5, -2, 2)};
     std::map<std::string, Tensor, std::less<>> params;
@@ -224,6 +226,7 @@ TEST_CASE("separable convolutions one after the other: a product that ends one c
   }
 }
 TEST_CASE_FIXTURE(MatrixTiles, "one place that matrix tiles do not stand for costs its neighbours nothing but time") {
+  if (sanitized() && !are_there) return;  // built for one instruction set, which has no tiles
   for (const float odd : {0x1p-70F, 0x1p70F, INFINITY, NAN})
     for (const int64_t step : {1, 2})
       for (Case c : {Case{{2, 40, 19, 15},
@@ -248,8 +251,8 @@ TEST_CASE_FIXTURE(MatrixTiles, "one place that matrix tiles do not stand for cos
       }
 }
 TEST_CASE_FIXTURE(MatrixTiles, "numbers that matrix tiles do not stand for keep their digits") {
+  if (sanitized() && !are_there) return;  // built for one instruction set, which has no tiles
   for (float scale : {0x1p-60F, 0x1p-100F, 0x1p63F}) {
-    if (sanitized() && scale > 1) continue;
     for (const Case& c : {kCases[12], kCases[27], kCases[30], kCases[31], kCases[34]})
       for (Case laid_out : {c, last(c)}) {
         laid_out.bias = laid_out.residual = false;
@@ -299,7 +302,7 @@ TEST_CASE("paddings, strides and distances may be as large as numbers are") {
 TEST_CASE("NaN and infinities pass through what follows a convolution") {
   for (Activation activation : {Activation::relu, Activation::relu6, Activation::hard_swish})
     for (float first : {NAN, INFINITY, -INFINITY}) {
-      if (sanitized() && first > 0) continue;
+      if (sanitized() && (first > 0 || activation != Activation::relu6)) continue;
       for (const Case& c : {kCases[0], kCases[4], kCases[9], kCases[10], kCases[20], kCases[30]}) {
         Case other = last(c);
         other.attrs.activation = activation;
