@@ -15,6 +15,7 @@
 #include <mutex>
 #include <thread>
 
+#include "backends/inputs.h"
 #include "ir/rewrite.h"
 #include "passes/hoist_params.h"
 
@@ -90,7 +91,7 @@ class MlxExecutable final : public HostExecutable {
     if (is_in_host_node())
       fail(ErrorCode::unsupported,
            "the reference of an op, which MLX waits for, runs a graph on mlx; run it on the cpu");
-    check_inputs(inputs);
+    require_inputs(graph_, inputs);
     std::vector<Shape> shapes;
     for (const Tensor& t : inputs) shapes.push_back(t.shape());
     std::scoped_lock lock(lane_.mutex);
@@ -122,17 +123,6 @@ class MlxExecutable final : public HostExecutable {
     std::vector<Type> outputs;
     Plan plan;
   };
-
-  void check_inputs(Tensors inputs) const {
-    if (inputs.size() != graph_.inputs().size())
-      fail(ErrorCode::invalid_argument, "graph '", graph_.name(), "' has ", graph_.inputs().size(), " inputs, got ",
-           inputs.size());
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      const Node& node = graph_.node(graph_.inputs()[i]);
-      if (inputs[i].dtype() != node.types[0].dtype || inputs[i].rank() != node.types[0].rank())
-        fail(ErrorCode::shape_mismatch, "input '", node.name, "' is ", node.types[0], ", got ", inputs[i].type());
-    }
-  }
 
   /// The outputs, evaluated and dense.
   std::vector<mx::array> computed(const Plan& plan, std::vector<mx::array> inputs, const RunOptions& options) const {
