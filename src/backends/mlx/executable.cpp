@@ -128,8 +128,14 @@ class MlxExecutable final : public HostExecutable {
   std::vector<mx::array> computed(const Plan& plan, std::vector<mx::array> inputs, const RunOptions& options) const {
     std::vector<mx::array> results = plan.run(inputs, options);
     inputs.clear();  // MLX may reuse their memory
-    for (mx::array& r : results) r = mx::contiguous(r, false, context_->streams.cpu);
     evaluate(results, *context_);
+    bool all_dense = true;
+    for (mx::array& r : results) {
+      if (r.flags().row_contiguous) continue;
+      r = mx::contiguous(r, false, context_->streams.of(r.dtype() == mx::float64));
+      all_dense = false;
+    }
+    if (!all_dense) evaluate(results, *context_);
     return results;
   }
 

@@ -78,7 +78,9 @@ std::optional<std::string> can_convert(const Question&);
 std::optional<std::string> can_bitcast(const Question&);
 std::optional<std::string> can_reduce(const Question&);
 std::optional<std::string> can_multiply(const Question&);
+std::optional<std::string> can_multiply_floats(const Question&);  ///< complex ones too
 std::optional<std::string> can_scatter(const Question&);
+std::optional<std::string> can_scatter_anywhere(const Question&);  ///< on a GPU too
 std::optional<std::string> can_slide(const Question&);
 std::optional<std::string> can_convolve(const Question&);
 std::optional<std::string> can_sort(const Question&);

@@ -47,6 +47,6 @@ class Plan {
 };
 
 /// Evaluates; an error of MLX's or of a host node arrives as an rlx::Error.
-void evaluate(std::vector<mx::array> arrays, const Context& context);
+void evaluate(const std::vector<mx::array>& arrays, const Context& context);
 
 }  // namespace rlx::mlx_backend
