@@ -1,12 +1,12 @@
-// What a run in the host's memory is fed, before a backend looks at it.
+// Checks the inputs of a run, in the memory of the host, before a backend reads them.
 #pragma once
 
 #include "backends/backend.h"
 
 namespace rlx {
 
-/// Fails unless there is one tensor for each input of the graph, of its dtype and rank; it names the input and both
-/// types. Extents are compared where symbols get their numbers (solve_symbols).
+/// Fails with invalid_argument unless there is one tensor for each input of the graph, and with shape_mismatch unless
+/// each has the dtype and the rank of its input. Extents are compared where symbols get their numbers (solve_symbols).
 void require_inputs(const Graph& graph, Tensors inputs);
 
 }  // namespace rlx

@@ -79,6 +79,7 @@ void evaluate(const std::vector<mx::array>& arrays, const Context& context) {
   } catch (const Error&) {
     throw;
   } catch (const std::bad_alloc&) {
+    context.errors->check();
     fail(ErrorCode::out_of_memory, "MLX ran out of memory");
   } catch (const std::exception& e) {
     context.errors->check();

@@ -22,6 +22,7 @@ struct ConvolutionSlice {
   std::array<int64_t, 3> offset{};  ///< of the operands, in elements
   int64_t channel = 0;              ///< its first output channel
 
+  /// Of two slices that one call of slices_for_threads gave: whether a program for one is a program for the other.
   bool has_shape_of(const ConvolutionSlice& o) const {
     return args.batch == o.args.batch && args.out_channels == o.args.out_channels && args.groups == o.args.groups &&
            args.in_channels == o.args.in_channels && batch_groups == o.batch_groups &&
@@ -35,7 +36,7 @@ struct ConvolutionSlice {
 std::vector<ConvolutionSlice> slices_for_threads(const ConvolutionArgs& args, int64_t batch_groups,
                                                  ConvolutionForm form, int threads, bool packs_weights);
 /// Divides a slice whose sums are long into slices that each compute a part of the terms of every sum; their results
-/// have to be added. Empty if that is not possible.
+/// have to be added. The slice alone if its sums are short; empty if it cannot be divided.
 std::vector<ConvolutionSlice> partial_sums_of(const ConvolutionSlice& s, ConvolutionForm form);
 
 }  // namespace rlx::kernels
