@@ -20,8 +20,9 @@ func (f *Function) RNGBitGenerator(state compute.Value, shape shapes.Shape) (com
 	if !s.shape.Equal(compute.RNGStateShape) {
 		return nil, nil, errors.Errorf("RNGBitGenerator takes the state %s, got %s", compute.RNGStateShape, s.shape)
 	}
-	if shape.IsDynamic() {
-		return nil, nil, unsupported(compute.OpTypeRNGBitGenerator, "the axes of "+shape.String()+" are dynamic")
+	dims, err := f.builder.symbols.dims(shape)
+	if err != nil {
+		return nil, nil, errors.WithMessage(err, "RNGBitGenerator")
 	}
 	drawn := map[int]dtypes.DType{8: dtypes.Uint8, 16: dtypes.Uint16, 32: dtypes.Uint32, 64: dtypes.Uint64}[shape.DType.Bits()]
 	if drawn == dtypes.InvalidDType || shape.DType == dtypes.Bool || shape.DType.IsComplex() {
@@ -38,7 +39,7 @@ func (f *Function) RNGBitGenerator(state compute.Value, shape shapes.Shape) (com
 			key = f.emit("fold_in", key.shape, []*value{key, word(i, k)})
 		}
 	}
-	bits := f.emit("rng_bits", withDType(shape, drawn), []*value{key}, "dims = "+ints(shape.Dimensions), "dtype = "+dtypeNames[drawn])
+	bits := f.emit("rng_bits", withDType(shape, drawn), []*value{key}, "dims = "+dims, "dtype = "+dtypeNames[drawn])
 	if shape.DType != drawn {
 		bits = f.emit("bitcast", shape, []*value{bits}, "dtype = "+dtypeNames[shape.DType])
 	}
