@@ -101,3 +101,17 @@ func TestBitsOfADynamicShapeAreThoseOfTheShapeThatItHas(t *testing.T) {
 		}
 	}
 }
+
+func TestCoreMLDrawsTheBitsOfTheCPU(t *testing.T) {
+	draw := func(device string) []uint32 {
+		b := backend(t, device)
+		e := built(t, b, compute.RNGStateShape, func(f compute.Function, state compute.Value) (compute.Value, error) {
+			_, bits, err := f.RNGBitGenerator(state, shapes.Make(dtypes.Uint32, 5))
+			return bits, err
+		})
+		return ran(t, b, e, []uint64{1<<63 + 5, 1<<40 + 7, 9}, compute.RNGStateShape).([]uint32)
+	}
+	if cpu, coreml := draw("cpu"), draw("coreml"); !slices.Equal(cpu, coreml) {
+		t.Errorf("the CPU draws %v, Core ML %v", cpu, coreml)
+	}
+}
