@@ -80,7 +80,9 @@ Examples:
 
 std::vector<int32_t> ids_from(const std::string& line) {
   std::string_view rest = line;
-  auto skip = [&](std::string_view characters) { rest.remove_prefix(std::min(rest.find_first_not_of(characters), rest.size())); };
+  auto skip = [&](std::string_view characters) {
+    rest.remove_prefix(std::min(rest.find_first_not_of(characters), rest.size()));
+  };
   auto refuse = [&] {
     fail(ErrorCode::parse, "'", line.substr(0, 60), "' is no JSON array of ids, at byte ", line.size() - rest.size());
   };

@@ -522,8 +522,8 @@ rlx_status rlx_tokenizer_id_to_token(const rlx_tokenizer* tokenizer, int32_t id,
 /* Whether the text of a special token in what is encoded is text like any other; 0 until it is set. */
 rlx_status rlx_tokenizer_set_encode_special_tokens(rlx_tokenizer* tokenizer, int as_text, rlx_error** error);
 void rlx_tokenizer_free(rlx_tokenizer* tokenizer);
-/* Text from ids as they come, in pieces of valid UTF-8 that are together what decoding all of them gives. The stream keeps
-   what it needs of the tokenizer. */
+/* Text from ids as they come, in pieces of valid UTF-8 that are together what decoding all of them gives. The stream
+   keeps what it needs of the tokenizer. */
 rlx_status rlx_decode_stream_new(const rlx_tokenizer* tokenizer, int skip_special_tokens, rlx_decode_stream** stream,
                                  rlx_error** error);
 /* What `id` adds, often nothing yet, to be freed by rlx_text_free. */

@@ -1,7 +1,7 @@
 // Text to token ids and back, as the Python package `tokenizers` does it: a `tokenizer.json` gives the same
-// ids here. Models: BPE (GPT-2, Llama, Qwen, ...), Unigram (T5, XLM-R, ...), WordPiece (BERT, MiniLM, ...), WordLevel. Also
-// from the metadata of a GGUF file, as llama.cpp reads them, and from tiktoken's ranks. A Tokenizer is cheap to copy and
-// may be used by several threads at once; a DecodeStream belongs to one.
+// ids here. Models: BPE (GPT-2, Llama, Qwen, ...), Unigram (T5, XLM-R, ...), WordPiece (BERT, MiniLM, ...), WordLevel.
+// Also from the metadata of a GGUF file, as llama.cpp reads them, and from tiktoken's ranks. A Tokenizer is cheap to
+// copy and may be used by several threads at once; a DecodeStream belongs to one.
 #pragma once
 
 #include <array>
@@ -86,8 +86,9 @@ class Tokenizer {
   /// BERT's tokenizer from the text of a vocab.txt: one token a line, its number the id.
   static Tokenizer from_vocabulary(std::string_view lines, const VocabularyFileOptions& options = {});
 
-  /// From `tokenizer.ggml.*`: the models llama (SentencePiece's BPE), gpt2 (byte-level BPE, by its `pre`), gemma4, bert and
-  /// t5. Fails, as unsupported, for another model or `pre`; as a parse error for metadata that contradict themselves.
+  /// From `tokenizer.ggml.*`: the models llama (SentencePiece's BPE), gpt2 (byte-level BPE, by its `pre`), gemma4, bert
+  /// and t5. Fails, as unsupported, for another model or `pre`; as a parse error for metadata that contradict
+  /// themselves.
   static Tokenizer from_gguf(const GgufMetadata& metadata);
   /// From tiktoken's ranks, a line of base64 and a number for each token; `pattern` splits text into words, and the
   /// special tokens, with their ids, are not in the ranks.
@@ -105,8 +106,8 @@ class Tokenizer {
   /// Text that reads like what was encoded, as far as the tokens still tell. Ids that have no token give nothing.
   std::string decode(std::span<const int32_t> ids, bool skip_special_tokens = true) const;
 
-  /// Whether the text of a special token ("<|im_end|>") in what is encoded is text like any other, for what users write;
-  /// false until it is set.
+  /// Whether the text of a special token ("<|im_end|>") in what is encoded is text like any other, for what users
+  /// write; false until it is set.
   bool encode_special_tokens() const { return encode_special_tokens_; }
   void set_encode_special_tokens(bool as_text) { encode_special_tokens_ = as_text; }
 

@@ -108,7 +108,8 @@ static void free_results(void) {
   rlx_lora_free(made_lora);
   rlx_gguf_free(made_gguf);
   rlx_text_free(made_text);
-  made_tokenizer = NULL, made_decode_stream = NULL, made_encodings = NULL, made_encoder = NULL, made_lora = NULL, made_gguf = NULL;
+  made_tokenizer = NULL, made_decode_stream = NULL, made_encodings = NULL, made_encoder = NULL, made_lora = NULL,
+  made_gguf = NULL;
   error = NULL, made_graph = NULL, made_session = NULL, made_compiled = NULL, made_training = NULL;
   made_quantization = NULL, made_coreml = NULL, made_state = NULL, made_text = NULL, made_json = NULL;
   memset(made_tensors, 0, sizeof made_tensors);

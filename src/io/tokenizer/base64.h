@@ -1,4 +1,5 @@
-// Bytes from base64 (RFC 4648, section 4): tiktoken's ranks and SentencePiece's table in a tokenizer.json are written so.
+// Bytes from base64 (RFC 4648, section 4): tiktoken's ranks and SentencePiece's table in a tokenizer.json are written
+// so.
 #pragma once
 
 #include <string>

@@ -22,8 +22,8 @@ Bpe::Bpe(Vocabulary vocabulary, const Merges& merges, BpeOptions options)
     int32_t left_id = vocabulary_.find(left), right_id = vocabulary_.find(right), id = vocabulary_.find(both);
     for (auto [found, token] : {std::pair(left_id, left), {right_id, right}, {id, std::string_view(both)}})
       if (found == Vocabulary::kNone)
-        fail(ErrorCode::parse, "merge ", rank, " is of '", left.substr(0, 60), "' and '", right.substr(0, 60), "', but '",
-             token.substr(0, 60), "' is not in the vocabulary");
+        fail(ErrorCode::parse, "merge ", rank, " is of '", left.substr(0, 60), "' and '", right.substr(0, 60),
+             "', but '", token.substr(0, 60), "' is not in the vocabulary");
     auto [known, is_new] = merges_.try_emplace(key(left_id, right_id), Merge{static_cast<uint32_t>(rank), id});
     if (!is_new && !options_.first_of_equal_merges) known->second = {static_cast<uint32_t>(rank), id};
   }
@@ -42,8 +42,8 @@ void Bpe::check_options() {
            options_.unk_token->substr(0, 80), "' that unk_token names");
   }
   for (size_t byte = 0; byte < 256; ++byte)
-    byte_ids_[byte] = options_.byte_fallback ? vocabulary_.find(byte_token(static_cast<unsigned char>(byte)))
-                                             : Vocabulary::kNone;
+    byte_ids_[byte] =
+        options_.byte_fallback ? vocabulary_.find(byte_token(static_cast<unsigned char>(byte))) : Vocabulary::kNone;
 }
 
 void Bpe::add_unknown(std::vector<Symbol>& symbols, std::string_view text, ByteRange range) const {
@@ -77,7 +77,8 @@ std::vector<Bpe::Symbol> Bpe::characters_of(std::string_view text, ByteRange wor
       if (at + size == word.end) spelled += options_.end_of_word_suffix;
       id = vocabulary_.find(spelled);
     }
-    // By score, a character that is no token may still be the beginning of one; what is left of them is seen to at the end.
+    // By score, a character that is no token may still be the beginning of one; what is left of them is seen to at the
+    // end.
     if (id != Vocabulary::kNone || by_score_) symbols.push_back({id, {at, at + size}, 1, 0, 0});
     else add_unknown(symbols, text, {at, at + size});
     at += size;
@@ -100,7 +101,8 @@ std::optional<Bpe::Candidate> Bpe::candidate(std::string_view text, const std::v
     if (size > vocabulary_.longest_token_bytes()) return std::nullopt;
     int32_t id = vocabulary_.find(text.substr(first.range.begin, size));
     if (id == Vocabulary::kNone) return std::nullopt;
-    double score = static_cast<size_t>(id) < scores_.size() ? static_cast<double>(scores_[static_cast<size_t>(id)]) : 0.0;
+    double score =
+        static_cast<size_t>(id) < scores_.size() ? static_cast<double>(scores_[static_cast<size_t>(id)]) : 0.0;
     return Candidate{-score, left, id, characters};
   }
   auto found = merges_.find(key(first.id, second.id));

@@ -1,5 +1,5 @@
-// Byte-pair encoding (Sennrich, Haddow, Birch 2016): a word is its characters at first; then the pair of neighbours that
-// is first in the list of merges becomes one, the leftmost of equal ones, until no pair is in the list.
+// Byte-pair encoding (Sennrich, Haddow, Birch 2016): a word is its characters at first; then the pair of neighbours
+// that is first in the list of merges becomes one, the leftmost of equal ones, until no pair is in the list.
 #pragma once
 
 #include <optional>
@@ -18,9 +18,9 @@ struct BpeOptions {
   std::string continuing_subword_prefix = {};           ///< before the characters of a word but the first
   std::string end_of_word_suffix = {};                  ///< behind the last
   bool fuse_unk = false;                                ///< neighbouring unknown characters are one token
-  bool byte_fallback = false;                           ///< a character that is no token becomes the tokens of its bytes
-  bool ignore_merges = false;                           ///< a word that is a token is not taken apart
-  bool first_of_equal_merges = false;                   ///< counts, and not the last
+  bool byte_fallback = false;          ///< a character that is no token becomes the tokens of its bytes
+  bool ignore_merges = false;          ///< a word that is a token is not taken apart
+  bool first_of_equal_merges = false;  ///< counts, and not the last
 };
 
 class Bpe : public Model {
@@ -28,8 +28,8 @@ class Bpe : public Model {
   using Merges = std::vector<std::pair<std::string_view, std::string_view>>;
   /// With a list of merges, by rank. Fails if one is made of, or gives, what is no token.
   Bpe(Vocabulary vocabulary, const Merges& merges, BpeOptions options);
-  /// Two neighbours merge if their text together is a token, the one of the highest score first: SentencePiece's BPE, and
-  /// tiktoken's with negated ranks. `scores` are by id; an id without one has 0.
+  /// Two neighbours merge if their text together is a token, the one of the highest score first: SentencePiece's BPE,
+  /// and tiktoken's with negated ranks. `scores` are by id; an id without one has 0.
   Bpe(Vocabulary vocabulary, std::vector<float> scores, BpeOptions options);
 
   void tokenize(std::string_view text, ByteRange word, std::vector<Piece>& pieces) const override;

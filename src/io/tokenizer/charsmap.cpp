@@ -33,8 +33,8 @@ Charsmap::Charsmap(std::string_view bytes) {
   if (bytes.empty()) return;
   size_t size = bytes.size() >= 4 ? read_u32(bytes, 0) : 0;
   if (size == 0 || size % 4 != 0 || size > bytes.size() - 4)
-    fail(ErrorCode::parse, "a normalization table of ", bytes.size(), " bytes has no room for the double array of ", size,
-         " bytes that it begins with");
+    fail(ErrorCode::parse, "a normalization table of ", bytes.size(), " bytes has no room for the double array of ",
+         size, " bytes that it begins with");
   for (size_t at = 4; at < 4 + size; at += 4) units_.push_back(read_u32(bytes, at));
   texts_ = bytes.substr(4 + size);
 }
@@ -98,7 +98,8 @@ void PrecompiledNormalizer::normalize(std::string_view text, uint32_t origin, No
   }
 }
 
-SentencePieceNormalizer::SentencePieceNormalizer(Charsmap map, SentencePieceOptions options, std::vector<std::string> kept)
+SentencePieceNormalizer::SentencePieceNormalizer(Charsmap map, SentencePieceOptions options,
+                                                 std::vector<std::string> kept)
     : map_(std::move(map)), options_(options), kept_(std::move(kept)) {
   std::vector<std::pair<std::string_view, int32_t>> entries;
   for (const std::string& token : kept_)

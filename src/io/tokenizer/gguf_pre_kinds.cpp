@@ -1,5 +1,6 @@
 // The names of `tokenizer.ggml.pre` and how each splits text: what the tokenizer.json of these models have, named as
-// llama.cpp names them (llama-vocab.cpp). Where its expressions leave out "\s+" at the end, what they leave is a part, too.
+// llama.cpp names them (llama-vocab.cpp). Where its expressions leave out "\s+" at the end, what they leave is a part,
+// too.
 #include <algorithm>
 #include <iterator>
 #include <string>
@@ -55,8 +56,8 @@ struct Row {
 
 const std::vector<Row>& rows() {
   static const std::vector<Row> all = {
-      {{"gpt-2", "phi-2", "jina-es", "jina-de", "gigachat", "jina-v2-es", "jina-v2-de", "a.x-4.0", "mellum", "modern-bert", "mpt",
-        "olmo", "jais", "trillion", "granite-docling", "exaone4"},
+      {{"gpt-2", "phi-2", "jina-es", "jina-de", "gigachat", "jina-v2-es", "jina-v2-de", "a.x-4.0", "mellum",
+        "modern-bert", "mpt", "olmo", "jais", "trillion", "granite-docling", "exaone4"},
        {.patterns = {kGpt2}}},
       {{"jina-v1-en", "jina-v2-code", "roberta-bpe"}, {.patterns = {kGpt2}, .add_bos = true, .add_eos = true}},
       {{"llama3", "llama-v3", "llama-bpe", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2", "jina-v5-nano"},
@@ -71,7 +72,9 @@ const std::vector<Row>& rows() {
       {{"falcon"}, {.patterns = {R"([\p{P}\$\+<=>\^~\|`]+)", kGpt2, "[0-9][0-9][0-9]"}}},
       {{"deepseek-coder"}, {.patterns = {R"([\r\n])", R"(\s?\p{L}+)", R"(\s?\p{P}+)", kOldCjk, R"(\p{N})"}}},
       {{"deepseek-llm"},
-       {.patterns = {R"([\r\n])", kDeepseekLetters, "\\s?[!-/:-~\\x{ff01}-\\x{ff0f}\\x{ff1a}-\\x{ff5e}\\x{2018}-\\x{201f}\\x{3000}-\\x{3002}]+", R"(\s+$)", kOldCjk, R"(\p{N}+)"}}},
+       {.patterns = {R"([\r\n])", kDeepseekLetters,
+                     "\\s?[!-/:-~\\x{ff01}-\\x{ff0f}\\x{ff1a}-\\x{ff5e}\\x{2018}-\\x{201f}\\x{3000}-\\x{3002}]+",
+                     R"(\s+$)", kOldCjk, R"(\p{N}+)"}}},
       {{"deepseek-v3", "hunyuan-dense", "joyai-llm", "hy_v4"}, {.patterns = {R"(\p{N}{1,3})", kCjk, kDeepseek3}}},
       {{"gpt-4o", "llama4", "kanana2", "talkie", "minimax-m2"}, {.patterns = {kGpt4o}}},
       {{"tiny_aya", "cohere2moe"}, {.patterns = {R"(\d{1,3}(?=(?:\d{3})*\b))", kGpt4o}}},
@@ -80,16 +83,15 @@ const std::vector<Row>& rows() {
       {{"viking"}, {.patterns = {kBloom, R"(\p{N})"}}},
       {{"superbpe"}, {.patterns = {R"(\p{N}+)", R"((?=(\d{3})+(?!\d)))"}}},
       {{"bailingmoe", "bailingmoe2", "llada-moe"},
-       {.patterns = {
-            R"('(?:[sSdDmMtT]|[lL][lL]|[vV][eE]|[rR][eE])|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+)"}}},
+       {.patterns =
+            {R"('(?:[sSdDmMtT]|[lL][lL]|[vV][eE]|[rR][eE])|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+)"}}},
       {{"seed-coder"},
-       {.patterns = {
-            R"((?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1}| ?[^\s\p{L}\p{N}\r\n]+|\s*[\r\n]+|\s+(?!\S)|\s+)"}}},
+       {.patterns =
+            {R"((?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1}| ?[^\s\p{L}\p{N}\r\n]+|\s*[\r\n]+|\s+(?!\S)|\s+)"}}},
       {{"laguna"}, {.patterns = {kLines, kQwen2}}},
       {{"gemma4", "granite-embed-multi-311m", "sarvam-moe"}, {.patterns = {kLines}, .raw_utf8 = true}},
       // What files have that do not say: llama.cpp warns of it.
-      {{"default", ""},
-       {.patterns = {R"([\p{P}\$\+<=>\^~\|]+)", kGpt2, R"(\p{N}+)", "[0-9][0-9][0-9]"}}},
+      {{"default", ""}, {.patterns = {R"([\p{P}\$\+<=>\^~\|]+)", kGpt2, R"(\p{N}+)", "[0-9][0-9][0-9]"}}},
   };
   return all;
 }
@@ -102,7 +104,8 @@ PreKind pre_kind(std::string_view name) {
       if (name == known) return row.kind;
   std::string known;
   for (const Row& row : rows()) (known += known.empty() ? "" : ", ") += row.names[0];
-  fail(ErrorCode::unsupported, "tokenizer.ggml.pre is '", name.substr(0, 60), "', which is not offered; kinds that are: ", known);
+  fail(ErrorCode::unsupported, "tokenizer.ggml.pre is '", name.substr(0, 60),
+       "', which is not offered; kinds that are: ", known);
 }
 
 }  // namespace rlx::tokenizer

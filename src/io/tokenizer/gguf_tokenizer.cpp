@@ -1,5 +1,5 @@
-// Tokenizers of GGUF files: the models of llama.cpp in the parts that tokenizer.json has, too. What a file leaves out has
-// llama.cpp's default (llama-vocab.cpp, llama_vocab::impl::load).
+// Tokenizers of GGUF files: the models of llama.cpp in the parts that tokenizer.json has, too. What a file leaves out
+// has llama.cpp's default (llama-vocab.cpp, llama_vocab::impl::load).
 #include "io/tokenizer/gguf_tokenizer.h"
 
 #include <cmath>
@@ -79,9 +79,7 @@ struct Tokens {
   const std::vector<int32_t>* types;
 
   size_t size() const { return texts.size(); }
-  TokenType type(size_t id) const {
-    return types ? static_cast<TokenType>((*types)[id]) : TokenType::normal;
-  }
+  TokenType type(size_t id) const { return types ? static_cast<TokenType>((*types)[id]) : TokenType::normal; }
   bool is_special(size_t id) const { return type(id) == TokenType::control || type(id) == TokenType::unknown; }
 };
 
@@ -93,7 +91,8 @@ Tokens read_tokens(const Fields& fields) {
          Vocabulary::kMaxId + 1, " that a tokenizer may have");
   Tokens tokens{*texts, fields.list<float>("scores", "an array of f32"),
                 fields.list<int32_t>("token_type", "an array of i32")};
-  if ((tokens.scores && tokens.scores->size() != texts->size()) || (tokens.types && tokens.types->size() != texts->size()))
+  if ((tokens.scores && tokens.scores->size() != texts->size()) ||
+      (tokens.types && tokens.types->size() != texts->size()))
     fail(ErrorCode::parse, "there are ", texts->size(), " tokens, but ", tokens.scores ? tokens.scores->size() : 0,
          " scores and ", tokens.types ? tokens.types->size() : 0, " types");
   if (tokens.scores)
@@ -141,7 +140,8 @@ void read_llama(const Fields& fields, const Tokens& tokens, Tokenizer::Parts& pa
   options.byte_fallback = true;
   auto unk = fields.id("unknown_token_id", tokens.size());
   if (unk || tokens.size() > 0) options.unk_token = tokens.texts[static_cast<size_t>(unk.value_or(0))];
-  parts.model = std::make_unique<Bpe>(vocabulary_of(tokens), tokens.scores ? *tokens.scores : std::vector<float>(), options);
+  parts.model =
+      std::make_unique<Bpe>(vocabulary_of(tokens), tokens.scores ? *tokens.scores : std::vector<float>(), options);
   std::unique_ptr<Normalizer> spaces = replaced(" ", kSpaceMark);
   if (prefix) {
     std::unique_ptr<Normalizer> prepend = std::make_unique<PrependNormalizer>(std::string(kSpaceMark));
@@ -172,7 +172,8 @@ void read_bpe(const Fields& fields, const Tokens& tokens, const PreKind& kind, T
   parts.model = std::make_unique<Bpe>(vocabulary_of(tokens), merges, options);
   std::vector<std::unique_ptr<const PreTokenizer>> steps;
   for (const char* pattern : kind.patterns)
-    steps.push_back(std::make_unique<PatternPreTokenizer>(std::make_unique<Regex>(pattern), SplitBehavior::isolated, false));
+    steps.push_back(
+        std::make_unique<PatternPreTokenizer>(std::make_unique<Regex>(pattern), SplitBehavior::isolated, false));
   if (!kind.raw_utf8) steps.push_back(std::make_unique<ByteLevelPreTokenizer>(false, false));
   parts.pre_tokenizer = std::make_unique<SequencePreTokenizer>(std::move(steps));
   if (kind.raw_utf8) parts.normalizer = replaced(" ", kSpaceMark);
@@ -190,7 +191,8 @@ void read_bert(const Fields& fields, const Tokens& tokens, Tokenizer::Parts& par
     return is_bracketed || tokens.is_special(id) ? text : "##" + text;
   };
   WordPieceOptions options;
-  if (auto unk = fields.id("unknown_token_id", tokens.size())) options.unk_token = tokens.texts[static_cast<size_t>(*unk)];
+  if (auto unk = fields.id("unknown_token_id", tokens.size()))
+    options.unk_token = tokens.texts[static_cast<size_t>(*unk)];
   options.max_input_chars_per_word = std::numeric_limits<uint64_t>::max();
   parts.model = std::make_unique<WordPiece>(vocabulary_of(tokens, written), options);
   BertNormalizerOptions normalizer;
@@ -213,8 +215,10 @@ void read_t5(const Fields& fields, const Tokens& tokens, Tokenizer::Parts& parts
   std::string table;
   if (const GgufValue* value = fields.find("precompiled_charsmap")) {
     auto* array = std::get_if<GgufArray>(value);
-    if (auto* bytes = array ? std::get_if<std::vector<uint8_t>>(&array->items) : nullptr) table.assign(bytes->begin(), bytes->end());
-    else if (auto* chars = array ? std::get_if<std::vector<int8_t>>(&array->items) : nullptr) table.assign(chars->begin(), chars->end());
+    if (auto* bytes = array ? std::get_if<std::vector<uint8_t>>(&array->items) : nullptr)
+      table.assign(bytes->begin(), bytes->end());
+    else if (auto* chars = array ? std::get_if<std::vector<int8_t>>(&array->items) : nullptr)
+      table.assign(chars->begin(), chars->end());
     else fail(ErrorCode::parse, "tokenizer.ggml.precompiled_charsmap is no array of bytes");
   }
   SentencePieceOptions options;
@@ -275,11 +279,13 @@ std::shared_ptr<const Tokenizer::Parts> parts_from_gguf(const GgufMetadata& meta
       fail(ErrorCode::unsupported, "tokenizer.ggml.model is '", model.substr(0, 60),
            "', which is not offered; those that are: bert, gemma4, gpt2, llama, t5");
     }
-    // Files of Phi-3 do not say that their special tokens take the space behind them; llama.cpp knows it by the name, too.
+    // Files of Phi-3 do not say that their special tokens take the space behind them; llama.cpp knows it by the name,
+    // too.
     const GgufValue* name = find_value(metadata, "general.name");
     auto* name_text = name ? std::get_if<std::string>(name) : nullptr;
-    bool is_phi3 = name_text && model == "llama" && (name_text->starts_with("Phi3") || name_text->starts_with("Phi-3") ||
-                                                     name_text->starts_with("phi3") || name_text->starts_with("phi-3"));
+    bool is_phi3 = name_text && model == "llama" &&
+                   (name_text->starts_with("Phi3") || name_text->starts_with("Phi-3") ||
+                    name_text->starts_with("phi3") || name_text->starts_with("phi-3"));
     parts->added_tokens = std::make_unique<AddedTokens>(added_tokens(tokens, parts->model->vocabulary(), is_phi3),
                                                         parts->model->vocabulary(), *parts->normalizer);
     auto special = [&](const char* key, bool wanted) {

@@ -1,5 +1,5 @@
-// Models: how a word becomes tokens. WordPiece and whole words stand here, byte-pair encoding in bpe.h, the unigram model
-// in unigram.h.
+// Models: how a word becomes tokens. WordPiece and whole words stand here, byte-pair encoding in bpe.h, the unigram
+// model in unigram.h.
 #pragma once
 
 #include <cstdint>

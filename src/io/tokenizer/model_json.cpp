@@ -77,11 +77,11 @@ std::unique_ptr<const Model> read_unigram(const JsonValue& section) {
 
 std::unique_ptr<const Model> read_model(const JsonValue& section, Vocabulary vocabulary) {
   auto type = section.find("type");
-  std::string kind = type                                           ? type->string()
-                     : section.find("merges")                       ? "BPE"
-                     : section.at("vocab").is_array()               ? "Unigram"
+  std::string kind = type                                        ? type->string()
+                     : section.find("merges")                    ? "BPE"
+                     : section.at("vocab").is_array()            ? "Unigram"
                      : section.find("continuing_subword_prefix") ? "WordPiece"
-                                                                    : "WordLevel";
+                                                                 : "WordLevel";
   if (kind == "Unigram") return read_unigram(section);
   if (kind == "BPE" || kind == "WordPiece" || kind == "WordLevel") section.at("vocab").expect_object();
   if (kind == "BPE") return read_bpe(section, std::move(vocabulary));

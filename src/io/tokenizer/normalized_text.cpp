@@ -36,7 +36,7 @@ void NormalizedText::trace_through(const NormalizedText& before) {
     if (source.begin < source.end) {
       source = before.source_of(source);
     } else {  // what was put in stands for nothing, at a place
-      uint32_t at = before.text_.empty()                  ? before.origin_
+      uint32_t at = before.text_.empty()                 ? before.origin_
                     : source.begin < before.text_.size() ? before.source_of({source.begin, source.begin + 1}).begin
                                                          : before.source_of({source.begin - 1, source.begin}).end;
       source = {at, at};

@@ -1,5 +1,5 @@
-// The smaller normalizers; see the header. What new text stands for follows the tokenizers package: what is put in place
-// of something has the source of its end, what is put before everything that of the first character.
+// The smaller normalizers; see the header. What new text stands for follows the tokenizers package: what is put in
+// place of something has the source of its end, what is put before everything that of the first character.
 #include "io/tokenizer/normalizers.h"
 
 #include "io/tokenizer/byte_level.h"

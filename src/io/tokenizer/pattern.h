@@ -1,5 +1,5 @@
-// Where a text is split or replaced: patterns, and what a split does with what they find. Normalizers, pre-tokenizers and
-// decoders share it.
+// Where a text is split or replaced: patterns, and what a split does with what they find. Normalizers, pre-tokenizers
+// and decoders share it.
 #pragma once
 
 #include <string>

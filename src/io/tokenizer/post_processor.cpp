@@ -77,7 +77,13 @@ void PostProcessor::trim(Encoding& encoding) const {
                             [](auto& text, size_t size) { text.remove_suffix(size); });
     if (leading > 0) {
       // One space may be the one that was put there; of more, none was.
-      if ((i == 0 || span.begin == 0) && had_prefix_space_ && leading == 1) leading = 0;
+      if ((i == 0 || span.begin == 0) && had_prefix_space_ && leading == 1) {
+        leading = 0;
+        if (rest.empty()) {  // a token of its own, which has the source of the character behind it
+          span.end = span.begin;
+          continue;
+        }
+      }
       span.begin = std::min(span.begin + leading, span.end);
     }
     if (trailing > 0 && span.end >= trailing) span.end = std::max(span.end - trailing, span.begin);

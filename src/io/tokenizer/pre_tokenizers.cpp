@@ -52,9 +52,7 @@ void WhitespacePreTokenizer::split_word(std::string_view text, ByteRange range, 
   uint32_t begin = range.begin;
   for (uint32_t at = range.begin; at < range.end;) {
     char32_t code = decode_utf8(text.data() + at);
-    Class now = is_word_character(code)             ? Class::word
-                : class_of(code) & kWhitespace ? Class::space
-                                                    : Class::other;
+    Class now = is_word_character(code) ? Class::word : class_of(code) & kWhitespace ? Class::space : Class::other;
     if (now != last) {
       if (last != Class::space) words.push_back({begin, at});
       begin = at;
@@ -105,8 +103,7 @@ void ByteLevelPreTokenizer::split(NormalizedText& text, std::vector<ByteRange>& 
     for (uint32_t at = word.begin; at < word.end;) {
       uint32_t next = at + utf8_size(text.text()[at]);
       ByteRange source = text.source_of({at, next});
-      for (; at < next; ++at)
-        letters.text.append(letter_of_byte(static_cast<unsigned char>(text.text()[at])), source);
+      for (; at < next; ++at) letters.text.append(letter_of_byte(static_cast<unsigned char>(text.text()[at])), source);
     }
     letters.end_word();
   }
@@ -121,7 +118,8 @@ void MetaspacePreTokenizer::split(NormalizedText& text, std::vector<ByteRange>& 
     std::string_view rest = text.text().substr(word.begin, word.end - word.begin);
     bool begins = rest.starts_with(' ') || rest.starts_with(mark_);
     bool first = text.source_of({word.begin, word.begin + 1}).begin == 0;
-    if (!begins && (prepend_ == Prepend::always || (prepend_ == Prepend::first && first))) marked.put_before(mark_, word);
+    if (!begins && (prepend_ == Prepend::always || (prepend_ == Prepend::first && first)))
+      marked.put_before(mark_, word);
     for (uint32_t at = word.begin; at < word.end;) {
       uint32_t next = at + utf8_size(text.text()[at]);
       std::string_view character = text.text().substr(at, next - at);

@@ -140,7 +140,8 @@ void Regex::find(std::string_view text, std::vector<ByteRange>& matches) const {
   if (!data) fail(ErrorCode::out_of_memory, "there is no memory to match a pattern");
   auto subject = reinterpret_cast<PCRE2_SPTR>(text.data() ? text.data() : "");
   for (size_t at = 0; at <= text.size();) {
-    int found = pcre2_match(compiled_->code, subject, text.size(), at, PCRE2_NO_UTF_CHECK, data.get(), compiled_->context);
+    int found =
+        pcre2_match(compiled_->code, subject, text.size(), at, PCRE2_NO_UTF_CHECK, data.get(), compiled_->context);
     if (found == PCRE2_ERROR_JIT_STACKLIMIT)
       found = pcre2_match(compiled_->code, subject, text.size(), at, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, data.get(),
                           compiled_->context);

@@ -1,5 +1,5 @@
-// Regular expressions of tokenizer.json and of GGUF's pre-tokenizers, by PCRE2 with Unicode classes. Files write them for
-// Oniguruma; what the two read differently is written anew before it is compiled.
+// Regular expressions of tokenizer.json and of GGUF's pre-tokenizers, by PCRE2 with Unicode classes. Files write them
+// for Oniguruma; what the two read differently is written anew before it is compiled.
 #pragma once
 
 #include <memory>

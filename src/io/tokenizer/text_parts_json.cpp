@@ -1,5 +1,5 @@
-// Reads normalizers, pre-tokenizers and decoders; each kind is one line or a few in the function of its section. A member
-// that older files lack has the default of the tokenizers package.
+// Reads normalizers, pre-tokenizers and decoders; each kind is one line or a few in the function of its section. A
+// member that older files lack has the default of the tokenizers package.
 #include "io/tokenizer/text_parts_json.h"
 
 #include <limits>
@@ -106,9 +106,11 @@ std::unique_ptr<const Normalizer> read_normalizer(const std::optional<JsonValue>
     return std::make_unique<ReplaceNormalizer>(read_pattern(section->at("pattern")), section->at("content").string());
   if (type == "Prepend") return std::make_unique<PrependNormalizer>(section->at("prepend").string());
   if (type == "Precompiled")
-    return std::make_unique<PrecompiledNormalizer>(Charsmap(decode_base64(section->at("precompiled_charsmap").string())));
+    return std::make_unique<PrecompiledNormalizer>(
+        Charsmap(decode_base64(section->at("precompiled_charsmap").string())));
   refuse_kind(*section, "normalizer",
-              "BertNormalizer, ByteLevel, Lowercase, NFC, NFD, NFKC, NFKD, Nmt, Precompiled, Prepend, Replace, Sequence, Strip, "
+              "BertNormalizer, ByteLevel, Lowercase, NFC, NFD, NFKC, NFKD, Nmt, Precompiled, Prepend, Replace, "
+              "Sequence, Strip, "
               "StripAccents, null");
 }
 
@@ -123,11 +125,11 @@ std::unique_ptr<const PreTokenizer> read_pre_tokenizer(const std::optional<JsonV
     return std::make_unique<ByteLevelPreTokenizer>(flag(*section, "add_prefix_space", true),
                                                    flag(*section, "use_regex", true));
   if (type == "Metaspace")
-    return std::make_unique<MetaspacePreTokenizer>(text(*section, "replacement", "\xe2\x96\x81"), read_prepend(*section),
-                                                   flag(*section, "split", true));
+    return std::make_unique<MetaspacePreTokenizer>(text(*section, "replacement", "\xe2\x96\x81"),
+                                                   read_prepend(*section), flag(*section, "split", true));
   if (type == "Split")
-    return std::make_unique<PatternPreTokenizer>(read_pattern(section->at("pattern")), read_behavior(section->at("behavior")),
-                                                 flag(*section, "invert", false));
+    return std::make_unique<PatternPreTokenizer>(
+        read_pattern(section->at("pattern")), read_behavior(section->at("behavior")), flag(*section, "invert", false));
   if (type == "CharDelimiterSplit")
     return std::make_unique<PatternPreTokenizer>(std::make_unique<LiteralPattern>(section->at("delimiter").string()),
                                                  SplitBehavior::removed, false);
@@ -138,14 +140,16 @@ std::unique_ptr<const PreTokenizer> read_pre_tokenizer(const std::optional<JsonV
     return split_at(is_punctuation, behavior ? read_behavior(*behavior) : SplitBehavior::isolated);
   }
   if (type == "Digits")
-    return split_at(is_numeric, flag(*section, "individual_digits", false) ? SplitBehavior::isolated : SplitBehavior::contiguous);
+    return split_at(is_numeric,
+                    flag(*section, "individual_digits", false) ? SplitBehavior::isolated : SplitBehavior::contiguous);
   if (type == "FixedLength") {
     auto length = section->find("length");
     return std::make_unique<FixedLengthPreTokenizer>(length ? static_cast<size_t>(length->integer(1, kAnyCount)) : 5);
   }
-  refuse_kind(*section, "pre-tokenizer",
-              "BertPreTokenizer, ByteLevel, CharDelimiterSplit, Digits, FixedLength, Metaspace, Punctuation, Sequence, Split, "
-              "Whitespace, WhitespaceSplit, null");
+  refuse_kind(
+      *section, "pre-tokenizer",
+      "BertPreTokenizer, ByteLevel, CharDelimiterSplit, Digits, FixedLength, Metaspace, Punctuation, Sequence, Split, "
+      "Whitespace, WhitespaceSplit, null");
 }
 
 std::unique_ptr<const Decoder> read_decoder(const std::optional<JsonValue>& section) {
@@ -169,8 +173,8 @@ std::unique_ptr<const Decoder> read_decoder(const std::optional<JsonValue>& sect
   if (type == "Replace")
     return std::make_unique<ReplaceDecoder>(read_pattern(section->at("pattern")), section->at("content").string());
   if (type == "CTC")
-    return std::make_unique<CtcDecoder>(text(*section, "pad_token", "<pad>"), text(*section, "word_delimiter_token", "|"),
-                                        flag(*section, "cleanup", true));
+    return std::make_unique<CtcDecoder>(text(*section, "pad_token", "<pad>"),
+                                        text(*section, "word_delimiter_token", "|"), flag(*section, "cleanup", true));
   refuse_kind(*section, "decoder",
               "BPEDecoder, ByteFallback, ByteLevel, CTC, Fuse, Metaspace, Replace, Sequence, Strip, WordPiece, null");
 }

@@ -17,7 +17,8 @@
 namespace rlx::tokenizer {
 
 std::shared_ptr<const Tokenizer::Parts> parts_from_tiktoken(
-    std::string_view ranks, std::string_view pattern, const std::vector<std::pair<std::string, int32_t>>& special_tokens) {
+    std::string_view ranks, std::string_view pattern,
+    const std::vector<std::pair<std::string, int32_t>>& special_tokens) {
   return with_context("reading tiktoken's ranks", [&] {
     Vocabulary vocabulary;
     std::vector<float> scores;
@@ -42,7 +43,8 @@ std::shared_ptr<const Tokenizer::Parts> parts_from_tiktoken(
     auto parts = std::make_shared<Tokenizer::Parts>();
     parts->normalizer = std::make_unique<IdentityNormalizer>();
     std::vector<std::unique_ptr<const PreTokenizer>> steps;
-    steps.push_back(std::make_unique<PatternPreTokenizer>(std::make_unique<Regex>(pattern), SplitBehavior::removed, true));
+    steps.push_back(
+        std::make_unique<PatternPreTokenizer>(std::make_unique<Regex>(pattern), SplitBehavior::removed, true));
     steps.push_back(std::make_unique<ByteLevelPreTokenizer>(false, false));
     parts->pre_tokenizer = std::make_unique<SequencePreTokenizer>(std::move(steps));
     parts->model = std::make_unique<Bpe>(std::move(vocabulary), std::move(scores), std::move(options));
@@ -54,7 +56,8 @@ std::shared_ptr<const Tokenizer::Parts> parts_from_tiktoken(
       token.special = true;
       added.push_back(std::move(token));
     }
-    parts->added_tokens = std::make_unique<AddedTokens>(std::move(added), parts->model->vocabulary(), *parts->normalizer);
+    parts->added_tokens =
+        std::make_unique<AddedTokens>(std::move(added), parts->model->vocabulary(), *parts->normalizer);
     parts->decoder = std::make_unique<ByteLevelDecoder>();
     return std::shared_ptr<const Tokenizer::Parts>(std::move(parts));
   });

@@ -1,6 +1,6 @@
-// Reads tokenizer.json, the format of the Python package `tokenizers`: what stands around the text here, what changes it in
-// text_parts_json.cpp, the model in model_json.cpp. Each section names its kind in `type`; a kind that is not offered is an
-// error that says which ones are.
+// Reads tokenizer.json, the format of the Python package `tokenizers`: what stands around the text here, what changes
+// it in text_parts_json.cpp, the model in model_json.cpp. Each section names its kind in `type`; a kind that is not
+// offered is an error that says which ones are.
 #include "io/tokenizer/tokenizer_json.h"
 
 #include <algorithm>
@@ -114,7 +114,8 @@ PostProcessor read_post_processor(const std::optional<JsonValue>& section) {
     return made;
   }
   if (type == "Sequence") {
-    // Known files have one that trims and one with a template; of two templates the second would stand around the first.
+    // Known files have one that trims and one with a template; of two templates the second would stand around the
+    // first.
     PostProcessor made;
     section->at("processors").for_each([&](const JsonValue& value) {
       if (!made.add(read_post_processor(value)))

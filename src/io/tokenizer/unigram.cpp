@@ -30,13 +30,15 @@ Unigram::Unigram(Vocabulary vocabulary, std::vector<double> scores, std::optiona
     : vocabulary_(std::move(vocabulary)), scores_(std::move(scores)), unk_id_(unk_id),
       trie_(trie_of(vocabulary_, scores_)) {
   if (unk_id && (*unk_id < 0 || static_cast<size_t>(*unk_id) >= scores_.size()))
-    fail(ErrorCode::parse, "the unknown token has id ", *unk_id, ", but the vocabulary has ", scores_.size(), " tokens");
+    fail(ErrorCode::parse, "the unknown token has id ", *unk_id, ", but the vocabulary has ", scores_.size(),
+         " tokens");
   double lowest = std::numeric_limits<double>::infinity();
   for (double score : scores_)
     if (std::isfinite(score)) lowest = std::min(lowest, score);
   unk_score_ = (std::isfinite(lowest) ? lowest : 0) - kUnknownPenalty;
   for (size_t byte = 0; byte < 256; ++byte)
-    byte_ids_[byte] = byte_fallback ? vocabulary_.find(byte_token(static_cast<unsigned char>(byte))) : Vocabulary::kNone;
+    byte_ids_[byte] =
+        byte_fallback ? vocabulary_.find(byte_token(static_cast<unsigned char>(byte))) : Vocabulary::kNone;
 }
 
 void Unigram::tokenize(std::string_view text, ByteRange word, std::vector<Piece>& pieces) const {

@@ -1,4 +1,5 @@
-// The unigram language model (Kudo 2018): of all ways to write a word in tokens, the one with the highest sum of scores.
+// The unigram language model (Kudo 2018): of all ways to write a word in tokens, the one with the highest sum of
+// scores.
 #pragma once
 
 #include <memory>
@@ -12,8 +13,9 @@ namespace rlx::tokenizer {
 
 class Unigram : public Model {
  public:
-  /// `scores`: the logarithms of the probabilities, by id; a token of -infinity is not used. Without `unk_id` a text with a character that no token has is
-  /// an error. `byte_fallback`: such a character becomes the tokens of its bytes, if there are all.
+  /// `scores`: the logarithms of the probabilities, by id; a token of -infinity is not used. Without `unk_id` a text
+  /// with a character that no token has is an error. `byte_fallback`: such a character becomes the tokens of its bytes,
+  /// if there are all.
   Unigram(Vocabulary vocabulary, std::vector<double> scores, std::optional<int32_t> unk_id, bool byte_fallback);
   void tokenize(std::string_view text, ByteRange word, std::vector<Piece>& pieces) const override;
   const Vocabulary& vocabulary() const override { return vocabulary_; }

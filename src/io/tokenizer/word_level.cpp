@@ -14,7 +14,8 @@ void WordLevel::tokenize(std::string_view text, ByteRange word, std::vector<Piec
   int32_t id = characters.size() > vocabulary_.longest_token_bytes() ? Vocabulary::kNone : vocabulary_.find(characters);
   if (id == Vocabulary::kNone) id = unk_id_;
   if (id == Vocabulary::kNone)
-    fail(ErrorCode::unsupported, "'", characters.substr(0, 60), "' is no token, and the tokenizer has no unknown token");
+    fail(ErrorCode::unsupported, "'", characters.substr(0, 60),
+         "' is no token, and the tokenizer has no unknown token");
   pieces.push_back({id, word});
 }
 
