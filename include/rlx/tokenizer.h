@@ -134,7 +134,8 @@ class Tokenizer {
 };
 
 /// Text from ids as they come, in pieces that are valid UTF-8: what a token begins and does not complete waits for the
-/// next. The pieces, one behind the other, are what decode() makes of all ids.
+/// next. The pieces, one behind the other, are what decode() makes of all ids,
+/// but where 16 tokens in a row are no text: what follows them is decoded by itself.
 class DecodeStream {
  public:
   explicit DecodeStream(Tokenizer tokenizer, bool skip_special_tokens = true)

@@ -13,14 +13,23 @@ constexpr std::string_view kReplacement = "\xef\xbf\xbd";
 // Tokens. Code points of four bytes may straddle several tokens in a row; text that is still none then is no UTF-8.
 constexpr size_t kMostWaiting = 16;
 
+/// What stands behind the text that was given. Bytes that turn out to be no UTF-8 may have changed that; what is new
+/// then begins at the next code point.
+std::string behind(const std::string& text, size_t given) {
+  while (given < text.size() && (static_cast<unsigned char>(text[given]) & 0xc0) == 0x80) ++given;
+  return given < text.size() ? text.substr(given) : std::string();
+}
+
 }  // namespace
 
 std::string DecodeStream::put(int32_t id) {
   ids_.push_back(id);
   std::string text = tokenizer_.decode(ids_, skip_special_tokens_);
-  bool waits = text.size() <= given_bytes_ || text.ends_with(kReplacement);
-  if (waits && ids_.size() - given_ < kMostWaiting) return {};
-  std::string piece = text.size() > given_bytes_ ? text.substr(given_bytes_) : std::string();
+  if (text.size() <= given_bytes_ || text.ends_with(kReplacement)) {
+    if (ids_.size() - given_ < kMostWaiting) return {};
+    return finish();
+  }
+  std::string piece = behind(text, given_bytes_);
   // Only what was new stays: the next text is decoded behind it.
   ids_.erase(ids_.begin(), ids_.begin() + static_cast<std::ptrdiff_t>(given_));
   given_ = ids_.size();
@@ -29,8 +38,7 @@ std::string DecodeStream::put(int32_t id) {
 }
 
 std::string DecodeStream::finish() {
-  std::string text = tokenizer_.decode(ids_, skip_special_tokens_);
-  std::string piece = text.size() > given_bytes_ ? text.substr(given_bytes_) : std::string();
+  std::string piece = behind(tokenizer_.decode(ids_, skip_special_tokens_), given_bytes_);
   ids_.clear();
   given_ = given_bytes_ = 0;
   return piece;

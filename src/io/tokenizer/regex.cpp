@@ -66,8 +66,8 @@ class Translation {
     switch (c) {
       case 's': return replace("\\s\\x{85}", "[\\s\\x{85}]");
       case 'S': return in_set_ ? put(2) : replace("", "[^\\s\\x{85}]");
-      case 'w': return replace("\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}", "[\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}]");
-      case 'W': return in_set_ ? put(2) : replace("", "[^\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}]");
+      case 'w': return replace("\\p{L}\\p{M}\\p{N}\\p{Pc}", "[\\p{L}\\p{M}\\p{N}\\p{Pc}]");
+      case 'W': return in_set_ ? put(2) : replace("", "[^\\p{L}\\p{M}\\p{N}\\p{Pc}]");
       case 'h': return replace("0-9a-fA-F", "[0-9a-fA-F]");
       case 'H': return in_set_ ? put(2) : replace("", "[^0-9a-fA-F]");
       case 'u':
