@@ -85,7 +85,7 @@ TEST_CASE("a pattern that would search forever is an error, and so is one that d
     "pattern": {"Regex": ")" +
            pattern + R"("}, "behavior": "Isolated", "invert": false}})";
   };
-  Tokenizer slow = Tokenizer::from_json(split("(a|a)*(a|a)*(a|a)*b$"));
+  Tokenizer slow = Tokenizer::from_json(split("(a|aa)+$"));
   CHECK_THROWS_WITH_AS(slow.encode(std::string(5000, 'a') + "c"), doctest::Contains("was given up"), Error);
   CHECK_THROWS_WITH_AS(Tokenizer::from_json(split("(a")), doctest::Contains("cannot be compiled"), Error);
   CHECK_THROWS_WITH_AS(Tokenizer::from_json(split("[a[b]]")), doctest::Contains("a set inside of a set"), Error);

@@ -27,7 +27,12 @@ std::string DecodeStream::put(int32_t id) {
   std::string text = tokenizer_.decode(ids_, skip_special_tokens_);
   if (text.size() <= given_bytes_ || text.ends_with(kReplacement)) {
     if (ids_.size() - given_ < kMostWaiting) return {};
-    return finish();
+    if (text.ends_with(kReplacement)) return finish();
+    // Tokens that say nothing: the last may still matter to the next.
+    ids_.assign(1, id);
+    given_ = 1;
+    given_bytes_ = tokenizer_.decode(ids_, skip_special_tokens_).size();
+    return {};
   }
   std::string piece = behind(text, given_bytes_);
   // Only what was new stays: the next text is decoded behind it.
