@@ -28,10 +28,9 @@ std::string DecodeStream::put(int32_t id) {
   if (text.size() <= given_bytes_ || text.ends_with(kReplacement)) {
     if (ids_.size() - given_ < kMostWaiting) return {};
     if (text.ends_with(kReplacement)) return finish();
-    // Tokens that say nothing: the last may still matter to the next.
-    ids_.assign(1, id);
-    given_ = 1;
-    given_bytes_ = tokenizer_.decode(ids_, skip_special_tokens_).size();
+    // Tokens that say nothing: of them the last may still matter to the next.
+    ids_.resize(given_);
+    ids_.push_back(id);
     return {};
   }
   std::string piece = behind(text, given_bytes_);
