@@ -75,10 +75,10 @@ AddedTokens::AddedTokens(std::vector<AddedToken> tokens, const Vocabulary& model
     if (known == by_content_.end() && in_model == Vocabulary::kNone) ++beyond_model_;
     by_content_[token.content] = pattern.id;
     by_id_[token.id] = {pattern.text, token.special};
+    if (!token.special) (token.normalized ? plain_normalized_ : plain_raw_).add(pattern);
     (token.normalized ? normalized_ : raw_).add(std::move(pattern));
   }
-  raw_.prepare();
-  normalized_.prepare();
+  for (Matcher* matcher : {&raw_, &normalized_, &plain_raw_, &plain_normalized_}) matcher->prepare();
 }
 
 int32_t AddedTokens::find(std::string_view content) const {

@@ -22,4 +22,34 @@ void NormalizedText::append(char32_t code, ByteRange source) {
   sources_.resize(text_.size(), source);
 }
 
+void NormalizedText::append(std::string_view text, ByteRange source) {
+  text_ += text;
+  sources_.resize(text_.size(), source);
+}
+
+void NormalizedText::trace_through(const NormalizedText& before) {
+  if (sources_.empty()) {
+    sources_.resize(text_.size());
+    for (uint32_t i = 0; i < text_.size(); ++i) sources_[i] = {origin_ + i, origin_ + i + 1};
+  }
+  for (ByteRange& source : sources_) {
+    if (source.begin < source.end) {
+      source = before.source_of(source);
+    } else {  // what was put in stands for nothing, at a place
+      uint32_t at = before.text_.empty()                 ? before.origin_
+                    : source.begin < before.text_.size() ? before.source_of({source.begin, source.begin + 1}).begin
+                                                         : before.source_of({source.begin - 1, source.begin}).end;
+      source = {at, at};
+    }
+  }
+}
+
+NormalizedText NormalizedText::part(ByteRange range) const {
+  NormalizedText out;
+  out.text_ = text_.substr(range.begin, range.end - range.begin);
+  out.origin_ = origin_ + range.begin;
+  if (!sources_.empty()) out.sources_.assign(sources_.begin() + range.begin, sources_.begin() + range.end);
+  return out;
+}
+
 }  // namespace rlx::tokenizer

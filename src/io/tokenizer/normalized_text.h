@@ -3,6 +3,7 @@
 // in the input.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -27,11 +28,17 @@ class NormalizedText {
   /// Begins anew with nothing, to be filled by append().
   void clear();
   void append(char32_t code, ByteRange source);
+  /// Several code points that stand for the same.
+  void append(std::string_view text, ByteRange source);
+  /// The sources of this text are places in `before`; what they stand for takes their place.
+  void trace_through(const NormalizedText& before);
+  /// A part as a text of its own.
+  NormalizedText part(ByteRange range) const;
 
   /// What a range of text(), not empty, stands for.
   ByteRange source_of(ByteRange range) const {
     if (sources_.empty()) return {origin_ + range.begin, origin_ + range.end};
-    return {sources_[range.begin].begin, sources_[range.end - 1].end};
+    return {sources_[range.begin].begin, std::max(sources_[range.begin].begin, sources_[range.end - 1].end)};
   }
 
  private:
