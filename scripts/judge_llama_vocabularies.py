@@ -43,12 +43,13 @@ def main():
         wanted = [[int(n) for n in line.split()] for line in vocabulary.with_suffix(".gguf.out").read_text().splitlines()]
         if texts and texts[-1] == "": texts.pop()
         if len(texts) != len(wanted): sys.exit(f"{inputs} has {len(texts)} texts, but .out {len(wanted)} lines")
-        done = subprocess.run([rlx, "tokenize", "--plain", "--model", vocabulary, *texts], capture_output=True, text=True)
+        done = subprocess.run([rlx, "tokenize", "--plain", "--model", vocabulary, "--", *texts], capture_output=True, text=True)
         if done.returncode:
             print(f"{vocabulary.name}: {done.stderr.strip()[:400]}")
             total += len(wanted)
             continue
         got = [json.loads(line) for line in done.stdout.splitlines()]
+        if len(got) != len(wanted): sys.exit(f"{vocabulary.name}: rlx wrote {len(got)} lines of ids for {len(wanted)} texts")
         equal = [a == b for a, b in zip(got, wanted)]
         right, total = right + sum(equal), total + len(wanted)
         print(f"{vocabulary.name}: {sum(equal)} of {len(wanted)}")

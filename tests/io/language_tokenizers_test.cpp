@@ -2,6 +2,7 @@
 // same lines; language_tokenizers.py writes language_tokenizers.json. And hostile files and texts.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -102,8 +103,67 @@ TEST_CASE("metadata of a GGUF file that contradict themselves are refused") {
   CHECK_THROWS_WITH_AS(Tokenizer::from_gguf(metadata), doctest::Contains("is 2, but there are 2 tokens"), Error);
   metadata.back() = {"tokenizer.ggml.token_type", GgufArray{std::vector<int32_t>{1}}};
   CHECK_THROWS_WITH_AS(Tokenizer::from_gguf(metadata), doctest::Contains("there are 2 tokens, but"), Error);
-  metadata.back() = {"tokenizer.ggml.model", uint32_t{1}};
+  metadata = gguf_of("llama", {"<unk>", "a"});
+  for (auto& entry : metadata)
+    if (entry.first == "tokenizer.ggml.model") entry.second = uint32_t{1};
+  CHECK_THROWS_WITH_AS(Tokenizer::from_gguf(metadata), doctest::Contains("tokenizer.ggml.model"), Error);
+}
+
+TEST_CASE("a GGUF file may have a token twice, and an empty one") {
   CHECK_NOTHROW(Tokenizer::from_gguf(gguf_of("llama", {"<unk>", "<unk>", ""})));
+}
+
+TEST_CASE("a normalization table that cuts characters in two does not match within them") {
+  // A double array whose only key is the first two bytes of U+2581, which become "a".
+  std::vector<uint8_t> table;
+  const auto put = [&](uint32_t unit) {
+    for (int byte = 0; byte < 4; ++byte) table.push_back(static_cast<uint8_t>(unit >> 8 * byte));
+  };
+  constexpr uint32_t kFirst = 0xe2, kSecond = 0x96;
+  std::vector<uint32_t> units(1024);
+  units[0] = 256u << 10;
+  units[256 ^ kFirst] = (256u ^ kFirst ^ 512) << 10 | kFirst;
+  units[512 ^ kSecond] = (512u ^ kSecond ^ 768) << 10 | 1u << 8 | kSecond;
+  units[768] = 0x80000000u;
+  put(static_cast<uint32_t>(4 * units.size()));
+  for (uint32_t unit : units) put(unit);
+  table.push_back('a'), table.push_back(0);
+  GgufMetadata metadata = gguf_of("t5", {"<unk>", "a", "b"});
+  metadata.push_back({"tokenizer.ggml.precompiled_charsmap", GgufArray{table}});
+  const Tokenizer tokenizer = Tokenizer::from_gguf(metadata);
+  const auto ids = tokenizer.encode("b\xe2\x96\x81").ids;
+  CHECK(std::count(ids.begin(), ids.end(), 1) == 0);  // "a"
+}
+
+TEST_CASE("an added token that is no UTF-8 is refused") {
+  GgufMetadata metadata = gguf_of("llama", {"<unk>", "\x96\x81"});
+  metadata.push_back({"tokenizer.ggml.token_type", GgufArray{std::vector<int32_t>{2, 4}}});
+  CHECK_THROWS_WITH_AS(Tokenizer::from_gguf(metadata), doctest::Contains("is not UTF-8"), Error);
+}
+
+TEST_CASE("normalizers that double a text again and again are stopped") {
+  std::string steps;
+  for (int i = 0; i < 24; ++i)
+    steps += std::string(i ? "," : "") + R"({"type": "Replace", "pattern": {"String": "a"}, "content": "aa"})";
+  Tokenizer tokenizer = Tokenizer::from_json(
+      R"({"model": {"type": "WordLevel", "vocab": {"?": 0}, "unk_token": "?"}, "normalizer": {"type": "Sequence",
+      "normalizers": [)" +
+      steps + "]}}");
+  CHECK_THROWS_WITH_AS(tokenizer.encode("a"), doctest::Contains("bytes of a text of 1"), Error);
+}
+
+TEST_CASE("an empty match that touches the match before is none, as in Oniguruma's users") {
+  // The texts are those of tokenizers 0.23.3: normalizers.Replace(Regex(pattern), "X").normalize_str("ab").
+  auto replaced = [](const std::string& pattern) {
+    Tokenizer tokenizer = Tokenizer::from_json(
+        R"({"model": {"type": "WordLevel", "vocab": {"?": 0}, "unk_token": "?"}, "normalizer": {"type": "Replace",
+        "pattern": {"Regex": ")" +
+        pattern + R"("}, "content": "X"}, "pre_tokenizer": {"type": "Split", "pattern":
+        {"Regex": "."}, "behavior": "Isolated", "invert": false}})");
+    return tokenizer.encode("ab").size();
+  };
+  CHECK(replaced("(?=b)") == 3);  // aXb
+  CHECK(replaced("a*") == 3);     // XbX
 }
 
 TEST_CASE("tiktoken's ranks merge the pair of the lowest rank, and special tokens are text where that is asked for") {
@@ -114,6 +174,9 @@ TEST_CASE("tiktoken's ranks merge the pair of the lowest rank, and special token
   CHECK(tokenizer.decode(tokenizer.encode("hi hi").ids) == "hi hi");
   tokenizer.set_encode_special_tokens(true);
   CHECK(tokenizer.encode("<h>").ids == std::vector<int32_t>{4, 0, 5});
+  CHECK_THROWS_WITH_AS(Tokenizer::from_tiktoken("aA== 0\naA== 1\n", "b"),
+                       doctest::Contains("a line before gave them 0"), Error);
+  CHECK_THROWS_WITH_AS(Tokenizer::from_tiktoken("aA== 0x\n", "b"), doctest::Contains("is not base64"), Error);
   CHECK_THROWS_WITH_AS(Tokenizer::from_tiktoken("a", "b"), doctest::Contains("is not base64, a space and a rank"),
                        Error);
 }

@@ -4,7 +4,6 @@ import (
 	"math"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/dtypes"
@@ -126,7 +125,7 @@ func (f *Function) addToScores(a *attention, op compute.OpType, layout compute.A
 				return unsupported(op, "the axes of the mask "+v.shape.String()+" may be heads or queries")
 			}
 		}
-		// The rule of GoMLX for this op gives cotangents for query, key and value alone: a variable in a bias would
+		// The rule of GoMLX for this op gives cotangents for query, key and value alone: a parameter in a bias would
 		// get zeros, silently. Composed, it has its gradient.
 		if v.shape.DType.IsFloat() && mayBeTrained(v, map[*value]bool{}) {
 			return unsupported(op, "the gradient of "+v.shape.String()+", which is added to the scores, is not among the op's")
@@ -198,15 +197,15 @@ func (f *Function) addMask(a *attention, mask *value, scores shapes.Shape, axes 
 	return nil
 }
 
-// mayBeTrained says whether a value is made of a variable: GoMLX gives those as parameters of the main function that are
-// named by their paths, "/scope/name". What a parameter of another function is made of is not known here.
+// mayBeTrained says whether a value is made of a parameter by floats alone: a program may ask for the gradient of any of
+// them. What is made of bools and integers has none.
 func mayBeTrained(v *value, seen map[*value]bool) bool {
-	if seen[v] {
+	if seen[v] || !v.shape.DType.IsFloat() {
 		return false
 	}
 	seen[v] = true
 	if v.node == nil {
-		return v.fn != v.fn.builder.main || strings.HasPrefix(v.fn.names[slices.Index(v.fn.params, v)], "/")
+		return true
 	}
 	if len(v.node.bodies) > 0 { // what a body captures is not among the operands
 		return true

@@ -77,7 +77,11 @@ func TestAttentionAndItsCotangentsAreNumPys(t *testing.T) {
 				config := &compute.ScaledDotProductAttentionConfig{Causal: name == "causal"}
 				switch name {
 				case "bias":
-					config.Bias = give(cases.Given["bias"], shapes.Make(dtypes.Float32, heads, queries, queries))
+					bias, err := f.Constant(cases.Given["bias"], shapes.Make(dtypes.Float32, heads, queries, queries))
+					if err != nil {
+						t.Fatal(err)
+					}
+					config.Bias = bias
 				case "lengths":
 					config.QuerySeqLen = give([]int32{3, 2}, shapes.Make(dtypes.Int32, batch))
 					config.KeyValueSeqLen = give([]int32{2, 4}, shapes.Make(dtypes.Int32, batch))
@@ -134,7 +138,7 @@ func TestMasksThatMayBeReadInTwoWaysAndBiasesThatAreTrainedAreComposed(t *testin
 	rows := parameter("rows", dtypes.Bool, 1, 4, 1, 4) // of queries for GoMLX's layers, of heads for the op
 	batches := parameter("batches", dtypes.Bool, 2, 4, 4)
 	keys := parameter("keys", dtypes.Bool, 2, 1, 1, 4)
-	trained := parameter("/model/bias", dtypes.Float32, 4, 4, 4)
+	trained := parameter("bias", dtypes.Float32, 4, 4, 4)
 	doubled, err := f.Add(trained, trained)
 	if err != nil {
 		t.Fatal(err)

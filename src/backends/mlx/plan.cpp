@@ -72,7 +72,7 @@ void evaluate(const std::vector<mx::array>& arrays, const Context& context) {
   // arrays, which are computed on the processor, are evaluated by themselves.
   std::vector<mx::array> doubles, others;
   for (const mx::array& x : arrays)
-    if (x.status() == mx::array::Status::unscheduled) (x.dtype() == mx::float64 ? doubles : others).push_back(x);
+    if (!x.is_available()) (x.dtype() == mx::float64 ? doubles : others).push_back(x);
   try {
     for (auto* group : {&doubles, &others})
       if (!group->empty()) mx::eval(std::move(*group));

@@ -45,6 +45,8 @@ AddedTokens::AddedTokens(std::vector<AddedToken> tokens, const Vocabulary& model
   for (AddedToken& token : tokens) {
     std::string shown = token.content.substr(0, 80);
     if (token.content.empty()) fail(ErrorCode::parse, "the added token with id ", token.id, " has no text");
+    if (valid_utf8_prefix(token.content) < token.content.size())  // it would be found within a character
+      fail(ErrorCode::parse, "the added token with id ", token.id, ", '", shown, "', is not UTF-8");
     if (token.content.size() > Vocabulary::kMaxTokenBytes)
       fail(ErrorCode::unsupported, "the added token '", shown, "...' has ", token.content.size(),
            " bytes, more than the ", Vocabulary::kMaxTokenBytes, " that a token may have");

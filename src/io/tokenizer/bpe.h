@@ -20,7 +20,7 @@ struct BpeOptions {
   bool fuse_unk = false;                                ///< neighbouring unknown characters are one token
   bool byte_fallback = false;          ///< a character that is no token becomes the tokens of its bytes
   bool ignore_merges = false;          ///< a word that is a token is not taken apart
-  bool first_of_equal_merges = false;  ///< counts, and not the last
+  bool first_of_equal_merges = false;  ///< if a merge comes twice, the first rank counts, and not the last
 };
 
 class Bpe : public Model {

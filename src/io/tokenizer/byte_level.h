@@ -13,7 +13,7 @@ char32_t letter_of_byte(unsigned char byte);
 std::optional<unsigned char> byte_of_letter(char32_t letter);
 /// The letters of all bytes of `text`.
 std::string as_letters(std::string_view text);
-/// Appends the bytes that `token` stands for; its own if a code point of it is no letter of the alphabet.
+/// Appends the bytes that `token` stands for; `token` itself if one of its code points is no such letter.
 void append_bytes_of_letters(std::string& out, std::string_view token);
 
 /// "<0x0A>", the token of a byte in models with byte fallback.

@@ -15,6 +15,9 @@ namespace {
 constexpr std::string_view kSpaceMark = "\xe2\x96\x81";
 constexpr size_t kLongestCluster = 5;  // bytes; the tokenizers package looks longer ones up by character only
 
+// Bytes of a sequence or of what it becomes; those of SentencePiece's own tables have some 30.
+constexpr size_t kLongestKey = 512;
+
 // The fields of a unit of Darts-clone's double array (Yata, darts.h, DoubleArrayUnit).
 bool has_leaf(uint32_t unit) { return (unit >> 8 & 1) != 0; }
 uint32_t value_of(uint32_t unit) { return unit & 0x7fffffffu; }
@@ -43,17 +46,23 @@ std::optional<Charsmap::Match> Charsmap::match(std::string_view text, bool first
   std::optional<Match> found;
   if (units_.empty()) return found;
   size_t node = offset_of(units_[0]);
-  for (size_t i = 0; i < text.size(); ++i) {
+  // An array of a file may run in circles, and its texts without end.
+  for (size_t i = 0; i < std::min(text.size(), kLongestKey); ++i) {
     auto byte = static_cast<unsigned char>(text[i]);
     node ^= byte;
     if (byte == 0 || node >= units_.size() || label_of(units_[node]) != byte) break;
     bool leaf = has_leaf(units_[node]);
     node ^= offset_of(units_[node]);
     if (node >= units_.size()) break;
-    if (!leaf) continue;
+    // What ends within a character matches none: who goes on behind it counts on whole ones.
+    if (!leaf || (i + 1 < text.size() && (static_cast<unsigned char>(text[i + 1]) & 0xc0) == 0x80)) continue;
     size_t begin = value_of(units_[node]);
     if (begin >= texts_.size()) fail(ErrorCode::parse, "a normalization table points behind its end, to ", begin);
-    size_t end = std::min(texts_.find('\0', begin), texts_.size());
+    size_t end = begin;
+    while (end < texts_.size() && texts_[end] != '\0') {
+      if (++end - begin > kLongestKey)
+        fail(ErrorCode::unsupported, "a normalization table has a text of more than ", kLongestKey, " bytes");
+    }
     found = Match{i + 1, std::string_view(texts_).substr(begin, end - begin)};
     if (first) break;
   }
@@ -103,7 +112,7 @@ SentencePieceNormalizer::SentencePieceNormalizer(Charsmap map, SentencePieceOpti
     : map_(std::move(map)), options_(options), kept_(std::move(kept)) {
   std::vector<std::pair<std::string_view, int32_t>> entries;
   for (const std::string& token : kept_)
-    if (!token.empty()) entries.emplace_back(token, 0);
+    if (!token.empty() && valid_utf8_prefix(token) == token.size()) entries.emplace_back(token, 0);
   kept_trie_ = Trie(std::move(entries));
 }
 

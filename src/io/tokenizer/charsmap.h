@@ -17,11 +17,12 @@ namespace rlx::tokenizer {
 class Charsmap {
  public:
   Charsmap() = default;  // changes nothing
-  /// Fails if the sizes in `bytes` are not those of what follows.
+  /// Fails if the size that `bytes` begins with does not fit what follows. Everything else is checked by each match,
+  /// which therefore may fail, too.
   explicit Charsmap(std::string_view bytes);
 
   struct Match {
-    size_t size;            ///< of what the table has
+    size_t size;            ///< how many bytes of the text the entry stands for
     std::string_view text;  ///< what it becomes
   };
   /// The shortest, or the longest, sequence of the table that `text` begins with.

@@ -24,7 +24,13 @@ std::string behind(const std::string& text, size_t given) {
 
 std::string DecodeStream::put(int32_t id) {
   ids_.push_back(id);
-  std::string text = tokenizer_.decode(ids_, skip_special_tokens_);
+  std::string text;
+  try {
+    text = tokenizer_.decode(ids_, skip_special_tokens_);
+  } catch (...) {
+    ids_.pop_back();  // a caller may go on with the next one
+    throw;
+  }
   if (text.size() <= given_bytes_ || text.ends_with(kReplacement)) {
     if (ids_.size() - given_ < kMostWaiting) return {};
     if (text.ends_with(kReplacement)) return finish();

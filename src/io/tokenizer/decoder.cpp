@@ -6,6 +6,7 @@
 
 #include "io/tokenizer/byte_level.h"
 #include "io/tokenizer/utf8.h"
+#include "rlx/error.h"
 
 namespace rlx::tokenizer {
 namespace {
@@ -35,13 +36,6 @@ void replace_all(std::string& text, Replacement replacement) {
 
 void clean_up(std::string& text) {
   for (Replacement replacement : kCleanup) replace_all(text, replacement);
-}
-
-/// The whole in place of its parts.
-void fuse(std::vector<std::string>& tokens) {
-  std::string all;
-  for (const std::string& token : tokens) all += token;
-  tokens.assign(1, std::move(all));
 }
 
 }  // namespace
@@ -97,7 +91,11 @@ void BpeDecoder::decode(std::vector<std::string>& tokens) const {
   for (size_t i = 0; i < tokens.size(); ++i) replace_all(tokens[i], {suffix_, i + 1 < tokens.size() ? " " : ""});
 }
 
-void FuseDecoder::decode(std::vector<std::string>& tokens) const { fuse(tokens); }
+void FuseDecoder::decode(std::vector<std::string>& tokens) const {
+  std::string all;
+  for (const std::string& token : tokens) all += token;
+  tokens.assign(1, std::move(all));
+}
 
 void StripDecoder::decode(std::vector<std::string>& tokens) const {
   if (character_.empty()) return;
@@ -119,6 +117,9 @@ void ReplaceDecoder::decode(std::vector<std::string>& tokens) const {
     std::string replaced;
     size_t done = 0;
     for (ByteRange match : matches) {
+      if (replaced.size() + match.begin + content_.size() > kMaxTextBytes)
+        fail(ErrorCode::unsupported, "a decoder makes more than ", kMaxTextBytes, " bytes of a token of ",
+             token.size());
       replaced.append(token, done, match.begin - done).append(content_);
       done = match.end;
     }

@@ -56,7 +56,7 @@ class ByteFallbackDecoder : public Decoder {
   void decode(std::vector<std::string>& tokens) const override;
 };
 
-/// The mark of spaces becomes a space; in the first token nothing, if it was put there.
+/// Each mark of a space becomes a space. If `prepended`, the marks in the first token are removed instead.
 class MetaspaceDecoder : public Decoder {
  public:
   MetaspaceDecoder(std::string mark, bool prepended) : mark_(std::move(mark)), prepended_(prepended) {}
@@ -106,7 +106,8 @@ class ReplaceDecoder : public Decoder {
   std::string content_;
 };
 
-/// Connectionist temporal classification: equal neighbours are one, padding is nothing.
+/// Connectionist temporal classification: equal neighbours become one token, and the padding token is removed.
+/// `cleanup` also turns the word delimiter into a space and takes back spaces, as WordPieceDecoder does.
 class CtcDecoder : public Decoder {
  public:
   CtcDecoder(std::string pad_token, std::string word_delimiter, bool cleanup)

@@ -103,7 +103,9 @@ PreKind pre_kind(std::string_view name) {
     for (const char* known : row.names)
       if (name == known) return row.kind;
   std::string known;
-  for (const Row& row : rows()) (known += known.empty() ? "" : ", ") += row.names[0];
+  for (const Row& row : rows())
+    for (const char* each : row.names)
+      if (*each) (known += known.empty() ? "" : ", ") += each;
   fail(ErrorCode::unsupported, "tokenizer.ggml.pre is '", name.substr(0, 60),
        "', which is not offered; kinds that are: ", known);
 }

@@ -10,6 +10,8 @@
 
 namespace rlx::tokenizer {
 
+/// Reads `tokenizer.ggml.*`. The metadata are hostile input: types, lengths and ids are checked here. What they leave
+/// out has llama.cpp's default.
 std::shared_ptr<const Tokenizer::Parts> parts_from_gguf(const GgufMetadata& metadata);
 
 /// How llama.cpp treats the text of a byte-pair model, by `tokenizer.ggml.pre`.

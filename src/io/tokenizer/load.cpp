@@ -1,4 +1,5 @@
-// Makes tokenizers from files and text; the formats are read in tokenizer_json.cpp and vocabulary_file.cpp.
+// Makes tokenizers from files and text; the formats are read in tokenizer_json.cpp, vocabulary_file.cpp,
+// gguf_tokenizer.cpp and tiktoken.cpp.
 #include <filesystem>
 #include <fstream>
 #include <string>

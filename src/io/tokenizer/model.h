@@ -20,7 +20,8 @@ struct Piece {
 class Model {
  public:
   virtual ~Model() = default;
-  /// Appends the tokens of the word text[word.begin, word.end), not empty, to `pieces`.
+  /// Appends the tokens of the word text[word.begin, word.end) to `pieces`. The word is valid UTF-8 and not empty;
+  /// implementations read whole code points and do not check that.
   virtual void tokenize(std::string_view text, ByteRange word, std::vector<Piece>& pieces) const = 0;
   virtual const Vocabulary& vocabulary() const = 0;
 };

@@ -31,6 +31,10 @@ std::unique_ptr<const Model> read_bpe(const JsonValue& section, Vocabulary vocab
   if (auto unk = section.find("unk_token")) options.unk_token = unk->string();
   if (auto prefix = section.find("continuing_subword_prefix")) options.continuing_subword_prefix = prefix->string();
   if (auto suffix = section.find("end_of_word_suffix")) options.end_of_word_suffix = suffix->string();
+  for (const std::string* each : {&options.continuing_subword_prefix, &options.end_of_word_suffix})
+    if (each->size() > Vocabulary::kMaxTokenBytes)  // written before or behind each character of a text
+      fail(ErrorCode::unsupported, "a prefix or suffix of ", each->size(), " bytes is longer than the ",
+           Vocabulary::kMaxTokenBytes, " that a token may have");
   options.fuse_unk = flag("fuse_unk");
   options.byte_fallback = flag("byte_fallback");
   options.ignore_merges = flag("ignore_merges");

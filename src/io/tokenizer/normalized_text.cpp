@@ -2,6 +2,7 @@
 #include "io/tokenizer/normalized_text.h"
 
 #include "io/tokenizer/utf8.h"
+#include "rlx/error.h"
 
 namespace rlx::tokenizer {
 
@@ -15,19 +16,32 @@ std::string& NormalizedText::assign(std::string_view text, uint32_t origin) {
 void NormalizedText::clear() {
   text_.clear();
   sources_.clear();
+  origin_ = 0;
+}
+
+void NormalizedText::require_room(size_t bytes) const {
+  if (bytes > kMaxTextBytes - text_.size())
+    fail(ErrorCode::unsupported, "a normalized text has more than the ", kMaxTextBytes,
+         " bytes that a tokenizer takes at once; encode the text in parts");
 }
 
 void NormalizedText::append(char32_t code, ByteRange source) {
+  require_room(4);
   append_utf8(text_, code);
   sources_.resize(text_.size(), source);
 }
 
 void NormalizedText::append(std::string_view text, ByteRange source) {
+  require_room(text.size());
   text_ += text;
   sources_.resize(text_.size(), source);
 }
 
 void NormalizedText::trace_through(const NormalizedText& before) {
+  if (sources_.empty() && before.sources_.empty()) {
+    origin_ += before.origin_;
+    return;
+  }
   if (sources_.empty()) {
     sources_.resize(text_.size());
     for (uint32_t i = 0; i < text_.size(); ++i) sources_[i] = {origin_ + i, origin_ + i + 1};

@@ -11,6 +11,9 @@
 
 namespace rlx::tokenizer {
 
+/// Bytes that a text may have, before and after it is normalized: what is counted in 32 bits stays far from their end.
+constexpr size_t kMaxTextBytes = size_t{1} << 30;
+
 /// Bytes [begin, end) of some text.
 struct ByteRange {
   uint32_t begin = 0, end = 0;
@@ -42,6 +45,8 @@ class NormalizedText {
   }
 
  private:
+  void require_room(size_t bytes) const;
+
   std::string text_;
   // One for each byte of text_; empty while each byte stands for itself, as in most English text.
   std::vector<ByteRange> sources_;

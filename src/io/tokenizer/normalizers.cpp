@@ -5,9 +5,13 @@
 #include "io/tokenizer/byte_level.h"
 #include "io/tokenizer/unicode.h"
 #include "io/tokenizer/utf8.h"
+#include "rlx/error.h"
 
 namespace rlx::tokenizer {
 namespace {
+
+constexpr size_t kLeastLimit = 4096,
+                 kMostGrowth = 64;  // bytes, and times; one character becomes 11 bytes a byte at most
 
 ByteRange placed(uint32_t origin, size_t begin, size_t end) {
   return {static_cast<uint32_t>(origin + begin), static_cast<uint32_t>(origin + end)};
@@ -29,6 +33,10 @@ void SequenceNormalizer::normalize(std::string_view text, uint32_t origin, Norma
   for (const auto& part : parts_) {
     NormalizedText next;
     part->normalize(out.text(), 0, next);
+    // No model's normalizers come near this; a file of two dozen replacements could ask for all memory.
+    if (next.text().size() > kLeastLimit + kMostGrowth * text.size())
+      fail(ErrorCode::unsupported, "the normalizers make more than ", kLeastLimit + kMostGrowth * text.size(),
+           " bytes of a text of ", text.size());
     next.trace_through(out);
     out = std::move(next);
   }

@@ -1,5 +1,5 @@
-// Pre-tokenizers: how normalized text is split into the words that the model cuts into tokens. A new kind is
-// a class here and a line in tokenizer_json.cpp.
+// Pre-tokenizers: how normalized text is split into the words that the model cuts into tokens. The interface and
+// BERT's pre-tokenizer stand here. A new kind is a class in pre_tokenizers.h and a line in text_parts_json.cpp.
 #pragma once
 
 #include <string_view>

@@ -97,7 +97,6 @@ void ByteLevelPreTokenizer::split(NormalizedText& text, std::vector<ByteRange>& 
     words = std::move(parts);
   }
   Rewriting letters(text);
-  std::string letter;
   for (ByteRange word : words) {
     letters.begin_word();
     for (uint32_t at = word.begin; at < word.end;) {

@@ -4,6 +4,8 @@
 
 #include <pcre2.h>
 
+#include <algorithm>
+
 #include "io/tokenizer/utf8.h"
 #include "rlx/error.h"
 
@@ -15,7 +17,18 @@ constexpr size_t kMaxPatternBytes = 1 << 16;
 constexpr uint32_t kMatchSteps = 1 << 22;
 constexpr uint32_t kHeapKiB = 1 << 16;
 
-/// Oniguruma's spelling of what PCRE2 has otherwise. White space there includes U+0085, a word character is a mark too.
+// What stands in a set for what Oniguruma knows by a letter. White space is White_Space of Unicode: PCRE2's \s has
+// U+180E as well, which is none since Unicode 6.3. Marks are word characters.
+constexpr std::string_view kSpaces =
+    R"(\t-\r\x{20}\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
+constexpr std::string_view kAllButSpaces =
+    R"(\x{0}-\x{8}\x{e}-\x{1f}\x{21}-\x{84}\x{86}-\x{9f}\x{a1}-\x{167f}\x{1681}-\x{1fff}\x{200b}-\x{2027})"
+    R"(\x{202a}-\x{202e}\x{2030}-\x{205e}\x{2060}-\x{2fff}\x{3001}-\x{10ffff})";
+constexpr std::string_view kWord = R"(\p{L}\p{M}\p{N}\p{Pc})";
+constexpr std::string_view kHex = "0-9a-fA-F";
+constexpr std::string_view kAllButHex = R"(\x{0}-/:-@G-`g-\x{10ffff})";
+
+/// A pattern of Oniguruma's as PCRE2 reads it.
 class Translation {
  public:
   explicit Translation(std::string_view pattern) : pattern_(pattern) {}
@@ -59,17 +72,22 @@ class Translation {
 
   void escape() {
     char c = at_ + 1 < pattern_.size() ? pattern_[at_ + 1] : '\0';
-    auto replace = [&](const char* inside, const char* outside) {
-      out_ += in_set_ ? inside : outside;
+    const auto replace = [&](std::string_view set, bool complement = false, std::string_view others = {}) {
+      if (in_set_) out_ += complement ? others : set;
+      else (out_ += complement ? "[^" : "[").append(set) += ']';
       at_ += 2;
     };
     switch (c) {
-      case 's': return replace("\\s\\x{85}", "[\\s\\x{85}]");
-      case 'S': return in_set_ ? put(2) : replace("", "[^\\s\\x{85}]");
-      case 'w': return replace("\\p{L}\\p{M}\\p{N}\\p{Pc}", "[\\p{L}\\p{M}\\p{N}\\p{Pc}]");
-      case 'W': return in_set_ ? put(2) : replace("", "[^\\p{L}\\p{M}\\p{N}\\p{Pc}]");
-      case 'h': return replace("0-9a-fA-F", "[0-9a-fA-F]");
-      case 'H': return in_set_ ? put(2) : replace("", "[^0-9a-fA-F]");
+      case 's': return replace(kSpaces);
+      case 'S': return replace(kSpaces, true, kAllButSpaces);
+      case 'w': return replace(kWord);
+      case 'W':
+        if (in_set_)
+          fail(ErrorCode::unsupported, "the pattern has \\W inside of a set, at byte ", at_,
+               "; write the complement of the set, with \\w in it");
+        return replace(kWord, true);
+      case 'h': return replace(kHex);
+      case 'H': return replace(kHex, true, kAllButHex);
       case 'u':
         if (at_ + 6 > pattern_.size()) return put(2);
         out_ += "\\x{" + std::string(pattern_.substr(at_ + 2, 4)) + "}";
@@ -139,6 +157,7 @@ void Regex::find(std::string_view text, std::vector<ByteRange>& matches) const {
       pcre2_match_data_create_from_pattern(compiled_->code, nullptr), pcre2_match_data_free);
   if (!data) fail(ErrorCode::out_of_memory, "there is no memory to match a pattern");
   auto subject = reinterpret_cast<PCRE2_SPTR>(text.data() ? text.data() : "");
+  size_t last_end = std::string_view::npos;
   for (size_t at = 0; at <= text.size();) {
     int found =
         pcre2_match(compiled_->code, subject, text.size(), at, PCRE2_NO_UTF_CHECK, data.get(), compiled_->context);
@@ -151,10 +170,14 @@ void Regex::find(std::string_view text, std::vector<ByteRange>& matches) const {
            " bytes was given up at byte ", at, ": ", message_of(found));
     const PCRE2_SIZE* place = pcre2_get_ovector_pointer(data.get());
     size_t begin = place[0], end = place[1];
-    if (end < begin) fail(ErrorCode::unsupported, "the pattern '", shown_, "' matches before where it begins");
+    if (end < begin || begin < at)
+      fail(ErrorCode::unsupported, "the pattern '", shown_, "' matches before where it begins");
+    if (begin == end && end == last_end) {  // Oniguruma's users skip what is empty and touches the match before
+      at += at < text.size() ? utf8_size(text[at]) : 1;
+      continue;
+    }
     matches.push_back({static_cast<uint32_t>(begin), static_cast<uint32_t>(end)});
-    if (end > at) at = end;
-    else at += at < text.size() ? utf8_size(text[at]) : 1;
+    at = last_end = end;
   }
 }
 

@@ -17,7 +17,8 @@ class Regex : public Pattern {
   /// Fails, as unsupported, for what PCRE2 does not compile and for nested sets ("[a[bc]]", "&&").
   explicit Regex(std::string_view pattern);
   ~Regex() override;
-  /// Fails if the search takes more steps than a pattern for words would: a hostile one needs exponentially many.
+  /// Fails if one match takes more steps than a pattern for words would: a hostile one needs exponentially many. The
+  /// limit is one match's: a pattern that looks ahead to the end of the text at each place takes quadratic time.
   void find(std::string_view text, std::vector<ByteRange>& matches) const override;
 
  private:

@@ -11,6 +11,7 @@
 
 namespace rlx::tokenizer {
 
+/// Fails, as unsupported, because the `type` of the section is none that is offered; `offered` lists those that are.
 [[noreturn]] void refuse_kind(const JsonValue& section, const char* what, const char* offered);
 
 std::unique_ptr<const Normalizer> read_normalizer(const std::optional<JsonValue>& section);

@@ -28,13 +28,19 @@ std::shared_ptr<const Tokenizer::Parts> parts_from_tiktoken(
       std::string_view line = ranks.substr(at, end - at);
       at = end + 1;
       ++line_number;
+      if (line.ends_with('\r')) line.remove_suffix(1);
       if (line.empty()) continue;
       size_t space = line.find(' ');
       int32_t rank = -1;
-      if (space != line.npos) (void)std::from_chars(line.data() + space + 1, line.data() + line.size(), rank);
-      if (rank < 0 || rank > Vocabulary::kMaxId)
+      const char* stop = nullptr;
+      if (space != line.npos) stop = std::from_chars(line.data() + space + 1, line.data() + line.size(), rank).ptr;
+      if (rank < 0 || rank > Vocabulary::kMaxId || stop != line.data() + line.size())
         fail(ErrorCode::parse, "line ", line_number, ", '", line.substr(0, 60), "', is not base64, a space and a rank");
-      vocabulary.add(as_letters(decode_base64(line.substr(0, space))), rank);
+      const std::string token = as_letters(decode_base64(line.substr(0, space)));
+      if (const int32_t known = vocabulary.find(token); known != Vocabulary::kNone)
+        fail(ErrorCode::parse, "line ", line_number, " gives the bytes '", token, "' the rank ", rank,
+             "; a line before gave them ", known);
+      vocabulary.add(token, rank);
       if (scores.size() <= static_cast<size_t>(rank)) scores.resize(static_cast<size_t>(rank) + 1);
       scores[static_cast<size_t>(rank)] = -static_cast<float>(rank);  // exact: ids have fewer bits than a float
     }

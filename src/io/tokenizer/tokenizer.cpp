@@ -16,8 +16,7 @@ namespace {
 
 using namespace tokenizer;
 
-constexpr size_t kMaxTextBytes = size_t{1} << 30;  // what is counted in 32 bits stays far from their end
-constexpr size_t kBytesPerToken = 3;               // English has some 4.5, and a little room costs less than growing
+constexpr size_t kBytesPerToken = 3;  // English has some 4.5, and a little room costs less than growing
 constexpr size_t kNoLimit = std::numeric_limits<size_t>::max();
 
 /// Encodes texts without special tokens. Keeps its buffers from text to text.

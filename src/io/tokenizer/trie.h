@@ -13,7 +13,8 @@ class Trie {
  public:
   static constexpr int32_t kNone = -1;
   Trie() : nodes_(1) {}
-  /// `entries`: strings, not empty, and their values; of two equal strings the last counts. Sorts them.
+  /// Builds the trie of `entries`, strings that are not empty and their values. It copies their bytes. Of two equal
+  /// strings the last counts.
   explicit Trie(std::vector<std::pair<std::string_view, int32_t>> entries);
 
   /// Calls visit(size, value) for each entry that `text` begins with, the shortest first.

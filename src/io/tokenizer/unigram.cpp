@@ -57,7 +57,7 @@ void Unigram::tokenize(std::string_view text, ByteRange word, std::vector<Piece>
     if (!best[end].reached || sum > best[end].score) best[end] = {sum, begin, id, true};
   };
   for (uint32_t at = 0; at < size;) {
-    uint32_t next = at + utf8_size(characters[at]);
+    uint32_t next = std::min(at + utf8_size(characters[at]), size);
     bool has_single = false;
     trie_.for_each_prefix(characters.substr(at), [&](size_t bytes, int32_t id) {
       auto end = static_cast<uint32_t>(at + bytes);

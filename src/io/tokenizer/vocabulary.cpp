@@ -41,6 +41,8 @@ void Vocabulary::add(std::string_view token, int64_t id) {
   Slot& slot = slots_[at];
   if (slot.id == kNone) {
     slot.tag = tag_of(hash);
+    if (characters_.size() + token.size() >= kNoText)
+      fail(ErrorCode::unsupported, "the tokens of a vocabulary have more than ", kNoText, " bytes together");
     slot.text = {static_cast<uint32_t>(characters_.size()), static_cast<uint32_t>(token.size())};
     characters_ += token;
     ++size_;

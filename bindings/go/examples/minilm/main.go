@@ -49,6 +49,9 @@ func main() {
 	}
 	given, err := io.ReadAll(os.Stdin)
 	lines := strings.Split(strings.TrimSpace(string(given)), "\n")
+	if err == nil && lines[0] == "" {
+		return // no lines, nothing to order
+	}
 	var rows [][]float32
 	if err == nil {
 		rows, err = embed(os.Args[1], append([]string{os.Args[2]}, lines...))
@@ -57,14 +60,19 @@ func main() {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	likeness := map[string]float32{}
+	type scored struct {
+		line     string
+		likeness float32
+	}
+	all := make([]scored, len(lines))
 	for i, line := range lines {
+		all[i].line = line
 		for k, x := range rows[0] {
-			likeness[line] += x * rows[i+1][k]
+			all[i].likeness += x * rows[i+1][k]
 		}
 	}
-	sort.SliceStable(lines, func(i, k int) bool { return likeness[lines[i]] > likeness[lines[k]] })
-	for _, line := range lines {
-		fmt.Printf("%.3f  %s\n", likeness[line], line)
+	sort.SliceStable(all, func(i, k int) bool { return all[i].likeness > all[k].likeness })
+	for _, each := range all {
+		fmt.Printf("%.3f  %s\n", each.likeness, each.line)
 	}
 }
