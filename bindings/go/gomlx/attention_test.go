@@ -77,7 +77,7 @@ func TestAttentionAndItsCotangentsAreNumPys(t *testing.T) {
 				config := &compute.ScaledDotProductAttentionConfig{Causal: name == "causal"}
 				switch name {
 				case "bias":
-					bias, err := f.Constant(cases.Given["bias"], shapes.Make(dtypes.Float32, heads, queries, queries))
+					bias, err := f.Constant(cases.Given["bias"], heads, queries, queries)
 					if err != nil {
 						t.Fatal(err)
 					}
