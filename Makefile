@@ -47,7 +47,8 @@ check-all: check
 	RLX_CHECK_ALL=1 ctest --preset release -R '\.on_loopback$$'
 	status=0; for device in $$(build/release/bin/rlx devices --json | python3 -c \
 	  'import json, sys; print(*(d["name"] for d in json.load(sys.stdin)["devices"] if d["available"]))'); do \
-	  echo "== rlx test-device $$device --grad"; build/release/bin/rlx test-device $$device --grad | tail -1 || status=1; \
+	  echo "== rlx test-device $$device --grad"; report=build/test-device-$$device.txt; \
+	  build/release/bin/rlx test-device $$device --grad > $$report || status=1; tail -n 1 $$report; \
 	done; exit $$status
 
 # The wheel as `pip install .` makes it, in an environment of its own, beside coremltools and onnxruntime, under mypy.

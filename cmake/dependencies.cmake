@@ -24,6 +24,13 @@ if(UTF8PROC_INCLUDE_DIR AND UTF8PROC_LIBRARY)
   set(utf8proc_FOUND TRUE)
 endif()
 rlx_require(utf8proc_FOUND "utf8proc (libutf8proc-dev)")
+# Regular expressions with Unicode classes, for the pre-tokenizers of language models.
+find_path(PCRE2_INCLUDE_DIR pcre2.h)
+find_library(PCRE2_LIBRARY pcre2-8)
+if(PCRE2_INCLUDE_DIR AND PCRE2_LIBRARY)
+  set(pcre2_FOUND TRUE)
+endif()
+rlx_require(pcre2_FOUND "PCRE2 (libpcre2-dev)")
 find_path(LIBZIP_INCLUDE_DIR zip.h)
 find_library(LIBZIP_LIBRARY zip)
 if(LIBZIP_INCLUDE_DIR AND LIBZIP_LIBRARY)
@@ -37,9 +44,10 @@ find_package(LAPACK QUIET)
 rlx_require(LAPACK_FOUND "LAPACK (libopenblas-serial-dev)")
 
 target_link_libraries(rlx_dependencies INTERFACE
-  LAPACK::LAPACK Threads::Threads ZLIB::ZLIB hwy::hwy nlohmann_json::nlohmann_json "${UTF8PROC_LIBRARY}" "${LIBZIP_LIBRARY}"
+  LAPACK::LAPACK Threads::Threads ZLIB::ZLIB hwy::hwy nlohmann_json::nlohmann_json "${UTF8PROC_LIBRARY}" "${PCRE2_LIBRARY}"
+  "${LIBZIP_LIBRARY}"
   ${CMAKE_DL_LIBS})
-target_include_directories(rlx_dependencies SYSTEM INTERFACE "${UTF8PROC_INCLUDE_DIR}" "${LIBZIP_INCLUDE_DIR}")
+target_include_directories(rlx_dependencies SYSTEM INTERFACE "${UTF8PROC_INCLUDE_DIR}" "${PCRE2_INCLUDE_DIR}" "${LIBZIP_INCLUDE_DIR}")
 
 # Highway chooses among instruction sets at run time, so one build runs on every x86-64; src/kernels says which ones it
 # is built for. A sanitizer build takes one only: each costs a compilation of every kernel.

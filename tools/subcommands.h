@@ -24,6 +24,7 @@ struct Subcommand {
 
 Subcommand add_embed(CLI::App& rlx);
 Subcommand add_tokenize(CLI::App& rlx);
+Subcommand add_detokenize(CLI::App& rlx);
 Subcommand add_search(CLI::App& rlx);
 Subcommand add_run(CLI::App& rlx);
 Subcommand add_compile(CLI::App& rlx);

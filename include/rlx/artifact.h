@@ -14,11 +14,11 @@ constexpr std::string_view kArtifactSuffix = ".rlxc";
 /// What a file of a compiled graph says of itself. It may have been written for another machine or version: this is
 /// read without the device, and without its graph.
 struct ArtifactInfo {
-  std::string graph;                            ///< its name
-  std::string device;                           ///< for which it was compiled, as devices are spelled
-  std::string version;                          ///< of the RLX that compiled it
-  std::vector<TargetFact> facts;                ///< of the device there: it is loaded only where all are the same
-  std::vector<std::string> ops;                 ///< that it uses, each of which has to be known where it is loaded
+  std::string graph;              ///< the graph's name
+  std::string device;             ///< that it was compiled for, as devices are spelled
+  std::string version;            ///< of the RLX that compiled it
+  std::vector<TargetFact> facts;  ///< about the device it was compiled on; it loads only where all are equal
+  std::vector<std::string> ops;   ///< that it uses, each of which has to be known where it is loaded
   std::vector<std::string> registered_kernels;  ///< that run nodes of it: "op by 'name'"
   Signature signature;
   CompileOptions options;  ///< it was compiled with, but for cache_dir
@@ -30,9 +30,10 @@ struct ArtifactInfo {
   std::string json() const;
 };
 
-/// Fails for a file that is none, damaged, or of another version of the format.
+/// Fails if the file is not a compiled graph, is damaged, or has another version of the format.
 ArtifactInfo artifact_info(const std::string& path);
-/// Whether a file claims to be a compiled graph: by its first bytes, or by its name.
+/// Whether a file claims to be a compiled graph: by how its name ends, or by its metadata. False for what is not a
+/// readable regular file.
 bool is_artifact(const std::string& path);
 /// The graph that it was compiled from, to be compiled for another device or by another version.
 Graph artifact_graph(const std::string& path);

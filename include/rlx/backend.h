@@ -41,7 +41,7 @@ typedef struct rlx_type {
   size_t struct_size;
   const char* text;    /* as in the textual IR: "f32[N, 4]" */
   const char* dtype;   /* "f32", "i64", "bool", ... */
-  const int64_t* dims; /* -1: not known before a run */
+  const int64_t* dims; /* -1: a symbol; only in graphs that `supports` is given */
   size_t rank;
   int64_t size; /* bytes of its elements, which are dense and row-major; -1 if a dim is not known */
 } rlx_type;
@@ -116,11 +116,11 @@ typedef struct rlx_target {
   size_t buffers_per_launch; /* operands and results of a node; 0: any number */
   uint64_t largest_buffer;   /* bytes of one tensor; 0: any number */
   const char* absent_dtypes; /* which no tensor there has, with spaces between them: "f64 c128"; NULL: none */
-  /* The rest is read only if the device has memory of its own. */
-  size_t alignment;  /* of buffers, in bytes; 0: 64 */
-  uint64_t capacity; /* bytes; 0: not known */
-  /* How long an asynchronous launch may go on after its run was cancelled; 0: 30000. Then the device counts as lost, so
-     that whoever waits for the run is told. */
+  size_t alignment;          /* of buffers, in bytes, a power of two; 0: 64 */
+  uint64_t capacity;         /* of memory of its own, in bytes; 0: not known */
+  /* For every device: how long the end of the process waits for its functions and its work, and how long an
+     asynchronous launch may go on after its run was cancelled; 0: 30000. Then the device counts as lost, so that
+     whoever waits for the run is told. */
   int cancel_milliseconds;
 } rlx_target;
 
@@ -191,7 +191,8 @@ typedef struct rlx_backend {
      before any input is, else inputs. Any other status refuses the node, and the error says why. It is not called for
      leaves; nodes in a body are asked about by themselves. */
   rlx_status (*supports)(void* device, const rlx_graph_view* graph, rlx_error** error);
-  /* Stores what runs the graph in *executable, which may be NULL. */
+  /* Stores a handle of the compiled graph in *executable. NULL is a valid handle, and free_executable is called with it
+     too. */
   rlx_status (*compile)(void* device, const rlx_compile_request* request, void** executable, rlx_error** error);
   void (*free_executable)(void* device, void* executable); /* may be NULL */
   rlx_status (*launch)(void* device, void* executable, const rlx_launch* launch, rlx_error** error);
@@ -213,7 +214,8 @@ typedef struct rlx_backend_api {
   /* Makes a backend known; the table and its texts are copied. Fails if there is one of that name, or if a function
      that is needed is NULL. `error` may be NULL, here and below. */
   rlx_status (*register_backend)(const rlx_backend* table, rlx_error** error);
-  /* Stores an error for RLX, and gives `status` back. `message` says what is wrong, with the actual values. */
+  /* Stores an error for RLX, and gives `status` back, or RLX_INTERNAL for RLX_OK. `message` says what is wrong, with
+   * the actual values. */
   rlx_status (*fail)(rlx_error** error, rlx_status status, const char* message);
   int (*is_cancelled)(const rlx_cancel* cancel);
   /* Ends a piece of work, once, on any thread; `message` may be NULL. It may call the backend's `free` and
@@ -225,7 +227,8 @@ typedef struct rlx_backend_api {
 /* For a program that registers a backend of its own; a plugin is handed the same table. */
 const rlx_backend_api* rlx_backend_functions(void);
 
-/* What a shared library with a backend has, and RLX calls once, when it loads the library:
+/* What a shared library with a backend has, and RLX calls whenever it loads the library; a second load of the same one
+   fails, as its names are taken:
      rlx_status rlx_register_backends(const rlx_backend_api* api, rlx_error** error);
    It keeps `api` and calls api->register_backend. */
 typedef rlx_status (*rlx_register_backends_function)(const rlx_backend_api* api, rlx_error** error);

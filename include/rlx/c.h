@@ -496,7 +496,9 @@ void rlx_gguf_free(rlx_gguf* file);
 typedef struct rlx_tokenizer rlx_tokenizer; /* freed by rlx_tokenizer_free */
 typedef struct rlx_encodings rlx_encodings; /* freed by rlx_encodings_free */
 
-/* Reads a tokenizer.json or a vocab.txt, or a folder that holds one: rlx/tokenizer.h. */
+typedef struct rlx_decode_stream rlx_decode_stream; /* freed by rlx_decode_stream_free */
+
+/* Reads a tokenizer.json or a vocab.txt, or a folder that holds one, or a GGUF file: rlx/tokenizer.h. */
 rlx_status rlx_tokenizer_load(const char* path, rlx_tokenizer** tokenizer, rlx_error** error);
 /* Sets both, as text in the form of attributes; "" turns one off, NULL leaves it as it is. `truncation`: {max_length =
    512, strategy = longest_first, side = right, keep_overflow = false, stride = 0}; strategies are longest_first,
@@ -517,7 +519,18 @@ rlx_status rlx_tokenizer_decode(const rlx_tokenizer* tokenizer, const int32_t* i
 rlx_status rlx_tokenizer_token_to_id(const rlx_tokenizer* tokenizer, const char* token, int32_t* id, rlx_error** error);
 /* The token of an id, to be freed by rlx_text_free; fails if there is none. */
 rlx_status rlx_tokenizer_id_to_token(const rlx_tokenizer* tokenizer, int32_t id, char** text, rlx_error** error);
+/* Whether the text of a special token in what is encoded is text like any other; 0 until it is set. */
+rlx_status rlx_tokenizer_set_encode_special_tokens(rlx_tokenizer* tokenizer, int as_text, rlx_error** error);
 void rlx_tokenizer_free(rlx_tokenizer* tokenizer);
+/* Text from ids as they come, in pieces of valid UTF-8 that are together what decoding all of them gives. The stream
+   keeps what it needs of the tokenizer. */
+rlx_status rlx_decode_stream_new(const rlx_tokenizer* tokenizer, int skip_special_tokens, rlx_decode_stream** stream,
+                                 rlx_error** error);
+/* What `id` adds, often nothing yet, to be freed by rlx_text_free. */
+rlx_status rlx_decode_stream_put(rlx_decode_stream* stream, int32_t id, char** text, rlx_error** error);
+/* What still waits, to be freed by rlx_text_free; the stream begins anew. */
+rlx_status rlx_decode_stream_finish(rlx_decode_stream* stream, char** text, rlx_error** error);
+void rlx_decode_stream_free(rlx_decode_stream* stream);
 size_t rlx_encodings_count(const rlx_encodings* encodings);
 /* What is known of the tokens of one encoding, as a new tensor: "ids", "type_ids", "attention_mask",
    "special_tokens_mask" and "words" are i32[n], "offsets" is i64[n, 2], where in its text each token begins and ends.

@@ -57,8 +57,8 @@ class GgufFile {
   /// Opens the file and reads what stands before the data; a tensor's data are read when it is asked for. A file that
   /// is one part of several (model-00001-of-00003.gguf) opens all of them, which must stand beside it.
   static GgufFile open(const std::string& path, FileAccess access = FileAccess::copied);
-  /// One file from memory, which must stay for as long as `owner` or this call's user keeps it; of several parts it has
-  /// the tensors of one. `name` stands for the path in messages.
+  /// One file from memory, which must stay valid while `owner` lives or, without one, while this GgufFile and
+  /// tensors from it live; of several parts it has the tensors of one. `name` stands for the path in messages.
   static GgufFile read(std::span<const std::byte> bytes, std::shared_ptr<const void> owner = nullptr,
                        std::string name = "<memory>");
 
@@ -66,7 +66,8 @@ class GgufFile {
   const std::vector<std::string>& paths() const;
   uint32_t version() const;
   std::endian byte_order() const;
-  /// Of the data of each tensor, in bytes from where the first one's stand.
+  /// Each tensor's data begin at a multiple of so many bytes from the start of the data section. Of several parts it is
+  /// that of the first, as version() and byte_order() are.
   uint64_t alignment() const;
   /// In the order of the file.
   const std::vector<Entry>& entries() const;
@@ -78,9 +79,9 @@ class GgufFile {
 
   /// Null if there is no tensor of that name.
   const Entry* find(std::string_view name) const;
-  /// The tensor, packed as it is in the file: it borrows from what was read of the file, which stays for as long as the
-  /// tensor lives, but where the file has another byte order, or groups of blocks (NVFP4). Fails if there is none of
-  /// that name, and suggests the nearest ones; and if the file was changed since it was opened.
+  /// The tensor, packed as it is in the file. It borrows the bytes of the file and keeps them alive; it is a copy where
+  /// the file has the other byte order, stores groups of blocks (NVFP4), or does not align the elements. Fails if there
+  /// is no tensor of that name, and suggests the nearest ones, or if the file was changed since it was opened.
   Tensor tensor(std::string_view name) const;
   /// The same; fails unless dtype and shape are as given.
   Tensor tensor(std::string_view name, DType dtype, const Shape& shape) const;

@@ -1,6 +1,7 @@
 // Text to token ids and back, as the Python package `tokenizers` does it: a `tokenizer.json` gives the same
-// ids here. Models: WordPiece (BERT, MiniLM, E5, BGE, ...). A Tokenizer is cheap to copy and may be used by
-// several threads at once.
+// ids here. Models: BPE (GPT-2, Llama, Qwen, ...), Unigram (T5, XLM-R, ...), WordPiece (BERT, MiniLM, ...), WordLevel.
+// Also from the metadata of a GGUF file, as llama.cpp reads them, and from tiktoken's ranks. A Tokenizer is cheap to
+// copy and may be used by several threads at once; a DecodeStream belongs to one.
 #pragma once
 
 #include <array>
@@ -12,6 +13,8 @@
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "rlx/gguf.h"
 
 namespace rlx {
 
@@ -76,12 +79,21 @@ struct VocabularyFileOptions {
 class Tokenizer {
  public:
   /// Reads a tokenizer.json, or a folder that holds one; or a vocab.txt, or a folder that holds one, with the
-  /// options in its tokenizer_config.json if that is there.
+  /// options in its tokenizer_config.json if that is there; or a .gguf, by its metadata.
   static Tokenizer load(const std::string& path);
   /// From the text of a tokenizer.json.
   static Tokenizer from_json(std::string_view json);
   /// BERT's tokenizer from the text of a vocab.txt: one token a line, its number the id.
   static Tokenizer from_vocabulary(std::string_view lines, const VocabularyFileOptions& options = {});
+
+  /// From `tokenizer.ggml.*`: the models llama (SentencePiece's BPE), gpt2 (byte-level BPE, by its `pre`), gemma4, bert
+  /// and t5. Fails, as unsupported, for another model or `pre`; as a parse error for metadata that contradict
+  /// themselves.
+  static Tokenizer from_gguf(const GgufMetadata& metadata);
+  /// From tiktoken's ranks, a line of base64 and a number for each token; `pattern` splits text into words, and the
+  /// special tokens, with their ids, are not in the ranks.
+  static Tokenizer from_tiktoken(std::string_view ranks, std::string_view pattern,
+                                 const std::vector<std::pair<std::string, int32_t>>& special_tokens = {});
 
   /// Text need not be valid UTF-8: what is not becomes U+FFFD, as with Python's errors="replace". Offsets are
   /// always bytes of what was given.
@@ -93,6 +105,11 @@ class Tokenizer {
 
   /// Text that reads like what was encoded, as far as the tokens still tell. Ids that have no token give nothing.
   std::string decode(std::span<const int32_t> ids, bool skip_special_tokens = true) const;
+
+  /// Whether the text of a special token ("<|im_end|>") in what is encoded is text like any other, for what users
+  /// write; false until it is set.
+  bool encode_special_tokens() const { return encode_special_tokens_; }
+  void set_encode_special_tokens(bool as_text) { encode_special_tokens_ = as_text; }
 
   /// The number of tokens, added ones included.
   size_t vocab_size() const;
@@ -113,6 +130,27 @@ class Tokenizer {
   std::shared_ptr<const Parts> parts_;
   std::optional<Truncation> truncation_;
   std::optional<Padding> padding_;
+  bool encode_special_tokens_ = false;
+};
+
+/// Text from ids as they come, in pieces that are valid UTF-8: what a token begins and does not complete waits for the
+/// next. The pieces, one behind the other, are what decode() makes of all ids,
+/// but where 16 tokens in a row are no text: what follows them is decoded by itself.
+class DecodeStream {
+ public:
+  explicit DecodeStream(Tokenizer tokenizer, bool skip_special_tokens = true)
+      : tokenizer_(std::move(tokenizer)), skip_special_tokens_(skip_special_tokens) {}
+  /// What `id` adds; often nothing yet.
+  std::string put(int32_t id);
+  /// What still waits, with U+FFFD for what will not be completed; the stream begins anew.
+  std::string finish();
+
+ private:
+  Tokenizer tokenizer_;
+  bool skip_special_tokens_;
+  std::vector<int32_t> ids_;  // the last whose text was given, and those whose text waits
+  size_t given_ = 0;          // how many of them are of the former
+  size_t given_bytes_ = 0;    // of the text of all of them
 };
 
 }  // namespace rlx

@@ -8,6 +8,9 @@
 #include "rlx/models.h"
 #include "rlx/tokenizer.h"
 
+struct rlx_decode_stream {
+  rlx::DecodeStream stream;
+};
 struct rlx_tokenizer {
   rlx::Tokenizer tokenizer;
   std::string json = {};
@@ -214,7 +217,32 @@ rlx_status rlx_tokenizer_id_to_token(const rlx_tokenizer* tokenizer, int32_t id,
     result = own_text(*token);
   });
 }
+rlx_status rlx_tokenizer_set_encode_special_tokens(rlx_tokenizer* tokenizer, int as_text, rlx_error** error) {
+  return guarded(error, [&] { required(tokenizer, "tokenizer").tokenizer.set_encode_special_tokens(as_text != 0); });
+}
 void rlx_tokenizer_free(rlx_tokenizer* tokenizer) { delete tokenizer; }
+
+rlx_status rlx_decode_stream_new(const rlx_tokenizer* tokenizer, int skip_special_tokens, rlx_decode_stream** stream,
+                                 rlx_error** error) {
+  return guarded(error, [&] {
+    auto& result = required(stream, "stream");
+    const rlx::Tokenizer& t = required(tokenizer, "tokenizer").tokenizer;
+    result = new rlx_decode_stream{rlx::DecodeStream(t, skip_special_tokens != 0)};
+  });
+}
+rlx_status rlx_decode_stream_put(rlx_decode_stream* stream, int32_t id, char** text, rlx_error** error) {
+  return guarded(error, [&] {
+    auto& result = required(text, "text");
+    result = own_text(required(stream, "stream").stream.put(id));
+  });
+}
+rlx_status rlx_decode_stream_finish(rlx_decode_stream* stream, char** text, rlx_error** error) {
+  return guarded(error, [&] {
+    auto& result = required(text, "text");
+    result = own_text(required(stream, "stream").stream.finish());
+  });
+}
+void rlx_decode_stream_free(rlx_decode_stream* stream) { delete stream; }
 
 size_t rlx_encodings_count(const rlx_encodings* encodings) { return encodings ? encodings->all.size() : 0; }
 rlx_status rlx_encodings_tensor(const rlx_encodings* encodings, size_t index, const char* what, rlx_tensor** tensor,

@@ -20,7 +20,8 @@ struct ArenaPlan {
 
 /// The largest buffers first, each into the lowest gap among those that live at the same time and stand already
 /// (Pisarchyk, Lee 2020, "greedy by size"); where that takes more than the most that is needed at one time, the best of
-/// this and of three other orders. Buffers of no bytes take none. Fails if no memory could hold the sum.
+/// this and of three other orders. Buffers of no bytes take none. Fails with out_of_memory if it would exceed 2^60
+/// bytes.
 ArenaPlan plan_arena(std::span<const BufferLife> buffers);
 
 /// The most that is needed at one time: no arena for these buffers is smaller.

@@ -12,7 +12,7 @@
 
 namespace rlx {
 
-/// Where a value lies, once shapes are numbers.
+/// A value's dtype, shape and strides, once shapes are numbers. Its address comes with each run.
 struct View {
   DType dtype = f32;
   Shape shape;

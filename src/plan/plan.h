@@ -90,9 +90,9 @@ MemoryRange scratch_of(const PlanStep&);
 
 /// With numbers for symbols.
 Plan bound(const Plan&, const Bindings&);
-/// The weakest order in which the steps give what they give one after another: a step waits for those that wrote bytes
-/// that it reads, and for those that read or wrote bytes that it writes, memory that is used again in the arena
-/// included. Edges that follow from others are left out. Bodies likewise.
+/// The plan with the weakest order that keeps the results of running its steps one after another: a step waits for
+/// those that wrote bytes that it reads, and for those that read or wrote bytes that it writes, memory that is used
+/// again in the arena included. Edges that follow from others are left out. Bodies likewise.
 Plan with_partial_order(Plan plan);
 
 /// Which steps have ended whenever another one begins.

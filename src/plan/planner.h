@@ -27,8 +27,9 @@ struct PlacedNode {
   std::vector<bool> unread;  ///< by result: neither a node nor an output of the graph reads it
 };
 
-/// Several nodes that one launch does, where the last of them stands. Its operands are all operands of the first node,
-/// then of each other node all but the first.
+/// Several nodes that one launch does, where the last of them stands. Its operands are
+/// those of the first node, then those of each later node without its operand 0, which is the result of the node
+/// before. No other node or output may read a result of any but the last node.
 struct JoinedNodes {
   std::vector<size_t> nodes;
   std::unique_ptr<Launch> launch;
@@ -47,7 +48,7 @@ class LaunchMaker {
   virtual MadeLaunch launch(PlacedNode node) = 0;
   /// Of equal shapes; neither of a packed dtype.
   virtual std::unique_ptr<Launch> copy(const View& from, const View& to) = 0;
-  /// No node but a last one is in two of them. `place` gives a node's places.
+  /// No node is in two of them. `place` gives a node's places.
   virtual std::vector<JoinedNodes> joined(const std::function<PlacedNode(size_t node)>& place) {
     (void)place;
     return {};

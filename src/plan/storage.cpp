@@ -20,7 +20,7 @@ bool is_dense(const Shape& shape, std::span<const int64_t> strides) {
   int64_t step = 1;
   for (size_t d = shape.size(); d-- > 0;) {
     if (shape[d] != 1 && strides[d] != step) return false;
-    step *= shape[d];
+    step *= std::max<int64_t>(shape[d], 1);
   }
   return true;
 }

@@ -67,7 +67,7 @@ bool move_storage(const Graph& g, const Uses& uses, const StorageRules& rules, s
                   StoragePlan& plan);
 
 std::vector<int64_t> dense_strides(const Shape& shape);
-/// Row-major without gaps; dims of extent 1 may have any stride.
+/// Row-major without gaps, as `dense_strides` says; dims of extent 1 may have any stride.
 bool is_dense(const Shape& shape, std::span<const int64_t> strides);
 
 }  // namespace rlx

@@ -20,6 +20,17 @@ std::vector<Tensor> run_op(const OpDef& op, const Attrs& attrs, Tensors inputs) 
   return interpret(trace(types, [&](Graph& g, Values in) { return decompose(g, op, in, attrs); }), inputs);
 }
 
+std::vector<Tensor> run_op(const OpDef& op, const Attrs& attrs, Tensors inputs, std::span<const Type> results) {
+  std::vector<Tensor> made = run_op(op, attrs, inputs);
+  if (made.size() != results.size())
+    fail(ErrorCode::invalid_argument, "the reference gives ", made.size(), " results, its inference ", results.size());
+  for (size_t r = 0; r < made.size(); ++r)
+    if (made[r].type() != results[r])
+      fail(ErrorCode::invalid_argument, "result ", r, " of the reference is ", made[r].type(), "; its inference says ",
+           results[r]);
+  return made;
+}
+
 std::vector<Tensor> interpret(const Graph& g, Tensors inputs, const std::map<std::string, Tensor>& params) {
   Bindings bindings = solve_symbols(g, inputs);
   std::vector<std::vector<Tensor>> values;

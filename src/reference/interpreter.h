@@ -10,5 +10,8 @@ namespace rlx {
 std::vector<Tensor> interpret(const Graph& g, Tensors inputs, const std::map<std::string, Tensor>& params = {});
 /// One op on tensors.
 std::vector<Tensor> run_op(const OpDef& op, const Attrs& attrs, Tensors inputs);
+/// The same for a caller who has made room for results of these types, which shape inference gave. Fails where the
+/// reference, which may be a user's, gives others.
+std::vector<Tensor> run_op(const OpDef& op, const Attrs& attrs, Tensors inputs, std::span<const Type> results);
 
 }  // namespace rlx

@@ -240,7 +240,8 @@ struct Opened {
     for (const Line& line : m.report) info.report.lines.push_back({line.node, line.op, line.verdict, line.reason});
     for (const Place& place : m.values) info.params.push_back(place.name);
     std::error_code error;
-    info.bytes = std::filesystem::file_size(file.path(), error);
+    const std::uintmax_t bytes = std::filesystem::file_size(file.path(), error);
+    info.bytes = error ? 0 : bytes;  // the file may be gone by now
     return info;
   }
 };

@@ -38,6 +38,7 @@ VALID = {
     "truncation": "NULL", "padding": "NULL", "what": '"ids"', "place": "0", "overflow": "&made_encodings", "folder": "folder",
     "compile": "NULL", "const rlx_tensor* ids": "o.ids", "const rlx_tensor* mask": "o.ids", "seed": "7", 
     "rlx_lora_add.graph": "o.model", "rlx_lora_add.config": '"{targets = [\\"w\\"]}"', "rlx_graph_report.graph": "o.model",
+    "as_text": "1", "rlx_decode_stream* stream": "o.decode_stream", "rlx_decode_stream_put.text": "&made_text", "rlx_decode_stream_finish.text": "&made_text",
     "rlx_tokenizer_load.path": "vocabulary_path", "rlx_tokenizer_set.truncation": '"{max_length = 8}"', "rlx_tokenizer_set.padding": '""',
     "rlx_tokenizer_decode.text": "&made_text", "rlx_tokenizer_id_to_token.text": "&made_text", "rlx_devices.json": "&made_text",
     "rlx_device_target.json": "&made_text", "rlx_artifact_describe.json": "&made_text", "rlx_compiled_save.path": "written_path",
@@ -48,7 +49,7 @@ VALID = {
     "rlx_lora_save.params": "lora_params", "rlx_lora_save.param_count": "3",
     "file": "o.gguf", "mapped": "0", "metadata": "NULL", "rlx_gguf_open.path": "gguf_path", "rlx_gguf_write.path": "written_gguf",
     # What a call gives.
-    "->rlx_tokenizer": "&made_tokenizer", "->rlx_encodings": "&made_encodings", "->rlx_encoder": "&made_encoder", "->rlx_lora": "&made_lora", "->rlx_gguf": "&made_gguf",
+    "->rlx_tokenizer": "&made_tokenizer", "->rlx_decode_stream": "&made_decode_stream", "->rlx_encodings": "&made_encodings", "->rlx_encoder": "&made_encoder", "->rlx_lora": "&made_lora", "->rlx_gguf": "&made_gguf",
     "->rlx_tensor": "&made_tensors[0]", "->rlx_graph": "&made_graph", "->rlx_session": "&made_session",
     "->rlx_compiled": "&made_compiled", "->rlx_training": "&made_training", "->rlx_quantization": "&made_quantization",
     "->rlx_coreml": "&made_coreml", "->rlx_coreml_state": "&made_state", "->rlx_value": "&made_values[0]",

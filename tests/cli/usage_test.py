@@ -50,7 +50,7 @@ class Usage(ProgramTest):
                 self.assertIn(message, self.fails(2, "See `rlx.* --help`", *words))
 
     def test_a_word_that_is_near_to_none_is_named_with_those_that_there_are(self):
-        self.assertIn("no subcommand 'frobnicate'; there are embed, tokenize, ", self.fails(2, "help", "frobnicate"))
+        self.assertIn("no subcommand 'frobnicate'; there are embed, tokenize, detokenize, ", self.fails(2, "help", "frobnicate"))
         text = self.fails(2, "no option '--qqqqqq'", "where", "m", "--qqqqqq")
         self.assertNotIn("did you mean", text)
 

@@ -129,10 +129,11 @@ def add_primitive(scratch):
     # The shell's way to write a dollar between double quotes, which shlex leaves as it is.
     link = [str(objects.get(a, a)).replace("\\$", "$") for a in link]
     (scratch / "lib").mkdir()
-    link[link.index("-o") + 1] = str(scratch / "lib" / "librlx.so.0")
+    soname = next(a for a in link if a.startswith("-Wl,-soname,")).split(",")[2]
+    link[link.index("-o") + 1] = str(scratch / "lib" / soname)
     link.insert(link.index("-o") + 2, objects[None])
     subprocess.run(link, check=True, cwd=BUILD)
-    (scratch / "lib" / "librlx.so").symlink_to("librlx.so.0")
+    (scratch / "lib" / "librlx.so").symlink_to(soname)
     (scratch / "lib" / "rlx").symlink_to(BUILD / "lib" / "rlx")  # what the library looks for beside itself
     print("changed:", ", ".join(str(p.relative_to(scratch)) for p in sorted(scratch.rglob("*")) if p.suffix in (".h", ".cpp", ".def")))
     return line[2]

@@ -105,20 +105,22 @@ TEST_CASE("a vocabulary without its unknown token says so") {
 }
 
 TEST_CASE("a kind that is not offered is named with those that are") {
-  CHECK(refusal_of_model("WordPiece", "BPE") ==
-        "model.type: the model 'BPE' is not offered; those that are: WordPiece");
-  CHECK(error_of([] { Tokenizer::from_json(R"({"model": {"type": "Unigram"}})"); }).code() == ErrorCode::unsupported);
-  CHECK(refusal_with(R"("normalizer": {"type": "NFKC"})") ==
-        "normalizer.type: the normalizer 'NFKC' is not offered; those that are: BertNormalizer, null");
-  CHECK(refusal_with(R"("pre_tokenizer": {"type": "ByteLevel"})") ==
-        "pre_tokenizer.type: the pre-tokenizer 'ByteLevel' is not offered; those that are: BertPreTokenizer, "
-        "null");
-  CHECK(refusal_with(R"("post_processor": {"type": "ByteLevel"})") ==
-        "post_processor.type: the post-processor 'ByteLevel' is not offered; those that are: "
-        "TemplateProcessing, "
-        "BertProcessing, RobertaProcessing, null");
-  CHECK(refusal_with(R"("decoder": {"type": "Metaspace"})") ==
-        "decoder.type: the decoder 'Metaspace' is not offered; those that are: WordPiece, null");
+  CHECK(refusal_of_model("WordPiece", "Neural") ==
+        "model.type: the model 'Neural' is not offered; those that are: BPE, Unigram, WordLevel, WordPiece");
+  CHECK(error_of([] { Tokenizer::from_json(R"({"model": {"type": "Neural"}})"); }).code() == ErrorCode::unsupported);
+  CHECK(refusal_with(R"("normalizer": {"type": "NFX"})") ==
+        "normalizer.type: the normalizer 'NFX' is not offered; those that are: BertNormalizer, ByteLevel, Lowercase, "
+        "NFC, NFD, NFKC, NFKD, Nmt, Precompiled, Prepend, Replace, Sequence, Strip, StripAccents, null");
+  CHECK(refusal_with(R"("pre_tokenizer": {"type": "UnicodeScripts"})") ==
+        "pre_tokenizer.type: the pre-tokenizer 'UnicodeScripts' is not offered; those that are: BertPreTokenizer, "
+        "ByteLevel, CharDelimiterSplit, Digits, FixedLength, Metaspace, Punctuation, Sequence, Split, Whitespace, "
+        "WhitespaceSplit, null");
+  CHECK(refusal_with(R"("post_processor": {"type": "Other"})") ==
+        "post_processor.type: the post-processor 'Other' is not offered; those that are: BertProcessing, ByteLevel, "
+        "RobertaProcessing, Sequence, TemplateProcessing, null");
+  CHECK(refusal_with(R"("decoder": {"type": "Other"})") ==
+        "decoder.type: the decoder 'Other' is not offered; those that are: BPEDecoder, ByteFallback, ByteLevel, CTC, "
+        "Fuse, Metaspace, Replace, Sequence, Strip, WordPiece, null");
 }
 
 TEST_CASE("added tokens that contradict the vocabulary or are empty are refused") {

@@ -1,8 +1,10 @@
-// Any bytes as a tokenizer.json and a text behind it (after the first NUL, which JSON cannot hold), as a text
-// for tokenizers with many settings, and as a vocab.txt: each is refused with an rlx::Error, or what comes
-// out is consistent.
+// Any bytes as a tokenizer.json or the metadata of a GGUF file and a text behind it (after the first NUL, which neither
+// can hold), as a text for tokenizers with many settings, and as a vocab.txt: each is refused with an rlx::Error, or
+// what comes out is consistent.
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
+#include <span>
 #include <string_view>
 
 #include "rlx/error.h"
@@ -31,6 +33,9 @@ void encode(const Tokenizer& tokenizer, std::string_view text) {
     Encoding encoding = tokenizer.encode(text);
     check(encoding, text.size(), 0);
     (void)tokenizer.decode(encoding.ids, false);
+    DecodeStream stream(tokenizer);
+    for (int32_t id : std::span(encoding.ids).first(std::min<size_t>(encoding.ids.size(), 64))) (void)stream.put(id);
+    (void)stream.finish();
     std::string_view half = text.substr(0, text.size() / 2);
     check(tokenizer.encode_pair(half, text, text.size() % 2 == 0), half.size(), text.size());
   } catch (const Error& error) {
@@ -66,10 +71,16 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
 
   if (bytes.starts_with("{")) {
     size_t end = bytes.find('\0');
+    std::string_view text = end == bytes.npos ? "the text" : bytes.substr(end + 1);
+    try {
+      encode(Tokenizer::from_gguf(parse_gguf_json(bytes.substr(0, end))), text);
+    } catch (const Error& error) {
+      require(*error.what() != '\0');
+    }
     try {
       Tokenizer tokenizer = Tokenizer::from_json(bytes.substr(0, end));
       if (tokenizer.padding() && tokenizer.padding()->length > 1000) tokenizer.set_padding(std::nullopt);
-      encode(tokenizer, end == bytes.npos ? "the text" : bytes.substr(end + 1));
+      encode(tokenizer, text);
     } catch (const Error& error) {
       require(*error.what() != '\0');
     }

@@ -10,6 +10,7 @@
 #include "rlx/blocks.h"
 #include "rlx/gguf.h"
 #include "support/io_files.h"
+#include "support/sanitized.h"
 
 using namespace rlx;
 using namespace rlx::test;
@@ -183,7 +184,8 @@ TEST_CASE("a type and a value that do not fit each other are refused by the key"
 }
 
 // Where each key is looked up among all before it, this takes minutes.
-TEST_CASE("300,000 keys of JSON become metadata in their order, and soon" * doctest::timeout(30)) {
+TEST_CASE("300,000 keys of JSON become metadata in their order, and soon" *
+          doctest::timeout(test::sanitized() ? 300 : 30)) {
   GgufMetadata metadata;
   for (uint32_t i = 0; i < 300'000; ++i) metadata.emplace_back("key " + std::to_string(i * 7'919 % 300'000), i);
   CHECK(parse_gguf_json(gguf_json(metadata)) == metadata);

@@ -13,6 +13,7 @@
 
 #include "io/tokenizer/normalizer.h"
 #include "io/tokenizer/pre_tokenizer.h"
+#include "io/tokenizer/unicode.h"
 #include "io/tokenizer/utf8.h"
 #include "rlx/tokenizer.h"
 #include "support/io_files.h"
@@ -74,6 +75,7 @@ TEST_CASE("every code point is normalized and splits words as in the tokenizers 
   // Between two letters, as the golden file has it: what it becomes, and how words then fall.
   std::vector<std::string> normal(kCodePoints);
   std::vector<char> split(kCodePoints, 'w');
+  std::vector<bool> mark(kCodePoints), number(kCodePoints);
   for (char32_t code = 0; code < kCodePoints; ++code) normal[code] = utf8(code);
   for (const std::string& line : lines_of("tests/golden/tokenizer/codepoints.txt")) {
     if (line.starts_with("#")) continue;
@@ -87,6 +89,8 @@ TEST_CASE("every code point is normalized and splits words as in the tokenizers 
     while (in >> part) becomes += utf8(part);
     for (uint32_t code = first; code <= last; ++code) {
       if (what == "split") split[code] = kind == "alone" ? 'a' : 'b';
+      else if (what == "mark") mark[code] = true;
+      else if (what == "number") number[code] = true;
       else if (kind == "removed") normal[code] = "";
       else if (kind == "space") normal[code] = " ";
       else if (kind == "spaced") normal[code] = " " + utf8(code) + " ";
@@ -104,9 +108,11 @@ TEST_CASE("every code point is normalized and splits words as in the tokenizers 
     if (code >= 0xd800 && code < 0xe000) continue;
     std::string between = "a" + utf8(code) + "b";
     normalizer.normalize(between, 0, text);
-    bool same = text.text() == "a" + normal[code] + "b";
-    words.clear();
-    pre_tokenizer.split(between, {0, static_cast<uint32_t>(between.size())}, words);
+    bool same =
+        text.text() == "a" + normal[code] + "b" && is_mark(code) == mark[code] && is_numeric(code) == number[code];
+    text.assign(between, 0);
+    words.assign(1, {0, static_cast<uint32_t>(between.size())});
+    pre_tokenizer.split(text, words);
     size_t end = between.size() - 1;
     same &= words.size() == (split[code] == 'w' ? 1 : split[code] == 'a' ? 3 : 2);
     if (split[code] == 'a') same &= words.size() == 3 && words[1].begin == 1 && words[1].end == end;

@@ -234,3 +234,9 @@ TEST_CASE("buffers that are too large together are out of memory, not a small su
   Error error = test::error_of([&] { plan_arena(lives); });
   CHECK(error.code() == ErrorCode::out_of_memory);
 }
+
+TEST_CASE("what has no elements is dense, so a chain over it is not copied") {
+  for (const Shape& shape : {Shape{2, 0, 3}, Shape{0}, Shape{3, 0}, Shape{2, 1, 3}, Shape{}})
+    CHECK(is_dense(shape, dense_strides(shape)));
+  CHECK_FALSE(is_dense({2, 3}, std::vector<int64_t>{1, 2}));
+}

@@ -98,3 +98,17 @@ TEST_CASE("elements of another dtype or count than the graph's are refused") {
   std::vector<std::pair<std::string, std::span<const double>>> in = {{"x", wide}};
   CHECK(message_of([&] { compiled.run_typed<double>(in); }).starts_with("input 'x' is f32[2], got f64[2]"));
 }
+
+TEST_CASE("elements narrower than a byte take other dims on the CPU") {
+  const int8_t numbers[] = {1, 0, 1, 1, 0, 0, 1, 0};
+  for (DType dtype : {DType::i4, DType::u4, DType::u3, DType::u2, DType::u1}) {
+    CAPTURE(name_of(dtype));
+    Graph g("g");
+    Value x = convert(g.input("x", DType::i8, {2, 4}), dtype);
+    g.output(convert(reshape(x, {2, 2, 2}), DType::i8));
+    auto out = Session(Device::cpu(), {1})
+                   .compile(g)
+                   .run({{"x", Tensor::of<int8_t>({2, 4}, std::span<const int8_t>(numbers))}});
+    for (size_t i = 0; i < 8; ++i) CHECK(out[0].values<int8_t>()[i] == numbers[i]);
+  }
+}

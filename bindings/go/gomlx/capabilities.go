@@ -17,12 +17,13 @@ type how struct {
 var standardOps = map[compute.OpType]how{}
 
 var fusedOps = map[compute.OpType]how{
-	compute.OpTypeFusedSoftmax:                   {By: "softmax"},
-	compute.OpTypeFusedLayerNorm:                 {By: "layer_norm"},
-	compute.OpTypeFusedGelu:                      {By: "gelu, gelu_tanh"},
-	compute.OpTypeFusedDense:                     {By: "dot_general, add, an activation", Composed: true},
-	compute.OpTypeFusedScaledDotProductAttention: {By: "attention"},
-	compute.OpTypeFusedAttentionQKVProjection:    {By: "dot_general, slice, add", Composed: true},
+	compute.OpTypeFusedSoftmax:                      {By: "softmax"},
+	compute.OpTypeFusedLayerNorm:                    {By: "layer_norm"},
+	compute.OpTypeFusedGelu:                         {By: "gelu, gelu_tanh"},
+	compute.OpTypeFusedDense:                        {By: "dot_general, add, an activation", Composed: true},
+	compute.OpTypeFusedScaledDotProductAttention:    {By: "attention"},
+	compute.OpTypeFusedScaledDotProductAttentionVJP: {By: "attention_backward"},
+	compute.OpTypeFusedAttentionQKVProjection:       {By: "dot_general, slice, add", Composed: true},
 }
 
 func init() {

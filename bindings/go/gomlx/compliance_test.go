@@ -4,6 +4,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/gomlx/compute/gobackend"
 	"github.com/gomlx/compute/support/backendtest"
 )
 
@@ -22,3 +23,16 @@ func backend(t testing.TB, config string) *Backend {
 }
 
 func TestCompliance(t *testing.T) { backendtest.RunAll(t, backend(t, ""), nil) }
+
+// BenchmarkBackends runs compute's own cases on RLX and on GoMLX's backend in Go; GOEXPERIMENT=simd makes the latter faster.
+func BenchmarkBackends(b *testing.B) {
+	b.Run("rlx", func(b *testing.B) { backendtest.RunAllBenchmarks(b, backend(b, "")) })
+	b.Run("go", func(b *testing.B) {
+		peer, err := gobackend.New("")
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer peer.Finalize()
+		backendtest.RunAllBenchmarks(b, peer)
+	})
+}

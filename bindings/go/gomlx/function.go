@@ -238,6 +238,10 @@ func (f *Function) ownAll(op string, operands []compute.Value) ([]*value, error)
 func (f *Function) emitAll(op string, results []shapes.Shape, operands []*value, attrs ...string) []*value {
 	n := &node{op: op, attrs: attrs, operands: operands}
 	for _, shape := range results {
+		// Some of compute's shape inference gives a list of empty names, which GoMLX takes for another shape than one without.
+		if !slices.ContainsFunc(shape.AxisNames, func(name string) bool { return name != "" }) {
+			shape.AxisNames = nil
+		}
 		n.results = append(n.results, &value{fn: f, shape: shape, node: n})
 	}
 	f.nodes = append(f.nodes, n)

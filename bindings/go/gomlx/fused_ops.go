@@ -1,12 +1,9 @@
 package gomlx
 
 import (
-	"math"
-	"slices"
 	"strconv"
 
 	"github.com/gomlx/compute"
-	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
 	"github.com/pkg/errors"
 )
@@ -168,105 +165,4 @@ func (f *Function) FusedAttentionQKVProjection(x, wQKV, biasQ, biasK, biasV comp
 		start += size
 	}
 	return parts[0], parts[1], parts[2], nil
-}
-
-// FusedScaledDotProductAttention is softmax(query keyᵀ scale + bias) value, masked.
-func (f *Function) FusedScaledDotProductAttention(query, key, val compute.Value, layout compute.AttentionAxesLayout,
-	config *compute.ScaledDotProductAttentionConfig) (compute.Value, []compute.Value, error) {
-	op := compute.OpTypeFusedScaledDotProductAttention
-	if config == nil {
-		config = &compute.ScaledDotProductAttentionConfig{}
-	}
-	if config.QuerySeqLen != nil || config.KeyValueSeqLen != nil {
-		return nil, nil, unsupported(op, "lengths for each sequence")
-	}
-	all := make([]*value, 3)
-	for i, each := range []compute.Value{query, key, val} {
-		var err error
-		if all[i], err = f.floats(op, each); err != nil {
-			return nil, nil, err
-		}
-		if all[i].shape.Rank() != 4 || all[i].shape.DType != all[0].shape.DType || all[i].shape.Dimensions[3] != all[0].shape.Dimensions[3] {
-			return nil, nil, errors.Errorf("%s takes three tensors of rank 4 and one head dimension, got %s beside %s", op, all[i].shape, all[0].shape)
-		}
-		if all[i].shape.IsDynamic() {
-			return nil, nil, unsupported(op, "an axis of "+all[i].shape.String()+" is dynamic")
-		}
-	}
-	q, k := all[0].shape, all[1].shape
-	heads, kvHeads := q.Dimensions[layout.HeadsAxis()], k.Dimensions[layout.HeadsAxis()]
-	queries, keys := q.Dimensions[layout.SeqAxis()], k.Dimensions[layout.SeqAxis()]
-	if kvHeads == 0 || heads%kvHeads != 0 || !slices.Equal(k.Dimensions, all[2].shape.Dimensions) {
-		return nil, nil, errors.Errorf("%s: query %s, key %s and value %s do not go together", op, q, k, all[2].shape)
-	}
-	if config.Causal && queries != keys {
-		return nil, nil, unsupported(op, "a causal mask of "+strconv.Itoa(queries)+" queries and "+strconv.Itoa(keys)+" keys")
-	}
-	scale := config.Scale
-	if scale == 0 {
-		scale = 1 / math.Sqrt(float64(q.Dimensions[3]))
-	}
-	names := map[compute.AttentionAxesLayout]string{compute.AttentionAxesLayoutBHSD: "bhsd", compute.AttentionAxesLayoutBSHD: "bshd"}
-	attrs := []string{attr("heads", heads), attr("kv_heads", kvHeads), "layout = " + names[layout], attr("causal", config.Causal),
-		"scale = " + strconv.FormatFloat(scale, 'g', -1, 64)}
-	bias, err := f.attentionBias(op, []compute.Value{config.Mask, config.Bias}, shapes.Make(q.DType, q.Dimensions[0], heads, queries, keys))
-	if err != nil {
-		return nil, nil, err
-	}
-	if bias != nil {
-		all, attrs = append(all, bias), append(attrs, "mask = bias")
-	}
-	return f.emit("attention", q, all, attrs...), nil, nil
-}
-
-// attentionBias is the sum of what is added to scores; a bool mask adds 0 or -inf. nil if there is nothing.
-func (f *Function) attentionBias(op compute.OpType, given []compute.Value, scores shapes.Shape) (*value, error) {
-	var sum *value
-	for _, each := range given {
-		if each == nil {
-			continue
-		}
-		v, err := f.own(op.String(), each)
-		if err != nil {
-			return nil, err
-		}
-		if v.shape.Rank() > 4 {
-			return nil, errors.Errorf("%s: the mask %s does not broadcast to %s", op, v.shape, scores)
-		}
-		axes := make([]int, v.shape.Rank())
-		for i := range axes {
-			axes[i] = 4 - len(axes) + i
-			if size := v.shape.Dimensions[i]; size != 1 && size != scores.Dimensions[axes[i]] {
-				return nil, unsupported(op, "the mask "+v.shape.String()+" does not broadcast to "+scores.String())
-			}
-		}
-		if v.shape.DType == dtypes.Bool {
-			zero, err := f.scalar(0, scores.DType)
-			if err != nil {
-				return nil, err
-			}
-			never, err := f.scalar(math.Inf(-1), scores.DType)
-			if err != nil {
-				return nil, err
-			}
-			shape := withDType(v.shape, scores.DType)
-			if zero, err = f.broadcast(zero, shape); err != nil {
-				return nil, err
-			}
-			if never, err = f.broadcast(never, shape); err != nil {
-				return nil, err
-			}
-			v = f.emit("select", shape, []*value{v, zero, never})
-		}
-		wide, err := f.broadcastInDim(f.convert(v, scores.DType), scores, axes)
-		if err != nil {
-			return nil, err
-		}
-		if sum == nil {
-			sum = wide
-		} else {
-			sum = f.emit("add", scores, []*value{sum, wide})
-		}
-	}
-	return sum, nil
 }

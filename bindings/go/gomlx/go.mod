@@ -5,7 +5,7 @@ go 1.26
 require (
 	github.com/gomlx/compute v0.1.3
 	github.com/pkg/errors v0.9.1
-	rlx.invalid/go v0.0.0
+	rlx.invalid/go v0.1.0
 )
 
 require (

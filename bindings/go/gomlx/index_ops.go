@@ -1,6 +1,8 @@
 package gomlx
 
 import (
+	"strings"
+
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapeinference"
@@ -20,8 +22,18 @@ func (f *Function) Gather(operand, startIndices compute.Value, indexVectorAxis i
 	if err != nil {
 		return nil, err
 	}
+	sizes := make([]string, len(sliceSizes))
+	for axis, size := range sliceSizes {
+		dim := number(size)
+		if size == shapes.DynamicDim { // the whole axis
+			if dim, err = f.builder.symbols.dim(all[0].shape, axis); err != nil {
+				return nil, errors.WithMessage(err, "Gather")
+			}
+		}
+		sizes[axis] = dim.String()
+	}
 	return f.emit("gather", shape, all, "offset_dims = "+ints(offsetOutputAxes), "collapsed_slice_dims = "+ints(collapsedSliceAxes),
-		"start_index_map = "+ints(startIndexMap), attr("index_vector_dim", indexVectorAxis), "slice_sizes = "+ints(sliceSizes),
+		"start_index_map = "+ints(startIndexMap), attr("index_vector_dim", indexVectorAxis), "slice_sizes = ["+strings.Join(sizes, ", ")+"]",
 		"out_of_range = clip"), nil
 }
 
@@ -134,6 +146,9 @@ func (f *Function) ArgMinMax(x compute.Value, axis int, outputDType dtypes.DType
 	axes, err := axesOf("ArgMinMax", v.shape, []int{axis}, false)
 	if err != nil {
 		return nil, err
+	}
+	if v.shape.DType == dtypes.Bool { // false is less than true
+		v = f.convert(v, dtypes.Uint8)
 	}
 	shape, err := shapeinference.ArgMinMax(v.shape, axes[0], outputDType)
 	if err != nil {

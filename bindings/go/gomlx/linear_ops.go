@@ -1,10 +1,14 @@
 package gomlx
 
 import (
+	"encoding/binary"
+	"math"
 	"slices"
 
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/dtypes/bfloat16"
+	"github.com/gomlx/compute/dtypes/float16"
 	"github.com/gomlx/compute/shapeinference"
 	"github.com/gomlx/compute/shapes"
 )
@@ -73,11 +77,22 @@ func (f *Function) ConvGeneral(input, kernel compute.Value, axes compute.Convolv
 		"out_layout = "+ints(append([]int{axes.OutputBatch, axes.OutputChannels}, axes.OutputSpatial...))), nil
 }
 
-// scalar makes a constant of a dtype from a number.
+// scalar makes a constant of a dtype from a number: of floats directly, since a device may have no f64 to convert from.
 func (f *Function) scalar(number float64, dtype dtypes.DType) (*value, error) {
-	first, err := f.constant(float64Bytes(number), shapes.Make(dtypes.Float64))
-	if err != nil {
-		return nil, err
+	var bytes []byte
+	switch dtype {
+	case dtypes.Float32:
+		bytes = binary.LittleEndian.AppendUint32(nil, math.Float32bits(float32(number)))
+	case dtypes.Float16:
+		bytes = binary.LittleEndian.AppendUint16(nil, uint16(float16.FromFloat64(number)))
+	case dtypes.BFloat16:
+		bytes = binary.LittleEndian.AppendUint16(nil, uint16(bfloat16.FromFloat64(number)))
+	default:
+		first, err := f.constant(binary.LittleEndian.AppendUint64(nil, math.Float64bits(number)), shapes.Make(dtypes.Float64))
+		if err != nil {
+			return nil, err
+		}
+		return f.convert(first, dtype), nil
 	}
-	return f.convert(first, dtype), nil
+	return f.constant(bytes, shapes.Make(dtype))
 }

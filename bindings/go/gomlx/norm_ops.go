@@ -1,18 +1,12 @@
 package gomlx
 
 import (
-	"encoding/binary"
-	"math"
 	"slices"
 
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/shapes"
 	"github.com/pkg/errors"
 )
-
-func float64Bytes(number float64) []byte {
-	return binary.LittleEndian.AppendUint64(nil, math.Float64bits(number))
-}
 
 // batchNorm is what the three ops share: the operand, vectors over its features, and the axes that are no features.
 type batchNorm struct {

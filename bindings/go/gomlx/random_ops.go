@@ -1,6 +1,7 @@
 package gomlx
 
 import (
+	"bytes"
 	"encoding/binary"
 	"slices"
 
@@ -20,25 +21,30 @@ func (f *Function) RNGBitGenerator(state compute.Value, shape shapes.Shape) (com
 	if !s.shape.Equal(compute.RNGStateShape) {
 		return nil, nil, errors.Errorf("RNGBitGenerator takes the state %s, got %s", compute.RNGStateShape, s.shape)
 	}
-	if shape.IsDynamic() {
-		return nil, nil, unsupported(compute.OpTypeRNGBitGenerator, "the axes of "+shape.String()+" are dynamic")
+	dims, err := f.builder.symbols.dims(shape)
+	if err != nil {
+		return nil, nil, errors.WithMessage(err, "RNGBitGenerator")
 	}
 	drawn := map[int]dtypes.DType{8: dtypes.Uint8, 16: dtypes.Uint16, 32: dtypes.Uint32, 64: dtypes.Uint64}[shape.DType.Bits()]
 	if drawn == dtypes.InvalidDType || shape.DType == dtypes.Bool || shape.DType.IsComplex() {
 		return nil, nil, errors.Errorf("RNGBitGenerator draws numbers of 8, 16, 32 or 64 bits, got %s", shape)
 	}
-	words := f.emit("bitcast", shapes.Make(dtypes.Uint32, 3, 2), []*value{s}, "dtype = u32")
-	word := func(i, k int) *value {
-		row := f.slice(f.slice(words, 0, i, i+1), 1, k, k+1)
-		return f.emit("reshape", shapes.Make(dtypes.Uint32), []*value{row}, "dims = []")
+	// By a shift and not by a bitcast: Core ML, which holds u64 as two words, takes the one and not the other.
+	half, err := f.constant(bytes.Repeat([]byte{32, 0, 0, 0, 0, 0, 0, 0}, 3), s.shape)
+	if err != nil {
+		return nil, nil, err
 	}
-	key := f.emit("reshape", shapes.Make(dtypes.Uint32, 2), []*value{f.slice(words, 0, 0, 1)}, "dims = [2]")
+	low := f.convert(s, dtypes.Uint32)
+	high := f.convert(f.emit("shift_right_logical", s.shape, []*value{s, half}), dtypes.Uint32)
+	word := func(i, k int) *value { return f.slice([]*value{low, high}[k], 0, i, i+1) }
+	key := f.emit("concatenate", shapes.Make(dtypes.Uint32, 2), []*value{word(0, 0), word(0, 1)}, "axis = 0")
 	for i := 1; i < 3; i++ {
 		for k := range 2 {
-			key = f.emit("fold_in", key.shape, []*value{key, word(i, k)})
+			with := f.emit("reshape", shapes.Make(dtypes.Uint32), []*value{word(i, k)}, "dims = []")
+			key = f.emit("fold_in", key.shape, []*value{key, with})
 		}
 	}
-	bits := f.emit("rng_bits", withDType(shape, drawn), []*value{key}, "dims = "+ints(shape.Dimensions), "dtype = "+dtypeNames[drawn])
+	bits := f.emit("rng_bits", withDType(shape, drawn), []*value{key}, "dims = "+dims, "dtype = "+dtypeNames[drawn])
 	if shape.DType != drawn {
 		bits = f.emit("bitcast", shape, []*value{bits}, "dtype = "+dtypeNames[shape.DType])
 	}

@@ -79,9 +79,11 @@ def _buffers(texts, what):
 
 
 class Tokenizer:
-    """Text to token ids and back, as the package `tokenizers` does it: a `tokenizer.json` gives the same ids here. Models: WordPiece.
+    """Text to token ids and back, as the package `tokenizers` does it: a `tokenizer.json` gives the same ids here. Models: BPE,
+    Unigram, WordLevel, WordPiece.
 
-    `path` is a tokenizer.json or a vocab.txt, or a folder that holds one.
+    `path` is a tokenizer.json or a vocab.txt, or a folder that holds one; or a GGUF file, whose metadata are read as llama.cpp
+    reads them.
     """
 
     def __init__(self, path, *, _handle=None):
@@ -89,6 +91,7 @@ class Tokenizer:
         if _handle is None:
             check(lib.rlx_tokenizer_load, os.fspath(path).encode(), byref(self._handle))
         self._finalizer = weakref.finalize(self, lib.rlx_tokenizer_free, self._handle)
+        self._special_as_text = False
 
     def encode(self, text, pair=None, add_special_tokens=True):
         """The `Encoding` of a text, or of two that belong together."""
@@ -108,6 +111,20 @@ class Tokenizer:
             raise Error(at_user_line(f"ids are numbers of 32 bits, got {ids.min()} to {ids.max()}"))
         row = (c_int32 * max(1, len(ids)))(*ids.tolist())
         return owned_text(lib.rlx_tokenizer_decode, self._handle, row, len(ids), int(bool(skip_special_tokens)))
+
+    def decode_stream(self, skip_special_tokens=True):
+        """A `DecodeStream`: text from ids as they come."""
+        return DecodeStream(self, skip_special_tokens)
+
+    @property
+    def encode_special_tokens(self):
+        """Whether the text of a special token in what is encoded ("<|im_end|>") is text like any other; False until it is set."""
+        return self._special_as_text
+
+    @encode_special_tokens.setter
+    def encode_special_tokens(self, as_text):
+        check(lib.rlx_tokenizer_set_encode_special_tokens, self._handle, int(bool(as_text)))
+        self._special_as_text = bool(as_text)
 
     @property
     def vocab_size(self):
@@ -172,6 +189,23 @@ class Tokenizer:
         made = c_void_p()
         check(lib.rlx_tokenizer_encode, self._handle, buffers, len(texts), int(pair), int(bool(add_special_tokens)), byref(made))
         return _encodings(made)
+
+
+class DecodeStream:
+    """Text from ids as they come, in pieces that are whole characters; together they are what `Tokenizer.decode` makes of all."""
+
+    def __init__(self, tokenizer, skip_special_tokens=True):
+        self._handle = c_void_p()
+        check(lib.rlx_decode_stream_new, tokenizer._handle, int(bool(skip_special_tokens)), byref(self._handle))
+        self._finalizer = weakref.finalize(self, lib.rlx_decode_stream_free, self._handle)
+
+    def put(self, id):
+        """What the token adds; often nothing yet."""
+        return owned_text(lib.rlx_decode_stream_put, self._handle, int(id))
+
+    def finish(self):
+        """What still waits, with U+FFFD for what was not completed; the stream begins anew."""
+        return owned_text(lib.rlx_decode_stream_finish, self._handle)
 
 
 class SentenceEncoder:

@@ -14,6 +14,7 @@
 #include "backends/cpu/kept_weights.h"
 #include "backends/cpu/lowerings.h"
 #include "backends/cpu/schedule.h"
+#include "backends/inputs.h"
 #include "io/atomic_file.h"
 #include "ir/leaves.h"
 #include "passes/hoist_params.h"
@@ -222,19 +223,8 @@ class CpuExecutable final : public HostExecutable {
     }
   }
 
-  void check_inputs(Tensors inputs) const {
-    if (inputs.size() != graph_.inputs().size())
-      fail(ErrorCode::invalid_argument, "graph '", graph_.name(), "' has ", graph_.inputs().size(), " inputs, got ",
-           inputs.size());
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      const Node& node = graph_.node(graph_.inputs()[i]);
-      if (inputs[i].dtype() != node.types[0].dtype || inputs[i].rank() != node.types[0].rank())
-        fail(ErrorCode::shape_mismatch, "input '", node.name, "' is ", node.types[0], ", got ", inputs[i].type());
-    }
-  }
-
   std::shared_ptr<Instance> instance_for(Tensors inputs) {
-    check_inputs(inputs);
+    require_inputs(graph_, inputs);
     std::scoped_lock lock(mutex_);
     for (auto at = instances_.begin(); at != instances_.end(); ++at) {
       bool same = true;

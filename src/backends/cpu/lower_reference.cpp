@@ -29,16 +29,9 @@ struct Call {
       if (t.byte_count()) std::memcpy(t.mutable_data(), args.in(i), t.byte_count());
       in.push_back(std::move(t));
     }
-    std::vector<Tensor> made = run_op(*op, attrs, in);
-    if (made.size() != results.size())
-      fail(ErrorCode::invalid_argument, "the reference gives ", made.size(), " results, its inference ",
-           results.size());
-    for (size_t r = 0; r < made.size(); ++r) {
-      if (made[r].type() != results[r])
-        fail(ErrorCode::invalid_argument, "result ", r, " of the reference is ", made[r].type(),
-             "; its inference says ", results[r]);
-      if (made[r].byte_count()) std::memcpy(args.out(r), made[r].data(), made[r].byte_count());
-    }
+    const std::vector<Tensor> made = run_op(*op, attrs, in, results);
+    for (size_t r = 0; r < made.size(); ++r)
+      if (made[r].byte_count() > 0) std::memcpy(args.out(r), made[r].data(), made[r].byte_count());
   }
 };
 

@@ -15,6 +15,7 @@
 #include <mutex>
 #include <thread>
 
+#include "backends/inputs.h"
 #include "ir/rewrite.h"
 #include "passes/hoist_params.h"
 
@@ -90,7 +91,7 @@ class MlxExecutable final : public HostExecutable {
     if (is_in_host_node())
       fail(ErrorCode::unsupported,
            "the reference of an op, which MLX waits for, runs a graph on mlx; run it on the cpu");
-    check_inputs(inputs);
+    require_inputs(graph_, inputs);
     std::vector<Shape> shapes;
     for (const Tensor& t : inputs) shapes.push_back(t.shape());
     std::scoped_lock lock(lane_.mutex);
@@ -123,23 +124,18 @@ class MlxExecutable final : public HostExecutable {
     Plan plan;
   };
 
-  void check_inputs(Tensors inputs) const {
-    if (inputs.size() != graph_.inputs().size())
-      fail(ErrorCode::invalid_argument, "graph '", graph_.name(), "' has ", graph_.inputs().size(), " inputs, got ",
-           inputs.size());
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      const Node& node = graph_.node(graph_.inputs()[i]);
-      if (inputs[i].dtype() != node.types[0].dtype || inputs[i].rank() != node.types[0].rank())
-        fail(ErrorCode::shape_mismatch, "input '", node.name, "' is ", node.types[0], ", got ", inputs[i].type());
-    }
-  }
-
   /// The outputs, evaluated and dense.
   std::vector<mx::array> computed(const Plan& plan, std::vector<mx::array> inputs, const RunOptions& options) const {
     std::vector<mx::array> results = plan.run(inputs, options);
     inputs.clear();  // MLX may reuse their memory
-    for (mx::array& r : results) r = mx::contiguous(r, false, context_->streams.cpu);
     evaluate(results, *context_);
+    bool all_dense = true;
+    for (mx::array& r : results) {
+      if (r.flags().row_contiguous) continue;
+      r = mx::contiguous(r, false, context_->streams.of(r.dtype() == mx::float64));
+      all_dense = false;
+    }
+    if (!all_dense) evaluate(results, *context_);
     return results;
   }
 

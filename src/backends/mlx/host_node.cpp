@@ -83,16 +83,9 @@ class HostNode final : public mx::Primitive {
           bytes[b] = static_cast<std::byte>(from[i].data[static_cast<int64_t>(b) * stride]);
         in.push_back(std::move(t));
       }
-      std::vector<Tensor> made = run_op(*op, attrs, in);
-      if (made.size() != results.size())
-        fail(ErrorCode::invalid_argument, "the reference gives ", made.size(), " results, its inference ",
-             results.size());
-      for (size_t r = 0; r < made.size(); ++r) {
-        if (made[r].type() != results[r])
-          fail(ErrorCode::invalid_argument, "result ", r, " of the reference is ", made[r].type(),
-               "; its inference says ", results[r]);
+      const std::vector<Tensor> made = run_op(*op, attrs, in, results);
+      for (size_t r = 0; r < made.size(); ++r)
         if (made[r].byte_count() > 0) std::memcpy(to[r], made[r].data(), made[r].byte_count());
-      }
     }
   };
   std::shared_ptr<const Call> call_;

@@ -25,7 +25,8 @@ class HostErrors {
 };
 
 /// The node's results, computed by its op's reference when the graph is evaluated. `operands` are the static types of
-/// `inputs`. A run of which an op's reference throws fails with its error once it was evaluated (HostErrors::check).
+/// `inputs`. If the reference throws, the results are zeros, and HostErrors::check rethrows the error after the
+/// evaluation.
 std::vector<mx::array> host_node(const Node& node, const std::vector<Type>& operands,
                                  const std::vector<mx::array>& inputs, mx::Stream stream,
                                  std::shared_ptr<HostErrors> errors);

@@ -39,6 +39,10 @@ std::optional<std::string> can_slide(const Question& q) {
   if (q.node.attrs.as<ReduceWindowAttrs>().kind == Reduction::custom) return "MLX reduces by no function of one's own";
   return std::nullopt;
 }
+std::optional<std::string> can_multiply_floats(const Question& q) {
+  if (rlx::is_integer(q.operands[0].dtype)) return "integers are multiplied in f64";
+  return can_multiply(q);
+}
 std::optional<std::string> can_multiply(const Question& q) {
   const DType t = q.operands[0].dtype;
   if (rlx::is_float(t) || t == c64) return std::nullopt;
@@ -88,8 +92,9 @@ Lowered lower_dot(Lowering& l) {
       for (int64_t axis : *part) order.push_back(static_cast<int>(axis));
     mx::array x = wide(l, i);
     if (is_integer(t)) x = mx::astype(x, mx::float64, l.s);
-    if (!order.empty()) x = mx::transpose(x, order, l.s);
-    return mx::reshape(x, std::move(shape), l.s);
+    if (!std::is_sorted(order.begin(), order.end())) x = mx::transpose(x, order, l.s);
+    if (axes.lhs_batch.empty()) shape.erase(shape.begin());
+    return mx::reshape(x, std::move(shape), l.s);  // adds nothing to MLX's graph where the shape is the same
   };
   const mx::array lhs = ordered(0, axes.lhs_batch, axes.lhs_free, axes.lhs_contract, {batch, m, k});
   const mx::array rhs = ordered(1, axes.rhs_batch, axes.rhs_contract, axes.rhs_free, {batch, k, n});

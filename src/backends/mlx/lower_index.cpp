@@ -145,6 +145,17 @@ std::optional<std::string> can_scatter(const Question& q) {
   if (q.operands[0].dtype == boolean && a.kind != ScatterKind::update) return "MLX combines no bools where it scatters";
   return std::nullopt;
 }
+std::optional<std::string> can_scatter_anywhere(const Question& q) {
+  const auto& a = q.node.attrs.as<ScatterAttrs>();
+  const Dims& indices = q.operands[1].dims;
+  bool is_one_place = true;
+  for (size_t d = 0; d < indices.size(); ++d)
+    is_one_place = is_one_place && (static_cast<int64_t>(d) == a.index_vector_dim || indices[d] == Dim(1));
+  if (a.kind == ScatterKind::update && !is_one_place)
+    return "of updates that meet the last counts, and a GPU keeps any of them";
+  if (info(q.operands[0].dtype).bits == 64) return "a GPU scatters no elements of 64 bits";
+  return can_scatter(q);
+}
 }  // namespace when
 
 /// Into a flat operand with one element more, where updates go that lie outside.

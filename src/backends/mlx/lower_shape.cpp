@@ -8,6 +8,11 @@ namespace rlx::mlx_backend {
 
 Lowered lower_broadcast(Lowering& l) {
   const auto& a = l.attrs<BroadcastAttrs>();
+  // MLX aligns the last dims by itself.
+  const auto rank = static_cast<int64_t>(l.shape().size()), first = rank - static_cast<int64_t>(a.axes.size());
+  bool is_aligned = true;
+  for (size_t i = 0; i < a.axes.size(); ++i) is_aligned = is_aligned && a.axes[i] == first + static_cast<int64_t>(i);
+  if (is_aligned) return {mx::broadcast_to(l.in[0], l.shape(), l.s)};
   mx::Shape spread(l.shape().size(), 1);
   for (size_t i = 0; i < a.axes.size(); ++i)
     spread[static_cast<size_t>(a.axes[i])] = l.in[0].shape(static_cast<int>(i));

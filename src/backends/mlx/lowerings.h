@@ -30,7 +30,7 @@ struct Lowering {
 };
 using Lowered = std::vector<mx::array>;
 
-/// Nothing, or why not.
+/// Nothing if the row takes the node, else the reason why it does not.
 using Condition = std::optional<std::string> (*)(const Question&);
 
 /// Where operations run.
@@ -49,7 +49,8 @@ const Row* find_row(const Question&, std::string* why = nullptr);
 /// Whether the executable runs the node itself: control flow, sizes.
 bool is_control(const OpDef* op);
 
-/// Whether values of that dtype are on a GPU if there is one: of f64 and integers of 64 bits as MLX has them.
+/// Whether the node runs on a stream of the processor even where there is a GPU: no row takes it, its row says so, or
+/// an operand or result is of f64.
 bool is_for_cpu(const Node& node, const std::vector<Type>& operands, const Row* row);
 
 // ---- what lowerings share ----
@@ -57,7 +58,7 @@ bool is_for_cpu(const Node& node, const std::vector<Type>& operands, const Row* 
 mx::array number(double value, DType dtype);
 /// An integer as a scalar array.
 mx::array integer(int64_t value, DType dtype);
-/// f16 and bf16 are computed in f32 and rounded once: an operand in f32, another dtype as it is.
+/// Operand `i`, converted to f32 if it is f16 or bf16: those are computed in f32 and rounded once.
 mx::array wide(Lowering& l, size_t i);
 /// As the dtype of result `i`.
 mx::array narrowed(Lowering& l, mx::array x, size_t i = 0);
@@ -78,7 +79,9 @@ std::optional<std::string> can_convert(const Question&);
 std::optional<std::string> can_bitcast(const Question&);
 std::optional<std::string> can_reduce(const Question&);
 std::optional<std::string> can_multiply(const Question&);
+std::optional<std::string> can_multiply_floats(const Question&);  ///< complex ones too
 std::optional<std::string> can_scatter(const Question&);
+std::optional<std::string> can_scatter_anywhere(const Question&);  ///< on a GPU too
 std::optional<std::string> can_slide(const Question&);
 std::optional<std::string> can_convolve(const Question&);
 std::optional<std::string> can_sort(const Question&);

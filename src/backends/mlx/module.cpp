@@ -6,6 +6,7 @@
 #include <mlx/version.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <limits>
 #include <variant>
 
@@ -36,6 +37,8 @@ bool is_taken_without_row(const Question& q) {
 class MlxModule final : public Module {
  public:
   MlxModule() {
+    // On a GPU with tensor cores MLX would round the operands of f32 products to 10 bits. Who wants that sets it.
+    ::setenv("MLX_ENABLE_TF32", "0", 0);
     // Fused kernels for the CPU would be written as C++ and compiled by a g++ at run time, if there is one.
     if (!has_gpu()) mx::set_compile_mode(mx::CompileMode::no_fuse);
   }

@@ -21,7 +21,8 @@ class Module {
   virtual std::unique_ptr<Program> lower(Graph legal, const std::string& mode) const = 0;
 };
 
-/// The name of the function that gives the module: Module* f().
+/// The name of the function that gives the module: Module* f(int version). It returns null if `version` is not
+/// kVersion.
 constexpr const char* kEntry = "rlx_mlx_module";
 /// The version of this interface.
 constexpr int kVersion = 1;

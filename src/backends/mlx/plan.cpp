@@ -67,12 +67,19 @@ class Traced {
 
 }  // namespace
 
-void evaluate(std::vector<mx::array> arrays, const Context& context) {
+void evaluate(const std::vector<mx::array>& arrays, const Context& context) {
+  // MLX waits for all that it evaluates at once on the stream of the first, and refuses a GPU's stream to f64: those
+  // arrays, which are computed on the processor, are evaluated by themselves.
+  std::vector<mx::array> doubles, others;
+  for (const mx::array& x : arrays)
+    if (!x.is_available()) (x.dtype() == mx::float64 ? doubles : others).push_back(x);
   try {
-    mx::eval(std::move(arrays));
+    for (auto* group : {&doubles, &others})
+      if (!group->empty()) mx::eval(std::move(*group));
   } catch (const Error&) {
     throw;
   } catch (const std::bad_alloc&) {
+    context.errors->check();
     fail(ErrorCode::out_of_memory, "MLX ran out of memory");
   } catch (const std::exception& e) {
     context.errors->check();
@@ -306,7 +313,7 @@ struct Plan::Body {
                                  const std::vector<mx::array>& in, const RunOptions& options) const {
     const auto carries = static_cast<size_t>(a.carries), xs = static_cast<size_t>(a.xs);
     const int64_t length = a.length.value();
-    const mx::Stream s = context->streams.cpu == context->streams.any ? context->streams.any : context->streams.cpu;
+    const mx::Stream s = context->streams.cpu;
     std::vector<mx::array> state(in.begin(), in.begin() + static_cast<std::ptrdiff_t>(carries));
     std::vector<std::vector<mx::array>> ys(node.types.size() - carries);
     for (int64_t trip = 0; trip < length; ++trip) {

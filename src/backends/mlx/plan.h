@@ -18,7 +18,7 @@ namespace rlx::mlx_backend {
 enum class Mode { lazy, eager, compiled };
 constexpr std::array<std::string_view, 3> names_of(Mode) { return {"lazy", "eager", "compiled"}; }
 
-/// Where things run.
+/// The streams of an executable: `cpu` for host nodes and f64, `any`, a GPU's where there is one, for all else.
 struct Streams {
   mx::Stream any, cpu;
   mx::Stream of(bool for_cpu) const { return for_cpu ? cpu : any; }
@@ -38,7 +38,7 @@ class Plan {
   Plan(const Graph& fixed, std::shared_ptr<const Context> context, const Params& params);
   Plan(Plan&&) noexcept;
   ~Plan();
-  /// The outputs; unless something decided on them, they are still to be evaluated.
+  /// The outputs. Some may not be evaluated yet: `evaluate` comes before they are read.
   std::vector<mx::array> run(const std::vector<mx::array>& inputs, const RunOptions& options) const;
 
  private:
@@ -47,6 +47,6 @@ class Plan {
 };
 
 /// Evaluates; an error of MLX's or of a host node arrives as an rlx::Error.
-void evaluate(std::vector<mx::array> arrays, const Context& context);
+void evaluate(const std::vector<mx::array>& arrays, const Context& context);
 
 }  // namespace rlx::mlx_backend

@@ -229,14 +229,23 @@ PluginForms::PluginForms(PluginDevice& device, const Graph& legal, const LoadOpt
 
 std::shared_ptr<const PluginCompiled> PluginForms::form_for(const std::vector<Type>& inputs) {
   Bindings bindings = solve_symbols(legal_, inputs);
-  std::scoped_lock lock(mutex_);
-  for (auto form = forms_.begin(); form != forms_.end(); ++form)
-    if (form->first == bindings) {
-      forms_.splice(forms_.begin(), forms_, form);
-      return form->second;
-    }
+  const auto find = [&]() -> std::shared_ptr<const PluginCompiled> {
+    for (auto form = forms_.begin(); form != forms_.end(); ++form)
+      if (form->first == bindings) {
+        forms_.splice(forms_.begin(), forms_, form);
+        return form->second;
+      }
+    return nullptr;
+  };
+  {
+    std::scoped_lock lock(mutex_);
+    if (auto found = find()) return found;
+  }
+  // Compiled without the lock: runs of other sizes go on meanwhile. Of two threads that compile one size, one is kept.
   auto made = std::make_shared<const PluginCompiled>(device_, bindings.empty() ? legal_ : substitute(legal_, bindings),
                                                      options_);
+  std::scoped_lock lock(mutex_);
+  if (auto found = find()) return found;
   forms_.emplace_front(std::move(bindings), made);
   if (forms_.size() > kMostForms) forms_.pop_back();
   return made;

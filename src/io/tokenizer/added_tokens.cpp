@@ -45,6 +45,8 @@ AddedTokens::AddedTokens(std::vector<AddedToken> tokens, const Vocabulary& model
   for (AddedToken& token : tokens) {
     std::string shown = token.content.substr(0, 80);
     if (token.content.empty()) fail(ErrorCode::parse, "the added token with id ", token.id, " has no text");
+    if (valid_utf8_prefix(token.content) < token.content.size())  // it would be found within a character
+      fail(ErrorCode::parse, "the added token with id ", token.id, ", '", shown, "', is not UTF-8");
     if (token.content.size() > Vocabulary::kMaxTokenBytes)
       fail(ErrorCode::unsupported, "the added token '", shown, "...' has ", token.content.size(),
            " bytes, more than the ", Vocabulary::kMaxTokenBytes, " that a token may have");
@@ -75,10 +77,10 @@ AddedTokens::AddedTokens(std::vector<AddedToken> tokens, const Vocabulary& model
     if (known == by_content_.end() && in_model == Vocabulary::kNone) ++beyond_model_;
     by_content_[token.content] = pattern.id;
     by_id_[token.id] = {pattern.text, token.special};
+    if (!token.special) (token.normalized ? plain_normalized_ : plain_raw_).add(pattern);
     (token.normalized ? normalized_ : raw_).add(std::move(pattern));
   }
-  raw_.prepare();
-  normalized_.prepare();
+  for (Matcher* matcher : {&raw_, &normalized_, &plain_raw_, &plain_normalized_}) matcher->prepare();
 }
 
 int32_t AddedTokens::find(std::string_view content) const {

@@ -37,8 +37,13 @@ class AddedTokens {
   AddedTokens(std::vector<AddedToken> tokens, const Vocabulary& model, const Normalizer& normalizer);
 
   /// Cuts text into segments, none of them empty, that cover it; two tokens may share white space.
-  void split_raw(std::string_view text, std::vector<Segment>& out) const { raw_.split(text, out); }
-  void split_normalized(std::string_view text, std::vector<Segment>& out) const { normalized_.split(text, out); }
+  /// Without `with_special` the special ones are text like any other.
+  void split_raw(std::string_view text, std::vector<Segment>& out, bool with_special = true) const {
+    (with_special ? raw_ : plain_raw_).split(text, out);
+  }
+  void split_normalized(std::string_view text, std::vector<Segment>& out, bool with_special = true) const {
+    (with_special ? normalized_ : plain_normalized_).split(text, out);
+  }
 
   /// kNone if no added token has this text.
   int32_t find(std::string_view content) const;
@@ -75,6 +80,7 @@ class AddedTokens {
   };
 
   Matcher raw_, normalized_;
+  Matcher plain_raw_, plain_normalized_;  // without the special ones
   std::unordered_map<int64_t, Known> by_id_;
   std::unordered_map<std::string, int32_t> by_content_;
   size_t beyond_model_ = 0;

@@ -37,6 +37,11 @@ bool JsonValue::boolean() const {
   return value_->boolean();
 }
 
+double JsonValue::number() const {
+  expect(value_->is_number(), "a number");
+  return value_->number();
+}
+
 int64_t JsonValue::integer(int64_t lowest, int64_t highest) const {
   expect(value_->is_integer(), "an integer");
   const bool too_large = value_->is_natural() && value_->natural() > static_cast<uint64_t>(highest);

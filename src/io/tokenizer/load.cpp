@@ -1,9 +1,11 @@
-// Makes tokenizers from files and text; the formats are read in tokenizer_json.cpp and vocabulary_file.cpp.
+// Makes tokenizers from files and text; the formats are read in tokenizer_json.cpp, vocabulary_file.cpp,
+// gguf_tokenizer.cpp and tiktoken.cpp.
 #include <filesystem>
 #include <fstream>
 #include <string>
 #include <system_error>
 
+#include "io/tokenizer/gguf_tokenizer.h"
 #include "io/tokenizer/parts.h"
 #include "io/tokenizer/tokenizer_json.h"
 #include "rlx/error.h"
@@ -29,6 +31,9 @@ std::string read_file(const std::filesystem::path& path) {
 }
 
 Tokenizer load_file(const std::filesystem::path& path, const std::filesystem::path& config) {
+  // Mapped: of a model of gigabytes only what stands before the data is read.
+  if (path.extension() == ".gguf")
+    return Tokenizer::from_gguf(GgufFile::open(path.string(), FileAccess::mapped).metadata());
   if (path.extension() != ".txt") return Tokenizer::from_json(read_file(path));
   VocabularyFileOptions options;
   std::error_code error;
@@ -44,6 +49,13 @@ Tokenizer Tokenizer::from_json(std::string_view json) { return Tokenizer(tokeniz
 
 Tokenizer Tokenizer::from_vocabulary(std::string_view lines, const VocabularyFileOptions& options) {
   return Tokenizer(tokenizer::parts_from_vocabulary(lines, options));
+}
+
+Tokenizer Tokenizer::from_gguf(const GgufMetadata& metadata) { return Tokenizer(tokenizer::parts_from_gguf(metadata)); }
+
+Tokenizer Tokenizer::from_tiktoken(std::string_view ranks, std::string_view pattern,
+                                   const std::vector<std::pair<std::string, int32_t>>& special_tokens) {
+  return Tokenizer(tokenizer::parts_from_tiktoken(ranks, pattern, special_tokens));
 }
 
 Tokenizer Tokenizer::load(const std::string& path) {

@@ -1,5 +1,5 @@
-// Models: how a word becomes tokens. WordPiece is one; BPE or Unigram would be further classes, made in
-// tokenizer_json.cpp, and nothing else of the tokenizer would change.
+// Models: how a word becomes tokens. WordPiece and whole words stand here, byte-pair encoding in bpe.h, the unigram
+// model in unigram.h.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,8 @@ struct Piece {
 class Model {
  public:
   virtual ~Model() = default;
-  /// Appends the tokens of the word text[word.begin, word.end), not empty, to `pieces`.
+  /// Appends the tokens of the word text[word.begin, word.end) to `pieces`. The word is valid UTF-8 and not empty;
+  /// implementations read whole code points and do not check that.
   virtual void tokenize(std::string_view text, ByteRange word, std::vector<Piece>& pieces) const = 0;
   virtual const Vocabulary& vocabulary() const = 0;
 };
@@ -52,6 +53,19 @@ class WordPiece : public Model {
   Vocabulary vocabulary_;
   WordPieceOptions options_;
   uint64_t prefix_hash_;
+  int32_t unk_id_;
+};
+
+/// A word is a token, or unknown.
+class WordLevel : public Model {
+ public:
+  /// Without the unknown token in `vocabulary`, a text with another word is an error.
+  WordLevel(Vocabulary vocabulary, const std::string& unk_token);
+  void tokenize(std::string_view text, ByteRange word, std::vector<Piece>& pieces) const override;
+  const Vocabulary& vocabulary() const override { return vocabulary_; }
+
+ private:
+  Vocabulary vocabulary_;
   int32_t unk_id_;
 };
 

@@ -3,12 +3,16 @@
 // in the input.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace rlx::tokenizer {
+
+/// Bytes that a text may have, before and after it is normalized: what is counted in 32 bits stays far from their end.
+constexpr size_t kMaxTextBytes = size_t{1} << 30;
 
 /// Bytes [begin, end) of some text.
 struct ByteRange {
@@ -27,14 +31,22 @@ class NormalizedText {
   /// Begins anew with nothing, to be filled by append().
   void clear();
   void append(char32_t code, ByteRange source);
+  /// Several code points that stand for the same.
+  void append(std::string_view text, ByteRange source);
+  /// The sources of this text are places in `before`; what they stand for takes their place.
+  void trace_through(const NormalizedText& before);
+  /// A part as a text of its own.
+  NormalizedText part(ByteRange range) const;
 
   /// What a range of text(), not empty, stands for.
   ByteRange source_of(ByteRange range) const {
     if (sources_.empty()) return {origin_ + range.begin, origin_ + range.end};
-    return {sources_[range.begin].begin, sources_[range.end - 1].end};
+    return {sources_[range.begin].begin, std::max(sources_[range.begin].begin, sources_[range.end - 1].end)};
   }
 
  private:
+  void require_room(size_t bytes) const;
+
   std::string text_;
   // One for each byte of text_; empty while each byte stands for itself, as in most English text.
   std::vector<ByteRange> sources_;

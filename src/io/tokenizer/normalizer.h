@@ -1,5 +1,5 @@
-// Normalizers: what is done to text before it is split into words. A new kind is a class here and a line in
-// tokenizer_json.cpp.
+// Normalizers: what is done to text before it is split into words. The interface and BERT's normalizer stand here, the
+// others in normalizers.h and charsmap.h. A new kind is a class there and a line in text_parts_json.cpp.
 #pragma once
 
 #include <cstdint>

@@ -28,6 +28,11 @@ class PostProcessor {
   PostProcessor(Template single, Template pair);
   /// Without any special tokens; the second text has type id 1.
   PostProcessor();
+  /// Also takes the spaces at the ends of byte-level tokens out of their offsets, but not a single one before the first
+  /// where one may have been put there.
+  void trim_offsets(bool had_prefix_space);
+  /// Takes over what `other` does. False if both have templates of their own.
+  bool add(PostProcessor other);
 
   /// How many special tokens it adds.
   size_t added_tokens(bool is_pair) const;
@@ -35,7 +40,10 @@ class PostProcessor {
   Encoding process(Encoding first, Encoding* second, bool add_special_tokens) const;
 
  private:
+  void trim(Encoding& encoding) const;
+
   Template single_, pair_;
+  bool has_template_ = true, trims_ = false, had_prefix_space_ = false;
 };
 
 }  // namespace rlx::tokenizer

@@ -1,20 +1,24 @@
 // Splitting text into words; see the header.
 #include "io/tokenizer/pre_tokenizer.h"
 
+#include <utility>
+
 #include "io/tokenizer/unicode.h"
 #include "io/tokenizer/utf8.h"
 
 namespace rlx::tokenizer {
 
-void WholeTextPreTokenizer::split(std::string_view, ByteRange range, std::vector<ByteRange>& words) const {
-  if (range.begin < range.end) words.push_back(range);
+void SplittingPreTokenizer::split(NormalizedText& text, std::vector<ByteRange>& words) const {
+  std::vector<ByteRange> parts;
+  for (ByteRange word : words) split_word(text.text(), word, parts);
+  words = std::move(parts);
 }
 
 BertPreTokenizer::BertPreTokenizer() {
   for (char32_t code = 0; code < 128; ++code) ascii_[code] = class_of(code) & (kWhitespace | kPunctuation);
 }
 
-void BertPreTokenizer::split(std::string_view text, ByteRange range, std::vector<ByteRange>& words) const {
+void BertPreTokenizer::split_word(std::string_view text, ByteRange range, std::vector<ByteRange>& words) const {
   uint32_t begin = range.begin;  // of the word that is being read
   for (uint32_t at = range.begin; at < range.end;) {
     auto byte = static_cast<unsigned char>(text[at]);

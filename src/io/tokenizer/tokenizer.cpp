@@ -16,14 +16,13 @@ namespace {
 
 using namespace tokenizer;
 
-constexpr size_t kMaxTextBytes = size_t{1} << 30;  // what is counted in 32 bits stays far from their end
-constexpr size_t kBytesPerToken = 3;               // English has some 4.5, and a little room costs less than growing
+constexpr size_t kBytesPerToken = 3;  // English has some 4.5, and a little room costs less than growing
 constexpr size_t kNoLimit = std::numeric_limits<size_t>::max();
 
 /// Encodes texts without special tokens. Keeps its buffers from text to text.
 class TextEncoder {
  public:
-  explicit TextEncoder(const Tokenizer::Parts& parts) : parts_(parts) {}
+  TextEncoder(const Tokenizer::Parts& parts, bool special_in_text) : parts_(parts), special_in_text_(special_in_text) {}
 
   /// Words behind the first `limit` tokens are left out.
   Encoding encode(std::string_view text, size_t limit) {
@@ -43,7 +42,7 @@ class TextEncoder {
     reserve(out, std::min(text.size() / kBytesPerToken + 8, limit));
     int32_t word = 0;
     segments_.clear();
-    parts_.added_tokens->split_raw(text, segments_);
+    parts_.added_tokens->split_raw(text, segments_, special_in_text_);
     for (const Segment& segment : segments_) {
       if (out.size() >= limit) break;
       ByteRange range = segment.range;
@@ -61,24 +60,33 @@ class TextEncoder {
     parts_.normalizer->normalize(part, origin, normalized_);
     std::string_view text = normalized_.text();
     normalized_segments_.clear();
-    parts_.added_tokens->split_normalized(text, normalized_segments_);
+    parts_.added_tokens->split_normalized(text, normalized_segments_, special_in_text_);
+    if (normalized_segments_.size() == 1 && normalized_segments_[0].id == Vocabulary::kNone)
+      return encode_words(normalized_, limit, word, out);
     for (const Segment& segment : normalized_segments_) {
       ByteRange range = segment.range;
       if (segment.id != Vocabulary::kNone) {
         put(out, segment.id, normalized_.source_of(range), word++, text.substr(range.begin, range.end - range.begin));
         continue;
       }
-      words_.clear();
-      parts_.pre_tokenizer->split(text, range, words_);
-      for (ByteRange characters : words_) {
-        if (out.size() >= limit) return;
-        pieces_.clear();
-        parts_.model->tokenize(text, characters, pieces_);
-        for (const Piece& piece : pieces_)
-          put(out, piece.id, normalized_.source_of(piece.range), word,
-              parts_.model->vocabulary().token(piece.id).value_or(std::string_view()));
-        ++word;
-      }
+      if (out.size() >= limit) return;
+      between_ = normalized_.part(range);
+      encode_words(between_, limit, word, out);
+    }
+  }
+
+  /// Of all of `text`, which the pre-tokenizer may change.
+  void encode_words(NormalizedText& text, size_t limit, int32_t& word, Encoding& out) {
+    words_.assign(1, {0, static_cast<uint32_t>(text.text().size())});
+    parts_.pre_tokenizer->split(text, words_);
+    for (ByteRange characters : words_) {
+      if (out.size() >= limit) return;
+      pieces_.clear();
+      parts_.model->tokenize(text.text(), characters, pieces_);
+      for (const Piece& piece : pieces_)
+        put(out, piece.id, text.source_of(piece.range), word,
+            parts_.model->vocabulary().token(piece.id).value_or(std::string_view()));
+      ++word;
     }
   }
 
@@ -90,7 +98,8 @@ class TextEncoder {
   }
 
   const Tokenizer::Parts& parts_;
-  NormalizedText normalized_;
+  bool special_in_text_;
+  NormalizedText normalized_, between_;
   std::vector<Segment> segments_, normalized_segments_;
   std::vector<ByteRange> words_;
   std::vector<Piece> pieces_;
@@ -124,8 +133,8 @@ Encoding encode_texts(const Tokenizer::Parts& parts, const std::optional<Truncat
 template <class Text>
 std::vector<Encoding> encode_texts(const Tokenizer::Parts& parts, const std::optional<Truncation>& truncation,
                                    const std::optional<Padding>& padding, std::span<const Text> texts,
-                                   bool add_special_tokens) {
-  TextEncoder encoder(parts);
+                                   bool add_special_tokens, bool special_in_text) {
+  TextEncoder encoder(parts, special_in_text);
   std::vector<Encoding> encodings;
   encodings.reserve(texts.size());
   size_t longest = 0;
@@ -150,29 +159,33 @@ Encoding Tokenizer::encode(std::string_view text, bool add_special_tokens) const
 }
 
 Encoding Tokenizer::encode_pair(std::string_view first, std::string_view second, bool add_special_tokens) const {
-  TextEncoder encoder(*parts_);
+  TextEncoder encoder(*parts_, !encode_special_tokens_);
   Encoding encoding = encode_texts(*parts_, truncation_, encoder, first, &second, add_special_tokens);
   if (padding_) pad(encoding, padded_length(encoding.size(), *padding_), *padding_);
   return encoding;
 }
 
 std::vector<Encoding> Tokenizer::encode_batch(std::span<const std::string> texts, bool add_special_tokens) const {
-  return encode_texts(*parts_, truncation_, padding_, texts, add_special_tokens);
+  return encode_texts(*parts_, truncation_, padding_, texts, add_special_tokens, !encode_special_tokens_);
 }
 std::vector<Encoding> Tokenizer::encode_batch(std::span<const std::string_view> texts, bool add_special_tokens) const {
-  return encode_texts(*parts_, truncation_, padding_, texts, add_special_tokens);
+  return encode_texts(*parts_, truncation_, padding_, texts, add_special_tokens, !encode_special_tokens_);
 }
 
 std::string Tokenizer::decode(std::span<const int32_t> ids, bool skip_special_tokens) const {
-  std::vector<std::string_view> tokens;
+  std::vector<std::string> tokens;
   tokens.reserve(ids.size());
   for (int32_t id : ids) {
     auto token = parts_->added_tokens->token(id);
     if (skip_special_tokens && token && parts_->added_tokens->is_special(id)) continue;
     if (!token) token = parts_->model->vocabulary().token(id);
-    if (token) tokens.push_back(*token);
+    if (token) tokens.emplace_back(*token);
   }
-  return parts_->decoder->decode(tokens);
+  parts_->decoder->decode(tokens);
+  std::string text;
+  for (const std::string& token : tokens) text += token;
+  if (valid_utf8_prefix(text) < text.size()) text = repair_utf8(text).text;
+  return text;
 }
 
 size_t Tokenizer::vocab_size() const {

@@ -1,5 +1,5 @@
-// Reads tokenizer.json, the format of the Python package `tokenizers`. Each section names its kind in `type`;
-// a kind is known here by one line in the function of its section, which makes the part. A kind that is not
+// Reads tokenizer.json, the format of the Python package `tokenizers`: what stands around the text here, what changes
+// it in text_parts_json.cpp, the model in model_json.cpp. Each section names its kind in `type`; a kind that is not
 // offered is an error that says which ones are.
 #include "io/tokenizer/tokenizer_json.h"
 
@@ -10,7 +10,9 @@
 #include <vector>
 
 #include "io/tokenizer/json_value.h"
+#include "io/tokenizer/model_json.h"
 #include "io/tokenizer/parts.h"
+#include "io/tokenizer/text_parts_json.h"
 #include "rlx/error.h"
 
 namespace rlx::tokenizer {
@@ -19,47 +21,11 @@ namespace {
 constexpr int64_t kAny = std::numeric_limits<int64_t>::max();
 constexpr int64_t kAnyId = std::numeric_limits<int32_t>::max();
 
-[[noreturn]] void refuse_kind(const JsonValue& section, const char* what, const char* offered) {
-  section.at("type").refuse(ErrorCode::unsupported, "the ", what, " '", section.at("type").string().substr(0, 60),
-                            "' is not offered; those that are: ", offered);
-}
-
-std::unique_ptr<const Normalizer> read_normalizer(const std::optional<JsonValue>& section) {
-  if (!section) return std::make_unique<IdentityNormalizer>();
-  if (section->at("type").string() == "BertNormalizer") {
-    BertNormalizerOptions options;
-    options.clean_text = section->at("clean_text").boolean();
-    options.handle_chinese_chars = section->at("handle_chinese_chars").boolean();
-    if (auto strip = section->find("strip_accents")) options.strip_accents = strip->boolean();
-    options.lowercase = section->at("lowercase").boolean();
-    return std::make_unique<BertNormalizer>(options);
-  }
-  refuse_kind(*section, "normalizer", "BertNormalizer, null");
-}
-
-std::unique_ptr<const PreTokenizer> read_pre_tokenizer(const std::optional<JsonValue>& section) {
-  if (!section) return std::make_unique<WholeTextPreTokenizer>();
-  if (section->at("type").string() == "BertPreTokenizer") return std::make_unique<BertPreTokenizer>();
-  refuse_kind(*section, "pre-tokenizer", "BertPreTokenizer, null");
-}
-
 void add_token(const std::string& token, const JsonTree& id, Vocabulary& vocabulary) {
   // Its path is written only when something is wrong: there are tens of thousands of them.
   if (!id.is_natural() || id.natural() > Vocabulary::kMaxId)
     JsonValue(id, "model.vocab['" + token.substr(0, 60) + "']").integer(0, Vocabulary::kMaxId);
   vocabulary.add(token, id.integer());
-}
-
-std::unique_ptr<const Model> read_model(const JsonValue& section, Vocabulary vocabulary) {
-  if (section.at("type").string() == "WordPiece") {
-    WordPieceOptions options;
-    options.unk_token = section.at("unk_token").string();
-    options.continuing_subword_prefix = section.at("continuing_subword_prefix").string();
-    options.max_input_chars_per_word = static_cast<uint64_t>(section.at("max_input_chars_per_word").integer(0, kAny));
-    section.at("vocab").expect_object();
-    return std::make_unique<WordPiece>(std::move(vocabulary), std::move(options));
-  }
-  refuse_kind(section, "model", "WordPiece");
 }
 
 std::vector<AddedToken> read_added_tokens(const std::optional<JsonValue>& section) {
@@ -120,6 +86,10 @@ TemplatePiece read_token_and_id(const JsonValue& value) {
 PostProcessor read_post_processor(const std::optional<JsonValue>& section) {
   if (!section) return PostProcessor();
   const std::string& type = section->at("type").string();
+  auto flag = [&](const char* key) {
+    auto value = section->find(key);
+    return !value || value->boolean();
+  };
   if (type == "TemplateProcessing") {
     JsonValue special_tokens = section->at("special_tokens");
     return PostProcessor(read_template(section->at("single"), special_tokens),
@@ -132,19 +102,29 @@ PostProcessor read_post_processor(const std::optional<JsonValue>& section) {
     second.type_id = last_sep.type_id = 1;
     return PostProcessor({cls, first, sep}, {cls, first, sep, second, last_sep});
   }
-  // Its trim_offsets is about the spaces in byte-level tokens; WordPiece has none.
   if (type == "RobertaProcessing") {
     TemplatePiece cls = read_token_and_id(section->at("cls")), sep = read_token_and_id(section->at("sep"));
-    return PostProcessor({cls, first, sep}, {cls, first, sep, sep, second, sep});
+    PostProcessor made({cls, first, sep}, {cls, first, sep, sep, second, sep});
+    if (flag("trim_offsets")) made.trim_offsets(flag("add_prefix_space"));
+    return made;
   }
-  refuse_kind(*section, "post-processor", "TemplateProcessing, BertProcessing, RobertaProcessing, null");
-}
-
-std::unique_ptr<const Decoder> read_decoder(const std::optional<JsonValue>& section) {
-  if (!section) return std::make_unique<SpacingDecoder>();
-  if (section->at("type").string() == "WordPiece")
-    return std::make_unique<WordPieceDecoder>(section->at("prefix").string(), section->at("cleanup").boolean());
-  refuse_kind(*section, "decoder", "WordPiece, null");
+  if (type == "ByteLevel") {
+    PostProcessor made;
+    if (flag("trim_offsets")) made.trim_offsets(flag("add_prefix_space"));
+    return made;
+  }
+  if (type == "Sequence") {
+    // Known files have one that trims and one with a template; of two templates the second would stand around the
+    // first.
+    PostProcessor made;
+    section->at("processors").for_each([&](const JsonValue& value) {
+      if (!made.add(read_post_processor(value)))
+        value.refuse(ErrorCode::unsupported, "a second post-processor with special tokens is not offered");
+    });
+    return made;
+  }
+  refuse_kind(*section, "post-processor",
+              "BertProcessing, ByteLevel, RobertaProcessing, Sequence, TemplateProcessing, null");
 }
 
 Side read_side(const JsonValue& value) {

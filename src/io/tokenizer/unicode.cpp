@@ -57,6 +57,34 @@ constexpr CodePointRange kLaterWordCharacters[] = {
     {0x1e5d0, 0x1e5fa}, {0x2ebf0, 0x2ee5d},
 };
 
+// Marks since Unicode 9.0: none for the tokenizers package. And two that Unicode 12.0 made letters, which it has as
+// marks.
+constexpr CodePointRange kLaterMarks[] = {
+    {0x7fd, 0x7fd},     {0x898, 0x89f},     {0x8ca, 0x8d3},     {0x9fe, 0x9fe},     {0xafa, 0xaff},
+    {0xb55, 0xb55},     {0xc04, 0xc04},     {0xc3c, 0xc3c},     {0xcf3, 0xcf3},     {0xd00, 0xd00},
+    {0xd3b, 0xd3c},     {0xd81, 0xd81},     {0xeba, 0xeba},     {0xece, 0xece},     {0x1715, 0x1715},
+    {0x180f, 0x180f},   {0x1abf, 0x1ace},   {0x1cf7, 0x1cf7},   {0x1df6, 0x1dfa},   {0xa82c, 0xa82c},
+    {0xa8ff, 0xa8ff},   {0x10d24, 0x10d27}, {0x10eab, 0x10eac}, {0x10efd, 0x10eff}, {0x10f46, 0x10f50},
+    {0x10f82, 0x10f85}, {0x11070, 0x11070}, {0x11073, 0x11074}, {0x110c2, 0x110c2}, {0x11145, 0x11146},
+    {0x111c9, 0x111c9}, {0x111ce, 0x111cf}, {0x11241, 0x11241}, {0x1133b, 0x1133b}, {0x1145e, 0x1145e},
+    {0x1182c, 0x1183a}, {0x11930, 0x11935}, {0x11937, 0x11938}, {0x1193b, 0x1193e}, {0x11940, 0x11940},
+    {0x11942, 0x11943}, {0x119d1, 0x119d7}, {0x119da, 0x119e0}, {0x119e4, 0x119e4}, {0x11a01, 0x11a0a},
+    {0x11a33, 0x11a39}, {0x11a3b, 0x11a3e}, {0x11a47, 0x11a47}, {0x11a51, 0x11a5b}, {0x11a8a, 0x11a99},
+    {0x11d31, 0x11d36}, {0x11d3a, 0x11d3a}, {0x11d3c, 0x11d3d}, {0x11d3f, 0x11d45}, {0x11d47, 0x11d47},
+    {0x11d8a, 0x11d8e}, {0x11d90, 0x11d91}, {0x11d93, 0x11d97}, {0x11ef3, 0x11ef6}, {0x11f00, 0x11f01},
+    {0x11f03, 0x11f03}, {0x11f34, 0x11f3a}, {0x11f3e, 0x11f42}, {0x13440, 0x13440}, {0x13447, 0x13455},
+    {0x16f4f, 0x16f4f}, {0x16f7f, 0x16f87}, {0x16fe4, 0x16fe4}, {0x16ff0, 0x16ff1}, {0x1cf00, 0x1cf2d},
+    {0x1cf30, 0x1cf46}, {0x1e08f, 0x1e08f}, {0x1e130, 0x1e136}, {0x1e2ae, 0x1e2ae}, {0x1e2ec, 0x1e2ef},
+    {0x1e4ec, 0x1e4ef},
+};
+constexpr CodePointRange kFormerMarks[] = {{0x1cf2, 0x1cf3}};
+
+// What Unicode 16.0 and 17.0 added to the numbers of 15.0.
+constexpr CodePointRange kLaterNumbers[] = {
+    {0x10d40, 0x10d49}, {0x116d0, 0x116e3}, {0x11bf0, 0x11bf9}, {0x11de0, 0x11de9}, {0x16130, 0x16139},
+    {0x16d70, 0x16d79}, {0x16ff4, 0x16ff6}, {0x1ccf0, 0x1ccf9}, {0x1e5f1, 0x1e5fa},
+};
+
 struct LowerCase {
   uint32_t first, last, lower;  ///< `first` becomes `lower`, the next ones the next ones
 };
@@ -73,6 +101,19 @@ const Range* find_range(std::span<const Range> ranges, char32_t code) {
   return at != ranges.end() && at->first <= code ? &*at : nullptr;
 }
 bool contains(std::span<const CodePointRange> ranges, char32_t code) { return find_range(ranges, code) != nullptr; }
+
+int decompose_as(char32_t code, char32_t* out, int room, int options) {
+  utf8proc_int32_t parts[kMaxCompatibility];
+  int boundary = 0;
+  utf8proc_ssize_t count = utf8proc_decompose_char(static_cast<utf8proc_int32_t>(code), parts, room,
+                                                   static_cast<utf8proc_option_t>(options), &boundary);
+  if (count < 1 || count > room || (count > 1 && contains(kLaterDecompositions, code))) {
+    out[0] = code;
+    return 1;
+  }
+  std::copy(parts, parts + count, out);
+  return static_cast<int>(count);
+}
 
 // One byte for each code point of the planes that text is made of; the higher ones hold few classes and are searched.
 constexpr char32_t kTabulated = 0x20000;
@@ -138,17 +179,32 @@ int lowercase(char32_t code, char32_t* out) {
   return 1;
 }
 
-int decompose(char32_t code, char32_t* out) {
-  utf8proc_int32_t parts[kMaxDecomposition];
-  int boundary = 0;
-  utf8proc_ssize_t count = utf8proc_decompose_char(static_cast<utf8proc_int32_t>(code), parts, kMaxDecomposition,
-                                                   UTF8PROC_DECOMPOSE, &boundary);
-  if (count < 1 || count > kMaxDecomposition || (count > 1 && contains(kLaterDecompositions, code))) {
-    out[0] = code;
-    return 1;
-  }
-  std::copy(parts, parts + count, out);
-  return static_cast<int>(count);
+int decompose(char32_t code, char32_t* out) { return decompose_as(code, out, kMaxDecomposition, UTF8PROC_DECOMPOSE); }
+
+int decompose_compatibly(char32_t code, char32_t* out) {
+  return decompose_as(code, out, kMaxCompatibility, UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT);
+}
+
+char32_t composed(char32_t first, char32_t second) {
+  if (second < 0x300) return 0;  // nothing below combines
+  utf8proc_int32_t pair[2] = {static_cast<utf8proc_int32_t>(first), static_cast<utf8proc_int32_t>(second)};
+  utf8proc_ssize_t count =
+      utf8proc_normalize_utf32(pair, 2, static_cast<utf8proc_option_t>(UTF8PROC_COMPOSE | UTF8PROC_STABLE));
+  auto code = static_cast<char32_t>(pair[0]);
+  return count == 1 && !contains(kLaterDecompositions, code) ? code : 0;
+}
+
+bool is_mark(char32_t code) {
+  auto category = utf8proc_category(static_cast<utf8proc_int32_t>(code));
+  if (category == UTF8PROC_CATEGORY_MN || category == UTF8PROC_CATEGORY_MC || category == UTF8PROC_CATEGORY_ME)
+    return !contains(kLaterMarks, code);
+  return contains(kFormerMarks, code);
+}
+
+bool is_numeric(char32_t code) {
+  auto category = utf8proc_category(static_cast<utf8proc_int32_t>(code));
+  return category == UTF8PROC_CATEGORY_ND || category == UTF8PROC_CATEGORY_NL || category == UTF8PROC_CATEGORY_NO ||
+         contains(kLaterNumbers, code);
 }
 
 int combining_class(char32_t code) {

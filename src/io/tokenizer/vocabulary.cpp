@@ -41,6 +41,8 @@ void Vocabulary::add(std::string_view token, int64_t id) {
   Slot& slot = slots_[at];
   if (slot.id == kNone) {
     slot.tag = tag_of(hash);
+    if (characters_.size() + token.size() >= kNoText)
+      fail(ErrorCode::unsupported, "the tokens of a vocabulary have more than ", kNoText, " bytes together");
     slot.text = {static_cast<uint32_t>(characters_.size()), static_cast<uint32_t>(token.size())};
     characters_ += token;
     ++size_;
@@ -50,6 +52,15 @@ void Vocabulary::add(std::string_view token, int64_t id) {
   }
   slot.id = static_cast<int32_t>(id);
   if (text_of_id_[index].begin == kNoText) text_of_id_[index] = slot.text;
+}
+
+void Vocabulary::add_unless_known(std::string_view token, int64_t id) {
+  int32_t known = token.size() > kMaxTokenBytes ? kNone : find(token);
+  if (known == kNone || id < 0 || id > kMaxId) return add(token, id);
+  auto index = static_cast<size_t>(id);
+  if (text_of_id_.size() <= index) text_of_id_.resize(index + 1);
+  Text text = text_of_id_[static_cast<size_t>(known)];
+  if (text_of_id_[index].begin == kNoText) text_of_id_[index] = text;
 }
 
 }  // namespace rlx::tokenizer

@@ -24,6 +24,9 @@ class Vocabulary {
   /// A token that is there already gets the new id, as in a JSON object whose key comes twice.
   void add(std::string_view token, int64_t id);
 
+  /// The same, but a token that is there already keeps its id; the new id has its text, too.
+  void add_unless_known(std::string_view token, int64_t id);
+
   /// The id of `token`, or kNone.
   int32_t find(std::string_view token) const { return find({}, token, extend_hash(kHashBasis, token)); }
   /// The token of an id, if it has one. If several tokens have it: the first that was added.

@@ -5,12 +5,9 @@
 //   gradient of dst. The batch of x becomes oneDNN's input channels, and the channels of x become oneDNN's batch. For a
 //   dilated x, x and w exchange roles: x is dst and w is src.
 //
-// oneDNN's kernels compute each sum as one running sum, whose rounding errors grow with its length. Long sums are
-// divided here, over input channels or over rows of the kernel, into several convolutions whose results are added.
-//
 // The file is longer than others because oneDNN's types, which forms and programs contain, should be seen nowhere else.
-// From top to bottom: the forms of a convolution, programs of primitives, their runs, packed weights, slices for
-// threads, partial sums, and the plan.
+// From top to bottom: the forms of a convolution, programs of primitives, their runs, packed weights, and the plan,
+// which has a task for each slice of the convolution (convolution_slices.h).
 #include "kernels/conv/onednn_convolution.h"
 
 #if RLX_HAS_ONEDNN
@@ -25,10 +22,10 @@
 #include <vector>
 
 #include "base/rounded_up.h"
+#include "kernels/conv/convolution_slices.h"
 #include "kernels/conv/onednn.h"
 #include "kernels/conv/onednn_engine.h"
 #include "kernels/memory/aligned_memory.h"
-#include "kernels/partial_sums.h"
 #include "kernels/threads/idle_objects.h"
 #include "kernels/threads/thread_pool.h"
 
@@ -39,12 +36,9 @@ using dnnl::memory;
 using Dims = memory::dims;
 using dnnl::algorithm;
 
-enum class Form { forward, input, weights };
-enum Operand { kX, kW, kY };
-
 /// A view of an operand with the dims that oneDNN expects. Strides may be 0 or negative.
 struct Side {
-  Operand operand = kX;
+  ConvolutionOperand operand = kX;
   int64_t offset = 0;  ///< elements from the pointer
   Dims dims, strides;
 
@@ -68,7 +62,7 @@ struct Side {
 
 /// The arguments of a oneDNN convolution, under oneDNN's names.
 struct Convolution {
-  Form form = Form::forward;
+  ConvolutionForm form = ConvolutionForm::forward;
   Side src, weights, dst;
   Dims stride, dilation, low, high;
 
@@ -101,7 +95,7 @@ std::optional<Convolution> as_forward(const ConvolutionArgs& a) {
 
 std::optional<Convolution> as_input_gradient(const ConvolutionArgs& a) {
   Convolution c;
-  c.form = Form::input;
+  c.form = ConvolutionForm::input;
   const int64_t group_out = a.out_channels / a.groups, group_in = a.in_channels / a.groups;
   c.src.operand = kY, c.weights.operand = kW, c.dst.operand = kX;
   c.src.append(a.batch, a.y_batch_stride), c.src.append(a.out_channels, a.y_channel_stride);
@@ -121,7 +115,7 @@ std::optional<Convolution> as_input_gradient(const ConvolutionArgs& a) {
 std::optional<Convolution> as_weight_gradient(const ConvolutionArgs& a, int64_t batch_groups) {
   if (a.groups != 1) return {};
   Convolution c;
-  c.form = Form::weights;
+  c.form = ConvolutionForm::weights;
   const int64_t group_out = a.out_channels / batch_groups;
   c.src.operand = kX, c.weights.operand = kY, c.dst.operand = kW;
   c.src.append(a.in_channels, a.x_channel_stride), c.src.append(a.batch * batch_groups, a.x_batch_stride);
@@ -142,7 +136,7 @@ std::optional<Convolution> as_weight_gradient(const ConvolutionArgs& a, int64_t 
 std::optional<Convolution> as_transposed_weight_gradient(const ConvolutionArgs& a, int64_t batch_groups) {
   if (a.groups != 1) return {};
   Convolution c;
-  c.form = Form::weights;
+  c.form = ConvolutionForm::weights;
   const int64_t group_out = a.out_channels / batch_groups;
   c.src.operand = kW, c.weights.operand = kY, c.dst.operand = kX;
   c.src.append(a.in_channels, a.w_in_stride), c.src.append(a.out_channels, a.w_out_stride);
@@ -231,7 +225,7 @@ constexpr int kPacked = kY + 1;  ///< the numbers from here on stand for weights
 /// Memory that the primitives read and write: an operand, packed weights, or scratch.
 struct Buffer {
   memory::desc desc;
-  int operand = -1;    ///< an Operand, kPacked + i, or -1 for scratch
+  int operand = -1;    ///< an ConvolutionOperand, kPacked + i, or -1 for scratch
   int64_t offset = 0;  ///< bytes
 };
 /// A primitive and its arguments, or an addition of one buffer to another of the same layout.
@@ -371,13 +365,14 @@ bool add_sums(Program& p, const Convolution& c) {
   using Forward = dnnl::convolution_forward;
   using Input = dnnl::convolution_backward_data;
   using Weights = dnnl::convolution_backward_weights;
-  const auto kind = c.form == Form::forward ? dnnl::prop_kind::forward_inference : dnnl::prop_kind::forward_training;
+  const auto kind =
+      c.form == ConvolutionForm::forward ? dnnl::prop_kind::forward_inference : dnnl::prop_kind::forward_training;
   const auto forward_with = [&](const dnnl::primitive_attr& with) {
     return Forward::primitive_desc(onednn_engine(), kind, algorithm::convolution_direct, src, weights, dst, c.stride,
                                    c.dilation, c.low, c.high, with);
   };
   Forward::primitive_desc forward = forward_with(attr);
-  if (c.form == Form::forward) {
+  if (c.form == ConvolutionForm::forward) {
     Into into = Into::result;
     // The kernels called brgconv form a sum before they add it to the result. Others begin with what the result holds,
     // which makes one long running sum of all partial sums.
@@ -395,7 +390,7 @@ bool add_sums(Program& p, const Convolution& c) {
                                     {forward.src_desc(), forward.weights_desc()}, {DNNL_ARG_DST, &c.dst},
                                     forward.dst_desc(), into);
   }
-  if (c.form == Form::input) {
+  if (c.form == ConvolutionForm::input) {
     const Input::primitive_desc desc(onednn_engine(), algorithm::convolution_direct, src, weights, dst, c.stride,
                                      c.dilation, c.low, c.high, forward, attr);
     return add_convolution<Input>(p, desc, {{{DNNL_ARG_DIFF_DST, &c.dst}, {DNNL_ARG_WEIGHTS, &c.weights}}},
@@ -481,7 +476,7 @@ class OnednnWeights final : public ConvolutionWeights {
   size_t bytes() const override {
     const std::scoped_lock lock(mutex_);
     size_t total = 0;
-    for (const Form& f : forms_) total += f.desc.get_size();
+    for (const Layout& f : layouts_) total += f.desc.get_size();
     return total;
   }
   /// The weights that `side` describes, moved by `offset` elements, in the layout `wanted`; packs them at the first
@@ -489,10 +484,10 @@ class OnednnWeights final : public ConvolutionWeights {
   float* packed(const Side& side, int64_t offset, const memory::desc& wanted) {
     const std::scoped_lock lock(mutex_);
     const int64_t begin = offset + side.offset;
-    for (const Form& f : forms_)
+    for (const Layout& f : layouts_)
       if (f.begin == begin && f.dims == side.dims && f.strides == side.strides && f.desc == wanted)
         return reinterpret_cast<float*>(f.data.get());
-    Form f{begin, side.dims, side.strides, wanted, aligned_memory(wanted.get_size())};
+    Layout f{begin, side.dims, side.strides, wanted, aligned_memory(wanted.get_size())};
     float* from = const_cast<float*>(data_) + begin;
     AlignedMemory dense;
     memory::desc given;
@@ -506,12 +501,12 @@ class OnednnWeights final : public ConvolutionWeights {
     }
     memory source(given, onednn_engine(), from), target(wanted, onednn_engine(), f.data.get());
     dnnl::reorder(source, target).execute(onednn_stream(), source, target);
-    forms_.push_back(std::move(f));  // last: everything before it may throw
-    return reinterpret_cast<float*>(forms_.back().data.get());
+    layouts_.push_back(std::move(f));  // last: everything before it may throw
+    return reinterpret_cast<float*>(layouts_.back().data.get());
   }
 
  private:
-  struct Form {
+  struct Layout {
     int64_t begin;
     Dims dims, strides;
     memory::desc desc;
@@ -519,183 +514,17 @@ class OnednnWeights final : public ConvolutionWeights {
   };
   const float* data_;
   mutable std::mutex mutex_;
-  std::vector<Form> forms_;
+  std::vector<Layout> layouts_;
 };
-
-/// The slice of a convolution that one task computes.
-struct Slice {
-  ConvolutionArgs args;
-  int64_t batch_groups;
-  std::array<int64_t, 3> offset{};  ///< of the operands, in elements
-  int64_t channel = 0;              ///< its first output channel
-
-  bool has_shape_of(const Slice& o) const {
-    return args.batch == o.args.batch && args.out_channels == o.args.out_channels && args.groups == o.args.groups &&
-           args.in_channels == o.args.in_channels && batch_groups == o.batch_groups &&
-           args.in_dims[0] == o.args.in_dims[0] && args.out_dims[0] == o.args.out_dims[0] &&
-           args.low[0] == o.args.low[0];
-  }
-};
-
-/// Cuts each slice along one dim into at most `max_pieces`, whose extents are multiples of `multiple` but for the last.
-/// count(slice) is the extent of that dim, and narrow(slice, begin, count) restricts a slice to a range of it.
-template <class Count, class Narrow>
-void cut(std::vector<Slice>& slices, int64_t max_pieces, int64_t multiple, Count count, Narrow narrow) {
-  std::vector<Slice> all;
-  for (const Slice& s : slices) {
-    const int64_t multiples = divided_up(count(s), multiple), pieces = std::clamp<int64_t>(multiples, 1, max_pieces);
-    for (int64_t i = 0; i < pieces; ++i) {
-      const int64_t begin = multiples * i / pieces * multiple;
-      const int64_t end = std::min(count(s), multiples * (i + 1) / pieces * multiple);
-      Slice piece = s;
-      narrow(piece, begin, end - begin);
-      all.push_back(piece);
-    }
-  }
-  slices = std::move(all);
-}
-
-/// How many images one call of oneDNN computes. oneDNN reorders images to a layout of its own, which should stay in the
-/// second-level cache. If the weights are not packed in advance, and reordering them in each call would cost more, one
-/// call computes all images.
-int64_t images_per_call(const ConvolutionArgs& a, bool packs_weights) {
-  constexpr int64_t kCacheBytes = 2 << 20;
-  int64_t read = a.in_channels, made = a.out_channels, weights = a.out_channels * (a.in_channels / a.groups);
-  for (int d = 0; d < a.spatial; ++d) read *= a.in_dims[d], made *= a.out_dims[d], weights *= a.kernel[d];
-  if (!packs_weights && 4 * weights > read + made) return a.batch;
-  return std::max<int64_t>(1, kCacheBytes / std::max<int64_t>(1, int64_t{4} * (read + made)));
-}
-
-/// Restricts a slice to the output rows [begin, begin + count) of the first spatial dim, and x to the rows they read.
-void narrow_to_rows(Slice& s, int64_t begin, int64_t count) {
-  ConvolutionArgs& a = s.args;
-  const int64_t first = begin * a.stride[0] - a.low[0];
-  const int64_t last = (begin + count - 1) * a.stride[0] - a.low[0] + (a.kernel[0] - 1) * a.rhs_dilation[0];
-  const int64_t from = std::clamp<int64_t>(first, 0, a.in_dims[0] - 1), to = std::clamp(last, from, a.in_dims[0] - 1);
-  s.offset[kX] += from * a.x_strides[0], s.offset[kY] += begin * a.y_strides[0];
-  a.low[0] = from - first, a.in_dims[0] = to + 1 - from, a.out_dims[0] = count;
-}
-
-std::vector<Slice> slices_of(const ConvolutionArgs& args, int64_t batch_groups, Form form, int threads,
-                             bool packs_weights) {
-  constexpr int64_t kChannels = 16;  // f32 lanes of a vector, which oneDNN fills with channels
-  std::vector<Slice> slices = {{args, batch_groups}};
-  // How many pieces each slice must be cut into for every thread to have one.
-  const auto missing = [&] { return std::max<int64_t>(1, threads / static_cast<int64_t>(slices.size())); };
-  const auto batch = [&] {
-    if (batch_groups > 1 || missing() == 1) return;
-    cut(
-        slices, missing(), form == Form::weights ? kChannels : 1, [](const Slice& s) { return s.args.batch; },
-        [](Slice& s, int64_t begin, int64_t count) {
-          s.offset[kX] += begin * s.args.x_batch_stride, s.offset[kY] += begin * s.args.y_batch_stride;
-          s.args.batch = count;
-        });
-  };
-  const auto channels = [&] {
-    if (missing() == 1) return;
-    const int64_t groups = std::max(args.groups, batch_groups), of_group = args.out_channels / groups;
-    const int64_t multiple = groups > 1 ? std::max<int64_t>(1, kChannels / of_group) : kChannels;
-    cut(
-        slices, missing(), multiple, [&](const Slice& s) { return groups > 1 ? groups : s.args.out_channels; },
-        [&](Slice& s, int64_t begin, int64_t count) {
-          const int64_t made = groups > 1 ? of_group : 1;
-          s.offset[kW] += begin * made * s.args.w_out_stride, s.offset[kY] += begin * made * s.args.y_channel_stride;
-          s.args.out_channels = count * made, s.channel += begin * made;
-          if (args.groups > 1) {
-            const int64_t read = args.in_channels / args.groups;
-            s.offset[kX] += begin * read * s.args.x_channel_stride;
-            s.args.groups = count, s.args.in_channels = count * read;
-          } else if (batch_groups > 1) {
-            s.offset[kX] += begin * s.args.batch * s.args.x_batch_stride;
-            s.batch_groups = count;
-          }
-        });
-  };
-  if (form == Form::weights) {
-    channels(), batch();
-    return slices;
-  }
-  // Channels-last images are split by rows: oneDNN's kernels then need all channels of a pixel.
-  const bool channels_last = args.spatial > 1 && args.x_channel_stride == 1 && args.y_channel_stride == 1;
-  const bool splits_rows = channels_last && form == Form::forward && batch_groups == 1 && args.groups == 1;
-  batch();
-  if (splits_rows && missing() > 1)
-    cut(
-        slices, missing(), 1, [](const Slice& s) { return s.args.out_dims[0]; }, narrow_to_rows);
-  channels();
-  if (batch_groups == 1) {
-    const int64_t batch_count = slices.front().args.batch, together = images_per_call(args, packs_weights);
-    cut(
-        slices, divided_up(batch_count, together), 1, [](const Slice& s) { return s.args.batch; },
-        [](Slice& s, int64_t begin, int64_t count) {
-          s.offset[kX] += begin * s.args.x_batch_stride, s.offset[kY] += begin * s.args.y_batch_stride;
-          s.args.batch = count;
-        });
-  }
-  return slices;
-}
-
-/// The longest running sum that keeps a sum of `terms` within the promise (see partial_sums.h): partial sums of L equal
-/// terms lose up to L / 4 times 2^-24 of their sum and their addition little more, which the promise allows up to L
-/// = 15.8 sqrt(terms).
-int64_t longest_running_sum(double terms) {
-  return std::max(kPartialSumTerms, static_cast<int64_t>(15 * std::sqrt(terms)));
-}
-
-/// Restricts a slice to the kernel rows [begin, begin + count) of the first spatial dim, and x to the rows they read.
-void narrow_to_taps(Slice& s, int64_t begin, int64_t count) {
-  ConvolutionArgs& a = s.args;
-  const int64_t first = begin * a.rhs_dilation[0] - a.low[0];
-  const int64_t last = (a.out_dims[0] - 1) * a.stride[0] + (begin + count - 1) * a.rhs_dilation[0] - a.low[0];
-  const int64_t from = std::clamp<int64_t>(first, 0, a.in_dims[0] - 1), to = std::clamp(last, from, a.in_dims[0] - 1);
-  s.offset[kX] += from * a.x_strides[0], s.offset[kW] += begin * a.w_strides[0];
-  a.low[0] = from - first, a.in_dims[0] = to + 1 - from, a.kernel[0] = count;
-}
-
-/// Divides a slice whose sums are long into slices that each compute a part of the terms of every sum; their results
-/// have to be added. Empty if that is not possible.
-std::vector<Slice> partial_sums_of(const Slice& s, Form form) {
-  const ConvolutionArgs& a = s.args;
-  const int64_t channels = a.in_channels / a.groups;
-  double terms = static_cast<double>(channels), of_channel = 1;
-  for (int d = 0; d < a.spatial; ++d)
-    of_channel *= static_cast<double>(a.kernel[d]) / static_cast<double>(std::min(a.lhs_dilation[d], a.kernel[d]));
-  terms *= of_channel;
-  const auto longest = static_cast<double>(longest_running_sum(terms));
-  std::vector<Slice> slices = {s};
-  if (terms <= longest) return slices;
-  int64_t channels_of_slice = channels;
-  if (a.groups == 1) {
-    // The multiple is a whole vector of channels. (The channels of a weight gradient are images, of which any number
-    // will do.)
-    const int64_t multiple = form == Form::weights ? 1 : 16;
-    const auto together = std::max<int64_t>(multiple, static_cast<int64_t>(longest / of_channel) / multiple * multiple);
-    cut(
-        slices, divided_up(channels, together), multiple, [](const Slice& slice) { return slice.args.in_channels; },
-        [](Slice& slice, int64_t begin, int64_t count) {
-          slice.offset[kX] += begin * slice.args.x_channel_stride, slice.offset[kW] += begin * slice.args.w_in_stride;
-          slice.args.in_channels = count;
-        });
-    channels_of_slice = std::min(together, channels);
-  }
-  if (const double of_slice = static_cast<double>(channels_of_slice) * of_channel; of_slice > longest) {
-    const double of_row = of_slice / static_cast<double>(a.kernel[0]);
-    if (a.lhs_dilation[0] != 1 || of_row > longest) return {};
-    cut(
-        slices, divided_up(a.kernel[0], static_cast<int64_t>(longest / of_row)), 1,
-        [](const Slice& slice) { return slice.args.kernel[0]; }, narrow_to_taps);
-  }
-  return slices;
-}
 
 /// The program of a slice. The operands of its runs begin where the slice begins.
-std::optional<Program> program_of(Slice s, Form form, bool packs_weights) {
+std::optional<Program> program_of(ConvolutionSlice s, ConvolutionForm form, bool packs_weights) {
   s.offset = {};
   Program p;
   p.packs_weights = packs_weights;
   std::vector<Convolution> summands;
   p.reuses_scratch = true;
-  for (const Slice& slice : partial_sums_of(s, form)) {
+  for (const ConvolutionSlice& slice : partial_sums_of(s, form)) {
     auto all = candidates(slice.args, slice.batch_groups);
     const auto found = std::find_if(all.begin(), all.end(), [&](const Convolution& c) { return c.form == form; });
     if (found == all.end()) return {};
@@ -715,7 +544,8 @@ std::optional<Program> program_of(Slice s, Form form, bool packs_weights) {
 
 /// Applies the epilogue to a slice. `y` is the slice's first element, which is element `offset` of the whole array; the
 /// slice of the residual begins at the same offset.
-void apply_slice_epilogue(const Slice& s, const ConvolutionEpilogue& epilogue, float* y, int64_t offset) noexcept {
+void apply_slice_epilogue(const ConvolutionSlice& s, const ConvolutionEpilogue& epilogue, float* y,
+                          int64_t offset) noexcept {
   const ConvolutionArgs& a = s.args;
   // This also holds for a slice of one channel, whose elements are not contiguous: there is one in each pixel.
   const bool channels_last = a.y_channel_stride == 1;
@@ -736,11 +566,11 @@ void apply_slice_epilogue(const Slice& s, const ConvolutionEpilogue& epilogue, f
 class OnednnConvolution final : public ConvolutionPlan {
  public:
   /// is_offered() is false if oneDNN has no fast kernel of that form for one of the slices.
-  OnednnConvolution(const ConvolutionArgs& args, int64_t batch_groups, Form form, int threads,
+  OnednnConvolution(const ConvolutionArgs& args, int64_t batch_groups, ConvolutionForm form, int threads,
                     std::shared_ptr<ConvolutionWeights> weights)
       : threads_(threads), weights_(std::move(weights)) {
-    std::vector<Slice> shapes;
-    for (const Slice& s : slices_of(args, batch_groups, form, threads, weights_ != nullptr)) {
+    std::vector<ConvolutionSlice> shapes;
+    for (const ConvolutionSlice& s : slices_for_threads(args, batch_groups, form, threads, weights_ != nullptr)) {
       size_t i = 0;
       while (i < shapes.size() && !shapes[i].has_shape_of(s)) ++i;
       if (i == shapes.size()) {
@@ -783,7 +613,7 @@ class OnednnConvolution final : public ConvolutionPlan {
 
  private:
   struct Task {
-    Slice slice;
+    ConvolutionSlice slice;
     size_t runner;               ///< index; slices of the same shape share one
     std::vector<float*> packed;  ///< the slice's packed weights
   };

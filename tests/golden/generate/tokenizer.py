@@ -9,7 +9,7 @@ import pathlib
 import sys
 import unicodedata
 
-from tokenizers import Tokenizer
+from tokenizers import Tokenizer, normalizers, pre_tokenizers
 
 import recorded
 import tokenizer_lines
@@ -61,7 +61,8 @@ def write_codepoints(path, tokenizer):
                   "#   removed, space (becomes U+0020), spaced (a space on both sides), jamo (canonical decomposition),\n"
                   "#   becomes TEXT (code points)\n"
                   "# split FIRST LAST KIND: how it then parts words; absent means it is part of the word\n"
-                  "#   alone (a word of its own), between (parts words and is dropped)\n")
+                  "#   alone (a word of its own), between (parts words and is dropped)\n"
+                  "# mark FIRST LAST: what StripAccents removes. number FIRST LAST: what Digits parts from letters.\n")
         for first, last, (kind, text) in ranges((c, normalized(tokenizer.normalizer, chr(c))) for c in scalars):
             if kind == "becomes":  # equal texts of neighbours are still one entry each
                 for c in range(first, last + 1):
@@ -71,6 +72,12 @@ def write_codepoints(path, tokenizer):
         for first, last, kind in ranges((c, words(tokenizer.pre_tokenizer, chr(c))) for c in scalars):
             if kind != "word":
                 out.write(f"split {first:04X} {last:04X} {kind}\n")
+        strip, digits = normalizers.StripAccents(), pre_tokenizers.Digits(individual_digits=True)
+        for what, has in (("mark", lambda c: strip.normalize_str("a" + c) == "a"),
+                          ("number", lambda c: len(digits.pre_tokenize_str("a" + c)) == 2)):
+            for first, last, it_has in ranges((c, has(chr(c))) for c in scalars):
+                if it_has:
+                    out.write(f"{what} {first:04X} {last:04X}\n")
 
 
 def main(model):

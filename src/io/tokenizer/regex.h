@@ -1,0 +1,30 @@
+// Regular expressions of tokenizer.json and of GGUF's pre-tokenizers, by PCRE2 with Unicode classes. Files write them
+// for Oniguruma; what the two read differently is written anew before it is compiled.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "io/tokenizer/pattern.h"
+
+namespace rlx::tokenizer {
+
+/// Safe to use from several threads at once.
+class Regex : public Pattern {
+ public:
+  /// Fails, as unsupported, for what PCRE2 does not compile and for nested sets ("[a[bc]]", "&&").
+  explicit Regex(std::string_view pattern);
+  ~Regex() override;
+  /// Fails if one match takes more steps than a pattern for words would: a hostile one needs exponentially many. The
+  /// limit is one match's: a pattern that looks ahead to the end of the text at each place takes quadratic time.
+  void find(std::string_view text, std::vector<ByteRange>& matches) const override;
+
+ private:
+  struct Compiled;
+  std::unique_ptr<const Compiled> compiled_;
+  std::string shown_;
+};
+
+}  // namespace rlx::tokenizer

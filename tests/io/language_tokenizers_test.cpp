@@ -1,0 +1,182 @@
+// Tokenizers of language models against what the Python package `tokenizers` does with the same tokenizer.json and the
+// same lines; language_tokenizers.py writes language_tokenizers.json. And hostile files and texts.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "rlx/error.h"
+#include "rlx/tokenizer.h"
+#include "support/sanitized.h"
+
+using namespace rlx;
+using nlohmann::json;
+
+namespace {
+
+std::string streamed(const Tokenizer& tokenizer, const std::vector<int32_t>& ids) {
+  DecodeStream stream(tokenizer);
+  std::string text;
+  for (int32_t id : ids) text += stream.put(id);
+  return text + stream.finish();
+}
+
+std::string bpe_json(const std::string& vocab, const std::string& merges) {
+  return R"({"model": {"type": "BPE", "vocab": )" + vocab + R"(, "merges": )" + merges + "}}";
+}
+
+GgufMetadata gguf_of(const std::string& model, const std::vector<std::string>& tokens) {
+  std::vector<float> scores;
+  for (size_t i = 0; i < tokens.size(); ++i) scores.push_back(-static_cast<float>(i));
+  return {{"tokenizer.ggml.model", model},
+          {"tokenizer.ggml.tokens", GgufArray{tokens}},
+          {"tokenizer.ggml.scores", GgufArray{scores}}};
+}
+
+}  // namespace
+
+TEST_CASE("tokenizers of language models give what the tokenizers package gives, on all kinds of text") {
+  const json recorded = json::parse(std::ifstream("tests/io/language_tokenizers.json"));
+  const std::vector<std::string> lines = recorded["lines"];
+  for (const json& group : recorded["groups"]) {
+    CAPTURE(group["name"].get<std::string>());
+    Tokenizer tokenizer = Tokenizer::from_json(group["tokenizer"].dump());
+    for (size_t i = 0; i < lines.size(); ++i) {
+      CAPTURE(lines[i]);
+      const json& wanted = group["cases"][i];
+      Encoding encoding = tokenizer.encode(lines[i]);
+      json offsets = json::array();
+      for (TextSpan span : encoding.offsets) offsets.push_back({span.begin, span.end});
+      CHECK(json(encoding.ids).dump() == wanted["ids"].dump());
+      CHECK(offsets.dump() == wanted["offsets"].dump());
+      CHECK(tokenizer.decode(encoding.ids) == wanted["text"].get<std::string>());
+      CHECK(streamed(tokenizer, encoding.ids) == wanted["text"].get<std::string>());
+    }
+  }
+}
+
+TEST_CASE("a megabyte of one letter takes time in proportion to its length, whatever the model") {
+  // Quadratic, the shorter text of a sanitized build would still take minutes.
+  const std::string text(size_t{1} << (test::sanitized() ? 17 : 20), 'a');
+  const std::string merges = R"([["a", "a"], ["aa", "aa"], ["aaaa", "aaaa"]])";
+  Tokenizer bpe = Tokenizer::from_json(bpe_json(R"({"a": 0, "aa": 1, "aaaa": 2, "aaaaaaaa": 3})", merges));
+  CHECK(bpe.encode(text).size() == text.size() / 8);
+  Tokenizer unigram = Tokenizer::from_json(
+      R"({"model": {"type": "Unigram", "unk_id": 0, "vocab": [["?", 0], ["a", -1], ["aa", -1.5]]}})");
+  CHECK(unigram.encode(text).size() == text.size() / 2);
+  Tokenizer llama = Tokenizer::from_gguf(gguf_of("llama", {"<unk>", "a", "aa", "\xe2\x96\x81"}));
+  CHECK(llama.encode(text).size() == text.size() / 2 + 1);
+}
+
+TEST_CASE("merges that contradict the vocabulary are refused, and merges in a circle end") {
+  CHECK_THROWS_WITH_AS(Tokenizer::from_json(bpe_json(R"({"a": 0})", R"(["a b"])")),
+                       doctest::Contains("'b' is not in the vocabulary"), Error);
+  CHECK_THROWS_WITH_AS(Tokenizer::from_json(bpe_json(R"({"a": 0})", R"(["a"])")), doctest::Contains("two tokens"),
+                       Error);
+  // With a prefix that the second token is, a merge gives its own first token: each still leaves one symbol fewer.
+  Tokenizer circle = Tokenizer::from_json(
+      R"({"model": {"type": "BPE", "continuing_subword_prefix": "##", "vocab": {"a": 0, "##": 1, "##a": 2, "aa": 3},
+      "merges": ["a ##", "a ##a"]}})");
+  CHECK(circle.encode(std::string(1000, 'a')).size() <= 1000);
+}
+
+TEST_CASE("a pattern that would search forever is an error, and so is one that does not compile") {
+  auto split = [](const std::string& pattern) {
+    return R"({"model": {"type": "WordLevel", "vocab": {"?": 0}, "unk_token": "?"}, "pre_tokenizer": {"type": "Split",
+    "pattern": {"Regex": ")" +
+           pattern + R"("}, "behavior": "Isolated", "invert": false}})";
+  };
+  Tokenizer slow = Tokenizer::from_json(split("(a|aa)+$"));
+  CHECK_THROWS_WITH_AS(slow.encode(std::string(5000, 'a') + "c"), doctest::Contains("was given up"), Error);
+  CHECK_THROWS_WITH_AS(Tokenizer::from_json(split("(a")), doctest::Contains("cannot be compiled"), Error);
+  CHECK_THROWS_WITH_AS(Tokenizer::from_json(split("[a[b]]")), doctest::Contains("a set inside of a set"), Error);
+}
+
+TEST_CASE("metadata of a GGUF file that contradict themselves are refused") {
+  CHECK_THROWS_WITH_AS(Tokenizer::from_gguf({}), doctest::Contains("no tokenizer.ggml.tokens"), Error);
+  CHECK_THROWS_WITH_AS(Tokenizer::from_gguf(gguf_of("abacus", {"a"})),
+                       doctest::Contains("'abacus', which is not offered"), Error);
+  GgufMetadata metadata = gguf_of("llama", {"<unk>", "a"});
+  metadata.push_back({"tokenizer.ggml.bos_token_id", uint32_t{2}});
+  CHECK_THROWS_WITH_AS(Tokenizer::from_gguf(metadata), doctest::Contains("is 2, but there are 2 tokens"), Error);
+  metadata.back() = {"tokenizer.ggml.token_type", GgufArray{std::vector<int32_t>{1}}};
+  CHECK_THROWS_WITH_AS(Tokenizer::from_gguf(metadata), doctest::Contains("there are 2 tokens, but"), Error);
+  metadata = gguf_of("llama", {"<unk>", "a"});
+  for (auto& entry : metadata)
+    if (entry.first == "tokenizer.ggml.model") entry.second = uint32_t{1};
+  CHECK_THROWS_WITH_AS(Tokenizer::from_gguf(metadata), doctest::Contains("tokenizer.ggml.model"), Error);
+}
+
+TEST_CASE("a GGUF file may have a token twice, and an empty one") {
+  CHECK_NOTHROW(Tokenizer::from_gguf(gguf_of("llama", {"<unk>", "<unk>", ""})));
+}
+
+TEST_CASE("a normalization table that cuts characters in two does not match within them") {
+  // A double array whose only key is the first two bytes of U+2581, which become "a".
+  std::vector<uint8_t> table;
+  const auto put = [&](uint32_t unit) {
+    for (int byte = 0; byte < 4; ++byte) table.push_back(static_cast<uint8_t>(unit >> 8 * byte));
+  };
+  constexpr uint32_t kFirst = 0xe2, kSecond = 0x96;
+  std::vector<uint32_t> units(1024);
+  units[0] = 256u << 10;
+  units[256 ^ kFirst] = (256u ^ kFirst ^ 512) << 10 | kFirst;
+  units[512 ^ kSecond] = (512u ^ kSecond ^ 768) << 10 | 1u << 8 | kSecond;
+  units[768] = 0x80000000u;
+  put(static_cast<uint32_t>(4 * units.size()));
+  for (uint32_t unit : units) put(unit);
+  table.push_back('a'), table.push_back(0);
+  GgufMetadata metadata = gguf_of("t5", {"<unk>", "a", "b"});
+  metadata.push_back({"tokenizer.ggml.precompiled_charsmap", GgufArray{table}});
+  const Tokenizer tokenizer = Tokenizer::from_gguf(metadata);
+  const auto ids = tokenizer.encode("b\xe2\x96\x81").ids;
+  CHECK(std::count(ids.begin(), ids.end(), 1) == 0);  // "a"
+}
+
+TEST_CASE("an added token that is no UTF-8 is refused") {
+  GgufMetadata metadata = gguf_of("llama", {"<unk>", "\x96\x81"});
+  metadata.push_back({"tokenizer.ggml.token_type", GgufArray{std::vector<int32_t>{2, 4}}});
+  CHECK_THROWS_WITH_AS(Tokenizer::from_gguf(metadata), doctest::Contains("is not UTF-8"), Error);
+}
+
+TEST_CASE("normalizers that double a text again and again are stopped") {
+  std::string steps;
+  for (int i = 0; i < 24; ++i)
+    steps += std::string(i ? "," : "") + R"({"type": "Replace", "pattern": {"String": "a"}, "content": "aa"})";
+  Tokenizer tokenizer = Tokenizer::from_json(
+      R"({"model": {"type": "WordLevel", "vocab": {"?": 0}, "unk_token": "?"}, "normalizer": {"type": "Sequence",
+      "normalizers": [)" +
+      steps + "]}}");
+  CHECK_THROWS_WITH_AS(tokenizer.encode("a"), doctest::Contains("bytes of a text of 1"), Error);
+}
+
+TEST_CASE("an empty match that touches the match before is none, as in Oniguruma's users") {
+  // The texts are those of tokenizers 0.23.3: normalizers.Replace(Regex(pattern), "X").normalize_str("ab").
+  auto replaced = [](const std::string& pattern) {
+    Tokenizer tokenizer = Tokenizer::from_json(
+        R"({"model": {"type": "WordLevel", "vocab": {"?": 0}, "unk_token": "?"}, "normalizer": {"type": "Replace",
+        "pattern": {"Regex": ")" +
+        pattern + R"("}, "content": "X"}, "pre_tokenizer": {"type": "Split", "pattern":
+        {"Regex": "."}, "behavior": "Isolated", "invert": false}})");
+    return tokenizer.encode("ab").size();
+  };
+  CHECK(replaced("(?=b)") == 3);  // aXb
+  CHECK(replaced("a*") == 3);     // XbX
+}
+
+TEST_CASE("tiktoken's ranks merge the pair of the lowest rank, and special tokens are text where that is asked for") {
+  // h, i, " ", "hi", "<", ">"
+  Tokenizer tokenizer = Tokenizer::from_tiktoken("aA== 0\naQ== 1\nIA== 2\naGk= 3\nPA== 4\nPg== 5\n",
+                                                 R"( ?\p{L}+|[^\p{L}\s]|\s)", {{"<h>", 9}});
+  CHECK(tokenizer.encode("hi hi<h>").ids == std::vector<int32_t>{3, 2, 3, 9});
+  CHECK(tokenizer.decode(tokenizer.encode("hi hi").ids) == "hi hi");
+  tokenizer.set_encode_special_tokens(true);
+  CHECK(tokenizer.encode("<h>").ids == std::vector<int32_t>{4, 0, 5});
+  CHECK_THROWS_WITH_AS(Tokenizer::from_tiktoken("aA== 0\naA== 1\n", "b"),
+                       doctest::Contains("a line before gave them 0"), Error);
+  CHECK_THROWS_WITH_AS(Tokenizer::from_tiktoken("aA== 0x\n", "b"), doctest::Contains("is not base64"), Error);
+  CHECK_THROWS_WITH_AS(Tokenizer::from_tiktoken("a", "b"), doctest::Contains("is not base64, a space and a rank"),
+                       Error);
+}
