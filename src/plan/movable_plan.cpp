@@ -28,8 +28,9 @@ void for_each_symbol(const Graph& g, const std::function<void(const std::string&
   for (const Node& node : g.nodes()) for_each_symbol(node, f);
 }
 
-/// Puts other numbers into these nodes of `numbered`, in order all that have a symbol whose number is another one now.
-/// If it fails, some nodes have the new numbers.
+/// Puts other numbers into these nodes of `numbered`: in order, all that have a symbol whose number is another one now,
+/// or an operand with one, since an op may refuse its operand's new extents where its own result has none. If it fails,
+/// some nodes have the new numbers.
 void resubstitute(Graph& numbered, const Graph& symbolic, const Bindings& bindings, std::span<const size_t> nodes) {
   for (size_t n : nodes) {
     // Graphs are not changed once they are built: this one is the plan's own, and nobody else sees it.
@@ -70,16 +71,17 @@ MovablePlan::MovablePlan(const Graph& symbolic, Graph& numbered, Bindings bindin
       launches_(std::move(planned.launches)), fresh_(launches_.size()), executor_(planned.plan, launches_, fixed) {
   const auto& nodes = symbolic_.nodes();
   for (const auto& [symbol, number] : bindings_) symbol_bits_.emplace(symbol, SymbolSet{1} << symbol_bits_.size());
+  std::vector<SymbolSet> own_of;  // by node: the symbols in its types and attributes
   for (const Node& node : nodes) {
     SymbolSet own = 0, all = 0;
     for_each_symbol(node, [&](const std::string& symbol) { own |= symbol_bits_.at(symbol); });
     for (Ref r : node.operands) {
       const auto from = static_cast<size_t>(r.node);
-      all |= own_[from];
+      all |= own_of[from];
       // The strides of a view have the symbols of what it looks at.
       if (is_view(storage_, from)) all |= prepared_for_[from];
     }
-    own_.push_back(own), prepared_for_.push_back(own | all);
+    own_of.push_back(own), prepared_for_.push_back(own | all);
   }
   // Whether a value may be a view is a question about its users, behind barriers too.
   placed_for_ = prepared_for_;
@@ -106,8 +108,7 @@ bool MovablePlan::move(const Bindings& bindings) {
   const std::vector<std::shared_ptr<Launch>> launches = launches_;
   const std::vector<BufferLife> lives = lives_;
   const auto go_back = [&] {
-    const std::vector<size_t> own = nodes_with(own_, changed);
-    resubstitute(numbered_, symbolic_, bindings_, own);
+    resubstitute(numbered_, symbolic_, bindings_, nodes_with(prepared_for_, changed));
     const std::vector<size_t> placed = nodes_with(placed_for_, changed);
     if (!move_storage(numbered_, uses_, maker_.storage_rules(), placed, storage_))
       fail(ErrorCode::internal, "the plan of '", numbered_.name(), "' does not go back to the extents it was made for");
@@ -125,7 +126,7 @@ bool MovablePlan::move(const Bindings& bindings) {
 }
 
 bool MovablePlan::move_all(const Bindings& bindings, SymbolSet changed) {
-  resubstitute(numbered_, symbolic_, bindings, nodes_with(own_, changed));
+  resubstitute(numbered_, symbolic_, bindings, nodes_with(prepared_for_, changed));
   if (!move_storage(numbered_, uses_, maker_.storage_rules(), nodes_with(placed_for_, changed), storage_)) return false;
   for (Update u : updates_)
     if (!lies_in_input(numbered_, storage_, u)) return false;

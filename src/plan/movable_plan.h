@@ -51,9 +51,8 @@ class MovablePlan {
   Uses uses_;
   std::set<Ref> read_;
   std::map<std::string, SymbolSet> symbol_bits_;
-  /// By node: the symbols in its types and attributes; those in its operands' types and places, too; those in its
-  /// users'.
-  std::vector<SymbolSet> own_, prepared_for_, placed_for_;
+  /// By node: the symbols in its types and attributes and in its operands' types and places; those in its users', too.
+  std::vector<SymbolSet> prepared_for_, placed_for_;
   std::vector<StepSource> sources_;       // by step
   std::vector<BufferLife> lives_, room_;  // what is needed, and for what the arena was planned
   ArenaPlan arena_;

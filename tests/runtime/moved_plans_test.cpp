@@ -54,7 +54,7 @@ TEST_CASE("a plan that moves from extents to extents gives the bits of a plan ma
     CAPTURE(seed);
     std::mt19937 random(seed);
     const Graph g = random_graph(random);
-    const std::map<std::string, Tensor> params = {{"w", random_tensor(f32, {8, 8}, seed)}};
+    const test::Params params = {{"w", random_tensor(f32, {8, 8}, seed)}};
     const Session session(Device::cpu(), {1});
     CompiledGraph moved = session.compile(g);
     moved.set_params({params.begin(), params.end()});
