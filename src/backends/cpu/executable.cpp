@@ -106,6 +106,7 @@ struct Instance {
 struct Movable {
   MovableSchedule schedule;
   std::shared_ptr<IdleStates> states = std::make_shared<IdleStates>();
+  size_t arena_count = schedule.arena_count();  // when the states were begun: those of another arena have another size
 };
 
 class CpuExecutable final : public HostExecutable {
@@ -306,9 +307,9 @@ class CpuExecutable final : public HostExecutable {
   std::shared_ptr<Instance> moved_instance(Tensors inputs, const Bindings& bindings) {
     for (auto at = movable_.begin(); at != movable_.end(); ++at) {
       Movable& movable = **at;
-      const size_t arenas = movable.schedule.arena_count();
       if (!movable.schedule.move(bindings)) continue;
-      if (movable.schedule.arena_count() != arenas) movable.states = std::make_shared<IdleStates>();
+      if (const size_t count = movable.schedule.arena_count(); count != movable.arena_count)
+        movable.states = std::make_shared<IdleStates>(), movable.arena_count = count;
       movable_.splice(movable_.begin(), movable_, at);
       return new_instance(inputs, movable.schedule.numbered(), movable.schedule.updates(), movable.schedule.executor(),
                           movable.states);
