@@ -15,7 +15,7 @@ int64_t View::count() const {
 }
 bool is_dense(const View& v) { return is_dense(v.shape, v.strides); }
 
-Executor::Executor(const Plan& plan, std::vector<std::unique_ptr<Launch>> launches,
+Executor::Executor(const Plan& plan, std::vector<std::shared_ptr<Launch>> launches,
                    const std::vector<const Tensor*>& fixed)
     : launches_(std::move(launches)), arena_bytes_(static_cast<size_t>(plan.arena_bytes.value())),
       outputs_(plan.outputs.size()) {
@@ -28,8 +28,10 @@ Executor::Executor(const Plan& plan, std::vector<std::unique_ptr<Launch>> launch
     for (const PlanSlot& slot : step.operands)
       if (!slot.is_packed) is_read[slot.buffer] = true;
   std::vector<const std::byte*> starts(plan.buffers.size());
+  std::vector<Tensor> kept;
+  std::vector<Name> names;
   for (size_t b = 0; b < plan.buffers.size(); ++b) {
-    if (is_read[b] && fixed[b]) fixed_.push_back(*fixed[b]), starts[b] = fixed_.back().data();
+    if (is_read[b] && fixed[b]) kept.push_back(*fixed[b]), starts[b] = kept.back().data();
     if (plan.buffers[b].kind == RootKind::input) inputs_ = std::max(inputs_, plan.buffers[b].index + 1);
   }
   const auto add = [&](const PlanSlot& slot) {
@@ -49,8 +51,26 @@ Executor::Executor(const Plan& plan, std::vector<std::unique_ptr<Launch>> launch
     bound_.push_back(
         {launches_[s].get(), first_operand, slots_.size(), static_cast<size_t>(step.scratch_offset.value())});
     for (const PlanSlot& slot : step.results) add(slot);
-    names_.push_back({step.op, step.node});
+    names.push_back({step.op, step.node});
   }
+  names_ = std::make_shared<const std::vector<Name>>(std::move(names));
+  fixed_ = std::make_shared<const std::vector<Tensor>>(std::move(kept));
+}
+
+Executor Executor::moved(std::vector<std::shared_ptr<Launch>> launches, std::span<const size_t> offsets,
+                         std::span<const size_t> scratch_offsets, size_t arena_bytes) const {
+  Executor to = *this;
+  for (size_t s = 0; s < slots_.size(); ++s) {
+    Slot& slot = to.slots_[s];
+    if (slot.fixed) slot.fixed = slot.fixed - slot.offset + offsets[s];
+    slot.offset = offsets[s];
+  }
+  for (Patch& patch : to.patches_) patch.offset = offsets[patch.pointer];
+  for (size_t s = 0; s < launches.size(); ++s)
+    to.bound_[s].launch = launches[s].get(), to.bound_[s].scratch_offset = scratch_offsets[s];
+  to.launches_ = std::move(launches);
+  to.arena_bytes_ = arena_bytes;
+  return to;
 }
 
 std::unique_ptr<RunState> Executor::new_state() const {
@@ -89,7 +109,7 @@ void Executor::run(void** pointers, std::byte* arena, std::span<void* const> inp
     const double start = since_begin();
     bound.launch->run(args);
     const double end = since_begin();
-    const Name& name = names_[static_cast<size_t>(&bound - bound_.data())];
+    const Name& name = (*names_)[static_cast<size_t>(&bound - bound_.data())];
     profile->push_back({name.op, name.node, bound.launch->kernel(), start, end - start});
   }
 }

@@ -22,13 +22,20 @@ struct RunState {
   std::vector<void*> pointers;  // of every launch's operands and results, one after another
   std::vector<void*> inputs, outputs;
   std::vector<Tensor> copies;  // of inputs that cannot be used where they are
+  uint64_t owner = 0;          // which of several executors set the pointers last, for who lends it to several
 };
 
 class Executor {
  public:
   /// `launches[i]` does step i of the plan, whose sizes are numbers and whose order is total. `fixed[b]` is the tensor
   /// of buffer b, if it is a param or a constant, else null; those that a run reads are kept.
-  Executor(const Plan& plan, std::vector<std::unique_ptr<Launch>> launches, const std::vector<const Tensor*>& fixed);
+  Executor(const Plan& plan, std::vector<std::shared_ptr<Launch>> launches, const std::vector<const Tensor*>& fixed);
+
+  /// The same steps for other extents: with other launches, which read what these read, and with other offsets in
+  /// bytes: of each launch's operands and results, one after another, behind the start of the arena or of a buffer
+  /// outside it, and of each launch's scratch.
+  Executor moved(std::vector<std::shared_ptr<Launch>> launches, std::span<const size_t> offsets,
+                 std::span<const size_t> scratch_offsets, size_t arena_bytes) const;
 
   size_t arena_bytes() const { return arena_bytes_; }
   size_t pointer_count() const { return slots_.size(); }
@@ -66,9 +73,9 @@ class Executor {
   std::vector<Bound> bound_;
   std::vector<Slot> slots_;
   std::vector<Patch> patches_;
-  std::vector<std::unique_ptr<Launch>> launches_;
-  std::vector<Name> names_;    // for profiles
-  std::vector<Tensor> fixed_;  // that launches point into
+  std::vector<std::shared_ptr<Launch>> launches_;
+  std::shared_ptr<const std::vector<Name>> names_;    // for profiles
+  std::shared_ptr<const std::vector<Tensor>> fixed_;  // that launches point into
   size_t arena_bytes_ = 0, inputs_ = 0, outputs_ = 0;
 };
 

@@ -7,19 +7,12 @@
 #include <utility>
 
 #include "ir/leaves.h"
-#include "plan/arena.h"
 
 namespace rlx {
 namespace {
 
-/// Is the output where the input is?
-bool lies_in_input(const Graph& g, const StoragePlan& storage, Update u) {
-  Ref out = g.outputs()[u.output].ref;
-  const Place& place = storage.of(out);
-  const Root& root = storage.roots[place.root];
-  return root.kind == RootKind::input && root.index == u.input && place.offset == 0 &&
-         root.bytes == byte_count(g.type(out).dtype, shape_of(g.type(out).dims)) &&
-         is_dense(shape_of(g.type(out).dims), place.strides);
+View view_of(const Graph& g, const StoragePlan& storage, Ref r) {
+  return {g.type(r).dtype, shape_of(g.type(r).dims), storage.of(r).strides};
 }
 
 StoragePlan with_updates(const Graph& g, const StorageRules& rules, std::vector<bool> donated,
@@ -43,18 +36,7 @@ struct GraphPlanner {
   std::set<Ref> read = {};
   PlanValue values = 0;
 
-  View view(Ref r) const { return {g.type(r).dtype, shape_of(g.type(r).dims), storage.of(r).strides}; }
-
-  PlacedNode placed(size_t n) const {
-    const Node& node = g.nodes()[n];
-    PlacedNode placed{node, {}, {}, {}};
-    for (Ref r : node.operands) placed.operands.push_back(view(r));
-    for (size_t r = 0; r < node.types.size(); ++r) {
-      placed.results.push_back(view({int32_t(n), int32_t(r)}));
-      placed.unread.push_back(!read.contains({int32_t(n), int32_t(r)}));
-    }
-    return placed;
-  }
+  PlacedNode placed(size_t n) const { return placed_node(g, storage, read, n); }
 
   /// What stands behind views.
   Ref looked_at(Ref r) const {
@@ -103,12 +85,13 @@ struct GraphPlanner {
   }
   PlanSlot operand(Ref r) { return slot(r, value_of.at(looked_at(r))); }
 
-  void add_step(PlanStep step, std::unique_ptr<Launch> launch, size_t at) {
+  void add_step(PlanStep step, std::unique_ptr<Launch> launch, size_t at, StepSource source) {
     const size_t scratch = launch->scratch_bytes();
     step.scratch_bytes = static_cast<int64_t>(scratch);
     if (request.is_described) step.kernel = launch->kernel(), step.strategy = launch->strategy();
     scratch_lives.push_back(lives.size());
     lives.push_back({scratch, at, at});
+    made.sources.push_back(source);
     made.plan.steps.push_back(std::move(step));
     made.launches.push_back(std::move(launch));
   }
@@ -126,19 +109,14 @@ struct GraphPlanner {
       const Ref ref{static_cast<int32_t>(n), static_cast<int32_t>(r)};
       step.results.push_back(slot(ref, new_value(ref)));
     }
-    add_step(std::move(step), std::move(launch.launch), n);
+    add_step(std::move(step), std::move(launch.launch), n, {.node = n});
   }
 
   /// Outputs that are leaves, views, or twice the same value.
   void copy_output(size_t o) {
     const Ref r = g.outputs()[o].ref;
-    View from = view(r), to{from.dtype, from.shape, dense_strides(from.shape)};
-    Type type = g.type(r);
-    if (!is_byte_sized(from.dtype)) {  // packed elements and blocks are dense wherever they are: copied as bytes
-      auto bytes = static_cast<int64_t>(byte_count(from.dtype, from.shape));
-      from = to = View{u8, {bytes}, {1}};
-      type = {u8, {bytes}};
-    }
+    const auto [from, to] = copied_views(g, storage, o);
+    const Type type{from.dtype, Dims(from.shape.begin(), from.shape.end())};
     PlanStep step;
     step.kind = PlanStep::Kind::copy, step.op = "copy", step.node = g.outputs()[o].name;
     step.operands.push_back(operand(r));
@@ -149,7 +127,7 @@ struct GraphPlanner {
     step.results.push_back(
         {to_buffer, step.operands[0].value, type, 0, Dims(to.strides.begin(), to.strides.end()), false});
     made.plan.outputs[o] = {g.outputs()[o].name, to_buffer, step.operands[0].value};
-    add_step(std::move(step), request.maker.copy(from, to), g.nodes().size());
+    add_step(std::move(step), request.maker.copy(from, to), g.nodes().size(), {.output = o});
   }
 
   Planned run() {
@@ -157,8 +135,7 @@ struct GraphPlanner {
     for (size_t r = 0; r < storage.roots.size(); ++r)
       if (const Root& root = storage.roots[r]; root.kind == RootKind::arena)
         lives[r] = {root.bytes, root.first, root.last};
-    for (const Node& node : g.nodes()) read.insert(node.operands.begin(), node.operands.end());
-    for (const Output& o : g.outputs()) read.insert(o.ref);
+    read = read_values(g);
     add_leaves();
 
     // Nodes that one launch does stand where the last of them does: until then what they read lives, and what lies
@@ -201,7 +178,8 @@ struct GraphPlanner {
       else made.plan.outputs[o] = {g.outputs()[o].name, buffer(storage.of(r).root), value_of.at(looked_at(r))};
     }
 
-    const ArenaPlan arena = plan_arena(lives);
+    made.has_joined = !joined.empty();
+    ArenaPlan arena = plan_arena(lives);
     made.live_bytes = largest_live_bytes(lives);
     made.plan.arena_bytes = static_cast<int64_t>(arena.bytes);
     for (const auto& [root, b] : buffer_of)
@@ -209,11 +187,50 @@ struct GraphPlanner {
         made.plan.buffers[b].offset = static_cast<int64_t>(arena.offsets[root]);
     for (size_t s = 0; s < scratch_lives.size(); ++s)
       made.plan.steps[s].scratch_offset = static_cast<int64_t>(arena.offsets[scratch_lives[s]]);
+    made.storage = std::move(storage), made.lives = std::move(lives), made.offsets = std::move(arena.offsets);
     return std::move(made);
   }
 };
 
 }  // namespace
+
+bool lies_in_input(const Graph& g, const StoragePlan& storage, Update u) {
+  Ref out = g.outputs()[u.output].ref;
+  const Place& place = storage.of(out);
+  const Root& root = storage.roots[place.root];
+  return root.kind == RootKind::input && root.index == u.input && place.offset == 0 &&
+         root.bytes == byte_count(g.type(out).dtype, shape_of(g.type(out).dims)) &&
+         is_dense(shape_of(g.type(out).dims), place.strides);
+}
+
+std::pair<View, View> copied_views(const Graph& g, const StoragePlan& storage, size_t output) {
+  View from = view_of(g, storage, g.outputs()[output].ref);
+  if (!is_byte_sized(from.dtype)) {  // packed elements and blocks are dense wherever they are: copied as bytes
+    View bytes{u8, {static_cast<int64_t>(byte_count(from.dtype, from.shape))}, {1}};
+    return {bytes, bytes};
+  }
+  View to{from.dtype, from.shape, dense_strides(from.shape)};
+  return {std::move(from), std::move(to)};
+}
+
+PlacedNode placed_node(const Graph& g, const StoragePlan& storage, const std::set<Ref>& read, size_t n) {
+  const Node& node = g.nodes()[n];
+  PlacedNode placed{node, {}, {}, {}};
+  for (Ref r : node.operands) placed.operands.push_back(view_of(g, storage, r));
+  for (size_t r = 0; r < node.types.size(); ++r) {
+    const Ref result{int32_t(n), int32_t(r)};
+    placed.results.push_back(view_of(g, storage, result));
+    placed.unread.push_back(!read.contains(result));
+  }
+  return placed;
+}
+
+std::set<Ref> read_values(const Graph& g) {
+  std::set<Ref> read;
+  for (const Node& node : g.nodes()) read.insert(node.operands.begin(), node.operands.end());
+  for (const Output& o : g.outputs()) read.insert(o.ref);
+  return read;
+}
 
 Planned plan_graph(const PlanRequest& request) { return GraphPlanner{request}.run(); }
 

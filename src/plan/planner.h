@@ -4,9 +4,11 @@
 
 #include <functional>
 #include <memory>
+#include <set>
 #include <span>
 #include <vector>
 
+#include "plan/arena.h"
 #include "plan/launch.h"
 #include "plan/plan.h"
 #include "plan/storage.h"
@@ -53,6 +55,12 @@ class LaunchMaker {
   }
 };
 
+/// From where to where an output is copied that lies elsewhere; of packed elements and blocks as bytes.
+std::pair<View, View> copied_views(const Graph& g, const StoragePlan& storage, size_t output);
+/// The node where the storage plan puts it. `read`: the values that nodes or outputs read.
+PlacedNode placed_node(const Graph& g, const StoragePlan& storage, const std::set<Ref>& read, size_t node);
+std::set<Ref> read_values(const Graph& g);
+
 struct PlanRequest {
   const Graph& graph;
   LaunchMaker& maker;
@@ -61,15 +69,29 @@ struct PlanRequest {
   bool is_described = false;             ///< with the texts that only people and tests read: of kernels and strategies
 };
 
+/// What a step does: computes a node, or copies an output.
+struct StepSource {
+  size_t node = SIZE_MAX, output = SIZE_MAX;  ///< one of them
+};
+
 struct Planned {
   Plan plan;  ///< of a total order
-  std::vector<std::unique_ptr<Launch>> launches;
+  std::vector<std::shared_ptr<Launch>> launches;
   /// By buffer: the param or constant that a run reads there; no value for others.
   std::vector<Ref> fixed;
   size_t live_bytes = 0;  ///< the most that values and scratch need at one step: no arena is smaller
+
+  // What it was made of.
+  StoragePlan storage;
+  std::vector<StepSource> sources;  ///< by step
+  std::vector<BufferLife> lives;    ///< in the arena: of each root, then of each step's scratch
+  std::vector<size_t> offsets;      ///< of the same
+  bool has_joined = false;          ///< some launches compute several nodes
 };
 Planned plan_graph(const PlanRequest& request);
 
+/// Does the output lie where the input of the update does, and has its size?
+bool lies_in_input(const Graph& g, const StoragePlan& storage, Update u);
 /// Those of the `wanted` updates that can be made all together, so that they may be requested of a plan of `g`.
 std::vector<Update> possible_updates(const Graph& g, const StorageRules& rules, std::span<const Update> wanted);
 

@@ -29,10 +29,10 @@ namespace {
 
 struct Planner {
   const Graph& g;
+  const Uses& uses;
   const StorageRules& rules;
   const std::vector<bool>& donated;
   const std::map<size_t, Ref>& takers;
-  Uses uses{g};
   StoragePlan plan = {};
 
   Shape shape(Ref r) const { return shape_of(g.type(r).dims); }
@@ -106,6 +106,67 @@ struct Planner {
     return last;
   }
 
+  /// Has the operand, which lies at `place`, a whole buffer of the size of the result?
+  bool has_size_of(Ref operand, Ref result) const {
+    const Place& place = plan.of(operand);
+    return place.offset == 0 && is_dense(shape(operand), place.strides) &&
+           plan.roots[place.root].bytes == bytes(result);
+  }
+
+  /// May the output's buffer be exchanged for the caller's?
+  bool fills_root(Ref r) const {
+    const Place& place = plan.of(r);
+    return place.offset == 0 && plan.roots[place.root].bytes == bytes(r) && is_dense(shape(r), place.strides);
+  }
+
+  /// The node as a view, if it becomes one: where every user understands its strides.
+  std::optional<Place> accepted_view(size_t n) const {
+    const Node& node = g.nodes()[n];
+    std::optional<Place> seen = view(node);
+    if (!seen) return {};
+    Shape out = shape_of(node.types[0].dims);
+    if (is_dense(out, seen->strides) || users_read_strided({int32_t(n), 0}, out, seen->strides)) return seen;
+    return {};
+  }
+
+  /// See StoragePlan::answers.
+  std::vector<size_t> answers(size_t n, bool is_view) const {
+    const Node& node = g.nodes()[n];
+    if (is_leaf(node) || node.op == &op::optimization_barrier) return {};
+    std::vector<size_t> all{is_view};
+    for (size_t r = 0; r < node.types.size() && !is_view; ++r)
+      for (size_t i : rules.may_overwrite(node, r))
+        all.push_back(2 * i + (i < node.operands.size() && has_size_of(node.operands[i], {int32_t(n), int32_t(r)})));
+    return all;
+  }
+  std::vector<size_t> output_answers() const {
+    std::vector<size_t> all;
+    for (const Output& o : g.outputs()) all.push_back(fills_root(o.ref));
+    return all;
+  }
+
+  /// False if the node's place would be of another sort.
+  bool move(size_t n) {
+    const Node& node = g.nodes()[n];
+    std::vector<Place>& places = plan.places[n];
+    const auto move_own = [&] {
+      for (size_t r = 0; r < places.size(); ++r) {
+        places[r].strides = dense_strides(shape_of(node.types[r].dims));
+        if (Root& root = plan.roots[places[r].root]; root.first == n) root.bytes = bytes({int32_t(n), int32_t(r)});
+      }
+    };
+    if (node.op == &op::optimization_barrier) {
+      for (size_t r = 0; r < places.size(); ++r) places[r] = plan.of(node.operands[r]), places[r].is_view = true;
+      return true;
+    }
+    if (is_leaf(node)) return move_own(), true;
+    std::optional<Place> seen = accepted_view(n);
+    if (answers(n, seen.has_value()) != plan.answers[n]) return false;
+    if (seen) places[0] = std::move(*seen);
+    else move_own();
+    return true;
+  }
+
   /// The operand whose buffer a `result` of node `n` may take: whole, dense, used by nothing else now or later.
   std::optional<size_t> reusable(size_t n, size_t result) const {
     const Node& node = g.nodes()[n];
@@ -120,8 +181,7 @@ struct Planner {
         if (auto taker = takers.find(root.index);
             taker != takers.end() && taker->second != Ref{int32_t(n), int32_t(result)})
           continue;
-      if (!ours || place.offset != 0 || !is_dense(shape(r), place.strides) ||
-          root.bytes != bytes({int32_t(n), int32_t(result)}) ||
+      if (!ours || !has_size_of(r, {int32_t(n), int32_t(result)}) ||
           byte_size(g.type(r).dtype) != byte_size(node.types[result].dtype))
         continue;
       bool needed = false;
@@ -155,12 +215,9 @@ struct Planner {
       for (Ref r : node.operands) places.push_back(plan.of(r)), places.back().is_view = true;
       return;
     }
-    if (auto seen = view(node)) {
-      Shape out = shape_of(node.types[0].dims);
-      if (is_dense(out, seen->strides) || users_read_strided({int32_t(n), 0}, out, seen->strides)) {
-        places.push_back(std::move(*seen));
-        return;
-      }
+    if (auto seen = accepted_view(n)) {
+      places.push_back(std::move(*seen));
+      return;
     }
     for (size_t r = 0; r < node.types.size(); ++r) {
       if (auto over = reusable(n, r)) {
@@ -178,12 +235,9 @@ struct Planner {
     for (size_t r = 0; r < last.size(); ++r) plan.roots[r].last = last[r];
     for (size_t o = 0; o < g.outputs().size(); ++o) {
       Ref r = g.outputs()[o].ref;
-      const Place& place = plan.of(r);
-      Root& root = plan.roots[place.root];
+      Root& root = plan.roots[plan.of(r).root];
       // Only a whole arena buffer can be exchanged for the caller's; the first output that asks for it gets it.
-      if (root.kind == RootKind::arena && place.offset == 0 && root.bytes == bytes(r) &&
-          is_dense(shape(r), place.strides))
-        root.kind = RootKind::output, root.index = o;
+      if (root.kind == RootKind::arena && fills_root(r)) root.kind = RootKind::output, root.index = o;
       else plan.copied_outputs.push_back(o);
     }
     return std::move(plan);
@@ -194,7 +248,34 @@ struct Planner {
 
 StoragePlan plan_storage(const Graph& g, const StorageRules& rules, const std::vector<bool>& donated,
                          const std::map<size_t, Ref>& takers) {
-  return Planner{g, rules, donated, takers}.run();
+  const Uses uses(g);
+  return Planner{g, uses, rules, donated, takers}.run();
+}
+
+namespace {
+// A plan that exists already has decided what they decide.
+const std::vector<bool> kNoneDonated;
+const std::map<size_t, Ref> kNoTakers;
+}  // namespace
+
+void add_answers(const Graph& g, const Uses& uses, const StorageRules& rules, std::span<const size_t> nodes,
+                 StoragePlan& plan) {
+  Planner planner{g, uses, rules, kNoneDonated, kNoTakers, std::move(plan)};
+  planner.plan.answers.resize(g.nodes().size() + 1);
+  for (size_t n : nodes)
+    planner.plan.answers[n] = planner.answers(n, !planner.plan.places[n].empty() && planner.plan.places[n][0].is_view);
+  planner.plan.answers.back() = planner.output_answers();
+  plan = std::move(planner.plan);
+}
+
+bool move_storage(const Graph& g, const Uses& uses, const StorageRules& rules, std::span<const size_t> nodes,
+                  StoragePlan& plan) {
+  Planner planner{g, uses, rules, kNoneDonated, kNoTakers, std::move(plan)};
+  bool same = true;
+  for (size_t n : nodes) same = same && planner.move(n);
+  same = same && planner.output_answers() == planner.plan.answers.back();
+  plan = std::move(planner.plan);
+  return same;
 }
 
 }  // namespace rlx

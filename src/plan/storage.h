@@ -45,6 +45,9 @@ struct StoragePlan {
   /// Outputs that no step writes in place: a copy at the end fills them.
   std::vector<size_t> copied_outputs;
   size_t in_place = 0;  ///< results that took over an operand's buffer
+  /// By node, and last of the outputs: the answers of extents and strides to which the plan owes its form. Other
+  /// extents that give the same answers have the same roots, views and copies.
+  std::vector<std::vector<size_t>> answers;
 
   const Place& of(Ref r) const { return places[static_cast<size_t>(r.node)][static_cast<size_t>(r.result)]; }
 };
@@ -52,6 +55,16 @@ struct StoragePlan {
 /// `donated[i]`: input i may be overwritten; if it is in `takers`, by that value alone.
 StoragePlan plan_storage(const Graph& g, const StorageRules& rules, const std::vector<bool>& donated = {},
                          const std::map<size_t, Ref>& takers = {});
+
+/// Fills `answers` for these nodes and for the outputs: afterwards the plan can be moved.
+void add_answers(const Graph& g, const Uses& uses, const StorageRules& rules, std::span<const size_t> nodes,
+                 StoragePlan& plan);
+/// Places and sizes for other extents. `g` is the graph for which `plan` was made, with other numbers in its types and
+/// attributes; `nodes`, in order, are those whose types, attributes, operands' places or users' types they are in.
+/// False if a plan made for these extents would have another form; then `plan` holds no extents' places, until it is
+/// moved back to those that it had.
+bool move_storage(const Graph& g, const Uses& uses, const StorageRules& rules, std::span<const size_t> nodes,
+                  StoragePlan& plan);
 
 std::vector<int64_t> dense_strides(const Shape& shape);
 /// Row-major without gaps, as `dense_strides` says; dims of extent 1 may have any stride.

@@ -1,5 +1,6 @@
-// Running on the CPU; see the header. A graph with symbols is specialized once per set of input shapes; the latest
-// shapes are kept. Each run borrows a RunState from its shape's idle ones, so that runs on several threads do not meet.
+// Running on the CPU; see the header. A graph with symbols is specialized once per set of input shapes, mostly by
+// moving the plan of an earlier set (plan/movable_plan.h); the latest shapes are kept. Each run borrows a RunState from
+// the idle ones, so that runs on several threads do not meet.
 #include "backends/cpu/executable.h"
 
 #include <atomic>
@@ -23,14 +24,20 @@ namespace rlx::cpu {
 namespace {
 
 constexpr size_t kMaxShapes = 32;      // plans kept per executable
-constexpr size_t kMaxIdleStates = 16;  // run states kept per shape
+constexpr size_t kMaxSchedules = 4;    // of other forms: for extents of 0, of 1, and for kernels that extents choose
+constexpr size_t kMaxIdleStates = 16;  // run states kept per arena
+
+/// The folder into which plans are to be written, or null.
+const char* dump_folder() {
+  const char* folder = std::getenv("RLX_DUMP");
+  return folder && *folder ? folder : nullptr;
+}
 
 /// Plans; and writes the plan into the folder that RLX_DUMP names, if there is one.
 Executor planned(const ScheduleRequest& request) {
-  const char* folder = std::getenv("RLX_DUMP");
-  const bool is_dumped = folder && *folder;
-  Schedule made = schedule(request, is_dumped);
-  if (is_dumped) {
+  const char* folder = dump_folder();
+  Schedule made = schedule(request, folder != nullptr);
+  if (folder) {
     static std::atomic<int> count = 0;
     std::error_code ignored;  // the file says it too
     std::filesystem::create_directories(folder, ignored);
@@ -47,32 +54,59 @@ struct Pair {
   bool in_place;  // the plan writes the one over the other
 };
 
+/// Memory of runs that have ended, for the next ones: of one shape, or of all whose plans were moved within one arena.
+class IdleStates {
+ public:
+  std::unique_ptr<RunState> take() {
+    std::scoped_lock lock(mutex_);
+    if (idle_.empty()) return nullptr;
+    auto state = std::move(idle_.back());
+    idle_.pop_back();
+    return state;
+  }
+  void reserve() {
+    std::scoped_lock lock(mutex_);
+    idle_.reserve(kMaxIdleStates);
+  }
+  void give_back(std::unique_ptr<RunState> state) {
+    std::scoped_lock lock(mutex_);
+    if (idle_.size() < kMaxIdleStates) idle_.push_back(std::move(state));
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<RunState>> idle_;
+};
+
 struct Instance {
   std::vector<Shape> shapes;  // of the inputs
   std::vector<Pair> pairs;
   Executor executor;
   std::vector<std::pair<DType, Shape>> outputs;  // no Types: making one of a tensor allocates
-  std::mutex mutex;
-  std::vector<std::unique_ptr<RunState>> idle;
+  std::shared_ptr<PackedCache> packed;           // whose weights launches prefetch
+  std::shared_ptr<IdleStates> states;
+  uint64_t number;  // not that of another instance with the same states
 
   std::unique_ptr<RunState> take() {
-    {
-      std::scoped_lock lock(mutex);
-      if (!idle.empty()) {
-        auto state = std::move(idle.back());
-        idle.pop_back();
-        return state;
-      }
+    auto state = states->take();
+    if (!state) {
+      state = executor.new_state();
+      state->owner = number;
+      states->reserve();
     }
-    auto state = executor.new_state();
-    std::scoped_lock lock(mutex);
-    idle.reserve(kMaxIdleStates);
+    if (state->owner != number) {
+      executor.resolve(state->pointers.data(), state->arena);
+      state->owner = number;
+    }
     return state;
   }
-  void give_back(std::unique_ptr<RunState> state) {
-    std::scoped_lock lock(mutex);
-    if (idle.size() < kMaxIdleStates) idle.push_back(std::move(state));
-  }
+};
+
+/// A schedule that moves, and the memory for its runs.
+struct Movable {
+  MovableSchedule schedule;
+  std::shared_ptr<IdleStates> states = std::make_shared<IdleStates>();
+  size_t arena_count = schedule.arena_count();  // when the states were begun: those of another arena have another size
 };
 
 class CpuExecutable final : public HostExecutable {
@@ -104,6 +138,7 @@ class CpuExecutable final : public HostExecutable {
     for (const std::string& made : hoisted_) params_.erase(made);
     kept_ = {};
     instances_.clear();  // their steps point into the old value
+    movable_.clear();
     packed_.reset();
   }
 
@@ -141,7 +176,7 @@ class CpuExecutable final : public HostExecutable {
     }
     instance->executor.run(state->pointers.data(), state->arena, state->inputs, state->outputs,
                            std::clamp(options.threads, 1, options_.threads), options.cancel, options.profile);
-    instance->give_back(std::move(state));
+    instance->states->give_back(std::move(state));
     rethrow_step_error();
     if (is_cancelled(options.cancel)) fail(ErrorCode::cancelled, "the run of '", graph_.name(), "' was cancelled");
   }
@@ -160,7 +195,9 @@ class CpuExecutable final : public HostExecutable {
   size_t memory_bytes() const override {
     std::scoped_lock lock(mutex_);
     size_t total = packed_ ? packed_->bytes() : 0;
-    for (const auto& instance : instances_) total += instance->executor.arena_bytes();
+    std::map<const IdleStates*, size_t> arenas;  // some share one
+    for (const auto& instance : instances_) arenas[instance->states.get()] = instance->executor.arena_bytes();
+    for (const auto& [states, bytes] : arenas) total += bytes;
     return total;
   }
 
@@ -209,10 +246,15 @@ class CpuExecutable final : public HostExecutable {
              "' is not bound; bind it with set_param before the first run");
     require_registered(compiled_with_);
     if (!packed_) start_packing();
-    Bindings bindings = solve_symbols(graph_, inputs);
-    Graph fixed = bindings.empty() ? graph_ : substitute(graph_, bindings);
-    std::vector<Shape> shapes;
-    for (const Tensor& t : inputs) shapes.push_back(t.shape());
+    const Bindings bindings = solve_symbols(graph_, inputs);
+    const size_t packed_before = kept_.is_used() ? packed_->bytes() : 0;
+    std::shared_ptr<Instance> instance = bindings.empty() ? nullptr : moved_instance(inputs, bindings);
+    if (instance) {
+      if (kept_.is_used() && packed_->bytes() != packed_before) keep_packed();  // a kernel of these extents packed
+      return instance;
+    }
+    auto numbered = std::make_unique<Graph>(bindings.empty() ? graph_ : substitute(graph_, bindings));
+    const Graph& fixed = *numbered;
     ScheduleRequest request{fixed,
                             options_.threads,
                             policy(),
@@ -224,18 +266,55 @@ class CpuExecutable final : public HostExecutable {
       if (fixed.type(fixed.inputs()[pair.input]) == fixed.type(fixed.outputs()[pair.output].ref))
         wanted.push_back({pair.input, pair.output});
     if (!wanted.empty()) request.updates = possible_updates(fixed, storage_rules(fixed), wanted);
-    std::vector<Pair> pairs = pairs_;
-    for (Pair& pair : pairs)
-      pair.in_place =
-          std::any_of(request.updates.begin(), request.updates.end(), [&](Update u) { return u.input == pair.input; });
-    std::vector<std::pair<DType, Shape>> outputs;
-    for (const Type& t : fixed.output_types()) outputs.emplace_back(t.dtype, shape_of(t.dims));
-    std::shared_ptr<Instance> instance(
-        new Instance{std::move(shapes), std::move(pairs), planned(request), std::move(outputs), {}, {}});
+    if (bindings.empty() || dump_folder()) {
+      const std::vector<Update> updates = request.updates;
+      instance = new_instance(inputs, fixed, updates, planned(request), std::make_shared<IdleStates>());
+    } else {
+      auto movable = std::shared_ptr<Movable>(
+          new Movable{MovableSchedule(graph_, std::move(numbered), bindings, std::move(request))});
+      instance = new_instance(inputs, movable->schedule.numbered(), movable->schedule.updates(),
+                              movable->schedule.executor(), movable->states);
+      if (movable->schedule.can_move()) movable_.push_front(std::move(movable));
+      if (movable_.size() > kMaxSchedules) movable_.pop_back();
+    }
+    if (kept_.is_used()) keep_packed();
+    return instance;
+  }
+
+  void keep_packed() {
     std::map<std::string, Tensor> values;
     for (const std::string& name : hoisted_) values.emplace(name, params_.at(name));
-    if (kept_.is_used()) kept_.keep(packed_->made(), values);
-    return instance;
+    kept_.keep(packed_->made(), values);
+  }
+
+  std::shared_ptr<Instance> new_instance(Tensors inputs, const Graph& numbered, std::span<const Update> updates,
+                                         Executor executor, std::shared_ptr<IdleStates> states) {
+    std::vector<Shape> shapes;
+    for (const Tensor& t : inputs) shapes.push_back(t.shape());
+    std::vector<Pair> pairs = pairs_;
+    for (Pair& pair : pairs)
+      pair.in_place = std::any_of(updates.begin(), updates.end(), [&](Update u) { return u.input == pair.input; });
+    std::vector<std::pair<DType, Shape>> outputs;
+    for (const Output& o : numbered.outputs()) {
+      const Type& type = numbered.type(o.ref);
+      outputs.emplace_back(type.dtype, shape_of(type.dims));
+    }
+    return std::shared_ptr<Instance>(new Instance{std::move(shapes), std::move(pairs), std::move(executor),
+                                                  std::move(outputs), packed_, std::move(states), ++made_instances_});
+  }
+
+  /// By a schedule that exists, if one takes these extents.
+  std::shared_ptr<Instance> moved_instance(Tensors inputs, const Bindings& bindings) {
+    for (auto at = movable_.begin(); at != movable_.end(); ++at) {
+      Movable& movable = **at;
+      if (!movable.schedule.move(bindings)) continue;
+      if (const size_t count = movable.schedule.arena_count(); count != movable.arena_count)
+        movable.states = std::make_shared<IdleStates>(), movable.arena_count = count;
+      movable_.splice(movable_.begin(), movable_, at);
+      return new_instance(inputs, movable.schedule.numbered(), movable.schedule.updates(), movable.schedule.executor(),
+                          movable.states);
+    }
+    return nullptr;
   }
 
   kernels::ProductPolicy policy() const { return {options_.row_relative, options_.batch_invariant}; }
@@ -257,7 +336,7 @@ class CpuExecutable final : public HostExecutable {
     if (kept_.is_used())
       for (const auto& [name, value] : params_)
         if (value.byte_count() > 0) names.emplace(value.data(), name);
-    packed_ = std::make_unique<PackedCache>(kept_.file(), std::move(names));
+    packed_ = std::make_shared<PackedCache>(kept_.file(), std::move(names));
   }
 
   /// Computes what depends on params alone.
@@ -294,8 +373,10 @@ class CpuExecutable final : public HostExecutable {
   mutable std::mutex mutex_;
   std::map<std::string, Tensor> params_;
   KeptWeights kept_;
-  std::unique_ptr<PackedCache> packed_;  // null until all params are bound and a run needs them
+  std::shared_ptr<PackedCache> packed_;  // null until all params are bound and a run needs them
   std::list<std::shared_ptr<Instance>> instances_;
+  std::list<std::shared_ptr<Movable>> movable_;  // the latest in front
+  uint64_t made_instances_ = 0;
 };
 
 }  // namespace

@@ -3,12 +3,15 @@
 
 #include <array>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "backends/cpu/convolution_chain.h"
 #include "backends/cpu/lowerings.h"
 #include "ir/leaves.h"
+#include "plan/movable_plan.h"
 #include "rlx/ops/fused.h"
+#include "rlx/ops/fused_blocks.h"
 
 namespace rlx::cpu {
 namespace {
@@ -143,25 +146,69 @@ class CpuLaunches final : public LaunchMaker {
   std::vector<Plan> bodies_;  // of the launch that is being made
 };
 
+/// A product of few rows takes as long as its weights take to arrive from memory, so the product before it prefetches
+/// them. Launches that are not `fresh` may be running elsewhere: they know already what to prefetch.
+void set_prefetches(std::span<const std::shared_ptr<Launch>> launches, const std::vector<bool>& fresh = {}) {
+  std::span<const std::byte> weights;
+  for (size_t i = launches.size(); i-- > 0;) {
+    auto& step = static_cast<Step&>(*launches[i]);  // all launches of this maker are steps
+    if (!weights.empty() && (fresh.empty() || fresh[i])) step.prefetch_read(weights);
+    if (const auto own = step.packed_weights(); !own.empty()) weights = own;
+  }
+}
+
+std::vector<const Tensor*> fixed_tensors(const CpuLaunches& maker, const Planned& made) {
+  std::vector<const Tensor*> fixed;
+  for (Ref leaf : made.fixed) fixed.push_back(leaf == Ref{} ? nullptr : maker.bound_tensor(leaf));
+  return fixed;
+}
+
+bool has_symbol(const Type& type) { return !is_static(type.dims); }
+
 }  // namespace
 
 Schedule schedule(const ScheduleRequest& request, bool is_described) {
   CpuLaunches maker(request, is_described);
   Planned made = plan_graph({request.graph, maker, request.donated, request.updates, is_described});
 
-  // A product of few rows takes as long as its weights take to arrive from memory, so the product before it prefetches
-  // them.
-  std::span<const std::byte> weights;
-  for (auto launch = made.launches.rbegin(); launch != made.launches.rend(); ++launch) {
-    auto& step = static_cast<Step&>(**launch);  // all launches of this maker are steps
-    if (!weights.empty()) step.prefetch_read(weights);
-    if (const auto own = step.packed_weights(); !own.empty()) weights = own;
-  }
-
-  std::vector<const Tensor*> fixed;
-  for (Ref leaf : made.fixed) fixed.push_back(leaf == Ref{} ? nullptr : maker.bound_tensor(leaf));
+  set_prefetches(made.launches);
+  const std::vector<const Tensor*> fixed = fixed_tensors(maker, made);
   return {Executor(made.plan, std::move(made.launches), fixed), is_described ? std::move(made.plan) : Plan{},
           made.live_bytes};
 }
+
+struct MovableSchedule::Made {
+  ScheduleRequest request;
+  CpuLaunches maker{request, false};
+  size_t registered = registered_kernels_hash();
+  std::optional<MovablePlan> plan = {};
+  std::optional<Executor> executor = {};  // if the plan cannot move
+};
+
+MovableSchedule::MovableSchedule(const Graph& symbolic, std::unique_ptr<Graph> numbered, const Bindings& bindings,
+                                 ScheduleRequest request)
+    : numbered_(std::move(numbered)), made_(new Made{std::move(request)}) {
+  const ScheduleRequest& asked = made_->request;
+  Planned planned = plan_graph({asked.graph, made_->maker, asked.donated, asked.updates, false});
+  set_prefetches(planned.launches);
+  const std::vector<const Tensor*> fixed = fixed_tensors(made_->maker, planned);
+  const bool may_join = std::any_of(symbolic.nodes().begin(), symbolic.nodes().end(), [](const Node& node) {
+    return node.op == &op::fused_conv && std::any_of(node.types.begin(), node.types.end(), has_symbol);
+  });
+  if (!may_join && MovablePlan::can_move(symbolic, planned))
+    made_->plan.emplace(symbolic, *numbered_, bindings, made_->maker, std::move(planned), asked.updates, fixed);
+  else made_->executor.emplace(planned.plan, std::move(planned.launches), fixed);
+}
+MovableSchedule::~MovableSchedule() = default;
+
+bool MovableSchedule::can_move() const { return made_->plan.has_value(); }
+bool MovableSchedule::move(const Bindings& bindings) {
+  if (!made_->plan || made_->registered != registered_kernels_hash() || !made_->plan->move(bindings)) return false;
+  set_prefetches(made_->plan->launches(), made_->plan->fresh_launches());
+  return true;
+}
+const Executor& MovableSchedule::executor() const { return made_->plan ? made_->plan->executor() : *made_->executor; }
+const std::vector<Update>& MovableSchedule::updates() const { return made_->request.updates; }
+size_t MovableSchedule::arena_count() const { return made_->plan ? made_->plan->arena_count() : 1; }
 
 }  // namespace rlx::cpu

@@ -24,4 +24,30 @@ struct Schedule {
 };
 Schedule schedule(const ScheduleRequest& request, bool is_described = false);
 
+/// The schedule of a graph with symbols: made for some extents, and moved to others (plan/movable_plan.h).
+class MovableSchedule {
+ public:
+  /// `numbered` is `substitute(symbolic, bindings)` and the request's graph. What the request refers to has to outlive
+  /// this, and so has `symbolic`.
+  MovableSchedule(const Graph& symbolic, std::unique_ptr<Graph> numbered, const Bindings& bindings,
+                  ScheduleRequest request);
+  ~MovableSchedule();
+
+  /// Not where pipelines of convolutions depend on extents.
+  bool can_move() const;
+  /// False if the schedule for these numbers would have another form, or kernels were registered since this was made;
+  /// then, and if it fails, it stays where it is.
+  bool move(const Bindings& bindings);
+  const Executor& executor() const;
+  const Graph& numbered() const { return *numbered_; }
+  const std::vector<Update>& updates() const;
+  /// Runs of executors with the same count may use the same memory.
+  size_t arena_count() const;
+
+ private:
+  struct Made;
+  std::unique_ptr<Graph> numbered_;
+  std::unique_ptr<Made> made_;
+};
+
 }  // namespace rlx::cpu

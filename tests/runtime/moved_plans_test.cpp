@@ -1,0 +1,89 @@
+// Plans that move from extents to extents (plan/movable_plan.h): whatever the order of the extents, a run gives the
+// bits that a plan made for its own extents gives, and what the reference gives.
+#include <doctest/doctest.h>
+
+#include <cstring>
+#include <random>
+
+#include "runtime/small_model.h"
+
+using namespace rlx;
+
+namespace {
+
+/// A chain of ops over x[N, 8] and y[M, 8] that views, concatenates, updates in place, multiplies and attends.
+Graph random_graph(std::mt19937& random) {
+  const Dim n = Dim::symbol("N"), m = Dim::symbol("M");
+  Graph g("moved");
+  Value w = g.param("w", f32, {8, 8});
+  std::vector<Value> values = {g.input("x", f32, {n, 8}), g.input("y", f32, {m, 8})};
+  const auto any = [&] { return values[random() % values.size()]; };
+  for (int i = 0; i < 7; ++i) {
+    Value a = any();
+    switch (random() % 9) {
+      case 0: values.push_back(tanh(a) * 0.5 + a); break;
+      case 1: values.push_back(linear(a, w)); break;
+      case 2: values.push_back(concatenate({a, any()}, 0)); break;
+      case 3: values.push_back(softmax(transpose(transpose(a, {1, 0}) * 2.0, {1, 0}), 0)); break;
+      case 4: values.push_back(matmul(matmul(a, transpose(a, {1, 0})), a)); break;
+      case 5: values.push_back(slice_axis(concatenate({a, a}, 0), 0, a.dim(0), a.dim(0) + a.dim(0))); break;
+      case 6: values.push_back(reshape(cumsum(reshape(a, {a.dim(0) * 2, 4}), 1), a.dims())); break;
+      case 7: {
+        const auto heads = [](Value v) { return transpose(reshape(v, {1, v.dim(0), 2, 4}), {0, 2, 1, 3}); };
+        Value k = heads(any());
+        values.push_back(reshape(transpose(attention(heads(a), k, k, {.heads = 2}), {0, 2, 1, 3}), {a.dim(0), 8}));
+        break;
+      }
+      default: values.push_back(a + broadcast_in_dim(reduce_sum(any(), Axes{0}), a.dims(), {1})); break;
+    }
+  }
+  g.output(values.back(), "last");
+  g.output(transpose(values[values.size() - 2], {1, 0}), "turned");
+  g.output(values[values.size() - 3], "kept");
+  return g;
+}
+
+bool same_bits(const Tensor& a, const Tensor& b) {
+  return a.shape() == b.shape() && std::memcmp(a.data(), b.data(), a.byte_count()) == 0;
+}
+
+}  // namespace
+
+TEST_CASE("a plan that moves from extents to extents gives the bits of a plan made for each") {
+  for (uint32_t seed = 1; seed <= 24; ++seed) {
+    CAPTURE(seed);
+    std::mt19937 random(seed);
+    const Graph g = random_graph(random);
+    const test::Params params = {{"w", random_tensor(f32, {8, 8}, seed)}};
+    const Session session(Device::cpu(), {1});
+    CompiledGraph moved = session.compile(g);
+    moved.set_params({params.begin(), params.end()});
+    for (int run = 0; run < 8; ++run) {
+      constexpr int64_t kExtents[] = {1, 2, 3, 5, 17, 40, 4, 9};
+      const int64_t n = kExtents[random() % 8], m = kExtents[random() % 8];
+      CAPTURE(n);
+      CAPTURE(m);
+      const std::vector<Tensor> in = {random_tensor(f32, {n, 8}, seed + 1), random_tensor(f32, {m, 8}, seed + 2)};
+      CompiledGraph exact = session.compile(g);
+      exact.set_params({params.begin(), params.end()});
+      const std::vector<Tensor> got = moved.run_ordered(in), wanted = exact.run_ordered(in);
+      REQUIRE(got.size() == wanted.size());
+      for (size_t o = 0; o < got.size(); ++o) CHECK(same_bits(got[o], wanted[o]));
+      if (run % 4 == 0) CHECK(difference(got, test::by_reference(g, in, params), 1e-4) == "");
+    }
+  }
+}
+
+TEST_CASE("an extent that an op refuses is an error, after which the plan moves on") {
+  const Dim n = Dim::symbol("N");
+  Graph g("g");
+  Value x = g.input("x", f32, {n, 4});
+  g.output(tanh(slice_axis(x, 0, 0, 3)) + 1.0);
+  CompiledGraph compiled = Session(Device::cpu(), {1}).compile(g);
+  for (int64_t extent : {5, 2, 7, 3}) {
+    const std::vector<Tensor> in = {random_tensor(f32, {extent, 4}, 1)};
+    CAPTURE(extent);
+    if (extent < 3) CHECK_THROWS_AS(compiled.run_ordered(in), Error);
+    else CHECK(difference(compiled.run_ordered(in), interpret(g, in), 1e-6) == "");
+  }
+}
