@@ -5,8 +5,7 @@
 
 #include <set>
 
-#include "autodiff/transforms.h"
-#include "ir/leaves.h"
+#include "laws/varied_extents.h"
 #include "reference/interpreter.h"
 #include "rlx/session.h"
 #include "support/compare.h"
@@ -14,60 +13,9 @@
 #include "support/sanitized.h"
 
 using namespace rlx;
+using namespace rlx::laws;
 
 namespace {
-
-/// A dim of an operand of a sample.
-struct Place {
-  size_t operand, dim;
-};
-
-/// The sample with other extents there, and in its attributes wherever they hold the old extent as a dim.
-Sample with_extent(Sample s, const std::vector<Place>& places, const Dim& extent, bool in_attributes) {
-  Dim old = s.dims[places[0].operand][places[0].dim];
-  for (Place p : places) s.dims[p.operand][p.dim] = extent;
-  if (in_attributes)
-    s.attrs =
-        s.attrs.mapped({[&](const Dim& d) { return d == old ? extent : d; }, [](const Subgraph& g) { return g; }});
-  return s;
-}
-
-/// Each dim that is not 0 yet; each two of equal extent; and all of that extent.
-std::vector<std::vector<Place>> choices(const Sample& s) {
-  std::vector<Place> places;
-  for (size_t i = 0; i < s.dims.size(); ++i)
-    for (size_t d = 0; d < s.dims[i].size(); ++d)
-      if (s.dims[i][d] != Dim(0)) places.push_back({i, d});
-  auto extent = [&](Place p) { return s.dims[p.operand][p.dim]; };
-  std::vector<std::vector<Place>> all;
-  for (size_t p = 0; p < places.size(); ++p) {
-    std::vector<Place> equal;
-    for (size_t q = 0; q < places.size(); ++q)
-      if (extent(places[p]) == extent(places[q])) equal.push_back(places[q]);
-    all.push_back({places[p]});
-    for (size_t q = p + 1; q < places.size(); ++q)
-      if (equal.size() > 2 && extent(places[p]) == extent(places[q])) all.push_back({places[p], places[q]});
-    if (equal.size() > 1 && equal[0].operand == places[p].operand && equal[0].dim == places[p].dim)
-      all.push_back(std::move(equal));
-  }
-  return all;
-}
-
-std::vector<Type> types_of(const Sample& s) { return laws::case_of(s).types; }
-
-/// Is it an error that tells a user of his operands? Not one of our own mistakes, and not what a rule threw.
-bool is_refusal(const Error& e) {
-  return e.code() != ErrorCode::internal && std::string_view(e.what()).find(" threw") == std::string_view::npos;
-}
-bool takes(const OpDef& op, const Sample& s) {
-  try {
-    infer_types(op, types_of(s), s.attrs);
-    return true;
-  } catch (const Error& e) {
-    if (!is_refusal(e)) throw;
-    return false;
-  }
-}
 
 /// Ops that refuse some empty operands only when what they are made of is built or run.
 struct Late {
@@ -115,14 +63,6 @@ std::vector<Empty> empties(const OpDef& op, const Sample& s) {
       break;  // the attributes name no such extent, or must not
     }
   return all;
-}
-
-/// With a cotangent for each result that takes one: the graph of the gradient, if the op has one.
-std::optional<Graph> gradient_of(const OpDef& op, const Graph& g) {
-  auto any = [](const Mask& mask) { return std::find(mask.begin(), mask.end(), true) != mask.end(); };
-  Mask wrt = differentiable_inputs(g), given = differentiable_outputs(g);
-  if (!op.differentiable || !any(wrt) || !any(given)) return std::nullopt;
-  return vjp(g, wrt, given);
 }
 
 /// The CPU's results of the op and of its gradient, from a graph of numbers and from one of symbols, beside the
