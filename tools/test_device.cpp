@@ -125,7 +125,8 @@ Subcommand add_test_device(CLI::App& rlx) {
   app->footer(
       R"(Every sample of every op in each dtype that the op takes, on one thread and on three. A case agrees if the device's report
 takes it, it compiles and runs, and the numbers are those of the reference interpreter within the tolerance of their
-dtype; it is refused if the report names what is missing and compiling fails with it; anything else is wrong. `error` is the
+dtype (a gradient of f32 may instead be as near to that of the same graph in f64 as the tolerance and 4 times f32's own
+error, at most 9e-5 (1 + |wanted|)); it is refused if the report names what is missing and compiling fails with it; anything else is wrong. `error` is the
 largest |got - wanted| / (1 + |wanted|). The row (contract) is about what a device keeps beside numbers: tensors that come back,
 the order of runs, donated inputs, cancelling, limits, threads. The last line counts: passed, failed, skipped (refused). Exit code 1 if any failed.
 

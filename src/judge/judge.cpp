@@ -12,6 +12,8 @@
 #include "judge/contract.h"
 #include "judge/error_bounds.h"
 #include "judge/tolerance.h"
+#include "passes/change_floats.h"
+#include "passes/legalize.h"
 #include "reference/interpreter.h"
 
 namespace rlx {
@@ -34,12 +36,75 @@ double scale_of(const Graph& g, const Tensor& wanted) {
   return scale;
 }
 
-Judged compared(const Graph& g, Tensors got, Tensors wanted) {
+Tensor widened(const Tensor& t) {
+  if (t.dtype() != f32) return t;
+  Tensor wide(f64, t.shape());
+  for (size_t i = 0; i < t.element_count(); ++i) store<double>(wide, i, load<double>(t, i));
+  return wide;
+}
+
+/// The graph with every composite decomposed, for the references of some composites compute in f64 within.
+Graph in_primitives(const Graph& g) {
+  Target any;
+  any.name = "any";
+  any.refusal = [](const Question&) -> std::optional<std::string> { return std::nullopt; };
+  LegalizeOptions options;
+  options.common = true;
+  return legalize(g, any, options).graph;
+}
+
+/// The largest |x - y| / (1 + |y|) of f32's elements. Those further off than gradients may ever be are left out: there
+/// f32 has taken another branch than f64, which is no rounding.
+double own_error(const Tensor& x, const Tensor& y) {
+  double largest = 0;
+  for (size_t i = 0; i < x.element_count(); ++i) {
+    const double wanted = load<double>(y, i);
+    const double off = std::abs(load<double>(x, i) - wanted) / (1 + std::abs(wanted));
+    if (off <= kMostOfGradients) largest = std::max(largest, off);
+  }
+  return largest;
+}
+
+/// The results of a graph in f64, and how near to them those of f32 must be; made when they are first asked for, for
+/// most graphs are within the tolerance of the reference.
+class InF64 {
+ public:
+  /// `wanted` is the reference's.
+  InF64(const Graph& g, Tensors inputs, Tensors wanted) : graph_(g), inputs_(inputs), wanted_(wanted) {}
+
+  /// Whether result `r` is of f32 and near enough to f64's.
+  bool is_near(size_t r, const Tensor& got) {
+    if (got.type() != wanted_[r].type() || got.dtype() != f32) return false;
+    if (!computed_) with_context("computing in f64 what the device's results are held to", [&] { compute(); });
+    return exact_[r].dtype() == f64 && difference(widened(got), exact_[r], allowed(r)).empty();
+  }
+
+ private:
+  void compute() {
+    std::vector<Tensor> wide;
+    for (const Tensor& t : inputs_) wide.push_back(widened(t));
+    exact_ = interpret(change_floats(graph_, {f32}, f64), wide);
+    parts_ = interpret(in_primitives(graph_), inputs_);
+    computed_ = true;
+  }
+  double allowed(size_t r) const {
+    const double own = std::max(own_error(wanted_[r], exact_[r]), own_error(parts_[r], exact_[r]));
+    return std::min(tolerance_of(f32) + kTimesOwnError * own, kMostOfGradients);
+  }
+
+  const Graph& graph_;
+  Tensors inputs_, wanted_;
+  bool computed_ = false;
+  std::vector<Tensor> exact_, parts_;  // of f64; of f32, rounded after each primitive
+};
+
+/// `in_f64`: null where the results are held to the reference alone.
+Judged compared(const Graph& g, Tensors got, Tensors wanted, InF64* in_f64) {
   if (got.size() != wanted.size()) return wrong(difference(got, wanted));
   for (size_t r = 0; r < got.size(); ++r) {
     const double scale = scale_of(g, wanted[r]);
     const double tolerance = scale > 1 ? scale * tolerance_of(wanted[r].dtype()) : -1;
-    if (auto why = difference(got[r], wanted[r], tolerance); !why.empty())
+    if (auto why = difference(got[r], wanted[r], tolerance); !why.empty() && !(in_f64 && in_f64->is_near(r, got[r])))
       return wrong(text_of("result ", r, " ", why));
   }
   return {Judgement::agrees, {}, largest_difference(got, wanted)};
@@ -72,22 +137,26 @@ double time_of(const CompiledGraph& compiled, Tensors inputs) {
 
 }  // namespace
 
-Judged judge(const Graph& g, Tensors inputs, const GraphRunner& run) {
+Judged judge(const Graph& g, Tensors inputs, const GraphRunner& run, HeldTo held) {
   const std::vector<Tensor> wanted = interpret(g, inputs);
+  InF64 in_f64(g, inputs, wanted);
+  std::vector<Tensor> got;
   try {
-    return compared(g, run(g, inputs), wanted);
+    got = run(g, inputs);
   } catch (const Error& error) {
     return wrong(text_of("it does not run: ", error.what()));
   }
+  return compared(g, got, wanted, held == HeldTo::reference ? nullptr : &in_f64);
 }
 
-Judged judge(const Graph& g, Tensors inputs, const Device& device, std::span<const int> threads) {
+Judged judge(const Graph& g, Tensors inputs, const Device& device, std::span<const int> threads, HeldTo held) {
   const DispatchReport report = dispatch_report(g, device);
   const std::string missing = missing_of(report);
   if (supports(g, device) != missing.empty())
     return wrong(text_of("supports() says ", missing.empty() ? "no" : "yes", ", and the report ",
                          missing.empty() ? "takes it" : text_of("that it is missing: ", missing)));
   const std::vector<Tensor> wanted = missing.empty() ? interpret(g, inputs) : std::vector<Tensor>();
+  InF64 in_f64(g, inputs, wanted);
   Judged worst{Judgement::agrees, {}, 0, worst_verdict(report)};
   for (const int count : threads) {
     try {
@@ -96,7 +165,7 @@ Judged judge(const Graph& g, Tensors inputs, const Device& device, std::span<con
         return wrong(text_of("the report says that it is missing (", missing, "), and it compiles"));
       if (compiled.report().json() != report.json())
         return wrong(text_of("compiled it has another report: ", compiled.report(), " instead of ", report));
-      Judged here = compared(g, compiled.run_ordered(inputs), wanted);
+      Judged here = compared(g, compiled.run_ordered(inputs), wanted, held == HeldTo::reference ? nullptr : &in_f64);
       if (here.judgement != Judgement::agrees) {
         here.why = text_of("on ", count, count == 1 ? " thread: " : " threads: ", here.why);
         return here;
@@ -144,7 +213,8 @@ std::vector<JudgedCase> judge_device(const Device& device, const JudgeOptions& o
         const auto add = [&](const Graph& g, const std::vector<Tensor>& inputs, bool is_gradient) {
           JudgedCase one{std::string(op.name), c.text(), is_gradient, c.types.empty() ? f64 : c.types[0].dtype, {}};
           try {
-            one.judged = judge(g, inputs, device, options.threads);
+            one.judged =
+                judge(g, inputs, device, options.threads, is_gradient ? HeldTo::reference_or_f64 : HeldTo::reference);
             if (options.times && one.judged.judgement == Judgement::agrees)
               one.microseconds = time_of(Session(device, {1}).compile(g, {}), inputs);
           } catch (const std::exception& error) {

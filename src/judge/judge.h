@@ -24,14 +24,23 @@ struct Judged {
   Verdict verdict = Verdict::native;
 };
 
+/// What the numbers of a graph are held to.
+enum class HeldTo {
+  reference,  ///< what the reference makes of the graph, within the tolerance of each dtype
+  /// That, or for a result of f32 what the reference makes of the same graph in f64 from the same inputs, within the
+  /// tolerance and a few times f32's own error (tolerance.h): for gradients, whose sums cancel.
+  reference_or_f64
+};
+
 /// Runs a graph in some way, on inputs in its order.
 using GraphRunner = std::function<std::vector<Tensor>(const Graph&, Tensors)>;
 
 /// The graph on a device, once for each number of threads: report, compile and run must give one answer, and that must
 /// be the reference's within the tolerance of each dtype.
-Judged judge(const Graph& g, Tensors inputs, const Device& device, std::span<const int> threads);
+Judged judge(const Graph& g, Tensors inputs, const Device& device, std::span<const int> threads,
+             HeldTo held = HeldTo::reference);
 /// The same for what runs graphs in a way of its own and refuses none. An rlx::Error out of `run` is wrong.
-Judged judge(const Graph& g, Tensors inputs, const GraphRunner& run);
+Judged judge(const Graph& g, Tensors inputs, const GraphRunner& run, HeldTo held = HeldTo::reference);
 
 /// The op's results and the gradients of all differentiable operands, as one graph whose inputs are the operands and
 /// then the results' cotangents. Nothing for an op or a case that has none.

@@ -19,4 +19,11 @@ inline double tolerance_of(DType t) {
   }
 }
 
+/// The sums of a gradient may cancel, and two correct ways to compute it in f32 are then further apart than the
+/// tolerance. So its f32 results may instead be this near to those of the same graph in f64: the tolerance and this
+/// many times f32's own error, which is the largest of a result.
+inline constexpr double kTimesOwnError = 4;
+/// But never further off than this, however much a graph cancels: |x - y| <= 9e-5 (1 + |y|).
+inline constexpr double kMostOfGradients = 9e-5;
+
 }  // namespace rlx

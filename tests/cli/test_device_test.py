@@ -22,6 +22,10 @@ class TestDevice(ProgramTest):
         self.assertGreater(with_gradients, passed)
         self.assertEqual(failed, 0)
 
+    def test_gradients_whose_sums_cancel_are_held_to_f64(self):
+        _, failed, _ = self.counts("cpu", "--op", "group_norm_backward", "--grad")
+        self.assertEqual(failed, 0)
+
     def test_what_a_device_refuses_is_skipped_with_its_reason(self):
         table = self.succeeds("test-device", "coreml", "--op", "tanh")
         self.assertIn("Core ML has no f64", table)

@@ -1,10 +1,14 @@
 // Devices by name: what a name may be, which device is the default one, and backends that a program registers.
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <cstdlib>
 
 #include "backends/registry.h"
+#include "judge/compare.h"
 #include "judge/contract.h"
+#include "passes/change_floats.h"
+#include "reference/interpreter.h"
 #include "rlx/machine.h"
 #include "rlx/ops.h"
 #include "rlx/session.h"
@@ -168,4 +172,62 @@ TEST_CASE("the judge finds a backend that computes something else, and what one 
         "sum 40 of a chain holds 80 where 40 was to be");
   CHECK(rule("a cancelled run ends, and what it wrote is torn", "adder").why == "it has no loop to cancel");
   CHECK_THROWS_WITH_AS(judge_device(Device::null()), doctest::Contains("claims every primitive and runs none"), Error);
+}
+
+TEST_CASE("a gradient of f32 is held to f64 where its sums cancel, and one that is wrong by 1e-4 is found") {
+  size_t cancelling = 0, spoiled = 0;
+  for (const OpDef* op : {&op::group_norm_backward, &op::muon_update, &op::softmax, &op::layer_norm})
+    for (const Sample& sample : op->samples())
+      for (const Case& c : cases_of(*op, sample)) {
+        if (c.types[0].dtype != f32) continue;
+        const std::optional<Graph> g = gradient_of(*op, c);
+        REQUIRE(g);
+        std::vector<Tensor> inputs = c.inputs(), wide;
+        const auto types = g->input_types();
+        for (size_t k = inputs.size(); k < types.size(); ++k)
+          inputs.push_back(random_tensor(types[k].dtype, shape_of(types[k].dims), kSeedOfCases + 100 + k, -1, 1));
+        const auto converted = [](const Tensor& t, DType from, DType to) {
+          if (t.dtype() != from) return t;
+          Tensor other(to, t.shape());
+          for (size_t i = 0; i < t.element_count(); ++i) store<double>(other, i, load<double>(t, i));
+          return other;
+        };
+        for (const Tensor& t : inputs) wide.push_back(converted(t, f32, f64));
+        // What a device that rounds nothing but its results would give: no answer of f32 is better.
+        std::vector<Tensor> best;
+        for (const Tensor& t : interpret(change_floats(*g, {f32}, f64), wide)) best.push_back(converted(t, f64, f32));
+        const auto judgement = [&](const std::vector<Tensor>& results, HeldTo held) {
+          return judge(
+                     *g, inputs, [&](const Graph&, Tensors) { return results; }, held)
+              .judgement;
+        };
+        CAPTURE(op->name);
+        CAPTURE(c.text());
+        CHECK(judgement(best, HeldTo::reference_or_f64) == Judgement::agrees);
+        cancelling += judgement(best, HeldTo::reference) == Judgement::wrong;
+
+        // One result at a time: each element off by a part of itself, or its first by a part of 1 + |y|.
+        for (size_t r = 0; r < best.size(); ++r) {
+          if (best[r].dtype() != f32 || best[r].element_count() == 0) continue;
+          const auto with = [&](const std::function<double(size_t, double)>& f) {
+            std::vector<Tensor> results = best;
+            results[r] = Tensor(f32, best[r].shape());
+            for (size_t i = 0; i < best[r].element_count(); ++i)
+              store<double>(results[r], i, f(i, load<double>(best[r], i)));
+            return results;
+          };
+          double largest = 0;
+          for (size_t i = 0; i < best[r].element_count(); ++i)
+            largest = std::max(largest, std::abs(load<double>(best[r], i)));
+          CAPTURE(r);
+          CHECK(judgement(with([](size_t i, double y) { return i == 0 ? y + 1e-4 * (1 + std::abs(y)) : y; }),
+                          HeldTo::reference_or_f64) == Judgement::wrong);
+          if (largest < 1) continue;
+          CHECK(judgement(with([](size_t, double y) { return y * (1 + 1e-4); }), HeldTo::reference_or_f64) ==
+                Judgement::wrong);
+          ++spoiled;
+        }
+      }
+  CHECK(cancelling > 0);  // else the reference alone would do
+  CHECK(spoiled > 10);
 }
