@@ -53,9 +53,9 @@ class Bpe : public Model {
     int32_t id;
   };
   struct PairHash {
-    uint64_t seed;
-    PairHash() : seed(hash_seed()) {}
-    size_t operator()(uint64_t key) const noexcept { return static_cast<size_t>(mixed(key ^ seed)); }
+    uint64_t factor;  // odd, and not known to who wrote the file
+    PairHash() : factor(mixed(hash_seed()) | 1) {}
+    size_t operator()(uint64_t key) const noexcept { return static_cast<size_t>(key * factor >> 16); }
   };
   void check_options();
   std::vector<Symbol> characters_of(std::string_view text, ByteRange word) const;
