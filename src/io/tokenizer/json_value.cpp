@@ -39,6 +39,11 @@ bool JsonValue::boolean() const {
   return value_->boolean();
 }
 
+bool JsonValue::flag(std::string_view key, bool otherwise) const {
+  auto value = find(key);
+  return value ? value->boolean() : otherwise;
+}
+
 double JsonValue::number() const {
   expect(value_->is_number(), "a number");
   return value_->number();

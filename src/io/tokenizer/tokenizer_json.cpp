@@ -102,9 +102,8 @@ TemplatePiece read_token_and_id(const JsonValue& value) {
 PostProcessor read_post_processor(const std::optional<JsonValue>& section) {
   if (!section) return PostProcessor();
   const std::string& type = section->at("type").string();
-  auto flag = [&](const char* key) {
-    auto value = section->find(key);
-    return !value || value->boolean();
+  const auto trim_offsets_of = [&](PostProcessor& made) {
+    if (section->flag("trim_offsets", true)) made.trim_offsets(section->flag("add_prefix_space", true));
   };
   if (type == "TemplateProcessing") {
     JsonValue special_tokens = section->at("special_tokens");
@@ -121,12 +120,12 @@ PostProcessor read_post_processor(const std::optional<JsonValue>& section) {
   if (type == "RobertaProcessing") {
     TemplatePiece cls = read_token_and_id(section->at("cls")), sep = read_token_and_id(section->at("sep"));
     PostProcessor made({cls, first, sep}, {cls, first, sep, sep, second, sep});
-    if (flag("trim_offsets")) made.trim_offsets(flag("add_prefix_space"));
+    trim_offsets_of(made);
     return made;
   }
   if (type == "ByteLevel") {
     PostProcessor made;
-    if (flag("trim_offsets")) made.trim_offsets(flag("add_prefix_space"));
+    trim_offsets_of(made);
     return made;
   }
   if (type == "Sequence") {
