@@ -154,6 +154,30 @@ TEST_CASE("a template that does not fit is refused") {
   CHECK(refusal_with(post("[{}]", "{}")) == "post_processor.single[0]: expected a Sequence or a SpecialToken");
 }
 
+TEST_CASE("a template that would multiply special tokens or texts without end is refused") {
+  auto post = [](const std::string& piece, size_t pieces, const std::string& ids, const std::string& tokens) {
+    std::string single;
+    for (size_t i = 0; i < pieces; ++i) single += (i ? "," : "") + piece;
+    return R"("post_processor": {"type": "TemplateProcessing", "single": [)" + single +
+           R"(], "pair": [], "special_tokens": {"x": {"id": "x", "ids": [)" + ids + R"(], "tokens": [)" + tokens +
+           "]}}}";
+  };
+  const std::string special = R"({"SpecialToken": {"id": "x", "type_id": 0}})";
+  std::string ids = "2", tokens = "\"x\"";
+  for (size_t i = 1; i < 1000; ++i) ids += ",2", tokens += ",\"x\"";
+  CHECK_NOTHROW(Tokenizer::from_json("{" + std::string(kModel) + ", " + post(special, 4, ids, tokens) + "}"));
+  CHECK(refusal_with(post(special, 1000, ids, tokens)) ==
+        "post_processor.single[4]: with the 1000 ids of this piece the template has 5000 special tokens, more than "
+        "the 4096 that one may have");
+  CHECK(refusal_with(post(special, 1, "2", "\"" + std::string(5000, 'x') + "\"")) ==
+        "post_processor.special_tokens.x.tokens[0]: the token has 5000 bytes, more than the 4096 that a token may "
+        "have");
+  const std::string text = R"({"Sequence": {"id": "A", "type_id": 0}})";
+  CHECK_NOTHROW(Tokenizer::from_json("{" + std::string(kModel) + ", " + post(text, 16, "2", "\"x\"") + "}"));
+  CHECK(refusal_with(post(text, 1000, "2", "\"x\"")) ==
+        "post_processor.single[16]: the template puts in 17 texts or more, more than the 16 that one may");
+}
+
 TEST_CASE("padding and truncation that ask for the impossible are refused") {
   auto padding = [](const std::string& strategy, const std::string& direction) {
     return R"("padding": {"strategy": )" + strategy + R"(, "direction": )" + direction +

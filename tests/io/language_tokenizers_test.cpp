@@ -4,9 +4,15 @@
 
 #include <algorithm>
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
+#include <string_view>
+#include <vector>
 
+#include "io/tokenizer/gguf_tokenizer.h"
+#include "io/tokenizer/regex.h"
 #include "rlx/error.h"
 #include "rlx/tokenizer.h"
 #include "support/sanitized.h"
@@ -92,6 +98,72 @@ TEST_CASE("a pattern that would search forever is an error, and so is one that d
   CHECK_THROWS_WITH_AS(slow.encode(std::string(5000, 'a') + "c"), doctest::Contains("was given up"), Error);
   CHECK_THROWS_WITH_AS(Tokenizer::from_json(split("(a")), doctest::Contains("cannot be compiled"), Error);
   CHECK_THROWS_WITH_AS(Tokenizer::from_json(split("[a[b]]")), doctest::Contains("a set inside of a set"), Error);
+}
+
+TEST_CASE("a pattern that takes many steps at each place of a text is an error") {
+  // A million steps a place: few enough for one match, but not for one at each place.
+  const tokenizer::Regex regex("(?:a|a|a|a){10}[bc]");
+  std::vector<tokenizer::ByteRange> matches;
+  REQUIRE_THROWS_WITH_AS(regex.find(std::string(2000, 'a'), matches), doctest::Contains("was given up"), Error);
+  CHECK(matches.empty());
+  CHECK_THROWS_WITH_AS(regex.find(std::string(100'000, 'a'), matches), doctest::Contains("was given up"), Error);
+  // A thousand steps at a few places are none too many.
+  tokenizer::Regex("(?:a|a|a|a){5}[bc]").find("aaaaab" + std::string(12, 'a') + "-aaaaac", matches);
+  CHECK(matches == std::vector<tokenizer::ByteRange>{{0, 6}, {19, 25}});
+}
+
+TEST_CASE("a match is found however far behind a place that needs many steps it begins") {
+  // "a" and the letters behind it take as many steps backwards as there are; "x" takes one.
+  const tokenizer::Regex regex(R"(a\w*(?<=\d)!|x)");
+  std::string text;
+  std::vector<tokenizer::ByteRange> wanted;
+  for (size_t size = 250; size < 1100; size += size < 530 ? 1 : 10) {
+    text += "a" + std::string(size, 'b') + (size % 3 ? "\xc3\xa9 " : "b ");
+    const auto begin = static_cast<uint32_t>(text.size());
+    text += "x ";
+    wanted.push_back({begin, begin + 1});
+  }
+  std::vector<tokenizer::ByteRange> matches;
+  regex.find(text, matches);
+  CHECK(matches == wanted);
+}
+
+TEST_CASE("the patterns of known language models read a megabyte of ordinary text, and long runs, to the end") {
+  std::string names;
+  try {
+    tokenizer::pre_kind("no such kind");
+  } catch (const Error& error) {
+    names = error.what();
+  }
+  constexpr std::string_view kBefore = "kinds that are: ";
+  REQUIRE(names.find(kBefore) != std::string::npos);
+  names = names.substr(names.find(kBefore) + kBefore.size()) + ", ";
+  std::string text;
+  const char* const kParts[] = {"The quick brown fox isn't 12345678 km away,\n", "  CAPITALS AND camelCase; \t\n\n",
+                                "3.14159265358979 is not 22/7 (see https://x.y)! ",
+                                "Gr\xc3\xbc\xc3\x9f"
+                                "e, \xe4\xbd\xa0\xe5\xa5\xbd\xef\xbc\x8c",
+                                "\xd0\xbf\xd1\x80\xd0\xb8\xd0\xb2\xd0\xb5\xd1\x82 \xe0\xa4\xb9\xe0\xa4\xbf "};
+  const size_t bytes = size_t{1} << (test::sanitized() ? 16 : 20);
+  for (size_t i = 0; text.size() < bytes; ++i) text += kParts[i * i % std::size(kParts)];
+  const std::string runs = std::string(5000, '7') + " " + std::string(1000, '7') + std::string(5000, 'A') +
+                           std::string(5000, ' ') + std::string(5000, '!') + std::string(5000, '\n') +
+                           std::string(5000, 'b') + " " + std::string(1, '.');
+  std::set<std::string> seen;
+  for (size_t at = 0; at < names.size();) {
+    const size_t end = names.find(", ", at);
+    const std::string name = names.substr(at, end - at);
+    at = end + 2;
+    CAPTURE(name);
+    for (const char* pattern : tokenizer::pre_kind(name).patterns) {
+      if (!seen.insert(pattern).second) continue;
+      const tokenizer::Regex regex(pattern);
+      std::vector<tokenizer::ByteRange> matches;
+      CHECK_NOTHROW(regex.find(text, matches));
+      CHECK_NOTHROW(regex.find(runs, matches));
+    }
+  }
+  CHECK(seen.size() > 20);
 }
 
 TEST_CASE("metadata of a GGUF file that contradict themselves are refused") {

@@ -84,7 +84,7 @@ AddedTokens::AddedTokens(std::vector<AddedToken> tokens, const Vocabulary& model
 }
 
 int32_t AddedTokens::find(std::string_view content) const {
-  auto found = by_content_.find(std::string(content));
+  auto found = by_content_.find(content);
   return found == by_content_.end() ? Vocabulary::kNone : found->second;
 }
 
@@ -104,6 +104,10 @@ void AddedTokens::Matcher::add(Pattern pattern) { patterns_.push_back(std::move(
 void AddedTokens::Matcher::prepare() {
   std::stable_sort(patterns_.begin(), patterns_.end(),
                    [](const Pattern& a, const Pattern& b) { return a.text < b.text; });
+  // A file may list a token again and again; of those with one text the first is found.
+  patterns_.erase(std::unique(patterns_.begin(), patterns_.end(),
+                              [](const Pattern& a, const Pattern& b) { return a.text == b.text; }),
+                  patterns_.end());
   for (const Pattern& pattern : patterns_) begins_[static_cast<unsigned char>(pattern.text[0])] = true;
   if (!patterns_.empty() && patterns_.front().text[0] == patterns_.back().text[0]) only_begin_ = patterns_[0].text[0];
 }

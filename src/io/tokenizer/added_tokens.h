@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -82,7 +84,7 @@ class AddedTokens {
   Matcher raw_, normalized_;
   Matcher plain_raw_, plain_normalized_;  // without the special ones
   std::unordered_map<int64_t, Known> by_id_;
-  std::unordered_map<std::string, int32_t> by_content_;
+  std::map<std::string, int32_t, std::less<>> by_content_;
   size_t beyond_model_ = 0;
 };
 

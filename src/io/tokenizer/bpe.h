@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "io/tokenizer/hash_seed.h"
 #include "io/tokenizer/model.h"
 
 namespace rlx::tokenizer {
@@ -51,6 +52,11 @@ class Bpe : public Model {
     uint32_t rank;
     int32_t id;
   };
+  struct PairHash {
+    uint64_t factor;  // odd, and not known to who wrote the file
+    PairHash() : factor(mixed(hash_seed()) | 1) {}
+    size_t operator()(uint64_t key) const noexcept { return static_cast<size_t>(key * factor >> 16); }
+  };
   void check_options();
   std::vector<Symbol> characters_of(std::string_view text, ByteRange word) const;
   void add_unknown(std::vector<Symbol>& symbols, std::string_view text, ByteRange range) const;
@@ -61,7 +67,7 @@ class Bpe : public Model {
 
   Vocabulary vocabulary_;
   BpeOptions options_;
-  std::unordered_map<uint64_t, Merge> merges_;
+  std::unordered_map<uint64_t, Merge, PairHash> merges_;
   std::vector<float> scores_;
   bool by_score_;
   int32_t unk_id_ = Vocabulary::kNone;

@@ -12,7 +12,6 @@
 namespace rlx::tokenizer {
 namespace {
 
-constexpr std::string_view kSpaceMark = "\xe2\x96\x81";
 constexpr size_t kLongestCluster = 5;  // bytes; the tokenizers package looks longer ones up by character only
 
 // Bytes of a sequence or of what it becomes; those of SentencePiece's own tables have some 30.

@@ -9,7 +9,6 @@
 namespace rlx {
 namespace {
 
-constexpr std::string_view kReplacement = "\xef\xbf\xbd";
 // Tokens. Code points of four bytes may straddle several tokens in a row; text that is still none then is no UTF-8.
 constexpr size_t kMostWaiting = 16;
 
@@ -31,9 +30,9 @@ std::string DecodeStream::put(int32_t id) {
     ids_.pop_back();  // a caller may go on with the next one
     throw;
   }
-  if (text.size() <= given_bytes_ || text.ends_with(kReplacement)) {
+  if (text.size() <= given_bytes_ || text.ends_with(tokenizer::kReplacementCharacter)) {
     if (ids_.size() - given_ < kMostWaiting) return {};
-    if (text.ends_with(kReplacement)) return finish();
+    if (text.ends_with(tokenizer::kReplacementCharacter)) return finish();
     // Tokens that say nothing: of them the last may still matter to the next.
     ids_.resize(given_);
     ids_.push_back(id);

@@ -68,7 +68,7 @@ void ByteFallbackDecoder::decode(std::vector<std::string>& tokens) const {
   auto close = [&] {
     if (bytes.empty()) return;
     if (valid_utf8_prefix(bytes) == bytes.size()) out.push_back(bytes);
-    else out.insert(out.end(), bytes.size(), "\xef\xbf\xbd");
+    else out.insert(out.end(), bytes.size(), std::string(kReplacementCharacter));
     bytes.clear();
   };
   for (std::string& token : tokens) {

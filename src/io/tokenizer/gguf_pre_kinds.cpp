@@ -6,12 +6,12 @@
 #include <string>
 
 #include "io/tokenizer/gguf_tokenizer.h"
+#include "io/tokenizer/pre_tokenizers.h"
 #include "rlx/error.h"
 
 namespace rlx::tokenizer {
 namespace {
 
-constexpr const char* kGpt2 = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 // Of tiktoken's cl100k_base (OpenAI 2022), with Llama 3's digits in threes.
 constexpr const char* kLlama3 =
     R"((?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
@@ -58,8 +58,8 @@ const std::vector<Row>& rows() {
   static const std::vector<Row> all = {
       {{"gpt-2", "phi-2", "jina-es", "jina-de", "gigachat", "jina-v2-es", "jina-v2-de", "a.x-4.0", "mellum",
         "modern-bert", "mpt", "olmo", "jais", "trillion", "granite-docling", "exaone4"},
-       {.patterns = {kGpt2}}},
-      {{"jina-v1-en", "jina-v2-code", "roberta-bpe"}, {.patterns = {kGpt2}, .add_bos = true, .add_eos = true}},
+       {.patterns = {kGpt2Pattern}}},
+      {{"jina-v1-en", "jina-v2-code", "roberta-bpe"}, {.patterns = {kGpt2Pattern}, .add_bos = true, .add_eos = true}},
       {{"llama3", "llama-v3", "llama-bpe", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2", "jina-v5-nano"},
        {.patterns = {kLlama3}, .ignore_merges = true, .add_bos = true}},
       {{"dbrx", "smaug-bpe", "chatglm-bpe"}, {.patterns = {kLlama3}}},
@@ -68,8 +68,8 @@ const std::vector<Row>& rows() {
        {.patterns = {kQwen2}}},
       {{"qwen35"}, {.patterns = {kQwen35}}},
       {{"starcoder", "refact", "command-r", "smollm", "codeshell", "exaone", "minerva-7b", "mellum2"},
-       {.patterns = {R"(\p{N})", kGpt2}}},
-      {{"falcon"}, {.patterns = {R"([\p{P}\$\+<=>\^~\|`]+)", kGpt2, "[0-9][0-9][0-9]"}}},
+       {.patterns = {R"(\p{N})", kGpt2Pattern}}},
+      {{"falcon"}, {.patterns = {R"([\p{P}\$\+<=>\^~\|`]+)", kGpt2Pattern, "[0-9][0-9][0-9]"}}},
       {{"deepseek-coder"}, {.patterns = {R"([\r\n])", R"(\s?\p{L}+)", R"(\s?\p{P}+)", kOldCjk, R"(\p{N})"}}},
       {{"deepseek-llm"},
        {.patterns = {R"([\r\n])", kDeepseekLetters,
@@ -91,7 +91,7 @@ const std::vector<Row>& rows() {
       {{"laguna"}, {.patterns = {kLines, kQwen2}}},
       {{"gemma4", "granite-embed-multi-311m", "sarvam-moe"}, {.patterns = {kLines}, .raw_utf8 = true}},
       // What files have that do not say: llama.cpp warns of it.
-      {{"default", ""}, {.patterns = {R"([\p{P}\$\+<=>\^~\|]+)", kGpt2, R"(\p{N}+)", "[0-9][0-9][0-9]"}}},
+      {{"default", ""}, {.patterns = {R"([\p{P}\$\+<=>\^~\|]+)", kGpt2Pattern, R"(\p{N}+)", "[0-9][0-9][0-9]"}}},
   };
   return all;
 }

@@ -21,7 +21,6 @@
 namespace rlx::tokenizer {
 namespace {
 
-constexpr std::string_view kSpaceMark = "\xe2\x96\x81";
 constexpr double kNotUsed = -std::numeric_limits<double>::infinity();
 
 // tokenizer.ggml.token_type (GGUF specification, "ggml.token_type").

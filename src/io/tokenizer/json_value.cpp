@@ -18,7 +18,9 @@ std::optional<JsonValue> JsonValue::find(std::string_view key) const {
   expect_object();
   const JsonTree* found = value_->find(key);
   if (!found || found->is_null()) return std::nullopt;
-  return JsonValue(*found, path_.empty() ? std::string(key) : path_ + "." + std::string(key));
+  // A path is written for each element of an array: a long name in it would make that quadratic.
+  const std::string shown(key.substr(0, kShownBytes));
+  return JsonValue(*found, path_.empty() ? shown : path_ + "." + shown);
 }
 
 JsonValue JsonValue::at(std::string_view key) const {
@@ -35,6 +37,11 @@ const std::string& JsonValue::string() const {
 bool JsonValue::boolean() const {
   expect(value_->is_boolean(), "true or false");
   return value_->boolean();
+}
+
+bool JsonValue::flag(std::string_view key, bool otherwise) const {
+  auto value = find(key);
+  return value ? value->boolean() : otherwise;
 }
 
 double JsonValue::number() const {

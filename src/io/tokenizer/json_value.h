@@ -27,6 +27,8 @@ class JsonValue {
   bool is_string() const { return value_->is_string(); }
   const std::string& string() const;
   bool boolean() const;
+  /// A member that is true or false; `otherwise` if it is missing or null.
+  bool flag(std::string_view key, bool otherwise) const;
   bool is_array() const { return value_->is_array(); }
   double number() const;
   int64_t integer(int64_t lowest, int64_t highest) const;

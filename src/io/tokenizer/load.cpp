@@ -7,6 +7,7 @@
 
 #include "io/tokenizer/gguf_tokenizer.h"
 #include "io/tokenizer/parts.h"
+#include "io/tokenizer/tiktoken.h"
 #include "io/tokenizer/tokenizer_json.h"
 #include "rlx/error.h"
 #include "rlx/tokenizer.h"

@@ -24,10 +24,6 @@ std::unique_ptr<const Model> read_word_piece(const JsonValue& section, Vocabular
 
 std::unique_ptr<const Model> read_bpe(const JsonValue& section, Vocabulary vocabulary) {
   BpeOptions options;
-  auto flag = [&](const char* key) {
-    auto value = section.find(key);
-    return value && value->boolean();
-  };
   if (auto unk = section.find("unk_token")) options.unk_token = unk->string();
   if (auto prefix = section.find("continuing_subword_prefix")) options.continuing_subword_prefix = prefix->string();
   if (auto suffix = section.find("end_of_word_suffix")) options.end_of_word_suffix = suffix->string();
@@ -35,9 +31,9 @@ std::unique_ptr<const Model> read_bpe(const JsonValue& section, Vocabulary vocab
     if (each->size() > Vocabulary::kMaxTokenBytes)  // written before or behind each character of a text
       fail(ErrorCode::unsupported, "a prefix or suffix of ", each->size(), " bytes is longer than the ",
            Vocabulary::kMaxTokenBytes, " that a token may have");
-  options.fuse_unk = flag("fuse_unk");
-  options.byte_fallback = flag("byte_fallback");
-  options.ignore_merges = flag("ignore_merges");
+  options.fuse_unk = section.flag("fuse_unk", false);
+  options.byte_fallback = section.flag("byte_fallback", false);
+  options.ignore_merges = section.flag("ignore_merges", false);
   // Without dropout (Provilkov et al. 2020) the same text gives the same tokens; a trained model is run so.
   if (auto dropout = section.find("dropout"); dropout && dropout->number() != 0)
     dropout->refuse(ErrorCode::unsupported, "merges are dropped at random only in training; set it to null");

@@ -9,9 +9,6 @@
 namespace rlx::tokenizer {
 namespace {
 
-// GPT-2 (Radford et al. 2019), encoder.py.
-constexpr const char* kGpt2Pattern = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
-
 /// What a pre-tokenizer writes in place of a text and its words.
 class Rewriting {
  public:

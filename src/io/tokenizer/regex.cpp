@@ -13,9 +13,20 @@ namespace rlx::tokenizer {
 namespace {
 
 constexpr size_t kMaxPatternBytes = 1 << 16;
-// Of one match. The patterns of known tokenizers need a few steps a byte of the word that they find.
-constexpr uint32_t kMatchSteps = 1 << 22;
+// The patterns of known tokenizers match, or fail to, within this many steps at nearly every place of a text.
+constexpr uint32_t kUsualSteps = 256;
+constexpr uint32_t kMostSteps = 1 << 30;  // of one match
 constexpr uint32_t kHeapKiB = 1 << 16;
+
+/// The steps that the places of a text which need more than the usual ones may take together. A pattern that looks
+/// ahead to the end of a run takes quadratic time in the run; short texts can afford that. All words of a text
+/// together, each with a search of its own, still take no more than some 50,000 steps a byte.
+uint64_t steps_beyond_usual(size_t text_bytes) {
+  constexpr uint64_t kLeast = 1 << 12, kPerByte = 64, kPerSquare = 16, kMostQuadratic = uint64_t{1} << 27;
+  const uint64_t bytes = std::min(text_bytes, kMaxTextBytes);
+  const bool is_short = bytes * bytes <= kMostQuadratic / kPerSquare;
+  return kLeast + kPerByte * bytes + (is_short ? kPerSquare * bytes * bytes : kMostQuadratic);
+}
 
 // What stands in a set for what Oniguruma knows by a letter. White space is White_Space of Unicode: PCRE2's \s has
 // U+180E as well, which is none since Unicode 6.3. Marks are word characters.
@@ -113,11 +124,72 @@ std::string message_of(int error) {
 
 struct Regex::Compiled {
   pcre2_code* code = nullptr;
-  pcre2_match_context* context = nullptr;
-  ~Compiled() {
-    pcre2_match_context_free(context);
-    pcre2_code_free(code);
+  ~Compiled() { pcre2_code_free(code); }
+};
+
+/// The search through one text, with what is left of its steps.
+class Regex::Search {
+ public:
+  Search(const Compiled& compiled, std::string_view text)
+      : code_(compiled.code), text_(text), allowed_(steps_beyond_usual(text.size())),
+        data_(pcre2_match_data_create_from_pattern(code_, nullptr), pcre2_match_data_free),
+        context_(pcre2_match_context_create(nullptr), pcre2_match_context_free) {
+    if (!data_ || !context_) fail(ErrorCode::out_of_memory, "there is no memory to match a pattern");
+    pcre2_set_heap_limit(context_.get(), kHeapKiB);
   }
+
+  /// PCRE2's result for the first match that begins at `at` or behind it.
+  int next(size_t at) {
+    // PCRE2 counts steps anew for each place where a match may begin, and does not tell which one needs more than
+    // `kUsualSteps`. Halving finds it, with all places tried some times at most.
+    for (size_t places = text_.size() - at + 1;;) {
+      const bool are_last = places > text_.size() - at;
+      int found = match(at, are_last ? PCRE2_UNSET : at + places - 1, kUsualSteps);
+      if (found == PCRE2_ERROR_MATCHLIMIT && places > 1) {
+        places /= 2;
+        continue;
+      }
+      if (found == PCRE2_ERROR_MATCHLIMIT) found = patient_match(at);
+      if (found != PCRE2_ERROR_NOMATCH || are_last) return found;
+      at += places;
+      while (at < text_.size() && (static_cast<unsigned char>(text_[at]) & 0xc0) == 0x80) ++at;
+      places = std::min(2 * places, text_.size() - at + 1);
+    }
+  }
+  ByteRange range() const {
+    const PCRE2_SIZE* place = pcre2_get_ovector_pointer(data_.get());
+    return {static_cast<uint32_t>(place[0]), static_cast<uint32_t>(place[1])};
+  }
+  uint64_t allowed() const { return allowed_; }
+
+ private:
+  /// A match that begins at `at` and needs more than the usual steps. How many it takes is known only by the limits
+  /// that it did not keep to and the one that it kept to.
+  int patient_match(size_t at) {
+    int found = PCRE2_ERROR_MATCHLIMIT;
+    for (uint32_t steps = 2 * kUsualSteps; found == PCRE2_ERROR_MATCHLIMIT && steps <= kMostSteps; steps *= 2) {
+      if (allowed_ - taken_ < steps) break;
+      taken_ += steps;
+      found = match(at, at, steps);
+    }
+    return found;
+  }
+  int match(size_t at, size_t last_begin, uint32_t steps) {
+    pcre2_set_match_limit(context_.get(), steps);
+    pcre2_set_offset_limit(context_.get(), last_begin);
+    auto subject = reinterpret_cast<PCRE2_SPTR>(text_.data() ? text_.data() : "");
+    const auto run = [&](uint32_t options) {
+      return pcre2_match(code_, subject, text_.size(), at, PCRE2_NO_UTF_CHECK | options, data_.get(), context_.get());
+    };
+    const int found = run(0);
+    return found == PCRE2_ERROR_JIT_STACKLIMIT ? run(PCRE2_NO_JIT) : found;
+  }
+
+  const pcre2_code* code_;
+  std::string_view text_;
+  uint64_t allowed_, taken_ = 0;
+  std::unique_ptr<pcre2_match_data, decltype(&pcre2_match_data_free)> data_;
+  std::unique_ptr<pcre2_match_context, decltype(&pcre2_match_context_free)> context_;
 };
 
 Regex::Regex(std::string_view pattern) : shown_(pattern.substr(0, 60)) {
@@ -135,49 +207,43 @@ Regex::Regex(std::string_view pattern) : shown_(pattern.substr(0, 60)) {
     ~CompileContext() { pcre2_compile_context_free(context); }
   } compile;
   if (compile.context) pcre2_set_newline(compile.context, PCRE2_NEWLINE_LF);
-  compiled->code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(),
-                                 PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C, &error, &offset,
-                                 compile.context);
+  compiled->code =
+      pcre2_compile(reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(),
+                    PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C | PCRE2_USE_OFFSET_LIMIT, &error,
+                    &offset, compile.context);
   if (!compiled->code)
     fail(ErrorCode::unsupported, "the pattern '", shown_, "' cannot be compiled: ", message_of(error), ", at byte ",
          offset, " of '", text.substr(0, 120), "'");
   // Without machine code (a platform or a policy that forbids it) the interpreter does the same, more slowly.
   (void)pcre2_jit_compile(compiled->code, PCRE2_JIT_COMPLETE);
-  compiled->context = pcre2_match_context_create(nullptr);
-  if (!compiled->context) fail(ErrorCode::out_of_memory, "there is no memory to match a pattern");
-  pcre2_set_match_limit(compiled->context, kMatchSteps);
-  pcre2_set_heap_limit(compiled->context, kHeapKiB);
   compiled_ = std::move(compiled);
 }
 
 Regex::~Regex() = default;
 
 void Regex::find(std::string_view text, std::vector<ByteRange>& matches) const {
-  std::unique_ptr<pcre2_match_data, decltype(&pcre2_match_data_free)> data(
-      pcre2_match_data_create_from_pattern(compiled_->code, nullptr), pcre2_match_data_free);
-  if (!data) fail(ErrorCode::out_of_memory, "there is no memory to match a pattern");
-  auto subject = reinterpret_cast<PCRE2_SPTR>(text.data() ? text.data() : "");
+  Search search(*compiled_, text);
   size_t last_end = std::string_view::npos;
   for (size_t at = 0; at <= text.size();) {
-    int found =
-        pcre2_match(compiled_->code, subject, text.size(), at, PCRE2_NO_UTF_CHECK, data.get(), compiled_->context);
-    if (found == PCRE2_ERROR_JIT_STACKLIMIT)
-      found = pcre2_match(compiled_->code, subject, text.size(), at, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, data.get(),
-                          compiled_->context);
+    const int found = search.next(at);
     if (found == PCRE2_ERROR_NOMATCH) return;
+    if (found == PCRE2_ERROR_MATCHLIMIT)
+      fail(ErrorCode::unsupported, "the search for the pattern '", shown_, "' in a text of ", text.size(),
+           " bytes was given up behind byte ", at, ": matches that take more than ", kUsualSteps,
+           " steps would take more than ", search.allowed(), " together");
     if (found < 0)
       fail(ErrorCode::unsupported, "the search for the pattern '", shown_, "' in a text of ", text.size(),
-           " bytes was given up at byte ", at, ": ", message_of(found));
-    const PCRE2_SIZE* place = pcre2_get_ovector_pointer(data.get());
-    size_t begin = place[0], end = place[1];
-    if (end < begin || begin < at)
+           " bytes was given up behind byte ", at, ": ", message_of(found));
+    const ByteRange match = search.range();
+    if (match.end < match.begin || match.begin < at)
       fail(ErrorCode::unsupported, "the pattern '", shown_, "' matches before where it begins");
-    if (begin == end && end == last_end) {  // Oniguruma's users skip what is empty and touches the match before
+    if (match.begin == match.end && match.end == last_end) {
+      // Oniguruma's users skip what is empty and touches the match before.
       at += at < text.size() ? utf8_size(text[at]) : 1;
       continue;
     }
-    matches.push_back({static_cast<uint32_t>(begin), static_cast<uint32_t>(end)});
-    at = last_end = end;
+    matches.push_back(match);
+    at = last_end = match.end;
   }
 }
 

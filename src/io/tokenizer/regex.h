@@ -17,12 +17,14 @@ class Regex : public Pattern {
   /// Fails, as unsupported, for what PCRE2 does not compile and for nested sets ("[a[bc]]", "&&").
   explicit Regex(std::string_view pattern);
   ~Regex() override;
-  /// Fails if one match takes more steps than a pattern for words would: a hostile one needs exponentially many. The
-  /// limit is one match's: a pattern that looks ahead to the end of the text at each place takes quadratic time.
+  /// Fails if the whole search takes more steps than patterns for words do: in proportion to the text, and some more
+  /// for texts that need it. A hostile pattern needs exponentially many, or as many as the limit at each place. A run
+  /// of one set of characters counts as one step.
   void find(std::string_view text, std::vector<ByteRange>& matches) const override;
 
  private:
   struct Compiled;
+  class Search;
   std::unique_ptr<const Compiled> compiled_;
   std::string shown_;
 };

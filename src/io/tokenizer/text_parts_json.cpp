@@ -13,16 +13,12 @@
 #include "io/tokenizer/pre_tokenizers.h"
 #include "io/tokenizer/regex.h"
 #include "io/tokenizer/unicode.h"
+#include "io/tokenizer/utf8.h"
 
 namespace rlx::tokenizer {
 namespace {
 
 constexpr int64_t kAnyCount = std::numeric_limits<int64_t>::max();
-
-bool flag(const JsonValue& section, std::string_view key, bool otherwise) {
-  auto value = section.find(key);
-  return value ? value->boolean() : otherwise;
-}
 
 std::string text(const JsonValue& section, std::string_view key, std::string_view otherwise) {
   auto value = section.find(key);
@@ -50,7 +46,7 @@ SplitBehavior read_behavior(const JsonValue& value) {
 MetaspacePreTokenizer::Prepend read_prepend(const JsonValue& section) {
   using Prepend = MetaspacePreTokenizer::Prepend;
   auto scheme = section.find("prepend_scheme");
-  if (!scheme) return flag(section, "add_prefix_space", true) ? Prepend::always : Prepend::never;
+  if (!scheme) return section.flag("add_prefix_space", true) ? Prepend::always : Prepend::never;
   if (scheme->string() == "always") return Prepend::always;
   if (scheme->string() == "never") return Prepend::never;
   if (scheme->string() == "first") return Prepend::first;
@@ -101,7 +97,7 @@ std::unique_ptr<const Normalizer> read_normalizer(const std::optional<JsonValue>
   if (type == "Nmt") return std::make_unique<Characters>(Characters::nmt);
   if (type == "ByteLevel") return std::make_unique<Characters>(Characters::bytes_as_letters);
   if (type == "Strip")
-    return std::make_unique<StripNormalizer>(flag(*section, "strip_left", true), flag(*section, "strip_right", true));
+    return std::make_unique<StripNormalizer>(section->flag("strip_left", true), section->flag("strip_right", true));
   if (type == "Replace")
     return std::make_unique<ReplaceNormalizer>(read_pattern(section->at("pattern")), section->at("content").string());
   if (type == "Prepend") return std::make_unique<PrependNormalizer>(section->at("prepend").string());
@@ -122,14 +118,14 @@ std::unique_ptr<const PreTokenizer> read_pre_tokenizer(const std::optional<JsonV
     return std::make_unique<SequencePreTokenizer>(
         read_all<PreTokenizer>(section->at("pretokenizers"), read_pre_tokenizer));
   if (type == "ByteLevel")
-    return std::make_unique<ByteLevelPreTokenizer>(flag(*section, "add_prefix_space", true),
-                                                   flag(*section, "use_regex", true));
+    return std::make_unique<ByteLevelPreTokenizer>(section->flag("add_prefix_space", true),
+                                                   section->flag("use_regex", true));
   if (type == "Metaspace")
-    return std::make_unique<MetaspacePreTokenizer>(text(*section, "replacement", "\xe2\x96\x81"),
-                                                   read_prepend(*section), flag(*section, "split", true));
+    return std::make_unique<MetaspacePreTokenizer>(text(*section, "replacement", kSpaceMark), read_prepend(*section),
+                                                   section->flag("split", true));
   if (type == "Split")
     return std::make_unique<PatternPreTokenizer>(
-        read_pattern(section->at("pattern")), read_behavior(section->at("behavior")), flag(*section, "invert", false));
+        read_pattern(section->at("pattern")), read_behavior(section->at("behavior")), section->flag("invert", false));
   if (type == "CharDelimiterSplit")
     return std::make_unique<PatternPreTokenizer>(std::make_unique<LiteralPattern>(section->at("delimiter").string()),
                                                  SplitBehavior::removed, false);
@@ -141,7 +137,7 @@ std::unique_ptr<const PreTokenizer> read_pre_tokenizer(const std::optional<JsonV
   }
   if (type == "Digits")
     return split_at(is_numeric,
-                    flag(*section, "individual_digits", false) ? SplitBehavior::isolated : SplitBehavior::contiguous);
+                    section->flag("individual_digits", false) ? SplitBehavior::isolated : SplitBehavior::contiguous);
   if (type == "FixedLength") {
     auto length = section->find("length");
     return std::make_unique<FixedLengthPreTokenizer>(length ? static_cast<size_t>(length->integer(1, kAnyCount)) : 5);
@@ -163,7 +159,7 @@ std::unique_ptr<const Decoder> read_decoder(const std::optional<JsonValue>& sect
   if (type == "ByteFallback") return std::make_unique<ByteFallbackDecoder>();
   if (type == "Fuse") return std::make_unique<FuseDecoder>();
   if (type == "Metaspace")
-    return std::make_unique<MetaspaceDecoder>(text(*section, "replacement", "\xe2\x96\x81"),
+    return std::make_unique<MetaspaceDecoder>(text(*section, "replacement", kSpaceMark),
                                               read_prepend(*section) != MetaspacePreTokenizer::Prepend::never);
   if (type == "BPEDecoder") return std::make_unique<BpeDecoder>(text(*section, "suffix", "</w>"));
   if (type == "Strip")
@@ -174,7 +170,7 @@ std::unique_ptr<const Decoder> read_decoder(const std::optional<JsonValue>& sect
     return std::make_unique<ReplaceDecoder>(read_pattern(section->at("pattern")), section->at("content").string());
   if (type == "CTC")
     return std::make_unique<CtcDecoder>(text(*section, "pad_token", "<pad>"),
-                                        text(*section, "word_delimiter_token", "|"), flag(*section, "cleanup", true));
+                                        text(*section, "word_delimiter_token", "|"), section->flag("cleanup", true));
   refuse_kind(*section, "decoder",
               "BPEDecoder, ByteFallback, ByteLevel, CTC, Fuse, Metaspace, Replace, Sequence, Strip, WordPiece, null");
 }

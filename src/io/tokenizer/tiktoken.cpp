@@ -1,9 +1,9 @@
 // tiktoken's ranks: the token of each line is bytes, and two neighbours merge if together they are a token, that of the
 // lowest rank first. Bytes are written as letters of GPT-2's alphabet, so that tokens print.
+#include "io/tokenizer/tiktoken.h"
+
+#include <algorithm>
 #include <charconv>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "io/tokenizer/base64.h"
 #include "io/tokenizer/bpe.h"
@@ -11,7 +11,6 @@
 #include "io/tokenizer/parts.h"
 #include "io/tokenizer/pre_tokenizers.h"
 #include "io/tokenizer/regex.h"
-#include "io/tokenizer/tokenizer_json.h"
 #include "rlx/error.h"
 
 namespace rlx::tokenizer {

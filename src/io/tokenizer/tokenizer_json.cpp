@@ -20,6 +20,9 @@ namespace {
 
 constexpr int64_t kAny = std::numeric_limits<int64_t>::max();
 constexpr int64_t kAnyId = std::numeric_limits<int32_t>::max();
+// Of a template. Known ones have up to two texts and some ten special tokens; each text is as long as it is given, and
+// each piece has the special tokens that it names for its own.
+constexpr size_t kMaxTemplateTexts = 16, kMaxTemplateTokens = 4096;
 
 void add_token(const std::string& token, const JsonTree& id, Vocabulary& vocabulary) {
   // Its path is written only when something is wrong: there are tens of thousands of them.
@@ -51,9 +54,13 @@ TemplatePiece special_piece(int32_t type_id, int32_t id, const std::string& toke
 
 Template read_template(const JsonValue& pieces, const JsonValue& special_tokens) {
   Template result;
+  size_t texts = 0, tokens = 0;
   pieces.for_each([&](const JsonValue& value) {
     TemplatePiece piece;
     if (auto sequence = value.find("Sequence")) {
+      if (++texts > kMaxTemplateTexts)
+        value.refuse(ErrorCode::unsupported, "the template puts in ", texts, " texts or more, more than the ",
+                     kMaxTemplateTexts, " that one may");
       const std::string& id = sequence->at("id").string();
       if (id != "A" && id != "B") sequence->at("id").refuse(ErrorCode::parse, "expected 'A' or 'B'");
       piece.kind = id == "A" ? PieceKind::first : PieceKind::second;
@@ -64,9 +71,18 @@ Template read_template(const JsonValue& pieces, const JsonValue& special_tokens)
       JsonValue token = special_tokens.at(special->at("id").string());
       token.at("ids").for_each(
           [&](const JsonValue& id) { piece.ids.push_back(static_cast<int32_t>(id.integer(0, kAnyId))); });
-      token.at("tokens").for_each([&](const JsonValue& text) { piece.tokens.push_back(text.string()); });
+      token.at("tokens").for_each([&](const JsonValue& text) {
+        if (text.string().size() > Vocabulary::kMaxTokenBytes)
+          text.refuse(ErrorCode::unsupported, "the token has ", text.string().size(), " bytes, more than the ",
+                      Vocabulary::kMaxTokenBytes, " that a token may have");
+        piece.tokens.push_back(text.string());
+      });
       if (piece.ids.size() != piece.tokens.size())
         token.refuse(ErrorCode::parse, piece.ids.size(), " ids do not belong to ", piece.tokens.size(), " tokens");
+      tokens += piece.ids.size();
+      if (tokens > kMaxTemplateTokens)
+        value.refuse(ErrorCode::unsupported, "with the ", piece.ids.size(), " ids of this piece the template has ",
+                     tokens, " special tokens, more than the ", kMaxTemplateTokens, " that one may have");
     } else {
       value.refuse(ErrorCode::parse, "expected a Sequence or a SpecialToken");
     }
@@ -86,9 +102,8 @@ TemplatePiece read_token_and_id(const JsonValue& value) {
 PostProcessor read_post_processor(const std::optional<JsonValue>& section) {
   if (!section) return PostProcessor();
   const std::string& type = section->at("type").string();
-  auto flag = [&](const char* key) {
-    auto value = section->find(key);
-    return !value || value->boolean();
+  const auto trim_offsets_of = [&](PostProcessor& made) {
+    if (section->flag("trim_offsets", true)) made.trim_offsets(section->flag("add_prefix_space", true));
   };
   if (type == "TemplateProcessing") {
     JsonValue special_tokens = section->at("special_tokens");
@@ -105,12 +120,12 @@ PostProcessor read_post_processor(const std::optional<JsonValue>& section) {
   if (type == "RobertaProcessing") {
     TemplatePiece cls = read_token_and_id(section->at("cls")), sep = read_token_and_id(section->at("sep"));
     PostProcessor made({cls, first, sep}, {cls, first, sep, sep, second, sep});
-    if (flag("trim_offsets")) made.trim_offsets(flag("add_prefix_space"));
+    trim_offsets_of(made);
     return made;
   }
   if (type == "ByteLevel") {
     PostProcessor made;
-    if (flag("trim_offsets")) made.trim_offsets(flag("add_prefix_space"));
+    trim_offsets_of(made);
     return made;
   }
   if (type == "Sequence") {

@@ -13,10 +13,6 @@ std::shared_ptr<const Tokenizer::Parts> parts_from_json(std::string_view text);
 /// From a vocab.txt.
 std::shared_ptr<const Tokenizer::Parts> parts_from_vocabulary(std::string_view lines,
                                                               const VocabularyFileOptions& options);
-/// From tiktoken's ranks.
-std::shared_ptr<const Tokenizer::Parts> parts_from_tiktoken(
-    std::string_view ranks, std::string_view pattern,
-    const std::vector<std::pair<std::string, int32_t>>& special_tokens);
 /// The options that a tokenizer_config.json holds.
 VocabularyFileOptions vocabulary_file_options(std::string_view tokenizer_config);
 

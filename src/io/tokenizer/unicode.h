@@ -4,7 +4,7 @@
 // general categories are those of 8.0, combining classes those of 9.0, decompositions those of 12.1, word
 // characters those of 16.0, numbers and lower case those of 17.0. A model was trained on the pieces that those tables
 // gave, so newer tables would be wrong here. Categories stand in unicode_categories.cpp; the rest comes from
-// utf8proc (2.8: Unicode 15.0), with what was added to Unicode later or too late listed in unicode.cpp.
+// utf8proc (2.8: Unicode 15.0), with what was added to Unicode later or too late listed in unicode_later.h.
 // tests/golden/tokenizer/codepoints.txt holds every code point to it, marks and numbers too.
 #pragma once
 

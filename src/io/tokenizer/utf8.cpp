@@ -79,7 +79,7 @@ RepairedText repair_utf8(std::string_view bytes) {
   repaired.source.reserve(bytes.size() + 9);
   for (size_t at = 0; at < bytes.size();) {
     Sequence sequence = sequence_at(bytes, at);
-    std::string_view piece = sequence.complete ? bytes.substr(at, sequence.size) : "\xef\xbf\xbd";
+    std::string_view piece = sequence.complete ? bytes.substr(at, sequence.size) : kReplacementCharacter;
     repaired.text += piece;
     repaired.source.insert(repaired.source.end(), piece.size(), static_cast<uint32_t>(at));
     at += sequence.size;

@@ -10,6 +10,11 @@
 
 namespace rlx::tokenizer {
 
+/// U+FFFD, which stands for bytes that are no UTF-8.
+constexpr std::string_view kReplacementCharacter = "\xef\xbf\xbd";
+/// U+2581, as which SentencePiece writes a space.
+constexpr std::string_view kSpaceMark = "\xe2\x96\x81";
+
 /// Whether all of `text` is ASCII.
 bool is_ascii(std::string_view text);
 

@@ -18,7 +18,7 @@ void Vocabulary::rehash(size_t slots) {
   std::vector<Slot> old = std::exchange(slots_, std::vector<Slot>(slots));
   for (const Slot& slot : old) {
     if (slot.id == kNone) continue;
-    size_t at = slot_of(extend_hash(kHashBasis, view(slot.text)));
+    size_t at = slot_of(extend_hash(hash_basis_, view(slot.text)));
     while (slots_[at].id != kNone) at = (at + 1) & (slots_.size() - 1);
     slots_[at] = slot;
   }
@@ -34,7 +34,7 @@ void Vocabulary::add(std::string_view token, int64_t id) {
   if (text_of_id_.size() <= index) text_of_id_.resize(index + 1);
   if (2 * (size_ + 1) > slots_.size()) rehash(std::max<size_t>(64, 2 * slots_.size()));
 
-  uint64_t hash = extend_hash(kHashBasis, token);
+  uint64_t hash = extend_hash(hash_basis_, token);
   size_t at = slot_of(hash);
   while (slots_[at].id != kNone && !(slots_[at].tag == tag_of(hash) && view(slots_[at].text) == token))
     at = (at + 1) & (slots_.size() - 1);

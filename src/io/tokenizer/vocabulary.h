@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/hash.h"
+#include "io/tokenizer/hash_seed.h"
 
 namespace rlx::tokenizer {
 
@@ -28,7 +29,7 @@ class Vocabulary {
   void add_unless_known(std::string_view token, int64_t id);
 
   /// The id of `token`, or kNone.
-  int32_t find(std::string_view token) const { return find({}, token, extend_hash(kHashBasis, token)); }
+  int32_t find(std::string_view token) const { return find({}, token, extend_hash(hash_basis_, token)); }
   /// The token of an id, if it has one. If several tokens have it: the first that was added.
   std::optional<std::string_view> token(int64_t id) const {
     if (id < 0 || static_cast<size_t>(id) >= text_of_id_.size()) return std::nullopt;
@@ -39,7 +40,8 @@ class Vocabulary {
   size_t size() const { return size_; }
   size_t longest_token_bytes() const { return longest_; }
 
-  static constexpr uint64_t kHashBasis = Fnv1a().hash;
+  /// The hash of no characters, another one in each process.
+  uint64_t hash_basis() const { return hash_basis_; }
   template <class Text>  // a char or several
   static uint64_t extend_hash(uint64_t hash, const Text& text) {
     Fnv1a all{hash};
@@ -81,6 +83,7 @@ class Vocabulary {
   }
   void rehash(size_t slots);
 
+  uint64_t hash_basis_ = mixed(Fnv1a().hash ^ hash_seed());
   std::string characters_;
   size_t size_ = 0;
   size_t longest_ = 0;

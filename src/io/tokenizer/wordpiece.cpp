@@ -22,7 +22,7 @@ bool has_more_code_points(std::string_view text, uint64_t limit) {
 
 WordPiece::WordPiece(Vocabulary vocabulary, WordPieceOptions options)
     : vocabulary_(std::move(vocabulary)), options_(std::move(options)),
-      prefix_hash_(Vocabulary::extend_hash(Vocabulary::kHashBasis, options_.continuing_subword_prefix)),
+      prefix_hash_(Vocabulary::extend_hash(vocabulary_.hash_basis(), options_.continuing_subword_prefix)),
       unk_id_(vocabulary_.find(options_.unk_token)) {
   if (unk_id_ == Vocabulary::kNone)
     fail(ErrorCode::parse, "the vocabulary of ", vocabulary_.size(), " tokens lacks the unknown token '",
@@ -54,7 +54,7 @@ WordPiece::Match WordPiece::longest_match(std::string_view rest, bool continues)
   // Forward: the hash of each beginning of `rest`. Backward: the longest that is a token. A token ends where
   // a code point ends, because it is valid UTF-8 and so is the word.
   std::array<uint64_t, Vocabulary::kMaxTokenBytes> hashes;
-  uint64_t hash = continues ? prefix_hash_ : Vocabulary::kHashBasis;
+  uint64_t hash = continues ? prefix_hash_ : vocabulary_.hash_basis();
   for (size_t i = 0; i < rest.size(); ++i) hashes[i] = hash = Vocabulary::extend_hash(hash, rest[i]);
   for (size_t size = rest.size(); size > 0; size = previous_code_point(rest, size)) {
     int32_t id = vocabulary_.find(prefix, rest.substr(0, size), hashes[size - 1]);
