@@ -29,13 +29,16 @@ uint64_t steps_beyond_usual(size_t text_bytes) {
 }
 
 // What stands in a set for what Oniguruma knows by a letter. White space is White_Space of Unicode: PCRE2's \s has
-// U+180E as well, which is none since Unicode 6.3. Marks are word characters.
+// U+180E as well, which is none since Unicode 6.3. Word characters are those of Unicode's UTS 18: what is Alphabetic
+// (with the circled letters, which are no letters by category), marks, decimal digits and connectors, but no other
+// numbers than those of Latin-1, of which Oniguruma has a table of its own.
 constexpr std::string_view kSpaces =
     R"(\t-\r\x{20}\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
 constexpr std::string_view kAllButSpaces =
     R"(\x{0}-\x{8}\x{e}-\x{1f}\x{21}-\x{84}\x{86}-\x{9f}\x{a1}-\x{167f}\x{1681}-\x{1fff}\x{200b}-\x{2027})"
     R"(\x{202a}-\x{202e}\x{2030}-\x{205e}\x{2060}-\x{2fff}\x{3001}-\x{10ffff})";
-constexpr std::string_view kWord = R"(\p{L}\p{M}\p{N}\p{Pc})";
+constexpr std::string_view kWord = R"(\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\x{b2}\x{b3}\x{b9}\x{bc}-\x{be})"
+                                   R"(\x{24b6}-\x{24e9}\x{1f130}-\x{1f149}\x{1f150}-\x{1f169}\x{1f170}-\x{1f189})";
 constexpr std::string_view kHex = "0-9a-fA-F";
 constexpr std::string_view kAllButHex = R"(\x{0}-/:-@G-`g-\x{10ffff})";
 
