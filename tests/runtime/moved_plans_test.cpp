@@ -2,8 +2,10 @@
 // bits that a plan made for its own extents gives, and what the reference gives.
 #include <doctest/doctest.h>
 
+#include <atomic>
 #include <cstring>
 #include <random>
+#include <thread>
 
 #include "runtime/small_model.h"
 
@@ -72,6 +74,36 @@ TEST_CASE("a plan that moves from extents to extents gives the bits of a plan ma
       if (run % 4 == 0) CHECK(difference(got, test::by_reference(g, in, params), 1e-4) == "");
     }
   }
+}
+
+TEST_CASE("runs of several threads, each at its own extents, share a plan that moves") {
+  std::mt19937 random(7);
+  const Graph g = random_graph(random);
+  const Tensor w = random_tensor(f32, {8, 8}, 7);
+  const auto compile = [&] {
+    CompiledGraph compiled = Session(Device::cpu(), {1}).compile(g);
+    compiled.set_param("w", w);
+    return compiled;
+  };
+  std::vector<std::vector<Tensor>> inputs, wanted;
+  for (int64_t n = 1; n <= 48; ++n) {  // more than the shapes that are kept
+    inputs.push_back({random_tensor(f32, {n, 8}, 1), random_tensor(f32, {1 + n % 5, 8}, 2)});
+    wanted.push_back(compile().run_ordered(inputs.back()));
+  }
+  const CompiledGraph shared = compile();
+  std::atomic<int> different = 0;
+  std::vector<std::thread> threads;
+  for (uint32_t t = 0; t < 4; ++t)
+    threads.emplace_back([&, t] {
+      std::mt19937 order(t);
+      for (int run = 0; run < 60; ++run) {
+        const size_t at = order() % inputs.size();
+        const std::vector<Tensor> got = shared.run_ordered(inputs[at]);
+        for (size_t o = 0; o < got.size(); ++o) different += !same_bits(got[o], wanted[at][o]);
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  CHECK(different == 0);
 }
 
 TEST_CASE("an extent that an op refuses is an error, after which the plan moves on") {
