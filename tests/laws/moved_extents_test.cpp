@@ -1,5 +1,6 @@
-// A compiled graph with a symbol, run at one extent after another: the CPU moves its plan from each to the next
-// (plan/movable_plan.h), and must give the bits that a graph compiled for that run alone gives, or refuse what it does.
+// A compiled graph with a symbol, run at one extent after another. The CPU, for one, moves its plan from each to the
+// next (plan/movable_plan.h), and must give the bits that a graph compiled for that run alone gives, or refuse what it
+// does.
 #include <doctest/doctest.h>
 
 #include <cstring>
@@ -82,7 +83,7 @@ std::optional<std::vector<Tensor>> inputs_at(const Case& c, const Graph& g, int6
 
 /// Runs the graph at each of the extents, and compares with what is compiled for one run.
 std::string moves_differ(const Case& c, const Graph& g, std::span<const int64_t> extents, size_t& runs) {
-  const Session session(Device::cpu(), {1});
+  const Session session(Device::from_environment(), {1});
   const CompiledGraph moved = session.compile(g);
   for (int64_t extent : extents) {
     const auto inputs = inputs_at(c, g, extent);
