@@ -27,8 +27,8 @@ struct Judged {
 /// What the numbers of a graph are held to.
 enum class HeldTo {
   reference,  ///< what the reference makes of the graph, within the tolerance of each dtype
-  /// That, or for a result of f32 what the reference makes of the same graph in f64 from the same inputs, within the
-  /// tolerance and a few times f32's own error (tolerance.h): for gradients, whose sums cancel.
+  /// Near that or, for results of f32, near what the reference computes in f64 from the same inputs, where the
+  /// tolerance has a few times f32's own error added (tolerance.h): for gradients, whose sums cancel.
   reference_or_f64
 };
 
@@ -58,7 +58,7 @@ struct JudgeOptions {
 struct JudgedCase {
   std::string op, operands;
   bool is_gradient = false;
-  DType dtype = f64;  ///< of the first operand; f64 if there is none
+  DType dtype = f64;  ///< of the first operand; f64 if there is none, f32 for a rule of the contract
   Judged judged;
   double microseconds = 0;  ///< of the fastest of some runs on one thread, if times were asked for and it agrees
 };

@@ -10,9 +10,9 @@ namespace rlx {
 inline double tolerance_of(DType t) {
   switch (t) {
     case DType::f64:
-    case DType::c128: return 1e-11;  // some 5,000 roundings of f64
+    case DType::c128: return 1e-11;  // some 45,000 roundings of f64
     case DType::f32:
-    case DType::c64: return 2e-6;  // some 16 of f32
+    case DType::c64: return 2e-6;  // some 16 roundings of f32
     case DType::f16: return 2e-3;  // two of f16: f32 inside and f64 inside may fall on two sides of a tie
     case DType::bf16: return 1.6e-2;
     default: return 0;  // integers, bools: equal
@@ -20,8 +20,9 @@ inline double tolerance_of(DType t) {
 }
 
 /// The sums of a gradient may cancel, and two correct ways to compute it in f32 are then further apart than the
-/// tolerance. So its f32 results may instead be this near to those of the same graph in f64: the tolerance and this
-/// many times f32's own error, which is the largest of a result.
+/// tolerance. So its f32 results may instead lie within the tolerance, and this many times f32's own error, of the same
+/// graph in f64. f32's own error is how far the reference in f32 is from f64, at the worst element of the result; of
+/// the graph as it is and of the graph in primitives, the larger counts.
 inline constexpr double kTimesOwnError = 4;
 /// But never further off than this, however much a graph cancels: |x - y| <= 9e-5 (1 + |y|).
 inline constexpr double kMostOfGradients = 9e-5;

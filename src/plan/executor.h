@@ -22,7 +22,7 @@ struct RunState {
   std::vector<void*> pointers;  // of every launch's operands and results, one after another
   std::vector<void*> inputs, outputs;
   std::vector<Tensor> copies;  // of inputs that cannot be used where they are
-  uint64_t owner = 0;          // which of several executors set the pointers last, for who lends it to several
+  uint64_t owner = 0;          // of several executors that use it in turn, the one that resolved the pointers
 };
 
 class Executor {
@@ -31,9 +31,9 @@ class Executor {
   /// of buffer b, if it is a param or a constant, else null; those that a run reads are kept.
   Executor(const Plan& plan, std::vector<std::shared_ptr<Launch>> launches, const std::vector<const Tensor*>& fixed);
 
-  /// The same steps for other extents: with other launches, which read what these read, and with other offsets in
-  /// bytes: of each launch's operands and results, one after another, behind the start of the arena or of a buffer
-  /// outside it, and of each launch's scratch.
+  /// The same steps for other extents. Each launch must read the same operands as the one that it replaces. `offsets`
+  /// are in bytes, of each launch's operands and then results, launch after launch, from the start of the arena or,
+  /// outside of the arena, of the value's buffer. `scratch_offsets` are those of each launch's scratch in the arena.
   Executor moved(std::vector<std::shared_ptr<Launch>> launches, std::span<const size_t> offsets,
                  std::span<const size_t> scratch_offsets, size_t arena_bytes) const;
 
@@ -53,7 +53,7 @@ class Executor {
 
  private:
   struct Slot {
-    size_t offset;           // bytes from the arena's start
+    size_t offset;           // bytes from the start of the arena, or of the value's own buffer
     const std::byte* fixed;  // of params and constants; else null
   };
   struct Bound {
@@ -75,7 +75,7 @@ class Executor {
   std::vector<Patch> patches_;
   std::vector<std::shared_ptr<Launch>> launches_;
   std::shared_ptr<const std::vector<Name>> names_;    // for profiles
-  std::shared_ptr<const std::vector<Tensor>> fixed_;  // that launches point into
+  std::shared_ptr<const std::vector<Tensor>> fixed_;  // that slots point into
   size_t arena_bytes_ = 0, inputs_ = 0, outputs_ = 0;
 };
 

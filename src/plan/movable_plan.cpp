@@ -115,12 +115,7 @@ bool MovablePlan::move(const Bindings& bindings) {
     launches_ = launches, lives_ = lives;
     fresh_.assign(launches_.size(), false);
   };
-  try {
-    if (!move_all(bindings, changed)) return go_back(), false;
-  } catch (...) {
-    go_back();
-    throw;
-  }
+  if (!move_all(bindings, changed)) return go_back(), false;
   bindings_ = bindings;
   return true;
 }
@@ -161,14 +156,17 @@ bool MovablePlan::make_launches(SymbolSet changed) {
   return true;
 }
 
-/// What grows beyond its room gets twice what it needs, so that a cache that grows by a token seldom plans its arena.
+/// What grows beyond its room gets twice what it needs, so that a cache that grows by a token seldom plans its arena,
+/// but not more than this on top: memory that is large is not to be asked for twice.
+constexpr size_t kMostSlackBytes = size_t{64} << 20;
+
 void MovablePlan::fit_arena() {
   std::vector<BufferLife> room = room_;
   bool fits = true;
   for (size_t i = 0; i < lives_.size(); ++i) {
     if (aligned(lives_[i].bytes) <= aligned(room[i].bytes)) continue;
     fits = false;
-    room[i].bytes = 2 * lives_[i].bytes;
+    room[i].bytes = lives_[i].bytes + std::min(lives_[i].bytes, kMostSlackBytes);
   }
   if (fits) return;
   arena_ = plan_arena(room);

@@ -1,8 +1,8 @@
-// A plan of a graph with symbols, which was made for some extents and moves to others: for a length that is new, only
-// what has the symbol in it is computed again. What a plan decides (which values are views, which buffers are used
-// again, which operands are packed) are answers to questions about extents; they are kept, and asked again. Extents
-// that give the same answers have the same plan but for numbers and for the launches that have the symbol. Others,
-// often 0 and 1, want a plan of their own.
+// A plan of a graph with symbols, which was made for some extents and moves to others, so that only what has a changed
+// symbol in it is computed again. A plan follows from answers to questions about extents: which values are views, which
+// buffers are used again, which operands are packed. The answers are kept. For new extents the questions are asked
+// again; if the answers are the same, so is the plan, except for its numbers and for the launches that have such a
+// symbol. Extents with other answers, often 0 and 1, want a plan of their own.
 #pragma once
 
 #include <map>
@@ -16,22 +16,25 @@ namespace rlx {
 class MovablePlan {
  public:
   /// `numbered` is `substitute(symbolic, bindings)`, for which `planned` was made by `maker`, with `updates`. Both
-  /// graphs and the maker must outlive this. Call only if `can_move`.
+  /// graphs and the maker, which makes launches for `numbered` itself, must outlive this. `move` writes the new numbers
+  /// into `numbered`: nobody else may read it meanwhile. `fixed` is as for Executor. Call only if `can_move`.
   MovablePlan(const Graph& symbolic, Graph& numbered, Bindings bindings, LaunchMaker& maker, Planned planned,
               std::vector<Update> updates, const std::vector<const Tensor*>& fixed);
 
-  /// Not if a launch computes several nodes that have symbols, or the symbols are more than 64.
+  /// False if any launch computes several nodes, if the graph has no symbols, or if it has more than 64, those in
+  /// sub-graphs included.
   static bool can_move(const Graph& symbolic, const Planned& planned);
 
   /// At the extents of now.
   const Executor& executor() const { return executor_; }
-  /// By step; those of `fresh_launches` were made by the last move.
+  /// One launch a step. `fresh_launches()[i]` says whether the last move made launch i anew.
   std::span<const std::shared_ptr<Launch>> launches() const { return launches_; }
   const std::vector<bool>& fresh_launches() const { return fresh_; }
-  /// Moves to other numbers. False if the plan for them would be another one; then, and if it fails, it is where it
-  /// was.
+  /// Moves to other numbers, one for each symbol. Returns false if these numbers need a plan of another form: other
+  /// views, buffers or packed operands, or an update that cannot be made in place; then it is where it was. If it
+  /// throws, as for numbers that an op refuses, this must not be used any more: executors that it gave are not touched.
   bool move(const Bindings& bindings);
-  /// How often arenas were planned: runs of executors with the same count may use the same memory.
+  /// How often this plan's arena was planned. Executors of this plan with the same count may share the memory of runs.
   size_t arena_count() const { return arena_count_; }
 
  private:
@@ -51,10 +54,11 @@ class MovablePlan {
   Uses uses_;
   std::set<Ref> read_;
   std::map<std::string, SymbolSet> symbol_bits_;
-  /// By node: the symbols in its types and attributes and in its operands' types and places; those in its users', too.
+  /// By node, the symbols on which its launch depends (its own, its operands', and those of what views among its
+  /// operands look at), and the symbols on which its place depends: these and its users'.
   std::vector<SymbolSet> prepared_for_, placed_for_;
   std::vector<StepSource> sources_;       // by step
-  std::vector<BufferLife> lives_, room_;  // what is needed, and for what the arena was planned
+  std::vector<BufferLife> lives_, room_;  // what these extents need; what the arena has room for
   ArenaPlan arena_;
   size_t arena_count_ = 1;
   std::vector<std::shared_ptr<Launch>> launches_;

@@ -234,9 +234,10 @@ std::set<Ref> read_values(const Graph& g) {
 
 Planned plan_graph(const PlanRequest& request) { return GraphPlanner{request}.run(); }
 
-std::vector<Update> possible_updates(const Graph& g, const StorageRules& rules, std::span<const Update> wanted) {
+std::vector<Update> possible_updates(const Graph& g, const StorageRules& rules, const std::vector<bool>& donated,
+                                     std::span<const Update> wanted) {
   auto made = [&](std::span<const Update> updates) {
-    StoragePlan storage = with_updates(g, rules, {}, updates);
+    StoragePlan storage = with_updates(g, rules, donated, updates);
     std::vector<Update> some;
     for (Update u : updates)
       if (lies_in_input(g, storage, u)) some.push_back(u);

@@ -55,7 +55,8 @@ class LaunchMaker {
   }
 };
 
-/// From where to where an output is copied that lies elsewhere; of packed elements and blocks as bytes.
+/// The views between which an output is copied that was computed outside of its own buffer. Packed elements and blocks
+/// are viewed as bytes.
 std::pair<View, View> copied_views(const Graph& g, const StoragePlan& storage, size_t output);
 /// The node where the storage plan puts it. `read`: the values that nodes or outputs read.
 PlacedNode placed_node(const Graph& g, const StoragePlan& storage, const std::set<Ref>& read, size_t node);
@@ -71,13 +72,13 @@ struct PlanRequest {
 
 /// What a step does: computes a node, or copies an output.
 struct StepSource {
-  size_t node = SIZE_MAX, output = SIZE_MAX;  ///< one of them
+  size_t node = SIZE_MAX, output = SIZE_MAX;  ///< exactly one is set
 };
 
 struct Planned {
   Plan plan;  ///< of a total order
   std::vector<std::shared_ptr<Launch>> launches;
-  /// By buffer: the param or constant that a run reads there; no value for others.
+  /// By buffer: the param or constant that lies there, whether or not a run reads it; `Ref{}` for other buffers.
   std::vector<Ref> fixed;
   size_t live_bytes = 0;  ///< the most that values and scratch need at one step: no arena is smaller
 
@@ -85,14 +86,16 @@ struct Planned {
   StoragePlan storage;
   std::vector<StepSource> sources;  ///< by step
   std::vector<BufferLife> lives;    ///< in the arena: of each root, then of each step's scratch
-  std::vector<size_t> offsets;      ///< of the same
+  std::vector<size_t> offsets;      ///< in the arena, in the order of `lives`
   bool has_joined = false;          ///< some launches compute several nodes
 };
 Planned plan_graph(const PlanRequest& request);
 
 /// Does the output lie where the input of the update does, and has its size?
 bool lies_in_input(const Graph& g, const StoragePlan& storage, Update u);
-/// Those of the `wanted` updates that can be made all together, so that they may be requested of a plan of `g`.
-std::vector<Update> possible_updates(const Graph& g, const StorageRules& rules, std::span<const Update> wanted);
+/// The `wanted` updates without those that cannot be made, struck out until all others can be made together: a plan of
+/// `g` with the same inputs `donated` may request them.
+std::vector<Update> possible_updates(const Graph& g, const StorageRules& rules, const std::vector<bool>& donated,
+                                     std::span<const Update> wanted);
 
 }  // namespace rlx

@@ -33,7 +33,7 @@ struct Planner {
   const StorageRules& rules;
   const std::vector<bool>& donated;
   const std::map<size_t, Ref>& takers;
-  StoragePlan plan = {};
+  StoragePlan& plan;
 
   Shape shape(Ref r) const { return shape_of(g.type(r).dims); }
   size_t bytes(Ref r) const { return byte_count(g.type(r).dtype, shape(r)); }
@@ -170,8 +170,15 @@ struct Planner {
   /// The operand whose buffer a `result` of node `n` may take: whole, dense, used by nothing else now or later.
   std::optional<size_t> reusable(size_t n, size_t result) const {
     const Node& node = g.nodes()[n];
-    for (size_t i : rules.may_overwrite(node, result)) {
-      if (i >= node.operands.size()) continue;
+    std::vector<size_t> candidates = rules.may_overwrite(node, result);
+    std::erase_if(candidates, [&](size_t i) { return i >= node.operands.size(); });
+    // An input that is left to this very result comes first: no other buffer makes the update.
+    std::stable_partition(candidates.begin(), candidates.end(), [&](size_t i) {
+      const Root& root = plan.roots[plan.of(node.operands[i]).root];
+      const auto taker = root.kind == RootKind::input ? takers.find(root.index) : takers.end();
+      return taker != takers.end() && taker->second == Ref{int32_t(n), int32_t(result)};
+    });
+    for (size_t i : candidates) {
       Ref r = node.operands[i];
       const Place& place = plan.of(r);
       const Root& root = plan.roots[place.root];
@@ -229,7 +236,7 @@ struct Planner {
     }
   }
 
-  StoragePlan run() {
+  void run() {
     for (size_t n = 0; n < g.nodes().size(); ++n) place(n);
     auto last = last_uses();
     for (size_t r = 0; r < last.size(); ++r) plan.roots[r].last = last[r];
@@ -240,7 +247,6 @@ struct Planner {
       if (root.kind == RootKind::arena && fills_root(r)) root.kind = RootKind::output, root.index = o;
       else plan.copied_outputs.push_back(o);
     }
-    return std::move(plan);
   }
 };
 
@@ -249,7 +255,9 @@ struct Planner {
 StoragePlan plan_storage(const Graph& g, const StorageRules& rules, const std::vector<bool>& donated,
                          const std::map<size_t, Ref>& takers) {
   const Uses uses(g);
-  return Planner{g, uses, rules, donated, takers}.run();
+  StoragePlan plan;
+  Planner{g, uses, rules, donated, takers, plan}.run();
+  return plan;
 }
 
 namespace {
@@ -260,22 +268,18 @@ const std::map<size_t, Ref> kNoTakers;
 
 void add_answers(const Graph& g, const Uses& uses, const StorageRules& rules, std::span<const size_t> nodes,
                  StoragePlan& plan) {
-  Planner planner{g, uses, rules, kNoneDonated, kNoTakers, std::move(plan)};
-  planner.plan.answers.resize(g.nodes().size() + 1);
-  for (size_t n : nodes)
-    planner.plan.answers[n] = planner.answers(n, !planner.plan.places[n].empty() && planner.plan.places[n][0].is_view);
-  planner.plan.answers.back() = planner.output_answers();
-  plan = std::move(planner.plan);
+  const Planner planner{g, uses, rules, kNoneDonated, kNoTakers, plan};
+  plan.answers.resize(g.nodes().size() + 1);
+  for (size_t n : nodes) plan.answers[n] = planner.answers(n, !plan.places[n].empty() && plan.places[n][0].is_view);
+  plan.answers.back() = planner.output_answers();
 }
 
 bool move_storage(const Graph& g, const Uses& uses, const StorageRules& rules, std::span<const size_t> nodes,
                   StoragePlan& plan) {
-  Planner planner{g, uses, rules, kNoneDonated, kNoTakers, std::move(plan)};
-  bool same = true;
-  for (size_t n : nodes) same = same && planner.move(n);
-  same = same && planner.output_answers() == planner.plan.answers.back();
-  plan = std::move(planner.plan);
-  return same;
+  Planner planner{g, uses, rules, kNoneDonated, kNoTakers, plan};
+  for (size_t n : nodes)
+    if (!planner.move(n)) return false;
+  return planner.output_answers() == plan.answers.back();
 }
 
 }  // namespace rlx

@@ -42,11 +42,12 @@ struct StorageRules {
 struct StoragePlan {
   std::vector<std::vector<Place>> places;  ///< of each node's results
   std::vector<Root> roots;
-  /// Outputs that no step writes in place: a copy at the end fills them.
+  /// Outputs that do not become a buffer of the caller's: leaves, views, second uses of a value, values in an input's
+  /// buffer. A copy at the end fills them, but for updates, which are where they belong.
   std::vector<size_t> copied_outputs;
   size_t in_place = 0;  ///< results that took over an operand's buffer
-  /// By node, and last of the outputs: the answers of extents and strides to which the plan owes its form. Other
-  /// extents that give the same answers have the same roots, views and copies.
+  /// One list a node, and a last one for the outputs: the answers about extents and strides that gave the plan its
+  /// form. Other extents that give the same answers have the same roots, views and copies.
   std::vector<std::vector<size_t>> answers;
 
   const Place& of(Ref r) const { return places[static_cast<size_t>(r.node)][static_cast<size_t>(r.result)]; }
@@ -60,9 +61,9 @@ StoragePlan plan_storage(const Graph& g, const StorageRules& rules, const std::v
 void add_answers(const Graph& g, const Uses& uses, const StorageRules& rules, std::span<const size_t> nodes,
                  StoragePlan& plan);
 /// Places and sizes for other extents. `g` is the graph for which `plan` was made, with other numbers in its types and
-/// attributes; `nodes`, in order, are those whose types, attributes, operands' places or users' types they are in.
-/// False if a plan made for these extents would have another form; then `plan` holds no extents' places, until it is
-/// moved back to those that it had.
+/// attributes. `nodes`, in order: each node with a new number in its types, in its attributes, in the places of its
+/// operands or in the types of its users. False if a plan made for these extents would have another form; then the
+/// places in `plan` are a mix of old and new, and it must be moved back, with the same nodes, before it is used.
 bool move_storage(const Graph& g, const Uses& uses, const StorageRules& rules, std::span<const size_t> nodes,
                   StoragePlan& plan);
 

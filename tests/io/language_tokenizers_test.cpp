@@ -115,6 +115,10 @@ TEST_CASE("word characters of a pattern are those that Oniguruma has") {
     CHECK(count(word, character) == 1);
     CHECK(count(other, character) == 0);
   }
+  // The end of a word is one by the same characters, unlike PCRE2's own.
+  CHECK(count(tokenizer::Regex(R"(7\b)"), "7⁴") == 1);
+  CHECK(count(tokenizer::Regex(R"(7\B)"), "7⁴") == 0);
+  CHECK(count(tokenizer::Regex(R"(e\b)"), "e\u0301") == 0);
   for (const char* character : {"⁴", "⅓", "①", "-", " ", "€", "\u200d"}) {
     CAPTURE(character);
     CHECK(count(word, character) == 0);
@@ -132,6 +136,23 @@ TEST_CASE("a pattern that takes many steps at each place of a text is an error")
   // A thousand steps at a few places are none too many.
   tokenizer::Regex("(?:a|a|a|a){5}[bc]").find("aaaaab" + std::string(12, 'a') + "-aaaaac", matches);
   CHECK(matches == std::vector<tokenizer::ByteRange>{{0, 6}, {19, 25}});
+}
+
+TEST_CASE("patterns that look to the end of a run read long runs") {
+  const auto count = [](const char* pattern, const std::string& text) {
+    std::vector<tokenizer::ByteRange> matches;
+    tokenizer::Regex(pattern).find(text, matches);
+    return matches.size();
+  };
+  constexpr size_t kRun = 20'000;
+  CHECK(count(R"(\s+$)", std::string(kRun, ' ') + "x") == 0);
+  CHECK(count(R"(\s+$)", "x" + std::string(kRun, ' ')) == 1);
+  CHECK(count(R"(\w+(?=:))", std::string(kRun, 'a') + " b:") == 1);
+  CHECK(count(R"(\w*\d)", std::string(kRun, 'a') + " 1") == 1);
+  // Digits by three from the right, as some models part them.
+  std::string lines;
+  for (int i = 0; i < (test::sanitized() ? 2 : 20); ++i) lines.append(3000, '7') += '\n';
+  CHECK(count(R"(\d{1,3}(?=(?:\d{3})*\b))", lines) == lines.size() / 3001 * 1000);
 }
 
 TEST_CASE("a match is found however far behind a place that needs many steps it begins") {

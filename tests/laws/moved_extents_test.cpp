@@ -128,5 +128,7 @@ TEST_CASE("a graph of any op, or of its gradient, moves from extent to extent as
       }
     }
   }
+  CHECK(reached.size() > 300);
+  CHECK(runs > 4 * graphs);  // of five extents, some ops refuse one or two
   MESSAGE(runs, " runs of ", graphs, " graphs of ", reached.size(), " ops");
 }

@@ -16,7 +16,8 @@ struct Place {
   size_t operand, dim;
 };
 
-/// The sample with other extents there, and in its attributes wherever they hold the old extent as a dim.
+/// The sample with `extent` at `places`, which all have one extent now. If `in_attributes`, also in each dim of its
+/// attributes that equals the old extent; sub-graphs stay as they are.
 inline Sample with_extent(Sample s, const std::vector<Place>& places, const Dim& extent, bool in_attributes) {
   Dim old = s.dims[places[0].operand][places[0].dim];
   for (Place p : places) s.dims[p.operand][p.dim] = extent;
@@ -26,7 +27,8 @@ inline Sample with_extent(Sample s, const std::vector<Place>& places, const Dim&
   return s;
 }
 
-/// Each dim that is not 0 yet; each two of equal extent; and all of that extent.
+/// Sets of places to change together: each place alone, each two of equal extent, and all of one extent; none that is
+/// 0.
 inline std::vector<std::vector<Place>> choices(const Sample& s) {
   std::vector<Place> places;
   for (size_t i = 0; i < s.dims.size(); ++i)
@@ -49,10 +51,12 @@ inline std::vector<std::vector<Place>> choices(const Sample& s) {
 
 inline std::vector<Type> types_of(const Sample& s) { return laws::case_of(s).types; }
 
-/// Is it an error that tells a user of his operands? Not one of our own mistakes, and not what a rule threw.
+/// Does the error tell users what is wrong with their operands? Not so internal errors, nor exceptions out of a rule,
+/// whose messages say " threw" (base/user_code.h).
 inline bool is_refusal(const Error& e) {
   return e.code() != ErrorCode::internal && std::string_view(e.what()).find(" threw") == std::string_view::npos;
 }
+/// False if the op refuses such operands.
 inline bool takes(const OpDef& op, const Sample& s) {
   try {
     infer_types(op, types_of(s), s.attrs);

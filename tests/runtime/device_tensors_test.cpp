@@ -249,6 +249,23 @@ TEST_CASE("a process ends while runs without an end go on") {
   CHECK(status == 0);
 }
 
+TEST_CASE("of two donated inputs the one whose name the output has is updated, whichever comes first") {
+  for (const Device& device : running_devices())
+    for (const char* updated : {"x", "y"}) {
+      CAPTURE(device.name());
+      CAPTURE(updated);
+      Graph g("adding");
+      Value x = g.input("x", f32, {4}), y = g.input("y", f32, {4});
+      g.output(x + y, updated);
+      CompileOptions options;
+      options.donate = {"x", "y"};
+      const CompiledGraph add = Session(device, {1}).compile(g, options);
+      const std::vector<Tensor> sums = add.run_ordered(std::vector<Tensor>{kCount, kOnes});
+      CHECK(difference(sums[0], Tensor::of<float>({4}, {1, 2, 3, 4})) == "");
+      CHECK(add.signature().modes[0] == (updated[0] == 'x' ? ArgumentMode::update : ArgumentMode::donated));
+    }
+}
+
 TEST_CASE("an input that is donated is gone, whatever the device, and says which run took it") {
   for (const Device& device : running_devices()) {
     CAPTURE(device.name());

@@ -7,6 +7,8 @@
 #include <random>
 #include <thread>
 
+#include "backends/cpu/schedule.h"
+#include "ir/rewrite.h"
 #include "runtime/small_model.h"
 
 using namespace rlx;
@@ -73,6 +75,46 @@ TEST_CASE("a plan that moves from extents to extents gives the bits of a plan ma
       for (size_t o = 0; o < got.size(); ++o) CHECK(same_bits(got[o], wanted[o]));
       if (run % 4 == 0) CHECK(difference(got, test::by_reference(g, in, params), 1e-4) == "");
     }
+  }
+}
+
+TEST_CASE("a schedule moves to a new extent, makes only what has the symbol, and seldom plans its arena") {
+  const Dim n = Dim::symbol("N");
+  Graph g("steps");
+  Value x = g.input("x", f32, {4, 8}), past = g.input("past", f32, {n, 8});
+  Value w = g.param("w", f32, {8, 8});
+  Value query = linear(tanh(x) * 2.0, w);
+  g.output(matmul(softmax(matmul(query, transpose(past, {1, 0})), 1), past));
+  const Tensor weight = random_tensor(f32, {8, 8}, 1);
+  cpu::PackedCache packed;
+  auto numbered = std::make_unique<Graph>(substitute(g, {{"N", 5}}));
+  const Graph& fixed = *numbered;
+  cpu::ScheduleRequest request{fixed, 1, {}, packed, [&](const std::string&) { return &weight; }};
+  cpu::MovableSchedule schedule(g, std::move(numbered), {{"N", 5}}, std::move(request));
+  REQUIRE(schedule.can_move());
+  size_t moves = 0;
+  for (int64_t extent = 6; extent <= 2000; ++extent) moves += schedule.move({{"N", extent}});
+  CHECK(moves == 1995);
+  CHECK(schedule.arena_count() > 1);
+  CHECK(schedule.arena_count() < 24);
+  CHECK(schedule.numbered().type(g.inputs()[1]).dims[0] == Dim(2000));
+  CHECK(schedule.move({{"N", 7}}));
+  const size_t bytes = schedule.executor().arena_bytes();
+  CHECK(schedule.move({{"N", 2000}}));
+  CHECK(schedule.executor().arena_bytes() == bytes);
+}
+
+TEST_CASE("an extent whose values have more bytes than there are is an error, after which the plan moves on") {
+  const Dim n = Dim::symbol("N");
+  Graph g("square");
+  Value sums = reduce_sum(g.input("x", f32, {n, 0}), Axes{1});  // no bytes, however many rows
+  g.output(matmul(reshape(sums, {n, 1}), reshape(sums, {1, n})));
+  CompiledGraph compiled = Session(Device::cpu(), {1}).compile(g);
+  const auto run = [&](int64_t extent) { return compiled.run_ordered(std::vector<Tensor>{Tensor(f32, {extent, 0})}); };
+  for (int round = 0; round < 2; ++round) {
+    CHECK(run(4)[0].shape() == Shape{4, 4});
+    CHECK_THROWS_AS(run(int64_t{1} << 32), Error);
+    CHECK(run(6)[0].shape() == Shape{6, 6});
   }
 }
 

@@ -197,6 +197,7 @@ class CpuExecutable final : public HostExecutable {
     size_t total = packed_ ? packed_->bytes() : 0;
     std::map<const IdleStates*, size_t> arenas;  // some share one
     for (const auto& instance : instances_) arenas[instance->states.get()] = instance->executor.arena_bytes();
+    for (const auto& movable : movable_) arenas[movable->states.get()] = movable->schedule.executor().arena_bytes();
     for (const auto& [states, bytes] : arenas) total += bytes;
     return total;
   }
@@ -265,7 +266,7 @@ class CpuExecutable final : public HostExecutable {
     for (const Pair& pair : pairs_)
       if (fixed.type(fixed.inputs()[pair.input]) == fixed.type(fixed.outputs()[pair.output].ref))
         wanted.push_back({pair.input, pair.output});
-    if (!wanted.empty()) request.updates = possible_updates(fixed, storage_rules(fixed), wanted);
+    if (!wanted.empty()) request.updates = possible_updates(fixed, storage_rules(fixed), options_.donated, wanted);
     if (bindings.empty() || dump_folder()) {
       const std::vector<Update> updates = request.updates;
       instance = new_instance(inputs, fixed, updates, planned(request), std::make_shared<IdleStates>());
@@ -303,11 +304,17 @@ class CpuExecutable final : public HostExecutable {
                                                   std::move(outputs), packed_, std::move(states), ++made_instances_});
   }
 
-  /// By a schedule that exists, if one takes these extents.
+  /// By a schedule that exists, if one takes these extents. One that fails on the way is dropped, and the caller plans
+  /// anew: if the extents are at fault, that fails too, with the context that belongs to it.
   std::shared_ptr<Instance> moved_instance(Tensors inputs, const Bindings& bindings) {
     for (auto at = movable_.begin(); at != movable_.end(); ++at) {
       Movable& movable = **at;
-      if (!movable.schedule.move(bindings)) continue;
+      try {
+        if (!movable.schedule.move(bindings)) continue;
+      } catch (...) {
+        movable_.erase(at);
+        return nullptr;
+      }
       if (const size_t count = movable.schedule.arena_count(); count != movable.arena_count)
         movable.states = std::make_shared<IdleStates>(), movable.arena_count = count;
       movable_.splice(movable_.begin(), movable_, at);

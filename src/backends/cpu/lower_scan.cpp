@@ -62,7 +62,7 @@ struct ScanPlan {
       if (carries[i].home == Home::two_buffers) wanted.push_back({i, *carries[i].output});
     }
     for (size_t y = 0; y < ys; ++y) y_outputs.push_back(is_taken[y] ? std::nullopt : std::optional(keep(n + y)));
-    updates = possible_updates(body, storage_rules(body), wanted);
+    updates = possible_updates(body, storage_rules(body), {}, wanted);
     for (Update u : updates) carries[u.input].home = Home::in_place;
   }
 };

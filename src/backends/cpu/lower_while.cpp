@@ -11,7 +11,7 @@ namespace {
 std::vector<Update> updates_of(const WhileAttrs& a) {
   std::vector<Update> wanted;
   for (size_t i = 0; i < static_cast<size_t>(a.carries); ++i) wanted.push_back({i, i});
-  return possible_updates(*a.body, storage_rules(*a.body), wanted);
+  return possible_updates(*a.body, storage_rules(*a.body), {}, wanted);
 }
 
 class WhileStep final : public Step {

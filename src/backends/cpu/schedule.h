@@ -1,4 +1,5 @@
-// Plans a graph whose shapes are numbers, with the CPU's kernels as launches. Made once per shape.
+// Plans a graph whose shapes are numbers, with the CPU's kernels as launches: for one set of shapes, or to be moved to
+// others.
 #pragma once
 
 #include "backends/cpu/lowering.h"
@@ -27,16 +28,17 @@ Schedule schedule(const ScheduleRequest& request, bool is_described = false);
 /// The schedule of a graph with symbols: made for some extents, and moved to others (plan/movable_plan.h).
 class MovableSchedule {
  public:
-  /// `numbered` is `substitute(symbolic, bindings)` and the request's graph. What the request refers to has to outlive
-  /// this, and so has `symbolic`.
+  /// `numbered` is `substitute(symbolic, bindings)`, and `request.graph` refers to it. What else the request refers to
+  /// must outlive this, and so must `symbolic`.
   MovableSchedule(const Graph& symbolic, std::unique_ptr<Graph> numbered, const Bindings& bindings,
                   ScheduleRequest request);
   ~MovableSchedule();
 
-  /// Not where pipelines of convolutions depend on extents.
+  /// False where a result of a fused convolution has a symbol, as more convolutions may be computed together at other
+  /// extents, and where MovablePlan cannot move: then the schedule serves the extents it was made for.
   bool can_move() const;
-  /// False if the schedule for these numbers would have another form, or kernels were registered since this was made;
-  /// then, and if it fails, it stays where it is.
+  /// Returns false if it cannot move, if these numbers need a schedule of another form, or if kernels were registered
+  /// or unregistered since this was made; then it is where it was. If it throws, it must not be used any more.
   bool move(const Bindings& bindings);
   const Executor& executor() const;
   const Graph& numbered() const { return *numbered_; }

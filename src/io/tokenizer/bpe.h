@@ -53,9 +53,13 @@ class Bpe : public Model {
     int32_t id;
   };
   struct PairHash {
-    uint64_t factor;  // odd, and not known to who wrote the file
+    uint64_t factor;  // odd, and a secret of the process
     PairHash() : factor(mixed(hash_seed()) | 1) {}
-    size_t operator()(uint64_t key) const noexcept { return static_cast<size_t>(key * factor >> 16); }
+    /// Some libraries use the low bits alone: the high ones, on which both tokens have an influence, are folded in.
+    size_t operator()(uint64_t key) const noexcept {
+      const uint64_t product = key * factor;
+      return static_cast<size_t>(product ^ product >> 32);
+    }
   };
   void check_options();
   std::vector<Symbol> characters_of(std::string_view text, ByteRange word) const;

@@ -13,19 +13,15 @@ namespace rlx::tokenizer {
 namespace {
 
 constexpr size_t kMaxPatternBytes = 1 << 16;
-// The patterns of known tokenizers match, or fail to, within this many steps at nearly every place of a text.
-constexpr uint32_t kUsualSteps = 256;
-constexpr uint32_t kMostSteps = 1 << 30;  // of one match
 constexpr uint32_t kHeapKiB = 1 << 16;
 
-/// The steps that the places of a text which need more than the usual ones may take together. A pattern that looks
-/// ahead to the end of a run takes quadratic time in the run; short texts can afford that. All words of a text
-/// together, each with a search of its own, still take no more than some 50,000 steps a byte.
-uint64_t steps_beyond_usual(size_t text_bytes) {
-  constexpr uint64_t kLeast = 1 << 12, kPerByte = 64, kPerSquare = 16, kMostQuadratic = uint64_t{1} << 27;
-  const uint64_t bytes = std::min(text_bytes, kMaxTextBytes);
-  const bool is_short = bytes * bytes <= kMostQuadratic / kPerSquare;
-  return kLeast + kPerByte * bytes + (is_short ? kPerSquare * bytes * bytes : kMostQuadratic);
+/// The steps that a match may take at each place of a text where it may begin. PCRE2 counts them anew at each place, so
+/// a limit alone does not bound a search; this one falls with the size of the text, so that all places together take
+/// 2^32 steps at most, some seconds, and in texts above 256 KiB 2^14 a byte. Patterns of known tokenizers take some
+/// tens a place, and as many as a run of digits has where they look ahead to its end.
+uint32_t most_steps(size_t text_bytes) {
+  constexpr uint64_t kAllTogether = uint64_t{1} << 32, kLeast = 1 << 14, kMost = 1 << 20;
+  return static_cast<uint32_t>(std::clamp(kAllTogether / (text_bytes + 1), kLeast, kMost));
 }
 
 // What stands in a set for what Oniguruma knows by a letter. White space is White_Space of Unicode: PCRE2's \s has
@@ -84,6 +80,14 @@ class Translation {
     put(1);
   }
 
+  /// Between a word character and something else, or not so: PCRE2 has word characters of its own.
+  void boundary(bool is_one) {
+    const std::string word = "[" + std::string(kWord) + "]";
+    out_ += is_one ? "(?:(?<=" + word + ")(?!" + word + ")|(?<!" + word + ")(?=" + word + "))"
+                   : "(?:(?<=" + word + ")(?=" + word + ")|(?<!" + word + ")(?!" + word + "))";
+    at_ += 2;
+  }
+
   void escape() {
     char c = at_ + 1 < pattern_.size() ? pattern_[at_ + 1] : '\0';
     const auto replace = [&](std::string_view set, bool complement = false, std::string_view others = {}) {
@@ -92,6 +96,8 @@ class Translation {
       at_ += 2;
     };
     switch (c) {
+      case 'b':
+      case 'B': return in_set_ ? put(2) : boundary(c == 'b');
       case 's': return replace(kSpaces);
       case 'S': return replace(kSpaces, true, kAllButSpaces);
       case 'w': return replace(kWord);
@@ -130,56 +136,20 @@ struct Regex::Compiled {
   ~Compiled() { pcre2_code_free(code); }
 };
 
-/// The search through one text, with what is left of its steps.
+/// What PCRE2 needs to search one text.
 class Regex::Search {
  public:
   Search(const Compiled& compiled, std::string_view text)
-      : code_(compiled.code), text_(text), allowed_(steps_beyond_usual(text.size())),
+      : code_(compiled.code), text_(text),
         data_(pcre2_match_data_create_from_pattern(code_, nullptr), pcre2_match_data_free),
         context_(pcre2_match_context_create(nullptr), pcre2_match_context_free) {
     if (!data_ || !context_) fail(ErrorCode::out_of_memory, "there is no memory to match a pattern");
     pcre2_set_heap_limit(context_.get(), kHeapKiB);
+    pcre2_set_match_limit(context_.get(), most_steps(text.size()));
   }
 
   /// PCRE2's result for the first match that begins at `at` or behind it.
   int next(size_t at) {
-    // PCRE2 counts steps anew for each place where a match may begin, and does not tell which one needs more than
-    // `kUsualSteps`. Halving finds it, with all places tried some times at most.
-    for (size_t places = text_.size() - at + 1;;) {
-      const bool are_last = places > text_.size() - at;
-      int found = match(at, are_last ? PCRE2_UNSET : at + places - 1, kUsualSteps);
-      if (found == PCRE2_ERROR_MATCHLIMIT && places > 1) {
-        places /= 2;
-        continue;
-      }
-      if (found == PCRE2_ERROR_MATCHLIMIT) found = patient_match(at);
-      if (found != PCRE2_ERROR_NOMATCH || are_last) return found;
-      at += places;
-      while (at < text_.size() && (static_cast<unsigned char>(text_[at]) & 0xc0) == 0x80) ++at;
-      places = std::min(2 * places, text_.size() - at + 1);
-    }
-  }
-  ByteRange range() const {
-    const PCRE2_SIZE* place = pcre2_get_ovector_pointer(data_.get());
-    return {static_cast<uint32_t>(place[0]), static_cast<uint32_t>(place[1])};
-  }
-  uint64_t allowed() const { return allowed_; }
-
- private:
-  /// A match that begins at `at` and needs more than the usual steps. How many it takes is known only by the limits
-  /// that it did not keep to and the one that it kept to.
-  int patient_match(size_t at) {
-    int found = PCRE2_ERROR_MATCHLIMIT;
-    for (uint32_t steps = 2 * kUsualSteps; found == PCRE2_ERROR_MATCHLIMIT && steps <= kMostSteps; steps *= 2) {
-      if (allowed_ - taken_ < steps) break;
-      taken_ += steps;
-      found = match(at, at, steps);
-    }
-    return found;
-  }
-  int match(size_t at, size_t last_begin, uint32_t steps) {
-    pcre2_set_match_limit(context_.get(), steps);
-    pcre2_set_offset_limit(context_.get(), last_begin);
     auto subject = reinterpret_cast<PCRE2_SPTR>(text_.data() ? text_.data() : "");
     const auto run = [&](uint32_t options) {
       return pcre2_match(code_, subject, text_.size(), at, PCRE2_NO_UTF_CHECK | options, data_.get(), context_.get());
@@ -187,10 +157,14 @@ class Regex::Search {
     const int found = run(0);
     return found == PCRE2_ERROR_JIT_STACKLIMIT ? run(PCRE2_NO_JIT) : found;
   }
+  ByteRange range() const {
+    const PCRE2_SIZE* place = pcre2_get_ovector_pointer(data_.get());
+    return {static_cast<uint32_t>(place[0]), static_cast<uint32_t>(place[1])};
+  }
 
+ private:
   const pcre2_code* code_;
   std::string_view text_;
-  uint64_t allowed_, taken_ = 0;
   std::unique_ptr<pcre2_match_data, decltype(&pcre2_match_data_free)> data_;
   std::unique_ptr<pcre2_match_context, decltype(&pcre2_match_context_free)> context_;
 };
@@ -210,14 +184,14 @@ Regex::Regex(std::string_view pattern) : shown_(pattern.substr(0, 60)) {
     ~CompileContext() { pcre2_compile_context_free(context); }
   } compile;
   if (compile.context) pcre2_set_newline(compile.context, PCRE2_NEWLINE_LF);
-  compiled->code =
-      pcre2_compile(reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(),
-                    PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C | PCRE2_USE_OFFSET_LIMIT, &error,
-                    &offset, compile.context);
+  compiled->code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(),
+                                 PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C, &error, &offset,
+                                 compile.context);
   if (!compiled->code)
     fail(ErrorCode::unsupported, "the pattern '", shown_, "' cannot be compiled: ", message_of(error), ", at byte ",
          offset, " of '", text.substr(0, 120), "'");
-  // Without machine code (a platform or a policy that forbids it) the interpreter does the same, more slowly.
+  // Without machine code (a platform or a policy that forbids it) the interpreter does the same, more slowly and
+  // in more steps.
   (void)pcre2_jit_compile(compiled->code, PCRE2_JIT_COMPLETE);
   compiled_ = std::move(compiled);
 }
@@ -232,8 +206,8 @@ void Regex::find(std::string_view text, std::vector<ByteRange>& matches) const {
     if (found == PCRE2_ERROR_NOMATCH) return;
     if (found == PCRE2_ERROR_MATCHLIMIT)
       fail(ErrorCode::unsupported, "the search for the pattern '", shown_, "' in a text of ", text.size(),
-           " bytes was given up behind byte ", at, ": matches that take more than ", kUsualSteps,
-           " steps would take more than ", search.allowed(), " together");
+           " bytes was given up behind byte ", at, ": a match there takes more than ", most_steps(text.size()),
+           " steps");
     if (found < 0)
       fail(ErrorCode::unsupported, "the search for the pattern '", shown_, "' in a text of ", text.size(),
            " bytes was given up behind byte ", at, ": ", message_of(found));

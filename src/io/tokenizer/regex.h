@@ -1,5 +1,5 @@
 // Regular expressions of tokenizer.json and of GGUF's pre-tokenizers, by PCRE2 with Unicode classes. Files write them
-// for Oniguruma; what the two read differently is written anew before it is compiled.
+// for Oniguruma; what the two read differently is translated before it is compiled.
 #pragma once
 
 #include <memory>
@@ -14,12 +14,13 @@ namespace rlx::tokenizer {
 /// Safe to use from several threads at once.
 class Regex : public Pattern {
  public:
-  /// Fails, as unsupported, for what PCRE2 does not compile and for nested sets ("[a[bc]]", "&&").
+  /// Throws unsupported for what PCRE2 does not compile, for sets inside of sets ("[a[bc]]", "&&"), for \W inside of a
+  /// set and for patterns above 64 KiB, and parse for what is not UTF-8.
   explicit Regex(std::string_view pattern);
   ~Regex() override;
-  /// Fails if the whole search takes more steps than patterns for words do: in proportion to the text, and some more
-  /// for texts that need it. A hostile pattern needs exponentially many, or as many as the limit at each place. A run
-  /// of one set of characters counts as one step.
+  /// Throws unsupported where a match takes more steps at one place than it may: 2^20, in a text of more than 4 KiB
+  /// 2^32 over its bytes, but at least 2^14. So end patterns that would take exponential time. By PCRE2's count, a run
+  /// of one set of characters ("[a-z]+") is one step, however long it is.
   void find(std::string_view text, std::vector<ByteRange>& matches) const override;
 
  private:

@@ -1,7 +1,7 @@
 // Where utf8proc (2.8: Unicode 15.0) and the tokenizers package differ, because the package follows an earlier or a
-// later version of Unicode: code points, in order; each table names the versions. No script writes
-// them; what holds them to the package is tests/golden/tokenizer/codepoints.txt, its answer for every
-// code point, which tests/golden/generate/tokenizer.py records. For unicode.cpp alone.
+// later version of Unicode: code points, in order. They are written by hand; a test compares them with
+// tests/golden/tokenizer/codepoints.txt, the package's answer for every code point, which
+// tests/golden/generate/tokenizer.py records. For unicode.cpp alone.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace rlx::tokenizer {
 
-// Given a combining class after Unicode 9.0: 0 for the tokenizers package.
+// Their combining class came after Unicode 9.0, which the package follows here: for it the class is 0.
 inline constexpr CodePointRange kLaterCombining[] = {
     {0x07fd, 0x07fd},   {0x0897, 0x089f},   {0x08ca, 0x08d3},   {0x09fe, 0x09fe},   {0x0c3c, 0x0c3c},
     {0x0d3b, 0x0d3c},   {0x0eba, 0x0eba},   {0x1715, 0x1715},   {0x1abf, 0x1aff},   {0x1df6, 0x1dfa},
@@ -23,7 +23,7 @@ inline constexpr CodePointRange kLaterCombining[] = {
     {0x1e5ee, 0x1e5ef},
 };
 
-// Decomposed by Unicode 13.0 (the first) and 16.0, not by 12.1.
+// Decomposed by Unicode 13.0 (U+11938) or 16.0 (the others), not by 12.1, which the package follows here.
 inline constexpr CodePointRange kLaterDecompositions[] = {
     {0x105c9, 0x105c9}, {0x105e4, 0x105e4}, {0x11383, 0x11383}, {0x11385, 0x11385},
     {0x1138e, 0x1138e}, {0x11391, 0x11391}, {0x113c5, 0x113c5}, {0x113c7, 0x113c8},
