@@ -47,6 +47,7 @@ void resubstitute(Graph& numbered, const Graph& symbolic, const Bindings& bindin
     node.attrs = substitute(from.attrs, bindings);
     // Inferred again, as numbers can be wrong where symbols were not: a slice may end behind its operand.
     node.types = infer_types(*node.op, operands, node.attrs);
+    for (const Type& type : node.types) byte_count(type.dtype, shape_of(type.dims));  // fails if it overflows
   }
 }
 
