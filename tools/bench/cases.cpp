@@ -30,6 +30,14 @@ const BenchFamily kFamilies[] = {
     {"qmatmul", "MxKxN", "codes of 8 bits times codes, as codes", {"16x1024x4096", "128x384x1536"}},
     {"digits", "N", "the net of examples/mnist_cnn.toml on N images", {"1", "64"}},
     {"digits_i8", "N", "the same as codes of 8 bits", {"1", "64"}},
+    {"linear_q4_0", "MxKxN", "x·wᵀ, w[N,K] of q4_0 blocks and constant", {"1x4096x4096", "128x1024x3072"}},
+    {"linear_q8_0", "MxKxN", "the same of q8_0", {"1x4096x4096", "128x1024x3072"}},
+    {"linear_q4_k", "MxKxN", "of q4_k", {"1x4096x4096", "128x1024x3072"}},
+    {"linear_q5_k", "MxKxN", "of q5_k", {"1x4096x4096", "128x1024x3072"}},
+    {"linear_q6_k", "MxKxN", "of q6_k", {"1x4096x4096", "128x1024x3072"}},
+    {"linear_q2_k", "MxKxN", "of q2_k", {"1x4096x4096", "128x1024x3072"}},
+    {"linear_q3_k", "MxKxN", "of q3_k", {"1x4096x4096", "128x1024x3072"}},
+    {"linear_mxfp4", "MxKxN", "of mxfp4", {"1x4096x4096", "128x1024x3072"}},
     {"q4_k_gemv", "N", "x[1,N]·wᵀ, w[N,N] of q4_k blocks and constant", {"4096"}},
     {"softmax", "MxN", "along the rows", {"4096x1024"}},
     {"layernorm", "MxN", "along the rows, with gamma and beta", {"4096x1024"}},
@@ -338,6 +346,8 @@ BenchCase kernel_case(std::string_view family, const Shape& d) {
   }
   for (std::string_view known : {"linear_i8", "linear_i4", "qmatmul", "digits", "digits_i8"})
     if (family == known) return codes_case(family, d);
+  for (const DType format : {q4_0, q8_0, q2_k, q3_k, q4_k, q5_k, q6_k, mxfp4})
+    if (family == text_of("linear_", format)) return weights_of_blocks(format, d);
   if (family == "linear")
     return kernel({{d[0], d[1]}}, {{d[1], d[2]}}, [](Values x, Values w) { return matmul(x[0], w[0]); });
   if (family == "softmax") return kernel({d}, {}, [](Values x, Values) { return softmax(x[0]); });

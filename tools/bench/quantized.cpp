@@ -46,6 +46,35 @@ BenchCase weights_of_codes(DType dtype, const Shape& d) {
   return c;
 }
 
+}  // namespace
+
+BenchCase weights_of_blocks(DType format, const Shape& d) {
+  const DTypeInfo& f = info(format);
+  if (d[1] % f.block_elements != 0)
+    throw UsageError(
+        text_of("rows of ", d[1], " elements are not made of ", f.name, "'s blocks of ", f.block_elements));
+  BenchCase c;
+  c.prepare = [=](BenchCase& self) {
+    NumpyRandom random(0);
+    self.inputs = {floats(random, {d[0], d[1]}, -1, 1)};
+    // An encoder that searches takes a second for a million elements: some blocks are made, and repeated.
+    const Tensor some = quantized(floats(random, {64, f.block_elements}, -0.05, 0.05), format);
+    Tensor w = Tensor::uninitialized(format, {d[2], d[1]});
+    for (size_t at = 0; at < w.byte_count(); at += some.byte_count())
+      std::memcpy(w.mutable_data() + at, some.data(), std::min(some.byte_count(), w.byte_count() - at));
+    self.params.emplace("w", std::move(w));
+  };
+  c.graph = [=] {
+    Graph g("bench");
+    Value x = g.input("x", f32, {d[0], d[1]}), w = g.param("w", format, {d[2], d[1]});
+    g.output(linear(x, w));
+    return g;
+  };
+  return c;
+}
+
+namespace {
+
 BenchCase product_of_codes(const Shape& d) {
   BenchCase c;
   c.prepare = [=](BenchCase& self) {

@@ -1,6 +1,6 @@
-// See the header. Each format is a class with a template `decode` that passes vectors of decoded elements to a
-// consumer, which stores them or multiplies them with the rows of x. `decode` tells the consumer to which of four
-// accumulators an element belongs, so that consecutive additions do not wait for each other.
+// See the header. A format (block_formats-inl.h) passes vectors of decoded elements to a consumer, which stores them or
+// multiplies them with the rows of x. It tells the consumer to which of four accumulators an element belongs, so that
+// consecutive additions do not wait for each other.
 #include "kernels/quant/blocks.h"
 
 #include "kernels/partial_sums.h"
@@ -13,114 +13,12 @@
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
 #include "kernels/gemm/fma/epilogue-inl.h"
+#include "kernels/quant/block_formats-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace rlx::kernels {
 namespace HWY_NAMESPACE {
 namespace {
-
-using D = hn::CappedTag<float, 16>;  // a sub-block of Q6_K has 16 elements
-using DI = hn::Rebind<int32_t, D>;
-using V = hn::Vec<D>;
-using VI = hn::Vec<DI>;
-
-HWY_INLINE VI load_bytes(const uint8_t* from) { return hn::PromoteTo(DI(), hn::LoadU(hn::Rebind<uint8_t, D>(), from)); }
-HWY_INLINE VI load_signed(const uint8_t* from) {
-  return hn::PromoteTo(DI(), hn::LoadU(hn::Rebind<int8_t, D>(), reinterpret_cast<const int8_t*>(from)));
-}
-HWY_INLINE VI low_nibble(VI v) { return hn::And(v, hn::Set(DI(), 15)); }
-HWY_INLINE V as_float(VI v) { return hn::ConvertTo(D(), v); }
-
-struct Q8_0 {
-  static constexpr int64_t kElements = 32, kBytes = 34;
-  template <class Consumer>
-  static HWY_INLINE void decode(const uint8_t* b, Consumer& consume) {
-    const V d = hn::Set(D(), blocks::half_at(b));
-    const size_t lanes = hn::Lanes(D());
-    for (size_t i = 0; i < 32; i += 2 * lanes) {
-      consume.template operator()<0>(i, hn::Mul(d, as_float(load_signed(b + 2 + i))));
-      consume.template operator()<1>(i + lanes, hn::Mul(d, as_float(load_signed(b + 2 + i + lanes))));
-    }
-  }
-};
-
-struct Q4_0 {
-  static constexpr int64_t kElements = 32, kBytes = 18;
-  template <class Consumer>
-  static HWY_INLINE void decode(const uint8_t* b, Consumer& consume) {
-    const V d = hn::Set(D(), blocks::half_at(b));
-    const VI eight = hn::Set(DI(), 8);
-    for (size_t i = 0; i < 16; i += hn::Lanes(D())) {
-      const VI q = load_bytes(b + 2 + i);
-      consume.template operator()<0>(i, hn::Mul(d, as_float(hn::Sub(low_nibble(q), eight))));
-      consume.template operator()<1>(16 + i, hn::Mul(d, as_float(hn::Sub(hn::ShiftRight<4>(q), eight))));
-    }
-  }
-};
-
-struct Q4_K {
-  static constexpr int64_t kElements = 256, kBytes = 144;
-  template <class Consumer>
-  static HWY_INLINE void decode(const uint8_t* b, Consumer& consume) {
-    const float d = blocks::half_at(b), dmin = blocks::half_at(b + 2);
-    const size_t lanes = hn::Lanes(D());
-    for (int chunk = 0; chunk < 4; ++chunk) {
-      const auto low = blocks::scale_and_min(b + 4, 2 * chunk), high = blocks::scale_and_min(b + 4, 2 * chunk + 1);
-      // d * scale * q is exact in f32 (11 + 6 + 4 bits), so the order of its factors does not matter, and there is one
-      // rounding.
-      const V low_scale = hn::Set(D(), d * blocks::integer(low.scale)),
-              low_min = hn::Set(D(), dmin * blocks::integer(low.min)),
-              high_scale = hn::Set(D(), d * blocks::integer(high.scale)),
-              high_min = hn::Set(D(), dmin * blocks::integer(high.min));
-      const uint8_t* quants = b + 16 + 32 * chunk;
-      const auto at = static_cast<size_t>(64 * chunk);
-      for (size_t i = 0; i < 32; i += 2 * lanes) {
-        const VI q0 = load_bytes(quants + i), q1 = load_bytes(quants + i + lanes);
-        consume.template operator()<0>(at + i, hn::MulSub(low_scale, as_float(low_nibble(q0)), low_min));
-        consume.template operator()<1>(at + i + lanes, hn::MulSub(low_scale, as_float(low_nibble(q1)), low_min));
-        consume.template operator()<2>(at + 32 + i, hn::MulSub(high_scale, as_float(hn::ShiftRight<4>(q0)), high_min));
-        consume.template operator()<3>(at + 32 + i + lanes,
-                                       hn::MulSub(high_scale, as_float(hn::ShiftRight<4>(q1)), high_min));
-      }
-    }
-  }
-};
-
-struct Q6_K {
-  static constexpr int64_t kElements = 256, kBytes = 210;
-  template <class Consumer>
-  static HWY_INLINE void decode(const uint8_t* b, Consumer& consume) {
-    const float d = blocks::half_at(b + 208);
-    const VI three = hn::Set(DI(), 3), offset = hn::Set(DI(), 32);
-    auto value = [&](VI low, VI high, int scale) HWY_ATTR {
-      const VI q = hn::Sub(hn::Or(low, hn::ShiftLeft<4>(hn::And(high, three))), offset);
-      return hn::Mul(hn::Set(D(), d * blocks::integer(static_cast<int8_t>(b[192 + scale]))), as_float(q));
-    };
-    for (int half = 0; half < 2; ++half)
-      for (size_t i = 0; i < 32; i += hn::Lanes(D())) {
-        const uint8_t* low = b + 64 * half + i;
-        const VI l0 = load_bytes(low), l1 = load_bytes(low + 32), high = load_bytes(b + 128 + 32 * half + i);
-        const int scale = 8 * half + static_cast<int>(i / 16);
-        const auto at = static_cast<size_t>(128 * half) + i;
-        consume.template operator()<0>(at, value(low_nibble(l0), high, scale));
-        consume.template operator()<1>(at + 32, value(low_nibble(l1), hn::ShiftRight<2>(high), scale + 2));
-        consume.template operator()<2>(at + 64, value(hn::ShiftRight<4>(l0), hn::ShiftRight<4>(high), scale + 4));
-        consume.template operator()<3>(at + 96, value(hn::ShiftRight<4>(l1), hn::ShiftRight<6>(high), scale + 6));
-      }
-  }
-};
-
-/// Calls f.operator()<Format>() if the format has vector kernels.
-template <class F>
-HWY_INLINE bool with_format(DType format, F f) {
-  switch (format) {
-    case DType::q8_0: f.template operator()<Q8_0>(); return true;
-    case DType::q4_0: f.template operator()<Q4_0>(); return true;
-    case DType::q4_k: f.template operator()<Q4_K>(); return true;
-    case DType::q6_k: f.template operator()<Q6_K>(); return true;
-    default: return false;
-  }
-}
 
 struct Store {
   float* to;
@@ -176,7 +74,7 @@ template <int kRows, class Format>
 HWY_INLINE void row_dots(const uint8_t* w, int64_t k, const float* x, int64_t stride, float* to, int64_t to_stride) {
   Dots<kRows> dots(x, stride);
   int64_t left = k / Format::kElements;
-  if constexpr (Format::kElements == 32) {
+  if constexpr (Format::kElements <= 32) {
     for (; left >= 2; left -= 2) {
       Format::decode(w, dots);
       dots.x += Format::kElements;

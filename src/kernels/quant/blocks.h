@@ -1,7 +1,7 @@
-// Products with weights in block formats (GGUF's Q4_0, Q4_K, ...), and decoding of such blocks. The commonest formats
-// (Q4_0, Q8_0, Q4_K, Q6_K) have vector kernels that decode in registers; blocks of the other formats are decoded one by
-// one into the L1 cache. Decoded values equal those of rlx::block_decoder bit by bit. Neighbour: quantized_weights.h,
-// for quantized values with separate scales.
+// Products with weights in block formats (GGUF's Q4_0, Q4_K, ...), and decoding of such blocks. Most formats have
+// vector decoders (block_formats-inl.h), which products use in registers; blocks of the others (IQ1 to IQ3, and those
+// of ternary or one-bit codes but TQ2_0) are decoded one by one into the L1 cache. Decoded values equal those of
+// rlx::block_decoder bit by bit. Neighbour: quantized_weights.h, for quantized values with separate scales.
 #pragma once
 
 #include "kernels/gemm/gemm.h"

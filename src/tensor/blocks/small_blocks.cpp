@@ -5,9 +5,6 @@
 namespace rlx::blocks {
 namespace {
 
-/// The levels of the non-linear 4-bit code (ggml, IQ4_NL): denser around 0.
-constexpr int8_t kNonLinear[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
-
 /// `half` bytes: low nibbles are the first half of the elements, high nibbles the second.
 template <class F>
 void each_nibble(const uint8_t* q, int half, float* to, F value) {
