@@ -30,6 +30,8 @@ const BenchFamily kFamilies[] = {
     {"qmatmul", "MxKxN", "codes of 8 bits times codes, as codes", {"16x1024x4096", "128x384x1536"}},
     {"digits", "N", "the net of examples/mnist_cnn.toml on N images", {"1", "64"}},
     {"digits_i8", "N", "the same as codes of 8 bits", {"1", "64"}},
+    {"linear_bf16", "MxKxN", "x·wᵀ, w[N,K] of bf16 beside x in f32", {"1x4096x4096", "128x1024x3072"}},
+    {"linear_f16", "MxKxN", "the same of f16", {"1x4096x4096", "128x1024x3072"}},
     {"linear_q4_0", "MxKxN", "x·wᵀ, w[N,K] of q4_0 blocks and constant", {"1x4096x4096", "128x1024x3072"}},
     {"linear_q8_0", "MxKxN", "the same of q8_0", {"1x4096x4096", "128x1024x3072"}},
     {"linear_q4_k", "MxKxN", "of q4_k", {"1x4096x4096", "128x1024x3072"}},
@@ -346,7 +348,7 @@ BenchCase kernel_case(std::string_view family, const Shape& d) {
   }
   for (std::string_view known : {"linear_i8", "linear_i4", "qmatmul", "digits", "digits_i8"})
     if (family == known) return codes_case(family, d);
-  for (const DType format : {q4_0, q8_0, q2_k, q3_k, q4_k, q5_k, q6_k, mxfp4})
+  for (const DType format : {f16, bf16, q4_0, q8_0, q2_k, q3_k, q4_k, q5_k, q6_k, mxfp4})
     if (family == text_of("linear_", format)) return weights_of_blocks(format, d);
   if (family == "linear")
     return kernel({{d[0], d[1]}}, {{d[1], d[2]}}, [](Values x, Values w) { return matmul(x[0], w[0]); });

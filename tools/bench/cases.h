@@ -34,7 +34,7 @@ std::span<const BenchFamily> bench_families();
 BenchCase bench_case(const std::string& name, const std::string& model);
 /// linear_i8, linear_i4, qmatmul, digits, digits_i8: tools/bench/quantized.cpp.
 BenchCase codes_case(std::string_view family, const Shape& shape);
-/// x[m, k] in floats times w[n, k] of a block format of GGUF, for {m, k, n}.
+/// x[m, k] in f32 times w[n, k] of halves or of a block format of GGUF, for {m, k, n}.
 BenchCase weights_of_blocks(DType format, const Shape& mkn);
 /// train_mlp, train_cnn, train_encoder: tools/bench/training.cpp.
 BenchCase training_case(const std::string& name);

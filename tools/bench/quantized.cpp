@@ -1,5 +1,6 @@
 // Cases of `rlx bench` whose numbers are codes: weights of 8 and 4 bits beside x in floats, products of codes, and a
 // net of codes beside the one of floats that it was made from.
+#include "rlx/element.h"
 #include "rlx/models.h"
 #include "rlx/ops.h"
 #include "rlx/quantization.h"
@@ -58,7 +59,11 @@ BenchCase weights_of_blocks(DType format, const Shape& d) {
     NumpyRandom random(0);
     self.inputs = {floats(random, {d[0], d[1]}, -1, 1)};
     // An encoder that searches takes a second for a million elements: some blocks are made, and repeated.
-    const Tensor some = quantized(floats(random, {64, f.block_elements}, -0.05, 0.05), format);
+    const Tensor numbers = floats(random, {64, std::max<int64_t>(f.block_elements, 64)}, -0.05, 0.05);
+    Tensor some = is_block(format) ? quantized(numbers, format) : Tensor(format, numbers.shape());
+    if (!is_block(format))
+      for (size_t i = 0; i < numbers.element_count(); ++i)
+        store<double>(some, i, static_cast<double>(numbers.values<float>()[i]));
     Tensor w = Tensor::uninitialized(format, {d[2], d[1]});
     for (size_t at = 0; at < w.byte_count(); at += some.byte_count())
       std::memcpy(w.mutable_data() + at, some.data(), std::min(some.byte_count(), w.byte_count() - at));
@@ -67,7 +72,7 @@ BenchCase weights_of_blocks(DType format, const Shape& d) {
   c.graph = [=] {
     Graph g("bench");
     Value x = g.input("x", f32, {d[0], d[1]}), w = g.param("w", format, {d[2], d[1]});
-    g.output(linear(x, w));
+    g.output(dequant_matmul(x, w));
     return g;
   };
   return c;

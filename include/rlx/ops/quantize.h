@@ -75,7 +75,8 @@ struct DequantMatmulAttrs {
              field("has_bias", &DequantMatmulAttrs::has_bias), field("has_global", &DequantMatmulAttrs::has_global),
              field("planes", &DequantMatmulAttrs::planes));
 };
-/// x[..., k] times weights of blocks, w[n, k]: the same as linear.
+/// x[..., k] times weights of blocks, w[n, k]: the same as linear. Weights of halves, f16 or bf16 beside any real x,
+/// are read as they are, too: convert and linear, without their copy in f32.
 Value dequant_matmul(Value x, Value w);
 /// x[..., k] times weights of codes, w[k, n] or [n, k]: dequantize_blockwise along k, and the product. Of several
 /// planes, [planes, ...], the later ones hold what the earlier ones left over, as residual MXFP4 has two.

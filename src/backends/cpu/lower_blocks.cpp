@@ -1,6 +1,6 @@
-// Weights in block formats and quantized weights: their dequantization, and products that dequantize on the fly. Up to
-// BlockWeightsProduct::kMaxRows rows of x are multiplied with the blocks directly. For more rows, a strip of columns is
-// decoded into the cache and multiplied as a dense f32 matrix.
+// Weights in block formats, in halves beside f32, and quantized weights: their dequantization, and products that
+// dequantize on the fly. Up to BlockWeightsProduct::kMaxRows rows of x are multiplied with the blocks directly. For
+// more rows, a strip of columns is decoded into the cache and multiplied as a dense f32 matrix.
 #include "backends/cpu/lowerings.h"
 #include "kernels/quant/blocks.h"
 #include "kernels/quant/quantized_weights.h"
@@ -190,7 +190,13 @@ Prepared lower_dequantize_blocks(const LoweringContext& c) {
 }
 
 std::string when_block_product(const Question& q) {
-  if (!is_block(q.operands[1].dtype)) return text_of("the weight ", q.operands[1], " is not of blocks");
+  const Type& w = q.operands[1];
+  if (q.node.op == &op::dequant_matmul && (w.dtype == f16 || w.dtype == bf16)) {
+    if (!w.dims[1].is_static() || w.dims[1].value() % BlockWeightsProduct::kHalvesTogether != 0)
+      return text_of("rows of ", w.dims[1], " halves are not made of ", BlockWeightsProduct::kHalvesTogether);
+  } else if (!is_block(w.dtype)) {
+    return text_of("the weight ", w, " is not of blocks");
+  }
   for (size_t i = 0; i < q.operands.size(); ++i)
     if (i != 1)
       if (auto why = narrow_or_f32(q.operands[i]); !why.empty()) return why;

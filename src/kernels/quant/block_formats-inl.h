@@ -13,6 +13,7 @@
 #endif
 
 #include "hwy/highway.h"
+#include "kernels/vector/narrow_float-inl.h"
 #include "rlx/dtype.h"
 #include "tensor/blocks/block_bits.h"
 
@@ -113,6 +114,23 @@ struct Q4_K {
         consume.template operator()<3>(at + 32 + i + lanes,
                                        hn::MulSub(high_scale, as_float(hn::ShiftRight<4>(q1)), high_min));
       }
+    }
+  }
+};
+
+/// Halves, as blocks of so many that each accumulator gets one vector or more.
+template <class T>
+struct Halves {
+  static constexpr int64_t kElements = 64, kBytes = 128;
+  template <class Consumer>
+  static HWY_INLINE void decode(const uint8_t* b, Consumer& consume) {
+    const size_t lanes = hn::Lanes(D());
+    const auto value = [b](size_t i) HWY_ATTR { return load_f32(D(), reinterpret_cast<const T*>(b) + i); };
+    for (size_t i = 0; i < kElements; i += 4 * lanes) {
+      consume.template operator()<0>(i, value(i));
+      consume.template operator()<1>(i + lanes, value(i + lanes));
+      consume.template operator()<2>(i + 2 * lanes, value(i + 2 * lanes));
+      consume.template operator()<3>(i + 3 * lanes, value(i + 3 * lanes));
     }
   }
 };
@@ -379,10 +397,12 @@ struct Tq2_0Layout {
   }
 };
 
-/// Calls f.operator()<Format>() if the format has a vector decoder.
+/// Calls f.operator()<Format>() if the format has a vector decoder, as halves have.
 template <class F>
 HWY_INLINE bool with_format(DType format, F f) {
   switch (format) {
+    case DType::f16: f.template operator()<Halves<F16>>(); return true;
+    case DType::bf16: f.template operator()<Halves<BF16>>(); return true;
     case DType::q4_0: f.template operator()<Q4_0>(); return true;
     case DType::q4_1: f.template operator()<Unpacked<Q4_1Layout>>(); return true;
     case DType::q5_0: f.template operator()<Unpacked<Q5_0Layout>>(); return true;

@@ -185,7 +185,9 @@ void multiply_block_weights(const BlockWeightsProduct& p, int64_t begin, int64_t
 
 void decode_blocks(DType format, const std::byte* from, int64_t blocks, float* to) {
   const bool vectors = with_format(format, [&]<class Format>() HWY_ATTR {
-    for (int64_t b = 0; b < blocks; ++b) {
+    // A format may decode several blocks at once.
+    const int64_t count = blocks * info(format).block_elements / Format::kElements;
+    for (int64_t b = 0; b < count; ++b) {
       Store store{to + b * Format::kElements};
       Format::decode(reinterpret_cast<const uint8_t*>(from) + b * Format::kBytes, store);
     }

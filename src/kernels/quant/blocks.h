@@ -2,13 +2,16 @@
 // vector decoders (block_formats-inl.h), which products use in registers; blocks of the others (IQ1 to IQ3, and those
 // of ternary or one-bit codes but TQ2_0) are decoded one by one into the L1 cache. Decoded values equal those of
 // rlx::block_decoder bit by bit. Neighbour: quantized_weights.h, for quantized values with separate scales.
+//
+// Weights of f16 and bf16 beside x in f32 are products of the same kind: a half is a block of one element. Their rows
+// are multiples of kHalvesTogether.
 #pragma once
 
 #include "kernels/gemm/gemm.h"
 
 namespace rlx::kernels {
 
-/// Writes the elements of `blocks` blocks, as f32.
+/// Writes the elements of `blocks` blocks, as f32. Of halves `blocks` is a multiple of kHalvesTogether.
 void decode_blocks(DType format, const std::byte* from, int64_t blocks, float* to) noexcept;
 
 /// y = activation(x wᵀ + bias) + residual for at most kMaxRows rows of x. Each block of w[n, k] is decoded once, in
@@ -17,10 +20,11 @@ struct BlockWeightsProduct {
   static constexpr int64_t kMaxRows = 8;
   /// The epilogue runs on this many columns at a time; a thread's range of columns begins at a multiple of it.
   static constexpr int64_t kColumns = 32;
+  static constexpr int64_t kHalvesTogether = 64;
 
-  DType format = q8_0;
+  DType format = q8_0;  ///< a block format, f16 or bf16
   const std::byte* w = nullptr;
-  int64_t k = 0;     ///< a multiple of the format's block_elements
+  int64_t k = 0;     ///< a multiple of the format's block_elements, or of kHalvesTogether
   int64_t rows = 0;  ///< at most kMaxRows
   const float* x = nullptr;
   int64_t x_stride = 0;

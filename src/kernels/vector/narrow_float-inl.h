@@ -22,20 +22,26 @@ namespace hn = hwy::HWY_NAMESPACE;
 using F32Tag = hn::ScalableTag<float>;
 using F32Vec = hn::Vec<F32Tag>;
 
-HWY_INLINE F32Vec load_f32(F32Tag d, const float* from) { return hn::LoadU(d, from); }
-HWY_INLINE F32Vec load_f32(F32Tag d, const BF16* from) {
-  const hn::Rebind<uint16_t, F32Tag> du16;
-  const hn::RebindToUnsigned<F32Tag> du32;
+// `d` is any tag of f32.
+template <class DF>
+HWY_INLINE hn::Vec<DF> load_f32(DF d, const float* from) {
+  return hn::LoadU(d, from);
+}
+template <class DF>
+HWY_INLINE hn::Vec<DF> load_f32(DF d, const BF16* from) {
+  const hn::Rebind<uint16_t, DF> du16;
+  const hn::RebindToUnsigned<DF> du32;
   const auto half = hn::LoadU(du16, reinterpret_cast<const uint16_t*>(from));
   return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(du32, half)));
 }
-HWY_INLINE F32Vec load_f32(F32Tag d, const F16* from) {
+template <class DF>
+HWY_INLINE hn::Vec<DF> load_f32(DF d, const F16* from) {
 #if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
-  const hn::Rebind<hwy::float16_t, F32Tag> df16;
+  const hn::Rebind<hwy::float16_t, DF> df16;
   return hn::PromoteTo(d, hn::LoadU(df16, reinterpret_cast<const hwy::float16_t*>(from)));
 #else
-  const hn::Rebind<uint16_t, F32Tag> du16;
-  const hn::RebindToUnsigned<F32Tag> du32;
+  const hn::Rebind<uint16_t, DF> du16;
+  const hn::RebindToUnsigned<DF> du32;
   const auto narrow_bits = hn::PromoteTo(du32, hn::LoadU(du16, reinterpret_cast<const uint16_t*>(from)));
   const auto sign = hn::ShiftLeft<16>(hn::And(narrow_bits, hn::Set(du32, 0x8000u)));
   const auto magnitude = hn::ShiftLeft<13>(hn::And(narrow_bits, hn::Set(du32, 0x7fffu)));

@@ -200,14 +200,24 @@ OpDef define_dequantize_blockwise() {
   });
 }
 
+namespace {
+
+/// Whether the weights are numbers of 16 bits themselves, without scales.
+bool has_half_weights(DType w, const DequantMatmulAttrs& a) {
+  return (w == f16 || w == bf16) && a == DequantMatmulAttrs{};
+}
+
+}  // namespace
+
 OpDef define_dequant_matmul() {
   using A = DequantMatmulAttrs;
   return define<A>({
       .name = "dequant_matmul",
       .doc =
-          "x[..., k] times packed weights, of x's dtype: blocks w[n, k], or codes w[k, n] ([n, k] if transpose_rhs) "
-          "with scales for `block_size` elements along k each, as dequantize_blockwise has them; of several `planes`, "
-          "which are dim 0, w is the sum",
+          "x[..., k] times packed weights, of x's dtype: blocks or halves (f16, bf16) w[n, k], or codes w[k, n] ([n, "
+          "k] "
+          "if transpose_rhs) with scales for `block_size` elements along k each, as dequantize_blockwise has them; of "
+          "several `planes`, which are dim 0, w is the sum",
       .source = "dequantize_blocks, dequantize_blockwise, dot_general",
       .operands = {"x", "w", "scale?", "zero_point?", "bias?", "global?"},
       .covers = {"DequantMatMul"},
@@ -221,6 +231,7 @@ OpDef define_dequant_matmul() {
                      "k, [n, k]: it takes no attributes and no other operands");
               return Type{in[0].dtype, product_dims(in[0], in[1], true)};
             }
+            if (has_half_weights(in[1].dtype, a)) return Type{in[0].dtype, product_dims(in[0], in[1], true)};
             if (!a.has_scale) fail(ErrorCode::invalid_argument, "the codes ", in[1], " need a scale");
             Type t{in[0].dtype, product_dims(in[0], plane_type(in[1], a.planes), a.transpose_rhs)};
             blockwise_type(in.subspan(1), weights_attrs(a, in[0].dtype));
@@ -229,6 +240,10 @@ OpDef define_dequant_matmul() {
       .decompose =
           [](Values in, const A& a) {
             if (is_block(in[1].dtype())) return linear(in[0], in[1]);
+            if (has_half_weights(in[1].dtype(), a)) {
+              const DType work = in[0].dtype() == f64 ? f64 : f32;
+              return convert(linear(convert(in[0], work), convert(in[1], work)), in[0].dtype());
+            }
             Value w = emit(op::dequantize_blockwise, {in.begin() + 1, in.end()}, weights_attrs(a, in[0].dtype()));
             if (a.planes > 1) w = reduce_sum(w, {0});
             return dot_general(in[0], w, {{}, {}, {in[0].rank() - 1}, {a.transpose_rhs ? 1 : 0}});
@@ -239,6 +254,9 @@ OpDef define_dequant_matmul() {
                   {.dims = {{9, 64}, {7, 64}}, .dtypes = {f64, q4_0}, .lo = -0.25, .hi = 0.25},
                   {.dims = {{2, 256}, {3, 256}}, .dtypes = {f64, iq2_xs}, .lo = -0.25, .hi = 0.25},
                   {.dims = {{0, 32}, {3, 32}}, .dtypes = {f64, mxfp4}},
+                  {.dims = {{3, 128}, {5, 128}}, .dtypes = {f64, bf16}},
+                  {.dims = {{2, 9, 64}, {4, 64}}, .dtypes = {f64, f16}},
+                  {.dims = {{2, 7}, {3, 7}}, .dtypes = {f64, bf16}},
                   {.dims = {{3, 8}, {8, 5}, {2, 5}},
                    .dtypes = {f64, i8, f64},
                    .attrs = A{.block_size = 4, .has_scale = true}},
