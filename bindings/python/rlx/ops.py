@@ -2440,9 +2440,9 @@ def dequantize_blockwise(q, scale, zero_point=None, bias=None, global_=None, axi
 
 def dequant_matmul(x, w, scale=None, zero_point=None, bias=None, global_=None, transpose_rhs=False, block_size=0,
         planes=1):
-    """x[..., k] times packed weights, of x's dtype: blocks w[n, k], or codes w[k, n] ([n, k] if transpose_rhs) with
-    scales for `block_size` elements along k each, as dequantize_blockwise has them; of several `planes`, which
-    are dim 0, w is the sum.
+    """x[..., k] times packed weights, of x's dtype: blocks or floats of 16 bits and more w[n, k], or codes w[k, n]
+    ([n, k] if transpose_rhs) with scales for `block_size` elements along k each, as dequantize_blockwise has
+    them; of several `planes`, which are dim 0, w is the sum.
 
     Source: dequantize_blocks, dequantize_blockwise, dot_general
 

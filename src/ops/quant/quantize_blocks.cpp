@@ -202,9 +202,9 @@ OpDef define_dequantize_blockwise() {
 
 namespace {
 
-/// Whether the weights are numbers of 16 bits themselves, without scales.
-bool has_half_weights(DType w, const DequantMatmulAttrs& a) {
-  return (w == f16 || w == bf16) && a == DequantMatmulAttrs{};
+/// Whether the weights are the numbers themselves, without scales: halves, or wider where a pass widened them.
+bool has_float_weights(DType w, const DequantMatmulAttrs& a) {
+  return is_float(w) && info(w).bits >= 16 && a == DequantMatmulAttrs{};
 }
 
 }  // namespace
@@ -214,10 +214,9 @@ OpDef define_dequant_matmul() {
   return define<A>({
       .name = "dequant_matmul",
       .doc =
-          "x[..., k] times packed weights, of x's dtype: blocks or halves (f16, bf16) w[n, k], or codes w[k, n] ([n, "
-          "k] "
-          "if transpose_rhs) with scales for `block_size` elements along k each, as dequantize_blockwise has them; of "
-          "several `planes`, which are dim 0, w is the sum",
+          "x[..., k] times packed weights, of x's dtype: blocks or floats of 16 bits and more w[n, k], or codes "
+          "w[k, n] ([n, k] if transpose_rhs) with scales for `block_size` elements along k each, as "
+          "dequantize_blockwise has them; of several `planes`, which are dim 0, w is the sum",
       .source = "dequantize_blocks, dequantize_blockwise, dot_general",
       .operands = {"x", "w", "scale?", "zero_point?", "bias?", "global?"},
       .covers = {"DequantMatMul"},
@@ -231,7 +230,7 @@ OpDef define_dequant_matmul() {
                      "k, [n, k]: it takes no attributes and no other operands");
               return Type{in[0].dtype, product_dims(in[0], in[1], true)};
             }
-            if (has_half_weights(in[1].dtype, a)) return Type{in[0].dtype, product_dims(in[0], in[1], true)};
+            if (has_float_weights(in[1].dtype, a)) return Type{in[0].dtype, product_dims(in[0], in[1], true)};
             if (!a.has_scale) fail(ErrorCode::invalid_argument, "the codes ", in[1], " need a scale");
             Type t{in[0].dtype, product_dims(in[0], plane_type(in[1], a.planes), a.transpose_rhs)};
             blockwise_type(in.subspan(1), weights_attrs(a, in[0].dtype));
@@ -240,8 +239,8 @@ OpDef define_dequant_matmul() {
       .decompose =
           [](Values in, const A& a) {
             if (is_block(in[1].dtype())) return linear(in[0], in[1]);
-            if (has_half_weights(in[1].dtype(), a)) {
-              const DType work = in[0].dtype() == f64 ? f64 : f32;
+            if (has_float_weights(in[1].dtype(), a)) {
+              const DType work = in[0].dtype() == f64 || in[1].dtype() == f64 ? f64 : f32;
               return convert(linear(convert(in[0], work), convert(in[1], work)), in[0].dtype());
             }
             Value w = emit(op::dequantize_blockwise, {in.begin() + 1, in.end()}, weights_attrs(a, in[0].dtype()));
