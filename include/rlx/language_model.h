@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -42,8 +43,8 @@ struct RopeConfig {
   double low_frequency_factor = 1, high_frequency_factor = 4;  ///< llama3
   /// longrope: a factor for each pair; the long ones count once there are more tokens than `original_context`.
   std::vector<double> short_factors = {}, long_factors = {};
-  /// A divisor of each pair's frequency that the file brings (GGUF's rope_freqs.weight), on top of all else.
-  bool has_frequency_divisors = false;
+  /// Divisors of each pair's frequency, on top of all else, where the file brings them (GGUF's rope_freqs.weight).
+  std::vector<double> frequency_divisors = {};
 };
 
 /// What a decoder is, whichever file says so. Sizes are numbers of elements.
@@ -131,14 +132,13 @@ class DecoderBlocks {
   struct Angles {
     Value cosines, sines;  // f32[n, rotary dims / 2]
   };
-  const Angles& angles(const RopeConfig& rope, const Positions& positions, bool is_local);
-  Value rms_norm_of_heads(Value x, const std::string& name);
-  Value scaled_norm(Value x, const std::string& name, int64_t width);
+  Angles angles(bool is_local, const Positions& positions);
+  Value rms_norm(Value x, const std::string& name);
   Graph& graph_;
   const LanguageModelConfig config_;
   WeightTypes types_;
-  std::array<std::optional<Angles>, 2> angles_;  // of all layers; of those with a window
-  std::vector<std::pair<std::string, Value>> params_;
+  std::map<std::string, Value> params_;
+  std::array<std::optional<Angles>, 2> angles_;  // by config.rope, by config.local_rope: for the positions asked first
 };
 
 /// One step of a decoder, for any number of new tokens. Symbols: n new tokens, `total` tokens with them, `capacity`
@@ -227,7 +227,7 @@ class LanguageModel::Sequence {
   void rewind(int64_t count);
   /// Bytes of the caches.
   size_t memory_bytes() const;
-  /// Runs one step on `tokens` as `logits` does, and measures it.
+  /// Runs one step on `tokens` and measures it. Nothing is appended: the caches are copied for it, beside the times.
   Profile profile(std::span<const int32_t> tokens);
 
  private:
