@@ -72,7 +72,7 @@ std::vector<std::vector<int32_t>> read_tokens(const std::string& path) {
         const JsonTree json = parse_json({reinterpret_cast<const char*>(file->bytes().data()), file->bytes().size()});
         if (!json.is_array()) fail(ErrorCode::parse, "it is ", json.shown(), ", not an array of token ids");
         std::vector<std::vector<int32_t>> texts;
-        if (json.elements().empty() || !json.elements()[0].is_array()) return std::vector{ids_of(json)};
+        if (json.elements().empty() || !json.elements()[0].is_array()) return texts.push_back(ids_of(json)), texts;
         for (const JsonTree& one : json.elements()) {
           if (!one.is_array())
             fail(ErrorCode::parse, "item ", texts.size(), " is ", one.shown(), ", not an array as the first");
