@@ -169,7 +169,8 @@ Value DecoderBlocks::feed_forward(Value x, int64_t layer) {
     Value both = linear(x, at + "gate_up", 2 * width, bias);
     h = activate(slice_axis(both, 2, 0, width), config_.activation) * slice_axis(both, 2, width, 2 * width);
   } else if (config_.gated) {
-    h = activate(linear(x, at + "gate", width, bias), config_.activation) * linear(x, at + "up", width, bias);
+    Value gate = activate(linear(x, at + "gate", width, bias), config_.activation);
+    h = gate * linear(x, at + "up", width, bias);
   } else {
     h = activate(linear(x, at + "up", width, bias), config_.activation);
   }
@@ -192,8 +193,8 @@ Value DecoderBlocks::experts(Value x, int64_t layer) {
     if (is_block(w.dtype())) return dequant_grouped_matmul(rows, w, index);
     return grouped_matmul(rows, transpose(w.dtype() == f32 ? w : convert(w, f32), {0, 2, 1}), index);
   };
-  Value mixed = activate(product(each, "gate", width), config_.activation) * product(each, "up", width);
-  Value out = reshape(product(mixed, "down", h), {n, used, h});
+  Value gate = activate(product(each, "gate", width), config_.activation);
+  Value out = reshape(product(gate * product(each, "up", width), "down", h), {n, used, h});
   Value shares = broadcast_in_dim(share, {n, used, h}, {0, 1});
   return reshape(reduce_sum(out * shares, {1}), {1, n, h});
 }
