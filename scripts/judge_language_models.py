@@ -10,6 +10,10 @@ position, but where the reference's own two most likely ones differ by less than
 With --llama, a folder of llama.cpp's sources (the source package of llama-cpp-python has them as vendor/llama.cpp), each model is
 also converted to GGUF by its convert_hf_to_gguf.py, and that file is held to the same logits.
 
+With --packed instead, models of 256 elements a row are converted to GGUF, their matrices packed by `rlx convert --quantize` to each
+kind, and the logits held to those of the same numbers as floats, as gguf-py decodes the blocks: within 1e-4 too, as products read
+blocks without rounding what they are multiplied with.
+
 Needs torch, transformers, safetensors, numpy, gguf. tests/golden/generate/language_models.py keeps smaller models of the same kinds.
 """
 
@@ -174,17 +178,56 @@ convert.main()
     if done.returncode: raise RuntimeError(done.stderr.strip()[-1500:])
 
 
+PACKED = ("q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "q2_k", "q3_k", "q4_k", "q5_k", "q6_k")
+
+
+def judge_packed(rlx, llama, folder):
+    import gguf
+
+    wrong = 0
+    for name in ("llama", "qwen3", "gemma2_plain_scale", "phi3", "qwen3_moe"):
+        wide = {"hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 2, "head_dim": 64, "query_pre_attn_scalar": 64,
+                "moe_intermediate_size": 256, "vocab_size": 300}  # fmt: skip
+        wide = {k: v for k, v in wide.items() if k in ("hidden_size", "intermediate_size", "num_hidden_layers", "vocab_size") or
+                k in MODELS[name][1] or (k == "head_dim" and name != "phi3")}  # fmt: skip
+        model = made(name, **wide)
+        model.save_pretrained(folder / name)
+        texts = texts_for(model, 12)
+        floats, packed, decoded = folder / f"{name}.gguf", folder / "packed.gguf", folder / "decoded.gguf"
+        to_gguf(folder / name, llama, floats)
+        for kind in PACKED:
+            subprocess.run([rlx, "convert", floats, "-o", packed, "--quantize", kind], check=True, capture_output=True)
+            reader = gguf.GGUFReader(packed)
+            count = sum(t.tensor_type not in (gguf.GGMLQuantizationType.F32,) for t in reader.tensors)
+            if count < 10: raise RuntimeError(f"only {count} tensors of {packed} are packed")
+            writer = gguf.GGUFWriter(decoded, reader.fields["general.architecture"].contents())
+            for key, field in reader.fields.items():
+                if key.startswith("GGUF.") or key == "general.architecture": continue
+                writer.add_key_value(key, field.contents(), field.types[0], field.types[-1] if len(field.types) > 1 else None)
+            for t in reader.tensors:
+                shape = [int(n) for n in reversed(t.shape)]
+                writer.add_tensor(t.name, gguf.quants.dequantize(t.data, t.tensor_type).astype(np.float32).reshape(shape))
+            writer.write_header_to_file(), writer.write_kv_data_to_file(), writer.write_tensors_to_file(), writer.close()
+            for chunk in (512, 1):
+                got, wanted = logits(rlx, packed, texts, chunk, folder), logits(rlx, decoded, texts, 512, folder)
+                label = f"{name}, {kind}, {'at once' if chunk == 512 else 'by 1'}"
+                wrong += not compare(label, got, wanted)
+    return wrong
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("rlx", type=pathlib.Path)
     parser.add_argument("--only", action="append")
     parser.add_argument("--llama", type=pathlib.Path)
     parser.add_argument("--keep", type=pathlib.Path)
+    parser.add_argument("--packed", action="store_true")
     args = parser.parse_args()
     rlx = args.rlx.resolve()
     wrong = 0
     with tempfile.TemporaryDirectory() as temporary:
-        for name in args.only or MODELS:
+        if args.packed: wrong = judge_packed(rlx, args.llama.resolve(), pathlib.Path(temporary))
+        for name in [] if args.packed else args.only or MODELS:
             stretched = MODELS[name][1].get("stretched", False)
             model = made(name)
             folder = (args.keep or pathlib.Path(temporary)) / name
