@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "rlx/blocks.h"
 #include "support/io_files.h"
 
 using namespace rlx;
@@ -167,4 +168,41 @@ TEST_CASE("what a sequence cannot do is said with its numbers, and changes nothi
           LanguageModel::load(kGolden + "gpt2", {.context = 257});
         }).find("the model's table has 256 positions") != std::string::npos);
   CHECK(message_of([&] { LanguageModel::load(kGolden + "gpt2", {.chunk = 0}); }).find("a chunk of 0 tokens") == 0);
+}
+
+TEST_CASE("a model of one's own is made of the blocks") {
+  LanguageModelConfig config;
+  config.vocabulary = 256, config.hidden = 64, config.layers = 2, config.intermediate = 128;
+  config.heads = config.kv_heads = 4, config.head_dim = 16, config.context = 512;
+  config.rope.dims = 16, config.windowed = {false, true}, config.window = 32;
+  const Graph whole = decoder_graph(config);  // as docs/language_models.md has it
+  CHECK(whole.outputs().size() == 1 + 2 * 2);
+
+  // One layer without a cache of its own making, between two of the user's.
+  Graph g("mine");
+  const Dim n = Dim::symbol("n");
+  DecoderBlocks blocks(g, config, [](const std::string& name) { return name == "mine.weight" ? q8_0 : f32; });
+  const DecoderBlocks::Positions positions{g.input("position", i32, {}), n, n};
+  DecoderBlocks::Cache cache{g.input("keys", f32, {1, 4, 512, 16}), g.input("values", f32, {1, 4, 512, 16})};
+  Value x = blocks.linear(g.input("x", f32, {1, n, 64}), "mine", 64);
+  x = blocks.layer(x, 1, positions, cache);
+  g.output(tanh(x), "y");
+  g.output(cache.keys, "keys");
+  CHECK(g.type(g.params()[0]) == Type{q8_0, {64, 64}});
+  CompiledGraph compiled = Session().compile(g);
+  for (const auto& param : compiled.signature().params) {
+    const Tensor zeros(f32, shape_of(param.type.dims));
+    compiled.set_param(param.name, param.type.dtype == q8_0 ? quantized(zeros, q8_0) : zeros);
+  }
+  const auto out = compiled.run({{"position", Tensor::scalar<int32_t>(0)},
+                                 {"x", Tensor(f32, {1, 3, 64})},
+                                 {"keys", Tensor(f32, {1, 4, 512, 16})},
+                                 {"values", Tensor(f32, {1, 4, 512, 16})}});
+  CHECK(out[0].shape() == Shape{1, 3, 64});
+  CHECK(message_of([&] {
+          blocks.param("embedding.weight", {3}), blocks.param("embedding.weight", {4});
+        }).find("param 'embedding.weight' is f32[3], and f32[4] elsewhere") == 0);
+  CHECK(message_of([&] {
+          blocks.float_param("mine.weight", {64, 64});
+        }).find("it must be f32, f16 or bf16") != std::string::npos);
 }
