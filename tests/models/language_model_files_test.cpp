@@ -36,6 +36,13 @@ class Copy {
   TemporaryFolder folder_;
 };
 
+/// As another dtype, by the op.
+Tensor cast_elements(const Tensor& t, DType to) {
+  Graph g;
+  g.output(convert(g.input("x", t.dtype(), Dims(t.shape().begin(), t.shape().end())), to));
+  return Session().compile(g).run({{"x", t}})[0];
+}
+
 bool contains(const std::string& text, const std::string& part) {
   if (text.find(part) != text.npos) return true;
   MESSAGE("got: " << text);
@@ -262,4 +269,55 @@ TEST_CASE("progress counts the weights") {
   CHECK(calls == last);
   CHECK(last == all);
   CHECK(all == 2 * 12 + 4);
+}
+
+TEST_CASE("weights of 16 bits are the numbers that they are") {
+  for (DType narrow : {f16, bf16}) {
+    CAPTURE(narrow);
+    Copy copy("qwen3_yarn"), wide("qwen3_yarn");
+    NamedTensors tensors = SafetensorsFile::open(copy / "model.safetensors").tensors();
+    for (auto& [name, t] : tensors) t = cast_elements(t, narrow);
+    write_safetensors(copy / "model.safetensors", tensors);
+    for (auto& [name, t] : tensors) t = cast_elements(t, f32);
+    write_safetensors(wide / "model.safetensors", tensors);
+    const std::vector<int32_t> ids = {3, 1, 4, 1, 5};
+    CHECK(LanguageModel::load(copy.path()).all_logits(ids) == LanguageModel::load(wide.path()).all_logits(ids));
+  }
+}
+
+TEST_CASE("a decoder is found under the names that files have for its part of a model") {
+  const auto renamed = [](const std::string& model, auto rename) {
+    Copy copy(model);
+    NamedTensors tensors;
+    for (auto& [name, t] : SafetensorsFile::open(copy / "model.safetensors").tensors()) tensors[rename(name)] = t;
+    write_safetensors(copy / "model.safetensors", tensors);
+    return LanguageModel::load(copy.path()).all_logits(std::vector<int32_t>{3, 1, 4});
+  };
+  const auto same = [](const std::string& name) { return name; };
+  const auto without = [](std::string_view prefix) {
+    return [prefix](const std::string& name) { return name.starts_with(prefix) ? name.substr(prefix.size()) : name; };
+  };
+  CHECK(renamed("gpt2", without("transformer.")) == renamed("gpt2", same));
+  CHECK(renamed("llama3", without("model.")) == renamed("llama3", same));
+  CHECK(renamed("gemma3", [](const std::string& name) { return "language_model." + name; }) == renamed("gemma3", same));
+  CHECK(renamed("gemma3", [](const std::string& name) { return "model.language_model." + name.substr(6); }) ==
+        renamed("gemma3", same));
+  // As a part of a model that sees pictures: its own keys stand in an object of the configuration.
+  Copy copy("gemma3");
+  json config = copy.read("config.json");
+  copy.write("config.json", {{"model_type", "gemma3"}, {"eos_token_id", 2}, {"text_config", config}});
+  CHECK(LanguageModel::load(copy.path()).all_logits(std::vector<int32_t>{3, 1, 4}) == renamed("gemma3", same));
+  config["hidden_size"] = 0;
+  copy.write("config.json", {{"model_type", "gemma3"}, {"text_config", config}});
+  CHECK(contains(copy.message(), "'text_config.hidden_size' in config.json is 0"));
+}
+
+TEST_CASE("the tokenizer beside a model is its own") {
+  Copy copy("llama3");
+  copy.write("tokenizer.json",
+             {{"model", {{"type", "WordLevel"}, {"vocab", {{"a", 3}, {"b", 4}, {"?", 0}}}, {"unk_token", "?"}}},
+              {"pre_tokenizer", {{"type", "Whitespace"}}}});
+  const LanguageModel model = LanguageModel::load(copy.path());
+  CHECK(model.tokenizer().encode("b a c").ids == std::vector<int32_t>{4, 3, 0});
+  CHECK(&model.tokenizer() == &model.tokenizer());
 }

@@ -90,12 +90,13 @@ static Value frequencies(Graph& g, const RopeConfig& rope, const Dim& total) {
   // theta' = theta (factor n / context - (factor - 1))^(d / (d - 2)), and frequency' = frequency (theta' /
   // theta)^(-2i/d).
   const auto context = static_cast<double>(rope.original_context), dims = static_cast<double>(rope.dims);
-  Value length = maximum(extent(g, total, f64), scalar(g, context, f64));
+  Value length = maximum(extent(g, total, f32), scalar(g, context, f32));
   Value growth = length * (rope.factor / context) - (rope.factor - 1);
-  std::vector<double> exponents;
-  for (int64_t i = 0; i < pairs[0]; ++i) exponents.push_back(-2.0 * static_cast<double>(i) / (dims - 2));
-  Value powers = g.constant(Tensor::of<double>(pairs, exponents));
-  return convert(convert(plain, f64) * exp(powers * broadcast_in_dim(log(growth), powers.dims(), {})), f32);
+  std::vector<float> exponents;
+  for (int64_t i = 0; i < pairs[0]; ++i)
+    exponents.push_back(static_cast<float>(-2.0 * static_cast<double>(i) / (dims - 2)));
+  Value powers = g.constant(Tensor::of<float>(pairs, exponents));
+  return plain * exp(powers * broadcast_in_dim(log(growth), powers.dims(), {}));
 }
 
 DecoderBlocks::Angles DecoderBlocks::angles(bool is_local, const Positions& positions) {

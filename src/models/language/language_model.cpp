@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/user_code.h"
+#include "models/language/limits.h"
 #include "models/language/special_tokens.h"
 #include "models/language/weight_files.h"
 #include "rlx/language_model.h"
@@ -38,6 +39,9 @@ int64_t context_of(const LanguageModelConfig& config, int64_t wanted) {
   if (wanted < 0)
     fail(ErrorCode::invalid_argument, "a context of ", wanted, " tokens; give 1 or more, or 0 for the model's");
   if (wanted == 0) return config.context;
+  if (wanted > language::kMostContext)
+    fail(ErrorCode::invalid_argument, "a context of ", wanted, " tokens; it may be ", language::kMostContext,
+         " at most");
   if (config.learned_positions && wanted > config.context)
     fail(ErrorCode::invalid_argument, "a context of ", wanted, " tokens; the model's table has ", config.context,
          " positions");
