@@ -7,6 +7,7 @@
 
 #include "rlx/language_model.h"
 #include "support/io_files.h"
+#include "support/sanitized.h"
 
 using namespace rlx;
 using namespace rlx::test;
@@ -320,4 +321,57 @@ TEST_CASE("the tokenizer beside a model is its own") {
   const LanguageModel model = LanguageModel::load(copy.path());
   CHECK(model.tokenizer().encode("b a c").ids == std::vector<int32_t>{4, 3, 0});
   CHECK(&model.tokenizer() == &model.tokenizer());
+}
+
+TEST_CASE("whatever a key of a configuration is, a model loads or says what is wrong") {
+  const std::vector<json> odd = {0,
+                                 -1,
+                                 1,
+                                 2,
+                                 3,
+                                 7,
+                                 1 << 20,
+                                 int64_t{1} << 40,
+                                 json::parse("18446744073709551615"),
+                                 0.5,
+                                 1e-300,
+                                 1e300,
+                                 "x",
+                                 "",
+                                 nullptr,
+                                 true,
+                                 json::array(),
+                                 json::object(),
+                                 json::array({1}),
+                                 json::array({"full_attention", "sliding_attention"})};
+  size_t refused = 0, loaded = 0, place_number = 0;
+  for (const std::string name : {"gemma3", "phi3_longrope", "qwen3_moe", "gpt2", "llama_dynamic"}) {
+    Copy copy(name);
+    const json config = copy.read("config.json");
+    std::vector<json::json_pointer> places;
+    const json flat = config.flatten();
+    for (const auto& [place, value] : flat.items()) places.emplace_back(place);
+    for (const auto& [key, value] : config.items()) places.emplace_back("/" + key);
+    for (const json::json_pointer& place : places) {
+      if (place.to_string().starts_with("/layer_types/") && !place.to_string().ends_with("/0")) continue;
+      if (sanitized() && place_number++ % 10 != 0) continue;  // a tenth of the keys there
+      for (const json& value : odd) {
+        json changed = config;
+        changed[place] = value;
+        copy.write("config.json", changed);
+        CAPTURE(name);
+        CAPTURE(place.to_string());
+        CAPTURE(value.dump());
+        try {
+          LanguageModel::load(copy.path()).sequence().logits(int32_t{0});
+          ++loaded;
+        } catch (const Error& error) {
+          ++refused;
+          CHECK(error.code() != ErrorCode::internal);
+        }
+      }
+    }
+  }
+  CHECK(refused > (sanitized() ? 50 : 500));
+  CHECK(loaded > (sanitized() ? 50 : 500));
 }
