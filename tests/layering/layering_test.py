@@ -73,6 +73,7 @@ PUBLIC = {
     "session.h": "runtime",
     "artifact.h": "runtime",
     "coreml_model.h": "devices",
+    "language_model.h": "models",
     "models.h": "models",
     "data.h": "data",
     "lora.h": "train",
