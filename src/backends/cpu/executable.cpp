@@ -143,6 +143,9 @@ class CpuExecutable final : public HostExecutable {
   }
 
   void run(Tensors inputs, std::span<Tensor> outputs, const RunOptions& options) override {
+    RunNotes notes;
+    RunNotes& noted = options.notes ? *options.notes : notes;
+    noted = {.has_begun = false};
     std::shared_ptr<Instance> instance = instance_for(inputs);
     for (size_t o = 0; o < options.memory.size(); ++o)
       if (const auto& [dtype, shape] = instance->outputs[o]; options.memory[o].size() != byte_count(dtype, shape))
@@ -151,7 +154,7 @@ class CpuExecutable final : public HostExecutable {
              " bytes; there is room for ", options.memory[o].size());
     auto state = instance->take();
     state->inputs.clear(), state->outputs.clear(), state->copies.clear();
-    if (!outputs.empty()) settle_pairs(*instance, inputs, outputs, state->copies);
+    if (!outputs.empty()) settle_pairs(*instance, inputs, outputs, state->copies, noted);
     for (size_t o = 0; o < outputs.size(); ++o)
       if (const auto& [dtype, shape] = instance->outputs[o];
           outputs[o].dtype() != dtype || outputs[o].shape() != shape || !outputs[o].is_unshared())
@@ -167,12 +170,20 @@ class CpuExecutable final : public HostExecutable {
     }
     for (Tensor& t : outputs) state->outputs.push_back(t.mutable_data());
     for (std::span<std::byte> to : options.memory) state->outputs.push_back(to.data());
+    noted.has_begun = true;
     for (const Pair& pair : instance->pairs) {
-      if (!pair.in_place) continue;
       void*& from = state->inputs[pair.input];
       void* to = state->outputs[pair.output];
-      if (from != to && inputs[pair.input].byte_count()) std::memcpy(to, from, inputs[pair.input].byte_count());
-      from = to;
+      const Tensor& input = inputs[pair.input];
+      if (pair.in_place ? from == to : from != to || input.byte_count() == 0) continue;
+      ++noted.updates_elsewhere;
+      if (pair.in_place) {
+        if (input.byte_count()) std::memcpy(to, from, input.byte_count());
+        from = to;
+      } else {  // the old value is still read when the new one is written to the same memory
+        state->copies.push_back(Tensor::borrow(input.dtype(), input.shape(), input.bytes()));
+        from = state->copies.back().mutable_data();
+      }
     }
     instance->executor.run(state->pointers.data(), state->arena, state->inputs, state->outputs,
                            std::clamp(options.threads, 1, options_.threads), options.cancel, options.profile);
@@ -215,11 +226,12 @@ class CpuExecutable final : public HostExecutable {
   /// An output that was given the memory of its input keeps it if the plan updates it there, and gets memory of its
   /// own otherwise; then the input's memory stays alive in `kept_alive`.
   static void settle_pairs(const Instance& instance, Tensors inputs, std::span<Tensor> outputs,
-                           std::vector<Tensor>& kept_alive) {
+                           std::vector<Tensor>& kept_alive, RunNotes& notes) {
     for (const Pair& pair : instance.pairs) {
       Tensor& out = outputs[pair.output];
       if (out.byte_count() == 0 || out.data() != inputs[pair.input].data()) continue;
       if (pair.in_place && out.is_unshared()) continue;
+      if (!pair.in_place) ++notes.updates_elsewhere;  // else it is copied
       kept_alive.push_back(std::move(out));
       out = Tensor();
     }
