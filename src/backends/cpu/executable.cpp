@@ -119,6 +119,9 @@ class CpuExecutable final : public HostExecutable {
     prologue_ = std::move(hoisted.prologue);
     hoisted_ = std::move(hoisted.names);
     options_.donated.resize(graph_.inputs().size());
+    for (bool symbolic : {true, false})
+      for (size_t i = 0; i < graph_.inputs().size(); ++i)
+        if (symbolic != is_static(graph_.type(graph_.inputs()[i]).dims)) by_symbols_.push_back(i);
     for (size_t i = 0; i < graph_.inputs().size(); ++i)
       for (size_t o = 0; o < graph_.outputs().size() && options_.donated[i]; ++o)
         if (graph_.outputs()[o].name == graph_.node(graph_.inputs()[i]).name) {
@@ -241,9 +244,10 @@ class CpuExecutable final : public HostExecutable {
     require_inputs(graph_, inputs);
     std::scoped_lock lock(mutex_);
     for (auto at = instances_.begin(); at != instances_.end(); ++at) {
-      bool same = true;
-      for (size_t i = 0; same && i < inputs.size(); ++i) same = (*at)->shapes[i] == inputs[i].shape();
-      if (!same) continue;
+      const std::vector<Shape>& shapes = (*at)->shapes;
+      if (!std::all_of(by_symbols_.begin(), by_symbols_.end(),
+                       [&](size_t i) { return shapes[i] == inputs[i].shape(); }))
+        continue;
       instances_.splice(instances_.begin(), instances_, at);  // the latest in front
       return instances_.front();
     }
@@ -253,10 +257,12 @@ class CpuExecutable final : public HostExecutable {
   }
 
   std::shared_ptr<Instance> make_instance(Tensors inputs) {
-    for (const auto& [name, type] : signature_)
-      if (!params_.contains(name))
-        fail(ErrorCode::invalid_argument, "param '", name, "' (", type, ") of '", graph_.name(),
-             "' is not bound; bind it with set_param before the first run");
+    if (!packed_) {
+      for (const auto& [name, type] : signature_)
+        if (!params_.contains(name))
+          fail(ErrorCode::invalid_argument, "param '", name, "' (", type, ") of '", graph_.name(),
+               "' is not bound; bind it with set_param before the first run");
+    }
     require_registered(compiled_with_);
     if (!packed_) start_packing();
     const Bindings bindings = solve_symbols(graph_, inputs);
@@ -387,6 +393,7 @@ class CpuExecutable final : public HostExecutable {
   Graph graph_, prologue_;
   std::vector<std::string> hoisted_;
   LoadOptions options_;
+  std::vector<size_t> by_symbols_;  // the inputs, those with symbols first: there the shapes of two runs differ
   std::vector<Pair> pairs_;
   std::vector<KernelInUse> compiled_with_;
   mutable std::mutex mutex_;
