@@ -18,8 +18,8 @@ bool is_dense(const View& v) { return is_dense(v.shape, v.strides); }
 
 Executor::Executor(const Plan& plan, std::vector<std::shared_ptr<Launch>> launches,
                    const std::vector<const Tensor*>& fixed)
-    : launches_(std::make_shared<const std::vector<std::shared_ptr<Launch>>>(std::move(launches))), arena_bytes_(static_cast<size_t>(plan.arena_bytes.value())),
-      outputs_(plan.outputs.size()) {
+    : launches_(std::make_shared<const std::vector<std::shared_ptr<Launch>>>(std::move(launches))),
+      arena_bytes_(static_cast<size_t>(plan.arena_bytes.value())), outputs_(plan.outputs.size()) {
   if (plan.is_partial) fail(ErrorCode::internal, "the plan '", plan.name, "' has a partial order: this runs one queue");
   if (launches_->size() != plan.steps.size())
     fail(ErrorCode::internal, "the plan '", plan.name, "' has ", plan.steps.size(), " steps and ", launches_->size(),

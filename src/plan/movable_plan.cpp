@@ -64,12 +64,12 @@ MovablePlan::MovablePlan(const Graph& symbolic, Graph& numbered, Bindings bindin
     }
     own_of.push_back(own | attrs), attrs_have_.push_back(attrs), prepared_for_.push_back(own | attrs | all);
   }
-  // Whether a value may be a view is a question about its users, behind barriers too.
+  // Whether a value is a view is a question about its users, behind barriers too.
   placed_for_ = prepared_for_;
   for (size_t n = nodes.size(); n-- > 0;)
     for (Ref r : nodes[n].operands)
-      placed_for_[static_cast<size_t>(r.node)] |=
-          nodes[n].op == &op::optimization_barrier ? placed_for_[n] : prepared_for_[n];
+      if (const auto from = static_cast<size_t>(r.node); may_be_view(*nodes[from].op))
+        placed_for_[from] |= nodes[n].op == &op::optimization_barrier ? placed_for_[n] : prepared_for_[n];
   add_answers(numbered_, uses_, maker_.storage_rules(), affected_by(~SymbolSet{0}).placed, storage_);
 }
 
@@ -149,7 +149,11 @@ void MovablePlan::resubstitute(const Bindings& bindings, const Affected& affecte
       // Inferred again, as numbers can be wrong where symbols were not: a slice may end behind its operand.
       node.types = infer_types(*node.op, operand_types_, node.attrs);
     }
-    for (const Type& type : node.types) byte_count(type.dtype, shape_of(type.dims));  // fails if it overflows
+    for (const Type& type : node.types) {
+      shape_.clear();
+      for (const Dim& dim : type.dims) shape_.push_back(dim.value());
+      byte_count(type.dtype, shape_);  // fails if it overflows
+    }
   }
 }
 

@@ -62,7 +62,8 @@ class MovablePlan {
   std::set<Ref> read_;
   std::map<std::string, SymbolSet> symbol_bits_;
   /// By node, the symbols in its attributes; those on which its launch depends (its own, its operands', and those of
-  /// what views among its operands look at); and those on which its place depends (these and its users').
+  /// what views among its operands look at); and those on which its place depends (these and, if it may be a view, its
+  /// users').
   std::vector<SymbolSet> attrs_have_, prepared_for_, placed_for_;
   Affected affected_;                     // by the symbols that were asked for last
   std::vector<StepSource> sources_;       // by step
@@ -74,6 +75,7 @@ class MovablePlan {
   Executor executor_;
   // Memory that is used again.
   std::vector<Type> operand_types_;
+  Shape shape_;
   std::vector<size_t> offsets_;
 };
 

@@ -34,6 +34,11 @@ bool is_dense(const Shape& shape, std::span<const int64_t> strides) {
   return true;
 }
 
+bool may_be_view(const OpDef& op) {
+  return &op == &op::reshape || &op == &op::transpose || &op == &op::slice || &op == &op::broadcast_in_dim ||
+         &op == &op::optimization_barrier;
+}
+
 namespace {
 
 struct Planner {
@@ -62,9 +67,7 @@ struct Planner {
 
   /// What `node` would be as a view of its operand, or nothing if it is no such op.
   std::optional<Place> view(const Node& node) const {
-    if (node.op != &op::reshape && node.op != &op::transpose && node.op != &op::slice &&
-        node.op != &op::broadcast_in_dim)
-      return {};
+    if (!may_be_view(*node.op) || node.op == &op::optimization_barrier) return {};
     if (!is_byte_sized(g.type(node.operands[0]).dtype)) return {};
     const Place& from = plan.of(node.operands[0]);
     Shape in = shape(node.operands[0]), out = shape_of(node.types[0].dims);
