@@ -5,30 +5,11 @@
 
 #include "base/rounded_up.h"
 #include "ir/leaves.h"
+#include "passes/bound_values.h"
 #include "rlx/ops/control.h"
 
 namespace rlx {
 namespace {
-
-void for_each_symbol(const Graph& g, const std::function<void(const std::string&)>& f);
-void for_each_symbol(const Attrs& attrs, const std::function<void(const std::string&)>& f) {
-  if (attrs.empty()) return;
-  attrs.mapped({[&](const Dim& dim) {
-                  dim.for_each_symbol(f);
-                  return dim;
-                },
-                [&](const Subgraph& body) {
-                  if (body) for_each_symbol(*body, f);
-                  return body;
-                }});
-}
-void for_each_symbol(const std::vector<Type>& types, const std::function<void(const std::string&)>& f) {
-  for (const Type& type : types)
-    for (const Dim& dim : type.dims) dim.for_each_symbol(f);
-}
-void for_each_symbol(const Graph& g, const std::function<void(const std::string&)>& f) {
-  for (const Node& node : g.nodes()) for_each_symbol(node.types, f), for_each_symbol(node.attrs, f);
-}
 
 bool is_view(const StoragePlan& storage, size_t n) {
   return !storage.places[n].empty() && storage.places[n][0].is_view;
@@ -38,7 +19,8 @@ bool is_view(const StoragePlan& storage, size_t n) {
 
 bool MovablePlan::can_move(const Graph& symbolic, const Planned& planned) {
   std::set<std::string> symbols;
-  for_each_symbol(symbolic, [&](const std::string& symbol) { symbols.insert(symbol); });
+  for (const Node& node : symbolic.nodes())
+    for_each_symbol(node, [&](const std::string& symbol) { symbols.insert(symbol); });
   return !planned.has_joined && !symbols.empty() && symbols.size() <= 64;
 }
 

@@ -129,17 +129,10 @@ struct Planner {
   }
 
   /// Has the operand, which lies at `place`, a whole buffer of the size of the result?
-  bool has_size_of(Ref operand, Ref result) const {
-    const Place& place = plan.of(operand);
-    return place.offset == 0 && is_dense(shape_now(operand), place.strides) &&
-           plan.roots[place.root].bytes == bytes(result);
-  }
+  bool has_size_of(Ref operand, Ref result) const { return rlx::fills_root(g, plan, operand, bytes(result)); }
 
   /// May the output's buffer be exchanged for the caller's?
-  bool fills_root(Ref r) const {
-    const Place& place = plan.of(r);
-    return place.offset == 0 && plan.roots[place.root].bytes == bytes(r) && is_dense(shape_now(r), place.strides);
-  }
+  bool fills_root(Ref r) const { return rlx::fills_root(g, plan, r, bytes(r)); }
 
   /// The node as a view, if it becomes one: where every user understands its strides.
   std::optional<Place> accepted_view(size_t n) const {
@@ -294,6 +287,19 @@ struct Planner {
 };
 
 }  // namespace
+
+bool fills_root(const Graph& g, const StoragePlan& plan, Ref value, size_t bytes) {
+  const Place& place = plan.of(value);
+  if (place.offset != 0 || plan.roots[place.root].bytes != bytes) return false;
+  const Dims& dims = g.type(value).dims;
+  int64_t step = 1;
+  for (size_t d = dims.size(); d-- > 0;) {
+    const int64_t extent = dims[d].value();
+    if (extent != 1 && place.strides[d] != step) return false;
+    step *= std::max<int64_t>(extent, 1);
+  }
+  return true;
+}
 
 StoragePlan plan_storage(const Graph& g, const StorageRules& rules, const std::vector<bool>& donated,
                          const std::map<size_t, Ref>& takers) {

@@ -70,6 +70,9 @@ void add_answers(const Graph& g, const Uses& uses, const StorageRules& rules, st
 bool move_storage(const Graph& g, const Uses& uses, const StorageRules& rules, std::span<const size_t> nodes,
                   StoragePlan& plan);
 
+/// Is the value a whole root of so many bytes: dense, from the first of them to the last?
+bool fills_root(const Graph& g, const StoragePlan& plan, Ref value, size_t bytes);
+
 std::vector<int64_t> dense_strides(const Shape& shape);
 /// Row-major without gaps, as `dense_strides` says; dims of extent 1 may have any stride.
 bool is_dense(const Shape& shape, std::span<const int64_t> strides);

@@ -2,10 +2,10 @@
 // report.
 #include "backends/cpu/lowerings.h"
 
+#include <unordered_map>
+
 #include "rlx/extras/splat.h"
 #include "rlx/ops.h"
-
-#include <unordered_map>
 
 namespace rlx::cpu {
 
