@@ -1,14 +1,20 @@
 // What a cache that grows costs: a decoder of small layers, one token a step, whose graph has a symbol for the number
-// of tokens before it. Each step runs twice: the first run meets a new length, the second one does not, so that their
-// difference is what the framework does for a length. One JSON line a place of the sequence: medians of the steps
-// around it, in microseconds, and the resident memory there.
+// of tokens. Each step runs twice: the first run meets a new length, the second one does not, so that their difference
+// is what the framework does for a length. One JSON line a place of the sequence: medians of the steps around it, in
+// microseconds, the resident memory there, and how many updates of the cache were not made in place.
 //
-//   build/release/bench/decoder [--threads T] [--tokens N] [--layers L] [--heads H] [--head_width D]
+// --cache grown: keys and values are inputs of as many tokens as there are, and the results are those with the new one.
+// --cache state: they are a state (rlx/state.h) of room for all tokens, written in place, of which attention reads as
+// many as there are.
+//
+//   build/release/bench/decoder [--cache grown|state] [--threads T] [--tokens N] [--layers L] [--heads H]
+//                               [--head_width D]
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
+#include <optional>
 #include <random>
 #include <string>
 
@@ -25,30 +31,37 @@ struct Size {
 };
 
 /// Inputs: x[1, 1, width], cos and sin of the position, and keys and values of the tokens before, one pair a layer.
-/// Outputs: y, and the keys and values with the new token's.
-Graph decoder(const Size& size) {
+/// Outputs: y, and the keys and values with the new token's. With a `capacity`, keys and values have room for so many
+/// tokens, and two more inputs say where the new one is put, and by its extent how many there are with it.
+Graph decoder(const Size& size, std::optional<int64_t> capacity) {
   const int64_t width = size.width();
-  const Dim past = Dim::symbol("past");
+  const Dim past = capacity ? Dim(*capacity) : Dim::symbol("past"), total = Dim::symbol("total");
   Graph g("decoder");
   Value x = g.input("x", f32, {1, 1, width});
   Value cos = g.input("cos", f32, {1, size.head_width / 2}), sin = g.input("sin", f32, {1, size.head_width / 2});
+  Value at;
+  if (capacity) at = g.input("at", i32, {}), g.input("total", u8, {total, 0});
   for (int64_t layer = 0; layer < size.layers; ++layer) {
-    const std::string at = "layer" + std::to_string(layer) + ".";
-    const auto weight = [&](const char* name, int64_t in, int64_t out) { return g.param(at + name, f32, {out, in}); };
+    const std::string layer_name = "layer" + std::to_string(layer) + ".";
+    const auto weight = [&](const char* name, int64_t in, int64_t out) {
+      return g.param(layer_name + name, f32, {out, in});
+    };
     const auto heads = [&](Value v) {
       return transpose(reshape(v, {1, 1, size.heads, size.head_width}), {0, 2, 1, 3});
     };
-    Value old_k = g.input(at + "k", f32, {1, size.heads, past, size.head_width});
-    Value old_v = g.input(at + "v", f32, {1, size.heads, past, size.head_width});
-    Value h = rms_norm(x, g.param(at + "norm1", f32, {width}));
+    Value old_k = g.input(layer_name + "k", f32, {1, size.heads, past, size.head_width});
+    Value old_v = g.input(layer_name + "v", f32, {1, size.heads, past, size.head_width});
+    Value h = rms_norm(x, g.param(layer_name + "norm1", f32, {width}));
     Value q = rope(heads(linear(h, weight("q", width, width))), cos, sin, {size.heads});
     Value k = rope(heads(linear(h, weight("k_new", width, width))), cos, sin, {size.heads});
     Value v = heads(linear(h, weight("v_new", width, width)));
-    k = concatenate({old_k, k}, 2), v = concatenate({old_v, v}, 2);
-    g.output(k, at + "k"), g.output(v, at + "v");
+    k = capacity ? dynamic_update_axis(old_k, k, 2, at) : concatenate({old_k, k}, 2);
+    v = capacity ? dynamic_update_axis(old_v, v, 2, at) : concatenate({old_v, v}, 2);
+    g.output(k, layer_name + "k"), g.output(v, layer_name + "v");
+    if (capacity) k = slice_axis(k, 2, 0, total), v = slice_axis(v, 2, 0, total);
     Value a = transpose(attention(q, k, v, {size.heads}), {0, 2, 1, 3});
     x = x + linear(reshape(a, {1, 1, width}), weight("o", width, width));
-    h = rms_norm(x, g.param(at + "norm2", f32, {width}));
+    h = rms_norm(x, g.param(layer_name + "norm2", f32, {width}));
     Value gate = silu(linear(h, weight("gate", width, 2 * width)));
     x = x + linear(gate * linear(h, weight("up", width, 2 * width)), weight("down", 2 * width, width));
   }
@@ -70,13 +83,65 @@ double resident_mib() {
   return 0;
 }
 
+/// A sequence: one token after another, each run twice at its length.
+class Sequence {
+ public:
+  Sequence(const Size& size, int threads, std::optional<int64_t> capacity) : has_state_(capacity.has_value()) {
+    std::mt19937 random(1);
+    const Graph g = decoder(size, capacity);
+    CompileOptions options = CompileOptions::from_environment();
+    for (const Output& o : g.outputs())
+      if (has_state_ && o.name != "y") options.donate.insert(o.name);
+    compiled_.emplace(Session(Device::cpu(), {threads}).compile(g, options));
+    for (Ref r : g.params()) compiled_->set_param(g.node(r).name, random_tensor(g.type(r), random));
+    for (Ref r : g.inputs()) {
+      const Type& type = g.type(r);
+      if (has_state_ && options.donate.contains(g.node(r).name)) continue;
+      if (type.dtype != f32) inputs_.emplace_back(type.dtype, type.rank() ? Shape{1, 0} : Shape{});
+      else
+        inputs_.push_back(random_tensor(
+            {type.dtype, is_static(type.dims) ? type.dims : Dims{1, size.heads, 0, size.head_width}}, random));
+    }
+    if (has_state_) state_.emplace(compiled_->new_state());
+  }
+  /// Before the runs of token `token`, from 1 on.
+  void begin(int64_t token) {
+    if (!has_state_) return;
+    inputs_[3] = Tensor::scalar(static_cast<int32_t>(token - 1));
+    inputs_[4] = Tensor(u8, {token, 0});
+  }
+  void run() { outputs_ = has_state_ ? compiled_->run_ordered(inputs_, *state_) : compiled_->run_ordered(inputs_); }
+  void end() {
+    for (size_t i = 3; i < inputs_.size() && !has_state_; ++i) inputs_[i] = std::move(outputs_[i - 3]);
+  }
+  /// Of one more run.
+  uint64_t updates_elsewhere() {
+    if (!has_state_) return 0;
+    std::vector<NamedTensor> named;
+    const Signature& signature = compiled_->signature();
+    for (size_t i = 0; i < inputs_.size(); ++i) named.emplace_back(signature.inputs[i].name, inputs_[i]);
+    return compiled_->profile(named, *state_).transfers.donated_copies;
+  }
+
+ private:
+  const bool has_state_;
+  std::optional<CompiledGraph> compiled_;
+  std::optional<GraphState> state_;
+  std::vector<Tensor> inputs_, outputs_;
+};
+
 }  // namespace
 
 int main(int count, char** words) {
   Size size;
   int64_t tokens = 2000;
   int threads = 1;
+  bool has_state = false;
   for (int i = 1; i + 1 < count; i += 2) {
+    if (!std::strcmp(words[i], "--cache")) {
+      has_state = !std::strcmp(words[i + 1], "state");
+      continue;
+    }
     const int64_t n = std::max(1, std::atoi(words[i + 1]));
     if (!std::strcmp(words[i], "--threads")) threads = static_cast<int>(n);
     if (!std::strcmp(words[i], "--tokens")) tokens = n;
@@ -84,25 +149,18 @@ int main(int count, char** words) {
     if (!std::strcmp(words[i], "--heads")) size.heads = n;
     if (!std::strcmp(words[i], "--head_width")) size.head_width = n;
   }
-  std::mt19937 random(1);
-  const Graph g = decoder(size);
-  CompiledGraph compiled = Session(Device::cpu(), {threads}).compile(g);
-  for (Ref r : g.params()) compiled.set_param(g.node(r).name, random_tensor(g.type(r), random));
-  std::vector<Tensor> inputs;
-  for (const Type& type : g.input_types())
-    inputs.push_back(random_tensor(
-        {type.dtype, is_static(type.dims) ? type.dims : Dims{1, size.heads, 0, size.head_width}}, random));
+  Sequence sequence(size, threads, has_state ? std::optional(tokens) : std::nullopt);
   std::vector<double> first, second;
   const auto timed_run = [&](std::vector<double>& times) {
     const auto begin = std::chrono::steady_clock::now();
-    std::vector<Tensor> outputs = compiled.run_ordered(inputs);
+    sequence.run();
     times.push_back(std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count());
-    return outputs;
   };
   for (int64_t token = 1; token <= tokens; ++token) {
+    sequence.begin(token);
     timed_run(first);
-    std::vector<Tensor> outputs = timed_run(second);
-    for (size_t i = 3; i < inputs.size(); ++i) inputs[i] = std::move(outputs[i - 3]);
+    timed_run(second);
+    sequence.end();
     if (token != 10 && token != 100 && token % 1000 != 0) continue;
     const auto median = [&](const std::vector<double>& times) {
       std::vector<double> last(times.end() - std::min<int64_t>(token / 2, 50), times.end());
@@ -110,8 +168,10 @@ int main(int count, char** words) {
       return last[last.size() / 2];
     };
     std::printf(
-        "{\"token\": %ld, \"new_length_us\": %.1f, \"same_length_us\": %.1f, \"difference_us\": %.1f, "
-        "\"resident_mib\": %.1f}\n",
-        static_cast<long>(token), median(first), median(second), median(first) - median(second), resident_mib());
+        "{\"cache\": \"%s\", \"token\": %ld, \"new_length_us\": %.1f, \"same_length_us\": %.1f, "
+        "\"difference_us\": %.1f, \"resident_mib\": %.1f, \"updates_elsewhere\": %lu}\n",
+        has_state ? "state" : "grown", static_cast<long>(token), median(first), median(second),
+        median(first) - median(second), resident_mib(),
+        static_cast<unsigned long>(has_state ? sequence.updates_elsewhere() : 0));
   }
 }

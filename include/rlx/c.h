@@ -6,8 +6,8 @@
    given; those returned belong to the object they were asked of. A pointer that may be NULL is said to be so; any other
    that is NULL is RLX_INVALID_ARGUMENT, as is a count that no memory holds. A function without a status gives 0, "" or
    NULL for a NULL. An object may be used by one thread at a time, but for
-   events, and for rlx_compiled_run, rlx_compiled_run_async and rlx_compiled_submit of one compiled graph, which may be
-   called from several threads at once. */
+   events, for states, and for rlx_compiled_run, rlx_compiled_run_async, rlx_compiled_submit and what makes states and
+   runs with them of one compiled graph, which may be called from several threads at once. */
 #ifndef RLX_C_H
 #define RLX_C_H
 
@@ -42,6 +42,7 @@ typedef struct rlx_quantization rlx_quantization;   /* freed by rlx_quantization
 typedef struct rlx_device_tensor rlx_device_tensor; /* freed by rlx_device_tensor_free */
 typedef struct rlx_event rlx_event;                 /* freed by rlx_event_free */
 typedef struct rlx_run rlx_run;                     /* freed by rlx_run_free */
+typedef struct rlx_state rlx_state;                 /* freed by rlx_state_free */
 
 /* ---- the library ---- */
 /* "0.1.0" */
@@ -263,7 +264,7 @@ typedef struct rlx_transfers {
   uint64_t host_waits; /* waits of the host: for elements, or for the end of a run that has none to give */
   uint64_t copies_to_device, bytes_to_device;
   uint64_t copies_to_host, bytes_to_host;
-  uint64_t donated_copies; /* donated inputs whose memory something else still reads, so that they were copied first */
+  uint64_t donated_copies; /* donated inputs that were copied first, because their old values are still read */
 } rlx_transfers;
 rlx_status rlx_device_transfers(const char* device, rlx_transfers* transfers, rlx_error** error);
 /* Begins to copy a tensor to a device, and returns; the tensor may be freed afterwards. Shared where the device's
@@ -311,6 +312,52 @@ rlx_status rlx_run_event(const rlx_run* run, rlx_event** event, rlx_error** erro
 rlx_status rlx_run_cancel(const rlx_run* run, rlx_error** error);
 /* The run goes on. */
 void rlx_run_free(rlx_run* run);
+
+/* ---- states: what a graph carries from run to run, on its device ----
+   The tensors of all inputs whose mode is 1 (rlx_compiled_input_mode): a decoder's cache is one, for one sequence. A
+   run with a state takes the other inputs and gives the other outputs, in the order of the graph, and writes the new
+   values over the old ones, in place where the device does. A state fits every compiled graph on its device that
+   updates inputs of the same names and types. A run that fails or is cancelled after it has begun leaves the state
+   torn: using it fails then, until it is reset. What several threads ask of one state happens one after another. */
+/* 1 if output `index` is the new value of an input that is updated, which a state has; else 0. */
+int rlx_compiled_output_is_update(const rlx_compiled* compiled, size_t index);
+/* A new state: with copies of `count` tensors, by the names of inputs, and zeros for the others. `extents` has numbers
+   for symbols that no tensor gives, "N=7 M=3"; NULL for none. */
+rlx_status rlx_compiled_new_state(const rlx_compiled* compiled, const char* const* names,
+                                  const rlx_tensor* const* values, size_t count, const char* extents, rlx_state** state,
+                                  rlx_error** error);
+/* The state that rlx_state_save wrote; `path` may be any safetensors file with just the tensors of a state. */
+rlx_status rlx_compiled_load_state(const rlx_compiled* compiled, const char* path, rlx_state** state,
+                                   rlx_error** error);
+/* As rlx_compiled_run, with the inputs and outputs that are not in the state. */
+rlx_status rlx_compiled_run_with_state(const rlx_compiled* compiled, rlx_state* state, const rlx_tensor* const* inputs,
+                                       size_t input_count, rlx_tensor** outputs, size_t output_count,
+                                       rlx_error** error);
+/* As rlx_compiled_run_async. Runs with one state follow one another in the order in which they were begun. The state
+   may be freed while they go on. */
+rlx_status rlx_compiled_run_async_with_state(const rlx_compiled* compiled, rlx_state* state,
+                                             const rlx_tensor* const* inputs, size_t input_count,
+                                             rlx_device_tensor** outputs, size_t output_count, rlx_run** run,
+                                             rlx_error** error);
+/* How many tensors it has; the name of one, which belongs to the state, NULL beyond the last one; and its type as text,
+   like rlx_graph_type. */
+size_t rlx_state_count(const rlx_state* state);
+const char* rlx_state_name(const rlx_state* state, size_t index);
+rlx_status rlx_state_type(const rlx_state* state, size_t index, char* buffer, size_t room, size_t* size,
+                          rlx_error** error);
+/* A copy of one of its tensors on the host. Waits for the runs so far. */
+rlx_status rlx_state_tensor(const rlx_state* state, const char* name, rlx_tensor** tensor, rlx_error** error);
+/* Another state with the same values, which goes its own way. */
+rlx_status rlx_state_copy(const rlx_state* state, rlx_state** result, rlx_error** error);
+/* Sets all of its tensors: `count` of them by name to copies of values, the others to zeros. A torn one is whole again.
+ */
+rlx_status rlx_state_reset(rlx_state* state, const char* const* names, const rlx_tensor* const* values, size_t count,
+                           rlx_error** error);
+/* Writes a safetensors file. */
+rlx_status rlx_state_save(const rlx_state* state, const char* path, rlx_error** error);
+/* Why it is torn, "" if it is not, as far as is known: it waits for nothing. To be freed by rlx_text_free. */
+rlx_status rlx_state_why_torn(const rlx_state* state, char** text, rlx_error** error);
+void rlx_state_free(rlx_state* state);
 
 /* ---- Core ML packages ---- */
 typedef struct rlx_coreml rlx_coreml;             /* freed by rlx_coreml_free */

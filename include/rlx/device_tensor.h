@@ -34,7 +34,8 @@ struct Transfers {
   uint64_t host_waits = 0;  ///< waits of the host: for elements, or for the end of a run that has none to give
   uint64_t copies_to_device = 0, bytes_to_device = 0;
   uint64_t copies_to_host = 0, bytes_to_host = 0;
-  /// Donated inputs whose memory something else still reads, so that they were copied first.
+  /// Donated inputs that were copied first, because something else still reads their memory or the run itself does when
+  /// it writes the new value.
   uint64_t donated_copies = 0;
 
   bool operator==(const Transfers&) const = default;

@@ -11,6 +11,7 @@
 
 #include "rlx/compile.h"
 #include "rlx/device_tensor.h"
+#include "rlx/state.h"
 #include "rlx/tensor.h"
 
 namespace rlx {
@@ -62,6 +63,8 @@ struct Signature {
   std::vector<Entry> inputs, params, outputs;
   /// What a run does with each input. It is `read`, unless the input was donated when the graph was compiled.
   std::vector<ArgumentMode> modes = {};
+  /// Of each output, whether it is the new value of an input of mode `update`: a GraphState has these.
+  std::vector<bool> is_update = {};
 };
 Signature signature_of(const Graph& g);
 /// A part of a model: a scope, and the ops in it with how many nodes each has.
@@ -159,6 +162,29 @@ class CompiledGraph {
   /// Runs once and measures each step.
   Profile profile(const std::vector<NamedTensor>& inputs) const;
 
+  /// A state for this graph: with these values by the names of inputs, and zeros for the others. `extents` are numbers
+  /// for the symbols in the types of the state's tensors that no value gives. Fails if the graph updates no input, for
+  /// a name that is none of those, a value of another type, or a symbol without a number.
+  GraphState new_state(const std::map<std::string, Tensor, std::less<>>& values = {},
+                       const Bindings& extents = {}) const;
+  /// The state that GraphState::save wrote. Fails, naming the tensor, unless the file has just the tensors of a state
+  /// of this graph.
+  GraphState load_state(const std::string& path) const;
+  /// Runs with a state, and leaves the new values in it. `inputs` are those that are not in the state, by name and in
+  /// any order; the results are the outputs that are not in it, in the order of the graph. Fails, naming what does not
+  /// fit, for a state of another device or of a graph that updates other inputs.
+  std::vector<Tensor> run(const std::vector<NamedTensor>& inputs, GraphState& state) const;
+  /// The same with inputs in the order of the graph.
+  std::vector<Tensor> run_ordered(Tensors inputs, GraphState& state) const;
+  /// The same as run_into: for results that fit nothing is allocated.
+  void run_into(Tensors inputs, std::span<Tensor> outputs, GraphState& state) const;
+  /// Begins a run with a state and returns, as the other run_async does. Runs with one state follow one another in the
+  /// order in which they were begun; after one that failed, those behind it fail with the same error.
+  PendingRun run_async(const std::vector<NamedTensor>& inputs, GraphState& state) const;
+  /// Runs once with a state, which is updated, and measures each step. Updates that were not made in place are counted
+  /// as `transfers.donated_copies`.
+  Profile profile(const std::vector<NamedTensor>& inputs, GraphState& state) const;
+
   const DispatchReport& report() const;
   /// On which of the device's processors each operation runs. For Device::coreml this is what MLComputePlan says on
   /// Apple's systems (macOS 14.4, iOS 17.4 and later); elsewhere it is a prediction, and is marked as one. All params
@@ -191,7 +217,7 @@ class CompiledGraph {
   explicit CompiledGraph(std::shared_ptr<State> state) : state_(std::move(state)) {}
   Shape param_shape(const std::string& name) const;
   Shape input_shape(const std::string& name) const;
-  std::vector<Tensor> ordered(const std::vector<NamedTensor>& inputs) const;
+  std::vector<Tensor> ordered(const std::vector<NamedTensor>& inputs, bool without_state = false) const;
   std::shared_ptr<State> state_;
 };
 

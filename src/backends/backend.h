@@ -20,13 +20,23 @@
 
 namespace rlx {
 
+/// What a run says of itself, also if it fails.
+struct RunNotes {
+  bool has_begun = true;  ///< false if it failed before it wrote to any output
+  /// Donated inputs with an output of their name that was not written where they lie, but elsewhere or after a copy.
+  uint64_t updates_elsewhere = 0;
+};
+
 struct RunOptions {
   int threads = 1;                           ///< how many threads this run may use
   std::vector<StepTime>* profile = nullptr;  ///< if given, the steps' times are added to it
-  /// If not empty: memory for each output, dense, that overlaps nothing else; the tensors are left alone.
+  /// If not empty: memory for each output, dense; the tensors are left alone. It overlaps nothing else, but for the
+  /// donated input of its name, if they are the same bytes.
   std::span<const std::span<std::byte>> memory = {};
   /// If given, looked at before each step and each trip of a loop; the run then fails with ErrorCode::cancelled.
   const CancelFlag* cancel = nullptr;
+  /// If given, filled in by executables that update in place; others leave it alone.
+  RunNotes* notes = nullptr;
 };
 
 /// A program on its device. It may be used by several threads at once.

@@ -14,27 +14,6 @@ namespace {
 
 std::string text_or_empty(const char* text) { return text ? text : ""; }
 
-/// "B=1 S=128", by spaces or commas.
-rlx::Bindings bindings_from(const char* text) {
-  rlx::Bindings dims;
-  std::string word, all = text_or_empty(text) + " ";
-  for (char c : all) {
-    if (c != ' ' && c != ',') {
-      word += c;
-      continue;
-    }
-    if (word.empty()) continue;
-    size_t equals = word.find('=');
-    std::string digits = equals == std::string::npos ? "" : word.substr(equals + 1);
-    if (digits.empty() || digits.size() > 18 || digits.find_first_not_of("0123456789") != std::string::npos ||
-        equals == 0)
-      fail(ErrorCode::invalid_argument, "dims are NAME=NUMBER, not '", word, "'");
-    dims[word.substr(0, equals)] = std::stoll(digits);
-    word.clear();
-  }
-  return dims;
-}
-
 /// Fails for a key that is not among `known`.
 void check_keys(const nlohmann::json& object, const char* what, std::initializer_list<std::string_view> known) {
   if (!object.is_object()) fail(ErrorCode::invalid_argument, what, " are a JSON object, not ", object.type_name());

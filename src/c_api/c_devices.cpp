@@ -39,14 +39,6 @@ void check_room(const rlx::CompiledGraph& graph, rlx_device_tensor** outputs, si
   if (count) required(outputs, "outputs");
 }
 
-void hand_out(const rlx::PendingRun& begun, rlx_device_tensor** outputs, rlx_run** run) {
-  std::vector<std::unique_ptr<rlx_device_tensor>> made;
-  for (const rlx::DeviceTensor& t : begun.outputs())
-    made.push_back(std::make_unique<rlx_device_tensor>(rlx_device_tensor{t}));
-  if (run) *run = new rlx_run{begun};
-  for (size_t i = 0; i < made.size(); ++i) outputs[i] = made[i].release();
-}
-
 }  // namespace
 
 extern "C" {

@@ -45,6 +45,9 @@ struct rlx_event {
 struct rlx_run {
   rlx::PendingRun run;
 };
+struct rlx_state {
+  rlx::GraphState state;
+};
 struct rlx_coreml {
   rlx::CoremlModel model;
   // Texts that callers hold pointers to: each is made once, under the lock, and stays.
@@ -180,12 +183,17 @@ inline std::vector<rlx::NamedTensor> named(const char* const* names, const rlx_t
     all.emplace_back(required_text(names[i], "a name"), required(values[i], "a value").tensor);
   return all;
 }
-inline rlx::NamedTensors params_from(const char* const* names, const rlx_tensor* const* values, size_t count) {
-  rlx::NamedTensors params;
+/// None of them twice; `what` each is, for messages.
+inline rlx::NamedTensors values_from(const char* const* names, const rlx_tensor* const* values, size_t count,
+                                     const char* what = "value") {
+  rlx::NamedTensors all;
   for (auto& [name, value] : named(names, values, count))
-    if (!params.emplace(name, std::move(value)).second)
-      fail(ErrorCode::invalid_argument, "the param '", name, "' is given twice");
-  return params;
+    if (!all.emplace(name, std::move(value)).second)
+      fail(ErrorCode::invalid_argument, "the ", what, " '", name, "' is given twice");
+  return all;
+}
+inline rlx::NamedTensors params_from(const char* const* names, const rlx_tensor* const* values, size_t count) {
+  return values_from(names, values, count, "param");
 }
 /// Stores named tensors where there is room for them; `kept` holds their names from then on, one behind the other.
 inline void store_named(const rlx::NamedTensors& values, std::string& kept, const char** made_names, rlx_tensor** made,
@@ -205,6 +213,16 @@ inline void store_named(const rlx::NamedTensors& values, std::string& kept, cons
   }
   for (size_t i = 0; i < tensors.size(); ++i) made_names[i] = kept.c_str() + starts[i], made[i] = tensors[i].release();
 }
+/// Stores what a run in the background gives, and the run itself if it is asked for.
+inline void hand_out(const rlx::PendingRun& begun, rlx_device_tensor** outputs, rlx_run** run) {
+  std::vector<std::unique_ptr<rlx_device_tensor>> made;
+  for (const rlx::DeviceTensor& t : begun.outputs())
+    made.push_back(std::make_unique<rlx_device_tensor>(rlx_device_tensor{t}));
+  if (run) *run = new rlx_run{begun};
+  for (size_t i = 0; i < made.size(); ++i) outputs[i] = made[i].release();
+}
+/// "B=1 S=128", by spaces or commas; NULL is none.
+rlx::Bindings bindings_from(const char* text);
 /// With what the environment asks for; `options` may be null.
 rlx::CompileOptions compile_options_from(const rlx_compile_options* options);
 /// A text that rlx_text_free frees.

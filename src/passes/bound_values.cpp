@@ -8,17 +8,30 @@
 
 namespace rlx {
 
+void for_each_symbol(const std::vector<Type>& types, const SymbolVisitor& f) {
+  for (const Type& type : types)
+    for (const Dim& dim : type.dims) dim.for_each_symbol(f);
+}
+void for_each_symbol(const Attrs& attrs, const SymbolVisitor& f) {
+  if (attrs.empty() || attrs.holds<ConstantAttrs>()) return;
+  attrs.mapped({[&](const Dim& dim) {
+                  dim.for_each_symbol(f);
+                  return dim;
+                },
+                [&](const Subgraph& body) {
+                  if (body)
+                    for (const Node& node : body->nodes()) for_each_symbol(node, f);
+                  return body;
+                }});
+}
+void for_each_symbol(const Node& node, const SymbolVisitor& f) {
+  for_each_symbol(node.types, f);
+  for_each_symbol(node.attrs, f);
+}
+
 bool has_symbols(const Node& node) {
-  bool found = std::any_of(node.types.begin(), node.types.end(), [](const Type& t) { return !is_static(t.dims); });
-  if (found || node.attrs.empty() || node.op == &op::constant) return found;
-  node.attrs.mapped({[&](const Dim& d) {
-                       found |= !d.is_static();
-                       return d;
-                     },
-                     [&](const Subgraph& body) {
-                       found |= std::any_of(body->nodes().begin(), body->nodes().end(), has_symbols);
-                       return body;
-                     }});
+  bool found = false;
+  for_each_symbol(node, [&](const std::string&) { found = true; });
   return found;
 }
 

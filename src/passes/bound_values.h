@@ -1,9 +1,20 @@
 // What is known once params are bound, before there are inputs: the nodes that need not be computed again in each run.
 #pragma once
 
+#include <functional>
+#include <string>
+#include <vector>
+
 #include "rlx/graph.h"
 
 namespace rlx {
+
+/// Calls `f` with the name of each symbol, some more than once: of types; of attributes, their sub-graphs included; and
+/// of a node's types and attributes.
+using SymbolVisitor = std::function<void(const std::string&)>;
+void for_each_symbol(const std::vector<Type>& types, const SymbolVisitor& f);
+void for_each_symbol(const Attrs& attrs, const SymbolVisitor& f);
+void for_each_symbol(const Node& node, const SymbolVisitor& f);
 
 /// Whether anything about the node depends on the extents of a run: its types, or a dim or a body among its attributes.
 /// An `extent`, or a slice of four rows that begins at a symbolic index, has a static type and depends on them

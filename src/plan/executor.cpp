@@ -1,6 +1,7 @@
 // Binding and running plans; see the header.
 #include "plan/executor.h"
 
+#include <algorithm>
 #include <chrono>
 #include <new>
 
@@ -17,11 +18,11 @@ bool is_dense(const View& v) { return is_dense(v.shape, v.strides); }
 
 Executor::Executor(const Plan& plan, std::vector<std::shared_ptr<Launch>> launches,
                    const std::vector<const Tensor*>& fixed)
-    : launches_(std::move(launches)), arena_bytes_(static_cast<size_t>(plan.arena_bytes.value())),
-      outputs_(plan.outputs.size()) {
+    : launches_(std::make_shared<const std::vector<std::shared_ptr<Launch>>>(std::move(launches))),
+      arena_bytes_(static_cast<size_t>(plan.arena_bytes.value())), outputs_(plan.outputs.size()) {
   if (plan.is_partial) fail(ErrorCode::internal, "the plan '", plan.name, "' has a partial order: this runs one queue");
-  if (launches_.size() != plan.steps.size())
-    fail(ErrorCode::internal, "the plan '", plan.name, "' has ", plan.steps.size(), " steps and ", launches_.size(),
+  if (launches_->size() != plan.steps.size())
+    fail(ErrorCode::internal, "the plan '", plan.name, "' has ", plan.steps.size(), " steps and ", launches_->size(),
          " launches");
   std::vector<bool> is_read(plan.buffers.size());
   for (const PlanStep& step : plan.steps)
@@ -44,12 +45,12 @@ Executor::Executor(const Plan& plan, std::vector<std::shared_ptr<Launch>> launch
     slots_.push_back(
         {offset + (in_arena ? static_cast<size_t>(buffer.offset.value()) : 0), start ? start + offset : nullptr});
   };
-  for (size_t s = 0; s < launches_.size(); ++s) {
+  for (size_t s = 0; s < launches_->size(); ++s) {
     const PlanStep& step = plan.steps[s];
     const size_t first_operand = slots_.size();
     for (const PlanSlot& slot : step.operands) add(slot);
     bound_.push_back(
-        {launches_[s].get(), first_operand, slots_.size(), static_cast<size_t>(step.scratch_offset.value())});
+        {(*launches_)[s].get(), first_operand, slots_.size(), static_cast<size_t>(step.scratch_offset.value())});
     for (const PlanSlot& slot : step.results) add(slot);
     names.push_back({step.op, step.node});
   }
@@ -57,20 +58,28 @@ Executor::Executor(const Plan& plan, std::vector<std::shared_ptr<Launch>> launch
   fixed_ = std::make_shared<const std::vector<Tensor>>(std::move(kept));
 }
 
-Executor Executor::moved(std::vector<std::shared_ptr<Launch>> launches, std::span<const size_t> offsets,
-                         std::span<const size_t> scratch_offsets, size_t arena_bytes) const {
-  Executor to = *this;
-  for (size_t s = 0; s < slots_.size(); ++s) {
-    Slot& slot = to.slots_[s];
-    if (slot.fixed) slot.fixed = slot.fixed - slot.offset + offsets[s];
-    slot.offset = offsets[s];
+void Executor::replace(size_t step, std::shared_ptr<Launch> launch) {
+  bound_[step].launch = launch.get();
+  for (auto& [at, replaced] : replaced_)
+    if (at == step) {
+      replaced = std::move(launch);
+      return;
+    }
+  replaced_.emplace_back(step, std::move(launch));
+}
+
+void Executor::place(size_t step, std::span<const size_t> offsets, size_t scratch_offset) {
+  bound_[step].scratch_offset = scratch_offset;
+  const size_t first = bound_[step].first_operand;
+  for (size_t i = 0; i < offsets.size(); ++i) {
+    Slot& slot = slots_[first + i];
+    if (slot.fixed) slot.fixed = slot.fixed - slot.offset + offsets[i];
+    slot.offset = offsets[i];
   }
-  for (Patch& patch : to.patches_) patch.offset = offsets[patch.pointer];
-  for (size_t s = 0; s < launches.size(); ++s)
-    to.bound_[s].launch = launches[s].get(), to.bound_[s].scratch_offset = scratch_offsets[s];
-  to.launches_ = std::move(launches);
-  to.arena_bytes_ = arena_bytes;
-  return to;
+  auto patch = std::lower_bound(patches_.begin(), patches_.end(), first,
+                                [](const Patch& p, size_t pointer) { return p.pointer < pointer; });
+  for (; patch != patches_.end() && patch->pointer < first + offsets.size(); ++patch)
+    patch->offset = offsets[patch->pointer - first];
 }
 
 std::unique_ptr<RunState> Executor::new_state() const {

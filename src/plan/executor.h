@@ -31,17 +31,19 @@ class Executor {
   /// of buffer b, if it is a param or a constant, else null; those that a run reads are kept.
   Executor(const Plan& plan, std::vector<std::shared_ptr<Launch>> launches, const std::vector<const Tensor*>& fixed);
 
-  /// The same steps for other extents. Each launch must read the same operands as the one that it replaces. `offsets`
-  /// are in bytes, of each launch's operands and then results, launch after launch, from the start of the arena or,
-  /// outside of the arena, of the value's buffer. `scratch_offsets` are those of each launch's scratch in the arena.
-  Executor moved(std::vector<std::shared_ptr<Launch>> launches, std::span<const size_t> offsets,
-                 std::span<const size_t> scratch_offsets, size_t arena_bytes) const;
+  // The same steps for other extents. Runs that have begun go on with what they began with, if they run a copy.
+  /// The launch must read the same operands as the one that it replaces.
+  void replace(size_t step, std::shared_ptr<Launch> launch);
+  /// `offsets` are in bytes, of the launch's operands and then results, from the start of the arena or, outside of the
+  /// arena, of the value's buffer. `scratch_offset` is that of its scratch in the arena.
+  void place(size_t step, std::span<const size_t> offsets, size_t scratch_offset);
+  void set_arena_bytes(size_t bytes) { arena_bytes_ = bytes; }
 
   size_t arena_bytes() const { return arena_bytes_; }
   size_t pointer_count() const { return slots_.size(); }
   size_t input_count() const { return inputs_; }
   size_t output_count() const { return outputs_; }
-  size_t step_count() const { return launches_.size(); }
+  size_t step_count() const { return bound_.size(); }
   /// Memory for runs of this plan, one at a time.
   std::unique_ptr<RunState> new_state() const;
   /// Fills the pointers that do not change from run to run.
@@ -72,8 +74,10 @@ class Executor {
   };
   std::vector<Bound> bound_;
   std::vector<Slot> slots_;
-  std::vector<Patch> patches_;
-  std::vector<std::shared_ptr<Launch>> launches_;
+  std::vector<Patch> patches_;  // by pointer
+  // What `bound_` points at: the launches that it was made with, and by step those that have replaced one.
+  std::shared_ptr<const std::vector<std::shared_ptr<Launch>>> launches_;
+  std::vector<std::pair<size_t, std::shared_ptr<Launch>>> replaced_;
   std::shared_ptr<const std::vector<Name>> names_;    // for profiles
   std::shared_ptr<const std::vector<Tensor>> fixed_;  // that slots point into
   size_t arena_bytes_ = 0, inputs_ = 0, outputs_ = 0;

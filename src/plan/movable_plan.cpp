@@ -5,51 +5,11 @@
 
 #include "base/rounded_up.h"
 #include "ir/leaves.h"
+#include "passes/bound_values.h"
 #include "rlx/ops/control.h"
 
 namespace rlx {
 namespace {
-
-void for_each_symbol(const Graph& g, const std::function<void(const std::string&)>& f);
-void for_each_symbol(const Node& node, const std::function<void(const std::string&)>& f) {
-  for (const Type& type : node.types)
-    for (const Dim& dim : type.dims) dim.for_each_symbol(f);
-  if (node.attrs.empty()) return;
-  node.attrs.mapped({[&](const Dim& dim) {
-                       dim.for_each_symbol(f);
-                       return dim;
-                     },
-                     [&](const Subgraph& body) {
-                       if (body) for_each_symbol(*body, f);
-                       return body;
-                     }});
-}
-void for_each_symbol(const Graph& g, const std::function<void(const std::string&)>& f) {
-  for (const Node& node : g.nodes()) for_each_symbol(node, f);
-}
-
-/// Puts other numbers into these nodes of `numbered`: in order, all that have a symbol whose number is another one now,
-/// or an operand with one, since an op may refuse its operand's new extents where its own result has none. If it fails,
-/// some nodes have the new numbers.
-void resubstitute(Graph& numbered, const Graph& symbolic, const Bindings& bindings, std::span<const size_t> nodes) {
-  for (size_t n : nodes) {
-    // Graphs are not changed once they are built: this one is the plan's own, and nobody else sees it.
-    auto& node = const_cast<Node&>(numbered.nodes()[n]);
-    const Node& from = symbolic.nodes()[n];
-    if (is_leaf(from) && from.op != &op::constant) {
-      for (size_t d = 0; d < from.types[0].dims.size(); ++d)
-        node.types[0].dims[d] = from.types[0].dims[d].bound(bindings);
-      byte_count(node.types[0].dtype, shape_of(node.types[0].dims));  // fails if it overflows
-      continue;
-    }
-    std::vector<Type> operands;
-    for (Ref r : node.operands) operands.push_back(numbered.type(r));
-    node.attrs = substitute(from.attrs, bindings);
-    // Inferred again, as numbers can be wrong where symbols were not: a slice may end behind its operand.
-    node.types = infer_types(*node.op, operands, node.attrs);
-    for (const Type& type : node.types) byte_count(type.dtype, shape_of(type.dims));  // fails if it overflows
-  }
-}
 
 bool is_view(const StoragePlan& storage, size_t n) {
   return !storage.places[n].empty() && storage.places[n][0].is_view;
@@ -59,7 +19,8 @@ bool is_view(const StoragePlan& storage, size_t n) {
 
 bool MovablePlan::can_move(const Graph& symbolic, const Planned& planned) {
   std::set<std::string> symbols;
-  for_each_symbol(symbolic, [&](const std::string& symbol) { symbols.insert(symbol); });
+  for (const Node& node : symbolic.nodes())
+    for_each_symbol(node, [&](const std::string& symbol) { symbols.insert(symbol); });
   return !planned.has_joined && !symbols.empty() && symbols.size() <= 64;
 }
 
@@ -74,30 +35,40 @@ MovablePlan::MovablePlan(const Graph& symbolic, Graph& numbered, Bindings bindin
   for (const auto& [symbol, number] : bindings_) symbol_bits_.emplace(symbol, SymbolSet{1} << symbol_bits_.size());
   std::vector<SymbolSet> own_of;  // by node: the symbols in its types and attributes
   for (const Node& node : nodes) {
-    SymbolSet own = 0, all = 0;
-    for_each_symbol(node, [&](const std::string& symbol) { own |= symbol_bits_.at(symbol); });
+    SymbolSet own = 0, attrs = 0, all = 0;
+    for_each_symbol(node.types, [&](const std::string& symbol) { own |= symbol_bits_.at(symbol); });
+    for_each_symbol(node.attrs, [&](const std::string& symbol) { attrs |= symbol_bits_.at(symbol); });
     for (Ref r : node.operands) {
       const auto from = static_cast<size_t>(r.node);
       all |= own_of[from];
       // The strides of a view have the symbols of what it looks at.
       if (is_view(storage_, from)) all |= prepared_for_[from];
     }
-    own_of.push_back(own), prepared_for_.push_back(own | all);
+    own_of.push_back(own | attrs), attrs_have_.push_back(attrs), prepared_for_.push_back(own | attrs | all);
   }
-  // Whether a value may be a view is a question about its users, behind barriers too.
+  // Whether a value is a view is a question about its users, behind barriers too.
   placed_for_ = prepared_for_;
   for (size_t n = nodes.size(); n-- > 0;)
     for (Ref r : nodes[n].operands)
-      placed_for_[static_cast<size_t>(r.node)] |=
-          nodes[n].op == &op::optimization_barrier ? placed_for_[n] : prepared_for_[n];
-  add_answers(numbered_, uses_, maker_.storage_rules(), nodes_with(placed_for_, ~SymbolSet{0}), storage_);
+      if (const auto from = static_cast<size_t>(r.node); may_be_view(*nodes[from].op))
+        placed_for_[from] |= nodes[n].op == &op::optimization_barrier ? placed_for_[n] : prepared_for_[n];
+  add_answers(numbered_, uses_, maker_.storage_rules(), affected_by(~SymbolSet{0}).placed, storage_);
 }
 
-std::vector<size_t> MovablePlan::nodes_with(const std::vector<SymbolSet>& symbols, SymbolSet changed) const {
-  std::vector<size_t> nodes;
-  for (size_t n = 0; n < symbols.size(); ++n)
-    if (symbols[n] & changed) nodes.push_back(n);
-  return nodes;
+const MovablePlan::Affected& MovablePlan::affected_by(SymbolSet symbols) {
+  if (affected_.symbols == symbols) return affected_;
+  affected_ = {symbols, {}, {}, {}};
+  for (size_t n = 0; n < prepared_for_.size(); ++n) {
+    if (prepared_for_[n] & symbols) affected_.prepared.push_back(n);
+    if (placed_for_[n] & symbols) affected_.placed.push_back(n);
+  }
+  for (size_t s = 0; s < sources_.size(); ++s) {
+    const StepSource& source = sources_[s];
+    const bool is_copy = source.output != SIZE_MAX;
+    const size_t n = is_copy ? static_cast<size_t>(symbolic_.outputs()[source.output].ref.node) : source.node;
+    if (prepared_for_[n] & symbols) affected_.steps.push_back(s);
+  }
+  return affected_;
 }
 
 bool MovablePlan::move(const Bindings& bindings) {
@@ -106,51 +77,81 @@ bool MovablePlan::move(const Bindings& bindings) {
     if (bindings_.at(symbol) != number) changed |= symbol_bits_.at(symbol);
   fresh_.assign(launches_.size(), false);
   if (!changed) return true;
-  const std::vector<std::shared_ptr<Launch>> launches = launches_;
-  const std::vector<BufferLife> lives = lives_;
-  const auto go_back = [&] {
-    resubstitute(numbered_, symbolic_, bindings_, nodes_with(prepared_for_, changed));
-    const std::vector<size_t> placed = nodes_with(placed_for_, changed);
-    if (!move_storage(numbered_, uses_, maker_.storage_rules(), placed, storage_))
-      fail(ErrorCode::internal, "the plan of '", numbered_.name(), "' does not go back to the extents it was made for");
-    launches_ = launches, lives_ = lives;
-    fresh_.assign(launches_.size(), false);
-  };
-  if (!move_all(bindings, changed)) return go_back(), false;
-  bindings_ = bindings;
-  return true;
+  const Affected& affected = affected_by(changed);
+  std::vector<std::shared_ptr<Launch>> launches;
+  for (size_t s : affected.steps) launches.push_back(launches_[s]);
+  if (move_all(bindings, affected)) {
+    bindings_ = bindings;
+    return true;
+  }
+  // Back to where it was: nothing but these was changed.
+  resubstitute(bindings_, affected);
+  if (!move_storage(numbered_, uses_, maker_.storage_rules(), affected.placed, storage_))
+    fail(ErrorCode::internal, "the plan of '", numbered_.name(), "' does not go back to the extents it was made for");
+  for (size_t i = 0; i < launches.size(); ++i) launches_[affected.steps[i]] = std::move(launches[i]);
+  fresh_.assign(launches_.size(), false);
+  return false;
 }
 
-bool MovablePlan::move_all(const Bindings& bindings, SymbolSet changed) {
-  resubstitute(numbered_, symbolic_, bindings, nodes_with(prepared_for_, changed));
-  if (!move_storage(numbered_, uses_, maker_.storage_rules(), nodes_with(placed_for_, changed), storage_)) return false;
+bool MovablePlan::move_all(const Bindings& bindings, const Affected& affected) {
+  resubstitute(bindings, affected);
+  if (!move_storage(numbered_, uses_, maker_.storage_rules(), affected.placed, storage_)) return false;
   for (Update u : updates_)
     if (!lies_in_input(numbered_, storage_, u)) return false;
-  if (!make_launches(changed)) return false;
+  if (!make_launches(affected)) return false;
   for (size_t r = 0; r < storage_.roots.size(); ++r)
     if (storage_.roots[r].kind == RootKind::arena) lives_[r].bytes = storage_.roots[r].bytes;
-  for (size_t s = 0; s < launches_.size(); ++s) lives_[storage_.roots.size() + s].bytes = launches_[s]->scratch_bytes();
-  fit_arena();
-  collect_offsets();
-  executor_ = executor_.moved(launches_, offsets_, scratch_offsets_, arena_.bytes);
+  for (size_t s : affected.steps) {
+    lives_[storage_.roots.size() + s].bytes = launches_[s]->scratch_bytes();
+    executor_.replace(s, launches_[s]);
+  }
+  if (fit_arena())
+    for (size_t s : affected.steps) place_step(s);
+  else
+    for (size_t s = 0; s < sources_.size(); ++s) place_step(s);
   return true;
 }
 
-bool MovablePlan::make_launches(SymbolSet changed) {
-  for (size_t s = 0; s < sources_.size(); ++s) {
+/// Puts other numbers into the nodes of the plan's graph: in order, all that have a symbol whose number is another one
+/// now, or an operand with one, since an op may refuse its operand's new extents where its own result has none. If it
+/// fails, some nodes have the new numbers.
+void MovablePlan::resubstitute(const Bindings& bindings, const Affected& affected) {
+  for (size_t n : affected.prepared) {
+    // Graphs are not changed once they are built: this one is the plan's own, and nobody else sees it.
+    auto& node = const_cast<Node&>(numbered_.nodes()[n]);
+    const Node& from = symbolic_.nodes()[n];
+    if (is_leaf(from) && from.op != &op::constant) {
+      for (size_t d = 0; d < from.types[0].dims.size(); ++d)
+        node.types[0].dims[d] = from.types[0].dims[d].bound(bindings);
+    } else {
+      // Assigned to what is there, which seldom allocates.
+      operand_types_.resize(node.operands.size());
+      for (size_t i = 0; i < node.operands.size(); ++i) operand_types_[i] = numbered_.type(node.operands[i]);
+      if (attrs_have_[n] & affected.symbols) node.attrs = substitute(from.attrs, bindings);
+      // Inferred again, as numbers can be wrong where symbols were not: a slice may end behind its operand.
+      node.types = infer_types(*node.op, operand_types_, node.attrs);
+    }
+    for (const Type& type : node.types) {
+      shape_.clear();
+      for (const Dim& dim : type.dims) shape_.push_back(dim.value());
+      byte_count(type.dtype, shape_);  // fails if it overflows
+    }
+  }
+}
+
+bool MovablePlan::make_launches(const Affected& affected) {
+  for (size_t s : affected.steps) {
     const StepSource& source = sources_[s];
-    const bool is_copy = source.output != SIZE_MAX;
-    const Ref copied = is_copy ? numbered_.outputs()[source.output].ref : Ref{};
-    const size_t n = is_copy ? static_cast<size_t>(copied.node) : source.node;
-    if (!(prepared_for_[n] & changed)) continue;
     std::unique_ptr<Launch> launch;
-    if (is_copy) {
+    size_t operands = 1;
+    if (source.output != SIZE_MAX) {
       const auto [from, to] = copied_views(numbered_, storage_, source.output);
       launch = maker_.copy(from, to);
     } else {
-      launch = std::move(maker_.launch(placed_node(numbered_, storage_, read_, n)).launch);
+      launch = std::move(maker_.launch(placed_node(numbered_, storage_, read_, source.node)).launch);
+      operands = numbered_.nodes()[source.node].operands.size();
     }
-    for (size_t i = 0; i < (is_copy ? 1 : numbered_.nodes()[n].operands.size()); ++i)
+    for (size_t i = 0; i < operands; ++i)
       if (launch->reads_operand(i) != launches_[s]->reads_operand(i)) return false;
     launches_[s] = std::move(launch), fresh_[s] = true;
   }
@@ -161,22 +162,24 @@ bool MovablePlan::make_launches(SymbolSet changed) {
 /// but not more than this on top: memory that is large is not to be asked for twice.
 constexpr size_t kMostSlackBytes = size_t{64} << 20;
 
-void MovablePlan::fit_arena() {
+/// False if the arena was planned anew.
+bool MovablePlan::fit_arena() {
+  const auto fits = [&](size_t i) { return aligned(lives_[i].bytes) <= aligned(room_[i].bytes); };
+  size_t first = 0;
+  while (first < lives_.size() && fits(first)) ++first;
+  if (first == lives_.size()) return true;
   std::vector<BufferLife> room = room_;
-  bool fits = true;
-  for (size_t i = 0; i < lives_.size(); ++i) {
-    if (aligned(lives_[i].bytes) <= aligned(room[i].bytes)) continue;
-    fits = false;
-    room[i].bytes = lives_[i].bytes + std::min(lives_[i].bytes, kMostSlackBytes);
-  }
-  if (fits) return;
+  for (size_t i = first; i < lives_.size(); ++i)
+    if (!fits(i)) room[i].bytes = lives_[i].bytes + std::min(lives_[i].bytes, kMostSlackBytes);
   arena_ = plan_arena(room);
   room_ = std::move(room);
   ++arena_count_;
+  executor_.set_arena_bytes(arena_.bytes);
+  return false;
 }
 
-void MovablePlan::collect_offsets() {
-  offsets_.clear(), scratch_offsets_.clear();
+void MovablePlan::place_step(size_t s) {
+  offsets_.clear();
   const auto add = [&](Ref r) {
     const Place& place = storage_.of(r);
     const DType dtype = numbered_.type(r).dtype;
@@ -184,17 +187,15 @@ void MovablePlan::collect_offsets() {
     const bool in_arena = storage_.roots[place.root].kind == RootKind::arena;
     offsets_.push_back(static_cast<size_t>(place.offset) * element + (in_arena ? arena_.offsets[place.root] : 0));
   };
-  for (size_t s = 0; s < sources_.size(); ++s) {
-    scratch_offsets_.push_back(arena_.offsets[storage_.roots.size() + s]);
-    if (sources_[s].output != SIZE_MAX) {
-      add(numbered_.outputs()[sources_[s].output].ref);
-      offsets_.push_back(0);
-      continue;
-    }
+  if (const size_t output = sources_[s].output; output != SIZE_MAX) {
+    add(numbered_.outputs()[output].ref);
+    offsets_.push_back(0);
+  } else {
     const size_t n = sources_[s].node;
     for (Ref r : numbered_.nodes()[n].operands) add(r);
     for (size_t r = 0; r < numbered_.nodes()[n].types.size(); ++r) add({int32_t(n), int32_t(r)});
   }
+  executor_.place(s, offsets_, arena_.offsets[storage_.roots.size() + s]);
 }
 
 }  // namespace rlx

@@ -39,11 +39,18 @@ class MovablePlan {
 
  private:
   using SymbolSet = uint64_t;
-  std::vector<size_t> nodes_with(const std::vector<SymbolSet>& symbols, SymbolSet changed) const;
-  bool move_all(const Bindings& bindings, SymbolSet changed);
-  bool make_launches(SymbolSet changed);
-  void fit_arena();
-  void collect_offsets();
+  /// What depends on some symbols, in order.
+  struct Affected {
+    SymbolSet symbols = 0;
+    std::vector<size_t> prepared, placed;  // nodes: see below
+    std::vector<size_t> steps;
+  };
+  const Affected& affected_by(SymbolSet symbols);
+  bool move_all(const Bindings& bindings, const Affected& affected);
+  void resubstitute(const Bindings& bindings, const Affected& affected);
+  bool make_launches(const Affected& affected);
+  bool fit_arena();
+  void place_step(size_t step);
 
   const Graph& symbolic_;
   Graph& numbered_;
@@ -54,17 +61,22 @@ class MovablePlan {
   Uses uses_;
   std::set<Ref> read_;
   std::map<std::string, SymbolSet> symbol_bits_;
-  /// By node, the symbols on which its launch depends (its own, its operands', and those of what views among its
-  /// operands look at), and the symbols on which its place depends: these and its users'.
-  std::vector<SymbolSet> prepared_for_, placed_for_;
+  /// By node, the symbols in its attributes; those on which its launch depends (its own, its operands', and those of
+  /// what views among its operands look at); and those on which its place depends (these and, if it may be a view, its
+  /// users').
+  std::vector<SymbolSet> attrs_have_, prepared_for_, placed_for_;
+  Affected affected_;                     // by the symbols that were asked for last
   std::vector<StepSource> sources_;       // by step
   std::vector<BufferLife> lives_, room_;  // what these extents need; what the arena has room for
   ArenaPlan arena_;
   size_t arena_count_ = 1;
   std::vector<std::shared_ptr<Launch>> launches_;
   std::vector<bool> fresh_;
-  std::vector<size_t> offsets_, scratch_offsets_;
   Executor executor_;
+  // Memory that is used again.
+  std::vector<Type> operand_types_;
+  Shape shape_;
+  std::vector<size_t> offsets_;
 };
 
 }  // namespace rlx

@@ -198,9 +198,8 @@ bool lies_in_input(const Graph& g, const StoragePlan& storage, Update u) {
   Ref out = g.outputs()[u.output].ref;
   const Place& place = storage.of(out);
   const Root& root = storage.roots[place.root];
-  return root.kind == RootKind::input && root.index == u.input && place.offset == 0 &&
-         root.bytes == byte_count(g.type(out).dtype, shape_of(g.type(out).dims)) &&
-         is_dense(shape_of(g.type(out).dims), place.strides);
+  return root.kind == RootKind::input && root.index == u.input &&
+         fills_root(g, storage, out, byte_count(g.type(out).dtype, shape_of(g.type(out).dims)));
 }
 
 std::pair<View, View> copied_views(const Graph& g, const StoragePlan& storage, size_t output) {

@@ -44,6 +44,7 @@ struct MadeLaunch {
 class LaunchMaker {
  public:
   virtual ~LaunchMaker() = default;
+  /// For the types that the graph has now: asked for again when it was given others, before `launch` is.
   virtual StorageRules storage_rules() = 0;
   virtual MadeLaunch launch(PlacedNode node) = 0;
   /// Of equal shapes; neither of a packed dtype.

@@ -7,13 +7,22 @@
 
 namespace rlx {
 
-std::vector<int64_t> dense_strides(const Shape& shape) {
-  std::vector<int64_t> strides(shape.size());
+namespace {
+
+void set_dense(const Shape& shape, std::vector<int64_t>& strides) {
+  strides.resize(shape.size());
   int64_t step = 1;
   for (size_t d = shape.size(); d-- > 0;) {
     strides[d] = step;
     step *= std::max<int64_t>(shape[d], 1);
   }
+}
+
+}  // namespace
+
+std::vector<int64_t> dense_strides(const Shape& shape) {
+  std::vector<int64_t> strides;
+  set_dense(shape, strides);
   return strides;
 }
 bool is_dense(const Shape& shape, std::span<const int64_t> strides) {
@@ -25,6 +34,11 @@ bool is_dense(const Shape& shape, std::span<const int64_t> strides) {
   return true;
 }
 
+bool may_be_view(const OpDef& op) {
+  return &op == &op::reshape || &op == &op::transpose || &op == &op::slice || &op == &op::broadcast_in_dim ||
+         &op == &op::optimization_barrier;
+}
+
 namespace {
 
 struct Planner {
@@ -34,9 +48,16 @@ struct Planner {
   const std::vector<bool>& donated;
   const std::map<size_t, Ref>& takers;
   StoragePlan& plan;
+  mutable Shape shape_for_now = {};
 
   Shape shape(Ref r) const { return shape_of(g.type(r).dims); }
-  size_t bytes(Ref r) const { return byte_count(g.type(r).dtype, shape(r)); }
+  /// The same, good until it is asked for again: allocates nothing.
+  const Shape& shape_now(Ref r) const {
+    shape_for_now.clear();
+    for (const Dim& dim : g.type(r).dims) shape_for_now.push_back(dim.value());
+    return shape_for_now;
+  }
+  size_t bytes(Ref r) const { return byte_count(g.type(r).dtype, shape_now(r)); }
 
   size_t new_root(RootKind kind, size_t index, Ref r) {
     auto node = static_cast<size_t>(r.node);
@@ -46,7 +67,8 @@ struct Planner {
 
   /// What `node` would be as a view of its operand, or nothing if it is no such op.
   std::optional<Place> view(const Node& node) const {
-    if (node.operands.empty() || !is_byte_sized(g.type(node.operands[0]).dtype)) return {};
+    if (!may_be_view(*node.op) || node.op == &op::optimization_barrier) return {};
+    if (!is_byte_sized(g.type(node.operands[0]).dtype)) return {};
     const Place& from = plan.of(node.operands[0]);
     Shape in = shape(node.operands[0]), out = shape_of(node.types[0].dims);
     Place place{from.root, from.offset, {}, true};
@@ -107,17 +129,10 @@ struct Planner {
   }
 
   /// Has the operand, which lies at `place`, a whole buffer of the size of the result?
-  bool has_size_of(Ref operand, Ref result) const {
-    const Place& place = plan.of(operand);
-    return place.offset == 0 && is_dense(shape(operand), place.strides) &&
-           plan.roots[place.root].bytes == bytes(result);
-  }
+  bool has_size_of(Ref operand, Ref result) const { return rlx::fills_root(g, plan, operand, bytes(result)); }
 
   /// May the output's buffer be exchanged for the caller's?
-  bool fills_root(Ref r) const {
-    const Place& place = plan.of(r);
-    return place.offset == 0 && plan.roots[place.root].bytes == bytes(r) && is_dense(shape(r), place.strides);
-  }
+  bool fills_root(Ref r) const { return rlx::fills_root(g, plan, r, bytes(r)); }
 
   /// The node as a view, if it becomes one: where every user understands its strides.
   std::optional<Place> accepted_view(size_t n) const {
@@ -129,20 +144,41 @@ struct Planner {
     return {};
   }
 
-  /// See StoragePlan::answers.
-  std::vector<size_t> answers(size_t n, bool is_view) const {
+  /// Calls `f` with each answer about a node (see StoragePlan::answers).
+  template <class F>
+  void for_each_answer(size_t n, bool is_view, F f) const {
     const Node& node = g.nodes()[n];
-    if (is_leaf(node) || node.op == &op::optimization_barrier) return {};
-    std::vector<size_t> all{is_view};
+    if (is_leaf(node) || node.op == &op::optimization_barrier) return;
+    f(size_t{is_view});
     for (size_t r = 0; r < node.types.size() && !is_view; ++r)
       for (size_t i : rules.may_overwrite(node, r))
-        all.push_back(2 * i + (i < node.operands.size() && has_size_of(node.operands[i], {int32_t(n), int32_t(r)})));
+        f(2 * i + (i < node.operands.size() && has_size_of(node.operands[i], {int32_t(n), int32_t(r)})));
+  }
+  std::vector<size_t> answers(size_t n, bool is_view) const {
+    std::vector<size_t> all;
+    for_each_answer(n, is_view, [&](size_t answer) { all.push_back(answer); });
     return all;
+  }
+  bool has_same_answers(size_t n, bool is_view) const {
+    const std::vector<size_t>& before = plan.answers[n];
+    size_t count = 0;
+    bool same = true;
+    for_each_answer(n, is_view, [&](size_t answer) {
+      same &= count < before.size() && before[count] == answer;
+      ++count;
+    });
+    return same && count == before.size();
   }
   std::vector<size_t> output_answers() const {
     std::vector<size_t> all;
     for (const Output& o : g.outputs()) all.push_back(fills_root(o.ref));
     return all;
+  }
+  bool have_outputs_same_answers() const {
+    const std::vector<size_t>& before = plan.answers.back();
+    for (size_t o = 0; o < g.outputs().size(); ++o)
+      if (before[o] != size_t{fills_root(g.outputs()[o].ref)}) return false;
+    return true;
   }
 
   /// False if the node's place would be of another sort.
@@ -151,7 +187,7 @@ struct Planner {
     std::vector<Place>& places = plan.places[n];
     const auto move_own = [&] {
       for (size_t r = 0; r < places.size(); ++r) {
-        places[r].strides = dense_strides(shape_of(node.types[r].dims));
+        set_dense(shape_now({int32_t(n), int32_t(r)}), places[r].strides);
         if (Root& root = plan.roots[places[r].root]; root.first == n) root.bytes = bytes({int32_t(n), int32_t(r)});
       }
     };
@@ -161,7 +197,7 @@ struct Planner {
     }
     if (is_leaf(node)) return move_own(), true;
     std::optional<Place> seen = accepted_view(n);
-    if (answers(n, seen.has_value()) != plan.answers[n]) return false;
+    if (!has_same_answers(n, seen.has_value())) return false;
     if (seen) places[0] = std::move(*seen);
     else move_own();
     return true;
@@ -252,6 +288,19 @@ struct Planner {
 
 }  // namespace
 
+bool fills_root(const Graph& g, const StoragePlan& plan, Ref value, size_t bytes) {
+  const Place& place = plan.of(value);
+  if (place.offset != 0 || plan.roots[place.root].bytes != bytes) return false;
+  const Dims& dims = g.type(value).dims;
+  int64_t step = 1;
+  for (size_t d = dims.size(); d-- > 0;) {
+    const int64_t extent = dims[d].value();
+    if (extent != 1 && place.strides[d] != step) return false;
+    step *= std::max<int64_t>(extent, 1);
+  }
+  return true;
+}
+
 StoragePlan plan_storage(const Graph& g, const StorageRules& rules, const std::vector<bool>& donated,
                          const std::map<size_t, Ref>& takers) {
   const Uses uses(g);
@@ -279,7 +328,7 @@ bool move_storage(const Graph& g, const Uses& uses, const StorageRules& rules, s
   Planner planner{g, uses, rules, kNoneDonated, kNoTakers, plan};
   for (size_t n : nodes)
     if (!planner.move(n)) return false;
-  return planner.output_answers() == plan.answers.back();
+  return planner.have_outputs_same_answers();
 }
 
 }  // namespace rlx

@@ -57,15 +57,21 @@ struct StoragePlan {
 StoragePlan plan_storage(const Graph& g, const StorageRules& rules, const std::vector<bool>& donated = {},
                          const std::map<size_t, Ref>& takers = {});
 
+/// Whether results of the op may be views: whether they are depends on their users as well.
+bool may_be_view(const OpDef& op);
 /// Fills `answers` for these nodes and for the outputs: afterwards the plan can be moved.
 void add_answers(const Graph& g, const Uses& uses, const StorageRules& rules, std::span<const size_t> nodes,
                  StoragePlan& plan);
 /// Places and sizes for other extents. `g` is the graph for which `plan` was made, with other numbers in its types and
-/// attributes. `nodes`, in order: each node with a new number in its types, in its attributes, in the places of its
-/// operands or in the types of its users. False if a plan made for these extents would have another form; then the
-/// places in `plan` are a mix of old and new, and it must be moved back, with the same nodes, before it is used.
+/// attributes. `nodes`, in order: each node with a new number in its types, in its attributes or in the places of its
+/// operands, and those that may be views and have one in the types of their users. False if a plan made for these
+/// extents would have another form; then the places in `plan` are a mix of old and new, and it must be moved back, with
+/// the same nodes, before it is used.
 bool move_storage(const Graph& g, const Uses& uses, const StorageRules& rules, std::span<const size_t> nodes,
                   StoragePlan& plan);
+
+/// Is the value a whole root of so many bytes: dense, from the first of them to the last?
+bool fills_root(const Graph& g, const StoragePlan& plan, Ref value, size_t bytes);
 
 std::vector<int64_t> dense_strides(const Shape& shape);
 /// Row-major without gaps, as `dense_strides` says; dims of extent 1 may have any stride.

@@ -36,7 +36,9 @@ struct CompiledGraph::State {
     size_t input, output;
   };
   std::vector<Pair> pairs = {};
-  std::set<std::string> unbound = {};  // the names of params that are not bound yet
+  std::vector<size_t> free_inputs = {}, free_outputs = {};  // those that are in no pair
+  const uint64_t number = next_number();                    // not that of another one
+  std::set<std::string> unbound = {};                       // the names of params that are not bound yet
   /// Params that were bound before the graph was compiled.
   std::map<std::string, std::variant<Tensor, DeviceTensor>> waiting = {};
 
@@ -44,6 +46,10 @@ struct CompiledGraph::State {
   /// Binds a param of the executable. Its type has been checked.
   void bind(const std::string& name, const std::variant<Tensor, DeviceTensor>& value);
   bool is_donated(size_t input) const { return signature.modes[input] != ArgumentMode::read; }
+  static uint64_t next_number() {
+    static std::atomic<uint64_t> last = 0;
+    return ++last;
+  }
   /// "the run of 'g' on cpu".
   std::string run_text() const { return text_of("the run of '", graph.name(), "' on ", device); }
 };
@@ -52,14 +58,26 @@ struct CompiledGraph::State {
 struct PendingRun::State {
   Event event;
   std::vector<DeviceTensor> outputs;
+  std::vector<size_t> positions = {};  // of `outputs` among the graph's; empty: they are all of them
   std::shared_ptr<CancelFlag> cancel;
   std::shared_ptr<RunRecord> record;
   std::shared_ptr<const CompiledGraph::State> graph;
+
+  size_t position(size_t output) const { return positions.empty() ? output : positions[output]; }
 };
 
 /// CompiledGraph::run_into for a device with memory of its own: copies the inputs there, runs, and copies the results
-/// back. Steps are timed if there is room for their times.
+/// back. With `kept`, inputs and outputs are those that are not in it. Steps are timed if there is room for their
+/// times.
 std::shared_ptr<RunRecord> run_on_device(const std::shared_ptr<CompiledGraph::State>& state, Tensors inputs,
-                                         std::span<Tensor> outputs, std::vector<StepTime>* steps);
+                                         std::span<Tensor> outputs, std::vector<StepTime>* steps,
+                                         GraphState::Impl* kept = nullptr);
+/// Measures one run, which gives what the device did for it. The steps' times that it adds to `times` count from its
+/// own begin.
+Profile timed_profile(std::vector<StepTime>& times, const std::function<std::shared_ptr<RunRecord>()>& run);
+/// Begins a run with tensors on the graph's device that are not in the state, which then has what the run will give.
+PendingRun submit_with_state(const std::shared_ptr<CompiledGraph::State>& state, std::span<const DeviceTensor> inputs,
+                             GraphState::Impl& kept, std::shared_ptr<RunRecord> record,
+                             std::vector<StepTime>* steps = nullptr);
 
 }  // namespace rlx

@@ -24,6 +24,7 @@ Signature signature_of(const Graph& g) {
   for (Ref r : g.params()) s.params.push_back({g.node(r).name, g.type(r)});
   for (const Output& o : g.outputs()) s.outputs.push_back({o.name, g.type(o.ref)});
   s.modes.resize(s.inputs.size(), ArgumentMode::read);
+  s.is_update.resize(s.outputs.size());
   return s;
 }
 std::vector<Layer> layers_of(const Graph& g) {
@@ -111,17 +112,21 @@ void check_options(const CompileOptions& options, const Signature& signature, co
 
 /// What becomes of each input, which is donated or not; pairs what is updated.
 void set_modes(CompiledGraph::State& state) {
-  auto& [inputs, params, outputs, modes] = state.signature;
+  auto& [inputs, params, outputs, modes, is_update] = state.signature;
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (!state.options.donate.contains(inputs[i].name)) continue;
     modes[i] = ArgumentMode::donated;
     for (size_t o = 0; o < outputs.size(); ++o)
       if (outputs[o].name == inputs[i].name && outputs[o].type == inputs[i].type) {
-        modes[i] = ArgumentMode::update;
+        modes[i] = ArgumentMode::update, is_update[o] = true;
         state.pairs.push_back({i, o});
         break;
       }
   }
+  for (size_t i = 0; i < inputs.size(); ++i)
+    if (modes[i] != ArgumentMode::update) state.free_inputs.push_back(i);
+  for (size_t o = 0; o < outputs.size(); ++o)
+    if (!is_update[o]) state.free_outputs.push_back(o);
 }
 
 }  // namespace
@@ -160,11 +165,19 @@ Shape CompiledGraph::input_shape(const std::string& name) const {
   return shape_of(find_entry(state_->signature.inputs, name, "input", state_->graph.name()).type.dims);
 }
 
-std::vector<Tensor> CompiledGraph::ordered(const std::vector<NamedTensor>& inputs) const {
+std::vector<Tensor> CompiledGraph::ordered(const std::vector<NamedTensor>& inputs, bool without_state) const {
   const auto& entries = state_->signature.inputs;
   std::vector<Tensor> result;
   result.reserve(entries.size());
-  for (const auto& entry : entries) {
+  for (size_t i = 0; i < entries.size(); ++i) {
+    const auto& entry = entries[i];
+    if (without_state && state_->signature.modes[i] == ArgumentMode::update) {
+      for (const auto& [name, tensor] : inputs)
+        if (name == entry.name)
+          fail(ErrorCode::invalid_argument, "input '", name, "' of '", state_->graph.name(),
+               "' is in the state: it is not given as well");
+      continue;
+    }
     const Tensor* found = nullptr;
     for (const auto& [name, tensor] : inputs)
       if (name == entry.name) {
@@ -179,7 +192,7 @@ std::vector<Tensor> CompiledGraph::ordered(const std::vector<NamedTensor>& input
     }
     result.push_back(*found);
   }
-  if (inputs.size() > entries.size())
+  if (inputs.size() > result.size())
     for (const auto& [name, tensor] : inputs) find_entry(entries, name, "input", state_->graph.name());
   return result;
 }
@@ -229,26 +242,30 @@ void CompiledGraph::run_into_memory(Tensors inputs, std::span<const std::span<st
   }
 }
 
+Profile timed_profile(std::vector<StepTime>& times, const std::function<std::shared_ptr<RunRecord>()>& run) {
+  const auto begin = std::chrono::steady_clock::now();
+  const auto record = run();
+  const auto end = std::chrono::steady_clock::now();
+  Profile profile = record->profile();
+  profile.total_us = std::chrono::duration<double, std::micro>(end - begin).count();
+  for (StepTime& t : times)
+    profile.steps.push_back(
+        {std::move(t.op), std::move(t.node), std::move(t.kernel), t.start_us + record->run_start_us(), t.duration_us});
+  return profile;
+}
+
 Profile CompiledGraph::profile(const std::vector<NamedTensor>& inputs) const {
   state_->compile();
   std::vector<StepTime> times;
   std::vector<Tensor> outputs(state_->signature.outputs.size());
-  auto given = ordered(inputs);
+  const auto given = ordered(inputs);
   run_into(given, outputs);  // prepares this shape; not timed
-  Profile profile;
-  const auto begin = std::chrono::steady_clock::now();
-  if (state_->on_host) {
+  return timed_profile(times, [&] {
+    if (!state_->on_host) return run_on_device(state_, given, outputs, &times);
+    auto record = std::make_shared<RunRecord>();
     state_->on_host->run(given, outputs, {state_->threads.load(), &times});
-    profile.began = begin;
-  } else {
-    const auto record = run_on_device(state_, given, outputs, &times);
-    profile = record->profile();
-    for (StepTime& t : times) t.start_us += record->run_start_us();
-  }
-  profile.total_us = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count();
-  for (StepTime& t : times)
-    profile.steps.push_back({std::move(t.op), std::move(t.node), std::move(t.kernel), t.start_us, t.duration_us});
-  return profile;
+    return record;
+  });
 }
 
 const DispatchReport& CompiledGraph::report() const {

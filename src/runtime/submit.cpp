@@ -6,6 +6,7 @@
 #include "ir/rewrite.h"
 #include "runtime/background.h"
 #include "runtime/compiled_state.h"
+#include "runtime/graph_state.h"
 #include "runtime/tensor_on_device.h"
 
 namespace rlx {
@@ -119,10 +120,14 @@ std::vector<Type> types_of_outputs(const Graph& g, std::span<const DeviceTensor>
   return types;
 }
 
-std::vector<DeviceTensor> fed(const State& state, Tensors inputs, RunRecord& record) {
+/// Inputs of the graph on its device, all or those at `positions`.
+std::vector<DeviceTensor> fed(const State& state, Tensors inputs, RunRecord& record,
+                              std::span<const size_t> positions = {}) {
   std::vector<DeviceTensor> given;
-  for (size_t i = 0; i < inputs.size(); ++i)
-    given.push_back(put_on_device(inputs[i], state.device, &record, feeding_text(state, i)));
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const std::string doing = feeding_text(state, i < positions.size() ? positions[i] : i);
+    given.push_back(put_on_device(inputs[i], state.device, &record, doing));
+  }
   return given;
 }
 
@@ -222,8 +227,8 @@ Event launched(const State& state, std::span<TensorOnDevice* const> given, std::
   return state.on_device->launch(from, to, options, after);
 }
 
-PendingRun submitted(const std::shared_ptr<State>& state, std::span<const DeviceTensor> inputs,
-                     std::shared_ptr<RunRecord> record, std::vector<StepTime>* profile = nullptr) {
+std::shared_ptr<PendingRun::State> begun(const std::shared_ptr<State>& state, std::span<const DeviceTensor> inputs,
+                                         std::shared_ptr<RunRecord> record, std::vector<StepTime>* profile = nullptr) {
   state->compile();
   const std::vector<Type> types = types_of_outputs(state->graph, inputs);
   check_places(*state, inputs);
@@ -270,17 +275,36 @@ PendingRun submitted(const std::shared_ptr<State>& state, std::span<const Device
         host_run->fail_with(std::current_exception());
       }
     });
-  return PendingRun(std::move(run));
+  return run;
 }
 
 }  // namespace
+
+PendingRun submit_with_state(const std::shared_ptr<State>& state, std::span<const DeviceTensor> inputs,
+                             GraphState::Impl& kept, std::shared_ptr<RunRecord> record, std::vector<StepTime>* steps) {
+  if (inputs.size() != state->free_inputs.size())
+    fail(ErrorCode::invalid_argument, "graph '", state->graph.name(), "' has ", state->free_inputs.size(),
+         " inputs that are not in its state, got ", inputs.size());
+  std::scoped_lock lock(kept.mutex);
+  kept.fit(*state);
+  kept.require_whole();
+  std::vector<DeviceTensor> all(state->signature.inputs.size());
+  for (size_t i = 0; i < inputs.size(); ++i) all[state->free_inputs[i]] = inputs[i];
+  for (size_t p = 0; p < state->pairs.size(); ++p) all[state->pairs[p].input] = DeviceTensor(kept.tensor_of(p));
+  auto run = begun(state, all, std::move(record), steps);
+  std::vector<DeviceTensor> outputs;
+  for (size_t o : state->free_outputs) outputs.push_back(run->outputs[o]);
+  for (size_t p = 0; p < state->pairs.size(); ++p) kept.tensor_of(p) = run->outputs[state->pairs[p].output].on_device();
+  run->outputs = std::move(outputs), run->positions = state->free_outputs;
+  return PendingRun(std::move(run));
+}
 
 Event PendingRun::event() const { return state_->event; }
 const std::vector<DeviceTensor>& PendingRun::outputs() const { return state_->outputs; }
 std::vector<Tensor> PendingRun::get() const {
   std::vector<Tensor> results;
   if (state_->outputs.empty()) wait();
-  const auto doing = [this](size_t o) { return reading_text(*state_->graph, o); };
+  const auto doing = [this](size_t o) { return reading_text(*state_->graph, state_->position(o)); };
   for (const auto& t : read_all(state_->outputs, state_->record.get(), doing)) results.push_back(std::move(*t));
   return results;
 }
@@ -296,23 +320,33 @@ Profile PendingRun::profile() const {
 void PendingRun::cancel() const { state_->cancel->store(true, std::memory_order_relaxed); }
 
 PendingRun CompiledGraph::submit(std::span<const DeviceTensor> inputs) const {
-  return submitted(state_, inputs, std::make_shared<RunRecord>());
+  return PendingRun(begun(state_, inputs, std::make_shared<RunRecord>()));
 }
 
 PendingRun CompiledGraph::run_async(const std::vector<NamedTensor>& inputs) const {
   state_->compile();
   auto record = std::make_shared<RunRecord>();
-  return submitted(state_, fed(*state_, ordered(inputs), *record), record);
+  return PendingRun(begun(state_, fed(*state_, ordered(inputs), *record), record));
+}
+
+PendingRun CompiledGraph::run_async(const std::vector<NamedTensor>& inputs, GraphState& state) const {
+  state_->compile();
+  auto record = std::make_shared<RunRecord>();
+  const std::vector<DeviceTensor> given = fed(*state_, ordered(inputs, true), *record, state_->free_inputs);
+  return submit_with_state(state_, given, state.impl(), record);
 }
 
 std::shared_ptr<RunRecord> run_on_device(const std::shared_ptr<State>& state, Tensors inputs, std::span<Tensor> outputs,
-                                         std::vector<StepTime>* steps) {
+                                         std::vector<StepTime>* steps, GraphState::Impl* kept) {
   auto record = std::make_shared<RunRecord>();
-  const PendingRun run = submitted(state, fed(*state, inputs, *record), record, steps);
+  const auto given = kept ? fed(*state, inputs, *record, state->free_inputs) : fed(*state, inputs, *record);
+  const PendingRun run =
+      kept ? submit_with_state(state, given, *kept, record, steps) : PendingRun(begun(state, given, record, steps));
   std::vector<std::shared_ptr<Tensor>> results;
   try {
     // What is read has waited for the run: the host waits once for each output.
-    results = read_all(run.outputs(), record.get(), [&](size_t o) { return reading_text(*state, o); });
+    results = read_all(run.outputs(), record.get(),
+                       [&](size_t o) { return reading_text(*state, kept ? state->free_outputs[o] : o); });
     if (results.empty()) {
       count_wait(*state->backend, record.get());
       run.wait();

@@ -40,6 +40,16 @@ static const char kStep[] =
     "  %2 = add(%1, %0) : f16[1, 4]\n"
     "  return %2 @\"next\", %2 @\"y\"\n"
     "}\n";
+/* With "total" donated, a run updates it. */
+static const char kSumming[] =
+    "rlx 1\n"
+    "graph @summing {\n"
+    "  %0 = input() @\"x\" : f16[1, 4]\n"
+    "  %1 = input() @\"total\" : f16[1, 4]\n"
+    "  %2 = add(%1, %0) : f16[1, 4]\n"
+    "  %3 = exp(%2) : f16[1, 4]\n"
+    "  return %2 @\"total\", %3 @\"y\"\n"
+    "}\n";
 
 /* A constant of it stands elsewhere. */
 static const char kShifted[] =
@@ -53,9 +63,10 @@ static const char kShifted[] =
 
 typedef struct objects {
   rlx_session* session;
-  rlx_graph *plain, *model, *loss, *fake;
+  rlx_graph *plain, *model, *loss, *fake, *sums;
   rlx_tensor *x, *w, *half;
-  rlx_compiled* compiled;
+  rlx_compiled *compiled, *summing;
+  rlx_state* kept;
   rlx_training* training;
   rlx_quantization* quantization;
   rlx_coreml* coreml;
@@ -79,10 +90,10 @@ static const float kNumbers[] = {1, 2, 3, 4, 5, 6};
 static float shift_numbers[] = {10, 20};
 static const rlx_buffer shift_memory = {shift_numbers, sizeof shift_numbers};
 static const char *kShiftName[] = {"shift", NULL}, *kShiftType[] = {"f32[2]", NULL};
-static const char *kWName[] = {"w", NULL}, *kXName[] = {"x", NULL};
+static const char *kWName[] = {"w", NULL}, *kXName[] = {"x", NULL}, *kTotalName[] = {"total", NULL};
 static char folder[] = "/tmp/rlx-test-XXXXXX";
 static char package_path[64], checkpoint_path[64], graph_path[64], written_path[64], vocabulary_path[64],
-    adapter_path[64], artifact_path[64], gguf_path[64];
+    adapter_path[64], artifact_path[64], gguf_path[64], state_path[64];
 static const char* kLoraNames[] = {"w", "w.lora_A.weight", "w.lora_B.weight"};
 static const int64_t kIdsDims[] = {1, 2}, kTokenIds[] = {2, 5};
 
@@ -102,6 +113,13 @@ static objects make_objects(void) {
   OK(rlx_tensor_create("f16", kHalfDims, 2, NULL, 0, &o.half, &error));
   OK(rlx_compile(o.session, o.model, NULL, &o.compiled, &error));
   OK(rlx_compiled_set_param(o.compiled, "w", o.w, &error));
+  rlx_compile_options updating;
+  memset(&updating, 0, sizeof updating);
+  updating.struct_size = sizeof updating;
+  updating.donate = kTotalName, updating.donate_count = 1;
+  OK(rlx_graph_parse(kSumming, strlen(kSumming), &o.sums, &error));
+  OK(rlx_compile(o.session, o.sums, &updating, &o.summing, &error));
+  OK(rlx_compiled_new_state(o.summing, NULL, NULL, 0, NULL, &o.kept, &error));
   const rlx_tensor *params[] = {o.w}, *inputs[] = {o.x};
   OK(rlx_device_put(o.x, "cpu", &o.there, &error));
   OK(rlx_device_put(o.w, "cpu", &o.w_there, &error));
@@ -117,6 +135,7 @@ static objects make_objects(void) {
   OK(rlx_quantization_graph(o.quantization, &o.fake, &error));
   make_files();
   OK(rlx_compiled_save(o.compiled, artifact_path, kWName, params, 1, &error));
+  OK(rlx_state_save(o.kept, state_path, &error));
   OK(rlx_coreml_load(package_path, NULL, &o.coreml, &error));
   OK(rlx_coreml_make_state(o.coreml, &o.state, &error));
   const rlx_buffer text = {"a cat", 5};
@@ -160,6 +179,9 @@ static void free_objects(objects* o) {
   rlx_text_free(o->ranges);
   rlx_training_free(o->training);
   rlx_compiled_free(o->compiled);
+  rlx_compiled_free(o->summing);
+  rlx_state_free(o->kept);
+  rlx_graph_free(o->sums);
   rlx_tensor_free(o->x);
   rlx_tensor_free(o->w);
   rlx_tensor_free(o->half);
@@ -249,6 +271,7 @@ static void make_files(void) {
   snprintf(package_path, sizeof package_path, "%s/state.mlpackage", folder);
   snprintf(checkpoint_path, sizeof checkpoint_path, "%s/checkpoint.safetensors", folder);
   snprintf(graph_path, sizeof graph_path, "%s/graph.rlx", folder);
+  snprintf(state_path, sizeof state_path, "%s/state.safetensors", folder);
   snprintf(written_path, sizeof written_path, "%s/written", folder);
   OK(rlx_graph_parse(kStep, strlen(kStep), &step, &error));
   OK(rlx_coreml_write(package_path, step, NULL, NULL, 0, &options, NULL, &error));

@@ -48,6 +48,14 @@ VALID = {
     "rlx_lora_merge.params": "lora_params", "rlx_lora_merge.param_count": "3", "rlx_lora_save.names": "kLoraNames",
     "rlx_lora_save.params": "lora_params", "rlx_lora_save.param_count": "3",
     "file": "o.gguf", "mapped": "0", "metadata": "NULL", "rlx_gguf_open.path": "gguf_path", "rlx_gguf_write.path": "written_gguf",
+    "rlx_state* state": "o.kept", "const rlx_state* state": "o.kept", "extents": "NULL", "rlx_state** state": "&made_kept",
+    "rlx_state** result": "&made_kept", "rlx_compiled_load_state.path": "state_path", "rlx_state_save.path": "written_path",
+    "rlx_state_type.size": "&made_size", "rlx_state_tensor.name": '"total"', "rlx_state_tensor.tensor": "&made_tensors[0]",
+    "rlx_state_why_torn.text": "&made_text", "rlx_state_reset.names": "kTotalName", "rlx_state_reset.values": "halves",
+    "rlx_compiled_new_state.names": "kTotalName", "rlx_compiled_new_state.values": "halves",
+    "rlx_compiled_new_state.compiled": "o.summing", "rlx_compiled_load_state.compiled": "o.summing",
+    "rlx_compiled_run_with_state.compiled": "o.summing", "rlx_compiled_run_async_with_state.compiled": "o.summing",
+    "rlx_compiled_run_with_state.inputs": "halves", "rlx_compiled_run_async_with_state.inputs": "halves",
     # What a call gives.
     "->rlx_tokenizer": "&made_tokenizer", "->rlx_decode_stream": "&made_decode_stream", "->rlx_encodings": "&made_encodings", "->rlx_encoder": "&made_encoder", "->rlx_lora": "&made_lora", "->rlx_gguf": "&made_gguf",
     "->rlx_tensor": "&made_tensors[0]", "->rlx_graph": "&made_graph", "->rlx_session": "&made_session",
@@ -79,6 +87,7 @@ VALID = {
 OPTIONAL = set("""error attrs count types types_size name:rlx_graph_output buffer options config policy release context
     data:rlx_tensor_create notes table:rlx_export_int8 report:rlx_coreml_write result:rlx_training_step outputs:rlx_training_step
     done:rlx_event_wait done:rlx_run_wait run:rlx_compiled_submit run:rlx_compiled_run_async
+    run:rlx_compiled_run_async_with_state extents:rlx_compiled_new_state size:rlx_state_type
     size:rlx_graph_type size:rlx_graph_signature_type size:rlx_compiled_type ranges:rlx_quantization_initial truncation padding compile
     metadata dtype:rlx_gguf_tensor
     """.split())

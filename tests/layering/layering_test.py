@@ -71,6 +71,7 @@ PUBLIC = {
     "coreml.h": "devices",
     "machine.h": "backends",
     "session.h": "runtime",
+    "state.h": "runtime",
     "artifact.h": "runtime",
     "coreml_model.h": "devices",
     "language_model.h": "models",

@@ -96,6 +96,24 @@ TEST_CASE("going back and forth between shapes that are kept allocates nothing")
   CHECK(allocations == before);
 }
 
+TEST_CASE("a run with a state allocates nothing, and leaves the state where it is") {
+  Graph g("append");
+  Value cache = g.input("cache", f32, {64, 16}), x = g.input("x", f32, {1, 16}), at = g.input("at", i32, {});
+  Value next = dynamic_update_axis(cache, tanh(x), 0, at);
+  g.output(next, "cache");
+  g.output(reduce_sum(next, Axes{0}), "sum");
+  CompileOptions options;
+  options.donate = {"cache"};
+  const CompiledGraph append = Session(Device::cpu(), {1}).compile(g, options);
+  GraphState state = append.new_state();
+  std::vector<Tensor> outputs(1);
+  const std::vector<Tensor> inputs = {random_tensor(f32, {1, 16}, 1), Tensor::scalar<int32_t>(3)};
+  for (int i = 0; i < 3; ++i) append.run_into(inputs, outputs, state);
+  const size_t before = allocations;
+  for (int i = 0; i < 20; ++i) append.run_into(inputs, outputs, state);
+  CHECK(allocations == before);
+}
+
 TEST_CASE("each op of the table runs without allocating") {
   // All samples of all ops, in the sample's own dtype, f64, and in f32.
   for (const OpDef* op : all_ops()) {

@@ -18,3 +18,4 @@ rlx.grad(3)  # refused: not a function
 rlx.jit(lambda y: y)(x, static=1)  # refused: a parameter that the function has not
 loss = rlx.jit(rnp.exp)
 loss.lowered(x)  # refused: no such method
+state = rlx.Session().compile(rlx.Graph()).new_state(["s"])  # refused: values have names

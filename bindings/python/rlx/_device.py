@@ -30,7 +30,7 @@ class Transfers(NamedTuple):
     bytes_to_device: int
     copies_to_host: int
     bytes_to_host: int
-    donated_copies: int    # donated inputs whose memory something else still reads, so that they were copied first
+    donated_copies: int    # donated inputs that were copied first, because their old values are still read
 
 
 def transfers(device=None):

@@ -1,5 +1,6 @@
 """A graph being built through the C ABI, and what is compiled from one."""
 
+import contextlib
 import ctypes
 import json
 import os
@@ -259,16 +260,111 @@ def artifact_graph(path):
     return Graph(handle=handle)
 
 
-def tensor_of(value, name):
+def tensor_of(value, name, what="param"):
     """An owned rlx_tensor with a copy of the elements of a param."""
     array = np.asarray(value)
     array = np.ascontiguousarray(array).reshape(array.shape)
     if array.dtype not in _dtypes.FROM_NUMPY:
-        raise TypeError(_native.at_user_line(f"the param {name!r} is given as {array.dtype}, which is no dtype of RLX"))
+        raise TypeError(_native.at_user_line(f"the {what} {name!r} is given as {array.dtype}, which is no dtype of RLX"))
     dims, tensor = (ctypes.c_int64 * max(1, array.ndim))(*array.shape), c_void_p()
     check(lib.rlx_tensor_create, _dtypes.FROM_NUMPY[array.dtype].encode(), dims, array.ndim, array.ctypes.data, array.nbytes,
           byref(tensor))
     return tensor
+
+
+@contextlib.contextmanager
+def _named_tensors(values, what="param"):
+    """A dict of arrays as C takes it: names, tensors and their number."""
+    names, tensors = (c_char_p * max(1, len(values)))(*[name.encode() for name in values]), (c_void_p * max(1, len(values)))()
+    try:
+        for i, (name, value) in enumerate(values.items()):
+            tensors[i] = tensor_of(value, name, what).value
+        yield names, tensors, len(values)
+    finally:
+        for tensor in tensors:
+            lib.rlx_tensor_free(tensor)
+
+
+def _array_of(tensor):
+    """A NumPy array with a copy of the elements of an rlx_tensor."""
+    shape = tuple(lib.rlx_tensor_dims(tensor)[: lib.rlx_tensor_rank(tensor)])
+    a = np.empty(shape, _dtypes.numpy_of(lib.rlx_tensor_dtype(tensor).decode()))
+    ctypes.memmove(a.ctypes.data, lib.rlx_tensor_data(tensor), a.nbytes)
+    return a
+
+
+def _with_tensors(call, arrays, count):
+    """Calls `call(inputs, input count, outputs, output count)` with rlx_tensors of the arrays; the `count` outputs as arrays."""
+    tensors, outputs = (c_void_p * max(1, len(arrays)))(), (c_void_p * max(1, count))()
+    try:
+        for i, a in enumerate(arrays):
+            dims, handle = (ctypes.c_int64 * max(1, a.ndim))(*a.shape), c_void_p()
+            check(lib.rlx_tensor_create, _dtypes.FROM_NUMPY[a.dtype].encode(), dims, a.ndim, a.ctypes.data, a.nbytes, byref(handle))
+            tensors[i] = handle.value
+        call(tensors, len(arrays), outputs, count)
+        return [_array_of(outputs[i]) for i in range(count)]
+    finally:
+        for handle in list(tensors) + list(outputs):
+            lib.rlx_tensor_free(handle)
+
+
+class State:
+    """What a compiled graph carries from run to run, on its device: the tensors of the inputs that its runs update. A decoder's cache
+    is one, for one sequence; a graph may have any number of them. `Compiled.new_state` and `Compiled.load_state` make one,
+    `Compiled.run(inputs, state)` updates it, and it is gone with its last reference.
+
+    A state fits every compiled graph on its device that updates inputs of the same names and types. A run that fails or is cancelled
+    after it has begun leaves it torn: using it is an error then, until `reset`. What several threads ask of a state happens one after
+    another.
+    """
+
+    def __init__(self, handle, device):
+        self.handle, self.device = handle, device
+        self._finalizer = weakref.finalize(self, lib.rlx_state_free, handle)
+
+    @property
+    def names(self):
+        """The names of its arrays, in the order of the graph's inputs."""
+        return [lib.rlx_state_name(self.handle, i).decode() for i in range(lib.rlx_state_count(self.handle))]
+
+    @property
+    def types(self):
+        """The dtype and shape of each array, by name: {"k": ("f32", (1, 8, 512, 64))}."""
+        return {name: parse_type(_native.text_from(lib.rlx_state_type, self.handle, i)) for i, name in enumerate(self.names)}
+
+    @property
+    def why_torn(self):
+        """Why it is torn; "" if it is not."""
+        return _native.owned_text(lib.rlx_state_why_torn, self.handle)
+
+    def __getitem__(self, name):
+        """A copy of one of its arrays. Waits for the runs so far."""
+        tensor = c_void_p()
+        check(lib.rlx_state_tensor, self.handle, name.encode(), byref(tensor))
+        try:
+            return _array_of(tensor)
+        finally:
+            lib.rlx_tensor_free(tensor)
+
+    def copy(self):
+        """Another state with the same values, which both go their own way from now on."""
+        handle = c_void_p()
+        check(lib.rlx_state_copy, self.handle, byref(handle))
+        return State(handle, self.device)
+
+    __copy__ = copy
+
+    def __deepcopy__(self, memo):
+        return self.copy()
+
+    def reset(self, values=None):
+        """Sets all of its arrays: to the `values` that are given, by name, and the others to zeros. A torn state is whole again."""
+        with _named_tensors(values or {}, "value") as (names, tensors, count):
+            check(lib.rlx_state_reset, self.handle, names, tensors, count)
+
+    def save(self, path):
+        """Writes it to a safetensors file, which `Compiled.load_state` reads. Waits for the runs so far."""
+        check(lib.rlx_state_save, self.handle, os.fsencode(path))
 
 
 def address(a):
@@ -317,31 +413,54 @@ class Compiled:
     def save(self, path, params=None):
         """Writes it to a file that `load_compiled` or ``rlx run`` runs again, in any process, without the compiler. `params` is a dict
         of the values that the file carries; the params that it does not carry are bound after it was loaded."""
-        params = params or {}
-        names, tensors = (c_char_p * max(1, len(params)))(*[name.encode() for name in params]), (c_void_p * max(1, len(params)))()
-        try:
-            for i, (name, value) in enumerate(params.items()):
-                tensors[i] = tensor_of(value, name).value
-            check(lib.rlx_compiled_save, self.handle, os.fsencode(path), names, tensors, len(params))
-        finally:
-            for tensor in tensors:
-                lib.rlx_tensor_free(tensor)
+        with _named_tensors(params or {}) as (names, tensors, count):
+            check(lib.rlx_compiled_save, self.handle, os.fsencode(path), names, tensors, count)
 
-    def run(self, inputs):
-        """One run on a dict of inputs by their names; a dict of the outputs by theirs. Those of one name are told apart by `call`."""
-        missing = [n for n in self.input_names if n not in inputs]
-        unknown = [n for n in inputs if n not in self.input_names]
+    def new_state(self, values=None, extents=None):
+        """A `State` of this graph: the tensors of the inputs that were donated and are outputs of the same name and type, which a run
+        with the state updates where they are. `values` is a dict of first values by name, for the others there are zeros; `extents` is
+        a dict of numbers for the symbols in their types that no value gives."""
+        handle = c_void_p()
+        numbers = " ".join(f"{symbol}={int(n)}" for symbol, n in (extents or {}).items())
+        with _named_tensors(values or {}, "value") as (names, tensors, count):
+            check(lib.rlx_compiled_new_state, self.handle, names, tensors, count, numbers.encode(), byref(handle))
+        return State(handle, self.session.device)
+
+    def load_state(self, path):
+        """The `State` that `State.save` wrote, or of any safetensors file that has just the arrays of a state of this graph."""
+        handle = c_void_p()
+        check(lib.rlx_compiled_load_state, self.handle, os.fsencode(path), byref(handle))
+        return State(handle, self.session.device)
+
+    def run(self, inputs, state=None):
+        """One run on a dict of inputs by their names; a dict of the outputs by theirs. Those of one name are told apart by `call`. With
+        a `State`, which is updated, inputs and outputs are those that are not in it."""
+        takes = list(range(len(self.inputs)))
+        if state is not None:
+            if not isinstance(state, State):
+                raise TypeError(_native.at_user_line(f"state is a State, as new_state() gives one, not a {type(state).__name__}"))
+            takes = [i for i in takes if lib.rlx_compiled_input_mode(self.handle, i) != 1]
+        wanted = [self.input_names[i] for i in takes]
+        missing = [n for n in wanted if n not in inputs]
+        unknown = [n for n in inputs if n not in wanted]
         if missing or unknown:
             raise _native.Error(_native.at_user_line(
-                f"the graph takes the inputs {', '.join(self.input_names) or 'none'}; "
+                f"the graph takes the inputs {', '.join(wanted) or 'none'}{' besides its state' if state is not None else ''}; "
                 + (f"{missing[0]!r} is not given" if missing else f"{unknown[0]!r} is none of them")))
         arrays = []
-        for name, (dtype, _) in zip(self.input_names, self.inputs):
+        for i in takes:
+            name, (dtype, _) = self.input_names[i], self.inputs[i]
             a = np.asarray(inputs[name])
             if _dtypes.FROM_NUMPY.get(a.dtype) != dtype:
                 raise TypeError(_native.at_user_line(f"the input {name!r} is {dtype}, got {a.dtype}; convert it"))
             arrays.append(np.ascontiguousarray(a).reshape(a.shape))
-        return dict(zip(self.output_names, self.call(arrays)))
+        if state is None:
+            return dict(zip(self.output_names, self.call(arrays)))
+        gives = [i for i in range(len(self.outputs)) if not lib.rlx_compiled_output_is_update(self.handle, i)]
+
+        def call(*rest):
+            check(lib.rlx_compiled_run_with_state, self.handle, state.handle, *rest)
+        return dict(zip([self.output_names[i] for i in gives], _with_tensors(call, arrays, len(gives))))
 
     def call(self, arrays):
         """Contiguous arrays of the declared types in, new arrays out. One C call."""
@@ -363,25 +482,9 @@ class Compiled:
         return results
 
     def _call_dynamic(self, arrays):
-        tensors = (c_void_p * max(1, len(arrays)))()
-        outputs = (c_void_p * max(1, len(self.outputs)))()
-        try:
-            for i, a in enumerate(arrays):
-                dims, handle = (ctypes.c_int64 * max(1, a.ndim))(*a.shape), c_void_p()
-                check(lib.rlx_tensor_create, _dtypes.FROM_NUMPY[a.dtype].encode(), dims, a.ndim, a.ctypes.data, a.nbytes,
-                      byref(handle))
-                tensors[i] = handle.value
-            check(lib.rlx_compiled_run, self.handle, tensors, len(arrays), outputs, len(self.outputs))
-            results = []
-            for i, (dtype, _) in enumerate(self.outputs):
-                shape = tuple(lib.rlx_tensor_dims(outputs[i])[: lib.rlx_tensor_rank(outputs[i])])
-                a = np.empty(shape, _dtypes.numpy_of(dtype))
-                ctypes.memmove(a.ctypes.data, lib.rlx_tensor_data(outputs[i]), a.nbytes)
-                results.append(a)
-            return results
-        finally:
-            for handle in list(tensors) + list(outputs):
-                lib.rlx_tensor_free(handle)
+        def call(*rest):
+            check(lib.rlx_compiled_run, self.handle, *rest)
+        return _with_tensors(call, arrays, len(self.outputs))
 
     def on(self, device):
         """The same graph for that device, where arrays stand that it was given. Only there are inputs donated: elsewhere

@@ -227,7 +227,7 @@ std::unique_ptr<Step> lower_convolution_pipeline(std::span<const LoweringContext
       kernels::cache_sizes());
   if (strategy.rows == 0) return nullptr;
   auto step = std::make_unique<PipelineStep>(contexts, std::move(stages), strategy.rows);
-  step->set_strategy(text_of("pipeline: ", strategy.reason));
+  step->set_strategy([reason = strategy.reason] { return text_of("pipeline: ", reason); });
   return step;
 }
 

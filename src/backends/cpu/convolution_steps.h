@@ -31,7 +31,7 @@ Prepared planned_convolution(const ConvolutionProblem& problem, Make make) {
     Prepared step = make(rule.kernel);
     if (!step) continue;
     const std::string product = step->strategy();
-    step->set_strategy(product.empty() ? rule.text() : text_of(rule.text(), "; ", product));
+    step->set_strategy([text = product.empty() ? rule.text() : text_of(rule.text(), "; ", product)] { return text; });
     return step;
   }
   return nullptr;

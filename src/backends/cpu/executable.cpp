@@ -119,6 +119,9 @@ class CpuExecutable final : public HostExecutable {
     prologue_ = std::move(hoisted.prologue);
     hoisted_ = std::move(hoisted.names);
     options_.donated.resize(graph_.inputs().size());
+    for (bool symbolic : {true, false})
+      for (size_t i = 0; i < graph_.inputs().size(); ++i)
+        if (symbolic != is_static(graph_.type(graph_.inputs()[i]).dims)) by_symbols_.push_back(i);
     for (size_t i = 0; i < graph_.inputs().size(); ++i)
       for (size_t o = 0; o < graph_.outputs().size() && options_.donated[i]; ++o)
         if (graph_.outputs()[o].name == graph_.node(graph_.inputs()[i]).name) {
@@ -143,6 +146,9 @@ class CpuExecutable final : public HostExecutable {
   }
 
   void run(Tensors inputs, std::span<Tensor> outputs, const RunOptions& options) override {
+    RunNotes notes;
+    RunNotes& noted = options.notes ? *options.notes : notes;
+    noted = {.has_begun = false};
     std::shared_ptr<Instance> instance = instance_for(inputs);
     for (size_t o = 0; o < options.memory.size(); ++o)
       if (const auto& [dtype, shape] = instance->outputs[o]; options.memory[o].size() != byte_count(dtype, shape))
@@ -151,7 +157,7 @@ class CpuExecutable final : public HostExecutable {
              " bytes; there is room for ", options.memory[o].size());
     auto state = instance->take();
     state->inputs.clear(), state->outputs.clear(), state->copies.clear();
-    if (!outputs.empty()) settle_pairs(*instance, inputs, outputs, state->copies);
+    if (!outputs.empty()) settle_pairs(*instance, inputs, outputs, state->copies, noted);
     for (size_t o = 0; o < outputs.size(); ++o)
       if (const auto& [dtype, shape] = instance->outputs[o];
           outputs[o].dtype() != dtype || outputs[o].shape() != shape || !outputs[o].is_unshared())
@@ -167,12 +173,20 @@ class CpuExecutable final : public HostExecutable {
     }
     for (Tensor& t : outputs) state->outputs.push_back(t.mutable_data());
     for (std::span<std::byte> to : options.memory) state->outputs.push_back(to.data());
+    noted.has_begun = true;
     for (const Pair& pair : instance->pairs) {
-      if (!pair.in_place) continue;
       void*& from = state->inputs[pair.input];
       void* to = state->outputs[pair.output];
-      if (from != to && inputs[pair.input].byte_count()) std::memcpy(to, from, inputs[pair.input].byte_count());
-      from = to;
+      const Tensor& input = inputs[pair.input];
+      if (pair.in_place ? from == to : from != to || input.byte_count() == 0) continue;
+      ++noted.updates_elsewhere;
+      if (pair.in_place) {
+        if (input.byte_count()) std::memcpy(to, from, input.byte_count());
+        from = to;
+      } else {  // the old value is still read when the new one is written to the same memory
+        state->copies.push_back(Tensor::borrow(input.dtype(), input.shape(), input.bytes()));
+        from = state->copies.back().mutable_data();
+      }
     }
     instance->executor.run(state->pointers.data(), state->arena, state->inputs, state->outputs,
                            std::clamp(options.threads, 1, options_.threads), options.cancel, options.profile);
@@ -215,11 +229,12 @@ class CpuExecutable final : public HostExecutable {
   /// An output that was given the memory of its input keeps it if the plan updates it there, and gets memory of its
   /// own otherwise; then the input's memory stays alive in `kept_alive`.
   static void settle_pairs(const Instance& instance, Tensors inputs, std::span<Tensor> outputs,
-                           std::vector<Tensor>& kept_alive) {
+                           std::vector<Tensor>& kept_alive, RunNotes& notes) {
     for (const Pair& pair : instance.pairs) {
       Tensor& out = outputs[pair.output];
       if (out.byte_count() == 0 || out.data() != inputs[pair.input].data()) continue;
       if (pair.in_place && out.is_unshared()) continue;
+      if (!pair.in_place) ++notes.updates_elsewhere;  // else it is copied
       kept_alive.push_back(std::move(out));
       out = Tensor();
     }
@@ -229,9 +244,10 @@ class CpuExecutable final : public HostExecutable {
     require_inputs(graph_, inputs);
     std::scoped_lock lock(mutex_);
     for (auto at = instances_.begin(); at != instances_.end(); ++at) {
-      bool same = true;
-      for (size_t i = 0; same && i < inputs.size(); ++i) same = (*at)->shapes[i] == inputs[i].shape();
-      if (!same) continue;
+      const std::vector<Shape>& shapes = (*at)->shapes;
+      if (!std::all_of(by_symbols_.begin(), by_symbols_.end(),
+                       [&](size_t i) { return shapes[i] == inputs[i].shape(); }))
+        continue;
       instances_.splice(instances_.begin(), instances_, at);  // the latest in front
       return instances_.front();
     }
@@ -241,10 +257,12 @@ class CpuExecutable final : public HostExecutable {
   }
 
   std::shared_ptr<Instance> make_instance(Tensors inputs) {
-    for (const auto& [name, type] : signature_)
-      if (!params_.contains(name))
-        fail(ErrorCode::invalid_argument, "param '", name, "' (", type, ") of '", graph_.name(),
-             "' is not bound; bind it with set_param before the first run");
+    if (!packed_) {
+      for (const auto& [name, type] : signature_)
+        if (!params_.contains(name))
+          fail(ErrorCode::invalid_argument, "param '", name, "' (", type, ") of '", graph_.name(),
+               "' is not bound; bind it with set_param before the first run");
+    }
     require_registered(compiled_with_);
     if (!packed_) start_packing();
     const Bindings bindings = solve_symbols(graph_, inputs);
@@ -375,6 +393,7 @@ class CpuExecutable final : public HostExecutable {
   Graph graph_, prologue_;
   std::vector<std::string> hoisted_;
   LoadOptions options_;
+  std::vector<size_t> by_symbols_;  // the inputs, those with symbols first: there the shapes of two runs differ
   std::vector<Pair> pairs_;
   std::vector<KernelInUse> compiled_with_;
   mutable std::mutex mutex_;

@@ -127,7 +127,7 @@ class AttentionBackwardStep final : public Step {
                     (at_.args.bias_row_stride == 0 && tasks_per_head_ > 1);
       if (shared && threads_ > 1) bias_bytes_ = aligned(bias_count_ * kFloat);
     }
-    set_strategy(plan_.text());
+    set_strategy([plan = plan_] { return plan.text(); });
   }
   size_t scratch_bytes() const override {
     return static_cast<size_t>(threads_ * (thread_bytes_ + bias_bytes_) + plan_.sums * (dk_bytes_ + dv_bytes_));
@@ -268,7 +268,8 @@ Prepared lower_attention(const LoweringContext& c) {
       }
     });
   };
-  return make_step("flash_attention", per_thread * static_cast<size_t>(c.threads), run, at.args.strategy.text());
+  return make_step("flash_attention", per_thread * static_cast<size_t>(c.threads), run,
+                   [strategy = at.args.strategy] { return strategy.text(); });
 }
 
 Prepared lower_attention_backward(const LoweringContext& c) {

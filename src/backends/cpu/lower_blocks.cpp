@@ -133,7 +133,7 @@ Prepared many_rows(const LoweringContext& c, int64_t m, int64_t k, int64_t n) {
           }
         });
       },
-      whole.strategy());
+      [whole] { return whole.strategy(); });
 }
 
 /// The optional operands that follow the quantized values, in this order: the position of each, -1 if absent.

@@ -230,7 +230,7 @@ Prepared lower_dot(const LoweringContext& c) {
       const auto run = [=](const StepArgs& args) {
         gemm.run({args.in(0), args.in(1), args.out()}, args.scratch, thread_pool());
       };
-      return make_step("gemm", gemm.scratch_bytes(), run, gemm.strategy());
+      return make_step("gemm", gemm.scratch_bytes(), run, [gemm] { return gemm.strategy(); });
     }
   }
   if (is_float(lhs.dtype)) {
@@ -247,7 +247,8 @@ Prepared lower_dot(const LoweringContext& c) {
       gemm.run({left.ready(args, args.in(0), args.scratch), right.ready(args, args.in(1), for_right), args.out()}, own,
                thread_pool());
     };
-    return make_step("gemm", left.bytes() + right.bytes() + gemm.scratch_bytes(), run, gemm.strategy());
+    return make_step("gemm", left.bytes() + right.bytes() + gemm.scratch_bytes(), run,
+                     [gemm] { return gemm.strategy(); });
   }
   // Copy both operands to [batch, free, contracted].
   Gathered left(lhs, in_order(axes.lhs_batch, axes.lhs_free, axes.lhs_contract)),

@@ -66,7 +66,7 @@ Prepared pointwise_step(const LoweringContext& c, const ConvolutionArgs& a, cons
   if (!product || reads_all_pixels(a)) return product;
   const std::string strategy = product->strategy();
   auto step = std::make_unique<GatheredStep>(std::move(product), a, static_cast<int>(c.operands.size()));
-  step->set_strategy(strategy);
+  step->set_strategy([strategy] { return strategy; });
   return step;
 }
 

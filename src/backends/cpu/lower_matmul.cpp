@@ -68,7 +68,7 @@ Prepared weights_step(const LoweringContext& c, bool transposed, const ProductEp
     gemm.run({args.in(0), args.in(1), args.out(), operand(epilogue.bias), operand(epilogue.residual)}, args.scratch,
              thread_pool());
   };
-  return make_step("gemm", gemm.scratch_bytes(), run, gemm.strategy());
+  return make_step("gemm", gemm.scratch_bytes(), run, [gemm] { return gemm.strategy(); });
 }
 
 }  // namespace
@@ -124,7 +124,7 @@ Prepared lower_matmul(const LoweringContext& c) {
   const auto run = [=](const StepArgs& args) {
     gemm.run({args.in(0), args.in(1), args.out()}, args.scratch, thread_pool());
   };
-  return make_step("gemm", gemm.scratch_bytes(), run, gemm.strategy());
+  return make_step("gemm", gemm.scratch_bytes(), run, [gemm] { return gemm.strategy(); });
 }
 
 }  // namespace rlx::cpu

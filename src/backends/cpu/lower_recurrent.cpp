@@ -38,7 +38,7 @@ class RecurrentStep final : public Step {
         products_.push_back(product(c, w_ih, at, columns));
     }
     reads_w_ih_ = !w_ih;
-    if (!products_.empty()) set_strategy(products_.front().strategy());
+    if (!products_.empty()) set_strategy([first = products_.front()] { return first.strategy(); });
     pack_w_hh(c);
 
     for (const InputProduct& p : products_) product_scratch_ = std::max(product_scratch_, aligned(p.scratch_bytes()));

@@ -2,6 +2,8 @@
 // report.
 #include "backends/cpu/lowerings.h"
 
+#include <unordered_map>
+
 #include "rlx/extras/splat.h"
 #include "rlx/ops.h"
 
@@ -26,6 +28,17 @@ const Lowering kByReference = {nullptr, when::is_byte_sized, lower_reference};
 /// The row of nodes that a registered kernel computes. The kernel is looked up again when the step is made.
 const Lowering kRegistered = {nullptr, when::always, lower_registered};
 
+/// The rows of an op, in the order of the table.
+std::span<const Lowering* const> rows_of(const OpDef& op) {
+  static const auto& rows = *new std::unordered_map<const OpDef*, std::vector<const Lowering*>>([] {
+    std::unordered_map<const OpDef*, std::vector<const Lowering*>> all;
+    for (const Lowering& row : kLowerings) all[row.op].push_back(&row);
+    return all;
+  }());
+  const auto found = rows.find(&op);
+  return found == rows.end() ? std::span<const Lowering* const>() : found->second;
+}
+
 }  // namespace
 
 std::span<const Lowering> lowerings() { return kLowerings; }
@@ -34,15 +47,16 @@ bool runs_reference(const Lowering& row) { return &row == &kByReference; }
 const Lowering* find_lowering(const Question& q, std::string& why_not) {
   std::string refusals;
   if (registered_kernel(q, refusals)) return &kRegistered;
-  why_not = refusals.empty() ? text_of("the CPU has no kernel for '", q.node.op->name, "'") : refusals;
-  bool known = false;
-  for (const Lowering& row : kLowerings) {
-    if (row.op != q.node.op) continue;
-    known = true;
-    if ((why_not = row.when(q)).empty()) return &row;
+  const auto rows = rows_of(*q.node.op);
+  for (const Lowering* row : rows) {
+    if ((why_not = row->when(q)).empty()) return row;
     if (!refusals.empty()) why_not = text_of(refusals, "; ", why_not);
   }
-  if (known || !q.node.op->reference || q.node.op->decompose) return nullptr;
+  if (!rows.empty()) return nullptr;
+  if (!q.node.op->reference || q.node.op->decompose) {
+    why_not = refusals.empty() ? text_of("the CPU has no kernel for '", q.node.op->name, "'") : refusals;
+    return nullptr;
+  }
   why_not = kByReference.when(q);
   return why_not.empty() ? &kByReference : nullptr;
 }

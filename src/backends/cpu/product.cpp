@@ -113,11 +113,11 @@ namespace {
 
 class PackedStep final : public Step {
  public:
-  PackedStep(std::string kernel, kernels::PreparedGemm gemm, std::span<const std::byte> weights, int bias, int residual)
+  PackedStep(Text kernel, kernels::PreparedGemm gemm, std::span<const std::byte> weights, int bias, int residual)
       : kernel_(std::move(kernel)), gemm_(std::move(gemm)), weights_(weights), bias_(bias), residual_(residual) {}
   size_t scratch_bytes() const override { return gemm_.scratch_bytes(); }
   bool reads_operand(size_t i) const override { return i != 1; }
-  std::string kernel() const override { return kernel_; }
+  std::string kernel() const override { return kernel_(); }
   std::span<const std::byte> packed_weights() const override { return weights_; }
   void prefetch_read(std::span<const std::byte> weights) override { prefetch_ = weights; }
   void run(const StepArgs& args) const noexcept override {
@@ -126,7 +126,7 @@ class PackedStep final : public Step {
   }
 
  private:
-  std::string kernel_;
+  Text kernel_;
   kernels::PreparedGemm gemm_;
   std::span<const std::byte> weights_, prefetch_;
   int bias_, residual_;
@@ -152,11 +152,11 @@ std::unique_ptr<Step> packed_product(const LoweringContext& c, const Product& p,
   if (e.bias >= 0) gemm.epilogue.bias = true, gemm.epilogue.bias_dtype = c.operands[size_t(e.bias)].dtype;
   if (e.residual >= 0) gemm.epilogue.residual = kernels::Residual::separate;
   auto prepared = packed->prepare(gemm);
-  const std::string strategy = prepared.strategy();
-  auto step = std::make_unique<PackedStep>(
-      text_of(packed->are_split() ? "ozaki" : "packed", " ", w, " ", p.m, "x", p.k, "x", p.n), std::move(prepared),
-      packed->packed(), e.bias, e.residual);
-  step->set_strategy(strategy);
+  const auto kernel = [are_split = packed->are_split(), w, m = p.m, k = p.k, n = p.n] {
+    return text_of(are_split ? "ozaki" : "packed", " ", w, " ", m, "x", k, "x", n);
+  };
+  auto step = std::make_unique<PackedStep>(kernel, prepared, packed->packed(), e.bias, e.residual);
+  step->set_strategy([prepared] { return prepared.strategy(); });
   return step;
 }
 

@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <unordered_map>
 
 #include "backends/cpu/convolution_chain.h"
 #include "backends/cpu/lowerings.h"
@@ -16,34 +17,49 @@
 namespace rlx::cpu {
 namespace {
 
-std::vector<Type> operand_types(const Graph& g, const Node& node) {
-  std::vector<Type> types;
-  for (Ref r : node.operands) types.push_back(g.type(r));
-  return types;
-}
+/// The rows of the table for the nodes of a graph, each looked for once while the graph's types are what they are.
+class Rows {
+ public:
+  explicit Rows(const Graph& g) : g_(g) {}
+  /// The types may be other ones from now on.
+  void forget() { ++time_; }
 
-const Lowering& lowering_of(const Graph& g, const Node& node) {
-  std::string why_not;
-  auto types = operand_types(g, node);
-  const Lowering* row = find_lowering({node, types}, why_not);
-  if (!row)
-    fail(ErrorCode::internal, "the CPU was handed '", node.op->name, "', which it does not take: ", why_not,
-         "; if a kernel for it was unregistered meanwhile, compile the graph again");
-  return *row;
-}
+  const Lowering& of(const Node& node) {
+    Found& found = found_[&node];
+    if (found.time == time_) return *found.row;
+    // Assigned where the types of another time are: that seldom allocates.
+    found.operands.resize(node.operands.size());
+    for (size_t i = 0; i < node.operands.size(); ++i) found.operands[i] = g_.type(node.operands[i]);
+    std::string why_not;
+    found.row = find_lowering({node, found.operands}, why_not);
+    if (!found.row)
+      fail(ErrorCode::internal, "the CPU was handed '", node.op->name, "', which it does not take: ", why_not,
+           "; if a kernel for it was unregistered meanwhile, compile the graph again");
+    found.time = time_;
+    return *found.row;
+  }
 
-}  // namespace
+ private:
+  struct Found {
+    uint64_t time = 0;
+    const Lowering* row = nullptr;
+    std::vector<Type> operands = {};
+  };
+  const Graph& g_;
+  uint64_t time_ = 1;
+  std::unordered_map<const Node*, Found> found_ = {};
+};
 
-StorageRules storage_rules(const Graph& g) {
+StorageRules storage_rules_of(const std::shared_ptr<Rows>& rows) {
   // Whether a body updates a carry is found by planning the body: once for each loop.
   auto updated = std::make_shared<std::map<const Node*, std::vector<bool>>>();
   return {
-      [&g](const Node& node, size_t operand, const Shape& shape, std::span<const int64_t> strides) {
-        const Lowering& row = lowering_of(g, node);
+      [rows](const Node& node, size_t operand, const Shape& shape, std::span<const int64_t> strides) {
+        const Lowering& row = rows->of(node);
         return row.strided && row.strided(node, operand, shape, strides);
       },
-      [&g, updated](const Node& node, size_t result) -> std::vector<size_t> {
-        Overwrites overwrites = lowering_of(g, node).overwrites;
+      [rows, updated](const Node& node, size_t result) -> std::vector<size_t> {
+        Overwrites overwrites = rows->of(node).overwrites;
         if (overwrites == Overwrites::carries) {
           auto [at, is_new] = updated->try_emplace(&node);
           if (is_new) at->second = updated_carries(node);
@@ -58,6 +74,10 @@ StorageRules storage_rules(const Graph& g) {
       },
   };
 }
+
+}  // namespace
+
+StorageRules storage_rules(const Graph& g) { return storage_rules_of(std::make_shared<Rows>(g)); }
 
 namespace {
 
@@ -77,13 +97,16 @@ class CpuLaunches final : public LaunchMaker {
     return leaf.op == &op::param ? request_.param(leaf.name) : nullptr;
   }
 
-  StorageRules storage_rules() override { return cpu::storage_rules(g_); }
+  StorageRules storage_rules() override {
+    rows_->forget();
+    return storage_rules_of(rows_);
+  }
 
   MadeLaunch launch(PlacedNode placed) override {
     bodies_.clear();
     const Node& node = placed.node;
     auto step = prepared(node, [&] {
-      return with_context_of(std::move(placed), [&](const LoweringContext& c) { return lowering_of(g_, node).how(c); });
+      return with_context_of(std::move(placed), [&](const LoweringContext& c) { return rows_->of(node).how(c); });
     });
     return {std::move(step), std::move(bodies_)};
   }
@@ -96,7 +119,7 @@ class CpuLaunches final : public LaunchMaker {
     for (ConvolutionPipeline pipeline : convolution_pipelines(g_)) {
       std::vector<size_t>& nodes = pipeline.nodes;
       if (last_ones.contains(nodes[0])) nodes.erase(nodes.begin());  // it is the last of another one
-      const auto of_the_table = [&](size_t n) { return lowering_of(g_, g_.nodes()[n]).when == when_fused_conv; };
+      const auto of_the_table = [&](size_t n) { return rows_->of(g_.nodes()[n]).when == when_fused_conv; };
       if (!std::all_of(nodes.begin(), nodes.end(), of_the_table)) continue;  // a kernel from outside comes first
       auto step = prepared(g_.nodes()[nodes.back()], [&] {
         return with_context_of(place(nodes[0]), [&](const LoweringContext& a) {
@@ -142,6 +165,7 @@ class CpuLaunches final : public LaunchMaker {
 
   const ScheduleRequest& request_;
   const Graph& g_;
+  const std::shared_ptr<Rows> rows_ = std::make_shared<Rows>(g_);
   bool is_described_;
   std::vector<Plan> bodies_;  // of the launch that is being made
 };

@@ -2,6 +2,7 @@
 // is made from a function.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 
@@ -20,8 +21,10 @@ class Step : public Launch {
  public:
   /// Of a product, a convolution or an attention (kernels/gemm/product_plan.h, convolution_plan.h,
   /// kernels/attention/attention_plan.h).
-  std::string strategy() const override { return strategy_ ? *strategy_ : ""; }
-  void set_strategy(const std::string& strategy) { strategy_ = std::make_unique<std::string>(strategy); }
+  std::string strategy() const override { return strategy_ ? (*strategy_)() : ""; }
+  /// Texts are read by people and tests alone: this one is made when it is asked for.
+  using Text = std::function<std::string()>;
+  void set_strategy(Text text) { strategy_ = std::make_unique<Text>(std::move(text)); }
   /// Packed weights that it reads from their beginning to their end, if that is all it does with them.
   virtual std::span<const std::byte> packed_weights() const { return {}; }
   /// Sets the packed weights of a later step, which this one may prefetch while it runs. They live as long as the
@@ -29,12 +32,12 @@ class Step : public Launch {
   virtual void prefetch_read(std::span<const std::byte>) {}
 
  private:
-  std::unique_ptr<std::string> strategy_;  // behind a pointer, as runs do not read it
+  std::unique_ptr<Text> strategy_;  // behind a pointer, as runs do not read it
 };
 
 /// A step from a function of its arguments.
 template <class F>
-std::unique_ptr<Step> make_step(std::string kernel, size_t scratch, F f, const std::string& strategy = "") {
+std::unique_ptr<Step> make_step(std::string kernel, size_t scratch, F f, Step::Text strategy = {}) {
   struct Made final : Step {
     Made(std::string k, size_t s, F body) : kernel_(std::move(k)), scratch_(s), body_(std::move(body)) {}
     size_t scratch_bytes() const override { return scratch_; }
@@ -45,7 +48,7 @@ std::unique_ptr<Step> make_step(std::string kernel, size_t scratch, F f, const s
     F body_;
   };
   auto step = std::make_unique<Made>(std::move(kernel), scratch, std::move(f));
-  if (!strategy.empty()) step->set_strategy(strategy);
+  if (strategy) step->set_strategy(std::move(strategy));
   return step;
 }
 
