@@ -50,6 +50,7 @@ PUBLIC = {
     "fields.h": "base",
     "scanner.h": "base",
     "blocks.h": "tensor",
+    "chat_template.h": "io",
     "element.h": "tensor",
     "tensor.h": "tensor",
     "type.h": "tensor",
