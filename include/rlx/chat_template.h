@@ -26,9 +26,10 @@ struct ChatTemplateOptions {
   /// Whether the text ends with what begins the assistant's answer.
   bool add_generation_prompt = false;
   std::string bos_token = {}, eos_token = {};  ///< where empty, those of the template's file
-  std::string tools = {};      ///< JSON, an array of function schemas; empty: none
-  std::string documents = {};  ///< JSON, an array; empty: none
-  std::string variables = {};  ///< JSON, an object of further variables, `{"enable_thinking": false}`; they win; empty: none
+  std::string tools = {};                      ///< JSON, an array of function schemas; empty: none
+  std::string documents = {};                  ///< JSON, an array; empty: none
+  std::string variables =
+      {};  ///< JSON, an object of further variables, `{"enable_thinking": false}`; they win; empty: none
   /// What strftime_now tells, without a zone; if not given, the local time now.
   std::optional<std::tm> now = std::nullopt;
   /// Steps of the template's program, and bytes that all the values it makes may have together; above them it fails.

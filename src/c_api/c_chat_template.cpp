@@ -25,7 +25,8 @@ std::tm time_of(int64_t seconds) {
 
 template <class T>
 T value_of(const std::string& key, const Json& value, bool is_so, const char* wanted) {
-  if (!is_so) rlx::fail(rlx::ErrorCode::invalid_argument, key, " is ", text_of(value).substr(0, 60), "; it is ", wanted);
+  if (!is_so)
+    rlx::fail(rlx::ErrorCode::invalid_argument, key, " is ", text_of(value).substr(0, 60), "; it is ", wanted);
   return value.get<T>();
 }
 
@@ -54,13 +55,15 @@ rlx::ChatTemplateOptions options_from(const char* settings) {
     else if (key == "tools") options.tools = text_of(value);
     else if (key == "documents") options.documents = text_of(value);
     else if (key == "variables") options.variables = text_of(value);
-    else if (key == "now") options.now = time_of(value_of<int64_t>(key, value, value.is_number_integer(), "an integer"));
+    else if (key == "now")
+      options.now = time_of(value_of<int64_t>(key, value, value.is_number_integer(), "an integer"));
     else if (key == "most_steps")
       options.most_steps = value_of<uint64_t>(key, value, value.is_number_unsigned(), "an integer from 0 on");
     else if (key == "most_bytes")
       options.most_bytes = value_of<uint64_t>(key, value, value.is_number_unsigned(), "an integer from 0 on");
     else
-      rlx::fail(rlx::ErrorCode::invalid_argument, "'", key, "' is no setting; there are add_generation_prompt, bos_token, "
+      rlx::fail(rlx::ErrorCode::invalid_argument, "'", key,
+                "' is no setting; there are add_generation_prompt, bos_token, "
                 "eos_token, tools, documents, variables, now, most_steps and most_bytes");
   }
   return options;

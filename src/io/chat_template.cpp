@@ -20,7 +20,8 @@ int64_t seconds_of(const std::tm& t) {
   using namespace std::chrono;
   const sys_days day = year{t.tm_year + 1900} / month{static_cast<unsigned>(t.tm_mon + 1)} /
                        std::chrono::day{static_cast<unsigned>(t.tm_mday)};
-  return day.time_since_epoch().count() * int64_t{86400} + t.tm_hour * int64_t{3600} + t.tm_min * int64_t{60} + t.tm_sec;
+  return day.time_since_epoch().count() * int64_t{86400} + t.tm_hour * int64_t{3600} + t.tm_min * int64_t{60} +
+         t.tm_sec;
 }
 
 int64_t local_seconds() {
@@ -52,9 +53,9 @@ std::string render(std::string_view text, std::string_view name, const std::stri
     case RLX_JINJA_SYNTAX: fail(ErrorCode::parse, name, ": ", result);
     case RLX_JINJA_RAISED: fail(ErrorCode::invalid_argument, name, " refuses the conversation: ", result);
     case RLX_JINJA_FAILED:
-      fail(ErrorCode::invalid_argument, name, ", ", result, "; it does not know such messages, or needs variables that it was not given");
-    case RLX_JINJA_LIMIT:
-      fail(ErrorCode::out_of_memory, name, ", ", result, "; most_steps and most_bytes allow more");
+      fail(ErrorCode::invalid_argument, name, ", ", result,
+           "; it does not know such messages, or needs variables that it was not given");
+    case RLX_JINJA_LIMIT: fail(ErrorCode::out_of_memory, name, ", ", result, "; most_steps and most_bytes allow more");
     default: fail(ErrorCode::internal, name, ": ", result);
   }
 }
@@ -73,10 +74,11 @@ std::string json_string(std::string_view text) {
 /// A part of the variables that a caller gave as JSON: all of it, and of this kind.
 void append(std::string& out, std::string_view name, std::string_view json, bool (JsonTree::*is)() const,
             std::string_view kind) {
-  with_context([&] { return "reading the " + std::string(name) + " of a chat"; }, [&] {
-    const JsonTree tree = parse_json(json);
-    if (!(tree.*is)()) fail(ErrorCode::parse, "they are ", tree.shown(), "; wanted is ", kind);
-  });
+  with_context([&] { return "reading the " + std::string(name) + " of a chat"; },
+               [&] {
+                 const JsonTree tree = parse_json(json);
+                 if (!(tree.*is)()) fail(ErrorCode::parse, "they are ", tree.shown(), "; wanted is ", kind);
+               });
   (out += json_string(name)) += ':';
   (out += json) += ',';
 }
@@ -164,35 +166,39 @@ ChatTemplate ChatTemplate::load(const std::string& path) {
   const fs::path given = path;
   if (!fs::exists(given, error)) fail(ErrorCode::not_found, "there is no file or folder '", path, "'");
   const bool is_folder = fs::is_directory(given, error);
-  return with_context([&] { return "loading the chat template of '" + path + "'"; }, [&] {
-    if (given.extension() == ".gguf" && !is_folder) {
-      auto made = from_gguf(GgufFile::open(path, FileAccess::mapped).metadata());
-      if (!made) fail(ErrorCode::not_found, "its metadata have no tokenizer.chat_template");
-      return *made;
-    }
-    const fs::path folder = is_folder ? given : given.parent_path();
-    std::optional<std::string> text;
-    std::string name;
-    // The order of transformers: a file of its own wins.
-    for (const char* file : {"chat_template.jinja", "chat_template.json", "tokenizer_config.json"}) {
-      const fs::path candidate = is_folder ? folder / file : given;
-      if (!fs::exists(candidate, error)) continue;
-      name = candidate.filename().string();
-      text = candidate.extension() == ".json" ? template_in(parse_json(read_text(candidate))) : read_text(candidate);
-      if (text || !is_folder) break;
-    }
-    if (!text)
-      fail(ErrorCode::not_found, "it has none: neither chat_template.jinja nor a chat_template in chat_template.json or "
-           "tokenizer_config.json");
-    ChatTemplate made = parse(*text, "the template of " + name);
-    const fs::path config = folder / "tokenizer_config.json";
-    if (fs::exists(config, error)) {
-      const JsonTree tree = parse_json(read_text(config));
-      made.bos_token_ = token_in(tree, "bos_token");
-      made.eos_token_ = token_in(tree, "eos_token");
-    }
-    return made;
-  });
+  return with_context(
+      [&] { return "loading the chat template of '" + path + "'"; },
+      [&] {
+        if (given.extension() == ".gguf" && !is_folder) {
+          auto made = from_gguf(GgufFile::open(path, FileAccess::mapped).metadata());
+          if (!made) fail(ErrorCode::not_found, "its metadata have no tokenizer.chat_template");
+          return *made;
+        }
+        const fs::path folder = is_folder ? given : given.parent_path();
+        std::optional<std::string> text;
+        std::string name;
+        // The order of transformers: a file of its own wins.
+        for (const char* file : {"chat_template.jinja", "chat_template.json", "tokenizer_config.json"}) {
+          const fs::path candidate = is_folder ? folder / file : given;
+          if (!fs::exists(candidate, error)) continue;
+          name = candidate.filename().string();
+          text =
+              candidate.extension() == ".json" ? template_in(parse_json(read_text(candidate))) : read_text(candidate);
+          if (text || !is_folder) break;
+        }
+        if (!text)
+          fail(ErrorCode::not_found,
+               "it has none: neither chat_template.jinja nor a chat_template in chat_template.json or "
+               "tokenizer_config.json");
+        ChatTemplate made = parse(*text, "the template of " + name);
+        const fs::path config = folder / "tokenizer_config.json";
+        if (fs::exists(config, error)) {
+          const JsonTree tree = parse_json(read_text(config));
+          made.bos_token_ = token_in(tree, "bos_token");
+          made.eos_token_ = token_in(tree, "eos_token");
+        }
+        return made;
+      });
 }
 
 std::string ChatTemplate::apply_json(std::string_view messages, const ChatTemplateOptions& options) const {

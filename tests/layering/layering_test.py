@@ -75,6 +75,7 @@ PUBLIC = {
     "artifact.h": "runtime",
     "coreml_model.h": "devices",
     "models.h": "models",
+    "sampler.h": "models",
     "data.h": "data",
     "lora.h": "train",
     "metrics.h": "data",
