@@ -26,6 +26,7 @@ Subcommand add_embed(CLI::App& rlx);
 Subcommand add_tokenize(CLI::App& rlx);
 Subcommand add_detokenize(CLI::App& rlx);
 Subcommand add_search(CLI::App& rlx);
+Subcommand add_logits(CLI::App& rlx);
 Subcommand add_run(CLI::App& rlx);
 Subcommand add_compile(CLI::App& rlx);
 Subcommand add_train(CLI::App& rlx);

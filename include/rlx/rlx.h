@@ -9,6 +9,7 @@
 #include "rlx/graph_file.h"
 #include "rlx/io.h"
 #include "rlx/kernel.h"
+#include "rlx/language_model.h"
 #include "rlx/lora.h"
 #include "rlx/machine.h"
 #include "rlx/metrics.h"

@@ -74,6 +74,7 @@ PUBLIC = {
     "session.h": "runtime",
     "artifact.h": "runtime",
     "coreml_model.h": "devices",
+    "language_model.h": "models",
     "models.h": "models",
     "sampler.h": "models",
     "data.h": "data",

@@ -1,0 +1,244 @@
+// Decoders of text from files alone: a Hugging Face folder or a GGUF file becomes one description, the description a
+// graph of blocks, and the graph a model that continues sequences of tokens. Neighbours: rlx/tokenizer.h makes the
+// tokens, rlx/models.h has encoders. docs/language_models.md lists the architectures.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "rlx/gguf.h"
+#include "rlx/ops.h"
+#include "rlx/session.h"
+#include "rlx/tokenizer.h"
+
+namespace rlx {
+
+/// How the angles of rotary positions follow from the position, by the names that config.json has for them.
+///
+/// plain ("default"): theta^(-2i/d) a position. linear: positions divided by `factor` (Chen et al. 2023). dynamic:
+/// theta grows with the length (NTK-aware scaling). yarn: Peng et al. 2023. llama3: low frequencies divided by `factor`
+/// (Llama 3.1's model card). longrope: a factor for each pair, by the length (Ding et al. 2024).
+enum class RopeScaling { plain, linear, dynamic, yarn, llama3, longrope };
+constexpr std::array<std::string_view, 6> names_of(RopeScaling) {
+  return {"default", "linear", "dynamic", "yarn", "llama3", "longrope"};
+}
+struct RopeConfig {
+  RopeScaling scaling = RopeScaling::plain;
+  double theta = 10000;
+  int64_t dims = 0;  ///< elements of a head that turn, from the first on
+  RopeStyle style = RopeStyle::neox;
+  double factor = 1;
+  int64_t original_context = 0;          ///< positions that the model was trained with before it was stretched
+  double attention_factor = 1;           ///< cosines and sines are multiplied by it (yarn, longrope)
+  double beta_fast = 32, beta_slow = 1;  ///< yarn
+  bool truncate = true;                  ///< yarn: whole numbers bound the ramp
+  double low_frequency_factor = 1, high_frequency_factor = 4;  ///< llama3
+  /// longrope: a factor for each pair; the long ones count once there are more tokens than `original_context`.
+  std::vector<double> short_factors = {}, long_factors = {};
+  /// Divisors of each pair's frequency, on top of all else, where the file brings them (GGUF's rope_freqs.weight).
+  std::vector<double> frequency_divisors = {};
+};
+
+/// What a decoder is, whichever file says so. Sizes are numbers of elements.
+struct LanguageModelConfig {
+  std::string architecture;  ///< as the file calls it: "llama", "qwen3", "gemma2"
+  int64_t vocabulary = 0, hidden = 0, layers = 0, heads = 0, kv_heads = 0, head_dim = 0, intermediate = 0;
+  int64_t context = 0;  ///< the most positions that the file promises
+  double norm_epsilon = 1e-6;
+  bool layer_norm = false;      ///< with a mean and a bias, instead of RMSNorm
+  bool norm_adds_one = false;   ///< RMSNorm multiplies by 1 + weight
+  bool post_norms = false;      ///< norms behind attention and feed-forward too, before each is added (Gemma)
+  bool query_key_norm = false;  ///< RMSNorm over each head of queries and keys
+  bool query_key_value_bias = false, attention_output_bias = false, feed_forward_bias = false;
+  bool fused_query_key_value = false;  ///< one weight for the three projections
+  bool fused_gate_up = false;          ///< one weight for gate and up
+  bool gated = true;                   ///< activation(gate) * up, instead of activation(up)
+  Activation activation = Activation::silu;
+  bool tied_embeddings = false;    ///< the table of tokens is the output projection too
+  bool learned_positions = false;  ///< a table of positions instead of rotary ones
+  double embedding_scale = 1;
+  std::optional<double> attention_scale = {};  ///< 1 / sqrt(head_dim) where left out
+  std::optional<double> attention_softcap = {}, logits_softcap = {};
+  RopeConfig rope = {};
+  std::optional<RopeConfig> local_rope = {};  ///< of layers with a window, where theirs differs (Gemma 3)
+  int64_t window = 0;                         ///< a token sees itself and the window - 1 tokens before it; 0: all
+  std::vector<bool> windowed = {};            ///< for each layer, whether it has the window
+  int64_t experts = 0, experts_used = 0;      ///< 0: a dense feed-forward
+  int64_t expert_intermediate = 0;
+  bool normalize_experts = false;  ///< the weights of the experts that are used add up to 1
+  std::vector<bool> sparse = {};   ///< for each layer, whether it has experts
+
+  /// From the text of a config.json. Fails, naming the key and the value, for a size that is missing, no number, or
+  /// out of range, and for what none of the blocks here can be.
+  static LanguageModelConfig from_json(std::string_view json);
+  /// From the metadata of a GGUF file, and from which tensors it has (tied embeddings, biases). The same errors.
+  static LanguageModelConfig from_gguf(const GgufFile& file);
+};
+
+/// The blocks of decoders. Params are named "layers.3.attention.query.weight" whichever file they come from;
+/// `DecoderBlocks::layer` puts the others together, and all of them are there for models that are built by hand.
+class DecoderBlocks {
+ public:
+  /// The dtype of a param, by its name: f32, f16, bf16 or a block format. Without it all are f32.
+  using WeightTypes = std::function<DType(const std::string& name)>;
+  DecoderBlocks(Graph& graph, const LanguageModelConfig& config, WeightTypes types = {});
+
+  /// What layers share: where the new tokens stand, and how many tokens there are with them.
+  struct Positions {
+    Value first;       ///< i32 scalar: the position of the first new token
+    Dim count, total;  ///< of new tokens; of all, the new ones included
+  };
+  /// Keys and values of one layer, [1, kv_heads, capacity, head_dim].
+  struct Cache {
+    Value keys, values;
+  };
+
+  Graph& graph() const { return graph_; }
+  const LanguageModelConfig& config() const { return config_; }
+
+  Value param(const std::string& name, Dims dims);
+  /// The same as f32, if it is of another dtype; fails for blocks, which `linear` and `rows` read packed.
+  Value float_param(const std::string& name, Dims dims);
+  /// x wᵀ + b of the params "NAME.weight" [out, in] and "NAME.bias".
+  Value linear(Value x, const std::string& name, int64_t out, bool bias = false);
+  /// Rows of the table "NAME.weight" [rows, width] by integer indices, as f32.
+  Value rows(Value indices, const std::string& name, int64_t rows, int64_t width);
+  /// The model's norm over the last dim.
+  Value norm(Value x, const std::string& name);
+
+  /// ids[1, n] to hidden states f32[1, n, hidden].
+  Value embedding(Value ids, const Positions& positions);
+  /// Attention of n tokens to those of the cache and themselves: f32[1, n, hidden] to the same. `cache` becomes the
+  /// cache with the new tokens.
+  Value attention(Value x, int64_t layer, const Positions& positions, Cache& cache);
+  /// The dense feed-forward of a layer.
+  Value feed_forward(Value x, int64_t layer);
+  /// The mixture of experts of a layer.
+  Value experts(Value x, int64_t layer);
+  /// Norms, attention, feed-forward or experts, and what they are added to.
+  Value layer(Value x, int64_t layer, const Positions& positions, Cache& cache);
+  /// The last norm and the output projection: f32[1, m, hidden] to f32[1, m, vocabulary].
+  Value logits(Value x);
+
+ private:
+  struct Angles {
+    Value cosines, sines;  // f32[n, rotary dims / 2]
+  };
+  Angles angles(bool is_local, const Positions& positions);
+  Value rms_norm(Value x, const std::string& name);
+  Graph& graph_;
+  const LanguageModelConfig config_;
+  WeightTypes types_;
+  std::map<std::string, Value> params_;
+  std::array<std::optional<Angles>, 2> angles_;  // by config.rope, by config.local_rope: for the positions asked first
+};
+
+/// One step of a decoder, for any number of new tokens. Symbols: n new tokens, `total` tokens with them, `capacity`
+/// of the caches, and `rows` of the new tokens, the last ones, whose logits are wanted.
+///
+/// Inputs: "tokens" i32[1, n], "position" i32 (of the first of them), "total" u8[total, 0] and "rows" u8[rows, 0]
+/// (numbers without bytes: a symbol follows from extents of inputs alone), and for each layer "layers.3.keys" and
+/// "layers.3.values" f32[1, kv_heads, capacity, head_dim]. Outputs: "logits" f32[rows, vocabulary], and the caches
+/// under their names, which are updated in place if they are donated.
+Graph decoder_graph(const LanguageModelConfig& config, const DecoderBlocks::WeightTypes& types = {});
+
+/// A decoder of text, with its weights. Copies share it; its functions may be called from several threads at once. Each
+/// Sequence belongs to one thread at a time.
+class LanguageModel {
+ public:
+  struct Options {
+    Device device = Device::from_environment();
+    int threads = 0;  ///< 0: as of a session
+    CompileOptions compile = CompileOptions::from_environment();
+    /// The most tokens of a sequence; 0: what the model promises. Caches grow with what they hold, up to this.
+    int64_t context = 0;
+    /// Tokens that run at once while a longer text is read: memory for activations grows with it, not with the text.
+    int64_t chunk = 512;
+    /// Weights are mapped, so that they are in memory once, and packed ones not beside the file's: a writer who cuts
+    /// the file ends this process (FileAccess). `copied` is for files that others may write.
+    FileAccess access = FileAccess::mapped;
+    /// Called while weights are bound, with the number of those that are and of all.
+    std::function<void(size_t done, size_t all)> progress = {};
+  };
+  /// Reads a folder with config.json and safetensors (model.safetensors, or the parts that
+  /// model.safetensors.index.json names), or a .gguf file. Fails, naming the tensor, for one that is missing, of
+  /// another shape, or that the model has no use for.
+  static LanguageModel load(const std::string& folder_or_gguf) { return load(folder_or_gguf, Options{}); }
+  static LanguageModel load(const std::string& folder_or_gguf, Options options);
+
+  const LanguageModelConfig& config() const;
+  /// The most tokens of a sequence.
+  int64_t context() const;
+  /// Read when it is first asked for. Fails if the model has no tokenizer, or one that is not known here.
+  const Tokenizer& tokenizer() const;
+  /// The Jinja text that makes a prompt of messages: of chat_template.jinja or tokenizer_config.json, or GGUF's
+  /// tokenizer.chat_template. Of several named ones it is "default".
+  std::optional<std::string> chat_template() const;
+  /// The text of a special token for templates, "" if there is none.
+  std::string bos_token() const;
+  std::string eos_token() const;
+  /// With which a text begins, if the model has one: generation_config.json, config.json, or GGUF's keys.
+  std::optional<int32_t> bos_id() const;
+  /// Each of these ends an answer.
+  const std::vector<int32_t>& stop_ids() const;
+  /// What generation_config.json advises, or GGUF's general.sampling.*; absent where it says nothing.
+  struct Advice {
+    std::optional<double> temperature = {}, top_p = {}, min_p = {}, repetition_penalty = {};
+    std::optional<int64_t> top_k = {};
+  };
+  const Advice& advice() const;
+
+  const CompiledGraph& compiled() const;
+
+  class Sequence;
+  /// A sequence without tokens.
+  Sequence sequence() const;
+  /// The logits behind each token: f32[tokens, vocabulary].
+  Tensor all_logits(std::span<const int32_t> tokens) const;
+
+  struct State;  ///< used by the library only
+
+ private:
+  explicit LanguageModel(std::shared_ptr<const State> state) : state_(std::move(state)) {}
+  std::shared_ptr<const State> state_;
+};
+
+/// A sequence of tokens and what the model keeps of it. A copy goes on by itself from there on; the caches are copied
+/// when one of the two is next continued. If a call fails, the sequence is as long as before.
+class LanguageModel::Sequence {
+ public:
+  /// Appends tokens, at least one, and gives the logits behind the last one: f32[vocabulary]. Fails for a token that is
+  /// not in the vocabulary, and for more tokens than the context holds; then nothing was appended.
+  Tensor logits(std::span<const int32_t> tokens);
+  Tensor logits(int32_t token) { return logits(std::span(&token, 1)); }
+  /// The same, with the logits behind each of the tokens: f32[tokens, vocabulary].
+  Tensor all_logits(std::span<const int32_t> tokens);
+  /// Tokens so far: the position of the next one.
+  int64_t position() const { return position_; }
+  /// Takes the last `count` tokens back. Fails if there are fewer.
+  void rewind(int64_t count);
+  /// Bytes of the caches.
+  size_t memory_bytes() const;
+  /// Runs one step on `tokens` and measures it. Nothing is appended: the caches are copied for it, beside the times.
+  Profile profile(std::span<const int32_t> tokens);
+
+ private:
+  friend class LanguageModel;
+  explicit Sequence(std::shared_ptr<const State> model) : model_(std::move(model)) {}
+  Tensor run(std::span<const int32_t> tokens, int64_t rows);
+  void check(std::span<const int32_t> tokens) const;
+  void reserve(int64_t total);
+  std::shared_ptr<const State> model_;
+  std::vector<Tensor> caches_;  // keys and values of each layer, [1, kv_heads, capacity, head_dim]
+  int64_t position_ = 0, capacity_ = 0;
+};
+
+}  // namespace rlx

@@ -1,0 +1,260 @@
+#!/usr/bin/env python3
+"""Holds language models to the package `transformers`: small models of random weights, logits of 64 texts each.
+
+    scripts/judge_language_models.py build/release/bin/rlx [--only NAME]... [--llama FOLDER] [--keep DIR]
+
+Each model is saved as a folder and read by `rlx logits` three ways: each text at once, token by token through the cache, and in
+chunks of 7. Of each, the logits must be within 1e-4 of transformers' in f32, and the most likely token the same at every
+position, but where the reference's own two most likely ones differ by less than twice that (counted).
+
+With --llama, a folder of llama.cpp's sources (the source package of llama-cpp-python has them as vendor/llama.cpp), each model is
+also converted to GGUF by its convert_hf_to_gguf.py, and that file is held to the same logits.
+
+With --packed instead, models of 256 elements a row are converted to GGUF, their matrices packed by `rlx convert --quantize` to each
+kind, and the logits held to those of the same numbers as floats, as gguf-py decodes the blocks: within 1e-4 too, as products read
+blocks without rounding what they are multiplied with.
+
+Needs torch, transformers, safetensors, numpy, gguf. tests/golden/generate/language_models.py keeps smaller models of the same kinds.
+"""
+
+import argparse
+import copy
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+import numpy as np
+import torch
+import transformers as tf
+
+TOLERANCE = 1e-4
+SMALL = {"vocab_size": 131, "hidden_size": 48, "intermediate_size": 72, "num_hidden_layers": 3, "num_attention_heads": 4,
+         "num_key_value_heads": 2, "max_position_embeddings": 256, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}
+YARN = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 64}
+LONG = {"rope_type": "longrope", "rope_theta": 10000.0, "original_max_position_embeddings": 48,
+        "short_factor": [1.0 + 0.1 * i for i in range(6)], "long_factor": [1.0 + 0.9 * i for i in range(6)]}
+LLAMA3 = {"rope_type": "llama3", "rope_theta": 10000.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+          "original_max_position_embeddings": 32}
+MOE = {"num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 40, "head_dim": 16}
+
+
+# What llama.cpp's files cannot say, or its converter leaves out: dynamic scaling, windows of Llama's and Qwen2's architectures, a scale of
+# attention's scores of its own, dense layers among sparse ones.
+NOT_IN_GGUF = {"llama_dynamic", "mistral_window", "qwen2_window", "gemma2", "qwen3_moe_some"}
+
+
+def plain(theta=10000.0, **more):
+    return {"rope_parameters": {"rope_type": "default", "rope_theta": theta, **more}}
+
+
+# name: configuration class, what is not as in SMALL. What depends on the length is `stretched`: then chunks see other angles than the
+# whole text does, in transformers too, and each way has its own reference.
+MODELS = {
+    "llama": (tf.LlamaConfig, plain()),
+    "llama_groups": (tf.LlamaConfig, {**plain(5e5), "num_attention_heads": 6, "num_key_value_heads": 1, "head_dim": 10, "vocab_size": 257}),
+    "llama_biases_tied": (tf.LlamaConfig, {**plain(), "attention_bias": True, "mlp_bias": True, "tie_word_embeddings": True}),
+    "llama_linear": (tf.LlamaConfig, {"rope_parameters": {"rope_type": "linear", "rope_theta": 10000.0, "factor": 3.0}}),
+    "llama_dynamic": (tf.LlamaConfig, {"rope_parameters": {"rope_type": "dynamic", "rope_theta": 10000.0, "factor": 2.0},
+                                       "max_position_embeddings": 40, "stretched": True, "context": "256"}),
+    "llama_yarn": (tf.LlamaConfig, {"rope_parameters": YARN}),
+    "llama3": (tf.LlamaConfig, {"rope_parameters": LLAMA3, "head_dim": 24, "num_key_value_heads": 4}),
+    "mistral_window": (tf.MistralConfig, {**plain(), "sliding_window": 9, "head_dim": 20}),
+    "qwen2": (tf.Qwen2Config, plain(1e6)),
+    "qwen2_window": (tf.Qwen2Config, {**plain(1e6), "use_sliding_window": True, "sliding_window": 11, "max_window_layers": 1,
+                                      "tie_word_embeddings": True}),
+    "qwen3": (tf.Qwen3Config, {**plain(1e6), "head_dim": 32, "tie_word_embeddings": True}),
+    "qwen3_yarn": (tf.Qwen3Config, {"rope_parameters": {**YARN, "rope_theta": 1e6}, "head_dim": 16, "vocab_size": 200}),
+    "gemma": (tf.GemmaConfig, {**plain(), "head_dim": 16, "num_key_value_heads": 1, "hidden_act": "gelu_pytorch_tanh"}),
+    "gemma2": (tf.Gemma2Config, {**plain(), "head_dim": 16, "sliding_window": 8, "query_pre_attn_scalar": 24,
+                                 "attn_logit_softcapping": 20.0, "final_logit_softcapping": 10.0}),
+    "gemma2_plain_scale": (tf.Gemma2Config, {**plain(), "head_dim": 16, "sliding_window": 8, "query_pre_attn_scalar": 16,
+                                             "attn_logit_softcapping": 20.0, "final_logit_softcapping": 10.0}),
+    "gemma3": (tf.Gemma3TextConfig, {"head_dim": 16, "sliding_window": 8, "query_pre_attn_scalar": 16, "num_hidden_layers": 7,
+                                     "rope_parameters": {"full_attention": {"rope_type": "linear", "rope_theta": 1e6, "factor": 8.0},
+                                                         "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0}}}),
+    "phi3": (tf.Phi3Config, {**plain(), "sliding_window": 30, "original_max_position_embeddings": 256}),
+    "phi3_longrope": (tf.Phi3Config, {"rope_parameters": LONG, "original_max_position_embeddings": 48, "stretched": True}),
+    "gpt2": (tf.GPT2Config, {"n_embd": 48, "n_layer": 3, "n_head": 4, "n_positions": 256, "n_ctx": 256}),
+    "qwen3_moe": (tf.Qwen3MoeConfig, {**plain(), **MOE, "norm_topk_prob": True}),
+    "qwen3_moe_some": (tf.Qwen3MoeConfig, {**plain(), **MOE, "norm_topk_prob": False, "mlp_only_layers": [1]}),
+}  # fmt: skip
+
+
+def made(name, seed=1, **more):
+    """The model: weights that give logits of some units, norms and biases that are not neutral."""
+    kind, options = MODELS[name]
+    options = {**SMALL, **options, **more}
+    for key in ("stretched", "context"): options.pop(key, None)
+    if kind is tf.GPT2Config:
+        for key in ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "max_position_embeddings"):
+            options.pop(key)
+    config = kind(**options)
+    config._attn_implementation = "eager"
+    torch.manual_seed(seed)
+    model = tf.AutoModelForCausalLM.from_config(config, attn_implementation="eager").float().eval()
+    with torch.no_grad():
+        for at, p in model.named_parameters():
+            if p.dim() == 1: p.add_(0.2 * torch.randn_like(p))
+            elif "embed" in at or "wte" in at or "wpe" in at: p.copy_(torch.randn_like(p) * (0.4 if "wpe" in at else 1.0))
+            elif kind is tf.GPT2Config: p.copy_(torch.randn_like(p) * 1.2 / p.shape[0] ** 0.5)
+            else: p.copy_(torch.randn_like(p) * 1.2 / p.shape[-1] ** 0.5)
+        if kind is tf.GPT2Config or config.tie_word_embeddings: model.get_input_embeddings().weight.mul_(0.3)
+    return model
+
+
+def texts_for(model, count=64, seed=7):
+    random = np.random.default_rng(seed)
+    lengths = [1, 2, 3, 100, 64, 65] + list(random.integers(1, 90, count))
+    return [random.integers(0, model.config.vocab_size, int(n)).tolist() for n in lengths[:count]]
+
+
+def reference(model, texts, chunk, stretched):
+    rows = []
+    with torch.no_grad():
+        for text in texts:
+            # Scalings by length keep what an earlier text has left; each text has a model of its own.
+            m = copy.deepcopy(model) if stretched else model
+            if not stretched or chunk >= len(text):
+                rows.append(m(torch.tensor([text]), use_cache=False).logits[0])
+                continue
+            cache = tf.DynamicCache()
+            for at in range(0, len(text), chunk):
+                out = m(torch.tensor([text[at : at + chunk]]), past_key_values=cache, use_cache=True,
+                        cache_position=torch.arange(at, min(at + chunk, len(text))))  # fmt: skip
+                rows.append(out.logits[0])
+    return torch.cat(rows).numpy()
+
+
+def logits(rlx, model, texts, chunk, folder, *more):
+    ids, npy = folder / "ids.json", folder / "out.npy"
+    ids.write_text(json.dumps(texts))
+    done = subprocess.run([rlx, "logits", "--model", model, "--tokens", ids, "--npy", npy, "--chunk", str(chunk), *more],
+                          capture_output=True, text=True, check=False)  # fmt: skip
+    if done.returncode: raise RuntimeError(done.stderr.strip())
+    return np.load(npy)
+
+
+def compare(label, got, wanted, tolerance=TOLERANCE):
+    """Prints a line; whether it is right."""
+    if got.shape != wanted.shape:
+        print(f"{label:44} WRONG: shape {got.shape}, not {wanted.shape}")
+        return False
+    worst = float(np.abs(got - wanted).max())
+    order = np.sort(wanted, axis=1)
+    near = order[:, -1] - order[:, -2] < 2 * tolerance
+    other = (got.argmax(1) != wanted.argmax(1)) & ~near
+    right = worst <= tolerance and not other.any()
+    print(f"{label:44} {'ok   ' if right else 'WRONG'} worst {worst:.2e} of logits up to {np.abs(wanted).max():.1f}; "
+          f"top 1 differs at {int(other.sum())} of {len(wanted)}, {int(near.sum())} near ties")  # fmt: skip
+    return bool(right)
+
+
+def to_gguf(folder, llama, path, kind="f32"):
+    """By llama.cpp's own converter, without a vocabulary: these models have none, but that of Gemma 3 counts one."""
+    size = json.loads((folder / "config.json").read_text())["vocab_size"]
+    if "gemma3" in folder.name:
+        (folder / "tokenizer.json").write_text(json.dumps({"model": {"vocab": {str(i): i for i in range(size)}}, "added_tokens": []}))
+    code = f"""
+import sys
+sys.path[:0] = [{str(llama)!r}, {str(llama / "gguf-py")!r}]
+sys.argv = ["convert", {str(folder)!r}, "--outtype", {kind!r}, "--outfile", {str(path)!r}]
+import convert_hf_to_gguf as convert
+from conversion.base import ModelBase, TextModel
+def vocabulary(self, *args, **kwargs):
+    self.gguf_writer.add_tokenizer_model("no_vocab")
+def classes(c):
+    yield c
+    for s in c.__subclasses__(): yield from classes(s)
+for name in ("llama", "qwen", "gemma", "phi", "gpt2", "mistral"): __import__("conversion." + name)
+for c in classes(TextModel): c.set_vocab = vocabulary
+convert.main()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    if done.returncode: raise RuntimeError(done.stderr.strip()[-1500:])
+
+
+PACKED = ("q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "q2_k", "q3_k", "q4_k", "q5_k", "q6_k")
+
+
+def judge_packed(rlx, llama, folder):
+    import gguf
+
+    wrong = 0
+    for name in ("llama", "qwen3", "gemma2_plain_scale", "phi3", "qwen3_moe"):
+        wide = {"hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 2, "head_dim": 64, "query_pre_attn_scalar": 64,
+                "moe_intermediate_size": 256, "vocab_size": 300}  # fmt: skip
+        wide = {k: v for k, v in wide.items() if k in ("hidden_size", "intermediate_size", "num_hidden_layers", "vocab_size") or
+                k in MODELS[name][1] or (k == "head_dim" and name != "phi3")}  # fmt: skip
+        model = made(name, **wide)
+        model.save_pretrained(folder / name)
+        texts = texts_for(model, 12)
+        floats, packed, decoded = folder / f"{name}.gguf", folder / "packed.gguf", folder / "decoded.gguf"
+        to_gguf(folder / name, llama, floats)
+        for kind in PACKED:
+            subprocess.run([rlx, "convert", floats, "-o", packed, "--quantize", kind], check=True, capture_output=True)
+            reader = gguf.GGUFReader(packed)
+            count = sum(t.tensor_type not in (gguf.GGMLQuantizationType.F32,) for t in reader.tensors)
+            if count < 10: raise RuntimeError(f"only {count} tensors of {packed} are packed")
+            writer = gguf.GGUFWriter(decoded, reader.fields["general.architecture"].contents())
+            for key, field in reader.fields.items():
+                if key.startswith("GGUF.") or key == "general.architecture": continue
+                writer.add_key_value(key, field.contents(), field.types[0], field.types[-1] if len(field.types) > 1 else None)
+            for t in reader.tensors:
+                shape = [int(n) for n in reversed(t.shape)]
+                writer.add_tensor(t.name, gguf.quants.dequantize(t.data, t.tensor_type).astype(np.float32).reshape(shape))
+            writer.write_header_to_file(), writer.write_kv_data_to_file(), writer.write_tensors_to_file(), writer.close()
+            for chunk in (512, 1):
+                got, wanted = logits(rlx, packed, texts, chunk, folder), logits(rlx, decoded, texts, 512, folder)
+                label = f"{name}, {kind}, {'at once' if chunk == 512 else 'by 1'}"
+                wrong += not compare(label, got, wanted)
+    return wrong
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("rlx", type=pathlib.Path)
+    parser.add_argument("--only", action="append")
+    parser.add_argument("--llama", type=pathlib.Path)
+    parser.add_argument("--keep", type=pathlib.Path)
+    parser.add_argument("--packed", action="store_true")
+    args = parser.parse_args()
+    rlx = args.rlx.resolve()
+    wrong = 0
+    with tempfile.TemporaryDirectory() as temporary:
+        if args.packed: wrong = judge_packed(rlx, args.llama.resolve(), pathlib.Path(temporary))
+        for name in [] if args.packed else args.only or MODELS:
+            stretched = MODELS[name][1].get("stretched", False)
+            model = made(name)
+            folder = (args.keep or pathlib.Path(temporary)) / name
+            shutil.rmtree(folder, ignore_errors=True)
+            # Every second one in several files.
+            model.save_pretrained(folder, max_shard_size="100KB" if list(MODELS).index(name) % 2 else "1GB")
+            texts = texts_for(model)
+            for chunk in (512, 1, 7):
+                label = f"{name}, {'at once' if chunk == 512 else f'by {chunk}'}"
+                try:
+                    got = logits(rlx, folder, texts, chunk, pathlib.Path(temporary), "--context", MODELS[name][1].get("context", "256"))
+                    wrong += not compare(label, got, reference(model, texts, chunk, stretched))
+                except RuntimeError as error:
+                    wrong += 1
+                    print(f"{label:44} WRONG: {error}")
+            if not args.llama or name in NOT_IN_GGUF: continue
+            try:
+                gguf = folder.with_suffix(".gguf")
+                to_gguf(folder, args.llama.resolve(), gguf)
+                wrong += not compare(f"{name}, GGUF by llama.cpp's converter", logits(rlx, gguf, texts, 512, pathlib.Path(temporary)),
+                                     reference(model, texts, 512, stretched))  # fmt: skip
+            except RuntimeError as error:
+                wrong += 1
+                print(f"{name + ', GGUF':44} WRONG: {error}")
+    print(f"{wrong} wrong")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,256 @@
+// The blocks of decoders, and the graph of one step; see rlx/language_model.h.
+#include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "models/language/rotary.h"
+#include "rlx/language_model.h"
+
+namespace rlx {
+
+DecoderBlocks::DecoderBlocks(Graph& graph, const LanguageModelConfig& config, WeightTypes types)
+    : graph_(graph), config_(config), types_(std::move(types)) {}
+
+// ---- weights ----
+
+Value DecoderBlocks::param(const std::string& name, Dims dims) {
+  if (const auto known = params_.find(name); known != params_.end()) {
+    if (known->second.dims() != dims)
+      fail(ErrorCode::shape_mismatch, "param '", name, "' is ", known->second.type(), ", and ",
+           Type{known->second.dtype(), dims}, " elsewhere");
+    return known->second;
+  }
+  const DType dtype = types_ ? types_(name) : f32;
+  if (dtype != f32 && dtype != f16 && dtype != bf16 && !is_block(dtype))
+    fail(ErrorCode::unsupported, "weight '", name, "' is of ", dtype,
+         "; weights are f32, f16, bf16 or packed in blocks as GGUF has them");
+  if (is_block(dtype) && dims.back().value() % info(dtype).block_elements != 0)
+    fail(ErrorCode::shape_mismatch, "weight '", name, "' is of ", dtype, ", whose blocks have ",
+         info(dtype).block_elements, " elements, but its rows have ", dims.back());
+  Value v = graph_.param(name, dtype, std::move(dims));
+  params_.emplace(name, v);
+  return v;
+}
+
+Value DecoderBlocks::float_param(const std::string& name, Dims dims) {
+  Value v = param(name, std::move(dims));
+  if (is_block(v.dtype()))
+    fail(ErrorCode::unsupported, "weight '", name, "' is of ", v.dtype(), "; here it must be f32, f16 or bf16");
+  return v.dtype() == f32 ? v : convert(v, f32);
+}
+
+Value DecoderBlocks::linear(Value x, const std::string& name, int64_t out, bool bias) {
+  Value w = param(name + ".weight", {out, x.dim(-1)});
+  Value b = bias ? float_param(name + ".bias", {out}) : Value{};
+  if (!is_block(w.dtype())) return rlx::linear(x, w.dtype() == f32 ? w : convert(w, f32), b);
+  Value y = dequant_matmul(x, w);
+  return b ? y + b : y;
+}
+
+Value DecoderBlocks::rows(Value indices, const std::string& name, int64_t rows, int64_t width) {
+  Value found = take(param(name + ".weight", {rows, width}), indices);
+  if (is_block(found.dtype())) return dequantize_blocks(found, f32);
+  return found.dtype() == f32 ? found : convert(found, f32);
+}
+
+Value DecoderBlocks::rms_norm(Value x, const std::string& name) {
+  Value w = float_param(name + ".weight", {x.dim(-1)});
+  return rlx::rms_norm(x, config_.norm_adds_one ? w + 1.0 : w, {}, config_.norm_epsilon);
+}
+
+Value DecoderBlocks::norm(Value x, const std::string& name) {
+  if (!config_.layer_norm) return rms_norm(x, name);
+  Value w = float_param(name + ".weight", {x.dim(-1)});
+  return rlx::layer_norm(x, w, float_param(name + ".bias", {x.dim(-1)}), config_.norm_epsilon);
+}
+
+// ---- positions ----
+
+Value DecoderBlocks::embedding(Value ids, const Positions& positions) {
+  graph_.set_scope("embedding");
+  Value x = rows(ids, "embedding", config_.vocabulary, config_.hidden);
+  if (config_.embedding_scale != 1) x = x * config_.embedding_scale;
+  if (!config_.learned_positions) return x;
+  Value places = iota(graph_, {i32, {1, positions.count}}, 1) + positions.first;
+  return x + rows(places, "positions", config_.context, config_.hidden);
+}
+
+/// The frequencies, of which some kinds depend on how many tokens there are.
+static Value frequencies(Graph& g, const RopeConfig& rope, const Dim& total) {
+  const Shape pairs = {rope.dims / 2};
+  Value plain = g.constant(Tensor::of<float>(pairs, language::rotary_frequencies(rope)));
+  if (rope.scaling == RopeScaling::longrope) {
+    Value longer = g.constant(Tensor::of<float>(pairs, language::rotary_frequencies(rope, true)));
+    Value is_long =
+        compare(extent(g, total, i32), scalar(g, static_cast<double>(rope.original_context), i32), Comparison::gt);
+    return select(broadcast_in_dim(is_long, plain.dims(), {}), longer, plain);
+  }
+  if (rope.scaling != RopeScaling::dynamic) return plain;
+  // theta' = theta (factor n / context - (factor - 1))^(d / (d - 2)), and frequency' = frequency (theta' /
+  // theta)^(-2i/d).
+  const auto context = static_cast<double>(rope.original_context), dims = static_cast<double>(rope.dims);
+  Value length = maximum(extent(g, total, f32), scalar(g, context, f32));
+  Value growth = length * (rope.factor / context) - (rope.factor - 1);
+  std::vector<float> exponents;
+  for (int64_t i = 0; i < pairs[0]; ++i)
+    exponents.push_back(static_cast<float>(-2.0 * static_cast<double>(i) / (dims - 2)));
+  Value powers = g.constant(Tensor::of<float>(pairs, exponents));
+  return plain * exp(powers * broadcast_in_dim(log(growth), powers.dims(), {}));
+}
+
+DecoderBlocks::Angles DecoderBlocks::angles(bool is_local, const Positions& positions) {
+  std::optional<Angles>& known = angles_[is_local && config_.local_rope ? 1 : 0];
+  if (known) return *known;
+  const RopeConfig& rope = is_local && config_.local_rope ? *config_.local_rope : config_.rope;
+  const std::string scope = graph_.scope();
+  graph_.set_scope("rope");
+  const Dims table = {positions.count, Dim(rope.dims / 2)};
+  Value places = convert(iota(graph_, {i32, {positions.count}}, 0) + positions.first, f32);
+  Value turned =
+      broadcast_in_dim(places, table, {0}) * broadcast_in_dim(frequencies(graph_, rope, positions.total), table, {1});
+  Angles made{cos(turned), sin(turned)};
+  if (rope.attention_factor != 1) made = {made.cosines * rope.attention_factor, made.sines * rope.attention_factor};
+  graph_.set_scope(scope);
+  known = made;
+  return made;
+}
+
+// ---- the parts of a layer ----
+
+Value DecoderBlocks::attention(Value x, int64_t layer, const Positions& positions, Cache& cache) {
+  const std::string at = text_of("layers.", layer, ".attention.");
+  graph_.set_scope(text_of("layers.", layer, ".attention"));
+  const bool is_windowed = config_.windowed.at(static_cast<size_t>(layer));
+  const int64_t d = config_.head_dim, queries = config_.heads * d, keys = config_.kv_heads * d;
+  const Dim n = positions.count;
+  Value q, k, v;
+  if (config_.fused_query_key_value) {
+    Value all = linear(x, at + "query_key_value", queries + 2 * keys, config_.query_key_value_bias);
+    q = slice_axis(all, 2, 0, queries);
+    k = slice_axis(all, 2, queries, queries + keys);
+    v = slice_axis(all, 2, queries + keys, queries + 2 * keys);
+  } else {
+    q = linear(x, at + "query", queries, config_.query_key_value_bias);
+    k = linear(x, at + "key", keys, config_.query_key_value_bias);
+    v = linear(x, at + "value", keys, config_.query_key_value_bias);
+  }
+  q = reshape(q, {1, n, config_.heads, d});
+  k = reshape(k, {1, n, config_.kv_heads, d});
+  v = reshape(v, {1, n, config_.kv_heads, d});
+  if (config_.query_key_norm) q = rms_norm(q, at + "query_norm"), k = rms_norm(k, at + "key_norm");
+  if (!config_.learned_positions) {
+    const bool is_local = is_windowed && config_.local_rope;
+    const RopeConfig& turns = is_local ? *config_.local_rope : config_.rope;
+    const Angles table = angles(is_local, positions);
+    RopeAttrs attrs{.heads = config_.heads, .layout = AttentionLayout::bshd, .style = turns.style};
+    if (turns.dims != d) attrs.rotary_dims = turns.dims;
+    q = rope(q, table.cosines, table.sines, attrs);
+    attrs.heads = config_.kv_heads;
+    k = rope(k, table.cosines, table.sines, attrs);
+  }
+  cache.keys = dynamic_update_axis(cache.keys, transpose(k, {0, 2, 1, 3}), 2, positions.first);
+  cache.values = dynamic_update_axis(cache.values, transpose(v, {0, 2, 1, 3}), 2, positions.first);
+  AttentionAttrs attrs{.heads = config_.heads, .kv_heads = config_.kv_heads, .causal = true};
+  if (is_windowed) attrs.window = config_.window - 1;
+  attrs.scale = config_.attention_scale, attrs.softcap = config_.attention_softcap;
+  Value mixed = rlx::attention(transpose(q, {0, 2, 1, 3}), slice_axis(cache.keys, 2, 0, positions.total),
+                               slice_axis(cache.values, 2, 0, positions.total), attrs);
+  mixed = reshape(transpose(mixed, {0, 2, 1, 3}), {1, n, queries});
+  return linear(mixed, at + "output", config_.hidden, config_.attention_output_bias);
+}
+
+Value DecoderBlocks::feed_forward(Value x, int64_t layer) {
+  const std::string at = text_of("layers.", layer, ".feed_forward.");
+  graph_.set_scope(text_of("layers.", layer, ".feed_forward"));
+  const int64_t width = config_.intermediate;
+  const bool bias = config_.feed_forward_bias;
+  Value h;
+  if (config_.fused_gate_up) {
+    Value both = linear(x, at + "gate_up", 2 * width, bias);
+    h = activate(slice_axis(both, 2, 0, width), config_.activation) * slice_axis(both, 2, width, 2 * width);
+  } else if (config_.gated) {
+    Value gate = activate(linear(x, at + "gate", width, bias), config_.activation);
+    h = gate * linear(x, at + "up", width, bias);
+  } else {
+    h = activate(linear(x, at + "up", width, bias), config_.activation);
+  }
+  return linear(h, at + "down", config_.hidden, bias);
+}
+
+Value DecoderBlocks::experts(Value x, int64_t layer) {
+  const std::string at = text_of("layers.", layer, ".experts.");
+  graph_.set_scope(text_of("layers.", layer, ".experts"));
+  const int64_t e = config_.experts, used = config_.experts_used, width = config_.expert_intermediate;
+  const Dim n = x.dim(1), h = x.dim(2);
+  TopK chosen = top_k(softmax(reshape(linear(x, at + "router", e), {n, e}), -1), used, -1);
+  Value share = chosen.values;
+  if (config_.normalize_experts) share = share / broadcast_like(reduce_sum(share, {1}), share, {1});
+  // A row for each token and each of its experts.
+  Value index = reshape(chosen.indices, {n * used});
+  Value each = reshape(broadcast_in_dim(reshape(x, {n, h}), {n, used, h}, {0, 2}), {n * used, h});
+  const auto product = [&](Value rows, const char* name, const Dim& out) {
+    Value w = param(at + name + ".weight", {e, out, rows.dim(1)});
+    if (is_block(w.dtype())) return dequant_grouped_matmul(rows, w, index);
+    return grouped_matmul(rows, transpose(w.dtype() == f32 ? w : convert(w, f32), {0, 2, 1}), index);
+  };
+  Value gate = activate(product(each, "gate", width), config_.activation);
+  Value out = reshape(product(gate * product(each, "up", width), "down", h), {n, used, h});
+  Value shares = broadcast_in_dim(share, {n, used, h}, {0, 1});
+  return reshape(reduce_sum(out * shares, {1}), {1, n, h});
+}
+
+Value DecoderBlocks::layer(Value x, int64_t layer, const Positions& positions, Cache& cache) {
+  const std::string at = text_of("layers.", layer, ".");
+  const auto within = [&] { graph_.set_scope(text_of("layers.", layer)); };
+  within();
+  Value mixed = attention(norm(x, at + "attention_norm"), layer, positions, cache);
+  within();
+  if (config_.post_norms) mixed = norm(mixed, at + "attention_post_norm");
+  x = x + mixed;
+  Value read = norm(x, at + "feed_forward_norm");
+  const bool is_sparse = !config_.sparse.empty() && config_.sparse.at(static_cast<size_t>(layer));
+  Value added = is_sparse ? experts(read, layer) : feed_forward(read, layer);
+  within();
+  if (config_.post_norms) added = norm(added, at + "feed_forward_post_norm");
+  return x + added;
+}
+
+Value DecoderBlocks::logits(Value x) {
+  graph_.set_scope("output");
+  x = norm(x, "output_norm");
+  Value y = linear(x, config_.tied_embeddings ? "embedding" : "output", config_.vocabulary);
+  if (config_.logits_softcap) y = tanh(y * (1 / *config_.logits_softcap)) * *config_.logits_softcap;
+  return y;
+}
+
+Graph decoder_graph(const LanguageModelConfig& config, const DecoderBlocks::WeightTypes& types) {
+  Graph g(config.architecture.empty() ? "decoder" : config.architecture);
+  const Dim n = Dim::symbol("n"), total = Dim::symbol("total"), rows = Dim::symbol("rows");
+  const Dim capacity = Dim::symbol("capacity");
+  Value ids = g.input("tokens", i32, {1, n});
+  Value position = g.input("position", i32, {});
+  // Symbols are bound by extents of inputs and by nothing else, so two inputs without bytes carry two numbers.
+  g.input("total", u8, {total, 0});
+  g.input("rows", u8, {rows, 0});
+  std::vector<DecoderBlocks::Cache> caches;
+  const auto name = [](int64_t layer, const char* what) { return text_of("layers.", layer, ".", what); };
+  const Dims cached = {1, config.kv_heads, capacity, config.head_dim};
+  for (int64_t i = 0; i < config.layers; ++i)
+    caches.push_back({g.input(name(i, "keys"), f32, cached), g.input(name(i, "values"), f32, cached)});
+
+  DecoderBlocks blocks(g, config, types);
+  const DecoderBlocks::Positions positions{position, n, total};
+  Value x = blocks.embedding(ids, positions);
+  for (int64_t i = 0; i < config.layers; ++i) x = blocks.layer(x, i, positions, caches[static_cast<size_t>(i)]);
+  Value y = blocks.logits(slice_axis(x, 1, n - rows, n));
+  g.output(reshape(y, {rows, config.vocabulary}), "logits");
+  for (int64_t i = 0; i < config.layers; ++i) {
+    g.output(caches[static_cast<size_t>(i)].keys, name(i, "keys"));
+    g.output(caches[static_cast<size_t>(i)].values, name(i, "values"));
+  }
+  g.set_scope("");
+  return g;
+}
+
+}  // namespace rlx

@@ -1,0 +1,258 @@
+// Decoders that run: loading, and the state of sequences; see rlx/language_model.h.
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <mutex>
+#include <utility>
+
+#include "base/user_code.h"
+#include "models/language/limits.h"
+#include "models/language/special_tokens.h"
+#include "models/language/weight_files.h"
+#include "rlx/language_model.h"
+
+namespace rlx {
+
+struct LanguageModel::State {
+  LanguageModelConfig config;
+  CompiledGraph compiled;
+  language::SpecialTokens special;
+  int64_t context, chunk;
+  std::function<Tokenizer()> make_tokenizer;
+  mutable std::mutex mutex;  // of the tokenizer
+  mutable std::optional<Tokenizer> tokenizer;
+};
+
+namespace {
+
+constexpr size_t kMostConfigBytes = size_t{64} << 20;
+/// Tokens that the first caches of a sequence have room for.
+constexpr int64_t kFirstCapacity = 128;
+
+CompileOptions with_donated_caches(CompileOptions options, int64_t layers) {
+  for (int64_t i = 0; i < layers; ++i)
+    for (const char* what : {"keys", "values"}) options.donate.insert(text_of("layers.", i, ".", what));
+  return options;
+}
+
+int64_t context_of(const LanguageModelConfig& config, int64_t wanted) {
+  if (wanted < 0)
+    fail(ErrorCode::invalid_argument, "a context of ", wanted, " tokens; give 1 or more, or 0 for the model's");
+  if (wanted == 0) return config.context;
+  if (wanted > language::kMostContext)
+    fail(ErrorCode::invalid_argument, "a context of ", wanted, " tokens; it may be ", language::kMostContext,
+         " at most");
+  if (config.learned_positions && wanted > config.context)
+    fail(ErrorCode::invalid_argument, "a context of ", wanted, " tokens; the model's table has ", config.context,
+         " positions");
+  return wanted;
+}
+
+/// Binds each param to its tensor, and sees that all tensors were needed.
+void bind_params(CompiledGraph& compiled, const language::WeightFiles& weights,
+                 const std::function<void(size_t, size_t)>& progress) {
+  const auto& params = compiled.signature().params;
+  for (size_t i = 0; i < params.size(); ++i) {
+    compiled.set_param(params[i].name, weights.value(params[i].name, params[i].type));
+    if (progress) user_code("the progress callback", [&] { progress(i + 1, params.size()); });
+  }
+  const std::vector<std::string> unread = weights.unread();
+  if (unread.empty()) return;
+  std::string names;
+  for (size_t i = 0; i < std::min<size_t>(unread.size(), 3); ++i) names += text_of(i ? ", '" : "'", unread[i], "'");
+  fail(ErrorCode::unsupported, "the model has ", unread.size(),
+       " tensors that its configuration has no use for: ", names, unread.size() > 3 ? ", ..." : "");
+}
+
+}  // namespace
+
+LanguageModel LanguageModel::load(const std::string& path, Options options) {
+  return with_context(
+      [&] { return text_of("loading the language model '", path, "'"); },
+      [&] {
+        std::error_code error;
+        const bool is_folder = std::filesystem::is_directory(path, error);
+        if (!is_folder && !std::filesystem::exists(path, error))
+          fail(ErrorCode::not_found, "there is no such folder or file");
+        if (options.chunk < 1)
+          fail(ErrorCode::invalid_argument, "a chunk of ", options.chunk, " tokens; give 1 or more");
+        LanguageModelConfig config;
+        std::unique_ptr<language::WeightFiles> weights;
+        language::SpecialTokens special;
+        std::function<Tokenizer()> make_tokenizer;
+        if (is_folder) {
+          const std::string file = (std::filesystem::path(path) / "config.json").string();
+          config = LanguageModelConfig::from_json(language::text_of_file(file, kMostConfigBytes));
+          weights = language::open_folder(path, config, options.access);
+          special = language::special_tokens_of_folder(path, config.vocabulary);
+          make_tokenizer = [path] { return Tokenizer::load(path); };
+        } else {
+          const GgufFile file = GgufFile::open(path, options.access);
+          config = LanguageModelConfig::from_gguf(file);
+          weights = language::open_gguf(file, config);
+          special = language::special_tokens_of_gguf(file.metadata(), config.vocabulary);
+          make_tokenizer = [file] { return Tokenizer::from_gguf(file.metadata()); };
+        }
+        const int64_t context = context_of(config, options.context);
+        const Graph graph = decoder_graph(config, [&](const std::string& name) { return weights->dtype(name); });
+        CompiledGraph compiled = Session(options.device, {options.threads})
+                                     .compile(graph, with_donated_caches(options.compile, config.layers));
+        bind_params(compiled, *weights, options.progress);
+        return LanguageModel(std::shared_ptr<const State>(new State{std::move(config),
+                                                                    std::move(compiled),
+                                                                    std::move(special),
+                                                                    context,
+                                                                    options.chunk,
+                                                                    std::move(make_tokenizer),
+                                                                    {},
+                                                                    {}}));
+      });
+}
+
+const LanguageModelConfig& LanguageModel::config() const { return state_->config; }
+int64_t LanguageModel::context() const { return state_->context; }
+const CompiledGraph& LanguageModel::compiled() const { return state_->compiled; }
+std::optional<std::string> LanguageModel::chat_template() const { return state_->special.chat_template; }
+std::string LanguageModel::bos_token() const { return state_->special.bos_token; }
+std::string LanguageModel::eos_token() const { return state_->special.eos_token; }
+std::optional<int32_t> LanguageModel::bos_id() const { return state_->special.bos_id; }
+const std::vector<int32_t>& LanguageModel::stop_ids() const { return state_->special.stop_ids; }
+const LanguageModel::Advice& LanguageModel::advice() const { return state_->special.advice; }
+
+const Tokenizer& LanguageModel::tokenizer() const {
+  std::scoped_lock lock(state_->mutex);
+  if (!state_->tokenizer) state_->tokenizer = state_->make_tokenizer();
+  return *state_->tokenizer;  // never replaced
+}
+
+LanguageModel::Sequence LanguageModel::sequence() const { return Sequence(state_); }
+Tensor LanguageModel::all_logits(std::span<const int32_t> tokens) const { return sequence().all_logits(tokens); }
+
+// ---- sequences ----
+
+void LanguageModel::Sequence::check(std::span<const int32_t> tokens) const {
+  if (tokens.empty()) fail(ErrorCode::invalid_argument, "no tokens were given; logits stand behind at least one");
+  for (size_t i = 0; i < tokens.size(); ++i)
+    if (tokens[i] < 0 || tokens[i] >= model_->config.vocabulary)
+      fail(ErrorCode::invalid_argument, "token ", i, " is ", tokens[i], ", but the vocabulary has 0 to ",
+           model_->config.vocabulary - 1);
+  const auto count = static_cast<int64_t>(tokens.size());
+  if (count > model_->context - position_)
+    fail(ErrorCode::invalid_argument, position_, " tokens and ", count, " more do not fit a context of ",
+         model_->context, "; give LanguageModel::Options::context more",
+         model_->config.context > model_->context ? text_of(", up to ", model_->config.context) : "",
+         ", or begin a new sequence");
+}
+
+/// Caches with room for more than `total` tokens: they double, so that a sequence is copied as often as its length
+/// doubles. They never are full: what attention reads is a part of them, in one form.
+void LanguageModel::Sequence::reserve(int64_t total) {
+  if (capacity_ > total) return;
+  int64_t capacity = std::max(capacity_, kFirstCapacity / 2);
+  while (capacity <= total) capacity *= 2;
+  capacity = std::min(capacity, std::max(model_->context, total) + 1);
+  const LanguageModelConfig& c = model_->config;
+  std::vector<Tensor> grown;
+  for (size_t i = 0; i < static_cast<size_t>(2 * c.layers); ++i) {
+    Tensor t = Tensor::uninitialized(f32, {1, c.kv_heads, capacity, c.head_dim});
+    const auto row = static_cast<size_t>(c.head_dim) * sizeof(float);
+    for (int64_t h = 0; h < c.kv_heads && position_ > 0; ++h)
+      std::memcpy(t.mutable_data() + static_cast<size_t>(h * capacity) * row,
+                  caches_[i].data() + static_cast<size_t>(h * capacity_) * row, static_cast<size_t>(position_) * row);
+    grown.push_back(std::move(t));
+  }
+  caches_ = std::move(grown), capacity_ = capacity;
+}
+
+namespace {
+
+/// The inputs of a step, in the order of decoder_graph; the caches are borrowed from `caches`.
+std::vector<Tensor> step_inputs(std::span<const int32_t> tokens, int64_t position, int64_t rows,
+                                std::span<const Tensor> caches) {
+  const auto n = static_cast<int64_t>(tokens.size());
+  std::vector<Tensor> inputs = {Tensor::of<int32_t>({1, n}, tokens),
+                                Tensor::scalar<int32_t>(static_cast<int32_t>(position)), Tensor(u8, {position + n, 0}),
+                                Tensor(u8, {rows, 0})};
+  for (const Tensor& t : caches) inputs.push_back(Tensor::borrow(t.dtype(), t.shape(), t.bytes()));
+  return inputs;
+}
+
+}  // namespace
+
+/// One step. The caches are handed over as outputs whose memory is the inputs', so that they are updated where they
+/// are; what a fork shares with another sequence is copied before.
+Tensor LanguageModel::Sequence::run(std::span<const int32_t> tokens, int64_t rows) {
+  reserve(position_ + static_cast<int64_t>(tokens.size()));
+  for (Tensor& t : caches_) t.mutable_data();
+  const std::vector<Tensor> inputs = step_inputs(tokens, position_, rows, caches_);
+  std::vector<Tensor> outputs(1 + caches_.size());
+  std::move(caches_.begin(), caches_.end(), outputs.begin() + 1);
+  const auto take_back = [&] { std::move(outputs.begin() + 1, outputs.end(), caches_.begin()); };
+  try {
+    model_->compiled.run_into(inputs, outputs);
+  } catch (...) {
+    take_back();
+    throw;
+  }
+  take_back();
+  position_ += static_cast<int64_t>(tokens.size());
+  return std::move(outputs[0]);
+}
+
+Tensor LanguageModel::Sequence::logits(std::span<const int32_t> tokens) {
+  check(tokens);
+  const int64_t before = position_;
+  const auto chunk = static_cast<size_t>(model_->chunk);
+  try {
+    while (tokens.size() > chunk) run(tokens.first(chunk), 1), tokens = tokens.subspan(chunk);
+    return run(tokens, 1).reshaped({model_->config.vocabulary});
+  } catch (...) {
+    position_ = before;
+    throw;
+  }
+}
+
+Tensor LanguageModel::Sequence::all_logits(std::span<const int32_t> tokens) {
+  check(tokens);
+  const int64_t before = position_;
+  const auto chunk = static_cast<size_t>(model_->chunk);
+  try {
+    Tensor all = Tensor::uninitialized(f32, {static_cast<int64_t>(tokens.size()), model_->config.vocabulary});
+    std::byte* to = all.mutable_data();
+    while (!tokens.empty()) {
+      const auto part = tokens.first(std::min(chunk, tokens.size()));
+      const Tensor made = run(part, static_cast<int64_t>(part.size()));
+      std::memcpy(to, made.data(), made.byte_count());
+      to += made.byte_count();
+      tokens = tokens.subspan(part.size());
+    }
+    return all;
+  } catch (...) {
+    position_ = before;
+    throw;
+  }
+}
+
+void LanguageModel::Sequence::rewind(int64_t count) {
+  if (count < 0 || count > position_)
+    fail(ErrorCode::invalid_argument, "cannot take back ", count, " tokens of ", position_);
+  position_ -= count;
+}
+
+size_t LanguageModel::Sequence::memory_bytes() const {
+  size_t bytes = 0;
+  for (const Tensor& t : caches_) bytes += t.byte_count();
+  return bytes;
+}
+
+Profile LanguageModel::Sequence::profile(std::span<const int32_t> tokens) {
+  check(tokens);
+  reserve(position_ + static_cast<int64_t>(tokens.size()));
+  std::vector<NamedTensor> named;
+  std::vector<Tensor> inputs = step_inputs(tokens, position_, 1, caches_);
+  const auto& entries = model_->compiled.signature().inputs;
+  for (size_t i = 0; i < inputs.size(); ++i) named.emplace_back(entries[i].name, std::move(inputs[i]));
+  return model_->compiled.profile(named);
+}
+
+}  // namespace rlx

@@ -1,0 +1,59 @@
+// See the header.
+#include "models/language/limits.h"
+
+#include <cmath>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace rlx::language {
+
+void check_rope(const RopeConfig& rope, int64_t head_dim, std::string_view file) {
+  if (rope.dims < 2 || rope.dims % 2 != 0 || rope.dims > head_dim)
+    fail(ErrorCode::parse, file, ": ", rope.dims, " elements of a head of ", head_dim,
+         " turn with the position; it must be an even number of at least 2 and at most the whole head");
+  const auto check_list = [&](const std::vector<double>& factors, const char* name) {
+    if (static_cast<int64_t>(factors.size()) != rope.dims / 2)
+      fail(ErrorCode::parse, file, ": ", name, " has ", factors.size(), " factors, but ", rope.dims / 2,
+           " pairs of a head turn");
+    for (double f : factors)
+      if (!(f > 0) || !std::isfinite(f))
+        fail(ErrorCode::parse, file, ": ", name, " has the factor ", f, "; it must be a positive number");
+  };
+  if (rope.scaling == RopeScaling::longrope)
+    check_list(rope.short_factors, "short_factor"), check_list(rope.long_factors, "long_factor");
+  if (!rope.frequency_divisors.empty()) check_list(rope.frequency_divisors, "rope_freqs");
+  if (rope.scaling == RopeScaling::dynamic && rope.dims < 4)
+    fail(ErrorCode::parse, file, ": dynamic scaling of ", rope.dims, " rotary dims has no exponent dims / (dims - 2)");
+  if (rope.scaling == RopeScaling::llama3 && !(rope.high_frequency_factor > rope.low_frequency_factor))
+    fail(ErrorCode::parse, file, ": 'high_freq_factor' is ", rope.high_frequency_factor,
+         ", which must be more than 'low_freq_factor', ", rope.low_frequency_factor);
+}
+
+void check_sizes(const LanguageModelConfig& c, std::string_view file) {
+  if (c.heads % c.kv_heads != 0)
+    fail(ErrorCode::parse, file, ": ", c.heads, " heads of queries cannot share ", c.kv_heads,
+         " heads of keys and values evenly");
+  if (c.heads * c.head_dim > kMostWidth)
+    fail(ErrorCode::parse, file, ": ", c.heads, " heads of ", c.head_dim, " elements are more than ", kMostWidth);
+  if (c.experts_used > c.experts)
+    fail(ErrorCode::parse, file, ": ", c.experts_used, " experts are used for a token, but there are ", c.experts);
+  if (c.learned_positions) return;
+  check_rope(c.rope, c.head_dim, file);
+  if (c.local_rope) check_rope(*c.local_rope, c.head_dim, file);
+}
+
+Activation activation_of(std::string_view name, std::string_view key, std::string_view file) {
+  if (name == "silu" || name == "swish") return Activation::silu;
+  if (name == "gelu") return Activation::gelu;
+  if (name == "gelu_new" || name == "gelu_pytorch_tanh" || name == "gelu_fast") return Activation::gelu_tanh;
+  if (name == "relu") return Activation::relu;
+  fail(ErrorCode::unsupported, "'", key, "' in ", file, " is '", name,
+       "'; there are silu, gelu, gelu_new, gelu_pytorch_tanh, relu");
+}
+
+double yarn_attention_factor(double factor, double scale) {
+  return factor <= 1 ? 1 : 0.1 * scale * std::log(factor) + 1;
+}
+
+}  // namespace rlx::language

@@ -1,0 +1,265 @@
+// See the header. Matrices that stand the other way round, and experts that stand one by one, are copied; everything
+// else is the file's own memory.
+#include "models/language/weight_files.h"
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "io/json_tree.h"
+#include "models/language/weight_names.h"
+#include "rlx/io.h"
+
+namespace rlx::language {
+namespace {
+
+/// What a file says of a tensor.
+struct Found {
+  DType dtype;
+  Shape shape;
+};
+
+Type type_of(const Found& found) { return {found.dtype, Dims(found.shape.begin(), found.shape.end())}; }
+
+/// What both formats share: names, and how values come about.
+class NamedWeights : public WeightFiles {
+ public:
+  NamedWeights(std::span<const WeightName> names, int64_t experts) : names_(names), experts_(experts) {}
+
+  DType dtype(const std::string& param) const override {
+    const FileName at = name_in_file(names_, param);
+    const auto parts = parts_of(at.name);
+    const DType first = required(parts[0], param).dtype;
+    for (const std::string& part : parts)
+      if (const DType other = required(part, param).dtype; other != first)
+        fail(ErrorCode::unsupported, "the experts of weight '", param, "' differ: '", parts[0], "' is of ", first,
+             ", '", part, "' of ", other);
+    return first;
+  }
+
+  Tensor value(const std::string& param, const Type& type) const override {
+    const FileName at = name_in_file(names_, param);
+    const Shape shape = shape_of(type.dims);
+    const auto parts = parts_of(at.name);
+    for (const std::string& part : parts) read_.insert(part);
+    if (at.name.find('*') != at.name.npos) return joined(param, parts, {type.dtype, shape});
+    Shape in_file = shape;
+    if (at.is_transposed) std::swap(in_file.at(0), in_file.at(1));
+    check(parts[0], param, {type.dtype, in_file});
+    Tensor t = tensor(parts[0]);
+    return at.is_transposed ? transposed(t) : t;
+  }
+
+  std::vector<std::string> unread() const override {
+    std::vector<std::string> all;
+    for (const std::string& name : tensor_names())
+      if (!read_.contains(name) && !means_nothing(name)) all.push_back(name);
+    return all;
+  }
+
+ protected:
+  virtual std::optional<Found> find(const std::string& tensor) const = 0;
+  virtual Tensor tensor(const std::string& tensor) const = 0;
+  virtual std::vector<std::string> tensor_names() const = 0;
+  virtual bool means_nothing(const std::string& tensor) const = 0;
+  virtual std::string place() const = 0;
+  /// The tensors of a name that may hold a "*".
+  virtual std::vector<std::string> parts_of(const std::string& name) const {
+    const size_t star = name.find('*');
+    if (star == name.npos) return {name};
+    std::vector<std::string> all;
+    for (int64_t e = 0; e < experts_; ++e)
+      all.push_back(name.substr(0, star) + std::to_string(e) + name.substr(star + 1));
+    return all;
+  }
+
+ private:
+  Found required(const std::string& tensor, const std::string& param) const {
+    auto found = find(tensor);
+    if (!found)
+      fail(ErrorCode::not_found, "there is no tensor '", tensor, "' in ", place(), ", which the weight '", param,
+           "' is read from");
+    return *std::move(found);
+  }
+  void check(const std::string& tensor, const std::string& param, const Found& wanted) const {
+    const Found found = required(tensor, param);
+    if (found.dtype != wanted.dtype || found.shape != wanted.shape)
+      fail(ErrorCode::shape_mismatch, "tensor '", tensor, "' in ", place(), " is ", type_of(found),
+           ", but the weight '", param, "' of this model is ", type_of(wanted));
+  }
+  /// One tensor of the experts' own.
+  Tensor joined(const std::string& param, const std::vector<std::string>& parts, const Found& wanted) const {
+    const Shape one(wanted.shape.begin() + 1, wanted.shape.end());
+    for (const std::string& part : parts) check(part, param, {wanted.dtype, one});
+    Tensor all = Tensor::uninitialized(wanted.dtype, wanted.shape);
+    std::byte* to = all.mutable_data();
+    for (const std::string& part : parts) {
+      const Tensor t = tensor(part);
+      std::memcpy(to, t.data(), t.byte_count());
+      to += t.byte_count();
+    }
+    return all;
+  }
+  static Tensor transposed(const Tensor& t) {
+    const int64_t bytes = static_cast<int64_t>(byte_size(t.dtype()));
+    const int64_t strides[] = {bytes, t.shape()[1] * bytes};
+    return Tensor::from_strided(t.dtype(), {t.shape()[1], t.shape()[0]}, t.data(), strides);
+  }
+
+  std::span<const WeightName> names_;
+  int64_t experts_;
+  mutable std::set<std::string> read_;
+};
+
+constexpr size_t kMostIndexBytes = size_t{256} << 20;
+
+class Folder final : public NamedWeights {
+ public:
+  Folder(const std::string& folder, std::span<const WeightName> names, const LanguageModelConfig& config,
+         FileAccess access)
+      : NamedWeights(names, config.experts), folder_(folder), is_tied_(config.tied_embeddings) {
+    namespace fs = std::filesystem;
+    const fs::path one = fs::path(folder) / "model.safetensors",
+                   index = fs::path(folder) / "model.safetensors.index.json";
+    std::error_code error;
+    if (fs::exists(one, error)) add(SafetensorsFile::open(one.string(), access));
+    else if (fs::exists(index, error)) add_index(index.string(), access);
+    else
+      fail(ErrorCode::not_found, "there is neither model.safetensors nor model.safetensors.index.json in '", folder,
+           "'; weights in other formats are not read: save the model as safetensors, or convert it to GGUF");
+    for (const auto& [name, at] : tensors_) {
+      for (const char* prefix : {"", "model.", "language_model.", "model.language_model.", "transformer."})
+        if (name == prefix + std::string("embed_tokens.weight") || name == prefix + std::string("wte.weight"))
+          found_prefix_ = prefix;
+      if (name == "language_model.model.embed_tokens.weight") found_prefix_ = "language_model.model.";
+    }
+  }
+
+ protected:
+  std::optional<Found> find(const std::string& tensor) const override {
+    const auto at = tensors_.find(in_folder(tensor));
+    if (at == tensors_.end()) return std::nullopt;
+    const SafetensorsFile::Entry* entry = files_[at->second].find(at->first);
+    return Found{entry->dtype, entry->shape};
+  }
+  Tensor tensor(const std::string& tensor) const override {
+    const std::string name = in_folder(tensor);
+    return files_[tensors_.at(name)].tensor(name);
+  }
+  std::vector<std::string> tensor_names() const override {
+    std::vector<std::string> all;
+    for (const auto& [name, at] : tensors_) all.push_back(in_table(name));
+    return all;
+  }
+  /// Buffers that older versions wrote; a second copy of tied embeddings; the parts of a model that see pictures.
+  bool means_nothing(const std::string& name) const override {
+    return name.ends_with(".rotary_emb.inv_freq") || name.ends_with(".attn.bias") ||
+           name.ends_with(".attn.masked_bias") || (is_tied_ && name.ends_with("lm_head.weight")) ||
+           name.find("vision_tower.") != name.npos || name.find("multi_modal_projector.") != name.npos;
+  }
+  std::string place() const override { return "'" + folder_ + "'"; }
+
+ private:
+  void add(SafetensorsFile file) {
+    for (const auto& entry : file.entries()) tensors_.emplace(entry.name, files_.size());
+    files_.push_back(std::move(file));
+  }
+  void add_index(const std::string& path, FileAccess access) {
+    with_context(
+        [&] { return text_of("reading '", path, "'"); },
+        [&] {
+          const JsonTree json = parse_json(text_of_file(path, kMostIndexBytes));
+          const JsonTree* map = json.find("weight_map");
+          if (!map || !map->is_object() || map->elements().empty())
+            fail(ErrorCode::parse, "'weight_map' is ", map ? map->shown() : "missing",
+                 "; it must be an object with the file of each tensor");
+          std::map<std::string, size_t> opened;
+          for (const JsonTree& entry : map->elements()) {
+            if (!entry.is_string())
+              fail(ErrorCode::parse, "the file of tensor '", entry.name(), "' is ", entry.shown());
+            const std::string& file = entry.string();
+            const std::filesystem::path plain(file);
+            if (file.empty() || plain.filename() != plain || file == "." || file == ".." ||
+                file.find('\\') != file.npos || file.find('\0') != file.npos)
+              fail(ErrorCode::invalid_argument, "the file of tensor '", entry.name(), "' is ", entry.shown(),
+                   "; it must be the name of a file beside the index");
+            auto [at, is_new] = opened.try_emplace(file, files_.size());
+            if (is_new)
+              files_.push_back(SafetensorsFile::open((std::filesystem::path(folder_) / file).string(), access));
+            if (!files_[at->second].find(entry.name()))
+              fail(ErrorCode::not_found, "there is no tensor '", entry.name(), "' in '", file,
+                   "', where the index has it");
+            tensors_.emplace(entry.name(), at->second);
+          }
+          for (const auto& file : files_)
+            for (const auto& entry : file.entries())
+              if (!tensors_.contains(entry.name))
+                fail(ErrorCode::parse, "tensor '", entry.name, "' of '", file.path(), "' is not in the index");
+        });
+  }
+  /// The table's names begin with "model." or "transformer.", which some files leave out and others put elsewhere.
+  std::string in_folder(const std::string& name) const {
+    for (const std::string_view usual : {"model.", "transformer."})
+      if (name.starts_with(usual)) return found_prefix_ + name.substr(usual.size());
+    if (name == "lm_head.weight" && found_prefix_ == "language_model.model.") return "language_model.lm_head.weight";
+    return name;
+  }
+  std::string in_table(const std::string& name) const {
+    const std::string usual = tensors_.contains(found_prefix_ + "wte.weight") ? "transformer." : "model.";
+    if (name == "language_model.lm_head.weight") return "lm_head.weight";
+    if (!name.starts_with(found_prefix_) || name == "lm_head.weight") return name;
+    return usual + name.substr(found_prefix_.size());
+  }
+
+  std::string folder_, found_prefix_ = "model.";
+  bool is_tied_;
+  std::vector<SafetensorsFile> files_;
+  std::map<std::string, size_t> tensors_;  // by name, the file
+};
+
+class Gguf final : public NamedWeights {
+ public:
+  Gguf(const GgufFile& file, const LanguageModelConfig& config)
+      : NamedWeights(kGgufNames, config.experts), file_(file) {}
+
+ protected:
+  std::optional<Found> find(const std::string& tensor) const override {
+    const GgufFile::Entry* entry = file_.find(tensor);
+    if (!entry) return std::nullopt;
+    return Found{entry->dtype, entry->shape};
+  }
+  Tensor tensor(const std::string& tensor) const override { return file_.tensor(tensor); }
+  std::vector<std::string> tensor_names() const override { return file_.names(); }
+  /// Factors of rotary positions, which the description has.
+  bool means_nothing(const std::string& name) const override {
+    return name == "rope_freqs.weight" || name == "rope_factors_long.weight" || name == "rope_factors_short.weight";
+  }
+  std::string place() const override { return "'" + file_.paths().at(0) + "'"; }
+
+ private:
+  GgufFile file_;
+};
+
+}  // namespace
+
+std::unique_ptr<WeightFiles> open_folder(const std::string& folder, const LanguageModelConfig& config,
+                                         FileAccess access) {
+  const auto names = config.architecture == "gpt2" ? kGpt2Names : config.post_norms ? kGemmaNames : kFolderNames;
+  return std::make_unique<Folder>(folder, names, config, access);
+}
+std::unique_ptr<WeightFiles> open_gguf(const GgufFile& file, const LanguageModelConfig& config) {
+  return std::make_unique<Gguf>(file, config);
+}
+
+std::string text_of_file(const std::string& path, size_t most_bytes) {
+  std::error_code error;
+  if (const auto bytes = std::filesystem::file_size(path, error); !error && bytes > most_bytes)
+    fail(ErrorCode::out_of_memory, "'", path, "' has ", bytes, " bytes, more than the ", most_bytes, " that it may");
+  const auto file = FileBytes::read(path);
+  return {reinterpret_cast<const char*>(file->bytes().data()), file->bytes().size()};
+}
+
+}  // namespace rlx::language

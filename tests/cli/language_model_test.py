@@ -1,0 +1,81 @@
+#!/usr/bin/env python3
+"""`rlx logits`: small models of tests/golden/language_models, and what is refused."""
+
+import json
+import pathlib
+import tempfile
+import unittest
+
+from program import GOLDEN, ProgramTest, read_npy
+
+MODELS = GOLDEN / "language_models"
+
+
+class Logits(ProgramTest):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def tokens(self, content):
+        path = self.folder / "ids.json"
+        path.write_text(content if isinstance(content, str) else json.dumps(content))
+        return path
+
+    def logits(self, model, tokens, *more):
+        self.succeeds("logits", "--model", MODELS / model, "--tokens", tokens, "--npy", self.folder / "out.npy", *more)
+        return read_npy(self.folder / "out.npy")
+
+    def test_a_row_for_each_token_as_transformers_has_it(self):
+        for model in ("qwen3_yarn", "qwen3_yarn.gguf", "gemma3", "gpt2.gguf", "qwen3_moe"):
+            with self.subTest(model):
+                name = model.split(".")[0]
+                shape, wanted = read_npy(MODELS / name / "logits.npy")
+                for more in ((), ("--chunk", 9), ("--threads", 1)):
+                    got_shape, got = self.logits(model, MODELS / name / "ids.json", *more)
+                    self.assertEqual(got_shape, shape)
+                    self.assertLess(max(abs(a - b) for a, b in zip(got, wanted)), 1e-4)
+
+    def test_texts_of_their_own_follow_one_another(self):
+        _, one = self.logits("gpt2", self.tokens([3, 4, 5]))
+        shape, both = self.logits("gpt2", self.tokens([[3, 4, 5], [9], [3, 4, 5]]))
+        self.assertEqual(shape, (7, 41))
+        self.assertEqual(list(both[: 3 * 41]), list(one))
+        self.assertEqual(list(both[4 * 41 :]), list(one))
+
+    def test_without_a_file_the_most_likely_tokens_are_printed(self):
+        shape, values = read_npy(MODELS / "gpt2" / "logits.npy")
+        last = values[-shape[1] :]
+        text = self.succeeds("logits", "--model", MODELS / "gpt2", "--tokens", MODELS / "gpt2" / "ids.json", "--profile")
+        self.assertEqual(int(text.splitlines()[1].split()[0]), max(range(shape[1]), key=last.__getitem__))
+        self.assertIn("flash_attention", text)
+
+    def test_what_is_wrong_is_said(self):
+        good = self.tokens([1, 2])
+        for content, message in (
+            ("{}", "it is an object of 0 members, not an array of token ids"), ("[", "ids.json"), ("[]", "it has no tokens"),
+            ("[1, 2.5]", "token 1 is 2.5, not an id"), ("[1, \"a\"]", "token 1 is \"a\", not an id"), ("[99999999999]", "token 0 is 99999999999, not an id"),
+            ("[[1], 2]", "item 1 is 2, not an array as the first"), ("[[1], []]", "it has no tokens"), ("[41]", "token 0 is 41, but the vocabulary has 0 to 40"),
+            ("[-1]", "token 0 is -1, but the vocabulary has 0 to 40"),
+        ):  # fmt: skip
+            with self.subTest(content):
+                path = self.folder / "bad" / "ids.json"
+                path.parent.mkdir(exist_ok=True)
+                path.write_text(content)
+                self.assertIn(message, self.fails(1, "error", "logits", "--model", MODELS / "gpt2", "--tokens", path))
+        for arguments, code, message in (
+            (["--model", MODELS / "gpt2"], 2, "--tokens is required"), (["--tokens", good], 2, "--model is required"),
+            (["--model", MODELS / "gpt2", "--tokens", good, "--chunk", 0], 2, "--chunk"),
+            (["--model", self.folder / "none", "--tokens", good], 1, "there is no such folder or file"),
+            (["--model", self.folder, "--tokens", good], 1, "config.json"),
+            (["--model", MODELS / "gpt2", "--tokens", self.folder / "none.json"], 1, "none.json"),
+            (["--model", MODELS / "gpt2", "--tokens", good, "--npy", self.folder / "no" / "out.npy"], 1, "out.npy"),
+            (["--model", MODELS / "gpt2", "--tokens", good, "--context", 1], 1, "0 tokens and 2 more do not fit a context of 1"),
+            (["--model", MODELS / "gpt2", "--tokens", good, "--device", "warp"], 1, "warp"),
+        ):  # fmt: skip
+            with self.subTest(arguments):
+                self.assertIn(message, self.fails(code, "rlx", "logits", *arguments))
+
+
+if __name__ == "__main__":
+    unittest.main()

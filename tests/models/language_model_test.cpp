@@ -1,0 +1,208 @@
+// Language models beside `transformers`: tests/golden/language_models (tests/golden/generate/language_models.py) has
+// small ones of random weights and their logits. scripts/judge_language_models.py holds larger ones to more texts.
+#include "rlx/language_model.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "rlx/blocks.h"
+#include "support/io_files.h"
+
+using namespace rlx;
+using namespace rlx::test;
+
+namespace {
+
+const std::string kGolden = "tests/golden/language_models/";
+
+std::vector<std::string> golden_models() {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(kGolden))
+    if (entry.is_directory()) names.push_back(entry.path().filename().string());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+std::vector<int32_t> ids_of(const std::string& name) {
+  return nlohmann::json::parse(std::ifstream(kGolden + name + "/ids.json")).get<std::vector<int32_t>>();
+}
+/// More than the model promises: two of them are stretched by the length.
+LanguageModel loaded(const std::string& path, int64_t chunk = 512) {
+  return LanguageModel::load(path, {.context = 256, .chunk = chunk});
+}
+float worst_difference(const Tensor& a, const Tensor& b) {
+  REQUIRE(a.shape() == b.shape());
+  float worst = 0;
+  for (size_t i = 0; i < a.element_count(); ++i)
+    worst = std::max(worst, std::abs(a.values<float>()[i] - b.values<float>()[i]));
+  return worst;
+}
+constexpr float kTolerance = 1e-4F;  // of logits of some units: the issue's
+
+}  // namespace
+
+TEST_CASE("the logits of each model are those of transformers") {
+  const auto names = golden_models();
+  CHECK(names.size() == 11);
+  for (const std::string& name : names) {
+    CAPTURE(name);
+    const Tensor wanted = read_npy(kGolden + name + "/logits.npy");
+    CHECK(worst_difference(loaded(kGolden + name).all_logits(ids_of(name)), wanted) < kTolerance);
+  }
+}
+
+TEST_CASE("the GGUF file of a model, by llama.cpp's converter, has the same logits") {
+  size_t count = 0;
+  for (const std::string& name : golden_models()) {
+    const std::string file = kGolden + name + ".gguf";
+    if (!std::filesystem::exists(file)) continue;
+    CAPTURE(name);
+    const Tensor wanted = read_npy(kGolden + name + "/logits.npy");
+    CHECK(worst_difference(loaded(file).all_logits(ids_of(name)), wanted) < kTolerance);
+    ++count;
+  }
+  CHECK(count == 8);
+}
+
+TEST_CASE("token by token and in chunks, a text has the logits that it has at once") {
+  for (const std::string& name : golden_models()) {
+    if (name == "llama_dynamic" || name == "phi3_longrope") continue;  // their angles follow from the length so far
+    CAPTURE(name);
+    const Tensor wanted = read_npy(kGolden + name + "/logits.npy");
+    for (int64_t chunk : {1, 7, 64}) {
+      CAPTURE(chunk);
+      CHECK(worst_difference(loaded(kGolden + name, chunk).all_logits(ids_of(name)), wanted) < kTolerance);
+    }
+  }
+}
+
+TEST_CASE("the logits behind the last token are the last row of all") {
+  const LanguageModel model = loaded(kGolden + "qwen3_yarn", 32);
+  const auto ids = ids_of("qwen3_yarn");
+  const Tensor all = model.all_logits(ids);
+  LanguageModel::Sequence sequence = model.sequence();
+  const Tensor last = sequence.logits(ids);
+  CHECK(sequence.position() == 70);
+  CHECK(last.shape() == Shape{41});
+  const auto row = all.values<float>().last(41);
+  CHECK(worst_difference(last, Tensor::of<float>({41}, row)) < kTolerance);
+}
+
+TEST_CASE("a copy of a sequence goes on by itself, and a sequence can go back") {
+  const LanguageModel model = loaded(kGolden + "gemma2_plain_scale");
+  const auto ids = ids_of("gemma2_plain_scale");
+  const std::span<const int32_t> text = ids;
+  LanguageModel::Sequence one = model.sequence();
+  one.logits(text.first(40));
+  LanguageModel::Sequence other = one;
+  const Tensor here = one.logits(text.subspan(40, 5)), there = other.logits(text.subspan(60, 5));
+  CHECK(worst_difference(here, there) > 0.01F);
+  CHECK(one.logits(int32_t{3}).bytes().size() == 41 * sizeof(float));
+  one.rewind(6);
+  CHECK(one.position() == 40);
+  CHECK(one.logits(text.subspan(40, 5)) == here);
+  other.rewind(5);
+  CHECK(other.logits(text.subspan(60, 5)) == there);
+  // The caches grew from 128 tokens to twice as many, and hold what they held.
+  std::vector<int32_t> longer = ids;
+  longer.insert(longer.end(), ids.begin(), ids.end());
+  longer.insert(longer.end(), ids.begin(), ids.begin() + 20);
+  LanguageModel::Sequence grown = model.sequence();
+  for (size_t at = 0; at + 1 < longer.size(); ++at) grown.logits(longer[at]);
+  LanguageModel::Sequence at_once = model.sequence();
+  CHECK(worst_difference(grown.logits(longer.back()), at_once.logits(longer)) < kTolerance);
+  CHECK(grown.memory_bytes() == 2 * 2 * 2 * 256 * 8 * sizeof(float));
+}
+
+TEST_CASE("sequences of one model run on several threads at once") {
+  const LanguageModel model = LanguageModel::load(kGolden + "llama3", {.threads = 1});
+  const auto ids = ids_of("llama3");
+  const Tensor wanted = model.all_logits(ids);
+  std::vector<std::thread> threads;
+  std::vector<Tensor> made(4);
+  for (Tensor& result : made)
+    threads.emplace_back([&] {
+      LanguageModel::Sequence sequence = model.sequence();
+      for (int32_t id : ids) result = sequence.logits(id);
+    });
+  for (std::thread& t : threads) t.join();
+  const Tensor last = Tensor::of<float>({41}, wanted.values<float>().last(41));
+  for (const Tensor& result : made) CHECK(worst_difference(result, last) < kTolerance);
+}
+
+TEST_CASE("caches are updated where they are") {
+  const LanguageModel model = loaded(kGolden + "qwen2");
+  LanguageModel::Sequence sequence = model.sequence();
+  const auto ids = ids_of("qwen2");
+  sequence.logits(ids);
+  if (Device::from_environment() == Device::cpu()) CHECK(model.compiled().updates_in_place());
+  // The steps of a token: none of them copies a cache of [1, 2, 128, 4] elements, or the part of it that is read.
+  for (const Profile::Step& step : sequence.profile(std::span(ids).first(1)).steps) {
+    CAPTURE(step.op);
+    CHECK(step.op != "copy");
+    CHECK(step.op != "slice");
+  }
+}
+
+TEST_CASE("what a sequence cannot do is said with its numbers, and changes nothing") {
+  const LanguageModel model = LanguageModel::load(kGolden + "gpt2", {.context = 20});
+  LanguageModel::Sequence sequence = model.sequence();
+  const std::vector<int32_t> some(15, 3);
+  const Tensor before = sequence.logits(some);
+  const auto message = [&](auto f) { return message_of(f); };
+  CHECK(message([&] { sequence.logits(std::span<const int32_t>{}); }).find("no tokens were given") !=
+        std::string::npos);
+  CHECK(message([&] { sequence.logits(int32_t{41}); }).find("token 0 is 41, but the vocabulary has 0 to 40") == 0);
+  CHECK(message([&] { sequence.logits(int32_t{-1}); }).find("token 0 is -1") == 0);
+  CHECK(message([&] { sequence.logits(some); }).find("15 tokens and 15 more do not fit a context of 20") == 0);
+  CHECK(message([&] { sequence.rewind(16); }).find("cannot take back 16 tokens of 15") == 0);
+  CHECK(sequence.position() == 15);
+  sequence.rewind(1);
+  CHECK(worst_difference(sequence.logits(int32_t{3}), before) < kTolerance);
+  CHECK(message_of([&] {
+          LanguageModel::load(kGolden + "gpt2", {.context = 257});
+        }).find("the model's table has 256 positions") != std::string::npos);
+  CHECK(message_of([&] { LanguageModel::load(kGolden + "gpt2", {.chunk = 0}); }).find("a chunk of 0 tokens") == 0);
+}
+
+TEST_CASE("a model of one's own is made of the blocks") {
+  LanguageModelConfig config;
+  config.vocabulary = 256, config.hidden = 64, config.layers = 2, config.intermediate = 128;
+  config.heads = config.kv_heads = 4, config.head_dim = 16, config.context = 512;
+  config.rope.dims = 16, config.windowed = {false, true}, config.window = 32;
+  const Graph whole = decoder_graph(config);  // as docs/language_models.md has it
+  CHECK(whole.outputs().size() == 1 + 2 * 2);
+
+  // One layer without a cache of its own making, between two of the user's.
+  Graph g("mine");
+  const Dim n = Dim::symbol("n");
+  DecoderBlocks blocks(g, config, [](const std::string& name) { return name == "mine.weight" ? q8_0 : f32; });
+  const DecoderBlocks::Positions positions{g.input("position", i32, {}), n, n};
+  DecoderBlocks::Cache cache{g.input("keys", f32, {1, 4, 512, 16}), g.input("values", f32, {1, 4, 512, 16})};
+  Value x = blocks.linear(g.input("x", f32, {1, n, 64}), "mine", 64);
+  x = blocks.layer(x, 1, positions, cache);
+  g.output(tanh(x), "y");
+  g.output(cache.keys, "keys");
+  CHECK(g.type(g.params()[0]) == Type{q8_0, {64, 64}});
+  CompiledGraph compiled = Session().compile(g);
+  for (const auto& param : compiled.signature().params) {
+    const Tensor zeros(f32, shape_of(param.type.dims));
+    compiled.set_param(param.name, param.type.dtype == q8_0 ? quantized(zeros, q8_0) : zeros);
+  }
+  const auto out = compiled.run({{"position", Tensor::scalar<int32_t>(0)},
+                                 {"x", Tensor(f32, {1, 3, 64})},
+                                 {"keys", Tensor(f32, {1, 4, 512, 16})},
+                                 {"values", Tensor(f32, {1, 4, 512, 16})}});
+  CHECK(out[0].shape() == Shape{1, 3, 64});
+  CHECK(message_of([&] {
+          blocks.param("embedding.weight", {3}), blocks.param("embedding.weight", {4});
+        }).find("param 'embedding.weight' is f32[3], and f32[4] elsewhere") == 0);
+  CHECK(message_of([&] {
+          blocks.float_param("mine.weight", {64, 64});
+        }).find("it must be f32, f16 or bf16") != std::string::npos);
+}
