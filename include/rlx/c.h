@@ -591,6 +591,23 @@ rlx_status rlx_encodings_overflow(const rlx_encodings* encodings, size_t index, 
                                   rlx_error** error);
 void rlx_encodings_free(rlx_encodings* encodings);
 
+/* ---- chat templates ---- */
+typedef struct rlx_chat_template rlx_chat_template; /* freed by rlx_chat_template_free */
+
+/* From Jinja text of UTF-8; from a model folder, tokenizer_config.json or its like, or a GGUF file:
+   rlx/chat_template.h. */
+rlx_status rlx_chat_template_parse(const char* text, size_t size, rlx_chat_template** chat_template, rlx_error** error);
+rlx_status rlx_chat_template_load(const char* path, rlx_chat_template** chat_template, rlx_error** error);
+/* {"text", "bos_token", "eos_token"} as JSON, to be freed by rlx_text_free. */
+rlx_status rlx_chat_template_describe(const rlx_chat_template* chat_template, char** json, rlx_error** error);
+/* The conversation, a JSON array of objects such as {"role": "user", "content": "Hello."}, as text to be freed by
+   rlx_text_free. `settings`, JSON or NULL: {"add_generation_prompt": false, "bos_token", "eos_token", "tools": [...],
+   "documents": [...], "variables": {...}, "now": seconds since 1970-01-01 00:00 by the place's clock, "most_steps",
+   "most_bytes"}, which are as ChatTemplateOptions. */
+rlx_status rlx_chat_template_apply(const rlx_chat_template* chat_template, const char* messages, const char* settings,
+                                   char** text, rlx_error** error);
+void rlx_chat_template_free(rlx_chat_template* chat_template);
+
 /* ---- sentence encoders ---- */
 typedef struct rlx_encoder rlx_encoder; /* freed by rlx_encoder_free */
 

@@ -1,4 +1,4 @@
-"""Models from their folders: tokenizers, and sentences to vectors.
+"""Models from their folders: tokenizers, chat templates, and sentences to vectors.
 
     encoder = rlx.models.SentenceEncoder("all-MiniLM-L6-v2")
     vectors = encoder.embed(["A cat sleeps.", "Rain is expected."])        # Array, float32 (2, 384)
@@ -6,10 +6,14 @@
     tokenizer = rlx.models.Tokenizer("all-MiniLM-L6-v2")
     tokenizer.encode("A cat sleeps.").tokens                               # ["[CLS]", "a", "cat", ...]
 
+    chat = rlx.models.ChatTemplate("Qwen3-0.6B")
+    chat.apply([{"role": "user", "content": "Hello."}], add_generation_prompt=True)
+
 A folder is one as the packages `transformers` and `sentence_transformers` have it: config.json, tokenizer.json (or vocab.txt),
 model.safetensors.
 """
 
+import calendar
 import ctypes
 import json
 import os
@@ -206,6 +210,70 @@ class DecodeStream:
     def finish(self):
         """What still waits, with U+FFFD for what was not completed; the stream begins anew."""
         return owned_text(lib.rlx_decode_stream_finish, self._handle)
+
+
+class ChatTemplate:
+    """A model's chat template: Jinja that makes of a conversation the text that the model goes on with, as `transformers` applies it.
+
+        chat = rlx.models.ChatTemplate("Qwen3-0.6B")
+        prompt = chat.apply([{"role": "user", "content": "Hello."}], add_generation_prompt=True)
+
+    `path` is a model folder, its chat_template.jinja, chat_template.json or tokenizer_config.json, or a GGUF file.
+    """
+
+    def __init__(self, path, *, _handle=None):
+        self._handle = _handle or c_void_p()
+        if _handle is None:
+            check(lib.rlx_chat_template_load, os.fspath(path).encode(), byref(self._handle))
+        self._finalizer = weakref.finalize(self, lib.rlx_chat_template_free, self._handle)
+
+    @classmethod
+    def from_text(cls, text):
+        """The template that `text` is. Fails, as "parse" and with the line, where it is none."""
+        handle, data = c_void_p(), text.encode(errors="surrogatepass")
+        check(lib.rlx_chat_template_parse, data, len(data), byref(handle))
+        return cls(None, _handle=handle)
+
+    @property
+    def text(self):
+        """The template itself."""
+        return self._described()["text"]
+
+    @property
+    def bos_token(self):
+        """The token by this name in the file that the template came from; "" if there is none."""
+        return self._described()["bos_token"]
+
+    @property
+    def eos_token(self):
+        return self._described()["eos_token"]
+
+    def apply(self, messages, *, add_generation_prompt=False, bos_token=None, eos_token=None, tools=None, documents=None, now=None,
+              most_steps=None, most_bytes=None, **variables):
+        """The conversation as text.
+
+        messages               a list of dicts, as JSON can hold them: {"role": "user", "content": "Hello."}
+        add_generation_prompt  whether the text ends with what begins the assistant's answer
+        bos_token, eos_token   those of the file where they are not given
+        tools, documents       lists of dicts: function schemas, texts to answer from
+        now                    a `datetime` for `strftime_now`; its zone does not count
+        most_steps, most_bytes what the template may take: 20,000,000 steps, and 2**28 bytes of values with 100 for each of the conversation
+        variables              whatever else the template knows: enable_thinking=False
+
+        Fails as "invalid_argument" if the template refuses the conversation, and as "out_of_memory" if it takes more than it may.
+        """
+        settings = {"add_generation_prompt": bool(add_generation_prompt), "bos_token": bos_token, "eos_token": eos_token, "tools": tools,
+                    "documents": documents, "variables": variables, "most_steps": most_steps, "most_bytes": most_bytes}
+        if now is not None:
+            settings["now"] = calendar.timegm(now.timetuple())
+        return owned_text(lib.rlx_chat_template_apply, self._handle, _json(list(messages)), _json(settings))
+
+    def _described(self):
+        return json.loads(owned_text(lib.rlx_chat_template_describe, self._handle))
+
+
+def _json(value):
+    return json.dumps(value, ensure_ascii=False, allow_nan=False).encode(errors="replace")
 
 
 class SentenceEncoder:

@@ -1,5 +1,6 @@
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from datetime import datetime
 from os import PathLike
 from typing import Any, Literal
 
@@ -61,6 +62,31 @@ class DecodeStream:
     def __init__(self, tokenizer: Tokenizer, skip_special_tokens: bool = ...) -> None: ...
     def put(self, id: int) -> str: ...
     def finish(self) -> str: ...
+
+class ChatTemplate:
+    def __init__(self, path: str | PathLike[str]) -> None: ...
+    @classmethod
+    def from_text(cls, text: str) -> ChatTemplate: ...
+    @property
+    def text(self) -> str: ...
+    @property
+    def bos_token(self) -> str: ...
+    @property
+    def eos_token(self) -> str: ...
+    def apply(
+        self,
+        messages: Iterable[Mapping[str, Any]],
+        *,
+        add_generation_prompt: bool = ...,
+        bos_token: str | None = ...,
+        eos_token: str | None = ...,
+        tools: Sequence[Mapping[str, Any]] | None = ...,
+        documents: Sequence[Mapping[str, Any]] | None = ...,
+        now: datetime | None = ...,
+        most_steps: int | None = ...,
+        most_bytes: int | None = ...,
+        **variables: Any,
+    ) -> str: ...
 
 class SentenceEncoder:
     def __init__(
