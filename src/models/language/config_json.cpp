@@ -155,7 +155,7 @@ RopeConfig rope_from(const Keys& model, const Keys& p, const LanguageModelConfig
 
 /// `rope_parameters` (transformers 5) or `rope_scaling` beside `rope_theta` (before).
 void fill_rope(LanguageModelConfig& c, const Keys& k) {
-  const JsonTree nothing;
+  const JsonTree nothing = {};
   const double theta = k.number_or("rope_theta", 10000, 1 + 1e-9, kHuge);
   const char* key = k.has("rope_parameters") ? "rope_parameters" : "rope_scaling";
   const JsonTree& given = k.has(key) ? k.object(key) : nothing;
@@ -163,7 +163,7 @@ void fill_rope(LanguageModelConfig& c, const Keys& k) {
 }
 /// Gemma 3: one for layers that see everything, one for those with a window.
 void fill_ropes(LanguageModelConfig& c, const Keys& k) {
-  const JsonTree nothing;
+  const JsonTree nothing = {};
   const Keys none(nothing);
   const double theta = k.number_or("rope_theta", 1e6, 1 + 1e-9, kHuge);
   const double local = k.number_or("rope_local_base_freq", 1e4, 1 + 1e-9, kHuge);

@@ -98,7 +98,7 @@ void advise(std::optional<double>& to, const JsonTree& json, const char* key) {
 SpecialTokens special_tokens_of_folder(const std::string& folder, int64_t vocabulary) {
   const JsonTree generation = json_of(folder, "generation_config.json"), model = json_of(folder, "config.json");
   const JsonTree tokenizer = json_of(folder, "tokenizer_config.json");
-  const JsonTree nothing;
+  const JsonTree nothing = {};
   const JsonTree* inner = member(model, "text_config");
   const std::array<std::pair<const char*, const JsonTree*>, 3> files = {
       {{"generation_config.json", &generation}, {"config.json", &model}, {"config.json", inner ? inner : &nothing}}};
