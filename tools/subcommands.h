@@ -26,6 +26,8 @@ Subcommand add_embed(CLI::App& rlx);
 Subcommand add_tokenize(CLI::App& rlx);
 Subcommand add_detokenize(CLI::App& rlx);
 Subcommand add_search(CLI::App& rlx);
+Subcommand add_generate(CLI::App& rlx);
+Subcommand add_chat(CLI::App& rlx);
 Subcommand add_logits(CLI::App& rlx);
 Subcommand add_run(CLI::App& rlx);
 Subcommand add_compile(CLI::App& rlx);
