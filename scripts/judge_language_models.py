@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """Holds language models to the package `transformers`: small models of random weights, logits of 64 texts each.
 
-    scripts/judge_language_models.py build/release/bin/rlx [--only NAME]... [--llama FOLDER] [--keep DIR]
+    scripts/judge_language_models.py build/release/bin/rlx [--only NAME]... [--texts N] [--llama FOLDER] [--packed] [--keep DIR]
 
 Each model is saved as a folder and read by `rlx logits` three ways: each text at once, token by token through the cache, and in
 chunks of 7. Of each, the logits must be within 1e-4 of transformers' in f32, and the most likely token the same at every
 position, but where the reference's own two most likely ones differ by less than twice that (counted).
 
 With --llama, a folder of llama.cpp's sources (the source package of llama-cpp-python has them as vendor/llama.cpp), each model is
-also converted to GGUF by its convert_hf_to_gguf.py, and that file is held to the same logits.
+also converted to GGUF by its convert_hf_to_gguf.py, and that file is held to the same logits. Where the environment variable LLAMA_CPP_LIB_PATH names a folder with libllama.so, built of these sources,
+and `llama_cpp` of the package can be imported (PYTHONPATH), they are compared with llama.cpp's own, too.
 
 With --packed instead, models of 256 elements a row are converted to GGUF, their matrices packed by `rlx convert --quantize` to each
 kind, and the logits held to those of the same numbers as floats, as gguf-py decodes the blocks: within 1e-4 too, as products read
@@ -167,6 +168,7 @@ import convert_hf_to_gguf as convert
 from conversion.base import ModelBase, TextModel
 def vocabulary(self, *args, **kwargs):
     self.gguf_writer.add_tokenizer_model("no_vocab")
+    if "llama" not in self.gguf_writer.arch: self.gguf_writer.add_vocab_size(self.hparams["vocab_size"])
 def classes(c):
     yield c
     for s in c.__subclasses__(): yield from classes(s)
@@ -176,6 +178,42 @@ convert.main()
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     if done.returncode: raise RuntimeError(done.stderr.strip()[-1500:])
+
+
+# llama.cpp computes gelu by a table in f16, which moves logits by some 1e-3; the windows of Phi-3 it leaves out, and longrope's factors it
+# chooses by the context, so that those two are not compared.
+BY_TABLE, NOT_ALIKE = {"gemma", "gemma2_plain_scale", "gemma3", "gpt2"}, {"phi3", "phi3_longrope"}
+
+
+def by_llama(path, texts):
+    """The logits behind each token of each text, by llama.cpp."""
+    import llama_cpp as llama
+
+    @llama.llama_log_callback
+    def quiet(level, text, data): pass
+
+    llama.llama_log_set(quiet, None)
+    model = llama.llama_model_load_from_file(str(path).encode(), llama.llama_model_default_params())
+    if not model: raise RuntimeError(f"llama.cpp does not load {path}")
+    vocabulary = llama.llama_vocab_n_tokens(llama.llama_model_get_vocab(model))
+    rows = []
+    for text in texts:
+        params = llama.llama_context_default_params()
+        params.n_ctx, params.n_batch, params.n_ubatch = len(text) + 8, len(text), len(text)
+        params.n_threads = params.n_threads_batch = 1
+        params.type_k = params.type_v = llama.GGML_TYPE_F32
+        params.flash_attn_type = llama.LLAMA_FLASH_ATTN_TYPE_DISABLED
+        context = llama.llama_init_from_model(model, params)
+        batch = llama.llama_batch_init(len(text), 0, 1)
+        batch.n_tokens = len(text)
+        for i, token in enumerate(text):
+            batch.token[i], batch.pos[i], batch.n_seq_id[i], batch.seq_id[i][0], batch.logits[i] = token, i, 1, 0, 1
+        if llama.llama_decode(context, batch): raise RuntimeError("llama.cpp does not decode")
+        for i in range(len(text)):
+            rows.append(np.ctypeslib.as_array(llama.llama_get_logits_ith(context, i), (vocabulary,)).copy())
+        llama.llama_batch_free(batch), llama.llama_free(context)
+    llama.llama_model_free(model)
+    return np.stack(rows)
 
 
 PACKED = ("q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "q2_k", "q3_k", "q4_k", "q5_k", "q6_k")
@@ -222,6 +260,7 @@ def main():
     parser.add_argument("--llama", type=pathlib.Path)
     parser.add_argument("--keep", type=pathlib.Path)
     parser.add_argument("--packed", action="store_true")
+    parser.add_argument("--texts", type=int, default=64)
     args = parser.parse_args()
     rlx = args.rlx.resolve()
     wrong = 0
@@ -234,7 +273,7 @@ def main():
             shutil.rmtree(folder, ignore_errors=True)
             # Every second one in several files.
             model.save_pretrained(folder, max_shard_size="100KB" if list(MODELS).index(name) % 2 else "1GB")
-            texts = texts_for(model)
+            texts = texts_for(model, args.texts)
             for chunk in (512, 1, 7):
                 label = f"{name}, {'at once' if chunk == 512 else f'by {chunk}'}"
                 try:
@@ -247,8 +286,10 @@ def main():
             try:
                 gguf = folder.with_suffix(".gguf")
                 to_gguf(folder, args.llama.resolve(), gguf)
-                wrong += not compare(f"{name}, GGUF by llama.cpp's converter", logits(rlx, gguf, texts, 512, pathlib.Path(temporary)),
-                                     reference(model, texts, 512, stretched))  # fmt: skip
+                got = logits(rlx, gguf, texts, 512, pathlib.Path(temporary))
+                wrong += not compare(f"{name}, GGUF by its converter", got, reference(model, texts, 512, stretched))
+                if "LLAMA_CPP_LIB_PATH" in os.environ and name not in NOT_ALIKE:
+                    wrong += not compare(f"{name}, beside llama.cpp", got, by_llama(gguf, texts), 1e-2 if name in BY_TABLE else TOLERANCE)
             except RuntimeError as error:
                 wrong += 1
                 print(f"{name + ', GGUF':44} WRONG: {error}")

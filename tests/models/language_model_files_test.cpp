@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "rlx/language_model.h"
@@ -374,4 +375,52 @@ TEST_CASE("whatever a key of a configuration is, a model loads or says what is w
   }
   CHECK(refused > (sanitized() ? 50 : 500));
   CHECK(loaded > (sanitized() ? 50 : 500));
+}
+
+TEST_CASE("whatever a key of a GGUF file is, a model loads or says what is wrong") {
+  const std::vector<GgufValue> odd = {uint32_t{0},
+                                      uint32_t{1},
+                                      uint32_t{3},
+                                      int32_t{-1},
+                                      uint64_t{1} << 40,
+                                      ~uint64_t{0},
+                                      0.0F,
+                                      -1.0F,
+                                      1e30F,
+                                      std::numeric_limits<float>::quiet_NaN(),
+                                      2.5,
+                                      true,
+                                      std::string(),
+                                      std::string("yarn"),
+                                      GgufArray{std::vector<uint32_t>{}},
+                                      GgufArray{std::vector<int32_t>{2, 2}},
+                                      GgufArray{std::vector<bool>{true, false}}};
+  size_t refused = 0, loaded = 0, number = 0;
+  TemporaryFolder folder;
+  for (const std::string name : {"gemma3", "phi3_longrope", "qwen3_moe", "llama3", "gpt2"}) {
+    const GgufFile file = GgufFile::open(kModels + name + ".gguf");
+    std::vector<std::pair<std::string, Tensor>> tensors;
+    for (const std::string& tensor : file.names()) tensors.emplace_back(tensor, file.tensor(tensor));
+    for (size_t key = 0; key < file.metadata().size(); ++key) {
+      if (file.metadata()[key].first == "general.alignment") continue;  // the writer's own
+      if (sanitized() && number++ % 10 != 0) continue;                  // a tenth of the keys there
+      for (const GgufValue& value : odd) {
+        GgufMetadata metadata = file.metadata();
+        metadata[key].second = value;
+        CAPTURE(name);
+        CAPTURE(metadata[key].first);
+        CAPTURE(gguf_json(value));
+        write_gguf(folder / "model.gguf", tensors, metadata);
+        try {
+          LanguageModel::load(folder / "model.gguf").sequence().logits(int32_t{0});
+          ++loaded;
+        } catch (const Error& error) {
+          ++refused;
+          CHECK(error.code() != ErrorCode::internal);
+        }
+      }
+    }
+  }
+  CHECK(refused > (sanitized() ? 20 : 200));
+  CHECK(loaded > (sanitized() ? 20 : 200));
 }
