@@ -82,6 +82,7 @@ void Chat::run() const {
     if (line.ends_with('\r')) line.pop_back();
     if (line == "/reset") {
       begin();
+      writer.reset();
       continue;
     }
     if (line.empty()) continue;

@@ -60,6 +60,8 @@ class Writer {
   /// Goes on behind `tokens`, of which those that were read or written before need not be read again. Gives the text to
   /// `put` in pieces of valid UTF-8 as it comes, none of a stop string.
   Generated write(std::span<const int32_t> tokens, const std::function<void(std::string_view)>& put);
+  /// Forgets what was seen and drawn; the random numbers begin anew.
+  void reset() { sampler_.reset(); }
 
  private:
   const LanguageModel& model_;

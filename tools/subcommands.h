@@ -29,6 +29,7 @@ Subcommand add_search(CLI::App& rlx);
 Subcommand add_generate(CLI::App& rlx);
 Subcommand add_chat(CLI::App& rlx);
 Subcommand add_logits(CLI::App& rlx);
+Subcommand add_perplexity(CLI::App& rlx);
 Subcommand add_run(CLI::App& rlx);
 Subcommand add_compile(CLI::App& rlx);
 Subcommand add_train(CLI::App& rlx);

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""`rlx generate` and `rlx chat`: a small model of tests/golden/language_models with a tokenizer of letters beside it."""
+"""`rlx generate`, `rlx chat` and `rlx perplexity`: a small model of tests/golden/language_models with a tokenizer of letters beside it."""
 
 import json
+import math
 import shutil
 import unittest
 
-from program import GOLDEN, ProgramTest, rlx
+from program import GOLDEN, ProgramTest, read_npy, rlx
 
 MODEL = GOLDEN / "language_models/gpt2"
 LETTERS = "abcdefghijklmnopqrstuvwxyzéABCDEF .\n:|"  # 38 of the model's 41 tokens
@@ -105,12 +106,13 @@ class Chat(LanguageTest):
     def setUp(self):
         super().setUp()
         (self.model / "chat_template.jinja").write_text(TEMPLATE)
-        self.arguments = ("chat", "--model", self.model, "--json", "--temperature", 0, "--max-tokens", 6)
+        self.arguments = ("chat", "--model", self.model, "--json", "--max-tokens", 6)
         result = rlx(*self.arguments, stdin="a\n")
         if "built without chat templates" in result.stderr:
             self.skipTest("built without chat templates")
 
     def answers(self, lines, *more):
+        more = more if "--temperature" in more else ("--temperature", 0, *more)
         result = rlx(*self.arguments, *more, stdin=lines)
         self.assertEqual((result.returncode, result.stderr), (0, ""))
         return [json.loads(line) for line in result.stdout.splitlines()]
@@ -133,10 +135,13 @@ class Chat(LanguageTest):
     def test_reset_begins_anew(self):
         one, two = self.answers("abc\n/reset\nabc\n", "--system", "be")
         self.assertEqual(one["tokens"], two["tokens"])
+        one, again, two = self.answers("abc\nabc\n/reset\nabc\n", "--temperature", 3, "--presence-penalty", 5)
+        self.assertEqual(one["tokens"], two["tokens"])
+        self.assertNotEqual(one["tokens"], again["tokens"])
 
     def test_as_text_with_times_beside_it(self):
         made = self.answers("abc\n")[0]
-        result = rlx(*[a for a in self.arguments if a != "--json"], stdin="abc")
+        result = rlx(*[a for a in self.arguments if a != "--json"], "--temperature", 0, stdin="abc")
         self.assertEqual(result.stdout, made["text"] + "\n")
         self.assertRegex(result.stderr, r"^rlx: loaded in .* wrote \d+ tokens? in .*\n$")
 
@@ -146,6 +151,44 @@ class Chat(LanguageTest):
         path = self.file("own.jinja", "{{ raise_exception('never') }}")
         self.fails(1, "refuses the conversation: never", "chat", "--model", self.model, "--template", path, stdin="a\n")
         self.fails(1, "own.jinja': line 1", "chat", "--model", self.model, "--template", self.file("own.jinja", "{% if %}"), stdin="a\n")
+
+
+class Perplexity(LanguageTest):
+    def test_it_is_that_of_the_logits_that_transformers_has(self):
+        ids = json.loads((MODEL / "ids.json").read_text())
+        shape, logits = read_npy(MODEL / "logits.npy")
+        losses = []
+        for i, token in enumerate(ids[1:]):
+            row = logits[i * shape[1] : (i + 1) * shape[1]]
+            losses.append(math.log(sum(math.exp(x) for x in row)) - row[token])
+        made = json.loads(self.succeeds("perplexity", "--model", MODEL, "--tokens", MODEL / "ids.json", "--json"))
+        self.assertEqual(made["tokens"], len(losses))
+        self.assertAlmostEqual(made["perplexity"], math.exp(sum(losses) / len(losses)), delta=1e-3)
+        text = self.succeeds("perplexity", "--model", MODEL, "--tokens", MODEL / "ids.json")
+        self.assertRegex(text, rf"^perplexity {made['perplexity']:.4f} over {len(losses)} tokens in 1 window")
+
+    def test_windows_and_texts(self):
+        text = self.file("text", "the cab is here. a bad fee was paid\n")
+        whole = json.loads(self.succeeds("perplexity", "--model", self.model, "--file", text, "--json"))
+        ids = self.file("ids.json", json.dumps([LETTERS.index(c) for c in text.read_text()]))
+        self.assertEqual(json.loads(self.succeeds("perplexity", "--model", self.model, "--tokens", ids, "--json"))["perplexity"], whole["perplexity"])
+        parts = json.loads(self.succeeds("perplexity", "--model", self.model, "--file", text, "--window", 10, "--json"))
+        self.assertEqual((parts["windows"], parts["tokens"]), (4, 36 - 4))
+        loss = 0
+        for begin in range(0, 36, 10):
+            part = self.file("part.json", json.dumps(json.loads(ids.read_text())[begin : begin + 10]))
+            one = json.loads(self.succeeds("perplexity", "--model", self.model, "--tokens", part, "--json"))
+            loss += math.log(one["perplexity"]) * one["tokens"]
+        self.assertAlmostEqual(math.log(parts["perplexity"]), loss / parts["tokens"], places=5)
+
+    def test_what_is_wrong_is_said(self):
+        one = self.file("one", "a")
+        for arguments, code, message in (
+            ([], 2, "--file or --tokens"), (["--file", one, "--tokens", one], 2, "excludes"), (["--file", one], 1, "1 token; a perplexity needs two"),
+            (["--tokens", self.file("bad.json", "{}")], 1, "not an array of token ids"), (["--file", one, "--window", 1], 2, "--window"),
+        ):  # fmt: skip
+            with self.subTest(arguments):
+                self.fails(code, message, "perplexity", "--model", self.model, *arguments)
 
 
 if __name__ == "__main__":
