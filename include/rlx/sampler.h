@@ -77,8 +77,8 @@ class Sampler {
   std::map<int32_t, int64_t> drawn_;  // how often
   std::map<int32_t, bool> seen_;      // drawn ones, too
   uint64_t draws_ = 0;
-  std::vector<float> scores_;          // scratch
-  std::vector<Candidate> candidates_;  // what is left; weights are relative
+  std::vector<float> scores_, blocks_;  // scratch
+  std::vector<Candidate> candidates_;   // what is left; weights are relative
   bool sorted_ = false;
 };
 

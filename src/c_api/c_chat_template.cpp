@@ -77,7 +77,7 @@ rlx_status rlx_chat_template_parse(const char* text, size_t size, rlx_chat_templ
                                    rlx_error** error) {
   return guarded(error, [&] {
     auto& result = required(chat_template, "chat_template");
-    if (!text && size > 0) rlx::fail(rlx::ErrorCode::invalid_argument, "text is NULL");
+    (void)required_text(text, "text");
     result = new rlx_chat_template{rlx::ChatTemplate::parse(std::string_view(text, size))};
   });
 }

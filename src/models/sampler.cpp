@@ -37,18 +37,66 @@ bool is_before(const C& a, const C& b) {
   return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
 }
 
-/// The k-th greatest value: one pass, with a heap of the k greatest so far.
-float kth_greatest(std::span<const float> values, size_t k) {
-  std::vector<float> heap(values.begin(), values.begin() + static_cast<ptrdiff_t>(k));
-  std::make_heap(heap.begin(), heap.end(), std::greater<>());
-  float least = heap.front();
-  for (float value : values.subspan(k)) {
-    if (!(value > least)) continue;
-    std::pop_heap(heap.begin(), heap.end(), std::greater<>());
-    heap.back() = value;
-    std::push_heap(heap.begin(), heap.end(), std::greater<>());
-    least = heap.front();
+constexpr size_t kLanes = 64;
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+/// The greatest of each kLanes logits, the last of which may be fewer; whether one is NaN or +inf. What follows looks
+/// only into the few blocks whose greatest one is large enough.
+bool greatest_of_blocks(std::span<const float> values, std::vector<float>& greatest) {
+  greatest.clear();
+  int wrong = 0;
+  auto block = [&](const float* v, auto count) {
+    // Lanes of their own, so that the compiler makes vectors of them.
+    float most[8];
+    int odd[8] = {};
+    std::fill(most, most + 8, -kInfinity);
+    for (size_t i = 0; i < count; i += 8)
+      for (size_t j = 0; j < 8; ++j) {
+        most[j] = v[i + j] > most[j] ? v[i + j] : most[j];
+        odd[j] |= !(v[i + j] < kInfinity);
+      }
+    for (size_t j = 0; j < 8; ++j) wrong |= odd[j];
+    greatest.push_back(*std::max_element(most, most + 8));
+  };
+  size_t at = 0;
+  for (; at + kLanes <= values.size(); at += kLanes)
+    block(values.data() + at, std::integral_constant<size_t, kLanes>());
+  if (at < values.size()) {
+    float rest[kLanes];
+    std::fill(rest, rest + kLanes, -kInfinity);
+    std::copy(values.begin() + static_cast<ptrdiff_t>(at), values.end(), rest);
+    block(rest, std::integral_constant<size_t, kLanes>());
   }
+  return wrong != 0;
+}
+
+/// Calls `use(i)` for the values of blocks that have one of at least `least()`, which may grow.
+template <class Least, class Use>
+void for_large(std::span<const float> values, const std::vector<float>& blocks, Least least, Use use) {
+  for (size_t b = 0; b < blocks.size(); ++b) {
+    if (blocks[b] < least()) continue;
+    const size_t end = std::min(values.size(), (b + 1) * kLanes);
+    for (size_t i = b * kLanes; i < end; ++i)
+      if (values[i] >= least()) use(i);
+  }
+}
+
+/// The k-th greatest value: one pass, with a heap of the k greatest so far.
+float kth_greatest(std::span<const float> values, const std::vector<float>& blocks, size_t k) {
+  std::vector<float> heap;
+  float least = -kInfinity;
+  for_large(
+      values, blocks, [&] { return least; },
+      [&](size_t i) {
+        if (heap.size() == k) {
+          if (values[i] == least) return;
+          std::pop_heap(heap.begin(), heap.end(), std::greater<>());
+          heap.pop_back();
+        }
+        heap.push_back(values[i]);
+        std::push_heap(heap.begin(), heap.end(), std::greater<>());
+        if (heap.size() == k) least = heap.front();
+      });
   return least;
 }
 
@@ -101,18 +149,12 @@ void Sampler::filter(std::span<const float> logits) {
                                    options_.frequency_penalty * static_cast<double>(count));
       }
 
-  constexpr float kInfinity = std::numeric_limits<float>::infinity();
-  bool is_wrong = false;
-  float greatest = -kInfinity;
-  for (float score : scores_) {
-    is_wrong |= !(score < kInfinity);
-    greatest = score > greatest ? score : greatest;
-  }
-  if (is_wrong) {
+  if (greatest_of_blocks(scores_, blocks_)) {
     const auto at = std::find_if(scores_.begin(), scores_.end(), [](float s) { return !(s < kInfinity); });
     fail(ErrorCode::invalid_argument, "the logit of token ", at - scores_.begin(), " is ", *at,
          "; no token can be drawn beside it");
   }
+  const float greatest = *std::max_element(blocks_.begin(), blocks_.end());
   if (greatest == -kInfinity)
     fail(ErrorCode::invalid_argument, "all ", scores_.size(), " logits are -inf: no token can be drawn");
 
@@ -126,10 +168,12 @@ void Sampler::filter(std::span<const float> logits) {
   const double scale = 1 / options_.temperature;
   float least = std::numeric_limits<float>::lowest();  // leaves out -inf
   if (options_.top_k > 0 && static_cast<size_t>(options_.top_k) < scores_.size())
-    least = std::max(least, kth_greatest(scores_, static_cast<size_t>(options_.top_k)));
-  for (size_t i = 0; i < scores_.size(); ++i)
-    if (scores_[i] >= least)
-      candidates_.push_back({scores_[i], static_cast<int32_t>(i), std::exp((double{scores_[i]} - greatest) * scale)});
+    least = std::max(least, kth_greatest(scores_, blocks_, static_cast<size_t>(options_.top_k)));
+  for_large(
+      scores_, blocks_, [&] { return least; },
+      [&](size_t i) {
+        candidates_.push_back({scores_[i], static_cast<int32_t>(i), std::exp((double{scores_[i]} - greatest) * scale)});
+      });
   sorted_ = false;
   if (options_.top_p < 1) keep_top_p();
   if (options_.min_p > 0)  // the likeliest token has weight 1

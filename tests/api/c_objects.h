@@ -72,6 +72,7 @@ typedef struct objects {
   rlx_coreml* coreml;
   rlx_coreml_state* state;
   rlx_tokenizer* tokenizer;
+  rlx_chat_template* chat_template; /* NULL if RLX was built without */
   rlx_decode_stream* decode_stream;
   rlx_encodings* encodings;
   rlx_encoder* encoder;
@@ -144,6 +145,7 @@ static objects make_objects(void) {
   OK(rlx_tensor_create("i64", kIdsDims, 2, kTokenIds, sizeof kTokenIds, &o.ids, &error));
   OK(rlx_encoder_load(folder, "cpu", NULL, NULL, &o.encoder, &error));
   OK(rlx_encoder_tokenizer(o.encoder, &o.tokenizer, &error));
+  (void)rlx_chat_template_parse("{{ messages }}", 14, &o.chat_template, NULL);
   OK(rlx_decode_stream_new(o.tokenizer, 1, &o.decode_stream, &error));
   OK(rlx_tokenizer_encode(o.tokenizer, &text, 1, 0, 1, &o.encodings, &error));
   OK(rlx_lora_add(o.model, "{targets = [\"w\"]}", &o.lora, &error));
@@ -162,6 +164,7 @@ static void free_objects(objects* o) {
   rlx_encodings_free(o->encodings);
   rlx_decode_stream_free(o->decode_stream);
   rlx_tokenizer_free(o->tokenizer);
+  rlx_chat_template_free(o->chat_template);
   rlx_encoder_free(o->encoder);
   rlx_lora_free(o->lora);
   rlx_tensor_free(o->ids);

@@ -22,6 +22,7 @@ static rlx_coreml* made_coreml;
 static rlx_coreml_state* made_state;
 static rlx_state* made_kept;
 static rlx_tokenizer* made_tokenizer;
+static rlx_chat_template* made_chat_template;
 static rlx_decode_stream* made_decode_stream;
 static rlx_encodings* made_encodings;
 static rlx_encoder* made_encoder;
@@ -68,8 +69,8 @@ static void prepare(void) {
 }
 static int has_results(void) {
   return made_graph || made_session || made_compiled || made_training || made_quantization || made_coreml ||
-         made_state || made_kept || made_text || made_json || made_tensors[0] || made_tokenizer || made_encodings ||
-         made_encoder || made_gguf || made_lora || made_device_tensors[0] || made_event || made_run;
+         made_state || made_kept || made_text || made_json || made_tensors[0] || made_tokenizer || made_chat_template ||
+         made_encodings || made_encoder || made_gguf || made_lora || made_device_tensors[0] || made_event || made_run;
 }
 static void after(rlx_status status, enum asked asked, int has_error) {
   const char* message = error ? rlx_error_message(error) : "";
@@ -104,14 +105,15 @@ static void free_results(void) {
   rlx_coreml_state_free(made_state);
   rlx_state_free(made_kept);
   rlx_tokenizer_free(made_tokenizer);
+  rlx_chat_template_free(made_chat_template);
   rlx_decode_stream_free(made_decode_stream);
   rlx_encodings_free(made_encodings);
   rlx_encoder_free(made_encoder);
   rlx_lora_free(made_lora);
   rlx_gguf_free(made_gguf);
   rlx_text_free(made_text);
-  made_tokenizer = NULL, made_decode_stream = NULL, made_encodings = NULL, made_encoder = NULL, made_lora = NULL,
-  made_gguf = NULL, made_kept = NULL;
+  made_tokenizer = NULL, made_chat_template = NULL, made_decode_stream = NULL, made_encodings = NULL;
+  made_encoder = NULL, made_lora = NULL, made_gguf = NULL, made_kept = NULL;
   error = NULL, made_graph = NULL, made_session = NULL, made_compiled = NULL, made_training = NULL;
   made_quantization = NULL, made_coreml = NULL, made_state = NULL, made_text = NULL, made_json = NULL;
   memset(made_tensors, 0, sizeof made_tensors);

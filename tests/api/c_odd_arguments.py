@@ -47,6 +47,9 @@ VALID = {
     "rlx_lora_merge.room": "16", "rlx_lora_load.path": "adapter_path", "rlx_lora_save.path": "written_adapter", "rlx_lora_merge.names": "kLoraNames",
     "rlx_lora_merge.params": "lora_params", "rlx_lora_merge.param_count": "3", "rlx_lora_save.names": "kLoraNames",
     "rlx_lora_save.params": "lora_params", "rlx_lora_save.param_count": "3",
+    "chat_template": "o.chat_template", "messages": '"[]"', "settings": "NULL", "rlx_chat_template_parse.text": '"{{ messages }}"',
+    "rlx_chat_template_parse.size": "strlen(\"{{ messages }}\")", "rlx_chat_template_load.path": "vocabulary_path",
+    "rlx_chat_template_describe.json": "&made_text", "rlx_chat_template_apply.text": "&made_text", "->rlx_chat_template": "&made_chat_template",
     "file": "o.gguf", "mapped": "0", "metadata": "NULL", "rlx_gguf_open.path": "gguf_path", "rlx_gguf_write.path": "written_gguf",
     "rlx_state* state": "o.kept", "const rlx_state* state": "o.kept", "extents": "NULL", "rlx_state** state": "&made_kept",
     "rlx_state** result": "&made_kept", "rlx_compiled_load_state.path": "state_path", "rlx_state_save.path": "written_path",
@@ -89,12 +92,14 @@ OPTIONAL = set("""error attrs count types types_size name:rlx_graph_output buffe
     done:rlx_event_wait done:rlx_run_wait run:rlx_compiled_submit run:rlx_compiled_run_async
     run:rlx_compiled_run_async_with_state extents:rlx_compiled_new_state size:rlx_state_type
     size:rlx_graph_type size:rlx_graph_signature_type size:rlx_compiled_type ranges:rlx_quantization_initial truncation padding compile
-    metadata dtype:rlx_gguf_tensor
+    metadata settings dtype:rlx_gguf_tensor
     """.split())
 # A state that the package has must come along; the rest may fail with other words, as the valid call does.
 ELSE_REFUSED = {"rlx_coreml_predict.state"}
-# A graph with fake quantization has params that are not given here; what lies at the path is a graph and no library.
-FAILS_WHEN_VALID = {"rlx_export_int8", "rlx_load_plugin"}
+# A graph with fake quantization has params that are not given here; what lies at the path is a graph and no library; RLX may
+# have been built without chat templates.
+FAILS_WHEN_VALID = {"rlx_export_int8", "rlx_load_plugin", "rlx_chat_template_parse", "rlx_chat_template_load", "rlx_chat_template_describe",
+                    "rlx_chat_template_apply"}
 PREPARE = {"rlx_training_step_accumulated": "OK(rlx_training_step(o.training, kXName, inputs, 1, 1, NULL, NULL, 0, &error));"}
 
 NUMBERS = {"size_t": ["0", "SIZE_MAX", "SIZE_MAX / 2 + 1", "SIZE_MAX - 7"], "int": ["-1", "2", "3", "INT_MAX", "INT_MIN"],

@@ -152,3 +152,44 @@ def test_what_an_encoder_cannot_take_is_refused(folder, tmp_path):
         models.SentenceEncoder(tmp_path)
     with pytest.raises(rlx.Error, match="'quantum'"):
         models.SentenceEncoder(folder, device="quantum")
+
+
+@pytest.fixture(scope="module")
+def has_chat_templates():
+    try:
+        models.ChatTemplate.from_text("x")
+    except NotImplementedError:
+        pytest.skip("RLX was built without chat templates")
+
+
+def test_chat_templates(has_chat_templates, tmp_path):
+    text = "{% for m in messages %}{{ bos_token if loop.first }}{{ m.role }}: {{ m.content }}{{ eos_token }}\n{% endfor %}{{ 'so:' if add_generation_prompt }}"
+    chat = models.ChatTemplate.from_text(text)
+    assert chat.text == text and chat.bos_token == "" and chat.eos_token == ""
+    messages = [{"role": "user", "content": "Hé \"you\"\n"}, {"role": "assistant", "content": "😀"}]
+    assert chat.apply(messages, bos_token="<s>", eos_token="|") == "<s>user: Hé \"you\"\n|\nassistant: 😀|\n"
+    assert chat.apply([], add_generation_prompt=True) == "so:"
+    assert chat.apply(iter(messages)) == chat.apply(messages)
+    seen = models.ChatTemplate.from_text("{{ tools }} {{ documents | tojson }} {{ loud }} {{ strftime_now('%d.%m.%Y %H:%M:%S') }}")
+    import datetime
+    now = datetime.datetime(2024, 2, 29, 23, 5, 6)
+    assert seen.apply([], tools=[{"a": 1.5}], documents=[], loud=[True, None], now=now) == "[{'a': 1.5}] [] [True, None] 29.02.2024 23:05:06"
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"chat_template": text, "bos_token": "B", "eos_token": {"content": "E"}}))
+    found = models.ChatTemplate(tmp_path)
+    assert (found.bos_token, found.eos_token) == ("B", "E")
+    assert found.apply(messages[1:]) == "Bassistant: 😀E\n"
+
+
+def test_chat_templates_refuse(has_chat_templates, tmp_path):
+    with pytest.raises(rlx.Error, match="line 2") as error:
+        models.ChatTemplate.from_text("a\n{% if %}")
+    assert error.value.status == "parse"
+    with pytest.raises(ValueError, match="refuses the conversation: no"):
+        models.ChatTemplate.from_text("{{ raise_exception('no') }}").apply([])
+    long = models.ChatTemplate.from_text("{% for i in range(9999) %}{{ 'abc' * 100 }}{% endfor %}")
+    assert len(long.apply([])) == 9999 * 300
+    for limit in ({"most_steps": 1000}, {"most_bytes": 100000}):
+        with pytest.raises(MemoryError, match="more"):
+            long.apply([], **limit)
+    with pytest.raises(FileNotFoundError, match="it has none"):
+        models.ChatTemplate(tmp_path)
