@@ -42,12 +42,16 @@ struct Attending {
   Heads q, k, v;
   AttentionMask mask;
   int64_t heads, group;  ///< heads of q, and how many of them share a head of k
+  /// With one query a head, the heads that share keys are the queries of one call, so that keys and values are read
+  /// once. All of them see the same keys: those from `first_key` on.
+  bool heads_are_queries = false;
+  int64_t first_key = 0;
   kernels::AttentionArgs args;
   kernels::AttentionProblem problem;
   int64_t mask_batch_stride = 0, bias_batch_stride = 0, bias_head_stride = 0;
   size_t mask_operand, mask_bytes = 0;
 
-  Attending(const LoweringContext& c, const AttentionAttrs& a, size_t mask_at)
+  Attending(const LoweringContext& c, const AttentionAttrs& a, size_t mask_at, bool joins_heads)
       : q(c.operands[0], a.layout, a.heads), k(c.operands[1], a.layout, a.kv_heads.value_or(a.heads)),
         v(c.operands[2], a.layout, a.kv_heads.value_or(a.heads)), mask(a.mask), heads(a.heads),
         group(a.heads / std::max<int64_t>(a.kv_heads.value_or(a.heads), 1)), mask_operand(mask_at) {
@@ -62,13 +66,21 @@ struct Attending {
     problem = kernels::problem_of(args);
     problem.batch = q.batch, problem.heads = heads, problem.kv_heads = a.kv_heads.value_or(heads);
     problem.has_bias = mask == AttentionMask::bias, problem.threads = c.threads;
+    heads_are_queries = joins_heads && group > 1 && q.positions == 1;
+    if (heads_are_queries) {
+      problem.heads = problem.kv_heads, problem.q_rows = group;
+      if (args.left >= 0) first_key = std::max<int64_t>(0, k.positions - 1 - args.left);
+      args.q_rows = group, args.q_stride = q.head_stride;
+      args.k_rows -= first_key, problem.k_rows = args.k_rows;
+      args.left = args.right = -1;
+    }
     args.strategy = kernels::plan_attention(problem, kernels::attention_target());
     if (mask == AttentionMask::none) return;
     const View& m = c.operands[mask_operand];
     mask_bytes = m.element_bytes();
     if (mask == AttentionMask::key_padding) {  // [B or 1, ..., Sk], dense
       args.key_mask_dtype = m.dtype;
-      mask_batch_stride = m.count() == args.k_rows ? 0 : args.k_rows;
+      mask_batch_stride = m.count() == k.positions ? 0 : k.positions;
       return;
     }
     args.bias_dtype = m.dtype;  // broadcasts to [B, H, Sq, Sk], right-aligned
@@ -79,6 +91,7 @@ struct Attending {
     };
     args.bias_col_stride = stride(1), args.bias_row_stride = stride(2);
     bias_head_stride = stride(3), bias_batch_stride = stride(4);
+    if (heads_are_queries) args.bias_row_stride = bias_head_stride;
   }
   /// The arguments for a batch and a head of q; `out` stays null.
   kernels::AttentionArgs of(const StepArgs& step, int64_t b, int64_t h) const {
@@ -88,11 +101,15 @@ struct Attending {
       return step.in<std::byte>(i) + layout.offset(b, which) * bytes;
     };
     call.q = at(0, q, h), call.k = at(1, k, h / group), call.v = at(2, v, h / group);
+    if (first_key > 0) {
+      call.k = static_cast<const std::byte*>(call.k) + first_key * k.row_stride * bytes;
+      call.v = static_cast<const std::byte*>(call.v) + first_key * v.row_stride * bytes;
+    }
     auto mask_of = [&](int64_t element) {
       return step.in<std::byte>(mask_operand) + element * static_cast<int64_t>(mask_bytes);
     };
-    if (mask == AttentionMask::key_padding) call.key_mask = mask_of(b * mask_batch_stride);
-    if (mask == AttentionMask::bias) call.bias = mask_of(bias_offset(b, h));
+    if (mask == AttentionMask::key_padding) call.key_mask = mask_of(b * mask_batch_stride + first_key);
+    if (mask == AttentionMask::bias) call.bias = mask_of(bias_offset(b, h) + first_key * args.bias_col_stride);
     return call;
   }
   int64_t bias_offset(int64_t b, int64_t h) const { return b * bias_batch_stride + h * bias_head_stride; }
@@ -114,7 +131,7 @@ std::string when_mask(const Question& q, size_t operand) {
 class AttentionBackwardStep final : public Step {
  public:
   AttentionBackwardStep(const LoweringContext& c, const AttentionAttrs& a)
-      : at_(c, a, 4), ct_(c.operands[3], a.layout, a.heads), dq_(c.results[0], a.layout, a.heads),
+      : at_(c, a, 4, false), ct_(c.operands[3], a.layout, a.heads), dq_(c.results[0], a.layout, a.heads),
         dk_(c.results[1], a.layout, a.heads / at_.group), dv_(c.results[2], a.layout, a.heads / at_.group),
         plan_(kernels::plan_attention_backward(at_.problem, kernels::attention_target())), threads_(c.threads),
         tasks_per_head_(plan_.tasks_per_head) {
@@ -245,11 +262,11 @@ bool attention_backward_strided(const Node& node, size_t operand, const Shape& s
 
 Prepared lower_attention(const LoweringContext& c) {
   const auto& a = c.attrs<AttentionAttrs>();
-  Attending at(c, a, 3);
+  Attending at(c, a, 3, true);
   Heads y(c.results[0], a.layout, a.heads);
-  at.args.out_stride = y.row_stride;
-  int64_t heads = a.heads, block = at.args.strategy.task_queries;
-  int64_t blocks = divided_up(at.q.positions, block), all_blocks = at.q.batch * heads * blocks;
+  at.args.out_stride = at.heads_are_queries ? y.head_stride : y.row_stride;
+  const int64_t heads = at.problem.heads, heads_of_call = a.heads / heads, block = at.args.strategy.task_queries;
+  int64_t blocks = divided_up(at.args.q_rows, block), all_blocks = at.q.batch * heads * blocks;
   size_t per_thread = (kernels::attention_scratch_bytes(at.args) + 63) / 64 * 64;
   auto bytes = static_cast<int64_t>(c.operands[0].element_bytes());
   const auto run = [=](const StepArgs& step) {
@@ -259,7 +276,7 @@ Prepared lower_attention(const LoweringContext& c) {
       const int64_t end = all_blocks * (task + 1) / tasks;
       while (begin < end) {  // one call computes all blocks of a head that are in this task
         int64_t head = begin / blocks, first = begin % blocks, last = std::min(blocks, first + end - begin);
-        int64_t b = head / heads, h = head % heads;
+        int64_t b = head / heads, h = head % heads * heads_of_call;
         kernels::AttentionArgs call = at.of(step, b, h);
         call.out = step.out<std::byte>() + y.offset(b, h) * bytes;
         kernels::attention(call, first * block, std::min(last * block, call.q_rows),

@@ -93,8 +93,9 @@ void attend_block(const AttentionArgs& a, QueryBlock b, float* key_scratch, floa
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   const int64_t columns = rounded_up_to(a.value_dim, lanes);
   b.score_base = score_base(a);
-  pack_queries(b, static_cast<const T*>(a.q) + b.first * a.q_stride, a.q_stride, a.head_dim, query_factor(a),
-               b.queries);
+  const T* q = static_cast<const T*>(a.q) + b.first * a.q_stride;
+  if (b.query_stride > 0) pack_few_queries(b, q, a.q_stride, a.head_dim, query_factor(a));
+  else pack_queries(b, q, a.q_stride, a.head_dim, query_factor(a), b.queries);
   // All keys that a query of the block may see: from one query to the next, begin and end of its keys never decrease.
   const int64_t key_begin = visible_keys(a, b.first).begin, key_end = visible_keys(a, b.first + b.count - 1).end;
   const bool is_masked = a.key_mask || a.left >= 0 || a.right >= 0;
@@ -103,7 +104,9 @@ void attend_block(const AttentionArgs& a, QueryBlock b, float* key_scratch, floa
     const int64_t keys = std::min(kBlockKeys, key_end - key);
     const F32Rows k =
         f32_rows(static_cast<const T*>(a.k) + key * a.k_stride, a.k_stride, keys, a.head_dim, false, key_scratch);
-    score_keys(b.queries, b.stride, k.data, k.stride, keys, a.head_dim, b.scores);
+    if (b.query_stride > 0)
+      score_few_keys(b.queries, b.query_stride, b.count, k.data, k.stride, keys, a.head_dim, b.scores, b.stride);
+    else score_keys(b.queries, b.stride, k.data, k.stride, keys, a.head_dim, b.scores);
     if (a.soft_cap > 0) cap_scores(b, keys, static_cast<float>(a.soft_cap));
     if (a.bias) add_bias(a, b, key, keys);
     if (is_masked) mask_scores(a, b, key, keys);
@@ -145,6 +148,7 @@ void attend(const AttentionArgs& a, int64_t row_begin, int64_t row_end, float* s
     b.count = std::min(kQueryVectors * lanes, row_end - row);
     b.stride = rounded_up_to(b.count, lanes);
     b.out_stride = rounded_up_to(a.value_dim, kMaxF32Lanes);
+    if (a.strategy.kernel == AttentionKernel::few_queries) b.query_stride = rounded_up_to(a.head_dim, lanes);
     attend_block<T>(a, b, scratch + layout.keys, scratch + layout.values);
     row += b.count;
   }

@@ -6,6 +6,7 @@
 #include "base/rounded_up.h"
 #include "kernels/attention/attention.h"
 #include "kernels/gemm/grid.h"
+#include "kernels/partial_sums.h"
 #include "rlx/error.h"
 
 namespace rlx::kernels {
@@ -20,9 +21,17 @@ constexpr int64_t kMinTiledQueries = 64, kMinTiledWidth = 24, kMinTiledProducts 
 constexpr int64_t kMaxChunkQueries = 512;  ///< queries that keep their results from chunk to chunk
 
 constexpr auto kBlocks = AttentionKernel::score_blocks;
+/// What the sum of a vector's lanes costs, in multiply-adds.
+constexpr int64_t kLaneSum = 7;
 constexpr AttentionRule kRules[] = {
     {AttentionKernel::rows, "f64 has scalar code alone",
      [](const Problem& p, const Target&) { return p.dtype == f64; }},
+    {AttentionKernel::few_queries, "the queries fill a smaller part of a vector than the width of a head does",
+     [](const Problem& p, const Target& t) {
+       // A lane sums so few terms that they need no partial sums.
+       return p.q_rows <= kFewQueries && p.head_dim <= kPartialSumTerms * t.f32_lanes &&
+              p.q_rows * (p.head_dim + kLaneSum * t.f32_lanes) < p.head_dim * t.f32_lanes;
+     }},
     {kBlocks, "there are no matrix tiles", [](const Problem&, const Target& t) { return !t.has_matrix_tiles; }},
     {kBlocks, "with so few queries, tiles do not pay for packing keys and values",
      [](const Problem& p, const Target&) { return p.q_rows < kMinTiledQueries; }},
@@ -82,6 +91,7 @@ AttentionTarget attention_target() {
 std::string_view name_of(AttentionKernel kernel) {
   switch (kernel) {
     case AttentionKernel::score_blocks: return "score blocks";
+    case AttentionKernel::few_queries: return "few queries";
     case AttentionKernel::matrix_tiles: return "matrix tiles";
     case AttentionKernel::rows: break;
   }
@@ -97,12 +107,13 @@ std::string AttentionStrategy::text() const {
     case AttentionKernel::score_blocks:
       how += text_of(" of ", block_queries, " queries by ", block_keys, " keys, sums in f32");
       break;
+    case AttentionKernel::few_queries: how += text_of(", blocks of ", block_keys, " keys, sums in f32"); break;
     case AttentionKernel::matrix_tiles:
       how +=
           text_of(", strips of ", block_queries, " queries by ", block_keys, " keys, ", chunk_keys,
                   " keys packed at a time for ", chunk_queries, " queries in ", text_of_terms(terms), ", sums in f32");
   }
-  if (kernel == kBlocks && !raw_scores) how += ", scores stored scaled";
+  if ((kernel == kBlocks || kernel == AttentionKernel::few_queries) && !raw_scores) how += ", scores stored scaled";
   return text_of(how, ", ", tasks, tasks == 1 ? " task" : " tasks", ": ", reason);
 }
 
@@ -114,7 +125,8 @@ AttentionStrategy plan_attention(const AttentionProblem& p, const AttentionTarge
   s.raw_scores = keeps_raw_scores(p);
   switch (s.kernel) {
     case AttentionKernel::rows: break;
-    case AttentionKernel::score_blocks: s.block_queries = kQueryVectors * t.f32_lanes, s.block_keys = kBlockKeys; break;
+    case AttentionKernel::score_blocks:
+    case AttentionKernel::few_queries: s.block_queries = kQueryVectors * t.f32_lanes, s.block_keys = kBlockKeys; break;
     case AttentionKernel::matrix_tiles: plan_tiles(s, p, t);
   }
   // Tiles pack the keys again for each range of queries, so ranges must not be too short.

@@ -23,6 +23,7 @@ inline constexpr int64_t kMaxF32Lanes = 16;              ///< of the widest vect
 inline constexpr int64_t kMaxBlockQueries = 48;          ///< kQueryVectors of the widest vectors
 inline constexpr int64_t kBlockKeys = 128;               ///< keys of a score block; at most kPartialSumTerms
 inline constexpr int64_t kTiledQueries = kTiledColumns;  ///< of a block on matrix tiles
+inline constexpr int64_t kFewQueries = 8;                ///< most queries of AttentionKernel::few_queries
 inline constexpr int64_t kStripKeys = 64;  ///< of a strip: scores and weights of two strips fit the first-level cache
 
 /// What strategies depend on beside the problem.
@@ -53,6 +54,7 @@ struct AttentionProblem {
 
 enum class AttentionKernel : uint8_t {
   score_blocks,  ///< attention.cpp: vectors, with transposed scores in blocks along the keys
+  few_queries,   ///< the same, but scores are dot products of vectors along the width of a head
   matrix_tiles,  ///< amx_attention-inl.h: matrix tiles of bf16 terms
   rows,          ///< attention.cpp: scalar code, query by query
 };

@@ -129,6 +129,58 @@ inline void score_keys(const float* queries, int64_t query_stride, const float* 
   }
 }
 
+/// scores[j][i] = sum over c of k[j][c] * queries[i][c] for kRows queries, which are rows of whole vectors; the other
+/// lanes of a row of scores are 0.
+template <int64_t kRows>
+void score_few(const float* HWY_RESTRICT queries, int64_t query_stride, const float* HWY_RESTRICT k, int64_t k_stride,
+               int64_t keys, int64_t head_dim, float* HWY_RESTRICT scores, int64_t score_stride) {
+  constexpr int64_t kKeys = kRows == 1 ? 4 : kRows == 2 ? 2 : 1;  // sums enough that none waits for the one before
+  const F32Tag d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto score = [&]<int64_t kCount>(int64_t j) HWY_ATTR {
+    F32Vec sum[kCount][kRows];
+    RLX_UNROLL for (int64_t n = 0; n < kCount; ++n) RLX_UNROLL for (int64_t i = 0; i < kRows; ++i) sum[n][i] =
+        hn::Zero(d);
+    const auto add = [&](int64_t c, auto load) HWY_ATTR {
+      RLX_UNROLL for (int64_t n = 0; n < kCount; ++n) {
+        const F32Vec key = load(k + (j + n) * k_stride + c);
+        RLX_UNROLL for (int64_t i = 0; i < kRows; ++i) sum[n][i] =
+            hn::MulAdd(key, hn::Load(d, queries + i * query_stride + c), sum[n][i]);
+      }
+    };
+    int64_t c = 0;
+    for (; c + lanes <= head_dim; c += lanes) add(c, [d](const float* at) HWY_ATTR { return hn::LoadU(d, at); });
+    if (const auto rest = static_cast<size_t>(head_dim - c); rest > 0)
+      add(c, [d, rest](const float* at) HWY_ATTR { return load_f32_some(d, at, rest); });
+    RLX_UNROLL for (int64_t n = 0; n < kCount; ++n) {
+      float* to = scores + (j + n) * score_stride;
+      hn::Store(hn::Zero(d), d, to);
+      RLX_UNROLL for (int64_t i = 0; i < kRows; ++i) to[i] = hn::GetLane(hn::SumOfLanes(d, sum[n][i]));
+    }
+  };
+  int64_t j = 0;
+  for (; j + kKeys <= keys; j += kKeys) score.template operator()<kKeys>(j);
+  for (; j < keys; ++j) score.template operator()<1>(j);
+}
+/// The same for `count` queries, at most kFewQueries; a row of scores is one vector.
+inline void score_few_keys(const float* queries, int64_t query_stride, int64_t count, const float* k, int64_t k_stride,
+                           int64_t keys, int64_t head_dim, float* scores, int64_t score_stride) {
+  const auto some = [&]<int64_t kRows>() {
+    score_few<kRows>(queries, query_stride, k, k_stride, keys, head_dim, scores, score_stride);
+  };
+  static_assert(kFewQueries == 8);
+  switch (count) {
+    case 1: return some.template operator()<1>();
+    case 2: return some.template operator()<2>();
+    case 3: return some.template operator()<3>();
+    case 4: return some.template operator()<4>();
+    case 5: return some.template operator()<5>();
+    case 6: return some.template operator()<6>();
+    case 7: return some.template operator()<7>();
+    default: return some.template operator()<8>();
+  }
+}
+
 /// What sums are added to: zero, the values in `out`, or these times a factor for each row.
 enum class SumStart { zero, before, scaled };
 
@@ -184,6 +236,15 @@ void weighted_sums(const float* weights, int64_t stride, const float* v, int64_t
                    SumStart start, const float* factor, float* out, int64_t out_stride, int64_t rows, int64_t columns) {
   const auto lanes = static_cast<int64_t>(hn::Lanes(F32Tag()));
   int64_t c = 0;
+  // A row or two: as many columns at a time as there are registers, so that values are read as they lie in memory.
+  constexpr int64_t kWide = kKeyRows;
+  for (; rows <= 2 && c + kWide * lanes <= columns; c += kWide * lanes) {
+    const float* from = start == SumStart::scaled ? factor : nullptr;
+    if (rows == 2)
+      weighted_block<2, kWide, kRowMajor>(weights, stride, v + c, v_stride, count, start, from, out + c, out_stride);
+    else if (rows == 1)
+      weighted_block<1, kWide, kRowMajor>(weights, stride, v + c, v_stride, count, start, from, out + c, out_stride);
+  }
   for (; c + 2 * lanes <= columns; c += 2 * lanes)
     weighted_columns<2, kRowMajor>(weights, stride, v + c, v_stride, count, start, factor, out + c, out_stride, rows);
   if (c < columns)
@@ -195,13 +256,22 @@ struct QueryBlock {
   float* maximum;        ///< running maximum of each query's scores
   float* sum;            ///< of each query's weights
   float* factor;         ///< by which earlier results must be multiplied
-  float* queries;        ///< packed: [head_dim][stride], scaled
+  float* queries;        ///< packed, scaled: [head_dim][stride], or of few queries [queries][query_stride]
   float* scores;         ///< [keys][stride]
   float* out;            ///< [queries][out_stride]
   Base score_base;       ///< of which scores are exponents
   int64_t first, count;  ///< rows of q
   int64_t stride, out_stride;
+  int64_t query_stride;  ///< of few queries, whole vectors; else 0
 };
+
+/// queries[i][c] = q[i][c] * scale, padded with zeros to b.query_stride.
+template <class T>
+void pack_few_queries(const QueryBlock& b, const T* q, int64_t q_stride, int64_t width, float scale) {
+  for (int64_t i = 0; i < b.count; ++i)
+    for (int64_t c = 0; c < b.query_stride; ++c)
+      b.queries[i * b.query_stride + c] = c < width ? to_f32(q[i * q_stride + c]) * scale : 0.0f;
+}
 
 /// queries[c][i] = q[i][c] * scale for the block's queries, of which `q` is the first; lanes behind the last are 0.
 template <class T>

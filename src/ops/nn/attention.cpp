@@ -263,6 +263,13 @@ std::vector<Sample> attention_samples() {
           {.dims = {{2, 3, 2, 4}, {2, 5, 1, 4}, {2, 5, 1, 4}, {2, 1, 5}},
            .dtypes = {f64, f64, f64, f32},
            .attrs = attrs(2, bshd, [](auto& a) { a.mask = Masks::bias, a.kv_heads = 1; })},
+          // One query a head, as when a sequence grows by a token.
+          {.dims = {{2, 4, 1, 20}, {2, 2, 9, 20}, {2, 2, 9, 18}},
+           .attrs = attrs(4, bhsd, [](auto& a) { a.kv_heads = 2, a.causal = true, a.window = 3; })},
+          {.dims = {{2, 1, 6, 16}, {2, 5, 2, 16}, {2, 5, 2, 16}, {2, 6, 1, 5}},
+           .attrs = attrs(6, bshd, [](auto& a) { a.kv_heads = 2, a.window = 2, a.mask = Masks::bias; })},
+          {.dims = {{2, 1, 32}, {2, 5, 16}, {2, 5, 16}, {2, 5}},
+           .attrs = attrs(4, packed, [](auto& a) { a.kv_heads = 2, a.window = 3, a.mask = Masks::key_padding; })},
           {.dims = {{1, 2, 3, 4}, {1, 2, 0, 4}, {1, 2, 0, 4}}, .attrs = attrs(2, bhsd, plain)},
           {.dims = {{2, 1, 3, 4}, {2, 1, 3, 4}, {2, 1, 3, 4}}, .attrs = attrs(1, bhsd, plain), .lo = -99, .hi = 99}};
 }

@@ -213,10 +213,9 @@ OpDef define_dequant_matmul() {
   using A = DequantMatmulAttrs;
   return define<A>({
       .name = "dequant_matmul",
-      .doc =
-          "x[..., k] times packed weights, of x's dtype: blocks or floats of 16 bits and more w[n, k], or codes "
-          "w[k, n] ([n, k] if transpose_rhs) with scales for `block_size` elements along k each, as "
-          "dequantize_blockwise has them; of several `planes`, which are dim 0, w is the sum",
+      .doc = "x[..., k] times packed weights, of x's dtype: blocks or floats of 16 bits and more w[n, k], or codes "
+             "w[k, n] ([n, k] if transpose_rhs) with scales for `block_size` elements along k each, as "
+             "dequantize_blockwise has them; of several `planes`, which are dim 0, w is the sum",
       .source = "dequantize_blocks, dequantize_blockwise, dot_general",
       .operands = {"x", "w", "scale?", "zero_point?", "bias?", "global?"},
       .covers = {"DequantMatMul"},
