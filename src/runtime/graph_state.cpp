@@ -72,7 +72,7 @@ std::vector<Entry> entries_for(const CompiledGraph::State& graph,
          "' updates no input, so that it has no state: donate inputs that are outputs of the same name and type "
          "(CompileOptions::donate)");
   for (const auto& [given, value] : values)
-    if (std::none_of(updated.begin(), updated.end(), [&](const auto& e) { return e.name == given; }))
+    if (std::none_of(updated.begin(), updated.end(), [&, &wanted = given](const auto& e) { return e.name == wanted; }))
       fail(ErrorCode::not_found, "graph '", name, "' updates no input '", given, "'; it updates ", listed(updated));
   // Extents that are a product of two symbols wait for another that tells one of them.
   for (size_t round = 0; round <= updated.size(); ++round)
@@ -170,18 +170,17 @@ void GraphState::Impl::run_on_host(const CompiledGraph::State& g, Tensors inputs
   wait_until_whole();
   static const Tensor kNone;
   for (size_t i = 0; i < inputs.size(); ++i) given[g.free_inputs[i]] = inputs[i];
-  for (size_t o = 0; o < outputs.size(); ++o) results[g.free_outputs[o]] = std::move(outputs[o]);
   for (size_t p = 0; p < g.pairs.size(); ++p) {
     Tensor &own = tensor_of(p)->host, &input = given[g.pairs[p].input];
-    if (!g.updates_in_place) {
-      input = own, results[g.pairs[p].output] = kNone;
-      continue;
-    }
-    // The output is handed the memory, so that it may be told that it alone has it.
-    if (input.data() != own.data() || input.byte_count() != own.byte_count())
+    if (!g.updates_in_place) input = own, results[g.pairs[p].output] = kNone;
+    else if (input.data() != own.data() || input.dtype() != own.dtype() || input.shape() != own.shape())
       input = Tensor::borrow(own.dtype(), own.shape(), own.bytes());
-    results[g.pairs[p].output] = std::move(own);
   }
+  // All memory is taken: what is handed out from here on comes back. An output is handed the memory of its input, so
+  // that it may be told that it alone has it.
+  for (size_t o = 0; o < outputs.size(); ++o) results[g.free_outputs[o]] = std::move(outputs[o]);
+  for (size_t p = 0; p < g.pairs.size() && g.updates_in_place; ++p)
+    results[g.pairs[p].output] = std::move(tensor_of(p)->host);
   bool is_whole = true;  // all tensors that were handed out came back
   const auto take_back = [&](bool has_run) {
     for (size_t i : g.free_inputs) given[i] = kNone;

@@ -215,7 +215,7 @@ TEST_CASE("the plans that docs/plan.md shows are verified and read back as they 
     CHECK(text(plan) == document.substr(begin, end - begin));
     CHECK(test::wrong_in(plan) == "");
   }
-  CHECK(shown == 2);
+  CHECK(shown == 3);
 }
 
 TEST_CASE("what is wrong in a plan's text is named with its line") {

@@ -9,6 +9,8 @@
 
 #include "backends/cpu/schedule.h"
 #include "ir/rewrite.h"
+#include "rlx/kernel.h"
+#include "rlx/ops/control.h"
 #include "runtime/small_model.h"
 
 using namespace rlx;
@@ -146,6 +148,76 @@ TEST_CASE("runs of several threads, each at its own extents, share a plan that m
     });
   for (std::thread& thread : threads) thread.join();
   CHECK(different == 0);
+}
+
+namespace {
+
+/// x[N, 8] through a loop whose carry has the symbol, and a scan over its rows, whose length is the symbol.
+Graph looping() {
+  const Dim n = Dim::symbol("N");
+  Graph condition("goes_on"), body("step"), row("row"), g("looping");
+  condition.output(compare(condition.input("i", f32, {}), condition.constant(Tensor::scalar(3.f)), Comparison::lt));
+  condition.input("x", f32, {n, 8});
+  Value i = body.input("i", f32, {}), x = body.input("x", f32, {n, 8});
+  body.output(i + 1.0);
+  body.output(concatenate({slice_axis(tanh(x), 0, 1, n), slice_axis(x, 0, 0, 1)}, 0) * 1.5);
+  Value carry = row.input("carry", f32, {8}), one = row.input("one", f32, {8});
+  row.output(carry * 0.5 + one), row.output(carry - one);
+  Value w = g.param("w", f32, {8, 8});
+  Value turned =
+      while_loop({g.constant(Tensor::scalar(0.f)), linear(g.input("x", f32, {n, 8}), w)}, {2, condition, body})[1];
+  std::vector<Value> scanned = scan(g, {g.constant(Tensor(f32, {8})), turned}, {1, 1, n, false, row});
+  g.output(scanned[0], "last"), g.output(linear(scanned[1], w), "rows");
+  return g;
+}
+
+/// Runs at this extent, beside a graph compiled for it alone.
+void check_at(const CompiledGraph& moved, const Graph& g, const Tensor& w, int64_t extent) {
+  CAPTURE(extent);
+  const std::vector<Tensor> in = {random_tensor(f32, {extent, 8}, static_cast<uint32_t>(extent))};
+  CompiledGraph exact = Session(Device::cpu(), {1}).compile(g);
+  exact.set_param("w", w);
+  const std::vector<Tensor> got = moved.run_ordered(in), wanted = exact.run_ordered(in);
+  for (size_t o = 0; o < wanted.size(); ++o) CHECK(same_bits(got[o], wanted[o]));
+  CHECK(difference(got, test::by_reference(g, in, {{"w", w}}), 1e-4) == "");
+}
+
+}  // namespace
+
+TEST_CASE("loops whose bodies and lengths have symbols move, also from one param to another") {
+  const Graph g = looping();
+  CompiledGraph moved = Session(Device::cpu(), {1}).compile(g);
+  for (uint32_t seed : {1, 2}) {
+    const Tensor w = random_tensor(f32, {8, 8}, seed);
+    moved.set_param("w", w);
+    for (int64_t extent : {4, 9, 1, 2, 9, 30, 4, 3}) check_at(moved, g, w, extent);
+  }
+}
+
+TEST_CASE("a kernel that is registered between two extents does not change what a plan computes that moves past it") {
+  const Dim n = Dim::symbol("N");
+  Graph g("registered");
+  g.output(cumsum(linear(g.input("x", f32, {n, 8}), g.param("w", f32, {8, 8})), 0), "y");
+  const Tensor w = random_tensor(f32, {8, 8}, 3);
+  CompiledGraph moved = Session(Device::cpu(), {1}).compile(g);
+  moved.set_param("w", w);
+  check_at(moved, g, w, 5);
+  check_at(moved, g, w, 6);
+  CpuKernel zeros;  // is asked of each node, and takes none
+  zeros.op = &op::cumsum, zeros.name = "refuses";
+  size_t asked = 0;
+  zeros.refusal = [&](Types, Types, const Attrs&) {
+    ++asked;
+    return std::string("not this one");
+  };
+  zeros.prepare = [](const KernelSite&) { return PreparedKernel{}; };
+  register_cpu_kernel(zeros);
+  check_at(moved, g, w, 7);
+  check_at(moved, g, w, 8);
+  CHECK(asked > 2);
+  unregister_cpu_kernel(op::cumsum, "refuses");
+  check_at(moved, g, w, 9);
+  check_at(moved, g, w, 5);
 }
 
 TEST_CASE("an extent that an op refuses is an error, after which the plan moves on") {

@@ -286,6 +286,32 @@ TEST_CASE("a state's first values are copies, and symbols in its types come from
   CHECK(says(message_of([&] { step.new_state({}, {{"C", -3}}); }), {"-3"}));
 }
 
+TEST_CASE("a state may have no elements, and one state serves two graphs in turn") {
+  const auto scaled = [](double factor) {
+    Graph g("scaled");
+    Value s = g.input("s", f32, {Dim::symbol("N")}) * factor + g.input("x", f32, {Dim::symbol("N")});
+    g.output(reduce_sum(s, Axes{0}), "sum"), g.output(s, "s");
+    return g;
+  };
+  CompileOptions options;
+  options.donate = {"s"};
+  for (const Device& device : kDevices) {
+    CAPTURE(device.name());
+    const Session session(device, {1});
+    const CompiledGraph twice = session.compile(scaled(2), options), thrice = session.compile(scaled(3), options);
+    for (int64_t n : {0, 3}) {
+      GraphState state = twice.new_state({}, {{"N", n}});
+      Tensor x(f32, {n});
+      std::fill_n(x.mutable_values<float>().begin(), n, 1.0f);
+      for (int round = 0; round < 2; ++round) {  // 1, 4, 9, 28
+        twice.run({{"x", x}}, state);
+        CHECK(thrice.run({{"x", x}}, state)[0] == Tensor::scalar(static_cast<float>(n * (round ? 28 : 4))));
+      }
+      CHECK(state.tensor("s").shape() == Shape{n});
+    }
+  }
+}
+
 TEST_CASE("a state that does not fit is an error that names what does not") {
   const CompiledGraph step = compiled_for(Device::cpu(), cached());
   GraphState state = step.new_state();
