@@ -41,6 +41,8 @@ const BenchFamily kFamilies[] = {
     {"linear_q3_k", "MxKxN", "of q3_k", {"1x4096x4096", "128x1024x3072"}},
     {"linear_mxfp4", "MxKxN", "of mxfp4", {"1x4096x4096", "128x1024x3072"}},
     {"q4_k_gemv", "N", "x[1,N]·wᵀ, w[N,N] of q4_k blocks and constant", {"4096"}},
+    {"prefill", "N", "a language model (--model DIR_OR_FILE) reads N tokens and gives the logits behind them", {}},
+    {"decode", "N", "it reads one token behind N others", {}},
     {"softmax", "MxN", "along the rows", {"4096x1024"}},
     {"layernorm", "MxN", "along the rows, with gamma and beta", {"4096x1024"}},
     {"layernormbackward", "MxN", "gradients of the rows, of gamma and of beta", {"4096x1024"}},
@@ -399,9 +401,10 @@ BenchCase bench_case(const std::string& name, const std::string& model) {
     if (known.name != family || known.shape.empty() || shape.size() != wanted) continue;
     const bool is_minilm = family == "minilm" || family == "first" || family == "restart";
     const bool is_vision = family == "resnet50" || family == "mobilenetv2";
-    BenchCase c = is_minilm   ? minilm(family, shape, model)
-                  : is_vision ? vision_case(family, shape[0])
-                              : kernel_case(family, shape);
+    BenchCase c = is_minilm                                   ? minilm(family, shape, model)
+                  : is_vision                                 ? vision_case(family, shape[0])
+                  : family == "prefill" || family == "decode" ? language_case(family, shape[0], model)
+                                                              : kernel_case(family, shape);
     c.name = full;
     return c;
   }

@@ -36,6 +36,8 @@ BenchCase bench_case(const std::string& name, const std::string& model);
 BenchCase codes_case(std::string_view family, const Shape& shape);
 /// x[m, k] in f32 times w[n, k] of halves or of a block format of GGUF, for {m, k, n}.
 BenchCase weights_of_blocks(DType format, const Shape& mkn);
+/// decode, prefill: tools/bench/language.cpp.
+BenchCase language_case(std::string_view family, int64_t tokens, const std::string& model);
 /// train_mlp, train_cnn, train_encoder: tools/bench/training.cpp.
 BenchCase training_case(const std::string& name);
 /// resnet50 and mobilenetv2 on that many images: tools/bench/vision.cpp.
