@@ -37,7 +37,12 @@ endif()
 
 if(NOT rlx_no_jinja)
   set(RLX_HAS_JINJA 1)
+  # The presets' builds share it: the crate is compiled alike in all of them.
   set(rlx_jinja_build "${PROJECT_BINARY_DIR}/jinja")
+  get_filename_component(builds "${PROJECT_BINARY_DIR}" DIRECTORY)
+  if(builds STREQUAL "${PROJECT_SOURCE_DIR}/build")
+    set(rlx_jinja_build "${builds}/jinja")
+  endif()
   set(rlx_jinja_library "${rlx_jinja_build}/target/release/librlx_jinja.a")
   file(GLOB rlx_jinja_sources CONFIGURE_DEPENDS "${rlx_jinja_folder}/src/*.rs")
   # A home of its own: what a user's configuration says of registries and flags has no say here.
