@@ -53,8 +53,8 @@ def plain(theta=10000.0, **more):
     return {"rope_parameters": {"rope_type": "default", "rope_theta": theta, **more}}
 
 
-# name: configuration class, what is not as in SMALL. What depends on the length is `stretched`: then chunks see other angles than the
-# whole text does, in transformers too, and each way has its own reference.
+# name: configuration class, what is not as in SMALL. Where angles depend on the length it is
+# `stretched`: a text has those of its whole length, however it is read.
 MODELS = {
     "llama": (tf.LlamaConfig, plain()),
     "llama_groups": (tf.LlamaConfig, {**plain(5e5), "num_attention_heads": 6, "num_key_value_heads": 1, "head_dim": 10, "vocab_size": 257}),
@@ -114,20 +114,14 @@ def texts_for(model, count=64, seed=7):
     return [random.integers(0, model.config.vocab_size, int(n)).tolist() for n in lengths[:count]]
 
 
-def reference(model, texts, chunk, stretched):
+def reference(model, texts, stretched):
+    """The logits of each text at once, as `generate` has them too: where keys depend on the length, it drops its cache."""
     rows = []
     with torch.no_grad():
         for text in texts:
             # Scalings by length keep what an earlier text has left; each text has a model of its own.
             m = copy.deepcopy(model) if stretched else model
-            if not stretched or chunk >= len(text):
-                rows.append(m(torch.tensor([text]), use_cache=False).logits[0])
-                continue
-            cache = tf.DynamicCache()
-            for at in range(0, len(text), chunk):
-                out = m(torch.tensor([text[at : at + chunk]]), past_key_values=cache, use_cache=True,
-                        cache_position=torch.arange(at, min(at + chunk, len(text))))  # fmt: skip
-                rows.append(out.logits[0])
+            rows.append(m(torch.tensor([text]), use_cache=False).logits[0])
     return torch.cat(rows).numpy()
 
 
@@ -278,7 +272,7 @@ def main():
                 label = f"{name}, {'at once' if chunk == 512 else f'by {chunk}'}"
                 try:
                     got = logits(rlx, folder, texts, chunk, pathlib.Path(temporary), "--context", MODELS[name][1].get("context", "256"))
-                    wrong += not compare(label, got, reference(model, texts, chunk, stretched))
+                    wrong += not compare(label, got, reference(model, texts, stretched))
                 except RuntimeError as error:
                     wrong += 1
                     print(f"{label:44} WRONG: {error}")
@@ -287,7 +281,7 @@ def main():
                 gguf = folder.with_suffix(".gguf")
                 to_gguf(folder, args.llama.resolve(), gguf)
                 got = logits(rlx, gguf, texts, 512, pathlib.Path(temporary))
-                wrong += not compare(f"{name}, GGUF by its converter", got, reference(model, texts, 512, stretched))
+                wrong += not compare(f"{name}, GGUF by its converter", got, reference(model, texts, stretched))
                 if "LLAMA_CPP_LIB_PATH" in os.environ and name not in NOT_ALIKE:
                     wrong += not compare(f"{name}, beside llama.cpp", got, by_llama(gguf, texts), 1e-2 if name in BY_TABLE else TOLERANCE)
             except RuntimeError as error:

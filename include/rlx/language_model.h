@@ -161,6 +161,7 @@ class LanguageModel {
     /// The most tokens of a sequence; 0: what the model promises. Caches grow with what they hold, up to this.
     int64_t context = 0;
     /// Tokens that run at once while a longer text is read: memory for activations grows with it, not with the text.
+    /// Where rotary angles depend on the length (longrope, dynamic), a text beyond the original context runs at once.
     int64_t chunk = 512;
     /// Weights are mapped, so that they are in memory once, and packed ones not beside the file's: a writer who cuts
     /// the file ends this process (FileAccess). `copied` is for files that others may write.
@@ -234,11 +235,16 @@ class LanguageModel::Sequence {
   friend class LanguageModel;
   explicit Sequence(std::shared_ptr<const State> model) : model_(std::move(model)) {}
   Tensor run(std::span<const int32_t> tokens, int64_t rows);
+  template <class RowsOf, class Each>
+  void append(std::span<const int32_t> tokens, RowsOf rows_of, Each each);
   void check(std::span<const int32_t> tokens) const;
   void reserve(int64_t total);
   std::shared_ptr<const State> model_;
-  std::vector<Tensor> caches_;  // keys and values of each layer, [1, kv_heads, capacity, head_dim]
+  std::vector<Tensor> caches_;   // keys and values of each layer, [1, kv_heads, capacity, head_dim]
+  std::vector<int32_t> tokens_;  // the first `position_` count
   int64_t position_ = 0, capacity_ = 0;
+  bool was_long_ = false;  // whether the caches are those of a text beyond longrope's original context
+  bool is_stale_ = false;  // whether they must be computed again, because doing so failed halfway
 };
 
 }  // namespace rlx

@@ -30,7 +30,7 @@ T value_of(const std::string& key, const Json& value, bool is_so, const char* wa
   return value.get<T>();
 }
 
-rlx::ChatTemplateOptions options_from(const char* settings) {
+rlx::ChatTemplateOptions chat_options_from(const char* settings) {
   rlx::ChatTemplateOptions options;
   if (!settings) return options;
   // Values that nest deeper are refused here, where the tree is made, as its destructor recurses.
@@ -99,7 +99,7 @@ rlx_status rlx_chat_template_apply(const rlx_chat_template* chat_template, const
   return guarded(error, [&] {
     auto& result = required(text, "text");
     const rlx::ChatTemplate& t = required(chat_template, "chat_template").chat_template;
-    result = own_text(t.apply_json(required_text(messages, "messages"), options_from(settings)));
+    result = own_text(t.apply_json(required_text(messages, "messages"), chat_options_from(settings)));
   });
 }
 void rlx_chat_template_free(rlx_chat_template* chat_template) { delete chat_template; }

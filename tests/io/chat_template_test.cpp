@@ -73,12 +73,16 @@ TEST_CASE("chat templates give what transformers gives, byte for byte") {
   now.tm_min = recorded["now"][4];
   now.tm_sec = recorded["now"][5];
   size_t texts = 0, refusals = 0;
-  for (const auto& [name, wanted] : recorded["expected"].items()) {
+  for (const auto& item : recorded["expected"].items()) {
+    const std::string name = item.key();
+    const auto& wanted = item.value();
     CAPTURE(name);
     const auto chat = ChatTemplate::parse(file_text("tests/io/chat_templates/" + name), name);
     size_t at = 0;
-    for (const auto& [title, conversation] : recorded["conversations"].items())
+    for (const auto& pair : recorded["conversations"].items())
       for (bool prompt : {false, true}) {
+        const std::string title = pair.key();
+        const auto& conversation = pair.value();
         CAPTURE(title);
         CAPTURE(prompt);
         ChatTemplateOptions options{.add_generation_prompt = prompt,

@@ -71,7 +71,6 @@ TEST_CASE("the GGUF file of a model, by llama.cpp's converter, has the same logi
 
 TEST_CASE("token by token and in chunks, a text has the logits that it has at once") {
   for (const std::string& name : golden_models()) {
-    if (name == "llama_dynamic" || name == "phi3_longrope") continue;  // their angles follow from the length so far
     CAPTURE(name);
     const Tensor wanted = read_npy(kGolden + name + "/logits.npy");
     for (int64_t chunk : {1, 7, 64}) {
@@ -79,6 +78,45 @@ TEST_CASE("token by token and in chunks, a text has the logits that it has at on
       CHECK(worst_difference(loaded(kGolden + name, chunk).all_logits(ids_of(name)), wanted) < kTolerance);
     }
   }
+}
+
+TEST_CASE("a text that grows beyond longrope's original context has the logits of the whole text") {
+  const LanguageModel model = loaded(kGolden + "phi3_longrope", 16);
+  const auto ids = ids_of("phi3_longrope");
+  const std::span<const int32_t> text = ids;
+  const Tensor wanted = read_npy(kGolden + "phi3_longrope/logits.npy");
+  const auto vocabulary = static_cast<size_t>(model.config().vocabulary);
+  const auto last = Tensor::of<float>({model.config().vocabulary}, wanted.values<float>().last(vocabulary));
+  LanguageModel::Sequence one = model.sequence();
+  one.logits(text.first(40));
+  Tensor behind;
+  for (size_t i = 40; i < text.size(); ++i) behind = one.logits(text[i]);
+  CHECK(worst_difference(behind, last) < kTolerance);
+  // Back to where it is short: the keys are others again.
+  one.rewind(static_cast<int64_t>(text.size()) - 30);
+  CHECK(worst_difference(one.logits(text[30]), model.sequence().logits(text.first(31))) < kTolerance);
+  CHECK(worst_difference(one.all_logits(text.subspan(31)),
+                         Tensor::of<float>({static_cast<int64_t>(text.size()) - 31, model.config().vocabulary},
+                                           wanted.values<float>().last((text.size() - 31) * vocabulary))) < kTolerance);
+}
+
+TEST_CASE("a configuration that was made by hand is checked") {
+  LanguageModelConfig config;
+  config.vocabulary = 32, config.hidden = 16, config.layers = 1, config.intermediate = 32;
+  config.heads = config.kv_heads = 2, config.head_dim = 8, config.context = 64, config.rope.dims = 8;
+  CHECK(decoder_graph(config).outputs().size() == 3);
+  config.rope.scaling = RopeScaling::longrope, config.rope.original_context = 16;
+  CHECK(message_of([&] { decoder_graph(config); }).find("short_factor has 0 factors") != std::string::npos);
+  config.rope = {.dims = -4};
+  CHECK(message_of([&] { decoder_graph(config); }).find("-4 elements of a head of 8") != std::string::npos);
+  config.rope = {.scaling = RopeScaling::dynamic, .dims = 8};
+  CHECK(message_of([&] { decoder_graph(config); }).find("an original context of 0") != std::string::npos);
+  config.rope = {.dims = 8}, config.windowed = {true, true};
+  CHECK(message_of([&] { decoder_graph(config); }).find("'windowed' has 2 items for 1 layers") != std::string::npos);
+  config.windowed = {true};
+  CHECK(message_of([&] { decoder_graph(config); }).find("a window of 0 tokens") != std::string::npos);
+  config.layers = -1;
+  CHECK(message_of([&] { decoder_graph(config); }).find("the number of layers is -1") != std::string::npos);
 }
 
 TEST_CASE("the logits behind the last token are the last row of all") {

@@ -70,7 +70,9 @@ TEST_CASE("samplers leave what the processors of transformers leave, as likely")
     CHECK(json(kept).dump() == wanted["kept"].dump());
     if (json(kept) != wanted["kept"]) continue;
     size_t at = 0;
-    for (const auto& [id, probability] : got) {
+    for (const auto& each : got) {
+      const int32_t id = each.first;
+      const double probability = each.second;
       CAPTURE(id);
       // transformers rounds each step to f32; large logits have errors of their size.
       CHECK(std::abs(probability - wanted["probabilities"][at++].get<double>()) < 2e-4 * probability + 1e-12);

@@ -182,29 +182,41 @@ void fill_ropes(LanguageModelConfig& c, const Keys& k) {
 
 // ---- architectures ----
 
-void fill_sizes(LanguageModelConfig& c, const Keys& k) {
-  c.vocabulary = k.size("vocab_size", 1, kMostVocabulary);
+/// Sizes that files of an architecture leave out, as they are its class's in transformers; 0: the file has to say.
+struct UsualSizes {
+  int64_t vocabulary = 0, heads = 0, kv_heads = 0, context = 0;
+};
+void fill_sizes(LanguageModelConfig& c, const Keys& k, const UsualSizes& usual) {
+  const auto size = [&](const char* key, int64_t otherwise, int64_t most) {
+    return otherwise > 0 ? k.size_or(key, otherwise, 1, most) : k.size(key, 1, most);
+  };
+  c.vocabulary = size("vocab_size", usual.vocabulary, kMostVocabulary);
   c.hidden = k.size("hidden_size", 1, kMostWidth);
   c.layers = k.size("num_hidden_layers", 1, kMostLayers);
-  c.heads = k.size("num_attention_heads", 1, kMostHeads);
-  c.kv_heads = k.size_or("num_key_value_heads", c.heads, 1, kMostHeads);
+  c.heads = size("num_attention_heads", usual.heads, kMostHeads);
+  c.kv_heads = k.size_or("num_key_value_heads", usual.kv_heads > 0 ? usual.kv_heads : c.heads, 1, kMostHeads);
   c.intermediate = k.size("intermediate_size", 1, kMostIntermediate);
-  c.context = k.size("max_position_embeddings", 1, kMostContext);
+  c.context = size("max_position_embeddings", usual.context, kMostContext);
 }
 /// What most architectures share; `head_dim` is what counts where the file says none, 0: hidden / heads.
-void fill_common(LanguageModelConfig& c, const Keys& k, int64_t head_dim, bool tied, double epsilon = 1e-6) {
-  fill_sizes(c, k);
+void fill_common(LanguageModelConfig& c, const Keys& k, int64_t head_dim, bool tied, double epsilon = 1e-6,
+                 const UsualSizes& usual = {}) {
+  fill_sizes(c, k, usual);
   if (!k.has("head_dim") && head_dim == 0 && c.hidden % c.heads != 0)
     fail(ErrorCode::parse, kFile, ": a hidden_size of ", c.hidden, " does not divide into ", c.heads,
          " heads, and there is no 'head_dim'");
   c.head_dim = k.size_or("head_dim", head_dim ? head_dim : c.hidden / c.heads, 1, kMostHeadDim);
   c.norm_epsilon = k.number_or("rms_norm_eps", epsilon, 0, 1);
   c.tied_embeddings = k.flag_or("tie_word_embeddings", tied);
-  const char* act = k.has("hidden_activation") ? "hidden_activation" : "hidden_act";
-  c.activation = activation_of(k.text_or(act, "silu"), act, kFile);
+  c.activation = activation_of(k.text_or("hidden_act", "silu"), "hidden_act", kFile);
   c.windowed.assign(static_cast<size_t>(c.layers), false);
 }
-void fill_window(LanguageModelConfig& c, const Keys& k) { c.window = k.size_or("sliding_window", 0, 1, kMostContext); }
+/// Of Mistral, Qwen2 and Qwen3 in transformers.
+constexpr int64_t kUsualWindow = 4096;
+/// `usual` is the window of a file that does not name one; null is none.
+void fill_window(LanguageModelConfig& c, const Keys& k, int64_t usual) {
+  c.window = k.is_null("sliding_window") ? 0 : k.size_or("sliding_window", usual, 1, kMostContext);
+}
 void window_everywhere(LanguageModelConfig& c) {
   if (c.window > 0) c.windowed.assign(static_cast<size_t>(c.layers), true);
 }
@@ -241,12 +253,12 @@ void fill_llama(LanguageModelConfig& c, const Keys& k) {
 }
 void fill_mistral(LanguageModelConfig& c, const Keys& k) {
   fill_common(c, k, 0, false);
-  fill_window(c, k);
+  fill_window(c, k, kUsualWindow);
   window_everywhere(c);
   fill_rope(c, k);
 }
 void fill_qwen_window(LanguageModelConfig& c, const Keys& k) {
-  if (k.flag_or("use_sliding_window", false)) fill_window(c, k);
+  if (k.flag_or("use_sliding_window", false)) fill_window(c, k, kUsualWindow);
   const int64_t first = k.size_or("max_window_layers", 28, 0, kMostLayers);
   fill_layer_types(c, k, [&](int64_t layer) { return layer >= first; });
 }
@@ -267,7 +279,7 @@ void fill_qwen3_moe(LanguageModelConfig& c, const Keys& k) {
   fill_common(c, k, 0, false);
   c.query_key_value_bias = c.attention_output_bias = k.flag_or("attention_bias", false);
   c.query_key_norm = true;
-  if (k.flag_or("use_sliding_window", false)) fill_window(c, k);
+  if (k.flag_or("use_sliding_window", false)) fill_window(c, k, kUsualWindow);
   window_everywhere(c);
   const char* count = k.has("num_experts") ? "num_experts" : "num_local_experts";
   c.experts = k.size(count, 1, kMostExperts);
@@ -287,26 +299,26 @@ void fill_qwen3_moe(LanguageModelConfig& c, const Keys& k) {
   }
   fill_rope(c, k);
 }
-void fill_gemma(LanguageModelConfig& c, const Keys& k) {
-  fill_common(c, k, 256, true);
+void fill_gemma(LanguageModelConfig& c, const Keys& k, const UsualSizes& usual) {
+  fill_common(c, k, 256, true, 1e-6, usual);
   // The first Gemma's files have "gelu" as hidden_act and mean its approximation (transformers 4, GemmaConfig).
-  if (!k.has("hidden_activation")) c.activation = Activation::gelu_tanh;
+  c.activation = activation_of(k.text_or("hidden_activation", "gelu_pytorch_tanh"), "hidden_activation", kFile);
   c.norm_adds_one = true;
   c.query_key_value_bias = c.attention_output_bias = k.flag_or("attention_bias", false);
   c.embedding_scale = std::sqrt(static_cast<double>(c.hidden));
 }
 void fill_gemma1(LanguageModelConfig& c, const Keys& k) {
-  fill_gemma(c, k);
+  fill_gemma(c, k, {.vocabulary = 256000, .heads = 16, .kv_heads = 16, .context = 8192});
   fill_rope(c, k);
 }
-void fill_gemma2_blocks(LanguageModelConfig& c, const Keys& k, double default_scalar) {
-  fill_gemma(c, k);
+void fill_gemma2_blocks(LanguageModelConfig& c, const Keys& k, double default_scalar, const UsualSizes& usual) {
+  fill_gemma(c, k, usual);
   c.post_norms = true;
   c.attention_scale = 1 / std::sqrt(k.number_or("query_pre_attn_scalar", default_scalar, kTiny, kHuge));
   c.window = k.size_or("sliding_window", 4096, 1, kMostContext);
 }
 void fill_gemma2(LanguageModelConfig& c, const Keys& k) {
-  fill_gemma2_blocks(c, k, 256);
+  fill_gemma2_blocks(c, k, 256, {.vocabulary = 256000, .heads = 8, .kv_heads = 4, .context = 8192});
   const auto softcap = [&](const char* key, double otherwise) -> std::optional<double> {
     if (k.is_null(key)) return std::nullopt;
     return k.number_or(key, otherwise, kTiny, kHuge);
@@ -317,7 +329,7 @@ void fill_gemma2(LanguageModelConfig& c, const Keys& k) {
   fill_rope(c, k);
 }
 void fill_gemma3(LanguageModelConfig& c, const Keys& k) {
-  fill_gemma2_blocks(c, k, 256);
+  fill_gemma2_blocks(c, k, 256, {.vocabulary = 262208, .heads = 8, .kv_heads = 4, .context = 131072});
   c.query_key_norm = true;
   if (k.has("attn_logit_softcapping"))
     fail(ErrorCode::unsupported, k.name("attn_logit_softcapping"), " is ", k.find("attn_logit_softcapping")->shown(),
@@ -332,7 +344,7 @@ void fill_gemma3(LanguageModelConfig& c, const Keys& k) {
 void fill_phi3(LanguageModelConfig& c, const Keys& k) {
   fill_common(c, k, 0, false, 1e-5);
   c.fused_query_key_value = c.fused_gate_up = true;
-  fill_window(c, k);
+  fill_window(c, k, 0);
   window_everywhere(c);
   fill_rope(c, k);
 }
@@ -378,14 +390,20 @@ LanguageModelConfig LanguageModelConfig::from_json(std::string_view text) {
   const Keys outer(json);
   std::string type = outer.text_or("model_type", "");
   if (type.empty()) fail(ErrorCode::parse, kFile, " has no 'model_type'");
-  if (outer.has("quantization_config"))
-    fail(ErrorCode::unsupported, kFile, " has a 'quantization_config' (",
-         Keys(outer.object("quantization_config")).text_or("quant_method", "without a method"),
-         "); such weights are not read yet: take the model in floats, or as GGUF");
   // Gemma 3 with pictures keeps its decoder in `text_config`.
   const bool is_inside = type == "gemma3" && outer.has("text_config");
   const Keys keys = is_inside ? Keys(outer.object("text_config"), "text_config.") : outer;
-  if (is_inside) type = "gemma3_text";
+  if (is_inside) {
+    type = keys.text_or("model_type", "gemma3_text");
+    if (type != "gemma3_text")
+      fail(ErrorCode::unsupported, keys.name("model_type"), " is '", type, "'; within gemma3 it is gemma3_text");
+  }
+  for (const Keys* level : {&outer, &keys})
+    for (const char* key : {"quantization_config", "compression_config"})
+      if (level->has(key))
+        fail(ErrorCode::unsupported, level->name(key), " is there (",
+             Keys(level->object(key)).text_or("quant_method", "without a method"),
+             "); such weights are not read yet: take the model in floats, or as GGUF");
   std::string known;
   for (const Architecture& a : kArchitectures) {
     known += text_of(known.empty() ? "" : ", ", a.name);

@@ -1,16 +1,25 @@
 // The blocks of decoders, and the graph of one step; see rlx/language_model.h.
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "models/language/limits.h"
 #include "models/language/rotary.h"
 #include "rlx/language_model.h"
 
 namespace rlx {
 
+/// A configuration that was made by hand may be anything.
+static LanguageModelConfig checked(LanguageModelConfig c) {
+  if (c.windowed.empty()) c.windowed.assign(static_cast<size_t>(std::max<int64_t>(c.layers, 0)), false);
+  language::check_sizes(c, "the configuration");
+  return c;
+}
+
 DecoderBlocks::DecoderBlocks(Graph& graph, const LanguageModelConfig& config, WeightTypes types)
-    : graph_(graph), config_(config), types_(std::move(types)) {}
+    : graph_(graph), config_(checked(config)), types_(std::move(types)) {}
 
 // ---- weights ----
 
@@ -225,6 +234,7 @@ Value DecoderBlocks::logits(Value x) {
 }
 
 Graph decoder_graph(const LanguageModelConfig& config, const DecoderBlocks::WeightTypes& types) {
+  checked(config);
   Graph g(config.architecture.empty() ? "decoder" : config.architecture);
   const Dim n = Dim::symbol("n"), total = Dim::symbol("total"), rows = Dim::symbol("rows");
   const Dim capacity = Dim::symbol("capacity");

@@ -25,7 +25,7 @@ struct LanguageModel::State {
 
 namespace {
 
-constexpr size_t kMostConfigBytes = size_t{64} << 20;
+constexpr size_t kMostConfigBytes = size_t{4} << 20;
 /// Tokens that the first caches of a sequence have room for.
 constexpr int64_t kFirstCapacity = 128;
 
@@ -179,11 +179,24 @@ std::vector<Tensor> step_inputs(std::span<const int32_t> tokens, int64_t positio
 
 }  // namespace
 
+/// Whether keys depend on how long the text is, in a model with longrope, and this many tokens are so long.
+bool is_long(const LanguageModelConfig& c, int64_t total) {
+  return !c.learned_positions && c.rope.scaling == RopeScaling::longrope && total > c.rope.original_context;
+}
+/// Tokens that run at once. Angles of these kinds depend on the length of the text, so that beyond the original context
+/// a text is one piece, as transformers reads it.
+int64_t piece_of(const LanguageModelConfig& c, int64_t chunk, int64_t total) {
+  const bool depends =
+      !c.learned_positions && (c.rope.scaling == RopeScaling::longrope || c.rope.scaling == RopeScaling::dynamic);
+  return depends && total > c.rope.original_context ? total : chunk;
+}
+
 /// One step. The caches are handed over as outputs whose memory is the inputs', so that they are updated where they
 /// are; what a fork shares with another sequence is copied before.
 Tensor LanguageModel::Sequence::run(std::span<const int32_t> tokens, int64_t rows) {
   reserve(position_ + static_cast<int64_t>(tokens.size()));
   for (Tensor& t : caches_) t.mutable_data();
+  was_long_ = is_long(model_->config, position_ + static_cast<int64_t>(tokens.size()));
   const std::vector<Tensor> inputs = step_inputs(tokens, position_, rows, caches_);
   std::vector<Tensor> outputs(1 + caches_.size());
   std::move(caches_.begin(), caches_.end(), outputs.begin() + 1);
@@ -199,38 +212,54 @@ Tensor LanguageModel::Sequence::run(std::span<const int32_t> tokens, int64_t row
   return std::move(outputs[0]);
 }
 
-Tensor LanguageModel::Sequence::logits(std::span<const int32_t> tokens) {
+/// The tokens, in pieces; `each` gets the logits of the last `rows_of(piece)` tokens of each piece.
+template <class RowsOf, class Each>
+void LanguageModel::Sequence::append(std::span<const int32_t> tokens, RowsOf rows_of, Each each) {
   check(tokens);
-  const int64_t before = position_;
-  const auto chunk = static_cast<size_t>(model_->chunk);
+  const int64_t before = position_, total = before + static_cast<int64_t>(tokens.size());
+  const auto given = tokens.size();
+  tokens_.resize(static_cast<size_t>(before));
+  tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
   try {
-    while (tokens.size() > chunk) run(tokens.first(chunk), 1), tokens = tokens.subspan(chunk);
-    return run(tokens, 1).reshaped({model_->config.vocabulary});
+    // The keys of a text that has become long, or short again, are others than those in the caches: it is read anew.
+    if (before > 0 && (is_stale_ || was_long_ != is_long(model_->config, total))) {
+      position_ = 0, is_stale_ = true;
+      tokens = tokens_;
+    }
+    const auto piece = static_cast<size_t>(piece_of(model_->config, model_->chunk, total));
+    while (!tokens.empty()) {
+      const auto part = tokens.first(std::min(piece, tokens.size()));
+      // What is read anew stands in front, and nobody asks for its logits.
+      const size_t fresh = std::min(part.size(), given - std::min(given, tokens.size() - part.size()));
+      each(run(part, std::max<int64_t>(1, rows_of(static_cast<int64_t>(fresh)))), fresh);
+      tokens = tokens.subspan(part.size());
+    }
+    is_stale_ = false;
   } catch (...) {
     position_ = before;
     throw;
   }
 }
 
+Tensor LanguageModel::Sequence::logits(std::span<const int32_t> tokens) {
+  Tensor last;
+  append(
+      tokens, [](int64_t) { return 1; }, [&](Tensor made, size_t) { last = std::move(made); });
+  return last.reshaped({model_->config.vocabulary});
+}
+
 Tensor LanguageModel::Sequence::all_logits(std::span<const int32_t> tokens) {
   check(tokens);
-  const int64_t before = position_;
-  const auto chunk = static_cast<size_t>(model_->chunk);
-  try {
-    Tensor all = Tensor::uninitialized(f32, {static_cast<int64_t>(tokens.size()), model_->config.vocabulary});
-    std::byte* to = all.mutable_data();
-    while (!tokens.empty()) {
-      const auto part = tokens.first(std::min(chunk, tokens.size()));
-      const Tensor made = run(part, static_cast<int64_t>(part.size()));
-      std::memcpy(to, made.data(), made.byte_count());
-      to += made.byte_count();
-      tokens = tokens.subspan(part.size());
-    }
-    return all;
-  } catch (...) {
-    position_ = before;
-    throw;
-  }
+  Tensor all = Tensor::uninitialized(f32, {static_cast<int64_t>(tokens.size()), model_->config.vocabulary});
+  std::byte* to = all.mutable_data();
+  append(
+      tokens, [](int64_t fresh) { return fresh; },
+      [&](const Tensor& made, size_t fresh) {
+        if (fresh == 0) return;
+        std::memcpy(to, made.data(), made.byte_count());
+        to += made.byte_count();
+      });
+  return all;
 }
 
 void LanguageModel::Sequence::rewind(int64_t count) {

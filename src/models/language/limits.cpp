@@ -4,11 +4,20 @@
 #include <cmath>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace rlx::language {
 
 void check_rope(const RopeConfig& rope, int64_t head_dim, std::string_view file) {
+  if (!(rope.theta > 1) || !std::isfinite(rope.theta))
+    fail(ErrorCode::parse, file, ": rotary positions have the base ", rope.theta, "; it must be more than 1");
+  if (!(rope.factor > 0) || !std::isfinite(rope.factor))
+    fail(ErrorCode::parse, file, ": rotary positions have the factor ", rope.factor, "; it must be positive");
+  const bool has_original = rope.scaling != RopeScaling::plain && rope.scaling != RopeScaling::linear;
+  if (has_original && rope.original_context < 1)
+    fail(ErrorCode::parse, file, ": ", names_of(RopeScaling{})[static_cast<size_t>(rope.scaling)],
+         " scaling of rotary positions with an original context of ", rope.original_context);
   if (rope.dims < 2 || rope.dims % 2 != 0 || rope.dims > head_dim)
     fail(ErrorCode::parse, file, ": ", rope.dims, " elements of a head of ", head_dim,
          " turn with the position; it must be an even number of at least 2 and at most the whole head");
@@ -17,8 +26,8 @@ void check_rope(const RopeConfig& rope, int64_t head_dim, std::string_view file)
       fail(ErrorCode::parse, file, ": ", name, " has ", factors.size(), " factors, but ", rope.dims / 2,
            " pairs of a head turn");
     for (double f : factors)
-      if (!(f > 0) || !std::isfinite(f))
-        fail(ErrorCode::parse, file, ": ", name, " has the factor ", f, "; it must be a positive number");
+      if (!(f >= 1e-6 && f <= 1e9))
+        fail(ErrorCode::parse, file, ": ", name, " has the factor ", f, "; it must be 1e-6 to 1e9");
   };
   if (rope.scaling == RopeScaling::longrope)
     check_list(rope.short_factors, "short_factor"), check_list(rope.long_factors, "long_factor");
@@ -31,6 +40,23 @@ void check_rope(const RopeConfig& rope, int64_t head_dim, std::string_view file)
 }
 
 void check_sizes(const LanguageModelConfig& c, std::string_view file) {
+  const auto check_size = [&](const char* name, int64_t size, int64_t most) {
+    if (size < 1 || size > most) fail(ErrorCode::parse, file, ": ", name, " is ", size, "; it must be 1 to ", most);
+  };
+  check_size("the vocabulary", c.vocabulary, kMostVocabulary);
+  check_size("the hidden size", c.hidden, kMostWidth);
+  check_size("the number of layers", c.layers, kMostLayers);
+  check_size("the number of heads", c.heads, kMostHeads);
+  check_size("the number of heads of keys and values", c.kv_heads, kMostHeads);
+  check_size("the width of a head", c.head_dim, kMostHeadDim);
+  check_size("the width of the feed-forward", c.intermediate, kMostIntermediate);
+  check_size("the context", c.context, kMostContext);
+  for (const auto& [name, each] : {std::pair("windowed", &c.windowed), std::pair("sparse", &c.sparse)})
+    if (!(each->empty() && each == &c.sparse) && static_cast<int64_t>(each->size()) != c.layers)
+      fail(ErrorCode::parse, file, ": '", name, "' has ", each->size(), " items for ", c.layers, " layers");
+  for (size_t i = 0; i < c.windowed.size(); ++i)
+    if (c.windowed[i] && c.window < 1)
+      fail(ErrorCode::parse, file, ": layer ", i, " has a window of ", c.window, " tokens");
   if (c.heads % c.kv_heads != 0)
     fail(ErrorCode::parse, file, ": ", c.heads, " heads of queries cannot share ", c.kv_heads,
          " heads of keys and values evenly");

@@ -13,7 +13,7 @@
 namespace rlx::language {
 namespace {
 
-constexpr size_t kMostConfigBytes = size_t{64} << 20;
+constexpr size_t kMostConfigBytes = size_t{4} << 20;
 
 /// A JSON file of the folder; null if it is not there.
 JsonTree json_of(const std::string& folder, const char* name) {

@@ -114,7 +114,7 @@ class NamedWeights : public WeightFiles {
   mutable std::set<std::string> read_;
 };
 
-constexpr size_t kMostIndexBytes = size_t{256} << 20;
+constexpr size_t kMostIndexBytes = size_t{32} << 20;
 
 class Folder final : public NamedWeights {
  public:
