@@ -21,7 +21,9 @@ namespace rlx {
 ///
 /// A state fits every compiled graph on its device that updates inputs of the same names and types. A run that fails or
 /// is cancelled after it has begun leaves the state torn: some of it may be overwritten. Using a torn state is an error
-/// that says which run it was, until `reset`.
+/// that says which run it was, until `reset`. A run that goes on by itself (`run_async`, and any on a device with
+/// memory of its own) has begun once it is submitted: it tears the state also where an op refuses its extents, or where
+/// it is cancelled before its turn.
 ///
 /// A state may be used by several threads: what is asked of it happens one after another, runs too. Runs with different
 /// states go side by side. It may be destroyed while a run with it goes on.
@@ -51,7 +53,8 @@ class GraphState {
   void reset(const std::map<std::string, Tensor, std::less<>>& values = {});
   /// Writes all tensors to a safetensors file, which CompiledGraph::load_state reads. Waits for the runs so far.
   void save(const std::string& path) const;
-  /// Why the state is torn; empty if it is not, or if a run that will tear it has not ended yet. Does not wait.
+  /// Why the state is torn; empty if it is not, or if a run that will tear it has not ended yet. It waits for no run
+  /// but one that another thread is in.
   std::string why_torn() const;
 
   struct Impl;  ///< used by the library only, as are the others below

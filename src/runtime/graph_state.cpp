@@ -198,7 +198,8 @@ void GraphState::Impl::run_on_host(const CompiledGraph::State& g, Tensors inputs
     g.on_host->run(given, results, options);
   } catch (...) {
     take_back(false);
-    if (options.notes->has_begun || !is_whole) torn = first_line(std::current_exception());
+    // What is not updated in place still has its old values.
+    if ((g.updates_in_place && options.notes->has_begun) || !is_whole) torn = first_line(std::current_exception());
     throw;
   }
   take_back(true);
