@@ -46,12 +46,10 @@ ChatTemplate Chat::chat_template(const LanguageModel& model) const {
     return ChatTemplate::parse({reinterpret_cast<const char*>(bytes->bytes().data()), bytes->bytes().size()},
                                "'" + template_file + "'");
   }
-  const auto text = model.chat_template();
-  if (!text)
-    fail(ErrorCode::not_found, "the model '", options.model,
-         "' has no chat template; --template names one, and `rlx "
-         "generate` needs none");
-  return ChatTemplate::parse(*text, "the model's chat template");
+  if (auto own = model.chat_template()) return *own;
+  fail(ErrorCode::not_found, "the model '", options.model,
+       "' has no chat template; --template names one, and `rlx "
+       "generate` needs none");
 }
 
 void Chat::run() const {
@@ -72,7 +70,11 @@ void Chat::run() const {
   const bool is_terminal = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
   ChatTemplateOptions how;
   how.add_generation_prompt = true;
-  how.bos_token = model.bos_token(), how.eos_token = model.eos_token();
+  // A template of its own file does not know the model's tokens.
+  if (!template_file.empty()) {
+    if (model.bos_id()) how.bos_token = tokenizer.id_to_token(*model.bos_id()).value_or("");
+    if (!model.stop_ids().empty()) how.eos_token = tokenizer.id_to_token(model.stop_ids().front()).value_or("");
+  }
   how.variables = variables;
   std::string line;
   while (true) {

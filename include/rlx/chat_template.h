@@ -48,6 +48,8 @@ class ChatTemplate {
   /// That of a model folder (chat_template.jinja, or in chat_template.json or tokenizer_config.json), of one of these
   /// files, or of a GGUF file. Where there are several, the one named "default". Fails with not_found if there is none.
   static ChatTemplate load(const std::string& path);
+  /// The same; nullopt if there is none.
+  static std::optional<ChatTemplate> find(const std::string& path);
   /// That of `tokenizer.chat_template`; nullopt if there is none.
   static std::optional<ChatTemplate> from_gguf(const GgufMetadata& metadata);
 

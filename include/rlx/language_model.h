@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "rlx/chat_template.h"
 #include "rlx/gguf.h"
 #include "rlx/ops.h"
 #include "rlx/session.h"
@@ -180,12 +181,8 @@ class LanguageModel {
   int64_t context() const;
   /// Read when it is first asked for. Fails if the model has no tokenizer, or one that is not known here.
   const Tokenizer& tokenizer() const;
-  /// The Jinja text that makes a prompt of messages: of chat_template.jinja or tokenizer_config.json, or GGUF's
-  /// tokenizer.chat_template. Of several named ones it is "default".
-  std::optional<std::string> chat_template() const;
-  /// The text of a special token for templates, "" if there is none.
-  std::string bos_token() const;
-  std::string eos_token() const;
+  /// Makes a prompt of messages; nullopt if the model has none. It is read at each call, as ChatTemplate::load does.
+  std::optional<ChatTemplate> chat_template() const;
   /// With which a text begins, if the model has one: generation_config.json, config.json, or GGUF's keys.
   std::optional<int32_t> bos_id() const;
   /// Each of these ends an answer.

@@ -161,6 +161,14 @@ std::optional<ChatTemplate> ChatTemplate::from_gguf(const GgufMetadata& metadata
 }
 
 ChatTemplate ChatTemplate::load(const std::string& path) {
+  if (auto found = find(path)) return *found;
+  fail(
+      ErrorCode::not_found, "loading the chat template of '", path,
+      "': it has none: neither chat_template.jinja nor a chat_template in chat_template.json or tokenizer_config.json, "
+      "nor tokenizer.chat_template in the metadata of a GGUF file");
+}
+
+std::optional<ChatTemplate> ChatTemplate::find(const std::string& path) {
   namespace fs = std::filesystem;
   std::error_code error;
   const fs::path given = path;
@@ -168,12 +176,9 @@ ChatTemplate ChatTemplate::load(const std::string& path) {
   const bool is_folder = fs::is_directory(given, error);
   return with_context(
       [&] { return "loading the chat template of '" + path + "'"; },
-      [&] {
-        if (given.extension() == ".gguf" && !is_folder) {
-          auto made = from_gguf(GgufFile::open(path, FileAccess::mapped).metadata());
-          if (!made) fail(ErrorCode::not_found, "its metadata have no tokenizer.chat_template");
-          return *made;
-        }
+      [&]() -> std::optional<ChatTemplate> {
+        if (given.extension() == ".gguf" && !is_folder)
+          return from_gguf(GgufFile::open(path, FileAccess::mapped).metadata());
         const fs::path folder = is_folder ? given : given.parent_path();
         std::optional<std::string> text;
         std::string name;
@@ -186,10 +191,7 @@ ChatTemplate ChatTemplate::load(const std::string& path) {
               candidate.extension() == ".json" ? template_in(parse_json(read_text(candidate))) : read_text(candidate);
           if (text || !is_folder) break;
         }
-        if (!text)
-          fail(ErrorCode::not_found,
-               "it has none: neither chat_template.jinja nor a chat_template in chat_template.json or "
-               "tokenizer_config.json");
+        if (!text) return std::nullopt;
         ChatTemplate made = parse(*text, "the template of " + name);
         const fs::path config = folder / "tokenizer_config.json";
         if (fs::exists(config, error)) {

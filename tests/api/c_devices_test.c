@@ -81,21 +81,6 @@ static rlx_compiled* compiled_for(const char* device, const char* text, const ch
   rlx_session_free(session);
   return compiled;
 }
-static void expect_failed(rlx_status status, rlx_status wanted, const char* part, int line) {
-  if (status != wanted || strstr(rlx_error_message(error), part) == NULL) {
-    fprintf(stderr, "line %d: status %d, '%s'; wanted %d, '%s'\n", line, (int)status, rlx_error_message(error),
-            (int)wanted, part);
-    ++failures;
-  }
-  rlx_error_free(error);
-  error = NULL;
-}
-#define FAILS(call, wanted, part)                  \
-  do {                                             \
-    rlx_status failed = (call);                    \
-    expect_failed(failed, wanted, part, __LINE__); \
-  } while (0)
-
 static void a_tensor_goes_there_and_back(const char* device) {
   rlx_device_tensor *there = on_device(kCount, device), *elsewhere = NULL;
   rlx_event* ready = NULL;

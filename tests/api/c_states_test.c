@@ -47,21 +47,6 @@ static int adds(const rlx_compiled* compiled, rlx_state* state, float a, float b
   rlx_tensor_free(x);
   return is_pair(y, y0, y1);
 }
-static void expect_failed(rlx_status status, rlx_status wanted, const char* part, int line) {
-  if (status != wanted || strstr(rlx_error_message(error), part) == NULL) {
-    fprintf(stderr, "line %d: status %d, '%s'; wanted %d, '%s'\n", line, (int)status, rlx_error_message(error),
-            (int)wanted, part);
-    ++failures;
-  }
-  rlx_error_free(error);
-  error = NULL;
-}
-#define FAILS(call, wanted, part)                  \
-  do {                                             \
-    rlx_status failed = (call);                    \
-    expect_failed(failed, wanted, part, __LINE__); \
-  } while (0)
-
 static void a_graph_has_states(const char* device) {
   rlx_graph* graph = NULL;
   rlx_session* session = NULL;

@@ -19,6 +19,7 @@ struct LanguageModel::State {
   language::SpecialTokens special;
   int64_t context, chunk;
   std::function<Tokenizer()> make_tokenizer;
+  std::function<std::optional<ChatTemplate>()> make_template;
   mutable std::mutex mutex;  // of the tokenizer
   mutable std::optional<Tokenizer> tokenizer;
 };
@@ -80,18 +81,21 @@ LanguageModel LanguageModel::load(const std::string& path, Options options) {
         std::unique_ptr<language::WeightFiles> weights;
         language::SpecialTokens special;
         std::function<Tokenizer()> make_tokenizer;
+        std::function<std::optional<ChatTemplate>()> make_template;
         if (is_folder) {
           const std::string file = (std::filesystem::path(path) / "config.json").string();
           config = LanguageModelConfig::from_json(language::text_of_file(file, kMostConfigBytes));
           weights = language::open_folder(path, config, options.access);
           special = language::special_tokens_of_folder(path, config.vocabulary);
           make_tokenizer = [path] { return Tokenizer::load(path); };
+          make_template = [path] { return ChatTemplate::find(path); };
         } else {
           const GgufFile file = GgufFile::open(path, options.access);
           config = LanguageModelConfig::from_gguf(file);
           weights = language::open_gguf(file, config);
           special = language::special_tokens_of_gguf(file.metadata(), config.vocabulary);
           make_tokenizer = [file] { return Tokenizer::from_gguf(file.metadata()); };
+          make_template = [file] { return ChatTemplate::from_gguf(file.metadata()); };
         }
         const int64_t context = context_of(config, options.context);
         const Graph graph = decoder_graph(config, [&](const std::string& name) { return weights->dtype(name); });
@@ -104,6 +108,7 @@ LanguageModel LanguageModel::load(const std::string& path, Options options) {
                                                                     context,
                                                                     options.chunk,
                                                                     std::move(make_tokenizer),
+                                                                    std::move(make_template),
                                                                     {},
                                                                     {}}));
       });
@@ -112,9 +117,7 @@ LanguageModel LanguageModel::load(const std::string& path, Options options) {
 const LanguageModelConfig& LanguageModel::config() const { return state_->config; }
 int64_t LanguageModel::context() const { return state_->context; }
 const CompiledGraph& LanguageModel::compiled() const { return state_->compiled; }
-std::optional<std::string> LanguageModel::chat_template() const { return state_->special.chat_template; }
-std::string LanguageModel::bos_token() const { return state_->special.bos_token; }
-std::string LanguageModel::eos_token() const { return state_->special.eos_token; }
+std::optional<ChatTemplate> LanguageModel::chat_template() const { return state_->make_template(); }
 std::optional<int32_t> LanguageModel::bos_id() const { return state_->special.bos_id; }
 const std::vector<int32_t>& LanguageModel::stop_ids() const { return state_->special.stop_ids; }
 const LanguageModel::Advice& LanguageModel::advice() const { return state_->special.advice; }

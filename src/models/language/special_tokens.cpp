@@ -59,32 +59,6 @@ std::vector<int32_t> ids_of(std::span<const std::pair<const char*, const JsonTre
   return {};
 }
 
-/// A text, or the "content" of an object that describes a token.
-std::string token_text(const JsonTree& config, const char* key) {
-  const JsonTree* found = member(config, key);
-  if (found && found->is_object()) found = member(*found, "content");
-  if (!found) return "";
-  if (!found->is_string())
-    fail(ErrorCode::parse, "'", key, "' in tokenizer_config.json is ", found->shown(), ", not a text");
-  return found->string();
-}
-
-std::optional<std::string> template_of(const std::string& folder, const JsonTree& config) {
-  const std::filesystem::path path = std::filesystem::path(folder) / "chat_template.jinja";
-  std::error_code error;
-  if (std::filesystem::exists(path, error)) return text_of_file(path.string(), kMostConfigBytes);
-  const JsonTree* found = member(config, "chat_template");
-  if (!found) return std::nullopt;
-  if (found->is_string()) return found->string();
-  if (found->is_array())  // several, each with a name
-    for (const JsonTree& one : found->elements()) {
-      const JsonTree *name = member(one, "name"), *text = member(one, "template");
-      if (name && text && name->is_string() && text->is_string() && name->string() == "default") return text->string();
-    }
-  fail(ErrorCode::parse, "'chat_template' in tokenizer_config.json is ", found->shown(),
-       "; it must be a text, or a list of them of which one is called default");
-}
-
 void advise(std::optional<double>& to, const JsonTree& json, const char* key) {
   const JsonTree* found = member(json, key);
   if (!found) return;
@@ -97,7 +71,6 @@ void advise(std::optional<double>& to, const JsonTree& json, const char* key) {
 
 SpecialTokens special_tokens_of_folder(const std::string& folder, int64_t vocabulary) {
   const JsonTree generation = json_of(folder, "generation_config.json"), model = json_of(folder, "config.json");
-  const JsonTree tokenizer = json_of(folder, "tokenizer_config.json");
   const JsonTree nothing = {};
   const JsonTree* inner = member(model, "text_config");
   const std::array<std::pair<const char*, const JsonTree*>, 3> files = {
@@ -105,8 +78,6 @@ SpecialTokens special_tokens_of_folder(const std::string& folder, int64_t vocabu
   SpecialTokens s;
   if (auto ids = ids_of(files, "bos_token_id", vocabulary); !ids.empty()) s.bos_id = ids[0];
   s.stop_ids = ids_of(files, "eos_token_id", vocabulary);
-  s.bos_token = token_text(tokenizer, "bos_token"), s.eos_token = token_text(tokenizer, "eos_token");
-  s.chat_template = template_of(folder, tokenizer);
   advise(s.advice.temperature, generation, "temperature");
   advise(s.advice.top_p, generation, "top_p");
   advise(s.advice.min_p, generation, "min_p");
@@ -141,11 +112,6 @@ SpecialTokens special_tokens_of_gguf(const GgufMetadata& metadata, int64_t vocab
     if (auto found = id(name)) add_id(s.stop_ids, *found);
   const auto* texts = items("tokenizer.ggml.tokens", std::string());
   const auto* types = items("tokenizer.ggml.token_type", int32_t{});
-  const auto token = [&](const char* name) -> std::string {
-    const auto at = id(name);
-    return at && texts && static_cast<size_t>(*at) < texts->size() ? (*texts)[static_cast<size_t>(*at)] : "";
-  };
-  s.bos_token = token("bos"), s.eos_token = token("eos");
   // Files name one end; templates of chats end turns by others, which llama.cpp finds by their texts, too.
   constexpr int32_t kNormal = 1;
   if (texts)
@@ -154,13 +120,6 @@ SpecialTokens special_tokens_of_gguf(const GgufMetadata& metadata, int64_t vocab
            {"<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<|endoftext|>", "<|eom_id|>", "<EOT>", "_<EOT>"})
         if ((*texts)[i] == end && (!types || i >= types->size() || (*types)[i] != kNormal))
           add_id(s.stop_ids, static_cast<int32_t>(i));
-  if (const GgufValue* value = find_value(metadata, "tokenizer.chat_template")) {
-    const auto* text = std::get_if<std::string>(value);
-    if (!text)
-      fail(ErrorCode::parse, "'tokenizer.chat_template' is of type ", gguf_type_name(*value),
-           ", but should be a string");
-    s.chat_template = *text;
-  }
   const auto advice = [&](std::optional<double>& to, const char* name) {
     const std::string key = text_of("general.sampling.", name);
     const GgufValue* value = find_value(metadata, key);

@@ -1,4 +1,4 @@
-// What files say beside weights and sizes: which tokens begin and end texts, the chat template, advice for sampling.
+// What files say beside weights and sizes: which tokens begin and end texts, advice for sampling.
 #pragma once
 
 #include <optional>
@@ -12,12 +12,10 @@ namespace rlx::language {
 struct SpecialTokens {
   std::optional<int32_t> bos_id;
   std::vector<int32_t> stop_ids;
-  std::string bos_token, eos_token;
-  std::optional<std::string> chat_template;
   LanguageModel::Advice advice;
 };
 
-/// From generation_config.json, config.json, tokenizer_config.json and chat_template.jinja, those that are there.
+/// From generation_config.json and config.json, those that are there.
 SpecialTokens special_tokens_of_folder(const std::string& folder, int64_t vocabulary);
 SpecialTokens special_tokens_of_gguf(const GgufMetadata& metadata, int64_t vocabulary);
 
