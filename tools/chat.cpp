@@ -71,7 +71,9 @@ void Chat::run() const {
   ChatTemplateOptions how;
   how.add_generation_prompt = true;
   // A template of its own file does not know the model's tokens.
-  if (!template_file.empty()) {
+  if (const auto own = template_file.empty() ? std::nullopt : model.chat_template()) {
+    how.bos_token = own->bos_token(), how.eos_token = own->eos_token();
+  } else if (!template_file.empty()) {
     if (model.bos_id()) how.bos_token = tokenizer.id_to_token(*model.bos_id()).value_or("");
     if (!model.stop_ids().empty()) how.eos_token = tokenizer.id_to_token(model.stop_ids().front()).value_or("");
   }

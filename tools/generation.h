@@ -29,7 +29,7 @@ struct GenerationOptions {
   bool json = false;
 
  private:
-  // NaN and -1: not given.
+  // -1: not given.
   double temperature_ = -1, top_p_ = -1, min_p_ = -1, typical_p_ = 1, repetition_penalty_ = -1;
   double presence_penalty_ = 0, frequency_penalty_ = 0;
   int64_t top_k_ = -1;

@@ -21,7 +21,8 @@ namespace {
 struct Logits {
   explicit Logits(CLI::App& app) {
     app.add_option("--model", model, "a folder with config.json and safetensors, or a .gguf file")
-        ->option_text("DIR|FILE")
+        ->option_text("DIR|FILE (default: what RLX_MODEL names)")
+        ->envname("RLX_MODEL")
         ->required();
     app.add_option("--tokens", tokens, "a JSON array of token ids; or an array of such arrays, each a text of its own")
         ->type_name("FILE")

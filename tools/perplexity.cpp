@@ -95,6 +95,9 @@ void Perplexity::run() const {
     fail(ErrorCode::invalid_argument, "the text has ", ids.size(), ids.size() == 1 ? " token" : " tokens",
          "; a perplexity needs two");
   const auto width = static_cast<size_t>(std::min(window, loaded.context()));
+  if (width < 2)
+    fail(ErrorCode::invalid_argument, "a window of ", width, " token, as the model has a context of ", loaded.context(),
+         "; a perplexity needs two");
   const auto vocabulary = static_cast<size_t>(loaded.config().vocabulary);
   bar.emplace("reading");
   double sum = 0;

@@ -24,9 +24,10 @@ namespace rlx {
 
 /// How the angles of rotary positions follow from the position, by the names that config.json has for them.
 ///
-/// plain ("default"): theta^(-2i/d) a position. linear: positions divided by `factor` (Chen et al. 2023). dynamic:
-/// theta grows with the length (NTK-aware scaling). yarn: Peng et al. 2023. llama3: low frequencies divided by `factor`
-/// (Llama 3.1's model card). longrope: a factor for each pair, by the length (Ding et al. 2024).
+/// plain ("default"): pair i turns by theta^(-2i/d) radians per position. linear: positions divided by `factor` (Chen
+/// et al. 2023). dynamic: theta grows with the length (NTK-aware scaling). yarn: Peng et al. 2023. llama3: low
+/// frequencies divided by `factor`, those between low and high interpolated (Llama 3.1's model card). longrope: a
+/// factor for each pair, one for texts up to the original context and one for longer texts (Ding et al. 2024).
 enum class RopeScaling { plain, linear, dynamic, yarn, llama3, longrope };
 constexpr std::array<std::string_view, 6> names_of(RopeScaling) {
   return {"default", "linear", "dynamic", "yarn", "llama3", "longrope"};
@@ -34,15 +35,15 @@ constexpr std::array<std::string_view, 6> names_of(RopeScaling) {
 struct RopeConfig {
   RopeScaling scaling = RopeScaling::plain;
   double theta = 10000;
-  int64_t dims = 0;  ///< elements of a head that turn, from the first on
+  int64_t dims = 0;  ///< elements of a head that are rotated, the first ones
   RopeStyle style = RopeStyle::neox;
   double factor = 1;
   int64_t original_context = 0;          ///< positions that the model was trained with before it was stretched
   double attention_factor = 1;           ///< cosines and sines are multiplied by it (yarn, longrope)
   double beta_fast = 32, beta_slow = 1;  ///< yarn
-  bool truncate = true;                  ///< yarn: whole numbers bound the ramp
+  bool truncate = true;                  ///< yarn: the ramp's bounds are rounded to whole numbers
   double low_frequency_factor = 1, high_frequency_factor = 4;  ///< llama3
-  /// longrope: a factor for each pair; the long ones count once there are more tokens than `original_context`.
+  /// longrope: a factor for each pair; the long ones are used once there are more tokens than `original_context`.
   std::vector<double> short_factors = {}, long_factors = {};
   /// Divisors of each pair's frequency, on top of all else, where the file brings them (GGUF's rope_freqs.weight).
   std::vector<double> frequency_divisors = {};
@@ -52,7 +53,7 @@ struct RopeConfig {
 struct LanguageModelConfig {
   std::string architecture;  ///< as the file calls it: "llama", "qwen3", "gemma2"
   int64_t vocabulary = 0, hidden = 0, layers = 0, heads = 0, kv_heads = 0, head_dim = 0, intermediate = 0;
-  int64_t context = 0;  ///< the most positions that the file promises
+  int64_t context = 0;  ///< the most positions that the model was made for (max_position_embeddings)
   double norm_epsilon = 1e-6;
   bool layer_norm = false;      ///< with a mean and a bias, instead of RMSNorm
   bool norm_adds_one = false;   ///< RMSNorm multiplies by 1 + weight
@@ -70,15 +71,16 @@ struct LanguageModelConfig {
   std::optional<double> attention_softcap = {}, logits_softcap = {};
   RopeConfig rope = {};
   std::optional<RopeConfig> local_rope = {};  ///< of layers with a window, where theirs differs (Gemma 3)
-  int64_t window = 0;                         ///< a token sees itself and the window - 1 tokens before it; 0: all
-  std::vector<bool> windowed = {};            ///< for each layer, whether it has the window
-  int64_t experts = 0, experts_used = 0;      ///< 0: a dense feed-forward
+  int64_t window = 0;                     ///< of layers in `windowed`: a token sees itself and the window - 1 before it
+  std::vector<bool> windowed = {};        ///< for each layer, whether it has the window; empty: none has
+  int64_t experts = 0, experts_used = 0;  ///< of layers in `sparse`: of all, and for a token
   int64_t expert_intermediate = 0;
   bool normalize_experts = false;  ///< the weights of the experts that are used add up to 1
-  std::vector<bool> sparse = {};   ///< for each layer, whether it has experts
+  std::vector<bool> sparse =
+      {};  ///< for each layer, whether it has experts instead of a dense feed-forward; empty: none has
 
   /// From the text of a config.json. Fails, naming the key and the value, for a size that is missing, no number, or
-  /// out of range, and for what none of the blocks here can be.
+  /// out of range, and as unsupported for what is not built here.
   static LanguageModelConfig from_json(std::string_view json);
   /// From the metadata of a GGUF file, and from which tensors it has (tied embeddings, biases). The same errors.
   static LanguageModelConfig from_gguf(const GgufFile& file);
@@ -92,7 +94,8 @@ class DecoderBlocks {
   using WeightTypes = std::function<DType(const std::string& name)>;
   DecoderBlocks(Graph& graph, const LanguageModelConfig& config, WeightTypes types = {});
 
-  /// What layers share: where the new tokens stand, and how many tokens there are with them.
+  /// Where the new tokens begin, how many they are, and how many there are with them. All calls get the same: tables of
+  /// angles are made for the first.
   struct Positions {
     Value first;       ///< i32 scalar: the position of the first new token
     Dim count, total;  ///< of new tokens; of all, the new ones included
@@ -105,6 +108,7 @@ class DecoderBlocks {
   Graph& graph() const { return graph_; }
   const LanguageModelConfig& config() const { return config_; }
 
+  /// The param of that name, which is made by the first call.
   Value param(const std::string& name, Dims dims);
   /// The same as f32, if it is of another dtype; fails for blocks, which `linear` and `rows` read packed.
   Value float_param(const std::string& name, Dims dims);
@@ -120,13 +124,13 @@ class DecoderBlocks {
   /// Attention of n tokens to those of the cache and themselves: f32[1, n, hidden] to the same. `cache` becomes the
   /// cache with the new tokens.
   Value attention(Value x, int64_t layer, const Positions& positions, Cache& cache);
-  /// The dense feed-forward of a layer.
+  /// The dense feed-forward of a layer: f32[1, n, hidden] to the same, as `experts` and `layer`.
   Value feed_forward(Value x, int64_t layer);
   /// The mixture of experts of a layer.
   Value experts(Value x, int64_t layer);
-  /// Norms, attention, feed-forward or experts, and what they are added to.
+  /// Norms, attention, and feed-forward or experts, with their residual connections.
   Value layer(Value x, int64_t layer, const Positions& positions, Cache& cache);
-  /// The last norm and the output projection: f32[1, m, hidden] to f32[1, m, vocabulary].
+  /// The last norm, the output projection and its soft cap: f32[1, m, hidden] to f32[1, m, vocabulary].
   Value logits(Value x);
 
  private:
@@ -146,9 +150,9 @@ class DecoderBlocks {
 /// of the caches, and `rows` of the new tokens, the last ones, whose logits are wanted.
 ///
 /// Inputs: "tokens" i32[1, n], "position" i32 (of the first of them), "total" u8[total, 0] and "rows" u8[rows, 0]
-/// (numbers without bytes: a symbol follows from extents of inputs alone), and for each layer "layers.3.keys" and
-/// "layers.3.values" f32[1, kv_heads, capacity, head_dim]. Outputs: "logits" f32[rows, vocabulary], and the caches
-/// under their names, which are updated in place if they are donated.
+/// (without bytes: a symbol follows from extents of inputs alone), total = position + n <= capacity, and for each layer
+/// "layers.3.keys" and "layers.3.values" f32[1, kv_heads, capacity, head_dim]. Outputs: "logits" f32[rows, vocabulary],
+/// and the caches under their names, which are updated in place if they are donated.
 Graph decoder_graph(const LanguageModelConfig& config, const DecoderBlocks::WeightTypes& types = {});
 
 /// A decoder of text, with its weights. Copies share it; its functions may be called from several threads at once. Each
@@ -156,18 +160,20 @@ Graph decoder_graph(const LanguageModelConfig& config, const DecoderBlocks::Weig
 class LanguageModel {
  public:
   struct Options {
+    /// On a device with memory of its own, the caches of a sequence go there and back for each step.
     Device device = Device::from_environment();
-    int threads = 0;  ///< 0: as of a session
+    int threads = 0;  ///< as SessionOptions::threads
     CompileOptions compile = CompileOptions::from_environment();
     /// The most tokens of a sequence; 0: what the model promises. Caches grow with what they hold, up to this.
     int64_t context = 0;
     /// Tokens that run at once while a longer text is read: memory for activations grows with it, not with the text.
-    /// Where rotary angles depend on the length (longrope, dynamic), a text beyond the original context runs at once.
+    /// Where rotary angles depend on the length (longrope, dynamic), a text beyond the original context runs at once;
+    /// with longrope, a sequence that comes to cross that length, forward or by `rewind`, is read again from its start.
     int64_t chunk = 512;
-    /// Weights are mapped, so that they are in memory once, and packed ones not beside the file's: a writer who cuts
-    /// the file ends this process (FileAccess). `copied` is for files that others may write.
+    /// Mapped weights are read from the file's own pages. If another process makes the file shorter meanwhile, this one
+    /// is ended by the system (FileAccess): use `copied` for files that others may write.
     FileAccess access = FileAccess::mapped;
-    /// Called while weights are bound, with the number of those that are and of all.
+    /// Called after each weight was bound, with how many are and how many there are.
     std::function<void(size_t done, size_t all)> progress = {};
   };
   /// Reads a folder with config.json and safetensors (model.safetensors, or the parts that
@@ -179,13 +185,15 @@ class LanguageModel {
   const LanguageModelConfig& config() const;
   /// The most tokens of a sequence.
   int64_t context() const;
-  /// Read when it is first asked for. Fails if the model has no tokenizer, or one that is not known here.
+  /// Read when it is first asked for. Fails if the model has no tokenizer, or one of a kind that is not supported.
   const Tokenizer& tokenizer() const;
   /// Makes a prompt of messages; nullopt if the model has none. It is read at each call, as ChatTemplate::load does.
   std::optional<ChatTemplate> chat_template() const;
-  /// With which a text begins, if the model has one: generation_config.json, config.json, or GGUF's keys.
+  /// `bos_token_id` of generation_config.json or config.json, or GGUF's key. Do not prepend it to a text: the tokenizer
+  /// does where the model wants it. It is for a text of no tokens.
   std::optional<int32_t> bos_id() const;
-  /// Each of these ends an answer.
+  /// Tokens of which each ends an answer: `eos_token_id` of generation_config.json or config.json; of a GGUF file the
+  /// ends that it names, and special tokens with the texts of well-known ends. There may be none.
   const std::vector<int32_t>& stop_ids() const;
   /// What generation_config.json advises, or GGUF's general.sampling.*; absent where it says nothing.
   struct Advice {
@@ -199,7 +207,7 @@ class LanguageModel {
   class Sequence;
   /// A sequence without tokens.
   Sequence sequence() const;
-  /// The logits behind each token: f32[tokens, vocabulary].
+  /// The logits of what follows each token, of a sequence of its own: f32[tokens, vocabulary].
   Tensor all_logits(std::span<const int32_t> tokens) const;
 
   struct State;  ///< used by the library only
@@ -209,23 +217,24 @@ class LanguageModel {
   std::shared_ptr<const State> state_;
 };
 
-/// A sequence of tokens and what the model keeps of it. A copy goes on by itself from there on; the caches are copied
-/// when one of the two is next continued. If a call fails, the sequence is as long as before.
+/// A sequence of tokens and what the model keeps of it. A copy is independent; the caches are copied when one of the
+/// two is next continued. If a call fails, the sequence is as long as before.
 class LanguageModel::Sequence {
  public:
-  /// Appends tokens, at least one, and gives the logits behind the last one: f32[vocabulary]. Fails for a token that is
-  /// not in the vocabulary, and for more tokens than the context holds; then nothing was appended.
+  /// Appends tokens, at least one, and gives the logits of the token that follows: f32[vocabulary]. Fails for a token
+  /// that is not in the vocabulary, and for more tokens than the context holds; then nothing was appended.
   Tensor logits(std::span<const int32_t> tokens);
   Tensor logits(int32_t token) { return logits(std::span(&token, 1)); }
-  /// The same, with the logits behind each of the tokens: f32[tokens, vocabulary].
+  /// The same, with the logits of what follows each of the tokens: f32[tokens, vocabulary].
   Tensor all_logits(std::span<const int32_t> tokens);
   /// Tokens so far: the position of the next one.
   int64_t position() const { return position_; }
-  /// Takes the last `count` tokens back. Fails if there are fewer.
+  /// Takes the last `count` tokens back. Fails if there are fewer, or if `count` is negative.
   void rewind(int64_t count);
-  /// Bytes of the caches.
+  /// Bytes of the caches; copies that were not continued share them.
   size_t memory_bytes() const;
-  /// Runs one step on `tokens` and measures it. Nothing is appended: the caches are copied for it, beside the times.
+  /// Runs one step on `tokens` twice and measures the second run. Nothing is appended, so the caches are copied: the
+  /// total time contains that, the steps' times do not.
   Profile profile(std::span<const int32_t> tokens);
 
  private:

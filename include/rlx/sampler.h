@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -75,7 +76,7 @@ class Sampler {
 
   SamplerOptions options_;
   std::map<int32_t, int64_t> drawn_;  // how often
-  std::map<int32_t, bool> seen_;      // drawn ones, too
+  std::set<int32_t> seen_;            // drawn ones, too
   uint64_t draws_ = 0;
   std::vector<float> scores_, blocks_;  // scratch
   std::vector<Candidate> candidates_;   // what is left; weights are relative
@@ -88,17 +89,19 @@ class StopStrings {
  public:
   /// None of them may be empty; there may be none at all.
   explicit StopStrings(std::vector<std::string> stops = {});
-  /// What is sure of the text so far and was not given yet. Behind a stop string it is nothing any more.
+  /// The part of the text that can no longer become part of a stop string and was not given yet. After a stop string it
+  /// is empty.
   std::string put(std::string_view piece);
-  /// The rest, as no more will come: what was held back. Then the next text begins.
+  /// The text has ended: gives what was held back. The next `put` begins a new text.
   std::string finish();
-  /// The stop string that was found, null if there was none.
+  /// The stop string that ended this text, null if none did. It stays until the next text begins.
   const std::string* found() const { return found_ ? &stops_[*found_] : nullptr; }
 
  private:
   std::vector<std::string> stops_;
   std::string held_;
   std::optional<size_t> found_;
+  bool has_ended_ = false;
 };
 
 }  // namespace rlx

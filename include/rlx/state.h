@@ -1,5 +1,5 @@
 // What a compiled graph carries from run to run: the tensors of the inputs that its runs update in place, on the
-// device. A decoder's cache is one, for one sequence.
+// device: the cache of a decoder whose graph a caller runs, one for each sequence.
 #pragma once
 
 #include <map>
@@ -21,9 +21,9 @@ namespace rlx {
 ///
 /// A state fits every compiled graph on its device that updates inputs of the same names and types. A run that fails or
 /// is cancelled after it has begun leaves the state torn: some of it may be overwritten. Using a torn state is an error
-/// that says which run it was, until `reset`. A run that goes on by itself (`run_async`, and any on a device with
-/// memory of its own) has begun once it is submitted: it tears the state also where an op refuses its extents, or where
-/// it is cancelled before its turn.
+/// that says what ended the run, until `reset`. An asynchronous run (`run_async`, and any on a device with
+/// memory of its own) has begun once it is submitted: it tears the state also where an op fails on its extents, or
+/// where it is cancelled before its turn.
 ///
 /// A state may be used by several threads: what is asked of it happens one after another, runs too. Runs with different
 /// states go side by side. It may be destroyed while a run with it goes on.

@@ -104,9 +104,7 @@ float kth_greatest(std::span<const float> values, const std::vector<float>& bloc
 
 Sampler::Sampler(SamplerOptions options) : options_(std::move(options)) { check(options_); }
 
-void Sampler::see(std::span<const int32_t> tokens) {
-  for (int32_t id : tokens) seen_[id] = true;
-}
+void Sampler::see(std::span<const int32_t> tokens) { seen_.insert(tokens.begin(), tokens.end()); }
 
 void Sampler::reset() {
   drawn_.clear();
@@ -135,7 +133,7 @@ void Sampler::filter(std::span<const float> logits) {
     score = static_cast<float>(score + bias);
   }
   if (options_.repetition_penalty != 1)
-    for (const auto& [id, is_seen] : seen_)
+    for (const int32_t id : seen_)
       if (in_range(id)) {
         float& score = scores_[static_cast<size_t>(id)];
         score =
@@ -237,7 +235,7 @@ int32_t Sampler::sample(std::span<const float> logits) {
     }
   }
   ++drawn_[id];
-  seen_[id] = true;
+  seen_.insert(id);
   return id;
 }
 

@@ -1,6 +1,8 @@
 // The end of a text at a stop string; see rlx/sampler.h.
 #include <algorithm>
 
+#include <utility>
+
 #include "rlx/error.h"
 #include "rlx/sampler.h"
 
@@ -12,6 +14,7 @@ StopStrings::StopStrings(std::vector<std::string> stops) : stops_(std::move(stop
 }
 
 std::string StopStrings::put(std::string_view piece) {
+  if (std::exchange(has_ended_, false)) found_.reset();
   for (char c : piece) {
     if (found_) return "";
     held_ += c;
@@ -36,7 +39,7 @@ std::string StopStrings::put(std::string_view piece) {
 std::string StopStrings::finish() {
   std::string rest = std::move(held_);
   held_.clear();
-  found_.reset();
+  has_ended_ = true;
   return rest;
 }
 

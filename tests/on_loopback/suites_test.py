@@ -18,6 +18,7 @@ ONE_CASE = {
     "golden": ["--test-case=the default device gives them with one thread*", "--abort-after=1"],
     "laws": ["--abort-after=1"],
     "minilm": ["encoder_test.Embed.test_the_environment_can_name_the_model"],
+    "models": ["--test-case=the logits behind the last token*", "--abort-after=1"],
     "python": ["-x", "-k", "test_a_jitted_function_runs_on_the_default_device"],
     "train": ["--test-case=gradient descent solves a linear regression", "--abort-after=1"],
 }

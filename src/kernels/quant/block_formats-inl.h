@@ -4,7 +4,7 @@
 // the scalar decoders (src/tensor/blocks) bit by bit: scale times code is exact in f32, or is rounded once in both.
 //
 // Q8_0, Q4_0 and Q4_K are decoded in registers. The other formats unpack their codes to bytes first, many at a time.
-// Formats whose codes are points of a grid (IQ1 to IQ3) and TQ1_0 are not here.
+// Not here are formats whose codes are points of a grid (IQ1 to IQ3), TQ1_0, Q1_0, Q2_0 and Q8_K.
 #if defined(RLX_BLOCK_FORMATS_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef RLX_BLOCK_FORMATS_INL_H
 #undef RLX_BLOCK_FORMATS_INL_H
@@ -37,11 +37,11 @@ HWY_INLINE VI load_signed(const uint8_t* from) {
 HWY_INLINE VI low_nibble(VI v) { return hn::And(v, hn::Set(DI(), 15)); }
 HWY_INLINE V as_float(VI v) { return hn::ConvertTo(D(), v); }
 
-/// to[i] = d * code i, of the eight bytes with a sign of a word.
+/// to[i] = d * code i, for the eight signed bytes of a word.
 HWY_INLINE void scaled(uint64_t codes, float d, float* to) {
   using Part = hn::CappedTag<float, 8>;
   const Part part;
-  // One store of eight bytes, whose value the loads get at once; of single bytes they would have to wait.
+  // One store of eight bytes can be forwarded to the loads; stores of single bytes cannot.
   int8_t bytes[8];
   std::memcpy(bytes, &codes, sizeof bytes);
   for (size_t i = 0; i < 8; i += hn::Lanes(part)) {
@@ -169,18 +169,18 @@ struct Unpacked {
   }
 };
 
-/// The bits of each byte shifted to lower or higher places. Those of its neighbour come in: mask the result.
+/// Each byte shifted right by kBits, or left by -kBits. Bits of its neighbour come in: mask the result.
 template <int kBits>
-HWY_INLINE VB moved_down(VB v) {
+HWY_INLINE VB shifted_right(VB v) {
   const hn::Repartition<uint16_t, DB> words;
   if constexpr (kBits > 0) return hn::BitCast(DB(), hn::ShiftRight<kBits>(hn::BitCast(words, v)));
   else if constexpr (kBits < 0) return hn::BitCast(DB(), hn::ShiftLeft<-kBits>(hn::BitCast(words, v)));
   else return v;
 }
-/// Bit kFrom of each byte, at place kTo; all others are 0. So is a pair of bits, with kMask 3.
+/// The bits of each byte that kMask << kFrom selects, moved to place kTo; all others are 0.
 template <int kFrom, int kTo, int kMask = 1>
 HWY_INLINE VB bits_at(VB v) {
-  return hn::And(moved_down<kFrom - kTo>(v), hn::Set(DB(), static_cast<uint8_t>(kMask << kTo)));
+  return hn::And(shifted_right<kFrom - kTo>(v), hn::Set(DB(), static_cast<uint8_t>(kMask << kTo)));
 }
 HWY_INLINE VB bytes_at(const uint8_t* from) { return hn::LoadU(DB(), from); }
 HWY_INLINE void put(VB v, uint8_t* to) { hn::StoreU(v, DB(), to); }
@@ -208,11 +208,11 @@ HWY_INLINE void look_up_nibbles(const uint8_t* from, int count, const int8_t* ta
   std::memcpy(to, low, static_cast<size_t>(count));
   std::memcpy(to + count, high, static_cast<size_t>(count));
 }
-/// Adds 16 to the code of each of 32 elements whose bit is set.
+/// Sets the fifth bit of the code of each of 32 elements whose bit in `bits` is set.
 HWY_INLINE void add_fifth_bits(const uint8_t* bits, uint8_t* codes) {
   const size_t lanes = hn::Lanes(DB());
   for (size_t i = 0; i < 32; i += lanes) {
-    // As many bytes are read as a vector has lanes over 8; the last 32 bits are copied, since 8 bytes may be.
+    // LoadMaskBits may read 8 bytes, more than are left at the block's end: they are copied first.
     uint8_t own[8] = {};
     std::memcpy(own, bits + i / 8, (32 - i) / 8);
     const VB fifth = hn::IfThenElseZero(hn::LoadMaskBits(DB(), own), all_of(16));

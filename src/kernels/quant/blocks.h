@@ -1,6 +1,6 @@
 // Products with weights in block formats (GGUF's Q4_0, Q4_K, ...), and decoding of such blocks. Most formats have
-// vector decoders (block_formats-inl.h), which products use in registers; blocks of the others (IQ1 to IQ3, and those
-// of ternary or one-bit codes but TQ2_0) are decoded one by one into the L1 cache. Decoded values equal those of
+// vector decoders (block_formats-inl.h); blocks of the others (IQ1 to IQ3, TQ1_0, Q1_0, Q2_0, Q8_K) are decoded by
+// scalar code, one by one, into the L1 cache. Decoded values equal those of
 // rlx::block_decoder bit by bit. Neighbour: quantized_weights.h, for quantized values with separate scales.
 //
 // Weights of f16 and bf16 beside x in f32 are products of the same kind: a half is a block of one element. Their rows
@@ -11,11 +11,12 @@
 
 namespace rlx::kernels {
 
-/// Writes the elements of `blocks` blocks, as f32. Of halves `blocks` is a multiple of kHalvesTogether.
+/// Writes the elements of `blocks` blocks, as f32. Of f16 and bf16 `blocks` counts elements, a multiple
+/// of kHalvesTogether.
 void decode_blocks(DType format, const std::byte* from, int64_t blocks, float* to) noexcept;
 
-/// y = activation(x wᵀ + bias) + residual for at most kMaxRows rows of x. Each block of w[n, k] is decoded once, in
-/// registers or in the cache, for all rows.
+/// y = activation(x wᵀ + bias) + residual for at most kMaxRows rows of x. Each block of w[n, k] is decoded
+/// once for 8, 4, 2 or 1 rows together, in registers or in the cache (for 7 rows: three times).
 struct BlockWeightsProduct {
   static constexpr int64_t kMaxRows = 8;
   /// The epilogue runs on this many columns at a time; a thread's range of columns begins at a multiple of it.

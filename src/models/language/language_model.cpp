@@ -180,8 +180,6 @@ std::vector<Tensor> step_inputs(std::span<const int32_t> tokens, int64_t positio
   return inputs;
 }
 
-}  // namespace
-
 /// Whether keys depend on how long the text is, in a model with longrope, and this many tokens are so long.
 bool is_long(const LanguageModelConfig& c, int64_t total) {
   return !c.learned_positions && c.rope.scaling == RopeScaling::longrope && total > c.rope.original_context;
@@ -193,6 +191,8 @@ int64_t piece_of(const LanguageModelConfig& c, int64_t chunk, int64_t total) {
       !c.learned_positions && (c.rope.scaling == RopeScaling::longrope || c.rope.scaling == RopeScaling::dynamic);
   return depends && total > c.rope.original_context ? total : chunk;
 }
+
+}  // namespace
 
 /// One step. The caches are handed over as outputs whose memory is the inputs', so that they are updated where they
 /// are; what a fork shares with another sequence is copied before.

@@ -12,14 +12,14 @@ inline constexpr int64_t kMostExperts = 4096;
 
 /// Fails if the sizes do not fit together; `file` is what messages call their source.
 void check_sizes(const LanguageModelConfig& config, std::string_view file);
-/// Fails for a rope that cannot be computed: an odd number of dims, lists of another length than the pairs, factors
-/// that are not positive.
+/// Fails for a rope that cannot be computed: an odd number of dims, lists of another length than the pairs, factors out
+/// of range.
 void check_rope(const RopeConfig& rope, int64_t head_dim, std::string_view file);
 
 /// The activation by one of the names that configurations have for it.
 Activation activation_of(std::string_view name, std::string_view key, std::string_view file);
 
-/// The divisor of cosines and sines that YaRN advises (Peng et al. 2023, equation 22), as a factor.
+/// The factor of cosines and sines that YaRN advises (Peng et al. 2023, equation 22).
 double yarn_attention_factor(double factor, double scale = 1);
 
 }  // namespace rlx::language
