@@ -355,7 +355,8 @@ rlx_status rlx_state_reset(rlx_state* state, const char* const* names, const rlx
                            rlx_error** error);
 /* Writes a safetensors file. */
 rlx_status rlx_state_save(const rlx_state* state, const char* path, rlx_error** error);
-/* Why it is torn, "" if it is not, as far as is known: it waits for no run but one that another thread is in. To be freed by rlx_text_free. */
+/* Why it is torn, "" if it is not, as far as is known: it waits for no run but one that another thread is in. To be
+ * freed by rlx_text_free. */
 rlx_status rlx_state_why_torn(const rlx_state* state, char** text, rlx_error** error);
 void rlx_state_free(rlx_state* state);
 
