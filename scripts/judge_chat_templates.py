@@ -2,7 +2,8 @@
 """Holds chat templates against the Python package transformers, byte for byte.
 
     scripts/judge_chat_templates.py FOLDER      # of *.jinja files, such as models/templates of llama.cpp's sources
-    scripts/judge_chat_templates.py --write     # writes tests/io/chat_templates/expected.json for the templates beside it
+    scripts/judge_chat_templates.py --write     # writes tests/io/chat_templates/expected.json for the templates beside it,
+                                                # and for each line of one_line.txt, a template of its own
 
 Each template is applied to the conversations below with and without a generation prompt by both; equal are two equal
 texts, or two refusals. Needs `pip install jinja2 transformers` and, but for --write, an RLX that was built (PYTHONPATH and
@@ -122,6 +123,9 @@ def write():
         texts = [expected(template, messages, more, prompt) for _, messages, more, prompt in cases()]
         made["expected"][path.name] = texts
         print(f"{path.name}: {sum(t is not None for t in texts)} texts, {texts.count(None)} refusals")
+    lines = (OURS / "one_line.txt").read_text().splitlines()
+    made["one_line"] = [{"template": line, "text": expected(line, [], {}, False)} for line in lines]
+    print(f"one_line.txt: {sum(each['text'] is not None for each in made['one_line'])} texts of {len(lines)}")
     (OURS / "expected.json").write_text(json.dumps(made, ensure_ascii=False, indent=1) + "\n")
 
 

@@ -1,6 +1,7 @@
 // Chat templates: the Jinja text in a model's tokenizer_config.json (`chat_template`) or GGUF metadata
-// (`tokenizer.chat_template`), which makes of a conversation the text that the model was trained to go on with. As the
-// Python package `transformers` applies them: the same template gives the same text.
+// (`tokenizer.chat_template`), which turns messages into the prompt. The yardstick is the Python package
+// `transformers`; src/io/jinja/README.md lists what differs or is refused. Encode the prompt without special tokens:
+// the template writes them itself.
 #pragma once
 
 #include <cstdint>
@@ -33,8 +34,8 @@ struct ChatTemplateOptions {
   /// What strftime_now tells, without a zone; if not given, the local time now.
   std::optional<std::tm> now = std::nullopt;
   /// Steps of the template's program, and bytes that all the values it makes may have together; above them it fails.
-  /// Real templates take some thousand steps and a few times the bytes of their conversation. most_bytes 0: 2^28, and
-  /// 100 for each byte of the conversation.
+  /// Real templates take some thousand steps and a few times the bytes of their conversation. most_bytes 0: 2^28 plus
+  /// 100 for each byte of all variables.
   uint64_t most_steps = 20'000'000;
   uint64_t most_bytes = 0;
 };
@@ -54,10 +55,11 @@ class ChatTemplate {
   static std::optional<ChatTemplate> from_gguf(const GgufMetadata& metadata);
 
   /// The conversation as text. Fails with invalid_argument if the template refuses it (`raise_exception`) or cannot do
-  /// with these messages what it tries, and with out_of_memory if it takes more steps or bytes than it may.
+  /// with these messages what it tries, with out_of_memory if it takes more steps or bytes than it may, and with a
+  /// parse error for JSON that is none.
   std::string apply(const std::vector<ChatMessage>& messages, const ChatTemplateOptions& options = {}) const;
   /// The same of JSON, an array of objects such as {"role": "user", "content": "Hello."}: contents of several parts,
-  /// tool calls and whatever else the template knows. At most 100 levels deep.
+  /// tool calls and whatever else the template knows. At most 126 levels deep.
   std::string apply_json(std::string_view messages, const ChatTemplateOptions& options = {}) const;
 
   const std::string& text() const { return *text_; }

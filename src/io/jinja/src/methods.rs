@@ -46,6 +46,9 @@ pub fn of_dict(items: &IndexMap<Value, Value>, method: &str, args: &[Value]) -> 
     match method {
         "get" => {
             let (key, other): (Value, Option<Value>) = from_args(args)?;
+            if other.as_ref().is_some_and(|other| other.is_kwargs()) {
+                return Err(wrong("dict.get() takes no keyword arguments"));
+            }
             look(&key)?;
             let found = if key.as_object().is_some() { None } else { items.get(&key).cloned() };
             Ok(found.or(other).unwrap_or_else(|| Value::from(())))
@@ -88,7 +91,7 @@ fn split_at_spaces(text: &str, most: usize, from_right: bool) -> Vec<&str> {
     let mut rest = strip(text, None, !from_right, from_right);
     while !rest.is_empty() {
         if parts.len() == most {
-            parts.push(strip(rest, None, from_right, !from_right));
+            parts.push(rest);
             break;
         }
         if from_right {
@@ -137,7 +140,8 @@ fn split(text: &str, args: &[Value], from_right: bool) -> Result<Value, Error> {
     texts(parts)
 }
 
-fn lines(text: &str, keep: bool) -> Result<Value, Error> {
+/// As `str.splitlines`.
+pub fn lines_of(text: &str, keep: bool) -> Vec<&str> {
     let mut parts = Vec::new();
     let (mut begin, mut at) = (0, 0);
     let is_break = |c: char| {
@@ -157,7 +161,22 @@ fn lines(text: &str, keep: bool) -> Result<Value, Error> {
     if begin < text.len() {
         parts.push(&text[begin..]);
     }
-    texts(parts)
+    parts
+}
+
+/// As `str.isupper` and `str.islower`: there is a letter with case, and none of the other case.
+pub fn is_in_case(text: &str, upper: bool) -> bool {
+    let is_met = |c: char| if upper { c.is_uppercase() } else { c.is_lowercase() };
+    let is_other = |c: char| if upper { c.is_lowercase() } else { c.is_uppercase() };
+    text.chars().any(is_met) && !text.chars().any(is_other)
+}
+
+/// Rust does not know which numerals beyond ASCII Python counts as digits.
+fn are_digits(text: &str, method: &str) -> Result<Value, Error> {
+    if text.chars().any(|c| !c.is_ascii() && (c.is_numeric() || method == "isnumeric")) {
+        return Err(wrong(format!("str.{method} of other than ASCII digits is not supported")));
+    }
+    Ok(Value::from(!text.is_empty() && text.chars().all(|c| c.is_ascii_digit())))
 }
 
 fn any_of(args: &[Value], method: &str, test: impl Fn(&str) -> bool) -> Result<Value, Error> {
@@ -257,7 +276,7 @@ pub fn of_string(state: &State, value: &Value, method: &str, args: &[Value]) -> 
         "rsplit" => split(text, args, true),
         "splitlines" => {
             let (keep,): (Option<bool>,) = from_args(args)?;
-            lines(text, keep.unwrap_or(false))
+            texts(lines_of(text, keep.unwrap_or(false)))
         }
         "startswith" => any_of(args, method, |part| text.starts_with(part)),
         "endswith" => any_of(args, method, |part| text.ends_with(part)),
@@ -323,10 +342,13 @@ pub fn of_string(state: &State, value: &Value, method: &str, args: &[Value]) -> 
             }))
         }
         "upper" => none().and_then(|()| values::text(text.to_uppercase())),
+        "casefold" if !text.is_ascii() => Err(wrong("str.casefold beyond ASCII is not supported")),
         "lower" | "casefold" => none().and_then(|()| values::text(text.to_lowercase())),
         "capitalize" => none().and_then(|()| values::text(capitalized(text))),
         "isspace" => all(is_space),
-        "isdigit" | "isdecimal" | "isnumeric" => all(char::is_numeric),
+        "isdigit" | "isdecimal" | "isnumeric" => none().and_then(|()| are_digits(text, method)),
+        "isupper" => none().map(|()| Value::from(is_in_case(text, true))),
+        "islower" => none().map(|()| Value::from(is_in_case(text, false))),
         "isalpha" => all(char::is_alphabetic),
         "isalnum" => all(char::is_alphanumeric),
         "format" => {
@@ -334,7 +356,7 @@ pub fn of_string(state: &State, value: &Value, method: &str, args: &[Value]) -> 
             args.iter().try_for_each(|arg| crate::budget::look_deep(arg))?;
             values::ours(minijinja_contrib::pycompat::unknown_method_callback(state, value, method, args)?)
         }
-        "title" | "islower" | "isupper" | "isascii" => {
+        "title" | "isascii" => {
             values::ours(minijinja_contrib::pycompat::unknown_method_callback(state, value, method, args)?)
         }
         _ => Err(unknown("str", method)),

@@ -124,7 +124,7 @@ fn of_numbers(op: &str, x: Number, y: Number) -> Result<Value, Error> {
 }
 
 fn of_floats(op: &str, a: f64, b: f64) -> Result<Value, Error> {
-    if b == 0.0 && matches!(op, "/" | "//" | "%") {
+    if b == 0.0 && matches!(op, "/" | "//" | "%") || a == 0.0 && b < 0.0 && op == "**" {
         return Err(wrong("division by zero"));
     }
     let floor_rem = || {

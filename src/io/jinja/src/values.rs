@@ -285,6 +285,11 @@ impl Object for List {
         ObjectRepr::Seq
     }
     fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
+        // A group of groupby has these names in Jinja2. Here it is a list, and whoever uses them gets this error.
+        if matches!(key.as_str(), Some("grouper" | "list")) {
+            let message = "'grouper' and 'list' of groupby are not supported: take [0] and [1]";
+            return Some(Value::from(Error::new(ErrorKind::InvalidOperation, message)));
+        }
         self.items.get(key.as_usize()?).cloned()
     }
     fn enumerate(self: &Arc<Self>) -> Enumerator {
