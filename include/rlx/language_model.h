@@ -160,7 +160,7 @@ Graph decoder_graph(const LanguageModelConfig& config, const DecoderBlocks::Weig
 class LanguageModel {
  public:
   struct Options {
-    /// On a device with memory of its own, the caches of a sequence go there and back for each step.
+    /// Caches stay in the device's memory: only tokens and logits cross, and the caches when they double.
     Device device = Device::from_environment();
     int threads = 0;  ///< as SessionOptions::threads
     CompileOptions compile = CompileOptions::from_environment();
@@ -233,8 +233,7 @@ class LanguageModel::Sequence {
   void rewind(int64_t count);
   /// Bytes of the caches; copies that were not continued share them.
   size_t memory_bytes() const;
-  /// Runs one step on `tokens` twice and measures the second run. Nothing is appended, so the caches are copied: the
-  /// total time contains that, the steps' times do not.
+  /// Runs one step on `tokens` twice, on a copy of the caches, and measures the second run. Nothing is appended.
   Profile profile(std::span<const int32_t> tokens);
 
  private:
@@ -246,8 +245,8 @@ class LanguageModel::Sequence {
   void check(std::span<const int32_t> tokens) const;
   void reserve(int64_t total);
   std::shared_ptr<const State> model_;
-  std::vector<Tensor> caches_;   // keys and values of each layer, [1, kv_heads, capacity, head_dim]
-  std::vector<int32_t> tokens_;  // the first `position_` count
+  std::shared_ptr<GraphState> caches_;  // keys and values of each layer; copies of the sequence may share it
+  std::vector<int32_t> tokens_;         // the first `position_` count
   int64_t position_ = 0, capacity_ = 0;
   bool was_long_ = false;  // whether the caches are those of a text beyond longrope's original context
   bool is_stale_ = false;  // whether they must be computed again, because doing so failed halfway

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
 #include "base/event_source.h"
 #include "rlx/io.h"
@@ -46,6 +47,35 @@ Tensor own_copy(const Tensor& from) {
 /// A copy of the value, or zeros without one.
 Tensor value_or_zeros(const Entry& entry, const Tensor* value) {
   return value ? own_copy(*value) : Tensor(entry.dtype, entry.shape);
+}
+
+/// Copies the elements at the indices that both have, from rows of extents `from_dims` to rows of `to_dims`: of
+/// `element` bytes each.
+void copy_common(const std::byte* from, std::span<const int64_t> from_dims, std::byte* to,
+                 std::span<const int64_t> to_dims, size_t element) {
+  if (from_dims.empty()) return void(std::memcpy(to, from, element));
+  const auto common = static_cast<size_t>(std::min(from_dims[0], to_dims[0]));
+  const auto from_inner = from_dims.subspan(1), to_inner = to_dims.subspan(1);
+  const auto bytes = [&](std::span<const int64_t> dims) {
+    return std::accumulate(dims.begin(), dims.end(), element,
+                           [](size_t product, int64_t d) { return product * static_cast<size_t>(d); });
+  };
+  const size_t from_step = bytes(from_inner), to_step = bytes(to_inner);
+  if (common == 0 || from_step == 0 || to_step == 0) return;
+  if (from_step == to_step && std::equal(from_inner.begin(), from_inner.end(), to_inner.begin()))
+    return void(std::memcpy(to, from, common * to_step));
+  for (size_t i = 0; i < common; ++i)
+    copy_common(from + i * from_step, from_inner, to + i * to_step, to_inner, element);
+}
+/// `from` with other extents: zeros where it has no elements.
+Tensor resized(const Tensor& from, const Entry& entry) {
+  if (entry.shape == from.shape()) return own_copy(from);
+  if (info(entry.dtype).block_elements != 1)
+    fail(ErrorCode::unsupported, "cannot resize ", from.type(), " to ", text_of_entry(entry),
+         ": several of its elements share a byte; read the tensors and give them to new_state");
+  Tensor to(entry.dtype, entry.shape);
+  copy_common(from.data(), from.shape(), to.mutable_data(), to.shape(), rlx::byte_count(entry.dtype, {1}));
+  return to;
 }
 
 /// Whether a tensor may be an input of that type, by what is a number in it.
@@ -320,6 +350,25 @@ GraphState CompiledGraph::new_state(const NamedTensors& values, const Bindings& 
     const Tensor value = value_or_zeros(entry, at == values.end() ? nullptr : &at->second);
     const std::string doing = text_of("giving '", entry.name, "' of a state of '", made->graph, "' its first value");
     made->tensors.push_back(put_on_device(value, state_->device, nullptr, doing).on_device());
+  }
+  return GraphState(std::move(made));
+}
+
+GraphState CompiledGraph::resized_state(const GraphState& from, const Bindings& extents) const {
+  state_->compile();
+  GraphState::Impl& old = from.impl();
+  std::unique_ptr<GraphState::Impl> made(
+      new GraphState::Impl{state_->device, state_->backend, state_->graph.name(), entries_for(*state_, {}, extents)});
+  std::scoped_lock lock(old.mutex);
+  old.fit(*state_);
+  old.wait_until_whole();
+  for (size_t p = 0; p < made->entries.size(); ++p) {
+    const Entry& entry = made->entries[p];
+    const std::string doing = text_of("giving '", entry.name, "' of a resized state of '", made->graph, "' its value");
+    // Where the host computes, the old tensor is read where it lies.
+    const Tensor before = old.backend->memory() ? old.host_copy(old.entry_of[p]) : old.tensor_of(p)->host;
+    const Tensor grown = resized(before, entry);
+    made->tensors.push_back(put_on_device(grown, state_->device, nullptr, doing).on_device());
   }
   return GraphState(std::move(made));
 }

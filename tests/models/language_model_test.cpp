@@ -11,7 +11,9 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "devices/simulated/faults.h"
 #include "rlx/blocks.h"
+#include "rlx/device_tensor.h"
 #include "support/io_files.h"
 
 using namespace rlx;
@@ -186,6 +188,49 @@ TEST_CASE("caches are updated where they are") {
     CAPTURE(step.op);
     CHECK(step.op != "copy");
     CHECK(step.op != "slice");
+  }
+}
+
+TEST_CASE("on a device with memory of its own, a step moves tokens and logits, and no cache") {
+  const Device loopback("loopback");
+  const LanguageModel model = LanguageModel::load(kGolden + "llama3", {.device = loopback, .context = 256});
+  const auto ids = ids_of("llama3");
+  const std::span<const int32_t> text = ids;
+  LanguageModel::Sequence sequence = model.sequence();
+  sequence.logits(text.first(50));
+  CHECK(sequence.memory_bytes() > 4096);
+  LanguageModel::Sequence other = sequence;
+  const Transfers before = transfers_of(loopback);
+  const Tensor made = sequence.logits(text[50]);
+  const Transfers moved = transfers_of(loopback) - before;
+  CHECK(moved.bytes_to_device == sizeof(int32_t) * 2);  // the token and its position
+  CHECK(moved.bytes_to_host == made.byte_count());
+  CHECK(other.logits(text[50]) == made);
+}
+
+TEST_CASE("a step that fails halfway leaves the sequence as long as before") {
+  const Device loopback("loopback");
+  const LanguageModel model = LanguageModel::load(kGolden + "llama3", {.device = loopback, .context = 256});
+  const auto ids = ids_of("llama3");
+  const std::span<const int32_t> text = ids;
+  const Tensor wanted = read_npy(kGolden + "llama3/logits.npy");
+  const auto vocabulary = static_cast<size_t>(model.config().vocabulary);
+  const auto row = [&](size_t i) {
+    return Tensor::of<float>({model.config().vocabulary}, wanted.values<float>().subspan(i * vocabulary, vocabulary));
+  };
+  for (simulated::Fault fault :
+       {simulated::Fault::launch, simulated::Fault::allocate, simulated::Fault::write, simulated::Fault::read}) {
+    CAPTURE(static_cast<int>(fault));
+    LanguageModel::Sequence sequence = model.sequence();
+    sequence.logits(text.first(30));
+    simulated::loopback_faults().ask(fault, 1);
+    CHECK_THROWS_AS(sequence.logits(text.subspan(30, 5)), Error);
+    simulated::loopback_faults().reset();
+    CHECK(sequence.position() == 30);
+    CHECK(!sequence.profile(text.subspan(30, 5)).steps.empty());
+    CHECK(worst_difference(sequence.logits(text.subspan(30, 5)), row(34)) < kTolerance);
+    sequence.rewind(10);
+    CHECK(worst_difference(sequence.logits(text.subspan(25, 1)), row(25)) < kTolerance);
   }
 }
 

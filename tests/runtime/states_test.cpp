@@ -482,3 +482,33 @@ TEST_CASE("threads with a state each go side by side, and those that share one w
     CHECK(shared.tensor("s").values<float>()[17] == 200);
   }
 }
+
+TEST_CASE("a state gets more room, keeps its values, and goes on") {
+  const Followed wanted = by_reference(9);
+  for (const Device& device : kDevices) {
+    CAPTURE(device.name());
+    const CompiledGraph compiled = compiled_for(device, cached(Dim::symbol("C")));
+    GraphState small = compiled.new_state({}, {{"C", 6}});
+    for (int step = 0; step < 5; ++step) compiled.run(token(step), small);
+    GraphState large = compiled.resized_state(small, {{"C", 16}});
+    CHECK(large.byte_count() == size_t{2} * 2 * 16 * 4 * sizeof(float));
+    for (int step = 5; step < 9; ++step)
+      CHECK(difference(compiled.run(token(step), large)[0], wanted.ys[static_cast<size_t>(step)], 1e-5) == "");
+    CHECK(difference(large.tensor("k"), wanted.k, 1e-5) == "");
+    CHECK(difference(large.tensor("v"), wanted.v, 1e-5) == "");  // and zeros behind
+    // The first one is as it was, and a smaller one has the front of each head.
+    CHECK(small.tensor("k").shape() == Shape{1, 2, 6, 4});
+    const GraphState front = compiled.resized_state(large, {{"C", 3}});
+    const Tensor k = front.tensor("k"), whole = large.tensor("k");
+    for (size_t head = 0; head < 2; ++head)
+      for (size_t i = 0; i < 12; ++i) CHECK(k.values<float>()[head * 12 + i] == whole.values<float>()[head * 64 + i]);
+    CHECK(message_of([&] { compiled.resized_state(small, {}); }).find("whose extent C is not known") !=
+          std::string::npos);
+  }
+  const CompiledGraph here = compiled_for(Device::cpu(), cached(Dim::symbol("C")));
+  const CompiledGraph there = compiled_for(kLoopback, cached(Dim::symbol("C")));
+  const GraphState state = here.new_state({}, {{"C", 6}});
+  CHECK(message_of([&] {
+          there.resized_state(state, {{"C", 8}});
+        }).find("was compiled for loopback") != std::string::npos);
+}

@@ -147,37 +147,30 @@ void LanguageModel::Sequence::check(std::span<const int32_t> tokens) const {
          ", or begin a new sequence");
 }
 
-/// Caches with room for more than `total` tokens: they double, so that a sequence is copied as often as its length
-/// doubles. They never are full: what attention reads is a part of them, in one form.
+/// A state of its own, with room for more than `total` tokens. The caches double, so that a sequence is copied as often
+/// as its length doubles. They never are full: what attention reads is a part of them, in one form.
 void LanguageModel::Sequence::reserve(int64_t total) {
-  if (capacity_ > total) return;
+  if (capacity_ > total) {
+    if (caches_.use_count() > 1) caches_ = std::make_shared<GraphState>(caches_->copy());
+    return;
+  }
   int64_t capacity = std::max(capacity_, kFirstCapacity / 2);
   while (capacity <= total) capacity *= 2;
   capacity = std::min(capacity, std::max(model_->context, total) + 1);
-  const LanguageModelConfig& c = model_->config;
-  std::vector<Tensor> grown;
-  for (size_t i = 0; i < static_cast<size_t>(2 * c.layers); ++i) {
-    Tensor t = Tensor::uninitialized(f32, {1, c.kv_heads, capacity, c.head_dim});
-    const auto row = static_cast<size_t>(c.head_dim) * sizeof(float);
-    for (int64_t h = 0; h < c.kv_heads && position_ > 0; ++h)
-      std::memcpy(t.mutable_data() + static_cast<size_t>(h * capacity) * row,
-                  caches_[i].data() + static_cast<size_t>(h * capacity_) * row, static_cast<size_t>(position_) * row);
-    grown.push_back(std::move(t));
-  }
-  caches_ = std::move(grown), capacity_ = capacity;
+  const Bindings extents = {{"capacity", capacity}};
+  const CompiledGraph& step = model_->compiled;
+  caches_ =
+      std::make_shared<GraphState>(position_ > 0 ? step.resized_state(*caches_, extents) : step.new_state({}, extents));
+  capacity_ = capacity;
 }
 
 namespace {
 
-/// The inputs of a step, in the order of decoder_graph; the caches are borrowed from `caches`.
-std::vector<Tensor> step_inputs(std::span<const int32_t> tokens, int64_t position, int64_t rows,
-                                std::span<const Tensor> caches) {
+/// The inputs of a step that are not in its state, in the order of decoder_graph; the tokens are borrowed.
+std::vector<Tensor> step_inputs(std::span<const int32_t> tokens, int64_t position, int64_t rows) {
   const auto n = static_cast<int64_t>(tokens.size());
-  std::vector<Tensor> inputs = {Tensor::of<int32_t>({1, n}, tokens),
-                                Tensor::scalar<int32_t>(static_cast<int32_t>(position)), Tensor(u8, {position + n, 0}),
-                                Tensor(u8, {rows, 0})};
-  for (const Tensor& t : caches) inputs.push_back(Tensor::borrow(t.dtype(), t.shape(), t.bytes()));
-  return inputs;
+  return {Tensor::borrow(i32, {1, n}, std::as_bytes(tokens)), Tensor::scalar<int32_t>(static_cast<int32_t>(position)),
+          Tensor(u8, {position + n, 0}), Tensor(u8, {rows, 0})};
 }
 
 /// Whether keys depend on how long the text is, in a model with longrope, and this many tokens are so long.
@@ -194,24 +187,20 @@ int64_t piece_of(const LanguageModelConfig& c, int64_t chunk, int64_t total) {
 
 }  // namespace
 
-/// One step. The caches are handed over as outputs whose memory is the inputs', so that they are updated where they
-/// are; what a fork shares with another sequence is copied before.
+/// One step. A run that ends early may leave torn caches, which nothing can read: the sequence is then read again from
+/// its tokens.
 Tensor LanguageModel::Sequence::run(std::span<const int32_t> tokens, int64_t rows) {
-  reserve(position_ + static_cast<int64_t>(tokens.size()));
-  for (Tensor& t : caches_) t.mutable_data();
-  was_long_ = is_long(model_->config, position_ + static_cast<int64_t>(tokens.size()));
-  const std::vector<Tensor> inputs = step_inputs(tokens, position_, rows, caches_);
-  std::vector<Tensor> outputs(1 + caches_.size());
-  std::move(caches_.begin(), caches_.end(), outputs.begin() + 1);
-  const auto take_back = [&] { std::move(outputs.begin() + 1, outputs.end(), caches_.begin()); };
+  const int64_t total = position_ + static_cast<int64_t>(tokens.size());
+  reserve(total);
+  was_long_ = is_long(model_->config, total);
+  std::vector<Tensor> outputs(1);
   try {
-    model_->compiled.run_into(inputs, outputs);
+    model_->compiled.run_into(step_inputs(tokens, position_, rows), outputs, *caches_);
   } catch (...) {
-    take_back();
+    if (!caches_->why_torn().empty()) caches_.reset(), capacity_ = 0, is_stale_ = true;
     throw;
   }
-  take_back();
-  position_ += static_cast<int64_t>(tokens.size());
+  position_ = total;
   return std::move(outputs[0]);
 }
 
@@ -271,20 +260,19 @@ void LanguageModel::Sequence::rewind(int64_t count) {
   position_ -= count;
 }
 
-size_t LanguageModel::Sequence::memory_bytes() const {
-  size_t bytes = 0;
-  for (const Tensor& t : caches_) bytes += t.byte_count();
-  return bytes;
-}
+size_t LanguageModel::Sequence::memory_bytes() const { return caches_ ? caches_->byte_count() : 0; }
 
 Profile LanguageModel::Sequence::profile(std::span<const int32_t> tokens) {
   check(tokens);
-  reserve(position_ + static_cast<int64_t>(tokens.size()));
-  std::vector<NamedTensor> named;
-  std::vector<Tensor> inputs = step_inputs(tokens, position_, 1, caches_);
-  const auto& entries = model_->compiled.signature().inputs;
-  for (size_t i = 0; i < inputs.size(); ++i) named.emplace_back(entries[i].name, std::move(inputs[i]));
-  return model_->compiled.profile(named);
+  const auto count = static_cast<int64_t>(tokens.size());
+  Sequence other = *this;
+  if (is_stale_) other.logits(tokens), other.rewind(count);
+  other.reserve(position_ + count);
+  std::vector<NamedTensor> inputs;
+  for (const Tensor& input : step_inputs(tokens, position_, 1))
+    inputs.emplace_back(model_->compiled.signature().inputs[inputs.size()].name, input);
+  model_->compiled.run(inputs, *other.caches_);
+  return model_->compiled.profile(inputs, *other.caches_);
 }
 
 }  // namespace rlx
