@@ -1,8 +1,6 @@
 // See the header.
 #include "tools/encoder_options.h"
 
-#include <map>
-
 namespace rlx::tools {
 
 CLI::Option* add_model_option(CLI::App& app, std::string& folder) {
@@ -22,15 +20,12 @@ CLI::Option* add_device_option(CLI::App& app, std::string& device, const std::st
 }
 
 void add_accuracy_options(CLI::App& app, CompileOptions& options) {
-  std::map<std::string, Accuracy> names;
+  std::vector<std::pair<std::string, Accuracy>> names;
   for (size_t i = 0; i < names_of(Accuracy()).size(); ++i)
-    names.emplace(names_of(Accuracy())[i], static_cast<Accuracy>(i));
-  app.add_option(
-         "--accuracy", options.accuracy,
-         "of products of f32: f32 (default), exact (computed in f64), or row_relative (errors relative to a row's "
-         "largest number; faster where there are matrix tiles)")
-      ->type_name("f32|exact|row_relative")
-      ->transform(CLI::CheckedTransformer(names));
+    names.emplace_back(names_of(Accuracy())[i], static_cast<Accuracy>(i));
+  add_choice(app, "--accuracy", options.accuracy, names,
+             "of products of f32: f32 (default), exact (computed in f64), or row_relative (errors relative to a row's "
+             "largest number; faster where there are matrix tiles)");
   app.add_flag("--batch-invariant", options.batch_invariant,
                "a row's bits do not depend on how many rows are multiplied with it");
 }

@@ -3,6 +3,8 @@
 
 #include <CLI/CLI.hpp>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "rlx/models.h"
 #include "tools/device_option.h"
@@ -15,6 +17,24 @@ CLI::Option* add_model_option(CLI::App& app, std::string& folder);
 CLI::Option* add_threads_option(CLI::App& app, int& threads);
 /// `--device D`, as Device::parse reads it.
 CLI::Option* add_device_option(CLI::App& app, std::string& device, const std::string& name = "--device");
+
+/// An option whose values have names; an error lists them.
+template <class T>
+CLI::Option* add_choice(CLI::App& app, const std::string& name, T& to,
+                        const std::vector<std::pair<std::string, T>>& choices, const std::string& text) {
+  std::vector<std::string> names;
+  for (const auto& [choice, value] : choices) names.push_back(choice);
+  return app
+      .add_option_function<std::string>(
+          name,
+          [&to, choices](const std::string& given) {
+            for (const auto& [choice, value] : choices)
+              if (choice == given) to = value;
+          },
+          text)
+      ->option_text(CLI::detail::join(names, "|"))
+      ->check(CLI::IsMember(names));
+}
 
 /// `--accuracy A` and `--batch-invariant`, into those of `options`.
 void add_accuracy_options(CLI::App& app, CompileOptions& options);

@@ -9,7 +9,7 @@
 #include "io/json_tree.h"
 #include "rlx/io.h"
 #include "rlx/language_model.h"
-#include "tools/encoder_options.h"
+#include "tools/language_model_options.h"
 #include "tools/output.h"
 #include "tools/progress_bar.h"
 #include "tools/subcommands.h"
@@ -19,11 +19,7 @@ namespace rlx::tools {
 namespace {
 
 struct Logits {
-  explicit Logits(CLI::App& app) {
-    app.add_option("--model", model, "a folder with config.json and safetensors, or a .gguf file")
-        ->option_text("DIR|FILE (default: what RLX_MODEL names)")
-        ->envname("RLX_MODEL")
-        ->required();
+  explicit Logits(CLI::App& app) : model(app) {
     app.add_option("--tokens", tokens, "a JSON array of token ids; or an array of such arrays, each a text of its own")
         ->type_name("FILE")
         ->required();
@@ -31,12 +27,7 @@ struct Logits {
     app.add_option("--chunk", chunk, "tokens that the model reads at once (default 512)")
         ->option_text("N")
         ->check(CLI::Range(int64_t{1}, int64_t{1} << 20));
-    app.add_option("--context", context, "most tokens of a text; what the model promises where it is left out")
-        ->option_text("N")
-        ->check(CLI::Range(int64_t{1}, int64_t{1} << 28));
     app.add_flag("--profile", profile, "also print how long each op takes for the last token");
-    add_threads_option(app, threads);
-    add_device_option(app, device);
     app.footer(
         R"(Row i of the result are the logits behind the i-th token: f32 [tokens, vocabulary]. Rows of several texts follow one
 another. Without --npy, the ten most likely tokens behind the last one are printed.
@@ -48,9 +39,9 @@ Examples:
   }
   void run() const;
 
-  std::string model, tokens, npy, device = default_device();
-  int64_t chunk = 512, context = 0;
-  int threads = 0;
+  LanguageModelOptions model;
+  std::string tokens, npy;
+  int64_t chunk = 512;
   bool profile = false;
 };
 
@@ -108,13 +99,8 @@ void print_most_likely(std::span<const float> logits, const LanguageModel& model
 void Logits::run() const {
   if (!npy.empty()) AtomicFile probe(npy);  // what cannot be written is said before the work, not behind it
   const std::vector<std::vector<int32_t>> texts = read_tokens(tokens);
-  LanguageModel::Options options;
-  options.device = Device::parse(device);
-  options.threads = threads, options.chunk = chunk, options.context = context;
-  std::optional<ProgressBar> bar(std::in_place, "loading");
-  options.progress = [&](size_t done, size_t all) { bar->show(done, all); };
-  const LanguageModel loaded = LanguageModel::load(model, options);
-  bar.emplace("reading");
+  const LanguageModel loaded = model.load(chunk);
+  std::optional<ProgressBar> bar(std::in_place, "reading");
   size_t rows = 0, done = 0;
   for (const auto& text : texts) rows += text.size();
   Tensor all = Tensor::uninitialized(f32, {static_cast<int64_t>(rows), loaded.config().vocabulary});

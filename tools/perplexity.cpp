@@ -8,7 +8,7 @@
 #include "rlx/error.h"
 #include "rlx/io.h"
 #include "rlx/language_model.h"
-#include "tools/encoder_options.h"
+#include "tools/language_model_options.h"
 #include "tools/output.h"
 #include "tools/progress_bar.h"
 #include "tools/subcommands.h"
@@ -18,19 +18,13 @@ namespace rlx::tools {
 namespace {
 
 struct Perplexity {
-  explicit Perplexity(CLI::App& app) {
-    app.add_option("--model", model, "a folder with config.json and safetensors, or a .gguf file")
-        ->option_text("DIR|FILE (default: what RLX_MODEL names)")
-        ->envname("RLX_MODEL")
-        ->required();
+  explicit Perplexity(CLI::App& app) : model(app) {
     auto* text = app.add_option("--file", file, "the text")->type_name("FILE");
     app.add_option("--tokens", tokens, "its tokens instead, a JSON array of ids")->type_name("FILE")->excludes(text);
     app.add_option("--window", window, "tokens that are looked at together (default 512)")
         ->option_text("N")
         ->check(CLI::Range(int64_t{2}, int64_t{1} << 28));
     app.add_flag("--json", json, "print a JSON object");
-    add_threads_option(app, threads);
-    add_device_option(app, device);
     app.footer(
         R"(exp of the mean of -log p over the tokens. The text is cut into windows that share nothing; the first token of each is
 given, not foretold. Special tokens that the tokenizer adds stand at the beginning of the first window alone.
@@ -42,9 +36,9 @@ Examples:
   void run() const;
   std::vector<int32_t> read(const LanguageModel& loaded) const;
 
-  std::string model, file, tokens, device = default_device();
+  LanguageModelOptions model;
+  std::string file, tokens;
   int64_t window = 512;
-  int threads = 0;
   bool json = false;
 };
 
@@ -84,12 +78,7 @@ double loss(std::span<const float> logits, int32_t token) {
 
 void Perplexity::run() const {
   if (file.empty() && tokens.empty()) throw UsageError("--file or --tokens is required");
-  LanguageModel::Options options;
-  options.device = Device::parse(device);
-  options.threads = threads;
-  std::optional<ProgressBar> bar(std::in_place, "loading");
-  options.progress = [&](size_t done, size_t all) { bar->show(done, all); };
-  const LanguageModel loaded = LanguageModel::load(model, options);
+  const LanguageModel loaded = model.load();
   const std::vector<int32_t> ids = read(loaded);
   if (ids.size() < 2)
     fail(ErrorCode::invalid_argument, "the text has ", ids.size(), ids.size() == 1 ? " token" : " tokens",
@@ -99,7 +88,7 @@ void Perplexity::run() const {
     fail(ErrorCode::invalid_argument, "a window of ", width, " token, as the model has a context of ", loaded.context(),
          "; a perplexity needs two");
   const auto vocabulary = static_cast<size_t>(loaded.config().vocabulary);
-  bar.emplace("reading");
+  std::optional<ProgressBar> bar(std::in_place, "reading");
   double sum = 0;
   size_t count = 0, windows = 0;
   for (size_t begin = 0; begin < ids.size(); begin += width, ++windows) {

@@ -100,7 +100,8 @@ class DecoderBlocks {
     Value first;       ///< i32 scalar: the position of the first new token
     Dim count, total;  ///< of new tokens; of all, the new ones included
   };
-  /// Keys and values of one layer, [1, kv_heads, capacity, head_dim].
+  /// Keys and values of one layer, [1, kv_heads, capacity, head_dim], of f32, f16 or bf16. Queries are rounded to the
+  /// same dtype; scores, their softmax and the weighted sums are computed in f32.
   struct Cache {
     Value keys, values;
   };
@@ -151,9 +152,10 @@ class DecoderBlocks {
 ///
 /// Inputs: "tokens" i32[1, n], "position" i32 (of the first of them), "total" u8[total, 0] and "rows" u8[rows, 0]
 /// (without bytes: a symbol follows from extents of inputs alone), total = position + n <= capacity, and for each layer
-/// "layers.3.keys" and "layers.3.values" f32[1, kv_heads, capacity, head_dim]. Outputs: "logits" f32[rows, vocabulary],
-/// and the caches under their names, which are updated in place if they are donated.
-Graph decoder_graph(const LanguageModelConfig& config, const DecoderBlocks::WeightTypes& types = {});
+/// "layers.3.keys" and "layers.3.values" [1, kv_heads, capacity, head_dim] of the dtype `cache`. Outputs: "logits"
+/// f32[rows, vocabulary], and the caches under their names, which are updated in place if they are donated. Fails as
+/// unsupported for a `cache` that is not f32, f16 or bf16.
+Graph decoder_graph(const LanguageModelConfig& config, const DecoderBlocks::WeightTypes& types = {}, DType cache = f32);
 
 /// A decoder of text, with its weights. Copies share it; its functions may be called from several threads at once. Each
 /// Sequence belongs to one thread at a time.
@@ -166,6 +168,9 @@ class LanguageModel {
     CompileOptions compile = CompileOptions::from_environment();
     /// The most tokens of a sequence; 0: what the model promises. Caches grow with what they hold, up to this.
     int64_t context = 0;
+    /// Of keys and values: f32, or f16 or bf16, which take half the memory, and round queries, keys, values and what
+    /// attention makes of them to 11 or 8 bits. f16 ends at 65504; a model with larger keys or values needs bf16.
+    DType cache = f32;
     /// Tokens that run at once while a longer text is read: memory for activations grows with it, not with the text.
     /// Where rotary angles depend on the length (longrope, dynamic), a text beyond the original context runs at once;
     /// with longrope, a sequence that comes to cross that length, forward or by `rewind`, is read again from its start.

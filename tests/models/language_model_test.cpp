@@ -234,6 +234,36 @@ TEST_CASE("a step that fails halfway leaves the sequence as long as before") {
   }
 }
 
+TEST_CASE("caches of 16 bits take half the memory, and round keys, values and queries alone") {
+  // How far the logits of transformers are from its f32 ones with such rounding (generate/language_model_caches.py).
+  const auto errors = nlohmann::json::parse(std::ifstream(kGolden + "rounded_caches.json"));
+  for (const std::string& name : golden_models()) {
+    CAPTURE(name);
+    const auto ids = ids_of(name);
+    const Tensor wanted = read_npy(kGolden + name + "/logits.npy");
+    for (const DType dtype : {f16, bf16}) {
+      CAPTURE(text_of(dtype));
+      const LanguageModel model = LanguageModel::load(kGolden + name, {.context = 256, .cache = dtype});
+      const float error = worst_difference(model.all_logits(ids), wanted);
+      const auto usual = errors.at(name).at(text_of(dtype)).get<float>();
+      CHECK(error < 1.5F * usual);
+      CHECK(error > usual / 1.5F);
+      LanguageModel::Sequence sequence = model.sequence();
+      sequence.logits(ids);
+      const LanguageModelConfig& c = model.config();
+      CHECK(sequence.memory_bytes() == static_cast<size_t>(2 * c.layers * c.kv_heads * 128 * c.head_dim * 2));
+      // Nor is a cache of 16 bits copied, or turned to another dtype.
+      for (const Profile::Step& step : sequence.profile(std::span(ids).first(1)).steps) {
+        CHECK(step.op != "copy");
+        CHECK(step.op != "slice");
+      }
+    }
+  }
+  CHECK(message_of([&] {
+          LanguageModel::load(kGolden + "gpt2", {.cache = f64});
+        }).find("caches of f64; there are f32") != std::string::npos);
+}
+
 TEST_CASE("what a sequence cannot do is said with its numbers, and changes nothing") {
   const LanguageModel model = LanguageModel::load(kGolden + "gpt2", {.context = 20});
   LanguageModel::Sequence sequence = model.sequence();

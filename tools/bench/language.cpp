@@ -15,7 +15,7 @@ std::vector<int32_t> some_tokens(int64_t count, int64_t vocabulary) {
 
 }  // namespace
 
-BenchCase language_case(std::string_view family, int64_t tokens, const std::string& model) {
+BenchCase language_case(std::string_view family, int64_t tokens, const std::string& model, DType cache) {
   if (model.empty())
     throw UsageError(text_of("the case ", family, "_", tokens, " needs a language model: give --model DIR_OR_FILE"));
   BenchCase c;
@@ -23,7 +23,7 @@ BenchCase language_case(std::string_view family, int64_t tokens, const std::stri
   c.start = [=, is_decode = family == "decode"](const BenchCase&, const Session& session,
                                                 std::vector<Tensor>& results) -> std::function<void()> {
     LanguageModel::Options options;
-    options.device = session.device(), options.threads = session.threads();
+    options.device = session.device(), options.threads = session.threads(), options.cache = cache;
     const LanguageModel loaded = LanguageModel::load(model, options);
     const std::vector<int32_t> ids = some_tokens(tokens, loaded.config().vocabulary);
     results.resize(1);

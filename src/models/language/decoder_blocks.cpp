@@ -158,13 +158,19 @@ Value DecoderBlocks::attention(Value x, int64_t layer, const Positions& position
     attrs.heads = config_.kv_heads;
     k = rope(k, table.cosines, table.sines, attrs);
   }
-  cache.keys = dynamic_update_axis(cache.keys, transpose(k, {0, 2, 1, 3}), 2, positions.first);
-  cache.values = dynamic_update_axis(cache.values, transpose(v, {0, 2, 1, 3}), 2, positions.first);
+  // What is attended to and what attends have one dtype, that of the cache; sums are f32 in any case.
+  const auto heads_first = [&](Value t) {
+    t = transpose(t, {0, 2, 1, 3});
+    return t.dtype() == cache.keys.dtype() ? t : convert(t, cache.keys.dtype());
+  };
+  cache.keys = dynamic_update_axis(cache.keys, heads_first(k), 2, positions.first);
+  cache.values = dynamic_update_axis(cache.values, heads_first(v), 2, positions.first);
   AttentionAttrs attrs{.heads = config_.heads, .kv_heads = config_.kv_heads, .causal = true};
   if (is_windowed) attrs.window = config_.window - 1;
   attrs.scale = config_.attention_scale, attrs.softcap = config_.attention_softcap;
-  Value mixed = rlx::attention(transpose(q, {0, 2, 1, 3}), slice_axis(cache.keys, 2, 0, positions.total),
+  Value mixed = rlx::attention(heads_first(q), slice_axis(cache.keys, 2, 0, positions.total),
                                slice_axis(cache.values, 2, 0, positions.total), attrs);
+  if (mixed.dtype() != f32) mixed = convert(mixed, f32);
   mixed = reshape(transpose(mixed, {0, 2, 1, 3}), {1, n, queries});
   return linear(mixed, at + "output", config_.hidden, config_.attention_output_bias);
 }
@@ -233,8 +239,10 @@ Value DecoderBlocks::logits(Value x) {
   return y;
 }
 
-Graph decoder_graph(const LanguageModelConfig& config, const DecoderBlocks::WeightTypes& types) {
+Graph decoder_graph(const LanguageModelConfig& config, const DecoderBlocks::WeightTypes& types, DType cache) {
   checked(config);
+  if (cache != f32 && cache != f16 && cache != bf16)
+    fail(ErrorCode::unsupported, "caches of ", cache, "; there are f32, f16 and bf16");
   Graph g(config.architecture.empty() ? "decoder" : config.architecture);
   const Dim n = Dim::symbol("n"), total = Dim::symbol("total"), rows = Dim::symbol("rows");
   const Dim capacity = Dim::symbol("capacity");
@@ -247,7 +255,7 @@ Graph decoder_graph(const LanguageModelConfig& config, const DecoderBlocks::Weig
   const auto name = [](int64_t layer, const char* what) { return text_of("layers.", layer, ".", what); };
   const Dims cached = {1, config.kv_heads, capacity, config.head_dim};
   for (int64_t i = 0; i < config.layers; ++i)
-    caches.push_back({g.input(name(i, "keys"), f32, cached), g.input(name(i, "values"), f32, cached)});
+    caches.push_back({g.input(name(i, "keys"), cache, cached), g.input(name(i, "values"), cache, cached)});
 
   DecoderBlocks blocks(g, config, types);
   const DecoderBlocks::Positions positions{position, n, total};

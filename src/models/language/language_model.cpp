@@ -68,50 +68,51 @@ void bind_params(CompiledGraph& compiled, const language::WeightFiles& weights,
 }  // namespace
 
 LanguageModel LanguageModel::load(const std::string& path, Options options) {
-  return with_context(
-      [&] { return text_of("loading the language model '", path, "'"); },
-      [&] {
-        std::error_code error;
-        const bool is_folder = std::filesystem::is_directory(path, error);
-        if (!is_folder && !std::filesystem::exists(path, error))
-          fail(ErrorCode::not_found, "there is no such folder or file");
-        if (options.chunk < 1)
-          fail(ErrorCode::invalid_argument, "a chunk of ", options.chunk, " tokens; give 1 or more");
-        LanguageModelConfig config;
-        std::unique_ptr<language::WeightFiles> weights;
-        language::SpecialTokens special;
-        std::function<Tokenizer()> make_tokenizer;
-        std::function<std::optional<ChatTemplate>()> make_template;
-        if (is_folder) {
-          const std::string file = (std::filesystem::path(path) / "config.json").string();
-          config = LanguageModelConfig::from_json(language::text_of_file(file, kMostConfigBytes));
-          weights = language::open_folder(path, config, options.access);
-          special = language::special_tokens_of_folder(path, config.vocabulary);
-          make_tokenizer = [path] { return Tokenizer::load(path); };
-          make_template = [path] { return ChatTemplate::find(path); };
-        } else {
-          const GgufFile file = GgufFile::open(path, options.access);
-          config = LanguageModelConfig::from_gguf(file);
-          weights = language::open_gguf(file, config);
-          special = language::special_tokens_of_gguf(file.metadata(), config.vocabulary);
-          make_tokenizer = [file] { return Tokenizer::from_gguf(file.metadata()); };
-          make_template = [file] { return ChatTemplate::from_gguf(file.metadata()); };
-        }
-        const int64_t context = context_of(config, options.context);
-        const Graph graph = decoder_graph(config, [&](const std::string& name) { return weights->dtype(name); });
-        CompiledGraph compiled = Session(options.device, {options.threads})
-                                     .compile(graph, with_donated_caches(options.compile, config.layers));
-        bind_params(compiled, *weights, options.progress);
-        return LanguageModel(std::shared_ptr<const State>(new State{std::move(config),
-                                                                    std::move(compiled),
-                                                                    std::move(special),
-                                                                    context,
-                                                                    options.chunk,
-                                                                    std::move(make_tokenizer),
-                                                                    std::move(make_template),
-                                                                    {},
-                                                                    {}}));
-      });
+  return with_context([&] { return text_of("loading the language model '", path, "'"); },
+                      [&] {
+                        std::error_code error;
+                        const bool is_folder = std::filesystem::is_directory(path, error);
+                        if (!is_folder && !std::filesystem::exists(path, error))
+                          fail(ErrorCode::not_found, "there is no such folder or file");
+                        if (options.chunk < 1)
+                          fail(ErrorCode::invalid_argument, "a chunk of ", options.chunk, " tokens; give 1 or more");
+                        LanguageModelConfig config;
+                        std::unique_ptr<language::WeightFiles> weights;
+                        language::SpecialTokens special;
+                        std::function<Tokenizer()> make_tokenizer;
+                        std::function<std::optional<ChatTemplate>()> make_template;
+                        if (is_folder) {
+                          const std::string file = (std::filesystem::path(path) / "config.json").string();
+                          config = LanguageModelConfig::from_json(language::text_of_file(file, kMostConfigBytes));
+                          weights = language::open_folder(path, config, options.access);
+                          special = language::special_tokens_of_folder(path, config.vocabulary);
+                          make_tokenizer = [path] { return Tokenizer::load(path); };
+                          make_template = [path] { return ChatTemplate::find(path); };
+                        } else {
+                          const GgufFile file = GgufFile::open(path, options.access);
+                          config = LanguageModelConfig::from_gguf(file);
+                          weights = language::open_gguf(file, config);
+                          special = language::special_tokens_of_gguf(file.metadata(), config.vocabulary);
+                          make_tokenizer = [file] { return Tokenizer::from_gguf(file.metadata()); };
+                          make_template = [file] { return ChatTemplate::from_gguf(file.metadata()); };
+                        }
+                        const int64_t context = context_of(config, options.context);
+                        const Graph graph = decoder_graph(
+                            config, [&](const std::string& name) { return weights->dtype(name); }, options.cache);
+                        CompiledGraph compiled =
+                            Session(options.device, {options.threads})
+                                .compile(graph, with_donated_caches(options.compile, config.layers));
+                        bind_params(compiled, *weights, options.progress);
+                        return LanguageModel(std::shared_ptr<const State>(new State{std::move(config),
+                                                                                    std::move(compiled),
+                                                                                    std::move(special),
+                                                                                    context,
+                                                                                    options.chunk,
+                                                                                    std::move(make_tokenizer),
+                                                                                    std::move(make_template),
+                                                                                    {},
+                                                                                    {}}));
+                      });
 }
 
 const LanguageModelConfig& LanguageModel::config() const { return state_->config; }

@@ -1,0 +1,32 @@
+// See the header.
+#include "tools/language_model_options.h"
+
+#include "tools/encoder_options.h"
+#include "tools/progress_bar.h"
+
+namespace rlx::tools {
+
+LanguageModelOptions::LanguageModelOptions(CLI::App& app) {
+  app.add_option("--model", model, "a folder with config.json, safetensors and tokenizer.json, or a .gguf file")
+      ->option_text("DIR|FILE (default: what RLX_MODEL names)")
+      ->envname("RLX_MODEL")
+      ->required();
+  app.add_option("--context", context, "the most tokens in all; what the model promises where it is left out")
+      ->option_text("N")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 28));
+  add_choice(app, "--cache", cache, kCacheTypes,
+             "of keys and values: f16 and bf16 take half the memory and round to 11 and 8 bits (default f32)");
+  add_threads_option(app, threads);
+  add_device_option(app, device);
+}
+
+LanguageModel LanguageModelOptions::load(int64_t chunk) const {
+  LanguageModel::Options options;
+  options.device = Device::parse(device);
+  options.threads = threads, options.context = context, options.cache = cache, options.chunk = chunk;
+  ProgressBar bar("loading");
+  options.progress = [&](size_t done, size_t all) { bar.show(done, all); };
+  return LanguageModel::load(model, options);
+}
+
+}  // namespace rlx::tools
