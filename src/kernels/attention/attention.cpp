@@ -94,7 +94,8 @@ void attend_block(const AttentionArgs& a, QueryBlock b, float* key_scratch, floa
   const int64_t columns = rounded_up_to(a.value_dim, lanes);
   b.score_base = score_base(a);
   const T* q = static_cast<const T*>(a.q) + b.first * a.q_stride;
-  if (b.query_stride > 0) pack_few_queries(b, q, a.q_stride, a.head_dim, query_factor(a));
+  const bool is_few = b.query_stride > 0;
+  if (is_few) pack_few_queries(b, q, a.q_stride, a.head_dim, query_factor(a));
   else pack_queries(b, q, a.q_stride, a.head_dim, query_factor(a), b.queries);
   // All keys that a query of the block may see: from one query to the next, begin and end of its keys never decrease.
   const int64_t key_begin = visible_keys(a, b.first).begin, key_end = visible_keys(a, b.first + b.count - 1).end;
@@ -102,19 +103,29 @@ void attend_block(const AttentionArgs& a, QueryBlock b, float* key_scratch, floa
   bool is_first = true;
   for (int64_t key = key_begin; key < key_end; key += kBlockKeys) {
     const int64_t keys = std::min(kBlockKeys, key_end - key);
-    const F32Rows k =
-        f32_rows(static_cast<const T*>(a.k) + key * a.k_stride, a.k_stride, keys, a.head_dim, false, key_scratch);
-    if (b.query_stride > 0)
-      score_few_keys(b.queries, b.query_stride, b.count, k.data, k.stride, keys, a.head_dim, b.scores, b.stride);
-    else score_keys(b.queries, b.stride, k.data, k.stride, keys, a.head_dim, b.scores);
+    const T* k_rows = static_cast<const T*>(a.k) + key * a.k_stride;
+    if (is_few) {
+      score_few_keys(b.queries, b.query_stride, b.count, k_rows, a.k_stride, keys, a.head_dim, b.scores, b.stride);
+    } else {
+      const F32Rows k = f32_rows(k_rows, a.k_stride, keys, a.head_dim, false, key_scratch);
+      score_keys(b.queries, b.stride, k.data, k.stride, keys, a.head_dim, b.scores);
+    }
     if (a.soft_cap > 0) cap_scores(b, keys, static_cast<float>(a.soft_cap));
     if (a.bias) add_bias(a, b, key, keys);
     if (is_masked) mask_scores(a, b, key, keys);
     weigh_scores(b, keys, is_first);
-    const F32Rows v =
-        f32_rows(static_cast<const T*>(a.v) + key * a.v_stride, a.v_stride, keys, a.value_dim, true, value_scratch);
-    weighted_sums<false>(b.scores, b.stride, v.data, v.stride, keys, is_first ? SumStart::zero : SumStart::scaled,
-                         b.factor, b.out, b.out_stride, b.count, columns);
+    const T* v_rows = static_cast<const T*>(a.v) + key * a.v_stride;
+    const auto add = [&](const auto* rows, int64_t stride) {
+      weighted_sums<false>(b.scores, b.stride, rows, stride, keys, is_first ? SumStart::zero : SumStart::scaled,
+                           b.factor, b.out, b.out_stride, b.count, columns);
+    };
+    // Few queries read each element as often as it would be converted; whole vectors need no padding.
+    if (is_few && columns == a.value_dim) {
+      add(v_rows, a.v_stride);
+    } else {
+      const F32Rows v = f32_rows(v_rows, a.v_stride, keys, a.value_dim, true, value_scratch);
+      add(v.data, v.stride);
+    }
     is_first = false;
   }
   for (int64_t i = 0; i < b.count; ++i) {

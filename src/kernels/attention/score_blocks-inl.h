@@ -12,6 +12,7 @@
 #include <limits>
 #include <type_traits>
 
+#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 #include "kernels/attention/attention.h"
 #include "kernels/gemm/amx/tiles.h"
@@ -131,10 +132,11 @@ inline void score_keys(const float* queries, int64_t query_stride, const float* 
 
 /// scores[j][i] = sum over c of k[j][c] * queries[i][c] for kRows queries, which are rows of whole vectors; the other
 /// lanes of a row of scores are 0.
-template <int64_t kRows>
-void score_few(const float* HWY_RESTRICT queries, int64_t query_stride, const float* HWY_RESTRICT k, int64_t k_stride,
+template <int64_t kRows, class T>
+void score_few(const float* HWY_RESTRICT queries, int64_t query_stride, const T* HWY_RESTRICT k, int64_t k_stride,
                int64_t keys, int64_t head_dim, float* HWY_RESTRICT scores, int64_t score_stride) {
   constexpr int64_t kKeys = kRows == 1 ? 4 : kRows == 2 ? 2 : 1;  // sums enough that none waits for the one before
+  constexpr int64_t kKeysAhead = 16;  // a stream of its own for each head and block: the processor alone begins late
   const F32Tag d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   const auto score = [&]<int64_t kCount>(int64_t j) HWY_ATTR {
@@ -144,14 +146,15 @@ void score_few(const float* HWY_RESTRICT queries, int64_t query_stride, const fl
     const auto add = [&](int64_t c, auto load) HWY_ATTR {
       RLX_UNROLL for (int64_t n = 0; n < kCount; ++n) {
         const F32Vec key = load(k + (j + n) * k_stride + c);
+        hwy::Prefetch(k + (j + n + kKeysAhead) * k_stride + c);
         RLX_UNROLL for (int64_t i = 0; i < kRows; ++i) sum[n][i] =
             hn::MulAdd(key, hn::Load(d, queries + i * query_stride + c), sum[n][i]);
       }
     };
     int64_t c = 0;
-    for (; c + lanes <= head_dim; c += lanes) add(c, [d](const float* at) HWY_ATTR { return hn::LoadU(d, at); });
+    for (; c + lanes <= head_dim; c += lanes) add(c, [d](const T* at) HWY_ATTR { return load_f32(d, at); });
     if (const auto rest = static_cast<size_t>(head_dim - c); rest > 0)
-      add(c, [d, rest](const float* at) HWY_ATTR { return load_f32_some(d, at, rest); });
+      add(c, [d, rest](const T* at) HWY_ATTR { return load_f32_some(d, at, rest); });
     RLX_UNROLL for (int64_t n = 0; n < kCount; ++n) {
       float* to = scores + (j + n) * score_stride;
       hn::Store(hn::Zero(d), d, to);
@@ -163,8 +166,9 @@ void score_few(const float* HWY_RESTRICT queries, int64_t query_stride, const fl
   for (; j < keys; ++j) score.template operator()<1>(j);
 }
 /// The same for `count` queries, at most kFewQueries; a row of scores is one vector.
-inline void score_few_keys(const float* queries, int64_t query_stride, int64_t count, const float* k, int64_t k_stride,
-                           int64_t keys, int64_t head_dim, float* scores, int64_t score_stride) {
+template <class T>
+void score_few_keys(const float* queries, int64_t query_stride, int64_t count, const T* k, int64_t k_stride,
+                    int64_t keys, int64_t head_dim, float* scores, int64_t score_stride) {
   const auto some = [&]<int64_t kRows>() {
     score_few<kRows>(queries, query_stride, k, k_stride, keys, head_dim, scores, score_stride);
   };
@@ -187,8 +191,8 @@ enum class SumStart { zero, before, scaled };
 /// out[i][columns] = start + sum over j of weight(i, j) * v[j][columns], for kRows rows i and kWidth vectors of
 /// columns, where weight(i, j) is weights[j * stride + i], or if kRowMajor weights[i * stride + j]. The sum is formed
 /// first and then added: so the sum over all keys is one of partial sums over a block's keys (see partial_sums.h).
-template <int64_t kRows, int64_t kWidth, bool kRowMajor>
-HWY_INLINE void weighted_block(const float* HWY_RESTRICT weights, int64_t stride, const float* HWY_RESTRICT v,
+template <int64_t kRows, int64_t kWidth, bool kRowMajor, class T>
+HWY_INLINE void weighted_block(const float* HWY_RESTRICT weights, int64_t stride, const T* HWY_RESTRICT v,
                                int64_t v_stride, int64_t count, SumStart start, const float* HWY_RESTRICT factor,
                                float* HWY_RESTRICT out, int64_t out_stride) {
   const F32Tag d;
@@ -198,7 +202,7 @@ HWY_INLINE void weighted_block(const float* HWY_RESTRICT weights, int64_t stride
       hn::Zero(d);
   for (int64_t j = 0; j < count; ++j) {
     F32Vec value[kWidth];
-    RLX_UNROLL for (int64_t w = 0; w < kWidth; ++w) value[w] = hn::LoadU(d, v + j * v_stride + w * lanes);
+    RLX_UNROLL for (int64_t w = 0; w < kWidth; ++w) value[w] = load_f32(d, v + j * v_stride + w * lanes);
     RLX_UNROLL for (int64_t i = 0; i < kRows; ++i) {
       const F32Vec weight = hn::Set(d, kRowMajor ? weights[i * stride + j] : weights[j * stride + i]);
       RLX_UNROLL for (int64_t w = 0; w < kWidth; ++w) sum[i][w] = hn::MulAdd(weight, value[w], sum[i][w]);
@@ -215,9 +219,9 @@ HWY_INLINE void weighted_block(const float* HWY_RESTRICT weights, int64_t stride
       hn::Store(sum[i][w], d, out + i * out_stride + w * lanes);
 }
 
-template <int64_t kWidth, bool kRowMajor>
-void weighted_columns(const float* weights, int64_t stride, const float* v, int64_t v_stride, int64_t count,
-                      SumStart start, const float* factor, float* out, int64_t out_stride, int64_t rows) {
+template <int64_t kWidth, bool kRowMajor, class T>
+void weighted_columns(const float* weights, int64_t stride, const T* v, int64_t v_stride, int64_t count, SumStart start,
+                      const float* factor, float* out, int64_t out_stride, int64_t rows) {
   int64_t i = 0;
   const auto block = [&]<int64_t kRows>() {
     weighted_block<kRows, kWidth, kRowMajor>(weights + i * (kRowMajor ? stride : 1), stride, v, v_stride, count, start,
@@ -231,9 +235,9 @@ void weighted_columns(const float* weights, int64_t stride, const float* v, int6
 }
 
 /// The same for out[rows][columns]; columns are whole vectors. `factor` is read for SumStart::scaled alone.
-template <bool kRowMajor>
-void weighted_sums(const float* weights, int64_t stride, const float* v, int64_t v_stride, int64_t count,
-                   SumStart start, const float* factor, float* out, int64_t out_stride, int64_t rows, int64_t columns) {
+template <bool kRowMajor, class T>
+void weighted_sums(const float* weights, int64_t stride, const T* v, int64_t v_stride, int64_t count, SumStart start,
+                   const float* factor, float* out, int64_t out_stride, int64_t rows, int64_t columns) {
   const auto lanes = static_cast<int64_t>(hn::Lanes(F32Tag()));
   int64_t c = 0;
   // A row or two: as many columns at a time as there are registers, so that values are read as they lie in memory.
