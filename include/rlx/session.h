@@ -164,7 +164,7 @@ class CompiledGraph {
 
   /// A state for this graph: with these values by the names of inputs, and zeros for the others. `extents` are numbers
   /// for the symbols in the types of the state's tensors that no value gives. Fails if the graph updates no input, for
-  /// a name that is none of those, a value of another type, or a symbol without a number.
+  /// a name or a symbol that is none of those, a value of another type, or a symbol without a number.
   GraphState new_state(const std::map<std::string, Tensor, std::less<>>& values = {},
                        const Bindings& extents = {}) const;
   /// The state that GraphState::save wrote. Fails, naming the tensor, unless the file has just the tensors of a state

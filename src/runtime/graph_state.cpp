@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <numeric>
+#include <set>
 
 #include "base/event_source.h"
 #include "rlx/io.h"
@@ -86,6 +87,13 @@ bool may_be(const Type& type, DType dtype, const Shape& shape) {
   return true;
 }
 
+/// "'k' (f32[1, C]), 'v' (f32[1, C])".
+std::string typed_list(const std::vector<Signature::Entry>& entries) {
+  std::string list;
+  for (const auto& entry : entries) list += text_of(list.empty() ? "'" : ", '", entry.name, "' (", entry.type, ")");
+  return list;
+}
+
 std::vector<Signature::Entry> updated_inputs(const CompiledGraph::State& graph) {
   std::vector<Signature::Entry> all;
   for (const auto& pair : graph.pairs) all.push_back(graph.signature.inputs[pair.input]);
@@ -104,8 +112,16 @@ std::vector<Entry> entries_for(const CompiledGraph::State& graph,
   for (const auto& [given, value] : values)
     if (std::none_of(updated.begin(), updated.end(), [&, &wanted = given](const auto& e) { return e.name == wanted; }))
       fail(ErrorCode::not_found, "graph '", name, "' updates no input '", given, "'; it updates ", listed(updated));
-  // Extents that are a product of two symbols wait for another that tells one of them.
-  for (size_t round = 0; round <= updated.size(); ++round)
+  std::set<std::string> symbols;
+  for (const auto& entry : updated)
+    for (const Dim& dim : entry.type.dims) dim.for_each_symbol([&](const std::string& s) { symbols.insert(s); });
+  for (const auto& [symbol, extent] : extents)
+    if (!symbols.count(symbol))
+      fail(ErrorCode::not_found, "`extents` has ", symbol, " = ", extent, ", but the state of '", name,
+           "' has no such symbol: its tensors are ", typed_list(updated));
+  // Dims of several symbols wait for others that tell all of them but one.
+  for (size_t known = extents.size(), round = 0; round == 0 || extents.size() > known; ++round) {
+    known = extents.size();
     for (const auto& entry : updated) {
       const auto at = values.find(entry.name);
       if (at == values.end()) continue;
@@ -119,6 +135,7 @@ std::vector<Entry> entries_for(const CompiledGraph::State& graph,
                        entry.type.dims[d].solve(value.shape()[d], extents);
                    });
     }
+  }
   std::vector<Entry> entries;
   for (const auto& entry : updated) {
     Shape shape;

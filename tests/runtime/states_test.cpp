@@ -512,3 +512,24 @@ TEST_CASE("a state gets more room, keeps its values, and goes on") {
           there.resized_state(state, {{"C", 8}});
         }).find("was compiled for loopback") != std::string::npos);
 }
+
+TEST_CASE("extents of a state are found from values of several symbols, and a symbol that it has not is an error") {
+  Graph g("products");
+  const Dim a = Dim::symbol("A"), b = Dim::symbol("B"), c = Dim::symbol("C");
+  CompileOptions options;
+  const auto updated = [&](const char* name, Dims dims) {
+    g.output(g.input(name, f32, std::move(dims)) + 1.0, name);
+    options.donate.insert(name);
+  };
+  // Each tells a symbol of the one before it.
+  updated("abc", {a * b * c}), updated("ab", {a * b}), updated("a", {a});
+  const CompiledGraph compiled = Session(Device::cpu(), {1}).compile(g, options);
+  const GraphState state =
+      compiled.new_state({{"abc", Tensor(f32, {30})}, {"ab", Tensor(f32, {6})}, {"a", Tensor(f32, {2})}});
+  CHECK(state.byte_count() == 38 * sizeof(float));
+  CHECK(compiled.new_state({{"abc", Tensor(f32, {30})}}, {{"A", 3}, {"B", 2}}).byte_count() == 39 * sizeof(float));
+  CHECK(says(message_of([&] {
+               compiled.new_state({}, {{"A", 3}, {"B", 2}, {"C", 5}, {"D", 7}});
+             }),
+             {"`extents` has D = 7", "'abc' (f32[A*B*C]), 'ab' (f32[A*B]), 'a' (f32[A])"}));
+}
