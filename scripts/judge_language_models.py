@@ -54,7 +54,8 @@ def plain(theta=10000.0, **more):
 
 
 # name: configuration class, what is not as in SMALL. Where angles depend on the length it is
-# `stretched`: a text has those of its whole length, however it is read.
+# `stretched`: a text has those of its whole length, however it is read. `file` is what config.json has instead of what transformers writes
+# (None: not at all); the reference is then what transformers makes of that file, and there is no GGUF of it.
 MODELS = {
     "llama": (tf.LlamaConfig, plain()),
     "llama_groups": (tf.LlamaConfig, {**plain(5e5), "num_attention_heads": 6, "num_key_value_heads": 1, "head_dim": 10, "vocab_size": 257}),
@@ -83,6 +84,26 @@ MODELS = {
     "gpt2": (tf.GPT2Config, {"n_embd": 48, "n_layer": 3, "n_head": 4, "n_positions": 256, "n_ctx": 256}),
     "qwen3_moe": (tf.Qwen3MoeConfig, {**plain(), **MOE, "norm_topk_prob": True}),
     "qwen3_moe_some": (tf.Qwen3MoeConfig, {**plain(), **MOE, "norm_topk_prob": False, "mlp_only_layers": [1]}),
+    # Keys as files have them that transformers would not write so.
+    "llama_rope_scaling": (tf.LlamaConfig, {**plain(), "file": {"rope_parameters": {"rope_type": "default", "rope_theta": 5e5}, "rope_theta": 3e4,
+                                                                "rope_scaling": {"type": "linear", "factor": 3.0}}}),
+    "llama_partial": (tf.LlamaConfig, {**plain(), "file": {"partial_rotary_factor": 0.5}}),
+    "llama3_of_model": (tf.LlamaConfig, {"rope_parameters": LLAMA3, "file": {"original_max_position_embeddings": 16}}),
+    "qwen3_yarn_of_model": (tf.Qwen3Config, {"rope_parameters": YARN, "head_dim": 16, "file": {"original_max_position_embeddings": 32}}),
+    "qwen3_yarn_factors": (tf.Qwen3Config, {"rope_parameters": {**YARN, "attention_factor": 0.8, "beta_fast": 12, "beta_slow": 2, "truncate": False},
+                                            "head_dim": 16, "file": {}}),
+    "qwen3_yarn_mscale": (tf.Qwen3Config, {"rope_parameters": {**YARN, "mscale": 2.0, "mscale_all_dim": 0.5}, "head_dim": 16, "file": {}}),
+    "gemma_gelu": (tf.GemmaConfig, {**plain(), "head_dim": 16, "num_key_value_heads": 1, "file": {"hidden_act": "gelu"}}),
+    "gemma_silu": (tf.GemmaConfig, {**plain(), "head_dim": 16, "num_key_value_heads": 1, "hidden_act": "silu", "file": {}}),
+    "gemma3_rope_scaling": (tf.Gemma3TextConfig, {"head_dim": 16, "sliding_window": 8, "query_pre_attn_scalar": 16, "num_hidden_layers": 7, "file": {
+        "rope_scaling": {"rope_type": "linear", "factor": 4.0},
+        "rope_parameters": {"full_attention": {"rope_type": "default", "rope_theta": 5e5}, "sliding_attention": {"rope_theta": 3e3}}}}),
+    "gemma3_before": (tf.Gemma3TextConfig, {"head_dim": 16, "sliding_window": 8, "query_pre_attn_scalar": 16, "num_hidden_layers": 7, "file": {
+        "rope_parameters": None, "rope_theta": 2e5, "rope_local_base_freq": 3e3, "rope_scaling": {"rope_type": "linear", "factor": 4.0},
+        "layer_types": None, "_sliding_window_pattern": None, "sliding_window_pattern": 3}}),
+    "phi3_usual_original": (tf.Phi3Config, {"rope_parameters": LONG, "original_max_position_embeddings": 48, "max_position_embeddings": 8192,
+                                            "stretched": True, "file": {"original_max_position_embeddings": None}}),
+    "phi3_partial": (tf.Phi3Config, {**plain(), "file": {"partial_rotary_factor": 0.5, "rope_parameters": None}}),
 }  # fmt: skip
 
 
@@ -90,7 +111,7 @@ def made(name, seed=1, **more):
     """The model: weights that give logits of some units, norms and biases that are not neutral."""
     kind, options = MODELS[name]
     options = {**SMALL, **options, **more}
-    for key in ("stretched", "context"): options.pop(key, None)
+    for key in ("stretched", "context", "file"): options.pop(key, None)
     if kind is tf.GPT2Config:
         for key in ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "max_position_embeddings"):
             options.pop(key)
@@ -106,6 +127,14 @@ def made(name, seed=1, **more):
             else: p.copy_(torch.randn_like(p) * 1.2 / p.shape[-1] ** 0.5)
         if kind is tf.GPT2Config or config.tie_word_embeddings: model.get_input_embeddings().weight.mul_(0.3)
     return model
+
+
+def as_in_file(folder, change):
+    """The model as transformers reads the folder, after keys of its config.json were changed."""
+    path = folder / "config.json"
+    config = {**json.loads(path.read_text()), **change}
+    path.write_text(json.dumps({key: value for key, value in config.items() if value is not None}))
+    return tf.AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager", dtype=torch.float32).eval()
 
 
 def texts_for(model, count=64, seed=7):
@@ -267,6 +296,7 @@ def main():
             shutil.rmtree(folder, ignore_errors=True)
             # Every second one in several files.
             model.save_pretrained(folder, max_shard_size="100KB" if list(MODELS).index(name) % 2 else "1GB")
+            if "file" in MODELS[name][1]: model = as_in_file(folder, MODELS[name][1]["file"])
             texts = texts_for(model, args.texts)
             for chunk in (512, 1, 7):
                 label = f"{name}, {'at once' if chunk == 512 else f'by {chunk}'}"
@@ -276,7 +306,7 @@ def main():
                 except RuntimeError as error:
                     wrong += 1
                     print(f"{label:44} WRONG: {error}")
-            if not args.llama or name in NOT_IN_GGUF: continue
+            if not args.llama or name in NOT_IN_GGUF or "file" in MODELS[name][1]: continue
             try:
                 gguf = folder.with_suffix(".gguf")
                 to_gguf(folder, args.llama.resolve(), gguf)
