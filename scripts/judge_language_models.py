@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Holds language models to the package `transformers`: small models of random weights, logits of 64 texts each.
 
-    scripts/judge_language_models.py build/release/bin/rlx [--only NAME]... [--texts N] [--llama FOLDER] [--packed] [--keep DIR]
+    scripts/judge_language_models.py build/release/bin/rlx [--only NAME]... [--texts N] [--llama FOLDER] [--packed | --keys] [--keep DIR]
 
 Each model is saved as a folder and read by `rlx logits` three ways: each text at once, token by token through the cache, and in
 chunks of 7. Of each, the logits must be within 1e-4 of transformers' in f32, and the most likely token the same at every
@@ -14,6 +14,8 @@ and `llama_cpp` of the package can be imported (PYTHONPATH), they are compared w
 With --packed instead, models of 256 elements a row are converted to GGUF, their matrices packed by `rlx convert --quantize` to each
 kind, and the logits held to those of the same numbers as floats, as gguf-py decodes the blocks: within 1e-4 too, as products read
 blocks without rounding what they are multiplied with.
+
+With --keys instead, keys of GGUF files are changed, and the logits held to llama.cpp's own of the same file.
 
 Needs torch, transformers, safetensors, numpy, gguf. tests/golden/generate/language_models.py keeps smaller models of the same kinds.
 """
@@ -103,6 +105,10 @@ MODELS = {
         "layer_types": None, "_sliding_window_pattern": None, "sliding_window_pattern": 3}}),
     "phi3_usual_original": (tf.Phi3Config, {"rope_parameters": LONG, "original_max_position_embeddings": 48, "max_position_embeddings": 8192,
                                             "stretched": True, "file": {"original_max_position_embeddings": None}}),
+    "gpt2_reordered": (tf.GPT2Config, {"n_embd": 48, "n_layer": 3, "n_head": 4, "n_positions": 256, "n_ctx": 256, "reorder_and_upcast_attn": True,
+                                       "file": {}}),
+    "gpt2_unscaled": (tf.GPT2Config, {"n_embd": 48, "n_layer": 3, "n_head": 4, "n_positions": 256, "n_ctx": 256, "scale_attn_weights": False,
+                                      "activation_function": "gelu", "file": {}}),
     "phi3_partial": (tf.Phi3Config, {**plain(), "file": {"partial_rotary_factor": 0.5, "rope_parameters": None}}),
 }  # fmt: skip
 
@@ -208,6 +214,50 @@ convert.main()
 BY_TABLE, NOT_ALIKE = {"gemma", "gemma2_plain_scale", "gemma3", "gpt2"}, {"phi3", "phi3_longrope"}
 
 
+# Keys of GGUF files that its converter does not write of such models; held to llama.cpp alone: name, model, keys.
+GGUF_KEYS = {
+    "llama_attn_factor": ("llama", {"llama.rope.scaling.attn_factor": 1.3}),
+    "qwen2_yarn_attn_factor": ("qwen2", {"qwen2.rope.scaling.type": "yarn", "qwen2.rope.scaling.factor": 4.0, "qwen2.rope.scaling.attn_factor": 0.8,
+                                         "qwen2.rope.scaling.original_context_length": 64}),
+    "gemma2_base_swa": ("gemma2_plain_scale", {"gemma2.rope.freq_base_swa": 300.0}),
+    "gemma3_dims": ("gemma3", {"gemma3.rope.dimension_count": 8}),
+    "gemma3_attn_factor": ("gemma3", {"gemma3.rope.scaling.attn_factor": 1.3}),
+    "gemma3_yarn": ("gemma3", {"gemma3.rope.scaling.type": "yarn", "gemma3.rope.scaling.original_context_length": 64}),
+    "gemma3_pattern": ("gemma3", {"gemma3.attention.sliding_window_pattern": [True, False, True, False, True, True, False]}),
+}  # fmt: skip
+
+
+def with_keys(path, changed, keys):
+    """Writes the file again, with other keys."""
+    import gguf
+
+    reader = gguf.GGUFReader(path)
+    writer = gguf.GGUFWriter(changed, reader.fields["general.architecture"].contents())
+    for key, field in reader.fields.items():
+        if key.startswith("GGUF.") or key == "general.architecture" or key in keys: continue
+        writer.add_key_value(key, field.contents(), field.types[0], field.types[-1] if len(field.types) > 1 else None)
+    for key, value in keys.items():
+        add = {float: writer.add_float32, int: writer.add_uint32, str: writer.add_string, list: writer.add_array}[type(value)]
+        add(key, value)
+    for t in reader.tensors:
+        writer.add_tensor(t.name, t.data.reshape([int(n) for n in reversed(t.shape)]))
+    writer.write_header_to_file(), writer.write_kv_data_to_file(), writer.write_tensors_to_file(), writer.close()
+
+
+def judge_keys(rlx, llama, folder, count):
+    wrong = 0
+    for name, (of, keys) in GGUF_KEYS.items():
+        model = made(of)
+        model.save_pretrained(folder / of)
+        texts, file, changed = texts_for(model, count), folder / f"{of}.gguf", folder / f"{name}.gguf"
+        to_gguf(folder / of, llama, file)
+        with_keys(file, changed, keys)
+        got = logits(rlx, changed, texts, 512, folder)
+        if np.abs(got - logits(rlx, file, texts, 512, folder)).max() < 0.1: raise RuntimeError(f"{name}: the keys change nothing")
+        wrong += not compare(f"{name}, beside llama.cpp", got, by_llama(changed, texts), 1e-2 if of in BY_TABLE else TOLERANCE)
+    return wrong
+
+
 def by_llama(path, texts):
     """The logits behind each token of each text, by llama.cpp."""
     import llama_cpp as llama
@@ -283,13 +333,15 @@ def main():
     parser.add_argument("--llama", type=pathlib.Path)
     parser.add_argument("--keep", type=pathlib.Path)
     parser.add_argument("--packed", action="store_true")
+    parser.add_argument("--keys", action="store_true")
     parser.add_argument("--texts", type=int, default=64)
     args = parser.parse_args()
     rlx = args.rlx.resolve()
     wrong = 0
     with tempfile.TemporaryDirectory() as temporary:
         if args.packed: wrong = judge_packed(rlx, args.llama.resolve(), pathlib.Path(temporary))
-        for name in [] if args.packed else args.only or MODELS:
+        if args.keys: wrong = judge_keys(rlx, args.llama.resolve(), pathlib.Path(temporary), args.texts)
+        for name in [] if args.packed or args.keys else args.only or MODELS:
             stretched = MODELS[name][1].get("stretched", False)
             model = made(name)
             folder = (args.keep or pathlib.Path(temporary)) / name

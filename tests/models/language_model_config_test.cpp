@@ -295,6 +295,10 @@ TEST_CASE("keys of GGUF files that change numbers and are not built are refused 
     CHECK(says(qwen.message(key, row.other), text_of("'", key, "' is ", gguf_json(row.other), "; models of qwen2")));
     qwen.with(key, row.neutral);
   }
+  const std::string wordy = qwen.message("qwen2.swiglu_clamp_exp", GgufArray{std::vector<float>(100000, 1.0F)});
+  CHECK(says(wordy, "'qwen2.swiglu_clamp_exp' is a list of 100000 items"));
+  CHECK(qwen.message("qwen2.rope.scaling.type", std::string(100000, 'x')).size() < 400);
+  CHECK(qwen.message("general.architecture", std::string(100000, 'x')).size() < 400);
   const Changed moe("qwen3_moe");
   CHECK(moe.with("qwen3moe.expert_weights_norm", true).normalize_experts);
   CHECK(says(moe.message("qwen3moe.expert_weights_norm", false), "'qwen3moe.expert_weights_norm' is false"));
@@ -318,7 +322,8 @@ TEST_CASE("factors of rotary positions in GGUF files are read as llama.cpp reads
   const Changed gemma("gemma3");
   CHECK(!gemma.with("gemma3.final_logit_softcapping", 0.0F).logits_softcap);
   CHECK(gemma.with("gemma3.rope.dimension_count", uint32_t{4}).local_rope->dims == 4);
-  CHECK(gemma.with("gemma3.rope.dimension_count_swa", uint32_t{4}).local_rope->dims == 4);
+  CHECK(gemma.with("gemma3.rope.dimension_count_swa", uint32_t{8}).local_rope->dims == 8);
+  CHECK(says(gemma.message("gemma3.rope.dimension_count_swa", uint32_t{4}), "'gemma3.rope.dimension_count_swa' is 4;"));
   CHECK(gemma.with("gemma3.rope.scaling.attn_factor", 1.5F).local_rope->attention_factor == 1.5);
   CHECK(gemma.with("gemma3.attention.sliding_window_pattern", GgufArray{std::vector<uint32_t>{0, 1, 0, 1, 1, 1, 0}})
             .windowed == std::vector<bool>{false, true, false, true, true, true, false});

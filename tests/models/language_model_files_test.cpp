@@ -302,6 +302,12 @@ TEST_CASE("texts from files are bounded in messages") {
   index["weight_map"][wordy] = "model-00001-of-00003.safetensors";
   copy.write("model.safetensors.index.json", index);
   CHECK(copy.message().size() < 1000);
+  Copy other("llama3");
+  NamedTensors tensors = SafetensorsFile::open(other / "model.safetensors").tensors();
+  tensors[wordy.substr(0, 5000) + "\x1b[2J"] = Tensor(f32, {2});
+  write_safetensors(other / "model.safetensors", tensors);
+  CHECK(contains(other.message(), "has no use for: 'xxx"));
+  CHECK(other.message().size() < 1000);
 }
 
 TEST_CASE("the metadata of a GGUF file are checked as a configuration is") {

@@ -190,10 +190,9 @@ void fill_gemma_scale(LanguageModelConfig& c, int64_t layers_of_27b) {
   c.attention_scale = 1 / std::sqrt(width);
 }
 
-/// The positions of layers with a window: `otherwise`, but for what keys of their own say.
+/// The positions of layers with a window: `otherwise`, but for a base of their own.
 void fill_local_rope(LanguageModelConfig& c, const Fields& f, double theta, RopeConfig otherwise) {
   otherwise.theta = f.number_or("rope.freq_base_swa", theta, 1 + 1e-9, kMost);
-  otherwise.dims = f.size_or("rope.dimension_count_swa", otherwise.dims, 1, kMostHeadDim);
   c.local_rope = std::move(otherwise);
 }
 
@@ -226,7 +225,7 @@ void fill_gemma2(LanguageModelConfig& c, const Fields& f) {
   fill_window(c, f, 4096, 2);
   c.attention_softcap = f.number_or("attn_logit_softcapping", 50, 1e-30, kMost);
   c.logits_softcap = f.number_or("final_logit_softcapping", 30, 1e-30, kMost);
-  if (f.find("rope.freq_base_swa") || f.find("rope.dimension_count_swa")) fill_local_rope(c, f, c.rope.theta, c.rope);
+  if (f.find("rope.freq_base_swa")) fill_local_rope(c, f, c.rope.theta, c.rope);
   fill_gemma_scale(c, 46);
 }
 void fill_gemma3(LanguageModelConfig& c, const Fields& f) {

@@ -122,8 +122,11 @@ class Checked {
     };
     const auto numbers = numbers_of(*value);
     if (numbers && std::all_of(numbers->begin(), numbers->end(), is_neutral)) return;
-    fail(ErrorCode::unsupported, "'", name, "' is ", shown_name(gguf_json(*value)), "; models of ", c_.architecture,
-         " are built with ", values.back(), " alone");
+    const auto* list = std::get_if<GgufArray>(value);
+    const bool is_long = list && list->size() > 16;
+    fail(ErrorCode::unsupported, "'", name, "' is ",
+         is_long ? text_of("a list of ", list->size(), " items") : shown_name(gguf_json(*value)), "; models of ",
+         c_.architecture, " are built with ", values.back(), " alone");
   }
   void key_is(std::string_view key, double value) const { key_is(key, std::array{value}); }
 
@@ -141,6 +144,8 @@ void check_unread_keys(const GgufFile& file, const LanguageModelConfig& c) {
   check.key_is("attention.scale", std::array{0.0, c.attention_scale.value_or(1 / std::sqrt(width))});
   check.key_is("attention.key_length_swa", width);
   check.key_is("attention.value_length_swa", width);
+  // llama.cpp takes that of the first layer for all of them, whichever kind it is.
+  check.key_is("rope.dimension_count_swa", static_cast<double>(c.learned_positions ? c.head_dim : c.rope.dims));
   check.key_is("embedding_length_out", std::array{0.0, static_cast<double>(c.hidden)});
   // llama.cpp writes its own defaults, 50 and 30, of models that have no caps.
   if (c.architecture != "gemma2") check.key_is("attn_logit_softcapping", std::array{50.0, 0.0});

@@ -81,7 +81,7 @@ Activation activation_of(std::string_view name, std::string_view key, std::strin
 }
 
 std::string shown_name(std::string_view text) {
-  constexpr size_t kMost = 60;
+  constexpr size_t kMost = 100;
   return text.size() <= kMost ? printable_line(text) : printable_line(text.substr(0, kMost)) + "...";
 }
 

@@ -22,7 +22,7 @@ void check_rope(const RopeConfig& rope, int64_t head_dim, std::string_view file)
 /// The activation by one of the names that configurations have for it.
 Activation activation_of(std::string_view name, std::string_view key, std::string_view file);
 
-/// A text from a file, for a message: as one line, and of 60 bytes at most.
+/// A text from a file, for a message: as one line, and of some 100 bytes at most.
 std::string shown_name(std::string_view text);
 
 /// The factor of cosines and sines that YaRN advises (Peng et al. 2023, equation 22).

@@ -60,7 +60,7 @@ class NamedWeights : public WeightFiles {
     std::set<std::string> read;
     for (const std::string& name : read_) read.insert(name_of(name));
     for (const std::string& name : tensor_names())
-      if (!read.contains(name) && !means_nothing(name)) all.push_back(name);
+      if (!read.contains(name) && !means_nothing(name)) all.push_back(shown_name(name));
     return all;
   }
 
